@@ -1,0 +1,31 @@
+package metrics
+
+import (
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/promauto"
+)
+
+// Requests is what the dispatch of requests and the handlers report. The label
+// api is the name of an API as Kafka writes it ("Produce"), error a protocol
+// error's name ("NONE", "UNKNOWN_TOPIC_OR_PARTITION"); both sets are closed.
+type Requests struct {
+	// Count counts finished requests. By api and error: a request that has
+	// several errors counts once under each distinct one.
+	Count *prometheus.CounterVec
+	// Seconds observes from the last byte of a request read to its response
+	// given to the connection's writer. By api.
+	Seconds *prometheus.HistogramVec
+	// Throttle adds up the delays that quotas asked for. By api.
+	Throttle *prometheus.CounterVec
+}
+
+// NewRequests makes the metrics and registers them; reg may be nil.
+func NewRequests(reg prometheus.Registerer) *Requests {
+	f := promauto.With(reg)
+	return &Requests{
+		Count: counter(f, nameRequests, "Requests by API and error; NONE is success.", "api", "error"),
+		Seconds: histogram(f, nameRequestSeconds, "From a request read to its response ready.",
+			prometheus.ExponentialBuckets(50e-6, 2, 19), "api"),
+		Throttle: counter(f, nameThrottled, "Seconds of delay that quotas asked clients for.", "api"),
+	}
+}
