@@ -1,0 +1,133 @@
+package metrics
+
+import (
+	"go/ast"
+	"go/parser"
+	"go/token"
+	"strconv"
+	"strings"
+	"testing"
+
+	"github.com/prometheus/client_golang/prometheus"
+	dto "github.com/prometheus/client_model/go"
+)
+
+// touch gives every vector one series, so that Gather shows all of them.
+func everything(t *testing.T) *prometheus.Registry {
+	t.Helper()
+	reg := NewRegistry()
+	s, n, r := NewStorage(reg), NewNetwork(reg), NewRequests(reg)
+	NewProcess(reg, "test").Ready.Set(1)
+	for _, h := range []*prometheus.HistogramVec{s.GroupRecords, s.GroupBytes, s.SyncSeconds, s.WaitSeconds, r.Seconds} {
+		h.WithLabelValues("x").Observe(1)
+	}
+	for _, c := range []*prometheus.CounterVec{s.JournalErrors, s.SegmentErrors, s.Sweeps, s.Rolls, s.Deletes, s.TruncatedBytes,
+		s.RecoveryFrames, s.RecoveryBytes, s.Reads, n.Accepted, n.BytesIn, n.BytesOut, n.BudgetWaits, r.Throttle} {
+		c.WithLabelValues("x").Inc()
+	}
+	for _, g := range []*prometheus.GaugeVec{s.JournalBytes, s.JournalLimit, s.DeferredBytes, s.Online, s.FreeBytes, s.RecoverySeconds,
+		s.Offline, n.Connections, n.BudgetUsed, n.BudgetLimit} {
+		g.WithLabelValues("x").Set(1)
+	}
+	for _, c := range []*prometheus.CounterVec{n.Refused, n.Closed, r.Count} {
+		c.WithLabelValues("x", "y").Inc()
+	}
+	if err := RegisterLogs(reg, twoLogs{}); err != nil {
+		t.Fatal(err)
+	}
+	return reg
+}
+
+type twoLogs struct{}
+
+func (twoLogs) EachLog(yield func(Log)) {
+	yield(Log{Topic: "a", Partition: "0", Size: 100, Start: 3, End: 9})
+	yield(Log{Topic: "a", Partition: "1", Size: 50, End: 1})
+}
+
+func gather(t *testing.T, reg *prometheus.Registry) map[string]*dto.MetricFamily {
+	t.Helper()
+	families, err := reg.Gather()
+	if err != nil {
+		t.Fatal(err)
+	}
+	m := make(map[string]*dto.MetricFamily)
+	for _, f := range families {
+		m[f.GetName()] = f
+	}
+	return m
+}
+
+// Every name in names.go is one that a scrape returns, with a help text, and a
+// scrape returns no chronik name that is not there.
+func TestNamesAreTheOnesThatAreCollected(t *testing.T) {
+	file, err := parser.ParseFile(token.NewFileSet(), "names.go", nil, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	named := make(map[string]bool)
+	ast.Inspect(file, func(n ast.Node) bool {
+		if lit, ok := n.(*ast.BasicLit); ok {
+			name, _ := strconv.Unquote(lit.Value)
+			named[name] = true
+		}
+		return true
+	})
+	got := gather(t, everything(t))
+	for name := range named {
+		if got[name] == nil {
+			t.Errorf("%s is in names.go and no scrape returns it", name)
+		}
+	}
+	for name, f := range got {
+		if strings.HasPrefix(name, "chronik_") && !named[name] {
+			t.Errorf("%s is collected and not in names.go", name)
+		}
+		if f.GetHelp() == "" {
+			t.Errorf("%s has no help text", name)
+		}
+	}
+	if got["go_goroutines"] == nil {
+		t.Error("the Go runtime's metrics are missing")
+	}
+}
+
+// A counter ends in _total, a duration is in seconds, a size in bytes.
+func TestNamesFollowPrometheusUnits(t *testing.T) {
+	for name, f := range gather(t, everything(t)) {
+		if !strings.HasPrefix(name, "chronik_") {
+			continue
+		}
+		if counter := f.GetType() == dto.MetricType_COUNTER; counter != strings.HasSuffix(name, "_total") {
+			t.Errorf("%s is a %s", name, f.GetType())
+		}
+		if strings.Contains(name, "_ms") || strings.Contains(name, "millis") {
+			t.Errorf("%s is not in seconds", name)
+		}
+	}
+}
+
+func TestLogsAreReadOnScrape(t *testing.T) {
+	got := gather(t, everything(t))
+	if n := got[namePartitions].GetMetric()[0].GetGauge().GetValue(); n != 2 {
+		t.Errorf("partitions = %v, want 2", n)
+	}
+	if n := got[nameTopics].GetMetric()[0].GetGauge().GetValue(); n != 1 {
+		t.Errorf("topics = %v, want 1", n)
+	}
+	var size float64
+	for _, m := range got[nameLogSize].GetMetric() {
+		size += m.GetGauge().GetValue()
+	}
+	if size != 150 {
+		t.Errorf("sizes add up to %v, want 150", size)
+	}
+}
+
+// Rooms take their metrics in tests without a registry.
+func TestConstructorsTakeNil(t *testing.T) {
+	NewStorage(nil).GroupBytes.WithLabelValues("d").Observe(1)
+	NewNetwork(nil).Connections.WithLabelValues("l").Inc()
+	NewRequests(nil).Count.WithLabelValues("Produce", "NONE").Inc()
+	NewProcess(nil, "v").Ready.Set(1)
+}
