@@ -1,0 +1,54 @@
+# chronik. `make help` lists the targets.
+
+SHELL := /bin/bash
+BIN := bin
+VERSION ?= $(shell git describe --tags --always --dirty 2>/dev/null || echo unknown)
+LDFLAGS := -s -w -X github.com/chronik-io/chronik/internal/daemon.version=$(VERSION)
+GOFLAGS_BUILD := -trimpath -ldflags '$(LDFLAGS)'
+GOLANGCI := $(shell command -v golangci-lint 2>/dev/null || echo $(shell go env GOPATH)/bin/golangci-lint)
+GOLANGCI_VERSION := v2.15.0
+# Seconds that each fuzz target runs, and kills of the running broker in `make crash`.
+FUZZTIME ?= 30s
+KILLS ?= 50
+
+.DEFAULT_GOAL := help
+
+.PHONY: help
+help: ## this list
+	@awk -F':.*## ' '/^[a-z-]+:.*## /{printf "  %-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+
+.PHONY: build
+build: ## bin/chronikd and bin/chronikctl, static
+	CGO_ENABLED=0 go build $(GOFLAGS_BUILD) -o $(BIN)/chronikd ./cmd/chronikd
+	CGO_ENABLED=0 go build $(GOFLAGS_BUILD) -o $(BIN)/chronikctl ./cmd/chronikctl
+
+.PHONY: run
+run: build ## start a broker on 127.0.0.1:9092 with its data in ./data
+	exec $(BIN)/chronikd
+
+.PHONY: test
+test: ## all tests that need nothing but Go
+	go test ./...
+
+.PHONY: test-race
+test-race: ## the same under the race detector
+	CGO_ENABLED=1 go test -race ./...
+
+.PHONY: lint
+lint: ## gofmt, go vet, golangci-lint
+	@out=$$(gofmt -l cmd internal pkg scripts); test -z "$$out" || { echo "gofmt -w these files:"; echo "$$out"; exit 1; }
+	go vet ./...
+	@test -x "$(GOLANGCI)" || { echo "golangci-lint is missing: go install github.com/golangci/golangci-lint/v2/cmd/golangci-lint@$(GOLANGCI_VERSION)"; exit 1; }
+	$(GOLANGCI) run ./...
+
+.PHONY: fuzz
+fuzz: ## every fuzz target for FUZZTIME (default 30s)
+	scripts/fuzz.sh $(FUZZTIME)
+
+.PHONY: crash
+crash: build ## kill -9 of the real binary under load, KILLS times (default 50)
+	CHRONIK_KILLS=$(KILLS) go test -count=1 -timeout 60m -v -run '^TestKill' ./cmd/chronikd/
+
+.PHONY: clients
+clients: build ## real Kafka clients write and read back 100,000 records each
+	scripts/clients/run.sh
