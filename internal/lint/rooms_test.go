@@ -1,0 +1,96 @@
+package lint
+
+// room says what a package may import of this module and of others.
+type room struct {
+	// may lists the packages of this module that it may import, without the
+	// module's path. "x/..." stands for x and everything below it.
+	may []string
+	// never lists packages from elsewhere that it must not import.
+	never []string
+	// because is told to whoever breaks the rule.
+	because string
+}
+
+// Packages that only some rooms may touch.
+const (
+	kmsgPkg  = "github.com/twmb/franz-go/..."
+	osPkg    = "os"
+	unixPkg  = "golang.org/x/sys/unix"
+	netPkg   = "net"
+	cobraPkg = "github.com/spf13/cobra"
+	koanfPkg = "github.com/knadh/koanf/..."
+)
+
+var (
+	noDisk     = []string{osPkg, unixPkg, cobraPkg, koanfPkg}
+	noProtocol = []string{osPkg, unixPkg, cobraPkg, koanfPkg, kmsgPkg, netPkg}
+)
+
+const (
+	leafReason    = "leaves know nothing of the rooms above them"
+	storageReason = "storage knows neither acks nor ISR nor kmsg, and reaches the disk through vfs only"
+	replicaReason = "replica stands on storage and metadata; who asks it is none of its business"
+	clusterReason = "the controller and the coordinators change metadata; requests and connections are above them"
+	wireReason    = "protocol and network carry requests and know neither logs nor topics"
+	brokerReason  = "a handler maps a request to the rooms below it; it opens no files and starts no rooms"
+)
+
+// rooms is the direction of imports. A new package is added here and in
+// docs/architecture.md in the same commit.
+func rooms() map[string]room {
+	leaf := func(may ...string) room { return room{may: may, never: noProtocol, because: leafReason} }
+	store := func(may ...string) room { return room{may: may, never: noProtocol, because: storageReason} }
+	return map[string]room{
+		"pkg/durability": leaf(),
+		"internal/vfs": {never: []string{cobraPkg, koanfPkg, kmsgPkg},
+			because: "vfs is the door to the disk and knows no room"},
+		"internal/vfs/crashfs": leaf("internal/vfs"),
+		"internal/vfs/errfs":   leaf("internal/vfs"),
+		"internal/record": {never: noProtocol,
+			because: "record is bytes in, bytes out: no files, no requests, so that it can be fuzzed and reused anywhere"},
+		"internal/membuf":    leaf(),
+		"internal/metrics":   {never: append([]string{kmsgPkg, cobraPkg, koanfPkg}, osPkg), because: leafReason},
+		"internal/topicconf": leaf("internal/record", "pkg/durability"),
+
+		"internal/storage/journal":   store("internal/vfs", "internal/membuf", "internal/metrics", "pkg/durability"),
+		"internal/storage/segment":   store("internal/vfs", "internal/record", "internal/membuf", "internal/metrics"),
+		"internal/storage/producers": store("internal/vfs", "internal/record"),
+		"internal/storage/epochs":    store("internal/vfs"),
+		"internal/storage/cleaner":   store("internal/storage/segment", "internal/record"),
+		"internal/storage": store("internal/storage/...", "internal/vfs", "internal/record", "internal/membuf",
+			"internal/metrics", "internal/topicconf", "pkg/durability"),
+
+		"internal/purgatory": {never: noProtocol, because: "purgatory delays operations and does not know what they are"},
+		"internal/metadata": {may: []string{"internal/topicconf"}, never: noProtocol,
+			because: "the Image is data; whoever acts on it subscribes"},
+		"internal/metadata/filestore": {may: []string{"internal/metadata", "internal/vfs"}, never: noProtocol,
+			because: "a back end implements metadata.Store and knows nothing of what is stored"},
+		"internal/replica": {may: []string{"internal/storage/...", "internal/purgatory", "internal/metadata", "internal/record",
+			"internal/membuf", "internal/metrics", "internal/topicconf", "internal/vfs", "pkg/durability"},
+			never: noProtocol, because: replicaReason},
+
+		"internal/controller": {may: []string{"internal/metadata", "internal/topicconf", "internal/metrics"},
+			never: noProtocol, because: clusterReason},
+
+		"internal/protocol": {may: []string{"internal/membuf"}, never: noDisk, because: wireReason},
+		"internal/network": {may: []string{"internal/protocol", "internal/membuf", "internal/metrics"},
+			never: []string{cobraPkg, koanfPkg}, because: wireReason},
+		"internal/broker": {may: []string{"internal/network", "internal/protocol", "internal/controller", "internal/replica",
+			"internal/metadata", "internal/purgatory", "internal/storage", "internal/record", "internal/membuf",
+			"internal/metrics", "internal/topicconf", "pkg/durability"},
+			never: noDisk, because: brokerReason},
+
+		"internal/daemon/config": {may: []string{"internal/topicconf", "pkg/durability", "internal/vfs"},
+			never: []string{kmsgPkg}, because: "the loader knows names, units and bounds; only the daemon knows who gets them"},
+		"internal/daemon": {may: []string{"internal/...", "pkg/durability"}},
+		"internal/ctl": {never: []string{koanfPkg},
+			because: "chronikctl talks to any broker over the protocol and must not know this one's insides"},
+		"internal/brokertest": {may: []string{"internal/...", "pkg/..."}},
+		"internal/lint":       {},
+		"pkg/chronik": {may: []string{"internal/daemon/...", "internal/vfs", "pkg/durability"},
+			because: "a program that embeds a broker gets the daemon's wiring, not one of its own"},
+		"cmd/chronikd":        {may: []string{"internal/daemon/..."}, because: "a main of at most 40 lines"},
+		"cmd/chronikctl":      {may: []string{"internal/ctl"}, because: "a main of at most 40 lines"},
+		"scripts/clients/kgo": {because: "a client test speaks the protocol from outside"},
+	}
+}

@@ -1,0 +1,240 @@
+package lint
+
+import (
+	"encoding/json"
+	"errors"
+	"go/ast"
+	"go/parser"
+	"go/token"
+	"io"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"sync"
+	"testing"
+)
+
+const module = "github.com/chronik-io/chronik"
+
+// pkg is the part of `go list -json` that the rules look at.
+type pkg struct {
+	ImportPath   string
+	Dir          string
+	Doc          string
+	GoFiles      []string
+	TestGoFiles  []string
+	XTestGoFiles []string
+	Imports      []string
+}
+
+// name is the import path without the module's.
+func (p pkg) name() string { return strings.TrimPrefix(p.ImportPath, module+"/") }
+
+// files are the paths of all Go files, tests included.
+func (p pkg) files() []string {
+	var all []string
+	for _, group := range [][]string{p.GoFiles, p.TestGoFiles, p.XTestGoFiles} {
+		for _, f := range group {
+			all = append(all, filepath.Join(p.Dir, f))
+		}
+	}
+	return all
+}
+
+// listed is asked once per test binary: `go list` takes a second.
+var listed = sync.OnceValues(func() ([]pkg, error) {
+	cmd := exec.Command("go", "list", "-e", "-json=ImportPath,Dir,Doc,GoFiles,TestGoFiles,XTestGoFiles,Imports", module+"/...")
+	out, err := cmd.Output()
+	if err != nil {
+		return nil, err
+	}
+	var all []pkg
+	for dec := json.NewDecoder(strings.NewReader(string(out))); ; {
+		var p pkg
+		if err := dec.Decode(&p); errors.Is(err, io.EOF) {
+			return all, nil
+		} else if err != nil {
+			return nil, err
+		}
+		all = append(all, p)
+	}
+})
+
+func packages(t *testing.T) []pkg {
+	t.Helper()
+	all, err := listed()
+	if err != nil {
+		t.Fatalf("go list: %v", err)
+	}
+	if len(all) < 3 {
+		t.Fatalf("go list found %d packages", len(all))
+	}
+	return all
+}
+
+// matches reports whether path is pattern, or below it where it ends in "/...".
+func matches(path, pattern string) bool {
+	base, tree := strings.CutSuffix(pattern, "/...")
+	return path == base || tree && strings.HasPrefix(path, base+"/")
+}
+
+func inAny(path string, patterns []string) bool {
+	for _, p := range patterns {
+		if matches(path, p) {
+			return true
+		}
+	}
+	return false
+}
+
+// breaches says what is wrong with the imports of package name.
+func breaches(name string, imports []string, r room) []string {
+	var wrong []string
+	for _, imp := range imports {
+		inner, ours := strings.CutPrefix(imp, module+"/")
+		switch {
+		case ours && !inAny(inner, r.may):
+			wrong = append(wrong, name+" imports "+inner+": "+r.because)
+		case !ours && inAny(imp, r.never):
+			wrong = append(wrong, name+" imports "+imp+": "+r.because)
+		}
+	}
+	return wrong
+}
+
+func TestImportsGoOneWay(t *testing.T) {
+	rooms := rooms()
+	for _, p := range packages(t) {
+		r, known := rooms[p.name()]
+		if !known {
+			t.Errorf("%s is in no room: add it to rooms_test.go and to docs/architecture.md", p.name())
+			continue
+		}
+		for _, b := range breaches(p.name(), p.Imports, r) {
+			t.Error(b)
+		}
+	}
+}
+
+// The table itself has a direction: following "may" never comes back.
+func TestRoomsHaveNoCycle(t *testing.T) {
+	rooms := rooms()
+	var visit func(name string, path []string)
+	visit = func(name string, path []string) {
+		for _, seen := range path {
+			if seen == name {
+				t.Fatalf("cycle: %s", strings.Join(append(path, name), " -> "))
+			}
+		}
+		for other := range rooms {
+			// A room may always be split into packages of its own below it, and
+			// the two that may import everything are at the top by definition.
+			if other != name && inAny(other, rooms[name].may) && !top(name) {
+				visit(other, append(path[:len(path):len(path)], name))
+			}
+		}
+	}
+	for name := range rooms {
+		visit(name, nil)
+	}
+}
+
+func top(name string) bool { return name == "internal/daemon" || name == "internal/brokertest" }
+
+func TestABreachIsNamedWithItsReason(t *testing.T) {
+	r := room{may: []string{"internal/vfs", "internal/storage/..."}, never: []string{"os", "example.com/x/..."}, because: "so it is"}
+	got := breaches("internal/x", []string{
+		"fmt", "os", "example.com/x/y", module + "/internal/vfs", module + "/internal/vfs/crashfs", module + "/internal/storage/journal",
+	}, r)
+	want := []string{
+		"internal/x imports os: so it is",
+		"internal/x imports example.com/x/y: so it is",
+		"internal/x imports internal/vfs/crashfs: so it is",
+	}
+	if strings.Join(got, "\n") != strings.Join(want, "\n") {
+		t.Errorf("got\n%s\nwant\n%s", strings.Join(got, "\n"), strings.Join(want, "\n"))
+	}
+}
+
+func TestEveryPackageSaysWhatItIs(t *testing.T) {
+	for _, p := range packages(t) {
+		if p.Doc == "" {
+			t.Errorf("%s has no package comment: say what it owns, what it promises, who calls it, what it must not know", p.name())
+		}
+	}
+}
+
+func TestNoPackageIsACupboard(t *testing.T) {
+	for _, p := range packages(t) {
+		switch base := filepath.Base(p.ImportPath); base {
+		case "util", "utils", "common", "types", "helpers", "models", "misc", "shared":
+			t.Errorf("%s: a package is named after what it owns, not %q", p.name(), base)
+		}
+	}
+}
+
+const (
+	maxFileLines = 800
+	maxFuncLines = 100
+)
+
+func TestFilesAndFunctionsFitInAHead(t *testing.T) {
+	for _, p := range packages(t) {
+		for _, path := range p.files() {
+			fset := token.NewFileSet()
+			file, err := parser.ParseFile(fset, path, nil, parser.ParseComments|parser.SkipObjectResolution)
+			if err != nil {
+				t.Errorf("%s: %v", path, err)
+				continue
+			}
+			short := p.name() + "/" + filepath.Base(path)
+			if n := fset.File(file.Pos()).LineCount(); n > maxFileLines {
+				t.Errorf("%s has %d lines, more than %d: split it by what it does", short, n, maxFileLines)
+			}
+			for _, d := range file.Decls {
+				fn, ok := d.(*ast.FuncDecl)
+				if !ok {
+					continue
+				}
+				if n := fset.Position(fn.End()).Line - fset.Position(fn.Pos()).Line + 1; n > maxFuncLines {
+					t.Errorf("%s: %s has %d lines, more than %d", short, fn.Name.Name, n, maxFuncLines)
+				}
+			}
+			for _, c := range unowned(file) {
+				t.Errorf("%s: %q names no owner: write who will do it, as in %s(name)", short, c, c)
+			}
+		}
+	}
+}
+
+// unowned returns the markers of unfinished work that name nobody.
+func unowned(file *ast.File) []string {
+	var found []string
+	for _, group := range file.Comments {
+		for _, word := range strings.Fields(group.Text()) {
+			word = strings.TrimRight(word, ":,.")
+			if word == "TODO" || word == "FIXME" || word == "XXX" || word == "HACK" {
+				found = append(found, word)
+			}
+		}
+	}
+	return found
+}
+
+// A main starts something that lives elsewhere and can be tested there.
+func TestMainsAreShort(t *testing.T) {
+	mains, err := filepath.Glob("../../cmd/*/main.go")
+	if err != nil || len(mains) == 0 {
+		t.Fatalf("no main found: %v", err)
+	}
+	for _, path := range mains {
+		b, err := os.ReadFile(path)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if n := strings.Count(string(b), "\n"); n > 40 {
+			t.Errorf("%s has %d lines, more than 40", path, n)
+		}
+	}
+}
