@@ -1,0 +1,46 @@
+package record
+
+import "fmt"
+
+// Codec is the compression of a batch, as in the three lowest bits of its
+// attributes. Values 5 to 7 can stand in a batch and mean nothing: see Known.
+type Codec int8
+
+// The codecs of Kafka's format v2 (zstd since KIP-110).
+const (
+	None Codec = iota
+	Gzip
+	Snappy
+	Lz4
+	Zstd
+)
+
+// Known tells whether c is one of the five codecs.
+func (c Codec) Known() bool { return c >= None && c <= Zstd }
+
+// String returns Kafka's name of the codec.
+func (c Codec) String() string {
+	switch c {
+	case None:
+		return "none"
+	case Gzip:
+		return "gzip"
+	case Snappy:
+		return "snappy"
+	case Lz4:
+		return "lz4"
+	case Zstd:
+		return "zstd"
+	}
+	return fmt.Sprintf("codec %d", int8(c))
+}
+
+// ParseCodec returns the codec with Kafka's name for it.
+func ParseCodec(name string) (Codec, error) {
+	for c := None; c <= Zstd; c++ {
+		if c.String() == name {
+			return c, nil
+		}
+	}
+	return None, fmt.Errorf("unknown codec %q: use none, gzip, snappy, lz4 or zstd", name)
+}
