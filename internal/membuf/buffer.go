@@ -1,0 +1,73 @@
+package membuf
+
+import (
+	"fmt"
+	"sync/atomic"
+)
+
+// Buffer is a piece of pooled memory with a reference count. Get returns it with
+// one reference; it goes back to its Pool when the last one is released.
+type Buffer struct {
+	pool  *Pool
+	mem   []byte // the whole class
+	data  []byte // what was asked for
+	class int
+	refs  atomic.Int32
+}
+
+func newBuffer(p *Pool, mem []byte, n, class int) *Buffer {
+	b := &Buffer{pool: p, mem: mem, data: mem[:n], class: class}
+	b.refs.Store(1)
+	return b
+}
+
+// Bytes returns the buffer's memory. It is valid until the caller's Release.
+func (b *Buffer) Bytes() []byte {
+	b.check("Bytes")
+	return b.data
+}
+
+// Len is the number of bytes that were asked for.
+func (b *Buffer) Len() int { return len(b.data) }
+
+// Retain adds a reference; the caller owes one more Release. Only somebody who
+// holds a reference may call it.
+func (b *Buffer) Retain() {
+	b.check("Retain")
+	b.refs.Add(1)
+}
+
+// Release gives one reference back. The caller must not touch the buffer or its
+// bytes afterwards.
+func (b *Buffer) Release() {
+	switch n := b.refs.Add(-1); {
+	case n == 0:
+		b.pool.put(b)
+	case n < 0 && Invariants:
+		panic(fmt.Sprintf("membuf: buffer of %d bytes released more often than retained", len(b.data)))
+	}
+}
+
+func (b *Buffer) check(op string) {
+	if Invariants && b.refs.Load() <= 0 {
+		panic(fmt.Sprintf("membuf: %s of a released buffer of %d bytes", op, len(b.data)))
+	}
+}
+
+// poisonByte is what released memory is filled with: as a batch's magic, length
+// or CRC it is never valid.
+const poisonByte = 0xDB
+
+func poison(p []byte) {
+	for i := range p {
+		p[i] = poisonByte
+	}
+}
+
+func checkPoison(p []byte) {
+	for i, c := range p {
+		if c != poisonByte {
+			panic(fmt.Sprintf("membuf: byte %d of a buffer of %d bytes was written after its release", i, len(p)))
+		}
+	}
+}
