@@ -1,0 +1,343 @@
+package config
+
+import (
+	"errors"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/chronik-io/chronik/pkg/durability"
+)
+
+// kafka stands for the registry of broker settings.
+func kafka() []Def {
+	return []Def{
+		{Name: "num.partitions", Default: "1", Type: "int", Check: whole},
+		{Name: "log.retention.ms", Default: "604800000", Type: "long", Check: whole},
+		{Name: "log.segment.bytes", Default: "1073741824", Type: "int", Check: whole},
+		{Name: "auto.create.topics.enable", Default: "true", Type: "boolean"},
+		{Name: "log.dirs", Default: "", Type: "list"},
+	}
+}
+
+func whole(v string) error {
+	if _, err := strconv.ParseInt(v, 10, 64); err != nil {
+		return errors.New("not a number of type LONG")
+	}
+	return nil
+}
+
+// load reads a file with this text, and what the options add.
+func load(text string, options ...func(*Input)) (*Config, error) {
+	in := Input{Broker: kafka(), ReadFile: func(string) ([]byte, error) { return []byte(text), nil }}
+	if text != "" {
+		in.File = "c.yaml"
+	}
+	for _, o := range options {
+		o(&in)
+	}
+	return Load(in)
+}
+
+func env(vars ...string) func(*Input)  { return func(in *Input) { in.Environ = vars } }
+func sets(args ...string) func(*Input) { return func(in *Input) { in.Set = args } }
+func flag(name, value string) func(*Input) {
+	return func(in *Input) { in.Flags = map[string]string{name: value} }
+}
+
+func must(t *testing.T, c *Config, err error) *Config {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
+	}
+	return c
+}
+
+func TestDefaultsNeedNoSource(t *testing.T) {
+	c, err := load("")
+	must(t, c, err)
+	if c.DataDir != "data" || c.AdminListen != DefaultAdminListen || c.WALProfile != "sync" || c.LogLevel != "info" || c.Produce.Name != "balanced" {
+		t.Errorf("defaults: %+v", c)
+	}
+	if len(c.Listeners) != 1 || c.Listeners[0] != (Listener{Name: "default", Listen: DefaultListen}) {
+		t.Errorf("listeners: %+v", c.Listeners)
+	}
+	if len(c.Broker) != 0 || len(c.Warnings) != 0 {
+		t.Errorf("nothing was set: broker %v, warnings %v", c.Broker, c.Warnings)
+	}
+}
+
+// Every source goes over the one before: defaults, file, environment, --set, flags.
+func TestEachSourceGoesOverTheOneBefore(t *testing.T) {
+	file := "data.dir: file\nnum.partitions: 2\n"
+	steps := []struct {
+		options []func(*Input)
+		want    string
+		source  string
+	}{
+		{nil, "file", "c.yaml"},
+		{[]func(*Input){env("CHRONIK_DATA_DIR=env")}, "env", "CHRONIK_DATA_DIR"},
+		{[]func(*Input){env("CHRONIK_DATA_DIR=env"), sets("data.dir=one", "data.dir=set")}, "set", "--set"},
+		{[]func(*Input){env("CHRONIK_DATA_DIR=env"), sets("data.dir=set"), flag(KeyDataDir, "flag")}, "flag", "--data-dir"},
+	}
+	for _, s := range steps {
+		c, err := load(file, s.options...)
+		must(t, c, err)
+		if c.DataDir != s.want {
+			t.Errorf("data.dir = %q, want %q", c.DataDir, s.want)
+		}
+		for _, x := range c.Settings {
+			if x.Name == KeyDataDir && (x.Source != s.source || x.Value != s.want) {
+				t.Errorf("data.dir is told as %+v, want source %s", x, s.source)
+			}
+		}
+		if c.Broker["num.partitions"] != "2" {
+			t.Errorf("num.partitions = %q, want the file's 2", c.Broker["num.partitions"])
+		}
+	}
+}
+
+func TestKafkaNamesInEverySource(t *testing.T) {
+	c, err := load("log.segment.bytes: 1048576\nauto.create.topics.enable: false\nlog.dirs: [a, b]\n",
+		env("CHRONIK_NUM_PARTITIONS=4"), sets("log.retention.ms=1000"))
+	must(t, c, err)
+	want := map[string]string{"log.segment.bytes": "1048576", "auto.create.topics.enable": "false", "log.dirs": "a,b",
+		"num.partitions": "4", "log.retention.ms": "1000"}
+	for k, v := range want {
+		if c.Broker[k] != v {
+			t.Errorf("%s = %q, want %q", k, c.Broker[k], v)
+		}
+	}
+	if len(c.Broker) != len(want) {
+		t.Errorf("broker settings %v", c.Broker)
+	}
+}
+
+// --listen and --advertise are the first entry of the file's own list.
+func TestListenFlagsAreTheFirstEntryOfTheList(t *testing.T) {
+	file := "listeners:\n- {name: in, listen: '10.0.0.1:9092', advertise: 'a.example:9092'}\n- {name: out, listen: ':9093'}\n"
+	c, err := load(file)
+	must(t, c, err)
+	if c.Listeners[0] != (Listener{"in", "10.0.0.1:9092", "a.example:9092"}) || c.Listeners[1] != (Listener{"out", ":9093", ""}) {
+		t.Errorf("file: %+v", c.Listeners)
+	}
+	c, err = load(file, env("CHRONIK_ADVERTISE=b.example:1"), flag(KeyListen, "127.0.0.1:0"))
+	must(t, c, err)
+	if c.Listeners[0] != (Listener{"in", "127.0.0.1:0", "b.example:1"}) || c.Listeners[1].Name != "out" {
+		t.Errorf("with flags: %+v", c.Listeners)
+	}
+}
+
+func TestAdminCanBeOff(t *testing.T) {
+	c, err := load("admin.listen: off\n")
+	if err == nil && c.AdminListen != "" {
+		t.Errorf("admin.listen = %q", c.AdminListen)
+	}
+	must(t, c, err)
+}
+
+// A mistake is one line: where, which key, cause, remedy.
+func TestMistakesAreOneLineWithCauseAndRemedy(t *testing.T) {
+	for _, m := range mistakes() {
+		_, err := load(m.file, m.options...)
+		if err == nil {
+			t.Errorf("%s%v: no error", m.file, m.want)
+			continue
+		}
+		if got := err.Error(); got != m.want {
+			t.Errorf("%q\n got %s\nwant %s", m.file, got, m.want)
+		}
+	}
+}
+
+type mistake struct {
+	file    string
+	options []func(*Input)
+	want    string
+}
+
+func mistakes() []mistake {
+	opt := func(o ...func(*Input)) []func(*Input) { return o }
+	return []mistake{
+		{"num.partition: 3\n", nil, "c.yaml: num.partition: unknown key; did you mean num.partitions?"},
+		{"color: red\n", nil, "c.yaml: color: unknown key; `chronikd config print-defaults` lists all of them"},
+		{"listener: []\n", nil, "c.yaml: listener: unknown key; did you mean listeners?"},
+		{"num: {partitions: 3}\n", nil, "c.yaml: num: unknown key; `chronikd config print-defaults` lists all of them"},
+		{"log.retention.ms: 7d\n", nil, `c.yaml: log.retention.ms: "7d" is not a plain number of ms, which the name already says; write 604800000`},
+		{"log.segment.bytes: 1GiB\n", nil, `c.yaml: log.segment.bytes: "1GiB" is not a plain number of bytes, which the name already says; write 1073741824`},
+		{"num.partitions: many\n", nil, "c.yaml: num.partitions: not a number of type LONG"},
+		{"num.partitions:\n", nil, "c.yaml: num.partitions: has no value; give one or leave the key out for the default"},
+		{"num.partitions: {a: 1}\n", nil, "c.yaml: num.partitions: takes a single value, not keys below it"},
+		{"listen: ':9092'\n", nil, "c.yaml: listen: in the file this is the first entry of `listeners:`; write listeners: [{listen: HOST:PORT}]"},
+		{"listeners: ':9092'\n", nil, "c.yaml: listeners: is no list of 1 to 64 entries; write listeners: [{listen: 127.0.0.1:9092}]"},
+		{"listeners: [{listem: ':9092'}]\n", nil, "c.yaml: listeners[0].listem: unknown key; did you mean listen?"},
+		{"listeners: [{listen: 9092}]\n", nil, `c.yaml: listeners[0].listen: "9092" is not HOST:PORT; write for example 127.0.0.1:9092`},
+		{"listeners: [{listen: ':1'}, {listen: ':2'}]\n", nil, "c.yaml: listeners[1]: has no name or no listen; every listener after the first needs both"},
+		{"listeners: [{name: a, listen: ':1'}, {name: a, listen: ':2'}]\n", nil, `c.yaml: listeners[1]: the name "a" is taken by an earlier listener; give each its own`},
+		{"listeners: [{name: a, listen: ':1'}, {name: b, listen: ':1'}]\n", nil, "c.yaml: listeners[1]: the address :1 is used twice; give each listener and admin.listen its own"},
+		{"wal.profile: fast\nprofiles: {quick: {max_wait: 5}}\n", nil, `c.yaml: profiles.quick.max_wait: 5 has no unit; write for example 5ms`},
+		{"profiles: {quick: {ack: maybe}}\n", nil, `c.yaml: profiles.quick.ack: "maybe" is none of them; use synced (fdatasync returned) or written (the kernel has it)`},
+		{"profiles: {quick: {maxwait: 5ms}}\n", nil, "c.yaml: profiles.quick.maxwait: unknown key; did you mean max_wait?"},
+		{"", opt(sets("num.partitions")), "--set: num.partitions: has no value; write --set name=value"},
+		{"", opt(sets("nmu.partitions=3")), "--set: nmu.partitions: unknown key; did you mean num.partitions?"},
+		{"", opt(env("CHRONIK_NUM_PARTITIONS=x")), "CHRONIK_NUM_PARTITIONS: num.partitions: not a number of type LONG"},
+		{"", opt(flag(KeyLogLevel, "loud")), `--log-level: log.level: "loud" is none of them; use one of debug, info, warn, error`},
+		{"", opt(flag(KeyListen, "0.0.0.0:99999")), `--listen: listen: "0.0.0.0:99999" has no port of 0 to 65535; write for example 0.0.0.0:9092`},
+		{"", opt(flag(KeyAdvertise, "0.0.0.0:9092")), `--advertise: advertise: "0.0.0.0:9092" is no address that a client can dial; write the name or address of this machine as clients reach it`},
+		{"", opt(flag(KeyDataDir, "")), "--data-dir: data.dir: is empty; leave the key out for the default"},
+		{"", opt(flag(KeyAdminListen, DefaultListen)), "default: listeners[0]: the address 127.0.0.1:9092 is used twice; give each listener and admin.listen its own"},
+	}
+}
+
+// All mistakes are told at once, one line each.
+func TestAllMistakesAreTold(t *testing.T) {
+	_, err := load("a.b.c.d.e.f: 1\nlog.retention.ms: 1h\n", sets("x"))
+	if err == nil || strings.Count(err.Error(), "\n") != 2 {
+		t.Errorf("want three lines, got %v", err)
+	}
+}
+
+func TestUnknownProfileNamesTheKnownOnes(t *testing.T) {
+	_, err := load("", flag(KeyWALProfile, "fsync"))
+	if err == nil || !strings.HasPrefix(err.Error(), "--wal-profile: wal.profile: ") || !strings.Contains(err.Error(), "interval") || strings.Contains(err.Error(), "\n") {
+		t.Errorf("got %v", err)
+	}
+	_, err = load("", env("CHRONIK_PRODUCE_PROFILE=huge"))
+	if err == nil || !strings.HasPrefix(err.Error(), "CHRONIK_PRODUCE_PROFILE: produce.profile: ") || !strings.Contains(err.Error(), "extreme") {
+		t.Errorf("got %v", err)
+	}
+}
+
+func TestNoYAML(t *testing.T) {
+	for _, text := range []string{"a: [1\n", "\t:\n", "- a\n", "num.partitions: 1\nnum.partitions: 2\n"} {
+		_, err := load(text)
+		if err == nil || !strings.HasPrefix(err.Error(), "c.yaml: is no YAML: ") || strings.Contains(err.Error(), "\n") {
+			t.Errorf("%q: got %v", text, err)
+		}
+	}
+}
+
+func TestMissingFileSaysSo(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "none.yaml")
+	_, err := Load(Input{File: path, ReadFile: os.ReadFile})
+	want := path + ": cannot read the configuration file: " + fs.ErrNotExist.Error()
+	if err == nil || !strings.Contains(err.Error(), "cannot read the configuration file: no such file or directory; check --config") {
+		t.Errorf("got %v, want %s", err, want)
+	}
+}
+
+// Kubernetes makes variables up; they are told and nothing more.
+func TestUnknownVariablesAreWarnings(t *testing.T) {
+	c, err := load("", env("CHRONIK_PORT_9092_TCP=tcp://10.0.0.1", "CHRONIK_NUM_PARTITION=3", "PATH=/bin", "CHRONIK_CONFIG=x"))
+	must(t, c, err)
+	want := []string{
+		"the variable CHRONIK_NUM_PARTITION is not read: no setting has this name; did you mean CHRONIK_NUM_PARTITIONS?",
+		"the variable CHRONIK_PORT_9092_TCP is not read: no setting has this name",
+	}
+	if strings.Join(c.Warnings, "\n") != strings.Join(want, "\n") {
+		t.Errorf("got  %s\nwant %s", strings.Join(c.Warnings, "\n"), strings.Join(want, "\n"))
+	}
+}
+
+func TestProfilesOfTheFile(t *testing.T) {
+	c, err := load(`
+wal.profile: patient
+profiles:
+  patient: {doc: waits a while, ack: synced, sync: group, max_wait: 20ms, max_records: 5000, max_bytes: 20MB}
+  loose: {ack: written, sync: interval, interval: 200ms}
+  short: {max_wait: 1ms}
+`)
+	must(t, c, err)
+	p, err := c.Durability.Lookup("patient")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if p.Ack != durability.Synced || p.Sync != durability.SyncGroup || p.MaxWait != 20*time.Millisecond || p.MaxRecords != 5000 || p.MaxBytes != 20_000_000 {
+		t.Errorf("patient: %+v", p)
+	}
+	if p, err = c.Durability.Lookup("loose"); err != nil || p.Ack != durability.Written || p.Sync != durability.SyncInterval || p.Interval != 200*time.Millisecond {
+		t.Errorf("loose: %+v, %v", p, err)
+	}
+	if p, err = c.Durability.Lookup("short"); err != nil || p.MaxWait != time.Millisecond || p.MaxRecords != 10_000 || p.MaxBytes != 50_000_000 {
+		t.Errorf("short: %+v, %v", p, err)
+	}
+	if _, err := c.Durability.Lookup("os"); err != nil {
+		t.Errorf("the built-in ones are gone: %v", err)
+	}
+}
+
+// What print-defaults writes is read back as the defaults, commented out or not.
+func TestPrintedDefaultsAreTheDefaults(t *testing.T) {
+	var b strings.Builder
+	if err := Defaults(&b, kafka()); err != nil {
+		t.Fatal(err)
+	}
+	c, err := load(b.String())
+	must(t, c, err)
+	if len(c.Broker) != 0 {
+		t.Errorf("a printed file sets %v", c.Broker)
+	}
+	var live []string
+	settings := false
+	for _, line := range strings.Split(b.String(), "\n") {
+		settings = settings || strings.HasPrefix(line, "# Directory of the metadata")
+		for _, d := range append(Own(), kafka()...) {
+			if text, ok := strings.CutPrefix(line, "# "+d.Name+":"); ok && settings {
+				live = append(live, d.Name+":"+text)
+			}
+		}
+	}
+	c, err = load(strings.Join(live, "\n"))
+	must(t, c, err)
+	if len(c.Broker) != len(kafka()) || c.DataDir != "data" {
+		t.Errorf("uncommented it sets %v of\n%s", c.Broker, strings.Join(live, "\n"))
+	}
+	for _, d := range kafka() {
+		if c.Broker[d.Name] != d.Default {
+			t.Errorf("%s = %q, want %q", d.Name, c.Broker[d.Name], d.Default)
+		}
+	}
+}
+
+func TestLoopback(t *testing.T) {
+	for address, want := range map[string]bool{"127.0.0.1:1": true, "[::1]:1": true, "localhost:1": true, "127.9.9.9:1": true,
+		":1": false, "0.0.0.0:1": false, "[::]:1": false, "10.0.0.1:1": false, "example.com:1": false} {
+		if Loopback(address) != want {
+			t.Errorf("Loopback(%s) = %v", address, !want)
+		}
+	}
+}
+
+func TestNearest(t *testing.T) {
+	known := []string{"num.partitions", "num.network.threads", "log.dirs"}
+	for name, want := range map[string]string{"num.partition": "num.partitions", "NUM_PARTITIONS": "num.partitions",
+		"log.dir": "log.dirs", "log-dirs": "log.dirs", "zebra": "", "": ""} {
+		if got, _ := nearest(name, known); got != want {
+			t.Errorf("nearest(%q) = %q, want %q", name, got, want)
+		}
+	}
+}
+
+// A duplicate name would make one of the two unreachable.
+func TestASettingIsDefinedOnce(t *testing.T) {
+	if _, err := Load(Input{Broker: []Def{{Name: KeyDataDir}}}); err == nil {
+		t.Error("no error")
+	}
+}
+
+func FuzzFile(f *testing.F) {
+	for _, m := range mistakes() {
+		f.Add(m.file)
+	}
+	f.Add("profiles: {a: {max_bytes: 99999999GiB}}\nlisteners: [[]]\n? [a]\n: b\n")
+	f.Fuzz(func(t *testing.T, text string) {
+		c, err := load(text)
+		if (c == nil) == (err == nil) {
+			t.Errorf("config %v, error %v", c, err)
+		}
+	})
+}

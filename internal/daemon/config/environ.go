@@ -1,0 +1,54 @@
+package config
+
+import (
+	"slices"
+	"strings"
+)
+
+// EnvPrefix begins every variable that chronikd reads.
+const EnvPrefix = "CHRONIK_"
+
+// EnvFile names the variable that stands for --config.
+const EnvFile = "CHRONIK_CONFIG"
+
+// EnvName returns the variable of a setting: CHRONIK_NUM_PARTITIONS for
+// num.partitions.
+func EnvName(setting string) string {
+	return EnvPrefix + strings.ToUpper(strings.NewReplacer(".", "_", "-", "_").Replace(setting))
+}
+
+// environ takes the CHRONIK_* variables. One that is not known is a warning and
+// no error: Kubernetes makes some up for a service called chronik.
+func (l *loader) environ(vars []string) {
+	byEnv := make(map[string]string, len(l.names))
+	known := []string{EnvFile}
+	for _, name := range l.names {
+		byEnv[EnvName(name)] = name
+		known = append(known, EnvName(name))
+	}
+	for _, kv := range slices.Sorted(slices.Values(vars)) {
+		env, value, _ := strings.Cut(kv, "=")
+		if !strings.HasPrefix(env, EnvPrefix) || env == EnvFile {
+			continue
+		}
+		if name, ok := byEnv[env]; ok {
+			l.put(env, name, value)
+			continue
+		}
+		line := "the variable " + env + " is not read: no setting has this name"
+		if near, ok := nearestEnv(env, known); ok {
+			line += "; did you mean " + near + "?"
+		}
+		l.cfg.Warnings = append(l.cfg.Warnings, line)
+	}
+}
+
+// nearestEnv compares without the prefix, which would make all names alike.
+func nearestEnv(env string, known []string) (string, bool) {
+	bare := make([]string, len(known))
+	for i, k := range known {
+		bare[i] = strings.ToLower(strings.TrimPrefix(k, EnvPrefix))
+	}
+	near, ok := nearest(strings.TrimPrefix(env, EnvPrefix), bare)
+	return EnvPrefix + strings.ToUpper(near), ok
+}

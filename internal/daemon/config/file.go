@@ -1,0 +1,230 @@
+package config
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"maps"
+	"regexp"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/knadh/koanf/parsers/yaml"
+	"github.com/knadh/koanf/providers/rawbytes"
+	"github.com/knadh/koanf/v2"
+
+	"github.com/chronik-io/chronik/pkg/durability"
+)
+
+// maxListeners bounds the file's list.
+const maxListeners = 64
+
+// file takes the YAML file: single values, listeners and profiles.
+func (l *loader) file(in Input) {
+	l.cfg.Listeners = []Listener{{Name: "default"}}
+	top := l.parse(in)
+	for _, key := range slices.Sorted(maps.Keys(top)) {
+		if key == KeyListen || key == KeyAdvertise {
+			l.add(in.File, key, "in the file this is the first entry of `listeners:`; write listeners: [{"+key+": HOST:PORT}]")
+			continue
+		}
+		if key == keyListeners || key == keyProfiles {
+			continue
+		}
+		if _, known := l.defs[key]; !known {
+			l.add(in.File, key, unknown("key", key, append(l.names, keyListeners, keyProfiles),
+				"`chronikd config print-defaults` lists all of them"))
+			continue
+		}
+		value, err := scalar(top[key])
+		if err != nil {
+			l.add(in.File, key, err.Error())
+			continue
+		}
+		l.put(in.File, key, value)
+	}
+	if v, ok := top[keyListeners]; ok {
+		l.fileListeners(in.File, v)
+	}
+	l.fileProfiles(in.File, top[keyProfiles])
+}
+
+// parse returns the top level of the file, nil where there is none.
+func (l *loader) parse(in Input) map[string]any {
+	if in.File == "" {
+		return nil
+	}
+	text, err := in.ReadFile(in.File)
+	if err != nil {
+		cause := err
+		if pe := (*fs.PathError)(nil); errors.As(err, &pe) {
+			cause = pe.Err
+		}
+		l.add(in.File, "", fmt.Sprintf("cannot read the configuration file: %v; check --config and %s", cause, EnvFile))
+		return nil
+	}
+	k := koanf.New(separator)
+	if err := k.Load(rawbytes.Provider(text), yaml.Parser()); err != nil {
+		l.add(in.File, "", "is no YAML: "+strings.TrimPrefix(err.Error(), "yaml: "))
+		return nil
+	}
+	return k.Raw()
+}
+
+// scalar writes a YAML value as the other sources would. A list of single values
+// becomes Kafka's comma-separated one.
+func scalar(v any) (string, error) {
+	switch v := v.(type) {
+	case string:
+		return v, nil
+	case bool:
+		return strconv.FormatBool(v), nil
+	case int, int64, uint64:
+		return fmt.Sprint(v), nil
+	case float64:
+		return strconv.FormatFloat(v, 'f', -1, 64), nil
+	case []any:
+		parts := make([]string, len(v))
+		for i, e := range v {
+			if _, nested := e.([]any); nested {
+				return "", errors.New("is a list of lists; write one list of single values")
+			}
+			s, err := scalar(e)
+			if err != nil {
+				return "", err
+			}
+			parts[i] = s
+		}
+		return strings.Join(parts, ","), nil
+	case nil:
+		return "", errors.New("has no value; give one or leave the key out for the default")
+	default:
+		return "", fmt.Errorf("takes a single value, not %s", kind(v))
+	}
+}
+
+func kind(v any) string {
+	switch v.(type) {
+	case map[string]any:
+		return "keys below it"
+	case []any:
+		return "a list"
+	case nil:
+		return "nothing"
+	default:
+		return fmt.Sprintf("%v", v)
+	}
+}
+
+// fields takes the single values of a map that has only known keys.
+func (l *loader) fields(source, where string, v any, known []string) map[string]string {
+	m, ok := v.(map[string]any)
+	if !ok {
+		l.add(source, where, fmt.Sprintf("is %s; write keys below it, of %s", kind(v), strings.Join(known, ", ")))
+		return nil
+	}
+	out := make(map[string]string, len(m))
+	for _, key := range slices.Sorted(maps.Keys(m)) {
+		if !slices.Contains(known, key) {
+			l.add(source, where+"."+key, unknown("key", key, known, "use "+strings.Join(known, ", ")))
+			continue
+		}
+		value, err := scalar(m[key])
+		if err != nil {
+			l.add(source, where+"."+key, err.Error())
+			continue
+		}
+		out[key] = value
+	}
+	return out
+}
+
+// fileListeners takes the list of listeners.
+func (l *loader) fileListeners(source string, v any) {
+	list, ok := v.([]any)
+	if !ok || len(list) == 0 || len(list) > maxListeners {
+		l.add(source, keyListeners, fmt.Sprintf("is no list of 1 to %d entries; write listeners: [{listen: %s}]", maxListeners, DefaultListen))
+		return
+	}
+	l.cfg.Listeners = l.cfg.Listeners[:0]
+	for i, entry := range list {
+		where := fmt.Sprintf("%s[%d]", keyListeners, i)
+		m := l.fields(source, where, entry, []string{"name", KeyListen, KeyAdvertise})
+		for _, key := range slices.Sorted(maps.Keys(m)) {
+			if err := listenerField(key, m[key]); err != nil {
+				l.add(source, where+"."+key, err.Error())
+			}
+		}
+		if i > 0 && (m["name"] == "" || m[KeyListen] == "") {
+			l.add(source, where, "has no name or no listen; every listener after the first needs both")
+		}
+		name := m["name"]
+		if name == "" {
+			name = "default"
+		}
+		l.cfg.Listeners = append(l.cfg.Listeners, Listener{Name: name, Listen: m[KeyListen], Advertise: m[KeyAdvertise]})
+	}
+	// Later sources may say otherwise of the first one, so it joins them.
+	if first := l.cfg.Listeners[0]; l.err() == nil {
+		if first.Listen != "" {
+			l.put(source, KeyListen, first.Listen)
+		}
+		if first.Advertise != "" {
+			l.put(source, KeyAdvertise, first.Advertise)
+		}
+	}
+}
+
+func listenerField(key, v string) error {
+	switch key {
+	case KeyListen:
+		return bindAddress(v)
+	case KeyAdvertise:
+		return dialAddress(v)
+	}
+	if regexp.MustCompile(`^[a-zA-Z0-9_-]{1,32}$`).MatchString(v) {
+		return nil
+	}
+	return fmt.Errorf("%q is no name; use 1 to 32 letters, digits, _ and -", v)
+}
+
+// listeners completes the list with what --listen and --advertise say of its
+// first entry, and looks for two of the same.
+func (l *loader) listeners() {
+	l.cfg.Listeners[0].Listen = l.value(KeyListen)
+	l.cfg.Listeners[0].Advertise = l.value(KeyAdvertise)
+	names, addresses := make(map[string]bool), make(map[string]bool)
+	for i, x := range l.cfg.Listeners {
+		where := fmt.Sprintf("%s[%d]", keyListeners, i)
+		_, port, err := splitAddress(x.Listen, 0)
+		if names[x.Name] {
+			l.add(l.cfg.File, where, fmt.Sprintf("the name %q is taken by an earlier listener; give each its own", x.Name))
+		}
+		if err == nil && port != 0 && (addresses[x.Listen] || x.Listen == l.cfg.AdminListen) {
+			l.add(l.source(KeyListen), where, fmt.Sprintf("the address %s is used twice; give each listener and admin.listen its own", x.Listen))
+		}
+		names[x.Name], addresses[x.Listen] = true, true
+	}
+}
+
+// fileProfiles takes the custom durability profiles; v is nil where the file
+// has none.
+func (l *loader) fileProfiles(source string, v any) {
+	m, ok := v.(map[string]any)
+	if !ok && v != nil {
+		l.add(source, keyProfiles, "is "+kind(v)+"; write profiles: {NAME: {ack: synced, max_wait: 5ms}}")
+	}
+	var custom []durability.Profile
+	for _, name := range slices.Sorted(maps.Keys(m)) {
+		if p, ok := l.profile(source, name, m[name]); ok {
+			custom = append(custom, p)
+		}
+	}
+	set, err := durability.NewSet(custom...)
+	if err != nil {
+		l.add(source, keyProfiles, err.Error())
+		set, _ = durability.NewSet()
+	}
+	l.cfg.Durability = set
+}

@@ -1,0 +1,91 @@
+package config
+
+import (
+	"fmt"
+	"io"
+	"slices"
+	"strings"
+)
+
+// Defaults writes a configuration file in which every setting stands with its
+// documentation and its default, commented out.
+func Defaults(w io.Writer, broker []Def) error {
+	var b strings.Builder
+	b.WriteString("# chronikd's settings and their defaults. Every one can also be given as --set name=value\n" +
+		"# and as a variable: CHRONIK_NUM_PARTITIONS for num.partitions.\n\n" +
+		"# Where clients connect. A listener after the first needs a name and listen.\n" +
+		"# listeners:\n#   - name: default\n#     listen: " + DefaultListen + "\n#     advertise: \"\"\n\n" +
+		"# Durability profiles of your own, beside the built-in ones.\n" +
+		"# profiles:\n#   patient:\n#     ack: synced\n#     sync: group\n#     max_wait: 20ms\n#     max_records: 5000\n#     max_bytes: 20MB\n")
+	for _, d := range slices.Concat(Own(), sorted(broker)) {
+		if d.Name == KeyListen || d.Name == KeyAdvertise {
+			continue
+		}
+		b.WriteByte('\n')
+		for _, line := range wrap(d.Doc, 96) {
+			b.WriteString("# " + line + "\n")
+		}
+		if d.Bounds != "" {
+			b.WriteString("# (" + d.Bounds + ")\n")
+		}
+		b.WriteString("# " + d.Name + ": " + quoted(d.Default) + "\n")
+	}
+	_, err := io.WriteString(w, b.String())
+	return err
+}
+
+// Markdown writes the table of all settings for docs/configuration.md.
+func Markdown(w io.Writer, broker []Def) error {
+	var b strings.Builder
+	table := func(title string, defs []Def) {
+		b.WriteString("### " + title + "\n\n| setting | default | type | meaning |\n|---|---|---|---|\n")
+		for _, d := range defs {
+			typ, value := d.Type, ""
+			if d.Bounds != "" {
+				typ += ": " + d.Bounds
+			}
+			if d.Default != "" {
+				value = "`" + d.Default + "`"
+			}
+			fmt.Fprintf(&b, "| `%s` | %s | %s | %s |\n", d.Name, value, cell(typ), cell(d.Doc))
+		}
+		b.WriteByte('\n')
+	}
+	table("chronikd's own", Own())
+	table("Under Kafka's names", sorted(broker))
+	_, err := io.WriteString(w, b.String())
+	return err
+}
+
+func sorted(defs []Def) []Def {
+	return slices.SortedFunc(slices.Values(defs), func(a, b Def) int { return strings.Compare(a.Name, b.Name) })
+}
+
+func cell(s string) string { return strings.NewReplacer("|", `\|`, "\n", " ").Replace(s) }
+
+// quoted writes a value so that YAML reads it back as the same text.
+func quoted(v string) string {
+	if v == "" || strings.ContainsAny(v, ":#{}[]&*!|>'\"%@`,") || strings.TrimSpace(v) != v {
+		return `"` + strings.NewReplacer(`\`, `\\`, `"`, `\"`).Replace(v) + `"`
+	}
+	return v
+}
+
+// wrap breaks text at spaces into lines of at most width bytes.
+func wrap(text string, width int) []string {
+	var lines []string
+	line := ""
+	for _, word := range strings.Fields(text) {
+		if line != "" && len(line)+1+len(word) > width {
+			lines, line = append(lines, line), ""
+		}
+		if line != "" {
+			line += " "
+		}
+		line += word
+	}
+	if line != "" {
+		lines = append(lines, line)
+	}
+	return lines
+}

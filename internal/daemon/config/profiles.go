@@ -1,0 +1,75 @@
+package config
+
+import (
+	"errors"
+	"fmt"
+	"strconv"
+
+	"github.com/chronik-io/chronik/pkg/durability"
+)
+
+// profileKeys are what an entry of `profiles:` may say.
+func profileKeys() []string {
+	return []string{"doc", "ack", "sync", "interval", "max_wait", "max_records", "max_bytes"}
+}
+
+// profile reads one custom profile. What it leaves out is as in profile sync:
+// acknowledged when synced, never waiting.
+func (l *loader) profile(source, name string, v any) (durability.Profile, bool) {
+	where := keyProfiles + "." + name
+	before := len(l.errs)
+	m := l.fields(source, where, v, profileKeys())
+	p := durability.Profile{Name: name, Doc: m["doc"]}
+	take := func(key string, parse func(string) error) {
+		if value, given := m[key]; given {
+			if err := parse(value); err != nil {
+				l.add(source, where+"."+key, err.Error())
+			}
+		}
+	}
+	take("ack", func(v string) (err error) { p.Ack, err = parseAck(v); return err })
+	if p.Ack == durability.Written {
+		p.Sync = durability.SyncOS
+	}
+	take("sync", func(v string) (err error) { p.Sync, err = parseSync(v); return err })
+	if p.Sync == durability.SyncGroup {
+		p.MaxRecords, p.MaxBytes = 10_000, 50_000_000
+	}
+	take("interval", func(v string) (err error) { p.Interval, err = parseWait(v); return err })
+	take("max_wait", func(v string) (err error) { p.MaxWait, err = parseWait(v); return err })
+	take("max_bytes", func(v string) (err error) { p.MaxBytes, err = parseSize(v); return err })
+	take("max_records", func(v string) (err error) {
+		if p.MaxRecords, err = strconv.Atoi(v); err != nil {
+			return fmt.Errorf("%q is no whole number", v)
+		}
+		return nil
+	})
+	if len(l.errs) == before {
+		if err := p.Validate(); err != nil {
+			l.add(source, where, err.Error())
+		}
+	}
+	return p, len(l.errs) == before
+}
+
+func parseAck(v string) (durability.Ack, error) {
+	switch v {
+	case "synced":
+		return durability.Synced, nil
+	case "written":
+		return durability.Written, nil
+	}
+	return 0, fmt.Errorf("%q is none of them; use synced (fdatasync returned) or written (the kernel has it)", v)
+}
+
+func parseSync(v string) (durability.Sync, error) {
+	switch v {
+	case "group":
+		return durability.SyncGroup, nil
+	case "interval":
+		return durability.SyncInterval, nil
+	case "os":
+		return durability.SyncOS, nil
+	}
+	return 0, errors.New(strconv.Quote(v) + " is none of them; use group, interval or os")
+}
