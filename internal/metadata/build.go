@@ -1,0 +1,264 @@
+package metadata
+
+import (
+	"cmp"
+	"fmt"
+	"maps"
+	"slices"
+)
+
+// Load builds the image of a whole store as Range returned it. Keys of no known
+// family and values of no known version are errors.
+func Load(kvs []KV, revision int64) (*Image, error) {
+	b := newBuilder(Empty())
+	for _, kv := range kvs {
+		if err := b.put(kv); err != nil {
+			return nil, err
+		}
+	}
+	next, _, err := b.done(revision)
+	return next, err
+}
+
+// Apply builds the image after one transaction, and what it changed. The cost
+// grows with the change, not with what is there.
+func (m *Image) Apply(batch Batch) (*Image, *Delta, error) {
+	b := newBuilder(m)
+	for _, e := range batch.Events {
+		var err error
+		if e.Deleted {
+			err = b.remove(e.Key)
+		} else {
+			err = b.put(KV{Key: e.Key, Value: e.Value, ModRevision: batch.Revision})
+		}
+		if err != nil {
+			return nil, nil, err
+		}
+	}
+	return b.done(batch.Revision)
+}
+
+// builder collects what changes against one image.
+type builder struct {
+	prev    *Image
+	next    Image
+	topics  map[[16]byte]*topicEdit
+	names   *shardsEdit[string, *Topic]
+	ids     *shardsEdit[[16]byte, *Topic]
+	deleted *shardsEdit[[16]byte, *Deleting]
+	delta   Delta
+}
+
+// topicEdit is what a transaction says about one topic.
+type topicEdit struct {
+	record     *TopicRecord
+	revision   int64
+	removed    bool
+	partitions map[int32]*Partition // nil: the key was deleted
+	config     *brokerConfig
+}
+
+func newBuilder(prev *Image) *builder {
+	return &builder{
+		prev: prev, next: *prev, topics: map[[16]byte]*topicEdit{},
+		names: prev.topics.edit(), ids: prev.byID.edit(), deleted: prev.deleting.edit(),
+	}
+}
+
+func (b *builder) topic(id [16]byte) *topicEdit {
+	e := b.topics[id]
+	if e == nil {
+		e = &topicEdit{partitions: map[int32]*Partition{}}
+		b.topics[id] = e
+	}
+	return e
+}
+
+// put takes in the new value of a key.
+func (b *builder) put(kv KV) error {
+	k, err := ParseKey(kv.Key)
+	if err != nil {
+		return err
+	}
+	switch k.Kind {
+	case KindCluster:
+		b.next.cluster, err = DecodeCluster(kv)
+		b.delta.Cluster = true
+	case KindProducerIDs:
+		_, err = DecodeProducerIDs(kv)
+	case KindName:
+		_, err = DecodeName(kv)
+	case KindBroker:
+		err = b.putBroker(kv)
+	case KindTopic:
+		var r TopicRecord
+		r, err = DecodeTopicRecord(kv)
+		e := b.topic(k.ID)
+		e.record, e.revision, e.removed = &r, kv.ModRevision, false
+	case KindPartition:
+		var p Partition
+		p, err = DecodePartition(kv)
+		b.topic(k.ID).partitions[k.Partition] = &p
+	case KindTopicConfig:
+		var set map[string]string
+		set, err = DecodeConfigs(kv)
+		b.topic(k.ID).config = &brokerConfig{set: set, revision: kv.ModRevision}
+	case KindBrokerConfig:
+		var set map[string]string
+		set, err = DecodeConfigs(kv)
+		b.setBrokerConfig(k.Broker, &brokerConfig{set: set, revision: kv.ModRevision})
+	case KindDeleting:
+		var d Deleting
+		d, err = DecodeDeleting(kv)
+		b.deleted.set(k.ID, &d)
+		b.delta.Tombstones = append(b.delta.Tombstones, &d)
+	}
+	return err
+}
+
+// remove takes in that a key is gone.
+func (b *builder) remove(key string) error {
+	k, err := ParseKey(key)
+	if err != nil {
+		return err
+	}
+	switch k.Kind {
+	case KindCluster:
+		b.next.cluster, b.delta.Cluster = Cluster{}, true
+	case KindBroker:
+		b.next.brokers = slices.DeleteFunc(slices.Clone(b.next.brokers), func(x Broker) bool { return x.ID == k.Broker })
+		b.delta.Brokers = true
+	case KindTopic:
+		b.topic(k.ID).removed = true
+	case KindPartition:
+		b.topic(k.ID).partitions[k.Partition] = nil
+	case KindTopicConfig:
+		b.topic(k.ID).config = &brokerConfig{}
+	case KindBrokerConfig:
+		b.setBrokerConfig(k.Broker, nil)
+	case KindDeleting:
+		if b.prev.Deleting(k.ID) != nil {
+			b.deleted.delete(k.ID)
+			b.delta.Forgotten = append(b.delta.Forgotten, k.ID)
+		}
+	}
+	return nil
+}
+
+func (b *builder) putBroker(kv KV) error {
+	broker, err := DecodeBroker(kv)
+	if err != nil {
+		return err
+	}
+	list := slices.Clone(b.next.brokers)
+	i, ok := slices.BinarySearchFunc(list, broker.ID, func(x Broker, id int32) int { return cmp.Compare(x.ID, id) })
+	if ok {
+		list[i] = broker
+	} else {
+		list = slices.Insert(list, i, broker)
+	}
+	b.next.brokers, b.delta.Brokers = list, true
+	return nil
+}
+
+func (b *builder) setBrokerConfig(id int32, c *brokerConfig) {
+	next := maps.Clone(b.next.configs)
+	if next == nil {
+		next = map[int32]brokerConfig{}
+	}
+	if c == nil {
+		delete(next, id)
+	} else {
+		next[id] = *c
+	}
+	b.next.configs = next
+	b.delta.BrokerConfigs = append(b.delta.BrokerConfigs, id)
+}
+
+// done puts the edits into a new image.
+func (b *builder) done(revision int64) (*Image, *Delta, error) {
+	for _, id := range sortIDs(maps.Keys(b.topics)) {
+		if err := b.applyTopic(id, b.topics[id]); err != nil {
+			return nil, nil, err
+		}
+	}
+	next := b.next
+	next.version = revision
+	next.topics, next.byID, next.deleting = b.names.done(), b.ids.done(), b.deleted.done()
+	if next.topics.len() != next.byID.len() {
+		return nil, nil, fmt.Errorf("revision %d: %d topics have %d names, two of them share one", revision, next.byID.len(), next.topics.len())
+	}
+	if len(b.delta.Created) > 0 || len(b.delta.Deleted) > 0 {
+		next.sorted = new(sortedNames)
+	}
+	slices.Sort(b.delta.BrokerConfigs)
+	return &next, &b.delta, nil
+}
+
+func (b *builder) applyTopic(id [16]byte, e *topicEdit) error {
+	prev := b.prev.TopicByID(id)
+	if e.removed {
+		if prev != nil {
+			b.ids.delete(id)
+			if t, ok := b.names.shard(prev.Name)[prev.Name]; ok && t.ID == id {
+				b.names.delete(prev.Name) // unless another topic took the name in this transaction
+			}
+			b.delta.Deleted = append(b.delta.Deleted, prev)
+		}
+		return nil
+	}
+	next, err := e.build(id, prev)
+	if err != nil {
+		return err
+	}
+	b.ids.set(id, next)
+	b.names.set(next.Name, next)
+	if prev == nil {
+		b.delta.Created = append(b.delta.Created, next)
+		return nil
+	}
+	b.delta.Changed = append(b.delta.Changed, TopicChange{
+		Prev: prev, Next: next, Partitions: slices.Sorted(maps.Keys(e.partitions)), Config: e.config != nil,
+	})
+	return nil
+}
+
+// build makes the topic after the edit. Every partition that the record counts
+// has to be there: a store where one is missing is damaged or half-written.
+func (e *topicEdit) build(id [16]byte, prev *Topic) (*Topic, error) {
+	next := Topic{ID: id}
+	if prev != nil {
+		next = *prev
+	}
+	count := next.Partitions.Len()
+	if e.record != nil {
+		next.Name, next.Internal, next.Revision = e.record.Name, e.record.Internal, e.revision
+		count = e.record.Partitions
+	}
+	if next.Name == "" {
+		return nil, fmt.Errorf("topic %s has partitions or configs but no record", FormatID(id))
+	}
+	if e.config != nil {
+		next.Configs, next.ConfigRevision = e.config.set, e.config.revision
+	}
+	had := next.Partitions.Len()
+	if count < had {
+		return nil, fmt.Errorf("topic %s (%s) shrinks from %d to %d partitions", next.Name, FormatID(id), had, count)
+	}
+	fresh := int32(0)
+	for i, p := range e.partitions {
+		if p == nil || i >= count {
+			return nil, fmt.Errorf("topic %s (%s) has %d partitions, partition %d is missing or beyond", next.Name, FormatID(id), count, i)
+		}
+		if i >= had {
+			fresh++
+		}
+	}
+	if fresh != count-had {
+		return nil, fmt.Errorf("topic %s (%s) has %d partitions, %d of them are missing", next.Name, FormatID(id), count, count-had-fresh)
+	}
+	if len(e.partitions) > 0 {
+		next.Partitions = next.Partitions.with(count, e.partitions)
+	}
+	return &next, nil
+}

@@ -1,0 +1,42 @@
+package metadata
+
+import (
+	"crypto/rand"
+	"encoding/base64"
+	"fmt"
+)
+
+// idLen is the length of an id in text: 16 bytes in base64 without padding.
+const idLen = 22
+
+// NewID returns a random (version 4) UUID whose text does not begin with a dash,
+// as Kafka's does not, because it ends up on command lines. It never returns
+// the two ids that Kafka reserves (all zero, and zero with a last byte of one).
+func NewID() [16]byte {
+	for {
+		var id [16]byte
+		rand.Read(id[:]) // never fails, see crypto/rand
+		id[6] = id[6]&0x0f | 0x40
+		id[8] = id[8]&0x3f | 0x80
+		if FormatID(id)[0] != '-' {
+			return id
+		}
+	}
+}
+
+// FormatID is an id's text: 22 characters of URL-safe base64 without padding, as
+// Kafka prints topic and cluster ids.
+func FormatID(id [16]byte) string { return base64.RawURLEncoding.EncodeToString(id[:]) }
+
+// ParseID is the inverse of FormatID. Only the canonical text is accepted, so
+// that an id has one key.
+func ParseID(s string) ([16]byte, error) {
+	var id [16]byte
+	if len(s) != idLen {
+		return id, fmt.Errorf("id %q: want %d characters of base64", s, idLen)
+	}
+	if _, err := base64.RawURLEncoding.Strict().Decode(id[:], []byte(s)); err != nil {
+		return id, fmt.Errorf("id %q: %w", s, err)
+	}
+	return id, nil
+}

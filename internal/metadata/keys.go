@@ -1,0 +1,181 @@
+package metadata
+
+import (
+	"fmt"
+	"strconv"
+	"strings"
+)
+
+// The keys of a cluster. <id> is FormatID's text; <name> is a topic's name with
+// every '.' turned into '_', so that one key guards a name together with all
+// names that Kafka treats as colliding with it.
+//
+//	/cluster                    Cluster
+//	/producer-ids               ProducerIDs: the next block
+//	/brokers/<broker>           Broker
+//	/names/<name>               Name: which topic has it
+//	/topics/<id>                TopicRecord
+//	/partitions/<id>/<n>        Partition
+//	/configs/topics/<id>        Configs: a topic's overrides
+//	/configs/brokers/<broker>   Configs; "default" instead of a broker: for all
+//	/deleting/<id>              Deleting: stays until the topic's logs are gone
+const (
+	ClusterKey     = "/cluster"
+	ProducerIDsKey = "/producer-ids"
+
+	BrokerPrefix       = "/brokers/"
+	NamePrefix         = "/names/"
+	TopicPrefix        = "/topics/"
+	PartitionPrefix    = "/partitions/"
+	TopicConfigPrefix  = "/configs/topics/"
+	BrokerConfigPrefix = "/configs/brokers/"
+	DeletingPrefix     = "/deleting/"
+
+	defaultBroker = "default"
+)
+
+// DefaultBroker stands for "every broker" where a dynamic broker config is
+// meant.
+const DefaultBroker int32 = -1
+
+// BrokerKey is the key of a broker's registration.
+func BrokerKey(id int32) string { return BrokerPrefix + strconv.Itoa(int(id)) }
+
+// NameKey is the key that guards a topic's name; colliding names share it.
+func NameKey(topic string) string { return NamePrefix + strings.ReplaceAll(topic, ".", "_") }
+
+// TopicKey is the key of a topic.
+func TopicKey(id [16]byte) string { return TopicPrefix + FormatID(id) }
+
+// PartitionKey is the key of a partition. The number has leading zeros so that
+// keys sort as partitions do.
+func PartitionKey(id [16]byte, partition int32) string {
+	return fmt.Sprintf("%s%s/%010d", PartitionPrefix, FormatID(id), partition)
+}
+
+// TopicConfigKey is the key of a topic's config overrides.
+func TopicConfigKey(id [16]byte) string { return TopicConfigPrefix + FormatID(id) }
+
+// BrokerConfigKey is the key of a broker's dynamic configs, or with
+// DefaultBroker of those of all brokers.
+func BrokerConfigKey(id int32) string {
+	if id == DefaultBroker {
+		return BrokerConfigPrefix + defaultBroker
+	}
+	return BrokerConfigPrefix + strconv.Itoa(int(id))
+}
+
+// DeletingKey is the key of the tombstone of a deleted topic.
+func DeletingKey(id [16]byte) string { return DeletingPrefix + FormatID(id) }
+
+// KeyKind is the family that a key belongs to.
+type KeyKind uint8
+
+// The families of keys, in the order of the table above.
+const (
+	KindCluster KeyKind = iota + 1
+	KindProducerIDs
+	KindBroker
+	KindName
+	KindTopic
+	KindPartition
+	KindTopicConfig
+	KindBrokerConfig
+	KindDeleting
+)
+
+// Key is a parsed key. Fields that a family does not have are zero.
+type Key struct {
+	Kind      KeyKind
+	ID        [16]byte // topic
+	Partition int32
+	Broker    int32
+	Name      string // KindName: with '.' turned into '_'
+}
+
+// ParseKey takes a key apart. A key of no family, or not in the one form that
+// the functions above give it, is an error: a newer chronik may have written
+// it, and ignoring it would lose what it means.
+func ParseKey(s string) (Key, error) {
+	k, ok := parseKey(s)
+	if !ok || k.String() != s {
+		return Key{}, fmt.Errorf("key %q is not known to this version of chronik", s)
+	}
+	return k, nil
+}
+
+// String is the text of a key.
+func (k Key) String() string {
+	switch k.Kind {
+	case KindCluster:
+		return ClusterKey
+	case KindProducerIDs:
+		return ProducerIDsKey
+	case KindBroker:
+		return BrokerKey(k.Broker)
+	case KindName:
+		return NamePrefix + k.Name
+	case KindTopic:
+		return TopicKey(k.ID)
+	case KindPartition:
+		return PartitionKey(k.ID, k.Partition)
+	case KindTopicConfig:
+		return TopicConfigKey(k.ID)
+	case KindBrokerConfig:
+		return BrokerConfigKey(k.Broker)
+	case KindDeleting:
+		return DeletingKey(k.ID)
+	}
+	return ""
+}
+
+func parseKey(s string) (Key, bool) {
+	switch s {
+	case ClusterKey:
+		return Key{Kind: KindCluster}, true
+	case ProducerIDsKey:
+		return Key{Kind: KindProducerIDs}, true
+	case BrokerConfigPrefix + defaultBroker:
+		return Key{Kind: KindBrokerConfig, Broker: DefaultBroker}, true
+	}
+	if rest, ok := strings.CutPrefix(s, BrokerPrefix); ok {
+		id, ok := parseInt32(rest)
+		return Key{Kind: KindBroker, Broker: id}, ok
+	}
+	if rest, ok := strings.CutPrefix(s, BrokerConfigPrefix); ok {
+		id, ok := parseInt32(rest)
+		return Key{Kind: KindBrokerConfig, Broker: id}, ok
+	}
+	if rest, ok := strings.CutPrefix(s, NamePrefix); ok {
+		return Key{Kind: KindName, Name: rest}, rest != "" && !strings.Contains(rest, ".")
+	}
+	if rest, ok := strings.CutPrefix(s, PartitionPrefix); ok {
+		idText, number, ok := strings.Cut(rest, "/")
+		if !ok {
+			return Key{}, false
+		}
+		id, err := ParseID(idText)
+		n, ok := parseInt32(number)
+		return Key{Kind: KindPartition, ID: id, Partition: n}, ok && err == nil
+	}
+	return parseIDKey(s)
+}
+
+// parseIDKey takes apart the families whose last element is a topic id.
+func parseIDKey(s string) (Key, bool) {
+	for prefix, kind := range map[string]KeyKind{
+		TopicPrefix: KindTopic, TopicConfigPrefix: KindTopicConfig, DeletingPrefix: KindDeleting,
+	} {
+		if rest, ok := strings.CutPrefix(s, prefix); ok {
+			id, err := ParseID(rest)
+			return Key{Kind: kind, ID: id}, err == nil
+		}
+	}
+	return Key{}, false
+}
+
+// parseInt32 accepts what is not negative.
+func parseInt32(s string) (int32, bool) {
+	n, err := strconv.ParseInt(s, 10, 32)
+	return int32(n), err == nil && n >= 0
+}

@@ -1,0 +1,66 @@
+package metadata
+
+import "iter"
+
+// chunkSize is the number of partitions that are copied when one changes.
+const chunkSize = 64
+
+// Partitions is an immutable sequence of partitions, kept in chunks so that
+// changing one partition of 10,000 copies 64 of them and a small table.
+type Partitions struct {
+	chunks []*[chunkSize]Partition
+	n      int32
+}
+
+// Len is the number of partitions.
+func (ps Partitions) Len() int32 { return ps.n }
+
+// At returns partition i, nil where there is no such partition: a client's
+// number needs no check of its own.
+func (ps Partitions) At(i int32) *Partition {
+	if i < 0 || i >= ps.n {
+		return nil
+	}
+	return &ps.chunks[i/chunkSize][i%chunkSize]
+}
+
+// All walks the partitions in order.
+func (ps Partitions) All() iter.Seq2[int32, *Partition] {
+	return func(yield func(int32, *Partition) bool) {
+		for i := range ps.n {
+			if !yield(i, ps.At(i)) {
+				return
+			}
+		}
+	}
+}
+
+// MakePartitions builds a sequence from a slice.
+func MakePartitions(list []Partition) Partitions {
+	changes := make(map[int32]*Partition, len(list))
+	for i := range list {
+		changes[int32(i)] = &list[i]
+	}
+	return Partitions{}.with(int32(len(list)), changes)
+}
+
+// with returns a copy of length n, at least the present one, in which some
+// partitions are replaced. Chunks that nothing touches are shared. The caller
+// sees to it that every new index is among the changes.
+func (ps Partitions) with(n int32, changes map[int32]*Partition) Partitions {
+	next := Partitions{n: n, chunks: make([]*[chunkSize]Partition, (n+chunkSize-1)/chunkSize)}
+	copy(next.chunks, ps.chunks)
+	own := make(map[int32]bool, min(len(changes), len(next.chunks)))
+	for i, p := range changes {
+		c := i / chunkSize
+		if !own[c] {
+			fresh := new([chunkSize]Partition)
+			if next.chunks[c] != nil {
+				*fresh = *next.chunks[c]
+			}
+			next.chunks[c], own[c] = fresh, true
+		}
+		next.chunks[c][i%chunkSize] = *p
+	}
+	return next
+}

@@ -1,0 +1,102 @@
+package metadata
+
+import (
+	"hash/maphash"
+	"iter"
+)
+
+// shardCount bounds what one change copies: a table of this many pointers and
+// one shard, which holds 1/shardCount of the entries.
+const shardCount = 256
+
+// shards is an immutable map. A new version shares all shards but those that
+// its edit touched.
+type shards[K comparable, V any] struct {
+	table *[shardCount]map[K]V
+	n     int
+}
+
+// shardSeed makes shards uneven for nobody: names are chosen by clients.
+var shardSeed = maphash.MakeSeed()
+
+func shardOf[K comparable](k K) int { return int(maphash.Comparable(shardSeed, k) % shardCount) }
+
+func (s shards[K, V]) get(k K) (v V, ok bool) {
+	if s.table == nil {
+		return v, false
+	}
+	v, ok = s.table[shardOf(k)][k]
+	return v, ok
+}
+
+func (s shards[K, V]) len() int { return s.n }
+
+// all walks the entries in no order.
+func (s shards[K, V]) all() iter.Seq2[K, V] {
+	return func(yield func(K, V) bool) {
+		if s.table == nil {
+			return
+		}
+		for _, m := range s.table {
+			for k, v := range m {
+				if !yield(k, v) {
+					return
+				}
+			}
+		}
+	}
+}
+
+// edit starts a new version.
+func (s shards[K, V]) edit() *shardsEdit[K, V] { return &shardsEdit[K, V]{base: s} }
+
+// shardsEdit collects changes; each shard is copied at most once, the table only
+// if something changes. It belongs to one goroutine.
+type shardsEdit[K comparable, V any] struct {
+	base shards[K, V]
+	next *[shardCount]map[K]V
+	own  [shardCount]bool
+	n    int
+}
+
+func (e *shardsEdit[K, V]) shard(k K) map[K]V {
+	if e.next == nil {
+		e.next, e.n = new([shardCount]map[K]V), e.base.n
+		if e.base.table != nil {
+			*e.next = *e.base.table
+		}
+	}
+	i := shardOf(k)
+	if !e.own[i] {
+		fresh := make(map[K]V, len(e.next[i])+1)
+		for k, v := range e.next[i] {
+			fresh[k] = v
+		}
+		e.next[i], e.own[i] = fresh, true
+	}
+	return e.next[i]
+}
+
+func (e *shardsEdit[K, V]) set(k K, v V) {
+	m := e.shard(k)
+	if _, ok := m[k]; !ok {
+		e.n++
+	}
+	m[k] = v
+}
+
+func (e *shardsEdit[K, V]) delete(k K) {
+	m := e.shard(k)
+	if _, ok := m[k]; ok {
+		e.n--
+	}
+	delete(m, k)
+}
+
+// done ends the edit.
+func (e *shardsEdit[K, V]) done() shards[K, V] {
+	if e.next == nil {
+		return e.base
+	}
+	return shards[K, V]{table: e.next, n: e.n}
+}

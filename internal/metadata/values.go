@@ -1,0 +1,331 @@
+package metadata
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"fmt"
+)
+
+// Values are JSON objects with a version, {"v":1,...}: they change rarely, and
+// an operator can read them. A decoder refuses a version above the one it
+// knows, and fields that its version does not have.
+const valueVersion = 1
+
+// current heads the values that this version writes.
+var current = header{V: valueVersion}
+
+// ErrNewerVersion: a value was written by a newer version of chronik.
+var ErrNewerVersion = errors.New("written by a newer version of chronik")
+
+// TopicRecord is the value of TopicKey. Name and Internal never change.
+type TopicRecord struct {
+	Name       string `json:"name"`
+	Internal   bool   `json:"internal,omitempty"`
+	Partitions int32  `json:"partitions"` // 1 or more; never shrinks
+}
+
+// Name is the value of NameKey.
+type Name struct {
+	Topic string // the name as it was given
+	ID    [16]byte
+}
+
+// ProducerIDs is the value of ProducerIDsKey.
+type ProducerIDs struct {
+	Next int64 `json:"next"` // the first id that nobody ever got
+}
+
+// header begins every value.
+type header struct {
+	V int `json:"v"`
+}
+
+type clusterJSON struct {
+	header
+	ID           string `json:"id"`
+	FeatureLevel int32  `json:"featureLevel"`
+}
+
+type producerIDsJSON struct {
+	header
+	ProducerIDs
+}
+
+type brokerJSON struct {
+	header
+	Incarnation string `json:"incarnation"`
+	Rack        string `json:"rack,omitempty"`
+}
+
+type nameJSON struct {
+	header
+	Topic string `json:"topic"`
+	ID    string `json:"id"`
+}
+
+type topicJSON struct {
+	header
+	TopicRecord
+}
+
+type partitionJSON struct {
+	header
+	Leader         int32    `json:"leader"`
+	LeaderEpoch    int32    `json:"leaderEpoch"`
+	PartitionEpoch int32    `json:"partitionEpoch"`
+	Replicas       []int32  `json:"replicas"`
+	ISR            []int32  `json:"isr"`
+	Dirs           []string `json:"dirs"` // "" where a replica is not placed yet
+}
+
+type configsJSON struct {
+	header
+	Set map[string]string `json:"set"`
+}
+
+type deletingJSON struct {
+	header
+	Name       string `json:"name"`
+	Partitions int32  `json:"partitions"`
+}
+
+// Encode returns the value of ClusterKey.
+func (c Cluster) Encode() []byte {
+	return encode(clusterJSON{header: current, ID: c.ID, FeatureLevel: c.FeatureLevel})
+}
+
+// DecodeCluster is the inverse of Cluster.Encode.
+func DecodeCluster(kv KV) (Cluster, error) {
+	w, err := decode[clusterJSON](kv)
+	if err == nil && w.ID == "" {
+		err = invalid(kv, "no cluster id")
+	}
+	if err == nil && w.FeatureLevel > MaxFeatureLevel {
+		err = fmt.Errorf("feature level %d, this version of chronik knows levels up to %d: %w", w.FeatureLevel, MaxFeatureLevel, ErrNewerVersion)
+	}
+	return Cluster{ID: w.ID, FeatureLevel: w.FeatureLevel}, err
+}
+
+// Encode returns the value of ProducerIDsKey.
+func (p ProducerIDs) Encode() []byte {
+	return encode(producerIDsJSON{header: current, ProducerIDs: p})
+}
+
+// DecodeProducerIDs is the inverse of ProducerIDs.Encode.
+func DecodeProducerIDs(kv KV) (ProducerIDs, error) {
+	w, err := decode[producerIDsJSON](kv)
+	if err == nil && w.Next < 0 {
+		err = invalid(kv, "negative producer id")
+	}
+	return w.ProducerIDs, err
+}
+
+// Encode returns the value of BrokerKey. ID and Epoch are not in it: the key and
+// the revision say them.
+func (b Broker) Encode() []byte {
+	return encode(brokerJSON{header: current, Incarnation: FormatID(b.Incarnation), Rack: b.Rack})
+}
+
+// DecodeBroker is the inverse of Broker.Encode.
+func DecodeBroker(kv KV) (Broker, error) {
+	k, err := keyOf(kv, KindBroker)
+	if err != nil {
+		return Broker{}, err
+	}
+	w, err := decode[brokerJSON](kv)
+	if err != nil {
+		return Broker{}, err
+	}
+	b := Broker{ID: k.Broker, Rack: w.Rack, Epoch: kv.ModRevision}
+	if b.Incarnation, err = ParseID(w.Incarnation); err != nil {
+		return Broker{}, invalid(kv, err.Error())
+	}
+	return b, nil
+}
+
+// Encode returns the value of NameKey.
+func (n Name) Encode() []byte {
+	return encode(nameJSON{header: current, Topic: n.Topic, ID: FormatID(n.ID)})
+}
+
+// DecodeName is the inverse of Name.Encode.
+func DecodeName(kv KV) (Name, error) {
+	w, err := decode[nameJSON](kv)
+	if err != nil {
+		return Name{}, err
+	}
+	id, err := ParseID(w.ID)
+	if err != nil {
+		return Name{}, invalid(kv, err.Error())
+	}
+	return Name{Topic: w.Topic, ID: id}, nil
+}
+
+// Encode returns the value of TopicKey.
+func (t TopicRecord) Encode() []byte {
+	return encode(topicJSON{header: current, TopicRecord: t})
+}
+
+// DecodeTopicRecord is the inverse of TopicRecord.Encode.
+func DecodeTopicRecord(kv KV) (TopicRecord, error) {
+	w, err := decode[topicJSON](kv)
+	if err == nil && (w.Name == "" || w.Partitions < 1) {
+		err = invalid(kv, "a topic has a name and at least one partition")
+	}
+	return w.TopicRecord, err
+}
+
+// EncodeConfigs returns the value of TopicConfigKey and BrokerConfigKey.
+func EncodeConfigs(set map[string]string) []byte {
+	return encode(configsJSON{header: current, Set: set})
+}
+
+// DecodeConfigs is the inverse of EncodeConfigs; a key that does not exist is no
+// configs. The map is the caller's.
+func DecodeConfigs(kv KV) (map[string]string, error) {
+	if kv.ModRevision == 0 {
+		return map[string]string{}, nil
+	}
+	w, err := decode[configsJSON](kv)
+	if w.Set == nil {
+		w.Set = map[string]string{}
+	}
+	return w.Set, err
+}
+
+// Encode returns the value of DeletingKey.
+func (d Deleting) Encode() []byte {
+	return encode(deletingJSON{header: current, Name: d.Name, Partitions: d.Partitions})
+}
+
+// DecodeDeleting is the inverse of Deleting.Encode.
+func DecodeDeleting(kv KV) (Deleting, error) {
+	k, err := keyOf(kv, KindDeleting)
+	if err != nil {
+		return Deleting{}, err
+	}
+	w, err := decode[deletingJSON](kv)
+	if err == nil && (w.Name == "" || w.Partitions < 1) {
+		err = invalid(kv, "a deleted topic has a name and had at least one partition")
+	}
+	return Deleting{ID: k.ID, Name: w.Name, Partitions: w.Partitions}, err
+}
+
+// Encode returns the value of PartitionKey.
+func (p Partition) Encode() []byte {
+	w := partitionJSON{
+		header: current, Leader: p.Leader, LeaderEpoch: p.LeaderEpoch, PartitionEpoch: p.PartitionEpoch,
+		Replicas: p.Replicas, ISR: p.ISR, Dirs: make([]string, len(p.Dirs)),
+	}
+	for i, d := range p.Dirs {
+		if d != [16]byte{} {
+			w.Dirs[i] = FormatID(d)
+		}
+	}
+	return encode(w)
+}
+
+// DecodePartition is the inverse of Partition.Encode.
+func DecodePartition(kv KV) (Partition, error) {
+	w, err := decode[partitionJSON](kv)
+	if err != nil {
+		return Partition{}, err
+	}
+	p := Partition{
+		Leader: w.Leader, LeaderEpoch: w.LeaderEpoch, PartitionEpoch: w.PartitionEpoch,
+		Replicas: w.Replicas, ISR: w.ISR, Dirs: make([][16]byte, len(w.Dirs)), Revision: kv.ModRevision,
+	}
+	for i, d := range w.Dirs {
+		if d == "" {
+			continue
+		}
+		if p.Dirs[i], err = ParseID(d); err != nil {
+			return Partition{}, invalid(kv, err.Error())
+		}
+	}
+	if msg := p.check(); msg != "" {
+		return Partition{}, invalid(kv, msg)
+	}
+	return p, nil
+}
+
+// check says what is wrong with a partition's state, empty for nothing.
+func (p *Partition) check() string {
+	if len(p.Replicas) == 0 || len(p.Dirs) != len(p.Replicas) {
+		return "a partition has at least one replica, and one directory for each"
+	}
+	if p.LeaderEpoch < 0 || p.PartitionEpoch < 0 || p.Leader < -1 {
+		return "negative epoch or leader"
+	}
+	for i, r := range p.Replicas {
+		if r < 0 || contains(p.Replicas[:i], r) {
+			return "a replica is negative or there twice"
+		}
+	}
+	for i, r := range p.ISR {
+		if !contains(p.Replicas, r) || contains(p.ISR[:i], r) {
+			return "an in-sync replica is no replica or there twice"
+		}
+	}
+	if p.Leader >= 0 && !contains(p.Replicas, p.Leader) {
+		return "the leader is no replica"
+	}
+	return ""
+}
+
+func contains(list []int32, x int32) bool {
+	for _, y := range list {
+		if x == y {
+			return true
+		}
+	}
+	return false
+}
+
+// encode writes one of the structs above. json writes them all: they have
+// nothing but strings, numbers, and maps and slices of those. Were that to
+// change, the empty value would be refused on its first reading.
+func encode(v any) []byte {
+	p, err := json.Marshal(v)
+	if err != nil {
+		return nil
+	}
+	return p
+}
+
+// decode checks the version before anything else: an older chronik has to say
+// "newer", not to complain about a field.
+func decode[T any](kv KV) (T, error) {
+	var v T
+	var head header
+	if err := json.Unmarshal(kv.Value, &head); err != nil {
+		return v, invalid(kv, err.Error())
+	}
+	if head.V > valueVersion {
+		return v, fmt.Errorf("value of %s has version %d, this version of chronik knows versions up to %d: %w",
+			kv.Key, head.V, valueVersion, ErrNewerVersion)
+	}
+	if head.V < 1 {
+		return v, invalid(kv, "no version")
+	}
+	d := json.NewDecoder(bytes.NewReader(kv.Value))
+	d.DisallowUnknownFields()
+	if err := d.Decode(&v); err != nil {
+		return v, invalid(kv, err.Error())
+	}
+	return v, nil
+}
+
+func invalid(kv KV, msg string) error {
+	return fmt.Errorf("value of %s at revision %d: %s", kv.Key, kv.ModRevision, msg)
+}
+
+// keyOf parses a key that has to be of one family.
+func keyOf(kv KV, want KeyKind) (Key, error) {
+	k, err := ParseKey(kv.Key)
+	if err == nil && k.Kind != want {
+		err = fmt.Errorf("key %q is of another family", kv.Key)
+	}
+	return k, err
+}
