@@ -1,0 +1,29 @@
+package vfs
+
+import (
+	"io/fs"
+	"os"
+
+	"golang.org/x/sys/unix"
+)
+
+func datasync(fd int) error { return unix.Fdatasync(fd) }
+
+func allocate(fd int, off, n int64) error { return unix.Fallocate(fd, 0, off, n) }
+
+// syncDir uses fsync, as fdatasync of a directory promises nothing about its
+// entries.
+func syncDir(d *os.File) error {
+	if err := unix.Fsync(int(d.Fd())); err != nil {
+		return &fs.PathError{Op: "fsync", Path: d.Name(), Err: err}
+	}
+	return nil
+}
+
+// blockSize is the unit of the counts in st, in bytes.
+func blockSize(st *unix.Statfs_t) uint64 {
+	if st.Frsize > 0 {
+		return uint64(st.Frsize)
+	}
+	return uint64(st.Bsize)
+}

@@ -1,0 +1,155 @@
+//go:build linux || darwin
+
+package vfs
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strings"
+
+	"golang.org/x/sys/unix"
+)
+
+const (
+	filePerm = 0o640 // records are nobody else's business
+	dirPerm  = 0o750
+)
+
+// maxHolder bounds what is read of a lock file, in bytes, for the error text.
+const maxHolder = 512
+
+// OS returns the file system of the operating system. Relative names are
+// relative to the working directory.
+func OS() FS { return osFS{} }
+
+type osFS struct{}
+
+func (osFS) Open(name string) (File, error) { return openFile(name, os.O_RDWR) }
+
+func (osFS) Create(name string) (File, error) {
+	return openFile(name, os.O_RDWR|os.O_CREATE|os.O_EXCL)
+}
+
+func openFile(name string, flag int) (File, error) {
+	f, err := os.OpenFile(name, flag, filePerm)
+	if err != nil {
+		return nil, err
+	}
+	raw, err := f.SyscallConn()
+	if err != nil {
+		return nil, errors.Join(&fs.PathError{Op: "open", Path: name, Err: err}, f.Close())
+	}
+	return &osFile{File: f, raw: raw}, nil
+}
+
+func (osFS) MkdirAll(name string) error           { return os.MkdirAll(name, dirPerm) }
+func (osFS) Remove(name string) error             { return os.Remove(name) }
+func (osFS) RemoveAll(name string) error          { return os.RemoveAll(name) }
+func (osFS) Rename(oldName, newName string) error { return os.Rename(oldName, newName) }
+
+func (osFS) Stat(name string) (Info, error) {
+	st, err := os.Stat(name)
+	if err != nil {
+		return Info{}, err
+	}
+	return info(filepath.Base(name), st), nil
+}
+
+func info(name string, st fs.FileInfo) Info {
+	if st.IsDir() {
+		return Info{Name: name, Dir: true}
+	}
+	return Info{Name: name, Size: st.Size()}
+}
+
+// List follows symbolic links as Stat does: a directory may be a link to
+// another disk. An entry that vanishes while the list is made is left out.
+func (osFS) List(dir string) ([]Info, error) {
+	entries, err := os.ReadDir(dir)
+	if err != nil {
+		return nil, err
+	}
+	list := make([]Info, 0, len(entries))
+	for _, e := range entries {
+		st, err := e.Info()
+		if err == nil && e.Type()&fs.ModeSymlink != 0 {
+			st, err = os.Stat(filepath.Join(dir, e.Name()))
+		}
+		if errors.Is(err, fs.ErrNotExist) {
+			continue
+		}
+		if err != nil {
+			return nil, err
+		}
+		list = append(list, info(e.Name(), st))
+	}
+	return list, nil
+}
+
+func (osFS) SyncDir(dir string) error {
+	d, err := os.Open(dir)
+	if err != nil {
+		return err
+	}
+	return errors.Join(syncDir(d), d.Close())
+}
+
+// Lock uses flock: the kernel gives the lock back when the process ends,
+// however it ends, so a stale file never blocks a start.
+func (osFS) Lock(name, holder string) (io.Closer, error) {
+	f, err := os.OpenFile(name, os.O_RDWR|os.O_CREATE, filePerm)
+	if err != nil {
+		return nil, err
+	}
+	if err := lockFile(f, holder); err != nil {
+		return nil, errors.Join(err, f.Close())
+	}
+	return f, nil
+}
+
+func lockFile(f *os.File, holder string) error {
+	err := retry(func() error { return unix.Flock(int(f.Fd()), unix.LOCK_EX|unix.LOCK_NB) })
+	if errors.Is(err, unix.EWOULDBLOCK) {
+		buf := make([]byte, maxHolder)
+		n, err := f.ReadAt(buf, 0)
+		if err != nil && !errors.Is(err, io.EOF) {
+			return err
+		}
+		return locked(f.Name(), string(buf[:n]))
+	}
+	if err != nil {
+		return &fs.PathError{Op: "flock", Path: f.Name(), Err: err}
+	}
+	if err := f.Truncate(0); err != nil {
+		return err
+	}
+	_, err = f.WriteAt([]byte(holder), 0)
+	return err
+}
+
+// locked words the error of a lock that another process has.
+func locked(name, holder string) error {
+	return fmt.Errorf("lock %s: %w (%s)", name, ErrLocked, strings.TrimSpace(holder))
+}
+
+func (osFS) Free(dir string) (available, total uint64, err error) {
+	var st unix.Statfs_t
+	if err := retry(func() error { return unix.Statfs(dir, &st) }); err != nil {
+		return 0, 0, &fs.PathError{Op: "statfs", Path: dir, Err: err}
+	}
+	block := blockSize(&st)
+	return st.Bavail * block, st.Blocks * block, nil
+}
+
+// retry repeats a system call that a signal interrupted before it did anything.
+func retry(call func() error) error {
+	for {
+		if err := call(); !errors.Is(err, unix.EINTR) {
+			return err
+		}
+	}
+}

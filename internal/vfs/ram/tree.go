@@ -1,0 +1,168 @@
+package ram
+
+import (
+	"path"
+	"slices"
+	"strings"
+	"syscall"
+)
+
+// Node is a file or a directory; F is what the file system keeps for each.
+type Node[F any] struct {
+	// Entries are the names in a directory; nil for a file.
+	Entries map[string]*Node[F]
+	// Data belongs to the file system.
+	Data F
+}
+
+// Slot is the place of a name: an entry of a directory, taken or not.
+type Slot[F any] struct {
+	Dir  *Node[F]
+	Name string
+}
+
+// Node returns what stands in the slot, or nil.
+func (s Slot[F]) Node() *Node[F] { return s.Dir.Entries[s.Name] }
+
+// NewDir returns an empty directory.
+func NewDir[F any](data F) *Node[F] {
+	return &Node[F]{Entries: map[string]*Node[F]{}, Data: data}
+}
+
+// NewFile returns a file.
+func NewFile[F any](data F) *Node[F] { return &Node[F]{Data: data} }
+
+// IsDir reports whether n is a directory.
+func (n *Node[F]) IsDir() bool { return n.Entries != nil }
+
+// Names returns the names in a directory, sorted.
+func (n *Node[F]) Names() []string {
+	names := make([]string, 0, len(n.Entries))
+	for name := range n.Entries {
+		names = append(names, name)
+	}
+	slices.Sort(names)
+	return names
+}
+
+// split returns the elements of a path; the root has none. Every path is taken
+// from the root, relative ones too.
+func split(name string) []string {
+	clean := path.Clean("/" + name)
+	if clean == "/" {
+		return nil
+	}
+	return strings.Split(clean[1:], "/")
+}
+
+// Find returns the node at name below n, the root.
+func (n *Node[F]) Find(name string) (*Node[F], error) {
+	if name == "" {
+		return nil, syscall.ENOENT
+	}
+	for _, part := range split(name) {
+		if !n.IsDir() {
+			return nil, syscall.ENOTDIR
+		}
+		next := n.Entries[part]
+		if next == nil {
+			return nil, syscall.ENOENT
+		}
+		n = next
+	}
+	return n, nil
+}
+
+// FindDir is Find for a directory.
+func (n *Node[F]) FindDir(name string) (*Node[F], error) {
+	dir, err := n.Find(name)
+	if err == nil && !dir.IsDir() {
+		err = syscall.ENOTDIR
+	}
+	return dir, err
+}
+
+// Slot returns the place of name, whose directory must exist.
+func (n *Node[F]) Slot(name string) (Slot[F], error) {
+	parts := split(name)
+	if name == "" {
+		return Slot[F]{}, syscall.ENOENT
+	}
+	if len(parts) == 0 {
+		return Slot[F]{}, syscall.EBUSY // the root stands nowhere
+	}
+	last := len(parts) - 1
+	dir, err := n.FindDir("/" + strings.Join(parts[:last], "/"))
+	return Slot[F]{Dir: dir, Name: parts[last]}, err
+}
+
+// ForCreate returns the free slot in which Create puts a file.
+func (n *Node[F]) ForCreate(name string) (Slot[F], error) {
+	s, err := n.Slot(name)
+	if err == nil && s.Node() != nil {
+		err = syscall.EEXIST
+	}
+	return s, err
+}
+
+// ForRemove returns the slot that Remove empties.
+func (n *Node[F]) ForRemove(name string) (Slot[F], error) {
+	s, err := n.Slot(name)
+	switch {
+	case err != nil:
+		return s, err
+	case s.Node() == nil:
+		return s, syscall.ENOENT
+	case len(s.Node().Entries) > 0:
+		return s, syscall.ENOTEMPTY
+	}
+	return s, nil
+}
+
+// ForRename returns the two slots that Rename changes. They are equal where
+// there is nothing to do.
+func (n *Node[F]) ForRename(oldName, newName string) (from, to Slot[F], err error) {
+	if from, err = n.Slot(oldName); err != nil {
+		return from, to, err
+	}
+	node := from.Node()
+	if node == nil {
+		return from, to, syscall.ENOENT
+	}
+	if to, err = n.Slot(newName); err != nil || to == from {
+		return from, to, err
+	}
+	switch target := to.Node(); {
+	case target != nil && target.IsDir():
+		err = syscall.EEXIST
+	case target != nil && node.IsDir():
+		err = syscall.ENOTDIR
+	case node.IsDir() && inside(oldName, newName):
+		err = syscall.EINVAL
+	}
+	return from, to, err
+}
+
+// inside reports whether name lies below dir.
+func inside(dir, name string) bool {
+	return strings.HasPrefix(path.Clean("/"+name), path.Clean("/"+dir)+"/")
+}
+
+// Missing returns the paths that MkdirAll(name) makes, parents first.
+func (n *Node[F]) Missing(name string) ([]string, error) {
+	var missing []string
+	at := n
+	done := ""
+	for _, part := range split(name) {
+		done += "/" + part
+		if at != nil {
+			if at = at.Entries[part]; at != nil && !at.IsDir() {
+				return nil, syscall.ENOTDIR
+			}
+		}
+		if at == nil {
+			missing = append(missing, done)
+		}
+	}
+	return missing, nil
+}

@@ -1,0 +1,33 @@
+package vfs_test
+
+import (
+	"testing"
+
+	"github.com/chronik-io/chronik/internal/vfs"
+	"github.com/chronik-io/chronik/internal/vfs/vfstest"
+)
+
+func TestOSKeepsTheContract(t *testing.T) {
+	vfstest.Run(t, func(t *testing.T) (vfs.FS, string) { return vfs.OS(), t.TempDir() })
+}
+
+func TestMemoryKeepsTheContract(t *testing.T) {
+	vfstest.Run(t, func(t *testing.T) (vfs.FS, string) {
+		f := vfs.Memory()
+		if err := f.MkdirAll("/data/dir"); err != nil {
+			t.Fatal(err)
+		}
+		return f, "/data/dir"
+	})
+}
+
+// Names without a leading slash work too, so that a test may use short ones.
+func TestMemoryTakesRelativeNames(t *testing.T) {
+	vfstest.Run(t, func(t *testing.T) (vfs.FS, string) {
+		f := vfs.Memory()
+		if err := f.MkdirAll("data"); err != nil {
+			t.Fatal(err)
+		}
+		return f, "data"
+	})
+}
