@@ -1,0 +1,134 @@
+package journal
+
+import (
+	"errors"
+	"fmt"
+	"sync"
+	"sync/atomic"
+
+	"github.com/chronik-io/chronik/internal/vfs"
+)
+
+// file is one file of the journal that this process writes.
+type file struct {
+	f        vfs.File
+	name     string
+	seq      uint64
+	salt     uint64
+	capacity int64
+
+	// zeroed: frames may be put below it, because the blocks are written and
+	// synced; a full disk can't take them away.
+	zeroed atomic.Int64
+
+	// syncMu serialises datasyncs of the writer and of the preparer, so that an
+	// error that one of them was given is latched before the other asks.
+	syncMu sync.Mutex
+	err    error // the first failed write or datasync; guarded by syncMu
+
+	// The writer's.
+	begun bool // the header is written
+	id    [16]byte
+	first LSN
+	last  LSN
+	dirty bool
+	off   atomic.Int64 // where the next write goes; the preparer reads it
+}
+
+var (
+	errDeadFile = errors.New("file failed before")
+	errClosed   = errors.New("file is closed")
+)
+
+// write puts the frames in bufs, n bytes, at the end of the file.
+func (f *file) write(bufs [][]byte, n int64, last LSN) error {
+	if !f.begun {
+		if err := f.writeHeader(); err != nil {
+			return err
+		}
+	}
+	if _, err := f.f.WriteVecAt(bufs, f.off.Load()); err != nil {
+		return f.latch(err)
+	}
+	f.off.Add(n)
+	f.last = last
+	f.dirty = true
+	return nil
+}
+
+// writeHeader writes both copies. They become durable with the next datasync,
+// the same that covers the first frames.
+func (f *file) writeHeader() error {
+	h := header{seq: f.seq, salt: f.salt, first: f.first, id: f.id, capacity: f.capacity}
+	b := h.encode()
+	for _, at := range []int64{0, secondHeader} {
+		if _, err := f.f.WriteAt(b, at); err != nil {
+			return f.latch(err)
+		}
+	}
+	f.begun, f.dirty = true, true
+	return nil
+}
+
+func (f *file) latch(err error) error {
+	f.syncMu.Lock()
+	defer f.syncMu.Unlock()
+	if f.err == nil {
+		f.err = err
+	}
+	return err
+}
+
+// sync makes what was written durable. After the first error the file is dead:
+// the kernel may have dropped the pages and would call the next attempt a success.
+func (f *file) sync() error {
+	f.syncMu.Lock()
+	defer f.syncMu.Unlock()
+	if f.err != nil {
+		return fmt.Errorf("%s: %w: %w", f.name, errDeadFile, f.err)
+	}
+	if err := f.f.Datasync(); err != nil {
+		f.err = err
+		return fmt.Errorf("sync journal file: %w", err)
+	}
+	return nil
+}
+
+// zero extends the part that may be written to by up to n bytes of zeros. Its
+// datasync is what makes the promise that frames find their blocks there.
+func (f *file) zero(n int64) error {
+	from := f.zeroed.Load()
+	if n = min(n, f.capacity-from); n <= 0 {
+		return nil
+	}
+	f.syncMu.Lock()
+	defer f.syncMu.Unlock()
+	if f.err != nil {
+		return fmt.Errorf("%s: %w: %w", f.name, errDeadFile, f.err)
+	}
+	if _, err := f.f.WriteAt(make([]byte, n), from); err != nil {
+		return fmt.Errorf("make room in the journal: %w", err) // a full disk kills no file
+	}
+	if err := f.f.Datasync(); err != nil {
+		f.err = err
+		return fmt.Errorf("make room in the journal: %w", err)
+	}
+	f.zeroed.Store(from + n)
+	return nil
+}
+
+// close closes the file and keeps the preparer from using it.
+func (f *file) close() error {
+	f.syncMu.Lock()
+	defer f.syncMu.Unlock()
+	if f.err == nil {
+		f.err = errClosed
+	}
+	return f.f.Close()
+}
+
+func (f *file) dead() bool {
+	f.syncMu.Lock()
+	defer f.syncMu.Unlock()
+	return f.err != nil && !errors.Is(f.err, errClosed)
+}

@@ -1,0 +1,191 @@
+package journal
+
+import (
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"hash/crc32"
+)
+
+// Layout of a journal file, version 1. All integers are little endian.
+//
+//	0      header, first copy: 512 bytes
+//	4096   header, second copy
+//	8192   frames
+//
+//	header: magic u32 "CJH1" | crc u32 of the rest of the 64 bytes | version u16 | 0 u16 | 0 u32 | file sequence u64 |
+//	        salt u64 | first LSN u64 | journal id 16 | capacity u64
+//	frame:  magic u32 "CJF1" | crc u32 of all that follows | payload length u32 | type u8 | flags u8 | 0 u16 |
+//	        salt u64 | LSN u64 | durableThrough u64 | topic id 16 | partition i32 | 0 u32 | prevEnd i64 | nextEnd i64 | payload
+//
+// A write starts on a multiple of 512, so that it touches no sector that holds
+// acknowledged bytes; the frames in it start on multiples of 8, and the last
+// one carries flagLast.
+const (
+	headerMagic   = 0x31484a43 // "CJH1"
+	frameMagic    = 0x31464a43 // "CJF1"
+	formatVersion = 1
+	headerLen     = 72
+	sector        = 512
+	secondHeader  = 4096
+	dataStart     = 8192
+	frameHeader   = 80
+
+	flagLast    = 1 << 0
+	flagCarried = 1 << 1
+)
+
+// Type says what a frame does to its stream. The numbers are on disk.
+type Type uint8
+
+const (
+	// Batches holds the record batches of [PrevEnd, NextEnd).
+	Batches Type = 1
+	// Truncate cuts the log to NextEnd; earlier frames at or beyond it are void.
+	Truncate Type = 2
+	// Reset empties the log; it starts at NextEnd.
+	Reset Type = 3
+	// LogStart moves the log's start to NextEnd.
+	LogStart Type = 4
+	// Deleted ends the stream: its frames no longer matter.
+	Deleted Type = 5
+)
+
+// LSN numbers the frames of a log directory's journal over all files, from 1.
+// It is never reset and never reused.
+type LSN uint64
+
+// StreamID names a stream: the log of one partition of one topic incarnation.
+type StreamID struct {
+	Topic     [16]byte
+	Partition int32
+}
+
+// ErrDamaged marks damage that is no ordinary torn tail: bytes that were synced
+// are gone. It is never repaired silently.
+var ErrDamaged = errors.New("journal is damaged")
+
+var castagnoli = crc32.MakeTable(crc32.Castagnoli)
+
+type header struct {
+	seq      uint64
+	salt     uint64
+	first    LSN
+	id       [16]byte
+	capacity int64
+}
+
+func (h *header) encode() []byte {
+	b := make([]byte, sector)
+	le := binary.LittleEndian
+	le.PutUint32(b[0:], headerMagic)
+	le.PutUint16(b[8:], formatVersion)
+	le.PutUint64(b[16:], h.seq)
+	le.PutUint64(b[24:], h.salt)
+	le.PutUint64(b[32:], uint64(h.first))
+	copy(b[40:56], h.id[:])
+	le.PutUint64(b[56:], uint64(h.capacity))
+	le.PutUint32(b[4:], crc32.Checksum(b[8:headerLen], castagnoli))
+	return b
+}
+
+// decodeHeader returns ok=false for bytes that are no header of any version,
+// and an error for a valid header of a version that is not ours.
+func decodeHeader(b []byte) (h header, ok bool, err error) {
+	le := binary.LittleEndian
+	if len(b) < headerLen || le.Uint32(b) != headerMagic || le.Uint32(b[4:]) != crc32.Checksum(b[8:headerLen], castagnoli) {
+		return h, false, nil
+	}
+	if v := le.Uint16(b[8:]); v != formatVersion {
+		return h, false, fmt.Errorf("journal format version %d: this program reads version %d; start the version that wrote it", v, formatVersion)
+	}
+	h.seq = le.Uint64(b[16:])
+	h.salt = le.Uint64(b[24:])
+	h.first = LSN(le.Uint64(b[32:]))
+	copy(h.id[:], b[40:56])
+	h.capacity = int64(le.Uint64(b[56:]))
+	return h, true, nil
+}
+
+// Frame is a decoded frame.
+type Frame struct {
+	Stream         StreamID
+	Type           Type
+	Carried        bool
+	LSN            LSN
+	DurableThrough LSN
+	PrevEnd        int64
+	NextEnd        int64
+	Payload        []byte
+
+	last bool
+}
+
+// putFrame fills b, frameHeader bytes, for the entry; the payload's checksum
+// continues the header's.
+func putFrame(b []byte, e *Entry, salt uint64, durable LSN, last bool) {
+	le := binary.LittleEndian
+	le.PutUint32(b[0:], frameMagic)
+	le.PutUint32(b[8:], uint32(len(e.Payload)))
+	b[12] = byte(e.Type)
+	var flags byte
+	if last {
+		flags |= flagLast
+	}
+	if e.Carried {
+		flags |= flagCarried
+	}
+	b[13] = flags
+	b[14], b[15] = 0, 0
+	le.PutUint64(b[16:], salt)
+	le.PutUint64(b[24:], uint64(e.LSN))
+	le.PutUint64(b[32:], uint64(durable))
+	id := e.Stream.id
+	copy(b[40:56], id.Topic[:])
+	le.PutUint32(b[56:], uint32(id.Partition))
+	le.PutUint32(b[60:], 0)
+	le.PutUint64(b[64:], uint64(e.PrevEnd))
+	le.PutUint64(b[72:], uint64(e.NextEnd))
+	crc := crc32.Update(crc32.Checksum(b[8:frameHeader], castagnoli), castagnoli, e.Payload)
+	le.PutUint32(b[4:], crc)
+}
+
+// parseFrame decodes the frame at the start of b. ok is false where b does not
+// begin with a whole valid frame of this file's life (its salt). Payload
+// aliases b.
+func parseFrame(b []byte, salt uint64) (f Frame, size int, ok bool) {
+	le := binary.LittleEndian
+	if len(b) < frameHeader || le.Uint32(b) != frameMagic || le.Uint64(b[16:]) != salt {
+		return f, 0, false
+	}
+	n := int64(le.Uint32(b[8:]))
+	if int64(len(b)) < frameHeader+n {
+		return f, 0, false
+	}
+	size = frameHeader + int(n)
+	if le.Uint32(b[4:]) != crc32.Checksum(b[8:size], castagnoli) {
+		return f, 0, false
+	}
+	f.Type = Type(b[12])
+	f.last = b[13]&flagLast != 0
+	f.Carried = b[13]&flagCarried != 0
+	f.LSN = LSN(le.Uint64(b[24:]))
+	f.DurableThrough = LSN(le.Uint64(b[32:]))
+	copy(f.Stream.Topic[:], b[40:56])
+	f.Stream.Partition = int32(le.Uint32(b[56:]))
+	f.PrevEnd = int64(le.Uint64(b[64:]))
+	f.NextEnd = int64(le.Uint64(b[72:]))
+	f.Payload = b[frameHeader:size:size]
+	return f, size, true
+}
+
+// frameLen reads the length that a frame header claims, without trusting it.
+func frameLen(b []byte) (int64, bool) {
+	le := binary.LittleEndian
+	if len(b) < frameHeader || le.Uint32(b) != frameMagic {
+		return 0, false
+	}
+	return frameHeader + int64(le.Uint32(b[8:])), true
+}
+
+func align(n, to int64) int64 { return (n + to - 1) &^ (to - 1) }

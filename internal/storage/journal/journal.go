@@ -1,0 +1,267 @@
+package journal
+
+import (
+	"errors"
+	"fmt"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/chronik-io/chronik/internal/vfs"
+	"github.com/chronik-io/chronik/pkg/durability"
+)
+
+// ErrStopped is returned by Submit, and told to owners, while the journal
+// stands still after a failure and after Close.
+var ErrStopped = errors.New("journal is stopped")
+
+// ErrDropped is told to the owners of entries that Drop took back.
+var ErrDropped = errors.New("entry was dropped before it was written")
+
+// Options are what a journal needs from the log directory that owns it.
+type Options struct {
+	FS  vfs.FS
+	Dir string
+	// ID is the journal's identity, written into every file. A file with
+	// another one is foreign and refused.
+	ID [16]byte
+	// FileSize is the capacity of a file in bytes, at least 64 KiB. One entry
+	// that needs more gets a larger file of its own.
+	FileSize int64
+	// MaxBytes bounds the files that hold entries still needed; entries wait
+	// for a Release beyond it. At least 4 × FileSize.
+	MaxBytes int64
+	// Absent tells how many connections produced lately and have no request
+	// waiting; nil means that it isn't known. See durability.Group.
+	Absent func() int
+	// Sweep is called, from any goroutine and often, when half of MaxBytes is in
+	// use: the directory should make old files unnecessary. It must not block.
+	Sweep func()
+	// Failed is called once per failure, after every entry that is not durable
+	// was told. It must not block.
+	Failed func(error)
+	// Synced is called after every datasync with what it made durable.
+	Synced func(GroupStats)
+}
+
+// GroupStats describes one group: what one datasync made durable.
+type GroupStats struct {
+	Entries int
+	Records int
+	Bytes   int64         // payload
+	Sync    time.Duration // of the datasync
+}
+
+// Owner is told what became of an entry.
+type Owner interface {
+	// Durable is called once per entry, in LSN order, from the journal's
+	// notifier goroutine. err is nil when the entry is durable; otherwise it was
+	// not acknowledged and never will be. It must not block.
+	Durable(e *Entry, err error)
+}
+
+// Entry is one frame to be. The submitter sets the exported fields but LSN and
+// must not touch them, nor the payload's bytes, until Owner.Durable.
+type Entry struct {
+	Stream  *Stream
+	Type    Type
+	Carried bool
+	Payload []byte
+	PrevEnd int64 // log end before the entry
+	NextEnd int64 // log end after it; the argument of Truncate, Reset, LogStart
+	Records int
+	// Profile gives the window; nil means that the entry does not wait and may
+	// use the space that is reserved for control entries.
+	Profile *durability.Profile
+	Owner   Owner
+	// LSN is set by the journal before Owner.Durable.
+	LSN LSN
+
+	deadline time.Time
+}
+
+func (e *Entry) control() bool { return e.Profile == nil }
+
+// size is an upper bound of what the entry takes in a file.
+func (e *Entry) size() int64 { return frameHeader + int64(len(e.Payload)) + 8 }
+
+// Stream is a log's queue in the journal. Its fields belong to the journal's lock.
+type Stream struct {
+	id     StreamID
+	queue  []*Entry
+	listed bool // stands in Journal.ready
+}
+
+// NewStream returns the queue for a log. It outlives failures of the journal.
+func NewStream(id StreamID) *Stream { return &Stream{id: id} }
+
+// ID names the stream.
+func (s *Stream) ID() StreamID { return s.id }
+
+type state uint8
+
+const (
+	stopped state = iota // before Resume and after a failure
+	running
+	closing // drains what is queued
+	closed
+)
+
+// Journal is the journal of one log directory. All methods may be called
+// concurrently unless they say otherwise.
+type Journal struct {
+	opt      Options
+	maxWrite int64
+	space    space
+
+	mu       sync.Mutex
+	state    state
+	ready    []*Stream // streams with queued entries, in turn
+	waiting  window    // of all queued entries
+	parked   bool      // the writer waits for wake
+	roomless bool      // the writer waits for space: only control entries pass
+	wake     chan struct{}
+
+	next     LSN // the next LSN; the writer's, and Fresh's while stopped
+	durable  atomic.Uint64
+	notified atomic.Uint64
+
+	told chan batch // writer → notifier
+	free chan []*Entry
+	done sync.WaitGroup
+}
+
+// batch is what one datasync decided.
+type batch struct {
+	entries []*Entry
+	err     error
+}
+
+// Open prepares the journal below opt.Dir, which must exist. It writes nothing
+// and takes no entries before Fresh and Resume. Close must be called.
+func Open(opt Options) (*Journal, error) {
+	if opt.FileSize < 64<<10 || opt.MaxBytes < 4*opt.FileSize {
+		return nil, fmt.Errorf("journal %s: file size %d (at least 65536) and total %d (at least 4 files) don't fit", opt.Dir, opt.FileSize, opt.MaxBytes)
+	}
+	j := &Journal{
+		opt:      opt,
+		maxWrite: min(1<<20, opt.FileSize/8),
+		wake:     make(chan struct{}, 1),
+		told:     make(chan batch, 8),
+		free:     make(chan []*Entry, 16),
+		next:     1,
+	}
+	if err := j.space.init(&j.opt, j.poke); err != nil {
+		return nil, err
+	}
+	j.done.Add(3)
+	go j.write()
+	go j.notify()
+	go func() { defer j.done.Done(); j.space.prepare() }()
+	return j, nil
+}
+
+// Submit queues entries of one stream. They become durable in the order of
+// Submit calls of their stream. It never blocks; on error, ErrStopped, nothing
+// was queued and no owner will be told.
+func (j *Journal) Submit(entries ...*Entry) error {
+	j.mu.Lock()
+	if j.state != running {
+		j.mu.Unlock()
+		return ErrStopped
+	}
+	now := time.Now()
+	for _, e := range entries {
+		s := e.Stream
+		if e.Profile != nil {
+			e.deadline = now.Add(e.Profile.MaxWait)
+		}
+		s.queue = append(s.queue, e)
+		if !s.listed {
+			s.listed = true
+			j.ready = append(j.ready, s)
+		}
+		j.waiting.add(e, now)
+	}
+	wake := j.parked && (!j.roomless || j.waiting.controls > 0) && j.dueLocked(now)
+	if wake {
+		j.parked = false
+	}
+	j.mu.Unlock()
+	if wake {
+		j.poke()
+	}
+	return nil
+}
+
+// dueLocked: is there a reason to wake the writer now? It sets its own timer
+// for all reasons that only time brings.
+func (j *Journal) dueLocked(now time.Time) bool {
+	if !j.waiting.armed {
+		return true // the writer doesn't know yet that something waits
+	}
+	close, _ := j.waiting.verdict(now, j.opt.Absent)
+	return close
+}
+
+func (j *Journal) poke() {
+	select {
+	case j.wake <- struct{}{}:
+	default:
+	}
+}
+
+// Drop takes the stream's entries back that are not yet being written and tells
+// their owners ErrDropped. Entries being written are told as usual.
+func (j *Journal) Drop(s *Stream) {
+	j.mu.Lock()
+	dropped := s.queue
+	s.queue = nil
+	if len(dropped) > 0 {
+		j.rebuildWindowLocked()
+	}
+	j.mu.Unlock()
+	for _, e := range dropped {
+		e.Owner.Durable(e, ErrDropped)
+	}
+}
+
+// rebuildWindowLocked sums up what is still queued.
+func (j *Journal) rebuildWindowLocked() {
+	was := j.waiting
+	j.waiting = window{}
+	for _, s := range j.ready {
+		for _, e := range s.queue {
+			j.waiting.add(e, was.last)
+		}
+	}
+	j.waiting.gap, j.waiting.armed = was.gap, was.armed && j.waiting.entries > 0
+	if j.waiting.entries > 0 {
+		j.waiting.first, j.waiting.last = was.first, was.last
+	}
+}
+
+// Durable returns the highest LSN known synced.
+func (j *Journal) Durable() LSN { return LSN(j.durable.Load()) }
+
+// Notified returns the LSN through which all owners have been told.
+func (j *Journal) Notified() LSN { return LSN(j.notified.Load()) }
+
+// Close writes what is queued, if the journal runs, and stops the goroutines.
+// Submit fails from now on.
+func (j *Journal) Close() error {
+	j.mu.Lock()
+	if j.state == closed || j.state == closing {
+		j.mu.Unlock()
+		return nil
+	}
+	if j.state == running {
+		j.state = closing
+	} else {
+		j.state = closed
+	}
+	j.mu.Unlock()
+	j.poke()
+	j.done.Wait()
+	return j.space.close()
+}

@@ -1,0 +1,151 @@
+package journal
+
+import "fmt"
+
+// Fresh prepares a file that no frame was ever put in, above every file and
+// LSN seen, and makes its header durable. The journal must stand still: before
+// the first Resume, or after a failure was told. minNext is the smallest LSN that
+// may be given from now on.
+//
+// The caller makes the returned position its redo pointer, durably, and then
+// calls Resume: no frame of an older file counts any more.
+func (j *Journal) Fresh(minNext LSN) (Position, error) {
+	j.mu.Lock()
+	if j.state != stopped {
+		j.mu.Unlock()
+		return Position{}, fmt.Errorf("journal %s: a fresh file was asked for while it is in use", j.opt.Dir)
+	}
+	j.next = max(j.next, minNext)
+	first := j.next
+	j.mu.Unlock()
+
+	s := &j.space
+	f, err := s.make(0)
+	if err != nil {
+		return Position{}, err
+	}
+	s.mu.Lock()
+	if s.next != nil {
+		_ = s.next.close() // an older sequence; a start or Resume disposes of it
+	}
+	s.next = f
+	s.beginLocked(first)
+	s.lastErr = nil
+	s.mu.Unlock()
+	if err := f.writeHeader(); err == nil {
+		err = f.sync()
+	}
+	if err != nil {
+		s.abandon()
+		return Position{}, fmt.Errorf("begin journal file: %w", err)
+	}
+	f.dirty = false
+	j.durable.Store(uint64(first) - 1)
+	j.notified.Store(uint64(first) - 1)
+	return Position{File: f.seq, LSN: first}, nil
+}
+
+// Position is a place in the journal: a file and the first LSN that matters.
+type Position struct {
+	File uint64
+	LSN  LSN
+}
+
+// Resume lets entries in. Files older than the fresh one are given up.
+func (j *Journal) Resume() error {
+	s := &j.space
+	s.mu.Lock()
+	if s.cur == nil {
+		s.mu.Unlock()
+		return fmt.Errorf("journal %s: no fresh file", j.opt.Dir)
+	}
+	fresh, known := s.cur, map[string]bool{s.cur.name: true}
+	for _, f := range s.live {
+		known[f.name] = true
+	}
+	for _, f := range s.free {
+		known[f.name] = true
+	}
+	s.mu.Unlock()
+	s.release(^LSN(0))
+	infos, err := j.opt.FS.List(j.opt.Dir)
+	if err != nil {
+		return fmt.Errorf("resume journal: %w", err)
+	}
+	for _, in := range infos {
+		if seq, ok := parseName(in.Name); ok && !known[in.Name] && seq < fresh.seq {
+			s.retire(in.Name, in.Size, in.Size > j.opt.FileSize)
+		}
+	}
+	j.mu.Lock()
+	if j.state == stopped {
+		j.state = running
+	}
+	j.mu.Unlock()
+	s.mu.Lock()
+	s.kickLocked()
+	s.mu.Unlock()
+	return nil
+}
+
+// Release says that no frame at or below through is needed any more; a
+// checkpoint that says so is durable.
+func (j *Journal) Release(through LSN) { j.space.release(through) }
+
+// Rotate makes the next write begin a file of its own, so that a clean stop
+// leaves a journal whose needed part is empty. The queue must be empty.
+func (j *Journal) Rotate() (Position, error) {
+	j.mu.Lock()
+	if j.state == running && j.waiting.entries == 0 {
+		j.state = stopped
+	}
+	j.mu.Unlock()
+	s := &j.space
+	s.mu.Lock()
+	cur := s.cur
+	s.mu.Unlock()
+	if cur != nil {
+		if err := cur.close(); err != nil {
+			return Position{}, fmt.Errorf("close %s: %w", cur.name, err)
+		}
+	}
+	return j.Fresh(0)
+}
+
+// Oldest returns the oldest file that is kept and the first LSN in it, for the
+// redo pointer of a checkpoint that needs the frames from lsn on.
+func (j *Journal) Oldest(lsn LSN) Position {
+	s := &j.space
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	var at Position
+	for _, f := range s.live {
+		if at.File == 0 || f.first <= lsn {
+			at = Position{File: f.seq, LSN: lsn}
+		}
+	}
+	return at
+}
+
+// SweepTarget returns the LSN through which frames should become unnecessary so
+// that about half of the files in use can be given up; 0 if only one is in use.
+func (j *Journal) SweepTarget() LSN {
+	s := &j.space
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	n := len(s.live) - 1 // the current one is never given up
+	if n <= 0 {
+		return 0
+	}
+	return min(s.live[(n-1)/2].last, j.Notified())
+}
+
+// Used returns the bytes of the files that are in use.
+func (j *Journal) Used() int64 {
+	j.space.mu.Lock()
+	defer j.space.mu.Unlock()
+	return j.space.usedLocked()
+}
+
+// Stalled returns why the journal cannot make room for entries, nil if it can.
+func (j *Journal) Stalled() error { return j.space.stalled() }

@@ -1,0 +1,258 @@
+package journal
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"sort"
+
+	"github.com/chronik-io/chronik/internal/vfs"
+)
+
+// Extent is what Scan found.
+type Extent struct {
+	// Next is the LSN after the last valid frame of the chain.
+	Next LSN
+	// Above is greater than every LSN seen in any file, of the chain or not.
+	Above LSN
+	Files []string // names of the files of the chain
+}
+
+// Scan reads the journal from a position on, changing nothing, and calls fn for
+// every frame of the chain in LSN order. A Frame's payload is valid during the call.
+//
+// The chain ends at the first invalid frame s. That is the ordinary end of a
+// journal whose last write was torn, unless a valid frame anywhere behind it
+// says that s was known synced (durableThrough ≥ s): then, and where the first
+// file is missing or not ours, the error matches ErrDamaged.
+//
+// A flipped bit in the very last synced group cannot be told from a torn write.
+func (j *Journal) Scan(from Position, fn func(Frame) error) (Extent, error) {
+	return scan(j.opt.FS, j.opt.Dir, j.opt.ID, from, fn)
+}
+
+func scan(fsys vfs.FS, dir string, id [16]byte, from Position, fn func(Frame) error) (Extent, error) {
+	seqs, err := sequences(fsys, dir, from.File)
+	if err != nil {
+		return Extent{}, err
+	}
+	ext := Extent{Next: from.LSN, Above: from.LSN}
+	if from.File == 0 && len(seqs) == 0 {
+		return ext, nil
+	}
+	if len(seqs) == 0 || seqs[0] != from.File {
+		return ext, fmt.Errorf("%w: %s is needed and missing in %s", ErrDamaged, fileName(from.File), dir)
+	}
+	r := reader{fs: fsys, dir: dir, id: id}
+	expect := LSN(0)
+	inChain := true
+	for i, seq := range seqs {
+		if i > 0 && seq != seqs[i-1]+1 {
+			inChain = false
+		}
+		if err := r.open(seq); err != nil {
+			return ext, err
+		}
+		if inChain && i == 0 {
+			if !r.valid {
+				r.close()
+				return ext, fmt.Errorf("%w: %s in %s has no valid header", ErrDamaged, fileName(seq), dir)
+			}
+			if r.h.first > from.LSN {
+				r.close()
+				return ext, fmt.Errorf("%w: %s in %s begins at LSN %d, %d is needed", ErrDamaged, fileName(seq), dir, r.h.first, from.LSN)
+			}
+			expect = r.h.first
+		}
+		if inChain && r.valid && r.h.first == expect {
+			ext.Files = append(ext.Files, fileName(seq))
+			err = r.chain(&expect, fn)
+		} else {
+			inChain = false
+		}
+		ext.Next, ext.Above = expect, max(ext.Above, expect)
+		if err == nil && r.valid {
+			err = r.behind(expect, &ext.Above)
+		}
+		r.close()
+		if err != nil {
+			return ext, err
+		}
+	}
+	return ext, nil
+}
+
+// sequences returns the sequences of the files from first on, ascending.
+func sequences(fsys vfs.FS, dir string, first uint64) ([]uint64, error) {
+	infos, err := fsys.List(dir)
+	if err != nil {
+		return nil, fmt.Errorf("read journal: %w", err)
+	}
+	var seqs []uint64
+	for _, in := range infos {
+		if seq, ok := parseName(in.Name); ok && seq >= first {
+			seqs = append(seqs, seq)
+		}
+	}
+	sort.Slice(seqs, func(i, k int) bool { return seqs[i] < seqs[k] })
+	return seqs, nil
+}
+
+// reader reads one file at a time into a growing buffer, so that a file of
+// which only the beginning is used costs only that.
+type reader struct {
+	fs    vfs.FS
+	dir   string
+	id    [16]byte
+	f     vfs.File
+	name  string
+	h     header
+	valid bool // has a header of this journal and of its own name
+	size  int64
+	buf   []byte // the file's first bytes
+	pos   int64  // where the chain stopped
+}
+
+const readStep = 1 << 20
+
+func (r *reader) open(seq uint64) error {
+	r.name = fileName(seq)
+	f, err := r.fs.Open(r.dir + "/" + r.name)
+	if err != nil {
+		return fmt.Errorf("read journal: %w", err)
+	}
+	r.f, r.buf, r.valid, r.pos = f, r.buf[:0], false, dataStart
+	if r.size, err = f.Size(); err != nil {
+		r.close()
+		return fmt.Errorf("read journal: %w", err)
+	}
+	if err := r.fill(dataStart); err != nil {
+		r.close()
+		return err
+	}
+	for _, at := range []int{0, secondHeader} {
+		if len(r.buf) < at+headerLen {
+			continue
+		}
+		h, ok, err := decodeHeader(r.buf[at:])
+		if err != nil {
+			r.close()
+			return fmt.Errorf("%s/%s: %w", r.dir, r.name, err)
+		}
+		if ok && h.seq == seq {
+			if h.id != r.id {
+				r.close()
+				return fmt.Errorf("%w: %s/%s belongs to journal %x, not to %x", ErrDamaged, r.dir, r.name, h.id, r.id)
+			}
+			r.h, r.valid = h, true
+			return nil
+		}
+	}
+	return nil
+}
+
+func (r *reader) close() { _ = r.f.Close() }
+
+// fill reads until the buffer holds the file's first n bytes, or all of it.
+func (r *reader) fill(n int64) error {
+	n = min(n, r.size)
+	for int64(len(r.buf)) < n {
+		at := len(r.buf)
+		end := min(max(n, int64(at)+readStep), r.size)
+		if int64(cap(r.buf)) < end {
+			grown := make([]byte, at, min(max(2*end, readStep), max(r.size, end)))
+			copy(grown, r.buf)
+			r.buf = grown
+		}
+		r.buf = r.buf[:end]
+		if _, err := r.f.ReadAt(r.buf[at:], int64(at)); err != nil && !errors.Is(err, io.EOF) {
+			return fmt.Errorf("read journal: %w", err)
+		}
+	}
+	return nil
+}
+
+// frame decodes the frame at pos, if there is a valid one.
+func (r *reader) frame(pos int64) (Frame, int64, bool, error) {
+	if err := r.fill(pos + frameHeader); err != nil {
+		return Frame{}, 0, false, err
+	}
+	if pos+frameHeader > int64(len(r.buf)) {
+		return Frame{}, 0, false, nil
+	}
+	n, ok := frameLen(r.buf[pos:])
+	if !ok || pos+n > r.size {
+		return Frame{}, 0, false, nil
+	}
+	if err := r.fill(pos + n); err != nil {
+		return Frame{}, 0, false, err
+	}
+	f, size, ok := parseFrame(r.buf[pos:], r.h.salt)
+	return f, int64(size), ok, nil
+}
+
+// after is the position that follows a frame.
+func after(pos, size int64, f *Frame) int64 {
+	if f.last {
+		return align(pos+size, sector)
+	}
+	return align(pos+size, 8)
+}
+
+// chain reads frames from the file's beginning while they are valid and dense.
+func (r *reader) chain(expect *LSN, fn func(Frame) error) error {
+	for {
+		f, size, ok, err := r.frame(r.pos)
+		if err != nil {
+			return err
+		}
+		if !ok || f.LSN != *expect {
+			return nil
+		}
+		if fn != nil {
+			if err := fn(f); err != nil {
+				return err
+			}
+		}
+		*expect++
+		r.pos = after(r.pos, size, &f)
+	}
+}
+
+// behind looks at everything that follows where the chain ended: a valid frame
+// there that knew end to be synced proves damage. A frame begins a write at a
+// multiple of 512; the others of the write follow it.
+func (r *reader) behind(end LSN, above *LSN) error {
+	for at := align(r.pos, sector); at < r.size; at += sector {
+		for pos := at; ; {
+			f, size, ok, err := r.frame(pos)
+			if err != nil {
+				return err
+			}
+			if !ok {
+				break
+			}
+			*above = max(*above, f.LSN+1)
+			if f.DurableThrough >= end && f.LSN >= end {
+				return fmt.Errorf("%w: LSN %d is invalid at position %d of %s/%s, but LSN %d knew it to be synced",
+					ErrDamaged, end, r.pos, r.dir, r.name, f.LSN)
+			}
+			if f.last {
+				break
+			}
+			pos = after(pos, size, &f)
+		}
+	}
+	return nil
+}
+
+// Exists says whether a directory holds any journal file; a missing directory
+// holds none.
+func Exists(fsys vfs.FS, dir string) (bool, error) {
+	seqs, err := sequences(fsys, dir, 0)
+	if errors.Is(err, fs.ErrNotExist) {
+		return false, nil
+	}
+	return len(seqs) > 0, err
+}

@@ -1,0 +1,362 @@
+package journal
+
+import (
+	"crypto/rand"
+	"encoding/binary"
+	"fmt"
+	"path"
+	"strconv"
+	"strings"
+	"sync"
+	"time"
+)
+
+const suffix = ".journal"
+
+func fileName(seq uint64) string { return fmt.Sprintf("%020d%s", seq, suffix) }
+
+// parseName returns the sequence in a journal file's name.
+func parseName(name string) (uint64, bool) {
+	digits, ok := strings.CutSuffix(name, suffix)
+	if !ok || len(digits) != 20 {
+		return 0, false
+	}
+	seq, err := strconv.ParseUint(digits, 10, 64)
+	return seq, err == nil
+}
+
+const (
+	zeroStep  = 256 << 10 // bytes of zeros between two datasyncs of the current file
+	zeroAhead = 8 << 20   // how far the zeros of the current file are kept ahead of the frames
+)
+
+// space owns the journal's files: which hold entries that are still needed,
+// which can be written over, and the next one. Its preparer goroutine makes
+// room ahead of the writer, so that neither a rename nor writing zeros stands in
+// the way of a group.
+type space struct {
+	opt  *Options
+	poke func() // wakes the writer: there may be room now
+
+	mu      sync.Mutex
+	live    []*file // oldest first; the last one is current while cur is set
+	cur     *file   // nil while the journal stands still
+	next    *file   // prepared: named, and zeroed where it is new
+	free    []spare // not needed any more
+	maxSeq  uint64
+	want    int64 // bytes that the next file must take, more than FileSize for a large entry
+	lastErr error // why the preparer could not make room
+	ended   bool
+
+	kick chan struct{}
+	quit chan struct{}
+}
+
+// spare is a file whose frames are not needed any more.
+type spare struct {
+	name string
+	size int64
+}
+
+func (s *space) init(opt *Options, poke func()) error {
+	s.opt, s.poke = opt, poke
+	s.kick, s.quit = make(chan struct{}, 1), make(chan struct{})
+	infos, err := opt.FS.List(opt.Dir)
+	if err != nil {
+		return fmt.Errorf("open journal: %w", err)
+	}
+	for _, in := range infos {
+		if seq, ok := parseName(in.Name); ok {
+			s.maxSeq = max(s.maxSeq, seq)
+		}
+	}
+	return nil
+}
+
+func (s *space) path(name string) string { return path.Join(s.opt.Dir, name) }
+
+// room says whether n bytes can be written now by entries of logs. Where they
+// can't, everything that helps has been asked for, and poke follows.
+func (s *space) room(n int64) bool { return s.roomWithin(n, s.opt.MaxBytes) }
+
+// reserve is room for control entries, for which two more files are kept.
+func (s *space) reserve(n int64) bool { return s.roomWithin(n, s.opt.MaxBytes+2*s.opt.FileSize) }
+
+func (s *space) roomWithin(n, limit int64) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.cur == nil {
+		return true // place will say why not
+	}
+	used := s.usedLocked()
+	if s.cur.off.Load()+n <= s.cur.capacity && used <= limit {
+		if s.cur.off.Load()+n <= s.cur.zeroed.Load() {
+			return true
+		}
+		s.kickLocked()
+		return false
+	}
+	if used+s.opt.FileSize > limit {
+		s.opt.Sweep()
+		return false
+	}
+	if s.next != nil && dataStart+n <= s.next.zeroed.Load() {
+		return true
+	}
+	s.want = max(s.want, dataStart+n)
+	s.kickLocked()
+	return false
+}
+
+func (s *space) usedLocked() (n int64) {
+	for _, f := range s.live {
+		n += f.capacity
+	}
+	return n
+}
+
+func (s *space) kickLocked() {
+	select {
+	case s.kick <- struct{}{}:
+	default:
+	}
+}
+
+// place returns the file, current from now on, that takes the next n bytes;
+// room or reserve has said yes. Only the writer calls it.
+func (s *space) place(n int64, first LSN) (*file, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	cur := s.cur
+	if cur == nil {
+		return nil, ErrStopped
+	}
+	if cur.off.Load()+n <= min(cur.capacity, cur.zeroed.Load()) {
+		return cur, nil
+	}
+	if s.next == nil {
+		return nil, fmt.Errorf("no journal file is prepared: %w", s.lastErr)
+	}
+	if cur.dirty { // a file is finished before the next is begun
+		s.mu.Unlock()
+		err := cur.sync()
+		s.mu.Lock()
+		if err != nil {
+			return nil, err
+		}
+		cur.dirty = false
+	}
+	if err := cur.close(); err != nil {
+		return nil, fmt.Errorf("close %s: %w", cur.name, err)
+	}
+	s.beginLocked(first)
+	if s.usedLocked() >= s.opt.MaxBytes/2 {
+		s.opt.Sweep()
+	}
+	s.kickLocked()
+	return s.cur, nil
+}
+
+// beginLocked makes the prepared file the current one.
+func (s *space) beginLocked(first LSN) {
+	f := s.next
+	s.next, s.want = nil, 0
+	f.first, f.id = first, s.opt.ID
+	f.off.Store(dataStart)
+	s.live = append(s.live, f)
+	s.cur = f
+}
+
+// sync makes the current file durable. Only the writer calls it.
+func (s *space) sync() error {
+	s.mu.Lock()
+	f := s.cur
+	s.mu.Unlock()
+	if f == nil {
+		return ErrStopped
+	}
+	if err := f.sync(); err != nil {
+		return err
+	}
+	f.dirty = false
+	return nil
+}
+
+// abandon ends the use of the current file after a failure.
+func (s *space) abandon() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.cur != nil {
+		_ = s.cur.latch(errDeadFile)
+		_ = s.cur.close() // nothing is written to it any more
+		s.cur = nil
+	}
+}
+
+// release gives up the files whose every frame is at or below through; all of
+// them but the current one where through is the maximum.
+func (s *space) release(through LSN) {
+	s.mu.Lock()
+	var gone []*file
+	for len(s.live) > 0 && s.live[0] != s.cur && s.live[0].last <= through {
+		gone = append(gone, s.live[0])
+		s.live = s.live[1:]
+	}
+	s.mu.Unlock()
+	for _, f := range gone {
+		s.retire(f.name, f.zeroed.Load(), f.dead() || f.capacity != s.opt.FileSize)
+	}
+	s.poke()
+}
+
+// retire keeps a file for later use, or removes it.
+func (s *space) retire(name string, size int64, remove bool) {
+	s.mu.Lock()
+	keep := int64(len(s.free)+len(s.live)+1)*s.opt.FileSize <= s.opt.MaxBytes
+	if !remove && keep {
+		s.free = append(s.free, spare{name: name, size: size})
+	}
+	s.mu.Unlock()
+	if remove || !keep {
+		// A file that stays only takes space: its sequence is below the first
+		// needed one, and the next start tries again.
+		_ = s.opt.FS.Remove(s.path(name))
+	}
+}
+
+// prepare is the preparer goroutine.
+func (s *space) prepare() {
+	retry := time.NewTimer(time.Hour)
+	defer retry.Stop()
+	for {
+		select {
+		case <-s.quit:
+			return
+		case <-s.kick:
+		case <-retry.C:
+		}
+		worked, err := s.prepareOnce()
+		s.mu.Lock()
+		s.lastErr = err
+		s.mu.Unlock()
+		switch {
+		case err != nil:
+			retry.Reset(time.Second) // a full disk may have room again
+		case worked:
+			s.poke()
+			retry.Reset(0)
+		default:
+			retry.Reset(time.Hour)
+		}
+	}
+}
+
+// stalled returns why no room could be made, if that is so.
+func (s *space) stalled() error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.lastErr
+}
+
+// prepareOnce does the most urgent piece of work and says whether there was any.
+func (s *space) prepareOnce() (bool, error) {
+	s.mu.Lock()
+	if s.next != nil && s.next.dead() {
+		_ = s.next.close()
+		s.next = nil // its name is never used again; the next start removes it
+	}
+	cur, next, want := s.cur, s.next, s.want
+	var off int64
+	if cur != nil {
+		off = cur.off.Load()
+	}
+	s.mu.Unlock()
+	switch {
+	case cur == nil:
+		return false, nil
+	case cur.zeroed.Load() < min(cur.capacity, off+zeroAhead):
+		return true, cur.zero(zeroStep)
+	case next != nil && next.capacity >= want:
+		if next.zeroed.Load() < next.capacity {
+			return true, next.zero(4 * zeroStep)
+		}
+		return false, nil
+	case want > 0 || off > cur.capacity/4:
+		f, err := s.make(want)
+		if err != nil {
+			return false, err
+		}
+		s.mu.Lock()
+		if s.ended {
+			s.mu.Unlock()
+			return false, f.close()
+		}
+		old := s.next
+		s.next = f
+		s.mu.Unlock()
+		if old != nil {
+			_ = old.close()
+			s.retire(old.name, old.zeroed.Load(), old.capacity != s.opt.FileSize)
+		}
+		return true, nil
+	}
+	return false, nil
+}
+
+// make names a file for use: one that is not needed any more, or a new one.
+func (s *space) make(want int64) (*file, error) {
+	s.mu.Lock()
+	s.maxSeq++
+	seq := s.maxSeq
+	var old spare
+	if want <= s.opt.FileSize && len(s.free) > 0 {
+		old = s.free[len(s.free)-1]
+		s.free = s.free[:len(s.free)-1]
+	}
+	s.mu.Unlock()
+	f := &file{name: fileName(seq), seq: seq, capacity: max(s.opt.FileSize, align(want, sector))}
+	var salt [8]byte
+	_, _ = rand.Read(salt[:]) // never fails
+	f.salt = binary.LittleEndian.Uint64(salt[:])
+	var err error
+	if old.name != "" {
+		if err = s.opt.FS.Rename(s.path(old.name), s.path(f.name)); err == nil {
+			f.f, err = s.opt.FS.Open(s.path(f.name))
+		}
+		f.zeroed.Store(min(old.size, f.capacity))
+	} else {
+		f.f, err = s.opt.FS.Create(s.path(f.name))
+	}
+	if err != nil {
+		return nil, fmt.Errorf("prepare journal file: %w", err)
+	}
+	if err := s.opt.FS.SyncDir(s.opt.Dir); err != nil {
+		_ = f.f.Close()
+		return nil, fmt.Errorf("prepare journal file: %w", err)
+	}
+	return f, f.zero(zeroStep)
+}
+
+// stop ends the preparer.
+func (s *space) stop() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if !s.ended {
+		s.ended = true
+		close(s.quit)
+	}
+}
+
+func (s *space) close() error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	var err error
+	for _, f := range []*file{s.cur, s.next} {
+		if f != nil {
+			if e := f.close(); e != nil && err == nil {
+				err = e
+			}
+		}
+	}
+	return err
+}
