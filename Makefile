@@ -3,7 +3,7 @@
 SHELL := /bin/bash
 BIN := bin
 VERSION ?= $(shell git describe --tags --always --dirty 2>/dev/null || echo unknown)
-LDFLAGS := -s -w -X github.com/chronik-io/chronik/internal/daemon.version=$(VERSION)
+LDFLAGS := -s -w -X main.version=$(VERSION)
 GOFLAGS_BUILD := -trimpath -ldflags '$(LDFLAGS)'
 GOLANGCI := $(shell command -v golangci-lint 2>/dev/null || echo $(shell go env GOPATH)/bin/golangci-lint)
 GOLANGCI_VERSION := v2.15.0

@@ -1,0 +1,22 @@
+// Command chronikctl makes topics, writes and reads records from a shell. What
+// it does is in internal/ctl.
+package main
+
+import (
+	"context"
+	"os"
+	"os/signal"
+	"syscall"
+
+	"github.com/chronik-io/chronik/internal/ctl"
+)
+
+// version is what `make build` stamps.
+var version = "dev"
+
+func main() {
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	code := ctl.Main(ctx, os.Args[1:], version, ctl.Std())
+	stop()
+	os.Exit(code)
+}
