@@ -1,0 +1,102 @@
+package protocol
+
+import (
+	"bytes"
+	"testing"
+
+	"github.com/twmb/franz-go/pkg/kmsg"
+	"pgregory.net/rapid"
+)
+
+func TestFetchWriterWritesWhatKmsgWrites(t *testing.T) {
+	var w FetchWriter // reused, as handlers do
+	rapid.Check(t, func(t *rapid.T) {
+		version := rapid.Int16Range(4, 18).Draw(t, "version")
+		want := kmsg.NewPtrFetchResponse()
+		want.Version, want.ThrottleMillis = version, rapid.Int32().Draw(t, "throttle")
+		want.ErrorCode, want.SessionID = rapid.Int16().Draw(t, "code"), rapid.Int32().Draw(t, "session")
+		topics := rapid.IntRange(0, 3).Draw(t, "topics")
+		w.Begin(version, want.ThrottleMillis, want.ErrorCode, want.SessionID, topics)
+		for range topics {
+			topic := kmsg.FetchResponseTopic{Topic: rapid.String().Draw(t, "name"), TopicID: [16]byte{rapid.Byte().Draw(t, "id")}}
+			n := rapid.IntRange(0, 3).Draw(t, "partitions")
+			w.Topic(topic.Topic, topic.TopicID, n)
+			for range n {
+				p := drawFetchResult(t, version)
+				w.Partition(&p)
+				topic.Partitions = append(topic.Partitions, kmsgFetchResult(p))
+			}
+			want.Topics = append(want.Topics, topic)
+		}
+		var endpoints []NodeEndpoint
+		if version >= 16 {
+			endpoints = drawEndpoints(t)
+		}
+		for _, e := range endpoints {
+			want.Brokers = append(want.Brokers, kmsg.FetchResponseBroker{NodeID: e.ID, Host: e.Host, Port: e.Port, Rack: nullable(e.Rack)})
+		}
+		got := bytes.Join(w.End(endpoints), nil)
+		if !bytes.Equal(got, want.AppendTo(nil)) {
+			t.Fatalf("version %d:\n got %x\nwant %x", version, got, want.AppendTo(nil))
+		}
+		if w.Size() != len(got) {
+			t.Fatalf("size %d, written %d", w.Size(), len(got))
+		}
+	})
+}
+
+func drawFetchResult(t *rapid.T, version int16) FetchPartitionResult {
+	p := FetchPartitionResult{Index: rapid.Int32().Draw(t, "index"), Code: rapid.Int16().Draw(t, "code"),
+		HighWatermark: rapid.Int64().Draw(t, "hw"), LastStable: rapid.Int64().Draw(t, "lso"), LogStart: rapid.Int64().Draw(t, "start"),
+		PreferredReplica: rapid.Int32().Draw(t, "preferred"),
+		Records:          rapid.SliceOfN(rapid.SliceOfN(rapid.Byte(), 0, 200), 0, 4).Draw(t, "records")}
+	switch rapid.IntRange(0, 2).Draw(t, "aborted") {
+	case 1:
+		p.Aborted = []AbortedTransaction{}
+	case 2:
+		p.Aborted = []AbortedTransaction{{1, 2}, {rapid.Int64().Draw(t, "pid"), 4}}
+	}
+	if version >= 12 {
+		p.Leader = drawLeader(t)
+		if rapid.Bool().Draw(t, "diverges") {
+			p.Diverging = &Diverging{rapid.Int32().Draw(t, "epoch"), rapid.Int64().Draw(t, "end")}
+		}
+	}
+	return p
+}
+
+func kmsgFetchResult(p FetchPartitionResult) kmsg.FetchResponseTopicPartition {
+	k := kmsg.NewFetchResponseTopicPartition()
+	k.Partition, k.ErrorCode, k.HighWatermark, k.LastStableOffset, k.LogStartOffset = p.Index, p.Code, p.HighWatermark, p.LastStable, p.LogStart
+	k.PreferredReadReplica = p.PreferredReplica
+	k.RecordBatches = append([]byte{}, bytes.Join(p.Records, nil)...)
+	if p.Aborted != nil {
+		k.AbortedTransactions = []kmsg.FetchResponseTopicPartitionAbortedTransaction{}
+	}
+	for _, a := range p.Aborted {
+		k.AbortedTransactions = append(k.AbortedTransactions, kmsg.FetchResponseTopicPartitionAbortedTransaction{ProducerID: a.ProducerID, FirstOffset: a.FirstOffset})
+	}
+	if p.Leader != nil {
+		k.CurrentLeader.LeaderID, k.CurrentLeader.LeaderEpoch = p.Leader.ID, p.Leader.Epoch
+	}
+	if p.Diverging != nil {
+		k.DivergingEpoch.Epoch, k.DivergingEpoch.EndOffset = p.Diverging.Epoch, p.Diverging.EndOffset
+	}
+	return k
+}
+
+func TestFetchWriterCopiesNoRecords(t *testing.T) {
+	var w FetchWriter
+	batch := bytes.Repeat([]byte{7}, 1000)
+	w.Begin(18, 0, 0, 0, 1)
+	w.Topic("", [16]byte{1}, 1)
+	w.Partition(&FetchPartitionResult{Records: [][]byte{batch, batch[:10]}})
+	parts := w.End(nil)
+	if len(parts) != 4 || &parts[1][0] != &batch[0] || &parts[2][0] != &batch[0] {
+		t.Fatalf("%d parts, or records were copied", len(parts))
+	}
+	w.Reset()
+	if parts[1] != nil {
+		t.Fatal("an empty writer pins records")
+	}
+}

@@ -1,0 +1,235 @@
+package protocol
+
+import (
+	"errors"
+	"math/rand/v2"
+	"reflect"
+	"runtime"
+	"strings"
+	"testing"
+
+	"github.com/twmb/franz-go/pkg/kmsg"
+)
+
+// fullTable speaks every version of every API that the guard has a layout for.
+func fullTable(t testing.TB) *Table {
+	t.Helper()
+	var apis []API
+	for key := range requestLayouts() {
+		apis = append(apis, API{Key: key, Max: kmsg.RequestForKey(key).MaxVersion()})
+	}
+	table, err := NewTable(apis...)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return table
+}
+
+func eachVersion(t testing.TB, table *Table, f func(a API, version int16)) {
+	t.Helper()
+	for _, a := range table.APIs() {
+		for v := a.Min; v <= a.Max; v++ {
+			f(a, v)
+		}
+	}
+}
+
+// randomize fills a kmsg value with anything; tagged fields that are not known
+// now and then.
+func randomize(rnd *rand.Rand, v reflect.Value) {
+	switch v.Kind() {
+	case reflect.Struct:
+		if tags, ok := v.Addr().Interface().(*kmsg.Tags); ok {
+			for range rnd.IntN(8) - 5 {
+				tags.Set(100+rnd.Uint32N(1000), make([]byte, rnd.IntN(20)))
+			}
+			return
+		}
+		for i := range v.NumField() {
+			if v.Type().Field(i).Name != "Version" {
+				randomize(rnd, v.Field(i))
+			}
+		}
+	case reflect.Slice:
+		n := rnd.IntN(4)
+		if v.Type().Elem().Kind() == reflect.Uint8 {
+			n = rnd.IntN(300)
+		}
+		v.Set(reflect.MakeSlice(v.Type(), n, n))
+		fallthrough
+	case reflect.Array:
+		for i := range v.Len() {
+			randomize(rnd, v.Index(i))
+		}
+	case reflect.Pointer:
+		if rnd.IntN(2) == 0 {
+			v.Set(reflect.New(v.Type().Elem()))
+			randomize(rnd, v.Elem())
+		}
+	case reflect.String:
+		v.SetString(strings.Repeat("x", rnd.IntN(200)))
+	case reflect.Bool:
+		v.SetBool(rnd.IntN(2) == 0)
+	case reflect.Int8, reflect.Int16, reflect.Int32, reflect.Int64:
+		v.SetInt(rnd.Int64() >> (64 - v.Type().Bits()))
+	case reflect.Uint8:
+		v.SetUint(uint64(rnd.IntN(256)))
+	default:
+		panic("a kmsg field of kind " + v.Kind().String())
+	}
+}
+
+func randomRequest(rnd *rand.Rand, key, version int16) kmsg.Request {
+	req := kmsg.RequestForKey(key)
+	randomize(rnd, reflect.ValueOf(req).Elem())
+	req.SetVersion(version)
+	return req
+}
+
+func TestGuardAcceptsEveryRequestAndItsEndIsTheBodysEnd(t *testing.T) {
+	rnd := rand.New(rand.NewPCG(1, 2))
+	table := fullTable(t)
+	eachVersion(t, table, func(a API, version int16) {
+		for range 30 {
+			body := randomRequest(rnd, a.Key, version).AppendTo(nil)
+			if err := table.Check(a.Key, version, body); err != nil {
+				t.Fatalf("%s version %d: %v", a.Name(), version, err)
+			}
+			v := table.version(a.Key, version)
+			g := guard{cursor: cursor{src: body}, flexible: v.flexible, budget: 1 << 30}
+			if g.structure(v.body); len(g.src) != 0 {
+				t.Fatalf("%s version %d: layout leaves %d of %d bytes", a.Name(), version, len(g.src), len(body))
+			}
+		}
+	})
+}
+
+// TestGuardCutAtEveryByte: a body that is cut anywhere is refused wherever kmsg
+// refuses it, and nowhere else.
+func TestGuardCutAtEveryByte(t *testing.T) {
+	rnd := rand.New(rand.NewPCG(3, 4))
+	table := fullTable(t)
+	eachVersion(t, table, func(a API, version int16) {
+		body := randomRequest(rnd, a.Key, version).AppendTo(nil)
+		for cut := range min(len(body), 400) {
+			req := kmsg.RequestForKey(a.Key)
+			req.SetVersion(version)
+			guard, reader := table.Check(a.Key, version, body[:cut]), req.ReadFrom(body[:cut])
+			if (guard == nil) != (reader == nil) {
+				t.Fatalf("%s version %d cut at %d of %d: guard %v, kmsg %v", a.Name(), version, cut, len(body), guard, reader)
+			}
+		}
+	})
+}
+
+// TestGuardLyingCounts puts a count of 2^31-1 (and others) at every position of a
+// request: whatever the guard lets pass, decoding allocates no more than
+// in proportion to the bytes that are there.
+func TestGuardLyingCounts(t *testing.T) {
+	rnd := rand.New(rand.NewPCG(5, 6))
+	table := fullTable(t)
+	lies := [][]byte{{0x7f, 0xff, 0xff, 0xff}, {0xff, 0xff, 0xff, 0xff, 0x07}, {0xff, 0xff, 0xff, 0xff, 0x0f}, {0, 0, 1, 0}}
+	eachVersion(t, table, func(a API, version int16) {
+		honest := randomRequest(rnd, a.Key, version).AppendTo(nil)
+		for at := range min(len(honest), 120) {
+			for _, lie := range lies {
+				body := append(append([]byte{}, honest[:at]...), lie...)
+				body = append(body, honest[min(len(honest), at+len(lie)):]...)
+				if used := decodeCost(table, a.Key, version, body); used > freeCost+uint64(64*len(body)) {
+					t.Fatalf("%s version %d, %x at %d: %d bytes allocated for %d", a.Name(), version, lie, at, used, len(body))
+				}
+			}
+		}
+	})
+}
+
+// decodeCost is what decoding allocates. A body that the guard refuses costs an
+// error value and is not measured, for the measurement stops the world.
+func decodeCost(table *Table, key, version int16, body []byte) uint64 {
+	if table.Check(key, version, body) != nil {
+		return 0
+	}
+	var before, after runtime.MemStats
+	runtime.ReadMemStats(&before)
+	_, _ = table.Decode(key, version, body)
+	runtime.ReadMemStats(&after)
+	return after.TotalAlloc - before.TotalAlloc
+}
+
+func TestGuardRefusesAMillionEmptyNames(t *testing.T) {
+	req := kmsg.NewPtrMetadataRequest()
+	req.Version = 9
+	req.Topics = make([]kmsg.MetadataRequestTopic, 1_000_000)
+	for i := range req.Topics {
+		req.Topics[i].Topic = kmsg.StringPtr("")
+	}
+	if err := fullTable(t).Check(req.Key(), 9, req.AppendTo(nil)); !errors.Is(err, ErrMalformed) {
+		t.Fatalf("got %v", err)
+	}
+}
+
+func TestGuardAcceptsLargeHonestRequests(t *testing.T) {
+	table := fullTable(t)
+	fetch := kmsg.NewPtrFetchRequest()
+	fetch.Version = 17
+	fetch.Topics = make([]kmsg.FetchRequestTopic, 100_000)
+	for i := range fetch.Topics {
+		fetch.Topics[i].Partitions = []kmsg.FetchRequestTopicPartition{kmsg.NewFetchRequestTopicPartition()}
+	}
+	meta := kmsg.NewPtrMetadataRequest()
+	meta.Version = 12
+	meta.Topics = make([]kmsg.MetadataRequestTopic, 100_000)
+	for i := range meta.Topics {
+		meta.Topics[i].Topic = kmsg.StringPtr("orders-0123")
+	}
+	for _, req := range []kmsg.Request{fetch, meta} {
+		if err := table.Check(req.Key(), req.GetVersion(), req.AppendTo(nil)); err != nil {
+			t.Error(err)
+		}
+	}
+}
+
+// TestStructCostCoversEveryStruct measures what an array of each struct takes.
+func TestStructCostCoversEveryStruct(t *testing.T) {
+	var walk func(reflect.Type)
+	walk = func(typ reflect.Type) {
+		for i := range typ.NumField() {
+			f := typ.Field(i).Type
+			if f.Kind() == reflect.Slice && f.Elem().Kind() == reflect.Struct {
+				if size := f.Elem().Size(); size > structCost {
+					t.Errorf("%s has %d bytes, counted are %d", f.Elem(), size, structCost)
+				}
+				walk(f.Elem())
+			}
+		}
+	}
+	for key := range requestLayouts() {
+		walk(reflect.TypeOf(kmsg.RequestForKey(key)).Elem())
+	}
+}
+
+func FuzzGuard(f *testing.F) {
+	rnd := rand.New(rand.NewPCG(7, 8))
+	table := fullTable(f)
+	eachVersion(f, table, func(a API, version int16) {
+		f.Add(a.Key, version, randomRequest(rnd, a.Key, version).AppendTo(nil))
+	})
+	f.Fuzz(func(t *testing.T, key, version int16, body []byte) {
+		if !table.Supports(key, version) || len(body) > 1<<16 {
+			return
+		}
+		err := table.Check(key, version, body)
+		if err != nil {
+			return // what kmsg would do with it may take minutes
+		}
+		req := kmsg.RequestForKey(key)
+		req.SetVersion(version)
+		if err := req.ReadFrom(body); err != nil && !hasKnownTags(key) {
+			t.Fatalf("the guard lets pass what kmsg refuses: %v", err)
+		}
+	})
+}
+
+// hasKnownTags names the requests with tagged fields of their own, whose
+// content kmsg reads and the guard does not.
+func hasKnownTags(key int16) bool { return key == int16(kmsg.Fetch) }

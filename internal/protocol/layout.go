@@ -1,0 +1,181 @@
+package protocol
+
+import (
+	"fmt"
+	"math"
+	"strconv"
+	"strings"
+)
+
+// A layout describes a request's body in one line, for all its versions. It is
+// a sequence of fields separated by spaces, each with the versions that have it
+// in front: "3+:s" from 3 on, "1-4:s" from 1 to 4, "s" always. The types are
+//
+//	1 2 4 8 16  an integer or id of so many bytes
+//	s n         a string, a string that may be null
+//	b N         bytes, bytes that may be null
+//	[x]         an array of one type, [4] or [s]
+//	( … )       an array of structs with these fields
+//	?{ … }      a struct that may be null: an int8, -1 for null, in front of it
+//
+// In a flexible version every struct, and the body itself, ends with tagged
+// fields; they are not written here.
+type kind uint8
+
+const (
+	kindFixed kind = iota
+	kindString
+	kindNullableString
+	kindBytes
+	kindNullableBytes
+	kindArray // of elem
+	kindNullableStruct
+)
+
+type structShape struct {
+	fields   []fieldShape
+	tags     bool // ends with tagged fields
+	minBytes int  // the fewest bytes that an encoding has
+}
+
+type fieldShape struct {
+	kind  kind
+	fixed int // bytes, for kindFixed
+	elem  *structShape
+	cost  int // bytes of memory that one decoded element takes, for kindArray
+}
+
+// structCost is the memory that one decoded struct of an array is counted with.
+// No struct in a kmsg request that has a layout is larger: a test measures them.
+const structCost = 160
+
+type layoutParser struct {
+	tokens   []string
+	version  int16
+	flexible bool
+}
+
+// parseLayout returns the shape that a layout has in one version.
+func parseLayout(layout string, version int16, flexible bool) (*structShape, error) {
+	p := layoutParser{tokens: strings.Fields(layout), version: version, flexible: flexible}
+	s, err := p.structure("")
+	if err != nil {
+		return nil, err
+	}
+	if len(p.tokens) > 0 {
+		return nil, fmt.Errorf("%q is left over", p.tokens[0])
+	}
+	return s, nil
+}
+
+// structure reads fields up to the closing token, which it consumes.
+func (p *layoutParser) structure(closing string) (*structShape, error) {
+	s := &structShape{tags: p.flexible}
+	if s.tags {
+		s.minBytes = 1
+	}
+	for len(p.tokens) > 0 {
+		token := p.tokens[0]
+		p.tokens = p.tokens[1:]
+		if token == closing {
+			return s, nil
+		}
+		present, what, err := p.present(token)
+		if err != nil {
+			return nil, err
+		}
+		f, err := p.field(what)
+		if err != nil {
+			return nil, err
+		}
+		if present {
+			s.add(f, p.flexible)
+		}
+	}
+	if closing != "" {
+		return nil, fmt.Errorf("%q is missing", closing)
+	}
+	return s, nil
+}
+
+func (p *layoutParser) field(what string) (fieldShape, error) {
+	switch what {
+	case "s":
+		return fieldShape{kind: kindString}, nil
+	case "n":
+		return fieldShape{kind: kindNullableString}, nil
+	case "b":
+		return fieldShape{kind: kindBytes}, nil
+	case "N":
+		return fieldShape{kind: kindNullableBytes}, nil
+	case "(":
+		elem, err := p.structure(")")
+		return fieldShape{kind: kindArray, elem: elem, cost: structCost}, err
+	case "?{":
+		elem, err := p.structure("}")
+		return fieldShape{kind: kindNullableStruct, elem: elem}, err
+	}
+	if inner, ok := strings.CutPrefix(what, "["); ok {
+		f, err := p.field(strings.TrimSuffix(inner, "]"))
+		if err != nil {
+			return f, err
+		}
+		elem := &structShape{}
+		elem.add(f, p.flexible)
+		return fieldShape{kind: kindArray, elem: elem, cost: 16}, nil
+	}
+	n, err := strconv.Atoi(what)
+	if err != nil || n < 1 || n > 16 {
+		return fieldShape{}, fmt.Errorf("%q is no type", what)
+	}
+	return fieldShape{kind: kindFixed, fixed: n}, nil
+}
+
+// present splits "3+:s" and says whether the version has the field.
+func (p *layoutParser) present(token string) (present bool, what string, err error) {
+	versions, what, ok := strings.Cut(token, ":")
+	if !ok {
+		return true, token, nil
+	}
+	lo, hi := versions, strconv.Itoa(math.MaxInt16)
+	if from, ok := strings.CutSuffix(versions, "+"); ok {
+		lo = from
+	} else if a, b, ok := strings.Cut(versions, "-"); ok {
+		lo, hi = a, b
+	} else {
+		hi = versions
+	}
+	first, err1 := strconv.Atoi(lo)
+	last, err2 := strconv.Atoi(hi)
+	if err1 != nil || err2 != nil {
+		return false, "", fmt.Errorf("%q has no versions", token)
+	}
+	return int(p.version) >= first && int(p.version) <= last, what, nil
+}
+
+// add appends a field, joins fixed ones that follow each other, and counts its
+// fewest bytes.
+func (s *structShape) add(f fieldShape, flexible bool) {
+	s.minBytes += f.minBytes(flexible)
+	if last := len(s.fields) - 1; f.kind == kindFixed && last >= 0 && s.fields[last].kind == kindFixed {
+		s.fields[last].fixed += f.fixed
+		return
+	}
+	s.fields = append(s.fields, f)
+}
+
+func (f fieldShape) minBytes(flexible bool) int {
+	switch f.kind {
+	case kindFixed:
+		return f.fixed
+	case kindString, kindNullableString:
+		if !flexible {
+			return 2
+		}
+	case kindBytes, kindNullableBytes, kindArray:
+		if !flexible {
+			return 4
+		}
+	}
+	return 1
+}

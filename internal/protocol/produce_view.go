@@ -1,0 +1,127 @@
+package protocol
+
+import "fmt"
+
+// ProduceView is a Produce request, version 3 to 13, read in place: names and
+// record bytes alias the body that was parsed and are valid as long as it is.
+// A view is reused: Parse overwrites everything and keeps the slices' memory.
+type ProduceView struct {
+	Version int16
+	// TransactionalID is nil where it is null.
+	TransactionalID []byte
+	Acks            int16
+	TimeoutMillis   int32
+	Topics          []ProduceTopic
+	// flat holds the partitions of all topics, one after the other.
+	flat []ProducePartition
+}
+
+// ProduceTopic is one topic of a ProduceView, by name up to version 12, by id
+// from 13 on.
+type ProduceTopic struct {
+	Name       []byte
+	ID         [16]byte
+	Partitions []ProducePartition
+	first      int // in flat
+}
+
+// ProducePartition is what a Produce request has for one partition.
+type ProducePartition struct {
+	Index int32
+	// Records is nil where it is null.
+	Records []byte
+}
+
+// maxKeptPartitions bounds the memory that a view keeps for its next use.
+const maxKeptPartitions = 4096
+
+// Parse reads a body of the given version. It allocates nothing that it did not
+// keep from an earlier call, or in proportion to the bytes that are there.
+// Unknown tagged fields are skipped, bytes after the request ignored. The error
+// wraps ErrUnsupported or ErrMalformed, and the view is then empty.
+func (v *ProduceView) Parse(version int16, body []byte) error {
+	v.Reset()
+	if version < 3 || version > 13 {
+		return fmt.Errorf("produce version %d: %w", version, ErrUnsupported)
+	}
+	v.Version = version
+	c := cursor{src: body}
+	flexible := version >= 9
+	v.TransactionalID = c.nullableStr(flexible)
+	v.Acks = c.int16()
+	v.TimeoutMillis = c.int32()
+	v.topics(&c, flexible)
+	if flexible {
+		c.skipTags()
+	}
+	if c.bad {
+		v.Reset()
+		return fmt.Errorf("body of produce version %d: %w", version, ErrMalformed)
+	}
+	return nil
+}
+
+// Reset empties the view, so that it pins no request's bytes.
+func (v *ProduceView) Reset() {
+	topics, flat := v.Topics, v.flat
+	clear(topics)
+	clear(flat)
+	if cap(topics) > maxKeptPartitions {
+		topics = nil
+	}
+	if cap(flat) > maxKeptPartitions {
+		flat = nil
+	}
+	*v = ProduceView{Topics: topics[:0], flat: flat[:0]}
+}
+
+// Partitions is the number of partitions in all topics.
+func (v *ProduceView) Partitions() int { return len(v.flat) }
+
+func (v *ProduceView) topics(c *cursor, flexible bool) {
+	minTopic := 6 // length of the name, count of partitions
+	if v.Version >= 13 {
+		minTopic = 18
+	} else if flexible {
+		minTopic = 3
+	}
+	for range c.count(flexible, minTopic) {
+		t := ProduceTopic{first: len(v.flat)}
+		if v.Version >= 13 {
+			copy(t.ID[:], c.span(16))
+		} else {
+			t.Name = c.str(flexible)
+		}
+		v.partitions(c, flexible)
+		if flexible {
+			c.skipTags()
+		}
+		if c.bad {
+			return
+		}
+		v.Topics = append(v.Topics, t)
+	}
+	end := len(v.flat)
+	for i := len(v.Topics) - 1; i >= 0; i-- { // flat has its final place only now
+		t := &v.Topics[i]
+		t.Partitions = v.flat[t.first:end:end]
+		end = t.first
+	}
+}
+
+func (v *ProduceView) partitions(c *cursor, flexible bool) {
+	minPartition := 8 // index, length of the records
+	if flexible {
+		minPartition = 6
+	}
+	for range c.count(flexible, minPartition) {
+		p := ProducePartition{Index: c.int32(), Records: c.nullableBytes(flexible)}
+		if flexible {
+			c.skipTags()
+		}
+		if c.bad {
+			return
+		}
+		v.flat = append(v.flat, p)
+	}
+}

@@ -1,0 +1,154 @@
+package protocol
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+
+	"github.com/twmb/franz-go/pkg/kmsg"
+)
+
+// ErrUnsupported says that a key or version is not in the Table.
+var ErrUnsupported = errors.New("unsupported API key or version")
+
+// API is one line of the Table: the versions of one API that have a handler.
+type API struct {
+	Key, Min, Max int16
+	// ListZero has ApiVersions list the API from version 0 on although Min is
+	// higher. Only Produce needs it: librdkafka takes it for the sign that the
+	// broker knows gzip, snappy and lz4.
+	ListZero bool
+}
+
+// Name is the API's name as Kafka writes it.
+func (a API) Name() string { return kmsg.NameForKey(a.Key) }
+
+// ListedMin is the lowest version that ApiVersions lists.
+func (a API) ListedMin() int16 {
+	if a.ListZero {
+		return 0
+	}
+	return a.Min
+}
+
+// Table says which versions of which APIs this broker speaks. ApiVersions lists
+// what is in it, dispatch accepts what is in it, and nothing else is either. It
+// never changes after NewTable.
+type Table struct {
+	apis  []API
+	byKey []*entry // by API key; nil where it is not spoken
+}
+
+type entry struct {
+	api      API
+	versions []versionInfo // from api.Min on
+}
+
+type versionInfo struct {
+	flexible bool
+	body     *structShape
+}
+
+// NewTable builds a table. It refuses an API or version that kmsg does not know,
+// or that the guard has no layout for, so that nothing is dispatched whose
+// decoding is not bounded.
+func NewTable(apis ...API) (*Table, error) {
+	t := &Table{apis: slices.Clone(apis)}
+	slices.SortFunc(t.apis, func(a, b API) int { return int(a.Key) - int(b.Key) })
+	layouts := requestLayouts()
+	for i, a := range t.apis {
+		if i > 0 && t.apis[i-1].Key == a.Key {
+			return nil, fmt.Errorf("API %d is listed twice", a.Key)
+		}
+		req := kmsg.RequestForKey(a.Key)
+		if a.Key < 0 || req == nil || a.Min < 0 || a.Min > a.Max || a.Max > req.MaxVersion() {
+			return nil, fmt.Errorf("API %d (%s) versions %d to %d: no such request", a.Key, a.Name(), a.Min, a.Max)
+		}
+		layout, ok := layouts[a.Key]
+		if !ok {
+			return nil, fmt.Errorf("API %d (%s): its layout is not known to the guard", a.Key, a.Name())
+		}
+		e := &entry{api: a}
+		for v := a.Min; v <= a.Max; v++ {
+			req.SetVersion(v)
+			shape, err := parseLayout(layout, v, req.IsFlexible())
+			if err != nil {
+				return nil, fmt.Errorf("layout of %s version %d: %w", a.Name(), v, err)
+			}
+			e.versions = append(e.versions, versionInfo{flexible: req.IsFlexible(), body: shape})
+		}
+		for len(t.byKey) <= int(a.Key) {
+			t.byKey = append(t.byKey, nil)
+		}
+		t.byKey[a.Key] = e
+	}
+	return t, nil
+}
+
+// APIs returns the table's lines in the order of their keys. The caller must not
+// change them.
+func (t *Table) APIs() []API { return t.apis }
+
+// Lookup returns the line of an API, and false where the key is not spoken.
+func (t *Table) Lookup(key int16) (API, bool) {
+	if e := t.entry(key); e != nil {
+		return e.api, true
+	}
+	return API{}, false
+}
+
+// Supports says whether there is a handler for this version of this API.
+func (t *Table) Supports(key, version int16) bool { return t.version(key, version) != nil }
+
+// Flexible says whether this version of this API has flexible encoding (KIP-482):
+// request header version 2 and, ApiVersions excepted, response header version 1.
+// It is false for what is not supported.
+func (t *Table) Flexible(key, version int16) bool {
+	v := t.version(key, version)
+	return v != nil && v.flexible
+}
+
+// Check walks a request's body and says whether all of it is there: every
+// length and count is held against the bytes that remain, and the memory that
+// decoding it takes against a bound in proportion to its size. Nothing is
+// allocated. The error wraps ErrUnsupported or ErrMalformed.
+func (t *Table) Check(key, version int16, body []byte) error {
+	v := t.version(key, version)
+	if v == nil {
+		return fmt.Errorf("API %d version %d: %w", key, version, ErrUnsupported)
+	}
+	if err := checkBody(v, body); err != nil {
+		return fmt.Errorf("body of %s version %d: %w", kmsg.NameForKey(key), version, err)
+	}
+	return nil
+}
+
+// Decode checks a body and decodes it with kmsg. Strings are copies; byte
+// slices alias body and are valid as long as it is. Bytes after the request are
+// ignored, as Kafka does. The error wraps ErrUnsupported or ErrMalformed.
+func (t *Table) Decode(key, version int16, body []byte) (kmsg.Request, error) {
+	if err := t.Check(key, version, body); err != nil {
+		return nil, err
+	}
+	req := kmsg.RequestForKey(key)
+	req.SetVersion(version)
+	if err := req.ReadFrom(body); err != nil {
+		return nil, fmt.Errorf("body of %s version %d: %w: %w", kmsg.NameForKey(key), version, ErrMalformed, err)
+	}
+	return req, nil
+}
+
+func (t *Table) entry(key int16) *entry {
+	if key < 0 || int(key) >= len(t.byKey) {
+		return nil
+	}
+	return t.byKey[key]
+}
+
+func (t *Table) version(key, version int16) *versionInfo {
+	e := t.entry(key)
+	if e == nil || version < e.api.Min || version > e.api.Max {
+		return nil
+	}
+	return &e.versions[version-e.api.Min]
+}

@@ -1,0 +1,137 @@
+package protocol
+
+import (
+	"encoding/binary"
+	"errors"
+)
+
+// ErrMalformed says that bytes are not what the request's version makes them:
+// too short, or with a count or length that the bytes left cannot hold. The
+// connection they came from has lost its framing and is to be closed.
+var ErrMalformed = errors.New("malformed request")
+
+// cursor reads the protocol's primitive types. The first failure empties it and
+// is remembered in bad; from then on every read answers zero.
+type cursor struct {
+	src []byte
+	bad bool
+}
+
+func (c *cursor) fail() {
+	c.src, c.bad = nil, true
+}
+
+func (c *cursor) span(n int) []byte {
+	if n < 0 || n > len(c.src) {
+		c.fail()
+		return nil
+	}
+	p := c.src[:n:n]
+	c.src = c.src[n:]
+	return p
+}
+
+func (c *cursor) int16() int16 {
+	if p := c.span(2); p != nil {
+		return int16(binary.BigEndian.Uint16(p))
+	}
+	return 0
+}
+
+func (c *cursor) int32() int32 {
+	if p := c.span(4); p != nil {
+		return int32(binary.BigEndian.Uint32(p))
+	}
+	return 0
+}
+
+// uvarint reads an unsigned varint of at most 32 bits (KIP-482).
+func (c *cursor) uvarint() uint32 {
+	var x uint32
+	for i, b := range c.src {
+		if i == 4 && b > 0x0f { // a fifth byte has four bits left, and no sixth follows
+			break
+		}
+		x |= uint32(b&0x7f) << (7 * i)
+		if b < 0x80 {
+			c.src = c.src[i+1:]
+			return x
+		}
+	}
+	c.fail()
+	return 0
+}
+
+// str reads a string that may not be null.
+func (c *cursor) str(flexible bool) []byte {
+	if flexible {
+		return c.span(int(c.uvarint()) - 1)
+	}
+	return c.span(int(c.int16()))
+}
+
+// nullableStr reads a string that may be null, which is nil; an empty one is not.
+func (c *cursor) nullableStr(flexible bool) []byte {
+	n := 0
+	if flexible {
+		n = int(c.uvarint()) - 1
+	} else {
+		n = int(c.int16())
+	}
+	if n < 0 {
+		return nil
+	}
+	return c.span(n)
+}
+
+// nullableBytes reads a byte array that may be null, which is nil; an empty one is not.
+func (c *cursor) nullableBytes(flexible bool) []byte {
+	n := 0
+	if flexible {
+		n = int(c.uvarint()) - 1
+	} else {
+		n = int(c.int32())
+	}
+	if n < 0 {
+		return nil
+	}
+	return c.span(n)
+}
+
+// count reads the length of an array whose elements have at least minSize bytes
+// each. A null array counts as empty. A count that the bytes left cannot hold
+// fails here, before anybody allocates for it.
+func (c *cursor) count(flexible bool, minSize int) int {
+	var n int32
+	if flexible {
+		n = int32(c.uvarint()) - 1
+	} else {
+		n = c.int32()
+	}
+	if n <= 0 {
+		return 0
+	}
+	if int64(n)*int64(minSize) > int64(len(c.src)) {
+		c.fail()
+		return 0
+	}
+	return int(n)
+}
+
+// skipTags skips a section of tagged fields (KIP-482) and returns how many
+// there were and how many bytes their values had.
+func (c *cursor) skipTags() (fields, bytes int) {
+	n := c.uvarint()
+	if int64(n)*2 > int64(len(c.src)) { // each has at least its key and its size
+		c.fail()
+		return 0, 0
+	}
+	for range n {
+		c.uvarint()
+		bytes += len(c.span(int(c.uvarint())))
+		if c.bad {
+			return 0, 0
+		}
+	}
+	return int(n), bytes
+}
