@@ -1,0 +1,45 @@
+package durability
+
+import "time"
+
+// Default is the name of the profile of a broker that was told nothing.
+const Default = "sync"
+
+// mb is a megabyte, in bytes.
+const mb = 1_000_000
+
+// Builtin returns the profiles that every Set has: sync first, which is the
+// default, then the waiting ones by their longest wait, then the two that
+// acknowledge what is only written. The slice is the caller's.
+func Builtin() []Profile {
+	return []Profile{
+		{
+			Name: "sync", Doc: "Everything: the group is what arrived during the last fdatasync; nobody waits for company.",
+			Ack: Synced, Sync: SyncGroup, MaxRecords: 10_000, MaxBytes: 50 * mb,
+		},
+		{
+			Name: "low", Doc: "Small disks and few clients: waits up to 2 ms for company.",
+			Ack: Synced, Sync: SyncGroup, MaxWait: 2 * time.Millisecond, MaxRecords: 500, MaxBytes: 5 * mb,
+		},
+		{
+			Name: "medium", Doc: "A middle way: waits up to 10 ms for company.",
+			Ack: Synced, Sync: SyncGroup, MaxWait: 10 * time.Millisecond, MaxRecords: 2_000, MaxBytes: 15 * mb,
+		},
+		{
+			Name: "high", Doc: "Many producers on disks whose fsync is costly, such as network disks: waits up to 50 ms for company.",
+			Ack: Synced, Sync: SyncGroup, MaxWait: 50 * time.Millisecond, MaxRecords: 10_000, MaxBytes: 50 * mb,
+		},
+		{
+			Name: "ultra", Doc: "Bulk load: waits up to 100 ms for company.",
+			Ack: Synced, Sync: SyncGroup, MaxWait: 100 * time.Millisecond, MaxRecords: 20_000, MaxBytes: 100 * mb,
+		},
+		{
+			Name: "interval", Doc: "Bounded loss: acknowledges what the kernel has and syncs every 50 ms in the background.",
+			Ack: Written, Sync: SyncInterval, Interval: 50 * time.Millisecond,
+		},
+		{
+			Name: "os", Doc: "What Kafka does by default: acknowledges what the kernel has and syncs only at roll and close.",
+			Ack: Written, Sync: SyncOS,
+		},
+	}
+}

@@ -1,0 +1,41 @@
+package durability
+
+import "time"
+
+// driedUp is how many of the recent gaps may pass without an entry before a
+// group stops waiting: one slow producer must not hold 127 fast ones.
+const driedUp = 2
+
+// Close makes every Profile a Policy: it is what a journal asks for a group
+// whose entries are all of this profile. The group closes
+//
+//   - at once where the profile never waits (MaxWait 0, or no SyncGroup);
+//   - when its first entry has waited for MaxWait;
+//   - when the profile's own Policy says so, where it has one; otherwise
+//   - when it has MaxRecords or MaxBytes,
+//   - early when nobody is left to wait for: no connection that produced
+//     recently is absent, so a closed loop of clients never pays the window,
+//   - early when arrivals have dried up, that is when twice the recent gap has
+//     passed since the newest entry.
+//
+// The wait of another answer is greater than 0 and ends at MaxWait at the latest.
+func (p Profile) Close(g Group) (now bool, wait time.Duration) {
+	left := p.MaxWait - g.Age
+	if p.Sync != SyncGroup || left <= 0 {
+		return true, 0
+	}
+	if p.Policy != nil {
+		now, wait = p.Policy.Close(g)
+		if now || wait <= 0 {
+			return true, 0
+		}
+		return false, min(wait, left)
+	}
+	if g.Records >= p.MaxRecords || g.Bytes >= p.MaxBytes || g.Absent <= 0 {
+		return true, 0
+	}
+	if g.Gap > 0 {
+		left = min(left, driedUp*g.Gap-g.Idle)
+	}
+	return left <= 0, max(left, 0)
+}

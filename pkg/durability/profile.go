@@ -1,0 +1,89 @@
+// Package durability says how an acknowledgement is earned.
+//
+// A Profile answers three questions, and nothing else in a broker may answer
+// them: what must be true of a record's bytes on a replica before that replica
+// counts (Ack), who calls fdatasync and when (Sync), and how a group of records
+// that one fdatasync covers is formed (MaxWait, MaxRecords, MaxBytes, Policy).
+// The acks value of a produce request then says which replicas must count.
+//
+// A profile is data. The built-in ones are returned by Builtin; a program that
+// embeds a broker adds its own through NewSet. There is no process-global
+// registry.
+package durability
+
+import "time"
+
+// Ack is what must be true of a record's bytes on a replica before that replica
+// counts towards an acknowledgement.
+type Ack uint8
+
+const (
+	// Synced means that fdatasync has returned for the bytes.
+	Synced Ack = iota
+	// Written means that the kernel has the bytes: they survive a crash of the
+	// process, not a loss of power.
+	Written
+)
+
+// Sync is who calls fdatasync, and when.
+type Sync uint8
+
+const (
+	// SyncGroup: the log directory's journal, for all groups that wait for it.
+	SyncGroup Sync = iota
+	// SyncInterval: a background task, every Profile.Interval.
+	SyncInterval
+	// SyncOS: nobody but the operating system, except at roll and close.
+	SyncOS
+)
+
+// Profile is one named answer. The zero value is not valid; see Profile.Validate.
+type Profile struct {
+	// Name is how configurations refer to it: [a-z0-9-]{1,64}.
+	Name string
+	// Doc is one sentence for people: what the profile is for.
+	Doc string
+	Ack Ack
+	// Sync must be SyncGroup where Ack is Synced, and may not be SyncGroup
+	// where Ack is Written.
+	Sync Sync
+	// Interval is the longest time between two background syncs, for
+	// SyncInterval only: 1 ms to 1 min.
+	Interval time.Duration
+	// MaxWait is the longest time a group waits for company before its
+	// fdatasync starts; 0 means that it never waits. SyncGroup only, at most 10 s.
+	MaxWait time.Duration
+	// MaxRecords closes a group: 1 to 10,000,000. SyncGroup only.
+	MaxRecords int
+	// MaxBytes closes a group: 1 KiB to 1 GiB. SyncGroup only. A group exceeds
+	// it by at most one batch.
+	MaxBytes int64
+	// Policy, where set, is asked instead of comparing MaxRecords and MaxBytes,
+	// which may then be 0. SyncGroup with a MaxWait only.
+	Policy Policy
+}
+
+// Policy decides when a group closes. It must be safe for concurrent use and
+// must not block: the journal of a log directory waits for its answer. It is
+// asked per group and never per record.
+type Policy interface {
+	// Close is asked when something joined the group and when the wait that it
+	// asked for has passed. It answers true to sync the group now, or how long
+	// to wait for more; the journal never waits longer than the profile's MaxWait
+	// after the group's first entry.
+	Close(Group) (now bool, wait time.Duration)
+}
+
+// Group describes a group that is being formed.
+type Group struct {
+	Records int           // records in the group
+	Bytes   int64         // bytes of record batches in the group
+	Age     time.Duration // since its first entry
+	// Absent is the number of connections that produced recently and have no
+	// request in the group: nobody is left to wait for when it is 0.
+	Absent int
+	// Idle is the time since the group's newest entry.
+	Idle time.Duration
+	// Gap is the recent mean time between two entries; 0 where it is unknown.
+	Gap time.Duration
+}

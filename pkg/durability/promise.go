@@ -1,0 +1,179 @@
+package durability
+
+import (
+	"fmt"
+	"time"
+)
+
+// Failure is something that goes wrong after an acknowledgement.
+type Failure uint8
+
+const (
+	// ProcessCrash: the leader's process ends at any moment; its machine runs on.
+	ProcessCrash Failure = iota
+	// LeaderPowerLoss: the leader's machine loses power and comes back with what
+	// its disk has.
+	LeaderPowerLoss
+	// AllButOneLost: all members of the ISR but one are gone for good.
+	AllButOneLost
+)
+
+// Failures returns the failures that a Promise is given for.
+func Failures() []Failure { return []Failure{ProcessCrash, LeaderPowerLoss, AllButOneLost} }
+
+// String describes the failure.
+func (f Failure) String() string {
+	names := []string{"process crash", "power loss of the leader", "loss of all but one ISR member"}
+	return nameOf("Failure", names, uint8(f))
+}
+
+// Loss is how much of what was acknowledged a failure may take.
+type Loss uint8
+
+const (
+	// LosesNothing: every acknowledged record is there, once, at its offset.
+	LosesNothing Loss = iota
+	// LosesInterval: at most what was acknowledged during the profile's Interval
+	// and one sync.
+	LosesInterval
+	// LosesPageCache: what the operating system had not written to the disk.
+	LosesPageCache
+	// LosesUnreplicated: what had not reached the replica that leads afterwards.
+	LosesUnreplicated
+	// NothingPromised: no acknowledgement was given, so none can be broken.
+	NothingPromised
+)
+
+// String describes the loss.
+func (l Loss) String() string {
+	names := []string{
+		"nothing acknowledged is lost", "at most the sync interval and one sync are lost", "what the page cache held may be lost",
+		"what was not replicated may be lost", "nothing is promised: there is no acknowledgement",
+	}
+	return nameOf("Loss", names, uint8(l))
+}
+
+// Condition is what a Promise may depend on.
+type Condition uint8
+
+const (
+	// Always: on nothing.
+	Always Condition = iota
+	// LeaderReturns: the leader of that time leads again; no other replica was
+	// elected or is all that is left.
+	LeaderReturns
+	// ReplicaKeptPower: a replica that was in the ISR, and still exists, kept
+	// power.
+	ReplicaKeptPower
+)
+
+// String describes the condition; it is empty for Always.
+func (c Condition) String() string {
+	return nameOf("Condition", []string{"", "the same leader leads again", "an in-sync replica that is left kept power"}, uint8(c))
+}
+
+// Setting is everything besides its profile that a topic's promise depends on.
+type Setting struct {
+	Acks     int16 // of the produce request: 0, 1, or -1 for all
+	Replicas int   // of the partition, at least 1
+	MinISR   int   // min.insync.replicas, at least 1
+}
+
+// copies is the number of replicas that count before an acknowledgement.
+func (s Setting) copies() int {
+	switch s.Acks {
+	case 0:
+		return 0
+	case 1:
+		return 1
+	default:
+		return max(1, min(s.MinISR, s.Replicas))
+	}
+}
+
+// Promise is what a profile promises about acknowledged records under one
+// Setting and one Failure: Loss where If holds, else Else. Where If is Always,
+// Else equals Loss.
+type Promise struct {
+	Profile  string
+	Setting  Setting
+	Failure  Failure
+	Loss     Loss
+	If       Condition
+	Else     Loss
+	interval time.Duration
+}
+
+// String is the promise in words, as one sentence without a full stop.
+func (p Promise) String() string {
+	s := p.words(p.Loss)
+	if p.If != Always {
+		s += fmt.Sprintf(" if %v; otherwise %s", p.If, p.words(p.Else))
+	}
+	return s
+}
+
+func (p Promise) words(l Loss) string {
+	if l == LosesInterval {
+		return fmt.Sprintf("at most %v and one sync are lost", p.interval)
+	}
+	return l.String()
+}
+
+// Promise says what the profile promises. Settings with more copies than
+// min(Replicas, MinISR) at the time of the failure only fare better.
+func (p Profile) Promise(s Setting, f Failure) Promise {
+	pr := Promise{Profile: p.Name, Setting: s, Failure: f, interval: p.Interval}
+	pr.Loss, pr.If, pr.Else = p.outcome(s, f)
+	if pr.If == Always {
+		pr.Else = pr.Loss
+	}
+	return pr
+}
+
+// outcome is the table of promises.
+func (p Profile) outcome(s Setting, f Failure) (loss Loss, condition Condition, otherwise Loss) {
+	// local is what one replica's disk has lost after it lost power.
+	local := LosesNothing
+	if p.Ack == Written {
+		local = LosesPageCache
+		if p.Sync == SyncInterval {
+			local = LosesInterval
+		}
+	}
+	switch {
+	case s.Acks == 0:
+		return NothingPromised, Always, NothingPromised
+	case s.Acks == 1 && s.Replicas > 1:
+		// Only the leader had to have it, so everything hangs on the leader.
+		if f != LeaderPowerLoss {
+			local = LosesNothing
+		}
+		return local, LeaderReturns, LosesUnreplicated
+	case f == ProcessCrash:
+		return LosesNothing, Always, LosesNothing // what is written is the kernel's
+	case f == AllButOneLost && s.Replicas == 1:
+		return LosesNothing, Always, LosesNothing // the one that is left is the one there was
+	case local == LosesNothing:
+		return LosesNothing, Always, LosesNothing
+	case f == LeaderPowerLoss && s.copies() == 1:
+		return local, Always, local // the ISR may have been the leader alone
+	default:
+		return LosesNothing, ReplicaKeptPower, local
+	}
+}
+
+// Promises returns what the profile promises for every acks value, alone
+// (one replica) and replicated (three, two of them in sync), under every
+// failure: the rows of the documentation's table.
+func (p Profile) Promises() []Promise {
+	var rows []Promise
+	for _, replicas := range []int{1, 3} {
+		for _, acks := range []int16{0, 1, -1} {
+			for _, f := range Failures() {
+				rows = append(rows, p.Promise(Setting{Acks: acks, Replicas: replicas, MinISR: min(2, replicas)}, f))
+			}
+		}
+	}
+	return rows
+}
