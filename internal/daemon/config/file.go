@@ -33,8 +33,7 @@ func (l *loader) file(in Input) {
 			continue
 		}
 		if _, known := l.defs[key]; !known {
-			l.add(in.File, key, unknown("key", key, append(l.names, keyListeners, keyProfiles),
-				"`chronikd config print-defaults` lists all of them"))
+			l.add(in.File, key, l.unknown(key, append([]string{keyListeners, keyProfiles}, l.names...)))
 			continue
 		}
 		value, err := scalar(top[key])

@@ -20,6 +20,9 @@ const separator = "\x00"
 type Input struct {
 	// Broker describes the settings under Kafka's names.
 	Broker []Def
+	// Moved are names that Kafka has, or a client may see, and that are written
+	// otherwise here; the text says how.
+	Moved map[string]string
 	// File is the path of the YAML file; empty for none. ReadFile reads it.
 	File     string
 	ReadFile func(path string) ([]byte, error)
@@ -36,6 +39,7 @@ type loader struct {
 	problems
 	defs    map[string]Def
 	names   []string // of defs, sorted
+	moved   map[string]string
 	values  *koanf.Koanf
 	sources map[string]string
 	cfg     Config
@@ -44,7 +48,7 @@ type loader struct {
 // Load reads all sources and checks the result. The error has a line for every
 // problem, each an *Error. The warnings of the Config are to be logged.
 func Load(in Input) (*Config, error) {
-	l := &loader{values: koanf.New(separator), sources: make(map[string]string), cfg: Config{File: in.File}}
+	l := &loader{values: koanf.New(separator), sources: make(map[string]string), moved: in.Moved, cfg: Config{File: in.File}}
 	if err := l.define(in.Broker); err != nil {
 		return nil, err
 	}
@@ -120,15 +124,19 @@ func (l *loader) set(args []string) {
 		case !ok:
 			l.add("--set", arg, "has no value; write --set name=value")
 		case !known:
-			l.add("--set", name, l.unknown(name))
+			l.add("--set", name, l.unknown(name, l.names))
 		default:
 			l.put("--set", name, value)
 		}
 	}
 }
 
-func (l *loader) unknown(name string) string {
-	return unknown("key", name, l.names, "`chronikd config print-defaults` lists all of them")
+// unknown is the problem of a key that is no setting.
+func (l *loader) unknown(name string, known []string) string {
+	if where, ok := l.moved[name]; ok {
+		return "is not set under this name; " + where
+	}
+	return unknown("key", name, known, "`chronikd config print-defaults` lists all of them")
 }
 
 // check looks at what only all sources together can tell.

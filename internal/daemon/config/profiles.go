@@ -1,9 +1,9 @@
 package config
 
 import (
-	"errors"
 	"fmt"
 	"strconv"
+	"strings"
 
 	"github.com/chronik-io/chronik/pkg/durability"
 )
@@ -19,6 +19,7 @@ func (l *loader) profile(source, name string, v any) (durability.Profile, bool) 
 	where := keyProfiles + "." + name
 	before := len(l.errs)
 	m := l.fields(source, where, v, profileKeys())
+	defaults := durability.Builtin()[0] // the default profile, sync
 	p := durability.Profile{Name: name, Doc: m["doc"]}
 	take := func(key string, parse func(string) error) {
 		if value, given := m[key]; given {
@@ -27,13 +28,13 @@ func (l *loader) profile(source, name string, v any) (durability.Profile, bool) 
 			}
 		}
 	}
-	take("ack", func(v string) (err error) { p.Ack, err = parseAck(v); return err })
+	take("ack", func(v string) (err error) { p.Ack, err = durability.ParseAck(v); return err })
 	if p.Ack == durability.Written {
 		p.Sync = durability.SyncOS
 	}
-	take("sync", func(v string) (err error) { p.Sync, err = parseSync(v); return err })
+	take("sync", func(v string) (err error) { p.Sync, err = durability.ParseSync(v); return err })
 	if p.Sync == durability.SyncGroup {
-		p.MaxRecords, p.MaxBytes = 10_000, 50_000_000
+		p.MaxRecords, p.MaxBytes = defaults.MaxRecords, defaults.MaxBytes
 	}
 	take("interval", func(v string) (err error) { p.Interval, err = parseWait(v); return err })
 	take("max_wait", func(v string) (err error) { p.MaxWait, err = parseWait(v); return err })
@@ -46,30 +47,8 @@ func (l *loader) profile(source, name string, v any) (durability.Profile, bool) 
 	})
 	if len(l.errs) == before {
 		if err := p.Validate(); err != nil {
-			l.add(source, where, err.Error())
+			l.add(source, where, strings.TrimPrefix(err.Error(), fmt.Sprintf("durability profile %q: ", name)))
 		}
 	}
 	return p, len(l.errs) == before
-}
-
-func parseAck(v string) (durability.Ack, error) {
-	switch v {
-	case "synced":
-		return durability.Synced, nil
-	case "written":
-		return durability.Written, nil
-	}
-	return 0, fmt.Errorf("%q is none of them; use synced (fdatasync returned) or written (the kernel has it)", v)
-}
-
-func parseSync(v string) (durability.Sync, error) {
-	switch v {
-	case "group":
-		return durability.SyncGroup, nil
-	case "interval":
-		return durability.SyncInterval, nil
-	case "os":
-		return durability.SyncOS, nil
-	}
-	return 0, errors.New(strconv.Quote(v) + " is none of them; use group, interval or os")
 }
