@@ -1,0 +1,152 @@
+package topicconf
+
+import (
+	"cmp"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+
+	"github.com/chronik-io/chronik/pkg/durability"
+)
+
+// Profiles knows the durability profiles, *durability.Set does. The error of a
+// name that it does not know lists those that it knows.
+type Profiles interface {
+	Lookup(name string) (durability.Profile, error)
+}
+
+// Options are what a Registry depends on.
+type Options struct {
+	Profiles Profiles
+	// ProducePresets are the names that chronik.produce.profile may have.
+	ProducePresets []string
+}
+
+// Registry knows every config. It is immutable.
+type Registry struct {
+	profiles Profiles
+	topic    map[string]*Def // also those not honoured
+	broker   map[string]*Def
+	foreign  map[string]bool // broker configs of Kafka that chronik does not honour
+	topics   []*Def          // honoured, sorted by name
+	brokers  []*Def
+}
+
+// New builds the registry.
+func New(opts Options) *Registry {
+	topics := topicDefs(opts.Profiles)
+	brokers := brokerDefs(opts, topics)
+	r := &Registry{profiles: opts.Profiles, topic: byName(topics), broker: byName(brokers), foreign: map[string]bool{},
+		topics: topics, brokers: brokers}
+	maps.Copy(r.topic, byName(foreignTopicDefs()))
+	for _, name := range strings.Fields(foreignBrokerNames) {
+		r.foreign[name] = true
+	}
+	for _, defs := range [][]*Def{r.topics, r.brokers} {
+		slices.SortFunc(defs, func(a, b *Def) int { return cmp.Compare(a.Name, b.Name) })
+	}
+	return r
+}
+
+func byName(defs []*Def) map[string]*Def {
+	m := make(map[string]*Def, len(defs))
+	for _, d := range defs {
+		m[d.Name] = d
+	}
+	return m
+}
+
+// Topics are the topic configs that chronik honours, sorted by name. The slice
+// must not be changed.
+func (r *Registry) Topics() []*Def { return r.topics }
+
+// Brokers are the broker configs that chronik reads, sorted by name. The slice
+// must not be changed.
+func (r *Registry) Brokers() []*Def { return r.brokers }
+
+// Topic is the topic config of that name, nil where neither chronik nor Kafka has
+// one; see Def.Honoured.
+func (r *Registry) Topic(name string) *Def { return r.topic[name] }
+
+// Broker is the broker config of that name, nil where chronik reads none.
+func (r *Registry) Broker(name string) *Def { return r.broker[name] }
+
+// CheckTopic says whether a topic may have these overrides. The first offence by
+// name is returned, an *Error.
+func (r *Registry) CheckTopic(set map[string]string) error {
+	names := slices.Sorted(maps.Keys(set))
+	for _, name := range names {
+		if r.topic[name] == nil {
+			return &Error{name, "Unknown topic config name: " + name}
+		}
+	}
+	for _, name := range names {
+		d := r.topic[name]
+		if err := d.Check(set[name]); err != nil {
+			return err
+		}
+		if !d.Honoured {
+			return &Error{name, fmt.Sprintf("Topic config %s is known to Kafka, but this version of chronik does not honour it", name)}
+		}
+	}
+	return nil
+}
+
+// CheckDynamic says whether brokers may have these dynamic configs: one broker,
+// or with all every broker. The error is an *Error.
+func (r *Registry) CheckDynamic(set map[string]string, all bool) error {
+	var fixed, single []string
+	names := slices.Sorted(maps.Keys(set))
+	for _, name := range names {
+		d := r.broker[name]
+		switch {
+		case d == nil:
+			return r.unknownBroker(name)
+		case d.Update == ReadOnly:
+			fixed = append(fixed, name)
+		case d.Update == PerBroker && all:
+			single = append(single, name)
+		}
+	}
+	if len(fixed) > 0 {
+		return &Error{Msg: fmt.Sprintf("Cannot update these configs dynamically: [%s]", strings.Join(fixed, ", "))}
+	}
+	for _, name := range names {
+		if err := r.broker[name].Check(set[name]); err != nil {
+			return err
+		}
+	}
+	if len(single) > 0 {
+		return &Error{Msg: fmt.Sprintf("Cannot update these configs at default cluster level, broker id must be specified: [%s]",
+			strings.Join(single, ", "))}
+	}
+	return nil
+}
+
+// CheckStatic says whether a broker may start with these configs. The error is
+// an *Error.
+func (r *Registry) CheckStatic(set map[string]string) error {
+	for _, name := range slices.Sorted(maps.Keys(set)) {
+		d := r.broker[name]
+		if d == nil {
+			return r.unknownBroker(name)
+		}
+		if err := d.Check(set[name]); err != nil {
+			return err
+		}
+	}
+	node, hasNode := set["node.id"]
+	broker, hasBroker := set["broker.id"]
+	if hasNode && hasBroker && r.broker["node.id"].Canonical(node) != r.broker["broker.id"].Canonical(broker) {
+		return &Error{"broker.id", "node.id and broker.id are two names of one config and must have the same value"}
+	}
+	return nil
+}
+
+func (r *Registry) unknownBroker(name string) error {
+	if r.foreign[name] {
+		return &Error{name, fmt.Sprintf("Broker config %s is known to Kafka, but this version of chronik does not honour it", name)}
+	}
+	return &Error{name, "Unknown broker config name: " + name}
+}

@@ -1,0 +1,199 @@
+package topicconf
+
+import (
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/chronik-io/chronik/pkg/durability"
+)
+
+// profiles is a set of two, enough to be chosen from.
+type profiles struct{}
+
+func (profiles) Lookup(name string) (durability.Profile, error) {
+	if name != "sync" && name != "os" {
+		return durability.Profile{}, fmt.Errorf("unknown durability profile %q (known: os, sync)", name)
+	}
+	return durability.Profile{Name: name}, nil
+}
+
+func registry() *Registry {
+	return New(Options{Profiles: profiles{}, ProducePresets: []string{"low-latency", "balanced"}})
+}
+
+func wantMsg(t *testing.T, err error, want string) {
+	t.Helper()
+	var e *Error
+	switch {
+	case want == "" && err != nil:
+		t.Errorf("error %q, want none", err)
+	case want != "" && err == nil:
+		t.Errorf("no error, want %q", want)
+	case want != "" && (!errors.As(err, &e) || e.Error() != want):
+		t.Errorf("error %q (%T)\nwant  %q", err, err, want)
+	}
+}
+
+// The texts were asked of Apache Kafka 4.3.1, value by value.
+func TestTopicValuesAreRefusedInKafkasWords(t *testing.T) {
+	for _, c := range []struct{ name, value, want string }{
+		{"retention.ms", "abc", "Invalid value abc for configuration retention.ms: Not a number of type LONG"},
+		{"segment.bytes", "abc", "Invalid value abc for configuration segment.bytes: Not a number of type INT"},
+		{"segment.bytes", "5", "Invalid value 5 for configuration segment.bytes: Value must be at least 1048576"},
+		{"segment.bytes", "99999999999", "Invalid value 99999999999 for configuration segment.bytes: Not a number of type INT"},
+		{"segment.bytes", "0x10", "Invalid value 0x10 for configuration segment.bytes: Not a number of type INT"},
+		{"preallocate", "yes", "Invalid value yes for configuration preallocate: Expected value to be either true or false"},
+		{"preallocate", " TRUE ", ""},
+		{"segment.ms", " 5 ", ""},
+		{"segment.ms", "+5", ""},
+		{"segment.ms", "5.0", "Invalid value 5.0 for configuration segment.ms: Not a number of type LONG"},
+		{"segment.ms", "", "Invalid value  for configuration segment.ms: Not a number of type LONG"},
+		{"message.timestamp.type", "createtime", "Invalid value createtime for configuration message.timestamp.type: String must be one of: CreateTime, LogAppendTime"},
+		{"message.timestamp.type", "", "Invalid value  for configuration message.timestamp.type: String must be one of: CreateTime, LogAppendTime"},
+		{"compression.type", "foo", "Invalid value foo for configuration compression.type: String must be one of: uncompressed, zstd, lz4, snappy, gzip, producer"},
+		{"compression.type", " gzip ", ""},
+		{"cleanup.policy", "foo", "Invalid value foo for configuration cleanup.policy: String must be one of: compact, delete"},
+		{"cleanup.policy", "delete,delete", ""},
+		{"compression.gzip.level", "0", "Invalid value 0 for configuration compression.gzip.level: Value must be between 1 and 9 or equal to -1"},
+		{"compression.gzip.level", "-1", ""},
+		{"compression.lz4.level", "18", "Invalid value 18 for configuration compression.lz4.level: Value must be no more than 17"},
+		{"compression.zstd.level", "23", "Invalid value 23 for configuration compression.zstd.level: Value must be no more than 22"},
+		{"min.cleanable.dirty.ratio", "x", "Invalid value x for configuration min.cleanable.dirty.ratio: Not a number of type DOUBLE"},
+		{"min.insync.replicas", "0", "Invalid value 0 for configuration min.insync.replicas: Value must be at least 1"},
+		{"max.message.bytes", "-1", "Invalid value -1 for configuration max.message.bytes: Value must be at least 0"},
+		{"no.such.config", "1", "Unknown topic config name: no.such.config"},
+	} {
+		t.Run(c.name+"="+c.value, func(t *testing.T) {
+			wantMsg(t, registry().CheckTopic(map[string]string{c.name: c.value}), c.want)
+		})
+	}
+}
+
+func TestWhatThisVersionCannotDoIsRefusedByName(t *testing.T) {
+	for _, c := range []struct{ name, value, want string }{
+		{"cleanup.policy", "compact", "Invalid value compact for configuration cleanup.policy: compaction is not available in this version"},
+		{"cleanup.policy", "delete, compact", "Invalid value delete,compact for configuration cleanup.policy: compaction is not available in this version"},
+		{"cleanup.policy", "", "Invalid value  for configuration cleanup.policy: an empty policy is not available in this version"},
+		{"chronik.durability.profile", "fast", `Invalid value fast for configuration chronik.durability.profile: unknown durability profile "fast" (known: os, sync)`},
+		{"chronik.durability.profile", "os", ""},
+	} {
+		wantMsg(t, registry().CheckTopic(map[string]string{c.name: c.value}), c.want)
+	}
+	samples := map[Type]string{Long: "1", Int: "1", Boolean: "false", Double: "0.5", List: "0:1"}
+	for _, d := range foreignTopicDefs() {
+		wantMsg(t, registry().CheckTopic(map[string]string{d.Name: samples[d.Type]}),
+			"Topic config "+d.Name+" is known to Kafka, but this version of chronik does not honour it")
+	}
+}
+
+// An unknown name weighs more than a bad value, whatever their order.
+func TestUnknownNamesAreReportedFirst(t *testing.T) {
+	err := registry().CheckTopic(map[string]string{"a.typo": "1", "compression.type": "x", "retention.ms": "1"})
+	wantMsg(t, err, "Unknown topic config name: a.typo")
+}
+
+func TestBrokerConfigsAreRefusedInKafkasWords(t *testing.T) {
+	for _, c := range []struct {
+		set  map[string]string
+		all  bool
+		want string
+	}{
+		{map[string]string{"message.max.bytes": "1100000"}, false, ""},
+		{map[string]string{"log.roll.ms": "5000000"}, true, ""},
+		{map[string]string{"log.dirs": "/x"}, false, "Cannot update these configs dynamically: [log.dirs]"},
+		{map[string]string{"node.id": "5", "log.dirs": "/x"}, true, "Cannot update these configs dynamically: [log.dirs, node.id]"},
+		{map[string]string{"log.roll.hours": "5"}, false, "Cannot update these configs dynamically: [log.roll.hours]"},
+		{map[string]string{"message.max.bytes": "abc"}, false, "Invalid value abc for configuration message.max.bytes: Not a number of type INT"},
+		{map[string]string{"message.max.bytes": "-1"}, false, "Invalid value -1 for configuration message.max.bytes: Value must be at least 0"},
+		{map[string]string{"segment.bytes": "5000000"}, false, "Unknown broker config name: segment.bytes"},
+		{map[string]string{"log.retention.ms": "5"}, false, "Broker config log.retention.ms is known to Kafka, but this version of chronik does not honour it"},
+	} {
+		wantMsg(t, registry().CheckDynamic(c.set, c.all), c.want)
+	}
+}
+
+func TestStaticConfigs(t *testing.T) {
+	for _, c := range []struct {
+		set  map[string]string
+		want string
+	}{
+		{map[string]string{"num.partitions": "4", "log.dirs": "/a,/b", "log.roll.hours": "1"}, ""},
+		{map[string]string{"num.partition": "4"}, "Unknown broker config name: num.partition"},
+		{map[string]string{"num.partitions": "0"}, "Invalid value 0 for configuration num.partitions: Value must be at least 1"},
+		{map[string]string{"node.id": "2", "broker.id": "+2"}, ""},
+		{map[string]string{"node.id": "2", "broker.id": "3"}, "node.id and broker.id are two names of one config and must have the same value"},
+		{map[string]string{"chronik.produce.profile": "x"}, "Invalid value x for configuration chronik.produce.profile: String must be one of: low-latency, balanced"},
+		{map[string]string{"zookeeper.connect": "x"}, "Unknown broker config name: zookeeper.connect"},
+		{map[string]string{"unclean.leader.election.enable": "true"}, "Broker config unclean.leader.election.enable is known to Kafka, but this version of chronik does not honour it"},
+	} {
+		wantMsg(t, registry().CheckStatic(c.set), c.want)
+	}
+}
+
+// Names, types and defaults as Apache Kafka 4.3.1 describes them.
+func TestDefaultsAreKafkas(t *testing.T) {
+	want := map[string]string{
+		"cleanup.policy": "LIST delete", "compression.gzip.level": "INT -1", "compression.lz4.level": "INT 9",
+		"compression.type": "STRING producer", "compression.zstd.level": "INT 3", "index.interval.bytes": "INT 4096",
+		"max.message.bytes": "INT 1048588", "message.timestamp.after.max.ms": "LONG 3600000",
+		"message.timestamp.before.max.ms": "LONG 9223372036854775807", "message.timestamp.type": "STRING CreateTime",
+		"min.insync.replicas": "INT 1", "preallocate": "BOOLEAN false", "segment.bytes": "INT 1073741824",
+		"segment.index.bytes": "INT 10485760", "segment.ms": "LONG 604800000",
+	}
+	got := map[string]string{}
+	for _, v := range registry().DescribeTopic(Layers{}) {
+		if !strings.HasPrefix(v.Def.Name, "chronik.") {
+			got[v.Def.Name] = v.Def.Type.String() + " " + v.Value
+		}
+	}
+	if !maps.Equal(got, want) {
+		t.Errorf("got  %v\nwant %v", got, want)
+	}
+}
+
+func TestEveryDefinitionIsComplete(t *testing.T) {
+	r := registry()
+	for _, d := range append(slices.Clone(r.Topics()), r.Brokers()...) {
+		if len(d.Doc) < 10 || !strings.HasSuffix(d.Doc, ".") {
+			t.Errorf("%s: documentation %q is no sentence", d.Name, d.Doc)
+		}
+		if d.HasDefault && d.Check(d.Default) != nil {
+			t.Errorf("%s: its default is refused: %v", d.Name, d.Check(d.Default))
+		}
+		for _, s := range d.Synonyms {
+			if r.Broker(s.Name) == nil {
+				t.Errorf("%s: synonym %s is no broker config", d.Name, s.Name)
+			}
+		}
+		if r.foreign[d.Name] {
+			t.Errorf("%s is listed as not honoured", d.Name)
+		}
+	}
+}
+
+func FuzzCheck(f *testing.F) {
+	r := registry()
+	for _, s := range []string{"", "1", "-1", "+7", " true", "a,b", "1e400", "NaN", "9223372036854775808", "delete,,compact"} {
+		f.Add(s)
+	}
+	f.Fuzz(func(t *testing.T, raw string) {
+		for _, d := range r.topic {
+			if d.Check(raw) != nil {
+				continue
+			}
+			c := d.Canonical(raw)
+			if d.Check(c) != nil || d.Canonical(c) != c {
+				t.Errorf("%s: %q is accepted, its canonical form %q is not, or changes again", d.Name, raw, c)
+			}
+			if d.Honoured {
+				if _, err := r.ResolveTopic(Layers{Topic: map[string]string{d.Name: raw}}); err != nil {
+					t.Errorf("%s=%q is accepted and does not resolve: %v", d.Name, raw, err)
+				}
+			}
+		}
+	})
+}

@@ -1,0 +1,163 @@
+package topicconf
+
+import (
+	"fmt"
+	"strconv"
+)
+
+// Layers are the places where a config may be set, strongest first: names and
+// raw values, as they were checked. Any may be nil; none is changed.
+type Layers struct {
+	Topic  map[string]string // the topic's overrides
+	Broker map[string]string // dynamic, for this broker
+	All    map[string]string // dynamic, for all brokers
+	Static map[string]string // file, flags and environment of this broker
+}
+
+// Setting is one place that gives a config a value.
+type Setting struct {
+	Name   string // of the config that is set there: a synonym, or itself
+	Value  string // in that config's unit
+	Source Source
+}
+
+// Value is a config with its resolved value.
+type Value struct {
+	Def *Def
+	// Value is the canonical text, in the config's own unit.
+	Value string
+	// Null: the config has no value.
+	Null   bool
+	Source Source
+	// Settings are all places that have a value for the config, strongest first:
+	// what DescribeConfigs calls its synonyms.
+	Settings []Setting
+}
+
+// DescribeTopic resolves all honoured topic configs, sorted by name.
+func (r *Registry) DescribeTopic(l Layers) []Value {
+	values := make([]Value, 0, len(r.topics))
+	for _, d := range r.topics {
+		values = append(values, r.resolve(d, l))
+	}
+	return values
+}
+
+// DescribeBroker resolves all broker configs, sorted by name. Layers.Topic is
+// not looked at.
+func (r *Registry) DescribeBroker(l Layers) []Value {
+	l.Topic = nil
+	values := make([]Value, 0, len(r.brokers))
+	for _, d := range r.brokers {
+		values = append(values, r.resolve(d, l))
+	}
+	return values
+}
+
+// DescribeAll returns the broker configs that are set dynamically for all
+// brokers, and only as they are set there: Kafka's answer for the broker with
+// the empty name.
+func (r *Registry) DescribeAll(all map[string]string) []Value {
+	var values []Value
+	for _, d := range r.brokers {
+		if raw, ok := all[d.Name]; ok {
+			s := Setting{d.Name, d.Canonical(raw), SourceDynamicAll}
+			values = append(values, Value{Def: d, Value: s.Value, Source: s.Source, Settings: []Setting{s}})
+		}
+	}
+	return values
+}
+
+// resolve finds a config's value. The strongest setting gives it.
+func (r *Registry) resolve(d *Def, l Layers) Value {
+	v := Value{Def: d, Settings: r.settings(d, l)}
+	if len(v.Settings) == 0 {
+		v.Null, v.Source = !d.HasDefault, SourceDefault
+		v.Value = d.Canonical(d.Default)
+		return v
+	}
+	first := v.Settings[0]
+	v.Source, v.Value = first.Source, d.Canonical(scale(first.Value, d.scaleOf(first.Name)))
+	return v
+}
+
+func (r *Registry) settings(d *Def, l Layers) []Setting {
+	var found []Setting
+	if raw, ok := l.Topic[d.Name]; ok {
+		found = append(found, Setting{d.Name, d.Canonical(raw), SourceTopic})
+	}
+	for _, layer := range []struct {
+		set    map[string]string
+		source Source
+	}{{l.Broker, SourceDynamicBroker}, {l.All, SourceDynamicAll}, {l.Static, SourceStatic}} {
+		for _, s := range d.Synonyms {
+			if raw, ok := layer.set[s.Name]; ok {
+				found = append(found, Setting{s.Name, r.broker[s.Name].Canonical(raw), layer.source})
+			}
+		}
+	}
+	for _, s := range d.Synonyms {
+		if b := r.broker[s.Name]; b.HasDefault {
+			found = append(found, Setting{s.Name, b.Canonical(b.Default), SourceDefault})
+		}
+	}
+	return found
+}
+
+// scaleOf is the factor from a synonym's unit to the config's.
+func (d *Def) scaleOf(name string) int64 {
+	for _, s := range d.Synonyms {
+		if s.Name == name {
+			return s.Scale
+		}
+	}
+	return 1
+}
+
+// scale multiplies a number; Int values times the largest scale fit easily.
+func scale(raw string, by int64) string {
+	if by == 1 {
+		return raw
+	}
+	n, err := strconv.ParseInt(raw, 10, 64)
+	if err != nil {
+		return raw
+	}
+	return strconv.FormatInt(n*by, 10)
+}
+
+// reader takes typed values out of layers and keeps the first error, which only
+// values that were never checked can cause.
+type reader struct {
+	r    *Registry
+	defs map[string]*Def
+	l    Layers
+	err  error
+}
+
+func (f *reader) value(name string) value {
+	d := f.defs[name]
+	if d == nil {
+		f.fail(fmt.Errorf("BUG: config %s is read but not defined", name))
+		return value{}
+	}
+	resolved := f.r.resolve(d, f.l)
+	if resolved.Null {
+		return value{}
+	}
+	if err := d.Check(resolved.Value); err != nil {
+		f.fail(err)
+		return value{}
+	}
+	v, err := d.parse(resolved.Value)
+	if err != nil {
+		f.fail(err)
+	}
+	return v
+}
+
+func (f *reader) fail(err error) {
+	if f.err == nil {
+		f.err = err
+	}
+}

@@ -1,0 +1,158 @@
+package topicconf
+
+import (
+	"fmt"
+	"math"
+	"reflect"
+	"testing"
+	"time"
+)
+
+func find(t *testing.T, values []Value, name string) Value {
+	t.Helper()
+	for _, v := range values {
+		if v.Def.Name == name {
+			return v
+		}
+	}
+	t.Fatalf("%s is not described", name)
+	return Value{}
+}
+
+// Each step takes the strongest layer away.
+func TestTheStrongestLayerWins(t *testing.T) {
+	r := registry()
+	l := Layers{
+		Topic:  map[string]string{"segment.bytes": " 2000000 "},
+		Broker: map[string]string{"log.segment.bytes": "3000000"},
+		All:    map[string]string{"log.segment.bytes": "4000000"},
+		Static: map[string]string{"log.segment.bytes": "5000000"},
+	}
+	all := []Setting{
+		{"segment.bytes", "2000000", SourceTopic},
+		{"log.segment.bytes", "3000000", SourceDynamicBroker},
+		{"log.segment.bytes", "4000000", SourceDynamicAll},
+		{"log.segment.bytes", "5000000", SourceStatic},
+		{"log.segment.bytes", "1073741824", SourceDefault},
+	}
+	for i, weaken := range []func(){func() {}, func() { l.Topic = nil }, func() { l.Broker = nil }, func() { l.All = nil }, func() { l.Static = nil }} {
+		weaken()
+		v := find(t, r.DescribeTopic(l), "segment.bytes")
+		if v.Value != all[i].Value || v.Source != all[i].Source || !reflect.DeepEqual(v.Settings, all[i:]) {
+			t.Errorf("step %d: %+v, want %+v", i, v, all[i:])
+		}
+		typed, err := r.ResolveTopic(l)
+		if err != nil || fmt.Sprint(typed.SegmentBytes) != all[i].Value {
+			t.Errorf("step %d: typed %d, %v, want %s", i, typed.SegmentBytes, err, all[i].Value)
+		}
+	}
+}
+
+func TestHoursAreTurnedIntoMilliseconds(t *testing.T) {
+	r := registry()
+	for _, c := range []struct {
+		l      Layers
+		want   string
+		source Source
+	}{
+		{Layers{}, "604800000", SourceDefault},
+		{Layers{Static: map[string]string{"log.roll.hours": "2"}}, "7200000", SourceStatic},
+		{Layers{Static: map[string]string{"log.roll.hours": "2", "log.roll.ms": "5"}}, "5", SourceStatic},
+		{Layers{Static: map[string]string{"log.roll.hours": "2"}, All: map[string]string{"log.roll.ms": "7"}}, "7", SourceDynamicAll},
+		{Layers{Static: map[string]string{"log.roll.hours": "2147483647"}}, "7730941129200000", SourceStatic},
+	} {
+		if v := find(t, r.DescribeTopic(c.l), "segment.ms"); v.Value != c.want || v.Source != c.source {
+			t.Errorf("%+v: %s from %d, want %s from %d", c.l, v.Value, v.Source, c.want, c.source)
+		}
+	}
+}
+
+func TestBrokerDescription(t *testing.T) {
+	r := registry()
+	values := r.DescribeBroker(Layers{
+		Topic:  map[string]string{"compression.type": "gzip"}, // no business of a broker
+		Broker: map[string]string{"message.max.bytes": "1"},
+		Static: map[string]string{"broker.id": "7", "message.max.bytes": "2"},
+	})
+	for _, c := range []struct {
+		name, want string
+		null       bool
+		source     Source
+	}{
+		{"node.id", "7", false, SourceStatic},
+		{"broker.id", "7", false, SourceStatic},
+		{"message.max.bytes", "1", false, SourceDynamicBroker},
+		{"compression.type", "producer", false, SourceDefault},
+		{"broker.rack", "", true, SourceDefault},
+		{"log.dirs", "", true, SourceDefault},
+	} {
+		if v := find(t, values, c.name); v.Value != c.want || v.Null != c.null || v.Source != c.source {
+			t.Errorf("%s: %+v", c.name, v)
+		}
+	}
+	if got := r.DescribeAll(map[string]string{"log.roll.ms": "+5"}); len(got) != 1 || got[0].Value != "5" || got[0].Source != SourceDynamicAll {
+		t.Errorf("default of all brokers: %+v", got)
+	}
+}
+
+// Whatever can be set changes something: a config that nothing reads must not be
+// described.
+func TestEveryTopicConfigIsRead(t *testing.T) {
+	r := registry()
+	other := map[string]string{
+		"max.message.bytes": "5", "message.timestamp.type": "LogAppendTime", "message.timestamp.before.max.ms": "5",
+		"message.timestamp.after.max.ms": "5", "min.insync.replicas": "2", "chronik.durability.profile": "os",
+		"compression.type": "zstd", "compression.gzip.level": "5", "compression.lz4.level": "5", "compression.zstd.level": "5",
+		"segment.bytes": "2000000", "segment.ms": "5", "segment.index.bytes": "50", "index.interval.bytes": "50", "preallocate": "true",
+	}
+	codec := map[string]string{"compression.gzip.level": "gzip", "compression.lz4.level": "lz4", "compression.zstd.level": "zstd"}
+	for _, d := range r.Topics() {
+		if d.Name == "cleanup.policy" {
+			continue // one value only
+		}
+		without := map[string]string{}
+		if c := codec[d.Name]; c != "" {
+			without["compression.type"] = c
+		}
+		with := map[string]string{d.Name: other[d.Name]}
+		for k, v := range without {
+			with[k] = v
+		}
+		a, errA := r.ResolveTopic(Layers{Topic: without})
+		b, errB := r.ResolveTopic(Layers{Topic: with})
+		if errA != nil || errB != nil || reflect.DeepEqual(a, b) {
+			t.Errorf("%s=%s changes nothing (%v, %v)", d.Name, other[d.Name], errA, errB)
+		}
+	}
+}
+
+func TestEveryBrokerConfigIsRead(t *testing.T) {
+	r := registry()
+	for _, d := range r.Brokers() {
+		if d.Update != ReadOnly || d.Name == "log.roll.hours" {
+			continue // topics resolve through it
+		}
+		sample := map[Type]string{Int: "12345", Long: "12345", String: "low-latency", List: "/x,/y", Boolean: "false"}[d.Type]
+		if err := r.CheckStatic(map[string]string{d.Name: sample}); err != nil {
+			t.Fatal(err)
+		}
+		a, errA := r.ResolveBroker(nil)
+		b, errB := r.ResolveBroker(map[string]string{d.Name: sample})
+		if errA != nil || errB != nil || reflect.DeepEqual(a, b) {
+			t.Errorf("%s=%s changes nothing (%v, %v)", d.Name, sample, errA, errB)
+		}
+	}
+}
+
+func TestNoLimitSaturates(t *testing.T) {
+	topic, err := registry().ResolveTopic(Layers{})
+	if err != nil || topic.TimestampBefore != math.MaxInt64 || topic.TimestampAfter != time.Hour {
+		t.Errorf("%v %v %v", topic.TimestampBefore, topic.TimestampAfter, err)
+	}
+}
+
+func TestAProfileThatIsGoneIsAnError(t *testing.T) {
+	if _, err := registry().ResolveTopic(Layers{Topic: map[string]string{DurabilityProfile: "gone"}}); err == nil {
+		t.Error("a topic resolved to a profile that does not exist")
+	}
+}

@@ -1,0 +1,159 @@
+package topicconf
+
+import (
+	"fmt"
+	"math"
+	"slices"
+	"strconv"
+	"strings"
+)
+
+// Error is a config or value that is refused. Its text is Kafka's where Kafka
+// has one.
+type Error struct {
+	Config string // the config's name; empty where several are meant
+	Msg    string
+}
+
+func (e *Error) Error() string { return e.Msg }
+
+// value is a parsed value: the field that its type uses is set.
+type value struct {
+	n    int64
+	f    float64
+	b    bool
+	s    string
+	list []string
+}
+
+// Canonical returns how Kafka would print a value: trimmed, true and false in
+// small letters, numbers without a plus sign, lists without blanks or
+// duplicates. A value that does not parse is returned as it is.
+func (d *Def) Canonical(raw string) string {
+	v, err := d.parse(raw)
+	if err != nil {
+		return raw
+	}
+	return d.format(v)
+}
+
+func (d *Def) format(v value) string {
+	switch d.Type {
+	case Boolean:
+		return strconv.FormatBool(v.b)
+	case Int, Short, Long:
+		return strconv.FormatInt(v.n, 10)
+	case Double:
+		return strconv.FormatFloat(v.f, 'f', -1, 64)
+	case List:
+		return strings.Join(v.list, ",")
+	}
+	return v.s
+}
+
+// Check parses a value and holds it against the config's bounds. The error is an
+// *Error.
+func (d *Def) Check(raw string) error {
+	v, err := d.parse(raw)
+	if err != nil {
+		return err
+	}
+	for _, c := range d.checks {
+		if err := c(d, v); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (d *Def) invalid(raw, msg string) error {
+	return &Error{d.Name, fmt.Sprintf("Invalid value %s for configuration %s: %s", raw, d.Name, msg)}
+}
+
+func (d *Def) parse(raw string) (value, error) {
+	s := strings.TrimSpace(raw)
+	bits := 64
+	switch d.Type {
+	case Boolean:
+		if strings.EqualFold(s, "true") || strings.EqualFold(s, "false") {
+			return value{b: strings.EqualFold(s, "true")}, nil
+		}
+		return value{}, d.invalid(raw, "Expected value to be either true or false")
+	case Double:
+		f, err := strconv.ParseFloat(s, 64)
+		if err != nil || math.IsNaN(f) {
+			return value{}, d.invalid(raw, "Not a number of type DOUBLE")
+		}
+		return value{f: f}, nil
+	case List:
+		return value{list: splitList(s)}, nil
+	case Int:
+		bits = 32
+	case Short:
+		bits = 16
+	case Long:
+	default:
+		return value{s: s}, nil
+	}
+	n, err := strconv.ParseInt(s, 10, bits)
+	if err != nil {
+		return value{}, d.invalid(raw, "Not a number of type "+d.Type.String())
+	}
+	return value{n: n}, nil
+}
+
+// splitList takes a comma-separated list apart. Empty entries and repetitions
+// are left out.
+func splitList(s string) []string {
+	var list []string
+	for _, e := range strings.Split(s, ",") {
+		if e = strings.TrimSpace(e); e != "" && !slices.Contains(list, e) {
+			list = append(list, e)
+		}
+	}
+	return list
+}
+
+func atLeast(low int64) option { return between(low, math.MaxInt64) }
+
+// between bounds a number, both ends included.
+func between(low, high int64) option {
+	return checked(func(d *Def, v value) error {
+		switch {
+		case v.n < low:
+			return d.invalid(d.format(v), fmt.Sprintf("Value must be at least %d", low))
+		case v.n > high:
+			return d.invalid(d.format(v), fmt.Sprintf("Value must be no more than %d", high))
+		}
+		return nil
+	})
+}
+
+// fraction bounds a double to 0..1.
+func fraction() option {
+	return checked(func(d *Def, v value) error {
+		switch {
+		case v.f < 0:
+			return d.invalid(d.format(v), "Value must be at least 0")
+		case v.f > 1:
+			return d.invalid(d.format(v), "Value must be no more than 1")
+		}
+		return nil
+	})
+}
+
+// oneOf lists what a string, or each entry of a list, may be.
+func oneOf(allowed ...string) option {
+	return checked(func(d *Def, v value) error {
+		entries := v.list
+		if d.Type != List {
+			entries = []string{v.s}
+		}
+		for _, e := range entries {
+			if !slices.Contains(allowed, e) {
+				return d.invalid(e, "String must be one of: "+strings.Join(allowed, ", "))
+			}
+		}
+		return nil
+	})
+}
