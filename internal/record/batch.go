@@ -236,3 +236,11 @@ func (b Batch) setMaxTimestamp(ms int64) {
 func (b Batch) seal() {
 	binary.BigEndian.PutUint32(b[atCRC:], crc32.Checksum(b[atAttributes:], castagnoli))
 }
+
+func (b Batch) setLength() {
+	binary.BigEndian.PutUint32(b[atLength:], uint32(len(b)-lengthEnd))
+}
+
+func (b Batch) setCodec(c Codec) {
+	binary.BigEndian.PutUint16(b[atAttributes:], uint16(b.Attributes()&^attrCodec|int16(c)))
+}

@@ -1,0 +1,194 @@
+package record
+
+import (
+	"errors"
+	"io"
+	"sync"
+)
+
+// errInflated: the data goes on beyond the bytes its reader is willing to inflate.
+var errInflated = errors.New("more data than may be inflated")
+
+// teeError is an error of the cursor's tee, and not of the data.
+type teeError struct{ error }
+
+func (e teeError) Unwrap() error { return e.error }
+
+const (
+	windowSize = 32 << 10
+	// windowKept is the largest window that goes back into the pool: one batch
+	// with a large record must not make every later one hold as much.
+	windowKept = 1 << 20
+)
+
+// cursor reads the records of a batch from front to back. It has all bytes of an
+// uncompressed batch before it; of a compressed one it has a window, which is
+// filled as it goes and grows only where take asks for more in one piece.
+//
+// A method that cannot go on reports false; err then says why, nil meaning that
+// the data ended.
+type cursor struct {
+	buf  []byte // the window, all of the data when src is nil
+	pos  int    // next byte in buf
+	base int64  // bytes of the data before buf[0]
+
+	src   io.Reader // what fills the window; nil: buf is all there is
+	limit int64     // bytes that may come from src
+	tee   io.Writer // gets every byte that comes from src; may be nil
+	err   error
+}
+
+// at returns how many bytes of the data lie before the cursor.
+func (c *cursor) at() int64 { return c.base + int64(c.pos) }
+
+// left returns how many bytes may follow at most.
+func (c *cursor) left() int64 {
+	if c.src == nil {
+		return int64(len(c.buf) - c.pos)
+	}
+	return c.limit - c.at()
+}
+
+// more brings at least one more byte into the window.
+func (c *cursor) more() bool {
+	if c.src == nil || c.err != nil {
+		return false
+	}
+	kept := c.buf[c.pos:]
+	if len(kept) == cap(c.buf) {
+		grown := make([]byte, len(kept), 2*cap(c.buf))
+		copy(grown, kept)
+		c.buf = grown
+	} else {
+		c.buf = c.buf[:copy(c.buf[:cap(c.buf)], kept)]
+	}
+	c.base += int64(c.pos)
+	c.pos = 0
+
+	have := len(c.buf)
+	n, err := readSome(c.src, c.buf[have:cap(c.buf)])
+	c.buf = c.buf[:have+n]
+	if c.base+int64(len(c.buf)) > c.limit {
+		c.err = errInflated
+		return false
+	}
+	if n == 0 {
+		if err != io.EOF {
+			c.err = err
+		}
+		return false
+	}
+	if c.tee != nil {
+		if _, err := c.tee.Write(c.buf[have:]); err != nil {
+			c.err = teeError{err}
+			return false
+		}
+	}
+	return true
+}
+
+// readSome reads until it has a byte or an error. An error that comes with bytes
+// is left for the next call, which gets it again.
+func readSome(r io.Reader, p []byte) (int, error) {
+	for range 100 {
+		n, err := r.Read(p)
+		if n > 0 || err != nil {
+			return n, err
+		}
+	}
+	return 0, io.ErrNoProgress
+}
+
+// next returns one byte.
+func (c *cursor) next() (byte, bool) {
+	if c.pos == len(c.buf) && !c.more() {
+		return 0, false
+	}
+	v := c.buf[c.pos]
+	c.pos++
+	return v, true
+}
+
+// varint returns a zigzag number of at most bits bits, 32 or 64. Encodings longer
+// than necessary are allowed, as in every Kafka reader; those that need more bits
+// are not. long is true for the latter.
+func (c *cursor) varint(bits uint) (v int64, long, ok bool) {
+	if c.pos < len(c.buf) && c.buf[c.pos] < 0x80 {
+		u := c.buf[c.pos]
+		c.pos++
+		return int64(u>>1) ^ -int64(u&1), false, true
+	}
+	var u uint64
+	for shift := uint(0); ; shift += 7 {
+		b, ok := c.next()
+		if !ok {
+			return 0, false, false
+		}
+		if shift+7 > bits && uint64(b)>>(bits-shift) != 0 {
+			return 0, true, false
+		}
+		u |= uint64(b&0x7f) << shift
+		if b < 0x80 {
+			return int64(u>>1) ^ -int64(u&1), false, true
+		}
+	}
+}
+
+// skip moves n bytes on.
+func (c *cursor) skip(n int64) bool {
+	for {
+		here := int64(len(c.buf) - c.pos)
+		if n <= here {
+			c.pos += int(n)
+			return true
+		}
+		n -= here
+		c.pos = len(c.buf)
+		if !c.more() {
+			return false
+		}
+	}
+}
+
+// need brings the next n bytes into the window in one piece.
+func (c *cursor) need(n int) bool {
+	for len(c.buf)-c.pos < n {
+		if !c.more() {
+			return false
+		}
+	}
+	return true
+}
+
+// take returns the next n bytes and moves over them. They are valid until the
+// window is filled again.
+func (c *cursor) take(n int) ([]byte, bool) {
+	if !c.need(n) {
+		return nil, false
+	}
+	p := c.buf[c.pos : c.pos+n : c.pos+n]
+	c.pos += n
+	return p, true
+}
+
+// ended tells whether nothing follows. With a false the caller looks at err: nil
+// means that there are bytes left.
+func (c *cursor) ended() bool {
+	if c.pos < len(c.buf) {
+		return false
+	}
+	return !c.more() && c.err == nil
+}
+
+// windows holds spare windows; a sync.Pool is a cache and no state.
+var windows = sync.Pool{New: func() any { w := make([]byte, 0, windowSize); return &w }}
+
+func getWindow() *[]byte { return windows.Get().(*[]byte) }
+
+func putWindow(w *[]byte, last []byte) {
+	if cap(last) > windowKept {
+		return
+	}
+	*w = last[:0]
+	windows.Put(w)
+}

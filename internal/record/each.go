@@ -1,0 +1,79 @@
+package record
+
+// Header is one header of a record. Value is nil where it is null.
+type Header struct {
+	Key   []byte
+	Value []byte
+}
+
+// Record is one record of a batch. Key and Value are nil where they are null, and
+// empty, not nil, where they are empty.
+type Record struct {
+	Offset    int64
+	Timestamp int64 // ms since 1970; the broker's in a LogAppendTime batch
+	Key       []byte
+	Value     []byte
+	Headers   []Header
+}
+
+// Each calls fn with every record of the batch, in order, until fn returns an
+// error, which it returns. The record's slices are valid until fn returns. At most
+// maxInflated bytes are inflated, DefaultMaxInflated where it is 0 or less; a
+// batch that has more is refused with an *Error of Kind TooLarge. Other bytes than
+// a batch should have are an *Error too: Each does not rely on Accept.
+//
+// The memory is that of the largest record and the codec's window.
+func (b Batch) Each(maxInflated int64, fn func(Record) error) error {
+	var s scanner
+	defer s.close()
+	if err := s.open(b, maxInflated, nil, false); err != nil {
+		return err
+	}
+	var rec Record
+	for range s.count {
+		if _, err := s.next(&rec); err != nil {
+			return err
+		}
+		if err := fn(rec); err != nil {
+			return err
+		}
+	}
+	return s.end()
+}
+
+// FindTimestamp returns the first record with a timestamp of at least ts and an
+// offset of at least from, as ListOffsets searches. found is false where there is
+// none. maxInflated and the errors are those of Each.
+func (b Batch) FindTimestamp(ts, from, maxInflated int64) (offset, timestamp int64, found bool, err error) {
+	if b.MaxTimestamp() < ts || b.LastOffset() < from {
+		return 0, 0, false, nil
+	}
+	return b.find(maxInflated, func(h head, offset int64) bool {
+		return h.timestamp >= ts && offset >= from
+	})
+}
+
+// FindMaxTimestamp returns the first record that has the batch's max timestamp
+// (KIP-734). found is false where no record has it.
+func (b Batch) FindMaxTimestamp(maxInflated int64) (offset, timestamp int64, found bool, err error) {
+	want := b.MaxTimestamp()
+	return b.find(maxInflated, func(h head, _ int64) bool { return h.timestamp == want })
+}
+
+func (b Batch) find(maxInflated int64, match func(head, int64) bool) (offset, timestamp int64, found bool, err error) {
+	var s scanner
+	defer s.close()
+	if err := s.open(b, maxInflated, nil, true); err != nil {
+		return 0, 0, false, err
+	}
+	for range s.count {
+		h, err := s.next(nil)
+		if err != nil {
+			return 0, 0, false, err
+		}
+		if offset := b.BaseOffset() + int64(h.delta); match(h, offset) {
+			return offset, h.timestamp, true, nil
+		}
+	}
+	return 0, 0, false, nil
+}

@@ -1,0 +1,57 @@
+package record
+
+import "fmt"
+
+// checkRecord checks a record that is well formed against the topic's rules.
+func (r *Rules) checkRecord(i int32, h head, now int64, found *findings) {
+	switch {
+	case h.delta != i:
+		found.add(InvalidRecord, i, "the offset delta is %d, it must be %d", h.delta, i)
+	case r.RequireKeys && !h.key:
+		found.add(InvalidRecord, i, "a compacted topic takes no record without a key")
+	case r.LogAppendTime:
+	case h.overflow:
+		found.add(InvalidTimestamp, i, "the timestamp does not fit 64 bits")
+	case h.timestamp == noTimestamp:
+	case h.timestamp < 0:
+		found.add(InvalidTimestamp, i, "the timestamp is %d, it must be 0 or more, or -1 for none", h.timestamp)
+	case r.TimestampBefore > 0 && now-h.timestamp > r.TimestampBefore.Milliseconds():
+		found.add(InvalidTimestamp, i, "the timestamp %d is more than %d ms before the broker's time %d",
+			h.timestamp, r.TimestampBefore.Milliseconds(), now)
+	case r.TimestampAfter > 0 && h.timestamp-now > r.TimestampAfter.Milliseconds():
+		found.add(InvalidTimestamp, i, "the timestamp %d is more than %d ms after the broker's time %d",
+			h.timestamp, r.TimestampAfter.Milliseconds(), now)
+	}
+}
+
+// findings collects the records of a batch that break a rule. One of them is
+// enough to refuse the batch; the client is told of all, so that it can drop them
+// at once (KIP-467).
+type findings struct {
+	kind    Kind
+	total   int
+	records []RecordError
+}
+
+func (f *findings) add(k Kind, index int32, format string, args ...any) {
+	// As in Kafka, a bad timestamp decides the code of a mixed batch.
+	if f.total == 0 || k == InvalidTimestamp {
+		f.kind = k
+	}
+	f.total++
+	if len(f.records) < MaxRecordErrors {
+		f.records = append(f.records, RecordError{Index: index, Msg: fmt.Sprintf(format, args...)})
+	}
+}
+
+func (f *findings) err(count int32) error {
+	if f.total == 0 {
+		return nil
+	}
+	first := f.records[0]
+	msg := first.Msg
+	if f.total > 1 {
+		msg = fmt.Sprintf("%s (the first of %d such records of %d)", msg, f.total, count)
+	}
+	return &Error{Kind: f.kind, Record: first.Index, Msg: msg, Records: f.records}
+}

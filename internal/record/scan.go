@@ -1,0 +1,252 @@
+package record
+
+import (
+	"errors"
+	"io"
+)
+
+// DefaultMaxInflated is how many bytes a batch may inflate to where the caller
+// sets no limit of its own: 256 MiB, the 1 MiB of a default message.max.bytes
+// 256 times over.
+const DefaultMaxInflated = 256 << 20
+
+// scanner walks the records of one batch, once. Its memory is a window, however
+// large the records are, as long as it is not asked to hand them out.
+type scanner struct {
+	cursor
+	batch Batch
+	count int32 // records the header promises
+	index int32 // of the next record
+	fail  error // the first thing found wrong, an *Error
+
+	inf    inflater
+	window *[]byte
+}
+
+// head is what a scan tells of a record.
+type head struct {
+	timestamp int64 // ms; the broker's where the batch says so
+	overflow  bool  // the timestamp does not fit 64 bits
+	delta     int32 // of the offset
+	key       bool  // not null
+}
+
+// open readies s for the records of b, of which at most limit bytes are inflated
+// (0 or less: DefaultMaxInflated). tee, unless nil, gets all that is inflated.
+// polite: wait for a turn where a lot of memory is needed. Every open is followed
+// by a close, after an error too.
+func (s *scanner) open(b Batch, limit int64, tee io.Writer, polite bool) error {
+	s.batch, s.count = b, b.Records()
+	if s.count < 0 {
+		return refuse(InvalidRecord, "record count %d is negative", s.count)
+	}
+	codec := b.Codec()
+	if codec == None || s.count == 0 && len(b) == HeaderSize {
+		s.buf = b.payload()
+		return nil
+	}
+	if !codec.Known() {
+		return refuse(UnsupportedCodec, "compression codec %d does not exist", codec)
+	}
+	if limit <= 0 {
+		limit = DefaultMaxInflated
+	}
+	s.limit, s.tee = limit, tee
+	s.inf = getInflater(codec)
+	if err := s.inf.open(b.payload(), limit, polite); err != nil {
+		return s.streamError(err)
+	}
+	s.window = getWindow()
+	s.buf, s.src = *s.window, s.inf
+	return nil
+}
+
+// close gives back what open took.
+func (s *scanner) close() {
+	if s.inf != nil {
+		s.inf.close()
+		putInflater(s.batch.Codec(), s.inf)
+		s.inf = nil
+	}
+	if s.window != nil {
+		putWindow(s.window, s.buf)
+		s.window, s.buf = nil, nil
+	}
+}
+
+// next walks over one record; callers stop at count. Where rec is not nil, key,
+// value and headers are put there, aliasing the window until the next call.
+func (s *scanner) next(rec *Record) (head, error) {
+	var h head
+	length := s.varint32("record length")
+	if s.fail != nil {
+		return h, s.fail
+	}
+	switch {
+	case length < 0:
+		s.reject("record length %d is negative", length)
+	case int64(length) > s.left() && s.src == nil:
+		s.reject("record length is %d, %d bytes are left", length, s.left())
+	case int64(length) > s.left():
+		s.fail = refuseAt(TooLarge, s.index, "record length is %d, at most %d more bytes may be inflated", length, s.left())
+	case rec != nil && !s.need(int(length)):
+		s.cut()
+	}
+	if s.fail != nil {
+		return h, s.fail
+	}
+	end := s.at() + int64(length)
+	s.body(end, &h, rec)
+	if s.fail == nil && s.at() != end {
+		s.reject("fields take %d bytes, record length is %d", s.at()-end+int64(length), length)
+	}
+	s.index++
+	return h, s.fail
+}
+
+// body walks over what follows the length of a record that ends at end.
+func (s *scanner) body(end int64, h *head, rec *Record) {
+	if s.at() == end {
+		s.reject("record is empty")
+		return
+	}
+	if !s.skip(1) { // attributes: unused, and ignored by every reader
+		s.cut()
+		return
+	}
+	first, delta := s.batch.FirstTimestamp(), s.varlong("timestamp delta")
+	h.timestamp = first + delta
+	h.overflow = (h.timestamp < first) != (delta < 0)
+	if s.batch.LogAppendTime() {
+		h.timestamp, h.overflow = s.batch.MaxTimestamp(), false
+	}
+	h.delta = s.varint32("offset delta")
+	key, hasKey := s.bytes(end, "key length", true, rec != nil)
+	value, _ := s.bytes(end, "value length", true, rec != nil)
+	h.key = hasKey
+	if rec != nil {
+		rec.Offset = s.batch.BaseOffset() + int64(h.delta)
+		rec.Timestamp, rec.Key, rec.Value = h.timestamp, key, value
+		rec.Headers = rec.Headers[:0]
+	}
+	s.headers(end, rec)
+}
+
+func (s *scanner) headers(end int64, rec *Record) {
+	n := s.varint32("header count")
+	if s.fail != nil {
+		return
+	}
+	// A header takes two bytes at least: a count that cannot be true is refused
+	// before anything is done that many times.
+	if n < 0 || int64(n) > (end-s.at())/2 {
+		s.reject("header count %d does not fit the %d bytes that are left", n, end-s.at())
+		return
+	}
+	for range n {
+		key, _ := s.bytes(end, "header key length", false, rec != nil)
+		value, _ := s.bytes(end, "header value length", true, rec != nil)
+		if s.fail != nil {
+			return
+		}
+		if rec != nil {
+			rec.Headers = append(rec.Headers, Header{Key: key, Value: value})
+		}
+	}
+}
+
+// bytes walks over a length and as many bytes; there is nothing to walk over when
+// they are null, the length -1.
+func (s *scanner) bytes(end int64, what string, nullable, keep bool) (p []byte, ok bool) {
+	n := s.varint32(what)
+	switch {
+	case s.fail != nil:
+		return nil, false
+	case n == -1 && nullable:
+		return nil, false
+	case n < 0:
+		s.reject("%s is %d", what, n)
+		return nil, false
+	case int64(n) > end-s.at():
+		s.reject("%s is %d, the record has %d bytes left", what, n, end-s.at())
+		return nil, false
+	}
+	if keep {
+		p, ok = s.take(int(n))
+	} else {
+		ok = s.skip(int64(n))
+	}
+	if !ok {
+		s.cut()
+	}
+	return p, ok
+}
+
+func (s *scanner) varint32(what string) int32 {
+	return int32(s.number(what, 32))
+}
+
+func (s *scanner) varlong(what string) int64 { return s.number(what, 64) }
+
+func (s *scanner) number(what string, bits uint) int64 {
+	if s.fail != nil {
+		return 0
+	}
+	v, long, ok := s.varint(bits)
+	switch {
+	case long:
+		s.reject("%s does not fit %d bits", what, bits)
+	case !ok:
+		s.cut()
+	}
+	return v
+}
+
+// end checks that nothing follows the last record.
+func (s *scanner) end() error {
+	if s.ended() {
+		return nil
+	}
+	if s.err != nil {
+		return s.streamError(s.err)
+	}
+	return refuse(InvalidRecord, "bytes are left after the last of %d records", s.count)
+}
+
+// reject notes what is wrong with the record at hand; the first note stays.
+func (s *scanner) reject(format string, args ...any) {
+	if s.fail == nil {
+		s.fail = refuseAt(InvalidRecord, s.index, format, args...)
+	}
+}
+
+// cut notes that the data ended too early, or why no more could be had.
+func (s *scanner) cut() {
+	if s.fail != nil {
+		return
+	}
+	if s.err != nil {
+		s.fail = s.streamError(s.err)
+		return
+	}
+	s.fail = refuseAt(InvalidRecord, s.index, "the data ends inside record %d of %d", s.index+1, s.count)
+}
+
+// streamError is what an error of the inflater, or of the tee, means to a client.
+// A stream that cannot be inflated under a CRC that matches was sent like that;
+// it would come the same way again, which is why it is not Corrupt.
+func (s *scanner) streamError(err error) error {
+	if e, ok := errors.AsType[*Error](err); ok {
+		return e
+	}
+	if e, ok := errors.AsType[teeError](err); ok {
+		return e.error
+	}
+	if errors.Is(err, errInflated) {
+		return refuse(TooLarge, "the %s data inflates to more than %d bytes", s.batch.Codec(), s.limit)
+	}
+	if err == io.EOF {
+		err = io.ErrUnexpectedEOF
+	}
+	return refuse(InvalidRecord, "the %s data cannot be inflated: %v", s.batch.Codec(), err)
+}

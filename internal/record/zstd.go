@@ -1,0 +1,182 @@
+package record
+
+import (
+	"errors"
+	"io"
+	"math/bits"
+
+	"github.com/klauspost/compress/zstd"
+)
+
+// A zstd frame (RFC 8878) names the window its reader must remember, and readers
+// make room for it before they see any data. Up to 8 MiB, which the RFC asks of
+// everybody, that is granted. Frames of the levels 20 to 22 name up to 128 MiB,
+// mostly for no reason: there the blocks are counted first, the window is cut to
+// what they can fill, and what still needs more than 8 MiB gets a decoder of its
+// own, one at a time.
+const (
+	zstdWindow     = 8 << 20
+	zstdWideWindow = 128 << 20 // the limit of zstd's command line and of Java's reader
+	zstdBlock      = 128 << 10
+)
+
+var (
+	errZstdFrame  = errors.New("zstd: not a valid frame")
+	errZstdWindow = errors.New("zstd: the frame asks for a window of more than 128 MiB")
+)
+
+// wideTurn is held by the one who uses a wide window politely.
+var wideTurn = make(chan struct{}, 1)
+
+// zstdInput is the batch's bytes, the header of the first frame apart where it
+// was changed.
+type zstdInput struct{ head, rest []byte }
+
+func (in *zstdInput) Read(p []byte) (int, error) {
+	if len(in.head) == 0 {
+		in.head, in.rest = in.rest, nil
+	}
+	if len(in.head) == 0 {
+		return 0, io.EOF
+	}
+	n := copy(p, in.head)
+	in.head = in.head[n:]
+	return n, nil
+}
+
+type zstdInflater struct {
+	dec    *zstd.Decoder // for windows up to zstdWindow; made once
+	wide   *zstd.Decoder // instead of it, for this batch only
+	turn   bool          // holds wideTurn
+	header [zstd.HeaderMaxSize]byte
+	in     zstdInput
+}
+
+func (z *zstdInflater) open(p []byte, limit int64, polite bool) error {
+	window, err := z.fit(p, limit)
+	if err != nil {
+		return err
+	}
+	if window > zstdWindow {
+		if polite {
+			wideTurn <- struct{}{}
+			z.turn = true
+		}
+		if z.wide, err = newZstdDecoder(zstdWideWindow); err != nil {
+			return err
+		}
+		return z.wide.Reset(&z.in)
+	}
+	if z.dec == nil {
+		if z.dec, err = newZstdDecoder(zstdWindow); err != nil {
+			return err
+		}
+	}
+	return z.dec.Reset(&z.in)
+}
+
+// newZstdDecoder returns a decoder that works on its caller's goroutine.
+func newZstdDecoder(window uint64) (*zstd.Decoder, error) {
+	return zstd.NewReader(nil, zstd.WithDecoderConcurrency(1), zstd.WithDecoderLowmem(true),
+		zstd.WithDecoderMaxWindow(window), zstd.WithDecoderMaxMemory(window))
+}
+
+// fit readies the input and returns the window its first frame needs. A later
+// frame gets no more than the first.
+func (z *zstdInflater) fit(p []byte, limit int64) (uint64, error) {
+	z.in = zstdInput{rest: p}
+	var h zstd.Header
+	if err := h.Decode(p[:min(len(p), zstd.HeaderMaxSize)]); err != nil {
+		return 0, errZstdFrame
+	}
+	if h.Skippable {
+		return 0, nil
+	}
+	if h.HasFCS && h.FrameContentSize > uint64(limit) {
+		return 0, errInflated
+	}
+	window := h.WindowSize
+	if h.SingleSegment {
+		window = h.FrameContentSize
+	}
+	if window <= zstdWindow {
+		return window, nil
+	}
+	if window > zstdWideWindow {
+		return 0, errZstdWindow
+	}
+	bound, err := zstdBound(p[h.HeaderSize:])
+	if err != nil {
+		return 0, err
+	}
+	if h.SingleSegment {
+		if bound < window {
+			return 0, errZstdFrame // the blocks cannot fill what the header promises
+		}
+		return window, nil
+	}
+	if fits := uint64(1) << bits.Len64(max(bound, zstdBlock)-1); fits < window {
+		// Byte 5 is the window descriptor: the exponent over 2^10 in bits 3 to 7.
+		head := z.header[:copy(z.header[:], p[:h.HeaderSize])]
+		head[5] = byte(bits.Len64(fits)-1-10) << 3
+		z.in = zstdInput{head: head, rest: p[h.HeaderSize:]}
+		window = fits
+	}
+	return window, nil
+}
+
+// zstdBound returns the most that the blocks of a frame can inflate to.
+func zstdBound(p []byte) (uint64, error) {
+	var bound uint64
+	for {
+		if len(p) < 3 {
+			return 0, errZstdFrame
+		}
+		word := uint(p[0]) | uint(p[1])<<8 | uint(p[2])<<16
+		size := word >> 3
+		switch p = p[3:]; word >> 1 & 3 {
+		case 0: // stored
+			bound += uint64(size)
+		case 1: // one byte, repeated
+			bound += uint64(size)
+			size = 1
+		case 2: // compressed
+			bound += zstdBlock
+		case 3:
+			return 0, errZstdFrame
+		}
+		if uint(len(p)) < size {
+			return 0, errZstdFrame
+		}
+		if p = p[size:]; word&1 != 0 {
+			return bound, nil
+		}
+	}
+}
+
+func (z *zstdInflater) Read(p []byte) (int, error) {
+	dec := z.dec
+	if z.wide != nil {
+		dec = z.wide
+	}
+	n, err := dec.Read(p)
+	if err == io.EOF && len(z.in.head)+len(z.in.rest) > 0 {
+		err = errTrailing
+	}
+	return n, err
+}
+
+func (z *zstdInflater) close() {
+	z.in = zstdInput{}
+	if z.wide != nil {
+		z.wide.Close()
+		z.wide = nil
+	} else if z.dec != nil {
+		// The error is of a closed decoder only, and this one never is.
+		_ = z.dec.Reset(nil)
+	}
+	if z.turn {
+		<-wideTurn
+		z.turn = false
+	}
+}
