@@ -90,6 +90,7 @@ type Setting struct {
 type Def struct {
 	Name    string // as Kafka and the file write it: num.partitions
 	Default string // as the file would write it
+	Unset   bool   // there is no default: Default means nothing
 	Type    string // for people: int, long, boolean, string, list
 	Bounds  string // for people, with the unit: "1 to 10,000"; may be empty
 	Doc     string // what it does, and when to change it

@@ -33,7 +33,12 @@ func whole(v string) error {
 
 // load reads a file with this text, and what the options add.
 func load(text string, options ...func(*Input)) (*Config, error) {
-	in := Input{Broker: kafka(), Moved: map[string]string{"chronik.produce.profile": "write produce.profile"}, ReadFile: func(string) ([]byte, error) { return []byte(text), nil }}
+	in := Input{Broker: kafka(), Explain: func(key string) string {
+		if key == "chronik.produce.profile" {
+			return "is set as produce.profile"
+		}
+		return ""
+	}, ReadFile: func(string) ([]byte, error) { return []byte(text), nil }}
 	if text != "" {
 		in.File = "c.yaml"
 	}
@@ -183,7 +188,7 @@ func mistakes() []mistake {
 		{"profiles: {quick: {ack: maybe}}\n", nil, `c.yaml: profiles.quick.ack: unknown ack "maybe": the known ones are synced, written`},
 		{"profiles: {quick: {ack: written, max_wait: 5ms}}\n", nil, "c.yaml: profiles.quick: max_wait is set but sync is os, which forms no groups: remove it, or set sync to group and ack to synced"},
 		{"profiles: {sync: {max_wait: 5ms}}\n", nil, `c.yaml: profiles: durability profile "sync" is built in and cannot be redefined: choose another name`},
-		{"chronik.produce.profile: extreme\n", nil, "c.yaml: chronik.produce.profile: is not set under this name; write produce.profile"},
+		{"chronik.produce.profile: extreme\n", nil, "c.yaml: chronik.produce.profile: is set as produce.profile"},
 		{"profiles: {quick: {maxwait: 5ms}}\n", nil, "c.yaml: profiles.quick.maxwait: unknown key; did you mean max_wait?"},
 		{"", opt(sets("num.partitions")), "--set: num.partitions: has no value; write --set name=value"},
 		{"", opt(sets("nmu.partitions=3")), "--set: nmu.partitions: unknown key; did you mean num.partitions?"},
@@ -235,11 +240,9 @@ func TestMissingFileSaysSo(t *testing.T) {
 
 // Kubernetes makes variables up; they are told and nothing more.
 func TestUnknownVariablesAreWarnings(t *testing.T) {
-	c, err := load("", env("CHRONIK_PORT_9092_TCP=tcp://10.0.0.1", "CHRONIK_NUM_PARTITION=3", "PATH=/bin", "CHRONIK_CONFIG=x",
-		"CHRONIK_CHRONIK_PRODUCE_PROFILE=extreme"))
+	c, err := load("", env("CHRONIK_PORT_9092_TCP=tcp://10.0.0.1", "CHRONIK_NUM_PARTITION=3", "PATH=/bin", "CHRONIK_CONFIG=x"))
 	must(t, c, err)
 	want := []string{
-		"the variable CHRONIK_CHRONIK_PRODUCE_PROFILE is not read: write produce.profile",
 		"the variable CHRONIK_NUM_PARTITION is not read: no setting has this name; did you mean CHRONIK_NUM_PARTITIONS?",
 		"the variable CHRONIK_PORT_9092_TCP is not read: no setting has this name",
 	}
@@ -321,8 +324,8 @@ func TestNearest(t *testing.T) {
 	known := []string{"num.partitions", "num.network.threads", "log.dirs"}
 	for name, want := range map[string]string{"num.partition": "num.partitions", "NUM_PARTITIONS": "num.partitions",
 		"log.dir": "log.dirs", "log-dirs": "log.dirs", "zebra": "", "": ""} {
-		if got, _ := nearest(name, known); got != want {
-			t.Errorf("nearest(%q) = %q, want %q", name, got, want)
+		if got, _ := Nearest(name, known); got != want {
+			t.Errorf("Nearest(%q) = %q, want %q", name, got, want)
 		}
 	}
 }

@@ -36,9 +36,7 @@ func (l *loader) environ(vars []string) {
 			continue
 		}
 		line := "the variable " + env + " is not read: no setting has this name"
-		if where, ok := movedEnv(env, l.moved); ok {
-			line = "the variable " + env + " is not read: " + where
-		} else if near, ok := nearestEnv(env, known); ok {
+		if near, ok := nearestEnv(env, known); ok {
 			line += "; did you mean " + near + "?"
 		}
 		l.cfg.Warnings = append(l.cfg.Warnings, line)
@@ -51,16 +49,6 @@ func nearestEnv(env string, known []string) (string, bool) {
 	for i, k := range known {
 		bare[i] = strings.ToLower(strings.TrimPrefix(k, EnvPrefix))
 	}
-	near, ok := nearest(strings.TrimPrefix(env, EnvPrefix), bare)
+	near, ok := Nearest(strings.TrimPrefix(env, EnvPrefix), bare)
 	return EnvPrefix + strings.ToUpper(near), ok
-}
-
-// movedEnv looks a variable up among the names that are written otherwise.
-func movedEnv(env string, moved map[string]string) (string, bool) {
-	for name, where := range moved {
-		if EnvName(name) == env {
-			return where, true
-		}
-	}
-	return "", false
 }

@@ -20,9 +20,9 @@ const separator = "\x00"
 type Input struct {
 	// Broker describes the settings under Kafka's names.
 	Broker []Def
-	// Moved are names that Kafka has, or a client may see, and that are written
-	// otherwise here; the text says how.
-	Moved map[string]string
+	// Explain, where set, says what to do about a key that is no setting, for
+	// names that people know from elsewhere. Empty is nothing.
+	Explain func(key string) string
 	// File is the path of the YAML file; empty for none. ReadFile reads it.
 	File     string
 	ReadFile func(path string) ([]byte, error)
@@ -39,7 +39,7 @@ type loader struct {
 	problems
 	defs    map[string]Def
 	names   []string // of defs, sorted
-	moved   map[string]string
+	explain func(key string) string
 	values  *koanf.Koanf
 	sources map[string]string
 	cfg     Config
@@ -48,7 +48,7 @@ type loader struct {
 // Load reads all sources and checks the result. The error has a line for every
 // problem, each an *Error. The warnings of the Config are to be logged.
 func Load(in Input) (*Config, error) {
-	l := &loader{values: koanf.New(separator), sources: make(map[string]string), moved: in.Moved, cfg: Config{File: in.File}}
+	l := &loader{values: koanf.New(separator), sources: make(map[string]string), explain: in.Explain, cfg: Config{File: in.File}}
 	if err := l.define(in.Broker); err != nil {
 		return nil, err
 	}
@@ -133,8 +133,10 @@ func (l *loader) set(args []string) {
 
 // unknown is the problem of a key that is no setting.
 func (l *loader) unknown(name string, known []string) string {
-	if where, ok := l.moved[name]; ok {
-		return "is not set under this name; " + where
+	if l.explain != nil {
+		if text := l.explain(name); text != "" {
+			return text
+		}
 	}
 	return unknown("key", name, known, "`chronikd config print-defaults` lists all of them")
 }

@@ -2,9 +2,9 @@ package config
 
 import "strings"
 
-// nearest returns the known name that is most like name, and false where none
+// Nearest returns the known name that is most like name, and false where none
 // is like it at all. Case and the kind of separator do not count.
-func nearest(name string, known []string) (string, bool) {
+func Nearest(name string, known []string) (string, bool) {
 	plain := plainer().Replace(strings.ToLower(name))
 	best, at := "", 1+len(plain)/3
 	for _, k := range known {
@@ -40,7 +40,7 @@ func distance(a, b string) int {
 
 // unknown is the problem of a name that is not known.
 func unknown(kind, name string, known []string, all string) string {
-	if near, ok := nearest(name, known); ok {
+	if near, ok := Nearest(name, known); ok {
 		return "unknown " + kind + "; did you mean " + near + "?"
 	}
 	return "unknown " + kind + "; " + all

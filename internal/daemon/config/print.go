@@ -28,6 +28,10 @@ func Defaults(w io.Writer, broker []Def) error {
 		if d.Bounds != "" {
 			b.WriteString("# (" + d.Bounds + ")\n")
 		}
+		if d.Unset {
+			b.WriteString("# (not set unless you do)\n# " + d.Name + ":\n")
+			continue
+		}
 		b.WriteString("# " + d.Name + ": " + quoted(d.Default) + "\n")
 	}
 	_, err := io.WriteString(w, b.String())

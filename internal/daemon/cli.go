@@ -1,0 +1,209 @@
+package daemon
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"strings"
+
+	"github.com/spf13/cobra"
+	"go.uber.org/zap"
+
+	"github.com/chronik-io/chronik/internal/daemon/config"
+)
+
+// Process is what the command line takes from the process that it runs in.
+type Process struct {
+	Args    []string // without the program's name
+	Environ []string
+	Out     io.Writer // what was asked for
+	Err     io.Writer // the log and errors
+	Version string
+}
+
+// Main runs one command line until it is done or ctx ends, and returns the exit
+// code. Errors are lines of Err: what is wrong and what to do about it.
+func Main(ctx context.Context, p Process) int {
+	root := command(p)
+	root.SetArgs(p.Args)
+	root.SetOut(p.Out)
+	root.SetErr(p.Err)
+	err := root.ExecuteContext(ctx)
+	if err == nil {
+		return ExitOK
+	}
+	for _, line := range strings.Split(err.Error(), "\n") {
+		fmt.Fprintf(p.Err, "chronikd: %s\n", line)
+	}
+	return ExitCode(err)
+}
+
+// cli is the flags of one command line.
+type cli struct {
+	Process
+	file  string
+	set   []string
+	flags map[string]*string // by setting
+	root  *cobra.Command
+}
+
+// flagged are the settings that have a flag, in the order of --help.
+func flagged() []string {
+	return []string{config.KeyDataDir, config.KeyListen, config.KeyAdminListen, config.KeyAdvertise,
+		config.KeyWALProfile, config.KeyProduceProfile, config.KeyLogLevel}
+}
+
+func flagName(setting string) string { return strings.ReplaceAll(setting, ".", "-") }
+
+func command(p Process) *cobra.Command {
+	c := &cli{Process: p, flags: make(map[string]*string)}
+	c.root = &cobra.Command{
+		Use:   "chronikd",
+		Short: "A log broker that speaks the Kafka protocol; an acknowledged record is on disk",
+		Long: "chronikd starts a broker. Without a flag it listens on " + config.DefaultListen + ", keeps its data in ./data\n" +
+			"and serves metrics and health on " + config.DefaultAdminListen + ".\n\n" +
+			"Every setting can be given in the YAML file of --config, as a variable (CHRONIK_NUM_PARTITIONS for\n" +
+			"num.partitions), with --set num.partitions=4 or, where it has one, by its flag; the later goes over the earlier.\n\n" + exitCodes,
+		SilenceErrors: true,
+		SilenceUsage:  true,
+		Args:          noArgs,
+		RunE:          func(cmd *cobra.Command, _ []string) error { return c.serve(cmd.Context()) },
+	}
+	f := c.root.PersistentFlags()
+	f.StringVar(&c.file, "config", "", "YAML file of settings ("+config.EnvFile+")")
+	f.StringArrayVar(&c.set, "set", nil, "name=value of any setting; may be repeated")
+	docs := make(map[string]config.Def)
+	for _, d := range config.Own() {
+		docs[d.Name] = d
+	}
+	for _, name := range flagged() {
+		first, _, _ := strings.Cut(docs[name].Doc, ". ")
+		c.flags[name] = f.String(flagName(name), "", fmt.Sprintf("%s (%s; default %q)", strings.TrimSuffix(first, "."), config.EnvName(name), docs[name].Default))
+	}
+	c.root.SetFlagErrorFunc(func(cmd *cobra.Command, err error) error { return usageError(cmd, err) })
+	c.root.CompletionOptions.HiddenDefaultCmd = true
+	c.root.AddCommand(c.configCommand(), c.versionCommand())
+	return c.root
+}
+
+// usageError names the nearest flag where there is one like it.
+func usageError(cmd *cobra.Command, err error) error {
+	text := err.Error()
+	if name, ok := strings.CutPrefix(text, "unknown flag: --"); ok {
+		known := []string{"config", "set", "help"}
+		for _, s := range flagged() {
+			known = append(known, flagName(s))
+		}
+		if near, found := config.Nearest(name, known); found {
+			return &ExitError{ExitUsage, fmt.Errorf("%s; did you mean --%s?", text, near)}
+		}
+	}
+	return &ExitError{ExitUsage, fmt.Errorf("%s; %s --help lists the flags, and --set name=value takes any setting", text, cmd.CommandPath())}
+}
+
+func noArgs(cmd *cobra.Command, args []string) error {
+	if len(args) == 0 {
+		return nil
+	}
+	return &ExitError{ExitUsage, fmt.Errorf("%s takes no argument %q; see %s --help", cmd.CommandPath(), args[0], cmd.CommandPath())}
+}
+
+// input gathers the sources of the configuration.
+func (c *cli) input() config.Input {
+	in := config.Input{File: c.file, ReadFile: os.ReadFile, Environ: c.Environ, Set: c.set, Flags: make(map[string]string)}
+	for name, value := range c.flags {
+		if c.root.PersistentFlags().Changed(flagName(name)) {
+			in.Flags[name] = *value
+		}
+	}
+	if in.File == "" {
+		for _, kv := range c.Environ {
+			if v, ok := strings.CutPrefix(kv, config.EnvFile+"="); ok {
+				in.File = v
+			}
+		}
+	}
+	return in
+}
+
+// serve runs the broker until the context ends.
+func (c *cli) serve(ctx context.Context) error {
+	cfg, reg, err := load(c.input())
+	if err != nil {
+		return &configError{err}
+	}
+	log, level, err := newLogger(c.Err, cfg.LogFormat, cfg.LogLevel)
+	if err != nil {
+		return &configError{err}
+	}
+	defer func() { _ = log.Sync() }() // standard error cannot always be synced, and nothing could be done
+	limitMemory(log)
+	warn(log, cfg)
+	err = run(ctx, cfg, reg, log, level, c.Version)
+	if err != nil {
+		log.Debug("ended", zap.Error(err))
+	}
+	return err
+}
+
+// configError is one or more lines about the configuration.
+type configError struct{ err error }
+
+func (e *configError) Error() string { return e.err.Error() }
+func (e *configError) Unwrap() error { return &ExitError{ExitUsage, e.err} }
+
+func (c *cli) configCommand() *cobra.Command {
+	cmd := &cobra.Command{
+		Use: "config", Short: "Check a configuration, or print the defaults", Args: noArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
+	}
+	check := &cobra.Command{
+		Use: "check", Short: "Read the configuration as a start would, and say what it sets", Args: noArgs,
+		Long: "check reads the file, the variables and the flags as a start would, prints every setting that is not at its default and\n" +
+			"where it comes from, and starts nothing. It exits with 2 where something is wrong.",
+		RunE: func(*cobra.Command, []string) error { return c.check() },
+	}
+	print := &cobra.Command{
+		Use: "print-defaults", Short: "Print a configuration file with every setting, its meaning and its default", Args: noArgs,
+		RunE: func(*cobra.Command, []string) error {
+			_, reg, err := load(config.Input{})
+			if err != nil {
+				return err
+			}
+			return config.Defaults(c.Out, kafkaSettings(reg))
+		},
+	}
+	cmd.AddCommand(check, print)
+	return cmd
+}
+
+func (c *cli) check() error {
+	cfg, _, err := load(c.input())
+	if err != nil {
+		return &configError{err}
+	}
+	for _, w := range cfg.Warnings {
+		fmt.Fprintf(c.Err, "warning: %s\n", w)
+	}
+	var errs []error
+	for _, s := range cfg.Settings {
+		if s.Source != "default" {
+			_, err := fmt.Fprintf(c.Out, "%s = %s (%s)\n", s.Name, s.Value, s.Source)
+			errs = append(errs, err)
+		}
+	}
+	_, err = fmt.Fprintln(c.Out, "the configuration is valid")
+	return errors.Join(append(errs, err)...)
+}
+
+func (c *cli) versionCommand() *cobra.Command {
+	return &cobra.Command{
+		Use: "version", Short: "Print the version", Args: noArgs,
+		RunE: func(*cobra.Command, []string) error {
+			_, err := fmt.Fprintln(c.Out, c.Version)
+			return err
+		},
+	}
+}

@@ -1,0 +1,234 @@
+package daemon
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io/fs"
+	"net"
+	"slices"
+	"strings"
+	"syscall"
+	"testing"
+
+	"go.uber.org/zap"
+	"go.uber.org/zap/zaptest/observer"
+
+	"github.com/chronik-io/chronik/internal/daemon/config"
+	"github.com/chronik-io/chronik/internal/vfs"
+)
+
+// cmdline runs chronikd's command line up to the point where it would start.
+func cmdline(t *testing.T, environ []string, args ...string) (code int, out, errs string) {
+	t.Helper()
+	var o, e bytes.Buffer
+	code = Main(t.Context(), Process{Args: args, Environ: environ, Out: &o, Err: &e, Version: "v1.2.3"})
+	return code, o.String(), e.String()
+}
+
+func TestVersion(t *testing.T) {
+	if code, out, _ := cmdline(t, nil, "version"); code != ExitOK || out != "v1.2.3\n" {
+		t.Errorf("%d %q", code, out)
+	}
+}
+
+// A mistake on the command line ends with 2 and one line that names what was meant.
+func TestUsageErrorsNameWhatWasMeant(t *testing.T) {
+	for _, c := range []struct {
+		args []string
+		want string
+	}{
+		{[]string{"--datadir", "x"}, "chronikd: unknown flag: --datadir; did you mean --data-dir?\n"},
+		{[]string{"--zzz"}, "chronikd: unknown flag: --zzz; chronikd --help lists the flags, and --set name=value takes any setting\n"},
+		{[]string{"start"}, "chronikd: chronikd takes no argument \"start\"; see chronikd --help\n"},
+		{[]string{"config", "chek"}, "chronikd: chronikd config takes no argument \"chek\"; see chronikd config --help\n"},
+		{[]string{"config", "check", "--set", "num.partition=1"}, "chronikd: --set: num.partition: unknown key; did you mean num.partitions?\n"},
+		{[]string{"config", "check", "--set", "num.partitions=0"}, "chronikd: --set: num.partitions: invalid value \"0\": Value must be at least 1\n"},
+		{[]string{"config", "check", "--set", "connections.max.idle.ms=10m"}, "chronikd: --set: connections.max.idle.ms: \"10m\" is not a plain number of ms, which the name already says; write 600000\n"},
+		{[]string{"config", "check", "--set", "num.io.threads=8"}, "chronikd: --set: num.io.threads: Kafka has this setting and chronik does not act on it; leave it out\n"},
+		{[]string{"config", "check", "--set", "listeners=PLAINTEXT://:9092"}, "chronikd: --set: listeners: is a list; write it in the file as listeners: [{listen: HOST:PORT}], or use listen for the first\n"},
+		{[]string{"config", "check", "--set", "min.insync.replica=1"}, "chronikd: --set: min.insync.replica: unknown key; did you mean min.insync.replicas?\n"},
+		{[]string{"config", "check", "--wal-profile", "fsync"}, "chronikd: --wal-profile: wal.profile: unknown durability profile \"fsync\": the known ones are sync, low, medium, high, ultra, interval, os\n"},
+		{[]string{"config", "check", "--produce-profile", "max"}, "chronikd: --produce-profile: produce.profile: unknown produce profile \"max\": the known ones are low-latency, balanced, high-throughput, extreme\n"},
+	} {
+		code, out, errs := cmdline(t, nil, c.args...)
+		if code != ExitUsage || errs != c.want || out != "" {
+			t.Errorf("%v: code %d\n got %swant %s", c.args, code, errs, c.want)
+		}
+	}
+}
+
+func TestConfigCheckSaysWhatIsSetAndFromWhere(t *testing.T) {
+	code, out, errs := cmdline(t, []string{"CHRONIK_NUM_PARTITIONS=4", "CHRONIK_SERVICE_PORT=1", "PATH=/"}, "config", "check", "--data-dir", "/d", "--set", "broker.rack=a")
+	want := "broker.rack = a (--set)\ndata.dir = /d (--data-dir)\nnum.partitions = 4 (CHRONIK_NUM_PARTITIONS)\nthe configuration is valid\n"
+	if code != ExitOK || out != want || errs != "warning: the variable CHRONIK_SERVICE_PORT is not read: no setting has this name\n" {
+		t.Errorf("code %d\nout %s\nerr %s", code, out, errs)
+	}
+}
+
+func TestPrintedDefaultsAreAValidFile(t *testing.T) {
+	code, out, errs := cmdline(t, nil, "config", "print-defaults")
+	if code != ExitOK || errs != "" {
+		t.Fatalf("code %d, %s", code, errs)
+	}
+	read := func(string) ([]byte, error) { return []byte(out), nil }
+	cfg, _, err := load(config.Input{File: "f", ReadFile: read})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if len(cfg.Broker) != 0 {
+		t.Errorf("it sets %v", cfg.Broker)
+	}
+	for _, name := range []string{"data.dir", "wal.profile", "num.partitions", "min.insync.replicas", "socket.request.max.bytes"} {
+		if !strings.Contains(out, "\n# "+name+":") {
+			t.Errorf("%s is missing", name)
+		}
+	}
+}
+
+// What clients are told by DescribeConfigs is what the daemon was told.
+func TestStaticConfigsSayWhatTheDaemonWasTold(t *testing.T) {
+	file := "listeners: [{name: in, listen: ':1', advertise: 'h:1'}, {name: out, listen: ':2'}]\nnum.partitions: 3\n"
+	cfg, reg, err := load(config.Input{File: "f", ReadFile: func(string) ([]byte, error) { return []byte(file), nil },
+		Flags: map[string]string{config.KeyWALProfile: "low", config.KeyProduceProfile: "extreme"}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	got := static(cfg)
+	for name, want := range map[string]string{"listeners": "in://:1,out://:2", "advertised.listeners": "in://h:1", "num.partitions": "3",
+		"chronik.durability.profile": "low", "chronik.produce.profile": "extreme"} {
+		if got[name] != want {
+			t.Errorf("%s = %q, want %q", name, got[name], want)
+		}
+	}
+	if b, err := reg.ResolveBroker(got); err != nil || b.NumPartitions != 3 || b.ProduceProfile != "extreme" {
+		t.Errorf("resolved: %+v, %v", b, err)
+	}
+}
+
+func TestTwoNamesOfOneSettingMustAgree(t *testing.T) {
+	code, _, errs := cmdline(t, nil, "config", "check", "--set", "node.id=1", "--set", "broker.id=2")
+	if code != ExitUsage || strings.Count(errs, "\n") != 1 || !strings.Contains(errs, "broker.id") {
+		t.Errorf("code %d, %s", code, errs)
+	}
+}
+
+// The name of every setting, made a flag or a variable, leads back to it.
+func TestEverySettingHasItsOwnVariable(t *testing.T) {
+	_, reg, err := load(config.Input{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	seen := make(map[string]string)
+	for _, d := range slices.Concat(config.Own(), kafkaSettings(reg)) {
+		env := config.EnvName(d.Name)
+		if seen[env] != "" || env == config.EnvFile {
+			t.Errorf("%s and %s are both %s", d.Name, seen[env], env)
+		}
+		seen[env] = d.Name
+	}
+}
+
+// A taken address is told before anything else happens, and lets go of the others.
+func TestATakenAddressIsNamed(t *testing.T) {
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer l.Close()
+	taken := l.Addr().String()
+	for setting, cfg := range map[string]*config.Config{
+		"listen":              {Listeners: []config.Listener{{Name: "default", Listen: taken}}},
+		"listeners: name two": {Listeners: []config.Listener{{Name: "one", Listen: "127.0.0.1:0"}, {Name: "two", Listen: taken}}},
+		"admin.listen":        {Listeners: []config.Listener{{Name: "default", Listen: "127.0.0.1:0"}}, AdminListen: taken},
+	} {
+		_, err := bind(t.Context(), cfg)
+		want := fmt.Sprintf("cannot listen on %s: address already in use; another process listens there: stop it, or choose another address with %s", taken, setting)
+		if err == nil || err.Error() != want || ExitCode(err) != ExitAddress {
+			t.Errorf("code %d, %v\nwant %s", ExitCode(err), err, want)
+		}
+	}
+}
+
+func TestDirectoryErrorsSayWhatToDo(t *testing.T) {
+	for want, err := range map[string]error{
+		"stop that broker":  fmt.Errorf("lock: %w (pid 7)", vfs.ErrLocked),
+		"make it writable":  &fs.PathError{Op: "mkdir", Path: "/d", Err: syscall.EACCES},
+		"free space":        &fs.PathError{Op: "write", Path: "/d", Err: syscall.ENOSPC},
+		"choose another":    errors.New("is of format 9, newer than this version's 1"),
+		"make it writable ": &fs.PathError{Op: "mkdir", Path: "/d", Err: syscall.EROFS},
+	} {
+		got := dataError("data.dir", "/d", err)
+		if ExitCode(got) != ExitData || !strings.Contains(got.Error(), want) || !strings.HasPrefix(got.Error(), "directory /d: ") || strings.Contains(got.Error(), "\n") {
+			t.Errorf("code %d, %v", ExitCode(got), got)
+		}
+	}
+}
+
+func TestAnUnknownErrorIsAFailure(t *testing.T) {
+	if ExitCode(nil) != ExitOK || ExitCode(errors.New("x")) != ExitFailed || ExitCode(fmt.Errorf("a: %w", &ExitError{Code: ExitData, Err: errors.New("b")})) != ExitData {
+		t.Error("codes are mixed up")
+	}
+}
+
+func TestRoomsStopInTheOppositeOrder(t *testing.T) {
+	var order []string
+	s := &stack{log: zap.NewNop()}
+	for _, name := range []string{"disk", "broker", "clients"} {
+		s.push(name, func(context.Context) error {
+			order = append(order, name)
+			if name == "broker" {
+				return errors.New("broker would not")
+			}
+			return nil
+		})
+	}
+	if err := s.unwind(t.Context()); err == nil || err.Error() != "broker would not" {
+		t.Errorf("got %v", err)
+	}
+	if strings.Join(order, " ") != "clients broker disk" {
+		t.Errorf("order %v", order)
+	}
+	if err := s.unwind(t.Context()); err != nil || len(order) != 3 {
+		t.Error("a room was stopped twice")
+	}
+}
+
+// A log is JSON where no person reads it, and its level moves while in use.
+func TestLogFormats(t *testing.T) {
+	var b bytes.Buffer
+	log, level, err := newLogger(&b, "auto", "warn")
+	if err != nil {
+		t.Fatal(err)
+	}
+	log.Info("hidden")
+	level.SetLevel(zap.InfoLevel)
+	log.Info("shown", zap.String("topic", "t"))
+	var line map[string]any
+	if err := json.Unmarshal(b.Bytes(), &line); err != nil || line["msg"] != "shown" || line["topic"] != "t" {
+		t.Errorf("%s: %v", b.String(), err)
+	}
+	b.Reset()
+	if log, _, err = newLogger(&b, "console", "debug"); err != nil {
+		t.Fatal(err)
+	}
+	log.Warn("shown")
+	if strings.HasPrefix(b.String(), "{") || !strings.Contains(b.String(), "WARN  shown") {
+		t.Errorf("console: %q", b.String())
+	}
+	if _, _, err := newLogger(&b, "json", "loud"); err == nil {
+		t.Error("a level that does not exist was taken")
+	}
+}
+
+func TestOpenListenersAreTold(t *testing.T) {
+	for listen, want := range map[string]int{"127.0.0.1:1": 0, "[::1]:1": 0, ":1": 2, "0.0.0.0:1": 2, "10.1.2.3:1": 2} {
+		core, logs := observer.New(zap.WarnLevel)
+		warn(zap.New(core), &config.Config{Listeners: []config.Listener{{Name: "x", Listen: listen}}, AdminListen: listen, Warnings: []string{"w"}})
+		if got := logs.Len() - 1; got != want {
+			t.Errorf("%s: %d warnings, want %d", listen, got, want)
+		}
+	}
+}

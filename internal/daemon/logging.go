@@ -1,0 +1,46 @@
+package daemon
+
+import (
+	"io"
+	"os"
+
+	"go.uber.org/zap"
+	"go.uber.org/zap/zapcore"
+)
+
+// newLogger returns a logger that writes to w, and the level that can be moved
+// while it is in use. format is auto, console or json; auto is console where w
+// is a terminal.
+func newLogger(w io.Writer, format, level string) (*zap.Logger, zap.AtomicLevel, error) {
+	at, err := zap.ParseAtomicLevel(level)
+	if err != nil {
+		return nil, at, err
+	}
+	if format == "auto" {
+		format = "json"
+		if terminal(w) {
+			format = "console"
+		}
+	}
+	enc := zap.NewProductionEncoderConfig()
+	enc.EncodeTime = zapcore.RFC3339NanoTimeEncoder
+	enc.EncodeDuration = zapcore.StringDurationEncoder
+	encoder := zapcore.NewJSONEncoder(enc)
+	if format == "console" {
+		enc.EncodeTime = zapcore.TimeEncoderOfLayout("15:04:05.000")
+		enc.EncodeLevel = zapcore.CapitalLevelEncoder
+		enc.ConsoleSeparator = "  "
+		encoder = zapcore.NewConsoleEncoder(enc)
+	}
+	return zap.New(zapcore.NewCore(encoder, zapcore.Lock(zapcore.AddSync(w)), at)), at, nil
+}
+
+// terminal reports whether w is one.
+func terminal(w io.Writer) bool {
+	f, ok := w.(*os.File)
+	if !ok {
+		return false
+	}
+	info, err := f.Stat()
+	return err == nil && info.Mode()&os.ModeCharDevice != 0 && info.Name() != os.DevNull
+}

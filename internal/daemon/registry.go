@@ -1,0 +1,117 @@
+package daemon
+
+import (
+	"errors"
+	"fmt"
+	"strings"
+
+	"github.com/chronik-io/chronik/internal/daemon/config"
+	"github.com/chronik-io/chronik/internal/topicconf"
+	"github.com/chronik-io/chronik/pkg/durability"
+)
+
+// elsewhere says how the broker configs are set that the daemon makes out of
+// its own settings.
+func elsewhere() map[string]string {
+	return map[string]string{
+		"listeners":                 "is a list; write it in the file as listeners: [{listen: HOST:PORT}], or use listen for the first",
+		"advertised.listeners":      "is set as advertise of each entry of `listeners:`, or as advertise for the first",
+		topicconf.ProduceProfile:    "is set as " + config.KeyProduceProfile + " (CHRONIK_PRODUCE_PROFILE)",
+		topicconf.DurabilityProfile: "is set as " + config.KeyWALProfile + " (CHRONIK_WAL_PROFILE)",
+	}
+}
+
+// registry returns all broker and topic configs, for these durability profiles.
+func registry(profiles topicconf.Profiles) *topicconf.Registry {
+	var presets []string
+	for _, p := range durability.Presets() {
+		presets = append(presets, p.Name)
+	}
+	return topicconf.New(topicconf.Options{Profiles: profiles, ProducePresets: presets})
+}
+
+// kafkaSettings are the settings under Kafka's names that the file, the
+// environment and --set may have.
+func kafkaSettings(reg *topicconf.Registry) []config.Def {
+	hidden := elsewhere()
+	var defs []config.Def
+	for _, d := range reg.Brokers() {
+		if _, ok := hidden[d.Name]; ok {
+			continue
+		}
+		defs = append(defs, config.Def{Name: d.Name, Default: d.Default, Unset: !d.HasDefault, Type: strings.ToLower(d.Type.String()), Doc: d.Doc,
+			Check: func(v string) error { return plain(d.Name, v, d.Check(v)) }})
+	}
+	return defs
+}
+
+// plain takes out of Kafka's error text what the line says already.
+func plain(name, value string, err error) error {
+	if err == nil {
+		return nil
+	}
+	text := err.Error()
+	if rest, ok := strings.CutPrefix(text, fmt.Sprintf("Invalid value %s for configuration %s: ", value, name)); ok {
+		return fmt.Errorf("invalid value %q: %s", value, rest)
+	}
+	return errors.New(text)
+}
+
+// explain says what to do about a key that is no setting here.
+func explain(reg *topicconf.Registry) func(string) string {
+	return func(key string) string {
+		if text := elsewhere()[key]; text != "" {
+			return text
+		}
+		if err := reg.CheckStatic(map[string]string{key: ""}); err != nil && strings.Contains(err.Error(), "known to Kafka") {
+			return "Kafka has this setting and chronik does not act on it; leave it out"
+		}
+		if reg.Topic(key) != nil {
+			return "is a topic's config; set it on a topic, or set the broker's default of it"
+		}
+		return ""
+	}
+}
+
+// load reads the configuration from all sources and holds it together against
+// the registry that the broker will use.
+func load(in config.Input) (*config.Config, *topicconf.Registry, error) {
+	builtin, err := durability.NewSet()
+	if err != nil {
+		return nil, nil, err
+	}
+	names := registry(builtin)
+	in.Broker, in.Explain = kafkaSettings(names), explain(names)
+	cfg, err := config.Load(in)
+	if err != nil {
+		return nil, nil, err
+	}
+	reg := registry(cfg.Durability)
+	if err := reg.CheckStatic(static(cfg)); err != nil {
+		return nil, nil, err
+	}
+	return cfg, reg, nil
+}
+
+// static is the broker's configs as clients describe them: those that were set
+// under Kafka's names, and those that the daemon's own settings stand for.
+func static(cfg *config.Config) map[string]string {
+	all := make(map[string]string, len(cfg.Broker)+4)
+	for name, value := range cfg.Broker {
+		all[name] = value
+	}
+	var bound, advertised []string
+	for _, l := range cfg.Listeners {
+		bound = append(bound, l.Name+"://"+l.Listen)
+		if l.Advertise != "" {
+			advertised = append(advertised, l.Name+"://"+l.Advertise)
+		}
+	}
+	all["listeners"] = strings.Join(bound, ",")
+	if len(advertised) > 0 {
+		all["advertised.listeners"] = strings.Join(advertised, ",")
+	}
+	all[topicconf.ProduceProfile] = cfg.Produce.Name
+	all[topicconf.DurabilityProfile] = cfg.WALProfile
+	return all
+}
