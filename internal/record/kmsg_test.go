@@ -171,3 +171,23 @@ func compression(t testing.TB, c Codec) Compression {
 	}
 	return comp
 }
+
+func foreignInflate(codec Codec, p []byte) ([]byte, error) {
+	return kgo.DefaultDecompressor().Decompress(p, kgo.CompressionCodecType(codec))
+}
+
+// inflateAll reads a compressed payload to its end through the cursor's limit.
+func inflateAll(codec Codec, p []byte, limit int64) ([]byte, error) {
+	inf := getInflater(codec)
+	defer putInflater(codec, inf)
+	defer inf.close()
+	if err := inf.open(p, limit, true); err != nil {
+		return nil, err
+	}
+	var all bytes.Buffer
+	c := cursor{src: inf, limit: limit, buf: make([]byte, 0, 100), tee: &all}
+	for c.more() {
+		c.pos = len(c.buf)
+	}
+	return all.Bytes(), c.err
+}
