@@ -251,6 +251,14 @@ func TestUnknownVariablesAreWarnings(t *testing.T) {
 	}
 }
 
+func TestAnEmptyVariableIsNotSet(t *testing.T) {
+	c, err := load("num.partitions: 3\n", env("CHRONIK_NUM_PARTITIONS=", "CHRONIK_DATA_DIR="))
+	must(t, c, err)
+	if c.Broker["num.partitions"] != "3" || c.DataDir != "data" {
+		t.Errorf("num.partitions %q, data.dir %q", c.Broker["num.partitions"], c.DataDir)
+	}
+}
+
 func TestProfilesOfTheFile(t *testing.T) {
 	c, err := load(`
 wal.profile: patient

@@ -18,7 +18,8 @@ func EnvName(setting string) string {
 }
 
 // environ takes the CHRONIK_* variables. One that is not known is a warning and
-// no error: Kubernetes makes some up for a service called chronik.
+// no error: Kubernetes makes some up for a service called chronik. One that is
+// empty counts as not set, which is all that many a composed file can say.
 func (l *loader) environ(vars []string) {
 	byEnv := make(map[string]string, len(l.names))
 	known := []string{EnvFile}
@@ -32,7 +33,9 @@ func (l *loader) environ(vars []string) {
 			continue
 		}
 		if name, ok := byEnv[env]; ok {
-			l.put(env, name, value)
+			if value != "" {
+				l.put(env, name, value)
+			}
 			continue
 		}
 		line := "the variable " + env + " is not read: no setting has this name"

@@ -1,0 +1,69 @@
+package main
+
+import (
+	"errors"
+	"net"
+	"os"
+	"os/exec"
+	"strconv"
+	"testing"
+
+	"github.com/rogpeppe/go-internal/testscript"
+)
+
+func TestMain(m *testing.M) { testscript.Main(m, map[string]func(){"chronikd": main, "code": code}) }
+
+// code N COMMAND... is a command of its own that succeeds where COMMAND ends
+// with exit code N.
+func code() {
+	want, err := strconv.Atoi(os.Args[1])
+	if err != nil {
+		os.Exit(100)
+	}
+	err = exec.Command(os.Args[2], os.Args[3:]...).Run()
+	if exit := (*exec.ExitError)(nil); errors.As(err, &exit) && exit.ExitCode() == want || err == nil && want == 0 {
+		return
+	}
+	os.Stderr.WriteString(os.Args[2] + ": " + err.Error() + "\n")
+	os.Exit(1)
+}
+
+// Each script in testdata/script runs the real main in a process of its own.
+func TestScripts(t *testing.T) {
+	testscript.Run(t, testscript.Params{
+		Dir:                 "testdata/script",
+		RequireExplicitExec: true,
+		RequireUniqueNames:  true,
+		Cmds:                map[string]func(*testscript.TestScript, bool, []string){"taken": taken, "lines": lines},
+	})
+}
+
+// taken NAME... opens a port for each name until the script ends and puts its
+// address into the variable.
+func taken(ts *testscript.TestScript, neg bool, names []string) {
+	if neg || len(names) == 0 {
+		ts.Fatalf("usage: taken NAME...")
+	}
+	for _, name := range names {
+		l, err := net.Listen("tcp", "127.0.0.1:0")
+		ts.Check(err)
+		ts.Defer(func() { _ = l.Close() })
+		ts.Setenv(name, l.Addr().String())
+	}
+}
+
+// lines N fails unless the last command's standard error has N lines.
+func lines(ts *testscript.TestScript, neg bool, args []string) {
+	if neg || len(args) != 1 {
+		ts.Fatalf("usage: lines N")
+	}
+	text, n := ts.ReadFile("stderr"), 0
+	for _, c := range text {
+		if c == '\n' {
+			n++
+		}
+	}
+	if want := args[0]; want != string(rune('0'+n)) {
+		ts.Fatalf("standard error has %d lines, want %s:\n%s", n, want, text)
+	}
+}
