@@ -1,0 +1,119 @@
+package controller
+
+import (
+	"context"
+	"fmt"
+	"math"
+
+	"github.com/chronik-io/chronik/internal/metadata"
+)
+
+// ProducerIDBlockSize is how many producer ids a broker gets at a time, as in
+// Kafka.
+const ProducerIDBlockSize = 1000
+
+// BrokerSpec is a broker that starts.
+type BrokerSpec struct {
+	ID   int32
+	Rack string
+	// Alone: the store belongs to this one broker. A store in which another
+	// broker is registered is refused: its partitions would have no leader.
+	Alone bool
+}
+
+// Registration is what a broker is known by.
+type Registration struct {
+	ClusterID   string
+	Incarnation [16]byte
+	Revision    int64 // the version from which on it holds; also the broker's epoch
+}
+
+// Register makes the cluster if there is none yet, with an id that it keeps
+// forever, and registers a broker under a new incarnation.
+func (c *Controller) Register(ctx context.Context, spec BrokerSpec) (Registration, error) {
+	var reg Registration
+	err := c.retry(ctx, fmt.Sprintf("register broker %d", spec.ID), func() error {
+		kv, err := c.get(ctx, metadata.ClusterKey)
+		if err != nil {
+			return err
+		}
+		txn := metadata.Txn{If: []metadata.Compare{unchanged(kv)}}
+		cluster := metadata.Cluster{ID: metadata.FormatID(metadata.NewID()), FeatureLevel: metadata.MaxFeatureLevel}
+		if kv.ModRevision == 0 {
+			txn.Put = append(txn.Put, metadata.KV{Key: kv.Key, Value: cluster.Encode()})
+		} else if cluster, err = metadata.DecodeCluster(kv); err != nil {
+			return err
+		}
+		if spec.Alone {
+			if err := c.checkAlone(ctx, spec.ID); err != nil {
+				return err
+			}
+		}
+		reg = Registration{ClusterID: cluster.ID, Incarnation: metadata.NewID()}
+		broker := metadata.Broker{Incarnation: reg.Incarnation, Rack: spec.Rack}
+		txn.Put = append(txn.Put, metadata.KV{Key: metadata.BrokerKey(spec.ID), Value: broker.Encode()})
+		reg.Revision, err = c.opts.Store.Txn(ctx, txn)
+		return err
+	})
+	if err != nil {
+		return Registration{}, err
+	}
+	return reg, nil
+}
+
+func (c *Controller) checkAlone(ctx context.Context, id int32) error {
+	ids, err := c.brokers(ctx)
+	if err != nil {
+		return err
+	}
+	for _, other := range ids {
+		if other != id {
+			return refuse(InvalidRequest, "the data directory belongs to the broker with node.id %d, not %d: set node.id=%d, or use another data directory",
+				other, id, other)
+		}
+	}
+	return nil
+}
+
+func brokerIDs(kvs []metadata.KV) ([]int32, error) {
+	ids := make([]int32, 0, len(kvs))
+	for _, kv := range kvs {
+		k, err := metadata.ParseKey(kv.Key)
+		if err != nil {
+			return nil, err
+		}
+		ids = append(ids, k.Broker)
+	}
+	return ids, nil
+}
+
+// ProducerIDBlock reserves producer ids that nobody got before and nobody will
+// get again, whatever happens to the caller.
+func (c *Controller) ProducerIDBlock(ctx context.Context) (first, count int64, err error) {
+	err = c.retry(ctx, "reserve producer ids", func() error {
+		kv, err := c.get(ctx, metadata.ProducerIDsKey)
+		if err != nil {
+			return err
+		}
+		var ids metadata.ProducerIDs
+		if kv.ModRevision != 0 {
+			if ids, err = metadata.DecodeProducerIDs(kv); err != nil {
+				return err
+			}
+		}
+		if ids.Next > math.MaxInt64-ProducerIDBlockSize {
+			return refuse(InvalidRequest, "all producer ids have been used")
+		}
+		first = ids.Next
+		ids.Next += ProducerIDBlockSize
+		_, err = c.opts.Store.Txn(ctx, metadata.Txn{
+			If:  []metadata.Compare{unchanged(kv)},
+			Put: []metadata.KV{{Key: kv.Key, Value: ids.Encode()}},
+		})
+		return err
+	})
+	if err != nil {
+		return 0, 0, err
+	}
+	return first, ProducerIDBlockSize, nil
+}

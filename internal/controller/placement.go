@@ -1,0 +1,65 @@
+package controller
+
+import (
+	"slices"
+
+	"github.com/chronik-io/chronik/internal/metadata"
+)
+
+// Assignment names the replicas of one partition, the preferred leader first.
+type Assignment struct {
+	Partition int32
+	Brokers   []int32
+}
+
+// spread gives each partition its replicas: leaders go round, followers are the
+// brokers behind their leader. brokers has at least rf entries.
+func spread(brokers []int32, start int, partitions int32, rf int) [][]int32 {
+	out := make([][]int32, partitions)
+	for i := range out {
+		for j := range rf {
+			out[i] = append(out[i], brokers[(start+i+j)%len(brokers)])
+		}
+	}
+	return out
+}
+
+// checkReplicationFactor refuses what the registered brokers cannot hold.
+func checkReplicationFactor(rf int, brokers []int32) error {
+	if rf <= len(brokers) {
+		return nil
+	}
+	return refuse(InvalidReplicationFactor, "Unable to replicate the partition %d time(s): The target replication factor of %d cannot be "+
+		"reached because only %d broker(s) are registered.", rf, rf, len(brokers))
+}
+
+// checkReplicas refuses a manual assignment of one partition. rf is what earlier
+// partitions have, 0 for the first.
+func checkReplicas(replicas, brokers []int32, rf int) error {
+	const head = "The manual partition assignment includes "
+	if len(replicas) == 0 {
+		return refuse(InvalidReplicaAssignment, head+"an empty replica list.")
+	}
+	sorted := slices.Sorted(slices.Values(replicas))
+	for i, b := range sorted {
+		if !slices.Contains(brokers, b) {
+			return refuse(InvalidReplicaAssignment, head+"broker %d, but no such broker is registered.", b)
+		}
+		if i > 0 && sorted[i-1] == b {
+			return refuse(InvalidReplicaAssignment, head+"the broker %d more than once.", b)
+		}
+	}
+	if rf > 0 && rf != len(replicas) {
+		return refuse(InvalidReplicaAssignment, head+"a partition with %d replica(s), but this is not consistent with previous "+
+			"partitions, which have %d replica(s).", len(replicas), rf)
+	}
+	return nil
+}
+
+// newPartition is a partition that nobody has written yet: all replicas are in
+// sync, none is placed in a directory.
+func newPartition(replicas []int32) metadata.Partition {
+	return metadata.Partition{
+		Leader: replicas[0], Replicas: replicas, ISR: slices.Clone(replicas), Dirs: make([][16]byte, len(replicas)),
+	}
+}
