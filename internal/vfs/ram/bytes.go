@@ -104,19 +104,8 @@ func (b *Bytes) Clone() *Bytes {
 	return &Bytes{pages: append([]*page(nil), b.pages...), size: b.size}
 }
 
-// CopyFrom makes [off, off+n) what it is in src. What lies beyond the end of
-// src is left as it is.
-func (b *Bytes) CopyFrom(src *Bytes, off, n int64) {
-	n = min(n, src.size-off)
-	for buf := make([]byte, pageSize); n > 0; {
-		got := src.ReadAt(buf[:min(n, pageSize)], off)
-		b.WriteAt(buf[:got], off)
-		off, n = off+int64(got), n-int64(got)
-	}
-}
-
-// Share is CopyFrom for whole pages: it also takes over what src has around
-// [off, off+n) in the same pages, and copies nothing.
+// Share makes the pages around [off, off+n) what they are in src, growing the
+// content with them, and copies nothing.
 func (b *Bytes) Share(src *Bytes, off, n int64) {
 	if n <= 0 || off >= src.size {
 		return

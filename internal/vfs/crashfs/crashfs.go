@@ -1,0 +1,304 @@
+// Package crashfs is a file system in memory that knows what a crash leaves.
+//
+// It keeps for every file what reads see (the page cache) apart from what is on
+// the disk, with the writes in between in their order, and the same for the
+// entries of directories. It promises that an image taken with Kill or PowerLoss
+// is one that a Linux file system could show to the next process:
+//
+//   - after Kill everything written is there and nothing more is durable than
+//     before: the page cache is not the disk;
+//   - after PowerLoss a file has what its last Datasync made durable, and of the
+//     writes since then the 512-byte sectors that the Mode lets survive; a name
+//     is there if SyncDir of its directory covered it, or if the Mode lets it
+//     survive. A file whose name is lost is lost, synced or not. A rename happens
+//     as a whole or not at all.
+//
+// It counts the calls that change something and can stop a workload after any of
+// them. One seed gives one behaviour as long as the calls come in one order.
+//
+// Tests of everything that stores bytes call it. It injects no errors (errfs
+// does) and knows nothing of what is stored.
+package crashfs
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"math/rand/v2"
+	"path"
+	"strings"
+	"sync"
+	"syscall"
+	"time"
+
+	"github.com/chronik-io/chronik/internal/vfs"
+	"github.com/chronik-io/chronik/internal/vfs/ram"
+)
+
+// ErrCrashed is the error of every call after the crash.
+var ErrCrashed = errors.New("crashfs: the process has crashed")
+
+// size is what Free reports: a disk that never gets full.
+const size = 1 << 40
+
+type (
+	node = ram.Node[*inode]
+	slot = ram.Slot[*inode]
+)
+
+// FS is the file system as one process sees it, from its start to its crash.
+type FS struct {
+	mu      sync.Mutex // guards everything, contents included
+	rng     *rand.Rand
+	root    *node
+	durable names        // the names that power loss leaves
+	pending []nameChange // changes of names that no SyncDir has covered
+	locks   map[*node]string
+
+	dead     bool
+	ops      int
+	crashAt  int  // the process dies with this call; -1: it does not
+	torn     bool // and that call was under way
+	syncs    int
+	dirSyncs int
+	latency  time.Duration
+	tracing  bool
+	trace    []string
+}
+
+var _ vfs.FS = (*FS)(nil)
+
+// New returns an empty file system whose random choices follow from seed.
+func New(seed uint64) *FS {
+	root := ram.NewDir[*inode](nil)
+	return &FS{rng: newRand(seed), root: root, durable: newNames(), locks: map[*node]string{}, crashAt: -1}
+}
+
+func newRand(seed uint64) *rand.Rand { return rand.New(rand.NewPCG(seed, 0x6368726f6e696b)) }
+
+// Ops returns how many calls have changed something: writes (one per IOV_MAX
+// pieces), Datasync, SyncDir, Truncate, Allocate, Create, Rename, and one for
+// every name that MkdirAll makes or RemoveAll removes.
+func (f *FS) Ops() int {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return f.ops
+}
+
+// Syncs returns how many calls of Datasync have succeeded.
+func (f *FS) Syncs() int {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return f.syncs
+}
+
+// DirSyncs returns how many calls of SyncDir have succeeded.
+func (f *FS) DirSyncs() int {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return f.dirSyncs
+}
+
+// SetSyncLatency makes every Datasync and SyncDir take at least d. Syncs overlap,
+// and cover what was written before they began.
+func (f *FS) SetSyncLatency(d time.Duration) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.latency = d
+}
+
+// CrashAt lets n calls that Ops counts happen and then fails every call with
+// ErrCrashed, beginning with the one after. It crashes at once where Ops is n
+// already; a negative n is never.
+func (f *FS) CrashAt(n int) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.crashAt, f.torn = n, false
+	f.dead = f.dead || n >= 0 && f.ops >= n
+}
+
+// CrashDuring is CrashAt(n), but the n-th call, counted from 1, is under way when
+// the process dies: it fails with ErrCrashed and has happened or not, a write
+// up to any byte.
+func (f *FS) CrashDuring(n int) {
+	f.CrashAt(n)
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.torn = true
+}
+
+// Crashed reports whether the process is dead.
+func (f *FS) Crashed() bool {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return f.dead
+}
+
+// SetTrace switches the trace on or off.
+func (f *FS) SetTrace(on bool) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.tracing = on
+}
+
+// Trace returns the calls that Ops counts, since SetTrace, one line each:
+// "write dir/file 512+100", "datasync dir/file", "rename a b", "syncdir dir", …
+func (f *FS) Trace() []string {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return append([]string(nil), f.trace...)
+}
+
+// step is what every call that changes something goes through, with f.mu held,
+// when nothing but a crash can make it fail. happens says whether it takes
+// effect, err what it returns: both where the process dies with the call.
+func (f *FS) step(call string, args ...any) (happens bool, err error) {
+	if f.dead {
+		return false, ErrCrashed
+	}
+	f.ops++
+	if f.tracing {
+		f.trace = append(f.trace, strings.TrimSpace(call+" "+fmt.Sprintln(args...)))
+	}
+	if f.ops != f.crashAt {
+		return true, nil
+	}
+	f.dead = true
+	if f.torn {
+		return f.rng.IntN(2) == 0, ErrCrashed
+	}
+	return true, nil
+}
+
+// alive is what every other call begins with, with f.mu held.
+func (f *FS) alive() error {
+	if f.dead {
+		return ErrCrashed
+	}
+	return nil
+}
+
+// wrap names the call and the path of an error that is not nil.
+func wrap(op, name string, err error) error {
+	if err == nil {
+		return nil
+	}
+	return &fs.PathError{Op: op, Path: name, Err: err}
+}
+
+// Open implements vfs.FS.
+func (f *FS) Open(name string) (vfs.File, error) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	n, err := f.find(name)
+	if err == nil && n.IsDir() {
+		err = syscall.EISDIR
+	}
+	if err != nil {
+		return nil, wrap("open", name, err)
+	}
+	return &file{fs: f, name: name, node: n}, nil
+}
+
+func (f *FS) find(name string) (*node, error) {
+	if err := f.alive(); err != nil {
+		return nil, err
+	}
+	return f.root.Find(name)
+}
+
+// List implements vfs.FS.
+func (f *FS) List(dir string) ([]vfs.Info, error) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	n, err := f.find(dir)
+	if err == nil && !n.IsDir() {
+		err = syscall.ENOTDIR
+	}
+	if err != nil {
+		return nil, wrap("list", dir, err)
+	}
+	list := make([]vfs.Info, 0, len(n.Entries))
+	for _, name := range n.Names() {
+		list = append(list, info(name, n.Entries[name]))
+	}
+	return list, nil
+}
+
+// Stat implements vfs.FS.
+func (f *FS) Stat(name string) (vfs.Info, error) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	n, err := f.find(name)
+	if err != nil {
+		return vfs.Info{}, wrap("stat", name, err)
+	}
+	return info(path.Base(path.Clean(name)), n), nil
+}
+
+func info(name string, n *node) vfs.Info {
+	if n.IsDir() {
+		return vfs.Info{Name: name, Dir: true}
+	}
+	return vfs.Info{Name: name, Size: n.Data.cache.Size()}
+}
+
+// Free implements vfs.FS: the disk is an empty terabyte.
+func (f *FS) Free(dir string) (available, total uint64, err error) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if _, err := f.find(dir); err != nil {
+		return 0, 0, wrap("statfs", dir, err)
+	}
+	return size, size, nil
+}
+
+// Lock implements vfs.FS. A crash gives the lock back.
+func (f *FS) Lock(name, holder string) (io.Closer, error) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	n, err := f.lockFile(name)
+	if err != nil {
+		return nil, wrap("lock", name, err)
+	}
+	if other, held := f.locks[n]; held {
+		return nil, fmt.Errorf("lock %s: %w (%s)", name, vfs.ErrLocked, strings.TrimSpace(other))
+	}
+	h := &file{fs: f, name: name, node: n}
+	if err := h.resize("truncate", change{kind: truncated}, name, 0); err != nil {
+		return nil, wrap("lock", name, err)
+	}
+	if err := h.write([]byte(holder), 0); err != nil {
+		return nil, wrap("lock", name, err)
+	}
+	f.locks[n] = holder
+	return &lock{file: h}, nil
+}
+
+// lockFile finds or makes the file that is locked.
+func (f *FS) lockFile(name string) (*node, error) {
+	n, err := f.find(name)
+	if errors.Is(err, fs.ErrNotExist) {
+		return f.create(name)
+	}
+	if err == nil && n.IsDir() {
+		err = syscall.EISDIR
+	}
+	return n, err
+}
+
+// lock is a held lock.
+type lock struct{ file *file }
+
+// Close gives the lock back.
+func (l *lock) Close() error {
+	if err := l.file.Close(); err != nil {
+		return err
+	}
+	f := l.file.fs
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	delete(f.locks, l.file.node)
+	return nil
+}

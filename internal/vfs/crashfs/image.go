@@ -1,0 +1,165 @@
+package crashfs
+
+import (
+	"maps"
+	"math/rand/v2"
+	"slices"
+
+	"github.com/chronik-io/chronik/internal/vfs/ram"
+)
+
+// Mode is what survives a loss of power besides what was synced.
+type Mode uint8
+
+const (
+	// DropUnsynced: nothing.
+	DropUnsynced Mode = iota
+	// KeepSectors: for every file any subset of the 512-byte sectors written, in
+	// any version since the last sync, under any size since then; any subset of
+	// the changes of names. The page cache writes back in no order.
+	KeepSectors
+	// KeepPrefix: for every file the first writes since the last sync, the last
+	// of them cut at a sector; the first changes of names.
+	KeepPrefix
+	// KeepAll: everything, but for pages that a failed sync gave up.
+	KeepAll
+)
+
+// Modes returns all modes, for tests that walk them.
+func Modes() []Mode { return []Mode{DropUnsynced, KeepSectors, KeepPrefix, KeepAll} }
+
+// String returns the name of the mode.
+func (m Mode) String() string {
+	if names := []string{"DropUnsynced", "KeepSectors", "KeepPrefix", "KeepAll"}; int(m) < len(names) {
+		return names[m]
+	}
+	return "Mode(?)"
+}
+
+// Kill ends the process and returns the file system as the next one finds it:
+// with everything that was written, nothing more durable than before, and no
+// lock held.
+func (f *FS) Kill() *FS {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.dead = true
+	return f.killed(f.rng.Uint64())
+}
+
+// PowerLoss cuts the power and returns the file system as the machine finds it
+// when it is back. All that is there is durable.
+func (f *FS) PowerLoss(m Mode) *FS {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.dead = true
+	return f.unplugged(m, f.rng.Uint64())
+}
+
+// KillImage is what Kill would return now, from a process that lives on; also
+// from a crashed one. The choices of the image follow from seed.
+func (f *FS) KillImage(seed uint64) *FS {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return f.killed(seed)
+}
+
+// PowerLossImage is what PowerLoss would return now, from a process that lives
+// on; also from a crashed one, so that one run of a workload gives many images.
+// What survives follows from seed.
+func (f *FS) PowerLossImage(m Mode, seed uint64) *FS {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return f.unplugged(m, seed)
+}
+
+func (f *FS) killed(seed uint64) *FS {
+	next := New(seed)
+	next.latency = f.latency
+	copies := map[*node]*node{f.root: next.root}
+	copied := func(n *node) *node { return copyOf(n, copies) }
+	for name, n := range f.root.Entries {
+		next.root.Entries[name] = copied(n)
+	}
+	moved := func(s slot) slot {
+		if s.Dir != nil {
+			s.Dir = copied(s.Dir)
+		}
+		return s
+	}
+	for dir, entries := range f.durable.dirs {
+		for name, n := range entries {
+			next.durable.apply(nameChange{node: copied(n), to: slot{Dir: copied(dir), Name: name}})
+		}
+	}
+	for _, c := range f.pending {
+		next.pending = append(next.pending, nameChange{node: copied(c.node), from: moved(c.from), to: moved(c.to)})
+	}
+	return next
+}
+
+// copyOf returns the copy of n and all below it, one for each node.
+func copyOf(n *node, copies map[*node]*node) *node {
+	if c := copies[n]; c != nil {
+		return c
+	}
+	if !n.IsDir() {
+		c := ram.NewFile(n.Data.clone())
+		copies[n] = c
+		return c
+	}
+	c := ram.NewDir[*inode](nil)
+	copies[n] = c
+	for name, below := range n.Entries {
+		c.Entries[name] = copyOf(below, copies)
+	}
+	return c
+}
+
+func (f *FS) unplugged(m Mode, seed uint64) *FS {
+	next := New(seed)
+	next.latency = f.latency
+	disk := f.durable.clone()
+	for _, c := range survivingNames(f.pending, m, next.rng) {
+		disk.apply(c)
+	}
+	next.grow(next.root, disk, f.root, m)
+	return next
+}
+
+// survivingNames returns the changes of names that reach the disk.
+func survivingNames(pending []nameChange, m Mode, rng *rand.Rand) []nameChange {
+	switch m {
+	case DropUnsynced:
+		return nil
+	case KeepPrefix:
+		return pending[:rng.IntN(len(pending)+1)]
+	case KeepSectors:
+		likely := someLikelihood(rng)
+		var kept []nameChange
+		for _, c := range pending {
+			if rng.Float64() < likely {
+				kept = append(kept, c)
+			}
+		}
+		return kept
+	default:
+		return pending
+	}
+}
+
+// grow fills dir with what disk has in old, in the order of names, so that one
+// seed makes one image. What no surviving name leads to is lost.
+func (f *FS) grow(dir *node, disk names, old *node, m Mode) {
+	for _, name := range slices.Sorted(maps.Keys(disk.dirs[old])) {
+		was := disk.dirs[old][name]
+		var n *node
+		if was.IsDir() {
+			n = ram.NewDir[*inode](nil)
+			f.grow(n, disk, was, m)
+		} else {
+			n = ram.NewFile(was.Data.afterPowerLoss(m, f.rng))
+		}
+		dir.Entries[name] = n
+		f.durable.apply(nameChange{node: n, to: slot{Dir: dir, Name: name}})
+	}
+}

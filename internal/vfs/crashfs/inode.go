@@ -1,0 +1,224 @@
+package crashfs
+
+import (
+	"math/rand/v2"
+
+	"github.com/chronik-io/chronik/internal/vfs/ram"
+)
+
+// sectorSize is what a disk writes as a whole, in bytes.
+const sectorSize = 512
+
+type changeKind uint8
+
+const (
+	wrote     changeKind = iota // data at off
+	truncated                   // to size
+	extended                    // to size, where it was shorter
+)
+
+// change is one change of a file that no Datasync has covered. It never changes
+// itself, so images share it.
+type change struct {
+	kind changeKind
+	seq  int64 // counts the changes of the file
+	off  int64
+	data []byte
+	size int64
+}
+
+// sized returns the size of the file after the change, where it was size before.
+func (c change) sized(size int64) int64 {
+	switch c.kind {
+	case wrote:
+		if len(c.data) == 0 { // cut by the crash
+			return size
+		}
+		return max(size, c.off+int64(len(c.data)))
+	case extended:
+		return max(size, c.size)
+	default:
+		return c.size
+	}
+}
+
+func (c change) apply(b *ram.Bytes) {
+	if c.kind == wrote {
+		b.WriteAt(c.data, c.off)
+	} else {
+		b.Resize(c.sized(b.Size()))
+	}
+}
+
+// sectors returns the first sector of a write and the one after its last.
+func (c change) sectors() (first, end int64) {
+	if c.kind != wrote {
+		return 0, 0
+	}
+	return c.off / sectorSize, (c.off + int64(len(c.data)) + sectorSize - 1) / sectorSize
+}
+
+// inode is a file without its name.
+//
+//	base ──log──▶ cache     what reads see
+//	  │
+//	durable                 what the disk has
+//
+// base is the cache before the first change in the log. It is what the disk has,
+// and then nil here, unless a failed sync made the cache forget that pages were
+// dirty: those are in base and on no disk, and no later sync writes them.
+type inode struct {
+	cache, durable, base *ram.Bytes
+	log                  []change
+	seq                  int64 // of the newest change
+}
+
+func newInode() *inode { return &inode{cache: new(ram.Bytes), durable: new(ram.Bytes)} }
+
+func (n *inode) change(c change) {
+	n.seq++
+	c.seq = n.seq
+	c.apply(n.cache)
+	n.log = append(n.log, c)
+}
+
+// sync makes the changes up to seq durable.
+func (n *inode) sync(seq int64) {
+	k := 0
+	for k < len(n.log) && n.log[k].seq <= seq {
+		k++
+	}
+	if k == 0 {
+		return
+	}
+	if n.base == nil && k == len(n.log) {
+		n.syncAll()
+		return
+	}
+	disk, cache := survivors(n.durable, n.start(), n.log[:k], k, always)
+	if n.base != nil {
+		n.base = cache
+	}
+	n.durable, n.log = disk, append([]change(nil), n.log[k:]...)
+}
+
+// start returns the cache before the first change of the log.
+func (n *inode) start() *ram.Bytes {
+	if n.base != nil {
+		return n.base
+	}
+	return n.durable
+}
+
+// syncAll is sync where cache and disk differ by the log alone.
+func (n *inode) syncAll() {
+	for _, c := range n.log {
+		if c.kind == truncated {
+			n.durable, n.log = n.cache.Clone(), nil
+			return
+		}
+	}
+	for _, c := range n.log {
+		n.durable.Share(n.cache, c.off, int64(len(c.data)))
+	}
+	n.durable.Resize(n.cache.Size())
+	n.log = nil
+}
+
+// forget is what a failed sync does to the pages that it could not write: they
+// count as clean. keepCached leaves them readable, until power is lost;
+// otherwise reads see what the disk has.
+func (n *inode) forget(keepCached bool) {
+	n.log = nil
+	if keepCached {
+		n.base = n.cache.Clone()
+	} else {
+		n.cache, n.base = n.durable.Clone(), nil
+	}
+}
+
+// clone is the inode after the process was killed.
+func (n *inode) clone() *inode {
+	c := &inode{cache: n.cache.Clone(), durable: n.durable.Clone(), log: append([]change(nil), n.log...), seq: n.seq}
+	if n.base != nil {
+		c.base = n.base.Clone()
+	}
+	return c
+}
+
+// afterPowerLoss is the inode after power was lost.
+func (n *inode) afterPowerLoss(m Mode, rng *rand.Rand) *inode {
+	log, sizes, keep := n.log, len(n.log), always
+	switch m {
+	case DropUnsynced:
+		log, sizes = nil, 0
+	case KeepPrefix:
+		log = prefix(log, rng)
+		sizes = len(log)
+	case KeepSectors:
+		likely := someLikelihood(rng)
+		keep = func() bool { return rng.Float64() < likely }
+		if rng.IntN(2) == 0 {
+			sizes = rng.IntN(len(log) + 1)
+		}
+	case KeepAll:
+	}
+	disk, _ := survivors(n.durable, n.start(), log, sizes, keep)
+	return &inode{cache: disk.Clone(), durable: disk}
+}
+
+func always() bool { return true }
+
+// someLikelihood is a likelihood to survive, the two extremes included: one file
+// may have everything and another one nothing.
+func someLikelihood(rng *rand.Rand) float64 { return float64(rng.IntN(5)) / 4 }
+
+// prefix returns the first changes of log, the last of them cut at a sector.
+func prefix(log []change, rng *rand.Rand) []change {
+	k := rng.IntN(len(log) + 1)
+	if k == len(log) {
+		return log
+	}
+	c := log[k]
+	first, end := c.sectors()
+	if first == end {
+		return log[:k]
+	}
+	kept := rng.Int64N(end - first)
+	c.data = c.data[:max(0, (first+kept)*sectorSize-c.off)]
+	return append(log[:k:k], c)
+}
+
+// survivors returns what is on a disk that had durable before the changes of log
+// were made to a cache that was base. keep is asked for every sector of every
+// write, in order: did the cache, as it was then, reach the disk? Of the changes
+// of size the first sizes have survived; sectors beyond that size are lost. The
+// cache after the changes is returned too.
+func survivors(durable, base *ram.Bytes, log []change, sizes int, keep func() bool) (disk, cache *ram.Bytes) {
+	disk, cache = durable.Clone(), base.Clone()
+	size := disk.Size()
+	for i, c := range log {
+		c.apply(cache)
+		if i < sizes {
+			size = c.sized(size)
+			if c.kind == truncated {
+				disk.Resize(min(disk.Size(), size))
+			}
+		}
+		for s, end := c.sectors(); s < end; s++ {
+			if keep() {
+				copySector(disk, cache, s)
+			}
+		}
+	}
+	disk.Resize(size)
+	return disk, cache
+}
+
+// copySector writes one sector of the cache, zeros behind the end of the file.
+func copySector(disk, cache *ram.Bytes, sector int64) {
+	var buf [sectorSize]byte
+	off := sector * sectorSize
+	n := int64(cache.ReadAt(buf[:], off))
+	disk.WriteAt(buf[:max(n, min(sectorSize, disk.Size()-off))], off)
+}
