@@ -1,0 +1,109 @@
+package network
+
+import (
+	"errors"
+	"fmt"
+	"net"
+	"sync"
+	"time"
+
+	"go.uber.org/zap"
+	"go.uber.org/zap/zapcore"
+)
+
+// Between two failed accepts the listener waits, longer each time. A process
+// that is out of file descriptors gets them back only when others close theirs.
+const (
+	acceptBackoffMin = 5 * time.Millisecond
+	acceptBackoffMax = time.Second
+)
+
+// accept takes connections from ln until it is closed.
+func (s *Server) accept(l *Listener, ln net.Listener) {
+	backoff := acceptBackoffMin
+	for {
+		nc, err := ln.Accept()
+		switch {
+		case err == nil:
+			backoff = acceptBackoffMin
+			s.admit(l, nc)
+			continue
+		case errors.Is(err, net.ErrClosed):
+			return
+		}
+		s.opts.Observer.Refused(l, RefusedFiles)
+		s.noise.listener(l, "accept failed; waiting before the next", err)
+		t := time.NewTimer(backoff)
+		select {
+		case <-t.C:
+		case <-s.draining:
+			t.Stop()
+			return
+		}
+		backoff = min(2*backoff, acceptBackoffMax)
+	}
+}
+
+func (s *Server) admit(l *Listener, nc net.Conn) {
+	reason, ok := s.add(l, nc)
+	if ok {
+		s.opts.Observer.Opened(l)
+		return
+	}
+	_ = nc.Close() // nothing was exchanged on it
+	s.opts.Observer.Refused(l, reason)
+	if reason != RefusedDraining {
+		s.noise.listener(l, "connection refused", fmt.Errorf("limit %q reached, client %s", reason, nc.RemoteAddr()))
+	}
+}
+
+// noiseInterval is how often one message is logged while its cause repeats.
+const noiseInterval = 10 * time.Second
+
+// noise logs what clients can cause at will: the first time, and then with a
+// count.
+type noise struct {
+	logger *zap.Logger
+
+	mu   sync.Mutex
+	seen map[string]*repeated // by message; all of them constants
+}
+
+type repeated struct {
+	last    time.Time
+	skipped int
+}
+
+func (n *noise) log(c *conn, level zapcore.Level, msg string, err error) {
+	if skipped, ok := n.due(msg); ok {
+		n.logger.Log(level, msg, zap.Error(err), zap.String("listener", c.listener.Name), zap.Stringer("peer", c.peer),
+			zap.Int("repeated", skipped))
+	}
+}
+
+func (n *noise) listener(l *Listener, msg string, err error) {
+	if skipped, ok := n.due(msg); ok {
+		n.logger.Warn(msg, zap.Error(err), zap.String("listener", l.Name), zap.Int("repeated", skipped))
+	}
+}
+
+func (n *noise) due(msg string) (skipped int, ok bool) {
+	now := time.Now()
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	r := n.seen[msg]
+	if r == nil {
+		if n.seen == nil {
+			n.seen = make(map[string]*repeated)
+		}
+		r = &repeated{}
+		n.seen[msg] = r
+	}
+	if !r.last.IsZero() && now.Sub(r.last) < noiseInterval {
+		r.skipped++
+		return 0, false
+	}
+	skipped = r.skipped
+	r.last, r.skipped = now, 0
+	return skipped, true
+}

@@ -1,0 +1,188 @@
+package network
+
+import (
+	"encoding/binary"
+	"io"
+	"net"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/chronik-io/chronik/internal/protocol"
+)
+
+// The benchmark compares the server with a bare echo: 128 connections, each with
+// one request of 350 bytes under way, answered with 60 bytes. "sync" answers
+// within Handle, "async" from another goroutine, as a disk does, in bursts.
+// ns/op is the time of one request; ratio is the server's throughput over the
+// echo's in the same run, measured in turns.
+const (
+	benchConns    = 128
+	benchRequest  = 350
+	benchResponse = 60
+)
+
+func BenchmarkAgainstEcho(b *testing.B) {
+	for _, mode := range []string{"sync", "async"} {
+		b.Run(mode, func(b *testing.B) {
+			echo := listen(b)
+			go echoServer(echo)
+			defer echo.Close()
+			h := &benchHandler{}
+			if mode == "async" {
+				h.late = make(chan *Request, benchConns)
+				go h.answerBursts()
+				defer close(h.late)
+			}
+			srv, addr := serve(b, Options{Handler: h, Table: produceTable(b)})
+			defer srv.Close()
+			echoes, ours := dialAll(b, echo.Addr().String()), dialAll(b, addr)
+			defer closeAll(echoes)
+			defer closeAll(ours)
+			var tEcho, tOurs time.Duration
+			b.ResetTimer()
+			for done := 0; done < b.N; {
+				n := min(b.N-done, 20_000)
+				b.StopTimer()
+				tEcho += closedLoop(b, echoes, n)
+				b.StartTimer()
+				tOurs += closedLoop(b, ours, n)
+				done += n
+			}
+			b.ReportMetric(float64(tEcho)/float64(tOurs), "ratio")
+			b.ReportMetric(float64(b.N)/tEcho.Seconds(), "echo/s")
+			b.ReportMetric(float64(b.N)/tOurs.Seconds(), "ours/s")
+		})
+	}
+}
+
+// benchHandler answers every request with the same bytes.
+type benchHandler struct{ late chan *Request }
+
+type benchBody struct{}
+
+func (benchBody) Key() int16                 { return 0 }
+func (benchBody) GetVersion() int16          { return 9 }
+func (benchBody) IsFlexible() bool           { return true }
+func (benchBody) AppendTo(dst []byte) []byte { return append(dst, make([]byte, benchResponse-9)...) }
+
+func (h *benchHandler) Handle(r *Request) {
+	if h.late != nil {
+		h.late <- r
+		return
+	}
+	r.Respond(benchBody{})
+}
+
+func (h *benchHandler) answerBursts() {
+	for r := range h.late {
+		r.Respond(benchBody{})
+	}
+}
+
+func produceTable(t testing.TB) *protocol.Table {
+	t.Helper()
+	table, err := protocol.NewTable(protocol.API{Key: protocol.KeyProduce, Min: 3, Max: 13, ListZero: true},
+		protocol.API{Key: 3, Max: 13}, protocol.API{Key: protocol.KeyApiVersions, Max: 4})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return table
+}
+
+func listen(t testing.TB) net.Listener {
+	t.Helper()
+	ln, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	return ln
+}
+
+func serve(t testing.TB, o Options) (*Server, string) {
+	t.Helper()
+	srv, err := New(o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	ln := listen(t)
+	if err := srv.Serve(&Listener{Name: "test"}, ln); err != nil {
+		t.Fatal(err)
+	}
+	return srv, ln.Addr().String()
+}
+
+func echoServer(ln net.Listener) {
+	for {
+		c, err := ln.Accept()
+		if err != nil {
+			return
+		}
+		go func() {
+			defer c.Close()
+			buf := make([]byte, 4096)
+			for {
+				if _, err := io.ReadAtLeast(c, buf[:benchRequest], benchRequest); err != nil {
+					return
+				}
+				if _, err := c.Write(buf[:benchResponse]); err != nil {
+					return
+				}
+			}
+		}()
+	}
+}
+
+func dialAll(t testing.TB, addr string) []net.Conn {
+	t.Helper()
+	var conns []net.Conn
+	for range benchConns {
+		c, err := net.Dial("tcp", addr)
+		if err != nil {
+			t.Fatal(err)
+		}
+		conns = append(conns, c)
+	}
+	return conns
+}
+
+func closeAll(conns []net.Conn) {
+	for _, c := range conns {
+		c.Close()
+	}
+}
+
+// closedLoop sends n requests in all, one at a time on each connection.
+func closedLoop(t testing.TB, conns []net.Conn, n int) time.Duration {
+	frame := produceFrame(benchRequest)
+	var left atomic.Int64
+	left.Store(int64(n))
+	var wg sync.WaitGroup
+	start := time.Now()
+	for _, c := range conns {
+		wg.Go(func() {
+			in := make([]byte, benchResponse)
+			for left.Add(-1) >= 0 {
+				if _, err := c.Write(frame); err != nil {
+					t.Error(err)
+					return
+				}
+				if _, err := io.ReadFull(c, in); err != nil {
+					t.Error(err)
+					return
+				}
+			}
+		})
+	}
+	wg.Wait()
+	return time.Since(start)
+}
+
+// produceFrame is a Produce frame, version 9, of so many bytes, length included.
+func produceFrame(size int) []byte {
+	f := make([]byte, size)
+	binary.BigEndian.PutUint32(f, uint32(size-4))
+	binary.BigEndian.PutUint16(f[6:], 9)
+	return f
+}

@@ -1,0 +1,238 @@
+package network
+
+import (
+	"context"
+	"errors"
+	"net"
+	"net/netip"
+	"os"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/chronik-io/chronik/internal/protocol"
+)
+
+// conn is one client connection. Its reader owns in, clientID and software; its
+// queue belongs to whoever holds mu.
+type conn struct {
+	srv      *Server
+	listener *Listener
+	nc       net.Conn
+	peer     net.Addr
+	local    net.Addr
+	ip       netip.Addr
+	ctx      context.Context // ends with the connection
+	cancel   context.CancelFunc
+
+	in       input
+	clientID string
+	software Software
+
+	// stopped asks the reader to start no more requests: drain, or Abort.
+	stopped   atomic.Bool
+	muteUntil atomic.Int64 // unix ns; the reader pauses until then
+
+	out output // of whoever holds the writing role
+
+	mu    sync.Mutex
+	rcond sync.Cond // the reader waits for its turn
+	wcond sync.Cond // the writer waits for an answer to write
+	// oldest to newest are the requests whose answers were not yet taken for
+	// writing, in order of arrival.
+	oldest, newest *Request
+	queued         int   // requests whose answers are not written
+	unready        int   // requests without an answer
+	produces       int   // Produce requests without an answer
+	produceBytes   int64 // of their frames
+	unwritten      int   // bytes of answers that are ready and not written
+	alone          bool  // the one request without an answer is no Produce
+	away           absence
+
+	busy      bool // the reader will flush before it blocks
+	rwaiting  bool // the reader waits on rcond
+	writing   bool // somebody writes, without mu
+	readDone  bool // the reader has ended
+	dead      bool // the socket is closed, or will be without further writes
+	abandoned bool // the writer has ended: unanswered requests are orphans
+	reason    CloseReason
+	expiry    *time.Timer
+	expiresAt time.Time // when expiry fires; zero where it is not armed
+}
+
+func newConn(s *Server, l *Listener, nc net.Conn) *conn {
+	c := &conn{srv: s, listener: l, nc: nc, peer: nc.RemoteAddr(), local: nc.LocalAddr(), ip: remoteIP(nc)}
+	c.ctx, c.cancel = context.WithCancel(context.Background())
+	c.rcond.L, c.wcond.L = &c.mu, &c.mu
+	c.in.init()
+	return c
+}
+
+// push queues a request that is about to be handled, unless the connection is gone.
+func (c *conn) push(r *Request) bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.dead {
+		return false
+	}
+	if c.newest == nil {
+		c.oldest = r
+	} else {
+		c.newest.next = r
+	}
+	c.newest = r
+	c.queued++
+	c.unready++
+	c.busy = true
+	if r.Key != protocol.KeyProduce {
+		c.alone = true
+		return true
+	}
+	c.produceBytes += int64(r.size)
+	if c.produces++; c.produces == 1 {
+		c.srv.census.back(c.away)
+		c.away = 0
+	}
+	return true
+}
+
+// answer marks a queued request as answered and sees to it that somebody writes.
+func (c *conn) answer(r *Request, now time.Time) {
+	c.mu.Lock()
+	c.unready--
+	if r.Key == protocol.KeyProduce {
+		c.produceBytes -= int64(r.size)
+		if c.produces--; c.produces == 0 && !c.dead {
+			c.away = c.srv.census.leave(now)
+		}
+	} else {
+		c.alone = false
+	}
+	if c.abandoned {
+		c.mu.Unlock()
+		r.recycle(c.srv)
+		c.srv.orphans.add(-1)
+		return
+	}
+	r.ready = true
+	c.unwritten += r.outSize
+	if c.oldest == r && !c.busy && !c.writing {
+		c.wcond.Signal()
+	}
+	if c.rwaiting {
+		c.rcond.Signal()
+	}
+	c.mu.Unlock()
+}
+
+// mayStart says whether a request of so many bytes has its turn. Caller holds mu.
+func (c *conn) mayStart(key int16, size int) bool {
+	o := &c.srv.opts
+	switch {
+	case c.alone, c.queued >= o.ConnectionRequests, c.unwritten > o.UnwrittenBytes:
+		return false
+	case key != protocol.KeyProduce:
+		return c.unready == 0
+	}
+	return c.produces == 0 || c.produceBytes+int64(size) <= o.ConnectionBytes
+}
+
+// awaitTurn blocks the reader until a request may start. It returns errStopped
+// when the connection ends first.
+func (c *conn) awaitTurn(key int16, size int) error {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	for !c.dead && !c.stopped.Load() {
+		if c.mayStart(key, size) {
+			return nil
+		}
+		if c.flush() {
+			continue
+		}
+		c.busy, c.rwaiting = false, true
+		c.rcond.Wait()
+		c.rwaiting = false
+	}
+	return errStopped
+}
+
+// rest is called by the reader before it blocks: it writes what is ready and
+// leaves the rest to the writer.
+func (c *conn) rest() {
+	c.mu.Lock()
+	if c.busy {
+		c.flush()
+		c.busy = false
+	}
+	c.mu.Unlock()
+}
+
+// quiet says whether no request is under way.
+func (c *conn) quiet() bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.queued == 0
+}
+
+func (c *conn) mute(until time.Time) {
+	for ns := until.UnixNano(); ; {
+		old := c.muteUntil.Load()
+		if ns <= old || c.muteUntil.CompareAndSwap(old, ns) {
+			return
+		}
+	}
+}
+
+// stopReading has the reader start no more requests and end soon. It must not be
+// called with mu held, for it wakes a reader that waits on rcond.
+func (c *conn) stopReading(reason CloseReason) {
+	c.mu.Lock()
+	if c.reason == "" {
+		c.reason = reason
+	}
+	c.stopped.Store(true)
+	c.rcond.Signal()
+	c.mu.Unlock()
+	_ = c.nc.SetReadDeadline(time.Unix(1, 0)) // fails on a closed connection only
+}
+
+// endReading is the reader's last act: what is unanswered is finished, unless
+// the connection is broken.
+func (c *conn) endReading(reason CloseReason, broken bool) {
+	c.in.close()
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.readDone, c.busy = true, false
+	if c.reason == "" {
+		c.reason = reason
+	}
+	if broken {
+		c.kill(reason)
+	}
+	c.wcond.Signal()
+}
+
+// kill closes the socket at once. Caller holds mu.
+func (c *conn) kill(reason CloseReason) {
+	if c.dead {
+		return
+	}
+	c.dead = true
+	if c.reason == "" {
+		c.reason = reason
+	}
+	c.cancel()
+	_ = c.nc.Close() // nothing was promised to the peer that a failed close takes back
+	c.rcond.Signal()
+	c.wcond.Signal()
+}
+
+// remoteIP is the zero Addr where the peer has none.
+func remoteIP(nc net.Conn) netip.Addr {
+	if a, ok := nc.RemoteAddr().(*net.TCPAddr); ok {
+		return a.AddrPort().Addr().Unmap()
+	}
+	return netip.Addr{}
+}
+
+func isTimeout(err error) bool { return errors.Is(err, os.ErrDeadlineExceeded) }

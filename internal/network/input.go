@@ -1,0 +1,160 @@
+package network
+
+import (
+	"time"
+
+	"github.com/chronik-io/chronik/internal/membuf"
+)
+
+const (
+	// readSmall is the read buffer of a connection that asks one thing at a
+	// time. Thousands of idle ones have no other.
+	readSmall = 1 << 10
+	// readBig is that of one which filled the small one: it pipelines. It
+	// goes back after readIdle without a byte.
+	readBig  = 32 << 10
+	readIdle = time.Second
+)
+
+// input is a connection's read buffer. It belongs to the reader.
+type input struct {
+	small [readSmall]byte
+	big   *membuf.Buffer
+	buf   []byte // small or big
+	r, w  int    // buf[r:w] was read and not used
+
+	armed time.Time // the socket's read deadline; zero where none is set
+	last  time.Time // when the last whole request had arrived
+	since time.Time // since when the rest of the present one is waited for; zero between requests
+}
+
+func (in *input) init() {
+	in.buf = in.small[:]
+	in.last = time.Now()
+}
+
+func (in *input) bytes() []byte { return in.buf[in.r:in.w] }
+
+func (in *input) skip(n int) {
+	if in.r += n; in.r == in.w {
+		in.r, in.w = 0, 0
+	}
+}
+
+// room makes space for n bytes in all, which fit into the buffer.
+func (in *input) room(n int) {
+	if in.r > 0 && in.r+n > len(in.buf) {
+		in.w = copy(in.buf, in.bytes())
+		in.r = 0
+	}
+}
+
+// grow changes to the big buffer.
+func (in *input) grow(pool *membuf.Pool) {
+	if in.big == nil {
+		in.big = pool.Get(readBig)
+		in.w = copy(in.big.Bytes(), in.bytes())
+		in.r, in.buf = 0, in.big.Bytes()
+	}
+}
+
+// shrink gives the big buffer back, if it is empty.
+func (in *input) shrink() {
+	if in.big != nil && in.r == in.w {
+		in.r, in.w, in.buf = 0, 0, in.small[:]
+		in.big.Release()
+		in.big = nil
+	}
+}
+
+func (in *input) close() {
+	in.r, in.w = 0, 0
+	in.shrink()
+}
+
+// fill reads until n bytes, which fit into the buffer, are there.
+func (c *conn) fill(n int) error {
+	in := &c.in
+	for in.w-in.r < n {
+		in.room(n)
+		m, err := c.read(in.buf[in.w:])
+		if err != nil {
+			return err
+		}
+		if in.w += m; in.w == len(in.buf) {
+			in.grow(c.srv.opts.Pool)
+		}
+		if in.w > in.r && in.since.IsZero() {
+			in.since = time.Now()
+		}
+	}
+	return nil
+}
+
+// read reads some bytes. Before it blocks it writes what is ready. It may return
+// no bytes and no error; the buffer may have changed then.
+func (c *conn) read(p []byte) (int, error) {
+	c.rest()
+	if err := c.armRead(); err != nil {
+		return 0, err
+	}
+	n, err := c.nc.Read(p)
+	switch {
+	case n > 0 || err == nil:
+		return n, nil // an error comes again
+	case !isTimeout(err):
+		return 0, err
+	}
+	c.in.armed = time.Time{}
+	return 0, c.timedOut(time.Now())
+}
+
+// armRead sets the socket's read deadline to when there is something to look
+// after. An earlier one is left alone: it costs less to look too early, and so a
+// busy connection sets one deadline a second or less. stopped is looked at after
+// the deadline is set, because stopReading sets its own after stopped.
+func (c *conn) armRead() error {
+	in := &c.in
+	if in.armed.IsZero() || c.nextLook().Before(in.armed) {
+		in.armed = c.nextLook()
+		if err := c.nc.SetReadDeadline(in.armed); err != nil {
+			return err
+		}
+	}
+	if c.stopped.Load() {
+		return errStopped
+	}
+	return nil
+}
+
+func (c *conn) nextLook() time.Time {
+	in := &c.in
+	switch {
+	case !in.since.IsZero():
+		return in.since.Add(c.srv.opts.FrameTimeout)
+	case in.big != nil:
+		return in.last.Add(readIdle)
+	}
+	return in.last.Add(c.srv.opts.Idle)
+}
+
+// timedOut is called when a read reached its deadline, which may be an old one.
+func (c *conn) timedOut(now time.Time) error {
+	in, o := &c.in, &c.srv.opts
+	switch {
+	case c.stopped.Load():
+		return errStopped
+	case !in.since.IsZero():
+		if now.Sub(in.since) >= o.FrameTimeout {
+			return errSlowSender
+		}
+	case in.big != nil && now.Sub(in.last) < readIdle:
+	case in.big != nil:
+		in.shrink()
+	case !c.quiet():
+		in.last = now // an answer that takes long is not idleness
+	case now.Sub(in.last) >= o.Idle:
+		return errIdle
+	}
+	return nil
+}
