@@ -33,10 +33,15 @@ const (
 // DefaultBrokers is where a broker on this machine listens.
 const DefaultBrokers = "127.0.0.1:9092"
 
+// EnvBrokers is the variable that stands for --brokers.
+const EnvBrokers = "CHRONIK_BROKERS"
+
 // Streams are the standard ones of the process.
 type Streams struct {
 	In       io.Reader
 	Out, Err io.Writer
+	// Brokers is what EnvBrokers says; empty for DefaultBrokers.
+	Brokers string
 }
 
 // app is one run of chronikctl.
@@ -92,7 +97,11 @@ func (a *app) root() *cobra.Command {
 		RunE:          func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
 	}
 	f := root.PersistentFlags()
-	f.StringSliceVar(&a.brokers, "brokers", []string{DefaultBrokers}, "comma-separated HOST:PORT of brokers to ask first")
+	brokers := DefaultBrokers
+	if a.Brokers != "" {
+		brokers = a.Brokers
+	}
+	f.StringSliceVar(&a.brokers, "brokers", strings.Split(brokers, ","), "comma-separated HOST:PORT of brokers to ask first ("+EnvBrokers+")")
 	f.DurationVar(&a.timeout, "timeout", 30*time.Second, "longest time for one request, or for one record to be acknowledged")
 	root.SetFlagErrorFunc(func(_ *cobra.Command, err error) error { return usage("%w; --help lists the flags", err) })
 	root.CompletionOptions.HiddenDefaultCmd = true
@@ -166,5 +175,7 @@ func softwareVersion(v string) string {
 	return clean
 }
 
-// Std returns the streams of the process.
-func Std() Streams { return Streams{In: os.Stdin, Out: os.Stdout, Err: os.Stderr} }
+// Std returns the streams and the variable of the process.
+func Std() Streams {
+	return Streams{In: os.Stdin, Out: os.Stdout, Err: os.Stderr, Brokers: os.Getenv(EnvBrokers)}
+}

@@ -62,6 +62,21 @@ func TestNobodyThereIsItsOwnCode(t *testing.T) {
 	}
 }
 
+func TestBrokersComeFromTheFlagElseTheVariable(t *testing.T) {
+	var e bytes.Buffer
+	fromEnv, fromFlag := closedPort(t), closedPort(t)
+	s := Streams{In: strings.NewReader(""), Out: &e, Err: &e, Brokers: fromEnv}
+	Main(t.Context(), []string{"topic", "list"}, "v", s)
+	if !strings.Contains(e.String(), fromEnv) {
+		t.Errorf("the variable was not used: %s", e.String())
+	}
+	e.Reset()
+	Main(t.Context(), []string{"topic", "list", "--brokers", fromFlag}, "v", s)
+	if !strings.Contains(e.String(), fromFlag) || strings.Contains(e.String(), fromEnv) {
+		t.Errorf("the flag was not used: %s", e.String())
+	}
+}
+
 func TestVersionAndHelp(t *testing.T) {
 	if code, out, _ := run(t, "", "version"); code != ExitOK || out != "v1.2.3\n" {
 		t.Errorf("version: %d %q", code, out)

@@ -82,7 +82,7 @@ func command(p Process) *cobra.Command {
 		first, _, _ := strings.Cut(docs[name].Doc, ". ")
 		c.flags[name] = f.String(flagName(name), "", fmt.Sprintf("%s (%s; default %q)", strings.TrimSuffix(first, "."), config.EnvName(name), docs[name].Default))
 	}
-	c.root.SetFlagErrorFunc(func(cmd *cobra.Command, err error) error { return usageError(cmd, err) })
+	c.root.SetFlagErrorFunc(usageError)
 	c.root.CompletionOptions.HiddenDefaultCmd = true
 	c.root.AddCommand(c.configCommand(), c.versionCommand())
 	return c.root

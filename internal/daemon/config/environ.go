@@ -11,6 +11,9 @@ const EnvPrefix = "CHRONIK_"
 // EnvFile names the variable that stands for --config.
 const EnvFile = "CHRONIK_CONFIG"
 
+// envBrokers is chronikctl's: it may stand in the environment of both.
+const envBrokers = "CHRONIK_BROKERS"
+
 // EnvName returns the variable of a setting: CHRONIK_NUM_PARTITIONS for
 // num.partitions.
 func EnvName(setting string) string {
@@ -29,7 +32,7 @@ func (l *loader) environ(vars []string) {
 	}
 	for _, kv := range slices.Sorted(slices.Values(vars)) {
 		env, value, _ := strings.Cut(kv, "=")
-		if !strings.HasPrefix(env, EnvPrefix) || env == EnvFile {
+		if !strings.HasPrefix(env, EnvPrefix) || env == EnvFile || env == envBrokers {
 			continue
 		}
 		if name, ok := byEnv[env]; ok {
