@@ -170,6 +170,7 @@ func TestXerialFraming(t *testing.T) {
 	}
 	for name, p := range map[string][]byte{
 		"no chunk":                header,
+		"version 0":               join(header[:8], make([]byte, 8), chunk(raw)),
 		"a part of the header":    header[:10],
 		"length 0":                join(header, make([]byte, 4), chunk(raw)),
 		"a length beyond":         join(header, []byte{0, 0, 1, 0}, []byte{1}),
@@ -181,11 +182,7 @@ func TestXerialFraming(t *testing.T) {
 		"a copy of S2 (offset 0)": {8, 0x0c, 1, 2, 3, 4, 0x01, 0x00},
 		"a claim of 4 GiB":        {0xff, 0xff, 0xff, 0xff, 0x0f, 0},
 	} {
-		index := int32(-1)
-		if name == "no chunk" {
-			index = 0
-		}
-		wantKind(t, name, &Rules{}, packed(t, Snappy, p, 1), InvalidRecord, index)
+		wantKind(t, name, &Rules{}, packed(t, Snappy, p, 1), InvalidRecord, -1)
 	}
 }
 
@@ -276,6 +273,12 @@ func TestZstdWindows(t *testing.T) {
 	if spent := allocated(func() { mustAccept(t, &Rules{}, wide) }); spent > 12<<20 {
 		t.Errorf("a window of 128 MiB for 100 bytes took %d bytes of memory", spent)
 	}
+	payload := wide[HeaderSize:]
+	for n := range payload {
+		if _, err := (&Rules{}).Accept(packed(t, Zstd, payload[:n], 1), testNow); err == nil {
+			t.Errorf("a wide frame cut from %d to %d bytes is accepted", len(payload), n)
+		}
+	}
 	wantKind(t, "256 MiB", &Rules{}, packed(t, Zstd, stream(256<<20), 1), InvalidRecord, -1)
 
 	long := bomb(t, Zstd, 20<<20)
@@ -300,6 +303,35 @@ func TestZstdWindows(t *testing.T) {
 	single := []byte{0x28, 0xb5, 0x2f, 0xfd, 0xa0, 0, 0, 0, 1, 0x01, 0, 0} // 16 MiB in an empty block
 	wantKind(t, "a size nobody sent", &Rules{}, packed(t, Zstd, single, 1), InvalidRecord, -1)
 	wantKind(t, "a size over the limit", &Rules{MaxInflatedBytes: 1 << 20}, packed(t, Zstd, single, 1), TooLarge, -1)
+}
+
+// TestZstdBlocks: each kind of block counts as what it inflates to.
+func TestZstdBlocks(t *testing.T) {
+	block := func(kind, size, last int, data ...byte) []byte {
+		word := size<<3 | kind<<1 | last
+		return append([]byte{byte(word), byte(word >> 8), byte(word >> 16)}, data...)
+	}
+	raw := raw1() // ends with 99 times v, and the header count
+	head := raw[:len(raw)-100]
+	frame := func(blocks ...[]byte) []byte {
+		return append([]byte{0x28, 0xb5, 0x2f, 0xfd, 0, (27 - 10) << 3}, bytes.Join(blocks, nil)...)
+	}
+	good := frame(block(0, len(head), 0, head...), block(1, 99, 0, 'v'), block(0, 1, 1, 0))
+	if n, err := zstdBound(good[6:]); err != nil || n != uint64(len(raw)) {
+		t.Errorf("blocks of %d bytes are counted as %d, %v", len(raw), n, err)
+	}
+	mustAccept(t, &Rules{}, packed(t, Zstd, good, 1))
+	for name, p := range map[string][]byte{
+		"a block of no kind": frame(block(3, 1, 1, 0)),
+		"no last block":      frame(block(0, len(raw), 0, raw...)),
+		"a block cut":        frame(block(0, len(raw)+1, 1, raw...)),
+		"two frames":         append(bytes.Clone(good), good...),
+	} {
+		_, err := (&Rules{}).Accept(packed(t, Zstd, p, 1), testNow)
+		if e, ok := errors.AsType[*Error](err); !ok || e.Kind != InvalidRecord {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
 }
 
 // TestPoolsAreShared: many goroutines, every codec to every other, bad streams in

@@ -20,6 +20,8 @@ import (
 // Readers of either kind are expected to take both.
 const (
 	xerialHeader = 16
+	// xerialVersion is the one there is; Java's reader refuses lower ones.
+	xerialVersion = 1
 	// xerialBlock is how much goes into a chunk, as in Java's SnappyOutputStream.
 	xerialBlock = 32 << 10
 )
@@ -27,8 +29,9 @@ const (
 var xerialMagic = [8]byte{0x82, 'S', 'N', 'A', 'P', 'P', 'Y', 0}
 
 var (
-	errXerial = errors.New("snappy: a chunk's length is not that of its data")
-	errSnappy = errors.New("snappy: not a valid block")
+	errXerialVersion = errors.New("snappy: an unknown version of the framing")
+	errXerial        = errors.New("snappy: a chunk's length is not that of its data")
+	errSnappy        = errors.New("snappy: not a valid block")
 )
 
 // snappyInflater inflates block by block; a block is at most 22 times as large as
@@ -43,11 +46,15 @@ type snappyInflater struct {
 }
 
 func (s *snappyInflater) open(p []byte, limit int64, _ bool) error {
-	s.framed = len(p) >= xerialHeader && bytes.Equal(p[:len(xerialMagic)], xerialMagic[:])
+	s.framed = len(p) > xerialHeader && bytes.Equal(p[:len(xerialMagic)], xerialMagic[:])
 	s.rest, s.first, s.limit, s.unread = p, !s.framed, limit, nil
-	if s.framed {
-		s.rest = p[xerialHeader:]
+	if !s.framed {
+		return nil
 	}
+	if int32(binary.BigEndian.Uint32(p[len(xerialMagic):])) < xerialVersion {
+		return errXerialVersion
+	}
+	s.rest = p[xerialHeader:]
 	return nil
 }
 
@@ -177,8 +184,8 @@ func newXerialWriter() *xerialWriter {
 func (x *xerialWriter) reset(dst io.Writer) error {
 	x.dst, x.block = dst, x.block[:0]
 	header := append(x.out[:0], xerialMagic[:]...)
-	header = binary.BigEndian.AppendUint32(header, 1)
-	header = binary.BigEndian.AppendUint32(header, 1)
+	header = binary.BigEndian.AppendUint32(header, xerialVersion)
+	header = binary.BigEndian.AppendUint32(header, xerialVersion)
 	_, err := dst.Write(header)
 	return err
 }
