@@ -141,6 +141,30 @@ func TestPrefixKeepsTheOrderOfWrites(t *testing.T) {
 	}
 }
 
+// The cache zeroes what lies behind the end of a file, also in the sector where
+// it ends, and a sector reaches the disk as a whole even if the size does not.
+func TestASectorReachesTheDiskAsAWhole(t *testing.T) {
+	f := withDir(t)
+	h := put(t, f, "/d/a", strings.Repeat("o", sectorSize))
+	ok(t, h.Truncate(100))
+	write(t, h, "n", 0)
+	want := map[string]bool{
+		strings.Repeat("o", sectorSize): true, strings.Repeat("o", 100): true, "n" + strings.Repeat("o", 99): true,
+		"n" + strings.Repeat("o", 99) + strings.Repeat("\x00", sectorSize-100): true,
+	}
+	seen := map[string]bool{}
+	for seed := range uint64(200) {
+		got := vfstest.Get(t, f.PowerLossImage(KeepSectors, seed), "/d/a")
+		if !want[got] {
+			t.Fatalf("left %d bytes, torn inside a sector", len(got))
+		}
+		seen[got] = true
+	}
+	if len(seen) != len(want) {
+		t.Errorf("%d of %d outcomes seen", len(seen), len(want))
+	}
+}
+
 // The kernel reports a page that it could not write once and calls it clean.
 func TestDroppedPagesAreNotWrittenByTheNextSync(t *testing.T) {
 	for _, cached := range []bool{true, false} {

@@ -78,13 +78,12 @@ func (f *FS) changed(c nameChange) {
 // that they build on: a journal commits a rename between two directories as one
 // transaction, and never before what the same name or file went through earlier.
 func (f *FS) commit(dir *node) {
-	slots, nodes := map[slot]bool{}, map[*node]bool{}
+	slots := map[slot]bool{} // a file's changes are a chain of slots
 	needed := make([]bool, len(f.pending))
 	for i := len(f.pending) - 1; i >= 0; i-- {
 		c := f.pending[i]
-		if c.from.Dir == dir || c.to.Dir == dir || nodes[c.node] || slots[c.from] || slots[c.to] {
+		if c.from.Dir == dir || c.to.Dir == dir || slots[c.from] || slots[c.to] {
 			needed[i] = true
-			nodes[c.node] = true
 			for _, s := range []slot{c.from, c.to} {
 				if s.Dir != nil {
 					slots[s] = true

@@ -160,6 +160,26 @@ func TestARenameBetweenDirectoriesIsCommittedByEither(t *testing.T) {
 	}
 }
 
+func TestAFileStandsUnderOneNameAtMost(t *testing.T) {
+	f := withDir(t)
+	put(t, f, "/d/a", "x")
+	ok(t, f.Rename("/d/a", "/d/b"))
+	ok(t, f.Rename("/d/b", "/d/c"))
+	seen := map[string]bool{}
+	for seed := range uint64(200) {
+		next := f.PowerLossImage(KeepSectors, seed)
+		list, err := next.List("/d")
+		ok(t, err)
+		if len(list) != 1 {
+			t.Fatalf("seed %d: %v", seed, list)
+		}
+		seen[list[0].Name] = true
+	}
+	if len(seen) != 3 {
+		t.Errorf("only %v", seen)
+	}
+}
+
 func TestRenameOfADirectoryTakesItsFilesAlong(t *testing.T) {
 	f := withDir(t)
 	ok(t, f.MkdirAll("/d/t"))
