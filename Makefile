@@ -51,4 +51,4 @@ crash: build ## kill -9 of the real binary under load, KILLS times (default 50)
 
 .PHONY: clients
 clients: build ## real Kafka clients write and read back 100,000 records each
-	scripts/clients/run.sh
+	scripts/clients/run.sh $(CLIENTS)

@@ -41,7 +41,7 @@ func TestUsageErrorsAreToldBeforeAnythingIsSent(t *testing.T) {
 	for _, args := range [][]string{
 		{"topic", "create"}, {"topic", "lst"}, {"topic", "create", "x", "--config", "a"}, {"topic", "list", "x"},
 		{"produce"}, {"produce", "a", "b"}, {"produce", "a", "--acks", "2"}, {"produce", "a", "--compression", "zip"},
-		{"produce", "a", "--header", "x"}, {"consume"}, {"consume", "a", "--from", "now"}, {"consume", "a", "--from", "-3"},
+		{"produce", "a", "--header", "x"}, {"produce", "a", "--max-batch-bytes", "1"}, {"consume"}, {"consume", "a", "--from", "now"}, {"consume", "a", "--from", "-3"},
 		{"consume", "a", "--count", "-1"}, {"--wrong"}, {"topic", "describe", "--partitons", "1"},
 	} {
 		code, out, errs := run(t, "", append(args, at)...)

@@ -24,6 +24,7 @@ type produceOptions struct {
 	acks        string
 	compression string
 	headers     []string
+	batchBytes  int32
 }
 
 func (a *app) produce() *cobra.Command {
@@ -54,13 +55,17 @@ func (a *app) produce() *cobra.Command {
 	f.Int32VarP(&o.partition, "partition", "p", -1, "partition to write to; -1 goes by key, or where a batch has room")
 	f.StringVar(&o.acks, "acks", "all", "who must have a record before it counts: all, 1 (the leader) or 0 (nobody)")
 	f.StringVar(&o.compression, "compression", "none", "none, gzip, snappy, lz4 or zstd")
+	f.Int32Var(&o.batchBytes, "max-batch-bytes", 1_000_000, "largest batch to send; a longer line needs more, here and as the topic's max.message.bytes")
 	f.StringArrayVarP(&o.headers, "header", "H", nil, "header name=value for every record; may be repeated")
 	return c
 }
 
 // options turns the flags into the client's.
 func (o *produceOptions) options(topic string) ([]kgo.Opt, []kgo.RecordHeader, error) {
-	opts := []kgo.Opt{kgo.DefaultProduceTopic(topic), kgo.AllowAutoTopicCreation(), kgo.ProducerBatchMaxBytes(maxLine)}
+	if o.batchBytes < 1<<10 || o.batchBytes > maxLine {
+		return nil, nil, usage("--max-batch-bytes %d is not between %d and %d", o.batchBytes, 1<<10, maxLine)
+	}
+	opts := []kgo.Opt{kgo.DefaultProduceTopic(topic), kgo.AllowAutoTopicCreation(), kgo.ProducerBatchMaxBytes(o.batchBytes)}
 	switch o.acks {
 	case "all", "-1":
 	case "1":
