@@ -1,6 +1,7 @@
 package record
 
 import (
+	"errors"
 	"io"
 	"math"
 	"time"
@@ -105,7 +106,7 @@ func single(p []byte) (Batch, error) {
 		return nil, refuse(EmptySet, "a produce request must have one record batch for each partition")
 	}
 	b, rest, err := Next(p)
-	if err == ErrShort {
+	if errors.Is(err, ErrShort) {
 		return nil, refuse(Corrupt, "the record batch is longer than the %d bytes that were sent", len(p))
 	}
 	if err != nil {

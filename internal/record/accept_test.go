@@ -167,7 +167,7 @@ func TestAcceptListsRecords(t *testing.T) {
 		recs[i].Key, recs[i].Timestamp = nil, testNow.UnixMilli()
 	}
 	_, err = r.Accept(foreignBatch(t, Lz4, recs, nil), testNow)
-	if e, ok := errors.AsType[*Error](err); !ok || e.Kind != InvalidRecord || e.Record != 0 || len(e.Records) != MaxRecordErrors {
+	if e, ok := errors.AsType[*Error](err); !ok || e.Kind != InvalidRecord || e.Record != 0 || len(e.Records) != MaxFindings {
 		t.Errorf("got %#v", err)
 	}
 }

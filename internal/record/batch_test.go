@@ -125,7 +125,7 @@ func TestNextSplitsBatches(t *testing.T) {
 		t.Error("appending to a batch would write over the next")
 	}
 	for n := range len(a) {
-		if _, _, err := Next(a[:n]); err != ErrShort {
+		if _, _, err := Next(a[:n]); !errors.Is(err, ErrShort) {
 			t.Fatalf("Next of %d of %d bytes: %v, want ErrShort", n, len(a), err)
 		}
 	}

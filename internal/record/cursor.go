@@ -73,7 +73,7 @@ func (c *cursor) more() bool {
 		return false
 	}
 	if n == 0 {
-		if err != io.EOF {
+		if err != io.EOF { //nolint:errorlint // a wrapped EOF is a stream that broke off, not its end
 			c.err = err
 		}
 		return false

@@ -32,7 +32,7 @@ func TestEachStops(t *testing.T) {
 			}
 			return nil
 		})
-		if err != stop || n != 2 {
+		if !errors.Is(err, stop) || n != 2 {
 			t.Errorf("%s: %d records, %v", codec, n, err)
 		}
 	}

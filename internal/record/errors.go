@@ -65,16 +65,16 @@ func (k Kind) String() string {
 	return fmt.Sprintf("kind %d", uint8(k))
 }
 
-// RecordError names one record of a batch that was refused, and why; a produce
+// Finding names one record for which a batch was refused, and why; a produce
 // response lists them (KIP-467).
-type RecordError struct {
+type Finding struct {
 	Index int32 // position of the record in its batch, from 0
 	Msg   string
 }
 
-// MaxRecordErrors is the number of records that an Error lists; a batch of which
+// MaxFindings is the number of records that an Error lists; a batch of which
 // every record is wrong needs no longer list to be understood.
-const MaxRecordErrors = 32
+const MaxFindings = 32
 
 // Error says what is wrong with a batch. Msg is meant for the client: the cause,
 // with the numbers that show it.
@@ -85,9 +85,9 @@ type Error struct {
 	// whole is at fault.
 	Record int32
 	Msg    string
-	// Records lists the wrong records in order, at most MaxRecordErrors, the first
+	// Records lists the wrong records in order, at most MaxFindings, the first
 	// of them being Record. It is empty when Record is -1.
-	Records []RecordError
+	Records []Finding
 }
 
 // Error returns kind, place and cause in one line.
@@ -106,5 +106,5 @@ func refuse(k Kind, format string, args ...any) *Error {
 // refuseAt makes an Error about one record.
 func refuseAt(k Kind, index int32, format string, args ...any) *Error {
 	msg := fmt.Sprintf(format, args...)
-	return &Error{Kind: k, Record: index, Msg: msg, Records: []RecordError{{index, msg}}}
+	return &Error{Kind: k, Record: index, Msg: msg, Records: []Finding{{index, msg}}}
 }

@@ -30,7 +30,7 @@ func (r *Rules) checkRecord(i int32, h head, now int64, found *findings) {
 type findings struct {
 	kind    Kind
 	total   int
-	records []RecordError
+	records []Finding
 }
 
 func (f *findings) add(k Kind, index int32, format string, args ...any) {
@@ -39,8 +39,8 @@ func (f *findings) add(k Kind, index int32, format string, args ...any) {
 		f.kind = k
 	}
 	f.total++
-	if len(f.records) < MaxRecordErrors {
-		f.records = append(f.records, RecordError{Index: index, Msg: fmt.Sprintf(format, args...)})
+	if len(f.records) < MaxFindings {
+		f.records = append(f.records, Finding{Index: index, Msg: fmt.Sprintf(format, args...)})
 	}
 }
 

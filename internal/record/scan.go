@@ -245,7 +245,7 @@ func (s *scanner) streamError(err error) error {
 	if errors.Is(err, errInflated) {
 		return refuse(TooLarge, "the %s data inflates to more than %d bytes", s.batch.Codec(), s.limit)
 	}
-	if err == io.EOF {
+	if errors.Is(err, io.EOF) {
 		err = io.ErrUnexpectedEOF
 	}
 	return refuse(InvalidRecord, "the %s data cannot be inflated: %v", s.batch.Codec(), err)

@@ -130,7 +130,7 @@ func snappyLen(p []byte) (int64, error) {
 	var have int64
 	for len(p) > 0 {
 		length, offset, size := snappyElement(p)
-		if size == 0 || int64(size) > int64(len(p)) {
+		if size == 0 || size > int64(len(p)) {
 			return 0, errSnappy
 		}
 		if offset >= 0 && (offset == 0 || offset > have) {
@@ -183,10 +183,11 @@ func newXerialWriter() *xerialWriter {
 
 func (x *xerialWriter) reset(dst io.Writer) error {
 	x.dst, x.block = dst, x.block[:0]
-	header := append(x.out[:0], xerialMagic[:]...)
-	header = binary.BigEndian.AppendUint32(header, xerialVersion)
-	header = binary.BigEndian.AppendUint32(header, xerialVersion)
-	_, err := dst.Write(header)
+	var header [xerialHeader]byte
+	n := copy(header[:], xerialMagic[:])
+	binary.BigEndian.PutUint32(header[n:], xerialVersion)
+	binary.BigEndian.PutUint32(header[n+4:], xerialVersion)
+	_, err := dst.Write(header[:])
 	return err
 }
 

@@ -160,7 +160,7 @@ func (z *zstdInflater) Read(p []byte) (int, error) {
 		dec = z.wide
 	}
 	n, err := dec.Read(p)
-	if err == io.EOF && len(z.in.head)+len(z.in.rest) > 0 {
+	if errors.Is(err, io.EOF) && len(z.in.head)+len(z.in.rest) > 0 {
 		err = errTrailing
 	}
 	return n, err
