@@ -9,9 +9,9 @@ import (
 	"strings"
 
 	"github.com/spf13/cobra"
-	"go.uber.org/zap"
 
 	"github.com/chronik-io/chronik/internal/daemon/config"
+	"github.com/chronik-io/chronik/internal/vfs"
 )
 
 // Process is what the command line takes from the process that it runs in.
@@ -130,7 +130,7 @@ func (c *cli) input() config.Input {
 
 // serve runs the broker until the context ends.
 func (c *cli) serve(ctx context.Context) error {
-	cfg, reg, err := load(c.input())
+	cfg, err := Load(c.input())
 	if err != nil {
 		return &configError{err}
 	}
@@ -141,11 +141,7 @@ func (c *cli) serve(ctx context.Context) error {
 	defer func() { _ = log.Sync() }() // standard error cannot always be synced, and nothing could be done
 	limitMemory(log)
 	warn(log, cfg)
-	err = run(ctx, cfg, reg, log, level, c.Version)
-	if err != nil {
-		log.Debug("ended", zap.Error(err))
-	}
-	return err
+	return run(ctx, Options{Config: cfg, FS: vfs.OS(), Log: log, Level: level, Version: c.Version})
 }
 
 // configError is one or more lines about the configuration.
@@ -168,11 +164,11 @@ func (c *cli) configCommand() *cobra.Command {
 	print := &cobra.Command{
 		Use: "print-defaults", Short: "Print a configuration file with every setting, its meaning and its default", Args: noArgs,
 		RunE: func(*cobra.Command, []string) error {
-			_, reg, err := load(config.Input{})
+			cfg, err := Load(config.Input{})
 			if err != nil {
 				return err
 			}
-			return config.Defaults(c.Out, kafkaSettings(reg))
+			return config.Defaults(c.Out, kafkaSettings(registry(cfg.Durability)))
 		},
 	}
 	cmd.AddCommand(check, print)
@@ -180,7 +176,7 @@ func (c *cli) configCommand() *cobra.Command {
 }
 
 func (c *cli) check() error {
-	cfg, _, err := load(c.input())
+	cfg, err := Load(c.input())
 	if err != nil {
 		return &configError{err}
 	}

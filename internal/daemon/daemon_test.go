@@ -74,7 +74,7 @@ func TestPrintedDefaultsAreAValidFile(t *testing.T) {
 		t.Fatalf("code %d, %s", code, errs)
 	}
 	read := func(string) ([]byte, error) { return []byte(out), nil }
-	cfg, _, err := load(config.Input{File: "f", ReadFile: read})
+	cfg, err := Load(config.Input{File: "f", ReadFile: read})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -91,7 +91,7 @@ func TestPrintedDefaultsAreAValidFile(t *testing.T) {
 // What clients are told by DescribeConfigs is what the daemon was told.
 func TestStaticConfigsSayWhatTheDaemonWasTold(t *testing.T) {
 	file := "listeners: [{name: in, listen: ':1', advertise: 'h:1'}, {name: out, listen: ':2'}]\nnum.partitions: 3\n"
-	cfg, reg, err := load(config.Input{File: "f", ReadFile: func(string) ([]byte, error) { return []byte(file), nil },
+	cfg, err := Load(config.Input{File: "f", ReadFile: func(string) ([]byte, error) { return []byte(file), nil },
 		Flags: map[string]string{config.KeyWALProfile: "low", config.KeyProduceProfile: "extreme"}})
 	if err != nil {
 		t.Fatal(err)
@@ -103,7 +103,7 @@ func TestStaticConfigsSayWhatTheDaemonWasTold(t *testing.T) {
 			t.Errorf("%s = %q, want %q", name, got[name], want)
 		}
 	}
-	if b, err := reg.ResolveBroker(got); err != nil || b.NumPartitions != 3 || b.ProduceProfile != "extreme" {
+	if b, err := registry(cfg.Durability).ResolveBroker(got); err != nil || b.NumPartitions != 3 || b.ProduceProfile != "extreme" {
 		t.Errorf("resolved: %+v, %v", b, err)
 	}
 }
@@ -117,12 +117,12 @@ func TestTwoNamesOfOneSettingMustAgree(t *testing.T) {
 
 // The name of every setting, made a flag or a variable, leads back to it.
 func TestEverySettingHasItsOwnVariable(t *testing.T) {
-	_, reg, err := load(config.Input{})
+	cfg, err := Load(config.Input{})
 	if err != nil {
 		t.Fatal(err)
 	}
 	seen := make(map[string]string)
-	for _, d := range slices.Concat(config.Own(), kafkaSettings(reg)) {
+	for _, d := range slices.Concat(config.Own(), kafkaSettings(registry(cfg.Durability))) {
 		env := config.EnvName(d.Name)
 		if seen[env] != "" || env == config.EnvFile {
 			t.Errorf("%s and %s are both %s", d.Name, seen[env], env)

@@ -73,24 +73,23 @@ func explain(reg *topicconf.Registry) func(string) string {
 	}
 }
 
-// load reads the configuration from all sources and holds it together against
-// the registry that the broker will use.
-func load(in config.Input) (*config.Config, *topicconf.Registry, error) {
+// Load reads the configuration from all sources and holds it together against
+// the registry that the broker will use. in's Broker and Explain are set here.
+func Load(in config.Input) (*config.Config, error) {
 	builtin, err := durability.NewSet()
 	if err != nil {
-		return nil, nil, err
+		return nil, err
 	}
 	names := registry(builtin)
 	in.Broker, in.Explain = kafkaSettings(names), explain(names)
 	cfg, err := config.Load(in)
 	if err != nil {
-		return nil, nil, err
+		return nil, err
 	}
-	reg := registry(cfg.Durability)
-	if err := reg.CheckStatic(static(cfg)); err != nil {
-		return nil, nil, err
+	if err := registry(cfg.Durability).CheckStatic(static(cfg)); err != nil {
+		return nil, err
 	}
-	return cfg, reg, nil
+	return cfg, nil
 }
 
 // static is the broker's configs as clients describe them: those that were set

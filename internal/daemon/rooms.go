@@ -9,4 +9,4 @@ import (
 var errNoRooms = errors.New("this build has no storage yet: nothing was started")
 
 // open starts the rooms from the disk upwards.
-func (n *node) open(context.Context) error { return errNoRooms }
+func (b *Broker) open(context.Context) error { return errNoRooms }

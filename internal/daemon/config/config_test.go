@@ -251,6 +251,21 @@ func TestUnknownVariablesAreWarnings(t *testing.T) {
 	}
 }
 
+func TestProfilesOfTheProgram(t *testing.T) {
+	mine := durability.Profile{Name: "mine", MaxRecords: 1, MaxBytes: 1 << 20}
+	c, err := load("profiles: {other: {max_wait: 1ms}}\n", func(in *Input) { in.Profiles = []durability.Profile{mine} }, flag(KeyWALProfile, "mine"))
+	must(t, c, err)
+	if p, err := c.Durability.Lookup("mine"); err != nil || p.MaxRecords != 1 || c.WALProfile != "mine" {
+		t.Errorf("%+v, %v", p, err)
+	}
+	if _, err := c.Durability.Lookup("other"); err != nil {
+		t.Error(err)
+	}
+	if _, err := load("profiles: {mine: {max_wait: 1ms}}\n", func(in *Input) { in.Profiles = []durability.Profile{mine} }); err == nil {
+		t.Error("one name for two profiles")
+	}
+}
+
 func TestAnEmptyVariableIsNotSet(t *testing.T) {
 	c, err := load("num.partitions: 3\n", env("CHRONIK_NUM_PARTITIONS=", "CHRONIK_DATA_DIR="))
 	must(t, c, err)

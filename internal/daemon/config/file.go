@@ -46,7 +46,7 @@ func (l *loader) file(in Input) {
 	if v, ok := top[keyListeners]; ok {
 		l.fileListeners(in.File, v)
 	}
-	l.fileProfiles(in.File, top[keyProfiles])
+	l.fileProfiles(in, top[keyProfiles])
 }
 
 // parse returns the top level of the file, nil where there is none.
@@ -207,14 +207,15 @@ func (l *loader) listeners() {
 	}
 }
 
-// fileProfiles takes the custom durability profiles; v is nil where the file
-// has none.
-func (l *loader) fileProfiles(source string, v any) {
+// fileProfiles takes the custom durability profiles, the program's and the
+// file's; v is nil where the file has none.
+func (l *loader) fileProfiles(in Input, v any) {
+	source := in.File
 	m, ok := v.(map[string]any)
 	if !ok && v != nil {
 		l.add(source, keyProfiles, "is "+kind(v)+"; write profiles: {NAME: {ack: synced, max_wait: 5ms}}")
 	}
-	var custom []durability.Profile
+	custom := slices.Clone(in.Profiles)
 	for _, name := range slices.Sorted(maps.Keys(m)) {
 		if p, ok := l.profile(source, name, m[name]); ok {
 			custom = append(custom, p)

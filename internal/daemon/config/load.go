@@ -20,6 +20,8 @@ const separator = "\x00"
 type Input struct {
 	// Broker describes the settings under Kafka's names.
 	Broker []Def
+	// Profiles are durability profiles of the program, beside the file's own.
+	Profiles []durability.Profile
 	// Explain, where set, says what to do about a key that is no setting, for
 	// names that people know from elsewhere. Empty is nothing.
 	Explain func(key string) string

@@ -1,0 +1,121 @@
+package daemon
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"go.uber.org/zap"
+
+	"github.com/chronik-io/chronik/internal/daemon/config"
+	"github.com/chronik-io/chronik/internal/metrics"
+	"github.com/chronik-io/chronik/internal/topicconf"
+	"github.com/chronik-io/chronik/internal/vfs"
+)
+
+// drainTime bounds how long a stop waits for requests that were accepted.
+const drainTime = 30 * time.Second
+
+// Options are what a broker is started with.
+type Options struct {
+	// Config is what Load returned.
+	Config *config.Config
+	// FS holds the data directory.
+	FS vfs.FS
+	// Log gets everything; Level is the one that it goes by and that the admin
+	// port moves.
+	Log   *zap.Logger
+	Level zap.AtomicLevel
+	// Version is told by metrics and to clients.
+	Version string
+}
+
+// Broker is a running broker. It is served until Close.
+type Broker struct {
+	cfg     *config.Config
+	configs *topicconf.Registry
+	fs      vfs.FS
+	log     *zap.Logger
+	reg     *prometheus.Registry
+	ready   *readiness
+	bound   *bound
+	stack   *stack
+	// failed gets the first error that no room can go on with.
+	failed chan error
+}
+
+// Start starts a broker and returns when it serves clients. The order:
+// addresses (nothing is changed on disk where one is taken), admin port, rooms
+// from the disk upwards, clients last. ctx is for the start alone. An error is
+// an *ExitError where its code is not ExitFailed; what had been started is
+// stopped.
+func Start(ctx context.Context, o Options) (*Broker, error) {
+	begin := time.Now()
+	addresses, err := bind(ctx, o.Config)
+	if err != nil {
+		return nil, err
+	}
+	reg := metrics.NewRegistry()
+	b := &Broker{cfg: o.Config, configs: registry(o.Config.Durability), fs: o.FS, log: o.Log, reg: reg, bound: addresses,
+		stack: &stack{log: o.Log}, failed: make(chan error, 1), ready: newReadiness(metrics.NewProcess(reg, o.Version).Ready)}
+	b.stack.push("addresses", func(context.Context) error { return addresses.close() })
+	if addresses.admin != nil {
+		a := newAdmin(addresses.admin, reg, o.Level, b.ready, o.Log.Named("admin"))
+		b.stack.push("admin", func(ctx context.Context) error { a.stop(ctx); return nil })
+	}
+	if err := b.open(ctx); err != nil {
+		return nil, errors.Join(err, b.stop("start failed"))
+	}
+	b.ready.enter("")
+	o.Log.Info("ready", zap.String("version", o.Version), zap.Strings("listen", b.Addrs()), zap.String("admin", b.AdminAddr()),
+		zap.String("data", o.Config.DataDir), zap.String("profile", o.Config.WALProfile), zap.Duration("took", time.Since(begin)))
+	return b, nil
+}
+
+// Addrs are where clients connect, in the order of the configuration's
+// listeners, with the ports that were found.
+func (b *Broker) Addrs() []string {
+	all := make([]string, len(b.bound.clients))
+	for i, l := range b.bound.clients {
+		all[i] = l.Addr().String()
+	}
+	return all
+}
+
+// AdminAddr is where the admin port is, empty where it is off.
+func (b *Broker) AdminAddr() string {
+	if b.bound.admin == nil {
+		return ""
+	}
+	return b.bound.admin.Addr().String()
+}
+
+// Failed gets an error when the broker cannot go on; Close is still to be
+// called.
+func (b *Broker) Failed() <-chan error { return b.failed }
+
+// fail tells Failed, once; rooms call it from their goroutines.
+func (b *Broker) fail(err error) {
+	select {
+	case b.failed <- err:
+	default: // the first error is the one that counts
+	}
+}
+
+// Close answers what was accepted, marks the data directory clean and stops all
+// rooms, within 30 s. It is called once.
+func (b *Broker) Close() error { return b.stop("draining") }
+
+func (b *Broker) stop(phase string) error {
+	b.ready.enter(phase)
+	b.log.Info(phase)
+	ctx, cancel := context.WithTimeout(context.Background(), drainTime)
+	defer cancel()
+	if err := b.stack.unwind(ctx); err != nil {
+		return fmt.Errorf("stop: %w", err)
+	}
+	b.log.Info("stopped")
+	return nil
+}
