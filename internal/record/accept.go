@@ -66,7 +66,8 @@ type Accepted struct {
 // p may be changed in place: the max timestamp in the header becomes what the
 // records say, as in Kafka, or now under LogAppendTime, and the CRC follows. A
 // batch with another codec than the topic's is built anew; producer, timestamps
-// and offsets stay. The error is an *Error, and p is then as it was.
+// and offsets stay. With an error p is as it was. The error is an *Error; any
+// other would be a compressor's failure, and not the client's.
 //
 // A plain batch is accepted without allocating.
 func (r *Rules) Accept(p []byte, now time.Time) (Accepted, error) {
