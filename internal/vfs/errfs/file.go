@@ -1,0 +1,145 @@
+package errfs
+
+import (
+	"github.com/chronik-io/chronik/internal/vfs"
+)
+
+// file is an open file that can fail.
+type file struct {
+	fs    *FS
+	under vfs.File
+}
+
+// dropper is a file that knows what becomes of dirty pages: those of crashfs.
+type dropper interface{ DropDirty(keepCached bool) }
+
+// Name implements vfs.File.
+func (h *file) Name() string { return h.under.Name() }
+
+// ReadAt implements vfs.File.
+func (h *file) ReadAt(p []byte, off int64) (int, error) {
+	c := Call{Op: Read, Path: h.Name(), Off: off, Len: int64(len(p))}
+	r := h.fs.enter(c)
+	if r == nil {
+		return h.under.ReadAt(p, off)
+	}
+	if r.Short <= 0 {
+		return 0, failed(c, r.Err)
+	}
+	n, err := h.under.ReadAt(p[:min(r.Short, len(p))], off)
+	if err == nil {
+		err = failed(c, r.Err)
+	}
+	return n, err
+}
+
+// WriteAt implements vfs.File.
+func (h *file) WriteAt(p []byte, off int64) (int, error) {
+	return h.WriteVecAt([][]byte{p}, off)
+}
+
+// WriteVecAt implements vfs.File.
+func (h *file) WriteVecAt(bufs [][]byte, off int64) (int, error) {
+	c := Call{Op: Write, Path: h.Name(), Off: off}
+	for _, p := range bufs {
+		c.Len += int64(len(p))
+	}
+	r := h.fs.enter(c)
+	if r == nil {
+		return h.write(c, bufs)
+	}
+	short := int64(min(max(r.Short, 0), int(c.Len)))
+	if short == 0 {
+		return 0, failed(c, r.Err)
+	}
+	c.Len = short
+	n, err := h.write(c, cut(bufs, int(short)))
+	if err == nil {
+		err = failed(c, r.Err)
+	}
+	return n, err
+}
+
+// write writes as much of bufs, c.Len bytes, as the quota allows.
+func (h *file) write(c Call, bufs [][]byte) (int, error) {
+	if c.Len == 0 {
+		return h.under.WriteVecAt(bufs, c.Off)
+	}
+	space, err := h.fs.full.reserve(h, c.Off+c.Len)
+	if err != nil {
+		return 0, err
+	}
+	defer space.done()
+	if space.full == nil {
+		return h.under.WriteVecAt(bufs, c.Off)
+	}
+	n := 0
+	if fits := space.end - c.Off; fits > 0 {
+		if n, err = h.under.WriteVecAt(cut(bufs, int(fits)), c.Off); err != nil {
+			return n, err
+		}
+	}
+	return n, failed(c, space.full)
+}
+
+// Datasync implements vfs.File.
+func (h *file) Datasync() error {
+	c := Call{Op: Datasync, Path: h.Name()}
+	r := h.fs.enter(c)
+	if r == nil {
+		return h.under.Datasync()
+	}
+	if d, ok := h.under.(dropper); ok && r.Drop != KeepDirty {
+		d.DropDirty(r.Drop == DropCached)
+	}
+	return failed(c, r.Err)
+}
+
+// Allocate implements vfs.File.
+func (h *file) Allocate(off, n int64) error {
+	c := Call{Op: Allocate, Path: h.Name(), Off: off, Len: n}
+	if err := h.fs.fails(c); err != nil {
+		return err
+	}
+	return h.grow(c, off+n, func() error { return h.under.Allocate(off, n) })
+}
+
+// Truncate implements vfs.File.
+func (h *file) Truncate(size int64) error {
+	c := Call{Op: Truncate, Path: h.Name(), Off: size}
+	if err := h.fs.fails(c); err != nil {
+		return err
+	}
+	return h.grow(c, size, func() error { return h.under.Truncate(size) })
+}
+
+// grow makes a call after which the file reaches to end, all of it or nothing.
+func (h *file) grow(c Call, end int64, call func() error) error {
+	space, err := h.fs.full.reserve(h, end)
+	if err != nil {
+		return err
+	}
+	defer space.done()
+	if space.full != nil {
+		return failed(c, space.full)
+	}
+	return call()
+}
+
+// Size implements vfs.File.
+func (h *file) Size() (int64, error) {
+	if err := h.fs.fails(Call{Op: Size, Path: h.Name()}); err != nil {
+		return 0, err
+	}
+	return h.under.Size()
+}
+
+// Close implements vfs.File. A rule that fails it leaves no file open: a kernel
+// does neither.
+func (h *file) Close() error {
+	fault := h.fs.fails(Call{Op: Close, Path: h.Name()})
+	if err := h.under.Close(); err != nil {
+		return err
+	}
+	return fault
+}
