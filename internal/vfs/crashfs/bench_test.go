@@ -1,0 +1,51 @@
+package crashfs
+
+import "testing"
+
+// What a group of a journal costs: tests run thousands of them.
+func BenchmarkWriteAndSync(b *testing.B) {
+	f := New(1)
+	h, err := f.Create("/journal")
+	if err != nil {
+		b.Fatal(err)
+	}
+	if err := h.Truncate(64 << 20); err != nil {
+		b.Fatal(err)
+	}
+	p := make([]byte, 4096)
+	for i := range p {
+		p[i] = byte(i)
+	}
+	for i := range b.N {
+		if _, err := h.WriteAt(p, int64(i%(16<<10))*4096); err != nil {
+			b.Fatal(err)
+		}
+		if err := h.Datasync(); err != nil {
+			b.Fatal(err)
+		}
+	}
+}
+
+// What one image of a small log directory costs.
+func BenchmarkPowerLossImage(b *testing.B) {
+	f := New(1)
+	for _, name := range []string{"a", "b", "c", "e", "f", "g", "h", "i"} {
+		h, err := f.Create("/" + name)
+		if err != nil {
+			b.Fatal(err)
+		}
+		for i := range int64(20) {
+			if _, err := h.WriteAt(make([]byte, 1000), i*1000); err != nil {
+				b.Fatal(err)
+			}
+			if i == 10 {
+				if err := h.Datasync(); err != nil {
+					b.Fatal(err)
+				}
+			}
+		}
+	}
+	for i := range b.N {
+		f.PowerLossImage(KeepSectors, uint64(i))
+	}
+}
