@@ -1,0 +1,116 @@
+package daemon
+
+import (
+	"flag"
+	"fmt"
+	"os"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/chronik-io/chronik/internal/daemon/config"
+	"github.com/chronik-io/chronik/pkg/durability"
+)
+
+var update = flag.Bool("update", false, "rewrite the generated parts of docs")
+
+// generated holds the part of a document between its markers against want, or
+// rewrites it with -update.
+func generated(t *testing.T, path, part, want string) {
+	t.Helper()
+	b, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	begin, end := fmt.Sprintf("<!-- generated: %s -->\n", part), fmt.Sprintf("<!-- end: %s -->\n", part)
+	head, rest, ok := strings.Cut(string(b), begin)
+	got, tail, ok2 := strings.Cut(rest, end)
+	if !ok || !ok2 {
+		t.Fatalf("%s has no part %q between its markers", path, part)
+	}
+	if got == want {
+		return
+	}
+	if !*update {
+		t.Errorf("%s: part %q is not what the code says; run go test ./internal/daemon -run Docs -update", path, part)
+		return
+	}
+	if err := os.WriteFile(path, []byte(head+begin+want+end+tail), 0o644); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func TestDocsListEverySetting(t *testing.T) {
+	cfg, err := Load(config.Input{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	var b strings.Builder
+	if err := config.Markdown(&b, kafkaSettings(registry(cfg.Durability))); err != nil {
+		t.Fatal(err)
+	}
+	generated(t, "../../docs/configuration.md", "settings", b.String())
+}
+
+func TestDocsListEveryProfile(t *testing.T) {
+	var b strings.Builder
+	b.WriteString("| profile | counts when | synced by | longest wait | most records | most bytes | for |\n|---|---|---|---|---|---|---|\n")
+	for _, p := range durability.Builtin() {
+		wait, records, bytes := "–", "–", "–"
+		if p.Sync == durability.SyncGroup {
+			wait, records, bytes = "none", fmt.Sprint(p.MaxRecords), fmt.Sprintf("%d MB", p.MaxBytes/1_000_000)
+			if p.MaxWait > 0 {
+				wait = p.MaxWait.String()
+			}
+		}
+		syncs := map[durability.Sync]string{durability.SyncGroup: "the journal, before the acknowledgement",
+			durability.SyncInterval: "a background task, every " + p.Interval.String(), durability.SyncOS: "the operating system; at roll and close"}[p.Sync]
+		fmt.Fprintf(&b, "| `%s` | %s | %s | %s | %s | %s | %s |\n", p.Name, p.Ack, syncs, wait, records, bytes, p.Doc)
+	}
+	generated(t, "../../docs/durability.md", "profiles", b.String())
+
+	b.Reset()
+	b.WriteString("| profile | `acks` | " + strings.Join(failures(), " | ") + " |\n|---|---|---|---|\n")
+	for _, p := range durability.Builtin() {
+		for _, acks := range []int16{0, 1, -1} {
+			row := make([]string, 0, len(failures()))
+			for _, f := range []durability.Failure{durability.ProcessCrash, durability.LeaderPowerLoss} {
+				row = append(row, p.Promise(durability.Setting{Acks: acks, Replicas: 1, MinISR: 1}, f).String())
+			}
+			name := map[int16]string{0: "0", 1: "1", -1: "all"}[acks]
+			fmt.Fprintf(&b, "| `%s` | %s | %s |\n", p.Name, name, strings.Join(row, " | "))
+		}
+	}
+	generated(t, "../../docs/durability.md", "promises", b.String())
+
+	b.Reset()
+	b.WriteString("| produce profile | waiting in the broker | of one connection | requests in flight | deferred bytes of a log directory | for |\n|---|---|---|---|---|---|\n")
+	for _, p := range durability.Presets() {
+		fmt.Fprintf(&b, "| `%s` | %d MiB | %d MiB | %d | %d MiB | %s |\n", p.Name, p.ProduceBytes>>20, p.ConnectionBytes>>20, p.ConnectionRequests, p.DeferredBytes>>20, p.Doc)
+	}
+	generated(t, "../../docs/durability.md", "presets", b.String())
+}
+
+func failures() []string {
+	return []string{"when the process is killed", "when the power goes"}
+}
+
+// The example of a profile in the documentation is one that the loader takes.
+func TestDocsShowAProfileThatWorks(t *testing.T) {
+	b, err := os.ReadFile("../../docs/durability.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, rest, _ := strings.Cut(string(b), "```yaml\n")
+	example, _, ok := strings.Cut(rest, "```")
+	if !ok {
+		t.Fatal("there is no example")
+	}
+	cfg, err := Load(config.Input{File: "f", ReadFile: func(string) ([]byte, error) { return []byte(example), nil }})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if p, err := cfg.Durability.Lookup("patient"); err != nil || p.MaxWait != 20*time.Millisecond {
+		t.Errorf("%+v, %v", p, err)
+	}
+}
