@@ -1,0 +1,288 @@
+package filestore
+
+import (
+	"context"
+	"encoding/binary"
+	"errors"
+	"path"
+	"strings"
+	"sync/atomic"
+	"testing"
+
+	"go.uber.org/zap"
+
+	"github.com/chronik-io/chronik/internal/metadata"
+	"github.com/chronik-io/chronik/internal/vfs"
+)
+
+// written is a directory with one generation: a snapshot with keys and a log
+// with transactions, stopped cleanly. It returns what the store held.
+func written(t testing.TB) (vfs.FS, string) {
+	t.Helper()
+	fsys := vfs.Memory()
+	s := open(t, fsys)
+	mustTxn(t, s, put("/old", "1"))
+	if err := s.Close(); err != nil {
+		t.Fatal(err)
+	}
+	s = open(t, fsys)
+	mustTxn(t, s, put("/a", "1"))
+	mustTxn(t, s, metadata.Txn{Put: []metadata.KV{{Key: "/b", Value: []byte("2")}}, Delete: []string{"/a"}})
+	held := dump(t, s)
+	if err := s.Close(); err != nil {
+		t.Fatal(err)
+	}
+	return fsys, held
+}
+
+func files(t testing.TB, fsys vfs.FS) map[string][]byte {
+	t.Helper()
+	list, err := fsys.List("/m")
+	if err != nil {
+		t.Fatal(err)
+	}
+	m := map[string][]byte{}
+	for _, info := range list {
+		if m[info.Name], err = readFile(fsys, path.Join("/m", info.Name)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	return m
+}
+
+// with is a file system that holds these files.
+func with(t testing.TB, files map[string][]byte) vfs.FS {
+	t.Helper()
+	fsys := vfs.Memory()
+	if err := fsys.MkdirAll("/m"); err != nil {
+		t.Fatal(err)
+	}
+	for name, content := range files {
+		f, err := newFile(fsys, path.Join("/m", name), content)
+		if err == nil {
+			err = f.Close()
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	return fsys
+}
+
+// tryOpen opens a copy of the files and returns what it holds, or the error; in
+// that case it checks that nothing was changed.
+func tryOpen(t testing.TB, content map[string][]byte) (string, error) {
+	t.Helper()
+	fsys := with(t, content)
+	s, err := Open(Options{FS: fsys, Dir: "/m", Log: zap.NewNop()})
+	if err != nil {
+		for name, p := range files(t, fsys) {
+			if string(content[name]) != string(p) {
+				t.Errorf("%s was changed by an open that failed with %v", name, err)
+			}
+		}
+		return "", err
+	}
+	defer s.Close()
+	return dump(t, s), nil
+}
+
+func clone(files map[string][]byte) map[string][]byte {
+	m := map[string][]byte{}
+	for name, p := range files {
+		m[name] = append([]byte{}, p...)
+	}
+	return m
+}
+
+// After a clean stop no single bit can be lost without notice, the last
+// transaction included.
+func TestEveryFlippedBitIsFoundOrHarmless(t *testing.T) {
+	fsys, held := written(t)
+	whole := files(t, fsys)
+	if len(whole) != 2 {
+		t.Fatalf("files: %v", whole)
+	}
+	for name, p := range whole {
+		for i := range 8 * len(p) {
+			broken := clone(whole)
+			broken[name][i/8] ^= 1 << (i % 8)
+			got, err := tryOpen(t, broken)
+			switch {
+			case err == nil && got != held:
+				t.Fatalf("%s with bit %d of byte %d flipped opens as %s, want %s or an error", name, i%8, i/8, got, held)
+			case err != nil && (!errors.Is(err, ErrDamaged) || !strings.Contains(err.Error(), name)):
+				t.Fatalf("bit %d of byte %d of %s: %v, want damage of that file", i%8, i/8, name, err)
+			}
+		}
+	}
+}
+
+// A log that ends early is what a crash leaves: the transactions before the cut
+// are there, and nothing of the one that it goes through.
+func TestALogCutAnywhereKeepsWhatIsBeforeTheCut(t *testing.T) {
+	fsys, held := written(t)
+	whole := files(t, fsys)
+	const log = "0000000000000002.log"
+	steps := map[string]bool{"@1 /old=1@1": true, "@2 /a=1@2 /old=1@1": true, held: true}
+	last := ""
+	for n := headerSize; n <= len(whole[log]); n++ {
+		cut := clone(whole)
+		cut[log] = cut[log][:n]
+		got, err := tryOpen(t, cut)
+		if err != nil || !steps[got] || len(got) < len(last) && got != held {
+			t.Fatalf("cut at %d: %q, %v", n, got, err)
+		}
+		last = got
+	}
+	if last != held {
+		t.Errorf("the whole log opens as %s, want %s", last, held)
+	}
+}
+
+// Garbage is what a torn write leaves; behind the mark of a clean stop nothing
+// was being written, and it is damage.
+func TestGarbageBehindTheLogIsCutUnlessItWasClosed(t *testing.T) {
+	fsys, held := written(t)
+	for _, garbage := range []string{frameMagic, "x", strings.Repeat("\x00", 1000)} {
+		const log = "0000000000000002.log"
+		m := files(t, fsys)
+		closed := m[log]
+		m[log] = append(closed[:len(closed)-frameSize:len(closed)-frameSize], garbage...)
+		if got, err := tryOpen(t, m); got != held || err != nil {
+			t.Errorf("%d bytes of garbage behind the log: %s, %v", len(garbage), got, err)
+		}
+		m[log] = append(closed, garbage...)
+		if _, err := tryOpen(t, m); !errors.Is(err, ErrDamaged) {
+			t.Errorf("%d bytes of garbage behind a closed log: %v", len(garbage), err)
+		}
+	}
+}
+
+func TestMissingFilesAreNamed(t *testing.T) {
+	fsys, _ := written(t)
+	whole := files(t, fsys)
+	for name := range whole {
+		m := clone(whole)
+		delete(m, name)
+		if _, err := tryOpen(t, m); !errors.Is(err, ErrDamaged) || !strings.Contains(err.Error(), name) {
+			t.Errorf("without %s: %v", name, err)
+		}
+	}
+}
+
+func TestFilesOfAnotherStoreAreRefused(t *testing.T) {
+	fsys, _ := written(t)
+	other, _ := written(t)
+	m := files(t, fsys)
+	m["0000000000000002.log"] = files(t, other)["0000000000000002.log"]
+	if _, err := tryOpen(t, m); !errors.Is(err, ErrDamaged) {
+		t.Errorf("a log of another store: %v", err)
+	}
+}
+
+func TestANewerFormatIsRefused(t *testing.T) {
+	fsys, _ := written(t)
+	for name := range files(t, fsys) {
+		m := files(t, fsys)
+		h := m[name]
+		binary.LittleEndian.PutUint16(h[10:], formatVersion+1)
+		binary.LittleEndian.PutUint32(h[44:], castagnoli(h[:44]))
+		if _, err := tryOpen(t, m); !errors.Is(err, ErrNewerFormat) || !strings.Contains(err.Error(), name) {
+			t.Errorf("%s of a newer format: %v", name, err)
+		}
+	}
+}
+
+func TestForeignFilesAreLeftAlone(t *testing.T) {
+	fsys, held := written(t)
+	m := files(t, fsys)
+	for _, name := range []string{"lost+found", "000000000000000g.log", "0000000000000003.snapshot.bak", "00000000000000AA.log"} {
+		m[name] = []byte("x")
+	}
+	fs2 := with(t, m)
+	s := open(t, fs2)
+	wantDump(t, s, held)
+	if n := len(files(t, fs2)); n != 6 {
+		t.Errorf("%d files, want the store's two and the four foreign ones", n)
+	}
+}
+
+// faulty is a file system where one kind of call can be made to fail.
+type faulty struct {
+	vfs.FS
+	broken atomic.Value // string: write, sync or directories
+}
+
+var errDisk = errors.New("input/output error")
+
+func (f *faulty) fails(kind string) bool { return f.broken.Load() == kind }
+
+func (f *faulty) Create(name string) (vfs.File, error) {
+	h, err := f.FS.Create(name)
+	return &faultyFile{h, f}, err
+}
+
+func (f *faulty) SyncDir(dir string) error {
+	if f.fails("directories") {
+		return errDisk
+	}
+	return f.FS.SyncDir(dir)
+}
+
+type faultyFile struct {
+	vfs.File
+	fs *faulty
+}
+
+func (f *faultyFile) WriteAt(p []byte, off int64) (int, error) {
+	if f.fs.fails("write") {
+		n, _ := f.File.WriteAt(p[:len(p)/2], off)
+		return n, errDisk
+	}
+	return f.File.WriteAt(p, off)
+}
+
+func (f *faultyFile) Datasync() error {
+	if f.fs.fails("sync") {
+		return errDisk
+	}
+	return f.File.Datasync()
+}
+
+// I5: after a failure nothing more is written, even when the disk works again,
+// until the store is opened anew.
+func TestAFailureLatches(t *testing.T) {
+	for _, kind := range []string{"write", "sync", "directories"} {
+		t.Run(kind, func(t *testing.T) {
+			fsys := &faulty{FS: vfs.Memory()}
+			s := open(t, fsys, func(o *Options) { o.CompactBytes = 100 })
+			mustTxn(t, s, put("/a", "1"))
+			fsys.broken.Store(kind)
+			// A failed directory sync hits the generation that this transaction begins,
+			// when it has been acknowledged; the next one hears of it.
+			_, err := s.Txn(context.Background(), put("/b", string(make([]byte, 300))))
+			if kind == "directories" && err == nil {
+				_, err = s.Txn(context.Background(), put("/b", "1"))
+			}
+			if !errors.Is(err, metadata.ErrFailed) || !errors.Is(err, errDisk) {
+				t.Errorf("the transaction that met the failure: %v", err)
+			}
+			fsys.broken.Store("")
+			if _, err := s.Txn(context.Background(), put("/c", "1")); !errors.Is(err, metadata.ErrFailed) || !errors.Is(err, errDisk) {
+				t.Errorf("a transaction after the failure: %v", err)
+			}
+			if kv, _, err := s.Get(context.Background(), "/a"); string(kv.Value) != "1" || err != nil {
+				t.Errorf("reading after the failure: %s, %v", kv.Value, err)
+			}
+			if err := s.Close(); !errors.Is(err, errDisk) || !errors.Is(s.Failed(), errDisk) {
+				t.Errorf("close after the failure: %v", err)
+			}
+			again := open(t, fsys)
+			if kv, _, err := again.Get(context.Background(), "/a"); string(kv.Value) != "1" || err != nil {
+				t.Errorf("reopened after the failure: %s, %v", kv.Value, err)
+			}
+			mustTxn(t, again, put("/c", "1"))
+		})
+	}
+}

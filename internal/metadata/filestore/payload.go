@@ -1,0 +1,107 @@
+package filestore
+
+import (
+	"encoding/binary"
+	"errors"
+
+	"github.com/chronik-io/chronik/internal/metadata"
+)
+
+var errPayload = errors.New("malformed payload behind a valid checksum")
+
+// appendTxn writes what a transaction changes behind p; its conditions have been
+// met and are not kept.
+func appendTxn(p []byte, t metadata.Txn) []byte {
+	p = binary.AppendUvarint(p, uint64(len(t.Put)))
+	for _, kv := range t.Put {
+		p = appendBytes(appendBytes(p, kv.Key), kv.Value)
+	}
+	p = binary.AppendUvarint(p, uint64(len(t.Delete)))
+	for _, k := range t.Delete {
+		p = appendBytes(p, k)
+	}
+	return p
+}
+
+func appendBytes[T string | []byte](p []byte, b T) []byte {
+	return append(binary.AppendUvarint(p, uint64(len(b))), b...)
+}
+
+func appendKey(p []byte, kv metadata.KV) []byte {
+	p = appendBytes(p, kv.Key)
+	p = binary.AppendUvarint(p, uint64(kv.ModRevision))
+	return appendBytes(p, kv.Value)
+}
+
+// parser takes a payload apart; the first fault sticks. What it returns does not
+// alias the payload.
+type parser struct {
+	p   []byte
+	bad bool
+}
+
+func (r *parser) uvarint() uint64 {
+	n, size := binary.Uvarint(r.p)
+	if size <= 0 {
+		r.bad, r.p = true, nil
+		return 0
+	}
+	r.p = r.p[size:]
+	return n
+}
+
+// count reads how many things follow, each of which takes a byte at least: a
+// count that lies allocates nothing.
+func (r *parser) count() int {
+	n := r.uvarint()
+	if n > uint64(len(r.p)) {
+		r.bad, r.p = true, nil
+		return 0
+	}
+	return int(n)
+}
+
+func (r *parser) bytes() []byte {
+	n := r.count()
+	b := append([]byte{}, r.p[:n]...)
+	r.p = r.p[n:]
+	return b
+}
+
+// parseTxns is the inverse of appendTxn, for the count of them that a payload
+// begins with.
+func parseTxns(p []byte) ([]metadata.Txn, error) {
+	r := parser{p: p}
+	var txns []metadata.Txn
+	for n := r.count(); n > 0 && !r.bad; n-- {
+		var t metadata.Txn
+		for n := r.count(); n > 0 && !r.bad; n-- {
+			key := string(r.bytes())
+			t.Put = append(t.Put, metadata.KV{Key: key, Value: r.bytes()})
+		}
+		for n := r.count(); n > 0 && !r.bad; n-- {
+			t.Delete = append(t.Delete, string(r.bytes()))
+		}
+		txns = append(txns, t)
+	}
+	if r.bad || len(r.p) > 0 || len(txns) == 0 {
+		return nil, errPayload
+	}
+	return txns, nil
+}
+
+// parseKeys is the inverse of appendKey, repeated.
+func parseKeys(p []byte) ([]metadata.KV, error) {
+	r := parser{p: p}
+	var kvs []metadata.KV
+	for len(r.p) > 0 && !r.bad {
+		kv := metadata.KV{Key: string(r.bytes())}
+		kv.ModRevision = int64(r.uvarint())
+		kv.Value = r.bytes()
+		kvs = append(kvs, kv)
+	}
+	if r.bad {
+		return nil, errPayload
+	}
+	return kvs, nil
+}

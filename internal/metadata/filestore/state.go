@@ -1,0 +1,56 @@
+package filestore
+
+import (
+	"slices"
+
+	"github.com/chronik-io/chronik/internal/metadata"
+)
+
+// state is what the transactions up to a revision amount to.
+type state struct {
+	keys     map[string]metadata.KV
+	revision int64
+	bytes    int64 // of keys and values
+}
+
+func newState() state { return state{keys: map[string]metadata.KV{}} }
+
+func size(kv metadata.KV) int64 { return int64(len(kv.Key) + len(kv.Value)) }
+
+// apply makes a transaction's changes under the next revision and returns them
+// as events.
+func (s *state) apply(t metadata.Txn) metadata.Batch {
+	s.revision++
+	b := metadata.Batch{Revision: s.revision, Events: make([]metadata.Event, 0, len(t.Put)+len(t.Delete))}
+	for _, kv := range t.Put {
+		kv.ModRevision = s.revision
+		s.bytes += size(kv) - size(s.keys[kv.Key])
+		s.keys[kv.Key] = kv
+		b.Events = append(b.Events, metadata.Event{Key: kv.Key, Value: kv.Value})
+	}
+	for _, key := range t.Delete {
+		if old, ok := s.keys[key]; ok {
+			s.bytes -= size(old)
+			delete(s.keys, key)
+			b.Events = append(b.Events, metadata.Event{Key: key, Deleted: true})
+		}
+	}
+	return b
+}
+
+// sorted returns all keys with a prefix in order.
+func (s *state) sorted(match func(string) bool) []metadata.KV {
+	var kvs []metadata.KV
+	for k, kv := range s.keys {
+		if match(k) {
+			kvs = append(kvs, kv)
+		}
+	}
+	slices.SortFunc(kvs, func(a, b metadata.KV) int {
+		if a.Key < b.Key {
+			return -1
+		}
+		return 1
+	})
+	return kvs
+}

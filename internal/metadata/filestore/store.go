@@ -1,0 +1,182 @@
+package filestore
+
+import (
+	"context"
+	"fmt"
+	"strings"
+	"sync"
+
+	"go.uber.org/zap"
+
+	"github.com/chronik-io/chronik/internal/metadata"
+	"github.com/chronik-io/chronik/internal/vfs"
+)
+
+// Limits of what a store holds and buffers.
+const (
+	maxKey   = 1 << 10 // bytes
+	maxTxn   = 64 << 20
+	maxGroup = 4 << 20 // bytes after which a group takes no further transaction
+
+	queueLength = 256 // transactions that wait for the committer
+
+	defaultCompactBytes = 4 << 20
+	defaultHistory      = 4096
+	historyBytes        = 16 << 20
+)
+
+// Options say where a store lives.
+type Options struct {
+	FS vfs.FS
+	// Dir is the directory; it belongs to the store. Its parent must exist.
+	Dir string
+	Log *zap.Logger
+	// CompactBytes is the size of the log above which, if the snapshot is not
+	// larger still, a new generation begins. 0: 4 MiB.
+	CompactBytes int64
+	// History is how many transactions a watcher may be behind before it gets
+	// ErrCompacted; at most 16 MiB of them. 0: 4,096.
+	History int
+}
+
+// Store is a metadata.Store in a directory. One goroutine, started by Open and
+// ended by Close, writes:
+//
+//	Txn ── queue ──▶ committer: compare all, one frame, write, fdatasync
+//	                    ▼
+//	                 keys, revision, history become visible ──▶ Txn returns, watchers wake
+//
+// Order of locks: there is one, mu, and nothing is waited for under it.
+type Store struct {
+	opts  Options
+	queue chan *request
+	stop  chan struct{} // closed by Close
+	ended chan struct{} // closed when the committer ended
+	once  sync.Once
+	err   error // of the committer's last acts, valid when ended is closed
+
+	// The committer's own.
+	id      identity
+	file    vfs.File
+	end     int64  // of the log
+	floor   int64  // size of the snapshot
+	buf     []byte // the frame being built
+	payload []byte
+
+	mu      sync.RWMutex
+	state   state // changed by the committer only, which reads it without mu
+	history history
+	moved   chan struct{} // closed and replaced when revision grows
+	failed  error         // why nothing is written any more
+}
+
+// Get is metadata.Store's.
+func (s *Store) Get(ctx context.Context, key string) (metadata.KV, int64, error) {
+	if err := s.readable(ctx); err != nil {
+		return metadata.KV{}, 0, fmt.Errorf("get %s: %w", key, err)
+	}
+	s.mu.RLock()
+	defer s.mu.RUnlock()
+	kv := s.state.keys[key]
+	kv.Key = key
+	return kv, s.state.revision, nil
+}
+
+// Range is metadata.Store's.
+func (s *Store) Range(ctx context.Context, prefix string) ([]metadata.KV, int64, error) {
+	if err := s.readable(ctx); err != nil {
+		return nil, 0, fmt.Errorf("range %s: %w", prefix, err)
+	}
+	s.mu.RLock()
+	defer s.mu.RUnlock()
+	return s.state.sorted(func(k string) bool { return strings.HasPrefix(k, prefix) }), s.state.revision, nil
+}
+
+func (s *Store) readable(ctx context.Context) error {
+	select {
+	case <-s.stop:
+		return metadata.ErrClosed
+	default:
+		return ctx.Err()
+	}
+}
+
+// Txn is metadata.Store's. It returns when the changes are on disk. Should the
+// context end while they are on their way, they may still be made.
+func (s *Store) Txn(ctx context.Context, t metadata.Txn) (int64, error) {
+	if err := check(t); err != nil {
+		return 0, err
+	}
+	r := &request{txn: t, done: make(chan outcome, 1)}
+	select {
+	case <-s.stop:
+		return 0, metadata.ErrClosed
+	default:
+	}
+	select {
+	case s.queue <- r:
+	case <-s.stop:
+		return 0, metadata.ErrClosed
+	case <-ctx.Done():
+		return 0, fmt.Errorf("metadata transaction: %w", ctx.Err())
+	}
+	select {
+	case o := <-r.done:
+		return o.revision, o.err
+	case <-ctx.Done():
+		return 0, fmt.Errorf("metadata transaction: %w", ctx.Err())
+	case <-s.ended:
+	}
+	select { // the committer may have answered before it ended
+	case o := <-r.done:
+		return o.revision, o.err
+	default:
+		return 0, metadata.ErrClosed
+	}
+}
+
+// check refuses what the file format or the rules of Txn do not allow.
+func check(t metadata.Txn) error {
+	total := 0
+	seen := make(map[string]bool, len(t.Put)+len(t.Delete))
+	change := func(key string, value []byte) error {
+		if key == "" || len(key) > maxKey {
+			return fmt.Errorf("%w: a key of %d bytes, 1 to %d are allowed", metadata.ErrTooLarge, len(key), maxKey)
+		}
+		if seen[key] {
+			return fmt.Errorf("metadata transaction changes %s twice", key)
+		}
+		seen[key] = true
+		total += len(key) + len(value) + 32
+		return nil
+	}
+	for _, kv := range t.Put {
+		if err := change(kv.Key, kv.Value); err != nil {
+			return err
+		}
+	}
+	for _, key := range t.Delete {
+		if err := change(key, nil); err != nil {
+			return err
+		}
+	}
+	if total > maxTxn {
+		return fmt.Errorf("%w: %d bytes, %d are allowed", metadata.ErrTooLarge, total, maxTxn)
+	}
+	return nil
+}
+
+// Failed is why the store takes no more transactions; nil while it does.
+func (s *Store) Failed() error {
+	s.mu.RLock()
+	defer s.mu.RUnlock()
+	return s.failed
+}
+
+// Close is metadata.Store's. It ends the log with the mark of a clean stop and
+// returns what went wrong with that.
+func (s *Store) Close() error {
+	s.once.Do(func() { close(s.stop) })
+	<-s.ended
+	return s.err
+}
