@@ -29,11 +29,11 @@ const (
 type Sync uint8
 
 const (
-	// SyncGroup: the log directory's journal, for all groups that wait for it.
+	// SyncGroup is the log directory's journal, for all groups that wait for it.
 	SyncGroup Sync = iota
-	// SyncInterval: a background task, every Profile.Interval.
+	// SyncInterval is a background task, every Profile.Interval.
 	SyncInterval
-	// SyncOS: nobody but the operating system, except at roll and close.
+	// SyncOS is nobody but the operating system, except at roll and close.
 	SyncOS
 )
 

@@ -9,12 +9,12 @@ import (
 type Failure uint8
 
 const (
-	// ProcessCrash: the leader's process ends at any moment; its machine runs on.
+	// ProcessCrash ends the leader's process at any moment; its machine runs on.
 	ProcessCrash Failure = iota
-	// LeaderPowerLoss: the leader's machine loses power and comes back with what
-	// its disk has.
+	// LeaderPowerLoss cuts the power of the leader's machine, which comes back with
+	// what its disk has.
 	LeaderPowerLoss
-	// AllButOneLost: all members of the ISR but one are gone for good.
+	// AllButOneLost takes all members of the ISR but one for good.
 	AllButOneLost
 )
 
@@ -31,16 +31,16 @@ func (f Failure) String() string {
 type Loss uint8
 
 const (
-	// LosesNothing: every acknowledged record is there, once, at its offset.
+	// LosesNothing means that every acknowledged record is there, once, at its offset.
 	LosesNothing Loss = iota
-	// LosesInterval: at most what was acknowledged during the profile's Interval
-	// and one sync.
+	// LosesInterval means at most what was acknowledged during the profile's
+	// Interval and one sync.
 	LosesInterval
-	// LosesPageCache: what the operating system had not written to the disk.
+	// LosesPageCache means what the operating system had not written to the disk.
 	LosesPageCache
-	// LosesUnreplicated: what had not reached the replica that leads afterwards.
+	// LosesUnreplicated means what had not reached the replica that leads afterwards.
 	LosesUnreplicated
-	// NothingPromised: no acknowledgement was given, so none can be broken.
+	// NothingPromised means that no acknowledgement was given, so none can be broken.
 	NothingPromised
 )
 
@@ -57,13 +57,13 @@ func (l Loss) String() string {
 type Condition uint8
 
 const (
-	// Always: on nothing.
+	// Always depends on nothing.
 	Always Condition = iota
-	// LeaderReturns: the leader of that time leads again; no other replica was
-	// elected or is all that is left.
+	// LeaderReturns means that the leader of that time leads again; no other
+	// replica was elected or is all that is left.
 	LeaderReturns
-	// ReplicaKeptPower: a replica that was in the ISR, and still exists, kept
-	// power.
+	// ReplicaKeptPower means that a replica that was in the ISR, and still exists,
+	// kept power.
 	ReplicaKeptPower
 )
 

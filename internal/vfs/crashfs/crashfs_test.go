@@ -174,7 +174,7 @@ func TestCrashDuringAWriteLeavesAnyPartOfIt(t *testing.T) {
 			t.Fatal(err)
 		}
 		got := vfstest.Get(t, f.Kill(), "/a")
-		if !strings.HasPrefix("0123456789", got) {
+		if whole := "0123456789"; whole[:min(len(got), len(whole))] != got {
 			t.Fatalf("left %q", got)
 		}
 		sizes[len(got)] = true

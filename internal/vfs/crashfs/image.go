@@ -12,16 +12,16 @@ import (
 type Mode uint8
 
 const (
-	// DropUnsynced: nothing.
+	// DropUnsynced keeps nothing.
 	DropUnsynced Mode = iota
-	// KeepSectors: for every file any subset of the 512-byte sectors written, in
+	// KeepSectors keeps for every file any subset of the 512-byte sectors written, in
 	// any version since the last sync, under any size since then; any subset of
 	// the changes of names. The page cache writes back in no order.
 	KeepSectors
-	// KeepPrefix: for every file the first writes since the last sync, the last
-	// of them cut at a sector; the first changes of names.
+	// KeepPrefix keeps for every file the first writes since the last sync, the
+	// last of them cut at a sector; the first changes of names.
 	KeepPrefix
-	// KeepAll: everything, but for pages that a failed sync gave up.
+	// KeepAll keeps everything, but for pages that a failed sync gave up.
 	KeepAll
 )
 

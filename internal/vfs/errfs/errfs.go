@@ -81,13 +81,14 @@ type Call struct {
 type Drop uint8
 
 const (
-	// KeepDirty: nothing; the next Datasync writes them.
+	// KeepDirty does nothing; the next Datasync writes them.
 	KeepDirty Drop = iota
-	// DropCached: they count as clean and stay readable until power is lost; the
-	// next Datasync succeeds without having written them. This is what Linux does.
+	// DropCached makes them count as clean and leaves them readable until power is
+	// lost; the next Datasync succeeds without having written them. This is what
+	// Linux does.
 	DropCached
-	// DropEvicted: they count as clean and are gone; reads see what the disk has,
-	// as Linux does when it needs the memory.
+	// DropEvicted makes them count as clean and go away; reads see what the disk
+	// has, as Linux does when it needs the memory.
 	DropEvicted
 )
 

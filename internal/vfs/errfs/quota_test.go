@@ -33,6 +33,9 @@ func TestAFullDiskTakesWhatFits(t *testing.T) {
 	if n, err := h.WriteAt(make([]byte, 50), 0); n != 50 || err != nil {
 		t.Fatal(n, err)
 	}
+	if n, err := h.WriteAt([]byte("x"), 3); n != 1 || err != nil { // which takes no space and gives none back
+		t.Fatal(n, err)
+	}
 	n, err := h.WriteVecAt([][]byte{[]byte("01234"), []byte("56789"), []byte("abc")}, 50)
 	if n != 10 || !errors.Is(err, syscall.ENOSPC) {
 		t.Errorf("a write that fits in part: %d, %v", n, err)

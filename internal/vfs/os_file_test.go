@@ -72,3 +72,24 @@ func TestWriteVecCountsWhatWasWrittenBeforeAnError(t *testing.T) {
 		t.Errorf("a kernel that writes nothing and reports nothing: %d, %v", n, err)
 	}
 }
+
+// The way of Allocate on a file system that cannot reserve.
+func TestExtendNeverCuts(t *testing.T) {
+	h, err := OS().Create(t.TempDir() + "/a")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer h.Close()
+	f, ok := h.(*osFile)
+	if !ok {
+		t.Fatalf("%T", h)
+	}
+	for _, c := range []struct{ to, want int64 }{{10, 10}, {5, 10}, {10, 10}, {11, 11}} {
+		if err := f.extend(c.to); err != nil {
+			t.Fatal(err)
+		}
+		if size, err := f.Size(); size != c.want || err != nil {
+			t.Errorf("extend(%d): size %d, want %d (%v)", c.to, size, c.want, err)
+		}
+	}
+}
