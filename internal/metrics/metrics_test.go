@@ -26,13 +26,16 @@ func everything(t *testing.T) *prometheus.Registry {
 		c.WithLabelValues("x").Inc()
 	}
 	for _, g := range []*prometheus.GaugeVec{s.JournalBytes, s.JournalLimit, s.DeferredBytes, s.Online, s.FreeBytes, s.RecoverySeconds,
-		s.Offline, n.Connections, n.BudgetUsed, n.BudgetLimit} {
+		s.Offline, n.Connections} {
 		g.WithLabelValues("x").Set(1)
 	}
 	for _, c := range []*prometheus.CounterVec{n.Refused, n.Closed, r.Count} {
 		c.WithLabelValues("x", "y").Inc()
 	}
 	if err := RegisterLogs(reg, twoLogs{}); err != nil {
+		t.Fatal(err)
+	}
+	if err := RegisterBudgets(reg, func() []Budget { return []Budget{{"produce", 3, 10}, {"other", 0, 5}} }); err != nil {
 		t.Fatal(err)
 	}
 	return reg
@@ -121,6 +124,17 @@ func TestLogsAreReadOnScrape(t *testing.T) {
 	}
 	if size != 150 {
 		t.Errorf("sizes add up to %v, want 150", size)
+	}
+}
+
+func TestBudgetsAreReadOnScrape(t *testing.T) {
+	got := gather(t, everything(t))
+	used := make(map[string]float64)
+	for _, m := range got[nameBudgetUsed].GetMetric() {
+		used[m.GetLabel()[0].GetValue()] = m.GetGauge().GetValue()
+	}
+	if len(used) != 2 || used["produce"] != 3 || used["other"] != 0 {
+		t.Errorf("used: %v", used)
 	}
 }
 

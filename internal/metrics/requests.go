@@ -9,8 +9,8 @@ import (
 // api is the name of an API as Kafka writes it ("Produce"), error a protocol
 // error's name ("NONE", "UNKNOWN_TOPIC_OR_PARTITION"); both sets are closed.
 type Requests struct {
-	// Count counts finished requests. By api and error: a request that has
-	// several errors counts once under each distinct one.
+	// Count counts finished requests, each once. By api and error: the one that
+	// the handler reported of those in the answer.
 	Count *prometheus.CounterVec
 	// Seconds observes from the last byte of a request read to its response
 	// given to the connection's writer. By api.

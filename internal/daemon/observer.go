@@ -1,0 +1,134 @@
+package daemon
+
+import (
+	"fmt"
+	"sync"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/twmb/franz-go/pkg/kerr"
+	"github.com/twmb/franz-go/pkg/kmsg"
+
+	"github.com/chronik-io/chronik/internal/metrics"
+	"github.com/chronik-io/chronik/internal/network"
+	"github.com/chronik-io/chronik/internal/protocol"
+)
+
+// observer turns what the network room tells into metrics. The series that are
+// written on every request are resolved once.
+type observer struct {
+	net       *metrics.Network
+	req       *metrics.Requests
+	listeners map[string]listenerSeries // by name; never changes
+	apis      []*apiSeries              // by key; nil where it is not spoken
+}
+
+type listenerSeries struct {
+	in, out prometheus.Counter
+	open    prometheus.Gauge
+}
+
+// apiSeries are the series of one API.
+type apiSeries struct {
+	name    string
+	count   *prometheus.CounterVec
+	seconds prometheus.Observer
+	success prometheus.Counter
+	failed  sync.Map // error code (int16) to prometheus.Counter
+}
+
+// newObserver resolves the series of these listeners and APIs.
+func newObserver(net *metrics.Network, req *metrics.Requests, listeners []string, table *protocol.Table) *observer {
+	o := &observer{net: net, req: req, listeners: make(map[string]listenerSeries, len(listeners))}
+	for _, name := range listeners {
+		o.listeners[name] = listenerSeries{in: net.BytesIn.WithLabelValues(name), out: net.BytesOut.WithLabelValues(name),
+			open: net.Connections.WithLabelValues(name)}
+	}
+	for _, api := range table.APIs() {
+		for len(o.apis) <= int(api.Key) {
+			o.apis = append(o.apis, nil)
+		}
+		name := api.Name()
+		o.apis[api.Key] = &apiSeries{name: name, count: req.Count, seconds: req.Seconds.WithLabelValues(name),
+			success: req.Count.WithLabelValues(name, errorName(0))}
+	}
+	return o
+}
+
+// errorName is a protocol error as Kafka writes it.
+func errorName(code int16) string {
+	if code == 0 {
+		return "NONE"
+	}
+	if e := kerr.TypedErrorForCode(code); e != nil {
+		return e.Message
+	}
+	return fmt.Sprintf("UNKNOWN_CODE_%d", code)
+}
+
+// Opened implements network.Observer.
+func (o *observer) Opened(l *network.Listener) {
+	o.net.Accepted.WithLabelValues(l.Name).Inc()
+	o.listeners[l.Name].open.Inc()
+}
+
+// Closed implements network.Observer.
+func (o *observer) Closed(l *network.Listener, why network.CloseReason) {
+	o.net.Closed.WithLabelValues(l.Name, string(why)).Inc()
+	o.listeners[l.Name].open.Dec()
+}
+
+// Refused implements network.Observer.
+func (o *observer) Refused(l *network.Listener, why network.RefuseReason) {
+	o.net.Refused.WithLabelValues(l.Name, string(why)).Inc()
+}
+
+// Answered implements network.Observer.
+func (o *observer) Answered(r *network.Request, responseBytes int, took time.Duration) {
+	s := o.listeners[r.Listener.Name]
+	s.in.Add(float64(r.FrameSize()))
+	s.out.Add(float64(responseBytes))
+	a := o.api(r.Key)
+	if a == nil {
+		return // the connection is closed for it, and counted there
+	}
+	a.seconds.Observe(took.Seconds())
+	a.counter(r.Code).Inc()
+}
+
+func (o *observer) api(key int16) *apiSeries {
+	if key < 0 || int(key) >= len(o.apis) {
+		return nil
+	}
+	return o.apis[key]
+}
+
+// counter returns the series of one outcome. Codes are few: there is a series
+// for each that was ever answered.
+func (a *apiSeries) counter(code int16) prometheus.Counter {
+	if code == 0 {
+		return a.success
+	}
+	if c, ok := a.failed.Load(code); ok {
+		return c.(prometheus.Counter)
+	}
+	c := a.count.WithLabelValues(a.name, errorName(code))
+	a.failed.Store(code, c)
+	return c
+}
+
+// Throttled implements network.Observer.
+func (o *observer) Throttled(key int16, d time.Duration) {
+	o.req.Throttle.WithLabelValues(kmsg.NameForKey(key)).Add(d.Seconds())
+}
+
+// BudgetWait implements network.Observer.
+func (o *observer) BudgetWait(budget string) { o.net.BudgetWaits.WithLabelValues(budget).Inc() }
+
+// budgetsOf reads a server's byte budgets for a scrape.
+func budgetsOf(s *network.Server) func() []metrics.Budget {
+	return func() []metrics.Budget {
+		x := s.Stats()
+		return []metrics.Budget{{Name: "produce", Used: x.Produce.Used, Limit: x.Produce.Size}, {Name: "other", Used: x.Other.Used, Limit: x.Other.Size}}
+	}
+}
