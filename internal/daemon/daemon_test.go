@@ -14,7 +14,7 @@ import (
 	"testing"
 
 	"go.uber.org/zap"
-	"go.uber.org/zap/zaptest/observer"
+	logtest "go.uber.org/zap/zaptest/observer"
 
 	"github.com/chronik-io/chronik/internal/daemon/config"
 	"github.com/chronik-io/chronik/internal/vfs"
@@ -225,7 +225,7 @@ func TestLogFormats(t *testing.T) {
 
 func TestOpenListenersAreTold(t *testing.T) {
 	for listen, want := range map[string]int{"127.0.0.1:1": 0, "[::1]:1": 0, ":1": 2, "0.0.0.0:1": 2, "10.1.2.3:1": 2} {
-		core, logs := observer.New(zap.WarnLevel)
+		core, logs := logtest.New(zap.WarnLevel)
 		warn(zap.New(core), &config.Config{Listeners: []config.Listener{{Name: "x", Listen: listen}}, AdminListen: listen, Warnings: []string{"w"}})
 		if got := logs.Len() - 1; got != want {
 			t.Errorf("%s: %d warnings, want %d", listen, got, want)

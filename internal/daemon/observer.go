@@ -60,7 +60,7 @@ func errorName(code int16) string {
 	if code == 0 {
 		return "NONE"
 	}
-	if e := kerr.TypedErrorForCode(code); e != nil {
+	if e := kerr.TypedErrorForCode(code); e != nil && e.Code == code {
 		return e.Message
 	}
 	return fmt.Sprintf("UNKNOWN_CODE_%d", code)
