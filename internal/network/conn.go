@@ -109,6 +109,9 @@ func (c *conn) answer(r *Request, now time.Time) {
 		c.alone = false
 	}
 	if c.abandoned {
+		if r.alone != nil {
+			r.alone.Stop()
+		}
 		c.mu.Unlock()
 		r.recycle(c.srv)
 		c.srv.orphans.add(-1)

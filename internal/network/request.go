@@ -54,6 +54,7 @@ type Request struct {
 	answered atomic.Bool
 	expireAt time.Time
 	expire   func()
+	alone    *time.Timer // calls expire when the connection is gone
 
 	// Of the answer. Guarded by conn.mu: ready, next.
 	ready   bool
@@ -124,8 +125,10 @@ func (r *Request) Abort(err error) {
 
 // ExpireAt has fn called, once, when t has passed and this request is the
 // connection's oldest without an answer. fn runs on the connection's writer and
-// must not block; it usually answers the request. It is not called once the
-// connection is gone. ExpireAt is called before the answer can be given.
+// must not block; it usually answers the request. When the connection is gone
+// there is no oldest: fn is called when t has passed, so that a request which is
+// stuck gives back what it holds. ExpireAt is called before the answer can be
+// given.
 //
 // An answer that another goroutine gives at the same moment does not wait for
 // fn, which may therefore still run after it: what fn refers to must not be
@@ -135,8 +138,19 @@ func (r *Request) ExpireAt(t time.Time, fn func()) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	r.expireAt, r.expire = t, fn
-	if c.oldest == r {
+	switch {
+	case c.abandoned:
+		r.expireAlone()
+	case c.oldest == r:
 		c.watchExpiry()
+	}
+}
+
+// expireAlone sees to the expiry of a request without a writer. Caller holds
+// conn.mu.
+func (r *Request) expireAlone() {
+	if r.expire != nil {
+		r.alone = time.AfterFunc(time.Until(r.expireAt), r.expire)
 	}
 }
 

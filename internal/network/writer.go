@@ -70,6 +70,8 @@ func (c *conn) abandon() {
 		r.next = nil
 		if r.ready {
 			dropped = append(dropped, r)
+		} else {
+			r.expireAlone()
 		}
 		r = next
 	}

@@ -1,0 +1,276 @@
+package network
+
+import (
+	"context"
+	"errors"
+	"runtime"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/chronik-io/chronik/internal/membuf"
+	"github.com/chronik-io/chronik/internal/protocol"
+)
+
+const raceOrInvariants = membuf.Invariants
+
+// inUse is the memory of heap and stacks after a collection.
+func inUse() int64 {
+	runtime.GC()
+	runtime.GC()
+	var m runtime.MemStats
+	runtime.ReadMemStats(&m)
+	return int64(m.HeapInuse + m.StackInuse)
+}
+
+func TestIdleConnectionIsClosedAndABusyOneIsNot(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		p := newParked()
+		f := start(t, p.handle, nil)
+		defer f.end(t)
+		c := f.pipe.dial()
+		defer c.Close()
+		c.send(t, frame(keyMetadata, 1, 1, nil))
+		time.Sleep(time.Hour) // the answer takes that long
+		p.next().Respond(body("ok"))
+		c.want(t, 1)
+		began := time.Now()
+		c.wantClosed(t)
+		if idle := time.Since(began); idle < 9*time.Minute || idle > 21*time.Minute {
+			t.Errorf("closed after %v", idle)
+		}
+	})
+}
+
+// TestExpiryIsTheOldestsOnly: a request that is overdue waits for those before it.
+func TestExpiryIsTheOldestsOnly(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		began := time.Now()
+		var expired []time.Duration
+		f := start(t, func(r *Request) {
+			after := 30 * time.Second
+			if r.CorrelationID == 1 {
+				after = 10 * time.Second
+			}
+			id := r.CorrelationID
+			r.ExpireAt(began.Add(after), func() {
+				expired = append(expired, time.Since(began))
+				if id != 2 {
+					r.Respond(body("timed out"))
+				} // 2 is answered later, its expiry is not called again
+			})
+			if id == 2 {
+				time.AfterFunc(time.Minute, func() { r.Respond(body("late")) })
+			}
+		}, nil)
+		defer f.end(t)
+		c := f.pipe.dial()
+		defer c.Close()
+		for i := range int32(4) {
+			c.send(t, frame(protocol.KeyProduce, 3, i, nil))
+		}
+		for i := range int32(4) {
+			c.want(t, i)
+		}
+		want := []time.Duration{30 * time.Second, 30 * time.Second, 30 * time.Second, time.Minute}
+		for i := range want {
+			if expired[i] != want[i] {
+				t.Fatalf("expired at %v, want %v", expired, want)
+			}
+		}
+	})
+}
+
+// TestExpiryWithoutConnection: a request that is stuck gives back what it holds
+// at its deadline, client or no client.
+func TestExpiryWithoutConnection(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		p := newParked()
+		f := start(t, p.handle, nil)
+		c := f.pipe.dial()
+		for i := range int32(4) {
+			c.send(t, frame(protocol.KeyProduce, 3, i, nil))
+		}
+		first, early, late, answered := p.next(), p.next(), p.next(), p.next()
+		expire := func(r *Request) func() { return func() { r.Respond(body("to nobody")) } }
+		early.ExpireAt(time.Now().Add(10*time.Second), expire(early))
+		answered.ExpireAt(time.Now().Add(10*time.Second), func() { t.Error("expired after its answer") })
+		c.Close()
+		first.Respond(body("shows that nobody is there"))
+		synctest.Wait()
+		late.ExpireAt(time.Now().Add(20*time.Second), expire(late))
+		answered.Respond(body("to nobody"))
+		if n := f.Stats().Orphans; n != 2 {
+			t.Errorf("%d orphans", n)
+		}
+		time.Sleep(21 * time.Second)
+		synctest.Wait()
+		f.end(t)
+	})
+}
+
+func TestShutdownFinishesWhatWasHandedOver(t *testing.T) {
+	p := newParked()
+	f := start(t, p.handle, nil)
+	c, idle := dial(t, f.tcp(t)), f.pipe.dial()
+	defer c.Close()
+	defer idle.Close()
+	c.send(t, frame(protocol.KeyProduce, 3, 1, nil), frame(protocol.KeyProduce, 3, 2, nil))
+	a, b := p.next(), p.next()
+	done := make(chan error)
+	go func() { done <- f.Shutdown(context.Background()) }()
+	idle.wantClosed(t)
+	c.send(t, frame(protocol.KeyProduce, 3, 3, nil)) // is not read
+	b.Respond(body("b"))
+	a.Respond(body("a"))
+	c.want(t, 1)
+	c.want(t, 2)
+	c.wantClosed(t)
+	c.Close()
+	if err := <-done; err != nil {
+		t.Error(err)
+	}
+	if len(p.ch) != 0 {
+		t.Error("a request was read during the drain")
+	}
+	if err := f.Serve(&f.name, newPipeListener()); !errors.Is(err, ErrClosed) {
+		t.Errorf("serves after shutdown: %v", err)
+	}
+	f.end(t)
+}
+
+func TestShutdownEndsWithItsContext(t *testing.T) {
+	p := newParked()
+	f := start(t, p.handle, nil)
+	c := dial(t, f.tcp(t))
+	defer c.Close()
+	c.send(t, frame(protocol.KeyProduce, 3, 1, nil))
+	r := p.next()
+	ctx, cancel := context.WithCancel(context.Background())
+	cancel()
+	if err := f.Shutdown(ctx); !errors.Is(err, context.Canceled) {
+		t.Errorf("one request is unanswered, Shutdown says %v", err)
+	}
+	c.wantClosed(t)
+	r.Respond(body("late"))
+	f.end(t)
+}
+
+func TestAbortClosesAfterEarlierAnswers(t *testing.T) {
+	p := newParked()
+	f := start(t, p.handle, nil)
+	defer f.end(t)
+	c := dial(t, f.tcp(t))
+	defer c.Close()
+	for i := range int32(3) {
+		c.send(t, frame(protocol.KeyProduce, 3, i, nil))
+	}
+	first, second, third := p.next(), p.next(), p.next()
+	second.Abort(errors.New("acks=0 and an error"))
+	third.Respond(body("never seen"))
+	first.Respond(body("seen"))
+	c.want(t, 0)
+	c.wantClosed(t)
+}
+
+func TestRespondNoneIsSilentAndKeepsTheOrder(t *testing.T) {
+	f := start(t, func(r *Request) {
+		if r.CorrelationID%2 == 0 {
+			r.RespondNone()
+		} else {
+			echo(r)
+		}
+	}, nil)
+	defer f.end(t)
+	c := dial(t, f.tcp(t))
+	defer c.Close()
+	for i := range int32(6) {
+		c.send(t, frame(protocol.KeyProduce, 3, i, nil))
+	}
+	for _, i := range []int32{1, 3, 5} {
+		c.want(t, i)
+	}
+}
+
+func TestThrottleStopsReading(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := start(t, func(r *Request) {
+			if r.CorrelationID == 1 {
+				r.Throttle(5 * time.Second)
+			}
+			echo(r)
+		}, nil)
+		defer f.end(t)
+		c := f.pipe.dial()
+		defer c.Close()
+		began := time.Now()
+		c.sendAsync(frame(keyMetadata, 1, 1, nil), frame(keyMetadata, 1, 2, nil))
+		c.want(t, 1)
+		if time.Since(began) != 0 {
+			t.Error("the throttled answer itself was delayed")
+		}
+		c.want(t, 2)
+		if took := time.Since(began); took != 5*time.Second {
+			t.Errorf("the next was read after %v", took)
+		}
+	})
+}
+
+func TestSoftwareIsRememberedForTheConnection(t *testing.T) {
+	seen := make(chan Software, 2)
+	f := start(t, func(r *Request) {
+		seen <- r.Software
+		if r.Key == protocol.KeyApiVersions {
+			r.SetSoftware(Software{"kgo", "1"})
+		}
+		r.Respond(body(nil))
+	}, nil)
+	defer f.end(t)
+	c := f.pipe.dial()
+	defer c.Close()
+	c.send(t, frame(protocol.KeyApiVersions, 3, 1, nil))
+	c.want(t, 1)
+	c.send(t, frame(keyMetadata, 1, 2, nil))
+	c.want(t, 2)
+	if a, b := <-seen, <-seen; a != (Software{}) || b != (Software{"kgo", "1"}) {
+		t.Errorf("%v, then %v", a, b)
+	}
+}
+
+func TestFrameMayOutliveItsRequest(t *testing.T) {
+	kept := make(chan *membuf.Buffer, 1)
+	f := start(t, func(r *Request) {
+		r.Frame().Retain()
+		kept <- r.Frame()
+		r.ReleaseBody()
+		r.RespondNone()
+	}, nil)
+	c := f.pipe.dial()
+	c.send(t, frame(protocol.KeyProduce, 3, 1, []byte("payload")))
+	b := <-kept
+	if got := b.Bytes(); string(got[len(got)-7:]) != "payload" {
+		t.Errorf("%q", got)
+	}
+	b.Release()
+	c.Close()
+	f.end(t)
+}
+
+func TestSecondAnswerIsFound(t *testing.T) {
+	if !membuf.Invariants {
+		t.Skip("panics with -race or -tags invariants only")
+	}
+	again := make(chan any, 1)
+	f := start(t, func(r *Request) {
+		r.RespondNone()
+		defer func() { again <- recover() }()
+		r.RespondNone()
+	}, nil)
+	defer f.end(t)
+	c := f.pipe.dial()
+	defer c.Close()
+	c.send(t, frame(protocol.KeyProduce, 3, 1, nil))
+	if <-again == nil {
+		t.Error("not noticed")
+	}
+}
