@@ -32,7 +32,9 @@ type file struct {
 	first LSN
 	last  LSN
 	dirty bool
-	off   atomic.Int64 // where the next write goes; the preparer reads it
+	// durable: the header is known to be on the disk.
+	durable atomic.Bool
+	off     atomic.Int64 // where the next write goes; the preparer reads it
 }
 
 var (
@@ -91,6 +93,7 @@ func (f *file) sync() error {
 		f.err = err
 		return fmt.Errorf("sync journal file: %w", err)
 	}
+	f.durable.Store(true)
 	return nil
 }
 

@@ -38,18 +38,10 @@ const (
 // Type says what a frame does to its stream. The numbers are on disk.
 type Type uint8
 
-const (
-	// Batches holds the record batches of [PrevEnd, NextEnd).
-	Batches Type = 1
-	// Truncate cuts the log to NextEnd; earlier frames at or beyond it are void.
-	Truncate Type = 2
-	// Reset empties the log; it starts at NextEnd.
-	Reset Type = 3
-	// LogStart moves the log's start to NextEnd.
-	LogStart Type = 4
-	// Deleted ends the stream: its frames no longer matter.
-	Deleted Type = 5
-)
+// Batches holds the record batches of [PrevEnd, NextEnd). It is the only type:
+// what else happens to a log (birth, truncation, deletion, a new start) is
+// committed by the checkpoint that says so. 2 to 15 are kept for later versions.
+const Batches Type = 1
 
 // LSN numbers the frames of a log directory's journal over all files, from 1.
 // It is never reset and never reused.
@@ -148,6 +140,16 @@ func putFrame(b []byte, e *Entry, salt uint64, durable LSN, last bool) {
 	le.PutUint64(b[72:], uint64(e.NextEnd))
 	crc := crc32.Update(crc32.Checksum(b[8:frameHeader], castagnoli), castagnoli, e.Payload)
 	le.PutUint32(b[4:], crc)
+}
+
+// Encode appends the frame in the journal's format, with salt 0, for a file that
+// keeps frames aside.
+func (f *Frame) Encode(b []byte) []byte {
+	at := len(b)
+	b = append(b, make([]byte, frameHeader)...)
+	e := Entry{Stream: NewStream(f.Stream), Type: f.Type, Carried: f.Carried, Payload: f.Payload, PrevEnd: f.PrevEnd, NextEnd: f.NextEnd, LSN: f.LSN}
+	putFrame(b[at:], &e, 0, f.DurableThrough, true)
+	return append(b, f.Payload...)
 }
 
 // parseFrame decodes the frame at the start of b. ok is false where b does not

@@ -68,10 +68,10 @@ type Entry struct {
 	Carried bool
 	Payload []byte
 	PrevEnd int64 // log end before the entry
-	NextEnd int64 // log end after it; the argument of Truncate, Reset, LogStart
+	NextEnd int64 // log end after it
 	Records int
 	// Profile gives the window; nil means that the entry does not wait and may
-	// use the space that is reserved for control entries.
+	// use the space that is kept for carried entries, which make room.
 	Profile *durability.Profile
 	Owner   Owner
 	// LSN is set by the journal before Owner.Durable.
@@ -123,6 +123,7 @@ type Journal struct {
 	wake     chan struct{}
 
 	next     LSN // the next LSN; the writer's, and Fresh's while stopped
+	assigned atomic.Uint64
 	durable  atomic.Uint64
 	notified atomic.Uint64
 
@@ -243,6 +244,10 @@ func (j *Journal) rebuildWindowLocked() {
 
 // Durable returns the highest LSN known synced.
 func (j *Journal) Durable() LSN { return LSN(j.durable.Load()) }
+
+// Assigned returns the highest LSN ever given, also to entries that were lost:
+// no frame at or below it will be written any more.
+func (j *Journal) Assigned() LSN { return LSN(j.assigned.Load()) }
 
 // Notified returns the LSN through which all owners have been told.
 func (j *Journal) Notified() LSN { return LSN(j.notified.Load()) }

@@ -40,6 +40,8 @@ func (j *Journal) Fresh(minNext LSN) (Position, error) {
 		return Position{}, fmt.Errorf("begin journal file: %w", err)
 	}
 	f.dirty = false
+	f.durable.Store(true)
+	j.assigned.Store(uint64(first) - 1)
 	j.durable.Store(uint64(first) - 1)
 	j.notified.Store(uint64(first) - 1)
 	return Position{File: f.seq, LSN: first}, nil
@@ -112,15 +114,16 @@ func (j *Journal) Rotate() (Position, error) {
 	return j.Fresh(0)
 }
 
-// Oldest returns the oldest file that is kept and the first LSN in it, for the
-// redo pointer of a checkpoint that needs the frames from lsn on.
+// Oldest returns the redo pointer for a checkpoint that needs the frames from
+// lsn on: the newest file that begins at or before lsn, and whose header is known
+// to be on the disk; one that a power loss may take back must not be named.
 func (j *Journal) Oldest(lsn LSN) Position {
 	s := &j.space
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	var at Position
 	for _, f := range s.live {
-		if at.File == 0 || f.first <= lsn {
+		if at.File == 0 || f.first <= lsn && f.durable.Load() {
 			at = Position{File: f.seq, LSN: lsn}
 		}
 	}

@@ -32,6 +32,58 @@ func (j *Journal) Scan(from Position, fn func(Frame) error) (Extent, error) {
 	return scan(j.opt.FS, j.opt.Dir, j.opt.ID, from, fn)
 }
 
+// Read calls fn for the frames from a position through an LSN that owners have
+// been told of. Unlike Scan it may run while the journal is written to.
+func (j *Journal) Read(from Position, through LSN, fn func(Frame) error) error {
+	seqs, err := sequences(j.opt.FS, j.opt.Dir, from.File)
+	if err != nil {
+		return err
+	}
+	r := reader{fs: j.opt.FS, dir: j.opt.Dir, id: j.opt.ID}
+	expect := LSN(0)
+	for _, seq := range seqs {
+		if expect > through {
+			break
+		}
+		if err := r.open(seq); err != nil {
+			return err
+		}
+		if expect == 0 && r.valid {
+			expect = r.h.first
+		}
+		if !r.valid || r.h.first != expect {
+			r.close()
+			break
+		}
+		err := r.chain(&expect, func(f Frame) error {
+			if f.LSN > through {
+				return nil
+			}
+			return fn(f)
+		})
+		r.close()
+		if err != nil {
+			return err
+		}
+	}
+	if expect <= through {
+		return fmt.Errorf("%w: frames from LSN %d to %d are not to be read", ErrDamaged, expect, through)
+	}
+	return nil
+}
+
+// Untouched says whether the file at a position was never written to but for
+// its header, as a clean stop leaves it. LSN 0 stands for any.
+func (j *Journal) Untouched(at Position) (bool, error) {
+	r := reader{fs: j.opt.FS, dir: j.opt.Dir, id: j.opt.ID}
+	if err := r.open(at.File); err != nil {
+		return false, err
+	}
+	defer r.close()
+	_, _, ok, err := r.frame(dataStart)
+	return r.valid && (r.h.first == at.LSN || at.LSN == 0) && !ok, err
+}
+
 func scan(fsys vfs.FS, dir string, id [16]byte, from Position, fn func(Frame) error) (Extent, error) {
 	seqs, err := sequences(fsys, dir, from.File)
 	if err != nil {
@@ -242,6 +294,35 @@ func (r *reader) behind(end LSN, above *LSN) error {
 				break
 			}
 			pos = after(pos, size, &f)
+		}
+	}
+	return nil
+}
+
+// First returns the position of the oldest file in a directory, whatever it
+// holds, and false if there is none.
+func First(fsys vfs.FS, dir string) (uint64, bool, error) {
+	seqs, err := sequences(fsys, dir, 0)
+	if err != nil || len(seqs) == 0 {
+		return 0, false, err
+	}
+	return seqs[0], true, nil
+}
+
+// SyncFiles makes what was read from files durable: after the end of a process
+// they read well and may still be in the page cache only.
+func (j *Journal) SyncFiles(names []string) error {
+	for _, name := range names {
+		f, err := j.opt.FS.Open(j.opt.Dir + "/" + name)
+		if err != nil {
+			return fmt.Errorf("sync journal: %w", err)
+		}
+		err = f.Datasync()
+		if e := f.Close(); err == nil {
+			err = e
+		}
+		if err != nil {
+			return fmt.Errorf("sync journal: %w", err)
 		}
 	}
 	return nil

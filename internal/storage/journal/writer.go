@@ -238,6 +238,7 @@ func (j *Journal) writeEntries(w *writer, entries []*Entry) error {
 		w.bytes += int64(len(e.Payload))
 	}
 	w.bufs = append(w.bufs, w.scratch[start:])
+	j.assigned.Store(uint64(j.next - 1))
 	if err := f.write(w.bufs, n, entries[len(entries)-1].LSN); err != nil {
 		return fmt.Errorf("write %d journal entries: %w", len(entries), err)
 	}

@@ -1,0 +1,69 @@
+package storage
+
+import (
+	"fmt"
+	"path"
+
+	"go.uber.org/zap"
+
+	"github.com/chronik-io/chronik/internal/storage/journal"
+	"github.com/chronik-io/chronik/internal/vfs"
+)
+
+// aside keeps frames that no healthy log takes: those of logs that were found
+// damaged, and of logs that nobody knows. They go to a file of their own, in the
+// journal's frame format, so that they neither are lost nor hold the journal.
+type aside struct {
+	d     *Dir
+	files map[string]*asideFile
+}
+
+type asideFile struct {
+	f   vfs.File
+	end int64
+}
+
+func newAside(d *Dir) *aside { return &aside{d: d, files: map[string]*asideFile{}} }
+
+// keep appends a frame to DIR/NAME-<checkpoint sequence>.frames.
+func (a *aside) keep(f *journal.Frame, dir, name string) error {
+	full := path.Join(dir, fmt.Sprintf("%s-%d.frames", name, a.d.ckptSeq))
+	x := a.files[full]
+	if x == nil {
+		if err := a.d.opt.FS.MkdirAll(dir); err != nil {
+			return fmt.Errorf("keep journal frames aside: %w", err)
+		}
+		_ = a.d.opt.FS.Remove(full) // of an earlier start that crashed here
+		file, err := a.d.opt.FS.Create(full)
+		if err != nil {
+			return fmt.Errorf("keep journal frames aside: %w", err)
+		}
+		x = &asideFile{f: file}
+		a.files[full] = x
+		a.d.log.Error("journal holds frames that no partition takes; they are kept aside", zap.String("file", full))
+	}
+	b := f.Encode(nil)
+	if _, err := x.f.WriteAt(b, x.end); err != nil {
+		return fmt.Errorf("keep journal frames aside: %w", err)
+	}
+	x.end += int64(len(b))
+	return nil
+}
+
+// close makes everything that was kept durable.
+func (a *aside) close() error {
+	var first error
+	for name, x := range a.files {
+		err := x.f.Datasync()
+		if e := x.f.Close(); err == nil {
+			err = e
+		}
+		if err == nil {
+			err = a.d.opt.FS.SyncDir(path.Dir(name))
+		}
+		if err != nil && first == nil {
+			first = fmt.Errorf("keep journal frames aside: %w", err)
+		}
+	}
+	return first
+}

@@ -1,0 +1,337 @@
+package storage
+
+import (
+	"fmt"
+	"sync"
+	"time"
+
+	"github.com/chronik-io/chronik/internal/record"
+	"github.com/chronik-io/chronik/internal/storage/journal"
+)
+
+// chunkTarget is how many bytes of batches are put into one chunk; only a
+// larger single append makes a larger one.
+const chunkTarget = 256 << 10
+
+// Append is a request to append the batches of one produce request, or of one
+// piece of a replication stream.
+type Append struct {
+	// Batches are whole, validated batches. The bytes are not changed and not
+	// needed after Sink.Numbered.
+	Batches []byte
+	// LeaderEpoch is written into the batches; not for Assigned ones.
+	LeaderEpoch int32
+	// Assigned batches come from a leader: offsets and epochs stand in them, and
+	// the first one must not lie below the log's end. Gaps are kept.
+	Assigned bool
+	// Sink hears of the outcome.
+	Sink Sink
+
+	// Results, valid from Sink.Numbered on.
+	Base      int64 // first offset
+	Next      int64 // offset after the last one
+	Time      int64 // ms under LogAppendTime, else -1
+	Duplicate bool  // the batch stands at [Base, Next) already; nothing was appended
+	Err       error // nothing was appended
+}
+
+// Sink hears of appends.
+type Sink interface {
+	// Numbered is called exactly once per Append, in the order of the log, by
+	// whichever goroutine commits: offsets are given or Err is set. It must not
+	// block nor append. The records count only once the log's ends pass Next.
+	Numbered(*Append)
+}
+
+// queueState is the queue of a log and the right to commit. There is no
+// goroutine per log: whoever appends and finds nobody committing commits.
+type queueState struct {
+	qmu     sync.Mutex
+	freed   *sync.Cond // owned became false
+	queue   []*Append
+	spare   []*Append // the slice of the group before, for reuse
+	owned   bool
+	waiters int // goroutines in own()
+}
+
+func (q *queueState) init() { q.freed = sync.NewCond(&q.qmu) }
+
+// Append queues a and returns. Appends of one caller are numbered in the order
+// of its calls.
+func (l *Log) Append(a *Append) {
+	l.qmu.Lock()
+	l.queue = append(l.queue, a)
+	if l.owned || l.waiters > 0 {
+		l.qmu.Unlock()
+		return
+	}
+	l.owned = true
+	l.qmu.Unlock()
+	l.commit()
+}
+
+// kick commits what is queued, if nobody does.
+func (l *Log) kick() {
+	l.qmu.Lock()
+	if l.owned || l.waiters > 0 || len(l.queue) == 0 && !l.modeChanges() {
+		l.qmu.Unlock()
+		return
+	}
+	l.owned = true
+	l.qmu.Unlock()
+	l.commit()
+}
+
+// own waits until nobody commits and keeps others from it until disown.
+func (l *Log) own() {
+	l.qmu.Lock()
+	l.waiters++
+	for l.owned {
+		l.freed.Wait()
+	}
+	l.waiters--
+	l.owned = true
+	l.qmu.Unlock()
+}
+
+// tryOwn is own if that needs no waiting and nothing is queued.
+func (l *Log) tryOwn() bool {
+	l.qmu.Lock()
+	defer l.qmu.Unlock()
+	if l.owned || l.waiters > 0 || len(l.queue) > 0 {
+		return false
+	}
+	l.owned = true
+	return true
+}
+
+// disown ends own, and commits what came meanwhile.
+func (l *Log) disown() { l.commit() }
+
+// commit takes group after group from the queue until it is empty. The caller
+// owns the right to.
+func (l *Log) commit() {
+	for {
+		l.qmu.Lock()
+		if l.waiters > 0 {
+			l.owned = false
+			l.freed.Broadcast()
+			l.qmu.Unlock()
+			return
+		}
+		if l.modeChanges() && l.dir.run(l.switchMode) {
+			l.qmu.Unlock() // switchMode owns from here on, and ends with disown
+			return
+		}
+		if len(l.queue) == 0 || !l.dir.memory.admit(l) {
+			l.owned = false
+			l.qmu.Unlock()
+			return
+		}
+		group := l.queue
+		l.queue, l.spare = l.spare[:0], nil
+		l.qmu.Unlock()
+
+		l.commitGroup(group)
+
+		clear(group)
+		l.qmu.Lock()
+		l.spare = group[:0]
+		l.qmu.Unlock()
+	}
+}
+
+// modeChanges says whether the profile in force asks for the other way of
+// becoming durable.
+func (l *Log) modeChanges() bool {
+	l.mu.RLock()
+	defer l.mu.RUnlock()
+	return l.mode != l.cfg.Load().mode() && !l.closed && l.offline == nil
+}
+
+// commitGroup numbers the appends of a group in order and hands them over.
+func (l *Log) commitGroup(group []*Append) {
+	if err := l.Err(); err != nil {
+		refuse(group, err)
+		return
+	}
+	now := time.Now()
+	for len(group) > 0 {
+		n, size := 1, len(group[0].Batches)
+		for n < len(group) && size+len(group[n].Batches) <= chunkTarget {
+			size += len(group[n].Batches)
+			n++
+		}
+		l.commitChunk(group[:n], size, now)
+		group = group[n:]
+	}
+}
+
+// refuse answers appends that nothing was done for.
+func refuse(group []*Append, err error) {
+	for _, a := range group {
+		a.Err = err
+		a.Sink.Numbered(a)
+	}
+}
+
+// commitChunk copies what may be appended into one chunk and hands it over.
+func (l *Log) commitChunk(group []*Append, size int, now time.Time) {
+	c := l.newChunk(size, now)
+	l.smu.Lock()
+	for _, a := range group {
+		a.Err = l.number(c, a, now)
+	}
+	l.smu.Unlock()
+	if len(c.data) > 0 {
+		l.publish(c)
+	} else {
+		l.dir.memory.release(c)
+	}
+	for _, a := range group {
+		a.Sink.Numbered(a)
+	}
+	if len(c.data) > 0 {
+		l.handOver(c)
+	}
+}
+
+func (l *Log) newChunk(size int, now time.Time) *chunk {
+	end := l.logEnd.Load()
+	c := &chunk{log: l, base: end, next: end, maxTs: -1, queued: now}
+	l.dir.memory.alloc(c, size)
+	c.data = c.buf.Bytes()[:0]
+	return c
+}
+
+// number appends a's batches to the chunk, all of them or none. The caller
+// holds smu.
+func (l *Log) number(c *chunk, a *Append, now time.Time) error {
+	a.Duplicate, a.Time = false, -1
+	for p := a.Batches; len(p) > 0; {
+		b, rest, err := record.Next(p)
+		if err != nil {
+			return fmt.Errorf("append to %s: %w", l, err)
+		}
+		p = rest
+		if a.Assigned {
+			if b.BaseOffset() < c.next {
+				return fmt.Errorf("append offset %d to %s, which ends at %d: %w", b.BaseOffset(), l, c.next, ErrGap)
+			}
+			continue
+		}
+		d, dup, err := l.producers.Check(b)
+		if err != nil {
+			return fmt.Errorf("append to %s: %w", l, err)
+		}
+		if dup {
+			a.Duplicate, a.Base, a.Next = true, d.BaseOffset, d.LastOffset+1
+			if b.LogAppendTime() {
+				a.Time = d.Timestamp
+			}
+			return nil
+		}
+	}
+	at := len(c.data)
+	c.data = append(c.data, a.Batches...)
+	for p := c.data[at:]; len(p) > 0; {
+		b, rest, _ := record.Next(p)
+		p = rest
+		l.place(c, a, b, now)
+		if len(c.data)-len(rest) == at+len(b) {
+			a.Base = b.BaseOffset()
+		}
+	}
+	a.Next = c.next
+	return nil
+}
+
+// place gives a batch, which stands in the chunk, its offsets.
+func (l *Log) place(c *chunk, a *Append, b record.Batch, now time.Time) {
+	n := int64(b.LastOffsetDelta()) + 1
+	if a.Assigned {
+		l.logEnd.Store(b.BaseOffset() + n)
+		l.epochs.Assign(b.LeaderEpoch(), b.BaseOffset())
+	} else {
+		base := l.logEnd.Add(n) - n
+		b.SetBaseOffset(base)
+		b.SetLeaderEpoch(a.LeaderEpoch)
+		l.epochs.Assign(a.LeaderEpoch, base)
+	}
+	l.producers.Add(b, now)
+	c.next = b.BaseOffset() + n
+	c.records += int(b.Records())
+	c.maxTs = max(c.maxTs, b.MaxTimestamp())
+	if b.LogAppendTime() {
+		a.Time = b.MaxTimestamp()
+	}
+}
+
+// publish makes the chunk part of the log's tail.
+func (l *Log) publish(c *chunk) {
+	l.mu.Lock()
+	c.ready = l.mode == writeThrough
+	l.tail.add(c)
+	l.mu.Unlock()
+}
+
+// handOver passes the chunk on to whoever makes it durable or writes it.
+func (l *Log) handOver(c *chunk) {
+	if c.ready {
+		l.dir.schedule(l)
+		return
+	}
+	cfg := l.cfg.Load()
+	c.entry = journal.Entry{
+		Stream: l.stream, Type: journal.Batches, Payload: c.data, PrevEnd: c.base, NextEnd: c.next,
+		Records: c.records, Profile: &cfg.Profile, Owner: c,
+	}
+	// An error means that the journal has failed: the directory is about to
+	// revert every log to its durable end, this chunk with it.
+	_ = l.dir.journal.Submit(&c.entry)
+}
+
+// chunkDurable is told by the journal's notifier.
+func (l *Log) chunkDurable(c *chunk) {
+	l.mu.Lock()
+	c.lsn = c.entry.LSN
+	c.ready = true
+	flush := l.tail.unflushedBytes() >= flushAt
+	l.mu.Unlock()
+	l.durable.Store(c.next)
+	l.dir.observeWait(c)
+	l.observer().Advanced()
+	if flush {
+		l.dir.schedule(l)
+	}
+}
+
+// LatestEpoch returns the newest leader epoch of the log, -1 if there is none.
+func (l *Log) LatestEpoch() int32 {
+	l.smu.Lock()
+	defer l.smu.Unlock()
+	return l.epochs.Latest()
+}
+
+// EpochEnd returns the largest known epoch not above epoch and where it ended;
+// see epochs.Cache.End.
+func (l *Log) EpochEnd(epoch int32) (int32, int64) {
+	l.smu.Lock()
+	defer l.smu.Unlock()
+	return l.epochs.End(epoch, l.logEnd.Load())
+}
+
+// EpochAt returns the leader epoch of the record at an offset, -1 if unknown.
+func (l *Log) EpochAt(offset int64) int32 {
+	l.smu.Lock()
+	defer l.smu.Unlock()
+	return l.epochs.At(offset)
+}
+
+// BeginEpoch notes that the records from the log's end on belong to a leader
+// epoch.
+func (l *Log) BeginEpoch(epoch int32) {
+	l.smu.Lock()
+	defer l.smu.Unlock()
+	l.epochs.Assign(epoch, l.logEnd.Load())
+}

@@ -1,0 +1,260 @@
+package storage
+
+import (
+	"encoding/base64"
+	"errors"
+	"fmt"
+	"io/fs"
+	"path"
+
+	"go.uber.org/zap"
+
+	"github.com/chronik-io/chronik/internal/storage/journal"
+)
+
+// Spec describes a log to be made.
+type Spec struct {
+	ID     ID
+	Topic  string
+	Config Config
+	// LogStart is the first offset, 0 but for a replica that begins in the
+	// middle of a history.
+	LogStart int64
+}
+
+// Create makes logs and returns when their birth is durable: directories,
+// topic ids, and one checkpoint that knows them all. On error none of them
+// exists.
+func (d *Dir) Create(specs []Spec) ([]*Log, error) {
+	if err := d.Err(); err != nil {
+		return nil, err
+	}
+	logs := make([]*Log, 0, len(specs))
+	for _, s := range specs {
+		l, err := d.makeLog(s)
+		if err != nil {
+			return nil, fmt.Errorf("create log %s-%d: %w", s.Topic, s.ID.Partition, err)
+		}
+		logs = append(logs, l)
+	}
+	if err := d.opt.FS.SyncDir(d.path); err != nil {
+		return nil, fmt.Errorf("create logs: %w", err)
+	}
+	d.mu.Lock()
+	for _, l := range logs {
+		d.logs[l.id] = l
+		delete(d.deleted, l.id)
+	}
+	d.relistLocked()
+	d.mu.Unlock()
+	if err := d.checkpoint(nil); err != nil {
+		d.forget(logs)
+		return nil, fmt.Errorf("create logs: %w", err)
+	}
+	return logs, nil
+}
+
+func (d *Dir) makeLog(s Spec) (*Log, error) {
+	d.mu.Lock()
+	_, exists := d.logs[s.ID]
+	d.mu.Unlock()
+	if exists {
+		return nil, ErrExists
+	}
+	dirName := fmt.Sprintf("%s-%d", s.Topic, s.ID.Partition)
+	l := newLog(d, s.ID, s.Topic, dirName, s.Config)
+	fsys := d.opt.FS
+	if _, err := fsys.Stat(l.path); err == nil {
+		// No checkpoint knows it: an earlier attempt ended half-way.
+		if err := d.setAside(dirName); err != nil {
+			return nil, err
+		}
+	}
+	if err := fsys.MkdirAll(l.path); err != nil {
+		return nil, err
+	}
+	f, err := fsys.Create(path.Join(l.path, partitionMeta))
+	if err != nil {
+		return nil, err
+	}
+	_, err = f.WriteAt(fmt.Appendf(nil, "version: 0\ntopic_id: %s\n", base64.RawURLEncoding.EncodeToString(s.ID.Topic[:])), 0)
+	if err == nil {
+		err = f.Datasync()
+	}
+	if e := f.Close(); err == nil {
+		err = e
+	}
+	if err == nil {
+		err = fsys.SyncDir(l.path)
+	}
+	if err != nil {
+		return nil, err
+	}
+	l.logStart.Store(s.LogStart)
+	l.setEnds(s.LogStart)
+	l.rp = recoveryPoint{offset: s.LogStart, lsn: d.journal.Assigned()}
+	return l, nil
+}
+
+func (d *Dir) forget(logs []*Log) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	for _, l := range logs {
+		delete(d.logs, l.id)
+	}
+	d.relistLocked()
+}
+
+// setAside renames a partition directory that no checkpoint knows, so that
+// nothing in it is taken for a log's, and nothing is lost.
+func (d *Dir) setAside(dirName string) error {
+	from := path.Join(d.path, dirName)
+	infos, err := d.opt.FS.List(from)
+	if err != nil {
+		return err
+	}
+	for _, in := range infos {
+		if in.Name != partitionMeta && in.Size > 0 {
+			to := fmt.Sprintf("%s.%x-stray", from, newID())
+			d.log.Warn("a directory that no checkpoint knows was set aside", zap.String("from", from), zap.String("to", to))
+			return d.opt.FS.Rename(from, to)
+		}
+	}
+	return d.opt.FS.RemoveAll(from) // an unfinished birth
+}
+
+// strays sets aside partition directories that the checkpoint doesn't know.
+func (r *recovery) strays() error {
+	d := r.d
+	infos, err := d.opt.FS.List(d.path)
+	if err != nil {
+		return fmt.Errorf("log directory: %w", err)
+	}
+	known := map[string]bool{}
+	for _, f := range r.found {
+		known[path.Base(f.l.path)] = true
+	}
+	for _, in := range infos {
+		if !in.Dir || known[in.Name] || path.Join(d.path, in.Name) == d.jpath {
+			continue
+		}
+		if _, err := d.opt.FS.Stat(path.Join(d.path, in.Name, partitionMeta)); err != nil {
+			continue
+		}
+		name := in.Name
+		r.after = append(r.after, func() error {
+			if isDeletedName(name) {
+				return d.opt.FS.RemoveAll(path.Join(d.path, name))
+			}
+			if _, err := d.opt.FS.Stat(path.Join(d.path, name)); errors.Is(err, fs.ErrNotExist) || isStray(name) {
+				return nil
+			}
+			return d.setAside(name)
+		})
+	}
+	return nil
+}
+
+func isStray(name string) bool {
+	return path.Ext(name) != "" && len(name) > 6 && name[len(name)-6:] == "-stray"
+}
+
+// Delete removes a log. When it returns without error the deletion is durable:
+// no start brings the log back; its files go in the background.
+func (d *Dir) Delete(l *Log) error {
+	l.own()
+	l.mu.Lock()
+	l.closed = true
+	l.mu.Unlock()
+	d.journal.Drop(l.stream)
+	l.disown()
+	l.flushMu.Lock() // whoever flushes has finished
+	defer l.flushMu.Unlock()
+
+	dirName := path.Base(l.path)
+	entry, _ := l.checkpointed()
+	entry.deleted, entry.offline = true, ""
+	d.mu.Lock()
+	_, known := d.logs[l.id]
+	delete(d.logs, l.id)
+	delete(d.broken, l)
+	d.relistLocked()
+	if known {
+		entry.rp.lsn = max(d.journal.Assigned(), 1)
+		d.deleted[l.id] = tombstone{entry: entry, lsn: entry.rp.lsn}
+	}
+	d.mu.Unlock()
+	if !known {
+		return nil
+	}
+	if err := d.checkpoint(nil); err != nil {
+		return fmt.Errorf("delete %s: %w", l, err)
+	}
+	l.observer().Reverted(l.Ends().Durable, fmt.Errorf("%s: %w", l, ErrClosed))
+	for _, s := range l.segments {
+		s.Forget()
+	}
+	d.memory.evictAll([]*Log{l})
+	return d.removeDeleted(l.id, dirName)
+}
+
+// removeDeleted removes the directory of a log whose deletion is durable.
+func (d *Dir) removeDeleted(id ID, dirName string) error {
+	from, to := path.Join(d.path, dirName), path.Join(d.path, deletedName(dirName, id))
+	if d.belongsTo(from, id) {
+		_ = d.opt.FS.RemoveAll(to) // of an earlier log with the same id
+		if err := d.opt.FS.Rename(from, to); err != nil {
+			return fmt.Errorf("delete %s: %w", from, err)
+		}
+	}
+	if err := d.opt.FS.SyncDir(d.path); err != nil {
+		return fmt.Errorf("delete %s: %w", from, err)
+	}
+	d.mu.Lock()
+	if t, ok := d.deleted[id]; ok {
+		t.gone = true
+		d.deleted[id] = t
+	}
+	d.mu.Unlock()
+	d.run(func() {
+		if err := d.opt.FS.RemoveAll(to); err != nil {
+			d.logOnce(nil, "files of a deleted partition could not be removed", err) // the next start tries again
+		}
+	})
+	return nil
+}
+
+// belongsTo says whether a partition directory is that of the log with id, and
+// not of a later one with the same name.
+func (d *Dir) belongsTo(dir string, id ID) bool {
+	f, err := d.opt.FS.Open(path.Join(dir, partitionMeta))
+	if err != nil {
+		return false
+	}
+	defer f.Close()
+	n, err := f.Size()
+	if err != nil || n > 1<<10 {
+		return false
+	}
+	b := make([]byte, n)
+	if _, err := f.ReadAt(b, 0); err != nil {
+		return false
+	}
+	return string(b) == fmt.Sprintf("version: 0\ntopic_id: %s\n", base64.RawURLEncoding.EncodeToString(id.Topic[:]))
+}
+
+// tombstones returns the checkpoint's entries for deleted logs, and forgets
+// those that nothing can be found of any more.
+func (d *Dir) tombstones(redo journal.LSN) []logCheckpoint {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	var list []logCheckpoint
+	for id, t := range d.deleted {
+		if t.gone && t.lsn < redo {
+			delete(d.deleted, id)
+			continue
+		}
+		list = append(list, t.entry)
+	}
+	return list
+}

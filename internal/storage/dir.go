@@ -1,0 +1,310 @@
+package storage
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"path"
+	"strconv"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"go.uber.org/zap"
+
+	"github.com/chronik-io/chronik/internal/metrics"
+	"github.com/chronik-io/chronik/internal/storage/journal"
+	"github.com/chronik-io/chronik/internal/storage/segment"
+	"github.com/chronik-io/chronik/internal/vfs"
+)
+
+// Options are what the log directories of a broker share.
+type Options struct {
+	FS     vfs.FS
+	Logger *zap.Logger // nil: silent
+	// Metrics may be nil.
+	Metrics *metrics.Storage
+	// DeferredBytes bounds the memory of a directory for record bytes that are
+	// not in segments yet, and for the cache of those that are. Default 64 MiB.
+	DeferredBytes int64
+	// JournalFileSize is the size of a journal file, default 64 MiB, and
+	// JournalBytes the bound of all of them, default 1 GiB, which bounds recovery.
+	JournalFileSize, JournalBytes int64
+	// OpenFiles bounds the segment files that are kept open per directory. Default 1024.
+	OpenFiles int
+	// ProducerExpiry is producer.id.expiration.ms. Default one day.
+	ProducerExpiry time.Duration
+	// MaxInflatedBytes bounds what a batch may decompress to in a lookup by
+	// time. Default 1 GiB.
+	MaxInflatedBytes int64
+	// Absent tells the journals how many producing connections have no request
+	// waiting; nil means that it isn't known.
+	Absent func() int
+	// Config returns the configuration of a log found on the disk.
+	Config func(topic string, id ID) Config
+	// Reopened is called after a directory that had failed takes records again:
+	// records that were numbered may have been taken back. It must not block.
+	Reopened func(*Dir)
+}
+
+func (o *Options) setDefaults() {
+	if o.Logger == nil {
+		o.Logger = zap.NewNop()
+	}
+	if o.Metrics == nil {
+		o.Metrics = metrics.NewStorage(nil)
+	}
+	set := func(p *int64, v int64) {
+		if *p <= 0 {
+			*p = v
+		}
+	}
+	set(&o.DeferredBytes, 64<<20)
+	set(&o.JournalFileSize, 64<<20)
+	set(&o.JournalBytes, max(1<<30, 4*o.JournalFileSize))
+	set(&o.MaxInflatedBytes, 1<<30)
+	if o.OpenFiles <= 0 {
+		o.OpenFiles = 1024
+	}
+}
+
+// Place names a log directory and where its journal is.
+type Place struct {
+	Path string
+	// Journal is the directory of the journal's files; "" means Path/journal.
+	Journal string
+}
+
+// Dir is one log directory: its logs, their journal, and the goroutines that
+// bring bytes from memory to segments. It fails and recovers on its own.
+type Dir struct {
+	opt   *Options
+	path  string
+	jpath string
+	ident identity
+	lock  io.Closer
+	clean bool // the last stop was clean
+	log   *zap.Logger
+
+	journal *journal.Journal
+	files   *segment.Files
+	memory  memory
+	stats   stats
+	failed  atomic.Pointer[error]
+
+	mu      sync.Mutex
+	logs    map[ID]*Log
+	list    []*Log // of logs, replaced when it changes
+	broken  map[*Log]struct{}
+	deleted map[ID]tombstone
+	said    map[string]int // repeated failures that were logged
+	dirty   map[*Log]struct{}
+
+	ckptMu  sync.Mutex
+	ckptSeq uint64      // guarded by ckptMu
+	minLSN  journal.LSN // what recovery found is below it
+
+	tasks
+	sweeps, repairs, pressure chan struct{}
+	failures                  chan error
+	quit                      chan struct{}
+	closing                   atomic.Bool
+	done                      sync.WaitGroup
+}
+
+// tombstone is a deleted log whose frames or files may still be there.
+type tombstone struct {
+	entry logCheckpoint
+	// lsn: frames up to it may be the log's.
+	lsn journal.LSN
+	// gone: the directory no longer stands under the log's name.
+	gone bool
+}
+
+// Path returns the directory's path.
+func (d *Dir) Path() string { return d.path }
+
+// ID returns the directory's identity.
+func (d *Dir) ID() [16]byte { return d.ident.Dir }
+
+// Clean says whether the stop before this start was clean. Where it wasn't,
+// leader epochs must be raised before the first append (invariant I9).
+func (d *Dir) Clean() bool { return d.clean }
+
+// Err returns why the directory takes no records for journalled logs, nil if it does.
+func (d *Dir) Err() error {
+	if p := d.failed.Load(); p != nil {
+		return *p
+	}
+	if err := d.journal.Stalled(); err != nil {
+		return fmt.Errorf("%w: log directory %s: %w", ErrFailed, d.path, err)
+	}
+	return nil
+}
+
+// Logs returns all logs of the directory, offline ones included.
+func (d *Dir) Logs() []*Log {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	return d.list
+}
+
+func (d *Dir) relistLocked() {
+	d.list = make([]*Log, 0, len(d.logs))
+	for _, l := range d.logs {
+		d.list = append(d.list, l)
+	}
+}
+
+// OpenDir opens a log directory, making it if it is empty, and recovers its
+// logs. The error names cause and remedy where the directory must not be used.
+func OpenDir(place Place, opt Options) (*Dir, error) {
+	opt.setDefaults()
+	d := &Dir{
+		opt: &opt, path: path.Clean(place.Path), jpath: path.Clean(place.Journal),
+		logs: map[ID]*Log{}, broken: map[*Log]struct{}{}, deleted: map[ID]tombstone{}, said: map[string]int{}, dirty: map[*Log]struct{}{},
+		sweeps: make(chan struct{}, 1), repairs: make(chan struct{}, 1), pressure: make(chan struct{}, 1),
+		failures: make(chan error, 1), quit: make(chan struct{}),
+	}
+	if place.Journal == "" {
+		d.jpath = path.Join(d.path, "journal")
+	}
+	d.log = opt.Logger.With(zap.String("dir", d.path))
+	d.stats = newStats(opt.Metrics, d.path)
+	d.memory.bound = opt.DeferredBytes
+	d.memory.press = func() { d.signal(d.pressure) }
+	d.tasks.init()
+	if err := d.open(); err != nil {
+		return nil, err
+	}
+	return d, nil
+}
+
+func (d *Dir) open() (err error) {
+	fsys := d.opt.FS
+	for _, p := range []string{d.path, d.jpath} {
+		if err := makeDir(fsys, p); err != nil {
+			return fmt.Errorf("log directory: %w", err)
+		}
+	}
+	d.lock, err = fsys.Lock(path.Join(d.path, lockFile), "pid "+strconv.Itoa(os.Getpid()))
+	if errors.Is(err, vfs.ErrLocked) {
+		return fmt.Errorf("%w: %s: %w; stop that process or use another directory", ErrLocked, d.path, err)
+	}
+	if err != nil {
+		return fmt.Errorf("log directory: %w", err)
+	}
+	d.files = segment.NewFiles(fsys, d.opt.OpenFiles)
+	defer func() {
+		if err != nil {
+			d.abort()
+		}
+	}()
+	if _, err := d.identify(); err != nil {
+		return err
+	}
+	d.journal, err = journal.Open(journal.Options{
+		FS: fsys, Dir: d.jpath, ID: d.ident.Journal, FileSize: d.opt.JournalFileSize, MaxBytes: d.opt.JournalBytes,
+		Absent: d.opt.Absent, Sweep: func() { d.signal(d.sweeps) }, Failed: d.journalFailed, Synced: d.stats.group,
+	})
+	if err != nil {
+		return err
+	}
+	if err := d.recover(); err != nil {
+		return err
+	}
+	d.start()
+	return nil
+}
+
+// makeDir makes a directory with its missing parents, durably.
+func makeDir(fsys vfs.FS, name string) error {
+	var missing []string
+	for p := name; ; p = path.Dir(p) {
+		if _, err := fsys.Stat(p); err == nil || p == "." || p == "/" {
+			break
+		}
+		missing = append(missing, p)
+	}
+	if err := fsys.MkdirAll(name); err != nil {
+		return err
+	}
+	for _, p := range missing {
+		if err := fsys.SyncDir(path.Dir(p)); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// abort gives back what open took before it failed.
+func (d *Dir) abort() {
+	if d.journal != nil {
+		_ = d.journal.Close()
+	}
+	_ = d.files.Close()
+	_ = d.lock.Close()
+}
+
+// Close brings everything into synced segments, marks the stop as clean and
+// gives the directory back. Appends fail from now on. On error the stop is not
+// clean, and nothing is lost: the next start recovers.
+func (d *Dir) Close() error {
+	if !d.closing.CompareAndSwap(false, true) {
+		return nil
+	}
+	for _, l := range d.Logs() {
+		l.stop()
+	}
+	close(d.quit)
+	d.tasks.stop()
+	d.done.Wait()
+	err := d.leave()
+	for _, e := range []error{d.journal.Close(), d.files.Close(), d.lock.Close()} {
+		if err == nil && e != nil {
+			err = fmt.Errorf("close log directory %s: %w", d.path, e)
+		}
+	}
+	d.memory.evictAll(d.Logs())
+	return err
+}
+
+// leave is the part of Close that makes the next start short.
+func (d *Dir) leave() error {
+	if d.failed.Load() != nil {
+		return fmt.Errorf("close log directory %s: %w", d.path, *d.failed.Load())
+	}
+	clean := true
+	for _, l := range d.Logs() {
+		if l.Offline() != nil {
+			continue
+		}
+		if err := l.bringHome(); err != nil {
+			return err
+		}
+		if l.logEnd.Load() != l.flushed {
+			clean = false
+		}
+	}
+	at, err := d.journal.Rotate()
+	if err != nil {
+		return err
+	}
+	if err := d.checkpoint(&at); err != nil || !clean {
+		return err
+	}
+	return d.writeCleanMark(at)
+}
+
+// stop makes the log take no more appends and waits for those in flight.
+func (l *Log) stop() {
+	l.own()
+	l.mu.Lock()
+	l.stopped = true
+	l.mu.Unlock()
+	l.disown() // refuses what is queued
+	for l.inFlight() && l.dir.failed.Load() == nil {
+		time.Sleep(100 * time.Microsecond)
+	}
+}

@@ -1,0 +1,25 @@
+package storage
+
+import "errors"
+
+// Errors that callers tell apart. The broker maps each to a protocol error.
+var (
+	// ErrOffsetOutOfRange: the offset lies below the log's start or above its end.
+	ErrOffsetOutOfRange = errors.New("offset is out of range")
+	// ErrFailed: the log or its directory cannot take or give records now.
+	ErrFailed = errors.New("storage failed")
+	// ErrCorrupt: stored bytes are damaged.
+	ErrCorrupt = errors.New("stored record batch is damaged")
+	// ErrClosed: the log was closed or deleted.
+	ErrClosed = errors.New("log is closed")
+	// ErrNotFound: no such log.
+	ErrNotFound = errors.New("no such log")
+	// ErrExists: the log exists already.
+	ErrExists = errors.New("log exists already")
+	// ErrGap: a follower's batches don't continue the log.
+	ErrGap = errors.New("batches do not continue the log")
+	// ErrLocked: another process uses the log directory.
+	ErrLocked = errors.New("log directory is in use")
+	// ErrForeign: journal, directory and cluster do not belong together.
+	ErrForeign = errors.New("directory belongs to another place")
+)

@@ -1,0 +1,257 @@
+package storage
+
+import (
+	"errors"
+	"fmt"
+	"syscall"
+	"time"
+
+	"github.com/chronik-io/chronik/internal/record"
+	"github.com/chronik-io/chronik/internal/storage/segment"
+)
+
+// flushRun is how many bytes one write to a segment takes at most, about.
+const flushRun = 4 << 20
+
+// flush writes what may be written to segments.
+func (l *Log) flush() error {
+	l.flushMu.Lock()
+	defer l.flushMu.Unlock()
+	return l.flushLocked()
+}
+
+// flushLocked needs flushMu.
+func (l *Log) flushLocked() error {
+	for {
+		l.mu.RLock()
+		run := l.tail.flushable(flushRun)
+		err := l.offline
+		if err == nil {
+			err = l.failure
+		}
+		if l.closed {
+			run = nil
+		}
+		l.mu.RUnlock()
+		if len(run) == 0 || err != nil {
+			return err
+		}
+		if err := l.writeRun(run); err != nil {
+			return l.segmentFailed(err)
+		}
+	}
+}
+
+// writeRun writes chunks in order, rolling where a segment is full.
+func (l *Log) writeRun(run []*chunk) error {
+	cfg := l.cfg.Load()
+	for len(run) > 0 {
+		active, err := l.activeFor(run[0], cfg)
+		if err != nil {
+			return err
+		}
+		n, size := 0, 0
+		for n < len(run) && (n == 0 || !active.Full(cfg.Segment, size+len(run[n].data), run[n].next-1, run[n].maxTs)) {
+			size += len(run[n].data)
+			n++
+		}
+		bufs := make([][]byte, n)
+		for i, c := range run[:n] {
+			bufs[i] = c.data
+		}
+		if err := active.Append(bufs, cfg.Segment.IndexInterval); err != nil {
+			return err
+		}
+		l.chunksFlushed(run[:n])
+		run = run[n:]
+	}
+	return nil
+}
+
+// activeFor returns the segment that takes a chunk, a new one if the last is full.
+func (l *Log) activeFor(c *chunk, cfg *Config) (*segment.Segment, error) {
+	l.mu.RLock()
+	var active *segment.Segment
+	if n := len(l.segments); n > 0 {
+		active = l.segments[n-1]
+	}
+	l.mu.RUnlock()
+	if active != nil && active.Err() == nil && !active.Full(cfg.Segment, len(c.data), c.next-1, c.maxTs) {
+		return active, nil
+	}
+	if active != nil {
+		if err := active.Seal(); err != nil {
+			return nil, err
+		}
+		l.synced()
+		l.dir.stats.rolls.Inc()
+	}
+	return l.addSegment(c.base, cfg)
+}
+
+// addSegment makes a new active segment whose directory entry is durable.
+func (l *Log) addSegment(base int64, cfg *Config) (*segment.Segment, error) {
+	prealloc := int64(0)
+	if cfg.Preallocate {
+		prealloc = cfg.Segment.Bytes
+	}
+	s, err := segment.Create(l.dir.files, l.path, base, prealloc)
+	if err != nil {
+		return nil, err
+	}
+	if err := l.dir.opt.FS.SyncDir(l.path); err != nil {
+		return nil, fmt.Errorf("create segment: %w", err)
+	}
+	l.mu.Lock()
+	l.segments = append(l.segments, s)
+	l.mu.Unlock()
+	return s, nil
+}
+
+// chunksFlushed notes that chunks, the oldest unflushed ones, are in segments.
+// For a write-through log that is when they count as written.
+func (l *Log) chunksFlushed(run []*chunk) {
+	last := run[len(run)-1]
+	bytes := int64(0)
+	for _, c := range run {
+		bytes += c.cap
+	}
+	l.settle(run)
+	l.mu.Lock()
+	l.tail.setFlushed(len(run))
+	l.flushed = last.next
+	if l.lowestUnsynced == 0 {
+		l.lowestUnsynced = run[0].lsn
+	}
+	if last.lsn != 0 {
+		l.flushedLSN = last.lsn
+	}
+	through := l.mode == writeThrough
+	l.mu.Unlock()
+	l.dir.memory.flushed(l, bytes)
+	if through {
+		l.written.Store(last.next)
+		for _, c := range run {
+			l.dir.observeWait(c)
+		}
+		l.dir.wrote(l)
+		l.observer().Advanced()
+	}
+}
+
+// settle advances the producer state that checkpoints store. It follows the
+// segments and not the log's end: batches that are not durable yet push older
+// ones out of the live state, and may never come to be.
+func (l *Log) settle(run []*chunk) {
+	now := time.Now()
+	l.smu.Lock()
+	defer l.smu.Unlock()
+	for _, c := range run {
+		eachBatch(c.data, func(b record.Batch) { l.settled.Add(b, now) })
+	}
+}
+
+// eachBatch calls fn for the batches in p, which are whole.
+func eachBatch(p []byte, fn func(record.Batch)) {
+	for len(p) > 0 {
+		b, rest, err := record.Next(p)
+		if err != nil {
+			return
+		}
+		fn(b)
+		p = rest
+	}
+}
+
+// sync makes what is in segments durable there and moves the recovery point.
+func (l *Log) sync() error {
+	l.flushMu.Lock()
+	defer l.flushMu.Unlock()
+	return l.syncLocked()
+}
+
+// syncLocked needs flushMu.
+func (l *Log) syncLocked() error {
+	l.mu.RLock()
+	err := l.offline
+	if err == nil {
+		err = l.failure
+	}
+	var active *segment.Segment
+	if n := len(l.segments); n > 0 {
+		active = l.segments[n-1]
+	}
+	l.mu.RUnlock()
+	if err != nil {
+		return err
+	}
+	if active != nil {
+		if err := active.Sync(); err != nil {
+			return l.segmentFailed(err)
+		}
+	}
+	l.synced()
+	return nil
+}
+
+// synced moves the recovery point to the end of what is in segments, all of
+// which has just been synced. It needs flushMu.
+func (l *Log) synced() {
+	l.mu.Lock()
+	moved := l.rp.offset != l.flushed
+	l.rp.offset = l.flushed
+	l.rp.lsn = max(l.rp.lsn, l.flushedLSN)
+	l.rp.segments = l.extentsLocked()
+	l.lowestUnsynced = 0
+	through := l.mode == writeThrough
+	l.mu.Unlock()
+	if through && moved {
+		l.durable.Store(l.rp.offset)
+		l.observer().Advanced()
+	}
+}
+
+// extentsLocked lists the segments with the bytes that are synced.
+func (l *Log) extentsLocked() []extent {
+	list := make([]extent, len(l.segments))
+	for i, s := range l.segments {
+		list[i] = extent{base: s.Base(), size: s.Synced()}
+	}
+	return list
+}
+
+// segmentFailed decides what a failed write or sync of a segment means. It
+// needs flushMu.
+//
+// Journalled: what is not synced is in the journal; the log takes no appends
+// until it has been written into a new segment (rewrite). Write-through: what
+// is not written fails; what was written is in no journal, so the log goes on
+// only if a disk that is merely full let the old file be synced, and in a new file.
+func (l *Log) segmentFailed(err error) error {
+	l.dir.segmentError(l, err)
+	err = fmt.Errorf("%w: %s: %w", ErrFailed, l, err)
+	l.mu.Lock()
+	l.failure = err
+	through := l.mode == writeThrough
+	var active *segment.Segment
+	if n := len(l.segments); n > 0 {
+		active = l.segments[n-1]
+	}
+	l.mu.Unlock()
+	if through && !noSpace(err) {
+		l.goOffline(err)
+		return err
+	}
+	if through && active != nil && active.Err() != nil {
+		if e := active.Settle(); e != nil {
+			l.goOffline(e)
+			return err
+		}
+	}
+	l.dir.repair(l)
+	return err
+}
+
+func noSpace(err error) bool {
+	return errors.Is(err, syscall.ENOSPC) || errors.Is(err, syscall.EDQUOT)
+}

@@ -1,0 +1,154 @@
+package storage
+
+import (
+	"crypto/rand"
+	"encoding/hex"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io/fs"
+	"path"
+	"strings"
+
+	"github.com/chronik-io/chronik/internal/storage/journal"
+	"github.com/chronik-io/chronik/internal/storage/statefile"
+	"github.com/chronik-io/chronik/internal/vfs"
+)
+
+const (
+	identityFile    = "chronik.dir"
+	journalIdent    = "chronik.journal"
+	cleanFile       = "clean"
+	lockFile        = ".lock"
+	identityVersion = 1
+	partitionMeta   = "partition.metadata"
+	deleteSuffix    = "-delete"
+)
+
+// identity is who a log directory and its journal are. Both places hold the
+// same, so that neither is used with another's other half.
+type identity struct {
+	Dir     hexID `json:"directory"`
+	Journal hexID `json:"journal"`
+}
+
+type hexID [16]byte
+
+// MarshalText is encoding.TextMarshaler.
+func (h hexID) MarshalText() ([]byte, error) { return hex.AppendEncode(nil, h[:]), nil }
+
+// UnmarshalText is encoding.TextUnmarshaler.
+func (h *hexID) UnmarshalText(b []byte) error {
+	if len(b) != 32 {
+		return fmt.Errorf("an id has 32 hex digits, not %d", len(b))
+	}
+	_, err := hex.Decode(h[:], b)
+	return err
+}
+
+func newID() (id [16]byte) {
+	_, _ = rand.Read(id[:]) // never fails
+	return id
+}
+
+func readJSON(fsys vfs.FS, name, kind string, v any) error {
+	b, err := statefile.Read(fsys, name, kind, identityVersion)
+	if err != nil {
+		return err
+	}
+	if err := json.Unmarshal(b, v); err != nil {
+		return fmt.Errorf("%w: %s: %w", statefile.ErrCorrupt, name, err)
+	}
+	return nil
+}
+
+func writeJSON(fsys vfs.FS, name, kind string, v any) error {
+	b, err := json.Marshal(v)
+	if err != nil {
+		return fmt.Errorf("write %s: %w", kind, err)
+	}
+	return statefile.Write(fsys, name, kind, identityVersion, b)
+}
+
+// identify reads or makes the identity of a directory and its journal place.
+// found says whether the directory has been used before.
+func (d *Dir) identify() (found bool, err error) {
+	fsys := d.opt.FS
+	own, other := path.Join(d.path, identityFile), path.Join(d.jpath, journalIdent)
+	var theirs identity
+	err = readJSON(fsys, own, "directory", &d.ident)
+	jerr := readJSON(fsys, other, "journal", &theirs)
+	switch {
+	case err == nil && jerr == nil && theirs != d.ident:
+		return true, fmt.Errorf("%w: journal %s belongs to log directory %x, not to %s; set journal.dirs to the place that belongs to it",
+			ErrForeign, d.jpath, theirs.Dir, d.path)
+	case err == nil && jerr == nil:
+		return true, nil
+	case err == nil && errors.Is(jerr, fs.ErrNotExist):
+		if _, e := fsys.Stat(path.Join(d.path, checkpointFile)); errors.Is(e, fs.ErrNotExist) {
+			return false, writeJSON(fsys, other, "journal", d.ident) // the first start ended here
+		}
+		return true, fmt.Errorf("%w: log directory %s was used with a journal that is not in %s: records in it would be lost; set journal.dirs to where it is",
+			ErrForeign, d.path, d.jpath)
+	case err == nil:
+		return true, jerr
+	case !errors.Is(err, fs.ErrNotExist):
+		return true, err
+	}
+	if jerr == nil {
+		return true, fmt.Errorf("%w: journal %s belongs to log directory %x, but %s is new; set journal.dirs to an empty place", ErrForeign, d.jpath, theirs.Dir, d.path)
+	}
+	if !errors.Is(jerr, fs.ErrNotExist) {
+		return true, jerr
+	}
+	if used, err := journal.Exists(fsys, d.jpath); err != nil || used {
+		return true, errors.Join(err, fmt.Errorf("%w: %s holds journal files without an identity; set journal.dirs to an empty place", ErrForeign, d.jpath))
+	}
+	d.ident = identity{Dir: newID(), Journal: newID()}
+	if err := writeJSON(fsys, own, "directory", d.ident); err != nil {
+		return false, err
+	}
+	return false, writeJSON(fsys, other, "journal", d.ident)
+}
+
+// cleanMark says that a stop left nothing to recover.
+type cleanMark struct {
+	Checkpoint uint64 `json:"checkpoint"`
+	File       uint64 `json:"file"`
+	LSN        uint64 `json:"lsn"`
+}
+
+// takeCleanMark says whether the last stop was clean, and removes the mark: it
+// speaks of the past only.
+func (d *Dir) takeCleanMark(c *checkpoint) (bool, error) {
+	name := path.Join(d.path, cleanFile)
+	var m cleanMark
+	err := readJSON(d.opt.FS, name, "clean", &m)
+	if errors.Is(err, fs.ErrNotExist) {
+		return false, nil
+	}
+	clean := err == nil && c != nil && m == cleanMark{c.seq, c.redo.File, uint64(c.redo.LSN)}
+	if clean {
+		if clean, err = d.journal.Untouched(c.redo); err != nil {
+			clean = false // reading the journal will say what is wrong
+		}
+	}
+	if err := d.opt.FS.Remove(name); err != nil {
+		return false, fmt.Errorf("remove clean mark: %w", err)
+	}
+	if err := d.opt.FS.SyncDir(d.path); err != nil {
+		return false, fmt.Errorf("remove clean mark: %w", err)
+	}
+	return clean, nil
+}
+
+func (d *Dir) writeCleanMark(at journal.Position) error {
+	return writeJSON(d.opt.FS, path.Join(d.path, cleanFile), "clean", cleanMark{d.ckptSeq, at.File, uint64(at.LSN)})
+}
+
+// deletedName is what the directory of a log is renamed to before its files go.
+func deletedName(dirName string, id ID) string {
+	return dirName + "." + hex.EncodeToString(id.Topic[:]) + deleteSuffix
+}
+
+func isDeletedName(name string) bool { return strings.HasSuffix(name, deleteSuffix) }

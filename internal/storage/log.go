@@ -1,0 +1,256 @@
+package storage
+
+import (
+	"fmt"
+	"math"
+	"path"
+	"sync"
+	"sync/atomic"
+
+	"github.com/chronik-io/chronik/internal/storage/epochs"
+	"github.com/chronik-io/chronik/internal/storage/journal"
+	"github.com/chronik-io/chronik/internal/storage/producers"
+	"github.com/chronik-io/chronik/internal/storage/segment"
+	"github.com/chronik-io/chronik/pkg/durability"
+)
+
+// ID names a log: a partition of one incarnation of a topic.
+type ID = journal.StreamID
+
+// Config is what a topic's configuration says about its logs. It may change at
+// any time through Log.Configure.
+type Config struct {
+	Profile     durability.Profile
+	Segment     segment.Limits
+	Preallocate bool
+}
+
+// mode is how the groups of a log become durable.
+type mode uint8
+
+const (
+	journalled mode = iota
+	writeThrough
+)
+
+func (c *Config) mode() mode {
+	if c.Profile.Sync == durability.SyncGroup {
+		return journalled
+	}
+	return writeThrough
+}
+
+// Observer hears of a log's ends. Its methods are called from the log's
+// goroutines with no lock held and must not block.
+type Observer interface {
+	// Advanced says that the written or the durable end moved.
+	Advanced()
+	// Reverted says that everything at or beyond end, which had been numbered, is
+	// lost; err says why. Nothing of it had been reported written or durable.
+	Reverted(end int64, err error)
+}
+
+// recoveryPoint is what a checkpoint says of a log: below offset everything is
+// durable in segments; frames up to lsn are contained in them or superseded.
+type recoveryPoint struct {
+	offset   int64
+	lsn      journal.LSN
+	segments []extent // with the bytes that count; the last one ends at offset
+}
+
+type extent struct{ base, size int64 }
+
+// Log is one partition's log. All methods may be called concurrently.
+type Log struct {
+	id     ID
+	topic  string
+	path   string
+	dir    *Dir
+	stream *journal.Stream
+	cfg    atomic.Pointer[Config]
+	obs    atomic.Pointer[Observer]
+
+	logStart atomic.Int64
+	logEnd   atomic.Int64
+	written  atomic.Int64
+	durable  atomic.Int64
+
+	flushMu sync.Mutex // see the package comment
+	// Guarded by flushMu: the part of the log that is in segments but not synced.
+	flushedLSN journal.LSN // of the last chunk in segments
+
+	queueState
+
+	smu       sync.Mutex
+	producers producers.State // as of the log's end
+	settled   producers.State // as of what is in segments: what a checkpoint stores
+	epochs    epochs.Cache
+
+	mu       sync.RWMutex
+	mode     mode
+	tail     tail
+	segments []*segment.Segment
+	flushed  int64 // end of what is in segments
+	rp       recoveryPoint
+	// lowestUnsynced is the LSN of the first frame that is in segments but not
+	// synced there; 0 if there is none.
+	lowestUnsynced journal.LSN
+	failure        error // why the log takes no appends now; nil if it does
+	offline        error // why it neither takes nor gives anything
+	stopped        bool  // the directory is being closed
+	closed         bool  // deleted
+
+	cut     bool           // recovery cuts at rp although the log is written through; guarded by mu
+	asFound *logCheckpoint // of a log that a start found damaged: kept as it is
+
+	scheduled atomic.Bool // stands in the directory's flush queue
+}
+
+func newLog(d *Dir, id ID, topic, dirName string, cfg Config) *Log {
+	l := &Log{id: id, topic: topic, dir: d, path: path.Join(d.path, dirName), stream: journal.NewStream(id)}
+	l.cfg.Store(&cfg)
+	l.mode = cfg.mode()
+	l.queueState.init()
+	l.producers.Expiry, l.settled.Expiry = d.opt.ProducerExpiry, d.opt.ProducerExpiry
+	return l
+}
+
+// ID returns the log's identity.
+func (l *Log) ID() ID { return l.id }
+
+// Topic returns the topic's name.
+func (l *Log) Topic() string { return l.topic }
+
+// Dir returns the log directory that holds it.
+func (l *Log) Dir() *Dir { return l.dir }
+
+// String is topic-partition, as in the directory's name.
+func (l *Log) String() string { return fmt.Sprintf("%s-%d", l.topic, l.id.Partition) }
+
+// Observe sets who hears of the log's ends; there is one.
+func (l *Log) Observe(o Observer) { l.obs.Store(&o) }
+
+func (l *Log) observer() Observer {
+	if p := l.obs.Load(); p != nil {
+		return *p
+	}
+	return nobody{}
+}
+
+type nobody struct{}
+
+func (nobody) Advanced()             {}
+func (nobody) Reverted(int64, error) {}
+
+// Config returns the configuration in force.
+func (l *Log) Config() Config { return *l.cfg.Load() }
+
+// Configure changes the configuration. A new durability profile takes effect
+// between two groups; changing between synced and written ones syncs the log
+// first, while appends wait.
+func (l *Log) Configure(cfg Config) {
+	l.cfg.Store(&cfg)
+	l.kick()
+}
+
+// Ends are a log's offsets: LogStart ≤ Durable ≤ Written ≤ LogEnd but right
+// after a deletion of records, when LogStart may be above Durable for a moment.
+type Ends struct {
+	LogStart int64 // the first offset that may be read
+	Durable  int64 // below it everything survives a loss of power
+	Written  int64 // below it everything survives the end of the process
+	LogEnd   int64 // the next offset
+}
+
+// Ends returns the ends, each as of a moment during the call.
+func (l *Log) Ends() Ends {
+	e := Ends{LogStart: l.logStart.Load(), Durable: l.durable.Load()}
+	e.Written = max(l.written.Load(), e.Durable)
+	e.LogEnd = max(l.logEnd.Load(), e.Written)
+	return e
+}
+
+// AckEnd is the end below which records count as the profile demands.
+func (l *Log) AckEnd() int64 {
+	if l.cfg.Load().Profile.Ack == durability.Synced {
+		return l.durable.Load()
+	}
+	return max(l.written.Load(), l.durable.Load())
+}
+
+// Err returns why the log can't be used, nil if it can: it is offline, or it
+// takes no appends for the time being.
+func (l *Log) Err() error {
+	if err := l.dir.Err(); err != nil && l.currentMode() == journalled {
+		return err
+	}
+	l.mu.RLock()
+	defer l.mu.RUnlock()
+	return l.unusableLocked()
+}
+
+func (l *Log) unusableLocked() error {
+	switch {
+	case l.closed || l.stopped:
+		return fmt.Errorf("%s: %w", l, ErrClosed)
+	case l.offline != nil:
+		return l.offline
+	default:
+		return l.failure
+	}
+}
+
+// Offline returns why the log neither takes nor gives records, nil if it does.
+func (l *Log) Offline() error {
+	l.mu.RLock()
+	defer l.mu.RUnlock()
+	if l.closed {
+		return fmt.Errorf("%s: %w", l, ErrClosed)
+	}
+	return l.offline
+}
+
+func (l *Log) currentMode() mode {
+	l.mu.RLock()
+	defer l.mu.RUnlock()
+	return l.mode
+}
+
+// goOffline stops all use of the log until the next start.
+func (l *Log) goOffline(err error) {
+	l.mu.Lock()
+	first := l.offline == nil
+	if first {
+		l.offline = fmt.Errorf("%w: %s is offline: %w", ErrFailed, l, err)
+	}
+	err = l.offline
+	end := max(l.written.Load(), l.durable.Load())
+	l.mu.Unlock()
+	if first {
+		l.dir.logOffline(l, err)
+		l.observer().Reverted(end, err)
+	}
+}
+
+// Size returns the bytes of record batches in the log, in segments and beyond.
+func (l *Log) Size() int64 {
+	l.mu.RLock()
+	defer l.mu.RUnlock()
+	var n int64
+	for _, s := range l.segments {
+		n += s.Size()
+	}
+	return n + l.tail.unflushedBytes()
+}
+
+// oldestLocked returns the smallest LSN of a told frame that is not contained
+// in synced segment bytes, and MaxUint64 if there is none.
+func (l *Log) oldestLocked() journal.LSN {
+	if l.lowestUnsynced != 0 {
+		return l.lowestUnsynced
+	}
+	if c := l.tail.firstUnflushed(); c != nil && c.lsn != 0 {
+		return c.lsn
+	}
+	return math.MaxUint64
+}

@@ -1,0 +1,192 @@
+package storage
+
+import (
+	"fmt"
+
+	"github.com/chronik-io/chronik/internal/record"
+	"github.com/chronik-io/chronik/internal/storage/segment"
+)
+
+// trim returns the size of the whole batches at the start of p that begin
+// below limit and fit into max bytes; the first one counts as fitting if atLeastOne.
+func trim(p []byte, limit int64, max int, atLeastOne bool) int {
+	n := 0
+	for n < len(p) {
+		b, _, err := record.Next(p[n:])
+		if err != nil || b.BaseOffset() >= limit || n+len(b) > max && (n > 0 || !atLeastOne) {
+			break
+		}
+		n += len(b)
+	}
+	return n
+}
+
+// Bytes estimates how many bytes of batches stand in [offset, limit). It reads
+// nothing from the disk and stops counting at max.
+func (l *Log) Bytes(offset, limit, max int64) (n int64) {
+	l.mu.RLock()
+	defer l.mu.RUnlock()
+	if offset >= limit {
+		return 0
+	}
+	start, ok := l.tail.start()
+	if !ok || offset < start {
+		return max // on disk: a segment's worth
+	}
+	for i := l.tail.find(offset); i < len(l.tail.chunks) && n < max; i++ {
+		c := l.tail.chunks[i]
+		if c.base >= limit {
+			break
+		}
+		p := c.data
+		if c.base < offset {
+			p = p[c.batchAt(offset):]
+		}
+		n += int64(trim(p, limit, len(p), true))
+	}
+	return n
+}
+
+// Timestamp is a record's offset and timestamp.
+type Timestamp struct {
+	Offset int64 // -1: there is none
+	Time   int64
+	Epoch  int32 // leader epoch, -1 if unknown
+}
+
+// FindTime returns the first record with a timestamp of ts or later that
+// stands in [log start, limit).
+func (l *Log) FindTime(ts, limit int64) (Timestamp, error) {
+	none := Timestamp{Offset: -1, Time: -1, Epoch: -1}
+	segments, err := l.snapshot()
+	if err != nil {
+		return none, err
+	}
+	for i, s := range segments {
+		if i+1 < len(segments) && segments[i+1].Base() <= l.logStart.Load() {
+			continue
+		}
+		b, err := s.FindTimestamp(ts)
+		if err != nil {
+			_, err = l.fromDisk(nil, err, s)
+			return none, err
+		}
+		if len(b) > 0 {
+			if t, ok, err := l.inBatch(b, ts, limit); ok || err != nil {
+				return t, err
+			}
+		}
+	}
+	slice, err := l.memory(limit)
+	if err != nil {
+		return none, err
+	}
+	defer slice.Release()
+	for _, p := range slice.Parts {
+		for len(p) > 0 {
+			b, rest, err := record.Next(p)
+			if err != nil {
+				return none, fmt.Errorf("%w: %s: %w", ErrCorrupt, l, err)
+			}
+			p = rest
+			if b.MaxTimestamp() < ts {
+				continue
+			}
+			if t, ok, err := l.inBatch(b, ts, limit); ok || err != nil {
+				return t, err
+			}
+		}
+	}
+	return none, nil
+}
+
+// snapshot returns the segments as of now.
+func (l *Log) snapshot() ([]*segment.Segment, error) {
+	l.mu.RLock()
+	defer l.mu.RUnlock()
+	if l.closed {
+		return nil, fmt.Errorf("read %s: %w", l, ErrClosed)
+	}
+	return l.segments[:len(l.segments):len(l.segments)], l.offline
+}
+
+// memory returns what is not in segments.
+func (l *Log) memory(limit int64) (Slice, error) {
+	l.mu.RLock()
+	defer l.mu.RUnlock()
+	if c := l.tail.firstUnflushed(); c != nil {
+		return l.readTailLocked(c.base, limit, int(^uint(0)>>1), true), nil
+	}
+	return Slice{}, nil
+}
+
+// inBatch finds the record inside a batch.
+func (l *Log) inBatch(b record.Batch, ts, limit int64) (Timestamp, bool, error) {
+	off, t, ok, err := b.FindTimestamp(ts, l.logStart.Load(), l.dir.opt.MaxInflatedBytes)
+	if err != nil {
+		return Timestamp{Offset: -1, Time: -1, Epoch: -1}, false, fmt.Errorf("%w: %s: %w", ErrCorrupt, l, err)
+	}
+	return Timestamp{Offset: off, Time: t, Epoch: b.LeaderEpoch()}, ok && off < limit, nil
+}
+
+// MaxTime returns the record with the largest timestamp below limit, as
+// ListOffsets -3 asks for (KIP-734).
+func (l *Log) MaxTime(limit int64) (Timestamp, error) {
+	best := Timestamp{Offset: -1, Time: -1, Epoch: -1}
+	segments, err := l.snapshot()
+	if err != nil {
+		return best, err
+	}
+	for _, s := range segments {
+		ts, at, err := s.MaxTimestamp()
+		if err != nil {
+			_, err = l.fromDisk(nil, err, s)
+			return best, err
+		}
+		if ts > best.Time && at < limit {
+			best.Time, best.Offset = ts, at
+		}
+	}
+	slice, err := l.memory(limit)
+	if err != nil {
+		return best, err
+	}
+	for _, p := range slice.Parts {
+		for len(p) > 0 {
+			b, rest, err := record.Next(p)
+			if err != nil {
+				break
+			}
+			p = rest
+			if ts := b.MaxTimestamp(); ts > best.Time {
+				best.Time, best.Offset = ts, b.LastOffset()
+			}
+		}
+	}
+	slice.Release()
+	if best.Offset < 0 {
+		return best, nil
+	}
+	return l.exactMax(best, limit)
+}
+
+// exactMax finds the record inside the batch that has the largest timestamp.
+func (l *Log) exactMax(best Timestamp, limit int64) (Timestamp, error) {
+	s, err := l.Read(best.Offset, limit, 1, true)
+	if err != nil {
+		return best, err
+	}
+	defer s.Release()
+	if s.Size == 0 {
+		return Timestamp{Offset: -1, Time: -1, Epoch: -1}, nil
+	}
+	b, _, err := record.Next(s.Parts[0])
+	if err != nil {
+		return best, fmt.Errorf("%w: %s: %w", ErrCorrupt, l, err)
+	}
+	t, ok, err := l.inBatch(b, best.Time, limit)
+	if err != nil || !ok {
+		return Timestamp{Offset: -1, Time: -1, Epoch: -1}, err
+	}
+	return t, nil
+}

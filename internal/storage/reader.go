@@ -1,0 +1,161 @@
+package storage
+
+import (
+	"errors"
+	"fmt"
+	"sort"
+
+	"github.com/chronik-io/chronik/internal/membuf"
+	"github.com/chronik-io/chronik/internal/storage/segment"
+)
+
+// Slice is what a read returns: whole batches, of which the first may begin
+// below the offset that was asked for. Release must be called once, when the bytes are not
+// needed any more.
+type Slice struct {
+	Parts [][]byte
+	Size  int
+	held  []*membuf.Buffer
+}
+
+// Release gives the memory back.
+func (s *Slice) Release() {
+	for _, b := range s.held {
+		b.Release()
+	}
+	s.held, s.Parts = nil, nil
+}
+
+// Read returns batches from the one that holds offset on that begin below
+// limit, up to max bytes; at least one if atLeastOne. An offset at the limit or at the log's end gives
+// an empty slice. Errors match ErrOffsetOutOfRange, ErrCorrupt, ErrFailed, ErrClosed.
+func (l *Log) Read(offset, limit int64, max int, atLeastOne bool) (Slice, error) {
+	for {
+		l.mu.RLock()
+		if err := l.readableLocked(offset); err != nil {
+			l.mu.RUnlock()
+			return Slice{}, err
+		}
+		if offset >= limit {
+			l.mu.RUnlock()
+			return Slice{}, nil
+		}
+		if start, ok := l.tail.start(); ok && offset >= start {
+			s := l.readTailLocked(offset, limit, max, atLeastOne)
+			l.mu.RUnlock()
+			l.dir.stats.cacheReads.Inc()
+			return s, nil
+		}
+		seg := l.segmentLocked(offset)
+		flushed := l.flushed
+		l.mu.RUnlock()
+		if seg == nil || offset >= flushed {
+			return Slice{}, nil
+		}
+		b, err := seg.Read(offset, min(limit, flushed), max, atLeastOne)
+		if err == nil && len(b) == 0 {
+			if next := l.after(seg); next > offset { // a hole at the end of a segment
+				offset = next
+				continue
+			}
+		}
+		return l.fromDisk(b, err, seg)
+	}
+}
+
+func (l *Log) readableLocked(offset int64) error {
+	if l.closed {
+		return fmt.Errorf("read %s: %w", l, ErrClosed)
+	}
+	if l.offline != nil {
+		return l.offline
+	}
+	if start, end := l.logStart.Load(), l.logEnd.Load(); offset < start || offset > end {
+		return fmt.Errorf("%w: offset %d of %s, which holds [%d, %d)", ErrOffsetOutOfRange, offset, l, start, end)
+	}
+	return nil
+}
+
+func (l *Log) fromDisk(b []byte, err error, seg *segment.Segment) (Slice, error) {
+	l.dir.stats.diskReads.Inc()
+	switch {
+	case errors.Is(err, segment.ErrCorrupt):
+		err = fmt.Errorf("%w: %s: %w", ErrCorrupt, l, err)
+		l.dir.corrupt(l, err)
+		return Slice{}, err
+	case err != nil:
+		if l.Offline() != nil || !l.holds(seg) { // deleted meanwhile
+			return Slice{}, fmt.Errorf("read %s: %w", l, ErrOffsetOutOfRange)
+		}
+		l.dir.segmentError(l, err)
+		return Slice{}, fmt.Errorf("%w: %s: %w", ErrFailed, l, err)
+	case len(b) == 0:
+		return Slice{}, nil
+	}
+	return Slice{Parts: [][]byte{b}, Size: len(b)}, nil
+}
+
+func (l *Log) holds(seg *segment.Segment) bool {
+	l.mu.RLock()
+	defer l.mu.RUnlock()
+	for _, s := range l.segments {
+		if s == seg {
+			return true
+		}
+	}
+	return false
+}
+
+// segmentLocked returns the segment that would hold offset.
+func (l *Log) segmentLocked(offset int64) *segment.Segment {
+	i := sort.Search(len(l.segments), func(i int) bool { return l.segments[i].Base() > offset })
+	if i == 0 {
+		if len(l.segments) > 0 {
+			return l.segments[0]
+		}
+		return nil
+	}
+	return l.segments[i-1]
+}
+
+// after returns the base of the segment that follows seg, 0 if none does.
+func (l *Log) after(seg *segment.Segment) int64 {
+	l.mu.RLock()
+	defer l.mu.RUnlock()
+	for i, s := range l.segments {
+		if s == seg && i+1 < len(l.segments) {
+			return l.segments[i+1].Base()
+		}
+	}
+	if start, ok := l.tail.start(); ok {
+		return start
+	}
+	return 0
+}
+
+// readTailLocked gathers batches out of memory.
+func (l *Log) readTailLocked(offset, limit int64, max int, atLeastOne bool) Slice {
+	var s Slice
+	for i := l.tail.find(offset); i < len(l.tail.chunks); i++ {
+		c := l.tail.chunks[i]
+		if c.base >= limit {
+			break
+		}
+		p := c.data
+		if c.base < offset {
+			p = p[c.batchAt(offset):]
+		}
+		n := trim(p, limit, max-s.Size, atLeastOne && s.Size == 0)
+		if n == 0 {
+			break
+		}
+		c.buf.Retain()
+		s.held = append(s.held, c.buf)
+		s.Parts = append(s.Parts, p[:n:n])
+		s.Size += n
+		if n < len(p) {
+			break
+		}
+	}
+	return s
+}

@@ -1,0 +1,424 @@
+package storage
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"math"
+	"path"
+	"time"
+
+	"go.uber.org/zap"
+
+	"github.com/chronik-io/chronik/internal/record"
+	"github.com/chronik-io/chronik/internal/storage/journal"
+	"github.com/chronik-io/chronik/internal/storage/segment"
+	"github.com/chronik-io/chronik/internal/storage/statefile"
+)
+
+// recovery is one start of a directory. Nothing is changed that a power loss
+// in the middle could turn against the state before it: the checkpoint that is
+// built upon is made durable first, and what is to be removed is removed after
+// the checkpoint that no longer names it.
+type recovery struct {
+	d      *Dir
+	ckpt   *checkpoint
+	found  map[ID]*found // logs of the checkpoint
+	after  []func() error
+	above  journal.LSN
+	extent journal.Extent
+	began  time.Time
+}
+
+// found is what a start learns of one log.
+type found struct {
+	l     *Log
+	lc    *logCheckpoint
+	end   int64           // where the journal's frames lead, found by reading it
+	files map[int64]int64 // segments on the disk: base → size
+	err   error
+}
+
+// recover brings the directory from what a stop or a crash left to where it
+// takes records.
+func (d *Dir) recover() error {
+	r := &recovery{d: d, found: map[ID]*found{}, above: 1, began: time.Now()}
+	if err := r.readCheckpoint(); err != nil {
+		return err
+	}
+	var err error
+	if d.clean, err = d.takeCleanMark(r.ckpt); err != nil {
+		return err
+	}
+	if r.ckpt == nil {
+		if err := r.firstStart(); err != nil {
+			return err
+		}
+	} else if err := r.logs(); err != nil {
+		return err
+	}
+	d.minLSN = r.above
+	if err := d.begin(); err != nil {
+		return err
+	}
+	for _, task := range r.after {
+		if err := task(); err != nil {
+			return err
+		}
+	}
+	if r.ckpt != nil && !d.clean {
+		d.log.Info("recovered", zap.Int("partitions", len(d.list)), zap.Duration("took", time.Since(r.began)))
+	}
+	d.stats.recovery.Set(time.Since(r.began).Seconds())
+	d.stats.online.Set(1)
+	return nil
+}
+
+func (r *recovery) readCheckpoint() error {
+	d := r.d
+	name := path.Join(d.path, checkpointFile)
+	b, err := statefile.Read(d.opt.FS, name, "checkpoint", checkpointVersion)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	c, err := decodeCheckpoint(b)
+	if err != nil {
+		return fmt.Errorf("%s: %w", name, err)
+	}
+	if c.dirID != d.ident.Dir || c.journal != d.ident.Journal {
+		return fmt.Errorf("%w: %s was written for log directory %x", ErrForeign, name, c.dirID)
+	}
+	r.ckpt, d.ckptSeq = c, c.seq
+	r.above = max(c.durable+1, c.redo.LSN)
+	// The file may be in the page cache only, if the process before died between
+	// its rename and the sync of the directory. It is written again before
+	// anything is done that it alone justifies.
+	return statefile.Write(d.opt.FS, name, "checkpoint", checkpointVersion, b)
+}
+
+// firstStart makes sure that there is nothing to lose.
+func (r *recovery) firstStart() error {
+	d := r.d
+	d.clean = true
+	infos, err := d.opt.FS.List(d.path)
+	if err != nil {
+		return fmt.Errorf("log directory: %w", err)
+	}
+	for _, in := range infos {
+		_, err := d.opt.FS.Stat(path.Join(d.path, in.Name, partitionMeta))
+		if in.Name == "meta.properties" || in.Dir && err == nil {
+			return fmt.Errorf("%w: %s holds %s but no checkpoint: it was written by another program, or its checkpoint is lost; use an empty directory",
+				ErrForeign, d.path, in.Name)
+		}
+	}
+	seq, ok, err := journal.First(d.opt.FS, d.jpath)
+	if err != nil || !ok {
+		return err
+	}
+	if empty, err := d.journal.Untouched(journal.Position{File: seq}); err != nil || !empty {
+		return errors.Join(err, fmt.Errorf("%w: journal %s holds records, but %s has no checkpoint", ErrForeign, d.jpath, d.path))
+	}
+	return nil
+}
+
+// logs recovers the logs of a checkpoint.
+func (r *recovery) logs() error {
+	for i := range r.ckpt.logs {
+		r.look(&r.ckpt.logs[i])
+	}
+	if !r.d.clean {
+		if err := r.verify(); err != nil {
+			return err
+		}
+	}
+	for _, f := range r.found {
+		if f.err == nil {
+			f.err = r.prepare(f)
+		}
+	}
+	if !r.d.clean {
+		if err := r.apply(); err != nil {
+			return err
+		}
+		if err := r.d.journal.SyncFiles(r.extent.Files); err != nil {
+			return err
+		}
+	}
+	for _, f := range r.found {
+		r.finish(f)
+	}
+	r.d.mu.Lock()
+	r.d.relistLocked()
+	r.d.mu.Unlock()
+	return r.strays()
+}
+
+// look opens one log of the checkpoint.
+func (r *recovery) look(lc *logCheckpoint) {
+	d := r.d
+	dirName := fmt.Sprintf("%s-%d", lc.topic, lc.id.Partition)
+	if lc.deleted {
+		d.deleted[lc.id] = tombstone{entry: *lc, lsn: lc.rp.lsn, gone: true}
+		r.after = append(r.after, func() error { return d.removeDeleted(lc.id, dirName) })
+		return
+	}
+	cfg := Config{}
+	if d.opt.Config != nil {
+		cfg = d.opt.Config(lc.topic, lc.id)
+	}
+	l := newLog(d, lc.id, lc.topic, dirName, cfg)
+	f := &found{l: l, lc: lc, end: lc.rp.offset, files: map[int64]int64{}}
+	r.found[lc.id] = f
+	d.logs[lc.id] = l
+	l.mode = lc.mode
+	l.rp = recoveryPoint{offset: lc.rp.offset, lsn: lc.rp.lsn}
+	l.logStart.Store(lc.logStart)
+	l.setEnds(lc.rp.offset)
+	l.epochs = lc.epochs
+	if _, err := l.settled.Decode(lc.producers); err != nil {
+		f.err = fmt.Errorf("producer state in the checkpoint: %w", err)
+	}
+	if lc.offline != "" {
+		f.err = errors.New(lc.offline)
+	}
+}
+
+// setEnds moves all ends of a log that nobody uses yet.
+func (l *Log) setEnds(end int64) {
+	l.flushed = end
+	l.logEnd.Store(end)
+	l.written.Store(end)
+	l.durable.Store(end)
+}
+
+// verify reads the journal once without changing anything: it must be whole,
+// and continue every log that it holds frames of.
+func (r *recovery) verify() error {
+	d := r.d
+	d.log.Info("the last stop was not clean, reading the journal", zap.Uint64("file", r.ckpt.redo.File), zap.Uint64("lsn", uint64(r.ckpt.redo.LSN)))
+	ext, err := d.journal.Scan(r.ckpt.redo, func(f journal.Frame) error {
+		d.stats.frames.Inc()
+		d.stats.bytes.Add(float64(len(f.Payload)))
+		if e := r.found[f.Stream]; e != nil && e.err == nil && f.LSN > e.lc.rp.lsn {
+			e.err = e.extend(&f)
+		}
+		return nil
+	})
+	if err != nil {
+		return err
+	}
+	if ext.Next <= r.ckpt.durable {
+		return fmt.Errorf("%w: journal %s ends at LSN %d, but the checkpoint knows %d to be durable: an older copy of the journal was put back, or files are missing",
+			journal.ErrDamaged, d.jpath, ext.Next-1, r.ckpt.durable)
+	}
+	r.extent, r.above = ext, max(r.above, ext.Above)
+	return nil
+}
+
+// extend checks that a frame continues the log.
+func (f *found) extend(fr *journal.Frame) error {
+	switch {
+	case fr.Carried && fr.NextEnd == f.end:
+		return nil // a copy of what earlier frames held
+	case fr.Type != journal.Batches || fr.PrevEnd != f.end || fr.NextEnd <= fr.PrevEnd:
+		return fmt.Errorf("journal frame %d of type %d holds offsets [%d, %d), but the log ends at %d", fr.LSN, fr.Type, fr.PrevEnd, fr.NextEnd, f.end)
+	}
+	f.end = fr.NextEnd
+	return nil
+}
+
+// prepare opens the segments of a log: up to the recovery point they are
+// trusted, if they are there; what follows is cut, or scanned where the log was
+// written through.
+func (r *recovery) prepare(f *found) error {
+	l := f.l
+	infos, err := r.d.opt.FS.List(l.path)
+	if err != nil {
+		return fmt.Errorf("log directory of the partition: %w", err)
+	}
+	for _, in := range infos {
+		if base, ok := segment.ParseName(in.Name); ok {
+			f.files[base] = in.Size
+		}
+	}
+	if err := r.openListed(f); err != nil {
+		return err
+	}
+	if l.mode == writeThrough && !f.lc.cut && !r.d.clean {
+		return r.scan(f)
+	}
+	r.removeBeyond(f, f.lc.rp.offset)
+	return nil
+}
+
+// openListed opens the segments that the checkpoint lists.
+func (r *recovery) openListed(f *found) error {
+	l, list := f.l, f.lc.rp.segments
+	for i, e := range list {
+		next := f.lc.rp.offset
+		if i+1 < len(list) {
+			next = list[i+1].base
+		}
+		size, there := f.files[e.base]
+		switch {
+		case e.size == 0:
+			continue // nothing of it counts; it may never have come to be
+		case next <= f.lc.logStart && !there:
+			continue // below the log's start, and removed
+		case !there:
+			return fmt.Errorf("segment %s is missing", path.Join(l.path, segment.Name(e.base)+segment.LogSuffix))
+		case size < e.size:
+			return fmt.Errorf("segment %s has %d bytes, %d are needed", path.Join(l.path, segment.Name(e.base)+segment.LogSuffix), size, e.size)
+		}
+		s := segment.Open(r.d.files, l.path, e.base, e.size)
+		if size > e.size && (i+1 < len(list) || l.mode == journalled || f.lc.cut) {
+			r.d.stats.truncated.Add(float64(size - e.size))
+			if err := s.Cut(e.size, next); err != nil {
+				return err
+			}
+		}
+		l.segments = append(l.segments, s)
+		delete(f.files, e.base)
+	}
+	return nil
+}
+
+// removeBeyond removes segments at or beyond the recovery point: the journal
+// holds what they should.
+func (r *recovery) removeBeyond(f *found, end int64) {
+	for base := range f.files {
+		if base >= end || base < f.lc.logStart {
+			s := segment.Open(r.d.files, f.l.path, base, 0)
+			r.after = append(r.after, func() error {
+				if f.l.ownsSegment(base) {
+					return nil // made anew meanwhile
+				}
+				return s.Remove()
+			})
+		}
+	}
+}
+
+func (l *Log) ownsSegment(base int64) bool {
+	for _, s := range l.segments {
+		if s.Base() == base {
+			return true
+		}
+	}
+	return false
+}
+
+// scan finds the valid prefix of a log that was written through.
+func (r *recovery) scan(f *found) error {
+	l, next, now := f.l, f.lc.rp.offset, time.Now()
+	note := func(b record.Batch) {
+		l.settled.Add(b, now)
+		l.epochs.Assign(b.LeaderEpoch(), b.BaseOffset())
+	}
+	interval := l.cfg.Load().Segment.IndexInterval
+	if n := len(l.segments); n > 0 {
+		s := l.segments[n-1]
+		end, err := s.Recover(s.Size(), next, interval, note)
+		if err != nil {
+			return err
+		}
+		next = end
+	}
+	for {
+		size, ok := f.files[next]
+		if !ok {
+			break
+		}
+		s := segment.Open(r.d.files, l.path, next, 0)
+		end, err := s.Recover(0, next, interval, note)
+		if err != nil {
+			return err
+		}
+		delete(f.files, next)
+		r.d.stats.truncated.Add(float64(size - s.Size()))
+		l.segments = append(l.segments, s)
+		if end == next {
+			break
+		}
+		next = end
+	}
+	f.end = next
+	l.setEnds(next)
+	r.removeBeyond(f, next)
+	return nil
+}
+
+// apply reads the journal again and gives the logs what the segments lack.
+func (r *recovery) apply() error {
+	for _, f := range r.found {
+		f.l.producers.CopyFrom(&f.l.settled)
+	}
+	aside := newAside(r.d)
+	ext, err := r.d.journal.Scan(r.ckpt.redo, func(fr journal.Frame) error {
+		if t, ok := r.d.deleted[fr.Stream]; ok && fr.LSN <= t.lsn {
+			return nil
+		}
+		f := r.found[fr.Stream]
+		switch {
+		case f == nil:
+			return aside.keep(&fr, r.d.path, fmt.Sprintf("unknown-%x-%d", fr.Stream.Topic, fr.Stream.Partition))
+		case fr.LSN <= f.lc.rp.lsn:
+			return nil
+		case f.err != nil && f.lc.offline == "":
+			return aside.keep(&fr, f.l.path, "recovery")
+		case f.err != nil || fr.Carried && fr.NextEnd == f.l.logEnd.Load():
+			return nil
+		}
+		return f.l.replay(&fr)
+	})
+	if err == nil && ext.Next != r.extent.Next {
+		err = fmt.Errorf("%w: it ended at LSN %d when read again, first at %d", journal.ErrDamaged, ext.Next, r.extent.Next)
+	}
+	return errors.Join(err, aside.close())
+}
+
+// replay appends a frame's batches to the tail of a log.
+func (l *Log) replay(f *journal.Frame) error {
+	c := &chunk{log: l, base: f.PrevEnd, next: f.NextEnd, maxTs: -1, lsn: f.LSN, ready: true, queued: l.dir.now()}
+	l.dir.memory.alloc(c, len(f.Payload))
+	c.data = c.buf.Bytes()
+	copy(c.data, f.Payload)
+	eachBatch(c.data, func(b record.Batch) {
+		l.producers.Add(b, c.queued)
+		l.epochs.Assign(b.LeaderEpoch(), b.BaseOffset())
+		c.records += int(b.Records())
+		c.maxTs = max(c.maxTs, b.MaxTimestamp())
+	})
+	l.tail.add(c)
+	l.logEnd.Store(c.next)
+	l.written.Store(c.next)
+	l.durable.Store(c.next)
+	if l.tail.unflushedBytes() >= 1<<20 || l.dir.memory.deferred.Load() > l.dir.memory.bound {
+		return l.flush()
+	}
+	return nil
+}
+
+// finish takes a damaged log offline, as it was found.
+func (r *recovery) finish(f *found) {
+	l := f.l
+	if l.logStart.Load() > l.logEnd.Load() {
+		l.logStart.Store(l.logEnd.Load())
+	}
+	if r.d.clean || f.err != nil {
+		l.producers.CopyFrom(&l.settled)
+	}
+	if f.err == nil {
+		return
+	}
+	as := *f.lc
+	as.offline = f.err.Error()
+	// Its frames were put aside: none of the journal's counts for it any more.
+	as.rp.lsn = math.MaxInt64
+	l.asFound = &as
+	l.segments = nil
+	l.goOffline(f.err)
+}

@@ -1,0 +1,209 @@
+package storage
+
+import (
+	"fmt"
+	"time"
+
+	"github.com/chronik-io/chronik/internal/storage/journal"
+	"github.com/chronik-io/chronik/internal/storage/segment"
+)
+
+// repair has the maintenance goroutine bring a log back whose segment failed.
+func (d *Dir) repair(l *Log) {
+	d.mu.Lock()
+	d.broken[l] = struct{}{}
+	d.mu.Unlock()
+	d.signal(d.repairs)
+}
+
+// repairAll tries every broken log once, and says whether one is left.
+func (d *Dir) repairAll() bool {
+	d.mu.Lock()
+	logs := make([]*Log, 0, len(d.broken))
+	for l := range d.broken {
+		logs = append(logs, l)
+	}
+	d.mu.Unlock()
+	left := false
+	for _, l := range logs {
+		err := l.replaceSegment()
+		if err != nil && l.Offline() == nil {
+			left = true
+			d.logOnce(l, "segment could not be replaced, the partition takes no records", err)
+			continue
+		}
+		d.mu.Lock()
+		delete(d.broken, l)
+		d.mu.Unlock()
+		l.kick()
+	}
+	return left
+}
+
+// replaceSegment continues the log in a new segment that starts at the last
+// synced offset: after a failed write or datasync nothing that was written
+// since proves anything. What the new one must hold is read back from the journal. Only
+// its own datasync counts.
+func (l *Log) replaceSegment() error {
+	if l.currentMode() == writeThrough {
+		// The disk was full; the old file has been synced. What was not written
+		// fails as a whole.
+		l.mu.RLock()
+		err := l.failure
+		l.mu.RUnlock()
+		l.revert(err)
+	}
+	l.flushMu.Lock()
+	defer l.flushMu.Unlock()
+	if l.Offline() != nil {
+		return nil
+	}
+	l.mu.RLock()
+	rp, end := l.rp, l.flushed
+	through := l.mode == writeThrough
+	old := l.segments
+	l.mu.RUnlock()
+
+	if through {
+		l.synced()
+		rp.offset = end
+	}
+	for len(old) > 0 && old[len(old)-1].Base() >= rp.offset { // holds nothing that is synced
+		if err := old[len(old)-1].Remove(); err != nil {
+			return err
+		}
+		old = old[:len(old)-1]
+	}
+	s, err := segment.Create(l.dir.files, l.path, rp.offset, 0)
+	if err != nil {
+		return err
+	}
+	if !through && end > rp.offset {
+		if err = l.refill(s, rp, end); err != nil {
+			_ = s.Remove() // tried again from the start
+			return err
+		}
+	}
+	if err := l.dir.opt.FS.SyncDir(l.path); err != nil {
+		return fmt.Errorf("replace segment: %w", err)
+	}
+	if err := l.bound(old, rp.offset); err != nil {
+		return err
+	}
+	l.mu.Lock()
+	l.segments = append(old[:len(old):len(old)], s)
+	l.mu.Unlock()
+	l.synced()
+	if err := l.dir.checkpoint(nil); err != nil {
+		return err
+	}
+	l.mu.Lock()
+	l.failure = nil
+	l.mu.Unlock()
+	l.dir.repaired(l)
+	return nil
+}
+
+// bound cuts the last of the old segments to its synced bytes, so that the bytes
+// of unknown fate behind them are never taken for batches.
+func (l *Log) bound(old []*segment.Segment, next int64) error {
+	if len(old) == 0 {
+		return nil
+	}
+	last := old[len(old)-1]
+	fresh := segment.Open(l.dir.files, l.path, last.Base(), last.Synced())
+	if err := fresh.Cut(last.Synced(), next); err != nil {
+		return err
+	}
+	old[len(old)-1] = fresh
+	return nil
+}
+
+// refill writes the frames of [rp.offset, end) into a new segment.
+func (l *Log) refill(s *segment.Segment, rp recoveryPoint, end int64) error {
+	interval := l.cfg.Load().Segment.IndexInterval
+	at := rp.offset
+	err := l.dir.journal.Read(l.dir.journal.Oldest(rp.lsn+1), l.flushedLSN, func(f journal.Frame) error {
+		if f.Stream != l.id || f.LSN <= rp.lsn || f.NextEnd <= at {
+			return nil
+		}
+		if f.PrevEnd != at {
+			return fmt.Errorf("%w: journal continues %s at %d, expected %d", ErrCorrupt, l, f.PrevEnd, at)
+		}
+		at = f.NextEnd
+		return s.Append([][]byte{f.Payload}, interval)
+	})
+	if err != nil {
+		return err
+	}
+	if at < end {
+		return fmt.Errorf("%w: journal holds %s up to %d only, %d is needed", ErrCorrupt, l, at, end)
+	}
+	return s.Sync()
+}
+
+// reopen brings the directory back after the journal failed: every log goes
+// back to its durable end; what is durable and not in synced segments is
+// brought there; a fresh file begins, and a checkpoint excludes what may have
+// reached the dead one. Only then are records taken again.
+func (d *Dir) reopen(err error) {
+	for _, l := range d.Logs() {
+		if l.currentMode() == journalled {
+			l.revert(err)
+		}
+	}
+	for wait := 10 * time.Millisecond; ; wait = min(2*wait, 10*time.Second) {
+		again := d.begin()
+		if again == nil {
+			break
+		}
+		d.logOnce(nil, "log directory could not be reopened", again)
+		if !d.sleep(wait) {
+			return
+		}
+	}
+	d.failed.Store(nil)
+	d.reopened()
+	for _, l := range d.Logs() {
+		l.kick()
+	}
+}
+
+// begin starts a life of the journal: everything durable is in synced
+// segments, a fresh file is there, a checkpoint names it, entries may come.
+func (d *Dir) begin() error {
+	for _, l := range d.Logs() {
+		if l.Offline() != nil {
+			continue
+		}
+		if err := l.bringHome(); err != nil {
+			return err
+		}
+	}
+	fresh, err := d.journal.Fresh(d.minLSN)
+	if err != nil {
+		return err
+	}
+	if err := d.checkpoint(&fresh); err != nil {
+		return err
+	}
+	return d.journal.Resume()
+}
+
+// bringHome flushes and syncs; a segment that fails is replaced first.
+func (l *Log) bringHome() error {
+	l.mu.RLock()
+	broken := l.failure != nil
+	l.mu.RUnlock()
+	if broken {
+		if err := l.replaceSegment(); err != nil {
+			return err
+		}
+	}
+	l.flushMu.Lock()
+	defer l.flushMu.Unlock()
+	if err := l.flushLocked(); err != nil {
+		return err
+	}
+	return l.syncLocked()
+}

@@ -1,0 +1,50 @@
+package storage
+
+import (
+	"time"
+
+	"github.com/chronik-io/chronik/internal/record"
+)
+
+// revert takes back what was numbered and will never count: everything beyond
+// the durable end of a journalled log, or beyond the written end of the other
+// kind. It is the only rollback there is.
+func (l *Log) revert(err error) {
+	l.own()
+	defer l.disown()
+	l.flushMu.Lock()
+	defer l.flushMu.Unlock()
+
+	l.mu.Lock()
+	end := l.flushed
+	keep := l.tail.flushed
+	if l.mode == journalled {
+		for keep < len(l.tail.chunks) && l.tail.chunks[keep].ready {
+			keep++
+		}
+	}
+	if keep > 0 && keep > l.tail.flushed {
+		end = l.tail.chunks[keep-1].next
+	}
+	gone := l.tail.cutEnd(end)
+	rest := l.tail.chunks[l.tail.flushed:]
+	l.mu.Unlock()
+
+	l.dir.memory.drop(gone, 0)
+	if l.logEnd.Load() == end {
+		return
+	}
+	l.logEnd.Store(end)
+	now := l.dir.now()
+	l.smu.Lock()
+	l.epochs.CutEnd(end)
+	l.producers.CopyFrom(&l.settled)
+	for _, c := range rest {
+		eachBatch(c.data, func(b record.Batch) { l.producers.Add(b, now) })
+	}
+	l.smu.Unlock()
+	l.observer().Reverted(end, err)
+}
+
+// now is the wall clock.
+func (d *Dir) now() time.Time { return time.Now() }

@@ -1,0 +1,183 @@
+package segment
+
+import (
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"io/fs"
+	"sort"
+
+	"github.com/chronik-io/chronik/internal/vfs"
+)
+
+// Kafka's index formats, big endian:
+//
+//	.index      relative offset i32 (last offset of a batch - base), position i32 of that batch
+//	.timeindex  timestamp i64 (the largest so far), relative offset i32 (last offset of the batch that has it)
+const (
+	offsetEntryLen = 8
+	timeEntryLen   = 12
+)
+
+type offsetEntry struct {
+	rel int32
+	pos int32
+}
+
+type timeEntry struct {
+	ts  int64
+	rel int32
+}
+
+// index holds both indexes of a segment in memory, and how much of them stands
+// in the files.
+type index struct {
+	offsets []offsetEntry
+	times   []timeEntry
+	// entries that the files hold already
+	savedOffsets, savedTimes int
+}
+
+// floor returns the position to start reading from in search of an offset.
+func (x *index) floor(rel int32) (offsetEntry, bool) {
+	i := sort.Search(len(x.offsets), func(i int) bool { return x.offsets[i].rel > rel })
+	if i == 0 {
+		return offsetEntry{}, false
+	}
+	return x.offsets[i-1], true
+}
+
+// floorTime returns the last entry whose timestamp is below ts: everything up
+// to its offset is older than ts.
+func (x *index) floorTime(ts int64) (timeEntry, bool) {
+	i := sort.Search(len(x.times), func(i int) bool { return x.times[i].ts >= ts })
+	if i == 0 {
+		return timeEntry{}, false
+	}
+	return x.times[i-1], true
+}
+
+func (x *index) add(o offsetEntry) { x.offsets = append(x.offsets, o) }
+
+func (x *index) addTime(t timeEntry) {
+	if n := len(x.times); n > 0 && (x.times[n-1].ts >= t.ts || x.times[n-1].rel >= t.rel) {
+		return
+	}
+	x.times = append(x.times, t)
+}
+
+// cut drops the entries that point at or behind a position.
+func (x *index) cut(pos int64, nextRel int32) {
+	n := sort.Search(len(x.offsets), func(i int) bool { return int64(x.offsets[i].pos) >= pos })
+	x.offsets = x.offsets[:n]
+	t := sort.Search(len(x.times), func(i int) bool { return x.times[i].rel >= nextRel })
+	x.times = x.times[:t]
+	if x.savedOffsets > n || x.savedTimes > t {
+		x.savedOffsets, x.savedTimes = -1, -1 // the files hold too much: write them anew
+	}
+}
+
+// load reads the index files as far as they make sense for a log file of the
+// given size. A missing or damaged index is only sparser.
+func loadIndex(fsys vfs.FS, base string, size int64) (*index, error) {
+	x := &index{}
+	b, err := readAll(fsys, base+".index")
+	if err != nil {
+		return nil, err
+	}
+	last := offsetEntry{rel: -1, pos: -1}
+	for ; len(b) >= offsetEntryLen; b = b[offsetEntryLen:] {
+		e := offsetEntry{rel: int32(binary.BigEndian.Uint32(b)), pos: int32(binary.BigEndian.Uint32(b[4:]))}
+		if e.rel <= last.rel || e.pos <= last.pos || int64(e.pos) >= size {
+			break
+		}
+		x.offsets = append(x.offsets, e)
+		last = e
+	}
+	rest := len(b) > 0
+	if b, err = readAll(fsys, base+".timeindex"); err != nil {
+		return nil, err
+	}
+	for ; len(b) >= timeEntryLen; b = b[timeEntryLen:] {
+		e := timeEntry{ts: int64(binary.BigEndian.Uint64(b)), rel: int32(binary.BigEndian.Uint32(b[8:]))}
+		if n := len(x.times); n > 0 && (e.ts <= x.times[n-1].ts || e.rel <= x.times[n-1].rel) || e.rel < 0 {
+			break
+		}
+		x.times = append(x.times, e)
+	}
+	x.savedOffsets, x.savedTimes = len(x.offsets), len(x.times)
+	if rest || len(b) > 0 {
+		x.savedOffsets, x.savedTimes = -1, -1
+	}
+	return x, nil
+}
+
+func readAll(fsys vfs.FS, name string) ([]byte, error) {
+	f, err := fsys.Open(name)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil, nil
+	}
+	if err != nil {
+		return nil, fmt.Errorf("read index: %w", err)
+	}
+	defer f.Close()
+	n, err := f.Size()
+	if err != nil {
+		return nil, fmt.Errorf("read index: %w", err)
+	}
+	b := make([]byte, n)
+	if n > 0 {
+		if _, err := f.ReadAt(b, 0); err != nil {
+			return nil, fmt.Errorf("read index: %w", err)
+		}
+	}
+	return b, nil
+}
+
+// save brings the index files up to date.
+func (x *index) save(fsys vfs.FS, base string) error {
+	if x.savedOffsets == len(x.offsets) && x.savedTimes == len(x.times) {
+		return nil
+	}
+	o, t := max(x.savedOffsets, 0), max(x.savedTimes, 0)
+	anew := x.savedOffsets < 0
+	b := make([]byte, 0, (len(x.offsets)-o)*offsetEntryLen)
+	for _, e := range x.offsets[o:] {
+		b = binary.BigEndian.AppendUint32(b, uint32(e.rel))
+		b = binary.BigEndian.AppendUint32(b, uint32(e.pos))
+	}
+	if err := writeTail(fsys, base+".index", int64(o*offsetEntryLen), b, anew); err != nil {
+		return err
+	}
+	b = b[:0]
+	for _, e := range x.times[t:] {
+		b = binary.BigEndian.AppendUint64(b, uint64(e.ts))
+		b = binary.BigEndian.AppendUint32(b, uint32(e.rel))
+	}
+	if err := writeTail(fsys, base+".timeindex", int64(t*timeEntryLen), b, anew); err != nil {
+		return err
+	}
+	x.savedOffsets, x.savedTimes = len(x.offsets), len(x.times)
+	return nil
+}
+
+// writeTail writes b at an offset of a file that may not exist yet.
+func writeTail(fsys vfs.FS, name string, off int64, b []byte, anew bool) error {
+	f, err := fsys.Open(name)
+	if errors.Is(err, fs.ErrNotExist) {
+		f, err = fsys.Create(name)
+	}
+	if err != nil {
+		return fmt.Errorf("write index: %w", err)
+	}
+	defer f.Close()
+	if anew {
+		if err := f.Truncate(off); err != nil {
+			return fmt.Errorf("write index: %w", err)
+		}
+	}
+	if _, err := f.WriteAt(b, off); err != nil {
+		return fmt.Errorf("write index: %w", err)
+	}
+	return nil
+}

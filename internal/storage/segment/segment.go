@@ -1,0 +1,342 @@
+package segment
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"math"
+	"path"
+	"strconv"
+	"strings"
+	"sync"
+	"sync/atomic"
+
+	"github.com/chronik-io/chronik/internal/record"
+)
+
+// LogSuffix ends the name of a segment's file of batches.
+const LogSuffix = ".log"
+
+// Name returns the name without suffix of the segment with a base offset:
+// twenty digits, as Kafka names it.
+func Name(base int64) string { return fmt.Sprintf("%020d", base) }
+
+// ParseName returns the base offset in the name of a .log file.
+func ParseName(name string) (int64, bool) {
+	digits, ok := strings.CutSuffix(name, LogSuffix)
+	if !ok || len(digits) != 20 {
+		return 0, false
+	}
+	base, err := strconv.ParseInt(digits, 10, 64)
+	return base, err == nil && base >= 0
+}
+
+// Segment is one file of batches. One goroutine at a time may call the methods
+// that change it; readers may call Find, Read and the lookups at any time.
+type Segment struct {
+	base  int64
+	dir   string
+	files *Files
+
+	size   atomic.Int64 // readable bytes
+	synced atomic.Int64 // bytes that a datasync has covered
+	err    atomic.Pointer[error]
+
+	mu     sync.Mutex // guards what follows; never held across a write of batches
+	x      *index     // nil until needed
+	maxTs  int64      // -1: none
+	maxAt  int64      // last offset of the batch with maxTs
+	known  bool       // maxTs and maxAt are those of the whole file
+	since  int        // bytes appended since the last index entry
+	firstT int64      // max timestamp of the first batch; -1: none
+}
+
+// Create makes the files of a new segment in dir. The caller syncs dir before
+// anything in the segment is acknowledged.
+func Create(files *Files, dir string, base int64, preallocate int64) (*Segment, error) {
+	s := newSegment(files, dir, base)
+	h, err := files.acquire(s.Path(), true)
+	if errors.Is(err, fs.ErrExist) {
+		// Left by a crash or a failed attempt; nothing in it counts.
+		if err = files.fs.Remove(s.Path()); err == nil {
+			h, err = files.acquire(s.Path(), true)
+		}
+	}
+	if err != nil {
+		return nil, fmt.Errorf("create segment: %w", err)
+	}
+	defer files.release(h)
+	for _, suffix := range []string{".index", ".timeindex"} {
+		if err := files.fs.Remove(s.stem() + suffix); err != nil && !errors.Is(err, fs.ErrNotExist) {
+			return nil, fmt.Errorf("create segment: %w", err)
+		}
+	}
+	if preallocate > 0 {
+		if err := h.f.Allocate(0, preallocate); err != nil {
+			return nil, fmt.Errorf("create segment: %w", err)
+		}
+	}
+	s.x, s.known = &index{}, true
+	return s, nil
+}
+
+// Open returns the segment that stands in dir, of which the first size bytes
+// count. It opens no descriptor.
+func Open(files *Files, dir string, base, size int64) *Segment {
+	s := newSegment(files, dir, base)
+	s.size.Store(size)
+	s.synced.Store(size)
+	return s
+}
+
+func newSegment(files *Files, dir string, base int64) *Segment {
+	return &Segment{base: base, dir: dir, files: files, maxTs: -1, maxAt: -1, firstT: -1}
+}
+
+// Base returns the offset that the segment is named after.
+func (s *Segment) Base() int64 { return s.base }
+
+// Size returns the bytes that may be read.
+func (s *Segment) Size() int64 { return s.size.Load() }
+
+// Synced returns the bytes that a datasync has covered.
+func (s *Segment) Synced() int64 { return s.synced.Load() }
+
+// Path returns the path of the file of batches.
+func (s *Segment) Path() string { return s.stem() + LogSuffix }
+
+func (s *Segment) stem() string { return path.Join(s.dir, Name(s.base)) }
+
+// Err returns the first failed write or datasync, after which the file is dead.
+func (s *Segment) Err() error {
+	if p := s.err.Load(); p != nil {
+		return *p
+	}
+	return nil
+}
+
+func (s *Segment) latch(err error) error {
+	s.err.CompareAndSwap(nil, &err)
+	return err
+}
+
+// Limits say when a segment is full.
+type Limits struct {
+	Bytes         int64 // segment.bytes
+	Ms            int64 // segment.ms, between the first batch's timestamp and the new one's
+	IndexInterval int   // index.interval.bytes
+	IndexBytes    int   // segment.index.bytes
+}
+
+// Full says whether batches of n bytes up to lastOffset, with a largest
+// timestamp ts, belong into a new segment.
+func (s *Segment) Full(l Limits, n int, lastOffset, ts int64) bool {
+	size := s.Size()
+	if size == 0 {
+		return false
+	}
+	first := s.firstTimestamp()
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	entries := 0
+	if s.x != nil {
+		entries = len(s.x.offsets)
+	}
+	return size+int64(n) > min(l.Bytes, math.MaxInt32) ||
+		lastOffset-s.base > math.MaxInt32 ||
+		first >= 0 && ts-first > l.Ms ||
+		entries >= max(l.IndexBytes/offsetEntryLen, 1)
+}
+
+// firstTimestamp is the largest timestamp of the first batch, from which
+// segment.ms counts; -1 if it can't be told.
+func (s *Segment) firstTimestamp() int64 {
+	s.mu.Lock()
+	first := s.firstT
+	s.mu.Unlock()
+	if first >= 0 {
+		return first
+	}
+	h, err := s.files.acquire(s.Path(), false)
+	if err != nil {
+		return -1 // the append that follows meets the error
+	}
+	defer s.files.release(h)
+	var b [record.HeaderSize]byte
+	if _, err := h.f.ReadAt(b[:], 0); err != nil {
+		return -1
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.firstT = max(record.Batch(b[:]).MaxTimestamp(), 0)
+	return s.firstT
+}
+
+// Append writes chunks of whole batches, in order, with one vectored write, and
+// then makes them readable. After an error the segment is dead; bytes before the
+// append remain readable.
+func (s *Segment) Append(chunks [][]byte, indexInterval int) error {
+	if err := s.Err(); err != nil {
+		return err
+	}
+	h, err := s.files.acquire(s.Path(), false)
+	if err != nil {
+		return s.latch(fmt.Errorf("append to segment: %w", err))
+	}
+	defer s.files.release(h)
+	s.files.setDirty(h, true)
+	at := s.Size()
+	n, err := h.f.WriteVecAt(chunks, at)
+	if err != nil {
+		return s.latch(fmt.Errorf("%w: %w", errAppend, err))
+	}
+	s.note(chunks, at, indexInterval)
+	s.size.Store(at + int64(n))
+	return nil
+}
+
+// note brings the indexes and timestamps up to date with batches at a position.
+func (s *Segment) note(chunks [][]byte, at int64, interval int) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for _, c := range chunks {
+		for len(c) > 0 {
+			b, rest, err := record.Next(c)
+			if err != nil {
+				return // chunks hold whole batches; a reader will meet and name what doesn't parse
+			}
+			s.noteBatch(b, at, interval)
+			at += int64(len(b))
+			c = rest
+		}
+	}
+}
+
+func (s *Segment) noteBatch(b record.Batch, at int64, interval int) {
+	last := b.LastOffset()
+	if ts := b.MaxTimestamp(); ts > s.maxTs {
+		s.maxTs, s.maxAt = ts, last
+	}
+	if at == 0 {
+		s.firstT = b.MaxTimestamp()
+	}
+	if s.x != nil && s.since > interval && at > 0 {
+		s.x.add(offsetEntry{rel: int32(last - s.base), pos: int32(at)})
+		if s.maxTs >= 0 {
+			s.x.addTime(timeEntry{ts: s.maxTs, rel: int32(s.maxAt - s.base)})
+		}
+		s.since = 0
+	}
+	s.since += len(b)
+}
+
+// Sync makes the batches durable and saves the indexes. It is a no-op where
+// nothing was appended since the last one. After an error the segment is dead.
+func (s *Segment) Sync() error {
+	if err := s.Err(); err != nil {
+		return err
+	}
+	size := s.Size()
+	if s.synced.Load() >= size && size > 0 {
+		return nil
+	}
+	h, err := s.files.acquire(s.Path(), false)
+	if err != nil {
+		return s.latch(fmt.Errorf("sync segment: %w", err))
+	}
+	defer s.files.release(h)
+	if err := s.files.latched(h); err != nil {
+		return s.latch(fmt.Errorf("sync segment: %w", err))
+	}
+	if err := h.f.Datasync(); err != nil {
+		return s.latch(fmt.Errorf("sync segment: %w", err))
+	}
+	s.files.setDirty(h, false)
+	s.synced.Store(size)
+	return s.saveIndex()
+}
+
+func (s *Segment) saveIndex() error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.x == nil {
+		return nil
+	}
+	return s.x.save(s.files.fs, s.stem())
+}
+
+// Settle syncs what was appended before a write that failed because the disk is
+// full. The segment stays dead for appends. After the failure of a datasync, or of
+// a write for another reason, nothing can be settled, and the first error returns.
+func (s *Segment) Settle() error {
+	h, err := s.files.acquire(s.Path(), false)
+	if err != nil {
+		return fmt.Errorf("sync segment: %w", err)
+	}
+	defer s.files.release(h)
+	if first := s.Err(); first == nil || !errors.Is(first, errAppend) {
+		return fmt.Errorf("segment cannot be settled: %w", first)
+	}
+	if err := h.f.Datasync(); err != nil {
+		return fmt.Errorf("sync segment: %w", err)
+	}
+	s.files.setDirty(h, false)
+	s.synced.Store(s.Size())
+	return nil
+}
+
+// errAppend marks a failed write, which says nothing about bytes written before.
+var errAppend = errors.New("append failed")
+
+// Seal is called when the next segment begins: the last timestamp enters the
+// time index, and everything is synced.
+func (s *Segment) Seal() error {
+	s.mu.Lock()
+	if s.x != nil && s.maxTs >= 0 {
+		s.x.addTime(timeEntry{ts: s.maxTs, rel: int32(s.maxAt - s.base)})
+	}
+	s.mu.Unlock()
+	return s.Sync()
+}
+
+// Cut shortens the file to size bytes, which end where offset next begins, and
+// syncs it.
+func (s *Segment) Cut(size, next int64) error {
+	h, err := s.files.acquire(s.Path(), false)
+	if err != nil {
+		return s.latch(fmt.Errorf("cut segment: %w", err))
+	}
+	defer s.files.release(h)
+	s.size.Store(size)
+	if err := h.f.Truncate(size); err != nil {
+		return s.latch(fmt.Errorf("cut segment: %w", err))
+	}
+	if err := h.f.Datasync(); err != nil {
+		return s.latch(fmt.Errorf("cut segment: %w", err))
+	}
+	s.files.setDirty(h, false)
+	s.synced.Store(size)
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if err := s.loadLocked(); err != nil {
+		return err
+	}
+	s.x.cut(size, int32(min(next-s.base, math.MaxInt32)))
+	s.known = false
+	return nil
+}
+
+// Forget closes the segment's descriptor, if it is open: the file is about to be
+// renamed or removed by others.
+func (s *Segment) Forget() { s.files.forget(s.Path()) }
+
+// Remove deletes the segment's files; those that are missing are no error.
+func (s *Segment) Remove() error {
+	s.files.forget(s.Path())
+	for _, suffix := range []string{LogSuffix, ".index", ".timeindex"} {
+		if err := s.files.fs.Remove(s.stem() + suffix); err != nil && !errors.Is(err, fs.ErrNotExist) {
+			return fmt.Errorf("remove segment: %w", err)
+		}
+	}
+	return nil
+}

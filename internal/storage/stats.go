@@ -1,0 +1,132 @@
+package storage
+
+import (
+	"fmt"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"go.uber.org/zap"
+
+	"github.com/chronik-io/chronik/internal/metrics"
+	"github.com/chronik-io/chronik/internal/storage/journal"
+)
+
+// stats are the directory's metrics, resolved once.
+type stats struct {
+	groupRecords, groupBytes, syncSeconds           prometheus.Observer
+	wait                                            *prometheus.HistogramVec
+	sweeps, rolls, journalErrors, segmentErrors     prometheus.Counter
+	cacheReads, diskReads, truncated, frames, bytes prometheus.Counter
+	recovery, online, offline                       prometheus.Gauge
+}
+
+func newStats(m *metrics.Storage, dir string) stats {
+	return stats{
+		groupRecords: m.GroupRecords.WithLabelValues(dir), groupBytes: m.GroupBytes.WithLabelValues(dir),
+		syncSeconds: m.SyncSeconds.WithLabelValues(dir), wait: m.WaitSeconds,
+		sweeps: m.Sweeps.WithLabelValues(dir), rolls: m.Rolls.WithLabelValues(dir),
+		journalErrors: m.JournalErrors.WithLabelValues(dir), segmentErrors: m.SegmentErrors.WithLabelValues(dir),
+		cacheReads: m.Reads.WithLabelValues(metrics.ReadFromCache), diskReads: m.Reads.WithLabelValues(metrics.ReadFromDisk),
+		truncated: m.TruncatedBytes.WithLabelValues(dir), frames: m.RecoveryFrames.WithLabelValues(dir), bytes: m.RecoveryBytes.WithLabelValues(dir),
+		recovery: m.RecoverySeconds.WithLabelValues(dir), online: m.Online.WithLabelValues(dir), offline: m.Offline.WithLabelValues(dir),
+	}
+}
+
+func (s *stats) group(g journal.GroupStats) {
+	s.groupRecords.Observe(float64(g.Records))
+	s.groupBytes.Observe(float64(g.Bytes))
+	s.syncSeconds.Observe(g.Sync.Seconds())
+}
+
+// observeWait notes how long a group waited for its profile's condition.
+func (d *Dir) observeWait(c *chunk) {
+	d.stats.wait.WithLabelValues(c.log.cfg.Load().Profile.Name).Observe(time.Since(c.queued).Seconds())
+}
+
+// Usage is what a directory holds at a moment, for metrics.
+type Usage struct {
+	JournalBytes, JournalLimit, DeferredBytes, CachedBytes int64
+	OpenFiles                                              int
+}
+
+// Usage returns what the directory holds now.
+func (d *Dir) Usage() Usage {
+	return Usage{
+		JournalBytes: d.journal.Used(), JournalLimit: d.opt.JournalBytes,
+		DeferredBytes: d.memory.deferred.Load(), CachedBytes: d.memory.cached.Load(), OpenFiles: d.files.Open(),
+	}
+}
+
+// journalFailed is called by the journal after it told every entry that was lost.
+func (d *Dir) journalFailed(err error) {
+	d.stats.journalErrors.Inc()
+	d.stats.online.Set(0)
+	err = fmt.Errorf("%w: log directory %s: %w", ErrFailed, d.path, err)
+	d.failed.Store(&err)
+	d.log.Error("journal failed: records that were not yet durable are refused, the log directory reopens", zap.Error(err))
+	select {
+	case d.failures <- err:
+	default: // one is waiting already
+	}
+}
+
+func (d *Dir) reopened() {
+	d.stats.online.Set(1)
+	d.log.Info("log directory takes records again")
+	d.forgive("")
+	if d.opt.Reopened != nil {
+		d.opt.Reopened(d)
+	}
+}
+
+func (d *Dir) segmentError(l *Log, err error) {
+	d.stats.segmentErrors.Inc()
+	d.logOnce(l, "segment failed", err)
+}
+
+func (d *Dir) repaired(l *Log) {
+	d.log.Info("partition takes records again, in a new segment", zap.Stringer("log", l))
+	d.forgive(l.String())
+}
+
+func (d *Dir) corrupt(l *Log, err error) {
+	d.stats.segmentErrors.Inc()
+	d.logOnce(l, "stored bytes are damaged; the records there can't be served", err)
+}
+
+func (d *Dir) logOffline(l *Log, err error) {
+	d.stats.offline.Inc()
+	d.log.Error("partition is offline", zap.Stringer("log", l), zap.Error(err))
+}
+
+// logOnce logs the first of a row of equal failures; the rest is counted and
+// said with the next different one.
+func (d *Dir) logOnce(l *Log, what string, err error) {
+	key := what
+	if l != nil {
+		key = l.String() + "\x00" + what
+	}
+	d.mu.Lock()
+	n := d.said[key]
+	d.said[key] = n + 1
+	d.mu.Unlock()
+	if n&(n-1) != 0 { // the 1st, 2nd, 3rd, 5th, 9th, 17th … time
+		return
+	}
+	fields := []zap.Field{zap.Int("times", n+1), zap.Error(err)}
+	if l != nil {
+		fields = append(fields, zap.Stringer("log", l))
+	}
+	d.log.Error(what, fields...)
+}
+
+// forgive forgets the failures of a log, or of the directory.
+func (d *Dir) forgive(prefix string) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	for key := range d.said {
+		if len(key) >= len(prefix) && key[:len(prefix)] == prefix {
+			delete(d.said, key)
+		}
+	}
+}

@@ -1,0 +1,260 @@
+package storage
+
+import (
+	"math"
+	"slices"
+	"sync"
+	"time"
+
+	"go.uber.org/zap"
+
+	"github.com/chronik-io/chronik/internal/storage/journal"
+	"github.com/chronik-io/chronik/pkg/durability"
+)
+
+// carryMax is the largest unsynced part of a log that is written into the
+// journal once more instead of syncing its segment: 10,000 partitions with one
+// small record each are one journal write instead of 10,000 fdatasyncs.
+const carryMax = 16 << 10
+
+// start starts the directory's goroutines; Close ends them.
+func (d *Dir) start() {
+	d.done.Add(flushers + 2)
+	for range flushers {
+		go func() { defer d.done.Done(); d.work() }()
+	}
+	go func() { defer d.done.Done(); d.maintain() }()
+	go func() { defer d.done.Done(); d.syncIntervals() }()
+}
+
+func (d *Dir) signal(c chan struct{}) {
+	select {
+	case c <- struct{}{}:
+	default:
+	}
+}
+
+// sleep waits, and returns false at once when the directory is being closed.
+func (d *Dir) sleep(t time.Duration) bool {
+	timer := time.NewTimer(t)
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+		return true
+	case <-d.quit:
+		return false
+	}
+}
+
+// maintain is the maintenance goroutine: sweeps, relief of memory, repairs.
+func (d *Dir) maintain() {
+	var retry <-chan time.Time
+	wait := 100 * time.Millisecond
+	for {
+		select {
+		case <-d.quit:
+			return
+		case err := <-d.failures:
+			d.reopen(err)
+		case <-d.sweeps:
+			if err := d.sweep(); err != nil {
+				d.logOnce(nil, "checkpoint sweep failed", err)
+				retry = time.After(wait)
+			}
+		case <-d.pressure:
+			d.relieve()
+		case <-d.repairs:
+			retry = time.After(0)
+		case <-retry:
+			retry = nil
+			d.signal(d.sweeps)
+			if d.repairAll() {
+				wait = min(2*wait, 30*time.Second)
+				retry = time.After(wait)
+			} else {
+				wait = 100 * time.Millisecond
+			}
+		}
+	}
+}
+
+// sweep makes the older half of the journal's files unnecessary and gives them
+// up. Logs are synced one at a time: many at once hold up the journal's own datasync.
+func (d *Dir) sweep() error {
+	target := d.journal.SweepTarget()
+	if target == 0 {
+		return nil
+	}
+	var carried sync.WaitGroup
+	budget := d.opt.JournalFileSize / 2
+	for _, l := range d.Logs() {
+		l.mu.RLock()
+		oldest := l.oldestLocked()
+		l.mu.RUnlock()
+		if oldest > target || l.Offline() != nil {
+			continue
+		}
+		if n := l.carry(&carried, budget); n > 0 {
+			budget -= n
+			continue
+		}
+		if err := l.flushAndSync(); err != nil {
+			d.logOnce(l, "segment could not be synced", err)
+		}
+	}
+	carried.Wait()
+	if err := d.checkpoint(nil); err != nil {
+		return err
+	}
+	d.stats.sweeps.Inc()
+	return nil
+}
+
+func (l *Log) flushAndSync() error {
+	l.flushMu.Lock()
+	defer l.flushMu.Unlock()
+	if err := l.flushLocked(); err != nil {
+		return err
+	}
+	return l.syncLocked()
+}
+
+// carry submits what the log has in the journal and not in segments as one new
+// entry, so that its older frames are not needed any more. It returns the bytes
+// that this takes, 0 if the log is busy or has too much. Nobody may commit
+// between the look at the tail and Submit: what is appended later must stand
+// behind the carried entry.
+func (l *Log) carry(all *sync.WaitGroup, budget int64) int64 {
+	if !l.tryOwn() {
+		return 0
+	}
+	defer l.disown()
+	l.mu.RLock()
+	rest := l.tail.chunks[l.tail.flushed:]
+	n := l.tail.unflushedBytes()
+	ok := l.mode == journalled && l.lowestUnsynced == 0 && l.failure == nil && len(rest) > 0 &&
+		n <= min(carryMax, budget) && rest[len(rest)-1].ready && l.rp.offset == l.flushed
+	var payload []byte
+	var prev, next int64
+	if ok {
+		payload = make([]byte, 0, n)
+		for _, c := range rest {
+			payload = append(payload, c.data...)
+		}
+		prev, next = rest[0].base, rest[len(rest)-1].next
+	}
+	l.mu.RUnlock()
+	if !ok || prev != l.rp.offset {
+		return 0
+	}
+	all.Add(1)
+	e := &journal.Entry{
+		Stream: l.stream, Type: journal.Batches, Carried: true, Payload: payload, PrevEnd: prev, NextEnd: next,
+		Owner: carriedOwner{l, all},
+	}
+	if err := l.dir.journal.Submit(e); err != nil {
+		all.Done()
+		return 0
+	}
+	return n
+}
+
+// carriedOwner hears that a carried entry is durable.
+type carriedOwner struct {
+	l   *Log
+	all *sync.WaitGroup
+}
+
+// Durable is journal.Owner: the frames before e are not needed any more.
+func (o carriedOwner) Durable(e *journal.Entry, err error) {
+	defer o.all.Done()
+	if err != nil {
+		return
+	}
+	l := o.l
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	for _, c := range l.tail.chunks[l.tail.flushed:] {
+		if c.next <= e.NextEnd {
+			c.lsn = e.LSN
+		}
+	}
+	if l.rp.offset == e.PrevEnd {
+		l.rp.lsn = max(l.rp.lsn, e.LSN-1)
+	}
+}
+
+// relieve flushes the logs with the most bytes in memory until half of the
+// bound is free.
+func (d *Dir) relieve() {
+	type load struct {
+		l *Log
+		n int64
+	}
+	var loads []load
+	for _, l := range d.Logs() {
+		l.mu.RLock()
+		if n := l.tail.unflushedBytes(); n > 0 {
+			loads = append(loads, load{l, n})
+		}
+		l.mu.RUnlock()
+	}
+	slices.SortFunc(loads, func(a, b load) int { return int(min(max(b.n-a.n, math.MinInt32), math.MaxInt32)) })
+	for _, x := range loads {
+		if d.memory.deferred.Load() <= d.memory.bound/2 {
+			return
+		}
+		_ = x.l.flush() // latched in the log
+	}
+}
+
+// wrote notes that a write-through log has written bytes that its profile
+// wants synced within an interval.
+func (d *Dir) wrote(l *Log) {
+	if l.cfg.Load().Profile.Sync != durability.SyncInterval {
+		return
+	}
+	d.mu.Lock()
+	d.dirty[l] = struct{}{}
+	d.mu.Unlock()
+}
+
+// syncIntervals is the goroutine that syncs logs of profiles with an interval.
+// Flushing a log and syncing it exclude each other, so that produce waits when
+// the sync falls behind: the loss is bounded by the interval and one sync.
+func (d *Dir) syncIntervals() {
+	const tick = time.Millisecond
+	last := map[*Log]time.Time{}
+	timer := time.NewTimer(tick)
+	defer timer.Stop()
+	for {
+		select {
+		case <-d.quit:
+			return
+		case <-timer.C:
+		}
+		now := time.Now()
+		next := 50 * time.Millisecond
+		d.mu.Lock()
+		var due []*Log
+		for l := range d.dirty {
+			if left := l.cfg.Load().Profile.Interval - now.Sub(last[l]); left > 0 {
+				next = min(next, left)
+				continue
+			}
+			due = append(due, l)
+			delete(d.dirty, l)
+		}
+		d.mu.Unlock()
+		for _, l := range due {
+			last[l] = now
+			if err := l.sync(); err != nil {
+				d.log.Debug("interval sync failed", zap.Stringer("log", l), zap.Error(err)) // latched and said in segmentFailed
+			}
+		}
+		if len(due) == 0 && len(last) > 0 && next == 50*time.Millisecond {
+			clear(last)
+		}
+		timer.Reset(max(next, tick))
+	}
+}

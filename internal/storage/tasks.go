@@ -1,0 +1,72 @@
+package storage
+
+import (
+	"sync"
+)
+
+// flushers is how many goroutines of a directory write to segments.
+const flushers = 2
+
+// tasks is the queue of the directory's flushers: logs to flush and other work
+// that may wait for the disk. It is bounded by the number of logs: a log stands
+// in it once, and has one other task at most.
+type tasks struct {
+	tmu   sync.Mutex
+	more  *sync.Cond
+	queue []func()
+	ended bool
+}
+
+func (t *tasks) init() { t.more = sync.NewCond(&t.tmu) }
+
+// run queues a task; false if the directory is being closed.
+func (t *tasks) run(task func()) bool {
+	t.tmu.Lock()
+	defer t.tmu.Unlock()
+	if t.ended {
+		return false
+	}
+	t.queue = append(t.queue, task)
+	t.more.Signal()
+	return true
+}
+
+// work is a flusher goroutine.
+func (t *tasks) work() {
+	for {
+		t.tmu.Lock()
+		for len(t.queue) == 0 && !t.ended {
+			t.more.Wait()
+		}
+		if len(t.queue) == 0 {
+			t.tmu.Unlock()
+			return
+		}
+		task := t.queue[0]
+		t.queue[0] = nil
+		t.queue = t.queue[1:]
+		t.tmu.Unlock()
+		task()
+	}
+}
+
+// stop ends the flushers once the queue is empty.
+func (t *tasks) stop() {
+	t.tmu.Lock()
+	t.ended = true
+	t.more.Broadcast()
+	t.tmu.Unlock()
+}
+
+// schedule has a flusher flush the log.
+func (d *Dir) schedule(l *Log) {
+	if l.scheduled.CompareAndSwap(false, true) && !d.run(l.flushTask) {
+		l.scheduled.Store(false)
+	}
+}
+
+func (l *Log) flushTask() {
+	l.scheduled.Store(false)
+	// An error is latched in the log and repaired by the maintenance goroutine.
+	_ = l.flush()
+}
