@@ -4,9 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"os"
 	"path"
-	"strconv"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -21,7 +19,9 @@ import (
 
 // Options are what the log directories of a broker share.
 type Options struct {
-	FS     vfs.FS
+	FS vfs.FS
+	// Holder is what the lock file says of who uses the directory: "pid 123".
+	Holder string
 	Logger *zap.Logger // nil: silent
 	// Metrics may be nil.
 	Metrics *metrics.Storage
@@ -188,7 +188,7 @@ func (d *Dir) open() (err error) {
 			return fmt.Errorf("log directory: %w", err)
 		}
 	}
-	d.lock, err = fsys.Lock(path.Join(d.path, lockFile), "pid "+strconv.Itoa(os.Getpid()))
+	d.lock, err = fsys.Lock(path.Join(d.path, lockFile), d.opt.Holder)
 	if errors.Is(err, vfs.ErrLocked) {
 		return fmt.Errorf("%w: %s: %w; stop that process or use another directory", ErrLocked, d.path, err)
 	}
