@@ -111,7 +111,9 @@ func (b *builder) put(kv KV) error {
 		var d Deleting
 		d, err = DecodeDeleting(kv)
 		b.deleted.set(k.ID, &d)
-		b.delta.Tombstones = append(b.delta.Tombstones, &d)
+		if b.prev.Deleting(k.ID) == nil {
+			b.delta.Tombstones = append(b.delta.Tombstones, &d)
+		}
 	}
 	return err
 }

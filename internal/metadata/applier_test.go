@@ -1,0 +1,233 @@
+package metadata_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"go.uber.org/goleak"
+	"go.uber.org/zap"
+	"go.uber.org/zap/zaptest/observer"
+
+	"github.com/chronik-io/chronik/internal/metadata"
+	"github.com/chronik-io/chronik/internal/metadata/filestore"
+	"github.com/chronik-io/chronik/internal/vfs"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+func openStore(t *testing.T, history int) *filestore.Store {
+	t.Helper()
+	s, err := filestore.Open(filestore.Options{FS: vfs.Memory(), Dir: "/m", Log: zap.NewNop(), History: history})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = s.Close() })
+	return s
+}
+
+// addTopic creates the i-th topic and returns the revision.
+func addTopic(t *testing.T, s metadata.Store, i int) int64 {
+	t.Helper()
+	id, name := [16]byte{byte(i + 1)}, fmt.Sprintf("t%d", i)
+	part := metadata.Partition{Leader: 1, Replicas: []int32{1}, ISR: []int32{1}, Dirs: make([][16]byte, 1)}
+	rev, err := s.Txn(context.Background(), metadata.Txn{Put: []metadata.KV{
+		{Key: metadata.NameKey(name), Value: metadata.Name{Topic: name, ID: id}.Encode()},
+		{Key: metadata.TopicKey(id), Value: metadata.TopicRecord{Name: name, Partitions: 1}.Encode()},
+		{Key: metadata.PartitionKey(id, 0), Value: part.Encode()},
+	}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return rev
+}
+
+func start(t *testing.T, a *metadata.Applier, s metadata.Store) {
+	t.Helper()
+	if err := a.Start(context.Background(), s); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(a.Stop)
+}
+
+func wait(t *testing.T, a *metadata.Applier, version int64) {
+	t.Helper()
+	if err := a.WaitFor(context.Background(), version); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func names(topics []*metadata.Topic) []string {
+	var list []string
+	for _, t := range topics {
+		list = append(list, t.Name)
+	}
+	return list
+}
+
+// I16 and the order that the replica manager relies on: what a subscriber does
+// for a version is done before anybody sees that version.
+func TestSubscribersRunInOrderBeforeTheImageIsSeen(t *testing.T) {
+	s := openStore(t, 0)
+	addTopic(t, s, 0)
+	addTopic(t, s, 1)
+	a := metadata.NewApplier(zap.NewNop())
+	var calls []string
+	for _, who := range []string{"first", "second"} {
+		a.Subscribe(who, func(_ context.Context, prev, next *metadata.Image, d *metadata.Delta) error {
+			if a.Image() != prev || prev.Version() >= next.Version() {
+				t.Errorf("%s: version %d is seen while %d follows %d", who, a.Image().Version(), next.Version(), prev.Version())
+			}
+			calls = append(calls, fmt.Sprint(who, prev.Version(), next.Version(), names(d.Created)))
+			return nil
+		})
+	}
+	start(t, a, s)
+	if v := a.Image().Version(); v != 2 {
+		t.Fatalf("version %d right after Start, want 2", v)
+	}
+	wait(t, a, addTopic(t, s, 2))
+	want := []string{"first0 2 [t0 t1]", "second0 2 [t0 t1]", "first2 3 [t2]", "second2 3 [t2]"}
+	if !slices.Equal(calls, want) {
+		t.Errorf("calls %q, want %q", calls, want)
+	}
+}
+
+func TestAFailedSubscriberIsLoudAndStopsNothing(t *testing.T) {
+	core, logs := observer.New(zap.ErrorLevel)
+	s := openStore(t, 0)
+	a := metadata.NewApplier(zap.New(core))
+	seen := 0
+	a.Subscribe("broken", func(context.Context, *metadata.Image, *metadata.Image, *metadata.Delta) error {
+		return errors.New("disk on fire")
+	})
+	a.Subscribe("next", func(context.Context, *metadata.Image, *metadata.Image, *metadata.Delta) error {
+		seen++
+		return nil
+	})
+	start(t, a, s)
+	addTopic(t, s, 0)
+	wait(t, a, addTopic(t, s, 1))
+	if seen != 2 || logs.FilterMessageSnippet("subscriber failed").Len() != 2 {
+		t.Errorf("the next subscriber was called %d times, %d errors logged; want 2 and 2", seen, logs.Len())
+	}
+}
+
+// A transaction that no image shows still moves the version.
+func TestVersionsMoveWithoutAVisibleChange(t *testing.T) {
+	s := openStore(t, 0)
+	a := metadata.NewApplier(zap.NewNop())
+	a.Subscribe("none", func(context.Context, *metadata.Image, *metadata.Image, *metadata.Delta) error {
+		t.Error("a subscriber is told of nothing")
+		return nil
+	})
+	start(t, a, s)
+	rev, err := s.Txn(context.Background(), metadata.Txn{Put: []metadata.KV{{Key: metadata.ProducerIDsKey, Value: metadata.ProducerIDs{Next: 1}.Encode()}}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	wait(t, a, rev)
+}
+
+// A subscriber that takes too long costs no memory: what it missed arrives as
+// one difference.
+func TestASlowApplierCatchesUpInOneStep(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := openStore(t, 4)
+		addTopic(t, s, 0)
+		a := metadata.NewApplier(zap.NewNop())
+		release := make(chan struct{})
+		var deltas []string
+		a.Subscribe("slow", func(_ context.Context, prev, next *metadata.Image, d *metadata.Delta) error {
+			deltas = append(deltas, fmt.Sprint(prev.Version(), next.Version(), names(d.Created), names(d.Deleted)))
+			if next.Version() == 2 {
+				<-release
+			}
+			return nil
+		})
+		start(t, a, s)
+		addTopic(t, s, 1)
+		synctest.Wait()
+		last := int64(0)
+		for i := 2; i < 12; i++ {
+			last = addTopic(t, s, i)
+		}
+		id := [16]byte{1}
+		last, err := s.Txn(context.Background(), metadata.Txn{Delete: []string{metadata.TopicKey(id), metadata.PartitionKey(id, 0), metadata.NameKey("t0")}})
+		if err != nil {
+			t.Fatal(err)
+		}
+		close(release)
+		wait(t, a, last)
+		want := []string{"0 1 [t0] []", "1 2 [t1] []", "2 13 [t2 t3 t4 t5 t6 t7 t8 t9 t10 t11] [t0]"}
+		if !slices.Equal(deltas, want) {
+			t.Errorf("deltas %q, want %q", deltas, want)
+		}
+		wait(t, a, addTopic(t, s, 20)) // and it follows again
+		a.Stop()
+		_ = s.Close()
+	})
+}
+
+func TestWaitForEnds(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := openStore(t, 0)
+		a := metadata.NewApplier(zap.NewNop())
+		start(t, a, s)
+		ctx, cancel := context.WithTimeout(context.Background(), time.Second)
+		defer cancel()
+		if err := a.WaitFor(ctx, 5); !errors.Is(err, context.DeadlineExceeded) {
+			t.Errorf("a version that never comes: %v", err)
+		}
+		waited := make(chan error)
+		go func() { waited <- a.WaitFor(context.Background(), 5) }()
+		synctest.Wait()
+		a.Stop()
+		if err := <-waited; !errors.Is(err, metadata.ErrClosed) || !errors.Is(a.Err(), metadata.ErrClosed) {
+			t.Errorf("a stopped applier: %v", err)
+		}
+		a.Stop()
+		_ = s.Close()
+	})
+}
+
+// What this version cannot read must not be skipped: the applier stops, says
+// so, and shows the last image that was whole.
+func TestWhatCannotBeReadEndsTheApplier(t *testing.T) {
+	core, logs := observer.New(zap.ErrorLevel)
+	s := openStore(t, 0)
+	a := metadata.NewApplier(zap.New(core))
+	start(t, a, s)
+	rev := addTopic(t, s, 0)
+	wait(t, a, rev)
+	bad, err := s.Txn(context.Background(), metadata.Txn{Put: []metadata.KV{{Key: metadata.ClusterKey, Value: []byte(`{"v":99}`)}}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	<-a.Done()
+	if err := a.WaitFor(context.Background(), bad); !errors.Is(err, metadata.ErrNewerVersion) {
+		t.Errorf("waiting for a version that cannot be read: %v", err)
+	}
+	if a.Image().Version() != rev || logs.FilterMessageSnippet("applier ended").Len() != 1 {
+		t.Errorf("version %d, %d errors logged", a.Image().Version(), logs.Len())
+	}
+	if err := metadata.NewApplier(zap.NewNop()).Start(context.Background(), s); !errors.Is(err, metadata.ErrNewerVersion) {
+		t.Errorf("a start with what cannot be read: %v", err)
+	}
+}
+
+func TestStartOnAClosedStoreFails(t *testing.T) {
+	s := openStore(t, 0)
+	if err := s.Close(); err != nil {
+		t.Fatal(err)
+	}
+	a := metadata.NewApplier(zap.NewNop())
+	if err := a.Start(context.Background(), s); !errors.Is(err, metadata.ErrClosed) {
+		t.Errorf("%v", err)
+	}
+	a.Stop() // nothing runs
+}

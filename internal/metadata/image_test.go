@@ -1,0 +1,323 @@
+package metadata
+
+import (
+	"fmt"
+	"maps"
+	"reflect"
+	"runtime"
+	"slices"
+	"strings"
+	"testing"
+
+	"pgregory.net/rapid"
+)
+
+// show prints everything that an image shows.
+func show(m *Image) string {
+	var b strings.Builder
+	fmt.Fprintf(&b, "@%d %q %d %v\n", m.Version(), m.ClusterID(), m.FeatureLevel(), m.Brokers())
+	for t := range m.Topics() {
+		fmt.Fprintf(&b, "%s %v %t configs %v@%d rev %d\n", t.Name, t.ID, t.Internal, t.Configs, t.ConfigRevision, t.Revision)
+		for i, p := range t.Partitions.All() {
+			fmt.Fprintf(&b, "  %d %+v\n", i, *p)
+		}
+		if m.TopicByID(t.ID) != t || m.Topic(t.Name) != t {
+			fmt.Fprintf(&b, "  found as another topic by id or name\n")
+		}
+	}
+	for _, id := range slices.Sorted(maps.Keys(m.configs)) {
+		fmt.Fprintf(&b, "broker %d %v@%d\n", id, m.BrokerConfig(id), m.BrokerConfigRevision(id))
+	}
+	var tombs []string
+	for d := range m.Tombstones() {
+		tombs = append(tombs, fmt.Sprintf("deleting %+v\n", *d))
+	}
+	slices.Sort(tombs)
+	return b.String() + strings.Join(tombs, "")
+}
+
+func set(key string, value []byte) Event { return Event{Key: key, Value: value} }
+
+func gone(key string) Event { return Event{Key: key, Deleted: true} }
+
+func onePartition(leader int32) []byte {
+	return Partition{Leader: leader, Replicas: []int32{leader}, ISR: []int32{leader}, Dirs: make([][16]byte, 1)}.Encode()
+}
+
+// create are the events of a new topic.
+func create(id [16]byte, name string, partitions int32) []Event {
+	events := []Event{set(NameKey(name), Name{Topic: name, ID: id}.Encode()),
+		set(TopicKey(id), TopicRecord{Name: name, Partitions: partitions}.Encode())}
+	for i := range partitions {
+		events = append(events, set(PartitionKey(id, i), onePartition(1)))
+	}
+	return events
+}
+
+func remove(id [16]byte, name string, partitions int32) []Event {
+	events := []Event{gone(NameKey(name)), gone(TopicKey(id)), gone(TopicConfigKey(id)),
+		set(DeletingKey(id), Deleting{Name: name, Partitions: partitions}.Encode())}
+	for i := range partitions {
+		events = append(events, gone(PartitionKey(id, i)))
+	}
+	return events
+}
+
+func apply(t testing.TB, m *Image, events ...Event) (*Image, *Delta) {
+	t.Helper()
+	next, d, err := m.Apply(Batch{Revision: m.Version() + 1, Events: events})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return next, d
+}
+
+func TestTheLifeOfATopic(t *testing.T) {
+	m, d := apply(t, Empty(), create(idA, "x", 2)...)
+	x := m.Topic("x")
+	if len(d.Created) != 1 || d.Created[0] != x || x.ID != idA || x.Partitions.Len() != 2 || m.NumTopics() != 1 {
+		t.Fatalf("created: %+v", d)
+	}
+	raised := *x.Partitions.At(1)
+	raised.LeaderEpoch++
+	m, d = apply(t, m, set(PartitionKey(idA, 1), raised.Encode()))
+	if len(d.Changed) != 1 || d.Changed[0].Prev != x || d.Changed[0].Config || !slices.Equal(d.Changed[0].Partitions, []int32{1}) {
+		t.Fatalf("epoch raised: %+v", d)
+	}
+	if got := m.Partition(TopicPartition{idA, 1}); got.LeaderEpoch != 1 || got.Revision != 2 || x.Partitions.At(1).LeaderEpoch != 0 {
+		t.Errorf("epochs: %+v, before: %+v", got, x.Partitions.At(1))
+	}
+	m, d = apply(t, m, set(TopicConfigKey(idA), EncodeConfigs(map[string]string{"a": "1"})))
+	if !d.Changed[0].Config || len(d.Changed[0].Partitions) != 0 || m.Topic("x").Configs["a"] != "1" || m.Topic("x").ConfigRevision != 3 {
+		t.Errorf("config: %+v", d.Changed[0])
+	}
+	m, d = apply(t, m, set(TopicKey(idA), TopicRecord{Name: "x", Partitions: 3}.Encode()), set(PartitionKey(idA, 2), onePartition(1)))
+	if !slices.Equal(d.Changed[0].Partitions, []int32{2}) || m.Topic("x").Partitions.Len() != 3 || m.Topic("x").Partitions.At(3) != nil || m.Topic("x").Partitions.At(-1) != nil {
+		t.Errorf("grown: %+v", d.Changed[0])
+	}
+	m, d = apply(t, m, remove(idA, "x", 3)...)
+	if len(d.Deleted) != 1 || len(d.Tombstones) != 1 || m.Topic("x") != nil || m.TopicByID(idA) != nil || m.Deleting(idA).Partitions != 3 {
+		t.Errorf("deleted: %+v", d)
+	}
+	m, d = apply(t, m, append(create(idB, "x", 1), gone(DeletingKey(idA)))...)
+	if len(d.Forgotten) != 1 || m.Deleting(idA) != nil || m.Topic("x").ID != idB || m.Topic("x").Configs != nil {
+		t.Errorf("made again: %+v, %s", d, show(m))
+	}
+}
+
+// One transaction may take a name from one topic and give it to another,
+// whichever id comes first.
+func TestANameCanChangeHandsInOneTransaction(t *testing.T) {
+	for _, ids := range [][2][16]byte{{idA, idB}, {idB, idA}} {
+		m, _ := apply(t, Empty(), create(ids[0], "x", 1)...)
+		m, d := apply(t, m, append(remove(ids[0], "x", 1), create(ids[1], "x", 1)...)...)
+		if m.Topic("x") == nil || m.Topic("x").ID != ids[1] || m.NumTopics() != 1 || len(d.Created) != 1 || len(d.Deleted) != 1 {
+			t.Errorf("from %v: %s", ids[0], show(m))
+		}
+	}
+}
+
+func TestBrokersAndTheirConfigs(t *testing.T) {
+	m, d := apply(t, Empty(), set(BrokerKey(2), Broker{Incarnation: idB}.Encode()), set(BrokerKey(1), Broker{Incarnation: idA}.Encode()),
+		set(BrokerConfigKey(DefaultBroker), EncodeConfigs(map[string]string{"a": "1"})), set(ClusterKey, Cluster{ID: "c", FeatureLevel: 1}.Encode()))
+	if !d.Brokers || !d.Cluster || !slices.Equal(d.BrokerConfigs, []int32{-1}) || len(m.Brokers()) != 2 || m.Brokers()[0].ID != 1 {
+		t.Errorf("%+v %s", d, show(m))
+	}
+	m, d = apply(t, m, gone(BrokerKey(1)), gone(BrokerConfigKey(DefaultBroker)))
+	if _, ok := m.Broker(1); ok || !d.Brokers || m.BrokerConfig(DefaultBroker) != nil || m.BrokerConfigRevision(DefaultBroker) != 0 {
+		t.Errorf("%+v %s", d, show(m))
+	}
+	if b, ok := m.Broker(2); !ok || b.Epoch != 1 || b.Incarnation != idB {
+		t.Errorf("broker 2: %+v", b)
+	}
+}
+
+func TestStoresThatMakeNoSenseAreRefused(t *testing.T) {
+	base, _ := apply(t, Empty(), create(idA, "x", 2)...)
+	for what, events := range map[string][]Event{
+		"a partition without a topic":   {set(PartitionKey(idB, 0), onePartition(1))},
+		"configs without a topic":       {set(TopicConfigKey(idB), EncodeConfigs(nil))},
+		"a topic without partitions":    {set(TopicKey(idB), TopicRecord{Name: "y", Partitions: 1}.Encode())},
+		"a partition beyond the topic":  {set(PartitionKey(idA, 2), onePartition(1))},
+		"a partition that is gone":      {gone(PartitionKey(idA, 1))},
+		"a topic that shrinks":          {set(TopicKey(idA), TopicRecord{Name: "x", Partitions: 1}.Encode())},
+		"two topics of one name":        create(idB, "x", 1),
+		"an unknown key":                {set("/acls/1", []byte(`{"v":1}`))},
+		"an unknown key that goes away": {gone("/acls/1")},
+	} {
+		if m, _, err := base.Apply(Batch{Revision: 2, Events: events}); err == nil {
+			t.Errorf("%s: accepted as %s", what, show(m))
+		}
+	}
+}
+
+func TestListingGoesOnFromAnyName(t *testing.T) {
+	m := Empty()
+	for i, name := range []string{"b", "d", "a", "c"} {
+		m, _ = apply(t, m, create([16]byte{byte(i + 1)}, name, 1)...)
+	}
+	for from, want := range map[string]string{"": "abcd", "b": "bcd", "bb": "cd", "e": ""} {
+		got := ""
+		for topic := range m.TopicsFrom(from) {
+			got += topic.Name
+		}
+		if got != want {
+			t.Errorf("from %q: %s, want %s", from, got, want)
+		}
+	}
+	for range m.Topics() {
+		break // a walk may end early
+	}
+}
+
+// A random history: every image equals the one loaded from what the store then
+// holds, Diff agrees with the deltas, and no earlier image changes.
+func TestApplyingAHistoryEqualsLoadingItsResult(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		store := map[string]KV{}
+		images, shown := []*Image{Empty()}, []string{show(Empty())}
+		topics := map[[16]byte]int32{}
+		for rev := int64(1); rev <= 9; rev++ {
+			id := [16]byte{byte(rapid.IntRange(1, 4).Draw(t, "topic"))}
+			events := randomEvents(t, id, topics)
+			for _, e := range events {
+				if e.Deleted {
+					delete(store, e.Key)
+				} else {
+					store[e.Key] = KV{Key: e.Key, Value: e.Value, ModRevision: rev}
+				}
+			}
+			prev := images[len(images)-1]
+			next, d, err := prev.Apply(Batch{Revision: rev, Events: events})
+			if err != nil {
+				t.Fatal(err)
+			}
+			if diff := Diff(prev, next); !reflect.DeepEqual(normal(diff), normal(d)) {
+				t.Fatalf("diff %+v\ndelta %+v", diff, d)
+			}
+			images, shown = append(images, next), append(shown, show(next))
+		}
+		last := images[len(images)-1]
+		loaded, err := Load(slices.Collect(maps.Values(store)), last.Version())
+		if err != nil || show(loaded) != show(last) || !Diff(loaded, last).Empty() {
+			t.Fatalf("loaded (%v):\n%s\napplied:\n%s", err, show(loaded), show(last))
+		}
+		for i, m := range images {
+			if show(m) != shown[i] {
+				t.Fatalf("image %d changed from\n%s\nto\n%s", i, shown[i], show(m))
+			}
+		}
+	})
+}
+
+// normal leaves out what Diff cannot or need not know: changes that change
+// nothing.
+func normal(d *Delta) Delta {
+	n := *d
+	n.Changed = slices.DeleteFunc(slices.Clone(d.Changed), func(c TopicChange) bool { return !c.Config && len(c.Partitions) == 0 })
+	if len(n.Changed) == 0 {
+		n.Changed = nil
+	}
+	for i := range n.Changed {
+		n.Changed[i].Partitions = slices.Clip(n.Changed[i].Partitions)
+		if len(n.Changed[i].Partitions) == 0 {
+			n.Changed[i].Partitions = nil
+		}
+	}
+	if len(n.BrokerConfigs) == 0 {
+		n.BrokerConfigs = nil
+	}
+	return n
+}
+
+func randomEvents(t *rapid.T, id [16]byte, topics map[[16]byte]int32) []Event {
+	name := fmt.Sprintf("topic-%d", id[0]) // the next of that name has another id
+	for topics[id] < 0 {                   // a deleted id never comes back
+		id[1]++
+	}
+	n, exists := topics[id]
+	if !exists {
+		topics[id] = rapid.SampledFrom([]int32{1, 2, chunkSize - 1, chunkSize}).Draw(t, "partitions")
+		return create(id, name, topics[id])
+	}
+	switch rapid.IntRange(0, 5).Draw(t, "what") {
+	case 0:
+		topics[id] = -1
+		return remove(id, name, n)
+	case 1:
+		topics[id] = n + 1
+		return []Event{set(TopicKey(id), TopicRecord{Name: name, Partitions: n + 1}.Encode()), set(PartitionKey(id, n), onePartition(2))}
+	case 2:
+		return []Event{set(TopicConfigKey(id), EncodeConfigs(map[string]string{"k": rapid.StringN(0, 3, 9).Draw(t, "value")}))}
+	case 3:
+		return []Event{set(BrokerConfigKey(int32(id[0])-2), EncodeConfigs(map[string]string{"k": "v"})), set(ProducerIDsKey, ProducerIDs{Next: 5}.Encode())}
+	case 4:
+		return []Event{set(BrokerKey(int32(id[0])), Broker{Incarnation: id}.Encode()), gone(DeletingKey(id))}
+	}
+	p := rapid.Int32Range(0, n-1).Draw(t, "partition")
+	return []Event{set(PartitionKey(id, p), onePartition(3)), set(PartitionKey(id, n-1), onePartition(4))}
+}
+
+// big is an image of many topics, or of one with many partitions.
+func big(t testing.TB, topics int, partitions int32) *Image {
+	t.Helper()
+	m := Empty()
+	var events []Event
+	for i := range topics {
+		events = append(events, create([16]byte{1, byte(i), byte(i >> 8), byte(i >> 16)}, fmt.Sprintf("t-%d", i), partitions)...)
+	}
+	m, _ = apply(t, m, events...)
+	return m
+}
+
+// One change among 10,000 partitions allocates about what one among 500 does:
+// a shard and a chunk, not the lot.
+func TestOneChangeIsNotLinear(t *testing.T) {
+	cost := func(m *Image, id [16]byte) uint64 {
+		events := []Event{set(PartitionKey(id, 0), onePartition(2))}
+		const runs = 200
+		var before, after runtime.MemStats
+		runtime.ReadMemStats(&before)
+		for range runs {
+			apply(t, m, events...)
+		}
+		runtime.ReadMemStats(&after)
+		return (after.TotalAlloc - before.TotalAlloc) / runs
+	}
+	id := [16]byte{1}
+	for name, m := range map[string]*Image{
+		"500 topics": big(t, 500, 1), "10,000 topics": big(t, 10_000, 1), "one topic of 10,000 partitions": big(t, 1, 10_000),
+	} {
+		if n := cost(m, id); n > 40_000 {
+			t.Errorf("%s: one change allocates %d bytes, want at most 40,000", name, n)
+		}
+	}
+}
+
+func BenchmarkOneChangeAmong10000Topics(b *testing.B) {
+	m := big(b, 10_000, 1)
+	batch := Batch{Revision: 2, Events: []Event{set(PartitionKey([16]byte{1}, 0), onePartition(2))}}
+	b.ReportAllocs()
+	for b.Loop() {
+		if _, _, err := m.Apply(batch); err != nil {
+			b.Fatal(err)
+		}
+	}
+}
+
+func BenchmarkLookupAmong10000Topics(b *testing.B) {
+	m := big(b, 10_000, 1)
+	names := slices.Collect(func(yield func(string) bool) {
+		for t := range m.Topics() {
+			if !yield(t.Name) {
+				return
+			}
+		}
+	})
+	b.ReportAllocs()
+	for i := 0; b.Loop(); i++ {
+		if m.Topic(names[i%len(names)]) == nil {
+			b.Fatal("not found")
+		}
+	}
+}
