@@ -48,6 +48,7 @@ type conn struct {
 	unwritten      int   // bytes of answers that are ready and not written
 	alone          bool  // the one request without an answer is no Produce
 	away           absence
+	answered       time.Time // the last answer
 
 	busy      bool // the reader will flush before it blocks
 	rwaiting  bool // the reader waits on rcond
@@ -100,6 +101,7 @@ func (c *conn) push(r *Request) bool {
 func (c *conn) answer(r *Request, now time.Time) {
 	c.mu.Lock()
 	c.unready--
+	c.answered = now
 	if r.Key == protocol.KeyProduce {
 		c.produceBytes -= int64(r.size)
 		if c.produces--; c.produces == 0 && !c.dead {
@@ -170,11 +172,18 @@ func (c *conn) rest() {
 	c.mu.Unlock()
 }
 
-// quiet says whether no request is under way.
-func (c *conn) quiet() bool {
+// lastBusy says when a request was last under way: now, when the last one was
+// answered, or when it arrived. An answer that takes long is not idleness.
+func (c *conn) lastBusy(arrived, now time.Time) time.Time {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	return c.queued == 0
+	switch {
+	case c.queued > 0:
+		return now
+	case c.answered.After(arrived):
+		return c.answered
+	}
+	return arrived
 }
 
 func (c *conn) mute(until time.Time) {

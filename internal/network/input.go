@@ -24,7 +24,7 @@ type input struct {
 	r, w  int    // buf[r:w] was read and not used
 
 	armed time.Time // the socket's read deadline; zero where none is set
-	last  time.Time // when the last whole request had arrived
+	last  time.Time // when the last whole request had arrived, or the last look found one under way
 	since time.Time // since when the rest of the present one is waited for; zero between requests
 }
 
@@ -151,10 +151,11 @@ func (c *conn) timedOut(now time.Time) error {
 	case in.big != nil && now.Sub(in.last) < readIdle:
 	case in.big != nil:
 		in.shrink()
-	case !c.quiet():
-		in.last = now // an answer that takes long is not idleness
-	case now.Sub(in.last) >= o.Idle:
-		return errIdle
+	default:
+		in.last = c.lastBusy(in.last, now)
+		if now.Sub(in.last) >= o.Idle {
+			return errIdle
+		}
 	}
 	return nil
 }

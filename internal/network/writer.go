@@ -12,9 +12,10 @@ const (
 	// writeChunk is how much is written before the slow reader's clock is
 	// looked at again.
 	writeChunk = 512 << 10
-	// copyLimit is up to where several answers are copied together: cheaper
-	// than one piece each in a vectored write.
+	// copyLimit bytes in all, or copyEach on average, is up to where several
+	// answers are copied together: cheaper than a piece each in a vectored write.
 	copyLimit = 8 << 10
+	copyEach  = 512
 	// takeRequests bounds how many answers are taken for one write.
 	takeRequests = 256
 )
@@ -93,7 +94,7 @@ func (c *conn) flush() bool {
 		first, n, bytes := c.take()
 		c.writing = true
 		c.mu.Unlock()
-		aborted, err := c.write(first, bytes)
+		aborted, err := c.write(first, n, bytes)
 		c.mu.Lock()
 		c.writing = false
 		c.queued -= n
@@ -139,16 +140,16 @@ func (c *conn) take() (first *Request, n, bytes int) {
 	return first, n, bytes
 }
 
-// write writes and recycles a chain of answered requests. Caller has the writing
+// write writes and recycles a chain of n answered requests. Caller has the writing
 // role.
-func (c *conn) write(first *Request, bytes int) (aborted bool, err error) {
+func (c *conn) write(first *Request, n, bytes int) (aborted bool, err error) {
 	switch {
 	case bytes == 0:
 	case first.next == nil && len(first.parts) == 0:
 		c.out.one[0] = first.head
 		err = c.writeAll(c.out.one[:])
 		c.out.one[0] = nil
-	case bytes <= copyLimit:
+	case bytes <= max(copyLimit, n*copyEach):
 		err = c.writeCopied(first, bytes)
 	default:
 		iov := c.out.iov[:0]
