@@ -1,0 +1,312 @@
+package replica
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+
+	"go.uber.org/zap"
+
+	"github.com/chronik-io/chronik/internal/metadata"
+	"github.com/chronik-io/chronik/internal/purgatory"
+	"github.com/chronik-io/chronik/internal/storage"
+)
+
+// Cluster is what the manager tells the metadata.
+type Cluster interface {
+	// AssignDirs records in which log directory this broker's replicas were made,
+	// in one transaction.
+	AssignDirs(ctx context.Context, broker int32, dirs map[metadata.TopicPartition][16]byte) (revision int64, err error)
+	// RaiseEpochs raises the leader epochs of partitions, in one transaction.
+	RaiseEpochs(ctx context.Context, partitions []metadata.TopicPartition) (revision int64, err error)
+	// ForgetDeleted removes a topic's tombstone: no log of it is left.
+	ForgetDeleted(ctx context.Context, topic [16]byte) (revision int64, err error)
+}
+
+// Options are what a Manager needs.
+type Options struct {
+	Self    int32
+	Storage *storage.Manager
+	Cluster Cluster
+	Park    *purgatory.Purgatory
+	Logger  *zap.Logger
+	// Config returns the configuration of a topic's logs under an image.
+	Config func(*metadata.Image, *metadata.Topic) storage.Config
+}
+
+// Manager holds this broker's partitions and keeps them what the metadata says.
+type Manager struct {
+	opt Options
+
+	mu         sync.RWMutex
+	partitions map[metadata.TopicPartition]*Partition
+	offline    map[metadata.TopicPartition]error // assigned to us, and not to be had
+
+	// Only Apply touches it: partitions that may not be led below this epoch,
+	// because their last life did not end cleanly (I9).
+	fence map[metadata.TopicPartition]int32
+	begun bool
+}
+
+// NewManager returns a manager without partitions. Apply brings them.
+func NewManager(opt Options) *Manager {
+	return &Manager{
+		opt: opt, partitions: map[metadata.TopicPartition]*Partition{},
+		offline: map[metadata.TopicPartition]error{}, fence: map[metadata.TopicPartition]int32{},
+	}
+}
+
+// Purgatory is where operations wait for this broker's partitions.
+func (m *Manager) Purgatory() *purgatory.Purgatory { return m.opt.Park }
+
+// Partition returns a partition that this broker has. The error matches
+// ErrUnknownPartition or ErrOffline.
+func (m *Manager) Partition(topic [16]byte, partition int32) (*Partition, error) {
+	tp := metadata.TopicPartition{Topic: topic, Partition: partition}
+	m.mu.RLock()
+	defer m.mu.RUnlock()
+	if p := m.partitions[tp]; p != nil {
+		return p, nil
+	}
+	if err := m.offline[tp]; err != nil {
+		return nil, err
+	}
+	return nil, ErrUnknownPartition
+}
+
+// Partitions returns all partitions of this broker.
+func (m *Manager) Partitions() []*Partition {
+	m.mu.RLock()
+	defer m.mu.RUnlock()
+	list := make([]*Partition, 0, len(m.partitions))
+	for _, p := range m.partitions {
+		list = append(list, p)
+	}
+	return list
+}
+
+// Apply is a metadata.Subscriber: it makes, promotes and removes partitions.
+// Errors concern single topics; the others are brought up all the same.
+func (m *Manager) Apply(ctx context.Context, _, next *metadata.Image, d *metadata.Delta) error {
+	var errs []error
+	if !m.begun {
+		m.begun = true
+		if err := m.fenceUnclean(ctx, d.Created); err != nil {
+			errs = append(errs, err)
+		}
+	}
+	for _, t := range d.Deleted {
+		for i := range t.Partitions.All() {
+			m.remove(metadata.TopicPartition{Topic: t.ID, Partition: i})
+		}
+	}
+	var want []wanted
+	for _, t := range d.Created {
+		for i := range t.Partitions.All() {
+			want = append(want, wanted{t, i})
+		}
+	}
+	for _, c := range d.Changed {
+		for _, i := range c.Partitions {
+			want = append(want, wanted{c.Next, i})
+		}
+	}
+	errs = append(errs, m.bring(ctx, next, want))
+	m.configure(next, d)
+	for _, t := range d.Tombstones {
+		errs = append(errs, m.bury(ctx, t))
+	}
+	return errors.Join(errs...)
+}
+
+// wanted is a partition that may have to be made or change its role.
+type wanted struct {
+	topic     *metadata.Topic
+	partition int32
+}
+
+func (w wanted) tp() metadata.TopicPartition {
+	return metadata.TopicPartition{Topic: w.topic.ID, Partition: w.partition}
+}
+
+// bring makes the logs that are missing, all at once, and gives every partition
+// its role.
+func (m *Manager) bring(ctx context.Context, img *metadata.Image, want []wanted) error {
+	var errs []error
+	var specs []storage.Spec
+	for _, w := range want {
+		part := w.topic.Partitions.At(w.partition)
+		dir, ours := part.Dir(m.opt.Self)
+		if !ours {
+			continue
+		}
+		id := storage.ID{Topic: w.topic.ID, Partition: w.partition}
+		l := m.opt.Storage.Get(id)
+		switch {
+		case l != nil:
+			m.adopt(w.tp(), l)
+		case dir == [16]byte{}:
+			specs = append(specs, storage.Spec{ID: id, Topic: w.topic.Name, Config: m.opt.Config(img, w.topic)})
+		default:
+			// It was made once: an empty log in its place would hide a loss.
+			err := fmt.Errorf("%w: the log of %s-%d is missing from log directory %x; put the directory back, or delete the topic",
+				ErrOffline, w.topic.Name, w.partition, dir)
+			m.mu.Lock()
+			m.offline[w.tp()] = err
+			m.mu.Unlock()
+			errs = append(errs, err)
+		}
+	}
+	if len(specs) > 0 {
+		errs = append(errs, m.create(ctx, specs))
+	}
+	dirs := map[metadata.TopicPartition][16]byte{}
+	for _, w := range want {
+		m.assume(w, dirs)
+	}
+	if len(dirs) > 0 {
+		if _, err := m.opt.Cluster.AssignDirs(ctx, m.opt.Self, dirs); err != nil {
+			errs = append(errs, fmt.Errorf("record the log directories of %d partitions: %w", len(dirs), err))
+		}
+	}
+	return errors.Join(errs...)
+}
+
+// create makes logs; those that can't be made are offline until the next start.
+func (m *Manager) create(_ context.Context, specs []storage.Spec) error {
+	logs, err := m.opt.Storage.Create(specs)
+	if err != nil {
+		m.mu.Lock()
+		for _, s := range specs {
+			tp := metadata.TopicPartition{Topic: s.ID.Topic, Partition: s.ID.Partition}
+			m.offline[tp] = fmt.Errorf("%w: the log of %s-%d could not be made: %w", ErrOffline, s.Topic, s.ID.Partition, err)
+		}
+		m.mu.Unlock()
+		return fmt.Errorf("make %d logs: %w", len(specs), err)
+	}
+	for _, l := range logs {
+		m.adopt(metadata.TopicPartition{Topic: l.ID().Topic, Partition: l.ID().Partition}, l)
+	}
+	return nil
+}
+
+// adopt makes a log a partition.
+func (m *Manager) adopt(tp metadata.TopicPartition, l *storage.Log) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if m.partitions[tp] == nil {
+		m.partitions[tp] = newPartition(l, m.opt.Self, m.opt.Park)
+	}
+	delete(m.offline, tp)
+}
+
+// assume gives a partition its role, and notes its directory if the metadata
+// doesn't know it yet.
+func (m *Manager) assume(w wanted, dirs map[metadata.TopicPartition][16]byte) {
+	tp := w.tp()
+	m.mu.RLock()
+	p := m.partitions[tp]
+	m.mu.RUnlock()
+	if p == nil {
+		return
+	}
+	part := w.topic.Partitions.At(w.partition)
+	if dir, ours := part.Dir(m.opt.Self); ours && dir == [16]byte{} {
+		dirs[tp] = p.log.Dir().ID()
+	}
+	if part.LeaderEpoch < m.fence[tp] {
+		return // the raised epoch is on its way
+	}
+	delete(m.fence, tp)
+	if part.Leader == m.opt.Self {
+		p.Lead(part.LeaderEpoch, part.Replicas, part.ISR)
+	} else {
+		p.FollowOf(part.Leader, part.LeaderEpoch, part.Replicas, part.ISR)
+	}
+}
+
+// fenceUnclean raises the leader epochs of the partitions whose directory was
+// not left cleanly: what was shown of them may be gone, and an epoch is never
+// resumed (I9). They are led once the metadata shows the new epoch.
+func (m *Manager) fenceUnclean(ctx context.Context, topics []*metadata.Topic) error {
+	var raise []metadata.TopicPartition
+	for _, t := range topics {
+		for i, part := range t.Partitions.All() {
+			l := m.opt.Storage.Get(storage.ID{Topic: t.ID, Partition: i})
+			if l != nil && !l.Dir().Clean() && part.Leader == m.opt.Self {
+				tp := metadata.TopicPartition{Topic: t.ID, Partition: i}
+				raise = append(raise, tp)
+				m.fence[tp] = part.LeaderEpoch + 1
+			}
+		}
+	}
+	if len(raise) == 0 {
+		return nil
+	}
+	if _, err := m.opt.Cluster.RaiseEpochs(ctx, raise); err != nil {
+		return fmt.Errorf("raise the leader epochs of %d partitions after an unclean stop: %w", len(raise), err)
+	}
+	return nil
+}
+
+// configure passes changed configurations on.
+func (m *Manager) configure(img *metadata.Image, d *metadata.Delta) {
+	set := func(t *metadata.Topic) {
+		cfg := m.opt.Config(img, t)
+		for i := range t.Partitions.All() {
+			m.mu.RLock()
+			p := m.partitions[metadata.TopicPartition{Topic: t.ID, Partition: i}]
+			m.mu.RUnlock()
+			if p != nil {
+				p.log.Configure(cfg)
+			}
+		}
+	}
+	if len(d.BrokerConfigs) > 0 {
+		for t := range img.Topics() {
+			set(t)
+		}
+		return
+	}
+	for _, t := range d.Created {
+		set(t)
+	}
+	for _, c := range d.Changed {
+		if c.Config {
+			set(c.Next)
+		}
+	}
+}
+
+// remove ends a partition and deletes its log.
+func (m *Manager) remove(tp metadata.TopicPartition) {
+	m.mu.Lock()
+	p := m.partitions[tp]
+	delete(m.partitions, tp)
+	delete(m.offline, tp)
+	delete(m.fence, tp)
+	m.mu.Unlock()
+	if p != nil {
+		p.FollowOf(-1, p.LeaderEpoch(), nil, nil)
+	}
+	if err := m.opt.Storage.Delete(storage.ID{Topic: tp.Topic, Partition: tp.Partition}); err != nil {
+		m.opt.Logger.Error("log of a deleted partition could not be removed, the next start tries again",
+			zap.Binary("topic", tp.Topic[:]), zap.Int32("partition", tp.Partition), zap.Error(err))
+	}
+}
+
+// bury removes what is left of a deleted topic, and its tombstone with it.
+func (m *Manager) bury(ctx context.Context, t *metadata.Deleting) error {
+	for _, l := range m.opt.Storage.Logs() {
+		if l.ID().Topic == t.ID {
+			if err := m.opt.Storage.Delete(l.ID()); err != nil {
+				return fmt.Errorf("delete topic %s: %w", t.Name, err)
+			}
+		}
+	}
+	if _, err := m.opt.Cluster.ForgetDeleted(ctx, t.ID); err != nil {
+		return fmt.Errorf("delete topic %s: %w", t.Name, err)
+	}
+	return nil
+}

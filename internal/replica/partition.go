@@ -1,0 +1,261 @@
+package replica
+
+import (
+	"fmt"
+	"slices"
+	"sync"
+	"sync/atomic"
+
+	"github.com/chronik-io/chronik/internal/purgatory"
+	"github.com/chronik-io/chronik/internal/storage"
+)
+
+// role is what the metadata says of a partition on this broker. It is replaced,
+// never changed.
+type role struct {
+	leader     bool
+	leaderID   int32
+	epoch      int32
+	epochStart int64 // log end when this broker began to lead
+	replicas   []int32
+	isr        []int32
+}
+
+// accepts says whether an append may come in.
+func (r *role) accepts(a *Append) error {
+	if err := r.check(a.LeaderEpoch); err != nil {
+		return err
+	}
+	if a.Acks == AcksAll && len(r.isr) < min(int(a.MinISR), len(r.replicas)) {
+		return fmt.Errorf("%w: %d of %d", ErrNotEnoughReplicas, len(r.isr), a.MinISR)
+	}
+	return nil
+}
+
+// check compares a request's epoch, -1 for none, and the role.
+func (r *role) check(epoch int32) error {
+	switch {
+	case epoch >= 0 && epoch < r.epoch:
+		return fmt.Errorf("%w: %d, the current one is %d", ErrFencedEpoch, epoch, r.epoch)
+	case epoch > r.epoch:
+		return fmt.Errorf("%w: %d, the current one is %d", ErrUnknownEpoch, epoch, r.epoch)
+	case !r.leader:
+		return fmt.Errorf("%w: broker %d does", ErrNotLeader, r.leaderID)
+	}
+	return nil
+}
+
+// Partition is one partition on this broker. All methods may be called
+// concurrently.
+type Partition struct {
+	id   storage.ID
+	log  *storage.Log
+	self int32
+	park *purgatory.Purgatory
+	role atomic.Pointer[role]
+	high atomic.Int64 // the high watermark
+
+	mu sync.Mutex
+	// ackEnds of the followers that count, by broker, in this epoch.
+	followers  map[int32]int64
+	waitLeader fifo // acks=1
+	waitISR    fifo // acks=all
+}
+
+func newPartition(l *storage.Log, self int32, park *purgatory.Purgatory) *Partition {
+	p := &Partition{id: l.ID(), log: l, self: self, park: park, followers: map[int32]int64{}}
+	p.role.Store(&role{leaderID: -1, epoch: -1})
+	p.high.Store(l.AckEnd())
+	l.Observe(p)
+	return p
+}
+
+// String is topic-partition.
+func (p *Partition) String() string { return p.log.String() }
+
+// Log returns the log below.
+func (p *Partition) Log() *storage.Log { return p.log }
+
+// Ends are a partition's offsets: LogStart ≤ LastStable ≤ HighWatermark ≤ Ack ≤ LogEnd.
+type Ends struct {
+	LogStart      int64
+	LastStable    int64 // read_committed reads below it
+	HighWatermark int64 // readers read below it
+	Ack           int64 // what the local log holds as its profile demands
+	LogEnd        int64
+}
+
+// Ends returns the ends.
+func (p *Partition) Ends() Ends {
+	high := p.high.Load()
+	e := p.log.Ends()
+	ack := max(p.log.AckEnd(), high)
+	return Ends{LogStart: e.LogStart, LastStable: max(high, e.LogStart), HighWatermark: max(high, e.LogStart), Ack: ack, LogEnd: max(e.LogEnd, ack)}
+}
+
+// LeaderEpoch returns the epoch of the current role, -1 before the first.
+func (p *Partition) LeaderEpoch() int32 { return p.role.Load().epoch }
+
+// Leader returns who leads as far as this broker knows, and in which epoch.
+func (p *Partition) Leader() (broker, epoch int32) {
+	r := p.role.Load()
+	return r.leaderID, r.epoch
+}
+
+// Lead makes this broker the leader for an epoch, or changes the ISR within it.
+// An older epoch than the current one is ignored.
+func (p *Partition) Lead(epoch int32, replicas, isr []int32) {
+	p.mu.Lock()
+	old := p.role.Load()
+	if epoch < old.epoch {
+		p.mu.Unlock()
+		return
+	}
+	next := &role{leader: true, leaderID: p.self, epoch: epoch, epochStart: old.epochStart, replicas: replicas, isr: isr}
+	if epoch > old.epoch || !old.leader {
+		next.epochStart = p.log.Ends().LogEnd
+		clear(p.followers)
+		p.log.BeginEpoch(epoch)
+	}
+	p.role.Store(next)
+	p.mu.Unlock()
+	p.Advanced()
+}
+
+// FollowOf makes this broker a follower of another one. Appends that wait are
+// answered with ErrNotLeader: the new leader may or may not have them.
+func (p *Partition) FollowOf(leader, epoch int32, replicas, isr []int32) {
+	p.mu.Lock()
+	if epoch < p.role.Load().epoch {
+		p.mu.Unlock()
+		return
+	}
+	p.role.Store(&role{leaderID: leader, epoch: epoch, replicas: replicas, isr: isr})
+	var ready fifo
+	err := fmt.Errorf("%s: %w: broker %d does since epoch %d", p, ErrNotLeader, leader, epoch)
+	p.waitLeader.lost(-1, err, &ready)
+	p.waitISR.lost(-1, err, &ready)
+	p.mu.Unlock()
+	ready.complete()
+	p.park.Check(p.key())
+}
+
+// Follow appends what a leader's stream carried: batches with offsets and epochs
+// in them, and the leader's high watermark. done hears when they are numbered; how
+// far they count is Ends().Ack.
+func (p *Partition) Follow(epoch int32, leaderHigh int64, batches []byte, done func(error)) {
+	r := p.role.Load()
+	if r.leader || epoch != r.epoch {
+		done(fmt.Errorf("follow %s in epoch %d: %w: the current epoch is %d", p, epoch, ErrFencedEpoch, r.epoch))
+		return
+	}
+	p.log.Append(&storage.Append{Batches: batches, Assigned: true, Sink: followed{p, leaderHigh, done}})
+}
+
+// followed is the sink of Follow.
+type followed struct {
+	p    *Partition
+	high int64
+	done func(error)
+}
+
+// Numbered is storage.Sink.
+func (f followed) Numbered(a *storage.Append) {
+	if a.Err == nil {
+		f.p.raiseHigh(f.high)
+	}
+	f.done(a.Err)
+}
+
+// raiseHigh moves a follower's high watermark, never beyond what it has.
+func (p *Partition) raiseHigh(to int64) {
+	p.mu.Lock()
+	to = min(to, p.log.AckEnd())
+	moved := to > p.high.Load()
+	if moved {
+		p.high.Store(to)
+	}
+	p.mu.Unlock()
+	if moved {
+		p.park.Check(p.key())
+	}
+}
+
+// Acknowledged says that a follower's log counts up to ackEnd in an epoch. One
+// that is not in the ISR, or of another epoch, changes nothing.
+func (p *Partition) Acknowledged(follower, epoch int32, ackEnd int64) {
+	p.mu.Lock()
+	r := p.role.Load()
+	if !r.leader || epoch != r.epoch || !slices.Contains(r.replicas, follower) {
+		p.mu.Unlock()
+		return
+	}
+	p.followers[follower] = max(p.followers[follower], ackEnd)
+	p.mu.Unlock()
+	p.Advanced()
+}
+
+// Advanced is storage.Observer, and what every move of an end comes to: raise
+// the high watermark, and complete what it covers.
+func (p *Partition) Advanced() {
+	var ready fifo
+	p.mu.Lock()
+	ack := p.log.AckEnd()
+	high := p.highLocked(ack)
+	moved := high > p.high.Load()
+	if moved {
+		p.high.Store(high)
+	}
+	p.waitLeader.covered(ack, &ready)
+	p.waitISR.covered(p.high.Load(), &ready)
+	p.mu.Unlock()
+	ready.complete()
+	if moved {
+		p.park.Check(p.key())
+	}
+}
+
+// highLocked is the smallest ackEnd over the in-sync replicas.
+func (p *Partition) highLocked(ack int64) int64 {
+	r := p.role.Load()
+	if !r.leader {
+		return p.high.Load()
+	}
+	high := ack
+	for _, id := range r.isr {
+		if id != p.self {
+			high = min(high, p.followers[id])
+		}
+	}
+	return high
+}
+
+// Reverted is storage.Observer: what stood beyond end is lost.
+func (p *Partition) Reverted(end int64, err error) {
+	var ready fifo
+	p.mu.Lock()
+	p.waitLeader.lost(end, err, &ready)
+	p.waitISR.lost(end, err, &ready)
+	p.mu.Unlock()
+	ready.complete()
+	p.park.Check(p.key())
+}
+
+// condition is the end that an append with acks waits for. The caller holds mu.
+func (p *Partition) condition(acks Acks) int64 {
+	if acks == AcksAll {
+		return p.high.Load()
+	}
+	return p.log.AckEnd()
+}
+
+func (p *Partition) queueOf(acks Acks) *fifo {
+	if acks == AcksAll {
+		return &p.waitISR
+	}
+	return &p.waitLeader
+}
+
+func (p *Partition) key() purgatory.Key {
+	return purgatory.Key{Topic: p.id.Topic, Partition: p.id.Partition}
+}

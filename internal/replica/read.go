@@ -1,0 +1,135 @@
+package replica
+
+import (
+	"fmt"
+
+	"github.com/chronik-io/chronik/internal/storage"
+)
+
+// ReadRequest asks for batches.
+type ReadRequest struct {
+	Offset   int64
+	MaxBytes int
+	// AtLeastOne: the first batch comes even if it exceeds MaxBytes.
+	AtLeastOne bool
+	// Committed reads up to the last stable offset only (read_committed).
+	Committed bool
+	// CurrentEpoch is the leader epoch that the reader knows, -1: none.
+	CurrentEpoch int32
+	// FetchedEpoch is the epoch of the last batch that the reader has, -1: none.
+	// Where this log's history parts from it, the result says where (KIP-595).
+	FetchedEpoch int32
+}
+
+// ReadResult is what came of it. Slice.Release must be called.
+type ReadResult struct {
+	storage.Slice
+	HighWatermark, LastStable, LogStart int64
+	// DivergingEpoch and DivergingEnd: the reader's history parts from this one at
+	// that offset; -1 if it doesn't.
+	DivergingEpoch int32
+	DivergingEnd   int64
+}
+
+// Read returns batches below the high watermark, or below the last stable
+// offset. On error the ends in the result hold all the same.
+func (p *Partition) Read(r ReadRequest) (ReadResult, error) {
+	e := p.Ends()
+	res := ReadResult{HighWatermark: e.HighWatermark, LastStable: e.LastStable, LogStart: e.LogStart, DivergingEpoch: -1, DivergingEnd: -1}
+	if err := p.readable(r.CurrentEpoch); err != nil {
+		return res, err
+	}
+	if r.FetchedEpoch >= 0 {
+		if epoch, end := p.log.EpochEnd(r.FetchedEpoch); end >= 0 && (epoch < r.FetchedEpoch || end < r.Offset) {
+			res.DivergingEpoch, res.DivergingEnd = epoch, end
+			return res, nil
+		}
+	}
+	limit := e.HighWatermark
+	if r.Committed {
+		limit = e.LastStable
+	}
+	if r.Offset > e.LogEnd || r.Offset < e.LogStart {
+		return res, fmt.Errorf("%w: offset %d of %s, which holds [%d, %d)", storage.ErrOffsetOutOfRange, r.Offset, p, e.LogStart, e.LogEnd)
+	}
+	var err error
+	res.Slice, err = p.log.Read(r.Offset, limit, r.MaxBytes, r.AtLeastOne)
+	return res, err
+}
+
+// readable says whether a request with an epoch may read here.
+func (p *Partition) readable(epoch int32) error {
+	if err := p.role.Load().check(epoch); err != nil {
+		return fmt.Errorf("read %s: %w", p, err)
+	}
+	return p.log.Offline()
+}
+
+// Available estimates how many bytes Read could return from an offset on, up to
+// max; it reads nothing from the disk.
+func (p *Partition) Available(offset int64, committed bool, max int64) int64 {
+	e := p.Ends()
+	limit := e.HighWatermark
+	if committed {
+		limit = e.LastStable
+	}
+	return p.log.Bytes(offset, limit, max)
+}
+
+// Special timestamps of ListOffset, as the protocol has them.
+const (
+	Latest        int64 = -1
+	Earliest      int64 = -2
+	MaxTimestamp  int64 = -3 // KIP-734
+	EarliestLocal int64 = -4 // KIP-405: the earliest in local storage
+	LatestTiered  int64 = -5 // KIP-1005: there is no remote tier, so there is none
+	EarliestToGo  int64 = -6 // KIP-1023: earliest offset that is not in the remote tier
+)
+
+// ListOffset finds the first record with a timestamp of at least ts, or answers
+// a special timestamp. Offset -1 means that there is none. Epoch is the leader
+// epoch of the record, or the current one at the log's ends.
+func (p *Partition) ListOffset(ts int64, currentEpoch int32, committed bool) (storage.Timestamp, error) {
+	none := storage.Timestamp{Offset: -1, Time: -1, Epoch: -1}
+	if err := p.readable(currentEpoch); err != nil {
+		return none, err
+	}
+	r, e := p.role.Load(), p.Ends()
+	limit := e.HighWatermark
+	if committed {
+		limit = e.LastStable
+	}
+	switch ts {
+	case Latest, MaxTimestamp:
+		if limit < r.epochStart && len(r.isr) > 1 {
+			return none, fmt.Errorf("list offsets of %s: %w", p, ErrOffsetNotAvailable)
+		}
+		if ts == MaxTimestamp {
+			return p.log.MaxTime(limit)
+		}
+		return storage.Timestamp{Offset: limit, Time: -1, Epoch: r.epoch}, nil
+	case Earliest, EarliestLocal, EarliestToGo:
+		epoch := p.log.EpochAt(e.LogStart)
+		if epoch < 0 {
+			epoch = r.epoch
+		}
+		return storage.Timestamp{Offset: e.LogStart, Time: -1, Epoch: epoch}, nil
+	case LatestTiered:
+		return none, nil
+	}
+	return p.log.FindTime(ts, limit)
+}
+
+// EpochEnd returns the largest known epoch not above epoch, and the offset
+// after its last record; -1, -1 where nothing is known (OffsetForLeaderEpoch).
+func (p *Partition) EpochEnd(currentEpoch, epoch int32) (int32, int64, error) {
+	if err := p.readable(currentEpoch); err != nil {
+		return -1, -1, err
+	}
+	r := p.role.Load()
+	if epoch == r.epoch {
+		return epoch, p.log.Ends().LogEnd, nil
+	}
+	e, end := p.log.EpochEnd(epoch)
+	return e, end, nil
+}
