@@ -14,18 +14,18 @@ import (
 // Between two failed accepts the listener waits, longer each time. A process
 // that is out of file descriptors gets them back only when others close theirs.
 const (
-	acceptBackoffMin = 5 * time.Millisecond
-	acceptBackoffMax = time.Second
+	acceptBackoffFirst = 5 * time.Millisecond
+	acceptBackoffLast  = time.Second
 )
 
 // accept takes connections from ln until it is closed.
 func (s *Server) accept(l *Listener, ln net.Listener) {
-	backoff := acceptBackoffMin
+	backoff := acceptBackoffFirst
 	for {
 		nc, err := ln.Accept()
 		switch {
 		case err == nil:
-			backoff = acceptBackoffMin
+			backoff = acceptBackoffFirst
 			s.admit(l, nc)
 			continue
 		case errors.Is(err, net.ErrClosed):
@@ -40,18 +40,17 @@ func (s *Server) accept(l *Listener, ln net.Listener) {
 			t.Stop()
 			return
 		}
-		backoff = min(2*backoff, acceptBackoffMax)
+		backoff = min(2*backoff, acceptBackoffLast)
 	}
 }
 
 func (s *Server) admit(l *Listener, nc net.Conn) {
 	reason, ok := s.add(l, nc)
 	if ok {
-		s.opts.Observer.Opened(l)
 		return
 	}
-	_ = nc.Close() // nothing was exchanged on it
 	s.opts.Observer.Refused(l, reason)
+	_ = nc.Close() // nothing was exchanged on it
 	if reason != RefusedDraining {
 		s.noise.listener(l, "connection refused", fmt.Errorf("limit %q reached, client %s", reason, nc.RemoteAddr()))
 	}

@@ -27,9 +27,13 @@ func TestI13ProduceBudgetStopsProducersOnly(t *testing.T) {
 		}, func(o *Options) { o.ProduceBytes = 1000 })
 		defer f.end(t)
 		var clients []*client
+		defer func() {
+			for _, c := range clients {
+				c.Close()
+			}
+		}()
 		for i := range int32(3) {
 			c := f.pipe.dial()
-			defer c.Close()
 			clients = append(clients, c)
 			go func() { _, _ = c.Write(frame(protocol.KeyProduce, 3, i, make([]byte, 400+1000*int(i/2)))) }()
 			synctest.Wait()

@@ -47,7 +47,7 @@ func (c *Census) slot(window uint32) *atomic.Uint64 {
 
 func (c *Census) count(window uint32) int {
 	s := c.slot(window).Load()
-	if uint32(s>>32) != window {
+	if s>>32 != uint64(window) {
 		return 0
 	}
 	return int(uint32(s))
@@ -81,7 +81,7 @@ func (c *Census) back(a absence) {
 	slot := c.slot(window)
 	for {
 		old := slot.Load()
-		if uint32(old>>32) != window || slot.CompareAndSwap(old, old-1) {
+		if old>>32 != uint64(window) || slot.CompareAndSwap(old, old-1) {
 			return
 		}
 	}

@@ -36,7 +36,6 @@ func echo(r *Request) { r.Respond(body(r.Body)) }
 type fixture struct {
 	*Server
 	pool *membuf.Pool
-	addr string // of its TCP listener
 	pipe *pipeListener
 	name Listener
 }

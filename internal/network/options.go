@@ -109,7 +109,8 @@ type Listener struct {
 }
 
 // Observer is told what happens, for metrics. Its methods are called on the
-// request path, from many goroutines, and must be cheap.
+// request path, from many goroutines, some with a lock held; they must be cheap
+// and may not call back.
 type Observer interface {
 	Opened(*Listener)
 	Closed(*Listener, CloseReason)

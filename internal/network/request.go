@@ -77,10 +77,11 @@ func (r *Request) Respond(resp protocol.Response) {
 	if !r.claim() {
 		return
 	}
-	head := append(r.head[:0], make([]byte, r.prefixLen())...)
-	head = resp.AppendTo(head)
-	r.prefix(head[:0], len(head)-r.prefixLen())
-	r.head, r.outSize = head, len(head)
+	var room [protocol.MaxResponsePrefix]byte // overwritten when the length is known
+	r.head = append(r.head[:0], room[:r.prefixLen()]...)
+	r.head = resp.AppendTo(r.head)
+	r.outSize = len(r.head)
+	r.prefix(r.head[:0], r.outSize-r.prefixLen())
 	r.complete()
 }
 

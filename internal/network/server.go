@@ -176,6 +176,7 @@ func (s *Server) add(l *Listener, nc net.Conn) (RefuseReason, bool) {
 	c := newConn(s, l, nc)
 	s.conns[c] = struct{}{}
 	s.perIP[ip]++
+	s.opts.Observer.Opened(l) // before it can be closed
 	s.wg.Go(c.readLoop)
 	s.wg.Go(c.writeLoop)
 	return "", true

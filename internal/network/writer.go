@@ -202,11 +202,11 @@ func (c *conn) writeAll(iov [][]byte) error {
 			n++
 		}
 		var err error
-		switch {
-		case n == 0: // a piece larger than the chunk
+		switch n {
+		case 0: // a piece larger than the chunk
 			_, err = c.nc.Write(iov[0][:writeChunk])
 			iov[0] = iov[0][writeChunk:]
-		case n == 1:
+		case 1:
 			_, err = c.nc.Write(iov[0])
 			iov = iov[1:]
 		default:

@@ -66,7 +66,7 @@ func (g *guard) field(f *fieldShape) {
 	case kindNullableBytes:
 		g.nullableBytes(g.flexible)
 	case kindNullableStruct:
-		if null := g.span(1); null != nil && int8(null[0]) != -1 {
+		if null := g.span(1); len(null) == 1 && null[0] != 0xff {
 			g.structure(f.elem)
 		}
 	case kindArray:
@@ -84,13 +84,7 @@ func (g *guard) field(f *fieldShape) {
 // bytes reads a byte array that may not be null, but null is taken for empty, as
 // kmsg does.
 func (g *guard) bytes() {
-	n := 0
-	if g.flexible {
-		n = int(g.uvarint()) - 1
-	} else {
-		n = int(g.int32())
-	}
-	if n != -1 {
+	if n := g.byteLen(g.flexible); n != -1 {
 		g.span(n)
 	}
 }

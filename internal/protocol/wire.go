@@ -64,34 +64,35 @@ func (c *cursor) uvarint() uint32 {
 
 // str reads a string that may not be null.
 func (c *cursor) str(flexible bool) []byte {
-	if flexible {
-		return c.span(int(c.uvarint()) - 1)
-	}
-	return c.span(int(c.int16()))
+	return c.span(c.strLen(flexible))
 }
 
 // nullableStr reads a string that may be null, which is nil; an empty one is not.
 func (c *cursor) nullableStr(flexible bool) []byte {
-	n := 0
-	if flexible {
-		n = int(c.uvarint()) - 1
-	} else {
-		n = int(c.int16())
-	}
+	n := c.strLen(flexible)
 	if n < 0 {
 		return nil
 	}
 	return c.span(n)
 }
 
+func (c *cursor) strLen(flexible bool) int {
+	if flexible {
+		return int(c.uvarint()) - 1
+	}
+	return int(c.int16())
+}
+
+func (c *cursor) byteLen(flexible bool) int {
+	if flexible {
+		return int(c.uvarint()) - 1
+	}
+	return int(c.int32())
+}
+
 // nullableBytes reads a byte array that may be null, which is nil; an empty one is not.
 func (c *cursor) nullableBytes(flexible bool) []byte {
-	n := 0
-	if flexible {
-		n = int(c.uvarint()) - 1
-	} else {
-		n = int(c.int32())
-	}
+	n := c.byteLen(flexible)
 	if n < 0 {
 		return nil
 	}

@@ -1,0 +1,60 @@
+package network
+
+import (
+	"fmt"
+	"slices"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/chronik-io/chronik/internal/protocol"
+)
+
+// recorder writes down what an Observer is told.
+type recorder struct {
+	mu   sync.Mutex
+	told []string
+}
+
+func (o *recorder) add(format string, args ...any) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	o.told = append(o.told, fmt.Sprintf(format, args...))
+}
+
+func (o *recorder) Opened(l *Listener)                    { o.add("%s opened", l.Name) }
+func (o *recorder) Closed(l *Listener, why CloseReason)   { o.add("%s closed: %s", l.Name, why) }
+func (o *recorder) Refused(l *Listener, why RefuseReason) { o.add("%s refused: %s", l.Name, why) }
+func (o *recorder) Throttled(key int16, d time.Duration)  { o.add("throttled %d: %v", key, d) }
+func (o *recorder) BudgetWait(name string)                { o.add("waits for %s", name) }
+func (o *recorder) Answered(r *Request, n int, _ time.Duration) {
+	o.add("answered %d: code %d, %d in, %d out", r.Key, r.Code, r.FrameSize(), n)
+}
+
+func TestObserverIsToldInOrder(t *testing.T) {
+	o := &recorder{}
+	f := start(t, func(r *Request) {
+		r.Code = int16(r.CorrelationID)
+		if r.Code == 3 {
+			r.Throttle(time.Millisecond)
+		}
+		r.Respond(body("1234567890"))
+	}, func(opts *Options) { opts.Observer, opts.MaxConnections = o, 1 })
+	c := f.pipe.dial()
+	for _, code := range []int32{0, 3} {
+		c.send(t, frame(protocol.KeyProduce, 3, code, nil))
+		c.want(t, code)
+	}
+	refused := f.pipe.dial()
+	refused.wantClosed(t)
+	c.Close()
+	for f.Stats().Connections != 0 {
+		time.Sleep(time.Millisecond)
+	}
+	f.end(t)
+	want := []string{"test opened", "answered 0: code 0, 10 in, 18 out", "throttled 0: 1ms", "answered 0: code 3, 10 in, 18 out",
+		"test refused: total", "test closed: client"}
+	if !slices.Equal(o.told, want) {
+		t.Errorf("told\n%q, want\n%q", o.told, want)
+	}
+}
