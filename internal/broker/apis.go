@@ -1,0 +1,9 @@
+package broker
+
+// apis lists every API that has a handler; each is declared in the file named
+// after it. What is not here is neither advertised nor dispatched.
+func apis() []api {
+	return []api{
+		produceAPI(),
+	}
+}
