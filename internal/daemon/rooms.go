@@ -2,11 +2,231 @@ package daemon
 
 import (
 	"context"
-	"errors"
+	"fmt"
+	"path"
+	"sync/atomic"
+
+	"go.uber.org/zap"
+
+	"github.com/chronik-io/chronik/internal/broker"
+	"github.com/chronik-io/chronik/internal/controller"
+	"github.com/chronik-io/chronik/internal/daemon/config"
+	"github.com/chronik-io/chronik/internal/metadata"
+	"github.com/chronik-io/chronik/internal/metadata/filestore"
+	"github.com/chronik-io/chronik/internal/metrics"
+	"github.com/chronik-io/chronik/internal/network"
+	"github.com/chronik-io/chronik/internal/purgatory"
+	"github.com/chronik-io/chronik/internal/replica"
+	"github.com/chronik-io/chronik/internal/storage"
+	"github.com/chronik-io/chronik/internal/topicconf"
+	"github.com/chronik-io/chronik/internal/vfs"
 )
 
-// errNoRooms is why this version cannot start a broker.
-var errNoRooms = errors.New("this build has no storage yet: nothing was started")
+// Places below the data directory.
+const (
+	lockName    = ".lock"
+	metadataDir = "metadata"
+	logsDir     = "logs"
+)
 
-// open starts the rooms from the disk upwards.
-func (b *Broker) open(context.Context) error { return errNoRooms }
+// rooms is what open has built so far; each step uses what the steps before it
+// left here.
+type rooms struct {
+	static   map[string]string
+	conf     topicconf.Broker
+	store    *filestore.Store
+	control  *controller.Controller
+	storage  *storage.Manager
+	park     *purgatory.Purgatory
+	replicas *replica.Manager
+	applier  *metadata.Applier
+	handlers *broker.Broker
+	// server is set last: the journals of storage, which come before it, ask its
+	// census.
+	server atomic.Pointer[network.Server]
+}
+
+// open starts the rooms from the disk upwards: metadata, logs, partitions,
+// handlers, and connections last.
+func (b *Broker) open(ctx context.Context) error {
+	r := &rooms{static: static(b.cfg)}
+	var err error
+	if r.conf, err = b.configs.ResolveBroker(r.static); err != nil {
+		return &ExitError{ExitUsage, err}
+	}
+	for _, step := range []func(context.Context, *rooms) error{
+		b.openMetadata, b.openLogs, b.openPartitions, b.openHandlers, b.openClients,
+	} {
+		if err := step(ctx, r); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// openMetadata locks the data directory, opens the metadata in it and registers
+// this broker.
+func (b *Broker) openMetadata(ctx context.Context, r *rooms) error {
+	fail := func(err error) error { return dataError(config.KeyDataDir, b.cfg.DataDir, err) }
+	if err := vfs.MakeDir(b.fs, b.cfg.DataDir); err != nil {
+		return fail(err)
+	}
+	lock, err := b.fs.Lock(path.Join(b.cfg.DataDir, lockName), b.holder())
+	if err != nil {
+		return fail(err)
+	}
+	b.stack.push("lock", func(context.Context) error { return lock.Close() })
+	dir := path.Join(b.cfg.DataDir, metadataDir)
+	if err := vfs.MakeDir(b.fs, dir); err != nil {
+		return fail(err)
+	}
+	if r.store, err = filestore.Open(filestore.Options{FS: b.fs, Dir: dir, Log: b.log.Named("metadata")}); err != nil {
+		return fail(err)
+	}
+	b.stack.push("metadata", func(context.Context) error { return r.store.Close() })
+	r.control = controller.New(controller.Options{
+		Store: r.store, Configs: b.configs, NumPartitions: r.conf.NumPartitions, ReplicationFactor: r.conf.DefaultReplicationFactor,
+	})
+	reg, err := r.control.Register(ctx, controller.BrokerSpec{ID: r.conf.NodeID, Rack: r.conf.Rack, Alone: true})
+	if err != nil {
+		return fmt.Errorf("register broker %d: %w", r.conf.NodeID, err)
+	}
+	b.log.Info("registered", zap.String("cluster", reg.ClusterID), zap.Int32("node", r.conf.NodeID))
+	return nil
+}
+
+// openLogs recovers the log directories.
+func (b *Broker) openLogs(ctx context.Context, r *rooms) error {
+	kvs, revision, err := r.store.Range(ctx, "/")
+	if err != nil {
+		return fmt.Errorf("read metadata: %w", err)
+	}
+	img, err := metadata.Load(kvs, revision)
+	if err != nil {
+		return fmt.Errorf("read metadata: %w", err)
+	}
+	b.ready.enter("recovering logs")
+	m := metrics.NewStorage(b.reg)
+	places := b.places(&r.conf)
+	r.storage, err = storage.Open(places, storage.Options{
+		FS: b.fs, Holder: b.holder(), Logger: b.log.Named("storage"), Metrics: m,
+		DeferredBytes: b.cfg.Produce.DeferredBytes, JournalFileSize: b.journalFile, JournalBytes: b.journalBytes,
+		ProducerExpiry: r.conf.ProducerExpiration,
+		Absent: func() int {
+			if s := r.server.Load(); s != nil {
+				return s.Census().Absent()
+			}
+			return 0
+		},
+		Config: func(_ string, id storage.ID) storage.Config {
+			return b.logConfig(r, img, img.TopicByID(id.Topic))
+		},
+	})
+	if err != nil {
+		return dataError("log.dirs or "+config.KeyDataDir, places[0].Path, err)
+	}
+	b.stack.push("logs", func(context.Context) error { return r.storage.Close() })
+	for _, d := range r.storage.Dirs() {
+		b.ready.watch("log directory "+d.Path(), func() string {
+			if err := d.Err(); err != nil {
+				return err.Error()
+			}
+			return ""
+		})
+	}
+	if err := metrics.RegisterLogs(b.reg, logSource{r.storage}); err != nil {
+		return err
+	}
+	return b.reg.Register(newDirUsage(r.storage.Dirs(), m))
+}
+
+// openPartitions starts following the metadata, which makes, opens and removes
+// logs, and waits until every partition has its role.
+func (b *Broker) openPartitions(_ context.Context, r *rooms) error {
+	r.park = purgatory.New()
+	r.replicas = replica.NewManager(replica.Options{
+		Self: r.conf.NodeID, Storage: r.storage, Cluster: r.control, Park: r.park, Logger: b.log.Named("replica"),
+		Config: func(img *metadata.Image, t *metadata.Topic) storage.Config { return b.logConfig(r, img, t) },
+	})
+	r.applier = metadata.NewApplier(b.log.Named("metadata"))
+	r.applier.Subscribe("replicas", r.replicas.Apply)
+	return nil
+}
+
+// openHandlers connects the handlers to the rooms, and lets the metadata flow.
+func (b *Broker) openHandlers(ctx context.Context, r *rooms) error {
+	var err error
+	r.handlers, err = broker.New(broker.Options{
+		Self: r.conf.NodeID, Metadata: r.applier, Controller: r.control, Replicas: r.replicas, Configs: b.configs,
+		Static: r.static, Logger: b.log.Named("broker"),
+	})
+	if err != nil {
+		return err
+	}
+	b.stack.push("handlers", func(context.Context) error { r.handlers.Close(); return nil })
+	// The applier lives as long as the broker, not as long as its start.
+	if err := r.applier.Start(context.WithoutCancel(ctx), r.store); err != nil {
+		return err
+	}
+	b.stack.push("applier", func(context.Context) error { r.applier.Stop(); return nil })
+	// What the first round changed, raised leader epochs above all, is applied
+	// before a client can see the broker.
+	_, revision, err := r.store.Range(ctx, metadata.ClusterKey)
+	if err != nil {
+		return fmt.Errorf("read metadata: %w", err)
+	}
+	if err := r.applier.WaitFor(ctx, revision); err != nil {
+		return err
+	}
+	done := make(chan struct{})
+	go func() {
+		select {
+		case <-r.applier.Done():
+			b.fail(fmt.Errorf("metadata: %w", r.applier.Err()))
+		case <-done:
+		}
+	}()
+	b.stack.push("applier watch", func(context.Context) error { close(done); return nil })
+	return nil
+}
+
+// openClients lets clients in.
+func (b *Broker) openClients(_ context.Context, r *rooms) error {
+	table, err := broker.Table()
+	if err != nil {
+		return err
+	}
+	var names []string
+	for _, l := range b.cfg.Listeners {
+		names = append(names, l.Name)
+	}
+	preset := b.cfg.Produce
+	server, err := network.New(network.Options{
+		Handler: r.handlers, Table: table, Log: b.log.Named("network"),
+		Observer: newObserver(metrics.NewNetwork(b.reg), metrics.NewRequests(b.reg), names, table),
+		MaxFrame: int(r.conf.MaxRequestBytes), ProduceBytes: preset.ProduceBytes,
+		ConnectionBytes: preset.ConnectionBytes, ConnectionRequests: preset.ConnectionRequests,
+		MaxConnections: int(r.conf.MaxConnections), MaxConnectionsPerIP: int(r.conf.MaxConnectionsPerIP), Idle: r.conf.ConnectionIdle,
+	})
+	if err != nil {
+		return err
+	}
+	r.server.Store(server)
+	b.stack.push("clients", func(ctx context.Context) error {
+		r.park.Close() // fetches that wait for records answer now
+		return server.Shutdown(ctx)
+	})
+	if err := metrics.RegisterBudgets(b.reg, budgetsOf(server)); err != nil {
+		return err
+	}
+	for i, l := range b.cfg.Listeners {
+		listener, err := listenerOf(l)
+		if err != nil {
+			return err
+		}
+		if err := server.Serve(listener, b.bound.clients[i]); err != nil {
+			return err
+		}
+	}
+	return nil
+}

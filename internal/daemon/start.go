@@ -30,6 +30,9 @@ type Options struct {
 	Level zap.AtomicLevel
 	// Version is told by metrics and to clients.
 	Version string
+	// JournalFileSize and JournalBytes are those of storage.Options; 0 is the
+	// default there. A broker in memory wants them small.
+	JournalFileSize, JournalBytes int64
 }
 
 // Broker is a running broker. It is served until Close.
@@ -42,6 +45,8 @@ type Broker struct {
 	ready   *readiness
 	bound   *bound
 	stack   *stack
+
+	journalFile, journalBytes int64
 	// failed gets the first error that no room can go on with.
 	failed chan error
 }
@@ -59,6 +64,7 @@ func Start(ctx context.Context, o Options) (*Broker, error) {
 	}
 	reg := metrics.NewRegistry()
 	b := &Broker{cfg: o.Config, configs: registry(o.Config.Durability), fs: o.FS, log: o.Log, reg: reg, bound: addresses,
+		journalFile: o.JournalFileSize, journalBytes: o.JournalBytes,
 		stack: &stack{log: o.Log}, failed: make(chan error, 1), ready: newReadiness(metrics.NewProcess(reg, o.Version).Ready)}
 	b.stack.push("addresses", func(context.Context) error { return addresses.close() })
 	if addresses.admin != nil {

@@ -184,7 +184,7 @@ func OpenDir(place Place, opt Options) (*Dir, error) {
 func (d *Dir) open() (err error) {
 	fsys := d.opt.FS
 	for _, p := range []string{d.path, d.jpath} {
-		if err := makeDir(fsys, p); err != nil {
+		if err := vfs.MakeDir(fsys, p); err != nil {
 			return fmt.Errorf("log directory: %w", err)
 		}
 	}
@@ -215,26 +215,6 @@ func (d *Dir) open() (err error) {
 		return err
 	}
 	d.start()
-	return nil
-}
-
-// makeDir makes a directory with its missing parents, durably.
-func makeDir(fsys vfs.FS, name string) error {
-	var missing []string
-	for p := name; ; p = path.Dir(p) {
-		if _, err := fsys.Stat(p); err == nil || p == "." || p == "/" {
-			break
-		}
-		missing = append(missing, p)
-	}
-	if err := fsys.MkdirAll(name); err != nil {
-		return err
-	}
-	for _, p := range missing {
-		if err := fsys.SyncDir(path.Dir(p)); err != nil {
-			return err
-		}
-	}
 	return nil
 }
 

@@ -60,9 +60,9 @@ func Start(ctx context.Context, o Options) (*Broker, error) {
 		config.KeyListen:      "127.0.0.1:0",
 		config.KeyAdminListen: config.Off,
 	}}
-	fs := vfs.Memory()
+	fs, journalFile := vfs.Memory(), int64(1<<20)
 	if o.Dir != "" {
-		fs = vfs.OS()
+		fs, journalFile = vfs.OS(), 16<<20
 	}
 	for key, value := range map[string]string{config.KeyDataDir: o.Dir, config.KeyListen: o.Listen,
 		config.KeyAdminListen: o.Admin, config.KeyWALProfile: o.Profile} {
@@ -81,7 +81,8 @@ func Start(ctx context.Context, o Options) (*Broker, error) {
 	if log == nil {
 		log = zap.NewNop()
 	}
-	inner, err := daemon.Start(ctx, daemon.Options{Config: cfg, FS: fs, Log: log, Level: zap.NewAtomicLevelAt(log.Level()), Version: "embedded"})
+	inner, err := daemon.Start(ctx, daemon.Options{Config: cfg, FS: fs, Log: log, Level: zap.NewAtomicLevelAt(log.Level()), Version: "embedded",
+		JournalFileSize: journalFile, JournalBytes: 16 * journalFile})
 	if err != nil {
 		return nil, fmt.Errorf("chronik: %w", err)
 	}

@@ -1,0 +1,125 @@
+package daemon
+
+import (
+	"fmt"
+	"math"
+	"net"
+	"os"
+	"path"
+	"strconv"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"go.uber.org/zap"
+
+	"github.com/chronik-io/chronik/internal/daemon/config"
+	"github.com/chronik-io/chronik/internal/metadata"
+	"github.com/chronik-io/chronik/internal/metrics"
+	"github.com/chronik-io/chronik/internal/network"
+	"github.com/chronik-io/chronik/internal/storage"
+	"github.com/chronik-io/chronik/internal/storage/segment"
+	"github.com/chronik-io/chronik/internal/topicconf"
+)
+
+// holder is what lock files say of this process.
+func (b *Broker) holder() string { return "pid " + strconv.Itoa(os.Getpid()) }
+
+// places are the log directories and their journals.
+func (b *Broker) places(conf *topicconf.Broker) []storage.Place {
+	if len(conf.LogDirs) == 0 {
+		conf.LogDirs = []string{path.Join(b.cfg.DataDir, logsDir)}
+	}
+	places := make([]storage.Place, len(conf.LogDirs))
+	for i, dir := range conf.LogDirs {
+		places[i].Path = dir
+		if i < len(conf.JournalDirs) {
+			places[i].Journal = conf.JournalDirs[i]
+		}
+	}
+	return places
+}
+
+// logConfig is what an image says of a topic's logs. A topic that is not in it
+// is about to be deleted and gets the broker's defaults, as does one whose
+// configuration can't be resolved any more.
+func (b *Broker) logConfig(r *rooms, img *metadata.Image, t *metadata.Topic) storage.Config {
+	layers := topicconf.Layers{
+		Broker: img.BrokerConfig(r.conf.NodeID), All: img.BrokerConfig(metadata.DefaultBroker), Static: r.static,
+	}
+	if t != nil {
+		layers.Topic = t.Configs
+	}
+	c, err := b.configs.ResolveTopic(layers)
+	if err != nil {
+		if t != nil {
+			b.log.Error("configuration of a topic can't be used, its logs get the broker's defaults", zap.String("topic", t.Name), zap.Error(err))
+		}
+		layers = topicconf.Layers{Static: r.static}
+		if c, err = b.configs.ResolveTopic(layers); err != nil {
+			b.fail(fmt.Errorf("default configuration of topics: %w", err)) // Load has checked it
+		}
+	}
+	return storage.Config{
+		Profile: c.Durability,
+		Segment: segment.Limits{
+			Bytes: int64(c.SegmentBytes), Ms: max(c.SegmentAge.Milliseconds(), 1),
+			IndexInterval: int(c.IndexIntervalBytes), IndexBytes: int(c.SegmentIndexBytes),
+		},
+		Preallocate: c.Preallocate,
+	}
+}
+
+// logSource shows the logs to metrics.
+type logSource struct{ m *storage.Manager }
+
+// EachLog implements metrics.LogSource.
+func (s logSource) EachLog(yield func(metrics.Log)) {
+	for _, l := range s.m.Logs() {
+		e := l.Ends()
+		yield(metrics.Log{
+			Topic: l.Topic(), Partition: strconv.Itoa(int(l.ID().Partition)), Size: l.Size(), Start: e.LogStart, End: e.LogEnd,
+		})
+	}
+}
+
+// dirUsage refreshes the gauges of log directories when they are scraped.
+type dirUsage struct {
+	dirs []*storage.Dir
+	m    *metrics.Storage
+	desc *prometheus.Desc
+}
+
+func newDirUsage(dirs []*storage.Dir, m *metrics.Storage) *dirUsage {
+	return &dirUsage{dirs: dirs, m: m, desc: prometheus.NewDesc("chronik_open_segment_files", "Segment files that are open now.", []string{"dir"}, nil)}
+}
+
+// Describe implements prometheus.Collector.
+func (u *dirUsage) Describe(ch chan<- *prometheus.Desc) { ch <- u.desc }
+
+// Collect implements prometheus.Collector.
+func (u *dirUsage) Collect(ch chan<- prometheus.Metric) {
+	for _, d := range u.dirs {
+		x := d.Usage()
+		u.m.JournalBytes.WithLabelValues(d.Path()).Set(float64(x.JournalBytes))
+		u.m.JournalLimit.WithLabelValues(d.Path()).Set(float64(x.JournalLimit))
+		u.m.DeferredBytes.WithLabelValues(d.Path()).Set(float64(x.DeferredBytes))
+		ch <- prometheus.MustNewConstMetric(u.desc, prometheus.GaugeValue, float64(x.OpenFiles), d.Path())
+	}
+}
+
+// listenerOf is a listener as the network room has it.
+func listenerOf(l config.Listener) (*network.Listener, error) {
+	n := &network.Listener{Name: l.Name}
+	if l.Advertise == "" {
+		return n, nil
+	}
+	host, port, err := net.SplitHostPort(l.Advertise)
+	if err != nil {
+		return nil, &ExitError{ExitUsage, fmt.Errorf("advertise %s: %w", l.Advertise, err)}
+	}
+	p, err := strconv.ParseInt(port, 10, 32)
+	if err != nil || p > math.MaxUint16 {
+		return nil, &ExitError{ExitUsage, fmt.Errorf("advertise %s: the port is no number up to 65535", l.Advertise)}
+	}
+	n.AdvertisedHost, n.AdvertisedPort = host, int32(p)
+	return n, nil
+}
