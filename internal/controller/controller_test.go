@@ -1,0 +1,211 @@
+package controller
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"testing"
+
+	"go.uber.org/goleak"
+	"go.uber.org/zap"
+
+	"github.com/chronik-io/chronik/internal/metadata"
+	"github.com/chronik-io/chronik/internal/metadata/filestore"
+	"github.com/chronik-io/chronik/internal/topicconf"
+	"github.com/chronik-io/chronik/internal/vfs"
+	"github.com/chronik-io/chronik/pkg/durability"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+type profiles struct{}
+
+func (profiles) Lookup(name string) (durability.Profile, error) {
+	if name != "sync" {
+		return durability.Profile{}, errors.New("unknown profile (known: sync)")
+	}
+	return durability.Profile{Name: name}, nil
+}
+
+// cluster is a store with a controller and registered brokers.
+func cluster(t testing.TB, brokers ...int32) (*Controller, metadata.Store) {
+	t.Helper()
+	s, err := filestore.Open(filestore.Options{FS: vfs.Memory(), Dir: "/m", Log: zap.NewNop()})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = s.Close() })
+	c := over(s)
+	for _, b := range brokers {
+		if _, err := c.Register(context.Background(), BrokerSpec{ID: b}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	return c, s
+}
+
+func over(s metadata.Store) *Controller {
+	return New(Options{Store: s, NumPartitions: 2, ReplicationFactor: 1,
+		Configs: topicconf.New(topicconf.Options{Profiles: profiles{}, ProducePresets: []string{"balanced"}})})
+}
+
+// image is what the store holds, as a broker would see it.
+func image(t testing.TB, s metadata.Store) *metadata.Image {
+	t.Helper()
+	kvs, rev, err := s.Range(context.Background(), "")
+	if err != nil {
+		t.Fatal(err)
+	}
+	m, err := metadata.Load(kvs, rev)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return m
+}
+
+// wantError compares with "Kind: text"; empty for no error.
+func wantError(t testing.TB, err error, kind Kind, msg string) {
+	t.Helper()
+	var e *Error
+	switch {
+	case kind == 0 && err != nil:
+		t.Errorf("error %v, want none", err)
+	case kind != 0 && (!errors.As(err, &e) || e.Kind != kind || e.Msg != msg):
+		t.Errorf("error %v of kind %v\nwant  %s of kind %d", err, e, msg, kind)
+	}
+}
+
+func mustCreate(t testing.TB, c *Controller, name string, partitions int32) Created {
+	t.Helper()
+	made, err := c.CreateTopic(context.Background(), TopicSpec{Name: name, Partitions: partitions, ReplicationFactor: -1})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return made
+}
+
+// rival is a store where somebody else writes between every read and Txn of the
+// operation under test, a number of times.
+type rival struct {
+	metadata.Store
+	act   func()
+	times int
+}
+
+func (r *rival) Txn(ctx context.Context, txn metadata.Txn) (int64, error) {
+	if r.times > 0 {
+		r.times--
+		r.act()
+	}
+	return r.Store.Txn(ctx, txn)
+}
+
+func TestAnOperationDecidesAgainWhenSomebodyElseWrote(t *testing.T) {
+	ctx := context.Background()
+	c, s := cluster(t, 1)
+	mustCreate(t, c, "x", 1)
+	set := func(v string) []ConfigOp { return []ConfigOp{{Name: "segment.bytes", Value: &v}} }
+	res := Resource{TopicResource, "x"}
+	n := 0
+	r := &rival{Store: s, times: 3, act: func() {
+		n++
+		v := fmt.Sprint(n)
+		if _, err := c.AlterConfigs(ctx, res, []ConfigOp{{Name: "segment.ms", Value: &v}}, false); err != nil {
+			t.Error(err)
+		}
+	}}
+	if _, err := over(r).AlterConfigs(ctx, res, set("2000000"), false); err != nil {
+		t.Fatal(err)
+	}
+	configs := image(t, s).Topic("x").Configs
+	if configs["segment.ms"] != "3" || configs["segment.bytes"] != "2000000" {
+		t.Errorf("one of the writers was lost: %v", configs)
+	}
+	r.times = 1 << 30
+	if _, err := over(r).AlterConfigs(ctx, res, set("3000000"), false); !errors.Is(err, metadata.ErrConflict) {
+		t.Errorf("an operation that never gets through: %v", err)
+	}
+}
+
+// A topic without configs of its own is deleted while it gets its first.
+func TestConfigsAreNotSetOnATopicThatGoesAway(t *testing.T) {
+	ctx := context.Background()
+	c, s := cluster(t, 1)
+	made := mustCreate(t, c, "x", 1)
+	r := &rival{Store: s, times: 1, act: func() {
+		if _, err := c.DeleteTopic(ctx, made.ID); err != nil {
+			t.Error(err)
+		}
+	}}
+	_, err := over(r).AlterConfigs(ctx, Resource{TopicResource, "x"}, []ConfigOp{{Name: "segment.ms", Value: ptr("5")}}, false)
+	wantError(t, err, UnknownTopic, "The topic 'x' does not exist.")
+	if kvs, _, err := s.Range(ctx, metadata.TopicConfigPrefix); len(kvs) != 0 || err != nil {
+		t.Errorf("configs of a topic that is gone: %v, %v", kvs, err)
+	}
+}
+
+func TestErrorsOfTheStoreAreNotRefusals(t *testing.T) {
+	c, s := cluster(t, 1)
+	if err := s.Close(); err != nil {
+		t.Fatal(err)
+	}
+	_, err := c.CreateTopic(context.Background(), TopicSpec{Name: "x", Partitions: 1, ReplicationFactor: 1})
+	var refused *Error
+	if !errors.Is(err, metadata.ErrClosed) || errors.As(err, &refused) || !strings.Contains(err.Error(), "create topic x") {
+		t.Errorf("%v", err)
+	}
+}
+
+func TestRegistration(t *testing.T) {
+	ctx := context.Background()
+	c, s := cluster(t)
+	first, err := c.Register(ctx, BrokerSpec{ID: 1, Rack: "r", Alone: true})
+	if err != nil {
+		t.Fatal(err)
+	}
+	again, err := c.Register(ctx, BrokerSpec{ID: 1, Rack: "r", Alone: true})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if len(first.ClusterID) != 22 || again.ClusterID != first.ClusterID || again.Incarnation == first.Incarnation {
+		t.Errorf("first %+v, again %+v: the cluster stays, the incarnation does not", first, again)
+	}
+	m := image(t, s)
+	if b, ok := m.Broker(1); !ok || b.Incarnation != again.Incarnation || b.Epoch != again.Revision || b.Rack != "r" || m.ClusterID() != first.ClusterID {
+		t.Errorf("registered as %+v", b)
+	}
+	_, err = c.Register(ctx, BrokerSpec{ID: 2, Alone: true})
+	wantError(t, err, InvalidRequest, "the data directory belongs to the broker with node.id 1, not 2: set node.id=1, or use another data directory")
+	if _, err := c.Register(ctx, BrokerSpec{ID: 2}); err != nil {
+		t.Errorf("a second broker in a cluster: %v", err)
+	}
+}
+
+func TestProducerIDsAreNeverReused(t *testing.T) {
+	ctx := context.Background()
+	c, s := cluster(t, 1)
+	seen := map[int64]bool{}
+	blocks := make(chan int64)
+	for range 8 {
+		go func() {
+			for range 4 {
+				first, count, err := c.ProducerIDBlock(ctx)
+				if err != nil || count != ProducerIDBlockSize {
+					t.Error(count, err)
+				}
+				blocks <- first
+			}
+		}()
+	}
+	for range 32 {
+		first := <-blocks
+		if seen[first] || first%ProducerIDBlockSize != 0 || first >= 32*ProducerIDBlockSize {
+			t.Errorf("block %d twice or out of order", first)
+		}
+		seen[first] = true
+	}
+	if first, _, err := over(s).ProducerIDBlock(ctx); first != 32*ProducerIDBlockSize || err != nil {
+		t.Errorf("another controller gets %d, %v", first, err)
+	}
+}

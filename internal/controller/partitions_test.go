@@ -1,0 +1,102 @@
+package controller
+
+import (
+	"context"
+	"slices"
+	"testing"
+
+	"github.com/chronik-io/chronik/internal/metadata"
+)
+
+// As asked of Apache Kafka 4.3.1.
+func TestMorePartitionsAreRefusedInKafkasWords(t *testing.T) {
+	c, s := cluster(t, 1)
+	mustCreate(t, c, "a.b", 2)
+	before := image(t, s).Version()
+	for _, r := range []struct {
+		spec PartitionsSpec
+		kind Kind
+		msg  string
+	}{
+		{PartitionsSpec{Topic: "a.b", Count: 1}, InvalidPartitions, "The topic a.b currently has 2 partition(s); 1 would not be an increase."},
+		{PartitionsSpec{Topic: "a.b", Count: 2}, InvalidPartitions, "Topic already has 2 partition(s)."},
+		{PartitionsSpec{Topic: "a.b", Count: -2147483648}, InvalidPartitions, "The topic a.b currently has 2 partition(s); -2147483648 would not be an increase."},
+		{PartitionsSpec{Topic: "a.b", Count: 2147483647}, PolicyViolation, "Excessively large number of partitions per request."},
+		{PartitionsSpec{Topic: "nope", Count: 3}, UnknownTopic, "The topic 'nope' does not exist."},
+		{PartitionsSpec{Topic: "a_b", Count: 3}, UnknownTopic, "The topic 'a_b' does not exist."},
+		{PartitionsSpec{Topic: "a.b", Count: 4, Assignments: [][]int32{{1}}}, InvalidReplicaAssignment, "Attempted to add 2 additional partition(s), but only 1 assignment(s) were specified."},
+		{PartitionsSpec{Topic: "a.b", Count: 3, Assignments: [][]int32{{9}}}, InvalidReplicaAssignment, "The manual partition assignment includes broker 9, but no such broker is registered."},
+		{PartitionsSpec{Topic: "a.b", Count: 3, Assignments: [][]int32{{}}}, InvalidReplicaAssignment, "The manual partition assignment includes an empty replica list."},
+	} {
+		_, err := c.CreatePartitions(context.Background(), r.spec)
+		wantError(t, err, r.kind, r.msg)
+	}
+	if rev, err := c.CreatePartitions(context.Background(), PartitionsSpec{Topic: "a.b", Count: 3, ValidateOnly: true}); rev != 0 || err != nil {
+		t.Errorf("validate only: %d, %v", rev, err)
+	}
+	if v := image(t, s).Version(); v != before {
+		t.Errorf("version %d after %d", v, before)
+	}
+}
+
+func TestPartitionsAreAdded(t *testing.T) {
+	ctx := context.Background()
+	c, s := cluster(t, 1, 2)
+	mustCreate(t, c, "x", 1)
+	if _, err := c.CreatePartitions(ctx, PartitionsSpec{Topic: "x", Count: 3, Assignments: [][]int32{{2}, {1}}}); err != nil {
+		t.Fatal(err)
+	}
+	rev, err := c.CreatePartitions(ctx, PartitionsSpec{Topic: "x", Count: 70})
+	m := image(t, s)
+	x := m.Topic("x")
+	if err != nil || m.Version() != rev || x.Partitions.Len() != 70 || x.Partitions.At(1).Leader != 2 || x.Partitions.At(2).Leader != 1 {
+		t.Errorf("%d partitions, %v", x.Partitions.Len(), err)
+	}
+}
+
+// I9: one transaction for all, nothing else of a partition changes.
+func TestEpochsAreRaisedTogether(t *testing.T) {
+	ctx := context.Background()
+	c, s := cluster(t, 1)
+	x, y := mustCreate(t, c, "x", 3), mustCreate(t, c, "y", 1)
+	before := image(t, s)
+	tp := metadata.TopicPartition{Topic: x.ID, Partition: 2}
+	rev, err := c.RaiseEpochs(ctx, []metadata.TopicPartition{{Topic: x.ID}, tp, {Topic: y.ID}, {Topic: [16]byte{9}}, {Topic: x.ID, Partition: 7}})
+	m := image(t, s)
+	if err != nil || rev != before.Version()+1 || m.Version() != rev {
+		t.Fatalf("revision %d after %d, %v", rev, before.Version(), err)
+	}
+	p := m.Partition(tp)
+	if p.LeaderEpoch != 1 || p.PartitionEpoch != 1 || m.Topic("x").Partitions.At(1).LeaderEpoch != 0 || m.Topic("y").Partitions.At(0).LeaderEpoch != 1 {
+		t.Errorf("%+v", p)
+	}
+	if rev, err := c.RaiseEpochs(ctx, nil); rev != m.Version() || err != nil {
+		t.Errorf("nothing to raise: %d, %v", rev, err)
+	}
+}
+
+func TestDirectoriesAreAssignedToOneReplica(t *testing.T) {
+	ctx := context.Background()
+	c, s := cluster(t, 1, 2)
+	made, err := c.CreateTopic(ctx, manual(Assignment{0, []int32{1, 2}}, Assignment{1, []int32{2, 1}}))
+	if err != nil {
+		t.Fatal(err)
+	}
+	dir, tp0, tp1 := [16]byte{5}, metadata.TopicPartition{Topic: made.ID}, metadata.TopicPartition{Topic: made.ID, Partition: 1}
+	rev, err := c.AssignDirs(ctx, 2, map[metadata.TopicPartition][16]byte{tp0: dir, tp1: dir, {Topic: [16]byte{9}}: dir})
+	if err != nil {
+		t.Fatal(err)
+	}
+	m := image(t, s)
+	none := [16]byte{}
+	if !slices.Equal(m.Partition(tp0).Dirs, [][16]byte{none, dir}) || !slices.Equal(m.Partition(tp1).Dirs, [][16]byte{dir, none}) {
+		t.Errorf("%v %v", m.Partition(tp0).Dirs, m.Partition(tp1).Dirs)
+	}
+	if got, ok := m.Partition(tp1).Dir(2); got != dir || !ok {
+		t.Errorf("directory of broker 2: %v, %t", got, ok)
+	}
+	again, err := c.AssignDirs(ctx, 2, map[metadata.TopicPartition][16]byte{tp0: dir})
+	if err != nil || again != rev {
+		t.Errorf("what is assigned already is not written again: %d after %d, %v", again, rev, err)
+	}
+}

@@ -1,0 +1,248 @@
+package controller
+
+import (
+	"context"
+	"errors"
+	"maps"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+
+	"github.com/chronik-io/chronik/internal/metadata"
+)
+
+func ptr(s string) *string { return &s }
+
+// Kinds and texts were asked of Apache Kafka 4.3.1, one broker with id 1; only
+// the end of the one on the replication factor is shorter here.
+func TestTopicsAreRefusedInKafkasWords(t *testing.T) {
+	c, s := cluster(t, 1)
+	mustCreate(t, c, "a.b", 2)
+	before := image(t, s).Version()
+	one := []int32{1}
+	for _, r := range []struct {
+		what string
+		spec TopicSpec
+		kind Kind
+		msg  string
+	}{
+		{"exists", TopicSpec{Name: "a.b", Partitions: 2, ReplicationFactor: 1}, TopicExists, "Topic 'a.b' already exists."},
+		{"exists, the rest is bad too", TopicSpec{Name: "a.b", Configs: map[string]*string{"x": nil}}, TopicExists, "Topic 'a.b' already exists."},
+		{"collides", TopicSpec{Name: "a_b", Partitions: 2, ReplicationFactor: 1}, InvalidTopic, "Topic 'a_b' collides with existing topic: a.b"},
+		{"replication factor 99", TopicSpec{Name: "x", Partitions: 1, ReplicationFactor: 99}, InvalidReplicationFactor,
+			"Unable to replicate the partition 99 time(s): The target replication factor of 99 cannot be reached because only 1 broker(s) are registered."},
+		{"replication factor 0", TopicSpec{Name: "x", Partitions: 1}, InvalidReplicationFactor, "Replication factor must be larger than 0, or -1 to use the default value."},
+		{"no partitions", TopicSpec{Name: "x", ReplicationFactor: 1}, InvalidPartitions, "Number of partitions was set to an invalid non-positive value."},
+		{"-2 partitions", TopicSpec{Name: "x", Partitions: -2, ReplicationFactor: 1}, InvalidPartitions, "Number of partitions was set to an invalid non-positive value."},
+		{"too many", TopicSpec{Name: "x", Partitions: 100_001, ReplicationFactor: 1}, PolicyViolation, "Excessively large number of partitions per request."},
+		{"assignment and partitions", TopicSpec{Name: "x", Partitions: 1, ReplicationFactor: -1, Assignments: []Assignment{{0, one}}}, InvalidRequest,
+			"A manual partition assignment was specified, but numPartitions was not set to -1."},
+		{"assignment and factor", TopicSpec{Name: "x", Partitions: -1, ReplicationFactor: 1, Assignments: []Assignment{{0, one}}}, InvalidRequest,
+			"A manual partition assignment was specified, but replication factor was not set to -1."},
+		{"assigned twice", manual(Assignment{0, one}, Assignment{0, one}), InvalidReplicaAssignment, "Found multiple manual partition assignments for partition 0"},
+		{"gap", manual(Assignment{1, one}), InvalidReplicaAssignment, "partitions should be a consecutive 0-based integer sequence"},
+		{"negative partition", manual(Assignment{-1, one}), InvalidReplicaAssignment, "partitions should be a consecutive 0-based integer sequence"},
+		{"unknown broker", manual(Assignment{0, []int32{7}}), InvalidReplicaAssignment, "The manual partition assignment includes broker 7, but no such broker is registered."},
+		{"broker twice", manual(Assignment{0, []int32{1, 1}}), InvalidReplicaAssignment, "The manual partition assignment includes the broker 1 more than once."},
+		{"nobody", manual(Assignment{0, nil}), InvalidReplicaAssignment, "The manual partition assignment includes an empty replica list."},
+		{"null config", TopicSpec{Name: "x", Partitions: 1, ReplicationFactor: 1, Configs: map[string]*string{"segment.bytes": nil}}, InvalidConfig, "Null value not supported for topic configs: segment.bytes"},
+		{"bad config", TopicSpec{Name: "x", Partitions: 1, ReplicationFactor: 1, Configs: map[string]*string{"segment.bytes": ptr("abc")}}, InvalidConfig, "Invalid value abc for configuration segment.bytes: Not a number of type INT"},
+		{"unknown config", TopicSpec{Name: "x", Partitions: 1, ReplicationFactor: 99, Configs: map[string]*string{"no.such": ptr("1")}}, InvalidConfig, "Unknown topic config name: no.such"},
+	} {
+		for _, validate := range []bool{false, true} {
+			r.spec.ValidateOnly = validate
+			_, err := c.CreateTopic(context.Background(), r.spec)
+			wantError(t, err, r.kind, r.msg)
+			if t.Failed() {
+				t.Fatal(r.what)
+			}
+		}
+	}
+	if v := image(t, s).Version(); v != before {
+		t.Errorf("refusals wrote something: version %d after %d", v, before)
+	}
+}
+
+func manual(list ...Assignment) TopicSpec {
+	return TopicSpec{Name: "x", Partitions: -1, ReplicationFactor: -1, Assignments: list}
+}
+
+func TestTopicNames(t *testing.T) {
+	for name, msg := range map[string]string{
+		"":                       "the empty string is not allowed",
+		".":                      "'.' is not allowed",
+		"..":                     "'..' is not allowed",
+		strings.Repeat("x", 249): "",
+		strings.Repeat("x", 250): "the length of '" + strings.Repeat("x", 250) + "' is longer than the max allowed length 249",
+		"bad!name":               "'bad!name' contains one or more characters other than ASCII alphanumerics, '.', '_' and '-'",
+		"a/b":                    "'a/b' contains one or more characters other than ASCII alphanumerics, '.', '_' and '-'",
+		"ü":                      "'ü' contains one or more characters other than ASCII alphanumerics, '.', '_' and '-'",
+		"...":                    "",
+		"__cluster_metadata":     "",
+		"aZ09._-":                "",
+	} {
+		if msg == "" {
+			wantError(t, CheckTopicName(name), 0, "")
+		} else {
+			wantError(t, CheckTopicName(name), InvalidTopic, "Topic name is invalid: "+msg)
+		}
+	}
+}
+
+func FuzzTopicName(f *testing.F) {
+	for _, s := range []string{"", "a.b", "..", "a\x00", "ü"} {
+		f.Add(s)
+	}
+	f.Fuzz(func(t *testing.T, name string) {
+		if CheckTopicName(name) != nil {
+			return
+		}
+		if k, err := metadata.ParseKey(metadata.NameKey(name)); err != nil || k.Kind != metadata.KindName || strings.ContainsAny(name, "/\\\x00") {
+			t.Errorf("the name %q is accepted and has no key of its own: %+v, %v", name, k, err)
+		}
+	})
+}
+
+func TestACreatedTopicIsThereAsAWhole(t *testing.T) {
+	c, s := cluster(t, 1, 2, 3)
+	made, err := c.CreateTopic(context.Background(), TopicSpec{Name: "x", Partitions: 6, ReplicationFactor: 2,
+		Configs: map[string]*string{"segment.ms": ptr("5")}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	m := image(t, s)
+	x := m.Topic("x")
+	if m.Version() != made.Revision || x.ID != made.ID || x.Partitions.Len() != 6 || made.ReplicationFactor != 2 || made.Partitions != 6 ||
+		!maps.Equal(x.Configs, map[string]string{"segment.ms": "5"}) || x.Internal {
+		t.Errorf("%+v, created %+v", x, made)
+	}
+	leaders := map[int32]int{}
+	for i, p := range x.Partitions.All() {
+		leaders[p.Leader]++
+		if p.Leader != p.Replicas[0] || len(p.Replicas) != 2 || !slices.Equal(p.ISR, p.Replicas) || p.LeaderEpoch != 0 || len(p.Dirs) != 2 {
+			t.Errorf("partition %d: %+v", i, p)
+		}
+	}
+	if leaders[1] != 2 || leaders[2] != 2 || leaders[3] != 2 {
+		t.Errorf("leaders are not spread: %v", leaders)
+	}
+}
+
+func TestDefaultsAndAssignments(t *testing.T) {
+	ctx := context.Background()
+	c, s := cluster(t, 1, 2)
+	dry, err := c.CreateTopic(ctx, TopicSpec{Name: "x", Partitions: -1, ReplicationFactor: -1, ValidateOnly: true})
+	if err != nil || dry.Partitions != 2 || dry.ReplicationFactor != 1 || dry.ID != [16]byte{} || image(t, s).NumTopics() != 0 {
+		t.Errorf("validate only: %+v, %v", dry, err)
+	}
+	if _, err := c.CreateTopic(ctx, manual(Assignment{1, []int32{2, 1}}, Assignment{0, []int32{1, 2}})); err != nil {
+		t.Fatal(err)
+	}
+	x := image(t, s).Topic("x")
+	if !slices.Equal(x.Partitions.At(0).Replicas, []int32{1, 2}) || !slices.Equal(x.Partitions.At(1).Replicas, []int32{2, 1}) {
+		t.Errorf("assigned: %+v %+v", x.Partitions.At(0), x.Partitions.At(1))
+	}
+	_, err = c.CreateTopic(ctx, TopicSpec{Name: "y", Partitions: -1, ReplicationFactor: -1, Assignments: []Assignment{{0, []int32{1, 2}}, {1, []int32{1}}}})
+	wantError(t, err, InvalidReplicaAssignment, "The manual partition assignment includes a partition with 1 replica(s), but this is not consistent with previous partitions, which have 2 replica(s).")
+	if made := mustCreate(t, c, "__consumer_offsets", 1); !image(t, s).TopicByID(made.ID).Internal {
+		t.Error("__consumer_offsets is not internal")
+	}
+}
+
+// Of many that create one name, or colliding ones, at a time, one gets it.
+func TestOneOfManyCreatorsWins(t *testing.T) {
+	c, s := cluster(t, 1)
+	var wg sync.WaitGroup
+	var mu sync.Mutex
+	won, names := 0, []string{"a.b.c", "a_b.c", "a.b_c", "a_b_c"}
+	for i := range 40 {
+		wg.Go(func() {
+			_, err := c.CreateTopic(context.Background(), TopicSpec{Name: names[i%4], Partitions: 1, ReplicationFactor: 1})
+			var e *Error
+			mu.Lock()
+			defer mu.Unlock()
+			if err == nil {
+				won++
+			} else if !errors.As(err, &e) || e.Kind != TopicExists && e.Kind != InvalidTopic {
+				t.Error(err)
+			}
+		})
+	}
+	wg.Wait()
+	if won != 1 || image(t, s).NumTopics() != 1 {
+		t.Errorf("%d creators won, %d topics", won, image(t, s).NumTopics())
+	}
+}
+
+// The name is taken between the look at it and the transaction.
+func TestANameThatIsTakenMeanwhileIsRefused(t *testing.T) {
+	for name, want := range map[string]struct {
+		kind Kind
+		msg  string
+	}{
+		"a.b": {TopicExists, "Topic 'a.b' already exists."},
+		"a_b": {InvalidTopic, "Topic 'a.b' collides with existing topic: a_b"},
+	} {
+		c, s := cluster(t, 1)
+		r := &rival{Store: s, times: 1, act: func() { mustCreate(t, c, name, 1) }}
+		_, err := over(r).CreateTopic(context.Background(), TopicSpec{Name: "a.b", Partitions: 1, ReplicationFactor: 1})
+		wantError(t, err, want.kind, want.msg)
+		if n := image(t, s).NumTopics(); n != 1 {
+			t.Errorf("%d topics", n)
+		}
+	}
+}
+
+// The topic grows between the look at it and its deletion: the new partition
+// goes as well.
+func TestAPartitionAddedMeanwhileIsDeletedToo(t *testing.T) {
+	c, s := cluster(t, 1)
+	made := mustCreate(t, c, "x", 1)
+	r := &rival{Store: s, times: 1, act: func() {
+		if _, err := c.CreatePartitions(context.Background(), PartitionsSpec{Topic: "x", Count: 2}); err != nil {
+			t.Error(err)
+		}
+	}}
+	if _, err := over(r).DeleteTopic(context.Background(), made.ID); err != nil {
+		t.Fatal(err)
+	}
+	kvs, _, err := s.Range(context.Background(), metadata.PartitionPrefix)
+	if len(kvs) != 0 || err != nil {
+		t.Errorf("%d partitions are left of a deleted topic, %v", len(kvs), err)
+	}
+}
+
+// A name that is made again is another topic: nothing of the old one is seen.
+func TestDeletingATopicLeavesATombstone(t *testing.T) {
+	ctx := context.Background()
+	c, s := cluster(t, 1)
+	old := mustCreate(t, c, "x", 3)
+	if _, err := c.AlterConfigs(ctx, Resource{TopicResource, "x"}, []ConfigOp{{Name: "segment.ms", Value: ptr("5")}}, false); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := c.DeleteTopic(ctx, old.ID); err != nil {
+		t.Fatal(err)
+	}
+	m := image(t, s)
+	if d := m.Deleting(old.ID); m.NumTopics() != 0 || d == nil || d.Name != "x" || d.Partitions != 3 {
+		t.Fatalf("after the deletion: %+v", d)
+	}
+	_, err := c.DeleteTopic(ctx, old.ID)
+	wantError(t, err, UnknownTopicID, "There is no topic with the id "+metadata.FormatID(old.ID)+".")
+	again := mustCreate(t, c, "x", 1)
+	if x := image(t, s).Topic("x"); again.ID == old.ID || x.Partitions.Len() != 1 || len(x.Configs) != 0 {
+		t.Errorf("made again: %+v", x)
+	}
+	for range 2 {
+		if _, err := c.ForgetDeleted(ctx, old.ID); err != nil || image(t, s).Deleting(old.ID) != nil {
+			t.Errorf("forgotten: %v", err)
+		}
+	}
+	kvs, _, err := s.Range(ctx, "")
+	for _, kv := range kvs {
+		if strings.Contains(kv.Key, metadata.FormatID(old.ID)) {
+			t.Errorf("%s is left of the deleted topic (%v)", kv.Key, err)
+		}
+	}
+}
