@@ -11,6 +11,8 @@ import (
 	"github.com/chronik-io/chronik/pkg/durability"
 )
 
+var _ Profiles = (*durability.Set)(nil)
+
 // profiles is a set of two, enough to be chosen from.
 type profiles struct{}
 
