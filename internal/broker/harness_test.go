@@ -1,0 +1,235 @@
+package broker
+
+import (
+	"context"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"path"
+	"testing"
+	"time"
+
+	"github.com/twmb/franz-go/pkg/kgo"
+	"github.com/twmb/franz-go/pkg/kmsg"
+	"go.uber.org/goleak"
+	"go.uber.org/zap"
+
+	"github.com/chronik-io/chronik/internal/controller"
+	"github.com/chronik-io/chronik/internal/metadata"
+	"github.com/chronik-io/chronik/internal/metadata/filestore"
+	"github.com/chronik-io/chronik/internal/network"
+	"github.com/chronik-io/chronik/internal/protocol"
+	"github.com/chronik-io/chronik/internal/purgatory"
+	"github.com/chronik-io/chronik/internal/replica"
+	"github.com/chronik-io/chronik/internal/storage"
+	"github.com/chronik-io/chronik/internal/storage/segment"
+	"github.com/chronik-io/chronik/internal/topicconf"
+	"github.com/chronik-io/chronik/internal/vfs"
+	"github.com/chronik-io/chronik/pkg/durability"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+// node is a whole broker on a file system in memory, with clients on loopback.
+type node struct {
+	*Broker
+	addr    string
+	fs      vfs.FS
+	store   *filestore.Store
+	control *controller.Controller
+	storage *storage.Manager
+	park    *purgatory.Purgatory
+	applier *metadata.Applier
+	server  *network.Server
+	configs *topicconf.Registry
+	static  map[string]string
+}
+
+// nodeOptions are what a test changes about a node before it starts.
+type nodeOptions struct {
+	self     int32
+	fs       vfs.FS
+	static   map[string]string
+	listener network.Listener
+	// store, where it is set, stands between the controller and the file store.
+	store func(metadata.Store) metadata.Store
+}
+
+// newNode starts a broker and stops it when the test ends. Everything that it
+// waits for on the way down is the test's business to have ended.
+func newNode(t testing.TB, change ...func(*nodeOptions)) *node {
+	t.Helper()
+	o := nodeOptions{self: 1, fs: vfs.Memory(), static: map[string]string{}, listener: network.Listener{Name: "test"},
+		store: func(s metadata.Store) metadata.Store { return s }}
+	for _, c := range change {
+		c(&o)
+	}
+	n := &node{fs: o.fs, static: o.static}
+	profiles, err := durability.NewSet()
+	must(t, err)
+	n.configs = topicconf.New(topicconf.Options{Profiles: profiles, ProducePresets: []string{"balanced"}})
+	must(t, n.configs.CheckStatic(o.static))
+	conf, err := n.configs.ResolveBroker(o.static)
+	must(t, err)
+	must(t, vfs.MakeDir(n.fs, "/data/metadata"))
+	n.store, err = filestore.Open(filestore.Options{FS: n.fs, Dir: "/data/metadata", Log: zap.NewNop()})
+	must(t, err)
+	t.Cleanup(func() { must(t, n.store.Close()) })
+	n.control = controller.New(controller.Options{Store: o.store(n.store), Configs: n.configs,
+		NumPartitions: conf.NumPartitions, ReplicationFactor: conf.DefaultReplicationFactor})
+	_, err = n.control.Register(t.Context(), controller.BrokerSpec{ID: o.self, Rack: conf.Rack})
+	must(t, err)
+	n.openLogs(t, o)
+	n.serve(t, o)
+	return n
+}
+
+func (n *node) openLogs(t testing.TB, o nodeOptions) {
+	t.Helper()
+	config := func(l topicconf.Layers) storage.Config {
+		l.Static = n.static
+		c, err := n.configs.ResolveTopic(l)
+		if err != nil {
+			t.Errorf("configs of a log: %v", err)
+		}
+		return storage.Config{Profile: c.Durability, Preallocate: c.Preallocate, Segment: segment.Limits{
+			Bytes: int64(c.SegmentBytes), Ms: c.SegmentAge.Milliseconds(),
+			IndexInterval: int(c.IndexIntervalBytes), IndexBytes: int(c.SegmentIndexBytes)}}
+	}
+	dir := path.Join("/data", "logs")
+	must(t, vfs.MakeDir(n.fs, dir))
+	var err error
+	n.storage, err = storage.Open([]storage.Place{{Path: dir}}, storage.Options{FS: n.fs, JournalFileSize: 1 << 20,
+		Config: func(string, storage.ID) storage.Config { return config(topicconf.Layers{}) }})
+	must(t, err)
+	t.Cleanup(func() { must(t, n.storage.Close()) })
+	n.park = purgatory.New()
+	n.applier = metadata.NewApplier(zap.NewNop())
+	replicas := replica.NewManager(replica.Options{Self: o.self, Storage: n.storage, Cluster: n.control, Park: n.park, Logger: zap.NewNop(),
+		Config: func(img *metadata.Image, topic *metadata.Topic) storage.Config {
+			return config(topicconf.Layers{Broker: img.BrokerConfig(o.self), All: img.BrokerConfig(metadata.DefaultBroker), Topic: topic.Configs})
+		}})
+	n.applier.Subscribe("replicas", replicas.Apply)
+	n.Broker, err = New(Options{Self: o.self, Metadata: n.applier, Controller: n.control, Replicas: replicas, Configs: n.configs,
+		Static: n.static, Logger: zap.NewNop()})
+	must(t, err)
+	t.Cleanup(n.Broker.Close)
+	must(t, n.applier.Start(context.Background(), n.store))
+	t.Cleanup(n.applier.Stop)
+}
+
+func (n *node) serve(t testing.TB, o nodeOptions) {
+	t.Helper()
+	table, err := Table()
+	must(t, err)
+	n.server, err = network.New(network.Options{Handler: n.Broker, Table: table, Linger: time.Millisecond})
+	must(t, err)
+	ln, err := (&net.ListenConfig{}).Listen(t.Context(), "tcp", "127.0.0.1:0")
+	must(t, err)
+	n.addr = ln.Addr().String()
+	must(t, n.server.Serve(&o.listener, ln))
+	t.Cleanup(func() {
+		n.park.Close()
+		must(t, n.server.Close())
+	})
+}
+
+func must(t testing.TB, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+// topic makes a topic and returns its id once it is there.
+func (n *node) topic(t testing.TB, name string, partitions int32, configs ...string) [16]byte {
+	t.Helper()
+	spec := controller.TopicSpec{Name: name, Partitions: partitions, ReplicationFactor: -1, Configs: map[string]*string{}}
+	for i := 0; i < len(configs); i += 2 {
+		spec.Configs[configs[i]] = &configs[i+1]
+	}
+	made, err := n.control.CreateTopic(t.Context(), spec)
+	must(t, err)
+	must(t, n.applier.WaitFor(t.Context(), made.Revision))
+	return made.ID
+}
+
+// wire is one connection that speaks kmsg.
+type wire struct {
+	net.Conn
+	format      *kmsg.RequestFormatter
+	correlation int32
+}
+
+func (n *node) dial(t testing.TB) *wire {
+	t.Helper()
+	c, err := (&net.Dialer{}).DialContext(t.Context(), "tcp", n.addr)
+	must(t, err)
+	must(t, c.SetDeadline(time.Now().Add(30*time.Second)))
+	t.Cleanup(func() { _ = c.Close() }) // some tests have closed it
+	return &wire{Conn: c, format: kmsg.NewRequestFormatter(kmsg.FormatterClientID("test"))}
+}
+
+// send writes a request at the version that is set in it.
+func (w *wire) send(req kmsg.Request) error {
+	w.correlation++
+	_, err := w.Write(w.format.AppendRequest(nil, req, w.correlation))
+	return err
+}
+
+// receive reads the answer to a request.
+func (w *wire) receive(req kmsg.Request) (kmsg.Response, error) {
+	body, err := w.body()
+	if err != nil {
+		return nil, err
+	}
+	resp := req.ResponseKind()
+	resp.SetVersion(req.GetVersion())
+	if resp.IsFlexible() && req.Key() != protocol.KeyApiVersions {
+		if len(body) == 0 || body[0] != 0 {
+			return nil, errors.New("no empty tagged fields in the response header")
+		}
+		body = body[1:]
+	}
+	if err := resp.ReadFrom(body); err != nil {
+		return nil, fmt.Errorf("answer to %s version %d: %w", kmsg.NameForKey(req.Key()), req.GetVersion(), err)
+	}
+	return resp, nil
+}
+
+// body reads one frame and returns what follows the correlation id.
+func (w *wire) body() ([]byte, error) {
+	var size [4]byte
+	if _, err := io.ReadFull(w, size[:]); err != nil {
+		return nil, err
+	}
+	frame := make([]byte, binary.BigEndian.Uint32(size[:]))
+	if _, err := io.ReadFull(w, frame); err != nil {
+		return nil, err
+	}
+	if got := int32(binary.BigEndian.Uint32(frame)); got != w.correlation {
+		return nil, fmt.Errorf("answer to request %d, want %d", got, w.correlation)
+	}
+	return frame[4:], nil
+}
+
+// ask sends a request at a version and returns its answer.
+func ask[R kmsg.Response](t testing.TB, w *wire, version int16, req kmsg.Request) R {
+	t.Helper()
+	req.SetVersion(version)
+	must(t, w.send(req))
+	resp, err := w.receive(req)
+	must(t, err)
+	return resp.(R)
+}
+
+// client is a franz-go client of the node.
+func (n *node) client(t testing.TB, opts ...kgo.Opt) *kgo.Client {
+	t.Helper()
+	c, err := kgo.NewClient(append([]kgo.Opt{kgo.SeedBrokers(n.addr)}, opts...)...)
+	must(t, err)
+	t.Cleanup(c.Close)
+	return c
+}
