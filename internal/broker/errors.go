@@ -12,7 +12,6 @@ import (
 	"github.com/chronik-io/chronik/internal/record"
 	"github.com/chronik-io/chronik/internal/replica"
 	"github.com/chronik-io/chronik/internal/storage"
-	"github.com/chronik-io/chronik/internal/storage/producers"
 	"github.com/chronik-io/chronik/internal/topicconf"
 )
 
@@ -45,8 +44,8 @@ func codes() []struct {
 		{storage.ErrClosed, kerr.NotLeaderForPartition},
 		{storage.ErrNotFound, kerr.UnknownTopicOrPartition},
 		{storage.ErrFailed, kerr.KafkaStorageError},
-		{producers.ErrOutOfOrderSequence, kerr.OutOfOrderSequenceNumber},
-		{producers.ErrInvalidProducerEpoch, kerr.InvalidProducerEpoch},
+		{storage.ErrOutOfOrderSequence, kerr.OutOfOrderSequenceNumber},
+		{storage.ErrInvalidProducerEpoch, kerr.InvalidProducerEpoch},
 		{metadata.ErrClosed, kerr.NotLeaderForPartition},
 		{context.Canceled, kerr.NotLeaderForPartition},
 		{context.DeadlineExceeded, kerr.RequestTimedOut},

@@ -1,6 +1,10 @@
 package storage
 
-import "errors"
+import (
+	"errors"
+
+	"github.com/chronik-io/chronik/internal/storage/producers"
+)
 
 // Errors that callers tell apart. The broker maps each to a protocol error.
 var (
@@ -18,6 +22,10 @@ var (
 	ErrExists = errors.New("log exists already")
 	// ErrGap: a follower's batches don't continue the log.
 	ErrGap = errors.New("batches do not continue the log")
+	// ErrOutOfOrderSequence and ErrInvalidProducerEpoch: an idempotent producer's
+	// batch does not follow what the log has of it.
+	ErrOutOfOrderSequence   = producers.ErrOutOfOrderSequence
+	ErrInvalidProducerEpoch = producers.ErrInvalidProducerEpoch
 	// ErrLocked: another process uses the log directory.
 	ErrLocked = errors.New("log directory is in use")
 	// ErrForeign: journal, directory and cluster do not belong together.
