@@ -2,6 +2,7 @@ package controller
 
 import (
 	"context"
+	"errors"
 	"maps"
 	"slices"
 	"strconv"
@@ -243,7 +244,8 @@ func (c *Controller) locateTopic(ctx context.Context, name string) (key string, 
 		return "", nil, nil, err
 	}
 	id, _, kv, err := c.topicByName(ctx, name)
-	if refused, ok := err.(*Error); ok {
+	var refused *Error
+	if errors.As(err, &refused) {
 		return "", nil, refused, nil
 	}
 	if err != nil {

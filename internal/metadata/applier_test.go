@@ -152,9 +152,8 @@ func TestASlowApplierCatchesUpInOneStep(t *testing.T) {
 		start(t, a, s)
 		addTopic(t, s, 1)
 		synctest.Wait()
-		last := int64(0)
 		for i := 2; i < 12; i++ {
-			last = addTopic(t, s, i)
+			addTopic(t, s, i)
 		}
 		id := [16]byte{1}
 		last, err := s.Txn(context.Background(), metadata.Txn{Delete: []string{metadata.TopicKey(id), metadata.PartitionKey(id, 0), metadata.NameKey("t0")}})

@@ -15,7 +15,7 @@ const valueVersion = 1
 // current heads the values that this version writes.
 var current = header{V: valueVersion}
 
-// ErrNewerVersion: a value was written by a newer version of chronik.
+// ErrNewerVersion says that a value was written by a newer version of chronik.
 var ErrNewerVersion = errors.New("written by a newer version of chronik")
 
 // TopicRecord is the value of TopicKey. Name and Internal never change.

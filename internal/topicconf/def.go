@@ -68,11 +68,11 @@ const (
 type Update int8
 
 const (
-	// ReadOnly: with a restart only.
+	// ReadOnly is for those that change with a restart only.
 	ReadOnly Update = iota
-	// PerBroker: dynamically, on one broker at a time.
+	// PerBroker is for those that change dynamically, on one broker at a time.
 	PerBroker
-	// ClusterWide: dynamically, on one broker or on all.
+	// ClusterWide is for those that change dynamically, on one broker or on all.
 	ClusterWide
 )
 
@@ -140,8 +140,6 @@ func fromScaled(broker string, scale int64) option {
 }
 
 func importance(i Importance) option { return func(d *Def) { d.Importance = i } }
-
-func dynamic(d *Def) { d.Update = ClusterWide }
 
 func noDefault(d *Def) { d.Default, d.HasDefault = "", false }
 

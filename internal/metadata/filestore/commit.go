@@ -30,7 +30,8 @@ type group struct {
 	bytes    int
 }
 
-// run is the committer. After a failure it goes on answering, with that failure.
+// run is the committer. After a failure it goes on answering, with that failure
+// or healed.
 func (s *Store) run() {
 	defer close(s.ended)
 	for {
@@ -96,6 +97,9 @@ func (s *Store) admit(g *group, r *request) {
 // answered then too: what it was decided against may have been in this group.
 func (s *Store) commit(g *group) {
 	err := s.failed
+	if err != nil && len(g.admitted) > 0 {
+		err = s.heal()
+	}
 	if err == nil && len(g.admitted) > 0 {
 		if err = s.write(g); err != nil {
 			err = s.latch(err)
@@ -111,7 +115,7 @@ func (s *Store) commit(g *group) {
 	}
 	if err == nil && s.end > max(s.opts.CompactBytes, s.floor) {
 		if err := s.compact(); err != nil {
-			s.latch(err)
+			_ = s.latch(err) // the group itself is durable
 		}
 	}
 }
@@ -152,15 +156,32 @@ func (s *Store) show(g *group) {
 	s.moved = make(chan struct{})
 }
 
-// latch remembers the first failure: nothing is known any more about what the
-// file holds behind the last sync, so nothing may be written behind it.
+// latch remembers a failure: nothing is known any more about what the file
+// holds behind the last sync, so nothing may be written behind it. Only a new
+// generation ends that.
 func (s *Store) latch(cause error) error {
-	s.opts.Log.Error("metadata store failed: topics and configs cannot be changed until the broker starts again", zap.Error(cause))
-	err := fmt.Errorf("%w: %w", metadata.ErrFailed, cause)
+	s.opts.Log.Error("metadata store failed: topics and configs cannot be changed until a new file could be written", zap.Error(cause))
+	return s.setFailed(fmt.Errorf("%w: %w", metadata.ErrFailed, cause))
+}
+
+func (s *Store) setFailed(err error) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.failed = err
 	return err
+}
+
+// heal begins a new generation from what was confirmed, which leaves the dead
+// file behind: a disk that was full may have room again. Every transaction tries
+// it once; there is no other way on, since a crash may find the old generation or
+// one whose beginning failed.
+func (s *Store) heal() error {
+	was := s.failed
+	if err := s.compact(); err != nil {
+		return fmt.Errorf("%w; not yet: %w", was, err)
+	}
+	s.opts.Log.Info("metadata store takes changes again")
+	return s.setFailed(nil)
 }
 
 // finish answers what still waits and ends the log.

@@ -39,6 +39,7 @@
 // log with a frame of its own, so that after a clean stop even the last
 // transaction is held against its checksum.
 //
-// After a failed write or sync the store takes no more transactions until it is
-// opened again (I5); reading goes on.
+// After a failed write or sync nothing more is written to that file (I5). The
+// next transaction tries to begin a new generation from what was confirmed; it and
+// those after it fail until that succeeds. Reading goes on.
 package filestore

@@ -48,10 +48,10 @@ const (
 	frameMagic = "\xfe\x6d\x66\xed"
 )
 
-// ErrDamaged: a file is not what was written and synced. Nothing was changed.
+// ErrDamaged says that a file is not what was written and synced. Nothing was changed.
 var ErrDamaged = errors.New("metadata is damaged")
 
-// ErrNewerFormat: a newer version of chronik wrote the directory.
+// ErrNewerFormat says that a newer version of chronik wrote the directory.
 var ErrNewerFormat = errors.New("metadata was written by a newer version of chronik")
 
 func castagnoli(parts ...[]byte) uint32 {
