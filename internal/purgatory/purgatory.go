@@ -6,8 +6,9 @@
 // is expired at its deadline. Nothing polls.
 //
 // It promises that exactly one of "TryComplete returned true" and Expire ends
-// an operation, and that an operation watched before an event hears of it: Watch
-// tries once more after it has registered. It knows nothing of what operations do.
+// an operation, that an operation watched before an event hears of it (Watch
+// tries once more after it has registered), and that nothing refers to an
+// operation that has ended. It knows nothing of what operations do.
 package purgatory
 
 import (
@@ -22,20 +23,29 @@ type Key struct {
 	Partition int32
 }
 
+// Everything is what TryComplete gets when no single key is meant.
+const Everything = -1
+
 // Op is an operation that waits.
 type Op interface {
-	// TryComplete completes the operation if it can, and says whether it did. It
-	// is never called again after it returned true, nor at the same time as
-	// itself or Expire. It must not block, and must not call Watch.
-	TryComplete() bool
+	// TryComplete completes the operation if it can, and says whether it did. i is
+	// the position, among the keys given to Watch, of the one that something
+	// happened to, or Everything; where a key was given twice it is the last one's.
+	// It is never called again after it returned true, nor at the same time as
+	// itself or Expire. It runs on the goroutine that made the event: it must not
+	// block, and must not call Watch or Close.
+	TryComplete(i int) bool
 	// Expire completes the operation because its deadline has passed, or because
-	// the purgatory is closed.
+	// the purgatory is closed. It must not block either: a Check waits for it.
 	Expire()
 }
 
 const shards = 64
 
-// Purgatory holds waiting operations. The zero value is not usable; see New.
+// Purgatory holds waiting operations. The zero value is not usable; see New. All
+// methods may be called concurrently.
+//
+// Locks: entry.mu before shard.mu, or before mu; the latter two are leaves.
 type Purgatory struct {
 	shard   [shards]shard
 	waiting atomic.Int64
@@ -45,9 +55,11 @@ type Purgatory struct {
 	all    map[*entry]struct{}
 }
 
+// shard has, for some of the keys, the entries that wait for them and the
+// position of the key in each entry's list.
 type shard struct {
 	mu   sync.Mutex
-	keys map[Key]map[*entry]struct{}
+	keys map[Key]map[*entry]int
 }
 
 // entry is one watched operation.
@@ -57,20 +69,22 @@ type entry struct {
 	keys  []Key
 	timer *time.Timer
 
-	mu   sync.Mutex // serialises TryComplete and Expire
-	done bool
+	mu    sync.Mutex // serialises TryComplete and Expire
+	done  bool
+	ready bool // all keys are registered: whoever ends the entry takes them out
 }
 
-// New returns an empty purgatory.
+// New returns an empty purgatory. It starts no goroutine; every waiting
+// operation has a timer.
 func New() *Purgatory { return &Purgatory{all: map[*entry]struct{}{}} }
 
 // Watch tries op at once; if it can't complete, it waits under the keys until a
 // Check lets it, or until the deadline. After Close it expires at once.
 func (p *Purgatory) Watch(op Op, deadline time.Time, keys ...Key) {
-	e := &entry{p: p, op: op, keys: keys}
-	if op.TryComplete() {
+	if op.TryComplete(Everything) {
 		return
 	}
+	e := &entry{p: p, op: op, keys: keys}
 	p.mu.Lock()
 	if p.closed {
 		p.mu.Unlock()
@@ -78,26 +92,22 @@ func (p *Purgatory) Watch(op Op, deadline time.Time, keys ...Key) {
 		return
 	}
 	p.all[e] = struct{}{}
+	p.waiting.Add(1) // before the last try: a Check that sees 0 made its event before
 	p.mu.Unlock()
-	p.waiting.Add(1)
-	for _, k := range keys {
-		s := p.of(k)
-		s.mu.Lock()
-		if s.keys == nil {
-			s.keys = map[Key]map[*entry]struct{}{}
-		}
-		if s.keys[k] == nil {
-			s.keys[k] = map[*entry]struct{}{}
-		}
-		s.keys[k][e] = struct{}{}
-		s.mu.Unlock()
+	for i, k := range keys {
+		p.of(k).add(k, e, i)
 	}
 	e.mu.Lock()
-	if !e.done {
-		e.timer = time.AfterFunc(time.Until(deadline), e.expire)
+	defer e.mu.Unlock()
+	if e.ready = true; e.done { // a Check or Close ended it before all keys were there
+		e.unregister()
+		return
 	}
-	e.mu.Unlock()
-	e.try() // an event may have passed between the first try and the registration
+	if op.TryComplete(Everything) { // an event may have passed before the registration
+		e.endLocked()
+		return
+	}
+	e.timer = time.AfterFunc(time.Until(deadline), e.expire)
 }
 
 // Check gives every operation that waits for the key the chance to complete.
@@ -105,20 +115,9 @@ func (p *Purgatory) Check(k Key) {
 	if p.waiting.Load() == 0 {
 		return
 	}
-	s := p.of(k)
-	s.mu.Lock()
-	waiting := s.keys[k]
-	if len(waiting) == 0 {
-		s.mu.Unlock()
-		return
-	}
-	list := make([]*entry, 0, len(waiting))
-	for e := range waiting {
-		list = append(list, e)
-	}
-	s.mu.Unlock()
-	for _, e := range list {
-		e.try()
+	var room [8]waiter
+	for _, w := range p.of(k).list(k, room[:0]) {
+		w.e.try(w.i)
 	}
 }
 
@@ -143,10 +142,48 @@ func (p *Purgatory) of(k Key) *shard {
 	return &p.shard[(uint32(k.Topic[0])^uint32(k.Topic[15])^uint32(k.Partition))%shards]
 }
 
-func (e *entry) try() {
+func (s *shard) add(k Key, e *entry, i int) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.keys == nil {
+		s.keys = map[Key]map[*entry]int{}
+	}
+	m := s.keys[k]
+	if m == nil {
+		m = map[*entry]int{}
+		s.keys[k] = m
+	}
+	m[e] = i
+}
+
+func (s *shard) remove(k Key, e *entry) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	delete(s.keys[k], e)
+	if len(s.keys[k]) == 0 {
+		delete(s.keys, k)
+	}
+}
+
+type waiter struct {
+	e *entry
+	i int
+}
+
+// list appends who waits for a key, as of now.
+func (s *shard) list(k Key, to []waiter) []waiter {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for e, i := range s.keys[k] {
+		to = append(to, waiter{e, i})
+	}
+	return to
+}
+
+func (e *entry) try(i int) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	if !e.done && e.op.TryComplete() {
+	if !e.done && e.op.TryComplete(i) {
 		e.endLocked()
 	}
 }
@@ -162,21 +199,21 @@ func (e *entry) expire() {
 
 // endLocked takes the operation out of all lists.
 func (e *entry) endLocked() {
-	e.done = true
+	e.done, e.op = true, nil
 	if e.timer != nil {
 		e.timer.Stop()
 	}
-	for _, k := range e.keys {
-		s := e.p.of(k)
-		s.mu.Lock()
-		delete(s.keys[k], e)
-		if len(s.keys[k]) == 0 {
-			delete(s.keys, k)
-		}
-		s.mu.Unlock()
+	if e.ready {
+		e.unregister()
 	}
 	e.p.mu.Lock()
 	delete(e.p.all, e)
-	e.p.mu.Unlock()
 	e.p.waiting.Add(-1)
+	e.p.mu.Unlock()
+}
+
+func (e *entry) unregister() {
+	for _, k := range e.keys {
+		e.p.of(k).remove(k, e)
+	}
 }

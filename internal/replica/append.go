@@ -45,14 +45,16 @@ type Append struct {
 	queue      *fifo
 }
 
+// The states of an Append, beside being linked into a queue.
 const (
 	pending uint32 = iota
-	expired        // Expire came while the log was numbering it
+	expired        // Expire came while the log was numbering it: Numbered ends it
+	settled        // its outcome is decided, finish follows
 	done
 )
 
-// fifo is a list of appends that wait, in the order of their offsets. It is
-// guarded by Partition.mu.
+// fifo is a list of appends that wait, in the order in which they were numbered.
+// It is guarded by Partition.mu.
 type fifo struct{ head, tail *Append }
 
 func (q *fifo) push(a *Append) {
@@ -79,33 +81,48 @@ func (q *fifo) remove(a *Append) {
 	a.queue, a.prev, a.next = nil, nil, nil
 }
 
-// covered moves the appends at the head that end covers to ready.
-func (q *fifo) covered(end int64, ready *fifo) {
+// covered moves the appends at the head that end covers to ready. A repetition
+// that stands behind newer appends waits for them, which is late but not wrong.
+func (q *fifo) covered(end int64, ready *decided) {
 	for q.head != nil && q.head.inner.Next <= end {
 		a := q.head
 		q.remove(a)
-		ready.push(a)
+		ready.add(a, nil)
 	}
 }
 
 // lost moves the appends beyond end to ready, with an error.
-func (q *fifo) lost(end int64, err error, ready *fifo) {
+func (q *fifo) lost(end int64, err error, ready *decided) {
 	for a := q.head; a != nil; {
 		next := a.next
 		if a.inner.Next > end {
 			q.remove(a)
-			a.Err = err
-			ready.push(a)
+			ready.add(a, err)
 		}
 		a = next
 	}
 }
 
-// complete finishes everything in the list. The caller holds no lock.
-func (q *fifo) complete() {
-	for a := q.head; a != nil; {
-		next := a.next
-		a.queue, a.prev, a.next = nil, nil, nil
+// decided is a chain of appends that were taken out of their queues under
+// Partition.mu and are finished without it. Nobody else may touch their links.
+type decided struct{ head, tail *Append }
+
+func (d *decided) add(a *Append, err error) {
+	a.state.Store(settled) // Expire comes too late
+	a.Err = err
+	if d.tail != nil {
+		d.tail.next = a
+	} else {
+		d.head = a
+	}
+	d.tail = a
+}
+
+// finish ends everything in the chain, in order. The caller holds no lock.
+func (d *decided) finish() {
+	for a := d.head; a != nil; {
+		next := a.next // a may be in use again after Done
+		a.next = nil
 		a.finish(a.Err)
 		a = next
 	}
@@ -127,48 +144,55 @@ func (p *Partition) Append(a *Append) {
 
 // Numbered is storage.Sink: the append has its place in the log, or was refused.
 func (a *Append) Numbered(*storage.Append) {
-	p := a.p
-	if a.inner.Err != nil {
-		a.finish(a.inner.Err)
+	switch {
+	case a.inner.Err != nil:
+		a.settle(a.inner.Err)
+		return
+	case a.Acks == AcksNone:
+		a.BaseOffset, a.AppendTime = a.inner.Base, a.inner.Time
+		a.settle(nil)
 		return
 	}
 	a.BaseOffset, a.AppendTime = a.inner.Base, a.inner.Time
-	if a.Acks == AcksNone {
-		a.finish(nil)
-		return
-	}
+	p := a.p
 	p.mu.Lock()
-	late := a.state.Load() == expired
-	covered := a.inner.Next <= p.condition(a.Acks) // a repetition of what counts already
-	if !late && !covered {
-		p.queueOf(a.Acks).push(a)
-	}
-	p.mu.Unlock()
-	switch {
-	case late:
-		a.finish(ErrTimedOut)
-	case covered:
-		a.finish(nil)
+	waits, err := p.awaitLocked(a)
+	p.mu.Unlock() // if it waits, somebody else may have finished it by now
+	if !waits {
+		a.settle(err)
 	}
 }
 
-// Expire completes the append with ErrTimedOut if nothing else has, and says
-// whether it did; if the log is numbering it at this moment, Done follows with that
-// error. The records may still be stored; the producer's sequence protects a retry.
+// settle finishes an append that stands in no queue; an Expire that came before
+// decides.
+func (a *Append) settle(err error) {
+	if !a.state.CompareAndSwap(pending, settled) {
+		err = a.timedOut()
+	}
+	a.finish(err)
+}
+
+func (a *Append) timedOut() error { return fmt.Errorf("append to %s: %w", a.p, ErrTimedOut) }
+
+// Expire ends the append with ErrTimedOut unless something else has decided its
+// outcome, and says whether it did. If the log is numbering it at this moment,
+// Done follows shortly; else it has run when Expire returns. The records may
+// still be stored; the producer's sequence protects a retry. It is not called
+// before Append has returned.
 func (a *Append) Expire() bool {
 	p := a.p
-	if p == nil || a.state.Load() == done {
+	if p == nil || a.state.Load() != pending {
 		return false
 	}
 	if p.log.Cancel(&a.inner) {
-		a.finish(fmt.Errorf("append to %s: %w", p, ErrTimedOut))
+		a.finish(a.timedOut())
 		return true
 	}
 	p.mu.Lock()
-	if q := a.queue; q == &p.waitLeader || q == &p.waitISR {
-		q.remove(a)
+	if a.queue != nil {
+		a.queue.remove(a)
 		p.mu.Unlock()
-		a.finish(fmt.Errorf("append to %s: %w", p, ErrTimedOut))
+		a.finish(a.timedOut())
 		return true
 	}
 	won := a.state.CompareAndSwap(pending, expired)
@@ -181,9 +205,7 @@ func (a *Append) finish(err error) {
 	if a.state.Swap(done) == done {
 		return
 	}
-	if a.p != nil && a.p.log != nil {
-		a.LogStart = a.p.log.Ends().LogStart
-	}
+	a.LogStart = a.p.log.Ends().LogStart
 	if a.Err = err; err != nil {
 		a.BaseOffset, a.AppendTime = -1, -1
 	}

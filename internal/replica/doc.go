@@ -26,12 +26,15 @@ import "errors"
 
 // Errors that callers tell apart. The broker maps each to a protocol error.
 var (
-	ErrUnknownPartition   = errors.New("this broker has no such partition")
-	ErrOffline            = errors.New("partition is offline")
-	ErrNotLeader          = errors.New("this broker does not lead the partition")
-	ErrFencedEpoch        = errors.New("the leader epoch in the request is older than the broker's")
-	ErrUnknownEpoch       = errors.New("the leader epoch in the request is newer than the broker's")
-	ErrNotEnoughReplicas  = errors.New("fewer in-sync replicas than min.insync.replicas")
-	ErrTimedOut           = errors.New("not acknowledged in time; the records may still be stored")
-	ErrOffsetNotAvailable = errors.New("the leader does not know its high watermark yet")
+	ErrUnknownPartition  = errors.New("this broker has no such partition")
+	ErrOffline           = errors.New("partition is offline")
+	ErrNotLeader         = errors.New("this broker does not lead the partition")
+	ErrFencedEpoch       = errors.New("the leader epoch in the request is older than the broker's")
+	ErrUnknownEpoch      = errors.New("the leader epoch in the request is newer than the broker's")
+	ErrNotEnoughReplicas = errors.New("fewer in-sync replicas than min.insync.replicas")
+	// ErrNotEnoughReplicasAfterAppend: the records are stored, but the ISR shrank
+	// below min.insync.replicas before they were acknowledged.
+	ErrNotEnoughReplicasAfterAppend = errors.New("stored, but with fewer in-sync replicas than min.insync.replicas")
+	ErrTimedOut                     = errors.New("not acknowledged in time; the records may still be stored")
+	ErrOffsetNotAvailable           = errors.New("the leader does not know its high watermark yet")
 )

@@ -26,11 +26,17 @@ func (r *role) accepts(a *Append) error {
 	if err := r.check(a.LeaderEpoch); err != nil {
 		return err
 	}
-	if a.Acks == AcksAll && len(r.isr) < min(int(a.MinISR), len(r.replicas)) {
-		return fmt.Errorf("%w: %d of %d", ErrNotEnoughReplicas, len(r.isr), a.MinISR)
+	if !r.enough(a) {
+		return fmt.Errorf("%w: %d of %d", ErrNotEnoughReplicas, len(r.isr), r.needed(a))
 	}
 	return nil
 }
+
+// needed is the effective min.insync.replicas: a partition can't have more in
+// sync than it has.
+func (r *role) needed(a *Append) int { return min(int(a.MinISR), len(r.replicas)) }
+
+func (r *role) enough(a *Append) bool { return a.Acks != AcksAll || len(r.isr) >= r.needed(a) }
 
 // check compares a request's epoch, -1 for none, and the role.
 func (r *role) check(epoch int32) error {
@@ -57,7 +63,9 @@ type Partition struct {
 
 	mu sync.Mutex
 	// ackEnds of the followers that count, by broker, in this epoch.
-	followers  map[int32]int64
+	followers map[int32]int64
+	// leaderHigh is the high watermark that the leader of this follower told.
+	leaderHigh int64
 	waitLeader fifo // acks=1
 	waitISR    fifo // acks=all
 }
@@ -131,12 +139,13 @@ func (p *Partition) FollowOf(leader, epoch int32, replicas, isr []int32) {
 		return
 	}
 	p.role.Store(&role{leaderID: leader, epoch: epoch, replicas: replicas, isr: isr})
-	var ready fifo
-	err := fmt.Errorf("%s: %w: broker %d does since epoch %d", p, ErrNotLeader, leader, epoch)
+	p.leaderHigh = 0
+	var ready decided
+	err := p.deposed(p.role.Load())
 	p.waitLeader.lost(-1, err, &ready)
 	p.waitISR.lost(-1, err, &ready)
 	p.mu.Unlock()
-	ready.complete()
+	ready.finish()
 	p.park.Check(p.key())
 }
 
@@ -162,23 +171,12 @@ type followed struct {
 // Numbered is storage.Sink.
 func (f followed) Numbered(a *storage.Append) {
 	if a.Err == nil {
-		f.p.raiseHigh(f.high)
+		f.p.mu.Lock()
+		f.p.leaderHigh = max(f.p.leaderHigh, f.high)
+		f.p.mu.Unlock()
+		f.p.Advanced()
 	}
 	f.done(a.Err)
-}
-
-// raiseHigh moves a follower's high watermark, never beyond what it has.
-func (p *Partition) raiseHigh(to int64) {
-	p.mu.Lock()
-	to = min(to, p.log.AckEnd())
-	moved := to > p.high.Load()
-	if moved {
-		p.high.Store(to)
-	}
-	p.mu.Unlock()
-	if moved {
-		p.park.Check(p.key())
-	}
 }
 
 // Acknowledged says that a follower's log counts up to ackEnd in an epoch. One
@@ -198,7 +196,7 @@ func (p *Partition) Acknowledged(follower, epoch int32, ackEnd int64) {
 // Advanced is storage.Observer, and what every move of an end comes to: raise
 // the high watermark, and complete what it covers.
 func (p *Partition) Advanced() {
-	var ready fifo
+	var ready decided
 	p.mu.Lock()
 	ack := p.log.AckEnd()
 	high := p.highLocked(ack)
@@ -208,18 +206,23 @@ func (p *Partition) Advanced() {
 	}
 	p.waitLeader.covered(ack, &ready)
 	p.waitISR.covered(p.high.Load(), &ready)
+	for a, r := ready.head, p.role.Load(); a != nil; a = a.next {
+		a.Err = r.stillEnough(a)
+	}
 	p.mu.Unlock()
-	ready.complete()
+	ready.finish()
 	if moved {
 		p.park.Check(p.key())
 	}
 }
 
-// highLocked is the smallest ackEnd over the in-sync replicas.
+// highLocked is what the ends allow the high watermark to be: of a leader the
+// smallest ackEnd over the in-sync replicas, of a follower what its leader told
+// as far as its own log holds it.
 func (p *Partition) highLocked(ack int64) int64 {
 	r := p.role.Load()
 	if !r.leader {
-		return p.high.Load()
+		return min(p.leaderHigh, ack)
 	}
 	high := ack
 	for _, id := range r.isr {
@@ -230,14 +233,47 @@ func (p *Partition) highLocked(ack int64) int64 {
 	return high
 }
 
+// awaitLocked puts a numbered append where it waits for its condition; if it
+// needs no waiting, or has nothing to wait for, it says so.
+func (p *Partition) awaitLocked(a *Append) (waits bool, err error) {
+	r := p.role.Load()
+	if !r.leader {
+		return false, p.deposed(r) // FollowOf has emptied the queues already
+	}
+	if err := p.log.Offline(); err != nil {
+		return false, err // Reverted, too, came before
+	}
+	if a.inner.Next <= p.condition(a.Acks) { // a repetition of what counts already
+		return false, r.stillEnough(a)
+	}
+	if a.state.Load() == pending {
+		p.queueOf(a.Acks).push(a)
+		return true, nil
+	}
+	return false, nil // expired; settle says so
+}
+
+func (p *Partition) deposed(r *role) error {
+	return fmt.Errorf("%s: %w: broker %d does since epoch %d", p, ErrNotLeader, r.leaderID, r.epoch)
+}
+
+// stillEnough is accepts' look at the ISR once more: it may have shrunk while the
+// append waited.
+func (r *role) stillEnough(a *Append) error {
+	if r.enough(a) {
+		return nil
+	}
+	return fmt.Errorf("%w: %d of %d", ErrNotEnoughReplicasAfterAppend, len(r.isr), r.needed(a))
+}
+
 // Reverted is storage.Observer: what stood beyond end is lost.
 func (p *Partition) Reverted(end int64, err error) {
-	var ready fifo
+	var ready decided
 	p.mu.Lock()
 	p.waitLeader.lost(end, err, &ready)
 	p.waitISR.lost(end, err, &ready)
 	p.mu.Unlock()
-	ready.complete()
+	ready.finish()
 	p.park.Check(p.key())
 }
 

@@ -32,48 +32,69 @@ type ReadResult struct {
 }
 
 // Read returns batches below the high watermark, or below the last stable
-// offset. On error the ends in the result hold all the same.
+// offset. On error the ends in the result hold all the same. It may read the
+// disk.
 func (p *Partition) Read(r ReadRequest) (ReadResult, error) {
-	e := p.Ends()
-	res := ReadResult{HighWatermark: e.HighWatermark, LastStable: e.LastStable, LogStart: e.LogStart, DivergingEpoch: -1, DivergingEnd: -1}
-	if err := p.readable(r.CurrentEpoch); err != nil {
+	res, limit, err := p.look(r)
+	if err != nil || res.DivergingEpoch >= 0 {
 		return res, err
 	}
-	if r.FetchedEpoch >= 0 {
-		if epoch, end := p.log.EpochEnd(r.FetchedEpoch); end >= 0 && (epoch < r.FetchedEpoch || end < r.Offset) {
-			res.DivergingEpoch, res.DivergingEnd = epoch, end
-			return res, nil
-		}
-	}
-	limit := e.HighWatermark
-	if r.Committed {
-		limit = e.LastStable
-	}
-	if r.Offset > e.LogEnd || r.Offset < e.LogStart {
-		return res, fmt.Errorf("%w: offset %d of %s, which holds [%d, %d)", storage.ErrOffsetOutOfRange, r.Offset, p, e.LogStart, e.LogEnd)
-	}
-	var err error
 	res.Slice, err = p.log.Read(r.Offset, limit, r.MaxBytes, r.AtLeastOne)
 	return res, err
 }
 
+// Peek says what Read would come to without reading anything: about how many
+// bytes there are, up to max; and whether it would end at once whatever there
+// is, with an error or because the histories part.
+func (p *Partition) Peek(r ReadRequest, max int64) (bytes int64, atOnce bool) {
+	res, limit, err := p.look(r)
+	if err != nil || res.DivergingEpoch >= 0 {
+		return 0, true
+	}
+	return p.log.Bytes(r.Offset, limit, max), false
+}
+
+// look does everything of Read but the reading. limit is where it ends.
+func (p *Partition) look(r ReadRequest) (res ReadResult, limit int64, err error) {
+	role, e := p.role.Load(), p.Ends()
+	res = ReadResult{HighWatermark: e.HighWatermark, LastStable: e.LastStable, LogStart: e.LogStart, DivergingEpoch: -1, DivergingEnd: -1}
+	if err := p.readable(role, r.CurrentEpoch); err != nil {
+		return res, 0, err
+	}
+	if r.FetchedEpoch >= 0 {
+		epoch, end := p.epochEnd(role, r.FetchedEpoch)
+		switch {
+		case end < 0:
+			return res, 0, fmt.Errorf("%w: %s does not know the end of epoch %d, which offset %d follows", storage.ErrOffsetOutOfRange, p, r.FetchedEpoch, r.Offset)
+		case r.Offset >= e.LogStart && (epoch < r.FetchedEpoch || end < r.Offset):
+			res.DivergingEpoch, res.DivergingEnd = epoch, end
+			return res, 0, nil
+		}
+	}
+	if r.Offset > e.LogEnd || r.Offset < e.LogStart {
+		return res, 0, fmt.Errorf("%w: offset %d of %s, which holds [%d, %d)", storage.ErrOffsetOutOfRange, r.Offset, p, e.LogStart, e.LogEnd)
+	}
+	if r.Committed {
+		return res, e.LastStable, nil
+	}
+	return res, e.HighWatermark, nil
+}
+
 // readable says whether a request with an epoch may read here.
-func (p *Partition) readable(epoch int32) error {
-	if err := p.role.Load().check(epoch); err != nil {
+func (p *Partition) readable(r *role, epoch int32) error {
+	if err := r.check(epoch); err != nil {
 		return fmt.Errorf("read %s: %w", p, err)
 	}
 	return p.log.Offline()
 }
 
-// Available estimates how many bytes Read could return from an offset on, up to
-// max; it reads nothing from the disk.
-func (p *Partition) Available(offset int64, committed bool, max int64) int64 {
-	e := p.Ends()
-	limit := e.HighWatermark
-	if committed {
-		limit = e.LastStable
+// epochEnd is where an epoch ended; the present one ends at the log's end, also
+// if nothing was appended in it.
+func (p *Partition) epochEnd(r *role, epoch int32) (int32, int64) {
+	if epoch == r.epoch {
+		return epoch, p.log.Ends().LogEnd
 	}
-	return p.log.Bytes(offset, limit, max)
+	return p.log.EpochEnd(epoch)
 }
 
 // Special timestamps of ListOffset, as the protocol has them.
@@ -91,10 +112,10 @@ const (
 // epoch of the record, or the current one at the log's ends.
 func (p *Partition) ListOffset(ts int64, currentEpoch int32, committed bool) (storage.Timestamp, error) {
 	none := storage.Timestamp{Offset: -1, Time: -1, Epoch: -1}
-	if err := p.readable(currentEpoch); err != nil {
+	r, e := p.role.Load(), p.Ends()
+	if err := p.readable(r, currentEpoch); err != nil {
 		return none, err
 	}
-	r, e := p.role.Load(), p.Ends()
 	limit := e.HighWatermark
 	if committed {
 		limit = e.LastStable
@@ -123,13 +144,10 @@ func (p *Partition) ListOffset(ts int64, currentEpoch int32, committed bool) (st
 // EpochEnd returns the largest known epoch not above epoch, and the offset
 // after its last record; -1, -1 where nothing is known (OffsetForLeaderEpoch).
 func (p *Partition) EpochEnd(currentEpoch, epoch int32) (int32, int64, error) {
-	if err := p.readable(currentEpoch); err != nil {
+	r := p.role.Load()
+	if err := p.readable(r, currentEpoch); err != nil {
 		return -1, -1, err
 	}
-	r := p.role.Load()
-	if epoch == r.epoch {
-		return epoch, p.log.Ends().LogEnd, nil
-	}
-	e, end := p.log.EpochEnd(epoch)
+	e, end := p.epochEnd(r, epoch)
 	return e, end, nil
 }
