@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"sync"
 	"sync/atomic"
+	"syscall"
 
 	"github.com/chronik-io/chronik/internal/vfs"
 )
@@ -24,7 +25,8 @@ type file struct {
 	// syncMu serialises datasyncs of the writer and of the preparer, so that an
 	// error that one of them was given is latched before the other asks.
 	syncMu sync.Mutex
-	err    error // the first failed write or datasync; guarded by syncMu
+	err    error // the first failed write or datasync, or errClosed; guarded by syncMu
+	closed bool  // guarded by syncMu
 
 	// The writer's.
 	begun bool // the header is written
@@ -110,7 +112,10 @@ func (f *file) zero(n int64) error {
 		return fmt.Errorf("%s: %w: %w", f.name, errDeadFile, f.err)
 	}
 	if _, err := f.f.WriteAt(make([]byte, n), from); err != nil {
-		return fmt.Errorf("make room in the journal: %w", err) // a full disk kills no file
+		if !errors.Is(err, syscall.ENOSPC) && !errors.Is(err, syscall.EDQUOT) {
+			f.err = err // a full disk kills no file
+		}
+		return fmt.Errorf("make room in the journal: %w", err)
 	}
 	if err := f.f.Datasync(); err != nil {
 		f.err = err
@@ -120,10 +125,14 @@ func (f *file) zero(n int64) error {
 	return nil
 }
 
-// close closes the file and keeps the preparer from using it.
+// close closes the file, once, and keeps the preparer from using it.
 func (f *file) close() error {
 	f.syncMu.Lock()
 	defer f.syncMu.Unlock()
+	if f.closed {
+		return nil
+	}
+	f.closed = true
 	if f.err == nil {
 		f.err = errClosed
 	}

@@ -32,7 +32,7 @@ type Options struct {
 	// for a Release beyond it. At least 4 × FileSize.
 	MaxBytes int64
 	// Absent tells how many connections produced lately and have no request
-	// waiting; nil means that it isn't known. See durability.Group.
+	// waiting; nil means that it isn't known. See durability.Group. It must not block.
 	Absent func() int
 	// Sweep is called, from any goroutine and often, when half of MaxBytes is in
 	// use: the directory should make old files unnecessary. It must not block.
@@ -55,8 +55,9 @@ type GroupStats struct {
 // Owner is told what became of an entry.
 type Owner interface {
 	// Durable is called once per entry, in LSN order, from the journal's
-	// notifier goroutine. err is nil when the entry is durable; otherwise it was
-	// not acknowledged and never will be. It must not block.
+	// notifier goroutine; for entries that Drop takes back, by Drop. err is nil when
+	// the entry is durable; otherwise it was not acknowledged and never will be. It
+	// must not block.
 	Durable(e *Entry, err error)
 }
 
@@ -66,9 +67,9 @@ type Entry struct {
 	Stream  *Stream
 	Type    Type
 	Carried bool
-	Payload []byte
-	PrevEnd int64 // log end before the entry
-	NextEnd int64 // log end after it
+	Payload []byte // less than 2 GiB
+	PrevEnd int64  // log end before the entry
+	NextEnd int64  // log end after it
 	Records int
 	// Profile gives the window; nil means that the entry does not wait and may
 	// use the space that is kept for carried entries, which make room.
@@ -77,10 +78,13 @@ type Entry struct {
 	// LSN is set by the journal before Owner.Durable.
 	LSN LSN
 
-	deadline time.Time
+	arrived time.Time
 }
 
 func (e *Entry) control() bool { return e.Profile == nil }
+
+// patient: the entry does not mind waiting for others.
+func (e *Entry) patient() bool { return e.Profile != nil && e.Profile.MaxWait > 0 }
 
 // size is an upper bound of what the entry takes in a file.
 func (e *Entry) size() int64 { return frameHeader + int64(len(e.Payload)) + 8 }
@@ -88,7 +92,7 @@ func (e *Entry) size() int64 { return frameHeader + int64(len(e.Payload)) + 8 }
 // Stream is a log's queue in the journal. Its fields belong to the journal's lock.
 type Stream struct {
 	id     StreamID
-	queue  []*Entry
+	queue  fifo[*Entry]
 	listed bool // stands in Journal.ready
 }
 
@@ -116,10 +120,12 @@ type Journal struct {
 
 	mu       sync.Mutex
 	state    state
-	ready    []*Stream // streams with queued entries, in turn
-	waiting  window    // of all queued entries
-	parked   bool      // the writer waits for wake
-	roomless bool      // the writer waits for space: only control entries pass
+	ready    fifo[*Stream] // streams with queued entries, in turn
+	waiting  window        // of all queued entries
+	busy     bool          // the writer has a group
+	idle     *sync.Cond    // busy became false
+	parked   bool          // the writer waits for wake
+	roomless bool          // the writer waits for space: only control entries pass
 	wake     chan struct{}
 
 	next     LSN // the next LSN; the writer's, and Fresh's while stopped
@@ -136,6 +142,7 @@ type Journal struct {
 type batch struct {
 	entries []*Entry
 	err     error
+	failed  bool // the journal stands still because of err
 }
 
 // Open prepares the journal below opt.Dir, which must exist. It writes nothing
@@ -152,6 +159,7 @@ func Open(opt Options) (*Journal, error) {
 		free:     make(chan []*Entry, 16),
 		next:     1,
 	}
+	j.idle = sync.NewCond(&j.mu)
 	if err := j.space.init(&j.opt, j.poke); err != nil {
 		return nil, err
 	}
@@ -173,18 +181,16 @@ func (j *Journal) Submit(entries ...*Entry) error {
 	}
 	now := time.Now()
 	for _, e := range entries {
+		e.arrived = now
 		s := e.Stream
-		if e.Profile != nil {
-			e.deadline = now.Add(e.Profile.MaxWait)
-		}
-		s.queue = append(s.queue, e)
+		s.queue.push(e)
 		if !s.listed {
 			s.listed = true
-			j.ready = append(j.ready, s)
+			j.ready.push(s)
 		}
-		j.waiting.add(e, now)
+		j.waiting.add(e)
 	}
-	wake := j.parked && (!j.roomless || j.waiting.controls > 0) && j.dueLocked(now)
+	wake := j.parked && j.wantedLocked(now)
 	if wake {
 		j.parked = false
 	}
@@ -195,14 +201,17 @@ func (j *Journal) Submit(entries ...*Entry) error {
 	return nil
 }
 
-// dueLocked: is there a reason to wake the writer now? It sets its own timer
-// for all reasons that only time brings.
-func (j *Journal) dueLocked(now time.Time) bool {
-	if !j.waiting.armed {
-		return true // the writer doesn't know yet that something waits
+// wantedLocked: is there a reason for the parked writer to look before it does
+// by itself?
+func (j *Journal) wantedLocked(now time.Time) bool {
+	if j.roomless {
+		return j.waiting.controls > 0
 	}
-	close, _ := j.waiting.verdict(now, j.opt.Absent)
-	return close
+	if j.waiting.wakeAt.IsZero() {
+		return true // it doesn't know yet that something waits
+	}
+	closed, wait := j.waiting.verdict(now, j.opt.Absent)
+	return closed || now.Add(wait).Before(j.waiting.wakeAt)
 }
 
 func (j *Journal) poke() {
@@ -216,29 +225,17 @@ func (j *Journal) poke() {
 // their owners ErrDropped. Entries being written are told as usual.
 func (j *Journal) Drop(s *Stream) {
 	j.mu.Lock()
-	dropped := s.queue
-	s.queue = nil
-	if len(dropped) > 0 {
-		j.rebuildWindowLocked()
+	dropped := append([]*Entry(nil), s.queue.all()...)
+	s.queue.reset() // the writer takes it off the list
+	for _, e := range dropped {
+		j.waiting.remove(e)
+	}
+	if j.waiting.entries == 0 {
+		j.waiting.clear()
 	}
 	j.mu.Unlock()
 	for _, e := range dropped {
 		e.Owner.Durable(e, ErrDropped)
-	}
-}
-
-// rebuildWindowLocked sums up what is still queued.
-func (j *Journal) rebuildWindowLocked() {
-	was := j.waiting
-	j.waiting = window{}
-	for _, s := range j.ready {
-		for _, e := range s.queue {
-			j.waiting.add(e, was.last)
-		}
-	}
-	j.waiting.gap, j.waiting.armed = was.gap, was.armed && j.waiting.entries > 0
-	if j.waiting.entries > 0 {
-		j.waiting.first, j.waiting.last = was.first, was.last
 	}
 }
 
@@ -253,7 +250,8 @@ func (j *Journal) Assigned() LSN { return LSN(j.assigned.Load()) }
 func (j *Journal) Notified() LSN { return LSN(j.notified.Load()) }
 
 // Close writes what is queued, if the journal runs, and stops the goroutines.
-// Submit fails from now on.
+// Entries that only a Release or space on the disk would let pass are told
+// ErrStopped. Submit fails from now on.
 func (j *Journal) Close() error {
 	j.mu.Lock()
 	if j.state == closed || j.state == closing {

@@ -20,27 +20,23 @@ func (j *Journal) Fresh(minNext LSN) (Position, error) {
 	j.mu.Unlock()
 
 	s := &j.space
+	s.names.Lock()
+	defer s.names.Unlock()
 	f, err := s.make(0)
 	if err != nil {
 		return Position{}, err
 	}
-	s.mu.Lock()
-	if s.next != nil {
-		_ = s.next.close() // an older sequence; a start or Resume disposes of it
-	}
-	s.next = f
-	s.beginLocked(first)
-	s.lastErr = nil
-	s.mu.Unlock()
-	if err := f.writeHeader(); err == nil {
+	f.first, f.id = first, j.opt.ID
+	err = f.writeHeader()
+	if err == nil {
 		err = f.sync()
 	}
 	if err != nil {
-		s.abandon()
+		s.discard(f)
 		return Position{}, fmt.Errorf("begin journal file: %w", err)
 	}
 	f.dirty = false
-	f.durable.Store(true)
+	s.begin(f)
 	j.assigned.Store(uint64(first) - 1)
 	j.durable.Store(uint64(first) - 1)
 	j.notified.Store(uint64(first) - 1)
@@ -61,23 +57,11 @@ func (j *Journal) Resume() error {
 		s.mu.Unlock()
 		return fmt.Errorf("journal %s: no fresh file", j.opt.Dir)
 	}
-	fresh, known := s.cur, map[string]bool{s.cur.name: true}
-	for _, f := range s.live {
-		known[f.name] = true
-	}
-	for _, f := range s.free {
-		known[f.name] = true
-	}
+	fresh := s.cur
 	s.mu.Unlock()
 	s.release(^LSN(0))
-	infos, err := j.opt.FS.List(j.opt.Dir)
-	if err != nil {
+	if err := s.reclaim(fresh); err != nil {
 		return fmt.Errorf("resume journal: %w", err)
-	}
-	for _, in := range infos {
-		if seq, ok := parseName(in.Name); ok && !known[in.Name] && seq < fresh.seq {
-			s.retire(in.Name, in.Size, in.Size > j.opt.FileSize)
-		}
 	}
 	j.mu.Lock()
 	if j.state == stopped {
@@ -95,22 +79,21 @@ func (j *Journal) Resume() error {
 func (j *Journal) Release(through LSN) { j.space.release(through) }
 
 // Rotate makes the next write begin a file of its own, so that a clean stop
-// leaves a journal whose needed part is empty. The queue must be empty.
+// leaves a journal whose needed part is empty. It waits for the group that is
+// being written; nothing may be queued. Resume must follow, or Close.
 func (j *Journal) Rotate() (Position, error) {
 	j.mu.Lock()
-	if j.state == running && j.waiting.entries == 0 {
+	for j.busy {
+		j.idle.Wait()
+	}
+	if j.waiting.entries > 0 {
+		j.mu.Unlock()
+		return Position{}, fmt.Errorf("journal %s: entries wait, so that it can't begin a new file", j.opt.Dir)
+	}
+	if j.state == running {
 		j.state = stopped
 	}
 	j.mu.Unlock()
-	s := &j.space
-	s.mu.Lock()
-	cur := s.cur
-	s.mu.Unlock()
-	if cur != nil {
-		if err := cur.close(); err != nil {
-			return Position{}, fmt.Errorf("close %s: %w", cur.name, err)
-		}
-	}
 	return j.Fresh(0)
 }
 

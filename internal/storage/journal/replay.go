@@ -40,36 +40,66 @@ func (j *Journal) Read(from Position, through LSN, fn func(Frame) error) error {
 		return err
 	}
 	r := reader{fs: j.opt.FS, dir: j.opt.Dir, id: j.opt.ID}
-	expect := LSN(0)
+	var c chain
 	for _, seq := range seqs {
-		if expect > through {
+		if c.began && c.next > through {
 			break
 		}
-		if err := r.open(seq); err != nil {
+		err := r.open(seq)
+		if c.began && errors.Is(err, fs.ErrNotExist) {
+			continue // a spare one that got another name
+		}
+		if err != nil {
 			return err
 		}
-		if expect == 0 && r.valid {
-			expect = r.h.first
+		var takes bool
+		if takes, err = c.takes(&r, from); takes {
+			err = r.follow(&c.next, func(f Frame) error {
+				if f.LSN > through {
+					return nil
+				}
+				return fn(f)
+			})
 		}
-		if !r.valid || r.h.first != expect {
-			r.close()
-			break
-		}
-		err := r.chain(&expect, func(f Frame) error {
-			if f.LSN > through {
-				return nil
-			}
-			return fn(f)
-		})
 		r.close()
 		if err != nil {
 			return err
 		}
 	}
-	if expect <= through {
-		return fmt.Errorf("%w: frames from LSN %d to %d are not to be read", ErrDamaged, expect, through)
+	if !c.began || c.next <= through {
+		return fmt.Errorf("%w: frames from LSN %d to %d are not to be read", ErrDamaged, max(c.next, from.LSN), through)
 	}
 	return nil
+}
+
+// chain is the sequence of files that hold the frames of one history.
+type chain struct {
+	next  LSN // the LSN that must come next
+	began bool
+	ended bool
+}
+
+// takes says whether the file that r has open belongs to the chain, which must
+// begin with the file of from. A file without a header was named and never put to
+// use, or its header and all its frames were lost with the power: neither breaks
+// the chain, for a file that goes on with the expected LSN is only begun when
+// everything before it is synced.
+func (c *chain) takes(r *reader, from Position) (bool, error) {
+	switch {
+	case c.ended:
+		return false, nil
+	case c.began:
+		c.ended = r.valid && r.h.first != c.next
+		return r.valid && !c.ended, nil
+	case r.name != fileName(from.File):
+		return false, fmt.Errorf("%w: %s is needed and missing in %s", ErrDamaged, fileName(from.File), r.dir)
+	case !r.valid:
+		return false, fmt.Errorf("%w: %s in %s has no valid header", ErrDamaged, r.name, r.dir)
+	case r.h.first > from.LSN:
+		return false, fmt.Errorf("%w: %s in %s begins at LSN %d, %d is needed", ErrDamaged, r.name, r.dir, r.h.first, from.LSN)
+	}
+	c.began, c.next = true, r.h.first
+	return true, nil
 }
 
 // Untouched says whether the file at a position was never written to but for
@@ -93,46 +123,40 @@ func scan(fsys vfs.FS, dir string, id [16]byte, from Position, fn func(Frame) er
 	if from.File == 0 && len(seqs) == 0 {
 		return ext, nil
 	}
-	if len(seqs) == 0 || seqs[0] != from.File {
+	if len(seqs) == 0 {
 		return ext, fmt.Errorf("%w: %s is needed and missing in %s", ErrDamaged, fileName(from.File), dir)
 	}
 	r := reader{fs: fsys, dir: dir, id: id}
-	expect := LSN(0)
-	inChain := true
-	for i, seq := range seqs {
-		if i > 0 && seq != seqs[i-1]+1 {
-			inChain = false
-		}
+	var c chain
+	for _, seq := range seqs {
 		if err := r.open(seq); err != nil {
 			return ext, err
 		}
-		if inChain && i == 0 {
-			if !r.valid {
-				r.close()
-				return ext, fmt.Errorf("%w: %s in %s has no valid header", ErrDamaged, fileName(seq), dir)
-			}
-			if r.h.first > from.LSN {
-				r.close()
-				return ext, fmt.Errorf("%w: %s in %s begins at LSN %d, %d is needed", ErrDamaged, fileName(seq), dir, r.h.first, from.LSN)
-			}
-			expect = r.h.first
-		}
-		if inChain && r.valid && r.h.first == expect {
-			ext.Files = append(ext.Files, fileName(seq))
-			err = r.chain(&expect, fn)
-		} else {
-			inChain = false
-		}
-		ext.Next, ext.Above = expect, max(ext.Above, expect)
-		if err == nil && r.valid {
-			err = r.behind(expect, &ext.Above)
-		}
+		err := r.scan(&c, from, &ext, fn)
 		r.close()
 		if err != nil {
 			return ext, err
 		}
 	}
 	return ext, nil
+}
+
+// scan reads one file: what of it belongs to the chain, and what else it tells.
+func (r *reader) scan(c *chain, from Position, ext *Extent, fn func(Frame) error) error {
+	takes, err := c.takes(r, from)
+	if takes {
+		ext.Files = append(ext.Files, r.name)
+		err = r.follow(&c.next, fn)
+	}
+	if err != nil {
+		return err
+	}
+	ext.Next, ext.Above = c.next, max(ext.Above, c.next)
+	if !r.valid {
+		return nil
+	}
+	ext.Above = max(ext.Above, r.h.first)
+	return r.behind(c.next, &ext.Above)
 }
 
 // sequences returns the sequences of the files from first on, ascending.
@@ -252,8 +276,8 @@ func after(pos, size int64, f *Frame) int64 {
 	return align(pos+size, 8)
 }
 
-// chain reads frames from the file's beginning while they are valid and dense.
-func (r *reader) chain(expect *LSN, fn func(Frame) error) error {
+// follow reads frames from the file's beginning while they are valid and dense.
+func (r *reader) follow(expect *LSN, fn func(Frame) error) error {
 	for {
 		f, size, ok, err := r.frame(r.pos)
 		if err != nil {

@@ -1,14 +1,11 @@
 package journal
 
 import (
-	"crypto/rand"
-	"encoding/binary"
 	"fmt"
 	"path"
 	"strconv"
 	"strings"
 	"sync"
-	"time"
 )
 
 const suffix = ".journal"
@@ -37,6 +34,10 @@ const (
 type space struct {
 	opt  *Options
 	poke func() // wakes the writer: there may be room now
+
+	// names is held while files are named, renamed and collected for reuse: by the
+	// preparer, Fresh and Resume. The writer never takes it.
+	names sync.Mutex
 
 	mu      sync.Mutex
 	live    []*file // oldest first; the last one is current while cur is set
@@ -97,7 +98,7 @@ func (s *space) roomWithin(n, limit int64) bool {
 		return false
 	}
 	if used+s.opt.FileSize > limit {
-		s.opt.Sweep()
+		s.sweep()
 		return false
 	}
 	if s.next != nil && dataStart+n <= s.next.zeroed.Load() {
@@ -106,6 +107,20 @@ func (s *space) roomWithin(n, limit int64) bool {
 	s.want = max(s.want, dataStart+n)
 	s.kickLocked()
 	return false
+}
+
+func (s *space) sweep() {
+	if s.opt.Sweep != nil {
+		s.opt.Sweep()
+	}
+}
+
+// stuck says whether room can only be made by others: by a Release, or by space
+// that comes back on the disk.
+func (s *space) stuck() bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.lastErr != nil || s.usedLocked()+s.opt.FileSize > s.opt.MaxBytes
 }
 
 func (s *space) usedLocked() (n int64) {
@@ -151,7 +166,7 @@ func (s *space) place(n int64, first LSN) (*file, error) {
 	}
 	s.beginLocked(first)
 	if s.usedLocked() >= s.opt.MaxBytes/2 {
-		s.opt.Sweep()
+		s.sweep()
 	}
 	s.kickLocked()
 	return s.cur, nil
@@ -165,6 +180,24 @@ func (s *space) beginLocked(first LSN) {
 	f.off.Store(dataStart)
 	s.live = append(s.live, f)
 	s.cur = f
+}
+
+// begin makes f, whose header is durable, the current file of a new life. The
+// caller holds names.
+func (s *space) begin(f *file) {
+	s.mu.Lock()
+	cur, next := s.cur, s.next
+	f.off.Store(dataStart)
+	s.next, s.want, s.lastErr = nil, 0, nil
+	s.live = append(s.live, f)
+	s.cur = f
+	s.mu.Unlock()
+	if cur != nil {
+		_ = cur.close() // everything in it is durable: the journal stood still
+	}
+	if next != nil {
+		s.dispose(next)
+	}
 }
 
 // sync makes the current file durable. Only the writer calls it.
@@ -224,117 +257,33 @@ func (s *space) retire(name string, size int64, remove bool) {
 	}
 }
 
-// prepare is the preparer goroutine.
-func (s *space) prepare() {
-	retry := time.NewTimer(time.Hour)
-	defer retry.Stop()
-	for {
-		select {
-		case <-s.quit:
-			return
-		case <-s.kick:
-		case <-retry.C:
-		}
-		worked, err := s.prepareOnce()
-		s.mu.Lock()
-		s.lastErr = err
-		s.mu.Unlock()
-		switch {
-		case err != nil:
-			retry.Reset(time.Second) // a full disk may have room again
-		case worked:
-			s.poke()
-			retry.Reset(0)
-		default:
-			retry.Reset(time.Hour)
-		}
-	}
-}
-
-// stalled returns why no room could be made, if that is so.
-func (s *space) stalled() error {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return s.lastErr
-}
-
-// prepareOnce does the most urgent piece of work and says whether there was any.
-func (s *space) prepareOnce() (bool, error) {
-	s.mu.Lock()
-	if s.next != nil && s.next.dead() {
-		_ = s.next.close()
-		s.next = nil // its name is never used again; the next start removes it
-	}
-	cur, next, want := s.cur, s.next, s.want
-	var off int64
-	if cur != nil {
-		off = cur.off.Load()
-	}
-	s.mu.Unlock()
-	switch {
-	case cur == nil:
-		return false, nil
-	case cur.zeroed.Load() < min(cur.capacity, off+zeroAhead):
-		return true, cur.zero(zeroStep)
-	case next != nil && next.capacity >= want:
-		if next.zeroed.Load() < next.capacity {
-			return true, next.zero(4 * zeroStep)
-		}
-		return false, nil
-	case want > 0 || off > cur.capacity/4:
-		f, err := s.make(want)
-		if err != nil {
-			return false, err
-		}
-		s.mu.Lock()
-		if s.ended {
-			s.mu.Unlock()
-			return false, f.close()
-		}
-		old := s.next
-		s.next = f
-		s.mu.Unlock()
-		if old != nil {
-			_ = old.close()
-			s.retire(old.name, old.zeroed.Load(), old.capacity != s.opt.FileSize)
-		}
-		return true, nil
-	}
-	return false, nil
-}
-
-// make names a file for use: one that is not needed any more, or a new one.
-func (s *space) make(want int64) (*file, error) {
-	s.mu.Lock()
-	s.maxSeq++
-	seq := s.maxSeq
-	var old spare
-	if want <= s.opt.FileSize && len(s.free) > 0 {
-		old = s.free[len(s.free)-1]
-		s.free = s.free[:len(s.free)-1]
-	}
-	s.mu.Unlock()
-	f := &file{name: fileName(seq), seq: seq, capacity: max(s.opt.FileSize, align(want, sector))}
-	var salt [8]byte
-	_, _ = rand.Read(salt[:]) // never fails
-	f.salt = binary.LittleEndian.Uint64(salt[:])
-	var err error
-	if old.name != "" {
-		if err = s.opt.FS.Rename(s.path(old.name), s.path(f.name)); err == nil {
-			f.f, err = s.opt.FS.Open(s.path(f.name))
-		}
-		f.zeroed.Store(min(old.size, f.capacity))
-	} else {
-		f.f, err = s.opt.FS.Create(s.path(f.name))
-	}
+// reclaim makes every file that is older than the fresh one, and not in use,
+// a spare one or removes it.
+func (s *space) reclaim(fresh *file) error {
+	s.names.Lock()
+	defer s.names.Unlock()
+	infos, err := s.opt.FS.List(s.opt.Dir)
 	if err != nil {
-		return nil, fmt.Errorf("prepare journal file: %w", err)
+		return err
 	}
-	if err := s.opt.FS.SyncDir(s.opt.Dir); err != nil {
-		_ = f.f.Close()
-		return nil, fmt.Errorf("prepare journal file: %w", err)
+	s.mu.Lock()
+	known := map[string]bool{}
+	for _, f := range s.live {
+		known[f.name] = true
 	}
-	return f, f.zero(zeroStep)
+	for _, f := range s.free {
+		known[f.name] = true
+	}
+	if s.next != nil {
+		known[s.next.name] = true
+	}
+	s.mu.Unlock()
+	for _, in := range infos {
+		if seq, ok := parseName(in.Name); ok && !known[in.Name] && seq < fresh.seq {
+			s.retire(in.Name, in.Size, in.Size > s.opt.FileSize)
+		}
+	}
+	return nil
 }
 
 // stop ends the preparer.

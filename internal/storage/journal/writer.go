@@ -15,6 +15,7 @@ const copyBelow = 4 << 10
 
 // writer holds what only the writer goroutine touches.
 type writer struct {
+	timer   *time.Timer
 	scratch []byte
 	bufs    [][]byte
 	group   []*Entry // written, not yet synced
@@ -27,8 +28,9 @@ type writer struct {
 func (j *Journal) write() {
 	defer j.done.Done()
 	defer close(j.told)
-	var w writer
-	for j.await() {
+	w := writer{timer: time.NewTimer(time.Hour)}
+	defer w.timer.Stop()
+	for j.await(w.timer) {
 		if err := j.writeGroup(&w); err != nil {
 			j.fail(&w, err)
 		}
@@ -36,35 +38,32 @@ func (j *Journal) write() {
 }
 
 // await sleeps until a group should be written; false ends the writer.
-func (j *Journal) await() bool {
-	timer := time.NewTimer(time.Hour)
-	defer timer.Stop()
+func (j *Journal) await(timer *time.Timer) bool {
 	for {
 		j.mu.Lock()
+		j.busy = false
+		j.idle.Broadcast()
+		if j.state == closing && j.waiting.entries > 0 && j.stuckLocked() {
+			left := j.emptyLocked(nil)
+			j.mu.Unlock()
+			j.told <- batch{entries: left, err: fmt.Errorf("journal %s has no room: %w", j.opt.Dir, ErrStopped)}
+			continue
+		}
 		if j.state == closed || j.state == closing && j.waiting.entries == 0 {
 			j.state = closed
 			j.mu.Unlock()
 			return false
 		}
-		closeNow, wait := false, time.Hour
-		if j.state != stopped {
-			closeNow, wait = j.waiting.verdict(time.Now(), j.opt.Absent)
-			if j.state == closing {
-				closeNow = true
-			}
-			if closeNow && !j.space.room(j.needLocked()) {
-				j.roomless = true
-				closeNow, wait = j.waiting.controls > 0 && j.space.reserve(j.needLocked()), time.Hour
-			} else {
-				j.roomless = false
-			}
-		}
-		if closeNow {
-			j.waiting.armed = false
+		now := time.Now()
+		write, wait := j.decideLocked(now)
+		if write {
+			j.busy, j.waiting.wakeAt = true, time.Time{}
 			j.mu.Unlock()
 			return true
 		}
-		j.waiting.armed = j.waiting.entries > 0
+		if j.waiting.entries > 0 {
+			j.waiting.wakeAt = now.Add(wait)
+		}
 		j.parked = true
 		j.mu.Unlock()
 		timer.Reset(wait)
@@ -78,33 +77,78 @@ func (j *Journal) await() bool {
 	}
 }
 
+// decideLocked says whether a group is written now, and if not, how long the
+// writer sleeps unless it is woken.
+func (j *Journal) decideLocked(now time.Time) (write bool, wait time.Duration) {
+	j.roomless = false
+	if j.state == stopped {
+		return false, time.Hour
+	}
+	write, wait = j.waiting.verdict(now, j.opt.Absent)
+	write = write || j.state == closing
+	if !write || j.space.room(j.needLocked()) {
+		return write, wait
+	}
+	j.roomless = true
+	n, some := j.needOfControlsLocked()
+	return some && j.space.reserve(n), time.Hour
+}
+
+// stuckLocked: nothing that waits can be written unless somebody makes room.
+func (j *Journal) stuckLocked() bool {
+	if j.space.room(j.needLocked()) || !j.space.stuck() {
+		return false
+	}
+	n, some := j.needOfControlsLocked()
+	return !some || !j.space.reserve(n)
+}
+
 // needLocked is an upper bound of the next write's size: what waits, as far as
 // one write takes it, but at least the entry that is first in turn.
 func (j *Journal) needLocked() int64 {
 	n := min(j.waiting.bytes+int64(j.waiting.entries)*(frameHeader+8), j.maxWrite)
-	for _, s := range j.ready {
-		if len(s.queue) > 0 {
-			return max(n, s.queue[0].size()) + sector
+	for _, s := range j.ready.all() {
+		if s.queue.len() > 0 {
+			return max(n, s.queue.peek().size()) + sector
 		}
 	}
 	return n + sector
 }
 
+// needOfControlsLocked is needLocked for a write that takes control entries
+// only; false where none is the next of its stream.
+func (j *Journal) needOfControlsLocked() (n int64, some bool) {
+	var sum int64
+	for _, s := range j.ready.all() {
+		for _, e := range s.queue.all() {
+			if !e.control() {
+				break
+			}
+			sum += e.size()
+			n, some = max(n, e.size()), true
+		}
+	}
+	return max(n, min(sum, j.maxWrite)) + sector, some
+}
+
 // writeGroup writes the group that waits and makes it durable. An impatient
 // group is synced after every write of ~1 MiB; a patient one once, at its end.
 func (j *Journal) writeGroup(w *writer) error {
-	limit := j.groupLimit()
+	j.mu.Lock()
+	limit := j.waiting.limits()
+	j.mu.Unlock()
 	for {
-		entries, more, patient := j.take(limit.records-w.records, limit.bytes-w.bytes)
+		entries, more, patient := j.take(limits{limit.records - w.records, limit.bytes - w.bytes})
 		if len(entries) == 0 {
+			j.recycle(entries)
 			break
 		}
-		if err := j.writeEntries(w, entries); err != nil {
-			w.group = append(w.group, entries...)
-			return err
-		}
+		err := j.writeEntries(w, entries)
 		w.group = append(w.group, entries...)
 		j.recycle(entries)
+		if err != nil {
+			return err
+		}
 		if !more || !patient || w.records >= limit.records || w.bytes >= limit.bytes {
 			break
 		}
@@ -122,75 +166,61 @@ func (j *Journal) writeGroup(w *writer) error {
 		j.opt.Synced(GroupStats{Entries: len(w.group), Records: w.records, Bytes: w.bytes, Sync: took})
 	}
 	j.told <- batch{entries: w.group}
-	*w = writer{scratch: w.scratch, bufs: w.bufs, group: j.slice()}
+	w.group, w.records, w.bytes = j.slice(), 0, 0
 	return nil
-}
-
-type limits struct {
-	records int
-	bytes   int64
-}
-
-// groupLimit is what one datasync may cover: the smallest limits among the
-// waiting.
-func (j *Journal) groupLimit() limits {
-	j.mu.Lock()
-	defer j.mu.Unlock()
-	l := limits{records: j.waiting.maxRecords, bytes: j.waiting.maxBytes}
-	if l.records == 0 { // only control entries wait
-		l = limits{records: 1 << 30, bytes: 1 << 40}
-	}
-	return l
 }
 
 // take removes up to one write's worth of entries from the queues, round-robin
 // over the streams. It takes at least one entry if one may be written. patient
 // says that none of them minds waiting for the group's other writes.
-func (j *Journal) take(records int, bytes int64) (taken []*Entry, more, patient bool) {
-	taken = j.slice()
-	patient = true
+func (j *Journal) take(l limits) (taken []*Entry, more, patient bool) {
+	taken, patient = j.slice(), true
 	j.mu.Lock()
 	defer j.mu.Unlock()
-	onlyControl := !j.space.room(j.needLocked())
-	if onlyControl && !j.space.reserve(j.needLocked()) {
-		return taken, false, false
+	reserved := !j.space.room(j.needLocked())
+	if reserved {
+		if n, some := j.needOfControlsLocked(); !some || !j.space.reserve(n) {
+			return taken, false, false
+		}
 	}
 	budget := j.maxWrite
-	var skipped []*Stream
-	for len(j.ready) > 0 && budget > 0 && records > 0 && bytes > 0 {
-		s := j.ready[0]
-		j.ready = j.ready[1:]
-		got := int64(0)
-		for len(s.queue) > 0 && got < quantum && budget > 0 && records > 0 && bytes > 0 {
-			e := s.queue[0]
-			if onlyControl && !e.control() || len(taken) > 0 && e.size() > budget {
+	for blocked := 0; j.ready.len() > blocked && budget > 0 && l.records > 0 && l.bytes > 0; {
+		s := j.ready.peek()
+		if s.queue.len() > 0 && len(taken) > 0 && s.queue.peek().size() > budget && !reserved {
+			break // first in turn for the next write
+		}
+		j.ready.pop()
+		before := len(taken)
+		for turn := int64(quantum); s.queue.len() > 0 && turn > 0 && budget > 0 && l.records > 0 && l.bytes > 0; {
+			e := s.queue.peek()
+			if reserved && !e.control() || len(taken) > 0 && e.size() > budget {
 				break
 			}
-			s.queue[0] = nil
-			s.queue = s.queue[1:]
-			taken = append(taken, e)
-			n := e.size()
-			got += n
-			budget -= n
-			records -= e.Records
-			bytes -= int64(len(e.Payload))
-			patient = patient && e.Profile != nil && e.Profile.MaxWait > 0
+			taken = append(taken, s.queue.pop())
+			j.waiting.remove(e)
+			turn -= e.size()
+			budget -= e.size()
+			l.records -= e.Records
+			l.bytes -= int64(len(e.Payload))
+			patient = patient && e.patient()
 		}
 		switch {
-		case len(s.queue) == 0:
-			s.listed, s.queue = false, nil
-		case got == 0:
-			skipped = append(skipped, s)
+		case s.queue.len() == 0:
+			s.listed = false
+			continue
+		case len(taken) > before:
+			blocked = 0
 		default:
-			j.ready = append(j.ready, s)
+			blocked++
 		}
-		if got == 0 && !onlyControl && len(s.queue) > 0 {
-			break // the next in turn doesn't fit into this write
-		}
+		j.ready.push(s)
 	}
-	j.ready = append(skipped, j.ready...)
-	j.rebuildWindowLocked()
-	return taken, len(j.ready) > 0, patient
+	if j.waiting.entries == 0 {
+		j.waiting.clear()
+	} else {
+		j.waiting.renew(j.ready.all())
+	}
+	return taken, j.waiting.entries > 0, patient
 }
 
 // writeEntries numbers the entries and writes their frames with one vectored
@@ -239,7 +269,9 @@ func (j *Journal) writeEntries(w *writer, entries []*Entry) error {
 	}
 	w.bufs = append(w.bufs, w.scratch[start:])
 	j.assigned.Store(uint64(j.next - 1))
-	if err := f.write(w.bufs, n, entries[len(entries)-1].LSN); err != nil {
+	err = f.write(w.bufs, n, entries[len(entries)-1].LSN)
+	clear(w.bufs) // the payloads belong to their owners again
+	if err != nil {
 		return fmt.Errorf("write %d journal entries: %w", len(entries), err)
 	}
 	return nil
@@ -250,20 +282,27 @@ var zeros [sector]byte
 // fail ends a life of the journal: nothing is written to its file again, and
 // every entry that is not durable is told.
 func (j *Journal) fail(w *writer, err error) {
+	j.space.abandon()
 	j.mu.Lock()
-	lost := w.group
-	for _, s := range j.ready {
-		lost = append(lost, s.queue...)
-		s.queue, s.listed = nil, false
-	}
-	j.ready, j.waiting = nil, window{}
+	lost := j.emptyLocked(w.group)
 	if j.state == running {
 		j.state = stopped
 	}
 	j.mu.Unlock()
-	*w = writer{scratch: w.scratch, bufs: w.bufs}
-	j.space.abandon()
-	j.told <- batch{entries: lost, err: fmt.Errorf("journal %s: %w", j.opt.Dir, err)}
+	w.group, w.records, w.bytes = nil, 0, 0
+	j.told <- batch{entries: lost, err: fmt.Errorf("journal %s: %w", j.opt.Dir, err), failed: true}
+}
+
+// emptyLocked appends everything queued to lost and empties the queues.
+func (j *Journal) emptyLocked(lost []*Entry) []*Entry {
+	for _, s := range j.ready.all() {
+		lost = append(lost, s.queue.all()...)
+		s.queue.reset()
+		s.listed = false
+	}
+	j.ready.reset()
+	j.waiting.clear()
+	return lost
 }
 
 // notify is the notifier goroutine: it tells owners while the writer is at the
@@ -279,7 +318,7 @@ func (j *Journal) notify() {
 				j.notified.Store(uint64(lsn))
 			}
 		}
-		if b.err != nil && j.opt.Failed != nil {
+		if b.failed && j.opt.Failed != nil {
 			j.opt.Failed(b.err)
 		}
 		j.recycle(b.entries)
