@@ -1,0 +1,544 @@
+package storage
+
+import (
+	"bytes"
+	"fmt"
+	"slices"
+	"syscall"
+	"time"
+
+	"github.com/chronik-io/chronik/internal/record"
+	"github.com/chronik-io/chronik/internal/vfs/crashfs"
+	"github.com/chronik-io/chronik/internal/vfs/errfs"
+)
+
+// step does one thing to the directory.
+func (w *world) step() {
+	if len(w.logs) == 0 || w.rng.IntN(40) == 0 && len(w.logs) < 4 {
+		w.create()
+		return
+	}
+	m := w.logs[w.rng.IntN(len(w.logs))]
+	switch n := w.rng.IntN(100); {
+	case n < 55:
+		w.append(m, 1+w.rng.IntN(5))
+		if w.rng.IntN(3) == 0 {
+			w.acked(m)
+		}
+	case n < 62:
+		w.read(m)
+	case n < 66:
+		_ = m.l.flush()
+	case n < 69:
+		_ = m.l.sync()
+	case n < 73:
+		_ = w.dir.checkpoint(nil)
+	case n < 76:
+		w.dir.signal(w.dir.sweeps)
+	case n < 81:
+		w.configure(m)
+	case n < 84:
+		w.truncate(m)
+	case n < 85:
+		w.reset(m)
+	case n < 88:
+		w.setStart(m)
+	case n < 90:
+		w.remove(m)
+	case n < 92:
+		w.retry(m)
+	case n < 93:
+		w.restart()
+	case n < 97 && w.cfg.faults:
+		w.fault()
+	default:
+		w.acked(m)
+	}
+}
+
+func (w *world) create() {
+	w.ids++
+	m := &mlog{id: ID{Topic: [16]byte{w.ids}, Partition: 3}, topic: string(rune('a' + w.rng.IntN(3))), maybe: true, seqs: map[int64]int32{}, pids: 3}
+	for _, o := range w.logs {
+		if o.topic == m.topic {
+			return
+		}
+	}
+	m.profile = profileNames[w.rng.IntN(len(profileNames))]
+	if w.rng.IntN(4) == 0 {
+		m.cur = history{start: 7, first: 7}
+	}
+	w.logs = append(w.logs, m)
+	w.say("create %s %s", m.topic, m.profile)
+	logs, err := w.dir.Create([]Spec{{ID: m.id, Topic: m.topic, Config: Config{Profile: modelProfiles()[m.profile], Segment: w.limits()}, LogStart: m.cur.start}})
+	if err != nil {
+		w.diskError("create", err)
+		w.drop(m)
+		if w.disk.Crashed() {
+			w.logs = append(w.logs, m)
+		}
+		return
+	}
+	m.maybe, m.l = false, logs[0]
+	m.l.Observe(m)
+	m.l.BeginEpoch(w.epoch)
+}
+
+// drop forgets a log.
+func (w *world) drop(m *mlog) {
+	if i := slices.Index(w.logs, m); i >= 0 {
+		w.logs = slices.Delete(w.logs, i, i+1)
+	}
+}
+
+// diskError makes sure that an error has a cause.
+func (w *world) diskError(what string, err error) {
+	if !w.disk.Crashed() && w.errs.Calls(errfs.Any) >= 0 && !w.cfg.faults {
+		failf("%s: %v, but the disk did not fail", what, err)
+	}
+}
+
+// append sends batches, of a producer or of none.
+func (w *world) append(m *mlog, n int) {
+	for range n {
+		o := record.BatchOptions{}
+		pid := int64(-1)
+		if w.rng.IntN(3) > 0 {
+			pid = m.pids - int64(w.rng.IntN(3))
+			o.Producer = &record.Producer{ID: pid, Sequence: m.seqs[pid]}
+		}
+		b := record.NewBuilder(o)
+		count := 1 + w.rng.IntN(3)
+		size := w.rng.IntN(600)
+		if w.rng.IntN(4) == 0 {
+			size = w.rng.IntN(6 << 10)
+		}
+		for range count {
+			w.counter++
+			b.Append(int64(w.counter), nil, bytes.Repeat([]byte{byte(w.counter), byte(w.counter >> 8), byte(w.counter >> 16)}, size/3+1), nil)
+		}
+		data, err := b.Build()
+		if err != nil {
+			failf("build: %v", err)
+		}
+		w.send(m, data, pid)
+	}
+}
+
+// modelSink notes the outcome of one append in the model, in the order of the log.
+type modelSink struct {
+	m    *mlog
+	pid  int64
+	done chan struct{}
+}
+
+// Numbered is Sink.
+func (s *modelSink) Numbered(a *Append) {
+	m := s.m
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	defer close(s.done)
+	if a.Err != nil || a.Duplicate {
+		return
+	}
+	b := record.Batch(slices.Clone(a.Batches))
+	if a.Base != m.cur.end() {
+		m.wrong = m.topic + ": offsets are not dense"
+	}
+	b.SetBaseOffset(a.Base)
+	b.SetLeaderEpoch(a.LeaderEpoch)
+	m.alts = nil
+	m.cur.bs = append(m.cur.bs[:len(m.cur.bs):len(m.cur.bs)], mbatch{base: a.Base, next: a.Next, data: b, pid: s.pid, seq: b.BaseSequence(), epoch: b.LeaderEpoch()})
+	if s.pid >= 0 {
+		m.seqs[s.pid] = b.LastSequence() + 1
+	}
+}
+
+func (w *world) send(m *mlog, data []byte, pid int64) *Append {
+	m.mu.Lock()
+	pids := m.pids
+	m.mu.Unlock()
+	a := &Append{Batches: data, LeaderEpoch: w.epoch, Sink: &modelSink{m: m, pid: pid, done: make(chan struct{})}}
+	m.l.Append(a)
+	select {
+	case <-a.Sink.(*modelSink).done:
+	case <-time.After(8 * time.Second):
+		m.l.qmu.Lock()
+		state := fmt.Sprintf("queue %d, owned %v, waiters %d", len(m.l.queue), m.l.owned, m.l.waiters)
+		m.l.qmu.Unlock()
+		failf("%s: an append was never answered: crashed %v, %s, deferred %d, log: %v, directory: %v", m.topic, w.disk.Crashed(), state, w.dir.memory.deferred.Load(), m.l.Err(), w.dir.Err())
+	}
+	if a.Err != nil {
+		w.diskError("append", a.Err)
+		m.mu.Lock()
+		same := pids == m.pids
+		m.mu.Unlock()
+		if m.l.Err() == nil && !w.cfg.faults && same {
+			failf("append to %s: %v", m.topic, a.Err)
+		}
+	}
+	return a
+}
+
+// retry sends acknowledged batches once more: they must be recognised.
+func (w *world) retry(m *mlog) {
+	m.mu.Lock()
+	left := map[int64]int{}
+	var again []mbatch
+	if len(m.seqs) > 0 {
+		for i := len(m.cur.bs) - 1; i >= 0; i-- {
+			b := m.cur.bs[i]
+			if b.pid > m.pids-3 && b.base >= m.cur.start && left[b.pid] < 5 {
+				left[b.pid]++
+				again = append(again, b)
+			}
+		}
+	}
+	m.mu.Unlock()
+	if len(again) > 3 {
+		w.rng.Shuffle(len(again), func(i, k int) { again[i], again[k] = again[k], again[i] })
+		again = again[:3]
+	}
+	for _, b := range again {
+		m.mu.Lock()
+		pids := m.pids
+		m.mu.Unlock()
+		a := w.send(m, slices.Clone(b.data), b.pid)
+		m.mu.Lock()
+		same := pids == m.pids
+		m.mu.Unlock()
+		if same && a.Err == nil && (!a.Duplicate || a.Base != b.base || a.Next != b.next) {
+			failf("%s: the batch of producer %d at %d, sequence %d, was sent again and is not known: %+v", m.topic, b.pid, b.base, b.seq, a.Base)
+		}
+		if same && a.Err != nil && m.l.Err() == nil && !w.disk.Crashed() && !w.cfg.faults {
+			failf("%s: retry of producer %d, sequence %d: %v", m.topic, b.pid, b.seq, a.Err)
+		}
+	}
+}
+
+func (w *world) read(m *mlog) {
+	m.mu.Lock()
+	cur := m.cur
+	m.mu.Unlock()
+	end := m.l.AckEnd()
+	if cur.start >= end || m.l.Offline() != nil {
+		return
+	}
+	at := cur.start + w.rng.Int64N(end-cur.start)
+	s, err := m.l.Read(at, end, w.rng.IntN(8000), true)
+	defer s.Release()
+	if err != nil {
+		w.diskError("read", err)
+		return
+	}
+	i, _ := slices.BinarySearchFunc(cur.bs, at, func(b mbatch, at int64) int {
+		if b.next <= at {
+			return -1
+		}
+		return 1
+	})
+	if s.Size == 0 {
+		failf("%s: nothing at %d of %+v", m.topic, at, m.l.Ends())
+	}
+	for _, p := range s.Parts {
+		for len(p) > 0 {
+			b, rest, err := record.Next(p)
+			if err != nil || i >= len(cur.bs) || !bytes.Equal(b, cur.bs[i].data) {
+				failf("%s: a read at %d gave another batch than was appended (%v)", m.topic, at, err)
+			}
+			i, p = i+1, rest
+		}
+	}
+}
+
+func (w *world) configure(m *mlog) {
+	m.profile = profileNames[w.rng.IntN(len(profileNames))]
+	w.say("configure %s %s", m.topic, m.profile)
+	m.l.Configure(Config{Profile: modelProfiles()[m.profile], Segment: w.limits()})
+}
+
+// calm waits until no disk error is under way: what follows must succeed.
+func (w *world) calm(m *mlog) bool {
+	w.healthy()
+	w.acked(m)
+	return !w.disk.Crashed() && m.l.Err() == nil
+}
+
+func (w *world) truncate(m *mlog) {
+	if !w.calm(m) || m.cur.end() == m.cur.start {
+		return
+	}
+	end := m.cur.start + w.rng.Int64N(m.cur.end()-m.cur.start+1)
+	if w.rng.IntN(2) == 0 {
+		end = max(m.cur.end()-w.rng.Int64N(6), m.cur.start)
+	}
+	w.poll()
+	m.mu.Lock()
+	old := m.cur
+	m.cur = old.cut(end)
+	m.cur.start = min(m.cur.start, m.cur.end())
+	m.alts = append(m.alts, old)
+	m.forgetProducers()
+	m.mu.Unlock()
+	w.say("truncate %s to %d", m.topic, end)
+	w.replaced(m, m.l.Truncate(end))
+}
+
+func (w *world) replaced(m *mlog, err error) {
+	if err != nil {
+		if !w.disk.Crashed() {
+			failf("%s: %v, but the disk did not fail", m.topic, err)
+		}
+		return
+	}
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.alts = nil
+	if e := m.l.Ends(); e.LogEnd != m.cur.end() || e.LogStart != m.cur.start {
+		failf("%s is %+v after a truncation or reset, want [%d, %d)", m.topic, e, m.cur.start, m.cur.end())
+	}
+}
+
+func (w *world) reset(m *mlog) {
+	if !w.calm(m) {
+		return
+	}
+	w.poll()
+	m.mu.Lock()
+	start := w.rng.Int64N(m.cur.end() + 100)
+	m.alts = append(m.alts, m.cur)
+	m.cur = history{start: start, first: start}
+	m.forgetProducers()
+	m.mu.Unlock()
+	w.say("reset %s to %d", m.topic, start)
+	w.replaced(m, m.l.Reset(start))
+}
+
+func (w *world) setStart(m *mlog) {
+	if !w.calm(m) || m.cur.end() == m.cur.start {
+		return
+	}
+	start := m.cur.start + w.rng.Int64N(m.cur.end()-m.cur.start+1)
+	m.mu.Lock()
+	old := m.cur
+	m.cur.start = start
+	m.alts = append(m.alts, old)
+	m.mu.Unlock()
+	w.say("start of %s to %d", m.topic, start)
+	w.poll()
+	m.alts[len(m.alts)-1].synced, m.alts[len(m.alts)-1].written = m.cur.synced, m.cur.written
+	w.replaced(m, m.l.SetLogStart(start))
+}
+
+func (w *world) remove(m *mlog) {
+	if !w.calm(m) {
+		return
+	}
+	w.say("delete %s", m.topic)
+	l := m.l
+	m.l, m.maybe = nil, true
+	if err := w.dir.Delete(l); err != nil && !w.disk.Crashed() {
+		failf("delete: %v", err)
+	} else if err == nil {
+		w.drop(m)
+	}
+}
+
+// restart stops cleanly and starts again.
+func (w *world) restart() {
+	w.healthy()
+	w.poll()
+	if w.disk.Crashed() {
+		return
+	}
+	tainted := slices.ContainsFunc(w.logs, func(m *mlog) bool { return m.tainted })
+	w.say("restart")
+	err := w.dir.Close()
+	w.poll()
+	if w.disk.Crashed() {
+		return // crash() goes on from here
+	}
+	if err != nil {
+		failf("close: %v", err)
+	}
+	w.down()
+	w.killed = true
+	w.start(w.disk.KillImage(w.rng.Uint64()))
+	if w.dir != nil && !tainted && !w.dir.Clean() {
+		failf("a clean stop was not recognised")
+	}
+}
+
+// down notes that no process runs.
+func (w *world) down() {
+	w.dir = nil
+	for _, m := range w.logs {
+		m.l = nil
+	}
+}
+
+// fault makes the disk fail for a while.
+func (w *world) fault() {
+	r := errfs.Rule{Ops: errfs.Write | errfs.Datasync, Path: "*.journal", Count: 1, Err: syscall.EIO, From: 1 + w.rng.IntN(3), Short: w.rng.IntN(700), Drop: errfs.Drop(w.rng.IntN(3))}
+	what := "journal"
+	switch w.rng.IntN(4) {
+	case 0:
+		r.Path, r.Err, r.Ops, what = "*.log", syscall.ENOSPC, errfs.Write, "full segment"
+		r.Count = 1 + w.rng.IntN(2)
+	case 1:
+		r.Path, what = "*.log", "segment"
+	case 2:
+		r.Path, r.Ops, what = "checkpoint.tmp", errfs.Write|errfs.Datasync|errfs.Rename, "checkpoint"
+	}
+	if what == "segment" {
+		for _, m := range w.logs {
+			if m.l != nil && (m.profile == "os" || m.profile == "interval" || m.l.currentMode() == writeThrough) {
+				return // its bytes are in no journal
+			}
+		}
+	}
+	w.say("fault: %s, call %d", what, r.From)
+	w.errs.Add(r)
+	for range 1 + w.rng.IntN(4) {
+		if w.disk.Crashed() {
+			return
+		}
+		m := w.logs[w.rng.IntN(len(w.logs))]
+		w.append(m, 1+w.rng.IntN(4))
+		switch w.rng.IntN(4) {
+		case 0:
+			_ = m.l.flushAndSync()
+		case 1:
+			_ = w.dir.checkpoint(nil)
+		case 2:
+			w.acked(m)
+		}
+		w.poll()
+	}
+	w.healthy()
+	if !w.disk.Crashed() {
+		w.epoch++
+	}
+}
+
+// crash ends the process and starts the next, which may crash while it starts.
+func (w *world) crash() {
+	if w.dir != nil {
+		w.poll()
+		w.disk.CrashAt(w.disk.Ops())
+		_ = w.dir.Close()
+		w.poll()
+		w.down()
+	}
+	w.killed = true
+	for range w.rng.IntN(3) {
+		next := w.image()
+		next.CrashDuring(1 + w.rng.IntN(60))
+		w.disk = next
+		d, err := OpenDir(Place{Path: "/d"}, w.options())
+		if err == nil {
+			w.say("crash before the directory is used")
+			next.CrashAt(next.Ops())
+			_ = d.Close()
+		} else if !next.Crashed() {
+			failf("start: %v", err)
+		}
+	}
+	w.open(true)
+}
+
+// image is what the next process finds.
+func (w *world) image() *crashfs.FS {
+	if w.rng.IntN(3) == 0 {
+		w.say("kill")
+		return w.disk.KillImage(w.rng.Uint64())
+	}
+	w.killed = false
+	mode := crashfs.Modes()[w.rng.IntN(len(crashfs.Modes()))]
+	w.say("power loss, %s", mode)
+	return w.disk.PowerLossImage(mode, w.rng.Uint64())
+}
+
+// open starts a process on what the last one left, and checks everything.
+func (w *world) open(crashed bool) {
+	image := w.disk
+	if crashed {
+		image = w.image()
+	}
+	w.start(image)
+}
+
+// start opens the directory on an image and holds every log against the model.
+func (w *world) start(image *crashfs.FS) {
+	if w.rng.IntN(8) == 0 {
+		w.replayTwice(image)
+	}
+	w.disk = image
+	d, err := OpenDir(Place{Path: "/d"}, w.options())
+	if err != nil {
+		failf("start: %v", err)
+	}
+	w.dir = d
+	w.epoch++
+	found := map[ID]*Log{}
+	for _, l := range d.Logs() {
+		found[l.id] = l
+	}
+	for _, m := range slices.Clone(w.logs) {
+		l := found[m.id]
+		delete(found, m.id)
+		switch {
+		case l == nil && m.maybe:
+			w.drop(m)
+			continue
+		case l == nil:
+			failf("%s is gone", m.topic)
+		}
+		m.l = l
+		l.Observe(m)
+		w.check(m)
+		l.BeginEpoch(w.epoch)
+	}
+	for _, l := range found {
+		failf("%s was deleted and is back", l)
+	}
+	for _, m := range w.logs {
+		w.settleProducers(m)
+		w.retry(m)
+	}
+}
+
+// settleProducers sets the sequences that follow what came back.
+func (w *world) settleProducers(m *mlog) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	clear(m.seqs)
+	for _, b := range m.cur.bs {
+		if b.pid > m.pids-3 {
+			m.seqs[b.pid] = record.Batch(b.data).LastSequence() + 1
+		}
+	}
+}
+
+// replayTwice starts two processes on copies of an image: they must find the same.
+func (w *world) replayTwice(image *crashfs.FS) {
+	var ends [2]map[ID]Ends
+	for i := range ends {
+		w.disk = image.KillImage(1)
+		d, err := OpenDir(Place{Path: "/d"}, w.options())
+		if err != nil {
+			failf("start: %v", err)
+		}
+		ends[i] = map[ID]Ends{}
+		for _, l := range d.Logs() {
+			ends[i][l.id] = l.Ends()
+		}
+		w.disk.CrashAt(w.disk.Ops())
+		_ = d.Close()
+	}
+	for id, e := range ends[0] {
+		if ends[1][id] != e || len(ends[0]) != len(ends[1]) {
+			failf("two starts on the same disk found %+v and %+v", e, ends[1][id])
+		}
+	}
+}

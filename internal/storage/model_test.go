@@ -1,0 +1,389 @@
+package storage
+
+import (
+	"bytes"
+	"fmt"
+	"math/rand/v2"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/chronik-io/chronik/internal/record"
+	"github.com/chronik-io/chronik/internal/storage/segment"
+	"github.com/chronik-io/chronik/internal/vfs"
+	"github.com/chronik-io/chronik/internal/vfs/crashfs"
+	"github.com/chronik-io/chronik/internal/vfs/errfs"
+	"github.com/chronik-io/chronik/pkg/durability"
+)
+
+// The model runs the real code on a file system that loses power, and knows
+// what each log may hold after a crash. What a log promised (its ends) is read
+// from the dead process: a promise counts from the moment it could be seen.
+
+// failure is what the model found wrong; a panic carries it out of callbacks
+// and helpers.
+type failure struct{ msg string }
+
+func failf(format string, args ...any) { panic(failure{fmt.Sprintf(format, args...)}) }
+
+// mbatch is one batch as it must stand in the log.
+type mbatch struct {
+	base, next int64
+	data       []byte
+	pid        int64
+	seq        int32
+	epoch      int32
+}
+
+// history is one way in which a log may come back.
+type history struct {
+	start           int64 // log start
+	first           int64 // where bs begins
+	bs              []mbatch
+	synced, written int64 // promised to survive a loss of power, and a kill
+}
+
+func (h *history) end() int64 {
+	if n := len(h.bs); n > 0 {
+		return h.bs[n-1].next
+	}
+	return h.first
+}
+
+// cut returns the history without the batches that reach beyond end.
+func (h *history) cut(end int64) history {
+	c := *h
+	n := 0
+	for n < len(h.bs) && h.bs[n].next <= end {
+		n++
+	}
+	c.bs = h.bs[:n:n]
+	c.synced, c.written = min(c.synced, c.end()), min(c.written, c.end())
+	return c
+}
+
+// promise notes what the log promised, as far as this history reaches, and
+// returns its end.
+func (h *history) promise(durable, written int64) int64 {
+	end := h.end()
+	h.synced, h.written = max(h.synced, min(durable, end)), max(h.written, min(written, end))
+	return end
+}
+
+// mlog is what the model knows of a log.
+type mlog struct {
+	mu      sync.Mutex
+	id      ID
+	topic   string
+	profile string
+	l       *Log // nil while no process runs
+	cur     history
+	alts    []history // what a crash may bring back instead of cur
+	// maybe: a crash may bring the log back or not (its birth or deletion was
+	// under way).
+	maybe bool
+	// tainted: a disk error took bytes that were only written; nothing is
+	// promised until the log is reset.
+	tainted bool
+	pids    int64 // producers in use are pids-2 … pids
+	seqs    map[int64]int32
+	wrong   string // what a callback found wrong
+}
+
+// Numbered is Sink.
+func (m *mlog) Numbered(a *Append) {}
+
+// Advanced is Observer.
+func (m *mlog) Advanced() {}
+
+// Reverted is Observer: what was numbered beyond end may still come back with a
+// crash, as long as nothing else stands there.
+func (m *mlog) Reverted(end int64, err error) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if end < m.cur.synced || end < m.cur.written && !m.tainted {
+		m.wrong = fmt.Sprintf("%s went back to %d, but %d was durable and %d written: %v", m.topic, end, m.cur.synced, m.cur.written, err)
+	}
+	if end >= m.cur.end() {
+		return
+	}
+	old := m.cur
+	m.cur = old.cut(end)
+	if m.cur.end() != end {
+		m.wrong = fmt.Sprintf("%s went back to %d, which is inside of a batch", m.topic, end)
+	}
+	m.alts = append(m.alts, old)
+	m.forgetProducers()
+}
+
+// forgetProducers makes the model use new producer ids: what the log knows of
+// the old ones is not worth modelling any more.
+func (m *mlog) forgetProducers() { m.pids += 3; m.seqs = map[int64]int32{} }
+
+// modelConfig says what one run does.
+type modelConfig struct {
+	steps  int
+	faults bool
+	broken broken
+	// wrap puts a file system that lies between the code and the disk.
+	wrap func(vfs.FS) vfs.FS
+	say  func(string, ...any)
+}
+
+// world is one run of the model.
+type world struct {
+	cfg     modelConfig
+	rng     *rand.Rand
+	disk    *crashfs.FS
+	errs    *errfs.FS
+	dir     *Dir
+	logs    []*mlog
+	epoch   int32
+	ids     byte
+	counter int
+	served  bool // the directory was open since the last crash
+	killed  bool // every crash since then kept the page cache
+}
+
+func (w *world) say(format string, args ...any) {
+	if w.cfg.say != nil {
+		w.cfg.say(format, args...)
+	}
+}
+
+// runModel lives one history of a log directory and returns what went wrong.
+func runModel(seed uint64, cfg modelConfig) (err error) {
+	w := &world{cfg: cfg, rng: rand.New(rand.NewPCG(seed, 7)), disk: crashfs.New(seed), epoch: 1}
+	defer func() {
+		if f := recover(); f != nil {
+			if x, ok := f.(failure); ok {
+				err = fmt.Errorf("seed %d: %s", seed, x.msg)
+			} else {
+				panic(f)
+			}
+		}
+		if w.dir != nil {
+			w.disk.CrashAt(0)
+			_ = w.dir.Close()
+		}
+	}()
+	w.open(false)
+	for range 1 + w.rng.IntN(3) {
+		w.live()
+		w.crash()
+	}
+	return nil
+}
+
+func (w *world) options() Options {
+	profiles := modelProfiles()
+	w.errs = errfs.New(w.disk)
+	var fsys vfs.FS = w.errs
+	if w.cfg.wrap != nil {
+		fsys = w.cfg.wrap(fsys)
+	}
+	segments := w.limits()
+	return Options{
+		FS: fsys, JournalFileSize: 64 << 10, JournalBytes: 256 << 10, DeferredBytes: 64 << 10, OpenFiles: 8, broken: w.cfg.broken,
+		Config: func(topic string, id ID) Config {
+			for _, m := range w.logs {
+				if m.id == id {
+					return Config{Profile: profiles[m.profile], Segment: segments}
+				}
+			}
+			return Config{Profile: profiles["sync"], Segment: segments}
+		},
+	}
+}
+
+func (w *world) limits() segment.Limits {
+	return segment.Limits{Bytes: int64(2<<10 + w.rng.IntN(14<<10)), Ms: 1 << 40, IndexInterval: 512, IndexBytes: 4096}
+}
+
+// modelProfiles are the three ways of becoming durable, and a patient one.
+func modelProfiles() map[string]durability.Profile {
+	return map[string]durability.Profile{
+		"sync":     {Name: "sync", MaxRecords: 10000, MaxBytes: 50 << 20},
+		"patient":  {Name: "patient", MaxWait: time.Millisecond, MaxRecords: 100, MaxBytes: 20 << 10},
+		"os":       {Name: "os", Ack: durability.Written, Sync: durability.SyncOS},
+		"interval": {Name: "interval", Ack: durability.Written, Sync: durability.SyncInterval, Interval: 2 * time.Millisecond},
+	}
+}
+
+var profileNames = []string{"sync", "sync", "patient", "os", "interval"}
+
+// live works on the directory until a crash comes, or for a while.
+func (w *world) live() {
+	if w.dir == nil {
+		return
+	}
+	if w.rng.IntN(4) > 0 {
+		at := w.disk.Ops() + 1 + w.rng.IntN(20*w.cfg.steps/10+1)
+		if w.rng.IntN(2) == 0 {
+			w.disk.CrashDuring(at)
+		} else {
+			w.disk.CrashAt(at)
+		}
+	}
+	for range w.rng.IntN(w.cfg.steps) + 1 {
+		if w.disk.Crashed() || w.dir == nil {
+			return
+		}
+		w.step()
+		w.poll()
+	}
+}
+
+// poll reads what the logs promise and holds it against what they promised.
+func (w *world) poll() {
+	for _, m := range w.logs {
+		if m.l == nil {
+			continue
+		}
+		m.mu.Lock()
+		start, durable := m.l.logStart.Load(), m.l.durable.Load()
+		written := max(m.l.written.Load(), durable)
+		end := m.cur.promise(durable, written)
+		for i := range m.alts { // a truncation may not have come that far
+			end = max(end, m.alts[i].promise(durable, written))
+		}
+		wrong := m.wrong
+		if wrong == "" && (written > end || start > end) {
+			wrong = fmt.Sprintf("%s: start %d, durable %d, written %d, but the log ends at %d", m.topic, start, durable, written, m.cur.end())
+		}
+		m.mu.Unlock()
+		if wrong != "" {
+			failf("%s", wrong)
+		}
+		if e := m.l.Ends(); e.Durable > e.Written || e.Written > e.LogEnd {
+			failf("%s: ends are out of order: %+v", m.topic, e)
+		}
+	}
+}
+
+// healthy waits until every log takes appends again, or the crash.
+func (w *world) healthy() {
+	w.errs.Clear()
+	for start := time.Now(); time.Since(start) < 30*time.Second; time.Sleep(200 * time.Microsecond) {
+		bad := error(nil)
+		for _, m := range w.logs {
+			if m.l == nil || m.tainted && m.l.Offline() != nil {
+				continue
+			}
+			if err := m.l.Err(); err != nil {
+				bad = err
+			}
+		}
+		if bad == nil || w.disk.Crashed() {
+			return
+		}
+	}
+	for _, m := range w.logs {
+		if m.l != nil {
+			w.say("%s: %v", m.topic, m.l.Err())
+		}
+	}
+	failf("the directory takes no records long after the last disk error: %v", w.dir.Err())
+}
+
+// acked waits until everything appended to a log counts.
+func (w *world) acked(m *mlog) {
+	for start := time.Now(); time.Since(start) < 30*time.Second; time.Sleep(100 * time.Microsecond) {
+		if w.disk.Crashed() || m.l.Err() != nil || m.l.AckEnd() >= m.l.logEnd.Load() {
+			return
+		}
+	}
+	failf("%s: the log ends at %d, but only %d is acknowledged", m.topic, m.l.logEnd.Load(), m.l.AckEnd())
+}
+
+// check compares a recovered log with what it may be, and makes that certain.
+func (w *world) check(m *mlog) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	e := m.l.Ends()
+	if err := m.l.Offline(); err != nil {
+		failf("%s is offline after a crash that damaged nothing: %v", m.topic, err)
+	}
+	got := w.content(m.l)
+	why := ""
+	for i, h := range append([]history{m.cur}, m.alts...) {
+		bound := h.synced
+		if w.killed {
+			bound = max(bound, h.written)
+		}
+		if why2 := matches(&h, e, got, bound); why2 != "" {
+			why += fmt.Sprintf("\n  history %d [%d, %d): %s", i, h.start, h.end(), why2)
+			continue
+		}
+		m.cur, m.alts, m.maybe = h.cut(e.LogEnd), nil, false
+		m.cur.start = e.LogStart
+		m.cur.synced, m.cur.written = e.LogEnd, e.LogEnd
+		return
+	}
+	failf("%s (%s) came back as %+v:%s", m.topic, m.profile, e, why)
+}
+
+// matches says why a log is not the prefix of a history that reaches at least
+// to bound; "" if it is.
+func matches(h *history, e Ends, got []mbatch, bound int64) string {
+	switch {
+	case e.LogStart != min(h.start, e.LogEnd):
+		return fmt.Sprintf("log start %d, want %d", e.LogStart, h.start)
+	case e.LogEnd < bound:
+		return fmt.Sprintf("the log ends at %d, but %d was promised", e.LogEnd, bound)
+	case e.Durable != e.LogEnd:
+		return fmt.Sprintf("what was recovered is not durable: %+v", e)
+	}
+	if c := h.cut(e.LogEnd); c.end() != e.LogEnd {
+		return fmt.Sprintf("the log ends at %d, where no batch does", e.LogEnd)
+	}
+	want := h.cut(e.LogEnd).bs
+	for len(want) > 0 && want[0].next <= e.LogStart {
+		want = want[1:]
+	}
+	for i, b := range want {
+		if i >= len(got) {
+			return fmt.Sprintf("batch at %d is missing", b.base)
+		}
+		if got[i].base != b.base || !bytes.Equal(got[i].data, b.data) {
+			return fmt.Sprintf("at %d stands another batch (at %d)", b.base, got[i].base)
+		}
+	}
+	if len(got) > len(want) {
+		return fmt.Sprintf("a ghost stands at %d", got[len(want)].base)
+	}
+	return ""
+}
+
+// content reads a whole log.
+func (w *world) content(l *Log) []mbatch {
+	var all []mbatch
+	e := l.Ends()
+	for at := e.LogStart; at < e.LogEnd; {
+		s, err := l.Read(at, e.LogEnd, 1+w.rng.IntN(20000), true)
+		if err != nil {
+			failf("read %s at %d: %v", l, at, err)
+		}
+		if s.Size == 0 {
+			failf("read %s at %d of %+v: nothing", l, at, e)
+		}
+		for _, p := range s.Parts {
+			for len(p) > 0 {
+				b, rest, err := record.Next(p)
+				if err == nil {
+					err = b.CheckCRC()
+				}
+				if err != nil {
+					failf("read %s at %d: %v", l, at, err)
+				}
+				if got := l.EpochAt(max(b.BaseOffset(), e.LogStart)); got != b.LeaderEpoch() {
+					failf("%s: the batch at %d is of epoch %d, the cache says %d", l, b.BaseOffset(), b.LeaderEpoch(), got)
+				}
+				all = append(all, mbatch{base: b.BaseOffset(), next: b.LastOffset() + 1, data: slices.Clone(b)})
+				at, p = b.LastOffset()+1, rest
+			}
+		}
+		s.Release()
+	}
+	return all
+}
