@@ -210,7 +210,7 @@ func (d *Dir) checkpoint(fresh *journal.Position) error {
 	if err := d.writeCheckpoint(&c); err != nil {
 		return err
 	}
-	d.journal.Release(redo - 1)
+	d.journal.Release(c.redo)
 	return nil
 }
 

@@ -59,7 +59,7 @@ func (j *Journal) Resume() error {
 	}
 	fresh := s.cur
 	s.mu.Unlock()
-	s.release(^LSN(0))
+	s.release(^uint64(0))
 	if err := s.reclaim(fresh); err != nil {
 		return fmt.Errorf("resume journal: %w", err)
 	}
@@ -74,9 +74,11 @@ func (j *Journal) Resume() error {
 	return nil
 }
 
-// Release says that no frame at or below through is needed any more; a
-// checkpoint that says so is durable.
-func (j *Journal) Release(through LSN) { j.space.release(through) }
+// Release says that no file before the one at a position is needed any more: a
+// checkpoint that names this position is durable. Files go by the one that is
+// named and not by their frames: the one named may hold none that is needed,
+// while its successor's header is not known durable yet.
+func (j *Journal) Release(at Position) { j.space.release(at.File) }
 
 // Rotate makes the next write begin a file of its own, so that a clean stop
 // leaves a journal whose needed part is empty. It waits for the group that is

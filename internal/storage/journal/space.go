@@ -226,12 +226,11 @@ func (s *space) abandon() {
 	}
 }
 
-// release gives up the files whose every frame is at or below through; all of
-// them but the current one where through is the maximum.
-func (s *space) release(through LSN) {
+// release gives up the files with a sequence below before, but for the current one.
+func (s *space) release(before uint64) {
 	s.mu.Lock()
 	var gone []*file
-	for len(s.live) > 0 && s.live[0] != s.cur && s.live[0].last <= through {
+	for len(s.live) > 0 && s.live[0] != s.cur && s.live[0].seq < before {
 		gone = append(gone, s.live[0])
 		s.live = s.live[1:]
 	}
