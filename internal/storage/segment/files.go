@@ -17,104 +17,155 @@ type Files struct {
 	max int
 
 	mu   sync.Mutex
+	idle *sync.Cond // a file is no longer busy
 	open map[string]*handle
 	lru  list.List // of *handle that nobody uses, most recently used in front
 }
 
 // handle is an open file in use by refs callers.
 type handle struct {
-	f     vfs.File
-	path  string
+	f    vfs.File
+	path string
+
+	// Guarded by Files.mu.
 	refs  int
-	dirty bool // guarded by Files.mu: written since the last datasync
-	err   error
+	busy  bool  // is being opened or closed, without the lock; others wait
+	dirty bool  // written since the last datasync
+	err   error // of a datasync before closing; the file is never synced again
+	gone  bool  // forgotten: the last user closes it
 	at    *list.Element
 }
 
 // NewFiles returns a set that keeps about max files open; those in use may
 // exceed it.
 func NewFiles(fs vfs.FS, max int) *Files {
-	return &Files{fs: fs, max: max, open: map[string]*handle{}}
+	s := &Files{fs: fs, max: max, open: map[string]*handle{}}
+	s.idle = sync.NewCond(&s.mu)
+	return s
 }
 
-// FS is the file system below.
-func (s *Files) FS() vfs.FS { return s.fs }
+// settledLocked returns the handle of a path once nobody opens or closes it; nil
+// if it isn't open.
+func (s *Files) settledLocked(path string) *handle {
+	h := s.open[path]
+	for h != nil && h.busy {
+		s.idle.Wait()
+		h = s.open[path]
+	}
+	return h
+}
 
 // acquire opens a file or finds it open. Release must follow.
 func (s *Files) acquire(path string, create bool) (*handle, error) {
 	s.mu.Lock()
-	defer s.mu.Unlock()
-	h := s.open[path]
-	if h == nil {
-		if err := s.evictLocked(); err != nil {
-			return nil, err
+	if h := s.settledLocked(path); h != nil {
+		if h.at != nil {
+			s.lru.Remove(h.at)
+			h.at = nil
 		}
-		var f vfs.File
-		var err error
-		if create {
-			f, err = s.fs.Create(path)
-		} else {
-			f, err = s.fs.Open(path)
-		}
-		if err != nil {
-			return nil, err
-		}
-		h = &handle{f: f, path: path}
-		s.open[path] = h
+		h.refs++
+		s.mu.Unlock()
+		return h, nil
 	}
-	if h.at != nil {
-		s.lru.Remove(h.at)
-		h.at = nil
+	h := &handle{path: path, refs: 1, busy: true}
+	victims := s.victimsLocked()
+	s.open[path] = h
+	s.mu.Unlock()
+
+	for _, v := range victims {
+		s.evict(v)
 	}
-	h.refs++
+	var err error
+	if create {
+		h.f, err = s.fs.Create(path)
+	} else {
+		h.f, err = s.fs.Open(path)
+	}
+	s.mu.Lock()
+	h.busy = false
+	if err != nil {
+		delete(s.open, path)
+	}
+	s.idle.Broadcast()
+	s.mu.Unlock()
+	if err != nil {
+		return nil, err
+	}
 	return h, nil
 }
 
 func (s *Files) release(h *handle) {
 	s.mu.Lock()
-	defer s.mu.Unlock()
 	h.refs--
-	if h.refs == 0 && s.open[h.path] == h {
+	last := h.refs == 0
+	if last && !h.gone {
 		h.at = s.lru.PushFront(h)
+	}
+	s.mu.Unlock()
+	if last && h.gone {
+		_ = h.f.Close() // its bytes are not wanted any more, or were synced before
 	}
 }
 
-// evictLocked closes clean files that nobody uses until one more fits; if there
-// are only dirty ones it lets the set grow by half before it syncs one, since that
-// stalls the caller.
-func (s *Files) evictLocked() error {
-	for e := s.lru.Back(); e != nil && len(s.open) >= s.max; {
+// victimsLocked takes files that nobody uses out of the list until one more fits:
+// clean ones, and dirty ones only once the set has grown by half, since to sync
+// them stalls the caller. One that could not be synced stays open: whoever closes
+// it would lose the error.
+func (s *Files) victimsLocked() (victims []*handle) {
+	left := len(s.open)
+	for e := s.lru.Back(); e != nil && left >= s.max; {
 		h, prev := e.Value.(*handle), e.Prev()
-		if h.dirty && len(s.open) >= s.max+s.max/2 {
-			if h.err = h.f.Datasync(); h.err == nil {
-				h.dirty = false
-			}
-		}
-		if !h.dirty {
+		if !h.dirty || h.err == nil && left >= s.max+s.max/2 {
 			s.lru.Remove(e)
-			delete(s.open, h.path)
-			if err := h.f.Close(); err != nil {
-				return fmt.Errorf("close segment: %w", err)
-			}
+			h.at, h.busy = nil, true
+			victims = append(victims, h)
+			left--
 		}
 		e = prev
 	}
-	return nil
+	return victims
 }
 
-// forget closes a file that is about to be removed, renamed or replaced. Nobody
-// may use it.
+// evict closes a victim, or puts it back where it could not be synced.
+func (s *Files) evict(h *handle) {
+	var err error
+	if h.dirty { // nobody else touches it while it is busy
+		err = h.f.Datasync()
+	}
+	if err == nil {
+		_ = h.f.Close() // everything in it is synced
+	}
+	s.mu.Lock()
+	h.busy = false
+	if err == nil {
+		delete(s.open, h.path)
+	} else {
+		h.err = fmt.Errorf("sync segment: %w", err)
+		h.at = s.lru.PushFront(h)
+	}
+	s.idle.Broadcast()
+	s.mu.Unlock()
+}
+
+// forget lets go of a file that is about to be removed, renamed or replaced.
+// Those who use it may go on.
 func (s *Files) forget(path string) {
 	s.mu.Lock()
-	defer s.mu.Unlock()
-	if h := s.open[path]; h != nil {
-		if h.at != nil {
-			s.lru.Remove(h.at)
-		}
-		delete(s.open, path)
-		if h.refs == 0 {
-			_ = h.f.Close() // its bytes are not wanted any more, or were synced before
-		}
+	h := s.settledLocked(path)
+	if h == nil {
+		s.mu.Unlock()
+		return
+	}
+	if h.at != nil {
+		s.lru.Remove(h.at)
+		h.at = nil
+	}
+	delete(s.open, path)
+	h.gone = true
+	unused := h.refs == 0
+	s.mu.Unlock()
+	if unused {
+		_ = h.f.Close() // its bytes are not wanted any more, or were synced before
 	}
 }
 
@@ -146,7 +197,7 @@ func (s *Files) setDirty(h *handle, dirty bool) {
 	s.mu.Unlock()
 }
 
-// latched returns the error of a datasync that eviction made.
+// latched returns the error of a datasync before closing.
 func (s *Files) latched(h *handle) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -7,6 +7,7 @@ import (
 	"io/fs"
 	"sort"
 
+	"github.com/chronik-io/chronik/internal/record"
 	"github.com/chronik-io/chronik/internal/vfs"
 )
 
@@ -57,6 +58,14 @@ func (x *index) floorTime(ts int64) (timeEntry, bool) {
 	return x.times[i-1], true
 }
 
+// lastTime returns the entry with the largest timestamp.
+func (x *index) lastTime() (timeEntry, bool) {
+	if len(x.times) == 0 {
+		return timeEntry{}, false
+	}
+	return x.times[len(x.times)-1], true
+}
+
 func (x *index) add(o offsetEntry) { x.offsets = append(x.offsets, o) }
 
 func (x *index) addTime(t timeEntry) {
@@ -81,7 +90,9 @@ func (x *index) cut(pos int64, nextRel int32) {
 // given size. A missing or damaged index is only sparser.
 func loadIndex(fsys vfs.FS, base string, size int64) (*index, error) {
 	x := &index{}
-	b, err := readAll(fsys, base+".index")
+	// A batch has at least a header, so more entries than that are none of ours.
+	most := size/record.HeaderSize + 1
+	b, err := readAll(fsys, base+".index", most*offsetEntryLen)
 	if err != nil {
 		return nil, err
 	}
@@ -95,7 +106,7 @@ func loadIndex(fsys vfs.FS, base string, size int64) (*index, error) {
 		last = e
 	}
 	rest := len(b) > 0
-	if b, err = readAll(fsys, base+".timeindex"); err != nil {
+	if b, err = readAll(fsys, base+".timeindex", most*timeEntryLen); err != nil {
 		return nil, err
 	}
 	for ; len(b) >= timeEntryLen; b = b[timeEntryLen:] {
@@ -112,7 +123,8 @@ func loadIndex(fsys vfs.FS, base string, size int64) (*index, error) {
 	return x, nil
 }
 
-func readAll(fsys vfs.FS, name string) ([]byte, error) {
+// readAll reads the first limit bytes of a file; a missing one is empty.
+func readAll(fsys vfs.FS, name string, limit int64) ([]byte, error) {
 	f, err := fsys.Open(name)
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil, nil
@@ -125,8 +137,8 @@ func readAll(fsys vfs.FS, name string) ([]byte, error) {
 	if err != nil {
 		return nil, fmt.Errorf("read index: %w", err)
 	}
-	b := make([]byte, n)
-	if n > 0 {
+	b := make([]byte, min(n, limit))
+	if len(b) > 0 {
 		if _, err := f.ReadAt(b, 0); err != nil {
 			return nil, fmt.Errorf("read index: %w", err)
 		}
@@ -134,11 +146,13 @@ func readAll(fsys vfs.FS, name string) ([]byte, error) {
 	return b, nil
 }
 
+// saved says whether the files hold everything.
+func (x *index) saved() bool {
+	return x.savedOffsets == len(x.offsets) && x.savedTimes == len(x.times)
+}
+
 // save brings the index files up to date.
 func (x *index) save(fsys vfs.FS, base string) error {
-	if x.savedOffsets == len(x.offsets) && x.savedTimes == len(x.times) {
-		return nil
-	}
 	o, t := max(x.savedOffsets, 0), max(x.savedTimes, 0)
 	anew := x.savedOffsets < 0
 	b := make([]byte, 0, (len(x.offsets)-o)*offsetEntryLen)

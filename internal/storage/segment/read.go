@@ -1,7 +1,6 @@
 package segment
 
 import (
-	"encoding/binary"
 	"errors"
 	"fmt"
 	"io"
@@ -13,50 +12,73 @@ import (
 // scanStep is how much is read at a time when only headers are wanted.
 const scanStep = 32 << 10
 
-// loadLocked reads the indexes if they aren't in memory yet.
-func (s *Segment) loadLocked() error {
-	if s.x != nil {
-		return nil
+// loadLocked returns the indexes, read from their files if they aren't in memory
+// yet. Where that fails it returns empty ones for now.
+func (s *Segment) loadLocked() *index {
+	if s.x == nil {
+		x, err := loadIndex(s.files.fs, s.stem(), s.Size())
+		if err != nil {
+			return &index{}
+		}
+		s.x = x
 	}
-	x, err := loadIndex(s.files.fs, s.stem(), s.Size())
-	if err != nil {
-		return err
-	}
-	s.x = x
-	return nil
+	return s.x
+}
+
+// distrust drops indexes that say what the batches don't.
+func (s *Segment) distrust() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.x = &index{savedOffsets: -1, savedTimes: -1}
+	s.known = false
 }
 
 // start returns a position at or before the batch that holds offset. An index
 // entry that does not point to the batch it names is not trusted: the search
 // then begins at the start of the file, and the index is dropped.
-func (s *Segment) start(h *handle, offset int64) (int64, error) {
+func (s *Segment) start(h *handle, offset int64) int64 {
 	s.mu.Lock()
-	if err := s.loadLocked(); err != nil {
-		s.mu.Unlock()
-		return 0, err
-	}
-	e, ok := s.x.floor(int32(min(max(offset-s.base, -1), math.MaxInt32)))
+	e, ok := s.loadLocked().floor(int32(min(max(offset-s.base, -1), math.MaxInt32)))
 	s.mu.Unlock()
 	if !ok {
-		return 0, nil
+		return 0
 	}
 	var b [record.HeaderSize]byte
 	if _, err := h.f.ReadAt(b[:], int64(e.pos)); err == nil {
-		if last := record.Batch(b[:]).LastOffset(); last-s.base == int64(e.rel) {
-			return int64(e.pos), nil
+		if _, err := record.PeekSize(b[:]); err == nil && record.Batch(b[:]).LastOffset()-s.base == int64(e.rel) {
+			return int64(e.pos)
 		}
 	}
+	s.distrust()
+	return 0
+}
+
+// timeStart returns a time index entry, picked by pick, and the position of its
+// batch, if the batch is what the entry says. Otherwise it returns false, and the
+// index is dropped.
+func (s *Segment) timeStart(h *handle, pick func(*index) (timeEntry, bool)) (e timeEntry, pos int64, ok bool, err error) {
 	s.mu.Lock()
-	s.x = &index{savedOffsets: -1, savedTimes: -1}
-	s.known = false
+	e, ok = pick(s.loadLocked())
 	s.mu.Unlock()
-	return 0, nil
+	if !ok {
+		return e, 0, false, nil
+	}
+	at, ok := s.base+int64(e.rel), false
+	err = s.walk(h, s.start(h, at), func(b record.Batch, p int64, _ int) bool {
+		pos, ok = p, b.LastOffset() == at && b.MaxTimestamp() == e.ts
+		return b.LastOffset() < at
+	})
+	if err != nil || ok {
+		return e, pos, ok, err
+	}
+	s.distrust()
+	return e, 0, false, nil
 }
 
 // walk calls fn for the header of every batch from pos on, until fn returns
 // false or the end of the readable bytes.
 func (s *Segment) walk(h *handle, pos int64, fn func(b record.Batch, pos int64, size int) bool) error {
-	end := s.Size()
+	end, next := s.Size(), s.base
 	buf := make([]byte, 0, scanStep)
 	bufAt := pos
 	for pos < end {
@@ -69,15 +91,25 @@ func (s *Segment) walk(h *handle, pos int64, fn func(b record.Batch, pos int64, 
 		}
 		b := buf[pos-bufAt:]
 		size, err := record.PeekSize(b)
-		if err != nil || len(b) < record.HeaderSize || int64(size) > end-pos {
+		if err != nil || len(b) < record.HeaderSize || int64(size) > end-pos || !follows(b, next) {
+			if s.Size() < end {
+				return nil // it was cut meanwhile
+			}
 			return fmt.Errorf("%w at position %d of %s", ErrCorrupt, pos, s.Path())
 		}
+		next = record.Batch(b).LastOffset() + 1
 		if !fn(record.Batch(b[:record.HeaderSize]), pos, size) {
 			return nil
 		}
 		pos += int64(size)
 	}
 	return nil
+}
+
+// follows says whether a header's offsets may come after all below next. No
+// checksum covers the base offset.
+func follows(b record.Batch, next int64) bool {
+	return b.BaseOffset() >= next && b.LastOffsetDelta() >= 0
 }
 
 // Find returns the position and size of the batch that holds offset, or of the
@@ -92,11 +124,7 @@ func (s *Segment) Find(offset int64) (pos int64, size int, err error) {
 }
 
 func (s *Segment) find(h *handle, offset int64) (pos int64, size int, err error) {
-	from, err := s.start(h, offset)
-	if err != nil {
-		return 0, 0, err
-	}
-	err = s.walk(h, from, func(b record.Batch, at int64, n int) bool {
+	err = s.walk(h, s.start(h, offset), func(b record.Batch, at int64, n int) bool {
 		if b.LastOffset() < offset {
 			return true
 		}
@@ -126,6 +154,9 @@ func (s *Segment) Read(offset, limit int64, max int, atLeastOne bool) ([]byte, e
 	}
 	buf := make([]byte, n)
 	if _, err := h.f.ReadAt(buf, pos); err != nil {
+		if s.Size() < pos+n {
+			return nil, nil // it was cut meanwhile
+		}
 		return nil, fmt.Errorf("read segment: %w", err)
 	}
 	return s.whole(buf, pos, limit)
@@ -134,7 +165,7 @@ func (s *Segment) Read(offset, limit int64, max int, atLeastOne bool) ([]byte, e
 // whole trims buf to whole batches that begin below limit and compares their
 // checksums.
 func (s *Segment) whole(buf []byte, pos, limit int64) ([]byte, error) {
-	at := 0
+	at, next := 0, s.base
 	for at < len(buf) {
 		b, _, err := record.Next(buf[at:])
 		if errors.Is(err, record.ErrShort) {
@@ -146,6 +177,9 @@ func (s *Segment) whole(buf []byte, pos, limit int64) ([]byte, error) {
 			}
 			err = b.CheckCRC()
 		}
+		if err == nil && !follows(b, next) {
+			err = ErrCorrupt
+		}
 		if err != nil {
 			if at > 0 {
 				break // hand out what is good; the next read meets the damage first
@@ -153,6 +187,7 @@ func (s *Segment) whole(buf []byte, pos, limit int64) ([]byte, error) {
 			return nil, fmt.Errorf("%w at position %d of %s: %w", ErrCorrupt, pos, s.Path(), err)
 		}
 		at += len(b)
+		next = b.LastOffset() + 1
 	}
 	return buf[:at:at], nil
 }
@@ -167,36 +202,26 @@ func (s *Segment) MaxTimestamp() (ts, offset int64, err error) {
 	if known || s.Size() == 0 {
 		return ts, offset, nil
 	}
-	return s.rebuildTimes()
-}
-
-// rebuildTimes finds the timestamps of a segment that this process did not
-// write: the time index knows all but what came after its last entry.
-func (s *Segment) rebuildTimes() (int64, int64, error) {
 	h, err := s.files.acquire(s.Path(), false)
 	if err != nil {
 		return 0, 0, fmt.Errorf("read segment: %w", err)
 	}
 	defer s.files.release(h)
-	s.mu.Lock()
-	if err := s.loadLocked(); err != nil {
-		s.mu.Unlock()
+	return s.rebuildTimes(h)
+}
+
+// rebuildTimes finds the timestamps of a segment that this process did not
+// write: the time index knows all but what came after its last entry.
+func (s *Segment) rebuildTimes(h *handle) (ts, at int64, err error) {
+	ts, at = -1, -1
+	e, from, ok, err := s.timeStart(h, (*index).lastTime)
+	if err != nil {
 		return 0, 0, err
 	}
-	ts, rel := int64(-1), int32(-1)
-	if n := len(s.x.times); n > 0 {
-		ts, rel = s.x.times[n-1].ts, s.x.times[n-1].rel
+	if ok {
+		ts, at = e.ts, s.base+int64(e.rel)
 	}
-	s.mu.Unlock()
-	from, at := int64(0), s.base+int64(rel)
-	if rel >= 0 {
-		if from, err = s.start(h, at); err != nil {
-			return 0, 0, err
-		}
-	} else {
-		at = -1
-	}
-	first := int64(-1)
+	first, end := int64(-1), s.Size()
 	err = s.walk(h, from, func(b record.Batch, pos int64, _ int) bool {
 		if pos == 0 {
 			first = b.MaxTimestamp()
@@ -214,7 +239,9 @@ func (s *Segment) rebuildTimes() (int64, int64, error) {
 	if first >= 0 {
 		s.firstT = first
 	}
-	s.maxTs, s.maxAt, s.known = ts, at, true
+	if s.Size() == end && !s.known {
+		s.maxTs, s.maxAt, s.known = ts, at, true
+	}
 	return ts, at, nil
 }
 
@@ -230,22 +257,9 @@ func (s *Segment) FindTimestamp(ts int64) (record.Batch, error) {
 		return nil, fmt.Errorf("read segment: %w", err)
 	}
 	defer s.files.release(h)
-	s.mu.Lock()
-	err = s.loadLocked()
-	var from timeEntry
-	var ok bool
-	if err == nil {
-		from, ok = s.x.floorTime(ts)
-	}
-	s.mu.Unlock()
+	_, pos, _, err := s.timeStart(h, func(x *index) (timeEntry, bool) { return x.floorTime(ts) })
 	if err != nil {
 		return nil, err
-	}
-	pos := int64(0)
-	if ok {
-		if pos, err = s.start(h, s.base+int64(from.rel)); err != nil {
-			return nil, err
-		}
 	}
 	var at int64
 	var size int
@@ -275,85 +289,7 @@ func (s *Segment) Headers(offset int64, fn func(record.Batch) bool) error {
 		return fmt.Errorf("read segment: %w", err)
 	}
 	defer s.files.release(h)
-	from, err := s.start(h, offset)
-	if err != nil {
-		return err
-	}
-	return s.walk(h, from, func(b record.Batch, _ int64, _ int) bool {
+	return s.walk(h, s.start(h, offset), func(b record.Batch, _ int64, _ int) bool {
 		return b.BaseOffset() < offset || fn(b)
 	})
-}
-
-// Recover finds the valid prefix of the file: batch by batch from pos on, where
-// next is the offset that is expected there, with checksums, up to the first
-// one that is damaged or out of order. It cuts the file there and returns the
-// next offset. fn sees every batch that stays.
-func (s *Segment) Recover(pos, next int64, interval int, fn func(record.Batch)) (int64, error) {
-	s.mu.Lock()
-	if err := s.loadLocked(); err != nil {
-		s.mu.Unlock()
-		return 0, err
-	}
-	s.x.cut(pos, int32(min(next-s.base, math.MaxInt32)))
-	s.mu.Unlock()
-	h, err := s.files.acquire(s.Path(), false)
-	if err != nil {
-		return 0, fmt.Errorf("recover segment: %w", err)
-	}
-	size, err := h.f.Size()
-	if err != nil {
-		s.files.release(h)
-		return 0, fmt.Errorf("recover segment: %w", err)
-	}
-	buf := []byte(nil)
-	for pos < size {
-		b, ok, err := readBatch(h, pos, size, &buf)
-		if err != nil {
-			s.files.release(h)
-			return 0, err
-		}
-		if !ok || b.BaseOffset() < next || b.CheckCRC() != nil {
-			break
-		}
-		s.mu.Lock()
-		s.noteBatch(b, pos, interval)
-		s.mu.Unlock()
-		if fn != nil {
-			fn(b)
-		}
-		next = b.LastOffset() + 1
-		pos += int64(len(b))
-	}
-	s.files.release(h)
-	return next, s.Cut(pos, next)
-}
-
-// readBatch reads the whole batch at a position; ok is false where there is none.
-func readBatch(h *handle, pos, size int64, buf *[]byte) (record.Batch, bool, error) {
-	n := min(size-pos, scanStep)
-	if int64(cap(*buf)) < n {
-		*buf = make([]byte, n)
-	}
-	b := (*buf)[:n]
-	if _, err := h.f.ReadAt(b, pos); err != nil {
-		return nil, false, fmt.Errorf("recover segment: %w", err)
-	}
-	if len(b) < record.HeaderSize {
-		return nil, false, nil
-	}
-	length := int64(int32(binary.BigEndian.Uint32(b[8:]))) + 12
-	if length < record.HeaderSize || length > size-pos {
-		return nil, false, nil
-	}
-	if length > n {
-		if int64(cap(*buf)) < length {
-			*buf = make([]byte, length)
-		}
-		b = (*buf)[:length]
-		if _, err := h.f.ReadAt(b, pos); err != nil {
-			return nil, false, fmt.Errorf("recover segment: %w", err)
-		}
-	}
-	batch, _, err := record.Next(b)
-	return batch, err == nil, nil
 }

@@ -10,6 +10,7 @@ import (
 	"strings"
 	"sync"
 	"sync/atomic"
+	"syscall"
 
 	"github.com/chronik-io/chronik/internal/record"
 )
@@ -41,6 +42,8 @@ type Segment struct {
 	size   atomic.Int64 // readable bytes
 	synced atomic.Int64 // bytes that a datasync has covered
 	err    atomic.Pointer[error]
+	// unsynced: a datasync has failed, so that nothing after synced is known.
+	unsynced atomic.Bool
 
 	mu     sync.Mutex // guards what follows; never held across a write of batches
 	x      *index     // nil until needed
@@ -49,12 +52,15 @@ type Segment struct {
 	known  bool       // maxTs and maxAt are those of the whole file
 	since  int        // bytes appended since the last index entry
 	firstT int64      // max timestamp of the first batch; -1: none
+
+	allocated bool // the file is longer than its batches
 }
 
 // Create makes the files of a new segment in dir. The caller syncs dir before
 // anything in the segment is acknowledged.
 func Create(files *Files, dir string, base int64, preallocate int64) (*Segment, error) {
 	s := newSegment(files, dir, base)
+	files.forget(s.Path())
 	h, err := files.acquire(s.Path(), true)
 	if errors.Is(err, fs.ErrExist) {
 		// Left by a crash or a failed attempt; nothing in it counts.
@@ -75,6 +81,7 @@ func Create(files *Files, dir string, base int64, preallocate int64) (*Segment, 
 		if err := h.f.Allocate(0, preallocate); err != nil {
 			return nil, fmt.Errorf("create segment: %w", err)
 		}
+		s.allocated = true
 	}
 	s.x, s.known = &index{}, true
 	return s, nil
@@ -138,10 +145,7 @@ func (s *Segment) Full(l Limits, n int, lastOffset, ts int64) bool {
 	first := s.firstTimestamp()
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	entries := 0
-	if s.x != nil {
-		entries = len(s.x.offsets)
-	}
+	entries := len(s.loadLocked().offsets)
 	return size+int64(n) > min(l.Bytes, math.MaxInt32) ||
 		lastOffset-s.base > math.MaxInt32 ||
 		first >= 0 && ts-first > l.Ms ||
@@ -173,26 +177,44 @@ func (s *Segment) firstTimestamp() int64 {
 }
 
 // Append writes chunks of whole batches, in order, with one vectored write, and
-// then makes them readable. After an error the segment is dead; bytes before the
-// append remain readable.
+// then makes them readable. After a failed write the segment is dead; bytes before
+// the append remain readable. A file that can't be opened kills nothing.
 func (s *Segment) Append(chunks [][]byte, indexInterval int) error {
 	if err := s.Err(); err != nil {
 		return err
 	}
 	h, err := s.files.acquire(s.Path(), false)
 	if err != nil {
-		return s.latch(fmt.Errorf("append to segment: %w", err))
+		return fmt.Errorf("append to segment: %w", err)
 	}
 	defer s.files.release(h)
+	if err := s.files.latched(h); err != nil {
+		return s.latch(err)
+	}
+	s.learn(h)
 	s.files.setDirty(h, true)
 	at := s.Size()
 	n, err := h.f.WriteVecAt(chunks, at)
 	if err != nil {
-		return s.latch(fmt.Errorf("%w: %w", errAppend, err))
+		return s.latch(fmt.Errorf("append to segment: %w", err))
 	}
 	s.note(chunks, at, indexInterval)
 	s.size.Store(at + int64(n))
 	return nil
+}
+
+// learn makes indexes and timestamps of a segment that this process did not
+// begin known, so that what is appended continues them. Without them the indexes
+// are only sparser.
+func (s *Segment) learn(h *handle) {
+	s.mu.Lock()
+	s.loadLocked()
+	known := s.known || s.Size() == 0
+	s.known = known
+	s.mu.Unlock()
+	if !known {
+		_, _, _ = s.rebuildTimes(h) // a lookup meets the error
+	}
 }
 
 // note brings the indexes and timestamps up to date with batches at a position.
@@ -222,12 +244,19 @@ func (s *Segment) noteBatch(b record.Batch, at int64, interval int) {
 	}
 	if s.x != nil && s.since > interval && at > 0 {
 		s.x.add(offsetEntry{rel: int32(last - s.base), pos: int32(at)})
-		if s.maxTs >= 0 {
-			s.x.addTime(timeEntry{ts: s.maxTs, rel: int32(s.maxAt - s.base)})
-		}
+		s.noteTime()
 		s.since = 0
 	}
 	s.since += len(b)
+}
+
+// noteTime adds the largest timestamp so far to the time index. It says that
+// everything up to its offset is as old or older, so it must be that of the
+// whole file. The caller holds mu.
+func (s *Segment) noteTime() {
+	if s.x != nil && s.known && s.maxTs >= 0 {
+		s.x.addTime(timeEntry{ts: s.maxTs, rel: int32(s.maxAt - s.base)})
+	}
 }
 
 // Sync makes the batches durable and saves the indexes. It is a no-op where
@@ -242,87 +271,127 @@ func (s *Segment) Sync() error {
 	}
 	h, err := s.files.acquire(s.Path(), false)
 	if err != nil {
-		return s.latch(fmt.Errorf("sync segment: %w", err))
+		return fmt.Errorf("sync segment: %w", err)
 	}
 	defer s.files.release(h)
-	if err := s.files.latched(h); err != nil {
-		return s.latch(fmt.Errorf("sync segment: %w", err))
+	if err := s.datasync(h); err != nil {
+		return err
 	}
-	if err := h.f.Datasync(); err != nil {
-		return s.latch(fmt.Errorf("sync segment: %w", err))
-	}
-	s.files.setDirty(h, false)
 	s.synced.Store(size)
-	return s.saveIndex()
+	s.saveIndex()
+	return nil
 }
 
-func (s *Segment) saveIndex() error {
+// datasync latches its error, and that of a datasync before closing.
+func (s *Segment) datasync(h *handle) error {
+	err := s.files.latched(h)
+	if err == nil {
+		if err = h.f.Datasync(); err != nil {
+			err = fmt.Errorf("sync segment: %w", err)
+		}
+	}
+	if err != nil {
+		s.unsynced.Store(true)
+		s.err.Store(&err)
+		return err
+	}
+	s.files.setDirty(h, false)
+	return nil
+}
+
+// saveIndex writes what the index files lack. They are caches: where that fails
+// they are written anew another time, and lookups take longer.
+func (s *Segment) saveIndex() {
+	s.mu.Lock()
+	x := s.x
+	if x == nil || x.saved() {
+		s.mu.Unlock()
+		return
+	}
+	now := *x
+	s.mu.Unlock()
+	err := now.save(s.files.fs, s.stem())
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.x == nil {
-		return nil
+	x.savedOffsets, x.savedTimes = now.savedOffsets, now.savedTimes
+	if err != nil {
+		x.savedOffsets, x.savedTimes = -1, -1
 	}
-	return s.x.save(s.files.fs, s.stem())
 }
 
 // Settle syncs what was appended before a write that failed because the disk is
 // full. The segment stays dead for appends. After the failure of a datasync, or of
 // a write for another reason, nothing can be settled, and the first error returns.
 func (s *Segment) Settle() error {
+	if first := s.Err(); !errors.Is(first, syscall.ENOSPC) && !errors.Is(first, syscall.EDQUOT) || s.unsynced.Load() {
+		return fmt.Errorf("segment cannot be settled: %w", first)
+	}
 	h, err := s.files.acquire(s.Path(), false)
 	if err != nil {
 		return fmt.Errorf("sync segment: %w", err)
 	}
 	defer s.files.release(h)
-	if first := s.Err(); first == nil || !errors.Is(first, errAppend) {
-		return fmt.Errorf("segment cannot be settled: %w", first)
+	if err := s.datasync(h); err != nil {
+		return err
 	}
-	if err := h.f.Datasync(); err != nil {
-		return fmt.Errorf("sync segment: %w", err)
-	}
-	s.files.setDirty(h, false)
 	s.synced.Store(s.Size())
 	return nil
 }
 
-// errAppend marks a failed write, which says nothing about bytes written before.
-var errAppend = errors.New("append failed")
-
 // Seal is called when the next segment begins: the last timestamp enters the
-// time index, and everything is synced.
+// time index, space that was allocated and not used is given back, and
+// everything is synced.
 func (s *Segment) Seal() error {
 	s.mu.Lock()
-	if s.x != nil && s.maxTs >= 0 {
-		s.x.addTime(timeEntry{ts: s.maxTs, rel: int32(s.maxAt - s.base)})
-	}
+	s.noteTime()
 	s.mu.Unlock()
+	if !s.allocated || s.Err() != nil {
+		return s.Sync()
+	}
+	h, err := s.files.acquire(s.Path(), false)
+	if err != nil {
+		return fmt.Errorf("seal segment: %w", err)
+	}
+	defer s.files.release(h)
+	if err := h.f.Truncate(s.Size()); err != nil {
+		return s.latch(fmt.Errorf("seal segment: %w", err))
+	}
+	s.allocated = false
+	s.synced.Store(min(s.Synced(), s.Size()-1)) // the size is not
 	return s.Sync()
 }
 
 // Cut shortens the file to size bytes, which end where offset next begins, and
-// syncs it.
+// syncs it. A dead file can be cut to what is synced.
 func (s *Segment) Cut(size, next int64) error {
 	h, err := s.files.acquire(s.Path(), false)
 	if err != nil {
-		return s.latch(fmt.Errorf("cut segment: %w", err))
+		return fmt.Errorf("cut segment: %w", err)
 	}
 	defer s.files.release(h)
+	if err := s.files.latched(h); err != nil && size > s.Synced() {
+		return s.latch(err)
+	}
 	s.size.Store(size)
 	if err := h.f.Truncate(size); err != nil {
 		return s.latch(fmt.Errorf("cut segment: %w", err))
 	}
 	if err := h.f.Datasync(); err != nil {
+		s.unsynced.Store(true)
 		return s.latch(fmt.Errorf("cut segment: %w", err))
 	}
 	s.files.setDirty(h, false)
 	s.synced.Store(size)
+	s.allocated = false
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if err := s.loadLocked(); err != nil {
-		return err
+	s.loadLocked().cut(size, int32(min(next-s.base, math.MaxInt32)))
+	if s.maxAt >= next {
+		s.maxTs, s.maxAt, s.known = -1, -1, false
 	}
-	s.x.cut(size, int32(min(next-s.base, math.MaxInt32)))
-	s.known = false
+	if size == 0 {
+		s.maxTs, s.maxAt, s.firstT, s.since, s.known = -1, -1, -1, 0, true
+	}
 	return nil
 }
 

@@ -1,0 +1,106 @@
+package segment
+
+import (
+	"fmt"
+	"math"
+
+	"github.com/chronik-io/chronik/internal/record"
+)
+
+// Recover finds the valid prefix of the file: batch by batch from pos on, where
+// next is the offset that is expected there, with checksums, up to the first
+// one that is damaged or out of order. It cuts the file there and returns the
+// next offset. fn, where it is set, sees every batch that stays, during the call
+// only. A file that ends before pos matches ErrCorrupt. Nobody may use the segment.
+func (s *Segment) Recover(pos, next int64, interval int, fn func(record.Batch)) (int64, error) {
+	h, err := s.files.acquire(s.Path(), false)
+	if err != nil {
+		return 0, fmt.Errorf("recover segment: %w", err)
+	}
+	next, pos, err = s.recover(h, pos, next, interval, fn)
+	s.files.release(h)
+	if err != nil {
+		return 0, err
+	}
+	return next, s.Cut(pos, next)
+}
+
+func (s *Segment) recover(h *handle, pos, next int64, interval int, fn func(record.Batch)) (int64, int64, error) {
+	size, err := h.f.Size()
+	if err != nil {
+		return 0, 0, fmt.Errorf("recover segment: %w", err)
+	}
+	if pos > size {
+		return 0, 0, fmt.Errorf("%w: %s has %d bytes, %d are needed", ErrCorrupt, s.Path(), size, pos)
+	}
+	s.size.Store(pos)
+	s.mu.Lock()
+	s.loadLocked().cut(pos, int32(min(next-s.base, math.MaxInt32)))
+	s.maxTs, s.maxAt, s.firstT, s.since, s.known = -1, -1, -1, 0, false
+	s.mu.Unlock()
+	s.learn(h)
+	sc := scanner{h: h, size: size}
+	for pos < size {
+		b, err := sc.batch(pos)
+		if err != nil {
+			return 0, 0, fmt.Errorf("recover segment: %w", err)
+		}
+		if b == nil || !follows(b, next) || b.CheckCRC() != nil {
+			break
+		}
+		s.mu.Lock()
+		s.noteBatch(b, pos, interval)
+		s.mu.Unlock()
+		if fn != nil {
+			fn(b)
+		}
+		next = b.LastOffset() + 1
+		pos += int64(len(b))
+	}
+	return next, pos, nil
+}
+
+// scanner reads the batches of a file one after the other.
+type scanner struct {
+	h    *handle
+	size int64
+	buf  []byte
+	at   int64 // position of buf
+}
+
+// batch returns the batch at a position, whole, valid until the next call; nil
+// where there is none.
+func (s *scanner) batch(pos int64) (record.Batch, error) {
+	if err := s.fill(pos, min(record.HeaderSize, s.size-pos)); err != nil {
+		return nil, err
+	}
+	n, err := record.PeekSize(s.buf[pos-s.at:])
+	if err != nil || int64(n) > s.size-pos {
+		return nil, nil
+	}
+	if err := s.fill(pos, int64(n)); err != nil {
+		return nil, err
+	}
+	b, _, err := record.Next(s.buf[pos-s.at:])
+	if err != nil {
+		return nil, nil
+	}
+	return b, nil
+}
+
+// recoverStep is how much is read at a time, at least.
+const recoverStep = 256 << 10
+
+// fill makes n bytes at a position available.
+func (s *scanner) fill(pos, n int64) error {
+	if s.buf != nil && pos >= s.at && pos+n <= s.at+int64(len(s.buf)) {
+		return nil
+	}
+	want := min(max(n, recoverStep), s.size-pos)
+	if int64(cap(s.buf)) < want {
+		s.buf = make([]byte, want)
+	}
+	s.buf, s.at = s.buf[:want], pos
+	_, err := s.h.f.ReadAt(s.buf, pos)
+	return err
+}
