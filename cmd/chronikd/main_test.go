@@ -1,7 +1,9 @@
 package main
 
 import (
+	"context"
 	"errors"
+	"fmt"
 	"net"
 	"os"
 	"os/exec"
@@ -9,9 +11,16 @@ import (
 	"testing"
 
 	"github.com/rogpeppe/go-internal/testscript"
+
+	"github.com/chronik-io/chronik/internal/ctl"
 )
 
-func TestMain(m *testing.M) { testscript.Main(m, map[string]func(){"chronikd": main, "code": code}) }
+func TestMain(m *testing.M) {
+	testscript.Main(m, map[string]func(){"chronikd": main, "chronikctl": control, "code": code})
+}
+
+// control is chronikctl.
+func control() { os.Exit(ctl.Main(context.Background(), os.Args[1:], "test", ctl.Std())) }
 
 // code N COMMAND... is a command of its own that succeeds where COMMAND ends
 // with exit code N.
@@ -24,17 +33,34 @@ func code() {
 	if exit := (*exec.ExitError)(nil); errors.As(err, &exit) && exit.ExitCode() == want || err == nil && want == 0 {
 		return
 	}
+	if err == nil {
+		err = errors.New("exit code 0")
+	}
 	os.Stderr.WriteString(os.Args[2] + ": " + err.Error() + "\n")
 	os.Exit(1)
 }
 
-// Each script in testdata/script runs the real main in a process of its own.
+// Each script in testdata/script runs the real main in processes of its own.
+// The commands that are not testscript's own are in script_test.go.
 func TestScripts(t *testing.T) {
 	testscript.Run(t, testscript.Params{
 		Dir:                 "testdata/script",
 		RequireExplicitExec: true,
 		RequireUniqueNames:  true,
-		Cmds:                map[string]func(*testscript.TestScript, bool, []string){"taken": taken, "lines": lines},
+		Setup: func(env *testscript.Env) error {
+			env.Values[brokersKey{}] = make(map[string]*process)
+			return nil
+		},
+		Condition: func(cond string) (bool, error) {
+			if cond == "root" {
+				return os.Getuid() == 0, nil
+			}
+			return false, fmt.Errorf("unknown condition %q", cond)
+		},
+		Cmds: map[string]func(*testscript.TestScript, bool, []string){
+			"taken": taken, "lines": lines, "broker": broker, "end": end, "logged": logged,
+			"get": get, "put": put, "fingerprint": fingerprint, "newer": newer,
+		},
 	})
 }
 
@@ -63,7 +89,7 @@ func lines(ts *testscript.TestScript, neg bool, args []string) {
 			n++
 		}
 	}
-	if want := args[0]; want != string(rune('0'+n)) {
+	if want := args[0]; want != strconv.Itoa(n) {
 		ts.Fatalf("standard error has %d lines, want %s:\n%s", n, want, text)
 	}
 }

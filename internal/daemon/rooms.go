@@ -55,11 +55,25 @@ func (b *Broker) open(ctx context.Context) error {
 		return &ExitError{ExitUsage, err}
 	}
 	for _, step := range []func(context.Context, *rooms) error{
-		b.openMetadata, b.openLogs, b.openPartitions, b.openHandlers, b.openClients,
+		b.look, b.openMetadata, b.openLogs, b.openPartitions, b.openHandlers, b.openClients,
 	} {
 		if err := step(ctx, r); err != nil {
 			return err
 		}
+	}
+	return nil
+}
+
+// look refuses what a newer version wrote before anything is touched: a
+// directory that is only half taken over would be the worst of both.
+func (b *Broker) look(_ context.Context, r *rooms) error {
+	for _, place := range b.places(&r.conf) {
+		if err := storage.Peek(b.fs, place); err != nil {
+			return dataError("log.dirs or "+config.KeyDataDir, place.Path, err)
+		}
+	}
+	if err := filestore.Peek(b.fs, path.Join(b.cfg.DataDir, metadataDir)); err != nil {
+		return dataError(config.KeyDataDir, b.cfg.DataDir, err)
 	}
 	return nil
 }
@@ -91,7 +105,7 @@ func (b *Broker) openMetadata(ctx context.Context, r *rooms) error {
 	if err != nil {
 		return fmt.Errorf("register broker %d: %w", r.conf.NodeID, err)
 	}
-	b.log.Info("registered", zap.String("cluster", reg.ClusterID), zap.Int32("node", r.conf.NodeID))
+	b.log.Debug("registered", zap.String("cluster", reg.ClusterID), zap.Int32("node", r.conf.NodeID))
 	return nil
 }
 

@@ -8,6 +8,7 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 	"go.uber.org/zap"
+	"go.uber.org/zap/zapcore"
 
 	"github.com/chronik-io/chronik/internal/daemon/config"
 	"github.com/chronik-io/chronik/internal/metrics"
@@ -72,7 +73,7 @@ func Start(ctx context.Context, o Options) (*Broker, error) {
 		b.stack.push("admin", func(ctx context.Context) error { a.stop(ctx); return nil })
 	}
 	if err := b.open(ctx); err != nil {
-		return nil, errors.Join(err, b.stop("start failed"))
+		return nil, errors.Join(err, b.stop(zapcore.DebugLevel, "start failed"))
 	}
 	b.ready.enter("")
 	o.Log.Info("ready", zap.String("version", o.Version), zap.Strings("listen", b.Addrs()), zap.String("admin", b.AdminAddr()),
@@ -112,16 +113,18 @@ func (b *Broker) fail(err error) {
 
 // Close answers what was accepted, marks the data directory clean and stops all
 // rooms, within 30 s. It is called once.
-func (b *Broker) Close() error { return b.stop("draining") }
+func (b *Broker) Close() error { return b.stop(zapcore.InfoLevel, "draining") }
 
-func (b *Broker) stop(phase string) error {
+// stop stops what was started. A start that failed is told by its error alone,
+// so it logs at debug.
+func (b *Broker) stop(level zapcore.Level, phase string) error {
 	b.ready.enter(phase)
-	b.log.Info(phase)
+	b.log.Log(level, phase)
 	ctx, cancel := context.WithTimeout(context.Background(), drainTime)
 	defer cancel()
 	if err := b.stack.unwind(ctx); err != nil {
 		return fmt.Errorf("stop: %w", err)
 	}
-	b.log.Info("stopped")
+	b.log.Log(level, "stopped")
 	return nil
 }

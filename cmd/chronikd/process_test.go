@@ -1,0 +1,137 @@
+package main
+
+import (
+	"bufio"
+	"bytes"
+	"cmp"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"os"
+	"os/exec"
+	"strings"
+	"sync"
+	"syscall"
+	"time"
+)
+
+// process is a chronikd of its own, started by a test.
+type process struct {
+	cmd   *exec.Cmd
+	Addr  string     // of the first listener, once it is ready
+	Admin string     // of the admin port, empty where it is off
+	done  chan error // gets what Wait returned, once
+
+	ready chan readyLine
+	mu    sync.Mutex
+	log   bytes.Buffer
+}
+
+// readyLine is the line of the log that says that clients are served.
+type readyLine struct {
+	Msg    string
+	Listen []string
+	Admin  string
+}
+
+// startTime bounds how long a start may take, recovery included.
+const startTime = time.Minute
+
+// launch runs chronikd in dir and does not wait for anything. CHRONIKD names the
+// binary to run; without it this test binary is chronikd.
+func launch(dir string, env []string, args ...string) (*process, error) {
+	p := &process{
+		cmd:  exec.Command(cmp.Or(os.Getenv("CHRONIKD"), "chronikd"), args...),
+		done: make(chan error, 1), ready: make(chan readyLine, 1),
+	}
+	p.cmd.Dir = dir
+	p.cmd.Env = append(append(os.Environ(), env...), "CHRONIK_LOG_FORMAT=json")
+	stderr, err := p.cmd.StderrPipe()
+	if err != nil {
+		return nil, err
+	}
+	if err := p.cmd.Start(); err != nil {
+		return nil, err
+	}
+	go func() {
+		p.read(stderr)
+		p.done <- p.cmd.Wait()
+	}()
+	return p, nil
+}
+
+// start is launch, and returns when the broker is ready.
+func start(dir string, env []string, args ...string) (*process, error) {
+	p, err := launch(dir, env, args...)
+	if err != nil {
+		return nil, err
+	}
+	return p, p.await()
+}
+
+// await returns when the broker is ready; it is killed where it takes too long.
+func (p *process) await() error {
+	select {
+	case line := <-p.ready:
+		p.Addr, p.Admin = line.Listen[0], line.Admin
+		return nil
+	case err := <-p.done:
+		p.done <- err
+		return fmt.Errorf("chronikd ended before it was ready: %v\n%s", err, p.logged())
+	case <-time.After(startTime):
+		return errors.Join(fmt.Errorf("chronikd is not ready after %v\n%s", startTime, p.logged()), p.end(syscall.SIGKILL))
+	}
+}
+
+// read keeps the log and finds the line that says where clients connect.
+func (p *process) read(stderr io.Reader) {
+	for scan := bufio.NewScanner(stderr); scan.Scan(); {
+		p.mu.Lock()
+		p.log.Write(scan.Bytes())
+		p.log.WriteByte('\n')
+		p.mu.Unlock()
+		var line readyLine
+		if json.Unmarshal(scan.Bytes(), &line) == nil && line.Msg == "ready" && len(line.Listen) > 0 {
+			p.ready <- line
+		}
+	}
+}
+
+func (p *process) logged() string {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.log.String()
+}
+
+// errors are the lines of the log that are errors.
+func (p *process) errors() []string {
+	var found []string
+	for line := range strings.Lines(p.logged()) {
+		if strings.HasPrefix(line, `{"level":"error"`) || strings.HasPrefix(line, `{"level":"dpanic"`) || !strings.HasPrefix(line, "{") {
+			found = append(found, line)
+		}
+	}
+	return found
+}
+
+// end sends a signal and waits for the process to be gone.
+func (p *process) end(sig syscall.Signal) error {
+	if err := p.cmd.Process.Signal(sig); err != nil && !errors.Is(err, os.ErrProcessDone) {
+		return err
+	}
+	err := <-p.done
+	p.done <- err // for whoever asks again
+	return err
+}
+
+// freePort returns an address that nobody has taken yet.
+func freePort() (string, error) {
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		return "", err
+	}
+	defer l.Close()
+	return l.Addr().String(), nil
+}

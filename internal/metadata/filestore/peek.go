@@ -1,0 +1,30 @@
+package filestore
+
+import (
+	"errors"
+	"fmt"
+	"path"
+
+	"github.com/chronik-io/chronik/internal/vfs"
+)
+
+// Peek returns ErrNewerFormat where a newer version of chronik wrote the metadata
+// in dir. It changes nothing. Anything else is Open's to find and to tell.
+func Peek(fsys vfs.FS, dir string) error {
+	list, _ := fsys.List(dir)
+	for _, info := range list {
+		name, kinds := path.Join(dir, info.Name), map[string]byte{"snapshot": kindSnapshot, "log": kindLog}
+		_, kind := parseName(info.Name)
+		if kinds[kind] == 0 {
+			continue
+		}
+		p, err := readFile(fsys, name)
+		if err != nil {
+			continue
+		}
+		if _, err := parseHeader(p, kinds[kind]); errors.Is(err, ErrNewerFormat) {
+			return fmt.Errorf("%s: %w", name, err)
+		}
+	}
+	return nil
+}
