@@ -5,5 +5,8 @@ package broker
 func apis() []api {
 	return []api{
 		produceAPI(),
+		fetchAPI(),
+		listOffsetsAPI(),
+		offsetForLeaderEpochAPI(),
 	}
 }

@@ -39,6 +39,7 @@ type Broker struct {
 	topics   topicCache
 	sessions *sessions
 	produces sync.Pool // of *produceOp
+	fetches  sync.Pool // of *fetchOp
 
 	// Background work of handlers ends with ctx; Close waits for it.
 	ctx  context.Context

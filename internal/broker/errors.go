@@ -36,6 +36,7 @@ func codes() []struct {
 		{replica.ErrFencedEpoch, kerr.FencedLeaderEpoch},
 		{replica.ErrUnknownEpoch, kerr.UnknownLeaderEpoch},
 		{replica.ErrNotEnoughReplicas, kerr.NotEnoughReplicas},
+		{replica.ErrNotEnoughReplicasAfterAppend, kerr.NotEnoughReplicasAfterAppend},
 		{replica.ErrOffsetNotAvailable, kerr.OffsetNotAvailable},
 		{storage.ErrOffsetOutOfRange, kerr.OffsetOutOfRange},
 		{storage.ErrCorrupt, kerr.CorruptMessage},

@@ -1,6 +1,293 @@
 package broker
 
-// sessions are the incremental fetch sessions of this broker (KIP-227).
-type sessions struct{ slots int }
+import (
+	"container/list"
+	"math"
+	"math/rand/v2"
+	"sync"
+	"time"
 
-func newSessions(slots int) *sessions { return &sessions{slots: slots} }
+	"github.com/twmb/franz-go/pkg/kerr"
+	"github.com/twmb/franz-go/pkg/kmsg"
+)
+
+// sessions are the incremental fetch sessions of this broker (KIP-227): a client
+// names its partitions once and then only what changes; the answers have only
+// what changed. They live in memory and belong to no connection.
+//
+// Bounds: the configured slots, and sessionPartitions partitions for each of
+// them on average (but at least 65,536 in all). A full cache gives the slot of a session that was not used
+// for evictAfter, or of an older one with fewer partitions than the new one has;
+// else the new client gets no session, and goes on naming everything.
+//
+// Locks: session.mu before sessions.mu.
+type sessions struct {
+	slots, limit int
+
+	mu    sync.Mutex
+	byID  map[int32]*session
+	used  list.List // of *session, the one used least recently first
+	parts int       // of all sessions
+}
+
+const (
+	evictAfter        = 2 * time.Minute // Kafka's min.incremental.fetch.session.eviction.ms
+	sessionPartitions = 256
+)
+
+// session is one client's.
+type session struct {
+	id      int32
+	byTopic bool // members are named by topic id
+	created time.Time
+
+	// Guarded by sessions.mu.
+	elem     *list.Element // nil: the session was removed
+	lastUsed time.Time
+	counted  int // members that count in sessions.parts
+
+	mu    sync.Mutex
+	epoch int32 // that the next request must have
+	// Members by name and in the order in which they are read: who gave records
+	// goes to the end, so that nobody starves when a request's bytes are used up.
+	members map[memberKey]*member
+	order   list.List // of *member
+}
+
+type memberKey struct {
+	topic topicRef
+	index int32
+}
+
+// member is a partition of a session, with what the client was told last.
+type member struct {
+	fetchAsk
+	elem                    *list.Element
+	highWatermark, logStart int64
+}
+
+// sessionUse is what one request has to do with sessions.
+type sessionUse struct {
+	err     error
+	make    bool // a session is to be made when the answer is known
+	byTopic bool
+	session *session
+	epoch   int32 // of session, when the request came
+}
+
+func newSessions(slots int) *sessions {
+	return &sessions{slots: slots, limit: max(slots*sessionPartitions, 1<<16), byID: map[int32]*session{}}
+}
+
+// begin finds the session of a request, has it follow what the request changes,
+// and appends what is to be fetched to parts.
+func (c *sessions) begin(req *kmsg.FetchRequest, parts []fetchPart, now time.Time) (sessionUse, []fetchPart) {
+	use := sessionUse{byTopic: req.Version >= 13}
+	if req.Version < 7 || req.SessionEpoch == 0 || req.SessionEpoch == -1 { // all partitions are named
+		use.make = req.Version >= 7 && req.SessionEpoch == 0
+		if req.SessionID != 0 {
+			c.mu.Lock()
+			c.removeLocked(c.byID[req.SessionID])
+			c.mu.Unlock()
+		}
+		eachAsk(req, func(a fetchAsk) { parts = append(parts, fetchPart{fetchAsk: a}) })
+		return use, parts
+	}
+	c.mu.Lock()
+	s := c.byID[req.SessionID]
+	c.mu.Unlock()
+	if s == nil {
+		use.err = kerr.FetchSessionIDNotFound
+		return use, parts
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	switch {
+	case s.epoch != req.SessionEpoch:
+		use.err = kerr.InvalidFetchSessionEpoch
+		return use, parts
+	case s.byTopic != use.byTopic:
+		use.err = kerr.FetchSessionTopicIDError
+		return use, parts
+	}
+	s.update(req)
+	if s.order.Len() == 0 {
+		c.mu.Lock()
+		c.removeLocked(s)
+		c.mu.Unlock()
+		return use, parts
+	}
+	s.epoch = nextEpoch(s.epoch)
+	use.session, use.epoch = s, s.epoch
+	c.touch(s, now)
+	for e := s.order.Front(); e != nil; e = e.Next() {
+		m := e.Value.(*member)
+		parts = append(parts, fetchPart{fetchAsk: m.fetchAsk, member: m})
+	}
+	return use, parts
+}
+
+// eachAsk walks the partitions that a request names.
+func eachAsk(req *kmsg.FetchRequest, visit func(fetchAsk)) {
+	for i := range req.Topics {
+		t := &req.Topics[i]
+		for j := range t.Partitions {
+			p := &t.Partitions[j]
+			visit(fetchAsk{topic: topicRef{t.Topic, t.TopicID}, index: p.Partition, maxBytes: p.PartitionMaxBytes,
+				currentEpoch: p.CurrentLeaderEpoch, fetchedEpoch: p.LastFetchedEpoch, offset: p.FetchOffset})
+		}
+	}
+}
+
+// nextEpoch follows an epoch; 0 and below have a meaning of their own.
+func nextEpoch(e int32) int32 {
+	if e == math.MaxInt32 {
+		return 1
+	}
+	return e + 1
+}
+
+// update applies what a request adds, changes and forgets. The caller holds mu.
+func (s *session) update(req *kmsg.FetchRequest) {
+	eachAsk(req, s.add)
+	for i := range req.ForgottenTopics {
+		t := &req.ForgottenTopics[i]
+		for _, index := range t.Partitions {
+			key := memberKey{topicRef{t.Topic, t.TopicID}, index}
+			if m := s.members[key]; m != nil {
+				s.order.Remove(m.elem)
+				delete(s.members, key)
+			}
+		}
+	}
+}
+
+func (s *session) add(a fetchAsk) {
+	key := memberKey{a.topic, a.index}
+	if m := s.members[key]; m != nil {
+		m.fetchAsk = a
+		return
+	}
+	m := &member{fetchAsk: a, highWatermark: -1, logStart: -1}
+	m.elem = s.order.PushBack(m)
+	s.members[key] = m
+}
+
+// settle is the session's part of an answer: it marks the parts that say nothing
+// new, and returns the session id that the answer has. The error is the one of
+// the request as a whole.
+func (c *sessions) settle(use *sessionUse, parts []fetchPart, now time.Time) (int32, error) {
+	switch {
+	case use.err != nil:
+		return 0, use.err
+	case use.make && len(parts) > 0:
+		if s := c.create(use.byTopic, parts, now); s != nil {
+			return s.id, nil
+		}
+		return 0, nil
+	case use.session == nil:
+		return 0, nil
+	}
+	s := use.session
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.epoch != use.epoch { // another request of the session overtook this one
+		return s.id, kerr.InvalidFetchSessionEpoch
+	}
+	for i := range parts {
+		p := &parts[i]
+		p.skip = !p.member.tell(p)
+		if p.res.Size > 0 {
+			s.order.MoveToBack(p.member.elem)
+		}
+	}
+	return s.id, nil
+}
+
+// tell says whether a part has something that the client was not told yet, and
+// notes it as told.
+func (m *member) tell(p *fetchPart) bool {
+	if p.err != nil || p.res.DivergingEpoch >= 0 {
+		m.highWatermark = -1 // the next answer without an error is news
+		return true
+	}
+	news := p.res.Size > 0 || m.highWatermark != p.res.HighWatermark || m.logStart != p.res.LogStart
+	m.highWatermark, m.logStart = p.res.HighWatermark, p.res.LogStart
+	return news
+}
+
+// create makes a session of what a request named; nil where there is no room.
+func (c *sessions) create(byTopic bool, parts []fetchPart, now time.Time) *session {
+	s := &session{byTopic: byTopic, created: now, lastUsed: now, epoch: 1, members: make(map[memberKey]*member, len(parts))}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	for c.slots > 0 && (len(c.byID) >= c.slots || c.parts+len(parts) > c.limit) {
+		if !c.evictLocked(len(parts), now) {
+			return nil
+		}
+	}
+	if c.slots == 0 || len(parts) > c.limit {
+		return nil
+	}
+	for i := range parts {
+		s.add(parts[i].fetchAsk)
+		s.members[memberKey{parts[i].topicRef(), parts[i].index}].tell(&parts[i])
+	}
+	for s.id == 0 || c.byID[s.id] != nil {
+		s.id = rand.Int32N(math.MaxInt32)
+	}
+	c.byID[s.id] = s
+	s.elem = c.used.PushBack(s)
+	s.counted = len(s.members)
+	c.parts += s.counted
+	return s
+}
+
+// evictLocked removes a session in favour of one with size partitions, if one
+// may be removed.
+func (c *sessions) evictLocked(size int, now time.Time) bool {
+	front := c.used.Front()
+	if front == nil {
+		return false
+	}
+	if s := front.Value.(*session); now.Sub(s.lastUsed) > evictAfter {
+		c.removeLocked(s)
+		return true
+	}
+	var least *session
+	for _, s := range c.byID {
+		if now.Sub(s.created) > evictAfter && s.counted < size && (least == nil || s.counted < least.counted) {
+			least = s
+		}
+	}
+	c.removeLocked(least)
+	return least != nil
+}
+
+// touch notes that a session was used and has as many members as it has. One
+// that outgrew the cache goes: its client begins anew with a full request. The
+// caller holds s.mu.
+func (c *sessions) touch(s *session, now time.Time) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if s.elem == nil {
+		return
+	}
+	c.parts += len(s.members) - s.counted
+	s.counted, s.lastUsed = len(s.members), now
+	c.used.MoveToBack(s.elem)
+	if c.parts > c.limit {
+		c.removeLocked(s)
+	}
+}
+
+// removeLocked forgets a session; requests of it that are under way are answered.
+func (c *sessions) removeLocked(s *session) {
+	if s == nil || s.elem == nil {
+		return
+	}
+	delete(c.byID, s.id)
+	c.used.Remove(s.elem)
+	s.elem = nil
+	c.parts -= s.counted
+}

@@ -3,6 +3,7 @@ package broker
 import (
 	"errors"
 	"fmt"
+	"math"
 	"sync/atomic"
 	"time"
 
@@ -35,25 +36,35 @@ type produceOp struct {
 	left  atomic.Int32 // parts without a result, and one until all were begun
 	out   []byte
 	raw   [1][]byte
-	done  func(*replica.Append)
-	give  func()
-	life  atomic.Uint32 // counts uses, so that an expiry of an earlier one is known
+	// Made once: what the appends, the answer and the expiry call.
+	done   func(*replica.Append)
+	give   func()
+	expire func()
+	// expires is when the partitions may be expired, since born; never before all
+	// of them were begun. An expiry that comes late, when the op serves another
+	// request already, finds that one's.
+	expires atomic.Int64
+	born    time.Time
 }
+
+const never = math.MaxInt64
 
 // producePart is one partition of the request.
 type producePart struct {
 	replica.Append
-	err  error // refused before it came to an append
-	part *replica.Partition
+	err   error // refused before it came to an append
+	topic *metadata.Topic
+	part  *replica.Partition
 }
 
 // produceOp takes an op out of the pool.
 func (b *Broker) produceOp(r *network.Request) *produceOp {
 	op, _ := b.produces.Get().(*produceOp)
 	if op == nil {
-		op = &produceOp{b: b}
+		op = &produceOp{b: b, born: time.Now()}
 		op.done = func(*replica.Append) { op.finished() }
-		op.give = op.giveBack
+		op.give, op.expire = op.giveBack, op.expired
+		op.expires.Store(never)
 	}
 	op.r = r
 	return op
@@ -78,13 +89,11 @@ func (b *Broker) produce(r *network.Request) {
 			op.parts[i].err = err
 			op.left.Add(-1)
 		}
-	} else {
-		if op.view.Acks != int16(replica.AcksNone) && n > 0 {
-			life := op.life.Load()
-			timeout := time.Duration(max(op.view.TimeoutMillis, 0)) * time.Millisecond
-			r.ExpireAt(r.Received.Add(timeout), func() { op.expire(life) })
-		}
-		op.begin()
+	} else if op.begin(); op.view.Acks != int16(replica.AcksNone) && op.left.Load() > 1 {
+		// Only now: an expiry may come at once, and finds every append begun.
+		at := r.Received.Add(time.Duration(max(op.view.TimeoutMillis, 0)) * time.Millisecond)
+		op.expires.Store(int64(at.Sub(op.born)))
+		r.ExpireAt(at, op.expire)
 	}
 	op.finished()
 }
@@ -112,7 +121,7 @@ func (op *produceOp) begin() {
 		for p := range vt.Partitions {
 			part := &op.parts[i]
 			i++
-			part.err, part.part = err, nil
+			part.err, part.topic, part.part = err, topic, nil
 			if err == nil {
 				part.err = op.append(part, topic, conf, &vt.Partitions[p], now)
 			}
@@ -142,7 +151,7 @@ func (op *produceOp) topic(img *metadata.Image, vt *protocol.ProduceTopic) (*met
 
 // append begins one partition's append. An error means that nothing was begun.
 func (op *produceOp) append(part *producePart, t *metadata.Topic, conf *topicConf, vp *protocol.ProducePartition, now time.Time) error {
-	p, err := op.b.opt.Replicas.Partition(t.ID, vp.Index)
+	p, err := op.b.partition(t, vp.Index)
 	if err != nil {
 		return err
 	}
@@ -166,7 +175,7 @@ func (op *produceOp) finished() {
 	if op.left.Add(-1) > 0 {
 		return
 	}
-	op.life.Add(1)
+	op.expires.Store(never)
 	if op.view.Acks == int16(replica.AcksNone) {
 		op.endQuietly()
 		return
@@ -193,10 +202,10 @@ func (op *produceOp) endQuietly() {
 	r.RespondNone()
 }
 
-// expire answers REQUEST_TIMED_OUT for the partitions that are not
-// acknowledged. Their records may still come to be stored. A Numbered that is under
-// way on another goroutine completes the rest.
-func (op *produceOp) expire(life uint32) {
+// expired ends the appends that are not acknowledged with REQUEST_TIMED_OUT.
+// Their records may still come to be stored. One that is being numbered at this
+// moment ends on that goroutine, which then answers.
+func (op *produceOp) expired() {
 	for {
 		n := op.left.Load()
 		if n == 0 {
@@ -206,7 +215,7 @@ func (op *produceOp) expire(life uint32) {
 			break // it can't be answered, nor used again, before finished below
 		}
 	}
-	if op.life.Load() == life {
+	if int64(time.Since(op.born)) >= op.expires.Load() {
 		for i := range op.parts {
 			if op.parts[i].part != nil {
 				op.parts[i].Expire()
@@ -257,25 +266,29 @@ func (op *produceOp) fail(res *protocol.ProducePartitionResult, part *producePar
 			res.ErrorRecords = append(res.ErrorRecords, protocol.ProduceErrorRecord{Index: f.Index, Message: f.Msg})
 		}
 	}
-	if part.part != nil && (res.Code == kerr.NotLeaderForPartition.Code || res.Code == kerr.FencedLeaderEpoch.Code) {
-		id, epoch := part.part.Leader()
-		res.Leader = &protocol.Leader{ID: id, Epoch: epoch}
-		leaders.add(id)
+	if res.Leader = op.b.leaderHint(res.Code, part.topic, res.Index, part.part); res.Leader != nil {
+		leaders.add(res.Leader.ID)
 	}
 }
 
-// maxKeptParts bounds what an idle op holds on to.
-const maxKeptParts = 64
+// maxKeptParts and maxKeptOut bound what an idle op holds on to.
+const (
+	maxKeptParts = 64
+	maxKeptOut   = 8 << 10
+)
 
 // giveBack makes the op ready for another use.
 func (op *produceOp) giveBack() {
 	op.view.Reset()
 	for i := range op.parts {
 		part := &op.parts[i]
-		part.part, part.err, part.Batches = nil, nil, record.Accepted{}
+		part.part, part.topic, part.err, part.Batches = nil, nil, nil, record.Accepted{}
 	}
 	if cap(op.parts) > maxKeptParts {
 		op.parts = nil
+	}
+	if cap(op.out) > maxKeptOut {
+		op.out = nil
 	}
 	op.r, op.raw[0] = nil, nil
 	op.b.produces.Put(op)

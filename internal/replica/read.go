@@ -104,7 +104,7 @@ const (
 	MaxTimestamp  int64 = -3 // KIP-734
 	EarliestLocal int64 = -4 // KIP-405: the earliest in local storage
 	LatestTiered  int64 = -5 // KIP-1005: there is no remote tier, so there is none
-	EarliestToGo  int64 = -6 // KIP-1023: earliest offset that is not in the remote tier
+	EarliestToGo  int64 = -6 // KIP-1023: the earliest that is still to go to the remote tier; none, as in Kafka without one
 )
 
 // ListOffset finds the first record with a timestamp of at least ts, or answers
@@ -129,13 +129,13 @@ func (p *Partition) ListOffset(ts int64, currentEpoch int32, committed bool) (st
 			return p.log.MaxTime(limit)
 		}
 		return storage.Timestamp{Offset: limit, Time: -1, Epoch: r.epoch}, nil
-	case Earliest, EarliestLocal, EarliestToGo:
+	case Earliest, EarliestLocal:
 		epoch := p.log.EpochAt(e.LogStart)
 		if epoch < 0 {
 			epoch = r.epoch
 		}
 		return storage.Timestamp{Offset: e.LogStart, Time: -1, Epoch: epoch}, nil
-	case LatestTiered:
+	case LatestTiered, EarliestToGo:
 		return none, nil
 	}
 	return p.log.FindTime(ts, limit)

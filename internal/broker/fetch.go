@@ -1,0 +1,233 @@
+package broker
+
+import (
+	"time"
+
+	"github.com/twmb/franz-go/pkg/kerr"
+	"github.com/twmb/franz-go/pkg/kmsg"
+
+	"github.com/chronik-io/chronik/internal/metadata"
+	"github.com/chronik-io/chronik/internal/network"
+	"github.com/chronik-io/chronik/internal/protocol"
+	"github.com/chronik-io/chronik/internal/purgatory"
+	"github.com/chronik-io/chronik/internal/replica"
+)
+
+// Fetch (key 1), versions 4 to 18.
+//
+// What differs from Kafka: batches are always whole; a request may wait for
+// maxFetchWait at most; an offset between the high watermark and the log's end
+// waits instead of being answered with nothing. Nobody replicates by Fetch: one
+// that claims to come from a replica is answered like Kafka answers a replica
+// that it doesn't know.
+func fetchAPI() api { return api{protocol.API{Key: 1, Min: 4, Max: 18}, (*Broker).fetch} }
+
+// maxFetchWait bounds max.wait.ms, and with it for how long a fetch whose
+// connection is gone stays parked.
+const maxFetchWait = 5 * time.Minute
+
+// fetchOp is one Fetch on its way, and a purgatory.Op while it waits:
+//
+//	fetch     reader            decode, session, find the partitions
+//	peek      reader, and       how much is there? nothing is read and no memory is held until it
+//	          whoever Checks    is enough, or the time is over
+//	answer    its own goroutine read (perhaps the disk), settle with the session, encode
+//	giveBack  writer            the record bytes are on their way: release them, op to the pool
+//
+// It is owned by one of these at a time: once peek or Expire have started answer
+// they touch it no more.
+type fetchOp struct {
+	b *Broker
+	r *network.Request
+	w protocol.FetchWriter
+
+	version   int16
+	committed bool
+	minBytes  int64
+	maxBytes  int64
+	sess      sessionUse
+	parts     []fetchPart
+	found     int64   // bytes that the parts have
+	waits     []int32 // for each watched key its part
+
+	// Made once.
+	answers func()
+	give    func()
+}
+
+// fetchAsk is what a client asks of a partition; a session remembers it.
+type fetchAsk struct {
+	topic        topicRef
+	index        int32
+	maxBytes     int32
+	currentEpoch int32
+	fetchedEpoch int32
+	offset       int64
+}
+
+// topicRef is a topic as a client named it: by id from version 13 on.
+type topicRef struct {
+	name string
+	id   [16]byte
+}
+
+// fetchPart is one partition of the request.
+type fetchPart struct {
+	fetchAsk
+	member *member // of the session, nil without one
+	topic  *metadata.Topic
+	part   *replica.Partition
+	err    error
+	res    replica.ReadResult
+	have   int64 // bytes, as of the last peek
+	skip   bool  // nothing that the session does not know already
+}
+
+func (b *Broker) fetchOp(r *network.Request) *fetchOp {
+	op, _ := b.fetches.Get().(*fetchOp)
+	if op == nil {
+		op = &fetchOp{b: b}
+		op.answers, op.give = op.answer, op.giveBack
+	}
+	op.r = r
+	return op
+}
+
+// fetch parks the request, or has it answered at once.
+func (b *Broker) fetch(r *network.Request) {
+	decoded, err := b.table.Decode(r.Key, r.Version, r.Body)
+	if err != nil {
+		r.Abort(err)
+		return
+	}
+	req := decoded.(*kmsg.FetchRequest)
+	r.ReleaseBody()
+	op := b.fetchOp(r)
+	op.version, op.committed = req.Version, req.IsolationLevel == 1
+	op.maxBytes = int64(min(max(req.MaxBytes, 0), b.conf.MaxFetchBytes))
+	op.minBytes = min(int64(max(req.MinBytes, 0)), op.maxBytes)
+	op.sess, op.parts = b.sessions.begin(req, op.parts[:0], time.Now())
+	replicaID := req.ReplicaID
+	if req.Version >= 15 {
+		replicaID = req.ReplicaState.ID
+	}
+	keys, atOnce := op.find(replicaID)
+	if atOnce || len(keys) == 0 || req.MaxWaitMillis <= 0 {
+		b.work.Go(op.answers)
+		return
+	}
+	wait := min(time.Duration(req.MaxWaitMillis)*time.Millisecond, maxFetchWait)
+	b.opt.Replicas.Purgatory().Watch(op, r.Received.Add(wait), keys...)
+}
+
+// find looks the partitions up and returns the keys of those that may be waited
+// for. As in Kafka, a topic that does not exist is no reason to answer before
+// the others have something, if there are others; any other error is.
+func (op *fetchOp) find(replicaID int32) (keys []purgatory.Key, atOnce bool) {
+	img := op.b.image()
+	op.waits = op.waits[:0]
+	for i := range op.parts {
+		p := &op.parts[i]
+		if p.topic, p.err = op.b.topicByRef(img, op.version, p.topicRef()); p.err == nil {
+			p.part, p.err = op.b.partition(p.topic, p.index)
+		}
+		if p.err == nil && replicaID >= 0 {
+			p.err = unknownReplica(p.currentEpoch, replicaID)
+		}
+		if p.err != nil {
+			c := code(p.err)
+			atOnce = atOnce || c != kerr.UnknownTopicID.Code && c != kerr.UnknownTopicOrPartition.Code
+			continue
+		}
+		if keys == nil {
+			keys = make([]purgatory.Key, 0, len(op.parts)-i)
+		}
+		keys = append(keys, purgatory.Key{Topic: p.topic.ID, Partition: p.index})
+		op.waits = append(op.waits, int32(i))
+	}
+	return keys, atOnce
+}
+
+func (p *fetchPart) topicRef() topicRef { return p.fetchAsk.topic }
+
+// topicByRef finds a topic by its id or name, as the version has it.
+func (b *Broker) topicByRef(img *metadata.Image, version int16, ref topicRef) (*metadata.Topic, error) {
+	if version >= 13 {
+		if t := img.TopicByID(ref.id); t != nil {
+			return t, nil
+		}
+		return nil, refuse(kerr.UnknownTopicID, "this broker knows no topic with id %s", metadata.FormatID(ref.id))
+	}
+	if t := img.Topic(ref.name); t != nil {
+		return t, nil
+	}
+	return nil, refuse(kerr.UnknownTopicOrPartition, "this broker knows no topic %q", ref.name)
+}
+
+// unknownReplica is the answer to a fetch that claims to be a follower's: none
+// replicates in this way, so none is known.
+func unknownReplica(currentEpoch, id int32) error {
+	if currentEpoch >= 0 {
+		return refuse(kerr.UnknownLeaderEpoch, "broker %d is no replica that fetches here", id)
+	}
+	return refuse(kerr.NotLeaderForPartition, "broker %d is no replica that fetches here", id)
+}
+
+// TryComplete is purgatory.Op's: it starts the answer if there is enough.
+func (op *fetchOp) TryComplete(i int) bool {
+	if !op.enough(i) {
+		return false
+	}
+	op.b.work.Go(op.answers)
+	return true
+}
+
+// Expire is purgatory.Op's: the answer has what there is.
+func (op *fetchOp) Expire() { op.b.work.Go(op.answers) }
+
+// enough looks at the part of one key, or at all, and says whether the answer is due.
+func (op *fetchOp) enough(i int) bool {
+	if i != purgatory.Everything {
+		return op.peek(&op.parts[op.waits[i]])
+	}
+	if op.minBytes == 0 {
+		return true
+	}
+	for _, at := range op.waits {
+		if op.peek(&op.parts[at]) {
+			return true
+		}
+	}
+	return false
+}
+
+// peek counts what one part has now, and says whether the answer is due.
+func (op *fetchOp) peek(p *fetchPart) bool {
+	limit := max(min(int64(p.maxBytes), op.maxBytes), 1) // one batch may come in any case
+	n, atOnce := p.part.Peek(p.request(op.committed), limit)
+	n = min(n, limit)
+	op.found += n - p.have
+	p.have = n
+	return atOnce || op.found >= op.minBytes
+}
+
+func (p *fetchPart) request(committed bool) replica.ReadRequest {
+	return replica.ReadRequest{Offset: p.offset, Committed: committed, CurrentEpoch: p.currentEpoch, FetchedEpoch: p.fetchedEpoch}
+}
+
+// maxKeptFetch bounds how many parts an idle op has room for.
+const maxKeptFetch = 256
+
+// giveBack releases the record bytes and makes the op ready for another use.
+func (op *fetchOp) giveBack() {
+	for i := range op.parts {
+		op.parts[i].res.Release()
+	}
+	clear(op.parts)
+	if cap(op.parts) > maxKeptFetch {
+		op.parts, op.waits, op.w = nil, nil, protocol.FetchWriter{}
+	}
+	op.w.Reset()
+	op.r, op.sess, op.found, op.parts = nil, sessionUse{}, 0, op.parts[:0]
+	op.b.fetches.Put(op)
+}

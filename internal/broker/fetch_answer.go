@@ -1,0 +1,104 @@
+package broker
+
+import (
+	"time"
+
+	"github.com/chronik-io/chronik/internal/protocol"
+)
+
+// answer reads what there is and answers. It runs on a goroutine of its own,
+// since it may read the disk.
+func (op *fetchOp) answer() {
+	op.read()
+	id, err := op.b.sessions.settle(&op.sess, op.parts, time.Now())
+	if err != nil {
+		op.r.Code = code(err)
+		op.w.Begin(op.version, 0, op.r.Code, id, 0)
+		op.r.RespondRaw(op.w.End(nil), op.give)
+		return
+	}
+	op.r.RespondRaw(op.encode(id), op.give)
+}
+
+// read reads the partitions in order, until the request's bytes are used up. The
+// first one that has something gives a batch whatever its size, so that a client
+// always gets on.
+func (op *fetchOp) read() {
+	left, first := op.maxBytes, true
+	for i := range op.parts {
+		p := &op.parts[i]
+		if p.err != nil {
+			continue
+		}
+		req := p.request(op.committed)
+		req.MaxBytes, req.AtLeastOne = int(max(min(int64(p.maxBytes), left), 0)), first
+		if p.res, p.err = p.part.Read(req); p.res.Size > 0 {
+			first, left = false, left-int64(p.res.Size)
+		}
+	}
+}
+
+// encode writes the response around the record bytes. Parts that follow one
+// another and belong to one topic share its entry.
+func (op *fetchOp) encode(session int32) [][]byte {
+	topics := 0
+	for at, n := op.group(0); n > 0; at, n = op.group(at + n) {
+		topics++
+	}
+	var leaders nodeSet
+	op.w.Begin(op.version, 0, 0, session, topics)
+	for at, n := op.group(0); n > 0; at, n = op.group(at + n) {
+		count := 0
+		for i := at; i < at+n; i++ {
+			if !op.parts[i].skip {
+				count++
+			}
+		}
+		ref := op.parts[at].topicRef()
+		op.w.Topic(ref.name, ref.id, count)
+		for i := at; i < at+n; i++ {
+			if p := &op.parts[i]; !p.skip {
+				res := op.result(p, &leaders)
+				op.w.Partition(&res)
+			}
+		}
+	}
+	return op.w.End(op.b.endpoints(op.r, leaders))
+}
+
+// group returns where, from at on, the next topic's parts begin that are not
+// skipped, and how many parts there are up to the last one of it.
+func (op *fetchOp) group(at int) (int, int) {
+	for at < len(op.parts) && op.parts[at].skip {
+		at++
+	}
+	n := 0
+	for at+n < len(op.parts) && (op.parts[at+n].skip || op.parts[at+n].topicRef() == op.parts[at].topicRef()) {
+		n++
+	}
+	return at, n
+}
+
+// result is the answer for one partition.
+func (op *fetchOp) result(p *fetchPart, leaders *nodeSet) protocol.FetchPartitionResult {
+	res := protocol.FetchPartitionResult{Index: p.index, HighWatermark: -1, LastStable: -1, LogStart: -1, PreferredReplica: -1}
+	if p.err != nil {
+		res.Code = code(p.err)
+		op.r.Code = res.Code
+		if op.version >= 16 {
+			if res.Leader = op.b.leaderHint(res.Code, p.topic, p.index, p.part); res.Leader != nil {
+				leaders.add(res.Leader.ID)
+			}
+		}
+		return res
+	}
+	res.HighWatermark, res.LastStable, res.LogStart = p.res.HighWatermark, p.res.LastStable, p.res.LogStart
+	res.Records = p.res.Parts
+	if op.committed {
+		res.Aborted = []protocol.AbortedTransaction{} // none: there are no transactions
+	}
+	if p.res.DivergingEpoch >= 0 {
+		res.Diverging = &protocol.Diverging{Epoch: p.res.DivergingEpoch, EndOffset: p.res.DivergingEnd}
+	}
+	return res
+}

@@ -1,0 +1,47 @@
+package broker
+
+import (
+	"github.com/twmb/franz-go/pkg/kmsg"
+
+	"github.com/chronik-io/chronik/internal/network"
+	"github.com/chronik-io/chronik/internal/protocol"
+)
+
+// OffsetForLeaderEpoch (key 23), versions 2 to 4: where a leader epoch ended,
+// which is how a consumer finds out that its position is on a history that is
+// gone (KIP-320).
+func offsetForLeaderEpochAPI() api {
+	return api{protocol.API{Key: 23, Min: 2, Max: 4}, decoded(offsetForLeaderEpoch)}
+}
+
+func offsetForLeaderEpoch(b *Broker, r *network.Request, req *kmsg.OffsetForLeaderEpochRequest) kmsg.Response {
+	resp := respondTo(r, kmsg.NewPtrOffsetForLeaderEpochResponse())
+	for i := range req.Topics {
+		t := &req.Topics[i]
+		out := kmsg.NewOffsetForLeaderEpochResponseTopic()
+		out.Topic = t.Topic
+		for j := range t.Partitions {
+			p := &t.Partitions[j]
+			one := kmsg.NewOffsetForLeaderEpochResponseTopicPartition()
+			one.Partition = p.Partition
+			epoch, end, err := b.epochEnd(t.Topic, p)
+			if err != nil {
+				one.ErrorCode = code(err)
+				r.Code = one.ErrorCode
+			} else {
+				one.LeaderEpoch, one.EndOffset = epoch, end
+			}
+			out.Partitions = append(out.Partitions, one)
+		}
+		resp.Topics = append(resp.Topics, out)
+	}
+	return resp
+}
+
+func (b *Broker) epochEnd(topic string, p *kmsg.OffsetForLeaderEpochRequestTopicPartition) (int32, int64, error) {
+	part, err := b.partitionByName(topic, p.Partition)
+	if err != nil {
+		return -1, -1, err
+	}
+	return part.EpochEnd(p.CurrentLeaderEpoch, p.LeaderEpoch)
+}
