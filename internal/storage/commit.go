@@ -123,7 +123,8 @@ func (l *Log) commit() {
 			l.qmu.Unlock() // switchMode owns from here on, and ends with disown
 			return
 		}
-		if len(l.queue) == 0 || !l.dir.memory.admit(l) {
+		// What will be refused needs no memory, and must not wait for it.
+		if len(l.queue) == 0 || l.Err() == nil && !l.dir.memory.admit(l) {
 			l.owned = false
 			l.qmu.Unlock()
 			return
@@ -146,7 +147,7 @@ func (l *Log) commit() {
 func (l *Log) modeChanges() bool {
 	l.mu.RLock()
 	defer l.mu.RUnlock()
-	return l.mode != l.cfg.Load().mode() && !l.closed && l.offline == nil
+	return (l.mode != l.cfg.Load().mode() || l.unsettled) && !l.closed && l.offline == nil
 }
 
 // commitGroup numbers the appends of a group in order and hands them over.
@@ -301,7 +302,7 @@ func (l *Log) chunkDurable(c *chunk) {
 	l.durable.Store(c.next)
 	l.dir.observeWait(c)
 	l.observer().Advanced()
-	if flush {
+	if flush || l.dir.memory.tight() {
 		l.dir.schedule(l)
 	}
 }

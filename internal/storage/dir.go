@@ -46,6 +46,21 @@ type Options struct {
 	// Reopened is called after a directory that had failed takes records again:
 	// records that were numbered may have been taken back. It must not block.
 	Reopened func(*Dir)
+
+	broken broken
+}
+
+// broken takes rules away one by one, for tests that ask whether the model
+// would find out.
+type broken struct {
+	notDurable    bool // bytes go to segments before the journal's datasync covers them
+	earlyLSN      bool // the recovery point claims frames that are only on their way
+	earlyRelease  bool // journal files are given up before the checkpoint is durable
+	silentSwitch  bool // no checkpoint before a change of mode
+	liveProducers bool // a checkpoint stores the producer state of the log's end
+	silentCut     bool // a truncation cuts files without a checkpoint before
+	silentStart   bool // segments go before the log start is durable
+	forgetfulFail bool // a failed segment is synced again instead of written anew
 }
 
 func (o *Options) setDefaults() {
@@ -284,7 +299,7 @@ func (l *Log) stop() {
 	l.stopped = true
 	l.mu.Unlock()
 	l.disown() // refuses what is queued
-	for l.inFlight() && l.dir.failed.Load() == nil {
+	for l.inFlight() && l.dir.Err() == nil {
 		time.Sleep(100 * time.Microsecond)
 	}
 }

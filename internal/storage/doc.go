@@ -26,8 +26,8 @@
 //
 // # Locks, in the order in which they may be taken
 //
-//	Dir.ckptMu   one checkpoint at a time
 //	Log.flushMu  flush, roll, sync, truncate; never taken by produce or fetch
+//	Dir.ckptMu   one checkpoint at a time; a truncation writes one under flushMu
 //	Log.qmu      the queue and who commits
 //	Log.smu      producer and epoch state
 //	Log.mu       tail, segments, recovery point

@@ -177,6 +177,9 @@ func (l *Log) syncLocked() error {
 	if err == nil {
 		err = l.failure
 	}
+	if l.closed {
+		err = fmt.Errorf("sync %s: %w", l, ErrClosed)
+	}
 	var active *segment.Segment
 	if n := len(l.segments); n > 0 {
 		active = l.segments[n-1]
@@ -196,8 +199,15 @@ func (l *Log) syncLocked() error {
 
 // synced moves the recovery point to the end of what is in segments, all of
 // which has just been synced. It needs flushMu.
+//
+// It stays where it is while only a part of a carried frame is in segments: a
+// recovery point between frames is one that replay can continue.
 func (l *Log) synced() {
 	l.mu.Lock()
+	if c := l.tail.firstUnflushed(); c != nil && c.lsn != 0 && c.lsn == l.flushedLSN {
+		l.mu.Unlock()
+		return
+	}
 	moved := l.rp.offset != l.flushed
 	l.rp.offset = l.flushed
 	l.rp.lsn = max(l.rp.lsn, l.flushedLSN)
@@ -238,6 +248,7 @@ func (l *Log) segmentFailed(err error) error {
 		active = l.segments[n-1]
 	}
 	l.mu.Unlock()
+	l.dir.run(l.kick) // what waits for memory is refused now
 	if through && !noSpace(err) {
 		l.goOffline(err)
 		return err

@@ -98,6 +98,7 @@ type Log struct {
 	failure        error // why the log takes no appends now; nil if it does
 	offline        error // why it neither takes nor gives anything
 	stopped        bool  // the directory is being closed
+	unsettled      bool  // the checkpoint on the disk may name another mode
 	closed         bool  // deleted
 
 	cut     bool           // recovery cuts at rp although the log is written through; guarded by mu
@@ -226,8 +227,18 @@ func (l *Log) goOffline(err error) {
 	err = l.offline
 	end := max(l.written.Load(), l.durable.Load())
 	l.mu.Unlock()
-	if first {
-		l.dir.logOffline(l, err)
+	if !first {
+		return
+	}
+	l.dir.logOffline(l, err)
+	// Whoever commits may still be numbering; what it numbers is lost too. The
+	// caller may hold flushMu, for which the committer may wait.
+	tell := func() {
+		l.own()
+		defer l.disown()
+		l.observer().Reverted(end, err)
+	}
+	if !l.dir.run(tell) {
 		l.observer().Reverted(end, err)
 	}
 }

@@ -63,6 +63,16 @@ func (m *memory) admit(l *Log) bool {
 	return false
 }
 
+// tight says that what becomes durable should be flushed at once: nobody but
+// the logs that hold the memory can give it back.
+func (m *memory) tight() bool {
+	d := m.deferred.Load()
+	if d > m.bound/2 {
+		m.press()
+	}
+	return d > m.bound-m.bound/4
+}
+
 // flushed moves chunks of a log from deferred to cached, and evicts the oldest
 // cache where both together exceed the bound.
 func (m *memory) flushed(l *Log, bytes int64) {

@@ -1,6 +1,7 @@
 package storage
 
 import (
+	"fmt"
 	"time"
 )
 
@@ -22,16 +23,30 @@ func (l *Log) switchMode() {
 		l.rp.lsn = max(l.rp.lsn, l.dir.journal.Assigned())
 		l.mu.Unlock()
 		if err = l.dir.checkpoint(nil); err == nil {
+			l.mu.Lock()
+			l.unsettled = false
+			l.mu.Unlock()
 			return
 		}
 		// Either version of the checkpoint may be on the disk: no append may come
 		// before one is known to be. The next attempt writes another.
 		l.mu.Lock()
-		l.mode = old
+		l.mode, l.unsettled = old, true
 		l.mu.Unlock()
 	}
 	l.dir.logOnce(l, "change of durability profile is delayed", err)
+	l.refuseQueue(fmt.Errorf("%w: change of the durability profile of %s: %w", ErrFailed, l, err))
 	l.dir.sleep(switchRetry) // disown tries again
+}
+
+// refuseQueue answers what waits: the disk makes no progress. The caller owns
+// the right to commit.
+func (l *Log) refuseQueue(err error) {
+	l.qmu.Lock()
+	group := l.queue
+	l.queue = nil
+	l.qmu.Unlock()
+	refuse(group, err)
 }
 
 // switchRetry is the pause after a failed change of mode.

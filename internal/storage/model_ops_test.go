@@ -22,6 +22,7 @@ func (w *world) step() {
 	switch n := w.rng.IntN(100); {
 	case n < 55:
 		w.append(m, 1+w.rng.IntN(5))
+		w.say("append to %s, %s", m.topic, w.told(m))
 		if w.rng.IntN(3) == 0 {
 			w.acked(m)
 		}
@@ -56,9 +57,16 @@ func (w *world) step() {
 	}
 }
 
+// told describes a log for the story.
+func (w *world) told(m *mlog) string {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return fmt.Sprintf("%s [%d, %d), durable %d, written %d, sequences %v", m.profile, m.cur.start, m.cur.end(), m.cur.synced, m.cur.written, m.seqs)
+}
+
 func (w *world) create() {
 	w.ids++
-	m := &mlog{id: ID{Topic: [16]byte{w.ids}, Partition: 3}, topic: string(rune('a' + w.rng.IntN(3))), maybe: true, seqs: map[int64]int32{}, pids: 3}
+	m := &mlog{id: ID{Topic: [16]byte{w.ids}, Partition: 3}, topic: string(rune('a' + w.rng.IntN(3))), maybe: true, seqs: map[int64]int32{}, pids: 3, says: w.say}
 	for _, o := range w.logs {
 		if o.topic == m.topic {
 			return
@@ -143,7 +151,7 @@ func (s *modelSink) Numbered(a *Append) {
 	}
 	b := record.Batch(slices.Clone(a.Batches))
 	if a.Base != m.cur.end() {
-		m.wrong = m.topic + ": offsets are not dense"
+		m.wrong = fmt.Sprintf("%s: %d follows %d, offsets are not dense", m.topic, a.Base, m.cur.end())
 	}
 	b.SetBaseOffset(a.Base)
 	b.SetLeaderEpoch(a.LeaderEpoch)
@@ -173,7 +181,7 @@ func (w *world) send(m *mlog, data []byte, pid int64) *Append {
 		m.mu.Lock()
 		same := pids == m.pids
 		m.mu.Unlock()
-		if m.l.Err() == nil && !w.cfg.faults && same {
+		if m.l.Err() == nil && !w.cfg.faults && same && !w.disk.Crashed() {
 			failf("append to %s: %v", m.topic, a.Err)
 		}
 	}
@@ -277,7 +285,7 @@ func (w *world) truncate(m *mlog) {
 	old := m.cur
 	m.cur = old.cut(end)
 	m.cur.start = min(m.cur.start, m.cur.end())
-	m.alts = append(m.alts, old)
+	m.alts, m.replacing = append(m.alts, old), true
 	m.forgetProducers()
 	m.mu.Unlock()
 	w.say("truncate %s to %d", m.topic, end)
@@ -293,7 +301,7 @@ func (w *world) replaced(m *mlog, err error) {
 	}
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	m.alts = nil
+	m.alts, m.replacing = nil, false
 	if e := m.l.Ends(); e.LogEnd != m.cur.end() || e.LogStart != m.cur.start {
 		failf("%s is %+v after a truncation or reset, want [%d, %d)", m.topic, e, m.cur.start, m.cur.end())
 	}
@@ -306,7 +314,7 @@ func (w *world) reset(m *mlog) {
 	w.poll()
 	m.mu.Lock()
 	start := w.rng.Int64N(m.cur.end() + 100)
-	m.alts = append(m.alts, m.cur)
+	m.alts, m.replacing = append(m.alts, m.cur), true
 	m.cur = history{start: start, first: start}
 	m.forgetProducers()
 	m.mu.Unlock()
@@ -322,7 +330,7 @@ func (w *world) setStart(m *mlog) {
 	m.mu.Lock()
 	old := m.cur
 	m.cur.start = start
-	m.alts = append(m.alts, old)
+	m.alts, m.replacing = append(m.alts, old), true
 	m.mu.Unlock()
 	w.say("start of %s to %d", m.topic, start)
 	w.poll()
@@ -504,6 +512,7 @@ func (w *world) start(image *crashfs.FS) {
 	}
 	for _, m := range w.logs {
 		w.settleProducers(m)
+		w.say("%s is back: %s", m.topic, w.told(m))
 		w.retry(m)
 	}
 }

@@ -1,6 +1,7 @@
 package storage
 
 import (
+	"fmt"
 	"os"
 	"strconv"
 	"testing"
@@ -18,15 +19,18 @@ func TestModel(t *testing.T) {
 	cfg := modelConfig{steps: 120}
 	if s := os.Getenv("CHRONIK_MODEL_SEED"); s != "" {
 		first, _ = strconv.ParseUint(s, 10, 64)
-		runs, cfg.say = 1, t.Logf
+		runs = 1
 	}
 	for seed := first; seed < first+uint64(runs); seed++ {
 		cfg.faults = seed%2 == 0
+		var told []string
+		cfg.say = func(format string, args ...any) { told = append(told, fmt.Sprintf(format, args...)) }
 		if err := runModel(seed, cfg); err != nil {
 			t.Errorf("%v (CHRONIK_MODEL_SEED=%d)", err, seed)
-			if t.Failed() {
-				break
+			for _, line := range told {
+				t.Log(line)
 			}
+			break
 		}
 	}
 }

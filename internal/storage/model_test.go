@@ -85,9 +85,12 @@ type mlog struct {
 	// tainted: a disk error took bytes that were only written; nothing is
 	// promised until the log is reset.
 	tainted bool
-	pids    int64 // producers in use are pids-2 … pids
-	seqs    map[int64]int32
-	wrong   string // what a callback found wrong
+	// replacing: the log's end or start is being moved.
+	replacing bool
+	pids      int64 // producers in use are pids-2 … pids
+	seqs      map[int64]int32
+	wrong     string // what a callback found wrong
+	says      func(string, ...any)
 }
 
 // Numbered is Sink.
@@ -101,9 +104,13 @@ func (m *mlog) Advanced() {}
 func (m *mlog) Reverted(end int64, err error) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
+	if m.replacing { // the crash came in the middle of it: check knows both outcomes
+		return
+	}
 	if end < m.cur.synced || end < m.cur.written && !m.tainted {
 		m.wrong = fmt.Sprintf("%s went back to %d, but %d was durable and %d written: %v", m.topic, end, m.cur.synced, m.cur.written, err)
 	}
+	m.says("%s reverts to %d from %d: %v", m.topic, end, m.cur.end(), err)
 	if end >= m.cur.end() {
 		return
 	}
@@ -142,10 +149,13 @@ type world struct {
 	ids     byte
 	counter int
 	served  bool // the directory was open since the last crash
+	sayMu   sync.Mutex
 	killed  bool // every crash since then kept the page cache
 }
 
 func (w *world) say(format string, args ...any) {
+	w.sayMu.Lock()
+	defer w.sayMu.Unlock()
 	if w.cfg.say != nil {
 		w.cfg.say(format, args...)
 	}
@@ -315,7 +325,12 @@ func (w *world) check(m *mlog) {
 			why += fmt.Sprintf("\n  history %d [%d, %d): %s", i, h.start, h.end(), why2)
 			continue
 		}
-		m.cur, m.alts, m.maybe = h.cut(e.LogEnd), nil, false
+		if e.LogEnd < h.end() && m.l.currentMode() == writeThrough {
+			// What was only written is lost, and with it the producer state in
+			// front of it: an idempotent client has nothing in flight there.
+			m.forgetProducers()
+		}
+		m.cur, m.alts, m.maybe, m.replacing = h.cut(e.LogEnd), nil, false, false
 		m.cur.start = e.LogStart
 		m.cur.synced, m.cur.written = e.LogEnd, e.LogEnd
 		return

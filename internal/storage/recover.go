@@ -161,7 +161,7 @@ func (r *recovery) look(lc *logCheckpoint) {
 	d := r.d
 	dirName := fmt.Sprintf("%s-%d", lc.topic, lc.id.Partition)
 	if lc.deleted {
-		d.deleted[lc.id] = tombstone{entry: *lc, lsn: lc.rp.lsn, gone: true}
+		d.deleted[lc.id] = tombstone{entry: *lc, lsn: lc.rp.lsn}
 		r.after = append(r.after, func() error { return d.removeDeleted(lc.id, dirName) })
 		return
 	}
@@ -221,7 +221,7 @@ func (r *recovery) verify() error {
 // extend checks that a frame continues the log.
 func (f *found) extend(fr *journal.Frame) error {
 	switch {
-	case fr.Carried && fr.NextEnd == f.end:
+	case fr.Carried && fr.NextEnd <= f.end:
 		return nil // a copy of what earlier frames held
 	case fr.Type != journal.Batches || fr.PrevEnd != f.end || fr.NextEnd <= fr.PrevEnd:
 		return fmt.Errorf("journal frame %d of type %d holds offsets [%d, %d), but the log ends at %d", fr.LSN, fr.Type, fr.PrevEnd, fr.NextEnd, f.end)
@@ -250,8 +250,24 @@ func (r *recovery) prepare(f *found) error {
 	if l.mode == writeThrough && !f.lc.cut && !r.d.clean {
 		return r.scan(f)
 	}
+	if f.lc.cut {
+		// The checkpoint that says so is durable. The next one will not: what is
+		// to be cut must be gone before.
+		return r.removeNow(f)
+	}
 	r.removeBeyond(f, f.lc.rp.offset)
 	return nil
+}
+
+// removeNow removes the segments that a truncation which was under way did not
+// come to.
+func (r *recovery) removeNow(f *found) error {
+	for base := range f.files {
+		if err := segment.Open(r.d.files, f.l.path, base, 0).Remove(); err != nil {
+			return err
+		}
+	}
+	return r.d.opt.FS.SyncDir(f.l.path)
 }
 
 // openListed opens the segments that the checkpoint lists.
@@ -296,7 +312,11 @@ func (r *recovery) removeBeyond(f *found, end int64) {
 				if f.l.ownsSegment(base) {
 					return nil // made anew meanwhile
 				}
-				return s.Remove()
+				if err := s.Remove(); err != nil {
+					return err
+				}
+				// A name that comes back must not be taken for the log's.
+				return r.d.opt.FS.SyncDir(f.l.path)
 			})
 		}
 	}
@@ -369,7 +389,7 @@ func (r *recovery) apply() error {
 			return nil
 		case f.err != nil && f.lc.offline == "":
 			return aside.keep(&fr, f.l.path, "recovery")
-		case f.err != nil || fr.Carried && fr.NextEnd == f.l.logEnd.Load():
+		case f.err != nil || fr.Carried && fr.NextEnd <= f.l.logEnd.Load():
 			return nil
 		}
 		return f.l.replay(&fr)

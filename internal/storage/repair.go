@@ -130,8 +130,12 @@ func (l *Log) refill(s *segment.Segment, rp recoveryPoint, end int64) error {
 		if f.PrevEnd != at {
 			return fmt.Errorf("%w: journal continues %s at %d, expected %d", ErrCorrupt, l, f.PrevEnd, at)
 		}
+		payload := f.Payload
+		if f.NextEnd > end { // a carried frame, of which only a part was flushed
+			payload = payload[:trim(payload, end, len(payload), true)]
+		}
 		at = f.NextEnd
-		return s.Append([][]byte{f.Payload}, interval)
+		return s.Append([][]byte{payload}, interval)
 	})
 	if err != nil {
 		return err
@@ -147,6 +151,7 @@ func (l *Log) refill(s *segment.Segment, rp recoveryPoint, end int64) error {
 // brought there; a fresh file begins, and a checkpoint excludes what may have
 // reached the dead one. Only then are records taken again.
 func (d *Dir) reopen(err error) {
+	failed := d.failed.Load()
 	for _, l := range d.Logs() {
 		if l.currentMode() == journalled {
 			l.revert(err)
@@ -162,7 +167,9 @@ func (d *Dir) reopen(err error) {
 			return
 		}
 	}
-	d.failed.Store(nil)
+	if !d.failed.CompareAndSwap(failed, nil) {
+		return // it failed once more, and that is the next to be looked at
+	}
 	d.reopened()
 	for _, l := range d.Logs() {
 		l.kick()

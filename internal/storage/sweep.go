@@ -174,14 +174,15 @@ func (o carriedOwner) Durable(e *journal.Entry, err error) {
 	l := o.l
 	l.mu.Lock()
 	defer l.mu.Unlock()
+	if l.rp.offset != e.PrevEnd || l.flushed != e.PrevEnd {
+		return // a part went to a segment meanwhile: the old frames remain those that count
+	}
 	for _, c := range l.tail.chunks[l.tail.flushed:] {
 		if c.next <= e.NextEnd {
 			c.lsn = e.LSN
 		}
 	}
-	if l.rp.offset == e.PrevEnd {
-		l.rp.lsn = max(l.rp.lsn, e.LSN-1)
-	}
+	l.rp.lsn = max(l.rp.lsn, e.LSN-1)
 }
 
 // relieve flushes the logs with the most bytes in memory until half of the

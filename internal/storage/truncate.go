@@ -185,6 +185,10 @@ func (l *Log) SetLogStart(start int64) error {
 			return fmt.Errorf("%w: log start %d of %s is beyond its durable end %d", ErrOffsetOutOfRange, start, l, end)
 		}
 	}
+	// No segment may be sealed between the checkpoint and the removal: the
+	// recovery point that the checkpoint holds must lead to what stays.
+	l.flushMu.Lock()
+	defer l.flushMu.Unlock()
 	l.logStart.Store(start)
 	l.smu.Lock()
 	l.epochs.CutStart(start)
@@ -192,8 +196,6 @@ func (l *Log) SetLogStart(start int64) error {
 	if err := l.dir.checkpoint(nil); err != nil {
 		return fmt.Errorf("move the start of %s: %w", l, err)
 	}
-	l.flushMu.Lock()
-	defer l.flushMu.Unlock()
 	l.mu.Lock()
 	n := 0
 	for n+1 < len(l.segments) && l.segments[n+1].Base() <= min(start, l.rp.offset) {
