@@ -1,0 +1,160 @@
+package broker
+
+import (
+	"errors"
+	"sync"
+	"testing"
+
+	"github.com/twmb/franz-go/pkg/kerr"
+	"github.com/twmb/franz-go/pkg/kmsg"
+
+	"github.com/chronik-io/chronik/internal/replica"
+)
+
+// follower is broker 2 as far as the partition can tell: in the ISR, and it
+// acknowledges when the test says so.
+type follower struct{ p *replica.Partition }
+
+func (n *node) follow(t testing.TB, id [16]byte) follower {
+	t.Helper()
+	p, err := n.opt.Replicas.Partition(id, 0)
+	must(t, err)
+	p.Lead(p.LeaderEpoch()+1, []int32{1, 2}, []int32{1, 2}) // ahead of what the metadata says
+	return follower{p}
+}
+
+func (f follower) acknowledge(end int64) { f.p.Acknowledged(2, f.p.LeaderEpoch(), end) }
+
+func TestAcksAllIsAnsweredWhenTheFollowerHasIt(t *testing.T) {
+	n := newNode(t)
+	id := n.topic(t, "t", 1)
+	f := n.follow(t, id)
+	all, one := n.dial(t), n.dial(t)
+	req := produceRequest("t", id, -1, plain(t, "a", "b"))
+	req.SetVersion(13)
+	must(t, all.send(req))
+	// Its records are in the log: one that was sent later comes after them, and is
+	// answered before.
+	for {
+		if f.p.Ends().LogEnd == 2 {
+			break
+		}
+	}
+	if p := produced(t, one, 13, produceRequest("t", id, 1, plain(t, "c"))); p.ErrorCode != 0 || p.BaseOffset != 2 {
+		t.Fatalf("acks=1: %+v", p)
+	}
+	if got := n.highWatermark(t, id); got != 0 {
+		t.Fatalf("high watermark %d without the follower", got)
+	}
+	f.acknowledge(2)
+	resp, err := all.receive(req)
+	must(t, err)
+	if p := resp.(*kmsg.ProduceResponse).Topics[0].Partitions[0]; p.ErrorCode != 0 || p.BaseOffset != 0 || n.highWatermark(t, id) != 2 {
+		t.Fatalf("acks=all: %+v, high watermark %d", p, n.highWatermark(t, id))
+	}
+}
+
+func TestWhatIsNotAcknowledgedInTimeIsTimedOutAndNothingElse(t *testing.T) {
+	n := newNode(t)
+	id := n.topic(t, "t", 1)
+	alone := n.topic(t, "alone", 1)
+	f := n.follow(t, id)
+	w := n.dial(t)
+	for i, timeout := range []int32{0, 1, 20, -5} {
+		req := produceRequest("", id, -1, plain(t, "a"))
+		req.TimeoutMillis = timeout
+		req.Topics = append(req.Topics, produceRequest("", [16]byte{9}, -1, plain(t, "a")).Topics...)
+		if timeout > 1 { // with next to no time this one may be late, too
+			req.Topics = append(req.Topics, produceRequest("", alone, -1, plain(t, "a")).Topics...)
+			req.TimeoutMillis = 300
+		}
+		resp := ask[*kmsg.ProduceResponse](t, w, 13, req)
+		want := []*kerr.Error{kerr.RequestTimedOut, kerr.UnknownTopicID, nil}
+		for j, topic := range resp.Topics {
+			if got := kerr.ErrorForCode(topic.Partitions[0].ErrorCode); !errors.Is(got, orNil(want[j])) {
+				t.Errorf("request %d, partition %d: %v, want %v", i, j, got, want[j])
+			}
+		}
+	}
+	end := f.p.Ends().LogEnd
+	f.acknowledge(end)
+	if p := produced(t, w, 13, produceRequest("", alone, -1, plain(t, "a"))); p.ErrorCode != 0 {
+		t.Fatalf("after timeouts: %+v", p)
+	}
+}
+
+func TestNotEnoughReplicasIsTold(t *testing.T) {
+	n := newNode(t)
+	id := n.topic(t, "t", 1, "min.insync.replicas", "2")
+	w := n.dial(t)
+	if p := produced(t, w, 13, produceRequest("", id, -1, plain(t, "a"))); p.ErrorCode != 0 {
+		t.Fatalf("one replica can't have two in sync, and is enough: %+v", p)
+	}
+	f := n.follow(t, id)
+	f.p.Lead(f.p.LeaderEpoch(), []int32{1, 2}, []int32{1})
+	for acks, want := range map[int16]*kerr.Error{-1: kerr.NotEnoughReplicas, 1: nil} {
+		if p := produced(t, w, 13, produceRequest("", id, acks, plain(t, "a"))); !errors.Is(kerr.ErrorForCode(p.ErrorCode), orNil(want)) {
+			t.Errorf("acks=%d: %v, want %v", acks, kerr.ErrorForCode(p.ErrorCode), want)
+		}
+	}
+}
+
+func TestWhoDoesNotLeadNamesWhoDoes(t *testing.T) {
+	n := newNode(t)
+	id := n.topic(t, "t", 1)
+	f := n.follow(t, id)
+	f.p.FollowOf(1, 9, []int32{1, 2}, []int32{1, 2}) // 1 is the only broker with an address
+	resp := ask[*kmsg.ProduceResponse](t, n.dial(t), 13, produceRequest("", id, -1, plain(t, "a")))
+	p := resp.Topics[0].Partitions[0]
+	if p.ErrorCode != kerr.NotLeaderForPartition.Code || p.CurrentLeader.LeaderID != 1 || p.CurrentLeader.LeaderEpoch != 9 {
+		t.Fatalf("%+v", p)
+	}
+	if len(resp.Brokers) != 1 || resp.Brokers[0].NodeID != 1 || resp.Brokers[0].Port == 0 {
+		t.Fatalf("endpoints %+v", resp.Brokers)
+	}
+}
+
+// Requests that are answered and expire at the same moment, while their ops are
+// used again: every answer says success or time out, and what it says of success
+// holds. Run with -race.
+func TestExpiryAndAcknowledgementRace(t *testing.T) {
+	n := newNode(t)
+	id := n.topic(t, "t", 1)
+	f := n.follow(t, id)
+	var clients, acks sync.WaitGroup
+	stop := make(chan struct{})
+	acks.Go(func() {
+		for {
+			select {
+			case <-stop:
+				return
+			default:
+				f.acknowledge(f.p.Ends().LogEnd)
+			}
+		}
+	})
+	for c := range 4 {
+		w := n.dial(t)
+		clients.Go(func() {
+			for i := range 150 {
+				req := produceRequest("", id, []int16{-1, 1}[i%2], plain(t, "a"))
+				req.TimeoutMillis = int32((i + c) % 3)
+				req.SetVersion(13)
+				must(t, w.send(req))
+				resp, err := w.receive(req)
+				must(t, err)
+				p := resp.(*kmsg.ProduceResponse).Topics[0].Partitions[0]
+				switch {
+				case p.ErrorCode == kerr.RequestTimedOut.Code && p.BaseOffset == -1:
+				case p.ErrorCode != 0 || p.BaseOffset < 0:
+					t.Errorf("%+v", p)
+				case req.Acks == -1 && f.p.Ends().HighWatermark <= p.BaseOffset:
+					t.Errorf("offset %d was acknowledged above the high watermark", p.BaseOffset)
+				}
+			}
+		})
+	}
+	clients.Wait()
+	close(stop)
+	acks.Wait()
+}
