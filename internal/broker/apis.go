@@ -8,5 +8,17 @@ func apis() []api {
 		fetchAPI(),
 		listOffsetsAPI(),
 		offsetForLeaderEpochAPI(),
+		metadataAPI(),
+		apiVersionsAPI(),
+		createTopicsAPI(),
+		deleteTopicsAPI(),
+		initProducerIDAPI(),
+		describeConfigsAPI(),
+		alterConfigsAPI(),
+		createPartitionsAPI(),
+		incrementalAlterConfigsAPI(),
+		describeClusterAPI(),
+		listConfigResourcesAPI(),
+		describeTopicPartitionsAPI(),
 	}
 }

@@ -39,7 +39,9 @@ type Broker struct {
 	topics   topicCache
 	sessions *sessions
 	produces sync.Pool // of *produceOp
-	fetches  sync.Pool // of *fetchOp
+
+	producerIDs producerIDs
+	fetches     sync.Pool // of *fetchOp
 
 	// Background work of handlers ends with ctx; Close waits for it.
 	ctx  context.Context

@@ -1,0 +1,79 @@
+package broker
+
+import (
+	"context"
+
+	"github.com/twmb/franz-go/pkg/kerr"
+	"github.com/twmb/franz-go/pkg/kmsg"
+
+	"github.com/chronik-io/chronik/internal/controller"
+	"github.com/chronik-io/chronik/internal/network"
+	"github.com/chronik-io/chronik/internal/protocol"
+)
+
+// AlterConfigs (key 33), versions 0 to 2: replaces all configs of a resource.
+func alterConfigsAPI() api {
+	return api{protocol.API{Key: int16(kmsg.AlterConfigs), Min: 0, Max: 2}, changing(alterConfigs)}
+}
+
+// resource is what the two requests that alter configs name.
+type resource struct {
+	kind kmsg.ConfigResourceType
+	name string
+}
+
+var errRepeatedResource = refuse(kerr.InvalidRequest, "Each resource must appear at most once.")
+
+func alterConfigs(ctx context.Context, b *Broker, r *network.Request, req *kmsg.AlterConfigsRequest) kmsg.Response {
+	resp := respondTo(r, kmsg.NewPtrAlterConfigsResponse())
+	c := b.newChange(r, changeTimeout)
+	times := counts(req.Resources, func(x *kmsg.AlterConfigsRequestResource) resource { return resource{x.ResourceType, x.ResourceName} })
+	for i := range req.Resources {
+		x := &req.Resources[i]
+		out := kmsg.NewAlterConfigsResponseResource()
+		out.ResourceType, out.ResourceName = x.ResourceType, x.ResourceName
+		which := resource{x.ResourceType, x.ResourceName}
+		err := errRepeatedResource
+		if times[which] == 1 {
+			err = c.replaceConfigs(ctx, which, x.Configs, req.ValidateOnly)
+		}
+		out.ErrorCode, out.ErrorMessage = c.verdict(err)
+		resp.Resources = append(resp.Resources, out)
+	}
+	if err := c.seen(ctx); err != nil {
+		for i := range resp.Resources {
+			if out := &resp.Resources[i]; out.ErrorCode == 0 {
+				out.ErrorCode, out.ErrorMessage = c.verdict(err)
+			}
+		}
+	}
+	return resp
+}
+
+func (c *change) replaceConfigs(ctx context.Context, which resource, configs []kmsg.AlterConfigsRequestResourceConfig, validateOnly bool) error {
+	res, err := which.of()
+	if err != nil {
+		return err
+	}
+	set := make(map[string]*string, len(configs))
+	for i := range configs {
+		if _, twice := set[configs[i].Name]; twice {
+			return refuse(kerr.InvalidRequest, "Error due to duplicate config keys")
+		}
+		set[configs[i].Name] = configs[i].Value
+	}
+	return c.do(ctx, func(ctx context.Context) (int64, error) {
+		return c.b.opt.Controller.ReplaceConfigs(ctx, res, set, validateOnly)
+	})
+}
+
+// of is the resource as the controller knows it.
+func (x resource) of() (controller.Resource, error) {
+	switch x.kind {
+	case kmsg.ConfigResourceTypeTopic:
+		return controller.Resource{Type: controller.TopicResource, Name: x.name}, nil
+	case kmsg.ConfigResourceTypeBroker:
+		return controller.Resource{Type: controller.BrokerResource, Name: x.name}, nil
+	}
+	return controller.Resource{}, unknownResource(x.kind)
+}

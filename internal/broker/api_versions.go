@@ -1,0 +1,88 @@
+package broker
+
+import (
+	"github.com/twmb/franz-go/pkg/kerr"
+	"github.com/twmb/franz-go/pkg/kmsg"
+
+	"github.com/chronik-io/chronik/internal/network"
+	"github.com/chronik-io/chronik/internal/protocol"
+)
+
+// ApiVersions (key 18), versions 0 to 4: what the table has, and nothing else.
+func apiVersionsAPI() api {
+	return api{protocol.API{Key: protocol.KeyApiVersions, Min: 0, Max: 4}, (*Broker).apiVersions}
+}
+
+// metadataVersion is the level of metadata.version that clients see, as a
+// number of Kafka's: 30 is 4.3-IV0. It says that requests mean what they mean in
+// Kafka 4.3. It is the only level there is, since chronik's own metadata has a
+// level of its own (metadata.MaxFeatureLevel). Features of groups and
+// transactions are listed when they work.
+const metadataVersion = 30
+
+func (b *Broker) apiVersions(r *network.Request) {
+	resp := kmsg.NewPtrApiVersionsResponse()
+	if r.Unsupported {
+		// Version 0 is all that this client and we have in common for sure; the
+		// one entry tells it what to come back with (KIP-511).
+		own, _ := b.table.Lookup(protocol.KeyApiVersions)
+		resp.ErrorCode = kerr.UnsupportedVersion.Code
+		resp.ApiKeys = []kmsg.ApiVersionsResponseApiKey{apiVersion(own)}
+		r.Code = resp.ErrorCode
+		r.Respond(resp)
+		return
+	}
+	decoded, err := b.table.Decode(r.Key, r.Version, r.Body)
+	if err != nil {
+		r.Abort(err)
+		return
+	}
+	respondTo(r, resp)
+	req := decoded.(*kmsg.ApiVersionsRequest)
+	if r.Version >= 3 {
+		if !softwareName(req.ClientSoftwareName) || !softwareName(req.ClientSoftwareVersion) {
+			resp.ErrorCode = kerr.InvalidRequest.Code
+			r.Code = resp.ErrorCode
+			r.Respond(resp)
+			return
+		}
+		r.SetSoftware(network.Software{Name: req.ClientSoftwareName, Version: req.ClientSoftwareVersion})
+	}
+	for _, a := range b.table.APIs() {
+		resp.ApiKeys = append(resp.ApiKeys, apiVersion(a))
+	}
+	b.features(resp)
+	r.Respond(resp)
+}
+
+func apiVersion(a protocol.API) kmsg.ApiVersionsResponseApiKey {
+	v := kmsg.NewApiVersionsResponseApiKey()
+	v.ApiKey, v.MinVersion, v.MaxVersion = a.Key, a.ListedMin(), a.Max
+	return v
+}
+
+// features fills in what the cluster has agreed on (KIP-584). Only versions from
+// 3 on carry it.
+func (b *Broker) features(resp *kmsg.ApiVersionsResponse) {
+	supported := kmsg.NewApiVersionsResponseSupportedFeature()
+	supported.Name, supported.MinVersion, supported.MaxVersion = "metadata.version", metadataVersion, metadataVersion
+	finalized := kmsg.NewApiVersionsResponseFinalizedFeature()
+	finalized.Name, finalized.MinVersionLevel, finalized.MaxVersionLevel = "metadata.version", metadataVersion, metadataVersion
+	resp.SupportedFeatures = append(resp.SupportedFeatures, supported)
+	resp.FinalizedFeatures = append(resp.FinalizedFeatures, finalized)
+	resp.FinalizedFeaturesEpoch = b.image().Version()
+}
+
+// softwareName is KIP-511's rule for the name and version of a client: letters,
+// digits, dots and dashes, neither of the last two at an end.
+func softwareName(s string) bool {
+	for i := range len(s) {
+		switch c := s[i]; {
+		case c >= 'a' && c <= 'z', c >= 'A' && c <= 'Z', c >= '0' && c <= '9':
+		case (c == '.' || c == '-') && i > 0 && i < len(s)-1:
+		default:
+			return false
+		}
+	}
+	return s != ""
+}

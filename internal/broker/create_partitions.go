@@ -1,0 +1,79 @@
+package broker
+
+import (
+	"context"
+
+	"github.com/twmb/franz-go/pkg/kerr"
+	"github.com/twmb/franz-go/pkg/kmsg"
+
+	"github.com/chronik-io/chronik/internal/controller"
+	"github.com/chronik-io/chronik/internal/metadata"
+	"github.com/chronik-io/chronik/internal/network"
+	"github.com/chronik-io/chronik/internal/protocol"
+)
+
+// CreatePartitions (key 37), versions 0 to 3.
+func createPartitionsAPI() api {
+	return api{protocol.API{Key: int16(kmsg.CreatePartitions), Min: 0, Max: 3}, changing(createPartitions)}
+}
+
+func createPartitions(ctx context.Context, b *Broker, r *network.Request, req *kmsg.CreatePartitionsRequest) kmsg.Response {
+	resp := respondTo(r, kmsg.NewPtrCreatePartitionsResponse())
+	c := b.newChange(r, milliseconds(req.TimeoutMillis))
+	times := counts(req.Topics, func(t *kmsg.CreatePartitionsRequestTopic) string { return t.Topic })
+	var wanted []int32 // of the topics of the answer, how many partitions there shall be; 0 where nothing was made
+	for i := range req.Topics {
+		t := &req.Topics[i]
+		n := times[t.Topic]
+		if n == 0 {
+			continue // answered where it was first named
+		}
+		out := kmsg.NewCreatePartitionsResponseTopic()
+		out.Topic = t.Topic
+		var err error
+		if n > 1 {
+			times[t.Topic], err = 0, errDuplicateTopic
+		} else {
+			err = c.createPartitions(ctx, t, req.ValidateOnly)
+		}
+		out.ErrorCode, out.ErrorMessage = c.verdict(err)
+		count := t.Count
+		if err != nil || req.ValidateOnly {
+			count = 0
+		}
+		resp.Topics, wanted = append(resp.Topics, out), append(wanted, count)
+	}
+	if err := c.seen(ctx); err != nil {
+		img := b.image()
+		for i := range resp.Topics {
+			if t := img.Topic(resp.Topics[i].Topic); t != nil && t.Partitions.Len() < wanted[i] {
+				resp.Topics[i].ErrorCode, resp.Topics[i].ErrorMessage = c.verdict(err)
+			}
+		}
+	}
+	return resp
+}
+
+func (c *change) createPartitions(ctx context.Context, t *kmsg.CreatePartitionsRequestTopic, validateOnly bool) error {
+	spec := controller.PartitionsSpec{Topic: t.Topic, Count: t.Count, ValidateOnly: validateOnly}
+	for _, a := range t.Assignment {
+		spec.Assignments = append(spec.Assignments, a.Replicas)
+	}
+	if t.Assignment != nil && len(t.Assignment) == 0 {
+		if err := emptyAssignment(c.b.image(), t); err != nil {
+			return err
+		}
+	}
+	return c.do(ctx, func(ctx context.Context) (int64, error) { return c.b.opt.Controller.CreatePartitions(ctx, spec) })
+}
+
+// emptyAssignment refuses a list of assignments that is there and has none,
+// unlike null, which leaves the choice to us.
+func emptyAssignment(img *metadata.Image, t *kmsg.CreatePartitionsRequestTopic) error {
+	topic := img.Topic(t.Topic)
+	if topic == nil || t.Count <= topic.Partitions.Len() {
+		return nil // there is more to complain about
+	}
+	return refuse(kerr.InvalidReplicaAssignment, "Attempted to add %d additional partition(s), but only 0 assignment(s) were specified.",
+		t.Count-topic.Partitions.Len())
+}

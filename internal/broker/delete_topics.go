@@ -1,0 +1,126 @@
+package broker
+
+import (
+	"context"
+	"fmt"
+
+	"github.com/twmb/franz-go/pkg/kerr"
+	"github.com/twmb/franz-go/pkg/kmsg"
+
+	"github.com/chronik-io/chronik/internal/metadata"
+	"github.com/chronik-io/chronik/internal/network"
+	"github.com/chronik-io/chronik/internal/protocol"
+)
+
+// DeleteTopics (key 20), versions 1 to 6. An answer without an error means that
+// the topic is gone for every request to come; its bytes go in the background.
+func deleteTopicsAPI() api {
+	return api{protocol.API{Key: int16(kmsg.DeleteTopics), Min: 1, Max: 6}, changing(deleteTopics)}
+}
+
+func deleteTopics(ctx context.Context, b *Broker, r *network.Request, req *kmsg.DeleteTopicsRequest) kmsg.Response {
+	resp := respondTo(r, kmsg.NewPtrDeleteTopicsResponse())
+	c := b.newChange(r, milliseconds(req.TimeoutMillis))
+	var made []int // places in the answer
+	for _, want := range b.toDelete(req) {
+		out := kmsg.NewDeleteTopicsResponseTopic()
+		out.Topic, out.TopicID = want.name, want.id
+		err := want.err
+		if err == nil {
+			err = c.do(ctx, func(ctx context.Context) (int64, error) { return b.opt.Controller.DeleteTopic(ctx, want.topic.ID) })
+			out.Topic, out.TopicID = &want.topic.Name, want.topic.ID
+			made = append(made, len(resp.Topics))
+		}
+		out.ErrorCode, out.ErrorMessage = c.verdict(err)
+		resp.Topics = append(resp.Topics, out)
+	}
+	if err := c.seen(ctx); err != nil {
+		for _, i := range made {
+			if resp.Topics[i].ErrorCode == 0 && b.image().TopicByID(resp.Topics[i].TopicID) != nil {
+				resp.Topics[i].ErrorCode, resp.Topics[i].ErrorMessage = c.verdict(err)
+			}
+		}
+	}
+	return resp
+}
+
+// deletion is one entry of the request: the topic that it means, or why it means
+// none.
+type deletion struct {
+	name  *string
+	id    [16]byte
+	topic *metadata.Topic
+	err   error
+}
+
+// toDelete finds out what the entries mean, before anything is deleted: an entry
+// that another one repeats deletes nothing. Each repetition is answered once.
+func (b *Broker) toDelete(req *kmsg.DeleteTopicsRequest) []deletion {
+	entries := req.Topics
+	if req.Version < 6 {
+		entries = nil
+		for i := range req.TopicNames {
+			entries = append(entries, kmsg.DeleteTopicsRequestTopic{Topic: &req.TopicNames[i]})
+		}
+	}
+	keyOf := func(e *kmsg.DeleteTopicsRequestTopic) string {
+		if e.Topic == nil {
+			return fmt.Sprintf("id %x", e.TopicID)
+		}
+		return fmt.Sprintf("name %s id %x", *e.Topic, e.TopicID)
+	}
+	times := counts(entries, keyOf)
+	named := map[[16]byte]int{} // how many entries mean a topic
+	img := b.image()
+	var list []deletion
+	for i := range entries {
+		e := &entries[i]
+		n := times[keyOf(e)]
+		if n == 0 {
+			continue
+		}
+		times[keyOf(e)] = 0
+		d := deletion{name: e.Topic, id: e.TopicID}
+		d.topic, d.err = b.deletable(img, req.Version, e, n > 1)
+		if d.topic != nil {
+			named[d.topic.ID]++
+		}
+		list = append(list, d)
+	}
+	for i := range list {
+		if d := &list[i]; d.topic != nil && d.name != nil && named[d.topic.ID] > 1 {
+			d.err = refuse(kerr.InvalidRequest, "The provided topic name maps to an ID that was already supplied.")
+		}
+	}
+	return list
+}
+
+// deletable finds the topic that an entry means.
+func (b *Broker) deletable(img *metadata.Image, version int16, e *kmsg.DeleteTopicsRequestTopic, repeated bool) (*metadata.Topic, error) {
+	byID := e.TopicID != [16]byte{}
+	var t *metadata.Topic
+	if byID {
+		t = img.TopicByID(e.TopicID)
+	} else if e.Topic != nil {
+		t = img.Topic(*e.Topic)
+	}
+	switch {
+	case !b.conf.DeleteTopics && version < 3:
+		return nil, refuse(kerr.InvalidRequest, "Topic deletion is disabled.")
+	case !b.conf.DeleteTopics:
+		return nil, refuse(kerr.TopicDeletionDisabled, "Topic deletion is disabled.")
+	case !byID && e.Topic == nil:
+		return nil, refuse(kerr.InvalidRequest, "Neither topic name nor id were specified.")
+	case byID && e.Topic != nil:
+		return nil, refuse(kerr.InvalidRequest, "You may not specify both topic name and topic id.")
+	case repeated && byID:
+		return nil, refuse(kerr.InvalidRequest, "Duplicate topic id.")
+	case repeated:
+		return nil, errDuplicateTopic
+	case t == nil && byID:
+		return nil, refuse(kerr.UnknownTopicID, "This server does not host this topic ID.")
+	case t == nil:
+		return nil, refuse(kerr.UnknownTopicOrPartition, "This server does not host this topic-partition.")
+	}
+	return t, nil
+}

@@ -1,0 +1,45 @@
+package broker
+
+import (
+	"github.com/twmb/franz-go/pkg/kerr"
+	"github.com/twmb/franz-go/pkg/kmsg"
+
+	"github.com/chronik-io/chronik/internal/network"
+	"github.com/chronik-io/chronik/internal/protocol"
+)
+
+// DescribeCluster (key 60), versions 0 to 2.
+func describeClusterAPI() api {
+	return api{protocol.API{Key: int16(kmsg.DescribeCluster), Min: 0, Max: 2}, decoded(describeCluster)}
+}
+
+// Types of endpoints (KIP-919). Clients come to brokers only.
+const (
+	brokerEndpoint     = 1
+	controllerEndpoint = 2
+)
+
+func describeCluster(b *Broker, r *network.Request, req *kmsg.DescribeClusterRequest) kmsg.Response {
+	resp := respondTo(r, kmsg.NewPtrDescribeClusterResponse())
+	switch {
+	case req.Version == 0 || req.EndpointType == brokerEndpoint:
+	case req.EndpointType == controllerEndpoint:
+		resp.ErrorCode, resp.ErrorMessage = verdict(refuse(kerr.MismatchedEndpointType,
+			"The request was sent to an endpoint of type BROKER, but we wanted an endpoint of type CONTROLLER"))
+	default:
+		resp.ErrorCode, resp.ErrorMessage = verdict(refuse(kerr.UnsupportedEndpointType, "Unsupported endpoint type %d", req.EndpointType))
+	}
+	if resp.ErrorCode != 0 {
+		r.Code, resp.ControllerID = resp.ErrorCode, -1
+		return resp
+	}
+	img := b.image()
+	resp.ClusterID, resp.ControllerID = img.ClusterID(), b.opt.Self
+	resp.ClusterAuthorizedOperations = operations(req.IncludeClusterAuthorizedOperations, clusterOps)
+	for _, n := range b.nodes(r, img) {
+		one := kmsg.NewDescribeClusterResponseBroker()
+		one.NodeID, one.Host, one.Port, one.Rack = n.ID, n.Host, n.Port, nonEmpty(n.Rack)
+		resp.Brokers = append(resp.Brokers, one)
+	}
+	return resp
+}

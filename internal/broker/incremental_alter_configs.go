@@ -1,0 +1,60 @@
+package broker
+
+import (
+	"context"
+
+	"github.com/twmb/franz-go/pkg/kmsg"
+
+	"github.com/chronik-io/chronik/internal/controller"
+	"github.com/chronik-io/chronik/internal/network"
+	"github.com/chronik-io/chronik/internal/protocol"
+)
+
+// IncrementalAlterConfigs (key 44), versions 0 to 1: sets, deletes, appends to
+// and subtracts from single configs (KIP-339). The configs of one resource change
+// together or not at all.
+func incrementalAlterConfigsAPI() api {
+	return api{protocol.API{Key: int16(kmsg.IncrementalAlterConfigs), Min: 0, Max: 1}, changing(incrementalAlterConfigs)}
+}
+
+func incrementalAlterConfigs(ctx context.Context, b *Broker, r *network.Request, req *kmsg.IncrementalAlterConfigsRequest) kmsg.Response {
+	resp := respondTo(r, kmsg.NewPtrIncrementalAlterConfigsResponse())
+	c := b.newChange(r, changeTimeout)
+	times := counts(req.Resources, func(x *kmsg.IncrementalAlterConfigsRequestResource) resource {
+		return resource{x.ResourceType, x.ResourceName}
+	})
+	for i := range req.Resources {
+		x := &req.Resources[i]
+		out := kmsg.NewIncrementalAlterConfigsResponseResource()
+		out.ResourceType, out.ResourceName = x.ResourceType, x.ResourceName
+		which := resource{x.ResourceType, x.ResourceName}
+		err := errRepeatedResource
+		if times[which] == 1 {
+			err = c.alterConfigs(ctx, which, x.Configs, req.ValidateOnly)
+		}
+		out.ErrorCode, out.ErrorMessage = c.verdict(err)
+		resp.Resources = append(resp.Resources, out)
+	}
+	if err := c.seen(ctx); err != nil {
+		for i := range resp.Resources {
+			if out := &resp.Resources[i]; out.ErrorCode == 0 {
+				out.ErrorCode, out.ErrorMessage = c.verdict(err)
+			}
+		}
+	}
+	return resp
+}
+
+func (c *change) alterConfigs(ctx context.Context, which resource, configs []kmsg.IncrementalAlterConfigsRequestResourceConfig, validateOnly bool) error {
+	res, err := which.of()
+	if err != nil {
+		return err
+	}
+	ops := make([]controller.ConfigOp, 0, len(configs))
+	for _, x := range configs {
+		ops = append(ops, controller.ConfigOp{Name: x.Name, Op: controller.Op(x.Op), Value: x.Value})
+	}
+	return c.do(ctx, func(ctx context.Context) (int64, error) {
+		return c.b.opt.Controller.AlterConfigs(ctx, res, ops, validateOnly)
+	})
+}

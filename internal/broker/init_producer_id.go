@@ -1,0 +1,159 @@
+package broker
+
+import (
+	"context"
+	"errors"
+	"sync"
+
+	"github.com/twmb/franz-go/pkg/kerr"
+	"github.com/twmb/franz-go/pkg/kmsg"
+
+	"github.com/chronik-io/chronik/internal/network"
+	"github.com/chronik-io/chronik/internal/protocol"
+)
+
+// InitProducerId (key 22), versions 0 to 5: ids for idempotent producers. There
+// are no transactions yet.
+func initProducerIDAPI() api {
+	return api{protocol.API{Key: int16(kmsg.InitProducerID), Min: 0, Max: 5}, (*Broker).initProducerID}
+}
+
+func (b *Broker) initProducerID(r *network.Request) {
+	decoded, err := b.table.Decode(r.Key, r.Version, r.Body)
+	if err != nil {
+		r.Abort(err)
+		return
+	}
+	if err := checkInitProducerID(decoded.(*kmsg.InitProducerIDRequest)); err != nil {
+		r.Respond(producerIDAnswer(r, -1, err))
+		return
+	}
+	if id, ok := b.producerIDs.take(b.reserveProducerIDs); ok {
+		r.Respond(producerIDAnswer(r, id, nil))
+		return
+	}
+	b.work.Go(func() {
+		ctx, cancel := context.WithTimeout(b.ctx, changeTimeout)
+		defer cancel()
+		id, err := b.producerIDs.wait(ctx, b.reserveProducerIDs)
+		r.Respond(producerIDAnswer(r, id, err))
+	})
+}
+
+// checkInitProducerID refuses what there is no producer id for. An idempotent
+// producer that names the id and epoch that it had (KIP-360) gets a new id, as in
+// Kafka: only a transactional one keeps its own.
+func checkInitProducerID(req *kmsg.InitProducerIDRequest) error {
+	switch {
+	case (req.ProducerID == -1) != (req.ProducerEpoch == -1):
+		return refuse(kerr.InvalidRequest, "producer id %d with producer epoch %d: both or none", req.ProducerID, req.ProducerEpoch)
+	case req.TransactionalID == nil:
+		return nil
+	case *req.TransactionalID == "":
+		return refuse(kerr.InvalidRequest, "the transactional id is empty")
+	}
+	// The answer has no room for words. This is the code on which both the Java
+	// client and librdkafka give up for good; others are retried forever.
+	return refuse(kerr.TransactionalIDAuthorizationFailed, "transactions are not available in this version")
+}
+
+func producerIDAnswer(r *network.Request, id int64, err error) kmsg.Response {
+	resp := respondTo(r, kmsg.NewPtrInitProducerIDResponse())
+	resp.ProducerID, resp.ProducerEpoch = id, 0
+	if err != nil {
+		resp.ProducerID, resp.ProducerEpoch = -1, -1
+		switch err := changeError(err); {
+		case errors.Is(err, kerr.NotController), errors.Is(err, context.DeadlineExceeded):
+			resp.ErrorCode = kerr.CoordinatorNotAvailable.Code // retried, elsewhere where there is one
+		default:
+			resp.ErrorCode = code(err)
+		}
+		r.Code = resp.ErrorCode
+	}
+	return resp
+}
+
+// producerIDs hands out the ids of blocks that the controller has reserved. The
+// next block is fetched while the last tenth of the current one is used, so that
+// hardly anybody waits for the disk. What is left of a block at a stop is never
+// used by anybody. The zero value has none.
+type producerIDs struct {
+	mu          sync.Mutex
+	block       idBlock
+	spare       idBlock
+	low         int64         // how many ids are left when the next block is asked for
+	loading     chan struct{} // closed when the load that runs has ended; nil: none runs
+	loadFailure error         // of the last load
+}
+
+type idBlock struct{ next, end int64 }
+
+func (b idBlock) left() int64 { return b.end - b.next }
+
+// take returns an id if there is one, and has load called where the ids run low.
+// load runs in the background and ends with a call of loaded.
+func (p *producerIDs) take(load func()) (id int64, ok bool) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.takeLocked(load)
+}
+
+func (p *producerIDs) takeLocked(load func()) (id int64, ok bool) {
+	if p.block.left() == 0 {
+		p.block, p.spare = p.spare, idBlock{}
+	}
+	if p.block.left() > 0 {
+		id, ok = p.block.next, true
+		p.block.next++
+	}
+	if p.block.left() <= p.low && p.spare.left() == 0 && p.loading == nil {
+		p.loading = make(chan struct{})
+		load()
+	}
+	return id, ok
+}
+
+// wait returns an id when there is one. The error is that of the load that it
+// waited for, or the context's.
+func (p *producerIDs) wait(ctx context.Context, load func()) (int64, error) {
+	for {
+		p.mu.Lock()
+		id, ok := p.takeLocked(load)
+		loading := p.loading
+		p.mu.Unlock()
+		if ok {
+			return id, nil
+		}
+		select {
+		case <-loading:
+		case <-ctx.Done():
+			return -1, ctx.Err()
+		}
+		p.mu.Lock()
+		err := p.loadFailure
+		p.mu.Unlock()
+		if err != nil {
+			return -1, err
+		}
+	}
+}
+
+// loaded takes in what a load brought.
+func (p *producerIDs) loaded(first, count int64, err error) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.loadFailure = err; err == nil {
+		p.spare, p.low = idBlock{first, first + count}, count/10
+	}
+	close(p.loading)
+	p.loading = nil
+}
+
+// reserveProducerIDs loads a block in the background.
+func (b *Broker) reserveProducerIDs() {
+	b.work.Go(func() {
+		ctx, cancel := context.WithTimeout(b.ctx, changeTimeout)
+		defer cancel()
+		b.producerIDs.loaded(b.opt.Controller.ProducerIDBlock(ctx))
+	})
+}

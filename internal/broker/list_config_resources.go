@@ -1,0 +1,55 @@
+package broker
+
+import (
+	"slices"
+	"strconv"
+
+	"github.com/twmb/franz-go/pkg/kerr"
+	"github.com/twmb/franz-go/pkg/kmsg"
+
+	"github.com/chronik-io/chronik/internal/network"
+	"github.com/chronik-io/chronik/internal/protocol"
+)
+
+// ListConfigResources (key 74), versions 0 to 1: what has configs (KIP-1142).
+// Version 0 asks for client metrics subscriptions only, of which there are none.
+func listConfigResourcesAPI() api {
+	return api{protocol.API{Key: int16(kmsg.ListConfigResources), Min: 0, Max: 1}, decoded(listConfigResources)}
+}
+
+func listConfigResources(b *Broker, r *network.Request, req *kmsg.ListConfigResourcesRequest) kmsg.Response {
+	resp := respondTo(r, kmsg.NewPtrListConfigResourcesResponse())
+	known := []int8{int8(kmsg.ConfigResourceTypeTopic), int8(kmsg.ConfigResourceTypeBroker), int8(kmsg.ConfigResourceTypeBrokerLogger),
+		int8(kmsg.ConfigResourceTypeClientMetrics), int8(kmsg.ConfigResourceTypeGroupConfig)}
+	if req.Version == 0 {
+		return resp
+	}
+	wanted := req.ResourceTypes
+	if len(wanted) == 0 {
+		wanted = known
+	}
+	for _, t := range wanted {
+		if !slices.Contains(known, t) {
+			resp.ErrorCode = kerr.UnsupportedVersion.Code
+			r.Code = resp.ErrorCode
+			return resp
+		}
+	}
+	add := func(t kmsg.ConfigResourceType, name string) {
+		one := kmsg.NewListConfigResourcesResponseConfigResource()
+		one.Name, one.Type = name, int8(t)
+		resp.ConfigResources = append(resp.ConfigResources, one)
+	}
+	img := b.image()
+	if slices.Contains(wanted, int8(kmsg.ConfigResourceTypeBroker)) {
+		for _, n := range img.Brokers() {
+			add(kmsg.ConfigResourceTypeBroker, strconv.Itoa(int(n.ID)))
+		}
+	}
+	if slices.Contains(wanted, int8(kmsg.ConfigResourceTypeTopic)) {
+		for t := range img.Topics() {
+			add(kmsg.ConfigResourceTypeTopic, t.Name)
+		}
+	}
+	return resp
+}

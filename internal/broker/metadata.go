@@ -1,0 +1,264 @@
+package broker
+
+import (
+	"context"
+	"errors"
+	"slices"
+	"time"
+
+	"github.com/twmb/franz-go/pkg/kerr"
+	"github.com/twmb/franz-go/pkg/kmsg"
+
+	"github.com/chronik-io/chronik/internal/controller"
+	"github.com/chronik-io/chronik/internal/metadata"
+	"github.com/chronik-io/chronik/internal/network"
+	"github.com/chronik-io/chronik/internal/protocol"
+	"github.com/chronik-io/chronik/internal/replica"
+)
+
+// Metadata (key 3), versions 0 to 13.
+func metadataAPI() api {
+	return api{protocol.API{Key: int16(kmsg.Metadata), Min: 0, Max: 13}, (*Broker).metadata}
+}
+
+// autoCreateTime bounds how long an answer waits for topics that it creates;
+// for the rest the client is told to come back.
+const autoCreateTime = 10 * time.Second
+
+// metadata answers at once, unless there are topics to be created first.
+func (b *Broker) metadata(r *network.Request) {
+	decoded, err := b.table.Decode(r.Key, r.Version, r.Body)
+	if err != nil {
+		r.Abort(err)
+		return
+	}
+	req := decoded.(*kmsg.MetadataRequest)
+	if req.Version == 0 && len(req.Topics) == 0 {
+		req.Topics = nil // all of them; an empty list means none from version 1 on
+	}
+	if err := checkMetadata(req); err != nil {
+		r.Code = code(err)
+		r.Respond(metadataRefused(r, req, err))
+		return
+	}
+	missing := b.toCreate(req)
+	if len(missing) == 0 {
+		r.Respond(b.metadataAnswer(r, req, nil))
+		return
+	}
+	b.work.Go(func() { r.Respond(b.metadataAnswer(r, req, b.autoCreate(missing))) })
+}
+
+// checkMetadata refuses what a version does not allow: ids came with version 12,
+// although version 10 has the field.
+func checkMetadata(req *kmsg.MetadataRequest) error {
+	for i := range req.Topics {
+		t := &req.Topics[i]
+		switch {
+		case t.TopicID != [16]byte{} && req.Version < 12:
+			return refuse(kerr.InvalidRequest, "topic ids are not supported in version %d", req.Version)
+		case t.TopicID == [16]byte{} && t.Topic == nil:
+			return refuse(kerr.InvalidRequest, "a topic has neither name nor id")
+		}
+	}
+	return nil
+}
+
+// metadataRefused answers a request that is refused as a whole.
+func metadataRefused(r *network.Request, req *kmsg.MetadataRequest, err error) kmsg.Response {
+	resp := respondTo(r, kmsg.NewPtrMetadataResponse())
+	resp.ErrorCode = code(err)
+	for i := range req.Topics {
+		t := kmsg.NewMetadataResponseTopic()
+		t.ErrorCode, t.Topic, t.TopicID = resp.ErrorCode, req.Topics[i].Topic, req.Topics[i].TopicID
+		if t.Topic == nil {
+			t.Topic = kmsg.StringPtr("")
+		}
+		resp.Topics = append(resp.Topics, t)
+	}
+	return resp
+}
+
+// toCreate names the topics that do not exist and that the request and this
+// broker allow to be created. Internal topics are made by who writes to them.
+func (b *Broker) toCreate(req *kmsg.MetadataRequest) []string {
+	if !b.conf.AutoCreateTopics || req.Version >= 4 && !req.AllowAutoTopicCreation {
+		return nil
+	}
+	img := b.image()
+	var missing []string
+	for i := range req.Topics {
+		t := &req.Topics[i]
+		if t.TopicID != [16]byte{} || img.Topic(*t.Topic) != nil || controller.IsInternal(*t.Topic) {
+			continue
+		}
+		if controller.CheckTopicName(*t.Topic) == nil {
+			missing = append(missing, *t.Topic)
+		}
+	}
+	slices.Sort(missing)
+	return slices.Compact(missing)
+}
+
+// autoCreate creates topics with the defaults of the broker and waits until they
+// can be used. It returns why topics could not be created; one that is not
+// there and not in the result is on its way.
+func (b *Broker) autoCreate(names []string) map[string]error {
+	ctx, cancel := context.WithTimeout(b.ctx, autoCreateTime)
+	defer cancel()
+	failed := map[string]error{}
+	var revision int64
+	for _, name := range names {
+		made, err := b.opt.Controller.CreateTopic(ctx, controller.TopicSpec{Name: name, Partitions: -1, ReplicationFactor: -1})
+		var refused *controller.Error
+		switch {
+		case err == nil:
+			revision = made.Revision
+		case errors.As(err, &refused) && refused.Kind == controller.TopicExists:
+			// Somebody else was quicker.
+		default:
+			failed[name] = changeError(err)
+		}
+	}
+	if revision > 0 {
+		_ = b.opt.Metadata.WaitFor(ctx, revision) // what is not seen by then is answered as on its way
+	}
+	for name, err := range failed {
+		if errors.Is(err, context.DeadlineExceeded) {
+			delete(failed, name)
+		}
+	}
+	return failed
+}
+
+// metadataAnswer describes brokers and topics. created is nil, or says for the
+// topics that were to be created why one could not be.
+func (b *Broker) metadataAnswer(r *network.Request, req *kmsg.MetadataRequest, created map[string]error) kmsg.Response {
+	img := b.image()
+	resp := respondTo(r, kmsg.NewPtrMetadataResponse())
+	resp.ControllerID = b.opt.Self
+	if id := img.ClusterID(); id != "" {
+		resp.ClusterID = &id
+	}
+	resp.AuthorizedOperations = operations(req.IncludeClusterAuthorizedOperations, clusterOps)
+	for _, n := range b.nodes(r, img) {
+		resp.Brokers = append(resp.Brokers, kmsg.MetadataResponseBroker{NodeID: n.ID, Host: n.Host, Port: n.Port, Rack: nonEmpty(n.Rack)})
+	}
+	if req.Topics == nil {
+		for t := range img.Topics() {
+			resp.Topics = append(resp.Topics, b.topicMetadata(t, req))
+		}
+		return resp
+	}
+	type ref struct {
+		name string
+		id   [16]byte
+	}
+	seen := make(map[ref]bool, len(req.Topics))
+	for i := range req.Topics {
+		want := ref{id: req.Topics[i].TopicID}
+		if want.id == [16]byte{} {
+			want.name = *req.Topics[i].Topic
+		}
+		if seen[want] {
+			continue
+		}
+		seen[want] = true
+		var t *metadata.Topic
+		if want.name == "" && want.id != [16]byte{} {
+			t = img.TopicByID(want.id)
+		} else {
+			t = img.Topic(want.name)
+		}
+		if t != nil {
+			resp.Topics = append(resp.Topics, b.topicMetadata(t, req))
+			continue
+		}
+		one := kmsg.NewMetadataResponseTopic()
+		one.TopicID = want.id
+		if want.id == [16]byte{} {
+			one.Topic, one.IsInternal = &want.name, controller.IsInternal(want.name)
+		}
+		one.ErrorCode = code(missingTopic(want.name, want.id, created))
+		r.Code = one.ErrorCode
+		resp.Topics = append(resp.Topics, one)
+	}
+	return resp
+}
+
+// missingTopic is what to say of a topic that is not there.
+func missingTopic(name string, id [16]byte, created map[string]error) error {
+	if id != [16]byte{} {
+		return kerr.UnknownTopicID
+	}
+	if err := controller.CheckTopicName(name); err != nil {
+		return err
+	}
+	if created == nil || controller.IsInternal(name) {
+		return kerr.UnknownTopicOrPartition
+	}
+	if err := created[name]; err != nil {
+		return err
+	}
+	return kerr.LeaderNotAvailable
+}
+
+// topicMetadata describes a topic that exists.
+func (b *Broker) topicMetadata(t *metadata.Topic, req *kmsg.MetadataRequest) kmsg.MetadataResponseTopic {
+	out := kmsg.NewMetadataResponseTopic()
+	out.Topic, out.TopicID, out.IsInternal = kmsg.StringPtr(t.Name), t.ID, t.Internal
+	out.AuthorizedOperations = operations(req.IncludeTopicAuthorizedOperations, topicOps)
+	out.Partitions = make([]kmsg.MetadataResponseTopicPartition, 0, t.Partitions.Len())
+	for i, p := range t.Partitions.All() {
+		s := b.partitionState(t, i, p)
+		one := kmsg.NewMetadataResponseTopicPartition()
+		one.ErrorCode, one.Partition, one.Leader, one.LeaderEpoch = s.code, i, s.leader, p.LeaderEpoch
+		one.Replicas, one.ISR, one.OfflineReplicas = p.Replicas, p.ISR, s.offline
+		out.Partitions = append(out.Partitions, one)
+	}
+	return out
+}
+
+// partitionState is what this broker knows of a partition beyond its record.
+type partitionState struct {
+	code    int16
+	leader  int32   // -1: nobody can be asked
+	offline []int32 // replicas that take no records
+}
+
+// partitionState looks at the log, where it is ours. A log that can't be opened
+// leaves its partition without a leader; one whose directory takes no records at
+// the moment can still be read, and only counts as offline.
+func (b *Broker) partitionState(t *metadata.Topic, index int32, p *metadata.Partition) partitionState {
+	s := partitionState{leader: p.Leader, offline: []int32{}}
+	if _, ours := p.Dir(b.opt.Self); ours {
+		part, err := b.opt.Replicas.Partition(t.ID, index)
+		if errors.Is(err, replica.ErrOffline) && s.leader == b.opt.Self {
+			s.leader = -1
+		}
+		if errors.Is(err, replica.ErrOffline) || err == nil && part.Log().Err() != nil {
+			s.offline = append(s.offline, b.opt.Self)
+		}
+	}
+	if s.leader < 0 {
+		s.code = kerr.LeaderNotAvailable.Code
+	}
+	return s
+}
+
+// nodes are the brokers as they are reached by whoever asked.
+func (b *Broker) nodes(r *network.Request, img *metadata.Image) []protocol.NodeEndpoint {
+	var all nodeSet
+	for _, broker := range img.Brokers() {
+		all.add(broker.ID)
+	}
+	return b.endpoints(r, all)
+}
+
+// nonEmpty is a string, or null for the empty one.
+func nonEmpty(s string) *string {
+	if s == "" {
+		return nil
+	}
+	return &s
+}
