@@ -170,7 +170,7 @@ func (w *world) send(m *mlog, data []byte, pid int64) *Append {
 	m.l.Append(a)
 	select {
 	case <-a.Sink.(*modelSink).done:
-	case <-time.After(8 * time.Second):
+	case <-time.After(patience):
 		m.l.qmu.Lock()
 		state := fmt.Sprintf("queue %d, owned %v, waiters %d", len(m.l.queue), m.l.owned, m.l.waiters)
 		m.l.qmu.Unlock()

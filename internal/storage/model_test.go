@@ -8,6 +8,9 @@ import (
 	"sync"
 	"time"
 
+	"go.uber.org/zap"
+	"go.uber.org/zap/zapcore"
+
 	"github.com/chronik-io/chronik/internal/record"
 	"github.com/chronik-io/chronik/internal/storage/segment"
 	"github.com/chronik-io/chronik/internal/vfs"
@@ -19,6 +22,9 @@ import (
 // The model runs the real code on a file system that loses power, and knows
 // what each log may hold after a crash. What a log promised (its ends) is read
 // from the dead process: a promise counts from the moment it could be seen.
+
+// patience is how long the model waits for what must come.
+const patience = 10 * time.Second
 
 // failure is what the model found wrong; a panic carries it out of callbacks
 // and helpers.
@@ -194,7 +200,7 @@ func (w *world) options() Options {
 	}
 	segments := w.limits()
 	return Options{
-		FS: fsys, JournalFileSize: 64 << 10, JournalBytes: 256 << 10, DeferredBytes: 64 << 10, OpenFiles: 8, broken: w.cfg.broken,
+		FS: fsys, Logger: w.logger(), JournalFileSize: 64 << 10, JournalBytes: 256 << 10, DeferredBytes: 64 << 10, OpenFiles: 8, broken: w.cfg.broken,
 		Config: func(topic string, id ID) Config {
 			for _, m := range w.logs {
 				if m.id == id {
@@ -204,6 +210,21 @@ func (w *world) options() Options {
 			return Config{Profile: profiles["sync"], Segment: segments}
 		},
 	}
+}
+
+// logger puts what the directory logs into the story.
+func (w *world) logger() *zap.Logger {
+	c := zap.NewDevelopmentEncoderConfig()
+	c.TimeKey, c.CallerKey = "", ""
+	return zap.New(zapcore.NewCore(zapcore.NewConsoleEncoder(c), zapcore.AddSync(teller{w}), zap.WarnLevel))
+}
+
+type teller struct{ w *world }
+
+// Write is io.Writer.
+func (t teller) Write(p []byte) (int, error) {
+	t.w.say("%s", bytes.TrimSpace(p))
+	return len(p), nil
 }
 
 func (w *world) limits() segment.Limits {
@@ -274,8 +295,9 @@ func (w *world) poll() {
 // healthy waits until every log takes appends again, or the crash.
 func (w *world) healthy() {
 	w.errs.Clear()
-	for start := time.Now(); time.Since(start) < 30*time.Second; time.Sleep(200 * time.Microsecond) {
-		bad := error(nil)
+	var bad error
+	for start := time.Now(); time.Since(start) < patience; time.Sleep(200 * time.Microsecond) {
+		bad = nil
 		for _, m := range w.logs {
 			if m.l == nil || m.tainted && m.l.Offline() != nil {
 				continue
@@ -288,17 +310,12 @@ func (w *world) healthy() {
 			return
 		}
 	}
-	for _, m := range w.logs {
-		if m.l != nil {
-			w.say("%s: %v", m.topic, m.l.Err())
-		}
-	}
-	failf("the directory takes no records long after the last disk error: %v", w.dir.Err())
+	failf("the directory takes no records long after the last disk error: %v; directory: %v", bad, w.dir.Err())
 }
 
 // acked waits until everything appended to a log counts.
 func (w *world) acked(m *mlog) {
-	for start := time.Now(); time.Since(start) < 30*time.Second; time.Sleep(100 * time.Microsecond) {
+	for start := time.Now(); time.Since(start) < patience; time.Sleep(100 * time.Microsecond) {
 		if w.disk.Crashed() || m.l.Err() != nil || m.l.AckEnd() >= m.l.logEnd.Load() {
 			return
 		}

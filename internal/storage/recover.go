@@ -365,6 +365,11 @@ func (r *recovery) scan(f *found) error {
 		}
 		next = end
 	}
+	// The process before may have died between making a segment and syncing its
+	// name.
+	if err := r.d.opt.FS.SyncDir(l.path); err != nil {
+		return err
+	}
 	f.end = next
 	l.setEnds(next)
 	r.removeBeyond(f, next)

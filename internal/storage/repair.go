@@ -23,6 +23,7 @@ func (d *Dir) repairAll() bool {
 	for l := range d.broken {
 		logs = append(logs, l)
 	}
+	clear(d.broken) // one that fails anew while it is being repaired comes back
 	d.mu.Unlock()
 	left := false
 	for _, l := range logs {
@@ -30,11 +31,11 @@ func (d *Dir) repairAll() bool {
 		if err != nil && l.Offline() == nil {
 			left = true
 			d.logOnce(l, "segment could not be replaced, the partition takes no records", err)
+			d.mu.Lock()
+			d.broken[l] = struct{}{}
+			d.mu.Unlock()
 			continue
 		}
-		d.mu.Lock()
-		delete(d.broken, l)
-		d.mu.Unlock()
 		l.kick()
 	}
 	return left
@@ -45,13 +46,16 @@ func (d *Dir) repairAll() bool {
 // since proves anything. What the new one must hold is read back from the journal. Only
 // its own datasync counts.
 func (l *Log) replaceSegment() error {
-	if l.currentMode() == writeThrough {
+	l.mu.RLock()
+	cause, written := l.failure, l.mode == writeThrough
+	l.mu.RUnlock()
+	if cause == nil {
+		return nil // it was repaired meanwhile, on the way to a reopened directory
+	}
+	if written {
 		// The disk was full; the old file has been synced. What was not written
 		// fails as a whole.
-		l.mu.RLock()
-		err := l.failure
-		l.mu.RUnlock()
-		l.revert(err)
+		l.revert(cause)
 	}
 	l.flushMu.Lock()
 	defer l.flushMu.Unlock()
@@ -123,7 +127,12 @@ func (l *Log) bound(old []*segment.Segment, next int64) error {
 func (l *Log) refill(s *segment.Segment, rp recoveryPoint, end int64) error {
 	interval := l.cfg.Load().Segment.IndexInterval
 	at := rp.offset
-	err := l.dir.journal.Read(l.dir.journal.Oldest(rp.lsn+1), l.flushedLSN, func(f journal.Frame) error {
+	// Not from rp.lsn + 1 on: the LSNs that follow may have been lost with a file
+	// that failed.
+	l.mu.RLock()
+	oldest := l.lowestUnsynced
+	l.mu.RUnlock()
+	err := l.dir.journal.Read(l.dir.journal.Oldest(oldest), l.flushedLSN, func(f journal.Frame) error {
 		if f.Stream != l.id || f.LSN <= rp.lsn || f.NextEnd <= at {
 			return nil
 		}
