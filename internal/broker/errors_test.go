@@ -1,0 +1,124 @@
+package broker
+
+import (
+	"errors"
+	"fmt"
+	"go/ast"
+	"go/parser"
+	"go/token"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/twmb/franz-go/pkg/kerr"
+
+	"github.com/chronik-io/chronik/internal/controller"
+	"github.com/chronik-io/chronik/internal/record"
+	"github.com/chronik-io/chronik/internal/replica"
+	"github.com/chronik-io/chronik/internal/storage"
+	"github.com/chronik-io/chronik/internal/storage/producers"
+)
+
+// declared lists the exported errors that a package below declares.
+func declared(t *testing.T, dir string) (names []string) {
+	t.Helper()
+	files, err := filepath.Glob(filepath.Join("..", dir, "*.go"))
+	must(t, err)
+	for _, name := range files {
+		if strings.HasSuffix(name, "_test.go") {
+			continue
+		}
+		f, err := parser.ParseFile(token.NewFileSet(), name, nil, 0)
+		must(t, err)
+		for _, d := range f.Decls {
+			g, ok := d.(*ast.GenDecl)
+			if !ok || g.Tok != token.VAR {
+				continue
+			}
+			for _, s := range g.Specs {
+				for _, id := range s.(*ast.ValueSpec).Names {
+					if strings.HasPrefix(id.Name, "Err") {
+						names = append(names, f.Name.Name+"."+id.Name)
+					}
+				}
+			}
+		}
+	}
+	if len(names) == 0 {
+		t.Fatalf("no errors found in %s", dir)
+	}
+	return names
+}
+
+// I2: whatever a log can answer becomes an error of the protocol.
+func TestEveryErrorOfTheLogHasACode(t *testing.T) {
+	known := map[string]error{
+		"replica.ErrUnknownPartition": replica.ErrUnknownPartition, "replica.ErrOffline": replica.ErrOffline,
+		"replica.ErrNotLeader": replica.ErrNotLeader, "replica.ErrFencedEpoch": replica.ErrFencedEpoch,
+		"replica.ErrUnknownEpoch": replica.ErrUnknownEpoch, "replica.ErrNotEnoughReplicas": replica.ErrNotEnoughReplicas,
+		"replica.ErrNotEnoughReplicasAfterAppend": replica.ErrNotEnoughReplicasAfterAppend,
+		"replica.ErrTimedOut":                     replica.ErrTimedOut, "replica.ErrOffsetNotAvailable": replica.ErrOffsetNotAvailable,
+		"storage.ErrOffsetOutOfRange": storage.ErrOffsetOutOfRange, "storage.ErrFailed": storage.ErrFailed,
+		"storage.ErrCorrupt": storage.ErrCorrupt, "storage.ErrClosed": storage.ErrClosed, "storage.ErrNotFound": storage.ErrNotFound,
+		"storage.ErrOutOfOrderSequence":     storage.ErrOutOfOrderSequence,
+		"storage.ErrInvalidProducerEpoch":   storage.ErrInvalidProducerEpoch,
+		"producers.ErrOutOfOrderSequence":   producers.ErrOutOfOrderSequence,
+		"producers.ErrInvalidProducerEpoch": producers.ErrInvalidProducerEpoch,
+	}
+	never := map[string]string{ // no request meets them
+		"storage.ErrExists":  "Create",
+		"storage.ErrGap":     "a follower's append",
+		"storage.ErrLocked":  "Open",
+		"storage.ErrForeign": "Open",
+	}
+	for _, dir := range []string{"replica", "storage", "storage/producers"} {
+		for _, name := range declared(t, dir) {
+			err, ok := known[name]
+			if !ok {
+				if never[name] == "" {
+					t.Errorf("%s is new: give it a code, or say who meets it instead of requests", name)
+				}
+				continue
+			}
+			wrapped := fmt.Errorf("append to t-0: %w", fmt.Errorf("%w: because", err))
+			if c := code(wrapped); c == 0 || c == kerr.UnknownServerError.Code {
+				t.Errorf("%s has code %d", name, c)
+			}
+		}
+	}
+}
+
+func TestEveryKindOfRefusalHasACode(t *testing.T) {
+	for k := record.Kind(1); !strings.HasPrefix(k.String(), "kind "); k++ {
+		if c := code(fmt.Errorf("x: %w", &record.Error{Kind: k})); c == 0 || c == kerr.UnknownServerError.Code {
+			t.Errorf("a batch that is %s has code %d", k, c)
+		}
+	}
+	for k := controller.InvalidTopic; k <= controller.BrokerNotRegistered; k++ {
+		if c := code(&controller.Error{Kind: k}); c == 0 || c == kerr.UnknownServerError.Code {
+			t.Errorf("kind %d of the controller has code %d", k, c)
+		}
+	}
+}
+
+func TestAnUnknownErrorIsNeverSuccess(t *testing.T) {
+	for _, err := range []error{
+		errors.New("nobody thought of this"), &record.Error{}, &record.Error{Kind: 200}, &controller.Error{}, &kerr.Error{},
+		refuse(&kerr.Error{}, "code 0"), errors.Join(errors.New("a"), errors.New("b")), record.ErrShort,
+	} {
+		if c := code(err); c == 0 {
+			t.Errorf("%#v has code 0", err)
+		}
+	}
+	if c := code(nil); c != 0 {
+		t.Errorf("no error has code %d", c)
+	}
+}
+
+func TestATableLineIsReachable(t *testing.T) {
+	for _, line := range codes() {
+		if got := kafkaError(line.err); got != line.code {
+			t.Errorf("%v: %v, want %v: an earlier line hides it", line.err, got, line.code)
+		}
+	}
+}
