@@ -1,0 +1,240 @@
+package purgatory
+
+import (
+	"sync"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"go.uber.org/goleak"
+	"pgregory.net/rapid"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+func key(n int) Key { return Key{Topic: [16]byte{7}, Partition: int32(n)} }
+
+// counter is an Op that completes once enough has been added to it.
+type counter struct {
+	need     int64
+	have     atomic.Int64
+	inside   atomic.Bool
+	complete atomic.Int32
+	expired  atomic.Int32
+	last     atomic.Int32 // the key of the last try
+	wrong    atomic.Bool  // a promise was broken
+}
+
+func (c *counter) enter() func() {
+	if c.inside.Swap(true) || c.complete.Load()+c.expired.Load() > 0 {
+		c.wrong.Store(true) // at the same time as itself, or after the end
+	}
+	return func() { c.inside.Store(false) }
+}
+
+func (c *counter) TryComplete(i int) bool {
+	defer c.enter()()
+	c.last.Store(int32(i))
+	if c.have.Load() < c.need {
+		return false
+	}
+	c.complete.Add(1)
+	return true
+}
+
+func (c *counter) Expire() {
+	defer c.enter()()
+	c.expired.Add(1)
+}
+
+// empty finds that the purgatory refers to nothing.
+func empty(t interface{ Errorf(string, ...any) }, p *Purgatory) {
+	keys := 0
+	for i := range p.shard {
+		keys += len(p.shard[i].keys)
+	}
+	if p.Waiting() != 0 || len(p.all) != 0 || keys != 0 {
+		t.Errorf("%d wait, %d are remembered, %d keys", p.Waiting(), len(p.all), keys)
+	}
+}
+
+func TestAnOperationEndsByWhatComesFirst(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		p := New()
+		at := &counter{}
+		p.Watch(at, time.Now().Add(time.Hour), key(1))
+		event, never := &counter{need: 2}, &counter{need: 1}
+		p.Watch(event, time.Now().Add(time.Hour), key(1), key(2))
+		p.Watch(never, time.Now().Add(time.Minute), key(1))
+		event.have.Store(1)
+		p.Check(key(2))
+		if event.last.Load() != 1 || at.complete.Load() != 1 || p.Waiting() != 2 {
+			t.Fatalf("tried key %d, %d wait", event.last.Load(), p.Waiting())
+		}
+		event.have.Store(2)
+		p.Check(key(3))
+		if event.complete.Load() != 0 {
+			t.Fatal("woken by a key that it does not wait for")
+		}
+		p.Check(key(1))
+		if event.complete.Load() != 1 || event.last.Load() != 0 {
+			t.Fatal("not woken by its key")
+		}
+		time.Sleep(time.Minute)
+		synctest.Wait()
+		if never.expired.Load() != 1 {
+			t.Fatal("not expired at its deadline")
+		}
+		never.have.Store(1)
+		p.Check(key(1))
+		time.Sleep(2 * time.Hour)
+		for _, c := range []*counter{at, event, never} {
+			if c.complete.Load()+c.expired.Load() != 1 || c.wrong.Load() {
+				t.Errorf("%+v", c)
+			}
+		}
+		empty(t, p)
+	})
+}
+
+func TestADeadlineThatHasPassedExpiresAtOnce(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		p := New()
+		c := &counter{need: 1}
+		p.Watch(c, time.Now().Add(-time.Second))
+		synctest.Wait()
+		if c.expired.Load() != 1 {
+			t.Error("still waits")
+		}
+		empty(t, p)
+	})
+}
+
+func TestCloseExpiresWhatWaitsAndWhatComes(t *testing.T) {
+	p := New()
+	list := []*counter{{need: 1}, {need: 1}, {need: 1}, {need: 1}, {}}
+	p.Watch(list[0], time.Now().Add(time.Hour), key(1), key(2))
+	p.Watch(list[1], time.Now().Add(time.Hour), key(1))
+	p.Watch(list[2], time.Now().Add(time.Hour))
+	p.Close()
+	p.Watch(list[3], time.Now().Add(time.Hour), key(1))
+	p.Watch(list[4], time.Now().Add(time.Hour), key(1))
+	p.Close()
+	for i, c := range list {
+		if want := int32(1); i < 4 && c.expired.Load() != want || i == 4 && c.complete.Load() != want || c.wrong.Load() {
+			t.Errorf("%d: %+v", i, c)
+		}
+	}
+	empty(t, p)
+}
+
+// meddler makes an event while Watch is between two steps of its registration:
+// the Op's own first try is the only hook there is, so the event comes from it.
+type meddler struct {
+	counter
+	p     *Purgatory
+	tries int
+}
+
+func (m *meddler) TryComplete(i int) bool {
+	if m.tries++; m.tries == 1 {
+		m.have.Store(1) // after this look, before the registration
+		m.p.Check(key(1))
+		return false
+	}
+	return m.counter.TryComplete(i)
+}
+
+func TestAnEventBeforeTheRegistrationIsNotLost(t *testing.T) {
+	p := New()
+	m := &meddler{counter: counter{need: 1}, p: p}
+	p.Watch(m, time.Now().Add(time.Hour), key(1))
+	if m.complete.Load() != 1 {
+		t.Error("the event was lost")
+	}
+	empty(t, p)
+}
+
+func TestAnOperationThatEndsWhileItRegistersLeavesNothing(t *testing.T) {
+	p := New()
+	c := &counter{need: 1}
+	second := p.of(key(2))
+	second.mu.Lock() // Watch gets no further than the first key
+	var wg sync.WaitGroup
+	wg.Go(func() { p.Watch(c, time.Now().Add(time.Hour), key(1), key(2)) })
+	for len(p.of(key(1)).list(key(1), nil)) == 0 {
+		time.Sleep(time.Microsecond)
+	}
+	c.have.Store(1)
+	p.Check(key(1))
+	second.mu.Unlock()
+	wg.Wait()
+	if c.complete.Load() != 1 || c.wrong.Load() {
+		t.Errorf("%+v", c)
+	}
+	empty(t, p)
+}
+
+// Watchers, events, deadlines and a Close all at once: every operation ends
+// exactly once, one whose events all came ends by them, and nothing is left.
+func TestEveryOperationEndsExactlyOnce(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		p := New()
+		ops := make([]*counter, rapid.IntRange(1, 30).Draw(t, "operations"))
+		keys := make([][]Key, len(ops))
+		for i := range ops {
+			ops[i] = &counter{need: int64(rapid.IntRange(0, 4).Draw(t, "need"))}
+			for range rapid.IntRange(1, 20).Draw(t, "keys") {
+				keys[i] = append(keys[i], key(rapid.IntRange(0, 5).Draw(t, "key")))
+			}
+		}
+		closing, soon := rapid.Bool().Draw(t, "close"), rapid.Bool().Draw(t, "soon")
+		deadline := time.Hour
+		if soon {
+			deadline = 50 * time.Microsecond
+		}
+		var wg sync.WaitGroup
+		for i, op := range ops {
+			wg.Go(func() { p.Watch(op, time.Now().Add(deadline), keys[i]...) })
+			wg.Go(func() {
+				for range op.need {
+					op.have.Add(1)
+					p.Check(keys[i][0])
+				}
+			})
+		}
+		if closing {
+			wg.Go(p.Close)
+		}
+		wg.Wait()
+		if !closing && !soon {
+			for i, op := range ops {
+				if op.complete.Load() != 1 {
+					t.Errorf("operation %d missed its events", i)
+				}
+			}
+		}
+		p.Close()
+		for p.Waiting() > 0 { // a timer's Expire is under way
+			time.Sleep(time.Microsecond)
+		}
+		for i, op := range ops {
+			if op.complete.Load()+op.expired.Load() != 1 || op.wrong.Load() {
+				t.Errorf("operation %d: completed %d times, expired %d times", i, op.complete.Load(), op.expired.Load())
+			}
+		}
+		empty(t, p)
+	})
+}
+
+func BenchmarkWatchAndCheck(b *testing.B) {
+	p := New()
+	b.ReportAllocs()
+	for b.Loop() {
+		c := &counter{need: 1}
+		p.Watch(c, time.Now().Add(time.Hour), key(1))
+		c.have.Store(1)
+		p.Check(key(1))
+	}
+}
