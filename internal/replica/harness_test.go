@@ -1,0 +1,235 @@
+package replica
+
+import (
+	"context"
+	"errors"
+	"maps"
+	"testing"
+	"time"
+
+	"go.uber.org/goleak"
+	"go.uber.org/zap"
+
+	"github.com/chronik-io/chronik/internal/metadata"
+	"github.com/chronik-io/chronik/internal/purgatory"
+	"github.com/chronik-io/chronik/internal/record"
+	"github.com/chronik-io/chronik/internal/storage"
+	"github.com/chronik-io/chronik/internal/storage/segment"
+	"github.com/chronik-io/chronik/internal/vfs"
+	"github.com/chronik-io/chronik/pkg/durability"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+const self = 1
+
+func must(t testing.TB, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+func config(t testing.TB, profile string) storage.Config {
+	t.Helper()
+	set, err := durability.NewSet()
+	must(t, err)
+	p, err := set.Lookup(profile)
+	must(t, err)
+	return storage.Config{Profile: p, Segment: segment.Limits{Bytes: 1 << 20, Ms: 1 << 40, IndexInterval: 4096, IndexBytes: 10 << 20}}
+}
+
+func openStorage(t testing.TB, fs vfs.FS) *storage.Manager {
+	t.Helper()
+	cfg := config(t, "sync")
+	m, err := storage.Open([]storage.Place{{Path: "/d"}}, storage.Options{FS: fs, JournalFileSize: 1 << 20,
+		Config: func(string, storage.ID) storage.Config { return cfg }})
+	must(t, err)
+	t.Cleanup(func() { _ = m.Close() }) // a second Close does nothing
+	return m
+}
+
+// lone is one partition without a manager.
+func lone(t testing.TB, fs vfs.FS) *Partition {
+	t.Helper()
+	m := openStorage(t, fs)
+	logs, err := m.Create([]storage.Spec{{ID: storage.ID{Topic: [16]byte{1}}, Topic: "t", Config: config(t, "sync")}})
+	must(t, err)
+	return newPartition(logs[0], self, purgatory.New())
+}
+
+func batch(t testing.TB, records int) record.Accepted {
+	t.Helper()
+	b := record.NewBuilder(record.BatchOptions{})
+	for range records {
+		b.Append(time.Now().UnixMilli(), nil, []byte("value"), nil)
+	}
+	out, err := b.Build()
+	must(t, err)
+	return record.Accepted{Bytes: out, Batches: 1, Records: records}
+}
+
+// outcome is an append whose outcome can be waited for.
+type outcome struct {
+	Append
+	ended chan struct{}
+	times int
+}
+
+// begin appends a batch.
+func begin(t testing.TB, p *Partition, acks Acks, records int) *outcome {
+	t.Helper()
+	d := &outcome{ended: make(chan struct{}, 8)}
+	d.LeaderEpoch, d.Acks, d.Batches, d.MinISR = -1, acks, batch(t, records), 1
+	d.Done = func(*Append) { d.times++; d.ended <- struct{}{} }
+	p.Append(&d.Append)
+	return d
+}
+
+// wait returns how it ended.
+func (d *outcome) wait(t testing.TB) error {
+	t.Helper()
+	select {
+	case <-d.ended:
+	case <-time.After(20 * time.Second):
+		t.Fatal("the append never ends")
+	}
+	return d.Err
+}
+
+// pending says that it has not ended, as far as can be seen.
+func (d *outcome) pending() bool { return len(d.ended) == 0 }
+
+// waitFor polls for what another goroutine does.
+func waitFor(t testing.TB, what string, ok func() bool) {
+	t.Helper()
+	for begin := time.Now(); !ok(); time.Sleep(50 * time.Microsecond) {
+		if time.Since(begin) > 20*time.Second {
+			t.Fatalf("%s: never", what)
+		}
+	}
+}
+
+// cluster is the metadata as keys, and the Cluster of a manager that follows it.
+// What the manager asks for is one transaction, which the test applies.
+type cluster struct {
+	keys     map[string]metadata.KV
+	revision int64
+	image    *metadata.Image
+	assigned []map[metadata.TopicPartition][16]byte
+	raised   [][]metadata.TopicPartition
+	fail     error // of every call
+}
+
+func newCluster() *cluster {
+	return &cluster{keys: map[string]metadata.KV{}, image: metadata.Empty()}
+}
+
+func (c *cluster) put(key string, value []byte) {
+	c.keys[key] = metadata.KV{Key: key, Value: value, ModRevision: c.revision + 1}
+}
+
+// topic puts a topic with partitions that broker 1 leads.
+func (c *cluster) topic(name string, id [16]byte, partitions int32) {
+	c.put(metadata.NameKey(name), metadata.Name{Topic: name, ID: id}.Encode())
+	c.put(metadata.TopicKey(id), metadata.TopicRecord{Name: name, Partitions: partitions}.Encode())
+	for i := range partitions {
+		c.partition(id, i, metadata.Partition{Leader: self, Replicas: []int32{self}, ISR: []int32{self}, Dirs: make([][16]byte, 1)})
+	}
+}
+
+func (c *cluster) partition(id [16]byte, i int32, p metadata.Partition) {
+	c.put(metadata.PartitionKey(id, i), p.Encode())
+}
+
+func (c *cluster) delete(name string, id [16]byte, partitions int32) {
+	c.put(metadata.DeletingKey(id), metadata.Deleting{Name: name, Partitions: partitions}.Encode())
+	for _, k := range []string{metadata.NameKey(name), metadata.TopicKey(id), metadata.TopicConfigKey(id)} {
+		delete(c.keys, k)
+	}
+	for i := range partitions {
+		delete(c.keys, metadata.PartitionKey(id, i))
+	}
+}
+
+// apply shows the manager what was put since the last time.
+func (c *cluster) apply(t testing.TB, m *Manager) error {
+	t.Helper()
+	c.revision++
+	var kvs []metadata.KV
+	for _, kv := range c.keys {
+		kvs = append(kvs, kv)
+	}
+	next, err := metadata.Load(kvs, c.revision)
+	must(t, err)
+	prev := c.image
+	c.image = next
+	return m.Apply(t.Context(), prev, next, metadata.Diff(prev, next))
+}
+
+func (c *cluster) change(tp metadata.TopicPartition, edit func(*metadata.Partition)) error {
+	kv, ok := c.keys[metadata.PartitionKey(tp.Topic, tp.Partition)]
+	if !ok {
+		return nil
+	}
+	p, err := metadata.DecodePartition(kv)
+	if err == nil {
+		edit(&p)
+		c.partition(tp.Topic, tp.Partition, p)
+	}
+	return err
+}
+
+func (c *cluster) AssignDirs(_ context.Context, broker int32, dirs map[metadata.TopicPartition][16]byte) (int64, error) {
+	c.assigned = append(c.assigned, maps.Clone(dirs))
+	errs := []error{c.fail}
+	for tp, dir := range dirs {
+		errs = append(errs, c.change(tp, func(p *metadata.Partition) {
+			for i, r := range p.Replicas {
+				if r == broker && c.fail == nil {
+					p.Dirs[i] = dir
+				}
+			}
+		}))
+	}
+	return c.revision + 1, errors.Join(errs...)
+}
+
+func (c *cluster) RaiseEpochs(_ context.Context, list []metadata.TopicPartition) (int64, error) {
+	c.raised = append(c.raised, list)
+	errs := []error{c.fail}
+	for _, tp := range list {
+		errs = append(errs, c.change(tp, func(p *metadata.Partition) {
+			if c.fail == nil {
+				p.LeaderEpoch++
+			}
+		}))
+	}
+	return c.revision + 1, errors.Join(errs...)
+}
+
+func (c *cluster) ForgetDeleted(_ context.Context, id [16]byte) (int64, error) {
+	if c.fail == nil {
+		delete(c.keys, metadata.DeletingKey(id))
+	}
+	return c.revision + 1, c.fail
+}
+
+// life is one life of a broker's partitions over a file system and a cluster.
+type life struct {
+	*Manager
+	storage *storage.Manager
+}
+
+func start(t testing.TB, fs vfs.FS, c *cluster) life {
+	t.Helper()
+	c.image = metadata.Empty()
+	s := openStorage(t, fs)
+	return life{storage: s, Manager: NewManager(Options{Self: self, Storage: s, Cluster: c, Park: purgatory.New(), Logger: zap.NewNop(),
+		Config: func(_ *metadata.Image, topic *metadata.Topic) storage.Config {
+			if profile := topic.Configs["profile"]; profile != "" {
+				return config(t, profile)
+			}
+			return config(t, "sync")
+		}})}
+}

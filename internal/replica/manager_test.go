@@ -1,0 +1,249 @@
+package replica
+
+import (
+	"errors"
+	"strings"
+	"testing"
+
+	"github.com/chronik-io/chronik/internal/metadata"
+	"github.com/chronik-io/chronik/internal/storage"
+	"github.com/chronik-io/chronik/internal/vfs"
+)
+
+var idA, idB = [16]byte{0xa}, [16]byte{0xb}
+
+func (l life) partition(t testing.TB, id [16]byte, i int32) *Partition {
+	t.Helper()
+	p, err := l.Partition(id, i)
+	must(t, err)
+	return p
+}
+
+// grow appends one record and waits for it.
+func grow(t testing.TB, p *Partition) {
+	t.Helper()
+	must(t, begin(t, p, AcksAll, 1).wait(t))
+}
+
+func TestATopicsLogsAreMadeAndPlaced(t *testing.T) {
+	c := newCluster()
+	l := start(t, vfs.Memory(), c)
+	c.topic("a", idA, 3)
+	must(t, c.apply(t, l.Manager))
+	if len(c.assigned) != 1 || len(c.assigned[0]) != 3 || len(c.raised) != 0 {
+		t.Fatalf("placed %v, raised %v", c.assigned, c.raised)
+	}
+	must(t, c.apply(t, l.Manager)) // the directories come back
+	for i := range int32(3) {
+		p := l.partition(t, idA, i)
+		grow(t, p)
+		if p.LeaderEpoch() != 0 || p.String() != "a-"+string(rune('0'+i)) {
+			t.Errorf("%s leads in epoch %d", p, p.LeaderEpoch())
+		}
+	}
+	if len(c.assigned) != 1 || len(l.Partitions()) != 3 {
+		t.Errorf("placed %d times, %d partitions", len(c.assigned), len(l.Partitions()))
+	}
+	if _, err := l.Partition(idA, 3); !errors.Is(err, ErrUnknownPartition) {
+		t.Error(err)
+	}
+}
+
+func TestACleanRestartGoesOnInItsEpoch(t *testing.T) {
+	fs, c := vfs.Memory(), newCluster()
+	l := start(t, fs, c)
+	c.topic("a", idA, 1)
+	must(t, c.apply(t, l.Manager))
+	must(t, c.apply(t, l.Manager))
+	grow(t, l.partition(t, idA, 0))
+	must(t, l.storage.Close())
+
+	l = start(t, fs, c)
+	must(t, c.apply(t, l.Manager))
+	p := l.partition(t, idA, 0)
+	grow(t, p)
+	if p.LeaderEpoch() != 0 || p.Ends().HighWatermark != 2 || len(c.raised) != 0 {
+		t.Errorf("epoch %d, %+v, raised %v", p.LeaderEpoch(), p.Ends(), c.raised)
+	}
+}
+
+func TestAnUncleanRestartLeadsOnlyInANewEpoch(t *testing.T) {
+	fs, c := vfs.Memory(), newCluster()
+	l := start(t, fs, c)
+	c.topic("a", idA, 2)
+	must(t, c.apply(t, l.Manager))
+	must(t, c.apply(t, l.Manager))
+	grow(t, l.partition(t, idA, 0))
+	must(t, l.storage.Close())
+	must(t, fs.Remove("/d/clean"))
+
+	l = start(t, fs, c)
+	must(t, c.apply(t, l.Manager))
+	if len(c.raised) != 1 || len(c.raised[0]) != 2 {
+		t.Fatalf("raised %v, want both in one transaction", c.raised)
+	}
+	p := l.partition(t, idA, 0)
+	if err := begin(t, p, AcksAll, 1).wait(t); !errors.Is(err, ErrNotLeader) {
+		t.Fatalf("an append before the new epoch: %v", err)
+	}
+	if _, err := p.Read(ReadRequest{MaxBytes: 1, CurrentEpoch: -1, FetchedEpoch: -1}); !errors.Is(err, ErrNotLeader) {
+		t.Fatalf("a read before the new epoch: %v", err)
+	}
+	must(t, c.apply(t, l.Manager))
+	grow(t, p)
+	if p.LeaderEpoch() != 1 || p.Ends().HighWatermark != 2 {
+		t.Errorf("epoch %d, %+v", p.LeaderEpoch(), p.Ends())
+	}
+	if e, end, err := p.EpochEnd(1, 0); e != 0 || end != 1 || err != nil {
+		t.Errorf("epoch 0 ended as %d at %d, %v", e, end, err)
+	}
+}
+
+func TestEpochsThatCannotBeRaisedAreNotLed(t *testing.T) {
+	fs, c := vfs.Memory(), newCluster()
+	l := start(t, fs, c)
+	c.topic("a", idA, 1)
+	must(t, c.apply(t, l.Manager))
+	must(t, c.apply(t, l.Manager))
+	must(t, l.storage.Close())
+	must(t, fs.Remove("/d/clean"))
+	c.fail = errors.New("store is gone")
+	l = start(t, fs, c)
+	if err := c.apply(t, l.Manager); !errors.Is(err, c.fail) {
+		t.Fatal(err)
+	}
+	if err := begin(t, l.partition(t, idA, 0), AcksAll, 1).wait(t); !errors.Is(err, ErrNotLeader) {
+		t.Error(err)
+	}
+}
+
+func TestAMissingLogIsOfflineAndNamed(t *testing.T) {
+	fs, c := vfs.Memory(), newCluster()
+	l := start(t, fs, c)
+	c.topic("a", idA, 1)
+	c.topic("b", idB, 1)
+	must(t, c.apply(t, l.Manager))
+	must(t, c.apply(t, l.Manager))
+	grow(t, l.partition(t, idA, 0))
+	must(t, l.storage.Close())
+
+	l = start(t, fs, c)
+	c.topic("lost", [16]byte{0xc}, 1)
+	must(t, c.change(metadata.TopicPartition{Topic: [16]byte{0xc}}, func(p *metadata.Partition) { p.Dirs[0] = [16]byte{7} }))
+	err := c.apply(t, l.Manager)
+	if !errors.Is(err, ErrOffline) || !strings.Contains(err.Error(), "lost-0") || !strings.Contains(err.Error(), "put the directory back") {
+		t.Fatalf("%v", err)
+	}
+	if _, err := l.Partition([16]byte{0xc}, 0); !errors.Is(err, ErrOffline) {
+		t.Error(err)
+	}
+	grow(t, l.partition(t, idA, 0)) // the others are up
+	c.delete("lost", [16]byte{0xc}, 1)
+	must(t, c.apply(t, l.Manager))
+	if _, err := l.Partition([16]byte{0xc}, 0); !errors.Is(err, ErrUnknownPartition) {
+		t.Errorf("deleted: %v", err)
+	}
+}
+
+func TestADeletedTopicLeavesNothingAndMayComeBack(t *testing.T) {
+	fs, c := vfs.Memory(), newCluster()
+	l := start(t, fs, c)
+	c.topic("a", idA, 2)
+	must(t, c.apply(t, l.Manager))
+	old := l.partition(t, idA, 0)
+	grow(t, old)
+	c.delete("a", idA, 2)
+	c.topic("a", idB, 1) // in the same breath
+	must(t, c.apply(t, l.Manager))
+	if _, err := l.Partition(idA, 0); !errors.Is(err, ErrUnknownPartition) {
+		t.Errorf("deleted: %v", err)
+	}
+	if err := begin(t, old, AcksAll, 1).wait(t); !errors.Is(err, ErrNotLeader) && !errors.Is(err, storage.ErrClosed) {
+		t.Errorf("an append to what was deleted: %v", err)
+	}
+	p := l.partition(t, idB, 0)
+	if grow(t, p); p.Ends().LogEnd != 1 {
+		t.Errorf("the new one begins anew: %+v", p.Ends())
+	}
+	must(t, c.apply(t, l.Manager))
+	if c.keys[metadata.DeletingKey(idA)].Key != "" || c.image.Deleting(idA) != nil {
+		t.Error("the tombstone stays though nothing is left")
+	}
+	must(t, l.storage.Close())
+	l = start(t, fs, c)
+	must(t, c.apply(t, l.Manager))
+	if got := l.partition(t, idB, 0).Ends().LogEnd; got != 1 || len(l.Partitions()) != 1 {
+		t.Errorf("after a restart: end %d, %d partitions", got, len(l.Partitions()))
+	}
+}
+
+func TestATombstoneBuriesWhatAStartFinds(t *testing.T) {
+	fs, c := vfs.Memory(), newCluster()
+	l := start(t, fs, c)
+	c.topic("a", idA, 1)
+	must(t, c.apply(t, l.Manager))
+	must(t, l.storage.Close())
+	c.delete("a", idA, 1) // while the broker is down
+	l = start(t, fs, c)
+	if len(l.storage.Logs()) != 1 {
+		t.Fatal("the log is there")
+	}
+	must(t, c.apply(t, l.Manager))
+	if len(l.storage.Logs()) != 0 || c.keys[metadata.DeletingKey(idA)].Key != "" {
+		t.Error("the log or its tombstone is still there")
+	}
+}
+
+func TestAConfigReachesTheLog(t *testing.T) {
+	c := newCluster()
+	l := start(t, vfs.Memory(), c)
+	c.topic("a", idA, 1)
+	must(t, c.apply(t, l.Manager))
+	must(t, c.apply(t, l.Manager))
+	p := l.partition(t, idA, 0)
+	c.put(metadata.TopicConfigKey(idA), metadata.EncodeConfigs(map[string]string{"profile": "os"}))
+	must(t, c.apply(t, l.Manager))
+	if got := p.Log().Config().Profile.Name; got != "os" {
+		t.Errorf("profile %s", got)
+	}
+	grow(t, p)
+}
+
+func TestTheMetadataMovesTheRole(t *testing.T) {
+	c := newCluster()
+	l := start(t, vfs.Memory(), c)
+	c.topic("a", idA, 1)
+	must(t, c.apply(t, l.Manager))
+	tp := metadata.TopicPartition{Topic: idA}
+	set := func(leader, epoch int32, replicas, isr []int32) {
+		t.Helper()
+		must(t, c.change(tp, func(p *metadata.Partition) {
+			p.Leader, p.LeaderEpoch, p.Replicas, p.ISR = leader, epoch, replicas, isr
+			p.Dirs = append(p.Dirs[:1], make([][16]byte, len(replicas)-1)...)
+		}))
+		must(t, c.apply(t, l.Manager))
+	}
+	p := l.partition(t, idA, 0)
+	grow(t, p)
+	set(2, 1, []int32{1, 2}, []int32{1, 2})
+	if err := begin(t, p, AcksAll, 1).wait(t); !errors.Is(err, ErrNotLeader) {
+		t.Error(err)
+	}
+	set(1, 2, []int32{1, 2}, []int32{1, 2})
+	a := begin(t, p, AcksAll, 1)
+	p.Acknowledged(2, 2, 2)
+	must(t, a.wait(t))
+	set(1, 2, []int32{1, 2}, []int32{1}) // the follower leaves
+	grow(t, p)
+}
+
+func TestAPartitionOfOthersIsNotMade(t *testing.T) {
+	c := newCluster()
+	l := start(t, vfs.Memory(), c)
+	c.topic("a", idA, 1)
+	must(t, c.change(metadata.TopicPartition{Topic: idA}, func(p *metadata.Partition) { p.Leader, p.Replicas, p.ISR = 2, []int32{2}, []int32{2} }))
+	must(t, c.apply(t, l.Manager))
+	if _, err := l.Partition(idA, 0); !errors.Is(err, ErrUnknownPartition) || len(c.assigned) != 0 || len(l.storage.Logs()) != 0 {
+		t.Errorf("%v, placed %v", err, c.assigned)
+	}
+}

@@ -1,0 +1,127 @@
+package replica
+
+import (
+	"errors"
+	"testing"
+	"time"
+
+	"github.com/chronik-io/chronik/internal/purgatory"
+	"github.com/chronik-io/chronik/internal/record"
+	"github.com/chronik-io/chronik/internal/storage"
+	"github.com/chronik-io/chronik/internal/vfs"
+)
+
+// told notes how often an event came.
+type told struct{ p, n int }
+
+func (c *told) TryComplete(i int) bool {
+	if i != purgatory.Everything {
+		c.n++
+	}
+	return false
+}
+
+func (c *told) Expire() {}
+
+func TestNobodyReadsAboveTheHighWatermark(t *testing.T) {
+	p := lone(t, vfs.Memory())
+	p.Lead(0, pair, pair)
+	watch := &told{}
+	p.park.Watch(watch, time.Now().Add(time.Hour), p.key())
+	defer p.park.Close()
+	for range 3 {
+		must(t, begin(t, p, AcksLeader, 2).wait(t))
+	}
+	for high := int64(0); high <= 6; high += 2 {
+		before := watch.n
+		p.Acknowledged(2, 0, high)
+		if moved := high > 0; (watch.n > before) != moved {
+			t.Errorf("the high watermark moved to %d: told %d times", high, watch.n-before)
+		}
+		for offset := int64(0); offset <= 6; offset++ {
+			res, err := p.Read(ReadRequest{Offset: offset, MaxBytes: 1 << 20, CurrentEpoch: -1, FetchedEpoch: -1})
+			must(t, err)
+			next := offset
+			for _, part := range res.Parts {
+				for len(part) > 0 {
+					b, rest, err := record.Next(part)
+					must(t, err)
+					next, part = b.LastOffset()+1, rest
+				}
+			}
+			if next > max(high, offset) || next < high || res.HighWatermark != high || res.LastStable != high {
+				t.Errorf("read from %d at high watermark %d up to %d: %+v", offset, high, next, res)
+			}
+			bytes, atOnce := p.Peek(ReadRequest{Offset: offset, CurrentEpoch: -1, FetchedEpoch: -1}, 1<<20)
+			if atOnce || (bytes > 0) != (res.Size > 0) || bytes != int64(res.Size) {
+				t.Errorf("peek from %d: %d bytes, at once %t, read %d", offset, bytes, atOnce, res.Size)
+			}
+			res.Release()
+		}
+	}
+}
+
+func TestReadErrors(t *testing.T) {
+	p := lone(t, vfs.Memory())
+	p.Lead(3, []int32{1}, []int32{1})
+	must(t, begin(t, p, AcksAll, 2).wait(t))
+	p.Lead(5, []int32{1}, []int32{1})
+	for _, c := range []struct {
+		name             string
+		offset           int64
+		current, fetched int32
+		want             error
+		epoch            int32
+		end              int64
+	}{
+		{"fine", 0, -1, -1, nil, -1, -1},
+		{"current epoch", 0, 5, -1, nil, -1, -1},
+		{"older epoch", 0, 4, -1, ErrFencedEpoch, -1, -1},
+		{"newer epoch", 0, 6, -1, ErrUnknownEpoch, -1, -1},
+		{"below", -1, -1, -1, storage.ErrOffsetOutOfRange, -1, -1},
+		{"beyond", 3, -1, -1, storage.ErrOffsetOutOfRange, -1, -1},
+		{"at the end after epoch 3", 2, -1, 3, nil, -1, -1},
+		{"beyond what epoch 3 had", 3, -1, 3, nil, 3, 2},
+		{"after an epoch between", 2, -1, 4, nil, 3, 2},
+		{"after an epoch before all", 1, -1, 2, nil, 2, 0},
+		{"after an epoch to come", 2, -1, 6, storage.ErrOffsetOutOfRange, -1, -1},
+		{"after the present epoch", 2, -1, 5, nil, -1, -1},
+	} {
+		req := ReadRequest{Offset: c.offset, MaxBytes: 1 << 20, CurrentEpoch: c.current, FetchedEpoch: c.fetched}
+		res, err := p.Read(req)
+		if !errors.Is(err, c.want) || res.DivergingEpoch != c.epoch || res.DivergingEnd != c.end {
+			t.Errorf("%s: %v, %d ends at %d", c.name, err, res.DivergingEpoch, res.DivergingEnd)
+		}
+		if _, atOnce := p.Peek(req, 1); atOnce != (err != nil || c.epoch >= 0) {
+			t.Errorf("%s: peek says at once: %t", c.name, atOnce)
+		}
+		res.Release()
+	}
+}
+
+func TestAFollowersHighWatermarkIsItsLeadersAsFarAsItHasIt(t *testing.T) {
+	p := lone(t, vfs.Memory())
+	p.FollowOf(2, 1, pair, pair)
+	follow := func(base int64, epoch int32, high int64) error {
+		b := record.Batch(batch(t, 2).Bytes)
+		b.SetBaseOffset(base)
+		b.SetLeaderEpoch(epoch)
+		numbered := make(chan error, 1)
+		p.Follow(epoch, high, b, func(err error) { numbered <- err })
+		return <-numbered
+	}
+	must(t, follow(0, 1, 1))
+	waitFor(t, "the high watermark", func() bool { return p.Ends().HighWatermark == 1 })
+	must(t, follow(2, 1, 9))
+	waitFor(t, "its own end", func() bool { return p.Ends().HighWatermark == 4 })
+	if err := follow(4, 0, 9); !errors.Is(err, ErrFencedEpoch) {
+		t.Errorf("an older leader's batches: %v", err)
+	}
+	if err := follow(2, 1, 9); err == nil {
+		t.Error("batches that it has already")
+	}
+	p.Lead(2, pair, pair)
+	if err := follow(4, 2, 9); !errors.Is(err, ErrFencedEpoch) {
+		t.Errorf("a leader follows: %v", err)
+	}
+}
