@@ -207,6 +207,9 @@ func (d *Dir) checkpoint(fresh *journal.Position) error {
 	} else {
 		c.redo = d.journal.Oldest(redo)
 	}
+	if d.opt.broken.earlyRelease {
+		d.journal.Release(c.redo)
+	}
 	if err := d.writeCheckpoint(&c); err != nil {
 		return err
 	}
@@ -240,5 +243,11 @@ func (l *Log) checkpointed() (logCheckpoint, journal.LSN) {
 		lc.epochs = epochs.Cache{} // can't be: it has just been encoded
 	}
 	lc.producers = l.settled.Append(nil, l.rp.offset)
+	if l.dir.opt.broken.liveProducers {
+		lc.producers = l.producers.Append(nil, l.rp.offset)
+	}
+	if l.dir.opt.broken.earlyLSN {
+		lc.rp.lsn = max(lc.rp.lsn, l.dir.journal.Notified())
+	}
 	return lc, l.oldestLocked()
 }

@@ -271,7 +271,7 @@ func (l *Log) place(c *chunk, a *Append, b record.Batch, now time.Time) {
 // publish makes the chunk part of the log's tail.
 func (l *Log) publish(c *chunk) {
 	l.mu.Lock()
-	c.ready = l.mode == writeThrough
+	c.ready = l.mode == writeThrough || l.dir.opt.broken.notDurable
 	l.tail.add(c)
 	l.mu.Unlock()
 }
@@ -280,7 +280,9 @@ func (l *Log) publish(c *chunk) {
 func (l *Log) handOver(c *chunk) {
 	if c.ready {
 		l.dir.schedule(l)
-		return
+		if !l.dir.opt.broken.notDurable || l.currentMode() == writeThrough {
+			return
+		}
 	}
 	cfg := l.cfg.Load()
 	c.entry = journal.Entry{

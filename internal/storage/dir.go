@@ -50,19 +50,6 @@ type Options struct {
 	broken broken
 }
 
-// broken takes rules away one by one, for tests that ask whether the model
-// would find out.
-type broken struct {
-	notDurable    bool // bytes go to segments before the journal's datasync covers them
-	earlyLSN      bool // the recovery point claims frames that are only on their way
-	earlyRelease  bool // journal files are given up before the checkpoint is durable
-	silentSwitch  bool // no checkpoint before a change of mode
-	liveProducers bool // a checkpoint stores the producer state of the log's end
-	silentCut     bool // a truncation cuts files without a checkpoint before
-	silentStart   bool // segments go before the log start is durable
-	forgetfulFail bool // a failed segment is synced again instead of written anew
-}
-
 func (o *Options) setDefaults() {
 	if o.Logger == nil {
 		o.Logger = zap.NewNop()

@@ -97,6 +97,7 @@ type Log struct {
 	lowestUnsynced journal.LSN
 	failure        error // why the log takes no appends now; nil if it does
 	offline        error // why it neither takes nor gives anything
+	carrying       bool  // a carried entry is on its way
 	stopped        bool  // the directory is being closed
 	unsettled      bool  // the checkpoint on the disk may name another mode
 	closed         bool  // deleted

@@ -82,7 +82,7 @@ func (l *Log) replaceSegment() error {
 	if err != nil {
 		return err
 	}
-	if !through && end > rp.offset {
+	if !through && end > rp.offset && !l.dir.opt.broken.forgetfulFail {
 		if err = l.refill(s, rp, end); err != nil {
 			_ = s.Remove() // tried again from the start
 			return err

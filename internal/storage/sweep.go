@@ -3,7 +3,7 @@ package storage
 import (
 	"math"
 	"slices"
-	"sync"
+	"sync/atomic"
 	"time"
 
 	"go.uber.org/zap"
@@ -16,6 +16,9 @@ import (
 // journal once more instead of syncing its segment: 10,000 partitions with one
 // small record each are one journal write instead of 10,000 fdatasyncs.
 const carryMax = 16 << 10
+
+// carryWait bounds how long a sweep waits for what it carries.
+const carryWait = time.Second
 
 // start starts the directory's goroutines; Close ends them.
 func (d *Dir) start() {
@@ -85,7 +88,7 @@ func (d *Dir) sweep() error {
 	if target == 0 {
 		return nil
 	}
-	var carried sync.WaitGroup
+	var carried atomic.Int64
 	budget := d.opt.JournalFileSize / 2
 	for _, l := range d.Logs() {
 		l.mu.RLock()
@@ -102,7 +105,11 @@ func (d *Dir) sweep() error {
 			d.logOnce(l, "segment could not be synced", err)
 		}
 	}
-	carried.Wait()
+	for deadline := time.Now().Add(carryWait); carried.Load() > 0; {
+		if time.Now().After(deadline) || !d.sleep(100*time.Microsecond) {
+			break // a journal without space: their old frames stay needed, the next sweep syncs their segments
+		}
+	}
 	if err := d.checkpoint(nil); err != nil {
 		return err
 	}
@@ -124,15 +131,15 @@ func (l *Log) flushAndSync() error {
 // that this takes, 0 if the log is busy or has too much. Nobody may commit
 // between the look at the tail and Submit: what is appended later must stand
 // behind the carried entry.
-func (l *Log) carry(all *sync.WaitGroup, budget int64) int64 {
+func (l *Log) carry(all *atomic.Int64, budget int64) int64 {
 	if !l.tryOwn() {
 		return 0
 	}
 	defer l.disown()
-	l.mu.RLock()
+	l.mu.Lock()
 	rest := l.tail.chunks[l.tail.flushed:]
 	n := l.tail.unflushedBytes()
-	ok := l.mode == journalled && l.lowestUnsynced == 0 && l.failure == nil && len(rest) > 0 &&
+	ok := l.mode == journalled && !l.carrying && l.lowestUnsynced == 0 && l.failure == nil && len(rest) > 0 &&
 		n <= min(carryMax, budget) && rest[len(rest)-1].ready && l.rp.offset == l.flushed
 	var payload []byte
 	var prev, next int64
@@ -142,9 +149,10 @@ func (l *Log) carry(all *sync.WaitGroup, budget int64) int64 {
 			payload = append(payload, c.data...)
 		}
 		prev, next = rest[0].base, rest[len(rest)-1].next
+		l.carrying = true
 	}
-	l.mu.RUnlock()
-	if !ok || prev != l.rp.offset {
+	l.mu.Unlock()
+	if !ok {
 		return 0
 	}
 	all.Add(1)
@@ -153,7 +161,7 @@ func (l *Log) carry(all *sync.WaitGroup, budget int64) int64 {
 		Owner: carriedOwner{l, all},
 	}
 	if err := l.dir.journal.Submit(e); err != nil {
-		all.Done()
+		e.Owner.Durable(e, err)
 		return 0
 	}
 	return n
@@ -162,18 +170,19 @@ func (l *Log) carry(all *sync.WaitGroup, budget int64) int64 {
 // carriedOwner hears that a carried entry is durable.
 type carriedOwner struct {
 	l   *Log
-	all *sync.WaitGroup
+	all *atomic.Int64
 }
 
 // Durable is journal.Owner: the frames before e are not needed any more.
 func (o carriedOwner) Durable(e *journal.Entry, err error) {
-	defer o.all.Done()
-	if err != nil {
-		return
-	}
+	defer o.all.Add(-1)
 	l := o.l
 	l.mu.Lock()
 	defer l.mu.Unlock()
+	l.carrying = false
+	if err != nil {
+		return
+	}
 	if l.rp.offset != e.PrevEnd || l.flushed != e.PrevEnd {
 		return // a part went to a segment meanwhile: the old frames remain those that count
 	}

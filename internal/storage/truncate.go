@@ -39,7 +39,7 @@ func (l *Log) replaceEnd(end int64, reset bool) error {
 	if err != nil {
 		return fmt.Errorf("truncate %s to %d: %w", l, end, err)
 	}
-	if err := l.dir.checkpoint(nil); err != nil {
+	if err := l.dir.commitPoint(l.dir.opt.broken.silentCut); err != nil {
 		// The old or the new end may be on the disk.
 		l.hold(fmt.Errorf("%w: %s was being truncated: %w", ErrFailed, l, err))
 		return err
@@ -193,7 +193,7 @@ func (l *Log) SetLogStart(start int64) error {
 	l.smu.Lock()
 	l.epochs.CutStart(start)
 	l.smu.Unlock()
-	if err := l.dir.checkpoint(nil); err != nil {
+	if err := l.dir.commitPoint(l.dir.opt.broken.silentStart); err != nil {
 		return fmt.Errorf("move the start of %s: %w", l, err)
 	}
 	l.mu.Lock()

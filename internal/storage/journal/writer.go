@@ -173,6 +173,9 @@ func (j *Journal) writeGroup(w *writer) error {
 // take removes up to one write's worth of entries from the queues, round-robin
 // over the streams. It takes at least one entry if one may be written. patient
 // says that none of them minds waiting for the group's other writes.
+//
+// They are numbered here, in one step with leaving the queue: once Drop has
+// returned, Assigned covers every entry of the stream that may still be written.
 func (j *Journal) take(l limits) (taken []*Entry, more, patient bool) {
 	taken, patient = j.slice(), true
 	j.mu.Lock()
@@ -215,6 +218,11 @@ func (j *Journal) take(l limits) (taken []*Entry, more, patient bool) {
 		}
 		j.ready.push(s)
 	}
+	for _, e := range taken {
+		e.LSN = j.next
+		j.next++
+	}
+	j.assigned.Store(uint64(j.next - 1))
 	if j.waiting.entries == 0 {
 		j.waiting.clear()
 	} else {
@@ -223,8 +231,8 @@ func (j *Journal) take(l limits) (taken []*Entry, more, patient bool) {
 	return taken, j.waiting.entries > 0, patient
 }
 
-// writeEntries numbers the entries and writes their frames with one vectored
-// write at the next 512-byte boundary.
+// writeEntries writes the frames of the entries with one vectored write at the
+// next 512-byte boundary.
 func (j *Journal) writeEntries(w *writer, entries []*Entry) error {
 	var total int64
 	small := 0
@@ -235,7 +243,7 @@ func (j *Journal) writeEntries(w *writer, entries []*Entry) error {
 			small += len(e.Payload)
 		}
 	}
-	f, err := j.space.place(total+sector, j.next)
+	f, err := j.space.place(total+sector, entries[0].LSN)
 	if err != nil {
 		return err
 	}
@@ -246,8 +254,6 @@ func (j *Journal) writeEntries(w *writer, entries []*Entry) error {
 	start, n := 0, int64(0)
 	durable := j.Durable()
 	for i, e := range entries {
-		e.LSN = j.next
-		j.next++
 		at := len(w.scratch)
 		w.scratch = w.scratch[:at+frameHeader]
 		putFrame(w.scratch[at:], e, f.salt, durable, i == len(entries)-1)
@@ -268,7 +274,6 @@ func (j *Journal) writeEntries(w *writer, entries []*Entry) error {
 		w.bytes += int64(len(e.Payload))
 	}
 	w.bufs = append(w.bufs, w.scratch[start:])
-	j.assigned.Store(uint64(j.next - 1))
 	err = f.write(w.bufs, n, entries[len(entries)-1].LSN)
 	clear(w.bufs) // the payloads belong to their owners again
 	if err != nil {

@@ -1,0 +1,91 @@
+package storage
+
+import (
+	"path"
+	"strings"
+	"testing"
+
+	"github.com/chronik-io/chronik/internal/vfs"
+)
+
+// liar is a file system that answers some syncs without having done them.
+type liar struct {
+	vfs.FS
+	skips func(call, name string) bool
+}
+
+type lyingFile struct {
+	vfs.File
+	fs liar
+}
+
+func (l liar) file(f vfs.File, err error) (vfs.File, error) {
+	if err != nil {
+		return nil, err
+	}
+	return lyingFile{f, l}, nil
+}
+
+// Open is vfs.FS.
+func (l liar) Open(name string) (vfs.File, error) { return l.file(l.FS.Open(name)) }
+
+// Create is vfs.FS.
+func (l liar) Create(name string) (vfs.File, error) { return l.file(l.FS.Create(name)) }
+
+// SyncDir is vfs.FS.
+func (l liar) SyncDir(dir string) error {
+	if l.skips("syncdir", dir) {
+		_, err := l.FS.Stat(dir)
+		return err
+	}
+	return l.FS.SyncDir(dir)
+}
+
+// Datasync is vfs.File.
+func (f lyingFile) Datasync() error {
+	if f.fs.skips("datasync", f.Name()) {
+		_, err := f.Size()
+		return err
+	}
+	return f.File.Datasync()
+}
+
+func lie(skips func(call, name string) bool) func(vfs.FS) vfs.FS {
+	return func(fs vfs.FS) vfs.FS { return liar{fs, skips} }
+}
+
+// rules are what JOURNAL's rules come down to; each is taken away once.
+var rules = map[string]modelConfig{
+	"the journal is synced before anybody is told":  {wrap: lie(func(call, name string) bool { return call == "datasync" && strings.HasSuffix(name, ".journal") })},
+	"names of journal files are synced":             {wrap: lie(func(call, name string) bool { return call == "syncdir" && path.Base(name) == "journal" })},
+	"names of segments are synced":                  {wrap: lie(func(call, name string) bool { return call == "syncdir" && strings.HasSuffix(name, "-3") })},
+	"segments are synced":                           {wrap: lie(func(call, name string) bool { return call == "datasync" && strings.HasSuffix(name, ".log") })},
+	"the checkpoint is synced":                      {wrap: lie(func(call, name string) bool { return call == "datasync" && strings.Contains(name, "checkpoint") })},
+	"the checkpoint's name is synced":               {wrap: lie(func(call, name string) bool { return call == "syncdir" && name == "/d" })},
+	"a segment gets what is durable in the journal": {broken: broken{notDurable: true}},
+	"the recovery point claims what is synced":      {broken: broken{earlyLSN: true}},
+	"a file goes after the checkpoint":              {broken: broken{earlyRelease: true}},
+	"a change of mode is committed":                 {broken: broken{silentSwitch: true}},
+	"stored producer state follows the segments":    {broken: broken{liveProducers: true}},
+	"a truncation is committed":                     {broken: broken{silentCut: true}},
+	"a log start is committed":                      {broken: broken{silentStart: true}},
+	"a failed segment is written anew":              {broken: broken{forgetfulFail: true}},
+}
+
+// Without any one of the rules the model must find something wrong.
+func TestModelMissesEveryRule(t *testing.T) {
+	for name, cfg := range rules {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			cfg.steps = 120
+			for seed := uint64(1); seed < 3000; seed++ {
+				cfg.faults = seed%2 == 0
+				if err := runModel(seed, cfg); err != nil {
+					t.Logf("found: %v", err)
+					return
+				}
+			}
+			t.Error("nothing went wrong without it")
+		})
+	}
+}
