@@ -1,0 +1,143 @@
+package broker
+
+import (
+	"bytes"
+	"fmt"
+	"math"
+	"reflect"
+	"testing"
+
+	"github.com/twmb/franz-go/pkg/kerr"
+	"github.com/twmb/franz-go/pkg/kmsg"
+
+	"github.com/chronik-io/chronik/internal/protocol"
+)
+
+// ApiVersions makes a promise for each version of each API: that it is answered,
+// in its own shape, with errors that the protocol knows.
+func TestEveryAdvertisedVersionAnswers(t *testing.T) {
+	n := newNode(t)
+	id := n.topic(t, "t", 2)
+	w := n.dial(t)
+	for _, a := range n.table.APIs() {
+		for v := a.ListedMin(); v <= a.Max; v++ {
+			t.Run(fmt.Sprintf("%s/%d", a.Name(), v), func(t *testing.T) {
+				req := kmsg.RequestForKey(a.Key)
+				req.SetVersion(v)
+				sensible(req, id)
+				if v < a.Min {
+					other := n.dial(t)
+					must(t, other.send(req))
+					if _, err := other.body(); err == nil {
+						t.Fatal("an answer to a version that has no handler")
+					}
+					return
+				}
+				must(t, w.send(req))
+				body, err := w.body()
+				must(t, err)
+				resp := req.ResponseKind()
+				resp.SetVersion(v)
+				if resp.IsFlexible() && a.Key != protocol.KeyApiVersions {
+					body = body[1:]
+				}
+				must(t, resp.ReadFrom(body))
+				if again := resp.AppendTo(nil); !bytes.Equal(again, body) {
+					t.Errorf("the answer is not in the shape of the version:\n%x\n%x", body, again)
+				}
+				errorCodes(reflect.ValueOf(resp), func(code int16) {
+					if e := kerr.TypedErrorForCode(code); code != 0 && (e == nil || e.Code != code || e == kerr.UnknownServerError) {
+						t.Errorf("error %d in %+v", code, resp)
+					}
+				})
+			})
+		}
+	}
+}
+
+// sensible fills a request so that its handler has something to do.
+func sensible(r kmsg.Request, id [16]byte) {
+	name := "t"
+	switch r := r.(type) {
+	case *kmsg.ProduceRequest:
+		r.Acks, r.TimeoutMillis = 1, 1000
+		r.Topics = []kmsg.ProduceRequestTopic{{Topic: name, TopicID: id, Partitions: []kmsg.ProduceRequestTopicPartition{{Records: []byte{}}}}}
+	case *kmsg.FetchRequest:
+		p := kmsg.NewFetchRequestTopicPartition()
+		p.PartitionMaxBytes = 1000
+		r.MaxBytes, r.SessionEpoch = 1000, -1
+		r.Topics = []kmsg.FetchRequestTopic{{Topic: name, TopicID: id, Partitions: []kmsg.FetchRequestTopicPartition{p}}}
+	case *kmsg.ListOffsetsRequest:
+		p := kmsg.NewListOffsetsRequestTopicPartition()
+		p.Timestamp = -1
+		r.ReplicaID, r.Topics = -1, []kmsg.ListOffsetsRequestTopic{{Topic: name, Partitions: []kmsg.ListOffsetsRequestTopicPartition{p}}}
+	case *kmsg.OffsetForLeaderEpochRequest:
+		p := kmsg.NewOffsetForLeaderEpochRequestTopicPartition()
+		r.Topics = []kmsg.OffsetForLeaderEpochRequestTopic{{Topic: name, Partitions: []kmsg.OffsetForLeaderEpochRequestTopicPartition{p}}}
+	case *kmsg.ApiVersionsRequest:
+		r.ClientSoftwareName, r.ClientSoftwareVersion = "some-client", "1.0"
+	case *kmsg.MetadataRequest:
+		r.Topics, r.AllowAutoTopicCreation = nil, false
+	case *kmsg.DescribeTopicPartitionsRequest:
+		r.ResponsePartitionLimit = 1
+	case *kmsg.CreateTopicsRequest:
+		r.TimeoutMillis = 10_000
+		r.Topics = []kmsg.CreateTopicsRequestTopic{{Topic: fmt.Sprint("made-", r.Version), NumPartitions: 1, ReplicationFactor: 1}}
+	case *kmsg.DeleteTopicsRequest:
+		made := fmt.Sprint("made-", r.Version+1)
+		r.TimeoutMillis, r.TopicNames = 10_000, []string{made}
+		r.Topics = []kmsg.DeleteTopicsRequestTopic{{Topic: &made}}
+	case *kmsg.CreatePartitionsRequest:
+		r.TimeoutMillis = 10_000
+		r.Topics = []kmsg.CreatePartitionsRequestTopic{{Topic: name, Count: 3 + int32(r.Version)}}
+	case *kmsg.InitProducerIDRequest:
+		r.ProducerID, r.ProducerEpoch = -1, -1
+	case *kmsg.DescribeConfigsRequest:
+		r.IncludeDocumentation, r.IncludeSynonyms = true, true
+		r.Resources = []kmsg.DescribeConfigsRequestResource{{ResourceType: kmsg.ConfigResourceTypeTopic, ResourceName: name},
+			{ResourceType: kmsg.ConfigResourceTypeBroker, ResourceName: "1"}, {ResourceType: kmsg.ConfigResourceTypeBroker}}
+	case *kmsg.AlterConfigsRequest:
+		r.Resources = []kmsg.AlterConfigsRequestResource{{ResourceType: kmsg.ConfigResourceTypeTopic, ResourceName: name,
+			Configs: []kmsg.AlterConfigsRequestResourceConfig{{Name: "segment.ms", Value: kmsg.StringPtr("1000")}}}}
+	case *kmsg.IncrementalAlterConfigsRequest:
+		r.Resources = []kmsg.IncrementalAlterConfigsRequestResource{{ResourceType: kmsg.ConfigResourceTypeTopic, ResourceName: name,
+			Configs: []kmsg.IncrementalAlterConfigsRequestResourceConfig{{Name: "segment.ms", Op: kmsg.IncrementalAlterConfigOpDelete}}}}
+	}
+}
+
+// errorCodes calls f for each error code in a response.
+func errorCodes(v reflect.Value, f func(int16)) {
+	switch v.Kind() {
+	case reflect.Pointer:
+		if !v.IsNil() {
+			errorCodes(v.Elem(), f)
+		}
+	case reflect.Slice:
+		for i := range v.Len() {
+			errorCodes(v.Index(i), f)
+		}
+	case reflect.Struct:
+		for i := range v.NumField() {
+			if v.Type().Field(i).Name == "ErrorCode" {
+				f(int16(v.Field(i).Int()))
+			} else if v.Type().Field(i).IsExported() {
+				errorCodes(v.Field(i), f)
+			}
+		}
+	}
+}
+
+func TestWhatIsNotInTheTableClosesTheConnection(t *testing.T) {
+	n := newNode(t)
+	for _, c := range []struct{ key, version int16 }{
+		{int16(kmsg.JoinGroup), 0}, {int16(kmsg.Metadata), 14}, {int16(kmsg.CreateTopics), 1}, {math.MaxInt16, 0}, {-1, 0},
+	} {
+		w := n.dial(t)
+		frame := []byte{0, 0, 0, 12, byte(c.key >> 8), byte(c.key), byte(c.version >> 8), byte(c.version), 0, 0, 0, 1, 0xff, 0xff, 0, 0}
+		_, err := w.Write(frame)
+		must(t, err)
+		if _, err := w.body(); err == nil {
+			t.Errorf("an answer to API %d version %d", c.key, c.version)
+		}
+	}
+}
