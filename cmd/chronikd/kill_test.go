@@ -1,0 +1,243 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"os"
+	"strconv"
+	"sync"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/twmb/franz-go/pkg/kadm"
+	"github.com/twmb/franz-go/pkg/kgo"
+)
+
+const (
+	killPartitions = 4
+	killProducers  = 8
+	killsByDefault = 4 // CHRONIK_KILLS asks for more
+)
+
+// killTopics are made before the load, one for each way in which a group comes
+// to the disk. A kill takes nothing from the kernel, so none may lose a record.
+func killTopics() map[string]string {
+	return map[string]string{"kill-sync": "sync", "kill-high": "high", "kill-interval": "interval", "kill-os": "os"}
+}
+
+// spot is where a record is.
+type spot struct {
+	topic     string
+	partition int32
+	offset    int64
+}
+
+// ledger is what producers were told.
+type ledger struct {
+	mu     sync.Mutex
+	acked  map[spot]string // value by place
+	topics []string        // that producers may write to, the youngest last
+	failed []error
+}
+
+func (l *ledger) done(r *kgo.Record, err error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	at := spot{r.Topic, r.Partition, r.Offset}
+	switch before, twice := l.acked[at]; {
+	case errors.Is(err, context.Canceled), errors.Is(err, kgo.ErrClientClosed):
+	case err != nil:
+		l.failed = append(l.failed, fmt.Errorf("%s: %w", r.Value, err))
+	case twice:
+		l.failed = append(l.failed, fmt.Errorf("%s and %s were both acknowledged at %v", before, r.Value, at))
+	default:
+		l.acked[at] = string(r.Value)
+	}
+}
+
+// snapshot is what was acknowledged until now, and all topics.
+func (l *ledger) snapshot() (acked map[spot]string, topics []string) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	acked = make(map[spot]string, len(l.acked))
+	for at, v := range l.acked {
+		acked[at] = v
+	}
+	return acked, append(topics, l.topics...)
+}
+
+func (l *ledger) count() int {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return len(l.acked)
+}
+
+func (l *ledger) addTopic(name string) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.topics = append(l.topics, name)
+}
+
+// topic is the n-th one, with a liking for the youngest.
+func (l *ledger) topic(n int) string {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if n%3 == 0 {
+		return l.topics[len(l.topics)-1]
+	}
+	return l.topics[n%len(l.topics)]
+}
+
+// The real binary is killed with SIGKILL under load, again and again, also while
+// it recovers, and the same idempotent producers go on. After each start every
+// record that was acknowledged before is at its offset with its value, no record
+// is there twice, and each producer's are in order. No start needs help.
+func TestKillLosesAndDoublesNothing(t *testing.T) {
+	kills := killsByDefault
+	if v := os.Getenv("CHRONIK_KILLS"); v != "" {
+		n, err := strconv.Atoi(v)
+		if err != nil {
+			t.Fatal(err)
+		}
+		kills = n
+	}
+	addr, err := freePort()
+	if err != nil {
+		t.Fatal(err)
+	}
+	seed := rand.Uint64()
+	random := rand.New(rand.NewPCG(seed, 0))
+	dir := t.TempDir()
+	broker := restart(t, dir, addr)
+	l := &ledger{acked: make(map[spot]string)}
+	makeTopics(t, addr, l)
+
+	ctx, stop := context.WithCancel(t.Context())
+	defer stop()
+	var producers sync.WaitGroup
+	for id := range killProducers {
+		producers.Go(func() { produceUntil(ctx, t, addr, id, l) })
+	}
+	inRecovery := 0
+	for n := 0; n < kills; n++ {
+		l.addTopic(fmt.Sprintf("kill-auto-%d", n)) // made by whoever first writes to it
+		load(t, l)
+		pause(t.Context(), time.Duration(random.Int64N(int64(100*time.Millisecond))))
+		kill(t, broker)
+		for n+1 < kills && random.IntN(4) == 0 {
+			n, inRecovery = n+1, inRecovery+1
+			killInRecovery(t, dir, addr, time.Duration(random.Int64N(int64(20*time.Millisecond))))
+		}
+		acked, topics := l.snapshot()
+		broker = restart(t, dir, addr)
+		check(t, addr, topics, acked)
+		if t.Failed() {
+			t.Fatalf("after %d kills, seed %d", n+1, seed)
+		}
+	}
+	load(t, l)
+	stop()
+	producers.Wait()
+	if len(l.failed) > 0 {
+		t.Errorf("producers failed: %v", errors.Join(l.failed[:min(5, len(l.failed))]...))
+	}
+	acked, topics := l.snapshot()
+	check(t, addr, topics, acked)
+	if err := broker.end(syscall.SIGTERM); err != nil {
+		t.Errorf("SIGTERM: %v\n%s", err, broker.logged())
+	}
+	t.Logf("%d kills, %d of them in recovery: %d records acknowledged in %d topics; seed %d", kills, inRecovery, len(acked), len(topics), seed)
+}
+
+// load returns when the producers got on.
+func load(t *testing.T, l *ledger) {
+	t.Helper()
+	before := l.count()
+	deadline := time.Now().Add(startTime)
+	for l.count() < before+10*killProducers {
+		if time.Now().After(deadline) {
+			t.Fatalf("%d records acknowledged, and no more within %v; failures %v", l.count(), startTime, l.failed)
+		}
+		pause(t.Context(), time.Millisecond)
+	}
+}
+
+func kill(t *testing.T, p *process) {
+	t.Helper()
+	if err := p.end(syscall.SIGKILL); err == nil {
+		t.Fatalf("the broker ended by itself:\n%s", p.logged())
+	}
+	if bad := p.errors(); len(bad) > 0 {
+		t.Errorf("the broker logged errors: %v", bad)
+	}
+}
+
+// killInRecovery starts the broker and kills it some time later, ready or not.
+func killInRecovery(t *testing.T, dir, addr string, after time.Duration) {
+	t.Helper()
+	p, err := launch(dir, nil, "--listen", addr, "--admin-listen", "off")
+	if err != nil {
+		t.Fatal(err)
+	}
+	pause(t.Context(), after)
+	kill(t, p)
+}
+
+// restart starts the broker on the same directory and address.
+func restart(t *testing.T, dir, addr string) *process {
+	t.Helper()
+	p, err := start(dir, nil, "--listen", addr, "--admin-listen", "off")
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = p.end(syscall.SIGKILL) })
+	return p
+}
+
+func makeTopics(t *testing.T, addr string, l *ledger) {
+	t.Helper()
+	cl, err := kgo.NewClient(kgo.SeedBrokers(addr))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer cl.Close()
+	for name, profile := range killTopics() {
+		configs := map[string]*string{"chronik.durability.profile": &profile, "segment.bytes": kadm.StringPtr("1048576")}
+		if _, err := kadm.NewClient(cl).CreateTopic(t.Context(), killPartitions, 1, configs, name); err != nil {
+			t.Fatal(err)
+		}
+		l.addTopic(name)
+	}
+}
+
+// produceUntil is one idempotent producer that numbers its records.
+func produceUntil(ctx context.Context, t *testing.T, addr string, id int, l *ledger) {
+	cl, err := kgo.NewClient(kgo.SeedBrokers(addr), kgo.AllowAutoTopicCreation(), kgo.ProducerLinger(0), kgo.MaxBufferedRecords(256),
+		kgo.MetadataMinAge(10*time.Millisecond),
+		kgo.RetryBackoffFn(func(int) time.Duration { return 10 * time.Millisecond }))
+	if err != nil {
+		t.Error(err)
+		return
+	}
+	defer cl.Close()
+	for n := 0; ctx.Err() == nil; n++ {
+		cl.Produce(ctx, &kgo.Record{Topic: l.topic(id + n), Key: fmt.Append(nil, id), Value: fmt.Appendf(nil, "%d/%d", id, n)}, l.done)
+	}
+	// What is under way when the producers stop may still be acknowledged.
+	last, cancel := context.WithTimeout(context.Background(), startTime)
+	defer cancel()
+	if err := cl.Flush(last); err != nil {
+		t.Errorf("producer %d: flush: %v", id, err)
+	}
+}
+
+// pause waits; it asserts nothing.
+func pause(ctx context.Context, d time.Duration) {
+	select {
+	case <-ctx.Done():
+	case <-time.After(d):
+	}
+}
