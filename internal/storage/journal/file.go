@@ -25,8 +25,9 @@ type file struct {
 	// syncMu serialises datasyncs of the writer and of the preparer, so that an
 	// error that one of them was given is latched before the other asks.
 	syncMu sync.Mutex
-	err    error // the first failed write or datasync, or errClosed; guarded by syncMu
-	closed bool  // guarded by syncMu
+	err    error       // the first failed write or datasync, or errClosed; guarded by syncMu
+	closed bool        // guarded by syncMu
+	failed atomic.Bool // err is set, and not errClosed
 
 	// The writer's.
 	begun bool // the header is written
@@ -77,10 +78,15 @@ func (f *file) writeHeader() error {
 func (f *file) latch(err error) error {
 	f.syncMu.Lock()
 	defer f.syncMu.Unlock()
+	f.latchLocked(err)
+	return err
+}
+
+func (f *file) latchLocked(err error) {
 	if f.err == nil {
 		f.err = err
+		f.failed.Store(!errors.Is(err, errClosed))
 	}
-	return err
 }
 
 // sync makes what was written durable. After the first error the file is dead:
@@ -92,7 +98,7 @@ func (f *file) sync() error {
 		return fmt.Errorf("%s: %w: %w", f.name, errDeadFile, f.err)
 	}
 	if err := f.f.Datasync(); err != nil {
-		f.err = err
+		f.latchLocked(err)
 		return fmt.Errorf("sync journal file: %w", err)
 	}
 	f.durable.Store(true)
@@ -113,12 +119,12 @@ func (f *file) zero(n int64) error {
 	}
 	if _, err := f.f.WriteAt(make([]byte, n), from); err != nil {
 		if !errors.Is(err, syscall.ENOSPC) && !errors.Is(err, syscall.EDQUOT) {
-			f.err = err // a full disk kills no file
+			f.latchLocked(err) // a full disk kills no file
 		}
 		return fmt.Errorf("make room in the journal: %w", err)
 	}
 	if err := f.f.Datasync(); err != nil {
-		f.err = err
+		f.latchLocked(err)
 		return fmt.Errorf("make room in the journal: %w", err)
 	}
 	f.zeroed.Store(from + n)
@@ -133,14 +139,9 @@ func (f *file) close() error {
 		return nil
 	}
 	f.closed = true
-	if f.err == nil {
-		f.err = errClosed
-	}
+	f.latchLocked(errClosed)
 	return f.f.Close()
 }
 
-func (f *file) dead() bool {
-	f.syncMu.Lock()
-	defer f.syncMu.Unlock()
-	return f.err != nil && !errors.Is(f.err, errClosed)
-}
+// dead says whether a write or datasync has failed.
+func (f *file) dead() bool { return f.failed.Load() }

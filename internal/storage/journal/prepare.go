@@ -12,21 +12,26 @@ import (
 func (s *space) prepare() {
 	retry := time.NewTimer(time.Hour)
 	defer retry.Stop()
+	kick := s.kick
 	for {
 		select {
 		case <-s.quit:
 			return
-		case <-s.kick:
+		case <-kick:
 		case <-retry.C:
 		}
+		kick = s.kick
 		worked, err := s.prepareOnce()
 		s.mu.Lock()
 		s.lastErr = err
 		s.mu.Unlock()
 		switch {
 		case err != nil:
-			s.poke()                 // a writer that is about to end must not wait for room
-			retry.Reset(time.Second) // a full disk may have room again
+			s.poke() // a writer that is about to end must not wait for room
+			// A full disk may have room again. Until then kicks, of which every
+			// look of the writer is one, change nothing.
+			kick = nil
+			retry.Reset(time.Second)
 		case worked:
 			s.poke()
 			retry.Reset(0)

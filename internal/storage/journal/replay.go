@@ -323,14 +323,30 @@ func (r *reader) behind(end LSN, above *LSN) error {
 	return nil
 }
 
-// First returns the position of the oldest file in a directory, whatever it
-// holds, and false if there is none.
-func First(fsys vfs.FS, dir string) (uint64, bool, error) {
-	seqs, err := sequences(fsys, dir, 0)
-	if err != nil || len(seqs) == 0 {
-		return 0, false, err
+// Empty says whether no file holds a frame, of any life. A file whose header
+// did not reach the disk is one of a first start that did not get further.
+func (j *Journal) Empty() (bool, error) {
+	seqs, err := sequences(j.opt.FS, j.opt.Dir, 0)
+	if err != nil {
+		return false, err
 	}
-	return seqs[0], true, nil
+	r := reader{fs: j.opt.FS, dir: j.opt.Dir, id: j.opt.ID}
+	for _, seq := range seqs {
+		if err := r.open(seq); err != nil {
+			return false, err
+		}
+		err := r.fill(dataStart + frameHeader)
+		r.close()
+		if err != nil {
+			return false, err
+		}
+		if len(r.buf) > dataStart {
+			if _, ok := frameLen(r.buf[dataStart:]); ok {
+				return false, nil
+			}
+		}
+	}
+	return true, nil
 }
 
 // SyncFiles makes what was read from files durable: after the end of a process

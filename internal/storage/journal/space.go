@@ -86,8 +86,8 @@ func (s *space) reserve(n int64) bool { return s.roomWithin(n, s.opt.MaxBytes+2*
 func (s *space) roomWithin(n, limit int64) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.cur == nil {
-		return true // place will say why not
+	if s.cur == nil || s.cur.dead() {
+		return true // the write will say why not
 	}
 	used := s.usedLocked()
 	if s.cur.off.Load()+n <= s.cur.capacity && used <= limit {

@@ -1,0 +1,185 @@
+package journal
+
+import (
+	"bytes"
+	"encoding/hex"
+	"flag"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/chronik-io/chronik/internal/vfs"
+)
+
+var update = flag.Bool("update", false, "write the golden files anew")
+
+// golden compares with a file in testdata.
+func golden(t *testing.T, name, got string) {
+	t.Helper()
+	name = filepath.Join("testdata", name)
+	if *update {
+		ok(t, os.WriteFile(name, []byte(got), 0o666))
+	}
+	want, err := os.ReadFile(name)
+	ok(t, err)
+	if got != string(want) {
+		t.Errorf("%s: got\n%s", name, got)
+	}
+}
+
+func testHeader() header {
+	return header{seq: 7, salt: 0x1122334455667788, first: 42, id: testID, capacity: 64 << 10}
+}
+
+// testFile is a file with a header and one write of three frames.
+func testFile() []byte {
+	h := testHeader()
+	b := make([]byte, dataStart, dataStart+sector*4)
+	copy(b, h.encode())
+	copy(b[secondHeader:], h.encode())
+	s := NewStream(StreamID{Topic: [16]byte{0xaa, 0xbb}, Partition: 3})
+	for i, payload := range []string{"first", "", strings.Repeat("x", 200)} {
+		e := &Entry{Stream: s, Type: Batches, Payload: []byte(payload), PrevEnd: int64(i), NextEnd: int64(i + 1), LSN: LSN(42 + i), Carried: i == 1}
+		at := len(b)
+		b = append(b, make([]byte, frameHeader)...)
+		putFrame(b[at:], e, h.salt, 41, i == 2)
+		b = append(b, payload...)
+		b = append(b, make([]byte, align(int64(len(b)), 8)-int64(len(b)))...)
+	}
+	return append(b, make([]byte, align(int64(len(b)), sector)-int64(len(b)))...)
+}
+
+// What is on disks must be readable by every later version: these bytes may
+// only change together with formatVersion.
+func TestFormatIsFixed(t *testing.T) {
+	b := testFile()
+	golden(t, "file.hex", hex.Dump(b[:headerLen])+hex.Dump(b[dataStart:]))
+	fsys := fileSystem(t, 7, b)
+	all, ext, err := frames(fsys, Position{File: 7, LSN: 42})
+	ok(t, err)
+	if len(all) != 3 || ext.Next != 45 || string(all[0].Payload) != "first" || !all[1].Carried || len(all[2].Payload) != 200 {
+		t.Errorf("read back: %v %+v", all, ext)
+	}
+	if all[0].DurableThrough != 41 || all[0].Stream.Partition != 3 || all[0].Stream.Topic[1] != 0xbb || all[2].NextEnd != 3 {
+		t.Errorf("first frame: %+v", all[0])
+	}
+}
+
+func fileSystem(t testing.TB, seq uint64, content []byte) vfs.FS {
+	t.Helper()
+	m := memory(t)
+	f, err := m.Create(testDir + "/" + fileName(seq))
+	ok(t, err)
+	_, err = f.WriteAt(content, 0)
+	ok(t, err)
+	ok(t, f.Close())
+	return m
+}
+
+func TestHeaderSurvivesTheLossOfOneCopy(t *testing.T) {
+	for _, at := range []int{0, secondHeader} {
+		b := testFile()
+		b[at+20] ^= 1
+		if all, _, err := frames(fileSystem(t, 7, b), Position{File: 7, LSN: 42}); err != nil || len(all) != 3 {
+			t.Errorf("copy at %d damaged: %d frames, %v", at, len(all), err)
+		}
+	}
+}
+
+func TestNewerVersionIsNamed(t *testing.T) {
+	b := testFile()
+	h := testHeader()
+	e := h.encode()
+	e[8] = 2
+	sealHeader(e)
+	copy(b, e)
+	_, _, err := frames(fileSystem(t, 7, b), Position{File: 7, LSN: 42})
+	if err == nil || !strings.Contains(err.Error(), "version 2") {
+		t.Errorf("got %v", err)
+	}
+}
+
+// Every bit of a frame is covered: any flip makes it no frame at all.
+func TestAnyFlippedBitIsSeen(t *testing.T) {
+	whole := testFile()[dataStart:]
+	_, size, valid := parseFrame(whole, testHeader().salt)
+	if !valid {
+		t.Fatal("the frame is not valid to begin with")
+	}
+	for i := range size * 8 {
+		b := bytes.Clone(whole)
+		b[i/8] ^= 1 << (i % 8)
+		if _, _, valid := parseFrame(b, testHeader().salt); valid {
+			t.Errorf("bit %d flipped and the frame still counts", i)
+		}
+	}
+	if _, _, valid := parseFrame(whole, testHeader().salt+1); valid {
+		t.Error("a frame of another life counts")
+	}
+}
+
+func TestFrameEncodedAsideReadsBack(t *testing.T) {
+	f := Frame{Stream: StreamID{Partition: 9}, Type: Batches, LSN: 5, PrevEnd: 1, NextEnd: 2, Payload: []byte("aside")}
+	got, n, valid := parseFrame(f.Encode(nil), 0)
+	if !valid || n != frameHeader+5 || string(got.Payload) != "aside" || got.LSN != 5 || got.Stream != f.Stream {
+		t.Errorf("got %+v, %d, %v", got, n, valid)
+	}
+}
+
+func FuzzHeader(f *testing.F) {
+	h := testHeader()
+	f.Add(h.encode())
+	f.Add([]byte("CJH1"))
+	f.Fuzz(func(t *testing.T, b []byte) {
+		h, valid, err := decodeHeader(b)
+		if !valid || err != nil {
+			return
+		}
+		if again := h.encode(); !bytes.Equal(again[40:64], b[40:64]) || !bytes.Equal(again[16:40], b[16:40]) {
+			t.Errorf("%x reads as %+v", b[:headerLen], h)
+		}
+	})
+}
+
+func FuzzFrame(f *testing.F) {
+	f.Add(testFile()[dataStart:])
+	f.Add([]byte{})
+	f.Fuzz(func(t *testing.T, b []byte) {
+		fr, n, valid := parseFrame(b, testHeader().salt)
+		if !valid {
+			return
+		}
+		if n > len(b) || n != frameHeader+len(fr.Payload) || !crcMatches(b[:n]) {
+			t.Errorf("%d of %d bytes taken for a frame", n, len(b))
+		}
+	})
+}
+
+// Whatever stands in a file, a scan neither panics nor takes more memory than
+// the file has, and gives out only frames that are what was written.
+func FuzzScan(f *testing.F) {
+	f.Add(testFile(), uint16(0), byte(0))
+	f.Add(testFile(), uint16(100), byte(1))
+	f.Add(testFile()[:dataStart+100], uint16(8), byte(255))
+	f.Fuzz(func(t *testing.T, b []byte, at uint16, flip byte) {
+		if len(b) > 1<<20 {
+			return
+		}
+		if i := dataStart + int(at); i < len(b) {
+			b[i] ^= flip
+		}
+		fsys := fileSystem(t, 7, b)
+		r := reader{fs: fsys, dir: testDir, id: testID}
+		ok(t, openFuzzed(&r))
+		if cap(r.buf) > max(len(b), readStep)+dataStart {
+			t.Errorf("%d bytes of memory for a file of %d", cap(r.buf), len(b))
+		}
+		_, _ = scan(fsys, testDir, testID, Position{File: 7, LSN: 42}, func(fr Frame) error {
+			if !frameIn(b, &fr) {
+				t.Errorf("frame %d is not in the file", fr.LSN)
+			}
+			return nil
+		})
+	})
+}

@@ -1,0 +1,208 @@
+package journal
+
+import (
+	"errors"
+	"fmt"
+	"sync"
+	"testing"
+	"time"
+
+	"go.uber.org/goleak"
+
+	"github.com/chronik-io/chronik/internal/vfs"
+	"github.com/chronik-io/chronik/internal/vfs/crashfs"
+	"github.com/chronik-io/chronik/pkg/durability"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+const testDir = "/j"
+
+var testID = [16]byte{'j', 'o', 'u', 'r', 'n', 'a', 'l'}
+
+var (
+	eager = &durability.Profile{Name: "sync", MaxRecords: 10_000, MaxBytes: 50 << 20}
+	low   = &durability.Profile{Name: "low", MaxWait: 2 * time.Millisecond, MaxRecords: 500, MaxBytes: 5 << 20}
+	high  = &durability.Profile{Name: "high", MaxWait: 50 * time.Millisecond, MaxRecords: 10_000, MaxBytes: 50 << 20}
+)
+
+func ok(t testing.TB, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+// told is an Owner that remembers what it was told.
+type told struct {
+	mu      sync.Mutex
+	entries []*Entry
+	errs    map[*Entry]error
+	twice   bool
+	changed *sync.Cond
+	check   func(*Entry, error)
+}
+
+func newTold() *told {
+	o := &told{errs: map[*Entry]error{}}
+	o.changed = sync.NewCond(&o.mu)
+	return o
+}
+
+func (o *told) Durable(e *Entry, err error) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	if _, again := o.errs[e]; again {
+		o.twice = true
+	}
+	o.entries = append(o.entries, e)
+	o.errs[e] = err
+	if o.check != nil {
+		o.check(e, err)
+	}
+	o.changed.Broadcast()
+}
+
+// wait waits until n entries were told and returns them in that order.
+func (o *told) wait(n int) []*Entry {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	for len(o.entries) < n {
+		o.changed.Wait()
+	}
+	return append([]*Entry(nil), o.entries...)
+}
+
+func (o *told) count() int {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	return len(o.entries)
+}
+
+func (o *told) err(e *Entry) error {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	return o.errs[e]
+}
+
+// verify asks that all were told once, the successes in LSN order.
+func (o *told) verify(t testing.TB) {
+	t.Helper()
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	if o.twice {
+		t.Error("an owner was told twice")
+	}
+	last, at := LSN(0), map[*Stream]int64{}
+	for _, e := range o.entries {
+		if o.errs[e] != nil {
+			continue
+		}
+		if e.LSN <= last {
+			t.Errorf("LSN %d was told after %d", e.LSN, last)
+		}
+		if e.PrevEnd != at[e.Stream] && !e.Carried {
+			t.Errorf("stream %v: offset %d was told, expected %d", e.Stream.ID(), e.PrevEnd, at[e.Stream])
+		}
+		last, at[e.Stream] = e.LSN, e.NextEnd
+	}
+}
+
+// opened is a journal under test.
+type opened struct {
+	*Journal
+	failed chan error
+	swept  chan struct{}
+	at     Position // of the fresh file
+}
+
+// open opens a journal on a fresh file and lets entries in.
+func open(t testing.TB, fsys vfs.FS, change func(*Options)) *opened {
+	t.Helper()
+	j := closedIn(t, fsys, change)
+	j.begin(t, 0)
+	return j
+}
+
+// closedIn opens a journal that takes no entries yet.
+func closedIn(t testing.TB, fsys vfs.FS, change func(*Options)) *opened {
+	t.Helper()
+	j := &opened{failed: make(chan error, 16), swept: make(chan struct{}, 1)}
+	opt := Options{FS: fsys, Dir: testDir, ID: testID, FileSize: 64 << 10, MaxBytes: 4 << 20}
+	opt.Failed = func(err error) { j.failed <- err }
+	opt.Sweep = func() {
+		select {
+		case j.swept <- struct{}{}:
+		default:
+		}
+	}
+	if change != nil {
+		change(&opt)
+	}
+	var err error
+	j.Journal, err = Open(opt)
+	ok(t, err)
+	return j
+}
+
+func (j *opened) begin(t testing.TB, minNext LSN) {
+	t.Helper()
+	at, err := j.Fresh(minNext)
+	ok(t, err)
+	j.at = at
+	ok(t, j.Resume())
+}
+
+func memory(t testing.TB) vfs.FS {
+	t.Helper()
+	m := vfs.Memory()
+	ok(t, m.MkdirAll(testDir))
+	return m
+}
+
+func crashing(t testing.TB, seed uint64) *crashfs.FS {
+	t.Helper()
+	f := crashfs.New(seed)
+	ok(t, f.MkdirAll(testDir))
+	ok(t, f.SyncDir("/"))
+	return f
+}
+
+func newStream(n int) *Stream { return NewStream(StreamID{Topic: [16]byte{1}, Partition: int32(n)}) }
+
+// entry makes the entry of one record at an offset.
+func entry(s *Stream, at int64, size int, p *durability.Profile, o Owner) *Entry {
+	payload := make([]byte, size)
+	for i := range payload {
+		payload[i] = byte(at) + byte(i)
+	}
+	return &Entry{Stream: s, Type: Batches, Payload: payload, PrevEnd: at, NextEnd: at + 1, Records: 1, Profile: p, Owner: o}
+}
+
+// lsns scans and returns what the chain holds, checked to be dense.
+func frames(fsys vfs.FS, from Position) ([]Frame, Extent, error) {
+	var all []Frame
+	ext, err := scan(fsys, testDir, testID, from, func(f Frame) error {
+		f.Payload = append([]byte(nil), f.Payload...)
+		if n := len(all); n > 0 && all[n-1].LSN+1 != f.LSN {
+			return fmt.Errorf("LSN %d follows %d", f.LSN, all[n-1].LSN)
+		}
+		all = append(all, f)
+		return nil
+	})
+	return all, ext, err
+}
+
+// holds asks that the frames hold the entry as it was submitted.
+func holds(all []Frame, e *Entry) error {
+	for _, f := range all {
+		if f.LSN != e.LSN {
+			continue
+		}
+		if f.Stream != e.Stream.ID() || f.PrevEnd != e.PrevEnd || f.NextEnd != e.NextEnd || string(f.Payload) != string(e.Payload) {
+			return fmt.Errorf("frame %d is not what was submitted", f.LSN)
+		}
+		return nil
+	}
+	return errors.New("acknowledged frame is missing")
+}

@@ -1,0 +1,254 @@
+package journal
+
+import (
+	"errors"
+	"runtime"
+	"testing"
+
+	"github.com/chronik-io/chronik/internal/vfs/crashfs"
+)
+
+// groups writes n groups of one entry each, every one synced, and returns the
+// file's bytes, the position and where each write begins.
+func groups(t *testing.T, n, size int) (content []byte, from Position, starts []int) {
+	t.Helper()
+	fsys := memory(t)
+	j := open(t, fsys, nil)
+	s, o := newStream(1), newTold()
+	for i := range n {
+		j.space.mu.Lock()
+		starts = append(starts, int(j.space.cur.off.Load()))
+		j.space.mu.Unlock()
+		ok(t, j.Submit(entry(s, int64(i), size, eager, o)))
+		o.wait(i + 1)
+	}
+	ok(t, j.Close())
+	f, err := fsys.Open(testDir + "/" + fileName(j.at.File))
+	ok(t, err)
+	defer f.Close()
+	content = make([]byte, dataStart+n*1024)
+	_, _ = f.ReadAt(content, 0)
+	return content, j.at, starts
+}
+
+// A write that was torn anywhere ends the journal before it, and is no damage.
+func TestTornTailAtEveryByte(t *testing.T) {
+	content, from, starts := groups(t, 3, 300)
+	last := starts[2]
+	end := last + frameHeader + 300
+	for cut := last; cut <= end; cut++ {
+		b := append([]byte(nil), content...)
+		clear(b[cut:])
+		all, ext, err := frames(fileSystem(t, from.File, b), from)
+		want := 2
+		if cut == end {
+			want = 3
+		}
+		// The payload's last bytes may have been zeros anyway.
+		if err != nil || len(all) < want || cut < end-1 && len(all) > 2 || ext.Next != from.LSN+LSN(len(all)) {
+			t.Fatalf("cut at %d: %d frames, %+v, %v", cut-last, len(all), ext, err)
+		}
+	}
+}
+
+// A group that a later one knew to be synced must be whole; the last group's
+// damage can't be told from a torn write.
+func TestDamageIsToldFromATornTail(t *testing.T) {
+	content, from, starts := groups(t, 4, 300)
+	for i, start := range starts {
+		for _, at := range []int{0, 30, frameHeader - 1, frameHeader + 299} {
+			b := append([]byte(nil), content...)
+			b[start+at] ^= 0x10
+			all, ext, err := frames(fileSystem(t, from.File, b), from)
+			damaged := i < len(starts)-1
+			if errors.Is(err, ErrDamaged) != damaged || len(all) != i || !damaged && err != nil {
+				t.Errorf("flip in group %d at %d: %d frames, %v", i, at, len(all), err)
+			}
+			if !damaged && ext.Above < ext.Next {
+				t.Errorf("%+v", ext)
+			}
+		}
+	}
+}
+
+func TestMissingAndForeignFilesAreDamage(t *testing.T) {
+	content, from, _ := groups(t, 2, 300)
+	for name, at := range map[string]Position{
+		"missing first file":      {File: from.File + 1, LSN: from.LSN},
+		"file begins too late":    {File: from.File, LSN: from.LSN - 1},
+		"nothing was ever needed": {File: 0, LSN: 1},
+	} {
+		if _, _, err := frames(fileSystem(t, from.File, content), at); !errors.Is(err, ErrDamaged) {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+	if _, err := scan(fileSystem(t, from.File, content), testDir, [16]byte{9}, from, nil); !errors.Is(err, ErrDamaged) {
+		t.Errorf("another journal's file: %v", err)
+	}
+	if _, _, err := frames(memory(t), Position{File: 3, LSN: 1}); !errors.Is(err, ErrDamaged) {
+		t.Errorf("empty directory: %v", err)
+	}
+	if _, ext, err := frames(memory(t), Position{}); err != nil || ext.Next != 0 {
+		t.Errorf("a new journal: %+v, %v", ext, err)
+	}
+}
+
+// Frames of a file's former life stand behind the new ones and count for nothing.
+func TestStaleFramesOfARecycledFile(t *testing.T) {
+	fsys := memory(t)
+	j := open(t, fsys, nil)
+	s, o := newStream(1), newTold()
+	n := 0
+	submit := func(count, size int) {
+		for range count {
+			ok(t, j.Submit(entry(s, int64(n), size, eager, o)))
+			n++
+			o.wait(n)
+		}
+	}
+	submit(100, 2000) // several files
+	j.Release(j.Oldest(j.Notified() + 1))
+	for range 40 { // goes on in recycled files, which hold more old frames than new ones
+		submit(10, 500)
+		j.Release(j.Oldest(j.Notified() + 1))
+	}
+	submit(3, 100)
+	at := j.Oldest(j.Notified() - 2)
+	ok(t, j.Close())
+	recycled := false
+	infos, err := fsys.List(testDir)
+	ok(t, err)
+	for _, in := range infos {
+		recycled = recycled || in.Size == j.opt.FileSize
+	}
+	all, ext, err := frames(fsys, at)
+	if err != nil || !recycled || ext.Next != j.Notified()+1 || ext.Above != ext.Next {
+		t.Fatalf("%d frames, %+v, notified %d, %v", len(all), ext, j.Notified(), err)
+	}
+}
+
+// Whatever sectors of the unsynced writes a loss of power keeps: what was
+// acknowledged is there, in order, and nobody is alarmed. The workload switches
+// files, recycles them, writes large groups, and begins a second life.
+func TestPowerLossAtEveryCall(t *testing.T) {
+	total := countOps(t)
+	step := 3
+	if testing.Short() {
+		step = 11
+	}
+	for at := 1; at < total; at += step {
+		fsys := crashing(t, uint64(at))
+		fsys.CrashDuring(fsys.Ops() + at)
+		w := &crashWork{}
+		w.run(t, fsys)
+		for _, m := range crashfs.Modes() {
+			for seed := range uint64(3) {
+				w.verify(t, fsys.PowerLossImage(m, seed), at, m.String())
+			}
+		}
+		w.verify(t, fsys.KillImage(1), at, "kill")
+	}
+}
+
+func countOps(t *testing.T) int {
+	fsys := crashing(t, 1)
+	w := &crashWork{}
+	before := fsys.Ops()
+	w.run(t, fsys)
+	w.verify(t, fsys, -1, "no crash")
+	return fsys.Ops() - before
+}
+
+// crashWork is a workload and what of it was acknowledged.
+type crashWork struct {
+	redo  Position // as a checkpoint would hold it
+	acked []*Entry
+	all   []*Entry
+}
+
+func (w *crashWork) run(t *testing.T, fsys *crashfs.FS) {
+	j := closedIn(t, fsys, func(o *Options) { o.MaxBytes = 512 << 10 })
+	defer j.Close()
+	at, err := j.Fresh(0)
+	if err != nil {
+		return
+	}
+	w.redo = at
+	if j.Resume() != nil {
+		return
+	}
+	streams := []*Stream{newStream(0), newStream(1), newStream(2)}
+	ends := make([]int64, 3)
+	for i := range 40 {
+		o := newTold()
+		batch := make([]*Entry, 0, 6)
+		for k := range 1 + i%6 {
+			n := (i + k) % 3
+			e := entry(streams[n], ends[n], 100+700*(i%9), eager, o)
+			ends[n]++
+			batch = append(batch, e)
+			w.all = append(w.all, e)
+			if j.Submit(e) != nil {
+				return
+			}
+		}
+		for o.count() < len(batch) { // without a disk commits may wait for ever
+			if fsys.Crashed() {
+				return
+			}
+			runtime.Gosched()
+		}
+		for _, e := range batch {
+			if o.err(e) != nil {
+				return
+			}
+			w.acked = append(w.acked, e)
+		}
+		if i%7 == 6 { // a checkpoint: everything so far is in segments
+			w.redo = j.Oldest(j.Notified() + 1)
+			w.acked = nil
+			j.Release(w.redo)
+		}
+		if i == 25 {
+			at, err := j.Rotate()
+			if err != nil {
+				return
+			}
+			w.redo, w.acked = at, nil
+			if j.Resume() != nil {
+				return
+			}
+		}
+	}
+}
+
+func (w *crashWork) verify(t *testing.T, fsys *crashfs.FS, at int, how string) {
+	t.Helper()
+	if w.redo.File == 0 {
+		return
+	}
+	all, ext, err := frames(fsys, w.redo)
+	if err != nil {
+		t.Fatalf("crash at call %d, %s: false alarm: %v", at, how, err)
+	}
+	for _, e := range w.acked {
+		if err := holds(all, e); err != nil {
+			t.Fatalf("crash at call %d, %s: LSN %d: %v (%d frames, %+v)", at, how, e.LSN, err, len(all), ext)
+		}
+	}
+	given := map[LSN]*Entry{}
+	for _, e := range w.all {
+		given[e.LSN] = e
+	}
+	for _, f := range all {
+		if e := given[f.LSN]; f.LSN >= w.redo.LSN && (e == nil || string(e.Payload) != string(f.Payload)) {
+			t.Fatalf("crash at call %d, %s: frame %d was never submitted", at, how, f.LSN)
+		}
+	}
+	// A later start must not give these LSNs again.
+	for _, f := range all {
+		if f.LSN >= ext.Above {
+			t.Fatalf("above %d, but frame %d is there", ext.Above, f.LSN)
+		}
+	}
+}
