@@ -167,9 +167,11 @@ func (w *world) say(format string, args ...any) {
 	}
 }
 
+func newRandom(seed uint64) *rand.Rand { return rand.New(rand.NewPCG(seed, 7)) }
+
 // runModel lives one history of a log directory and returns what went wrong.
 func runModel(seed uint64, cfg modelConfig) (err error) {
-	w := &world{cfg: cfg, rng: rand.New(rand.NewPCG(seed, 7)), disk: crashfs.New(seed), epoch: 1}
+	w := &world{cfg: cfg, rng: newRandom(seed), disk: crashfs.New(seed), epoch: 1}
 	defer func() {
 		if f := recover(); f != nil {
 			if x, ok := f.(failure); ok {

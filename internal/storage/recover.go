@@ -114,11 +114,7 @@ func (r *recovery) firstStart() error {
 				ErrForeign, d.path, in.Name)
 		}
 	}
-	seq, ok, err := journal.First(d.opt.FS, d.jpath)
-	if err != nil || !ok {
-		return err
-	}
-	if empty, err := d.journal.Untouched(journal.Position{File: seq}); err != nil || !empty {
+	if empty, err := d.journal.Empty(); err != nil || !empty {
 		return errors.Join(err, fmt.Errorf("%w: journal %s holds records, but %s has no checkpoint", ErrForeign, d.jpath, d.path))
 	}
 	return nil

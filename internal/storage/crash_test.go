@@ -1,0 +1,255 @@
+package storage
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/chronik-io/chronik/internal/record"
+	"github.com/chronik-io/chronik/internal/storage/segment"
+	"github.com/chronik-io/chronik/internal/vfs/crashfs"
+)
+
+// script is a fixed piece of work on one directory. What it was promised when
+// the disk died is in promised.
+type script struct {
+	d        *Dir
+	l        *Log
+	want     map[int64][]byte // batches by base offset
+	promised int64            // durable end of the log that is asked about
+	least    int64            // lowest end that a truncation may leave
+	start    [2]int64         // log start, before and after a change
+	born     bool
+	dead     bool // its deletion was asked for
+}
+
+var scriptID = ID{Topic: [16]byte{9}, Partition: 0}
+
+func scriptOptions(f *crashfs.FS, profile string) Options {
+	cfg := Config{Profile: modelProfiles()[profile], Segment: segment.Limits{Bytes: 2 << 10, Ms: 1 << 40, IndexInterval: 256, IndexBytes: 4096}}
+	return Options{FS: f, JournalFileSize: 64 << 10, JournalBytes: 256 << 10, DeferredBytes: 1 << 20, OpenFiles: 4, Config: func(string, ID) Config { return cfg }}
+}
+
+var errScript = errors.New("the script ended early")
+
+func (s *script) append(n, size int) error {
+	for range n {
+		b := record.NewBuilder(record.BatchOptions{})
+		b.Append(int64(len(s.want)+1), nil, bytes.Repeat([]byte{byte(len(s.want))}, size), nil)
+		data, err := b.Build()
+		if err != nil {
+			return err
+		}
+		a := &Append{Batches: data, Sink: make(sink, 1)}
+		s.l.Append(a)
+		if <-a.Sink.(sink); a.Err != nil {
+			return a.Err
+		}
+		data.SetBaseOffset(a.Base)
+		data.SetLeaderEpoch(0)
+		s.want[a.Base] = data
+	}
+	for start := time.Now(); s.l.AckEnd() < s.l.logEnd.Load(); time.Sleep(20 * time.Microsecond) {
+		if err := s.l.Err(); err != nil {
+			return err
+		}
+		if time.Since(start) > patience {
+			return fmt.Errorf("%w: not acknowledged", errScript)
+		}
+	}
+	s.note()
+	return nil
+}
+
+func (s *script) note() { s.promised = max(s.promised, s.l.durable.Load()) }
+
+// run does the work until something fails.
+func (s *script) run(f *crashfs.FS, other string) error {
+	d, err := OpenDir(Place{Path: "/d"}, scriptOptions(f, "sync"))
+	if err != nil {
+		return err
+	}
+	s.d = d
+	logs, err := d.Create([]Spec{{ID: scriptID, Topic: "t", Config: d.opt.Config("t", scriptID)}})
+	if err != nil {
+		return err
+	}
+	s.l, s.born = logs[0], true
+	steps := []func() error{
+		func() error { return s.append(8, 700) }, // several segments
+		s.l.flushAndSync,
+		func() error { return d.checkpoint(nil) },
+		func() error { return s.append(3, 200) },
+		d.sweep,                                     // nothing to do with one file
+		func() error { return s.append(4, 40<<10) }, // journal files
+		d.sweep,
+		func() error { return s.append(2, 100) },
+		func() error { return s.alter(other) },
+		func() error { return s.append(4, 900) },
+		func() error { return s.alter("sync") },
+		func() error { return s.append(2, 300) },
+		func() error { s.start[1] = 3; return s.l.SetLogStart(3) },
+		func() error { s.start[0] = 3; return nil },
+		func() error { s.least = 18; s.promised = 0; return s.l.Truncate(18) },
+		func() error { s.promised = 18; return s.append(2, 100) },
+		func() error { s.note(); return d.Close() },
+	}
+	for _, step := range steps {
+		if err := step(); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (s *script) alter(profile string) error {
+	c := s.l.Config()
+	c.Profile = modelProfiles()[profile]
+	s.l.Configure(c)
+	for start := time.Now(); s.l.currentMode() != c.mode(); time.Sleep(20 * time.Microsecond) {
+		if err := s.l.Err(); err != nil {
+			return err
+		}
+		if time.Since(start) > patience || s.d.opt.FS.(*crashfs.FS).Crashed() {
+			return fmt.Errorf("%w: the profile was not changed", errScript)
+		}
+	}
+	return nil
+}
+
+// check opens an image and holds it against what was promised.
+func (s *script) check(image *crashfs.FS) error {
+	d, err := OpenDir(Place{Path: "/d"}, scriptOptions(image, "sync"))
+	if err != nil {
+		return err
+	}
+	defer d.Close()
+	logs := d.Logs()
+	if len(logs) == 0 && !s.born {
+		return nil
+	}
+	if len(logs) != 1 {
+		return fmt.Errorf("%d logs", len(logs))
+	}
+	l := logs[0]
+	if err := l.Offline(); err != nil {
+		return err
+	}
+	e := l.Ends()
+	if least := max(s.promised, s.least); e.LogEnd < least || e.LogStart != s.start[0] && e.LogStart != s.start[1] {
+		return fmt.Errorf("the log is %+v, promised was %d, start %v", e, least, s.start)
+	}
+	w := &world{rng: newRandom(1)}
+	at := e.LogStart
+	for _, b := range w.content(l) {
+		if b.base != at || !bytes.Equal(b.data, s.want[at]) {
+			return fmt.Errorf("another batch stands at %d", at)
+		}
+		at = b.next
+	}
+	if at != e.LogEnd {
+		return fmt.Errorf("the log ends at %d, its batches at %d", e.LogEnd, at)
+	}
+	return nil
+}
+
+// TestFault01PowerLossAtEveryCall: the power goes at every system call of a
+// scripted life, and the process is killed there.
+func TestFault01PowerLossAtEveryCall(t *testing.T) {
+	for _, other := range []string{"os", "interval"} {
+		t.Run(other, func(t *testing.T) {
+			t.Parallel()
+			for at := 1; ; at++ {
+				f := crashfs.New(uint64(at))
+				f.CrashDuring(at)
+				s := &script{want: map[int64][]byte{}}
+				err := s.run(f, other)
+				if err != nil && !f.Crashed() {
+					t.Fatalf("call %d: %v", at, err)
+				}
+				if s.l != nil {
+					s.note()
+					if s.least > 0 && err != nil && s.promised > s.least {
+						s.promised = s.least
+					}
+				}
+				if s.d != nil {
+					_ = s.d.Close()
+				}
+				images := []*crashfs.FS{f.KillImage(1)}
+				for _, m := range crashfs.Modes() {
+					images = append(images, f.PowerLossImage(m, uint64(at)))
+				}
+				for i, image := range images {
+					if err := guard(func() error { return s.check(image) }); err != nil {
+						t.Fatalf("call %d, image %d: %v", at, i, err)
+					}
+				}
+				if !f.Crashed() {
+					if at < 300 {
+						t.Errorf("the script makes only %d calls", at)
+					}
+					return
+				}
+			}
+		})
+	}
+}
+
+// TestFault01PowerLossInsideRecovery: the start after a crash crashes at every
+// one of its calls, and the one after that finds everything.
+func TestFault01PowerLossInsideRecovery(t *testing.T) {
+	for _, at := range []int{60, 120, 180, 240, 300} {
+		f := crashfs.New(uint64(at))
+		f.CrashDuring(at)
+		s := &script{want: map[int64][]byte{}}
+		_ = s.run(f, "os")
+		if s.l != nil {
+			s.note()
+			if s.least > 0 {
+				s.promised = min(s.promised, s.least)
+			}
+		}
+		if s.d != nil {
+			_ = s.d.Close()
+		}
+		for call := 1; ; call++ {
+			images := slices.Collect(func(yield func(*crashfs.FS) bool) {
+				for _, m := range crashfs.Modes() {
+					_ = yield(f.PowerLossImage(m, uint64(call)))
+				}
+			})
+			crashed := false
+			for i, first := range images {
+				first.CrashDuring(call)
+				if d, err := OpenDir(Place{Path: "/d"}, scriptOptions(first, "sync")); err == nil {
+					_ = d.Close()
+				} else if !first.Crashed() {
+					t.Fatalf("crash at %d, start: %v", at, err)
+				}
+				crashed = crashed || first.Crashed()
+				for _, second := range []*crashfs.FS{first.KillImage(2), first.PowerLossImage(crashfs.KeepSectors, 3), first.PowerLossImage(crashfs.DropUnsynced, 4)} {
+					if err := guard(func() error { return s.check(second) }); err != nil {
+						t.Fatalf("crash at %d, mode %d, and at call %d of the start: %v", at, i, call, err)
+					}
+				}
+			}
+			if !crashed {
+				break
+			}
+		}
+	}
+}
+
+// guard turns the model's panics into errors.
+func guard(f func() error) (err error) {
+	defer func() {
+		if x, ok := recover().(failure); ok {
+			err = errors.New(x.msg)
+		}
+	}()
+	return f()
+}
