@@ -68,6 +68,31 @@ func TestASessionAnswersWithWhatChanged(t *testing.T) {
 	}
 }
 
+func TestASessionsPartitionsTakeTurns(t *testing.T) {
+	n := newNode(t)
+	none := [16]byte{}
+	var topics []kmsg.FetchRequestTopic
+	for _, name := range []string{"a", "b", "c"} {
+		n.topic(t, name, 1)
+		n.put(t, name, 2, "x")
+		topics = append(topics, named(name, none))
+	}
+	w := n.dial(t)
+	first := fetchRequest(0, topics...)
+	first.MaxBytes = 1 // room for one batch
+	resp := ask[*kmsg.FetchResponse](t, w, 12, inSession(first, 0, 0))
+	if got := show(t, resp); got != "a-0[0 2: [0]] b-0[0 2: []] c-0[0 2: []]" {
+		t.Fatal(got)
+	}
+	for i, want := range []string{"a-0[0 2: [0]]", "b-0[0 2: [0]]", "c-0[0 2: [0]]", "a-0[0 2: [0]]"} {
+		req := fetchRequest(0)
+		req.MaxBytes = 1
+		if got := show(t, ask[*kmsg.FetchResponse](t, w, 12, inSession(req, resp.SessionID, int32(i+1)))); got != want {
+			t.Errorf("turn %d: %s, want %s", i, got, want)
+		}
+	}
+}
+
 func TestSessionErrors(t *testing.T) {
 	n := newNode(t)
 	tid := n.topic(t, "t", 1)

@@ -235,8 +235,10 @@ func (n *node) parked(t testing.TB, w *wire, version int16, req *kmsg.FetchReque
 	req.SetVersion(version)
 	was := n.park.Waiting()
 	must(t, w.send(req))
-	for n.park.Waiting() == was {
-		time.Sleep(100 * time.Microsecond)
+	for begin := time.Now(); n.park.Waiting() == was; time.Sleep(100 * time.Microsecond) {
+		if time.Since(begin) > 10*time.Second {
+			t.Fatal("the fetch does not wait")
+		}
 	}
 }
 

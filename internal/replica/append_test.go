@@ -145,6 +145,33 @@ func TestLosingTheLeadEndsWhatWaits(t *testing.T) {
 	}
 }
 
+// holdCommit has an append keep whoever commits busy until release is closed.
+func holdCommit(t *testing.T, p *Partition) (first *outcome, release chan struct{}) {
+	t.Helper()
+	first, release = &outcome{ended: make(chan struct{}, 1)}, make(chan struct{})
+	entered := make(chan struct{})
+	first.LeaderEpoch, first.Acks, first.Batches = -1, AcksNone, batch(t, 1)
+	first.Done = func(*Append) { close(entered); <-release; first.ended <- struct{}{} }
+	go p.Append(&first.Append)
+	<-entered
+	return first, release
+}
+
+func TestAnAppendThatIsNumberedAfterItsLeaderLostTheLead(t *testing.T) {
+	p := lone(t, vfs.Memory())
+	p.Lead(1, pair, pair)
+	first, release := holdCommit(t, p)
+	all, one := begin(t, p, AcksAll, 1), begin(t, p, AcksLeader, 1)
+	p.FollowOf(2, 2, pair, pair)
+	close(release)
+	must(t, first.wait(t))
+	for _, d := range []*outcome{all, one} {
+		if err := d.wait(t); !errors.Is(err, ErrNotLeader) {
+			t.Errorf("acks=%d: %v", d.Acks, err)
+		}
+	}
+}
+
 // An append expires in each phase of its way, and is used again afterwards.
 func TestExpireInEachPhase(t *testing.T) {
 	p := lone(t, vfs.Memory())
@@ -168,16 +195,7 @@ func TestExpireInEachPhase(t *testing.T) {
 	}
 	again(waits)
 	// Queued, and being numbered: whoever commits is held by an append before them.
-	hold := func() (first *outcome, release chan struct{}) {
-		first, release = &outcome{ended: make(chan struct{}, 1)}, make(chan struct{})
-		entered := make(chan struct{})
-		first.LeaderEpoch, first.Acks, first.Batches = -1, AcksNone, batch(t, 1)
-		first.Done = func(*Append) { close(entered); <-release; first.ended <- struct{}{} }
-		go p.Append(&first.Append)
-		<-entered
-		return first, release
-	}
-	first, release := hold()
+	first, release := holdCommit(t, p)
 	queued := begin(t, p, AcksAll, 1)
 	second := &outcome{ended: make(chan struct{}, 1)}
 	in, out := make(chan struct{}), make(chan struct{})
@@ -222,12 +240,13 @@ func TestADuplicateWaitsForItsFirstAppend(t *testing.T) {
 	}
 	first, repeated := send(), send()
 	waitFor(t, "stored", func() bool { return p.Ends().Ack == 1 })
-	if !first.pending() || !repeated.pending() {
+	late := send()
+	if !first.pending() || !repeated.pending() || !late.pending() {
 		t.Fatal("acknowledged before the follower has it")
 	}
 	p.Acknowledged(2, 0, 1)
-	later := send()
-	for _, d := range []*outcome{first, repeated, later} {
+	after := send()
+	for _, d := range []*outcome{first, repeated, late, after} {
 		if must(t, d.wait(t)); d.BaseOffset != 0 || p.Ends().LogEnd != 1 {
 			t.Errorf("%+v", &d.Append)
 		}
