@@ -117,7 +117,11 @@ func (f *file) zero(n int64) error {
 	if f.err != nil {
 		return fmt.Errorf("%s: %w: %w", f.name, errDeadFile, f.err)
 	}
-	if _, err := f.f.WriteAt(make([]byte, n), from); err != nil {
+	var bufs [][]byte
+	for left := n; left > 0; left -= int64(len(zeros)) {
+		bufs = append(bufs, zeros[:min(left, int64(len(zeros)))])
+	}
+	if _, err := f.f.WriteVecAt(bufs, from); err != nil {
 		if !errors.Is(err, syscall.ENOSPC) && !errors.Is(err, syscall.EDQUOT) {
 			f.latchLocked(err) // a full disk kills no file
 		}

@@ -212,6 +212,11 @@ func (s *space) sync() error {
 		return err
 	}
 	f.dirty = false
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if off := f.off.Load(); f.zeroed.Load() < min(f.capacity, off+zeroAhead/2) || s.next == nil && off > f.capacity/4 {
+		s.kickLocked() // long before the writer would have to wait for it
+	}
 	return nil
 }
 

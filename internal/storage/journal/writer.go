@@ -282,7 +282,8 @@ func (j *Journal) writeEntries(w *writer, entries []*Entry) error {
 	return nil
 }
 
-var zeros [sector]byte
+// zeros are written ahead of frames and between them.
+var zeros [64 << 10]byte
 
 // fail ends a life of the journal: nothing is written to its file again, and
 // every entry that is not durable is told.

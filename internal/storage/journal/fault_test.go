@@ -1,0 +1,199 @@
+package journal
+
+import (
+	"errors"
+	"fmt"
+	"syscall"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/chronik-io/chronik/internal/vfs/crashfs"
+	"github.com/chronik-io/chronik/internal/vfs/errfs"
+)
+
+// A write or a datasync fails, whichever one: what is told durable is on the disk,
+// everything else is told the error, once, the file is never touched again, and
+// after Fresh and Resume the journal goes on with LSNs that were never given.
+func TestAnyFailedCall(t *testing.T) {
+	for _, op := range []errfs.Op{errfs.Write, errfs.Datasync, errfs.Create, errfs.Rename, errfs.SyncDir} {
+		for from := 1; from <= 60; from++ {
+			for _, drop := range []errfs.Drop{errfs.DropCached, errfs.DropEvicted} {
+				if hit := failOnce(t, op, from, drop); !hit {
+					from = 100
+					break
+				}
+			}
+		}
+	}
+}
+
+func failOnce(t *testing.T, op errfs.Op, from int, drop errfs.Drop) (hit bool) {
+	synctest.Test(t, func(t *testing.T) {
+		name := fmt.Sprintf("%v %d", op, from)
+		disk := crashing(t, uint64(from))
+		fsys := errfs.New(disk)
+		j := open(t, fsys, nil)
+		defer j.Close()
+		synctest.Wait() // what is prepared at the start is another test's
+		fault := fsys.Add(errfs.Rule{Ops: op, From: from, Count: 1, Err: syscall.EIO, Drop: drop})
+		s, o := newStream(1), newTold()
+		redo, at := j.at, int64(0)
+		var acked []*Entry
+		given := map[LSN]bool{}
+		for range 30 {
+			e := entry(s, at, 9000, eager, o)
+			if err := j.Submit(e); err != nil {
+				t.Fatalf("%s: submit: %v", name, err)
+			}
+			for o.count() == 0 || !toldOf(o, e) {
+				time.Sleep(time.Second) // a failed preparation is tried again
+				synctest.Wait()
+			}
+			if e.LSN != 0 && given[e.LSN] {
+				t.Fatalf("%s: LSN %d was given twice", name, e.LSN)
+			}
+			given[e.LSN] = true
+			if o.err(e) == nil {
+				acked = append(acked, e)
+				at++
+				continue
+			}
+			if err := <-j.failed; !errors.Is(err, syscall.EIO) {
+				t.Fatalf("%s: failed with %v", name, err)
+			}
+			if j.Submit(entry(s, at, 10, eager, o)) == nil {
+				t.Fatalf("%s: a journal that stands still took an entry", name)
+			}
+			verifyAcked(t, name, disk, redo, acked)
+			before := j.Assigned()
+			j.begin(t, 0)
+			if j.at.LSN <= before {
+				t.Fatalf("%s: LSN %d after %d", name, j.at.LSN, before)
+			}
+			redo, acked = j.at, nil
+		}
+		o.verify(t)
+		verifyAcked(t, name, disk, redo, acked)
+		hit = fault.Hits() > 0
+		fault.Off()
+	})
+	return hit
+}
+
+func toldOf(o *told, e *Entry) bool {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	_, yes := o.errs[e]
+	return yes
+}
+
+// verifyAcked loses power and looks for what was acknowledged since redo.
+func verifyAcked(t *testing.T, name string, disk *crashfs.FS, redo Position, acked []*Entry) {
+	t.Helper()
+	for _, m := range crashfs.Modes() {
+		all, _, err := frames(disk.PowerLossImage(m, 1), redo)
+		if err != nil {
+			t.Fatalf("%s: %v: %v", name, m, err)
+		}
+		for _, e := range acked {
+			if err := holds(all, e); err != nil {
+				t.Fatalf("%s: %v: LSN %d: %v", name, m, e.LSN, err)
+			}
+		}
+	}
+}
+
+// A fresh file whose header did not reach the disk is no fresh file.
+func TestFreshReportsEveryError(t *testing.T) {
+	for _, op := range []errfs.Op{errfs.Create, errfs.Write, errfs.Datasync, errfs.SyncDir} {
+		for from := 1; ; from++ {
+			fsys := errfs.New(memory(t))
+			j := closedIn(t, fsys, nil)
+			fault := fsys.Add(errfs.Rule{Ops: op, From: from, Count: 1, Err: syscall.EIO})
+			_, err := j.Fresh(5)
+			if (err != nil) != (fault.Hits() > 0) {
+				t.Errorf("%v %d: %v", op, from, err)
+			}
+			if err != nil {
+				if j.Resume() == nil {
+					t.Errorf("%v %d: resumed without a fresh file", op, from)
+				}
+				j.begin(t, 5)
+				if infos, _ := fsys.List(testDir); len(infos) > 2 {
+					t.Errorf("%v %d: %d files are left", op, from, len(infos))
+				}
+			}
+			ok(t, j.Close())
+			if fault.Hits() == 0 {
+				break
+			}
+		}
+	}
+}
+
+// A full disk shows as waiting commits, never as failed ones, takes no more files
+// each time it is tried, and is forgotten when there is space again.
+func TestFullDiskMakesCommitsWait(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		fsys := errfs.New(memory(t))
+		j := open(t, fsys, nil)
+		s, o := newStream(1), newTold()
+		ok(t, fsys.SetQuota(testDir, 150<<10, nil))
+		const n = 40
+		for i := range n {
+			ok(t, j.Submit(entry(s, int64(i), 9000, eager, o)))
+		}
+		time.Sleep(time.Minute)
+		waiting := n - o.count()
+		if waiting == 0 || o.count() == 0 || !errors.Is(j.Stalled(), syscall.ENOSPC) {
+			t.Fatalf("%d wait, stalled: %v", waiting, j.Stalled())
+		}
+		calls := fsys.Calls(errfs.Any)
+		time.Sleep(time.Minute)
+		if more := fsys.Calls(errfs.Any) - calls; more > 60*10 {
+			t.Errorf("%d calls in a minute on a full disk", more)
+		}
+		if infos, _ := fsys.List(testDir); len(infos) > 3 {
+			t.Errorf("%d files are left by attempts", len(infos))
+		}
+		fsys.NoQuota()
+		time.Sleep(2 * time.Second)
+		synctest.Wait()
+		if o.count() != n || j.Stalled() != nil {
+			t.Errorf("%d of %d told, stalled: %v", o.count(), n, j.Stalled())
+		}
+		o.verify(t)
+		for e, err := range o.errs {
+			if err != nil {
+				t.Fatalf("LSN %d: %v", e.LSN, err)
+			}
+		}
+		ok(t, j.Close())
+	})
+}
+
+// Close on a full disk comes to an end, and those who wait hear of it.
+func TestCloseWithoutRoom(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		fsys := errfs.New(memory(t))
+		j := open(t, fsys, nil)
+		s, o := newStream(1), newTold()
+		ok(t, fsys.SetQuota(testDir, 100<<10, nil))
+		for i := range 30 {
+			ok(t, j.Submit(entry(s, int64(i), 9000, eager, o)))
+		}
+		time.Sleep(5 * time.Second)
+		ok(t, j.Close())
+		o.verify(t)
+		failed := 0
+		for _, err := range o.errs {
+			if errors.Is(err, ErrStopped) {
+				failed++
+			}
+		}
+		if o.count() != 30 || failed == 0 || len(j.failed) > 0 {
+			t.Errorf("%d told, %d of them that there is no room", o.count(), failed)
+		}
+	})
+}

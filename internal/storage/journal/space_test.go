@@ -1,0 +1,184 @@
+package journal
+
+import (
+	"strings"
+	"testing"
+	"testing/synctest"
+
+	"github.com/chronik-io/chronik/internal/vfs"
+)
+
+// At the limit entries wait, a sweep is asked for, carried entries still pass, and
+// Release lets the others go.
+func TestLimitAndRelease(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		j := open(t, memory(t), func(o *Options) { o.MaxBytes = 256 << 10 })
+		s, o := newStream(1), newTold()
+		const n = 60
+		for i := range n {
+			ok(t, j.Submit(entry(s, int64(i), 9000, eager, o)))
+		}
+		synctest.Wait()
+		passed := o.count()
+		if passed == n || j.Used() > 256<<10 || len(j.swept) == 0 {
+			t.Fatalf("%d of %d passed, %d bytes in use, %d sweeps", passed, n, j.Used(), len(j.swept))
+		}
+		c, co := newStream(2), newTold()
+		e := entry(c, 0, 9000, nil, co)
+		e.Carried = true
+		ok(t, j.Submit(e))
+		synctest.Wait()
+		if co.count() != 1 || co.err(e) != nil {
+			t.Fatal("a carried entry waits for the room that it is there to make")
+		}
+		target := j.SweepTarget()
+		if target == 0 {
+			t.Fatal("nothing to sweep")
+		}
+		for o.count() < n {
+			before := o.count()
+			j.Release(j.Oldest(j.Notified() + 1))
+			synctest.Wait()
+			if o.count() == before {
+				t.Fatalf("stuck at %d of %d, %d bytes in use", before, n, j.Used())
+			}
+		}
+		o.verify(t)
+		ok(t, j.Close())
+	})
+}
+
+// An entry that is larger than a file gets one of its own, and the chain of files
+// can be read although a name in it was given up.
+func TestOversizeEntry(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		fsys := memory(t)
+		j := open(t, fsys, nil)
+		s, o := newStream(1), newTold()
+		sizes := []int{100, 20_000, 300_000, 100, 60_000, 100, 200_000, 30_000}
+		for i, size := range sizes {
+			ok(t, j.Submit(entry(s, int64(i), size, eager, o)))
+			synctest.Wait()
+			if o.count() != i+1 {
+				t.Fatalf("entry %d of %d bytes waits", i, size)
+			}
+		}
+		ok(t, j.Close())
+		all, _, err := frames(fsys, j.at)
+		if err != nil || len(all) != len(sizes) {
+			t.Fatalf("%d frames of %d, %v", len(all), len(sizes), err)
+		}
+		for _, e := range o.entries {
+			ok(t, holds(all, e))
+		}
+		o.verify(t)
+	})
+}
+
+// Files are used again: with steady releases their number stays small.
+func TestFilesAreRecycled(t *testing.T) {
+	fsys := memory(t)
+	j := open(t, fsys, nil)
+	s, o := newStream(1), newTold()
+	for i := range 300 {
+		ok(t, j.Submit(entry(s, int64(i), 9000, eager, o)))
+		o.wait(i + 1)
+		j.Release(j.Oldest(j.Notified() + 1))
+	}
+	infos, err := fsys.List(testDir)
+	ok(t, err)
+	if len(infos) > 8 {
+		t.Errorf("%d files for a journal that needs two", len(infos))
+	}
+	ok(t, j.Close())
+}
+
+// Read gives the frames of a running journal again.
+func TestReadWhileWriting(t *testing.T) {
+	j := open(t, memory(t), nil)
+	s, o := newStream(1), newTold()
+	for i := range 50 {
+		ok(t, j.Submit(entry(s, int64(i), 5000, eager, o)))
+		o.wait(i + 1)
+		if i%10 == 9 {
+			n := 0
+			through := j.Notified()
+			ok(t, j.Read(j.Oldest(1), through, func(f Frame) error { n++; return nil }))
+			if n != int(through) {
+				t.Errorf("%d frames through %d", n, through)
+			}
+		}
+	}
+	if err := j.Read(j.Oldest(1), j.Notified()+1, func(Frame) error { return nil }); err == nil {
+		t.Error("a frame that isn't there was read")
+	}
+	ok(t, j.Close())
+}
+
+// Rotate leaves a file without frames; a frame in it is seen.
+func TestRotateAndUntouched(t *testing.T) {
+	j := open(t, memory(t), nil)
+	s, o := newStream(1), newTold()
+	ok(t, j.Submit(entry(s, 0, 100, eager, o)))
+	o.wait(1)
+	at, err := j.Rotate()
+	ok(t, err)
+	if clean, err := j.Untouched(at); err != nil || !clean {
+		t.Errorf("after a rotation: %v, %v", clean, err)
+	}
+	ok(t, j.Resume())
+	ok(t, j.Submit(entry(s, 1, 100, eager, o)))
+	o.wait(2)
+	if clean, err := j.Untouched(at); err != nil || clean {
+		t.Errorf("after an entry: %v, %v", clean, err)
+	}
+	ok(t, j.Close())
+}
+
+func TestOptionsThatDontFit(t *testing.T) {
+	for _, o := range []Options{{FileSize: 1 << 10, MaxBytes: 1 << 20}, {FileSize: 64 << 10, MaxBytes: 128 << 10}} {
+		o.FS, o.Dir = memory(t), testDir
+		if j, err := Open(o); err == nil {
+			t.Errorf("%+v was taken", o)
+			_ = j.Close()
+		}
+	}
+	if _, err := Open(Options{FS: vfs.Memory(), Dir: "/missing", FileSize: 64 << 10, MaxBytes: 1 << 20}); err == nil {
+		t.Error("a directory that isn't there was opened")
+	}
+}
+
+// The calls of a first start, a group, a file switch and a clean rotation, in their
+// order: every promise about what is durable when hangs on it.
+func TestCallsInOrder(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		fsys := crashing(t, 1)
+		var b strings.Builder
+		seen := 0
+		step := func(name string) {
+			synctest.Wait()
+			b.WriteString("# " + name + "\n")
+			calls := fsys.Trace()
+			for _, call := range calls[seen:] {
+				b.WriteString(call + "\n")
+			}
+			seen = len(calls)
+		}
+		fsys.SetTrace(true)
+		j := open(t, fsys, nil)
+		step("first start")
+		s, o := newStream(1), newTold()
+		ok(t, j.Submit(entry(s, 0, 300, eager, o), entry(s, 1, 300, eager, o)))
+		step("a group of two entries")
+		ok(t, j.Submit(entry(s, 2, 30_000, eager, o)))
+		step("a group beyond a quarter of the file: the next one is prepared")
+		ok(t, j.Submit(entry(s, 3, 30_000, eager, o)))
+		step("the next file begins")
+		_, err := j.Rotate()
+		ok(t, err)
+		step("rotation")
+		ok(t, j.Close())
+		step("close")
+		golden(t, "calls.txt", b.String())
+	})
+}

@@ -1,0 +1,210 @@
+package journal
+
+import (
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/chronik-io/chronik/internal/vfs/errfs"
+	"github.com/chronik-io/chronik/pkg/durability"
+)
+
+// windowed runs a test of windows in fake time: the disk takes none of it.
+func windowed(t *testing.T, absent func() int, test func(t *testing.T, j *opened, fsys *errfs.FS)) {
+	t.Helper()
+	synctest.Test(t, func(t *testing.T) {
+		fsys := errfs.New(memory(t))
+		j := open(t, fsys, func(o *Options) { o.FileSize, o.MaxBytes, o.Absent = 32<<20, 256<<20, absent })
+		time.Sleep(time.Second)
+		test(t, j, fsys)
+		ok(t, j.Close())
+	})
+}
+
+// answered submits an entry and returns how long it waited for its answer.
+func answered(t *testing.T, j *opened, s *Stream, at int64, p *durability.Profile) time.Duration {
+	t.Helper()
+	o, began := newTold(), time.Now()
+	e := entry(s, at, 350, p, o)
+	ok(t, j.Submit(e))
+	o.wait(1)
+	ok(t, o.err(e))
+	return time.Since(began)
+}
+
+func several() int { return 5 }
+
+func TestSyncNeverWaits(t *testing.T) {
+	windowed(t, several, func(t *testing.T, j *opened, _ *errfs.FS) {
+		for i := range 10 {
+			if d := answered(t, j, newStream(i), 0, eager); d != 0 {
+				t.Errorf("waited %v", d)
+			}
+		}
+	})
+}
+
+func TestWindowClosesAtTheDeadline(t *testing.T) {
+	for _, p := range []*durability.Profile{low, high} {
+		windowed(t, several, func(t *testing.T, j *opened, _ *errfs.FS) {
+			if d := answered(t, j, newStream(1), 0, p); d != p.MaxWait {
+				t.Errorf("%s: waited %v", p.Name, d)
+			}
+		})
+	}
+}
+
+func TestWindowClosesWhenNobodyIsLeftToWaitFor(t *testing.T) {
+	windowed(t, func() int { return 0 }, func(t *testing.T, j *opened, _ *errfs.FS) {
+		if d := answered(t, j, newStream(1), 0, high); d != 0 {
+			t.Errorf("waited %v", d)
+		}
+	})
+}
+
+func TestWindowClosesAtItsLimits(t *testing.T) {
+	limited := &durability.Profile{Name: "limited", MaxWait: time.Second, MaxRecords: 10, MaxBytes: 4 << 10}
+	for _, size := range []int{100, 1 << 10} {
+		windowed(t, several, func(t *testing.T, j *opened, fsys *errfs.FS) {
+			s, o := newStream(1), newTold()
+			n := min(10, 4<<10/size)
+			began, syncs := time.Now(), fsys.Calls(errfs.Datasync)
+			for i := range n {
+				if o.count() > 0 {
+					t.Fatalf("closed with %d of %d entries", i, n)
+				}
+				ok(t, j.Submit(entry(s, int64(i), size, limited, o)))
+			}
+			o.wait(n)
+			if d := time.Since(began); d != 0 || fsys.Calls(errfs.Datasync) != syncs+1 {
+				t.Errorf("%d entries of %d bytes waited %v for %d syncs", n, size, d, fsys.Calls(errfs.Datasync)-syncs)
+			}
+		})
+	}
+}
+
+// One that is missing doesn't make those that came wait for the whole window.
+func TestWindowClosesWhenArrivalsDryUp(t *testing.T) {
+	windowed(t, several, func(t *testing.T, j *opened, _ *errfs.FS) {
+		s, o := newStream(1), newTold()
+		for i := range 20 {
+			ok(t, j.Submit(entry(s, int64(i), 350, high, o)))
+			time.Sleep(100 * time.Microsecond)
+		}
+		o.wait(20)
+		began := time.Now()
+		if d := began.Sub(o.entries[19].arrived); d > time.Millisecond {
+			t.Errorf("the last one waited %v", d)
+		}
+		if o.entries[0].LSN+19 != o.entries[19].LSN {
+			t.Error("not one group")
+		}
+	})
+}
+
+// A shorter window that begins while the writer sleeps for a longer one ends in
+// time, and takes the others along.
+func TestShorterWindowJoins(t *testing.T) {
+	windowed(t, several, func(t *testing.T, j *opened, fsys *errfs.FS) {
+		s, o := newStream(1), newTold()
+		ok(t, j.Submit(entry(s, 0, 350, high, o)))
+		time.Sleep(10 * time.Millisecond)
+		if d := answered(t, j, newStream(2), 0, low); d != low.MaxWait {
+			t.Errorf("waited %v", d)
+		}
+		synctest.Wait()
+		if o.count() != 1 {
+			t.Error("the patient one was left behind")
+		}
+	})
+}
+
+func TestImpatientEntryTakesPatientOnesAlong(t *testing.T) {
+	windowed(t, several, func(t *testing.T, j *opened, fsys *errfs.FS) {
+		s, o := newStream(1), newTold()
+		ok(t, j.Submit(entry(s, 0, 350, high, o), entry(s, 1, 350, high, o)))
+		time.Sleep(time.Millisecond)
+		syncs := fsys.Calls(errfs.Datasync)
+		if d := answered(t, j, newStream(2), 0, eager); d != 0 {
+			t.Errorf("waited %v", d)
+		}
+		synctest.Wait()
+		if o.count() != 2 || fsys.Calls(errfs.Datasync) != syncs+1 {
+			t.Errorf("%d of 2 patient entries went along, %d syncs", o.count(), fsys.Calls(errfs.Datasync)-syncs)
+		}
+	})
+}
+
+// A patient group of several writes is synced once; an impatient one after every write.
+func TestPatientGroupSyncsOnce(t *testing.T) {
+	for _, p := range []*durability.Profile{high, eager} {
+		windowed(t, several, func(t *testing.T, j *opened, fsys *errfs.FS) {
+			var entries []*Entry
+			o := newTold()
+			for i := range 30 {
+				entries = append(entries, entry(newStream(i), 0, 100<<10, p, o))
+			}
+			writes, syncs := fsys.Calls(errfs.Write), fsys.Calls(errfs.Datasync)
+			ok(t, j.Submit(entries...))
+			o.wait(30)
+			synctest.Wait()
+			writes, syncs = fsys.Calls(errfs.Write)-writes, fsys.Calls(errfs.Datasync)-syncs
+			if writes < 3 || p == high && syncs != 1 || p == eager && syncs != writes {
+				t.Errorf("%s: %d writes, %d syncs", p.Name, writes, syncs)
+			}
+		})
+	}
+}
+
+// policy closes a group of three entries of 1 record.
+type policy struct{ asked atomic.Int32 }
+
+func (p *policy) Close(g durability.Group) (bool, time.Duration) {
+	p.asked.Add(1)
+	return g.Records >= 3, time.Hour
+}
+
+func TestPolicyIsAsked(t *testing.T) {
+	var three policy
+	p := &durability.Profile{Name: "three", MaxWait: time.Second, Policy: &three}
+	windowed(t, several, func(t *testing.T, j *opened, _ *errfs.FS) {
+		s, o := newStream(1), newTold()
+		ok(t, j.Submit(entry(s, 0, 100, p, o)))
+		ok(t, j.Submit(entry(s, 1, 100, p, o)))
+		time.Sleep(100 * time.Millisecond)
+		if o.count() > 0 {
+			t.Error("closed before the policy said so")
+		}
+		ok(t, j.Submit(entry(s, 2, 100, p, o)))
+		synctest.Wait()
+		if o.count() != 3 || three.asked.Load() == 0 {
+			t.Errorf("%d told, asked %d times", o.count(), three.asked.Load())
+		}
+		if d := answered(t, j, s, 3, p); d != time.Second {
+			t.Errorf("a group that the policy never closes waited %v", d)
+		}
+	})
+}
+
+// What is left of a group that reached its limit keeps its own deadline.
+func TestRestOfAFullGroupKeepsItsDeadline(t *testing.T) {
+	p := &durability.Profile{Name: "five", MaxWait: time.Second, MaxRecords: 5, MaxBytes: 1 << 20}
+	windowed(t, several, func(t *testing.T, j *opened, _ *errfs.FS) {
+		s, o := newStream(1), newTold()
+		var entries []*Entry
+		for i := range 7 {
+			entries = append(entries, entry(s, int64(i), 100, p, o))
+		}
+		began := time.Now()
+		ok(t, j.Submit(entries...))
+		synctest.Wait()
+		if o.count() != 5 {
+			t.Errorf("%d in a group of at most 5", o.count())
+		}
+		o.wait(7)
+		if d := time.Since(began); d > time.Second {
+			t.Errorf("waited %v", d)
+		}
+	})
+}
