@@ -62,7 +62,7 @@ func (b *Broker) configsOf(img *metadata.Image, res *kmsg.DescribeConfigsRequest
 		if err != nil {
 			return nil, refuse(kerr.InvalidRequest, "Broker id must be an integer, but it is: %s", res.ResourceName)
 		}
-		if int32(id) != b.opt.Self {
+		if id != int64(b.opt.Self) {
 			return nil, refuse(kerr.InvalidRequest, "Unexpected broker id, expected %d or empty string, but received %d", b.opt.Self, id)
 		}
 		return b.opt.Configs.DescribeBroker(b.layers(img, nil)), nil
