@@ -23,10 +23,19 @@ type script struct {
 	least    int64            // lowest end that a truncation may leave
 	start    [2]int64         // log start, before and after a change
 	born     bool
-	dead     bool // its deletion was asked for
+	deletion phase
+	again    phase // the log that follows under the same name
 }
 
-var scriptID = ID{Topic: [16]byte{9}, Partition: 0}
+// phase is how far an action came.
+type phase int
+
+const (
+	asked phase = iota + 1
+	done
+)
+
+var scriptID, againID = ID{Topic: [16]byte{9}, Partition: 0}, ID{Topic: [16]byte{10}, Partition: 0}
 
 func scriptOptions(f *crashfs.FS, profile string) Options {
 	cfg := Config{Profile: modelProfiles()[profile], Segment: segment.Limits{Bytes: 2 << 10, Ms: 1 << 40, IndexInterval: 256, IndexBytes: 4096}}
@@ -95,7 +104,10 @@ func (s *script) run(f *crashfs.FS, other string) error {
 		func() error { s.start[0] = 3; return nil },
 		func() error { s.least = 18; s.promised = 0; return s.l.Truncate(18) },
 		func() error { s.promised = 18; return s.append(2, 100) },
-		func() error { s.note(); return d.Close() },
+		func() error { s.note(); s.deletion = asked; return d.Delete(s.l) },
+		func() error { s.deletion, s.again = done, asked; return s.recreate() },
+		func() error { s.again, s.want = done, map[int64][]byte{}; return s.append(2, 500) },
+		func() error { return d.Close() },
 	}
 	for _, step := range steps {
 		if err := step(); err != nil {
@@ -103,6 +115,16 @@ func (s *script) run(f *crashfs.FS, other string) error {
 		}
 	}
 	return nil
+}
+
+// recreate makes another log under the name of the first.
+func (s *script) recreate() error {
+	s.promised, s.least, s.start = 0, 0, [2]int64{}
+	logs, err := s.d.Create([]Spec{{ID: againID, Topic: "t", Config: s.d.opt.Config("t", againID)}})
+	if err == nil {
+		s.l = logs[0]
+	}
+	return err
 }
 
 func (s *script) alter(profile string) error {
@@ -128,13 +150,22 @@ func (s *script) check(image *crashfs.FS) error {
 	}
 	defer d.Close()
 	logs := d.Logs()
-	if len(logs) == 0 && !s.born {
+	if len(logs) == 0 && (!s.born || s.deletion > 0 && s.again < done) {
 		return nil
 	}
 	if len(logs) != 1 {
 		return fmt.Errorf("%d logs", len(logs))
 	}
 	l := logs[0]
+	if l.id == scriptID && s.deletion == done || l.id == againID && s.again == 0 {
+		return fmt.Errorf("%s has id %x", l, l.id.Topic)
+	}
+	if s.again == asked { // the second one is empty, and the first one gone
+		if e := l.Ends(); e.LogEnd > 0 {
+			return fmt.Errorf("a new log is %+v", e)
+		}
+		return nil
+	}
 	if err := l.Offline(); err != nil {
 		return err
 	}
@@ -189,7 +220,7 @@ func TestFault01PowerLossAtEveryCall(t *testing.T) {
 					}
 				}
 				if !f.Crashed() {
-					if at < 300 {
+					if at < 150 {
 						t.Errorf("the script makes only %d calls", at)
 					}
 					return

@@ -269,6 +269,7 @@ func (d *Dir) leave() error {
 			clean = false
 		}
 	}
+	d.awaitCarried()
 	at, err := d.journal.Rotate()
 	if err != nil {
 		return err
@@ -277,6 +278,16 @@ func (d *Dir) leave() error {
 		return err
 	}
 	return d.writeCleanMark(at)
+}
+
+// awaitCarried waits for what an interrupted sweep gave to the journal.
+func (d *Dir) awaitCarried() {
+	deadline := time.Now().Add(carryWait)
+	for _, l := range d.Logs() {
+		for l.isCarrying() && d.Err() == nil && time.Now().Before(deadline) {
+			time.Sleep(100 * time.Microsecond)
+		}
+	}
 }
 
 // stop makes the log take no more appends and waits for those in flight.

@@ -76,8 +76,6 @@ type Log struct {
 	durable  atomic.Int64
 
 	flushMu sync.Mutex // see the package comment
-	// Guarded by flushMu: the part of the log that is in segments but not synced.
-	flushedLSN journal.LSN // of the last chunk in segments
 
 	queueState
 
@@ -95,12 +93,13 @@ type Log struct {
 	// lowestUnsynced is the LSN of the first frame that is in segments but not
 	// synced there; 0 if there is none.
 	lowestUnsynced journal.LSN
-	failure        error // why the log takes no appends now; nil if it does
-	offline        error // why it neither takes nor gives anything
-	carrying       bool  // a carried entry is on its way
-	stopped        bool  // the directory is being closed
-	unsettled      bool  // the checkpoint on the disk may name another mode
-	closed         bool  // deleted
+	flushedLSN     journal.LSN // of the last chunk in segments
+	failure        error       // why the log takes no appends now; nil if it does
+	offline        error       // why it neither takes nor gives anything
+	carrying       bool        // a carried entry is on its way
+	stopped        bool        // the directory is being closed
+	unsettled      bool        // the checkpoint on the disk may name another mode
+	closed         bool        // deleted
 
 	cut     bool           // recovery cuts at rp although the log is written through; guarded by mu
 	asFound *logCheckpoint // of a log that a start found damaged: kept as it is

@@ -112,8 +112,10 @@ func (w *world) append(m *mlog, n int) {
 		o := record.BatchOptions{}
 		pid := int64(-1)
 		if w.rng.IntN(3) > 0 {
+			m.mu.Lock()
 			pid = m.pids - int64(w.rng.IntN(3))
 			o.Producer = &record.Producer{ID: pid, Sequence: m.seqs[pid]}
+			m.mu.Unlock()
 		}
 		b := record.NewBuilder(o)
 		count := 1 + w.rng.IntN(3)
@@ -273,15 +275,15 @@ func (w *world) calm(m *mlog) bool {
 }
 
 func (w *world) truncate(m *mlog) {
-	if !w.calm(m) || m.cur.end() == m.cur.start {
+	if !w.calm(m) {
 		return
 	}
+	w.poll()
+	m.mu.Lock()
 	end := m.cur.start + w.rng.Int64N(m.cur.end()-m.cur.start+1)
 	if w.rng.IntN(2) == 0 {
 		end = max(m.cur.end()-w.rng.Int64N(6), m.cur.start)
 	}
-	w.poll()
-	m.mu.Lock()
 	old := m.cur
 	m.cur = old.cut(end)
 	m.cur.start = min(m.cur.start, m.cur.end())
@@ -323,18 +325,17 @@ func (w *world) reset(m *mlog) {
 }
 
 func (w *world) setStart(m *mlog) {
-	if !w.calm(m) || m.cur.end() == m.cur.start {
+	if !w.calm(m) {
 		return
 	}
-	start := m.cur.start + w.rng.Int64N(m.cur.end()-m.cur.start+1)
+	w.poll()
 	m.mu.Lock()
+	start := m.cur.start + w.rng.Int64N(m.cur.end()-m.cur.start+1)
 	old := m.cur
 	m.cur.start = start
 	m.alts, m.replacing = append(m.alts, old), true
 	m.mu.Unlock()
 	w.say("start of %s to %d", m.topic, start)
-	w.poll()
-	m.alts[len(m.alts)-1].synced, m.alts[len(m.alts)-1].written = m.cur.synced, m.cur.written
 	w.replaced(m, m.l.SetLogStart(start))
 }
 

@@ -130,9 +130,9 @@ func (l *Log) refill(s *segment.Segment, rp recoveryPoint, end int64) error {
 	// Not from rp.lsn + 1 on: the LSNs that follow may have been lost with a file
 	// that failed.
 	l.mu.RLock()
-	oldest := l.lowestUnsynced
+	oldest, through := l.lowestUnsynced, l.flushedLSN
 	l.mu.RUnlock()
-	err := l.dir.journal.Read(l.dir.journal.Oldest(oldest), l.flushedLSN, func(f journal.Frame) error {
+	err := l.dir.journal.Read(l.dir.journal.Oldest(oldest), through, func(f journal.Frame) error {
 		if f.Stream != l.id || f.LSN <= rp.lsn || f.NextEnd <= at {
 			return nil
 		}

@@ -89,12 +89,16 @@ func (d *Dir) sweep() error {
 		return nil
 	}
 	var carried atomic.Int64
-	budget := d.opt.JournalFileSize / 2
+	budget, rescue := d.opt.JournalFileSize/2, d.opt.JournalFileSize/2
 	for _, l := range d.Logs() {
 		l.mu.RLock()
-		oldest := l.oldestLocked()
+		oldest, broken := l.oldestLocked(), l.failure != nil
 		l.mu.RUnlock()
 		if oldest > target || l.Offline() != nil {
+			continue
+		}
+		if broken {
+			rescue -= l.carryBroken(&carried, rescue)
 			continue
 		}
 		if n := l.carry(&carried, budget); n > 0 {

@@ -1,0 +1,113 @@
+package storage
+
+import (
+	"bytes"
+	"testing"
+	"time"
+
+	"github.com/chronik-io/chronik/internal/record"
+	"github.com/chronik-io/chronik/internal/storage/segment"
+	"github.com/chronik-io/chronik/internal/vfs"
+)
+
+type sink chan *Append
+
+// Numbered is Sink.
+func (s sink) Numbered(a *Append) { s <- a }
+
+func testConfig(profile string) Config {
+	return Config{Profile: modelProfiles()[profile], Segment: segment.Limits{Bytes: 1 << 20, Ms: 1 << 40, IndexInterval: 4096, IndexBytes: 10 << 20}}
+}
+
+// openDir opens /d with small journal files; the logs found there get profile.
+func openDir(fsys vfs.FS, profile string, change ...func(*Options)) (*Dir, error) {
+	opt := Options{FS: fsys, Holder: "pid 4711", JournalFileSize: 64 << 10, JournalBytes: 256 << 10, Config: func(string, ID) Config { return testConfig(profile) }}
+	for _, f := range change {
+		f(&opt)
+	}
+	return OpenDir(Place{Path: "/d"}, opt)
+}
+
+func mustOpen(t testing.TB, fsys vfs.FS, profile string, change ...func(*Options)) *Dir {
+	t.Helper()
+	d, err := openDir(fsys, profile, change...)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = d.Close() })
+	return d
+}
+
+// makeLogs makes n logs, partitions of one topic.
+func makeLogs(t testing.TB, d *Dir, n int, profile string) []*Log {
+	t.Helper()
+	specs := make([]Spec, n)
+	for i := range specs {
+		specs[i] = Spec{ID: ID{Topic: [16]byte{1}, Partition: int32(i)}, Topic: "t", Config: testConfig(profile)}
+	}
+	logs, err := d.Create(specs)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return logs
+}
+
+func testBatch(t testing.TB, size int, p *record.Producer) []byte {
+	t.Helper()
+	b := record.NewBuilder(record.BatchOptions{Producer: p})
+	b.Append(1, nil, bytes.Repeat([]byte{'v'}, size), nil)
+	data, err := b.Build()
+	if err != nil {
+		t.Fatal(err)
+	}
+	return data
+}
+
+// send appends one batch and returns when it is numbered or refused.
+func send(l *Log, data []byte) *Append {
+	a := &Append{Batches: data, Sink: make(sink, 1)}
+	l.Append(a)
+	return <-a.Sink.(sink)
+}
+
+// put appends batches of one record and waits until they count.
+func put(t testing.TB, l *Log, n, size int) {
+	t.Helper()
+	for range n {
+		if a := send(l, testBatch(t, size, nil)); a.Err != nil {
+			t.Fatal(a.Err)
+		}
+	}
+	eventually(t, "the records count", func() bool { return l.AckEnd() >= l.logEnd.Load() })
+}
+
+// eventually polls for what must come.
+func eventually(t testing.TB, what string, ok func() bool) {
+	t.Helper()
+	for start := time.Now(); !ok(); time.Sleep(100 * time.Microsecond) {
+		if time.Since(start) > patience {
+			t.Fatalf("never: %s", what)
+		}
+	}
+}
+
+// holds fails the test unless the log has exactly n records, whole and in order.
+func holds(t testing.TB, l *Log, n int64) {
+	t.Helper()
+	if err := l.Offline(); err != nil {
+		t.Fatal(err)
+	}
+	at := l.Ends().LogStart
+	err := guard(func() error {
+		for _, b := range (&world{rng: newRandom(1)}).content(l) {
+			if b.base != at {
+				t.Errorf("%s: batch %d stands where %d should", l, b.base, at)
+			}
+			at = b.next
+		}
+		return nil
+	})
+	if err != nil || at != n {
+		t.Errorf("%s holds records up to %d, want %d: %v", l, at, n, err)
+	}
+}

@@ -1,0 +1,305 @@
+package storage
+
+import (
+	"errors"
+	"math"
+	"sync"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/chronik-io/chronik/internal/vfs/crashfs"
+	"github.com/chronik-io/chronik/internal/vfs/errfs"
+)
+
+// One dead segment among many logs must not hold the journal of the others,
+// and what the journal has of it survives a loss of power.
+func TestDeadSegmentDoesNotPinTheJournal(t *testing.T) {
+	disk := crashfs.New(1)
+	errs := errfs.New(disk)
+	d := mustOpen(t, errs, "sync")
+	logs := makeLogs(t, d, 30, "sync")
+	bad := logs[0]
+	put(t, bad, 5, 1000)
+	if err := bad.flush(); err != nil {
+		t.Fatal(err)
+	}
+	put(t, bad, 5, 1000)
+	errs.Add(errfs.Rule{Ops: errfs.Write | errfs.Datasync | errfs.Create, Path: "/d/t-0/*", Err: syscall.EIO})
+	_ = bad.flushAndSync()
+	if bad.Err() == nil {
+		t.Fatal("the segment did not fail")
+	}
+	for i := range 600 { // several times the journal
+		put(t, logs[1+i%29], 1, 3000)
+	}
+	holds(t, bad, 10)
+	image := disk.PowerLossImage(crashfs.DropUnsynced, 1)
+	again := mustOpen(t, image, "sync")
+	for _, l := range again.Logs() {
+		if l.id == bad.id {
+			holds(t, l, 10)
+		}
+	}
+	errs.Clear()
+	eventually(t, "the log takes records again", func() bool { return bad.Err() == nil })
+	put(t, bad, 1, 10)
+	holds(t, bad, 11)
+}
+
+// Ten thousand small partitions are one journal write to a sweep.
+func TestSweepCarriesSmallPartitions(t *testing.T) {
+	disk := crashfs.New(1)
+	d := mustOpen(t, disk, "sync", func(o *Options) { o.JournalFileSize, o.JournalBytes = 16<<20, 64<<20 })
+	const n = 10_000
+	logs := makeLogs(t, d, n, "sync")
+	data := testBatch(t, 100, nil)
+	for range 2 {
+		for _, l := range logs {
+			l.Append(&Append{Batches: data, Sink: make(sink, 1)})
+		}
+	}
+	for _, l := range logs {
+		eventually(t, "the records count", func() bool { return l.AckEnd() == 2 })
+	}
+	for d.journal.SweepTarget() < d.journal.Notified()/2 {
+		put(t, logs[0], 4, 1<<20)
+	}
+	before := disk.Syncs()
+	eventually(t, "the sweep moved the redo pointer", func() bool {
+		d.signal(d.sweeps)
+		for _, l := range logs[1:] {
+			l.mu.RLock()
+			oldest := l.oldestLocked()
+			l.mu.RUnlock()
+			if oldest <= n {
+				return false
+			}
+		}
+		return true
+	})
+	if syncs := disk.Syncs() - before; syncs > 200 {
+		t.Errorf("the sweep took %d fdatasyncs", syncs)
+	}
+	again := mustOpen(t, disk.PowerLossImage(crashfs.KeepSectors, 1), "sync", func(o *Options) { o.JournalFileSize, o.JournalBytes = 16<<20, 64<<20 })
+	for _, l := range again.Logs() {
+		if e := l.Ends(); e.LogEnd < 2 || l.Offline() != nil {
+			t.Fatalf("%s came back as %+v", l, e)
+		}
+	}
+}
+
+// K appends that wait at once need far fewer than K fdatasyncs, on one log and
+// spread over a thousand.
+func TestConcurrentAppendsShareSyncs(t *testing.T) {
+	for _, partitions := range []int{1, 1000} {
+		disk := crashfs.New(1)
+		d := mustOpen(t, disk, "sync", func(o *Options) { o.JournalFileSize, o.JournalBytes = 8<<20, 64<<20 })
+		logs := makeLogs(t, d, partitions, "sync")
+		waiters := newWaiters(logs)
+		disk.SetSyncLatency(200 * time.Microsecond)
+		before := disk.Syncs()
+		const clients, each = 128, 40
+		var wg sync.WaitGroup
+		for c := range clients {
+			wg.Go(func() {
+				for i := range each {
+					l := logs[(c*each+i*37)%partitions]
+					a := send(l, testBatch(t, 350, nil))
+					waiters[l].wait(a.Next)
+				}
+			})
+		}
+		wg.Wait()
+		if syncs := disk.Syncs() - before; syncs > clients*each/20 {
+			t.Errorf("%d partitions: %d appends took %d fdatasyncs", partitions, clients*each, syncs)
+		}
+	}
+}
+
+// waiter wakes goroutines when a log's ends move.
+type waiter struct {
+	l    *Log
+	mu   sync.Mutex
+	cond *sync.Cond
+}
+
+func newWaiters(logs []*Log) map[*Log]*waiter {
+	m := make(map[*Log]*waiter, len(logs))
+	for _, l := range logs {
+		w := &waiter{l: l}
+		w.cond = sync.NewCond(&w.mu)
+		l.Observe(w)
+		m[l] = w
+	}
+	return m
+}
+
+// Advanced is Observer.
+func (w *waiter) Advanced() {
+	w.mu.Lock()
+	w.cond.Broadcast()
+	w.mu.Unlock()
+}
+
+// Reverted is Observer.
+func (w *waiter) Reverted(int64, error) { w.Advanced() }
+
+func (w *waiter) wait(end int64) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	for w.l.AckEnd() < end {
+		w.cond.Wait()
+	}
+}
+
+// What is in memory stays near its bound while the segments stand still, and
+// appends go on when they move again.
+func TestFault09SlowSegmentsBoundMemory(t *testing.T) {
+	errs := errfs.New(crashfs.New(1))
+	const bound = 256 << 10
+	d := mustOpen(t, errs, "sync", func(o *Options) { o.JournalFileSize, o.JournalBytes, o.DeferredBytes = 4<<20, 16<<20, bound })
+	logs := makeLogs(t, d, 20, "sync")
+	hold := make(chan struct{})
+	errs.Add(errfs.Rule{Ops: errfs.Write, Path: "*.log", Before: func(errfs.Call) { <-hold }})
+	sent := make([]*Append, 0, 2000)
+	for i := range 2000 { // a record each
+		a := &Append{Batches: testBatch(t, 1000, nil), Sink: make(sink, 1)}
+		logs[i%20].Append(a)
+		sent = append(sent, a)
+	}
+	if n := d.memory.deferred.Load(); n > 2*bound {
+		t.Errorf("%d bytes are deferred, the bound is %d", n, bound)
+	}
+	close(hold)
+	for _, a := range sent {
+		if <-a.Sink.(sink); a.Err != nil {
+			t.Fatal(a.Err)
+		}
+	}
+	for _, l := range logs {
+		eventually(t, "the records count", func() bool { return l.AckEnd() == 100 })
+		holds(t, l, 100)
+	}
+	if n := d.memory.deferred.Load() + d.memory.cached.Load(); n > 2*bound {
+		t.Errorf("%d bytes are kept", n)
+	}
+}
+
+// A log can be deleted while the journal has no space left.
+func TestDeleteNeedsNoJournalSpace(t *testing.T) {
+	errs := errfs.New(crashfs.New(1))
+	d := mustOpen(t, errs, "sync")
+	logs := makeLogs(t, d, 2, "sync")
+	errs.Add(errfs.Rule{Ops: errfs.Write | errfs.Create, Path: "/d/t-*/*.log", Err: syscall.ENOSPC})
+	var queued []*Append
+	for range 200 {
+		a := &Append{Batches: testBatch(t, 4000, nil), Sink: make(sink, 1)}
+		logs[0].Append(a)
+		queued = append(queued, a)
+	}
+	if err := d.Delete(logs[0]); err != nil {
+		t.Fatal(err)
+	}
+	for _, a := range queued {
+		<-a.Sink.(sink)
+	}
+	errs.Clear()
+	eventually(t, "the other log takes records", func() bool { return send(logs[1], testBatch(t, 10, nil)).Err == nil })
+}
+
+// A change of profile while records arrive loses none and doubles none.
+func TestProfileChangesUnderLoad(t *testing.T) {
+	disk := crashfs.New(1)
+	d := mustOpen(t, disk, "sync")
+	l := makeLogs(t, d, 1, "sync")[0]
+	var wg sync.WaitGroup
+	const clients, each = 4, 300
+	for range clients {
+		wg.Go(func() {
+			for range each {
+				if a := send(l, testBatch(t, 300, nil)); a.Err != nil {
+					t.Error(a.Err)
+				}
+			}
+		})
+	}
+	for i := range 40 {
+		l.Configure(testConfig([]string{"os", "sync", "interval", "patient"}[i%4]))
+		time.Sleep(time.Millisecond)
+	}
+	wg.Wait()
+	l.Configure(testConfig("sync"))
+	eventually(t, "everything is durable", func() bool { return l.Ends().Durable == clients*each })
+	holds(t, l, clients*each)
+	again := mustOpen(t, disk.PowerLossImage(crashfs.DropUnsynced, 1), "sync")
+	holds(t, again.Logs()[0], clients*each)
+}
+
+// A write of the journal fails: what waits fails, what is durable is read, and
+// the directory takes records again by itself, on a fresh file.
+func TestFault03JournalErrorReopens(t *testing.T) {
+	for _, op := range []errfs.Op{errfs.Write, errfs.Datasync} {
+		disk := crashfs.New(1)
+		errs := errfs.New(disk)
+		reopened := make(chan struct{}, 1)
+		d := mustOpen(t, errs, "sync", func(o *Options) { o.Reopened = func(*Dir) { reopened <- struct{}{} } })
+		logs := makeLogs(t, d, 3, "sync")
+		logs[2].Configure(testConfig("os"))
+		put(t, logs[0], 5, 100)
+		errs.Add(errfs.Rule{Ops: op, Path: "*.journal", Count: 1, Err: syscall.EIO, Drop: errfs.DropCached})
+		a := send(logs[0], testBatch(t, 100, nil))
+		<-reopened
+		errs.Clear()
+		if a.Err == nil && logs[0].AckEnd() > 5 {
+			t.Error("an append counts although the journal failed")
+		}
+		put(t, logs[2], 1, 100) // written through: not concerned
+		put(t, logs[0], 1, 100)
+		put(t, logs[1], 1, 100)
+		holds(t, logs[0], 6)
+		again := mustOpen(t, disk.PowerLossImage(crashfs.KeepSectors, 1), "sync")
+		for _, l := range again.Logs() {
+			if l.id == logs[0].id {
+				holds(t, l, 6)
+			}
+		}
+	}
+}
+
+// A full disk stops no read, loses nothing acknowledged, and ends by itself.
+func TestFault04FullSegmentDisk(t *testing.T) {
+	for _, profile := range []string{"sync", "os"} {
+		for _, full := range []error{syscall.ENOSPC, syscall.EDQUOT} {
+			disk := crashfs.New(1)
+			errs := errfs.New(disk)
+			d := mustOpen(t, errs, profile)
+			l := makeLogs(t, d, 1, profile)[0]
+			put(t, l, 5, 1000)
+			errs.Add(errfs.Rule{Ops: errfs.Write, Path: "*.log", Err: full, Short: 300})
+			failed := false
+			for range 200 {
+				if a := send(l, testBatch(t, 1000, nil)); a.Err != nil {
+					failed = errors.Is(a.Err, ErrFailed)
+					break
+				}
+				_ = l.flush()
+			}
+			if !failed {
+				t.Fatalf("%s: appends go on on a full disk", profile)
+			}
+			acked := l.AckEnd()
+			holds2 := l.Ends().LogStart
+			if s, err := l.Read(holds2, acked, math.MaxInt, true); err != nil || s.Size == 0 {
+				t.Errorf("%s: read on a full disk: %v", profile, err)
+			}
+			errs.Clear()
+			eventually(t, "the log takes records again", func() bool { return l.Err() == nil })
+			if e := l.Ends(); e.LogEnd < acked {
+				t.Errorf("%s: acknowledged up to %d, now %+v", profile, acked, e)
+			}
+			put(t, l, 3, 100)
+			holds(t, l, l.Ends().LogEnd)
+		}
+	}
+}
