@@ -8,6 +8,7 @@ import (
 	"os"
 	"strconv"
 	"sync"
+	"sync/atomic"
 	"syscall"
 	"testing"
 	"time"
@@ -19,7 +20,8 @@ import (
 const (
 	killPartitions = 4
 	killProducers  = 8
-	killsByDefault = 4 // CHRONIK_KILLS asks for more
+	killsByDefault = 4  // CHRONIK_KILLS asks for more
+	killRate       = 20 // records a millisecond: always some under way, and few enough to read all of them after each kill
 )
 
 // killTopics are made before the load, one for each way in which a group comes
@@ -117,9 +119,11 @@ func TestKillLosesAndDoublesNothing(t *testing.T) {
 
 	ctx, stop := context.WithCancel(t.Context())
 	defer stop()
+	pace := newPacer()
+	defer pace.stop()
 	var producers sync.WaitGroup
 	for id := range killProducers {
-		producers.Go(func() { produceUntil(ctx, t, addr, id, l) })
+		producers.Go(func() { produceUntil(ctx, t, addr, id, l, pace.tokens) })
 	}
 	inRecovery := 0
 	for n := 0; n < kills; n++ {
@@ -133,7 +137,9 @@ func TestKillLosesAndDoublesNothing(t *testing.T) {
 		}
 		acked, topics := l.snapshot()
 		broker = restart(t, dir, addr)
+		pace.pause()
 		check(t, addr, topics, acked)
+		pace.resume()
 		if t.Failed() {
 			t.Fatalf("after %d kills, seed %d", n+1, seed)
 		}
@@ -214,7 +220,7 @@ func makeTopics(t *testing.T, addr string, l *ledger) {
 }
 
 // produceUntil is one idempotent producer that numbers its records.
-func produceUntil(ctx context.Context, t *testing.T, addr string, id int, l *ledger) {
+func produceUntil(ctx context.Context, t *testing.T, addr string, id int, l *ledger, tokens <-chan struct{}) {
 	cl, err := kgo.NewClient(kgo.SeedBrokers(addr), kgo.AllowAutoTopicCreation(), kgo.ProducerLinger(0), kgo.MaxBufferedRecords(256),
 		kgo.MetadataMinAge(10*time.Millisecond),
 		kgo.RetryBackoffFn(func(int) time.Duration { return 10 * time.Millisecond }))
@@ -223,7 +229,14 @@ func produceUntil(ctx context.Context, t *testing.T, addr string, id int, l *led
 		return
 	}
 	defer cl.Close()
-	for n := 0; ctx.Err() == nil; n++ {
+	for n := 0; ; n++ {
+		select {
+		case <-tokens:
+		case <-ctx.Done():
+		}
+		if ctx.Err() != nil {
+			break
+		}
 		cl.Produce(ctx, &kgo.Record{Topic: l.topic(id + n), Key: fmt.Append(nil, id), Value: fmt.Appendf(nil, "%d/%d", id, n)}, l.done)
 	}
 	// What is under way when the producers stop may still be acknowledged.
@@ -233,6 +246,43 @@ func produceUntil(ctx context.Context, t *testing.T, addr string, id int, l *led
 		t.Errorf("producer %d: flush: %v", id, err)
 	}
 }
+
+// pacer gives producers leave to go on, killRate times a millisecond.
+type pacer struct {
+	tokens chan struct{}
+	held   atomic.Bool
+	quit   chan struct{}
+	done   chan struct{}
+}
+
+func newPacer() *pacer {
+	p := &pacer{tokens: make(chan struct{}, killRate), quit: make(chan struct{}), done: make(chan struct{})}
+	go p.run()
+	return p
+}
+
+func (p *pacer) run() {
+	defer close(p.done)
+	tick := time.NewTicker(time.Millisecond)
+	defer tick.Stop()
+	for {
+		select {
+		case <-p.quit:
+			return
+		case <-tick.C:
+		}
+		for i := 0; i < killRate && !p.held.Load(); i++ {
+			select {
+			case p.tokens <- struct{}{}:
+			default: // the producers wait for the broker
+			}
+		}
+	}
+}
+
+func (p *pacer) pause()  { p.held.Store(true) }
+func (p *pacer) resume() { p.held.Store(false) }
+func (p *pacer) stop()   { close(p.quit); <-p.done }
 
 // pause waits; it asserts nothing.
 func pause(ctx context.Context, d time.Duration) {
