@@ -1,6 +1,7 @@
 package journal
 
 import (
+	"bytes"
 	"errors"
 	"fmt"
 	"sync"
@@ -199,7 +200,7 @@ func holds(all []Frame, e *Entry) error {
 		if f.LSN != e.LSN {
 			continue
 		}
-		if f.Stream != e.Stream.ID() || f.PrevEnd != e.PrevEnd || f.NextEnd != e.NextEnd || string(f.Payload) != string(e.Payload) {
+		if f.Stream != e.Stream.ID() || f.PrevEnd != e.PrevEnd || f.NextEnd != e.NextEnd || !bytes.Equal(f.Payload, e.Payload) {
 			return fmt.Errorf("frame %d is not what was submitted", f.LSN)
 		}
 		return nil

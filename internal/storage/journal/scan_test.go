@@ -1,6 +1,7 @@
 package journal
 
 import (
+	"bytes"
 	"errors"
 	"runtime"
 	"testing"
@@ -241,7 +242,7 @@ func (w *crashWork) verify(t *testing.T, fsys *crashfs.FS, at int, how string) {
 		given[e.LSN] = e
 	}
 	for _, f := range all {
-		if e := given[f.LSN]; f.LSN >= w.redo.LSN && (e == nil || string(e.Payload) != string(f.Payload)) {
+		if e := given[f.LSN]; f.LSN >= w.redo.LSN && (e == nil || !bytes.Equal(e.Payload, f.Payload)) {
 			t.Fatalf("crash at call %d, %s: frame %d was never submitted", at, how, f.LSN)
 		}
 	}

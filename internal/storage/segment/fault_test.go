@@ -1,0 +1,197 @@
+package segment
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"math"
+	"sync"
+	"syscall"
+	"testing"
+
+	"github.com/chronik-io/chronik/internal/record"
+	"github.com/chronik-io/chronik/internal/vfs/crashfs"
+	"github.com/chronik-io/chronik/internal/vfs/errfs"
+)
+
+func faulty(t *testing.T, seed uint64) (*crashfs.FS, *errfs.FS) {
+	t.Helper()
+	disk := crashfs.New(seed)
+	ok(t, disk.MkdirAll(testDir))
+	ok(t, disk.SyncDir("/"))
+	return disk, errfs.New(disk)
+}
+
+// A write or datasync fails, whichever: the segment is dead from then on, what was
+// synced before is on the disk, and no later sync claims more (I5). A failed open
+// kills nothing.
+func TestAnyFailedCallKillsTheSegment(t *testing.T) {
+	for _, op := range []errfs.Op{errfs.Write, errfs.Datasync, errfs.Open} {
+		for from := 1; from < 40; from++ {
+			for _, full := range []error{syscall.EIO, syscall.ENOSPC, syscall.EMFILE} {
+				name := fmt.Sprintf("%v %d %v", op, from, full)
+				disk, fsys := faulty(t, uint64(from))
+				files := NewFiles(fsys, 1) // every other file pushes this one out
+				s, err := Create(files, testDir, 0, 0)
+				ok(t, err)
+				other, err := Create(files, testDir, 1000, 0)
+				ok(t, err)
+				ok(t, fsys.SyncDir(testDir))
+				fsys.Add(errfs.Rule{Ops: op, Path: "*00000.log", When: func(c errfs.Call) bool { return c.Path == s.Path() }, From: from, Count: 1, Err: full, Drop: errfs.DropCached})
+				var all []record.Batch
+				synced, dead := 0, false
+				for _, b := range history(t, 0, 20, uint64(from)) {
+					err := s.Append([][]byte{b}, interval)
+					if err == nil && dead {
+						t.Fatalf("%s: a dead segment took a batch", name)
+					}
+					if err != nil && op == errfs.Open && s.Err() != nil {
+						t.Fatalf("%s: a file that couldn't be opened is dead", name)
+					}
+					if err != nil {
+						dead = dead || op != errfs.Open
+						break
+					}
+					all = append(all, b)
+					_ = other.Append([][]byte{batch(t, other.Base(), 1, 1, "x")}, interval)
+					if len(all)%2 == 0 {
+						if err := s.Sync(); err == nil {
+							synced = len(all)
+						} else if s.Err() == nil && op != errfs.Open {
+							t.Fatalf("%s: %v did not kill the segment", name, err)
+						}
+					}
+					dead = s.Err() != nil
+				}
+				if s.Sync() == nil && s.Err() == nil {
+					synced = len(all)
+				}
+				if s.Err() != nil && op == errfs.Write && errors.Is(full, syscall.ENOSPC) && s.Settle() == nil {
+					synced = len(all)
+				}
+				if s.Synced() != size(all[:synced]) {
+					t.Fatalf("%s: %d bytes count as synced, want %d", name, s.Synced(), size(all[:synced]))
+				}
+				got := content(t, disk.PowerLossImage(crashfs.DropUnsynced, 1), s.Path())
+				want := bytes.Join(chunks(all[:synced]), nil)
+				if !bytes.HasPrefix(got, want) {
+					t.Fatalf("%s: synced bytes are not on the disk", name)
+				}
+			}
+		}
+	}
+}
+
+// A file that is pushed out is synced first; where that fails the error is not
+// lost, whatever later calls return.
+func TestEvictionKeepsTheError(t *testing.T) {
+	_, fsys := faulty(t, 1)
+	files := NewFiles(fsys, 2)
+	s, err := Create(files, testDir, 0, 0)
+	ok(t, err)
+	write(t, s, history(t, 0, 3, 1))
+	fsys.Add(errfs.Rule{Ops: errfs.Datasync, Path: Name(0) + LogSuffix, Count: 1, Err: syscall.EIO, Drop: errfs.DropCached})
+	var others []*Segment
+	for i := range int64(6) {
+		o, err := Create(files, testDir, 1000*(i+1), 0)
+		ok(t, err)
+		write(t, o, history(t, 1000*(i+1), 2, 1))
+		others = append(others, o)
+	}
+	if err := s.Sync(); !errors.Is(err, syscall.EIO) || !errors.Is(s.Err(), syscall.EIO) {
+		t.Errorf("sync after a lost write-back: %v", err)
+	}
+	if s.Append([][]byte{batch(t, 100, 1, 1, "v")}, interval) == nil || s.Settle() == nil || s.Synced() != 0 {
+		t.Error("a dead segment goes on")
+	}
+	for _, o := range others {
+		ok(t, o.Sync())
+		answers(t, "another", o, history(t, o.Base(), 2, 1))
+	}
+	if files.Open() > 5 {
+		t.Errorf("%d files are open", files.Open())
+	}
+	ok(t, s.Cut(0, 0)) // to what is synced: nothing
+	ok(t, files.Close())
+}
+
+func TestOpenFilesAreBounded(t *testing.T) {
+	fsys := errfs.New(memory(t))
+	files := NewFiles(fsys, 8)
+	var all []*Segment
+	for i := range int64(100) {
+		s, err := Create(files, testDir, i*100, 0)
+		ok(t, err)
+		write(t, s, history(t, i*100, 4, 1))
+		all = append(all, s)
+		if files.Open() > 12 {
+			t.Fatalf("%d files are open", files.Open())
+		}
+	}
+	var wg sync.WaitGroup
+	for n := range 4 {
+		wg.Go(func() {
+			for i := range all {
+				s := all[(i*7+n)%len(all)]
+				if b, err := s.Read(s.Base(), math.MaxInt64, 1000, true); err != nil || len(b) == 0 {
+					t.Errorf("%d bytes, %v", len(b), err)
+				}
+			}
+		})
+	}
+	wg.Wait()
+	if opened, closed := fsys.Calls(errfs.Open|errfs.Create), fsys.Calls(errfs.Close); opened-closed != files.Open() {
+		t.Errorf("%d opened, %d closed, %d known to be open", opened, closed, files.Open())
+	}
+	ok(t, all[3].Remove())
+	if _, err := all[3].Read(0, 1, 1, true); err == nil {
+		t.Error("a removed segment was read")
+	}
+	ok(t, files.Close())
+	if opened, closed := fsys.Calls(errfs.Open|errfs.Create), fsys.Calls(errfs.Close); opened != closed+1 { // the failed open
+		t.Errorf("%d opened, %d closed", opened, closed)
+	}
+}
+
+// While one file is being synced to be closed, others are opened and read.
+func TestEvictionHoldsUpNobodyElse(t *testing.T) {
+	fsys := errfs.New(memory(t))
+	files := NewFiles(fsys, 2)
+	var all []*Segment
+	for i := range int64(3) {
+		s, err := Create(files, testDir, i*100, 0)
+		ok(t, err)
+		write(t, s, history(t, i*100, 4, 1))
+		all = append(all, s)
+	}
+	hold, held := make(chan struct{}), make(chan struct{}, 16)
+	fsys.Add(errfs.Rule{Ops: errfs.Datasync, Count: 1, Before: func(errfs.Call) { held <- struct{}{}; <-hold }})
+	var wg sync.WaitGroup
+	wg.Go(func() {
+		s, err := Create(files, testDir, 900, 0) // pushes one out
+		ok(t, err)
+		write(t, s, history(t, 900, 1, 1))
+	})
+	<-held
+	if b, err := all[2].Read(200, math.MaxInt64, 1000, true); err != nil || len(b) == 0 {
+		t.Errorf("%d bytes, %v", len(b), err)
+	}
+	close(hold)
+	wg.Wait()
+	ok(t, files.Close())
+}
+
+// An index that can't be written or read fails neither Sync nor lookups.
+func TestIndexErrorsFailNothing(t *testing.T) {
+	fsys := errfs.New(memory(t))
+	all := history(t, 0, 40, 1)
+	s, err := Create(NewFiles(fsys, 2), testDir, 0, 0)
+	ok(t, err)
+	write(t, s, all)
+	fault := fsys.Add(errfs.Rule{Path: "*index", Err: syscall.EIO})
+	ok(t, s.Seal())
+	again := Open(NewFiles(fsys, 2), testDir, 0, s.Size())
+	answers(t, "without indexes", again, all)
+	fault.Off()
+	answers(t, "with them", again, all)
+}
