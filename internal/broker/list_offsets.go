@@ -29,12 +29,7 @@ func listOffsets(_ context.Context, b *Broker, r *network.Request, req *kmsg.Lis
 		out.Topic = t.Topic
 		for j := range t.Partitions {
 			p := &t.Partitions[j]
-			found, err := storage.Timestamp{Offset: -1, Time: -1, Epoch: -1}, error(nil)
-			if twice[topicPartition{t.Topic, p.Partition}] {
-				err = refuse(kerr.InvalidRequest, "%s-%d is asked for twice", t.Topic, p.Partition)
-			} else {
-				found, err = b.listOffset(req, t.Topic, p)
-			}
+			found, err := b.listOffset(req, t.Topic, p, twice)
 			one := kmsg.NewListOffsetsResponseTopicPartition()
 			one.Partition = p.Partition
 			if err != nil {
@@ -50,9 +45,13 @@ func listOffsets(_ context.Context, b *Broker, r *network.Request, req *kmsg.Lis
 	return resp
 }
 
-// listOffset answers for one partition.
-func (b *Broker) listOffset(req *kmsg.ListOffsetsRequest, topic string, p *kmsg.ListOffsetsRequestTopicPartition) (storage.Timestamp, error) {
+// listOffset answers for one partition, unless it is asked for twice.
+func (b *Broker) listOffset(req *kmsg.ListOffsetsRequest, topic string, p *kmsg.ListOffsetsRequestTopicPartition,
+	twice map[topicPartition]bool) (storage.Timestamp, error) {
 	none := storage.Timestamp{Offset: -1, Time: -1, Epoch: -1}
+	if twice[topicPartition{topic, p.Partition}] {
+		return none, refuse(kerr.InvalidRequest, "%s-%d is asked for twice", topic, p.Partition)
+	}
 	if !knownTimestamp(p.Timestamp, req.Version) {
 		return none, refuse(kerr.UnsupportedVersion, "timestamp %d has no meaning in version %d", p.Timestamp, req.Version)
 	}

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"sync"
 	"testing"
+	"time"
 
 	"github.com/twmb/franz-go/pkg/kerr"
 	"github.com/twmb/franz-go/pkg/kmsg"
@@ -35,10 +36,8 @@ func TestAcksAllIsAnsweredWhenTheFollowerHasIt(t *testing.T) {
 	must(t, all.send(req))
 	// Its records are in the log: one that was sent later comes after them, and is
 	// answered before.
-	for {
-		if f.p.Ends().LogEnd == 2 {
-			break
-		}
+	for f.p.Ends().LogEnd != 2 {
+		time.Sleep(50 * time.Microsecond)
 	}
 	if p := produced(t, one, 13, produceRequest("t", id, 1, plain(t, "c"))); p.ErrorCode != 0 || p.BaseOffset != 2 {
 		t.Fatalf("acks=1: %+v", p)

@@ -2,6 +2,7 @@ package replica
 
 import (
 	"errors"
+	"fmt"
 	"strings"
 	"testing"
 
@@ -37,7 +38,7 @@ func TestATopicsLogsAreMadeAndPlaced(t *testing.T) {
 	for i := range int32(3) {
 		p := l.partition(t, idA, i)
 		grow(t, p)
-		if p.LeaderEpoch() != 0 || p.String() != "a-"+string(rune('0'+i)) {
+		if p.LeaderEpoch() != 0 || p.String() != fmt.Sprintf("a-%d", i) {
 			t.Errorf("%s leads in epoch %d", p, p.LeaderEpoch())
 		}
 	}

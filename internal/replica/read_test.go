@@ -12,7 +12,7 @@ import (
 )
 
 // told notes how often an event came.
-type told struct{ p, n int }
+type told struct{ n int }
 
 func (c *told) TryComplete(i int) bool {
 	if i != purgatory.Everything {
