@@ -132,7 +132,7 @@ func readAll(fsys vfs.FS, name string, limit int64) ([]byte, error) {
 	if err != nil {
 		return nil, fmt.Errorf("read index: %w", err)
 	}
-	defer f.Close()
+	defer func() { _ = f.Close() }()
 	n, err := f.Size()
 	if err != nil {
 		return nil, fmt.Errorf("read index: %w", err)
@@ -184,7 +184,7 @@ func writeTail(fsys vfs.FS, name string, off int64, b []byte, anew bool) error {
 	if err != nil {
 		return fmt.Errorf("write index: %w", err)
 	}
-	defer f.Close()
+	defer func() { _ = f.Close() }()
 	if anew {
 		if err := f.Truncate(off); err != nil {
 			return fmt.Errorf("write index: %w", err)
