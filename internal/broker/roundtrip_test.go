@@ -1,6 +1,7 @@
 package broker
 
 import (
+	"bytes"
 	"fmt"
 	"testing"
 
@@ -49,7 +50,7 @@ func TestAClientReadsBackWhatItWrote(t *testing.T) {
 			must(t, got.Err())
 			got.EachRecord(func(r *kgo.Record) {
 				p := int(r.Partition)
-				if want := value(p, next[p]); string(r.Value) != string(want) || r.Offset != int64(next[p]) {
+				if want := value(p, next[p]); !bytes.Equal(r.Value, want) || r.Offset != int64(next[p]) {
 					t.Fatalf("partition %d, offset %d: %s, want %s at %d", p, r.Offset, r.Value, want, next[p])
 				}
 				next[p]++
