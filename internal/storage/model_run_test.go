@@ -12,7 +12,7 @@ import (
 //	CHRONIK_MODEL_SEED=n   only the history of that seed, told step by step
 //	CHRONIK_MODEL_RUNS=n   that many histories
 func TestModel(t *testing.T) {
-	runs, first := 400, uint64(1)
+	runs, first := 250, uint64(1)
 	if s := os.Getenv("CHRONIK_MODEL_RUNS"); s != "" {
 		runs, _ = strconv.Atoi(s)
 	}

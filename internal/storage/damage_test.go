@@ -1,0 +1,202 @@
+package storage
+
+import (
+	"errors"
+	"syscall"
+	"testing"
+
+	"github.com/chronik-io/chronik/internal/storage/journal"
+	"github.com/chronik-io/chronik/internal/vfs"
+	"github.com/chronik-io/chronik/internal/vfs/crashfs"
+	"github.com/chronik-io/chronik/internal/vfs/errfs"
+)
+
+const firstSegment = "/d/t-0/00000000000000000000.log"
+
+// served returns the disk after two logs got 20 records each, that are in
+// segments and synced, and the process was killed.
+func served(t *testing.T, profile string) *crashfs.FS {
+	t.Helper()
+	disk := crashfs.New(1)
+	d := mustOpen(t, disk, profile)
+	for _, l := range makeLogs(t, d, 2, profile) {
+		put(t, l, 20, 1000)
+		if err := l.flushAndSync(); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := d.checkpoint(nil); err != nil {
+		t.Fatal(err)
+	}
+	return disk.KillImage(1)
+}
+
+// change writes over a part of a file.
+func change(t *testing.T, fsys vfs.FS, name string, off int64, p []byte) {
+	t.Helper()
+	f, err := fsys.Open(name)
+	if err == nil {
+		_, err = f.WriteAt(p, off)
+	}
+	if err == nil {
+		err = f.Close()
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+func byPartition(t *testing.T, d *Dir, p int32) *Log {
+	t.Helper()
+	for _, l := range d.Logs() {
+		if l.id.Partition == p {
+			return l
+		}
+	}
+	t.Fatalf("partition %d is gone", p)
+	return nil
+}
+
+// What stands behind the last whole batch is cut, whatever it is.
+func TestFault06TornAndForeignTails(t *testing.T) {
+	for _, profile := range []string{"sync", "os"} {
+		image := served(t, profile)
+		size := int64(len(readFile(t, image, firstSegment)))
+		whole := readFile(t, image, firstSegment)[:300]
+		for name, tail := range map[string][]byte{"torn batch": whole, "zeros": make([]byte, 4096), "garbage": []byte("no batch at all, and then some more of it to have a header's length ........")} {
+			next := image.KillImage(2)
+			change(t, next, firstSegment, size, tail)
+			d := mustOpen(t, next, profile)
+			if d.Logs()[0].Err() != nil {
+				t.Errorf("%s, %s: %v", profile, name, d.Logs()[0].Err())
+			}
+			l := byPartition(t, d, 0)
+			holds(t, l, 20)
+			put(t, l, 2, 100)
+			holds(t, l, 22)
+		}
+	}
+}
+
+// Indexes are caches: whatever is wrong with them, reads are right.
+func TestFault06DamagedIndexes(t *testing.T) {
+	image := served(t, "sync")
+	index := "/d/t-0/00000000000000000000.index"
+	for name, damage := range map[string]func(fsys *crashfs.FS){
+		"missing":       func(fsys *crashfs.FS) { _ = fsys.Remove(index) },
+		"past the end":  func(fsys *crashfs.FS) { change(t, fsys, index, 0, []byte{0, 0, 0, 3, 0x7f, 0, 0, 0}) },
+		"wrong batch":   func(fsys *crashfs.FS) { change(t, fsys, index, 0, []byte{0, 0, 0, 1, 0, 0, 0x10, 1}) },
+		"half an entry": func(fsys *crashfs.FS) { change(t, fsys, index, int64(len(readFile(t, fsys, index))), []byte{1, 2, 3}) },
+	} {
+		next := image.KillImage(3)
+		damage(next)
+		d := mustOpen(t, next, "sync")
+		l := byPartition(t, d, 0)
+		holds(t, l, 20)
+		put(t, l, 1, 100)
+		if t.Failed() {
+			t.Fatal(name)
+		}
+	}
+}
+
+// A missing segment, or one that is too short, takes its partition offline,
+// named, and the others serve; it is still so at the next start.
+func TestFault08MissingSegmentIsNamed(t *testing.T) {
+	for _, cut := range []bool{false, true} {
+		image := served(t, "sync")
+		if cut {
+			f, err := image.Open(firstSegment)
+			if err == nil {
+				err = f.Truncate(5000)
+			}
+			if err != nil {
+				t.Fatal(err)
+			}
+		} else if err := image.Remove(firstSegment); err != nil {
+			t.Fatal(err)
+		}
+		for range 2 {
+			d := mustOpen(t, image, "sync")
+			if err := byPartition(t, d, 0).Offline(); !errors.Is(err, ErrFailed) {
+				t.Errorf("partition 0: %v", err)
+			}
+			if a := send(byPartition(t, d, 0), testBatch(t, 10, nil)); !errors.Is(a.Err, ErrFailed) {
+				t.Errorf("append to a partition that is offline: %v", a.Err)
+			}
+			holds(t, byPartition(t, d, 1), 20)
+			if err := d.Close(); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+}
+
+// A flipped bit that recovery does not scan is met by the read.
+func TestFault07FlippedBitIsMetOnReading(t *testing.T) {
+	image := served(t, "sync")
+	b := readFile(t, image, firstSegment)
+	change(t, image, firstSegment, 5500, []byte{b[5500] ^ 4})
+	d := mustOpen(t, image, "sync")
+	l := byPartition(t, d, 0)
+	bad := 0
+	for at := range int64(20) {
+		s, err := l.Read(at, 20, 1, true)
+		if errors.Is(err, ErrCorrupt) {
+			bad++
+		} else if err != nil {
+			t.Errorf("read at %d: %v", at, err)
+		}
+		s.Release()
+	}
+	if bad != 1 {
+		t.Errorf("%d reads met the damage, want 1", bad)
+	}
+}
+
+// Damage in the journal before what was known synced is never an ordinary end.
+func TestFault07DamagedJournalIsNamed(t *testing.T) {
+	disk := crashfs.New(1)
+	d := mustOpen(t, disk, "sync")
+	l := makeLogs(t, d, 1, "sync")[0]
+	put(t, l, 1, 1000)
+	put(t, l, 1, 1000)
+	put(t, l, 1, 1000)
+	image := disk.KillImage(1)
+	infos, err := image.List("/d/journal")
+	if err != nil {
+		t.Fatal(err)
+	}
+	change(t, image, "/d/journal/"+infos[0].Name, 8192+300, []byte{0xff, 0xfe})
+	refused(t, image, journal.ErrDamaged, infos[0].Name)
+}
+
+// Short writes and a lack of descriptors are errors like others.
+func TestFault05ShortWriteAndNoDescriptors(t *testing.T) {
+	for name, rule := range map[string]errfs.Rule{
+		"short journal write": {Ops: errfs.Write, Path: "*.journal", Count: 1, Short: 700, Err: syscall.EIO},
+		"short segment write": {Ops: errfs.Write, Path: "*.log", Count: 1, Short: 700, Err: syscall.EIO},
+		"interrupted":         {Ops: errfs.Datasync, Path: "*.log", Count: 1, Err: syscall.EINTR},
+		"no descriptors":      {Ops: errfs.Open | errfs.Create, Path: "*.log", Count: 3, Err: syscall.EMFILE},
+	} {
+		disk := crashfs.New(1)
+		errs := errfs.New(disk)
+		d := mustOpen(t, errs, "sync")
+		l := makeLogs(t, d, 1, "sync")[0]
+		put(t, l, 5, 1000)
+		f := errs.Add(rule)
+		for f.Hits() == 0 {
+			_ = send(l, testBatch(t, 1000, nil))
+			_ = l.flushAndSync()
+		}
+		end := l.Ends().Durable
+		eventually(t, name+": the log takes records again", func() bool { return l.Err() == nil && d.Err() == nil })
+		if e := l.Ends(); e.Durable < end {
+			t.Errorf("%s: durable up to %d, now %+v", name, end, e)
+		}
+		put(t, l, 2, 100)
+		holds(t, l, l.Ends().LogEnd)
+		again := mustOpen(t, disk.PowerLossImage(crashfs.KeepSectors, 1), "sync")
+		holds(t, again.Logs()[0], l.Ends().Durable)
+	}
+}

@@ -1,0 +1,233 @@
+package storage
+
+import (
+	"errors"
+	"path"
+	"strings"
+	"testing"
+
+	"github.com/chronik-io/chronik/internal/storage/journal"
+	"github.com/chronik-io/chronik/internal/vfs"
+	"github.com/chronik-io/chronik/internal/vfs/crashfs"
+)
+
+// used returns a disk on which a directory served and lost power.
+func used(t *testing.T) *crashfs.FS {
+	t.Helper()
+	disk := crashfs.New(1)
+	d := mustOpen(t, disk, "sync")
+	put(t, makeLogs(t, d, 1, "sync")[0], 3, 100)
+	return disk.PowerLossImage(crashfs.KeepAll, 1)
+}
+
+// copyTree copies the files of a directory, not those below its directories.
+func copyTree(t *testing.T, from vfs.FS, a string, to vfs.FS, b string) {
+	t.Helper()
+	if err := to.MkdirAll(b); err != nil {
+		t.Fatal(err)
+	}
+	infos, err := from.List(a)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, in := range infos {
+		if !in.Dir {
+			_ = to.Remove(path.Join(b, in.Name))
+			writeFile(t, to, path.Join(b, in.Name), readFile(t, from, path.Join(a, in.Name)))
+		}
+	}
+}
+
+func readFile(t *testing.T, fsys vfs.FS, name string) []byte {
+	t.Helper()
+	f, err := fsys.Open(name)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer f.Close()
+	n, err := f.Size()
+	if err != nil {
+		t.Fatal(err)
+	}
+	b := make([]byte, n)
+	if n > 0 {
+		if _, err := f.ReadAt(b, 0); err != nil {
+			t.Fatal(err)
+		}
+	}
+	return b
+}
+
+func writeFile(t *testing.T, fsys vfs.FS, name string, b []byte) {
+	t.Helper()
+	f, err := fsys.Create(name)
+	if err == nil {
+		_, err = f.WriteAt(b, 0)
+	}
+	if err == nil {
+		err = f.Close()
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+// refused opens a directory that must not be used, and asks the error for its cause.
+func refused(t *testing.T, fsys vfs.FS, is error, says ...string) {
+	t.Helper()
+	d, err := openDir(fsys, "sync")
+	if err == nil {
+		_ = d.Close()
+		t.Fatal("the directory was opened")
+	}
+	if !errors.Is(err, is) {
+		t.Errorf("%v does not match %v", err, is)
+	}
+	for _, s := range says {
+		if !strings.Contains(err.Error(), s) {
+			t.Errorf("%q does not say %q", err, s)
+		}
+	}
+}
+
+func TestEmptyJournalIsRefused(t *testing.T) {
+	disk := used(t)
+	if err := disk.RemoveAll("/d/journal"); err != nil {
+		t.Fatal(err)
+	}
+	refused(t, disk, ErrForeign, "/d/journal", "journal.dirs")
+}
+
+func TestForeignJournalIsRefused(t *testing.T) {
+	disk, other := used(t), used(t)
+	if err := disk.RemoveAll("/d/journal"); err != nil {
+		t.Fatal(err)
+	}
+	copyTree(t, other, "/d/journal", disk, "/d/journal")
+	refused(t, disk, ErrForeign, "/d/journal", "belongs to log directory")
+}
+
+func TestForeignJournalOfANewDirectoryIsRefused(t *testing.T) {
+	disk := crashfs.New(1)
+	copyTree(t, used(t), "/d/journal", disk, "/d/journal")
+	refused(t, disk, ErrForeign, "is new")
+}
+
+// A copy of the journal from before is not what the checkpoint was written for.
+func TestOlderJournalIsRefused(t *testing.T) {
+	disk := crashfs.New(1)
+	d := mustOpen(t, disk, "sync")
+	l := makeLogs(t, d, 1, "sync")[0]
+	put(t, l, 2, 100)
+	before := disk.KillImage(1)
+	put(t, l, 2, 100)
+	if err := d.checkpoint(nil); err != nil {
+		t.Fatal(err)
+	}
+	image := disk.KillImage(1)
+	if err := image.RemoveAll("/d/journal"); err != nil {
+		t.Fatal(err)
+	}
+	copyTree(t, before, "/d/journal", image, "/d/journal")
+	refused(t, image, journal.ErrDamaged, "older copy")
+}
+
+func TestLostCheckpointIsRefused(t *testing.T) {
+	disk := used(t)
+	if err := disk.Remove("/d/checkpoint"); err != nil {
+		t.Fatal(err)
+	}
+	refused(t, disk, ErrForeign, "no checkpoint")
+}
+
+func TestFault06CheckpointOfAnotherDirectoryIsRefused(t *testing.T) {
+	disk, other := used(t), used(t)
+	if err := disk.Remove("/d/checkpoint"); err != nil {
+		t.Fatal(err)
+	}
+	writeFile(t, disk, "/d/checkpoint", readFile(t, other, "/d/checkpoint"))
+	refused(t, disk, ErrForeign, "checkpoint")
+}
+
+// A checkpoint from before names journal files that are gone, or frames that
+// segments hold: both are noticed or harmless, nothing acknowledged is lost silently.
+func TestFault06StaleCheckpoint(t *testing.T) {
+	disk := crashfs.New(1)
+	d := mustOpen(t, disk, "sync")
+	l := makeLogs(t, d, 1, "sync")[0]
+	put(t, l, 2, 100)
+	stale := readFile(t, disk, "/d/checkpoint")
+	for range 30 {
+		put(t, l, 5, 3000)
+	}
+	eventually(t, "journal files were given up", func() bool {
+		d.signal(d.sweeps)
+		_, err := disk.Stat("/d/journal/00000000000000000001.journal")
+		return err != nil
+	})
+	image := disk.KillImage(1)
+	if err := image.Remove("/d/checkpoint"); err != nil {
+		t.Fatal(err)
+	}
+	writeFile(t, image, "/d/checkpoint", stale)
+	refused(t, image, journal.ErrDamaged, "missing")
+}
+
+func TestFault08SecondBrokerIsRefused(t *testing.T) {
+	disk := crashfs.New(1)
+	mustOpen(t, disk, "sync")
+	refused(t, disk, ErrLocked, "pid 4711", "/d")
+}
+
+// A clean stop is told apart from a crash, and the mark counts once.
+func TestCleanMark(t *testing.T) {
+	disk := crashfs.New(1)
+	d := mustOpen(t, disk, "sync")
+	l := makeLogs(t, d, 1, "sync")[0]
+	put(t, l, 3, 100)
+	if err := d.Close(); err != nil {
+		t.Fatal(err)
+	}
+	mark := readFile(t, disk, "/d/clean")
+	d = mustOpen(t, disk, "sync")
+	if !d.Clean() {
+		t.Error("a clean stop was taken for a crash")
+	}
+	put(t, d.Logs()[0], 1, 100)
+	image := disk.PowerLossImage(crashfs.DropUnsynced, 1)
+	if _, err := image.Stat("/d/clean"); err == nil {
+		t.Error("the mark is still there after the start")
+	}
+	writeFile(t, image, "/d/clean", mark) // it reappears
+	d = mustOpen(t, image, "sync")
+	if d.Clean() {
+		t.Error("a mark that came back counts")
+	}
+	holds(t, d.Logs()[0], 4)
+	if d = mustOpen(t, used(t), "sync"); d.Clean() {
+		t.Error("a crash was taken for a clean stop")
+	}
+}
+
+// Two directories that hold the same log are refused together.
+func TestOneLogInTwoDirectories(t *testing.T) {
+	disk := crashfs.New(1)
+	opt := Options{FS: disk, JournalFileSize: 64 << 10, JournalBytes: 256 << 10}
+	spec := []Spec{{ID: ID{Partition: 1}, Topic: "t", Config: testConfig("sync")}}
+	for _, p := range []string{"/a", "/b"} {
+		d, err := OpenDir(Place{Path: p}, opt)
+		if err == nil {
+			_, err = d.Create(spec)
+		}
+		if err == nil {
+			err = d.Close()
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	opt.Config = func(string, ID) Config { return testConfig("sync") }
+	if m, err := Open([]Place{{Path: "/a"}, {Path: "/b"}}, opt); err == nil || !strings.Contains(err.Error(), "/b") {
+		t.Errorf("opened %v: %v", m, err)
+	}
+}
