@@ -7,9 +7,13 @@ LDFLAGS := -s -w -X main.version=$(VERSION)
 GOFLAGS_BUILD := -trimpath -ldflags '$(LDFLAGS)'
 GOLANGCI := $(shell command -v golangci-lint 2>/dev/null || echo $(shell go env GOPATH)/bin/golangci-lint)
 GOLANGCI_VERSION := v2.15.0
-# Seconds that each fuzz target runs, and kills of the running broker in `make crash`.
+# Packages of test and test-race.
+PKGS ?= ./...
+# Time that each fuzz target runs; kills of the running broker and histories with
+# losses of power in `make crash`.
 FUZZTIME ?= 30s
 KILLS ?= 50
+MODEL_RUNS ?= 5000
 
 .DEFAULT_GOAL := help
 
@@ -28,11 +32,11 @@ run: build ## start a broker on 127.0.0.1:9092 with its data in ./data
 
 .PHONY: test
 test: ## all tests that need nothing but Go
-	go test ./...
+	go test $(PKGS)
 
 .PHONY: test-race
 test-race: ## the same under the race detector
-	CGO_ENABLED=1 go test -race ./...
+	CGO_ENABLED=1 go test -race $(PKGS)
 
 .PHONY: lint
 lint: ## gofmt, go vet, golangci-lint
@@ -46,8 +50,14 @@ fuzz: ## every fuzz target for FUZZTIME (default 30s)
 	scripts/fuzz.sh $(FUZZTIME)
 
 .PHONY: crash
-crash: build ## kill -9 of the real binary under load, KILLS times (default 50)
-	CHRONIK_KILLS=$(KILLS) go test -count=1 -timeout 60m -v -run '^TestKill' ./cmd/chronikd/
+crash: build ## kill -9 of the real binary under load, KILLS times, and MODEL_RUNS modelled losses of power
+	CHRONIKD=$(CURDIR)/$(BIN)/chronikd CHRONIK_KILLS=$(KILLS) go test -count=1 -timeout 60m -v -run '^TestKill' ./cmd/chronikd/
+	CHRONIK_MODEL_RUNS=$(MODEL_RUNS) go test -count=1 -timeout 60m -v -run '^TestModel' ./internal/storage/
+	go test -count=1 -timeout 60m -run 'Crash|Model|Power' ./internal/metadata/filestore/ ./internal/storage/journal/ ./internal/vfs/crashfs/
+
+.PHONY: bench-start
+bench-start: build ## the figures of docs/performance.md about starting and idling
+	CHRONIKD=$(CURDIR)/$(BIN)/chronikd go test -run '^$$' -bench . -benchtime 10x ./cmd/chronikd/
 
 .PHONY: clients
 clients: build ## real Kafka clients write and read back 100,000 records each
