@@ -126,6 +126,9 @@ func Decode(b []byte) (Cache, []byte, error) {
 	c := Cache{entries: make([]Entry, 0, n)}
 	for i := range n {
 		e := Entry{int32(binary.LittleEndian.Uint32(b)), int64(binary.LittleEndian.Uint64(b[4:]))}
+		if e.Epoch < 0 || e.Start < 0 {
+			return Cache{}, nil, fmt.Errorf("leader epoch %d at offset %d can't be", e.Epoch, e.Start)
+		}
 		if i > 0 && (e.Epoch <= c.entries[i-1].Epoch || e.Start < c.entries[i-1].Start) {
 			return Cache{}, nil, fmt.Errorf("leader epoch %d at offset %d follows epoch %d at %d", e.Epoch, e.Start, c.entries[i-1].Epoch, c.entries[i-1].Start)
 		}

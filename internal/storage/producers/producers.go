@@ -152,7 +152,7 @@ func (s *State) sweep(now int64) {
 	}
 }
 
-// CopyFrom makes s what o is.
+// CopyFrom makes s remember what o does, with an Expiry of its own.
 func (s *State) CopyFrom(o *State) {
 	s.ids = make(map[int64]*producer, len(o.ids))
 	for id, p := range o.ids {

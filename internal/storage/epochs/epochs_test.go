@@ -1,0 +1,127 @@
+package epochs
+
+import (
+	"slices"
+	"testing"
+
+	"pgregory.net/rapid"
+)
+
+func TestEnd(t *testing.T) {
+	var c Cache
+	if e, o := c.End(0, 10); e != -1 || o != -1 {
+		t.Errorf("nothing is known: %d, %d", e, o)
+	}
+	c.Assign(2, 0)
+	c.Assign(5, 10)
+	c.Assign(6, 30)
+	for epoch, want := range map[int32][2]int64{-1: {-1, -1}, 0: {0, 0}, 1: {1, 0}, 2: {2, 10}, 3: {2, 10}, 4: {2, 10}, 5: {5, 30}, 6: {6, 42}, 7: {-1, -1}} {
+		if e, o := c.End(epoch, 42); int64(e) != want[0] || o != want[1] {
+			t.Errorf("End(%d) = %d, %d; want %v", epoch, e, o, want)
+		}
+	}
+}
+
+func TestAssign(t *testing.T) {
+	var c Cache
+	c.Assign(-1, 0)
+	c.Assign(3, 5)
+	c.Assign(3, 7) // no news
+	c.Assign(2, 8) // older
+	c.Assign(4, 9)
+	c.Assign(5, 9) // nothing was appended under 4
+	if got := c.Entries(); !slices.Equal(got, []Entry{{3, 5}, {5, 9}}) {
+		t.Errorf("%v", got)
+	}
+}
+
+// A log of which every record's epoch is remembered says what the cache must.
+func TestAgainstEveryRecord(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		var c Cache
+		start, log := int64(0), []int32{} // log[i] is the epoch of offset start+i
+		epoch := int32(0)
+		end := func() int64 { return start + int64(len(log)) }
+		t.Repeat(map[string]func(*rapid.T){
+			"append": func(t *rapid.T) {
+				c.Assign(epoch, end())
+				for range rapid.IntRange(1, 4).Draw(t, "records") {
+					log = append(log, epoch)
+				}
+			},
+			"elect": func(t *rapid.T) { epoch += rapid.Int32Range(1, 3).Draw(t, "by") },
+			"cut end": func(t *rapid.T) {
+				n := rapid.IntRange(0, len(log)).Draw(t, "keep")
+				log = log[:n]
+				c.CutEnd(end())
+				epoch++
+			},
+			"cut start": func(t *rapid.T) {
+				n := rapid.IntRange(0, len(log)).Draw(t, "drop")
+				log, start = log[n:], start+int64(n)
+				c.CutStart(start)
+			},
+			"restart": func(t *rapid.T) {
+				cut := rapid.Int64Range(start, end()).Draw(t, "end")
+				part, rest, err := Decode(append(c.Append(nil, cut), 7))
+				if err != nil || len(rest) != 1 {
+					t.Fatalf("decode: %d bytes left, %v", len(rest), err)
+				}
+				part.CutEnd(cut)
+				before := c.Entries()
+				c.CutEnd(cut)
+				if !slices.Equal(part.Entries(), c.Entries()) {
+					t.Fatalf("%v below %d came back as %v", before, cut, part.Entries())
+				}
+				log = log[:cut-start]
+				epoch++
+			},
+			"": func(t *rapid.T) {
+				for i, e := range log {
+					if got := c.At(start + int64(i)); got != e {
+						t.Fatalf("offset %d is of epoch %d, the cache says %d: %v", start+int64(i), e, got, c.Entries())
+					}
+				}
+				if len(log) == 0 {
+					return
+				}
+				for asked := log[0]; asked <= log[len(log)-1]; asked++ {
+					want, at := int32(-1), start
+					for i, e := range log {
+						if e <= asked {
+							want, at = e, start+int64(i)+1
+						}
+					}
+					if c.Latest() != log[len(log)-1] {
+						continue // a newer epoch began, without records so far
+					}
+					if got, o := c.End(asked, end()); got != want || o != at {
+						t.Fatalf("End(%d) = %d, %d; want %d, %d: %v", asked, got, o, want, at, c.Entries())
+					}
+				}
+			},
+		})
+	})
+}
+
+func FuzzDecode(f *testing.F) {
+	var c Cache
+	c.Assign(1, 0)
+	c.Assign(4, 100)
+	f.Add(c.Append(nil, 1000))
+	f.Add([]byte{255, 255, 255, 255})
+	f.Fuzz(func(t *testing.T, b []byte) {
+		c, rest, err := Decode(b)
+		if err != nil {
+			return
+		}
+		again := c.Append(nil, 1<<63-1)
+		last := c.Entries()
+		if n := len(last); n > 0 && last[n-1].Start == 1<<63-1 {
+			return // no record can have that offset
+		}
+		if !slices.Equal(append(again, rest...), b) {
+			t.Errorf("%x reads as %v", b, c.Entries())
+		}
+	})
+}
