@@ -17,6 +17,7 @@ func apis() []api {
 		alterConfigsAPI(),
 		createPartitionsAPI(),
 		incrementalAlterConfigsAPI(),
+		listPartitionReassignmentsAPI(),
 		describeClusterAPI(),
 		listConfigResourcesAPI(),
 		describeTopicPartitionsAPI(),

@@ -5,7 +5,6 @@ import (
 	"math"
 	"net"
 	"os"
-	"path"
 	"strconv"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -25,9 +24,6 @@ func (b *Broker) holder() string { return "pid " + strconv.Itoa(os.Getpid()) }
 
 // places are the log directories and their journals.
 func (b *Broker) places(conf *topicconf.Broker) []storage.Place {
-	if len(conf.LogDirs) == 0 {
-		conf.LogDirs = []string{path.Join(b.cfg.DataDir, logsDir)}
-	}
 	places := make([]storage.Place, len(conf.LogDirs))
 	for i, dir := range conf.LogDirs {
 		places[i].Path = dir

@@ -3,6 +3,7 @@ package daemon
 import (
 	"errors"
 	"fmt"
+	"path"
 	"strings"
 
 	"github.com/chronik-io/chronik/internal/daemon/config"
@@ -110,7 +111,18 @@ func static(cfg *config.Config) map[string]string {
 	if len(advertised) > 0 {
 		all["advertised.listeners"] = strings.Join(advertised, ",")
 	}
-	all[topicconf.ProduceProfile] = cfg.Produce.Name
-	all[topicconf.DurabilityProfile] = cfg.WALProfile
+	if all["log.dirs"] == "" {
+		all["log.dirs"] = path.Join(cfg.DataDir, logsDir)
+	}
+	// A default stays one: it is not described as if somebody had set it.
+	for _, s := range cfg.Settings {
+		switch {
+		case s.Source == config.SourceDefault:
+		case s.Name == config.KeyProduceProfile:
+			all[topicconf.ProduceProfile] = cfg.Produce.Name
+		case s.Name == config.KeyWALProfile:
+			all[topicconf.DurabilityProfile] = cfg.WALProfile
+		}
+	}
 	return all
 }

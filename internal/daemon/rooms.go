@@ -192,6 +192,9 @@ func (b *Broker) openHandlers(ctx context.Context, r *rooms) error {
 	if err := r.applier.WaitFor(ctx, revision); err != nil {
 		return err
 	}
+	if n := r.replicas.Unled(); n > 0 {
+		return fmt.Errorf("the last stop was not clean, and the metadata did not take new leader epochs for %d partitions (see the log above): they must not be served", n)
+	}
 	done := make(chan struct{})
 	go func() {
 		select {

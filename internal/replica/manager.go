@@ -43,10 +43,11 @@ type Manager struct {
 	partitions map[metadata.TopicPartition]*Partition
 	offline    map[metadata.TopicPartition]error // assigned to us, and not to be had
 
-	// Only Apply touches it: partitions that may not be led below this epoch,
-	// because their last life did not end cleanly (I9).
+	// fence has partitions that may not be led below this epoch, because their
+	// last life did not end cleanly (I9).
 	fence map[metadata.TopicPartition]int32
-	begun bool
+
+	begun bool // Apply has been called; only Apply touches it
 }
 
 // NewManager returns a manager without partitions. Apply brings them.
@@ -215,10 +216,15 @@ func (m *Manager) assume(w wanted, dirs map[metadata.TopicPartition][16]byte) {
 	if dir, ours := part.Dir(m.opt.Self); ours && dir == [16]byte{} {
 		dirs[tp] = p.log.Dir().ID()
 	}
-	if part.LeaderEpoch < m.fence[tp] {
+	m.mu.Lock()
+	fenced := part.LeaderEpoch < m.fence[tp]
+	if !fenced {
+		delete(m.fence, tp)
+	}
+	m.mu.Unlock()
+	if fenced {
 		return // the raised epoch is on its way
 	}
-	delete(m.fence, tp)
 	if part.Leader == m.opt.Self {
 		p.Lead(part.LeaderEpoch, part.Replicas, part.ISR)
 	} else {
@@ -237,7 +243,9 @@ func (m *Manager) fenceUnclean(ctx context.Context, topics []*metadata.Topic) er
 			if l != nil && !l.Dir().Clean() && part.Leader == m.opt.Self {
 				tp := metadata.TopicPartition{Topic: t.ID, Partition: i}
 				raise = append(raise, tp)
+				m.mu.Lock()
 				m.fence[tp] = part.LeaderEpoch + 1
+				m.mu.Unlock()
 			}
 		}
 	}
@@ -248,6 +256,15 @@ func (m *Manager) fenceUnclean(ctx context.Context, topics []*metadata.Topic) er
 		return fmt.Errorf("raise the leader epochs of %d partitions after an unclean stop: %w", len(raise), err)
 	}
 	return nil
+}
+
+// Unled returns how many partitions wait for a raised leader epoch. It may be
+// called once everything that Apply changed has been applied; a number above 0
+// means that the metadata did not take the change.
+func (m *Manager) Unled() int {
+	m.mu.RLock()
+	defer m.mu.RUnlock()
+	return len(m.fence)
 }
 
 // configure passes changed configurations on.

@@ -82,9 +82,12 @@ type Listener struct {
 // Setting is one effective value.
 type Setting struct {
 	Name, Value string
-	// Source is "default" or what Error.Source would say.
+	// Source is SourceDefault or what Error.Source would say.
 	Source string
 }
+
+// SourceDefault is the source of a value that nobody set.
+const SourceDefault = "default"
 
 // Def describes one single-valued setting.
 type Def struct {

@@ -115,7 +115,7 @@ func (l *loader) source(name string) string {
 	if s, ok := l.sources[name]; ok {
 		return s
 	}
-	return "default"
+	return SourceDefault
 }
 
 // set takes the arguments of --set.

@@ -1,0 +1,19 @@
+package broker
+
+import (
+	"github.com/twmb/franz-go/pkg/kmsg"
+
+	"github.com/chronik-io/chronik/internal/network"
+	"github.com/chronik-io/chronik/internal/protocol"
+)
+
+// ListPartitionReassignments (key 46), version 0: which partitions are on their
+// way to other brokers (KIP-455). A single node has nowhere to move them, so there
+// are none; as in Kafka, that is the answer for unknown topics too.
+func listPartitionReassignmentsAPI() api {
+	return api{protocol.API{Key: int16(kmsg.ListPartitionReassignments)}, decoded(listPartitionReassignments)}
+}
+
+func listPartitionReassignments(_ *Broker, r *network.Request, _ *kmsg.ListPartitionReassignmentsRequest) kmsg.Response {
+	return respondTo(r, kmsg.NewPtrListPartitionReassignmentsResponse())
+}
