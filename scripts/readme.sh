@@ -9,7 +9,12 @@ work="$(mktemp -d "${TMPDIR:-/tmp}/chronik-readme.XXXXXX")"
 pid=
 finish() {
   # make runs the broker as its child; both are in the group that setsid made.
-  if [ -n "$pid" ]; then kill -TERM -- "-$pid" 2>/dev/null; wait "$pid" 2>/dev/null; fi
+  if [ -n "$pid" ]; then
+    kill -TERM -- "-$pid" 2>/dev/null
+    wait "$pid" 2>/dev/null
+    # The shell goes at once, the broker when it has drained.
+    for _ in $(seq 600); do kill -0 -- "-$pid" 2>/dev/null || break; sleep 0.05; done
+  fi
   rm -rf "$work"
 }
 trap finish EXIT
