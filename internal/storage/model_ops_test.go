@@ -367,13 +367,13 @@ func (w *world) restart() {
 	if w.disk.Crashed() {
 		return // crash() goes on from here
 	}
-	if err != nil {
+	if err != nil && !w.cfg.faults { // a failed write may be found out only now
 		failf("close: %v", err)
 	}
 	w.down()
 	w.killed = true
 	w.start(w.disk.KillImage(w.rng.Uint64()))
-	if w.dir != nil && !tainted && !w.dir.Clean() {
+	if err == nil && !tainted && !w.dir.Clean() {
 		failf("a clean stop was not recognised")
 	}
 }

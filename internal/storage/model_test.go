@@ -138,6 +138,7 @@ type modelConfig struct {
 	steps  int
 	faults bool
 	broken broken
+	rare   bool // what broken breaks shows in few histories
 	// wrap puts a file system that lies between the code and the disk.
 	wrap func(vfs.FS) vfs.FS
 	say  func(string, ...any)

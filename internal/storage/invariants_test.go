@@ -1,0 +1,351 @@
+package storage
+
+import (
+	"slices"
+	"sync"
+	"sync/atomic"
+	"syscall"
+	"testing"
+
+	"go.uber.org/goleak"
+
+	"github.com/chronik-io/chronik/internal/record"
+	"github.com/chronik-io/chronik/internal/vfs/crashfs"
+	"github.com/chronik-io/chronik/internal/vfs/errfs"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+// No record of a synced profile counts before a datasync that began after it
+// was written: while the disk holds every datasync, nothing does.
+func TestI2NoEarlyAck(t *testing.T) {
+	for _, profile := range []string{"sync", "patient"} {
+		errs := errfs.New(crashfs.New(1))
+		d := mustOpen(t, errs, profile)
+		l := makeLogs(t, d, 1, profile)[0]
+		hold := make(chan struct{})
+		held := errs.Add(errfs.Rule{Ops: errfs.Datasync, Path: "*.journal", Before: func(errfs.Call) { <-hold }})
+		a := send(l, testBatch(t, 100, nil))
+		eventually(t, "the datasync began", func() bool { return held.Hits() > 0 })
+		if e := l.Ends(); a.Err != nil || e.Durable != 0 || l.AckEnd() != 0 || e.LogEnd != 1 {
+			t.Errorf("%s: before the datasync returned: %+v, %v", profile, e, a.Err)
+		}
+		if _, err := d.opt.FS.Stat("/d/t-0/00000000000000000000.log"); err == nil {
+			t.Error("bytes went to a segment before they were durable")
+		}
+		close(hold)
+		eventually(t, "the record counts", func() bool { return l.AckEnd() == 1 })
+	}
+}
+
+// Offsets are dense in the order of the log, and refused batches take none.
+func TestI3RefusedBatchesLeaveNoHole(t *testing.T) {
+	d := mustOpen(t, crashfs.New(1), "sync")
+	l := makeLogs(t, d, 1, "sync")[0]
+	want := int64(0)
+	for i := range 50 {
+		if i%3 == 0 { // a sequence from the future
+			if a := send(l, testBatch(t, 10, &record.Producer{ID: 1, Sequence: int32(1000 + 7*i)})); i > 0 && a.Err == nil {
+				t.Fatal("a sequence from the future was taken")
+			} else if i == 0 {
+				want++
+			}
+			continue
+		}
+		if a := send(l, testBatch(t, 10, nil)); a.Err != nil || a.Base != want {
+			t.Fatalf("offset %d, want %d: %v", a.Base, want, a.Err)
+		}
+		want++
+	}
+	eventually(t, "the records count", func() bool { return l.AckEnd() == want })
+	holds(t, l, want)
+}
+
+// endsWatch reads the ends whenever they move.
+type endsWatch struct {
+	l    *Log
+	last Ends
+	bad  atomic.Pointer[Ends]
+	mu   sync.Mutex
+}
+
+// Advanced is Observer.
+func (w *endsWatch) Advanced() {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	e := w.l.Ends()
+	if e.LogStart > e.Durable || e.Durable > e.Written || e.Written > e.LogEnd || e.Durable < w.last.Durable {
+		w.bad.Store(&e)
+	}
+	w.last = e
+}
+
+// Reverted is Observer.
+func (w *endsWatch) Reverted(int64, error) {}
+
+func TestI4EndsAreOrdered(t *testing.T) {
+	d := mustOpen(t, crashfs.New(1), "sync")
+	l := makeLogs(t, d, 1, "sync")[0]
+	w := &endsWatch{l: l}
+	l.Observe(w)
+	for i := range 200 {
+		put(t, l, 1, 400)
+		switch i % 40 {
+		case 10, 30:
+			l.Configure(testConfig([]string{"interval", "sync"}[i/20%2]))
+		case 20:
+			if err := l.flushAndSync(); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	if e := w.bad.Load(); e != nil {
+		t.Errorf("the ends are out of order: %+v", *e)
+	}
+}
+
+// After a failed datasync, which drops the pages and then succeeds, the file is
+// never written or synced again; what it should have held is in a new one.
+func TestI5FailedSegmentIsNotTriedAgain(t *testing.T) {
+	for _, drop := range []errfs.Drop{errfs.DropCached, errfs.DropEvicted} {
+		disk := crashfs.New(1)
+		errs := errfs.New(disk)
+		d := mustOpen(t, errs, "sync")
+		l := makeLogs(t, d, 1, "sync")[0]
+		put(t, l, 3, 1000)
+		if err := l.flushAndSync(); err != nil {
+			t.Fatal(err)
+		}
+		put(t, l, 4, 1000)
+		failed := errs.Add(errfs.Rule{Ops: errfs.Datasync, Path: firstSegment, Count: 1, Err: syscall.EIO, Drop: drop})
+		again := errs.Add(errfs.Rule{Ops: errfs.Write, Path: firstSegment})
+		if err := l.flushAndSync(); err == nil || failed.Hits() != 1 {
+			t.Fatalf("flush: %v, %d failures", err, failed.Hits())
+		}
+		writes := again.Hits()
+		eventually(t, "the log takes records again", func() bool { return l.Err() == nil })
+		put(t, l, 2, 100)
+		if err := l.flushAndSync(); err != nil {
+			t.Fatal(err)
+		}
+		if again.Hits() != writes {
+			t.Error("the dead file was written to")
+		}
+		holds(t, l, 9)
+		if err := d.checkpoint(nil); err != nil {
+			t.Fatal(err)
+		}
+		next := mustOpen(t, disk.PowerLossImage(crashfs.DropUnsynced, 1), "sync")
+		holds(t, next.Logs()[0], 9)
+	}
+}
+
+// What recovery keeps is durable before it is served: a loss of power right
+// after the start takes nothing back.
+func TestI6RecoverySyncsWhatItKeeps(t *testing.T) {
+	for _, profile := range []string{"sync", "os"} {
+		disk := crashfs.New(1)
+		d := mustOpen(t, disk, profile)
+		l := makeLogs(t, d, 1, profile)[0]
+		put(t, l, 30, 500)
+		next := disk.KillImage(1)
+		d = mustOpen(t, next, profile)
+		end := d.Logs()[0].Ends()
+		if end.LogEnd != 30 || end.Durable != 30 {
+			t.Errorf("%s: after a kill: %+v", profile, end)
+		}
+		d = mustOpen(t, next.PowerLossImage(crashfs.DropUnsynced, 2), profile)
+		holds(t, d.Logs()[0], 30)
+	}
+}
+
+// A file's name is durable before anything in it counts: the power goes as soon
+// as a roll has been acknowledged.
+func TestI7NamesAreDurableFirst(t *testing.T) {
+	for _, profile := range []string{"sync", "interval"} {
+		disk := crashfs.New(1)
+		cfg := testConfig(profile)
+		cfg.Segment.Bytes = 2000
+		d := mustOpen(t, disk, profile, func(o *Options) { o.Config = func(string, ID) Config { return cfg } })
+		l := makeLogs(t, d, 1, profile)[0]
+		l.Configure(cfg)
+		for range 20 {
+			put(t, l, 1, 900)
+			_ = l.flush()
+			promised := l.Ends().Durable
+			for _, m := range crashfs.Modes() {
+				again := mustOpen(t, disk.PowerLossImage(m, 1), profile)
+				if e := again.Logs()[0].Ends(); e.LogEnd < promised || again.Logs()[0].Offline() != nil {
+					t.Fatalf("%s, %s: %d was promised, now %+v", profile, m, promised, e)
+				}
+				_ = again.Close()
+			}
+		}
+	}
+}
+
+// The last five batches of a producer are known after a crash, also those that
+// no segment holds yet, and one more retry is answered with the same offsets.
+func TestI11DuplicatesAreKnownAfterACrash(t *testing.T) {
+	for flushed := range 8 {
+		disk := crashfs.New(1)
+		d := mustOpen(t, disk, "sync")
+		l := makeLogs(t, d, 1, "sync")[0]
+		var sent [][]byte
+		for i := range 8 {
+			if i == flushed {
+				if err := l.flushAndSync(); err != nil {
+					t.Fatal(err)
+				}
+				if err := d.checkpoint(nil); err != nil {
+					t.Fatal(err)
+				}
+			}
+			data := testBatch(t, 100, &record.Producer{ID: 7, Sequence: int32(i)})
+			sent = append(sent, data)
+			if a := send(l, slices.Clone(data)); a.Err != nil {
+				t.Fatal(a.Err)
+			}
+			eventually(t, "the record counts", func() bool { return l.AckEnd() == int64(i+1) })
+		}
+		again := mustOpen(t, disk.PowerLossImage(crashfs.KeepSectors, uint64(flushed)), "sync").Logs()[0]
+		for i := 3; i < 8; i++ {
+			a := send(again, sent[i])
+			if a.Err != nil || !a.Duplicate || a.Base != int64(i) || a.Next != int64(i+1) {
+				t.Errorf("flushed %d: retry of batch %d: %+v", flushed, i, a)
+			}
+		}
+		if a := send(again, testBatch(t, 10, &record.Producer{ID: 7, Sequence: 8})); a.Err != nil || a.Base != 8 {
+			t.Errorf("flushed %d: the next batch: %+v", flushed, a)
+		}
+	}
+}
+
+// What a checkpoint stores of producers follows the segments: batches that are
+// on their way push older ones out of the live state, and may never arrive.
+func TestI11StoredStateFollowsTheSegments(t *testing.T) {
+	for _, live := range []bool{false, true} {
+		disk := crashfs.New(1)
+		errs := errfs.New(disk)
+		d := mustOpen(t, errs, "sync", func(o *Options) { o.broken.liveProducers = live })
+		l := makeLogs(t, d, 1, "sync")[0]
+		var sent [][]byte
+		next := func() {
+			data := testBatch(t, 10, &record.Producer{ID: 7, Sequence: int32(len(sent))})
+			sent = append(sent, data)
+			send(l, slices.Clone(data))
+		}
+		for range 5 {
+			next()
+		}
+		eventually(t, "the records count", func() bool { return l.AckEnd() == 5 })
+		if err := l.flushAndSync(); err != nil {
+			t.Fatal(err)
+		}
+		hold := make(chan struct{})
+		held := errs.Add(errfs.Rule{Ops: errfs.Datasync, Path: "*.journal", Before: func(errfs.Call) { <-hold }})
+		for range 5 {
+			next()
+		}
+		eventually(t, "the datasync began", func() bool { return held.Hits() > 0 })
+		if err := d.checkpoint(nil); err != nil {
+			t.Fatal(err)
+		}
+		image := disk.PowerLossImage(crashfs.DropUnsynced, 1)
+		close(hold)
+		again := mustOpen(t, image, "sync").Logs()[0]
+		known := true
+		for i, data := range sent[:5] {
+			a := send(again, data)
+			known = known && a.Duplicate && a.Base == int64(i)
+		}
+		if known == live {
+			t.Errorf("live state stored %v: the last five batches are known %v", live, known)
+		}
+	}
+}
+
+// A producer's batch that never became durable is not known after a crash: its
+// retry is appended.
+func TestI11SnapshotIsNeverAheadOfTheLog(t *testing.T) {
+	disk := crashfs.New(1)
+	errs := errfs.New(disk)
+	d := mustOpen(t, errs, "sync")
+	l := makeLogs(t, d, 1, "sync")[0]
+	first, second := testBatch(t, 10, &record.Producer{ID: 7}), testBatch(t, 10, &record.Producer{ID: 7, Sequence: 1})
+	send(l, slices.Clone(first))
+	eventually(t, "the record counts", func() bool { return l.AckEnd() == 1 })
+	hold := make(chan struct{})
+	held := errs.Add(errfs.Rule{Ops: errfs.Datasync, Path: "*.journal", Before: func(errfs.Call) { <-hold }})
+	send(l, slices.Clone(second))
+	eventually(t, "the datasync began", func() bool { return held.Hits() > 0 })
+	if err := d.checkpoint(nil); err != nil {
+		t.Fatal(err)
+	}
+	image := disk.PowerLossImage(crashfs.DropUnsynced, 1)
+	close(hold)
+	again := mustOpen(t, image, "sync").Logs()[0]
+	if a := send(again, first); !a.Duplicate || a.Base != 0 {
+		t.Errorf("retry of what was durable: %+v", a)
+	}
+	if a := send(again, second); a.Duplicate || a.Err != nil || a.Base != 1 {
+		t.Errorf("retry of what was lost: %+v", a)
+	}
+}
+
+// The process is killed again and again under load; nothing acknowledged is
+// ever gone and no start needs a hand.
+func TestFault02KillAgainAndAgain(t *testing.T) {
+	disk := crashfs.New(1)
+	d := mustOpen(t, disk, "sync")
+	makeLogs(t, d, 4, "sync")
+	acked := map[int32]int64{}
+	for round := range 40 {
+		for _, l := range d.Logs() {
+			if e := l.Ends(); e.LogEnd < acked[l.id.Partition] || l.Offline() != nil {
+				t.Fatalf("round %d: %s: acknowledged %d, now %+v", round, l, acked[l.id.Partition], e)
+			}
+			holds(t, l, l.Ends().LogEnd)
+			for range 5 {
+				l.Append(&Append{Batches: testBatch(t, 2000, nil), Sink: make(sink, 1)})
+			}
+		}
+		l := d.Logs()[round%4]
+		put(t, l, 1, 100)
+		for _, l := range d.Logs() {
+			acked[l.id.Partition] = l.AckEnd()
+		}
+		next := disk.KillImage(uint64(round))
+		_ = d.Close()
+		disk = next
+		d = mustOpen(t, disk, "sync")
+		if d.Clean() {
+			t.Error("a kill was taken for a clean stop")
+		}
+	}
+}
+
+// A crash with many partitions is over when the journal has been read: a few
+// calls for each.
+func TestFault10StartWithManyPartitions(t *testing.T) {
+	disk := crashfs.New(1)
+	d := mustOpen(t, disk, "sync", func(o *Options) { o.JournalFileSize, o.JournalBytes = 4<<20, 16<<20 })
+	const n = 1000
+	logs := makeLogs(t, d, n, "sync")
+	data := testBatch(t, 100, nil)
+	for _, l := range logs {
+		l.Append(&Append{Batches: data, Sink: make(sink, 1)})
+	}
+	for _, l := range logs {
+		eventually(t, "the records count", func() bool { return l.AckEnd() == 1 })
+	}
+	image := disk.PowerLossImage(crashfs.DropUnsynced, 1)
+	before := image.Ops()
+	again := mustOpen(t, image, "sync", func(o *Options) { o.JournalFileSize, o.JournalBytes = 4<<20, 16<<20 })
+	for _, l := range again.Logs() {
+		holds(t, l, 1)
+	}
+	if ops := image.Ops() - before; ops > 8*n {
+		t.Errorf("the start took %d calls for %d partitions", ops, n)
+	}
+}
