@@ -13,8 +13,8 @@ import (
 //	4096   header, second copy
 //	8192   frames
 //
-//	header: magic u32 "CJH1" | crc u32 of the rest of the 64 bytes | version u16 | 0 u16 | 0 u32 | file sequence u64 |
-//	        salt u64 | first LSN u64 | journal id 16 | capacity u64
+//	header: magic u32 "CJH1" | crc u32 of the following 64 bytes | version u16 | 0 u16 | 0 u32 | file sequence u64 |
+//	        salt u64 | first LSN u64 | journal id 16 | capacity u64 | 0 u64
 //	frame:  magic u32 "CJF1" | crc u32 of all that follows | payload length u32 | type u8 | flags u8 | 0 u16 |
 //	        salt u64 | LSN u64 | durableThrough u64 | topic id 16 | partition i32 | 0 u32 | prevEnd i64 | nextEnd i64 | payload
 //

@@ -72,6 +72,33 @@ func TestDamageIsToldFromATornTail(t *testing.T) {
 	}
 }
 
+// The writes of one unsynced group reach the disk in any order: a torn one before
+// whole ones is no damage, since none of them was known to be synced.
+func TestTornWriteBeforeWholeOnesIsNoDamage(t *testing.T) {
+	fsys := memory(t)
+	j := open(t, fsys, nil)
+	s, o := newStream(1), newTold()
+	ok(t, j.Submit(entry(s, 0, 100, eager, o)))
+	o.wait(1)
+	var group []*Entry
+	for i := range int64(6) { // a write takes 8 KiB of files this small
+		group = append(group, entry(s, i+1, 5000, low, o))
+	}
+	start := j.space.cur.off.Load()
+	ok(t, j.Submit(group...))
+	o.wait(7)
+	ok(t, j.Close())
+	f, err := fsys.Open(testDir + "/" + fileName(j.at.File))
+	ok(t, err)
+	defer f.Close()
+	_, err = f.WriteAt(make([]byte, sector), start)
+	ok(t, err)
+	all, ext, err := frames(fsys, j.at)
+	if err != nil || len(all) != 1 || ext.Above <= ext.Next+1 {
+		t.Errorf("%d frames, %+v, %v", len(all), ext, err)
+	}
+}
+
 func TestMissingAndForeignFilesAreDamage(t *testing.T) {
 	content, from, _ := groups(t, 2, 300)
 	for name, at := range map[string]Position{
@@ -185,7 +212,11 @@ func (w *crashWork) run(t *testing.T, fsys *crashfs.FS) {
 		batch := make([]*Entry, 0, 6)
 		for k := range 1 + i%6 {
 			n := (i + k) % 3
-			e := entry(streams[n], ends[n], 100+700*(i%9), eager, o)
+			p := eager
+			if i%2 == 1 {
+				p = low // several writes of one sync: whole ones may stand behind torn ones
+			}
+			e := entry(streams[n], ends[n], 100+700*(i%9), p, o)
 			ends[n]++
 			batch = append(batch, e)
 			w.all = append(w.all, e)

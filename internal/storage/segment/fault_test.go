@@ -152,6 +152,38 @@ func TestOpenFilesAreBounded(t *testing.T) {
 	}
 }
 
+// A full disk leaves what was written before to be settled, once: a datasync that
+// fails then ends that too.
+func TestSettle(t *testing.T) {
+	for _, fails := range []bool{false, true} {
+		disk, fsys := faulty(t, 1)
+		s, err := Create(NewFiles(fsys, 2), testDir, 0, 0)
+		ok(t, err)
+		ok(t, fsys.SyncDir(testDir))
+		all := history(t, 0, 3, 1)
+		write(t, s, all)
+		if s.Settle() == nil {
+			t.Error("a segment that is well was settled")
+		}
+		fsys.Add(errfs.Rule{Ops: errfs.Write, Count: 1, Err: syscall.ENOSPC, Short: 10})
+		if err := s.Append([][]byte{batch(t, 100, 1, 1, "v")}, interval); !errors.Is(err, syscall.ENOSPC) {
+			t.Errorf("append: %v", err)
+		}
+		if fails {
+			fsys.Add(errfs.Rule{Ops: errfs.Datasync, Count: 1, Err: syscall.ENOSPC, Drop: errfs.DropCached})
+			if s.Settle() == nil || s.Settle() == nil || s.Synced() != 0 {
+				t.Error("settled after a failed datasync")
+			}
+			continue
+		}
+		ok(t, s.Settle())
+		got := content(t, disk.PowerLossImage(crashfs.DropUnsynced, 1), s.Path())
+		if s.Synced() != size(all) || !bytes.HasPrefix(got, bytes.Join(chunks(all), nil)) {
+			t.Errorf("%d bytes are settled, %d on the disk", s.Synced(), len(got))
+		}
+	}
+}
+
 // While one file is being synced to be closed, others are opened and read.
 func TestEvictionHoldsUpNobodyElse(t *testing.T) {
 	fsys := errfs.New(memory(t))
