@@ -298,3 +298,14 @@ func TestFault04FullSegmentDisk(t *testing.T) {
 		}
 	}
 }
+
+// An entry larger than a journal file passes an empty one over; that one must
+// not keep sweeps from making room.
+func TestLargeEntriesDoNotStallTheJournal(t *testing.T) {
+	d := mustOpen(t, crashfs.New(1), "sync")
+	l := makeLogs(t, d, 1, "sync")[0]
+	for range 20 {
+		put(t, l, 1, 90<<10)
+	}
+	holds(t, l, 20)
+}

@@ -176,7 +176,8 @@ func (w *world) send(m *mlog, data []byte, pid int64) *Append {
 		m.l.qmu.Lock()
 		state := fmt.Sprintf("queue %d, owned %v, waiters %d", len(m.l.queue), m.l.owned, m.l.waiters)
 		m.l.qmu.Unlock()
-		failf("%s: an append was never answered: crashed %v, %s, deferred %d, log: %v, directory: %v", m.topic, w.disk.Crashed(), state, w.dir.memory.deferred.Load(), m.l.Err(), w.dir.Err())
+		failf("%s: an append was never answered: crashed %v, %s, deferred %d, journal %d, sweep target %d of %d, log: %v, directory: %v",
+			m.topic, w.disk.Crashed(), state, w.dir.memory.deferred.Load(), w.dir.journal.Used(), w.dir.journal.SweepTarget(), w.dir.journal.Notified(), m.l.Err(), w.dir.Err())
 	}
 	if a.Err != nil {
 		w.diskError("append", a.Err)

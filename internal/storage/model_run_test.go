@@ -9,17 +9,17 @@ import (
 
 // TestModel lives many short histories of a log directory with crashes.
 //
-//	CHRONIK_MODEL_SEED=n   only the history of that seed, told step by step
-//	CHRONIK_MODEL_RUNS=n   that many histories
+//	CHRONIK_MODEL_SEED=n   begin with the history of that seed, and live only it
+//	CHRONIK_MODEL_RUNS=n   live that many histories
 func TestModel(t *testing.T) {
 	runs, first := 250, uint64(1)
-	if s := os.Getenv("CHRONIK_MODEL_RUNS"); s != "" {
-		runs, _ = strconv.Atoi(s)
-	}
 	cfg := modelConfig{steps: 120}
 	if s := os.Getenv("CHRONIK_MODEL_SEED"); s != "" {
 		first, _ = strconv.ParseUint(s, 10, 64)
 		runs = 1
+	}
+	if s := os.Getenv("CHRONIK_MODEL_RUNS"); s != "" {
+		runs, _ = strconv.Atoi(s)
 	}
 	for seed := first; seed < first+uint64(runs); seed++ {
 		cfg.faults = seed%2 == 0

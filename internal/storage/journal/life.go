@@ -125,7 +125,8 @@ func (j *Journal) SweepTarget() LSN {
 	if n <= 0 {
 		return 0
 	}
-	return min(s.live[(n-1)/2].last, j.Notified())
+	// By where the next file begins: one that was passed over by a large entry holds no frame.
+	return max(min(s.live[(n-1)/2+1].first-1, j.Notified()), 1)
 }
 
 // Used returns the bytes of the files that are in use.
