@@ -65,7 +65,7 @@ func begin(b *testing.B, dir string) (*process, time.Duration) {
 		b.Fatal(err)
 	}
 	from := time.Now()
-	p, err := launch(dir, nil, "--listen", addr, "--admin-listen", "off")
+	p, err := launch(dir, nil, "--listen", addr, "--admin-listen", "127.0.0.1:0")
 	if err != nil {
 		b.Fatal(err)
 	}
