@@ -84,7 +84,7 @@ func command(p Process) *cobra.Command {
 	}
 	c.root.SetFlagErrorFunc(usageError)
 	c.root.CompletionOptions.HiddenDefaultCmd = true
-	c.root.AddCommand(c.configCommand(), c.versionCommand())
+	c.root.AddCommand(c.configCommand(), c.acceptCommand(), c.versionCommand())
 	return c.root
 }
 
@@ -185,7 +185,7 @@ func (c *cli) check() error {
 	}
 	var errs []error
 	for _, s := range cfg.Settings {
-		if s.Source != "default" {
+		if s.Source != config.SourceDefault {
 			_, err := fmt.Fprintf(c.Out, "%s = %s (%s)\n", s.Name, s.Value, s.Source)
 			errs = append(errs, err)
 		}

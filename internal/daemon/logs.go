@@ -20,10 +20,10 @@ import (
 )
 
 // holder is what lock files say of this process.
-func (b *Broker) holder() string { return "pid " + strconv.Itoa(os.Getpid()) }
+func holder() string { return "pid " + strconv.Itoa(os.Getpid()) }
 
 // places are the log directories and their journals.
-func (b *Broker) places(conf *topicconf.Broker) []storage.Place {
+func places(conf *topicconf.Broker) []storage.Place {
 	places := make([]storage.Place, len(conf.LogDirs))
 	for i, dir := range conf.LogDirs {
 		places[i].Path = dir

@@ -67,7 +67,7 @@ func (b *Broker) open(ctx context.Context) error {
 // look refuses what a newer version wrote before anything is touched: a
 // directory that is only half taken over would be the worst of both.
 func (b *Broker) look(_ context.Context, r *rooms) error {
-	for _, place := range b.places(&r.conf) {
+	for _, place := range places(&r.conf) {
 		if err := storage.Peek(b.fs, place); err != nil {
 			return dataError("log.dirs or "+config.KeyDataDir, place.Path, err)
 		}
@@ -85,7 +85,7 @@ func (b *Broker) openMetadata(ctx context.Context, r *rooms) error {
 	if err := vfs.MakeDir(b.fs, b.cfg.DataDir); err != nil {
 		return fail(err)
 	}
-	lock, err := b.fs.Lock(path.Join(b.cfg.DataDir, lockName), b.holder())
+	lock, err := b.fs.Lock(path.Join(b.cfg.DataDir, lockName), holder())
 	if err != nil {
 		return fail(err)
 	}
@@ -121,9 +121,9 @@ func (b *Broker) openLogs(ctx context.Context, r *rooms) error {
 	}
 	b.ready.enter("recovering logs")
 	m := metrics.NewStorage(b.reg)
-	places := b.places(&r.conf)
-	r.storage, err = storage.Open(places, storage.Options{
-		FS: b.fs, Holder: b.holder(), Logger: b.log.Named("storage"), Metrics: m,
+	all := places(&r.conf)
+	r.storage, err = storage.Open(all, storage.Options{
+		FS: b.fs, Holder: holder(), Logger: b.log.Named("storage"), Metrics: m,
 		DeferredBytes: b.cfg.Produce.DeferredBytes, JournalFileSize: b.journalFile, JournalBytes: b.journalBytes,
 		ProducerExpiry: r.conf.ProducerExpiration,
 		Absent: func() int {
@@ -137,7 +137,7 @@ func (b *Broker) openLogs(ctx context.Context, r *rooms) error {
 		},
 	})
 	if err != nil {
-		return dataError("log.dirs or "+config.KeyDataDir, places[0].Path, err)
+		return dataError("log.dirs or "+config.KeyDataDir, all[0].Path, err)
 	}
 	b.stack.push("logs", func(context.Context) error { return r.storage.Close() })
 	for _, d := range r.storage.Dirs() {

@@ -163,8 +163,17 @@ func (d *Dir) relistLocked() {
 // logs. The error names cause and remedy where the directory must not be used.
 func OpenDir(place Place, opt Options) (*Dir, error) {
 	opt.setDefaults()
+	d := newDir(place, &opt)
+	if err := d.open(); err != nil {
+		return nil, err
+	}
+	return d, nil
+}
+
+// newDir returns a directory that nothing has been done with.
+func newDir(place Place, opt *Options) *Dir {
 	d := &Dir{
-		opt: &opt, path: path.Clean(place.Path), jpath: path.Clean(place.Journal),
+		opt: opt, path: path.Clean(place.Path), jpath: path.Clean(place.Journal),
 		logs: map[ID]*Log{}, broken: map[*Log]struct{}{}, deleted: map[ID]tombstone{}, said: map[string]int{}, dirty: map[*Log]struct{}{},
 		sweeps: make(chan struct{}, 1), repairs: make(chan struct{}, 1), pressure: make(chan struct{}, 1),
 		failures: make(chan error, 1), quit: make(chan struct{}),
@@ -177,10 +186,19 @@ func OpenDir(place Place, opt Options) (*Dir, error) {
 	d.memory.bound = opt.DeferredBytes
 	d.memory.press = func() { d.signal(d.pressure) }
 	d.tasks.init()
-	if err := d.open(); err != nil {
-		return nil, err
+	return d
+}
+
+// takeLock keeps other processes out.
+func (d *Dir) takeLock() (io.Closer, error) {
+	lock, err := d.opt.FS.Lock(path.Join(d.path, lockFile), d.opt.Holder)
+	if errors.Is(err, vfs.ErrLocked) {
+		return nil, fmt.Errorf("%w: %s: %w; stop that process or use another directory", ErrLocked, d.path, err)
 	}
-	return d, nil
+	if err != nil {
+		return nil, fmt.Errorf("log directory: %w", err)
+	}
+	return lock, nil
 }
 
 func (d *Dir) open() (err error) {
@@ -190,12 +208,8 @@ func (d *Dir) open() (err error) {
 			return fmt.Errorf("log directory: %w", err)
 		}
 	}
-	d.lock, err = fsys.Lock(path.Join(d.path, lockFile), d.opt.Holder)
-	if errors.Is(err, vfs.ErrLocked) {
-		return fmt.Errorf("%w: %s: %w; stop that process or use another directory", ErrLocked, d.path, err)
-	}
-	if err != nil {
-		return fmt.Errorf("log directory: %w", err)
+	if d.lock, err = d.takeLock(); err != nil {
+		return err
 	}
 	d.files = segment.NewFiles(fsys, d.opt.OpenFiles)
 	defer func() {

@@ -88,7 +88,7 @@ func (d *Dir) identify() (found bool, err error) {
 		if _, e := fsys.Stat(path.Join(d.path, checkpointFile)); errors.Is(e, fs.ErrNotExist) {
 			return false, writeJSON(fsys, other, "journal", d.ident) // the first start ended here
 		}
-		return true, fmt.Errorf("%w: log directory %s was used with a journal that is not in %s: records in it would be lost; set journal.dirs to where it is",
+		return true, fmt.Errorf("%w: log directory %s was used with a journal that is not in %s: records in it would be lost; set journal.dirs to where it is, or give them up with chronikd accept-journal-loss",
 			ErrForeign, d.path, d.jpath)
 	case err == nil:
 		return true, jerr

@@ -88,10 +88,11 @@ func (r *recovery) readCheckpoint() error {
 	if err != nil {
 		return fmt.Errorf("%s: %w", name, err)
 	}
-	if c.dirID != d.ident.Dir || c.journal != d.ident.Journal {
-		return fmt.Errorf("%w: %s was written for log directory %x", ErrForeign, name, c.dirID)
-	}
 	r.ckpt, d.ckptSeq = c, c.seq
+	if c.dirID != d.ident.Dir || c.journal != d.ident.Journal {
+		return fmt.Errorf("%w: %s was written for log directory %x and journal %x, not for %x and %x; see chronikd accept-journal-loss",
+			ErrForeign, name, c.dirID, c.journal, d.ident.Dir, d.ident.Journal)
+	}
 	r.above = max(c.durable+1, c.redo.LSN)
 	// The file may be in the page cache only, if the process before died between
 	// its rename and the sync of the directory. It is written again before
@@ -203,6 +204,9 @@ func (r *recovery) verify() error {
 		}
 		return nil
 	})
+	if errors.Is(err, journal.ErrDamaged) {
+		return fmt.Errorf("%w; put the journal back as it was, or give up what is only in it with chronikd accept-journal-loss", err)
+	}
 	if err != nil {
 		return err
 	}

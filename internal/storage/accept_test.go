@@ -1,0 +1,63 @@
+package storage
+
+import (
+	"errors"
+	"testing"
+
+	"github.com/chronik-io/chronik/internal/storage/journal"
+	"github.com/chronik-io/chronik/internal/vfs/crashfs"
+)
+
+// JOURNAL rule 15: a directory whose journal is lost refuses to start; at an
+// operator's word it goes on from what its segments hold, and says of which
+// partitions more may be lost.
+func TestJournalLossIsAcceptedOnlyWhenAsked(t *testing.T) {
+	first := "/d/journal/00000000000000000001.journal"
+	for name, harm := range map[string]func(t *testing.T, fs *crashfs.FS){
+		"missing": func(t *testing.T, fs *crashfs.FS) {
+			if err := fs.RemoveAll("/d/journal"); err != nil {
+				t.Fatal(err)
+			}
+		},
+		"damaged": func(t *testing.T, fs *crashfs.FS) {
+			change(t, fs, first, 0, make([]byte, 512))
+			change(t, fs, first, 4096, make([]byte, 512))
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			live := crashfs.New(1)
+			d := mustOpen(t, live, "sync")
+			l := makeLogs(t, d, 1, "sync")[0]
+			put(t, l, 3, 100)
+			kept := l.Ends().Durable
+			if err := l.flushAndSync(); err != nil {
+				t.Fatal(err)
+			}
+			if err := d.checkpoint(nil); err != nil {
+				t.Fatal(err)
+			}
+			put(t, l, 2, 100) // in the journal only
+
+			fs := live.KillImage(1)
+			harm(t, fs)
+			if d, err := openDir(fs, "sync"); err == nil {
+				_ = d.Close()
+				t.Fatal("a directory without its journal was opened")
+			} else if !errors.Is(err, ErrForeign) && !errors.Is(err, journal.ErrDamaged) {
+				t.Errorf("refused with: %v", err)
+			}
+			lost, err := AcceptJournalLoss(Place{Path: "/d"}, Options{FS: fs})
+			if err != nil || len(lost) != 1 || lost[0] != (Accepted{Topic: "t", Kept: kept}) {
+				t.Fatalf("accepted %+v, %v", lost, err)
+			}
+			again := mustOpen(t, fs, "sync")
+			if again.Clean() {
+				t.Error("counts as clean: leader epochs would not be raised")
+			}
+			if e := again.Logs()[0].Ends(); e.LogEnd != kept {
+				t.Fatalf("ends at %d, want %d", e.LogEnd, kept)
+			}
+			put(t, again.Logs()[0], 2, 100)
+		})
+	}
+}
