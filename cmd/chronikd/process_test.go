@@ -68,7 +68,8 @@ func start(dir string, env []string, args ...string) (*process, error) {
 	if err != nil {
 		return nil, err
 	}
-	return p, p.await()
+	err = p.await()
+	return p, err
 }
 
 // await returns when the broker is ready; it is killed where it takes too long.
@@ -79,7 +80,7 @@ func (p *process) await() error {
 		return nil
 	case err := <-p.done:
 		p.done <- err
-		return fmt.Errorf("chronikd ended before it was ready: %v\n%s", err, p.logged())
+		return fmt.Errorf("chronikd ended before it was ready: %w\n%s", cmp.Or(err, errors.New("exit code 0")), p.logged())
 	case <-time.After(startTime):
 		return errors.Join(fmt.Errorf("chronikd is not ready after %v\n%s", startTime, p.logged()), p.end(syscall.SIGKILL))
 	}

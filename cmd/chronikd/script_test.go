@@ -91,7 +91,7 @@ func get(ts *testscript.TestScript, neg bool, args []string) {
 	if neg || len(args) != 3 {
 		ts.Fatalf("usage: get STATUS URL REGEXP")
 	}
-	ask(ts, http.MethodGet, "", args)
+	request(ts, http.MethodGet, "", args)
 }
 
 // put STATUS URL BODY REGEXP is the same with a body.
@@ -99,10 +99,11 @@ func put(ts *testscript.TestScript, neg bool, args []string) {
 	if neg || len(args) != 4 {
 		ts.Fatalf("usage: put STATUS URL BODY REGEXP")
 	}
-	ask(ts, http.MethodPut, args[2], []string{args[0], args[1], args[3]})
+	request(ts, http.MethodPut, args[2], []string{args[0], args[1], args[3]})
 }
 
-func ask(ts *testscript.TestScript, method, body string, args []string) {
+// request asks the admin port.
+func request(ts *testscript.TestScript, method, body string, args []string) {
 	req, err := http.NewRequest(method, args[1], strings.NewReader(body))
 	ts.Check(err)
 	resp, err := http.DefaultClient.Do(req)

@@ -28,32 +28,34 @@ const manyTopics = 1000
 
 // answer dials until the broker answers a request.
 func answer(ctx context.Context, addr string) error {
-	// ApiVersions 0: length, key, version, correlation id, no client id.
-	request := binary.BigEndian.AppendUint32(nil, 10)
+	for {
+		conn, err := net.Dial("tcp", addr)
+		switch {
+		case err == nil:
+			return errors.Join(ask(conn), conn.Close())
+		case ctx.Err() != nil || !errors.Is(err, syscall.ECONNREFUSED):
+			return err
+		}
+		pause(ctx, 200*time.Microsecond)
+	}
+}
+
+// ask sends ApiVersions 0 and reads the beginning of the answer.
+func ask(conn net.Conn) error {
+	request := binary.BigEndian.AppendUint32(nil, 10) // key, version, correlation id, no client id
 	request = binary.BigEndian.AppendUint16(request, uint16(kmsg.ApiVersions))
 	request = append(request, 0, 0, 0, 0, 0, 7, 0xff, 0xff)
-	for ; ctx.Err() == nil; pause(ctx, 200*time.Microsecond) {
-		conn, err := net.Dial("tcp", addr)
-		if errors.Is(err, syscall.ECONNREFUSED) {
-			continue
-		}
-		if err != nil {
-			return err
-		}
-		defer conn.Close()
-		if _, err := conn.Write(request); err != nil {
-			return err
-		}
-		head := make([]byte, 10)
-		if _, err := io.ReadFull(conn, head); err != nil {
-			return err
-		}
-		if head[7] != 7 || head[8] != 0 || head[9] != 0 {
-			return fmt.Errorf("the answer begins with % x", head)
-		}
-		return nil
+	if _, err := conn.Write(request); err != nil {
+		return err
 	}
-	return ctx.Err()
+	head := make([]byte, 10)
+	if _, err := io.ReadFull(conn, head); err != nil {
+		return err
+	}
+	if head[7] != 7 || head[8] != 0 || head[9] != 0 {
+		return fmt.Errorf("the answer begins with % x", head)
+	}
+	return nil
 }
 
 // begin starts the broker and returns it when it has answered, with the time

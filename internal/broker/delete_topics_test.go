@@ -16,7 +16,9 @@ func byName(name string) kmsg.DeleteTopicsRequestTopic {
 	return kmsg.DeleteTopicsRequestTopic{Topic: &name}
 }
 
-func byID(id [16]byte) kmsg.DeleteTopicsRequestTopic { return kmsg.DeleteTopicsRequestTopic{TopicID: id} }
+func byID(id [16]byte) kmsg.DeleteTopicsRequestTopic {
+	return kmsg.DeleteTopicsRequestTopic{TopicID: id}
+}
 
 func deleteRequest(version int16, topics ...kmsg.DeleteTopicsRequestTopic) *kmsg.DeleteTopicsRequest {
 	req := kmsg.NewPtrDeleteTopicsRequest()
