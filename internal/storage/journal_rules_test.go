@@ -4,6 +4,7 @@ import (
 	"errors"
 	"math"
 	"sync"
+	"sync/atomic"
 	"syscall"
 	"testing"
 	"time"
@@ -308,4 +309,43 @@ func TestLargeEntriesDoNotStallTheJournal(t *testing.T) {
 		put(t, l, 1, 90<<10)
 	}
 	holds(t, l, 20)
+}
+
+// A truncation waits for what a sweep carries: an entry that is not numbered yet
+// would get an LSN beyond the cut, and bring back what was cut.
+func TestTruncationWaitsForCarriedFrames(t *testing.T) {
+	disk := crashfs.New(1)
+	errs := errfs.New(disk)
+	d := mustOpen(t, errs, "sync")
+	logs := makeLogs(t, d, 2, "sync")
+	put(t, logs[0], 5, 100)
+	hold := make(chan struct{})
+	held := errs.Add(errfs.Rule{Ops: errfs.Datasync, Path: "*.journal", Before: func(errfs.Call) { <-hold }})
+	send(logs[1], testBatch(t, 100, nil)) // keeps the journal busy
+	eventually(t, "the datasync began", func() bool { return held.Hits() > 0 })
+	var carried atomic.Int64
+	if logs[0].carry(&carried, 1<<20) == 0 {
+		t.Fatal("nothing was carried")
+	}
+	done := make(chan error, 1)
+	go func() { done <- logs[0].Truncate(2) }()
+	eventually(t, "the truncation began", func() bool { return len(done) > 0 || owned(logs[0]) })
+	if len(done) > 0 {
+		t.Error("the truncation did not wait")
+	}
+	close(hold)
+	if err := <-done; err != nil {
+		t.Fatal(err)
+	}
+	put(t, logs[1], 1, 100) // whatever was carried is on the disk now
+	for _, l := range mustOpen(t, disk.PowerLossImage(crashfs.DropUnsynced, 1), "sync").Logs() {
+		holds(t, l, 2)
+	}
+}
+
+// owned says whether somebody has the right to commit.
+func owned(l *Log) bool {
+	l.qmu.Lock()
+	defer l.qmu.Unlock()
+	return l.owned
 }

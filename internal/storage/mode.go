@@ -85,5 +85,5 @@ func (l *Log) inFlight() bool {
 	l.mu.RLock()
 	defer l.mu.RUnlock()
 	n := len(l.tail.chunks)
-	return n > 0 && !l.tail.chunks[n-1].ready
+	return l.carrying || n > 0 && !l.tail.chunks[n-1].ready
 }
