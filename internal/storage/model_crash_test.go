@@ -1,0 +1,177 @@
+package storage
+
+import (
+	"slices"
+	"syscall"
+
+	"github.com/chronik-io/chronik/internal/record"
+	"github.com/chronik-io/chronik/internal/vfs/crashfs"
+	"github.com/chronik-io/chronik/internal/vfs/errfs"
+)
+
+// fault makes the disk fail for a while.
+func (w *world) fault() {
+	r := errfs.Rule{Ops: errfs.Write | errfs.Datasync, Path: "*.journal", Count: 1, Err: syscall.EIO, From: 1 + w.rng.IntN(3), Short: w.rng.IntN(700), Drop: errfs.Drop(w.rng.IntN(3))}
+	what := "journal"
+	switch w.rng.IntN(4) {
+	case 0:
+		r.Path, r.Err, r.Ops, what = "*.log", syscall.ENOSPC, errfs.Write, "full segment"
+		r.Count = 1 + w.rng.IntN(2)
+	case 1:
+		r.Path, what = "*.log", "segment"
+	case 2:
+		r.Path, r.Ops, what = "checkpoint.tmp", errfs.Write|errfs.Datasync|errfs.Rename, "checkpoint"
+	}
+	if what == "segment" {
+		for _, m := range w.logs {
+			if m.l != nil && (m.profile == "os" || m.profile == "interval" || m.l.currentMode() == writeThrough) {
+				return // its bytes are in no journal
+			}
+		}
+	}
+	w.say("fault: %s, call %d", what, r.From)
+	w.errs.Add(r)
+	for range 1 + w.rng.IntN(4) {
+		if w.disk.Crashed() {
+			return
+		}
+		m := w.logs[w.rng.IntN(len(w.logs))]
+		w.append(m, 1+w.rng.IntN(4))
+		switch w.rng.IntN(4) {
+		case 0:
+			_ = m.l.flushAndSync()
+		case 1:
+			_ = w.dir.checkpoint(nil)
+		case 2:
+			w.acked(m)
+		}
+		w.poll()
+	}
+	w.healthy()
+	if !w.disk.Crashed() {
+		w.epoch++
+	}
+}
+
+// crash ends the process and starts the next, which may crash while it starts.
+func (w *world) crash() {
+	if w.dir != nil {
+		w.poll()
+		w.disk.CrashAt(w.disk.Ops())
+		_ = w.dir.Close()
+		w.poll()
+		w.down()
+	}
+	w.killed = true
+	for range w.rng.IntN(3) {
+		next := w.image()
+		next.CrashDuring(1 + w.rng.IntN(60))
+		w.disk = next
+		d, err := OpenDir(Place{Path: "/d"}, w.options())
+		if err == nil {
+			w.say("crash before the directory is used")
+			next.CrashAt(next.Ops())
+			_ = d.Close()
+		} else if !next.Crashed() {
+			failf("start: %v", err)
+		}
+	}
+	w.open(true)
+}
+
+// image is what the next process finds.
+func (w *world) image() *crashfs.FS {
+	if w.rng.IntN(3) == 0 {
+		w.say("kill")
+		return w.disk.KillImage(w.rng.Uint64())
+	}
+	w.killed = false
+	mode := crashfs.Modes()[w.rng.IntN(len(crashfs.Modes()))]
+	w.say("power loss, %s", mode)
+	return w.disk.PowerLossImage(mode, w.rng.Uint64())
+}
+
+// open starts a process on what the last one left, and checks everything.
+func (w *world) open(crashed bool) {
+	image := w.disk
+	if crashed {
+		image = w.image()
+	}
+	w.start(image)
+}
+
+// start opens the directory on an image and holds every log against the model.
+func (w *world) start(image *crashfs.FS) {
+	if w.rng.IntN(8) == 0 {
+		w.replayTwice(image)
+	}
+	w.disk = image
+	d, err := OpenDir(Place{Path: "/d"}, w.options())
+	if err != nil {
+		failf("start: %v", err)
+	}
+	w.dir = d
+	w.epoch++
+	found := map[ID]*Log{}
+	for _, l := range d.Logs() {
+		found[l.id] = l
+	}
+	for _, m := range slices.Clone(w.logs) {
+		l := found[m.id]
+		delete(found, m.id)
+		switch {
+		case l == nil && m.maybe:
+			w.drop(m)
+			continue
+		case l == nil:
+			failf("%s is gone", m.topic)
+		}
+		m.l = l
+		l.Observe(m)
+		w.check(m)
+		l.BeginEpoch(w.epoch)
+	}
+	for _, l := range found {
+		failf("%s was deleted and is back", l)
+	}
+	for _, m := range w.logs {
+		w.settleProducers(m)
+		w.say("%s is back: %s", m.topic, w.told(m))
+		w.retry(m)
+	}
+}
+
+// settleProducers sets the sequences that follow what came back.
+func (w *world) settleProducers(m *mlog) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	clear(m.seqs)
+	for _, b := range m.cur.bs {
+		if b.pid > m.pids-3 {
+			m.seqs[b.pid] = record.Batch(b.data).LastSequence() + 1
+		}
+	}
+}
+
+// replayTwice starts two processes on copies of an image: they must find the same.
+func (w *world) replayTwice(image *crashfs.FS) {
+	var ends [2]map[ID]Ends
+	for i := range ends {
+		w.disk = image.KillImage(1)
+		d, err := OpenDir(Place{Path: "/d"}, w.options())
+		if err != nil {
+			failf("start: %v", err)
+		}
+		ends[i] = map[ID]Ends{}
+		for _, l := range d.Logs() {
+			ends[i][l.id] = l.Ends()
+		}
+		w.disk.CrashAt(w.disk.Ops())
+		_ = d.Close()
+	}
+	for id, e := range ends[0] {
+		if ends[1][id] != e || len(ends[0]) != len(ends[1]) {
+			failf("two starts on the same disk found %+v and %+v", e, ends[1][id])
+		}
+	}
+}
