@@ -47,7 +47,12 @@ func launch(dir string, env []string, args ...string) (*process, error) {
 		done: make(chan error, 1), ready: make(chan readyLine, 1),
 	}
 	p.cmd.Dir = dir
-	p.cmd.Env = append(append(os.Environ(), env...), "CHRONIK_LOG_FORMAT=json")
+	for _, kv := range os.Environ() {
+		if !strings.HasPrefix(kv, "CHRONIK_") { // what is set around the test is not meant for this broker
+			p.cmd.Env = append(p.cmd.Env, kv)
+		}
+	}
+	p.cmd.Env = append(append(p.cmd.Env, env...), "CHRONIK_LOG_FORMAT=json")
 	stderr, err := p.cmd.StderrPipe()
 	if err != nil {
 		return nil, err
