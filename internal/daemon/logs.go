@@ -7,7 +7,6 @@ import (
 	"os"
 	"strconv"
 
-	"github.com/prometheus/client_golang/prometheus"
 	"go.uber.org/zap"
 
 	"github.com/chronik-io/chronik/internal/daemon/config"
@@ -17,6 +16,7 @@ import (
 	"github.com/chronik-io/chronik/internal/storage"
 	"github.com/chronik-io/chronik/internal/storage/segment"
 	"github.com/chronik-io/chronik/internal/topicconf"
+	"github.com/chronik-io/chronik/internal/vfs"
 )
 
 // holder is what lock files say of this process.
@@ -77,28 +77,19 @@ func (s logSource) EachLog(yield func(metrics.Log)) {
 	}
 }
 
-// dirUsage refreshes the gauges of log directories when they are scraped.
-type dirUsage struct {
-	dirs []*storage.Dir
-	m    *metrics.Storage
-	desc *prometheus.Desc
-}
-
-func newDirUsage(dirs []*storage.Dir, m *metrics.Storage) *dirUsage {
-	return &dirUsage{dirs: dirs, m: m, desc: prometheus.NewDesc("chronik_open_segment_files", "Segment files that are open now.", []string{"dir"}, nil)}
-}
-
-// Describe implements prometheus.Collector.
-func (u *dirUsage) Describe(ch chan<- *prometheus.Desc) { ch <- u.desc }
-
-// Collect implements prometheus.Collector.
-func (u *dirUsage) Collect(ch chan<- prometheus.Metric) {
-	for _, d := range u.dirs {
-		x := d.Usage()
-		u.m.JournalBytes.WithLabelValues(d.Path()).Set(float64(x.JournalBytes))
-		u.m.JournalLimit.WithLabelValues(d.Path()).Set(float64(x.JournalLimit))
-		u.m.DeferredBytes.WithLabelValues(d.Path()).Set(float64(x.DeferredBytes))
-		ch <- prometheus.MustNewConstMetric(u.desc, prometheus.GaugeValue, float64(x.OpenFiles), d.Path())
+// dirsOf shows log directories to metrics.
+func dirsOf(fsys vfs.FS, all []*storage.Dir) func() []metrics.Dir {
+	return func() []metrics.Dir {
+		told := make([]metrics.Dir, len(all))
+		for i, d := range all {
+			x := d.Usage()
+			free, _, err := fsys.Free(d.Path())
+			told[i] = metrics.Dir{
+				Path: d.Path(), JournalBytes: x.JournalBytes, JournalLimit: x.JournalLimit, DeferredBytes: x.DeferredBytes,
+				CachedBytes: x.CachedBytes, OpenFiles: x.OpenFiles, FreeBytes: free, FreeKnown: err == nil,
+			}
+		}
+		return told
 	}
 }
 

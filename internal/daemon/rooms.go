@@ -151,7 +151,7 @@ func (b *Broker) openLogs(ctx context.Context, r *rooms) error {
 	if err := metrics.RegisterLogs(b.reg, logSource{r.storage}); err != nil {
 		return err
 	}
-	return b.reg.Register(newDirUsage(r.storage.Dirs(), m))
+	return metrics.RegisterDirs(b.reg, dirsOf(b.fs, r.storage.Dirs()))
 }
 
 // openPartitions starts following the metadata, which makes, opens and removes

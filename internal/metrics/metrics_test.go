@@ -21,18 +21,20 @@ func everything(t *testing.T) *prometheus.Registry {
 	for _, h := range []*prometheus.HistogramVec{s.GroupRecords, s.GroupBytes, s.SyncSeconds, s.WaitSeconds, r.Seconds} {
 		h.WithLabelValues("x").Observe(1)
 	}
-	for _, c := range []*prometheus.CounterVec{s.JournalErrors, s.SegmentErrors, s.Sweeps, s.Rolls, s.Deletes, s.TruncatedBytes,
+	for _, c := range []*prometheus.CounterVec{s.JournalErrors, s.SegmentErrors, s.Sweeps, s.Rolls, s.TruncatedBytes,
 		s.RecoveryFrames, s.RecoveryBytes, s.Reads, n.Accepted, n.BytesIn, n.BytesOut, n.BudgetWaits, r.Throttle} {
 		c.WithLabelValues("x").Inc()
 	}
-	for _, g := range []*prometheus.GaugeVec{s.JournalBytes, s.JournalLimit, s.DeferredBytes, s.Online, s.FreeBytes, s.RecoverySeconds,
-		s.Offline, n.Connections} {
+	for _, g := range []*prometheus.GaugeVec{s.Online, s.RecoverySeconds, s.Offline, n.Connections} {
 		g.WithLabelValues("x").Set(1)
 	}
 	for _, c := range []*prometheus.CounterVec{n.Refused, n.Closed, r.Count} {
 		c.WithLabelValues("x", "y").Inc()
 	}
 	if err := RegisterLogs(reg, twoLogs{}); err != nil {
+		t.Fatal(err)
+	}
+	if err := RegisterDirs(reg, func() []Dir { return []Dir{{Path: "/a", JournalBytes: 7, FreeBytes: 9, FreeKnown: true}, {Path: "/b"}} }); err != nil {
 		t.Fatal(err)
 	}
 	if err := RegisterBudgets(reg, func() []Budget { return []Budget{{"produce", 3, 10}, {"other", 0, 5}} }); err != nil {
@@ -124,6 +126,17 @@ func TestLogsAreReadOnScrape(t *testing.T) {
 	}
 	if size != 150 {
 		t.Errorf("sizes add up to %v, want 150", size)
+	}
+}
+
+func TestDirsAreReadOnScrape(t *testing.T) {
+	got := gather(t, everything(t))
+	if n := len(got[nameJournalBytes].GetMetric()); n != 2 {
+		t.Errorf("%d directories, want 2", n)
+	}
+	// What is not known is not told as 0: somebody would be woken for it.
+	if free := got[nameDirFree].GetMetric(); len(free) != 1 || free[0].GetGauge().GetValue() != 9 {
+		t.Errorf("free: %v", free)
 	}
 }
 

@@ -21,21 +21,12 @@ type Storage struct {
 	// WaitSeconds observes once per appended group of a partition: from the
 	// moment it was queued until its profile's condition held. By profile.
 	WaitSeconds *prometheus.HistogramVec
-	// JournalBytes is the part of the journal that recovery would read,
-	// JournalLimit what it may become. By dir.
-	JournalBytes, JournalLimit *prometheus.GaugeVec
-	// DeferredBytes are record bytes held in memory that a journal has and the
-	// segment has not yet. By dir.
-	DeferredBytes *prometheus.GaugeVec
 	// Online is 1 for a log directory that takes writes, else 0. By dir.
 	Online *prometheus.GaugeVec
-	// FreeBytes is what the directory's file system has left. By dir.
-	FreeBytes *prometheus.GaugeVec
 	// JournalErrors and SegmentErrors count failed calls to the disk. By dir.
 	JournalErrors, SegmentErrors *prometheus.CounterVec
-	// Sweeps counts checkpoint sweeps, Rolls new segments, Deletes removed
-	// segments. By dir.
-	Sweeps, Rolls, Deletes *prometheus.CounterVec
+	// Sweeps counts checkpoint sweeps, Rolls new segments. By dir.
+	Sweeps, Rolls *prometheus.CounterVec
 	// TruncatedBytes counts bytes that recovery cut off segments. By dir.
 	TruncatedBytes *prometheus.CounterVec
 	// RecoveryFrames and RecoveryBytes grow while a start reads the journal.
@@ -62,16 +53,11 @@ func NewStorage(reg prometheus.Registerer) *Storage {
 			prometheus.ExponentialBuckets(25e-6, 2, 18), "dir"),
 		WaitSeconds: histogram(f, nameCommitWait, "From queueing a partition's group until its durability profile's condition held.",
 			prometheus.ExponentialBuckets(50e-6, 2, 19), "profile"),
-		JournalBytes:    gauge(f, nameJournalBytes, "Bytes of journal that recovery would read now.", "dir"),
-		JournalLimit:    gauge(f, nameJournalLimit, "Bytes of journal at which commits wait.", "dir"),
-		DeferredBytes:   gauge(f, nameDeferredBytes, "Record bytes that are in the journal and not yet in segments.", "dir"),
 		Online:          gauge(f, nameDirOnline, "1 while the log directory takes writes.", "dir"),
-		FreeBytes:       gauge(f, nameDirFree, "Bytes left on the log directory's file system.", "dir"),
 		JournalErrors:   counter(f, nameJournalErrors, "Failed writes or syncs of the journal.", "dir"),
 		SegmentErrors:   counter(f, nameSegmentErrors, "Failed reads, writes or syncs of segments.", "dir"),
 		Sweeps:          counter(f, nameSweeps, "Checkpoint sweeps that freed journal space.", "dir"),
 		Rolls:           counter(f, nameRolls, "New segments.", "dir"),
-		Deletes:         counter(f, nameDeletedSegs, "Segments deleted by retention.", "dir"),
 		TruncatedBytes:  counter(f, nameTruncations, "Bytes that recovery cut from the ends of segments.", "dir"),
 		RecoveryFrames:  counter(f, nameRecoveryFrames, "Journal frames read by recovery.", "dir"),
 		RecoveryBytes:   counter(f, nameRecoveryBytes, "Journal bytes read by recovery.", "dir"),
