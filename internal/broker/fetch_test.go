@@ -287,7 +287,7 @@ func TestAParkedFetchHoldsNoMemoryAndEndsWithItsTime(t *testing.T) {
 	req.MaxWaitMillis = 50
 	req.Rack = strings.Repeat("r", 20_000) // large enough to be charged to a budget
 	n.parked(t, w, 12, req)
-	if used := n.server.Stats().Other.Used; used != 0 {
+	if used := n.server.Load().Stats().Other.Used; used != 0 {
 		t.Errorf("%d bytes of the request are still charged", used)
 	}
 	if got := show(t, w.fetched(t, req)); got != "t-0[0 1: [0]]" {

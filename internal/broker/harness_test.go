@@ -8,6 +8,8 @@ import (
 	"io"
 	"net"
 	"path"
+	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -42,9 +44,10 @@ type node struct {
 	storage *storage.Manager
 	park    *purgatory.Purgatory
 	applier *metadata.Applier
-	server  *network.Server
+	server  atomic.Pointer[network.Server] // storage asks its census before it is there
 	configs *topicconf.Registry
 	static  map[string]string
+	pipe    *pipeListener // nil where clients come by a socket
 }
 
 // nodeOptions are what a test changes about a node before it starts.
@@ -53,6 +56,11 @@ type nodeOptions struct {
 	fs       vfs.FS
 	static   map[string]string
 	listener network.Listener
+	profiles []durability.Profile // beside the built-in ones
+	storage  func(*storage.Options)
+	network  func(*network.Options)
+	// pipe has clients connect in memory, which synctest sees waiting.
+	pipe bool
 	// store, where it is set, stands between the controller and the file store.
 	store func(metadata.Store) metadata.Store
 }
@@ -62,12 +70,12 @@ type nodeOptions struct {
 func newNode(t testing.TB, change ...func(*nodeOptions)) *node {
 	t.Helper()
 	o := nodeOptions{self: 1, fs: vfs.Memory(), static: map[string]string{}, listener: network.Listener{Name: "test"},
-		store: func(s metadata.Store) metadata.Store { return s }}
+		store: func(s metadata.Store) metadata.Store { return s }, storage: func(*storage.Options) {}, network: func(*network.Options) {}}
 	for _, c := range change {
 		c(&o)
 	}
 	n := &node{fs: o.fs, static: o.static}
-	profiles, err := durability.NewSet()
+	profiles, err := durability.NewSet(o.profiles...)
 	must(t, err)
 	n.configs = topicconf.New(topicconf.Options{Profiles: profiles, ProducePresets: []string{"balanced"}})
 	must(t, n.configs.CheckStatic(o.static))
@@ -100,9 +108,11 @@ func (n *node) openLogs(t testing.TB, o nodeOptions) {
 	}
 	dir := path.Join("/data", "logs")
 	must(t, vfs.MakeDir(n.fs, dir))
+	opt := storage.Options{FS: n.fs, JournalFileSize: 1 << 20, Absent: n.absent,
+		Config: func(string, storage.ID) storage.Config { return config(topicconf.Layers{}) }}
+	o.storage(&opt)
 	var err error
-	n.storage, err = storage.Open([]storage.Place{{Path: dir}}, storage.Options{FS: n.fs, JournalFileSize: 1 << 20,
-		Config: func(string, storage.ID) storage.Config { return config(topicconf.Layers{}) }})
+	n.storage, err = storage.Open([]storage.Place{{Path: dir}}, opt)
 	must(t, err)
 	t.Cleanup(func() { must(t, n.storage.Close()) })
 	n.park = purgatory.New()
@@ -124,17 +134,57 @@ func (n *node) serve(t testing.TB, o nodeOptions) {
 	t.Helper()
 	table, err := Table()
 	must(t, err)
-	n.server, err = network.New(network.Options{Handler: n.Broker, Table: table, Linger: time.Millisecond})
+	opt := network.Options{Handler: n.Broker, Table: table, Linger: time.Millisecond}
+	o.network(&opt)
+	server, err := network.New(opt)
 	must(t, err)
-	ln, err := (&net.ListenConfig{}).Listen(t.Context(), "tcp", "127.0.0.1:0")
-	must(t, err)
+	n.server.Store(server)
+	var ln net.Listener
+	if o.pipe {
+		n.pipe = newPipeListener()
+		ln = n.pipe
+	} else {
+		ln, err = (&net.ListenConfig{}).Listen(t.Context(), "tcp", "127.0.0.1:0")
+		must(t, err)
+	}
 	n.addr = ln.Addr().String()
-	must(t, n.server.Serve(&o.listener, ln))
+	must(t, server.Serve(&o.listener, ln))
 	t.Cleanup(func() {
 		n.park.Close()
-		must(t, n.server.Close())
+		must(t, server.Close())
 	})
 }
+
+// absent is what the daemon tells the journals of the connections.
+func (n *node) absent() int {
+	if s := n.server.Load(); s != nil {
+		return s.Census().Absent()
+	}
+	return 0
+}
+
+// pipeListener accepts connections in memory.
+type pipeListener struct {
+	conns  chan net.Conn
+	closed chan struct{}
+	once   sync.Once
+}
+
+func newPipeListener() *pipeListener {
+	return &pipeListener{conns: make(chan net.Conn), closed: make(chan struct{})}
+}
+
+func (l *pipeListener) Accept() (net.Conn, error) {
+	select {
+	case c := <-l.conns:
+		return c, nil
+	case <-l.closed:
+		return nil, net.ErrClosed
+	}
+}
+
+func (l *pipeListener) Close() error   { l.once.Do(func() { close(l.closed) }); return nil }
+func (l *pipeListener) Addr() net.Addr { return &net.UnixAddr{Name: "pipe"} }
 
 func must(t testing.TB, err error) {
 	t.Helper()
@@ -165,8 +215,16 @@ type wire struct {
 
 func (n *node) dial(t testing.TB) *wire {
 	t.Helper()
-	c, err := (&net.Dialer{}).DialContext(t.Context(), "tcp", n.addr)
-	must(t, err)
+	var c net.Conn
+	if n.pipe != nil {
+		here, there := net.Pipe()
+		n.pipe.conns <- there
+		c = here
+	} else {
+		var err error
+		c, err = (&net.Dialer{}).DialContext(t.Context(), "tcp", n.addr)
+		must(t, err)
+	}
 	must(t, c.SetDeadline(time.Now().Add(30*time.Second)))
 	t.Cleanup(func() { _ = c.Close() }) // some tests have closed it
 	return &wire{Conn: c, format: kmsg.NewRequestFormatter(kmsg.FormatterClientID("test"))}
