@@ -39,7 +39,7 @@ func AcceptJournalLoss(place Place, opt Options) (lost []Accepted, err error) {
 	if d.lock, err = d.takeLock(); err != nil {
 		return nil, err
 	}
-	defer d.lock.Close() //nolint:errcheck // the lock ends with the process in any case
+	defer d.lock.Close() // it ends with the process in any case
 	if err := readJSON(opt.FS, path.Join(d.path, identityFile), "directory", &d.ident); err != nil {
 		return nil, fmt.Errorf("%s is no log directory of chronik: %w", d.path, err)
 	}
@@ -64,12 +64,6 @@ func AcceptJournalLoss(place Place, opt Options) (lost []Accepted, err error) {
 // newJournal begins a journal of a new identity above everything that the
 // checkpoint knows of, and makes it the directory's.
 func (d *Dir) newJournal(c *checkpoint) error {
-	above := max(c.durable+1, c.redo.LSN)
-	for i := range c.logs {
-		if l := &c.logs[i]; l.offline == "" {
-			above = max(above, l.rp.lsn+1)
-		}
-	}
 	d.ident.Journal = newID()
 	j, err := journal.Open(journal.Options{
 		FS: d.opt.FS, Dir: d.jpath, ID: d.ident.Journal, FileSize: d.opt.JournalFileSize, MaxBytes: d.opt.JournalBytes, Sweep: func() {},
@@ -77,7 +71,7 @@ func (d *Dir) newJournal(c *checkpoint) error {
 	if err != nil {
 		return err
 	}
-	at, err := j.Fresh(above)
+	at, err := j.Fresh(c.above())
 	if e := j.Close(); err == nil {
 		err = e
 	}

@@ -1,5 +1,7 @@
 package storage
 
+import "github.com/chronik-io/chronik/internal/storage/journal"
+
 // broken takes rules away one by one, for tests that ask whether the model
 // finds out. Nothing else sets it.
 type broken struct {
@@ -11,6 +13,8 @@ type broken struct {
 	silentCut     bool // a truncation cuts files before a checkpoint says so
 	silentStart   bool // segments are removed before the log's start is durable
 	forgetfulFail bool // what a failed segment should have held is not written anew
+	forgetfulLSN  bool // a start looks for the last LSN in the journal only
+	journal       journal.Broken
 }
 
 // commitPoint is the checkpoint that commits a change.

@@ -39,6 +39,19 @@ type checkpoint struct {
 	logs    []logCheckpoint
 }
 
+// above is greater than every LSN that the checkpoint speaks of. Recovery points
+// name LSNs that were given and may be on no disk; a frame that got one of them
+// again would count as superseded.
+func (c *checkpoint) above() journal.LSN {
+	n := max(c.durable+1, c.redo.LSN)
+	for i := range c.logs {
+		if l := &c.logs[i]; l.offline == "" {
+			n = max(n, l.rp.lsn+1)
+		}
+	}
+	return n
+}
+
 // logCheckpoint is what it says of one log.
 type logCheckpoint struct {
 	id        ID

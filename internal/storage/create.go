@@ -231,7 +231,7 @@ func (d *Dir) belongsTo(dir string, id ID) bool {
 	if err != nil {
 		return false
 	}
-	defer f.Close()
+	defer func() { _ = f.Close() }() // it was only read
 	n, err := f.Size()
 	if err != nil || n > 1<<10 {
 		return false

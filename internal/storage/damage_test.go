@@ -168,6 +168,14 @@ func TestFault07DamagedJournalIsNamed(t *testing.T) {
 		t.Fatal(err)
 	}
 	change(t, image, "/d/journal/"+infos[0].Name, 8192+300, []byte{0xff, 0xfe})
+	d, err = openDir(image.KillImage(2), "sync", func(o *Options) { o.broken.journal.Unalarmed = true })
+	if err != nil {
+		t.Fatal(err)
+	}
+	if end := d.Logs()[0].Ends().LogEnd; end != 0 {
+		t.Errorf("without the alarm the log ends at %d: this test has no teeth", end)
+	}
+	_ = d.Close()
 	refused(t, image, journal.ErrDamaged, infos[0].Name)
 }
 

@@ -108,11 +108,11 @@ type Dir struct {
 	minLSN  journal.LSN // what recovery found is below it
 
 	tasks
-	sweeps, repairs, pressure chan struct{}
-	failures                  chan error
-	quit                      chan struct{}
-	closing                   atomic.Bool
-	done                      sync.WaitGroup
+	sweeps, repairs, pressure, intervals chan struct{}
+	failures                             chan error
+	quit                                 chan struct{}
+	closing                              atomic.Bool
+	done                                 sync.WaitGroup
 }
 
 // tombstone is a deleted log whose frames or files may still be there.
@@ -175,7 +175,7 @@ func newDir(place Place, opt *Options) *Dir {
 	d := &Dir{
 		opt: opt, path: path.Clean(place.Path), jpath: path.Clean(place.Journal),
 		logs: map[ID]*Log{}, broken: map[*Log]struct{}{}, deleted: map[ID]tombstone{}, said: map[string]int{}, dirty: map[*Log]struct{}{},
-		sweeps: make(chan struct{}, 1), repairs: make(chan struct{}, 1), pressure: make(chan struct{}, 1),
+		sweeps: make(chan struct{}, 1), repairs: make(chan struct{}, 1), pressure: make(chan struct{}, 1), intervals: make(chan struct{}, 1),
 		failures: make(chan error, 1), quit: make(chan struct{}),
 	}
 	if place.Journal == "" {
@@ -223,6 +223,7 @@ func (d *Dir) open() (err error) {
 	d.journal, err = journal.Open(journal.Options{
 		FS: fsys, Dir: d.jpath, ID: d.ident.Journal, FileSize: d.opt.JournalFileSize, MaxBytes: d.opt.JournalBytes,
 		Absent: d.opt.Absent, Sweep: func() { d.signal(d.sweeps) }, Failed: d.journalFailed, Synced: d.stats.group,
+		Broken: d.opt.broken.journal,
 	})
 	if err != nil {
 		return err

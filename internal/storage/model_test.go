@@ -155,7 +155,6 @@ type world struct {
 	epoch   int32
 	ids     byte
 	counter int
-	served  bool // the directory was open since the last crash
 	sayMu   sync.Mutex
 	killed  bool // every crash since then kept the page cache
 }

@@ -93,7 +93,9 @@ func (r *recovery) readCheckpoint() error {
 		return fmt.Errorf("%w: %s was written for log directory %x and journal %x, not for %x and %x; see chronikd accept-journal-loss",
 			ErrForeign, name, c.dirID, c.journal, d.ident.Dir, d.ident.Journal)
 	}
-	r.above = max(c.durable+1, c.redo.LSN)
+	if r.above = c.above(); d.opt.broken.forgetfulLSN {
+		r.above = max(c.durable+1, c.redo.LSN)
+	}
 	// The file may be in the page cache only, if the process before died between
 	// its rename and the sync of the directory. It is written again before
 	// anything is done that it alone justifies.

@@ -2,6 +2,7 @@ package storage
 
 import (
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/chronik-io/chronik/internal/storage/journal"
@@ -95,7 +96,7 @@ func (l *Log) replaceSegment() error {
 		return err
 	}
 	l.mu.Lock()
-	l.segments = append(old[:len(old):len(old)], s)
+	l.segments = slices.Concat(old, []*segment.Segment{s}) // readers may hold the old list
 	l.mu.Unlock()
 	l.synced()
 	if err := l.dir.checkpoint(nil); err != nil {

@@ -6,10 +6,8 @@ import (
 	"sync/atomic"
 	"time"
 
-	"go.uber.org/zap"
 
 	"github.com/chronik-io/chronik/internal/storage/journal"
-	"github.com/chronik-io/chronik/pkg/durability"
 )
 
 // carryMax is the largest unsynced part of a log that is written into the
@@ -219,56 +217,5 @@ func (d *Dir) relieve() {
 			return
 		}
 		_ = x.l.flush() // latched in the log
-	}
-}
-
-// wrote notes that a write-through log has written bytes that its profile
-// wants synced within an interval.
-func (d *Dir) wrote(l *Log) {
-	if l.cfg.Load().Profile.Sync != durability.SyncInterval {
-		return
-	}
-	d.mu.Lock()
-	d.dirty[l] = struct{}{}
-	d.mu.Unlock()
-}
-
-// syncIntervals is the goroutine that syncs logs of profiles with an interval.
-// Flushing a log and syncing it exclude each other, so that produce waits when
-// the sync falls behind: the loss is bounded by the interval and one sync.
-func (d *Dir) syncIntervals() {
-	const tick = time.Millisecond
-	last := map[*Log]time.Time{}
-	timer := time.NewTimer(tick)
-	defer timer.Stop()
-	for {
-		select {
-		case <-d.quit:
-			return
-		case <-timer.C:
-		}
-		now := time.Now()
-		next := 50 * time.Millisecond
-		d.mu.Lock()
-		var due []*Log
-		for l := range d.dirty {
-			if left := l.cfg.Load().Profile.Interval - now.Sub(last[l]); left > 0 {
-				next = min(next, left)
-				continue
-			}
-			due = append(due, l)
-			delete(d.dirty, l)
-		}
-		d.mu.Unlock()
-		for _, l := range due {
-			last[l] = now
-			if err := l.sync(); err != nil {
-				d.log.Debug("interval sync failed", zap.Stringer("log", l), zap.Error(err)) // latched and said in segmentFailed
-			}
-		}
-		if len(due) == 0 && len(last) > 0 && next == 50*time.Millisecond {
-			clear(last)
-		}
-		timer.Reset(max(next, tick))
 	}
 }

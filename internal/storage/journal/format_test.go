@@ -175,7 +175,7 @@ func FuzzScan(f *testing.F) {
 		if cap(r.buf) > max(len(b), readStep)+dataStart {
 			t.Errorf("%d bytes of memory for a file of %d", cap(r.buf), len(b))
 		}
-		_, _ = scan(fsys, testDir, testID, Position{File: 7, LSN: 42}, func(fr Frame) error {
+		_, _ = scan(reader{fs: fsys, dir: testDir, id: testID}, Position{File: 7, LSN: 42}, func(fr Frame) error {
 			if !frameIn(b, &fr) {
 				t.Errorf("frame %d is not in the file", fr.LSN)
 			}

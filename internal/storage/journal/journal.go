@@ -42,6 +42,8 @@ type Options struct {
 	Failed func(error)
 	// Synced is called after every datasync with what it made durable.
 	Synced func(GroupStats)
+	// Broken is for tests.
+	Broken Broken
 }
 
 // GroupStats describes one group: what one datasync made durable.

@@ -128,6 +128,9 @@ func (s *space) make(want int64) (*file, error) {
 	var salt [8]byte
 	_, _ = rand.Read(salt[:]) // never fails
 	f.salt = binary.LittleEndian.Uint64(salt[:])
+	if s.opt.Broken.Saltless {
+		f.salt = 0
+	}
 	if err := s.open(f, old); err != nil {
 		return nil, fmt.Errorf("prepare journal file: %w", err)
 	}

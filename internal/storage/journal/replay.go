@@ -29,7 +29,7 @@ type Extent struct {
 //
 // A flipped bit in the very last synced group cannot be told from a torn write.
 func (j *Journal) Scan(from Position, fn func(Frame) error) (Extent, error) {
-	return scan(j.opt.FS, j.opt.Dir, j.opt.ID, from, fn)
+	return scan(reader{fs: j.opt.FS, dir: j.opt.Dir, id: j.opt.ID, unalarmed: j.opt.Broken.Unalarmed}, from, fn)
 }
 
 // Read calls fn for the frames from a position through an LSN that owners have
@@ -114,8 +114,8 @@ func (j *Journal) Untouched(at Position) (bool, error) {
 	return r.valid && (r.h.first == at.LSN || at.LSN == 0) && !ok, err
 }
 
-func scan(fsys vfs.FS, dir string, id [16]byte, from Position, fn func(Frame) error) (Extent, error) {
-	seqs, err := sequences(fsys, dir, from.File)
+func scan(r reader, from Position, fn func(Frame) error) (Extent, error) {
+	seqs, err := sequences(r.fs, r.dir, from.File)
 	if err != nil {
 		return Extent{}, err
 	}
@@ -124,9 +124,8 @@ func scan(fsys vfs.FS, dir string, id [16]byte, from Position, fn func(Frame) er
 		return ext, nil
 	}
 	if len(seqs) == 0 {
-		return ext, fmt.Errorf("%w: %s is needed and missing in %s", ErrDamaged, fileName(from.File), dir)
+		return ext, fmt.Errorf("%w: %s is needed and missing in %s", ErrDamaged, fileName(from.File), r.dir)
 	}
-	r := reader{fs: fsys, dir: dir, id: id}
 	var c chain
 	for _, seq := range seqs {
 		if err := r.open(seq); err != nil {
@@ -188,6 +187,8 @@ type reader struct {
 	size  int64
 	buf   []byte // the file's first bytes
 	pos   int64  // where the chain stopped
+
+	unalarmed bool // Broken.Unalarmed
 }
 
 const readStep = 1 << 20
@@ -310,7 +311,7 @@ func (r *reader) behind(end LSN, above *LSN) error {
 				break
 			}
 			*above = max(*above, f.LSN+1)
-			if f.DurableThrough >= end && f.LSN >= end {
+			if f.DurableThrough >= end && f.LSN >= end && !r.unalarmed {
 				return fmt.Errorf("%w: LSN %d is invalid at position %d of %s/%s, but LSN %d knew it to be synced",
 					ErrDamaged, end, r.pos, r.dir, r.name, f.LSN)
 			}
