@@ -6,7 +6,6 @@ import (
 	"sync/atomic"
 	"time"
 
-
 	"github.com/chronik-io/chronik/internal/storage/journal"
 )
 
