@@ -10,11 +10,13 @@ import (
 	"github.com/chronik-io/chronik/internal/vfs"
 )
 
-// aside keeps frames that no healthy log takes: those of logs that were found
-// damaged, and of logs that nobody knows. They go to a file of their own, in the
-// journal's frame format, so that they neither are lost nor hold the journal.
+// aside keeps frames that no log takes now: those of logs that were found
+// damaged, of logs whose files can't be written in this run, and of logs that
+// nobody knows. They go to a file of their own, in the journal's frame format, so
+// that they neither are lost nor hold the journal.
 type aside struct {
 	d     *Dir
+	seq   uint64 // of the checkpoint before the one that will speak of the files
 	files map[string]*asideFile
 }
 
@@ -23,31 +25,37 @@ type asideFile struct {
 	end int64
 }
 
-func newAside(d *Dir) *aside { return &aside{d: d, files: map[string]*asideFile{}} }
+func newAside(d *Dir) *aside {
+	d.ckptMu.Lock()
+	defer d.ckptMu.Unlock()
+	return &aside{d: d, seq: d.ckptSeq, files: map[string]*asideFile{}}
+}
 
-// keep appends a frame to DIR/NAME-<checkpoint sequence>.frames.
-func (a *aside) keep(f *journal.Frame, dir, name string) error {
-	full := path.Join(dir, fmt.Sprintf("%s-%d.frames", name, a.d.ckptSeq))
+// keep appends a frame to DIR/NAME-<checkpoint sequence>.frames and returns the
+// file's name in DIR.
+func (a *aside) keep(f *journal.Frame, dir, name string) (string, error) {
+	base := fmt.Sprintf("%s-%d.frames", name, a.seq)
+	full := path.Join(dir, base)
 	x := a.files[full]
 	if x == nil {
 		if err := a.d.opt.FS.MkdirAll(dir); err != nil {
-			return fmt.Errorf("keep journal frames aside: %w", err)
+			return "", fmt.Errorf("keep journal frames aside: %w", err)
 		}
 		_ = a.d.opt.FS.Remove(full) // of an earlier start that crashed here
 		file, err := a.d.opt.FS.Create(full)
 		if err != nil {
-			return fmt.Errorf("keep journal frames aside: %w", err)
+			return "", fmt.Errorf("keep journal frames aside: %w", err)
 		}
 		x = &asideFile{f: file}
 		a.files[full] = x
-		a.d.log.Error("journal holds frames that no partition takes; they are kept aside", zap.String("file", full))
+		a.d.log.Error("journal holds frames that no partition takes now; they are kept aside", zap.String("file", full))
 	}
 	b := f.Encode(nil)
 	if _, err := x.f.WriteAt(b, x.end); err != nil {
-		return fmt.Errorf("keep journal frames aside: %w", err)
+		return "", fmt.Errorf("keep journal frames aside: %w", err)
 	}
 	x.end += int64(len(b))
-	return nil
+	return base, nil
 }
 
 // close makes everything that was kept durable.

@@ -19,7 +19,8 @@ import (
 //	| recovery point: offset i64, LSN u64, segments u32 × (base i64, size i64)
 //	| leader epochs (epochs.Cache.Append) | producers u32 length + bytes (producers.State.Append)
 //
-//	flags: 1 cut (a start cuts at the recovery point), 2 deleted, 4 offline (reason says why)
+//	flags: 1 cut (a start cuts at the recovery point), 2 deleted, 4 offline (reason says why),
+//	8 aside (reason names the file that holds the frames beyond the recovery point)
 //
 // Writing it is how everything but batches is committed: the birth, the
 // deletion, the truncation and the start of logs, changes of mode, and the fate
@@ -59,7 +60,8 @@ type logCheckpoint struct {
 	mode      mode
 	cut       bool
 	deleted   bool
-	offline   string // why, "" if it is not
+	offline   string // why, "" if it is not; stays over starts
+	aside     string // file in the directory with its frames beyond rp, "" if they are in the journal
 	logStart  int64
 	rp        recoveryPoint
 	epochs    epochs.Cache
@@ -89,7 +91,11 @@ func (l *logCheckpoint) append(b []byte) []byte {
 	b = append(b, l.topic...)
 	b = append(b, byte(l.mode), l.flags())
 	b = le.AppendUint64(b, uint64(l.logStart))
-	reason := l.offline[:min(len(l.offline), math.MaxUint16)]
+	reason := l.offline
+	if reason == "" {
+		reason = l.aside
+	}
+	reason = reason[:min(len(reason), math.MaxUint16)]
 	b = le.AppendUint16(b, uint16(len(reason)))
 	b = append(b, reason...)
 	b = le.AppendUint64(b, uint64(l.rp.offset))
@@ -108,6 +114,7 @@ const (
 	flagCut     = 1 << 0
 	flagDeleted = 1 << 1
 	flagOffline = 1 << 2
+	flagAside   = 1 << 3
 )
 
 func (l *logCheckpoint) flags() (f byte) {
@@ -119,6 +126,8 @@ func (l *logCheckpoint) flags() (f byte) {
 	}
 	if l.offline != "" {
 		f |= flagOffline
+	} else if l.aside != "" {
+		f |= flagAside
 	}
 	return f
 }
@@ -179,7 +188,12 @@ func decodeLog(r *cursor) (l logCheckpoint, err error) {
 	flags := r.u8()
 	l.cut, l.deleted = flags&flagCut != 0, flags&flagDeleted != 0
 	l.logStart = r.i64()
-	l.offline = string(r.take(int(r.u16())))
+	reason := string(r.take(int(r.u16())))
+	if flags&flagAside != 0 {
+		l.aside = reason
+	} else {
+		l.offline = reason
+	}
 	l.rp.offset = r.i64()
 	l.rp.lsn = journal.LSN(r.u64())
 	n := int(r.u32())

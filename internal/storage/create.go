@@ -142,7 +142,7 @@ func (r *recovery) strays() error {
 			continue
 		}
 		name := in.Name
-		r.after = append(r.after, func() error {
+		r.later(nil, func() error {
 			if isDeletedName(name) {
 				return d.opt.FS.RemoveAll(path.Join(d.path, name))
 			}
@@ -173,7 +173,8 @@ func (d *Dir) Delete(l *Log) error {
 
 	dirName := path.Base(l.path)
 	entry, _ := l.checkpointed()
-	entry.deleted, entry.offline = true, ""
+	aside := entry.aside
+	entry.deleted, entry.offline, entry.aside = true, "", ""
 	d.mu.Lock()
 	_, known := d.logs[l.id]
 	delete(d.logs, l.id)
@@ -189,6 +190,9 @@ func (d *Dir) Delete(l *Log) error {
 	}
 	if err := d.checkpoint(nil); err != nil {
 		return fmt.Errorf("delete %s: %w", l, err)
+	}
+	if aside != "" {
+		_ = d.opt.FS.Remove(path.Join(d.path, aside)) // it only takes space
 	}
 	l.observer().Reverted(l.Ends().Durable, fmt.Errorf("%s: %w", l, ErrClosed))
 	for _, s := range l.segments {

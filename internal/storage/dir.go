@@ -273,12 +273,18 @@ func (d *Dir) leave() error {
 		return fmt.Errorf("close log directory %s: %w", d.path, *d.failed.Load())
 	}
 	clean := true
+	var failed error
 	for _, l := range d.Logs() {
 		if l.Offline() != nil {
+			clean = clean && l.givenUp() // the next start is to look at the others as after a crash
 			continue
 		}
 		if err := l.bringHome(); err != nil {
-			return err
+			clean = false
+			if failed == nil {
+				failed = err
+			}
+			continue
 		}
 		if l.logEnd.Load() != l.flushed {
 			clean = false
@@ -286,11 +292,11 @@ func (d *Dir) leave() error {
 	}
 	d.awaitCarried()
 	at, err := d.journal.Rotate()
-	if err != nil {
-		return err
+	if err == nil {
+		err = d.checkpoint(&at)
 	}
-	if err := d.checkpoint(&at); err != nil || !clean {
-		return err
+	if err != nil || !clean {
+		return errors.Join(failed, err)
 	}
 	return d.writeCleanMark(at)
 }

@@ -102,7 +102,7 @@ type Log struct {
 	closed         bool        // deleted
 
 	cut     bool           // recovery cuts at rp although the log is written through; guarded by mu
-	asFound *logCheckpoint // of a log that a start found damaged: kept as it is
+	asFound *logCheckpoint // what checkpoints go on saying of a log that is offline; guarded by mu
 
 	scheduled atomic.Bool // stands in the directory's flush queue
 }
@@ -217,6 +217,13 @@ func (l *Log) currentMode() mode {
 	return l.mode
 }
 
+// givenUp says that the log stays offline over starts.
+func (l *Log) givenUp() bool {
+	l.mu.RLock()
+	defer l.mu.RUnlock()
+	return l.asFound != nil && l.asFound.offline != ""
+}
+
 // goOffline stops all use of the log until the next start.
 func (l *Log) goOffline(err error) {
 	l.mu.Lock()
@@ -236,6 +243,11 @@ func (l *Log) goOffline(err error) {
 	tell := func() {
 		l.own()
 		defer l.disown()
+		l.flushMu.Lock()
+		if !l.inFlight() { // the memory is others' now
+			l.dir.memory.evictAll([]*Log{l})
+		}
+		l.flushMu.Unlock()
 		l.observer().Reverted(end, err)
 	}
 	if !l.dir.run(tell) {

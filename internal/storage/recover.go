@@ -12,7 +12,6 @@ import (
 
 	"github.com/chronik-io/chronik/internal/record"
 	"github.com/chronik-io/chronik/internal/storage/journal"
-	"github.com/chronik-io/chronik/internal/storage/segment"
 	"github.com/chronik-io/chronik/internal/storage/statefile"
 )
 
@@ -24,7 +23,8 @@ type recovery struct {
 	d      *Dir
 	ckpt   *checkpoint
 	found  map[ID]*found // logs of the checkpoint
-	after  []func() error
+	after  []task
+	others bool // the journal holds frames of logs that the checkpoint doesn't know
 	above  journal.LSN
 	extent journal.Extent
 	began  time.Time
@@ -37,6 +37,7 @@ type found struct {
 	end   int64           // where the journal's frames lead, found by reading it
 	files map[int64]int64 // segments on the disk: base → size
 	err   error
+	aside string // file with its frames, where they were kept aside just now
 }
 
 // recover brings the directory from what a stop or a crash left to where it
@@ -61,11 +62,7 @@ func (d *Dir) recover() error {
 	if err := d.begin(); err != nil {
 		return err
 	}
-	for _, task := range r.after {
-		if err := task(); err != nil {
-			return err
-		}
-	}
+	r.tidy()
 	if r.ckpt != nil && !d.clean {
 		d.log.Info("recovered", zap.Int("partitions", len(d.list)), zap.Duration("took", time.Since(r.began)))
 	}
@@ -123,6 +120,29 @@ func (r *recovery) firstStart() error {
 	return nil
 }
 
+// task is what may be done only after the new checkpoint is durable.
+type task struct {
+	l   *Log // nil: no log depends on it
+	run func() error
+}
+
+func (r *recovery) later(l *Log, run func() error) { r.after = append(r.after, task{l, run}) }
+
+// tidy does what waited for the checkpoint. What can't be done stops nobody else:
+// the next start tries again.
+func (r *recovery) tidy() {
+	for _, t := range r.after {
+		err := t.run()
+		switch {
+		case err == nil:
+		case t.l != nil:
+			t.l.goOffline(err)
+		default:
+			r.d.logOnce(nil, "what is not needed any more could not be removed", err)
+		}
+	}
+}
+
 // logs recovers the logs of a checkpoint.
 func (r *recovery) logs() error {
 	for i := range r.ckpt.logs {
@@ -137,6 +157,11 @@ func (r *recovery) logs() error {
 		if f.err == nil {
 			f.err = r.prepare(f)
 		}
+		f.l.producers.CopyFrom(&f.l.settled)
+		if f.err == nil && f.lc.aside != "" {
+			f.err = f.bringBack()
+			r.later(nil, func() error { return r.forgetAside(f) })
+		}
 	}
 	if !r.d.clean {
 		if err := r.apply(); err != nil {
@@ -145,6 +170,9 @@ func (r *recovery) logs() error {
 		if err := r.d.journal.SyncFiles(r.extent.Files); err != nil {
 			return err
 		}
+	}
+	if err := r.home(); err != nil {
+		return err
 	}
 	for _, f := range r.found {
 		r.finish(f)
@@ -155,13 +183,60 @@ func (r *recovery) logs() error {
 	return r.strays()
 }
 
+// home brings what was replayed into synced segments. What the journal holds of
+// logs that failed on the way here is kept aside: the journal is given up.
+func (r *recovery) home() error {
+	keep := r.others
+	for _, f := range r.found {
+		if f.err == nil {
+			f.err = f.l.flushAndSync()
+		}
+		if f.err != nil && noSpace(f.err) {
+			return f.err // that is no log's fault, and nothing could be kept aside
+		}
+		keep = keep || f.err != nil && f.lc.offline == ""
+	}
+	if r.d.clean || !keep {
+		return nil
+	}
+	aside := newAside(r.d)
+	_, err := r.d.journal.Scan(r.ckpt.redo, func(fr journal.Frame) error { return r.keepAside(aside, &fr) })
+	return errors.Join(err, aside.close())
+}
+
+// keepAside keeps a frame that no log has taken.
+func (r *recovery) keepAside(aside *aside, fr *journal.Frame) (err error) {
+	if t, ok := r.d.deleted[fr.Stream]; ok && fr.LSN <= t.lsn {
+		return nil
+	}
+	f := r.found[fr.Stream]
+	switch {
+	case f == nil:
+		_, err = aside.keep(fr, r.d.path, fmt.Sprintf("unknown-%x-%d", fr.Stream.Topic, fr.Stream.Partition))
+	case f.err == nil || f.lc.offline != "" || fr.LSN <= f.lc.rp.lsn:
+	case passes(f.err): // not in a place that may be what is wrong
+		f.aside, err = aside.keep(fr, r.d.path, f.l.String())
+	default:
+		_, err = aside.keep(fr, f.l.path, "recovery")
+	}
+	return err
+}
+
+// forgetAside removes what a log that came back has taken.
+func (r *recovery) forgetAside(f *found) error {
+	if f.err != nil {
+		return nil
+	}
+	return r.d.opt.FS.Remove(path.Join(r.d.path, f.lc.aside))
+}
+
 // look opens one log of the checkpoint.
 func (r *recovery) look(lc *logCheckpoint) {
 	d := r.d
 	dirName := fmt.Sprintf("%s-%d", lc.topic, lc.id.Partition)
 	if lc.deleted {
 		d.deleted[lc.id] = tombstone{entry: *lc, lsn: lc.rp.lsn}
-		r.after = append(r.after, func() error { return d.removeDeleted(lc.id, dirName) })
+		r.later(nil, func() error { return d.removeDeleted(lc.id, dirName) })
 		return
 	}
 	cfg := Config{}
@@ -201,7 +276,9 @@ func (r *recovery) verify() error {
 	ext, err := d.journal.Scan(r.ckpt.redo, func(f journal.Frame) error {
 		d.stats.frames.Inc()
 		d.stats.bytes.Add(float64(len(f.Payload)))
-		if e := r.found[f.Stream]; e != nil && e.err == nil && f.LSN > e.lc.rp.lsn {
+		e := r.found[f.Stream]
+		r.others = r.others || e == nil
+		if e != nil && e.err == nil && f.LSN > e.lc.rp.lsn {
 			e.err = e.extend(&f)
 		}
 		return nil
@@ -232,179 +309,20 @@ func (f *found) extend(fr *journal.Frame) error {
 	return nil
 }
 
-// prepare opens the segments of a log: up to the recovery point they are
-// trusted, if they are there; what follows is cut, or scanned where the log was
-// written through.
-func (r *recovery) prepare(f *found) error {
-	l := f.l
-	infos, err := r.d.opt.FS.List(l.path)
-	if err != nil {
-		return fmt.Errorf("log directory of the partition: %w", err)
-	}
-	for _, in := range infos {
-		if base, ok := segment.ParseName(in.Name); ok {
-			f.files[base] = in.Size
-		}
-	}
-	if err := r.openListed(f); err != nil {
-		return err
-	}
-	if l.mode == writeThrough && !f.lc.cut && !r.d.clean {
-		return r.scan(f)
-	}
-	if f.lc.cut {
-		// The checkpoint that says so is durable. The next one will not: what is
-		// to be cut must be gone before.
-		return r.removeNow(f)
-	}
-	r.removeBeyond(f, f.lc.rp.offset)
-	return nil
-}
-
-// removeNow removes the segments that a truncation which was under way did not
-// come to.
-func (r *recovery) removeNow(f *found) error {
-	for base := range f.files {
-		if err := segment.Open(r.d.files, f.l.path, base, 0).Remove(); err != nil {
-			return err
-		}
-	}
-	return r.d.opt.FS.SyncDir(f.l.path)
-}
-
-// openListed opens the segments that the checkpoint lists.
-func (r *recovery) openListed(f *found) error {
-	l, list := f.l, f.lc.rp.segments
-	for i, e := range list {
-		next := f.lc.rp.offset
-		if i+1 < len(list) {
-			next = list[i+1].base
-		}
-		size, there := f.files[e.base]
-		switch {
-		case e.size == 0:
-			continue // nothing of it counts; it may never have come to be
-		case next <= f.lc.logStart && !there:
-			continue // below the log's start, and removed
-		case !there:
-			return fmt.Errorf("segment %s is missing", path.Join(l.path, segment.Name(e.base)+segment.LogSuffix))
-		case size < e.size:
-			return fmt.Errorf("segment %s has %d bytes, %d are needed", path.Join(l.path, segment.Name(e.base)+segment.LogSuffix), size, e.size)
-		}
-		s := segment.Open(r.d.files, l.path, e.base, e.size)
-		if size > e.size && (i+1 < len(list) || l.mode == journalled || f.lc.cut) {
-			r.d.stats.truncated.Add(float64(size - e.size))
-			if err := s.Cut(e.size, next); err != nil {
-				return err
-			}
-		}
-		l.segments = append(l.segments, s)
-		delete(f.files, e.base)
-	}
-	return nil
-}
-
-// removeBeyond removes segments at or beyond the recovery point: the journal
-// holds what they should.
-func (r *recovery) removeBeyond(f *found, end int64) {
-	for base := range f.files {
-		if base >= end || base < f.lc.logStart {
-			s := segment.Open(r.d.files, f.l.path, base, 0)
-			r.after = append(r.after, func() error {
-				if f.l.ownsSegment(base) {
-					return nil // made anew meanwhile
-				}
-				if err := s.Remove(); err != nil {
-					return err
-				}
-				// A name that comes back must not be taken for the log's.
-				return r.d.opt.FS.SyncDir(f.l.path)
-			})
-		}
-	}
-}
-
-func (l *Log) ownsSegment(base int64) bool {
-	for _, s := range l.segments {
-		if s.Base() == base {
-			return true
-		}
-	}
-	return false
-}
-
-// scan finds the valid prefix of a log that was written through.
-func (r *recovery) scan(f *found) error {
-	l, next, now := f.l, f.lc.rp.offset, time.Now()
-	note := func(b record.Batch) {
-		l.settled.Add(b, now)
-		l.epochs.Assign(b.LeaderEpoch(), b.BaseOffset())
-	}
-	interval := l.cfg.Load().Segment.IndexInterval
-	if n := len(l.segments); n > 0 {
-		s := l.segments[n-1]
-		end, err := s.Recover(s.Size(), next, interval, note)
-		if err != nil {
-			return err
-		}
-		next = end
-	}
-	for {
-		size, ok := f.files[next]
-		if !ok {
-			break
-		}
-		s := segment.Open(r.d.files, l.path, next, 0)
-		end, err := s.Recover(0, next, interval, note)
-		if err != nil {
-			return err
-		}
-		delete(f.files, next)
-		r.d.stats.truncated.Add(float64(size - s.Size()))
-		l.segments = append(l.segments, s)
-		if end == next {
-			break
-		}
-		next = end
-	}
-	// The process before may have died between making a segment and syncing its
-	// name.
-	if err := r.d.opt.FS.SyncDir(l.path); err != nil {
-		return err
-	}
-	f.end = next
-	l.setEnds(next)
-	r.removeBeyond(f, next)
-	return nil
-}
-
 // apply reads the journal again and gives the logs what the segments lack.
 func (r *recovery) apply() error {
-	for _, f := range r.found {
-		f.l.producers.CopyFrom(&f.l.settled)
-	}
-	aside := newAside(r.d)
 	ext, err := r.d.journal.Scan(r.ckpt.redo, func(fr journal.Frame) error {
-		if t, ok := r.d.deleted[fr.Stream]; ok && fr.LSN <= t.lsn {
-			return nil
-		}
 		f := r.found[fr.Stream]
-		switch {
-		case f == nil:
-			return aside.keep(&fr, r.d.path, fmt.Sprintf("unknown-%x-%d", fr.Stream.Topic, fr.Stream.Partition))
-		case fr.LSN <= f.lc.rp.lsn:
-			return nil
-		case f.err != nil && f.lc.offline == "":
-			return aside.keep(&fr, f.l.path, "recovery")
-		case f.err != nil || fr.Carried && fr.NextEnd <= f.l.logEnd.Load():
+		if f == nil || f.err != nil || fr.LSN <= f.lc.rp.lsn || fr.Carried && fr.NextEnd <= f.l.logEnd.Load() {
 			return nil
 		}
-		return f.l.replay(&fr)
+		f.err = f.l.replay(&fr)
+		return nil
 	})
 	if err == nil && ext.Next != r.extent.Next {
 		err = fmt.Errorf("%w: it ended at LSN %d when read again, first at %d", journal.ErrDamaged, ext.Next, r.extent.Next)
 	}
-	return errors.Join(err, aside.close())
+	return err
 }
 
 // replay appends a frame's batches to the tail of a log.
@@ -429,23 +347,27 @@ func (l *Log) replay(f *journal.Frame) error {
 	return nil
 }
 
-// finish takes a damaged log offline, as it was found.
+// finish takes a log that failed offline. Nothing of it is changed, and the
+// checkpoints go on saying what was found. One that is damaged stays so; one that
+// met an error of the system is tried again at the next start.
 func (r *recovery) finish(f *found) {
 	l := f.l
+	if f.err != nil {
+		as := *f.lc
+		switch {
+		case !passes(f.err):
+			as.offline = f.err.Error()
+			// Its frames were put aside: none of the journal's counts for it any more.
+			as.rp.lsn = math.MaxInt64
+		case f.aside != "":
+			as.aside = f.aside
+		}
+		l.asFound = &as
+		l.segments = nil
+		l.setEnds(f.lc.rp.offset)
+		l.goOffline(f.err)
+	}
 	if l.logStart.Load() > l.logEnd.Load() {
 		l.logStart.Store(l.logEnd.Load())
 	}
-	if r.d.clean || f.err != nil {
-		l.producers.CopyFrom(&l.settled)
-	}
-	if f.err == nil {
-		return
-	}
-	as := *f.lc
-	as.offline = f.err.Error()
-	// Its frames were put aside: none of the journal's counts for it any more.
-	as.rp.lsn = math.MaxInt64
-	l.asFound = &as
-	l.segments = nil
-	l.goOffline(f.err)
 }

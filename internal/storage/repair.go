@@ -167,8 +167,11 @@ func (d *Dir) reopen(err error) {
 			l.revert(err)
 		}
 	}
-	for wait := 10 * time.Millisecond; ; wait = min(2*wait, 10*time.Second) {
-		again := d.begin()
+	for attempt, wait := 1, 10*time.Millisecond; ; attempt, wait = attempt+1, min(2*wait, 10*time.Second) {
+		again := d.home(attempt)
+		if again == nil {
+			again = d.begin()
+		}
 		if again == nil {
 			break
 		}
@@ -186,17 +189,9 @@ func (d *Dir) reopen(err error) {
 	}
 }
 
-// begin starts a life of the journal: everything durable is in synced
-// segments, a fresh file is there, a checkpoint names it, entries may come.
+// begin starts a life of the journal: everything durable is in synced segments
+// or kept aside; a fresh file is made, a checkpoint names it, entries may come.
 func (d *Dir) begin() error {
-	for _, l := range d.Logs() {
-		if l.Offline() != nil {
-			continue
-		}
-		if err := l.bringHome(); err != nil {
-			return err
-		}
-	}
 	fresh, err := d.journal.Fresh(d.minLSN)
 	if err != nil {
 		return err
@@ -205,22 +200,4 @@ func (d *Dir) begin() error {
 		return err
 	}
 	return d.journal.Resume()
-}
-
-// bringHome flushes and syncs; a segment that fails is replaced first.
-func (l *Log) bringHome() error {
-	l.mu.RLock()
-	broken := l.failure != nil
-	l.mu.RUnlock()
-	if broken {
-		if err := l.replaceSegment(); err != nil {
-			return err
-		}
-	}
-	l.flushMu.Lock()
-	defer l.flushMu.Unlock()
-	if err := l.flushLocked(); err != nil {
-		return err
-	}
-	return l.syncLocked()
 }
