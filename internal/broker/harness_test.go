@@ -128,6 +128,11 @@ func (n *node) openLogs(t testing.TB, o nodeOptions) {
 	t.Cleanup(n.Broker.Close)
 	must(t, n.applier.Start(context.Background(), n.store))
 	t.Cleanup(n.applier.Stop)
+	// What the first round changed, raised leader epochs above all, is applied
+	// before a client comes.
+	_, revision, err := n.store.Range(t.Context(), metadata.ClusterKey)
+	must(t, err)
+	must(t, n.applier.WaitFor(t.Context(), revision))
 }
 
 func (n *node) serve(t testing.TB, o nodeOptions) {
