@@ -6,6 +6,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/chronik-io/chronik/internal/membuf"
 	"github.com/chronik-io/chronik/internal/vfs"
 )
 
@@ -75,6 +76,9 @@ var rules = map[string]modelConfig{
 // Without any one of the rules the model must find something wrong. Where that
 // takes thousands of histories it is asked only with CHRONIK_MODEL_RUNS set.
 func TestModelMissesEveryRule(t *testing.T) {
+	if membuf.Invariants {
+		t.Skip("without its rules the code uses memory that it gave back, which this build tells before the model can")
+	}
 	for name, cfg := range rules {
 		t.Run(name, func(t *testing.T) {
 			if cfg.rare && os.Getenv("CHRONIK_MODEL_RUNS") == "" {

@@ -80,7 +80,8 @@ func TestSweepCarriesSmallPartitions(t *testing.T) {
 		}
 		return true
 	})
-	if syncs := disk.Calls(errfs.Datasync) - before; syncs > 200 {
+	// A slow machine sweeps more than once meanwhile; one by one it would be n.
+	if syncs := disk.Calls(errfs.Datasync) - before; syncs > n/5 {
 		t.Errorf("the sweep took %d fdatasyncs", syncs)
 	}
 }
