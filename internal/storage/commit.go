@@ -147,7 +147,7 @@ func (l *Log) commit() {
 func (l *Log) modeChanges() bool {
 	l.mu.RLock()
 	defer l.mu.RUnlock()
-	return (l.mode != l.cfg.Load().mode() || l.unsettled) && !l.closed && l.offline == nil
+	return (l.mode != l.cfg.Load().mode() || l.unsettled) && !l.closed && !l.stopped && l.offline == nil
 }
 
 // commitGroup numbers the appends of a group in order and hands them over.

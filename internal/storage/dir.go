@@ -254,6 +254,7 @@ func (d *Dir) Close() error {
 	for _, l := range d.Logs() {
 		l.stop()
 	}
+	d.drain()
 	close(d.quit)
 	d.tasks.stop()
 	d.done.Wait()
@@ -311,14 +312,25 @@ func (d *Dir) awaitCarried() {
 	}
 }
 
-// stop makes the log take no more appends and waits for those in flight.
+// closeWait bounds how long a stop waits for what the journal has no room for.
+const closeWait = 5 * time.Second
+
+// stop makes the log take no more appends.
 func (l *Log) stop() {
-	l.own()
 	l.mu.Lock()
-	l.stopped = true
+	l.stopped = true // first, so that whoever has the right to commit and waits gives up
 	l.mu.Unlock()
+	l.own()
 	l.disown() // refuses what is queued
-	for l.inFlight() && l.dir.Err() == nil {
-		time.Sleep(100 * time.Microsecond)
+}
+
+// drain waits until the journal has told of everything, as long as it can. What is
+// left then is told that it is lost when the journal closes.
+func (d *Dir) drain() {
+	deadline := time.Now().Add(closeWait)
+	for _, l := range d.Logs() {
+		for l.inFlight() && d.Err() == nil && time.Now().Before(deadline) {
+			time.Sleep(100 * time.Microsecond)
+		}
 	}
 }

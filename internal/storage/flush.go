@@ -236,7 +236,8 @@ func (l *Log) extentsLocked() []extent {
 // Journalled: what is not synced is in the journal; the log takes no appends
 // until it has been written into a new segment (rewrite). Write-through: what
 // is not written fails; what was written is in no journal, so the log goes on
-// only if a disk that is merely full let the old file be synced, and in a new file.
+// only if the file did not fail (it could not be opened, or a next one not be
+// made), or if a disk that is merely full let it be synced; and in a new file.
 func (l *Log) segmentFailed(err error) error {
 	l.dir.segmentError(l, err)
 	err = fmt.Errorf("%w: %s: %w", ErrFailed, l, err)
@@ -249,11 +250,12 @@ func (l *Log) segmentFailed(err error) error {
 	}
 	l.mu.Unlock()
 	l.dir.run(l.kick) // what waits for memory is refused now
-	if through && !noSpace(err) {
+	dead := active != nil && active.Err() != nil
+	if through && dead && !noSpace(err) {
 		l.goOffline(err)
 		return err
 	}
-	if through && active != nil && active.Err() != nil {
+	if through && dead {
 		if e := active.Settle(); e != nil {
 			l.goOffline(e)
 			return err

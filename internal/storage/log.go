@@ -76,6 +76,7 @@ type Log struct {
 	durable  atomic.Int64
 
 	flushMu sync.Mutex // see the package comment
+	cutting *cutting   // a truncation that is not finished; guarded by flushMu
 
 	queueState
 

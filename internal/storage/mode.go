@@ -1,6 +1,7 @@
 package storage
 
 import (
+	"errors"
 	"fmt"
 	"time"
 )
@@ -36,7 +37,9 @@ func (l *Log) switchMode() {
 	}
 	l.dir.logOnce(l, "change of durability profile is delayed", err)
 	l.refuseQueue(fmt.Errorf("%w: change of the durability profile of %s: %w", ErrFailed, l, err))
-	l.dir.sleep(switchRetry) // disown tries again
+	if !errors.Is(err, ErrClosed) {
+		l.dir.sleep(switchRetry) // disown tries again
+	}
 }
 
 // refuseQueue answers what waits: the disk makes no progress. The caller owns

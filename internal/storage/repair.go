@@ -54,7 +54,7 @@ func (l *Log) replaceSegment() error {
 		return nil // it was repaired meanwhile, on the way to a reopened directory
 	}
 	if written {
-		// The disk was full; the old file has been synced. What was not written
+		// The disk was full, or there were no descriptors: what was not written
 		// fails as a whole.
 		l.revert(cause)
 	}
@@ -63,6 +63,9 @@ func (l *Log) replaceSegment() error {
 	if l.Offline() != nil {
 		return nil
 	}
+	if l.cutting != nil {
+		return l.finishCut()
+	}
 	l.mu.RLock()
 	rp, end := l.rp, l.flushed
 	through := l.mode == writeThrough
@@ -70,6 +73,13 @@ func (l *Log) replaceSegment() error {
 	l.mu.RUnlock()
 
 	if through {
+		if n := len(old); n > 0 && old[n-1].Err() == nil { // otherwise it was settled
+			if err := old[n-1].Sync(); err != nil && old[n-1].Err() != nil {
+				return l.segmentFailed(err)
+			} else if err != nil {
+				return err
+			}
+		}
 		l.synced()
 		rp.offset = end
 	}

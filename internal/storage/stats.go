@@ -85,7 +85,7 @@ func (d *Dir) segmentError(l *Log, err error) {
 }
 
 func (d *Dir) repaired(l *Log) {
-	d.log.Info("partition takes records again, in a new segment", zap.Stringer("log", l))
+	d.log.Info("partition takes records again", zap.Stringer("log", l))
 	d.forgive(l.String())
 }
 

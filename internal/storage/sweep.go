@@ -46,21 +46,36 @@ func (d *Dir) sleep(t time.Duration) bool {
 	}
 }
 
+// sweepPause is how long the next sweep waits, at least, after one that freed
+// nothing; it grows up to sweepPauseMax. Whoever waits for room asks again at once.
+const sweepPause, sweepPauseMax = 5 * time.Millisecond, time.Second
+
 // maintain is the maintenance goroutine: sweeps, relief of memory, repairs.
 func (d *Dir) maintain() {
-	var retry <-chan time.Time
-	wait := 100 * time.Millisecond
+	var retry, resume <-chan time.Time
+	wait, pause := 100*time.Millisecond, sweepPause
+	sweeps := d.sweeps
 	for {
 		select {
 		case <-d.quit:
 			return
 		case err := <-d.failures:
 			d.reopen(err)
-		case <-d.sweeps:
-			if err := d.sweep(); err != nil {
+		case <-sweeps:
+			first := d.journal.Oldest(0).File
+			err := d.sweep()
+			if err != nil {
 				d.logOnce(nil, "checkpoint sweep failed", err)
 				retry = time.After(wait)
 			}
+			if err == nil && d.journal.Oldest(0).File != first {
+				pause = sweepPause
+				continue
+			}
+			sweeps, resume = nil, time.After(pause)
+			pause = min(2*pause, sweepPauseMax)
+		case <-resume:
+			sweeps, resume = d.sweeps, nil
 		case <-d.pressure:
 			d.relieve()
 		case <-d.repairs:

@@ -31,24 +31,61 @@ func (l *Log) replaceEnd(end int64, reset bool) error {
 	if !reset && end >= l.logEnd.Load() {
 		return nil
 	}
-	keep, gone, size, err := l.splitAt(end, reset)
+	c, err := l.splitAt(end, reset)
 	if err != nil {
 		return fmt.Errorf("truncate %s to %d: %w", l, end, err)
 	}
-	rest, err := l.dropTail(end, keep, size, reset)
-	if err != nil {
-		return fmt.Errorf("truncate %s to %d: %w", l, end, err)
+	l.dropTail(c)
+	return l.finishCut()
+}
+
+// cutting is a truncation or reset of a log whose memory says already that it ends
+// at end.
+type cutting struct {
+	keep, gone []*segment.Segment
+	size       int64 // of the last one that stays
+	end        int64
+	reset      bool
+}
+
+// finishCut makes the disk what memory says. Until it comes to an end the log
+// takes no appends, since the old or the new end may be on the disk; the
+// maintenance goroutine tries it again. It needs flushMu.
+func (l *Log) finishCut() error {
+	c := l.cutting
+	err := l.commitCut(c)
+	if err == nil {
+		l.cutting = nil
+		l.mu.Lock()
+		held := l.failure != nil
+		l.failure = nil
+		l.mu.Unlock()
+		if held {
+			l.dir.repaired(l)
+		}
+		return nil
 	}
-	if err := l.dir.commitPoint(l.dir.opt.broken.silentCut); err != nil {
-		// The old or the new end may be on the disk.
-		l.hold(fmt.Errorf("%w: %s was being truncated: %w", ErrFailed, l, err))
+	err = fmt.Errorf("truncate %s to %d: %w", l, c.end, err)
+	if l.Offline() == nil {
+		l.hold(fmt.Errorf("%w: %w", ErrFailed, err))
+		l.dir.repair(l)
+	}
+	return err
+}
+
+func (l *Log) commitCut(c *cutting) error {
+	if err := l.recallProducers(c); err != nil {
 		return err
 	}
-	if err := l.cutFiles(keep, gone, size, end); err != nil {
-		l.goOffline(err)
-		return fmt.Errorf("truncate %s to %d: %w", l, end, err)
+	if err := l.dir.commitPoint(l.dir.opt.broken.silentCut); err != nil {
+		return err
 	}
-	l.dir.memory.drop(rest, len(rest))
+	if err := l.cutFiles(c); err != nil {
+		if n := len(c.keep); !shortage(err) || n > 0 && c.keep[n-1].Err() != nil {
+			l.goOffline(err) // what the files are is not known; a start cuts them
+		}
+		return err
+	}
 	l.mu.Lock()
 	l.cut = false
 	through := l.mode == writeThrough
@@ -57,80 +94,88 @@ func (l *Log) replaceEnd(end int64, reset bool) error {
 		return nil
 	}
 	if err := l.dir.checkpoint(nil); err != nil {
-		l.hold(fmt.Errorf("%w: %s was being truncated: %w", ErrFailed, l, err))
+		l.mu.Lock()
+		l.cut = true // as the checkpoint on the disk may say
+		l.mu.Unlock()
 		return err
 	}
 	return nil
 }
 
-// splitAt finds what stays: the segments that do, and the size of the last one.
-func (l *Log) splitAt(end int64, reset bool) (keep, gone []*segment.Segment, size int64, err error) {
+// splitAt finds what stays: the segments that do, the size of the last one, and
+// the end, which is lower where a batch straddles it: that one goes as a whole.
+func (l *Log) splitAt(end int64, reset bool) (*cutting, error) {
 	segments, err := l.snapshot()
 	if err != nil {
-		return nil, nil, 0, err
+		return nil, err
 	}
 	n := 0
 	for n < len(segments) && !reset && segments[n].Base() < end {
 		n++
 	}
-	keep, gone = segments[:n], segments[n:]
+	c := &cutting{keep: segments[:n:n], gone: segments[n:], end: end, reset: reset}
 	if n == 0 {
-		return keep, gone, 0, nil
+		return c, nil
 	}
-	last := keep[n-1]
+	last := c.keep[n-1]
 	pos, found, err := last.Find(end)
 	if err != nil {
-		return nil, nil, 0, err
+		return nil, err
 	}
-	if found == 0 {
-		return keep, gone, last.Size(), nil
+	if c.size = pos; found == 0 {
+		c.size = last.Size()
 	}
-	return keep, gone, pos, nil
+	err = last.Headers(0, func(b record.Batch) bool {
+		if b.LastOffset() >= end {
+			c.end = min(end, b.BaseOffset())
+			return false
+		}
+		return true
+	})
+	return c, err
 }
 
 // dropTail takes the end of the log back in memory.
-func (l *Log) dropTail(end int64, keep []*segment.Segment, size int64, reset bool) ([]*chunk, error) {
-	if !reset && len(keep) > 0 {
-		// A batch that straddles the end goes as a whole.
-		err := keep[len(keep)-1].Headers(0, func(b record.Batch) bool {
-			if b.LastOffset() >= end {
-				end = min(end, b.BaseOffset())
-				return false
-			}
-			return true
-		})
-		if err != nil {
-			return nil, err
-		}
-	}
+func (l *Log) dropTail(c *cutting) {
 	l.mu.Lock()
 	gone := l.tail.evict() // settleAll flushed everything
-	l.segments = keep
-	l.rp = recoveryPoint{offset: end, lsn: max(l.rp.lsn, l.dir.journal.Assigned()), segments: l.extentsLocked()}
+	l.segments = c.keep
+	l.rp = recoveryPoint{offset: c.end, lsn: max(l.rp.lsn, l.dir.journal.Assigned()), segments: l.extentsLocked()}
 	if n := len(l.rp.segments); n > 0 {
-		l.rp.segments[n-1].size = size
+		l.rp.segments[n-1].size = c.size
 	}
-	l.flushed, l.lowestUnsynced, l.cut = end, 0, true
+	l.flushed, l.lowestUnsynced, l.cut = c.end, 0, true
 	l.mu.Unlock()
-	l.logEnd.Store(end)
-	l.written.Store(min(l.written.Load(), end))
-	l.durable.Store(min(l.durable.Load(), end))
-	if reset || end < l.logStart.Load() {
-		l.logStart.Store(end)
-		l.durable.Store(end)
-		l.written.Store(end)
+	l.cutting = c
+	l.logEnd.Store(c.end)
+	l.written.Store(min(l.written.Load(), c.end))
+	l.durable.Store(min(l.durable.Load(), c.end))
+	if c.reset || c.end < l.logStart.Load() {
+		l.logStart.Store(c.end)
+		l.durable.Store(c.end)
+		l.written.Store(c.end)
 	}
 	l.smu.Lock()
-	defer l.smu.Unlock()
-	l.epochs.CutEnd(end)
-	l.settled.Clear()
-	if reset {
+	l.epochs.CutEnd(c.end)
+	if c.reset {
 		l.epochs.Clear()
-	} else if err := l.rebuildSettled(end); err != nil {
-		return nil, err
+	}
+	l.smu.Unlock()
+	l.dir.memory.drop(gone, len(gone))
+}
+
+// recallProducers makes the producer state that of what stays.
+func (l *Log) recallProducers(c *cutting) error {
+	l.smu.Lock()
+	defer l.smu.Unlock()
+	l.settled.Clear()
+	if !c.reset {
+		if err := l.rebuildSettled(c.end); err != nil {
+			return err
+		}
 	}
 	l.producers.CopyFrom(&l.settled)
-	return gone, nil
+	return nil
 }
 
 // rebuildSettled reads the producer state out of the segments, up to end. The
@@ -157,14 +202,14 @@ func (l *Log) rebuildSettled(end int64) error {
 }
 
 // cutFiles makes the files what the checkpoint says they are.
-func (l *Log) cutFiles(keep, gone []*segment.Segment, size, end int64) error {
-	for _, s := range gone {
+func (l *Log) cutFiles(c *cutting) error {
+	for _, s := range c.gone {
 		if err := s.Remove(); err != nil {
 			return err
 		}
 	}
-	if n := len(keep); n > 0 {
-		if err := keep[n-1].Cut(size, end); err != nil {
+	if n := len(c.keep); n > 0 {
+		if err := c.keep[n-1].Cut(c.size, c.end); err != nil {
 			return err
 		}
 	}
