@@ -2,6 +2,7 @@ package storage
 
 import (
 	"fmt"
+	"slices"
 	"sync"
 	"time"
 
@@ -108,7 +109,7 @@ func (l *Log) tryOwn() bool {
 // disown ends own, and commits what came meanwhile.
 func (l *Log) disown() { l.commit() }
 
-// commit takes group after group from the queue until it is empty. The caller
+// commit takes group after group, of a chunk each, from the queue until it is empty. The caller
 // owns the right to.
 func (l *Log) commit() {
 	for {
@@ -129,8 +130,7 @@ func (l *Log) commit() {
 			l.qmu.Unlock()
 			return
 		}
-		group := l.queue
-		l.queue, l.spare = l.spare[:0], nil
+		group := l.takeLocked()
 		l.qmu.Unlock()
 
 		l.commitGroup(group)
@@ -140,6 +140,24 @@ func (l *Log) commit() {
 		l.spare = group[:0]
 		l.qmu.Unlock()
 	}
+}
+
+// takeLocked takes the next group from the queue: all of it, but no more than
+// makes one chunk, since each chunk asks for memory.
+func (l *Log) takeLocked() []*Append {
+	n, size := 0, 0
+	for n < len(l.queue) && (n == 0 || size+len(l.queue[n].Batches) <= chunkTarget) {
+		size += len(l.queue[n].Batches)
+		n++
+	}
+	group := l.queue
+	if n == len(group) {
+		l.queue, l.spare = l.spare[:0], nil
+		return group
+	}
+	group = slices.Clone(group[:n])
+	l.queue = slices.Delete(l.queue, 0, n)
+	return group
 }
 
 // modeChanges says whether the profile in force asks for the other way of
@@ -156,16 +174,11 @@ func (l *Log) commitGroup(group []*Append) {
 		refuse(group, err)
 		return
 	}
-	now := time.Now()
-	for len(group) > 0 {
-		n, size := 1, len(group[0].Batches)
-		for n < len(group) && size+len(group[n].Batches) <= chunkTarget {
-			size += len(group[n].Batches)
-			n++
-		}
-		l.commitChunk(group[:n], size, now)
-		group = group[n:]
+	size := 0
+	for _, a := range group {
+		size += len(a.Batches)
 	}
+	l.commitChunk(group, size, time.Now())
 }
 
 // refuse answers appends that nothing was done for.

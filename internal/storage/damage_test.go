@@ -2,8 +2,13 @@ package storage
 
 import (
 	"errors"
+	"fmt"
+	"strings"
 	"syscall"
 	"testing"
+
+	"go.uber.org/zap"
+	"go.uber.org/zap/zaptest/observer"
 
 	"github.com/chronik-io/chronik/internal/storage/journal"
 	"github.com/chronik-io/chronik/internal/vfs"
@@ -132,26 +137,46 @@ func TestFault08MissingSegmentIsNamed(t *testing.T) {
 	}
 }
 
-// A flipped bit that recovery does not scan is met by the read.
+// A flipped bit that recovery does not scan is met by the cold read: its batch
+// is never served, the partition is marked, the log says so once, and everything
+// else is served.
 func TestFault07FlippedBitIsMetOnReading(t *testing.T) {
 	image := served(t, "sync")
 	b := readFile(t, image, firstSegment)
 	change(t, image, firstSegment, 5500, []byte{b[5500] ^ 4})
-	d := mustOpen(t, image, "sync")
+	core, said := observer.New(zap.ErrorLevel)
+	d := mustOpen(t, image, "sync", func(o *Options) { o.Logger = zap.New(core) })
 	l := byPartition(t, d, 0)
-	bad := 0
-	for at := range int64(20) {
-		s, err := l.Read(at, 20, 1, true)
-		if errors.Is(err, ErrCorrupt) {
-			bad++
-		} else if err != nil {
-			t.Errorf("read at %d: %v", at, err)
+	if err := l.Damaged(); err != nil {
+		t.Errorf("marked before a read: %v", err)
+	}
+	for range 3 {
+		bad := 0
+		for at := range int64(20) {
+			s, err := l.Read(at, 20, 1, true)
+			if errors.Is(err, ErrCorrupt) {
+				bad++
+			} else if err != nil || s.Size == 0 {
+				t.Errorf("read at %d: %d bytes, %v", at, s.Size, err)
+			}
+			s.Release()
 		}
-		s.Release()
+		if bad != 1 {
+			t.Errorf("%d reads met the damage, want 1", bad)
+		}
 	}
-	if bad != 1 {
-		t.Errorf("%d reads met the damage, want 1", bad)
+	if err := l.Damaged(); !errors.Is(err, ErrCorrupt) || l.Offline() != nil || l.Err() != nil {
+		t.Errorf("marked with %v, offline %v", err, l.Offline())
 	}
+	lines := said.FilterMessageSnippet("damaged").All()
+	if len(lines) != 1 || !strings.Contains(fmt.Sprint(lines[0].ContextMap()), firstSegment) {
+		t.Errorf("said %d times: %v", len(lines), lines)
+	}
+	put(t, l, 2, 100)
+	if other := byPartition(t, d, 1); other.Damaged() != nil {
+		t.Error("the other partition is marked")
+	}
+	holds(t, byPartition(t, d, 1), 20)
 }
 
 // Damage in the journal before what was known synced is never an ordinary end.

@@ -324,28 +324,3 @@ func TestFault02KillAgainAndAgain(t *testing.T) {
 		}
 	}
 }
-
-// A crash with many partitions is over when the journal has been read: a few
-// calls for each.
-func TestFault10StartWithManyPartitions(t *testing.T) {
-	disk := crashfs.New(1)
-	d := mustOpen(t, disk, "sync", func(o *Options) { o.JournalFileSize, o.JournalBytes = 4<<20, 16<<20 })
-	const n = 1000
-	logs := makeLogs(t, d, n, "sync")
-	data := testBatch(t, 100, nil)
-	for _, l := range logs {
-		l.Append(&Append{Batches: data, Sink: make(sink, 1)})
-	}
-	for _, l := range logs {
-		eventually(t, "the records count", func() bool { return l.AckEnd() == 1 })
-	}
-	image := disk.PowerLossImage(crashfs.DropUnsynced, 1)
-	before := image.Ops()
-	again := mustOpen(t, image, "sync", func(o *Options) { o.JournalFileSize, o.JournalBytes = 4<<20, 16<<20 })
-	for _, l := range again.Logs() {
-		holds(t, l, 1)
-	}
-	if ops := image.Ops() - before; ops > 8*n {
-		t.Errorf("the start took %d calls for %d partitions", ops, n)
-	}
-}

@@ -105,7 +105,8 @@ type Log struct {
 	cut     bool           // recovery cuts at rp although the log is written through; guarded by mu
 	asFound *logCheckpoint // what checkpoints go on saying of a log that is offline; guarded by mu
 
-	scheduled atomic.Bool // stands in the directory's flush queue
+	damaged   atomic.Pointer[error] // the first damage that a read met
+	scheduled atomic.Bool           // stands in the directory's flush queue
 }
 
 func newLog(d *Dir, id ID, topic, dirName string, cfg Config) *Log {
@@ -200,6 +201,15 @@ func (l *Log) unusableLocked() error {
 	default:
 		return l.failure
 	}
+}
+
+// Damaged returns the first damage that a read of this run met, nil if none did.
+// The records there are answered with ErrCorrupt; the others are served.
+func (l *Log) Damaged() error {
+	if p := l.damaged.Load(); p != nil {
+		return *p
+	}
+	return nil
 }
 
 // Offline returns why the log neither takes nor gives records, nil if it does.

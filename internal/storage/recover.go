@@ -28,6 +28,19 @@ type recovery struct {
 	above  journal.LSN
 	extent journal.Extent
 	began  time.Time
+	said   time.Time // when progress was logged
+	frames int       // read so far
+}
+
+// progressEvery is how often a start that takes long says how far it is.
+const progressEvery = 5 * time.Second
+
+// progress says how far a start is, every few seconds.
+func (r *recovery) progress(doing string, done, all int) {
+	if now := time.Now(); now.Sub(r.said) >= progressEvery {
+		r.said = now
+		r.d.log.Info("recovering: "+doing, zap.Int("done", done), zap.Int("of", all), zap.Duration("for", now.Sub(r.began)))
+	}
 }
 
 // found is what a start learns of one log.
@@ -43,7 +56,7 @@ type found struct {
 // recover brings the directory from what a stop or a crash left to where it
 // takes records.
 func (d *Dir) recover() error {
-	r := &recovery{d: d, found: map[ID]*found{}, above: 1, began: time.Now()}
+	r := &recovery{d: d, found: map[ID]*found{}, above: 1, began: time.Now(), said: time.Now()}
 	if err := r.readCheckpoint(); err != nil {
 		return err
 	}
@@ -186,8 +199,10 @@ func (r *recovery) logs() error {
 // home brings what was replayed into synced segments. What the journal holds of
 // logs that failed on the way here is kept aside: the journal is given up.
 func (r *recovery) home() error {
-	keep := r.others
+	keep, done := r.others, 0
 	for _, f := range r.found {
+		done++
+		r.progress("partitions written and synced", done, len(r.found))
 		if f.err == nil {
 			f.err = f.l.flushAndSync()
 		}
@@ -275,6 +290,8 @@ func (r *recovery) verify() error {
 	d.log.Info("the last stop was not clean, reading the journal", zap.Uint64("file", r.ckpt.redo.File), zap.Uint64("lsn", uint64(r.ckpt.redo.LSN)))
 	ext, err := d.journal.Scan(r.ckpt.redo, func(f journal.Frame) error {
 		d.stats.frames.Inc()
+		r.frames++
+		r.progress("frames of the journal read", r.frames, r.frames)
 		d.stats.bytes.Add(float64(len(f.Payload)))
 		e := r.found[f.Stream]
 		r.others = r.others || e == nil
@@ -311,7 +328,10 @@ func (f *found) extend(fr *journal.Frame) error {
 
 // apply reads the journal again and gives the logs what the segments lack.
 func (r *recovery) apply() error {
+	done := 0
 	ext, err := r.d.journal.Scan(r.ckpt.redo, func(fr journal.Frame) error {
+		done++
+		r.progress("frames of the journal replayed", done, r.frames)
 		f := r.found[fr.Stream]
 		if f == nil || f.err != nil || fr.LSN <= f.lc.rp.lsn || fr.Carried && fr.NextEnd <= f.l.logEnd.Load() {
 			return nil

@@ -89,9 +89,13 @@ func (d *Dir) repaired(l *Log) {
 	d.forgive(l.String())
 }
 
+// corrupt marks a log of which a read met damage. It is said once; every read
+// counts in the metric.
 func (d *Dir) corrupt(l *Log, err error) {
 	d.stats.segmentErrors.Inc()
-	d.logOnce(l, "stored bytes are damaged; the records there can't be served", err)
+	if l.damaged.CompareAndSwap(nil, &err) {
+		d.log.Error("stored bytes are damaged; the records there can't be served", zap.Stringer("log", l), zap.Error(err))
+	}
 }
 
 func (d *Dir) logOffline(l *Log, err error) {

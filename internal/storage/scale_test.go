@@ -1,0 +1,119 @@
+package storage
+
+import (
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus/testutil"
+	"go.uber.org/zap"
+	"go.uber.org/zap/zaptest/observer"
+
+	"github.com/chronik-io/chronik/internal/metrics"
+	"github.com/chronik-io/chronik/internal/vfs/crashfs"
+	"github.com/chronik-io/chronik/internal/vfs/errfs"
+)
+
+func large(o *Options) { o.JournalFileSize, o.JournalBytes = 16<<20, 64<<20 }
+
+// A crash with 10,000 partitions is over when the journal has been read: a few
+// calls for each that has frames, and one look at each that has none. A start that takes long
+// says how far it is, and the metric moves.
+func TestFault10StartWithManyPartitions(t *testing.T) {
+	const n, busy = 10_000, 1000
+	disk := crashfs.New(1)
+	d := mustOpen(t, disk, "sync", large)
+	logs := makeLogs(t, d, n, "sync")
+	data := testBatch(t, 100, nil)
+	for _, l := range logs[:busy] {
+		l.Append(&Append{Batches: data, Sink: make(sink, 1)})
+	}
+	for _, l := range logs[:busy] {
+		eventually(t, "the records count", func() bool { return l.AckEnd() == 1 })
+	}
+	image := disk.PowerLossImage(crashfs.DropUnsynced, 1)
+	synctest.Test(t, func(t *testing.T) {
+		errs := errfs.New(image)
+		errs.Add(errfs.Rule{Ops: errfs.Datasync, Path: "/d/t-*/*.log", Delay: 100 * time.Millisecond})
+		core, said := observer.New(zap.InfoLevel)
+		m := metrics.NewStorage(nil)
+		before, began := image.Ops(), time.Now()
+		again, err := openDir(errs, "sync", large, func(o *Options) { o.Logger, o.Metrics = zap.New(core), m })
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer again.Close()
+		if ops := image.Ops() - before; ops > 8*busy+2*n {
+			t.Errorf("the start took %d calls for %d partitions, %d of them busy", ops, n, busy)
+		}
+		for _, l := range again.Logs() {
+			if want := int64(1); l.id.Partition < busy && l.Ends().Durable != want {
+				t.Fatalf("%s: %+v", l, l.Ends())
+			}
+		}
+		if lines := said.FilterMessageSnippet("recovering").Len(); lines < int(time.Since(began)/progressEvery)-1 || lines == 0 {
+			t.Errorf("said %d times how far it is, in %v", lines, time.Since(began))
+		}
+		if frames := testutil.ToFloat64(m.RecoveryFrames.WithLabelValues("/d")); frames != busy {
+			t.Errorf("the metric shows %v frames of %d", frames, busy)
+		}
+	})
+}
+
+// With 100 ms for a datasync the journal of one directory gets slow: its
+// memory stays bounded, everything counts in the end, and another directory
+// notices nothing.
+func TestFault09SlowDiskIsItsOwnTrouble(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		errs := errfs.New(crashfs.New(1))
+		const bound = 256 << 10
+		opt := Options{FS: errs, JournalFileSize: 1 << 20, JournalBytes: 4 << 20, DeferredBytes: bound}
+		m, err := Open([]Place{{Path: "/d"}, {Path: "/e"}}, opt)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer m.Close()
+		logs, err := m.Create([]Spec{
+			{ID: ID{Topic: [16]byte{1}}, Topic: "t", Config: testConfig("sync")},
+			{ID: ID{Topic: [16]byte{1}, Partition: 1}, Topic: "t", Config: testConfig("sync")},
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+		slow, quick := logs[0], logs[1]
+		if slow.dir.path != "/d" || quick.dir.path != "/e" {
+			t.Fatal("both logs are in one directory")
+		}
+		synctest.Wait()
+		for _, p := range []string{"/d/*", "/d/*/*"} {
+			errs.Add(errfs.Rule{Ops: errfs.Datasync, Path: p, Delay: 100 * time.Millisecond})
+		}
+		var sent []*Append
+		began := time.Now()
+		for range 2000 { // 2 MB
+			a := &Append{Batches: testBatch(t, 1000, nil), Sink: make(sink, 1)}
+			slow.Append(a)
+			sent = append(sent, a)
+			put(t, quick, 1, 100)
+			if n := slow.dir.memory.deferred.Load(); n > 2*bound {
+				t.Fatalf("%d bytes are deferred, the bound is %d", n, bound)
+			}
+		}
+		if took := time.Since(began); took > time.Second {
+			t.Errorf("the quick directory was held up for %v", took)
+		}
+		for _, a := range sent {
+			if <-a.Sink.(sink); a.Err != nil {
+				t.Fatal(a.Err)
+			}
+		}
+		eventually(t, "everything counts", func() bool { return slow.AckEnd() == 2000 })
+		if took := time.Since(began); took < 300*time.Millisecond {
+			t.Errorf("the slow disk was not slow: %v", took)
+		}
+		if e := slow.dir.Err(); e != nil || slow.Err() != nil {
+			t.Errorf("slow is not broken: %v, %v", e, slow.Err())
+		}
+		holds(t, slow, 2000)
+	})
+}
