@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"math"
 	"strings"
 	"testing"
 	"time"
@@ -122,6 +123,7 @@ func TestProduceIsRefusedWithKafkasErrors(t *testing.T) {
 	id := n.topic(t, "t", 1)
 	n.topic(t, "small", 1, "max.message.bytes", "100")
 	n.topic(t, "strict", 1, "message.timestamp.before.max.ms", "1000")
+	n.topic(t, "now", 1, "message.timestamp.before.max.ms", "0")
 	corrupt := plain(t, "a")
 	corrupt[len(corrupt)-1] ^= 1
 	two := append(plain(t, "a"), plain(t, "b")...)
@@ -153,6 +155,7 @@ func TestProduceIsRefusedWithKafkasErrors(t *testing.T) {
 		{name: "two batches", topic: "t", version: 12, records: two, want: kerr.InvalidRecord, message: "exactly one"},
 		{name: "too large", topic: "small", version: 12, records: plain(t, strings.Repeat("x", 200)), want: kerr.MessageTooLarge},
 		{name: "too old", topic: "strict", version: 12, records: old, want: kerr.InvalidTimestamp, records2: 2},
+		{name: "no difference allowed", topic: "now", version: 12, records: old, want: kerr.InvalidTimestamp, records2: 2},
 		{name: "zstd before version 7", topic: "t", version: 6, records: zstd, want: kerr.UnsupportedCompressionType},
 		{name: "transactional batch", topic: "t", version: 12, records: txn, want: kerr.TransactionalIDAuthorizationFailed, message: "transactions"},
 		{name: "transactional id", topic: "t", version: 12, want: kerr.TransactionalIDAuthorizationFailed, message: "remove transactional.id",
@@ -260,6 +263,17 @@ func TestLogAppendTimeIsAnswered(t *testing.T) {
 	p := produced(t, n.dial(t), 9, produceRequest("t", [16]byte{}, 1, batchOf(t, record.BatchOptions{}, 1, "a")))
 	if p.ErrorCode != 0 || p.LogAppendTime < before || p.LogAppendTime > time.Now().UnixMilli() {
 		t.Fatalf("%+v, sent at %d", p, before)
+	}
+}
+
+// A limit of 2^63-1 ms, Kafka's default for the past, is none.
+func TestTimestampsWithoutLimits(t *testing.T) {
+	n := newNode(t)
+	n.topic(t, "t", 1, "message.timestamp.after.max.ms", "9223372036854775807")
+	for _, ts := range []int64{0, -1, math.MaxInt64} {
+		if p := produced(t, n.dial(t), 9, produceRequest("t", [16]byte{}, 1, batchOf(t, record.BatchOptions{}, ts, "a"))); p.ErrorCode != 0 {
+			t.Errorf("timestamp %d: %+v", ts, p)
+		}
 	}
 }
 

@@ -77,6 +77,7 @@ func rulesOf(c *topicconf.Topic) (record.Rules, error) {
 	compression, err := record.ParseCompression(c.Compression, levels)
 	return record.Rules{
 		MaxBatchBytes: int(c.MaxMessageBytes), MaxInflatedBytes: record.DefaultMaxInflated, Compression: compression,
-		LogAppendTime: c.LogAppendTime, TimestampBefore: c.TimestampBefore, TimestampAfter: c.TimestampAfter,
+		LogAppendTime:   c.LogAppendTime,
+		TimestampBefore: record.TimestampLimit(c.TimestampBefore), TimestampAfter: record.TimestampLimit(c.TimestampAfter),
 	}, err
 }

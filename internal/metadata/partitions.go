@@ -35,15 +35,6 @@ func (ps Partitions) All() iter.Seq2[int32, *Partition] {
 	}
 }
 
-// MakePartitions builds a sequence from a slice.
-func MakePartitions(list []Partition) Partitions {
-	changes := make(map[int32]*Partition, len(list))
-	for i := range list {
-		changes[int32(i)] = &list[i]
-	}
-	return Partitions{}.with(int32(len(list)), changes)
-}
-
 // with returns a copy of length n, at least the present one, in which some
 // partitions are replaced. Chunks that nothing touches are shared. The caller
 // sees to it that every new index is among the changes.

@@ -30,17 +30,16 @@ type Rules struct {
 	AllowTransactional bool
 }
 
-// TimestampLimit makes a limit for Rules from a config in milliseconds, 0 and up.
-// What a Duration cannot hold (292 years) is no limit. A config of 0 allows no
-// difference at all.
-func TimestampLimit(ms int64) time.Duration {
+// TimestampLimit makes a limit for Rules from a config, in which 0 allows no
+// difference at all, and the largest Duration any.
+func TimestampLimit(d time.Duration) time.Duration {
 	switch {
-	case ms > math.MaxInt64/int64(time.Millisecond):
+	case d == math.MaxInt64:
 		return 0
-	case ms <= 0:
+	case d <= 0:
 		return time.Nanosecond
 	}
-	return time.Duration(ms) * time.Millisecond
+	return d
 }
 
 // Accepted is what came of the bytes a client sent for one partition.

@@ -176,7 +176,7 @@ func TestTimestampLimits(t *testing.T) {
 	at := func(d time.Duration) []byte {
 		return foreignBatch(t, None, []Record{{Timestamp: testNow.Add(d).UnixMilli()}}, nil)
 	}
-	hour := &Rules{TimestampBefore: TimestampLimit(3_600_000), TimestampAfter: TimestampLimit(3_600_000)}
+	hour := &Rules{TimestampBefore: TimestampLimit(time.Hour), TimestampAfter: TimestampLimit(time.Hour)}
 	mustAccept(t, hour, at(-time.Hour))
 	mustAccept(t, hour, at(time.Hour))
 	mustAccept(t, hour, foreignBatch(t, None, []Record{{Timestamp: -1}}, nil))

@@ -34,13 +34,3 @@ func (c Codec) String() string {
 	}
 	return fmt.Sprintf("codec %d", int8(c))
 }
-
-// ParseCodec returns the codec with Kafka's name for it.
-func ParseCodec(name string) (Codec, error) {
-	for c := None; c <= Zstd; c++ {
-		if c.String() == name {
-			return c, nil
-		}
-	}
-	return None, fmt.Errorf("unknown codec %q: use none, gzip, snappy, lz4 or zstd", name)
-}

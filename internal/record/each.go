@@ -53,13 +53,6 @@ func (b Batch) FindTimestamp(ts, from, maxInflated int64) (offset, timestamp int
 	})
 }
 
-// FindMaxTimestamp returns the first record that has the batch's max timestamp
-// (KIP-734). found is false where no record has it.
-func (b Batch) FindMaxTimestamp(maxInflated int64) (offset, timestamp int64, found bool, err error) {
-	want := b.MaxTimestamp()
-	return b.find(maxInflated, func(h head, _ int64) bool { return h.timestamp == want })
-}
-
 func (b Batch) find(maxInflated int64, match func(head, int64) bool) (offset, timestamp int64, found bool, err error) {
 	var s scanner
 	defer s.close()

@@ -111,19 +111,13 @@ func TestFindTimestamp(t *testing.T) {
 				t.Errorf("%s: first at or after %d from offset %d: %d (time %d), %v, %v", codec, c.ts, c.from, offset, ts, found, err)
 			}
 		}
-		if offset, ts, found, err := b.FindMaxTimestamp(0); offset != 102 || ts != 70 || !found || err != nil {
-			t.Errorf("%s: max timestamp at %d (time %d), %v, %v", codec, offset, ts, found, err)
-		}
 		b.Stamp(80)
 		if offset, ts, found, err := b.FindTimestamp(80, 103, 0); offset != 103 || ts != 80 || !found || err != nil {
 			t.Errorf("%s: LogAppendTime: found %d (time %d), %v, %v", codec, offset, ts, found, err)
 		}
-		if offset, _, found, err := b.FindMaxTimestamp(0); offset != 100 || !found || err != nil {
-			t.Errorf("%s: LogAppendTime: max timestamp at %d, %v, %v", codec, offset, found, err)
-		}
 	}
 	lie := stored(t, None, recs, func(b *kmsg.RecordBatch) { b.MaxTimestamp = 99 })
-	if _, _, found, err := lie.FindMaxTimestamp(0); found || err != nil {
+	if _, _, found, err := lie.FindTimestamp(99, 0, 0); found || err != nil {
 		t.Errorf("a timestamp that no record has is found, %v", err)
 	}
 	cut := stored(t, None, recs, func(b *kmsg.RecordBatch) { b.Records = b.Records[:10] })

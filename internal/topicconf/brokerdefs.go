@@ -1,6 +1,10 @@
 package topicconf
 
-import "math"
+import (
+	"math"
+
+	"github.com/chronik-io/chronik/pkg/durability"
+)
 
 // brokerDefs are the broker configs that chronik reads. The defaults of topic
 // configs can be changed dynamically, for one broker or for all, because topics
@@ -13,7 +17,7 @@ func brokerDefs(opts Options, topics []*Def) []*Def {
 		brokerDef("producer.id.expiration.ms", Int, "86400000",
 			"After how many milliseconds without a produce a partition forgets an idempotent producer.",
 			importance(Low), atLeast(1)),
-		brokerDef(ProduceProfile, String, "balanced",
+		brokerDef(ProduceProfile, String, durability.DefaultPreset,
 			"How much of what clients produce may wait in the broker, altogether and per connection, before their connections are not read any more.",
 			oneOf(opts.ProducePresets...)),
 	)

@@ -1,6 +1,10 @@
 package topicconf
 
-import "math"
+import (
+	"math"
+
+	"github.com/chronik-io/chronik/pkg/durability"
+)
 
 // hour is an hour in milliseconds.
 const hour = 3_600_000
@@ -33,7 +37,7 @@ func topicDefs(p Profiles) []*Def {
 		topicDef("cleanup.policy", List, "delete",
 			"What happens to old segments. This version has delete only.",
 			from("log.cleanup.policy"), oneOf("compact", "delete"), checked(deleteOnly)),
-		topicDef(DurabilityProfile, String, "sync",
+		topicDef(DurabilityProfile, String, durability.Default,
 			"The durability profile: what must be true of a record's bytes on a replica before that replica counts, and who syncs when. "+
 				"Takes effect between two commit groups.",
 			from(DurabilityProfile), checked(func(d *Def, v value) error { return knownProfile(p, d, v) })),
