@@ -77,7 +77,7 @@ func (l *Log) leaveBehind(cause error) error {
 	if oldest != math.MaxUint64 {
 		aside := newAside(l.dir)
 		err := l.keepAside(aside, &entry, oldest)
-		if err = errors.Join(err, aside.close()); err != nil {
+		if err := errors.Join(err, aside.close()); err != nil {
 			return err
 		}
 	}
