@@ -222,6 +222,7 @@ func (l *Log) newChunk(size int, now time.Time) *chunk {
 // holds smu.
 func (l *Log) number(c *chunk, a *Append, now time.Time) error {
 	a.Duplicate, a.Time = false, -1
+	next := c.next
 	for p := a.Batches; len(p) > 0; {
 		b, rest, err := record.Next(p)
 		if err != nil {
@@ -229,9 +230,10 @@ func (l *Log) number(c *chunk, a *Append, now time.Time) error {
 		}
 		p = rest
 		if a.Assigned {
-			if b.BaseOffset() < c.next {
-				return fmt.Errorf("append offset %d to %s, which ends at %d: %w", b.BaseOffset(), l, c.next, ErrGap)
+			if b.BaseOffset() < next || b.LastOffsetDelta() < 0 {
+				return fmt.Errorf("append offset %d to %s, which ends at %d: %w", b.BaseOffset(), l, next, ErrGap)
 			}
+			next = b.LastOffset() + 1
 			continue
 		}
 		d, dup, err := l.producers.Check(b)

@@ -31,7 +31,9 @@ func copyTree(t *testing.T, from vfs.FS, a string, to vfs.FS, b string) {
 		t.Fatal(err)
 	}
 	for _, in := range infos {
-		if !in.Dir {
+		if in.Dir {
+			copyTree(t, from, path.Join(a, in.Name), to, path.Join(b, in.Name))
+		} else {
 			_ = to.Remove(path.Join(b, in.Name))
 			writeFile(t, to, path.Join(b, in.Name), readFile(t, from, path.Join(a, in.Name)))
 		}

@@ -66,15 +66,19 @@ func (l *Log) FindTime(ts, limit int64) (Timestamp, error) {
 		if i+1 < len(segments) && segments[i+1].Base() <= l.logStart.Load() {
 			continue
 		}
-		b, err := s.FindTimestamp(ts)
-		if err != nil {
-			_, err = l.fromDisk(nil, err, s)
-			return none, err
-		}
-		if len(b) > 0 {
+		for from := l.logStart.Load(); ; { // the log may start inside of a batch
+			b, err := s.FindTimestamp(ts, from)
+			if err != nil {
+				_, err = l.fromDisk(nil, err, s)
+				return none, err
+			}
+			if len(b) == 0 {
+				break
+			}
 			if t, ok, err := l.inBatch(b, ts, limit); ok || err != nil {
 				return t, err
 			}
+			from = b.LastOffset() + 1
 		}
 	}
 	slice, err := l.memory(limit)
@@ -129,7 +133,7 @@ func (l *Log) inBatch(b record.Batch, ts, limit int64) (Timestamp, bool, error) 
 	return Timestamp{Offset: off, Time: t, Epoch: b.LeaderEpoch()}, ok && off < limit, nil
 }
 
-// MaxTime returns the record with the largest timestamp below limit, as
+// MaxTime returns the record with the largest timestamp in [log start, limit), as
 // ListOffsets -3 asks for (KIP-734).
 func (l *Log) MaxTime(limit int64) (Timestamp, error) {
 	best := Timestamp{Offset: -1, Time: -1, Epoch: -1}
@@ -139,11 +143,14 @@ func (l *Log) MaxTime(limit int64) (Timestamp, error) {
 	}
 	for _, s := range segments {
 		ts, at, err := s.MaxTimestamp()
+		if err == nil && (s.Base() < l.logStart.Load() || at >= limit) {
+			ts, at, err = l.maxWithin(s, limit)
+		}
 		if err != nil {
 			_, err = l.fromDisk(nil, err, s)
 			return best, err
 		}
-		if ts > best.Time && at < limit {
+		if ts > best.Time {
 			best.Time, best.Offset = ts, at
 		}
 	}
@@ -152,22 +159,64 @@ func (l *Log) MaxTime(limit int64) (Timestamp, error) {
 		return best, err
 	}
 	for _, p := range slice.Parts {
-		for len(p) > 0 {
-			b, rest, err := record.Next(p)
-			if err != nil {
-				break
+		eachBatch(p, func(b record.Batch) {
+			if ts, at := l.maxOf(b, limit); ts > best.Time {
+				best.Time, best.Offset = ts, at
 			}
-			p = rest
-			if ts := b.MaxTimestamp(); ts > best.Time {
-				best.Time, best.Offset = ts, b.LastOffset()
-			}
-		}
+		})
 	}
 	slice.Release()
 	if best.Offset < 0 {
 		return best, nil
 	}
 	return l.exactMax(best, limit)
+}
+
+// maxOf returns the largest timestamp in [log start, limit) of a whole batch, and
+// an offset of the batch in that range; -1, -1 if it has none there.
+func (l *Log) maxOf(b record.Batch, limit int64) (ts, at int64) {
+	start := l.logStart.Load()
+	switch {
+	case b.LastOffset() < start || b.BaseOffset() >= limit:
+		return -1, -1
+	case b.BaseOffset() >= start:
+		return b.MaxTimestamp(), b.BaseOffset()
+	}
+	ts, at = -1, -1
+	for { // the log starts inside of it: from each record to the next larger one
+		t, ok, err := l.inBatch(b, ts+1, limit)
+		if !ok || err != nil {
+			return ts, at
+		}
+		ts, at = t.Time, t.Offset
+	}
+}
+
+// maxWithin is MaxTimestamp for a segment of which a part counts.
+func (l *Log) maxWithin(s *segment.Segment, limit int64) (ts, at int64, err error) {
+	ts, at = -1, -1
+	start, straddles := l.logStart.Load(), false
+	err = s.Headers(s.Base(), func(b record.Batch) bool {
+		if b.BaseOffset() < start {
+			straddles = straddles || b.LastOffset() >= start
+		} else if b.BaseOffset() < limit && b.MaxTimestamp() > ts {
+			ts, at = b.MaxTimestamp(), b.BaseOffset()
+		}
+		return b.LastOffset() < limit
+	})
+	if err != nil || !straddles {
+		return ts, at, err
+	}
+	whole, err := s.Read(start, limit, 1, true)
+	if err != nil {
+		return ts, at, err
+	}
+	eachBatch(whole, func(b record.Batch) {
+		if t, o := l.maxOf(b, limit); t > ts || t == ts && o < at {
+			ts, at = t, o
+		}
+	})
+	return ts, at, nil
 }
 
 // exactMax finds the record inside the batch that has the largest timestamp.

@@ -137,7 +137,7 @@ func answers(t testing.TB, what string, s *Segment, all []record.Batch) {
 			}
 		}
 		got := int64(-1)
-		b, err := s.FindTimestamp(ts)
+		b, err := s.FindTimestamp(ts, 0)
 		if len(b) > 0 {
 			got = b.BaseOffset()
 		}

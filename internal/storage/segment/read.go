@@ -245,9 +245,9 @@ func (s *Segment) rebuildTimes(h *handle) (ts, at int64, err error) {
 	return ts, at, nil
 }
 
-// FindTimestamp returns the first batch, whole, with a timestamp of ts or later;
-// nil if there is none.
-func (s *Segment) FindTimestamp(ts int64) (record.Batch, error) {
+// FindTimestamp returns the first batch, whole, that has a timestamp of ts or
+// later and reaches up to offset from or beyond; nil if there is none.
+func (s *Segment) FindTimestamp(ts, from int64) (record.Batch, error) {
 	top, _, err := s.MaxTimestamp()
 	if err != nil || top < ts {
 		return nil, err
@@ -261,10 +261,11 @@ func (s *Segment) FindTimestamp(ts int64) (record.Batch, error) {
 	if err != nil {
 		return nil, err
 	}
+	pos = max(pos, s.start(h, from))
 	var at int64
 	var size int
 	err = s.walk(h, pos, func(b record.Batch, p int64, n int) bool {
-		if b.MaxTimestamp() < ts {
+		if b.MaxTimestamp() < ts || b.LastOffset() < from {
 			return true
 		}
 		at, size = p, n

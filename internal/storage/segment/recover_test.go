@@ -119,7 +119,7 @@ func FuzzIndex(f *testing.F) {
 				t.Fatalf("Find(%d) = %d+%d, %v", b.LastOffset(), p, n, err)
 			}
 			// An entry of a batch that isn't the newest so far can't be told from a good one.
-			if got, err := s.FindTimestamp(b.MaxTimestamp()); err != nil || len(got) > 0 && got.MaxTimestamp() < b.MaxTimestamp() {
+			if got, err := s.FindTimestamp(b.MaxTimestamp(), 0); err != nil || len(got) > 0 && got.MaxTimestamp() < b.MaxTimestamp() {
 				t.Fatalf("FindTimestamp(%d): %v", b.MaxTimestamp(), err)
 			}
 			pos += int64(len(b))

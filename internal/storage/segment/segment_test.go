@@ -267,7 +267,7 @@ func TestReadersBesideAWriter(t *testing.T) {
 			for next := int64(0); ; {
 				b, err := s.Read(next, math.MaxInt64, 2000, true)
 				ok(t, err)
-				_, _ = s.FindTimestamp(1500)
+				_, _ = s.FindTimestamp(1500, 0)
 				_, _, _ = s.MaxTimestamp()
 				if len(b) == 0 {
 					select {

@@ -1,0 +1,205 @@
+package storage
+
+import (
+	"errors"
+	"math"
+	"math/rand/v2"
+	"testing"
+
+	"github.com/chronik-io/chronik/internal/record"
+	"github.com/chronik-io/chronik/internal/vfs/crashfs"
+)
+
+// at makes a batch as a leader sends it to a follower: with offset, epoch and one
+// record for each timestamp.
+func at(t testing.TB, base int64, epoch int32, times ...int64) record.Batch {
+	t.Helper()
+	b := record.NewBuilder(record.BatchOptions{BaseOffset: base})
+	for _, ts := range times {
+		b.Append(ts, nil, []byte("v"), nil)
+	}
+	data, err := b.Build()
+	if err != nil {
+		t.Fatal(err)
+	}
+	data.SetLeaderEpoch(epoch)
+	return data
+}
+
+// follow appends batches as they are.
+func follow(l *Log, batches ...record.Batch) *Append {
+	a := &Append{Assigned: true, Sink: make(sink, 1)}
+	for _, b := range batches {
+		a.Batches = append(a.Batches, b...)
+	}
+	l.Append(a)
+	return <-a.Sink.(sink)
+}
+
+// A follower keeps the offsets and epochs of its leader: gaps, which compaction
+// leaves, stay; several epochs come in one append; what lies below the end is
+// refused, and the append with it as a whole. All of it survives a loss of power,
+// from the journal and from segments.
+func TestFollowerKeepsGapsAndEpochs(t *testing.T) {
+	for _, profile := range []string{"sync", "os"} {
+		for _, flushed := range []bool{false, true} {
+			disk := crashfs.New(1)
+			d := mustOpen(t, disk, profile)
+			l := makeLogs(t, d, 1, profile)[0]
+			if a := follow(l, at(t, 5, 1, 1, 1), at(t, 7, 1, 1), at(t, 20, 3, 1, 1, 1)); a.Err != nil || a.Base != 5 || a.Next != 23 {
+				t.Fatalf("%s: %+v", profile, a)
+			}
+			if a := follow(l, at(t, 40, 3, 1), at(t, 41, 7, 1)); a.Err != nil {
+				t.Fatal(a.Err)
+			}
+			for name, bad := range map[string][]record.Batch{
+				"below the end":          {at(t, 41, 7, 1)},
+				"reaches over the end":   {at(t, 41, 7, 1, 1, 1)},
+				"second below the end":   {at(t, 50, 7, 1), at(t, 49, 7, 1)},
+				"gap that leads back":    {at(t, 60, 8, 1), at(t, 41, 8, 1)},
+				"far below, other epoch": {at(t, 0, 9, 1)},
+			} {
+				a := follow(l, bad...)
+				if e := l.Ends(); !errors.Is(a.Err, ErrGap) || e.LogEnd != 42 || l.LatestEpoch() != 7 {
+					t.Errorf("%s: %v, %+v, epoch %d", name, a.Err, e, l.LatestEpoch())
+				}
+			}
+			eventually(t, "the records count", func() bool { return l.AckEnd() == l.logEnd.Load() })
+			if flushed {
+				if err := l.flushAndSync(); err != nil {
+					t.Fatal(err)
+				}
+			}
+			image := disk.KillImage(1)
+			if profile == "sync" {
+				image = disk.PowerLossImage(crashfs.DropUnsynced, 1)
+			}
+			followed(t, l)
+			again := byPartition(t, mustOpen(t, image, profile), 0)
+			followed(t, again)
+			if a := follow(again, at(t, 100, 9, 1)); a.Err != nil || a.Next != 101 {
+				t.Errorf("after a restart: %+v", a)
+			}
+		}
+	}
+}
+
+// followed asks for what TestFollowerKeepsGapsAndEpochs appended.
+func followed(t *testing.T, l *Log) {
+	t.Helper()
+	if e := l.Ends(); e.LogEnd != 42 || l.Offline() != nil {
+		t.Fatalf("%+v, %v", e, l.Offline())
+	}
+	var bases []int64
+	for _, b := range (&world{rng: newRandom(1)}).content(l) {
+		bases = append(bases, b.base)
+	}
+	if len(bases) != 5 || bases[0] != 5 || bases[2] != 20 || bases[4] != 41 {
+		t.Errorf("batches stand at %v", bases)
+	}
+	for offset, want := range map[int64]int32{5: 1, 7: 1, 20: 3, 40: 3, 41: 7} {
+		if got := l.EpochAt(offset); got != want {
+			t.Errorf("offset %d is of epoch %d, want %d", offset, got, want)
+		}
+	}
+	for epoch, want := range map[int32]int64{1: 20, 2: 20, 3: 41, 7: 42} {
+		if _, end := l.EpochEnd(epoch); end != want {
+			t.Errorf("epoch %d ends at %d, want %d", epoch, end, want)
+		}
+	}
+	for offset, want := range map[int64]int64{0: 5, 6: 5, 8: 20, 23: 40, 30: 40, 41: 41} { // in a gap: the next one
+		s, err := l.Read(offset, 42, 1, true)
+		if err != nil || s.Size == 0 {
+			t.Errorf("read at %d: %d bytes, %v", offset, s.Size, err)
+			continue
+		}
+		if b, _, err := record.Next(s.Parts[0]); err != nil || b.BaseOffset() != want {
+			t.Errorf("read at %d gave %d, want %d", offset, b.BaseOffset(), want)
+		}
+		s.Release()
+	}
+}
+
+// timed is a record as the model of lookups by time knows it.
+type timed struct {
+	offset, ts int64
+	epoch      int32
+}
+
+// Lookups by time agree with a list of all records: over segments, what is only
+// in memory, gaps, a log start in the middle of a batch and a limit, before and
+// after a restart, with and without index files.
+func TestLookupsByTimeAgreeWithTheRecords(t *testing.T) {
+	for seed := range uint64(6) {
+		rng := rand.New(rand.NewPCG(seed, 3))
+		disk := crashfs.New(seed)
+		d := mustOpen(t, disk, "sync")
+		l := makeLogs(t, d, 1, "sync")[0]
+		cfg := testConfig("sync")
+		cfg.Segment.Bytes, cfg.Segment.IndexInterval = 1500, 200
+		l.Configure(cfg)
+		var all []timed
+		next := int64(0)
+		for i := range 80 {
+			times := make([]int64, 1+rng.IntN(3))
+			base, epoch := next+int64(rng.IntN(2)*rng.IntN(4)), int32(i/30)
+			for k := range times {
+				times[k] = 1000 + int64(10*i) + rng.Int64N(300)
+				all = append(all, timed{base + int64(k), times[k], epoch})
+			}
+			if a := follow(l, at(t, base, epoch, times...)); a.Err != nil {
+				t.Fatal(a.Err)
+			}
+			next = base + int64(len(times))
+			if i == 60 { // the rest stays in memory
+				eventually(t, "the records count", func() bool { return l.AckEnd() == next })
+				if err := l.flushAndSync(); err != nil {
+					t.Fatal(err)
+				}
+			}
+		}
+		eventually(t, "the records count", func() bool { return l.AckEnd() == next })
+		lookups(t, l, all, rng)
+		again := byPartition(t, mustOpen(t, disk.PowerLossImage(crashfs.KeepSectors, seed), "sync"), 0)
+		lookups(t, again, all, rng)
+		if err := again.SetLogStart(next / 3); err != nil {
+			t.Fatal(err)
+		}
+		lookups(t, again, all, rng)
+	}
+}
+
+func lookups(t *testing.T, l *Log, all []timed, rng *rand.Rand) {
+	t.Helper()
+	e := l.Ends()
+	for range 200 {
+		ts, limit := 900+rng.Int64N(1400), e.LogEnd
+		if rng.IntN(2) == 0 {
+			limit = e.LogStart + rng.Int64N(e.LogEnd-e.LogStart+1)
+		}
+		want, top := Timestamp{-1, -1, -1}, Timestamp{-1, math.MinInt64, -1}
+		for _, r := range all {
+			if r.offset < e.LogStart || r.offset >= limit {
+				continue
+			}
+			if want.Offset < 0 && r.ts >= ts {
+				want = Timestamp{r.offset, r.ts, r.epoch}
+			}
+			if r.ts > top.Time {
+				top = Timestamp{r.offset, r.ts, r.epoch}
+			}
+		}
+		if got, err := l.FindTime(ts, limit); err != nil || got != want {
+			t.Fatalf("time %d below %d in %+v: %+v, want %+v: %v", ts, limit, e, got, want, err)
+		}
+		if top.Offset < 0 {
+			top.Time = -1
+		}
+		if limit < e.LogEnd {
+			continue
+		}
+		if got, err := l.MaxTime(limit); err != nil || got != top {
+			t.Fatalf("largest time below %d in %+v: %+v, want %+v: %v", limit, e, got, top, err)
+		}
+	}
+}
