@@ -75,6 +75,16 @@ func (s *Segment) timeStart(h *handle, pick func(*index) (timeEntry, bool)) (e t
 	return e, 0, false, nil
 }
 
+// keep keeps what a lookup that passed many batches has learned.
+func (s *Segment) keep(n *learned) {
+	if len(n.offsets) == 0 {
+		return
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.loadLocked().merge(n, s.Size())
+}
+
 // walk calls fn for the header of every batch from pos on, until fn returns
 // false or the end of the readable bytes.
 func (s *Segment) walk(h *handle, pos int64, fn func(b record.Batch, pos int64, size int) bool) error {
@@ -124,8 +134,12 @@ func (s *Segment) Find(offset int64) (pos int64, size int, err error) {
 }
 
 func (s *Segment) find(h *handle, offset int64) (pos int64, size int, err error) {
-	err = s.walk(h, s.start(h, offset), func(b record.Batch, at int64, n int) bool {
+	from := s.start(h, offset)
+	passed := learned{base: s.base, from: from, maxTs: -1}
+	defer s.keep(&passed)
+	err = s.walk(h, from, func(b record.Batch, at int64, n int) bool {
 		if b.LastOffset() < offset {
+			passed.pass(b, at)
 			return true
 		}
 		pos, size = at, n
@@ -222,7 +236,12 @@ func (s *Segment) rebuildTimes(h *handle) (ts, at int64, err error) {
 		ts, at = e.ts, s.base+int64(e.rel)
 	}
 	first, end := int64(-1), s.Size()
+	passed := learned{base: s.base, from: from, maxTs: -1}
+	if ok {
+		passed.maxTs, passed.maxRel = e.ts, e.rel
+	}
 	err = s.walk(h, from, func(b record.Batch, pos int64, _ int) bool {
+		passed.pass(b, pos)
 		if pos == 0 {
 			first = b.MaxTimestamp()
 		}
@@ -234,6 +253,7 @@ func (s *Segment) rebuildTimes(h *handle) (ts, at int64, err error) {
 	if err != nil {
 		return 0, 0, err
 	}
+	s.keep(&passed)
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if first >= 0 {

@@ -314,7 +314,7 @@ func (s *Segment) saveIndex() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	x.savedOffsets, x.savedTimes = now.savedOffsets, now.savedTimes
-	if err != nil {
+	if err != nil || x.merged != now.merged {
 		x.savedOffsets, x.savedTimes = -1, -1
 	}
 }
