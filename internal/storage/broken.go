@@ -13,6 +13,7 @@ type broken struct {
 	silentCut     bool // a truncation cuts files before a checkpoint says so
 	silentStart   bool // segments are removed before the log's start is durable
 	forgetfulFail bool // what a failed segment should have held is not written anew
+	forgetAside   bool // no checkpoint names the frames that were kept aside
 	forgetfulLSN  bool // a start looks for the last LSN in the journal only
 	journal       journal.Broken
 }

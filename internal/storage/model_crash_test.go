@@ -67,7 +67,9 @@ func (w *world) crash() {
 		next := w.image()
 		next.CrashDuring(1 + w.rng.IntN(60))
 		w.disk = next
-		d, err := OpenDir(Place{Path: "/d"}, w.options())
+		opt := w.options()
+		w.oneBad()
+		d, err := OpenDir(Place{Path: "/d"}, opt)
 		if err == nil {
 			w.say("crash before the directory is used")
 			next.CrashAt(next.Ops())
@@ -77,6 +79,20 @@ func (w *world) crash() {
 		}
 	}
 	w.open(true)
+}
+
+// oneBad makes the files of one log fail for the start that follows: what the
+// journal holds of it must be there at the next.
+func (w *world) oneBad() {
+	if !w.cfg.faults || len(w.logs) == 0 || w.rng.IntN(2) == 0 {
+		return
+	}
+	ops := []errfs.Op{errfs.List, errfs.Open | errfs.Create, errfs.Write, errfs.Datasync, errfs.Truncate, errfs.SyncDir}
+	op, from, topic := ops[w.rng.IntN(len(ops))], w.rng.IntN(4), w.logs[w.rng.IntN(len(w.logs))].topic
+	w.say("a start without the files of %s: %s from %d on", topic, op, from)
+	for _, p := range []string{"/d/" + topic + "-3", "/d/" + topic + "-3/*"} {
+		w.errs.Add(errfs.Rule{Ops: op, Path: p, From: from, Err: syscall.EIO})
+	}
 }
 
 // image is what the next process finds.

@@ -379,7 +379,7 @@ func (r *recovery) finish(f *found) {
 			as.offline = f.err.Error()
 			// Its frames were put aside: none of the journal's counts for it any more.
 			as.rp.lsn = math.MaxInt64
-		case f.aside != "":
+		case f.aside != "" && !r.d.opt.broken.forgetAside:
 			as.aside = f.aside
 		}
 		l.asFound = &as
