@@ -162,7 +162,8 @@ func TestFault06StaleCheckpoint(t *testing.T) {
 	for range 30 {
 		put(t, l, 5, 3000)
 	}
-	eventually(t, "journal files were given up", func() bool {
+	eventually(t, "the first journal file was given up and recycled", func() bool {
+		put(t, l, 1, 3000)
 		d.signal(d.sweeps)
 		_, err := disk.Stat("/d/journal/00000000000000000001.journal")
 		return err != nil
