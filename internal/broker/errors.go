@@ -43,6 +43,7 @@ func codes() []struct {
 		// A log that is closed was deleted, or its broker is on the way down:
 		// clients look for it anew.
 		{storage.ErrClosed, kerr.NotLeaderForPartition},
+		{storage.ErrStaleEpoch, kerr.NotLeaderForPartition},
 		{storage.ErrNotFound, kerr.UnknownTopicOrPartition},
 		{storage.ErrFailed, kerr.KafkaStorageError},
 		{storage.ErrOutOfOrderSequence, kerr.OutOfOrderSequenceNumber},

@@ -60,6 +60,7 @@ func TestEveryErrorOfTheLogHasACode(t *testing.T) {
 		"replica.ErrTimedOut":                     replica.ErrTimedOut, "replica.ErrOffsetNotAvailable": replica.ErrOffsetNotAvailable,
 		"storage.ErrOffsetOutOfRange": storage.ErrOffsetOutOfRange, "storage.ErrFailed": storage.ErrFailed,
 		"storage.ErrCorrupt": storage.ErrCorrupt, "storage.ErrClosed": storage.ErrClosed, "storage.ErrNotFound": storage.ErrNotFound,
+		"storage.ErrStaleEpoch":             storage.ErrStaleEpoch,
 		"storage.ErrOutOfOrderSequence":     storage.ErrOutOfOrderSequence,
 		"storage.ErrInvalidProducerEpoch":   storage.ErrInvalidProducerEpoch,
 		"producers.ErrOutOfOrderSequence":   producers.ErrOutOfOrderSequence,

@@ -221,6 +221,9 @@ func (l *Log) newChunk(size int, now time.Time) *chunk {
 // number appends a's batches to the chunk, all of them or none. The caller
 // holds smu.
 func (l *Log) number(c *chunk, a *Append, now time.Time) error {
+	if latest := l.epochs.Latest(); !a.Assigned && a.LeaderEpoch < latest {
+		return fmt.Errorf("append to %s in leader epoch %d: %w: %d has begun", l, a.LeaderEpoch, ErrStaleEpoch, latest)
+	}
 	a.Duplicate, a.Time = false, -1
 	next := c.next
 	for p := a.Batches; len(p) > 0; {
@@ -322,13 +325,6 @@ func (l *Log) chunkDurable(c *chunk) {
 	if flush || l.dir.memory.tight() {
 		l.dir.schedule(l)
 	}
-}
-
-// LatestEpoch returns the newest leader epoch of the log, -1 if there is none.
-func (l *Log) LatestEpoch() int32 {
-	l.smu.Lock()
-	defer l.smu.Unlock()
-	return l.epochs.Latest()
 }
 
 // EpochEnd returns the largest known epoch not above epoch and where it ended;

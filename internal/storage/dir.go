@@ -43,11 +43,10 @@ type Options struct {
 	Absent func() int
 	// Config returns the configuration of a log found on the disk.
 	Config func(topic string, id ID) Config
-	// Reopened is called after a directory that had failed takes records again:
-	// records that were numbered may have been taken back. It must not block.
-	Reopened func(*Dir)
 
-	broken broken
+	// For tests: called after a directory that had failed takes records again.
+	reopened func(*Dir)
+	broken   broken
 }
 
 func (o *Options) setDefaults() {

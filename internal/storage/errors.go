@@ -26,6 +26,8 @@ var (
 	// batch does not follow what the log has of it.
 	ErrOutOfOrderSequence   = producers.ErrOutOfOrderSequence
 	ErrInvalidProducerEpoch = producers.ErrInvalidProducerEpoch
+	// ErrStaleEpoch: the append was accepted under a leader epoch that has ended.
+	ErrStaleEpoch = errors.New("leader epoch has ended")
 	// ErrLocked: another process uses the log directory.
 	ErrLocked = errors.New("log directory is in use")
 	// ErrForeign: journal, directory and cluster do not belong together.

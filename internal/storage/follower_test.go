@@ -60,8 +60,8 @@ func TestFollowerKeepsGapsAndEpochs(t *testing.T) {
 				"far below, other epoch": {at(t, 0, 9, 1)},
 			} {
 				a := follow(l, bad...)
-				if e := l.Ends(); !errors.Is(a.Err, ErrGap) || e.LogEnd != 42 || l.LatestEpoch() != 7 {
-					t.Errorf("%s: %v, %+v, epoch %d", name, a.Err, e, l.LatestEpoch())
+				if e := l.Ends(); !errors.Is(a.Err, ErrGap) || e.LogEnd != 42 || l.epochs.Latest() != 7 {
+					t.Errorf("%s: %v, %+v, epoch %d", name, a.Err, e, l.epochs.Latest())
 				}
 			}
 			eventually(t, "the records count", func() bool { return l.AckEnd() == l.logEnd.Load() })
@@ -201,5 +201,16 @@ func lookups(t *testing.T, l *Log, all []timed, rng *rand.Rand) {
 		if got, err := l.MaxTime(limit); err != nil || got != top {
 			t.Fatalf("largest time below %d in %+v: %+v, want %+v: %v", limit, e, got, top, err)
 		}
+	}
+}
+
+// I9: an append that was accepted under a leader epoch and reaches the log after
+// the next one began is refused: its epoch would deny what the cache says.
+func TestI9AppendOfAnEndedEpochIsRefused(t *testing.T) {
+	l := makeLogs(t, mustOpen(t, crashfs.New(1), "sync"), 1, "sync")[0]
+	put(t, l, 1, 100)
+	l.BeginEpoch(3)
+	if a := send(l, testBatch(t, 100, nil)); !errors.Is(a.Err, ErrStaleEpoch) || l.Ends().LogEnd != 1 {
+		t.Errorf("append under epoch 0 after epoch 3 began: %v, log end %d", a.Err, l.Ends().LogEnd)
 	}
 }

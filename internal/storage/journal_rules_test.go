@@ -240,7 +240,7 @@ func TestFault03JournalErrorReopens(t *testing.T) {
 		disk := crashfs.New(1)
 		errs := errfs.New(disk)
 		reopened := make(chan struct{}, 1)
-		d := mustOpen(t, errs, "sync", func(o *Options) { o.Reopened = func(*Dir) { reopened <- struct{}{} } })
+		d := mustOpen(t, errs, "sync", func(o *Options) { o.reopened = func(*Dir) { reopened <- struct{}{} } })
 		logs := makeLogs(t, d, 3, "sync")
 		logs[2].Configure(testConfig("os"))
 		put(t, logs[0], 5, 100)

@@ -41,7 +41,7 @@ func lostLSNs(t *testing.T, b broken) (wrong string) {
 			disk := crashfs.New(1)
 			errs := errfs.New(disk)
 			reopened := make(chan struct{}, 9)
-			d := mustOpen(t, errs, "sync", func(o *Options) { o.broken = b; o.Reopened = func(*Dir) { reopened <- struct{}{} } })
+			d := mustOpen(t, errs, "sync", func(o *Options) { o.broken = b; o.reopened = func(*Dir) { reopened <- struct{}{} } })
 			logs := makeLogs(t, d, 2, "sync")
 			put(t, logs[0], 3, 100)
 			hold := make(chan struct{})

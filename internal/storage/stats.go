@@ -74,8 +74,8 @@ func (d *Dir) reopened() {
 	d.stats.online.Set(1)
 	d.log.Info("log directory takes records again")
 	d.forgive("")
-	if d.opt.Reopened != nil {
-		d.opt.Reopened(d)
+	if d.opt.reopened != nil {
+		d.opt.reopened(d)
 	}
 }
 
