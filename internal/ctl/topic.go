@@ -2,6 +2,7 @@ package ctl
 
 import (
 	"context"
+	"encoding/base64"
 	"errors"
 	"fmt"
 	"maps"
@@ -181,7 +182,7 @@ func overrides(all kadm.ResourceConfigs, name string) []string {
 }
 
 func (a *app) printTopic(t kadm.TopicDetail, starts, ends kadm.ListedOffsets, configs []string) {
-	fmt.Fprintf(a.Out, "topic %s  id %s  partitions %d  replication factor %d\n", t.Topic, t.ID, len(t.Partitions), t.Partitions.NumReplicas())
+	fmt.Fprintf(a.Out, "topic %s  id %s  partitions %d  replication factor %d\n", t.Topic, base64.RawURLEncoding.EncodeToString(t.ID[:]), len(t.Partitions), t.Partitions.NumReplicas())
 	for _, c := range configs {
 		fmt.Fprintf(a.Out, "config %s\n", c)
 	}
