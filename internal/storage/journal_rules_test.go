@@ -9,6 +9,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/chronik-io/chronik/internal/membuf"
 	"github.com/chronik-io/chronik/internal/vfs"
 	"github.com/chronik-io/chronik/internal/vfs/crashfs"
 	"github.com/chronik-io/chronik/internal/vfs/errfs"
@@ -68,8 +69,8 @@ func TestSweepCarriesSmallPartitions(t *testing.T) {
 		put(t, logs[0], 4, 1<<20)
 	}
 	before := disk.Calls(errfs.Datasync)
+	d.signal(d.sweeps) // once: what is counted is one sweep's
 	eventually(t, "the sweep moved the redo pointer", func() bool {
-		d.signal(d.sweeps)
 		for _, l := range logs[1:] {
 			l.mu.RLock()
 			oldest := l.oldestLocked()
@@ -80,9 +81,15 @@ func TestSweepCarriesSmallPartitions(t *testing.T) {
 		}
 		return true
 	})
-	// A slow machine sweeps more than once meanwhile; one by one it would be n.
-	if syncs := disk.Calls(errfs.Datasync) - before; syncs > n/5 {
+	// How many groups the journal makes of the carried entries depends on how fast
+	// they come beside a disk that takes no time; the race detector makes them slow.
+	if syncs := disk.Calls(errfs.Datasync) - before; syncs > 200 && !membuf.Invariants {
 		t.Errorf("the sweep took %d fdatasyncs", syncs)
+	}
+	for _, l := range logs[1:] {
+		if list, err := l.snapshot(); len(list) > 0 || err != nil {
+			t.Fatalf("%s was brought into %d segments instead of being carried, %v", l, len(list), err)
+		}
 	}
 }
 

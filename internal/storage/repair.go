@@ -69,7 +69,7 @@ func (l *Log) replaceSegment() error {
 	l.mu.RLock()
 	rp, end := l.rp, l.flushed
 	through := l.mode == writeThrough
-	old := l.segments
+	old := slices.Clone(l.segments) // readers may hold the list itself
 	l.mu.RUnlock()
 
 	if through {
@@ -106,7 +106,8 @@ func (l *Log) replaceSegment() error {
 		return err
 	}
 	l.mu.Lock()
-	l.segments = slices.Concat(old, []*segment.Segment{s}) // readers may hold the old list
+	old = append(old, s)
+	l.segments = old
 	l.mu.Unlock()
 	l.synced()
 	if err := l.dir.checkpoint(nil); err != nil {

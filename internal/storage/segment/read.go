@@ -13,7 +13,8 @@ import (
 const scanStep = 32 << 10
 
 // loadLocked returns the indexes, read from their files if they aren't in memory
-// yet. Where that fails it returns empty ones for now.
+// yet. Where that fails it returns empty ones, and the
+// next call tries again: without an index a lookup only takes longer.
 func (s *Segment) loadLocked() *index {
 	if s.x == nil {
 		x, err := loadIndex(s.files.fs, s.stem(), s.Size())
