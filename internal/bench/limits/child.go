@@ -1,0 +1,92 @@
+package limits
+
+import (
+	"bufio"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"strconv"
+	"strings"
+	"time"
+)
+
+// serverName is the hidden command that is the echo server.
+const serverName = "echo-server"
+
+// announce comes before the address that an echo server listens at, on its
+// standard output.
+const announce = "echo server at "
+
+// childEnd is how long an echo server has to end before it is killed.
+const childEnd = 5 * time.Second
+
+// Server is a running echo server, a process of its own.
+type Server struct {
+	cmd   *exec.Cmd
+	stdin io.Closer
+	addr  string
+}
+
+// StartServer starts the running binary again as an echo server that answers
+// with response bytes, on a free port of 127.0.0.1. It ends with Close, with ctx,
+// and when this process ends, however that happens: its standard input is then
+// at its end.
+func StartServer(ctx context.Context, response int) (*Server, error) {
+	self, err := os.Executable()
+	if err != nil {
+		return nil, fmt.Errorf("find this program, to start the echo server: %w", err)
+	}
+	cmd := exec.CommandContext(ctx, self, serverName, "--listen", "127.0.0.1:0", "--response-size", strconv.Itoa(response), "--until-eof")
+	cmd.Stderr = os.Stderr
+	stdin, err := cmd.StdinPipe()
+	if err != nil {
+		return nil, fmt.Errorf("pipe to the echo server: %w", err)
+	}
+	cmd.WaitDelay = childEnd
+	cmd.Cancel = func() error {
+		stdin.Close()
+		// It ends by itself now, which is no failure of its.
+		return os.ErrProcessDone
+	}
+	stdout, err := cmd.StdoutPipe()
+	if err != nil {
+		return nil, fmt.Errorf("pipe from the echo server: %w", err)
+	}
+	if err := cmd.Start(); err != nil {
+		return nil, fmt.Errorf("start the echo server: %w", err)
+	}
+	s := &Server{cmd: cmd, stdin: stdin}
+	line, err := bufio.NewReader(stdout).ReadString('\n')
+	if err != nil {
+		return nil, errors.Join(fmt.Errorf("the echo server did not say where it listens: %w", err), s.Close())
+	}
+	addr, ok := strings.CutPrefix(strings.TrimSpace(line), announce)
+	if !ok {
+		return nil, errors.Join(fmt.Errorf("the echo server said %q, not where it listens", strings.TrimSpace(line)), s.Close())
+	}
+	s.addr = addr
+	return s, nil
+}
+
+// Addr is HOST:PORT of the server.
+func (s *Server) Addr() string { return s.addr }
+
+// PID is its process.
+func (s *Server) PID() int { return s.cmd.Process.Pid }
+
+// Close ends the server and waits for it.
+func (s *Server) Close() error {
+	s.stdin.Close()
+	kill := time.AfterFunc(childEnd, func() {
+		// It may have ended in the meantime; Wait tells.
+		_ = s.cmd.Process.Kill()
+	})
+	defer kill.Stop()
+	if err := s.cmd.Wait(); err != nil {
+		return fmt.Errorf("end of the echo server: %w", err)
+	}
+	return nil
+}

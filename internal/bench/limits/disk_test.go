@@ -1,0 +1,135 @@
+package limits
+
+import (
+	"context"
+	"errors"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+)
+
+// Every measured time is that of a write and the sync after it, of what was
+// measured, and the bandwidth is the bytes over exactly these.
+func TestDiskCountsWritesAndSyncsAlone(t *testing.T) {
+	dir := t.TempDir()
+	synctest.Test(t, func(t *testing.T) {
+		syncs := map[string][]int64{}
+		slow := func(f *os.File) error {
+			st, err := f.Stat()
+			if err != nil {
+				return err
+			}
+			name := filepath.Base(f.Name())
+			syncs[name] = append(syncs[name], st.Size())
+			time.Sleep(time.Millisecond) // of the bubble's clock
+			return nil
+		}
+		r, err := disk(t.Context(), DiskConfig{Dir: dir, Duration: 10 * time.Millisecond, FileSize: 4 << 20}, slow)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if len(r.Rows) != 6 {
+			t.Fatalf("%d rows, not 3 sizes over 2 patterns", len(r.Rows))
+		}
+		for _, row := range r.Rows {
+			if row.Syncs != 10 || row.Elapsed != 10*time.Millisecond {
+				t.Errorf("%d B %s: %d syncs in %v, not the 10 of a millisecond each", row.Size, row.Pattern, row.Syncs, row.Elapsed)
+			}
+			if want := float64(row.Size) * 1000; row.BytesPerSecond != want {
+				t.Errorf("%d B %s: %.0f B/s, not %.0f", row.Size, row.Pattern, row.BytesPerSecond, want)
+			}
+			for _, l := range []struct{ p50, max float64 }{{row.Sync.P50, row.Sync.Max}, {row.Both.P50, row.Both.Max}} {
+				if l.p50 < 999 || l.p50 > 1001 || l.max < 999 || l.max > 1001 {
+					t.Errorf("%d B %s: p50 %.1f and max %.1f us, not the millisecond of the sync", row.Size, row.Pattern, l.p50, l.max)
+				}
+			}
+		}
+		checkPatterns(t, syncs)
+	})
+	if left, err := os.ReadDir(dir); err != nil || len(left) > 0 {
+		t.Errorf("%v left behind, %v", left, err)
+	}
+}
+
+// checkPatterns sees that the written file kept its size and the appended one
+// grew with each sync, at most to its bound.
+func checkPatterns(t *testing.T, syncs map[string][]int64) {
+	t.Helper()
+	const bound = 4 << 20
+	for _, size := range syncs[Written] {
+		if size != bound {
+			t.Errorf("a sync of the written file at %d bytes: it has %d", size, bound)
+		}
+	}
+	grown := syncs[Appending]
+	var want []int64
+	for _, write := range []int64{blockSize, smallSize, groupSize} {
+		for i := range int64(10) {
+			want = append(want, (i%(bound/write)+1)*write)
+		}
+	}
+	if !slices.Equal(grown, want) {
+		t.Errorf("the appended file was synced at %v, not at %v", grown, want)
+	}
+}
+
+// A sync that fails gives no figure.
+func TestDiskFailsWithTheSync(t *testing.T) {
+	dir, broken := t.TempDir(), errors.New("input/output error")
+	r, err := disk(t.Context(), DiskConfig{Dir: dir, Duration: time.Millisecond, FileSize: 1 << 20}, func(*os.File) error { return broken })
+	if !errors.Is(err, broken) || r != nil {
+		t.Fatalf("%v, %v of a disk that does not sync", r, err)
+	}
+	if left, err := os.ReadDir(dir); err != nil || len(left) > 0 {
+		t.Errorf("%v left behind, %v", left, err)
+	}
+}
+
+func TestDiskRefuses(t *testing.T) {
+	cases := map[string]struct {
+		c    DiskConfig
+		want string
+	}{
+		"no duration":    {DiskConfig{Dir: t.TempDir()}, "duration"},
+		"small file":     {DiskConfig{Dir: t.TempDir(), Duration: 1, FileSize: 1}, "file size"},
+		"large file":     {DiskConfig{Dir: t.TempDir(), Duration: 1, FileSize: 1 << 40}, "file size"},
+		"no such folder": {DiskConfig{Dir: filepath.Join(t.TempDir(), "none"), Duration: 1}, "make a directory"},
+	}
+	for name, tc := range cases {
+		t.Run(name, func(t *testing.T) {
+			if _, err := Disk(t.Context(), tc.c); err == nil || !strings.Contains(err.Error(), tc.want) {
+				t.Errorf("got %v, want one about %q", err, tc.want)
+			}
+		})
+	}
+}
+
+// An interrupted measurement ends soon and cleans up.
+func TestDiskEndsWithItsContext(t *testing.T) {
+	dir := t.TempDir()
+	ctx, cancel := context.WithCancel(t.Context())
+	_, err := disk(ctx, DiskConfig{Dir: dir, Duration: time.Hour, FileSize: 1 << 20}, func(*os.File) error { cancel(); return nil })
+	if !errors.Is(err, context.Canceled) {
+		t.Fatalf("got %v", err)
+	}
+	if left, err := os.ReadDir(dir); err != nil || len(left) > 0 {
+		t.Errorf("%v left behind, %v", left, err)
+	}
+}
+
+// The real calls work on the file system of the tests.
+func TestDiskReal(t *testing.T) {
+	r, err := Disk(t.Context(), DiskConfig{Dir: t.TempDir(), Duration: time.Millisecond, FileSize: 1 << 20})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, row := range r.Rows {
+		if row.Syncs == 0 || row.Sync.Count != row.Syncs || row.Both.Count != row.Syncs || row.Both.P50 < row.Sync.P50 {
+			t.Errorf("%+v", row)
+		}
+	}
+}

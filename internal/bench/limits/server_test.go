@@ -1,0 +1,126 @@
+package limits
+
+import (
+	"bytes"
+	"context"
+	"encoding/binary"
+	"errors"
+	"io"
+	"net"
+	"testing"
+)
+
+// serve starts an echo server in the test and returns its address and the error
+// it ends with.
+func serve(t *testing.T, ctx context.Context, response int) (string, <-chan error) {
+	t.Helper()
+	l, err := new(net.ListenConfig).Listen(t.Context(), "tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	done := make(chan error, 1)
+	go func() { done <- Serve(ctx, l, response) }()
+	return l.Addr().String(), done
+}
+
+func dial(t *testing.T, addr string) net.Conn {
+	t.Helper()
+	c, err := new(net.Dialer).DialContext(t.Context(), "tcp", addr)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { c.Close() })
+	return c
+}
+
+// A request of any size is answered with exactly the bytes that were asked for
+// and its correlation id; ending the server ends its connections.
+func TestServeAnswersEachFrame(t *testing.T) {
+	ctx, cancel := context.WithCancel(t.Context())
+	defer cancel()
+	addr, done := serve(t, ctx, 100)
+	c := dial(t, addr)
+	for _, n := range []int{8, 370, firstBuffer, firstBuffer + 1, 1 << 20} {
+		req := binary.BigEndian.AppendUint32(nil, uint32(n))
+		req = append(req, bytes.Repeat([]byte{7}, n)...)
+		binary.BigEndian.PutUint32(req[8:], uint32(n))
+		if _, err := c.Write(req); err != nil {
+			t.Fatal(err)
+		}
+		got := make([]byte, 100)
+		if _, err := io.ReadFull(c, got); err != nil {
+			t.Fatalf("%d bytes: %v", n, err)
+		}
+		if size, id := binary.BigEndian.Uint32(got), binary.BigEndian.Uint32(got[4:]); size != 96 || id != uint32(n) {
+			t.Errorf("%d bytes: an answer of %d bytes to request %d", n, size, id)
+		}
+	}
+	cancel()
+	if err := <-done; err != nil {
+		t.Error(err)
+	}
+	if _, err := c.Read(make([]byte, 1)); !errors.Is(err, io.EOF) {
+		t.Errorf("an ended server left the connection: %v", err)
+	}
+}
+
+// A frame longer than any request ends its connection and no other.
+func TestServeBoundsFrames(t *testing.T) {
+	ctx, cancel := context.WithCancel(t.Context())
+	addr, done := serve(t, ctx, DefaultResponse)
+	bad, good := dial(t, addr), dial(t, addr)
+	if _, err := bad.Write([]byte{0xff, 0xff, 0xff, 0xff}); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := bad.Read(make([]byte, 1)); !errors.Is(err, io.EOF) {
+		t.Errorf("four gigabytes: %v", err)
+	}
+	if _, err := good.Write([]byte{0, 0, 0, 0}); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := io.ReadFull(good, make([]byte, DefaultResponse)); err != nil {
+		t.Errorf("the other connection: %v", err)
+	}
+	cancel()
+	if err := <-done; err != nil {
+		t.Error(err)
+	}
+}
+
+func TestServeRefusesSizes(t *testing.T) {
+	for _, n := range []int{0, smallestFrame - 1, largestFrame + 1} {
+		if _, done := serve(t, t.Context(), n); <-done == nil {
+			t.Errorf("responses of %d bytes", n)
+		}
+	}
+}
+
+// The server of StartServer is another process, which ends with Close and with
+// its context.
+func TestStartServer(t *testing.T) {
+	for _, cancelled := range []bool{false, true} {
+		ctx, cancel := context.WithCancel(t.Context())
+		defer cancel()
+		s, err := StartServer(ctx, 80)
+		if err != nil {
+			t.Fatal(err)
+		}
+		c := dial(t, s.Addr())
+		if _, err := c.Write([]byte{0, 0, 0, 8, 0, 0, 0, 9, 1, 2, 3, 4}); err != nil {
+			t.Fatal(err)
+		}
+		got := make([]byte, 80)
+		if _, err := io.ReadFull(c, got); err != nil || !bytes.Equal(got[:8], []byte{0, 0, 0, 76, 1, 2, 3, 4}) {
+			t.Errorf("%v, %v", got[:8], err)
+		}
+		if cancelled {
+			cancel()
+		}
+		if err := s.Close(); err != nil {
+			t.Errorf("cancelled %v: %v", cancelled, err)
+		}
+		if _, err := c.Read(got); !errors.Is(err, io.EOF) {
+			t.Errorf("cancelled %v: the connection of an ended server: %v", cancelled, err)
+		}
+	}
+}
