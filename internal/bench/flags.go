@@ -1,0 +1,36 @@
+package bench
+
+import (
+	"github.com/spf13/pflag"
+)
+
+// Bind adds a flag for every setting to fs, with c's values as defaults; parsing
+// fs fills c. Complete must still be called.
+func (c *Config) Bind(fs *pflag.FlagSet) {
+	fs.StringSliceVar(&c.Brokers, "bootstrap-servers", c.Brokers, "brokers to start from, host:port,…")
+	fs.StringVar(&c.Topic, "topic", c.Topic, "topic to measure with")
+	fs.StringVar((*string)(&c.Mode), "mode", string(c.Mode), "produce; consume (reads the topic from its start, again and again); "+
+		"e2e (time from send to receive); mixed (produce and consume side by side)")
+	fs.StringVar((*string)(&c.Clients), "clients", string(c.Clients), "own (each of N connections sends one record and waits for its answer; "+
+		"raw prebuilt requests; consume: raw fetches; the consumer of e2e is one kgo client), shared (N tasks on one kgo producer without linger, "+
+		"each waiting for its record's delivery), batched (N kgo producers with kgo's defaults, as many in flight as they like) (default own)")
+	fs.BoolVar(&c.Batched, "batched", c.Batched, "short for --clients batched")
+	fs.IntVarP(&c.Concurrency, "concurrency", "c", c.Concurrency, "connections (own), tasks (shared) or producers (batched) "+
+		"(default 128; batched 1)")
+	fs.IntVar(&c.Pipeline, "pipeline", c.Pipeline, "requests in flight on each connection of --clients own")
+	fs.DurationVarP(&c.Duration, "duration", "d", c.Duration, "measured time")
+	fs.DurationVar(&c.Warmup, "warmup", c.Warmup, "time before it that is not counted")
+	fs.IntVarP(&c.MessageSize, "message-size", "s", c.MessageSize, "bytes of a record's value")
+	fs.StringVar((*string)(&c.Acks), "acks", string(c.Acks), "0 (counts what was written to the socket: nothing confirms it), 1 or all")
+	fs.StringVar(&c.Compression, "compression", c.Compression, "none, gzip, snappy, lz4 or zstd; values are text that shrinks by about a quarter")
+	fs.Float64Var(&c.Rate, "rate", c.Rate, "open loop: records a second of all clients together, latencies counted from the intended "+
+		"send times; 0: as fast as answers allow")
+	fs.BoolVar(&c.CreateTopic, "create-topic", c.CreateTopic, "make the topic if it is missing")
+	fs.BoolVar(&c.DeleteTopic, "delete-topic", c.DeleteTopic, "delete the topic afterwards")
+	fs.IntVar(&c.Partitions, "partitions", c.Partitions, "partitions of a topic that is made")
+	fs.IntVar(&c.ReplicationFactor, "replication-factor", c.ReplicationFactor, "replicas of a topic that is made")
+	fs.StringToStringVar(&c.TopicConfig, "topic-config", c.TopicConfig, "setting of a topic that is made, name=value; may be repeated")
+	fs.BoolVar(&c.Verify, "verify", c.Verify, "read the topic afterwards: every acknowledged record must be there once")
+	fs.IntVar(&c.FetchMaxBytes, "fetch-max-bytes", c.FetchMaxBytes, "bytes that a raw fetch asks for")
+	fs.IntVar(&c.ServerPID, "server-pid", c.ServerPID, "process of the broker on this machine: shows its CPU time for each request (Linux)")
+}
