@@ -248,5 +248,5 @@ func newRow() *rowRun {
 func (r *rowRun) row(size int, pattern string) DiskRow {
 	return DiskRow{Size: size, Pattern: pattern, Syncs: r.syncs, Elapsed: r.elapsed,
 		BytesPerSecond: float64(r.syncs) * float64(size) / r.elapsed.Seconds(),
-		Sync:           report.LatencyOf(r.sync), Both: report.LatencyOf(r.both)}
+		Sync:           report.LatencyOf(r.sync, time.Nanosecond), Both: report.LatencyOf(r.both, time.Nanosecond)}
 }

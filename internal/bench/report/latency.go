@@ -1,11 +1,13 @@
 package report
 
 import (
+	"time"
+
 	"github.com/HdrHistogram/hdrhistogram-go"
 )
 
-// Latency sums up a histogram of nanoseconds. The values are microseconds, as
-// exact as the histogram: three digits.
+// Latency sums up a histogram of times. The values are microseconds, as exact as
+// the histogram: three digits.
 type Latency struct {
 	Count int64   `json:"count"`
 	Min   float64 `json:"min_us"`
@@ -19,17 +21,16 @@ type Latency struct {
 	Max   float64 `json:"max_us"`
 }
 
-const nanosPerMicro = 1000
-
-// LatencyOf sums up h, which counts nanoseconds. A nil or empty one gives zeros
-// and Count 0.
-func LatencyOf(h *hdrhistogram.Histogram) Latency {
+// LatencyOf sums up h, whose values are multiples of unit. A nil or empty one
+// gives zeros and Count 0.
+func LatencyOf(h *hdrhistogram.Histogram, unit time.Duration) Latency {
 	if h == nil || h.TotalCount() == 0 {
 		return Latency{}
 	}
-	at := func(q float64) float64 { return float64(h.ValueAtQuantile(q)) / nanosPerMicro }
+	scale := micros(unit)
+	at := func(q float64) float64 { return float64(h.ValueAtQuantile(q)) * scale }
 	return Latency{
-		Count: h.TotalCount(), Min: float64(h.Min()) / nanosPerMicro, Mean: h.Mean() / nanosPerMicro,
-		P50: at(50), P90: at(90), P95: at(95), P99: at(99), P999: at(99.9), P9999: at(99.99), Max: float64(h.Max()) / nanosPerMicro,
+		Count: h.TotalCount(), Min: float64(h.Min()) * scale, Mean: h.Mean() * scale,
+		P50: at(50), P90: at(90), P95: at(95), P99: at(99), P999: at(99.9), P9999: at(99.99), Max: float64(h.Max()) * scale,
 	}
 }

@@ -1,0 +1,172 @@
+package report
+
+import (
+	"fmt"
+	"io"
+	"slices"
+	"strings"
+	"text/tabwriter"
+	"time"
+
+	"github.com/chronik-io/chronik/internal/bench"
+)
+
+// ClientsText says which kind of clients makes the load of c, with their number.
+func ClientsText(c bench.Config) string {
+	n := c.Concurrency
+	switch c.Clients {
+	case bench.ClientsOwn:
+		if c.Pipeline > 1 {
+			return fmt.Sprintf("own: %s, each with %d raw requests in flight", count(n, "connection"), c.Pipeline)
+		}
+		return fmt.Sprintf("own: %s, each with one raw request in flight", count(n, "connection"))
+	case bench.ClientsShared:
+		return fmt.Sprintf("shared: %s on one producer without linger, each waiting for its record's delivery", count(n, "task"))
+	case bench.ClientsBatched:
+		return fmt.Sprintf("batched: %s of kgo with its defaults, as many records in flight as they like", count(n, "client"))
+	default:
+		return fmt.Sprintf("%s: %d", c.Clients, n)
+	}
+}
+
+func count(n int, what string) string {
+	if n == 1 {
+		return "1 " + what
+	}
+	return fmt.Sprintf("%d %ss", n, what)
+}
+
+// LoadText says in a line what the load of c was, but for its clients.
+func LoadText(c bench.Config) string {
+	parts := []string{string(c.Mode), fmt.Sprintf("%d B values", c.MessageSize), "acks=" + string(c.Acks)}
+	if c.Compression != "" && c.Compression != "none" {
+		parts = append(parts, c.Compression)
+	}
+	if c.Rate > 0 {
+		parts = append(parts, fmt.Sprintf("open loop at %s/s", short(c.Rate)))
+	} else {
+		parts = append(parts, "closed loop")
+	}
+	return strings.Join(parts, ", ") + fmt.Sprintf(", topic %s at %s", c.Topic, strings.Join(c.Brokers, ","))
+}
+
+// Table writes r for a reader of a terminal.
+func Table(w io.Writer, r *bench.Result) error {
+	var b strings.Builder
+	d := Of(r)
+	fmt.Fprintf(&b, "clients %s\n%s\n%.3f s measured from %s, after %v of warm-up\n\n", d.Clients, LoadText(r.Config), d.Elapsed,
+		d.Started.Format(time.RFC3339), r.Config.Warmup)
+	if err := rates(&b, d); err != nil {
+		return err
+	}
+	b.WriteByte('\n')
+	if err := latencies(&b, d); err != nil {
+		return err
+	}
+	b.WriteByte('\n')
+	for _, line := range remarks(d) {
+		b.WriteString(line + "\n")
+	}
+	_, err := io.WriteString(w, b.String())
+	return err
+}
+
+func columns(w io.Writer) *tabwriter.Writer {
+	return tabwriter.NewWriter(w, 0, 0, 2, ' ', tabwriter.AlignRight)
+}
+
+func rates(w io.Writer, d Document) error {
+	t := columns(w)
+	fmt.Fprintln(t, "throughput\trequests/s\trecords/s\tpayload MB/s\twire MB/s\tfailures\t")
+	for _, f := range d.Flows {
+		wire := "unknown"
+		if f.WirePerSecond != nil {
+			wire = fmt.Sprintf("%.2f", *f.WirePerSecond/1e6)
+		}
+		fmt.Fprintf(t, "%s\t%.0f\t%.0f\t%.2f\t%s\t%d\t\n", f.Name, f.RequestsPerSecond, f.RecordsPerSecond, f.PayloadPerSecond/1e6, wire, f.failed())
+	}
+	return t.Flush()
+}
+
+func latencies(w io.Writer, d Document) error {
+	t := columns(w)
+	fmt.Fprintln(t, "latency, ms\tmin\tp50\tp90\tp95\tp99\tp99.9\tmax\tmean\tsamples\t")
+	for _, f := range d.Flows {
+		l := f.Latency
+		if l.Count == 0 {
+			fmt.Fprintf(t, "%s\t-\t-\t-\t-\t-\t-\t-\t-\t0\t\n", f.Name)
+			continue
+		}
+		fmt.Fprintf(t, "%s\t%s\t%d\t\n", f.Name, strings.Join(millis(l.Min, l.P50, l.P90, l.P95, l.P99, l.P999, l.Max, l.Mean), "\t"), l.Count)
+	}
+	return t.Flush()
+}
+
+// millis writes microseconds as milliseconds.
+func millis(us ...float64) []string {
+	out := make([]string, len(us))
+	for i, v := range us {
+		out[i] = fmt.Sprintf("%.3f", v/1000)
+	}
+	return out
+}
+
+// failed is the sum of the failures.
+func (f Flow) failed() int64 {
+	var n int64
+	for _, c := range f.Failures {
+		n += c
+	}
+	return n
+}
+
+// failures lists the errors of f, the most frequent first.
+func (f Flow) failures() []string {
+	var list []string
+	for name := range f.Failures {
+		list = append(list, name)
+	}
+	slices.SortFunc(list, func(a, b string) int {
+		if f.Failures[a] != f.Failures[b] {
+			return int(max(min(f.Failures[b]-f.Failures[a], 1), -1))
+		}
+		return strings.Compare(a, b)
+	})
+	return list
+}
+
+// remarks are sentences on what the tables do not show.
+func remarks(d Document) []string {
+	var out []string
+	for _, f := range d.Flows {
+		for _, name := range f.failures() {
+			out = append(out, fmt.Sprintf("%s failed %d times: %s", f.Name, f.Failures[name], name))
+		}
+		if f.SentOnly {
+			out = append(out, f.Name+": acks=0, so that what counts was written to a socket and confirmed by nothing")
+		}
+		if f.PayloadIsBatches {
+			out = append(out, f.Name+": payload is whole record batches, of which the client reads the headers alone")
+		}
+		if f.Unanswered > 0 {
+			out = append(out, fmt.Sprintf("%s: %d without an answer at the end, the oldest for %s ms", f.Name, f.Unanswered, millis(f.Oldest)[0]))
+		}
+	}
+	if d.CPU != nil {
+		out = append(out, fmt.Sprintf("server CPU %.2f s, %.2f us for each success", d.CPU.Seconds, d.CPU.PerRequest))
+	}
+	if d.Verify != nil {
+		out = append(out, VerifyText(d.Verify))
+	}
+	return append(out, d.Notes...)
+}
+
+// VerifyText says in a line what reading everything back found.
+func VerifyText(v *bench.Verification) string {
+	verdict := "verified: every acknowledged record is there once"
+	if v.Bad() {
+		verdict = "VERIFICATION FAILED"
+	}
+	return fmt.Sprintf("%s (%d acknowledged, %d found, %d lost, %d duplicated, %d sent without an acknowledgement, %d of others)", verdict,
+		v.Acknowledged, v.Found, v.Lost, v.Duplicated, v.Unacknowledged, v.Foreign)
+}
