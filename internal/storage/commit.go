@@ -57,22 +57,23 @@ type queueState struct {
 
 func (q *queueState) init() { q.freed = sync.NewCond(&q.qmu) }
 
-// Append queues a and returns. Appends of one caller are numbered in the order
-// of its calls.
+// Append queues a and commits, if nobody does. Appends of one caller are numbered
+// in the order of its calls.
 func (l *Log) Append(a *Append) {
-	l.qmu.Lock()
-	l.queue = append(l.queue, a)
-	if l.owned || l.waiters > 0 {
-		l.qmu.Unlock()
-		return
-	}
-	l.owned = true
-	l.qmu.Unlock()
-	l.commit()
+	l.Queue(a)
+	l.Commit()
 }
 
-// kick commits what is queued, if nobody does.
-func (l *Log) kick() {
+// Queue queues a for whoever commits next. The caller owes a call of Commit, soon:
+// appends that are queued together share a chunk, a journal entry and a wake-up.
+func (l *Log) Queue(a *Append) {
+	l.qmu.Lock()
+	l.queue = append(l.queue, a)
+	l.qmu.Unlock()
+}
+
+// Commit commits what is queued, if nobody does.
+func (l *Log) Commit() {
 	l.qmu.Lock()
 	if l.owned || l.waiters > 0 || len(l.queue) == 0 && !l.modeChanges() {
 		l.qmu.Unlock()

@@ -153,7 +153,7 @@ func (l *Log) Config() Config { return *l.cfg.Load() }
 // first, while appends wait.
 func (l *Log) Configure(cfg Config) {
 	l.cfg.Store(&cfg)
-	l.kick()
+	l.Commit()
 }
 
 // Ends are a log's offsets: LogStart ≤ Durable ≤ Written ≤ LogEnd but right

@@ -143,6 +143,6 @@ func (m *memory) resume() {
 	m.stalled = nil
 	m.mu.Unlock()
 	for l := range logs {
-		l.kick()
+		l.Commit()
 	}
 }

@@ -37,7 +37,7 @@ func (d *Dir) repairAll() bool {
 			d.mu.Unlock()
 			continue
 		}
-		l.kick()
+		l.Commit()
 	}
 	return left
 }
@@ -196,7 +196,7 @@ func (d *Dir) reopen(err error) {
 	}
 	d.reopened()
 	for _, l := range d.Logs() {
-		l.kick()
+		l.Commit()
 	}
 }
 
