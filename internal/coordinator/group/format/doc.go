@@ -1,0 +1,25 @@
+// Package format is Kafka's record formats of __consumer_offsets: keys, and the
+// values of classic groups, consumer groups (KIP-848) and committed offsets.
+//
+// It owns bytes to values and back, byte for byte as Kafka 4.3 writes them, so that
+// Kafka's own tools read the topic and a topic that Kafka wrote can be loaded. It
+// promises that decoding never panics and never allocates more than a small
+// multiple of its input. The group coordinator calls it; it must not know what the
+// values mean.
+//
+// A key starts with an int16 that names the record's type; strings in it are
+// int16-prefixed. A value starts with an int16, its version. "flexible" values have
+// compact strings and arrays (an unsigned varint of length+1, 0 for null) and end
+// every structure in tagged fields.
+//
+//	type  key                          value                              flexible
+//	0, 1  group, topic, partition      OffsetCommit, version 0 to 4       from 4
+//	2     group                        kmsg.GroupMetadataValue, 0 to 4    from 4
+//	3     group                        Group                              yes
+//	4     group                        (written by Kafka before 4.0; read past)
+//	5     group, member                Member                             yes
+//	6     group                        TargetEpoch                        yes
+//	7     group, member                Target                             yes
+//	8     group, member                Current                            yes
+//	16    group, regular expression    Regex                              yes
+package format

@@ -1,0 +1,86 @@
+package format
+
+import (
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"math"
+)
+
+// Type is the type of a record, the first two bytes of its key.
+type Type int16
+
+// The types that a group coordinator without share and streams groups writes. A
+// commit's key of version 0 is decoded as TypeOffset too.
+const (
+	TypeOffset          Type = 1
+	TypeClassicGroup    Type = 2
+	TypeGroup           Type = 3
+	TypeTopics          Type = 4
+	TypeMember          Type = 5
+	TypeTargetEpoch     Type = 6
+	TypeTarget          Type = 7
+	TypeCurrent         Type = 8
+	TypeRegex           Type = 16
+	legacyOffset        Type = 0
+	MaxString                = math.MaxInt16 // bytes of a string in a key
+	maxOffsetVersion         = 4
+	maxClassicVersion        = 4
+	offsetVersion            = 4 // what Kafka 4.3 writes
+	classicGroupVersion      = 3
+)
+
+// ErrUnknownType: the key is of a type that this version doesn't know, such as a
+// share group's.
+var ErrUnknownType = errors.New("unknown record type")
+
+// Key is a key of any type.
+type Key struct {
+	Type  Type
+	Group string
+	// Item is the topic, the member id or the regular expression; empty for types
+	// that have one record a group.
+	Item      string
+	Partition int32 // of TypeOffset
+}
+
+// Encode returns the key's bytes. Strings are at most MaxString bytes long.
+func (k Key) Encode() []byte {
+	p := make([]byte, 0, 10+len(k.Group)+len(k.Item))
+	p = binary.BigEndian.AppendUint16(p, uint16(k.Type))
+	p = appendString(p, k.Group)
+	switch k.Type {
+	case TypeOffset:
+		p = appendString(p, k.Item)
+		p = appendInt32(p, k.Partition)
+	case TypeMember, TypeTarget, TypeCurrent, TypeRegex:
+		p = appendString(p, k.Item)
+	}
+	return p
+}
+
+// DecodeKey decodes a key. The error matches ErrUnknownType where the type is not
+// known; the bytes after it are then not looked at.
+func DecodeKey(p []byte) (Key, error) {
+	r := &reader{p: p}
+	k := Key{Type: Type(r.int16())}
+	if k.Type == legacyOffset && r.err == nil {
+		k.Type = TypeOffset
+	}
+	switch k.Type {
+	case TypeOffset:
+		k.Group, k.Item, k.Partition = r.string(), r.string(), r.int32()
+	case TypeMember, TypeTarget, TypeCurrent, TypeRegex:
+		k.Group, k.Item = r.string(), r.string()
+	case TypeClassicGroup, TypeGroup, TypeTopics, TypeTargetEpoch:
+		k.Group = r.string()
+	default:
+		if r.err == nil {
+			return k, fmt.Errorf("decode key: %w %d", ErrUnknownType, k.Type)
+		}
+	}
+	if err := r.end("key"); err != nil {
+		return Key{}, err
+	}
+	return k, nil
+}

@@ -1,0 +1,100 @@
+package format
+
+import (
+	"encoding/binary"
+	"fmt"
+
+	"github.com/twmb/franz-go/pkg/kmsg"
+)
+
+// Offset is a committed offset.
+type Offset struct {
+	Offset      int64
+	LeaderEpoch int32 // of the record before it, -1 for none
+	Metadata    string
+	Committed   int64 // ms since 1970
+	// Expires is when the offset expires, in ms since 1970, where the client asked
+	// for a retention of its own (OffsetCommit before version 5); -1: as configured.
+	Expires int64
+	Topic   [16]byte // zero: not known
+}
+
+// Encode returns the value's bytes: version 1 where it has a time to expire, which
+// later ones have no field for, else the one that Kafka 4.3 writes.
+func (o Offset) Encode() []byte {
+	if o.Expires >= 0 {
+		p := make([]byte, 0, 28+len(o.Metadata))
+		p = binary.BigEndian.AppendUint16(p, 1)
+		p = appendInt64(p, o.Offset)
+		p = appendString(p, o.Metadata)
+		p = appendInt64(p, o.Committed)
+		return appendInt64(p, o.Expires)
+	}
+	p := make([]byte, 0, 48+len(o.Metadata))
+	p = binary.BigEndian.AppendUint16(p, offsetVersion)
+	p = appendInt64(p, o.Offset)
+	p = appendInt32(p, o.LeaderEpoch)
+	p = appendCompact(p, o.Metadata)
+	p = appendInt64(p, o.Committed)
+	if o.Topic == [16]byte{} {
+		return append(p, 0)
+	}
+	return appendTag0(p, o.Topic[:])
+}
+
+// DecodeOffset decodes a value of any version.
+func DecodeOffset(p []byte) (Offset, error) {
+	r := &reader{p: p}
+	v := r.version(maxOffsetVersion)
+	o := Offset{Offset: r.int64(), LeaderEpoch: -1, Expires: -1}
+	if v >= 3 {
+		o.LeaderEpoch = r.int32()
+	}
+	if v >= 4 {
+		o.Metadata = r.compactString()
+	} else {
+		o.Metadata = r.string()
+	}
+	o.Committed = r.int64()
+	if v == 1 {
+		o.Expires = max(r.int64(), -1)
+	}
+	if v >= 4 {
+		r.tags(func(tag int, f *reader) {
+			if tag == 0 {
+				o.Topic = f.uuid()
+			}
+		})
+	}
+	if err := r.end("committed offset"); err != nil {
+		return Offset{}, err
+	}
+	return o, nil
+}
+
+// EncodeClassic returns the bytes of a classic group, in the version that Kafka 4.3
+// writes.
+func EncodeClassic(v kmsg.GroupMetadataValue) []byte {
+	v.Version = classicGroupVersion
+	return v.AppendTo(nil)
+}
+
+// DecodeClassic decodes a classic group of any version. Members of the first
+// version have no rebalance timeout: theirs is the session timeout.
+func DecodeClassic(p []byte) (kmsg.GroupMetadataValue, error) {
+	r := &reader{p: p}
+	version := r.version(maxClassicVersion)
+	if r.err != nil {
+		return kmsg.GroupMetadataValue{}, fmt.Errorf("decode classic group: %w", r.err)
+	}
+	v := kmsg.NewGroupMetadataValue()
+	if err := v.ReadFrom(p); err != nil {
+		return kmsg.GroupMetadataValue{}, fmt.Errorf("decode classic group: %w", err)
+	}
+	for i := range v.Members {
+		if m := &v.Members[i]; version == 0 || m.RebalanceTimeoutMillis < 0 {
+			m.RebalanceTimeoutMillis = m.SessionTimeoutMillis
+		}
+	}
+	return v, nil
+}

@@ -1,0 +1,230 @@
+package coordinator
+
+import (
+	"context"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"go.uber.org/zap"
+)
+
+// phase is what a shard is doing.
+type phase int32
+
+const (
+	idle     phase = iota // somebody else leads, or nobody
+	draining              // appends of an earlier life have not ended yet
+	loading
+	active
+)
+
+// shard is one partition. It is an actor: whoever brings something puts it into
+// the inbox or the requests under mu and, where nobody runs it, starts run, on
+// whose goroutine everything happens. There is none while there is nothing to do.
+type shard struct {
+	r         *Runtime
+	partition int32
+	logger    *zap.Logger
+	count     counters
+
+	mu       sync.Mutex
+	running  bool
+	closed   bool
+	blocked  bool      // requests must wait: appends are in flight and the open batch is full
+	inbox    []func()  // bounded by appends in flight, one load, one alarm, changes of leadership
+	requests []request // bounded by Options.MaxWaiting
+
+	// What follows belongs to whoever runs the shard.
+
+	phase phase
+	epoch int32 // of the last Lead or Resign
+	log   Log
+	// life counts machines: whatever comes back for an earlier life is ignored.
+	life       uint64
+	machine    Machine
+	effects    Effects
+	timers     *timers
+	alarm      *time.Timer
+	alarmAt    time.Time // zero: not set
+	endLoad    context.CancelFunc
+	retry      *time.Timer
+	retryAfter time.Duration
+
+	lastTicket Ticket
+	tickets    map[Ticket]func(any, error)
+
+	pipeline pipeline
+}
+
+// request is an event that somebody waits for.
+type request struct {
+	event any
+	done  func(any, error)
+}
+
+func newShard(r *Runtime, partition int32) *shard {
+	return &shard{
+		r: r, partition: partition, epoch: -1, tickets: map[Ticket]func(any, error){}, timers: newTimers(),
+		logger: r.opt.Logger.With(zap.Int32("partition", partition)), pipeline: newPipeline(),
+	}
+}
+
+// post hands something to the actor; after close it is dropped.
+func (s *shard) post(f func()) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if !s.closed {
+		s.inbox = append(s.inbox, f)
+		s.startLocked()
+	}
+}
+
+func (s *shard) submit(event any, done func(any, error)) {
+	if s.count.waiting.Add(1) > int64(s.r.opt.MaxWaiting) {
+		s.answer(done, nil, ErrBusy)
+		return
+	}
+	s.mu.Lock()
+	if s.closed {
+		s.mu.Unlock()
+		s.answer(done, nil, ErrNotCoordinator)
+		return
+	}
+	s.requests = append(s.requests, request{event, done})
+	if !s.blocked {
+		s.startLocked()
+	}
+	s.mu.Unlock()
+}
+
+func (s *shard) answer(done func(any, error), response any, err error) {
+	s.count.waiting.Add(-1)
+	done(response, err)
+}
+
+// close is the last thing that the actor hears.
+func (s *shard) close() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.inbox = append(s.inbox, func() { s.end(idle) })
+	s.closed, s.blocked = true, false
+	s.startLocked()
+}
+
+func (s *shard) startLocked() {
+	if !s.running {
+		s.running = true
+		s.r.work.Go(s.run)
+	}
+}
+
+// run does what there is to do, until there is nothing.
+func (s *shard) run() {
+	for {
+		s.mu.Lock()
+		s.blocked = s.full() && !s.closed
+		inbox, requests := s.inbox, s.requests
+		if s.blocked {
+			requests = nil
+		}
+		if len(inbox) == 0 && len(requests) == 0 {
+			s.running = false
+			s.mu.Unlock()
+			return
+		}
+		s.inbox = nil
+		if !s.blocked {
+			s.requests = nil
+		}
+		s.mu.Unlock()
+		for _, f := range inbox {
+			f()
+		}
+		s.serve(requests)
+		s.flush()
+		s.release()
+		s.setAlarm()
+	}
+}
+
+// serve handles requests, as many as the open batch takes; the others go back to
+// the head of the queue.
+func (s *shard) serve(requests []request) {
+	for i, r := range requests {
+		if s.full() {
+			s.mu.Lock()
+			s.requests = append(requests[i:len(requests):len(requests)], s.requests...)
+			s.mu.Unlock()
+			return
+		}
+		s.handle(r)
+	}
+}
+
+func (s *shard) handle(r request) {
+	switch s.phase {
+	case idle:
+		s.answer(r.done, nil, ErrNotCoordinator)
+	case draining, loading:
+		s.answer(r.done, nil, ErrLoading)
+	case active:
+		s.count.events.Add(1)
+		s.lastTicket++
+		s.tickets[s.lastTicket] = r.done
+		s.machine.Handle(time.Now(), s.lastTicket, r.event, &s.effects)
+		s.settle()
+	}
+}
+
+// notify is an event without a ticket.
+func (s *shard) notify(event any) {
+	if s.phase == active {
+		s.machine.Handle(time.Now(), 0, event, &s.effects)
+		s.settle()
+	}
+}
+
+// fire fires the timers whose time has come.
+func (s *shard) fire() {
+	s.alarmAt = time.Time{}
+	now := time.Now()
+	for s.phase == active {
+		key, ok := s.timers.next(now)
+		if !ok {
+			return
+		}
+		s.machine.Fire(now, key, &s.effects)
+		s.settle()
+	}
+}
+
+// settle takes the machine's effects.
+func (s *shard) settle() {
+	s.take(&s.effects)
+	for _, t := range s.effects.Timers {
+		s.timers.set(t)
+	}
+	s.effects.reset()
+}
+
+// setAlarm sees to it that the actor wakes up for its next timer.
+func (s *shard) setAlarm() {
+	at, ok := s.timers.wake()
+	switch {
+	case !ok || s.alarmAt.Equal(at):
+	case s.alarm == nil:
+		s.alarm = time.AfterFunc(time.Until(at), func() { s.post(s.fire) })
+		s.alarmAt = at
+	default:
+		s.alarm.Reset(time.Until(at))
+		s.alarmAt = at
+	}
+}
+
+// counters are what Stats shows; written by the actor, read by anybody.
+type counters struct {
+	phase, epoch                                           atomic.Int32
+	waiting, events, appends, records, failures, loadNanos atomic.Int64
+	loaded                                                 atomic.Int64
+}

@@ -1,0 +1,38 @@
+package coordinator
+
+import "time"
+
+// Stats are one shard's figures.
+type Stats struct {
+	Partition int32
+	Epoch     int32
+	State     string // idle, draining, loading, active
+	Waiting   int64  // requests without an answer yet
+	Events    int64  // requests handled since the start
+	Appends   int64
+	Records   int64 // appended
+	Failures  int64 // of appends and loads
+	Loaded    int64 // records that the last load read
+	LoadTime  time.Duration
+}
+
+func (s *shard) stats() Stats {
+	c := &s.count
+	return Stats{
+		Partition: s.partition, Epoch: c.epoch.Load(), State: phase(c.phase.Load()).String(), Waiting: c.waiting.Load(), Events: c.events.Load(),
+		Appends: c.appends.Load(), Records: c.records.Load(), Failures: c.failures.Load(), Loaded: c.loaded.Load(),
+		LoadTime: time.Duration(c.loadNanos.Load()),
+	}
+}
+
+func (p phase) String() string {
+	switch p {
+	case draining:
+		return "draining"
+	case loading:
+		return "loading"
+	case active:
+		return "active"
+	}
+	return "idle"
+}

@@ -1,0 +1,94 @@
+package coordinator
+
+import (
+	"container/heap"
+	"time"
+)
+
+// timers are a shard's timers. A timer that is put off, which is what every
+// heartbeat does, keeps its place and is moved when that is reached: two map
+// look-ups and no work on the heap per heartbeat.
+type timers struct {
+	byKey map[TimerKey]*timer
+	queue timerQueue
+}
+
+type timer struct {
+	key   TimerKey
+	at    time.Time // when it is to fire
+	due   time.Time // where it stands in the queue, not after at
+	index int
+}
+
+func newTimers() *timers { return &timers{byKey: map[TimerKey]*timer{}} }
+
+// set sets or cancels one.
+func (t *timers) set(s Timer) {
+	old := t.byKey[s.Key]
+	switch {
+	case s.At.IsZero() && old == nil:
+	case s.At.IsZero():
+		delete(t.byKey, s.Key)
+		heap.Remove(&t.queue, old.index)
+	case old == nil:
+		n := &timer{key: s.Key, at: s.At, due: s.At}
+		t.byKey[s.Key] = n
+		heap.Push(&t.queue, n)
+	default:
+		old.at = s.At
+		if s.At.Before(old.due) {
+			old.due = s.At
+			heap.Fix(&t.queue, old.index)
+		}
+	}
+}
+
+// next takes out a timer whose time has come.
+func (t *timers) next(now time.Time) (TimerKey, bool) {
+	for len(t.queue) > 0 && !t.queue[0].due.After(now) {
+		first := t.queue[0]
+		if first.at.After(now) { // was put off
+			first.due = first.at
+			heap.Fix(&t.queue, 0)
+			continue
+		}
+		heap.Pop(&t.queue)
+		delete(t.byKey, first.key)
+		return first.key, true
+	}
+	return TimerKey{}, false
+}
+
+// wake is when to look again; ok is false where there is no timer.
+func (t *timers) wake() (at time.Time, ok bool) {
+	if len(t.queue) == 0 {
+		return time.Time{}, false
+	}
+	return t.queue[0].due, true
+}
+
+// timerQueue is a container/heap, ordered by due.
+type timerQueue []*timer
+
+func (q timerQueue) Len() int           { return len(q) }
+func (q timerQueue) Less(i, j int) bool { return q[i].due.Before(q[j].due) }
+func (q timerQueue) Swap(i, j int) {
+	q[i], q[j] = q[j], q[i]
+	q[i].index, q[j].index = i, j
+}
+
+// Push is heap.Interface.
+func (q *timerQueue) Push(x any) {
+	t := x.(*timer)
+	t.index = len(*q)
+	*q = append(*q, t)
+}
+
+// Pop is heap.Interface.
+func (q *timerQueue) Pop() any {
+	old := *q
+	last := old[len(old)-1]
+	old[len(old)-1] = nil
+	*q = old[:len(old)-1]
+	return last
+}
