@@ -2,12 +2,82 @@ package limits
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"net"
+	"time"
 
 	"github.com/spf13/cobra"
+
+	"github.com/chronik-io/chronik/internal/bench"
 )
+
+// Command is `limits`.
+func Command() *cobra.Command {
+	d := bench.Default()
+	o := options{
+		echo: EchoConfig{Connections: 128, Pipeline: 1, MessageSize: d.MessageSize, Topic: d.Topic, Warmup: 2 * time.Second, Duration: 5 * time.Second},
+		disk: DiskConfig{Duration: 2 * time.Second, FileSize: DefaultFileSize},
+	}
+	cmd := &cobra.Command{
+		Use:   "limits",
+		Short: "What this machine can do: a TCP echo and the disk's fdatasync",
+		Long: "limits measures a bare TCP echo with the requests, the answers and the connections of a benchmark (clients own: each connection has one\n" +
+			"raw request in flight), and with --dir the disk: writes of 4 KiB, 64 KiB and 1 MiB, each followed by fdatasync, over blocks that were\n" +
+			"written before and at the end of a growing file. The echo server is a process of its own.",
+		Args: cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			r, err := o.measure(cmd.Context())
+			if err != nil {
+				return err
+			}
+			if o.json {
+				return r.writeJSON(cmd.OutOrStdout())
+			}
+			return r.Table(cmd.OutOrStdout())
+		},
+	}
+	f := cmd.Flags()
+	f.StringVar(&o.disk.Dir, "dir", "", "directory on the disk to measure; without it only the echo is")
+	f.DurationVar(&o.disk.Duration, "disk-duration", o.disk.Duration, "time spent writing and syncing for each size and pattern")
+	f.Int64Var(&o.disk.FileSize, "file-size", o.disk.FileSize, "bytes of each of the two files, at most")
+	f.BoolVar(&o.noEcho, "no-echo", false, "measure the disk alone")
+	f.IntVarP(&o.echo.Connections, "concurrency", "c", o.echo.Connections, "connections of the echo")
+	f.IntVar(&o.echo.Pipeline, "pipeline", o.echo.Pipeline, "requests in flight on each")
+	f.IntVarP(&o.echo.MessageSize, "message-size", "s", o.echo.MessageSize, "bytes of the value in each request; the rest is what Kafka's Produce adds")
+	f.DurationVarP(&o.echo.Duration, "duration", "d", o.echo.Duration, "measured time of the echo")
+	f.DurationVar(&o.echo.Warmup, "warmup", o.echo.Warmup, "time before it that is not counted")
+	f.BoolVar(&o.json, "json", false, "print JSON instead of tables")
+	return cmd
+}
+
+// options are the flags of `limits`.
+type options struct {
+	echo         EchoConfig
+	disk         DiskConfig
+	noEcho, json bool
+}
+
+func (o options) measure(ctx context.Context) (*Result, error) {
+	if o.noEcho && o.disk.Dir == "" {
+		return nil, errors.New("nothing to measure: give --dir, or leave --no-echo")
+	}
+	r := &Result{Measured: time.Now()}
+	if !o.noEcho {
+		var err error
+		if r.Echo, err = Echo(ctx, o.echo); err != nil {
+			return nil, err
+		}
+	}
+	if o.disk.Dir != "" {
+		var err error
+		if r.Disk, err = Disk(ctx, o.disk); err != nil {
+			return nil, err
+		}
+	}
+	return r, nil
+}
 
 // EchoServerCommand is the hidden command `echo-server`: what StartServer starts.
 func EchoServerCommand() *cobra.Command {

@@ -77,7 +77,7 @@ type CPU struct {
 func Of(r *bench.Result) Document {
 	d := Document{Clients: ClientsText(r.Config), Config: r.Config, Started: r.Started, Elapsed: r.Elapsed.Seconds(), Verify: r.Verify, Notes: r.Notes}
 	for _, f := range r.Flows() {
-		d.Flows = append(d.Flows, flowOf(f, r.Elapsed))
+		d.Flows = append(d.Flows, FlowOf(f, r.Elapsed))
 	}
 	if r.CPU != nil {
 		d.CPU = &CPU{Seconds: r.CPU.Seconds, PerRequest: micros(r.CPU.PerRequest)}
@@ -95,7 +95,8 @@ func (d Document) Flow(name string) *Flow {
 	return nil
 }
 
-func flowOf(f bench.NamedFlow, elapsed time.Duration) Flow {
+// FlowOf is f, measured over elapsed.
+func FlowOf(f bench.NamedFlow, elapsed time.Duration) Flow {
 	s := Flow{Name: f.Name, Requests: f.Requests, Records: f.Records, Failures: f.Failures, Unanswered: f.Unanswered, Oldest: micros(f.Oldest),
 		SentOnly: f.SentOnly, Payload: f.PayloadBytes, PayloadIsBatches: f.PayloadIsBatches,
 		RequestsPerSecond: per(f.Requests, elapsed), RecordsPerSecond: per(f.Records, elapsed), PayloadPerSecond: per(f.PayloadBytes, elapsed),

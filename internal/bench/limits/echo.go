@@ -1,0 +1,148 @@
+package limits
+
+import (
+	"context"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"sync"
+	"time"
+
+	"github.com/chronik-io/chronik/internal/bench"
+	"github.com/chronik-io/chronik/internal/bench/meter"
+	"github.com/chronik-io/chronik/internal/bench/report"
+)
+
+// EchoConfig is a load on an echo server: the requests of clients "own", byte for
+// byte, and answers as long as a broker's.
+type EchoConfig struct {
+	// Connections, 1 to bench.MaxConcurrency, with Pipeline requests in flight on
+	// each, 1 to bench.MaxPipeline; 0 is 1.
+	Connections int `json:"connections"`
+	Pipeline    int `json:"pipeline"`
+	// MessageSize is the bytes of a record's value, Topic a name of which only the
+	// length counts.
+	MessageSize int           `json:"message_size"`
+	Topic       string        `json:"topic"`
+	Warmup      time.Duration `json:"warmup_ns"`
+	Duration    time.Duration `json:"duration_ns"`
+}
+
+// EchoOf is the echo that belongs to a run of c.
+func EchoOf(c bench.Config) EchoConfig {
+	return EchoConfig{Connections: c.Concurrency, Pipeline: c.Pipeline, MessageSize: c.MessageSize, Topic: c.Topic, Warmup: c.Warmup, Duration: c.Duration}
+}
+
+// EchoResult is what TCP can do on this machine.
+type EchoResult struct {
+	Config EchoConfig `json:"config"`
+	// Request and Response are the bytes of each, with their length.
+	Request  int `json:"request_bytes"`
+	Response int `json:"response_bytes"`
+	// Elapsed is the measured interval in seconds.
+	Elapsed float64 `json:"elapsed_seconds"`
+	// Flow counts each answer as a request and as a record.
+	Flow report.Flow `json:"flow"`
+	// Server and Client are the CPU of the two processes, nil where the system
+	// does not tell it.
+	Server *report.CPU `json:"server_cpu,omitempty"`
+	Client *report.CPU `json:"client_cpu,omitempty"`
+}
+
+func (c EchoConfig) check() error {
+	var errs []error
+	within := func(what string, n, least, most int) {
+		if n < least || n > most {
+			errs = append(errs, fmt.Errorf("echo: %s is %d, not within %d and %d", what, n, least, most))
+		}
+	}
+	within("connections", c.Connections, 1, bench.MaxConcurrency)
+	within("pipeline", c.Pipeline, 1, bench.MaxPipeline)
+	within("message size", c.MessageSize, 0, largestFrame/2)
+	within("length of the topic's name", len(c.Topic), 1, longestName)
+	if c.Duration <= 0 || c.Warmup < 0 {
+		errs = append(errs, fmt.Errorf("echo: %v measured after %v of warm-up", c.Duration, c.Warmup))
+	}
+	return errors.Join(errs...)
+}
+
+// longestName of a topic, as Kafka bounds it.
+const longestName = 249
+
+// answerSize is the bytes of a Produce answer, version 9, for one partition of a
+// topic without an error: length, correlation id,
+// tags, topics, name, partitions, index, error, three offsets and times, no record
+// errors, no message, tags of partition and topic, throttle time, tags.
+func answerSize(topic string) int {
+	name := len(binary.AppendUvarint(nil, uint64(len(topic)+1))) + len(topic)
+	return 4 + 4 + 1 + 1 + name + 1 + 4 + 2 + 8 + 8 + 8 + 1 + 1 + 1 + 1 + 4 + 1
+}
+
+// Echo starts an echo server as a process of its own and measures it. When ctx
+// ends the result is of the shorter interval; one that ends in the warm-up, and
+// any failure, gives no result.
+func Echo(ctx context.Context, c EchoConfig) (_ *EchoResult, err error) {
+	c.Pipeline = max(c.Pipeline, 1)
+	if err := c.check(); err != nil {
+		return nil, err
+	}
+	// The server outlives an interrupt, which is the end of the load.
+	s, err := StartServer(context.WithoutCancel(ctx), answerSize(c.Topic))
+	if err != nil {
+		return nil, err
+	}
+	defer func() { err = errors.Join(err, s.Close()) }()
+	return echo(ctx, c, s.Addr(), s.PID())
+}
+
+// echo measures the server at addr, which is the process pid.
+func echo(ctx context.Context, c EchoConfig, addr string, pid int) (*EchoResult, error) {
+	w := meter.NewWindow(c.Warmup, c.Duration)
+	m := meter.New(w)
+	clients := make([]*echoer, 0, c.Connections)
+	defer func() {
+		for _, e := range clients {
+			e.conn.Close()
+		}
+	}()
+	for range c.Connections {
+		e, err := newEchoer(ctx, addr, c, w, m.Lane())
+		if err != nil {
+			return nil, err
+		}
+		clients = append(clients, e)
+	}
+	w.Begin()
+	cut := context.AfterFunc(ctx, w.Cut)
+	defer cut()
+	failed := make([]error, len(clients))
+	var wg sync.WaitGroup
+	for i, e := range clients {
+		wg.Go(func() {
+			if failed[i] = e.run(); failed[i] != nil {
+				w.Cut() // a run with fewer connections measures something else
+			}
+		})
+	}
+	cpu := watchCPU(ctx, w, pid)
+	wg.Wait()
+	used, err := cpu.end()
+	if err := errors.Join(append(failed, err)...); err != nil {
+		return nil, err
+	}
+	if w.Elapsed() <= 0 {
+		return nil, fmt.Errorf("echo: nothing was measured: %w", context.Cause(ctx))
+	}
+	return result(c, clients[0].request, w, m.Totals(), used), nil
+}
+
+func result(c EchoConfig, request int, w *meter.Window, t meter.Totals, used *usage) *EchoResult {
+	f := &bench.Flow{Requests: t.Requests, Records: t.Records, PayloadBytes: t.Payload, WireBytes: t.Wire, WireKnown: true,
+		Unanswered: t.Unanswered, Oldest: t.Oldest, Failures: t.Failures, Latency: t.Latency}
+	r := &EchoResult{Config: c, Request: request, Response: answerSize(c.Topic), Elapsed: w.Elapsed().Seconds(),
+		Flow: report.FlowOf(bench.NamedFlow{Name: "echo", Flow: f}, w.Elapsed())}
+	if used != nil && t.Requests > 0 {
+		r.Server, r.Client = used.cpu(used.server, w.Elapsed(), t.Requests), used.cpu(used.client, w.Elapsed(), t.Requests)
+	}
+	return r
+}

@@ -1,0 +1,165 @@
+package limits
+
+import (
+	"context"
+	"encoding/binary"
+	"errors"
+	"io"
+	"net"
+	"os"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/twmb/franz-go/pkg/kmsg"
+
+	"github.com/chronik-io/chronik/internal/bench"
+)
+
+func short() EchoConfig {
+	return EchoConfig{Connections: 4, Pipeline: 1, MessageSize: 256, Topic: "bench", Warmup: 20 * time.Millisecond, Duration: 100 * time.Millisecond}
+}
+
+// An echo counts every answer once, with its latency, its bytes and the CPU of
+// both processes.
+func TestEcho(t *testing.T) {
+	for _, pipeline := range []int{1, 5} {
+		c := short()
+		c.Pipeline = pipeline
+		r, err := Echo(t.Context(), c)
+		if err != nil {
+			t.Fatal(err)
+		}
+		f := r.Flow
+		if f.Requests < 10 || f.Latency.Count != f.Requests || f.Latency.P50 <= 0 || f.Payload != 256*f.Requests || len(f.Failures) > 0 {
+			t.Errorf("pipeline %d: %+v", pipeline, f)
+		}
+		if f.Wire == nil || *f.Wire != f.Requests*int64(r.Request+r.Response) {
+			t.Errorf("pipeline %d: wire bytes of %d requests of %d and answers of %d: %v", pipeline, f.Requests, r.Request, r.Response, f.Wire)
+		}
+		if r.Elapsed != 0.1 || f.RequestsPerSecond != float64(f.Requests)/0.1 {
+			t.Errorf("pipeline %d: %f requests/s of %d in %f s", pipeline, f.RequestsPerSecond, f.Requests, r.Elapsed)
+		}
+		if cpuKnown && (r.Server == nil || r.Server.Seconds <= 0 || r.Client == nil || r.Client.Seconds <= 0) {
+			t.Errorf("pipeline %d: CPU %v, %v", pipeline, r.Server, r.Client)
+		}
+	}
+}
+
+// The answers are as long as those of a broker, by the protocol's definition.
+func TestAnswerSize(t *testing.T) {
+	for _, topic := range []string{"t", "chronik-bench", strings.Repeat("x", 126), strings.Repeat("x", 127), strings.Repeat("x", longestName)} {
+		a := kmsg.NewPtrProduceResponse()
+		a.Version = 9
+		rt := kmsg.NewProduceResponseTopic()
+		rt.Topic = topic
+		rt.Partitions = append(rt.Partitions, kmsg.NewProduceResponseTopicPartition())
+		a.Topics = append(a.Topics, rt)
+		const lengthAndHeader = 4 + 4 + 1
+		if want := lengthAndHeader + len(a.AppendTo(nil)); answerSize(topic) != want {
+			t.Errorf("topic %q: %d bytes, not %d", topic, answerSize(topic), want)
+		}
+	}
+}
+
+func TestEchoOfARun(t *testing.T) {
+	c, err := bench.Default().Complete()
+	if err != nil {
+		t.Fatal(err)
+	}
+	got := EchoOf(c)
+	want := EchoConfig{Connections: 128, Pipeline: 1, MessageSize: 256, Topic: c.Topic, Warmup: c.Warmup, Duration: c.Duration}
+	if got != want || got.check() != nil {
+		t.Errorf("%+v, %v", got, got.check())
+	}
+}
+
+// An answer that is none, or none at all, ends the measurement without a figure.
+func TestEchoIsStrict(t *testing.T) {
+	size := uint32(answerSize("bench"))
+	frame := func(length uint32, id uint32) []byte {
+		b := make([]byte, length)
+		binary.BigEndian.PutUint32(b, length-4)
+		binary.BigEndian.PutUint32(b[4:], id)
+		return b
+	}
+	for name, tc := range map[string]struct {
+		answer []byte
+		want   string
+	}{
+		"longer":      {frame(size+1, 0), "an answer of"},
+		"shorter":     {frame(size-1, 0), "an answer of"},
+		"of another":  {frame(size, 9), "to request 9"},
+		"twice":       {append(frame(size, 0), frame(size, 0)...), "to request 0"},
+		"impossible":  {[]byte{0xff, 0xff, 0xff, 0xff}, "impossible length"},
+		"end":         {nil, "EOF"},
+		"half an one": {frame(size, 0)[:10], "EOF"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			addr := answering(t, tc.answer)
+			if r, err := echo(t.Context(), short(), addr, os.Getpid()); err == nil || r != nil || !strings.Contains(err.Error(), tc.want) {
+				t.Errorf("%v, %v; want an error about %q", r, err, tc.want)
+			}
+		})
+	}
+}
+
+// answering is a server that answers the first request of each connection so and
+// closes it.
+func answering(t *testing.T, answer []byte) string {
+	t.Helper()
+	l, err := new(net.ListenConfig).Listen(t.Context(), "tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		for {
+			c, err := l.Accept()
+			if err != nil {
+				return
+			}
+			size := make([]byte, 4)
+			if _, err := io.ReadFull(c, size); err == nil {
+				_, _ = io.CopyN(io.Discard, c, int64(binary.BigEndian.Uint32(size)))
+				_, _ = c.Write(answer)
+			}
+			c.Close()
+		}
+	}()
+	t.Cleanup(func() { l.Close(); <-done })
+	return l.Addr().String()
+}
+
+func TestEchoRefuses(t *testing.T) {
+	for name, change := range map[string]func(*EchoConfig){
+		"connections": func(c *EchoConfig) { c.Connections = 0 }, "pipeline": func(c *EchoConfig) { c.Pipeline = 1 << 20 },
+		"message size": func(c *EchoConfig) { c.MessageSize = -1 }, "topic": func(c *EchoConfig) { c.Topic = "" },
+		"measured": func(c *EchoConfig) { c.Duration = 0 },
+	} {
+		c := short()
+		change(&c)
+		if _, err := Echo(t.Context(), c); err == nil || !strings.Contains(err.Error(), name) {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+}
+
+// An interrupt shortens the interval, and in the warm-up leaves none.
+func TestEchoEndsWithItsContext(t *testing.T) {
+	c := short()
+	c.Warmup, c.Duration = 0, time.Hour
+	ctx, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
+	defer cancel()
+	r, err := Echo(ctx, c)
+	if err != nil || r.Flow.Requests == 0 || r.Elapsed <= 0 || r.Elapsed > 60 {
+		t.Errorf("cut while measuring: %+v, %v", r, err)
+	}
+	c.Warmup = time.Hour
+	ctx, cancel = context.WithTimeout(t.Context(), 50*time.Millisecond)
+	defer cancel()
+	if r, err := Echo(ctx, c); !errors.Is(err, context.DeadlineExceeded) || r != nil {
+		t.Errorf("cut in the warm-up: %+v, %v", r, err)
+	}
+}

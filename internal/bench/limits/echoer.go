@@ -1,0 +1,111 @@
+package limits
+
+import (
+	"context"
+	"encoding/binary"
+	"fmt"
+	"time"
+
+	"github.com/chronik-io/chronik/internal/bench/meter"
+	"github.com/chronik-io/chronik/internal/bench/wire"
+)
+
+// lastAnswer is how long after the interval an answer may come.
+const lastAnswer = 10 * time.Second
+
+// echoer is one connection of the load, a worker of clients "own" but for what it
+// expects of an answer.
+type echoer struct {
+	conn     *wire.Conn
+	window   *meter.Window
+	lane     *meter.Lane
+	requests *wire.Requests
+	// Bytes of a request and of an answer.
+	request, answer int
+	each            meter.Amount
+	// began has the times of the requests in flight, that with correlation id n
+	// at n modulo its length.
+	began []time.Duration
+	// next is the correlation id to send, due that of the next answer.
+	next, due uint64
+}
+
+func newEchoer(ctx context.Context, addr string, c EchoConfig, w *meter.Window, l *meter.Lane) (*echoer, error) {
+	requests, err := wire.NewRequests(wire.Produce{Version: wire.MinProduce, Topic: c.Topic, Acks: -1, Timeout: lastAnswer,
+		Value: make([]byte, c.MessageSize)}, c.Pipeline)
+	if err != nil {
+		return nil, fmt.Errorf("echo: %w", err)
+	}
+	if err := requests.Add(0, 0, nil); err != nil {
+		return nil, fmt.Errorf("echo: %w", err)
+	}
+	conn, err := wire.Dial(ctx, addr)
+	if err != nil {
+		return nil, fmt.Errorf("echo: %w", err)
+	}
+	e := &echoer{conn: conn, window: w, lane: l, requests: requests, request: len(requests.Bytes()), answer: answerSize(c.Topic),
+		began: make([]time.Duration, c.Pipeline)}
+	e.each = meter.Amount{Requests: 1, Records: 1, Payload: int64(c.MessageSize), Wire: int64(e.request + e.answer)}
+	return e, nil
+}
+
+// run keeps its requests in flight until the interval is over and reads the last
+// answers.
+func (e *echoer) run() error {
+	// One deadline for all: a server that hangs ends the run.
+	if err := e.conn.SetDeadline(time.Now().Add(e.window.Until() - e.window.Now() + lastAnswer)); err != nil {
+		return fmt.Errorf("echo: deadline: %w", err)
+	}
+	for {
+		idle := e.next == e.due
+		now := e.window.Now()
+		over := now >= e.window.Until()
+		switch {
+		case over && idle:
+			return nil
+		case over:
+			if err := e.conn.Receive(); err != nil {
+				return fmt.Errorf("echo: %w", err)
+			}
+		default:
+			if err := e.send(now); err != nil {
+				return err
+			}
+			if err := e.conn.Exchange(e.requests.Bytes(), idle); err != nil {
+				return fmt.Errorf("echo: %w", err)
+			}
+		}
+		if err := e.receive(); err != nil {
+			return err
+		}
+	}
+}
+
+// send prepares as many requests as may join those in flight.
+func (e *echoer) send(now time.Duration) error {
+	e.requests.Reset()
+	for e.next-e.due < uint64(len(e.began)) {
+		if err := e.requests.Add(int32(uint32(e.next)), 0, nil); err != nil {
+			return fmt.Errorf("echo: %w", err)
+		}
+		e.began[e.next%uint64(len(e.began))] = now
+		e.next++
+	}
+	return nil
+}
+
+// receive counts the answers that are there.
+func (e *echoer) receive() error {
+	now := e.window.Now()
+	for {
+		frame, ok := e.conn.Next()
+		if !ok {
+			return nil
+		}
+		if id := binary.BigEndian.Uint32(frame); len(frame)+4 != e.answer || id != uint32(e.due) || e.next == e.due {
+			return fmt.Errorf("echo: an answer of %d bytes to request %d, not of %d to %d", len(frame)+4, id, e.answer, uint32(e.due))
+		}
+		e.lane.Done(e.began[e.due%uint64(len(e.began))], now, e.each)
+		e.due++
+	}
+}
