@@ -1,0 +1,62 @@
+package load
+
+import (
+	"context"
+	"time"
+)
+
+// each calls send again and again until the window ends or ctx does: at the
+// intended times with a rate, one after the other without. It ends with send's
+// first error.
+func (k *maker) each(ctx context.Context, send func(began time.Duration) error) error {
+	if k.o.Rate > 0 {
+		return k.paced(ctx, send)
+	}
+	for ctx.Err() == nil {
+		now := k.window.Now()
+		if now >= k.window.Until() {
+			return nil
+		}
+		if err := send(now); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (k *maker) paced(ctx context.Context, send func(began time.Duration) error) error {
+	timer, err := newSleeper()
+	if err != nil {
+		return err
+	}
+	defer timer.close()
+	defer context.AfterFunc(ctx, timer.wake)()
+	plan := scheduleOf(k.o.Rate, int(k.index), k.o.Concurrency)
+	var n int64
+	defer func() { plan.unsent(k.lane, k.window.Until(), n) }()
+	now := k.window.Now()
+	for ctx.Err() == nil {
+		due := plan.due(n)
+		if due > now {
+			// Only now is the clock asked: records that are due together go out
+			// together.
+			if now = k.window.Now(); due > now {
+				if err := timer.sleep(ctx, due-now); err != nil {
+					return err
+				}
+				now = k.window.Now()
+			}
+		}
+		if due >= k.window.Until() || now >= k.window.Until() {
+			return nil
+		}
+		if err := send(due); err != nil {
+			return err
+		}
+		n++
+		if n%64 == 0 {
+			now = k.window.Now()
+		}
+	}
+	return nil
+}

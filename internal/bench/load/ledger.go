@@ -1,0 +1,132 @@
+package load
+
+import (
+	"errors"
+	"fmt"
+	"sync"
+)
+
+// Bounds of a ledger: two bits for each record.
+const (
+	// MaxLedger is the number of records that a ledger tells apart: 256 MiB.
+	MaxLedger = 1 << 30
+)
+
+// ErrLedger is a run that sent more records than a ledger holds.
+var ErrLedger = errors.New("verify: more records than can be told apart in bounded memory")
+
+// Ledger notes which records of a run were sent and acknowledged, and which were
+// found in the topic afterwards: bitmaps per worker.
+type Ledger struct {
+	run     uint64
+	workers []*Account
+	// Foreign counts records found that are not of the run.
+	foreign int64
+}
+
+// NewLedger is a ledger for the records of a run by so many workers.
+func NewLedger(run uint64, workers int) *Ledger {
+	l := &Ledger{run: run}
+	for range workers {
+		l.workers = append(l.workers, &Account{bound: MaxLedger / uint64(workers)})
+	}
+	return l
+}
+
+// Account is the part of a worker.
+type Account struct {
+	bound uint64
+
+	mu         sync.Mutex
+	sent       uint64
+	acked      bitmap
+	found      bitmap
+	duplicates int64
+}
+
+// Worker is the account of worker i.
+func (l *Ledger) Worker(i int) *Account { return l.workers[i] }
+
+// Send gives the next sequence; ErrLedger when the account is full.
+func (a *Account) Send() (uint64, error) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if a.sent >= a.bound {
+		return 0, fmt.Errorf("%w: %d by one worker", ErrLedger, a.bound)
+	}
+	a.sent++
+	return a.sent - 1, nil
+}
+
+// Acked notes that a record was acknowledged.
+func (a *Account) Acked(sequence uint64) {
+	a.mu.Lock()
+	a.acked.set(sequence)
+	a.mu.Unlock()
+}
+
+// Found notes a value read from the topic. It is used by one goroutine, after the
+// workers have ended.
+func (l *Ledger) Found(value []byte) {
+	s, ok := ReadStamp(value)
+	if !ok || s.Run != l.run || int(s.Worker) >= len(l.workers) || s.Sequence >= l.workers[s.Worker].sent {
+		l.foreign++
+		return
+	}
+	a := l.workers[s.Worker]
+	if a.found.set(s.Sequence) {
+		a.duplicates++
+	}
+}
+
+// Count is the comparison of a ledger's two sides.
+type Count struct {
+	Sent, Acknowledged, Found, Lost, Duplicated, Foreign int64
+}
+
+// Count compares what was acknowledged with what was found.
+func (l *Ledger) Count() Count {
+	c := Count{Foreign: l.foreign}
+	for _, a := range l.workers {
+		a.mu.Lock()
+		c.Sent += int64(a.sent)
+		for s := range a.sent {
+			acked, found := a.acked.get(s), a.found.get(s)
+			if acked {
+				c.Acknowledged++
+			}
+			if found {
+				c.Found++
+			}
+			if acked && !found {
+				c.Lost++
+			}
+		}
+		c.Duplicated += a.duplicates
+		c.Found += a.duplicates
+		a.mu.Unlock()
+	}
+	return c
+}
+
+// Acknowledged is the number of records acknowledged so far.
+func (l *Ledger) Acknowledged() int64 { return l.Count().Acknowledged }
+
+// bitmap grows with what is set in it.
+type bitmap []uint64
+
+// set sets a bit and says whether it was set before.
+func (b *bitmap) set(i uint64) bool {
+	at, bit := int(i/64), uint64(1)<<(i%64)
+	if at >= len(*b) {
+		*b = append(*b, make([]uint64, at+1-len(*b))...)
+	}
+	was := (*b)[at]&bit != 0
+	(*b)[at] |= bit
+	return was
+}
+
+func (b bitmap) get(i uint64) bool {
+	at := int(i / 64)
+	return at < len(b) && b[at]&(uint64(1)<<(i%64)) != 0
+}

@@ -1,0 +1,132 @@
+package load
+
+import (
+	"context"
+	"time"
+)
+
+// paced is the open loop of a worker: records go out at their intended times
+// whether answers arrive or not, as far as the pipeline allows. What cannot be sent
+// in time is sent late and counted from its intended time, so that a broker that
+// stalls is charged for everything that had to wait (coordinated omission).
+func (p *producer) paced(ctx context.Context) error {
+	timer, err := newSleeper()
+	if err != nil {
+		return err
+	}
+	defer timer.close()
+	defer context.AfterFunc(ctx, timer.wake)()
+	plan := scheduleOf(p.o.Rate, int(p.index), p.o.Concurrency)
+	var k int64
+	for ctx.Err() == nil && plan.due(k) < p.window.Until() && p.window.Now() < p.window.Until() {
+		if !p.ready(ctx) {
+			continue
+		}
+		if k, err = p.session(ctx, timer, plan, k); err != nil {
+			return err
+		}
+	}
+	plan.unsent(p.lane, p.window.Until(), k)
+	return nil
+}
+
+// session sends from the k-th record on until the window ends or the connection
+// does, and returns the first record that it did not send. A receiver takes the
+// answers; the channel between them holds what is in flight.
+func (p *producer) session(ctx context.Context, timer *sleeper, plan schedule, k int64) (int64, error) {
+	flights := make(chan flight, p.o.Pipeline-1)
+	received := make(chan struct{})
+	go func() {
+		defer close(received)
+		p.receive(flights)
+	}()
+	var err error
+	for err == nil && ctx.Err() == nil && p.broken.Load() == nil && !p.stale.Load() {
+		due := plan.due(k)
+		if due >= p.window.Until() {
+			break
+		}
+		now := p.window.Now()
+		if due > now {
+			if err = timer.sleep(ctx, due-now); err != nil {
+				break
+			}
+			now = p.window.Now()
+		}
+		if now >= p.window.Until() || ctx.Err() != nil {
+			break
+		}
+		if err = p.launch(flights, due, now); err == nil {
+			k++
+		}
+	}
+	close(flights)
+	<-received
+	if p.stale.Swap(false) || p.broken.Swap(nil) != nil {
+		p.broken.Store(nil)
+		p.link.close()
+	}
+	return k, err
+}
+
+// launch sends the record that was due, once there is room for it in flight. What
+// becomes of it is counted by the receiver, or here where nothing answers.
+func (p *producer) launch(flights chan<- flight, due, now time.Duration) error {
+	p.requests.Reset()
+	f, err := p.add(due)
+	if err != nil {
+		return err
+	}
+	if p.o.Acks != 0 {
+		flights <- f
+	}
+	err = p.link.send(now, p.requests.Bytes())
+	switch {
+	case err != nil:
+		name := p.giveUp(err)
+		if p.o.Acks == 0 {
+			p.lane.Fail(due, p.window.Now(), name, 1)
+		}
+	case p.o.Acks == 0:
+		p.done(f, p.window.Now(), 0)
+	}
+	return nil
+}
+
+// receive counts the answers to flights until there are no more of either.
+func (p *producer) receive(flights <-chan flight) {
+	for f := range flights {
+		if name := p.broken.Load(); name != nil {
+			p.lane.Fail(f.began, p.window.Now(), *name, 1)
+			continue
+		}
+		frame, ok := p.link.conn.Next()
+		var err error
+		if !ok {
+			if err = p.link.conn.Receive(); err == nil {
+				frame, _ = p.link.conn.Next()
+			}
+		}
+		now := p.window.Now()
+		if err == nil {
+			err = p.answer(f, frame, now)
+		}
+		if err != nil {
+			p.lane.Fail(f.began, now, p.giveUp(err), 1)
+		}
+	}
+}
+
+// giveUp ends the connection, for whichever of the two goroutines saw it break,
+// and returns what that one saw first.
+func (p *producer) giveUp(err error) string {
+	name := failureName(err)
+	if !p.broken.CompareAndSwap(nil, &name) {
+		if first := p.broken.Load(); first != nil {
+			return *first
+		}
+	}
+	// The other goroutine finds it closed.
+	_ = p.link.conn.Close()
+	return name
+}

@@ -1,0 +1,56 @@
+package load
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"time"
+
+	"golang.org/x/sys/unix"
+)
+
+// sleeper wakes a worker at intended times. The runtime's own timers are rounded
+// to a millisecond when nothing else wakes it, which is more than a broker takes
+// to answer; a timer descriptor wakes the poller when it is due.
+type sleeper struct {
+	file *os.File
+	fd   int
+	buf  [8]byte
+}
+
+func newSleeper() (*sleeper, error) {
+	fd, err := unix.TimerfdCreate(unix.CLOCK_MONOTONIC, unix.TFD_NONBLOCK|unix.TFD_CLOEXEC)
+	if err != nil {
+		return nil, fmt.Errorf("make a timer: %w", err)
+	}
+	return &sleeper{file: os.NewFile(uintptr(fd), "timer"), fd: fd}, nil
+}
+
+// sleep waits for d. It returns early when ctx ends.
+func (s *sleeper) sleep(ctx context.Context, d time.Duration) error {
+	if d <= 0 {
+		return nil
+	}
+	spec := unix.ItimerSpec{Value: unix.NsecToTimespec(int64(d))}
+	if err := unix.TimerfdSettime(s.fd, 0, &spec, nil); err != nil {
+		return fmt.Errorf("set a timer: %w", err)
+	}
+	_, err := s.file.Read(s.buf[:])
+	if err != nil && !(errors.Is(err, os.ErrDeadlineExceeded) && ctx.Err() != nil) {
+		return fmt.Errorf("wait for a timer: %w", err)
+	}
+	return nil
+}
+
+// wake ends a sleep, and all later ones at once.
+func (s *sleeper) wake() {
+	// A timer that cannot be woken ends when it is due.
+	_ = s.file.SetReadDeadline(time.Unix(1, 0))
+}
+
+// close is called when nothing sleeps.
+func (s *sleeper) close() {
+	// Nothing was written to it.
+	_ = s.file.Close()
+}

@@ -1,0 +1,37 @@
+//go:build !linux
+
+package load
+
+import (
+	"context"
+	"sync"
+	"time"
+)
+
+// sleeper wakes a worker at intended times, as exactly as the runtime's timers do.
+type sleeper struct {
+	once  sync.Once
+	woken chan struct{}
+}
+
+func newSleeper() (*sleeper, error) { return &sleeper{woken: make(chan struct{})}, nil }
+
+// sleep waits for d. It returns early when ctx ends.
+func (s *sleeper) sleep(ctx context.Context, d time.Duration) error {
+	if d <= 0 {
+		return nil
+	}
+	t := time.NewTimer(d)
+	defer t.Stop()
+	select {
+	case <-t.C:
+	case <-s.woken:
+	case <-ctx.Done():
+	}
+	return nil
+}
+
+// wake ends a sleep, and all later ones at once.
+func (s *sleeper) wake() { s.once.Do(func() { close(s.woken) }) }
+
+func (s *sleeper) close() {}

@@ -1,0 +1,166 @@
+package meter
+
+import (
+	"sync"
+	"time"
+
+	"github.com/HdrHistogram/hdrhistogram-go"
+)
+
+// Histograms hold microseconds from 1 to an hour with three digits; longer
+// samples are counted as an hour.
+const (
+	highest = int64(time.Hour / time.Microsecond)
+	digits  = 3
+)
+
+// NewHistogram is an empty histogram of microseconds as a Meter makes them.
+func NewHistogram() *hdrhistogram.Histogram { return hdrhistogram.New(1, highest, digits) }
+
+// Point is one second of the interval.
+type Point struct {
+	Amount
+	Failures      int64
+	P50, P99, Max time.Duration
+}
+
+// Meter gathers the lanes of one flow.
+type Meter struct {
+	window *Window
+
+	lanesMu sync.Mutex
+	lanes   []*Lane
+
+	// mu is taken inside a lane's lock.
+	mu     sync.Mutex
+	total  *hdrhistogram.Histogram
+	points []Point
+	// closed points have their percentiles; open ones have a histogram.
+	closed int
+	open   map[int]*hdrhistogram.Histogram
+	spare  []*hdrhistogram.Histogram
+}
+
+// New is a meter for one flow of a run with that window.
+func New(w *Window) *Meter {
+	return &Meter{window: w, total: NewHistogram(), open: make(map[int]*hdrhistogram.Histogram)}
+}
+
+// Window is the interval that the meter measures.
+func (m *Meter) Window() *Window { return m.window }
+
+// Lane makes a lane for one more worker.
+func (m *Meter) Lane() *Lane {
+	l := &Lane{meter: m, samples: make([]uint32, 0, bunch)}
+	m.lanesMu.Lock()
+	m.lanes = append(m.lanes, l)
+	m.lanesMu.Unlock()
+	return l
+}
+
+// absorb takes what a lane gathered in a second.
+func (m *Meter) absorb(second int, samples []uint32, sums Amount, failures int64) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	for len(m.points) <= second {
+		m.points = append(m.points, Point{})
+	}
+	p := &m.points[second]
+	p.add(sums)
+	p.Failures += failures
+	into := m.total
+	if second >= m.closed {
+		into = m.histogram(second)
+	}
+	for _, us := range samples {
+		v := min(int64(us), highest)
+		// A value within the histogram's bounds cannot be refused.
+		_ = into.RecordValue(v)
+		p.Max = max(p.Max, time.Duration(v)*time.Microsecond)
+	}
+}
+
+func (m *Meter) histogram(second int) *hdrhistogram.Histogram {
+	h := m.open[second]
+	if h != nil {
+		return h
+	}
+	if n := len(m.spare); n > 0 {
+		h, m.spare = m.spare[n-1], m.spare[:n-1]
+	} else {
+		h = NewHistogram()
+	}
+	m.open[second] = h
+	return h
+}
+
+// Close ends all seconds before the given one and returns the points that it
+// ended. A sample that a worker took before the end of a second and hands over
+// after Close still counts, but for the point's percentiles.
+func (m *Meter) Close(seconds int) []Point {
+	m.lanesMu.Lock()
+	lanes := m.lanes
+	m.lanesMu.Unlock()
+	for _, l := range lanes {
+		l.mu.Lock()
+		if l.second < seconds {
+			l.flush()
+		}
+		l.mu.Unlock()
+	}
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	from := m.closed
+	for ; m.closed < seconds; m.closed++ {
+		m.closePoint(m.closed)
+	}
+	return append([]Point(nil), m.points[from:m.closed]...)
+}
+
+func (m *Meter) closePoint(second int) {
+	for len(m.points) <= second {
+		m.points = append(m.points, Point{})
+	}
+	h := m.open[second]
+	if h == nil {
+		return
+	}
+	p := &m.points[second]
+	p.P50 = time.Duration(h.ValueAtQuantile(50)) * time.Microsecond
+	p.P99 = time.Duration(h.ValueAtQuantile(99)) * time.Microsecond
+	m.total.Merge(h)
+	h.Reset()
+	delete(m.open, second)
+	m.spare = append(m.spare, h)
+}
+
+// Totals is what a meter gathered over the interval.
+type Totals struct {
+	Amount
+	Failures   map[string]int64
+	Unanswered int64
+	Oldest     time.Duration
+	Latency    *hdrhistogram.Histogram
+	Points     []Point
+}
+
+// Totals ends all seconds of the interval and returns everything. It is called
+// once, when the workers have ended.
+func (m *Meter) Totals() Totals {
+	seconds := int((m.window.Elapsed() + time.Second - 1) / time.Second)
+	m.Close(seconds)
+	m.lanesMu.Lock()
+	defer m.lanesMu.Unlock()
+	t := Totals{Latency: m.total, Points: m.points, Failures: make(map[string]int64)}
+	for _, p := range m.points {
+		t.add(p.Amount)
+	}
+	for _, l := range m.lanes {
+		for name, n := range l.byName {
+			t.Failures[name] += n
+		}
+		t.Unanswered += l.unanswered
+		t.Oldest = max(t.Oldest, l.oldest)
+	}
+	return t
+}
