@@ -36,14 +36,15 @@ func newEchoer(ctx context.Context, addr string, c EchoConfig, w *meter.Window, 
 	if err != nil {
 		return nil, fmt.Errorf("echo: %w", err)
 	}
-	if err := requests.Add(0, 0, nil); err != nil {
+	size, err := requests.Add(0, 0, nil)
+	if err != nil {
 		return nil, fmt.Errorf("echo: %w", err)
 	}
 	conn, err := wire.Dial(ctx, addr)
 	if err != nil {
 		return nil, fmt.Errorf("echo: %w", err)
 	}
-	e := &echoer{conn: conn, window: w, lane: l, requests: requests, request: len(requests.Bytes()), answer: answerSize(c.Topic),
+	e := &echoer{conn: conn, window: w, lane: l, requests: requests, request: size, answer: answerSize(c.Topic),
 		began: make([]time.Duration, c.Pipeline)}
 	e.each = meter.Amount{Requests: 1, Records: 1, Payload: int64(c.MessageSize), Wire: int64(e.request + e.answer)}
 	return e, nil
@@ -85,7 +86,7 @@ func (e *echoer) run() error {
 func (e *echoer) send(now time.Duration) error {
 	e.requests.Reset()
 	for e.next-e.due < uint64(len(e.began)) {
-		if err := e.requests.Add(int32(uint32(e.next)), 0, nil); err != nil {
+		if _, err := e.requests.Add(int32(uint32(e.next)), 0, nil); err != nil {
 			return fmt.Errorf("echo: %w", err)
 		}
 		e.began[e.next%uint64(len(e.began))] = now
