@@ -109,7 +109,7 @@ func decodeClassicMember(r *reader) *Classic {
 	}
 	c := &Classic{SessionTimeout: r.int32()}
 	for range r.count(3) {
-		c.Protocols = append(c.Protocols, Protocol{Name: r.compactString(), Metadata: r.compact()})
+		c.Protocols = append(c.Protocols, Protocol{Name: r.compactString(), Metadata: append([]byte(nil), r.compact()...)})
 		r.tags(nil)
 	}
 	r.tags(nil)
@@ -153,8 +153,11 @@ type Topic struct {
 	Epochs []int32
 }
 
-// EncodeTarget returns the bytes of a member's target assignment.
-func EncodeTarget(topics []Topic) []byte {
+// Target is a member's target assignment.
+type Target []Topic
+
+// Encode returns the value's bytes.
+func (topics Target) Encode() []byte {
 	p := appendUvarint(version0(64), len(topics)+1)
 	for _, t := range topics {
 		p = append(appendPartitions(p, t), 0)
@@ -163,7 +166,7 @@ func EncodeTarget(topics []Topic) []byte {
 }
 
 // DecodeTarget decodes a member's target assignment.
-func DecodeTarget(p []byte) (topics []Topic, err error) {
+func DecodeTarget(p []byte) (topics Target, err error) {
 	r := &reader{p: p}
 	r.version(0)
 	topics = r.topics()

@@ -14,7 +14,7 @@
 //
 //	type  key                          value                              flexible
 //	0, 1  group, topic, partition      OffsetCommit, version 0 to 4       from 4
-//	2     group                        kmsg.GroupMetadataValue, 0 to 4    from 4
+//	2     group                        ClassicGroup, version 0 to 4        from 4
 //	3     group                        Group                              yes
 //	4     group                        (written by Kafka before 4.0; read past)
 //	5     group, member                Member                             yes

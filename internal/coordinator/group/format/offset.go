@@ -1,11 +1,6 @@
 package format
 
-import (
-	"encoding/binary"
-	"fmt"
-
-	"github.com/twmb/franz-go/pkg/kmsg"
-)
+import "encoding/binary"
 
 // Offset is a committed offset.
 type Offset struct {
@@ -70,31 +65,4 @@ func DecodeOffset(p []byte) (Offset, error) {
 		return Offset{}, err
 	}
 	return o, nil
-}
-
-// EncodeClassic returns the bytes of a classic group, in the version that Kafka 4.3
-// writes.
-func EncodeClassic(v kmsg.GroupMetadataValue) []byte {
-	v.Version = classicGroupVersion
-	return v.AppendTo(nil)
-}
-
-// DecodeClassic decodes a classic group of any version. Members of the first
-// version have no rebalance timeout: theirs is the session timeout.
-func DecodeClassic(p []byte) (kmsg.GroupMetadataValue, error) {
-	r := &reader{p: p}
-	version := r.version(maxClassicVersion)
-	if r.err != nil {
-		return kmsg.GroupMetadataValue{}, fmt.Errorf("decode classic group: %w", r.err)
-	}
-	v := kmsg.NewGroupMetadataValue()
-	if err := v.ReadFrom(p); err != nil {
-		return kmsg.GroupMetadataValue{}, fmt.Errorf("decode classic group: %w", err)
-	}
-	for i := range v.Members {
-		if m := &v.Members[i]; version == 0 || m.RebalanceTimeoutMillis < 0 {
-			m.RebalanceTimeoutMillis = m.SessionTimeoutMillis
-		}
-	}
-	return v, nil
 }

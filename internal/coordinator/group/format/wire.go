@@ -102,6 +102,16 @@ func (r *reader) nullableString() *string {
 	return &s
 }
 
+// oldNullableString is one with an int16 before it, -1 for null.
+func (r *reader) oldNullableString() *string {
+	n := r.int16()
+	if n == -1 || r.err != nil {
+		return nil
+	}
+	s := string(r.take(int(n)))
+	return &s
+}
+
 // count is a compact array's length: at most what the bytes left could hold, with
 // elements of min bytes. A null array is an empty one.
 func (r *reader) count(min int) int {
@@ -150,6 +160,16 @@ func appendString(p []byte, s string) []byte {
 	p = binary.BigEndian.AppendUint16(p, uint16(len(s)))
 	return append(p, s...)
 }
+
+func appendOldNullable(p []byte, s *string) []byte {
+	if s == nil {
+		return append(p, 0xff, 0xff)
+	}
+	return appendString(p, *s)
+}
+
+// appendBytes appends bytes with an int32 before them.
+func appendBytes(p, b []byte) []byte { return append(appendInt32(p, int32(len(b))), b...) }
 
 func appendUvarint(p []byte, n int) []byte { return binary.AppendUvarint(p, uint64(n)) }
 

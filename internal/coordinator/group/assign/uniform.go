@@ -1,0 +1,198 @@
+package assign
+
+import "slices"
+
+// Uniform gives members numbers of partitions that are as equal as subscriptions
+// allow, and leaves as many partitions as it can where they were.
+func Uniform(in Input) map[string]Assignment {
+	u := newUniform(in)
+	if u.homogeneous() {
+		u.keepFair()
+		u.handOut()
+	} else {
+		u.keepAll()
+		u.handOutSparse()
+		u.balance()
+	}
+	return u.result()
+}
+
+// partition is one partition to be handed out.
+type partition struct {
+	topic TopicID
+	index int32
+}
+
+// uniform is one run of the assignor.
+type uniform struct {
+	in      Input
+	members []Member
+	by      map[TopicID][]int // subscribers
+	topics  []TopicID
+	total   int
+	owner   map[partition]int
+	count   []int // partitions per member
+}
+
+func newUniform(in Input) *uniform {
+	u := &uniform{in: in, members: in.sorted()}
+	u.by, u.topics = in.subscribers(u.members)
+	for _, t := range u.topics {
+		u.total += int(in.Partitions[t])
+	}
+	u.owner = make(map[partition]int, u.total)
+	u.count = make([]int, len(u.members))
+	return u
+}
+
+// homogeneous: all members subscribe to the same topics.
+func (u *uniform) homogeneous() bool {
+	for _, subs := range u.by {
+		if len(subs) != len(u.members) {
+			return false
+		}
+	}
+	return true
+}
+
+func (u *uniform) give(p partition, member int) {
+	u.owner[p] = member
+	u.count[member]++
+}
+
+// previous calls fn for what a member had, as far as it exists, the member still
+// subscribes to it and nobody has it yet.
+func (u *uniform) previous(member int, fn func(partition) bool) {
+	m := &u.members[member]
+	for _, t := range m.Previous.Topics() {
+		if _, subscribed := slices.BinarySearch(u.by[t], member); !subscribed {
+			continue
+		}
+		for _, i := range m.Previous[t] {
+			p := partition{t, i}
+			if _, taken := u.owner[p]; taken || i >= u.in.Partitions[t] {
+				continue
+			}
+			if !fn(p) {
+				return
+			}
+		}
+	}
+}
+
+// keepFair lets every member keep what it had up to its fair share. There are
+// total%n shares that are one larger; who had more than the small share keeps one
+// while there are some.
+func (u *uniform) keepFair() {
+	if len(u.members) == 0 {
+		return
+	}
+	share, larger := u.total/len(u.members), u.total%len(u.members)
+	for m := range u.members {
+		u.previous(m, func(p partition) bool {
+			switch {
+			case u.count[m] < share:
+			case u.count[m] == share && larger > 0:
+				larger--
+			default:
+				return false
+			}
+			u.give(p, m)
+			return true
+		})
+	}
+}
+
+// handOut gives what is left to whoever has the fewest; all members are
+// subscribed to everything.
+func (u *uniform) handOut() {
+	order := make([]int, len(u.members))
+	for i := range order {
+		order[i] = i
+	}
+	slices.SortStableFunc(order, func(a, b int) int { return u.count[a] - u.count[b] })
+	// order is sorted by count at any time: the member given to is the last of
+	// those with its count before it, and comes behind them.
+	at := 0
+	u.unowned(func(p partition) {
+		if at > 0 && (at == len(order) || u.count[order[at]] > u.count[order[0]]) {
+			at = 0
+		}
+		u.give(p, order[at])
+		at++
+	})
+}
+
+// unowned calls fn for every partition that nobody has: topics with the fewest
+// subscribers first, since theirs can go to the fewest.
+func (u *uniform) unowned(fn func(partition)) {
+	topics := slices.Clone(u.topics)
+	slices.SortStableFunc(topics, func(a, b TopicID) int { return len(u.by[a]) - len(u.by[b]) })
+	for _, t := range topics {
+		for i := range u.in.Partitions[t] {
+			if _, taken := u.owner[partition{t, i}]; !taken {
+				fn(partition{t, i})
+			}
+		}
+	}
+}
+
+// keepAll lets everybody keep what they had.
+func (u *uniform) keepAll() {
+	for m := range u.members {
+		u.previous(m, func(p partition) bool {
+			u.give(p, m)
+			return true
+		})
+	}
+}
+
+// handOutSparse gives what is left to the subscriber with the fewest.
+func (u *uniform) handOutSparse() {
+	u.unowned(func(p partition) { u.give(p, u.poorest(p.topic)) })
+}
+
+func (u *uniform) poorest(t TopicID) int {
+	subs := u.by[t]
+	best := subs[0]
+	for _, m := range subs[1:] {
+		if u.count[m] < u.count[best] {
+			best = m
+		}
+	}
+	return best
+}
+
+// balance moves partitions to subscribers that have at least two fewer, until
+// there is none. Every move makes the sum of the squares of the counts smaller, so
+// it ends.
+func (u *uniform) balance() {
+	for moved := true; moved; {
+		moved = false
+		for _, t := range u.topics {
+			for i := range u.in.Partitions[t] {
+				p := partition{t, i}
+				from, to := u.owner[p], u.poorest(t)
+				if u.count[from] > u.count[to]+1 {
+					u.count[from]--
+					u.give(p, to)
+					moved = true
+				}
+			}
+		}
+	}
+}
+
+func (u *uniform) result() map[string]Assignment {
+	out := make(map[string]Assignment, len(u.members))
+	for _, t := range u.topics {
+		for i := range u.in.Partitions[t] {
+			id := u.members[u.owner[partition{t, i}]].ID
+			if out[id] == nil {
+				out[id] = Assignment{}
+			}
+			out[id][t] = append(out[id][t], i)
+		}
+	}
+	return out
+}
