@@ -1,0 +1,138 @@
+package compare
+
+import (
+	"fmt"
+	"io"
+	"strings"
+
+	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
+
+	"github.com/chronik-io/chronik/internal/bench"
+	"github.com/chronik-io/chronik/internal/bench/report"
+)
+
+// Command is `compare`: the flags of a run, which are of both sides, and its own.
+func Command() *cobra.Command {
+	cmd, _ := newCommand()
+	return cmd
+}
+
+func newCommand() (*cobra.Command, *options) {
+	o := &options{config: bench.Default(), plan: Plan{Rounds: 5}}
+	cmd := &cobra.Command{
+		Use:   "compare --a HOST:PORT --b HOST:PORT [flags] [-- flags of the load]",
+		Short: "Run the same load on two brokers in turns and print their ratios",
+		Long: "compare runs A B A B … and prints each run, then the medians of both and of their ratios with the smallest and the largest. A ratio is\n" +
+			"taken within a round. All flags of a single run are there, for both sides; --set-a and --set-b change one for a side alone, as in\n" +
+			"--set-b acks=1 or --set-b topic-config=flush.messages=1. With --pid-a and --pid-b it tells the servers' CPU for each request, with --echo\n" +
+			"it adds a bare TCP echo of the same sizes and connections to each round.",
+		RunE: func(cmd *cobra.Command, args []string) error { return o.compare(cmd, args) },
+	}
+	f := cmd.Flags()
+	o.config.Bind(f)
+	// What a side alone can have; Lookup knows the flags, Bind made them.
+	for _, name := range []string{brokersFlag, pidFlag} {
+		f.Lookup(name).Hidden = true
+	}
+	f.StringSliceVar(&o.a.brokers, "a", nil, "brokers of side A, host:port,…")
+	f.StringSliceVar(&o.b.brokers, "b", nil, "brokers of side B, host:port,…")
+	f.StringVar(&o.a.name, "name-a", "A", "what to call side A")
+	f.StringVar(&o.b.name, "name-b", "B", "what to call side B")
+	f.IntVar(&o.a.pid, "pid-a", 0, "process of A's broker on this machine: shows its CPU time for each request (Linux)")
+	f.IntVar(&o.b.pid, "pid-b", 0, "process of B's broker")
+	f.StringArrayVar(&o.a.set, "set-a", nil, "a flag of the load for side A alone, name=value; may be repeated")
+	f.StringArrayVar(&o.b.set, "set-b", nil, "a flag of the load for side B alone")
+	f.IntVar(&o.plan.Rounds, "rounds", o.plan.Rounds, "rounds that count")
+	f.IntVar(&o.plan.Discard, "discard", 0, "rounds before them that do not, to warm the brokers up")
+	f.BoolVar(&o.plan.Echo, "echo", false, "a bare TCP echo in each round")
+	f.DurationVar(&o.plan.Pause, "pause", 0, "time between two runs")
+	f.BoolVar(&o.json, "json", false, "print JSON; the rounds are then shown on standard error")
+	return cmd, o
+}
+
+// Flags of a run that compare has for each side.
+const (
+	brokersFlag = "bootstrap-servers"
+	pidFlag     = "server-pid"
+)
+
+// options are the flags of `compare`.
+type options struct {
+	config bench.Config
+	plan   Plan
+	a, b   sideOptions
+	json   bool
+}
+
+type sideOptions struct {
+	name    string
+	brokers []string
+	pid     int
+	set     []string
+}
+
+func (o *options) compare(cmd *cobra.Command, args []string) error {
+	p, err := o.planOf(cmd.Flags(), args)
+	if err != nil {
+		return err
+	}
+	var progress io.Writer = cmd.OutOrStdout()
+	if o.json {
+		progress = cmd.ErrOrStderr()
+	}
+	r, err := Run(cmd.Context(), p, func(t Turn) { fmt.Fprintln(progress, t.Text()) })
+	if err != nil {
+		return err
+	}
+	if o.json {
+		return report.WriteJSON(cmd.OutOrStdout(), r)
+	}
+	fmt.Fprintln(progress)
+	return r.Table(cmd.OutOrStdout())
+}
+
+// planOf is what the flags and the arguments behind "--", which are flags too,
+// ask for.
+func (o *options) planOf(f *pflag.FlagSet, args []string) (Plan, error) {
+	if len(args) > 0 {
+		if err := f.Parse(args); err != nil {
+			return Plan{}, fmt.Errorf("flags of the load: %w", err)
+		}
+		if rest := f.Args(); len(rest) > 0 {
+			return Plan{}, fmt.Errorf("%q is no flag", rest[0])
+		}
+	}
+	for _, name := range []string{brokersFlag, pidFlag} {
+		if f.Changed(name) {
+			return Plan{}, fmt.Errorf("--%s: each side has its own; use --a and --b, --pid-a and --pid-b", name)
+		}
+	}
+	p := o.plan
+	var err error
+	if p.A, err = o.a.side("a", o.config); err != nil {
+		return Plan{}, err
+	}
+	p.B, err = o.b.side("b", o.config)
+	return p, err
+}
+
+// side is what the flags say of one, on top of those of both.
+func (o sideOptions) side(letter string, c bench.Config) (Side, error) {
+	if len(o.brokers) == 0 {
+		return Side{}, fmt.Errorf("--%s: name at least one host:port", letter)
+	}
+	c.Brokers, c.ServerPID = o.brokers, o.pid
+	fs := pflag.NewFlagSet("set-"+letter, pflag.ContinueOnError)
+	c.Bind(fs)
+	for _, text := range o.set {
+		name, value, ok := strings.Cut(text, "=")
+		if !ok {
+			return Side{}, fmt.Errorf("--set-%s: %q is not name=value", letter, text)
+		}
+		if err := fs.Set(name, value); err != nil {
+			return Side{}, fmt.Errorf("--set-%s: %w", letter, err)
+		}
+	}
+	return Side{Name: o.name, Config: c}, nil
+}

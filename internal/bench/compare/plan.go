@@ -1,0 +1,74 @@
+package compare
+
+import (
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/chronik-io/chronik/internal/bench"
+)
+
+// Bounds of a plan.
+const (
+	MaxRounds = 1000
+	maxPause  = time.Hour
+)
+
+// Plan is what to compare and how often.
+type Plan struct {
+	A Side `json:"a"`
+	B Side `json:"b"`
+	// Rounds are counted, 1 to MaxRounds; Discard rounds before them are not: a
+	// broker that compiles as it goes is slower in its first.
+	Rounds  int `json:"rounds"`
+	Discard int `json:"discard"`
+	// Echo adds a bare TCP echo to each round. It needs mode produce and clients
+	// own: of another load it says nothing.
+	Echo bool `json:"echo"`
+	// Pause lies between two runs.
+	Pause time.Duration `json:"pause_ns"`
+}
+
+// Side is one of the two.
+type Side struct {
+	// Name is how reports call it, "A" where it is empty.
+	Name   string       `json:"name"`
+	Config bench.Config `json:"config"`
+}
+
+// complete fills in defaults and checks everything before anything runs.
+func (p Plan) complete() (Plan, error) {
+	var errs []error
+	for _, s := range []struct {
+		letter string
+		side   *Side
+	}{{"A", &p.A}, {"B", &p.B}} {
+		c, err := s.side.Config.Complete()
+		if err != nil {
+			errs = append(errs, fmt.Errorf("%s: %w", s.letter, err))
+		}
+		s.side.Config = c
+		if s.side.Name == "" {
+			s.side.Name = s.letter
+		}
+	}
+	if p.A.Name == p.B.Name {
+		errs = append(errs, fmt.Errorf("both sides have the name %q", p.A.Name))
+	}
+	if p.Rounds < 1 || p.Rounds > MaxRounds {
+		errs = append(errs, fmt.Errorf("%d rounds are not within 1 and %d", p.Rounds, MaxRounds))
+	}
+	if p.Discard < 0 || p.Discard > MaxRounds {
+		errs = append(errs, fmt.Errorf("%d discarded rounds are not within 0 and %d", p.Discard, MaxRounds))
+	}
+	if p.Pause < 0 || p.Pause > maxPause {
+		errs = append(errs, fmt.Errorf("a pause of %v is not within 0 and %v", p.Pause, maxPause))
+	}
+	for _, c := range []bench.Config{p.A.Config, p.B.Config} {
+		if p.Echo && (c.Mode != bench.ModeProduce || c.Clients != bench.ClientsOwn || c.Rate > 0) {
+			errs = append(errs, errors.New("an echo compares with mode produce, clients own, without a rate; this load is another"))
+			break
+		}
+	}
+	return p, errors.Join(errs...)
+}

@@ -1,0 +1,169 @@
+package compare
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/chronik-io/chronik/internal/bench"
+	"github.com/chronik-io/chronik/internal/bench/limits"
+	"github.com/chronik-io/chronik/internal/bench/report"
+)
+
+// Comparison is what was measured.
+type Comparison struct {
+	Plan Plan `json:"plan"`
+	// Rounds are those that count and are complete: fewer than planned when the
+	// comparison was interrupted.
+	Rounds []Round `json:"rounds"`
+	// Measures have the medians over the rounds.
+	Measures []Measure `json:"measures"`
+}
+
+// Round is one run of each side and, where planned, of the echo.
+type Round struct {
+	A    report.Document    `json:"a"`
+	B    report.Document    `json:"b"`
+	Echo *limits.EchoResult `json:"echo,omitempty"`
+}
+
+// Turn is a run that ended: Run for a side, Echo for the echo.
+type Turn struct {
+	// Round counts from 1; Discarded rounds count for themselves.
+	Round     int
+	Discarded bool
+	Name      string
+	Run       *report.Document
+	Echo      *limits.EchoResult
+}
+
+// Run compares. each is called after each run, nil is allowed. When ctx ends, the
+// comparison is of the complete rounds; without one it is an error.
+func Run(ctx context.Context, p Plan, each func(Turn)) (*Comparison, error) {
+	return compare{run: bench.Run, echo: limits.Echo}.all(ctx, p, each)
+}
+
+// compare runs what it is made of.
+type compare struct {
+	run  func(context.Context, bench.Config, bench.Progress) (*bench.Result, error)
+	echo func(context.Context, limits.EchoConfig) (*limits.EchoResult, error)
+}
+
+func (c compare) all(ctx context.Context, p Plan, each func(Turn)) (*Comparison, error) {
+	p, err := p.complete()
+	if err != nil {
+		return nil, err
+	}
+	if each == nil {
+		each = func(Turn) {}
+	}
+	r := &Comparison{Plan: p}
+	for i := range p.Discard + p.Rounds {
+		turn := Turn{Round: i - p.Discard + 1}
+		if turn.Discarded = i < p.Discard; turn.Discarded {
+			turn.Round = i + 1
+		}
+		if i > 0 && pause(ctx, p.Pause) != nil {
+			break
+		}
+		round, err := c.round(ctx, p, turn, each)
+		if ctx.Err() != nil {
+			break // what was cut short is not compared with what was not
+		}
+		if err != nil {
+			return nil, err
+		}
+		if !turn.Discarded {
+			r.Rounds = append(r.Rounds, round)
+		}
+	}
+	if len(r.Rounds) == 0 {
+		return nil, fmt.Errorf("no round was completed: %w", context.Cause(ctx))
+	}
+	r.Measures = measures(r.Rounds)
+	return r, nil
+}
+
+func (c compare) round(ctx context.Context, p Plan, turn Turn, each func(Turn)) (r Round, err error) {
+	for i, s := range []struct {
+		side Side
+		into *report.Document
+	}{{p.A, &r.A}, {p.B, &r.B}} {
+		if i > 0 {
+			if err := pause(ctx, p.Pause); err != nil {
+				return r, err
+			}
+		}
+		if *s.into, err = c.side(ctx, s.side); err != nil {
+			return r, fmt.Errorf("round %d, %s: %w", turn.Round, s.side.Name, err)
+		}
+		turn.Name, turn.Run = s.side.Name, s.into
+		each(turn)
+	}
+	if !p.Echo {
+		return r, nil
+	}
+	if err := pause(ctx, p.Pause); err != nil {
+		return r, err
+	}
+	if r.Echo, err = c.echo(ctx, limits.EchoOf(p.A.Config)); err != nil {
+		return r, fmt.Errorf("round %d: %w", turn.Round, err)
+	}
+	turn.Name, turn.Run, turn.Echo = echoName, nil, r.Echo
+	each(turn)
+	return r, ctx.Err()
+}
+
+// echoName is how reports call the echo.
+const echoName = "echo"
+
+// side makes one run and refuses one that must not be compared.
+func (c compare) side(ctx context.Context, s Side) (report.Document, error) {
+	r, err := c.run(ctx, s.Config, nil)
+	if err != nil {
+		return report.Document{}, err
+	}
+	if err := ctx.Err(); err != nil {
+		return report.Document{}, err
+	}
+	d := report.Of(r)
+	if !r.Succeeded() {
+		return d, errors.New("nothing succeeded" + failures(d))
+	}
+	if r.Verify != nil && r.Verify.Bad() {
+		return d, errors.New(report.VerifyText(r.Verify))
+	}
+	for i := range d.Flows {
+		d.Flows[i].Series = nil // rounds are short; a single run's report has them
+	}
+	return d, nil
+}
+
+// failures names the errors of d, for a text that goes on.
+func failures(d report.Document) string {
+	var text string
+	for _, f := range d.Flows {
+		var names []string
+		for name := range f.Failures {
+			names = append(names, name)
+		}
+		slices.Sort(names)
+		for _, name := range names {
+			text += fmt.Sprintf("; %s failed %d times: %s", f.Name, f.Failures[name], name)
+		}
+	}
+	return text
+}
+
+func pause(ctx context.Context, d time.Duration) error {
+	t := time.NewTimer(d)
+	defer t.Stop()
+	select {
+	case <-t.C:
+		return ctx.Err()
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+}
