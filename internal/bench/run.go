@@ -1,15 +1,244 @@
 package bench
 
-import "context"
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"sync"
+	"time"
+
+	"github.com/twmb/franz-go/pkg/kgo"
+
+	"github.com/chronik-io/chronik/internal/bench/load"
+	"github.com/chronik-io/chronik/internal/bench/meter"
+	"github.com/chronik-io/chronik/internal/bench/wire"
+)
+
+// lastAnswers is how long a run waits after its interval for what is in flight.
+const lastAnswers = 10 * time.Second
+
+// ErrInterrupted is a run that ended before its measured interval began.
+var ErrInterrupted = errors.New("interrupted before anything was measured")
 
 // Run makes one run: it prepares the topic, warms up, measures, and verifies what
 // was acknowledged if it is to. An error says that there is no result at all;
 // failures of single requests are in the Result. When ctx ends first the Result is
 // of the shorter interval.
-func Run(ctx context.Context, c Config, progress Progress) (*Result, error) {
-	c, err := c.Complete()
+func Run(ctx context.Context, c Config, progress Progress) (_ *Result, err error) {
+	c, err = c.Complete()
 	if err != nil {
 		return nil, err
 	}
-	return run(ctx, c, progress)
+	client, err := kgo.NewClient(kgo.SeedBrokers(c.Brokers...), kgo.ClientID(wire.ClientID))
+	if err != nil {
+		return nil, fmt.Errorf("make a client for %v: %w", c.Brokers, err)
+	}
+	defer client.Close()
+	t := topic{config: c, client: client}
+	if err := t.prepare(ctx); err != nil {
+		return nil, err
+	}
+	if c.DeleteTopic {
+		defer func() { err = errors.Join(err, t.remove(ctx)) }()
+	}
+	r := &runner{config: c, cluster: load.NewCluster(c.Brokers, c.Topic, client), window: meter.NewWindow(c.Warmup, c.Duration)}
+	if err := r.cluster.Load(ctx); err != nil {
+		return nil, err
+	}
+	defer r.close()
+	if err := r.plan(ctx); err != nil {
+		return nil, err
+	}
+	if err := r.measure(ctx, progress); err != nil {
+		return nil, err
+	}
+	result := r.result()
+	if c.Verify {
+		if result.Verify, err = verify(ctx, r.cluster, r.ledger); err != nil {
+			return nil, err
+		}
+	}
+	return result, nil
+}
+
+// runner is one run.
+type runner struct {
+	config  Config
+	cluster *load.Cluster
+	window  *meter.Window
+	ledger  *load.Ledger
+	flows   []*flow
+	follow  *load.Follow
+	cpu     time.Duration
+}
+
+// flow is one direction of the run.
+type flow struct {
+	name  string
+	meter *meter.Meter
+	// generator is what the flow measures.
+	generator load.Generator
+}
+
+// plan makes the generators of the mode.
+func (r *runner) plan(ctx context.Context) error {
+	o := r.options()
+	switch r.config.Mode {
+	case ModeConsume:
+		return r.addConsume(ctx, o)
+	case ModeProduce:
+		return r.addProduce(ctx, o)
+	case ModeMixed:
+		o.Idle = true
+		if err := r.addProduce(ctx, o); err != nil {
+			return err
+		}
+		o.Rate = 0
+		o.Concurrency = min(o.Concurrency, len(r.cluster.Partitions()))
+		return r.addConsume(ctx, o)
+	case ModeE2E:
+		m := meter.New(r.window)
+		// Before the producers, so that it starts below their first record.
+		follow, err := load.NewFollow(ctx, o, m)
+		if err != nil {
+			return err
+		}
+		if err := r.addProduce(ctx, o); err != nil {
+			return err
+		}
+		r.follow = follow
+		r.flows = append(r.flows, &flow{name: FlowEndToEnd, meter: m, generator: follow})
+		return nil
+	}
+	return fmt.Errorf("--mode: %q", r.config.Mode)
+}
+
+func (r *runner) options() load.Options {
+	c := r.config
+	o := load.Options{
+		Cluster: r.cluster, Concurrency: c.Concurrency, Pipeline: c.Pipeline, MessageSize: c.MessageSize, Acks: c.Acks.code(),
+		Compression: c.Compression, Rate: c.Rate, FetchMaxBytes: c.FetchMaxBytes,
+	}
+	if c.Verify || c.Mode == ModeE2E {
+		o.Run, o.Stamped = rand.Uint64(), true
+		r.ledger = load.NewLedger(o.Run, c.Concurrency)
+		o.Ledger = r.ledger
+	}
+	return o
+}
+
+// code is the value of acks in a Produce request.
+func (a Acks) code() int16 {
+	switch a {
+	case AcksNone:
+		return 0
+	case AcksLeader:
+		return 1
+	default:
+		return -1
+	}
+}
+
+func (r *runner) addProduce(ctx context.Context, o load.Options) error {
+	m := meter.New(r.window)
+	var g load.Generator
+	var err error
+	switch r.config.Clients {
+	case ClientsShared:
+		g, err = load.NewShared(o, m)
+	case ClientsBatched:
+		g, err = load.NewBatched(o, m)
+	default:
+		g, err = load.NewOwn(ctx, o, m)
+	}
+	if err != nil {
+		return err
+	}
+	r.flows = append(r.flows, &flow{name: FlowProduce, meter: m, generator: g})
+	return nil
+}
+
+func (r *runner) addConsume(ctx context.Context, o load.Options) error {
+	m := meter.New(r.window)
+	var g load.Generator
+	var err error
+	switch r.config.Clients {
+	case ClientsOwn:
+		g, err = load.NewRawFetch(ctx, o, m)
+	case ClientsShared:
+		o.Concurrency = 1 // tasks share one client
+		g, err = load.NewConsume(ctx, o, m)
+	default:
+		g, err = load.NewConsume(ctx, o, m)
+	}
+	if err != nil {
+		return err
+	}
+	r.flows = append(r.flows, &flow{name: FlowConsume, meter: m, generator: g})
+	return nil
+}
+
+func (r *runner) close() {
+	for _, f := range r.flows {
+		f.generator.Close()
+	}
+}
+
+// measure runs the generators through the window and waits until all have ended.
+func (r *runner) measure(ctx context.Context, progress Progress) error {
+	// The generators outlive ctx by the time of their last answers.
+	inner, stop := context.WithCancel(context.WithoutCancel(ctx))
+	defer stop()
+	r.window.Begin()
+	last := time.AfterFunc(r.config.Warmup+r.config.Duration+lastAnswers, stop)
+	defer last.Stop()
+	defer context.AfterFunc(ctx, func() {
+		r.window.Cut()
+		last.Reset(lastAnswers)
+	})()
+	var senders, receivers, watch sync.WaitGroup
+	receiving, received := context.WithCancel(inner)
+	defer received()
+	errs := make([]error, len(r.flows)+1)
+	for i, f := range r.flows {
+		if f.generator == load.Generator(r.follow) {
+			receivers.Go(func() { errs[i] = f.generator.Run(receiving) })
+			continue
+		}
+		senders.Go(func() { errs[i] = f.generator.Run(inner) })
+	}
+	watch.Go(func() { errs[len(r.flows)] = r.watch(ctx, progress) })
+	senders.Wait()
+	if r.follow != nil {
+		r.await(inner)
+	}
+	received()
+	receivers.Wait()
+	watch.Wait()
+	if err := errors.Join(errs...); err != nil {
+		return err
+	}
+	if r.window.Elapsed() == 0 {
+		return ErrInterrupted
+	}
+	return nil
+}
+
+// await waits until the receiver has what was acknowledged, but not for ever, and
+// counts what never came.
+func (r *runner) await(ctx context.Context) {
+	ctx, stop := context.WithTimeout(ctx, lastAnswers)
+	defer stop()
+	tick := time.NewTicker(10 * time.Millisecond)
+	defer tick.Stop()
+	acknowledged := r.ledger.Acknowledged()
+	for r.follow.Received() < acknowledged {
+		select {
+		case <-tick.C:
+		case <-ctx.Done():
+			r.follow.Missing(acknowledged - r.follow.Received())
+			return
+		}
+	}
 }

@@ -3,6 +3,7 @@ package load
 import (
 	"errors"
 	"fmt"
+	"math/bits"
 	"sync"
 )
 
@@ -90,17 +91,11 @@ func (l *Ledger) Count() Count {
 	for _, a := range l.workers {
 		a.mu.Lock()
 		c.Sent += int64(a.sent)
-		for s := range a.sent {
-			acked, found := a.acked.get(s), a.found.get(s)
-			if acked {
-				c.Acknowledged++
-			}
-			if found {
-				c.Found++
-			}
-			if acked && !found {
-				c.Lost++
-			}
+		for i := range max(len(a.acked), len(a.found)) {
+			acked, found := a.acked.word(i), a.found.word(i)
+			c.Acknowledged += int64(bits.OnesCount64(acked))
+			c.Found += int64(bits.OnesCount64(found))
+			c.Lost += int64(bits.OnesCount64(acked &^ found))
 		}
 		c.Duplicated += a.duplicates
 		c.Found += a.duplicates
@@ -126,7 +121,10 @@ func (b *bitmap) set(i uint64) bool {
 	return was
 }
 
-func (b bitmap) get(i uint64) bool {
-	at := int(i / 64)
-	return at < len(b) && b[at]&(uint64(1)<<(i%64)) != 0
+// word is the i-th 64 bits.
+func (b bitmap) word(i int) uint64 {
+	if i >= len(b) {
+		return 0
+	}
+	return b[i]
 }

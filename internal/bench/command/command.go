@@ -1,0 +1,137 @@
+// Package command is the command line of chronik-bench: one run by its root
+// command, and the subcommands of the packages beside it.
+//
+// It promises that the exit status tells scripts the truth: it is 0 only when a
+// run succeeded at something in every direction that it measured and, with
+// --verify, lost and duplicated nothing. cmd/chronik-bench is its only caller. It
+// must not know how anything is measured or drawn.
+package command
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+
+	"github.com/spf13/cobra"
+
+	"github.com/chronik-io/chronik/internal/bench"
+	"github.com/chronik-io/chronik/internal/bench/limits"
+	"github.com/chronik-io/chronik/internal/bench/report"
+)
+
+// What a run that has a result may still have failed at.
+var (
+	// ErrNothing is a run in which a direction had no success at all.
+	ErrNothing = errors.New("nothing succeeded")
+	// ErrLost is a run whose acknowledged records are not all there once.
+	ErrLost = errors.New("records are lost or duplicated")
+)
+
+// Main runs the command line and returns the exit status.
+func Main(ctx context.Context, args []string, version string, out, errOut io.Writer) int {
+	root := New(version)
+	root.SetArgs(args)
+	root.SetOut(out)
+	root.SetErr(errOut)
+	if err := root.ExecuteContext(ctx); err != nil {
+		fmt.Fprintf(errOut, "chronik-bench: %v\n", err)
+		return 1
+	}
+	return 0
+}
+
+// outputs say where a result goes besides the table.
+type outputs struct {
+	json, csv   bool
+	hdr, report string
+}
+
+// New is the root command.
+func New(version string) *cobra.Command {
+	config := bench.Default()
+	var o outputs
+	root := &cobra.Command{
+		Use:   "chronik-bench",
+		Short: "Measure a broker that speaks the Kafka protocol",
+		Long: "chronik-bench measures any Kafka-compatible broker. A success is an answer with error 0 and a valid offset; warm-up is not counted; what\n" +
+			"is counted ended inside the measured interval, and that is what is divided by.",
+		Example: "  chronik-bench --create-topic -c 128 -d 30s -s 256 --acks all\n" +
+			"  chronik-bench --mode e2e --rate 5000 -c 16 --create-topic --verify",
+		Version: version, Args: cobra.NoArgs, SilenceUsage: true, SilenceErrors: true,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			return measure(cmd, config, o)
+		},
+	}
+	root.CompletionOptions.DisableDefaultCmd = true
+	f := root.Flags()
+	f.SortFlags = false
+	config.Bind(f)
+	f.BoolVar(&o.json, "json", false, "print JSON instead of the table")
+	f.BoolVar(&o.csv, "csv", false, "print CSV instead of the table: a line for each flow")
+	f.StringVar(&o.hdr, "hdr", "", "write the latencies to this file as HdrHistogram's percentile distribution")
+	f.StringVar(&o.report, "report", "", "write an HTML page with plots to this file")
+	root.MarkFlagsMutuallyExclusive("json", "csv")
+	root.AddCommand(limits.Command(), limits.EchoServerCommand())
+	return root
+}
+
+// measure makes one run and shows it.
+func measure(cmd *cobra.Command, c bench.Config, o outputs) error {
+	c, err := c.Complete()
+	if err != nil {
+		return err
+	}
+	var progress bench.Progress
+	end := func() {}
+	if f, ok := cmd.ErrOrStderr().(*os.File); ok && report.Terminal(f) {
+		live := report.NewLive(f, c)
+		progress, end = live.Progress, live.Done
+	}
+	r, err := bench.Run(cmd.Context(), c, progress)
+	end()
+	if err != nil {
+		return err
+	}
+	return errors.Join(o.show(cmd.OutOrStdout(), r), judge(r))
+}
+
+// show prints a result and writes its files.
+func (o outputs) show(w io.Writer, r *bench.Result) error {
+	form := report.Table
+	switch {
+	case o.json:
+		form = report.JSON
+	case o.csv:
+		form = report.CSV
+	}
+	return errors.Join(form(w, r), write(o.hdr, r, report.HDR), write(o.report, r, report.HTML))
+}
+
+// write writes one form of a result to a file; no name is no file.
+func write(name string, r *bench.Result, form func(io.Writer, *bench.Result) error) error {
+	if name == "" {
+		return nil
+	}
+	f, err := os.Create(name)
+	if err != nil {
+		return fmt.Errorf("write the report: %w", err)
+	}
+	if err := errors.Join(form(f, r), f.Close()); err != nil {
+		return fmt.Errorf("write the report %s: %w", name, err)
+	}
+	return nil
+}
+
+// judge is the error of a run that has a result and failed all the same.
+func judge(r *bench.Result) error {
+	var errs []error
+	if !r.Succeeded() {
+		errs = append(errs, ErrNothing)
+	}
+	if r.Verify != nil && r.Verify.Bad() {
+		errs = append(errs, fmt.Errorf("%w: %d acknowledged and lost, %d duplicated", ErrLost, r.Verify.Lost, r.Verify.Duplicated))
+	}
+	return errors.Join(errs...)
+}

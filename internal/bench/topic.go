@@ -1,0 +1,107 @@
+package bench
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/twmb/franz-go/pkg/kadm"
+	"github.com/twmb/franz-go/pkg/kerr"
+	"github.com/twmb/franz-go/pkg/kgo"
+)
+
+// Bounds of what is asked before and after a run.
+const (
+	adminTimeout = 60 * time.Second
+	leaderPause  = 50 * time.Millisecond
+)
+
+// topic is what a run measures with.
+type topic struct {
+	config Config
+	client *kgo.Client
+}
+
+// prepare makes the topic if it is to and waits until every partition has a
+// leader.
+func (t *topic) prepare(ctx context.Context) error {
+	ctx, stop := context.WithTimeout(ctx, adminTimeout)
+	defer stop()
+	name := t.config.Topic
+	if t.config.CreateTopic {
+		if err := t.create(ctx); err != nil {
+			return err
+		}
+	}
+	admin := kadm.NewClient(t.client)
+	for {
+		m, err := admin.Metadata(ctx, name)
+		if err != nil {
+			return fmt.Errorf("metadata of %s: %w", name, err)
+		}
+		found := m.Topics[name]
+		if errors.Is(found.Err, kerr.UnknownTopicOrPartition) && !t.config.CreateTopic {
+			return fmt.Errorf("topic %s: %w; --create-topic makes it", name, found.Err)
+		}
+		if led(found) {
+			return nil
+		}
+		select {
+		case <-time.After(leaderPause):
+		case <-ctx.Done():
+			return fmt.Errorf("wait for leaders of %s: %w (last answer: %v)", name, ctx.Err(), found.Err)
+		}
+	}
+}
+
+// led says that all partitions of the topic have leaders.
+func led(t kadm.TopicDetail) bool {
+	if t.Err != nil || len(t.Partitions) == 0 {
+		return false
+	}
+	for _, p := range t.Partitions {
+		if p.Err != nil || p.Leader < 0 {
+			return false
+		}
+	}
+	return true
+}
+
+func (t *topic) create(ctx context.Context) error {
+	c := t.config
+	settings := make(map[string]*string)
+	for k, v := range c.TopicConfig {
+		settings[k] = &v
+	}
+	_, err := kadm.NewClient(t.client).CreateTopic(ctx, int32(c.Partitions), int16(c.ReplicationFactor), settings, c.Topic)
+	if errors.Is(err, kerr.TopicAlreadyExists) {
+		return t.matches(ctx)
+	}
+	if err != nil {
+		return fmt.Errorf("make topic %s: %w", c.Topic, err)
+	}
+	return nil
+}
+
+// matches refuses a topic that is there and is not what was asked for.
+func (t *topic) matches(ctx context.Context) error {
+	m, err := kadm.NewClient(t.client).Metadata(ctx, t.config.Topic)
+	if err != nil {
+		return fmt.Errorf("metadata of %s: %w", t.config.Topic, err)
+	}
+	if n := len(m.Topics[t.config.Topic].Partitions); n != t.config.Partitions {
+		return fmt.Errorf("topic %s is there with %d partitions, not %d: measure with another one", t.config.Topic, n, t.config.Partitions)
+	}
+	return nil
+}
+
+// remove deletes the topic, also when ctx has ended.
+func (t *topic) remove(ctx context.Context) error {
+	ctx, stop := context.WithTimeout(context.WithoutCancel(ctx), adminTimeout)
+	defer stop()
+	if _, err := kadm.NewClient(t.client).DeleteTopic(ctx, t.config.Topic); err != nil {
+		return fmt.Errorf("delete topic %s: %w", t.config.Topic, err)
+	}
+	return nil
+}

@@ -1,0 +1,143 @@
+package bench
+
+import (
+	"context"
+	"time"
+
+	"github.com/chronik-io/chronik/internal/bench/meter"
+)
+
+// watch ends the seconds of the interval as they pass, tells progress about them
+// and takes the server's CPU time at both ends. It ends with the interval.
+func (r *runner) watch(ctx context.Context, progress Progress) error {
+	w := r.window
+	sleepUntil(ctx, w, w.From())
+	before, err := r.serverCPU()
+	if err != nil {
+		return err
+	}
+	from := w.Now()
+	for second := 1; ctx.Err() == nil && w.From()+time.Duration(second)*time.Second <= w.Until(); second++ {
+		sleepUntil(ctx, w, w.From()+time.Duration(second)*time.Second)
+		if ctx.Err() == nil {
+			r.tell(second, progress)
+		}
+	}
+	sleepUntil(ctx, w, w.Until())
+	after, err := r.serverCPU()
+	if err != nil {
+		return err
+	}
+	// The readings are some microseconds beside the interval's ends.
+	if over := w.Now() - from; over > 0 {
+		r.cpu = time.Duration(float64(after-before) * float64(w.Elapsed()) / float64(over))
+	}
+	return nil
+}
+
+// tell ends the points up to second and passes the new ones on.
+func (r *runner) tell(second int, progress Progress) {
+	for _, f := range r.flows {
+		points := f.meter.Close(second)
+		for i, p := range points {
+			if progress != nil {
+				progress(f.name, pointOf(p, time.Duration(second-len(points)+i+1)*time.Second, time.Second))
+			}
+		}
+	}
+}
+
+func (r *runner) serverCPU() (time.Duration, error) {
+	if r.config.ServerPID == 0 {
+		return 0, nil
+	}
+	return meter.ProcessCPU(r.config.ServerPID)
+}
+
+// sleepUntil sleeps until t on the window's clock, or until ctx ends.
+func sleepUntil(ctx context.Context, w *meter.Window, t time.Duration) {
+	timer := time.NewTimer(t - w.Now())
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+	case <-ctx.Done():
+	}
+}
+
+func pointOf(p meter.Point, at, width time.Duration) Point {
+	return Point{
+		At: at, Width: width, Requests: p.Requests, Records: p.Records, Failures: p.Failures, PayloadBytes: p.Payload,
+		P50: p.P50, P99: p.P99, Max: p.Max,
+	}
+}
+
+// result is what the flows gathered.
+func (r *runner) result() *Result {
+	res := &Result{Config: r.config, Started: r.window.Started(), Elapsed: r.window.Elapsed()}
+	var successes int64
+	for _, f := range r.flows {
+		out := r.flowOf(f)
+		switch f.name {
+		case FlowProduce:
+			res.Produce = out
+		case FlowConsume:
+			res.Consume = out
+		case FlowEndToEnd:
+			res.EndToEnd = out
+		}
+		if f.name == FlowEndToEnd {
+			continue // the records of the produce flow
+		}
+		if r.config.Clients == ClientsOwn {
+			successes += out.Requests
+		} else {
+			successes += out.Records
+		}
+	}
+	if r.config.ServerPID != 0 {
+		res.CPU = &CPU{Seconds: r.cpu.Seconds()}
+		if successes > 0 {
+			res.CPU.PerRequest = r.cpu / time.Duration(successes)
+		}
+	}
+	res.Notes = r.notes()
+	return res
+}
+
+func (r *runner) flowOf(f *flow) *Flow {
+	t := f.meter.Totals()
+	out := &Flow{
+		Requests: t.Requests, Records: t.Records, PayloadBytes: t.Payload, WireBytes: t.Wire, WireKnown: true,
+		Failures: t.Failures, Unanswered: t.Unanswered, Oldest: t.Oldest, Latency: t.Latency,
+		PayloadIsBatches: f.name == FlowConsume && r.config.Clients == ClientsOwn,
+		SentOnly:         f.name == FlowProduce && r.config.Acks == AcksNone,
+	}
+	elapsed := r.window.Elapsed()
+	for i, p := range t.Points {
+		begin := time.Duration(i) * time.Second
+		if width := min(time.Second, elapsed-begin); width > 0 {
+			out.Series = append(out.Series, pointOf(p, begin+width, width))
+		}
+	}
+	return out
+}
+
+// notes say what a reader of the figures must know.
+func (r *runner) notes() []string {
+	var notes []string
+	c := r.config
+	add := func(when bool, text string) {
+		if when {
+			notes = append(notes, text)
+		}
+	}
+	add(r.window.Elapsed() < c.Duration, "The run was cut short.")
+	add(c.Acks == AcksNone && c.Mode != ModeConsume, "acks=0: a success is a write to a socket; nothing confirms that the broker took the record.")
+	add(c.Mode == ModeConsume && c.Clients == ClientsOwn, "Raw fetches read batch headers only; payload bytes are those of whole batches.")
+	add(c.Mode == ModeConsume && c.Clients == ClientsShared, "One kgo consumer reads everything; a latency is the time between two polls.")
+	add(c.Mode == ModeE2E, "The receiver is one kgo consumer whatever the kind of clients; end-to-end latencies count from the "+
+		"intended send time where there is a rate, from the send otherwise.")
+	add(c.Mode == ModeMixed, "Consumers read the topic from its start again and again while the producers write.")
+	add(c.Rate == 0 && c.Clients == ClientsBatched && c.Mode != ModeConsume, "Unthrottled batches: a latency is mostly the time in the client's own queue.")
+	return notes
+}
