@@ -53,6 +53,9 @@ type Flow struct {
 	// SentOnly says that successes are writes to the socket that nothing
 	// confirmed (acks=0).
 	SentOnly bool `json:"sent_only,omitempty"`
+	// Appended is what the topic's ends grew by between the edges of the interval
+	// where SentOnly is set: what the broker took, by anyone. Sockets hold the rest.
+	Appended int64 `json:"appended,omitempty"`
 	// Failures counts by Kafka's error name ("NOT_LEADER_OR_FOLLOWER"), by
 	// "connection: reset" and its kin, or by "answer: …" for an answer that is
 	// none. A failure is one request of the raw client, one record of a kgo one.

@@ -70,7 +70,9 @@ type runner struct {
 	ledger  *load.Ledger
 	flows   []*flow
 	follow  *load.Follow
-	cpu     time.Duration
+	// What the server's edges of the interval differ by.
+	cpu      time.Duration
+	appended int64
 }
 
 // flow is one direction of the run.

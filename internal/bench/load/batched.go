@@ -37,8 +37,9 @@ func NewBatched(o Options, m *meter.Meter) (*Batched, error) {
 func (g *Batched) Run(ctx context.Context) error {
 	var wg sync.WaitGroup
 	errs := make([]error, len(g.clients))
+	pool := newValues(g.o.Run, g.o.MessageSize)
 	for i, cl := range g.clients {
-		f := &feeder{maker: newMaker(&g.o, g.meter, i), client: cl}
+		f := &feeder{maker: newMaker(&g.o, g.meter, i, pool), client: cl}
 		wg.Go(func() {
 			errs[i] = f.run(ctx)
 			drain(ctx, cl)

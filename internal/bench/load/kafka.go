@@ -88,7 +88,7 @@ func drain(ctx context.Context, cl *kgo.Client) {
 	cl.Close()
 }
 
-// record is one value on its way through a kgo producer.
+// message is one value on its way through a kgo producer.
 type message struct {
 	rec      kgo.Record
 	began    time.Duration
@@ -106,8 +106,9 @@ type maker struct {
 	index   uint32
 }
 
-func newMaker(o *Options, m *meter.Meter, i int) *maker {
-	k := &maker{o: o, window: m.Window(), lane: m.Lane(), values: newValues(uint64(i%8), o.MessageSize), index: uint32(i)}
+// newMaker makes that of worker i; the pool of from is shared.
+func newMaker(o *Options, m *meter.Meter, i int, from *values) *maker {
+	k := &maker{o: o, window: m.Window(), lane: m.Lane(), values: from.startingAt(i), index: uint32(i)}
 	if o.Ledger != nil {
 		k.account = o.Ledger.Worker(i)
 	}

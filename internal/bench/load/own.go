@@ -80,7 +80,7 @@ func newProducer(o *Options, m *meter.Meter, i int, version int16) (*producer, e
 	}
 	p := &producer{
 		link: link{cluster: o.Cluster, index: i, of: o.Concurrency}, o: o, window: m.Window(), lane: m.Lane(),
-		index: uint32(i), ring: make([]flight, slots), value: append([]byte(nil), newValues(uint64(i), o.MessageSize).next()...),
+		index: uint32(i), ring: make([]flight, slots), value: text(uint64(i), o.MessageSize),
 	}
 	if o.Ledger != nil {
 		p.account = o.Ledger.Worker(i)

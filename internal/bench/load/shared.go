@@ -33,8 +33,9 @@ func NewShared(o Options, m *meter.Meter) (*Shared, error) {
 func (g *Shared) Run(ctx context.Context) error {
 	var wg sync.WaitGroup
 	errs := make([]error, g.o.Concurrency)
+	pool := newValues(g.o.Run, g.o.MessageSize)
 	for i := range g.o.Concurrency {
-		t := &task{maker: newMaker(&g.o, g.meter, i), client: g.client, delivery: make(chan outcome, 1)}
+		t := &task{maker: newMaker(&g.o, g.meter, i, pool), client: g.client, delivery: make(chan outcome, 1)}
 		wg.Go(func() { errs[i] = t.run(ctx) })
 	}
 	// A task waits for its record whatever becomes of ctx; the client's end is what
