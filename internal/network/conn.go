@@ -8,13 +8,14 @@ import (
 	"os"
 	"sync"
 	"sync/atomic"
+	"syscall"
 	"time"
 
 	"github.com/chronik-io/chronik/internal/protocol"
 )
 
-// conn is one client connection. Its reader owns in, clientID and software; its
-// queue belongs to whoever holds mu.
+// conn is one client connection. Whoever has the reading role owns in, clientID
+// and software; the queue belongs to whoever holds mu.
 type conn struct {
 	srv      *Server
 	listener *Listener
@@ -28,6 +29,14 @@ type conn struct {
 	in       input
 	clientID string
 	software Software
+	turn     turn // of the reader goroutine
+
+	poll     *poller // nil where the connection can't be polled
+	raw      syscall.RawConn
+	pollID   int32
+	armed    bool        // the poller's set knows it; the reader goroutine's
+	idle     *time.Timer // recalls it; the reader goroutine's
+	idleOver atomic.Bool // idle has fired
 
 	// stopped asks the reader to start no more requests: drain, or Abort.
 	stopped   atomic.Bool
@@ -50,6 +59,9 @@ type conn struct {
 	away           absence
 	answered       time.Time // the last answer
 
+	role      readRole
+	recalled  bool // the reader goroutine wants the reading role
+	flushing  bool // the poller's flusher will look after the answers
 	busy      bool // the reader will flush before it blocks
 	rwaiting  bool // the reader waits on rcond
 	writing   bool // somebody writes, without mu
@@ -84,7 +96,7 @@ func (c *conn) push(r *Request) bool {
 	c.newest = r
 	c.queued++
 	c.unready++
-	c.busy = true
+	c.busy = c.role == reading
 	if r.Key != protocol.KeyProduce {
 		c.alone = true
 		return true
@@ -121,8 +133,13 @@ func (c *conn) answer(r *Request, now time.Time) {
 	}
 	r.ready = true
 	c.unwritten += r.outSize
-	if c.oldest == r && !c.busy && !c.writing {
-		c.wcond.Signal()
+	if c.oldest == r && !c.busy && !c.writing && !c.flushing {
+		if c.poll != nil && r.outSize <= copyLimit {
+			c.flushing = true
+			c.poll.flusher.add(c)
+		} else {
+			c.wcond.Signal()
+		}
 	}
 	if c.rwaiting {
 		c.rcond.Signal()
@@ -142,6 +159,13 @@ func (c *conn) mayStart(key int16, size int) bool {
 	return c.produces == 0 || c.produceBytes+int64(size) <= o.ConnectionBytes
 }
 
+// isTurn is mayStart for who does not hold mu.
+func (c *conn) isTurn(key int16, size int) bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.mayStart(key, size)
+}
+
 // awaitTurn blocks the reader until a request may start. It returns errStopped
 // when the connection ends first.
 func (c *conn) awaitTurn(key int16, size int) error {
@@ -150,6 +174,12 @@ func (c *conn) awaitTurn(key int16, size int) error {
 	for !c.dead && !c.stopped.Load() {
 		if c.mayStart(key, size) {
 			return nil
+		}
+		if len(c.turn.later) > 0 {
+			c.mu.Unlock()
+			c.turn.end()
+			c.mu.Lock()
+			continue
 		}
 		if c.flush() {
 			continue
@@ -161,9 +191,10 @@ func (c *conn) awaitTurn(key int16, size int) error {
 	return errStopped
 }
 
-// rest is called by the reader before it blocks: it writes what is ready and
-// leaves the rest to the writer.
+// rest is called by the reader before it blocks: it ends its turn, writes what is
+// ready and leaves the rest to the writer.
 func (c *conn) rest() {
+	c.turn.end()
 	c.mu.Lock()
 	if c.busy {
 		c.flush()
@@ -211,7 +242,11 @@ func (c *conn) stopReading(reason CloseReason) {
 // endReading is the reader's last act: what is unanswered is finished, unless
 // the connection is broken.
 func (c *conn) endReading(reason CloseReason, broken bool) {
+	c.turn.end()
 	c.in.close()
+	if c.idle != nil {
+		c.idle.Stop()
+	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.readDone, c.busy = true, false

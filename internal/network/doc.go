@@ -1,6 +1,7 @@
 // Package network owns client connections: listeners, one reader and one writer
-// goroutine a connection, the order of requests and responses, and every bound
-// that keeps a client from taking more than its share.
+// goroutine a connection, pollers that do small Produce requests for many
+// connections at once, the order of requests and responses, and every bound that keeps
+// a client from taking more than its share.
 //
 // The way of a request:
 //
@@ -21,13 +22,22 @@
 // switch of goroutines, and a pipelined burst is answered with one write. Only
 // an answer that comes later wakes the writer goroutine.
 //
+// Small Produce requests that come one at a time are where wake-ups cost more
+// than work. A connection whose last request was such a one is offered to a
+// poller (Linux; see readRole): one goroutine that finds all its connections with
+// something to read in one look, reads and handles them in a row, and only then lets
+// what they left be done (Request.Later), once for all of them. Their answers
+// are written by the poller's flusher, in a row too. Whatever needs waiting, is
+// large, incomplete or anything but a Produce goes to the connection's own goroutines.
+//
 // A connection that dies cancels nothing that was handed to the Handler. What
 // its requests hold is given back when they are answered; the answers go
 // nowhere.
 //
 // Locks: conn.mu guards a connection's queue. Server.mu guards the set of
 // connections. Neither is held across I/O or a call of a handler, and conn.mu is
-// never taken with Server.mu held or the other way round.
+// never taken with Server.mu held or the other way round. poller.mu and flusher.mu
+// are innermost.
 //
 // daemon starts it, broker implements Handler, the journal asks the Census. It
 // must not know what a request means beyond Produce and ApiVersions.

@@ -26,6 +26,9 @@ type input struct {
 	armed time.Time // the socket's read deadline; zero where none is set
 	last  time.Time // when the last whole request had arrived, or the last look found one under way
 	since time.Time // since when the rest of the present one is waited for; zero between requests
+
+	light bool  // the last request was one that a poller would have handled
+	err   error // what the poller's read ended with
 }
 
 func (in *input) init() {
@@ -56,6 +59,18 @@ func (in *input) grow(pool *membuf.Pool) {
 		in.w = copy(in.big.Bytes(), in.bytes())
 		in.r, in.buf = 0, in.big.Bytes()
 	}
+}
+
+// putBack makes bytes that the poller read the next ones of the reader, whose
+// buffer is empty. There are at most readBig of them.
+func (in *input) putBack(pool *membuf.Pool, p []byte, err error, now time.Time) {
+	if len(p) >= len(in.buf) {
+		in.grow(pool)
+	}
+	if in.w = copy(in.buf, p); in.w > 0 {
+		in.since = now
+	}
+	in.err = err
 }
 
 // shrink gives the big buffer back, if it is empty.

@@ -26,7 +26,9 @@ const minFrame = protocol.HeaderPrefix + 2
 func (c *conn) readLoop() {
 	var err error
 	for err == nil {
-		err = c.readRequest()
+		if err = c.offer(); err == nil {
+			err = c.readRequest()
+		}
 	}
 	reason, broken := c.classify(err)
 	c.endReading(reason, broken)
@@ -75,8 +77,9 @@ func (c *conn) readRequest() error {
 	}
 	frame, err := c.readFrame(size)
 	c.in.since = time.Time{}
+	c.in.light = h.Key == protocol.KeyProduce && size <= pollFrame
 	if err == nil {
-		err = c.start(frame, budget, size, unsupported)
+		err = c.start(frame, budget, size, unsupported, &c.turn, time.Now())
 	}
 	if err != nil {
 		if frame != nil {
@@ -156,7 +159,7 @@ func (c *conn) readFrame(size int) (*membuf.Buffer, error) {
 
 // start parses the header and calls the handler. On success the request owns
 // frame and charge.
-func (c *conn) start(frame *membuf.Buffer, budget *membuf.Budget, size int, unsupported bool) error {
+func (c *conn) start(frame *membuf.Buffer, budget *membuf.Budget, size int, unsupported bool, t *turn, now time.Time) error {
 	p := frame.Bytes()
 	h := protocol.ParsePrefix(p)
 	flexible := c.srv.opts.Table.Flexible(h.Key, h.Version)
@@ -177,7 +180,7 @@ func (c *conn) start(frame *membuf.Buffer, budget *membuf.Budget, size int, unsu
 	r.Listener, r.Principal, r.ClientID, r.Software = c.listener, anonymous, c.clientID, c.software
 	r.Peer, r.Local = c.peer, c.local
 	r.Key, r.Version, r.CorrelationID, r.Unsupported = h.Key, h.Version, h.CorrelationID, unsupported
-	r.Body, r.Received = body, time.Now()
+	r.Body, r.Received, r.turn = body, now, t
 	r.conn, r.flexible, r.frame, r.budget, r.size = c, flexible, frame, budget, size
 	c.in.last = r.Received
 	if !c.push(r) {

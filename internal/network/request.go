@@ -45,7 +45,8 @@ type Request struct {
 	Code int16
 
 	conn     *conn
-	flexible bool // header and body, as the table says
+	turn     *turn // of the goroutine that handles the request
+	flexible bool  // header and body, as the table says
 
 	frame  *membuf.Buffer // what Body lies in
 	budget *membuf.Budget // charged with size bytes; nil where it was not
@@ -154,6 +155,11 @@ func (r *Request) expireAlone() {
 		r.alone = time.AfterFunc(time.Until(r.expireAt), r.expire)
 	}
 }
+
+// Later has c.Commit called when the requests that arrived together with this
+// one were handled: once for all of them that ask for the same, on the same goroutine.
+// Only Handle may call it, before the answer can be given.
+func (r *Request) Later(c Committer) { r.turn.add(c) }
 
 // SetSoftware remembers what the client called itself, for this connection's
 // later requests. Only ApiVersions' handler calls it, before it answers.

@@ -31,6 +31,11 @@ type Server struct {
 	conns     map[*conn]struct{}
 	perIP     map[netip.Addr]int
 	wg        sync.WaitGroup // accept loops, readers, writers
+
+	pollOnce sync.Once
+	poll     []*poller // guarded by mu; made by the first connection
+	pollNext int       // whose turn it is to get a connection
+	pollWG   sync.WaitGroup
 }
 
 // New returns a Server that listens to nothing yet. The error names what is
@@ -106,6 +111,7 @@ func (s *Server) Shutdown(ctx context.Context) error {
 		s.killAll()
 		<-ended
 	}
+	s.stopPollers()
 	select {
 	case <-s.orphans.none():
 		return nil
@@ -123,6 +129,7 @@ func (s *Server) Close() error {
 	s.stop()
 	s.killAll()
 	s.wg.Wait()
+	s.stopPollers()
 	return nil
 }
 
@@ -174,6 +181,7 @@ func (s *Server) add(l *Listener, nc net.Conn) (RefuseReason, bool) {
 		return RefusedPerIP, false
 	}
 	c := newConn(s, l, nc)
+	s.join(c)
 	s.conns[c] = struct{}{}
 	s.perIP[ip]++
 	s.opts.Observer.Opened(l) // before it can be closed
@@ -190,6 +198,9 @@ func (s *Server) gone(c *conn, reason CloseReason) {
 		delete(s.perIP, c.ip)
 	}
 	s.mu.Unlock()
+	if c.poll != nil {
+		c.poll.leave(c)
+	}
 	s.opts.Observer.Closed(c.listener, reason)
 }
 

@@ -26,6 +26,20 @@ type output struct {
 	iov      [][]byte
 	one      [1][]byte
 	bufs     net.Buffers
+
+	// What the flusher could not write at once: it left the writing role to the
+	// writer goroutine, with a copy of the rest of a job that is recycled. Guarded
+	// by conn.mu.
+	left    []byte
+	job     answers
+	aborted bool
+}
+
+// answers is a chain of answered requests that are written together.
+type answers struct {
+	first *Request
+	n     int
+	bytes int
 }
 
 // writeLoop is the connection's writer: it writes answers that the reader is not
@@ -34,6 +48,8 @@ func (c *conn) writeLoop() {
 	c.mu.Lock()
 	for !c.dead {
 		switch {
+		case c.out.left != nil:
+			c.writeLeft()
 		case !c.busy && c.flush():
 		case c.expireOldest():
 		case c.readDone && c.queued == 0 && !c.writing:
@@ -45,6 +61,9 @@ func (c *conn) writeLoop() {
 		default:
 			c.wcond.Wait()
 		}
+	}
+	if c.out.left != nil {
+		c.writeLeft()
 	}
 	for !c.readDone || c.writing {
 		c.wcond.Wait()
@@ -89,44 +108,60 @@ func (c *conn) abandon() {
 // holds mu, which is released during the writes.
 func (c *conn) flush() bool {
 	worked := false
-	for !c.writing && !c.dead && c.oldest != nil && c.oldest.ready {
+	for c.mayWrite() {
 		worked = true
-		first, n, bytes := c.take()
-		c.writing = true
+		job := c.take(writeChunk)
 		c.mu.Unlock()
-		aborted, err := c.write(first, n, bytes)
+		err := c.write(job)
+		aborted := job.recycle(c.srv)
 		c.mu.Lock()
-		c.writing = false
-		c.queued -= n
-		c.unwritten -= bytes
-		switch {
-		case err != nil && isTimeout(err):
-			c.srv.noise.log(c, zap.InfoLevel, "client does not read its answers", err)
-			c.kill(ClosedSlowReader)
-		case err != nil:
-			c.kill(ClosedByClient)
-		case aborted:
-			c.kill(ClosedError)
-		}
-		if c.rwaiting {
-			c.rcond.Signal()
-		}
+		c.written(job, aborted, err)
 	}
+	c.flushed(worked)
+	return worked
+}
+
+func (c *conn) mayWrite() bool {
+	return !c.writing && !c.dead && c.oldest != nil && c.oldest.ready
+}
+
+// written ends the writing role after a job, which was recycled. Caller holds mu.
+func (c *conn) written(job answers, aborted bool, err error) {
+	c.writing = false
+	c.queued -= job.n
+	c.unwritten -= job.bytes
+	switch {
+	case err != nil && isTimeout(err):
+		c.srv.noise.log(c, zap.InfoLevel, "client does not read its answers", err)
+		c.kill(ClosedSlowReader)
+	case err != nil:
+		c.kill(ClosedByClient)
+	case aborted:
+		c.kill(ClosedError)
+	}
+	if c.rwaiting {
+		c.rcond.Signal()
+	}
+}
+
+// flushed is called after writing, by who is not the writer goroutine perhaps.
+// Caller holds mu.
+func (c *conn) flushed(worked bool) {
 	if worked && (c.dead || c.readDone) {
 		c.wcond.Signal()
 	} else if worked && c.oldest != nil {
 		c.watchExpiry()
 	}
-	return worked
 }
 
-// take removes the ready requests at the head of the queue. Caller holds mu.
-func (c *conn) take() (first *Request, n, bytes int) {
-	first = c.oldest
+// take removes ready requests of about limit bytes from the head of the queue
+// and takes the writing role. Caller holds mu.
+func (c *conn) take(limit int) answers {
+	job := answers{first: c.oldest}
 	var last *Request
-	for r := first; r != nil && r.ready && n < takeRequests && (n == 0 || bytes < writeChunk); r = r.next {
-		n++
-		bytes += r.outSize
+	for r := job.first; r != nil && r.ready && job.n < takeRequests && (job.n == 0 || job.bytes < limit); r = r.next {
+		job.n++
+		job.bytes += r.outSize
 		last = r
 		if r.aborted {
 			break
@@ -137,53 +172,61 @@ func (c *conn) take() (first *Request, n, bytes int) {
 		c.newest = nil
 	}
 	last.next = nil
-	return first, n, bytes
+	c.writing = true
+	return job
 }
 
-// write writes and recycles a chain of n answered requests. Caller has the writing
-// role.
-func (c *conn) write(first *Request, n, bytes int) (aborted bool, err error) {
-	switch {
-	case bytes == 0:
-	case first.next == nil && len(first.parts) == 0:
-		c.out.one[0] = first.head
-		err = c.writeAll(c.out.one[:])
-		c.out.one[0] = nil
-	case bytes <= max(copyLimit, n*copyEach):
-		err = c.writeCopied(first, bytes)
-	default:
-		iov := c.out.iov[:0]
-		for r := first; r != nil; r = r.next {
-			if len(r.head) > 0 {
-				iov = append(iov, r.head)
-			}
-			iov = append(iov, r.parts...)
-		}
-		err = c.writeAll(iov)
-		clear(iov)
-		if c.out.iov = iov[:0]; cap(iov) > takeRequests {
-			c.out.iov = nil
-		}
-	}
-	for r := first; r != nil; {
+// recycle drops the answers and says whether one of them closes the connection.
+func (job answers) recycle(s *Server) (aborted bool) {
+	for r := job.first; r != nil; {
 		next := r.next
 		aborted = aborted || r.aborted
-		r.recycle(c.srv)
+		r.recycle(s)
 		r = next
 	}
-	return aborted, err
+	return aborted
 }
 
-func (c *conn) writeCopied(first *Request, bytes int) error {
-	buf := c.srv.opts.Pool.Get(bytes)
-	defer buf.Release()
-	p := buf.Bytes()[:0]
+// write writes answers. Caller has the writing role.
+func (c *conn) write(job answers) error {
+	first := job.first
+	switch {
+	case job.bytes == 0:
+		return nil
+	case first.next == nil && len(first.parts) == 0:
+		return c.writeOne(first.head)
+	case job.bytes <= max(copyLimit, job.n*copyEach):
+		buf := c.srv.opts.Pool.Get(job.bytes)
+		defer buf.Release()
+		return c.writeOne(job.appendTo(buf.Bytes()[:0]))
+	}
+	iov := c.out.iov[:0]
 	for r := first; r != nil; r = r.next {
-		p = append(p, r.head...)
+		if len(r.head) > 0 {
+			iov = append(iov, r.head)
+		}
+		iov = append(iov, r.parts...)
+	}
+	err := c.writeAll(iov)
+	clear(iov)
+	if c.out.iov = iov[:0]; cap(iov) > takeRequests {
+		c.out.iov = nil
+	}
+	return err
+}
+
+// appendTo appends the bytes of all answers to dst.
+func (job answers) appendTo(dst []byte) []byte {
+	for r := job.first; r != nil; r = r.next {
+		dst = append(dst, r.head...)
 		for _, part := range r.parts {
-			p = append(p, part...)
+			dst = append(dst, part...)
 		}
 	}
+	return dst
+}
+
+func (c *conn) writeOne(p []byte) error {
 	c.out.one[0] = p
 	err := c.writeAll(c.out.one[:])
 	c.out.one[0] = nil

@@ -128,8 +128,19 @@ func (d *decided) finish() {
 	}
 }
 
-// Append queues a. It never blocks; a.Done hears of the outcome.
+// Append appends a. It never blocks; a.Done hears of the outcome.
 func (p *Partition) Append(a *Append) {
+	p.Queue(a)
+	p.Commit()
+}
+
+// Commit commits what is queued.
+func (p *Partition) Commit() { p.log.Commit() }
+
+// Queue queues a for the next Commit, which the caller owes: appends that are
+// queued together are committed together. It never blocks; a.Done hears of the
+// outcome, perhaps before Queue returns.
+func (p *Partition) Queue(a *Append) {
 	a.p = p
 	a.state.Store(pending)
 	a.BaseOffset, a.AppendTime, a.LogStart, a.Err = -1, -1, -1, nil
@@ -139,7 +150,7 @@ func (p *Partition) Append(a *Append) {
 		return
 	}
 	a.inner = storage.Append{Batches: a.Batches.Bytes, LeaderEpoch: role.epoch, Sink: a}
-	p.log.Append(&a.inner)
+	p.log.Queue(&a.inner)
 }
 
 // Numbered is storage.Sink: the append has its place in the log, or was refused.

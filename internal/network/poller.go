@@ -1,0 +1,288 @@
+package network
+
+import (
+	"encoding/binary"
+	"net"
+	"runtime"
+	"sync"
+	"time"
+
+	"github.com/chronik-io/chronik/internal/protocol"
+	"go.uber.org/zap"
+)
+
+const (
+	// pollFrame is the largest request that a poller handles itself, in bytes. A
+	// larger one does not arrive in one piece, and costs so much that a goroutine
+	// more makes no difference.
+	pollFrame = 16 << 10
+	// maxPollers bounds how many pollers there are; else one for each processor.
+	maxPollers = 8
+)
+
+// readRole says who reads a connection; conn.mu guards it. Produce requests that
+// come one at a time and are small make a goroutine's wake-up the dearest thing
+// about them. So a reader that has nothing to read offers its connection to a
+// poller, which reads many connections in a row:
+//
+//	reading ──offer──▶ offered ──event──▶ polling ──all handled──▶ offered
+//	   ▲                  │                  │
+//	   └──stop, idle──────┘                  └──anything else──▶ reading
+//
+// "Anything else" is whatever is not a whole, small Produce request that may start
+// at once: the reader goroutine gets the bytes that were read and does it.
+type readRole uint8
+
+const (
+	reading readRole = iota // the reader goroutine
+	offered                 // nobody; the reader sleeps
+	polling                 // the poller
+)
+
+// poller reads and answers the offered ones among its connections.
+type poller struct {
+	srv   *Server
+	set   *pollSet
+	buf   []byte // what one read takes
+	ready []pollEvent
+	turn  turn
+
+	mu    sync.Mutex
+	conns []*conn // by pollID; nil where it is free
+	free  []int32
+
+	flusher flusher
+}
+
+// pollEvent says that a connection has something to read.
+type pollEvent struct {
+	c     *conn
+	ended bool // or that the peer closed it, or it broke
+}
+
+// pollers returns the server's pollers, made when the first connection needs
+// them; none where the operating system has none. Caller holds mu.
+func (s *Server) pollers() []*poller {
+	s.pollOnce.Do(func() {
+		for range min(runtime.GOMAXPROCS(0), maxPollers) {
+			set, err := newPollSet()
+			if err != nil {
+				s.opts.Log.Warn("connections are read by a goroutine each, which costs more", zap.Error(err))
+				return
+			}
+			if set == nil {
+				return
+			}
+			p := &poller{srv: s, set: set, buf: make([]byte, readBig)}
+			p.flusher.wake = make(chan struct{}, 1)
+			s.poll = append(s.poll, p)
+			s.pollWG.Go(p.run)
+			s.pollWG.Go(p.flusher.run)
+		}
+	})
+	return s.poll
+}
+
+// stopPollers is called when there are no connections any more.
+func (s *Server) stopPollers() {
+	s.mu.Lock()
+	polls := s.poll
+	s.poll = nil
+	s.mu.Unlock()
+	for _, p := range polls {
+		p.set.close()
+		close(p.flusher.wake)
+	}
+	s.pollWG.Wait()
+}
+
+// join gives a connection a poller. Caller holds Server.mu.
+func (s *Server) join(c *conn) {
+	tcp, ok := c.nc.(*net.TCPConn)
+	if !ok {
+		return
+	}
+	polls := s.pollers()
+	if len(polls) == 0 {
+		return
+	}
+	raw, err := tcp.SyscallConn()
+	if err != nil {
+		return // it is closed already, as its reader will find out
+	}
+	p := polls[s.pollNext%len(polls)]
+	s.pollNext++
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if n := len(p.free); n > 0 {
+		c.pollID = p.free[n-1]
+		p.free = p.free[:n-1]
+	} else {
+		c.pollID = int32(len(p.conns))
+		p.conns = append(p.conns, nil)
+	}
+	p.conns[c.pollID] = c
+	c.poll, c.raw = p, raw
+}
+
+// leave is called when a connection is closed.
+func (p *poller) leave(c *conn) {
+	p.mu.Lock()
+	p.conns[c.pollID] = nil
+	p.free = append(p.free, c.pollID)
+	p.mu.Unlock()
+}
+
+// run is the poller's goroutine.
+func (p *poller) run() {
+	for p.wait() {
+		now := time.Now()
+		for i := range p.ready {
+			p.serve(&p.ready[i], now)
+		}
+		clear(p.ready)
+		p.turn.end()
+		// Whoever is ready to run goes first: answers go out and their clients'
+		// next requests are read together.
+		runtime.Gosched()
+	}
+}
+
+// wait sleeps until connections have something to read; false ends the poller.
+func (p *poller) wait() bool {
+	events, err := p.set.wait()
+	if err != nil {
+		return false
+	}
+	p.ready = p.ready[:0]
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	for _, e := range events {
+		// An id may be in use again; then its connection is read for nothing.
+		if c := p.conns[e.id]; c != nil {
+			p.ready = append(p.ready, pollEvent{c, e.ended})
+		}
+	}
+	return true
+}
+
+// serve reads an offered connection once and handles what came.
+func (p *poller) serve(e *pollEvent, now time.Time) {
+	c := e.c
+	c.mu.Lock()
+	if c.role != offered || c.dead {
+		c.mu.Unlock()
+		return // its reader reads, or will find out
+	}
+	c.role = polling
+	c.mu.Unlock()
+	n, err := p.set.read(c.raw, p.buf)
+	rest := c.handleSmall(p.buf[:n], &p.turn, now)
+	done := err == nil && len(rest) == 0 && n < len(p.buf) && !e.ended
+	if !done {
+		c.in.putBack(c.srv.opts.Pool, rest, err, now)
+	}
+	c.mu.Lock()
+	if done && !c.stopped.Load() && !c.dead && !c.recalled {
+		c.role = offered
+	} else {
+		c.role = reading
+		c.rcond.Signal()
+	}
+	c.mu.Unlock()
+}
+
+// handleSmall handles the Produce requests at the start of p that can be handled
+// without waiting, and returns what follows them.
+func (c *conn) handleSmall(p []byte, t *turn, now time.Time) []byte {
+	for len(p) >= 4+protocol.HeaderPrefix {
+		size := int(int32(binary.BigEndian.Uint32(p)))
+		if size < minFrame || size > pollFrame || len(p) < 4+size {
+			break
+		}
+		h := protocol.ParsePrefix(p[4:])
+		if h.Key != protocol.KeyProduce || !c.srv.opts.Table.Supports(h.Key, h.Version) || c.muteUntil.Load() != 0 || !c.isTurn(h.Key, size) ||
+			!c.srv.produce.TryAcquire(int64(size)) {
+			break
+		}
+		frame := c.srv.opts.Pool.Get(size)
+		copy(frame.Bytes(), p[4:])
+		if err := c.start(frame, c.srv.produce, size, false, t, now); err != nil {
+			frame.Release()
+			c.srv.produce.Release(int64(size))
+			break // the reader comes to the same end
+		}
+		p = p[4+size:]
+	}
+	return p
+}
+
+// offer lets a poller read the connection where that may pay, and returns when
+// it is the reader's again.
+func (c *conn) offer() error {
+	for c.poll != nil && c.in.light && c.in.r == c.in.w && c.in.err == nil {
+		c.in.shrink()
+		c.rest()
+		c.watchIdle()
+		c.mu.Lock()
+		c.role = offered
+		c.mu.Unlock()
+		// What arrived before now made no event that counted, so ask for another.
+		if err := c.poll.set.arm(c.raw, c.pollID, &c.armed); err != nil {
+			c.in.light = false // the reader reads it then
+			c.recall()
+		}
+		if !c.sleep() {
+			break
+		}
+		now := time.Now()
+		if c.in.last = c.lastBusy(c.in.last, now); now.Sub(c.in.last) >= c.srv.opts.Idle {
+			return errIdle
+		}
+	}
+	err := c.in.err
+	c.in.err = nil
+	return err
+}
+
+// sleep waits until the reader has the connection again; recalled says that
+// nothing happened but a recall.
+func (c *conn) sleep() (recalled bool) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	for c.role != reading {
+		if c.role == offered && (c.dead || c.stopped.Load() || c.recalled) {
+			c.role = reading
+			break
+		}
+		c.rcond.Wait()
+	}
+	recalled = c.recalled
+	c.recalled = false
+	return recalled && !c.dead && !c.stopped.Load()
+}
+
+// recall has the reader take an offered connection back.
+func (c *conn) recall() {
+	c.mu.Lock()
+	c.recalled = true
+	c.rcond.Signal()
+	c.mu.Unlock()
+}
+
+// watchIdle sees to it that an offered connection is recalled when it may have
+// been idle for too long.
+func (c *conn) watchIdle() {
+	wait := time.Until(c.in.last.Add(c.srv.opts.Idle))
+	switch {
+	case c.idle == nil:
+		c.idle = time.AfterFunc(wait, c.idleFired)
+	case c.idleOver.CompareAndSwap(true, false):
+		c.idle.Reset(wait)
+	}
+}
+
+func (c *conn) idleFired() {
+	c.idleOver.Store(true)
+	c.recall()
+}

@@ -1,0 +1,38 @@
+package network
+
+// Committer is work that requests leave for the end of their turn, such as a log
+// with appends in its queue.
+type Committer interface {
+	// Commit does the work; there may be none. It must not block.
+	Commit()
+}
+
+// turn collects what the requests that are handled in a row leave undone, so
+// that it is done once for all of them. It belongs to one goroutine.
+type turn struct{ later []Committer }
+
+// turnDouble is how far back a turn looks for the same work. Beyond that it is
+// asked for twice, which finds nothing to do the second time.
+const turnDouble = 8
+
+func (t *turn) add(c Committer) {
+	n := len(t.later)
+	for i := n - 1; i >= 0 && i >= n-turnDouble; i-- {
+		if t.later[i] == c {
+			return
+		}
+	}
+	t.later = append(t.later, c)
+}
+
+// end does what was left.
+func (t *turn) end() {
+	if len(t.later) == 0 {
+		return
+	}
+	for _, c := range t.later {
+		c.Commit()
+	}
+	clear(t.later)
+	t.later = t.later[:0]
+}
