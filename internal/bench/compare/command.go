@@ -2,7 +2,6 @@ package compare
 
 import (
 	"fmt"
-	"io"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -77,7 +76,7 @@ func (o *options) compare(cmd *cobra.Command, args []string) error {
 	if err != nil {
 		return err
 	}
-	var progress io.Writer = cmd.OutOrStdout()
+	progress := cmd.OutOrStdout()
 	if o.json {
 		progress = cmd.ErrOrStderr()
 	}

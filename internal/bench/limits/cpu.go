@@ -39,7 +39,7 @@ func watchCPU(ctx context.Context, w *meter.Window, pid int) *cpuWatch {
 	c := &cpuWatch{stop: stop, done: make(chan struct{}), pid: pid}
 	go func() {
 		defer close(c.done)
-		if cpuKnown && sleep(ctx, w.From()-w.Now()) {
+		if sleep(ctx, w.From()-w.Now()) {
 			c.usage, c.err = c.measure(ctx, w)
 		}
 	}()
@@ -47,13 +47,17 @@ func watchCPU(ctx context.Context, w *meter.Window, pid int) *cpuWatch {
 }
 
 func (c *cpuWatch) measure(ctx context.Context, w *meter.Window) (*usage, error) {
-	server, e1 := processCPU(c.pid)
-	client, e2 := processCPU(os.Getpid())
+	server, e1 := meter.ProcessCPU(c.pid)
+	client, e2 := meter.ProcessCPU(os.Getpid())
 	from := w.Now()
 	sleep(ctx, w.Until()-from)
-	serverTo, e3 := processCPU(c.pid)
-	clientTo, e4 := processCPU(os.Getpid())
-	if err := errors.Join(e1, e2, e3, e4); err != nil {
+	serverTo, e3 := meter.ProcessCPU(c.pid)
+	clientTo, e4 := meter.ProcessCPU(os.Getpid())
+	err := errors.Join(e1, e2, e3, e4)
+	if errors.Is(err, errors.ErrUnsupported) {
+		return nil, nil
+	}
+	if err != nil {
 		return nil, err
 	}
 	return &usage{server: serverTo - server, client: clientTo - client, over: max(w.Now()-from, 1)}, nil

@@ -102,7 +102,7 @@ func echo(ctx context.Context, c EchoConfig, addr string, pid int) (*EchoResult,
 	clients := make([]*echoer, 0, c.Connections)
 	defer func() {
 		for _, e := range clients {
-			e.conn.Close()
+			_ = e.conn.Close() // what it had to say was read
 		}
 	}()
 	for range c.Connections {

@@ -86,7 +86,7 @@ func (e *echoer) run() error {
 func (e *echoer) send(now time.Duration) error {
 	e.requests.Reset()
 	for e.next-e.due < uint64(len(e.began)) {
-		if _, err := e.requests.Add(int32(uint32(e.next)), 0, nil); err != nil {
+		if _, err := e.requests.Add(correlation(e.next), 0, nil); err != nil {
 			return fmt.Errorf("echo: %w", err)
 		}
 		e.began[e.next%uint64(len(e.began))] = now
@@ -103,10 +103,14 @@ func (e *echoer) receive() error {
 		if !ok {
 			return nil
 		}
-		if id := binary.BigEndian.Uint32(frame); len(frame)+4 != e.answer || id != uint32(e.due) || e.next == e.due {
-			return fmt.Errorf("echo: an answer of %d bytes to request %d, not of %d to %d", len(frame)+4, id, e.answer, uint32(e.due))
+		id, due := int32(binary.BigEndian.Uint32(frame)), correlation(e.due)
+		if len(frame)+4 != e.answer || id != due || e.next == e.due {
+			return fmt.Errorf("echo: an answer of %d bytes to request %d, not of %d to %d", len(frame)+4, id, e.answer, due)
 		}
 		e.lane.Done(e.began[e.due%uint64(len(e.began))], now, e.each)
 		e.due++
 	}
 }
+
+// correlation is the id of the nth request: its low 32 bits.
+func correlation(n uint64) int32 { return int32(uint32(n)) }

@@ -87,6 +87,23 @@ func TestServeBoundsFrames(t *testing.T) {
 	}
 }
 
+// A connection that was accepted while the server ended is closed.
+func TestServerTakesNothingAfterItsEnd(t *testing.T) {
+	l, err := new(net.ListenConfig).Listen(t.Context(), "tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	s := &server{response: DefaultResponse, open: map[net.Conn]struct{}{}}
+	s.close(l)
+	near, far := net.Pipe()
+	if s.add(near) {
+		t.Error("an ended server took a connection")
+	}
+	if _, err := far.Read(make([]byte, 1)); !errors.Is(err, io.EOF) {
+		t.Errorf("it is left open: %v", err)
+	}
+}
+
 func TestServeRefusesSizes(t *testing.T) {
 	for _, n := range []int{0, smallestFrame - 1, largestFrame + 1} {
 		if _, done := serve(t, t.Context(), n); <-done == nil {
@@ -100,7 +117,7 @@ func TestServeRefusesSizes(t *testing.T) {
 func TestStartServer(t *testing.T) {
 	for _, cancelled := range []bool{false, true} {
 		ctx, cancel := context.WithCancel(t.Context())
-		defer cancel()
+		t.Cleanup(cancel)
 		s, err := StartServer(ctx, 80)
 		if err != nil {
 			t.Fatal(err)

@@ -9,7 +9,7 @@ import (
 // Geometry of a plot, in the units of its view box.
 const (
 	plotWidth, plotHeight    = 860.0, 300.0
-	marginLeft, marginRight  = 70.0, 20.0
+	marginLeft, marginRight  = 70.0, 34.0
 	marginTop, marginBottom  = 16.0, 44.0
 	mostDots                 = 240 // more are a line without places to point at
 	areaWidth, areaHeight    = plotWidth - marginLeft - marginRight, plotHeight - marginTop - marginBottom
@@ -89,13 +89,17 @@ func (p plot) line(b *strings.Builder, i int, l line) {
 	if len(l.points) > mostDots {
 		return
 	}
+	class := "dot"
+	if len(l.points) == 1 {
+		class = "dot one" // which no line shows
+	}
 	for _, at := range l.points {
 		text := at.text
 		if text == "" {
 			text = fmt.Sprintf("%s%s: %s%s", short(at.x), p.xUnit, short(at.y), p.yUnit)
 		}
-		fmt.Fprintf(b, `<circle class="dot c%d" cx="%.1f" cy="%.1f" r="3"><title>%s</title></circle>`,
-			i, p.left(at.x), p.top(at.y), html.EscapeString(l.name+" "+text))
+		fmt.Fprintf(b, `<circle class="%s c%d" cx="%.1f" cy="%.1f" r="4"><title>%s</title></circle>`,
+			class, i, p.left(at.x), p.top(at.y), html.EscapeString(l.name+" "+text))
 	}
 }
 

@@ -68,6 +68,9 @@ func TestPlotIsWellFormed(t *testing.T) {
 	p := plot{x: linear(3), y: decades(1, 50), xName: "a < b & \"c\"", yName: "<script>", caption: `"><script>`, empty: "nothing & no one",
 		lines: []line{{name: "<one>", points: []point{{1, 2, "<b>"}, {2, 30, ""}}}, {name: "two", points: []point{{3, 50, ""}}}}}
 	got := p.svg()
+	if n := strings.Count(got, `class="dot one c1"`); n != 1 {
+		t.Errorf("a line of one place shows it %d times", n)
+	}
 	if n := wellFormed(t, got); n["polyline"] != 2 || n["circle"] != 3 || n["script"] != 0 {
 		t.Errorf("elements %v", n)
 	}

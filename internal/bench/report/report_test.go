@@ -85,7 +85,7 @@ func TestTableSaysEverything(t *testing.T) {
 		"end-to-end 900 900 0.09 unknown 0",
 		"0.001 1.000 1.800", // min, p50 and p90
 		"produce failed 40 times: connection: reset produce failed 3 times: NOT_ENOUGH_REPLICAS",
-		"confirmed by nothing", "5 without an answer at the end, the oldest for 7.000 ms",
+		"5 without an answer at the end, the oldest for 7.000 ms",
 		"server CPU 0.50 s, 250.00 us", "VERIFICATION FAILED (2000 acknowledged, 1999 found, 1 lost", "a note & more",
 	} {
 		if !strings.Contains(words(b.String()), want) {
@@ -205,6 +205,17 @@ func TestHTMLStandsAlone(t *testing.T) {
 		if !strings.Contains(text, want) {
 			t.Errorf("no %q in the page", want)
 		}
+	}
+}
+
+// A second without a success is a gap in the latencies over time, not a zero.
+func TestSilentSecondIsNoZero(t *testing.T) {
+	r := full(t)
+	r.EndToEnd = nil
+	r.Produce.Series = append(r.Produce.Series, bench.Point{At: 3 * time.Second, Width: time.Second})
+	got := string(overTime(*Of(r).Flow("produce"), 3))
+	if n := wellFormed(t, got); n["circle"] != 3*2 {
+		t.Errorf("%d places on three lines of two seconds", n["circle"])
 	}
 }
 

@@ -135,18 +135,13 @@ func (f Flow) failures() []string {
 	return list
 }
 
-// remarks are sentences on what the tables do not show.
+// remarks are sentences on what the tables do not show. What a kind of load means
+// for its figures, the run's notes say.
 func remarks(d Document) []string {
 	var out []string
 	for _, f := range d.Flows {
 		for _, name := range f.failures() {
 			out = append(out, fmt.Sprintf("%s failed %d times: %s", f.Name, f.Failures[name], name))
-		}
-		if f.SentOnly {
-			out = append(out, f.Name+": acks=0, so that what counts was written to a socket and confirmed by nothing")
-		}
-		if f.PayloadIsBatches {
-			out = append(out, f.Name+": payload is whole record batches, of which the client reads the headers alone")
 		}
 		if f.Unanswered > 0 {
 			out = append(out, fmt.Sprintf("%s: %d without an answer at the end, the oldest for %s ms", f.Name, f.Unanswered, millis(f.Oldest)[0]))
