@@ -65,6 +65,8 @@ type Flow struct {
 	// the end is seen here and nowhere else.
 	Unanswered int64         `json:"unanswered"`
 	Oldest     time.Duration `json:"oldest_unanswered_ns"`
+	// WarmupFailures counts failures before the interval; they are in nothing else.
+	WarmupFailures int64 `json:"warmup_failures,omitempty"`
 	// Latency holds one sample for every success, in MICROSECONDS (see
 	// LatencyUnit), from 1 µs to one hour with three digits. With a rate it is
 	// counted from the intended time. What a sample is depends on the client:

@@ -122,7 +122,7 @@ func (r *runner) result() *Result {
 			res.CPU.PerRequest = r.cpu / time.Duration(successes)
 		}
 	}
-	res.Notes = r.notes()
+	res.Notes = r.notes(res)
 	return res
 }
 
@@ -130,7 +130,7 @@ func (r *runner) flowOf(f *flow) *Flow {
 	t := f.meter.Totals()
 	out := &Flow{
 		Requests: t.Requests, Records: t.Records, PayloadBytes: t.Payload, WireBytes: t.Wire, WireKnown: true,
-		Failures: t.Failures, Unanswered: t.Unanswered, Oldest: t.Oldest, Latency: t.Latency,
+		Failures: t.Failures, Unanswered: t.Unanswered, Oldest: t.Oldest, WarmupFailures: t.Early, Latency: t.Latency,
 		PayloadIsBatches: f.name == FlowConsume && r.config.Clients == ClientsOwn,
 		SentOnly:         f.name == FlowProduce && r.config.Acks == AcksNone,
 	}
@@ -148,7 +148,7 @@ func (r *runner) flowOf(f *flow) *Flow {
 }
 
 // notes say what a reader of the figures must know.
-func (r *runner) notes() []string {
+func (r *runner) notes(res *Result) []string {
 	var notes []string
 	c := r.config
 	add := func(when bool, text string) {
@@ -157,6 +157,9 @@ func (r *runner) notes() []string {
 		}
 	}
 	add(r.window.Elapsed() < c.Duration, "The run was cut short.")
+	for _, f := range res.Flows() {
+		add(f.WarmupFailures > 0, fmt.Sprintf("%s: %d failed before the interval, which is not counted.", f.Name, f.WarmupFailures))
+	}
 	add(c.Acks == AcksNone && c.Mode != ModeConsume, fmt.Sprintf("acks=0: a success is a write to a socket, whose buffers hold a lot; the broker took %.0f records/s.",
 		float64(r.appended)/r.window.Elapsed().Seconds()))
 	add(c.Mode == ModeConsume && c.Clients == ClientsOwn, "Raw fetches read batch headers only; payload bytes are those of whole batches.")

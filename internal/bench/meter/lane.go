@@ -37,6 +37,8 @@ type Lane struct {
 	byName     map[string]int64
 	unanswered int64
 	oldest     time.Duration
+	// early counts failures before the interval.
+	early int64
 }
 
 // Done records a success that took from began to now, both by the window's
@@ -66,6 +68,9 @@ func (l *Lane) Count(now time.Duration, a Amount) {
 // Fail records n failures of one name that began at began and ended now.
 func (l *Lane) Fail(began, now time.Duration, name string, n int64) {
 	l.mu.Lock()
+	if now < l.meter.window.From() {
+		l.early += n
+	}
 	if l.inside(began, now, n) {
 		l.failures += n
 		if l.byName == nil {

@@ -140,8 +140,10 @@ type Totals struct {
 	Failures   map[string]int64
 	Unanswered int64
 	Oldest     time.Duration
-	Latency    *hdrhistogram.Histogram
-	Points     []Point
+	// Early counts failures before the interval, which are in nothing else.
+	Early   int64
+	Latency *hdrhistogram.Histogram
+	Points  []Point
 }
 
 // Totals ends all seconds of the interval and returns everything. It is called
@@ -160,6 +162,7 @@ func (m *Meter) Totals() Totals {
 			t.Failures[name] += n
 		}
 		t.Unanswered += l.unanswered
+		t.Early += l.early
 		t.Oldest = max(t.Oldest, l.oldest)
 	}
 	return t
