@@ -1,0 +1,48 @@
+package compare
+
+import (
+	"bytes"
+	"encoding/json"
+	"os"
+	"strconv"
+	"strings"
+	"testing"
+
+	"github.com/chronik-io/chronik/pkg/chronik"
+)
+
+// The command compares two real brokers with an echo, and every line is there.
+func TestCommandComparesBrokers(t *testing.T) {
+	a, b := chronik.StartTest(t), chronik.StartTest(t)
+	run := func(args ...string) (string, string) {
+		t.Helper()
+		var out, errs bytes.Buffer
+		cmd := Command()
+		cmd.SetArgs(append([]string{"--a", a.Addr(), "--b", b.Addr(), "--name-a", "one", "--name-b", "two", "--rounds", "2", "--echo",
+			"--pid-a", strconv.Itoa(os.Getpid()), "--pid-b", strconv.Itoa(os.Getpid()), "--create-topic", "--verify"}, args...))
+		cmd.SetOut(&out)
+		cmd.SetErr(&errs)
+		if err := cmd.ExecuteContext(t.Context()); err != nil {
+			t.Fatalf("%v\n%s%s", err, out.String(), errs.String())
+		}
+		return out.String(), errs.String()
+	}
+	load := []string{"--", "-c", "4", "-d", "100ms", "--warmup", "10ms"}
+	table, _ := run(load...)
+	for _, want := range []string{"round 1  one", "round 2  two", "round 2  echo", "medians of 2 rounds", "one / two", "two / echo", "produce records/s", "produce p99.9 ms", "server CPU"} {
+		if !strings.Contains(table, want) {
+			t.Errorf("no %q in\n%s", want, table)
+		}
+	}
+	doc, rounds := run(append([]string{"--json"}, load...)...)
+	var c Comparison
+	if err := json.Unmarshal([]byte(doc), &c); err != nil {
+		t.Fatalf("%v in\n%s", err, doc)
+	}
+	if len(c.Rounds) != 2 || c.Rounds[1].B.Verify == nil || c.Rounds[1].Echo == nil || len(c.Measures) < 9 || c.Measures[0].Ratio.Median <= 0 {
+		t.Errorf("%+v", c)
+	}
+	if !strings.Contains(rounds, "round 2  two") {
+		t.Errorf("the rounds on standard error: %s", rounds)
+	}
+}
