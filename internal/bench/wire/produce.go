@@ -49,8 +49,8 @@ type Requests struct {
 	n      int
 	// Where a frame holds what is patched; correlation is at 8.
 	partitionAt, batchAt, valueAt int
-	// built holds requests that could not be patched.
-	built []byte
+	// built holds requests that could not be patched; fresh is the last one alone.
+	built, fresh []byte
 }
 
 const correlationAt = 8
@@ -83,7 +83,8 @@ func NewRequests(o Produce, slots int) (*Requests, error) {
 	return r, nil
 }
 
-// build appends a request and returns the size of its batch.
+// build makes a request in the memory of dst, which it overwrites, and returns the
+// size of its batch.
 func (r *Requests) build(dst []byte, correlation, partition int32, value []byte) ([]byte, int, error) {
 	b := record.NewBuilder(record.BatchOptions{Compression: r.compression})
 	b.Append(time.Now().UnixMilli(), nil, value, nil)
@@ -99,7 +100,7 @@ func (r *Requests) build(dst []byte, correlation, partition int32, value []byte)
 	p.Partition, p.Records = partition, batch
 	t.Partitions = append(t.Partitions, p)
 	req.Topics = append(req.Topics, t)
-	return kmsg.NewRequestFormatter(kmsg.FormatterClientID(ClientID)).AppendRequest(dst, &req, correlation), len(batch), nil
+	return kmsg.NewRequestFormatter(kmsg.FormatterClientID(ClientID)).AppendRequest(dst[:0], &req, correlation), len(batch), nil
 }
 
 // Reset forgets the requests added.
@@ -110,10 +111,12 @@ func (r *Requests) Reset() { r.n, r.built = 0, r.built[:0] }
 // as many as NewRequests was told.
 func (r *Requests) Add(correlation, partition int32, value []byte) (int, error) {
 	if value != nil && r.o.Compression != "none" && r.o.Compression != "" {
-		before := len(r.built)
 		var err error
-		r.built, _, err = r.build(r.built, correlation, partition, value)
-		return len(r.built) - before, err
+		if r.fresh, _, err = r.build(r.fresh, correlation, partition, value); err != nil {
+			return 0, err
+		}
+		r.built = append(r.built, r.fresh...)
+		return len(r.fresh), nil
 	}
 	f := r.frames[r.n*r.size : (r.n+1)*r.size]
 	r.n++
