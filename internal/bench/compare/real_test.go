@@ -27,7 +27,7 @@ func TestCommandComparesBrokers(t *testing.T) {
 		}
 		return out.String(), errs.String()
 	}
-	load := []string{"--", "-c", "4", "-d", "100ms", "--warmup", "10ms"}
+	load := []string{"--", "-c", "4", "-d", "200ms", "--warmup", "10ms"}
 	table, _ := run(load...)
 	for _, want := range []string{"round 1  one", "round 2  two", "round 2  echo", "medians of 2 rounds", "one / two", "two / echo", "produce records/s", "produce p99.9 ms", "server CPU"} {
 		if !strings.Contains(table, want) {

@@ -59,8 +59,7 @@ func HTML(w io.Writer, r *bench.Result) error {
 	}
 	for _, f := range d.Flows {
 		p.Rates = append(p.Rates, rateRow(f))
-		l := f.Latency
-		p.Latencies = append(p.Latencies, append(append([]string{f.Name}, millis(l.Min, l.P50, l.P90, l.P95, l.P99, l.P999, l.Max, l.Mean)...), fmt.Sprint(l.Count)))
+		p.Latencies = append(p.Latencies, latencyRow(f))
 	}
 	p.Plots = plots(r, d)
 	var b bytes.Buffer
@@ -69,15 +68,6 @@ func HTML(w io.Writer, r *bench.Result) error {
 	}
 	_, err = w.Write(b.Bytes())
 	return err
-}
-
-func rateRow(f Flow) []string {
-	wire := "unknown"
-	if f.WirePerSecond != nil {
-		wire = fmt.Sprintf("%.2f", *f.WirePerSecond/1e6)
-	}
-	return []string{f.Name, fmt.Sprintf("%.0f", f.RequestsPerSecond), fmt.Sprintf("%.0f", f.RecordsPerSecond),
-		fmt.Sprintf("%.2f", f.PayloadPerSecond/1e6), wire, fmt.Sprint(f.failed())}
 }
 
 // settingsOf lists every setting of c under its name in JSON, in its order.

@@ -167,6 +167,26 @@ func TestCSVHasALineForEachFlow(t *testing.T) {
 	}
 }
 
+// What a closed loop has in flight at the end is no remark; more, or one that
+// waits longer than any answer took, is.
+func TestStallAtTheEndIsSaid(t *testing.T) {
+	for _, tc := range []struct {
+		unanswered int64
+		oldest     time.Duration
+		want       bool
+	}{{0, 0, false}, {16, 2 * time.Millisecond, false}, {17, 0, true}, {1, 3 * time.Millisecond, true}} {
+		r := full(t)
+		r.Produce.Unanswered, r.Produce.Oldest = tc.unanswered, tc.oldest
+		var b bytes.Buffer
+		if err := Table(&b, r); err != nil {
+			t.Fatal(err)
+		}
+		if got := strings.Contains(b.String(), "without an answer at the end"); got != tc.want {
+			t.Errorf("%d unanswered of 16 connections, the oldest for %v, answers within 2 ms: said %v", tc.unanswered, tc.oldest, got)
+		}
+	}
+}
+
 // The percentile text has HdrHistogram's columns, in milliseconds.
 func TestHDRText(t *testing.T) {
 	var b bytes.Buffer

@@ -79,27 +79,40 @@ func rates(w io.Writer, d Document) error {
 	t := columns(w)
 	fmt.Fprintln(t, "throughput\trequests/s\trecords/s\tpayload MB/s\twire MB/s\tfailures\t")
 	for _, f := range d.Flows {
-		wire := "unknown"
-		if f.WirePerSecond != nil {
-			wire = fmt.Sprintf("%.2f", *f.WirePerSecond/1e6)
-		}
-		fmt.Fprintf(t, "%s\t%.0f\t%.0f\t%.2f\t%s\t%d\t\n", f.Name, f.RequestsPerSecond, f.RecordsPerSecond, f.PayloadPerSecond/1e6, wire, f.failed())
+		fmt.Fprintln(t, strings.Join(rateRow(f), "\t")+"\t")
 	}
 	return t.Flush()
+}
+
+// rateRow is what a flow did in a second.
+func rateRow(f Flow) []string {
+	wire := "unknown"
+	if f.WirePerSecond != nil {
+		wire = fmt.Sprintf("%.2f", *f.WirePerSecond/1e6)
+	}
+	return []string{f.Name, fmt.Sprintf("%.0f", f.RequestsPerSecond), fmt.Sprintf("%.0f", f.RecordsPerSecond),
+		fmt.Sprintf("%.2f", f.PayloadPerSecond/1e6), wire, fmt.Sprint(f.failed())}
 }
 
 func latencies(w io.Writer, d Document) error {
 	t := columns(w)
 	fmt.Fprintln(t, "latency, ms\tmin\tp50\tp90\tp95\tp99\tp99.9\tmax\tmean\tsamples\t")
 	for _, f := range d.Flows {
-		l := f.Latency
-		if l.Count == 0 {
-			fmt.Fprintf(t, "%s\t-\t-\t-\t-\t-\t-\t-\t-\t0\t\n", f.Name)
-			continue
-		}
-		fmt.Fprintf(t, "%s\t%s\t%d\t\n", f.Name, strings.Join(millis(l.Min, l.P50, l.P90, l.P95, l.P99, l.P999, l.Max, l.Mean), "\t"), l.Count)
+		fmt.Fprintln(t, strings.Join(latencyRow(f), "\t")+"\t")
 	}
 	return t.Flush()
+}
+
+// latencyRow is dashes where nothing was sampled.
+func latencyRow(f Flow) []string {
+	l := f.Latency
+	values := millis(l.Min, l.P50, l.P90, l.P95, l.P99, l.P999, l.Max, l.Mean)
+	if l.Count == 0 {
+		for i := range values {
+			values[i] = "-"
+		}
+	}
+	return append(append([]string{f.Name}, values...), fmt.Sprint(l.Count))
 }
 
 // millis writes microseconds as milliseconds.
@@ -143,7 +156,7 @@ func remarks(d Document) []string {
 		for _, name := range f.failures() {
 			out = append(out, fmt.Sprintf("%s failed %d times: %s", f.Name, f.Failures[name], name))
 		}
-		if f.Unanswered > 0 {
+		if f.stalled(d.Config) {
 			out = append(out, fmt.Sprintf("%s: %d without an answer at the end, the oldest for %s ms", f.Name, f.Unanswered, millis(f.Oldest)[0]))
 		}
 	}
@@ -154,6 +167,12 @@ func remarks(d Document) []string {
 		out = append(out, VerifyText(d.Verify))
 	}
 	return append(out, d.Notes...)
+}
+
+// stalled says whether more was unanswered at the end than a closed loop always
+// has, or one for longer than any answer took.
+func (f Flow) stalled(c bench.Config) bool {
+	return f.Unanswered > int64(c.Concurrency)*int64(max(c.Pipeline, 1)) || f.Unanswered > 0 && f.Oldest > f.Latency.Max
 }
 
 // VerifyText says in a line what reading everything back found.
