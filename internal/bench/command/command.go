@@ -17,6 +17,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/chronik-io/chronik/internal/bench"
+	"github.com/chronik-io/chronik/internal/bench/compare"
 	"github.com/chronik-io/chronik/internal/bench/limits"
 	"github.com/chronik-io/chronik/internal/bench/report"
 )
@@ -73,7 +74,7 @@ func New(version string) *cobra.Command {
 	f.StringVar(&o.hdr, "hdr", "", "write the latencies to this file as HdrHistogram's percentile distribution")
 	f.StringVar(&o.report, "report", "", "write an HTML page with plots to this file")
 	root.MarkFlagsMutuallyExclusive("json", "csv")
-	root.AddCommand(limits.Command(), limits.EchoServerCommand())
+	root.AddCommand(limits.Command(), limits.EchoServerCommand(), compare.Command())
 	return root
 }
 
