@@ -32,13 +32,13 @@ func (p *producer) paced(ctx context.Context) error {
 
 // session sends from the k-th record on until the window ends or the connection
 // does, and returns the first record that it did not send. A receiver takes the
-// answers; the channel between them holds what is in flight.
+// answers to flights, which has room for all that the slots let out.
 func (p *producer) session(ctx context.Context, timer *sleeper, plan schedule, k int64) (int64, error) {
-	flights := make(chan flight, p.o.Pipeline-1)
+	flights, slots := make(chan flight, p.o.Pipeline), make(chan struct{}, p.o.Pipeline)
 	received := make(chan struct{})
 	go func() {
 		defer close(received)
-		p.receive(flights)
+		p.receive(flights, slots)
 	}()
 	var err error
 	for err == nil && ctx.Err() == nil && p.broken.Load() == nil && !p.stale.Load() {
@@ -56,22 +56,25 @@ func (p *producer) session(ctx context.Context, timer *sleeper, plan schedule, k
 		if now >= p.window.Until() || ctx.Err() != nil {
 			break
 		}
-		if err = p.launch(flights, due, now); err == nil {
+		slots <- struct{}{} // waits for an answer when the pipeline is full
+		if p.broken.Load() != nil || p.stale.Load() {
+			break
+		}
+		if err = p.launch(flights, slots, due, now); err == nil {
 			k++
 		}
 	}
 	close(flights)
 	<-received
-	if p.stale.Swap(false) || p.broken.Swap(nil) != nil {
-		p.broken.Store(nil)
+	if lost := p.broken.Swap(nil); p.stale.Swap(false) || lost != nil {
 		p.link.close()
 	}
 	return k, err
 }
 
-// launch sends the record that was due, once there is room for it in flight. What
-// becomes of it is counted by the receiver, or here where nothing answers.
-func (p *producer) launch(flights chan<- flight, due, now time.Duration) error {
+// launch sends the record that was due. What becomes of it is counted by the
+// receiver, or here where nothing answers.
+func (p *producer) launch(flights chan<- flight, slots <-chan struct{}, due, now time.Duration) error {
 	p.requests.Reset()
 	f, err := p.add(due)
 	if err != nil {
@@ -81,39 +84,50 @@ func (p *producer) launch(flights chan<- flight, due, now time.Duration) error {
 		flights <- f
 	}
 	err = p.link.send(now, p.requests.Bytes())
-	switch {
-	case err != nil:
-		name := p.giveUp(err)
-		if p.o.Acks == 0 {
-			p.lane.Fail(due, p.window.Now(), name, 1)
-		}
-	case p.o.Acks == 0:
-		p.done(f, p.window.Now(), 0)
+	var name string
+	if err != nil {
+		name = p.giveUp(err)
+	}
+	if p.o.Acks != 0 {
+		return nil
+	}
+	<-slots
+	if now = p.window.Now(); err != nil {
+		p.lane.Fail(due, now, name, 1)
+	} else {
+		p.done(f, now, 0)
 	}
 	return nil
 }
 
-// receive counts the answers to flights until there are no more of either.
-func (p *producer) receive(flights <-chan flight) {
+// receive counts the answers to flights until there are no more of either, and
+// frees their slots.
+func (p *producer) receive(flights <-chan flight, slots <-chan struct{}) {
 	for f := range flights {
-		if name := p.broken.Load(); name != nil {
-			p.lane.Fail(f.began, p.window.Now(), *name, 1)
-			continue
+		p.land(f)
+		<-slots
+	}
+}
+
+// land counts what becomes of one flight.
+func (p *producer) land(f flight) {
+	if name := p.broken.Load(); name != nil {
+		p.lane.Fail(f.began, p.window.Now(), *name, 1)
+		return
+	}
+	frame, ok := p.link.conn.Next()
+	var err error
+	if !ok {
+		if err = p.link.conn.Receive(); err == nil {
+			frame, _ = p.link.conn.Next()
 		}
-		frame, ok := p.link.conn.Next()
-		var err error
-		if !ok {
-			if err = p.link.conn.Receive(); err == nil {
-				frame, _ = p.link.conn.Next()
-			}
-		}
-		now := p.window.Now()
-		if err == nil {
-			err = p.answer(f, frame, now)
-		}
-		if err != nil {
-			p.lane.Fail(f.began, now, p.giveUp(err), 1)
-		}
+	}
+	now := p.window.Now()
+	if err == nil {
+		err = p.answer(f, frame, now)
+	}
+	if err != nil {
+		p.lane.Fail(f.began, now, p.giveUp(err), 1)
 	}
 }
 
