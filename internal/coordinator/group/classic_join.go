@@ -1,0 +1,278 @@
+package group
+
+import (
+	"time"
+
+	"github.com/twmb/franz-go/pkg/kerr"
+	"github.com/twmb/franz-go/pkg/kmsg"
+
+	"github.com/chronik-io/chronik/internal/coordinator"
+)
+
+// joining is a JoinGroup on its way.
+type joining struct {
+	Request
+	to  coordinator.Ticket
+	req *kmsg.JoinGroupRequest
+}
+
+func (j joining) parked() parked { return parked{j.to, j.req.Version} }
+
+// refuse answers with an error. memberID is what the member is to call itself next.
+func (s *Shard) refuseJoin(p parked, memberID string, code *kerr.Error) {
+	resp := kmsg.NewPtrJoinGroupResponse()
+	resp.Version = p.version
+	resp.ErrorCode, resp.Generation, resp.MemberID = code.Code, -1, memberID
+	s.out.Reply(p.to, resp)
+}
+
+// join answers a JoinGroup: at once, or when the join phase that it becomes part of
+// ends.
+func (s *Shard) join(to coordinator.Ticket, e Request, req *kmsg.JoinGroupRequest) {
+	j := joining{e, to, req}
+	if code := s.checkJoin(j); code != nil {
+		s.refuseJoin(j.parked(), req.MemberID, code)
+		return
+	}
+	g := s.groups[req.Group]
+	if g != nil && g.consumer != nil && !g.empty() {
+		s.joinConsumer(g, j)
+		return
+	}
+	if req.MemberID != "" && (g == nil || g.consumer != nil) {
+		s.refuseJoin(j.parked(), req.MemberID, kerr.UnknownMemberID)
+		return
+	}
+	if g == nil {
+		g = s.group(req.Group)
+	} else if g.consumer != nil {
+		s.dropConsumer(g)
+		g = s.group(req.Group)
+	}
+	switch {
+	case !s.accepts(&g.classic, req.MemberID):
+		s.drop(g, req.MemberID)
+		s.refuseJoin(j.parked(), "", kerr.GroupMaxSizeReached)
+	case req.MemberID == "":
+		s.joinNew(g, j)
+	default:
+		s.joinKnown(g, j)
+	}
+}
+
+func (s *Shard) checkJoin(j joining) *kerr.Error {
+	session := millis(j.req.SessionTimeoutMillis)
+	switch {
+	case j.req.Group == "" || !fits(j.req.Group):
+		return kerr.InvalidGroupID
+	case session < s.cfg.MinSession || session > s.cfg.MaxSession:
+		return kerr.InvalidSessionTimeout
+	// Member ids have 37 bytes more than the client's or instance's id.
+	case !fits(j.ClientHost, j.ClientID+idRoom, deref(j.req.InstanceID)+idRoom, j.req.MemberID, j.req.ProtocolType):
+		return kerr.InvalidRequest
+	}
+	for _, p := range j.req.Protocols {
+		if !fits(p.Name) {
+			return kerr.InvalidRequest
+		}
+	}
+	return nil
+}
+
+const idRoom = "-................................................"
+
+// accepts says whether there is room. While members join, those count that have:
+// whoever comes last is too many.
+func (s *Shard) accepts(c *classic, id string) bool {
+	m := c.members[id]
+	switch c.state {
+	case preparing:
+		return m != nil && m.join.to != 0 || c.awaiting < s.cfg.MaxSize
+	case completing, stable:
+		return m != nil || len(c.members) < s.cfg.MaxSize
+	}
+	return true
+}
+
+// joinNew takes in who has no member id yet.
+func (s *Shard) joinNew(g *group, j joining) {
+	c, instance := &g.classic, j.req.InstanceID
+	if !c.supports(j.req.ProtocolType, j.req.Protocols) {
+		s.refuseJoin(j.parked(), "", kerr.InconsistentGroupProtocol)
+		return
+	}
+	switch {
+	case instance != nil:
+		id := *instance + "-" + s.cfg.NewID()
+		if old, ok := c.static[*instance]; ok {
+			s.replaceStatic(g, c.members[old], id, j)
+			return
+		}
+		s.addMember(g, id, j)
+	case j.req.Version >= 4: // KIP-394: whoever can't remember an id leaves no member behind
+		id := j.ClientID + "-" + s.cfg.NewID()
+		c.pending[id] = struct{}{}
+		s.setTimer(timerSession, g.id, id, millis(j.req.SessionTimeoutMillis))
+		s.refuseJoin(j.parked(), id, kerr.MemberIDRequired)
+	default:
+		s.addMember(g, j.ClientID+"-"+s.cfg.NewID(), j)
+	}
+}
+
+// joinKnown takes in who names a member id.
+func (s *Shard) joinKnown(g *group, j joining) {
+	c, id := &g.classic, j.req.MemberID
+	if !c.supports(j.req.ProtocolType, j.req.Protocols) {
+		s.refuseJoin(j.parked(), id, kerr.InconsistentGroupProtocol)
+		return
+	}
+	if _, pending := c.pending[id]; pending && j.req.InstanceID == nil {
+		s.addMember(g, id, j)
+		return
+	}
+	if f := c.known(id, j.req.InstanceID); f != nil {
+		s.refuseJoin(j.parked(), id, f.code)
+		return
+	}
+	m := c.members[id]
+	switch {
+	case c.state == preparing,
+		c.state == completing && !m.same(j.req.Protocols),
+		// The leader may want a rebalance for what only it sees, such as new partitions.
+		c.state == stable && (c.leader == id || !m.same(j.req.Protocols)):
+		s.rejoin(g, m, j)
+		s.rebalance(g)
+	case c.state == empty:
+		s.refuseJoin(j.parked(), id, kerr.UnknownMemberID)
+	default: // the answer got lost, or nothing has changed
+		s.answerJoin(g, m, j.parked(), c.state == completing)
+	}
+}
+
+// addMember takes in a new member. Its session can't be kept alive while its join
+// waits, so it is given longer, and forgotten if it does not come back.
+func (s *Shard) addMember(g *group, id string, j joining) {
+	c := &g.classic
+	m := newMember(id, j.Request, j.req)
+	c.newMember = c.newMember || c.state == preparing && c.initial
+	c.add(m)
+	s.park(c, m, j.parked())
+	s.setTimer(timerSession, g.id, id, s.cfg.NewMemberJoin)
+	s.rebalance(g)
+}
+
+// rejoin updates a member and has its join wait.
+func (s *Shard) rejoin(g *group, m *classicMember, j joining) {
+	m.update(j.req)
+	s.park(&g.classic, m, j.parked())
+}
+
+// park has a member's join wait. Where one waits already, its connection is gone.
+func (s *Shard) park(c *classic, m *classicMember, p parked) {
+	if m.join.to != 0 {
+		s.refuseJoin(m.join, m.id, kerr.RebalanceInProgress)
+		c.awaiting--
+	}
+	m.join = p
+	c.awaiting++
+}
+
+// answerJoin answers a join with the group as it is. The leader gets the members,
+// if it is to assign.
+func (s *Shard) answerJoin(g *group, m *classicMember, p parked, assigns bool) {
+	c := &g.classic
+	resp := kmsg.NewPtrJoinGroupResponse()
+	resp.Version = p.version
+	resp.Generation, resp.MemberID, resp.LeaderID = c.generation, m.id, c.leader
+	resp.ProtocolType, resp.Protocol = ptr(c.protocolType), ptr(c.protocol)
+	if assigns && c.leader == m.id {
+		resp.Members = c.describeToLeader()
+	}
+	s.out.Reply(p.to, resp)
+}
+
+func (c *classic) describeToLeader() []kmsg.JoinGroupResponseMember {
+	var list []kmsg.JoinGroupResponseMember
+	for _, m := range c.list() {
+		r := kmsg.NewJoinGroupResponseMember()
+		r.MemberID, r.InstanceID, r.ProtocolMetadata = m.id, ptr(m.instance), m.metadata(c.protocol)
+		list = append(list, r)
+	}
+	return list
+}
+
+// replaceStatic gives an instance that has come back its place under a new member
+// id. In a stable group that goes without a rebalance, if the protocol stays.
+func (s *Shard) replaceStatic(g *group, m *classicMember, id string, j joining) {
+	c, leader := &g.classic, g.classic.leader
+	s.fenceDuplicate(c, m)
+	c.rename(m, id)
+	s.cancelTimer(timerSession, g.id, m.id)
+	m.id = id
+	m.update(j.req)
+	m.clientID, m.clientHost = j.ClientID, j.ClientHost
+	s.expectHeartbeat(g, m)
+	switch {
+	case c.state == stable && c.elect() == c.protocol:
+		s.emitClassic(g)
+		s.answerReplaced(g, g.classic.members[id], j, leader)
+	case c.state == preparing:
+		s.park(c, m, j.parked())
+		s.completeIfAllJoined(g)
+	default:
+		// The old id may have gone to the leader, whose assignment would miss the new one.
+		s.park(c, m, j.parked())
+		s.prepare(g)
+	}
+}
+
+// answerReplaced answers a static member that keeps its assignment. One that speaks
+// version 9 hears that it need not assign although it leads (KIP-814); older ones are
+// told of another leader, the member id they had.
+func (s *Shard) answerReplaced(g *group, m *classicMember, j joining, oldLeader string) {
+	c := &g.classic
+	resp := kmsg.NewPtrJoinGroupResponse()
+	resp.Version = j.req.Version
+	resp.Generation, resp.MemberID, resp.LeaderID = c.generation, m.id, oldLeader
+	resp.ProtocolType, resp.Protocol = ptr(c.protocolType), ptr(c.protocol)
+	if j.req.Version >= 9 {
+		leads := c.leader == m.id
+		resp.LeaderID, resp.SkipAssignment = c.leader, leads
+		if leads {
+			resp.Members = c.describeToLeader()
+		}
+	}
+	s.out.Reply(j.to, resp)
+}
+
+// fenceDuplicate answers what a member that is replaced still waits for.
+func (s *Shard) fenceDuplicate(c *classic, m *classicMember) {
+	if m.join.to != 0 {
+		s.refuseJoin(m.join, m.id, kerr.FencedInstanceID)
+		m.join = parked{}
+		c.awaiting--
+	}
+	if m.sync.to != 0 {
+		s.answerSync(m.sync, nil, kerr.FencedInstanceID, nil)
+		m.sync = parked{}
+	}
+}
+
+// rename gives a member another id.
+func (c *classic) rename(m *classicMember, id string) {
+	delete(c.members, m.id)
+	c.members[id] = m
+	c.static[m.instance] = id
+	if _, ok := c.pendingSync[m.id]; ok {
+		delete(c.pendingSync, m.id)
+		c.pendingSync[id] = struct{}{}
+	}
+	if c.leader == m.id {
+		c.leader = id
+	}
+}
+
+// expectHeartbeat gives a member its session anew.
+func (s *Shard) expectHeartbeat(g *group, m *classicMember) {
+	s.setTimer(timerSession, g.id, m.id, time.Duration(m.session)*time.Millisecond)
+}

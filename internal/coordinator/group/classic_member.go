@@ -1,0 +1,75 @@
+package group
+
+import (
+	"bytes"
+	"slices"
+
+	"github.com/twmb/franz-go/pkg/kerr"
+	"github.com/twmb/franz-go/pkg/kmsg"
+
+	"github.com/chronik-io/chronik/internal/coordinator/group/format"
+)
+
+// newMember is the member that a JoinGroup asks for.
+func newMember(id string, e Request, req *kmsg.JoinGroupRequest) *classicMember {
+	m := &classicMember{id: id, instance: deref(req.InstanceID), clientID: e.ClientID, clientHost: e.ClientHost, fresh: true}
+	m.update(req)
+	return m
+}
+
+// update takes over what a JoinGroup says.
+func (m *classicMember) update(req *kmsg.JoinGroupRequest) {
+	m.session, m.rebalance = req.SessionTimeoutMillis, req.RebalanceTimeoutMillis
+	if req.Version == 0 || m.rebalance < 0 {
+		m.rebalance = m.session
+	}
+	m.protocols = protocolsOf(req.Protocols)
+	m.groupType = req.ProtocolType
+}
+
+func protocolsOf(list []kmsg.JoinGroupRequestProtocol) []format.Protocol {
+	out := make([]format.Protocol, len(list))
+	for i, p := range list {
+		out[i] = format.Protocol{Name: p.Name, Metadata: bytes.Clone(p.Metadata)}
+	}
+	return out
+}
+
+func (m *classicMember) protocolType() string { return m.groupType }
+
+func (m *classicMember) supports(protocol string) bool {
+	return slices.ContainsFunc(m.protocols, func(p format.Protocol) bool { return p.Name == protocol })
+}
+
+// metadata is the member's under a protocol, or its first where none is chosen yet.
+func (m *classicMember) metadata(protocol string) []byte {
+	for _, p := range m.protocols {
+		if p.Name == protocol || protocol == "" {
+			return p.Metadata
+		}
+	}
+	return nil
+}
+
+// same says whether the protocols in a JoinGroup are those that the member has.
+func (m *classicMember) same(protocols []kmsg.JoinGroupRequestProtocol) bool {
+	return slices.EqualFunc(m.protocols, protocols, func(a format.Protocol, b kmsg.JoinGroupRequestProtocol) bool {
+		return a.Name == b.Name && bytes.Equal(a.Metadata, b.Metadata)
+	})
+}
+
+// known checks that a member is who it says it is.
+func (c *classic) known(id string, instance *string) *failure {
+	if instance != nil {
+		switch owner, ok := c.static[*instance]; {
+		case !ok:
+			return refuse(kerr.UnknownMemberID)
+		case owner != id:
+			return refuse(kerr.FencedInstanceID)
+		}
+	}
+	if c.members[id] == nil {
+		return refuse(kerr.UnknownMemberID)
+	}
+	return nil
+}

@@ -1,0 +1,174 @@
+package group
+
+import (
+	"bytes"
+
+	"github.com/twmb/franz-go/pkg/kerr"
+	"github.com/twmb/franz-go/pkg/kmsg"
+
+	"github.com/chronik-io/chronik/internal/coordinator"
+)
+
+// sync answers a SyncGroup: when the leader's assignment is there.
+func (s *Shard) sync(to coordinator.Ticket, req *kmsg.SyncGroupRequest) {
+	p, g := parked{to, req.Version}, s.groups[req.Group]
+	switch {
+	case req.Group == "":
+		s.answerSync(p, nil, kerr.InvalidGroupID, nil)
+	case g == nil || g.empty():
+		s.answerSync(p, nil, kerr.UnknownMemberID, nil)
+	case g.consumer != nil:
+		s.syncConsumer(g, p, req)
+	default:
+		s.syncClassic(g, p, req)
+	}
+}
+
+func (s *Shard) syncClassic(g *group, p parked, req *kmsg.SyncGroupRequest) {
+	c := &g.classic
+	if f := c.checkSync(req); f != nil {
+		s.answerSync(p, nil, f.code, nil)
+		return
+	}
+	m := c.members[req.MemberID]
+	switch c.state {
+	case preparing:
+		s.answerSync(p, nil, kerr.RebalanceInProgress, nil)
+	case completing:
+		if m.sync.to != 0 { // its connection is gone
+			s.answerSync(m.sync, nil, kerr.RebalanceInProgress, nil)
+		}
+		m.sync = p
+		s.synced(g, m.id)
+		if c.leader == m.id {
+			s.assign(g, req)
+		}
+	case stable:
+		s.synced(g, m.id)
+		s.answerSync(p, g, nil, m.assignment)
+	}
+}
+
+func (c *classic) checkSync(req *kmsg.SyncGroupRequest) *failure {
+	if f := c.known(req.MemberID, req.InstanceID); f != nil {
+		return f
+	}
+	switch {
+	case req.Generation != c.generation:
+		return refuse(kerr.IllegalGeneration)
+	case differ(req.ProtocolType, c.protocolType), differ(req.Protocol, c.protocol):
+		return refuse(kerr.InconsistentGroupProtocol)
+	}
+	return nil
+}
+
+// differ compares what both may leave open.
+func differ(got *string, want string) bool { return got != nil && want != "" && *got != want }
+
+// synced notes that a member has synced.
+func (s *Shard) synced(g *group, id string) {
+	delete(g.classic.pendingSync, id)
+	if len(g.classic.pendingSync) == 0 {
+		s.cancelTimer(timerSync, g.id, "")
+	}
+}
+
+// assign takes the leader's assignment: it is recorded, and goes to whoever waits
+// for it. A group that is too large to be recorded can't become stable.
+func (s *Shard) assign(g *group, req *kmsg.SyncGroupRequest) {
+	c := &g.classic
+	for _, m := range c.members {
+		m.assignment = nil
+	}
+	for _, a := range req.GroupAssignment {
+		if m := c.members[a.MemberID]; m != nil {
+			m.assignment = bytes.Clone(a.MemberAssignment)
+		}
+	}
+	if c.size() > s.cfg.MaxRecord {
+		for _, m := range c.members {
+			m.assignment = nil
+		}
+		s.answerSyncs(g, kerr.UnknownServerError)
+		s.prepare(g)
+		return
+	}
+	c.since = s.nowMillis()
+	s.emitClassic(g)
+	s.answerSyncs(g, nil)
+}
+
+// size is about that of the record.
+func (c *classic) size() int {
+	n := 0
+	for _, m := range c.members {
+		n += 64 + len(m.id) + len(m.instance) + len(m.clientID) + len(m.clientHost) + len(m.metadata(c.protocol)) + len(m.assignment)
+	}
+	return n
+}
+
+// answerSyncs answers everybody who waits for the assignment.
+func (s *Shard) answerSyncs(g *group, code *kerr.Error) {
+	for _, m := range g.classic.list() {
+		if m.sync.to == 0 {
+			continue
+		}
+		if code == nil {
+			s.answerSync(m.sync, g, nil, m.assignment)
+		} else {
+			s.answerSync(m.sync, nil, code, nil)
+		}
+		m.sync = parked{}
+		// It was not expected to be heard of while it waited.
+		s.expectHeartbeat(g, m)
+	}
+}
+
+// answerSync answers one SyncGroup; of, where it is not nil, is the group whose
+// protocol the answer names.
+func (s *Shard) answerSync(p parked, of *group, code *kerr.Error, assignment []byte) {
+	resp := kmsg.NewPtrSyncGroupResponse()
+	resp.Version = p.version
+	if code != nil {
+		resp.ErrorCode = code.Code
+	}
+	if of != nil {
+		resp.ProtocolType, resp.Protocol = ptr(of.classic.protocolType), ptr(of.classic.protocol)
+	}
+	if resp.MemberAssignment = assignment; assignment == nil {
+		resp.MemberAssignment = []byte{}
+	}
+	s.out.Reply(p.to, resp)
+}
+
+// heartbeat answers a Heartbeat.
+func (s *Shard) heartbeat(to coordinator.Ticket, req *kmsg.HeartbeatRequest) {
+	resp := kmsg.NewPtrHeartbeatResponse()
+	resp.Version = req.Version
+	resp.ErrorCode = s.beat(req).errorCode()
+	s.out.Reply(to, resp)
+}
+
+func (s *Shard) beat(req *kmsg.HeartbeatRequest) *failure {
+	g := s.groups[req.Group]
+	switch {
+	case req.Group == "":
+		return refuse(kerr.InvalidGroupID)
+	case g == nil:
+		return refuse(kerr.UnknownMemberID)
+	case g.consumer != nil:
+		return s.beatClassicMember(g, req)
+	}
+	c := &g.classic
+	if f := c.known(req.MemberID, req.InstanceID); f != nil {
+		return f
+	}
+	if req.Generation != c.generation {
+		return refuse(kerr.IllegalGeneration)
+	}
+	s.expectHeartbeat(g, c.members[req.MemberID])
+	if c.state == preparing {
+		return refuse(kerr.RebalanceInProgress)
+	}
+	return nil
+}

@@ -1,0 +1,54 @@
+package group
+
+import (
+	"crypto/rand"
+	"encoding/base64"
+	"time"
+)
+
+// Config are the settings of a coordinator. It is not changed after New.
+type Config struct {
+	// Classic groups.
+	MinSession, MaxSession time.Duration // group.min.session.timeout.ms, group.max.session.timeout.ms
+	InitialDelay           time.Duration // group.initial.rebalance.delay.ms
+	MaxSize                int           // group.max.size: members per classic group
+	NewMemberJoin          time.Duration // how long a new member's JoinGroup may wait before the member is forgotten
+
+	// Consumer groups (KIP-848).
+	ConsumerSession   time.Duration // group.consumer.session.timeout.ms
+	ConsumerHeartbeat time.Duration // group.consumer.heartbeat.interval.ms, told to members
+	ConsumerMaxSize   int           // group.consumer.max.size
+	Assignors         []string      // group.consumer.assignors; the first is the default
+	// Upgrade and Downgrade say whether a group that is not empty may go from one
+	// protocol to the other: group.consumer.migration.policy.
+	Upgrade, Downgrade bool
+
+	// Offsets.
+	MaxMetadata    int           // offset.metadata.max.bytes
+	Retention      time.Duration // offsets.retention.minutes
+	RetentionCheck time.Duration // offsets.retention.check.interval.ms
+
+	// MaxRecord bounds a classic group's record in bytes, which holds the metadata of
+	// all its members.
+	MaxRecord int
+	// NewID makes member ids. Each is unique.
+	NewID func() string
+}
+
+// DefaultConfig is Kafka's defaults.
+func DefaultConfig() Config {
+	return Config{
+		MinSession: 6 * time.Second, MaxSession: 30 * time.Minute, InitialDelay: 3 * time.Second, MaxSize: 1<<31 - 1, NewMemberJoin: 5 * time.Minute,
+		ConsumerSession: 45 * time.Second, ConsumerHeartbeat: 5 * time.Second, ConsumerMaxSize: 1<<31 - 1,
+		Assignors: []string{"uniform", "range"}, Upgrade: true, Downgrade: true,
+		MaxMetadata: 4096, Retention: 7 * 24 * time.Hour, RetentionCheck: 10 * time.Minute,
+		MaxRecord: 16 << 20, NewID: RandomID,
+	}
+}
+
+// RandomID is a random id as Kafka prints them: 16 bytes in base64 for URLs.
+func RandomID() string {
+	var id [16]byte
+	_, _ = rand.Read(id[:]) // never fails
+	return base64.RawURLEncoding.EncodeToString(id[:])
+}

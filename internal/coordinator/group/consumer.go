@@ -1,0 +1,290 @@
+package group
+
+import (
+	"maps"
+	"slices"
+	"time"
+
+	"github.com/chronik-io/chronik/internal/coordinator/group/assign"
+	"github.com/chronik-io/chronik/internal/coordinator/group/format"
+)
+
+// consumer is a consumer group (KIP-848).
+//
+//	group epoch     grows when subscriptions or topics change, or a member leaves
+//	target          who is to have what, computed for a group epoch (targetEpoch)
+//	member epoch    grows to targetEpoch as the member has given up what is no longer its
+//
+// A member gets a partition only when nobody has it (owners). All of it but dirty and
+// the caches is replicated.
+type consumer struct {
+	epoch       int32
+	hash        int64 // of the subscribed topics' metadata
+	members     map[string]*member
+	static      map[string]string // member ids by instance
+	targetEpoch int32
+	target      map[string]assign.Assignment
+	regexes     map[string]format.Regex
+
+	// owners is who has or is giving up a partition; it follows from the members.
+	owners map[assign.TopicID]map[int32]string
+
+	dirty bool                // topics may have changed
+	topic map[string]struct{} // what subscribed returns; nil: to be computed
+}
+
+func newConsumer() *consumer {
+	return &consumer{members: map[string]*member{}, static: map[string]string{}, target: map[string]assign.Assignment{},
+		regexes: map[string]format.Regex{}, owners: map[assign.TopicID]map[int32]string{}}
+}
+
+// memberState says what a member does with regard to its target, as recorded.
+type memberState int8
+
+const (
+	memberStable     memberState = 0 // has its target of its epoch
+	memberUnrevoked  memberState = 1 // is to give up partitions, and stays in its epoch
+	memberUnreleased memberState = 2 // waits for partitions that others have to give up
+)
+
+// Epochs that members send.
+const (
+	epochJoin        int32 = 0
+	epochLeave       int32 = -1
+	epochStaticLeave int32 = -2 // a static member that will be back
+)
+
+// member is a member of a consumer group. Its maps are replaced, never changed.
+type member struct {
+	id              string
+	meta            format.Member
+	epoch, previous int32
+	state           memberState
+	assigned        owned
+	revoking        owned
+
+	joinBy time.Time // volatile: of a classic member that was told to join again
+}
+
+// owned is the member epoch, by partition, since which it is the member's.
+type owned map[assign.TopicID]map[int32]int32
+
+func (m *member) instance() string { return deref(m.meta.Instance) }
+
+// classic: the member speaks the classic protocol.
+func (m *member) classic() bool { return m.meta.Classic != nil }
+
+// reconciled to the target of an epoch.
+func (m *member) reconciled(epoch int32) bool { return m.state == memberStable && m.epoch == epoch }
+
+// apply applies a record that is no tombstone. item is what the key names besides
+// the group.
+func (c *consumer) apply(item string, v value) {
+	switch v := v.(type) {
+	case format.Group:
+		c.epoch, c.hash = v.Epoch, v.Hash
+	case format.TargetEpoch:
+		c.targetEpoch = v.Epoch
+	case format.Member:
+		m := c.member(item)
+		c.forgetInstance(m)
+		m.meta, c.topic = v, nil
+		if i := m.instance(); i != "" {
+			c.static[i] = item
+		}
+	case format.Target:
+		a := make(assign.Assignment, len(v))
+		for _, t := range v {
+			a[t.ID] = slices.Sorted(slices.Values(t.Partitions))
+		}
+		c.target[item] = a
+	case format.Current:
+		m := c.member(item)
+		c.release(m)
+		m.epoch, m.previous, m.state = v.Epoch, v.Previous, memberState(v.State)
+		m.assigned, m.revoking = ownedOf(v.Assigned, v.Epoch), ownedOf(v.Revoking, v.Epoch)
+		c.claim(m)
+	case format.Regex:
+		c.regexes[item], c.topic = v, nil
+	}
+}
+
+func (c *consumer) applyTombstone(k format.Key) {
+	switch k.Type {
+	case format.TypeTargetEpoch:
+		c.targetEpoch = 0
+	case format.TypeTarget:
+		delete(c.target, k.Item)
+	case format.TypeRegex:
+		delete(c.regexes, k.Item)
+		c.topic = nil
+	case format.TypeMember:
+		if m := c.members[k.Item]; m != nil {
+			c.release(m)
+			c.forgetInstance(m)
+			delete(c.members, k.Item)
+			c.topic = nil
+		}
+	case format.TypeCurrent:
+		if m := c.members[k.Item]; m != nil {
+			c.release(m)
+			m.epoch, m.previous, m.state, m.assigned, m.revoking = epochLeave, epochLeave, memberStable, nil, nil
+		}
+	}
+}
+
+// member returns a member, which it makes where there is none.
+func (c *consumer) member(id string) *member {
+	m := c.members[id]
+	if m == nil {
+		m = &member{id: id}
+		c.members[id] = m
+	}
+	return m
+}
+
+func (c *consumer) forgetInstance(m *member) {
+	if i := m.instance(); i != "" && c.static[i] == m.id {
+		delete(c.static, i)
+	}
+}
+
+// claim notes what a member has; release takes it back.
+func (c *consumer) claim(m *member) {
+	for _, o := range []owned{m.assigned, m.revoking} {
+		for id, list := range o {
+			if c.owners[id] == nil {
+				c.owners[id] = map[int32]string{}
+			}
+			for p := range list {
+				c.owners[id][p] = m.id
+			}
+		}
+	}
+}
+
+func (c *consumer) release(m *member) {
+	for _, o := range []owned{m.assigned, m.revoking} {
+		for id, list := range o {
+			for p := range list {
+				if c.owners[id][p] == m.id {
+					delete(c.owners[id], p)
+				}
+			}
+			if len(c.owners[id]) == 0 {
+				delete(c.owners, id)
+			}
+		}
+	}
+}
+
+// subscribed are the names of all topics that members subscribe to, whether or not
+// they exist. The map must not be changed.
+func (c *consumer) subscribed() map[string]struct{} {
+	if c.topic == nil {
+		c.topic = map[string]struct{}{}
+		for _, m := range c.members {
+			for _, t := range m.meta.Topics {
+				c.topic[t] = struct{}{}
+			}
+			if m.meta.Regex != nil {
+				for _, t := range c.regexes[*m.meta.Regex].Topics {
+					c.topic[t] = struct{}{}
+				}
+			}
+		}
+	}
+	return c.topic
+}
+
+// list is the members, sorted by id.
+func (c *consumer) list() []*member {
+	list := make([]*member, 0, len(c.members))
+	for _, id := range slices.Sorted(maps.Keys(c.members)) {
+		list = append(list, c.members[id])
+	}
+	return list
+}
+
+// state is the group's state as it is shown.
+func (c *consumer) state() string {
+	switch {
+	case len(c.members) == 0:
+		return "Empty"
+	case c.epoch > c.targetEpoch:
+		return "Assigning"
+	}
+	for _, m := range c.members {
+		if !m.reconciled(c.targetEpoch) {
+			return "Reconciling"
+		}
+	}
+	return "Stable"
+}
+
+// ownedOf reads an assignment; epoch is that of partitions of which none is recorded.
+func ownedOf(list []format.Topic, epoch int32) owned {
+	if len(list) == 0 {
+		return nil
+	}
+	o := make(owned, len(list))
+	for _, t := range list {
+		if len(t.Partitions) == 0 {
+			continue
+		}
+		by := make(map[int32]int32, len(t.Partitions))
+		for i, p := range t.Partitions {
+			by[p] = epoch
+			if t.Epochs != nil {
+				by[p] = t.Epochs[i]
+			}
+		}
+		o[t.ID] = by
+	}
+	return o
+}
+
+// recorded is the assignment as a record has it, sorted.
+func (o owned) recorded() []format.Topic {
+	list := make([]format.Topic, 0, len(o))
+	for _, id := range o.assignment().Topics() {
+		t := format.Topic{ID: id, Partitions: slices.Sorted(maps.Keys(o[id]))}
+		for _, p := range t.Partitions {
+			t.Epochs = append(t.Epochs, o[id][p])
+		}
+		list = append(list, t)
+	}
+	return list
+}
+
+// assignment is which partitions they are.
+func (o owned) assignment() assign.Assignment {
+	a := make(assign.Assignment, len(o))
+	for id, list := range o {
+		if len(list) > 0 {
+			a[id] = slices.Sorted(maps.Keys(list))
+		}
+	}
+	return a
+}
+
+func (o owned) equal(p owned) bool {
+	return maps.EqualFunc(o, p, maps.Equal[map[int32]int32, map[int32]int32])
+}
+
+// count is how many partitions there are in it.
+func (o owned) count() int {
+	n := 0
+	for _, list := range o {
+		n += len(list)
+	}
+	return n
+}
+
+func targetRecord(a assign.Assignment) format.Target {
+	t := make(format.Target, 0, len(a))
+	for _, id := range a.Topics() {
+		t = append(t, format.Topic{ID: id, Partitions: a[id]})
+	}
+	return t
+}

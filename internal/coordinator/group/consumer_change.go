@@ -1,0 +1,150 @@
+package group
+
+import (
+	"maps"
+	"reflect"
+	"slices"
+
+	"github.com/chronik-io/chronik/internal/coordinator/group/assign"
+	"github.com/chronik-io/chronik/internal/coordinator/group/format"
+)
+
+// updateMember records what a member tells of itself, and all that follows for the
+// group: a new epoch where subscriptions or topics have changed, and for a new epoch
+// a new target.
+func (s *Shard) updateMember(g *group, id string, meta format.Member) {
+	c := g.consumer
+	old, known := c.members[id]
+	changed := !known || !slices.Equal(old.meta.Topics, meta.Topics) || deref(old.meta.Regex) != deref(meta.Regex)
+	if !known || !reflect.DeepEqual(old.meta, meta) {
+		s.emit(format.Key{Type: format.TypeMember, Group: g.id, Item: id}, meta)
+	}
+	if changed {
+		s.resolveRegexes(g)
+	}
+	s.bump(g, changed)
+	s.retarget(g)
+}
+
+// bump raises the group epoch, in any case or if the subscribed topics have changed.
+func (s *Shard) bump(g *group, anyway bool) {
+	c := g.consumer
+	if !anyway && !c.dirty {
+		return
+	}
+	c.dirty = false
+	if hash := hashTopics(s.topics, c.subscribed()); anyway || hash != c.hash {
+		s.emit(format.Key{Type: format.TypeGroup, Group: g.id}, format.Group{Epoch: c.epoch + 1, Hash: hash})
+	}
+}
+
+// retarget computes the target of the group's epoch, if there is none, and records
+// what is different from the last.
+func (s *Shard) retarget(g *group) {
+	c := g.consumer
+	if c.epoch <= c.targetEpoch {
+		return
+	}
+	next := assign.ByName(s.assignor(c))(s.assignorInput(c))
+	for _, m := range c.list() {
+		if a, had := next[m.id], c.target[m.id]; !a.Equal(had) || c.target[m.id] == nil {
+			s.emit(format.Key{Type: format.TypeTarget, Group: g.id, Item: m.id}, targetRecord(a))
+		}
+	}
+	s.emit(format.Key{Type: format.TypeTargetEpoch, Group: g.id}, format.TargetEpoch{Epoch: c.epoch, Time: s.nowMillis()})
+}
+
+// assignor is the one that most members name, else the default.
+func (s *Shard) assignor(c *consumer) string {
+	votes := map[string]int{}
+	for _, m := range c.members {
+		if m.meta.Assignor != nil {
+			votes[*m.meta.Assignor]++
+		}
+	}
+	best, n := s.cfg.Assignors[0], 0
+	for _, name := range slices.Sorted(maps.Keys(votes)) {
+		// A record may name one that this version doesn't have.
+		if votes[name] > n && assign.ByName(name) != nil {
+			best, n = name, votes[name]
+		}
+	}
+	return best
+}
+
+func (s *Shard) assignorInput(c *consumer) assign.Input {
+	in := assign.Input{Partitions: map[assign.TopicID]int32{}}
+	for _, m := range c.list() {
+		names := m.meta.Topics
+		if m.meta.Regex != nil {
+			names = sortedSet(slices.Concat(names, c.regexes[*m.meta.Regex].Topics))
+		}
+		a := assign.Member{ID: m.id, Instance: m.instance(), Previous: c.target[m.id]}
+		for _, n := range names {
+			if t, ok := s.topics.ByName(n); ok {
+				a.Topics = append(a.Topics, t.ID)
+				in.Partitions[t.ID] = t.Partitions
+			}
+		}
+		in.Members = append(in.Members, a)
+	}
+	return in
+}
+
+// removeConsumer records that a member is gone.
+func (s *Shard) removeConsumer(g *group, m *member) {
+	for _, kind := range []uint8{timerSession, timerRebalance, timerMemberJoin, timerMemberSync} {
+		s.cancelTimer(kind, g.id, m.id)
+	}
+	key := format.Key{Type: format.TypeCurrent, Group: g.id, Item: m.id}
+	s.emit(key, nil)
+	key.Type = format.TypeTarget
+	s.emit(key, nil)
+	key.Type = format.TypeMember
+	s.emit(key, nil)
+}
+
+// fence takes a member out: it has left, or its time is over. Where the others all
+// speak the classic protocol, the group does so too from now on.
+func (s *Shard) fence(g *group, m *member) {
+	if s.downgradable(g, m.id) {
+		s.downgrade(g, m.id)
+		return
+	}
+	s.removeConsumer(g, m)
+	s.shrunk(g)
+}
+
+// shrunk goes on without a member. The target is computed when the next one is heard
+// of; there may be none left.
+func (s *Shard) shrunk(g *group) {
+	s.dropRegexes(g)
+	s.bump(g, true)
+}
+
+// dropConsumer records that the group is no consumer group any more. Its offsets
+// stay.
+func (s *Shard) dropConsumer(g *group) {
+	c := g.consumer
+	for _, m := range c.list() {
+		s.removeConsumer(g, m)
+	}
+	for _, re := range slices.Sorted(maps.Keys(c.regexes)) {
+		s.emit(format.Key{Type: format.TypeRegex, Group: g.id, Item: re}, nil)
+	}
+	s.emit(format.Key{Type: format.TypeTargetEpoch, Group: g.id}, nil)
+	s.emit(format.Key{Type: format.TypeGroup, Group: g.id}, nil)
+}
+
+// loadedConsumer sets the timers of a group that was just loaded.
+func (s *Shard) loadedConsumer(g *group) {
+	for _, m := range g.consumer.list() {
+		session := s.cfg.ConsumerSession
+		if m.classic() {
+			session = millis(m.meta.Classic.SessionTimeout)
+		}
+		s.setTimer(timerSession, g.id, m.id, session)
+		s.timeRevocation(g, m)
+	}
+	g.consumer.dirty = true // topics may have changed while nobody looked
+}

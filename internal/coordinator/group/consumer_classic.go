@@ -1,0 +1,240 @@
+package group
+
+import (
+	"slices"
+	"time"
+
+	"github.com/twmb/franz-go/pkg/kerr"
+	"github.com/twmb/franz-go/pkg/kmsg"
+
+	"github.com/chronik-io/chronik/internal/coordinator/group/assign"
+	"github.com/chronik-io/chronik/internal/coordinator/group/format"
+)
+
+// Members that speak the classic protocol in a consumer group: JoinGroup is their
+// heartbeat that tells of subscriptions and of what they gave up, SyncGroup fetches
+// the assignment, and Heartbeat says whether to join again. The generation is the
+// member epoch, and nobody leads.
+
+// joinConsumer answers a JoinGroup to a consumer group that has members.
+func (s *Shard) joinConsumer(g *group, j joining) {
+	p, id := j.parked(), j.req.MemberID
+	unknown := id == ""
+	if unknown {
+		id = s.cfg.NewID()
+	}
+	sub, code := s.checkClassicJoin(g, id, j)
+	if code != nil {
+		s.refuseJoin(p, j.req.MemberID, code)
+		return
+	}
+	if unknown && j.req.InstanceID == nil && j.req.Version >= 4 {
+		s.refuseJoin(p, id, kerr.MemberIDRequired)
+		return
+	}
+	joins := unknown || j.req.InstanceID == nil
+	id, f := s.admit(g, id, j.req.InstanceID, joins, true)
+	if f != nil {
+		s.refuseJoin(p, j.req.MemberID, f.code)
+		return
+	}
+	s.updateMember(g, id, classicMeta(g.consumer.member0(id).meta, j, sub))
+	s.reconcile(g, g.consumer.members[id], s.reported(sub))
+	m := g.consumer.members[id]
+
+	resp := kmsg.NewPtrJoinGroupResponse()
+	resp.Version = j.req.Version
+	resp.Generation, resp.MemberID = m.epoch, id
+	resp.ProtocolType, resp.Protocol = kmsg.StringPtr(consumerProtocol), kmsg.StringPtr(m.meta.Classic.Protocols[0].Name)
+	s.out.Reply(j.to, resp)
+
+	m.joinBy = time.Time{}
+	s.cancelTimer(timerMemberJoin, g.id, id)
+	s.setTimer(timerSession, g.id, id, millis(j.req.SessionTimeoutMillis))
+	s.setTimer(timerMemberSync, g.id, id, millis(m.meta.RebalanceTimeout))
+	if s.downgradable(g, "") {
+		s.downgrade(g, "")
+	}
+}
+
+// checkClassicJoin reads the member's subscription.
+func (s *Shard) checkClassicJoin(g *group, id string, j joining) (kmsg.ConsumerMemberMetadata, *kerr.Error) {
+	sub := kmsg.NewConsumerMemberMetadata()
+	c := g.consumer
+	if c.members[id] == nil && len(c.members) >= s.cfg.ConsumerMaxSize {
+		return sub, kerr.GroupMaxSizeReached
+	}
+	if j.req.ProtocolType != consumerProtocol || len(j.req.Protocols) == 0 || !c.supportsClassic(j.req.Protocols) {
+		return sub, kerr.InconsistentGroupProtocol
+	}
+	if err := sub.ReadFrom(j.req.Protocols[0].Metadata); err != nil {
+		return sub, kerr.InconsistentGroupProtocol
+	}
+	return sub, nil
+}
+
+// supportsClassic says whether one of the protocols is supported by all members that
+// speak the classic protocol: they may have to go on without the others.
+func (c *consumer) supportsClassic(protocols []kmsg.JoinGroupRequestProtocol) bool {
+	return slices.ContainsFunc(protocols, func(p kmsg.JoinGroupRequestProtocol) bool {
+		for _, m := range c.members {
+			if m.classic() && !slices.ContainsFunc(m.meta.Classic.Protocols, func(q format.Protocol) bool { return q.Name == p.Name }) {
+				return false
+			}
+		}
+		return true
+	})
+}
+
+// classicMeta is what such a member tells of itself.
+func classicMeta(m format.Member, j joining, sub kmsg.ConsumerMemberMetadata) format.Member {
+	m.ClientID, m.ClientHost = j.ClientID, j.ClientHost
+	if j.req.InstanceID != nil {
+		m.Instance = j.req.InstanceID
+	}
+	if sub.Rack != nil {
+		m.Rack = sub.Rack
+	}
+	if m.RebalanceTimeout = j.req.RebalanceTimeoutMillis; j.req.Version == 0 || m.RebalanceTimeout < 0 {
+		m.RebalanceTimeout = j.req.SessionTimeoutMillis
+	}
+	m.Topics, m.Regex = sortedSet(sub.Topics), nil
+	m.Classic = &format.Classic{SessionTimeout: j.req.SessionTimeoutMillis, Protocols: protocolsOf(j.req.Protocols)}
+	return m
+}
+
+// reported is what a subscription says the member has. Before version 1 of the
+// embedded protocol it has given up everything before it joins.
+func (s *Shard) reported(sub kmsg.ConsumerMemberMetadata) []kmsg.ConsumerGroupHeartbeatRequestTopic {
+	list := []kmsg.ConsumerGroupHeartbeatRequestTopic{}
+	for _, t := range sub.OwnedPartitions {
+		if topic, ok := s.topics.ByName(t.Topic); ok {
+			r := kmsg.NewConsumerGroupHeartbeatRequestTopic()
+			r.TopicID, r.Partitions = topic.ID, t.Partitions
+			list = append(list, r)
+		}
+	}
+	return list
+}
+
+// classicMember is the member that a Heartbeat or SyncGroup is from.
+func (c *consumer) classicMember(id string, instance *string, generation int32) (*member, *failure) {
+	if instance != nil {
+		switch owner, known := c.static[*instance]; {
+		case !known:
+			return nil, refuse(kerr.UnknownMemberID)
+		case owner != id:
+			return nil, refuse(kerr.FencedInstanceID)
+		}
+	}
+	m := c.members[id]
+	switch {
+	case m == nil || !m.classic():
+		return nil, refuse(kerr.UnknownMemberID)
+	case m.epoch != generation:
+		return nil, refuse(kerr.IllegalGeneration)
+	}
+	return m, nil
+}
+
+// syncConsumer answers a SyncGroup with what is the member's now.
+func (s *Shard) syncConsumer(g *group, p parked, req *kmsg.SyncGroupRequest) {
+	c := g.consumer
+	m, f := c.classicMember(req.MemberID, req.InstanceID, req.Generation)
+	switch {
+	case f != nil:
+	case differ(req.ProtocolType, consumerProtocol), differ(req.Protocol, m.meta.Classic.Protocols[0].Name):
+		f = refuse(kerr.InconsistentGroupProtocol)
+	case c.epoch > m.epoch && m.state != memberUnrevoked:
+		s.expectJoin(g, m)
+		f = refuse(kerr.RebalanceInProgress)
+	}
+	if f != nil {
+		s.answerSync(p, nil, f.code, nil)
+		return
+	}
+	s.cancelTimer(timerMemberSync, g.id, m.id)
+	s.setTimer(timerSession, g.id, m.id, millis(m.meta.Classic.SessionTimeout))
+	resp := kmsg.NewPtrSyncGroupResponse()
+	resp.Version = p.version
+	resp.ProtocolType, resp.Protocol = kmsg.StringPtr(consumerProtocol), kmsg.StringPtr(m.meta.Classic.Protocols[0].Name)
+	resp.MemberAssignment = s.embedded(m.assigned.assignment(), m.meta.Classic.Protocols[0].Metadata)
+	s.out.Reply(p.to, resp)
+}
+
+// beatClassicMember answers a Heartbeat: the member is to join again where there is
+// more for it, or less.
+func (s *Shard) beatClassicMember(g *group, req *kmsg.HeartbeatRequest) *failure {
+	c := g.consumer
+	m, f := c.classicMember(req.MemberID, req.InstanceID, req.Generation)
+	if f != nil {
+		return f
+	}
+	s.setTimer(timerSession, g.id, m.id, millis(m.meta.Classic.SessionTimeout))
+	s.bump(g, false)
+	s.retarget(g)
+	if m.epoch < c.epoch || m.state == memberUnrevoked || m.state == memberUnreleased && !c.waits(m) {
+		s.expectJoin(g, m)
+		return refuse(kerr.RebalanceInProgress)
+	}
+	return nil
+}
+
+// waits says whether others have partitions that are to be the member's.
+func (c *consumer) waits(m *member) bool {
+	for id, list := range c.target[m.id] {
+		for _, p := range list {
+			if owner, taken := c.owners[id][p]; taken && owner != m.id {
+				return true
+			}
+		}
+	}
+	return false
+}
+
+// expectJoin gives a member its rebalance timeout to join again, from the first time
+// that it is told to.
+func (s *Shard) expectJoin(g *group, m *member) {
+	if m.joinBy.After(s.now) {
+		return
+	}
+	m.joinBy = s.now.Add(millis(m.meta.RebalanceTimeout))
+	s.setTimer(timerMemberJoin, g.id, m.id, millis(m.meta.RebalanceTimeout))
+}
+
+// embedded is an assignment in the protocol of consumers, in the version that the
+// member's subscription has.
+func (s *Shard) embedded(a assign.Assignment, subscription []byte) []byte {
+	v := kmsg.NewConsumerMemberAssignment()
+	if sub := kmsg.NewConsumerMemberMetadata(); sub.ReadFrom(subscription) == nil {
+		v.Version = sub.Version
+	}
+	for _, id := range a.Topics() {
+		if topic, ok := s.topics.ByID(id); ok {
+			t := kmsg.NewConsumerMemberAssignmentTopic()
+			t.Topic, t.Partitions = topic.Name, a[id]
+			v.Topics = append(v.Topics, t)
+		}
+	}
+	return v.AppendTo(nil)
+}
+
+// unembedded reads such an assignment; topics that there are no more are not in it.
+func (s *Shard) unembedded(p []byte) (assign.Assignment, error) {
+	a := assign.Assignment{}
+	if len(p) == 0 {
+		return a, nil // has never synced
+	}
+	v := kmsg.NewConsumerMemberAssignment()
+	if err := v.ReadFrom(p); err != nil {
+		return nil, err
+	}
+	for _, t := range v.Topics {
+		if topic, ok := s.topics.ByName(t.Topic); ok && len(t.Partitions) > 0 {
+			list := slices.Clone(t.Partitions)
+			slices.Sort(list)
+			a[topic.ID] = slices.Compact(list)
+		}
+	}
+	return a, nil
+}

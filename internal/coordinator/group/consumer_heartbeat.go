@@ -1,0 +1,279 @@
+package group
+
+import (
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/twmb/franz-go/pkg/kerr"
+	"github.com/twmb/franz-go/pkg/kmsg"
+
+	"github.com/chronik-io/chronik/internal/coordinator"
+	"github.com/chronik-io/chronik/internal/coordinator/group/assign"
+	"github.com/chronik-io/chronik/internal/coordinator/group/format"
+)
+
+// consumerHeartbeat answers a ConsumerGroupHeartbeat: a member joins, stays, or
+// leaves.
+func (s *Shard) consumerHeartbeat(to coordinator.Ticket, e Request, req *kmsg.ConsumerGroupHeartbeatRequest) {
+	resp := kmsg.NewPtrConsumerGroupHeartbeatResponse()
+	f := s.checkHeartbeat(e, req)
+	if f == nil && req.MemberEpoch < 0 {
+		f = s.leaveByHeartbeat(req, resp)
+	} else if f == nil {
+		f = s.stay(e, req, resp)
+	}
+	if f != nil {
+		resp = kmsg.NewPtrConsumerGroupHeartbeatResponse()
+		resp.ErrorCode, resp.ErrorMessage = f.errorCode(), f.message()
+	}
+	resp.Version = req.Version
+	s.out.Reply(to, resp)
+}
+
+func (s *Shard) checkHeartbeat(e Request, req *kmsg.ConsumerGroupHeartbeatRequest) *failure {
+	blank := func(p *string) bool { return p != nil && strings.TrimSpace(*p) == "" }
+	invalid := func(msg string) *failure { return fail(kerr.InvalidRequest, "%s", msg) }
+	switch {
+	case strings.TrimSpace(req.Group) == "":
+		return invalid("GroupId can't be empty.")
+	case blank(req.InstanceID):
+		return invalid("InstanceId can't be empty.")
+	case blank(req.RackID):
+		return invalid("RackId can't be empty.")
+	case !fits(req.Group, req.MemberID, deref(req.InstanceID), deref(req.SubscribedTopicRegex), e.ClientID, e.ClientHost):
+		return invalid("An id or expression is longer than 32767 bytes.")
+	case (req.MemberEpoch != epochJoin || req.Version >= 1) && strings.TrimSpace(req.MemberID) == "":
+		return invalid("MemberId can't be empty.") // KIP-1082: from version 1 on the member chooses it
+	case req.MemberEpoch < epochStaticLeave:
+		return invalid("MemberEpoch is invalid.")
+	case req.MemberEpoch == epochStaticLeave && req.InstanceID == nil:
+		return invalid("InstanceId can't be null.")
+	case req.ServerAssignor != nil && !slices.Contains(s.cfg.Assignors, *req.ServerAssignor):
+		return fail(kerr.UnsupportedAssignor, "ServerAssignor %s is not supported. Supported assignors: %s.",
+			*req.ServerAssignor, strings.Join(s.cfg.Assignors, ", "))
+	case req.MemberEpoch == epochJoin:
+		return checkFirst(req)
+	}
+	return nil
+}
+
+// checkFirst checks what a member must say when it joins.
+func checkFirst(req *kmsg.ConsumerGroupHeartbeatRequest) *failure {
+	switch {
+	case req.RebalanceTimeoutMillis == -1:
+		return fail(kerr.InvalidRequest, "RebalanceTimeoutMs must be provided in first request.")
+	case req.Topics == nil || len(req.Topics) > 0:
+		return fail(kerr.InvalidRequest, "TopicPartitions must be empty when (re-)joining.")
+	case len(req.SubscribedTopicNames) == 0 && deref(req.SubscribedTopicRegex) == "":
+		return fail(kerr.InvalidRequest, "Either SubscribedTopicNames or SubscribedTopicRegex must be non-null when (re-)joining.")
+	}
+	return nil
+}
+
+// stay takes a heartbeat of a member that joins or stays.
+func (s *Shard) stay(e Request, req *kmsg.ConsumerGroupHeartbeatRequest, resp *kmsg.ConsumerGroupHeartbeatResponse) *failure {
+	if re := req.SubscribedTopicRegex; re != nil && *re != "" {
+		if _, err := compile(*re); err != nil {
+			return fail(kerr.InvalidRegularExpression, "SubscribedTopicRegex `%s` is not a valid regular expression: %s.", *re, err)
+		}
+	}
+	if req.MemberID == "" {
+		req.MemberID = s.cfg.NewID()
+	}
+	g, f := s.consumerFor(req)
+	if f != nil {
+		return f
+	}
+	id, f := s.admit(g, req.MemberID, req.InstanceID, req.MemberEpoch == epochJoin, false)
+	if f != nil {
+		return f
+	}
+	if m := g.consumer.members[id]; m != nil && req.MemberEpoch != epochJoin {
+		if f := m.checkEpoch(req); f != nil {
+			return f
+		}
+	}
+	had := g.consumer.member0(id).assigned
+	s.updateMember(g, id, updated(g.consumer.member0(id).meta, e, req))
+	s.reconcile(g, g.consumer.members[id], req.Topics)
+	m := g.consumer.members[id]
+	s.setTimer(timerSession, g.id, id, s.cfg.ConsumerSession)
+	resp.MemberID, resp.MemberEpoch = kmsg.StringPtr(id), m.epoch
+	resp.HeartbeatIntervalMillis = int32(s.cfg.ConsumerHeartbeat / time.Millisecond)
+	// A full request is from a member that doesn't know what it has.
+	full := req.MemberEpoch == epochJoin || req.RebalanceTimeoutMillis != -1 && req.Topics != nil &&
+		(req.SubscribedTopicNames != nil || req.SubscribedTopicRegex != nil)
+	if full || !had.assignment().Equal(m.assigned.assignment()) {
+		resp.Assignment = assignmentOf(m)
+	}
+	return nil
+}
+
+// member0 is a member, or one that has just joined.
+func (c *consumer) member0(id string) member {
+	if m := c.members[id]; m != nil {
+		return *m
+	}
+	return member{id: id, meta: format.Member{RebalanceTimeout: -1}}
+}
+
+func assignmentOf(m *member) *kmsg.ConsumerGroupHeartbeatResponseAssignment {
+	a := kmsg.NewConsumerGroupHeartbeatResponseAssignment()
+	a.Topics = []kmsg.ConsumerGroupHeartbeatResponseAssignmentTopic{}
+	list := m.assigned.assignment()
+	for _, id := range list.Topics() {
+		t := kmsg.NewConsumerGroupHeartbeatResponseAssignmentTopic()
+		t.TopicID, t.Partitions = id, list[id]
+		a.Topics = append(a.Topics, t)
+	}
+	return &a
+}
+
+// updated is what a member tells of itself after a heartbeat: what is null stays.
+func updated(m format.Member, e Request, req *kmsg.ConsumerGroupHeartbeatRequest) format.Member {
+	m.ClientID, m.ClientHost, m.Classic = e.ClientID, e.ClientHost, nil
+	if req.InstanceID != nil {
+		m.Instance = req.InstanceID
+	}
+	if req.RackID != nil {
+		m.Rack = req.RackID
+	}
+	if req.RebalanceTimeoutMillis != -1 {
+		m.RebalanceTimeout = req.RebalanceTimeoutMillis
+	}
+	if req.ServerAssignor != nil {
+		m.Assignor = req.ServerAssignor
+	}
+	if req.SubscribedTopicNames != nil {
+		m.Topics = sortedSet(req.SubscribedTopicNames)
+	}
+	if req.SubscribedTopicRegex != nil {
+		m.Regex = ptr(*req.SubscribedTopicRegex)
+	}
+	return m
+}
+
+func sortedSet(list []string) []string {
+	list = slices.Clone(list)
+	slices.Sort(list)
+	return slices.Compact(list)
+}
+
+// consumerFor returns the consumer group that a heartbeat is for. One that joins
+// makes it, of nothing, of an empty classic group, or of a classic group of
+// consumers with members, who then go on with the classic protocol (upgrade).
+func (s *Shard) consumerFor(req *kmsg.ConsumerGroupHeartbeatRequest) (*group, *failure) {
+	g, joins := s.groups[req.Group], req.MemberEpoch == epochJoin
+	notFound := fail(kerr.GroupIDNotFound, "Group %s is not a consumer group.", req.Group)
+	switch {
+	case g == nil && !joins:
+		return nil, fail(kerr.GroupIDNotFound, "Consumer group %s not found.", req.Group)
+	case g == nil:
+		if s.cfg.ConsumerMaxSize <= 0 {
+			return nil, s.full()
+		}
+		g = s.group(req.Group)
+	case g.consumer != nil:
+		if _, member := g.consumer.members[req.MemberID]; !member && len(g.consumer.members) >= s.cfg.ConsumerMaxSize {
+			return nil, s.full()
+		}
+		return g, nil
+	case !joins:
+		return nil, notFound
+	case !g.empty():
+		if !s.upgradable(g) {
+			return nil, notFound
+		}
+		s.upgrade(g)
+		return g, nil
+	}
+	s.forgetPending(g)
+	if g.classic.recorded {
+		s.emit(format.Key{Type: format.TypeClassicGroup, Group: g.id}, nil)
+		g = s.group(g.id)
+	}
+	g.classic, g.consumer = newClassic(), newConsumer()
+	return g, nil
+}
+
+func (s *Shard) full() *failure {
+	return fail(kerr.GroupMaxSizeReached, "The consumer group has reached its maximum capacity of %d members.", s.cfg.ConsumerMaxSize)
+}
+
+// forgetPending forgets ids that were given out to classic members.
+func (s *Shard) forgetPending(g *group) {
+	for id := range g.classic.pending {
+		s.drop(g, id)
+	}
+}
+
+// admit says under which id a member takes part. A static member that comes back
+// takes the place of the one before it, which must have left if both speak the
+// consumer protocol.
+func (s *Shard) admit(g *group, id string, instance *string, joins, classic bool) (string, *failure) {
+	c := g.consumer
+	if instance == nil {
+		if c.members[id] == nil && !joins {
+			return "", fail(kerr.UnknownMemberID, "Member %s is not a member of group %s.", id, g.id)
+		}
+		return id, nil
+	}
+	old, known := c.members[c.static[*instance]], c.static[*instance] != ""
+	switch {
+	case !known && !joins:
+		return "", fail(kerr.UnknownMemberID, "Instance id %s is unknown.", *instance)
+	case !known || old.id == id:
+		return id, nil
+	case !joins:
+		return "", fail(kerr.FencedInstanceID, "Static member %s with instance id %s was fenced by member %s.", id, *instance, old.id)
+	case !classic && !old.classic() && old.epoch != epochStaticLeave:
+		return "", fail(kerr.UnreleasedInstanceID, "Static member %s with instance id %s cannot join the group because the instance id is owned by %s member.",
+			id, *instance, old.id)
+	}
+	s.replace(g, old, id)
+	return id, nil
+}
+
+// replace gives a static member's place to its successor.
+func (s *Shard) replace(g *group, old *member, id string) {
+	target, current := g.consumer.target[old.id], format.Current{State: int8(old.state), Assigned: old.assigned.recorded(), Revoking: old.revoking.recorded()}
+	meta := old.meta
+	s.removeConsumer(g, old)
+	key := format.Key{Type: format.TypeMember, Group: g.id, Item: id}
+	s.emit(key, meta)
+	key.Type = format.TypeTarget
+	s.emit(key, targetRecord(target))
+	key.Type = format.TypeCurrent
+	s.emit(key, current)
+}
+
+// checkEpoch fences a member of another epoch. One epoch behind is accepted if what
+// the member has fits: the answer that raised it may have been lost.
+func (m *member) checkEpoch(req *kmsg.ConsumerGroupHeartbeatRequest) *failure {
+	switch {
+	case req.MemberEpoch > m.epoch:
+		return fail(kerr.FencedMemberEpoch, "The consumer group member has a greater member epoch (%d) than the one known by the group coordinator (%d). "+
+			"The member must abandon all its partitions and rejoin.", req.MemberEpoch, m.epoch)
+	case req.MemberEpoch < m.epoch && (req.MemberEpoch != m.previous || !m.has(req.Topics)):
+		return fail(kerr.FencedMemberEpoch, "The consumer group member has a smaller member epoch (%d) than the one known by the group coordinator (%d). "+
+			"The member must abandon all its partitions and rejoin.", req.MemberEpoch, m.epoch)
+	}
+	return nil
+}
+
+// has says whether all partitions are assigned to the member; not if it didn't say
+// which it has.
+func (m *member) has(topics []kmsg.ConsumerGroupHeartbeatRequestTopic) bool {
+	if topics == nil {
+		return false
+	}
+	for _, t := range topics {
+		for _, p := range t.Partitions {
+			if _, ok := m.assigned[assign.TopicID(t.TopicID)][p]; !ok {
+				return false
+			}
+		}
+	}
+	return true
+}

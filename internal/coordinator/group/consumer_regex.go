@@ -1,0 +1,122 @@
+package group
+
+import (
+	"maps"
+	"regexp"
+	"slices"
+
+	"github.com/chronik-io/chronik/internal/coordinator/group/format"
+)
+
+// compile makes a regular expression (RE2) that has to match a whole name.
+func compile(expression string) (*regexp.Regexp, error) {
+	if _, err := regexp.Compile(expression); err != nil {
+		return nil, err // in the member's own words
+	}
+	return regexp.Compile(`\A(?:` + expression + `)\z`)
+}
+
+// resolveRegexes records what new expressions match, and forgets those that nobody
+// subscribes to.
+func (s *Shard) resolveRegexes(g *group) {
+	c := g.consumer
+	for _, m := range c.list() {
+		if re := m.meta.Regex; re != nil {
+			if _, known := c.regexes[*re]; !known {
+				s.emitRegex(g, *re, s.matches(*re))
+			}
+		}
+	}
+	s.dropRegexes(g)
+}
+
+// matches are the topics that an expression matches, sorted. One that this version
+// can't compile, which another one has recorded, matches nothing.
+func (s *Shard) matches(expression string) []string {
+	re, err := compile(expression)
+	if err != nil {
+		return nil
+	}
+	var list []string
+	for name := range s.topics.Names() {
+		if re.MatchString(name) {
+			list = append(list, name)
+		}
+	}
+	slices.Sort(list)
+	return list
+}
+
+func (s *Shard) emitRegex(g *group, expression string, topics []string) {
+	s.emit(format.Key{Type: format.TypeRegex, Group: g.id, Item: expression},
+		format.Regex{Topics: topics, Version: s.topics.Version(), Time: s.nowMillis()})
+}
+
+// dropRegexes forgets expressions that nobody subscribes to.
+func (s *Shard) dropRegexes(g *group) {
+	c := g.consumer
+	used := map[string]bool{}
+	for _, m := range c.members {
+		if m.meta.Regex != nil {
+			used[*m.meta.Regex] = true
+		}
+	}
+	for _, re := range slices.Sorted(maps.Keys(c.regexes)) {
+		if !used[re] {
+			s.emit(format.Key{Type: format.TypeRegex, Group: g.id, Item: re}, nil)
+		}
+	}
+}
+
+// topicsChanged takes in the topics as they are now. Groups that it may concern look
+// again when one of their members is heard of.
+func (s *Shard) topicsChanged(e TopicsChanged) {
+	s.topics = e.Topics
+	for _, id := range slices.Sorted(maps.Keys(s.groups)) {
+		g := s.groups[id]
+		s.dropOffsets(g, e.Deleted)
+		if c := g.consumer; c != nil {
+			if e.All || len(e.Changed) > 0 {
+				s.rematch(g, e)
+			}
+			if e.All || slices.ContainsFunc(e.Changed, func(t string) bool { _, ok := c.subscribed()[t]; return ok }) {
+				c.dirty = true
+			}
+		}
+		s.tidy(id)
+	}
+}
+
+// rematch matches the group's expressions against topics that came or went.
+func (s *Shard) rematch(g *group, e TopicsChanged) {
+	c := g.consumer
+	for _, expression := range slices.Sorted(maps.Keys(c.regexes)) {
+		old := c.regexes[expression].Topics
+		next := old
+		if e.All {
+			next = s.matches(expression)
+		} else if re, err := compile(expression); err == nil {
+			next = s.matchChanged(re, old, e.Changed)
+		}
+		if !slices.Equal(old, next) {
+			s.emitRegex(g, expression, next)
+			c.dirty = true
+		}
+	}
+}
+
+// matchChanged brings a list of matches up to date for some names.
+func (s *Shard) matchChanged(re *regexp.Regexp, old, changed []string) []string {
+	next := slices.Clone(old)
+	for _, name := range changed {
+		_, exists := s.topics.ByName(name)
+		i, listed := slices.BinarySearch(next, name)
+		switch match := exists && re.MatchString(name); {
+		case match && !listed:
+			next = slices.Insert(next, i, name)
+		case !match && listed:
+			next = slices.Delete(next, i, i+1)
+		}
+	}
+	return next
+}

@@ -1,0 +1,418 @@
+package group
+
+import (
+	"fmt"
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/twmb/franz-go/pkg/kerr"
+	"github.com/twmb/franz-go/pkg/kmsg"
+
+	"github.com/chronik-io/chronik/internal/coordinator/group/assign"
+)
+
+// client is a member of a consumer group, as a client library behaves.
+type client struct {
+	w     *world
+	id    string
+	epoch int32
+	has   assign.Assignment
+	// request is what it sends when it joins.
+	request func(*kmsg.ConsumerGroupHeartbeatRequest)
+}
+
+func heartbeatOf(id string, epoch int32) *kmsg.ConsumerGroupHeartbeatRequest {
+	req := kmsg.NewPtrConsumerGroupHeartbeatRequest()
+	req.Version, req.Group, req.MemberID, req.MemberEpoch = 1, "g", id, epoch
+	return req
+}
+
+// full is what a member says when it joins.
+func full(id string, topics ...string) *kmsg.ConsumerGroupHeartbeatRequest {
+	req := heartbeatOf(id, 0)
+	req.RebalanceTimeoutMillis, req.SubscribedTopicNames, req.Topics = 30_000, topics, []kmsg.ConsumerGroupHeartbeatRequestTopic{}
+	return req
+}
+
+func (w *world) consumerBeat(req *kmsg.ConsumerGroupHeartbeatRequest) *kmsg.ConsumerGroupHeartbeatResponse {
+	w.t.Helper()
+	return ask[*kmsg.ConsumerGroupHeartbeatResponse](w, request(req))
+}
+
+// newClient joins.
+func (w *world) newClient(id string, topics ...string) *client {
+	w.t.Helper()
+	c := &client{w: w, id: id, request: func(r *kmsg.ConsumerGroupHeartbeatRequest) { r.SubscribedTopicNames = topics }}
+	is(w.t, c.join(), nil)
+	return c
+}
+
+func (c *client) join() int16 {
+	req := full(c.id)
+	c.request(req)
+	c.has = nil
+	return c.take(c.w.consumerBeat(req))
+}
+
+// beat says what it has, as clients do while they reconcile.
+func (c *client) beat() int16 {
+	req := heartbeatOf(c.id, c.epoch)
+	req.Topics = []kmsg.ConsumerGroupHeartbeatRequestTopic{}
+	for _, id := range c.has.Topics() {
+		t := kmsg.NewConsumerGroupHeartbeatRequestTopic()
+		t.TopicID, t.Partitions = id, c.has[id]
+		req.Topics = append(req.Topics, t)
+	}
+	return c.take(c.w.consumerBeat(req))
+}
+
+// take does what an answer says: gives up, or takes over.
+func (c *client) take(resp *kmsg.ConsumerGroupHeartbeatResponse) int16 {
+	if resp.ErrorCode != 0 {
+		return resp.ErrorCode
+	}
+	c.epoch = resp.MemberEpoch
+	if resp.Assignment != nil {
+		c.has = assign.Assignment{}
+		for _, t := range resp.Assignment.Topics {
+			c.has[t.TopicID] = t.Partitions
+		}
+	}
+	return 0
+}
+
+// settle lets clients send heartbeats until nothing changes any more.
+func settle(w *world, clients ...*client) {
+	w.t.Helper()
+	for range 30 {
+		n := len(w.log)
+		for _, c := range clients {
+			is(w.t, c.beat(), nil)
+		}
+		if len(w.log) == n {
+			return
+		}
+	}
+	w.t.Fatalf("the group does not come to rest")
+}
+
+func counts(clients ...*client) (n []int) {
+	for _, c := range clients {
+		n = append(n, c.has.Count())
+	}
+	return n
+}
+
+func (w *world) described() kmsg.ConsumerGroupDescribeResponseGroup {
+	w.t.Helper()
+	return ask[[]kmsg.ConsumerGroupDescribeResponseGroup](w, DescribeConsumers{Groups: []string{"g"}})[0]
+}
+
+func TestAConsumerGroupSharesPartitions(t *testing.T) {
+	w := newWorld(t)
+	w.topic("t", 6)
+	a := w.newClient("a", "t")
+	if a.epoch != 1 || a.has.Count() != 6 {
+		t.Fatalf("the first: epoch %d, %v", a.epoch, a.has)
+	}
+	b := w.newClient("b", "t")
+	if b.epoch != 2 || b.has.Count() != 0 {
+		t.Fatalf("the second has nothing before the first has given it up: epoch %d, %v", b.epoch, b.has)
+	}
+	if s := w.state("g"); s != "Reconciling" {
+		t.Error(s)
+	}
+	is(t, a.beat(), nil) // is asked to give up three
+	if a.epoch != 1 || a.has.Count() != 3 {
+		t.Fatalf("epoch %d, %v", a.epoch, a.has)
+	}
+	is(t, b.beat(), nil)
+	if b.has.Count() != 0 {
+		t.Fatal("the first has not said yet that it gave up")
+	}
+	is(t, a.beat(), nil)
+	is(t, b.beat(), nil)
+	if a.epoch != 2 || b.epoch != 2 || !slices.Equal(counts(a, b), []int{3, 3}) {
+		t.Fatalf("epochs %d %d, %v", a.epoch, b.epoch, counts(a, b))
+	}
+	if s := w.state("g"); s != "Stable" {
+		t.Error(s)
+	}
+	w.replays()
+	n := len(w.log)
+	settle(w, a, b)
+	if len(w.log) != n {
+		t.Error("heartbeats of a group at rest make records")
+	}
+
+	is(t, w.consumerBeat(heartbeatOf("a", -1)).ErrorCode, nil)
+	settle(w, b)
+	if b.epoch != 3 || b.has.Count() != 6 {
+		t.Errorf("alone: epoch %d, %v", b.epoch, b.has)
+	}
+	w.replays()
+}
+
+func TestAConsumerThatDoesNotGiveUpPartitionsIsFenced(t *testing.T) {
+	w := newWorld(t)
+	w.topic("t", 2)
+	a, b := w.newClient("a", "t"), w.newClient("b", "t")
+	is(t, a.beat(), nil)
+	stubborn := heartbeatOf("a", 1)
+	stubborn.Topics = []kmsg.ConsumerGroupHeartbeatRequestTopic{{TopicID: idOf("t"), Partitions: []int32{0, 1}}}
+	for range 6 {
+		w.advance(5*time.Second - time.Millisecond)
+		is(t, w.consumerBeat(stubborn).ErrorCode, nil)
+		is(t, b.beat(), nil)
+	}
+	w.advance(time.Second)
+	is(t, w.consumerBeat(stubborn).ErrorCode, kerr.UnknownMemberID)
+	settle(w, b)
+	if b.has.Count() != 2 {
+		t.Errorf("%v", b.has)
+	}
+}
+
+func TestAConsumerThatIsNotHeardOfIsOut(t *testing.T) {
+	w := newWorld(t)
+	w.topic("t", 2)
+	a, b := w.newClient("a", "t"), w.newClient("b", "t")
+	settle(w, a, b)
+	w.advance(30 * time.Second)
+	is(t, b.beat(), nil)
+	w.advance(20 * time.Second)
+	settle(w, b)
+	if b.has.Count() != 2 {
+		t.Errorf("%v", b.has)
+	}
+	is(t, a.beat(), kerr.UnknownMemberID)
+	is(t, a.join(), nil)
+	settle(w, a, b)
+	if !slices.Equal(counts(a, b), []int{1, 1}) {
+		t.Error(counts(a, b))
+	}
+}
+
+func TestAConsumerOfAnotherEpochIsFenced(t *testing.T) {
+	w := newWorld(t)
+	w.topic("t", 4)
+	a, b := w.newClient("a", "t"), w.newClient("b", "t")
+	settle(w, a, b)
+	is(t, w.consumerBeat(heartbeatOf("a", a.epoch+1)).ErrorCode, kerr.FencedMemberEpoch)
+	lost := heartbeatOf("a", a.epoch-1) // the answer that raised its epoch got lost
+	is(t, w.consumerBeat(lost).ErrorCode, kerr.FencedMemberEpoch)
+	lost.Topics = []kmsg.ConsumerGroupHeartbeatRequestTopic{{TopicID: idOf("t"), Partitions: a.has[idOf("t")]}}
+	is(t, w.consumerBeat(lost).ErrorCode, nil)
+	lost.Topics[0].Partitions = b.has[idOf("t")]
+	is(t, w.consumerBeat(lost).ErrorCode, kerr.FencedMemberEpoch)
+}
+
+// A member that has lost what it knew joins again under its id and is told anew.
+func TestAConsumerJoinsAgain(t *testing.T) {
+	w := newWorld(t)
+	w.topic("t", 4)
+	a, b := w.newClient("a", "t"), w.newClient("b", "t")
+	settle(w, a, b)
+	is(t, a.join(), nil)
+	if a.has.Count() != 2 || a.epoch != 2 {
+		t.Errorf("epoch %d, %v", a.epoch, a.has)
+	}
+}
+
+func TestTopicsThatGrowComeAndGo(t *testing.T) {
+	w := newWorld(t)
+	w.topic("t", 2)
+	a := w.newClient("a", "t", "later")
+	w.topic("t", 5)
+	w.topic("other", 3)
+	settle(w, a)
+	if a.has.Count() != 5 || a.epoch != 2 {
+		t.Errorf("grown: epoch %d, %v", a.epoch, a.has)
+	}
+	w.topic("later", 2)
+	settle(w, a)
+	if a.has.Count() != 7 {
+		t.Errorf("made: %v", a.has)
+	}
+	w.topic("t", 0)
+	settle(w, a)
+	if a.has.Count() != 2 {
+		t.Errorf("deleted: %v", a.has)
+	}
+	w.replays()
+}
+
+func TestRegularExpressions(t *testing.T) {
+	w := newWorld(t)
+	for _, name := range []string{"orders-eu", "orders-us", "old-orders-eu", "else"} {
+		w.topic(name, 1)
+	}
+	a := &client{w: w, id: "a", request: func(r *kmsg.ConsumerGroupHeartbeatRequest) { r.SubscribedTopicRegex = kmsg.StringPtr("orders-(eu|us|asia)|e.*") }}
+	is(t, a.join(), nil)
+	if a.has.Count() != 3 {
+		t.Fatalf("%v", a.has.Topics())
+	}
+	w.topic("orders-asia", 2)
+	w.topic("orders-mars", 2)
+	settle(w, a)
+	if a.has.Count() != 5 {
+		t.Errorf("%v", a.has)
+	}
+	w.topic("else", 0)
+	settle(w, a)
+	if a.has.Count() != 4 {
+		t.Errorf("%v", a.has)
+	}
+	w.replays()
+	w.start()
+	settle(w, a)
+	if a.has.Count() != 4 {
+		t.Errorf("after a reload: %v", a.has)
+	}
+	d := w.described()
+	if *d.Members[0].SubscribedTopicRegex != "orders-(eu|us|asia)|e.*" {
+		t.Errorf("%+v", d)
+	}
+	bad := full("b")
+	bad.SubscribedTopicRegex = kmsg.StringPtr("a(b")
+	resp := w.consumerBeat(bad)
+	is(t, resp.ErrorCode, kerr.InvalidRegularExpression)
+	is(t, w.consumerBeat(heartbeatOf("a", -1)).ErrorCode, nil)
+	if len(w.shard.groups["g"].consumer.regexes) != 0 {
+		t.Error("an expression that nobody subscribes to is kept")
+	}
+	w.replays()
+}
+
+func TestStaticConsumerComesBack(t *testing.T) {
+	w := newWorld(t)
+	w.topic("t", 4)
+	instance := func(r *kmsg.ConsumerGroupHeartbeatRequest) {
+		r.SubscribedTopicNames, r.InstanceID = []string{"t"}, kmsg.StringPtr("i")
+	}
+	a := &client{w: w, id: "a", request: instance}
+	is(t, a.join(), nil)
+	b := w.newClient("b", "t")
+	settle(w, a, b)
+	had, epoch := a.has, a.epoch
+
+	again := &client{w: w, id: "a2", request: instance}
+	is(t, again.join(), kerr.UnreleasedInstanceID)
+	bye := heartbeatOf("a", -2)
+	bye.InstanceID = kmsg.StringPtr("i")
+	is(t, w.consumerBeat(bye).ErrorCode, nil)
+	w.replays()
+	is(t, again.join(), nil)
+	if !again.has.Equal(had) || again.epoch != epoch {
+		t.Errorf("it had %v in epoch %d and has %v in %d", had, epoch, again.has, again.epoch)
+	}
+	settle(w, again, b)
+	old := heartbeatOf("a", epoch)
+	old.InstanceID = kmsg.StringPtr("i")
+	is(t, w.consumerBeat(old).ErrorCode, kerr.FencedInstanceID)
+	w.replays()
+
+	bye.MemberID = "a2"
+	is(t, w.consumerBeat(bye).ErrorCode, nil)
+	for range 10 { // it doesn't come back
+		w.advance(5 * time.Second)
+		is(t, b.beat(), nil)
+	}
+	settle(w, b)
+	if b.has.Count() != 4 {
+		t.Errorf("%v", b.has)
+	}
+}
+
+func TestErrorsOfConsumerHeartbeats(t *testing.T) {
+	w := newWorld(t, func(c *Config) { c.ConsumerMaxSize = 1 })
+	for name, c := range map[string]struct {
+		edit func(*kmsg.ConsumerGroupHeartbeatRequest)
+		want *kerr.Error
+	}{
+		"no group":         {func(r *kmsg.ConsumerGroupHeartbeatRequest) { r.Group = " " }, kerr.InvalidRequest},
+		"no member id":     {func(r *kmsg.ConsumerGroupHeartbeatRequest) { r.MemberID = "" }, kerr.InvalidRequest},
+		"blank instance":   {func(r *kmsg.ConsumerGroupHeartbeatRequest) { r.InstanceID = kmsg.StringPtr("") }, kerr.InvalidRequest},
+		"blank rack":       {func(r *kmsg.ConsumerGroupHeartbeatRequest) { r.RackID = kmsg.StringPtr("") }, kerr.InvalidRequest},
+		"no timeout":       {func(r *kmsg.ConsumerGroupHeartbeatRequest) { r.RebalanceTimeoutMillis = -1 }, kerr.InvalidRequest},
+		"no topics":        {func(r *kmsg.ConsumerGroupHeartbeatRequest) { r.SubscribedTopicNames = nil }, kerr.InvalidRequest},
+		"owns already":     {func(r *kmsg.ConsumerGroupHeartbeatRequest) { r.Topics = nil }, kerr.InvalidRequest},
+		"epoch -3":         {func(r *kmsg.ConsumerGroupHeartbeatRequest) { r.MemberEpoch = -3 }, kerr.InvalidRequest},
+		"-2 not static":    {func(r *kmsg.ConsumerGroupHeartbeatRequest) { r.MemberEpoch = -2 }, kerr.InvalidRequest},
+		"unknown assignor": {func(r *kmsg.ConsumerGroupHeartbeatRequest) { r.ServerAssignor = kmsg.StringPtr("x") }, kerr.UnsupportedAssignor},
+		"not a member":     {func(r *kmsg.ConsumerGroupHeartbeatRequest) { r.MemberEpoch = 1 }, kerr.GroupIDNotFound},
+		"leaves nothing":   {func(r *kmsg.ConsumerGroupHeartbeatRequest) { r.MemberEpoch = -1 }, kerr.GroupIDNotFound},
+	} {
+		req := full("a", "t")
+		c.edit(req)
+		if resp := w.consumerBeat(req); resp.ErrorCode != c.want.Code {
+			t.Errorf("%s: %v", name, kerr.ErrorForCode(resp.ErrorCode))
+		}
+	}
+	if len(w.log) != 0 || len(w.shard.groups) != 0 {
+		t.Error("refused requests left something")
+	}
+	w.newClient("a", "t")
+	is(t, w.consumerBeat(full("b", "t")).ErrorCode, kerr.GroupMaxSizeReached)
+	is(t, w.consumerBeat(heartbeatOf("c", 1)).ErrorCode, kerr.GroupMaxSizeReached)
+	is(t, w.consumerBeat(heartbeatOf("c", -1)).ErrorCode, kerr.UnknownMemberID)
+}
+
+func TestTheServerNamesMembersOfOldClients(t *testing.T) {
+	w := newWorld(t)
+	req := full("", "t")
+	req.Version = 0
+	if resp := w.consumerBeat(req); resp.MemberID == nil || *resp.MemberID == "" {
+		t.Errorf("%+v", resp)
+	}
+}
+
+func TestTheAssignorIsTheOneThatMostMembersName(t *testing.T) {
+	w := newWorld(t)
+	w.topic("t", 4)
+	w.topic("u", 4)
+	names := []*string{kmsg.StringPtr("range"), kmsg.StringPtr("range"), nil}
+	var all []*client
+	for i, name := range names {
+		c := &client{w: w, id: fmt.Sprint("m", i), request: func(r *kmsg.ConsumerGroupHeartbeatRequest) {
+			r.SubscribedTopicNames, r.ServerAssignor = []string{"t", "u"}, name
+		}}
+		is(t, c.join(), nil)
+		all = append(all, c)
+	}
+	settle(w, all...)
+	if d := w.described(); d.AssignorName != "range" || d.State != "Stable" || len(d.Members) != 3 || d.Members[0].MemberType != 1 {
+		t.Errorf("%+v", d)
+	}
+	if !slices.Equal(counts(all...), []int{4, 2, 2}) {
+		t.Error(counts(all...))
+	}
+}
+
+// Members in all states of a rebalance are found as they were after a reload.
+func TestAReloadInAReconciliation(t *testing.T) {
+	w := newWorld(t)
+	w.topic("t", 6)
+	a, b := w.newClient("a", "t"), w.newClient("b", "t")
+	is(t, a.beat(), nil)
+	w.start()
+	settle(w, a, b)
+	if !slices.Equal(counts(a, b), []int{3, 3}) || a.epoch != 2 {
+		t.Errorf("%v in epoch %d", counts(a, b), a.epoch)
+	}
+}
+
+func TestThreeConsumersShareWhileTheyCome(t *testing.T) {
+	w := newWorld(t)
+	w.topic("t", 9)
+	var all []*client
+	for i := range 3 {
+		all = append(all, w.newClient(fmt.Sprint("m", i), "t"))
+	}
+	settle(w, all...)
+	if !slices.Equal(counts(all...), []int{3, 3, 3}) {
+		t.Error(counts(all...))
+	}
+	w.replays()
+}

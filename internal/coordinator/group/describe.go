@@ -1,0 +1,139 @@
+package group
+
+import (
+	"maps"
+	"slices"
+	"strings"
+
+	"github.com/twmb/franz-go/pkg/kerr"
+	"github.com/twmb/franz-go/pkg/kmsg"
+
+	"github.com/chronik-io/chronik/internal/coordinator/group/assign"
+)
+
+// List asks for the groups. It is answered with a []kmsg.ListGroupsResponseGroup.
+type List struct {
+	States, Types []string // none: all; in any case of letters
+}
+
+func (s *Shard) list(e List) []kmsg.ListGroupsResponseGroup {
+	wanted := func(list []string, is string) bool {
+		return len(list) == 0 || slices.ContainsFunc(list, func(w string) bool { return strings.EqualFold(w, is) })
+	}
+	list := []kmsg.ListGroupsResponseGroup{}
+	for _, id := range slices.Sorted(maps.Keys(s.groups)) {
+		g := s.groups[id]
+		r := kmsg.NewListGroupsResponseGroup()
+		r.Group, r.ProtocolType, r.GroupState, r.GroupType = id, g.classic.protocolType, g.classic.state.String(), "classic"
+		if g.consumer != nil {
+			r.ProtocolType, r.GroupState, r.GroupType = consumerProtocol, g.consumer.state(), "consumer"
+		}
+		if wanted(e.States, r.GroupState) && wanted(e.Types, r.GroupType) {
+			list = append(list, r)
+		}
+	}
+	return list
+}
+
+// Describe asks for classic groups. It is answered with a
+// []kmsg.DescribeGroupsResponseGroup.
+type Describe struct {
+	Groups  []string
+	Version int16 // of the request: before 6 a group that isn't there is a dead one
+}
+
+func (s *Shard) describe(e Describe) []kmsg.DescribeGroupsResponseGroup {
+	list := make([]kmsg.DescribeGroupsResponseGroup, 0, len(e.Groups))
+	for _, id := range e.Groups {
+		r := kmsg.NewDescribeGroupsResponseGroup()
+		r.Group = id
+		g := s.groups[id]
+		if g != nil && g.consumer == nil {
+			g.classic.describe(&r)
+			list = append(list, r)
+			continue
+		}
+		r.State = "Dead"
+		if e.Version >= 6 {
+			f := unknownGroup(id)
+			if g != nil {
+				f = fail(kerr.GroupIDNotFound, "Group %s is not a classic group.", id)
+			}
+			r.ErrorCode, r.ErrorMessage = f.errorCode(), f.message()
+		}
+		list = append(list, r)
+	}
+	return list
+}
+
+// describe shows what members have told and been assigned while it is stable.
+func (c *classic) describe(r *kmsg.DescribeGroupsResponseGroup) {
+	r.State, r.ProtocolType = c.state.String(), c.protocolType
+	if c.state == stable {
+		r.Protocol = c.protocol
+	}
+	for _, m := range c.list() {
+		d := kmsg.NewDescribeGroupsResponseGroupMember()
+		d.MemberID, d.InstanceID, d.ClientID, d.ClientHost = m.id, ptr(m.instance), m.clientID, m.clientHost
+		d.ProtocolMetadata, d.MemberAssignment = []byte{}, []byte{}
+		if c.state == stable {
+			d.ProtocolMetadata = append(d.ProtocolMetadata, m.metadata(c.protocol)...)
+			d.MemberAssignment = append(d.MemberAssignment, m.assignment...)
+		}
+		r.Members = append(r.Members, d)
+	}
+}
+
+// DescribeConsumers asks for consumer groups. It is answered with a
+// []kmsg.ConsumerGroupDescribeResponseGroup.
+type DescribeConsumers struct {
+	Groups []string
+}
+
+func (s *Shard) describeConsumers(e DescribeConsumers) []kmsg.ConsumerGroupDescribeResponseGroup {
+	list := make([]kmsg.ConsumerGroupDescribeResponseGroup, 0, len(e.Groups))
+	for _, id := range e.Groups {
+		r := kmsg.NewConsumerGroupDescribeResponseGroup()
+		r.Group = id
+		g := s.groups[id]
+		switch {
+		case g == nil:
+			f := unknownGroup(id)
+			r.ErrorCode, r.ErrorMessage = f.errorCode(), f.message()
+		case g.consumer == nil:
+			f := fail(kerr.GroupIDNotFound, "Group %s is not a consumer group.", id)
+			r.ErrorCode, r.ErrorMessage = f.errorCode(), f.message()
+		default:
+			s.describeConsumer(g.consumer, &r)
+		}
+		list = append(list, r)
+	}
+	return list
+}
+
+func (s *Shard) describeConsumer(c *consumer, r *kmsg.ConsumerGroupDescribeResponseGroup) {
+	r.State, r.Epoch, r.AssignmentEpoch, r.AssignorName = c.state(), c.epoch, c.targetEpoch, s.assignor(c)
+	for _, m := range c.list() {
+		d := kmsg.NewConsumerGroupDescribeResponseGroupMember()
+		d.MemberID, d.InstanceID, d.RackID, d.MemberEpoch = m.id, m.meta.Instance, m.meta.Rack, m.epoch
+		d.ClientID, d.ClientHost = m.meta.ClientID, m.meta.ClientHost
+		d.SubscribedTopics, d.SubscribedTopicRegex = slices.Clone(m.meta.Topics), m.meta.Regex
+		d.Assignment, d.TargetAssignment = s.described(m.assigned.assignment()), s.described(c.target[m.id])
+		if d.MemberType = 1; m.classic() {
+			d.MemberType = 0
+		}
+		r.Members = append(r.Members, d)
+	}
+}
+
+func (s *Shard) described(a assign.Assignment) kmsg.Assignment {
+	out := kmsg.NewAssignment()
+	for _, id := range a.Topics() {
+		if topic, ok := s.topics.ByID(id); ok {
+			t := kmsg.NewAssignmentTopicPartition()
+			t.TopicID, t.Topic, t.Partitions = id, topic.Name, slices.Clone(a[id])
+			out.TopicPartitions = append(out.TopicPartitions, t)
+		}
+	}
+	return out
+}

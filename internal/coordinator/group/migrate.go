@@ -1,0 +1,158 @@
+package group
+
+import (
+	"slices"
+
+	"github.com/twmb/franz-go/pkg/kerr"
+	"github.com/twmb/franz-go/pkg/kmsg"
+
+	"github.com/chronik-io/chronik/internal/coordinator/group/assign"
+	"github.com/chronik-io/chronik/internal/coordinator/group/format"
+)
+
+// upgradable says whether a classic group with members can become a consumer group:
+// its members are consumers whose subscriptions and assignments can be read.
+func (s *Shard) upgradable(g *group) bool {
+	c := &g.classic
+	if !s.cfg.Upgrade || c.protocolType != consumerProtocol || len(c.members) >= s.cfg.ConsumerMaxSize {
+		return false
+	}
+	for _, m := range c.members {
+		if len(m.protocols) == 0 {
+			return false
+		}
+		sub := kmsg.NewConsumerMemberMetadata()
+		if sub.ReadFrom(m.metadata(c.protocol)) != nil {
+			return false
+		}
+		if _, err := s.unembedded(m.assignment); err != nil {
+			return false
+		}
+	}
+	return true
+}
+
+// upgrade makes a classic group a consumer group. Its generation is the epoch; what
+// members have is their target and theirs; who waits for the rebalance that was going
+// on is told of the next.
+func (s *Shard) upgrade(g *group) {
+	c := &g.classic
+	for _, m := range c.members {
+		if m.join.to != 0 {
+			s.refuseJoin(m.join, m.id, kerr.RebalanceInProgress)
+		}
+		if m.sync.to != 0 {
+			s.answerSync(m.sync, nil, kerr.RebalanceInProgress, nil)
+		}
+	}
+	s.cancelTimer(timerJoin, g.id, "")
+	s.cancelTimer(timerSync, g.id, "")
+	s.forgetPending(g)
+	members, generation, protocol := c.list(), c.generation, c.protocol
+	s.emit(format.Key{Type: format.TypeClassicGroup, Group: g.id}, nil)
+	taken := map[assign.TopicID]map[int32]bool{}
+	for _, m := range members {
+		s.upgradeMember(g, m, generation, protocol, taken)
+	}
+	s.emit(format.Key{Type: format.TypeTargetEpoch, Group: g.id}, format.TargetEpoch{Epoch: generation, Time: s.nowMillis()})
+	s.emit(format.Key{Type: format.TypeGroup, Group: g.id}, format.Group{Epoch: generation, Hash: hashTopics(s.topics, g.consumer.subscribed())})
+}
+
+// upgradeMember makes one member. taken has what those before it have: a leader may
+// have assigned a partition to two.
+func (s *Shard) upgradeMember(g *group, m *classicMember, generation int32, protocol string, taken map[assign.TopicID]map[int32]bool) {
+	sub := kmsg.NewConsumerMemberMetadata()
+	_ = sub.ReadFrom(m.metadata(protocol)) // upgradable has tried
+	a, _ := s.unembedded(m.assignment)
+	for id, list := range a {
+		if taken[id] == nil {
+			taken[id] = map[int32]bool{}
+		}
+		a[id] = slices.DeleteFunc(list, func(p int32) bool { return taken[id][p] })
+		if len(a[id]) == 0 {
+			delete(a, id)
+		}
+		for _, p := range a[id] {
+			taken[id][p] = true
+		}
+	}
+	key := format.Key{Type: format.TypeMember, Group: g.id, Item: m.id}
+	s.emit(key, format.Member{Instance: ptr(m.instance), Rack: sub.Rack, ClientID: m.clientID, ClientHost: m.clientHost, Topics: sortedSet(sub.Topics),
+		RebalanceTimeout: m.rebalance, Classic: &format.Classic{SessionTimeout: m.session, Protocols: m.protocolsFrom(protocol)}})
+	target := targetRecord(a)
+	key.Type = format.TypeTarget
+	s.emit(key, target)
+	key.Type = format.TypeCurrent
+	s.emit(key, format.Current{Epoch: generation, Previous: generation, Assigned: target})
+	s.setTimer(timerSession, g.id, m.id, millis(m.session))
+}
+
+// protocolsFrom are the member's protocols with the one in use first: the first is
+// what such a member is told that it uses.
+func (m *classicMember) protocolsFrom(protocol string) []format.Protocol {
+	list := slices.Clone(m.protocols)
+	if i := slices.IndexFunc(list, func(p format.Protocol) bool { return p.Name == protocol }); i > 0 {
+		list[0], list[i] = list[i], list[0]
+	}
+	return list
+}
+
+// downgradable says whether, without one member, only such are left that speak the
+// classic protocol.
+func (s *Shard) downgradable(g *group, without string) bool {
+	c := g.consumer
+	if c == nil || !s.cfg.Downgrade {
+		return false
+	}
+	left := 0
+	for _, m := range c.members {
+		if m.id == without {
+			continue
+		}
+		if !m.classic() {
+			return false
+		}
+		left++
+	}
+	return left > 0 && left <= s.cfg.MaxSize
+}
+
+// downgrade makes a consumer group a classic one, without one of its members. If one
+// left, the others are to join.
+func (s *Shard) downgrade(g *group, without string) {
+	c := g.consumer
+	v := format.ClassicGroup{ProtocolType: consumerProtocol, Generation: c.epoch, Since: s.nowMillis()}
+	protocols := map[string][]format.Protocol{}
+	for _, m := range c.list() {
+		if m.id == without {
+			continue
+		}
+		protocols[m.id] = m.meta.Classic.Protocols
+		v.Members = append(v.Members, format.ClassicMember{ID: m.id, Instance: m.meta.Instance, ClientID: m.meta.ClientID, ClientHost: m.meta.ClientHost,
+			RebalanceTimeout: m.meta.RebalanceTimeout, SessionTimeout: m.meta.Classic.SessionTimeout,
+			Assignment: s.embedded(m.assigned.assignment(), m.meta.Classic.Protocols[0].Metadata)})
+	}
+	v.Leader, v.Protocol = ptr(v.Members[0].ID), ptr(electAmong(protocols))
+	for i := range v.Members {
+		m := &v.Members[i]
+		m.Subscription = (&classicMember{protocols: protocols[m.ID]}).metadata(deref(v.Protocol))
+	}
+	s.dropConsumer(g)
+	s.emit(format.Key{Type: format.TypeClassicGroup, Group: g.id}, v)
+	for _, m := range g.classic.members {
+		m.protocols, m.groupType = protocols[m.id], consumerProtocol
+		s.expectHeartbeat(g, m)
+	}
+	if without != "" {
+		s.prepare(g)
+	}
+}
+
+// electAmong chooses a protocol for members that a group does not have yet.
+func electAmong(protocols map[string][]format.Protocol) string {
+	c := newClassic()
+	for id, list := range protocols {
+		c.members[id] = &classicMember{id: id, protocols: list}
+	}
+	return c.elect()
+}

@@ -1,0 +1,139 @@
+package group
+
+import (
+	"github.com/twmb/franz-go/pkg/kerr"
+	"github.com/twmb/franz-go/pkg/kmsg"
+
+	"github.com/chronik-io/chronik/internal/coordinator"
+	"github.com/chronik-io/chronik/internal/coordinator/group/assign"
+	"github.com/chronik-io/chronik/internal/coordinator/group/format"
+)
+
+// commit answers an OffsetCommit.
+func (s *Shard) commit(to coordinator.Ticket, req *kmsg.OffsetCommitRequest) {
+	lagging, f := s.checkCommit(req)
+	if f != nil {
+		s.out.Reply(to, commitRefused(req, f.errorCode()))
+		return
+	}
+	if g := s.groups[req.Group]; g != nil && g.consumer == nil {
+		if m := g.classic.members[req.MemberID]; m != nil {
+			s.expectHeartbeat(g, m)
+		}
+	}
+	resp := commitRefused(req, 0)
+	for i, t := range req.Topics {
+		for n, p := range t.Partitions {
+			result := &resp.Topics[i].Partitions[n]
+			switch {
+			case len(deref(p.Metadata)) > s.cfg.MaxMetadata:
+				result.ErrorCode = kerr.OffsetMetadataTooLarge.Code
+			case lagging != nil && !lagging.had(assign.TopicID(t.TopicID), p.Partition, req.Generation):
+				result.ErrorCode = kerr.StaleMemberEpoch.Code
+			default:
+				s.emit(format.Key{Type: format.TypeOffset, Group: req.Group, Item: t.Topic, Partition: p.Partition}, s.committedNow(req, t.TopicID, p))
+			}
+		}
+	}
+	s.out.Reply(to, resp)
+}
+
+func (s *Shard) committedNow(req *kmsg.OffsetCommitRequest, topic [16]byte, p kmsg.OffsetCommitRequestTopicPartition) format.Offset {
+	o := format.Offset{Offset: p.Offset, LeaderEpoch: p.LeaderEpoch, Metadata: deref(p.Metadata), Committed: s.nowMillis(), Expires: -1, Topic: topic}
+	if req.Version < 6 {
+		o.LeaderEpoch = -1
+	}
+	if req.Version >= 2 && req.Version <= 4 && req.RetentionTimeMillis >= 0 {
+		o.Expires = o.Committed + req.RetentionTimeMillis
+	}
+	return o
+}
+
+// commitRefused is a response with one code for every partition.
+func commitRefused(req *kmsg.OffsetCommitRequest, code int16) *kmsg.OffsetCommitResponse {
+	resp := kmsg.NewPtrOffsetCommitResponse()
+	resp.Version = req.Version
+	for _, t := range req.Topics {
+		r := kmsg.NewOffsetCommitResponseTopic()
+		r.Topic, r.TopicID = t.Topic, t.TopicID
+		for _, p := range t.Partitions {
+			q := kmsg.NewOffsetCommitResponseTopicPartition()
+			q.Partition, q.ErrorCode = p.Partition, code
+			r.Partitions = append(r.Partitions, q)
+		}
+		resp.Topics = append(resp.Topics, r)
+	}
+	return resp
+}
+
+// checkCommit says whether who commits may. lagging is a member that commits in an
+// earlier epoch than its own: it may for what it has had since then (KIP-1251).
+func (s *Shard) checkCommit(req *kmsg.OffsetCommitRequest) (lagging *member, f *failure) {
+	g := s.groups[req.Group]
+	switch {
+	case !fits(req.Group):
+		return nil, refuse(kerr.InvalidGroupID)
+	case g == nil && req.Generation < 0:
+		return nil, nil // a consumer that assigns to itself, or an administrator
+	case g == nil && req.Version >= 9:
+		return nil, unknownGroup(req.Group)
+	case g == nil:
+		return nil, refuse(kerr.IllegalGeneration)
+	case g.consumer != nil:
+		return g.consumer.checkCommit(req)
+	}
+	return nil, g.classic.checkCommit(req)
+}
+
+func (c *classic) checkCommit(req *kmsg.OffsetCommitRequest) *failure {
+	switch {
+	case req.Generation < 0 && c.state == empty:
+		return nil
+	case req.Generation >= 0 || req.MemberID != "" || req.InstanceID != nil:
+		if f := c.known(req.MemberID, req.InstanceID); f != nil {
+			return f
+		}
+		if req.Generation != c.generation {
+			return refuse(kerr.IllegalGeneration)
+		}
+	case c.state != empty:
+		return refuse(kerr.UnknownMemberID)
+	}
+	if c.state == completing {
+		// The member has the new generation and not yet its assignment: what it commits
+		// is of the old one.
+		return refuse(kerr.RebalanceInProgress)
+	}
+	return nil
+}
+
+func (c *consumer) checkCommit(req *kmsg.OffsetCommitRequest) (lagging *member, f *failure) {
+	if req.Generation < 0 && len(c.members) == 0 {
+		return nil, nil
+	}
+	m := c.members[req.MemberID]
+	switch {
+	case m == nil:
+		return nil, refuse(kerr.UnknownMemberID)
+	case !m.classic() && req.Version < 9:
+		return nil, refuse(kerr.UnsupportedVersion)
+	case req.Generation == m.epoch:
+		return nil, nil
+	case m.classic():
+		return nil, refuse(kerr.IllegalGeneration)
+	case req.Generation > m.epoch:
+		return nil, refuse(kerr.StaleMemberEpoch)
+	}
+	return m, nil
+}
+
+// had says whether a partition has been the member's since an epoch or earlier, and
+// still is, or is being given up.
+func (m *member) had(topic assign.TopicID, p, epoch int32) bool {
+	for _, o := range []owned{m.assigned, m.revoking} {
+		if since, ok := o[topic][p]; ok && since <= epoch {
+			return true
+		}
+	}
+	return false
+}

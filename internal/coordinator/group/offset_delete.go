@@ -1,0 +1,165 @@
+package group
+
+import (
+	"maps"
+	"slices"
+	"time"
+
+	"github.com/twmb/franz-go/pkg/kerr"
+	"github.com/twmb/franz-go/pkg/kmsg"
+
+	"github.com/chronik-io/chronik/internal/coordinator"
+	"github.com/chronik-io/chronik/internal/coordinator/group/format"
+)
+
+// deleteOffsets answers an OffsetDelete.
+func (s *Shard) deleteOffsets(to coordinator.Ticket, req *kmsg.OffsetDeleteRequest) {
+	resp := kmsg.NewPtrOffsetDeleteResponse()
+	resp.Version = req.Version
+	g := s.groups[req.Group]
+	switch {
+	case g == nil:
+		resp.ErrorCode = kerr.GroupIDNotFound.Code
+	case g.consumer == nil && g.classic.state != empty && g.classic.protocolType != consumerProtocol:
+		resp.ErrorCode = kerr.NonEmptyGroup.Code // nobody can tell what its members read
+	default:
+		for _, t := range req.Topics {
+			r := kmsg.NewOffsetDeleteResponseTopic()
+			r.Topic = t.Topic
+			subscribed := g.subscribes(t.Topic)
+			for _, p := range t.Partitions {
+				q := kmsg.NewOffsetDeleteResponseTopicPartition()
+				q.Partition = p.Partition
+				if subscribed {
+					q.ErrorCode = kerr.GroupSubscribedToTopic.Code
+				} else if _, ok := g.offsets[t.Topic][p.Partition]; ok {
+					s.deleteOffset(g, t.Topic, p.Partition)
+				}
+				r.Partitions = append(r.Partitions, q)
+			}
+			resp.Topics = append(resp.Topics, r)
+		}
+	}
+	s.out.Reply(to, resp)
+}
+
+func (s *Shard) deleteOffset(g *group, topic string, partition int32) {
+	s.emit(format.Key{Type: format.TypeOffset, Group: g.id, Item: topic, Partition: partition}, nil)
+}
+
+// dropOffsets deletes what was committed for topics that are gone.
+func (s *Shard) dropOffsets(g *group, topics []string) {
+	for _, t := range topics {
+		for _, p := range slices.Sorted(maps.Keys(g.offsets[t])) {
+			s.deleteOffset(g, t, p)
+		}
+	}
+}
+
+// Delete deletes groups that have no members, with their offsets. It is answered
+// with a []kmsg.DeleteGroupsResponseGroup.
+type Delete struct {
+	Groups []string
+}
+
+func (s *Shard) deleteGroups(e Delete) []kmsg.DeleteGroupsResponseGroup {
+	list := make([]kmsg.DeleteGroupsResponseGroup, 0, len(e.Groups))
+	for _, id := range e.Groups {
+		f := s.deleteGroup(id)
+		r := kmsg.NewDeleteGroupsResponseGroup()
+		r.Group, r.ErrorCode, r.ErrorMessage = id, f.errorCode(), f.message()
+		list = append(list, r)
+	}
+	return list
+}
+
+func (s *Shard) deleteGroup(id string) *failure {
+	g := s.groups[id]
+	switch {
+	case g == nil:
+		return unknownGroup(id)
+	case !g.empty():
+		return fail(kerr.NonEmptyGroup, "Group %s is not empty.", id)
+	}
+	s.dropOffsets(g, slices.Sorted(maps.Keys(g.offsets)))
+	s.forgetPending(g)
+	s.tombstones(g)
+	s.tidy(id)
+	return nil
+}
+
+// maxExpired bounds the tombstones of one look for expired offsets; the next look
+// follows soon.
+const (
+	maxExpired = 10_000
+	expireSoon = 100 * time.Millisecond
+)
+
+// expireOffsets deletes offsets whose retention is over, and groups of which nothing
+// is left then.
+func (s *Shard) expireOffsets() {
+	left := maxExpired
+	for _, id := range slices.Sorted(maps.Keys(s.groups)) {
+		if left <= 0 {
+			break
+		}
+		g := s.groups[id]
+		n, all := s.expireGroup(g, left)
+		left -= n
+		if all && g.empty() && len(g.classic.pending) == 0 {
+			s.tombstones(g)
+		}
+		s.tidy(id)
+	}
+	again := s.cfg.RetentionCheck
+	if left <= 0 {
+		again = expireSoon
+	}
+	s.setTimer(timerRetention, "", "", again)
+}
+
+// expireGroup deletes at most limit offsets of a group. all says that it has none any
+// more.
+func (s *Shard) expireGroup(g *group, limit int) (n int, all bool) {
+	for _, topic := range slices.Sorted(maps.Keys(g.offsets)) {
+		if g.keeps(topic) {
+			continue
+		}
+		for _, p := range slices.Sorted(maps.Keys(g.offsets[topic])) {
+			if n < limit && s.expired(g, g.offsets[topic][p]) {
+				s.deleteOffset(g, topic, p)
+				n++
+			}
+		}
+	}
+	return n, len(g.offsets) == 0
+}
+
+// keeps says whether nothing of a topic may expire: a member may be reading it.
+func (g *group) keeps(topic string) bool {
+	if g.consumer == nil {
+		c := &g.classic
+		switch {
+		case c.protocolType == "" || c.state == empty:
+			return false
+		case c.state != stable || c.protocolType != consumerProtocol:
+			return true
+		}
+	}
+	return g.subscribes(topic)
+}
+
+// expired: the retention counts from when an empty classic group lost its last
+// member, else from the commit. A time of its own that an old client has asked for
+// counts instead.
+func (s *Shard) expired(g *group, o format.Offset) bool {
+	now := s.nowMillis()
+	if o.Expires >= 0 {
+		return now >= o.Expires
+	}
+	from := o.Committed
+	if g.consumer == nil && g.classic.protocolType != "" && g.classic.state == empty && g.classic.since >= 0 {
+		from = g.classic.since
+	}
+	return now-from >= s.cfg.Retention.Milliseconds()
+}

@@ -1,0 +1,119 @@
+package group
+
+import (
+	"maps"
+	"slices"
+
+	"github.com/twmb/franz-go/pkg/kerr"
+	"github.com/twmb/franz-go/pkg/kmsg"
+
+	"github.com/chronik-io/chronik/internal/coordinator/group/format"
+)
+
+// FetchOffsets asks for committed offsets of one group, as OffsetFetch from version
+// 8 on names it; topics have names, and ids where they are known. Topics nil: all.
+// It is answered with a kmsg.OffsetFetchResponseGroup, in which every topic of which
+// something is committed has the id that it was committed for, if that is known.
+type FetchOffsets struct {
+	Group kmsg.OffsetFetchRequestGroup
+}
+
+func (s *Shard) fetchOffsets(e FetchOffsets) kmsg.OffsetFetchResponseGroup {
+	resp := kmsg.NewOffsetFetchResponseGroup()
+	resp.Group = e.Group.Group
+	g := s.groups[e.Group.Group]
+	if g != nil && g.consumer != nil {
+		if f := g.consumer.checkFetch(e.Group); f != nil {
+			resp.ErrorCode = f.errorCode()
+			return resp
+		}
+	}
+	if e.Group.Topics == nil {
+		if g != nil {
+			for _, name := range slices.Sorted(maps.Keys(g.offsets)) {
+				s.fetchTopic(&resp, g, name, [16]byte{}, slices.Sorted(maps.Keys(g.offsets[name])))
+			}
+		}
+		return resp
+	}
+	for _, t := range e.Group.Topics {
+		s.fetchTopic(&resp, g, t.Topic, t.TopicID, t.Partitions)
+	}
+	return resp
+}
+
+// fetchTopic appends one topic. g may be nil.
+func (s *Shard) fetchTopic(resp *kmsg.OffsetFetchResponseGroup, g *group, name string, id [16]byte, partitions []int32) {
+	t := kmsg.NewOffsetFetchResponseGroupTopic()
+	t.Topic, t.TopicID = name, id
+	for _, i := range partitions {
+		p := kmsg.NewOffsetFetchResponseGroupTopicPartition()
+		p.Partition, p.Offset, p.LeaderEpoch, p.Metadata = i, -1, -1, kmsg.StringPtr("")
+		if o, ok := s.offset(g, name, i); ok {
+			p.Offset, p.LeaderEpoch, p.Metadata = o.Offset, o.LeaderEpoch, kmsg.StringPtr(o.Metadata)
+			if t.TopicID == ([16]byte{}) {
+				t.TopicID = o.Topic
+			}
+		}
+		t.Partitions = append(t.Partitions, p)
+	}
+	resp.Topics = append(resp.Topics, t)
+}
+
+// offset is what is committed for a partition. What was committed for a topic that
+// was deleted says nothing about the one that has its name now.
+func (s *Shard) offset(g *group, topic string, partition int32) (format.Offset, bool) {
+	if g == nil {
+		return format.Offset{}, false
+	}
+	o, ok := g.offsets[topic][partition]
+	if !ok {
+		return o, false
+	}
+	if now, exists := s.topics.ByName(topic); exists && o.Topic != ([16]byte{}) && o.Topic != now.ID {
+		return o, false
+	}
+	return o, true
+}
+
+func (c *consumer) checkFetch(req kmsg.OffsetFetchRequestGroup) *failure {
+	if req.MemberID == nil && req.MemberEpoch < 0 {
+		return nil // an administrator, or a client that doesn't say
+	}
+	m := c.members[deref(req.MemberID)]
+	switch {
+	case m == nil:
+		return refuse(kerr.UnknownMemberID)
+	case m.epoch == req.MemberEpoch:
+		return nil
+	case m.classic():
+		return refuse(kerr.IllegalGeneration)
+	}
+	return refuse(kerr.StaleMemberEpoch)
+}
+
+// Committed asks for everything that is committed, for the metrics of lag. It is
+// answered with a []CommittedOffset.
+type Committed struct{}
+
+// CommittedOffset is one committed offset.
+type CommittedOffset struct {
+	Group, Topic string
+	TopicID      [16]byte // zero: not known
+	Partition    int32
+	Offset       int64
+}
+
+func (s *Shard) committed() []CommittedOffset {
+	var list []CommittedOffset
+	for _, g := range s.groups {
+		for topic, partitions := range g.offsets {
+			for p := range partitions {
+				if o, ok := s.offset(g, topic, p); ok {
+					list = append(list, CommittedOffset{Group: g.id, Topic: topic, TopicID: o.Topic, Partition: p, Offset: o.Offset})
+				}
+			}
+		}
+	}
+	return list
+}

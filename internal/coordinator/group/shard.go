@@ -1,0 +1,174 @@
+package group
+
+import (
+	"time"
+
+	"github.com/twmb/franz-go/pkg/kmsg"
+
+	"github.com/chronik-io/chronik/internal/coordinator"
+	"github.com/chronik-io/chronik/internal/coordinator/group/format"
+)
+
+// Shard holds the groups of one partition of __consumer_offsets. It is a
+// coordinator.Machine.
+type Shard struct {
+	cfg    Config
+	topics Topics
+	groups map[string]*group
+
+	// During one event.
+	now time.Time
+	out *coordinator.Effects
+}
+
+// New returns a shard without groups.
+func New(cfg Config) *Shard {
+	return &Shard{cfg: cfg, topics: noTopics{}, groups: map[string]*group{}}
+}
+
+// Request is a request about one group: JoinGroup, SyncGroup, Heartbeat, LeaveGroup,
+// ConsumerGroupHeartbeat, OffsetCommit or OffsetDelete. It is answered with the
+// kmsg.Response of its version. Topics in an OffsetCommit have both name and id,
+// whatever the version.
+type Request struct {
+	ClientID, ClientHost string // ClientHost as Kafka writes it: "/127.0.0.1"
+	Body                 kmsg.Request
+}
+
+// TopicsChanged tells the shard how topics are now. Nobody answers.
+type TopicsChanged struct {
+	Topics Topics
+	// Changed are the names of topics that came, went, or got partitions; Deleted
+	// those that are gone: what was committed for them goes too. Where All is set,
+	// anything may have changed and nothing is said of what was deleted.
+	Changed, Deleted []string
+	All              bool
+}
+
+// The kinds of timers. Owner is the group, Part the member.
+const (
+	timerSession    uint8 = iota + 1 // a member hasn't been heard of
+	timerJoin                        // classic group: the join phase ends
+	timerSync                        // classic group: not everybody has synced
+	timerRebalance                   // consumer group: a member hasn't given up partitions
+	timerMemberJoin                  // consumer group, classic member: hasn't rejoined
+	timerMemberSync                  // consumer group, classic member: hasn't synced
+	timerRetention                   // the shard looks for offsets that are to expire
+)
+
+// Handle is coordinator.Machine.
+func (s *Shard) Handle(now time.Time, to coordinator.Ticket, event any, out *coordinator.Effects) {
+	s.now, s.out = now, out
+	switch e := event.(type) {
+	case Request:
+		s.request(to, e)
+	case TopicsChanged:
+		s.topicsChanged(e)
+	case FetchOffsets:
+		out.Reply(to, s.fetchOffsets(e))
+	case Describe:
+		out.Reply(to, s.describe(e))
+	case DescribeConsumers:
+		out.Reply(to, s.describeConsumers(e))
+	case List:
+		out.Reply(to, s.list(e))
+	case Delete:
+		out.Reply(to, s.deleteGroups(e))
+	case Committed:
+		out.Reply(to, s.committed())
+	}
+	s.out = nil
+}
+
+func (s *Shard) request(to coordinator.Ticket, e Request) {
+	id := ""
+	switch req := e.Body.(type) {
+	case *kmsg.JoinGroupRequest:
+		id = req.Group
+		s.join(to, e, req)
+	case *kmsg.SyncGroupRequest:
+		id = req.Group
+		s.sync(to, req)
+	case *kmsg.HeartbeatRequest:
+		id = req.Group
+		s.heartbeat(to, req)
+	case *kmsg.LeaveGroupRequest:
+		id = req.Group
+		s.leave(to, req)
+	case *kmsg.ConsumerGroupHeartbeatRequest:
+		id = req.Group
+		s.consumerHeartbeat(to, e, req)
+	case *kmsg.OffsetCommitRequest:
+		id = req.Group
+		s.commit(to, req)
+	case *kmsg.OffsetDeleteRequest:
+		id = req.Group
+		s.deleteOffsets(to, req)
+	}
+	s.tidy(id)
+}
+
+// Loaded is coordinator.Machine: members get their time anew, since what they sent
+// while nobody listened is not known.
+func (s *Shard) Loaded(now time.Time, out *coordinator.Effects) {
+	s.now, s.out = now, out
+	for _, g := range s.groups {
+		for _, m := range g.classic.members {
+			s.expectHeartbeat(g, m)
+		}
+		if g.consumer != nil {
+			s.loadedConsumer(g)
+		}
+	}
+	s.setTimer(timerRetention, "", "", s.cfg.RetentionCheck)
+	s.out = nil
+}
+
+// Fire is coordinator.Machine.
+func (s *Shard) Fire(now time.Time, key coordinator.TimerKey, out *coordinator.Effects) {
+	s.now, s.out = now, out
+	if key.Kind == timerRetention {
+		s.expireOffsets()
+	} else if g := s.groups[key.Owner]; g != nil {
+		s.fire(g, key)
+	}
+	s.tidy(key.Owner)
+	s.out = nil
+}
+
+func (s *Shard) fire(g *group, key coordinator.TimerKey) {
+	switch {
+	case key.Kind == timerJoin:
+		s.joinTimeout(g)
+	case key.Kind == timerSync:
+		s.syncTimeout(g)
+	case g.consumer != nil:
+		if m := g.consumer.members[key.Part]; m != nil {
+			s.fence(g, m)
+		}
+	case key.Kind == timerSession:
+		s.sessionTimeout(g, key.Part)
+	}
+}
+
+func (s *Shard) setTimer(kind uint8, owner, part string, after time.Duration) {
+	s.out.Set(coordinator.TimerKey{Kind: kind, Owner: owner, Part: part}, s.now.Add(after))
+}
+
+func (s *Shard) cancelTimer(kind uint8, owner, part string) {
+	s.out.Cancel(coordinator.TimerKey{Kind: kind, Owner: owner, Part: part})
+}
+
+// emit makes a record: it changes the state, and is written.
+func (s *Shard) emit(k format.Key, v value) {
+	s.apply(k, v)
+	r := coordinator.Record{Key: k.Encode()}
+	if v != nil {
+		r.Value = v.Encode()
+	}
+	s.out.Emit(r)
+}
+
+func (s *Shard) nowMillis() int64 { return s.now.UnixMilli() }
+
+func millis(n int32) time.Duration { return time.Duration(n) * time.Millisecond }

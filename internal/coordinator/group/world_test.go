@@ -1,0 +1,294 @@
+package group
+
+import (
+	"fmt"
+	"iter"
+	"maps"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/google/go-cmp/cmp/cmpopts"
+	"github.com/twmb/franz-go/pkg/kerr"
+	"github.com/twmb/franz-go/pkg/kmsg"
+
+	"github.com/chronik-io/chronik/internal/coordinator"
+	"github.com/chronik-io/chronik/internal/coordinator/group/assign"
+)
+
+// world is a shard with what a runtime does for it, in simulated time.
+type world struct {
+	t      fataler
+	cfg    Config
+	shard  *Shard
+	now    time.Time
+	topics fakeTopics
+	log    []coordinator.Record
+	timers map[coordinator.TimerKey]time.Time
+	ticket coordinator.Ticket
+	got    map[coordinator.Ticket]any
+	ids    int
+}
+
+// fataler is what testing.T and rapid.T have in common.
+type fataler interface {
+	Helper()
+	Fatalf(format string, args ...any)
+}
+
+// fakeTopics are topics by name; the id follows from the name.
+type fakeTopics struct {
+	list    map[string]int32
+	version int64
+}
+
+func idOf(name string) (id assign.TopicID) {
+	copy(id[:], name)
+	return id
+}
+
+func (f fakeTopics) ByName(name string) (Topic, bool) {
+	n, ok := f.list[name]
+	return Topic{ID: idOf(name), Name: name, Partitions: n}, ok
+}
+
+func (f fakeTopics) ByID(id assign.TopicID) (Topic, bool) {
+	for name := range f.list {
+		if idOf(name) == id {
+			return f.ByName(name)
+		}
+	}
+	return Topic{}, false
+}
+
+func (f fakeTopics) Names() iter.Seq[string] { return maps.Keys(f.list) }
+func (f fakeTopics) Version() int64          { return f.version }
+
+func newWorld(t fataler, edit ...func(*Config)) *world {
+	w := &world{t: t, now: time.UnixMilli(1_000_000), timers: map[coordinator.TimerKey]time.Time{}, got: map[coordinator.Ticket]any{},
+		topics: fakeTopics{list: map[string]int32{}}}
+	w.cfg = DefaultConfig()
+	w.cfg.InitialDelay = 0
+	w.cfg.NewID = func() string { w.ids++; return fmt.Sprint(w.ids) }
+	for _, f := range edit {
+		f(&w.cfg)
+	}
+	w.start()
+	return w
+}
+
+// start loads a new shard from the log: what a restart of the coordinator does.
+func (w *world) start() {
+	w.shard = New(w.cfg)
+	for _, r := range w.log {
+		if err := w.shard.Apply(r); err != nil {
+			w.t.Fatalf("load: %v", err)
+		}
+	}
+	clear(w.timers)
+	clear(w.got)
+	var out coordinator.Effects
+	w.shard.Loaded(w.now, &out)
+	w.take(out)
+	w.event(TopicsChanged{Topics: w.topics.clone(), All: true})
+}
+
+func (f fakeTopics) clone() fakeTopics { return fakeTopics{maps.Clone(f.list), f.version} }
+
+func (w *world) take(out coordinator.Effects) {
+	w.log = append(w.log, out.Records...)
+	for _, r := range out.Replies {
+		if w.got[r.To] == nil {
+			w.got[r.To] = r.Response
+		}
+	}
+	for _, t := range out.Timers {
+		if t.At.IsZero() {
+			delete(w.timers, t.Key)
+		} else {
+			w.timers[t.Key] = t.At
+		}
+	}
+}
+
+func (w *world) event(e any) {
+	var out coordinator.Effects
+	w.shard.Handle(w.now, 0, e, &out)
+	w.take(out)
+}
+
+// send sends an event and returns the ticket.
+func (w *world) send(e any) coordinator.Ticket {
+	w.ticket++
+	var out coordinator.Effects
+	w.shard.Handle(w.now, w.ticket, e, &out)
+	w.take(out)
+	return w.ticket
+}
+
+// advance lets time pass; timers fire in order.
+func (w *world) advance(d time.Duration) {
+	end := w.now.Add(d)
+	for {
+		var next coordinator.TimerKey
+		var at time.Time
+		for k, t := range w.timers {
+			if !t.After(end) && (at.IsZero() || t.Before(at) || t.Equal(at) && fmt.Sprint(k) < fmt.Sprint(next)) {
+				next, at = k, t
+			}
+		}
+		if at.IsZero() {
+			break
+		}
+		delete(w.timers, next)
+		w.now = later(w.now, at)
+		var out coordinator.Effects
+		w.shard.Fire(w.now, next, &out)
+		w.take(out)
+	}
+	w.now = end
+}
+
+func later(a, b time.Time) time.Time {
+	if a.After(b) {
+		return a
+	}
+	return b
+}
+
+// topic makes a topic, or gives it partitions; 0 deletes it.
+func (w *world) topic(name string, partitions int32) {
+	w.topics.version++
+	e := TopicsChanged{Changed: []string{name}}
+	if partitions == 0 {
+		delete(w.topics.list, name)
+		e.Deleted = e.Changed
+	} else {
+		w.topics.list[name] = partitions
+	}
+	e.Topics = w.topics.clone()
+	w.event(e)
+}
+
+func request(body kmsg.Request) Request {
+	return Request{ClientID: "c", ClientHost: "/1.2.3.4", Body: body}
+}
+
+// answer is the response to a ticket; nil while it waits.
+func answer[T any](w *world, ticket coordinator.Ticket) T {
+	w.t.Helper()
+	got, ok := w.got[ticket]
+	if !ok {
+		w.t.Fatalf("no answer yet")
+	}
+	return got.(T)
+}
+
+func (w *world) waits(ticket coordinator.Ticket) {
+	w.t.Helper()
+	if got, ok := w.got[ticket]; ok {
+		w.t.Fatalf("answered: %+v", got)
+	}
+}
+
+// ask sends an event and returns its answer, which must come at once.
+func ask[T any](w *world, e any) T {
+	w.t.Helper()
+	return answer[T](w, w.send(e))
+}
+
+func is(t fataler, code int16, want *kerr.Error) {
+	t.Helper()
+	if want == nil && code != 0 || want != nil && code != want.Code {
+		t.Fatalf("error %v, want %v", kerr.ErrorForCode(code), want)
+	}
+}
+
+// replays holds that a shard loaded from the log has the same replicated state.
+func (w *world) replays() {
+	w.t.Helper()
+	again := New(w.cfg)
+	for _, r := range w.log {
+		if err := again.Apply(r); err != nil {
+			w.t.Fatalf("replay: %v", err)
+		}
+	}
+	live, loaded := replicated(w.shard), replicated(again)
+	between(w.shard, live, loaded)
+	if d := cmp.Diff(live, loaded, cmpopts.EquateEmpty()); d != "" {
+		w.t.Fatalf("live is not what a load makes of the log:\n%s", d)
+	}
+	compacted := New(w.cfg)
+	for _, r := range compact(w.log) {
+		if err := compacted.Apply(r); err != nil {
+			w.t.Fatalf("replay compacted: %v", err)
+		}
+	}
+	if d := cmp.Diff(replicated(again), replicated(compacted), cmpopts.EquateEmpty()); d != "" {
+		w.t.Fatalf("a load of the compacted log is different:\n%s", d)
+	}
+}
+
+// compact keeps the last record of every key, and no tombstones.
+func compact(log []coordinator.Record) []coordinator.Record {
+	last := map[string]int{}
+	for i, r := range log {
+		last[string(r.Key)] = i
+	}
+	var out []coordinator.Record
+	for i, r := range log {
+		if last[string(r.Key)] == i && r.Value != nil {
+			out = append(out, r)
+		}
+	}
+	return out
+}
+
+// replicated is a shard's replicated state in a form that can be compared. A classic
+// group shows what its record does.
+func replicated(s *Shard) map[string]any {
+	out := map[string]any{}
+	for id, g := range s.groups {
+		v := map[string]any{}
+		if len(g.offsets) > 0 {
+			v["offsets"] = g.offsets
+		}
+		switch c := g.consumer; {
+		case c != nil:
+			v["epoch"], v["hash"], v["static"], v["targetEpoch"], v["target"], v["regexes"], v["owners"] =
+				c.epoch, c.hash, c.static, c.targetEpoch, c.target, c.regexes, c.owners
+			for _, m := range c.list() {
+				v["member "+m.id] = []any{m.meta, m.epoch, m.previous, m.state, m.assigned, m.revoking}
+			}
+		case g.classic.recorded:
+			v["recorded"] = true
+			if g.classic.state == stable || g.classic.state == empty {
+				v["classic"] = g.classic.record()
+			}
+		}
+		if len(v) > 0 {
+			out[id] = v
+		}
+	}
+	return out
+}
+
+// between drops from two shards' states the classic groups that are between two
+// records in the live one.
+func between(live *Shard, states ...map[string]any) {
+	for id, g := range live.groups {
+		if c := &g.classic; g.consumer != nil || c.state == empty || c.state == stable {
+			continue
+		}
+		for _, s := range states {
+			if v, ok := s[id].(map[string]any); ok {
+				delete(v, "classic")
+				if delete(v, "recorded"); len(v) == 0 {
+					delete(s, id)
+				}
+			}
+		}
+	}
+}
+
+func TestMain(m *testing.M) { m.Run() }
