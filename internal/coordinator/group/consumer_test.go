@@ -248,7 +248,9 @@ func TestRegularExpressions(t *testing.T) {
 	for _, name := range []string{"orders-eu", "orders-us", "old-orders-eu", "else"} {
 		w.topic(name, 1)
 	}
-	a := &client{w: w, id: "a", request: func(r *kmsg.ConsumerGroupHeartbeatRequest) { r.SubscribedTopicRegex = kmsg.StringPtr("orders-(eu|us|asia)|e.*") }}
+	a := &client{w: w, id: "a", request: func(r *kmsg.ConsumerGroupHeartbeatRequest) {
+		r.SubscribedTopicRegex = kmsg.StringPtr("orders-(eu|us|asia)|e.*")
+	}}
 	is(t, a.join(), nil)
 	if a.has.Count() != 3 {
 		t.Fatalf("%v", a.has.Topics())

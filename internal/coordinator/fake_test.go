@@ -1,0 +1,211 @@
+package coordinator
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"go.uber.org/goleak"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+var errDisk = errors.New("the disk is gone")
+
+// fakeLog is a log whose appends end when the test says so.
+type fakeLog struct {
+	mu      sync.Mutex
+	batches [][]Record
+	epochs  []int32
+	waiting []func(error) // appends that have not ended
+	held    bool          // appends wait for end; else they end at once
+	fail    error         // of appends
+	load    error         // of loads
+	loads   int
+	gate    chan struct{} // where it is set, a load waits for it
+}
+
+func (l *fakeLog) Append(epoch int32, records []Record, _ time.Time, done func(error)) {
+	l.mu.Lock()
+	if l.fail != nil {
+		err := l.fail
+		l.mu.Unlock()
+		done(err)
+		return
+	}
+	l.batches, l.epochs = append(l.batches, records), append(l.epochs, epoch)
+	if l.held {
+		l.waiting = append(l.waiting, done)
+		l.mu.Unlock()
+		return
+	}
+	l.mu.Unlock()
+	done(nil)
+}
+
+func (l *fakeLog) Load(ctx context.Context, _ int32, apply func(Record) error) error {
+	l.mu.Lock()
+	l.loads++
+	err, batches, gate := l.load, l.batches, l.gate
+	l.mu.Unlock()
+	if gate != nil {
+		select {
+		case <-gate:
+		case <-ctx.Done():
+			return ctx.Err()
+		}
+	}
+	for _, b := range batches {
+		for _, r := range b {
+			if err := apply(r); err != nil {
+				return err
+			}
+		}
+	}
+	return err
+}
+
+// end ends the oldest appends that wait.
+func (l *fakeLog) end(errs ...error) {
+	for _, err := range errs {
+		l.mu.Lock()
+		done := l.waiting[0]
+		l.waiting = l.waiting[1:]
+		l.mu.Unlock()
+		done(err)
+	}
+}
+
+// set changes the log's behaviour.
+func (l *fakeLog) set(f func(*fakeLog)) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	f(l)
+}
+
+func (l *fakeLog) sizes() (list []int) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	for _, b := range l.batches {
+		list = append(list, len(b))
+	}
+	return list
+}
+
+// tally is a machine that remembers words. "get" answers with them; "wait" is
+// answered by the next event; "after 5s w" adds w then; "two x y" adds two.
+type tally struct {
+	words  []string
+	parked []Ticket
+	after  map[string]string
+}
+
+func newTally(int32) Machine { return &tally{after: map[string]string{}} }
+
+func (m *tally) Apply(r Record) error {
+	if string(r.Key) == "bad" {
+		return errors.New("a record that nobody understands")
+	}
+	m.words = append(m.words, string(r.Key))
+	return nil
+}
+
+func (m *tally) add(word string, out *Effects) {
+	m.words = append(m.words, word)
+	out.Emit(Record{Key: []byte(word)})
+}
+
+func (m *tally) Loaded(_ time.Time, out *Effects) {
+	out.Set(TimerKey{Kind: 9}, time.Now().Add(time.Hour))
+}
+
+func (m *tally) Handle(now time.Time, to Ticket, event any, out *Effects) {
+	for _, t := range m.parked {
+		out.Reply(t, "woken")
+	}
+	m.parked = nil
+	words := strings.Fields(event.(string))
+	switch words[0] {
+	case "get":
+		out.Reply(to, "has "+strings.Join(m.words, " "))
+	case "wait":
+		m.parked = append(m.parked, to)
+	case "after":
+		d, _ := time.ParseDuration(words[1])
+		m.after[words[2]] = words[2]
+		out.Set(TimerKey{Kind: 1, Owner: words[2]}, now.Add(d))
+		out.Reply(to, "set")
+	case "cancel":
+		out.Cancel(TimerKey{Kind: 1, Owner: words[1]})
+		out.Reply(to, "cancelled")
+	case "two":
+		m.add(words[1], out)
+		m.add(words[2], out)
+		out.Reply(to, "added")
+	default:
+		m.add(words[0], out)
+		out.Reply(to, fmt.Sprint(len(m.words)))
+	}
+}
+
+func (m *tally) Fire(_ time.Time, key TimerKey, out *Effects) {
+	if key.Kind == 1 {
+		m.add(key.Owner, out)
+	}
+}
+
+// result is what came of a submitted event.
+type result struct {
+	mu       sync.Mutex
+	times    int
+	response any
+	err      error
+}
+
+func (r *result) done(response any, err error) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.times++
+	r.response, r.err = response, err
+}
+
+func submit(rt *Runtime, event string) *result {
+	r := &result{}
+	rt.Submit(0, event, r.done)
+	return r
+}
+
+// want holds what came of it; "" with nil: nothing yet.
+func (r *result) want(t *testing.T, response string, err error) {
+	t.Helper()
+	synctest.Wait()
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	got, _ := r.response.(string)
+	wantTimes := 1
+	if response == "" && err == nil {
+		wantTimes = 0
+	}
+	if got != response || !errors.Is(r.err, err) || r.times != wantTimes {
+		t.Fatalf("answered %d times: %q, %v; want %q, %v", r.times, got, r.err, response, err)
+	}
+}
+
+// run runs a test with a runtime that leads partition 0, in a bubble of simulated
+// time.
+func run(t *testing.T, opt Options, test func(t *testing.T, rt *Runtime, log *fakeLog)) {
+	t.Helper()
+	synctest.Test(t, func(t *testing.T) {
+		opt.New = newTally
+		rt, log := NewRuntime(opt), &fakeLog{}
+		rt.Lead(0, 1, log)
+		synctest.Wait()
+		test(t, rt, log)
+		rt.Close()
+	})
+}
