@@ -74,9 +74,12 @@ func (t *topic) create(ctx context.Context) error {
 	for k, v := range c.TopicConfig {
 		settings[k] = &v
 	}
-	_, err := kadm.NewClient(t.client).CreateTopic(ctx, int32(c.Partitions), int16(c.ReplicationFactor), settings, c.Topic)
+	made, err := kadm.NewClient(t.client).CreateTopic(ctx, int32(c.Partitions), int16(c.ReplicationFactor), settings, c.Topic)
 	if errors.Is(err, kerr.TopicAlreadyExists) {
 		return t.matches(ctx)
+	}
+	if err != nil && made.ErrMessage != "" {
+		return fmt.Errorf("make topic %s: %w (%s)", c.Topic, err, made.ErrMessage)
 	}
 	if err != nil {
 		return fmt.Errorf("make topic %s: %w", c.Topic, err)

@@ -1,0 +1,319 @@
+package bench
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"runtime"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/twmb/franz-go/pkg/kadm"
+	"github.com/twmb/franz-go/pkg/kerr"
+	"github.com/twmb/franz-go/pkg/kgo"
+	"go.uber.org/goleak"
+
+	"github.com/chronik-io/chronik/internal/bench/load"
+	"github.com/chronik-io/chronik/pkg/chronik"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+// short is a run of a moment against a broker in memory.
+func short(t *testing.T) Config {
+	t.Helper()
+	c := Default()
+	c.Brokers = []string{chronik.StartTest(t).Addr()}
+	c.Concurrency, c.Partitions, c.CreateTopic = 4, 2, true
+	c.Warmup, c.Duration = 20*time.Millisecond, 200*time.Millisecond
+	return c
+}
+
+// patient gives clients that keep long queues the time to see an answer.
+func patient(c Config) Config {
+	c.Concurrency, c.Duration = 1, time.Second
+	return c
+}
+
+// run makes a run that must have a result, and checks what holds of every one.
+func run(t *testing.T, c Config) *Result {
+	t.Helper()
+	r, err := Run(context.Background(), c, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if !r.Succeeded() {
+		t.Errorf("nothing succeeded: %+v", r)
+	}
+	if r.Elapsed != c.Duration {
+		t.Errorf("measured %v, asked for %v", r.Elapsed, c.Duration)
+	}
+	for _, f := range r.Flows() {
+		if len(f.Failures) > 0 {
+			t.Errorf("%s failed: %v", f.Name, f.Failures)
+		}
+		if f.Latency.TotalCount() == 0 || f.Quantile(50) > f.Max() {
+			t.Errorf("%s: %d samples, p50 %v, max %v", f.Name, f.Latency.TotalCount(), f.Quantile(50), f.Max())
+		}
+		var sum int64
+		var width time.Duration
+		for _, p := range f.Series {
+			sum += p.Records
+			width += p.Width
+		}
+		if sum != f.Records || width != r.Elapsed {
+			t.Errorf("%s: points hold %d of %d records in %v of %v", f.Name, sum, f.Records, width, r.Elapsed)
+		}
+	}
+	return r
+}
+
+func TestProduceVerified(t *testing.T) {
+	base := short(t)
+	for _, clients := range []Clients{ClientsOwn, ClientsShared, ClientsBatched} {
+		for acks, rate := range map[Acks]float64{AcksLeader: 0, AcksAll: 400} {
+			t.Run(fmt.Sprintf("%s acks %s rate %g", clients, acks, rate), func(t *testing.T) {
+				c := base
+				c.Clients, c.Acks, c.Rate, c.Verify = clients, acks, rate, true
+				c.Topic = fmt.Sprintf("%s-%s-%g", clients, acks, rate)
+				if clients == ClientsBatched && rate == 0 {
+					c = patient(c)
+				}
+				checkProduced(t, run(t, c))
+			})
+		}
+	}
+}
+
+// checkProduced checks a verified run of a topic of its own.
+func checkProduced(t *testing.T, r *Result) {
+	t.Helper()
+	p, v, c := r.Produce, r.Verify, r.Config
+	if v == nil || v.Bad() || v.Acknowledged < p.Records || v.Found < v.Acknowledged || v.Foreign != 0 {
+		t.Errorf("%+v of %d records", v, p.Records)
+	}
+	if p.PayloadBytes != p.Records*256 || p.WireBytes <= 0 || !p.WireKnown || p.SentOnly {
+		t.Errorf("bytes of %d records: %d payload, %d on the wire", p.Records, p.PayloadBytes, p.WireBytes)
+	}
+	// The rate cannot be passed by more than what the warm-up left over.
+	if limit := int64(c.Rate * (c.Duration + c.Warmup).Seconds()); c.Rate > 0 && p.Records > limit+1 {
+		t.Errorf("%d records at %g a second", p.Records, c.Rate)
+	}
+}
+
+func TestOwnClientsPipelineAndCompress(t *testing.T) {
+	base := short(t)
+	for _, codec := range []string{"none", "lz4", "zstd"} {
+		c := base
+		c.Topic, c.Compression, c.Pipeline, c.Verify = "own-"+codec, codec, 5, true
+		if r := run(t, c); r.Verify.Bad() || r.Verify.Found == 0 {
+			t.Errorf("%s: %+v", codec, r.Verify)
+		}
+		c.Verify, c.Topic = false, "plain-"+codec
+		if r := run(t, c); r.Produce.Requests != r.Produce.Records {
+			t.Errorf("%s: %d records in %d requests", codec, r.Produce.Records, r.Produce.Requests)
+		}
+	}
+}
+
+func TestAcksZeroSaysWhatTheBrokerTook(t *testing.T) {
+	c := short(t)
+	for _, clients := range []Clients{ClientsOwn, ClientsShared} {
+		c.Acks, c.Clients, c.Verify = AcksNone, clients, true
+		r := run(t, c)
+		if !r.Produce.SentOnly || r.Produce.Appended <= 0 {
+			t.Errorf("%s: sent only %v, appended %d", clients, r.Produce.SentOnly, r.Produce.Appended)
+		}
+		if r.Verify.Acknowledged != 0 || r.Verify.Bad() {
+			t.Errorf("%s: %+v", clients, r.Verify)
+		}
+		if !strings.Contains(strings.Join(r.Notes, " "), "the broker took") {
+			t.Errorf("%s: notes %q", clients, r.Notes)
+		}
+	}
+}
+
+func TestConsume(t *testing.T) {
+	c := short(t)
+	c.Mode = ModeConsume
+	if _, err := Run(context.Background(), c, nil); !errors.Is(err, load.ErrEmpty) {
+		t.Fatalf("an empty topic: %v", err)
+	}
+	c.Mode, c.Rate = ModeProduce, 1000
+	written := run(t, c).Produce.Records
+	c.Mode, c.Rate = ModeConsume, 0
+	for _, clients := range []Clients{ClientsOwn, ClientsShared, ClientsBatched} {
+		c.Clients = clients
+		r := run(t, c)
+		// It begins again at the end: more is read than is there.
+		if r.Produce != nil || r.Consume.Records <= written {
+			t.Errorf("%s: read %d records of a topic with about %d", clients, r.Consume.Records, written)
+		}
+		if r.Consume.PayloadIsBatches != (clients == ClientsOwn) || r.Consume.WireBytes < r.Consume.PayloadBytes {
+			t.Errorf("%s: %d payload bytes, %d on the wire", clients, r.Consume.PayloadBytes, r.Consume.WireBytes)
+		}
+	}
+}
+
+func TestEndToEnd(t *testing.T) {
+	c := short(t)
+	c.Mode, c.Rate, c.Verify = ModeE2E, 500, true
+	for _, clients := range []Clients{ClientsOwn, ClientsShared, ClientsBatched} {
+		c.Clients = clients
+		r := run(t, c)
+		if r.EndToEnd.Records == 0 || r.EndToEnd.Records > r.Verify.Found || r.Verify.Bad() {
+			t.Errorf("%s: received %d of %+v", clients, r.EndToEnd.Records, r.Verify)
+		}
+	}
+}
+
+func TestMixed(t *testing.T) {
+	c := short(t)
+	c.Mode, c.Concurrency = ModeMixed, 3
+	for _, clients := range []Clients{ClientsOwn, ClientsShared, ClientsBatched} {
+		c.Clients, c.Topic = clients, "mixed-"+string(clients)
+		if clients == ClientsBatched {
+			c = patient(c)
+		}
+		if r := run(t, c); r.Produce == nil || r.Consume == nil || r.EndToEnd != nil {
+			t.Errorf("%s: %+v", clients, r)
+		}
+	}
+}
+
+func TestVerifyFindsLostAndDuplicatedRecords(t *testing.T) {
+	c := short(t)
+	cl, err := kgo.NewClient(kgo.SeedBrokers(c.Brokers...), kgo.DefaultProduceTopic(c.Topic))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer cl.Close()
+	if err := (&topic{config: c, client: cl}).prepare(context.Background()); err != nil {
+		t.Fatal(err)
+	}
+	ledger := load.NewLedger(9, 1)
+	write := func(s load.Stamp) {
+		value := make([]byte, load.StampSize)
+		s.Put(value)
+		if err := cl.ProduceSync(context.Background(), &kgo.Record{Value: value}).FirstErr(); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for range 5 {
+		if _, err := ledger.Worker(0).Send(); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for _, s := range []uint64{0, 1, 2} {
+		ledger.Worker(0).Acked(s)
+	}
+	write(load.Stamp{Run: 9, Sequence: 0})
+	write(load.Stamp{Run: 9, Sequence: 1})
+	write(load.Stamp{Run: 9, Sequence: 1})
+	write(load.Stamp{Run: 9, Sequence: 3})
+	write(load.Stamp{Run: 1, Sequence: 1})
+	got, err := verify(context.Background(), load.NewCluster(c.Brokers, c.Topic, cl), ledger)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if want := (Verification{Acknowledged: 3, Found: 4, Lost: 1, Duplicated: 1, Unacknowledged: 2, Foreign: 1}); *got != want || !got.Bad() {
+		t.Errorf("%+v, want %+v", *got, want)
+	}
+}
+
+func TestTopics(t *testing.T) {
+	c := short(t)
+	missing := c
+	missing.CreateTopic, missing.Topic = false, "missing"
+	if _, err := Run(context.Background(), missing, nil); !errors.Is(err, kerr.UnknownTopicOrPartition) {
+		t.Errorf("a missing topic: %v", err)
+	}
+	c.Topic, c.DeleteTopic, c.TopicConfig = "short-lived", true, map[string]string{"max.message.bytes": "2000000"}
+	run(t, c)
+	cl, err := kgo.NewClient(kgo.SeedBrokers(c.Brokers...))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer cl.Close()
+	topics, err := kadm.NewClient(cl).ListTopics(context.Background())
+	if err != nil || topics.Has("short-lived") {
+		t.Errorf("the topic is still there (%v)", err)
+	}
+	c.DeleteTopic, c.Topic = false, "stays"
+	run(t, c)
+	c.Partitions = 3
+	if _, err := Run(context.Background(), c, nil); err == nil {
+		t.Error("a topic with other partitions is taken for the one asked for")
+	}
+	c.Topic, c.TopicConfig = "refused", map[string]string{"no.such.setting": "1"}
+	if _, err := Run(context.Background(), c, nil); !errors.Is(err, kerr.InvalidConfig) {
+		t.Errorf("an unknown setting: %v", err)
+	}
+}
+
+func TestProgressTellsEverySecond(t *testing.T) {
+	c := short(t)
+	c.Mode, c.Duration = ModeMixed, 2100*time.Millisecond
+	told := make(map[string][]Point)
+	r, err := Run(context.Background(), c, func(flow string, p Point) { told[flow] = append(told[flow], p) })
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, f := range r.Flows() {
+		if len(told[f.Name]) != 2 || len(f.Series) != 3 {
+			t.Fatalf("%s: told %d seconds, has %d points", f.Name, len(told[f.Name]), len(f.Series))
+		}
+		for i, p := range told[f.Name] {
+			if p.At != time.Duration(i+1)*time.Second || p.Records == 0 || p.P50 == 0 {
+				t.Errorf("%s: told %+v", f.Name, p)
+			}
+		}
+	}
+}
+
+func TestAnInterruptedRunHasTheResultOfItsTime(t *testing.T) {
+	c := short(t)
+	c.Duration = time.Hour
+	ctx, stop := context.WithCancel(context.Background())
+	defer stop()
+	r, err := Run(ctx, c, func(string, Point) { stop() })
+	if err != nil {
+		t.Fatal(err)
+	}
+	if r.Elapsed < time.Second || r.Elapsed > time.Minute || r.Produce.Records == 0 || !strings.Contains(strings.Join(r.Notes, " "), "cut short") {
+		t.Errorf("elapsed %v, %d records, notes %q", r.Elapsed, r.Produce.Records, r.Notes)
+	}
+	c.Warmup = time.Hour
+	ctx, stop = context.WithTimeout(context.Background(), 300*time.Millisecond)
+	defer stop()
+	if _, err := Run(ctx, c, nil); !errors.Is(err, ErrInterrupted) {
+		t.Errorf("interrupted in the warm-up: %v", err)
+	}
+}
+
+func TestServerCPU(t *testing.T) {
+	if runtime.GOOS != "linux" {
+		t.Skip("only Linux tells the CPU time of a process")
+	}
+	c := short(t)
+	c.ServerPID = os.Getpid()
+	if r := run(t, c); r.CPU == nil || r.CPU.Seconds <= 0 || r.CPU.PerRequest <= 0 {
+		t.Errorf("CPU %+v", r.CPU)
+	}
+	c.ServerPID = 1 << 27
+	if _, err := Run(context.Background(), c, nil); err == nil {
+		t.Error("no error for a process that is not there")
+	}
+}
+
+func TestNobodyListens(t *testing.T) {
+	c := Default()
+	c.Brokers, c.CreateTopic = []string{"127.0.0.1:1"}, true
+	ctx, stop := context.WithTimeout(context.Background(), 300*time.Millisecond)
+	defer stop()
+	if r, err := Run(ctx, c, nil); err == nil {
+		t.Errorf("a result without a broker: %+v", r)
+	}
+}
