@@ -1,0 +1,115 @@
+package command
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"go.uber.org/goleak"
+
+	"github.com/chronik-io/chronik/internal/bench"
+	"github.com/chronik-io/chronik/pkg/chronik"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+// call runs the command line and returns its status and what it printed.
+func call(args ...string) (status int, out, errOut string) {
+	var o, e bytes.Buffer
+	status = Main(context.Background(), args, "v1", &o, &e)
+	return status, o.String(), e.String()
+}
+
+// small are the flags of a run of a moment against a broker in memory.
+func small(t *testing.T) []string {
+	t.Helper()
+	return []string{"--bootstrap-servers", chronik.StartTest(t).Addr(), "-c", "2", "-d", "150ms", "--warmup", "10ms", "--create-topic"}
+}
+
+func TestATableNamesTheClientsAndTheCheck(t *testing.T) {
+	status, out, errOut := call(append(small(t), "--verify")...)
+	if status != 0 || errOut != "" {
+		t.Fatalf("status %d: %s", status, errOut)
+	}
+	for _, want := range []string{"clients own", "p99.9", "records/s", "verified"} {
+		if !strings.Contains(out, want) {
+			t.Errorf("the table lacks %q:\n%s", want, out)
+		}
+	}
+}
+
+func TestOutputs(t *testing.T) {
+	flags, dir := small(t), t.TempDir()
+	hdr, html := filepath.Join(dir, "run.hlog"), filepath.Join(dir, "run.html")
+	status, out, errOut := call(append(flags, "--json", "--hdr", hdr, "--report", html)...)
+	if status != 0 {
+		t.Fatalf("status %d: %s", status, errOut)
+	}
+	if !json.Valid([]byte(out)) {
+		t.Errorf("no JSON: %s", out)
+	}
+	for name, want := range map[string]string{hdr: "Percentile", html: "<svg"} {
+		if got, err := os.ReadFile(name); err != nil || !bytes.Contains(got, []byte(want)) {
+			t.Errorf("%s lacks %q (%v)", name, want, err)
+		}
+	}
+	if status, out, _ := call(append(flags, "--csv")...); status != 0 || len(strings.Split(strings.TrimSpace(out), "\n")) != 2 {
+		t.Errorf("status %d, CSV %q", status, out)
+	}
+	if status, _, errOut := call(append(flags, "--report", filepath.Join(dir, "no", "where"))...); status == 0 || !strings.Contains(errOut, "write the report") {
+		t.Errorf("a report that cannot be written: status %d, %s", status, errOut)
+	}
+}
+
+func TestFailuresAreInTheStatus(t *testing.T) {
+	for _, c := range []struct {
+		want string
+		args []string
+	}{
+		{"--acks", []string{"--acks", "7"}},
+		{"unknown flag", []string{"--no-such-flag"}},
+		{"unknown command", []string{"what"}},
+		{"json", []string{"--json", "--csv"}},
+		{"empty", append(small(t), "--mode", "consume")},
+	} {
+		if status, _, errOut := call(c.args...); status == 0 || !strings.Contains(errOut, c.want) {
+			t.Errorf("%v: status %d, %s", c.args, status, errOut)
+		}
+	}
+}
+
+func TestJudge(t *testing.T) {
+	some, none := &bench.Flow{Records: 1}, &bench.Flow{}
+	for _, c := range []struct {
+		name   string
+		result bench.Result
+		want   error
+	}{
+		{"some", bench.Result{Produce: some}, nil},
+		{"none", bench.Result{Produce: none}, ErrNothing},
+		{"one direction of two", bench.Result{Produce: some, Consume: none}, ErrNothing},
+		{"verified", bench.Result{Produce: some, Verify: &bench.Verification{Unacknowledged: 1, Foreign: 1}}, nil},
+		{"lost", bench.Result{Produce: some, Verify: &bench.Verification{Lost: 1}}, ErrLost},
+		{"twice", bench.Result{Produce: some, Verify: &bench.Verification{Duplicated: 1}}, ErrLost},
+	} {
+		if err := judge(&c.result); !errors.Is(err, c.want) || (c.want == nil) != (err == nil) {
+			t.Errorf("%s: %v, want %v", c.name, err, c.want)
+		}
+	}
+}
+
+func TestSubcommands(t *testing.T) {
+	for _, name := range []string{"limits", "compare"} {
+		if status, out, errOut := call(name, "--help"); status != 0 || !strings.Contains(out, name) {
+			t.Errorf("%s: status %d, %s", name, status, errOut)
+		}
+	}
+	if status, out, _ := call("--version"); status != 0 || !strings.Contains(out, "v1") {
+		t.Errorf("version: status %d, %s", status, out)
+	}
+}
