@@ -46,32 +46,36 @@ func (f *flusher) run() {
 	}
 }
 
-// flush writes a connection's answers as far as that needs no waiting.
+// flush writes a connection's answers once, as far as that needs no waiting. Where
+// more are ready its turn comes again after the others'.
 func (f *flusher) flush(c *conn) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.flushing = false
-	worked := false
-	for !c.busy && c.mayWrite() {
-		if c.oldest.outSize > copyLimit {
-			c.wcond.Signal()
-			break
-		}
-		job := c.take(copyLimit)
-		c.mu.Unlock()
-		left, err := f.write(c, job)
-		aborted := job.recycle(c.srv)
-		c.mu.Lock()
-		if len(left) > 0 {
-			c.out.job, c.out.left = answers{n: job.n, bytes: job.bytes}, left
-			c.out.aborted = aborted
-			c.wcond.Signal()
-			return
-		}
-		c.written(job, aborted, err)
-		worked = true
+	if c.busy || !c.mayWrite() {
+		return
 	}
-	c.flushed(worked)
+	if c.oldest.outSize > copyLimit {
+		c.wcond.Signal()
+		return
+	}
+	job := c.take(copyLimit)
+	c.mu.Unlock()
+	left, err := f.write(c, job)
+	aborted := job.recycle(c.srv)
+	c.mu.Lock()
+	if len(left) > 0 && !c.dead { // the writer of a dead one looks no more
+		c.out.job, c.out.left = answers{n: job.n, bytes: job.bytes}, left
+		c.out.aborted = aborted
+		c.wcond.Signal()
+		return
+	}
+	c.written(job, aborted, err)
+	c.flushed(true)
+	if !c.busy && c.mayWrite() {
+		c.flushing = true
+		f.add(c)
+	}
 }
 
 // write writes answers and returns a copy of what the socket did not take.

@@ -154,12 +154,12 @@ func (c *conn) flushed(worked bool) {
 	}
 }
 
-// take removes ready requests of about limit bytes from the head of the queue
-// and takes the writing role. Caller holds mu.
+// take removes ready requests of limit bytes at most from the head of the queue, or
+// one larger one, and takes the writing role. Caller holds mu.
 func (c *conn) take(limit int) answers {
 	job := answers{first: c.oldest}
 	var last *Request
-	for r := job.first; r != nil && r.ready && job.n < takeRequests && (job.n == 0 || job.bytes < limit); r = r.next {
+	for r := job.first; r != nil && r.ready && job.n < takeRequests && (job.n == 0 || job.bytes+r.outSize <= limit); r = r.next {
 		job.n++
 		job.bytes += r.outSize
 		last = r
