@@ -159,11 +159,11 @@ func (c *conn) mayStart(key int16, size int) bool {
 	return c.produces == 0 || c.produceBytes+int64(size) <= o.ConnectionBytes
 }
 
-// isTurn is mayStart for who does not hold mu.
+// isTurn says whether awaitTurn would return at once, and without an error.
 func (c *conn) isTurn(key int16, size int) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	return c.mayStart(key, size)
+	return !c.dead && !c.stopped.Load() && c.mayStart(key, size)
 }
 
 // awaitTurn blocks the reader until a request may start. It returns errStopped

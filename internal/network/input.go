@@ -63,13 +63,11 @@ func (in *input) grow(pool *membuf.Pool) {
 
 // putBack makes bytes that the poller read the next ones of the reader, whose
 // buffer is empty. There are at most readBig of them.
-func (in *input) putBack(pool *membuf.Pool, p []byte, err error, now time.Time) {
+func (in *input) putBack(pool *membuf.Pool, p []byte, err error) {
 	if len(p) >= len(in.buf) {
 		in.grow(pool)
 	}
-	if in.w = copy(in.buf, p); in.w > 0 {
-		in.since = now
-	}
+	in.w = copy(in.buf, p)
 	in.err = err
 }
 
@@ -99,9 +97,6 @@ func (c *conn) fill(n int) error {
 		if in.w += m; in.w == len(in.buf) {
 			in.grow(c.srv.opts.Pool)
 		}
-		if in.w > in.r && in.since.IsZero() {
-			in.since = time.Now()
-		}
 	}
 	return nil
 }
@@ -110,6 +105,9 @@ func (c *conn) fill(n int) error {
 // no bytes and no error; the buffer may have changed then.
 func (c *conn) read(p []byte) (int, error) {
 	c.rest()
+	if c.in.w > c.in.r && c.in.since.IsZero() {
+		c.in.since = time.Now()
+	}
 	if err := c.armRead(); err != nil {
 		return 0, err
 	}

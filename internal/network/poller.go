@@ -180,7 +180,7 @@ func (p *poller) serve(e *pollEvent, now time.Time) {
 	rest := c.handleSmall(p.buf[:n], &p.turn, now)
 	done := err == nil && len(rest) == 0 && n < len(p.buf) && !e.ended
 	if !done {
-		c.in.putBack(c.srv.opts.Pool, rest, err, now)
+		c.in.putBack(c.srv.opts.Pool, rest, err)
 	}
 	c.mu.Lock()
 	if done && !c.stopped.Load() && !c.dead && !c.recalled {
@@ -197,7 +197,7 @@ func (p *poller) serve(e *pollEvent, now time.Time) {
 func (c *conn) handleSmall(p []byte, t *turn, now time.Time) []byte {
 	for len(p) >= 4+protocol.HeaderPrefix {
 		size := int(int32(binary.BigEndian.Uint32(p)))
-		if size < minFrame || size > pollFrame || len(p) < 4+size {
+		if size < minFrame || size > min(pollFrame, c.srv.opts.MaxFrame) || len(p) < 4+size {
 			break
 		}
 		h := protocol.ParsePrefix(p[4:])
