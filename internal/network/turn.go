@@ -11,11 +11,20 @@ type Committer interface {
 // that it is done once for all of them. It belongs to one goroutine.
 type turn struct{ later []Committer }
 
-// turnDouble is how far back a turn looks for the same work. Beyond that it is
-// asked for twice, which finds nothing to do the second time.
-const turnDouble = 8
+const (
+	// turnDouble is how far back a turn looks for the same work. Beyond that it is
+	// asked for twice, which finds nothing to do the second time.
+	turnDouble = 8
+	// turnMost is how much a turn collects; more is done in between. turnKept is for
+	// how much of it the memory is kept: every connection has a turn.
+	turnMost = 1024
+	turnKept = 128
+)
 
 func (t *turn) add(c Committer) {
+	if len(t.later) == turnMost {
+		t.end()
+	}
 	n := len(t.later)
 	for i := n - 1; i >= 0 && i >= n-turnDouble; i-- {
 		if t.later[i] == c {
@@ -34,5 +43,7 @@ func (t *turn) end() {
 		c.Commit()
 	}
 	clear(t.later)
-	t.later = t.later[:0]
+	if t.later = t.later[:0]; cap(t.later) > turnKept {
+		t.later = nil
+	}
 }
