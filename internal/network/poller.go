@@ -4,6 +4,7 @@ import (
 	"encoding/binary"
 	"net"
 	"runtime"
+	"slices"
 	"sync"
 	"time"
 
@@ -133,9 +134,11 @@ func (p *poller) leave(c *conn) {
 	p.mu.Unlock()
 }
 
-// run is the poller's goroutine.
+// run is the poller's goroutine. It ends when the set is closed; were it ever to
+// fail, the connections are read by their own goroutines from then on.
 func (p *poller) run() {
-	for p.wait() {
+	var err error
+	for err = p.wait(); err == nil; err = p.wait() {
 		now := time.Now()
 		for i := range p.ready {
 			p.serve(&p.ready[i], now)
@@ -146,13 +149,23 @@ func (p *poller) run() {
 		// next requests are read together.
 		runtime.Gosched()
 	}
+	p.set.close() // nothing more is offered
+	p.mu.Lock()
+	conns := slices.DeleteFunc(slices.Clone(p.conns), func(c *conn) bool { return c == nil })
+	p.mu.Unlock()
+	if len(conns) > 0 {
+		p.srv.opts.Log.Error("a poller failed; connections are read by a goroutine each", zap.Error(err))
+	}
+	for _, c := range conns {
+		c.recall()
+	}
 }
 
-// wait sleeps until connections have something to read; false ends the poller.
-func (p *poller) wait() bool {
+// wait sleeps until connections have something to read; an error ends the poller.
+func (p *poller) wait() error {
 	events, err := p.set.wait()
 	if err != nil {
-		return false
+		return err
 	}
 	p.ready = p.ready[:0]
 	p.mu.Lock()
@@ -163,7 +176,7 @@ func (p *poller) wait() bool {
 			p.ready = append(p.ready, pollEvent{c, e.ended})
 		}
 	}
-	return true
+	return nil
 }
 
 // serve reads an offered connection once and handles what came.

@@ -6,6 +6,7 @@ import (
 	"io"
 	"os"
 	"syscall"
+	"time"
 
 	"golang.org/x/sys/unix"
 )
@@ -43,8 +44,12 @@ func newPollSet() (*pollSet, error) {
 		return nil, errors.Join(fmt.Errorf("set an epoll instance non-blocking: %w", err), unix.Close(fd))
 	}
 	s := &pollSet{file: os.NewFile(uintptr(fd), "epoll")}
-	if s.raw, err = s.file.SyscallConn(); err != nil {
-		return nil, errors.Join(err, s.file.Close())
+	// A file that Go's poller does not watch has no deadlines.
+	if err = s.file.SetReadDeadline(time.Time{}); err == nil {
+		s.raw, err = s.file.SyscallConn()
+	}
+	if err != nil {
+		return nil, errors.Join(fmt.Errorf("watch an epoll instance: %w", err), s.file.Close())
 	}
 	s.look = s.lookNow
 	return s, nil

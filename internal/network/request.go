@@ -13,9 +13,10 @@ import (
 
 // Handler answers requests.
 type Handler interface {
-	// Handle is called by the connection's reader and must not block. Exactly
-	// one of the request's Respond, RespondRaw, RespondNone and Abort is to be
-	// called, then or later, from any goroutine.
+	// Handle is called by the connection's reader, or by a poller for which other
+	// connections wait, and must not block. Exactly one of the request's Respond,
+	// RespondRaw, RespondNone and Abort is to be called, then or later, from any
+	// goroutine.
 	Handle(*Request)
 }
 
