@@ -22,9 +22,10 @@ help: ## this list
 	@awk -F':.*## ' '/^[a-z-]+:.*## /{printf "  %-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
 .PHONY: build
-build: ## bin/chronikd and bin/chronikctl, static
+build: ## bin/chronikd, bin/chronikctl and bin/chronik-bench, static
 	CGO_ENABLED=0 go build $(GOFLAGS_BUILD) -o $(BIN)/chronikd ./cmd/chronikd
 	CGO_ENABLED=0 go build $(GOFLAGS_BUILD) -o $(BIN)/chronikctl ./cmd/chronikctl
+	CGO_ENABLED=0 go build $(GOFLAGS_BUILD) -o $(BIN)/chronik-bench ./cmd/chronik-bench
 
 .PHONY: run
 run: build ## start a broker on 127.0.0.1:9092 with its data in ./data

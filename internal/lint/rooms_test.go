@@ -31,6 +31,8 @@ const (
 	storageReason = "storage knows neither acks nor ISR nor kmsg, and reaches the disk through vfs only"
 	replicaReason = "replica stands on storage and metadata; who asks it is none of its business"
 	clusterReason = "the controller and the coordinators change metadata; requests and connections are above them"
+	machineReason = "a state machine takes events and the time and returns records and answers: no I/O, no goroutines, no clock"
+	benchReason   = "a load generator speaks the protocol from outside and must not know what it measures; record builds its batches"
 	wireReason    = "protocol and network carry requests and know neither logs nor topics"
 	brokerReason  = "a handler maps a request to the rooms below it; it opens no files and starts no rooms"
 )
@@ -39,6 +41,7 @@ const (
 // docs/architecture.md in the same commit.
 func rooms() map[string]room {
 	leaf := func(may ...string) room { return room{may: may, never: noProtocol, because: leafReason} }
+	bench := func(may ...string) room { return room{may: may, never: []string{koanfPkg}, because: benchReason} }
 	store := func(may ...string) room { return room{may: may, never: noProtocol, because: storageReason} }
 	return map[string]room{
 		"pkg/durability": leaf(),
@@ -73,6 +76,13 @@ func rooms() map[string]room {
 			"internal/membuf", "internal/metrics", "internal/topicconf", "internal/vfs", "pkg/durability"},
 			never: noProtocol, because: replicaReason},
 
+		"internal/coordinator": {never: noProtocol,
+			because: "the runtime runs machines over logs that it is given; it knows neither what they mean nor how a log is kept"},
+		"internal/coordinator/group": {may: []string{"internal/coordinator", "internal/coordinator/group/..."},
+			never: noDisk, because: machineReason},
+		"internal/coordinator/group/assign": {never: append([]string{kmsgPkg}, noDisk...), because: machineReason},
+		"internal/coordinator/group/format": {never: noDisk, because: machineReason},
+
 		"internal/controller": {may: []string{"internal/metadata", "internal/topicconf", "internal/metrics"},
 			never: noProtocol, because: clusterReason},
 
@@ -89,13 +99,20 @@ func rooms() map[string]room {
 		"internal/daemon": {may: []string{"internal/...", "pkg/durability"}},
 		"internal/ctl": {never: []string{koanfPkg},
 			because: "chronikctl talks to any broker over the protocol and must not know this one's insides"},
-		"internal/lint": {},
+		"internal/bench/wire":    bench("internal/record"),
+		"internal/bench/meter":   bench(),
+		"internal/bench/load":    bench("internal/bench/wire", "internal/bench/meter"),
+		"internal/bench":         bench("internal/bench/load", "internal/bench/wire", "internal/bench/meter"),
+		"internal/bench/report":  bench("internal/bench"),
+		"internal/bench/limits":  bench("internal/bench", "internal/bench/wire", "internal/bench/meter", "internal/bench/report"),
+		"internal/bench/compare": bench("internal/bench", "internal/bench/limits", "internal/bench/report"),
+		"internal/bench/command": bench("internal/bench/..."),
+		"internal/lint":          {},
 		"pkg/chronik": {may: []string{"internal/daemon/...", "internal/vfs", "pkg/durability"},
 			because: "a program that embeds a broker gets the daemon's wiring, not one of its own"},
 		"cmd/chronikd":        {may: []string{"internal/daemon/..."}, because: "a main of at most 40 lines"},
 		"cmd/chronikctl":      {may: []string{"internal/ctl"}, because: "a main of at most 40 lines"},
+		"cmd/chronik-bench":   {may: []string{"internal/bench/command"}, because: "a main of at most 40 lines"},
 		"scripts/clients/kgo": {because: "a client test speaks the protocol from outside"},
-		"scripts/closedloop": {may: []string{"internal/record"},
-			because: "a load generator speaks the protocol from outside; it builds its batches once"},
 	}
 }
