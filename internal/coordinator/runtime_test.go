@@ -241,6 +241,16 @@ func TestTimersFireInOrderAndOnce(t *testing.T) {
 	})
 }
 
+func TestATimerIsBroughtForward(t *testing.T) {
+	run(t, Options{}, func(t *testing.T, rt *Runtime, log *fakeLog) {
+		submit(rt, "after 50s other").want(t, "set", nil)
+		submit(rt, "after 20s word").want(t, "set", nil)
+		submit(rt, "after 1s word").want(t, "set", nil)
+		time.Sleep(2 * time.Second)
+		submit(rt, "get").want(t, "has word", nil)
+	})
+}
+
 func TestTimersEndWithTheLeadership(t *testing.T) {
 	run(t, Options{}, func(t *testing.T, rt *Runtime, log *fakeLog) {
 		submit(rt, "after 5s late").want(t, "set", nil)
