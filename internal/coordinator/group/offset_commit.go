@@ -44,7 +44,7 @@ func (s *Shard) committedNow(req *kmsg.OffsetCommitRequest, topic [16]byte, p km
 		o.LeaderEpoch = -1
 	}
 	if req.Version >= 2 && req.Version <= 4 && req.RetentionTimeMillis >= 0 {
-		o.Expires = o.Committed + req.RetentionTimeMillis
+		o.Expires, o.Topic = o.Committed+req.RetentionTimeMillis, [16]byte{} // that record has no room for the id
 	}
 	return o
 }
