@@ -44,13 +44,16 @@ func (t *topic) prepare(ctx context.Context) error {
 		if errors.Is(found.Err, kerr.UnknownTopicOrPartition) && !t.config.CreateTopic {
 			return fmt.Errorf("topic %s: %w; --create-topic makes it", name, found.Err)
 		}
+		if found.Err != nil && !kerr.IsRetriable(found.Err) {
+			return fmt.Errorf("metadata of %s: %w", name, found.Err)
+		}
 		if led(found) {
 			return nil
 		}
 		select {
 		case <-time.After(leaderPause):
 		case <-ctx.Done():
-			return fmt.Errorf("wait for leaders of %s: %w (last answer: %v)", name, ctx.Err(), found.Err)
+			return fmt.Errorf("wait for leaders of %s: %w", name, errors.Join(ctx.Err(), found.Err))
 		}
 	}
 }

@@ -5,7 +5,6 @@ import (
 	"encoding/binary"
 	"io"
 	"net"
-	"strconv"
 	"sync"
 	"testing"
 	"time"
@@ -41,6 +40,9 @@ type fake struct {
 	l          net.Listener
 	partitions int32
 	produceMax int16
+	// peer leads the partitions that leads says; nil for none.
+	peer  *fake
+	leads func(partition int32) bool
 	// on is called for each Produce or Fetch, one at a time, with their number.
 	on func(n int, req kmsg.Request) reply
 
@@ -176,17 +178,24 @@ func (f *fake) versions(res *kmsg.ApiVersionsResponse) {
 }
 
 func (f *fake) metadata(res *kmsg.MetadataResponse) {
-	host, port, _ := net.SplitHostPort(f.l.Addr().String())
-	n, _ := strconv.Atoi(port)
-	b := kmsg.NewMetadataResponseBroker()
-	b.NodeID, b.Host, b.Port = 1, host, int32(n)
-	res.Brokers = append(res.Brokers, b)
+	for id, broker := range map[int32]*fake{1: f, 2: f.peer} {
+		if broker == nil {
+			continue
+		}
+		at := broker.l.Addr().(*net.TCPAddr)
+		b := kmsg.NewMetadataResponseBroker()
+		b.NodeID, b.Host, b.Port = id, at.IP.String(), int32(at.Port)
+		res.Brokers = append(res.Brokers, b)
+	}
 	rt := kmsg.NewMetadataResponseTopic()
 	name := "t"
 	rt.Topic = &name
 	for p := range f.partitions {
 		rp := kmsg.NewMetadataResponseTopicPartition()
 		rp.Partition, rp.Leader = p, 1
+		if f.peer != nil && f.leads(p) {
+			rp.Leader = 2
+		}
 		rt.Partitions = append(rt.Partitions, rp)
 	}
 	res.Topics = append(res.Topics, rt)

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -180,6 +181,56 @@ func TestAWorkerComesBackToABrokerThatWasAway(t *testing.T) {
 	got := runOwn(t, f.options(), w)
 	if got.Records != 4 || got.Failures["connection: closed by the broker"] != 2 || got.Failures["NOT_LEADER_FOR_PARTITION"] != 1 {
 		t.Errorf("%+v, failures %v", got.Amount, got.Failures)
+	}
+}
+
+// TestWorkersSendToLeaders: with two brokers each gets the partitions that it
+// leads, and a worker follows a partition to its new leader.
+func TestWorkersSendToLeaders(t *testing.T) {
+	w := window()
+	var moved atomic.Bool
+	partition := func(req kmsg.Request) int32 { return req.(*kmsg.ProduceRequest).Topics[0].Partitions[0].Partition }
+	b := startFake(t, 4, func(n int, req kmsg.Request) reply {
+		if p := partition(req); p%2 == 0 && !moved.Load() {
+			t.Errorf("partition %d sent to the second broker", p)
+		}
+		if n == 30 {
+			w.Cut()
+		}
+		return reply{offset: 1}
+	})
+	a := startFake(t, 4, nil)
+	a.on = func(n int, req kmsg.Request) reply {
+		if p := partition(req); p%2 != 0 {
+			t.Errorf("partition %d sent to the first broker", p)
+		}
+		if n > 3 {
+			moved.Store(true)
+			return reply{code: 6, offset: -1}
+		}
+		return reply{offset: 1}
+	}
+	a.peer, a.leads = b, func(p int32) bool { return p%2 == 1 || moved.Load() }
+	o := a.options()
+	o.Concurrency = 2
+	m := meter.New(w)
+	g, err := NewOwn(context.Background(), o, m)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer g.Close()
+	w.Begin()
+	if err := g.Run(context.Background()); err != nil {
+		t.Fatal(err)
+	}
+	got := m.Totals()
+	if got.Failures["NOT_LEADER_FOR_PARTITION"] == 0 || got.Records < 29 {
+		t.Errorf("%d records, failures %v", got.Records, got.Failures)
+	}
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if b.n < 30 {
+		t.Errorf("%d requests at the new leader", b.n)
 	}
 }
 

@@ -233,3 +233,32 @@ func TestSleeperWakes(t *testing.T) {
 		t.Errorf("woken: %v", err)
 	}
 }
+
+func TestADeliveryWithoutAnOffsetIsNone(t *testing.T) {
+	w := meter.NewWindow(0, time.Hour)
+	w.Begin()
+	for _, c := range []struct {
+		acks   int16
+		offset int64
+		err    error
+		want   int64
+	}{
+		{-1, 0, nil, 1}, {1, -1, nil, 0}, {-1, -1, nil, 0}, {-1, 5, kerr.NotEnoughReplicas, 0}, {0, -1, nil, 1}, {0, 5, errors.New("lost"), 0},
+	} {
+		m := meter.New(w)
+		o := &Options{Acks: c.acks, Ledger: NewLedger(1, 1), Stamped: true, MessageSize: StampSize}
+		k := newMaker(o, m, 0, newValues(1, StampSize))
+		var msg message
+		if err := k.fill(&msg, 0); err != nil {
+			t.Fatal(err)
+		}
+		k.delivered(&msg, time.Millisecond, c.offset, c.err)
+		got := m.Totals()
+		if got.Records != c.want || len(got.Failures) != int(1-c.want) {
+			t.Errorf("acks %d, offset %d, %v: %d records, failures %v", c.acks, c.offset, c.err, got.Records, got.Failures)
+		}
+		if acked := o.Ledger.Acknowledged(); acked != c.want*int64(c.acks*c.acks) {
+			t.Errorf("acks %d, offset %d, %v: %d acknowledged", c.acks, c.offset, c.err, acked)
+		}
+	}
+}

@@ -14,13 +14,13 @@ import (
 
 func TestFetchRequestIsWhatBrokersTake(t *testing.T) {
 	f := NewFetchRequest("t", 5<<20, 250)
-	for i := range int64(3) {
+	for i := range int32(3) {
 		req := kmsg.NewPtrFetchRequest()
-		if c := decode(t, f.Bytes(int32(40+i), int32(7*i), 1<<33+i), req); c != int32(40+i) {
+		if c := decode(t, f.Bytes(40+i, 7*i, 1<<33+int64(i)), req); c != 40+i {
 			t.Errorf("correlation %d", c)
 		}
 		p := req.Topics[0].Partitions[0]
-		if p.Partition != int32(7*i) || p.FetchOffset != 1<<33+i || p.PartitionMaxBytes != 5<<20 || req.MaxBytes != 5<<20 ||
+		if p.Partition != 7*i || p.FetchOffset != 1<<33+int64(i) || p.PartitionMaxBytes != 5<<20 || req.MaxBytes != 5<<20 ||
 			req.MinBytes != 1 || req.MaxWaitMillis != 250 || req.SessionEpoch != -1 || req.ReplicaID != -1 {
 			t.Errorf("request %+v", req)
 		}
