@@ -275,7 +275,10 @@ func TestProgressTellsEverySecond(t *testing.T) {
 
 func TestAnInterruptedRunHasTheResultOfItsTime(t *testing.T) {
 	c := short(t)
-	c.Duration = time.Hour
+	c.Duration, c.ServerPID = time.Hour, os.Getpid()
+	if runtime.GOOS != "linux" {
+		c.ServerPID = 0
+	}
 	ctx, stop := context.WithCancel(context.Background())
 	defer stop()
 	r, err := Run(ctx, c, func(string, Point) { stop() })
@@ -284,6 +287,9 @@ func TestAnInterruptedRunHasTheResultOfItsTime(t *testing.T) {
 	}
 	if r.Elapsed < time.Second || r.Elapsed > time.Minute || r.Produce.Records == 0 || !strings.Contains(strings.Join(r.Notes, " "), "cut short") {
 		t.Errorf("elapsed %v, %d records, notes %q", r.Elapsed, r.Produce.Records, r.Notes)
+	}
+	if limit := r.Elapsed.Seconds() * float64(runtime.NumCPU()) * 1.1; r.CPU != nil && r.CPU.Seconds > limit {
+		t.Errorf("%v s of CPU in %v", r.CPU.Seconds, r.Elapsed)
 	}
 	c.Warmup = time.Hour
 	ctx, stop = context.WithTimeout(context.Background(), 300*time.Millisecond)

@@ -51,6 +51,10 @@ func (r *runner) watch(ctx context.Context, progress Progress) error {
 		}
 	}
 	sleepUntil(ctx, w, w.Until())
+	if ctx.Err() != nil {
+		// Whoever cuts the window may not have come to it.
+		w.Cut()
+	}
 	until, err := r.edge(ctx)
 	if err != nil {
 		return err
