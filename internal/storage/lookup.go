@@ -69,7 +69,7 @@ func (l *Log) FindTime(ts, limit int64) (Timestamp, error) {
 		for from := l.logStart.Load(); ; { // the log may start inside of a batch
 			b, err := s.FindTimestamp(ts, from)
 			if err != nil {
-				_, err = l.fromDisk(nil, err, s)
+				_, err = l.fromDisk(nil, nil, err, s)
 				return none, err
 			}
 			if len(b) == 0 {
@@ -147,7 +147,7 @@ func (l *Log) MaxTime(limit int64) (Timestamp, error) {
 			ts, at, err = l.maxWithin(s, limit)
 		}
 		if err != nil {
-			_, err = l.fromDisk(nil, err, s)
+			_, err = l.fromDisk(nil, nil, err, s)
 			return best, err
 		}
 		if ts > best.Time {

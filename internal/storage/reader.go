@@ -52,14 +52,14 @@ func (l *Log) Read(offset, limit int64, max int, atLeastOne bool) (Slice, error)
 		if seg == nil || offset >= flushed {
 			return Slice{}, nil
 		}
-		b, err := seg.Read(offset, min(limit, flushed), max, atLeastOne)
+		buf, b, err := seg.ReadInto(&l.dir.memory.pool, offset, min(limit, flushed), max, atLeastOne)
 		if err == nil && len(b) == 0 {
 			if next := l.after(seg); next > offset { // a hole at the end of a segment
 				offset = next
 				continue
 			}
 		}
-		return l.fromDisk(b, err, seg)
+		return l.fromDisk(buf, b, err, seg)
 	}
 }
 
@@ -76,7 +76,9 @@ func (l *Log) readableLocked(offset int64) error {
 	return nil
 }
 
-func (l *Log) fromDisk(b []byte, err error, seg *segment.Segment) (Slice, error) {
+// fromDisk makes a slice of what a segment's read returned; buf holds b, nil
+// where there is none.
+func (l *Log) fromDisk(buf *membuf.Buffer, b []byte, err error, seg *segment.Segment) (Slice, error) {
 	l.dir.stats.diskReads.Inc()
 	switch {
 	case errors.Is(err, segment.ErrCorrupt):
@@ -92,7 +94,7 @@ func (l *Log) fromDisk(b []byte, err error, seg *segment.Segment) (Slice, error)
 	case len(b) == 0:
 		return Slice{}, nil
 	}
-	return Slice{Parts: [][]byte{b}, Size: len(b)}, nil
+	return Slice{Parts: [][]byte{b}, Size: len(b), held: []*membuf.Buffer{buf}}, nil
 }
 
 func (l *Log) holds(seg *segment.Segment) bool {

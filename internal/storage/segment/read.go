@@ -149,64 +149,6 @@ func (s *Segment) find(h *handle, offset int64) (pos int64, size int, err error)
 	return pos, size, err
 }
 
-// Read returns whole batches, checksums compared, from the one that holds
-// offset on: as many as fit into max bytes and begin below limit, and at least
-// one if atLeastOne. Empty without an error means that nothing is there. An error that
-// matches ErrCorrupt means that stored bytes are damaged.
-func (s *Segment) Read(offset, limit int64, max int, atLeastOne bool) ([]byte, error) {
-	h, err := s.files.acquire(s.Path(), false)
-	if err != nil {
-		return nil, fmt.Errorf("read segment: %w", err)
-	}
-	defer s.files.release(h)
-	pos, size, err := s.find(h, offset)
-	if err != nil || size == 0 || size > max && !atLeastOne {
-		return nil, err
-	}
-	n := min(int64(max), s.Size()-pos)
-	if n < int64(size) {
-		n = int64(size)
-	}
-	buf := make([]byte, n)
-	if _, err := h.f.ReadAt(buf, pos); err != nil {
-		if s.Size() < pos+n {
-			return nil, nil // it was cut meanwhile
-		}
-		return nil, fmt.Errorf("read segment: %w", err)
-	}
-	return s.whole(buf, pos, limit)
-}
-
-// whole trims buf to whole batches that begin below limit and compares their
-// checksums.
-func (s *Segment) whole(buf []byte, pos, limit int64) ([]byte, error) {
-	at, next := 0, s.base
-	for at < len(buf) {
-		b, _, err := record.Next(buf[at:])
-		if errors.Is(err, record.ErrShort) {
-			break
-		}
-		if err == nil {
-			if b.BaseOffset() >= limit {
-				break
-			}
-			err = b.CheckCRC()
-		}
-		if err == nil && !follows(b, next) {
-			err = ErrCorrupt
-		}
-		if err != nil {
-			if at > 0 {
-				break // hand out what is good; the next read meets the damage first
-			}
-			return nil, fmt.Errorf("%w at position %d of %s: %w", ErrCorrupt, pos, s.Path(), err)
-		}
-		at += len(b)
-		next = b.LastOffset() + 1
-	}
-	return buf[:at:at], nil
-}
-
 // MaxTimestamp returns the largest timestamp in the segment and the last offset
 // of the batch that has it; -1, -1 for an empty segment.
 func (s *Segment) MaxTimestamp() (ts, offset int64, err error) {
@@ -299,7 +241,7 @@ func (s *Segment) FindTimestamp(ts, from int64) (record.Batch, error) {
 	if _, err := h.f.ReadAt(buf, at); err != nil {
 		return nil, fmt.Errorf("read segment: %w", err)
 	}
-	b, err := s.whole(buf, at, math.MaxInt64)
+	b, _, err := s.whole(buf, at, math.MaxInt64)
 	return record.Batch(b), err
 }
 

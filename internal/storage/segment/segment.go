@@ -54,6 +54,8 @@ type Segment struct {
 	firstT int64      // max timestamp of the first batch; -1: none
 
 	allocated bool // the file is longer than its batches
+
+	places places
 }
 
 // Create makes the files of a new segment in dir. The caller syncs dir before
@@ -373,6 +375,7 @@ func (s *Segment) Cut(size, next int64) error {
 		return s.latch(err)
 	}
 	s.size.Store(size)
+	defer s.places.forget()
 	if err := h.f.Truncate(size); err != nil {
 		return s.latch(fmt.Errorf("cut segment: %w", err))
 	}

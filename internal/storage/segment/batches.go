@@ -1,0 +1,185 @@
+package segment
+
+import (
+	"errors"
+	"fmt"
+	"sync"
+
+	"github.com/chronik-io/chronik/internal/membuf"
+	"github.com/chronik-io/chronik/internal/record"
+)
+
+// Read is ReadInto with memory of its own.
+func (s *Segment) Read(offset, limit int64, max int, atLeastOne bool) ([]byte, error) {
+	var own membuf.Pool
+	_, b, err := s.ReadInto(&own, offset, limit, max, atLeastOne)
+	return b, err
+}
+
+// ReadInto returns whole batches, checksums compared, from the one that holds
+// offset on: as many as fit into max bytes and begin below limit, and at least
+// one if atLeastOne. No batches without an error means that nothing is there. An
+// error that matches ErrCorrupt means that stored bytes are damaged. The batches
+// are valid until the buffer is released, which the caller owes where there is one.
+//
+// A reader that goes on where its last read ended costs one read of the file: the
+// place is remembered. Any other one is found with the index.
+func (s *Segment) ReadInto(pool *membuf.Pool, offset, limit int64, max int, atLeastOne bool) (*membuf.Buffer, []byte, error) {
+	h, err := s.files.acquire(s.Path(), false)
+	if err != nil {
+		return nil, nil, fmt.Errorf("read segment: %w", err)
+	}
+	defer s.files.release(h)
+	r := reading{s: s, h: h, pool: pool, offset: offset, limit: limit, max: int64(max), one: atLeastOne}
+	pos, cuts, known := s.places.get(offset)
+	if known {
+		if buf, b, next, err := r.at(pos, record.HeaderSize); err == nil && len(b) > 0 {
+			s.places.put(cuts, next, pos+int64(len(b)))
+			return buf, b, nil
+		} else if buf != nil {
+			buf.Release()
+		}
+		// Whatever that was, the index finds the truth.
+	}
+	pos, size, err := s.find(h, offset)
+	if err != nil || size == 0 || size > max && !atLeastOne {
+		return nil, nil, err
+	}
+	buf, b, next, err := r.at(pos, size)
+	if err != nil || len(b) == 0 {
+		if buf != nil {
+			buf.Release()
+		}
+		return nil, nil, err
+	}
+	s.places.put(cuts, next, pos+int64(len(b)))
+	return buf, b, nil
+}
+
+// reading is one call of ReadInto.
+type reading struct {
+	s             *Segment
+	h             *handle
+	pool          *membuf.Pool
+	offset, limit int64
+	max           int64
+	one           bool
+}
+
+// at reads from the batch at pos, of which at least the first least bytes are
+// wanted, and says which offset follows what it returns. It may return a buffer,
+// which is then the caller's, without batches: the one at pos does not hold
+// the offset, or does not fit.
+func (r *reading) at(pos int64, least int) (buf *membuf.Buffer, batches []byte, next int64, err error) {
+	end := r.s.Size()
+	n := min(max(r.max, int64(least)), end-pos)
+	if n < int64(least) {
+		return nil, nil, 0, nil // it was cut meanwhile
+	}
+	buf = r.pool.Get(int(n))
+	p := buf.Bytes()
+	if _, err := r.h.f.ReadAt(p, pos); err != nil {
+		if r.s.Size() < pos+n {
+			return buf, nil, 0, nil // it was cut meanwhile
+		}
+		return buf, nil, 0, fmt.Errorf("read segment: %w", err)
+	}
+	size, err := record.PeekSize(p)
+	if err == nil {
+		first := record.Batch(p)
+		switch {
+		case first.BaseOffset() > r.offset && least == record.HeaderSize, first.LastOffset() < r.offset:
+			return buf, nil, 0, nil
+		case int64(size) > r.max && !r.one, int64(size) > end-pos:
+			return buf, nil, 0, nil
+		case int64(size) > n:
+			buf.Release()
+			return r.at(pos, size)
+		}
+	}
+	batches, next, err = r.s.whole(p, pos, r.limit)
+	return buf, batches, next, err
+}
+
+// whole trims buf to whole batches that begin below limit and compares their
+// checksums. next is the offset after the last one.
+func (s *Segment) whole(buf []byte, pos, limit int64) (batches []byte, next int64, err error) {
+	at := 0
+	next = s.base
+	for at < len(buf) {
+		b, _, err := record.Next(buf[at:])
+		if errors.Is(err, record.ErrShort) {
+			break
+		}
+		if err == nil {
+			if b.BaseOffset() >= limit {
+				break
+			}
+			err = b.CheckCRC()
+		}
+		if err == nil && !follows(b, next) {
+			err = ErrCorrupt
+		}
+		if err != nil {
+			if at > 0 {
+				break // hand out what is good; the next read meets the damage first
+			}
+			return nil, 0, fmt.Errorf("%w at position %d of %s: %w", ErrCorrupt, pos, s.Path(), err)
+		}
+		at += len(b)
+		next = b.LastOffset() + 1
+	}
+	return buf[:at:at], next, nil
+}
+
+// places remembers where the last few readers will go on: the position at which
+// the batch with an offset begins. It is a guess that every use checks against
+// the bytes.
+type places struct {
+	mu   sync.Mutex
+	list [8]place
+	last int   // the one that was put last
+	cuts int64 // counts forget
+}
+
+type place struct {
+	offset, pos int64 // pos 0: none; the first batch needs no guess
+}
+
+// get returns the position for an offset. cuts is for put.
+func (p *places) get(offset int64) (pos, cuts int64, ok bool) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	for i := range p.list {
+		if e := &p.list[i]; e.offset == offset && e.pos > 0 {
+			pos = e.pos
+			e.pos = 0 // its reader moves on
+			return pos, p.cuts, true
+		}
+	}
+	return 0, p.cuts, false
+}
+
+// put remembers a place, unless the segment was cut since get.
+func (p *places) put(cuts, offset, pos int64) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if cuts != p.cuts {
+		return
+	}
+	for i := range p.list {
+		if p.list[i].pos == 0 {
+			p.list[i] = place{offset, pos}
+			return
+		}
+	}
+	p.last = (p.last + 1) % len(p.list)
+	p.list[p.last] = place{offset, pos}
+}
+
+// forget drops all places.
+func (p *places) forget() {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.list, p.cuts = [8]place{}, p.cuts+1
+}
