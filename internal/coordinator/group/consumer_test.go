@@ -18,6 +18,8 @@ type client struct {
 	id    string
 	epoch int32
 	has   assign.Assignment
+	// instance is sent with every heartbeat.
+	instance *string
 	// request is what it sends when it joins.
 	request func(*kmsg.ConsumerGroupHeartbeatRequest)
 }
@@ -58,6 +60,7 @@ func (c *client) join() int16 {
 // beat says what it has, as clients do while they reconcile.
 func (c *client) beat() int16 {
 	req := heartbeatOf(c.id, c.epoch)
+	req.InstanceID = c.instance
 	req.Topics = []kmsg.ConsumerGroupHeartbeatRequestTopic{}
 	for _, id := range c.has.Topics() {
 		t := kmsg.NewConsumerGroupHeartbeatRequestTopic()

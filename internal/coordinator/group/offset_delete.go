@@ -125,11 +125,16 @@ func (s *Shard) expireGroup(g *group, limit int) (n int, all bool) {
 		if g.keeps(topic) {
 			continue
 		}
-		for _, p := range slices.Sorted(maps.Keys(g.offsets[topic])) {
-			if n < limit && s.expired(g, g.offsets[topic][p]) {
-				s.deleteOffset(g, topic, p)
-				n++
+		var old []int32
+		for p, o := range g.offsets[topic] {
+			if s.expired(g, o) {
+				old = append(old, p)
 			}
+		}
+		slices.Sort(old)
+		for _, p := range old[:min(len(old), limit-n)] {
+			s.deleteOffset(g, topic, p)
+			n++
 		}
 	}
 	return n, len(g.offsets) == 0
