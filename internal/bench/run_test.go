@@ -31,22 +31,28 @@ func short(t *testing.T) Config {
 	return c
 }
 
-// patient gives clients that keep long queues the time to see an answer.
-func patient(c Config) Config {
-	c.Concurrency, c.Duration = 1, time.Second
-	return c
+// run makes a run that must succeed at something and be enough (nil: that is all),
+// and checks what holds of every one. On a busy machine little may happen in a
+// short interval: then it measures for longer.
+func run(t *testing.T, c Config, enough func(*Result) bool) *Result {
+	t.Helper()
+	for ; ; c.Duration *= 4 {
+		r, err := Run(context.Background(), c, nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		check(t, c, r)
+		if r.Succeeded() && (enough == nil || enough(r)) {
+			return r
+		}
+		if c.Duration > 10*time.Second {
+			t.Fatalf("not enough in %v: %+v", c.Duration, r)
+		}
+	}
 }
 
-// run makes a run that must have a result, and checks what holds of every one.
-func run(t *testing.T, c Config) *Result {
+func check(t *testing.T, c Config, r *Result) {
 	t.Helper()
-	r, err := Run(context.Background(), c, nil)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if !r.Succeeded() {
-		t.Errorf("nothing succeeded: %+v", r)
-	}
 	if r.Elapsed != c.Duration {
 		t.Errorf("measured %v, asked for %v", r.Elapsed, c.Duration)
 	}
@@ -54,7 +60,7 @@ func run(t *testing.T, c Config) *Result {
 		if len(f.Failures) > 0 {
 			t.Errorf("%s failed: %v", f.Name, f.Failures)
 		}
-		if f.Latency.TotalCount() == 0 || f.Quantile(50) > f.Max() {
+		if f.Latency.TotalCount() == 0 != (f.Records == 0) || f.Quantile(50) > f.Max() {
 			t.Errorf("%s: %d samples, p50 %v, max %v", f.Name, f.Latency.TotalCount(), f.Quantile(50), f.Max())
 		}
 		var sum int64
@@ -67,7 +73,6 @@ func run(t *testing.T, c Config) *Result {
 			t.Errorf("%s: points hold %d of %d records in %v of %v", f.Name, sum, f.Records, width, r.Elapsed)
 		}
 	}
-	return r
 }
 
 func TestProduceVerified(t *testing.T) {
@@ -76,12 +81,12 @@ func TestProduceVerified(t *testing.T) {
 		for acks, rate := range map[Acks]float64{AcksLeader: 0, AcksAll: 400} {
 			t.Run(fmt.Sprintf("%s acks %s rate %g", clients, acks, rate), func(t *testing.T) {
 				c := base
-				c.Clients, c.Acks, c.Rate, c.Verify = clients, acks, rate, true
+				c.Clients, c.Acks, c.Rate, c.Verify, c.DeleteTopic = clients, acks, rate, true, true
 				c.Topic = fmt.Sprintf("%s-%s-%g", clients, acks, rate)
-				if clients == ClientsBatched && rate == 0 {
-					c = patient(c)
+				if clients == ClientsBatched {
+					c.Concurrency = 1
 				}
-				checkProduced(t, run(t, c))
+				checkProduced(t, run(t, c, nil))
 			})
 		}
 	}
@@ -108,11 +113,11 @@ func TestOwnClientsPipelineAndCompress(t *testing.T) {
 	for _, codec := range []string{"none", "lz4", "zstd"} {
 		c := base
 		c.Topic, c.Compression, c.Pipeline, c.Verify = "own-"+codec, codec, 5, true
-		if r := run(t, c); r.Verify.Bad() || r.Verify.Found == 0 {
+		if r := run(t, c, nil); r.Verify.Bad() || r.Verify.Found == 0 {
 			t.Errorf("%s: %+v", codec, r.Verify)
 		}
 		c.Verify, c.Topic = false, "plain-"+codec
-		if r := run(t, c); r.Produce.Requests != r.Produce.Records {
+		if r := run(t, c, nil); r.Produce.Requests != r.Produce.Records {
 			t.Errorf("%s: %d records in %d requests", codec, r.Produce.Records, r.Produce.Requests)
 		}
 	}
@@ -122,9 +127,9 @@ func TestAcksZeroSaysWhatTheBrokerTook(t *testing.T) {
 	c := short(t)
 	for _, clients := range []Clients{ClientsOwn, ClientsShared} {
 		c.Acks, c.Clients, c.Verify = AcksNone, clients, true
-		r := run(t, c)
-		if !r.Produce.SentOnly || r.Produce.Appended <= 0 {
-			t.Errorf("%s: sent only %v, appended %d", clients, r.Produce.SentOnly, r.Produce.Appended)
+		r := run(t, c, func(r *Result) bool { return r.Produce.Appended > 0 })
+		if !r.Produce.SentOnly {
+			t.Errorf("%s: written records pass for acknowledged ones", clients)
 		}
 		if r.Verify.Acknowledged != 0 || r.Verify.Bad() {
 			t.Errorf("%s: %+v", clients, r.Verify)
@@ -142,14 +147,14 @@ func TestConsume(t *testing.T) {
 		t.Fatalf("an empty topic: %v", err)
 	}
 	c.Mode, c.Rate = ModeProduce, 1000
-	written := run(t, c).Produce.Records
+	written := run(t, c, nil).Produce.Records
 	c.Mode, c.Rate = ModeConsume, 0
 	for _, clients := range []Clients{ClientsOwn, ClientsShared, ClientsBatched} {
 		c.Clients = clients
-		r := run(t, c)
 		// It begins again at the end: more is read than is there.
-		if r.Produce != nil || r.Consume.Records <= written {
-			t.Errorf("%s: read %d records of a topic with about %d", clients, r.Consume.Records, written)
+		r := run(t, c, func(r *Result) bool { return r.Consume.Records > 2*written })
+		if r.Produce != nil {
+			t.Errorf("%s: a produce flow", clients)
 		}
 		if r.Consume.PayloadIsBatches != (clients == ClientsOwn) || r.Consume.WireBytes < r.Consume.PayloadBytes {
 			t.Errorf("%s: %d payload bytes, %d on the wire", clients, r.Consume.PayloadBytes, r.Consume.WireBytes)
@@ -162,7 +167,7 @@ func TestEndToEnd(t *testing.T) {
 	c.Mode, c.Rate, c.Verify = ModeE2E, 500, true
 	for _, clients := range []Clients{ClientsOwn, ClientsShared, ClientsBatched} {
 		c.Clients = clients
-		r := run(t, c)
+		r := run(t, c, nil)
 		if r.EndToEnd.Records == 0 || r.EndToEnd.Records > r.Verify.Found || r.Verify.Bad() {
 			t.Errorf("%s: received %d of %+v", clients, r.EndToEnd.Records, r.Verify)
 		}
@@ -175,9 +180,9 @@ func TestMixed(t *testing.T) {
 	for _, clients := range []Clients{ClientsOwn, ClientsShared, ClientsBatched} {
 		c.Clients, c.Topic = clients, "mixed-"+string(clients)
 		if clients == ClientsBatched {
-			c = patient(c)
+			c.Concurrency = 1
 		}
-		if r := run(t, c); r.Produce == nil || r.Consume == nil || r.EndToEnd != nil {
+		if r := run(t, c, nil); r.Produce == nil || r.Consume == nil || r.EndToEnd != nil {
 			t.Errorf("%s: %+v", clients, r)
 		}
 	}
@@ -231,7 +236,7 @@ func TestTopics(t *testing.T) {
 		t.Errorf("a missing topic: %v", err)
 	}
 	c.Topic, c.DeleteTopic, c.TopicConfig = "short-lived", true, map[string]string{"max.message.bytes": "2000000"}
-	run(t, c)
+	run(t, c, nil)
 	cl, err := kgo.NewClient(kgo.SeedBrokers(c.Brokers...))
 	if err != nil {
 		t.Fatal(err)
@@ -242,7 +247,7 @@ func TestTopics(t *testing.T) {
 		t.Errorf("the topic is still there (%v)", err)
 	}
 	c.DeleteTopic, c.Topic = false, "stays"
-	run(t, c)
+	run(t, c, nil)
 	c.Partitions = 3
 	if _, err := Run(context.Background(), c, nil); err == nil {
 		t.Error("a topic with other partitions is taken for the one asked for")
@@ -266,7 +271,7 @@ func TestProgressTellsEverySecond(t *testing.T) {
 			t.Fatalf("%s: told %d seconds, has %d points", f.Name, len(told[f.Name]), len(f.Series))
 		}
 		for i, p := range told[f.Name] {
-			if p.At != time.Duration(i+1)*time.Second || p.Records == 0 || p.P50 == 0 {
+			if p.At != time.Duration(i+1)*time.Second || (p.Records == 0) != (p.Max == 0) || p.P50 > p.Max {
 				t.Errorf("%s: told %+v", f.Name, p)
 			}
 		}
@@ -285,7 +290,7 @@ func TestAnInterruptedRunHasTheResultOfItsTime(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if r.Elapsed < time.Second || r.Elapsed > time.Minute || r.Produce.Records == 0 || !strings.Contains(strings.Join(r.Notes, " "), "cut short") {
+	if r.Elapsed < time.Second || r.Elapsed > time.Minute || !strings.Contains(strings.Join(r.Notes, " "), "cut short") {
 		t.Errorf("elapsed %v, %d records, notes %q", r.Elapsed, r.Produce.Records, r.Notes)
 	}
 	if limit := r.Elapsed.Seconds() * float64(runtime.NumCPU()) * 1.1; r.CPU != nil && r.CPU.Seconds > limit {
@@ -305,7 +310,7 @@ func TestServerCPU(t *testing.T) {
 	}
 	c := short(t)
 	c.ServerPID = os.Getpid()
-	if r := run(t, c); r.CPU == nil || r.CPU.Seconds <= 0 || r.CPU.PerRequest <= 0 {
+	if r := run(t, c, nil); r.CPU == nil || r.CPU.Seconds <= 0 || r.CPU.PerRequest <= 0 {
 		t.Errorf("CPU %+v", r.CPU)
 	}
 	c.ServerPID = 1 << 27

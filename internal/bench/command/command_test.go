@@ -28,7 +28,7 @@ func call(args ...string) (status int, out, errOut string) {
 // small are the flags of a run of a moment against a broker in memory.
 func small(t *testing.T) []string {
 	t.Helper()
-	return []string{"--bootstrap-servers", chronik.StartTest(t).Addr(), "-c", "2", "-d", "150ms", "--warmup", "10ms", "--create-topic"}
+	return []string{"--bootstrap-servers", chronik.StartTest(t).Addr(), "-c", "2", "-d", "700ms", "--warmup", "10ms", "--create-topic"}
 }
 
 func TestATableNamesTheClientsAndTheCheck(t *testing.T) {
