@@ -15,6 +15,8 @@ func (s *Shard) sync(to coordinator.Ticket, req *kmsg.SyncGroupRequest) {
 	switch {
 	case req.Group == "":
 		s.answerSync(p, nil, kerr.InvalidGroupID, nil)
+	case req.Version >= 5 && (req.ProtocolType == nil || req.Protocol == nil): // KIP-559
+		s.answerSync(p, nil, kerr.InconsistentGroupProtocol, nil)
 	case g == nil || g.empty():
 		s.answerSync(p, nil, kerr.UnknownMemberID, nil)
 	case g.consumer != nil:

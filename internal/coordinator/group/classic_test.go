@@ -59,6 +59,7 @@ func (w *world) joined(ticket coordinator.Ticket) *kmsg.JoinGroupResponse {
 func syncOf(member string, generation int32, assignments ...string) *kmsg.SyncGroupRequest {
 	req := kmsg.NewPtrSyncGroupRequest()
 	req.Version, req.Group, req.MemberID, req.Generation = 5, "g", member, generation
+	req.ProtocolType, req.Protocol = kmsg.StringPtr("consumer"), kmsg.StringPtr("range")
 	for i := 0; i < len(assignments); i += 2 {
 		req.GroupAssignment = append(req.GroupAssignment, kmsg.SyncGroupRequestGroupAssignment{MemberID: assignments[i], MemberAssignment: []byte(assignments[i+1])})
 	}
@@ -313,6 +314,9 @@ func TestErrorsOfSyncAndHeartbeat(t *testing.T) {
 	}
 	w.join(leader)
 	is(t, sync(syncOf(other, gen)), kerr.RebalanceInProgress)
+	silent := syncOf(other, gen)
+	silent.Protocol = nil
+	is(t, sync(silent), kerr.InconsistentGroupProtocol)
 	empty := syncOf(other, gen)
 	empty.Group = ""
 	is(t, sync(empty), kerr.InvalidGroupID)

@@ -65,7 +65,7 @@ func checkFirst(req *kmsg.ConsumerGroupHeartbeatRequest) *failure {
 		return fail(kerr.InvalidRequest, "RebalanceTimeoutMs must be provided in first request.")
 	case req.Topics == nil || len(req.Topics) > 0:
 		return fail(kerr.InvalidRequest, "TopicPartitions must be empty when (re-)joining.")
-	case len(req.SubscribedTopicNames) == 0 && deref(req.SubscribedTopicRegex) == "":
+	case req.SubscribedTopicNames == nil && req.SubscribedTopicRegex == nil:
 		return fail(kerr.InvalidRequest, "Either SubscribedTopicNames or SubscribedTopicRegex must be non-null when (re-)joining.")
 	}
 	return nil
@@ -75,7 +75,7 @@ func checkFirst(req *kmsg.ConsumerGroupHeartbeatRequest) *failure {
 func (s *Shard) stay(e Request, req *kmsg.ConsumerGroupHeartbeatRequest, resp *kmsg.ConsumerGroupHeartbeatResponse) *failure {
 	if re := req.SubscribedTopicRegex; re != nil && *re != "" {
 		if _, err := compile(*re); err != nil {
-			return fail(kerr.InvalidRegularExpression, "SubscribedTopicRegex `%s` is not a valid regular expression: %s.", *re, err)
+			return fail(kerr.InvalidRegularExpression, "SubscribedTopicRegex `%s` is not a valid regular expression: %s.", *re, wrong(err))
 		}
 	}
 	if req.MemberID == "" {
@@ -182,8 +182,8 @@ func (s *Shard) consumerFor(req *kmsg.ConsumerGroupHeartbeatRequest) (*group, *f
 	case !joins:
 		return nil, notFound
 	case !g.empty():
-		if !s.upgradable(g) {
-			return nil, notFound
+		if f := s.upgradable(g); f != nil {
+			return nil, f
 		}
 		s.upgrade(g)
 		return g, nil

@@ -33,8 +33,8 @@ func (s *Shard) leaveByHeartbeat(req *kmsg.ConsumerGroupHeartbeatRequest, resp *
 	return nil
 }
 
-// leaveConsumer takes out a member that speaks the classic protocol and sends
-// LeaveGroup. An administrator names the instance alone.
+// leaveConsumer takes out a member by LeaveGroup: one that speaks the classic protocol
+// says goodbye, or an administrator removes any, who may name the instance alone.
 func (s *Shard) leaveConsumer(g *group, req kmsg.LeaveGroupRequestMember) (*member, *failure) {
 	c, id := g.consumer, req.MemberID
 	if req.InstanceID != nil {
@@ -48,7 +48,7 @@ func (s *Shard) leaveConsumer(g *group, req kmsg.LeaveGroupRequestMember) (*memb
 		id = owner
 	}
 	m := c.members[id]
-	if m == nil || !m.classic() {
+	if m == nil {
 		return nil, refuse(kerr.UnknownMemberID)
 	}
 	s.removeConsumer(g, m)

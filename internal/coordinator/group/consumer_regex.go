@@ -1,8 +1,10 @@
 package group
 
 import (
+	"errors"
 	"maps"
 	"regexp"
+	"regexp/syntax"
 	"slices"
 
 	"github.com/chronik-io/chronik/internal/coordinator/group/format"
@@ -14,6 +16,15 @@ func compile(expression string) (*regexp.Regexp, error) {
 		return nil, err // in the member's own words
 	}
 	return regexp.Compile(`\A(?:` + expression + `)\z`)
+}
+
+// wrong is what is wrong with an expression, without the expression.
+func wrong(err error) string {
+	var e *syntax.Error
+	if errors.As(err, &e) {
+		return e.Code.String()
+	}
+	return err.Error()
 }
 
 // resolveRegexes records what new expressions match, and forgets those that nobody

@@ -66,7 +66,7 @@ func (s *Shard) describe(e Describe) []kmsg.DescribeGroupsResponseGroup {
 	return list
 }
 
-// describe shows what members have told and been assigned while it is stable.
+// describe shows what members have told while it is stable.
 func (c *classic) describe(r *kmsg.DescribeGroupsResponseGroup) {
 	r.State, r.ProtocolType = c.state.String(), c.protocolType
 	if c.state == stable {
@@ -75,10 +75,9 @@ func (c *classic) describe(r *kmsg.DescribeGroupsResponseGroup) {
 	for _, m := range c.list() {
 		d := kmsg.NewDescribeGroupsResponseGroupMember()
 		d.MemberID, d.InstanceID, d.ClientID, d.ClientHost = m.id, ptr(m.instance), m.clientID, m.clientHost
-		d.ProtocolMetadata, d.MemberAssignment = []byte{}, []byte{}
+		d.ProtocolMetadata, d.MemberAssignment = []byte{}, append([]byte{}, m.assignment...)
 		if c.state == stable {
 			d.ProtocolMetadata = append(d.ProtocolMetadata, m.metadata(c.protocol)...)
-			d.MemberAssignment = append(d.MemberAssignment, m.assignment...)
 		}
 		r.Members = append(r.Members, d)
 	}
@@ -117,7 +116,7 @@ func (s *Shard) describeConsumer(c *consumer, r *kmsg.ConsumerGroupDescribeRespo
 		d := kmsg.NewConsumerGroupDescribeResponseGroupMember()
 		d.MemberID, d.InstanceID, d.RackID, d.MemberEpoch = m.id, m.meta.Instance, m.meta.Rack, m.epoch
 		d.ClientID, d.ClientHost = m.meta.ClientID, m.meta.ClientHost
-		d.SubscribedTopics, d.SubscribedTopicRegex = slices.Clone(m.meta.Topics), m.meta.Regex
+		d.SubscribedTopics, d.SubscribedTopicRegex = slices.Clone(m.meta.Topics), kmsg.StringPtr(deref(m.meta.Regex))
 		d.Assignment, d.TargetAssignment = s.described(m.assigned.assignment()), s.described(c.target[m.id])
 		if d.MemberType = 1; m.classic() {
 			d.MemberType = 0

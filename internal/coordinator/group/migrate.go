@@ -12,24 +12,25 @@ import (
 
 // upgradable says whether a classic group with members can become a consumer group:
 // its members are consumers whose subscriptions and assignments can be read.
-func (s *Shard) upgradable(g *group) bool {
+func (s *Shard) upgradable(g *group) *failure {
 	c := &g.classic
 	if !s.cfg.Upgrade || c.protocolType != consumerProtocol || len(c.members) >= s.cfg.ConsumerMaxSize {
-		return false
+		return fail(kerr.GroupIDNotFound, "Group %s is not a consumer group.", g.id)
 	}
+	malformed := fail(kerr.GroupIDNotFound, "Cannot upgrade classic group %s to consumer group because the embedded consumer protocol is malformed.", g.id)
 	for _, m := range c.members {
 		if len(m.protocols) == 0 {
-			return false
+			return malformed
 		}
 		sub := kmsg.NewConsumerMemberMetadata()
 		if sub.ReadFrom(m.metadata(c.protocol)) != nil {
-			return false
+			return malformed
 		}
 		if _, err := s.unembedded(m.assignment); err != nil {
-			return false
+			return malformed
 		}
 	}
-	return true
+	return nil
 }
 
 // upgrade makes a classic group a consumer group. Its generation is the epoch; what
