@@ -25,7 +25,7 @@ func (s *Shard) joinConsumer(g *group, j joining) {
 	}
 	sub, code := s.checkClassicJoin(g, id, j)
 	if code != nil {
-		s.refuseJoin(p, j.req.MemberID, code)
+		s.refuseJoin(p, "", code)
 		return
 	}
 	if unknown && j.req.InstanceID == nil && j.req.Version >= 4 {
@@ -35,7 +35,7 @@ func (s *Shard) joinConsumer(g *group, j joining) {
 	joins := unknown || j.req.InstanceID == nil
 	id, f := s.admit(g, id, j.req.InstanceID, joins, true)
 	if f != nil {
-		s.refuseJoin(p, j.req.MemberID, f.code)
+		s.refuseJoin(p, "", f.code)
 		return
 	}
 	s.updateMember(g, id, classicMeta(g.consumer.member0(id).meta, j, sub))

@@ -29,7 +29,7 @@ func (s *Shard) commit(to coordinator.Ticket, req *kmsg.OffsetCommitRequest) {
 			case len(deref(p.Metadata)) > s.cfg.MaxMetadata:
 				result.ErrorCode = kerr.OffsetMetadataTooLarge.Code
 			case lagging != nil && !lagging.had(assign.TopicID(t.TopicID), p.Partition, req.Generation):
-				result.ErrorCode = kerr.StaleMemberEpoch.Code
+				result.ErrorCode = lagging.stale().errorCode()
 			default:
 				s.emit(format.Key{Type: format.TypeOffset, Group: req.Group, Item: t.Topic, Partition: p.Partition}, s.committedNow(req, t.TopicID, p))
 			}
@@ -119,12 +119,18 @@ func (c *consumer) checkCommit(req *kmsg.OffsetCommitRequest) (lagging *member, 
 		return nil, refuse(kerr.UnsupportedVersion)
 	case req.Generation == m.epoch:
 		return nil, nil
-	case m.classic():
-		return nil, refuse(kerr.IllegalGeneration)
-	case req.Generation > m.epoch:
-		return nil, refuse(kerr.StaleMemberEpoch)
+	case req.Generation > m.epoch || req.Generation < 0:
+		return nil, m.stale()
 	}
 	return m, nil
+}
+
+// stale is what a member of another epoch is told.
+func (m *member) stale() *failure {
+	if m.classic() {
+		return refuse(kerr.IllegalGeneration)
+	}
+	return refuse(kerr.StaleMemberEpoch)
 }
 
 // had says whether a partition has been the member's since an epoch or earlier, and

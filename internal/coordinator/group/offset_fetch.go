@@ -86,10 +86,8 @@ func (c *consumer) checkFetch(req kmsg.OffsetFetchRequestGroup) *failure {
 		return refuse(kerr.UnknownMemberID)
 	case m.epoch == req.MemberEpoch:
 		return nil
-	case m.classic():
-		return refuse(kerr.IllegalGeneration)
 	}
-	return refuse(kerr.StaleMemberEpoch)
+	return m.stale()
 }
 
 // Committed asks for everything that is committed, for the metrics of lag. It is
