@@ -1,8 +1,8 @@
 package group
 
 import (
+	"bytes"
 	"maps"
-	"reflect"
 	"slices"
 
 	"github.com/chronik-io/chronik/internal/coordinator/group/assign"
@@ -16,7 +16,7 @@ func (s *Shard) updateMember(g *group, id string, meta format.Member) {
 	c := g.consumer
 	old, known := c.members[id]
 	changed := !known || !slices.Equal(old.meta.Topics, meta.Topics) || deref(old.meta.Regex) != deref(meta.Regex)
-	if !known || !reflect.DeepEqual(old.meta, meta) {
+	if !known || !sameMember(&old.meta, &meta) {
 		s.emit(format.Key{Type: format.TypeMember, Group: g.id, Item: id}, meta)
 	}
 	if changed {
@@ -26,14 +26,36 @@ func (s *Shard) updateMember(g *group, id string, meta format.Member) {
 	s.retarget(g)
 }
 
+// sameMember says whether a member tells the same of itself.
+func sameMember(a, b *format.Member) bool {
+	return same(a.Instance, b.Instance) && same(a.Rack, b.Rack) && same(a.Regex, b.Regex) && same(a.Assignor, b.Assignor) &&
+		a.ClientID == b.ClientID && a.ClientHost == b.ClientHost && a.RebalanceTimeout == b.RebalanceTimeout &&
+		slices.Equal(a.Topics, b.Topics) && sameClassic(a.Classic, b.Classic)
+}
+
+func same(a, b *string) bool { return a == b || a != nil && b != nil && *a == *b }
+
+func sameClassic(a, b *format.Classic) bool {
+	if a == nil || b == nil {
+		return a == b
+	}
+	return a.SessionTimeout == b.SessionTimeout && slices.EqualFunc(a.Protocols, b.Protocols, func(p, q format.Protocol) bool {
+		return p.Name == q.Name && bytes.Equal(p.Metadata, q.Metadata)
+	})
+}
+
 // bump raises the group epoch, in any case or if the subscribed topics have changed.
 func (s *Shard) bump(g *group, anyway bool) {
 	c := g.consumer
-	if !anyway && !c.dirty {
+	if !anyway && (!c.dirty || s.blind()) {
 		return
 	}
-	c.dirty = false
-	if hash := hashTopics(s.topics, c.subscribed()); anyway || hash != c.hash {
+	hash := c.hash
+	if !s.blind() {
+		c.dirty = false
+		hash = hashTopics(s.topics, c.subscribed())
+	}
+	if anyway || hash != c.hash {
 		s.emit(format.Key{Type: format.TypeGroup, Group: g.id}, format.Group{Epoch: c.epoch + 1, Hash: hash})
 	}
 }
@@ -42,7 +64,7 @@ func (s *Shard) bump(g *group, anyway bool) {
 // what is different from the last.
 func (s *Shard) retarget(g *group) {
 	c := g.consumer
-	if c.epoch <= c.targetEpoch {
+	if s.blind() || c.epoch <= c.targetEpoch {
 		return
 	}
 	next := assign.ByName(s.assignor(c))(s.assignorInput(c))

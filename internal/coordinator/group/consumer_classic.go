@@ -19,6 +19,10 @@ import (
 // joinConsumer answers a JoinGroup to a consumer group that has members.
 func (s *Shard) joinConsumer(g *group, j joining) {
 	p, id := j.parked(), j.req.MemberID
+	if s.blind() {
+		s.refuseJoin(p, "", kerr.CoordinatorLoadInProgress)
+		return
+	}
 	unknown := id == ""
 	if unknown {
 		id = s.cfg.NewID()

@@ -18,7 +18,9 @@ import (
 func (s *Shard) consumerHeartbeat(to coordinator.Ticket, e Request, req *kmsg.ConsumerGroupHeartbeatRequest) {
 	resp := kmsg.NewPtrConsumerGroupHeartbeatResponse()
 	f := s.checkHeartbeat(e, req)
-	if f == nil && req.MemberEpoch < 0 {
+	if f == nil && s.blind() {
+		f = refuse(kerr.CoordinatorLoadInProgress)
+	} else if f == nil && req.MemberEpoch < 0 {
 		f = s.leaveByHeartbeat(req, resp)
 	} else if f == nil {
 		f = s.stay(e, req, resp)
@@ -94,17 +96,16 @@ func (s *Shard) stay(e Request, req *kmsg.ConsumerGroupHeartbeatRequest, resp *k
 			return f
 		}
 	}
-	had := g.consumer.member0(id).assigned
 	s.updateMember(g, id, updated(g.consumer.member0(id).meta, e, req))
-	s.reconcile(g, g.consumer.members[id], req.Topics)
 	m := g.consumer.members[id]
+	changed := s.reconcile(g, m, req.Topics)
 	s.setTimer(timerSession, g.id, id, s.cfg.ConsumerSession)
 	resp.MemberID, resp.MemberEpoch = kmsg.StringPtr(id), m.epoch
 	resp.HeartbeatIntervalMillis = int32(s.cfg.ConsumerHeartbeat / time.Millisecond)
 	// A full request is from a member that doesn't know what it has.
 	full := req.MemberEpoch == epochJoin || req.RebalanceTimeoutMillis != -1 && req.Topics != nil &&
 		(req.SubscribedTopicNames != nil || req.SubscribedTopicRegex != nil)
-	if full || !had.assignment().Equal(m.assigned.assignment()) {
+	if full || changed {
 		resp.Assignment = assignmentOf(m)
 	}
 	return nil

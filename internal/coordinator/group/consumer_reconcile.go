@@ -10,17 +10,18 @@ import (
 )
 
 // reconcile brings a member a step closer to its target. reported are the partitions
-// that it says it has; nil: it doesn't say.
-func (s *Shard) reconcile(g *group, m *member, reported []kmsg.ConsumerGroupHeartbeatRequestTopic) {
+// that it says it has; nil: it doesn't say. The result says whether what is assigned
+// to it has changed.
+func (s *Shard) reconcile(g *group, m *member, reported []kmsg.ConsumerGroupHeartbeatRequestTopic) (changed bool) {
 	c := g.consumer
 	if m.reconciled(c.targetEpoch) {
-		return
+		return false
 	}
 	next := *m
 	switch m.state {
 	case memberUnrevoked:
 		if reports(reported, m.revoking) {
-			return
+			return false
 		}
 		// What was to be given up is: an epoch of its own says so, also where a newer
 		// target asks for more.
@@ -29,14 +30,16 @@ func (s *Shard) reconcile(g *group, m *member, reported []kmsg.ConsumerGroupHear
 		next = c.step(m, m.epoch, reported)
 	}
 	if next.epoch == m.epoch && next.state == m.state && next.assigned.equal(m.assigned) && next.revoking.equal(m.revoking) {
-		return
+		return false
 	}
+	changed = !next.assigned.assignment().Equal(m.assigned.assignment())
 	if next.epoch != m.epoch {
 		next.previous = m.epoch
 	}
 	s.emit(format.Key{Type: format.TypeCurrent, Group: g.id, Item: m.id}, format.Current{Epoch: next.epoch, Previous: next.previous,
 		State: int8(next.state), Assigned: next.assigned.recorded(), Revoking: next.revoking.recorded()})
 	s.timeRevocation(g, m)
+	return changed
 }
 
 // timeRevocation gives a member that has to give up partitions its rebalance timeout

@@ -421,3 +421,23 @@ func TestThreeConsumersShareWhileTheyCome(t *testing.T) {
 	}
 	w.replays()
 }
+
+// Before the shard is told of topics it takes nothing from anybody, though none of
+// them seems to exist.
+func TestAShardThatKnowsNoTopicsAssignsNothing(t *testing.T) {
+	w := newWorld(t)
+	w.topic("t", 2)
+	a := w.newClient("a", "t")
+	w.shard.topics = noTopics{}
+	n := len(w.log)
+	is(t, a.beat(), kerr.CoordinatorLoadInProgress)
+	is(t, w.consumerBeat(full("b", "t")).ErrorCode, kerr.CoordinatorLoadInProgress)
+	if len(w.log) != n {
+		t.Error("something was written")
+	}
+	w.start()
+	settle(w, a)
+	if a.has.Count() != 2 || a.epoch != 1 {
+		t.Errorf("epoch %d, %v", a.epoch, a.has)
+	}
+}

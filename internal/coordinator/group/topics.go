@@ -26,8 +26,15 @@ type Topics interface {
 	Version() int64
 }
 
-// noTopics is what a shard knows before it is told.
+// noTopics is what a shard knows before it is told. Nothing is assigned as long as it
+// knows no more: it would take everything from everybody.
 type noTopics struct{}
+
+// blind: the shard has not been told of topics yet.
+func (s *Shard) blind() bool {
+	_, blind := s.topics.(noTopics)
+	return blind
+}
 
 func (noTopics) ByName(string) (Topic, bool)       { return Topic{}, false }
 func (noTopics) ByID(assign.TopicID) (Topic, bool) { return Topic{}, false }

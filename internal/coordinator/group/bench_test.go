@@ -1,0 +1,95 @@
+package group
+
+import (
+	"fmt"
+	"testing"
+	"time"
+
+	"github.com/twmb/franz-go/pkg/kmsg"
+
+	"github.com/chronik-io/chronik/internal/coordinator"
+)
+
+// BenchmarkHeartbeat is what one heartbeat costs in a group of ten, without the
+// runtime around it.
+func BenchmarkHeartbeat(b *testing.B) {
+	b.Run("classic", func(b *testing.B) {
+		w := newWorld(b)
+		leader, _, gen := w.two()
+		req := kmsg.NewPtrHeartbeatRequest()
+		req.Version, req.Group, req.MemberID, req.Generation = 4, "g", leader, gen
+		handle(b, w, req)
+	})
+	b.Run("consumer", func(b *testing.B) {
+		w := newWorld(b)
+		w.topic("t", 100)
+		var all []*client
+		for i := range 10 {
+			all = append(all, w.newClient(fmt.Sprint("m", i), "t"))
+		}
+		settle(w, all...)
+		handle(b, w, heartbeatOf("m3", all[3].epoch))
+	})
+}
+
+func BenchmarkCommit(b *testing.B) {
+	w := newWorld(b)
+	w.topic("t", 1)
+	handle(b, w, commitOf("", -1, "t", 7))
+}
+
+func handle(b *testing.B, w *world, req kmsg.Request) {
+	b.Helper()
+	b.ReportAllocs()
+	var out coordinator.Effects
+	e := request(req)
+	for b.Loop() {
+		out = coordinator.Effects{Records: out.Records[:0], Replies: out.Replies[:0], Timers: out.Timers[:0]}
+		w.shard.Handle(w.now, 1, e, &out)
+	}
+}
+
+// BenchmarkBigGroup is a rebalance of 500 members over 1,000 partitions: all the time
+// that the shard works for it, from the first join until everybody has its share.
+func BenchmarkBigGroup(b *testing.B) {
+	const members, partitions = 500, 1000
+	b.Run("classic", func(b *testing.B) {
+		for b.Loop() {
+			w := newWorld(b, func(c *Config) { c.InitialDelay = 3 * time.Second })
+			w.topic("t", partitions)
+			var olds []*oldClient
+			for range members {
+				olds = append(olds, &oldClient{w: w, topics: []string{"t"}, generation: -1})
+			}
+			for done := false; !done; w.advance(time.Second) {
+				done = true
+				for _, o := range olds {
+					o.step()
+					done = done && o.has.Count() == partitions/members
+				}
+			}
+		}
+	})
+	b.Run("consumer", func(b *testing.B) {
+		for b.Loop() {
+			w := newWorld(b)
+			w.topic("t", partitions)
+			var all []*client
+			for i := range members {
+				all = append(all, w.newClient(fmt.Sprint("m", i), "t"))
+			}
+			rounds := 0
+			for done := false; !done; rounds++ {
+				done = true
+				for _, c := range all {
+					c.beat()
+				}
+				for _, c := range all {
+					done = done && c.has.Count() == partitions/members
+				}
+			}
+			b.ReportMetric(float64(rounds), "rounds")
+			b.ReportMetric(float64(len(w.log)), "records")
+		}
+	})
+}
