@@ -1,0 +1,203 @@
+#!/usr/bin/env bash
+# bench.sh [ROW...]   the rows of docs/performance.md, measured on this machine.
+#
+# ROW: limits closed acks shared windows single batches throttled read cold e2e
+#      partitions sweeps bulk (default: all of them but sweeps and bulk, which take minutes).
+# ROUNDS=5 TIME=5s      counted rounds of each comparison, measured time of each run.
+# KAFKA_TOOLS=DIR       where a real Kafka can be started (default ../shared/kafka);
+#                       without it chronik is measured alone, and that is said.
+# KAFKA=HOST:PORT       a Kafka that runs already; KAFKA_PID for its CPU time.
+# CHRONIKD=FILE         the binary to measure (default bin/chronikd).
+#
+# Every comparison takes turns, A B A B, and prints ratios within rounds. chronik runs
+# with its defaults: profile sync, each acknowledgement follows an fdatasync. Kafka runs
+# with its defaults too: it acknowledges from the page cache.
+set -uo pipefail
+root="$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)"
+bench="$root/bin/chronik-bench" chronikd="${CHRONIKD:-$root/bin/chronikd}"
+rounds="${ROUNDS:-5}" time="${TIME:-5s}" warmup="${WARMUP:-2s}"
+KAFKA_TOOLS="${KAFKA_TOOLS:-$root/../shared/kafka}"
+work="$(mktemp -d "${TMPDIR:-/tmp}/chronik-bench.XXXXXX")"
+kafka="${KAFKA:-}" kafka_pid="${KAFKA_PID:-}" own_kafka='' pid='' addr=''
+
+finish() {
+  stop_chronik
+  [ -z "$own_kafka" ] || "$KAFKA_TOOLS/kafka-down.sh" --dir "$work/kafka" --wipe >/dev/null 2>&1
+  rm -rf "$work"
+}
+trap finish EXIT
+trap 'exit 130' INT TERM
+
+start_chronik() { # on the same directory as before, if there was one
+  "$chronikd" --data-dir "$work/data" --listen "${addr:-127.0.0.1:0}" --admin-listen off "$@" 2>"$work/chronikd.log" &
+  pid=$!
+  for _ in $(seq 200); do
+    addr="$(sed -n 's/.*"msg":"ready".*"listen":\["\([^"]*\)".*/\1/p' "$work/chronikd.log")"
+    [ -n "$addr" ] && return
+    kill -0 "$pid" 2>/dev/null || break
+    sleep 0.1
+  done
+  echo "bench: chronikd did not start:"; cat "$work/chronikd.log"; exit 1
+}
+stop_chronik() { if [ -n "$pid" ]; then kill -TERM "$pid" 2>/dev/null; wait "$pid"; pid=; fi; }
+
+start_kafka() {
+  [ -z "$kafka" ] || return 0
+  if ! [ -x "$KAFKA_TOOLS/kafka-up.sh" ]; then
+    echo "NOT MEASURED: Kafka, because $KAFKA_TOOLS/kafka-up.sh is not there. chronik alone:"
+    return 0
+  fi
+  kafka="$("$KAFKA_TOOLS/kafka-up.sh" --port "${KAFKA_PORT:-19392}" --dir "$work/kafka")" || exit 1
+  kafka_pid="$(cat "$work/kafka/node1/pid")" own_kafka=1
+}
+
+title() { printf '\n## %s\n' "$*"; }
+topic() { topics=$((${topics:-0} + 1)); echo "bench-$$-$topics-$RANDOM"; }
+alone() { "$bench" --bootstrap-servers "$addr" --server-pid "$pid" --create-topic --delete-topic --topic "$(topic)" -d "$time" --warmup "$warmup" "$@"; }
+# against: chronik beside Kafka, or alone where there is none.
+against() {
+  if [ -z "$kafka" ]; then
+    local load=()
+    while [ $# -gt 0 ]; do # what only a comparison has
+      case "$1" in --echo) shift;; --set-a | --set-b) shift 2;; *) load+=("$1"); shift;; esac
+    done
+    alone "${load[@]}"
+    return
+  fi
+  "$bench" compare --a "$addr" --name-a chronik --pid-a "$pid" --b "$kafka" --name-b kafka ${kafka_pid:+--pid-b "$kafka_pid"} \
+    --rounds "$rounds" --discard 1 --create-topic --delete-topic --topic "$(topic)" -d "$time" --warmup "$warmup" "$@" 2>&1 | table
+}
+# variants: chronik beside itself with another setting.
+variants() { # NAME-A NAME-B FLAG...
+  local a="$1" b="$2"
+  shift 2
+  "$bench" compare --a "$addr" --name-a "$a" --pid-a "$pid" --b "$addr" --name-b "$b" --pid-b "$pid" --rounds "$rounds" --discard 1 \
+    --create-topic --delete-topic --topic "$(topic)" -d "$time" --warmup "$warmup" "$@" 2>&1 | table
+}
+table() { grep -vE '^(discarded )?round |^$'; }
+
+row_limits() {
+  title "limits: this machine, a bare TCP echo, the disk under $work"
+  "$bench" limits --dir "$work" -d "$time"
+}
+row_closed() {
+  title "closed: 128 connections, one record of 256 B in flight each, acks=all; beside Kafka and a bare echo"
+  against --echo -c 128 -s 256
+  if [ -n "$kafka" ]; then
+    title "closed: the same, Kafka with flush.messages=1"
+    against -c 128 -s 256 --set-b topic-config=flush.messages=1
+  fi
+}
+row_acks() {
+  title "acks: the closed loop with acks=0 and acks=1 beside acks=all"
+  variants all one -c 128 --set-b acks=1
+  variants all none -c 128 --set-b acks=0
+}
+row_shared() {
+  for acks in 1 all; do
+    title "shared: 128 tasks on one producer without linger, 256 B, acks=$acks"
+    against --clients shared -c 128 --acks "$acks"
+  done
+}
+row_windows() {
+  title "windows: profile high (50 ms) beside sync; the window closes early"
+  variants sync high -c 128 --set-b "topic=$(topic)" --set-b topic-config=chronik.durability.profile=high
+  title "windows: 127 connections as before, and one that sends every 30 ms"
+  local t
+  t="$(topic)"
+  "$bench" --bootstrap-servers "$addr" --topic "$t" --create-topic --topic-config chronik.durability.profile=high -c 1 -d 1s --warmup 0s >/dev/null
+  "$bench" --bootstrap-servers "$addr" --topic "$t" -c 1 --rate 33 -d 600s --warmup 0s >/dev/null 2>&1 &
+  local slow=$!
+  variants sync high-one-slow -c 127 --set-b "topic=$t" --set-b delete-topic=false
+  kill -TERM $slow && wait $slow
+}
+row_single() {
+  title "single: one connection, one record at a time (compare with the limits: fdatasync p50 + echo p50)"
+  "$bench" limits --dir "$work" -c 1 -d 2s --disk-duration 1s | grep -E 'echo|4 KiB|4096|p50|write'
+  against -c 1
+  [ -z "$kafka" ] || against -c 1 --set-b topic-config=flush.messages=1
+}
+row_batches() {
+  for size in 1024 256; do
+    title "batches: one kgo producer, $size B, acks=all"
+    against --batched -s "$size"
+    [ -z "$kafka" ] || against --batched -s "$size" --set-b topic-config=flush.messages=1
+  done
+}
+row_throttled() {
+  title "throttled: one kgo producer at about half of Kafka's maximum"
+  against --batched -s 1024 --rate "${RATE_1024:-120000}"
+  against --batched -s 256 --rate "${RATE_256:-400000}"
+}
+row_read() {
+  for size in 1024; do
+    title "read: raw fetches, and a kgo consumer; warm, records of $size B"
+    fill_and_read "$size" 2000000
+  done
+}
+fill_and_read() { # SIZE: the same topic on both, then both kinds of readers in turns
+  local t
+  t="$(topic)"
+  fill "$addr" "$t" "$1"
+  [ -z "$kafka" ] || fill "$kafka" "$t" "$1"
+  readers "$t"
+}
+fill() { "$bench" --bootstrap-servers "$1" --topic "$2" --create-topic --batched -s "$3" -d "${FILL:-5s}" --warmup 0s | grep -E 'produce '; }
+readers() {
+  local load=(--topic "$1" --create-topic=false --delete-topic=false --mode consume)
+  against "${load[@]}" --clients own -c 1
+  against "${load[@]}" --clients batched -c 1
+}
+row_cold() {
+  title "cold: a raw fetch and a kgo consumer, after a restart and without page cache"
+  local t clients
+  t="$(topic)"
+  fill "$addr" "$t" 1024
+  [ -z "$kafka" ] || fill "$kafka" "$t" 1024
+  for clients in own batched; do
+    stop_chronik
+    sync
+    if ! echo 3 2>/dev/null >/proc/sys/vm/drop_caches; then echo "NOT COLD: the page cache can't be dropped here"; fi
+    start_chronik
+    echo "chronik:"
+    "$bench" --bootstrap-servers "$addr" --topic "$t" --mode consume --clients "$clients" -c 1 -d 2s --warmup 0s | grep -E 'throughput|consume '
+    [ -z "$kafka" ] || { echo "kafka:"
+      echo 3 2>/dev/null >/proc/sys/vm/drop_caches
+      "$bench" --bootstrap-servers "$kafka" --topic "$t" --mode consume --clients "$clients" -c 1 -d 2s --warmup 0s | grep -E 'throughput|consume '; }
+  done
+}
+row_e2e() {
+  for rate in 5000 "${RATE_E2E:-100000}"; do
+    title "e2e: from send to receive, 256 B at $rate/s"
+    against --mode e2e --batched -s 256 --rate "$rate"
+  done
+}
+row_partitions() {
+  title "partitions: the closed loop over 1, 16, 100, 1,000 and 10,000 partitions"
+  for n in 16 100 1000 10000; do
+    variants "1" "$n" -c 128 --set-b "topic=$(topic)" --set-b partitions="$n"
+  done
+}
+row_sweeps() {
+  title "sweeps: three checkpoint sweeps in one run, beside a run without"
+  alone -c 128 -d "${SWEEP_TIME:-100s}"
+  stop_chronik
+  alone_without_sweeps
+}
+row_bulk() {
+  for n in 1 16; do
+    title "bulk: kgo producers for ${BULK_TIME:-120s} on $n partitions, 1 KiB"
+    alone --batched -s 1024 --partitions "$n" -d "${BULK_TIME:-120s}"
+    [ -z "$kafka" ] || "$bench" --bootstrap-servers "$kafka" ${kafka_pid:+--server-pid "$kafka_pid"} --create-topic --delete-topic --topic "$(topic)" \
+      --batched -s 1024 --partitions "$n" -d "${BULK_TIME:-120s}" --warmup "$warmup"
+  done
+}
+
+all="limits closed acks shared windows single batches throttled read cold e2e partitions"
+for row in "${@:-$all}"; do for r in $row; do
+  declare -F "row_$r" >/dev/null || { echo "bench: there is no row $r; there are: $all sweeps bulk"; exit 2; }
+done; done
+printf 'machine: %s CPUs, %s, Linux %s, %s\n' "$(nproc)" "$(sed -n 's/^model name[^:]*: //p' /proc/cpuinfo | head -1)" "$(uname -r)" "$(date -u +%F)"
+start_chronik
+start_kafka
+for row in "${@:-$all}"; do for r in $row; do "row_$r"; done; done
