@@ -1,6 +1,7 @@
 package storage
 
 import (
+	"math"
 	"sync"
 	"sync/atomic"
 
@@ -24,7 +25,7 @@ type memory struct {
 
 	mu      sync.Mutex
 	stalled map[*Log]struct{} // logs whose queue waits for memory
-	clean   []*Log            // logs with cached chunks, the longest flushed first
+	clean   []*Log            // logs with cached chunks, in turn for eviction
 	press   func()            // asks for flushes; must not block
 }
 
@@ -73,17 +74,20 @@ func (m *memory) tight() bool {
 	return d > m.bound-m.bound/4
 }
 
-// flushed moves chunks of a log from deferred to cached, and evicts the oldest
-// cache where both together exceed the bound.
+// flushed moves chunks of a log from deferred to cached, and evicts where both
+// together exceed the bound: from log after log the oldest chunks, what it has
+// above an equal share or else a single one. So all keep the end of their tail,
+// where their readers are.
 func (m *memory) flushed(l *Log, bytes int64) {
 	m.deferred.Add(-bytes)
 	m.cached.Add(bytes)
 	m.mu.Lock()
-	if n := len(m.clean); n == 0 || m.clean[n-1] != l {
+	if !l.listed {
+		l.listed = true
 		m.clean = append(m.clean, l)
 	}
 	m.mu.Unlock()
-	for m.deferred.Load()+m.cached.Load() > m.bound {
+	for over := m.over(); over > 0; over = m.over() {
 		m.mu.Lock()
 		if len(m.clean) == 0 {
 			m.mu.Unlock()
@@ -91,27 +95,42 @@ func (m *memory) flushed(l *Log, bytes int64) {
 		}
 		victim := m.clean[0]
 		m.clean = m.clean[1:]
+		victim.listed = false
+		share := (m.bound - m.deferred.Load()) / int64(len(m.clean)+1)
 		m.mu.Unlock()
-		m.evict(victim)
+		if m.evict(victim, over, share) {
+			m.mu.Lock()
+			if !victim.listed {
+				victim.listed = true
+				m.clean = append(m.clean, victim)
+			}
+			m.mu.Unlock()
+		}
 	}
 	m.resume()
 }
 
-// evict drops a log's cached chunks.
-func (m *memory) evict(l *Log) {
+// over is by how many bytes the memory exceeds its bound.
+func (m *memory) over() int64 { return m.deferred.Load() + m.cached.Load() - m.bound }
+
+// evict drops a log's oldest cached chunks: n bytes of what it has above share, and
+// at least one. It says whether there are more.
+func (m *memory) evict(l *Log, n, share int64) bool {
 	l.mu.Lock()
-	gone := l.tail.evict()
+	gone := l.tail.evict(min(n, max(l.tail.cachedBytes()-share, 1)))
+	more := l.tail.flushed > 0
 	l.mu.Unlock()
 	for _, c := range gone {
 		m.cached.Add(-c.cap)
 		c.buf.Release()
 	}
+	return more
 }
 
 // evictAll drops everything that logs hold in memory; they are not used any more.
 func (m *memory) evictAll(logs []*Log) {
 	for _, l := range logs {
-		m.evict(l)
+		m.evict(l, math.MaxInt64, 0)
 		l.mu.Lock()
 		gone := l.tail.cutEnd(-1)
 		l.mu.Unlock()

@@ -92,14 +92,25 @@ func (t *tail) flushable(max int64) []*chunk {
 // unflushedBytes counts what is not in segments.
 func (t *tail) unflushedBytes() int64 { return t.bytes }
 
-// evict drops the cached chunks and returns them for release.
-func (t *tail) evict() []*chunk {
-	gone := t.chunks[:t.flushed:t.flushed]
-	t.chunks = t.chunks[t.flushed:]
-	t.flushed = 0
-	if len(t.chunks) == 0 {
-		t.chunks = nil
+// cachedBytes is what the cached chunks account for.
+func (t *tail) cachedBytes() (n int64) {
+	for _, c := range t.chunks[:t.flushed] {
+		n += c.cap
 	}
+	return n
+}
+
+// evict drops the oldest cached chunks, until they account for n bytes or none is
+// left, and returns them for release.
+func (t *tail) evict(n int64) []*chunk {
+	end := 0
+	for ; end < t.flushed && n > 0; end++ {
+		n -= t.chunks[end].cap
+	}
+	gone := t.chunks[:end:end]
+	// A copy, or the old array would go on holding what it doesn't show any more.
+	t.chunks = append([]*chunk(nil), t.chunks[end:]...)
+	t.flushed -= end
 	return gone
 }
 

@@ -2,6 +2,7 @@ package storage
 
 import (
 	"fmt"
+	"math"
 
 	"github.com/chronik-io/chronik/internal/record"
 	"github.com/chronik-io/chronik/internal/storage/segment"
@@ -138,7 +139,7 @@ func (l *Log) splitAt(end int64, reset bool) (*cutting, error) {
 // dropTail takes the end of the log back in memory.
 func (l *Log) dropTail(c *cutting) {
 	l.mu.Lock()
-	gone := l.tail.evict() // settleAll flushed everything
+	gone := l.tail.evict(math.MaxInt64) // settleAll flushed everything
 	l.segments = c.keep
 	l.rp = recoveryPoint{offset: c.end, lsn: max(l.rp.lsn, l.dir.journal.Assigned()), segments: l.extentsLocked()}
 	if n := len(l.rp.segments); n > 0 {

@@ -7,6 +7,7 @@ import (
 	"io"
 	"io/fs"
 	"os"
+	"sync/atomic"
 	"syscall"
 
 	"golang.org/x/sys/unix"
@@ -22,6 +23,8 @@ const iovMax = 1024
 type osFile struct {
 	*os.File
 	raw syscall.RawConn
+
+	cached atomic.Bool // WriteVecOnce is WriteVecAt here
 }
 
 // control runs one system call on the descriptor and wraps its error.

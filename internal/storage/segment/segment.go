@@ -13,6 +13,7 @@ import (
 	"syscall"
 
 	"github.com/chronik-io/chronik/internal/record"
+	"github.com/chronik-io/chronik/internal/vfs"
 )
 
 // LogSuffix ends the name of a segment's file of batches.
@@ -182,6 +183,16 @@ func (s *Segment) firstTimestamp() int64 {
 // then makes them readable. After a failed write the segment is dead; bytes before
 // the append remain readable. A file that can't be opened kills nothing.
 func (s *Segment) Append(chunks [][]byte, indexInterval int) error {
+	return s.append(chunks, indexInterval, vfs.File.WriteVecAt)
+}
+
+// AppendOnce is Append of many bytes that nobody is expected to read soon: they
+// need not stay in the system's memory.
+func (s *Segment) AppendOnce(chunks [][]byte, indexInterval int) error {
+	return s.append(chunks, indexInterval, vfs.WriteVecOnce)
+}
+
+func (s *Segment) append(chunks [][]byte, indexInterval int, write func(vfs.File, [][]byte, int64) (int, error)) error {
 	if err := s.Err(); err != nil {
 		return err
 	}
@@ -196,7 +207,7 @@ func (s *Segment) Append(chunks [][]byte, indexInterval int) error {
 	s.learn(h)
 	s.files.setDirty(h, true)
 	at := s.Size()
-	n, err := h.f.WriteVecAt(chunks, at)
+	n, err := write(h.f, chunks, at)
 	if err != nil {
 		return s.latch(fmt.Errorf("append to segment: %w", err))
 	}
