@@ -1,0 +1,153 @@
+// Package replicalog is a replicated partition as a coordinator's log.
+//
+// It owns the way from records to a batch and back. It promises what
+// coordinator.Log asks: an append is reported as committed when the high watermark
+// covers it (acks=all under the topic's profile), and a load shows everything up to
+// the end that the log had, once that is committed. The daemon makes a Log for every
+// partition of an internal topic that the broker leads; the package knows nothing of
+// what the records mean.
+package replicalog
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"github.com/chronik-io/chronik/internal/coordinator"
+	"github.com/chronik-io/chronik/internal/purgatory"
+	"github.com/chronik-io/chronik/internal/record"
+	"github.com/chronik-io/chronik/internal/replica"
+)
+
+// Log is a coordinator.Log. Its methods may be called concurrently.
+type Log struct {
+	part   *replica.Partition
+	park   *purgatory.Purgatory
+	minISR func() int32
+}
+
+// New returns the log of a partition. park is where its readers wait; minISR is the
+// topic's min.insync.replicas as of now.
+func New(part *replica.Partition, park *purgatory.Purgatory, minISR func() int32) *Log {
+	return &Log{part: part, park: park, minISR: minISR}
+}
+
+// Append is coordinator.Log.
+func (l *Log) Append(epoch int32, records []coordinator.Record, now time.Time, done func(error)) {
+	b := record.NewBuilder(record.BatchOptions{})
+	for _, r := range records {
+		b.Append(now.UnixMilli(), r.Key, r.Value, nil)
+	}
+	batch, err := b.Build()
+	if err != nil {
+		done(fmt.Errorf("append to %s: %w", l.part, err))
+		return
+	}
+	l.part.Append(&replica.Append{
+		LeaderEpoch: epoch, Acks: replica.AcksAll, MinISR: l.minISR(),
+		Batches: record.Accepted{Bytes: batch, Batches: 1, Records: len(records), MaxTimestamp: now.UnixMilli(), AppendTime: -1},
+		Done:    func(a *replica.Append) { done(a.Err) },
+	})
+}
+
+const (
+	readBytes = 1 << 20
+	// waitTime bounds how long a wait that nobody is interested in any more stays in
+	// the purgatory.
+	waitTime = time.Second
+)
+
+// Load is coordinator.Log.
+func (l *Log) Load(ctx context.Context, epoch int32, apply func(coordinator.Record) error) error {
+	ends := l.part.Ends()
+	for offset := ends.LogStart; offset < ends.LogEnd; {
+		if err := ctx.Err(); err != nil {
+			return err
+		}
+		next, err := l.read(offset, ends.LogEnd, epoch, apply)
+		if err != nil {
+			return fmt.Errorf("load %s at offset %d: %w", l.part, offset, err)
+		}
+		if next == offset {
+			l.wait(ctx, offset, epoch)
+		}
+		offset = next
+	}
+	return nil
+}
+
+// read applies the committed records from offset on that one read returns, up to
+// end, and says where to go on: at offset where nothing is committed there yet.
+func (l *Log) read(offset, end int64, epoch int32, apply func(coordinator.Record) error) (next int64, err error) {
+	res, err := l.part.Read(replica.ReadRequest{Offset: offset, MaxBytes: readBytes, AtLeastOne: true, CurrentEpoch: epoch, FetchedEpoch: -1})
+	if err != nil {
+		return offset, err
+	}
+	defer res.Release()
+	next = offset
+	for _, rest := range res.Parts {
+		for len(rest) > 0 {
+			var b record.Batch
+			if b, rest, err = record.Next(rest); err != nil {
+				return next, err
+			}
+			if next, err = applyBatch(b, next, end, apply); err != nil || next >= end {
+				return next, err
+			}
+		}
+	}
+	if next == offset && res.HighWatermark > offset {
+		return min(res.HighWatermark, end), nil // a hole that compaction left
+	}
+	return next, nil
+}
+
+// applyBatch applies the records of a batch that are in [from, end).
+func applyBatch(b record.Batch, from, end int64, apply func(coordinator.Record) error) (next int64, err error) {
+	switch {
+	case b.Control():
+		return b.LastOffset() + 1, nil
+	case b.Transactional():
+		return from, fmt.Errorf("the batch at offset %d is part of a transaction, which this version can't read here", b.BaseOffset())
+	}
+	err = b.Each(0, func(r record.Record) error {
+		if r.Offset < from || r.Offset >= end {
+			return nil
+		}
+		return apply(coordinator.Record{Key: r.Key, Value: r.Value})
+	})
+	return b.LastOffset() + 1, err
+}
+
+// wait waits until more than offset is committed, the role of the partition changes,
+// or ctx ends.
+func (l *Log) wait(ctx context.Context, offset int64, epoch int32) {
+	w := &waiting{l: l, offset: offset, epoch: epoch, over: make(chan struct{})}
+	id := l.part.Log().ID()
+	l.park.Watch(w, time.Now().Add(waitTime), purgatory.Key{Topic: id.Topic, Partition: id.Partition})
+	select {
+	case <-w.over:
+	case <-ctx.Done():
+	}
+}
+
+// waiting is a purgatory.Op.
+type waiting struct {
+	l      *Log
+	offset int64
+	epoch  int32
+	over   chan struct{}
+}
+
+// TryComplete is purgatory.Op.
+func (w *waiting) TryComplete(int) bool {
+	_, atOnce := w.l.part.Peek(replica.ReadRequest{Offset: w.offset, CurrentEpoch: w.epoch, FetchedEpoch: -1}, 1)
+	if !atOnce && w.l.part.Ends().HighWatermark <= w.offset {
+		return false
+	}
+	close(w.over)
+	return true
+}
+
+// Expire is purgatory.Op.
+func (w *waiting) Expire() { close(w.over) }
