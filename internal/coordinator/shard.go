@@ -32,7 +32,7 @@ type shard struct {
 	running  bool
 	closed   bool
 	blocked  bool      // requests must wait: appends are in flight and the open batch is full
-	inbox    []func()  // bounded by appends in flight, one load, one alarm, changes of leadership
+	inbox    []func()  // bounded by appends in flight, one load, one alarm, changes of leadership and broadcasts
 	requests []request // bounded by Options.MaxWaiting
 
 	// What follows belongs to whoever runs the shard.

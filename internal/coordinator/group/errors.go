@@ -37,8 +37,8 @@ func (f *failure) message() *string {
 
 func unknownGroup(id string) *failure { return fail(kerr.GroupIDNotFound, "Group %s not found.", id) }
 
-// Refuse returns the response to a request whose coordinator can't be asked: in the
-// response's shape, with one error everywhere. Heartbeats of classic members are
+// Refuse returns the response to a Request whose coordinator can't be asked: in the
+// response's shape, with one error everywhere; nil for what is no Request. Heartbeats of classic members are
 // answered with success while a shard loads, as Kafka does: the member is fine, and
 // an error would make it do something.
 func Refuse(req kmsg.Request, code *kerr.Error) kmsg.Response {
@@ -67,6 +67,6 @@ func Refuse(req kmsg.Request, code *kerr.Error) kmsg.Response {
 	case *kmsg.OffsetCommitResponse:
 		return commitRefused(req.(*kmsg.OffsetCommitRequest), n)
 	default:
-		return resp
+		return nil
 	}
 }

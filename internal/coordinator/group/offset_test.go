@@ -321,6 +321,15 @@ func TestRefuseHasTheShapeOfTheResponse(t *testing.T) {
 	if r := Refuse(beat, kerr.NotCoordinator).(*kmsg.HeartbeatResponse); r.ErrorCode == 0 {
 		t.Errorf("%+v", r)
 	}
+	if Refuse(kmsg.NewPtrMetadataRequest(), kerr.NotCoordinator) != nil {
+		t.Error("an answer to what is no request of a group")
+	}
+	w := newWorld(t)
+	for _, e := range []any{"what?", request(kmsg.NewPtrMetadataRequest())} {
+		if ask[error](w, e) == nil {
+			t.Errorf("%v is answered with success", e)
+		}
+	}
 	for _, req := range []kmsg.Request{joinOf("m"), syncOf("m", 1), kmsg.NewPtrLeaveGroupRequest(), heartbeatOf("m", 1), deleteOf("t")} {
 		r := Refuse(req, kerr.CoordinatorLoadInProgress)
 		if r.GetVersion() != req.GetVersion() || r.Key() != req.Key() {

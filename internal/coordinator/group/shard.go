@@ -1,6 +1,7 @@
 package group
 
 import (
+	"fmt"
 	"time"
 
 	"github.com/twmb/franz-go/pkg/kmsg"
@@ -28,7 +29,7 @@ func New(cfg Config) *Shard {
 
 // Request is a request about one group: JoinGroup, SyncGroup, Heartbeat, LeaveGroup,
 // ConsumerGroupHeartbeat, OffsetCommit or OffsetDelete. It is answered with the
-// kmsg.Response of its version. Topics in an OffsetCommit have both name and id,
+// kmsg.Response of its version; any other request with an error. Topics in an OffsetCommit have both name and id,
 // whatever the version.
 type Request struct {
 	ClientID, ClientHost string // ClientHost as Kafka writes it: "/127.0.0.1"
@@ -76,6 +77,8 @@ func (s *Shard) Handle(now time.Time, to coordinator.Ticket, event any, out *coo
 		out.Reply(to, s.deleteGroups(e))
 	case Committed:
 		out.Reply(to, s.committed())
+	default:
+		out.Reply(to, fmt.Errorf("the group coordinator knows no event %T", event))
 	}
 	s.out = nil
 }
@@ -104,6 +107,8 @@ func (s *Shard) request(to coordinator.Ticket, e Request) {
 	case *kmsg.OffsetDeleteRequest:
 		id = req.Group
 		s.deleteOffsets(to, req)
+	default:
+		s.out.Reply(to, fmt.Errorf("the group coordinator knows no request %T", e.Body))
 	}
 	s.tidy(id)
 }
