@@ -31,7 +31,9 @@ type Options struct {
 	// JournalFileSize is the size of a journal file, default 64 MiB, and
 	// JournalBytes the bound of all of them, default 1 GiB, which bounds recovery.
 	JournalFileSize, JournalBytes int64
-	// OpenFiles bounds the segment files that are kept open per directory. Default 1024.
+	// OpenFiles bounds the segment files that are kept open per directory. Default:
+	// half of what the process may have open, over all directories, but 256 to 16384. A
+	// file that makes room for another must be synced first.
 	OpenFiles int
 	// ProducerExpiry is producer.id.expiration.ms. Default one day.
 	ProducerExpiry time.Duration
@@ -66,9 +68,12 @@ func (o *Options) setDefaults() {
 	set(&o.JournalBytes, max(1<<30, 4*o.JournalFileSize))
 	set(&o.MaxInflatedBytes, 1<<30)
 	if o.OpenFiles <= 0 {
-		o.OpenFiles = 1024
+		o.OpenFiles = openFiles(1)
 	}
 }
+
+// openFiles is the default bound of open segment files of each of several directories.
+func openFiles(dirs int) int { return min(max(vfs.Descriptors()/2/dirs, 256), 16384) }
 
 // Place names a log directory and where its journal is.
 type Place struct {

@@ -20,6 +20,9 @@ func Open(places []Place, opt Options) (*Manager, error) {
 	if len(places) == 0 {
 		return nil, errors.New("no log directory is configured")
 	}
+	if opt.OpenFiles <= 0 {
+		opt.OpenFiles = openFiles(len(places))
+	}
 	dirs, errs := make([]*Dir, len(places)), make([]error, len(places))
 	var wg sync.WaitGroup
 	for i := range places {

@@ -45,11 +45,10 @@ func (m *memory) release(c *chunk) {
 // admit says whether a log may take more into memory; if not it is kicked when
 // there is room. One group may exceed the bound.
 func (m *memory) admit(l *Log) bool {
-	d := m.deferred.Load()
-	if d > m.bound/2 {
+	if m.pressed() {
 		m.press()
 	}
-	if d < m.bound {
+	if m.deferred.Load() < m.bound {
 		return true
 	}
 	m.mu.Lock()
@@ -67,12 +66,16 @@ func (m *memory) admit(l *Log) bool {
 // tight says that what becomes durable should be flushed at once: nobody but
 // the logs that hold the memory can give it back.
 func (m *memory) tight() bool {
-	d := m.deferred.Load()
-	if d > m.bound/2 {
+	if m.pressed() {
 		m.press()
 	}
-	return d > m.bound-m.bound/4
+	return m.deferred.Load() > m.bound-m.bound/8
 }
+
+// pressed says that logs should be flushed although they have little, and
+// relieved that it is enough. What lies between is what one relief flushes.
+func (m *memory) pressed() bool  { return m.deferred.Load() > m.bound/2+m.bound/8 }
+func (m *memory) relieved() bool { return m.deferred.Load() <= m.bound/2 }
 
 // flushed moves chunks of a log from deferred to cached, and evicts where both
 // together exceed the bound: from log after log the oldest chunks, what it has

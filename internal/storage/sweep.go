@@ -1,7 +1,7 @@
 package storage
 
 import (
-	"math"
+	"cmp"
 	"slices"
 	"sync/atomic"
 	"time"
@@ -19,12 +19,13 @@ const carryWait = time.Second
 
 // start starts the directory's goroutines; Close ends them.
 func (d *Dir) start() {
-	d.done.Add(flushers + 2)
+	d.done.Add(flushers + 3)
 	for range flushers {
 		go func() { defer d.done.Done(); d.work() }()
 	}
 	go func() { defer d.done.Done(); d.maintain() }()
 	go func() { defer d.done.Done(); d.syncIntervals() }()
+	go func() { defer d.done.Done(); d.relieveMemory() }()
 }
 
 func (d *Dir) signal(c chan struct{}) {
@@ -50,7 +51,7 @@ func (d *Dir) sleep(t time.Duration) bool {
 // nothing; it grows up to sweepPauseMax. Whoever waits for room asks again at once.
 const sweepPause, sweepPauseMax = 5 * time.Millisecond, time.Second
 
-// maintain is the maintenance goroutine: sweeps, relief of memory, repairs.
+// maintain is the maintenance goroutine: sweeps, repairs.
 func (d *Dir) maintain() {
 	var retry, resume <-chan time.Time
 	wait, pause := 100*time.Millisecond, sweepPause
@@ -76,8 +77,6 @@ func (d *Dir) maintain() {
 			pause = min(2*pause, sweepPauseMax)
 		case <-resume:
 			sweeps, resume = d.sweeps, nil
-		case <-d.pressure:
-			d.relieve()
 		case <-d.repairs:
 			retry = time.After(0)
 		case <-retry:
@@ -210,12 +209,29 @@ func (o carriedOwner) Durable(e *journal.Entry, err error) {
 	l.rp.lsn = max(l.rp.lsn, e.LSN-1)
 }
 
-// relieve flushes the logs with the most bytes in memory until half of the
-// bound is free.
+// relieveMemory is the goroutine that flushes logs when memory asks for it. It is
+// not the one that sweeps, which may be at that for seconds.
+func (d *Dir) relieveMemory() {
+	for {
+		select {
+		case <-d.quit:
+			return
+		case <-d.pressure:
+			d.relieve()
+		}
+	}
+}
+
+// relieve flushes the logs with the most bytes in memory until enough of the
+// bound is free. Of 10,000 logs, of which none has much, it flushes many at a
+// time: to look for the largest costs a look at each.
 func (d *Dir) relieve() {
 	type load struct {
 		l *Log
 		n int64
+	}
+	if !d.memory.pressed() {
+		return
 	}
 	var loads []load
 	for _, l := range d.Logs() {
@@ -225,9 +241,9 @@ func (d *Dir) relieve() {
 		}
 		l.mu.RUnlock()
 	}
-	slices.SortFunc(loads, func(a, b load) int { return int(min(max(b.n-a.n, math.MinInt32), math.MaxInt32)) })
+	slices.SortFunc(loads, func(a, b load) int { return cmp.Compare(b.n, a.n) })
 	for _, x := range loads {
-		if d.memory.deferred.Load() <= d.memory.bound/2 {
+		if d.memory.relieved() {
 			return
 		}
 		_ = x.l.flush() // latched in the log

@@ -145,6 +145,16 @@ func (osFS) Free(dir string) (available, total uint64, err error) {
 	return st.Bavail * block, st.Blocks * block, nil
 }
 
+// Descriptors returns how many files the process may have open, sockets included;
+// 0 if that isn't known.
+func Descriptors() int {
+	var r unix.Rlimit
+	if err := unix.Getrlimit(unix.RLIMIT_NOFILE, &r); err != nil {
+		return 0
+	}
+	return int(min(r.Cur, 1<<30))
+}
+
 // retry repeats a system call that a signal interrupted before it did anything.
 func retry(call func() error) error {
 	for {

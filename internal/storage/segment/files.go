@@ -19,7 +19,10 @@ type Files struct {
 	mu   sync.Mutex
 	idle *sync.Cond // a file is no longer busy
 	open map[string]*handle
-	lru  list.List // of *handle that nobody uses, most recently used in front
+	// Handles that nobody uses, most recently used in front: those with bytes that
+	// are not synced, and the others. To find a victim must not cost a look at
+	// every open file.
+	clean, dirty list.List
 }
 
 // handle is an open file in use by refs callers.
@@ -29,10 +32,11 @@ type handle struct {
 
 	// Guarded by Files.mu.
 	refs  int
-	busy  bool  // is being opened or closed, without the lock; others wait
-	dirty bool  // written since the last datasync
-	err   error // of a datasync before closing; the file is never synced again
-	gone  bool  // forgotten: the last user closes it
+	busy  bool       // is being opened or closed, without the lock; others wait
+	dirty bool       // written since the last datasync
+	err   error      // of a datasync before closing; the file is never synced again
+	gone  bool       // forgotten: the last user closes it
+	in    *list.List // clean or dirty; nil while it is in use or busy
 	at    *list.Element
 }
 
@@ -59,10 +63,7 @@ func (s *Files) settledLocked(path string) *handle {
 func (s *Files) acquire(path string, create bool) (*handle, error) {
 	s.mu.Lock()
 	if h := s.settledLocked(path); h != nil {
-		if h.at != nil {
-			s.lru.Remove(h.at)
-			h.at = nil
-		}
+		h.unlist()
 		h.refs++
 		s.mu.Unlock()
 		return h, nil
@@ -99,7 +100,7 @@ func (s *Files) release(h *handle) {
 	h.refs--
 	last := h.refs == 0
 	if last && !h.gone {
-		h.at = s.lru.PushFront(h)
+		s.listLocked(h)
 	}
 	s.mu.Unlock()
 	if last && h.gone {
@@ -107,22 +108,41 @@ func (s *Files) release(h *handle) {
 	}
 }
 
-// victimsLocked takes files that nobody uses out of the list until one more fits:
-// clean ones, and dirty ones only once the set has grown by half, since to sync
-// them stalls the caller. One that could not be synced stays open: whoever closes
-// it would lose the error.
-func (s *Files) victimsLocked() (victims []*handle) {
-	left := len(s.open)
-	for e := s.lru.Back(); e != nil && left >= s.max; {
-		h, prev := e.Value.(*handle), e.Prev()
-		if !h.dirty || h.err == nil && left >= s.max+s.max/2 {
-			s.lru.Remove(e)
-			h.at, h.busy = nil, true
-			victims = append(victims, h)
-			left--
-		}
-		e = prev
+// listLocked puts a handle that nobody uses in front of its list.
+func (s *Files) listLocked(h *handle) {
+	h.in = &s.clean
+	if h.dirty {
+		h.in = &s.dirty
 	}
+	h.at = h.in.PushFront(h)
+}
+
+// unlist takes the handle out of its list, if it stands in one.
+func (h *handle) unlist() {
+	if h.in != nil {
+		h.in.Remove(h.at)
+		h.in, h.at = nil, nil
+	}
+}
+
+// victimsLocked takes files that nobody uses out of their lists until one more
+// fits: clean ones, and dirty ones only once the set has grown by half, since to
+// sync them stalls the caller. One that could not be synced stays open: whoever
+// closes it would lose the error.
+func (s *Files) victimsLocked() (victims []*handle) {
+	take := func(l *list.List, most int) {
+		for e := l.Back(); e != nil && len(s.open)-len(victims) >= most; {
+			h, prev := e.Value.(*handle), e.Prev()
+			if h.err == nil || !h.dirty {
+				h.unlist()
+				h.busy = true
+				victims = append(victims, h)
+			}
+			e = prev
+		}
+	}
+	take(&s.clean, s.max)
+	take(&s.dirty, s.max+s.max/2)
 	return victims
 }
 
@@ -141,7 +161,7 @@ func (s *Files) evict(h *handle) {
 		delete(s.open, h.path)
 	} else {
 		h.err = fmt.Errorf("sync segment: %w", err)
-		h.at = s.lru.PushFront(h)
+		s.listLocked(h)
 	}
 	s.idle.Broadcast()
 	s.mu.Unlock()
@@ -156,10 +176,7 @@ func (s *Files) forget(path string) {
 		s.mu.Unlock()
 		return
 	}
-	if h.at != nil {
-		s.lru.Remove(h.at)
-		h.at = nil
-	}
+	h.unlist()
 	delete(s.open, path)
 	h.gone = true
 	unused := h.refs == 0
@@ -180,7 +197,8 @@ func (s *Files) Close() error {
 		}
 		delete(s.open, path)
 	}
-	s.lru.Init()
+	s.clean.Init()
+	s.dirty.Init()
 	return first
 }
 
