@@ -27,7 +27,7 @@ func (l *Log) carryBroken(all *atomic.Int64, budget int64) int64 {
 	ok := l.mode == journalled && l.failure != nil && !l.carrying && !l.closed && oldest != math.MaxUint64 &&
 		(len(rest) == 0 || rest[len(rest)-1].ready)
 	if len(rest) > 0 {
-		through = max(through, rest[len(rest)-1].lsn)
+		through = max(through, rest[len(rest)-1].last)
 	}
 	l.mu.RUnlock()
 	if !ok {
@@ -117,8 +117,8 @@ func (c *brokenCarry) Durable(_ *journal.Entry, err error) {
 		l.lowestUnsynced, l.flushedLSN = first, c.holder(c.flushed)
 	}
 	for _, k := range l.tail.chunks[l.tail.flushed:] {
-		if lsn := c.holder(k.next); lsn != 0 {
-			k.lsn = lsn
+		if last := c.holder(k.next); last != 0 {
+			k.first, k.last = c.holder(k.base+1), last
 		}
 	}
 }

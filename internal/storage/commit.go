@@ -14,6 +14,10 @@ import (
 // larger single append makes a larger one.
 const chunkTarget = 256 << 10
 
+// joinMs is how far the timestamps of what joins a chunk may lie apart, in
+// milliseconds: chunks are what segments are rolled between.
+const joinMs = 1000
+
 // Append is a request to append the batches of one produce request, or of one
 // piece of a replication stream.
 type Append struct {
@@ -212,10 +216,9 @@ func (l *Log) commitChunk(group []*Append, size int, now time.Time) {
 }
 
 func (l *Log) newChunk(size int, now time.Time) *chunk {
+	c := l.dir.memory.alloc(l, size)
 	end := l.logEnd.Load()
-	c := &chunk{log: l, base: end, next: end, maxTs: -1, queued: now}
-	l.dir.memory.alloc(c, size)
-	c.data = c.buf.Bytes()[:0]
+	c.base, c.next, c.maxTs, c.queued = end, end, -1, now
 	return c
 }
 
@@ -315,13 +318,20 @@ func (l *Log) handOver(c *chunk) {
 
 // chunkDurable is told by the journal's notifier.
 func (l *Log) chunkDurable(c *chunk) {
+	limits, end := &l.cfg.Load().Segment, c.next
+	l.dir.observeWait(c)
 	l.mu.Lock()
-	c.lsn = c.entry.LSN
+	c.setLSN(c.entry.LSN)
+	c.firstTs = c.maxTs
+	settled := c.ready // a flusher may hold it already: only tests that break a rule see that
 	c.ready = true
+	joined := !settled && l.tail.join(c, limits.Bytes/2, min(limits.Ms, joinMs))
 	flush := l.tail.unflushedBytes() >= flushAt
 	l.mu.Unlock()
-	l.durable.Store(c.next)
-	l.dir.observeWait(c)
+	if joined {
+		l.dir.memory.joined(c)
+	}
+	l.durable.Store(end)
 	l.observer().Advanced()
 	if flush || l.dir.memory.tight() {
 		l.dir.schedule(l)

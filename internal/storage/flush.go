@@ -38,7 +38,7 @@ func (l *Log) flush() error {
 // flushLocked needs flushMu.
 func (l *Log) flushLocked() error {
 	for {
-		l.mu.RLock()
+		l.mu.Lock()
 		run := l.tail.flushable(flushRun)
 		err := l.offline
 		if err == nil {
@@ -47,7 +47,7 @@ func (l *Log) flushLocked() error {
 		if l.closed {
 			run = nil
 		}
-		l.mu.RUnlock()
+		l.mu.Unlock()
 		if len(run) == 0 || err != nil {
 			return err
 		}
@@ -140,10 +140,10 @@ func (l *Log) chunksFlushed(run []*chunk) {
 	l.tail.setFlushed(len(run))
 	l.flushed = last.next
 	if l.lowestUnsynced == 0 {
-		l.lowestUnsynced = run[0].lsn
+		l.lowestUnsynced = run[0].first
 	}
-	if last.lsn != 0 {
-		l.flushedLSN = last.lsn
+	if last.last != 0 {
+		l.flushedLSN = last.last
 	}
 	through := l.mode == writeThrough
 	l.mu.Unlock()
@@ -223,7 +223,7 @@ func (l *Log) syncLocked() error {
 // recovery point between frames is one that replay can continue.
 func (l *Log) synced() {
 	l.mu.Lock()
-	if c := l.tail.firstUnflushed(); c != nil && c.lsn != 0 && c.lsn == l.flushedLSN {
+	if c := l.tail.firstUnflushed(); c != nil && c.first != 0 && c.first == l.flushedLSN {
 		l.mu.Unlock()
 		return
 	}

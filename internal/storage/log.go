@@ -285,8 +285,8 @@ func (l *Log) oldestLocked() journal.LSN {
 	if l.lowestUnsynced != 0 {
 		return l.lowestUnsynced
 	}
-	if c := l.tail.firstUnflushed(); c != nil && c.lsn != 0 {
-		return c.lsn
+	if c := l.tail.firstUnflushed(); c != nil && c.first != 0 {
+		return c.first
 	}
 	return math.MaxUint64
 }

@@ -17,8 +17,9 @@ const flushAt = 64 << 10
 // At the bound appends wait in their logs' queues, which their requests'
 // budget bounds.
 type memory struct {
-	pool  membuf.Pool
-	bound int64
+	pool   membuf.Pool
+	chunks sync.Pool // of *chunk
+	bound  int64
 
 	deferred atomic.Int64 // bytes of chunks that are not in segments
 	cached   atomic.Int64 // bytes of chunks that are
@@ -29,10 +30,26 @@ type memory struct {
 	press   func()            // asks for flushes; must not block
 }
 
-func (m *memory) alloc(c *chunk, size int) {
-	c.buf = m.pool.Get(size)
-	c.cap = int64(size) // what the size class adds is at most a third
+// alloc gives a new chunk of the log memory for up to size bytes.
+func (m *memory) alloc(l *Log, size int) *chunk {
+	c, _ := m.chunks.Get().(*chunk)
+	if c == nil {
+		c = &chunk{}
+	}
+	c.log = l
+	l.mu.Lock()
+	c.buf, c.at = l.tail.place(&m.pool, size)
+	l.mu.Unlock()
+	c.data = c.buf.Bytes()[c.at : c.at : c.at+size]
+	c.cap = int64(size) // what pages and size classes add is less than that again
 	m.deferred.Add(c.cap)
+	return c
+}
+
+// joined takes a chunk for another use that became a part of another.
+func (m *memory) joined(c *chunk) {
+	*c = chunk{}
+	m.chunks.Put(c)
 }
 
 // release gives back a chunk that was never published or is not wanted any more.

@@ -347,17 +347,19 @@ func (r *recovery) apply() error {
 
 // replay appends a frame's batches to the tail of a log.
 func (l *Log) replay(f *journal.Frame) error {
-	c := &chunk{log: l, base: f.PrevEnd, next: f.NextEnd, maxTs: -1, lsn: f.LSN, ready: true, queued: l.dir.now()}
-	l.dir.memory.alloc(c, len(f.Payload))
-	c.data = c.buf.Bytes()
-	copy(c.data, f.Payload)
+	c := l.dir.memory.alloc(l, len(f.Payload))
+	c.base, c.next, c.maxTs, c.ready, c.queued = f.PrevEnd, f.NextEnd, -1, true, l.dir.now()
+	c.setLSN(f.LSN)
+	c.data = append(c.data, f.Payload...)
 	eachBatch(c.data, func(b record.Batch) {
 		l.producers.Add(b, c.queued)
 		l.epochs.Assign(b.LeaderEpoch(), b.BaseOffset())
 		c.records += int(b.Records())
 		c.maxTs = max(c.maxTs, b.MaxTimestamp())
 	})
+	l.mu.Lock()
 	l.tail.add(c)
+	l.mu.Unlock()
 	l.logEnd.Store(c.next)
 	l.written.Store(c.next)
 	l.durable.Store(c.next)

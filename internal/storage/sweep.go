@@ -203,7 +203,7 @@ func (o carriedOwner) Durable(e *journal.Entry, err error) {
 	}
 	for _, c := range l.tail.chunks[l.tail.flushed:] {
 		if c.next <= e.NextEnd {
-			c.lsn = e.LSN
+			c.setLSN(e.LSN)
 		}
 	}
 	l.rp.lsn = max(l.rp.lsn, e.LSN-1)

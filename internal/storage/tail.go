@@ -1,6 +1,8 @@
 package storage
 
 import (
+	"math/bits"
+	"slices"
 	"sort"
 	"time"
 
@@ -10,10 +12,13 @@ import (
 )
 
 // chunk is a run of whole batches in pooled memory: one entry of the journal,
-// one piece of a segment write, one unit of the tail cache.
+// one piece of a segment write, one unit of the tail cache. Once it is durable a
+// small one joins the chunk before it, so that what 10,000 logs keep of a record is
+// little more than its bytes.
 type chunk struct {
 	log     *Log
 	buf     *membuf.Buffer
+	at      int    // where data begins in buf
 	data    []byte // the batches, in buf
 	base    int64  // first offset
 	next    int64  // offset after the last one
@@ -24,9 +29,15 @@ type chunk struct {
 	entry   journal.Entry
 
 	// Guarded by Log.mu.
-	lsn   journal.LSN // of the frame that holds it; 0 if none is durable yet
-	ready bool        // may be written to a segment
+	first   journal.LSN // of the frame that holds its first batch; 0 if none is durable yet
+	last    journal.LSN // of the frame that holds its last batch
+	firstTs int64       // maxTs of what it was before others joined
+	ready   bool        // may be written to a segment
+	writing bool        // was given to a write of a segment: it stays as it is
 }
+
+// setLSN says that one frame holds the chunk.
+func (c *chunk) setLSN(lsn journal.LSN) { c.first, c.last = lsn, lsn }
 
 // Durable is journal.Owner: the chunk's frame is durable.
 func (c *chunk) Durable(_ *journal.Entry, err error) {
@@ -42,11 +53,76 @@ type tail struct {
 	chunks  []*chunk
 	flushed int   // chunks[:flushed] are in segments too
 	bytes   int64 // in chunks[flushed:]
+
+	page *membuf.Buffer // takes the next small chunk behind its used bytes; may be nil
+	used int
+}
+
+// pageMax is the size of the largest page. A page is about as large as what the log
+// has in memory already, so that at most half of all pages' bytes are unused.
+const pageMax = 16 << 10
+
+// place returns memory for a chunk of up to size bytes, with a reference that the
+// caller owns, and where in it the chunk begins.
+func (t *tail) place(p *membuf.Pool, size int) (*membuf.Buffer, int) {
+	if t.page != nil && size <= t.page.Len()-t.used {
+		t.page.Retain()
+		return t.page, t.used
+	}
+	if size > pageMax/4 {
+		return p.Get(size), 0
+	}
+	t.dropPage()
+	n := pageMax
+	if t.bytes < pageMax {
+		n = 1 << bits.Len(uint(t.bytes))
+	}
+	if n < 2*size {
+		return p.Get(size), 0
+	}
+	t.page = p.Get(n)
+	t.page.Retain()
+	return t.page, 0
+}
+
+func (t *tail) dropPage() {
+	if t.page != nil {
+		t.page.Release()
+		t.page, t.used = nil, 0
+	}
 }
 
 func (t *tail) add(c *chunk) {
 	t.chunks = append(t.chunks, c)
 	t.bytes += int64(len(c.data))
+	if c.buf == t.page {
+		t.used = c.at + len(c.data)
+	}
+}
+
+// join makes c, a durable chunk, a part of the one before it, if it stands right
+// behind it in its page, both together have at most max bytes and timestamps at most
+// ms apart, and nobody is writing the other one. Nothing refers to c afterwards.
+func (t *tail) join(c *chunk, max, ms int64) bool {
+	i := t.find(c.base)
+	if i <= t.flushed || i >= len(t.chunks) || t.chunks[i] != c {
+		return false
+	}
+	to := t.chunks[i-1]
+	if to.buf != c.buf || to.at+len(to.data) != c.at || !to.ready || to.writing ||
+		int64(len(to.data)+len(c.data)) > max || c.maxTs-to.firstTs > ms {
+		return false
+	}
+	to.data = to.buf.Bytes()[to.at : c.at+len(c.data) : c.at+len(c.data)]
+	to.next, to.last = c.next, c.last
+	if c.maxTs > to.maxTs {
+		to.maxTs = c.maxTs
+	}
+	to.records += c.records
+	to.cap += c.cap
+	t.chunks = slices.Delete(t.chunks, i, i+1)
+	c.buf.Release()
+	return true
 }
 
 // setFlushed notes that the first n unflushed chunks are in segments now.
@@ -55,6 +131,9 @@ func (t *tail) setFlushed(n int) {
 		t.bytes -= int64(len(c.data))
 	}
 	t.flushed += n
+	if t.flushed == len(t.chunks) {
+		t.dropPage() // an idle log holds no memory for what may come
+	}
 }
 
 func (t *tail) firstUnflushed() *chunk {
@@ -79,12 +158,15 @@ func (t *tail) find(offset int64) int {
 }
 
 // flushable returns the chunks that may be written to a segment now, at most
-// about max bytes of them.
+// about max bytes of them. None joins them any more.
 func (t *tail) flushable(max int64) []*chunk {
 	end, n := t.flushed, int64(0)
 	for end < len(t.chunks) && t.chunks[end].ready && n < max {
 		n += int64(len(t.chunks[end].data))
 		end++
+	}
+	if end > t.flushed {
+		t.chunks[end-1].writing = true
 	}
 	return t.chunks[t.flushed:end:end]
 }
@@ -125,6 +207,7 @@ func (t *tail) cutEnd(end int64) []*chunk {
 	}
 	t.chunks = t.chunks[:i:i]
 	t.flushed = min(t.flushed, i)
+	t.dropPage()
 	return gone
 }
 
