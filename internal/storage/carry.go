@@ -34,6 +34,7 @@ func (l *Log) carryBroken(all *atomic.Int64, budget int64) int64 {
 		return 0
 	}
 	size, err := c.read(oldest, through, budget)
+	c.size = size
 	if err != nil || len(c.entries) == 0 {
 		if err != nil && !errors.Is(err, errTooMuch) {
 			l.dir.logOnce(l, "frames of a failed partition could not be carried forward, they hold the journal", err)
@@ -41,10 +42,10 @@ func (l *Log) carryBroken(all *atomic.Int64, budget int64) int64 {
 		return 0
 	}
 	l.setCarrying(true)
-	c.all.Add(1)
+	c.all.Add(size)
 	if err := l.dir.journal.Submit(c.entries...); err != nil {
 		l.setCarrying(false)
-		c.all.Add(-1)
+		c.all.Add(-size)
 		return 0
 	}
 	return size
@@ -71,6 +72,7 @@ type brokenCarry struct {
 	from    int64 // the recovery point, and the end of what is in segments, when it began
 	flushed int64
 	entries []*journal.Entry
+	size    int64 // of their payloads
 	told    int
 	failed  bool
 }
@@ -103,7 +105,7 @@ func (c *brokenCarry) Durable(_ *journal.Entry, err error) {
 	if c.told++; c.told < len(c.entries) {
 		return
 	}
-	defer c.all.Add(-1)
+	defer c.all.Add(-c.size)
 	l := c.l
 	l.mu.Lock()
 	defer l.mu.Unlock()

@@ -17,6 +17,10 @@ const carryMax = 16 << 10
 // carryWait bounds how long a sweep waits for what it carries.
 const carryWait = time.Second
 
+// carryAhead is how many carried bytes may be under way at a time: what clients
+// send meanwhile waits for no more than these.
+const carryAhead = 256 << 10
+
 // start starts the directory's goroutines; Close ends them.
 func (d *Dir) start() {
 	d.done.Add(flushers + 3)
@@ -100,6 +104,7 @@ func (d *Dir) sweep() error {
 		return nil
 	}
 	var carried atomic.Int64
+	pace := pacer{d: d}
 	budget, rescue := d.opt.JournalFileSize/2, d.opt.JournalFileSize/2
 	for _, l := range d.Logs() {
 		l.mu.RLock()
@@ -114,22 +119,59 @@ func (d *Dir) sweep() error {
 		}
 		if n := l.carry(&carried, budget); n > 0 {
 			budget -= n
+			if !d.awaitCarry(&carried, carryAhead) {
+				budget = 0
+			}
 			continue
 		}
+		begin := time.Now()
 		if err := l.flushAndSync(); err != nil {
 			d.logOnce(l, "segment could not be synced", err)
 		}
+		pace.after(time.Since(begin))
 	}
-	for deadline := time.Now().Add(carryWait); carried.Load() > 0; {
-		if time.Now().After(deadline) || !d.sleep(100*time.Microsecond) {
-			break // a journal without space: their old frames stay needed, the next sweep syncs their segments
-		}
-	}
+	// Where that takes too long, in a journal without space, their old frames stay
+	// needed, and the next sweep syncs their segments.
+	d.awaitCarry(&carried, 0)
 	if err := d.checkpoint(nil); err != nil {
 		return err
 	}
 	d.stats.sweeps.Inc()
 	return nil
+}
+
+// awaitCarry waits until at most n carried bytes are under way, and says whether
+// that came within carryWait.
+func (d *Dir) awaitCarry(carried *atomic.Int64, n int64) bool {
+	for deadline := time.Now().Add(carryWait); carried.Load() > n; {
+		if time.Now().After(deadline) || !d.sleep(100*time.Microsecond) {
+			return false
+		}
+	}
+	return true
+}
+
+// pacer makes a sweep leave the disk to the journal for half of the time, as long
+// as there is room in the journal: thousands of datasyncs in a row would slow down
+// every group beside them.
+type pacer struct {
+	d    *Dir
+	debt time.Duration
+}
+
+// paceStep is the least time that is worth a timer.
+const paceStep = 2 * time.Millisecond
+
+// after notes that the disk was used for some time, and waits in its turn.
+func (p *pacer) after(busy time.Duration) {
+	if p.d.journal.Used() > p.d.opt.JournalBytes/4*3 {
+		p.debt = 0
+		return
+	}
+	if p.debt += min(busy, 10*paceStep); p.debt >= paceStep {
+		p.d.sleep(p.debt)
+		p.debt = 0
+	}
 }
 
 func (l *Log) flushAndSync() error {
@@ -170,7 +212,7 @@ func (l *Log) carry(all *atomic.Int64, budget int64) int64 {
 	if !ok {
 		return 0
 	}
-	all.Add(1)
+	all.Add(n)
 	e := &journal.Entry{
 		Stream: l.stream, Type: journal.Batches, Carried: true, Payload: payload, PrevEnd: prev, NextEnd: next,
 		Owner: carriedOwner{l, all},
@@ -185,12 +227,12 @@ func (l *Log) carry(all *atomic.Int64, budget int64) int64 {
 // carriedOwner hears that a carried entry is durable.
 type carriedOwner struct {
 	l   *Log
-	all *atomic.Int64
+	all *atomic.Int64 // bytes under way
 }
 
 // Durable is journal.Owner: the frames before e are not needed any more.
 func (o carriedOwner) Durable(e *journal.Entry, err error) {
-	defer o.all.Add(-1)
+	defer o.all.Add(-int64(len(e.Payload)))
 	l := o.l
 	l.mu.Lock()
 	defer l.mu.Unlock()
