@@ -56,6 +56,10 @@ crash: build ## kill -9 of the real binary under load, KILLS times, and MODEL_RU
 	CHRONIK_MODEL_RUNS=$(MODEL_RUNS) go test -count=1 -timeout 60m -v -run '^TestModel' ./internal/storage/
 	go test -count=1 -timeout 60m -run 'Crash|Model|Power' ./internal/metadata/filestore/ ./internal/storage/journal/ ./internal/vfs/crashfs/
 
+.PHONY: bench
+bench: build ## the table of docs/performance.md, beside Kafka where one can be started; ROWS="closed single" for some
+	scripts/bench.sh $(ROWS)
+
 .PHONY: bench-start
 bench-start: build ## the figures of docs/performance.md about starting and idling
 	CHRONIKD=$(CURDIR)/$(BIN)/chronikd go test -run '^$$' -bench . -benchtime 10x ./cmd/chronikd/
