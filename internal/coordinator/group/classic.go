@@ -90,16 +90,17 @@ func (c *classic) apply(v format.ClassicGroup) {
 		r := &v.Members[i]
 		m := old[r.ID]
 		if m == nil {
-			c.joined++
-			m = &classicMember{id: r.ID, order: c.joined, protocols: []format.Protocol{{Name: c.protocol, Metadata: r.Subscription}}}
+			m = &classicMember{id: r.ID, protocols: []format.Protocol{{Name: c.protocol, Metadata: r.Subscription}}}
 		}
 		m.instance, m.clientID, m.clientHost = deref(r.Instance), r.ClientID, r.ClientHost
 		m.session, m.rebalance, m.assignment = r.SessionTimeout, r.RebalanceTimeout, r.Assignment
+		m.order = uint64(i)
 		c.members[m.id] = m
 		if m.instance != "" {
 			c.static[m.instance] = m.id
 		}
 	}
+	c.joined = uint64(len(v.Members))
 	c.state = stable
 	if len(c.members) == 0 {
 		c.state = empty
