@@ -9,7 +9,6 @@ import (
 	"github.com/twmb/franz-go/pkg/kmsg"
 
 	"github.com/chronik-io/chronik/internal/coordinator"
-	"github.com/chronik-io/chronik/internal/coordinator/group/assign"
 	"github.com/chronik-io/chronik/internal/coordinator/group/format"
 )
 
@@ -18,11 +17,13 @@ import (
 func (s *Shard) consumerHeartbeat(to coordinator.Ticket, e Request, req *kmsg.ConsumerGroupHeartbeatRequest) {
 	resp := kmsg.NewPtrConsumerGroupHeartbeatResponse()
 	f := s.checkHeartbeat(e, req)
-	if f == nil && s.blind() {
+	switch {
+	case f != nil:
+	case s.blind():
 		f = refuse(kerr.CoordinatorLoadInProgress)
-	} else if f == nil && req.MemberEpoch < 0 {
+	case req.MemberEpoch < 0:
 		f = s.leaveByHeartbeat(req, resp)
-	} else if f == nil {
+	default:
 		f = s.stay(e, req, resp)
 	}
 	if f != nil {
@@ -271,7 +272,7 @@ func (m *member) has(topics []kmsg.ConsumerGroupHeartbeatRequestTopic) bool {
 	}
 	for _, t := range topics {
 		for _, p := range t.Partitions {
-			if _, ok := m.assigned[assign.TopicID(t.TopicID)][p]; !ok {
+			if _, ok := m.assigned[t.TopicID][p]; !ok {
 				return false
 			}
 		}

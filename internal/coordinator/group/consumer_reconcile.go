@@ -17,18 +17,16 @@ func (s *Shard) reconcile(g *group, m *member, reported []kmsg.ConsumerGroupHear
 	if m.reconciled(c.targetEpoch) {
 		return false
 	}
-	next := *m
-	switch m.state {
-	case memberUnrevoked:
+	epoch := m.epoch
+	if m.state == memberUnrevoked {
 		if reports(reported, m.revoking) {
 			return false
 		}
 		// What was to be given up is: an epoch of its own says so, also where a newer
 		// target asks for more.
-		next = c.step(m, m.epoch+1, reported)
-	default:
-		next = c.step(m, m.epoch, reported)
+		epoch++
 	}
+	next := c.step(m, epoch, reported)
 	if next.epoch == m.epoch && next.state == m.state && next.assigned.equal(m.assigned) && next.revoking.equal(m.revoking) {
 		return false
 	}
@@ -110,7 +108,7 @@ func reports(reported []kmsg.ConsumerGroupHeartbeatRequestTopic, of owned) bool 
 	}
 	for _, t := range reported {
 		for _, p := range t.Partitions {
-			if _, ok := of[assign.TopicID(t.TopicID)][p]; ok {
+			if _, ok := of[t.TopicID][p]; ok {
 				return true
 			}
 		}

@@ -28,7 +28,7 @@ func (s *Shard) commit(to coordinator.Ticket, req *kmsg.OffsetCommitRequest) {
 			switch {
 			case len(deref(p.Metadata)) > s.cfg.MaxMetadata:
 				result.ErrorCode = kerr.OffsetMetadataTooLarge.Code
-			case lagging != nil && !lagging.had(assign.TopicID(t.TopicID), p.Partition, req.Generation):
+			case lagging != nil && !lagging.had(t.TopicID, p.Partition, req.Generation):
 				result.ErrorCode = lagging.stale().errorCode()
 			default:
 				s.emit(format.Key{Type: format.TypeOffset, Group: req.Group, Item: t.Topic, Partition: p.Partition}, s.committedNow(req, t.TopicID, p))

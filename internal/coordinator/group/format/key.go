@@ -30,8 +30,8 @@ const (
 	classicGroupVersion      = 3
 )
 
-// ErrUnknownType: the key is of a type that this version doesn't know, such as a
-// share group's.
+// ErrUnknownType is matched by errors about a key of a type that this version doesn't
+// know, such as a share group's.
 var ErrUnknownType = errors.New("unknown record type")
 
 // Key is a key of any type.
