@@ -90,12 +90,22 @@ func (r *Runtime) Lead(partition, epoch int32, log Log) {
 	s.post(func() { s.lead(epoch, log) })
 }
 
-// Resign says that since a leader epoch this broker does not lead a partition. The
-// epoch is that of the successor, or, where the partition is gone, any that is not
-// older than the last.
+// Resign says that since a leader epoch, that of the successor, this broker does not
+// lead a partition.
 func (r *Runtime) Resign(partition, epoch int32) {
 	if s := r.shard(partition); s != nil {
 		s.post(func() { s.resign(epoch) })
+	}
+}
+
+// Remove says that a partition is gone. Should one of that number come again, its
+// epochs start anew.
+func (r *Runtime) Remove(partition int32) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if s := r.shards[partition]; s != nil {
+		s.close()
+		delete(r.shards, partition)
 	}
 }
 

@@ -175,6 +175,26 @@ func TestResignAndLeadAgain(t *testing.T) {
 	})
 }
 
+func TestAPartitionIsRemovedAndMadeAnew(t *testing.T) {
+	run(t, Options{}, func(t *testing.T, rt *Runtime, log *fakeLog) {
+		rt.Lead(0, 7, log)
+		synctest.Wait()
+		log.set(func(l *fakeLog) { l.held = true })
+		a := submit(rt, "a")
+		a.want(t, "", nil)
+		rt.Remove(0)
+		a.want(t, "", ErrNotCoordinator)
+		submit(rt, "get").want(t, "", ErrNotCoordinator)
+		next := &fakeLog{}
+		rt.Lead(0, 0, next)
+		synctest.Wait()
+		submit(rt, "b").want(t, "1", nil)
+		log.end(nil)
+		submit(rt, "get").want(t, "has b", nil)
+		rt.Remove(5)
+	})
+}
+
 // The epoch of a partition that this broker goes on leading was raised: something may
 // have been taken back.
 func TestANewEpochReloads(t *testing.T) {
