@@ -80,6 +80,9 @@ func rooms() map[string]room {
 			because: "the runtime runs machines over logs that it is given; it knows neither what they mean nor how a log is kept"},
 		"internal/coordinator/group": {may: []string{"internal/coordinator", "internal/coordinator/group/..."},
 			never: noDisk, because: machineReason},
+		"internal/coordinator/replicalog": {may: []string{"internal/coordinator", "internal/replica", "internal/purgatory",
+			"internal/record", "internal/metadata", "internal/storage", "internal/vfs", "pkg/durability"},
+			never: noProtocol, because: "it makes a partition the runtime's log and knows nothing of machines"},
 		"internal/coordinator/group/assign": {never: append([]string{kmsgPkg}, noDisk...), because: machineReason},
 		"internal/coordinator/group/format": {never: noDisk, because: machineReason},
 
