@@ -107,8 +107,9 @@ type Log struct {
 
 	damaged   atomic.Pointer[error] // the first damage that a read met
 	readAt    atomic.Int64          // when batches were last read from a segment, unix ns; 0: never
-	scheduled atomic.Bool           // stands in the directory's flush queue
-	listed    bool                  // stands in memory.clean; guarded by memory.mu
+	wait      atomic.Pointer[waitSeries]
+	scheduled atomic.Bool // stands in the directory's flush queue
+	listed    bool        // stands in memory.clean; guarded by memory.mu
 }
 
 func newLog(d *Dir, id ID, topic, dirName string, cfg Config) *Log {

@@ -38,9 +38,21 @@ func (s *stats) group(g journal.GroupStats) {
 	s.syncSeconds.Observe(g.Sync.Seconds())
 }
 
+// waitSeries is the series of a profile's waits, resolved once for a log.
+type waitSeries struct {
+	profile string
+	prometheus.Observer
+}
+
 // observeWait notes how long a group waited for its profile's condition.
 func (d *Dir) observeWait(c *chunk) {
-	d.stats.wait.WithLabelValues(c.log.cfg.Load().Profile.Name).Observe(time.Since(c.queued).Seconds())
+	name := c.log.cfg.Load().Profile.Name
+	s := c.log.wait.Load()
+	if s == nil || s.profile != name {
+		s = &waitSeries{name, d.stats.wait.WithLabelValues(name)}
+		c.log.wait.Store(s)
+	}
+	s.Observe(time.Since(c.queued).Seconds())
 }
 
 // Usage is what a directory holds at a moment, for metrics.
