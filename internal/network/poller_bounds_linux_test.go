@@ -1,0 +1,172 @@
+package network
+
+import (
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/chronik-io/chronik/internal/protocol"
+)
+
+// TestI13PolledProduceBudget: the poller does not wait for bytes of the budget,
+// the reader does; requests of other connections of the poller go on.
+func TestI13PolledProduceBudget(t *testing.T) {
+	q := newParked()
+	f := startPolled(t, q.handle, func(o *Options) { o.ProduceBytes = 1000 })
+	defer f.end(t)
+	a := f.dial(t)
+	defer a.Close()
+	b, c := f.dialBeside(t, a), f.dialBeside(t, a)
+	defer b.Close()
+	defer c.Close()
+	a.send(t, frame(protocol.KeyProduce, 3, 1, make([]byte, 900)))
+	ra := q.next()
+	b.send(t, frame(protocol.KeyProduce, 3, 2, make([]byte, 500)))
+	await(t, "b waits", func() bool { return f.Stats().Produce.Waiting == 1 })
+	c.send(t, frame(protocol.KeyProduce, 3, 3, nil)) // would fit, but waits behind b
+	await(t, "c waits", func() bool { return f.Stats().Produce.Waiting == 2 })
+	if len(q.ch) != 0 {
+		t.Error("a request passed the budget")
+	}
+	ra.Respond(body(nil))
+	a.want(t, 1)
+	for range 2 {
+		r := q.next()
+		if byPoller(r) {
+			t.Errorf("%d waited and was handled by the poller", r.CorrelationID)
+		}
+		r.Respond(body(nil))
+	}
+	b.want(t, 2)
+	c.want(t, 3)
+	for _, p := range []*polled{a, b, c} {
+		p.awaitRole(t, offered)
+	}
+	a.send(t, frame(protocol.KeyProduce, 3, 4, nil))
+	r := q.next()
+	if !byPoller(r) {
+		t.Error("the budget is free again, and the poller does not take the request")
+	}
+	r.Respond(body(nil))
+	a.want(t, 4)
+}
+
+func TestI13PolledConnectionLimits(t *testing.T) {
+	for name, change := range map[string]func(*Options){
+		"requests": func(o *Options) { o.ConnectionRequests = 5 },
+		"bytes":    func(o *Options) { o.ConnectionBytes = 5 * 114 },
+	} {
+		t.Run(name, func(t *testing.T) {
+			q := newParked()
+			f := startPolled(t, q.handle, change)
+			defer f.end(t)
+			p := f.dial(t)
+			defer p.Close()
+			var all []byte
+			for i := range int32(50) {
+				all = append(all, frame(protocol.KeyProduce, 3, i, make([]byte, 104))...)
+			}
+			p.send(t, all)
+			for i := range int32(50) {
+				left := 50 - int(i)
+				p.await(t, "as many under way as may be", func(c *conn) bool { return len(q.ch) == min(5, left) && c.rwaiting == (left > 5) })
+				r := q.next()
+				if i < 5 != byPoller(r) {
+					t.Errorf("%d: by the poller: %v", i, byPoller(r))
+				}
+				r.Respond(body(nil))
+				p.want(t, i)
+			}
+			p.awaitRole(t, offered)
+		})
+	}
+}
+
+// TestPolledOthersWaitForProduce: only Produce overlaps, also where the poller
+// began the earlier ones.
+func TestPolledOthersWaitForProduce(t *testing.T) {
+	q := newParked()
+	f := startPolled(t, q.handle, nil)
+	defer f.end(t)
+	p := f.dial(t)
+	defer p.Close()
+	p.send(t, slices.Concat(frame(protocol.KeyProduce, 3, 1, nil), frame(protocol.KeyProduce, 3, 2, nil),
+		frame(keyMetadata, 3, 3, nil), frame(protocol.KeyProduce, 3, 4, nil)))
+	a, b := q.next(), q.next()
+	p.await(t, "the reader waits", func(c *conn) bool { return c.rwaiting })
+	b.Respond(body(nil))
+	p.await(t, "the reader waits on", func(c *conn) bool { return c.rwaiting && c.unready == 1 })
+	if len(q.ch) != 0 {
+		t.Error("Metadata began beside a Produce")
+	}
+	a.Respond(body(nil))
+	m := q.next()
+	p.await(t, "the reader waits for Metadata", func(c *conn) bool { return c.rwaiting && c.alone })
+	if m.Key != keyMetadata || len(q.ch) != 0 {
+		t.Error("Produce began beside Metadata")
+	}
+	m.Respond(body(nil))
+	q.next().Respond(body(nil))
+	for i := range int32(4) {
+		p.want(t, i+1)
+	}
+}
+
+func TestCensusOfPolledConnections(t *testing.T) {
+	q := newParked()
+	f := startPolled(t, q.handle, func(o *Options) { o.CensusWindow = time.Hour })
+	defer f.end(t)
+	absent := func(want int, when string) {
+		t.Helper()
+		await(t, when, func() bool { return f.Census().Absent() == want })
+	}
+	a, b := f.dial(t), f.dial(t)
+	defer b.Close()
+	absent(2, "both have produced")
+	a.send(t, append(frame(protocol.KeyProduce, 3, 1, nil), frame(protocol.KeyProduce, 3, 2, nil)...))
+	first, second := q.next(), q.next()
+	absent(1, "one is in")
+	first.Respond(body(nil))
+	a.want(t, 1)
+	absent(1, "one of its two is answered")
+	second.Respond(body(nil))
+	a.want(t, 2)
+	absent(2, "both are")
+	a.send(t, frame(protocol.KeyProduce, 3, 3, nil))
+	late := q.next()
+	a.reset(t)
+	f.awaitConnections(t, 1)
+	absent(1, "it left with a request under way")
+	late.Respond(body(nil))
+	absent(1, "which was answered")
+}
+
+// TestExpiryOfPolledRequests: the oldest is expired by the connection's writer,
+// in its turn, whoever reads and writes.
+func TestExpiryOfPolledRequests(t *testing.T) {
+	var order []int32 // of the writer
+	f := startPolled(t, func(r *Request) {
+		id := r.CorrelationID
+		r.ExpireAt(time.Now().Add(time.Duration(3-id%4)*time.Millisecond), func() {
+			order = append(order, id)
+			r.Respond(body("timed out"))
+		})
+	}, nil)
+	p := f.dial(t)
+	defer p.Close()
+	var all []byte
+	var want []int32
+	for i := range int32(40) {
+		all = append(all, frame(protocol.KeyProduce, 3, i, nil)...)
+		want = append(want, i)
+	}
+	p.send(t, all)
+	for i := range int32(40) {
+		p.want(t, i)
+	}
+	p.awaitRole(t, offered)
+	f.end(t)
+	if !slices.Equal(order, want) {
+		t.Errorf("expired in the order %v", order)
+	}
+}

@@ -1,0 +1,206 @@
+package network
+
+import (
+	"context"
+	"errors"
+	"math"
+	"net"
+	"syscall"
+	"testing"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/chronik-io/chronik/internal/protocol"
+)
+
+// Correlation ids of requests that tests' handlers don't see: the one that brings a
+// connection to its poller, and the one in which the handler waits for the test.
+const (
+	warm = int32(math.MinInt32)
+	gate = int32(math.MinInt32 + 1)
+)
+
+// patience ends a test that waits for what does not happen.
+const patience = 20 * time.Second
+
+// pollFixture is a fixture whose clients come by TCP and are offered to a poller
+// before a test has them.
+type pollFixture struct {
+	*fixture
+	addr          string
+	entered, open chan struct{}
+}
+
+func startPolled(t testing.TB, h func(*Request), change func(*Options)) *pollFixture {
+	t.Helper()
+	f := &pollFixture{entered: make(chan struct{}), open: make(chan struct{})}
+	f.fixture = start(t, func(r *Request) {
+		switch r.CorrelationID {
+		case gate:
+			f.entered <- struct{}{}
+			<-f.open
+			r.RespondNone()
+		case warm:
+			r.Respond(body(nil))
+		default:
+			h(r)
+		}
+	}, change)
+	f.addr = f.tcp(t)
+	return f
+}
+
+// polled is a client, and the server's side of its connection.
+type polled struct {
+	*client
+	c *conn
+}
+
+func (f *pollFixture) dial(t testing.TB) *polled {
+	t.Helper()
+	return f.adopt(t, dial(t, f.addr))
+}
+
+// adopt brings a client's connection to its poller.
+func (f *pollFixture) adopt(t testing.TB, client *client) *polled {
+	t.Helper()
+	if err := client.SetDeadline(time.Now().Add(patience)); err != nil {
+		t.Fatal(err)
+	}
+	client.send(t, frame(protocol.KeyProduce, 3, warm, nil))
+	client.want(t, warm)
+	p := &polled{client: client}
+	f.Server.mu.Lock()
+	for c := range f.Server.conns {
+		if c.peer.String() == client.LocalAddr().String() {
+			p.c = c
+		}
+	}
+	f.Server.mu.Unlock()
+	p.awaitRole(t, offered)
+	return p
+}
+
+// dialSmall is dial with small buffers from the start: a window that was
+// offered to the other side does not shrink any more.
+func dialSmall(t testing.TB, addr string) *client {
+	t.Helper()
+	d := net.Dialer{Control: smallBuffers}
+	c, err := d.Dial("tcp", addr)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return &client{c}
+}
+
+func smallBuffers(_, _ string, c syscall.RawConn) (failed error) {
+	err := c.Control(func(fd uintptr) {
+		failed = errors.Join(unix.SetsockoptInt(int(fd), unix.SOL_SOCKET, unix.SO_RCVBUF, 4<<10),
+			unix.SetsockoptInt(int(fd), unix.SOL_SOCKET, unix.SO_SNDBUF, 4<<10))
+	})
+	return errors.Join(failed, err)
+}
+
+// narrow has the server accept connections with small buffers, and no others.
+func (f *pollFixture) narrow(t testing.TB) {
+	t.Helper()
+	lc := net.ListenConfig{Control: smallBuffers}
+	ln, err := lc.Listen(context.Background(), "tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := f.Serve(&f.name, ln); err != nil {
+		t.Fatal(err)
+	}
+	f.addr = ln.Addr().String()
+}
+
+// end is the fixture's, also for a test that failed while it held a reader.
+func (f *pollFixture) end(t testing.TB) {
+	t.Helper()
+	close(f.open)
+	f.fixture.end(t)
+}
+
+// dialBeside is dial for a connection of the same poller.
+func (f *pollFixture) dialBeside(t testing.TB, other *polled) *polled {
+	t.Helper()
+	for {
+		p := f.dial(t)
+		if p.c.poll == other.c.poll {
+			return p
+		}
+		p.Close()
+	}
+}
+
+// hold stops whoever reads the connection, in the handler, until resume.
+func (f *pollFixture) hold(t testing.TB, p *polled, key int16) (resume func()) {
+	t.Helper()
+	p.send(t, frame(key, 3, gate, nil))
+	<-f.entered
+	return func() { f.open <- struct{}{} }
+}
+
+func await(t testing.TB, what string, cond func() bool) {
+	t.Helper()
+	for end := time.Now().Add(patience); !cond(); time.Sleep(50 * time.Microsecond) {
+		if time.Now().After(end) {
+			t.Fatalf("waited in vain: %s", what)
+		}
+	}
+}
+
+// await waits for a state of the connection; cond runs with its lock held.
+func (p *polled) await(t testing.TB, what string, cond func(*conn) bool) {
+	t.Helper()
+	await(t, what, func() bool {
+		p.c.mu.Lock()
+		defer p.c.mu.Unlock()
+		return cond(p.c)
+	})
+}
+
+func (p *polled) awaitRole(t testing.TB, role readRole) {
+	t.Helper()
+	p.await(t, "the reading role", func(c *conn) bool { return c.role == role })
+}
+
+func (c *client) tcp() *net.TCPConn { return c.Conn.(*net.TCPConn) }
+
+func (p *polled) closeWrite(t testing.TB) {
+	t.Helper()
+	if err := p.tcp().CloseWrite(); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// reset closes the connection so that the server sees a broken one.
+func (p *polled) reset(t testing.TB) {
+	t.Helper()
+	if err := p.tcp().SetLinger(0); err != nil {
+		t.Fatal(err)
+	}
+	p.Close()
+}
+
+// arrived waits until so many bytes are in the server's socket.
+func (p *polled) arrived(t testing.TB, n int) {
+	t.Helper()
+	await(t, "bytes in the socket", func() bool {
+		var have int
+		err := p.c.raw.Control(func(fd uintptr) { have, _ = unix.IoctlGetInt(int(fd), unix.TIOCINQ) })
+		return err == nil && have >= n
+	})
+}
+
+// byPoller says whether the poller handles the request.
+func byPoller(r *Request) bool { return r.turn == &r.conn.poll.turn }
+
+func (f *pollFixture) awaitNobody(t testing.TB) { t.Helper(); f.awaitConnections(t, 0) }
+
+func (f *pollFixture) awaitConnections(t testing.TB, n int) {
+	t.Helper()
+	await(t, "the end of connections", func() bool { return f.Stats().Connections == n })
+}
