@@ -35,6 +35,9 @@ type Options struct {
 	// half of what the process may have open, over all directories, but 256 to 16384. A
 	// file that makes room for another must be synced first.
 	OpenFiles int
+	// SystemMemory is how many bytes of memory the machine has, which is where its
+	// cache of files lies. Default: what the system says.
+	SystemMemory int64
 	// ProducerExpiry is producer.id.expiration.ms. Default one day.
 	ProducerExpiry time.Duration
 	// MaxInflatedBytes bounds what a batch may decompress to in a lookup by
@@ -67,6 +70,7 @@ func (o *Options) setDefaults() {
 	set(&o.JournalFileSize, 64<<20)
 	set(&o.JournalBytes, max(1<<30, 4*o.JournalFileSize))
 	set(&o.MaxInflatedBytes, 1<<30)
+	set(&o.SystemMemory, vfs.SystemMemory())
 	if o.OpenFiles <= 0 {
 		o.OpenFiles = openFiles(1)
 	}
@@ -97,7 +101,9 @@ type Dir struct {
 	files   *segment.Files
 	memory  memory
 	stats   stats
-	failed  atomic.Pointer[error]
+
+	turnover turnover
+	failed   atomic.Pointer[error]
 
 	mu      sync.Mutex
 	logs    map[ID]*Log
@@ -188,6 +194,7 @@ func newDir(place Place, opt *Options) *Dir {
 	d.log = opt.Logger.With(zap.String("dir", d.path))
 	d.stats = newStats(opt.Metrics, d.path)
 	d.memory.bound = opt.DeferredBytes
+	d.turnover = turnover{memory: opt.SystemMemory, since: time.Now()}
 	d.memory.press = func() { d.signal(d.pressure) }
 	d.tasks.init()
 	return d

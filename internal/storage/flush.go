@@ -14,8 +14,9 @@ import (
 const flushRun = 4 << 20
 
 // onceAt is how many bytes a write to a segment has, at least, for which memory of
-// the system's is spared: they come from a bulk load, whose newest bytes are in
-// the tail. Smaller ones are left to the system, which writes many of them at once.
+// the system's is spared where a bulk load turns it over (turnover). Its newest
+// bytes are in the tail. Smaller writes are left to the system, which writes many of
+// them at once.
 const onceAt = 256 << 10
 
 // laggards is for how long after a read from a segment the log's readers are taken
@@ -74,8 +75,8 @@ func (l *Log) writeRun(run []*chunk) error {
 		for i, c := range run[:n] {
 			bufs[i] = c.data
 		}
-		write := active.Append
-		if size >= onceAt && !l.lagging(time.Now()) {
+		now, write := time.Now(), active.Append
+		if l.dir.turnover.wrote(size, now) && size >= onceAt && !l.lagging(now) {
 			write = active.AppendOnce
 		}
 		if err := write(bufs, cfg.Segment.IndexInterval); err != nil {

@@ -33,3 +33,13 @@ func syncDir(d *os.File) error {
 
 // blockSize is the unit of the counts in st, in bytes.
 func blockSize(st *unix.Statfs_t) uint64 { return uint64(st.Bsize) }
+
+// SystemMemory returns how many bytes of memory the machine has; 0 if that isn't
+// known.
+func SystemMemory() int64 {
+	n, err := unix.SysctlUint64("hw.memsize")
+	if err != nil {
+		return 0
+	}
+	return int64(min(n, 1<<62))
+}

@@ -27,3 +27,13 @@ func blockSize(st *unix.Statfs_t) uint64 {
 	}
 	return uint64(st.Bsize)
 }
+
+// SystemMemory returns how many bytes of memory the machine has; 0 if that isn't
+// known.
+func SystemMemory() int64 {
+	var st unix.Sysinfo_t
+	if err := unix.Sysinfo(&st); err != nil {
+		return 0
+	}
+	return int64(min(uint64(st.Totalram)*uint64(st.Unit), 1<<62))
+}
