@@ -145,9 +145,6 @@ func (p *poller) run() {
 		}
 		clear(p.ready)
 		p.turn.end()
-		// Whoever is ready to run goes first: answers go out and their clients'
-		// next requests are read together.
-		runtime.Gosched()
 	}
 	p.set.close() // nothing more is offered
 	p.mu.Lock()
