@@ -124,6 +124,7 @@ func TestSlowReaderWithSomethingLeft(t *testing.T) {
 	for _, c := range []struct {
 		name    string
 		timeout time.Duration
+		before  func(rest []*Request)
 		then    func(t *testing.T, f *pollFixture, p *choked, rest []*Request)
 		closed  CloseReason
 	}{
@@ -149,6 +150,14 @@ func TestSlowReaderWithSomethingLeft(t *testing.T) {
 		{name: "abort", closed: ClosedError, then: func(t *testing.T, _ *pollFixture, p *choked, rest []*Request) {
 			rest[0].Abort(errors.New("acks=0 and an error"))
 			rest[1].Respond(body("never seen"))
+			p.unchoke(t)
+			p.want(t, 0)
+			p.wantClosed(t)
+		}},
+		{name: "abort in the same write", closed: ClosedError, before: func(rest []*Request) {
+			rest[0].Abort(errors.New("acks=0 and an error"))
+			rest[1].Respond(body("never seen"))
+		}, then: func(t *testing.T, _ *pollFixture, p *choked, _ []*Request) {
 			p.unchoke(t)
 			p.want(t, 0)
 			p.wantClosed(t)
@@ -197,6 +206,9 @@ func TestSlowReaderWithSomethingLeft(t *testing.T) {
 			f := startPolled(t, q.handle, func(opts *Options) { opts.WriteTimeout, opts.Observer = c.timeout, o })
 			p := f.choke(t)
 			requests := p.ask(t, q, 3)
+			if c.before != nil {
+				c.before(requests[1:])
+			}
 			requests[0].Respond(body(make([]byte, leaves)))
 			p.await(t, "something left to the writer", func(c *conn) bool { return c.out.job.n > 0 })
 			c.then(t, f, p, requests[1:])

@@ -204,6 +204,34 @@ func TestDrainDuringAPollersTurn(t *testing.T) {
 	f.end(t)
 }
 
+// TestPollerSeesWhatTheReaderWasWokenFor: a reader that finds the poller at work
+// sleeps on, so it is the poller that gives the connection back.
+func TestPollerSeesWhatTheReaderWasWokenFor(t *testing.T) {
+	for name, wake := range map[string]func(*conn){
+		"stop":   func(c *conn) { c.stopReading(ClosedShutdown) },
+		"kill":   func(c *conn) { c.mu.Lock(); c.kill(ClosedShutdown); c.mu.Unlock() },
+		"recall": (*conn).recall,
+	} {
+		t.Run(name, func(t *testing.T) {
+			f := startPolled(t, echo, nil)
+			defer f.end(t)
+			p := f.dial(t)
+			defer p.Close()
+			resume := f.hold(t, p, protocol.KeyProduce)
+			wake(p.c)
+			time.Sleep(5 * time.Millisecond) // most probably the reader was awake by now
+			resume()
+			if name != "recall" {
+				p.wantClosed(t)
+				return
+			}
+			p.await(t, "the reader has looked", func(c *conn) bool { return c.role == offered && !c.recalled })
+			p.send(t, frame(protocol.KeyProduce, 3, 1, nil))
+			p.want(t, 1)
+		})
+	}
+}
+
 func TestShutdownWithoutAConnection(t *testing.T) {
 	for name, end := range map[string]func(*Server) error{
 		"shutdown": func(s *Server) error { return s.Shutdown(context.Background()) }, "close": (*Server).Close,

@@ -86,7 +86,11 @@ func TestPolledFrameCutAtEveryByte(t *testing.T) {
 // TestPolledBurstLargerThanTheBuffer: what one read of the poller does not take is
 // not forgotten, though no further event comes for it.
 func TestPolledBurstLargerThanTheBuffer(t *testing.T) {
-	for name, n := range map[string]int{"just that": readBig, "and one byte": readBig + 1, "five": 5 * readBig} {
+	const each = 256
+	for name, c := range map[string]struct{ frames, first int }{
+		"just that": {readBig / each, each}, "and a frame": {readBig/each + 1, each}, "five": {5 * readBig / each, each},
+		"a byte too much": {readBig / each, each + 1}, "five, cut": {5 * readBig / each, each + 100},
+	} {
 		t.Run(name, func(t *testing.T) {
 			f := startPolled(t, echo, nil)
 			defer f.end(t)
@@ -94,19 +98,16 @@ func TestPolledBurstLargerThanTheBuffer(t *testing.T) {
 			defer p.Close()
 			other := f.dialBeside(t, p)
 			defer other.Close()
-			var all []byte
-			sent := int32(0)
-			for ; len(all) < n-300; sent++ {
-				all = append(all, frame(protocol.KeyProduce, 3, sent, make([]byte, 240))...)
+			all := frame(protocol.KeyProduce, 3, 0, make([]byte, c.first-14))
+			for i := 1; i < c.frames; i++ {
+				all = append(all, frame(protocol.KeyProduce, 3, int32(i), make([]byte, each-14))...)
 			}
-			all = append(all, frame(protocol.KeyProduce, 3, sent, make([]byte, n-len(all)-14))...)
-			sent++
 			resume := f.hold(t, other, protocol.KeyProduce)
 			p.sendAsync(all)
-			p.arrived(t, min(n, readBig+1)) // so that the poller's read is full
+			p.arrived(t, min(len(all), readBig+1)) // so that the poller's read is full
 			resume()
-			for i := range sent {
-				p.want(t, i)
+			for i := range c.frames {
+				p.want(t, int32(i))
 			}
 		})
 	}

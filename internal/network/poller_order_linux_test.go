@@ -65,9 +65,11 @@ func TestLaterIsDoneOnceForAPollersTurn(t *testing.T) {
 	for range 4 {
 		p = append(p, f.dialBeside(t, p[0]))
 	}
-	for _, p := range p {
-		defer p.Close()
-	}
+	defer func() {
+		for _, p := range p {
+			p.Close()
+		}
+	}()
 	resume := f.hold(t, p[0], protocol.KeyProduce)
 	for _, p := range p[1:] {
 		burst := append(frame(protocol.KeyProduce, 3, 0, nil), frame(protocol.KeyProduce, 3, 1, nil)...)

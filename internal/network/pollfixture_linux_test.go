@@ -169,6 +169,14 @@ func (p *polled) awaitRole(t testing.TB, role readRole) {
 
 func (c *client) tcp() *net.TCPConn { return c.Conn.(*net.TCPConn) }
 
+// wantClosed is the client's; a connection that stays open is not closed.
+func (p *polled) wantClosed(t testing.TB) {
+	t.Helper()
+	if n, err := p.Read(make([]byte, 1)); err == nil || n > 0 || isTimeout(err) {
+		t.Fatalf("%d bytes and %v instead of a closed connection", n, err)
+	}
+}
+
 func (p *polled) closeWrite(t testing.TB) {
 	t.Helper()
 	if err := p.tcp().CloseWrite(); err != nil {
