@@ -49,11 +49,13 @@ start_kafka() {
   fi
   kafka="$("$KAFKA_TOOLS/kafka-up.sh" --port "${KAFKA_PORT:-19392}" --dir "$work/kafka")" || exit 1
   kafka_pid="$(cat "$work/kafka/node1/pid")" own_kafka=1
+  # Its compiler needs some time under load before its figures mean anything.
+  "$bench" --bootstrap-servers "$kafka" --create-topic --delete-topic --topic "$(topic)" -d "${WARM_KAFKA:-15s}" --warmup 0s >/dev/null
 }
 
 title() { printf '\n## %s\n' "$*"; }
-topic() { topics=$((${topics:-0} + 1)); echo "bench-$$-$topics-$RANDOM"; }
-alone() { "$bench" --bootstrap-servers "$addr" --server-pid "$pid" --create-topic --delete-topic --topic "$(topic)" -d "$time" --warmup "$warmup" "$@"; }
+topic() { echo "bench-$$-$RANDOM"; }
+alone() { "$bench" --bootstrap-servers "$addr" --server-pid "$pid" --create-topic --topic "$(topic)" -d "$time" --warmup "$warmup" "$@"; }
 # against: chronik beside Kafka, or alone where there is none.
 against() {
   if [ -z "$kafka" ]; then
@@ -65,15 +67,18 @@ against() {
     return
   fi
   "$bench" compare --a "$addr" --name-a chronik --pid-a "$pid" --b "$kafka" --name-b kafka ${kafka_pid:+--pid-b "$kafka_pid"} \
-    --rounds "$rounds" --discard 1 --create-topic --delete-topic --topic "$(topic)" -d "$time" --warmup "$warmup" "$@" 2>&1 | table
+    --rounds "$rounds" --discard 1 --create-topic --topic "$(topic)" -d "$time" --warmup "$warmup" "$@" 2>&1 | table
 }
 # variants: chronik beside itself with another setting.
 variants() { # NAME-A NAME-B FLAG...
   local a="$1" b="$2"
   shift 2
   "$bench" compare --a "$addr" --name-a "$a" --pid-a "$pid" --b "$addr" --name-b "$b" --pid-b "$pid" --rounds "$rounds" --discard 1 \
-    --create-topic --delete-topic --topic "$(topic)" -d "$time" --warmup "$warmup" "$@" 2>&1 | table
+    --create-topic --topic "$(topic)" -d "$time" --warmup "$warmup" "$@" 2>&1 | table
 }
+# Small runs leave their topics until the end, since removing files disturbs the
+# next run; these write gigabytes.
+large=(--delete-topic)
 table() { grep -vE '^(discarded )?round |^$'; }
 
 row_limits() {
@@ -108,7 +113,7 @@ row_windows() {
   "$bench" --bootstrap-servers "$addr" --topic "$t" --create-topic --topic-config chronik.durability.profile=high -c 1 -d 1s --warmup 0s >/dev/null
   "$bench" --bootstrap-servers "$addr" --topic "$t" -c 1 --rate 33 -d 600s --warmup 0s >/dev/null 2>&1 &
   local slow=$!
-  variants sync high-one-slow -c 127 --set-b "topic=$t" --set-b delete-topic=false
+  variants sync high-one-slow -c 127 --set-b "topic=$t"
   kill -TERM $slow && wait $slow
 }
 row_single() {
@@ -120,34 +125,26 @@ row_single() {
 row_batches() {
   for size in 1024 256; do
     title "batches: one kgo producer, $size B, acks=all"
-    against --batched -s "$size"
-    [ -z "$kafka" ] || against --batched -s "$size" --set-b topic-config=flush.messages=1
+    against "${large[@]}" --batched -s "$size"
+    [ -z "$kafka" ] || against "${large[@]}" --batched -s "$size" --set-b topic-config=flush.messages=1
   done
 }
 row_throttled() {
   title "throttled: one kgo producer at about half of Kafka's maximum"
-  against --batched -s 1024 --rate "${RATE_1024:-120000}"
-  against --batched -s 256 --rate "${RATE_256:-400000}"
+  against "${large[@]}" --batched -s 1024 --rate "${RATE_1024:-120000}"
+  against "${large[@]}" --batched -s 256 --rate "${RATE_256:-400000}"
 }
 row_read() {
-  for size in 1024; do
-    title "read: raw fetches, and a kgo consumer; warm, records of $size B"
-    fill_and_read "$size" 2000000
-  done
-}
-fill_and_read() { # SIZE: the same topic on both, then both kinds of readers in turns
-  local t
+  title "read: raw fetches, and a kgo consumer; warm, records of 1,024 B"
+  local t load
   t="$(topic)"
-  fill "$addr" "$t" "$1"
-  [ -z "$kafka" ] || fill "$kafka" "$t" "$1"
-  readers "$t"
+  fill "$addr" "$t" 1024
+  [ -z "$kafka" ] || fill "$kafka" "$t" 1024
+  load=(--topic "$t" --create-topic=false --mode consume -s 1024 -c 1)
+  against "${load[@]}" --clients own
+  against "${load[@]}" --clients batched
 }
 fill() { "$bench" --bootstrap-servers "$1" --topic "$2" --create-topic --batched -s "$3" -d "${FILL:-5s}" --warmup 0s | grep -E 'produce '; }
-readers() {
-  local load=(--topic "$1" --create-topic=false --delete-topic=false --mode consume)
-  against "${load[@]}" --clients own -c 1
-  against "${load[@]}" --clients batched -c 1
-}
 row_cold() {
   title "cold: a raw fetch and a kgo consumer, after a restart and without page cache"
   local t clients
@@ -179,16 +176,14 @@ row_partitions() {
   done
 }
 row_sweeps() {
-  title "sweeps: three checkpoint sweeps in one run, beside a run without"
-  alone -c 128 -d "${SWEEP_TIME:-100s}"
-  stop_chronik
-  alone_without_sweeps
+  title "sweeps: a run long enough for several checkpoint sweeps; p99 and max of each second are in --json and --report"
+  alone -c 128 -d "${SWEEP_TIME:-60s}" --partitions 1000
 }
 row_bulk() {
   for n in 1 16; do
     title "bulk: kgo producers for ${BULK_TIME:-120s} on $n partitions, 1 KiB"
-    alone --batched -s 1024 --partitions "$n" -d "${BULK_TIME:-120s}"
-    [ -z "$kafka" ] || "$bench" --bootstrap-servers "$kafka" ${kafka_pid:+--server-pid "$kafka_pid"} --create-topic --delete-topic --topic "$(topic)" \
+    alone "${large[@]}" --batched -s 1024 --partitions "$n" -d "${BULK_TIME:-120s}"
+    [ -z "$kafka" ] || "$bench" --bootstrap-servers "$kafka" ${kafka_pid:+--server-pid "$kafka_pid"} --create-topic "${large[@]}" --topic "$(topic)" \
       --batched -s 1024 --partitions "$n" -d "${BULK_TIME:-120s}" --warmup "$warmup"
   done
 }

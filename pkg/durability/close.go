@@ -6,6 +6,10 @@ import "time"
 // group stops waiting: one slow producer must not hold 127 fast ones.
 const driedUp = 2
 
+// few connections are missing where there are that many records for each of them:
+// waiting longer would cost those more than it could save.
+const few = 16
+
 // Close makes every Profile a Policy: it is what a journal asks for a group
 // whose entries are all of this profile. The group closes
 //
@@ -13,8 +17,8 @@ const driedUp = 2
 //   - when its first entry has waited for MaxWait;
 //   - when the profile's own Policy says so, where it has one; otherwise
 //   - when it has MaxRecords or MaxBytes,
-//   - early when nobody is left to wait for: no connection that produced
-//     recently is absent, so a closed loop of clients never pays the window,
+//   - early when next to nobody is left to wait for: few connections that
+//     produced recently are absent, so a closed loop of clients never pays the window,
 //   - early when arrivals have dried up, that is when twice the recent gap has
 //     passed since the newest entry.
 //
@@ -31,7 +35,7 @@ func (p Profile) Close(g Group) (now bool, wait time.Duration) {
 		}
 		return false, min(wait, left)
 	}
-	if g.Records >= p.MaxRecords || g.Bytes >= p.MaxBytes || g.Absent <= 0 {
+	if g.Records >= p.MaxRecords || g.Bytes >= p.MaxBytes || max(g.Absent, 0)*few <= g.Records {
 		return true, 0
 	}
 	if g.Gap > 0 {
