@@ -166,7 +166,7 @@ row_cold() {
 row_e2e() {
   for rate in 5000 "${RATE_E2E:-100000}"; do
     title "e2e: from send to receive, 256 B at $rate/s"
-    against --mode e2e --batched -s 256 --rate "$rate"
+    against --mode e2e --clients shared -c 128 -s 256 --rate "$rate"
   done
 }
 row_partitions() {

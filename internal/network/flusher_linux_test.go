@@ -168,9 +168,7 @@ func TestSlowReaderWithSomethingLeft(t *testing.T) {
 			rest[1].Respond(body("2"))
 			rest[0].Respond(body("1"))
 			p.unchoke(t)
-			for i := range int32(3) {
-				p.want(t, i)
-			}
+			p.wantFirst(t, 3)
 			p.wantClosed(t)
 		}},
 		{name: "shutdown", closed: ClosedShutdown, then: func(t *testing.T, f *pollFixture, p *choked, rest []*Request) {
@@ -180,9 +178,7 @@ func TestSlowReaderWithSomethingLeft(t *testing.T) {
 			rest[1].Respond(body("2"))
 			rest[0].Respond(body("1"))
 			p.unchoke(t)
-			for i := range int32(3) {
-				p.want(t, i)
-			}
+			p.wantFirst(t, 3)
 			p.wantClosed(t)
 			p.Close()
 			if err := <-done; err != nil {
@@ -194,9 +190,7 @@ func TestSlowReaderWithSomethingLeft(t *testing.T) {
 				r.ExpireAt(time.Now(), func() { r.Respond(body("timed out")) })
 			}
 			p.unchoke(t)
-			for i := range int32(3) {
-				p.want(t, i)
-			}
+			p.wantFirst(t, 3)
 			p.awaitRole(t, offered)
 		}},
 	} {
@@ -219,6 +213,14 @@ func TestSlowReaderWithSomethingLeft(t *testing.T) {
 				t.Errorf("told %q, not %q", o.told, want)
 			}
 		})
+	}
+}
+
+// wantFirst takes the answers to the first n requests.
+func (p *choked) wantFirst(t *testing.T, n int32) {
+	t.Helper()
+	for i := range n {
+		p.want(t, i)
 	}
 }
 

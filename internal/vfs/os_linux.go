@@ -35,5 +35,5 @@ func SystemMemory() int64 {
 	if err := unix.Sysinfo(&st); err != nil {
 		return 0
 	}
-	return int64(min(uint64(st.Totalram)*uint64(st.Unit), 1<<62))
+	return int64(min(st.Totalram*uint64(st.Unit), 1<<62))
 }
