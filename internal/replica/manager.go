@@ -98,9 +98,7 @@ func (m *Manager) Apply(ctx context.Context, _, next *metadata.Image, d *metadat
 		}
 	}
 	for _, t := range d.Deleted {
-		for i := range t.Partitions.All() {
-			m.remove(metadata.TopicPartition{Topic: t.ID, Partition: i})
-		}
+		m.remove(t)
 	}
 	var want []wanted
 	for _, t := range d.Created {
@@ -296,31 +294,38 @@ func (m *Manager) configure(img *metadata.Image, d *metadata.Delta) {
 	}
 }
 
-// remove ends a partition and deletes its log.
-func (m *Manager) remove(tp metadata.TopicPartition) {
-	m.mu.Lock()
-	p := m.partitions[tp]
-	delete(m.partitions, tp)
-	delete(m.offline, tp)
-	delete(m.fence, tp)
-	m.mu.Unlock()
-	if p != nil {
-		p.FollowOf(-1, p.LeaderEpoch(), nil, nil)
+// remove ends a topic's partitions and deletes their logs.
+func (m *Manager) remove(t *metadata.Topic) {
+	var ids []storage.ID
+	for i := range t.Partitions.All() {
+		tp := metadata.TopicPartition{Topic: t.ID, Partition: i}
+		m.mu.Lock()
+		p := m.partitions[tp]
+		delete(m.partitions, tp)
+		delete(m.offline, tp)
+		delete(m.fence, tp)
+		m.mu.Unlock()
+		if p != nil {
+			p.FollowOf(-1, p.LeaderEpoch(), nil, nil)
+		}
+		ids = append(ids, storage.ID{Topic: tp.Topic, Partition: tp.Partition})
 	}
-	if err := m.opt.Storage.Delete(storage.ID{Topic: tp.Topic, Partition: tp.Partition}); err != nil {
-		m.opt.Logger.Error("log of a deleted partition could not be removed, the next start tries again",
-			zap.Binary("topic", tp.Topic[:]), zap.Int32("partition", tp.Partition), zap.Error(err))
+	if err := m.opt.Storage.Delete(ids...); err != nil {
+		m.opt.Logger.Error("logs of a deleted topic could not be removed, the next start tries again",
+			zap.String("topic", t.Name), zap.Error(err))
 	}
 }
 
 // bury removes what is left of a deleted topic, and its tombstone with it.
 func (m *Manager) bury(ctx context.Context, t *metadata.Deleting) error {
+	var left []storage.ID
 	for _, l := range m.opt.Storage.Logs() {
 		if l.ID().Topic == t.ID {
-			if err := m.opt.Storage.Delete(l.ID()); err != nil {
-				return fmt.Errorf("delete topic %s: %w", t.Name, err)
-			}
+			left = append(left, l.ID())
 		}
+	}
+	if err := m.opt.Storage.Delete(left...); err != nil {
+		return fmt.Errorf("delete topic %s: %w", t.Name, err)
 	}
 	if _, err := m.opt.Cluster.ForgetDeleted(ctx, t.ID); err != nil {
 		return fmt.Errorf("delete topic %s: %w", t.Name, err)

@@ -159,70 +159,96 @@ func isStray(name string) bool {
 	return path.Ext(name) != "" && len(name) > 6 && name[len(name)-6:] == "-stray"
 }
 
-// Delete removes a log. When it returns without error the deletion is durable:
-// no start brings the log back; its files go in the background.
-func (d *Dir) Delete(l *Log) error {
-	l.own()
-	l.mu.Lock()
-	l.closed = true
-	l.mu.Unlock()
-	d.journal.Drop(l.stream)
-	l.disown()
-	l.flushMu.Lock() // whoever flushes has finished
-	defer l.flushMu.Unlock()
-
-	dirName := path.Base(l.path)
-	entry, _ := l.checkpointed()
-	aside := entry.aside
-	entry.deleted, entry.offline, entry.aside = true, "", ""
-	d.mu.Lock()
-	_, known := d.logs[l.id]
-	delete(d.logs, l.id)
-	delete(d.broken, l)
-	d.relistLocked()
-	if known {
-		entry.rp.lsn = max(d.journal.Assigned(), 1)
-		d.deleted[l.id] = tombstone{entry: entry, lsn: entry.rp.lsn}
+// Delete removes logs of the directory, with one checkpoint for all of them. When
+// it returns without error the deletion is durable: no start brings the logs back;
+// their files go in the background.
+func (d *Dir) Delete(logs ...*Log) error {
+	entries := make([]logCheckpoint, len(logs))
+	for i, l := range logs {
+		l.own()
+		l.mu.Lock()
+		l.closed = true
+		l.mu.Unlock()
+		d.journal.Drop(l.stream)
+		l.disown()
+		l.flushMu.Lock() // whoever flushes has finished
+		defer l.flushMu.Unlock()
+		entries[i], _ = l.checkpointed()
 	}
-	d.mu.Unlock()
-	if !known {
+	gone := d.bury(logs, entries)
+	if len(gone) == 0 {
 		return nil
 	}
 	if err := d.checkpoint(nil); err != nil {
-		return fmt.Errorf("delete %s: %w", l, err)
+		return fmt.Errorf("delete %d logs, %s first: %w", len(logs), logs[0], err)
 	}
-	if aside != "" {
-		_ = d.opt.FS.Remove(path.Join(d.path, aside)) // it only takes space
+	for i, l := range logs {
+		if aside := entries[i].aside; aside != "" {
+			_ = d.opt.FS.Remove(path.Join(d.path, aside)) // it only takes space
+		}
+		l.observer().Reverted(l.Ends().Durable, fmt.Errorf("%s: %w", l, ErrClosed))
+		for _, s := range l.segments {
+			s.Forget()
+		}
 	}
-	l.observer().Reverted(l.Ends().Durable, fmt.Errorf("%s: %w", l, ErrClosed))
-	for _, s := range l.segments {
-		s.Forget()
-	}
-	d.memory.evictAll([]*Log{l})
-	return d.removeDeleted(l.id, dirName)
+	d.memory.evictAll(logs)
+	return d.removeDeleted(gone)
 }
 
-// removeDeleted removes the directory of a log whose deletion is durable.
-func (d *Dir) removeDeleted(id ID, dirName string) error {
-	from, to := path.Join(d.path, dirName), path.Join(d.path, deletedName(dirName, id))
-	if d.belongsTo(from, id) {
-		_ = d.opt.FS.RemoveAll(to) // of an earlier log with the same id
-		if err := d.opt.FS.Rename(from, to); err != nil {
-			return fmt.Errorf("delete %s: %w", from, err)
+// bury puts tombstones in the place of the logs that the directory knows, all in
+// one step: a checkpoint has either a log or its tombstone.
+func (d *Dir) bury(logs []*Log, entries []logCheckpoint) []deletion {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	var gone []deletion
+	for i, l := range logs {
+		if _, known := d.logs[l.id]; known {
+			e := entries[i]
+			e.deleted, e.offline, e.aside = true, "", ""
+			e.rp.lsn = max(d.journal.Assigned(), 1)
+			d.deleted[l.id] = tombstone{entry: e, lsn: e.rp.lsn}
+			gone = append(gone, deletion{l.id, path.Base(l.path)})
+		}
+		delete(d.logs, l.id)
+		delete(d.broken, l)
+	}
+	d.relistLocked()
+	return gone
+}
+
+// deletion names a log whose deletion is durable and its directory.
+type deletion struct {
+	id   ID
+	name string
+}
+
+// removeDeleted removes the directories of deleted logs.
+func (d *Dir) removeDeleted(gone []deletion) error {
+	for _, g := range gone {
+		from, to := path.Join(d.path, g.name), path.Join(d.path, deletedName(g.name, g.id))
+		if d.belongsTo(from, g.id) {
+			_ = d.opt.FS.RemoveAll(to) // of an earlier log with the same id
+			if err := d.opt.FS.Rename(from, to); err != nil {
+				return fmt.Errorf("delete %s: %w", from, err)
+			}
 		}
 	}
 	if err := d.opt.FS.SyncDir(d.path); err != nil {
-		return fmt.Errorf("delete %s: %w", from, err)
+		return fmt.Errorf("delete %d logs: %w", len(gone), err)
 	}
 	d.mu.Lock()
-	if t, ok := d.deleted[id]; ok {
-		t.gone = true
-		d.deleted[id] = t
+	for _, g := range gone {
+		if t, ok := d.deleted[g.id]; ok {
+			t.gone = true
+			d.deleted[g.id] = t
+		}
 	}
 	d.mu.Unlock()
 	d.run(func() {
-		if err := d.opt.FS.RemoveAll(to); err != nil {
-			d.logOnce(nil, "files of a deleted partition could not be removed", err) // the next start tries again
+		for _, g := range gone {
+			if err := d.opt.FS.RemoveAll(path.Join(d.path, deletedName(g.name, g.id))); err != nil {
+				d.logOnce(nil, "files of a deleted partition could not be removed", err) // the next start tries again
+			}
 		}
 	})
 	return nil

@@ -117,16 +117,22 @@ func (m *Manager) Create(specs []Spec) ([]*Log, error) {
 	return made, nil
 }
 
-// Delete removes a log; see Dir.Delete. A log that isn't there is no error.
-func (m *Manager) Delete(id ID) error {
+// Delete removes logs; see Dir.Delete. A log that isn't there is no error.
+func (m *Manager) Delete(ids ...ID) error {
+	byDir := map[*Dir][]*Log{}
 	m.mu.Lock()
-	l := m.logs[id]
-	delete(m.logs, id)
-	m.mu.Unlock()
-	if l == nil {
-		return nil
+	for _, id := range ids {
+		if l := m.logs[id]; l != nil {
+			byDir[l.dir] = append(byDir[l.dir], l)
+			delete(m.logs, id)
+		}
 	}
-	return l.dir.Delete(l)
+	m.mu.Unlock()
+	var errs []error
+	for d, logs := range byDir {
+		errs = append(errs, d.Delete(logs...))
+	}
+	return errors.Join(errs...)
 }
 
 // Close closes all directories; see Dir.Close.

@@ -251,7 +251,7 @@ func (r *recovery) look(lc *logCheckpoint) {
 	dirName := fmt.Sprintf("%s-%d", lc.topic, lc.id.Partition)
 	if lc.deleted {
 		d.deleted[lc.id] = tombstone{entry: *lc, lsn: lc.rp.lsn}
-		r.later(nil, func() error { return d.removeDeleted(lc.id, dirName) })
+		r.later(nil, func() error { return d.removeDeleted([]deletion{{lc.id, dirName}}) })
 		return
 	}
 	cfg := Config{}
