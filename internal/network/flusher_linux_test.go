@@ -243,6 +243,30 @@ func TestKilledWhileTheFlusherWrites(t *testing.T) {
 	f.end(t)
 }
 
+// TestKilledBeforeTheWriterHasWhatIsLeft: nobody but the writer gives the role back
+// with which something was left.
+func TestKilledBeforeTheWriterHasWhatIsLeft(t *testing.T) {
+	q := newParked()
+	f := startPolled(t, q.handle, nil)
+	p := f.choke(t)
+	defer p.Close()
+	r := p.ask(t, q, 1)[0]
+	at, resume := make(chan struct{}), make(chan struct{})
+	r.ExpireAt(time.Now(), func() { // on the writer, which is held with it
+		at <- struct{}{}
+		<-resume
+	})
+	<-at
+	r.Respond(body(make([]byte, leaves)))
+	p.await(t, "something left", func(c *conn) bool { return c.out.left != nil })
+	p.c.mu.Lock()
+	p.c.kill(ClosedByClient)
+	p.c.mu.Unlock()
+	close(resume)
+	f.awaitNobody(t)
+	f.end(t)
+}
+
 // TestSlowReaderOfPolledAnswersIsBounded: requests are not handled any more while
 // UnwrittenBytes of answers wait, be they with the flusher, left by it or queued.
 func TestSlowReaderOfPolledAnswersIsBounded(t *testing.T) {

@@ -175,6 +175,9 @@ func TestShutdownOfPolledConnections(t *testing.T) {
 	if len(q.ch) != 0 {
 		t.Error("a request was handled during the drain")
 	}
+	if f.poll != nil {
+		t.Error("there are still pollers")
+	}
 	if err := f.Shutdown(context.Background()); err != nil {
 		t.Errorf("a second time: %v", err)
 	}
