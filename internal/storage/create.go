@@ -172,9 +172,13 @@ func (d *Dir) Delete(logs ...*Log) error {
 		d.journal.Drop(l.stream)
 		l.disown()
 		l.flushMu.Lock() // whoever flushes has finished
-		defer l.flushMu.Unlock()
 		entries[i], _ = l.checkpointed()
 	}
+	defer func() {
+		for _, l := range logs {
+			l.flushMu.Unlock()
+		}
+	}()
 	gone := d.bury(logs, entries)
 	if len(gone) == 0 {
 		return nil
