@@ -83,7 +83,9 @@ func TestSweepCarriesSmallPartitions(t *testing.T) {
 	})
 	// How many groups the journal makes of the carried entries depends on how fast
 	// they come beside a disk that takes no time; the race detector makes them slow.
-	if syncs := disk.Calls(errfs.Datasync) - before; syncs > 200 && !membuf.Invariants {
+	// At most 256 KiB are under way at a time, so a slow machine makes more groups
+	// of them; it never makes one for each log.
+	if syncs := disk.Calls(errfs.Datasync) - before; syncs > n/10 && !membuf.Invariants {
 		t.Errorf("the sweep took %d fdatasyncs", syncs)
 	}
 	for _, l := range logs[1:] {
