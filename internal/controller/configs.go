@@ -196,14 +196,22 @@ func (c *Controller) changeConfigs(ctx context.Context, res Resource, validateOn
 
 func (c *Controller) checkConfigs(res Resource, set map[string]string) error {
 	if res.Type == TopicResource {
-		if err := c.opts.Configs.CheckTopic(set); err != nil {
-			return refuse(InvalidConfig, "%s", err)
-		}
-		return nil
+		return c.checkTopicConfigs(res.Name, set)
 	}
 	// Kafka answers INVALID_REQUEST here (KAFKA-13609), and tools expect it.
 	if err := c.opts.Configs.CheckDynamic(set, res.Name == ""); err != nil {
 		return refuse(InvalidRequest, "%s", err)
+	}
+	return nil
+}
+
+func (c *Controller) checkTopicConfigs(topic string, set map[string]string) error {
+	check := c.opts.Configs.CheckTopic
+	if IsInternal(topic) {
+		check = c.opts.Configs.CheckInternalTopic
+	}
+	if err := check(set); err != nil {
+		return refuse(InvalidConfig, "%s", err)
 	}
 	return nil
 }

@@ -41,6 +41,9 @@ func requestLayouts() map[int16]string {
 		kmsg.DescribeTopicPartitions:    "( s ) 4 ?{ s 4 }",
 		kmsg.ListConfigResources:        "1+:[1]",
 		kmsg.ListPartitionReassignments: "4 ( s [4] )",
+		kmsg.OffsetDelete:               "s ( s ( 4 ) )",
+		kmsg.ConsumerGroupHeartbeat:     "s s 4 n n 4 [s] 1+:n n ( 16 [4] )",
+		kmsg.ConsumerGroupDescribe:      "[s] 1",
 	}
 	byKey := make(map[int16]string, len(layouts))
 	for key, layout := range layouts {

@@ -1,6 +1,9 @@
 package topicconf
 
-import "time"
+import (
+	"strings"
+	"time"
+)
 
 // Broker is what holds for a broker, typed and resolved from its static configs.
 // It is immutable. The defaults of topic configs are not in it: topics resolve
@@ -27,6 +30,28 @@ type Broker struct {
 
 	ProducerExpiration time.Duration
 	ProduceProfile     string // name of a durability.ProducePreset
+
+	Groups  Groups
+	Offsets Offsets
+}
+
+// Groups is what holds for groups; Kafka's names are group.*.
+type Groups struct {
+	MinSession, MaxSession, InitialDelay time.Duration
+	MaxSize                              int32
+	ConsumerSession, ConsumerHeartbeat   time.Duration
+	ConsumerMaxSize                      int32
+	Assignors                            []string
+	Upgrade, Downgrade                   bool // of a group that has members, between the protocols
+}
+
+// Offsets is what holds for committed offsets and for the topic that they are in.
+type Offsets struct {
+	MaxMetadata               int32 // bytes
+	Retention, RetentionCheck time.Duration
+	Partitions                int32
+	ReplicationFactor         int16 // fewer where there are fewer brokers
+	SegmentBytes              int32
 }
 
 // ResolveBroker builds the typed configs of a broker. What CheckStatic accepted
@@ -52,6 +77,35 @@ func (r *Registry) ResolveBroker(static map[string]string) (Broker, error) {
 		DeleteTopics:             f.value("delete.topic.enable").b,
 		ProducerExpiration:       milliseconds(f.value("producer.id.expiration.ms").n),
 		ProduceProfile:           f.value(ProduceProfile).s,
+		Groups:                   f.groups(),
+		Offsets:                  f.offsets(),
 	}
 	return b, f.err
+}
+
+func (f *reader) groups() Groups {
+	policy := strings.ToLower(f.value("group.consumer.migration.policy").s)
+	return Groups{
+		MinSession:        milliseconds(f.value("group.min.session.timeout.ms").n),
+		MaxSession:        milliseconds(f.value("group.max.session.timeout.ms").n),
+		InitialDelay:      milliseconds(f.value("group.initial.rebalance.delay.ms").n),
+		MaxSize:           int32(f.value("group.max.size").n),
+		ConsumerSession:   milliseconds(f.value("group.consumer.session.timeout.ms").n),
+		ConsumerHeartbeat: milliseconds(f.value("group.consumer.heartbeat.interval.ms").n),
+		ConsumerMaxSize:   int32(f.value("group.consumer.max.size").n),
+		Assignors:         f.value("group.consumer.assignors").list,
+		Upgrade:           policy == "bidirectional" || policy == "upgrade",
+		Downgrade:         policy == "bidirectional" || policy == "downgrade",
+	}
+}
+
+func (f *reader) offsets() Offsets {
+	return Offsets{
+		MaxMetadata:       int32(f.value("offset.metadata.max.bytes").n),
+		Retention:         time.Duration(f.value("offsets.retention.minutes").n) * time.Minute,
+		RetentionCheck:    milliseconds(f.value("offsets.retention.check.interval.ms").n),
+		Partitions:        int32(f.value("offsets.topic.num.partitions").n),
+		ReplicationFactor: int16(f.value("offsets.topic.replication.factor").n),
+		SegmentBytes:      int32(f.value("offsets.topic.segment.bytes").n),
+	}
 }

@@ -13,6 +13,8 @@ func brokerDefs(opts Options, topics []*Def) []*Def {
 	defs := identityDefs()
 	defs = append(defs, networkDefs()...)
 	defs = append(defs, topicPolicyDefs()...)
+	defs = append(defs, groupDefs()...)
+	defs = append(defs, offsetDefs()...)
 	defs = append(defs,
 		brokerDef("producer.id.expiration.ms", Int, "86400000",
 			"After how many milliseconds without a produce a partition forgets an idempotent producer.",

@@ -93,6 +93,17 @@ func (r *Registry) CheckTopic(set map[string]string) error {
 	return nil
 }
 
+// CheckInternalTopic is CheckTopic for a topic that the broker itself writes: its
+// records are keyed for compaction, which nobody else's are allowed to ask for yet.
+func (r *Registry) CheckInternalTopic(set map[string]string) error {
+	const policy = "cleanup.policy"
+	if set[policy] == "compact" {
+		set = maps.Clone(set)
+		delete(set, policy)
+	}
+	return r.CheckTopic(set)
+}
+
 // CheckDynamic says whether brokers may have these dynamic configs: one broker,
 // or with all every broker. The error is an *Error.
 func (r *Registry) CheckDynamic(set map[string]string, all bool) error {
