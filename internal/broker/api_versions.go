@@ -16,9 +16,15 @@ func apiVersionsAPI() api {
 // metadataVersion is the level of metadata.version that clients see, as a
 // number of Kafka's: 30 is 4.3-IV0. It says that requests mean what they mean in
 // Kafka 4.3. It is the only level there is, since chronik's own metadata has a
-// level of its own (metadata.MaxFeatureLevel). Features of groups and
-// transactions are listed when they work.
-const metadataVersion = 30
+// level of its own (metadata.MaxFeatureLevel). Features of transactions and share
+// groups are listed when they work.
+//
+// groupVersion is that of group.version: with 1 clients may use the protocol of
+// KIP-848.
+const (
+	metadataVersion = 30
+	groupVersion    = 1
+)
 
 func (b *Broker) apiVersions(r *network.Request) {
 	resp := kmsg.NewPtrApiVersionsResponse()
@@ -64,12 +70,19 @@ func apiVersion(a protocol.API) kmsg.ApiVersionsResponseApiKey {
 // features fills in what the cluster has agreed on (KIP-584). Only versions from
 // 3 on carry it.
 func (b *Broker) features(resp *kmsg.ApiVersionsResponse) {
-	supported := kmsg.NewApiVersionsResponseSupportedFeature()
-	supported.Name, supported.MinVersion, supported.MaxVersion = "metadata.version", metadataVersion, metadataVersion
-	finalized := kmsg.NewApiVersionsResponseFinalizedFeature()
-	finalized.Name, finalized.MinVersionLevel, finalized.MaxVersionLevel = "metadata.version", metadataVersion, metadataVersion
-	resp.SupportedFeatures = append(resp.SupportedFeatures, supported)
-	resp.FinalizedFeatures = append(resp.FinalizedFeatures, finalized)
+	add := func(name string, lowest, highest int16) {
+		supported := kmsg.NewApiVersionsResponseSupportedFeature()
+		supported.Name, supported.MinVersion, supported.MaxVersion = name, lowest, highest
+		// Clients of version 3 take a lowest level of 0 for an error (KAFKA-17011).
+		if lowest > 0 || resp.Version >= 4 {
+			resp.SupportedFeatures = append(resp.SupportedFeatures, supported)
+		}
+		finalized := kmsg.NewApiVersionsResponseFinalizedFeature()
+		finalized.Name, finalized.MinVersionLevel, finalized.MaxVersionLevel = name, highest, highest
+		resp.FinalizedFeatures = append(resp.FinalizedFeatures, finalized)
+	}
+	add("metadata.version", metadataVersion, metadataVersion)
+	add("group.version", 0, groupVersion)
 	resp.FinalizedFeaturesEpoch = b.image().Version()
 }
 

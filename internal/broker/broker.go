@@ -11,6 +11,7 @@ import (
 	"go.uber.org/zap"
 
 	"github.com/chronik-io/chronik/internal/controller"
+	"github.com/chronik-io/chronik/internal/groups"
 	"github.com/chronik-io/chronik/internal/metadata"
 	"github.com/chronik-io/chronik/internal/network"
 	"github.com/chronik-io/chronik/internal/protocol"
@@ -25,6 +26,7 @@ type Options struct {
 	Controller *controller.Controller
 	Replicas   *replica.Manager
 	Configs    *topicconf.Registry
+	Groups     *groups.Coordinator
 	// Static are the broker's configs as the configuration sets them, by name.
 	Static map[string]string
 	Logger *zap.Logger

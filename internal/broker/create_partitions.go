@@ -55,6 +55,9 @@ func createPartitions(ctx context.Context, b *Broker, r *network.Request, req *k
 }
 
 func (c *change) createPartitions(ctx context.Context, t *kmsg.CreatePartitionsRequestTopic, validateOnly bool) error {
+	if controller.IsInternal(t.Topic) {
+		return refuse(kerr.InvalidRequest, "What topic %s keeps is bound to its partitions by their number: it can't be changed.", t.Topic)
+	}
 	spec := controller.PartitionsSpec{Topic: t.Topic, Count: t.Count, ValidateOnly: validateOnly}
 	for _, a := range t.Assignment {
 		spec.Assignments = append(spec.Assignments, a.Replicas)

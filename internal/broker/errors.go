@@ -8,6 +8,7 @@ import (
 	"github.com/twmb/franz-go/pkg/kerr"
 
 	"github.com/chronik-io/chronik/internal/controller"
+	"github.com/chronik-io/chronik/internal/coordinator"
 	"github.com/chronik-io/chronik/internal/metadata"
 	"github.com/chronik-io/chronik/internal/record"
 	"github.com/chronik-io/chronik/internal/replica"
@@ -38,6 +39,9 @@ func codes() []struct {
 		{replica.ErrNotEnoughReplicas, kerr.NotEnoughReplicas},
 		{replica.ErrNotEnoughReplicasAfterAppend, kerr.NotEnoughReplicasAfterAppend},
 		{replica.ErrOffsetNotAvailable, kerr.OffsetNotAvailable},
+		{coordinator.ErrNotCoordinator, kerr.NotCoordinator},
+		{coordinator.ErrLoading, kerr.CoordinatorLoadInProgress},
+		{coordinator.ErrBusy, kerr.CoordinatorLoadInProgress}, // every client backs off on it
 		{storage.ErrOffsetOutOfRange, kerr.OffsetOutOfRange},
 		{storage.ErrCorrupt, kerr.CorruptMessage},
 		// A log that is closed was deleted, or its broker is on the way down:

@@ -19,6 +19,7 @@ import (
 	"go.uber.org/zap"
 
 	"github.com/chronik-io/chronik/internal/controller"
+	"github.com/chronik-io/chronik/internal/groups"
 	"github.com/chronik-io/chronik/internal/metadata"
 	"github.com/chronik-io/chronik/internal/metadata/filestore"
 	"github.com/chronik-io/chronik/internal/network"
@@ -46,6 +47,7 @@ type node struct {
 	applier *metadata.Applier
 	server  atomic.Pointer[network.Server] // storage asks its census before it is there
 	configs *topicconf.Registry
+	groups  *groups.Coordinator
 	static  map[string]string
 	pipe    *pipeListener // nil where clients come by a socket
 }
@@ -122,8 +124,13 @@ func (n *node) openLogs(t testing.TB, o nodeOptions) {
 			return config(topicconf.Layers{Broker: img.BrokerConfig(o.self), All: img.BrokerConfig(metadata.DefaultBroker), Topic: topic.Configs})
 		}})
 	n.applier.Subscribe("replicas", replicas.Apply)
-	n.Broker, err = New(Options{Self: o.self, Metadata: n.applier, Controller: n.control, Replicas: replicas, Configs: n.configs,
+	n.groups, err = groups.New(groups.Options{Self: o.self, Replicas: replicas, Controller: n.control, Configs: n.configs,
 		Static: n.static, Logger: zap.NewNop()})
+	must(t, err)
+	n.applier.Subscribe("groups", n.groups.Apply)
+	t.Cleanup(n.groups.Close)
+	n.Broker, err = New(Options{Self: o.self, Metadata: n.applier, Controller: n.control, Replicas: replicas, Configs: n.configs,
+		Groups: n.groups, Static: n.static, Logger: zap.NewNop()})
 	must(t, err)
 	t.Cleanup(n.Broker.Close)
 	must(t, n.applier.Start(context.Background(), n.store))
@@ -155,6 +162,7 @@ func (n *node) serve(t testing.TB, o nodeOptions) {
 	n.addr = ln.Addr().String()
 	must(t, server.Serve(&o.listener, ln))
 	t.Cleanup(func() {
+		n.groups.Close()
 		n.park.Close()
 		must(t, server.Close())
 	})

@@ -11,6 +11,7 @@ import (
 	"github.com/chronik-io/chronik/internal/broker"
 	"github.com/chronik-io/chronik/internal/controller"
 	"github.com/chronik-io/chronik/internal/daemon/config"
+	"github.com/chronik-io/chronik/internal/groups"
 	"github.com/chronik-io/chronik/internal/metadata"
 	"github.com/chronik-io/chronik/internal/metadata/filestore"
 	"github.com/chronik-io/chronik/internal/metrics"
@@ -40,6 +41,7 @@ type rooms struct {
 	park     *purgatory.Purgatory
 	replicas *replica.Manager
 	applier  *metadata.Applier
+	groups   *groups.Coordinator
 	handlers *broker.Broker
 	// server is set last: the journals of storage, which come before it, ask its
 	// census.
@@ -164,6 +166,15 @@ func (b *Broker) openPartitions(_ context.Context, r *rooms) error {
 	})
 	r.applier = metadata.NewApplier(b.log.Named("metadata"))
 	r.applier.Subscribe("replicas", r.replicas.Apply)
+	var err error
+	r.groups, err = groups.New(groups.Options{
+		Self: r.conf.NodeID, Replicas: r.replicas, Controller: r.control, Configs: b.configs, Static: r.static, Logger: b.log.Named("groups"),
+	})
+	if err != nil {
+		return err
+	}
+	r.applier.Subscribe("groups", r.groups.Apply)
+	b.stack.push("groups", func(context.Context) error { r.groups.Close(); return nil })
 	return nil
 }
 
@@ -172,7 +183,7 @@ func (b *Broker) openHandlers(ctx context.Context, r *rooms) error {
 	var err error
 	r.handlers, err = broker.New(broker.Options{
 		Self: r.conf.NodeID, Metadata: r.applier, Controller: r.control, Replicas: r.replicas, Configs: b.configs,
-		Static: r.static, Logger: b.log.Named("broker"),
+		Groups: r.groups, Static: r.static, Logger: b.log.Named("broker"),
 	})
 	if err != nil {
 		return err
@@ -230,7 +241,8 @@ func (b *Broker) openClients(_ context.Context, r *rooms) error {
 	}
 	r.server.Store(server)
 	b.stack.push("clients", func(ctx context.Context) error {
-		r.park.Close() // fetches that wait for records answer now
+		r.groups.Close() // and so do members that wait for others
+		r.park.Close()   // fetches that wait for records answer now
 		return server.Shutdown(ctx)
 	})
 	if err := metrics.RegisterBudgets(b.reg, budgetsOf(server)); err != nil {

@@ -1,0 +1,39 @@
+package broker
+
+import (
+	"github.com/twmb/franz-go/pkg/kerr"
+	"github.com/twmb/franz-go/pkg/kmsg"
+
+	"github.com/chronik-io/chronik/internal/coordinator/group"
+	"github.com/chronik-io/chronik/internal/network"
+	"github.com/chronik-io/chronik/internal/protocol"
+)
+
+// DeleteGroups (key 42), versions 0 to 2: groups without members, with their offsets.
+func deleteGroupsAPI() api {
+	return api{protocol.API{Key: int16(kmsg.DeleteGroups), Min: 0, Max: 2}, (*Broker).deleteGroups}
+}
+
+func (b *Broker) deleteGroups(r *network.Request) {
+	decoded, err := b.table.Decode(r.Key, r.Version, r.Body)
+	if err != nil {
+		r.Abort(err)
+		return
+	}
+	failed := func(id string, code *kerr.Error) kmsg.DeleteGroupsResponseGroup {
+		one := kmsg.NewDeleteGroupsResponseGroup()
+		one.Group, one.ErrorCode = id, code.Code
+		return one
+	}
+	perGroup(b, decoded.(*kmsg.DeleteGroupsRequest).Groups, func(ids []string) any { return group.Delete{Groups: ids} }, failed,
+		func(list []kmsg.DeleteGroupsResponseGroup) {
+			resp := respondTo(r, kmsg.NewPtrDeleteGroupsResponse())
+			for i := range list {
+				if list[i].ErrorCode != 0 {
+					r.Code = list[i].ErrorCode
+				}
+			}
+			resp.Groups = list
+			r.Respond(resp)
+		})
+}

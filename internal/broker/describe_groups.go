@@ -1,0 +1,42 @@
+package broker
+
+import (
+	"github.com/twmb/franz-go/pkg/kerr"
+	"github.com/twmb/franz-go/pkg/kmsg"
+
+	"github.com/chronik-io/chronik/internal/coordinator/group"
+	"github.com/chronik-io/chronik/internal/network"
+	"github.com/chronik-io/chronik/internal/protocol"
+)
+
+// DescribeGroups (key 15), versions 0 to 6: classic groups.
+func describeGroupsAPI() api {
+	return api{protocol.API{Key: int16(kmsg.DescribeGroups), Min: 0, Max: 6}, (*Broker).describeGroups}
+}
+
+func (b *Broker) describeGroups(r *network.Request) {
+	decoded, err := b.table.Decode(r.Key, r.Version, r.Body)
+	if err != nil {
+		r.Abort(err)
+		return
+	}
+	req := decoded.(*kmsg.DescribeGroupsRequest)
+	failed := func(id string, code *kerr.Error) kmsg.DescribeGroupsResponseGroup {
+		one := kmsg.NewDescribeGroupsResponseGroup()
+		one.Group, one.ErrorCode = id, code.Code
+		return one
+	}
+	perGroup(b, req.Groups, func(ids []string) any { return group.Describe{Groups: ids, Version: req.Version} }, failed,
+		func(list []kmsg.DescribeGroupsResponseGroup) {
+			resp := respondTo(r, kmsg.NewPtrDescribeGroupsResponse())
+			for i := range list {
+				if list[i].ErrorCode != 0 {
+					r.Code = list[i].ErrorCode
+				} else {
+					list[i].AuthorizedOperations = operations(req.IncludeAuthorizedOperations, groupOps)
+				}
+			}
+			resp.Groups = list
+			r.Respond(resp)
+		})
+}

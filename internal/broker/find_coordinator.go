@@ -1,0 +1,73 @@
+package broker
+
+import (
+	"github.com/twmb/franz-go/pkg/kerr"
+	"github.com/twmb/franz-go/pkg/kmsg"
+
+	"github.com/chronik-io/chronik/internal/groups"
+	"github.com/chronik-io/chronik/internal/network"
+	"github.com/chronik-io/chronik/internal/protocol"
+)
+
+// FindCoordinator (key 10), versions 0 to 6: who coordinates a group, or from version
+// 4 on several. The first one to ask has the groups' topic made, and is told to come
+// back.
+func findCoordinatorAPI() api {
+	return api{protocol.API{Key: int16(kmsg.FindCoordinator), Min: 0, Max: 6}, decoded(findCoordinator)}
+}
+
+// What a coordinator can be asked for.
+const (
+	groupCoordinator       = 0
+	transactionCoordinator = 1
+	shareCoordinator       = 2
+)
+
+func findCoordinator(b *Broker, r *network.Request, req *kmsg.FindCoordinatorRequest) kmsg.Response {
+	resp := respondTo(r, kmsg.NewPtrFindCoordinatorResponse())
+	if req.Version >= 4 {
+		for _, key := range req.CoordinatorKeys {
+			one := kmsg.NewFindCoordinatorResponseCoordinator()
+			node, err := b.coordinatorOf(r, req, key)
+			one.Key, one.NodeID, one.Host, one.Port = key, node.ID, node.Host, node.Port
+			if one.ErrorCode, one.ErrorMessage = verdict(err); one.ErrorCode != 0 {
+				r.Code = one.ErrorCode
+			}
+			resp.Coordinators = append(resp.Coordinators, one)
+		}
+		return resp
+	}
+	node, err := b.coordinatorOf(r, req, req.CoordinatorKey)
+	resp.NodeID, resp.Host, resp.Port = node.ID, node.Host, node.Port
+	resp.ErrorCode, resp.ErrorMessage = verdict(err)
+	r.Code = resp.ErrorCode
+	return resp
+}
+
+// coordinatorOf finds the coordinator of one key.
+func (b *Broker) coordinatorOf(r *network.Request, req *kmsg.FindCoordinatorRequest, key string) (protocol.NodeEndpoint, error) {
+	nobody := protocol.NodeEndpoint{ID: -1, Port: -1}
+	switch {
+	case req.CoordinatorType == groupCoordinator:
+	case req.CoordinatorType == transactionCoordinator:
+		// As for InitProducerId: the one code on which all clients give up.
+		return nobody, refuse(kerr.TransactionalIDAuthorizationFailed, "transactions are not available in this version")
+	case req.CoordinatorType == shareCoordinator && req.Version >= 6:
+		return nobody, refuse(kerr.InvalidRequest, "share groups are not available in this version")
+	default:
+		return nobody, refuse(kerr.InvalidRequest, "there is no coordinator of type %d", req.CoordinatorType)
+	}
+	img := b.image()
+	t := img.Topic(groups.Topic)
+	index, ok := b.opt.Groups.Partition(key)
+	if t == nil || !ok || index >= t.Partitions.Len() {
+		b.opt.Groups.Ensure()
+		return nobody, refuse(kerr.CoordinatorNotAvailable, "topic %s is being made", groups.Topic)
+	}
+	leader := b.partitionState(t, index, t.Partitions.At(index)).leader
+	node, ok := b.node(r, img, leader)
+	if !ok {
+		return nobody, refuse(kerr.CoordinatorNotAvailable, "nobody leads partition %d of %s", index, groups.Topic)
+	}
+	return node, nil
+}

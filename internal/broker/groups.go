@@ -1,0 +1,146 @@
+package broker
+
+import (
+	"bytes"
+	"net"
+	"sync/atomic"
+
+	"github.com/twmb/franz-go/pkg/kerr"
+	"github.com/twmb/franz-go/pkg/kmsg"
+	"go.uber.org/zap"
+
+	"github.com/chronik-io/chronik/internal/coordinator/group"
+	"github.com/chronik-io/chronik/internal/network"
+)
+
+// aboutGroup makes a handler of a request that one group's shard answers, in time: a
+// JoinGroup waits for the other members, and no goroutine waits with it.
+func aboutGroup[R kmsg.Request](groupOf func(R) string) handler {
+	return func(b *Broker, r *network.Request) {
+		req, err := decodeKept[R](b, r)
+		if err != nil {
+			r.Abort(err)
+			return
+		}
+		b.askGroup(r, groupOf(req), req, func(resp kmsg.Response) { r.Respond(resp) })
+	}
+}
+
+// decodeKept decodes a request whose bytes, as what a member says of itself, outlive
+// the request, and gives the request's memory back.
+func decodeKept[R kmsg.Request](b *Broker, r *network.Request) (req R, err error) {
+	decoded, err := b.table.Decode(r.Key, r.Version, bytes.Clone(r.Body))
+	if err != nil {
+		return req, err
+	}
+	r.ReleaseBody()
+	return decoded.(R), nil
+}
+
+// askGroup hands a request to its group's shard. done hears the answer, which may be
+// a refusal, once, from any goroutine.
+func (b *Broker) askGroup(r *network.Request, groupID string, req kmsg.Request, done func(kmsg.Response)) {
+	e := group.Request{ClientID: r.ClientID, ClientHost: clientHost(r.Peer), Body: req}
+	b.opt.Groups.Submit(groupID, e, func(answer any, err error) {
+		resp, ok := answer.(kmsg.Response)
+		if c := b.coordinatorError(answer, ok, err); c != nil {
+			resp = group.Refuse(req, c)
+		}
+		r.Code = groupCode(resp)
+		done(resp)
+	})
+}
+
+// coordinatorError is why a shard's answer is not what was asked for, nil where it is;
+// ok says that the answer has the type that was expected.
+func (b *Broker) coordinatorError(answer any, ok bool, err error) *kerr.Error {
+	switch {
+	case err != nil:
+		return kerr.TypedErrorForCode(code(err))
+	case !ok:
+		b.opt.Logger.Error("BUG: the group coordinator gave no answer to this", zap.Any("answer", answer))
+		return kerr.UnknownServerError
+	}
+	return nil
+}
+
+// groupCode is the error of an answer as a whole, for metrics.
+func groupCode(resp kmsg.Response) int16 {
+	switch resp := resp.(type) {
+	case *kmsg.JoinGroupResponse:
+		return resp.ErrorCode
+	case *kmsg.SyncGroupResponse:
+		return resp.ErrorCode
+	case *kmsg.HeartbeatResponse:
+		return resp.ErrorCode
+	case *kmsg.LeaveGroupResponse:
+		return resp.ErrorCode
+	case *kmsg.ConsumerGroupHeartbeatResponse:
+		return resp.ErrorCode
+	case *kmsg.OffsetDeleteResponse:
+		return resp.ErrorCode
+	}
+	return 0
+}
+
+// clientHost is a member's host as Kafka shows it.
+func clientHost(peer net.Addr) string {
+	if tcp, ok := peer.(*net.TCPAddr); ok {
+		return "/" + tcp.IP.String()
+	}
+	return "/"
+}
+
+// gather calls then once n things, and finish, have happened.
+type gather struct {
+	left atomic.Int64
+	then func()
+}
+
+func newGather(n int, then func()) *gather {
+	g := &gather{then: then}
+	g.left.Store(int64(n) + 1)
+	return g
+}
+
+// finish is one thing, or says that all were begun.
+func (g *gather) finish() {
+	if g.left.Add(-1) == 0 {
+		g.then()
+	}
+}
+
+// perGroup asks the shards of groups, each once for all of its groups, and calls then
+// with an answer for every group, in the order of ids. event makes the question,
+// whose answer is a []G; failed is the answer for a group whose shard gave none.
+func perGroup[G any](b *Broker, ids []string, event func(ids []string) any, failed func(id string, code *kerr.Error) G, then func([]G)) {
+	answers := make([]G, len(ids))
+	byShard := map[int32][]int{}
+	for i, id := range ids {
+		if p, ok := b.opt.Groups.Partition(id); ok {
+			byShard[p] = append(byShard[p], i)
+		} else {
+			answers[i] = failed(id, kerr.NotCoordinator)
+		}
+	}
+	all := newGather(len(byShard), func() { then(answers) })
+	for p, places := range byShard {
+		some := make([]string, len(places))
+		for k, i := range places {
+			some[k] = ids[i]
+		}
+		b.opt.Groups.SubmitTo(p, event(some), func(answer any, err error) {
+			list, ok := answer.([]G)
+			c := b.coordinatorError(answer, ok && len(list) == len(places), err)
+			for k, i := range places {
+				if c != nil {
+					answers[i] = failed(ids[i], c)
+				} else {
+					answers[i] = list[k]
+				}
+			}
+			all.finish()
+		})
+	}
+	all.finish()
+}

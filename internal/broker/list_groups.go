@@ -1,0 +1,55 @@
+package broker
+
+import (
+	"errors"
+	"sync"
+
+	"github.com/twmb/franz-go/pkg/kmsg"
+
+	"github.com/chronik-io/chronik/internal/coordinator"
+	"github.com/chronik-io/chronik/internal/coordinator/group"
+	"github.com/chronik-io/chronik/internal/network"
+	"github.com/chronik-io/chronik/internal/protocol"
+)
+
+// ListGroups (key 16), versions 0 to 5: the groups that this broker coordinates. One
+// shard that can't be asked is an error of the whole, for a list that is not complete
+// looks like one that is.
+func listGroupsAPI() api {
+	return api{protocol.API{Key: int16(kmsg.ListGroups), Min: 0, Max: 5}, (*Broker).listGroups}
+}
+
+func (b *Broker) listGroups(r *network.Request) {
+	decoded, err := b.table.Decode(r.Key, r.Version, r.Body)
+	if err != nil {
+		r.Abort(err)
+		return
+	}
+	req := decoded.(*kmsg.ListGroupsRequest)
+	resp := respondTo(r, kmsg.NewPtrListGroupsResponse())
+	var mu sync.Mutex
+	shards := b.opt.Groups.Partitions()
+	all := newGather(len(shards), func() {
+		if resp.ErrorCode != 0 {
+			resp.Groups = nil
+		}
+		r.Code = resp.ErrorCode
+		r.Respond(resp)
+	})
+	for _, p := range shards {
+		b.opt.Groups.SubmitTo(p, group.List{States: req.StatesFilter, Types: req.TypesFilter}, func(answer any, err error) {
+			list, ok := answer.([]kmsg.ListGroupsResponseGroup)
+			mu.Lock()
+			if errors.Is(err, coordinator.ErrNotCoordinator) {
+				// Another broker lists them.
+			} else if c := b.coordinatorError(answer, ok, err); c != nil {
+				resp.ErrorCode = c.Code
+			} else {
+				resp.Groups = append(resp.Groups, list...)
+			}
+			mu.Unlock()
+			all.finish()
+		})
+	}
+	all.finish()
+}

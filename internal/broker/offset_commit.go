@@ -1,0 +1,84 @@
+package broker
+
+import (
+	"github.com/twmb/franz-go/pkg/kerr"
+	"github.com/twmb/franz-go/pkg/kmsg"
+
+	"github.com/chronik-io/chronik/internal/metadata"
+	"github.com/chronik-io/chronik/internal/network"
+	"github.com/chronik-io/chronik/internal/protocol"
+)
+
+// OffsetCommit (key 8), versions 2 to 10. Offsets of partitions that do not exist are
+// refused here; the others are the group's business.
+func offsetCommitAPI() api {
+	return api{protocol.API{Key: int16(kmsg.OffsetCommit), Min: 2, Max: 10}, (*Broker).offsetCommit}
+}
+
+func (b *Broker) offsetCommit(r *network.Request) {
+	req, err := decodeKept[*kmsg.OffsetCommitRequest](b, r)
+	if err != nil {
+		r.Abort(err)
+		return
+	}
+	resp := respondTo(r, kmsg.NewPtrOffsetCommitResponse())
+	rest := *req
+	var left []*int16 // the codes of what the group is asked for, in its order
+	rest.Topics, left = b.committable(req, resp)
+	if len(left) == 0 {
+		r.Respond(resp)
+		return
+	}
+	b.askGroup(r, req.Group, &rest, func(answer kmsg.Response) {
+		codes := left
+		for _, t := range answer.(*kmsg.OffsetCommitResponse).Topics {
+			for _, p := range t.Partitions {
+				*codes[0], codes = p.ErrorCode, codes[1:]
+				if p.ErrorCode != 0 {
+					r.Code = p.ErrorCode
+				}
+			}
+		}
+		r.Respond(resp)
+	})
+}
+
+// committable fills resp with a place for every partition of the request, those that
+// don't exist with their error, and returns the others with the places of their codes.
+func (b *Broker) committable(req *kmsg.OffsetCommitRequest, resp *kmsg.OffsetCommitResponse) (topics []kmsg.OffsetCommitRequestTopic, left []*int16) {
+	img := b.image()
+	for i := range req.Topics {
+		t := &req.Topics[i]
+		var known *metadata.Topic
+		missing := kerr.UnknownTopicOrPartition
+		if req.Version >= 10 {
+			known, missing = img.TopicByID(t.TopicID), kerr.UnknownTopicID
+		} else {
+			known = img.Topic(t.Topic)
+		}
+		out := kmsg.NewOffsetCommitResponseTopic()
+		out.Topic, out.TopicID = t.Topic, t.TopicID
+		out.Partitions = make([]kmsg.OffsetCommitResponseTopicPartition, len(t.Partitions))
+		some := kmsg.OffsetCommitRequestTopic{}
+		if known != nil {
+			some.Topic, some.TopicID = known.Name, known.ID
+		}
+		for n := range t.Partitions {
+			p, place := t.Partitions[n], &out.Partitions[n]
+			place.Partition = p.Partition
+			switch {
+			case known == nil:
+				place.ErrorCode = missing.Code
+			case known.Partitions.At(p.Partition) == nil:
+				place.ErrorCode = kerr.UnknownTopicOrPartition.Code
+			default:
+				some.Partitions, left = append(some.Partitions, p), append(left, &place.ErrorCode)
+			}
+		}
+		resp.Topics = append(resp.Topics, out)
+		if len(some.Partitions) > 0 {
+			topics = append(topics, some)
+		}
+	}
+	return topics, left
+}

@@ -1,0 +1,64 @@
+package broker
+
+import (
+	"github.com/twmb/franz-go/pkg/kerr"
+	"github.com/twmb/franz-go/pkg/kmsg"
+
+	"github.com/chronik-io/chronik/internal/network"
+	"github.com/chronik-io/chronik/internal/protocol"
+)
+
+// OffsetDelete (key 47), version 0.
+func offsetDeleteAPI() api {
+	return api{protocol.API{Key: int16(kmsg.OffsetDelete), Min: 0, Max: 0}, (*Broker).offsetDelete}
+}
+
+func (b *Broker) offsetDelete(r *network.Request) {
+	req, err := decodeKept[*kmsg.OffsetDeleteRequest](b, r)
+	if err != nil {
+		r.Abort(err)
+		return
+	}
+	resp := respondTo(r, kmsg.NewPtrOffsetDeleteResponse())
+	rest := *req
+	rest.Topics = nil
+	var left []*int16 // the codes of what the group is asked for, in its order
+	img := b.image()
+	for _, t := range req.Topics {
+		known := img.Topic(t.Topic)
+		out := kmsg.NewOffsetDeleteResponseTopic()
+		out.Topic, out.Partitions = t.Topic, make([]kmsg.OffsetDeleteResponseTopicPartition, len(t.Partitions))
+		some := kmsg.OffsetDeleteRequestTopic{Topic: t.Topic}
+		for i, p := range t.Partitions {
+			place := &out.Partitions[i]
+			place.Partition = p.Partition
+			if known == nil || known.Partitions.At(p.Partition) == nil {
+				place.ErrorCode = kerr.UnknownTopicOrPartition.Code
+				continue
+			}
+			some.Partitions, left = append(some.Partitions, p), append(left, &place.ErrorCode)
+		}
+		resp.Topics = append(resp.Topics, out)
+		if len(some.Partitions) > 0 {
+			rest.Topics = append(rest.Topics, some)
+		}
+	}
+	if len(left) == 0 {
+		r.Respond(resp)
+		return
+	}
+	b.askGroup(r, req.Group, &rest, func(answer kmsg.Response) {
+		got := answer.(*kmsg.OffsetDeleteResponse)
+		if got.ErrorCode != 0 {
+			r.Respond(got)
+			return
+		}
+		codes := left
+		for _, t := range got.Topics {
+			for _, p := range t.Partitions {
+				*codes[0], codes = p.ErrorCode, codes[1:]
+			}
+		}
+		r.Respond(resp)
+	})
+}

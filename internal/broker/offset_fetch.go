@@ -1,0 +1,159 @@
+package broker
+
+import (
+	"github.com/twmb/franz-go/pkg/kerr"
+	"github.com/twmb/franz-go/pkg/kmsg"
+
+	"github.com/chronik-io/chronik/internal/coordinator/group"
+	"github.com/chronik-io/chronik/internal/metadata"
+	"github.com/chronik-io/chronik/internal/network"
+	"github.com/chronik-io/chronik/internal/protocol"
+)
+
+// OffsetFetch (key 9), versions 1 to 10: what is committed by one group, or from
+// version 8 on by several. Version 10 names topics by id. Offsets are answered when
+// they are stable, whatever require_stable says: there are no transactions yet.
+func offsetFetchAPI() api {
+	return api{protocol.API{Key: int16(kmsg.OffsetFetch), Min: 1, Max: 10}, (*Broker).offsetFetch}
+}
+
+func (b *Broker) offsetFetch(r *network.Request) {
+	decoded, err := b.table.Decode(r.Key, r.Version, r.Body)
+	if err != nil {
+		r.Abort(err)
+		return
+	}
+	req := decoded.(*kmsg.OffsetFetchRequest)
+	if req.Version < 8 {
+		b.fetchGroup(oldFetch(req), func(got kmsg.OffsetFetchResponseGroup) {
+			r.Code = got.ErrorCode
+			r.Respond(oldFetched(r, req, &got))
+		})
+		return
+	}
+	resp := respondTo(r, kmsg.NewPtrOffsetFetchResponse())
+	resp.Groups = make([]kmsg.OffsetFetchResponseGroup, len(req.Groups))
+	all := newGather(len(req.Groups), func() {
+		for i := range resp.Groups {
+			if c := resp.Groups[i].ErrorCode; c != 0 {
+				r.Code = c
+			}
+		}
+		r.Respond(resp)
+	})
+	for i := range req.Groups {
+		ask := b.fetchGroup
+		if req.Version >= 10 {
+			ask = b.fetchByID
+		}
+		ask(req.Groups[i], func(got kmsg.OffsetFetchResponseGroup) {
+			resp.Groups[i] = got
+			all.finish()
+		})
+	}
+	all.finish()
+}
+
+// fetchGroup asks one group's shard.
+func (b *Broker) fetchGroup(want kmsg.OffsetFetchRequestGroup, done func(kmsg.OffsetFetchResponseGroup)) {
+	b.opt.Groups.Submit(want.Group, group.FetchOffsets{Group: want}, func(answer any, err error) {
+		got, ok := answer.(kmsg.OffsetFetchResponseGroup)
+		if c := b.coordinatorError(answer, ok, err); c != nil {
+			got = kmsg.NewOffsetFetchResponseGroup()
+			got.Group, got.ErrorCode = want.Group, c.Code
+		}
+		done(got)
+	})
+}
+
+// fetchByID asks one group's shard for topics that have ids. Where all are asked for,
+// those that do not exist any more are left out: they have no id that says anything.
+func (b *Broker) fetchByID(want kmsg.OffsetFetchRequestGroup, done func(kmsg.OffsetFetchResponseGroup)) {
+	img := b.image()
+	var unknown []kmsg.OffsetFetchResponseGroupTopic
+	if want.Topics != nil {
+		known := make([]kmsg.OffsetFetchRequestGroupTopic, 0, len(want.Topics))
+		for _, t := range want.Topics {
+			if topic := img.TopicByID(t.TopicID); topic != nil {
+				t.Topic = topic.Name
+				known = append(known, t)
+			} else {
+				unknown = append(unknown, notFetched(t.TopicID, t.Partitions))
+			}
+		}
+		want.Topics = known
+	}
+	b.fetchGroup(want, func(got kmsg.OffsetFetchResponseGroup) {
+		if want.Topics == nil {
+			got.Topics = withIDs(img, got.Topics)
+		} else if got.ErrorCode == 0 {
+			got.Topics = append(got.Topics, unknown...)
+		}
+		done(got)
+	})
+}
+
+func withIDs(img *metadata.Image, topics []kmsg.OffsetFetchResponseGroupTopic) []kmsg.OffsetFetchResponseGroupTopic {
+	var list []kmsg.OffsetFetchResponseGroupTopic
+	for _, t := range topics {
+		if now := img.Topic(t.Topic); now != nil {
+			t.TopicID = now.ID
+			list = append(list, t)
+		}
+	}
+	return list
+}
+
+func notFetched(id [16]byte, partitions []int32) kmsg.OffsetFetchResponseGroupTopic {
+	t := kmsg.NewOffsetFetchResponseGroupTopic()
+	t.TopicID = id
+	for _, i := range partitions {
+		p := kmsg.NewOffsetFetchResponseGroupTopicPartition()
+		p.Partition, p.Offset, p.LeaderEpoch, p.Metadata, p.ErrorCode = i, -1, -1, kmsg.StringPtr(""), kerr.UnknownTopicID.Code
+		t.Partitions = append(t.Partitions, p)
+	}
+	return t
+}
+
+// oldFetch is a request of versions up to 7, which have one group.
+func oldFetch(req *kmsg.OffsetFetchRequest) kmsg.OffsetFetchRequestGroup {
+	want := kmsg.NewOffsetFetchRequestGroup()
+	want.Group = req.Group
+	if req.Topics != nil {
+		want.Topics = make([]kmsg.OffsetFetchRequestGroupTopic, 0, len(req.Topics))
+	}
+	for _, t := range req.Topics {
+		one := kmsg.NewOffsetFetchRequestGroupTopic()
+		one.Topic, one.Partitions = t.Topic, t.Partitions
+		want.Topics = append(want.Topics, one)
+	}
+	return want
+}
+
+// oldFetched is the answer in the shape of those versions. Version 1 has an error for
+// every partition and none for the whole.
+func oldFetched(r *network.Request, req *kmsg.OffsetFetchRequest, got *kmsg.OffsetFetchResponseGroup) kmsg.Response {
+	resp := respondTo(r, kmsg.NewPtrOffsetFetchResponse())
+	resp.ErrorCode = got.ErrorCode
+	if got.ErrorCode != 0 && r.Version < 2 {
+		for _, t := range req.Topics {
+			got.Topics = append(got.Topics, notFetched([16]byte{}, t.Partitions))
+			last := &got.Topics[len(got.Topics)-1]
+			last.Topic = t.Topic
+			for i := range last.Partitions {
+				last.Partitions[i].ErrorCode = got.ErrorCode
+			}
+		}
+	}
+	for _, t := range got.Topics {
+		one := kmsg.NewOffsetFetchResponseTopic()
+		one.Topic = t.Topic
+		for _, p := range t.Partitions {
+			q := kmsg.NewOffsetFetchResponseTopicPartition()
+			q.Partition, q.Offset, q.LeaderEpoch, q.Metadata, q.ErrorCode = p.Partition, p.Offset, p.LeaderEpoch, p.Metadata, p.ErrorCode
+			one.Partitions = append(one.Partitions, q)
+		}
+		resp.Topics = append(resp.Topics, one)
+	}
+	return resp
+}
