@@ -33,6 +33,7 @@ const (
 	clusterReason = "the controller and the coordinators change metadata; requests and connections are above them"
 	machineReason = "a state machine takes events and the time and returns records and answers: no I/O, no goroutines, no clock"
 	benchReason   = "a load generator speaks the protocol from outside and must not know what it measures; record builds its batches"
+	groupsReason  = "the group coordinator of this broker binds the pure one to partitions and metadata; requests are above it"
 	wireReason    = "protocol and network carry requests and know neither logs nor topics"
 	brokerReason  = "a handler maps a request to the rooms below it; it opens no files and starts no rooms"
 )
@@ -86,6 +87,9 @@ func rooms() map[string]room {
 		"internal/coordinator/group/assign": {never: append([]string{kmsgPkg}, noDisk...), because: machineReason},
 		"internal/coordinator/group/format": {never: noDisk, because: machineReason},
 
+		"internal/groups": {may: []string{"internal/coordinator", "internal/coordinator/...", "internal/controller", "internal/metadata", "internal/replica",
+			"internal/topicconf", "pkg/durability"}, never: noProtocol, because: groupsReason},
+
 		"internal/controller": {may: []string{"internal/metadata", "internal/topicconf", "internal/metrics"},
 			never: noProtocol, because: clusterReason},
 
@@ -93,7 +97,7 @@ func rooms() map[string]room {
 		"internal/network": {may: []string{"internal/protocol", "internal/membuf", "internal/metrics"},
 			never: []string{cobraPkg, koanfPkg}, because: wireReason},
 		"internal/broker": {may: []string{"internal/network", "internal/protocol", "internal/controller", "internal/replica",
-			"internal/metadata", "internal/purgatory", "internal/storage", "internal/record", "internal/membuf",
+			"internal/groups", "internal/coordinator", "internal/coordinator/group", "internal/metadata", "internal/purgatory", "internal/storage", "internal/record", "internal/membuf",
 			"internal/metrics", "internal/topicconf", "pkg/durability"},
 			never: noDisk, because: brokerReason},
 
