@@ -2,6 +2,8 @@ package broker
 
 import (
 	"encoding/hex"
+	"fmt"
+	"strings"
 	"testing"
 
 	"github.com/twmb/franz-go/pkg/kerr"
@@ -39,11 +41,29 @@ func TestApiVersionsListsTheTable(t *testing.T) {
 		if v < 3 {
 			continue
 		}
-		if len(resp.SupportedFeatures) != 1 || len(resp.FinalizedFeatures) != 1 || resp.FinalizedFeatures[0].Name != "metadata.version" ||
-			resp.FinalizedFeatures[0].MaxVersionLevel != metadataVersion || resp.FinalizedFeaturesEpoch != n.image().Version() {
-			t.Errorf("features of version %d: %+v", v, resp)
+		listed, want := features(resp), "metadata.version 30-30 group.version 1-1"
+		if v >= 4 {
+			want += " (group.version from 0)"
+		}
+		if listed != want || resp.FinalizedFeaturesEpoch != n.image().Version() {
+			t.Errorf("version %d: features %s, want %s; epoch %d", v, listed, want, resp.FinalizedFeaturesEpoch)
 		}
 	}
+}
+
+// features lists those that are finalized, and those supported from level 0 on, which
+// clients of version 3 don't take.
+func features(resp *kmsg.ApiVersionsResponse) string {
+	var list []string
+	for _, f := range resp.FinalizedFeatures {
+		list = append(list, fmt.Sprintf("%s %d-%d", f.Name, f.MinVersionLevel, f.MaxVersionLevel))
+	}
+	for _, f := range resp.SupportedFeatures {
+		if f.MinVersion == 0 {
+			list = append(list, "("+f.Name+" from 0)")
+		}
+	}
+	return strings.Join(list, " ")
 }
 
 func TestAnUnsupportedVersionOfApiVersionsIsAnsweredInVersion0(t *testing.T) {

@@ -9,6 +9,7 @@ import (
 
 	"github.com/twmb/franz-go/pkg/kadm"
 	"github.com/twmb/franz-go/pkg/kgo"
+	"github.com/twmb/franz-go/pkg/kmsg"
 
 	"github.com/chronik-io/chronik/internal/groups"
 )
@@ -86,5 +87,21 @@ func TestAGroupReadsCommitsAndGoesOn(t *testing.T) {
 				t.Errorf("%+v", topic)
 			}
 		})
+	}
+}
+
+// coordinates waits until the node coordinates groups.
+func (n *node) coordinates(t testing.TB) {
+	t.Helper()
+	w := n.dial(t)
+	for {
+		req := kmsg.NewPtrFindCoordinatorRequest()
+		req.CoordinatorKeys = []string{"g"}
+		resp := ask[*kmsg.FindCoordinatorResponse](t, w, 4, req)
+		list := kmsg.NewPtrListGroupsRequest()
+		if resp.Coordinators[0].ErrorCode == 0 && ask[*kmsg.ListGroupsResponse](t, w, 4, list).ErrorCode == 0 {
+			return
+		}
+		time.Sleep(time.Millisecond)
 	}
 }

@@ -16,8 +16,9 @@ import (
 // ApiVersions makes a promise for each version of each API: that it is answered,
 // in its own shape, with errors that the protocol knows.
 func TestEveryAdvertisedVersionAnswers(t *testing.T) {
-	n := newNode(t)
+	n := newNode(t, quick)
 	id := n.topic(t, "t", 2)
+	n.coordinates(t)
 	w := n.dial(t)
 	for _, a := range n.table.APIs() {
 		for v := a.ListedMin(); v <= a.Max; v++ {
@@ -90,6 +91,36 @@ func sensible(r kmsg.Request, id [16]byte) {
 	case *kmsg.CreatePartitionsRequest:
 		r.TimeoutMillis = 10_000
 		r.Topics = []kmsg.CreatePartitionsRequestTopic{{Topic: name, Count: 3 + int32(r.Version)}}
+	case *kmsg.FindCoordinatorRequest:
+		r.CoordinatorKey, r.CoordinatorKeys = "g", []string{"g", "h"}
+	case *kmsg.JoinGroupRequest: // alone in its group, so that nobody is waited for
+		r.Group, r.SessionTimeoutMillis, r.RebalanceTimeoutMillis, r.ProtocolType = fmt.Sprint("joined-", r.Version), 10_000, 10_000, "consumer"
+		r.Protocols = []kmsg.JoinGroupRequestProtocol{{Name: "range", Metadata: []byte{1}}}
+	case *kmsg.SyncGroupRequest:
+		r.Group, r.MemberID = "joined-0", "unknown"
+	case *kmsg.HeartbeatRequest:
+		r.Group, r.MemberID = "joined-0", "unknown"
+	case *kmsg.LeaveGroupRequest:
+		r.Group, r.MemberID, r.Members = "joined-0", "unknown", []kmsg.LeaveGroupRequestMember{{MemberID: "unknown"}}
+	case *kmsg.OffsetCommitRequest:
+		r.Group, r.Generation = "g", -1
+		r.Topics = []kmsg.OffsetCommitRequestTopic{{Topic: name, TopicID: id, Partitions: []kmsg.OffsetCommitRequestTopicPartition{{Offset: 5}, {Partition: 100}}}}
+	case *kmsg.OffsetFetchRequest:
+		r.Group, r.Topics = "g", []kmsg.OffsetFetchRequestTopic{{Topic: name, Partitions: []int32{0, 1}}}
+		one := kmsg.NewOffsetFetchRequestGroup()
+		one.Group, one.Topics = "g", []kmsg.OffsetFetchRequestGroupTopic{{Topic: name, TopicID: id, Partitions: []int32{0, 1}}}
+		r.Groups = []kmsg.OffsetFetchRequestGroup{one}
+	case *kmsg.OffsetDeleteRequest:
+		r.Group, r.Topics = "g", []kmsg.OffsetDeleteRequestTopic{{Topic: name, Partitions: []kmsg.OffsetDeleteRequestTopicPartition{{Partition: 1}, {Partition: 100}}}}
+	case *kmsg.DescribeGroupsRequest:
+		r.Groups = []string{"g", "h"}
+	case *kmsg.ConsumerGroupDescribeRequest:
+		r.Groups = []string{"g", "h"}
+	case *kmsg.DeleteGroupsRequest:
+		r.Groups = []string{"g", "h"}
+	case *kmsg.ConsumerGroupHeartbeatRequest:
+		r.Group, r.MemberID, r.RebalanceTimeoutMillis, r.SubscribedTopicNames, r.Topics = fmt.Sprint("consumers-", r.Version), "m", 10_000, []string{name},
+			[]kmsg.ConsumerGroupHeartbeatRequestTopic{}
 	case *kmsg.InitProducerIDRequest:
 		r.ProducerID, r.ProducerEpoch = -1, -1
 	case *kmsg.DescribeConfigsRequest:
@@ -130,7 +161,7 @@ func errorCodes(v reflect.Value, f func(int16)) {
 func TestWhatIsNotInTheTableClosesTheConnection(t *testing.T) {
 	n := newNode(t)
 	for _, c := range []struct{ key, version int16 }{
-		{int16(kmsg.JoinGroup), 0}, {int16(kmsg.Metadata), 14}, {int16(kmsg.CreateTopics), 1}, {math.MaxInt16, 0}, {-1, 0},
+		{int16(kmsg.AddPartitionsToTxn), 0}, {int16(kmsg.Metadata), 14}, {int16(kmsg.CreateTopics), 1}, {math.MaxInt16, 0}, {-1, 0},
 	} {
 		w := n.dial(t)
 		frame := []byte{0, 0, 0, 12, byte(c.key >> 8), byte(c.key), byte(c.version >> 8), byte(c.version), 0, 0, 0, 1, 0xff, 0xff, 0, 0}
