@@ -3,6 +3,7 @@ package broker
 import (
 	"context"
 	"fmt"
+	"maps"
 	"slices"
 	"testing"
 	"time"
@@ -21,13 +22,9 @@ func quick(o *nodeOptions) {
 	o.static["group.consumer.heartbeat.interval.ms"] = "50"
 }
 
-// protocols are the two ways to be in a group.
+// protocols are the two ways to be in a group, by the type that it then has.
 func protocols() map[string][]kgo.Opt {
-	next := context.WithValue(context.Background(), "opt_in_kafka_next_gen_balancer_beta", true) //nolint:staticcheck,revive // the client asks for this key
-	return map[string][]kgo.Opt{
-		"classic":  nil,
-		"consumer": {kgo.WithContext(next)},
-	}
+	return map[string][]kgo.Opt{"classic": nil, "consumer": {kgo.ServerSideBalancer()}}
 }
 
 // member is a consumer of a group.
@@ -72,6 +69,11 @@ func TestAGroupReadsCommitsAndGoesOn(t *testing.T) {
 				t.Fatal(got)
 			}
 			must(t, c.CommitUncommittedOffsets(t.Context()))
+			listed, err := kadm.NewClient(c).ListGroupsByType(t.Context(), []string{name})
+			must(t, err)
+			if g := listed["g"]; g.State != "Stable" || g.ProtocolType != "consumer" {
+				t.Errorf("%+v", listed)
+			}
 			c.Close()
 			n.fill(t, "t", 2, 2)
 			c = n.member(t, "g", "t", opts...)
@@ -104,4 +106,88 @@ func (n *node) coordinates(t testing.TB) {
 		}
 		time.Sleep(time.Millisecond)
 	}
+}
+
+// Members come and go; every partition is somebody's, and nobody's twice.
+func TestMembersComeAndGo(t *testing.T) {
+	for name, opts := range protocols() {
+		t.Run(name, func(t *testing.T) {
+			n := newNode(t, quick)
+			n.topic(t, "t", 4)
+			n.coordinates(t)
+			var members []*kgo.Client
+			for len(members) < 3 {
+				members = append(members, n.member(t, "g", "t", opts...))
+				n.shared(t, members, 4)
+			}
+			members[0].Close()
+			n.shared(t, members[1:], 4)
+			members[1].Close()
+			n.shared(t, members[2:], 4)
+			n.fill(t, "t", 8, 4)
+			if got := poll(t, members[2], 8); len(got) != 8 {
+				t.Error(got)
+			}
+		})
+	}
+}
+
+// shared waits until members have a topic's partitions, each about as many.
+func (n *node) shared(t testing.TB, members []*kgo.Client, partitions int) {
+	t.Helper()
+	deadline := time.Now().Add(20 * time.Second)
+	for {
+		counts, owners := []int{}, map[string]int{}
+		g, err := n.assigned(t, members[0])
+		must(t, err)
+		for _, owned := range g {
+			counts = append(counts, len(owned))
+			for _, p := range owned {
+				owners[p]++
+			}
+		}
+		if slices.Max(append(slices.Collect(maps.Values(owners)), 0)) > 1 {
+			t.Fatalf("a partition has two owners: %v", g)
+		}
+		if len(counts) == len(members) && len(owners) == partitions && slices.Max(counts)-slices.Min(counts) <= 1 {
+			return
+		}
+		if time.Now().After(deadline) {
+			t.Fatalf("%d members have %v", len(members), g)
+		}
+		time.Sleep(5 * time.Millisecond)
+	}
+}
+
+// assigned is what the group's members have, as an administrator sees it.
+func (n *node) assigned(t testing.TB, c *kgo.Client) (map[string][]string, error) {
+	t.Helper()
+	a := map[string][]string{}
+	g, err := kadm.NewClient(c).DescribeGroups(t.Context(), "g")
+	if err != nil {
+		return nil, err
+	}
+	for _, m := range g["g"].Members {
+		a[m.MemberID] = nil
+		if assignment, ok := m.Assigned.AsConsumer(); ok {
+			for _, topic := range assignment.Topics {
+				for _, p := range topic.Partitions {
+					a[m.MemberID] = append(a[m.MemberID], fmt.Sprint(topic.Topic, p))
+				}
+			}
+		}
+	}
+	if len(a) > 0 {
+		return a, nil
+	}
+	consumers, err := kadm.NewClient(c).DescribeConsumerGroups(t.Context(), "g")
+	for _, m := range consumers["g"].Members {
+		a[m.MemberID] = nil
+		for topic, list := range m.Assignment {
+			for p := range list {
+				a[m.MemberID] = append(a[m.MemberID], fmt.Sprint(topic, p))
+			}
+		}
+	}
+	return a, err
 }
