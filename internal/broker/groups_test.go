@@ -4,15 +4,18 @@ import (
 	"context"
 	"fmt"
 	"maps"
+	"reflect"
 	"slices"
 	"testing"
 	"time"
 
 	"github.com/twmb/franz-go/pkg/kadm"
+	"github.com/twmb/franz-go/pkg/kerr"
 	"github.com/twmb/franz-go/pkg/kgo"
 	"github.com/twmb/franz-go/pkg/kmsg"
 
 	"github.com/chronik-io/chronik/internal/groups"
+	"github.com/chronik-io/chronik/internal/metadata"
 )
 
 // quick are settings with which groups don't wait for members that don't come.
@@ -190,4 +193,100 @@ func (n *node) assigned(t testing.TB, c *kgo.Client) (map[string][]string, error
 		}
 	}
 	return a, err
+}
+
+// Before somebody has looked for a coordinator there is none: every API says so in its
+// own way, and none of them keeps the client waiting.
+func TestWithoutATopicNobodyCoordinates(t *testing.T) {
+	n := newNode(t, quick)
+	id := n.topic(t, "t", 2)
+	w := n.dial(t)
+	seen := map[int16]bool{}
+	for _, key := range []kmsg.Key{kmsg.JoinGroup, kmsg.SyncGroup, kmsg.Heartbeat, kmsg.LeaveGroup, kmsg.OffsetCommit, kmsg.OffsetFetch, kmsg.OffsetDelete,
+		kmsg.DescribeGroups, kmsg.DeleteGroups, kmsg.ConsumerGroupHeartbeat, kmsg.ConsumerGroupDescribe} {
+		a, _ := n.table.Lookup(int16(key))
+		for v := a.Min; v <= a.Max; v++ {
+			req := kmsg.RequestForKey(a.Key)
+			sensible(req, id)
+			clear(seen)
+			errorCodes(reflect.ValueOf(ask[kmsg.Response](t, w, v, req)), func(code int16) { seen[code] = true })
+			if !seen[kerr.NotCoordinator.Code] {
+				t.Errorf("%s version %d: errors %v", a.Name(), v, seen)
+			}
+		}
+	}
+	if resp := ask[*kmsg.ListGroupsResponse](t, w, 5, kmsg.NewPtrListGroupsRequest()); resp.ErrorCode != 0 || len(resp.Groups) > 0 {
+		t.Errorf("%+v", resp)
+	}
+}
+
+// A join that waits for others waits on no goroutine, holds no memory of its request,
+// and is answered when the broker stops.
+func TestAStopDoesNotWaitForTheMembersOfAGroup(t *testing.T) {
+	n := newNode(t, quick, func(o *nodeOptions) { o.static["group.initial.rebalance.delay.ms"] = "600000" })
+	n.coordinates(t)
+	w := n.dial(t)
+	join := kmsg.NewPtrJoinGroupRequest()
+	join.Group, join.SessionTimeoutMillis, join.RebalanceTimeoutMillis, join.ProtocolType = "g", 600_000, 600_000, "consumer"
+	join.Protocols = []kmsg.JoinGroupRequestProtocol{{Name: "range", Metadata: make([]byte, 1000)}}
+	join.SetVersion(3)
+	must(t, w.send(join))
+	list := kmsg.NewPtrListGroupsRequest()
+	for other := n.dial(t); len(ask[*kmsg.ListGroupsResponse](t, other, 4, list).Groups) == 0; {
+		time.Sleep(time.Millisecond)
+	}
+	n.groups.Close()
+	resp, err := w.receive(join)
+	must(t, err)
+	if code := resp.(*kmsg.JoinGroupResponse).ErrorCode; code != kerr.NotCoordinator.Code {
+		t.Error(code)
+	}
+}
+
+// The topic may be deleted under the groups: they are gone, and can be made anew.
+func TestGroupsGoWithTheirTopic(t *testing.T) {
+	n := newNode(t, quick)
+	id := n.topic(t, "t", 1)
+	w := n.dial(t)
+	for range 2 {
+		n.coordinates(t)
+		if got := fetched(t, w, 9, "g", nil); got != "" {
+			t.Error(got)
+		}
+		if codes := commit(t, w, 9, "g", id, "t", 0); codes[0] != 0 {
+			t.Error(codes)
+		}
+		revision, err := n.control.DeleteTopic(t.Context(), n.image().Topic(groups.Topic).ID)
+		must(t, err)
+		must(t, n.applier.WaitFor(t.Context(), revision))
+		if codes := commit(t, w, 9, "g", id, "t", 0); codes[0] != kerr.NotCoordinator.Code {
+			t.Error(codes)
+		}
+	}
+}
+
+// A leader epoch that is raised makes the shard read its log again, and it has all.
+func TestANewEpochReadsEverythingAgain(t *testing.T) {
+	n := newNode(t, quick)
+	id := n.topic(t, "t", 1)
+	n.coordinates(t)
+	w := n.dial(t)
+	commit(t, w, 9, "g", id, "t", 0)
+	topic := n.image().Topic(groups.Topic)
+	var all []metadata.TopicPartition
+	for i := range topic.Partitions.All() {
+		all = append(all, metadata.TopicPartition{Topic: topic.ID, Partition: i})
+	}
+	revision, err := n.control.RaiseEpochs(t.Context(), all)
+	must(t, err)
+	must(t, n.applier.WaitFor(t.Context(), revision))
+	n.coordinates(t)
+	if got := fetched(t, w, 9, "g", nil); got != "t/0=5 note" {
+		t.Error(got)
+	}
+	for _, s := range n.groups.Stats() {
+		if s.Epoch != 1 || s.State != "active" {
+			t.Errorf("%+v", s)
+		}
+	}
 }

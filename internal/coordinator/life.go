@@ -87,6 +87,9 @@ func (s *shard) load() {
 	})
 }
 
+// slowLoad is how long a load may take before it is worth a line in the log.
+const slowLoad = time.Second
+
 // loaded takes the machine that a load has made, or tries again later.
 func (s *shard) loaded(life uint64, m Machine, records int64, took time.Duration, err error) {
 	if life != s.life {
@@ -99,7 +102,11 @@ func (s *shard) loaded(life uint64, m Machine, records int64, took time.Duration
 	}
 	s.count.loaded.Store(records)
 	s.count.loadNanos.Store(int64(took))
-	s.logger.Info("coordinator loaded", zap.Int32("epoch", s.epoch), zap.Int64("records", records), zap.Duration("took", took))
+	level := zap.DebugLevel // there are many, and most are short
+	if took > slowLoad {
+		level = zap.InfoLevel
+	}
+	s.logger.Log(level, "coordinator loaded", zap.Int32("epoch", s.epoch), zap.Int64("records", records), zap.Duration("took", took))
 	s.machine = m
 	s.setPhase(active)
 	m.Loaded(time.Now(), &s.effects)
