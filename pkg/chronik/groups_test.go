@@ -1,0 +1,51 @@
+package chronik_test
+
+import (
+	"context"
+	"fmt"
+	"testing"
+	"time"
+
+	"github.com/twmb/franz-go/pkg/kadm"
+	"github.com/twmb/franz-go/pkg/kgo"
+
+	"github.com/chronik-io/chronik/pkg/chronik"
+)
+
+// A group goes on where it was when the broker comes back; a broker does not wait for
+// the members of its groups when it closes.
+func TestAGroupOutlivesItsBroker(t *testing.T) {
+	for name, opts := range map[string][]kgo.Opt{"classic": nil, "consumer": {kgo.ServerSideBalancer()}} {
+		t.Run(name, func(t *testing.T) {
+			dir := t.TempDir()
+			for round := range 3 {
+				b, err := chronik.Start(t.Context(), chronik.Options{Dir: dir, Settings: map[string]string{"group.initial.rebalance.delay.ms": "0"}})
+				if err != nil {
+					t.Fatal(err)
+				}
+				write(t, b, "kept", fmt.Sprint("round ", round), 1)
+				cl := client(t, b, append([]kgo.Opt{kgo.ConsumerGroup("g"), kgo.ConsumeTopics("kept"), kgo.DisableAutoCommit(),
+					kgo.RetryTimeout(time.Second)}, opts...)...)
+				ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+				f := cl.PollFetches(ctx)
+				cancel()
+				if r := f.Records(); f.Err() != nil || len(r) != 1 || string(r[0].Value) != fmt.Sprintf("round %d 0", round) {
+					t.Fatalf("round %d: %v, %v", round, r, f.Err())
+				}
+				if err := cl.CommitUncommittedOffsets(t.Context()); err != nil {
+					t.Fatal(err)
+				}
+				offsets, err := kadm.NewClient(cl).FetchOffsets(t.Context(), "g")
+				if o, ok := offsets.Lookup("kept", 0); err != nil || !ok || o.At != int64(round)+1 {
+					t.Errorf("round %d: offset %d, %v", round, o.At, err)
+				}
+				if round < 2 { // the last one goes without its members' leave
+					cl.Close()
+				}
+				if err := b.Close(); err != nil {
+					t.Error(err)
+				}
+			}
+		})
+	}
+}
