@@ -2,6 +2,7 @@ package broker
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 	"testing"
 
@@ -300,5 +301,21 @@ func TestThereAreNoOtherCoordinators(t *testing.T) {
 		if got != c.want.Code {
 			t.Errorf("%+v: %d", c, got)
 		}
+	}
+}
+
+// Lag is seen without asking a client: how far the committed offset is behind.
+func TestTheCensusKnowsTheLag(t *testing.T) {
+	n := newNode(t, quick)
+	id := n.topic(t, "t", 2)
+	n.coordinates(t)
+	n.fill(t, "t", 20, 2)
+	w := n.dial(t)
+	commit(t, w, 9, "g", id, "t", 0, 1) // at 5 and 15, of 10 each
+	commit(t, w, 9, "h", id, "t", 0)
+	c := n.groups.Census(t.Context())
+	slices.SortFunc(c.Lags, func(a, b groups.Lag) int { return strings.Compare(fmt.Sprint(a), fmt.Sprint(b)) })
+	if got := fmt.Sprint(c.Lags); got != "[{g t 0 5} {g t 1 0} {h t 0 5}]" || len(c.Groups) != 2 {
+		t.Errorf("%s, %+v", got, c.Groups)
 	}
 }

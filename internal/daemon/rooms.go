@@ -175,7 +175,7 @@ func (b *Broker) openPartitions(_ context.Context, r *rooms) error {
 	}
 	r.applier.Subscribe("groups", r.groups.Apply)
 	b.stack.push("groups", func(context.Context) error { r.groups.Close(); return nil })
-	return nil
+	return metrics.RegisterGroups(b.reg, groupsOf(r.groups))
 }
 
 // openHandlers connects the handlers to the rooms, and lets the metadata flow.

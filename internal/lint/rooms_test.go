@@ -88,7 +88,7 @@ func rooms() map[string]room {
 		"internal/coordinator/group/format": {never: noDisk, because: machineReason},
 
 		"internal/groups": {may: []string{"internal/coordinator", "internal/coordinator/...", "internal/controller", "internal/metadata", "internal/replica",
-			"internal/topicconf", "pkg/durability"}, never: noProtocol, because: groupsReason},
+			"internal/topicconf", "pkg/durability"}, never: append([]string{netPkg}, noDisk...), because: groupsReason},
 
 		"internal/controller": {may: []string{"internal/metadata", "internal/topicconf", "internal/metrics"},
 			never: noProtocol, because: clusterReason},

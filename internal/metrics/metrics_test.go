@@ -37,6 +37,11 @@ func everything(t *testing.T) *prometheus.Registry {
 	if err := RegisterDirs(reg, func() []Dir { return []Dir{{Path: "/a", JournalBytes: 7, FreeBytes: 9, FreeKnown: true}, {Path: "/b"}} }); err != nil {
 		t.Fatal(err)
 	}
+	if err := RegisterGroups(reg, func() Groups {
+		return Groups{States: map[GroupState]int{{"classic", "Stable"}: 2}, Shards: map[string]int{"active": 3}, Lags: []Lag{{"g", "t", 0, 5}}}
+	}); err != nil {
+		t.Fatal(err)
+	}
 	if err := RegisterBudgets(reg, func() []Budget { return []Budget{{"produce", 3, 10}, {"other", 0, 5}} }); err != nil {
 		t.Fatal(err)
 	}

@@ -45,6 +45,11 @@ const (
 	nameTopics     = "chronik_topics"
 	namePartitions = "chronik_partitions"
 
+	nameGroups          = "chronik_groups"
+	nameGroupShards     = "chronik_group_coordinator_shards"
+	nameGroupLag        = "chronik_group_lag_records"
+	nameGroupLagOmitted = "chronik_group_lag_omitted"
+
 	nameBuild = "chronik_build_info"
 	nameReady = "chronik_ready"
 )

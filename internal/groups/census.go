@@ -1,0 +1,94 @@
+package groups
+
+import (
+	"context"
+	"sync"
+
+	"github.com/twmb/franz-go/pkg/kmsg"
+
+	"github.com/chronik-io/chronik/internal/coordinator/group"
+	"github.com/chronik-io/chronik/internal/metadata"
+)
+
+// Census is what there is, as of now.
+type Census struct {
+	Groups []kmsg.ListGroupsResponseGroup
+	Lags   []Lag
+}
+
+// Lag is how far a group is behind in a partition.
+type Lag struct {
+	Group, Topic string
+	Partition    int32
+	// Records is the high watermark less the committed offset. A partition that another
+	// broker leads is left out.
+	Records int64
+}
+
+// Census asks all shards. Those that don't answer before ctx ends, or have nothing to
+// tell because they are loading, are left out.
+func (c *Coordinator) Census(ctx context.Context) Census {
+	var mu sync.Mutex
+	var all Census
+	var committed []group.CommittedOffset
+	done := make(chan struct{})
+	shards := c.Partitions()
+	left := 2 * len(shards)
+	if left == 0 {
+		return all
+	}
+	answered := func(answer any, _ error) {
+		mu.Lock()
+		defer mu.Unlock()
+		switch list := answer.(type) {
+		case []kmsg.ListGroupsResponseGroup:
+			all.Groups = append(all.Groups, list...)
+		case []group.CommittedOffset:
+			committed = append(committed, list...)
+		}
+		if left--; left == 0 {
+			close(done)
+		}
+	}
+	for _, p := range shards {
+		c.SubmitTo(p, group.List{}, answered)
+		c.SubmitTo(p, group.Committed{}, answered)
+	}
+	select {
+	case <-done:
+	case <-ctx.Done():
+	}
+	mu.Lock()
+	known, offsets := Census{Groups: all.Groups}, committed
+	mu.Unlock()
+	known.Lags = c.lags(offsets)
+	return known
+}
+
+// lags holds what is committed against the partitions here.
+func (c *Coordinator) lags(offsets []group.CommittedOffset) []Lag {
+	img := c.image.Load()
+	high := map[metadata.TopicPartition]int64{}
+	var lags []Lag
+	for _, o := range offsets {
+		t := img.Topic(o.Topic)
+		if t == nil {
+			continue
+		}
+		tp := metadata.TopicPartition{Topic: t.ID, Partition: o.Partition}
+		end, known := high[tp]
+		if !known {
+			end = -1
+			if p, err := c.opt.Replicas.Partition(tp.Topic, tp.Partition); err == nil {
+				if leader, _ := p.Leader(); leader == c.opt.Self {
+					end = p.Ends().HighWatermark
+				}
+			}
+			high[tp] = end
+		}
+		if end >= 0 {
+			lags = append(lags, Lag{Group: o.Group, Topic: o.Topic, Partition: o.Partition, Records: max(end-o.Offset, 0)})
+		}
+	}
+	return lags
+}
