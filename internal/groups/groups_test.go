@@ -1,0 +1,114 @@
+package groups
+
+import (
+	"reflect"
+	"slices"
+	"testing"
+
+	"go.uber.org/goleak"
+	"go.uber.org/zap"
+
+	"github.com/chronik-io/chronik/internal/coordinator"
+	"github.com/chronik-io/chronik/internal/coordinator/group"
+	"github.com/chronik-io/chronik/internal/metadata"
+	"github.com/chronik-io/chronik/internal/topicconf"
+	"github.com/chronik-io/chronik/pkg/durability"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+func registry(t testing.TB) *topicconf.Registry {
+	t.Helper()
+	profiles, err := durability.NewSet()
+	if err != nil {
+		t.Fatal(err)
+	}
+	return topicconf.New(topicconf.Options{Profiles: profiles, ProducePresets: []string{"balanced"}})
+}
+
+// Two places have Kafka's defaults; they are the same.
+func TestDefaultsAreKafkas(t *testing.T) {
+	conf, err := registry(t).ResolveBroker(nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	got, want := configOf(&conf), group.DefaultConfig()
+	got.NewID, want.NewID = nil, nil
+	if !reflect.DeepEqual(got, want) {
+		t.Errorf("%+v\nwant %+v", got, want)
+	}
+}
+
+// image has topics by name, with so many partitions; their ids are their first letters.
+func image(t testing.TB, revision int64, topics map[string]int32) *metadata.Image {
+	t.Helper()
+	var kvs []metadata.KV
+	put := func(key string, value []byte) {
+		kvs = append(kvs, metadata.KV{Key: key, Value: value, ModRevision: revision})
+	}
+	for name, partitions := range topics {
+		id := [16]byte{name[0]}
+		put(metadata.NameKey(name), metadata.Name{Topic: name, ID: id}.Encode())
+		put(metadata.TopicKey(id), metadata.TopicRecord{Name: name, Partitions: partitions}.Encode())
+		for i := range partitions {
+			put(metadata.PartitionKey(id, i), metadata.Partition{Leader: 1, Replicas: []int32{1}, ISR: []int32{1}, Dirs: make([][16]byte, 1)}.Encode())
+		}
+	}
+	img, err := metadata.Load(kvs, revision)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return img
+}
+
+// Shards hear of topics that came, went or grew, and of nothing else.
+func TestWhatShardsHear(t *testing.T) {
+	prev := image(t, 1, map[string]int32{"same": 1, "more": 1, "gone": 2})
+	next := image(t, 2, map[string]int32{"same": 1, "more": 3, "new": 1})
+	e := changed(next, metadata.Diff(prev, next))
+	slices.Sort(e.Changed)
+	if !slices.Equal(e.Changed, []string{"gone", "more", "new"}) || !slices.Equal(e.Deleted, []string{"gone"}) || e.All || e.Topics.Version() != 2 {
+		t.Errorf("%+v", e)
+	}
+}
+
+func TestTheViewShowsTheImage(t *testing.T) {
+	v := view{image(t, 5, map[string]int32{"a": 3, "b": 1})}
+	a, ok := v.ByName("a")
+	byID, ok2 := v.ByID(a.ID)
+	if !ok || !ok2 || a != byID || a.Partitions != 3 || a.Name != "a" || v.Version() != 5 {
+		t.Errorf("%+v %+v", a, byID)
+	}
+	if _, ok := v.ByName("c"); ok {
+		t.Error("a topic that is not there")
+	}
+	if _, ok := v.ByID([16]byte{'c'}); ok {
+		t.Error("an id that is not there")
+	}
+	if names := slices.Sorted(v.Names()); !slices.Equal(names, []string{"a", "b"}) {
+		t.Error(names)
+	}
+	for range v.Names() {
+		break // a walk may end early
+	}
+}
+
+func TestNobodyIsAskedBeforeThereIsATopicNorAfterTheEnd(t *testing.T) {
+	c, err := New(Options{Self: 1, Configs: registry(t), Logger: zap.NewNop()})
+	if err != nil {
+		t.Fatal(err)
+	}
+	ask := func() (err error) {
+		c.Submit("g", group.List{}, func(_ any, e error) { err = e })
+		return err
+	}
+	if err := ask(); err != coordinator.ErrNotCoordinator { //nolint:errorlint // it is what the contract names
+		t.Error(err)
+	}
+	if got := c.Census(t.Context()); got.Groups != nil || got.Lags != nil {
+		t.Errorf("%+v", got)
+	}
+	c.Close()
+	c.Ensure() // makes nothing any more: there is no controller to make it
+	c.Close()
+}
