@@ -15,12 +15,11 @@ func consumerGroupDescribeAPI() api {
 }
 
 func (b *Broker) consumerGroupDescribe(r *network.Request) {
-	decoded, err := b.table.Decode(r.Key, r.Version, r.Body)
+	req, err := decode[*kmsg.ConsumerGroupDescribeRequest](b, r)
 	if err != nil {
 		r.Abort(err)
 		return
 	}
-	req := decoded.(*kmsg.ConsumerGroupDescribeRequest)
 	failed := func(id string, code *kerr.Error) kmsg.ConsumerGroupDescribeResponseGroup {
 		one := kmsg.NewConsumerGroupDescribeResponseGroup()
 		one.Group, one.ErrorCode = id, code.Code

@@ -15,7 +15,7 @@ func deleteGroupsAPI() api {
 }
 
 func (b *Broker) deleteGroups(r *network.Request) {
-	decoded, err := b.table.Decode(r.Key, r.Version, r.Body)
+	req, err := decode[*kmsg.DeleteGroupsRequest](b, r)
 	if err != nil {
 		r.Abort(err)
 		return
@@ -25,7 +25,7 @@ func (b *Broker) deleteGroups(r *network.Request) {
 		one.Group, one.ErrorCode = id, code.Code
 		return one
 	}
-	perGroup(b, decoded.(*kmsg.DeleteGroupsRequest).Groups, func(ids []string) any { return group.Delete{Groups: ids} }, failed,
+	perGroup(b, req.Groups, func(ids []string) any { return group.Delete{Groups: ids} }, failed,
 		func(list []kmsg.DeleteGroupsResponseGroup) {
 			resp := respondTo(r, kmsg.NewPtrDeleteGroupsResponse())
 			for i := range list {

@@ -15,12 +15,11 @@ func describeGroupsAPI() api {
 }
 
 func (b *Broker) describeGroups(r *network.Request) {
-	decoded, err := b.table.Decode(r.Key, r.Version, r.Body)
+	req, err := decode[*kmsg.DescribeGroupsRequest](b, r)
 	if err != nil {
 		r.Abort(err)
 		return
 	}
-	req := decoded.(*kmsg.DescribeGroupsRequest)
 	failed := func(id string, code *kerr.Error) kmsg.DescribeGroupsResponseGroup {
 		one := kmsg.NewDescribeGroupsResponseGroup()
 		one.Group, one.ErrorCode = id, code.Code

@@ -13,11 +13,20 @@ import (
 	"github.com/chronik-io/chronik/internal/network"
 )
 
-// aboutGroup makes a handler of a request that one group's shard answers, in time: a
-// JoinGroup waits for the other members, and no goroutine waits with it.
+// aboutGroup makes a handler of a request that one group's shard answers.
 func aboutGroup[R kmsg.Request](groupOf func(R) string) handler {
+	return groupHandler(decode[R], groupOf)
+}
+
+// waitsForMembers is aboutGroup for a request that may wait for what other members do:
+// no goroutine and none of the memory of requests waits with it.
+func waitsForMembers[R kmsg.Request](groupOf func(R) string) handler {
+	return groupHandler(decodeKept[R], groupOf)
+}
+
+func groupHandler[R kmsg.Request](decode func(*Broker, *network.Request) (R, error), groupOf func(R) string) handler {
 	return func(b *Broker, r *network.Request) {
-		req, err := decodeKept[R](b, r)
+		req, err := decode(b, r)
 		if err != nil {
 			r.Abort(err)
 			return
@@ -26,8 +35,16 @@ func aboutGroup[R kmsg.Request](groupOf func(R) string) handler {
 	}
 }
 
-// decodeKept decodes a request whose bytes, as what a member says of itself, outlive
-// the request, and gives the request's memory back.
+func decode[R kmsg.Request](b *Broker, r *network.Request) (req R, err error) {
+	decoded, err := b.table.Decode(r.Key, r.Version, r.Body)
+	if err != nil {
+		return req, err
+	}
+	return decoded.(R), nil
+}
+
+// decodeKept decodes a request whose bytes, what members say of themselves, outlive it,
+// and gives the request's memory back.
 func decodeKept[R kmsg.Request](b *Broker, r *network.Request) (req R, err error) {
 	decoded, err := b.table.Decode(r.Key, r.Version, bytes.Clone(r.Body))
 	if err != nil {

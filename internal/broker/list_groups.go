@@ -20,12 +20,11 @@ func listGroupsAPI() api {
 }
 
 func (b *Broker) listGroups(r *network.Request) {
-	decoded, err := b.table.Decode(r.Key, r.Version, r.Body)
+	req, err := decode[*kmsg.ListGroupsRequest](b, r)
 	if err != nil {
 		r.Abort(err)
 		return
 	}
-	req := decoded.(*kmsg.ListGroupsRequest)
 	resp := respondTo(r, kmsg.NewPtrListGroupsResponse())
 	var mu sync.Mutex
 	shards := b.opt.Groups.Partitions()

@@ -16,7 +16,7 @@ func offsetCommitAPI() api {
 }
 
 func (b *Broker) offsetCommit(r *network.Request) {
-	req, err := decodeKept[*kmsg.OffsetCommitRequest](b, r)
+	req, err := decode[*kmsg.OffsetCommitRequest](b, r)
 	if err != nil {
 		r.Abort(err)
 		return

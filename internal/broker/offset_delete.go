@@ -14,7 +14,7 @@ func offsetDeleteAPI() api {
 }
 
 func (b *Broker) offsetDelete(r *network.Request) {
-	req, err := decodeKept[*kmsg.OffsetDeleteRequest](b, r)
+	req, err := decode[*kmsg.OffsetDeleteRequest](b, r)
 	if err != nil {
 		r.Abort(err)
 		return

@@ -18,12 +18,11 @@ func offsetFetchAPI() api {
 }
 
 func (b *Broker) offsetFetch(r *network.Request) {
-	decoded, err := b.table.Decode(r.Key, r.Version, r.Body)
+	req, err := decode[*kmsg.OffsetFetchRequest](b, r)
 	if err != nil {
 		r.Abort(err)
 		return
 	}
-	req := decoded.(*kmsg.OffsetFetchRequest)
 	if req.Version < 8 {
 		b.fetchGroup(oldFetch(req), func(got kmsg.OffsetFetchResponseGroup) {
 			r.Code = got.ErrorCode

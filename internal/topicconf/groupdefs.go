@@ -30,6 +30,18 @@ func groupDefs() []*Def {
 	}
 }
 
+// check holds together what only makes sense together.
+func (g *Groups) check() error {
+	const heartbeat, lowest = "group.consumer.heartbeat.interval.ms", "group.min.session.timeout.ms"
+	switch {
+	case g.MinSession > g.MaxSession:
+		return &Error{lowest, lowest + " must be less than or equal to group.max.session.timeout.ms"}
+	case g.ConsumerHeartbeat >= g.ConsumerSession:
+		return &Error{heartbeat, heartbeat + " must be less than group.consumer.session.timeout.ms"}
+	}
+	return nil
+}
+
 // offsetDefs are the broker configs of committed offsets and their topic.
 func offsetDefs() []*Def {
 	return []*Def{

@@ -152,7 +152,11 @@ func (r *Registry) CheckStatic(set map[string]string) error {
 	if hasNode && hasBroker && r.broker["node.id"].Canonical(node) != r.broker["broker.id"].Canonical(broker) {
 		return &Error{"broker.id", "node.id and broker.id are two names of one config and must have the same value"}
 	}
-	return nil
+	b, err := r.ResolveBroker(set)
+	if err != nil {
+		return err
+	}
+	return b.Groups.check()
 }
 
 func (r *Registry) unknownBroker(name string) error {

@@ -199,3 +199,40 @@ func FuzzCheck(f *testing.F) {
 		}
 	})
 }
+
+func TestTimesOfGroupsMustFitTogether(t *testing.T) {
+	r := registry()
+	for _, set := range []map[string]string{
+		{"group.min.session.timeout.ms": "5000", "group.max.session.timeout.ms": "4999"}, {"group.max.session.timeout.ms": "5999"},
+		{"group.consumer.session.timeout.ms": "5000"}, {"group.consumer.heartbeat.interval.ms": "45000"},
+		{"group.consumer.assignors": ""}, {"group.consumer.assignors": "uniform,mine"}, {"group.consumer.migration.policy": "sideways"},
+	} {
+		if err := r.CheckStatic(set); err == nil {
+			t.Errorf("%v is accepted", set)
+		}
+	}
+	for _, set := range []map[string]string{
+		{"group.min.session.timeout.ms": "5000", "group.max.session.timeout.ms": "5000"}, {"group.consumer.migration.policy": "DISABLED"},
+		{"group.consumer.session.timeout.ms": "200", "group.consumer.heartbeat.interval.ms": "199"},
+	} {
+		if err := r.CheckStatic(set); err != nil {
+			t.Errorf("%v: %v", set, err)
+		}
+	}
+}
+
+// The broker's own topics are compacted; nobody else's can be yet.
+func TestOnlyInternalTopicsAreCompacted(t *testing.T) {
+	r := registry()
+	set := map[string]string{"cleanup.policy": "compact", "segment.ms": "1000"}
+	if err := r.CheckInternalTopic(set); err != nil {
+		t.Error(err)
+	}
+	if err := r.CheckTopic(set); err == nil {
+		t.Error("a client's topic would be compacted")
+	}
+	set["segment.ms"] = "x"
+	if err := r.CheckInternalTopic(set); err == nil || len(set) != 2 {
+		t.Errorf("%v, %v", err, set)
+	}
+}
