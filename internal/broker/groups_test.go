@@ -1,11 +1,13 @@
 package broker
 
 import (
+	"bytes"
 	"context"
 	"fmt"
 	"maps"
 	"reflect"
 	"slices"
+	"strings"
 	"testing"
 	"time"
 
@@ -288,5 +290,33 @@ func TestANewEpochReadsEverythingAgain(t *testing.T) {
 		if s.Epoch != 1 || s.State != "active" {
 			t.Errorf("%+v", s)
 		}
+	}
+}
+
+// What a member says of itself is its own while its join waits, whoever uses the memory
+// that the request came in.
+func TestWhatAMemberSaysOutlivesItsRequest(t *testing.T) {
+	n := newNode(t, quick, func(o *nodeOptions) { o.static["group.initial.rebalance.delay.ms"] = "100" })
+	n.coordinates(t)
+	w, other := n.dial(t), n.dial(t)
+	join := kmsg.NewPtrJoinGroupRequest()
+	join.Group, join.SessionTimeoutMillis, join.RebalanceTimeoutMillis, join.ProtocolType = "g", 10_000, 10_000, "consumer"
+	said := bytes.Repeat([]byte("said"), 500)
+	join.Protocols = []kmsg.JoinGroupRequestProtocol{{Name: "range", Metadata: said}}
+	join.SetVersion(3)
+	must(t, w.send(join))
+	list := kmsg.NewPtrListGroupsRequest()
+	for len(ask[*kmsg.ListGroupsResponse](t, other, 4, list).Groups) == 0 {
+		time.Sleep(time.Millisecond)
+	}
+	noise := kmsg.NewPtrDescribeGroupsRequest()
+	noise.Groups = []string{strings.Repeat("x", 1990)}
+	for range 100 {
+		ask[*kmsg.DescribeGroupsResponse](t, n.dial(t), 4, noise)
+	}
+	resp, err := w.receive(join)
+	must(t, err)
+	if j := resp.(*kmsg.JoinGroupResponse); len(j.Members) != 1 || !bytes.Equal(j.Members[0].ProtocolMetadata, said) {
+		t.Errorf("%+v", j)
 	}
 }
