@@ -200,11 +200,13 @@ func TestSlowReaderWithSomethingLeft(t *testing.T) {
 			f := startPolled(t, q.handle, func(opts *Options) { opts.WriteTimeout, opts.Observer = c.timeout, o })
 			p := f.choke(t)
 			requests := p.ask(t, q, 3)
-			if c.before != nil {
+			if c.before != nil { // which ends the reading and wakes the writer: it may write all itself
 				c.before(requests[1:])
+				p.await(t, "the end of reading", func(c *conn) bool { return c.readDone })
+				time.Sleep(time.Millisecond)
 			}
 			requests[0].Respond(body(make([]byte, leaves)))
-			p.await(t, "something left to the writer", func(c *conn) bool { return c.out.job.n > 0 })
+			p.await(t, "something left to the writer", func(conn *conn) bool { return conn.out.job.n > 0 || c.before != nil && conn.writing })
 			c.then(t, f, p, requests[1:])
 			p.Close()
 			f.awaitNobody(t)
