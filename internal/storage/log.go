@@ -6,6 +6,7 @@ import (
 	"path"
 	"sync"
 	"sync/atomic"
+	"time"
 
 	"github.com/chronik-io/chronik/internal/storage/epochs"
 	"github.com/chronik-io/chronik/internal/storage/journal"
@@ -23,6 +24,35 @@ type Config struct {
 	Profile     durability.Profile
 	Segment     segment.Limits
 	Preallocate bool
+	Cleanup     Cleanup
+}
+
+// Cleanup is what a topic's configuration says about what goes from its logs.
+type Cleanup struct {
+	// Delete and Compact are the elements of cleanup.policy.
+	Delete, Compact bool
+	// RetentionTime and RetentionBytes bound what Delete keeps (retention.ms,
+	// retention.bytes); negative: no bound.
+	RetentionTime  time.Duration
+	RetentionBytes int64
+	// TimestampAfter is message.timestamp.after.max.ms: how far ahead of the clock
+	// a timestamp may lie and still be believed.
+	TimestampAfter time.Duration
+	// DeleteDelay is how long the files of a removed segment stay (file.delete.delay.ms).
+	DeleteDelay time.Duration
+	// MinDirty is the part of a log, 0 to 1, that must not have been compacted yet
+	// for it to be worth a pass (min.cleanable.dirty.ratio).
+	MinDirty float64
+	// MinLag is the age that a record must have before it may be compacted away,
+	// MaxLag the one after which its log is compacted whatever MinDirty says
+	// (min.compaction.lag.ms, max.compaction.lag.ms).
+	MinLag, MaxLag time.Duration
+	// Tombstones is how long a record without a value stays after the pass that
+	// found it to be the last of its key (delete.retention.ms).
+	Tombstones time.Duration
+	// Internal says that the broker itself writes the topic: its records are taken
+	// on a disk that is too full for those of clients.
+	Internal bool
 }
 
 // mode is how the groups of a log become durable.

@@ -134,6 +134,7 @@ func (s *Segment) latch(err error) error {
 type Limits struct {
 	Bytes         int64 // segment.bytes
 	Ms            int64 // segment.ms, between the first batch's timestamp and the new one's
+	JitterMs      int64 // segment.jitter.ms: at most so much less, chosen for each segment
 	IndexInterval int   // index.interval.bytes
 	IndexBytes    int   // segment.index.bytes
 }
