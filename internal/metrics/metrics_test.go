@@ -22,13 +22,15 @@ func everything(t *testing.T) *prometheus.Registry {
 		h.WithLabelValues("x").Observe(1)
 	}
 	for _, c := range []*prometheus.CounterVec{s.JournalErrors, s.SegmentErrors, s.Sweeps, s.Rolls, s.TruncatedBytes,
-		s.RecoveryFrames, s.RecoveryBytes, s.Reads, n.Accepted, n.BytesIn, n.BytesOut, n.BudgetWaits, r.Throttle} {
+		s.RecoveryFrames, s.RecoveryBytes, s.Reads, n.Accepted, n.BytesIn, n.BytesOut, n.BudgetWaits, r.Throttle,
+		s.Cleaner.Passes, s.Cleaner.Failures, s.Cleaner.Read, s.Cleaner.Written, s.Cleaner.Records} {
 		c.WithLabelValues("x").Inc()
 	}
-	for _, g := range []*prometheus.GaugeVec{s.Online, s.RecoverySeconds, s.Offline, n.Connections} {
+	for _, g := range []*prometheus.GaugeVec{s.Online, s.RecoverySeconds, s.Offline, n.Connections, s.Retention.Waiting,
+		s.Cleaner.LastRun, s.Cleaner.LastSeconds, s.Cleaner.MaxDirty, s.Cleaner.Stopped, s.Cleaner.MapBytes} {
 		g.WithLabelValues("x").Set(1)
 	}
-	for _, c := range []*prometheus.CounterVec{n.Refused, n.Closed, r.Count} {
+	for _, c := range []*prometheus.CounterVec{n.Refused, n.Closed, r.Count, s.Retention.Segments, s.Retention.Bytes} {
 		c.WithLabelValues("x", "y").Inc()
 	}
 	if err := RegisterLogs(reg, twoLogs{}); err != nil {

@@ -25,6 +25,21 @@ const (
 	nameCacheReads     = "chronik_log_reads_total"
 	nameOffline        = "chronik_partitions_offline"
 
+	nameRemovedSegments = "chronik_segments_removed_total"
+	nameRemovedBytes    = "chronik_segments_removed_bytes_total"
+	nameDeletedBytes    = "chronik_deleted_segments_waiting_bytes"
+
+	nameCleanerPasses   = "chronik_cleaner_passes_total"
+	nameCleanerFailures = "chronik_cleaner_failures_total"
+	nameCleanerRead     = "chronik_cleaner_read_bytes_total"
+	nameCleanerWritten  = "chronik_cleaner_written_bytes_total"
+	nameCleanerRecords  = "chronik_cleaner_removed_records_total"
+	nameCleanerLastRun  = "chronik_cleaner_last_run_timestamp_seconds"
+	nameCleanerLastSecs = "chronik_cleaner_last_run_seconds"
+	nameCleanerMaxDirty = "chronik_cleaner_max_dirty_ratio"
+	nameCleanerStopped  = "chronik_cleaner_stopped_partitions"
+	nameCleanerMap      = "chronik_cleaner_map_bytes"
+
 	nameRequests       = "chronik_requests_total"
 	nameRequestSeconds = "chronik_request_seconds"
 	nameThrottled      = "chronik_request_throttle_seconds_total"

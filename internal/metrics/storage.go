@@ -39,6 +39,9 @@ type Storage struct {
 	// Offline is the number of partitions that answer KAFKA_STORAGE_ERROR or
 	// were taken offline as corrupt. By dir.
 	Offline *prometheus.GaugeVec
+	// Retention and Cleaner are what the keeper and compaction report.
+	Retention Retention
+	Cleaner   Cleaner
 }
 
 // NewStorage makes the metrics and registers them; reg may be nil.
@@ -64,5 +67,7 @@ func NewStorage(reg prometheus.Registerer) *Storage {
 		RecoverySeconds: gauge(f, nameRecoverySecs, "Duration of the last recovery.", "dir"),
 		Reads:           counter(f, nameCacheReads, "Log reads by source: cache or disk.", "source"),
 		Offline:         gauge(f, nameOffline, "Partitions that are offline after a storage error or corruption.", "dir"),
+		Retention:       newRetention(f),
+		Cleaner:         newCleaner(f),
 	}
 }
