@@ -2,7 +2,7 @@
 # bench.sh [ROW...]   the rows of docs/performance.md, measured on this machine.
 #
 # ROW: limits closed acks shared windows single batches throttled read cold e2e
-#      partitions sweeps bulk (default: all of them but sweeps and bulk, which take minutes).
+#      partitions tools sweeps bulk (default: all of them but the last three, which take minutes).
 # ROUNDS=5 TIME=5s      counted rounds of each comparison, measured time of each run.
 # KAFKA_TOOLS=DIR       where a real Kafka can be started (default ../shared/kafka);
 #                       without it chronik is measured alone, and that is said.
@@ -188,9 +188,54 @@ row_bulk() {
   done
 }
 
+# Kafka's own tools, in turns: producer-perf-test as fast as it can and at half of
+# Kafka's rate, consumer-perf-test (which joins a group) over what was written.
+row_tools() {
+  if ! [ -x "$KAFKA_TOOLS/kt" ]; then
+    title "NOT MEASURED: tools, because $KAFKA_TOOLS/kt is not there"
+    return
+  fi
+  local size t half
+  stop_chronik
+  start_chronik --set group.initial.rebalance.delay.ms=0 # as ../shared/kafka has it
+  for size in 256 1024; do
+    t="$(topic)"
+    title "tools: producer-perf-test, $size B, acks=all, one producer; records/s and p99 in ms"
+    perf_rounds produce "$t" "$size" -1
+    title "tools: consumer-perf-test over what it wrote; records/s"
+    perf_rounds consume "$t" "$size" -1
+    [ -n "$kafka" ] || continue
+    half=$(($(median <"$work/kafka.rates.produce") / 2))
+    title "tools: producer-perf-test, $size B at half of Kafka's rate, $half/s"
+    perf_rounds produce "$(topic)" "$size" "$half"
+  done
+}
+median() { sort -n | awk '{v[NR] = $1} END {print int(v[int((NR + 1) / 2)])}'; }
+perf_rounds() { # produce|consume TOPIC SIZE THROUGHPUT
+  local side round line
+  rm -f "$work"/*.rates."$1"
+  for round in 0 $(seq "$rounds"); do # the first one warms up
+    for side in chronik kafka; do
+      [ $side = chronik ] || [ -n "$kafka" ] || continue
+      line="$("perf_$1" "$([ $side = kafka ] && echo "$kafka" || echo "$addr")" "$2" "$3" "$4")"
+      [ "$round" = 0 ] || { echo "$side: $line"; awk '{print int($1)}' <<<"$line" >>"$work/$side.rates.$1"; }
+    done
+  done
+  [ -z "$kafka" ] || echo "medians: chronik $(median <"$work/chronik.rates.$1"), kafka $(median <"$work/kafka.rates.$1")"
+}
+perf_produce() { # ADDR TOPIC SIZE THROUGHPUT: records/s p50 p99
+  "$KAFKA_TOOLS/kt" producer-perf-test --bootstrap-server "$1" --topic "$2" --num-records "${PERF_RECORDS:-$((3000000 * 256 / $3 + 500000))}" \
+    --record-size "$3" --throughput "$4" --command-property acks=all 2>/dev/null |
+    sed -nE 's/.*sent, ([0-9.]+) records.sec .* ([0-9]+) ms 50th, .* ([0-9]+) ms 99th.*/\1 records\/s, p50 \2 ms, p99 \3 ms/p' | tail -1
+}
+perf_consume() { # ADDR TOPIC SIZE -: records/s, and of the fetching alone
+  "$KAFKA_TOOLS/kt" consumer-perf-test --bootstrap-server "$1" --topic "$2" --num-records "${PERF_RECORDS:-$((3000000 * 256 / $3 + 500000))}" \
+    --timeout 60000 2>/dev/null | tail -1 | awk -F', *' '{printf "%d records/s, fetching alone %d records/s\n", $6, $10}'
+}
+
 all="limits closed acks shared windows single batches throttled read cold e2e partitions"
 for row in "${@:-$all}"; do for r in $row; do
-  declare -F "row_$r" >/dev/null || { echo "bench: there is no row $r; there are: $all sweeps bulk"; exit 2; }
+  declare -F "row_$r" >/dev/null || { echo "bench: there is no row $r; there are: $all tools sweeps bulk"; exit 2; }
 done; done
 printf 'machine: %s CPUs, %s, Linux %s, %s\n' "$(nproc)" "$(sed -n 's/^model name[^:]*: //p' /proc/cpuinfo | head -1)" "$(uname -r)" "$(date -u +%F)"
 start_chronik
