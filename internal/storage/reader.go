@@ -137,9 +137,16 @@ func (l *Log) after(seg *segment.Segment) int64 {
 	return 0
 }
 
+// few is room for the parts of a slice that has few.
+type few struct {
+	parts [8][]byte
+	held  [8]*membuf.Buffer
+}
+
 // readTailLocked gathers batches out of memory.
 func (l *Log) readTailLocked(offset, limit int64, max int, atLeastOne bool) Slice {
-	var s Slice
+	room := new(few)
+	s := Slice{Parts: room.parts[:0], held: room.held[:0]}
 	for i := l.tail.find(offset); i < len(l.tail.chunks); i++ {
 		c := l.tail.chunks[i]
 		if c.base >= limit {
