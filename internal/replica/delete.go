@@ -1,0 +1,98 @@
+package replica
+
+import (
+	"errors"
+	"fmt"
+
+	"github.com/chronik-io/chronik/internal/storage"
+)
+
+// ErrPolicy: the topic is compacted and not deleted from, so nobody may say which
+// of its records go.
+var ErrPolicy = errors.New("cleanup.policy is compact: records go when they are replaced")
+
+// HighWatermark as the offset of a Deletion stands for the partition's high
+// watermark, as in the protocol.
+const HighWatermark int64 = -1
+
+// Deletion asks that the records of one partition below an offset go
+// (DeleteRecords, KIP-107).
+type Deletion struct {
+	Topic     [16]byte
+	Partition int32
+	// Offset becomes the first that can be read; HighWatermark, or at most that.
+	Offset int64
+
+	// Results. Low is the first offset that can be read now; -1 on error. Err
+	// matches an error of this package or of storage: ErrUnknownPartition,
+	// ErrNotLeader, ErrOffline, ErrPolicy, storage.ErrOffsetOutOfRange for an
+	// offset above the high watermark or below 0, storage.ErrFailed where it could
+	// not be made durable.
+	Low int64
+	Err error
+}
+
+// DeleteRecords moves the starts of partitions and sets Low and Err of each. It
+// returns when that is durable: with one checkpoint for each log directory,
+// however many partitions there are. It writes to the disk.
+func (m *Manager) DeleteRecords(list []Deletion) {
+	partitions := make([]*Partition, len(list))
+	moves := make([]storage.StartMove, 0, len(list))
+	at := make([]int, 0, len(list)) // of each move in list
+	for i := range list {
+		d := &list[i]
+		d.Low = -1
+		if partitions[i], d.Err = m.Partition(d.Topic, d.Partition); d.Err != nil {
+			continue
+		}
+		to, err := partitions[i].deletable(d.Offset)
+		if d.Err = err; err == nil {
+			moves, at = append(moves, storage.StartMove{Log: partitions[i].log, To: to}), append(at, i)
+		}
+	}
+	m.opt.Storage.MoveStarts(moves)
+	for k := range moves {
+		d, p := &list[at[k]], partitions[at[k]]
+		d.Low, d.Err = p.deleted(&moves[k])
+	}
+}
+
+// DeleteRecords is Manager.DeleteRecords for one partition.
+func (p *Partition) DeleteRecords(offset int64) (low int64, err error) {
+	to, err := p.deletable(offset)
+	if err != nil {
+		return -1, err
+	}
+	moves := []storage.StartMove{{Log: p.log, To: to}}
+	p.log.Dir().MoveStarts(moves)
+	return p.deleted(&moves[0])
+}
+
+// deletable returns the offset up to which records are to go, if they may.
+func (p *Partition) deletable(offset int64) (int64, error) {
+	r, high := p.role.Load(), p.Ends().HighWatermark
+	if err := p.readable(r, -1); err != nil {
+		return 0, err
+	}
+	if c := p.log.Config().Cleanup; c.Compact && !c.Delete {
+		return 0, fmt.Errorf("delete records of %s: %w", p, ErrPolicy)
+	}
+	switch {
+	case offset == HighWatermark:
+		return high, nil
+	case offset < 0 || offset > high:
+		return 0, fmt.Errorf("%w: records of %s below %d are to be deleted, the high watermark is %d", storage.ErrOffsetOutOfRange, p, offset, high)
+	}
+	return offset, nil
+}
+
+// deleted is the outcome of a move. Readers that wait below the new start are
+// told that they wait for nothing.
+func (p *Partition) deleted(m *storage.StartMove) (low int64, err error) {
+	p.park.Check(p.key())
+	if m.Err != nil {
+		return -1, m.Err
+	}
+	return p.log.Ends().LogStart, nil
+}
+
