@@ -95,4 +95,3 @@ func (p *Partition) deleted(m *storage.StartMove) (low int64, err error) {
 	}
 	return p.log.Ends().LogStart, nil
 }
-

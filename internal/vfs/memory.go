@@ -7,6 +7,7 @@ import (
 	"path"
 	"sync"
 	"syscall"
+	"time"
 
 	"github.com/chronik-io/chronik/internal/vfs/ram"
 )
@@ -34,8 +35,9 @@ type memFS struct {
 
 // memNode is the content of a file; a directory's stays empty.
 type memNode struct {
-	mu   sync.RWMutex
-	data ram.Bytes
+	mu       sync.RWMutex
+	data     ram.Bytes
+	modified time.Time
 }
 
 // memErr names the call and the path of an error that is not nil.
@@ -66,7 +68,7 @@ func (m *memFS) Create(name string) (File, error) {
 	if err != nil {
 		return nil, memErr("create", name, err)
 	}
-	node := ram.NewFile(&memNode{})
+	node := ram.NewFile(&memNode{modified: time.Now()})
 	slot.Dir.Entries[slot.Name] = node
 	return &memFile{name: name, node: node.Data}, nil
 }
@@ -156,7 +158,7 @@ func memInfo(name string, node *memDir) Info {
 	}
 	node.Data.mu.RLock()
 	defer node.Data.mu.RUnlock()
-	return Info{Name: name, Size: node.Data.data.Size()}
+	return Info{Name: name, Size: node.Data.data.Size(), Modified: node.Data.modified}
 }
 
 func (m *memFS) SyncDir(dir string) error {
@@ -195,6 +197,7 @@ func (n *memNode) set(p []byte) {
 	defer n.mu.Unlock()
 	n.data.Resize(0)
 	n.data.WriteAt(p, 0)
+	n.modified = time.Now()
 }
 
 // memLock is a held lock.

@@ -5,6 +5,7 @@ import (
 	"io/fs"
 	"sync/atomic"
 	"syscall"
+	"time"
 )
 
 // memFile is an open file of Memory. The content stays while it is open, also
@@ -56,6 +57,7 @@ func (f *memFile) WriteVecAt(bufs [][]byte, off int64) (int, error) {
 		f.node.data.WriteAt(p, off+int64(n))
 		n += len(p)
 	}
+	f.node.modified = time.Now()
 	return n, nil
 }
 
@@ -69,6 +71,7 @@ func (f *memFile) Allocate(off, n int64) error {
 	defer f.node.mu.Unlock()
 	if off+n > f.node.data.Size() {
 		f.node.data.Resize(off + n)
+		f.node.modified = time.Now()
 	}
 	return nil
 }
@@ -80,6 +83,7 @@ func (f *memFile) Truncate(size int64) error {
 	f.node.mu.Lock()
 	defer f.node.mu.Unlock()
 	f.node.data.Resize(size)
+	f.node.modified = time.Now()
 	return nil
 }
 

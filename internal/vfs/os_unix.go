@@ -63,7 +63,7 @@ func info(name string, st fs.FileInfo) Info {
 	if st.IsDir() {
 		return Info{Name: name, Dir: true}
 	}
-	return Info{Name: name, Size: st.Size()}
+	return Info{Name: name, Size: st.Size(), Modified: st.ModTime()}
 }
 
 // List follows symbolic links as Stat does: a directory may be a link to

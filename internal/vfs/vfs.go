@@ -14,6 +14,7 @@ package vfs
 import (
 	"errors"
 	"io"
+	"time"
 )
 
 // ErrLocked is returned by FS.Lock when another process holds the lock.
@@ -63,6 +64,10 @@ type Info struct {
 	Name string // last element of the path
 	Size int64  // bytes; 0 for a directory
 	Dir  bool
+	// Modified is when a file's bytes or size last changed, as far as the system
+	// knows; zero for a directory. It is no promise: clocks go back, and a loss of
+	// power may take the last changes.
+	Modified time.Time
 }
 
 // File is an open file. Positions are absolute: there is no cursor. Reads and

@@ -241,7 +241,7 @@ func info(name string, n *node) vfs.Info {
 	if n.IsDir() {
 		return vfs.Info{Name: name, Dir: true}
 	}
-	return vfs.Info{Name: name, Size: n.Data.cache.Size()}
+	return vfs.Info{Name: name, Size: n.Data.cache.Size(), Modified: n.Data.modified}
 }
 
 // Free implements vfs.FS: the disk is an empty terabyte.

@@ -2,6 +2,7 @@ package crashfs
 
 import (
 	"math/rand/v2"
+	"time"
 
 	"github.com/chronik-io/chronik/internal/vfs/ram"
 )
@@ -70,16 +71,20 @@ func (c change) sectors() (first, end int64) {
 type inode struct {
 	cache, durable, base *ram.Bytes
 	log                  []change
-	seq                  int64 // of the newest change
+	seq                  int64     // of the newest change
+	modified             time.Time // when that was; it survives everything
 }
 
-func newInode() *inode { return &inode{cache: new(ram.Bytes), durable: new(ram.Bytes)} }
+func newInode() *inode {
+	return &inode{cache: new(ram.Bytes), durable: new(ram.Bytes), modified: time.Now()}
+}
 
 func (n *inode) change(c change) {
 	n.seq++
 	c.seq = n.seq
 	c.apply(n.cache)
 	n.log = append(n.log, c)
+	n.modified = time.Now()
 }
 
 // sync makes the changes up to seq durable.
@@ -139,7 +144,7 @@ func (n *inode) forget(keepCached bool) {
 
 // clone is the inode after the process was killed.
 func (n *inode) clone() *inode {
-	c := &inode{cache: n.cache.Clone(), durable: n.durable.Clone(), log: append([]change(nil), n.log...), seq: n.seq}
+	c := &inode{cache: n.cache.Clone(), durable: n.durable.Clone(), log: append([]change(nil), n.log...), seq: n.seq, modified: n.modified}
 	if n.base != nil {
 		c.base = n.base.Clone()
 	}
@@ -164,7 +169,7 @@ func (n *inode) afterPowerLoss(m Mode, rng *rand.Rand) *inode {
 	case KeepAll:
 	}
 	disk, _ := survivors(n.durable, n.start(), log, sizes, keep)
-	return &inode{cache: disk.Clone(), durable: disk}
+	return &inode{cache: disk.Clone(), durable: disk, modified: n.modified}
 }
 
 func always() bool { return true }

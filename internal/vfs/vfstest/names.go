@@ -6,6 +6,7 @@ import (
 	"strings"
 	"syscall"
 	"testing"
+	"time"
 
 	"github.com/chronik-io/chronik/internal/vfs"
 )
@@ -120,6 +121,7 @@ func list(t *testing.T, f vfs.FS, dir string) {
 		t.Fatalf("List: %+v, want %+v", got, want)
 	}
 	for i := range want {
+		got[i].Modified = time.Time{}
 		if got[i] != want[i] {
 			t.Errorf("entry %d: %+v, want %+v", i, got[i], want[i])
 		}
@@ -130,16 +132,45 @@ func list(t *testing.T, f vfs.FS, dir string) {
 	wantErr(t, "List of a file", err, syscall.ENOTDIR)
 }
 
+// modified checks that every change of a file moves the time of its last change,
+// as soon as the system's clock, which may be coarse, has moved.
+func modified(t *testing.T, f vfs.FS, name string, since time.Time) {
+	h, err := f.Open(name)
+	ok(t, err)
+	defer func() { ok(t, h.Close()) }()
+	size := int64(4)
+	changes := map[string]func() error{
+		"write":    func() error { _, err := h.WriteAt([]byte("x"), 0); return err },
+		"truncate": func() error { size++; return h.Truncate(size) },
+	}
+	for what, change := range changes {
+		var st vfs.Info
+		for begin := time.Now(); !st.Modified.After(since); time.Sleep(100 * time.Microsecond) {
+			if ok(t, change()); time.Since(begin) > 10*time.Second {
+				t.Fatalf("%s: last changed at %v, as before", what, st.Modified)
+			}
+			st, err = f.Stat(name)
+			ok(t, err)
+		}
+		since = st.Modified
+	}
+}
+
 func stat(t *testing.T, f vfs.FS, dir string) {
 	Put(t, f, dir+"/a", "four")
-	if st, err := f.Stat(dir + "/a"); err != nil || st != (vfs.Info{Name: "a", Size: 4}) {
-		t.Errorf("file: %+v, %v", st, err)
+	before, err := f.Stat(dir + "/a")
+	if name, size := before.Name, before.Size; err != nil || name != "a" || size != 4 || before.Dir || before.Modified.IsZero() {
+		t.Errorf("file: %+v, %v", before, err)
 	}
+	if again, err := f.Stat(dir + "/a"); err != nil || again != before {
+		t.Errorf("file, once more: %+v, %v", again, err)
+	}
+	modified(t, f, dir+"/a", before.Modified)
 	ok(t, f.MkdirAll(dir+"/d"))
 	if st, err := f.Stat(dir + "/d/"); err != nil || st != (vfs.Info{Name: "d", Dir: true}) {
 		t.Errorf("directory: %+v, %v", st, err)
 	}
-	_, err := f.Stat(dir + "/missing")
+	_, err = f.Stat(dir + "/missing")
 	wantErr(t, "Stat of a missing file", err, fs.ErrNotExist)
 }
 
