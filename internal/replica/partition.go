@@ -193,6 +193,13 @@ func (p *Partition) Acknowledged(follower, epoch int32, ackEnd int64) {
 	p.Advanced()
 }
 
+// High is storage.Bounds: what lies above the high watermark is not cleaned away.
+func (p *Partition) High() int64 { return p.high.Load() }
+
+// Stable is storage.Bounds. There are no transactions yet, so that everything
+// below the high watermark is stable.
+func (p *Partition) Stable() int64 { return p.high.Load() }
+
 // Advanced is storage.Observer, and what every move of an end comes to: raise
 // the high watermark, and complete what it covers.
 func (p *Partition) Advanced() {
