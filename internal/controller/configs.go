@@ -196,7 +196,7 @@ func (c *Controller) changeConfigs(ctx context.Context, res Resource, validateOn
 
 func (c *Controller) checkConfigs(res Resource, set map[string]string) error {
 	if res.Type == TopicResource {
-		return c.checkTopicConfigs(res.Name, set)
+		return c.checkTopicConfigs(set)
 	}
 	// Kafka answers INVALID_REQUEST here (KAFKA-13609), and tools expect it.
 	if err := c.opts.Configs.CheckDynamic(set, res.Name == ""); err != nil {
@@ -205,12 +205,8 @@ func (c *Controller) checkConfigs(res Resource, set map[string]string) error {
 	return nil
 }
 
-func (c *Controller) checkTopicConfigs(topic string, set map[string]string) error {
-	check := c.opts.Configs.CheckTopic
-	if IsInternal(topic) {
-		check = c.opts.Configs.CheckInternalTopic
-	}
-	if err := check(set); err != nil {
+func (c *Controller) checkTopicConfigs(set map[string]string) error {
+	if err := c.opts.Configs.CheckTopic(set); err != nil {
 		return refuse(InvalidConfig, "%s", err)
 	}
 	return nil

@@ -52,7 +52,7 @@ func (c *Controller) CreateTopic(ctx context.Context, spec TopicSpec) (Created, 
 		if taken.ModRevision != 0 {
 			return nameTaken(spec.Name, taken)
 		}
-		configs, err := c.creationConfigs(spec.Name, spec.Configs)
+		configs, err := c.creationConfigs(spec.Configs)
 		if err != nil {
 			return err
 		}
@@ -89,7 +89,7 @@ func nameTaken(name string, kv metadata.KV) error {
 	return refuse(InvalidTopic, "Topic '%s' collides with existing topic: %s", name, n.Topic)
 }
 
-func (c *Controller) creationConfigs(topic string, given map[string]*string) (map[string]string, error) {
+func (c *Controller) creationConfigs(given map[string]*string) (map[string]string, error) {
 	configs := make(map[string]string, len(given))
 	var null []string
 	for _, name := range slices.Sorted(maps.Keys(given)) {
@@ -102,7 +102,7 @@ func (c *Controller) creationConfigs(topic string, given map[string]*string) (ma
 	if len(null) > 0 {
 		return nil, refuse(InvalidConfig, "Null value not supported for topic configs: %s", strings.Join(null, ","))
 	}
-	return configs, c.checkTopicConfigs(topic, configs)
+	return configs, c.checkTopicConfigs(configs)
 }
 
 // assign decides on the replicas of every partition.

@@ -1,6 +1,7 @@
 package topicconf
 
 import (
+	"math"
 	"strings"
 	"time"
 )
@@ -31,8 +32,20 @@ type Broker struct {
 	ProducerExpiration time.Duration
 	ProduceProfile     string // name of a durability.ProducePreset
 
-	Groups  Groups
-	Offsets Offsets
+	Groups   Groups
+	Offsets  Offsets
+	Cleaning Cleaning
+}
+
+// Cleaning is what holds for the care of all logs of a broker.
+type Cleaning struct {
+	Interval       time.Duration // between two looks at every log
+	Compact        bool          // whether logs are compacted at all
+	KeyBytes       int64         // memory for the keys of a compaction
+	BytesPerSecond int64         // read and written by compaction; 0: as many as it can
+	// MinFree is how many bytes of a file system have to be free for clients'
+	// records to be taken: 0: any number, -1: as is right for its size.
+	MinFree int64
 }
 
 // Groups is what holds for groups; Kafka's names are group.*.
@@ -79,6 +92,7 @@ func (r *Registry) ResolveBroker(static map[string]string) (Broker, error) {
 		ProduceProfile:           f.value(ProduceProfile).s,
 		Groups:                   f.groups(),
 		Offsets:                  f.offsets(),
+		Cleaning:                 f.cleaning(),
 	}
 	return b, f.err
 }
@@ -108,4 +122,17 @@ func (f *reader) offsets() Offsets {
 		ReplicationFactor: int16(f.value("offsets.topic.replication.factor").n),
 		SegmentBytes:      int32(f.value("offsets.topic.segment.bytes").n),
 	}
+}
+
+func (f *reader) cleaning() Cleaning {
+	c := Cleaning{
+		Interval: milliseconds(f.value("log.retention.check.interval.ms").n),
+		Compact:  f.value("log.cleaner.enable").b,
+		KeyBytes: f.value("log.cleaner.dedupe.buffer.size").n,
+		MinFree:  f.value(DiskMinFree).n,
+	}
+	if rate := f.value("log.cleaner.io.max.bytes.per.second").f; rate < math.MaxInt64 {
+		c.BytesPerSecond = int64(rate)
+	}
+	return c
 }

@@ -15,6 +15,7 @@ func brokerDefs(opts Options, topics []*Def) []*Def {
 	defs = append(defs, topicPolicyDefs()...)
 	defs = append(defs, groupDefs()...)
 	defs = append(defs, offsetDefs()...)
+	defs = append(defs, cleaningDefs()...)
 	defs = append(defs,
 		brokerDef("producer.id.expiration.ms", Int, "86400000",
 			"After how many milliseconds without a produce a partition forgets an idempotent producer.",
@@ -26,7 +27,7 @@ func brokerDefs(opts Options, topics []*Def) []*Def {
 	for _, t := range topics {
 		defs = append(defs, topicDefault(t))
 	}
-	return append(defs, rollHours())
+	return append(defs, otherUnits()...)
 }
 
 // ProduceProfile is the name of the broker config that chooses a
@@ -79,13 +80,6 @@ func topicPolicyDefs() []*Def {
 	}
 }
 
-// rollHours is the one topic default that comes in another unit. It needs a
-// restart, as in Kafka.
-func rollHours() *Def {
-	return brokerDef("log.roll.hours", Int, "168", "The value of segment.ms in hours, for where log.roll.ms is not set.",
-		importance(High), atLeast(1))
-}
-
 // topicDefault makes the broker config from which a topic config gets its value
 // first. Where there is a second one the first has no default of its own.
 func topicDefault(t *Def) *Def {
@@ -97,7 +91,10 @@ func topicDefault(t *Def) *Def {
 		noDefault(d)
 	}
 	switch s.Name {
-	case "message.max.bytes", "log.segment.bytes", "log.roll.ms", "min.insync.replicas", "compression.type":
+	case "log.retention.ms":
+		d.Importance, d.checks = High, []check{someRetention}
+	case "message.max.bytes", "log.segment.bytes", "log.roll.ms", "min.insync.replicas", "compression.type", "log.retention.bytes",
+		"log.roll.jitter.ms", "log.segment.delete.delay.ms", "unclean.leader.election.enable":
 		d.Importance = High
 	}
 	return d

@@ -36,14 +36,14 @@ group.streams.min.heartbeat.interval.ms group.streams.min.session.timeout.ms gro
 group.streams.session.timeout.ms initial.broker.registration.timeout.ms inter.broker.listener.name
 internal.metadata.delete.delay.millis internal.metadata.log.segment.bytes internal.metadata.max.batch.size.in.bytes
 kafka.metrics.polling.interval.secs kafka.metrics.reporters leader.imbalance.check.interval.seconds
-listener.security.protocol.map log.cleaner.backoff.ms log.cleaner.dedupe.buffer.size log.cleaner.delete.retention.ms
-log.cleaner.enable log.cleaner.io.buffer.load.factor log.cleaner.io.buffer.size log.cleaner.io.max.bytes.per.second
-log.cleaner.max.compaction.lag.ms log.cleaner.min.cleanable.ratio log.cleaner.min.compaction.lag.ms
+listener.security.protocol.map log.cleaner.backoff.ms
+log.cleaner.io.buffer.load.factor log.cleaner.io.buffer.size
+
 log.cleaner.threads log.dir log.dir.failure.timeout.ms log.flush.interval.messages log.flush.interval.ms
 log.flush.offset.checkpoint.interval.ms log.flush.scheduler.interval.ms log.flush.start.offset.checkpoint.interval.ms
-log.initial.task.delay.ms log.local.retention.bytes log.local.retention.ms log.retention.bytes
-log.retention.check.interval.ms log.retention.hours log.retention.minutes log.retention.ms log.roll.jitter.hours
-log.roll.jitter.ms log.segment.delete.delay.ms max.connection.creation.rate max.connections.per.ip.overrides
+log.initial.task.delay.ms log.local.retention.bytes log.local.retention.ms
+
+max.connection.creation.rate max.connections.per.ip.overrides
 max.request.partition.size.limit metadata.log.dir metadata.log.max.record.bytes.between.snapshots
 metadata.log.max.snapshot.interval.ms metadata.log.segment.bytes metadata.log.segment.ms metadata.max.idle.interval.ms
 metadata.max.retention.bytes metadata.max.retention.ms metric.reporters metrics.num.samples metrics.recording.level
@@ -102,6 +102,27 @@ transaction.abort.timed.out.transaction.cleanup.interval.ms transaction.max.time
 transaction.partition.verification.enable transaction.remove.expired.transaction.cleanup.interval.ms
 transaction.state.log.load.buffer.size transaction.state.log.min.isr transaction.state.log.num.partitions
 transaction.state.log.replication.factor transaction.state.log.segment.bytes transaction.two.phase.commit.enable
-transactional.id.expiration.ms unclean.leader.election.enable unclean.leader.election.interval.ms
+transactional.id.expiration.ms unclean.leader.election.interval.ms
 unstable.api.versions.enable unstable.feature.versions.enable
 `
+
+// foreignTopicDefs are the other topic configs of Apache Kafka 4.3, with type and
+// bounds: a value that Kafka would refuse is refused in its words, any other
+// because chronik does not act on it.
+func foreignTopicDefs() []*Def {
+	foreign := func(name string, t Type, opts ...option) *Def {
+		return topicDef(name, t, "", "", append(opts, noDefault, notHonoured)...)
+	}
+	return []*Def{
+		foreign("flush.messages", Long, atLeast(1)),
+		foreign("flush.ms", Long, atLeast(0)),
+		foreign("follower.replication.throttled.replicas", List),
+		foreign("internal.segment.bytes", Int),
+		foreign("leader.replication.throttled.replicas", List),
+		foreign("local.retention.bytes", Long, atLeast(-2)),
+		foreign("local.retention.ms", Long, atLeast(-2)),
+		foreign("remote.log.copy.disable", Boolean),
+		foreign("remote.log.delete.on.disable", Boolean),
+		foreign("remote.storage.enable", Boolean),
+	}
+}

@@ -90,18 +90,7 @@ func (r *Registry) CheckTopic(set map[string]string) error {
 			return &Error{name, fmt.Sprintf("Topic config %s is known to Kafka, but this version of chronik does not honour it", name)}
 		}
 	}
-	return nil
-}
-
-// CheckInternalTopic is CheckTopic for a topic that the broker itself writes: its
-// records are keyed for compaction, which nobody else's are allowed to ask for yet.
-func (r *Registry) CheckInternalTopic(set map[string]string) error {
-	const policy = "cleanup.policy"
-	if set[policy] == "compact" {
-		set = maps.Clone(set)
-		delete(set, policy)
-	}
-	return r.CheckTopic(set)
+	return r.checkLags(set, minLag, maxLag)
 }
 
 // CheckDynamic says whether brokers may have these dynamic configs: one broker,
@@ -132,7 +121,7 @@ func (r *Registry) CheckDynamic(set map[string]string, all bool) error {
 		return &Error{Msg: fmt.Sprintf("Cannot update these configs at default cluster level, broker id must be specified: [%s]",
 			strings.Join(single, ", "))}
 	}
-	return nil
+	return r.checkLags(set, brokerMinLag, brokerMaxLag)
 }
 
 // CheckStatic says whether a broker may start with these configs. The error is
@@ -154,6 +143,9 @@ func (r *Registry) CheckStatic(set map[string]string) error {
 	}
 	b, err := r.ResolveBroker(set)
 	if err != nil {
+		return err
+	}
+	if err := r.checkLags(set, brokerMinLag, brokerMaxLag); err != nil {
 		return err
 	}
 	return b.Groups.check()

@@ -7,6 +7,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/chronik-io/chronik/pkg/durability"
 )
@@ -59,7 +60,27 @@ func TestTopicValuesAreRefusedInKafkasWords(t *testing.T) {
 		{"compression.type", "foo", "Invalid value foo for configuration compression.type: String must be one of: uncompressed, zstd, lz4, snappy, gzip, producer"},
 		{"compression.type", " gzip ", ""},
 		{"cleanup.policy", "foo", "Invalid value foo for configuration cleanup.policy: String must be one of: compact, delete"},
-		{"cleanup.policy", "delete,delete", ""},
+		{"cleanup.policy", "delete,compact,delete", ""},
+		{"cleanup.policy", "delete, compact", ""},
+		{"cleanup.policy", "", ""},
+		{"cleanup.policy", "delete,", "Configuration 'cleanup.policy' values must not be empty."},
+		{"cleanup.policy", "Compact", "Invalid value Compact for configuration cleanup.policy: String must be one of: compact, delete"},
+		{"cleanup.policy", "none", "Invalid value none for configuration cleanup.policy: String must be one of: compact, delete"},
+		{"segment.bytes", "1048575", "Invalid value 1048575 for configuration segment.bytes: Value must be at least 1048576"},
+		{"segment.bytes", "1048576", ""},
+		{"segment.jitter.ms", "-1", "Invalid value -1 for configuration segment.jitter.ms: Value must be at least 0"},
+		{"segment.jitter.ms", "99999999999", ""},
+		{"retention.ms", "-2", "Invalid value -2 for configuration retention.ms: Value must be at least -1"},
+		{"retention.ms", "0", ""},
+		{"retention.bytes", "-9223372036854775808", ""},
+		{"delete.retention.ms", "-1", "Invalid value -1 for configuration delete.retention.ms: Value must be at least 0"},
+		{"file.delete.delay.ms", "-1", "Invalid value -1 for configuration file.delete.delay.ms: Value must be at least 0"},
+		{"max.compaction.lag.ms", "0", "Invalid value 0 for configuration max.compaction.lag.ms: Value must be at least 1"},
+		{"min.compaction.lag.ms", "-1", "Invalid value -1 for configuration min.compaction.lag.ms: Value must be at least 0"},
+		{"min.cleanable.dirty.ratio", "1.1", "Invalid value 1.1 for configuration min.cleanable.dirty.ratio: Value must be no more than 1"},
+		{"min.cleanable.dirty.ratio", "-0.1", "Invalid value -0.1 for configuration min.cleanable.dirty.ratio: Value must be at least 0"},
+		{"min.cleanable.dirty.ratio", "1e-1", ""},
+		{"unclean.leader.election.enable", "x", "Invalid value x for configuration unclean.leader.election.enable: Expected value to be either true or false"},
 		{"compression.gzip.level", "0", "Invalid value 0 for configuration compression.gzip.level: Value must be between 1 and 9 or equal to -1"},
 		{"compression.gzip.level", "-1", ""},
 		{"compression.lz4.level", "18", "Invalid value 18 for configuration compression.lz4.level: Value must be no more than 17"},
@@ -77,9 +98,6 @@ func TestTopicValuesAreRefusedInKafkasWords(t *testing.T) {
 
 func TestWhatThisVersionCannotDoIsRefusedByName(t *testing.T) {
 	for _, c := range []struct{ name, value, want string }{
-		{"cleanup.policy", "compact", "Invalid value compact for configuration cleanup.policy: compaction is not available in this version"},
-		{"cleanup.policy", "delete, compact", "Invalid value delete,compact for configuration cleanup.policy: compaction is not available in this version"},
-		{"cleanup.policy", "", "Invalid value  for configuration cleanup.policy: an empty policy is not available in this version"},
 		{"chronik.durability.profile", "fast", `Invalid value fast for configuration chronik.durability.profile: unknown durability profile "fast" (known: os, sync)`},
 		{"chronik.durability.profile", "os", ""},
 	} {
@@ -94,7 +112,7 @@ func TestWhatThisVersionCannotDoIsRefusedByName(t *testing.T) {
 
 // An unknown name weighs more than a bad value, whatever their order.
 func TestUnknownNamesAreReportedFirst(t *testing.T) {
-	err := registry().CheckTopic(map[string]string{"a.typo": "1", "compression.type": "x", "retention.ms": "1"})
+	err := registry().CheckTopic(map[string]string{"a.typo": "1", "compression.type": "x", "flush.ms": "1"})
 	wantMsg(t, err, "Unknown topic config name: a.typo")
 }
 
@@ -112,7 +130,16 @@ func TestBrokerConfigsAreRefusedInKafkasWords(t *testing.T) {
 		{map[string]string{"message.max.bytes": "abc"}, false, "Invalid value abc for configuration message.max.bytes: Not a number of type INT"},
 		{map[string]string{"message.max.bytes": "-1"}, false, "Invalid value -1 for configuration message.max.bytes: Value must be at least 0"},
 		{map[string]string{"segment.bytes": "5000000"}, false, "Unknown broker config name: segment.bytes"},
-		{map[string]string{"log.retention.ms": "5"}, false, "Broker config log.retention.ms is known to Kafka, but this version of chronik does not honour it"},
+		{map[string]string{"log.flush.interval.ms": "5"}, false, "Broker config log.flush.interval.ms is known to Kafka, but this version of chronik does not honour it"},
+		{map[string]string{"log.retention.ms": "5", "log.roll.jitter.ms": "5", "log.segment.delete.delay.ms": "5"}, false, ""},
+		{map[string]string{"log.retention.ms": "0"}, false, "log.retention.ms must be unlimited (-1) or, greater than or equal to 1"},
+		{map[string]string{"log.retention.ms": "-1"}, true, ""},
+		{map[string]string{"log.retention.hours": "5"}, true, "Cannot update these configs dynamically: [log.retention.hours]"},
+		{map[string]string{"log.cleaner.enable": "false", "log.retention.check.interval.ms": "5"}, true,
+			"Cannot update these configs dynamically: [log.cleaner.enable, log.retention.check.interval.ms]"},
+		{map[string]string{"log.cleaner.min.cleanable.ratio": "5"}, false, "Invalid value 5.0 for configuration log.cleaner.min.cleanable.ratio: Value must be no more than 1"},
+		{map[string]string{"log.cleaner.min.compaction.lag.ms": "10", "log.cleaner.max.compaction.lag.ms": "9"}, false,
+			"conflict broker config setting log.cleaner.min.compaction.lag.ms (10) > log.cleaner.max.compaction.lag.ms (9)"},
 	} {
 		wantMsg(t, registry().CheckDynamic(c.set, c.all), c.want)
 	}
@@ -130,7 +157,14 @@ func TestStaticConfigs(t *testing.T) {
 		{map[string]string{"node.id": "2", "broker.id": "3"}, "node.id and broker.id are two names of one config and must have the same value"},
 		{map[string]string{"chronik.produce.profile": "x"}, "Invalid value x for configuration chronik.produce.profile: String must be one of: low-latency, balanced"},
 		{map[string]string{"zookeeper.connect": "x"}, "Unknown broker config name: zookeeper.connect"},
-		{map[string]string{"unclean.leader.election.enable": "true"}, "Broker config unclean.leader.election.enable is known to Kafka, but this version of chronik does not honour it"},
+		{map[string]string{"unclean.leader.election.interval.ms": "1"}, "Broker config unclean.leader.election.interval.ms is known to Kafka, but this version of chronik does not honour it"},
+		{map[string]string{"log.retention.hours": "-1", "log.retention.minutes": "5", "log.cleanup.policy": ""}, ""},
+		{map[string]string{"log.retention.hours": "0"}, "log.retention.ms must be unlimited (-1) or, greater than or equal to 1"},
+		{map[string]string{"log.cleaner.dedupe.buffer.size": "1000000"}, "log.cleaner.dedupe.buffer.size must be at least 1MB per cleaner thread."},
+		{map[string]string{"log.cleaner.io.max.bytes.per.second": "0.5"}, "Invalid value 0.5 for configuration log.cleaner.io.max.bytes.per.second: Value must be at least 1"},
+		{map[string]string{"chronik.disk.min.free.bytes": "-2"}, "Invalid value -2 for configuration chronik.disk.min.free.bytes: Value must be at least -1"},
+		{map[string]string{"log.cleaner.min.compaction.lag.ms": "10", "log.cleaner.max.compaction.lag.ms": "9"},
+			"conflict broker config setting log.cleaner.min.compaction.lag.ms (10) > log.cleaner.max.compaction.lag.ms (9)"},
 	} {
 		wantMsg(t, registry().CheckStatic(c.set), c.want)
 	}
@@ -144,7 +178,10 @@ func TestDefaultsAreKafkas(t *testing.T) {
 		"max.message.bytes": "INT 1048588", "message.timestamp.after.max.ms": "LONG 3600000",
 		"message.timestamp.before.max.ms": "LONG 9223372036854775807", "message.timestamp.type": "STRING CreateTime",
 		"min.insync.replicas": "INT 1", "preallocate": "BOOLEAN false", "segment.bytes": "INT 1073741824",
-		"segment.index.bytes": "INT 10485760", "segment.ms": "LONG 604800000",
+		"segment.index.bytes": "INT 10485760", "segment.ms": "LONG 604800000", "segment.jitter.ms": "LONG 0",
+		"delete.retention.ms": "LONG 86400000", "file.delete.delay.ms": "LONG 60000", "max.compaction.lag.ms": "LONG 9223372036854775807",
+		"min.cleanable.dirty.ratio": "DOUBLE 0.5", "min.compaction.lag.ms": "LONG 0", "retention.bytes": "LONG -1",
+		"retention.ms": "LONG 604800000", "unclean.leader.election.enable": "BOOLEAN false",
 	}
 	got := map[string]string{}
 	for _, v := range registry().DescribeTopic(Layers{}) {
@@ -221,18 +258,28 @@ func TestTimesOfGroupsMustFitTogether(t *testing.T) {
 	}
 }
 
-// The broker's own topics are compacted; nobody else's can be yet.
-func TestOnlyInternalTopicsAreCompacted(t *testing.T) {
+// A record's least age must not be more than its greatest, on whichever side the
+// two meet.
+func TestCompactionLagsMustFitTogether(t *testing.T) {
 	r := registry()
-	set := map[string]string{"cleanup.policy": "compact", "segment.ms": "1000"}
-	if err := r.CheckInternalTopic(set); err != nil {
-		t.Error(err)
+	wantMsg(t, r.CheckTopic(map[string]string{"min.compaction.lag.ms": "10", "max.compaction.lag.ms": "9"}),
+		"conflict topic config setting min.compaction.lag.ms (10) > max.compaction.lag.ms (9)")
+	wantMsg(t, r.CheckTopic(map[string]string{"min.compaction.lag.ms": "10", "max.compaction.lag.ms": "10"}), "")
+	wantMsg(t, r.CheckTopic(map[string]string{"min.compaction.lag.ms": "10"}), "")
+	c, err := r.ResolveTopic(Layers{Topic: map[string]string{"min.compaction.lag.ms": "10"}, Static: map[string]string{"log.cleaner.max.compaction.lag.ms": "5"}})
+	if err != nil || c.MinLag != 10*time.Millisecond || c.MaxLag != c.MinLag {
+		t.Errorf("a topic's lag over the broker's greatest: %v to %v, %v", c.MinLag, c.MaxLag, err)
 	}
-	if err := r.CheckTopic(set); err == nil {
-		t.Error("a client's topic would be compacted")
-	}
-	set["segment.ms"] = "x"
-	if err := r.CheckInternalTopic(set); err == nil || len(set) != 2 {
-		t.Errorf("%v, %v", err, set)
+}
+
+func TestDoublesAreWrittenAsInJava(t *testing.T) {
+	d := registry().Broker("log.cleaner.io.max.bytes.per.second")
+	for raw, want := range map[string]string{
+		"1.7976931348623157E308": "1.7976931348623157E308", "1": "1.0", "0.5": "0.5", "1e-4": "1.0E-4", "1e-3": "0.001",
+		"12345678": "1.2345678E7", "9999999": "9999999.0", "0": "0.0", "-2.5e10": "-2.5E10", "1e7": "1.0E7",
+	} {
+		if got := d.Canonical(raw); got != want {
+			t.Errorf("%s is written %s, want %s", raw, got, want)
+		}
 	}
 }

@@ -114,13 +114,14 @@ func (d *Def) scaleOf(name string) int64 {
 	return 1
 }
 
-// scale multiplies a number; Int values times the largest scale fit easily.
+// scale multiplies a number; Int values times the largest scale fit easily. What
+// is negative means no limit in every unit.
 func scale(raw string, by int64) string {
 	if by == 1 {
 		return raw
 	}
 	n, err := strconv.ParseInt(raw, 10, 64)
-	if err != nil {
+	if err != nil || n < 0 {
 		return raw
 	}
 	return strconv.FormatInt(n*by, 10)

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"math"
 	"reflect"
+	"slices"
 	"testing"
 	"time"
 )
@@ -67,6 +68,47 @@ func TestHoursAreTurnedIntoMilliseconds(t *testing.T) {
 	}
 }
 
+// What is negative means for ever in every unit.
+func TestRetentionComesInThreeUnits(t *testing.T) {
+	r := registry()
+	for _, c := range []struct {
+		l    Layers
+		want string
+		time time.Duration
+	}{
+		{Layers{}, "604800000", 7 * 24 * time.Hour},
+		{Layers{Static: map[string]string{"log.retention.hours": "2"}}, "7200000", 2 * time.Hour},
+		{Layers{Static: map[string]string{"log.retention.hours": "2", "log.retention.minutes": "3"}}, "180000", 3 * time.Minute},
+		{Layers{Static: map[string]string{"log.retention.hours": "2", "log.retention.minutes": "3", "log.retention.ms": "4"}}, "4", 4 * time.Millisecond},
+		{Layers{Static: map[string]string{"log.retention.hours": "-1"}}, "-1", -time.Millisecond},
+		{Layers{Static: map[string]string{"log.retention.minutes": "5"}, All: map[string]string{"log.retention.ms": "-1"}}, "-1", -time.Millisecond},
+		{Layers{Topic: map[string]string{"retention.ms": "9223372036854775807"}}, "9223372036854775807", math.MaxInt64},
+	} {
+		typed, err := r.ResolveTopic(c.l)
+		if v := find(t, r.DescribeTopic(c.l), "retention.ms"); v.Value != c.want || err != nil || typed.Retention != c.time {
+			t.Errorf("%+v: %s and %v, want %s and %v (%v)", c.l, v.Value, typed.Retention, c.want, c.time, err)
+		}
+	}
+}
+
+func TestPoliciesAreResolved(t *testing.T) {
+	for policy, want := range map[string][2]bool{"delete": {true, false}, "compact": {false, true}, "compact, delete": {true, true}, "": {}} {
+		c, err := registry().ResolveTopic(Layers{Topic: map[string]string{"cleanup.policy": policy}})
+		if got := [2]bool{c.Delete, c.Compact}; err != nil || got != want {
+			t.Errorf("%q: delete, compact %v, want %v (%v)", policy, got, want, err)
+		}
+	}
+}
+
+func TestNoThrottleIsNone(t *testing.T) {
+	for raw, want := range map[string]int64{"1.7976931348623157E308": 0, "1e19": 0, "1000000.7": 1_000_000} {
+		b, err := registry().ResolveBroker(map[string]string{"log.cleaner.io.max.bytes.per.second": raw})
+		if err != nil || b.Cleaning.BytesPerSecond != want {
+			t.Errorf("%s: %d, want %d (%v)", raw, b.Cleaning.BytesPerSecond, want, err)
+		}
+	}
+}
+
 func TestBrokerDescription(t *testing.T) {
 	r := registry()
 	values := r.DescribeBroker(Layers{
@@ -103,13 +145,13 @@ func TestEveryTopicConfigIsRead(t *testing.T) {
 		"max.message.bytes": "5", "message.timestamp.type": "LogAppendTime", "message.timestamp.before.max.ms": "5",
 		"message.timestamp.after.max.ms": "5", "min.insync.replicas": "2", "chronik.durability.profile": "os",
 		"compression.type": "zstd", "compression.gzip.level": "5", "compression.lz4.level": "5", "compression.zstd.level": "5",
-		"segment.bytes": "2000000", "segment.ms": "5", "segment.index.bytes": "50", "index.interval.bytes": "50", "preallocate": "true",
+		"cleanup.policy": "compact", "retention.ms": "5", "retention.bytes": "5", "file.delete.delay.ms": "5", "segment.jitter.ms": "5",
+		"min.cleanable.dirty.ratio": "0.1", "min.compaction.lag.ms": "5", "max.compaction.lag.ms": "5", "delete.retention.ms": "5",
+		"unclean.leader.election.enable": "true",
+		"segment.bytes":                  "2000000", "segment.ms": "5", "segment.index.bytes": "50", "index.interval.bytes": "50", "preallocate": "true",
 	}
 	codec := map[string]string{"compression.gzip.level": "gzip", "compression.lz4.level": "lz4", "compression.zstd.level": "zstd"}
 	for _, d := range r.Topics() {
-		if d.Name == "cleanup.policy" {
-			continue // one value only
-		}
 		without := map[string]string{}
 		if c := codec[d.Name]; c != "" {
 			without["compression.type"] = c
@@ -129,12 +171,13 @@ func TestEveryTopicConfigIsRead(t *testing.T) {
 func TestEveryBrokerConfigIsRead(t *testing.T) {
 	r := registry()
 	special := map[string]string{"group.consumer.assignors": "range", "group.consumer.migration.policy": "Upgrade", "offsets.topic.num.partitions": "7",
-		"offsets.topic.segment.bytes": "2000000"}
+		"offsets.topic.segment.bytes":    "2000000",
+		"log.cleaner.dedupe.buffer.size": "2000000"}
 	for _, d := range r.Brokers() {
-		if d.Update != ReadOnly || d.Name == "log.roll.hours" {
+		if d.Update != ReadOnly || slices.ContainsFunc(otherUnits(), func(o *Def) bool { return o.Name == d.Name }) {
 			continue // topics resolve through it
 		}
-		sample := map[Type]string{Int: "12345", Short: "12345", Long: "12345", String: "low-latency", List: "/x,/y", Boolean: "false"}[d.Type]
+		sample := map[Type]string{Int: "12345", Short: "12345", Long: "12345", String: "low-latency", List: "/x,/y", Boolean: "false", Double: "12345"}[d.Type]
 		if s := special[d.Name]; s != "" {
 			sample = s
 		}

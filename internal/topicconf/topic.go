@@ -3,6 +3,7 @@ package topicconf
 import (
 	"fmt"
 	"math"
+	"slices"
 	"time"
 
 	"github.com/chronik-io/chronik/pkg/durability"
@@ -25,9 +26,25 @@ type Topic struct {
 
 	SegmentBytes       int32
 	SegmentAge         time.Duration // from the first record to the roll
+	SegmentJitter      time.Duration // at most so much less
 	SegmentIndexBytes  int32
 	IndexIntervalBytes int32
 	Preallocate        bool
+
+	// Delete and Compact are the elements of cleanup.policy.
+	Delete, Compact bool
+	Retention       time.Duration // negative: for ever
+	RetentionBytes  int64         // negative: any number
+	FileDeleteDelay time.Duration
+	// MinDirty is the part of a log, 0 to 1, that must be new for a compaction.
+	MinDirty float64
+	// MinLag is never more than MaxLag, whose largest value means none.
+	MinLag, MaxLag  time.Duration
+	DeleteRetention time.Duration // of records without a value
+
+	// UncleanElection lets a replica that is not in sync lead when no other is
+	// left. Nobody can be elected while a partition has one replica.
+	UncleanElection bool
 
 	MinInSyncReplicas int32 // to be capped by the replication factor
 	Durability        durability.Profile
@@ -46,11 +63,13 @@ func (r *Registry) ResolveTopic(l Layers) (Topic, error) {
 		Compression:        f.value("compression.type").s,
 		SegmentBytes:       int32(f.value("segment.bytes").n),
 		SegmentAge:         milliseconds(f.value("segment.ms").n),
+		SegmentJitter:      milliseconds(f.value("segment.jitter.ms").n),
 		SegmentIndexBytes:  int32(f.value("segment.index.bytes").n),
 		IndexIntervalBytes: int32(f.value("index.interval.bytes").n),
 		Preallocate:        f.value("preallocate").b,
 		MinInSyncReplicas:  int32(f.value("min.insync.replicas").n),
 	}
+	f.cleanup(&t)
 	switch t.Compression {
 	case "gzip", "lz4", "zstd":
 		t.CompressionLevel = int(f.value("compression." + t.Compression + ".level").n)
@@ -64,6 +83,22 @@ func (r *Registry) ResolveTopic(l Layers) (Topic, error) {
 		return Topic{}, fmt.Errorf("%s: %w", DurabilityProfile, err)
 	}
 	return t, nil
+}
+
+// cleanup reads what says when records go.
+func (f *reader) cleanup(t *Topic) {
+	policy := f.value(CleanupPolicy).list
+	t.Delete, t.Compact = slices.Contains(policy, "delete"), slices.Contains(policy, "compact")
+	t.Retention = milliseconds(f.value("retention.ms").n)
+	t.RetentionBytes = f.value("retention.bytes").n
+	t.FileDeleteDelay = milliseconds(f.value("file.delete.delay.ms").n)
+	t.MinDirty = f.value("min.cleanable.dirty.ratio").f
+	t.MinLag = milliseconds(f.value(minLag).n)
+	// A topic's own lag and a broker's default may contradict each other. That a
+	// record is kept is the promise; that it goes in time is none.
+	t.MaxLag = max(milliseconds(f.value(maxLag).n), t.MinLag)
+	t.DeleteRetention = milliseconds(f.value("delete.retention.ms").n)
+	t.UncleanElection = f.value("unclean.leader.election.enable").b
 }
 
 // milliseconds saturates: Kafka's "no limit" is the largest long.

@@ -1,7 +1,7 @@
 package topicconf
 
 import (
-	"math"
+	"slices"
 
 	"github.com/chronik-io/chronik/pkg/durability"
 )
@@ -34,14 +34,15 @@ func topicDefs(p Profiles) []*Def {
 		topicDef("min.insync.replicas", Int, "1",
 			"With acks=all, the number of in-sync replicas without which a produce is refused. Never more than the topic has replicas.",
 			from("min.insync.replicas"), atLeast(1)),
-		topicDef("cleanup.policy", List, "delete",
-			"What happens to old segments. This version has delete only.",
-			from("log.cleanup.policy"), oneOf("compact", "delete"), checked(deleteOnly)),
 		topicDef(DurabilityProfile, String, durability.Default,
 			"The durability profile: what must be true of a record's bytes on a replica before that replica counts, and who syncs when. "+
 				"Takes effect between two commit groups.",
 			from(DurabilityProfile), checked(func(d *Def, v value) error { return knownProfile(p, d, v) })),
-	}, append(compressionDefs(), segmentDefs()...)...)
+		topicDef("unclean.leader.election.enable", Boolean, "false",
+			"Whether a replica that is not in sync may lead a partition that has no other left, which loses what it lacks. "+
+				"A partition with one replica has none to choose from, so that it changes nothing for it.",
+			from("unclean.leader.election.enable")),
+	}, slices.Concat(compressionDefs(), segmentDefs(), retentionDefs(), compactionDefs())...)
 }
 
 // DurabilityProfile is the name of the topic and broker config that chooses a
@@ -73,6 +74,9 @@ func segmentDefs() []*Def {
 		topicDef("segment.ms", Long, "604800000",
 			"The age in milliseconds, counted from a segment's first record, at which a new segment is begun.",
 			from("log.roll.ms"), fromScaled("log.roll.hours", hour), atLeast(1)),
+		topicDef("segment.jitter.ms", Long, "0",
+			"By how many milliseconds at most segment.ms is shortened, by another number for each segment, so that not all partitions begin new segments at once.",
+			from("log.roll.jitter.ms"), fromScaled("log.roll.jitter.hours", hour), atLeast(0)),
 		topicDef("segment.index.bytes", Int, "10485760",
 			"The largest size in bytes of a segment's offset index; when it is full a new segment is begun.",
 			from("log.index.size.max.bytes"), atLeast(4)),
@@ -92,53 +96,9 @@ func gzipLevel(d *Def, v value) error {
 	return d.invalid(d.format(v), "Value must be between 1 and 9 or equal to -1")
 }
 
-// deleteOnly refuses what this version cannot do. An empty policy means in Kafka
-// that nothing is ever cleaned.
-func deleteOnly(d *Def, v value) error {
-	for _, e := range v.list {
-		if e == "compact" {
-			return d.invalid(d.format(v), "compaction is not available in this version")
-		}
-	}
-	if len(v.list) == 0 {
-		return d.invalid(d.format(v), "an empty policy is not available in this version")
-	}
-	return nil
-}
-
 func knownProfile(p Profiles, d *Def, v value) error {
 	if _, err := p.Lookup(v.s); err != nil {
 		return d.invalid(v.s, err.Error())
 	}
 	return nil
-}
-
-// foreignTopicDefs are the other topic configs of Apache Kafka 4.3, with type and
-// bounds: a value that Kafka would refuse is refused in its words, any other
-// because chronik does not act on it.
-func foreignTopicDefs() []*Def {
-	foreign := func(name string, t Type, opts ...option) *Def {
-		return topicDef(name, t, "", "", append(opts, noDefault, notHonoured)...)
-	}
-	return []*Def{
-		foreign("delete.retention.ms", Long, atLeast(0)),
-		foreign("file.delete.delay.ms", Long, atLeast(0)),
-		foreign("flush.messages", Long, atLeast(1)),
-		foreign("flush.ms", Long, atLeast(0)),
-		foreign("follower.replication.throttled.replicas", List),
-		foreign("internal.segment.bytes", Int),
-		foreign("leader.replication.throttled.replicas", List),
-		foreign("local.retention.bytes", Long, atLeast(-2)),
-		foreign("local.retention.ms", Long, atLeast(-2)),
-		foreign("max.compaction.lag.ms", Long, atLeast(1)),
-		foreign("min.cleanable.dirty.ratio", Double, fraction()),
-		foreign("min.compaction.lag.ms", Long, atLeast(0)),
-		foreign("remote.log.copy.disable", Boolean),
-		foreign("remote.log.delete.on.disable", Boolean),
-		foreign("remote.storage.enable", Boolean),
-		foreign("retention.bytes", Long),
-		foreign("retention.ms", Long, between(-1, math.MaxInt64)),
-		foreign("segment.jitter.ms", Long, atLeast(0)),
-		foreign("unclean.leader.election.enable", Boolean),
-	}
 }

@@ -24,6 +24,7 @@ type value struct {
 	b    bool
 	s    string
 	list []string
+	gaps bool // the list had entries without a text
 }
 
 // Canonical returns how Kafka would print a value: trimmed, true and false in
@@ -44,7 +45,7 @@ func (d *Def) format(v value) string {
 	case Int, Short, Long:
 		return strconv.FormatInt(v.n, 10)
 	case Double:
-		return strconv.FormatFloat(v.f, 'f', -1, 64)
+		return formatDouble(v.f)
 	case List:
 		return strings.Join(v.list, ",")
 	}
@@ -86,7 +87,8 @@ func (d *Def) parse(raw string) (value, error) {
 		}
 		return value{f: f}, nil
 	case List:
-		return value{list: splitList(s)}, nil
+		list, gaps := splitList(s)
+		return value{list: list, gaps: gaps}, nil
 	case Int:
 		bits = 32
 	case Short:
@@ -102,16 +104,41 @@ func (d *Def) parse(raw string) (value, error) {
 	return value{n: n}, nil
 }
 
+// formatDouble writes a number as Java does: with a point, and with an exponent
+// where it is very small or very large.
+func formatDouble(f float64) string {
+	if size := math.Abs(f); size == 0 || size >= 1e-3 && size < 1e7 {
+		s := strconv.FormatFloat(f, 'f', -1, 64)
+		if !strings.Contains(s, ".") {
+			s += ".0"
+		}
+		return s
+	}
+	digits, exponent, ok := strings.Cut(strconv.FormatFloat(f, 'E', -1, 64), "E")
+	if !ok {
+		return digits // infinite
+	}
+	if !strings.Contains(digits, ".") {
+		digits += ".0"
+	}
+	sign := ""
+	if exponent[0] == '-' {
+		sign = "-"
+	}
+	return digits + "E" + sign + strings.TrimLeft(exponent[1:], "0")
+}
+
 // splitList takes a comma-separated list apart. Empty entries and repetitions
-// are left out.
-func splitList(s string) []string {
-	var list []string
+// are left out; gaps says whether there were empty ones beside a comma.
+func splitList(s string) (list []string, gaps bool) {
 	for _, e := range strings.Split(s, ",") {
-		if e = strings.TrimSpace(e); e != "" && !slices.Contains(list, e) {
+		if e = strings.TrimSpace(e); e == "" {
+			gaps = s != ""
+		} else if !slices.Contains(list, e) {
 			list = append(list, e)
 		}
 	}
-	return list
+	return list, gaps
 }
 
 func atLeast(low int64) option { return between(low, math.MaxInt64) }
