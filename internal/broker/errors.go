@@ -39,6 +39,7 @@ func codes() []struct {
 		{replica.ErrNotEnoughReplicas, kerr.NotEnoughReplicas},
 		{replica.ErrNotEnoughReplicasAfterAppend, kerr.NotEnoughReplicasAfterAppend},
 		{replica.ErrOffsetNotAvailable, kerr.OffsetNotAvailable},
+		{replica.ErrPolicy, kerr.PolicyViolation},
 		{coordinator.ErrNotCoordinator, kerr.NotCoordinator},
 		{coordinator.ErrLoading, kerr.CoordinatorLoadInProgress},
 		{coordinator.ErrBusy, kerr.CoordinatorLoadInProgress}, // every client backs off on it

@@ -27,7 +27,6 @@ import (
 	"github.com/chronik-io/chronik/internal/purgatory"
 	"github.com/chronik-io/chronik/internal/replica"
 	"github.com/chronik-io/chronik/internal/storage"
-	"github.com/chronik-io/chronik/internal/storage/segment"
 	"github.com/chronik-io/chronik/internal/topicconf"
 	"github.com/chronik-io/chronik/internal/vfs"
 	"github.com/chronik-io/chronik/pkg/durability"
@@ -98,20 +97,18 @@ func newNode(t testing.TB, change ...func(*nodeOptions)) *node {
 
 func (n *node) openLogs(t testing.TB, o nodeOptions) {
 	t.Helper()
-	config := func(l topicconf.Layers) storage.Config {
+	config := func(l topicconf.Layers, internal bool) storage.Config {
 		l.Static = n.static
 		c, err := n.configs.ResolveTopic(l)
 		if err != nil {
 			t.Errorf("configs of a log: %v", err)
 		}
-		return storage.Config{Profile: c.Durability, Preallocate: c.Preallocate, Segment: segment.Limits{
-			Bytes: int64(c.SegmentBytes), Ms: c.SegmentAge.Milliseconds(),
-			IndexInterval: int(c.IndexIntervalBytes), IndexBytes: int(c.SegmentIndexBytes)}}
+		return replica.LogConfig(&c, internal)
 	}
 	dir := path.Join("/data", "logs")
 	must(t, vfs.MakeDir(n.fs, dir))
 	opt := storage.Options{FS: n.fs, JournalFileSize: 1 << 20, Absent: n.absent,
-		Config: func(string, storage.ID) storage.Config { return config(topicconf.Layers{}) }}
+		Config: func(string, storage.ID) storage.Config { return config(topicconf.Layers{}, false) }}
 	o.storage(&opt)
 	var err error
 	n.storage, err = storage.Open([]storage.Place{{Path: dir}}, opt)
@@ -121,7 +118,7 @@ func (n *node) openLogs(t testing.TB, o nodeOptions) {
 	n.applier = metadata.NewApplier(zap.NewNop())
 	replicas := replica.NewManager(replica.Options{Self: o.self, Storage: n.storage, Cluster: n.control, Park: n.park, Logger: zap.NewNop(),
 		Config: func(img *metadata.Image, topic *metadata.Topic) storage.Config {
-			return config(topicconf.Layers{Broker: img.BrokerConfig(o.self), All: img.BrokerConfig(metadata.DefaultBroker), Topic: topic.Configs})
+			return config(topicconf.Layers{Broker: img.BrokerConfig(o.self), All: img.BrokerConfig(metadata.DefaultBroker), Topic: topic.Configs}, topic.Internal)
 		}})
 	n.applier.Subscribe("replicas", replicas.Apply)
 	n.groups, err = groups.New(groups.Options{Self: o.self, Replicas: replicas, Controller: n.control, Configs: n.configs,

@@ -13,8 +13,8 @@ import (
 	"github.com/chronik-io/chronik/internal/metadata"
 	"github.com/chronik-io/chronik/internal/metrics"
 	"github.com/chronik-io/chronik/internal/network"
+	"github.com/chronik-io/chronik/internal/replica"
 	"github.com/chronik-io/chronik/internal/storage"
-	"github.com/chronik-io/chronik/internal/storage/segment"
 	"github.com/chronik-io/chronik/internal/topicconf"
 	"github.com/chronik-io/chronik/internal/vfs"
 )
@@ -54,14 +54,10 @@ func (b *Broker) logConfig(r *rooms, img *metadata.Image, t *metadata.Topic) sto
 			b.fail(fmt.Errorf("default configuration of topics: %w", err)) // Load has checked it
 		}
 	}
-	return storage.Config{
-		Profile: c.Durability,
-		Segment: segment.Limits{
-			Bytes: int64(c.SegmentBytes), Ms: max(c.SegmentAge.Milliseconds(), 1),
-			IndexInterval: int(c.IndexIntervalBytes), IndexBytes: int(c.SegmentIndexBytes),
-		},
-		Preallocate: c.Preallocate,
+	if !r.conf.Cleaning.Compact { // log.cleaner.enable=false
+		c.Compact = false
 	}
+	return replica.LogConfig(&c, t != nil && t.Internal)
 }
 
 // logSource shows the logs to metrics.

@@ -1,0 +1,26 @@
+package replica
+
+import (
+	"github.com/chronik-io/chronik/internal/storage"
+	"github.com/chronik-io/chronik/internal/storage/segment"
+	"github.com/chronik-io/chronik/internal/topicconf"
+)
+
+// LogConfig is what a topic's resolved configuration means to its logs. internal
+// says that the broker itself writes the topic.
+func LogConfig(c *topicconf.Topic, internal bool) storage.Config {
+	return storage.Config{
+		Profile: c.Durability,
+		Segment: segment.Limits{
+			Bytes: int64(c.SegmentBytes), Ms: max(c.SegmentAge.Milliseconds(), 1), JitterMs: c.SegmentJitter.Milliseconds(),
+			IndexInterval: int(c.IndexIntervalBytes), IndexBytes: int(c.SegmentIndexBytes),
+		},
+		Preallocate: c.Preallocate,
+		Cleanup: storage.Cleanup{
+			Delete: c.Delete, Compact: c.Compact,
+			RetentionTime: c.Retention, RetentionBytes: c.RetentionBytes, TimestampAfter: c.TimestampAfter, DeleteDelay: c.FileDeleteDelay,
+			MinDirty: c.MinDirty, MinLag: c.MinLag, MaxLag: c.MaxLag, Tombstones: c.DeleteRetention,
+			Internal: internal,
+		},
+	}
+}
