@@ -284,24 +284,7 @@ func (d *Dir) leave() error {
 	if d.failed.Load() != nil {
 		return fmt.Errorf("close log directory %s: %w", d.path, *d.failed.Load())
 	}
-	clean := true
-	var failed error
-	for _, l := range d.Logs() {
-		if l.Offline() != nil {
-			clean = clean && l.givenUp() // the next start is to look at the others as after a crash
-			continue
-		}
-		if err := l.bringHome(); err != nil {
-			clean = false
-			if failed == nil {
-				failed = err
-			}
-			continue
-		}
-		if l.logEnd.Load() != l.flushed {
-			clean = false
-		}
-	}
+	clean, failed := d.allHome()
 	d.awaitCarried()
 	at, err := d.journal.Rotate()
 	if err == nil {
@@ -311,6 +294,30 @@ func (d *Dir) leave() error {
 		return errors.Join(failed, err)
 	}
 	return d.writeCleanMark(at)
+}
+
+// allHome brings all logs into synced segments. It says whether all of them are
+// there, and the first error.
+func (d *Dir) allHome() (clean bool, failed error) {
+	var mu sync.Mutex
+	logs := d.Logs()
+	clean = true
+	each(len(logs), func(i int) {
+		l, home := logs[i], false
+		var err error
+		if l.Offline() != nil {
+			home = l.givenUp() // the next start is to look at the others as after a crash
+		} else if err = l.bringHome(); err == nil {
+			home = l.logEnd.Load() == l.flushed
+		}
+		mu.Lock()
+		defer mu.Unlock()
+		clean = clean && home
+		if failed == nil {
+			failed = err
+		}
+	})
+	return clean, failed
 }
 
 // awaitCarried waits for what an interrupted sweep gave to the journal.

@@ -4,8 +4,11 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"maps"
 	"math"
 	"path"
+	"slices"
+	"sync"
 	"time"
 
 	"go.uber.org/zap"
@@ -199,13 +202,21 @@ func (r *recovery) logs() error {
 // home brings what was replayed into synced segments. What the journal holds of
 // logs that failed on the way here is kept aside: the journal is given up.
 func (r *recovery) home() error {
-	keep, done := r.others, 0
-	for _, f := range r.found {
-		done++
-		r.progress("partitions written and synced", done, len(r.found))
+	all := slices.Collect(maps.Values(r.found))
+	var mu sync.Mutex
+	done := 0
+	each(len(all), func(i int) {
+		f := all[i]
 		if f.err == nil {
 			f.err = f.l.flushAndSync()
 		}
+		mu.Lock()
+		defer mu.Unlock()
+		done++
+		r.progress("partitions written and synced", done, len(all))
+	})
+	keep := r.others
+	for _, f := range all {
 		if f.err != nil && noSpace(f.err) {
 			return f.err // that is no log's fault, and nothing could be kept aside
 		}
