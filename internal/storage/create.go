@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io/fs"
 	"path"
+	"slices"
 
 	"go.uber.org/zap"
 
@@ -29,13 +30,14 @@ func (d *Dir) Create(specs []Spec) ([]*Log, error) {
 	if err := d.Err(); err != nil {
 		return nil, err
 	}
-	logs := make([]*Log, 0, len(specs))
-	for _, s := range specs {
-		l, err := d.makeLog(s)
-		if err != nil {
-			return nil, fmt.Errorf("create log %s-%d: %w", s.Topic, s.ID.Partition, err)
+	logs, errs := make([]*Log, len(specs)), make([]error, len(specs))
+	each(len(specs), func(i int) {
+		if logs[i], errs[i] = d.makeLog(specs[i]); errs[i] != nil {
+			errs[i] = fmt.Errorf("create log %s-%d: %w", specs[i].Topic, specs[i].ID.Partition, errs[i])
 		}
-		logs = append(logs, l)
+	})
+	if i := slices.IndexFunc(errs, func(err error) bool { return err != nil }); i >= 0 {
+		return nil, errs[i]
 	}
 	if err := d.opt.FS.SyncDir(d.path); err != nil {
 		return nil, fmt.Errorf("create logs: %w", err)

@@ -5,8 +5,9 @@ import (
 	"sync/atomic"
 )
 
-// together is how many segments a start or a stop syncs at a time. A disk takes
-// the flushes of several files as one; beyond some 16 hot files it gains nothing.
+// together is how many logs are made, or synced at a start or a stop, at a time. A
+// disk takes the flushes of several files as one; beyond some 16 hot files it gains
+// nothing.
 const together = 16
 
 // each calls fn for 0 to n-1, several at a time where they are many, and returns
