@@ -2,6 +2,7 @@ package daemon
 
 import (
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 	"sync"
@@ -18,6 +19,8 @@ type readiness struct {
 
 	mu    sync.Mutex
 	phase string                   // what goes on; empty while clients are served
+	doing map[string]string        // how far the phase is, by part
+	moves uint64                   // grows with every change of the two
 	parts map[string]func() string // asked on every request; empty is well
 }
 
@@ -30,12 +33,36 @@ func newReadiness(gauge prometheus.Gauge) *readiness {
 func (r *readiness) enter(phase string) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	r.phase = phase
+	r.phase, r.doing = phase, nil
+	r.moves++
 	if phase == "" {
 		r.gauge.Set(1)
 	} else {
 		r.gauge.Set(0)
 	}
+}
+
+// progress says how far the phase is in one part of it. all is 0 where nobody
+// knows how much there is.
+func (r *readiness) progress(part, doing string, done, all int) {
+	text := fmt.Sprintf("%s: %d", doing, done)
+	if all > 0 && all != done {
+		text += fmt.Sprintf(" of %d", all)
+	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.doing == nil {
+		r.doing = make(map[string]string)
+	}
+	r.doing[part] = text
+	r.moves++
+}
+
+// moved is a number that grows while a start or a stop makes progress.
+func (r *readiness) moved() uint64 {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.moves
 }
 
 // watch adds a part that says what is wrong with it, or nothing. A part with a
@@ -50,7 +77,7 @@ func (r *readiness) watch(part string, problem func() string) {
 // nothing does.
 func (r *readiness) report() (string, bool) {
 	r.mu.Lock()
-	phase, parts := r.phase, make(map[string]func() string, len(r.parts))
+	phase, doing, parts := r.phase, maps.Clone(r.doing), make(map[string]func() string, len(r.parts))
 	for name, ask := range r.parts {
 		parts[name] = ask
 	}
@@ -60,6 +87,9 @@ func (r *readiness) report() (string, bool) {
 		if text := ask(); text != "" {
 			lines = append(lines, fmt.Sprintf("%s: %s\n", name, text))
 		}
+	}
+	for part, text := range doing {
+		lines = append(lines, fmt.Sprintf("%s: %s\n", part, text))
 	}
 	slices.Sort(lines)
 	if phase != "" {

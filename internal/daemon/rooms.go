@@ -52,6 +52,7 @@ type rooms struct {
 // handlers, and connections last.
 func (b *Broker) open(ctx context.Context) error {
 	r := &rooms{static: static(b.cfg)}
+	b.rooms = r
 	var err error
 	if r.conf, err = b.configs.ResolveBroker(r.static); err != nil {
 		return &ExitError{ExitUsage, err}
@@ -128,6 +129,7 @@ func (b *Broker) openLogs(ctx context.Context, r *rooms) error {
 		FS: b.fs, Holder: holder(), Logger: b.log.Named("storage"), Metrics: m,
 		DeferredBytes: b.cfg.Produce.DeferredBytes, JournalFileSize: b.journalFile, JournalBytes: b.journalBytes,
 		ProducerExpiry: r.conf.ProducerExpiration,
+		Progress:       b.ready.progress,
 		Absent: func() int {
 			if s := r.server.Load(); s != nil {
 				return s.Census().Absent()

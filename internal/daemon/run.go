@@ -4,31 +4,27 @@ import (
 	"context"
 	"errors"
 
-	sd "github.com/coreos/go-systemd/v22/daemon"
 	"go.uber.org/zap"
 )
 
 // run starts a broker, serves until ctx ends or the broker cannot go on, drains
 // and stops it, and tells systemd about it.
 func run(ctx context.Context, o Options) error {
+	s := newSupervisor(o.Log)
+	defer s.end()
+	o.begun = s.begin
 	b, err := Start(ctx, o)
 	if err != nil {
+		s.failed(err)
 		return err
 	}
-	notify(o.Log, sd.SdNotifyReady)
+	s.ready()
 	var failure error
 	select {
 	case <-ctx.Done():
 	case failure = <-b.Failed():
 		o.Log.Error("the broker cannot go on", zap.Error(failure))
 	}
-	notify(o.Log, sd.SdNotifyStopping)
+	s.stopping(failure)
 	return errors.Join(failure, b.Close())
-}
-
-// notify tells systemd, where it started this process.
-func notify(log *zap.Logger, state string) {
-	if _, err := sd.SdNotify(false, state); err != nil {
-		log.Warn("systemd was not told", zap.String("state", state), zap.Error(err))
-	}
 }

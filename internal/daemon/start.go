@@ -34,6 +34,10 @@ type Options struct {
 	// JournalFileSize and JournalBytes are those of storage.Options; 0 is the
 	// default there. A broker in memory wants them small.
 	JournalFileSize, JournalBytes int64
+
+	// begun, where set, gets the broker before its rooms are opened, which may
+	// take as long as a recovery does.
+	begun func(*Broker)
 }
 
 // Broker is a running broker. It is served until Close.
@@ -46,6 +50,7 @@ type Broker struct {
 	ready   *readiness
 	bound   *bound
 	stack   *stack
+	rooms   *rooms // whole once ready says that clients are served
 
 	journalFile, journalBytes int64
 	// failed gets the first error that no room can go on with.
@@ -71,6 +76,9 @@ func Start(ctx context.Context, o Options) (*Broker, error) {
 	if addresses.admin != nil {
 		a := newAdmin(addresses.admin, reg, o.Level, b.ready, o.Log.Named("admin"))
 		b.stack.push("admin", func(ctx context.Context) error { a.stop(ctx); return nil })
+	}
+	if o.begun != nil {
+		o.begun(b)
 	}
 	if err := b.open(ctx); err != nil {
 		return nil, errors.Join(err, b.stop(zapcore.DebugLevel, "start failed"))

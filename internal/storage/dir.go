@@ -49,6 +49,11 @@ type Options struct {
 	// Config returns the configuration of a log found on the disk.
 	Config func(topic string, id ID) Config
 
+	// Progress, where set, hears a few times a second how far the recovery of a
+	// directory is: what goes on, and how much of it is done. Directories recover
+	// at the same time, so it is called concurrently.
+	Progress func(dir, doing string, done, all int)
+
 	// For tests: called after a directory that had failed takes records again.
 	reopened func(*Dir)
 	broken   broken

@@ -32,15 +32,24 @@ type recovery struct {
 	extent journal.Extent
 	began  time.Time
 	said   time.Time // when progress was logged
+	told   time.Time // when Options.Progress was called
 	frames int       // read so far
 }
 
 // progressEvery is how often a start that takes long says how far it is.
 const progressEvery = 5 * time.Second
 
+// tellEvery is how often Options.Progress hears at most.
+const tellEvery = 200 * time.Millisecond
+
 // progress says how far a start is, every few seconds.
 func (r *recovery) progress(doing string, done, all int) {
-	if now := time.Now(); now.Sub(r.said) >= progressEvery {
+	now := time.Now()
+	if tell := r.d.opt.Progress; tell != nil && now.Sub(r.told) >= tellEvery {
+		r.told = now
+		tell(r.d.path, doing, done, all)
+	}
+	if now.Sub(r.said) >= progressEvery {
 		r.said = now
 		r.d.log.Info("recovering: "+doing, zap.Int("done", done), zap.Int("of", all), zap.Duration("for", now.Sub(r.began)))
 	}

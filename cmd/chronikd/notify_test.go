@@ -1,0 +1,180 @@
+package main
+
+import (
+	"errors"
+	"net"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/twmb/franz-go/pkg/kgo"
+)
+
+// systemd is the receiving end of the notification protocol (sd_notify(3)).
+type systemd struct {
+	*testing.T
+	conn *net.UnixConn
+	path string
+}
+
+func newSystemd(t *testing.T) *systemd {
+	t.Helper()
+	dir, err := os.MkdirTemp("", "sd") // a socket's path has 108 bytes at most
+	if err != nil {
+		t.Fatal(err)
+	}
+	path := filepath.Join(dir, "notify")
+	conn, err := net.ListenUnixgram("unixgram", &net.UnixAddr{Name: path, Net: "unixgram"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		_ = conn.Close()
+		_ = os.RemoveAll(dir)
+	})
+	return &systemd{t, conn, path}
+}
+
+// next returns the assignments of the next message that has one of the wanted
+// ones, and all that came before it.
+func (s *systemd) next(wanted string) (found, before []string) {
+	s.Helper()
+	if err := s.conn.SetReadDeadline(time.Now().Add(startTime)); err != nil {
+		s.Fatal(err)
+	}
+	for buf := make([]byte, 64<<10); ; {
+		n, err := s.conn.Read(buf)
+		if err != nil {
+			s.Fatalf("no %s after %q: %v", wanted, before, err)
+		}
+		message := strings.Split(strings.TrimSpace(string(buf[:n])), "\n")
+		if slices.ContainsFunc(message, func(line string) bool { return strings.HasPrefix(line, wanted) }) {
+			return message, before
+		}
+		before = append(before, message...)
+	}
+}
+
+// never fails where one of the assignments begins with prefix.
+func (s *systemd) never(prefix string, among []string) {
+	s.Helper()
+	for _, line := range among {
+		if strings.HasPrefix(line, prefix) {
+			s.Errorf("told %q among %q", line, among)
+		}
+	}
+}
+
+// What systemd hears from the real process: ready once clients are served, not
+// while it recovers; keep-alives; that it stops; and nothing after it.
+func TestSystemdHearsOfTheWholeLife(t *testing.T) {
+	s, dir := newSystemd(t), t.TempDir()
+	addr, err := freePort()
+	if err != nil {
+		t.Fatal(err)
+	}
+	env := []string{"NOTIFY_SOCKET=" + s.path, "WATCHDOG_USEC=2000000"}
+	launchOne := func() *process {
+		t.Helper()
+		p, err := launch(dir, env, "--listen", addr, "--admin-listen", "off")
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() { _ = p.end(syscall.SIGKILL) })
+		return p
+	}
+	p := launchOne()
+	told, before := s.next("READY=1")
+	s.never("WATCHDOG", before) // a start is not watched
+	if len(told) != 2 || told[1] != "STATUS=serving 0 partitions on "+addr+", 0 connections" {
+		t.Errorf("ready: %q", told)
+	}
+	if err := answer(t.Context(), addr); err != nil { // the first client is served at once
+		t.Error(err)
+	}
+	write(t, addr)
+	s.next("WATCHDOG=1")
+	_ = p.end(syscall.SIGKILL)
+
+	p = launchOne() // this one recovers
+	_, before = s.next("READY=1")
+	s.never("WATCHDOG=1", before)
+	s.next("WATCHDOG=1")
+	if err := p.cmd.Process.Signal(syscall.SIGTERM); err != nil {
+		t.Fatal(err)
+	}
+	if told, _ := s.next("STOPPING=1"); !slices.Equal(told, []string{"STOPPING=1", "STATUS=draining"}) {
+		t.Errorf("stopping: %q", told)
+	}
+	if err := p.end(0); err != nil {
+		t.Errorf("the drain ended with %v\n%s", err, p.logged())
+	}
+}
+
+// A process that stands still sends no keep-alive, whatever makes it stand; and
+// does again when it goes on.
+func TestAWatchdogHearsNothingFromABrokerThatStandsStill(t *testing.T) {
+	s := newSystemd(t)
+	p, err := start(t.TempDir(), []string{"NOTIFY_SOCKET=" + s.path, "WATCHDOG_USEC=200000"}, "--listen", "127.0.0.1:0", "--admin-listen", "off")
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = p.end(syscall.SIGKILL) })
+	s.next("WATCHDOG=1")
+	if err := p.cmd.Process.Signal(syscall.SIGSTOP); err != nil {
+		t.Fatal(err)
+	}
+	// What was sent before the signal took effect is read up to a silence of more
+	// than the watchdog's whole patience.
+	for buf, silent := make([]byte, 4096), false; !silent; {
+		if err := s.conn.SetReadDeadline(time.Now().Add(400 * time.Millisecond)); err != nil {
+			t.Fatal(err)
+		}
+		_, err := s.conn.Read(buf)
+		silent = errors.Is(err, os.ErrDeadlineExceeded)
+		if err != nil && !silent {
+			t.Fatal(err)
+		}
+	}
+	if err := p.cmd.Process.Signal(syscall.SIGCONT); err != nil {
+		t.Fatal(err)
+	}
+	s.next("WATCHDOG=1")
+}
+
+// A start that cannot succeed never says that it is ready, and says why.
+func TestSystemdHearsWhyAStartFailed(t *testing.T) {
+	s, dir := newSystemd(t), t.TempDir()
+	if err := os.WriteFile(filepath.Join(dir, "data"), nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	p, err := launch(dir, []string{"NOTIFY_SOCKET=" + s.path}, "--listen", "127.0.0.1:0", "--admin-listen", "off")
+	if err != nil {
+		t.Fatal(err)
+	}
+	told, before := s.next("STOPPING=1")
+	s.never("READY", before)
+	if len(told) != 2 || !strings.HasPrefix(told[1], "STATUS=failed to start: directory data") {
+		t.Errorf("told %q", told)
+	}
+	if err := p.end(syscall.SIGKILL); err == nil {
+		t.Error("it ended with 0")
+	}
+}
+
+// write writes a record, which the next start finds in the journal.
+func write(t *testing.T, addr string) {
+	t.Helper()
+	cl, err := kgo.NewClient(kgo.SeedBrokers(addr), kgo.AllowAutoTopicCreation())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer cl.Close()
+	if err := cl.ProduceSync(t.Context(), &kgo.Record{Topic: "t", Value: []byte("x")}).FirstErr(); err != nil {
+		t.Fatal(err)
+	}
+}

@@ -1,0 +1,122 @@
+package daemon
+
+import (
+	"context"
+	"errors"
+	"net"
+	"strings"
+	"testing"
+	"time"
+
+	"go.uber.org/zap"
+
+	"github.com/chronik-io/chronik/internal/daemon/config"
+	"github.com/chronik-io/chronik/internal/storage"
+	"github.com/chronik-io/chronik/internal/vfs"
+)
+
+// dir is a log directory with a pulse of the test's making.
+type dir struct {
+	durable uint64
+	waiting bool
+	err     error
+}
+
+func (d *dir) Pulse() storage.Pulse { return storage.Pulse{Durable: d.durable, Waiting: d.waiting} }
+func (d *dir) Err() error           { return d.err }
+
+func listen(t *testing.T) net.Listener {
+	t.Helper()
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = l.Close() })
+	return l
+}
+
+// A journal hangs where records wait and none became durable; and the broker
+// does where all its journals hang that work.
+func TestABrokerHangsWhereEveryJournalHangs(t *testing.T) {
+	a, b := &dir{durable: 5}, &dir{durable: 9}
+	p := newPulse("", []beating{a, b})
+	look := func(hangs bool, why string) {
+		t.Helper()
+		if err := p.moving(); (err != nil) != hangs {
+			t.Errorf("%s: %v", why, err)
+		}
+	}
+	look(false, "nobody waits")
+	a.waiting = true
+	look(false, "the other directory is idle, so it could take records")
+	b.waiting = true
+	look(true, "both hang")
+	a.durable++
+	look(false, "one moved")
+	look(true, "and moved no more")
+	b.err = errors.New("disk gone")
+	look(true, "of the one that works, records wait")
+	a.waiting = false
+	look(false, "one works, the other one's failure is known")
+	a.err = b.err
+	a.waiting = true
+	look(false, "no restart mends disks that failed")
+}
+
+// The broker is asked the way that clients take, over one connection.
+func TestABrokerIsAskedAsClientsAskIt(t *testing.T) {
+	cfg, err := Load(config.Input{Flags: map[string]string{config.KeyDataDir: "/data", config.KeyListen: "127.0.0.1:0", config.KeyAdminListen: config.Off}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	b, err := Start(t.Context(), Options{Config: cfg, FS: vfs.Memory(), Log: zap.NewNop(), Version: "v", JournalFileSize: 1 << 20, JournalBytes: 16 << 20})
+	if err != nil {
+		t.Fatal(err)
+	}
+	p := newPulse(b.Addrs()[0], b.beatings())
+	defer p.close()
+	for range 3 {
+		if err := p.beat(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if text := b.status(); !strings.HasPrefix(text, "serving 0 partitions on 127.0.0.1:") || !strings.HasSuffix(text, ", 1 connections") {
+		t.Errorf("status: %s", text)
+	}
+	_ = p.conn.Close() // as the broker does with one that was idle
+	if err := p.beat(t.Context()); err != nil {
+		t.Errorf("no other connection was made: %v", err)
+	}
+	if err := b.Close(); err != nil {
+		t.Error(err)
+	}
+	if err := p.beat(t.Context()); err == nil {
+		t.Error("a broker that is gone has a pulse")
+	}
+}
+
+// A broker that takes a connection and does not answer hangs; one that closes it
+// has answered.
+func TestSilenceIsAHangAndARefusalIsNot(t *testing.T) {
+	l := listen(t)
+	p := newPulse(l.Addr().String(), nil)
+	defer p.close()
+	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Millisecond)
+	defer cancel()
+	if err := p.beat(ctx); err == nil {
+		t.Error("a listener that nobody serves has a pulse")
+	}
+	p.close()
+	go func() {
+		for {
+			c, err := l.Accept()
+			if err != nil {
+				return
+			}
+			_ = c.Close()
+		}
+	}()
+	if err := p.beat(t.Context()); err != nil {
+		t.Errorf("a broker with too many connections has no pulse: %v", err)
+	}
+}

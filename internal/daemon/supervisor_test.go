@@ -1,0 +1,135 @@
+package daemon
+
+import (
+	"context"
+	"errors"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	sd "github.com/coreos/go-systemd/v22/daemon"
+	"go.uber.org/zap"
+
+	"github.com/chronik-io/chronik/internal/metrics"
+)
+
+// manager is a service manager that keeps what it is told.
+type manager struct {
+	mu   sync.Mutex
+	told []string
+}
+
+func (m *manager) send(state string) error {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.told = append(m.told, state)
+	return nil
+}
+
+// take returns what was told since the last call.
+func (m *manager) take() []string {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	told := m.told
+	m.told = nil
+	return told
+}
+
+// supervised returns a supervisor of a broker that has only its readiness.
+func supervised(m *manager, watch time.Duration) (*supervisor, *Broker) {
+	b := &Broker{ready: newReadiness(metrics.NewProcess(nil, "v").Ready)}
+	s := newSupervisor(zap.NewNop())
+	s.send, s.watch = m.send, watch
+	s.begin(b)
+	return s, b
+}
+
+// A start may take as long as it makes progress: each sign of it extends the
+// manager's limit, and a start that hangs extends nothing.
+func TestAStartIsGivenTimeWhileItMakesProgress(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		m := &manager{}
+		s, b := supervised(m, 0)
+		b.ready.enter("recovering logs")
+		b.ready.progress("/d", "partitions read", 3, 7)
+		time.Sleep(statusEvery)
+		synctest.Wait()
+		want := []string{"EXTEND_TIMEOUT_USEC=120000000\nSTATUS=recovering logs; /d: partitions read: 3 of 7"}
+		if got := m.take(); !slices.Equal(got, want) {
+			t.Errorf("told %q, want %q", got, want)
+		}
+		time.Sleep(time.Hour)
+		if got := m.take(); len(got) != 0 {
+			t.Errorf("a start that stands still told %q", got)
+		}
+		b.ready.progress("/d", "partitions read", 7, 7)
+		time.Sleep(statusEvery)
+		synctest.Wait()
+		if got := m.take(); len(got) != 1 || !strings.HasPrefix(got[0], "EXTEND_TIMEOUT_USEC=") || !strings.HasSuffix(got[0], "read: 7") {
+			t.Errorf("told %q", got)
+		}
+		s.end()
+	})
+}
+
+// A start that fails says why, which stays to be read when the process is gone.
+func TestAFailedStartSaysWhy(t *testing.T) {
+	m := &manager{}
+	s, _ := supervised(m, time.Minute)
+	s.failed(errors.New("directory /d: in use\nstop that broker"))
+	s.end()
+	want := []string{"STOPPING=1\nSTATUS=failed to start: directory /d: in use; stop that broker"}
+	if got := m.take(); !slices.Equal(got, want) {
+		t.Errorf("told %q, want %q", got, want)
+	}
+}
+
+// Keep-alives are for a broker that serves and makes progress and for one that
+// drains, not for a start: systemd bounds that by another limit.
+func TestKeepAlivesFollowTheLifeOfTheBroker(t *testing.T) {
+	alive := func(state string, p *pulse) bool {
+		s := newSupervisor(zap.NewNop())
+		s.watch = time.Minute
+		defer s.drain()
+		return s.alive(event{state: state}, p)
+	}
+	stuck := &pulse{dirs: []beating{&dir{waiting: true}}, last: []uint64{0}}
+	if alive("", nil) {
+		t.Error("a start sent a keep-alive")
+	}
+	if alive(sd.SdNotifyReady, stuck) {
+		t.Error("a broker that hangs sent a keep-alive")
+	}
+	if !alive(sd.SdNotifyStopping, stuck) {
+		t.Error("a broker that drains sent no keep-alive")
+	}
+}
+
+// A stop does not wait for a look at a broker that does not answer.
+func TestAStopEndsALookAtTheBroker(t *testing.T) {
+	l := listen(t) // nobody accepts
+	s := newSupervisor(zap.NewNop())
+	s.watch = time.Hour
+	p := &pulse{address: l.Addr().String()}
+	defer p.close()
+	time.AfterFunc(10*time.Millisecond, s.drain)
+	if !s.alive(event{state: sd.SdNotifyReady}, p) {
+		t.Error("a broker that is told to stop is taken for one that hangs")
+	}
+}
+
+// Where nobody listens nothing is started and nothing waits.
+func TestWithoutAManagerNothingIsTold(t *testing.T) {
+	t.Setenv("NOTIFY_SOCKET", "")
+	s := newSupervisor(zap.NewNop())
+	s.begin(&Broker{})
+	s.ready()
+	s.stopping(nil)
+	s.end()
+	if s.serving.Err() != context.Canceled {
+		t.Error("not ended")
+	}
+}
