@@ -178,7 +178,8 @@ func (s *Segment) rebuildTimes(h *handle) (ts, at int64, err error) {
 	if ok {
 		ts, at = e.ts, s.base+int64(e.rel)
 	}
-	first, end := int64(-1), s.Size()
+	var begin first
+	end := s.Size()
 	passed := learned{base: s.base, from: from, maxTs: -1}
 	if ok {
 		passed.maxTs, passed.maxRel = e.ts, e.rel
@@ -186,7 +187,7 @@ func (s *Segment) rebuildTimes(h *handle) (ts, at int64, err error) {
 	err = s.walk(h, from, func(b record.Batch, pos int64, _ int) bool {
 		passed.pass(b, pos)
 		if pos == 0 {
-			first = b.MaxTimestamp()
+			begin = first{b.MaxTimestamp(), true}
 		}
 		if b.MaxTimestamp() > ts {
 			ts, at = b.MaxTimestamp(), b.LastOffset()
@@ -199,8 +200,8 @@ func (s *Segment) rebuildTimes(h *handle) (ts, at int64, err error) {
 	s.keep(&passed)
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if first >= 0 {
-		s.firstT = first
+	if begin.known {
+		s.first = begin
 	}
 	if s.Size() == end && !s.known {
 		s.maxTs, s.maxAt, s.known = ts, at, true

@@ -36,7 +36,7 @@ func (s *Segment) recover(h *handle, pos, next int64, interval int, fn func(reco
 	s.size.Store(pos)
 	s.mu.Lock()
 	s.loadLocked().cut(pos, int32(min(next-s.base, math.MaxInt32)))
-	s.maxTs, s.maxAt, s.firstT, s.since, s.known = -1, -1, -1, 0, false
+	s.maxTs, s.maxAt, s.first, s.since, s.known = -1, -1, first{}, 0, false
 	s.mu.Unlock()
 	s.learn(h)
 	sc := scanner{h: h, size: size}

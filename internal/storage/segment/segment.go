@@ -5,12 +5,14 @@ import (
 	"fmt"
 	"io/fs"
 	"math"
+	"math/rand/v2"
 	"path"
 	"strconv"
 	"strings"
 	"sync"
 	"sync/atomic"
 	"syscall"
+	"time"
 
 	"github.com/chronik-io/chronik/internal/record"
 	"github.com/chronik-io/chronik/internal/vfs"
@@ -46,15 +48,18 @@ type Segment struct {
 	// unsynced: a datasync has failed, so that nothing after synced is known.
 	unsynced atomic.Bool
 
-	mu     sync.Mutex // guards what follows; never held across a write of batches
-	x      *index     // nil until needed
-	maxTs  int64      // -1: none
-	maxAt  int64      // last offset of the batch with maxTs
-	known  bool       // maxTs and maxAt are those of the whole file
-	since  int        // bytes appended since the last index entry
-	firstT int64      // max timestamp of the first batch; -1: none
+	mu    sync.Mutex // guards what follows; never held across a write of batches
+	x     *index     // nil until needed
+	maxTs int64      // -1: none
+	maxAt int64      // last offset of the batch with maxTs
+	known bool       // maxTs and maxAt are those of the whole file
+	since int        // bytes appended since the last index entry
+	first first
 
 	allocated bool // the file is longer than its batches
+
+	begun  time.Time // by this process: it was made or opened then
+	chance float64   // 0 to 1: which part of the jitter it rolls earlier
 
 	places places
 }
@@ -100,7 +105,7 @@ func Open(files *Files, dir string, base, size int64) *Segment {
 }
 
 func newSegment(files *Files, dir string, base int64) *Segment {
-	return &Segment{base: base, dir: dir, files: files, maxTs: -1, maxAt: -1, firstT: -1}
+	return &Segment{base: base, dir: dir, files: files, maxTs: -1, maxAt: -1, begun: time.Now(), chance: rand.Float64()}
 }
 
 // Base returns the offset that the segment is named after.
@@ -128,56 +133,6 @@ func (s *Segment) Err() error {
 func (s *Segment) latch(err error) error {
 	s.err.CompareAndSwap(nil, &err)
 	return err
-}
-
-// Limits say when a segment is full.
-type Limits struct {
-	Bytes         int64 // segment.bytes
-	Ms            int64 // segment.ms, between the first batch's timestamp and the new one's
-	JitterMs      int64 // segment.jitter.ms: at most so much less, chosen for each segment
-	IndexInterval int   // index.interval.bytes
-	IndexBytes    int   // segment.index.bytes
-}
-
-// Full says whether batches of n bytes up to lastOffset, with a largest
-// timestamp ts, belong into a new segment.
-func (s *Segment) Full(l Limits, n int, lastOffset, ts int64) bool {
-	size := s.Size()
-	if size == 0 {
-		return false
-	}
-	first := s.firstTimestamp()
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	entries := len(s.loadLocked().offsets)
-	return size+int64(n) > min(l.Bytes, math.MaxInt32) ||
-		lastOffset-s.base > math.MaxInt32 ||
-		first >= 0 && ts-first > l.Ms ||
-		entries >= max(l.IndexBytes/offsetEntryLen, 1)
-}
-
-// firstTimestamp is the largest timestamp of the first batch, from which
-// segment.ms counts; -1 if it can't be told.
-func (s *Segment) firstTimestamp() int64 {
-	s.mu.Lock()
-	first := s.firstT
-	s.mu.Unlock()
-	if first >= 0 {
-		return first
-	}
-	h, err := s.files.acquire(s.Path(), false)
-	if err != nil {
-		return -1 // the append that follows meets the error
-	}
-	defer s.files.release(h)
-	var b [record.HeaderSize]byte
-	if _, err := h.f.ReadAt(b[:], 0); err != nil {
-		return -1
-	}
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.firstT = max(record.Batch(b[:]).MaxTimestamp(), 0)
-	return s.firstT
 }
 
 // Append writes chunks of whole batches, in order, with one vectored write, and
@@ -254,7 +209,7 @@ func (s *Segment) noteBatch(b record.Batch, at int64, interval int) {
 		s.maxTs, s.maxAt = ts, last
 	}
 	if at == 0 {
-		s.firstT = b.MaxTimestamp()
+		s.first = first{b.MaxTimestamp(), true}
 	}
 	if s.x != nil && s.since > interval && at > 0 {
 		s.x.add(offsetEntry{rel: int32(last - s.base), pos: int32(at)})
@@ -405,7 +360,7 @@ func (s *Segment) Cut(size, next int64) error {
 		s.maxTs, s.maxAt, s.known = -1, -1, false
 	}
 	if size == 0 {
-		s.maxTs, s.maxAt, s.firstT, s.since, s.known = -1, -1, -1, 0, true
+		s.maxTs, s.maxAt, s.first, s.since, s.known = -1, -1, first{}, 0, true
 	}
 	return nil
 }
@@ -417,7 +372,7 @@ func (s *Segment) Forget() { s.files.forget(s.Path()) }
 // Remove deletes the segment's files; those that are missing are no error.
 func (s *Segment) Remove() error {
 	s.files.forget(s.Path())
-	for _, suffix := range []string{LogSuffix, ".index", ".timeindex"} {
+	for _, suffix := range suffixes {
 		if err := s.files.fs.Remove(s.stem() + suffix); err != nil && !errors.Is(err, fs.ErrNotExist) {
 			return fmt.Errorf("remove segment: %w", err)
 		}

@@ -236,8 +236,8 @@ func TestFull(t *testing.T) {
 		t.Error("the index is full")
 	}
 	again := Open(s.files, testDir, 10, s.Size())
-	if again.firstTimestamp() != 500 {
-		t.Errorf("first timestamp after a restart: %d", again.firstTimestamp())
+	if ts, ok := again.First(); ts != 500 || !ok {
+		t.Errorf("first timestamp after a restart: %d, %v", ts, ok)
 	}
 }
 

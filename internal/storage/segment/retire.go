@@ -1,0 +1,66 @@
+package segment
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"strings"
+	"time"
+)
+
+// DeletedSuffix ends the names of files of a segment that left its log and are
+// removed after a while (file.delete.delay.ms), or by the next start.
+const DeletedSuffix = ".deleted"
+
+// suffixes of a segment's files. The batches come first: what is found without them
+// is nothing.
+var suffixes = [...]string{LogSuffix, ".index", ".timeindex"}
+
+// IsDeleted says whether a file is left of a segment that left its log.
+func IsDeleted(name string) bool { return strings.HasSuffix(name, DeletedSuffix) }
+
+// Retire renames the segment's files to *.deleted. Those who read it go on; who
+// comes later finds no file. Missing files are no error.
+func (s *Segment) Retire() error {
+	s.files.forget(s.Path())
+	for _, suffix := range suffixes {
+		name := s.stem() + suffix
+		if err := s.files.fs.Rename(name, name+DeletedSuffix); err != nil && !errors.Is(err, fs.ErrNotExist) {
+			return fmt.Errorf("retire segment: %w", err)
+		}
+	}
+	return nil
+}
+
+// RemoveRetired removes what Retire left.
+func (s *Segment) RemoveRetired() error {
+	for _, suffix := range suffixes {
+		if err := s.files.fs.Remove(s.stem() + suffix + DeletedSuffix); err != nil && !errors.Is(err, fs.ErrNotExist) {
+			return fmt.Errorf("remove retired segment: %w", err)
+		}
+	}
+	return nil
+}
+
+// Newest is the timestamp of MaxTimestamp. It keeps no index in memory that was not
+// there before: a look at the oldest segment of every log must not load them all.
+func (s *Segment) Newest() (ts int64, err error) {
+	s.mu.Lock()
+	loaded := s.x != nil
+	s.mu.Unlock()
+	ts, _, err = s.MaxTimestamp()
+	if !loaded {
+		s.mu.Lock()
+		if s.x != nil && s.x.saved() {
+			s.x = nil
+		}
+		s.mu.Unlock()
+	}
+	return ts, err
+}
+
+// Written returns when the file of batches last changed.
+func (s *Segment) Written() (time.Time, error) {
+	in, err := s.files.fs.Stat(s.Path())
+	return in.Modified, err
+}

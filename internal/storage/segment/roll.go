@@ -1,0 +1,78 @@
+package segment
+
+import (
+	"math"
+	"time"
+
+	"github.com/chronik-io/chronik/internal/record"
+)
+
+// Limits say when a segment is full.
+type Limits struct {
+	Bytes         int64 // segment.bytes
+	Ms            int64 // segment.ms, between the first batch's timestamp and the new one's
+	JitterMs      int64 // segment.jitter.ms: at most so much less, chosen for each segment
+	IndexInterval int   // index.interval.bytes
+	IndexBytes    int   // segment.index.bytes
+}
+
+// RollMs is the age in ms at which the segment rolls: less than Ms by a part of the
+// jitter that was chosen when it was begun, so that the partitions of a topic
+// don't all roll at once.
+func (s *Segment) RollMs(l Limits) int64 {
+	return l.Ms - int64(s.chance*float64(max(min(l.JitterMs, l.Ms), 0)))
+}
+
+// Full says whether batches of n bytes up to lastOffset, with a largest
+// timestamp ts, belong into a new segment. Its age is counted between timestamps,
+// as in Kafka; in time where its first batch has none.
+func (s *Segment) Full(l Limits, n int, lastOffset, ts int64) bool {
+	size := s.Size()
+	if size == 0 {
+		return false
+	}
+	age := time.Since(s.begun).Milliseconds()
+	if first, ok := s.First(); ok && first >= 0 {
+		age = ts - first
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	entries := len(s.loadLocked().offsets)
+	return size+int64(n) > min(l.Bytes, math.MaxInt32) ||
+		lastOffset-s.base > math.MaxInt32 ||
+		age > s.RollMs(l) ||
+		entries >= max(l.IndexBytes/offsetEntryLen, 1)
+}
+
+// first is the largest timestamp of the first batch, from which segment.ms counts.
+type first struct {
+	ts    int64
+	known bool
+}
+
+// First returns the largest timestamp of the first batch, in ms since 1970, which
+// is negative where the batch has none; false where it can't be told.
+func (s *Segment) First() (ts int64, ok bool) {
+	s.mu.Lock()
+	f := s.first
+	s.mu.Unlock()
+	if f.known || s.Size() == 0 {
+		return f.ts, f.known
+	}
+	h, err := s.files.acquire(s.Path(), false)
+	if err != nil {
+		return 0, false // the append that follows meets the error
+	}
+	defer s.files.release(h)
+	var b [record.HeaderSize]byte
+	if _, err := h.f.ReadAt(b[:], 0); err != nil {
+		return 0, false
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.first = first{record.Batch(b[:]).MaxTimestamp(), true}
+	return s.first.ts, true
+}
+
+// Begun returns when this process made or opened the segment.
+func (s *Segment) Begun() time.Time { return s.begun }
