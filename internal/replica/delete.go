@@ -7,7 +7,7 @@ import (
 	"github.com/chronik-io/chronik/internal/storage"
 )
 
-// ErrPolicy: the topic is compacted and not deleted from, so nobody may say which
+// ErrPolicy says that the topic is compacted and not deleted from, so that nobody may say which
 // of its records go.
 var ErrPolicy = errors.New("cleanup.policy is compact: records go when they are replaced")
 

@@ -93,6 +93,7 @@ func (d *Dir) makeLog(s Spec) (*Log, error) {
 		return nil, err
 	}
 	l.logStart.Store(s.LogStart)
+	l.startSynced.Store(s.LogStart)
 	l.setEnds(s.LogStart)
 	l.rp = recoveryPoint{offset: s.LogStart, lsn: d.journal.Assigned()}
 	return l, nil

@@ -46,6 +46,9 @@ type Options struct {
 	// Absent tells the journals how many producing connections have no request
 	// waiting; nil means that it isn't known.
 	Absent func() int
+	// KeeperInterval is how often the logs are looked at for what their retention
+	// takes (log.retention.check.interval.ms). Default 5 minutes.
+	KeeperInterval time.Duration
 	// Config returns the configuration of a log found on the disk.
 	Config func(topic string, id ID) Config
 
@@ -76,6 +79,9 @@ func (o *Options) setDefaults() {
 	set(&o.JournalBytes, max(1<<30, 4*o.JournalFileSize))
 	set(&o.MaxInflatedBytes, 1<<30)
 	set(&o.SystemMemory, vfs.SystemMemory())
+	if o.KeeperInterval <= 0 {
+		o.KeeperInterval = 5 * time.Minute
+	}
 	if o.OpenFiles <= 0 {
 		o.OpenFiles = openFiles(1)
 	}
@@ -123,6 +129,9 @@ type Dir struct {
 	minLSN  journal.LSN // what recovery found is below it
 
 	tasks
+	keeper keeper
+	// compaction runs one pass where a log is due, and says whether it did.
+	compaction                           func() bool
 	sweeps, repairs, pressure, intervals chan struct{}
 	failures                             chan error
 	quit                                 chan struct{}
@@ -202,6 +211,7 @@ func newDir(place Place, opt *Options) *Dir {
 	d.turnover = turnover{memory: opt.SystemMemory, since: time.Now()}
 	d.memory.press = func() { d.signal(d.pressure) }
 	d.tasks.init()
+	d.keeper.init()
 	return d
 }
 

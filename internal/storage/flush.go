@@ -61,13 +61,14 @@ func (l *Log) flushLocked() error {
 // writeRun writes chunks in order, rolling where a segment is full.
 func (l *Log) writeRun(run []*chunk) error {
 	cfg := l.cfg.Load()
+	limits := cfg.limits()
 	for len(run) > 0 {
-		active, err := l.activeFor(run[0], cfg)
+		active, err := l.activeFor(run[0], cfg, limits)
 		if err != nil {
 			return err
 		}
 		n, size := 0, 0
-		for n < len(run) && (n == 0 || !active.Full(cfg.Segment, size+len(run[n].data), run[n].next-1, run[n].maxTs)) {
+		for n < len(run) && (n == 0 || !rolls(active, limits, run[0], size, run[n])) {
 			size += len(run[n].data)
 			n++
 		}
@@ -89,22 +90,20 @@ func (l *Log) writeRun(run []*chunk) error {
 }
 
 // activeFor returns the segment that takes a chunk, a new one if the last is full.
-func (l *Log) activeFor(c *chunk, cfg *Config) (*segment.Segment, error) {
+func (l *Log) activeFor(c *chunk, cfg *Config, limits segment.Limits) (*segment.Segment, error) {
 	l.mu.RLock()
 	var active *segment.Segment
 	if n := len(l.segments); n > 0 {
 		active = l.segments[n-1]
 	}
 	l.mu.RUnlock()
-	if active != nil && active.Err() == nil && !active.Full(cfg.Segment, len(c.data), c.next-1, c.maxTs) {
+	if active != nil && active.Err() == nil && !active.Full(limits, len(c.data), c.next-1, c.maxTs) {
 		return active, nil
 	}
 	if active != nil {
-		if err := active.Seal(); err != nil {
+		if err := l.seal(active); err != nil {
 			return nil, err
 		}
-		l.synced()
-		l.dir.stats.rolls.Inc()
 	}
 	return l.addSegment(c.base, cfg)
 }

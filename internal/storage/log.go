@@ -101,9 +101,12 @@ type Log struct {
 	obs    atomic.Pointer[Observer]
 
 	logStart atomic.Int64
-	logEnd   atomic.Int64
-	written  atomic.Int64
-	durable  atomic.Int64
+	// startSynced is a start that a checkpoint is known to hold: where it may have
+	// been lower than the log's is now, the log never begins below it again.
+	startSynced atomic.Int64
+	logEnd      atomic.Int64
+	written     atomic.Int64
+	durable     atomic.Int64
 
 	flushMu sync.Mutex // see the package comment
 	cutting *cutting   // a truncation that is not finished; guarded by flushMu
@@ -185,8 +188,11 @@ func (l *Log) Config() Config { return *l.cfg.Load() }
 // between two groups; changing between synced and written ones syncs the log
 // first, while appends wait.
 func (l *Log) Configure(cfg Config) {
-	l.cfg.Store(&cfg)
+	old := l.cfg.Swap(&cfg)
 	l.Commit()
+	if old.Cleanup != cfg.Cleanup {
+		l.dir.keep()
+	}
 }
 
 // Ends are a log's offsets: LogStart ≤ Durable ≤ Written ≤ LogEnd but right

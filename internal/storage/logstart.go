@@ -1,6 +1,14 @@
 package storage
 
-import "sync"
+import (
+	"fmt"
+	"math"
+	"sync"
+
+	"github.com/chronik-io/chronik/internal/record"
+	"github.com/chronik-io/chronik/internal/storage/cleaner"
+	"github.com/chronik-io/chronik/internal/storage/segment"
+)
 
 // StartMove asks that a log begin at an offset.
 type StartMove struct {
@@ -10,6 +18,19 @@ type StartMove struct {
 	// Err is the result: nil when the start is durable. It matches
 	// ErrOffsetOutOfRange, ErrClosed, or ErrFailed.
 	Err error
+
+	gone []cleaner.Removal // what retention decided to remove
+	wait bool              // for the checkpoint
+	rp   int64             // recovery point that the checkpoint holds, at least
+	// discarded bytes, from the offset from on, never came to a segment.
+	from, discarded int64
+}
+
+// SetLogStart makes start the first offset that may be read; see Dir.MoveStarts.
+func (l *Log) SetLogStart(start int64) error {
+	m := []StartMove{{Log: l, To: start}}
+	l.dir.MoveStarts(m)
+	return m[0].Err
 }
 
 // MoveStarts moves the starts of logs; see Dir.MoveStarts.
@@ -36,9 +57,164 @@ func (m *Manager) MoveStarts(moves []StartMove) {
 }
 
 // MoveStarts makes each log begin at the offset that is asked for, and sets each
-// Err. What lies wholly below goes once that is durable.
+// Err. One checkpoint commits all of them; then what lies wholly below goes.
+//
+// Between the checkpoint and the removal segments may be sealed and others begun.
+// What goes is bounded by the recovery point from before the checkpoint: whatever
+// checkpoint is found after a crash leads to what stays.
 func (d *Dir) MoveStarts(moves []StartMove) {
+	any := false
 	for i := range moves {
-		moves[i].Err = moves[i].Log.SetLogStart(moves[i].To)
+		m := &moves[i]
+		m.Err = m.Log.raiseStart(m)
+		any = any || m.wait
 	}
+	if !any {
+		return
+	}
+	err := d.commitPoint(d.opt.broken.silentStart)
+	for i := range moves {
+		m := &moves[i]
+		switch {
+		case !m.wait:
+		case err != nil: // either checkpoint may be on the disk: nothing is removed
+			m.Err = fmt.Errorf("%w: move the start of %s to %d: %w", ErrFailed, m.Log, m.To, err)
+		default:
+			m.Log.dropBelow(m)
+		}
+	}
+}
+
+// raiseStart moves the start in memory. m.wait says whether a checkpoint must
+// follow.
+func (l *Log) raiseStart(m *StartMove) error {
+	if m.To <= l.startSynced.Load() && len(m.gone) == 0 {
+		return nil
+	}
+	if m.To > l.durable.Load() {
+		if err := l.flushAndSync(); err != nil {
+			return fmt.Errorf("move the start of %s to %d: %w", l, m.To, err)
+		}
+	}
+	l.flushMu.Lock()
+	defer l.flushMu.Unlock()
+	if err := l.startMovable(m.To); err != nil {
+		return err
+	}
+	l.smu.Lock()
+	l.mu.Lock()
+	l.logStart.Store(max(l.logStart.Load(), m.To))
+	l.epochs.CutStart(m.To)
+	m.from, m.discarded = l.flushed, l.tail.unflushedBytes()
+	gone, cached := l.discardLocked(m.To)
+	if len(gone) == cached {
+		m.discarded = 0
+	}
+	m.rp, m.wait = l.rp.offset, true
+	l.mu.Unlock()
+	l.smu.Unlock()
+	l.dir.memory.drop(gone, cached)
+	return nil
+}
+
+// startMovable says why the start can't move now; flushMu is held.
+func (l *Log) startMovable(to int64) error {
+	l.mu.RLock()
+	defer l.mu.RUnlock()
+	switch end := l.durable.Load(); {
+	case l.closed:
+		return fmt.Errorf("move the start of %s: %w", l, ErrClosed)
+	case l.offline != nil:
+		return l.offline
+	case l.cutting != nil:
+		return fmt.Errorf("move the start of %s to %d: %w: a truncation is not finished", l, to, ErrFailed)
+	case to > end:
+		return fmt.Errorf("%w: log start %d of %s is beyond its durable end %d", ErrOffsetOutOfRange, to, l, end)
+	}
+	return nil
+}
+
+// discardLocked makes the recovery point of a journalled log its end where all of
+// it lies below the new start: what is only in memory and in the journal never
+// comes to a segment, and what is in one need not be synced. It returns the chunks
+// to release, and how many of them are cached. The caller holds flushMu, smu and mu.
+func (l *Log) discardLocked(to int64) (gone []*chunk, cached int) {
+	rest := l.tail.chunks[l.tail.flushed:]
+	end, lsn := l.flushed, l.flushedLSN
+	if n := len(rest); n > 0 {
+		if !rest[n-1].ready {
+			return nil, 0
+		}
+		end, lsn = rest[n-1].next, rest[n-1].last
+	}
+	if l.mode != journalled || l.failure != nil || end != l.logEnd.Load() || end > to || end == l.rp.offset {
+		return nil, 0
+	}
+	now := l.dir.now()
+	for _, c := range rest {
+		eachBatch(c.data, func(b record.Batch) { l.settled.Add(b, now) })
+	}
+	cached = l.tail.flushed
+	l.tail.setFlushed(len(rest))
+	gone = l.tail.evict(math.MaxInt64)
+	l.flushed, l.flushedLSN, l.lowestUnsynced = end, max(l.flushedLSN, lsn), 0
+	l.rp = recoveryPoint{offset: end, lsn: max(l.rp.lsn, lsn)}
+	return gone, cached
+}
+
+// dropBelow removes the segments that lie wholly below a start that a checkpoint
+// holds now: readers lose them, and their files go after a while.
+func (l *Log) dropBelow(m *StartMove) {
+	l.flushMu.Lock()
+	defer l.flushMu.Unlock()
+	if l.logStart.Load() >= m.To { // no truncation came between
+		l.startSynced.Store(max(l.startSynced.Load(), m.To))
+	}
+	gone, end := l.unlistBelow(min(m.To, m.rp))
+	for i, s := range gone {
+		next := end
+		if i+1 < len(gone) {
+			next = gone[i+1].Base()
+		}
+		l.dir.reportRemoved(m, s.Base(), next, s.Size(), true)
+		l.dir.retire(l, s)
+	}
+	if m.discarded > 0 {
+		l.dir.reportRemoved(m, m.from, m.rp, m.discarded, false)
+	}
+}
+
+// unlistBelow takes the segments that end at or below an offset out of the log's
+// list, and says where the rest begins. flushMu is held.
+func (l *Log) unlistBelow(below int64) (gone []*segment.Segment, end int64) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.closed || l.offline != nil || l.failure != nil || l.cutting != nil {
+		return nil, 0 // the keeper comes again
+	}
+	below = min(below, l.logStart.Load(), l.rp.offset)
+	n := 0
+	for n < len(l.segments) && l.segmentEndLocked(n) <= below {
+		n++
+	}
+	if n == len(l.segments) && n > 0 && (l.rp.offset != l.flushed || l.segments[n-1].Size() == 0) {
+		n-- // something is on its way into it, or it takes no space
+	}
+	gone, end = l.segments[:n:n], l.flushed
+	if n < len(l.segments) {
+		end = l.segments[n].Base()
+	}
+	l.segments = l.segments[n:]
+	for len(l.rp.segments) > 0 && l.rp.segments[0].base < end {
+		l.rp.segments = l.rp.segments[1:]
+	}
+	return gone, end
+}
+
+// segmentEndLocked returns the offset at which a segment ends.
+func (l *Log) segmentEndLocked(i int) int64 {
+	if i+1 < len(l.segments) {
+		return l.segments[i+1].Base()
+	}
+	return l.flushed
 }

@@ -285,6 +285,7 @@ func (r *recovery) look(lc *logCheckpoint) {
 	l.mode = lc.mode
 	l.rp = recoveryPoint{offset: lc.rp.offset, lsn: lc.rp.lsn}
 	l.logStart.Store(lc.logStart)
+	l.startSynced.Store(lc.logStart)
 	l.setEnds(lc.rp.offset)
 	l.epochs = lc.epochs
 	if _, err := l.settled.Decode(lc.producers); err != nil {
@@ -411,5 +412,6 @@ func (r *recovery) finish(f *found) {
 	}
 	if l.logStart.Load() > l.logEnd.Load() {
 		l.logStart.Store(l.logEnd.Load())
+		l.startSynced.Store(l.logEnd.Load())
 	}
 }

@@ -22,6 +22,9 @@ func (r *recovery) prepare(f *found) error {
 		if base, ok := segment.ParseName(in.Name); ok {
 			f.files[base] = in.Size
 		}
+		if segment.IsDeleted(in.Name) {
+			r.later(nil, func() error { return r.d.opt.FS.Remove(path.Join(l.path, in.Name)) })
+		}
 	}
 	if err := r.openListed(f); err != nil {
 		return err
@@ -61,8 +64,8 @@ func (r *recovery) openListed(f *found) error {
 		switch {
 		case e.size == 0:
 			continue // nothing of it counts; it may never have come to be
-		case next <= f.lc.logStart && !there:
-			continue // below the log's start, and removed
+		case next <= f.lc.logStart && (!there || i+1 < len(list)):
+			continue // below the log's start, and removed or about to be; the last one may go on
 		case !there:
 			return fmt.Errorf("segment %s is missing", path.Join(l.path, segment.Name(e.base)+segment.LogSuffix))
 		case size < e.size:

@@ -17,7 +17,8 @@ type stats struct {
 	wait                                            *prometheus.HistogramVec
 	sweeps, rolls, journalErrors, segmentErrors     prometheus.Counter
 	cacheReads, diskReads, truncated, frames, bytes prometheus.Counter
-	recovery, online, offline                       prometheus.Gauge
+	recovery, online, offline, retiredBytes         prometheus.Gauge
+	removed, removedBytes                           *prometheus.CounterVec // by dir and reason
 }
 
 func newStats(m *metrics.Storage, dir string) stats {
@@ -29,6 +30,7 @@ func newStats(m *metrics.Storage, dir string) stats {
 		cacheReads: m.Reads.WithLabelValues(metrics.ReadFromCache), diskReads: m.Reads.WithLabelValues(metrics.ReadFromDisk),
 		truncated: m.TruncatedBytes.WithLabelValues(dir), frames: m.RecoveryFrames.WithLabelValues(dir), bytes: m.RecoveryBytes.WithLabelValues(dir),
 		recovery: m.RecoverySeconds.WithLabelValues(dir), online: m.Online.WithLabelValues(dir), offline: m.Offline.WithLabelValues(dir),
+		retiredBytes: m.Retention.Waiting.WithLabelValues(dir), removed: m.Retention.Segments, removedBytes: m.Retention.Bytes,
 	}
 }
 

@@ -23,13 +23,15 @@ const carryAhead = 256 << 10
 
 // start starts the directory's goroutines; Close ends them.
 func (d *Dir) start() {
-	d.done.Add(flushers + 3)
+	d.done.Add(flushers + 5)
 	for range flushers {
 		go func() { defer d.done.Done(); d.work() }()
 	}
 	go func() { defer d.done.Done(); d.maintain() }()
 	go func() { defer d.done.Done(); d.syncIntervals() }()
 	go func() { defer d.done.Done(); d.relieveMemory() }()
+	go func() { defer d.done.Done(); d.keepHouse() }()
+	go func() { defer d.done.Done(); d.compactLogs() }()
 }
 
 func (d *Dir) signal(c chan struct{}) {

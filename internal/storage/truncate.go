@@ -153,6 +153,7 @@ func (l *Log) dropTail(c *cutting) {
 	l.durable.Store(min(l.durable.Load(), c.end))
 	if c.reset || c.end < l.logStart.Load() {
 		l.logStart.Store(c.end)
+		l.startSynced.Store(min(l.startSynced.Load(), c.end))
 		l.durable.Store(c.end)
 		l.written.Store(c.end)
 	}
@@ -215,46 +216,4 @@ func (l *Log) cutFiles(c *cutting) error {
 		}
 	}
 	return l.dir.opt.FS.SyncDir(l.path)
-}
-
-// SetLogStart makes start the first offset that may be read. Segments wholly
-// below it are removed, after a checkpoint that says so is durable.
-func (l *Log) SetLogStart(start int64) error {
-	if start <= l.logStart.Load() {
-		return nil
-	}
-	if end := l.Ends().Durable; start > end {
-		if err := l.sync(); err != nil {
-			return err
-		}
-		if end = l.Ends().Durable; start > end {
-			return fmt.Errorf("%w: log start %d of %s is beyond its durable end %d", ErrOffsetOutOfRange, start, l, end)
-		}
-	}
-	// No segment may be sealed between the checkpoint and the removal: the
-	// recovery point that the checkpoint holds must lead to what stays.
-	l.flushMu.Lock()
-	defer l.flushMu.Unlock()
-	l.logStart.Store(start)
-	l.smu.Lock()
-	l.epochs.CutStart(start)
-	l.smu.Unlock()
-	if err := l.dir.commitPoint(l.dir.opt.broken.silentStart); err != nil {
-		return fmt.Errorf("move the start of %s: %w", l, err)
-	}
-	l.mu.Lock()
-	n := 0
-	for n+1 < len(l.segments) && l.segments[n+1].Base() <= min(start, l.rp.offset) {
-		n++
-	}
-	gone := l.segments[:n]
-	l.segments = l.segments[n:]
-	l.rp.segments = l.rp.segments[min(n, len(l.rp.segments)):]
-	l.mu.Unlock()
-	for _, s := range gone {
-		if err := s.Remove(); err != nil {
-			return fmt.Errorf("move the start of %s: %w", l, err)
-		}
-	}
-	return nil
 }

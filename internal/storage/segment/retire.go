@@ -12,32 +12,27 @@ import (
 // removed after a while (file.delete.delay.ms), or by the next start.
 const DeletedSuffix = ".deleted"
 
-// suffixes of a segment's files. The batches come first: what is found without them
-// is nothing.
+// suffixes of a segment's files.
 var suffixes = [...]string{LogSuffix, ".index", ".timeindex"}
 
 // IsDeleted says whether a file is left of a segment that left its log.
 func IsDeleted(name string) bool { return strings.HasSuffix(name, DeletedSuffix) }
 
-// Retire renames the segment's files to *.deleted. Those who read it go on; who
-// comes later finds no file. Missing files are no error.
+// Retire takes the segment's files away: that of the batches stays as *.deleted,
+// the indexes, which are caches, go. Those who read it go on; who comes later finds
+// no file. Missing files are no error.
 func (s *Segment) Retire() error {
 	s.files.forget(s.Path())
-	for _, suffix := range suffixes {
-		name := s.stem() + suffix
-		if err := s.files.fs.Rename(name, name+DeletedSuffix); err != nil && !errors.Is(err, fs.ErrNotExist) {
-			return fmt.Errorf("retire segment: %w", err)
-		}
+	if err := s.files.fs.Rename(s.Path(), s.Path()+DeletedSuffix); err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return fmt.Errorf("retire segment: %w", err)
 	}
-	return nil
+	return s.Remove()
 }
 
 // RemoveRetired removes what Retire left.
 func (s *Segment) RemoveRetired() error {
-	for _, suffix := range suffixes {
-		if err := s.files.fs.Remove(s.stem() + suffix + DeletedSuffix); err != nil && !errors.Is(err, fs.ErrNotExist) {
-			return fmt.Errorf("remove retired segment: %w", err)
-		}
+	if err := s.files.fs.Remove(s.Path() + DeletedSuffix); err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return fmt.Errorf("remove retired segment: %w", err)
 	}
 	return nil
 }

@@ -1,0 +1,142 @@
+package storage
+
+import (
+	"sync"
+	"time"
+
+	"go.uber.org/zap"
+
+	"github.com/chronik-io/chronik/internal/storage/segment"
+)
+
+// keeperDelay is when the first look at the logs comes after a start, at most: not
+// beside everything else that a start does.
+const keeperDelay = 30 * time.Second
+
+// compactEvery is how often a log is looked for that is due for compaction
+// (log.cleaner.backoff.ms), where the last look found none.
+const compactEvery = 15 * time.Second
+
+// keeper is what a directory does about what its logs need not keep.
+type keeper struct {
+	asked  chan struct{} // for a look at all logs
+	buried chan struct{} // a segment was retired
+
+	mu      sync.Mutex
+	graves  []grave // bounded by what goes from logs in the longest file.delete.delay.ms
+	waiting int64   // bytes in them
+}
+
+// grave is a segment that left its log and whose file is still there.
+type grave struct {
+	due   time.Time
+	seg   *segment.Segment
+	bytes int64
+}
+
+func (k *keeper) init() {
+	k.asked, k.buried = make(chan struct{}, 1), make(chan struct{}, 1)
+}
+
+// keep has the keeper look at all logs at once: what they keep may have changed.
+func (d *Dir) keep() { d.signal(d.keeper.asked) }
+
+// Reclaim has retention look at all logs of the directory at once, because the
+// disk is full. It doesn't wait for it.
+func (d *Dir) Reclaim() { d.keep() }
+
+// keepHouse is the keeper: it asks the logs in turn what may go from them, and
+// removes the files of what went. Close ends it, and doesn't wait for the files: the
+// next start removes them.
+func (d *Dir) keepHouse() {
+	look := time.NewTimer(min(d.opt.KeeperInterval, keeperDelay))
+	defer look.Stop()
+	bury := time.NewTimer(time.Hour)
+	defer bury.Stop()
+	for {
+		select {
+		case <-d.quit:
+			return
+		case <-look.C:
+			d.retain()
+			look.Reset(d.opt.KeeperInterval)
+		case <-d.keeper.asked:
+			d.retain()
+		case <-d.keeper.buried:
+		case <-bury.C:
+		}
+		bury.Reset(d.dig())
+	}
+}
+
+// compactLogs is the goroutine that compacts logs, one after the other. It is not
+// the keeper's: a pass may take hours, and a full disk must not wait for it.
+func (d *Dir) compactLogs() {
+	for d.sleep(compactEvery) {
+		for d.compaction != nil && d.compaction() {
+			if d.closing.Load() {
+				return
+			}
+		}
+	}
+}
+
+// retire takes the files of a segment away that left its log. flushMu of the log is
+// held, so that nobody makes a segment of the same name meanwhile.
+func (d *Dir) retire(l *Log, s *segment.Segment) {
+	if err := s.Retire(); err != nil {
+		d.logOnce(l, "files of a removed segment could not be renamed, the next start removes them", err)
+		return
+	}
+	k := &d.keeper
+	k.mu.Lock()
+	k.graves = append(k.graves, grave{time.Now().Add(l.cfg.Load().Cleanup.DeleteDelay), s, s.Size()})
+	k.waiting += s.Size()
+	d.stats.retiredBytes.Set(float64(k.waiting))
+	k.mu.Unlock()
+	d.signal(k.buried)
+}
+
+// dig removes the files that have waited long enough, and returns when the next
+// ones will have.
+func (d *Dir) dig() time.Duration {
+	k, now := &d.keeper, time.Now()
+	k.mu.Lock()
+	var due, left []grave
+	next := time.Hour
+	for _, g := range k.graves {
+		if wait := g.due.Sub(now); wait > 0 {
+			left, next = append(left, g), min(next, wait)
+			continue
+		}
+		due = append(due, g)
+		k.waiting -= g.bytes
+	}
+	k.graves = left
+	k.mu.Unlock()
+	for _, g := range due {
+		if d.closing.Load() {
+			return next
+		}
+		if err := g.seg.RemoveRetired(); err != nil {
+			d.logOnce(nil, "files of a removed segment could not be removed, the next start tries again", err)
+		}
+	}
+	k.mu.Lock()
+	d.stats.retiredBytes.Set(float64(k.waiting))
+	k.mu.Unlock()
+	return next
+}
+
+// reportRemoved says that a part of a log went, and why.
+func (d *Dir) reportRemoved(m *StartMove, base, end, bytes int64, file bool) {
+	reason, why := removalReason(m, base)
+	d.stats.removedBytes.WithLabelValues(d.path, reason).Add(float64(bytes))
+	what := "records that were in the journal only went from a log"
+	if file {
+		d.stats.removed.WithLabelValues(d.path, reason).Inc()
+		what = "a segment went from a log"
+	}
+	d.log.Info(what, zap.String("topic", m.Log.topic), zap.Int32("partition", m.Log.id.Partition), zap.Int64("from", base), zap.Int64("to", end),
+		zap.Int64("bytes", bytes), zap.String("reason", reason), zap.String("why", why))
+}

@@ -1,0 +1,145 @@
+package storage
+
+import (
+	"fmt"
+	"time"
+
+	"github.com/chronik-io/chronik/internal/storage/cleaner"
+)
+
+// retain looks at every log once and removes what its retention takes: with one
+// checkpoint for all of them, and none where nothing goes.
+func (d *Dir) retain() {
+	var moves []StartMove
+	for _, l := range d.Logs() {
+		if d.closing.Load() {
+			return
+		}
+		now := time.Now()
+		if v, start := l.judge(now); len(v.Gone) > 0 {
+			moves = append(moves, StartMove{Log: l, To: v.Start(start), gone: v.Gone})
+		} else if l.rollDue(now) {
+			if err := l.roll(); err != nil {
+				d.logOnce(l, "segment could not be rolled for its age", err)
+			}
+		}
+	}
+	if len(moves) == 0 {
+		return
+	}
+	d.MoveStarts(moves)
+	for i := range moves {
+		if err := moves[i].Err; err != nil {
+			d.logOnce(moves[i].Log, "retention could not move the start of a log, it is tried again", err)
+		}
+	}
+}
+
+// policy is what a configuration says of retention.
+func (c *Cleanup) policy() cleaner.Policy {
+	return cleaner.Policy{Delete: c.Delete, Time: c.RetentionTime, Bytes: c.RetentionBytes, Ahead: c.TimestampAfter}
+}
+
+// judge decides what of the log may go now. It opens no file where the segments
+// know their timestamps.
+func (l *Log) judge(now time.Time) (v cleaner.Verdict, start int64) {
+	b := cleaner.Bounds{High: l.high(), Start: l.logStart.Load()}
+	parts := l.parts()
+	if parts == nil {
+		return v, b.Start
+	}
+	return cleaner.Retain(now, l.cfg.Load().Cleanup.policy(), b, parts), b.Start
+}
+
+// parts returns the parts of the log that may be looked at now; nil where it is
+// out of use or must first be mended.
+func (l *Log) parts() []cleaner.Part {
+	l.mu.RLock()
+	defer l.mu.RUnlock()
+	if l.unusableLocked() != nil {
+		return nil
+	}
+	n := len(l.segments)
+	parts := make([]cleaner.Part, n, n+1)
+	for i, s := range l.segments {
+		parts[i] = cleaner.Part{Base: s.Base(), End: l.segmentEndLocked(i), Bytes: s.Size(), Newest: s.Newest, Written: s.Written}
+	}
+	rest := l.tail.chunks[l.tail.flushed:]
+	if n == 0 {
+		if len(rest) == 0 {
+			return nil
+		}
+		parts = append(parts, cleaner.Part{Base: rest[0].base})
+		n = 1
+	}
+	last := &parts[n-1]
+	last.Active = true
+	if len(rest) > 0 {
+		last.End, last.Bytes = rest[len(rest)-1].next, last.Bytes+l.tail.unflushedBytes()
+		withMemory(last, rest)
+	}
+	return parts
+}
+
+// withMemory adds to a part what is not in its segment yet.
+func withMemory(p *cleaner.Part, rest []*chunk) {
+	newest, wrote, below := int64(-1), rest[len(rest)-1].queued, p.Newest
+	for _, c := range rest {
+		newest = max(newest, c.maxTs)
+	}
+	p.Newest = func() (int64, error) {
+		if below == nil {
+			return newest, nil
+		}
+		ts, err := below()
+		return max(ts, newest), err
+	}
+	p.Written = func() (time.Time, error) { return wrote, nil }
+}
+
+// removalReason says why a part that begins at an offset went.
+func removalReason(m *StartMove, base int64) (reason, why string) {
+	for i := range m.gone {
+		if m.gone[i].Base <= base && base < m.gone[i].End {
+			return string(m.gone[i].Reason), m.gone[i].Why
+		}
+	}
+	return string(cleaner.ByStart), fmt.Sprintf("the log begins at %d", m.To)
+}
+
+// Retained is the oldest part of a log, and why it is still there.
+type Retained struct {
+	Base, End int64 // its offsets
+	Bytes     int64
+	// Newest is its largest timestamp in ms since 1970; negative where there is none.
+	Newest int64
+	// Why it is still there, in one sentence; "" for an empty log.
+	Why string
+}
+
+// Retained says of the oldest part of the log why it is still there. It may read
+// the disk.
+func (l *Log) Retained() Retained {
+	r := Retained{Base: l.logStart.Load(), End: l.logStart.Load(), Newest: -1}
+	if err := l.Err(); err != nil {
+		r.Why = fmt.Sprintf("the log is not in use: %v", err)
+		return r
+	}
+	parts := l.parts()
+	if len(parts) == 0 {
+		return r
+	}
+	first := &parts[0]
+	r.Base, r.End, r.Bytes = first.Base, first.End, first.Bytes
+	if ts, err := first.Newest(); err == nil {
+		r.Newest = ts
+	}
+	v, _ := l.judge(time.Now())
+	if r.Why = v.Kept; len(v.Gone) > 0 {
+		r.Why = "the keeper takes it when it looks next: " + v.Gone[0].Why
+	}
+	if first.Active {
+		r.Why += " (it is the active segment)"
+	}
+	return r
+}

@@ -1,0 +1,416 @@
+package storage
+
+import (
+	"bytes"
+	"fmt"
+	"path"
+	"slices"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus/testutil"
+	"go.uber.org/zap"
+	"go.uber.org/zap/zaptest/observer"
+
+	"github.com/chronik-io/chronik/internal/metrics"
+	"github.com/chronik-io/chronik/internal/record"
+	"github.com/chronik-io/chronik/internal/vfs"
+	"github.com/chronik-io/chronik/internal/vfs/crashfs"
+	"github.com/chronik-io/chronik/internal/vfs/errfs"
+)
+
+// idle is an observer that bounds nothing.
+type idle struct{}
+
+func (idle) Advanced()             {}
+func (idle) Reverted(int64, error) {}
+
+// bounded is one that does.
+type bounded struct {
+	idle
+	high int64
+}
+
+func (b bounded) High() int64   { return b.high }
+func (b bounded) Stable() int64 { return b.high }
+
+// keeping is a configuration with retention and small segments; -1 for no bound.
+func keeping(profile string, ms, size int64) Config {
+	c := testConfig(profile)
+	c.Segment.Bytes = 2 << 10
+	c.Cleanup = Cleanup{Delete: true, RetentionTime: time.Duration(ms) * time.Millisecond, RetentionBytes: size, TimestampAfter: time.Hour}
+	return c
+}
+
+// kept makes one log with a configuration.
+func kept(t testing.TB, d *Dir, cfg Config) *Log {
+	t.Helper()
+	logs, err := d.Create([]Spec{{ID: ID{Topic: [16]byte{1}}, Topic: "t", Config: cfg}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	logs[0].Observe(idle{})
+	return logs[0]
+}
+
+// putAt appends n records with a timestamp and waits until they count.
+func putAt(t testing.TB, l *Log, n, size int, ts int64) {
+	t.Helper()
+	for range n {
+		b := record.NewBuilder(record.BatchOptions{})
+		b.Append(ts, nil, bytes.Repeat([]byte{'v'}, size), nil)
+		data, err := b.Build()
+		if err != nil {
+			t.Fatal(err)
+		}
+		if a := send(l, data); a.Err != nil {
+			t.Fatal(a.Err)
+		}
+	}
+	eventually(t, "the records count", func() bool { return l.AckEnd() >= l.logEnd.Load() })
+}
+
+// files returns the names in the log's directory that end so.
+func files(t testing.TB, l *Log, suffix string) (names []string) {
+	t.Helper()
+	infos, err := l.dir.opt.FS.List(l.path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, in := range infos {
+		if strings.HasSuffix(in.Name, suffix) {
+			names = append(names, in.Name)
+		}
+	}
+	return names
+}
+
+const minute, hour = int64(60_000), int64(3_600_000)
+
+func ago(ms int64) int64 { return time.Now().UnixMilli() - ms }
+
+func TestRetentionByTime(t *testing.T) {
+	for _, profile := range []string{"sync", "os"} {
+		t.Run(profile, func(t *testing.T) {
+			disk := crashfs.New(1)
+			d := mustOpen(t, disk, profile)
+			l := kept(t, d, keeping(profile, hour, -1))
+			putAt(t, l, 6, 700, ago(2*hour)) // two to a segment
+			putAt(t, l, 4, 700, ago(minute))
+			if err := l.flush(); err != nil {
+				t.Fatal(err)
+			}
+			d.retain()
+			if e := l.Ends(); e.LogStart != 6 || e.LogEnd != 10 {
+				t.Fatalf("%+v", e)
+			}
+			holds(t, l, 10)
+			if got := files(t, l, ".log"); len(got) != 2 || got[0] != "00000000000000000006.log" {
+				t.Errorf("segments: %v", got)
+			}
+			if r := l.Retained(); r.Base != 6 || r.End != 8 || !strings.Contains(r.Why, "is younger than retention.ms 3600000") {
+				t.Errorf("%+v", r)
+			}
+			_ = d.Close()
+			again := mustOpen(t, disk, profile)
+			if e := again.Logs()[0].Ends(); e.LogStart != 6 || e.LogEnd != 10 {
+				t.Errorf("after a start: %+v", e)
+			}
+			holds(t, again.Logs()[0], 10)
+		})
+	}
+}
+
+// A small quiet partition has its records in the journal only, and they are carried
+// from file to file. When all of them are old they go without ever coming to a
+// segment, and the next records begin an empty log.
+func TestRetentionOfWhatIsOnlyInTheJournal(t *testing.T) {
+	disk := crashfs.New(1)
+	d := mustOpen(t, disk, "sync")
+	l := kept(t, d, keeping("sync", hour, -1))
+	putAt(t, l, 3, 100, ago(2*hour))
+	d.retain()
+	if e := l.Ends(); e.LogStart != 3 || e.LogEnd != 3 || l.Size() != 0 {
+		t.Fatalf("%+v, %d bytes", e, l.Size())
+	}
+	if n := d.memory.deferred.Load() + d.memory.cached.Load(); n != 0 {
+		t.Errorf("%d bytes of memory are still accounted for", n)
+	}
+	if got := files(t, l, ".log"); len(got) != 0 {
+		t.Errorf("segments: %v", got)
+	}
+	putAt(t, l, 2, 100, ago(0))
+	d.retain()
+	for name, image := range map[string]*crashfs.FS{"kill": disk.KillImage(1), "power loss": disk.PowerLossImage(crashfs.DropUnsynced, 1)} {
+		back := mustOpen(t, image, "sync").Logs()[0]
+		if e := back.Ends(); e.LogStart != 3 || e.LogEnd != 5 {
+			t.Errorf("after a %s: %+v", name, e)
+		}
+		holds(t, back, 5)
+	}
+	holds(t, l, 5)
+}
+
+// When all records are old the active segment goes too. The log has no segment, as
+// at its birth, and goes on.
+func TestRetentionLeavesAnEmptyLog(t *testing.T) {
+	for _, profile := range []string{"sync", "os", "interval"} {
+		t.Run(profile, func(t *testing.T) {
+			disk := crashfs.New(1)
+			d := mustOpen(t, disk, profile)
+			l := kept(t, d, keeping(profile, hour, -1))
+			putAt(t, l, 5, 700, ago(2*hour))
+			if err := l.flush(); err != nil {
+				t.Fatal(err)
+			}
+			d.retain()
+			if e := l.Ends(); e.LogStart != 5 || e.LogEnd != 5 || l.Size() != 0 {
+				t.Fatalf("%+v, %d bytes", e, l.Size())
+			}
+			if got := files(t, l, ".log"); len(got) != 0 {
+				t.Errorf("segments: %v", got)
+			}
+			if _, err := l.Read(4, 5, 1000, true); err == nil {
+				t.Error("offset 4 can be read")
+			}
+			empty := mustOpen(t, disk.PowerLossImage(crashfs.DropUnsynced, 1), profile).Logs()[0]
+			if e := empty.Ends(); e.LogStart != 5 || e.LogEnd != 5 {
+				t.Errorf("after a power loss: %+v", e)
+			}
+			putAt(t, l, 3, 700, ago(0))
+			holds(t, l, 8)
+			image := disk.KillImage(1)
+			holds(t, mustOpen(t, image, profile).Logs()[0], 8)
+		})
+	}
+}
+
+func TestRetentionBySize(t *testing.T) {
+	d := mustOpen(t, crashfs.New(1), "sync")
+	l := kept(t, d, keeping("sync", -1, 4000))
+	putAt(t, l, 11, 700, ago(0)) // two to a segment of about 1540 bytes
+	if err := l.flush(); err != nil {
+		t.Fatal(err)
+	}
+	putAt(t, l, 1, 700, ago(0)) // in memory
+	all := l.Size()
+	d.retain()
+	if left := l.Size(); left < 4000 || left > 4000+1600 || l.Ends().LogStart == 0 {
+		t.Errorf("%d bytes of %d are left, start %d", left, all, l.Ends().LogStart)
+	}
+	holds(t, l, 12)
+	if r := l.Retained(); !strings.Contains(r.Why, "less than retention.bytes 4000") {
+		t.Errorf("%+v", r)
+	}
+}
+
+// Nothing above the high watermark goes; of a log that nobody has adopted nothing does.
+func TestRetentionStopsAtTheHighWatermark(t *testing.T) {
+	d := mustOpen(t, crashfs.New(1), "sync")
+	l := kept(t, d, keeping("sync", hour, -1))
+	putAt(t, l, 8, 700, ago(2*hour))
+	if err := l.flush(); err != nil {
+		t.Fatal(err)
+	}
+	for _, c := range []struct {
+		who   Observer
+		start int64
+		why   string
+	}{{nobody{}, 0, "above the high watermark 0"}, {bounded{high: 5}, 4, "its end 6 is above the high watermark 5"}, {idle{}, 8, ""}} {
+		l.Observe(c.who)
+		d.retain()
+		if start := l.Ends().LogStart; start != c.start {
+			t.Errorf("%T: the log starts at %d, want %d", c.who, start, c.start)
+		}
+		if r := l.Retained(); !strings.Contains(r.Why, c.why) || c.why == "" && r.Why != "" {
+			t.Errorf("%T: %+v", c.who, r)
+		}
+	}
+}
+
+// One checkpoint commits the new starts of many logs, and an idle round writes none.
+func TestManyStartsAreOneCheckpoint(t *testing.T) {
+	errs := errfs.New(vfs.Memory())
+	d := mustOpen(t, errs, "sync", large)
+	var specs []Spec
+	for i := range 300 {
+		specs = append(specs, Spec{ID: ID{Topic: [16]byte{1}, Partition: int32(i)}, Topic: "t", Config: keeping("sync", hour, -1)})
+	}
+	logs, err := d.Create(specs)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for i, l := range logs {
+		l.Observe(idle{})
+		putAt(t, l, 2, 100, ago(2*hour))
+		if i%2 == 0 {
+			if err := l.flush(); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	before := d.ckptSeq
+	d.retain()
+	for _, l := range logs {
+		if e := l.Ends(); e.LogStart != 2 {
+			t.Fatalf("%s: %+v", l, e)
+		}
+	}
+	if n := d.ckptSeq - before; n != 1 {
+		t.Errorf("%d checkpoints", n)
+	}
+	calls := errs.Calls(errfs.Any)
+	d.retain()
+	if n := errs.Calls(errfs.Any) - calls; n > 0 {
+		t.Errorf("a round in which nothing goes makes %d calls", n)
+	}
+}
+
+// Each removal is said and counted with its reason.
+func TestARemovalIsSaidAndCounted(t *testing.T) {
+	core, said := observer.New(zap.InfoLevel)
+	m := metrics.NewStorage(nil)
+	d := mustOpen(t, crashfs.New(1), "sync", func(o *Options) { o.Logger, o.Metrics = zap.New(core), m })
+	l := kept(t, d, keeping("sync", hour, 3000))
+	putAt(t, l, 2, 700, ago(2*hour))
+	putAt(t, l, 9, 700, ago(0))
+	if err := l.flush(); err != nil {
+		t.Fatal(err)
+	}
+	d.retain()
+	if err := l.SetLogStart(l.Ends().LogStart + 2); err != nil {
+		t.Fatal(err)
+	}
+	var got []string
+	for _, e := range said.FilterMessageSnippet("went from a log").All() {
+		f := e.ContextMap()
+		got = append(got, fmt.Sprint(f["topic"], "-", f["partition"], " ", f["from"], "-", f["to"], " ", f["reason"]))
+		if f["bytes"].(int64) < 1500 || f["why"] == "" {
+			t.Errorf("%v", f)
+		}
+	}
+	want := []string{"t-0 0-2 time", "t-0 2-4 size", "t-0 4-6 size", "t-0 6-8 start"}
+	if !slices.Equal(got, want) {
+		t.Errorf("%q, want %q", got, want)
+	}
+	for reason, n := range map[string]float64{"time": 1, "size": 2, "start": 1} {
+		if got := testutil.ToFloat64(m.Retention.Segments.WithLabelValues("/d", reason)); got != n {
+			t.Errorf("%v segments by %s, want %v", got, reason, n)
+		}
+		if got := testutil.ToFloat64(m.Retention.Bytes.WithLabelValues("/d", reason)); got < 1500*n {
+			t.Errorf("%v bytes by %s", got, reason)
+		}
+	}
+}
+
+// The files of what went stay for file.delete.delay.ms under another name. A stop
+// doesn't wait for that, and a start removes them.
+func TestFilesGoAfterTheDelay(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		disk := crashfs.New(1)
+		d, err := openDir(disk, "sync")
+		if err != nil {
+			t.Fatal(err)
+		}
+		cfg := keeping("sync", hour, -1)
+		cfg.Cleanup.DeleteDelay = time.Minute
+		l := kept(t, d, cfg)
+		remove := func(to int64) {
+			putAt(t, l, 4, 700, time.Now().UnixMilli())
+			if err := l.flush(); err != nil {
+				t.Fatal(err)
+			}
+			if err := l.SetLogStart(to); err != nil {
+				t.Fatal(err)
+			}
+		}
+		remove(2)
+		if got := files(t, l, ".deleted"); !slices.Equal(got, []string{"00000000000000000000.log.deleted"}) {
+			t.Errorf("%q", got)
+		}
+		time.Sleep(59 * time.Second)
+		remove(4)
+		if got := files(t, l, ".deleted"); len(got) != 2 {
+			t.Errorf("before a minute is over: %q", got)
+		}
+		time.Sleep(2 * time.Second)
+		synctest.Wait()
+		if got := files(t, l, ".deleted"); !slices.Equal(got, []string{"00000000000000000002.log.deleted"}) {
+			t.Errorf("after a minute: %q", got)
+		}
+		began := time.Now()
+		if err := d.Close(); err != nil || time.Since(began) > time.Second {
+			t.Errorf("the stop took %v: %v", time.Since(began), err)
+		}
+		again, err := openDir(disk, "sync")
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer again.Close()
+		if got := files(t, again.Logs()[0], ".deleted"); len(got) != 0 {
+			t.Errorf("after a start: %q", got)
+		}
+		holds(t, again.Logs()[0], 8)
+	})
+}
+
+// The keeper looks by itself, and at once when the configuration changes.
+func TestTheKeeperLooks(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		d, err := openDir(crashfs.New(1), "sync", func(o *Options) { o.KeeperInterval = time.Minute })
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer d.Close()
+		l := kept(t, d, keeping("sync", hour, -1))
+		putAt(t, l, 2, 700, time.Now().UnixMilli())
+		time.Sleep(30 * time.Minute)
+		if start := l.Ends().LogStart; start != 0 {
+			t.Fatalf("after half of retention.ms the log starts at %d", start)
+		}
+		time.Sleep(32 * time.Minute)
+		if start := l.Ends().LogStart; start != 2 {
+			t.Fatalf("after retention.ms the log starts at %d", start)
+		}
+		putAt(t, l, 2, 700, time.Now().Add(-30*time.Minute).UnixMilli())
+		l.Configure(keeping("sync", minute, -1))
+		synctest.Wait()
+		if start := l.Ends().LogStart; start != 4 {
+			t.Errorf("after the change of retention.ms the log starts at %d", start)
+		}
+		putAt(t, l, 2, 700, time.Now().UnixMilli())
+		time.Sleep(2 * time.Second)
+		l.Configure(l.Config()) // nothing changed
+		synctest.Wait()
+		if start := l.Ends().LogStart; start != 4 {
+			t.Errorf("the log starts at %d", start)
+		}
+	})
+}
+
+// A start removes segments that an unfinished removal left below the log's start.
+func TestAStartRemovesWhatLiesBelowTheStart(t *testing.T) {
+	for _, profile := range []string{"sync", "os"} {
+		disk := crashfs.New(1)
+		d := mustOpen(t, disk, profile)
+		l := kept(t, d, keeping(profile, -1, -1))
+		putAt(t, l, 8, 700, ago(0))
+		if err := l.flushAndSync(); err != nil {
+			t.Fatal(err)
+		}
+		m := StartMove{Log: l, To: 5}
+		if err := l.raiseStart(&m); err != nil {
+			t.Fatal(err)
+		}
+		if err := d.checkpoint(nil); err != nil {
+			t.Fatal(err)
+		}
+		again := mustOpen(t, disk.KillImage(1), profile)
+		if got, want := files(t, again.Logs()[0], ".log"), path.Base(l.segments[2].Path()); got[0] != want {
+			t.Errorf("%s: segments %v, want %s first", profile, got, want)
+		}
+		holds(t, again.Logs()[0], 8)
+	}
+}
