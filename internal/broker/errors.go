@@ -33,6 +33,7 @@ func codes() []struct {
 		{replica.ErrTimedOut, kerr.RequestTimedOut},
 		{replica.ErrUnknownPartition, kerr.UnknownTopicOrPartition},
 		{replica.ErrOffline, kerr.KafkaStorageError},
+		{replica.ErrDeleted, kerr.UnknownTopicOrPartition}, // it is ErrNotLeader too
 		{replica.ErrNotLeader, kerr.NotLeaderForPartition},
 		{replica.ErrFencedEpoch, kerr.FencedLeaderEpoch},
 		{replica.ErrUnknownEpoch, kerr.UnknownLeaderEpoch},
@@ -57,6 +58,15 @@ func codes() []struct {
 		{context.Canceled, kerr.NotLeaderForPartition},
 		{context.DeadlineExceeded, kerr.RequestTimedOut},
 	}
+}
+
+// codeByID is code for requests that name their topics by id: one that is gone is
+// answered as they would be from now on.
+func codeByID(err error) int16 {
+	if errors.Is(err, replica.ErrDeleted) {
+		return kerr.UnknownTopicID.Code
+	}
+	return code(err)
 }
 
 // recordKinds maps what can be wrong with a client's batch.

@@ -84,6 +84,9 @@ func (op *fetchOp) result(p *fetchPart, leaders *nodeSet) protocol.FetchPartitio
 	res := protocol.FetchPartitionResult{Index: p.index, HighWatermark: -1, LastStable: -1, LogStart: -1, PreferredReplica: -1}
 	if p.err != nil {
 		res.Code = code(p.err)
+		if op.version >= 13 {
+			res.Code = codeByID(p.err)
+		}
 		op.r.Code = res.Code
 		if op.version >= 16 {
 			if res.Leader = op.b.leaderHint(res.Code, p.topic, p.index, p.part); res.Leader != nil {

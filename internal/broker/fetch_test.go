@@ -317,7 +317,7 @@ func TestWhatHappensToAPartitionWakesItsFetches(t *testing.T) {
 			revision, err := n.control.DeleteTopic(t.Context(), ids["deleted"])
 			must(t, err)
 			must(t, n.applier.WaitFor(t.Context(), revision))
-		}, kerr.NotLeaderForPartition},
+		}, kerr.UnknownTopicID},
 		{"closed", func() { n.park.Close() }, nil},
 	} {
 		w := n.dial(t)

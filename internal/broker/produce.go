@@ -259,11 +259,17 @@ func (op *produceOp) encode(dst []byte) []byte {
 // fail fills the answer for a partition that failed.
 func (op *produceOp) fail(res *protocol.ProducePartitionResult, part *producePart, err error, leaders *nodeSet) {
 	res.Code = code(err)
+	if op.view.Version >= 13 {
+		res.Code = codeByID(err)
+	}
 	res.Message = err.Error()
 	op.r.Code = res.Code
 	var bad *record.Error
 	if errors.As(err, &bad) {
 		for _, f := range bad.Records {
+			if f.Msg == record.NoKey {
+				f.Msg = fmt.Sprintf("%s in topic partition %s-%d", f.Msg, part.topic.Name, res.Index)
+			}
 			res.ErrorRecords = append(res.ErrorRecords, protocol.ProduceErrorRecord{Index: f.Index, Message: f.Msg})
 		}
 	}

@@ -91,6 +91,12 @@ func sensible(r kmsg.Request, id [16]byte) {
 	case *kmsg.CreatePartitionsRequest:
 		r.TimeoutMillis = 10_000
 		r.Topics = []kmsg.CreatePartitionsRequestTopic{{Topic: name, Count: 3 + int32(r.Version)}}
+	case *kmsg.DeleteRecordsRequest:
+		r.Topics = []kmsg.DeleteRecordsRequestTopic{{Topic: name, Partitions: []kmsg.DeleteRecordsRequestTopicPartition{{Offset: 0}, {Partition: 100}}}}
+	case *kmsg.ElectLeadersRequest:
+		r.Topics = []kmsg.ElectLeadersRequestTopic{{Topic: name, Partitions: []int32{0, 100}}}
+	case *kmsg.AlterPartitionAssignmentsRequest:
+		r.Topics = []kmsg.AlterPartitionAssignmentsRequestTopic{{Topic: name, Partitions: []kmsg.AlterPartitionAssignmentsRequestTopicPartition{{Replicas: []int32{1}}, {}}}}
 	case *kmsg.FindCoordinatorRequest:
 		r.CoordinatorKey, r.CoordinatorKeys = "g", []string{"g", "h"}
 	case *kmsg.JoinGroupRequest: // alone in its group, so that nobody is waited for

@@ -33,6 +33,10 @@ func checkReplicationFactor(rf int, brokers []int32) error {
 		"reached because only %d broker(s) are registered.", rf, rf, len(brokers))
 }
 
+// CheckReplicas refuses replicas that one partition can't have among these
+// brokers: none, one that is not registered, or one twice. The error is an *Error.
+func CheckReplicas(replicas, brokers []int32) error { return checkReplicas(replicas, brokers, 0) }
+
 // checkReplicas refuses a manual assignment of one partition. rf is what earlier
 // partitions have, 0 for the first.
 func checkReplicas(replicas, brokers []int32, rf int) error {

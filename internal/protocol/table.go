@@ -21,7 +21,12 @@ type API struct {
 }
 
 // Name is the API's name as Kafka writes it.
-func (a API) Name() string { return kmsg.NameForKey(a.Key) }
+func (a API) Name() string {
+	if a.Key == int16(kmsg.AlterPartitionAssignments) {
+		return "AlterPartitionReassignments" // kmsg shortens it
+	}
+	return kmsg.NameForKey(a.Key)
+}
 
 // ListedMin is the lowest version that ApiVersions lists.
 func (a API) ListedMin() int16 {

@@ -198,7 +198,7 @@ func TestVarintLen(t *testing.T) {
 
 func TestErrorText(t *testing.T) {
 	_, err := (&Rules{RequireKeys: true}).Accept(foreignBatch(t, None, sample(), nil), testNow)
-	const want = "record batch: invalid record: record 1: a compacted topic takes no record without a key"
+	const want = "record batch: invalid record: record 1: Compacted topic cannot accept message without key"
 	if err == nil || err.Error() != want {
 		t.Errorf("got  %v\nwant %s", err, want)
 	}

@@ -2,13 +2,17 @@ package record
 
 import "fmt"
 
+// NoKey says what is wrong with a record without a key where Rules.RequireKeys is
+// on. It is what Kafka says, less the partition, which is not known here.
+const NoKey = "Compacted topic cannot accept message without key"
+
 // checkRecord checks a record that is well formed against the topic's rules.
 func (r *Rules) checkRecord(i int32, h head, now int64, found *findings) {
 	switch {
 	case h.delta != i:
 		found.add(InvalidRecord, i, "the offset delta is %d, it must be %d", h.delta, i)
 	case r.RequireKeys && !h.key:
-		found.add(InvalidRecord, i, "a compacted topic takes no record without a key")
+		found.add(InvalidRecord, i, NoKey)
 	case r.LogAppendTime:
 	case h.overflow:
 		found.add(InvalidTimestamp, i, "the timestamp does not fit 64 bits")

@@ -26,9 +26,12 @@ import "errors"
 
 // Errors that callers tell apart. The broker maps each to a protocol error.
 var (
-	ErrUnknownPartition  = errors.New("this broker has no such partition")
-	ErrOffline           = errors.New("partition is offline")
-	ErrNotLeader         = errors.New("this broker does not lead the partition")
+	ErrUnknownPartition = errors.New("this broker has no such partition")
+	ErrOffline          = errors.New("partition is offline")
+	ErrNotLeader        = errors.New("this broker does not lead the partition")
+	// ErrDeleted comes with ErrNotLeader: the partition's topic was deleted, and
+	// nobody leads it any more.
+	ErrDeleted           = errors.New("the topic was deleted")
 	ErrFencedEpoch       = errors.New("the leader epoch in the request is older than the broker's")
 	ErrUnknownEpoch      = errors.New("the leader epoch in the request is newer than the broker's")
 	ErrNotEnoughReplicas = errors.New("fewer in-sync replicas than min.insync.replicas")

@@ -306,7 +306,7 @@ func (m *Manager) remove(t *metadata.Topic) {
 		delete(m.fence, tp)
 		m.mu.Unlock()
 		if p != nil {
-			p.FollowOf(-1, p.LeaderEpoch(), nil, nil)
+			p.Delete()
 		}
 		ids = append(ids, storage.ID{Topic: tp.Topic, Partition: tp.Partition})
 	}

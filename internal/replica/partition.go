@@ -14,6 +14,7 @@ import (
 // never changed.
 type role struct {
 	leader     bool
+	gone       bool // the topic was deleted
 	leaderID   int32
 	epoch      int32
 	epochStart int64 // log end when this broker began to lead
@@ -41,14 +42,24 @@ func (r *role) enough(a *Append) bool { return a.Acks != AcksAll || len(r.isr) >
 // check compares a request's epoch, -1 for none, and the role.
 func (r *role) check(epoch int32) error {
 	switch {
+	case r.gone:
+		return r.elsewhere()
 	case epoch >= 0 && epoch < r.epoch:
 		return fmt.Errorf("%w: %d, the current one is %d", ErrFencedEpoch, epoch, r.epoch)
 	case epoch > r.epoch:
 		return fmt.Errorf("%w: %d, the current one is %d", ErrUnknownEpoch, epoch, r.epoch)
 	case !r.leader:
-		return fmt.Errorf("%w: broker %d does", ErrNotLeader, r.leaderID)
+		return r.elsewhere()
 	}
 	return nil
+}
+
+// elsewhere says who leads instead.
+func (r *role) elsewhere() error {
+	if r.gone {
+		return fmt.Errorf("%w, so that %w", ErrDeleted, ErrNotLeader)
+	}
+	return fmt.Errorf("%w: broker %d does since epoch %d", ErrNotLeader, r.leaderID, r.epoch)
 }
 
 // Partition is one partition on this broker. All methods may be called
@@ -133,12 +144,23 @@ func (p *Partition) Lead(epoch int32, replicas, isr []int32) {
 // FollowOf makes this broker a follower of another one. Appends that wait are
 // answered with ErrNotLeader: the new leader may or may not have them.
 func (p *Partition) FollowOf(leader, epoch int32, replicas, isr []int32) {
+	p.retire(&role{leaderID: leader, epoch: epoch, replicas: replicas, isr: isr})
+}
+
+// Delete ends the partition because its topic was deleted: whoever waits for it
+// or comes to it still is answered with ErrDeleted.
+func (p *Partition) Delete() {
+	p.retire(&role{gone: true, leaderID: -1, epoch: p.LeaderEpoch()})
+}
+
+// retire takes on a role in which this broker does not lead.
+func (p *Partition) retire(next *role) {
 	p.mu.Lock()
-	if epoch < p.role.Load().epoch {
+	if now := p.role.Load(); next.epoch < now.epoch || now.gone {
 		p.mu.Unlock()
 		return
 	}
-	p.role.Store(&role{leaderID: leader, epoch: epoch, replicas: replicas, isr: isr})
+	p.role.Store(next)
 	p.leaderHigh = 0
 	var ready decided
 	err := p.deposed(p.role.Load())
@@ -261,7 +283,7 @@ func (p *Partition) awaitLocked(a *Append) (waits bool, err error) {
 }
 
 func (p *Partition) deposed(r *role) error {
-	return fmt.Errorf("%s: %w: broker %d does since epoch %d", p, ErrNotLeader, r.leaderID, r.epoch)
+	return fmt.Errorf("%s: %w", p, r.elsewhere())
 }
 
 // stillEnough is accepts' look at the ISR once more: it may have shrunk while the

@@ -1,0 +1,145 @@
+package broker
+
+import (
+	"fmt"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/twmb/franz-go/pkg/kerr"
+
+	"github.com/chronik-io/chronik/internal/record"
+)
+
+// keyed makes a batch with a key for each record; "null" is none.
+func keyed(t *testing.T, keys ...string) []byte {
+	t.Helper()
+	b := record.NewBuilder(record.BatchOptions{})
+	for _, key := range keys {
+		k := []byte(key)
+		if key == "null" {
+			k = nil
+		}
+		b.Append(time.Now().UnixMilli(), k, []byte("v"), nil)
+	}
+	built, err := b.Build()
+	must(t, err)
+	return built
+}
+
+// A record without a key could never be replaced. The words are Kafka's.
+func TestACompactedTopicTakesNoRecordWithoutAKey(t *testing.T) {
+	n := newNode(t)
+	id := n.topic(t, "t", 1)
+	w := n.dial(t)
+	send := func(version int16, keys ...string) (code int16, records []string) {
+		t.Helper()
+		p := produced(t, w, version, produceRequest("t", id, -1, keyed(t, keys...)))
+		for _, r := range p.ErrorRecords {
+			records = append(records, fmt.Sprintf("%d %s", r.RelativeOffset, *r.ErrorMessage))
+		}
+		return p.ErrorCode, records
+	}
+	if code, _ := send(9, "null"); code != 0 {
+		t.Fatalf("with delete a key is asked for: %d", code)
+	}
+	// What is asked of records follows the config, the topic's and the broker's.
+	const text = " Compacted topic cannot accept message without key in topic partition t-0"
+	for _, policy := range []string{"compact", "delete,compact"} {
+		mustAlter(t, w, incremental(topicType, "t", "cleanup.policy", set, policy))
+		for _, version := range []int16{9, 13} {
+			code, records := send(version, "a", "null", "", "null")
+			if diff := cmp.Diff([]string{"1" + text, "3" + text}, records); code != kerr.InvalidRecord.Code || diff != "" {
+				t.Errorf("%s: code %d (-want +got):\n%s", policy, code, diff)
+			}
+			if code, _ := send(version, "a", ""); code != 0 {
+				t.Errorf("%s: records with keys are refused: %d", policy, code)
+			}
+		}
+	}
+	mustAlter(t, w, incremental(topicType, "t", "cleanup.policy", unset, "null"))
+	if code, _ := send(9, "null"); code != 0 {
+		t.Errorf("after the policy went back: %d", code)
+	}
+	mustAlter(t, w, incremental(brokerType, "", "log.cleanup.policy", set, "compact"))
+	if code, _ := send(9, "null"); code != kerr.InvalidRecord.Code {
+		t.Errorf("with the broker's policy: %d", code)
+	}
+	if end := n.highWatermark(t, id); end != 2+4*2 {
+		t.Errorf("the log ends at %d", end)
+	}
+}
+
+// Whoever sets a topic's configs, or the defaults of all, changes what its logs
+// do, at once and without a restart.
+func TestLogsFollowTheConfigsOfTheirTopic(t *testing.T) {
+	n := newNode(t, func(o *nodeOptions) { o.static["log.retention.hours"] = "2" })
+	n.topic(t, "t", 1)
+	w := n.dial(t)
+	want := n.storage.Logs()[0].Config()
+	if c := want.Cleanup; c.RetentionTime != 2*time.Hour || !c.Delete || c.Compact || c.RetentionBytes != -1 || c.Internal {
+		t.Errorf("at first: %+v", c)
+	}
+	for _, step := range []struct {
+		name, value string
+		broker      bool
+		change      func()
+	}{
+		{"cleanup.policy", "compact,delete", false, func() { want.Cleanup.Compact = true }},
+		{"retention.ms", "5000", false, func() { want.Cleanup.RetentionTime = 5 * time.Second }},
+		{"log.retention.bytes", "1000", true, func() { want.Cleanup.RetentionBytes = 1000 }},
+		{"retention.bytes", "2000", false, func() { want.Cleanup.RetentionBytes = 2000 }},
+		{"log.retention.bytes", "3000", true, func() {}},
+		{"log.roll.jitter.ms", "7", true, func() { want.Segment.JitterMs = 7 }},
+		{"log.segment.delete.delay.ms", "8", true, func() { want.Cleanup.DeleteDelay = 8 * time.Millisecond }},
+		{"min.cleanable.dirty.ratio", "0.25", false, func() { want.Cleanup.MinDirty = 0.25 }},
+		{"log.cleaner.min.compaction.lag.ms", "9", true, func() { want.Cleanup.MinLag = 9 * time.Millisecond }},
+		{"max.compaction.lag.ms", "10", false, func() { want.Cleanup.MaxLag = 10 * time.Millisecond }},
+		{"delete.retention.ms", "11", false, func() { want.Cleanup.Tombstones = 11 * time.Millisecond }},
+		{"cleanup.policy", "", false, func() { want.Cleanup.Compact, want.Cleanup.Delete = false, false }},
+		{"retention.ms", "-1", false, func() { want.Cleanup.RetentionTime = -time.Millisecond }},
+	} {
+		kind, name := topicType, "t"
+		if step.broker {
+			kind, name = brokerType, ""
+		}
+		mustAlter(t, w, incremental(kind, name, step.name, set, step.value))
+		step.change()
+		if got := n.storage.Logs()[0].Config(); got.Cleanup != want.Cleanup || got.Segment != want.Segment {
+			t.Fatalf("%s=%s:\ngot  %+v\nwant %+v", step.name, step.value, got, want)
+		}
+	}
+}
+
+// A dry run says what the real one would, and changes nothing.
+func TestCleanupConfigsAreValidated(t *testing.T) {
+	n := newNode(t)
+	n.topic(t, "t", 1)
+	w := n.dial(t)
+	before := n.image().Version()
+	for _, c := range []struct {
+		ops  []any
+		want string
+	}{
+		{[]any{"retention.ms", set, "5", "cleanup.policy", set, "compact"}, "ok"},
+		{[]any{"cleanup.policy", appendTo, "compact"}, "ok"},
+		{[]any{"cleanup.policy", set, "shrink"}, "INVALID_CONFIG: Invalid value shrink for configuration cleanup.policy: String must be one of: compact, delete"},
+		{[]any{"retention.ms", set, "-2"}, "INVALID_CONFIG: Invalid value -2 for configuration retention.ms: Value must be at least -1"},
+		{[]any{"min.compaction.lag.ms", set, "10", "max.compaction.lag.ms", set, "9"},
+			"INVALID_CONFIG: conflict topic config setting min.compaction.lag.ms (10) > max.compaction.lag.ms (9)"},
+		{[]any{"flush.ms", set, "10"}, "INVALID_CONFIG: Topic config flush.ms is known to Kafka, but this version of chronik does not honour it"},
+	} {
+		req := incremental(topicType, "t", c.ops...)
+		req.ValidateOnly = true
+		if got := alter(t, w, req); got != c.want {
+			t.Errorf("%v: %s\nwant %s", c.ops, got, c.want)
+		}
+	}
+	if n.image().Version() != before || len(n.image().Topic("t").Configs) != 0 {
+		t.Error("a dry run changed something")
+	}
+	wantConfigs(t, w, describing(topicType, "t", "retention.ms", "min.cleanable.dirty.ratio", "segment.jitter.ms"),
+		"min.cleanable.dirty.ratio=0.5 DEFAULT_CONFIG {DEFAULT_CONFIG:log.cleaner.min.cleanable.ratio=0.5}",
+		"retention.ms=604800000 DEFAULT_CONFIG {DEFAULT_CONFIG:log.retention.hours=168}",
+		"segment.jitter.ms=0 DEFAULT_CONFIG {DEFAULT_CONFIG:log.roll.jitter.hours=0}")
+}

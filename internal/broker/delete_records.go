@@ -1,0 +1,78 @@
+package broker
+
+import (
+	"context"
+
+	"github.com/twmb/franz-go/pkg/kerr"
+	"github.com/twmb/franz-go/pkg/kmsg"
+
+	"github.com/chronik-io/chronik/internal/metadata"
+	"github.com/chronik-io/chronik/internal/network"
+	"github.com/chronik-io/chronik/internal/protocol"
+	"github.com/chronik-io/chronik/internal/replica"
+)
+
+// DeleteRecords (key 21), versions 0 to 2: moves the starts of partitions
+// (KIP-107). It is answered when that is durable, however long the request wanted
+// to wait: what it asks for can't be taken back half done.
+func deleteRecordsAPI() api {
+	return api{protocol.API{Key: int16(kmsg.DeleteRecords), Min: 0, Max: 2}, changing(deleteRecords)}
+}
+
+func deleteRecords(_ context.Context, b *Broker, r *network.Request, req *kmsg.DeleteRecordsRequest) kmsg.Response {
+	resp := respondTo(r, kmsg.NewPtrDeleteRecordsResponse())
+	img := b.image()
+	var list []replica.Deletion
+	var places [][2]int // of each deletion in the answer
+	for i := range req.Topics {
+		t := &req.Topics[i]
+		known, err := b.deletableFrom(img, t.Topic)
+		out := kmsg.NewDeleteRecordsResponseTopic()
+		out.Topic = t.Topic
+		last := map[int32]int{} // a partition that is named twice gets what it was last told, as in Kafka
+		for j := range t.Partitions {
+			last[t.Partitions[j].Partition] = j
+		}
+		for j := range t.Partitions {
+			p := &t.Partitions[j]
+			if last[p.Partition] != j {
+				continue
+			}
+			one := kmsg.NewDeleteRecordsResponseTopicPartition()
+			one.Partition, one.LowWatermark = p.Partition, -1
+			if err == nil {
+				list = append(list, replica.Deletion{Topic: known.ID, Partition: p.Partition, Offset: p.Offset})
+				places = append(places, [2]int{len(resp.Topics), len(out.Partitions)})
+			} else {
+				one.ErrorCode = code(err)
+				r.Code = one.ErrorCode
+			}
+			out.Partitions = append(out.Partitions, one)
+		}
+		resp.Topics = append(resp.Topics, out)
+	}
+	b.opt.Replicas.DeleteRecords(list)
+	for i := range list {
+		one := &resp.Topics[places[i][0]].Partitions[places[i][1]]
+		if err := list[i].Err; err != nil {
+			one.ErrorCode = code(err)
+			r.Code = one.ErrorCode
+		} else {
+			one.LowWatermark = list[i].Low
+		}
+	}
+	return resp
+}
+
+// deletableFrom finds a topic from which clients may delete records: what the
+// broker itself keeps is not theirs.
+func (b *Broker) deletableFrom(img *metadata.Image, name string) (*metadata.Topic, error) {
+	t := img.Topic(name)
+	switch {
+	case t == nil:
+		return nil, refuse(kerr.UnknownTopicOrPartition, "there is no topic %s", name)
+	case t.Internal:
+		return nil, refuse(kerr.InvalidTopicException, "records of the internal topic %s can't be deleted", name)
+	}
+	return t, nil
+}

@@ -1,0 +1,83 @@
+package broker
+
+import (
+	"cmp"
+	"context"
+	"maps"
+	"slices"
+
+	"github.com/twmb/franz-go/pkg/kerr"
+	"github.com/twmb/franz-go/pkg/kmsg"
+
+	"github.com/chronik-io/chronik/internal/metadata"
+	"github.com/chronik-io/chronik/internal/network"
+	"github.com/chronik-io/chronik/internal/protocol"
+	"github.com/chronik-io/chronik/internal/storage"
+)
+
+// DescribeLogDirs (key 35), versions 1 to 5: which logs are in which directory,
+// how large they are, and how much room there is (KIP-113, KIP-827). Logs are
+// never moved between directories, so that none is a future one, and none lags.
+// It asks file systems, so it runs beside the connection's reader.
+func describeLogDirsAPI() api {
+	return api{protocol.API{Key: int16(kmsg.DescribeLogDirs), Min: 1, Max: 5}, changing(describeLogDirs)}
+}
+
+func describeLogDirs(_ context.Context, b *Broker, r *network.Request, req *kmsg.DescribeLogDirsRequest) kmsg.Response {
+	resp := respondTo(r, kmsg.NewPtrDescribeLogDirsResponse())
+	wanted := wantedLogs(req)
+	img := b.image()
+	for _, d := range b.opt.Replicas.Dirs() {
+		out := kmsg.NewDescribeLogDirsResponseDir()
+		out.Dir = d.Path()
+		if err := d.Err(); err != nil {
+			out.ErrorCode = kerr.KafkaStorageError.Code
+			r.Code = out.ErrorCode
+		}
+		if available, total, err := d.Space(); err == nil {
+			out.UsableBytes, out.TotalBytes = available, total
+		}
+		out.Topics = describedLogs(img, d.Logs(), wanted)
+		resp.Dirs = append(resp.Dirs, out)
+	}
+	return resp
+}
+
+// wantedLogs is what a request asks for; nil for everything.
+func wantedLogs(req *kmsg.DescribeLogDirsRequest) map[topicPartition]bool {
+	if req.Topics == nil {
+		return nil
+	}
+	wanted := map[topicPartition]bool{}
+	for i := range req.Topics {
+		for _, p := range req.Topics[i].Partitions {
+			wanted[topicPartition{req.Topics[i].Topic, p}] = true
+		}
+	}
+	return wanted
+}
+
+// describedLogs are the wanted ones of a directory's logs, in the order of topics
+// and partitions. A log whose topic was deleted is on its way out and not told of.
+func describedLogs(img *metadata.Image, logs []*storage.Log, wanted map[topicPartition]bool) []kmsg.DescribeLogDirsResponseDirTopic {
+	topics := map[string][]kmsg.DescribeLogDirsResponseDirTopicPartition{}
+	for _, l := range logs {
+		id := l.ID()
+		if img.TopicByID(id.Topic) == nil || wanted != nil && !wanted[topicPartition{l.Topic(), id.Partition}] {
+			continue
+		}
+		one := kmsg.NewDescribeLogDirsResponseDirTopicPartition()
+		one.Partition, one.Size = id.Partition, l.Size()
+		topics[l.Topic()] = append(topics[l.Topic()], one)
+	}
+	list := make([]kmsg.DescribeLogDirsResponseDirTopic, 0, len(topics))
+	for _, name := range slices.Sorted(maps.Keys(topics)) {
+		out := kmsg.NewDescribeLogDirsResponseDirTopic()
+		out.Topic, out.Partitions = name, topics[name]
+		slices.SortFunc(out.Partitions, func(a, b kmsg.DescribeLogDirsResponseDirTopicPartition) int {
+			return cmp.Compare(a.Partition, b.Partition)
+		})
+		list = append(list, out)
+	}
+	return list
+}

@@ -1,0 +1,88 @@
+package broker
+
+import (
+	"slices"
+
+	"github.com/twmb/franz-go/pkg/kerr"
+	"github.com/twmb/franz-go/pkg/kmsg"
+
+	"github.com/chronik-io/chronik/internal/metadata"
+	"github.com/chronik-io/chronik/internal/network"
+	"github.com/chronik-io/chronik/internal/protocol"
+)
+
+// ElectLeaders (key 43), versions 0 to 2 (KIP-183, KIP-460). The one replica that
+// a partition has on a single node leads it, so that no election is ever needed;
+// the answers are Kafka's for that.
+func electLeadersAPI() api {
+	return api{protocol.API{Key: int16(kmsg.ElectLeaders), Min: 0, Max: 2}, decoded(electLeaders)}
+}
+
+// The kinds of election.
+const (
+	preferredElection int8 = 0
+	uncleanElection   int8 = 1
+)
+
+func electLeaders(b *Broker, r *network.Request, req *kmsg.ElectLeadersRequest) kmsg.Response {
+	resp := respondTo(r, kmsg.NewPtrElectLeadersResponse())
+	img := b.image()
+	if !slices.Contains([]int8{preferredElection, uncleanElection}, req.ElectionType) {
+		resp.ErrorCode = kerr.InvalidRequest.Code
+		r.Code = resp.ErrorCode
+	}
+	topics := req.Topics
+	if topics == nil { // all of them; what needs no election is not told of then, as in Kafka
+		for t := range img.Topics() {
+			topics = append(topics, kmsg.ElectLeadersRequestTopic{Topic: t.Name, Partitions: allPartitions(t)})
+		}
+	}
+	for i := range topics {
+		out := kmsg.NewElectLeadersResponseTopic()
+		out.Topic = topics[i].Topic
+		for _, p := range topics[i].Partitions {
+			err := election(img, topics[i].Topic, p, req.ElectionType)
+			one := kmsg.NewElectLeadersResponseTopicPartition()
+			one.Partition = p
+			one.ErrorCode, one.ErrorMessage = verdict(err)
+			if req.Topics == nil && one.ErrorCode == kerr.ElectionNotNeeded.Code {
+				continue
+			}
+			if one.ErrorCode != kerr.ElectionNotNeeded.Code {
+				r.Code = one.ErrorCode
+			}
+			out.Partitions = append(out.Partitions, one)
+		}
+		resp.Topics = append(resp.Topics, out)
+	}
+	return resp
+}
+
+func allPartitions(t *metadata.Topic) []int32 {
+	list := make([]int32, 0, t.Partitions.Len())
+	for i := range t.Partitions.All() {
+		list = append(list, i)
+	}
+	return list
+}
+
+// election says why no leader was elected for a partition.
+func election(img *metadata.Image, topic string, partition int32, kind int8) error {
+	if kind != preferredElection && kind != uncleanElection {
+		return refuse(kerr.InvalidRequest, "Unknown election type %d", kind)
+	}
+	t := img.Topic(topic)
+	if t == nil {
+		return refuse(kerr.UnknownTopicOrPartition, "No such topic as %s", topic)
+	}
+	p := t.Partitions.At(partition)
+	switch {
+	case p == nil:
+		return refuse(kerr.UnknownTopicOrPartition, "No such partition as %s-%d", topic, partition)
+	case p.Leader >= 0 && (kind == uncleanElection || p.Leader == p.Replicas[0]):
+		return refuse(kerr.ElectionNotNeeded, "Leader election not needed for topic partition.")
+	case kind == preferredElection:
+		return refuse(kerr.PreferredLeaderNotAvailable, "The preferred leader was not available.")
+	}
+	return refuse(kerr.EligibleLeadersNotAvailable, "Eligible topic partition leaders are not available.")
+}
