@@ -2,6 +2,8 @@
 # from run.sh. A script exits with 0 when all was right, with 77 when its client
 # is not installed (after saying how to get it), else with another code.
 set -euo pipefail
+here="$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)"
+root="$(cd "$here/../.." && pwd)"
 codecs="none gzip snappy lz4 zstd"
 
 # records PREFIX   writes RECORDS lines KEY|VALUE, every one different.
@@ -17,4 +19,34 @@ same() {
   echo "$1: what was read is not what was written ($(wc -l <"$2") lines written, $(wc -l <"$3") read):"
   diff "$2" "$3" | head -5
   exit 1
+}
+
+# group_of NAME VARIANT... -- PROGRAM [ARG...]   takes PROGRAM, a consumer as in
+# groups/events.go, through the life of a group, once per VARIANT (flags of
+# ./groups) and all at once: most of their time is waiting. Each has a broker of
+# its own, which is killed; BOOTSTRAP is not used.
+group_of() {
+  local name="$1" variants=() pids=() i failed=0
+  shift
+  while [ "$1" != -- ]; do variants+=("$1"); shift; done
+  shift
+  local dir="$WORK/$name"
+  mkdir -p "$dir"
+  (cd "$root" && go build -o "$dir/groups" ./scripts/clients/groups)
+  for i in "${!variants[@]}"; do
+    mkdir -p "$dir/$i"
+    # shellcheck disable=SC2086 # a variant is several flags
+    "$dir/groups" -chronikd "$root/bin/chronikd" -dir "$dir/$i" ${variants[i]} -- "$@" >"$dir/$i/out" 2>&1 &
+    pids+=($!)
+  done
+  for i in "${!variants[@]}"; do
+    if wait "${pids[i]}"; then
+      echo "$name ${variants[i]:-as it comes}: $(tail -1 "$dir/$i/out")"
+    else
+      failed=1
+      echo "FAIL $name ${variants[i]:-as it comes}:"
+      cat "$dir/$i/out"
+    fi
+  done
+  return $failed
 }

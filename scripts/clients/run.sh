@@ -2,9 +2,13 @@
 # run.sh [CLIENT...]   real Kafka clients write and read back records with keys,
 # headers and every codec; content and order are checked.
 #
-# CLIENT: kgo kcat confluent java perf ctl (default: all of them).
+# CLIENT: kgo kcat confluent java perf ctl (default: these), and whole lives of
+#         consumer groups: kgo-group confluent-group kafka-python-group
+#         sarama-group kafkajs-group java-group tools-group streams. These need
+#         brokers of their own, because they kill them.
 # BOOTSTRAP=HOST:PORT   test a broker that runs; without it bin/chronikd is
 #                       started on a directory and ports of its own.
+# AT_ONCE=1             all clients at once. QUICK=1: the groups' main variants only.
 # RECORDS=100000        records of each client and codec.
 # STRICT=1              a client that is not installed is a failure.
 # KAFKA_TOOLS=DIR       where Kafka's own tools are (default ../shared/kafka).
@@ -36,18 +40,31 @@ fi
 export BOOTSTRAP
 
 passed=0 failed=0 missing=0
-for client in "${@:-kgo kcat confluent java perf ctl}"; do for c in $client; do
-  script="$here/$c.sh"
-  [ -x "$script" ] || { echo "clients: there is no client $c"; exit 2; }
-  begin=$SECONDS
-  "$script"; rc=$?
-  took=$((SECONDS - begin))
-  case $rc in
-    0) passed=$((passed + 1)); echo "PASS $c (${took}s)";;
-    77) missing=$((missing + 1)); echo "MISSING $c";;
-    *) failed=$((failed + 1)); echo "FAIL $c (${took}s)";;
+count() { # count CLIENT RC SECONDS
+  case $2 in
+    0) passed=$((passed + 1)); echo "PASS $1 ($3s)";;
+    77) missing=$((missing + 1)); echo "MISSING $1";;
+    *) failed=$((failed + 1)); echo "FAIL $1 ($3s)";;
   esac
+}
+clients=() running=()
+for client in "${@:-kgo kcat confluent java perf ctl}"; do for c in $client; do
+  [ -x "$here/$c.sh" ] || { echo "clients: there is no client $c"; exit 2; }
+  clients+=("$c")
 done; done
+for c in "${clients[@]}"; do
+  begin=$SECONDS
+  if [ -n "${AT_ONCE:-}" ]; then
+    "$here/$c.sh" >"$WORK/$c.out" 2>&1 & running+=($!)
+  else
+    "$here/$c.sh"; count "$c" $? $((SECONDS - begin))
+  fi
+done
+for i in "${!running[@]}"; do
+  wait "${running[i]}"; rc=$?
+  cat "$WORK/${clients[i]}.out"
+  count "${clients[i]}" $rc $((SECONDS - begin))
+done
 
 if [ -n "$pid" ]; then
   kill -TERM "$pid"; wait "$pid"; rc=$?; pid=

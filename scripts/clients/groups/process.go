@@ -1,0 +1,160 @@
+package main
+
+import (
+	"bufio"
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"syscall"
+	"time"
+)
+
+// process is a program of this run, whose last words are kept in a file.
+type process struct {
+	name string
+	log  string
+	cmd  *exec.Cmd
+	done chan struct{} // closed when it has ended and everything it said was heard
+	err  error         // valid after done
+}
+
+// start runs a program; hear gets its standard output line by line.
+func start(dir, name string, env, argv []string, hear func(line string)) (*process, error) {
+	p := &process{name: name, log: filepath.Join(dir, name+".log"), done: make(chan struct{})}
+	errs, err := os.OpenFile(p.log, os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o600)
+	if err != nil {
+		return nil, err
+	}
+	p.cmd = exec.Command(argv[0], argv[1:]...)
+	p.cmd.Env, p.cmd.Stderr = append(os.Environ(), env...), errs
+	// Not for the terminal's signals: whoever starts it ends it.
+	p.cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
+	out, err := p.cmd.StdoutPipe()
+	if err == nil {
+		err = p.cmd.Start()
+	}
+	if err != nil {
+		errs.Close()
+		return nil, fmt.Errorf("start %s: %w", name, err)
+	}
+	go func() {
+		defer close(p.done)
+		defer errs.Close()
+		lines := bufio.NewScanner(out)
+		for lines.Scan() {
+			if hear != nil {
+				hear(lines.Text())
+			}
+		}
+		if _, err := io.Copy(io.Discard, out); err != nil {
+			fmt.Fprintln(errs, err)
+		}
+		p.err = p.cmd.Wait()
+	}()
+	return p, nil
+}
+
+// alive says how a process ended that should not have.
+func (p *process) alive() error {
+	select {
+	case <-p.done:
+		if p.err == nil {
+			return fmt.Errorf("%s ended by itself", p.name)
+		}
+		return fmt.Errorf("%s ended by itself: %w", p.name, p.err)
+	default:
+		return nil
+	}
+}
+
+// kill is kill -9.
+func (p *process) kill() {
+	if err := p.cmd.Process.Kill(); err != nil && !errors.Is(err, os.ErrProcessDone) {
+		fmt.Fprintf(os.Stderr, "kill %s: %v\n", p.name, err)
+	}
+	<-p.done
+}
+
+// stop asks it to end, which must succeed.
+func (p *process) stop(ctx context.Context) error {
+	if err := p.cmd.Process.Signal(syscall.SIGTERM); err != nil {
+		return fmt.Errorf("stop %s: %w", p.name, err)
+	}
+	select {
+	case <-p.done:
+	case <-time.After(patience):
+		return fmt.Errorf("%s did not stop within %s", p.name, patience)
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+	if p.err != nil {
+		return fmt.Errorf("%s stopped with %w", p.name, p.err)
+	}
+	return nil
+}
+
+// tail returns the end of its log.
+func (p *process) tail() string {
+	data, err := os.ReadFile(p.log)
+	if err != nil {
+		return err.Error()
+	}
+	lines := bytes.Split(bytes.TrimSpace(data), []byte("\n"))
+	return string(bytes.Join(lines[max(0, len(lines)-15):], []byte("\n")))
+}
+
+// broker is a chronikd that comes back at the address that it had.
+type broker struct {
+	*process
+	binary, dir string
+	addr        string
+	session     string // of members of the new protocol, in milliseconds
+}
+
+var ready = regexp.MustCompile(`"msg":"ready".*"listen":\["([^"]+)"`)
+
+func startBroker(ctx context.Context, binary, dir, session string) (*broker, error) {
+	b := &broker{binary: binary, dir: dir, addr: "127.0.0.1:0", session: session}
+	err := b.start(ctx)
+	return b, err
+}
+
+// start begins or, after a kill, begins again and waits until it is ready.
+func (b *broker) start(ctx context.Context) (err error) {
+	logged, _ := os.ReadFile(filepath.Join(b.dir, "chronikd.log"))
+	b.process, err = start(b.dir, "chronikd", nil, []string{b.binary, "--data-dir", filepath.Join(b.dir, "data"),
+		"--listen", b.addr, "--admin-listen", "off",
+		"--set", "group.initial.rebalance.delay.ms=500",
+		"--set", "group.consumer.session.timeout.ms=" + b.session,
+		"--set", "group.consumer.heartbeat.interval.ms=500"}, nil)
+	if err != nil {
+		return err
+	}
+	return await(ctx, "the broker is ready", func() error {
+		if err := b.alive(); err != nil {
+			return fatal{err}
+		}
+		log, err := os.ReadFile(b.log)
+		if err != nil {
+			return err
+		}
+		m := ready.FindSubmatch(log[len(logged):])
+		if m == nil {
+			return errors.New("not ready")
+		}
+		b.addr = string(m[1])
+		return nil
+	})
+}
+
+// restart is kill -9 and a start.
+func (b *broker) restart(ctx context.Context) error {
+	b.kill()
+	return b.start(ctx)
+}
