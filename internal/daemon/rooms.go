@@ -128,7 +128,7 @@ func (b *Broker) openLogs(ctx context.Context, r *rooms) error {
 	r.storage, err = storage.Open(all, storage.Options{
 		FS: b.fs, Holder: holder(), Logger: b.log.Named("storage"), Metrics: m,
 		DeferredBytes: b.cfg.Produce.DeferredBytes, JournalFileSize: b.journalFile, JournalBytes: b.journalBytes,
-		ProducerExpiry: r.conf.ProducerExpiration,
+		ProducerExpiry: r.conf.ProducerExpiration, KeeperInterval: r.conf.Cleaning.Interval,
 		Progress:       b.ready.progress,
 		Absent: func() int {
 			if s := r.server.Load(); s != nil {
