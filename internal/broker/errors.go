@@ -52,6 +52,7 @@ func codes() []struct {
 		{storage.ErrStaleEpoch, kerr.NotLeaderForPartition},
 		{storage.ErrNotFound, kerr.UnknownTopicOrPartition},
 		{storage.ErrFailed, kerr.KafkaStorageError},
+		{storage.ErrLowSpace, kerr.KafkaStorageError}, // clients take it for passing, and repeat
 		{storage.ErrOutOfOrderSequence, kerr.OutOfOrderSequenceNumber},
 		{storage.ErrInvalidProducerEpoch, kerr.InvalidProducerEpoch},
 		{metadata.ErrClosed, kerr.NotLeaderForPartition},

@@ -79,10 +79,13 @@ func dirsOf(fsys vfs.FS, all []*storage.Dir) func() []metrics.Dir {
 		told := make([]metrics.Dir, len(all))
 		for i, d := range all {
 			x := d.Usage()
-			free, _, err := fsys.Free(d.Path())
+			s := d.LastSpace()
+			free, total, err := fsys.Free(d.Path())
+			journal, _, journalErr := fsys.Free(d.JournalPath())
 			told[i] = metrics.Dir{
 				Path: d.Path(), JournalBytes: x.JournalBytes, JournalLimit: x.JournalLimit, DeferredBytes: x.DeferredBytes,
-				CachedBytes: x.CachedBytes, OpenFiles: x.OpenFiles, FreeBytes: free, FreeKnown: err == nil,
+				CachedBytes: x.CachedBytes, OpenFiles: x.OpenFiles, FreeBytes: free, Capacity: total, JournalFree: journal,
+				FreeKnown: err == nil && journalErr == nil, MinFree: s.MinFree, LowSpace: int(s.Level),
 			}
 		}
 		return told

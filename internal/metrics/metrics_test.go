@@ -22,7 +22,7 @@ func everything(t *testing.T) *prometheus.Registry {
 		h.WithLabelValues("x").Observe(1)
 	}
 	for _, c := range []*prometheus.CounterVec{s.JournalErrors, s.SegmentErrors, s.Sweeps, s.Rolls, s.TruncatedBytes,
-		s.RecoveryFrames, s.RecoveryBytes, s.Reads, n.Accepted, n.BytesIn, n.BytesOut, n.BudgetWaits, r.Throttle,
+		s.RecoveryFrames, s.RecoveryBytes, s.Reads, n.Accepted, n.BytesIn, n.BytesOut, n.BudgetWaits, r.Throttle, s.LowSpaceRefused,
 		s.Cleaner.Passes, s.Cleaner.Failures, s.Cleaner.Read, s.Cleaner.Written, s.Cleaner.Records} {
 		c.WithLabelValues("x").Inc()
 	}

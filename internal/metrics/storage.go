@@ -39,6 +39,8 @@ type Storage struct {
 	// Offline is the number of partitions that answer KAFKA_STORAGE_ERROR or
 	// were taken offline as corrupt. By dir.
 	Offline *prometheus.GaugeVec
+	// LowSpaceRefused counts appends that the disk guard refused. By dir.
+	LowSpaceRefused *prometheus.CounterVec
 	// Retention and Cleaner are what the keeper and compaction report.
 	Retention Retention
 	Cleaner   Cleaner
@@ -67,6 +69,7 @@ func NewStorage(reg prometheus.Registerer) *Storage {
 		RecoverySeconds: gauge(f, nameRecoverySecs, "Duration of the last recovery.", "dir"),
 		Reads:           counter(f, nameCacheReads, "Log reads by source: cache or disk.", "source"),
 		Offline:         gauge(f, nameOffline, "Partitions that are offline after a storage error or corruption.", "dir"),
+		LowSpaceRefused: counter(f, nameLowSpaceRefused, "Appends that were refused because the disk has too little free space.", "dir"),
 		Retention:       newRetention(f),
 		Cleaner:         newCleaner(f),
 	}

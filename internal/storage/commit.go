@@ -1,6 +1,7 @@
 package storage
 
 import (
+	"errors"
 	"fmt"
 	"slices"
 	"sync"
@@ -130,7 +131,7 @@ func (l *Log) commit() {
 			return
 		}
 		// What will be refused needs no memory, and must not wait for it.
-		if len(l.queue) == 0 || l.Err() == nil && !l.dir.memory.admit(l) {
+		if len(l.queue) == 0 || l.refusal() == nil && !l.dir.memory.admit(l) {
 			l.owned = false
 			l.qmu.Unlock()
 			return
@@ -175,7 +176,10 @@ func (l *Log) modeChanges() bool {
 
 // commitGroup numbers the appends of a group in order and hands them over.
 func (l *Log) commitGroup(group []*Append) {
-	if err := l.Err(); err != nil {
+	if err := l.refusal(); err != nil {
+		if errors.Is(err, ErrLowSpace) {
+			l.dir.stats.refused.Add(float64(len(group)))
+		}
 		refuse(group, err)
 		return
 	}
@@ -203,6 +207,7 @@ func (l *Log) commitChunk(group []*Append, size int, now time.Time) {
 	}
 	l.smu.Unlock()
 	if len(c.data) > 0 {
+		l.dir.guard.wrote(len(c.data))
 		l.publish(c)
 	} else {
 		l.dir.memory.release(c)

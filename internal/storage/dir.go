@@ -49,6 +49,9 @@ type Options struct {
 	// KeeperInterval is how often the logs are looked at for what their retention
 	// takes (log.retention.check.interval.ms). Default 5 minutes.
 	KeeperInterval time.Duration
+	// MinFree returns how many bytes must be free for new records: AutoMinFree, or
+	// 0 for none. It is asked at each look, once a second or more often. nil: none.
+	MinFree func() int64
 	// Config returns the configuration of a log found on the disk.
 	Config func(topic string, id ID) Config
 
@@ -111,6 +114,7 @@ type Dir struct {
 	journal *journal.Journal
 	files   *segment.Files
 	memory  memory
+	guard   spaceGuard
 	stats   stats
 
 	turnover turnover
@@ -150,6 +154,9 @@ type tombstone struct {
 
 // Path returns the directory's path.
 func (d *Dir) Path() string { return d.path }
+
+// JournalPath returns where the directory's journal is.
+func (d *Dir) JournalPath() string { return d.jpath }
 
 // ID returns the directory's identity.
 func (d *Dir) ID() [16]byte { return d.ident.Dir }
@@ -212,6 +219,7 @@ func newDir(place Place, opt *Options) *Dir {
 	d.memory.press = func() { d.signal(d.pressure) }
 	d.tasks.init()
 	d.keeper.init()
+	d.guard.init()
 	return d
 }
 

@@ -12,6 +12,9 @@ var (
 	ErrOffsetOutOfRange = errors.New("offset is out of range")
 	// ErrFailed: the log or its directory cannot take or give records now.
 	ErrFailed = errors.New("storage failed")
+	// ErrLowSpace: the directory has too little free space for new records. It
+	// passes; nothing was numbered.
+	ErrLowSpace = errors.New("too little free disk space")
 	// ErrCorrupt: stored bytes are damaged.
 	ErrCorrupt = errors.New("stored record batch is damaged")
 	// ErrClosed: the log was closed or deleted.

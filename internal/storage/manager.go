@@ -75,13 +75,39 @@ func (m *Manager) Logs() []*Log {
 	return list
 }
 
-// Create makes logs, each in the usable directory that holds the fewest, and
+// Room returns why no partition should be made for a client now: every directory
+// that takes records has too little space. The error matches ErrLowSpace.
+func (m *Manager) Room() (err error) {
+	for _, d := range m.dirs {
+		if d.Err() != nil {
+			continue
+		}
+		low := d.Room()
+		if low == nil {
+			return nil
+		}
+		if err == nil {
+			err = low
+		}
+	}
+	return err
+}
+
+// Create makes logs, each in the usable directory that holds the fewest (one with
+// little space only where all have), and
 // returns them in the order of specs when their birth is durable.
 func (m *Manager) Create(specs []Spec) ([]*Log, error) {
 	counts := make(map[*Dir]int, len(m.dirs))
 	for _, d := range m.dirs {
-		if d.Err() == nil {
+		if d.Err() == nil && d.Room() == nil {
 			counts[d] = len(d.Logs())
+		}
+	}
+	if len(counts) == 0 { // clients were refused already; what comes here must be made
+		for _, d := range m.dirs {
+			if d.Err() == nil {
+				counts[d] = len(d.Logs())
+			}
 		}
 	}
 	if len(counts) == 0 {

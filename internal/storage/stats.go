@@ -19,6 +19,7 @@ type stats struct {
 	cacheReads, diskReads, truncated, frames, bytes prometheus.Counter
 	recovery, online, offline, retiredBytes         prometheus.Gauge
 	removed, removedBytes                           *prometheus.CounterVec // by dir and reason
+	refused                                         prometheus.Counter
 }
 
 func newStats(m *metrics.Storage, dir string) stats {
@@ -31,6 +32,7 @@ func newStats(m *metrics.Storage, dir string) stats {
 		truncated: m.TruncatedBytes.WithLabelValues(dir), frames: m.RecoveryFrames.WithLabelValues(dir), bytes: m.RecoveryBytes.WithLabelValues(dir),
 		recovery: m.RecoverySeconds.WithLabelValues(dir), online: m.Online.WithLabelValues(dir), offline: m.Offline.WithLabelValues(dir),
 		retiredBytes: m.Retention.Waiting.WithLabelValues(dir), removed: m.Retention.Segments, removedBytes: m.Retention.Bytes,
+		refused: m.LowSpaceRefused.WithLabelValues(dir),
 	}
 }
 

@@ -32,6 +32,11 @@ func (d *Dir) start() {
 	go func() { defer d.done.Done(); d.relieveMemory() }()
 	go func() { defer d.done.Done(); d.keepHouse() }()
 	go func() { defer d.done.Done(); d.compactLogs() }()
+	if d.opt.MinFree != nil {
+		d.look() // before the first record
+		d.done.Add(1)
+		go func() { defer d.done.Done(); d.guardSpace() }()
+	}
 }
 
 func (d *Dir) signal(c chan struct{}) {

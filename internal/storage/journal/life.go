@@ -139,5 +139,20 @@ func (j *Journal) Used() int64 {
 	return j.space.usedLocked()
 }
 
+// Growth returns how many bytes the journal may yet take of its file system.
+func (j *Journal) Growth() int64 {
+	s := &j.space
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	n := s.opt.MaxBytes + 2*s.opt.FileSize - s.usedLocked()
+	if s.next != nil {
+		n -= s.next.capacity
+	}
+	for _, f := range s.free {
+		n -= f.size
+	}
+	return max(n, 0)
+}
+
 // Stalled returns why the journal cannot make room for entries, nil if it can.
 func (j *Journal) Stalled() error { return j.space.stalled() }

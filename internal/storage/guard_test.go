@@ -1,0 +1,362 @@
+package storage
+
+import (
+	"errors"
+	"strings"
+	"sync/atomic"
+	"syscall"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"go.uber.org/zap"
+	"go.uber.org/zap/zapcore"
+	logtest "go.uber.org/zap/zaptest/observer"
+
+	"github.com/chronik-io/chronik/internal/storage/segment"
+	"github.com/chronik-io/chronik/internal/vfs"
+	"github.com/chronik-io/chronik/internal/vfs/errfs"
+)
+
+const mib = 1 << 20
+
+// gauge is a disk whose free space a test sets: of /j, and of everything else.
+type gaugeFS struct {
+	vfs.FS
+	free, journal, total atomic.Uint64
+	dead                 atomic.Bool
+}
+
+func newGauge(free uint64) *gaugeFS {
+	g := &gaugeFS{FS: vfs.Memory()}
+	g.free.Store(free)
+	g.journal.Store(1 << 40)
+	g.total.Store(1 << 40)
+	return g
+}
+
+// Free implements vfs.FS.
+func (g *gaugeFS) Free(dir string) (available, total uint64, err error) {
+	switch {
+	case g.dead.Load():
+		return 0, 0, syscall.EIO
+	case strings.HasPrefix(dir, "/j"):
+		return g.journal.Load(), g.total.Load(), nil
+	default:
+		return g.free.Load(), g.total.Load(), nil
+	}
+}
+
+// guarded sets a threshold of 100 MiB.
+func guarded(o *Options) { o.MinFree = func() int64 { return 100 * mib } }
+
+// leave sets the free space and waits until the guard has seen it.
+func (g *gaugeFS) leave(t *testing.T, d *Dir, free int64) {
+	t.Helper()
+	g.free.Store(uint64(free))
+	d.signal(d.guard.looks)
+	eventually(t, "the guard looks", func() bool { return d.LastSpace().Free == free })
+}
+
+// ours makes two logs: a client's and an internal one.
+func ours(t *testing.T, d *Dir) (client, internal *Log) {
+	t.Helper()
+	logs := makeLogs(t, d, 2, "sync")
+	c := logs[1].Config()
+	c.Cleanup.Internal = true
+	logs[1].Configure(c)
+	return logs[0], logs[1]
+}
+
+// Below the threshold records of clients are refused, below half of it all are;
+// each comes back at a tenth more. Nothing that is refused gets an offset.
+func TestALowDiskRefusesRecordsUntilItHasRoom(t *testing.T) {
+	fsys := newGauge(1000 * mib)
+	d := mustOpen(t, fsys, "sync", guarded)
+	client, internal := ours(t, d)
+	data := testBatch(t, 100, nil)
+	for _, step := range []struct {
+		free             int64
+		level            SpaceLevel
+		client, internal bool // are taken
+	}{
+		{100 * mib, SpaceOK, true, true},
+		{100*mib - 1, SpaceLow, false, true},
+		{105 * mib, SpaceLow, false, true}, // not yet a tenth more
+		{50 * mib, SpaceLow, false, true},
+		{50*mib - 1, SpaceCritical, false, false},
+		{54 * mib, SpaceCritical, false, false},
+		{55 * mib, SpaceLow, false, true},
+		{110*mib - 1, SpaceLow, false, true},
+		{110 * mib, SpaceOK, true, true},
+		{10 * mib, SpaceCritical, false, false},
+		{200 * mib, SpaceOK, true, true},
+	} {
+		fsys.leave(t, d, step.free)
+		if s := d.LastSpace(); s.Level != step.level || (s.Message == "") != (s.Level == SpaceOK) {
+			t.Fatalf("%d bytes free: %+v, want %s", step.free, s, step.level)
+		}
+		for l, taken := range map[*Log]bool{client: step.client, internal: step.internal} {
+			before := l.Ends().LogEnd
+			a := send(l, data)
+			if taken != (a.Err == nil) || !taken && !errors.Is(a.Err, ErrLowSpace) || taken != (l.Ends().LogEnd == before+1) {
+				t.Errorf("%d bytes free: %s at %d answers %v and ends at %d", step.free, l, before, a.Err, l.Ends().LogEnd)
+			}
+		}
+		if room := d.Room() == nil; room != step.client {
+			t.Errorf("%d bytes free: room for partitions: %v", step.free, room)
+		}
+	}
+	put(t, client, 1, 100)
+	holds(t, client, client.Ends().LogEnd)
+	holds(t, internal, internal.Ends().LogEnd)
+}
+
+// The error says where, how much there is, how much there should be, and what helps.
+func TestALowDiskIsExplained(t *testing.T) {
+	fsys := newGauge(30 * mib)
+	d := mustOpen(t, fsys, "sync", guarded) // it is low from the first moment on
+	client, _ := ours(t, d)
+	err := send(client, testBatch(t, 10, nil)).Err
+	want := "too little free disk space: log directory /d has 30 MiB free, the threshold is 100 MiB (chronik.disk.min.free.bytes): " +
+		"all records are refused until 110 MiB are free; delete records or topics, lower retention, or enlarge the disk"
+	if err == nil || err.Error() != want {
+		t.Errorf("got  %v\nwant %s", err, want)
+	}
+}
+
+// Records that were numbered before the disk ran low count, and everything but
+// new records goes on.
+func TestALowDiskLeavesTheRestAlone(t *testing.T) {
+	fsys := newGauge(1000 * mib)
+	faults := errfs.New(fsys)
+	d := mustOpen(t, faults, "sync", guarded)
+	client, internal := ours(t, d)
+	put(t, client, 3, 100)
+	held, let := make(chan struct{}), make(chan struct{})
+	first := make(chan struct{}, 1)
+	first <- struct{}{}
+	faults.Add(errfs.Rule{Ops: errfs.Datasync, Path: "*.journal", Before: func(errfs.Call) {
+		select {
+		case <-first:
+			close(held)
+			<-let
+		default:
+		}
+	}})
+	if a := send(client, testBatch(t, 100, nil)); a.Err != nil {
+		t.Fatal(a.Err)
+	}
+	<-held
+	fsys.leave(t, d, 10*mib)
+	close(let)
+	eventually(t, "what was in flight counts", func() bool { return client.Ends().Durable == 4 })
+	holds(t, client, 4)
+	if err := client.SetLogStart(2); err != nil {
+		t.Error(err)
+	}
+	if err := d.Delete(internal); err != nil {
+		t.Error(err)
+	}
+	// Whoever made the partition known already gets it.
+	if _, err := d.Create([]Spec{{ID: ID{Topic: [16]byte{9}}, Topic: "late", Config: testConfig("sync")}}); err != nil {
+		t.Error(err)
+	}
+}
+
+// A change is said once, and the keeper is asked at once and then now and again.
+func TestALowDiskIsSaidOnceAndTheKeeperIsAsked(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		core, logged := logtest.New(zapcore.InfoLevel)
+		fsys := newGauge(1000 * mib)
+		d, err := openDir(fsys, "sync", guarded, func(o *Options) { o.Logger = zap.New(core) })
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer d.Close()
+		var before time.Time
+		asked := func() bool {
+			again := !d.guard.asked.Equal(before)
+			before = d.guard.asked
+			return again
+		}
+		said := func() []string {
+			var all []string
+			for _, e := range logged.TakeAll() {
+				all = append(all, e.Level.String())
+			}
+			return all
+		}
+		pass := func(after time.Duration) {
+			time.Sleep(after)
+			synctest.Wait()
+		}
+		pass(2 * time.Second)
+		if s, n := said(), asked(); len(s) != 0 || n {
+			t.Fatalf("with room: %v, %v", s, n)
+		}
+		for _, step := range []struct {
+			free  uint64
+			after time.Duration
+			said  string
+			asked bool
+		}{
+			{90 * mib, 1100 * time.Millisecond, "warn", true},
+			{90 * mib, 20 * time.Second, "", false},
+			{90 * mib, 12 * time.Second, "", true},
+			{10 * mib, 2 * time.Second, "error", false},
+			{90 * mib, 2 * time.Second, "warn", false},
+			{900 * mib, 2 * time.Second, "info", false},
+			{900 * mib, time.Minute, "", false},
+			{90 * mib, 2 * time.Second, "warn", true},
+		} {
+			fsys.free.Store(step.free)
+			pass(step.after)
+			if s, n := strings.Join(said(), " "), asked(); s != step.said || n != step.asked {
+				t.Errorf("%d MiB for %s: said %q and asked %v, want %q and %v", step.free/mib, step.after, s, n, step.said, step.asked)
+			}
+		}
+	})
+}
+
+// A disk that doesn't say how full it is changes nothing.
+func TestASilentDiskChangesNothing(t *testing.T) {
+	fsys := newGauge(10 * mib)
+	d := mustOpen(t, fsys, "sync", guarded)
+	client, _ := ours(t, d)
+	fsys.dead.Store(true)
+	d.signal(d.guard.looks)
+	eventually(t, "the guard looks", func() bool { return !d.LastSpace().Known })
+	if a := send(client, testBatch(t, 10, nil)); !errors.Is(a.Err, ErrLowSpace) {
+		t.Errorf("it was low: %v", a.Err)
+	}
+	fsys.dead.Store(false)
+	fsys.leave(t, d, 1000*mib)
+	if a := send(client, testBatch(t, 10, nil)); a.Err != nil || !d.LastSpace().Known {
+		t.Errorf("there is room: %v, %+v", a.Err, d.LastSpace())
+	}
+}
+
+// A journal on a disk of its own must have room to grow, not more: it may fill
+// that disk.
+func TestAJournalsOwnDiskIsGuarded(t *testing.T) {
+	fsys := newGauge(1000 * mib)
+	opt := Options{FS: fsys, JournalFileSize: 64 << 10, JournalBytes: 256 << 10, Config: func(string, ID) Config { return testConfig("sync") }}
+	guarded(&opt)
+	d, err := OpenDir(Place{Path: "/d", Journal: "/j"}, opt)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer d.Close()
+	client, _ := ours(t, d)
+	put(t, client, 1, 10)
+	grow := d.journal.Growth()
+	if most := opt.JournalBytes + 2*opt.JournalFileSize; grow <= 0 || grow >= most {
+		t.Fatalf("the journal may grow by %d, of %d", grow, most)
+	}
+	look := func(journal int64) Space {
+		fsys.journal.Store(uint64(journal))
+		d.signal(d.guard.looks)
+		eventually(t, "the guard looks", func() bool { return d.LastSpace().JournalFree == journal })
+		return d.LastSpace()
+	}
+	if s := look(2 * grow); s.Level != SpaceOK {
+		t.Errorf("room to grow: %+v", s)
+	}
+	if s := look(grow/2 - 1); s.Level != SpaceCritical || !strings.HasPrefix(s.Message, "journal directory /j has ") {
+		t.Errorf("no room to grow: %+v", s)
+	}
+	if a := send(client, testBatch(t, 10, nil)); !errors.Is(a.Err, ErrLowSpace) {
+		t.Errorf("%v", a.Err)
+	}
+	if s := look(2 * grow); s.Level != SpaceOK {
+		t.Errorf("room again: %+v", s)
+	}
+}
+
+// Writing fast makes the guard look sooner: between two seconds a disk can fill.
+func TestMuchWrittenIsLookedAfterSooner(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		fsys := newGauge(100 * mib)
+		d, err := openDir(fsys, "sync", guarded)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer d.Close()
+		l := makeLogs(t, d, 1, "sync")[0]
+		synctest.Wait()
+		fsys.free.Store(10 * mib)
+		begun, sent := time.Now(), 0
+		for data := testBatch(t, 64<<10, nil); send(l, data).Err == nil; sent += len(data) {
+			time.Sleep(time.Millisecond)
+		}
+		if took := time.Since(begun); took >= spaceEvery/2 || sent > 3*spaceStride {
+			t.Errorf("refused after %s and %d bytes", took, sent)
+		}
+	})
+}
+
+func TestThresholdFollowsTheFileSystem(t *testing.T) {
+	const gib = 1 << 30
+	for total, want := range map[int64]int64{
+		400 * gib: 10 * gib, 100 * gib: 5 * gib, 10 * gib: 512 * mib, 2 * gib: 256 * mib, gib: 256 * mib, gib / 2: 128 * mib, 0: 0,
+	} {
+		if got := threshold(AutoMinFree, total); got != want {
+			t.Errorf("of %d bytes it is %d, want %d", total, got, want)
+		}
+	}
+	if threshold(0, gib) != 0 || threshold(7, gib) != 7 {
+		t.Error("a threshold that was set is not the one in force")
+	}
+}
+
+// With several directories a partition goes where there is room.
+func TestPartitionsAreMadeWhereThereIsRoom(t *testing.T) {
+	fsys := &twoDisks{FS: vfs.Memory()}
+	fsys.full.Store("/b")
+	m, err := Open([]Place{{Path: "/a"}, {Path: "/b"}}, Options{FS: fsys, JournalFileSize: 64 << 10, JournalBytes: 256 << 10, MinFree: func() int64 { return 100 * mib }})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer m.Close()
+	if err := m.Room(); err != nil {
+		t.Errorf("/a has room: %v", err)
+	}
+	place := func(topic byte) string {
+		logs, err := m.Create([]Spec{{ID: ID{Topic: [16]byte{topic}}, Topic: string('a' + rune(topic)), Config: Config{Profile: modelProfiles()["sync"], Segment: segment.Limits{Bytes: 1 << 20, Ms: 1 << 40}}}})
+		if err != nil {
+			t.Fatal(err)
+		}
+		return logs[0].Dir().Path()
+	}
+	for i := range byte(3) {
+		if at := place(i); at != "/a" {
+			t.Errorf("made in %s", at)
+		}
+	}
+	fsys.full.Store("/")
+	for _, d := range m.Dirs() {
+		d.signal(d.guard.looks)
+		eventually(t, "the guard looks", func() bool { return d.LastSpace().Level != SpaceOK })
+	}
+	if err := m.Room(); !errors.Is(err, ErrLowSpace) {
+		t.Errorf("nobody has room: %v", err)
+	}
+	if at := place(9); at != "/b" {
+		t.Errorf("what must be made is made where there are the fewest, not in %s", at)
+	}
+}
+
+// twoDisks is full below one path.
+type twoDisks struct {
+	vfs.FS
+	full atomic.Value
+}
+
+// Free implements vfs.FS.
+func (f *twoDisks) Free(dir string) (available, total uint64, err error) {
+	if strings.HasPrefix(dir, f.full.Load().(string)) {
+		return mib, 1 << 40, nil
+	}
+	return 1 << 40, 1 << 40, nil
+}
