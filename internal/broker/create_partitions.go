@@ -58,6 +58,9 @@ func (c *change) createPartitions(ctx context.Context, t *kmsg.CreatePartitionsR
 	if controller.IsInternal(t.Topic) {
 		return refuse(kerr.InvalidRequest, "What topic %s keeps is bound to its partitions by their number: it can't be changed.", t.Topic)
 	}
+	if err := c.b.noRoom(); err != nil {
+		return err
+	}
 	spec := controller.PartitionsSpec{Topic: t.Topic, Count: t.Count, ValidateOnly: validateOnly}
 	for _, a := range t.Assignment {
 		spec.Assignments = append(spec.Assignments, a.Replicas)

@@ -62,6 +62,9 @@ func (c *change) createTopic(ctx context.Context, t *kmsg.CreateTopicsRequestTop
 	if t.Topic == "__cluster_metadata" {
 		return made, refuse(kerr.InvalidRequest, "Creation of internal topic %s is prohibited.", t.Topic)
 	}
+	if err := c.b.noRoom(); err != nil {
+		return made, err
+	}
 	spec := controller.TopicSpec{Name: t.Topic, Partitions: t.NumPartitions, ReplicationFactor: t.ReplicationFactor,
 		Configs: make(map[string]*string, len(t.Configs)), ValidateOnly: validateOnly}
 	for _, a := range t.ReplicaAssignment {

@@ -109,6 +109,10 @@ func (b *Broker) autoCreate(names []string) map[string]error {
 	failed := map[string]error{}
 	var revision int64
 	for _, name := range names {
+		if err := b.opt.Replicas.Room(); err != nil {
+			failed[name] = err // clients take the code for passing and come back
+			continue
+		}
 		made, err := b.opt.Controller.CreateTopic(ctx, controller.TopicSpec{Name: name, Partitions: -1, ReplicationFactor: -1})
 		var refused *controller.Error
 		switch {

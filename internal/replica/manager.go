@@ -87,6 +87,10 @@ func (m *Manager) Partitions() []*Partition {
 	return list
 }
 
+// Room returns why no partition should be made for a client now, nil if one may:
+// see storage.Manager.Room.
+func (m *Manager) Room() error { return m.opt.Storage.Room() }
+
 // Apply is a metadata.Subscriber: it makes, promotes and removes partitions.
 // Errors concern single topics; the others are brought up all the same.
 func (m *Manager) Apply(ctx context.Context, _, next *metadata.Image, d *metadata.Delta) error {

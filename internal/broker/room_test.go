@@ -1,0 +1,111 @@
+package broker
+
+import (
+	"context"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus/testutil"
+	"github.com/twmb/franz-go/pkg/kerr"
+	"github.com/twmb/franz-go/pkg/kgo"
+	"github.com/twmb/franz-go/pkg/kmsg"
+
+	"github.com/chronik-io/chronik/internal/metrics"
+	"github.com/chronik-io/chronik/internal/storage"
+	"github.com/chronik-io/chronik/internal/vfs"
+)
+
+// filling is a disk of which a test says how much is free.
+type filling struct {
+	vfs.FS
+	free atomic.Uint64
+}
+
+// Free implements vfs.FS.
+func (f *filling) Free(string) (available, total uint64, err error) {
+	return f.free.Load(), 1 << 40, nil
+}
+
+// leave sets the free space and waits until the node's guard has looked.
+func (f *filling) leave(t *testing.T, n *node, free uint64) {
+	t.Helper()
+	f.free.Store(free)
+	d := n.storage.Dirs()[0]
+	for begun := time.Now(); d.LastSpace().Free != int64(free); time.Sleep(time.Millisecond) {
+		if time.Since(begun) > 30*time.Second {
+			t.Fatal("the guard doesn't look")
+		}
+	}
+}
+
+// On a disk that is nearly full a producer hears what is wrong and keeps its
+// records, who asks for partitions is refused, and what needs no space goes on.
+// When there is room the same producer goes on where it was.
+func TestADiskThatFillsStopsProducersOnly(t *testing.T) {
+	disk := &filling{FS: vfs.Memory()}
+	disk.free.Store(1 << 39)
+	counted := metrics.NewStorage(nil)
+	n := newNode(t, quick, func(o *nodeOptions) {
+		o.fs = disk
+		o.storage = func(s *storage.Options) { s.MinFree, s.Metrics = func() int64 { return 100 << 20 }, counted }
+	})
+	id := n.topic(t, "t", 1)
+	n.topic(t, "old", 1)
+	n.coordinates(t)
+	n.put(t, "t", 2, "before")
+	w := n.dial(t)
+	disk.leave(t, n, 80<<20)
+
+	p := produced(t, w, 13, produceRequest("", id, -1, plain(t, "x")))
+	if p.ErrorCode != kerr.KafkaStorageError.Code || p.ErrorMessage == nil || !strings.Contains(*p.ErrorMessage, "/data/logs has 80 MiB free") {
+		t.Errorf("produce: %+v", p)
+	}
+	if p := produced(t, w, 7, produceRequest("t", id, 1, plain(t, "x"))); p.ErrorCode != kerr.KafkaStorageError.Code {
+		t.Errorf("produce of an old client: %+v", p)
+	}
+	made := ask[*kmsg.CreateTopicsResponse](t, w, 7, createRequest(false, newTopic("new", 1, 1))).Topics[0]
+	if made.ErrorCode != kerr.PolicyViolation.Code || made.ErrorMessage == nil || !strings.Contains(*made.ErrorMessage, "80 MiB free") {
+		t.Errorf("create: %s", said(made.ErrorCode, made.ErrorMessage))
+	}
+	if more := ask[*kmsg.CreatePartitionsResponse](t, w, 3, morePartitions("t", 2, nil)).Topics[0]; more.ErrorCode != kerr.PolicyViolation.Code {
+		t.Errorf("more partitions: %s", said(more.ErrorCode, more.ErrorMessage))
+	}
+	if m := ask[*kmsg.MetadataResponse](t, w, 12, metadataRequest(true, "auto")).Topics[0]; m.ErrorCode != kerr.KafkaStorageError.Code {
+		t.Errorf("a topic that is made on demand: %d", m.ErrorCode)
+	}
+	n.mustHave(t, "t", 1)
+	if got := show(t, ask[*kmsg.FetchResponse](t, w, 12, fetchRequest(0, named("t", [16]byte{})))); got != "t-0[0 2: [0 1]]" {
+		t.Errorf("fetched %s", got)
+	}
+	if codes := commit(t, w, 9, "g", [16]byte{}, "t", 0); codes[0] != 0 {
+		t.Errorf("commit of an offset: %v", codes)
+	}
+	if got := deletions(ask[*kmsg.DeleteTopicsResponse](t, w, 6, deleteRequest(6, byName("old")))); len(got) != 1 || got[0] != "old "+said(0, nil) {
+		t.Errorf("delete: %v", got)
+	}
+
+	// A real producer repeats until there is room.
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	defer cancel()
+	before := testutil.ToFloat64(counted.LowSpaceRefused)
+	c := n.client(t, kgo.DefaultProduceTopic("t"), kgo.MetadataMinAge(10*time.Millisecond))
+	done := make(chan error, 1)
+	c.Produce(ctx, kgo.StringRecord("patient"), func(_ *kgo.Record, err error) { done <- err })
+	for testutil.ToFloat64(counted.LowSpaceRefused) < before+3 {
+		select {
+		case err := <-done:
+			t.Fatalf("the producer gave up: %v", err)
+		case <-time.After(time.Millisecond):
+		}
+	}
+	disk.leave(t, n, 1<<39)
+	must(t, <-done)
+	if at := n.highWatermark(t, id); at != 3 {
+		t.Errorf("the log ends at %d, want 3", at)
+	}
+	if made := ask[*kmsg.CreateTopicsResponse](t, w, 7, createRequest(false, newTopic("new", 1, 1))).Topics[0]; made.ErrorCode != 0 {
+		t.Errorf("create again: %s", said(made.ErrorCode, made.ErrorMessage))
+	}
+}
