@@ -60,6 +60,13 @@ func TestReadyOnlyWhileClientsAreServed(t *testing.T) {
 	problem = "disk full"
 	at(http.StatusServiceUnavailable, "disk")
 	problem = ""
+	// What is degraded is said, and is no reason to send clients away.
+	weak := ""
+	ready.degrade("directory /d", func() string { return weak })
+	at(http.StatusOK, "ready")
+	weak = "80 MiB free"
+	at(http.StatusOK, "ready\ndegraded: directory /d: 80 MiB free\n")
+	weak = ""
 	ready.enter("draining")
 	at(http.StatusServiceUnavailable, "draining")
 }

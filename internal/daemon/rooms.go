@@ -129,7 +129,7 @@ func (b *Broker) openLogs(ctx context.Context, r *rooms) error {
 		FS: b.fs, Holder: holder(), Logger: b.log.Named("storage"), Metrics: m,
 		DeferredBytes: b.cfg.Produce.DeferredBytes, JournalFileSize: b.journalFile, JournalBytes: b.journalBytes,
 		ProducerExpiry: r.conf.ProducerExpiration, KeeperInterval: r.conf.Cleaning.Interval,
-		Progress:       b.ready.progress,
+		Progress: b.ready.progress, MinFree: func() int64 { return r.conf.Cleaning.MinFree },
 		Absent: func() int {
 			if s := r.server.Load(); s != nil {
 				return s.Census().Absent()
@@ -151,6 +151,7 @@ func (b *Broker) openLogs(ctx context.Context, r *rooms) error {
 			}
 			return ""
 		})
+		b.ready.degrade("log directory "+d.Path(), func() string { return d.LastSpace().Message })
 	}
 	if err := metrics.RegisterLogs(b.reg, logSource{r.storage}); err != nil {
 		return err

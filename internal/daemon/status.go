@@ -17,6 +17,9 @@ func (b *Broker) status() string {
 	if s := b.rooms.server.Load(); s != nil {
 		text += fmt.Sprintf(", %d connections", s.Stats().Connections)
 	}
+	if _, weak, _ := strings.Cut(report, "\n"); weak != "" {
+		text += "; " + oneLine(weak)
+	}
 	return text
 }
 

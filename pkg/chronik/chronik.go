@@ -14,6 +14,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 
 	"go.uber.org/zap"
 
@@ -25,6 +26,9 @@ import (
 
 // memoryDir is the data directory of a broker in memory.
 const memoryDir = "/data"
+
+// diskMinFree is the setting of how full the disk may get.
+const diskMinFree = "chronik.disk.min.free.bytes"
 
 // Options say what broker to start. The zero value is one in memory, on a free
 // port of 127.0.0.1, that acknowledges what is synced.
@@ -41,7 +45,8 @@ type Options struct {
 	Profile  string
 	Profiles []durability.Profile
 	// Settings are any others, by the names that chronikd's documentation lists:
-	// {"num.partitions": "4"}.
+	// {"num.partitions": "4"}. In memory and in StartTest chronik.disk.min.free.bytes
+	// is 0 unless it stands here: there the disk is not what is to be looked after.
 	Settings map[string]string
 	// Log gets what the broker logs; nil is nothing.
 	Log *zap.Logger
@@ -63,6 +68,8 @@ func Start(ctx context.Context, o Options) (*Broker, error) {
 	fs, journalFile := vfs.Memory(), int64(1<<20)
 	if o.Dir != "" {
 		fs, journalFile = vfs.OS(), 16<<20
+	} else {
+		o = unguarded(o)
 	}
 	for key, value := range map[string]string{config.KeyDataDir: o.Dir, config.KeyListen: o.Listen,
 		config.KeyAdminListen: o.Admin, config.KeyWALProfile: o.Profile} {
@@ -87,6 +94,14 @@ func Start(ctx context.Context, o Options) (*Broker, error) {
 		return nil, fmt.Errorf("chronik: %w", err)
 	}
 	return &Broker{inner: inner}, nil
+}
+
+// unguarded leaves free space alone unless the options say otherwise.
+func unguarded(o Options) Options {
+	settings := map[string]string{diskMinFree: "0"}
+	maps.Copy(settings, o.Settings)
+	o.Settings = settings
+	return o
 }
 
 // Addr is HOST:PORT of the first listener: what a client dials.
@@ -124,7 +139,7 @@ func StartTest(t TB, options ...Options) *Broker {
 	if len(options) > 0 {
 		o = options[len(options)-1]
 	}
-	b, err := Start(t.Context(), o)
+	b, err := Start(t.Context(), unguarded(o))
 	if err != nil {
 		t.Fatalf("%v", err)
 		return nil
