@@ -98,7 +98,8 @@ func (l *fakeLog) sizes() (list []int) {
 }
 
 // tally is a machine that remembers words. "get" answers with them; "wait" is
-// answered by the next event; "after 5s w" adds w then; "two x y" adds two.
+// answered by the next event; "after 5s w" adds w then; "two x y" adds two; "freeze
+// 5s" takes that long.
 type tally struct {
 	words  []string
 	parked []Ticket
@@ -140,6 +141,10 @@ func (m *tally) Handle(now time.Time, to Ticket, event any, out *Effects) {
 		m.after[words[2]] = words[2]
 		out.Set(TimerKey{Kind: 1, Owner: words[2]}, now.Add(d))
 		out.Reply(to, "set")
+	case "freeze": // the whole shard, as if its machine stood still
+		d, _ := time.ParseDuration(words[1])
+		time.Sleep(d)
+		out.Reply(to, "thawed")
 	case "cancel":
 		out.Cancel(TimerKey{Kind: 1, Owner: words[1]})
 		out.Reply(to, "cancelled")

@@ -18,7 +18,8 @@ type pipeline struct {
 	// order, but from goroutines that may overtake one another.
 	sent, covered uint64
 	ended         map[uint64]struct{}
-	inFlight      int // appends that have not ended, of earlier lives too
+	inFlight      int       // appends that have not ended, of earlier lives too
+	since         time.Time // since when one is in flight, or since the last one ended
 	held          []heldReply
 }
 
@@ -62,6 +63,9 @@ func (s *shard) flush() {
 	}
 	records := p.open
 	p.open, p.openBytes = nil, 0
+	if p.inFlight == 0 {
+		p.since = time.Now()
+	}
 	p.sent++
 	p.inFlight++
 	s.count.appends.Add(1)
@@ -75,6 +79,7 @@ func (s *shard) flush() {
 // appended hears of the end of an append.
 func (s *shard) appended(life, batch uint64, err error) {
 	p := &s.pipeline
+	s.ended(time.Now())
 	p.inFlight--
 	switch {
 	case life != s.life:

@@ -185,10 +185,14 @@ func (s *shard) notify(event any) {
 	}
 }
 
-// fire fires the timers whose time has come.
+// fire fires the timers whose time has come, unless they say nothing of whom they
+// are for; see standstill.go.
 func (s *shard) fire() {
 	s.alarmAt = time.Time{}
 	now := time.Now()
+	if s.pipeline.stalled(now) || s.thawed(now) {
+		return
+	}
 	for s.phase == active {
 		key, ok := s.timers.next(now)
 		if !ok {
@@ -213,6 +217,7 @@ func (s *shard) setAlarm() {
 	at, ok := s.timers.wake()
 	switch {
 	case !ok || s.alarmAt.Equal(at):
+	case s.alarmAt.IsZero() && s.pipeline.stalled(time.Now()): // until the append ends
 	case s.alarm == nil:
 		s.alarm = time.AfterFunc(time.Until(at), func() { s.post(s.fire) })
 		s.alarmAt = at

@@ -59,6 +59,13 @@ func (t *timers) next(now time.Time) (TimerKey, bool) {
 	return TimerKey{}, false
 }
 
+// delay puts all of them off.
+func (t *timers) delay(by time.Duration) {
+	for _, one := range t.queue {
+		one.at, one.due = one.at.Add(by), one.due.Add(by)
+	}
+}
+
 // wake is when to look again; ok is false where there is no timer.
 func (t *timers) wake() (at time.Time, ok bool) {
 	if len(t.queue) == 0 {
