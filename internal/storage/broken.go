@@ -12,6 +12,7 @@ type broken struct {
 	liveProducers bool // a checkpoint stores the producer state of the log's end
 	silentCut     bool // a truncation cuts files before a checkpoint says so
 	silentStart   bool // segments are removed before the log's start is durable
+	forgetGone    bool // the producers of records that never came to a segment are forgotten with them
 	forgetfulFail bool // what a failed segment should have held is not written anew
 	forgetAside   bool // no checkpoint names the frames that were kept aside
 	forgetfulLSN  bool // a start looks for the last LSN in the journal only

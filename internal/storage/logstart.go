@@ -21,7 +21,6 @@ type StartMove struct {
 
 	gone []cleaner.Removal // what retention decided to remove
 	wait bool              // for the checkpoint
-	rp   int64             // recovery point that the checkpoint holds, at least
 	// discarded bytes, from the offset from on, never came to a segment.
 	from, discarded int64
 }
@@ -59,9 +58,10 @@ func (m *Manager) MoveStarts(moves []StartMove) {
 // MoveStarts makes each log begin at the offset that is asked for, and sets each
 // Err. One checkpoint commits all of them; then what lies wholly below goes.
 //
-// Between the checkpoint and the removal segments may be sealed and others begun.
-// What goes is bounded by the recovery point from before the checkpoint: whatever
-// checkpoint is found after a crash leads to what stays.
+// Between the checkpoint and the removal segments may be sealed and others begun,
+// since nobody who writes waits for the checkpoint. That is no harm: a log written
+// through had its recovery point at the new start or beyond when the checkpoint was
+// written, and of a journalled one the journal holds what lies above.
 func (d *Dir) MoveStarts(moves []StartMove) {
 	any := false
 	for i := range moves {
@@ -110,7 +110,7 @@ func (l *Log) raiseStart(m *StartMove) error {
 	if len(gone) == cached {
 		m.discarded = 0
 	}
-	m.rp, m.wait = l.rp.offset, true
+	m.wait = true
 	l.mu.Unlock()
 	l.smu.Unlock()
 	l.dir.memory.drop(gone, cached)
@@ -152,7 +152,9 @@ func (l *Log) discardLocked(to int64) (gone []*chunk, cached int) {
 	}
 	now := l.dir.now()
 	for _, c := range rest {
-		eachBatch(c.data, func(b record.Batch) { l.settled.Add(b, now) })
+		if !l.dir.opt.broken.forgetGone {
+			eachBatch(c.data, func(b record.Batch) { l.settled.Add(b, now) })
+		}
 	}
 	cached = l.tail.flushed
 	l.tail.setFlushed(len(rest))
@@ -170,7 +172,7 @@ func (l *Log) dropBelow(m *StartMove) {
 	if l.logStart.Load() >= m.To { // no truncation came between
 		l.startSynced.Store(max(l.startSynced.Load(), m.To))
 	}
-	gone, end := l.unlistBelow(min(m.To, m.rp))
+	gone, end := l.unlistBelow(m.To)
 	for i, s := range gone {
 		next := end
 		if i+1 < len(gone) {
@@ -180,7 +182,7 @@ func (l *Log) dropBelow(m *StartMove) {
 		l.dir.retire(l, s)
 	}
 	if m.discarded > 0 {
-		l.dir.reportRemoved(m, m.from, m.rp, m.discarded, false)
+		l.dir.reportRemoved(m, m.from, m.To, m.discarded, false)
 	}
 }
 

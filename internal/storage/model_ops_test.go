@@ -40,8 +40,14 @@ func (w *world) step() {
 		w.truncate(m)
 	case n < 85:
 		w.reset(m)
-	case n < 88:
+	case n < 86:
 		w.setStart(m)
+	case n < 87:
+		w.setStarts()
+	case n < 88 && w.rng.IntN(2) == 0:
+		w.retention()
+	case n < 88:
+		w.rollUp(m)
 	case n < 90:
 		w.remove(m)
 	case n < 92:
