@@ -1,0 +1,45 @@
+#!/usr/bin/env bash
+# Kafka Streams: a stateful word count, at least once, whose broker is killed. It
+# has a broker of its own; BOOTSTRAP is not used.
+. "$(dirname "${BASH_SOURCE[0]}")/lib.sh"
+kt="$KAFKA_TOOLS/kt"
+[ -x "$kt" ] || missing "Kafka's own tools are not there: $kt (set KAFKA_TOOLS)"
+export KT_LOG="${KT_LOG:-ERROR}" TMPDIR="$WORK"
+dir="$WORK/streams" listen=127.0.0.1:0 broker='' app=''
+mkdir -p "$dir"
+finish() {
+  for p in $app $broker; do kill -9 "$p" 2>/dev/null || true; done
+}
+trap finish EXIT
+
+start() { # starts the broker, at the address it had
+  local log ready i
+  log="$dir/chronikd.$(date +%s%N).log"
+  "$root/bin/chronikd" --data-dir "$dir/data" --listen "$listen" --admin-listen off 2>"$log" &
+  broker=$!
+  for i in $(seq 600); do
+    ready="$(sed -n 's/.*"msg":"ready".*"listen":\["\([^"]*\)".*/\1/p' "$log")"
+    if [ -n "$ready" ]; then listen="$ready"; return; fi
+    sleep 0.1
+  done
+  echo "the broker did not start:"; cat "$log"; exit 1
+}
+
+start
+mkfifo "$dir/in"
+"$kt" class "$here/streams/WordCount.java" "$listen" 2000 <"$dir/in" >"$dir/out" 2>&1 &
+app=$!
+exec 3>"$dir/in"
+until grep -qx KILL "$dir/out"; do
+  kill -0 "$app" 2>/dev/null || { cat "$dir/out"; exit 1; }
+  sleep 0.2
+done
+kill -9 "$broker"
+wait "$broker" 2>/dev/null || true
+start
+echo >&3
+rc=0
+wait "$app" || rc=$?
+app=''
+grep -v '^KILL$' "$dir/out"
+exit $rc
