@@ -30,10 +30,10 @@ type admin struct {
 }
 
 // newAdmin serves on l until stop is called. It owns l.
-func newAdmin(l net.Listener, reg *prometheus.Registry, level zap.AtomicLevel, ready *readiness, log *zap.Logger) *admin {
+func newAdmin(l net.Listener, reg *prometheus.Registry, level zap.AtomicLevel, ready *readiness, more func(*http.ServeMux), log *zap.Logger) *admin {
 	a := &admin{
 		server: &http.Server{
-			Handler:           adminRoutes(reg, level, ready),
+			Handler:           adminRoutes(reg, level, ready, more),
 			ReadHeaderTimeout: adminHeaderTime,
 			IdleTimeout:       adminIdleTime,
 			MaxHeaderBytes:    adminHeader,
@@ -58,8 +58,8 @@ func (a *admin) stop(ctx context.Context) {
 	<-a.done
 }
 
-// adminRoutes is every path of the admin port.
-func adminRoutes(reg *prometheus.Registry, level zap.AtomicLevel, ready *readiness) http.Handler {
+// adminRoutes is every path of the admin port; more adds those that ask the rooms.
+func adminRoutes(reg *prometheus.Registry, level zap.AtomicLevel, ready *readiness, more func(*http.ServeMux)) http.Handler {
 	mux := http.NewServeMux()
 	mux.Handle("GET /metrics", promhttp.HandlerFor(reg, promhttp.HandlerOpts{MaxRequestsInFlight: adminScrapes, Registry: reg}))
 	mux.HandleFunc("GET /healthz", func(w http.ResponseWriter, _ *http.Request) { text(w, http.StatusOK, "ok\n") })
@@ -78,8 +78,9 @@ func adminRoutes(reg *prometheus.Registry, level zap.AtomicLevel, ready *readine
 	mux.HandleFunc("GET /debug/pprof/profile", pprof.Profile)
 	mux.HandleFunc("GET /debug/pprof/symbol", pprof.Symbol)
 	mux.HandleFunc("GET /debug/pprof/trace", pprof.Trace)
+	more(mux)
 	mux.HandleFunc("GET /{$}", func(w http.ResponseWriter, _ *http.Request) {
-		text(w, http.StatusOK, "chronikd: /metrics /healthz /readyz /loglevel /debug/pprof/\n")
+		text(w, http.StatusOK, "chronikd: /metrics /healthz /readyz /v1/health /v1/logs /v1/dirs /v1/profiles /loglevel /debug/pprof/\n")
 	})
 	return mux
 }

@@ -29,7 +29,7 @@ func routes(t *testing.T) (http.Handler, *readiness, zap.AtomicLevel) {
 	reg := metrics.NewRegistry()
 	ready := newReadiness(metrics.NewProcess(reg, "v1").Ready)
 	level := zap.NewAtomicLevel()
-	return adminRoutes(reg, level, ready), ready, level
+	return adminRoutes(reg, level, ready, func(*http.ServeMux) {}), ready, level
 }
 
 func TestReadyOnlyWhileClientsAreServed(t *testing.T) {
@@ -112,7 +112,7 @@ func TestAdminStops(t *testing.T) {
 		t.Fatal(err)
 	}
 	reg := metrics.NewRegistry()
-	a := newAdmin(l, reg, zap.NewAtomicLevel(), newReadiness(metrics.NewProcess(reg, "v").Ready), zap.NewNop())
+	a := newAdmin(l, reg, zap.NewAtomicLevel(), newReadiness(metrics.NewProcess(reg, "v").Ready), func(*http.ServeMux) {}, zap.NewNop())
 	client := &http.Client{Transport: &http.Transport{}}
 	defer client.CloseIdleConnections()
 	resp, err := client.Get("http://" + l.Addr().String() + "/healthz")

@@ -66,6 +66,13 @@ func (r *readiness) moved() uint64 {
 	return r.moves
 }
 
+// doingNow is what goes on, empty while clients are served.
+func (r *readiness) doingNow() string {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.phase
+}
+
 // watch adds a part that says what is wrong with it, or nothing. A part with a
 // problem makes the broker not ready.
 func (r *readiness) watch(part string, problem func() string) {

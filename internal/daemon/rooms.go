@@ -38,6 +38,7 @@ type rooms struct {
 	store    *filestore.Store
 	control  *controller.Controller
 	storage  *storage.Manager
+	measured *metrics.Storage
 	park     *purgatory.Purgatory
 	replicas *replica.Manager
 	applier  *metadata.Applier
@@ -123,10 +124,10 @@ func (b *Broker) openLogs(ctx context.Context, r *rooms) error {
 		return fmt.Errorf("read metadata: %w", err)
 	}
 	b.ready.enter("recovering logs")
-	m := metrics.NewStorage(b.reg)
+	r.measured = metrics.NewStorage(b.reg)
 	all := places(&r.conf)
 	r.storage, err = storage.Open(all, storage.Options{
-		FS: b.fs, Holder: holder(), Logger: b.log.Named("storage"), Metrics: m,
+		FS: b.fs, Holder: holder(), Logger: b.log.Named("storage"), Metrics: r.measured,
 		DeferredBytes: b.cfg.Produce.DeferredBytes, JournalFileSize: b.journalFile, JournalBytes: b.journalBytes,
 		ProducerExpiry: r.conf.ProducerExpiration, KeeperInterval: r.conf.Cleaning.Interval,
 		Progress: b.ready.progress, MinFree: func() int64 { return r.conf.Cleaning.MinFree },
@@ -151,7 +152,7 @@ func (b *Broker) openLogs(ctx context.Context, r *rooms) error {
 			}
 			return ""
 		})
-		b.ready.degrade("log directory "+d.Path(), func() string { return d.LastSpace().Message })
+		b.ready.degrade("disk of "+d.Path(), func() string { return d.LastSpace().Message })
 	}
 	if err := metrics.RegisterLogs(b.reg, logSource{r.storage}); err != nil {
 		return err

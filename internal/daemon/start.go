@@ -74,7 +74,7 @@ func Start(ctx context.Context, o Options) (*Broker, error) {
 		stack: &stack{log: o.Log}, failed: make(chan error, 1), ready: newReadiness(metrics.NewProcess(reg, o.Version).Ready)}
 	b.stack.push("addresses", func(context.Context) error { return addresses.close() })
 	if addresses.admin != nil {
-		a := newAdmin(addresses.admin, reg, o.Level, b.ready, o.Log.Named("admin"))
+		a := newAdmin(addresses.admin, reg, o.Level, b.ready, (&api{b}).register, o.Log.Named("admin"))
 		b.stack.push("admin", func(ctx context.Context) error { a.stop(ctx); return nil })
 	}
 	if o.begun != nil {

@@ -73,6 +73,13 @@ func (d *Dir) Usage() Usage {
 	}
 }
 
+// Segments returns how many segments the log has on the disk.
+func (l *Log) Segments() int {
+	l.mu.RLock()
+	defer l.mu.RUnlock()
+	return len(l.segments)
+}
+
 // journalFailed is called by the journal after it told every entry that was lost.
 func (d *Dir) journalFailed(err error) {
 	d.stats.journalErrors.Inc()

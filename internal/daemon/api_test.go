@@ -1,0 +1,278 @@
+package daemon
+
+import (
+	"encoding/json"
+	"fmt"
+	"io"
+	"maps"
+	"net/http"
+	"os"
+	"slices"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/twmb/franz-go/pkg/kadm"
+	"github.com/twmb/franz-go/pkg/kgo"
+	"go.uber.org/zap"
+
+	"github.com/chronik-io/chronik/internal/daemon/config"
+	"github.com/chronik-io/chronik/internal/vfs"
+)
+
+// startHere starts a broker in memory with an admin port, and returns what asks it.
+func startHere(t *testing.T, fsys vfs.FS, set ...string) (b *Broker, ask func(path string) (int, map[string]any)) {
+	t.Helper()
+	cfg, err := Load(config.Input{Set: set, Flags: map[string]string{config.KeyDataDir: "/data", config.KeyListen: "127.0.0.1:0", config.KeyAdminListen: "127.0.0.1:0"}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	b, err = Start(t.Context(), Options{Config: cfg, FS: fsys, Log: zap.NewNop(), Level: zap.NewAtomicLevel(), Version: "test", JournalFileSize: 1 << 20, JournalBytes: 16 << 20})
+	if err != nil {
+		t.Fatal(err)
+	}
+	client := &http.Client{Transport: &http.Transport{}}
+	t.Cleanup(func() {
+		client.CloseIdleConnections()
+		if err := b.Close(); err != nil {
+			t.Error(err)
+		}
+	})
+	return b, func(path string) (int, map[string]any) {
+		t.Helper()
+		resp, err := client.Get("http://" + b.AdminAddr() + path)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer resp.Body.Close()
+		body, err := io.ReadAll(resp.Body)
+		if err != nil {
+			t.Fatal(err)
+		}
+		var v map[string]any
+		if err := json.Unmarshal(body, &v); err != nil {
+			t.Fatalf("%s: %v: %s", path, err, body)
+		}
+		return resp.StatusCode, v
+	}
+}
+
+// filling is a disk of a terabyte of which a test says how much is free.
+type filling struct {
+	vfs.FS
+	free atomic.Uint64
+}
+
+// Free implements vfs.FS.
+func (f *filling) Free(string) (available, total uint64, err error) {
+	return f.free.Load(), 1 << 40, nil
+}
+
+// leave sets the free space and waits until the broker's guard has looked.
+func (f *filling) leave(t *testing.T, b *Broker, free uint64) {
+	t.Helper()
+	f.free.Store(free)
+	d := b.rooms.storage.Dirs()[0]
+	for begun := time.Now(); d.LastSpace().Free != int64(free); time.Sleep(time.Millisecond) {
+		if time.Since(begun) > 30*time.Second {
+			t.Fatal("the guard doesn't look")
+		}
+	}
+}
+
+// fill makes a topic and writes n records to each of its partitions.
+func fill(t *testing.T, b *Broker, topic string, partitions int32, n int) {
+	t.Helper()
+	c, err := kgo.NewClient(kgo.SeedBrokers(b.Addrs()...), kgo.RecordPartitioner(kgo.ManualPartitioner()))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer c.Close()
+	if _, err := kadm.NewClient(c).CreateTopic(t.Context(), partitions, 1, nil, topic); err != nil {
+		t.Fatal(err)
+	}
+	for p := range partitions {
+		for i := range n {
+			if err := c.ProduceSync(t.Context(), &kgo.Record{Topic: topic, Partition: p, Key: []byte("k"), Value: fmt.Append(nil, i)}).FirstErr(); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+}
+
+// keysOf lists the names in a JSON value, and what is in them: "logs[].topic".
+func keysOf(v any, at string, found map[string]bool) {
+	switch v := v.(type) {
+	case map[string]any:
+		for k, x := range v {
+			found[at+k] = true
+			keysOf(x, at+k+".", found)
+		}
+	case []any:
+		for _, x := range v {
+			keysOf(x, strings.TrimSuffix(at, ".")+"[].", found)
+		}
+	}
+}
+
+// The examples in docs/admin.md have the names that the broker answers with, all
+// of them and no others.
+func TestDocsShowWhatTheAdminPortAnswers(t *testing.T) {
+	page, err := os.ReadFile("../../docs/admin.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	disk := &filling{FS: vfs.Memory()}
+	disk.free.Store(1 << 39)
+	b, ask := startHere(t, disk)
+	fill(t, b, "orders", 1, 3)
+	disk.leave(t, b, 80<<20) // so that there is a finding
+	for _, path := range []string{"/v1/logs", "/v1/dirs", "/v1/profiles", "/v1/health"} {
+		_, rest, ok := strings.Cut(string(page), "## GET "+path+"\n")
+		_, rest, ok2 := strings.Cut(rest, "```json\n")
+		example, _, ok3 := strings.Cut(rest, "```")
+		if !ok || !ok2 || !ok3 {
+			t.Fatalf("docs/admin.md has no example of %s", path)
+		}
+		var shown any
+		if err := json.Unmarshal([]byte(example), &shown); err != nil {
+			t.Fatalf("%s: %v", path, err)
+		}
+		status, got := ask(path)
+		if status != http.StatusOK {
+			t.Fatalf("%s: %d %v", path, status, got)
+		}
+		want, have := map[string]bool{}, map[string]bool{}
+		keysOf(shown, "", want)
+		keysOf(got, "", have)
+		if !maps.Equal(want, have) {
+			t.Errorf("%s\nin docs %v\nanswered %v", path, slices.Sorted(maps.Keys(want)), slices.Sorted(maps.Keys(have)))
+		}
+	}
+}
+
+func TestLogsAreChosenAndPaged(t *testing.T) {
+	b, ask := startHere(t, vfs.Memory())
+	fill(t, b, "a", 3, 0)
+	fill(t, b, "b", 1, 0)
+	places := func(path string) string {
+		t.Helper()
+		status, v := ask(path)
+		if status != http.StatusOK {
+			return fmt.Sprint(status, " ", v["error"])
+		}
+		var all []string
+		for _, l := range v["logs"].([]any) {
+			x := l.(map[string]any)
+			all = append(all, fmt.Sprintf("%s/%v", x["topic"], x["partition"]))
+		}
+		if v["more"].(bool) {
+			all = append(all, "more")
+		}
+		return strings.Join(all, " ")
+	}
+	for path, want := range map[string]string{
+		"/v1/logs":                         "a/0 a/1 a/2 b/0",
+		"/v1/logs?topic=b":                 "b/0",
+		"/v1/logs?topic=b&topic=a&limit=2": "a/0 a/1 more",
+		"/v1/logs?limit=2&after=a/1":       "a/2 b/0",
+		"/v1/logs?after=a/2&limit=1":       "b/0",
+		"/v1/logs?after=b/0":               "",
+		"/v1/logs?partition=0":             "a/0 b/0",
+		"/v1/logs?topic=c":                 `404 this broker has no partition of a topic "c"`,
+		"/v1/logs?topics=a":                `400 "topics" is no parameter here; there are: topic, partition, limit, after`,
+		"/v1/logs?partition=-1":            "400 partition=-1 is no partition",
+		"/v1/logs?limit=10001":             "400 limit=10001 is no number from 1 to 10000",
+		"/v1/logs?after=a":                 "400 after=a is not TOPIC/PARTITION",
+	} {
+		if got := places(path); got != want {
+			t.Errorf("%s: %s\nwant %s", path, got, want)
+		}
+	}
+}
+
+func TestALogIsTold(t *testing.T) {
+	b, ask := startHere(t, vfs.Memory(), "log.cleanup.policy=compact,delete", "log.retention.ms=3600000")
+	fill(t, b, "t", 1, 5)
+	_, v := ask("/v1/logs?topic=t")
+	l := v["logs"].([]any)[0].(map[string]any)
+	for name, want := range map[string]any{
+		"dir": "/data/logs", "leader": 1.0, "logStart": 0.0, "highWatermark": 5.0, "durableEnd": 5.0, "logEnd": 5.0, "profile": "sync",
+		"cleanupPolicy": "compact,delete", "retentionMs": 3600000.0, "retentionBytes": -1.0, "error": "", "damaged": "",
+	} {
+		if l[name] != want {
+			t.Errorf("%s is %v, want %v", name, l[name], want)
+		}
+	}
+	if why := l["retained"].(string); !strings.Contains(why, "active") {
+		t.Errorf("retained: %q", why)
+	}
+	if l["bytes"].(float64) < 5*60 {
+		t.Errorf("%v bytes", l["bytes"])
+	}
+	_, v = ask("/v1/profiles")
+	for _, p := range v["profiles"].([]any) {
+		if p := p.(map[string]any); (p["name"] == "sync") != (p["waits"] != nil) {
+			t.Errorf("%v", p)
+		}
+	}
+}
+
+// Before its rooms are whole, and when they go, the broker says what it does.
+func TestTheAdminPortSaysWhyItCantAnswer(t *testing.T) {
+	b, ask := startHere(t, vfs.Memory())
+	b.ready.enter("recovering logs")
+	for _, path := range []string{"/v1/logs", "/v1/dirs", "/v1/profiles"} {
+		if status, v := ask(path); status != http.StatusServiceUnavailable || v["error"] != "the broker does not serve now: recovering logs" {
+			t.Errorf("%s: %d %v", path, status, v)
+		}
+	}
+	if _, v := ask("/v1/health"); v["ready"] != false || len(v["findings"].([]any)) != 1 {
+		t.Errorf("health: %v", v)
+	}
+	b.ready.enter("")
+	if _, v := ask("/v1/health"); v["ready"] != true || len(v["findings"].([]any)) != 0 {
+		t.Errorf("health: %v", v)
+	}
+}
+
+// A broker on a disk that is nearly full is ready, and says what doesn't work.
+func TestALowDiskIsDegradedNotDead(t *testing.T) {
+	disk := &filling{FS: vfs.Memory()}
+	disk.free.Store(1 << 39)
+	b, ask := startHere(t, disk)
+	disk.leave(t, b, 80<<20)
+	report, ok := b.ready.report()
+	if !ok || !strings.HasPrefix(report, "ready\ndegraded: disk of /data/logs: log directory /data/logs has 80 MiB free, the threshold is 10 GiB") {
+		t.Errorf("ready %v: %s", ok, report)
+	}
+	if !strings.Contains(b.status(), "serving") || !strings.Contains(b.status(), "80 MiB") {
+		t.Errorf("status: %s", b.status())
+	}
+	_, v := ask("/v1/dirs")
+	if d := v["dirs"].([]any)[0].(map[string]any); d["space"] != "critical" || d["minFreeBytes"] != float64(10<<30) || d["freeBytes"] != float64(80<<20) {
+		t.Errorf("%v", d)
+	}
+	text, err := prometheusText(b)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, line := range []string{`chronik_log_dir_low_space{dir="/data/logs"} 2`, `chronik_log_dir_min_free_bytes{dir="/data/logs"} 1.073741824e+10`} {
+		if !strings.Contains(text, line+"\n") {
+			t.Errorf("the metrics don't say %s", line)
+		}
+	}
+}
+
+// prometheusText is what a scrape of the broker gets.
+func prometheusText(b *Broker) (string, error) {
+	client := &http.Client{Transport: &http.Transport{DisableKeepAlives: true}}
+	resp, err := client.Get("http://" + b.AdminAddr() + "/metrics")
+	if err != nil {
+		return "", err
+	}
+	defer resp.Body.Close()
+	body, err := io.ReadAll(resp.Body)
+	return string(body), err
+}
