@@ -74,6 +74,8 @@ func (x resource) of() (controller.Resource, error) {
 		return controller.Resource{Type: controller.TopicResource, Name: x.name}, nil
 	case kmsg.ConfigResourceTypeBroker:
 		return controller.Resource{Type: controller.BrokerResource, Name: x.name}, nil
+	case kmsg.ConfigResourceTypeGroupConfig:
+		return controller.Resource{Type: controller.GroupResource, Name: x.name}, nil
 	}
 	return controller.Resource{}, unknownResource(x.kind)
 }

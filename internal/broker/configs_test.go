@@ -185,7 +185,7 @@ func TestDescribeConfigsRefusesAsKafkaDoes(t *testing.T) {
 		{brokerType, "7", "INVALID_REQUEST: Unexpected broker id, expected 1 or empty string, but received 7"},
 		{brokerType, "-1", "INVALID_REQUEST: Unexpected broker id, expected 1 or empty string, but received -1"},
 		{kmsg.ConfigResourceTypeBrokerLogger, "1", "INVALID_REQUEST: Unknown resource type"},
-		{kmsg.ConfigResourceTypeGroupConfig, "g", "INVALID_REQUEST: Unknown resource type"},
+		{kmsg.ConfigResourceTypeClientMetrics, "m", "INVALID_REQUEST: Unknown resource type"},
 		{3, "x", "INVALID_REQUEST: Unknown resource type"},
 	} {
 		x := ask[*kmsg.DescribeConfigsResponse](t, w, 4, describing(c.kind, c.name)).Resources[0]

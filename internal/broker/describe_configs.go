@@ -15,7 +15,7 @@ import (
 )
 
 // DescribeConfigs (key 32), versions 1 to 4: the configs that chronik reads, of
-// topics, of this broker, and those set for all brokers.
+// topics, of this broker, those set for all brokers, and those of consumer groups.
 func describeConfigsAPI() api {
 	return api{protocol.API{Key: int16(kmsg.DescribeConfigs), Min: 1, Max: 4}, decoded(describeConfigs)}
 }
@@ -66,14 +66,21 @@ func (b *Broker) configsOf(img *metadata.Image, res *kmsg.DescribeConfigsRequest
 			return nil, refuse(kerr.InvalidRequest, "Unexpected broker id, expected %d or empty string, but received %d", b.opt.Self, id)
 		}
 		return b.opt.Configs.DescribeBroker(b.layers(img, nil)), nil
+	case kmsg.ConfigResourceTypeGroupConfig:
+		if res.ResourceName == "" {
+			return nil, refuse(kerr.InvalidRequest, "Group name must not be empty")
+		}
+		l := b.layers(img, nil)
+		l.Group = img.GroupConfig(res.ResourceName) // none for a group that nobody has heard of yet
+		return b.opt.Configs.DescribeGroup(l), nil
 	}
 	return nil, unknownResource(res.ResourceType)
 }
 
 // unknownResource refuses the kinds of resources that Kafka has and chronik
-// doesn't (loggers, client metrics, groups), and those that nobody has.
+// doesn't (loggers, client metrics), and those that nobody has.
 func unknownResource(t kmsg.ConfigResourceType) error {
-	return refuse(kerr.InvalidRequest, "Unknown resource type %d: topics (2) and brokers (4) have configs here", t)
+	return refuse(kerr.InvalidRequest, "Unknown resource type %d: topics (2), brokers (4) and groups (32) have configs here", t)
 }
 
 // describedConfig is how a config is answered.

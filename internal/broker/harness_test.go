@@ -87,7 +87,7 @@ func newNode(t testing.TB, change ...func(*nodeOptions)) *node {
 	must(t, err)
 	t.Cleanup(func() { must(t, n.store.Close()) })
 	n.control = controller.New(controller.Options{Store: o.store(n.store), Configs: n.configs,
-		NumPartitions: conf.NumPartitions, ReplicationFactor: conf.DefaultReplicationFactor})
+		NumPartitions: conf.NumPartitions, ReplicationFactor: conf.DefaultReplicationFactor, Groups: conf.Groups})
 	_, err = n.control.Register(t.Context(), controller.BrokerSpec{ID: o.self, Rack: conf.Rack})
 	must(t, err)
 	n.openLogs(t, o)

@@ -51,5 +51,10 @@ func listConfigResources(b *Broker, r *network.Request, req *kmsg.ListConfigReso
 			add(kmsg.ConfigResourceTypeTopic, t.Name)
 		}
 	}
+	if slices.Contains(wanted, int8(kmsg.ConfigResourceTypeGroupConfig)) {
+		for _, g := range slices.Sorted(img.GroupConfigs()) {
+			add(kmsg.ConfigResourceTypeGroupConfig, g)
+		}
+	}
 	return resp
 }

@@ -19,10 +19,12 @@ type ResourceType uint8
 const (
 	TopicResource ResourceType = iota + 1
 	BrokerResource
+	GroupResource
 )
 
-// Resource names what is to be configured, as requests do: a topic by its name,
-// a broker by its id in decimal, all brokers by the empty name.
+// Resource names what is to be configured, as requests do: a topic or a consumer
+// group by its name, a broker by its id in decimal, all brokers by the empty name.
+// A group need not exist.
 type Resource struct {
 	Type ResourceType
 	Name string
@@ -116,8 +118,11 @@ func (c *Controller) apply(t ResourceType, set map[string]string, op ConfigOp) e
 		return nil
 	}
 	def := c.opts.Configs.Topic(op.Name)
-	if t == BrokerResource {
+	switch t {
+	case BrokerResource:
 		def = c.opts.Configs.Broker(op.Name)
+	case GroupResource:
+		def = c.opts.Configs.GroupDef(op.Name)
 	}
 	if def == nil || def.Type != topicconf.List {
 		verb := map[Op]string{Append: "APPEND", Subtract: "SUBTRACT"}[op.Op]
@@ -195,8 +200,14 @@ func (c *Controller) changeConfigs(ctx context.Context, res Resource, validateOn
 }
 
 func (c *Controller) checkConfigs(res Resource, set map[string]string) error {
-	if res.Type == TopicResource {
+	switch res.Type {
+	case TopicResource:
 		return c.checkTopicConfigs(set)
+	case GroupResource:
+		if err := c.opts.Configs.CheckGroup(set, &c.opts.Groups); err != nil {
+			return refuse(InvalidConfig, "%s", err)
+		}
+		return nil
 	}
 	// Kafka answers INVALID_REQUEST here (KAFKA-13609), and tools expect it.
 	if err := c.opts.Configs.CheckDynamic(set, res.Name == ""); err != nil {
@@ -218,6 +229,10 @@ func (c *Controller) locate(ctx context.Context, res Resource) (key string, exis
 	switch {
 	case res.Type == TopicResource:
 		return c.locateTopic(ctx, res.Name)
+	case res.Type == GroupResource && res.Name == "":
+		return "", nil, nil, refuse(InvalidRequest, "Default group resources are not allowed.")
+	case res.Type == GroupResource:
+		return metadata.GroupConfigKey(res.Name), nil, nil, nil
 	case res.Type != BrokerResource:
 		return "", nil, nil, refuse(InvalidRequest, "Unknown resource type %d", res.Type)
 	case res.Name == "":

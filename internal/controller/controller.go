@@ -27,6 +27,8 @@ type Options struct {
 	// not say; at least 1, smaller values count as 1.
 	NumPartitions     int32
 	ReplicationFactor int16
+	// Groups bounds what consumer groups may set for themselves.
+	Groups topicconf.Groups
 }
 
 // Controller changes metadata. Its methods may be called concurrently; it has no

@@ -104,6 +104,7 @@ func (b *Broker) openMetadata(ctx context.Context, r *rooms) error {
 	b.stack.push("metadata", func(context.Context) error { return r.store.Close() })
 	r.control = controller.New(controller.Options{
 		Store: r.store, Configs: b.configs, NumPartitions: r.conf.NumPartitions, ReplicationFactor: r.conf.DefaultReplicationFactor,
+		Groups: r.conf.Groups,
 	})
 	reg, err := r.control.Register(ctx, controller.BrokerSpec{ID: r.conf.NodeID, Rack: r.conf.Rack, Alone: true})
 	if err != nil {

@@ -62,8 +62,11 @@ func New(opt Options) (*Coordinator, error) {
 	c.ctx, c.stop = context.WithCancel(context.Background())
 	cfg := configOf(&conf)
 	c.rt = coordinator.NewRuntime(coordinator.Options{
-		New:    func(int32) coordinator.Machine { return group.New(cfg) },
-		Hello:  func(int32) any { return group.TopicsChanged{Topics: view{c.image.Load()}, All: true} },
+		New: func(int32) coordinator.Machine { return group.New(cfg) },
+		Hello: func(int32) any {
+			img := c.image.Load()
+			return group.TopicsChanged{Topics: view{img}, All: true, Times: c.times(img)}
+		},
 		Logger: opt.Logger,
 	})
 	return c, nil
@@ -109,10 +112,28 @@ func (c *Coordinator) Apply(_ context.Context, _, next *metadata.Image, d *metad
 	if t := next.Topic(Topic); t != nil && len(d.BrokerConfigs) > 0 {
 		c.configure(next, t)
 	}
-	if e := changed(next, d); len(e.Changed) > 0 {
+	if e := changed(next, d); len(e.Changed) > 0 || len(d.GroupConfigs) > 0 {
+		e.Times = c.times(next)
 		c.rt.Broadcast(e)
 	}
 	return nil
+}
+
+// times are what the groups of an image have set for themselves. One that can't be
+// resolved has nothing of its own.
+func (c *Coordinator) times(img *metadata.Image) func(string) group.Times {
+	return func(id string) group.Times {
+		set := img.GroupConfig(id)
+		if len(set) == 0 {
+			return group.Times{}
+		}
+		g, err := c.opt.Configs.ResolveGroup(topicconf.Layers{Group: set, Static: c.opt.Static})
+		if err != nil {
+			c.opt.Logger.Warn("configs of a group can't be used", zap.String("group", id), zap.Error(err))
+			return group.Times{}
+		}
+		return group.Times{Session: g.Session, Heartbeat: g.Heartbeat}
+	}
 }
 
 // changed is what shards are to hear of a change.

@@ -46,6 +46,7 @@ type builder struct {
 	names   *shardsEdit[string, *Topic]
 	ids     *shardsEdit[[16]byte, *Topic]
 	deleted *shardsEdit[[16]byte, *Deleting]
+	groups  *shardsEdit[string, brokerConfig]
 	delta   Delta
 }
 
@@ -62,6 +63,7 @@ func newBuilder(prev *Image) *builder {
 	return &builder{
 		prev: prev, next: *prev, topics: map[[16]byte]*topicEdit{},
 		names: prev.topics.edit(), ids: prev.byID.edit(), deleted: prev.deleting.edit(),
+		groups: prev.groups.edit(),
 	}
 }
 
@@ -107,6 +109,11 @@ func (b *builder) put(kv KV) error {
 		var set map[string]string
 		set, err = DecodeConfigs(kv)
 		b.setBrokerConfig(k.Broker, &brokerConfig{set: set, revision: kv.ModRevision})
+	case KindGroupConfig:
+		var set map[string]string
+		set, err = DecodeConfigs(kv)
+		b.groups.set(k.Name, brokerConfig{set: set, revision: kv.ModRevision})
+		b.delta.GroupConfigs = append(b.delta.GroupConfigs, k.Name)
 	case KindDeleting:
 		var d Deleting
 		d, err = DecodeDeleting(kv)
@@ -138,6 +145,11 @@ func (b *builder) remove(key string) error {
 		b.topic(k.ID).config = &brokerConfig{}
 	case KindBrokerConfig:
 		b.setBrokerConfig(k.Broker, nil)
+	case KindGroupConfig:
+		if _, ok := b.prev.groups.get(k.Name); ok {
+			b.groups.delete(k.Name)
+			b.delta.GroupConfigs = append(b.delta.GroupConfigs, k.Name)
+		}
 	case KindDeleting:
 		if b.prev.Deleting(k.ID) != nil {
 			b.deleted.delete(k.ID)
@@ -186,7 +198,7 @@ func (b *builder) done(revision int64) (*Image, *Delta, error) {
 	}
 	next := b.next
 	next.version = revision
-	next.topics, next.byID, next.deleting = b.names.done(), b.ids.done(), b.deleted.done()
+	next.topics, next.byID, next.deleting, next.groups = b.names.done(), b.ids.done(), b.deleted.done(), b.groups.done()
 	if next.topics.len() != next.byID.len() {
 		return nil, nil, fmt.Errorf("revision %d: %d topics have %d names, two of them share one", revision, next.byID.len(), next.topics.len())
 	}
@@ -194,6 +206,7 @@ func (b *builder) done(revision int64) (*Image, *Delta, error) {
 		next.sorted = new(sortedNames)
 	}
 	slices.Sort(b.delta.BrokerConfigs)
+	slices.Sort(b.delta.GroupConfigs)
 	return &next, &b.delta, nil
 }
 

@@ -17,7 +17,7 @@ func TestKeysRoundTrip(t *testing.T) {
 	for _, s := range []string{
 		ClusterKey, ProducerIDsKey, BrokerKey(0), BrokerKey(2147483647), NameKey("a.b_c-d"), TopicKey(idA),
 		PartitionKey(idA, 0), PartitionKey(idA, 2147483647), TopicConfigKey(idB), BrokerConfigKey(7),
-		BrokerConfigKey(DefaultBroker), DeletingKey(idC),
+		BrokerConfigKey(DefaultBroker), DeletingKey(idC), GroupConfigKey("g"), GroupConfigKey("a/b %\x00\xffü"),
 	} {
 		k, err := ParseKey(s)
 		if err != nil || k.String() != s {
@@ -37,7 +37,7 @@ func TestOtherKeysAreRefusedByName(t *testing.T) {
 	for _, s := range []string{
 		"", "/", "/cluster/", "/brokers/", "/brokers/-1", "/brokers/01", "/brokers/2147483648", "/names/", "/names/a.b",
 		"/topics/" + id + "/", "/topics/" + id[1:], "/partitions/" + id, "/partitions/" + id + "/1", "/partitions/" + id + "/00000000001",
-		"/configs/brokers/all", "/configs/topics/default", "/acls/1", TopicKey(idA)[:len(TopicKey(idA))-1] + "/",
+		"/configs/brokers/all", "/configs/groups/", "/configs/groups/a/b", "/configs/groups/%", "/configs/groups/%41", "/configs/topics/default", "/acls/1", TopicKey(idA)[:len(TopicKey(idA))-1] + "/",
 	} {
 		if k, err := ParseKey(s); err == nil || !strings.Contains(err.Error(), s) {
 			t.Errorf("%q: %+v, %v", s, k, err)

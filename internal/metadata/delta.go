@@ -18,6 +18,8 @@ type Delta struct {
 	// BrokerConfigs names the brokers whose dynamic configs changed,
 	// DefaultBroker among them where the common ones did; sorted.
 	BrokerConfigs []int32
+	// GroupConfigs names the groups whose configs changed; sorted.
+	GroupConfigs []string
 	// Brokers: a broker registered, changed or left.
 	Brokers bool
 	// Cluster: the cluster's own facts changed.
@@ -38,7 +40,7 @@ type TopicChange struct {
 // without changing what an Image shows.
 func (d *Delta) Empty() bool {
 	return len(d.Created) == 0 && len(d.Deleted) == 0 && len(d.Changed) == 0 && len(d.Tombstones) == 0 &&
-		len(d.Forgotten) == 0 && len(d.BrokerConfigs) == 0 && !d.Brokers && !d.Cluster
+		len(d.Forgotten) == 0 && len(d.BrokerConfigs) == 0 && len(d.GroupConfigs) == 0 && !d.Brokers && !d.Cluster
 }
 
 // Diff compares two images in full, by the revisions of their parts. It is for
@@ -73,6 +75,16 @@ func Diff(prev, next *Image) *Delta {
 		}
 	}
 	d.BrokerConfigs = slices.Sorted(maps.Keys(ids))
+	groups := map[string]bool{}
+	for _, all := range []func(func(string, brokerConfig) bool){prev.groups.all(), next.groups.all()} {
+		for name := range all {
+			p, _ := prev.groups.get(name)
+			if n, _ := next.groups.get(name); p.revision != n.revision {
+				groups[name] = true
+			}
+		}
+	}
+	d.GroupConfigs = slices.Sorted(maps.Keys(groups))
 	return d
 }
 

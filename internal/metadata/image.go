@@ -17,13 +17,15 @@ type Image struct {
 	byID     shards[[16]byte, *Topic]
 	brokers  []Broker // sorted by id
 	configs  map[int32]brokerConfig
+	groups   shards[string, brokerConfig]
 	deleting shards[[16]byte, *Deleting]
 	// sorted is made when somebody first asks for it, and shared by images
 	// between which no topic was created or deleted.
 	sorted *sortedNames
 }
 
-// brokerConfig are the dynamic configs of one broker, or the default of all.
+// brokerConfig are the dynamic configs of one broker, or the default of all, or
+// those of a group.
 type brokerConfig struct {
 	set      map[string]string
 	revision int64
@@ -118,6 +120,24 @@ func (m *Image) BrokerConfig(id int32) map[string]string { return m.configs[id].
 // BrokerConfigRevision is the revision that last changed BrokerConfig(id), 0
 // where it was never set.
 func (m *Image) BrokerConfigRevision(id int32) int64 { return m.configs[id].revision }
+
+// GroupConfig are the configs of one consumer group. It may be nil and must not be
+// changed.
+func (m *Image) GroupConfig(group string) map[string]string {
+	c, _ := m.groups.get(group)
+	return c.set
+}
+
+// GroupConfigs walks the groups that have configs, in no order.
+func (m *Image) GroupConfigs() iter.Seq[string] {
+	return func(yield func(string) bool) {
+		for group := range m.groups.all() {
+			if !yield(group) {
+				return
+			}
+		}
+	}
+}
 
 // Deleting is the tombstone of a deleted topic whose logs may still exist, nil
 // where there is none.

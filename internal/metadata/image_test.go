@@ -28,6 +28,10 @@ func show(m *Image) string {
 	for _, id := range slices.Sorted(maps.Keys(m.configs)) {
 		fmt.Fprintf(&b, "broker %d %v@%d\n", id, m.BrokerConfig(id), m.BrokerConfigRevision(id))
 	}
+	for _, g := range slices.Sorted(m.GroupConfigs()) {
+		c, _ := m.groups.get(g)
+		fmt.Fprintf(&b, "group %s %v@%d\n", g, c.set, c.revision)
+	}
 	var tombs []string
 	for d := range m.Tombstones() {
 		tombs = append(tombs, fmt.Sprintf("deleting %+v\n", *d))
@@ -132,6 +136,20 @@ func TestBrokersAndTheirConfigs(t *testing.T) {
 	}
 }
 
+func TestGroupsHaveConfigs(t *testing.T) {
+	m, d := apply(t, Empty(), set(GroupConfigKey("b/c"), EncodeConfigs(map[string]string{"k": "1"})), set(GroupConfigKey("a"), EncodeConfigs(nil)))
+	if !slices.Equal(d.GroupConfigs, []string{"a", "b/c"}) || d.Empty() || m.GroupConfig("b/c")["k"] != "1" || m.GroupConfig("x") != nil {
+		t.Errorf("%+v %s", d, show(m))
+	}
+	next, d := apply(t, m, gone(GroupConfigKey("a")))
+	if names := slices.Collect(next.GroupConfigs()); !slices.Equal(names, []string{"b/c"}) || !slices.Equal(d.GroupConfigs, []string{"a"}) {
+		t.Errorf("%v %+v", names, d)
+	}
+	if diff := Diff(m, next); !slices.Equal(diff.GroupConfigs, []string{"a"}) {
+		t.Errorf("%+v", diff)
+	}
+}
+
 func TestStoresThatMakeNoSenseAreRefused(t *testing.T) {
 	base, _ := apply(t, Empty(), create(idA, "x", 2)...)
 	for what, events := range map[string][]Event{
@@ -227,6 +245,9 @@ func normal(d *Delta) Delta {
 	if len(n.BrokerConfigs) == 0 {
 		n.BrokerConfigs = nil
 	}
+	if len(n.GroupConfigs) == 0 {
+		n.GroupConfigs = nil
+	}
 	return n
 }
 
@@ -240,7 +261,7 @@ func randomEvents(t *rapid.T, id [16]byte, topics map[[16]byte]int32) []Event {
 		topics[id] = rapid.SampledFrom([]int32{1, 2, chunkSize - 1, chunkSize}).Draw(t, "partitions")
 		return create(id, name, topics[id])
 	}
-	switch rapid.IntRange(0, 5).Draw(t, "what") {
+	switch rapid.IntRange(0, 6).Draw(t, "what") {
 	case 0:
 		topics[id] = -1
 		return remove(id, name, n)
@@ -251,6 +272,8 @@ func randomEvents(t *rapid.T, id [16]byte, topics map[[16]byte]int32) []Event {
 		return []Event{set(TopicConfigKey(id), EncodeConfigs(map[string]string{"k": rapid.StringN(0, 3, 9).Draw(t, "value")}))}
 	case 3:
 		return []Event{set(BrokerConfigKey(int32(id[0])-2), EncodeConfigs(map[string]string{"k": "v"})), set(ProducerIDsKey, ProducerIDs{Next: 5}.Encode())}
+	case 5:
+		return []Event{set(GroupConfigKey(name), EncodeConfigs(map[string]string{"k": rapid.StringN(0, 3, 9).Draw(t, "value")}))}
 	case 4:
 		return []Event{set(BrokerKey(int32(id[0])), Broker{Incarnation: id}.Encode()), gone(DeletingKey(id))}
 	}

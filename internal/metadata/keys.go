@@ -2,6 +2,7 @@ package metadata
 
 import (
 	"fmt"
+	"net/url"
 	"strconv"
 	"strings"
 )
@@ -18,6 +19,7 @@ import (
 //	/partitions/<id>/<n>        Partition
 //	/configs/topics/<id>        Configs: a topic's overrides
 //	/configs/brokers/<broker>   Configs; "default" instead of a broker: for all
+//	/configs/groups/<group>     Configs: a consumer group's own; its name as in a URL's path
 //	/deleting/<id>              Deleting: stays until the topic's logs are gone
 const (
 	ClusterKey     = "/cluster"
@@ -29,6 +31,7 @@ const (
 	PartitionPrefix    = "/partitions/"
 	TopicConfigPrefix  = "/configs/topics/"
 	BrokerConfigPrefix = "/configs/brokers/"
+	GroupConfigPrefix  = "/configs/groups/"
 	DeletingPrefix     = "/deleting/"
 
 	defaultBroker = "default"
@@ -65,6 +68,10 @@ func BrokerConfigKey(id int32) string {
 	return BrokerConfigPrefix + strconv.Itoa(int(id))
 }
 
+// GroupConfigKey is the key of the configs of a consumer group. The name may have
+// any bytes.
+func GroupConfigKey(group string) string { return GroupConfigPrefix + url.PathEscape(group) }
+
 // DeletingKey is the key of the tombstone of a deleted topic.
 func DeletingKey(id [16]byte) string { return DeletingPrefix + FormatID(id) }
 
@@ -82,6 +89,7 @@ const (
 	KindTopicConfig
 	KindBrokerConfig
 	KindDeleting
+	KindGroupConfig
 )
 
 // Key is a parsed key. Fields that a family does not have are zero.
@@ -90,7 +98,7 @@ type Key struct {
 	ID        [16]byte // topic
 	Partition int32
 	Broker    int32
-	Name      string // KindName: with '.' turned into '_'
+	Name      string // KindName: with '.' turned into '_'; KindGroupConfig: the group
 }
 
 // ParseKey takes a key apart. A key of no family, or not in the one form that
@@ -125,6 +133,8 @@ func (k Key) String() string {
 		return BrokerConfigKey(k.Broker)
 	case KindDeleting:
 		return DeletingKey(k.ID)
+	case KindGroupConfig:
+		return GroupConfigKey(k.Name)
 	}
 	return ""
 }
@@ -145,6 +155,10 @@ func parseKey(s string) (Key, bool) {
 	if rest, ok := strings.CutPrefix(s, BrokerConfigPrefix); ok {
 		id, ok := parseInt32(rest)
 		return Key{Kind: KindBrokerConfig, Broker: id}, ok
+	}
+	if rest, ok := strings.CutPrefix(s, GroupConfigPrefix); ok {
+		group, err := url.PathUnescape(rest)
+		return Key{Kind: KindGroupConfig, Name: group}, err == nil && group != ""
 	}
 	if rest, ok := strings.CutPrefix(s, NamePrefix); ok {
 		return Key{Kind: KindName, Name: rest}, rest != "" && !strings.Contains(rest, ".")

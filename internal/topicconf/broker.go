@@ -53,9 +53,12 @@ type Groups struct {
 	MinSession, MaxSession, InitialDelay time.Duration
 	MaxSize                              int32
 	ConsumerSession, ConsumerHeartbeat   time.Duration
-	ConsumerMaxSize                      int32
-	Assignors                            []string
-	Upgrade, Downgrade                   bool // of a group that has members, between the protocols
+	// What a single group may set for itself.
+	MinConsumerSession, MaxConsumerSession     time.Duration
+	MinConsumerHeartbeat, MaxConsumerHeartbeat time.Duration
+	ConsumerMaxSize                            int32
+	Assignors                                  []string
+	Upgrade, Downgrade                         bool // of a group that has members, between the protocols
 }
 
 // Offsets is what holds for committed offsets and for the topic that they are in.
@@ -106,10 +109,16 @@ func (f *reader) groups() Groups {
 		MaxSize:           int32(f.value("group.max.size").n),
 		ConsumerSession:   milliseconds(f.value("group.consumer.session.timeout.ms").n),
 		ConsumerHeartbeat: milliseconds(f.value("group.consumer.heartbeat.interval.ms").n),
-		ConsumerMaxSize:   int32(f.value("group.consumer.max.size").n),
-		Assignors:         f.value("group.consumer.assignors").list,
-		Upgrade:           policy == "bidirectional" || policy == "upgrade",
-		Downgrade:         policy == "bidirectional" || policy == "downgrade",
+
+		MinConsumerSession:   milliseconds(f.value("group.consumer.min.session.timeout.ms").n),
+		MaxConsumerSession:   milliseconds(f.value("group.consumer.max.session.timeout.ms").n),
+		MinConsumerHeartbeat: milliseconds(f.value("group.consumer.min.heartbeat.interval.ms").n),
+		MaxConsumerHeartbeat: milliseconds(f.value("group.consumer.max.heartbeat.interval.ms").n),
+
+		ConsumerMaxSize: int32(f.value("group.consumer.max.size").n),
+		Assignors:       f.value("group.consumer.assignors").list,
+		Upgrade:         policy == "bidirectional" || policy == "upgrade",
+		Downgrade:       policy == "bidirectional" || policy == "downgrade",
 	}
 }
 

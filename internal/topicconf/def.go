@@ -52,6 +52,7 @@ const (
 	SourceDynamicAll    Source = 3 // set on all brokers, dynamically
 	SourceStatic        Source = 4 // from the broker's file, flags or environment
 	SourceDefault       Source = 5
+	SourceGroup         Source = 8 // set on the group, as strong as SourceTopic
 )
 
 // Importance is how much Kafka thinks one should care.

@@ -17,9 +17,8 @@ create.topic.policy.class.name delegation.token.expiry.check.interval.ms delegat
 delegation.token.max.lifetime.ms delegation.token.secret.key delete.records.purgatory.purge.interval.requests
 early.start.listeners fetch.purgatory.purge.interval.requests follower.fetch.last.tiered.offset.enable
 group.consumer.assignment.interval.ms group.consumer.max.assignment.interval.ms
-group.consumer.max.heartbeat.interval.ms group.consumer.max.session.timeout.ms
-group.consumer.min.assignment.interval.ms group.consumer.min.heartbeat.interval.ms
-group.consumer.min.session.timeout.ms group.consumer.regex.refresh.interval.ms group.coordinator.append.linger.ms
+group.consumer.min.assignment.interval.ms
+group.consumer.regex.refresh.interval.ms group.coordinator.append.linger.ms
 group.coordinator.background.threads group.coordinator.cached.buffer.max.bytes group.coordinator.rebalance.protocols
 group.coordinator.threads group.share.assignment.interval.ms group.share.assignors group.share.delivery.count.limit
 group.share.heartbeat.interval.ms group.share.initialize.retry.interval.ms group.share.max.assignment.interval.ms
@@ -38,11 +37,9 @@ internal.metadata.delete.delay.millis internal.metadata.log.segment.bytes intern
 kafka.metrics.polling.interval.secs kafka.metrics.reporters leader.imbalance.check.interval.seconds
 listener.security.protocol.map log.cleaner.backoff.ms
 log.cleaner.io.buffer.load.factor log.cleaner.io.buffer.size
-
 log.cleaner.threads log.dir log.dir.failure.timeout.ms log.flush.interval.messages log.flush.interval.ms
 log.flush.offset.checkpoint.interval.ms log.flush.scheduler.interval.ms log.flush.start.offset.checkpoint.interval.ms
 log.initial.task.delay.ms log.local.retention.bytes log.local.retention.ms
-
 max.connection.creation.rate max.connections.per.ip.overrides
 max.request.partition.size.limit metadata.log.dir metadata.log.max.record.bytes.between.snapshots
 metadata.log.max.snapshot.interval.ms metadata.log.segment.bytes metadata.log.segment.ms metadata.max.idle.interval.ms
@@ -124,5 +121,29 @@ func foreignTopicDefs() []*Def {
 		foreign("remote.log.copy.disable", Boolean),
 		foreign("remote.log.delete.on.disable", Boolean),
 		foreign("remote.storage.enable", Boolean),
+	}
+}
+
+// foreignGroupDefs are the other configs of single groups of Apache Kafka 4.3.
+func foreignGroupDefs() []*Def {
+	foreign := func(name string, t Type, opts ...option) *Def {
+		return topicDef(name, t, "", "", append(opts, noDefault, notHonoured)...)
+	}
+	return []*Def{
+		foreign("consumer.assignment.interval.ms", Int, atLeast(0)),
+		foreign("share.assignment.interval.ms", Int, atLeast(0)),
+		foreign("share.auto.offset.reset", String),
+		foreign("share.delivery.count.limit", Int, atLeast(2)),
+		foreign("share.heartbeat.interval.ms", Int, atLeast(1)),
+		foreign("share.isolation.level", String, oneOf("read_committed", "read_uncommitted")),
+		foreign("share.partition.max.record.locks", Int, atLeast(100)),
+		foreign("share.record.lock.duration.ms", Int, atLeast(1000)),
+		foreign("share.renew.acknowledge.enable", Boolean),
+		foreign("share.session.timeout.ms", Int, atLeast(1)),
+		foreign("streams.assignment.interval.ms", Int, atLeast(0)),
+		foreign("streams.heartbeat.interval.ms", Int, atLeast(1)),
+		foreign("streams.initial.rebalance.delay.ms", Int, atLeast(0)),
+		foreign("streams.num.standby.replicas", Int, atLeast(0)),
+		foreign("streams.session.timeout.ms", Int, atLeast(1)),
 	}
 }

@@ -20,6 +20,14 @@ func groupDefs() []*Def {
 			"After how many milliseconds without a heartbeat a member of a consumer group (KIP-848) is out of it.", atLeast(1)),
 		brokerDef("group.consumer.heartbeat.interval.ms", Int, "5000",
 			"How often, in milliseconds, members of consumer groups (KIP-848) are told to send heartbeats.", atLeast(1)),
+		brokerDef("group.consumer.min.session.timeout.ms", Int, "45000",
+			"The least consumer.session.timeout.ms that can be set on a group.", atLeast(1)),
+		brokerDef("group.consumer.max.session.timeout.ms", Int, "60000",
+			"The largest consumer.session.timeout.ms that can be set on a group.", atLeast(1)),
+		brokerDef("group.consumer.min.heartbeat.interval.ms", Int, "5000",
+			"The least consumer.heartbeat.interval.ms that can be set on a group.", atLeast(1)),
+		brokerDef("group.consumer.max.heartbeat.interval.ms", Int, "15000",
+			"The largest consumer.heartbeat.interval.ms that can be set on a group.", atLeast(1)),
 		brokerDef("group.consumer.max.size", Int, "2147483647", "The most members that a consumer group (KIP-848) may have.", atLeast(1)),
 		brokerDef("group.consumer.assignors", List, "uniform,range",
 			"The assignors that consumer groups (KIP-848) may use, of uniform and range. The first is the default.",
@@ -38,6 +46,10 @@ func (g *Groups) check() error {
 		return &Error{lowest, lowest + " must be less than or equal to group.max.session.timeout.ms"}
 	case g.ConsumerHeartbeat >= g.ConsumerSession:
 		return &Error{heartbeat, heartbeat + " must be less than group.consumer.session.timeout.ms"}
+	case g.MinConsumerSession > g.MaxConsumerSession:
+		return atLeastThat("group.consumer.max.session.timeout.ms", "group.consumer.min.session.timeout.ms")
+	case g.MinConsumerHeartbeat > g.MaxConsumerHeartbeat:
+		return atLeastThat("group.consumer.max.heartbeat.interval.ms", "group.consumer.min.heartbeat.interval.ms")
 	}
 	return nil
 }

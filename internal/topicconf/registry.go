@@ -27,23 +27,27 @@ type Options struct {
 type Registry struct {
 	profiles Profiles
 	topic    map[string]*Def // also those not honoured
+	group    map[string]*Def // also those not honoured
 	broker   map[string]*Def
 	foreign  map[string]bool // broker configs of Kafka that chronik does not honour
 	topics   []*Def          // honoured, sorted by name
 	brokers  []*Def
+	groups   []*Def // honoured, sorted by name
 }
 
 // New builds the registry.
 func New(opts Options) *Registry {
 	topics := topicDefs(opts.Profiles)
 	brokers := brokerDefs(opts, topics)
-	r := &Registry{profiles: opts.Profiles, topic: byName(topics), broker: byName(brokers), foreign: map[string]bool{},
-		topics: topics, brokers: brokers}
+	groups := singleGroupDefs()
+	r := &Registry{profiles: opts.Profiles, topic: byName(topics), group: byName(groups), broker: byName(brokers), foreign: map[string]bool{},
+		topics: topics, brokers: brokers, groups: groups}
 	maps.Copy(r.topic, byName(foreignTopicDefs()))
+	maps.Copy(r.group, byName(foreignGroupDefs()))
 	for _, name := range strings.Fields(foreignBrokerNames) {
 		r.foreign[name] = true
 	}
-	for _, defs := range [][]*Def{r.topics, r.brokers} {
+	for _, defs := range [][]*Def{r.topics, r.brokers, r.groups} {
 		slices.SortFunc(defs, func(a, b *Def) int { return cmp.Compare(a.Name, b.Name) })
 	}
 	return r
@@ -75,22 +79,31 @@ func (r *Registry) Broker(name string) *Def { return r.broker[name] }
 // CheckTopic says whether a topic may have these overrides. The first offence by
 // name is returned, an *Error.
 func (r *Registry) CheckTopic(set map[string]string) error {
+	if err := checkSet(r.topic, set, "topic"); err != nil {
+		return err
+	}
+	return r.checkLags(set, minLag, maxLag)
+}
+
+// checkSet holds what is set on a topic or on a group against their definitions.
+func checkSet(defs map[string]*Def, set map[string]string, kind string) error {
 	names := slices.Sorted(maps.Keys(set))
 	for _, name := range names {
-		if r.topic[name] == nil {
-			return &Error{name, "Unknown topic config name: " + name}
+		if defs[name] == nil {
+			return &Error{name, fmt.Sprintf("Unknown %s config name: %s", kind, name)}
 		}
 	}
 	for _, name := range names {
-		d := r.topic[name]
+		d := defs[name]
 		if err := d.Check(set[name]); err != nil {
 			return err
 		}
 		if !d.Honoured {
-			return &Error{name, fmt.Sprintf("Topic config %s is known to Kafka, but this version of chronik does not honour it", name)}
+			return &Error{name, fmt.Sprintf("%s config %s is known to Kafka, but this version of chronik does not honour it",
+				strings.ToUpper(kind[:1])+kind[1:], name)}
 		}
 	}
-	return r.checkLags(set, minLag, maxLag)
+	return nil
 }
 
 // CheckDynamic says whether brokers may have these dynamic configs: one broker,

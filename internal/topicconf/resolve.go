@@ -9,6 +9,7 @@ import (
 // raw values, as they were checked. Any may be nil; none is changed.
 type Layers struct {
 	Topic  map[string]string // the topic's overrides
+	Group  map[string]string // the consumer group's
 	Broker map[string]string // dynamic, for this broker
 	All    map[string]string // dynamic, for all brokers
 	Static map[string]string // file, flags and environment of this broker
@@ -43,10 +44,10 @@ func (r *Registry) DescribeTopic(l Layers) []Value {
 	return values
 }
 
-// DescribeBroker resolves all broker configs, sorted by name. Layers.Topic is
-// not looked at.
+// DescribeBroker resolves all broker configs, sorted by name. Layers.Topic and
+// Layers.Group are not looked at.
 func (r *Registry) DescribeBroker(l Layers) []Value {
-	l.Topic = nil
+	l.Topic, l.Group = nil, nil
 	values := make([]Value, 0, len(r.brokers))
 	for _, d := range r.brokers {
 		values = append(values, r.resolve(d, l))
@@ -85,6 +86,9 @@ func (r *Registry) settings(d *Def, l Layers) []Setting {
 	var found []Setting
 	if raw, ok := l.Topic[d.Name]; ok {
 		found = append(found, Setting{d.Name, d.Canonical(raw), SourceTopic})
+	}
+	if raw, ok := l.Group[d.Name]; ok {
+		found = append(found, Setting{d.Name, d.Canonical(raw), SourceGroup})
 	}
 	for _, layer := range []struct {
 		set    map[string]string

@@ -172,7 +172,7 @@ func TestEveryBrokerConfigIsRead(t *testing.T) {
 	r := registry()
 	special := map[string]string{"group.consumer.assignors": "range", "group.consumer.migration.policy": "Upgrade", "offsets.topic.num.partitions": "7",
 		"offsets.topic.segment.bytes":    "2000000",
-		"log.cleaner.dedupe.buffer.size": "2000000"}
+		"log.cleaner.dedupe.buffer.size": "2000000", "group.consumer.max.session.timeout.ms": "50000"}
 	for _, d := range r.Brokers() {
 		if d.Update != ReadOnly || slices.ContainsFunc(otherUnits(), func(o *Def) bool { return o.Name == d.Name }) {
 			continue // topics resolve through it

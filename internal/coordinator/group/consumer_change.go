@@ -158,10 +158,22 @@ func (s *Shard) dropConsumer(g *group) {
 	s.emit(format.Key{Type: format.TypeGroup, Group: g.id}, nil)
 }
 
+// timesOf are the times that hold for a group.
+func (s *Shard) timesOf(g *group) Times {
+	t := s.times(g.id)
+	if t.Session == 0 {
+		t.Session = s.cfg.ConsumerSession
+	}
+	if t.Heartbeat == 0 {
+		t.Heartbeat = s.cfg.ConsumerHeartbeat
+	}
+	return t
+}
+
 // loadedConsumer sets the timers of a group that was just loaded.
 func (s *Shard) loadedConsumer(g *group) {
 	for _, m := range g.consumer.list() {
-		session := s.cfg.ConsumerSession
+		session := s.timesOf(g).Session
 		if m.classic() {
 			session = millis(m.meta.Classic.SessionTimeout)
 		}

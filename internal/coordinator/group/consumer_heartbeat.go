@@ -100,9 +100,10 @@ func (s *Shard) stay(e Request, req *kmsg.ConsumerGroupHeartbeatRequest, resp *k
 	s.updateMember(g, id, updated(g.consumer.member0(id).meta, e, req))
 	m := g.consumer.members[id]
 	changed := s.reconcile(g, m, req.Topics)
-	s.setTimer(timerSession, g.id, id, s.cfg.ConsumerSession)
+	times := s.timesOf(g)
+	s.setTimer(timerSession, g.id, id, times.Session)
 	resp.MemberID, resp.MemberEpoch = kmsg.StringPtr(id), m.epoch
-	resp.HeartbeatIntervalMillis = int32(s.cfg.ConsumerHeartbeat / time.Millisecond)
+	resp.HeartbeatIntervalMillis = int32(times.Heartbeat / time.Millisecond)
 	// A full request is from a member that doesn't know what it has.
 	full := req.MemberEpoch == epochJoin || req.RebalanceTimeoutMillis != -1 && req.Topics != nil &&
 		(req.SubscribedTopicNames != nil || req.SubscribedTopicRegex != nil)

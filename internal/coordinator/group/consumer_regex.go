@@ -83,6 +83,9 @@ func (s *Shard) dropRegexes(g *group) {
 // again when one of their members is heard of.
 func (s *Shard) topicsChanged(e TopicsChanged) {
 	s.topics = e.Topics
+	if e.Times != nil {
+		s.times = e.Times
+	}
 	for _, id := range slices.Sorted(maps.Keys(s.groups)) {
 		g := s.groups[id]
 		s.dropOffsets(g, e.Deleted)

@@ -197,6 +197,51 @@ func TestAConsumerThatIsNotHeardOfIsOut(t *testing.T) {
 	}
 }
 
+// A group's own times hold for its members, from their next heartbeat on, and after
+// a reload; other groups keep the coordinator's.
+func TestAGroupHasTimesOfItsOwn(t *testing.T) {
+	w := newWorld(t)
+	w.topic("t", 2)
+	times := func(own Times) func(string) Times {
+		return func(group string) Times {
+			if group == "g" {
+				return own
+			}
+			return Times{}
+		}
+	}
+	a := w.newClient("a", "t")
+	interval := func() time.Duration {
+		t.Helper()
+		return time.Duration(w.consumerBeat(heartbeatOf("a", a.epoch)).HeartbeatIntervalMillis) * time.Millisecond
+	}
+	if got := interval(); got != 5*time.Second {
+		t.Errorf("before: %v", got)
+	}
+	w.event(TopicsChanged{Topics: w.topics.clone(), Times: times(Times{Session: time.Minute, Heartbeat: 9 * time.Second})})
+	is(t, a.beat(), nil)
+	if got := interval(); got != 9*time.Second {
+		t.Errorf("with its own: %v", got)
+	}
+	w.topic("other", 1) // what is not said again stays
+	w.advance(50 * time.Second)
+	is(t, a.beat(), nil) // the coordinator's session is over
+	w.advance(59 * time.Second)
+	is(t, a.beat(), nil)
+	w.advance(61 * time.Second)
+	is(t, a.beat(), kerr.UnknownMemberID)
+
+	is(t, a.join(), nil)
+	w.start() // the session of a member that was loaded begins anew
+	w.event(TopicsChanged{Topics: w.topics.clone(), All: true, Times: times(Times{Session: time.Minute})})
+	is(t, a.beat(), nil)
+	w.advance(50 * time.Second)
+	is(t, a.beat(), nil)
+	if got := interval(); got != 5*time.Second {
+		t.Errorf("without a heartbeat of its own: %v", got)
+	}
+}
+
 func TestAConsumerOfAnotherEpochIsFenced(t *testing.T) {
 	w := newWorld(t)
 	w.topic("t", 4)

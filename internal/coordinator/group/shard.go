@@ -15,6 +15,7 @@ import (
 type Shard struct {
 	cfg    Config
 	topics Topics
+	times  func(group string) Times
 	groups map[string]*group
 
 	// During one event.
@@ -24,7 +25,7 @@ type Shard struct {
 
 // New returns a shard without groups.
 func New(cfg Config) *Shard {
-	return &Shard{cfg: cfg, topics: noTopics{}, groups: map[string]*group{}}
+	return &Shard{cfg: cfg, topics: noTopics{}, times: func(string) Times { return Times{} }, groups: map[string]*group{}}
 }
 
 // Request is a request about one group: JoinGroup, SyncGroup, Heartbeat, LeaveGroup,
@@ -44,7 +45,14 @@ type TopicsChanged struct {
 	// anything may have changed and nothing is said of what was deleted.
 	Changed, Deleted []string
 	All              bool
+	// Times are what consumer groups have set for themselves, by the group's id.
+	// Nil where none has, or where it is as it was.
+	Times func(group string) Times
 }
+
+// Times are the times of a consumer group (KIP-848) where it has its own; 0 where it
+// has the coordinator's. They hold from a member's next heartbeat on.
+type Times struct{ Session, Heartbeat time.Duration }
 
 // The kinds of timers. Owner is the group, Part the member.
 const (
