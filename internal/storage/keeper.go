@@ -2,6 +2,7 @@ package storage
 
 import (
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"go.uber.org/zap"
@@ -21,6 +22,8 @@ const compactEvery = 15 * time.Second
 type keeper struct {
 	asked  chan struct{} // for a look at all logs
 	buried chan struct{} // a segment was retired
+
+	urgent atomic.Bool // no file waits
 
 	mu      sync.Mutex
 	graves  []grave // bounded by what goes from logs in the longest file.delete.delay.ms
@@ -42,8 +45,12 @@ func (k *keeper) init() {
 func (d *Dir) keep() { d.signal(d.keeper.asked) }
 
 // Reclaim has retention look at all logs of the directory at once, because the
-// disk is full. It doesn't wait for it.
-func (d *Dir) Reclaim() { d.keep() }
+// disk is full; the files of what went before don't wait any longer either. It
+// doesn't wait for that.
+func (d *Dir) Reclaim() {
+	d.keeper.urgent.Store(true)
+	d.keep()
+}
 
 // keepHouse is the keeper: it asks the logs in turn what may go from them, and
 // removes the files of what went. Close ends it, and doesn't wait for the files: the
@@ -54,6 +61,7 @@ func (d *Dir) keepHouse() {
 	bury := time.NewTimer(time.Hour)
 	defer bury.Stop()
 	for {
+		urgent := false
 		select {
 		case <-d.quit:
 			return
@@ -61,11 +69,12 @@ func (d *Dir) keepHouse() {
 			d.retain()
 			look.Reset(d.opt.KeeperInterval)
 		case <-d.keeper.asked:
+			urgent = d.keeper.urgent.Swap(false)
 			d.retain()
 		case <-d.keeper.buried:
 		case <-bury.C:
 		}
-		bury.Reset(d.dig())
+		bury.Reset(d.dig(urgent))
 	}
 }
 
@@ -97,15 +106,15 @@ func (d *Dir) retire(l *Log, s *segment.Segment) {
 	d.signal(k.buried)
 }
 
-// dig removes the files that have waited long enough, and returns when the next
-// ones will have.
-func (d *Dir) dig() time.Duration {
+// dig removes the files that have waited long enough, or all, and returns when the
+// next ones will have.
+func (d *Dir) dig(all bool) time.Duration {
 	k, now := &d.keeper, time.Now()
 	k.mu.Lock()
 	var due, left []grave
 	next := time.Hour
 	for _, g := range k.graves {
-		if wait := g.due.Sub(now); wait > 0 {
+		if wait := g.due.Sub(now); wait > 0 && !all {
 			left, next = append(left, g), min(next, wait)
 			continue
 		}

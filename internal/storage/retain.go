@@ -135,7 +135,7 @@ func (l *Log) Retained() Retained {
 		r.Newest = ts
 	}
 	v, _ := l.judge(time.Now())
-	if r.Why = v.Kept; len(v.Gone) > 0 {
+	if r.Why = v.Kept(); len(v.Gone) > 0 {
 		r.Why = "the keeper takes it when it looks next: " + v.Gone[0].Why
 	}
 	if first.Active {

@@ -340,6 +340,13 @@ func TestFilesGoAfterTheDelay(t *testing.T) {
 		if got := files(t, l, ".deleted"); !slices.Equal(got, []string{"00000000000000000002.log.deleted"}) {
 			t.Errorf("after a minute: %q", got)
 		}
+		remove(6)
+		d.Reclaim() // a full disk
+		synctest.Wait()
+		if got := files(t, l, ".deleted"); len(got) != 0 {
+			t.Errorf("on a full disk: %q", got)
+		}
+		remove(8)
 		began := time.Now()
 		if err := d.Close(); err != nil || time.Since(began) > time.Second {
 			t.Errorf("the stop took %v: %v", time.Since(began), err)
@@ -352,7 +359,7 @@ func TestFilesGoAfterTheDelay(t *testing.T) {
 		if got := files(t, again.Logs()[0], ".deleted"); len(got) != 0 {
 			t.Errorf("after a start: %q", got)
 		}
-		holds(t, again.Logs()[0], 8)
+		holds(t, again.Logs()[0], 16)
 	})
 }
 

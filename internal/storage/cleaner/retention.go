@@ -60,8 +60,17 @@ type Removal struct {
 type Verdict struct {
 	// Gone are the first parts of the log, in their order.
 	Gone []Removal
-	// Kept says in one sentence why the first part that stays does; "" if none does.
-	Kept string
+	kept func() string // nil where nothing is left
+}
+
+// Kept says in one sentence why the first part that stays does; "" if none does.
+// Nothing is put into words before somebody asks: ten thousand logs are looked at
+// for every one that is asked about.
+func (v *Verdict) Kept() string {
+	if v.kept == nil {
+		return ""
+	}
+	return v.kept()
 }
 
 // Start is where the log begins once Gone is gone, at least old.
@@ -84,8 +93,8 @@ func Retain(now time.Time, p Policy, b Bounds, parts []Part) Verdict {
 	var v Verdict
 	for i := range parts {
 		r, kept := judge(now, p, b, &parts[i], total)
-		if kept != "" {
-			v.Kept = kept
+		if kept != nil {
+			v.kept = kept
 			break
 		}
 		v.Gone = append(v.Gone, r)
@@ -94,63 +103,75 @@ func Retain(now time.Time, p Policy, b Bounds, parts []Part) Verdict {
 	return v
 }
 
-// judge decides about the oldest part that is left of a log that has total bytes.
-func judge(now time.Time, p Policy, b Bounds, part *Part, total int64) (r Removal, kept string) {
+// judge decides about the oldest part that is left of a log that has total bytes:
+// it goes, or kept says why it doesn't.
+func judge(now time.Time, p Policy, b Bounds, part *Part, total int64) (r Removal, kept func() string) {
 	r.Part = *part
 	switch {
 	case part.Bytes == 0:
-		return r, "active segment, which is empty"
+		return r, words("active segment, which is empty")
 	case part.End <= b.Start:
 		r.Reason, r.Why = ByStart, fmt.Sprintf("it ends at %d, the log starts at %d", part.End, b.Start)
-		return r, ""
+		return r, nil
 	case part.End > b.High:
-		return r, fmt.Sprintf("its end %d is above the high watermark %d", part.End, b.High)
+		return r, func() string { return fmt.Sprintf("its end %d is above the high watermark %d", part.End, b.High) }
 	case !p.Delete:
-		return r, "cleanup.policy has no delete"
+		return r, words("cleanup.policy has no delete")
 	case p.Time < 0 && p.Bytes < 0:
-		return r, "neither retention.ms nor retention.bytes is set"
+		return r, words("neither retention.ms nor retention.bytes is set")
 	}
 	old, age := p.old(now, part)
 	if old {
-		r.Reason, r.Why = ByTime, age
-		return r, ""
+		r.Reason, r.Why = ByTime, age()
+		return r, nil
 	}
 	rest := total - part.Bytes
 	if p.Bytes >= 0 && rest >= p.Bytes {
 		r.Reason, r.Why = BySize, fmt.Sprintf("%d bytes stay without it, retention.bytes is %d", rest, p.Bytes)
-		return r, ""
+		return r, nil
 	}
-	size := fmt.Sprintf("%d bytes would stay without it, less than retention.bytes %d", rest, p.Bytes)
-	switch {
-	case p.Bytes < 0:
+	if p.Bytes < 0 {
 		return r, age
-	case p.Time < 0:
-		return r, size
 	}
-	return r, age + "; " + size
+	return r, func() string {
+		size := fmt.Sprintf("%d bytes would stay without it, less than retention.bytes %d", rest, p.Bytes)
+		if p.Time < 0 {
+			return size
+		}
+		return age() + "; " + size
+	}
 }
 
+func words(s string) func() string { return func() string { return s } }
+
 // old says whether a part is old enough to go, and in words what decided that.
-func (p Policy) old(now time.Time, part *Part) (bool, string) {
+func (p Policy) old(now time.Time, part *Part) (bool, func() string) {
 	if p.Time < 0 {
-		return false, ""
+		return false, nil
 	}
 	newest, err := part.Newest()
 	if err != nil {
-		return false, fmt.Sprintf("its timestamps can't be read: %v", err)
+		return false, func() string { return fmt.Sprintf("its timestamps can't be read: %v", err) }
 	}
-	at, what := time.UnixMilli(newest), "newest record "
-	if !p.Believable(now, newest) {
+	at, believable := time.UnixMilli(newest), p.Believable(now, newest)
+	if !believable {
 		if at, err = part.Written(); err != nil {
-			return false, fmt.Sprintf("its newest timestamp %d can't be believed, and when it was written can't be told: %v", newest, err)
+			return false, func() string {
+				return fmt.Sprintf("its newest timestamp %d can't be believed, and when it was written can't be told: %v", newest, err)
+			}
 		}
-		what = fmt.Sprintf("newest timestamp %d can't be believed; last write ", newest)
 	}
-	what += at.UTC().Format(time.RFC3339)
-	if now.Sub(at) > p.Time {
-		return true, fmt.Sprintf("%s is older than retention.ms %d", what, p.Time.Milliseconds())
+	old := now.Sub(at) > p.Time
+	return old, func() string {
+		what, than := "newest record", "younger"
+		if !believable {
+			what = fmt.Sprintf("newest timestamp %d can't be believed; last write", newest)
+		}
+		if old {
+			than = "older"
+		}
+		return fmt.Sprintf("%s %s is %s than retention.ms %d", what, at.UTC().Format(time.RFC3339), than, p.Time.Milliseconds())
 	}
-	return false, fmt.Sprintf("%s is younger than retention.ms %d", what, p.Time.Milliseconds())
 }
 
 // Believable says whether a timestamp, in ms since 1970, may be a record's: it is

@@ -100,8 +100,8 @@ func TestRetain(t *testing.T) {
 					t.Errorf("removal %d is of the part at %d because %q", i, r.Base, r.Why)
 				}
 			}
-			if got := strings.Join(gone, " "); got != c.gone || !strings.Contains(v.Kept, c.kept) || (v.Kept == "") != (c.kept == "") {
-				t.Errorf("gone: %q, want %q; kept because %q, want %q", got, c.gone, v.Kept, c.kept)
+			if got := strings.Join(gone, " "); got != c.gone || !strings.Contains(v.Kept(), c.kept) || (v.Kept() == "") != (c.kept == "") {
+				t.Errorf("gone: %q, want %q; kept because %q, want %q", got, c.gone, v.Kept(), c.kept)
 			}
 			if want := max(c.bounds.Start, int64(10*len(gone))); v.Start(c.bounds.Start) != want {
 				t.Errorf("start %d, want %d", v.Start(c.bounds.Start), want)
@@ -169,10 +169,10 @@ func fair(p Policy, b Bounds, specs []spec, parts []Part, v *Verdict) error {
 		}
 	}
 	if n < len(parts) && slices.ContainsFunc([]Reason{ByTime, BySize, ByStart}, func(r Reason) bool { return may(n, r) }) {
-		return fmt.Errorf("part %d stays: %s", n, v.Kept)
+		return fmt.Errorf("part %d stays: %s", n, v.Kept())
 	}
-	if (v.Kept == "") != (n == len(parts)) {
-		return fmt.Errorf("%d of %d go, and the next stays because %q", n, len(parts), v.Kept)
+	if (v.Kept() == "") != (n == len(parts)) {
+		return fmt.Errorf("%d of %d go, and the next stays because %q", n, len(parts), v.Kept())
 	}
 	return nil
 }

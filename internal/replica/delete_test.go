@@ -1,0 +1,145 @@
+package replica
+
+import (
+	"errors"
+	"math"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/chronik-io/chronik/internal/storage"
+	"github.com/chronik-io/chronik/internal/vfs"
+	"github.com/chronik-io/chronik/internal/vfs/crashfs"
+	"github.com/chronik-io/chronik/internal/vfs/errfs"
+)
+
+func TestDeleteRecords(t *testing.T) {
+	p := lone(t, vfs.Memory())
+	p.Lead(0, pair, pair)
+	for range 4 {
+		must(t, begin(t, p, AcksLeader, 2).wait(t))
+	}
+	p.Acknowledged(2, 0, 6)
+	watch := &told{}
+	p.park.Watch(watch, time.Now().Add(time.Hour), p.key())
+	defer p.park.Close()
+	compact, both := p.log.Config(), p.log.Config()
+	compact.Cleanup.Compact = true
+	both.Cleanup.Compact, both.Cleanup.Delete = true, true
+	for _, c := range []struct {
+		name   string
+		offset int64
+		cfg    *storage.Config
+		low    int64
+		err    error
+	}{
+		{"some", 3, nil, 3, nil},
+		{"fewer than are gone", 1, nil, 3, nil},
+		{"none", 0, nil, 3, nil},
+		{"above the high watermark", 7, nil, -1, storage.ErrOffsetOutOfRange},
+		{"far above it", math.MaxInt64, nil, -1, storage.ErrOffsetOutOfRange},
+		{"a negative offset", -2, nil, -1, storage.ErrOffsetOutOfRange},
+		{"of a compacted topic", 4, &compact, -1, ErrPolicy},
+		{"of one that is deleted from, too", 4, &both, 4, nil},
+		{"up to the high watermark", HighWatermark, nil, 6, nil},
+		{"once more", HighWatermark, nil, 6, nil},
+	} {
+		if c.cfg != nil {
+			p.log.Configure(*c.cfg)
+		}
+		before, old := watch.n, p.Ends().LogStart
+		low, err := p.DeleteRecords(c.offset)
+		if low != c.low || !errors.Is(err, c.err) || c.err == nil && err != nil {
+			t.Errorf("%s: %d, %v; want %d, %v", c.name, low, err, c.low, c.err)
+		}
+		e := p.Ends()
+		if e.LogStart > e.LastStable || e.LastStable > e.HighWatermark || e.HighWatermark != 6 || e.LogEnd != 8 || e.LogStart < old {
+			t.Errorf("%s: %+v", c.name, e)
+		}
+		if e.LogStart > old && watch.n == before {
+			t.Errorf("%s: nobody who waits was told", c.name)
+		}
+	}
+	for offset, want := range map[int64]error{5: storage.ErrOffsetOutOfRange, 6: nil, 8: nil, 9: storage.ErrOffsetOutOfRange} {
+		r, err := p.Read(ReadRequest{Offset: offset, MaxBytes: 1000, CurrentEpoch: -1, FetchedEpoch: -1})
+		if !errors.Is(err, want) || want == nil && err != nil || r.LogStart != 6 || r.HighWatermark != 6 {
+			t.Errorf("read %d: %v, %+v", offset, err, r)
+		}
+		r.Release()
+	}
+	if at, err := p.ListOffset(Earliest, -1, false); err != nil || at.Offset != 6 {
+		t.Errorf("earliest: %+v, %v", at, err)
+	}
+	p.FollowOf(2, 1, pair, pair)
+	if _, err := p.DeleteRecords(6); !errors.Is(err, ErrNotLeader) {
+		t.Errorf("a follower: %v", err)
+	}
+}
+
+// A request about many partitions costs one checkpoint, and each has its own outcome.
+func TestDeleteRecordsOfManyPartitions(t *testing.T) {
+	disk := crashfs.New(1)
+	fs, c := errfs.New(disk), newCluster()
+	l := start(t, fs, c)
+	const n = 20
+	c.topic("a", idA, n)
+	must(t, c.apply(t, l.Manager))
+	must(t, c.apply(t, l.Manager))
+	list := []Deletion{{Topic: idB, Offset: 1}, {Topic: idA, Partition: n, Offset: 1}}
+	for i := range int32(n) {
+		grow(t, l.partition(t, idA, i))
+		list = append(list, Deletion{Topic: idA, Partition: i, Offset: HighWatermark})
+	}
+	list[2].Offset = 2 // above the high watermark
+	checkpoints := 0
+	fs.Add(errfs.Rule{Ops: errfs.Rename, Path: "/d/checkpoint.tmp", Before: func(errfs.Call) { checkpoints++ }})
+	l.DeleteRecords(list)
+	if checkpoints != 1 {
+		t.Errorf("%d checkpoints", checkpoints)
+	}
+	for i, d := range list {
+		want, low := error(nil), int64(1)
+		switch i {
+		case 0, 1:
+			want, low = ErrUnknownPartition, -1
+		case 2:
+			want, low = storage.ErrOffsetOutOfRange, -1
+		}
+		if d.Low != low || !errors.Is(d.Err, want) || want == nil && d.Err != nil {
+			t.Errorf("%d: %+v", i, d)
+		}
+	}
+	l.DeleteRecords(list[3:]) // again: it is durable already
+	if checkpoints != 1 {
+		t.Errorf("%d checkpoints for what is gone", checkpoints-1)
+	}
+	again := start(t, disk.PowerLossImage(crashfs.DropUnsynced, 1), c)
+	for _, log := range again.storage.Logs() {
+		if e, gone := log.Ends(), log.ID().Partition > 0; e.LogEnd != 1 || (e.LogStart == 1) != gone {
+			t.Errorf("%s after a loss of power: %+v", log, e)
+		}
+	}
+	l.DeleteRecords(nil)
+}
+
+// What could not be made durable is not answered as if it were, and the same request
+// does not find it done either.
+func TestDeleteRecordsThatIsNotDurable(t *testing.T) {
+	fs, c := errfs.New(crashfs.New(1)), newCluster()
+	l := start(t, fs, c)
+	c.topic("a", idA, 1)
+	must(t, c.apply(t, l.Manager))
+	must(t, c.apply(t, l.Manager))
+	p := l.partition(t, idA, 0)
+	grow(t, p)
+	fs.Add(errfs.Rule{Ops: errfs.Rename, Path: "/d/checkpoint.tmp", Err: syscall.EIO})
+	for range 2 {
+		if low, err := p.DeleteRecords(HighWatermark); low != -1 || !errors.Is(err, storage.ErrFailed) {
+			t.Errorf("%d, %v", low, err)
+		}
+	}
+	fs.Clear()
+	if low, err := p.DeleteRecords(HighWatermark); low != 1 || err != nil {
+		t.Errorf("%d, %v", low, err)
+	}
+}

@@ -1,0 +1,219 @@
+package storage
+
+import (
+	"errors"
+	"math"
+	"sync"
+	"sync/atomic"
+	"syscall"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/chronik-io/chronik/internal/record"
+	"github.com/chronik-io/chronik/internal/vfs"
+	"github.com/chronik-io/chronik/internal/vfs/crashfs"
+	"github.com/chronik-io/chronik/internal/vfs/errfs"
+)
+
+// Timestamps that are years ahead or negative don't keep records for ever: they
+// count by the time of the last write, in segments and in memory, also after a start.
+func TestFault17BrokenTimestamps(t *testing.T) {
+	for name, ts := range map[string]int64{"ahead": 4_000_000_000_000, "as far ahead as can be": math.MaxInt64, "negative": -1} {
+		for _, flushed := range []bool{false, true} {
+			synctest.Test(t, func(t *testing.T) {
+				disk := crashfs.New(1)
+				slow := func(o *Options) { o.KeeperInterval = 1000 * time.Hour }
+				d, err := openDir(disk, "sync", slow)
+				if err != nil {
+					t.Fatal(err)
+				}
+				l := kept(t, d, keeping("sync", hour, -1))
+				putAt(t, l, 3, 700, ts)
+				if flushed {
+					_ = l.flushAndSync()
+				}
+				time.Sleep(59 * time.Minute)
+				if d.retain(); l.Ends().LogStart != 0 {
+					t.Errorf("%s, in a segment: %v: gone before retention.ms has passed since they were written", name, flushed)
+				}
+				if flushed { // the file's time outlives the process
+					_ = d.Close()
+					if d, err = openDir(disk, "sync", slow, func(o *Options) {
+						o.Config = func(string, ID) Config { return keeping("sync", hour, -1) }
+					}); err != nil {
+						t.Fatal(err)
+					}
+					l = d.Logs()[0]
+					l.Observe(idle{})
+				}
+				time.Sleep(2 * time.Minute)
+				if d.retain(); l.Ends().LogStart != 3 {
+					t.Errorf("%s, in a segment: %v: still there: %+v", name, flushed, l.Retained())
+				}
+				_ = d.Close()
+			})
+		}
+	}
+}
+
+// A segment whose timestamps say nothing of its age ends after segment.ms of real
+// time, so that what is in it can go although records keep coming.
+func TestFault17TimestampsThatDontMove(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		d, err := openDir(crashfs.New(1), "sync", func(o *Options) { o.KeeperInterval = 10 * time.Minute })
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer d.Close()
+		cfg := keeping("sync", hour, -1)
+		cfg.Segment.Bytes, cfg.Segment.Ms = 1<<20, hour/2
+		l := kept(t, d, cfg)
+		const ahead = 4_000_000_000_000
+		for range 24 { // every 10 minutes
+			putAt(t, l, 1, 100, ahead)
+			_ = l.flush()
+			time.Sleep(10 * time.Minute)
+		}
+		if start := l.Ends().LogStart; start < 12 || start > 18 {
+			t.Errorf("after four hours the log of one hour begins at record %d of 24", start)
+		}
+	})
+}
+
+// A clock that goes back takes nothing earlier, and what it let in meanwhile goes
+// when its time comes.
+func TestFault17ClockGoesBack(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		d, err := openDir(crashfs.New(1), "sync", func(o *Options) { o.KeeperInterval = 1000 * time.Hour })
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer d.Close()
+		l := kept(t, d, keeping("sync", hour, -1))
+		putAt(t, l, 2, 700, time.Now().Add(30*time.Minute).UnixMilli()) // by a clock that is set back by half an hour now
+		putAt(t, l, 2, 700, time.Now().UnixMilli())
+		_ = l.flush()
+		time.Sleep(5 * time.Minute)
+		for minutes := 5; minutes <= 120; minutes += 10 {
+			d.retain()
+			want := int64(0)
+			if minutes > 90 {
+				want = 4
+			}
+			if start := l.Ends().LogStart; start != want {
+				t.Fatalf("after %d minutes the log begins at %d, want %d: %+v", minutes, start, want, l.Retained())
+			}
+			time.Sleep(10 * time.Minute)
+		}
+	})
+}
+
+// Timestamps that can't be read keep a log as it is, and say so; the others go on.
+func TestRetentionBesideADamagedSegment(t *testing.T) {
+	errs := errfs.New(crashfs.New(1))
+	d := mustOpen(t, errs, "sync")
+	logs := []*Log{kept(t, d, keeping("sync", hour, -1))}
+	other, err := d.Create([]Spec{{ID: ID{Topic: [16]byte{2}}, Topic: "u", Config: keeping("sync", hour, -1)}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	other[0].Observe(idle{})
+	for _, l := range append(logs, other...) {
+		putAt(t, l, 4, 700, ago(2*hour))
+	}
+	_ = d.Close()
+	again := mustOpen(t, errs, "sync", func(o *Options) { o.Config = func(string, ID) Config { return keeping("sync", hour, -1) } })
+	errs.Add(errfs.Rule{Ops: errfs.Open | errfs.Read, Path: "/d/t-0/*.log", Err: syscall.EIO})
+	for _, l := range again.Logs() {
+		l.Observe(idle{})
+	}
+	again.retain()
+	for _, l := range again.Logs() {
+		if start := l.Ends().LogStart; l.topic == "t" && start != 0 || l.topic == "u" && start != 4 {
+			t.Errorf("%s begins at %d: %+v", l, start, l.Retained())
+		}
+	}
+	errs.Clear()
+	if again.retain(); again.Logs()[0].Ends().LogStart != 4 || again.Logs()[1].Ends().LogStart != 4 {
+		t.Error("when it can be read again it stays as it is")
+	}
+}
+
+// A checkpoint that can't be written takes nothing; the next round does.
+func TestRetentionTriesAgain(t *testing.T) {
+	errs := errfs.New(crashfs.New(1))
+	d := mustOpen(t, errs, "sync")
+	l := kept(t, d, keeping("sync", hour, -1))
+	putAt(t, l, 4, 700, ago(2*hour))
+	_ = l.flush()
+	putAt(t, l, 1, 700, ago(0))
+	errs.Add(errfs.Rule{Ops: errfs.Write, Path: "checkpoint.tmp", Err: syscall.ENOSPC})
+	d.retain()
+	if got := files(t, l, ".log"); len(got) != 2 || l.startSynced.Load() != 0 {
+		t.Errorf("without a checkpoint: %v, start %d", got, l.startSynced.Load())
+	}
+	errs.Clear()
+	d.retain()
+	if got := files(t, l, ".log"); len(got) != 1 || l.startSynced.Load() != 2 {
+		t.Errorf("with one: %v, start %d", got, l.startSynced.Load())
+	}
+	holds(t, l, 5)
+}
+
+// Readers at all places of a log, writers, flushes and rolls, while it loses its
+// beginning over and over: a reader gets what it asked for, or hears that it is
+// gone.
+func TestReadersWhileRecordsGo(t *testing.T) {
+	disk := vfs.Memory()
+	d := mustOpen(t, disk, "sync", func(o *Options) { o.DeferredBytes = 8 << 10; o.OpenFiles = 4 })
+	l := kept(t, d, keeping("sync", -1, 6<<10))
+	var stop atomic.Bool
+	var wg sync.WaitGroup
+	for i := range 4 {
+		wg.Go(func() {
+			for n := int64(0); !stop.Load(); n++ {
+				e := l.Ends()
+				at := e.LogStart + (n*7+int64(i))%max(e.Durable-e.LogStart, 1)
+				s, err := l.Read(at, e.Durable, 3000, true)
+				switch {
+				case errors.Is(err, ErrOffsetOutOfRange):
+					if at >= l.Ends().LogStart {
+						t.Errorf("offset %d is out of range of %+v", at, l.Ends())
+					}
+				case err != nil:
+					t.Errorf("read %d: %v", at, err)
+				case s.Size == 0 && at < e.Durable && at >= l.Ends().LogStart:
+					t.Errorf("nothing at %d of %+v", at, l.Ends())
+				case s.Size > 0:
+					if b, _, err := record.Next(s.Parts[0]); err != nil || b.CheckCRC() != nil || b.BaseOffset() > at || b.LastOffset() < at {
+						t.Errorf("at %d stands %d to %d: %v", at, b.BaseOffset(), b.LastOffset(), err)
+					}
+				}
+				s.Release()
+				_, _ = l.FindTime(int64(n), e.Durable)
+				_ = l.Retained()
+			}
+		})
+	}
+	wg.Go(func() {
+		for !stop.Load() {
+			_ = l.roll()
+		}
+	})
+	wg.Go(func() {
+		for !stop.Load() {
+			d.retain()
+			_ = l.SetLogStart(l.Ends().Durable - 3)
+		}
+	})
+	for range 150 {
+		putAt(t, l, 1, 500, ago(0))
+	}
+	stop.Store(true)
+	wg.Wait()
+	if err := l.Err(); err != nil {
+		t.Error(err)
+	}
+	holds(t, l, 150)
+}

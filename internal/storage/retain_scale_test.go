@@ -1,0 +1,81 @@
+package storage
+
+import (
+	"testing"
+	"time"
+
+	"github.com/chronik-io/chronik/internal/vfs"
+	"github.com/chronik-io/chronik/internal/vfs/errfs"
+)
+
+// idleLogs makes n logs with a segment each, under a policy that takes nothing.
+func idleLogs(t testing.TB, fs vfs.FS, n int) *Dir {
+	t.Helper()
+	d := mustOpen(t, fs, "sync", large)
+	specs := make([]Spec, n)
+	for i := range specs {
+		specs[i] = Spec{ID: ID{Topic: [16]byte{1}, Partition: int32(i)}, Topic: "t", Config: keeping("sync", hour, 1<<30)}
+	}
+	logs, err := d.Create(specs)
+	if err != nil {
+		t.Fatal(err)
+	}
+	data := testBatch(t, 100, nil)
+	for _, l := range logs {
+		l.Observe(idle{})
+		send(l, data)
+	}
+	for _, l := range logs {
+		eventually(t, "the record counts", func() bool { return l.AckEnd() == 1 })
+		if err := l.flush(); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for _, l := range logs { // records of 1970 under a policy of years
+		cfg := l.Config()
+		cfg.Cleanup.RetentionTime = time.Duration(1<<63 - 1)
+		l.cfg.Store(&cfg)
+	}
+	return d
+}
+
+// A round over many logs of which nothing goes reads each once after a start, and
+// nothing after that: with three small files for each.
+func TestAnIdleRoundReadsNothing(t *testing.T) {
+	const n = 500
+	disk := vfs.Memory()
+	if err := idleLogs(t, disk, n).Close(); err != nil {
+		t.Fatal(err)
+	}
+	errs := errfs.New(disk)
+	d := mustOpen(t, errs, "sync", large, func(o *Options) {
+		o.Config = func(string, ID) Config {
+			c := keeping("sync", -1, 1<<30)
+			c.Cleanup.RetentionTime = time.Duration(1<<63 - 1)
+			return c
+		}
+	})
+	for _, l := range d.Logs() {
+		l.Observe(idle{})
+	}
+	errs.Clear()
+	before := errs.Calls(errfs.Any)
+	d.retain()
+	if calls := errs.Calls(errfs.Any) - before; calls > 12*n || calls < n {
+		t.Errorf("the first round takes %d calls for %d logs", calls, n)
+	}
+	before = errs.Calls(errfs.Any)
+	d.retain()
+	if calls := errs.Calls(errfs.Any) - before; calls > 0 {
+		t.Errorf("the second round takes %d calls", calls)
+	}
+}
+
+// BenchmarkIdleRound is one look of the keeper at 10,000 logs of which nothing goes.
+func BenchmarkIdleRound(b *testing.B) {
+	d := idleLogs(b, vfs.Memory(), 10_000)
+	b.ReportAllocs()
+	for b.Loop() {
+		d.retain()
+	}
+}
