@@ -18,6 +18,8 @@ func (w *world) step() {
 	}
 	m := w.logs[w.rng.IntN(len(w.logs))]
 	switch n := w.rng.IntN(100); {
+	case n < 1:
+		w.rollUp(m)
 	case n < 55:
 		w.append(m, 1+w.rng.IntN(5))
 		w.say("append to %s, %s", m.topic, w.told(m))
@@ -44,10 +46,8 @@ func (w *world) step() {
 		w.setStart(m)
 	case n < 87:
 		w.setStarts()
-	case n < 88 && w.rng.IntN(2) == 0:
-		w.retention()
 	case n < 88:
-		w.rollUp(m)
+		w.retention()
 	case n < 90:
 		w.remove(m)
 	case n < 92:

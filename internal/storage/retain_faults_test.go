@@ -191,7 +191,7 @@ func TestReadersWhileRecordsGo(t *testing.T) {
 					}
 				}
 				s.Release()
-				_, _ = l.FindTime(int64(n), e.Durable)
+				_, _ = l.FindTime(n, e.Durable)
 				_ = l.Retained()
 			}
 		})
