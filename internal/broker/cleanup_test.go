@@ -2,13 +2,17 @@ package broker
 
 import (
 	"fmt"
+	"slices"
+	"strings"
 	"testing"
 	"time"
 
 	"github.com/google/go-cmp/cmp"
 	"github.com/twmb/franz-go/pkg/kerr"
+	"github.com/twmb/franz-go/pkg/kmsg"
 
 	"github.com/chronik-io/chronik/internal/record"
+	"github.com/chronik-io/chronik/internal/storage"
 )
 
 // keyed makes a batch with a key for each record; "null" is none.
@@ -142,4 +146,58 @@ func TestCleanupConfigsAreValidated(t *testing.T) {
 		"min.cleanable.dirty.ratio=0.5 DEFAULT_CONFIG {DEFAULT_CONFIG:log.cleaner.min.cleanable.ratio=0.5}",
 		"retention.ms=604800000 DEFAULT_CONFIG {DEFAULT_CONFIG:log.retention.hours=168}",
 		"segment.jitter.ms=0 DEFAULT_CONFIG {DEFAULT_CONFIG:log.roll.jitter.hours=0}")
+}
+
+// earliest waits until a partition begins at an offset, or not before it.
+func (n *node) earliest(t *testing.T, topic string, want int64) {
+	t.Helper()
+	w := n.dial(t)
+	for end := time.Now().Add(20 * time.Second); ; time.Sleep(5 * time.Millisecond) {
+		p := ask[*kmsg.ListOffsetsResponse](t, w, 7, listRequest(topic, 0, -2)).Topics[0].Partitions[0]
+		if p.ErrorCode == 0 && p.Offset == want {
+			return
+		}
+		if time.Now().After(end) {
+			t.Fatalf("%s begins at %d (code %d), want %d", topic, p.Offset, p.ErrorCode, want)
+		}
+	}
+}
+
+// Old records go when the config that makes them old is set, on the topic or for
+// all, and no sooner; nobody waits for a restart, nor for the next round.
+func TestARetentionThatIsSetCountsAtOnce(t *testing.T) {
+	n := newNode(t, func(o *nodeOptions) { o.storage = func(s *storage.Options) { s.KeeperInterval = time.Hour } })
+	names := []string{"time", "all", "kept", "compacted", "size"}
+	for _, name := range names {
+		n.topic(t, name, 1, "segment.bytes", "1048576")
+	}
+	w := n.dial(t)
+	mustAlter(t, w, incremental(topicType, "kept", "cleanup.policy", set, ""))
+	mustAlter(t, w, incremental(topicType, "compacted", "cleanup.policy", set, "compact"))
+	big := strings.Repeat("x", 600_000) // one to a segment
+	yesterday := time.Now().Add(-24 * time.Hour).UnixMilli()
+	b := record.NewBuilder(record.BatchOptions{})
+	b.Append(yesterday, []byte("k"), []byte(big), nil)
+	batch, err := b.Build()
+	must(t, err)
+	for _, name := range names {
+		for range 4 {
+			if p := produced(t, w, 9, produceRequest(name, [16]byte{}, -1, slices.Clone(batch))); p.ErrorCode != 0 {
+				t.Fatalf("%s: %+v", name, p)
+			}
+		}
+	}
+	mustAlter(t, w, incremental(topicType, "time", "retention.ms", set, "3600000"))
+	n.earliest(t, "time", 4)
+	n.earliest(t, "all", 0)
+	mustAlter(t, w, incremental(topicType, "size", "retention.ms", set, "-1", "retention.bytes", set, "1000000"))
+	n.earliest(t, "size", 2) // less than that would stay without the third
+	mustAlter(t, w, incremental(brokerType, "", "log.retention.ms", set, "3600000"))
+	n.earliest(t, "all", 4)
+	for _, name := range []string{"kept", "compacted"} {
+		n.earliest(t, name, 0)
+	}
+	if p := ask[*kmsg.FetchResponse](t, w, 12, fetchRequest(3, named("time", [16]byte{}))).Topics[0].Partitions[0]; p.ErrorCode != kerr.OffsetOutOfRange.Code {
+		t.Errorf("a record that went is read: %d", p.ErrorCode)
+	}
 }
