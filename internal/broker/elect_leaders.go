@@ -12,8 +12,8 @@ import (
 )
 
 // ElectLeaders (key 43), versions 0 to 2 (KIP-183, KIP-460). The one replica that
-// a partition has on a single node leads it, so that no election is ever needed;
-// the answers are Kafka's for that.
+// a partition has on a single node leads it, so that no election is needed; where
+// that replica is offline there is none to elect. The answers are Kafka's for that.
 func electLeadersAPI() api {
 	return api{protocol.API{Key: int16(kmsg.ElectLeaders), Min: 0, Max: 2}, decoded(electLeaders)}
 }
@@ -41,7 +41,7 @@ func electLeaders(b *Broker, r *network.Request, req *kmsg.ElectLeadersRequest) 
 		out := kmsg.NewElectLeadersResponseTopic()
 		out.Topic = topics[i].Topic
 		for _, p := range topics[i].Partitions {
-			err := election(img, topics[i].Topic, p, req.ElectionType)
+			err := b.election(img, topics[i].Topic, p, req.ElectionType)
 			one := kmsg.NewElectLeadersResponseTopicPartition()
 			one.Partition = p
 			one.ErrorCode, one.ErrorMessage = verdict(err)
@@ -67,7 +67,7 @@ func allPartitions(t *metadata.Topic) []int32 {
 }
 
 // election says why no leader was elected for a partition.
-func election(img *metadata.Image, topic string, partition int32, kind int8) error {
+func (b *Broker) election(img *metadata.Image, topic string, partition int32, kind int8) error {
 	if kind != preferredElection && kind != uncleanElection {
 		return refuse(kerr.InvalidRequest, "Unknown election type %d", kind)
 	}
@@ -76,10 +76,11 @@ func election(img *metadata.Image, topic string, partition int32, kind int8) err
 		return refuse(kerr.UnknownTopicOrPartition, "No such topic as %s", topic)
 	}
 	p := t.Partitions.At(partition)
-	switch {
-	case p == nil:
+	if p == nil {
 		return refuse(kerr.UnknownTopicOrPartition, "No such partition as %s-%d", topic, partition)
-	case p.Leader >= 0 && (kind == uncleanElection || p.Leader == p.Replicas[0]):
+	}
+	switch leader := b.partitionState(t, partition, p).leader; {
+	case leader >= 0 && (kind == uncleanElection || leader == p.Replicas[0]):
 		return refuse(kerr.ElectionNotNeeded, "Leader election not needed for topic partition.")
 	case kind == preferredElection:
 		return refuse(kerr.PreferredLeaderNotAvailable, "The preferred leader was not available.")
