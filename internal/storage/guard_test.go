@@ -209,6 +209,8 @@ func TestALowDiskIsSaidOnceAndTheKeeperIsAsked(t *testing.T) {
 			{900 * mib, 2 * time.Second, "info", false},
 			{900 * mib, time.Minute, "", false},
 			{90 * mib, 2 * time.Second, "warn", true},
+			{900 * mib, 2 * time.Second, "info", false},
+			{90 * mib, 2 * time.Second, "warn", true}, // another time it is low, another request
 		} {
 			fsys.free.Store(step.free)
 			pass(step.after)
@@ -227,8 +229,8 @@ func TestASilentDiskChangesNothing(t *testing.T) {
 	fsys.dead.Store(true)
 	d.signal(d.guard.looks)
 	eventually(t, "the guard looks", func() bool { return !d.LastSpace().Known })
-	if a := send(client, testBatch(t, 10, nil)); !errors.Is(a.Err, ErrLowSpace) {
-		t.Errorf("it was low: %v", a.Err)
+	if a := send(client, testBatch(t, 10, nil)); !errors.Is(a.Err, ErrLowSpace) || d.LastSpace().Level != SpaceCritical {
+		t.Errorf("it was low: %v, %+v", a.Err, d.LastSpace())
 	}
 	fsys.dead.Store(false)
 	fsys.leave(t, d, 1000*mib)
