@@ -54,6 +54,15 @@ func (b *Broker) topicConf(img *metadata.Image, t *metadata.Topic) *topicConf {
 	return c
 }
 
+// MinInSync returns a topic's min.insync.replicas under an image; 1 where its
+// configuration can't be used.
+func (b *Broker) MinInSync(img *metadata.Image, t *metadata.Topic) int32 {
+	if c := b.topicConf(img, t); c.err == nil {
+		return c.conf.MinInSyncReplicas
+	}
+	return 1
+}
+
 // layers are the places where the configs of a topic may be set; t may be nil
 // for those of the broker.
 func (b *Broker) layers(img *metadata.Image, t *metadata.Topic) topicconf.Layers {

@@ -33,6 +33,7 @@ type apiSeries struct {
 	name    string
 	count   *prometheus.CounterVec
 	seconds prometheus.Observer
+	send    prometheus.Observer
 	success prometheus.Counter
 	failed  sync.Map // error code (int16) to prometheus.Counter
 }
@@ -49,7 +50,7 @@ func newObserver(net *metrics.Network, req *metrics.Requests, listeners []string
 			o.apis = append(o.apis, nil)
 		}
 		name := api.Name()
-		o.apis[api.Key] = &apiSeries{name: name, count: req.Count, seconds: req.Seconds.WithLabelValues(name),
+		o.apis[api.Key] = &apiSeries{name: name, count: req.Count, seconds: req.Seconds.WithLabelValues(name), send: req.Send.WithLabelValues(name),
 			success: req.Count.WithLabelValues(name, errorName(0))}
 	}
 	return o
@@ -94,6 +95,13 @@ func (o *observer) Answered(r *network.Request, responseBytes int, took time.Dur
 	}
 	a.seconds.Observe(took.Seconds())
 	a.counter(r.Code).Inc()
+}
+
+// Sent implements network.Observer.
+func (o *observer) Sent(key int16, took time.Duration) {
+	if a := o.api(key); a != nil {
+		a.send.Observe(took.Seconds())
+	}
 }
 
 func (o *observer) api(key int16) *apiSeries {

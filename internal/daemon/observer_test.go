@@ -39,8 +39,15 @@ func TestRequestsAreCountedByAPIAndError(t *testing.T) {
 	if got := testutil.ToFloat64(net.BytesOut.WithLabelValues("default")); got != 701 {
 		t.Errorf("bytes out = %v, want 701", got)
 	}
-	if n := testutil.CollectAndCount(req.Seconds); n != 2 {
-		t.Errorf("%d APIs have latencies, want the 2 of the table", n)
+	o.Sent(3, time.Millisecond)
+	o.Sent(77, time.Millisecond)
+	for _, h := range []*prometheus.HistogramVec{req.Seconds, req.Send} {
+		if n := testutil.CollectAndCount(h); n != 2 {
+			t.Errorf("%d APIs have latencies, want the 2 of the table", n)
+		}
+	}
+	if got := metrics.Observed(req.Send)["Metadata"]; got.Count != 1 || got.Sum != 0.001 {
+		t.Errorf("sent: %+v", got)
 	}
 }
 
@@ -71,7 +78,7 @@ func TestConnectionsAreCounted(t *testing.T) {
 func TestCountingARequestAllocatesNothing(t *testing.T) {
 	o, _, _ := newTestObserver(t)
 	r := &network.Request{Listener: &network.Listener{Name: "default"}, Key: 3}
-	if n := testing.AllocsPerRun(100, func() { o.Answered(r, 10, time.Microsecond) }); n != 0 {
+	if n := testing.AllocsPerRun(100, func() { o.Answered(r, 10, time.Microsecond); o.Sent(3, time.Microsecond) }); n != 0 {
 		t.Errorf("%v allocations", n)
 	}
 }

@@ -155,7 +155,7 @@ func (b *Broker) openLogs(ctx context.Context, r *rooms) error {
 		})
 		b.ready.degrade("disk of "+d.Path(), func() string { return d.LastSpace().Message })
 	}
-	if err := metrics.RegisterLogs(b.reg, logSource{r.storage}); err != nil {
+	if err := metrics.RegisterLogs(b.reg, b.cfg.MetricsPartitions, logSource{r.storage}); err != nil {
 		return err
 	}
 	return metrics.RegisterDirs(b.reg, dirsOf(b.fs, r.storage.Dirs()))
@@ -180,7 +180,7 @@ func (b *Broker) openPartitions(_ context.Context, r *rooms) error {
 	}
 	r.applier.Subscribe("groups", r.groups.Apply)
 	b.stack.push("groups", func(context.Context) error { r.groups.Close(); return nil })
-	return metrics.RegisterGroups(b.reg, groupsOf(r.groups))
+	return metrics.RegisterGroups(b.reg, b.cfg.MetricsPartitions, groupsOf(r.groups))
 }
 
 // openHandlers connects the handlers to the rooms, and lets the metadata flow.
@@ -191,6 +191,9 @@ func (b *Broker) openHandlers(ctx context.Context, r *rooms) error {
 		Groups: r.groups, Static: r.static, Logger: b.log.Named("broker"),
 	})
 	if err != nil {
+		return err
+	}
+	if err := metrics.RegisterPartitions(b.reg, partitionsOf(r)); err != nil {
 		return err
 	}
 	b.stack.push("handlers", func(context.Context) error { r.handlers.Close(); return nil })

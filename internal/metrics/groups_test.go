@@ -1,6 +1,13 @@
 package metrics
 
-import "testing"
+import (
+	"maps"
+	"net/http/httptest"
+	"strconv"
+	"testing"
+
+	"github.com/prometheus/client_golang/prometheus/promhttp"
+)
 
 // Who names groups as they like, and as many, does not break or flood a scrape.
 func TestLagIsBounded(t *testing.T) {
@@ -10,7 +17,7 @@ func TestLagIsBounded(t *testing.T) {
 		lags = append(lags, Lag{Group: "g", Topic: "t", Partition: i, Records: 1})
 	}
 	lags = append(lags, Lag{Group: "\xff", Topic: "t"})
-	if err := RegisterGroups(reg, func() Groups { return Groups{Lags: lags} }); err != nil {
+	if err := RegisterGroups(reg, true, func() Groups { return Groups{Lags: lags} }); err != nil {
 		t.Fatal(err)
 	}
 	m := gather(t, reg)
@@ -19,5 +26,55 @@ func TestLagIsBounded(t *testing.T) {
 	}
 	if got := m[nameGroupLagOmitted].GetMetric()[0].GetGauge().GetValue(); got != 4 {
 		t.Errorf("%v are left out", got)
+	}
+}
+
+// Without series of each partition there are the sums.
+func TestSumsRemainWithoutPartitions(t *testing.T) {
+	reg := NewRegistry()
+	lags := []Lag{{"g", "t", 0, 5}, {"h", "t", 0, 1}, {"g", "u", 0, 7}, {"g", "t", 1, 6}}
+	if err := RegisterGroups(reg, false, func() Groups { return Groups{Lags: lags} }); err != nil {
+		t.Fatal(err)
+	}
+	if err := RegisterLogs(reg, false, twoLogs{}); err != nil {
+		t.Fatal(err)
+	}
+	m := gather(t, reg)
+	for _, name := range []string{nameGroupLag, nameLogSize, nameLogStart, nameLogEnd} {
+		if m[name] != nil {
+			t.Errorf("%s has series", name)
+		}
+	}
+	sums := map[string]float64{}
+	for _, x := range m[nameGroupTopicLag].GetMetric() {
+		sums[x.GetLabel()[0].GetValue()+"/"+x.GetLabel()[1].GetValue()] = x.GetGauge().GetValue()
+	}
+	if want := map[string]float64{"g/t": 11, "g/u": 7, "h/t": 1}; !maps.Equal(sums, want) {
+		t.Errorf("%v, want %v", sums, want)
+	}
+	if m[nameLogsSize].GetMetric()[0].GetGauge().GetValue() != 150 || m[namePartitions].GetMetric()[0].GetGauge().GetValue() != 2 {
+		t.Errorf("%v %v", m[nameLogsSize], m[namePartitions])
+	}
+}
+
+type manyLogs struct{}
+
+func (manyLogs) EachLog(yield func(Log)) {
+	for i := range 10_000 {
+		yield(Log{Topic: "topic-" + strconv.Itoa(i/10), Partition: strconv.Itoa(i % 10), Size: int64(i), End: int64(i)})
+	}
+}
+
+// What a scrape of 10,000 partitions costs: it has to end within a second.
+func BenchmarkScrapeOf10000Partitions(b *testing.B) {
+	reg := NewRegistry()
+	if err := RegisterLogs(reg, true, manyLogs{}); err != nil {
+		b.Fatal(err)
+	}
+	h := promhttp.HandlerFor(reg, promhttp.HandlerOpts{})
+	for b.Loop() {
+		w := httptest.NewRecorder()
+		h.ServeHTTP(w, httptest.NewRequest("GET", "/metrics", nil))
+		b.ReportMetric(float64(w.Body.Len()), "bytes")
 	}
 }

@@ -20,16 +20,19 @@ type LogSource interface {
 // logs collects sizes and ends on scrape, so that 10,000 idle partitions cost
 // nothing between scrapes.
 type logs struct {
-	source                          LogSource
-	size, start, end, topics, parts *prometheus.Desc
+	source                               LogSource
+	each                                 bool
+	size, start, end, topics, parts, all *prometheus.Desc
 }
 
 // RegisterLogs adds size and ends of every log, and the number of topics and
-// partitions, read from source on every scrape.
-func RegisterLogs(reg prometheus.Registerer, source LogSource) error {
+// partitions, read from source on every scrape. Without each there are only the
+// numbers and the size of all logs.
+func RegisterLogs(reg prometheus.Registerer, each bool, source LogSource) error {
 	by := []string{"topic", "partition"}
 	return reg.Register(&logs{
-		source: source,
+		source: source, each: each,
+		all:    prometheus.NewDesc(nameLogsSize, "Bytes of all partitions' segments.", nil, nil),
 		size:   prometheus.NewDesc(nameLogSize, "Bytes of a partition's segments.", by, nil),
 		start:  prometheus.NewDesc(nameLogStart, "First offset of a partition that can be read.", by, nil),
 		end:    prometheus.NewDesc(nameLogEnd, "Offset that the next record of a partition gets.", by, nil),
@@ -40,7 +43,7 @@ func RegisterLogs(reg prometheus.Registerer, source LogSource) error {
 
 // Describe implements prometheus.Collector.
 func (l *logs) Describe(ch chan<- *prometheus.Desc) {
-	for _, d := range []*prometheus.Desc{l.size, l.start, l.end, l.topics, l.parts} {
+	for _, d := range []*prometheus.Desc{l.size, l.start, l.end, l.topics, l.parts, l.all} {
 		ch <- d
 	}
 }
@@ -48,14 +51,19 @@ func (l *logs) Describe(ch chan<- *prometheus.Desc) {
 // Collect implements prometheus.Collector.
 func (l *logs) Collect(ch chan<- prometheus.Metric) {
 	topics := make(map[string]struct{})
-	n := 0
+	n, size := 0, int64(0)
 	l.source.EachLog(func(x Log) {
 		topics[x.Topic] = struct{}{}
 		n++
+		size += x.Size
+		if !l.each {
+			return
+		}
 		ch <- prometheus.MustNewConstMetric(l.size, prometheus.GaugeValue, float64(x.Size), x.Topic, x.Partition)
 		ch <- prometheus.MustNewConstMetric(l.start, prometheus.GaugeValue, float64(x.Start), x.Topic, x.Partition)
 		ch <- prometheus.MustNewConstMetric(l.end, prometheus.GaugeValue, float64(x.End), x.Topic, x.Partition)
 	})
 	ch <- prometheus.MustNewConstMetric(l.topics, prometheus.GaugeValue, float64(len(topics)))
 	ch <- prometheus.MustNewConstMetric(l.parts, prometheus.GaugeValue, float64(n))
+	ch <- prometheus.MustNewConstMetric(l.all, prometheus.GaugeValue, float64(size))
 }

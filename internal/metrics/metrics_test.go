@@ -18,7 +18,7 @@ func everything(t *testing.T) *prometheus.Registry {
 	reg := NewRegistry()
 	s, n, r := NewStorage(reg), NewNetwork(reg), NewRequests(reg)
 	NewProcess(reg, "test").Ready.Set(1)
-	for _, h := range []*prometheus.HistogramVec{s.GroupRecords, s.GroupBytes, s.SyncSeconds, s.WaitSeconds, r.Seconds} {
+	for _, h := range []*prometheus.HistogramVec{s.GroupRecords, s.GroupBytes, s.SyncSeconds, s.WaitSeconds, r.Seconds, r.Send} {
 		h.WithLabelValues("x").Observe(1)
 	}
 	for _, c := range []*prometheus.CounterVec{s.JournalErrors, s.SegmentErrors, s.Sweeps, s.Rolls, s.TruncatedBytes,
@@ -33,15 +33,18 @@ func everything(t *testing.T) *prometheus.Registry {
 	for _, c := range []*prometheus.CounterVec{n.Refused, n.Closed, r.Count, s.Retention.Segments, s.Retention.Bytes} {
 		c.WithLabelValues("x", "y").Inc()
 	}
-	if err := RegisterLogs(reg, twoLogs{}); err != nil {
+	if err := RegisterLogs(reg, true, twoLogs{}); err != nil {
 		t.Fatal(err)
 	}
 	if err := RegisterDirs(reg, func() []Dir { return []Dir{{Path: "/a", JournalBytes: 7, FreeBytes: 9, FreeKnown: true}, {Path: "/b"}} }); err != nil {
 		t.Fatal(err)
 	}
-	if err := RegisterGroups(reg, func() Groups {
+	if err := RegisterGroups(reg, true, func() Groups {
 		return Groups{States: map[GroupState]int{{"classic", "Stable"}: 2}, Shards: map[string]int{"active": 3}, Lags: []Lag{{"g", "t", 0, 5}}}
 	}); err != nil {
+		t.Fatal(err)
+	}
+	if err := RegisterPartitions(reg, func() Partitions { return Partitions{Led: 4, UnderReplicated: 3, UnderMinISR: 2, Unavailable: 1} }); err != nil {
 		t.Fatal(err)
 	}
 	if err := RegisterBudgets(reg, func() []Budget { return []Budget{{"produce", 3, 10}, {"other", 0, 5}} }); err != nil {

@@ -47,6 +47,7 @@ const (
 
 	nameRequests       = "chronik_requests_total"
 	nameRequestSeconds = "chronik_request_seconds"
+	nameSendSeconds    = "chronik_response_send_seconds"
 	nameThrottled      = "chronik_request_throttle_seconds_total"
 
 	nameConnections = "chronik_connections"
@@ -59,15 +60,21 @@ const (
 	nameBudgetLimit = "chronik_budget_limit_bytes"
 	nameBudgetWaits = "chronik_budget_waits_total"
 
-	nameLogSize    = "chronik_log_size_bytes"
-	nameLogStart   = "chronik_log_start_offset"
-	nameLogEnd     = "chronik_log_end_offset"
-	nameTopics     = "chronik_topics"
-	namePartitions = "chronik_partitions"
+	nameLogSize         = "chronik_log_size_bytes"
+	nameLogsSize        = "chronik_logs_size_bytes"
+	nameLogStart        = "chronik_log_start_offset"
+	nameLogEnd          = "chronik_log_end_offset"
+	nameLed             = "chronik_partitions_led"
+	nameUnderReplicated = "chronik_partitions_under_replicated"
+	nameUnderMinISR     = "chronik_partitions_under_min_isr"
+	nameUnavailable     = "chronik_partitions_unavailable"
+	nameTopics          = "chronik_topics"
+	namePartitions      = "chronik_partitions"
 
 	nameGroups          = "chronik_groups"
 	nameGroupShards     = "chronik_group_coordinator_shards"
 	nameGroupLag        = "chronik_group_lag_records"
+	nameGroupTopicLag   = "chronik_group_topic_lag_records"
 	nameGroupLagOmitted = "chronik_group_lag_omitted"
 
 	nameBuild = "chronik_build_info"

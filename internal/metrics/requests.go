@@ -15,6 +15,9 @@ type Requests struct {
 	// Seconds observes from the last byte of a request read to its response
 	// given to the connection's writer. By api.
 	Seconds *prometheus.HistogramVec
+	// Send observes from a response ready to the socket having taken it: the wait for
+	// earlier responses of the connection and for the client to read. By api.
+	Send *prometheus.HistogramVec
 	// Throttle adds up the delays that quotas asked for. By api.
 	Throttle *prometheus.CounterVec
 }
@@ -26,6 +29,8 @@ func NewRequests(reg prometheus.Registerer) *Requests {
 		Count: counter(f, nameRequests, "Requests by API and error; NONE is success.", "api", "error"),
 		Seconds: histogram(f, nameRequestSeconds, "From a request read to its response ready.",
 			prometheus.ExponentialBuckets(50e-6, 2, 19), "api"),
+		Send: histogram(f, nameSendSeconds, "From a response ready to its last byte taken by the socket.",
+			prometheus.ExponentialBuckets(10e-6, 4, 12), "api"),
 		Throttle: counter(f, nameThrottled, "Seconds of delay that quotas asked clients for.", "api"),
 	}
 }

@@ -3,6 +3,7 @@ package network
 import (
 	"bytes"
 	"sync"
+	"time"
 )
 
 // flusher writes the small answers of a poller's connections, one after the other, so
@@ -62,11 +63,17 @@ func (f *flusher) flush(c *conn) {
 	job := c.take(copyLimit)
 	c.mu.Unlock()
 	left, err := f.write(c, job)
+	var unsent []sending
+	if len(left) > 0 {
+		unsent = job.unsent()
+	} else if err == nil {
+		job.sent(c.srv)
+	}
 	aborted := job.recycle(c.srv)
 	c.mu.Lock()
 	if len(left) > 0 && !c.dead { // the writer of a dead one looks no more
 		c.out.job, c.out.left = answers{n: job.n, bytes: job.bytes}, left
-		c.out.aborted = aborted
+		c.out.aborted, c.out.unsent = aborted, unsent
 		c.wcond.Signal()
 		return
 	}
@@ -76,6 +83,22 @@ func (f *flusher) flush(c *conn) {
 		c.flushing = true
 		f.add(c)
 	}
+}
+
+// sending is what is remembered of an answer of which a part is not sent yet.
+type sending struct {
+	key     int16
+	readied time.Time
+}
+
+// unsent remembers answers that will be recycled before they are sent.
+func (job answers) unsent() (list []sending) {
+	for r := job.first; r != nil; r = r.next {
+		if !r.aborted {
+			list = append(list, sending{r.Key, r.readied})
+		}
+	}
+	return list
 }
 
 // write writes answers and returns a copy of what the socket did not take.
@@ -98,10 +121,13 @@ func (f *flusher) write(c *conn, job answers) (left []byte, err error) {
 // writeLeft writes what the flusher could not. Caller is the writer goroutine and holds mu,
 // which is released during the write.
 func (c *conn) writeLeft() {
-	left := c.out.left
-	c.out.left = nil
+	left, unsent := c.out.left, c.out.unsent
+	c.out.left, c.out.unsent = nil, nil
 	c.mu.Unlock()
 	err := c.writeOne(left)
+	for now, i := time.Now(), 0; err == nil && i < len(unsent); i++ {
+		c.srv.opts.Observer.Sent(unsent[i].key, now.Sub(unsent[i].readied))
+	}
 	c.mu.Lock()
 	c.written(c.out.job, c.out.aborted, err)
 	c.flushed(true)

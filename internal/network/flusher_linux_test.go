@@ -83,8 +83,8 @@ func (p *choked) ask(t *testing.T, q parked, n int) []*Request {
 // TestSlowReaderGetsEverythingInOrder: what the flusher leaves, what waits behind
 // it and what comes later.
 func TestSlowReaderGetsEverythingInOrder(t *testing.T) {
-	q := newParked()
-	f := startPolled(t, q.handle, nil)
+	q, told := newParked(), &recorder{}
+	f := startPolled(t, q.handle, func(o *Options) { o.Observer = told })
 	defer f.end(t)
 	p := f.choke(t)
 	defer p.Close()
@@ -116,6 +116,7 @@ func TestSlowReaderGetsEverythingInOrder(t *testing.T) {
 	}
 	r.Respond(body(nil))
 	p.want(t, n)
+	p.await(t, "every answer counts as sent, what was left too", func(*conn) bool { return told.count() == n+2 }) // adopt sent one
 }
 
 // TestSlowReaderWithSomethingLeft: how a connection ends, or goes on, for which

@@ -14,6 +14,7 @@ import (
 type recorder struct {
 	mu   sync.Mutex
 	told []string
+	sent int
 }
 
 func (o *recorder) add(format string, args ...any) {
@@ -22,11 +23,25 @@ func (o *recorder) add(format string, args ...any) {
 	o.told = append(o.told, fmt.Sprintf(format, args...))
 }
 
+// count is how many answers were sent.
+func (o *recorder) count() int {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	return o.sent
+}
+
 func (o *recorder) Opened(l *Listener)                    { o.add("%s opened", l.Name) }
 func (o *recorder) Closed(l *Listener, why CloseReason)   { o.add("%s closed: %s", l.Name, why) }
 func (o *recorder) Refused(l *Listener, why RefuseReason) { o.add("%s refused: %s", l.Name, why) }
 func (o *recorder) Throttled(key int16, d time.Duration)  { o.add("throttled %d: %v", key, d) }
 func (o *recorder) BudgetWait(name string)                { o.add("waits for %s", name) }
+func (o *recorder) Sent(key int16, took time.Duration) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	if key == protocol.KeyProduce && took >= 0 && took < time.Minute {
+		o.sent++ // beside the rest: it comes after the client has its answer
+	}
+}
 func (o *recorder) Answered(r *Request, n int, _ time.Duration) {
 	o.add("answered %d: code %d, %d in, %d out", r.Key, r.Code, r.FrameSize(), n)
 }
@@ -56,5 +71,8 @@ func TestObserverIsToldInOrder(t *testing.T) {
 		"test refused: total", "test closed: client"}
 	if !slices.Equal(o.told, want) {
 		t.Errorf("told\n%q, want\n%q", o.told, want)
+	}
+	if o.sent != 2 {
+		t.Errorf("%d answers were sent, want 2", o.sent)
 	}
 }

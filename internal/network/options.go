@@ -118,6 +118,9 @@ type Observer interface {
 	// Answered is called when a request's answer is ready, after its Code was
 	// set. The request's fields are valid during the call.
 	Answered(r *Request, responseBytes int, took time.Duration)
+	// Sent is called when the socket has taken an answer, with the time since it
+	// was ready: the wait for earlier answers and for the client to read is in it.
+	Sent(key int16, took time.Duration)
 	// Throttled is called for every delay that a handler asked of a client.
 	Throttled(key int16, d time.Duration)
 	// BudgetWait is called when a reader has to wait for "produce" or "other" bytes.
@@ -156,5 +159,6 @@ func (nobody) Opened(*Listener)                      {}
 func (nobody) Closed(*Listener, CloseReason)         {}
 func (nobody) Refused(*Listener, RefuseReason)       {}
 func (nobody) Answered(*Request, int, time.Duration) {}
+func (nobody) Sent(int16, time.Duration)             {}
 func (nobody) Throttled(int16, time.Duration)        {}
 func (nobody) BudgetWait(string)                     {}

@@ -66,6 +66,7 @@ type Request struct {
 	release func()   // when parts were written or dropped
 	outSize int
 	next    *Request
+	readied time.Time // when the answer was ready
 }
 
 // maxKeptHead bounds the memory for an encoded answer that a Request keeps for
@@ -228,6 +229,7 @@ func (r *Request) complete() {
 	now := time.Now()
 	r.conn.srv.opts.Observer.Answered(r, r.outSize, now.Sub(r.Received))
 	r.ReleaseBody()
+	r.readied = now
 	r.conn.answer(r, now)
 }
 

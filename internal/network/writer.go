@@ -32,6 +32,7 @@ type output struct {
 	// by conn.mu.
 	left    []byte
 	job     answers
+	unsent  []sending
 	aborted bool
 }
 
@@ -113,6 +114,9 @@ func (c *conn) flush() bool {
 		job := c.take(writeChunk)
 		c.mu.Unlock()
 		err := c.write(job)
+		if err == nil {
+			job.sent(c.srv)
+		}
 		aborted := job.recycle(c.srv)
 		c.mu.Lock()
 		c.written(job, aborted, err)
@@ -174,6 +178,16 @@ func (c *conn) take(limit int) answers {
 	last.next = nil
 	c.writing = true
 	return job
+}
+
+// sent tells the observer of answers that were written.
+func (job answers) sent(s *Server) {
+	now := time.Now()
+	for r := job.first; r != nil; r = r.next {
+		if !r.aborted {
+			s.opts.Observer.Sent(r.Key, now.Sub(r.readied))
+		}
+	}
 }
 
 // recycle drops the answers and says whether one of them closes the connection.

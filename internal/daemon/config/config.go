@@ -30,6 +30,7 @@ const (
 	KeyProduceProfile = "produce.profile"
 	KeyLogLevel       = "log.level"
 	KeyLogFormat      = "log.format"
+	KeyMetricsEach    = "metrics.partitions"
 )
 
 // Keys of the file that are no single value.
@@ -49,6 +50,8 @@ type Config struct {
 	Listeners []Listener
 	// AdminListen is HOST:PORT of metrics, health and profiling, or empty for none.
 	AdminListen string
+	// MetricsPartitions says whether /metrics has series for each partition.
+	MetricsPartitions bool
 	// LogLevel is debug, info, warn or error; LogFormat auto, console or json.
 	LogLevel, LogFormat string
 	// WALProfile names the durability profile of topics that have none of their

@@ -33,6 +33,8 @@ func Own() []Def {
 			Doc: "Durability profile of topics that set no chronik.durability.profile of their own. See docs/durability.md."},
 		{Name: KeyProduceProfile, Default: "balanced", Type: "string", Bounds: "low-latency, balanced, high-throughput, extreme", Check: producePreset,
 			Doc: "How many bytes of produce requests may wait in the broker before producing connections are no longer read, and how many one connection may have in flight."},
+		{Name: KeyMetricsEach, Default: "true", Type: "boolean", Bounds: "true, false", Check: oneOf([]string{"true", "false"}),
+			Doc: "Whether /metrics has series of each partition: sizes, offsets, lag of groups. Without them there are sums by broker, and by group and topic; /v1/logs has the rest."},
 		{Name: KeyLogLevel, Default: "info", Type: "string", Bounds: strings.Join(levels(), ", "), Check: oneOf(levels()),
 			Doc: "Least severe messages that are logged. Can be changed while running: PUT /loglevel on the admin port."},
 		{Name: KeyLogFormat, Default: "auto", Type: "string", Bounds: strings.Join(formats(), ", "), Check: oneOf(formats()),

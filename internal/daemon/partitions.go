@@ -1,0 +1,41 @@
+package daemon
+
+import (
+	"slices"
+
+	"github.com/chronik-io/chronik/internal/metadata"
+	"github.com/chronik-io/chronik/internal/metrics"
+)
+
+// partitionsOf shows the states of this broker's partitions to metrics.
+func partitionsOf(r *rooms) func() metrics.Partitions {
+	return func() (n metrics.Partitions) {
+		img, self := r.applier.Image(), r.conf.NodeID
+		for t := range img.Topics() {
+			for i, p := range t.Partitions.All() {
+				if !slices.Contains(p.Replicas, self) {
+					continue
+				}
+				r.countPartition(&n, img, t, i, p)
+			}
+		}
+		return n
+	}
+}
+
+func (r *rooms) countPartition(n *metrics.Partitions, img *metadata.Image, t *metadata.Topic, index int32, p *metadata.Partition) {
+	part, err := r.replicas.Partition(t.ID, index)
+	if err != nil || part.Log().Offline() != nil {
+		n.Unavailable++
+	}
+	if p.Leader != r.conf.NodeID {
+		return
+	}
+	n.Led++
+	if len(p.ISR) < len(p.Replicas) {
+		n.UnderReplicated++
+		if len(p.ISR) < min(int(r.handlers.MinInSync(img, t)), len(p.Replicas)) {
+			n.UnderMinISR++
+		}
+	}
+}
