@@ -4,13 +4,15 @@
 #
 # CLIENT: kgo kcat confluent java perf ctl (default: these), and whole lives of
 #         consumer groups: kgo-group confluent-group kafka-python-group
-#         sarama-group kafkajs-group java-group tools-group streams. These need
-#         brokers of their own, because they kill them.
+#         sarama-group kafkajs-group java-group streams. These have
+#         brokers of their own, because they kill them. simple-group and tools-group:
+#         consumers without a group, kafka-consumer-groups.
 # BOOTSTRAP=HOST:PORT   test a broker that runs; without it bin/chronikd is
 #                       started on a directory and ports of its own.
 # AT_ONCE=1             all clients at once. QUICK=1: the groups' main variants only.
 # RECORDS=100000        records of each client and codec.
 # STRICT=1              a client that is not installed is a failure.
+# KEEP=1                keeps logs and data.
 # KAFKA_TOOLS=DIR       where Kafka's own tools are (default ../shared/kafka).
 set -uo pipefail
 here="$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)"
@@ -21,7 +23,7 @@ WORK="$(mktemp -d "${TMPDIR:-/tmp}/chronik-clients.XXXXXX")"
 pid=
 finish() {
   if [ -n "$pid" ]; then kill -TERM "$pid" 2>/dev/null; wait "$pid" 2>/dev/null; fi
-  rm -rf "$WORK"
+  if [ -n "${KEEP:-}" ]; then echo "clients: logs and data are in $WORK"; else rm -rf "$WORK"; fi
 }
 trap finish EXIT
 trap 'exit 130' INT TERM

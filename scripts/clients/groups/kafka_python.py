@@ -34,7 +34,7 @@ def commit(consumer, offsets):
     if not offsets:
         return
     try:
-        consumer.commit({tp: OffsetAndMetadata(offset, "", -1) for tp, offset in offsets.items()})
+        consumer.commit({tp: OffsetAndMetadata(*(offset, "", -1)[:len(OffsetAndMetadata._fields)]) for tp, offset in offsets.items()})
     except KafkaError as e:
         say("E commit:", repr(e))
         return
@@ -62,7 +62,9 @@ else:
     consumer.subscribe([env["TOPIC"]], listener=Listener())
 while running:
     try:
-        batches = consumer.poll(timeout_ms=500)
+        # Long: kafka-python 3.0.12 never hears the end of a join that its poll
+        # did not wait for (it sends no heartbeats any more, and is thrown out).
+        batches = consumer.poll(timeout_ms=5000)
     except KafkaError as e:
         say("E poll:", repr(e))
         continue
