@@ -16,7 +16,8 @@ import (
 //	21  attributes           int16   0-2 codec, 3 timestamp type, 4 transactional,
 //	                                 5 control, 6 delete horizon, 7-15 unused
 //	23  last offset delta    int32   of the last record; records-1 from a producer
-//	27  first timestamp      int64   ms; what the records' deltas count from
+//	27  first timestamp      int64   ms; what the records' deltas count from; with a
+//	                                 delete horizon that (KIP-534)
 //	35  max timestamp        int64   ms; with type LogAppendTime: of every record
 //	43  producer id          int64   -1: none
 //	51  producer epoch       int16
@@ -68,6 +69,7 @@ const (
 	attrLogAppendTime = 0x08
 	attrTransactional = 0x10
 	attrControl       = 0x20
+	attrHorizon       = 0x40
 	attrUnused        = ^int16(0x3f) // delete horizon is the cleaner's, never a producer's
 )
 
@@ -146,7 +148,8 @@ func (b Batch) CRC() uint32 { return binary.BigEndian.Uint32(b[atCRC:]) }
 func (b Batch) Attributes() int16 { return b.i16(atAttributes) }
 
 // FirstTimestamp returns what the records' timestamp deltas count from, in ms
-// since 1970, -1 for none.
+// since 1970, -1 for none. It is the timestamp of the first record in a batch as a
+// producer sends it, and may be another once the batch was compacted.
 func (b Batch) FirstTimestamp() int64 { return b.i64(atFirstTimestamp) }
 
 // MaxTimestamp returns the greatest timestamp of the records in ms since 1970, -1
@@ -192,6 +195,13 @@ func (b Batch) Transactional() bool { return b.Attributes()&attrTransactional !=
 
 // Control tells whether the batch holds control records (transaction markers).
 func (b Batch) Control() bool { return b.Attributes()&attrControl != 0 }
+
+// DeleteHorizon returns the moment, in ms since 1970, from which on a compaction
+// may take the batch's tombstones, or its transaction marker; false where none was
+// set. It is what the records' timestamp deltas count from then (KIP-534).
+func (b Batch) DeleteHorizon() (ms int64, ok bool) {
+	return b.FirstTimestamp(), b.Attributes()&attrHorizon != 0
+}
 
 // payload returns the bytes after the header.
 func (b Batch) payload() []byte { return b[HeaderSize:] }

@@ -57,19 +57,30 @@ func (w *Builder) Append(timestamp int64, key, value []byte, headers []Header) {
 	if w.count == 0 {
 		w.first = timestamp
 	}
-	body := 1 + varintLen(timestamp-w.first) + varintLen(int64(w.count)) + fieldLen(key) + fieldLen(value) +
-		varintLen(int64(len(headers)))
-	for _, h := range headers {
-		body += varintLen(int64(len(h.Key))) + len(h.Key) + fieldLen(h.Value)
-	}
-	if w.err != nil || body > maxBatch-10-len(w.buf) || w.count == math.MaxInt32 {
+	p, ok := appendRecord(w.buf, timestamp-w.first, w.count, key, value, headers)
+	if w.err != nil || !ok || w.count == math.MaxInt32 {
 		w.err = errBatchFull
 		return
 	}
-	p := binary.AppendVarint(w.buf, int64(body))
+	w.buf = p
+	w.count++
+	w.max = max(w.max, timestamp)
+}
+
+// appendRecord appends the encoding of a record; false if that would make p larger
+// than a batch may be.
+func appendRecord(p []byte, timeDelta int64, delta int32, key, value []byte, headers []Header) ([]byte, bool) {
+	body := 1 + varintLen(timeDelta) + varintLen(int64(delta)) + fieldLen(key) + fieldLen(value) + varintLen(int64(len(headers)))
+	for _, h := range headers {
+		body += varintLen(int64(len(h.Key))) + len(h.Key) + fieldLen(h.Value)
+	}
+	if body > maxBatch-10-len(p) {
+		return p, false
+	}
+	p = binary.AppendVarint(p, int64(body))
 	p = append(p, 0)
-	p = binary.AppendVarint(p, timestamp-w.first)
-	p = binary.AppendVarint(p, int64(w.count))
+	p = binary.AppendVarint(p, timeDelta)
+	p = binary.AppendVarint(p, int64(delta))
 	p = appendField(p, key)
 	p = appendField(p, value)
 	p = binary.AppendVarint(p, int64(len(headers)))
@@ -78,9 +89,7 @@ func (w *Builder) Append(timestamp int64, key, value []byte, headers []Header) {
 		p = append(p, h.Key...)
 		p = appendField(p, h.Value)
 	}
-	w.buf = p
-	w.count++
-	w.max = max(w.max, timestamp)
+	return p, true
 }
 
 // Build returns the batch; the Builder is used up. A batch without records is an

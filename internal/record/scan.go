@@ -26,6 +26,7 @@ type scanner struct {
 // head is what a scan tells of a record.
 type head struct {
 	timestamp int64 // ms; the broker's where the batch says so
+	timeDelta int64 // as the record has it
 	overflow  bool  // the timestamp does not fit 64 bits
 	delta     int32 // of the offset
 	key       bool  // not null
@@ -115,7 +116,7 @@ func (s *scanner) body(end int64, h *head, rec *Record) {
 		return
 	}
 	first, delta := s.batch.FirstTimestamp(), s.varlong("timestamp delta")
-	h.timestamp = first + delta
+	h.timestamp, h.timeDelta = first+delta, delta
 	h.overflow = (h.timestamp < first) != (delta < 0)
 	if s.batch.LogAppendTime() {
 		h.timestamp, h.overflow = s.batch.MaxTimestamp(), false

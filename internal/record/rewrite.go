@@ -1,0 +1,187 @@
+package record
+
+import (
+	"encoding/binary"
+	"errors"
+	"math"
+)
+
+// NoHorizon says that a rewritten batch keeps the delete horizon that it has, if it
+// has one.
+const NoHorizon int64 = -1
+
+// ControlType is what a control record says (KIP-98, KIP-631).
+type ControlType int16
+
+// The control records that end a transaction.
+const (
+	Abort  ControlType = 0
+	Commit ControlType = 1
+	// NoControl: the batch holds no control record.
+	NoControl ControlType = -1
+)
+
+// Marker returns what the first record of a control batch says; NoControl where
+// the batch is none or was emptied by a compaction. Other types than Abort and
+// Commit are not transaction markers.
+func (b Batch) Marker() (ControlType, error) {
+	if !b.Control() || b.Records() == 0 {
+		return NoControl, nil
+	}
+	kind := NoControl
+	err := b.Each(0, func(r Record) error {
+		if len(r.Key) < 4 {
+			return refuse(InvalidRecord, "a control record's key has %d bytes, it needs 4", len(r.Key))
+		}
+		kind = ControlType(binary.BigEndian.Uint16(r.Key[2:]))
+		return errSeen
+	})
+	if errors.Is(err, errSeen) {
+		err = nil
+	}
+	return kind, err
+}
+
+// errSeen ends a walk that has found what it looked for.
+var errSeen = errors.New("found")
+
+// Empty returns the batch without its records: offsets, epochs, producer,
+// sequence, largest timestamp and kind stay, so that the state of its producer
+// can be told from it. The horizon goes, and the first timestamp is -1, as Kafka
+// writes such batches.
+func (b Batch) Empty() Batch {
+	e := append(make(Batch, 0, HeaderSize), b[:HeaderSize]...)
+	e.setLength()
+	binary.BigEndian.PutUint16(e[atAttributes:], uint16(b.Attributes()&^(attrCodec|attrHorizon)))
+	e.setFirstTimestamp(noTimestamp)
+	e.setRecords(0)
+	e.seal()
+	return e
+}
+
+// Rewrite returns the batch with those of its records for which keep, which gets
+// their place in the batch counted from 0, returns true; there must be one at
+// least. Everything else that the batch says of itself and of them stays, the codec
+// too, but for the number of records and the largest timestamp. A horizon, unless
+// it is NoHorizon, becomes the batch's delete horizon in ms since 1970.
+//
+// maxInflated and the errors are those of Each. A batch that would take more than
+// 2 GiB is an *Error of Kind TooLarge.
+func (b Batch) Rewrite(maxInflated int64, horizon int64, keep func(i int32) bool) (Batch, error) {
+	c, err := CompressWith(b.Codec(), b.Codec().defaultLevel())
+	if err != nil {
+		return nil, err
+	}
+	rec, err := c.recoder(b, maxBatch)
+	if err != nil {
+		return nil, err
+	}
+	defer rec.release()
+	w := rewriter{out: rec, first: b.FirstTimestamp(), latest: noTimestamp}
+	if horizon != NoHorizon {
+		w.first = horizon
+	}
+	if err := w.copy(b, maxInflated, keep); err != nil {
+		return nil, err
+	}
+	if w.count == 0 {
+		return nil, refuse(EmptySet, "no record stays")
+	}
+	n, err := rec.finish()
+	if err != nil {
+		return nil, err
+	}
+	if horizon != NoHorizon {
+		binary.BigEndian.PutUint16(n[atAttributes:], uint16(n.Attributes()|attrHorizon))
+	}
+	n.setFirstTimestamp(w.first)
+	if !b.LogAppendTime() {
+		n.setMaxTimestamp(w.latest)
+	}
+	n.setRecords(w.count)
+	n.seal()
+	return n, nil
+}
+
+// rewriter copies records from one batch to another.
+type rewriter struct {
+	out    *recoder
+	first  int64 // what timestamps count from
+	latest int64
+	count  int32
+	buf    []byte
+}
+
+// rewriteStep is how many bytes of records are written to a compressor at once.
+const rewriteStep = 32 << 10
+
+func (w *rewriter) copy(b Batch, maxInflated int64, keep func(i int32) bool) error {
+	var s scanner
+	defer s.close()
+	if err := s.open(b, maxInflated, nil, true); err != nil {
+		return err
+	}
+	var r Record
+	for i := range s.count {
+		h, err := s.next(&r)
+		if err != nil {
+			return err
+		}
+		if !keep(i) {
+			continue
+		}
+		if err := w.record(b, &r, h); err != nil {
+			return err
+		}
+	}
+	if err := s.end(); err != nil {
+		return err
+	}
+	return w.flush()
+}
+
+func (w *rewriter) record(b Batch, r *Record, h head) error {
+	// Under LogAppendTime the records' own deltas mean nothing, but they stay.
+	at := b.FirstTimestamp() + h.timeDelta
+	var ok bool
+	if w.buf, ok = appendRecord(w.buf, at-w.first, h.delta, r.Key, r.Value, r.Headers); !ok {
+		return refuse(TooLarge, "a record takes more than a batch can hold")
+	}
+	w.latest = max(w.latest, at)
+	if w.count == math.MaxInt32 {
+		return refuse(TooLarge, "the batch has too many records")
+	}
+	w.count++
+	if len(w.buf) >= rewriteStep {
+		return w.flush()
+	}
+	return nil
+}
+
+func (w *rewriter) flush() error {
+	_, err := w.out.Write(w.buf)
+	w.buf = w.buf[:0]
+	return err
+}
+
+// defaultLevel is the level that a codec compresses with where nobody says another.
+func (c Codec) defaultLevel() int {
+	l := DefaultLevels()
+	switch c {
+	case Gzip:
+		return l.Gzip
+	case Lz4:
+		return l.Lz4
+	case Zstd:
+		return l.Zstd
+	}
+	return 0
+}
+
+func (b Batch) setFirstTimestamp(ms int64) {
+	binary.BigEndian.PutUint64(b[atFirstTimestamp:], uint64(ms))
+}
+
+func (b Batch) setRecords(n int32) {
+	binary.BigEndian.PutUint32(b[atRecords:], uint32(n))
+}
