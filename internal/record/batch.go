@@ -156,6 +156,15 @@ func (b Batch) FirstTimestamp() int64 { return b.i64(atFirstTimestamp) }
 // for none; under LogAppendTime it is the timestamp of each.
 func (b Batch) MaxTimestamp() int64 { return b.i64(atMaxTimestamp) }
 
+// Newest returns the largest timestamp that a record of the batch has: MaxTimestamp,
+// and -1 where a compaction has left no record.
+func (b Batch) Newest() int64 {
+	if b.Records() == 0 {
+		return noTimestamp
+	}
+	return b.MaxTimestamp()
+}
+
 // ProducerID returns the id of the idempotent producer, -1 for none.
 func (b Batch) ProducerID() int64 { return b.i64(atProducerID) }
 

@@ -15,6 +15,8 @@ type broken struct {
 	forgetGone    bool // the producers of records that never came to a segment are forgotten with them
 	forgetfulFail bool // what a failed segment should have held is not written anew
 	forgetAside   bool // no checkpoint names the frames that were kept aside
+	silentSwap    bool // segments are swapped before a checkpoint says so
+	eagerSwap     bool // a swap counts as finished before its names are synced
 	forgetfulLSN  bool // a start looks for the last LSN in the journal only
 	journal       journal.Broken
 }

@@ -12,22 +12,26 @@ import (
 	"github.com/chronik-io/chronik/internal/storage/statefile"
 )
 
-// A log directory's checkpoint, version 1, little endian:
+// A log directory's checkpoint, version 2, little endian:
 //
 //	sequence u64 | redo file u64 | redo LSN u64 | durable LSN u64 | directory id 16 | journal id 16 | logs u32, then per log:
-//	topic id 16 | partition i32 | topic name u16+bytes | mode u8 | flags u8 | log start i64 | reason u16+bytes
+//	topic id 16 | partition i32 | topic name u16+bytes | mode u8 | flags u8 | log start i64 | first dirty offset i64 | swap i64 | reason u16+bytes
 //	| recovery point: offset i64, LSN u64, segments u32 × (base i64, size i64)
 //	| leader epochs (epochs.Cache.Append) | producers u32 length + bytes (producers.State.Append)
 //
 //	flags: 1 cut (a start cuts at the recovery point), 2 deleted, 4 offline (reason says why),
-//	8 aside (reason names the file that holds the frames beyond the recovery point)
+//	8 aside (reason names the file that holds the frames beyond the recovery point), 16 swap (a start gives the segment
+//	with base offset swap its place, where it is found as .log.swap, and removes what isn't listed below the recovery point)
+//
+// Version 1 has neither first dirty offset nor swap.
 //
 // Writing it is how everything but batches is committed: the birth, the
-// deletion, the truncation and the start of logs, changes of mode, and the fate
-// of a log that was found damaged.
+// deletion, the truncation and the start of logs, changes of mode, what a
+// compaction put in the place of segments, and the fate of a log that was found
+// damaged.
 const (
 	checkpointFile    = "checkpoint"
-	checkpointVersion = 1
+	checkpointVersion = 2
 )
 
 // checkpoint is the decoded file.
@@ -63,6 +67,9 @@ type logCheckpoint struct {
 	offline   string // why, "" if it is not; stays over starts
 	aside     string // file in the directory with its frames beyond rp, "" if they are in the journal
 	logStart  int64
+	clean     int64 // below it everything was compacted
+	swapping  bool  // a compacted segment is taking the place of others
+	swap      int64 // its base offset
 	rp        recoveryPoint
 	epochs    epochs.Cache
 	producers []byte
@@ -91,6 +98,8 @@ func (l *logCheckpoint) append(b []byte) []byte {
 	b = append(b, l.topic...)
 	b = append(b, byte(l.mode), l.flags())
 	b = le.AppendUint64(b, uint64(l.logStart))
+	b = le.AppendUint64(b, uint64(l.clean))
+	b = le.AppendUint64(b, uint64(l.swap))
 	reason := l.offline
 	if reason == "" {
 		reason = l.aside
@@ -115,6 +124,7 @@ const (
 	flagDeleted = 1 << 1
 	flagOffline = 1 << 2
 	flagAside   = 1 << 3
+	flagSwap    = 1 << 4
 )
 
 func (l *logCheckpoint) flags() (f byte) {
@@ -123,6 +133,9 @@ func (l *logCheckpoint) flags() (f byte) {
 	}
 	if l.deleted {
 		f |= flagDeleted
+	}
+	if l.swapping {
+		f |= flagSwap
 	}
 	if l.offline != "" {
 		f |= flagOffline
@@ -160,7 +173,7 @@ func (c *cursor) id() (id [16]byte) {
 
 var errShortCheckpoint = errors.New("checkpoint is cut short")
 
-func decodeCheckpoint(b []byte) (*checkpoint, error) {
+func decodeCheckpoint(b []byte, version int) (*checkpoint, error) {
 	r := cursor{b: b}
 	c := &checkpoint{seq: r.u64()}
 	c.redo = journal.Position{File: r.u64(), LSN: journal.LSN(r.u64())}
@@ -168,7 +181,7 @@ func decodeCheckpoint(b []byte) (*checkpoint, error) {
 	c.dirID, c.journal = r.id(), r.id()
 	n := int(r.u32())
 	for i := 0; i < n && !r.short; i++ {
-		l, err := decodeLog(&r)
+		l, err := decodeLog(&r, version)
 		if err != nil {
 			return nil, err
 		}
@@ -180,7 +193,7 @@ func decodeCheckpoint(b []byte) (*checkpoint, error) {
 	return c, nil
 }
 
-func decodeLog(r *cursor) (l logCheckpoint, err error) {
+func decodeLog(r *cursor, version int) (l logCheckpoint, err error) {
 	l.id.Topic = r.id()
 	l.id.Partition = int32(r.u32())
 	l.topic = string(r.take(int(r.u16())))
@@ -188,6 +201,9 @@ func decodeLog(r *cursor) (l logCheckpoint, err error) {
 	flags := r.u8()
 	l.cut, l.deleted = flags&flagCut != 0, flags&flagDeleted != 0
 	l.logStart = r.i64()
+	if version > 1 {
+		l.clean, l.swap, l.swapping = r.i64(), r.i64(), flags&flagSwap != 0
+	}
 	reason := string(r.take(int(r.u16())))
 	if flags&flagAside != 0 {
 		l.aside = reason
@@ -264,6 +280,7 @@ func (l *Log) checkpointed() (logCheckpoint, journal.LSN) {
 		return *l.asFound, math.MaxUint64
 	}
 	lc := logCheckpoint{id: l.id, topic: l.topic, mode: l.mode, cut: l.cut, logStart: l.logStart.Load(), rp: l.rp}
+	lc.clean, lc.swapping, lc.swap = l.clean, l.swapMark, l.swapBase
 	var err error
 	// Epochs that began above the recovery point come back with the frames.
 	if lc.epochs, _, err = epochs.Decode(l.epochs.Append(nil, l.rp.offset+1)); err != nil {

@@ -52,6 +52,14 @@ type Options struct {
 	// MinFree returns how many bytes must be free for new records: AutoMinFree, or
 	// 0 for none. It is asked at each look, once a second or more often. nil: none.
 	MinFree func() int64
+	// CleanerBytes bounds the memory of the key map of a compaction, of all
+	// directories together where Manager opens them (log.cleaner.dedupe.buffer.size).
+	// A pass takes as much of it as its keys need, while it runs. Default 128 MiB.
+	CleanerBytes int64
+	// CleanerBytesPerSecond bounds what compactions read and write, of all
+	// directories together where Manager opens them
+	// (log.cleaner.io.max.bytes.per.second). 0: no limit.
+	CleanerBytesPerSecond int64
 	// Config returns the configuration of a log found on the disk.
 	Config func(topic string, id ID) Config
 
@@ -81,6 +89,7 @@ func (o *Options) setDefaults() {
 	set(&o.JournalFileSize, 64<<20)
 	set(&o.JournalBytes, max(1<<30, 4*o.JournalFileSize))
 	set(&o.MaxInflatedBytes, 1<<30)
+	set(&o.CleanerBytes, cleanerBytes)
 	set(&o.SystemMemory, vfs.SystemMemory())
 	if o.KeeperInterval <= 0 {
 		o.KeeperInterval = 5 * time.Minute
@@ -89,6 +98,9 @@ func (o *Options) setDefaults() {
 		o.OpenFiles = openFiles(1)
 	}
 }
+
+// cleanerBytes is the default of Options.CleanerBytes.
+const cleanerBytes = 128 << 20
 
 // openFiles is the default bound of open segment files of each of several directories.
 func openFiles(dirs int) int { return min(max(vfs.Descriptors()/2/dirs, 256), 16384) }
@@ -136,6 +148,8 @@ type Dir struct {
 	keeper keeper
 	// compaction runs one pass where a log is due, and says whether it did.
 	compaction                           func() bool
+	compacting                           sync.Mutex // one pass at a time
+	pace                                 pace
 	sweeps, repairs, pressure, intervals chan struct{}
 	failures                             chan error
 	quit                                 chan struct{}
@@ -220,6 +234,8 @@ func newDir(place Place, opt *Options) *Dir {
 	d.tasks.init()
 	d.keeper.init()
 	d.guard.init()
+	d.compaction = d.compactNext
+	d.pace.perSec = float64(opt.CleanerBytesPerSecond)
 	return d
 }
 

@@ -110,6 +110,7 @@ type Log struct {
 
 	flushMu sync.Mutex // see the package comment
 	cutting *cutting   // a truncation that is not finished; guarded by flushMu
+	pending *swap      // of segments, that is not finished; guarded by flushMu
 
 	queueState
 
@@ -134,6 +135,13 @@ type Log struct {
 	stopped        bool        // the directory is being closed
 	unsettled      bool        // the checkpoint on the disk may name another mode
 	closed         bool        // deleted
+
+	clean    int64 // below it everything was compacted; guarded by mu
+	swapMark bool  // checkpoints say that a start finishes a swap; guarded by mu
+	swapBase int64 // of the segment that takes its place then; guarded by mu
+	cuts     int   // counts truncations; guarded by mu
+
+	attempts attempts // of compaction
 
 	cut     bool           // recovery cuts at rp although the log is written through; guarded by mu
 	asFound *logCheckpoint // what checkpoints go on saying of a log that is offline; guarded by mu

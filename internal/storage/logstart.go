@@ -128,6 +128,8 @@ func (l *Log) startMovable(to int64) error {
 		return l.offline
 	case l.cutting != nil:
 		return fmt.Errorf("move the start of %s to %d: %w: a truncation is not finished", l, to, ErrFailed)
+	case l.pending != nil:
+		return fmt.Errorf("move the start of %s to %d: %w: a compacted segment has not taken its place yet", l, to, ErrFailed)
 	case to > end:
 		return fmt.Errorf("%w: log start %d of %s is beyond its durable end %d", ErrOffsetOutOfRange, to, l, end)
 	}

@@ -1,7 +1,9 @@
 package storage
 
 import (
+	"errors"
 	"fmt"
+	"slices"
 
 	"github.com/chronik-io/chronik/internal/record"
 	"github.com/chronik-io/chronik/internal/storage/segment"
@@ -57,6 +59,21 @@ type Timestamp struct {
 // FindTime returns the first record with a timestamp of ts or later that
 // stands in [log start, limit).
 func (l *Log) FindTime(ts, limit int64) (Timestamp, error) {
+	return again(func() (Timestamp, error) { return l.findTime(ts, limit) })
+}
+
+// again does a lookup, and once more as often as a compaction replaced a segment on
+// the way.
+func again(lookup func() (Timestamp, error)) (Timestamp, error) {
+	for {
+		t, err := lookup()
+		if !errors.Is(err, segment.ErrReplaced) {
+			return t, err
+		}
+	}
+}
+
+func (l *Log) findTime(ts, limit int64) (Timestamp, error) {
 	none := Timestamp{Offset: -1, Time: -1, Epoch: -1}
 	segments, err := l.snapshot()
 	if err != nil {
@@ -93,7 +110,7 @@ func (l *Log) FindTime(ts, limit int64) (Timestamp, error) {
 				return none, fmt.Errorf("%w: %s: %w", ErrCorrupt, l, err)
 			}
 			p = rest
-			if b.MaxTimestamp() < ts {
+			if b.Newest() < ts {
 				continue
 			}
 			if t, ok, err := l.inBatch(b, ts, limit); ok || err != nil {
@@ -136,6 +153,10 @@ func (l *Log) inBatch(b record.Batch, ts, limit int64) (Timestamp, bool, error) 
 // MaxTime returns the record with the largest timestamp in [log start, limit), as
 // ListOffsets -3 asks for (KIP-734).
 func (l *Log) MaxTime(limit int64) (Timestamp, error) {
+	return again(func() (Timestamp, error) { return l.maxTime(limit) })
+}
+
+func (l *Log) maxTime(limit int64) (Timestamp, error) {
 	best := Timestamp{Offset: -1, Time: -1, Epoch: -1}
 	segments, err := l.snapshot()
 	if err != nil {
@@ -169,7 +190,11 @@ func (l *Log) MaxTime(limit int64) (Timestamp, error) {
 	if best.Offset < 0 {
 		return best, nil
 	}
-	return l.exactMax(best, limit)
+	t, err := l.exactMax(best, limit)
+	if now, e := l.snapshot(); err == nil && t.Offset < 0 && e == nil && !slices.Equal(now, segments) {
+		return t, segment.ErrReplaced // it went meanwhile
+	}
+	return t, err
 }
 
 // maxOf returns the largest timestamp in [log start, limit) of a whole batch, and
@@ -180,7 +205,7 @@ func (l *Log) maxOf(b record.Batch, limit int64) (ts, at int64) {
 	case b.LastOffset() < start || b.BaseOffset() >= limit:
 		return -1, -1
 	case b.BaseOffset() >= start:
-		return b.MaxTimestamp(), b.BaseOffset()
+		return b.Newest(), b.BaseOffset()
 	}
 	ts, at = -1, -1
 	for { // the log starts inside of it: from each record to the next larger one
@@ -199,8 +224,8 @@ func (l *Log) maxWithin(s *segment.Segment, limit int64) (ts, at int64, err erro
 	err = s.Headers(s.Base(), func(b record.Batch) bool {
 		if b.BaseOffset() < start {
 			straddles = straddles || b.LastOffset() >= start
-		} else if b.BaseOffset() < limit && b.MaxTimestamp() > ts {
-			ts, at = b.MaxTimestamp(), b.BaseOffset()
+		} else if b.BaseOffset() < limit && b.Newest() > ts {
+			ts, at = b.Newest(), b.BaseOffset()
 		}
 		return b.LastOffset() < limit
 	})

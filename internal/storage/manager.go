@@ -23,6 +23,14 @@ func Open(places []Place, opt Options) (*Manager, error) {
 	if opt.OpenFiles <= 0 {
 		opt.OpenFiles = openFiles(len(places))
 	}
+	// There is one compaction at a time in each.
+	if opt.CleanerBytes <= 0 {
+		opt.CleanerBytes = cleanerBytes
+	}
+	opt.CleanerBytes = max(opt.CleanerBytes/int64(len(places)), 1)
+	if opt.CleanerBytesPerSecond > 0 {
+		opt.CleanerBytesPerSecond = max(opt.CleanerBytesPerSecond/int64(len(places)), 1)
+	}
 	dirs, errs := make([]*Dir, len(places)), make([]error, len(places))
 	var wg sync.WaitGroup
 	for i := range places {

@@ -3,6 +3,7 @@ package storage
 import (
 	"errors"
 	"fmt"
+	"slices"
 	"sort"
 	"time"
 
@@ -54,8 +55,15 @@ func (l *Log) Read(offset, limit int64, max int, atLeastOne bool) (Slice, error)
 			return Slice{}, nil
 		}
 		buf, b, err := seg.ReadInto(&l.dir.memory.pool, offset, min(limit, flushed), max, atLeastOne)
+		if errors.Is(err, segment.ErrReplaced) {
+			continue // the log lists another one
+		}
 		if err == nil && len(b) == 0 {
-			if next := l.after(seg); next > offset { // a hole at the end of a segment
+			next, held := l.after(seg)
+			if !held {
+				continue // it went, and what follows it may be another one now
+			}
+			if next > offset { // a hole at the end of a segment
 				offset = next
 				continue
 			}
@@ -82,6 +90,8 @@ func (l *Log) readableLocked(offset int64) error {
 func (l *Log) fromDisk(buf *membuf.Buffer, b []byte, err error, seg *segment.Segment) (Slice, error) {
 	l.dir.stats.diskReads.Inc()
 	switch {
+	case errors.Is(err, segment.ErrReplaced):
+		return Slice{}, err
 	case errors.Is(err, segment.ErrCorrupt):
 		err = fmt.Errorf("%w: %s: %w", ErrCorrupt, l, err)
 		l.dir.corrupt(l, err)
@@ -122,19 +132,20 @@ func (l *Log) segmentLocked(offset int64) *segment.Segment {
 	return l.segments[i-1]
 }
 
-// after returns the base of the segment that follows seg, 0 if none does.
-func (l *Log) after(seg *segment.Segment) int64 {
+// after returns the base of the segment that follows seg, 0 if none does. held is
+// false where seg is none of the log's any more.
+func (l *Log) after(seg *segment.Segment) (next int64, held bool) {
 	l.mu.RLock()
 	defer l.mu.RUnlock()
-	for i, s := range l.segments {
-		if s == seg && i+1 < len(l.segments) {
-			return l.segments[i+1].Base()
-		}
+	i := slices.Index(l.segments, seg)
+	if i < 0 {
+		return 0, false
 	}
-	if start, ok := l.tail.start(); ok {
-		return start
+	if i+1 < len(l.segments) {
+		return l.segments[i+1].Base(), true
 	}
-	return 0
+	next, _ = l.tail.start()
+	return next, true
 }
 
 // few is room for the parts of a slice that has few.

@@ -99,14 +99,14 @@ func (d *Dir) recover() error {
 func (r *recovery) readCheckpoint() error {
 	d := r.d
 	name := path.Join(d.path, checkpointFile)
-	b, err := statefile.Read(d.opt.FS, name, "checkpoint", checkpointVersion)
+	b, version, err := statefile.ReadVersion(d.opt.FS, name, "checkpoint", checkpointVersion)
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil
 	}
 	if err != nil {
 		return err
 	}
-	c, err := decodeCheckpoint(b)
+	c, err := decodeCheckpoint(b, version)
 	if err != nil {
 		return fmt.Errorf("%s: %w", name, err)
 	}
@@ -121,7 +121,7 @@ func (r *recovery) readCheckpoint() error {
 	// The file may be in the page cache only, if the process before died between
 	// its rename and the sync of the directory. It is written again before
 	// anything is done that it alone justifies.
-	return statefile.Write(d.opt.FS, name, "checkpoint", checkpointVersion, b)
+	return statefile.Write(d.opt.FS, name, "checkpoint", version, b)
 }
 
 // firstStart makes sure that there is nothing to lose.
@@ -284,6 +284,7 @@ func (r *recovery) look(lc *logCheckpoint) {
 	d.logs[lc.id] = l
 	l.mode = lc.mode
 	l.rp = recoveryPoint{offset: lc.rp.offset, lsn: lc.rp.lsn}
+	l.clean = lc.clean
 	l.logStart.Store(lc.logStart)
 	l.startSynced.Store(lc.logStart)
 	l.setEnds(lc.rp.offset)

@@ -18,12 +18,20 @@ func (r *recovery) prepare(f *found) error {
 	if err != nil {
 		return fmt.Errorf("log directory of the partition: %w", err)
 	}
+	swaps := map[int64]int64{} // base → size
 	for _, in := range infos {
 		if base, ok := segment.ParseName(in.Name); ok {
 			f.files[base] = in.Size
 		}
-		if segment.IsDeleted(in.Name) {
+		if base, ok := segment.ParseSwap(in.Name); ok && f.lc.swapping && base == f.lc.swap {
+			swaps[base] = in.Size
+		} else if segment.IsDeleted(in.Name) || segment.IsUnfinished(in.Name) {
 			r.later(nil, func() error { return r.d.opt.FS.Remove(path.Join(l.path, in.Name)) })
+		}
+	}
+	if f.lc.swapping {
+		if err := r.finishSwap(f, swaps); err != nil {
+			return err
 		}
 	}
 	if err := r.openListed(f); err != nil {
@@ -39,6 +47,42 @@ func (r *recovery) prepare(f *found) error {
 	}
 	r.removeBeyond(f, f.lc.rp.offset)
 	return nil
+}
+
+// finishSwap brings a swap to its end that a crash came into: the checkpoint that
+// speaks of it is durable, and the next one will not. A crash in here finds the same
+// again.
+func (r *recovery) finishSwap(f *found, swaps map[int64]int64) error {
+	listed := map[int64]int64{}
+	for _, e := range f.lc.rp.segments {
+		listed[e.base] = e.size
+	}
+	need, wanted := listed[f.lc.swap]
+	size, found := swaps[f.lc.swap]
+	name := path.Join(f.l.path, segment.Name(f.lc.swap)+segment.LogSuffix+segment.SwapSuffix)
+	switch {
+	case found && !wanted:
+		r.later(nil, func() error { return r.d.opt.FS.Remove(name) })
+		found = false
+	case found && size < need:
+		return fmt.Errorf("segment %s has %d bytes, %d are needed", name, size, need)
+	}
+	if err := segment.FinishSwap(r.d.files, f.l.path, f.lc.swap, found); err != nil {
+		return err
+	}
+	if found {
+		f.files[f.lc.swap] = size
+	}
+	for base := range f.files {
+		if _, ok := listed[base]; ok || base >= f.lc.rp.offset {
+			continue
+		}
+		if err := segment.Open(r.d.files, f.l.path, base, 0).Remove(); err != nil {
+			return err
+		}
+		delete(f.files, base)
+	}
+	return r.d.opt.FS.SyncDir(f.l.path)
 }
 
 // removeNow removes the segments that a truncation which was under way did not

@@ -53,6 +53,9 @@ func (l *Log) replaceSegment() error {
 	if cause == nil {
 		return nil // it was repaired meanwhile, on the way to a reopened directory
 	}
+	if done, err := l.retrySwap(); done {
+		return err
+	}
 	if written {
 		// The disk was full, or there were no descriptors: what was not written
 		// fails as a whole.

@@ -20,6 +20,7 @@ type stats struct {
 	recovery, online, offline, retiredBytes         prometheus.Gauge
 	removed, removedBytes                           *prometheus.CounterVec // by dir and reason
 	refused                                         prometheus.Counter
+	cleaner                                         cleanerStats
 }
 
 func newStats(m *metrics.Storage, dir string) stats {
@@ -33,6 +34,22 @@ func newStats(m *metrics.Storage, dir string) stats {
 		recovery: m.RecoverySeconds.WithLabelValues(dir), online: m.Online.WithLabelValues(dir), offline: m.Offline.WithLabelValues(dir),
 		retiredBytes: m.Retention.Waiting.WithLabelValues(dir), removed: m.Retention.Segments, removedBytes: m.Retention.Bytes,
 		refused: m.LowSpaceRefused.WithLabelValues(dir),
+		cleaner: newCleanerStats(&m.Cleaner, dir),
+	}
+}
+
+// cleanerStats are those of compaction.
+type cleanerStats struct {
+	passes, failures, read, written, records          prometheus.Counter
+	lastRun, lastSeconds, maxDirty, stopped, mapBytes prometheus.Gauge
+}
+
+func newCleanerStats(m *metrics.Cleaner, dir string) cleanerStats {
+	return cleanerStats{
+		passes: m.Passes.WithLabelValues(dir), failures: m.Failures.WithLabelValues(dir), read: m.Read.WithLabelValues(dir),
+		written: m.Written.WithLabelValues(dir), records: m.Records.WithLabelValues(dir), lastRun: m.LastRun.WithLabelValues(dir),
+		lastSeconds: m.LastSeconds.WithLabelValues(dir), maxDirty: m.MaxDirty.WithLabelValues(dir), stopped: m.Stopped.WithLabelValues(dir),
+		mapBytes: m.MapBytes.WithLabelValues(dir),
 	}
 }
 

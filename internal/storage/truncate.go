@@ -146,6 +146,8 @@ func (l *Log) dropTail(c *cutting) {
 		l.rp.segments[n-1].size = c.size
 	}
 	l.flushed, l.lowestUnsynced, l.cut = c.end, 0, true
+	l.clean = min(l.clean, c.end)
+	l.cuts++
 	l.mu.Unlock()
 	l.cutting = c
 	l.logEnd.Store(c.end)

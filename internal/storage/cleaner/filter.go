@@ -12,6 +12,9 @@ type Filter struct {
 	// beyond stays as it is.
 	Keys *KeyMap
 	End  int64
+	// Last is the last offset that was found below End. The batch that it is in stays,
+	// without records if need be: it tells where the log goes on.
+	Last int64
 	// Now is the time of the pass; Tombstones is for how long those that it is the
 	// first to find last stay (delete.retention.ms). Milliseconds.
 	Now, Tombstones int64
@@ -86,7 +89,7 @@ func (f *Filter) free(b record.Batch) (bool, error) {
 // needed says whether a batch stays although none of its records does: the last
 // one of a producer tells its sequence, the last one of the pass where the log goes on.
 func (f *Filter) needed(b record.Batch) bool {
-	if b.LastOffset() >= f.End-1 {
+	if b.LastOffset() >= f.Last {
 		return true
 	}
 	if b.ProducerID() < 0 {

@@ -114,3 +114,11 @@ func (m *KeyMap) grow(t *table) bool {
 	}
 	return true
 }
+
+// Bytes returns how much memory the map takes.
+func (m *KeyMap) Bytes() (n int64) {
+	for i := range m.tables {
+		n += int64(len(m.tables[i].slots)) * EntryBytes
+	}
+	return n
+}

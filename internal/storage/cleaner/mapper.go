@@ -17,8 +17,8 @@ type Mapper struct {
 	// Transactions follows them from the first dirty offset on.
 	Transactions *Transactions
 
-	// End is the offset after what the map covers.
-	End int64
+	// End is the offset after what the map covers, Last the one before that.
+	End, Last int64
 	// Records counts those that were looked at.
 	Records int64
 }
@@ -28,7 +28,6 @@ var errFull = errors.New("the map is full")
 // Batch takes the next batch. It returns false where the map has no room for one of
 // its keys: End is the offset of that record then.
 func (m *Mapper) Batch(b record.Batch) (more bool, err error) {
-	m.End = max(m.End, m.From)
 	if b.LastOffset() < m.From {
 		return true, nil
 	}
@@ -45,7 +44,7 @@ func (m *Mapper) Batch(b record.Batch) (more bool, err error) {
 			}
 			m.Records++
 			if !m.Keys.Put(r.Key, r.Offset) {
-				m.End = r.Offset
+				m.End, m.Last = r.Offset, r.Offset-1
 				return errFull
 			}
 			return nil
@@ -55,7 +54,7 @@ func (m *Mapper) Batch(b record.Batch) (more bool, err error) {
 		return false, nil
 	}
 	if err == nil {
-		m.End = b.LastOffset() + 1
+		m.End, m.Last = b.LastOffset()+1, b.LastOffset()
 	}
 	return err == nil, err
 }

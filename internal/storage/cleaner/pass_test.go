@@ -89,7 +89,7 @@ func (h *history) pass(whole bool) {
 		}
 	}
 	limit := o.Stable(h.end)
-	m := Mapper{Keys: NewKeyMap([16]byte{3}, 0), From: h.clean, Transactions: NewTransactions(o.Aborted())}
+	m := Mapper{Keys: NewKeyMap([16]byte{3}, 0), From: h.clean, End: h.clean, Last: h.clean - 1, Transactions: NewTransactions(o.Aborted())}
 	stop := limit
 	if !whole && h.clean < limit {
 		stop = rapid.Int64Range(h.clean, limit).Draw(h.t, "the map ends")
@@ -107,7 +107,7 @@ func (h *history) pass(whole bool) {
 		}
 	}
 	f := Filter{
-		Keys: m.Keys, End: m.End, Now: h.now, Tombstones: h.keep, Transactions: NewTransactions(o.Aborted()),
+		Keys: m.Keys, End: m.End, Last: m.Last, Now: h.now, Tombstones: h.keep, Transactions: NewTransactions(o.Aborted()),
 		LastOf: func(id int64) (int64, bool) { at, ok := h.last[id]; return at, ok },
 	}
 	until := len(h.log)

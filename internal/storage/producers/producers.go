@@ -236,3 +236,14 @@ func (s *State) Decode(b []byte) ([]byte, error) {
 	}
 	return b, nil
 }
+
+// LastOffsets returns the last offset of each producer.
+func (s *State) LastOffsets() map[int64]int64 {
+	m := make(map[int64]int64, len(s.ids))
+	for id, p := range s.ids {
+		if p.n > 0 {
+			m[id] = p.last().lastOffset
+		}
+	}
+	return m
+}

@@ -25,7 +25,7 @@ func (s *Segment) Read(offset, limit int64, max int, atLeastOne bool) ([]byte, e
 // A reader that goes on where its last read ended costs one read of the file: the
 // place is remembered. Any other one is found with the index.
 func (s *Segment) ReadInto(pool *membuf.Pool, offset, limit int64, max int, atLeastOne bool) (*membuf.Buffer, []byte, error) {
-	h, err := s.files.acquire(s.Path(), false)
+	h, err := s.open()
 	if err != nil {
 		return nil, nil, fmt.Errorf("read segment: %w", err)
 	}
@@ -33,7 +33,7 @@ func (s *Segment) ReadInto(pool *membuf.Pool, offset, limit int64, max int, atLe
 	r := reading{s: s, h: h, pool: pool, offset: offset, limit: limit, max: int64(max), one: atLeastOne}
 	pos, cuts, known := s.places.get(offset)
 	if known {
-		if buf, b, next, err := r.at(pos, record.HeaderSize); err == nil && len(b) > 0 {
+		if buf, b, next, err := r.at(pos, record.HeaderSize, true); err == nil && len(b) > 0 {
 			s.places.put(cuts, next, pos+int64(len(b)))
 			return buf, b, nil
 		} else if buf != nil {
@@ -45,7 +45,7 @@ func (s *Segment) ReadInto(pool *membuf.Pool, offset, limit int64, max int, atLe
 	if err != nil || size == 0 || size > max && !atLeastOne {
 		return nil, nil, err
 	}
-	buf, b, next, err := r.at(pos, size)
+	buf, b, next, err := r.at(pos, size, false)
 	if err != nil || len(b) == 0 {
 		if buf != nil {
 			buf.Release()
@@ -67,10 +67,11 @@ type reading struct {
 }
 
 // at reads from the batch at pos, of which at least the first least bytes are
-// wanted, and says which offset follows what it returns. It may return a buffer,
+// wanted, and says which offset follows what it returns. A guess must hold the
+// offset itself: of batches after a gap only the index knows the first. It may return a buffer,
 // which is then the caller's, without batches: the one at pos does not hold
 // the offset, or does not fit.
-func (r *reading) at(pos int64, least int) (buf *membuf.Buffer, batches []byte, next int64, err error) {
+func (r *reading) at(pos int64, least int, guess bool) (buf *membuf.Buffer, batches []byte, next int64, err error) {
 	end := r.s.Size()
 	n := min(max(r.max, int64(least)), end-pos)
 	if n < int64(least) {
@@ -88,13 +89,13 @@ func (r *reading) at(pos int64, least int) (buf *membuf.Buffer, batches []byte, 
 	if err == nil {
 		first := record.Batch(p)
 		switch {
-		case first.BaseOffset() > r.offset && least == record.HeaderSize, first.LastOffset() < r.offset:
+		case first.BaseOffset() > r.offset && guess, first.LastOffset() < r.offset:
 			return buf, nil, 0, nil
 		case int64(size) > r.max && !r.one, int64(size) > end-pos:
 			return buf, nil, 0, nil
 		case int64(size) > n:
 			buf.Release()
-			return r.at(pos, size)
+			return r.at(pos, size, guess)
 		}
 	}
 	batches, next, err = r.s.whole(p, pos, r.limit)

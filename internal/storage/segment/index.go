@@ -64,8 +64,8 @@ func (n *learned) pass(b record.Batch, pos int64) {
 			n.times = append(n.times, timeEntry{ts: n.maxTs, rel: n.maxRel})
 		}
 	}
-	if n.maxTs >= 0 && b.MaxTimestamp() > n.maxTs || pos == 0 {
-		n.maxTs, n.maxRel = b.MaxTimestamp(), rel
+	if n.maxTs >= 0 && b.Newest() > n.maxTs || pos == 0 {
+		n.maxTs, n.maxRel = b.Newest(), rel
 	}
 }
 

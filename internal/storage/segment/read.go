@@ -66,7 +66,7 @@ func (s *Segment) timeStart(h *handle, pick func(*index) (timeEntry, bool)) (e t
 	}
 	at, ok := s.base+int64(e.rel), false
 	err = s.walk(h, s.start(h, at), func(b record.Batch, p int64, _ int) bool {
-		pos, ok = p, b.LastOffset() == at && b.MaxTimestamp() == e.ts
+		pos, ok = p, b.LastOffset() == at && b.Newest() == e.ts
 		return b.LastOffset() < at
 	})
 	if err != nil || ok {
@@ -126,7 +126,7 @@ func follows(b record.Batch, next int64) bool {
 // Find returns the position and size of the batch that holds offset, or of the
 // first one after it; size 0 means that there is none.
 func (s *Segment) Find(offset int64) (pos int64, size int, err error) {
-	h, err := s.files.acquire(s.Path(), false)
+	h, err := s.open()
 	if err != nil {
 		return 0, 0, fmt.Errorf("read segment: %w", err)
 	}
@@ -159,7 +159,7 @@ func (s *Segment) MaxTimestamp() (ts, offset int64, err error) {
 	if known || s.Size() == 0 {
 		return ts, offset, nil
 	}
-	h, err := s.files.acquire(s.Path(), false)
+	h, err := s.open()
 	if err != nil {
 		return 0, 0, fmt.Errorf("read segment: %w", err)
 	}
@@ -187,10 +187,10 @@ func (s *Segment) rebuildTimes(h *handle) (ts, at int64, err error) {
 	err = s.walk(h, from, func(b record.Batch, pos int64, _ int) bool {
 		passed.pass(b, pos)
 		if pos == 0 {
-			begin = first{b.MaxTimestamp(), true}
+			begin = first{b.Newest(), true}
 		}
-		if b.MaxTimestamp() > ts {
-			ts, at = b.MaxTimestamp(), b.LastOffset()
+		if b.Newest() > ts {
+			ts, at = b.Newest(), b.LastOffset()
 		}
 		return true
 	})
@@ -216,7 +216,7 @@ func (s *Segment) FindTimestamp(ts, from int64) (record.Batch, error) {
 	if err != nil || top < ts {
 		return nil, err
 	}
-	h, err := s.files.acquire(s.Path(), false)
+	h, err := s.open()
 	if err != nil {
 		return nil, fmt.Errorf("read segment: %w", err)
 	}
@@ -229,7 +229,7 @@ func (s *Segment) FindTimestamp(ts, from int64) (record.Batch, error) {
 	var at int64
 	var size int
 	err = s.walk(h, pos, func(b record.Batch, p int64, n int) bool {
-		if b.MaxTimestamp() < ts || b.LastOffset() < from {
+		if b.Newest() < ts || b.LastOffset() < from {
 			return true
 		}
 		at, size = p, n
@@ -249,7 +249,7 @@ func (s *Segment) FindTimestamp(ts, from int64) (record.Batch, error) {
 // Headers calls fn for the header of every batch that begins at or after
 // offset, in order, until fn returns false.
 func (s *Segment) Headers(offset int64, fn func(record.Batch) bool) error {
-	h, err := s.files.acquire(s.Path(), false)
+	h, err := s.open()
 	if err != nil {
 		return fmt.Errorf("read segment: %w", err)
 	}

@@ -13,7 +13,7 @@ import (
 // next offset. fn, where it is set, sees every batch that stays, during the call
 // only. A file that ends before pos matches ErrCorrupt. Nobody may use the segment.
 func (s *Segment) Recover(pos, next int64, interval int, fn func(record.Batch)) (int64, error) {
-	h, err := s.files.acquire(s.Path(), false)
+	h, err := s.open()
 	if err != nil {
 		return 0, fmt.Errorf("recover segment: %w", err)
 	}

@@ -46,7 +46,7 @@ func (s *Segment) Newest() (ts int64, err error) {
 	ts, _, err = s.MaxTimestamp()
 	if !loaded {
 		s.mu.Lock()
-		if s.x != nil && s.x.saved() {
+		if s.x != nil && s.x.saved() && s.stage.Load() == live {
 			s.x = nil
 		}
 		s.mu.Unlock()

@@ -59,7 +59,7 @@ func (s *Segment) First() (ts int64, ok bool) {
 	if f.known || s.Size() == 0 {
 		return f.ts, f.known
 	}
-	h, err := s.files.acquire(s.Path(), false)
+	h, err := s.open()
 	if err != nil {
 		return 0, false // the append that follows meets the error
 	}
@@ -70,7 +70,7 @@ func (s *Segment) First() (ts int64, ok bool) {
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.first = first{record.Batch(b[:]).MaxTimestamp(), true}
+	s.first = first{record.Batch(b[:]).Newest(), true}
 	return s.first.ts, true
 }
 

@@ -42,6 +42,10 @@ type Segment struct {
 	dir   string
 	files *Files
 
+	stage    atomic.Int32 // what the file is called
+	moving   atomic.Bool  // it is being renamed
+	replaced atomic.Bool  // what stands at the path is another segment's, or about to be
+
 	size   atomic.Int64 // readable bytes
 	synced atomic.Int64 // bytes that a datasync has covered
 	err    atomic.Pointer[error]
@@ -68,22 +72,13 @@ type Segment struct {
 // anything in the segment is acknowledged.
 func Create(files *Files, dir string, base int64, preallocate int64) (*Segment, error) {
 	s := newSegment(files, dir, base)
-	files.forget(s.Path())
-	h, err := files.acquire(s.Path(), true)
-	if errors.Is(err, fs.ErrExist) {
-		// Left by a crash or a failed attempt; nothing in it counts.
-		if err = files.fs.Remove(s.Path()); err == nil {
-			h, err = files.acquire(s.Path(), true)
-		}
-	}
+	h, err := s.create()
 	if err != nil {
-		return nil, fmt.Errorf("create segment: %w", err)
+		return nil, err
 	}
 	defer files.release(h)
-	for _, suffix := range []string{".index", ".timeindex"} {
-		if err := files.fs.Remove(s.stem() + suffix); err != nil && !errors.Is(err, fs.ErrNotExist) {
-			return nil, fmt.Errorf("create segment: %w", err)
-		}
+	if err := s.removeIndexes(); err != nil {
+		return nil, fmt.Errorf("create segment: %w", err)
 	}
 	if preallocate > 0 {
 		if err := h.f.Allocate(0, preallocate); err != nil {
@@ -93,6 +88,22 @@ func Create(files *Files, dir string, base int64, preallocate int64) (*Segment, 
 	}
 	s.x, s.known = &index{}, true
 	return s, nil
+}
+
+// create makes the file of batches.
+func (s *Segment) create() (*handle, error) {
+	s.files.forget(s.Path())
+	h, err := s.files.acquire(s.Path(), true)
+	if errors.Is(err, fs.ErrExist) {
+		// Left by a crash or a failed attempt; nothing in it counts.
+		if err = s.files.fs.Remove(s.Path()); err == nil {
+			h, err = s.files.acquire(s.Path(), true)
+		}
+	}
+	if err != nil {
+		return nil, fmt.Errorf("create segment: %w", err)
+	}
+	return h, nil
 }
 
 // Open returns the segment that stands in dir, of which the first size bytes
@@ -118,7 +129,7 @@ func (s *Segment) Size() int64 { return s.size.Load() }
 func (s *Segment) Synced() int64 { return s.synced.Load() }
 
 // Path returns the path of the file of batches.
-func (s *Segment) Path() string { return s.stem() + LogSuffix }
+func (s *Segment) Path() string { return s.stem() + stages[s.stage.Load()] }
 
 func (s *Segment) stem() string { return path.Join(s.dir, Name(s.base)) }
 
@@ -152,7 +163,7 @@ func (s *Segment) append(chunks [][]byte, indexInterval int, write func(vfs.File
 	if err := s.Err(); err != nil {
 		return err
 	}
-	h, err := s.files.acquire(s.Path(), false)
+	h, err := s.open()
 	if err != nil {
 		return fmt.Errorf("append to segment: %w", err)
 	}
@@ -205,11 +216,11 @@ func (s *Segment) note(chunks [][]byte, at int64, interval int) {
 
 func (s *Segment) noteBatch(b record.Batch, at int64, interval int) {
 	last := b.LastOffset()
-	if ts := b.MaxTimestamp(); ts > s.maxTs {
+	if ts := b.Newest(); ts > s.maxTs {
 		s.maxTs, s.maxAt = ts, last
 	}
 	if at == 0 {
-		s.first = first{b.MaxTimestamp(), true}
+		s.first = first{b.Newest(), true}
 	}
 	if s.x != nil && s.since > interval && at > 0 {
 		s.x.add(offsetEntry{rel: int32(last - s.base), pos: int32(at)})
@@ -238,7 +249,7 @@ func (s *Segment) Sync() error {
 	if s.synced.Load() >= size && size > 0 {
 		return nil
 	}
-	h, err := s.files.acquire(s.Path(), false)
+	h, err := s.open()
 	if err != nil {
 		return fmt.Errorf("sync segment: %w", err)
 	}
@@ -271,6 +282,9 @@ func (s *Segment) datasync(h *handle) error {
 // saveIndex writes what the index files lack. They are caches: where that fails
 // they are written anew another time, and lookups take longer.
 func (s *Segment) saveIndex() {
+	if s.stage.Load() != live { // the index files are those of another segment
+		return
+	}
 	s.mu.Lock()
 	x := s.x
 	if x == nil || x.saved() {
@@ -295,7 +309,7 @@ func (s *Segment) Settle() error {
 	if first := s.Err(); !errors.Is(first, syscall.ENOSPC) && !errors.Is(first, syscall.EDQUOT) || s.unsynced.Load() {
 		return fmt.Errorf("segment cannot be settled: %w", first)
 	}
-	h, err := s.files.acquire(s.Path(), false)
+	h, err := s.open()
 	if err != nil {
 		return fmt.Errorf("sync segment: %w", err)
 	}
@@ -317,7 +331,7 @@ func (s *Segment) Seal() error {
 	if !s.allocated || s.Err() != nil {
 		return s.Sync()
 	}
-	h, err := s.files.acquire(s.Path(), false)
+	h, err := s.open()
 	if err != nil {
 		return fmt.Errorf("seal segment: %w", err)
 	}
@@ -333,7 +347,7 @@ func (s *Segment) Seal() error {
 // Cut shortens the file to size bytes, which end where offset next begins, and
 // syncs it. A dead file can be cut to what is synced.
 func (s *Segment) Cut(size, next int64) error {
-	h, err := s.files.acquire(s.Path(), false)
+	h, err := s.open()
 	if err != nil {
 		return fmt.Errorf("cut segment: %w", err)
 	}

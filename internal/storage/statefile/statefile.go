@@ -64,6 +64,20 @@ func Write(fsys vfs.FS, name, kind string, version int, payload []byte) error {
 // Read returns the payload of a state file written by a version up to max. A
 // missing file matches fs.ErrNotExist.
 func Read(fsys vfs.FS, name, kind string, max int) ([]byte, error) {
+	b, _, err := ReadVersion(fsys, name, kind, max)
+	return b, err
+}
+
+// ReadVersion is Read, and tells the version that wrote the file.
+func ReadVersion(fsys vfs.FS, name, kind string, max int) ([]byte, int, error) {
+	b, err := content(fsys, name, kind)
+	if err != nil {
+		return nil, 0, err
+	}
+	return parse(b, name, kind, max)
+}
+
+func content(fsys vfs.FS, name, kind string) ([]byte, error) {
 	f, err := fsys.Open(name)
 	if err != nil {
 		return nil, fmt.Errorf("read %s: %w", kind, err)
@@ -82,7 +96,7 @@ func Read(fsys vfs.FS, name, kind string, max int) ([]byte, error) {
 			return nil, fmt.Errorf("read %s: %w", kind, err)
 		}
 	}
-	return parse(b, name, kind, max)
+	return b, nil
 }
 
 // header returns the line before a payload.
@@ -90,7 +104,7 @@ func header(kind string, version int, payload []byte) []byte {
 	return fmt.Appendf(nil, "chronik-%s %d %d %08x\n", kind, version, len(payload), crc32.Checksum(payload, castagnoli))
 }
 
-func parse(b []byte, name, kind string, max int) ([]byte, error) {
+func parse(b []byte, name, kind string, max int) ([]byte, int, error) {
 	line, payload, ok := bytes.Cut(b, []byte("\n"))
 	var gotKind string
 	var version, length int
@@ -100,11 +114,11 @@ func parse(b []byte, name, kind string, max int) ([]byte, error) {
 	}
 	switch {
 	case !ok:
-		return nil, fmt.Errorf("%w: %s has no header of kind %s", ErrCorrupt, name, kind)
+		return nil, 0, fmt.Errorf("%w: %s has no header of kind %s", ErrCorrupt, name, kind)
 	case version > max:
-		return nil, fmt.Errorf("%w: %s has version %d, this program reads up to %d; start the version that wrote it", ErrNewer, name, version, max)
+		return nil, 0, fmt.Errorf("%w: %s has version %d, this program reads up to %d; start the version that wrote it", ErrNewer, name, version, max)
 	case !bytes.HasPrefix(b, header(kind, version, payload)):
-		return nil, fmt.Errorf("%w: %s does not match its checksum", ErrCorrupt, name)
+		return nil, 0, fmt.Errorf("%w: %s does not match its checksum", ErrCorrupt, name)
 	}
-	return payload, nil
+	return payload, version, nil
 }

@@ -63,13 +63,13 @@ func TestAnyDamageIsSeen(t *testing.T) {
 	whole := append(header("test", 1, payload), payload...)
 	for i := range whole {
 		for _, b := range [][]byte{slices.Delete(slices.Clone(whole), i, i+1), slices.Insert(slices.Clone(whole), i, 'x'), whole[:i]} {
-			if got, err := parse(b, name, "test", 1); err == nil && !bytes.Equal(b, whole) {
+			if got, _, err := parse(b, name, "test", 1); err == nil && !bytes.Equal(b, whole) {
 				t.Errorf("at %d: %q reads as %q", i, b, got)
 			}
 		}
 		b := slices.Clone(whole)
 		b[i] ^= 1
-		if _, err := parse(b, name, "test", 1); !errors.Is(err, ErrCorrupt) && !errors.Is(err, ErrNewer) {
+		if _, _, err := parse(b, name, "test", 1); !errors.Is(err, ErrCorrupt) && !errors.Is(err, ErrNewer) {
 			t.Errorf("bit at %d: %v", i, err)
 		}
 	}
@@ -146,7 +146,7 @@ func FuzzParse(f *testing.F) {
 	f.Add(append(header("test", 1, []byte("x")), 'x'))
 	f.Add([]byte("chronik-test 1 1"))
 	f.Fuzz(func(t *testing.T, b []byte) {
-		payload, err := parse(b, name, "test", 1)
+		payload, _, err := parse(b, name, "test", 1)
 		if err == nil && !bytes.Equal(b, append(header("test", 1, payload), payload...)) {
 			t.Errorf("%q was taken", b)
 		}

@@ -1,0 +1,341 @@
+package storage
+
+import (
+	"cmp"
+	"crypto/rand"
+	"errors"
+	"fmt"
+	"math"
+	"time"
+
+	"go.uber.org/zap"
+
+	"github.com/chronik-io/chronik/internal/record"
+	"github.com/chronik-io/chronik/internal/storage/cleaner"
+	"github.com/chronik-io/chronik/internal/storage/segment"
+)
+
+// attempts is what is known of a log's compactions. Only who holds Dir.compacting uses it.
+type attempts struct {
+	failures int
+	retry    time.Time // not before
+}
+
+// After a failed pass the next one waits, twice as long each time.
+const (
+	compactRetry    = 15 * time.Second
+	compactRetryMax = time.Hour
+)
+
+// compactNext runs one pass over the log that needs it most, if one is due, and says
+// whether it did. It ends early when the directory closes.
+func (d *Dir) compactNext() (did bool) {
+	d.compacting.Lock()
+	defer d.compacting.Unlock()
+	l, dirt := d.dirtiest(time.Now())
+	if l == nil || d.closing.Load() {
+		return false
+	}
+	p := &pass{d: d, l: l, now: time.Now(), dirt: dirt}
+	err := p.run()
+	d.stats.cleaner.mapBytes.Set(0)
+	switch {
+	case err == nil:
+		l.attempts = attempts{}
+		p.report()
+	case errors.Is(err, errGivenUp):
+		d.log.Debug("compaction given up", zap.Stringer("log", l), zap.Error(err))
+		l.attempts.retry = time.Now().Add(compactRetry) // not at once again: it may be on its way out
+	default:
+		d.stats.cleaner.failures.Inc()
+		wait := min(compactRetry<<min(l.attempts.failures, 20), compactRetryMax)
+		l.attempts.failures++
+		l.attempts.retry = time.Now().Add(wait)
+		d.logOnce(l, "compaction failed, the log grows until it is tried again", fmt.Errorf("in %v: %w", wait, err))
+	}
+	return true
+}
+
+// dirtiest returns the log with the largest dirty part of those that are due.
+func (d *Dir) dirtiest(now time.Time) (best *Log, dirt cleaner.Dirt) {
+	most, stopped := 0.0, 0
+	for _, l := range d.Logs() {
+		if !l.cfg.Load().Cleanup.Compact {
+			l.attempts = attempts{}
+			continue
+		}
+		if l.attempts.failures > 0 {
+			stopped++
+		}
+		if now.Before(l.attempts.retry) || l.Err() != nil {
+			continue
+		}
+		x, err := l.dirtiness(now)
+		if err != nil {
+			d.logOnce(l, "it can't be told how much of a log is to be compacted", err)
+			continue
+		}
+		if most = max(most, x.Ratio()); x.Due() && (best == nil || cmp.Compare(x.Ratio(), dirt.Ratio()) > 0) {
+			best, dirt = l, x
+		}
+	}
+	d.stats.cleaner.maxDirty.Set(most)
+	d.stats.cleaner.stopped.Set(float64(stopped))
+	return best, dirt
+}
+
+// dirtiness measures what a pass would find.
+func (l *Log) dirtiness(now time.Time) (cleaner.Dirt, error) {
+	c := l.cfg.Load().Cleanup
+	limit := l.stable()
+	l.mu.RLock()
+	list, limit := l.inactiveLocked(), min(limit, l.rp.offset)
+	clean := max(l.clean, l.logStart.Load())
+	l.mu.RUnlock()
+	segments := make([]cleaner.Segment, len(list))
+	for i, s := range list {
+		segments[i] = cleaner.Segment{Base: s.Base(), Next: s.next, Bytes: s.Size(), Latest: s.Newest, First: func() (int64, error) {
+			ts, _ := s.First() // what can't be read is found out by the pass
+			return ts, nil
+		}}
+	}
+	return cleaner.Measure(segments, clean, limit, now.UnixMilli(), cleaner.Compaction{
+		MinDirty: c.MinDirty, MinLag: c.MinLag.Milliseconds(), MaxLag: c.MaxLag.Milliseconds(),
+	})
+}
+
+// part is a segment with the base of the one that follows it.
+type part struct {
+	*segment.Segment
+	next int64
+}
+
+// inactiveLocked returns all segments but the last one.
+func (l *Log) inactiveLocked() []part {
+	var list []part
+	for i := 0; i+1 < len(l.segments); i++ {
+		list = append(list, part{l.segments[i], l.segments[i+1].Base()})
+	}
+	return list
+}
+
+// pass is one compaction of one log.
+type pass struct {
+	d    *Dir
+	l    *Log
+	now  time.Time
+	dirt cleaner.Dirt
+
+	list  []part // what may be compacted
+	cuts  int    // truncations before it
+	read  int64  // bytes of batches, for the throttle
+	wrote int64
+
+	filter cleaner.Filter
+}
+
+// run maps the keys of the dirty segments, and rewrites all up to the map's end.
+func (p *pass) run() error {
+	l := p.l
+	l.mu.RLock()
+	for _, s := range l.inactiveLocked() {
+		if s.next <= p.dirt.Until {
+			p.list = append(p.list, s)
+		}
+	}
+	p.cuts = l.cuts
+	l.mu.RUnlock()
+	if err := p.fill(); err != nil {
+		return p.outcome(err)
+	}
+	if p.filter.End <= p.dirt.From {
+		return fmt.Errorf("%w: a transaction that is not finished begins at the first dirty offset of %s", errGivenUp, l)
+	}
+	cfg := l.cfg.Load()
+	for _, group := range p.groups(cfg) {
+		if err := p.rewrite(group, cfg); err != nil {
+			return p.outcome(err)
+		}
+	}
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.cuts == p.cuts {
+		l.clean = max(l.clean, p.filter.End) // the next checkpoint holds it; until then a pass finds it all again
+	}
+	return nil
+}
+
+// outcome is errGivenUp where an error may come of the log being taken away, or cut,
+// under the pass.
+func (p *pass) outcome(err error) error {
+	if e := p.wanted(); e != nil {
+		return e
+	}
+	if errors.Is(err, segment.ErrCorrupt) {
+		err = fmt.Errorf("%w: %w", ErrCorrupt, err)
+	}
+	return fmt.Errorf("compact %s: %w", p.l, err)
+}
+
+// wanted says whether the pass is to go on.
+func (p *pass) wanted() error {
+	l := p.l
+	l.mu.RLock()
+	defer l.mu.RUnlock()
+	if p.d.closing.Load() || l.unusableLocked() != nil || l.cuts != p.cuts || !l.cfg.Load().Cleanup.Compact || l.logStart.Load() > p.dirt.Until {
+		return fmt.Errorf("%w: %s", errGivenUp, l)
+	}
+	return nil
+}
+
+// step is between two batches, of which n bytes were read or written.
+func (p *pass) step(n int) error {
+	if err := p.wanted(); err != nil {
+		return err
+	}
+	if !p.d.pace.spend(p.d, n) {
+		return errGivenUp
+	}
+	return nil
+}
+
+// errTransactions: the map can't be filled before it is known how transactions ended.
+var errTransactions = errors.New("the log holds transactions")
+
+// errEnough ends a walk.
+var errEnough = errors.New("enough was read")
+
+// fill makes the filter: the map of keys, where it ends, and what the transactions
+// came to.
+func (p *pass) fill() error {
+	var key [16]byte
+	if _, err := rand.Read(key[:]); err != nil {
+		return fmt.Errorf("random key: %w", err)
+	}
+	keys := cleaner.NewKeyMap(key, p.d.opt.CleanerBytes)
+	var aborted []cleaner.Aborted
+	m, err := p.mapKeys(keys, nil, p.dirt.Until)
+	if errors.Is(err, errTransactions) {
+		var o cleaner.Outcomes
+		if err := p.outcomes(&o); err != nil {
+			return err
+		}
+		aborted = o.Aborted()
+		m, err = p.mapKeys(keys, aborted, o.Stable(p.dirt.Until))
+	}
+	if err != nil {
+		return err
+	}
+	last := p.l.lastOffsets()
+	p.filter = cleaner.Filter{
+		Keys: keys, End: m.End, Last: m.Last, Now: p.now.UnixMilli(), Tombstones: p.l.cfg.Load().Cleanup.Tombstones.Milliseconds(),
+		LastOf:      func(id int64) (int64, bool) { at, ok := last[id]; return at, ok },
+		MaxInflated: p.d.opt.MaxInflatedBytes, Transactions: cleaner.NewTransactions(aborted),
+	}
+	return nil
+}
+
+// mapKeys fills the map with what is dirty below a limit. Where aborted is nil, it
+// stops at the first batch of a transaction.
+func (p *pass) mapKeys(keys *cleaner.KeyMap, aborted []cleaner.Aborted, limit int64) (*cleaner.Mapper, error) {
+	m := &cleaner.Mapper{Keys: keys, From: p.dirt.From, End: p.dirt.From, Last: p.dirt.From - 1, MaxInflated: p.d.opt.MaxInflatedBytes, Transactions: cleaner.NewTransactions(aborted)}
+	for _, s := range p.list {
+		if s.next <= p.dirt.From {
+			continue
+		}
+		err := p.batches(s.Segment, p.dirt.From, func(b record.Batch) error {
+			if b.LastOffset() >= limit {
+				return errEnough
+			}
+			if aborted == nil && (b.Transactional() || b.Control()) {
+				return errTransactions
+			}
+			more, err := m.Batch(b)
+			if err == nil && !more {
+				err = errEnough
+			}
+			return err
+		})
+		p.d.stats.cleaner.mapBytes.Set(float64(keys.Bytes()))
+		if errors.Is(err, errEnough) {
+			return m, nil
+		}
+		if err != nil {
+			return m, err
+		}
+		m.End = max(m.End, min(s.next, limit)) // offsets at its end may be gone
+	}
+	return m, nil
+}
+
+// outcomes reads how the transactions of the dirty part ended, in all that is in
+// segments: their markers may lie beyond.
+func (p *pass) outcomes(o *cleaner.Outcomes) error {
+	list, err := p.l.snapshot()
+	if err != nil {
+		return err
+	}
+	for i, s := range list {
+		if i+1 < len(list) && list[i+1].Base() <= p.dirt.From {
+			continue
+		}
+		if err := p.batches(s, p.dirt.From, o.Batch); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// batches calls fn with the batches of a segment, at the pace that is allowed.
+func (p *pass) batches(s *segment.Segment, from int64, fn func(record.Batch) error) error {
+	return s.Batches(from, func(b record.Batch) error {
+		p.read += int64(len(b))
+		p.d.stats.cleaner.read.Add(float64(len(b)))
+		if err := p.step(len(b)); err != nil {
+			return err
+		}
+		return fn(b)
+	})
+}
+
+// groups are the segments below the map's end, as they are to become one each.
+func (p *pass) groups(cfg *Config) [][]*segment.Segment {
+	var list []cleaner.Segment
+	for _, s := range p.list {
+		if s.Base() < p.filter.End {
+			list = append(list, cleaner.Segment{Base: s.Base(), Next: s.next, Bytes: s.Size(), Entries: s.Entries()})
+		}
+	}
+	var groups [][]*segment.Segment
+	at := 0
+	for _, g := range cleaner.Group(list, min(cfg.Segment.Bytes, math.MaxInt32), max(cfg.Segment.IndexBytes/8, 1)) {
+		var group []*segment.Segment
+		for range g {
+			group = append(group, p.list[at].Segment)
+			at++
+		}
+		groups = append(groups, group)
+	}
+	return groups
+}
+
+// lastOffsets returns the last offset of each producer whose state is known.
+func (l *Log) lastOffsets() map[int64]int64 {
+	l.smu.Lock()
+	defer l.smu.Unlock()
+	return l.settled.LastOffsets()
+}
+
+// report counts a pass that came to its end.
+func (p *pass) report() {
+	took, c := time.Since(p.now), &p.d.stats.cleaner
+	c.passes.Inc()
+	c.records.Add(float64(p.filter.Removed))
+	c.lastRun.Set(float64(time.Now().Unix()))
+	c.lastSeconds.Set(took.Seconds())
+	p.d.forgive(p.l.String())
+	p.d.log.Info("log compacted", zap.String("topic", p.l.topic), zap.Int32("partition", p.l.id.Partition),
+		zap.Int64("from", p.dirt.From), zap.Int64("to", p.filter.End), zap.Float64("dirty", math.Round(p.dirt.Ratio()*100)/100),
+		zap.Int("keys", p.filter.Keys.Len()), zap.Int64("kept", p.filter.Kept), zap.Int64("removed", p.filter.Removed),
+		zap.Int64("read", p.read), zap.Int64("written", p.wrote), zap.Duration("took", took))
+}

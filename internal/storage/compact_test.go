@@ -1,0 +1,482 @@
+package storage
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"maps"
+	"math"
+	"path"
+	"strings"
+	"sync"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/chronik-io/chronik/internal/record"
+	"github.com/chronik-io/chronik/internal/storage/segment"
+	"github.com/chronik-io/chronik/internal/vfs"
+	"github.com/chronik-io/chronik/internal/vfs/crashfs"
+	"github.com/chronik-io/chronik/internal/vfs/errfs"
+)
+
+// compacted is the configuration of a log that is compacted whenever something is
+// dirty, in small segments.
+func compacted(profile string) Config {
+	c := testConfig(profile)
+	c.Segment.Bytes, c.Segment.IndexInterval = 2<<10, 256
+	c.Cleanup = Cleanup{Compact: true, Tombstones: time.Hour}
+	return c
+}
+
+func compactLog(t testing.TB, fsys vfs.FS, profile string, change ...func(*Options)) (*Dir, *Log) {
+	t.Helper()
+	d := mustOpen(t, fsys, profile, append(change, func(o *Options) { o.Config = func(string, ID) Config { return compacted(profile) } })...)
+	if logs := d.Logs(); len(logs) > 0 {
+		logs[0].Observe(idle{})
+		return d, logs[0]
+	}
+	logs, err := d.Create([]Spec{{ID: ID{Topic: [16]byte{1}}, Topic: "t", Config: compacted(profile)}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	logs[0].Observe(idle{})
+	return d, logs[0]
+}
+
+// keyed is a batch of one record; no value is a tombstone.
+func keyed(t testing.TB, key, value string, p *record.Producer) []byte {
+	t.Helper()
+	w := record.NewBuilder(record.BatchOptions{Producer: p})
+	var v []byte
+	if value != "" {
+		v = []byte(value)
+	}
+	w.Append(time.Now().UnixMilli(), []byte(key), v, nil)
+	b, err := w.Build()
+	if err != nil {
+		t.Fatal(err)
+	}
+	return b
+}
+
+// set writes the keys 0 to n-1 with values that end in a suffix, and waits until all of it is
+// in segments that are durable.
+func set(t testing.TB, l *Log, n int, suffix string) {
+	t.Helper()
+	for i := range n {
+		if a := send(l, keyed(t, fmt.Sprint("key ", i), strings.Repeat("v", 50)+suffix, nil)); a.Err != nil {
+			t.Fatal(a.Err)
+		}
+	}
+	settled(t, l)
+}
+
+func settled(t testing.TB, l *Log) {
+	t.Helper()
+	eventually(t, "the records count", func() bool { return l.AckEnd() >= l.logEnd.Load() })
+	if err := l.flushAndSync(); err != nil {
+		t.Fatal(err)
+	}
+	if err := l.roll(); err != nil {
+		t.Fatal(err)
+	}
+	l.dir.memory.evict(l, math.MaxInt64, 0) // what memory still has is not compacted
+}
+
+// state is what a reader from the log's start knows at its end, and how many records
+// it saw.
+func state(t testing.TB, l *Log) (m map[string]string, records int) {
+	t.Helper()
+	m = map[string]string{}
+	for at := l.Ends().LogStart; ; {
+		end := l.Ends().Durable
+		s, err := l.Read(at, end, 3000, true)
+		if err != nil {
+			t.Fatalf("read %s at %d: %v", l, at, err)
+		}
+		if s.Size == 0 && end == l.Ends().Durable { // otherwise what follows may have replaced all that was left
+			return m, records
+		}
+		for _, p := range s.Parts {
+			eachBatch(p, func(b record.Batch) {
+				if b.LastOffset() < at {
+					t.Fatalf("%s: the batch at %d comes after %d", l, b.BaseOffset(), at)
+				}
+				at = b.LastOffset() + 1
+				if err := b.Each(0, func(r record.Record) error {
+					records++
+					if delete(m, string(r.Key)); r.Value != nil {
+						m[string(r.Key)] = string(r.Value)
+					}
+					return nil
+				}); err != nil {
+					t.Fatal(err)
+				}
+			})
+		}
+		s.Release()
+	}
+}
+
+// compactAll compacts until nothing is due.
+func compactAll(t testing.TB, d *Dir) (passes int) {
+	t.Helper()
+	for d.compactNext() {
+		if passes++; passes > 100 {
+			t.Fatal("compaction doesn't come to an end")
+		}
+	}
+	return passes
+}
+
+// TestCompactionKeepsTheLastValues: of every key, in fewer segments, over restarts
+// and kills.
+func TestCompactionKeepsTheLastValues(t *testing.T) {
+	for _, profile := range []string{"sync", "os"} {
+		disk := crashfs.New(1)
+		d, l := compactLog(t, disk, profile)
+		for _, suffix := range []string{"a", "b", "c"} {
+			set(t, l, 50, suffix)
+		}
+		want, before := state(t, l)
+		size, segments := l.Size(), len(files(t, l, ".log"))
+		if n := compactAll(t, d); n != 1 {
+			t.Fatalf("%s: %d passes", profile, n)
+		}
+		check := func(when string, l *Log) {
+			t.Helper()
+			got, after := state(t, l)
+			if !maps.Equal(want, got) || after != 50 || before != 150 {
+				t.Errorf("%s, %s: %d records became %d", profile, when, before, after)
+			}
+			if n := len(files(t, l, ".log")); n >= segments || l.Size() > size/2 {
+				t.Errorf("%s, %s: %d segments of %d bytes became %d of %d", profile, when, segments, size, n, l.Size())
+			}
+			if rest := append(files(t, l, segment.SwapSuffix), files(t, l, segment.CleanedSuffix)...); len(rest) > 0 {
+				t.Errorf("%s, %s: %v are left", profile, when, rest)
+			}
+		}
+		check("afterwards", l)
+		killed := disk.KillImage(1)
+		if err := d.Close(); err != nil {
+			t.Fatal(err)
+		}
+		for when, image := range map[string]*crashfs.FS{"after a kill": killed, "after a stop": disk.KillImage(2)} {
+			d, l := compactLog(t, image, profile)
+			check(when, l)
+			if n := compactAll(t, d); when == "after a stop" && n > 0 {
+				t.Errorf("%s, %s: %d passes over what is clean", profile, when, n)
+			}
+			check(when+" and a compaction", l)
+		}
+	}
+}
+
+// TestTombstonesStayTheirTime: one goes with the first pass after its time.
+func TestTombstonesStayTheirTime(t *testing.T) {
+	d, l := compactLog(t, vfs.Memory(), "sync")
+	tombstones := func() (n int) {
+		_ = guard(func() error {
+			for _, b := range (&world{rng: newRandom(1)}).content(l) {
+				_ = record.Batch(b.data).Each(0, func(r record.Record) error {
+					if r.Value == nil {
+						n++
+					}
+					return nil
+				})
+			}
+			return nil
+		})
+		return n
+	}
+	set(t, l, 10, "a")
+	send(l, keyed(t, "key 3", "", nil))
+	send(l, keyed(t, "key 4", "", nil))
+	set(t, l, 1, "b")
+	compactAll(t, d)
+	if want, _ := state(t, l); tombstones() != 2 || len(want) != 8 {
+		t.Fatalf("%d tombstones, %v", tombstones(), want)
+	}
+	set(t, l, 1, "c")
+	compactAll(t, d)
+	if tombstones() != 2 {
+		t.Errorf("%d tombstones after a second pass", tombstones())
+	}
+	// An hour is over: the horizon in the batches is what counts.
+	p := &pass{d: d, l: l, now: time.Now().Add(time.Hour + time.Second)}
+	set(t, l, 1, "d")
+	var err error
+	if p.dirt, err = l.dirtiness(p.now); err != nil {
+		t.Fatal(err)
+	}
+	if err := p.run(); err != nil {
+		t.Fatal(err)
+	}
+	if want, _ := state(t, l); tombstones() != 0 || len(want) != 8 {
+		t.Errorf("%d tombstones, %v", tombstones(), want)
+	}
+}
+
+// TestCompactionWithASmallMap takes several passes, and comes to the same.
+func TestCompactionWithASmallMap(t *testing.T) {
+	d, l := compactLog(t, vfs.Memory(), "sync", func(o *Options) { o.CleanerBytes = 1 })
+	for _, suffix := range []string{"a", "b"} {
+		set(t, l, 600, suffix)
+	}
+	want, _ := state(t, l)
+	if n := compactAll(t, d); n < 2 {
+		t.Errorf("%d passes", n)
+	}
+	if got, n := state(t, l); !maps.Equal(want, got) || n >= 1200 {
+		t.Errorf("%d records are left", n)
+	}
+}
+
+// TestCompactionKeepsProducers: the last batch of a producer stays, so that a retry of
+// it is known even where its state is read from the segments.
+func TestCompactionKeepsProducers(t *testing.T) {
+	d, l := compactLog(t, vfs.Memory(), "sync")
+	last := keyed(t, "key 1", "old", &record.Producer{ID: 9, Sequence: 1})
+	first := send(l, keyed(t, "key 0", "old", &record.Producer{ID: 9, Sequence: 0}))
+	at := send(l, bytes.Clone(last))
+	if first.Err != nil || at.Err != nil {
+		t.Fatal(first.Err, at.Err)
+	}
+	set(t, l, 40, "new")
+	set(t, l, 40, "newer")
+	compactAll(t, d)
+	end := l.Ends().LogEnd
+	set(t, l, 1, "cut")
+	if err := l.Truncate(end); err != nil { // reads the producers from the segments
+		t.Fatal(err)
+	}
+	if a := send(l, bytes.Clone(last)); a.Err != nil || !a.Duplicate || a.Base != at.Base {
+		t.Errorf("a retry: %+v, %v", a.Base, a.Err)
+	}
+	if a := send(l, keyed(t, "key 0", "x", &record.Producer{ID: 9, Sequence: 5})); !errors.Is(a.Err, ErrOutOfOrderSequence) {
+		t.Errorf("a gap in the sequence: %v", a.Err)
+	}
+	s, err := l.Read(at.Base, end, 1, true)
+	defer s.Release()
+	if err != nil || s.Size == 0 {
+		t.Fatal(s.Size, err)
+	}
+	if b, _, err := record.Next(s.Parts[0]); err != nil || b.Records() != 0 || b.LastOffset() != at.Base {
+		t.Errorf("a batch of %d records at %d: %v", b.Records(), b.BaseOffset(), err)
+	}
+	if ts, err := l.MaxTime(end); err != nil || ts.Offset < 0 {
+		t.Errorf("the largest timestamp: %+v, %v", ts, err)
+	}
+	if ts, err := l.FindTime(0, end); err != nil || ts.Offset < 0 {
+		t.Errorf("the first record: %+v, %v", ts, err)
+	}
+}
+
+// TestCompactionStaysBelowItsBounds: the active segment, what is not durable, and
+// what lies above the high watermark are not touched.
+func TestCompactionStaysBelowItsBounds(t *testing.T) {
+	d, l := compactLog(t, vfs.Memory(), "sync")
+	l.Observe(bounded{})
+	set(t, l, 100, "a")
+	set(t, l, 100, "b")
+	if d.compactNext() {
+		t.Fatal("nothing was below the high watermark")
+	}
+	l.Observe(bounded{high: 100})
+	compactAll(t, d)
+	if got, n := state(t, l); n != 200 || len(got) != 100 {
+		t.Errorf("%d records", n)
+	}
+	l.Observe(bounded{high: 200})
+	c := l.Config()
+	c.Cleanup.MinLag = time.Hour
+	l.Configure(c)
+	compactAll(t, d)
+	if _, n := state(t, l); n != 200 {
+		t.Errorf("%d records, though all are young", n)
+	}
+	c.Cleanup.MinLag = 0
+	l.Configure(c)
+	compactAll(t, d)
+	if _, n := state(t, l); n != 100 {
+		t.Errorf("%d records", n)
+	}
+}
+
+// TestReadersDuringSwaps: readers see every batch that stays, in order, and the last
+// values, whatever takes the place of the segments that they are in.
+func TestReadersDuringSwaps(t *testing.T) {
+	d, l := compactLog(t, vfs.Memory(), "sync", func(o *Options) { o.OpenFiles, o.DeferredBytes = 4, 32<<10 })
+	set(t, l, 60, "first")
+	stop := make(chan struct{})
+	var wg sync.WaitGroup
+	for range 3 {
+		wg.Go(func() {
+			for {
+				select {
+				case <-stop:
+					return
+				default:
+				}
+				if m, _ := state(t, l); len(m) != 60 {
+					t.Errorf("%d keys", len(m))
+					return
+				}
+				end := l.Ends().Durable
+				newest, err := l.MaxTime(end)
+				first, err2 := l.FindTime(1, end)
+				if err != nil || err2 != nil || (newest.Offset < 0 || first.Offset < 0) && end == l.Ends().Durable {
+					t.Errorf("the largest timestamp: %+v, %v; the first record: %+v, %v", newest, err, first, err2)
+				}
+			}
+		})
+	}
+	for i := range 12 {
+		set(t, l, 60, fmt.Sprint(i))
+		compactAll(t, d)
+	}
+	close(stop)
+	wg.Wait()
+	if _, n := state(t, l); n != 60 {
+		t.Errorf("%d records are left", n)
+	}
+}
+
+// TestAFailedSwapIsFinished: whatever fails on the way, the log is as before or takes
+// appends again by itself, and a start finds the same.
+func TestAFailedSwapIsFinished(t *testing.T) {
+	for name, rule := range map[string]errfs.Rule{
+		"the new segment":       {Ops: errfs.Create, Path: "*.cleaned"},
+		"its bytes":             {Ops: errfs.Write, Path: "*.cleaned"},
+		"a full disk":           {Ops: errfs.Write, Path: "*.cleaned", Err: syscall.ENOSPC},
+		"its sync":              {Ops: errfs.Datasync, Path: "*.cleaned"},
+		"its name":              {Ops: errfs.Rename, Path: "*.cleaned"},
+		"its place":             {Ops: errfs.Rename, Path: "*.swap"},
+		"a removal":             {Ops: errfs.Remove, Path: "*.log", From: 1},
+		"the indexes":           {Ops: errfs.Remove, Path: "*index"},
+		"the names":             {Ops: errfs.SyncDir, Path: "/d/t-0"},
+		"the names, later":      {Ops: errfs.SyncDir, Path: "/d/t-0", From: 1},
+		"the checkpoint":        {Ops: errfs.Datasync, Path: "checkpoint.tmp"},
+		"the second checkpoint": {Ops: errfs.Datasync, Path: "checkpoint.tmp", From: 1},
+		"its rename":            {Ops: errfs.Rename, Path: "checkpoint.tmp"},
+		"what is read":          {Ops: errfs.Read, Path: "*.log", From: 3},
+	} {
+		t.Run(name, func(t *testing.T) {
+			disk := crashfs.New(1)
+			fs := errfs.New(disk)
+			d, l := compactLog(t, fs, "sync")
+			set(t, l, 100, "a")
+			set(t, l, 100, "b")
+			want, _ := state(t, l)
+			if rule.Err == nil {
+				rule.Err = syscall.EIO
+			}
+			rule.Count = 2
+			fs.Add(rule)
+			d.compactNext()
+			if rule.Ops == errfs.Read {
+				fs.Clear()
+			}
+			if got, _ := state(t, l); !maps.Equal(want, got) {
+				t.Error("a reader sees other values")
+			}
+			crashed := disk.PowerLossImage(crashfs.KeepSectors, 1)
+			eventually(t, "the log takes records", func() bool { return l.Err() == nil })
+			fs.Clear()
+			l.attempts.retry = time.Time{}
+			set(t, l, 1, "b")
+			compactAll(t, d)
+			if got, n := state(t, l); !maps.Equal(want, got) || n > 101 {
+				t.Errorf("%d records are left", n)
+			}
+			if rest := append(files(t, l, segment.SwapSuffix), files(t, l, segment.CleanedSuffix)...); len(rest) > 0 {
+				t.Errorf("%v are left", rest)
+			}
+			_, l2 := compactLog(t, crashed, "sync")
+			if got, _ := state(t, l2); !maps.Equal(want, got) {
+				t.Error("a start after a loss of power sees other values")
+			}
+		})
+	}
+}
+
+// TestDamageStopsOneLogOnly: it is counted, and the others are compacted.
+func TestDamageStopsOneLogOnly(t *testing.T) {
+	fs := vfs.Memory()
+	d, l := compactLog(t, fs, "sync")
+	other, err := d.Create([]Spec{{ID: ID{Topic: [16]byte{1}, Partition: 1}, Topic: "t", Config: compacted("sync")}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, x := range []*Log{l, other[0]} {
+		x.Observe(idle{})
+		set(t, x, 60, "a")
+		set(t, x, 60, "b")
+	}
+	f, err := fs.Open(path.Join(l.path, segment.Name(0)+segment.LogSuffix))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := f.WriteAt([]byte{0xff}, 200); err != nil {
+		t.Fatal(err)
+	}
+	_ = f.Close()
+	compactAll(t, d)
+	if _, n := state(t, other[0]); n != 60 {
+		t.Errorf("%d records of the other log are left", n)
+	}
+	if l.attempts.failures != 1 || !l.attempts.retry.After(time.Now()) || l.Err() != nil {
+		t.Errorf("%+v, %v", l.attempts, l.Err())
+	}
+	if rest := files(t, l, segment.CleanedSuffix); len(rest) > 0 {
+		t.Errorf("%v are left", rest)
+	}
+}
+
+// TestCompactionEndsWithTheDirectory: a pass that is slowed down doesn't hold a stop.
+func TestCompactionEndsWithTheDirectory(t *testing.T) {
+	d, l := compactLog(t, vfs.Memory(), "sync", func(o *Options) { o.CleanerBytesPerSecond = 1 })
+	set(t, l, 100, "a")
+	set(t, l, 100, "b")
+	done := make(chan struct{})
+	go func() { defer close(done); d.compactNext() }()
+	if err := d.Close(); err != nil {
+		t.Error(err)
+	}
+	<-done
+}
+
+// TestCheckpointOfVersionOne is read: nothing of it was compacted.
+func TestCheckpointOfVersionOne(t *testing.T) {
+	c := checkpoint{seq: 7, logs: []logCheckpoint{
+		{id: ID{Partition: 3}, topic: "t", logStart: 5, clean: 9, swapping: true, swap: 5, rp: recoveryPoint{offset: 40, segments: []extent{{5, 100}}}},
+	}}
+	b := c.encode()
+	got, err := decodeCheckpoint(b, 2)
+	if err != nil || got.logs[0].clean != 9 || !got.logs[0].swapping || got.logs[0].swap != 5 || got.logs[0].rp.offset != 40 {
+		t.Fatalf("%+v, %v", got, err)
+	}
+	at := 8*4 + 16*2 + 4 + 16 + 4 + 2 + 1 + 1 + 1 + 8 // after the log start
+	one := append(bytes.Clone(b[:at]), b[at+16:]...)
+	if got, err = decodeCheckpoint(one, 1); err != nil || got.logs[0].clean != 0 || got.logs[0].swapping || got.logs[0].rp.offset != 40 {
+		t.Fatalf("%+v, %v", got, err)
+	}
+}
+
+// TestReadsBeforeAnEmptyBatch: a reader in the gap before one goes on with it.
+func TestReadsBeforeAnEmptyBatch(t *testing.T) {
+	d, l := compactLog(t, vfs.Memory(), "sync")
+	for range 3 {
+		send(l, testBatch(t, 10, nil)) // no keys: nothing stays of them
+	}
+	settled(t, l)
+	compactAll(t, d)
+	for at := range int64(3) {
+		s, err := l.Read(at, 3, 1000, true)
+		if err != nil || s.Size != record.HeaderSize || record.Batch(s.Parts[0]).LastOffset() != 2 {
+			t.Errorf("at %d: %d bytes, %v", at, s.Size, err)
+		}
+		s.Release()
+	}
+}

@@ -1,0 +1,215 @@
+package storage
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+
+	"github.com/chronik-io/chronik/internal/metrics"
+	"github.com/chronik-io/chronik/internal/storage/segment"
+)
+
+// errGivenUp ends a compaction that nobody wants any more: the directory closes, or
+// the log is not what it was when the pass began.
+var errGivenUp = errors.New("the compaction was given up")
+
+// swap is a compacted segment that takes the place of others.
+type swap struct {
+	old   []*segment.Segment
+	fresh *segment.Segment // nil where nothing stayed
+	// How far it is: the checkpoint that says so is durable; readers see the new
+	// list; the files are what it says.
+	committed, published, placed bool
+}
+
+// replace puts a segment in the place of others, which lie side by side below the
+// recovery point; nil where nothing of them stayed. The steps are those of
+// docs/topics.md. An error that comes before anything was changed leaves the log as
+// it was; after any other one the log takes no appends until the maintenance
+// goroutine has finished the swap.
+func (l *Log) replace(old []*segment.Segment, fresh *segment.Segment, cuts int) error {
+	if fresh != nil {
+		if err := fresh.Ready(); err != nil {
+			return errors.Join(err, fresh.Discard())
+		}
+	}
+	// Names that come back after a loss of power must be neither those of another
+	// attempt nor missing.
+	if err := l.dir.opt.FS.SyncDir(l.path); err != nil {
+		return errors.Join(fmt.Errorf("replace segments: %w", err), discard(fresh))
+	}
+	l.flushMu.Lock()
+	defer l.flushMu.Unlock()
+	l.mu.Lock()
+	i, err := l.replaceableLocked(old, cuts)
+	if err != nil {
+		l.mu.Unlock()
+		return errors.Join(err, discard(fresh))
+	}
+	extents := slices.Clone(l.rp.segments[:i])
+	if fresh != nil {
+		extents = append(extents, extent{base: fresh.Base(), size: fresh.Size()})
+	}
+	l.rp.segments = append(extents, l.rp.segments[i+len(old):]...)
+	l.swapMark, l.swapBase = true, old[0].Base()
+	l.mu.Unlock()
+	l.pending = &swap{old: old, fresh: fresh}
+	return l.finishSwap()
+}
+
+func discard(s *segment.Segment) error {
+	if s == nil {
+		return nil
+	}
+	return s.Discard()
+}
+
+// replaceableLocked returns where in the recovery point's list segments stand that
+// may be replaced now: they are as they were, durable, and others follow them. The
+// caller holds flushMu and mu.
+func (l *Log) replaceableLocked(old []*segment.Segment, cuts int) (int, error) {
+	if l.unusableLocked() != nil || l.cutting != nil || l.pending != nil || l.cuts != cuts || l.asFound != nil || l.unsettled {
+		return 0, fmt.Errorf("%w: %s is out of use or was truncated", errGivenUp, l)
+	}
+	at := slices.Index(l.segments, old[0])
+	if at < 0 || at+len(old) >= len(l.segments) || !slices.Equal(l.segments[at:at+len(old)], old) {
+		return 0, fmt.Errorf("%w: segments of %s went", errGivenUp, l)
+	}
+	i := slices.IndexFunc(l.rp.segments, func(e extent) bool { return e.base == old[0].Base() })
+	if i < 0 || i+len(old) > len(l.rp.segments) || l.segments[at+len(old)].Base() > l.rp.offset {
+		return 0, fmt.Errorf("%w: segments of %s are not below its recovery point", errGivenUp, l)
+	}
+	for k, s := range old {
+		if e := l.rp.segments[i+k]; e.base != s.Base() || e.size != s.Size() || s.Synced() != s.Size() {
+			return 0, fmt.Errorf("%w: the segment at %d of %s changed", errGivenUp, s.Base(), l)
+		}
+	}
+	return i, nil
+}
+
+// finishSwap brings the swap that memory speaks of to its end. It needs flushMu.
+func (l *Log) finishSwap() error {
+	err := l.commitSwap(l.pending)
+	if err == nil {
+		l.pending = nil
+		l.mu.Lock()
+		held := l.failure != nil
+		l.failure = nil
+		l.mu.Unlock()
+		if held {
+			l.dir.repaired(l)
+			l.dir.schedule(l)
+		}
+		return nil
+	}
+	err = fmt.Errorf("replace segments of %s: %w", l, err)
+	if l.Offline() == nil {
+		l.hold(fmt.Errorf("%w: %w", ErrFailed, err))
+		l.dir.repair(l)
+	}
+	return err
+}
+
+// retrySwap is finishSwap for the maintenance goroutine; false where there is none
+// to finish.
+func (l *Log) retrySwap() (bool, error) {
+	l.flushMu.Lock()
+	defer l.flushMu.Unlock()
+	if l.pending == nil || l.Offline() != nil {
+		return l.pending != nil, nil
+	}
+	return true, l.finishSwap()
+}
+
+// commitSwap does what is left to do. Whatever fails, all checkpoints until then say
+// the same: the new list, and that a start finishes what isn't.
+func (l *Log) commitSwap(x *swap) error {
+	if !x.committed {
+		if err := l.dir.commitPoint(l.dir.opt.broken.silentSwap); err != nil {
+			return err
+		}
+		x.committed = true
+	}
+	if !x.placed {
+		if err := l.placeSwap(x); err != nil {
+			return err
+		}
+		x.placed = true
+	}
+	if err := l.endSwap(); err != nil {
+		return err
+	}
+	if x.fresh != nil {
+		x.fresh.SaveIndex()
+	}
+	for _, s := range x.old {
+		l.dir.stats.removed.WithLabelValues(l.dir.path, metrics.RemovedByClean).Inc()
+		l.dir.stats.removedBytes.WithLabelValues(l.dir.path, metrics.RemovedByClean).Add(float64(s.Size()))
+	}
+	return nil
+}
+
+// placeSwap gives readers the new segment, and the files their names. An index belongs to
+// the file that it was made for, and goes before that does.
+func (l *Log) placeSwap(x *swap) error {
+	for _, s := range x.old {
+		if err := s.RemoveIndexes(); err != nil {
+			return err
+		}
+	}
+	if !x.published {
+		l.publishSwap(x)
+		x.published = true
+	}
+	if x.fresh != nil {
+		if err := x.fresh.Install(); err != nil {
+			return err
+		}
+	}
+	for _, s := range x.old {
+		if x.fresh != nil && s.Base() == x.fresh.Base() {
+			continue // the new one has its name
+		}
+		if err := s.Remove(); err != nil {
+			return err
+		}
+	}
+	if l.dir.opt.broken.eagerSwap {
+		return nil
+	}
+	if err := l.dir.opt.FS.SyncDir(l.path); err != nil {
+		return fmt.Errorf("replace segments: %w", err)
+	}
+	return nil
+}
+
+// publishSwap puts the new segment into the log's list, and only then sends the
+// readers of the old ones to look there: none of them waits.
+func (l *Log) publishSwap(x *swap) {
+	l.mu.Lock()
+	i := slices.Index(l.segments, x.old[0])
+	list := slices.Clone(l.segments[:i])
+	if x.fresh != nil {
+		list = append(list, x.fresh)
+	}
+	l.segments = append(list, l.segments[i+len(x.old):]...)
+	l.mu.Unlock()
+	for _, s := range x.old {
+		s.Replace()
+	}
+}
+
+// endSwap has a checkpoint say that nothing is left to finish. Until one is known to
+// be durable no other swap may begin.
+func (l *Log) endSwap() error {
+	l.mu.Lock()
+	l.swapMark = false
+	l.mu.Unlock()
+	err := l.dir.checkpoint(nil)
+	if err != nil {
+		l.mu.Lock()
+		l.swapMark = true // as the checkpoint on the disk may say
+		l.mu.Unlock()
+	}
+	return err
+}
