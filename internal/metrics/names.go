@@ -1,15 +1,19 @@
 package metrics
 
 // The metric names. All of them are part of what an operator relies on: a name
-// or a label is changed as carefully as a config's.
+// or a label is changed as carefully as a config's. The comments that are followed
+// by names are the headings of docs/metrics.md.
 const (
-	nameGroupRecords    = "chronik_commit_group_records"
-	nameGroupBytes      = "chronik_commit_group_bytes"
-	nameGroupSync       = "chronik_commit_group_sync_seconds"
-	nameCommitWait      = "chronik_commit_wait_seconds"
-	nameJournalBytes    = "chronik_journal_bytes"
-	nameJournalLimit    = "chronik_journal_limit_bytes"
-	nameDeferredBytes   = "chronik_deferred_bytes"
+	// How records become durable
+	nameGroupRecords  = "chronik_commit_group_records"
+	nameGroupBytes    = "chronik_commit_group_bytes"
+	nameGroupSync     = "chronik_commit_group_sync_seconds"
+	nameCommitWait    = "chronik_commit_wait_seconds"
+	nameJournalBytes  = "chronik_journal_bytes"
+	nameJournalLimit  = "chronik_journal_limit_bytes"
+	nameDeferredBytes = "chronik_deferred_bytes"
+
+	// Log directories and the disk guard
 	nameDirOnline       = "chronik_log_dir_online"
 	nameCachedBytes     = "chronik_cached_bytes"
 	nameOpenFiles       = "chronik_open_segment_files"
@@ -21,19 +25,25 @@ const (
 	nameLowSpaceRefused = "chronik_low_space_refused_total"
 	nameJournalErrors   = "chronik_journal_errors_total"
 	nameSegmentErrors   = "chronik_segment_errors_total"
+	nameOffline         = "chronik_partitions_offline"
 	nameSweeps          = "chronik_checkpoint_sweeps_total"
 	nameRolls           = "chronik_segment_rolls_total"
-	nameTruncations     = "chronik_recovery_truncated_bytes_total"
-	nameRecoveryFrames  = "chronik_recovery_frames_total"
-	nameRecoveryBytes   = "chronik_recovery_bytes_total"
-	nameRecoverySecs    = "chronik_recovery_seconds"
-	nameCacheReads      = "chronik_log_reads_total"
-	nameOffline         = "chronik_partitions_offline"
 
+	// Recovery at a start
+	nameTruncations    = "chronik_recovery_truncated_bytes_total"
+	nameRecoveryFrames = "chronik_recovery_frames_total"
+	nameRecoveryBytes  = "chronik_recovery_bytes_total"
+	nameRecoverySecs   = "chronik_recovery_seconds"
+
+	// Reads
+	nameCacheReads = "chronik_log_reads_total"
+
+	// Retention
 	nameRemovedSegments = "chronik_segments_removed_total"
 	nameRemovedBytes    = "chronik_segments_removed_bytes_total"
 	nameDeletedBytes    = "chronik_deleted_segments_waiting_bytes"
 
+	// Compaction
 	nameCleanerPasses   = "chronik_cleaner_passes_total"
 	nameCleanerFailures = "chronik_cleaner_failures_total"
 	nameCleanerRead     = "chronik_cleaner_read_bytes_total"
@@ -45,11 +55,13 @@ const (
 	nameCleanerStopped  = "chronik_cleaner_stopped_partitions"
 	nameCleanerMap      = "chronik_cleaner_map_bytes"
 
+	// Requests
 	nameRequests       = "chronik_requests_total"
 	nameRequestSeconds = "chronik_request_seconds"
 	nameSendSeconds    = "chronik_response_send_seconds"
 	nameThrottled      = "chronik_request_throttle_seconds_total"
 
+	// Connections and memory
 	nameConnections = "chronik_connections"
 	nameAccepted    = "chronik_connections_accepted_total"
 	nameRefused     = "chronik_connections_refused_total"
@@ -60,6 +72,7 @@ const (
 	nameBudgetLimit = "chronik_budget_limit_bytes"
 	nameBudgetWaits = "chronik_budget_waits_total"
 
+	// Partitions
 	nameLogSize         = "chronik_log_size_bytes"
 	nameLogsSize        = "chronik_logs_size_bytes"
 	nameLogStart        = "chronik_log_start_offset"
@@ -71,12 +84,14 @@ const (
 	nameTopics          = "chronik_topics"
 	namePartitions      = "chronik_partitions"
 
+	// Consumer groups
 	nameGroups          = "chronik_groups"
 	nameGroupShards     = "chronik_group_coordinator_shards"
 	nameGroupLag        = "chronik_group_lag_records"
 	nameGroupTopicLag   = "chronik_group_topic_lag_records"
 	nameGroupLagOmitted = "chronik_group_lag_omitted"
 
+	// The process
 	nameBuild = "chronik_build_info"
 	nameReady = "chronik_ready"
 )

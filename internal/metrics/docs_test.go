@@ -1,0 +1,105 @@
+package metrics
+
+import (
+	"flag"
+	"fmt"
+	"go/ast"
+	"go/parser"
+	"go/token"
+	"os"
+	"slices"
+	"strconv"
+	"strings"
+	"testing"
+
+	dto "github.com/prometheus/client_model/go"
+)
+
+var update = flag.Bool("update", false, "rewrite the generated part of docs/metrics.md")
+
+// section is a heading of names.go and the names below it.
+type section struct {
+	title string
+	names []string
+}
+
+func sections(t *testing.T) (list []section) {
+	t.Helper()
+	file, err := parser.ParseFile(token.NewFileSet(), "names.go", nil, parser.ParseComments)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, d := range file.Decls {
+		for _, spec := range d.(*ast.GenDecl).Specs {
+			v := spec.(*ast.ValueSpec)
+			if v.Doc != nil {
+				list = append(list, section{title: strings.TrimSpace(v.Doc.Text())})
+			}
+			if len(list) == 0 {
+				t.Fatalf("%s stands below no heading", v.Names[0])
+			}
+			name, err := strconv.Unquote(v.Values[0].(*ast.BasicLit).Value)
+			if err != nil {
+				t.Fatal(err)
+			}
+			s := &list[len(list)-1]
+			s.names = append(s.names, name)
+		}
+	}
+	return list
+}
+
+// labelsOf are the label names of a family, in the order of the alphabet.
+func labelsOf(f *dto.MetricFamily) string {
+	var names []string
+	for _, l := range f.GetMetric()[0].GetLabel() {
+		names = append(names, "`"+l.GetName()+"`")
+	}
+	slices.Sort(names)
+	return strings.Join(names, ", ")
+}
+
+// docs/metrics.md says of every metric that a scrape returns what it is and what to
+// do about it, in the words of the code.
+func TestDocsListEveryMetric(t *testing.T) {
+	got, advice := gather(t, everything(t)), Advice()
+	var b strings.Builder
+	for _, s := range sections(t) {
+		fmt.Fprintf(&b, "### %s\n\n| metric | type | labels | meaning | when to look, and what helps |\n|---|---|---|---|---|\n", s.title)
+		for _, name := range s.names {
+			text, ok := advice[name]
+			if !ok {
+				t.Errorf("%s has no entry in Advice", name)
+			}
+			delete(advice, name)
+			f := got[name]
+			if f == nil {
+				t.Fatalf("no scrape returns %s", name)
+			}
+			fmt.Fprintf(&b, "| `%s` | %s | %s | %s | %s |\n", name, strings.ToLower(f.GetType().String()), labelsOf(f), f.GetHelp(), text)
+		}
+		b.WriteString("\n")
+	}
+	for name := range advice {
+		t.Errorf("Advice speaks of %s, which is no metric", name)
+	}
+	const page, begin, end = "../../docs/metrics.md", "<!-- generated: metrics -->\n", "<!-- end: metrics -->\n"
+	old, err := os.ReadFile(page)
+	if err != nil {
+		t.Fatal(err)
+	}
+	head, rest, ok := strings.Cut(string(old), begin)
+	part, tail, ok2 := strings.Cut(rest, end)
+	if !ok || !ok2 {
+		t.Fatalf("%s has lost its markers", page)
+	}
+	switch {
+	case part == b.String():
+	case *update:
+		if err := os.WriteFile(page, []byte(head+begin+b.String()+end+tail), 0o644); err != nil {
+			t.Fatal(err)
+		}
+	default:
+		t.Errorf("%s is not what the code says; run go test ./internal/metrics -run Docs -update", page)
+	}
+}
