@@ -133,10 +133,11 @@ type chaos struct {
 	epoch      int32
 	generation int32
 	memberOf   map[string]int32
+	work
 }
 
 func newChaos(t *rapid.T) *chaos {
-	c := &chaos{world: newWorld(t), t: t, memberOf: map[string]int32{}}
+	c := &chaos{world: newWorld(t), t: t, memberOf: map[string]int32{}, work: newWork()}
 	c.topic("t", 4)
 	return c
 }
@@ -169,8 +170,8 @@ func (c *chaos) act(kinds []string) {
 		c.old = append(c.old, o)
 	case "beat":
 		for _, n := range slices.Clone(c.new) {
-			if rapid.Bool().Draw(c.t, "beats") && n.beat() != 0 && n.join() != 0 {
-				c.new = slices.DeleteFunc(c.new, func(x *client) bool { return x == n })
+			if rapid.Bool().Draw(c.t, "beats") {
+				c.goOn(n)
 			}
 		}
 		for _, o := range c.old {
@@ -193,14 +194,14 @@ func (c *chaos) act(kinds []string) {
 				req.MemberEpoch = -2
 			}
 			c.consumerBeat(req)
-			c.new = slices.DeleteFunc(c.new, func(x *client) bool { return x == n })
+			c.remove(n)
 		}
 	case "die":
 		if len(c.old) > 0 {
 			c.old = slices.Delete(c.old, 0, 1)
 		}
 	case "topic":
-		c.topic(rapid.SampledFrom([]string{"t", "u", "v"}).Draw(c.t, "name"), rapid.Int32Range(0, 6).Draw(c.t, "partitions"))
+		c.changeTopic(rapid.SampledFrom([]string{"t", "u", "v"}).Draw(c.t, "name"), rapid.Int32Range(0, 6).Draw(c.t, "partitions"))
 	case "time":
 		c.advance(time.Duration(rapid.SampledFrom([]int{0, 1, 5, 20, 50}).Draw(c.t, "seconds")) * time.Second)
 	case "reload":
@@ -210,17 +211,20 @@ func (c *chaos) act(kinds []string) {
 				o.parked, o.generation = 0, -1
 			}
 		}
-	case "commit":
-		if len(c.new) > 0 {
-			n := rapid.SampledFrom(c.new).Draw(c.t, "who")
-			c.world.commit(commitOf(n.id, n.epoch, "t", 1))
+	case "read":
+		if all := c.workers(); len(all) > 0 {
+			c.readOn(rapid.SampledFrom(all).Draw(c.t, "who"), rapid.Int64Range(0, 9).Draw(c.t, "records"))
 		}
+	case "sleep":
+		c.sleep()
 	}
 }
 
 // check holds the invariants.
 func (c *chaos) check() {
 	c.replays()
+	c.note()
+	c.checkOffsets()
 	g := c.shard.groups["g"]
 	if g == nil {
 		c.epoch, c.generation = 0, 0
@@ -328,9 +332,7 @@ func (c *chaos) calm() {
 	for range 60 {
 		c.advance(2 * time.Second)
 		for _, n := range slices.Clone(c.new) {
-			if n.beat() != 0 && n.join() != 0 {
-				c.new = slices.DeleteFunc(c.new, func(x *client) bool { return x == n })
-			}
+			c.goOn(n)
 		}
 		for _, o := range c.old {
 			o.step()
@@ -357,13 +359,13 @@ func (c *chaos) run(kinds []string) {
 
 func TestConsumerGroupInChaos(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
-		newChaos(t).run([]string{"new", "beat", "beat", "beat", "lost", "leave", "topic", "time", "reload", "commit"})
+		newChaos(t).run([]string{"new", "beat", "beat", "beat", "lost", "leave", "topic", "time", "reload", "read", "read", "sleep"})
 	})
 }
 
 func TestClassicGroupInChaos(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
-		newChaos(t).run([]string{"old", "beat", "beat", "beat", "die", "topic", "time", "time", "reload"})
+		newChaos(t).run([]string{"old", "beat", "beat", "beat", "die", "topic", "time", "time", "reload", "read", "read", "sleep"})
 	})
 }
 
@@ -371,6 +373,6 @@ func TestClassicGroupInChaos(t *testing.T) {
 // and downgraded when the last of them has gone.
 func TestMixedGroupInChaos(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
-		newChaos(t).run([]string{"old", "new", "beat", "beat", "beat", "beat", "lost", "leave", "die", "topic", "time", "reload"})
+		newChaos(t).run([]string{"old", "new", "beat", "beat", "beat", "beat", "lost", "leave", "die", "topic", "time", "reload", "read", "read", "sleep"})
 	})
 }
