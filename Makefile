@@ -14,6 +14,8 @@ PKGS ?= ./...
 FUZZTIME ?= 30s
 KILLS ?= 50
 MODEL_RUNS ?= 5000
+# How long `make chaos` lets consumers come, go and stand still.
+CHAOS ?= 10m
 
 .DEFAULT_GOAL := help
 
@@ -55,6 +57,10 @@ crash: build ## kill -9 of the real binary under load, KILLS times, and MODEL_RU
 	CHRONIKD=$(CURDIR)/$(BIN)/chronikd CHRONIK_KILLS=$(KILLS) go test -count=1 -timeout 60m -v -run '^TestKill' ./cmd/chronikd/
 	CHRONIK_MODEL_RUNS=$(MODEL_RUNS) go test -count=1 -timeout 60m -v -run '^TestModel' ./internal/storage/
 	go test -count=1 -timeout 60m -run 'Crash|Model|Power' ./internal/metadata/filestore/ ./internal/storage/journal/ ./internal/vfs/crashfs/
+
+.PHONY: chaos
+chaos: build ## 20 consumers of both protocols come, go, die and stand still for CHAOS while the broker is killed with kill -9
+	CHRONIKD=$(CURDIR)/$(BIN)/chronikd CHRONIK_CHAOS=$(CHAOS) go test -count=1 -timeout 6h -v -run '^TestGroupsInChaos$$' ./cmd/chronikd/
 
 .PHONY: bench
 bench: build ## the table of docs/performance.md, beside Kafka where one can be started; ROWS="closed single" for some

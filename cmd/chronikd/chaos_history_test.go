@@ -1,0 +1,371 @@
+package main
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/twmb/franz-go/pkg/kerr"
+	"github.com/twmb/franz-go/pkg/kgo"
+	"github.com/twmb/franz-go/pkg/kmsg"
+)
+
+// part is a partition of a topic.
+type part struct {
+	topic string
+	n     int32
+}
+
+// history is what happened in a chaos run, and what follows from it: what must be
+// true from now on is checked as it happens. Everything has one lock, so that there is
+// one order of events.
+type history struct {
+	session time.Duration // of members of the new protocol
+	began   time.Time
+
+	mu     sync.Mutex
+	topics map[[16]byte]string // by id
+	lines  []string            // the last maxLines, for whoever looks into a failure
+	bad    []string
+	groups map[string]*groupHistory
+	shelf  map[part][]string // the value of each offset, as the producer or the first reader was told
+	acked  map[part][]bool
+}
+
+// groupHistory is what happened to one group.
+type groupHistory struct {
+	told      map[epochPart]string // who was given a partition in a generation or member epoch
+	holders   map[*chaosMember]*holder
+	committed map[part]int64 // the highest that was acknowledged to anybody
+	epoch     int32          // the highest group epoch that was described
+	seen      map[part][]bool
+	reads     int
+}
+
+type epochPart struct {
+	epoch int32
+	part
+}
+
+// holder is a member of the new protocol that was given partitions and has not said
+// that it gave them up.
+type holder struct {
+	has  map[part]bool
+	beat time.Time // when the last heartbeat that was answered well was sent: its session lasts at least from then
+}
+
+const (
+	maxLines = 4000
+	maxBad   = 20
+)
+
+func newHistory(session time.Duration) *history {
+	return &history{session: session, began: time.Now(), topics: map[[16]byte]string{}, groups: map[string]*groupHistory{},
+		shelf: map[part][]string{}, acked: map[part][]bool{}}
+}
+
+func (h *history) addGroup(name string) {
+	h.groups[name] = &groupHistory{told: map[epochPart]string{}, holders: map[*chaosMember]*holder{}, committed: map[part]int64{}, seen: map[part][]bool{}}
+}
+
+// note writes down what somebody does.
+func (h *history) note(format string, args ...any) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.noteLocked(format, args...)
+}
+
+func (h *history) noteLocked(format string, args ...any) {
+	if len(h.lines) >= maxLines {
+		h.lines = slices.Delete(h.lines, 0, maxLines/4)
+	}
+	h.lines = append(h.lines, fmt.Sprintf("%9.3f ", time.Since(h.began).Seconds())+fmt.Sprintf(format, args...))
+}
+
+// wrong writes down what must not be.
+func (h *history) wrong(format string, args ...any) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.wrongLocked(format, args...)
+}
+
+func (h *history) wrongLocked(format string, args ...any) {
+	h.noteLocked("WRONG "+format, args...)
+	if len(h.bad) < maxBad {
+		h.bad = append(h.bad, h.lines[len(h.lines)-1])
+	}
+}
+
+// says: a heartbeat says what the member still has, before it is sent. What it does not
+// name it has given up.
+func (h *history) says(m *chaosMember, req *kmsg.ConsumerGroupHeartbeatRequest) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	b := h.groups[m.group].holders[m]
+	if b == nil || req.MemberEpoch > 0 && req.Topics == nil {
+		return
+	}
+	still := map[part]bool{}
+	if req.MemberEpoch > 0 {
+		for _, t := range req.Topics {
+			for _, p := range t.Partitions {
+				at := part{h.topics[t.TopicID], p}
+				still[at] = b.has[at]
+			}
+		}
+	}
+	if len(still) != len(b.has) {
+		h.noteLocked("%s in epoch %d has %v", m.name, req.MemberEpoch, parts(still))
+	}
+	b.has = still
+}
+
+// isToldByHeartbeat: a member of the new protocol learns what is its.
+func (h *history) isToldByHeartbeat(m *chaosMember, q question, resp *kmsg.ConsumerGroupHeartbeatResponse) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	g := h.groups[m.group]
+	if resp.ErrorCode != 0 {
+		h.noteLocked("%s: heartbeat: %v", m.name, kerr.ErrorForCode(resp.ErrorCode))
+		if resp.ErrorCode == kerr.UnknownMemberID.Code || resp.ErrorCode == kerr.FencedMemberEpoch.Code {
+			delete(g.holders, m)
+		}
+		return
+	}
+	if q.req.(*kmsg.ConsumerGroupHeartbeatRequest).MemberEpoch < 0 {
+		delete(g.holders, m)
+		return
+	}
+	b := g.holders[m]
+	if b == nil {
+		b = &holder{has: map[part]bool{}}
+		g.holders[m] = b
+	}
+	b.beat = q.sent
+	if resp.Assignment != nil {
+		given := map[part]bool{}
+		for _, t := range resp.Assignment.Topics {
+			for _, p := range t.Partitions {
+				given[part{h.topics[t.TopicID], p}] = true
+			}
+		}
+		h.given(g, m, resp.MemberEpoch, given)
+		for at := range given {
+			b.has[at] = true // what is not in it any more, it has until it says that it gave it up
+		}
+	}
+	h.checkHolders(g, m, b)
+}
+
+// isToldBySync: a member of the classic protocol learns what is its.
+func (h *history) isToldBySync(m *chaosMember, req *kmsg.SyncGroupRequest, resp *kmsg.SyncGroupResponse) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if resp.ErrorCode != 0 {
+		h.noteLocked("%s: sync of generation %d: %v", m.name, req.Generation, kerr.ErrorForCode(resp.ErrorCode))
+		return
+	}
+	a := kmsg.NewConsumerMemberAssignment()
+	if err := a.ReadFrom(resp.MemberAssignment); err != nil {
+		h.wrongLocked("%s: assignment: %v", m.name, err)
+		return
+	}
+	given := map[part]bool{}
+	for _, t := range a.Topics {
+		for _, p := range t.Partitions {
+			given[part{t.Topic, p}] = true
+		}
+	}
+	h.given(h.groups[m.group], m, req.Generation, given)
+}
+
+// given: no partition was ever given to another member in the same generation or
+// member epoch.
+func (h *history) given(g *groupHistory, m *chaosMember, epoch int32, given map[part]bool) {
+	h.noteLocked("%s is given in epoch %d: %v", m.name, epoch, parts(given))
+	for at := range given {
+		key := epochPart{epoch, at}
+		if before := g.told[key]; before != "" && before != m.name {
+			h.wrongLocked("%v was given to %s and to %s in generation or epoch %d", at, before, m.name, epoch)
+		}
+		g.told[key] = m.name
+	}
+}
+
+// checkHolders: of two members whose sessions both last, only one has a partition,
+// whatever their epochs.
+func (h *history) checkHolders(g *groupHistory, m *chaosMember, b *holder) {
+	now := time.Now()
+	if now.Sub(b.beat) >= h.session {
+		return
+	}
+	for other, o := range g.holders {
+		if other == m || now.Sub(o.beat) >= h.session {
+			continue
+		}
+		for at, has := range b.has {
+			if has && o.has[at] {
+				h.wrongLocked("%s has %v, and %s has not given it up", m.name, at, other.name)
+			}
+		}
+	}
+}
+
+// floor is what is surely committed from now on.
+func (h *history) floor(group string) map[part]int64 {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	floor := map[part]int64{}
+	for at, n := range h.groups[group].committed {
+		floor[at] = n
+	}
+	return floor
+}
+
+// commit: a member was told that its commit is done, which it sent when the floor was
+// that. It was done after all that the floor says.
+func (h *history) commit(m *chaosMember, generation int32, floor map[part]int64, at part, offset int64) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	g := h.groups[m.group]
+	h.noteLocked("%s in epoch %d has committed %d of %v", m.name, generation, offset, at)
+	if offset < floor[at] {
+		h.wrongLocked("%s in epoch %d took the committed offset of %v from %d back to %d", m.name, generation, at, floor[at], offset)
+	}
+	g.committed[at] = max(g.committed[at], offset)
+}
+
+// shown: somebody was shown what is committed, and asked when the floor was that. What
+// was shown once is not taken back.
+func (h *history) shown(who, group string, floor map[part]int64, shown map[part]int64) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	for at, low := range floor {
+		if shown[at] < low {
+			h.wrongLocked("%s: %s has committed %d of %v, and shown is %d", who, group, low, at, shown[at])
+		}
+	}
+	g := h.groups[group]
+	for at, n := range shown {
+		g.committed[at] = max(g.committed[at], n)
+	}
+}
+
+// epochIs: the group was described in an epoch; it does not go back.
+func (h *history) epochIs(group string, before, epoch int32) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	g := h.groups[group]
+	if epoch < before {
+		h.wrongLocked("the epoch of %s was %d and is %d", group, before, epoch)
+	}
+	g.epoch = max(g.epoch, epoch)
+}
+
+func (h *history) epochOf(group string) int32 {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	return h.groups[group].epoch
+}
+
+// produced: a producer was told where its record is.
+func (h *history) produced(r *kgo.Record, err error) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if err != nil {
+		h.wrongLocked("produce %s: %v", r.Value, err)
+		return
+	}
+	at := part{r.Topic, r.Partition}
+	h.place(at, r)
+	h.acked[at] = mark(h.acked[at], r.Offset)
+}
+
+// read: a member has worked on a record.
+func (h *history) read(group string, r *kgo.Record) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	g, at := h.groups[group], part{r.Topic, r.Partition}
+	h.place(at, r)
+	g.seen[at] = mark(g.seen[at], r.Offset)
+	g.reads++
+}
+
+// place: what is at an offset is always the same.
+func (h *history) place(at part, r *kgo.Record) {
+	for int64(len(h.shelf[at])) <= r.Offset {
+		h.shelf[at] = append(h.shelf[at], "")
+	}
+	switch here := &h.shelf[at][r.Offset]; {
+	case *here == "":
+		*here = string(r.Value)
+	case *here != string(r.Value):
+		h.wrongLocked("offset %d of %v is %s and %s", r.Offset, at, *here, r.Value)
+	}
+}
+
+func mark(list []bool, offset int64) []bool {
+	for int64(len(list)) <= offset {
+		list = append(list, false)
+	}
+	list[offset] = true
+	return list
+}
+
+// missing is how many acknowledged records a group has not seen, and the first of them.
+func (h *history) missing(group string) (n int, first string) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	g := h.groups[group]
+	for at, acked := range h.acked {
+		for offset, is := range acked {
+			if is && (offset >= len(g.seen[at]) || !g.seen[at][offset]) {
+				if n++; first == "" {
+					first = fmt.Sprintf("%s, offset %d of %v", h.shelf[at][offset], offset, at)
+				}
+			}
+		}
+	}
+	return n, first
+}
+
+func (h *history) ackedRecords() (n int) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	for _, list := range h.acked {
+		for _, is := range list {
+			if is {
+				n++
+			}
+		}
+	}
+	return n
+}
+
+func (h *history) failures() []string {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	return slices.Clone(h.bad)
+}
+
+func (h *history) text() string {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	return strings.Join(h.lines, "\n")
+}
+
+func (p part) String() string { return fmt.Sprintf("%s-%d", p.topic, p.n) }
+
+// parts lists a set, sorted.
+func parts(set map[part]bool) []string {
+	list := make([]string, 0, len(set))
+	for at, is := range set {
+		if is {
+			list = append(list, at.String())
+		}
+	}
+	slices.Sort(list)
+	return list
+}
