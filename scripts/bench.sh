@@ -2,7 +2,7 @@
 # bench.sh [ROW...]   the rows of docs/performance.md, measured on this machine.
 #
 # ROW: limits closed acks shared windows single batches throttled read cold e2e
-#      partitions tools sweeps bulk (default: all of them but the last three, which take minutes).
+#      partitions groups tools sweeps bulk (default: all of them but the last four, which take minutes).
 # ROUNDS=5 TIME=5s      counted rounds of each comparison, measured time of each run.
 # KAFKA_TOOLS=DIR       where a real Kafka can be started (default ../shared/kafka);
 #                       without it chronik is measured alone, and that is said.
@@ -175,6 +175,25 @@ row_partitions() {
     variants "1" "$n" -c 128 --set-b "topic=$(topic)" --set-b partitions="$n"
   done
 }
+row_groups() { # both brokers in turns
+  local p i
+  for p in classic consumer; do
+    title "groups: 1,000 groups of 10 members at rest, a heartbeat every 3 s, protocol $p"
+    each_broker heartbeats --protocol "$p" -d "${GROUPS_TIME:-30s}"
+    title "groups: a group of 500 members on 1,000 partitions, protocol $p"
+    each_broker rebalance --protocol "$p"
+  done
+  for i in $(seq "$rounds"); do
+    title "groups: offset commits, 128 connections, one offset in flight each; round $i"
+    each_broker commits -d "$time" --warmup "$warmup"
+  done
+}
+each_broker() { # MEASUREMENT FLAG...
+  echo "chronik:"
+  "$bench" groups "$@" --bootstrap-servers "$addr" --server-pid "$pid" --topic "$(topic)"
+  [ -z "$kafka" ] || { echo "kafka:"
+    "$bench" groups "$@" --bootstrap-servers "$kafka" ${kafka_pid:+--server-pid "$kafka_pid"} --topic "$(topic)"; }
+}
 row_sweeps() {
   title "sweeps: a run long enough for several checkpoint sweeps; p99 and max of each second are in --json and --report"
   alone -c 128 -d "${SWEEP_TIME:-60s}" --partitions 1000
@@ -235,7 +254,7 @@ perf_consume() { # ADDR TOPIC SIZE -: records/s, and of the fetching alone
 
 all="limits closed acks shared windows single batches throttled read cold e2e partitions"
 for row in "${@:-$all}"; do for r in $row; do
-  declare -F "row_$r" >/dev/null || { echo "bench: there is no row $r; there are: $all tools sweeps bulk"; exit 2; }
+  declare -F "row_$r" >/dev/null || { echo "bench: there is no row $r; there are: $all groups tools sweeps bulk"; exit 2; }
 done; done
 printf 'machine: %s CPUs, %s, Linux %s, %s\n' "$(nproc)" "$(sed -n 's/^model name[^:]*: //p' /proc/cpuinfo | head -1)" "$(uname -r)" "$(date -u +%F)"
 start_chronik

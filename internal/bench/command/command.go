@@ -18,6 +18,7 @@ import (
 
 	"github.com/chronik-io/chronik/internal/bench"
 	"github.com/chronik-io/chronik/internal/bench/compare"
+	"github.com/chronik-io/chronik/internal/bench/grouping"
 	"github.com/chronik-io/chronik/internal/bench/limits"
 	"github.com/chronik-io/chronik/internal/bench/report"
 )
@@ -74,7 +75,7 @@ func New(version string) *cobra.Command {
 	f.StringVar(&o.hdr, "hdr", "", "write the latencies to this file as HdrHistogram's percentile distribution")
 	f.StringVar(&o.report, "report", "", "write an HTML page with plots to this file")
 	root.MarkFlagsMutuallyExclusive("json", "csv")
-	root.AddCommand(limits.Command(), limits.EchoServerCommand(), compare.Command())
+	root.AddCommand(limits.Command(), limits.EchoServerCommand(), compare.Command(), grouping.Command())
 	return root
 }
 

@@ -104,7 +104,7 @@ func TestJudge(t *testing.T) {
 }
 
 func TestSubcommands(t *testing.T) {
-	for _, name := range []string{"limits", "compare"} {
+	for _, name := range []string{"limits", "compare", "groups"} {
 		if status, out, errOut := call(name, "--help"); status != 0 || !strings.Contains(out, name) {
 			t.Errorf("%s: status %d, %s", name, status, errOut)
 		}

@@ -1,0 +1,82 @@
+package grouping
+
+import (
+	"context"
+	"sync"
+)
+
+// board is what the members of one group say that they have.
+type board struct {
+	partitions int
+
+	mu      sync.Mutex
+	shares  map[int]share // by member
+	members int           // that there are to be
+	epoch   int32         // the group has been at rest in it
+	rest    chan struct{} // closed when the group is at rest
+	resting bool
+}
+
+func newBoard(partitions int32) *board {
+	return &board{partitions: int(partitions), shares: map[int]share{}, rest: make(chan struct{})}
+}
+
+// expect says how many members there are to be from now on: the group is not at rest
+// before they have agreed on an epoch above the last.
+func (b *board) expect(members int) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.members = members
+	if b.resting {
+		b.resting, b.rest = false, make(chan struct{})
+	}
+}
+
+// says is called by a member that is told what it has.
+func (b *board) says(member int, s share) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if b.shares[member] != s {
+		b.shares[member] = s
+		b.look(s.epoch)
+	}
+}
+
+// gone is called by a member that has left.
+func (b *board) gone(member int) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	delete(b.shares, member)
+}
+
+// look finds out whether the group is at rest: all are in one epoch, and all partitions
+// are shared out evenly.
+func (b *board) look(epoch int32) {
+	if b.resting || len(b.shares) != b.members || epoch <= b.epoch {
+		return
+	}
+	sum, least, most := 0, b.partitions, 0
+	for _, s := range b.shares {
+		if s.epoch != epoch {
+			return
+		}
+		sum, least, most = sum+s.partitions, min(least, s.partitions), max(most, s.partitions)
+	}
+	if sum == b.partitions && most-least <= 1 {
+		b.resting, b.epoch = true, epoch
+		close(b.rest)
+	}
+}
+
+// await returns when the group is at rest.
+func (b *board) await(ctx context.Context) error {
+	b.mu.Lock()
+	rest := b.rest
+	b.mu.Unlock()
+	select {
+	case <-rest:
+		return nil
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+}

@@ -1,0 +1,108 @@
+package grouping
+
+import (
+	"context"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/twmb/franz-go/pkg/kerr"
+	"github.com/twmb/franz-go/pkg/kmsg"
+
+	"github.com/chronik-io/chronik/internal/bench/wire"
+)
+
+// answerTimeout is how long an answer may take. A join waits for other members.
+const answerTimeout = 5 * time.Minute
+
+// caller is one connection on which one request is in flight.
+type caller struct {
+	conn        *wire.Conn
+	formatter   *kmsg.RequestFormatter
+	correlation int32
+	frame       []byte
+	forget      func() bool // that the connection ends with the context
+}
+
+// dial connects; the connection ends with ctx.
+func dial(ctx context.Context, addr string) (*caller, error) {
+	conn, err := wire.Dial(ctx, addr)
+	if err != nil {
+		return nil, err
+	}
+	c := &caller{conn: conn, formatter: kmsg.NewRequestFormatter(kmsg.FormatterClientID(wire.ClientID))}
+	c.forget = context.AfterFunc(ctx, c.end)
+	return c, nil
+}
+
+// close ends the connection.
+func (c *caller) close() {
+	c.forget()
+	c.end()
+}
+
+// end closes what is closed already, too; nothing more is to be read then.
+func (c *caller) end() { _ = c.conn.Close() }
+
+// call sends a request of the version that it has and waits for its answer.
+func (c *caller) call(req kmsg.Request) (kmsg.Response, error) {
+	c.correlation++
+	c.frame = c.formatter.AppendRequest(c.frame[:0], req, c.correlation)
+	if err := c.conn.SetDeadline(time.Now().Add(answerTimeout)); err != nil {
+		return nil, err
+	}
+	// Not as from an idle connection: one that is idle for seconds may have been closed by
+	// the broker meanwhile, and to find that out it must be read.
+	if err := c.conn.Exchange(c.frame, false); err != nil {
+		return nil, err
+	}
+	frame, ok := c.conn.Next()
+	resp := req.ResponseKind()
+	head := 4
+	if resp.IsFlexible() {
+		head = 5 // no tags
+	}
+	switch {
+	case !ok || len(frame) < head:
+		return nil, wire.ErrAnswer
+	case int32(binary.BigEndian.Uint32(frame)) != c.correlation:
+		return nil, wire.ErrOther
+	}
+	if err := resp.ReadFrom(frame[head:]); err != nil {
+		return nil, fmt.Errorf("%w: %w", wire.ErrAnswer, err)
+	}
+	return resp, nil
+}
+
+// busyPause is how long a member waits before it asks a coordinator again that is not
+// ready.
+const busyPause = 100 * time.Millisecond
+
+// busy says whether the coordinator is not ready, and may be soon.
+func busy(err error) bool {
+	return errors.Is(err, kerr.CoordinatorLoadInProgress) || errors.Is(err, kerr.CoordinatorNotAvailable) || errors.Is(err, kerr.NotCoordinator)
+}
+
+// failureName sorts an error into one of a few names.
+func failureName(err error) string {
+	if ke := (*kerr.Error)(nil); errors.As(err, &ke) {
+		return ke.Message
+	}
+	if errors.Is(err, wire.ErrAnswer) || errors.Is(err, wire.ErrOther) {
+		return "answer: malformed"
+	}
+	return "connection"
+}
+
+// sleep waits, and says whether it was for the whole time.
+func sleep(ctx context.Context, d time.Duration) bool {
+	t := time.NewTimer(d)
+	defer t.Stop()
+	select {
+	case <-t.C:
+		return true
+	case <-ctx.Done():
+		return false
+	}
+}

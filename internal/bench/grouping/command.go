@@ -1,0 +1,115 @@
+package grouping
+
+import (
+	"context"
+	"io"
+	"time"
+
+	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
+
+	"github.com/chronik-io/chronik/internal/bench"
+	"github.com/chronik-io/chronik/internal/bench/report"
+)
+
+// Command is `groups`, with a subcommand for each measurement.
+func Command() *cobra.Command {
+	cmd := &cobra.Command{
+		Use:   "groups",
+		Short: "Consumer groups: what heartbeats cost, how long rebalances take, offset commits a second",
+		Long: "groups measures the coordinator. Each member has a connection of its own, joins, takes what it is given, and gives up what it is asked for.\n" +
+			"A group counts as at rest when all its members are in one generation or epoch and every partition is at one of them.",
+		Args: cobra.NoArgs,
+	}
+	cmd.AddCommand(heartbeatsCommand(), rebalanceCommand(), commitsCommand())
+	return cmd
+}
+
+// output is what every measurement can be shown as.
+type output interface{ Table(io.Writer) error }
+
+// measurement makes a subcommand of a function that measures.
+func measurement(use, short, long string, t *Target, run func(context.Context) (output, error)) *cobra.Command {
+	var asJSON bool
+	cmd := &cobra.Command{
+		Use: use, Short: short, Long: long, Args: cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			r, err := run(cmd.Context())
+			if err != nil {
+				return err
+			}
+			if asJSON {
+				return report.WriteJSON(cmd.OutOrStdout(), r)
+			}
+			return r.Table(cmd.OutOrStdout())
+		},
+	}
+	f := cmd.Flags()
+	f.SortFlags = false
+	t.Brokers = bench.Default().Brokers
+	f.StringSliceVar(&t.Brokers, "bootstrap-servers", t.Brokers, "brokers to start from, host:port,…")
+	f.StringVar(&t.Topic, "topic", "chronik-bench-groups", "topic to subscribe to; it is made if it is missing, and groups are named after it")
+	f.IntVar(&t.ServerPID, "server-pid", 0, "process of the broker on this machine: shows its CPU time (Linux)")
+	f.BoolVar(&t.Keep, "keep", false, "leave topic and groups behind; otherwise both are deleted afterwards")
+	f.BoolVar(&asJSON, "json", false, "print JSON instead of the table")
+	return cmd
+}
+
+func protocolFlag(f *pflag.FlagSet, p *Protocol) {
+	f.StringVar((*string)(p), "protocol", string(Classic), "classic (JoinGroup, SyncGroup, Heartbeat) or consumer (KIP-848)")
+}
+
+func heartbeatsCommand() *cobra.Command {
+	var c HeartbeatsConfig
+	cmd := measurement("heartbeats", "What the heartbeats of many members at rest cost the broker",
+		"heartbeats lets groups come to rest, and then counts heartbeats and the broker's CPU time over the measured interval.",
+		&c.Target, func(ctx context.Context) (output, error) {
+			if c.Partitions == 0 {
+				c.Partitions = c.Members
+			}
+			return Heartbeats(ctx, c)
+		})
+	f := cmd.Flags()
+	protocolFlag(f, &c.Protocol)
+	f.IntVar(&c.Groups, "groups", 1000, "groups")
+	f.IntVar(&c.Members, "members", 10, "members of each")
+	f.DurationVar(&c.Interval, "heartbeat", 3*time.Second, "time between two heartbeats of a member, within an eighth of it")
+	f.IntVar(&c.Partitions, "partitions", 0, "partitions of the topic (default one for each member of a group)")
+	f.DurationVarP(&c.Duration, "duration", "d", 30*time.Second, "measured time")
+	f.DurationVar(&c.Warmup, "warmup", 5*time.Second, "time before it that is not counted")
+	return cmd
+}
+
+func rebalanceCommand() *cobra.Command {
+	var c RebalanceConfig
+	cmd := measurement("rebalance", "How long a large group takes to come to rest after a join or a leave",
+		"rebalance lets all members but one join at once, then one of them leave, then the last one join, and measures each until the group is at rest.\n"+
+			"Members learn of a rebalance by their next heartbeat, so its interval is in the figures.",
+		&c.Target, func(ctx context.Context) (output, error) {
+			if c.Partitions == 0 {
+				c.Partitions = 2 * c.Members
+			}
+			return Rebalance(ctx, c)
+		})
+	f := cmd.Flags()
+	protocolFlag(f, &c.Protocol)
+	f.IntVar(&c.Members, "members", 500, "members of the group")
+	f.DurationVar(&c.Interval, "heartbeat", 3*time.Second, "time between two heartbeats, classic protocol; in the new one the broker says")
+	f.IntVar(&c.Partitions, "partitions", 0, "partitions of the topic (default two for each member)")
+	return cmd
+}
+
+func commitsCommand() *cobra.Command {
+	var c CommitsConfig
+	cmd := measurement("commits", "How many offset commits a second the broker acknowledges",
+		"commits is a closed loop: each connection commits and waits for the answer. The groups have no members.",
+		&c.Target, func(ctx context.Context) (output, error) { return Commits(ctx, c) })
+	f := cmd.Flags()
+	f.IntVarP(&c.Concurrency, "concurrency", "c", 128, "connections")
+	f.IntVar(&c.Groups, "groups", 128, "groups, on which they take turns")
+	f.IntVar(&c.Each, "each", 1, "partitions in a request")
+	f.IntVar(&c.Partitions, "partitions", 16, "partitions of the topic")
+	f.DurationVarP(&c.Duration, "duration", "d", 10*time.Second, "measured time")
+	f.DurationVar(&c.Warmup, "warmup", 2*time.Second, "time before it that is not counted")
+	return cmd
+}

@@ -1,0 +1,173 @@
+package grouping
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"time"
+
+	"github.com/twmb/franz-go/pkg/kerr"
+	"github.com/twmb/franz-go/pkg/kmsg"
+
+	"github.com/chronik-io/chronik/internal/bench/meter"
+	"github.com/chronik-io/chronik/internal/bench/report"
+)
+
+// commitVersion is of OffsetCommit: it names topics, as all brokers understand.
+const commitVersion = 8
+
+// CommitsConfig says who commits how much.
+type CommitsConfig struct {
+	Target
+	// Concurrency is the number of connections; each waits for its answer. They take
+	// turns on the groups.
+	Concurrency int `json:"concurrency"`
+	Groups      int `json:"groups"`
+	// Each is how many partitions' offsets are in a request.
+	Each     int           `json:"each"`
+	Warmup   time.Duration `json:"warmup_ns"`
+	Duration time.Duration `json:"duration_ns"`
+}
+
+func (c CommitsConfig) check() error {
+	return errors.Join(c.Target.check(), within("concurrency", c.Concurrency, 1, MaxMembers), within("groups", c.Groups, 1, MaxMembers),
+		within("each", c.Each, 1, max(c.Partitions, 1)), positive("duration", c.Duration))
+}
+
+// CommitsResult is how many were acknowledged.
+type CommitsResult struct {
+	Config   CommitsConfig    `json:"config"`
+	Measured Span             `json:"measured"`
+	Requests int64            `json:"requests"`
+	Offsets  int64            `json:"offsets"`
+	Failures map[string]int64 `json:"failures,omitempty"`
+	Latency  report.Latency   `json:"latency"`
+}
+
+// Commits measures offset commits in a closed loop: each connection sends one and waits
+// for its answer. The groups have no members, as with consumers that assign to themselves.
+func Commits(ctx context.Context, c CommitsConfig) (_ *CommitsResult, err error) {
+	if err := c.check(); err != nil {
+		return nil, err
+	}
+	cl, err := newCluster(ctx, c.Target)
+	if err != nil {
+		return nil, err
+	}
+	groups := c.groupNames(c.Groups)
+	defer func() { err = errors.Join(err, cl.clean(ctx, groups)) }()
+	addrs, err := cl.coordinators(ctx, groups)
+	if err != nil {
+		return nil, err
+	}
+	r := &CommitsResult{Config: c}
+	err = r.measure(ctx, groups, addrs)
+	return r, err
+}
+
+func (r *CommitsResult) measure(ctx context.Context, groups, addrs []string) error {
+	c := r.Config
+	ctx, stop := context.WithCancel(ctx)
+	defer stop()
+	window := meter.NewWindow(c.Warmup, c.Duration)
+	m := meter.New(window)
+	workers := make([]*committer, c.Concurrency)
+	for i := range workers {
+		g := i % len(groups)
+		caller, err := dial(ctx, addrs[g])
+		if err != nil {
+			return err
+		}
+		workers[i] = &committer{caller: caller, window: window, lane: m.Lane(), req: commitOf(c, groups[g], i)}
+	}
+	window.Begin()
+	var wg sync.WaitGroup
+	errs := make([]error, len(workers))
+	for i, w := range workers {
+		wg.Go(func() { errs[i] = w.run(ctx) })
+	}
+	sleep(ctx, window.From()-window.Now())
+	watch, err := startWatch(c.ServerPID)
+	if !sleep(ctx, window.Until()-window.Now()) {
+		window.Cut()
+	}
+	if err == nil {
+		r.Measured, err = watch.stop()
+	}
+	r.Measured = r.Measured.over(window.Elapsed())
+	wg.Wait()
+	t := m.Totals()
+	r.Requests, r.Offsets, r.Failures, r.Latency = t.Requests, t.Records, t.Failures, report.LatencyOf(t.Latency, time.Microsecond)
+	return errors.Join(append(errs, err)...)
+}
+
+// commitOf is the request of worker i, without offsets.
+func commitOf(c CommitsConfig, group string, i int) *kmsg.OffsetCommitRequest {
+	req := kmsg.NewPtrOffsetCommitRequest()
+	req.Version, req.Group, req.Generation, req.RetentionTimeMillis = commitVersion, group, -1, -1
+	t := kmsg.NewOffsetCommitRequestTopic()
+	t.Topic = c.Topic
+	for n := range c.Each {
+		p := kmsg.NewOffsetCommitRequestTopicPartition()
+		p.Partition, p.Metadata = int32((i+n)%c.Partitions), kmsg.StringPtr("")
+		t.Partitions = append(t.Partitions, p)
+	}
+	req.Topics = []kmsg.OffsetCommitRequestTopic{t}
+	return req
+}
+
+// committer is one connection.
+type committer struct {
+	caller *caller
+	window *meter.Window
+	lane   *meter.Lane
+	req    *kmsg.OffsetCommitRequest
+	offset int64
+}
+
+// run commits one offset after the other. It goes on where a commit is refused, and ends
+// where the connection does.
+func (w *committer) run(ctx context.Context) error {
+	defer w.caller.close()
+	for ctx.Err() == nil {
+		began := w.window.Now()
+		if began >= w.window.Until() {
+			return nil
+		}
+		w.offset++
+		list := w.req.Topics[0].Partitions
+		for i := range list {
+			list[i].Offset = w.offset
+		}
+		got, err := w.caller.call(w.req)
+		if err != nil {
+			if ctx.Err() != nil {
+				return nil
+			}
+			w.lane.Fail(began, w.window.Now(), failureName(err), 1)
+			return fmt.Errorf("commit offsets of %s: %w", w.req.Group, err)
+		}
+		if err := refused(got.(*kmsg.OffsetCommitResponse)); err != nil {
+			w.lane.Fail(began, w.window.Now(), failureName(err), 1)
+			if busy(err) {
+				sleep(ctx, busyPause)
+			}
+			continue
+		}
+		w.lane.Done(began, w.window.Now(), meter.Amount{Requests: 1, Records: int64(len(list))})
+	}
+	return nil
+}
+
+// refused is the first error in an answer.
+func refused(resp *kmsg.OffsetCommitResponse) error {
+	for _, t := range resp.Topics {
+		for _, p := range t.Partitions {
+			if err := kerr.ErrorForCode(p.ErrorCode); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}

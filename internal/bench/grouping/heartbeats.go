@@ -1,0 +1,131 @@
+package grouping
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/chronik-io/chronik/internal/bench/meter"
+	"github.com/chronik-io/chronik/internal/bench/report"
+)
+
+// HeartbeatsConfig says how many members send heartbeats.
+type HeartbeatsConfig struct {
+	Target
+	Protocol Protocol      `json:"protocol"`
+	Groups   int           `json:"groups"`
+	Members  int           `json:"members"` // of each group
+	Interval time.Duration `json:"interval_ns"`
+	Warmup   time.Duration `json:"warmup_ns"`
+	Duration time.Duration `json:"duration_ns"`
+}
+
+func (c HeartbeatsConfig) check() error {
+	return errors.Join(c.Target.check(), c.Protocol.check(), within("groups", c.Groups, 1, MaxMembers), within("members", c.Members, 1, MaxMembers),
+		within("groups times --members", c.Groups*c.Members, 1, MaxMembers), positive("heartbeat", c.Interval), positive("duration", c.Duration))
+}
+
+func (p Protocol) check() error {
+	if p != Classic && p != Consumer {
+		return fmt.Errorf("--protocol: %q is none of classic, consumer", p)
+	}
+	return nil
+}
+
+func positive(flag string, d time.Duration) error {
+	if d <= 0 {
+		return fmt.Errorf("--%s: must be above zero, not %v", flag, d)
+	}
+	return nil
+}
+
+// HeartbeatsResult is what they cost.
+type HeartbeatsResult struct {
+	Config HeartbeatsConfig `json:"config"`
+	// Setup is from the first join until all groups were at rest.
+	Setup      Span             `json:"setup"`
+	Measured   Span             `json:"measured"`
+	Heartbeats int64            `json:"heartbeats"`
+	Failures   map[string]int64 `json:"failures,omitempty"`
+	// Rejoins counts how often a member had to join again; at rest nobody has to.
+	Rejoins int            `json:"rejoins"`
+	Latency report.Latency `json:"latency"`
+}
+
+// lanes of a meter that all members share.
+const lanes = 32
+
+// Heartbeats measures what many members at rest cost.
+func Heartbeats(ctx context.Context, c HeartbeatsConfig) (_ *HeartbeatsResult, err error) {
+	if err := c.check(); err != nil {
+		return nil, err
+	}
+	cl, err := newCluster(ctx, c.Target)
+	if err != nil {
+		return nil, err
+	}
+	groups := c.groupNames(c.Groups)
+	defer func() { err = errors.Join(err, cl.clean(ctx, groups)) }()
+	addrs, err := cl.coordinators(ctx, groups)
+	if err != nil {
+		return nil, err
+	}
+	ctx, fail := context.WithCancelCause(ctx)
+	defer fail(nil)
+	crowd, err := gather(ctx, fail, c.Protocol, &topic{c.Topic, int32(c.Partitions)}, groups, addrs, c.Members)
+	if err != nil {
+		return nil, err
+	}
+	crowd.interval, crowd.fixed = c.Interval, true
+	for _, b := range crowd.boards {
+		b.expect(c.Members)
+	}
+	r := &HeartbeatsResult{Config: c}
+	watch, err := startWatch(c.ServerPID)
+	if err != nil {
+		return nil, err
+	}
+	crowd.start(ctx, crowd.members...)
+	if err := crowd.await(ctx); err != nil {
+		return nil, errors.Join(err, crowd.disband())
+	}
+	if r.Setup, err = watch.stop(); err == nil {
+		err = r.measure(ctx, crowd)
+	}
+	err = errors.Join(err, crowd.disband())
+	for _, m := range crowd.members {
+		r.Rejoins += m.rejoins
+	}
+	return r, err
+}
+
+// measure counts what happens within the interval. The server's processor time is read
+// at its edges.
+func (r *HeartbeatsResult) measure(ctx context.Context, crowd *crowd) error {
+	c := r.Config
+	window := meter.NewWindow(c.Warmup, c.Duration)
+	m := meter.New(window)
+	rec := &recorder{window: window}
+	for range lanes {
+		rec.lanes = append(rec.lanes, m.Lane())
+	}
+	window.Begin()
+	crowd.record.Store(rec)
+	sleep(ctx, window.From()-window.Now())
+	watch, err := startWatch(c.ServerPID)
+	if err != nil {
+		return err
+	}
+	if !sleep(ctx, window.Until()-window.Now()) {
+		return context.Cause(ctx)
+	}
+	if r.Measured, err = watch.stop(); err != nil {
+		return err
+	}
+	crowd.record.Store(nil)
+	r.Measured = r.Measured.over(window.Elapsed())
+	t := m.Totals()
+	r.Heartbeats, r.Failures, r.Latency = t.Requests, t.Failures, report.LatencyOf(t.Latency, time.Microsecond)
+	return nil
+}

@@ -1,0 +1,167 @@
+package grouping
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"strconv"
+	"time"
+
+	"github.com/twmb/franz-go/pkg/kadm"
+	"github.com/twmb/franz-go/pkg/kerr"
+	"github.com/twmb/franz-go/pkg/kgo"
+
+	"github.com/chronik-io/chronik/internal/bench/wire"
+)
+
+// Target is the broker to measure.
+type Target struct {
+	Brokers []string `json:"bootstrap_servers"`
+	// Topic is what members subscribe to and commit for; it is made if it is missing.
+	// Names of groups begin with it.
+	Topic      string `json:"topic"`
+	Partitions int    `json:"partitions"`
+	// ServerPID is the broker's process on this machine, 0 for none.
+	ServerPID int `json:"server_pid,omitempty"`
+	// Keep leaves topic and groups behind.
+	Keep bool `json:"keep"`
+}
+
+// check returns an error for each setting that is wrong.
+func (t Target) check() error {
+	var errs []error
+	for _, b := range t.Brokers {
+		if _, _, err := net.SplitHostPort(b); err != nil {
+			errs = append(errs, fmt.Errorf("--bootstrap-servers: %q is not host:port", b))
+		}
+	}
+	if t.Topic == "" {
+		errs = append(errs, errors.New("--topic: must not be empty"))
+	}
+	if t.Partitions < 1 {
+		errs = append(errs, fmt.Errorf("--partitions: %d is below 1", t.Partitions))
+	}
+	return errors.Join(errs...)
+}
+
+// within is an error where a number is out of its bounds.
+func within(flag string, n, low, high int) error {
+	if n < low || n > high {
+		return fmt.Errorf("--%s: %d is not within %d and %d", flag, n, low, high)
+	}
+	return nil
+}
+
+// MaxMembers bounds the members of all groups: each has a connection.
+const MaxMembers = 60_000
+
+// cluster finds coordinators and cleans up.
+type cluster struct {
+	target Target
+	client *kgo.Client
+	admin  *kadm.Client
+}
+
+// adminTimeout bounds what is asked before and after a measurement.
+const adminTimeout = time.Minute
+
+func newCluster(ctx context.Context, t Target) (*cluster, error) {
+	cl, err := kgo.NewClient(kgo.SeedBrokers(t.Brokers...), kgo.ClientID(wire.ClientID))
+	if err != nil {
+		return nil, fmt.Errorf("make a client for %v: %w", t.Brokers, err)
+	}
+	c := &cluster{target: t, client: cl, admin: kadm.NewClient(cl)}
+	if err := c.makeTopic(ctx); err != nil {
+		cl.Close()
+		return nil, err
+	}
+	return c, nil
+}
+
+func (c *cluster) makeTopic(ctx context.Context) error {
+	ctx, cancel := context.WithTimeout(ctx, adminTimeout)
+	defer cancel()
+	_, err := c.admin.CreateTopic(ctx, int32(c.target.Partitions), 1, nil, c.target.Topic)
+	if err != nil && !errors.Is(err, kerr.TopicAlreadyExists) {
+		return fmt.Errorf("make topic %s: %w", c.target.Topic, err)
+	}
+	for {
+		m, err := c.admin.Metadata(ctx, c.target.Topic)
+		if err != nil {
+			return fmt.Errorf("metadata of %s: %w", c.target.Topic, err)
+		}
+		switch n := len(m.Topics[c.target.Topic].Partitions); n {
+		case c.target.Partitions:
+			return nil
+		case 0: // it is not known everywhere yet
+			if !sleep(ctx, busyPause) {
+				return fmt.Errorf("wait for topic %s: %w", c.target.Topic, ctx.Err())
+			}
+		default:
+			return fmt.Errorf("topic %s is there with %d partitions, not %d: measure with another one", c.target.Topic, n, c.target.Partitions)
+		}
+	}
+}
+
+// coordinators are the addresses of the groups' coordinators.
+func (c *cluster) coordinators(ctx context.Context, groups []string) ([]string, error) {
+	ctx, cancel := context.WithTimeout(ctx, adminTimeout)
+	defer cancel()
+	for {
+		addrs, err := c.find(ctx, groups)
+		if err == nil || !busy(err) {
+			return addrs, err
+		}
+		if !sleep(ctx, busyPause) {
+			return nil, err
+		}
+	}
+}
+
+func (c *cluster) find(ctx context.Context, groups []string) ([]string, error) {
+	found := c.admin.FindGroupCoordinators(ctx, groups...)
+	addrs := make([]string, len(groups))
+	for i, g := range groups {
+		f := found[g]
+		if f.Err != nil {
+			return nil, fmt.Errorf("find the coordinator of %s: %w", g, f.Err)
+		}
+		addrs[i] = net.JoinHostPort(f.Host, strconv.Itoa(int(f.Port)))
+	}
+	return addrs, nil
+}
+
+// clean deletes what the measurement has made, also when ctx has ended.
+func (c *cluster) clean(ctx context.Context, groups []string) error {
+	defer c.client.Close()
+	if c.target.Keep {
+		return nil
+	}
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), adminTimeout)
+	defer cancel()
+	var errs []error
+	deleted, err := c.admin.DeleteGroups(ctx, groups...)
+	if err != nil {
+		errs = append(errs, fmt.Errorf("delete groups: %w", err))
+	}
+	for _, g := range deleted {
+		if g.Err != nil && !errors.Is(g.Err, kerr.GroupIDNotFound) {
+			errs = append(errs, fmt.Errorf("delete group %s: %w", g.Group, g.Err))
+			break // one of them tells it all
+		}
+	}
+	if _, err := c.admin.DeleteTopic(ctx, c.target.Topic); err != nil {
+		errs = append(errs, fmt.Errorf("delete topic %s: %w", c.target.Topic, err))
+	}
+	return errors.Join(errs...)
+}
+
+// groupNames are the names of n groups.
+func (t Target) groupNames(n int) []string {
+	list := make([]string, n)
+	for i := range list {
+		list[i] = fmt.Sprintf("%s-%d", t.Topic, i)
+	}
+	return list
+}

@@ -1,0 +1,87 @@
+package grouping
+
+import (
+	"fmt"
+	"io"
+	"maps"
+	"slices"
+	"strings"
+	"text/tabwriter"
+
+	"github.com/chronik-io/chronik/internal/bench/report"
+)
+
+// Table writes r for a reader of a terminal.
+func (r *HeartbeatsResult) Table(w io.Writer) error {
+	c := r.Config
+	fmt.Fprintf(w, "%d groups of %d members, protocol %s, a heartbeat every %v; at rest after %s\n", c.Groups, c.Members, c.Protocol, c.Interval, r.Setup)
+	t := columns(w)
+	fmt.Fprintln(t, "heartbeats/s\tp50\tp99\tp99.9\tmax ms\trejoins\tfailures\tserver CPU\tof a core\tper heartbeat\t")
+	cpu, core, each := "unknown", "unknown", "unknown"
+	if used := r.Measured.CPUSeconds; used != nil {
+		cpu, core = fmt.Sprintf("%.2f s", *used), fmt.Sprintf("%.2f %%", 100**used/r.Measured.Seconds)
+		each = fmt.Sprintf("%.1f us", 1e6**used/float64(max(r.Heartbeats, 1)))
+	}
+	fmt.Fprintf(t, "%.0f\t%s\t%d\t%d\t%s\t%s\t%s\t\n", float64(r.Heartbeats)/r.Measured.Seconds, times(r.Latency), r.Rejoins, total(r.Failures), cpu, core, each)
+	return flush(t, w, r.Failures)
+}
+
+// Table writes r for a reader of a terminal.
+func (r *RebalanceResult) Table(w io.Writer) error {
+	fmt.Fprintf(w, "a group of %d members on %d partitions, protocol %s; until it is at rest\n", r.Config.Members, r.Config.Partitions, r.Config.Protocol)
+	t := columns(w)
+	fmt.Fprintln(t, "all join\tone leaves\tone joins\t")
+	fmt.Fprintf(t, "%s\t%s\t%s\t\n", r.Join, r.Leave, r.More)
+	return t.Flush()
+}
+
+// Table writes r for a reader of a terminal.
+func (r *CommitsResult) Table(w io.Writer) error {
+	c := r.Config
+	fmt.Fprintf(w, "%d connections, %d groups, %d offsets in a request, each waits for its answer\n", c.Concurrency, c.Groups, c.Each)
+	t := columns(w)
+	fmt.Fprintln(t, "requests/s\toffsets/s\tp50\tp99\tp99.9\tmax ms\tfailures\tserver CPU per request\t")
+	each := "unknown"
+	if used := r.Measured.CPUSeconds; used != nil {
+		each = fmt.Sprintf("%.1f us", 1e6**used/float64(max(r.Requests, 1)))
+	}
+	fmt.Fprintf(t, "%.0f\t%.0f\t%s\t%d\t%s\t\n", float64(r.Requests)/r.Measured.Seconds, float64(r.Offsets)/r.Measured.Seconds, times(r.Latency), total(r.Failures), each)
+	return flush(t, w, r.Failures)
+}
+
+// String is how long it took, and what the server used for it where that is known.
+func (s Span) String() string {
+	if s.CPUSeconds == nil {
+		return fmt.Sprintf("%.2f s", s.Seconds)
+	}
+	return fmt.Sprintf("%.2f s (CPU %.2f s)", s.Seconds, *s.CPUSeconds)
+}
+
+func columns(w io.Writer) *tabwriter.Writer {
+	return tabwriter.NewWriter(w, 0, 0, 2, ' ', tabwriter.AlignRight)
+}
+
+// times are p50, p99, p99.9 and max in milliseconds.
+func times(l report.Latency) string {
+	return fmt.Sprintf("%.3f\t%.3f\t%.3f\t%.3f", l.P50/1000, l.P99/1000, l.P999/1000, l.Max/1000)
+}
+
+func total(failures map[string]int64) (n int64) {
+	for _, c := range failures {
+		n += c
+	}
+	return n
+}
+
+// flush ends a table and names failures below it.
+func flush(t *tabwriter.Writer, w io.Writer, failures map[string]int64) error {
+	if err := t.Flush(); err != nil {
+		return err
+	}
+	var b strings.Builder
+	for _, name := range slices.Sorted(maps.Keys(failures)) {
+		fmt.Fprintf(&b, "failed %d times: %s\n", failures[name], name)
+	}
+	_, err := io.WriteString(w, b.String())
+	return err
+}

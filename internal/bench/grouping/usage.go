@@ -1,0 +1,60 @@
+package grouping
+
+import (
+	"errors"
+	"time"
+
+	"github.com/chronik-io/chronik/internal/bench/meter"
+)
+
+// stopwatch takes the time and the processor time of a server since it was started.
+type stopwatch struct {
+	pid   int
+	began time.Time
+	used  time.Duration
+}
+
+func startWatch(pid int) (stopwatch, error) {
+	used, err := processCPU(pid)
+	return stopwatch{pid, time.Now(), used}, err
+}
+
+// Span is how long something took and what the server used for it.
+type Span struct {
+	Seconds float64 `json:"seconds"`
+	// CPUSeconds is nil where the server's process is not known.
+	CPUSeconds *float64 `json:"server_cpu_seconds,omitempty"`
+}
+
+func (s stopwatch) stop() (Span, error) {
+	span := Span{Seconds: time.Since(s.began).Seconds()}
+	used, err := processCPU(s.pid)
+	if err == nil && s.pid != 0 {
+		cpu := (used - s.used).Seconds()
+		span.CPUSeconds = &cpu
+	}
+	return span, err
+}
+
+// processCPU is 0 for no process, and on systems that don't tell.
+func processCPU(pid int) (time.Duration, error) {
+	if pid == 0 {
+		return 0, nil
+	}
+	used, err := meter.ProcessCPU(pid)
+	if errors.Is(err, errors.ErrUnsupported) {
+		return 0, nil
+	}
+	return used, err
+}
+
+// over is a span that was measured beside an interval, some microseconds off, as one over
+// exactly the interval.
+func (s Span) over(interval time.Duration) Span {
+	if s.CPUSeconds != nil && s.Seconds > 0 {
+		cpu := *s.CPUSeconds * interval.Seconds() / s.Seconds
+		s.CPUSeconds = &cpu
+	}
+	s.Seconds = interval.Seconds()
+	return s
+}
