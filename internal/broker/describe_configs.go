@@ -90,7 +90,8 @@ func describedConfig(req *kmsg.DescribeConfigsRequest, t kmsg.ConfigResourceType
 	out.ReadOnly = t == kmsg.ConfigResourceTypeBroker && v.Def.Update == topicconf.ReadOnly
 	out.Source, out.ConfigType = kmsg.ConfigSource(v.Source), kmsg.ConfigType(v.Def.Type)
 	if req.IncludeDocumentation {
-		out.Documentation = &v.Def.Doc
+		doc := v.Def.Documentation()
+		out.Documentation = &doc
 	}
 	if req.IncludeSynonyms {
 		for _, s := range v.Settings {

@@ -97,8 +97,20 @@ type Def struct {
 	// Honoured is false for a config that Kafka has and chronik does not act on.
 	// Its values are checked only to say first what Kafka would say.
 	Honoured bool
+	// Bounds says in words which values there are: "at least 1"; empty where any
+	// value of the type will do.
+	Bounds string
 
 	checks []check
+}
+
+// Documentation is Doc with the bounds, as clients are told: DescribeConfigs has
+// no field of its own for them.
+func (d *Def) Documentation() string {
+	if d.Bounds == "" {
+		return d.Doc
+	}
+	return d.Doc + " Valid: " + d.Bounds + "."
 }
 
 // Synonym is another name for a config's value.
@@ -145,5 +157,10 @@ func importance(i Importance) option { return func(d *Def) { d.Importance = i } 
 func noDefault(d *Def) { d.Default, d.HasDefault = "", false }
 
 func notHonoured(d *Def) { d.Honoured = false }
+
+// bounded is checked with what the check asks for in words.
+func bounded(words string, c check) option {
+	return func(d *Def) { d.Bounds, d.checks = words, append(d.checks, c) }
+}
 
 func checked(c check) option { return func(d *Def) { d.checks = append(d.checks, c) } }

@@ -145,7 +145,11 @@ func atLeast(low int64) option { return between(low, math.MaxInt64) }
 
 // between bounds a number, both ends included.
 func between(low, high int64) option {
-	return checked(func(d *Def, v value) error {
+	words := fmt.Sprintf("%d to %d", low, high)
+	if high == math.MaxInt64 {
+		words = fmt.Sprintf("at least %d", low)
+	}
+	return bounded(words, func(d *Def, v value) error {
 		switch {
 		case v.n < low:
 			return d.invalid(d.format(v), fmt.Sprintf("Value must be at least %d", low))
@@ -158,7 +162,7 @@ func between(low, high int64) option {
 
 // fraction bounds a double to 0..1.
 func fraction() option {
-	return checked(func(d *Def, v value) error {
+	return bounded("0 to 1", func(d *Def, v value) error {
 		switch {
 		case v.f < 0:
 			return d.invalid(d.format(v), "Value must be at least 0")
@@ -171,7 +175,7 @@ func fraction() option {
 
 // oneOf lists what a string, or each entry of a list, may be.
 func oneOf(allowed ...string) option {
-	return checked(func(d *Def, v value) error {
+	return bounded("one of "+strings.Join(allowed, ", "), func(d *Def, v value) error {
 		entries := v.list
 		if d.Type != List {
 			entries = []string{v.s}
