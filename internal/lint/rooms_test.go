@@ -32,6 +32,7 @@ const (
 	replicaReason = "replica stands on storage and metadata; who asks it is none of its business"
 	clusterReason = "the controller and the coordinators change metadata; requests and connections are above them"
 	machineReason = "a state machine takes events and the time and returns records and answers: no I/O, no goroutines, no clock"
+	ctlReason     = "chronikctl talks to any broker over the protocol, and to chronik's admin port, and must not know this one's insides"
 	benchReason   = "a load generator speaks the protocol from outside and must not know what it measures; record builds its batches"
 	groupsReason  = "the group coordinator of this broker binds the pure one to partitions and metadata; requests are above it"
 	wireReason    = "protocol and network carry requests and know neither logs nor topics"
@@ -43,6 +44,7 @@ const (
 func rooms() map[string]room {
 	leaf := func(may ...string) room { return room{may: may, never: noProtocol, because: leafReason} }
 	bench := func(may ...string) room { return room{may: may, never: []string{koanfPkg}, because: benchReason} }
+	ctl := func(may ...string) room { return room{may: may, never: []string{koanfPkg}, because: ctlReason} }
 	store := func(may ...string) room { return room{may: may, never: noProtocol, because: storageReason} }
 	return map[string]room{
 		"pkg/durability": leaf(),
@@ -103,9 +105,24 @@ func rooms() map[string]room {
 
 		"internal/daemon/config": {may: []string{"internal/topicconf", "pkg/durability", "internal/vfs"},
 			never: []string{kmsgPkg}, because: "the loader knows names, units and bounds; only the daemon knows who gets them"},
-		"internal/daemon": {may: []string{"internal/...", "pkg/durability"}},
-		"internal/ctl": {never: []string{koanfPkg},
-			because: "chronikctl talks to any broker over the protocol and must not know this one's insides"},
+		"internal/daemon":        {may: []string{"internal/...", "pkg/durability"}},
+		"internal/ctl":           ctl("internal/ctl/..."),
+		"internal/ctl/cli":       ctl("internal/ctl/contexts", "internal/ctl/output"),
+		"internal/ctl/contexts":  ctl(),
+		"internal/ctl/output":    ctl(),
+		"internal/ctl/parse":     ctl(),
+		"internal/ctl/progress":  ctl(),
+		"internal/ctl/records":   ctl(),
+		"internal/ctl/offsets":   ctl("internal/ctl/cli", "internal/ctl/parse"),
+		"internal/ctl/adminport": ctl("internal/ctl/cli", "internal/ctl/contexts", "pkg/durability"),
+		"internal/ctl/topic":     ctl("internal/ctl/cli", "internal/ctl/output", "internal/ctl/parse", "internal/ctl/offsets", "internal/ctl/config"),
+		"internal/ctl/config":    ctl("internal/ctl/cli", "internal/ctl/output", "internal/ctl/parse"),
+		"internal/ctl/group":     ctl("internal/ctl/cli", "internal/ctl/output", "internal/ctl/parse", "internal/ctl/offsets"),
+		"internal/ctl/produce":   ctl("internal/ctl/cli", "internal/ctl/parse", "internal/ctl/progress", "internal/ctl/records"),
+		"internal/ctl/consume": ctl("internal/ctl/cli", "internal/ctl/output", "internal/ctl/parse", "internal/ctl/offsets", "internal/ctl/progress",
+			"internal/ctl/records"),
+		"internal/ctl/cluster":    ctl("internal/ctl/cli", "internal/ctl/output", "internal/ctl/adminport"),
+		"internal/ctl/profile":    ctl("internal/ctl/cli", "internal/ctl/output", "internal/ctl/adminport", "pkg/durability"),
 		"internal/bench/wire":     bench("internal/record"),
 		"internal/bench/meter":    bench(),
 		"internal/bench/load":     bench("internal/bench/wire", "internal/bench/meter"),

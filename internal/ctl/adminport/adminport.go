@@ -1,0 +1,116 @@
+// Package adminport asks chronik's admin port for what Kafka's protocol does not
+// carry: docs/admin.md describes its answers.
+//
+// It promises that an answer is bounded in size and time, and that "nobody is
+// there" is told apart from "it answered with an error". The commands that
+// explain and check call it; it changes nothing on the broker.
+package adminport
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"strings"
+	"time"
+
+	"github.com/chronik-io/chronik/internal/ctl/cli"
+	"github.com/chronik-io/chronik/internal/ctl/contexts"
+)
+
+// Bounds of a question.
+const (
+	askTime   = 5 * time.Second
+	maxAnswer = 64 << 20 // bytes
+)
+
+// ErrAbsent is the error of an admin port that is not there, or that knows no
+// such question: it is another broker's, or an older one.
+var ErrAbsent = errors.New("no admin port of chronik answers there")
+
+// Port is an admin port.
+type Port struct {
+	base   string
+	client http.Client
+	// Named is true where somebody said where the port is; otherwise it is only
+	// where it would be by default.
+	Named bool
+}
+
+// Of is the admin port of the broker that the settings name, nil for none. The
+// default address is that of a broker with default settings on this machine, so
+// it is asked only where the broker itself is at such a one's address.
+func Of(a *cli.App) *Port {
+	at := a.Settings.Get(contexts.Admin)
+	named := a.Settings.Source(contexts.Admin) != "default"
+	if at == contexts.Off || !named && !local(a.Settings.Seeds()) {
+		return nil
+	}
+	if !strings.Contains(at, "://") {
+		at = "http://" + at
+	}
+	return &Port{base: strings.TrimRight(at, "/"), Named: named, client: http.Client{Timeout: min(askTime, a.Settings.Timeout()), Transport: &http.Transport{DisableKeepAlives: true}}}
+}
+
+func local(seeds []string) bool {
+	for _, at := range seeds {
+		host, port, err := net.SplitHostPort(at)
+		if err != nil {
+			host, port = at, "9092"
+		}
+		if ip := net.ParseIP(host); port != "9092" || host != "localhost" && (ip == nil || !ip.IsLoopback()) {
+			return false
+		}
+	}
+	return true
+}
+
+// String is where the port is.
+func (p *Port) String() string { return p.base }
+
+// get asks for a path and reads the answer into v.
+func (p *Port) get(ctx context.Context, path string, v any) error {
+	req, err := http.NewRequestWithContext(ctx, http.MethodGet, p.base+path, nil)
+	if err != nil {
+		return fmt.Errorf("admin port %s: %w", p.base, err)
+	}
+	resp, err := p.client.Do(req)
+	if err != nil {
+		var op *net.OpError
+		if errors.As(err, &op) && op.Op == "dial" {
+			return fmt.Errorf("%s: %w: %w; name it with --admin, or say --admin off", p.base, ErrAbsent, op.Err)
+		}
+		return fmt.Errorf("admin port %s%s: %w", p.base, path, err)
+	}
+	defer resp.Body.Close()
+	body, err := io.ReadAll(io.LimitReader(resp.Body, maxAnswer+1))
+	if err != nil {
+		return fmt.Errorf("admin port %s%s: %w", p.base, path, err)
+	}
+	if len(body) > maxAnswer {
+		return fmt.Errorf("admin port %s%s: the answer is larger than %d bytes", p.base, path, maxAnswer)
+	}
+	return p.decode(resp, path, body, v)
+}
+
+func (p *Port) decode(resp *http.Response, path string, body []byte, v any) error {
+	if resp.StatusCode != http.StatusOK {
+		var said struct {
+			Error string `json:"error"`
+		}
+		if json.Unmarshal(body, &said) == nil && said.Error != "" {
+			return fmt.Errorf("admin port %s%s: %s", p.base, path, said.Error)
+		}
+		if resp.StatusCode == http.StatusNotFound {
+			return fmt.Errorf("%s%s: %w", p.base, path, ErrAbsent)
+		}
+		return fmt.Errorf("admin port %s%s: status %s", p.base, path, resp.Status)
+	}
+	if err := json.Unmarshal(body, v); err != nil {
+		return fmt.Errorf("%s%s is no answer of chronik (%w): %w", p.base, path, err, ErrAbsent)
+	}
+	return nil
+}

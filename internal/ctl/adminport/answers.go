@@ -1,0 +1,76 @@
+package adminport
+
+import (
+	"context"
+	"time"
+
+	"github.com/chronik-io/chronik/pkg/durability"
+)
+
+// Profiles is the answer of GET /v1/profiles.
+type Profiles struct {
+	Default  string    `json:"default"`
+	Profiles []Profile `json:"profiles"`
+	Groups   []Groups  `json:"groups"`
+}
+
+// Profile is a durability profile that a broker knows.
+type Profile struct {
+	Name       string          `json:"name"`
+	Ack        durability.Ack  `json:"ack"`
+	Sync       durability.Sync `json:"sync"`
+	MaxWaitMs  float64         `json:"maxWaitMs"`
+	MaxRecords int             `json:"maxRecords"`
+	MaxBytes   int64           `json:"maxBytes"`
+	IntervalMs float64         `json:"intervalMs"`
+	Doc        string          `json:"doc"`
+	Waits      *Waits          `json:"waits"` // nil where nothing waited yet
+}
+
+// Waits is how long records waited for their acknowledgement under a profile.
+type Waits struct {
+	Count  int64   `json:"count"`
+	MeanMs float64 `json:"meanMs"`
+}
+
+// Groups is what one fdatasync made durable in a directory.
+type Groups struct {
+	Dir         string   `json:"dir"`
+	Count       int64    `json:"count"`
+	MeanRecords *float64 `json:"meanRecords"` // nil where there was none
+	MeanBytes   *float64 `json:"meanBytes"`
+	MeanSyncMs  *float64 `json:"meanSyncMs"`
+}
+
+// Durability is the profile as the broker uses it.
+func (p Profile) Durability() durability.Profile {
+	return durability.Profile{Name: p.Name, Doc: p.Doc, Ack: p.Ack, Sync: p.Sync, MaxRecords: p.MaxRecords, MaxBytes: p.MaxBytes,
+		MaxWait: milliseconds(p.MaxWaitMs), Interval: milliseconds(p.IntervalMs)}
+}
+
+func milliseconds(ms float64) time.Duration { return time.Duration(ms * float64(time.Millisecond)) }
+
+// Profiles asks for the durability profiles and what was seen of them.
+func (p *Port) Profiles(ctx context.Context) (*Profiles, error) {
+	var answer Profiles
+	if err := p.get(ctx, "/v1/profiles", &answer); err != nil {
+		return nil, err
+	}
+	return &answer, nil
+}
+
+// Finding is something that is wrong, in the broker's words.
+type Finding struct {
+	Severity string `json:"severity"` // down or degraded
+	Part     string `json:"part"`
+	Message  string `json:"message"`
+}
+
+// Health asks what is wrong, worst first. A healthy broker has no finding.
+func (p *Port) Health(ctx context.Context) ([]Finding, error) {
+	var answer struct {
+		Findings []Finding `json:"findings"`
+	}
+	err := p.get(ctx, "/v1/health", &answer)
+	return answer.Findings, err
+}

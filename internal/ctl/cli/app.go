@@ -1,0 +1,165 @@
+// Package cli is what all commands of chronikctl share: one run with its streams
+// and settings, the connection to the broker, errors with their exit codes and
+// remedies, confirmation, and answers in the format that was asked for.
+//
+// It promises that standard output carries only what was asked for, that every
+// error says what happened, where, and what to do, and that nothing which
+// destroys is done without a yes. The packages of commands beside it call it; it
+// knows none of them.
+package cli
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"os"
+
+	"github.com/spf13/cobra"
+	"github.com/twmb/franz-go/pkg/kadm"
+	"golang.org/x/sys/unix"
+
+	"github.com/chronik-io/chronik/internal/ctl/contexts"
+	"github.com/chronik-io/chronik/internal/ctl/output"
+)
+
+// Streams are what a run takes from its process.
+type Streams struct {
+	In       io.Reader
+	Out, Err io.Writer
+	// Getenv reads a variable; nil has none.
+	Getenv func(string) string
+}
+
+// App is one run of chronikctl.
+type App struct {
+	Streams
+	Version  string
+	Settings contexts.Settings
+
+	flags   map[string]*string // of the settings, by name
+	context string
+	yes     bool
+}
+
+// New returns a run before its command line was read.
+func New(version string, s Streams) *App {
+	if s.Getenv == nil {
+		s.Getenv = func(string) string { return "" }
+	}
+	return &App{Streams: s, Version: version, flags: map[string]*string{}}
+}
+
+// offline marks commands that need no settings, so that they work where these
+// are wrong.
+const offline = "offline"
+
+// Offline marks a command as one that talks to nobody.
+func Offline(c *cobra.Command) *cobra.Command {
+	c.Annotations = map[string]string{offline: ""}
+	return c
+}
+
+// Prepare adds the flags that all commands have to the root and makes it find
+// the settings before a command runs.
+func (a *App) Prepare(root *cobra.Command) {
+	f := root.PersistentFlags()
+	for _, s := range contexts.All() {
+		a.flags[s.Name] = f.String(s.Name, s.Default, s.Doc+" ("+contexts.Env(s.Name)+")")
+		if s.Bool {
+			f.Lookup(s.Name).NoOptDefVal = "true"
+		}
+	}
+	f.Lookup(contexts.Output).Shorthand = "o"
+	f.StringVar(&a.context, "context", "", "context of the file to use, see chronikctl context ("+contexts.EnvContext+")")
+	f.BoolVarP(&a.yes, "yes", "y", false, "do what destroys without asking")
+	root.PersistentPreRunE = func(cmd *cobra.Command, _ []string) error {
+		for c := cmd; c != nil; c = c.Parent() {
+			if _, ok := c.Annotations[offline]; ok {
+				return nil
+			}
+		}
+		return a.Resolve(cmd)
+	}
+}
+
+// Resolve finds the settings.
+func (a *App) Resolve(cmd *cobra.Command) error {
+	in := contexts.Input{Flags: map[string]string{}, Getenv: a.Getenv, Context: a.context}
+	for name, value := range a.flags {
+		if cmd.Flags().Changed(name) {
+			in.Flags[name] = *value
+		}
+	}
+	s, err := contexts.Resolve(in)
+	if err != nil {
+		return Usage("%w", err)
+	}
+	a.Settings = s
+	return nil
+}
+
+// Format is how answers are shown.
+func (a *App) Format() output.Format { return output.Format(a.Settings.Get(contexts.Output)) }
+
+// Print shows an answer: v to programs, the tables to people.
+func (a *App) Print(v any, tables ...*output.Table) error {
+	return output.Print(a.Out, a.Format(), v, tables...)
+}
+
+// Note tells people something beside the answer.
+func (a *App) Note(format string, args ...any) { fmt.Fprintf(a.Err, format+"\n", args...) }
+
+// Terminal says whether a stream is one that a person looks at.
+func Terminal(stream any) bool {
+	f, ok := stream.(*os.File)
+	if !ok {
+		return false
+	}
+	_, err := unix.IoctlGetTermios(int(f.Fd()), readTermios)
+	return err == nil
+}
+
+// Admin makes a command's RunE of a function that asks a broker.
+func (a *App) Admin(run func(ctx context.Context, adm *kadm.Client, args []string) error) func(*cobra.Command, []string) error {
+	return func(cmd *cobra.Command, args []string) error {
+		adm, err := a.Connect(cmd.Context())
+		if err != nil {
+			return err
+		}
+		defer adm.Close()
+		return run(cmd.Context(), adm, args)
+	}
+}
+
+// Args is cobra.RangeArgs with a text that says what is wanted. most < 0 is any
+// number.
+func Args(least, most int, wanted string) cobra.PositionalArgs {
+	return func(cmd *cobra.Command, given []string) error {
+		if len(given) < least || most >= 0 && len(given) > most {
+			return Usage("%s takes %s, not %d; see %s --help", cmd.CommandPath(), wanted, len(given), cmd.CommandPath())
+		}
+		return nil
+	}
+}
+
+// Parent is a command that only has others below it.
+func Parent(use, short string, children ...*cobra.Command) *cobra.Command {
+	c := &cobra.Command{
+		Use: use, Short: short, Args: unknownCommand, SuggestionsMinimumDistance: 2,
+		RunE: func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
+	}
+	c.AddCommand(children...)
+	return c
+}
+
+// unknownCommand refuses what is no command below a parent, and names what is
+// like it.
+func unknownCommand(cmd *cobra.Command, args []string) error {
+	if len(args) == 0 {
+		return nil
+	}
+	if near := cmd.SuggestionsFor(args[0]); len(near) > 0 {
+		return Usage("%s has no command %q; did you mean %s?", cmd.CommandPath(), args[0], near[0])
+	}
+	return Usage("%s has no command %q; %s --help lists them", cmd.CommandPath(), args[0], cmd.CommandPath())
+}

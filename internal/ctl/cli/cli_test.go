@@ -1,0 +1,159 @@
+package cli
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"strings"
+	"testing"
+	"testing/synctest"
+
+	"github.com/spf13/cobra"
+	"github.com/twmb/franz-go/pkg/kadm"
+	"github.com/twmb/franz-go/pkg/kerr"
+)
+
+func TestRefusedSaysWhatWhyAndWhatToDo(t *testing.T) {
+	for _, c := range []struct {
+		err     error
+		message string
+		want    string
+	}{
+		{kerr.TopicAlreadyExists, "Topic 'a' already exists.", "create a: TOPIC_ALREADY_EXISTS: Topic 'a' already exists; choose another name, or add --if-not-exists"},
+		{kerr.LeaderNotAvailable, "", "create a: LEADER_NOT_AVAILABLE: " + strings.TrimRight(kerr.LeaderNotAvailable.Description, ".") + "; this passes as a rule: try again"},
+		{context.DeadlineExceeded, "", "create a: context deadline exceeded; the broker did not answer in time: try again, or allow more with --timeout"},
+		{errors.New("two\nlines."), "", "create a: two lines"},
+	} {
+		err := Refused("create a", c.err, c.message)
+		if err.Error() != c.want || !errors.Is(err, c.err) {
+			t.Errorf("got  %s\nwant %s", err, c.want)
+		}
+	}
+}
+
+// A remedy that names a command names one that exists is held by the reference;
+// here: no retriable error is without one.
+func TestEveryRetriableErrorHasARemedy(t *testing.T) {
+	for code := int16(1); code < 200; code++ {
+		err := kerr.ErrorForCode(code)
+		if k := (*kerr.Error)(nil); errors.As(err, &k) && k.Retriable && Remedy(err) == "" {
+			t.Errorf("%v", err)
+		}
+	}
+}
+
+func TestExitCodes(t *testing.T) {
+	for want, err := range map[int]error{ExitOK: nil, ExitFailed: errors.New("x"), ExitUsage: Usage("x"), ExitUnconfirmed: errors.Join(WithCode(ExitUnconfirmed, errors.New("x")))} {
+		if got := ExitCode(err); got != want {
+			t.Errorf("%v: %d, want %d", err, got, want)
+		}
+	}
+}
+
+func TestQuestion(t *testing.T) {
+	for answer, code := range map[string]int{"yes\n": ExitOK, "Y\n": ExitOK, "yes": ExitOK, "no\n": ExitUnconfirmed, "\n": ExitUnconfirmed, "": ExitUnconfirmed, "yesterday\n": ExitUnconfirmed} {
+		var errs bytes.Buffer
+		a := New("v", Streams{In: strings.NewReader(answer), Err: &errs})
+		var losses []string
+		for i := range 25 {
+			losses = append(losses, fmt.Sprint("loss ", i))
+		}
+		err := a.ask("delete 25 topics", losses)
+		if ExitCode(err) != code || !strings.Contains(errs.String(), "loss 19\n  … and 5 more\ndelete 25 topics? This cannot be undone.") {
+			t.Errorf("%q: %v\n%s", answer, err, errs.String())
+		}
+	}
+	a := New("v", Streams{In: strings.NewReader("yes\n"), Err: &bytes.Buffer{}})
+	if err := a.Confirm("delete", nil); ExitCode(err) != ExitUnconfirmed {
+		t.Errorf("what is no terminal was asked: %v", err)
+	}
+	a.yes = true
+	if err := a.Confirm("delete", nil); err != nil {
+		t.Error(err)
+	}
+}
+
+func TestOnlyATerminalIsOne(t *testing.T) {
+	null, err := os.Open(os.DevNull)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer null.Close()
+	if Terminal(null) || Terminal(&bytes.Buffer{}) || Terminal(nil) {
+		t.Error("something else is taken for a terminal")
+	}
+}
+
+func TestWhenReadyWaitsForACoordinatorAndForNothingElse(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		a := app(t, "--timeout", "2s")
+		asked := 0
+		err := a.WhenReady(t.Context(), func() error {
+			if asked++; asked < 5 {
+				return Refused("x", kerr.CoordinatorNotAvailable, "")
+			}
+			return nil
+		})
+		if err != nil || asked != 5 {
+			t.Errorf("%v after %d", err, asked)
+		}
+		asked = 0
+		if err := a.WhenReady(t.Context(), func() error { asked++; return kerr.GroupIDNotFound }); !errors.Is(err, kerr.GroupIDNotFound) || asked != 1 {
+			t.Errorf("%v after %d", err, asked)
+		}
+		if err := a.WhenReady(t.Context(), func() error { return kerr.NotCoordinator }); !errors.Is(err, kerr.NotCoordinator) {
+			t.Errorf("%v", err)
+		}
+	})
+}
+
+// app is a run with these flags.
+func app(t *testing.T, flags ...string) *App {
+	t.Helper()
+	a := New("v", Streams{})
+	root := &cobra.Command{Use: "x", RunE: func(*cobra.Command, []string) error { return nil }}
+	a.Prepare(root)
+	root.SetArgs(flags)
+	if err := root.Execute(); err != nil {
+		t.Fatal(err)
+	}
+	return a
+}
+
+func TestOutcomes(t *testing.T) {
+	var out bytes.Buffer
+	a := app(t)
+	a.Out = &out
+	var o Outcomes
+	o.Done("a", "has %d partitions", 3)
+	o.Refused("b", "change b", kerr.InvalidConfig, "no")
+	if err := a.Report(&o); err == nil || !strings.HasPrefix(err.Error(), "change b: INVALID_CONFIG: no; ") || out.String() != "a has 3 partitions\n" {
+		t.Errorf("%v, %q", err, out.String())
+	}
+	a = app(t, "-o", "json")
+	out.Reset()
+	a.Out = &out
+	if err := a.Report(&Outcomes{}); err != nil || out.String() != "[]\n" {
+		t.Errorf("%v, %q", err, out.String())
+	}
+}
+
+func TestWordsAreTheBrokers(t *testing.T) {
+	err := &kadm.ShardErrors{AllFailed: true, Errs: []kadm.ShardError{{Err: kerr.ClusterAuthorizationFailed}}}
+	if got := Words(fmt.Errorf("x: %w", err)); !errors.Is(got, kerr.ClusterAuthorizationFailed) || strings.Contains(got.Error(), "x: ") {
+		t.Errorf("%v", got)
+	}
+	if !IsUnsupported(errors.New("broker is too old; the broker has already …")) || IsUnsupported(nil) || IsUnsupported(kerr.InvalidRequest) {
+		t.Error("what a broker does not offer is not recognised")
+	}
+}
+
+func TestSoftwareVersionIsWhatKIP511Allows(t *testing.T) {
+	for in, want := range map[string]string{"v1.2.3": "v1.2.3", "abc+dirty": "abc-dirty", "": "unknown", "...": "unknown", "a b": "a-b"} {
+		if got := SoftwareVersion(in); got != want {
+			t.Errorf("%q: %q, want %q", in, got, want)
+		}
+	}
+}

@@ -1,0 +1,137 @@
+package cli
+
+import (
+	"context"
+	"crypto/tls"
+	"crypto/x509"
+	"errors"
+	"fmt"
+	"io"
+	"math"
+	"net"
+	"strings"
+	"time"
+
+	"github.com/twmb/franz-go/pkg/kadm"
+	"github.com/twmb/franz-go/pkg/kerr"
+	"github.com/twmb/franz-go/pkg/kgo"
+
+	"github.com/chronik-io/chronik/internal/ctl/contexts"
+)
+
+// dialTime bounds the first answer: who asks should not wait where nobody is.
+const dialTime = 10 * time.Second
+
+// Client connects, and fails quickly where nobody answers.
+func (a *App) Client(ctx context.Context, opts ...kgo.Opt) (*kgo.Client, error) {
+	base, err := a.Settings.Options()
+	if err != nil {
+		return nil, Usage("%w", err)
+	}
+	limit := a.Settings.Timeout()
+	base = append(base,
+		kgo.ClientID("chronikctl"),
+		kgo.SoftwareNameAndVersion("chronikctl", SoftwareVersion(a.Version)),
+		kgo.RetryTimeout(limit),
+		kgo.RecordDeliveryTimeout(max(limit, time.Second)),
+		kgo.DialTimeout(min(limit, dialTime)),
+	)
+	cl, err := kgo.NewClient(append(base, opts...)...)
+	if err != nil {
+		return nil, Usage("%w", err)
+	}
+	ctx, cancel := context.WithTimeout(ctx, min(limit, dialTime))
+	defer cancel()
+	if err := cl.Ping(ctx); err != nil {
+		cl.Close()
+		return nil, WithCode(ExitUnreachable, fmt.Errorf("no answer from %s (%s): %w; %s",
+			strings.Join(a.Settings.Seeds(), ", "), a.Settings.Source(contexts.Brokers), plainly(err), a.whyNoAnswer(err)))
+	}
+	return cl, nil
+}
+
+// whyNoAnswer is what to look at where no broker answered.
+func (a *App) whyNoAnswer(err error) string {
+	var authority x509.UnknownAuthorityError
+	var host x509.HostnameError
+	var header tls.RecordHeaderError
+	var dns *net.DNSError
+	var eof *kgo.ErrFirstReadEOF
+	switch {
+	case errors.Is(err, kerr.SaslAuthenticationFailed), errors.Is(err, kerr.UnsupportedSaslMechanism):
+		return Remedy(err)
+	case errors.As(err, &authority):
+		return "name the authority that signed its certificate with --tls-ca"
+	case errors.As(err, &host):
+		return "give the name that its certificate has with --tls-server-name"
+	case errors.As(err, &header):
+		return "it does not speak TLS there: leave the tls settings out, or name its TLS port with --brokers"
+	case errors.As(err, &dns):
+		return "is the name right?"
+	case !errors.Is(err, io.EOF) && !errors.As(err, &eof):
+	case a.Settings.Get(contexts.SASL) != "":
+		return "it closed the connection: it may not offer authentication there; leave the sasl settings out, or name another port with --brokers"
+	case a.Settings.Encrypted():
+		return "it closed the connection: it may not speak TLS there; leave the tls settings out, or name its TLS port with --brokers"
+	default:
+		return "it closed the connection: does it want TLS (--tls) or authentication (--sasl)?"
+	}
+	return "is it running, and is --brokers right?"
+}
+
+// Connect is Client for requests that are no data.
+func (a *App) Connect(ctx context.Context) (*kadm.Client, error) {
+	cl, err := a.Client(ctx)
+	if err != nil {
+		return nil, err
+	}
+	adm := kadm.NewClient(cl)
+	adm.SetTimeoutMillis(int32(min(a.Settings.Timeout().Milliseconds(), math.MaxInt32)))
+	return adm, nil
+}
+
+// SoftwareVersion keeps what KIP-511 allows: letters, digits, dots and dashes.
+func SoftwareVersion(v string) string {
+	clean := strings.Map(func(r rune) rune {
+		if r == '.' || r == '-' || r >= '0' && r <= '9' || r >= 'a' && r <= 'z' || r >= 'A' && r <= 'Z' {
+			return r
+		}
+		return '-'
+	}, v)
+	if clean = strings.Trim(clean, ".-"); clean == "" {
+		return "unknown"
+	}
+	return clean
+}
+
+// plainly takes the client library's own guesses out: whyNoAnswer knows the
+// settings and guesses better.
+func plainly(err error) error {
+	if eof := (*kgo.ErrFirstReadEOF)(nil); errors.As(err, &eof) {
+		return io.EOF
+	}
+	return err
+}
+
+// retryGap is how long a coordinator is left alone before it is asked again.
+const retryGap = 100 * time.Millisecond
+
+// WhenReady asks again while the coordinator of a group is only being found or
+// made, within the time of one request.
+func (a *App) WhenReady(ctx context.Context, ask func() error) error {
+	ctx, cancel := context.WithTimeout(ctx, a.Settings.Timeout())
+	defer cancel()
+	for {
+		err := ask()
+		if !errors.Is(err, kerr.CoordinatorNotAvailable) && !errors.Is(err, kerr.CoordinatorLoadInProgress) && !errors.Is(err, kerr.NotCoordinator) {
+			return err
+		}
+		t := time.NewTimer(retryGap)
+		select {
+		case <-t.C:
+		case <-ctx.Done():
+			t.Stop()
+			return err
+		}
+	}
+}

@@ -1,0 +1,64 @@
+package cli
+
+import (
+	"errors"
+	"fmt"
+	"regexp"
+	"strings"
+
+	"github.com/spf13/cobra"
+)
+
+// Exit codes. They are stable: scripts may rely on them.
+const (
+	ExitOK          = 0
+	ExitFailed      = 1 // the broker refused, or not all of it was done in time
+	ExitUsage       = 2 // command line, variable or contexts file is wrong; nothing was sent
+	ExitUnreachable = 3 // no broker answered, or it let nobody in
+	ExitUnhealthy   = 4 // a check found something wrong
+	ExitUnconfirmed = 5 // it would have destroyed something and nobody said yes
+)
+
+// ExitCodes is told by --help.
+const ExitCodes = "Exit codes: 0 all was done; 1 the broker refused, or not all was done in time; 2 the command line, a variable or the\n" +
+	"contexts file is wrong, nothing was sent; 3 no broker answered, or it let nobody in; 4 a check found something wrong;\n" +
+	"5 it would have destroyed something and nobody said yes."
+
+// coded is an error with the code it ends the process with.
+type coded struct {
+	code int
+	err  error
+}
+
+func (e *coded) Error() string { return e.err.Error() }
+func (e *coded) Unwrap() error { return e.err }
+
+// WithCode returns an error that ends the process with this code.
+func WithCode(code int, err error) error { return &coded{code, err} }
+
+// Usage is an error of the command line.
+func Usage(format string, args ...any) error {
+	return &coded{ExitUsage, fmt.Errorf(format, args...)}
+}
+
+// ExitCode is the code that an error ends the process with.
+func ExitCode(err error) int {
+	if err == nil {
+		return ExitOK
+	}
+	if e := (*coded)(nil); errors.As(err, &e) {
+		return e.code
+	}
+	return ExitFailed
+}
+
+// FlagError says which flags are like the one that does not exist.
+func FlagError(cmd *cobra.Command, err error) error {
+	text := regexp.MustCompile(`strconv\.\w+: parsing "[^"]*": `).ReplaceAllString(err.Error(), "")
+	if name, ok := strings.CutPrefix(text, "unknown flag: --"); ok {
+		if near := nearFlag(cmd, name); near != "" {
+			return Usage("%s; did you mean --%s?", text, near)
+		}
+	}
+	return Usage("%s; %s --help lists the flags", text, cmd.CommandPath())
+}

@@ -1,0 +1,192 @@
+package contexts
+
+import (
+	"context"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/twmb/franz-go/pkg/kgo"
+)
+
+// env is a home with this contexts file.
+func env(t *testing.T, file string, more map[string]string) func(string) string {
+	t.Helper()
+	path := filepath.Join(t.TempDir(), "contexts.yaml")
+	if err := os.WriteFile(path, []byte(file), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	return func(name string) string {
+		if name == EnvFile {
+			return path
+		}
+		return more[name]
+	}
+}
+
+const twoContexts = "current: a\ncontexts:\n  a: {brokers: [one:1, two:2], tls: true, timeout: 5s}\n  b: {brokers: 'three:3'}\n"
+
+func TestFlagOverVariableOverContextOverDefault(t *testing.T) {
+	for _, c := range []struct {
+		flags, vars map[string]string
+		context     string
+		want        string
+	}{
+		{nil, nil, "", "one:1,two:2 context a"},
+		{nil, nil, "b", "three:3 context b"},
+		{nil, map[string]string{EnvContext: "b"}, "", "three:3 context b"},
+		{nil, map[string]string{EnvContext: "b"}, "a", "one:1,two:2 context a"},
+		{nil, map[string]string{EnvBrokers: "four:4"}, "", "four:4 CHRONIK_BROKERS"},
+		{nil, map[string]string{EnvBrokers: "four:4", "CHRONIKCTL_BROKERS": "five:5"}, "", "five:5 CHRONIKCTL_BROKERS"},
+		{map[string]string{Brokers: "six"}, map[string]string{EnvBrokers: "four:4"}, "", "six --brokers"},
+	} {
+		s, err := Resolve(Input{Flags: c.flags, Getenv: env(t, twoContexts, c.vars), Context: c.context})
+		if got := s.Get(Brokers) + " " + s.Source(Brokers); err != nil || got != c.want {
+			t.Errorf("%+v: %s, %v", c, got, err)
+		}
+	}
+	s, err := Resolve(Input{Getenv: env(t, "", nil)})
+	if err != nil || s.Get(Brokers) != DefaultBrokers || s.Source(Brokers) != "default" || s.Encrypted() {
+		t.Errorf("without anything: %+v, %v", s, err)
+	}
+}
+
+func TestWhatIsSavedIsLoaded(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "deep", "down", "contexts.yaml")
+	f, err := Load(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, kv := range [][2]string{{Brokers, "a:1,b:2"}, {TLS, "true"}, {SASLPassword, "x: {y}\n #"}, {Timeout, "1m"}} {
+		if err := f.Set("one", kv[0], kv[1]); err != nil {
+			t.Fatal(err)
+		}
+	}
+	f.Current = "one"
+	if err := f.Save(); err != nil {
+		t.Fatal(err)
+	}
+	g, err := Load(path)
+	if err != nil || g.Current != "one" || len(g.Contexts) != 1 {
+		t.Fatalf("%+v, %v", g, err)
+	}
+	for k, v := range f.Contexts["one"] {
+		if g.Contexts["one"][k] != v {
+			t.Errorf("%s is %q, was %q", k, g.Contexts["one"][k], v)
+		}
+	}
+	if info, _ := os.Stat(path); info.Mode().Perm() != 0o600 {
+		t.Errorf("mode %v: others read the password", info.Mode())
+	}
+	if left, _ := filepath.Glob(filepath.Join(filepath.Dir(path), ".chronikctl-*")); left != nil {
+		t.Errorf("left behind: %v", left)
+	}
+}
+
+func TestWrongFilesNameThePlace(t *testing.T) {
+	for file, want := range map[string]string{
+		"contexts: [":                               "contexts file",
+		"contxts: {}":                               "field contxts not found",
+		"current: x":                                `current is "x"`,
+		"contexts: {a: {brokers: {x: 1}}}":          "context a: map[x:1] is neither",
+		"contexts: {a: {brokers: [1]}}":             "in a list is no text",
+		"contexts: {a: {borkers: x}}":               `there is no setting "borkers"`,
+		"contexts: {'a/b': {brokers: x}}":           "no name of a context",
+		"contexts: {a: {admin: nowhere}}":           "admin: \"nowhere\" is no HOST:PORT",
+		"contexts: {a: {tls-insecure: perhaps}}":    "neither true nor false",
+		strings.Repeat("# a long file\n", 1<<20/13): "larger than",
+	} {
+		_, err := Resolve(Input{Getenv: env(t, file, nil)})
+		if err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("%.40q: %v, want %s", file, err, want)
+		}
+	}
+}
+
+func settings(t *testing.T, flags map[string]string) Settings {
+	t.Helper()
+	s, err := Resolve(Input{Flags: flags, Getenv: env(t, "", nil)})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return s
+}
+
+// Each mechanism begins as its RFC says, with the user and the password that the
+// settings name.
+func TestSASLMechanisms(t *testing.T) {
+	file := filepath.Join(t.TempDir(), "password")
+	if err := os.WriteFile(file, []byte("secret\r\nnot this\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	for name, begin := range map[string]string{"PLAIN": "\x00me\x00secret", "SCRAM-SHA-256": "n,,n=me,r=", "SCRAM-SHA-512": "n,,n=me,r=", "OAUTHBEARER": "n,,\x01auth=Bearer secret"} {
+		m, err := settings(t, map[string]string{SASL: name, SASLUser: "me", SASLPasswordFile: file}).mechanism()
+		if err != nil || m.Name() != name {
+			t.Fatalf("%s: %v, %v", name, m, err)
+		}
+		if _, first, err := m.Authenticate(context.Background(), "host"); err != nil || !strings.HasPrefix(string(first), begin) {
+			t.Errorf("%s begins with %q, %v", name, first, err)
+		}
+	}
+	if m, err := settings(t, nil).mechanism(); m != nil || err != nil {
+		t.Errorf("without sasl: %v, %v", m, err)
+	}
+}
+
+func TestEachTLSSettingTurnsTLSOn(t *testing.T) {
+	for _, flags := range []map[string]string{{TLS: "true"}, {TLSInsecure: "true"}, {TLSServerName: "x"}} {
+		s := settings(t, flags)
+		c, err := s.TLSConfig()
+		if !s.Encrypted() || err != nil || c.InsecureSkipVerify != s.Bool(TLSInsecure) || c.ServerName != flags[TLSServerName] {
+			t.Errorf("%v: %v, %v", flags, s.Encrypted(), err)
+		}
+		if opts, err := s.Options(); err != nil || len(opts) != 2 {
+			t.Errorf("%v: %d options, %v", flags, len(opts), err)
+		}
+	}
+}
+
+func TestSecretsAreNotShown(t *testing.T) {
+	s := settings(t, map[string]string{SASL: "PLAIN", SASLUser: "me", SASLPassword: "secret"})
+	for _, x := range All() {
+		if strings.Contains(s.Shown(x.Name), "secret") {
+			t.Errorf("%s shows it", x.Name)
+		}
+	}
+}
+
+func TestSeedsAreWhatTheClientTakes(t *testing.T) {
+	for _, at := range []string{"a", "a:1, b:2", "[::1]:9092", "10.0.0.1:65535"} {
+		s := settings(t, map[string]string{Brokers: at})
+		if _, err := kgo.NewClient(kgo.SeedBrokers(s.Seeds()...)); err != nil {
+			t.Errorf("%s: %v", at, err)
+		}
+	}
+	for _, at := range []string{"", "a:", ":1", "a:0", "a:65536", "a:x", "a b:1", "http://a:1", "a:1,,b:2"} {
+		if _, err := Resolve(Input{Flags: map[string]string{Brokers: at}, Getenv: env(t, "", nil)}); err == nil {
+			t.Errorf("%q is taken", at)
+		}
+	}
+}
+
+func FuzzLoad(f *testing.F) {
+	f.Add(twoContexts)
+	f.Add("contexts: {a: {brokers: null}}")
+	f.Fuzz(func(t *testing.T, text string) {
+		path := filepath.Join(t.TempDir(), "c")
+		if os.WriteFile(path, []byte(text), 0o600) != nil {
+			t.Skip()
+		}
+		c, err := Load(path)
+		if err != nil {
+			return
+		}
+		if err := c.Save(); err != nil {
+			t.Fatal(err)
+		}
+		if again, err := Load(path); err != nil || len(again.Contexts) != len(c.Contexts) || again.Current != c.Current {
+			t.Errorf("%q: %+v, %v", text, again, err)
+		}
+	})
+}

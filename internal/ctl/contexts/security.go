@@ -1,0 +1,99 @@
+package contexts
+
+import (
+	"context"
+	"crypto/tls"
+	"crypto/x509"
+	"fmt"
+	"os"
+	"strings"
+
+	"github.com/twmb/franz-go/pkg/kgo"
+	"github.com/twmb/franz-go/pkg/sasl"
+	"github.com/twmb/franz-go/pkg/sasl/oauth"
+	"github.com/twmb/franz-go/pkg/sasl/plain"
+	"github.com/twmb/franz-go/pkg/sasl/scram"
+)
+
+// Options are the client's options for brokers, TLS and SASL. An error names the
+// file that cannot be used.
+func (s Settings) Options() ([]kgo.Opt, error) {
+	opts := []kgo.Opt{kgo.SeedBrokers(s.Seeds()...)}
+	if s.Encrypted() {
+		c, err := s.TLSConfig()
+		if err != nil {
+			return nil, err
+		}
+		opts = append(opts, kgo.DialTLSConfig(c))
+	}
+	mechanism, err := s.mechanism()
+	if err != nil {
+		return nil, err
+	}
+	if mechanism != nil {
+		opts = append(opts, kgo.SASL(mechanism))
+	}
+	return opts, nil
+}
+
+// Encrypted says whether TLS is spoken.
+func (s Settings) Encrypted() bool {
+	return s.Bool(TLS) || s.Bool(TLSInsecure) || s.Get(TLSCA)+s.Get(TLSCert)+s.Get(TLSServerName) != ""
+}
+
+// TLSConfig is how the brokers' certificates are checked.
+func (s Settings) TLSConfig() (*tls.Config, error) {
+	c := &tls.Config{MinVersion: tls.VersionTLS12, ServerName: s.Get(TLSServerName), InsecureSkipVerify: s.Bool(TLSInsecure)}
+	if path := s.Get(TLSCA); path != "" {
+		pem, err := os.ReadFile(path)
+		if err != nil {
+			return nil, fmt.Errorf("%s: %s: %w; name a PEM file of certificates", s.Source(TLSCA), path, bare(err))
+		}
+		c.RootCAs = x509.NewCertPool()
+		if !c.RootCAs.AppendCertsFromPEM(pem) {
+			return nil, fmt.Errorf("%s: %s holds no certificate; name a PEM file of certificates", s.Source(TLSCA), path)
+		}
+	}
+	if s.Get(TLSCert) != "" {
+		pair, err := tls.LoadX509KeyPair(s.Get(TLSCert), s.Get(TLSKey))
+		if err != nil {
+			return nil, fmt.Errorf("%s: certificate %s with key %s: %w; name two PEM files that belong together", s.Source(TLSCert), s.Get(TLSCert), s.Get(TLSKey), bare(err))
+		}
+		c.Certificates = []tls.Certificate{pair}
+	}
+	return c, nil
+}
+
+// mechanism is the SASL mechanism, nil for none.
+func (s Settings) mechanism() (sasl.Mechanism, error) {
+	if s.Get(SASL) == "" {
+		return nil, nil
+	}
+	password, err := s.password()
+	if err != nil {
+		return nil, err
+	}
+	user := s.Get(SASLUser)
+	switch s.Get(SASL) {
+	case "PLAIN":
+		return plain.Auth{User: user, Pass: password}.AsMechanism(), nil
+	case "SCRAM-SHA-256":
+		return scram.Auth{User: user, Pass: password}.AsSha256Mechanism(), nil
+	case "SCRAM-SHA-512":
+		return scram.Auth{User: user, Pass: password}.AsSha512Mechanism(), nil
+	}
+	return oauth.Oauth(func(context.Context) (oauth.Auth, error) { return oauth.Auth{Token: password}, nil }), nil
+}
+
+func (s Settings) password() (string, error) {
+	path := s.Get(SASLPasswordFile)
+	if path == "" || s.Get(SASLPassword) != "" {
+		return s.Get(SASLPassword), nil
+	}
+	text, err := os.ReadFile(path)
+	if err != nil {
+		return "", fmt.Errorf("%s: %s: %w; name a file whose first line is the password", s.Source(SASLPasswordFile), path, bare(err))
+	}
+	line, _, _ := strings.Cut(string(text), "\n")
+	return strings.TrimSuffix(line, "\r"), nil
+}

@@ -1,0 +1,78 @@
+// Package parse reads what people write on chronikctl's command line: times,
+// offsets, partitions, name=value, files of offsets.
+//
+// It owns these small languages. It promises that an error says what was
+// written, and what to write instead, and that whatever is accepted has one
+// meaning. The commands of internal/ctl call it; it knows no broker and no clock
+// but the one it is given.
+package parse
+
+import (
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+)
+
+// KeyValue takes name=value apart. The name is not empty; the value may contain
+// further "=".
+func KeyValue(s string) (name, value string, err error) {
+	name, value, ok := strings.Cut(s, "=")
+	if !ok || name == "" {
+		return "", "", fmt.Errorf("%q is not name=value", s)
+	}
+	return name, value, nil
+}
+
+// KeyValues takes a list of name=value apart; a name may stand there once.
+func KeyValues(list []string) (map[string]string, error) {
+	m := make(map[string]string, len(list))
+	for _, s := range list {
+		name, value, err := KeyValue(s)
+		if err != nil {
+			return nil, err
+		}
+		if _, twice := m[name]; twice {
+			return nil, fmt.Errorf("%q is given twice", name)
+		}
+		m[name] = value
+	}
+	return m, nil
+}
+
+// maxPartitions bounds a list of partitions: more are a typing mistake.
+const maxPartitions = 100_000
+
+// Partitions reads 3, 0,2,5-7: sorted, each once. Empty is nil.
+func Partitions(s string) ([]int32, error) {
+	if s == "" {
+		return nil, nil
+	}
+	var all []int32
+	for _, part := range strings.Split(s, ",") {
+		first, last, isRange := strings.Cut(part, "-")
+		if !isRange {
+			last = first
+		}
+		from, err1 := strconv.ParseUint(first, 10, 31)
+		to, err2 := strconv.ParseUint(last, 10, 31)
+		if err1 != nil || err2 != nil || to < from || to-from >= maxPartitions || len(all) >= maxPartitions {
+			return nil, fmt.Errorf("%q is no partition or range of them; write 3 or 0,2,5-7", part)
+		}
+		for p := from; p <= to; p++ {
+			all = append(all, int32(p))
+		}
+	}
+	slices.Sort(all)
+	return slices.Compact(all), nil
+}
+
+// TopicPartitions reads TOPIC or TOPIC:PARTITIONS. No partitions means all.
+func TopicPartitions(s string) (topic string, partitions []int32, err error) {
+	topic, list, some := strings.Cut(s, ":")
+	if topic == "" || some && list == "" {
+		return "", nil, fmt.Errorf("%q is neither TOPIC nor TOPIC:PARTITIONS; write orders or orders:0,2,5-7", s)
+	}
+	partitions, err = Partitions(list)
+	return topic, partitions, err
+}

@@ -1,0 +1,118 @@
+// Package records is the JSON in which chronikctl prints records and reads them
+// back.
+//
+// It promises that Decode(Encode(r)) has r's key, value, headers and timestamp,
+// byte for byte, also where they are no text, and that null stays apart from
+// empty. consume writes it and produce reads it.
+package records
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"io"
+	"time"
+	"unicode/utf8"
+
+	"github.com/twmb/franz-go/pkg/kgo"
+)
+
+// Record is a record in JSON. A key or value that is not UTF-8 stands in the
+// field that ends with Base64.
+type Record struct {
+	Topic       string    `json:"topic,omitempty"`
+	Partition   *int32    `json:"partition,omitempty"`
+	Offset      *int64    `json:"offset,omitempty"`
+	Timestamp   time.Time `json:"timestamp,omitzero"`
+	Key         *string   `json:"key"`
+	KeyBase64   []byte    `json:"keyBase64,omitempty"`
+	Value       *string   `json:"value"`
+	ValueBase64 []byte    `json:"valueBase64,omitempty"`
+	Headers     []Header  `json:"headers,omitempty"`
+}
+
+// Header is a record's header.
+type Header struct {
+	Name        string  `json:"name"`
+	Value       *string `json:"value"`
+	ValueBase64 []byte  `json:"valueBase64,omitempty"`
+}
+
+// From turns a record that was read into JSON's.
+func From(r *kgo.Record) Record {
+	j := Record{Topic: r.Topic, Partition: &r.Partition, Offset: &r.Offset, Timestamp: r.Timestamp.UTC()}
+	j.Key, j.KeyBase64 = split(r.Key)
+	j.Value, j.ValueBase64 = split(r.Value)
+	for _, h := range r.Headers {
+		x := Header{Name: h.Key}
+		x.Value, x.ValueBase64 = split(h.Value)
+		j.Headers = append(j.Headers, x)
+	}
+	return j
+}
+
+func split(b []byte) (text *string, binary []byte) {
+	if b == nil {
+		return nil, nil
+	}
+	if !utf8.Valid(b) {
+		return nil, b
+	}
+	s := string(b)
+	return &s, nil
+}
+
+// Encode is a record as one line, without a line feed.
+func Encode(r *kgo.Record) ([]byte, error) {
+	var b bytes.Buffer
+	e := json.NewEncoder(&b)
+	e.SetEscapeHTML(false)
+	if err := e.Encode(From(r)); err != nil {
+		return nil, fmt.Errorf("offset %d as JSON: %w", r.Offset, err)
+	}
+	return bytes.TrimSuffix(b.Bytes(), []byte("\n")), nil
+}
+
+// Decode reads a record to be written. Its topic and offset do not count: where
+// it goes is the writer's to say. An unknown field is an error: it may be a
+// misspelt one.
+func Decode(line []byte) (*kgo.Record, error) {
+	var j Record
+	d := json.NewDecoder(bytes.NewReader(line))
+	d.DisallowUnknownFields()
+	if err := d.Decode(&j); err != nil {
+		return nil, err
+	}
+	if _, err := d.Token(); err != io.EOF {
+		return nil, fmt.Errorf("more than one JSON value in a line")
+	}
+	r := &kgo.Record{Timestamp: j.Timestamp}
+	var err error
+	if r.Key, err = join("key", j.Key, j.KeyBase64); err != nil {
+		return nil, err
+	}
+	if r.Value, err = join("value", j.Value, j.ValueBase64); err != nil {
+		return nil, err
+	}
+	for _, h := range j.Headers {
+		v, err := join("value", h.Value, h.ValueBase64)
+		if err != nil {
+			return nil, fmt.Errorf("header %s: %w", h.Name, err)
+		}
+		r.Headers = append(r.Headers, kgo.RecordHeader{Key: h.Name, Value: v})
+	}
+	if j.Partition != nil {
+		r.Partition = *j.Partition
+	}
+	return r, nil
+}
+
+func join(what string, text *string, binary []byte) ([]byte, error) {
+	switch {
+	case text != nil && binary != nil:
+		return nil, fmt.Errorf("%s and %sBase64 stand beside each other; give one", what, what)
+	case text != nil:
+		return []byte(*text), nil
+	}
+	return binary, nil
+}
