@@ -1,5 +1,5 @@
-// Command chronikctl makes topics, writes and reads records from a shell. What
-// it does is in internal/ctl.
+// Command chronikctl administers a broker from a shell. What it does is in
+// internal/ctl.
 package main
 
 import (

@@ -12,5 +12,5 @@ for codec in $codecs; do
   "$ctl" produce "$topic" -k '|' -H source=ctl --compression "$codec" <"$WORK/ctl.in" 2>"$WORK/ctl.err" || { cat "$WORK/ctl.err"; exit 1; }
   "$ctl" consume "$topic" -k '|' --headers >"$WORK/ctl.got"
   same "chronikctl, $codec" "$WORK/ctl.want" "$WORK/ctl.got"
-  "$ctl" topic delete "$topic" >/dev/null
+  "$ctl" topic delete "$topic" --yes >/dev/null
 done

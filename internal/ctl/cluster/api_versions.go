@@ -1,0 +1,51 @@
+package cluster
+
+import (
+	"context"
+	"fmt"
+
+	"github.com/spf13/cobra"
+	"github.com/twmb/franz-go/pkg/kadm"
+	"github.com/twmb/franz-go/pkg/kmsg"
+
+	"github.com/chronik-io/chronik/internal/ctl/cli"
+	"github.com/chronik-io/chronik/internal/ctl/output"
+)
+
+// offered is one API of a broker.
+type offered struct {
+	Broker int32  `json:"broker"`
+	Key    int16  `json:"key"`
+	Name   string `json:"name"`
+	Min    int16  `json:"min"`
+	Max    int16  `json:"max"`
+}
+
+// NewAPIVersions is the command api-versions.
+func NewAPIVersions(a *cli.App) *cobra.Command {
+	return &cobra.Command{
+		Use: "api-versions", Short: "List the APIs that brokers offer, with their versions", Args: cli.Args(0, 0, "no argument"),
+		RunE: a.Admin(func(ctx context.Context, adm *kadm.Client, _ []string) error {
+			versions, err := adm.ApiVersions(ctx)
+			if err != nil {
+				return cli.Refused("ask for API versions", cli.Words(err), "")
+			}
+			t := &output.Table{Columns: []string{"BROKER#", "KEY#", "API", "MIN#", "MAX#"}}
+			all := []offered{}
+			for _, v := range versions.Sorted() {
+				if v.Err != nil {
+					return cli.Refused(fmt.Sprintf("ask broker %d for API versions", v.NodeID), v.Err, "")
+				}
+				v.EachKeySorted(func(key, least, most int16) {
+					name := kmsg.NameForKey(key)
+					if name == "Unknown" {
+						name = fmt.Sprintf("unknown to this chronikctl (%d)", key)
+					}
+					all = append(all, offered{v.NodeID, key, name, least, most})
+					t.Add(v.NodeID, key, name, least, most)
+				})
+			}
+			return a.Print(all, t)
+		}),
+	}
+}

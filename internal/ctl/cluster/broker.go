@@ -1,0 +1,102 @@
+package cluster
+
+import (
+	"context"
+	"fmt"
+	"strconv"
+
+	"github.com/spf13/cobra"
+	"github.com/twmb/franz-go/pkg/kadm"
+	"github.com/twmb/franz-go/pkg/kerr"
+
+	"github.com/chronik-io/chronik/internal/ctl/cli"
+	"github.com/chronik-io/chronik/internal/ctl/output"
+)
+
+// NewBroker is the command broker with all those below it.
+func NewBroker(a *cli.App) *cobra.Command {
+	return cli.Parent("broker", "List brokers, and show their log directories", listBrokers(a), describeBroker(a))
+}
+
+func listBrokers(a *cli.App) *cobra.Command {
+	return &cobra.Command{
+		Use: "list", Short: "List the brokers", Args: cli.Args(0, 0, "no argument"),
+		RunE: a.Admin(func(ctx context.Context, adm *kadm.Client, _ []string) error {
+			m, err := adm.Metadata(ctx)
+			if err != nil {
+				return cli.Refused("list brokers", cli.Words(err), "")
+			}
+			all := brokers(m)
+			return a.Print(all, brokerTable(all))
+		}),
+	}
+}
+
+// detail is the answer of broker describe.
+type detail struct {
+	broker
+	Dirs []dir `json:"logDirs"`
+}
+
+// dir is a log directory.
+type dir struct {
+	Path       string `json:"path"`
+	Partitions int    `json:"partitions"`
+	Size       int64  `json:"sizeBytes"`  // of the logs in it
+	Total      int64  `json:"totalBytes"` // of its file system; -1 where the broker does not say
+	Usable     int64  `json:"usableBytes"`
+	Error      string `json:"error,omitempty"`
+}
+
+func describeBroker(a *cli.App) *cobra.Command {
+	return &cobra.Command{
+		Use: "describe ID", Short: "Show a broker and its log directories", Args: cli.Args(1, 1, "one broker's id"),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			id, err := strconv.ParseInt(args[0], 10, 32)
+			if err != nil {
+				return cli.Usage("%q is no broker's id; chronikctl broker list shows them", args[0])
+			}
+			return a.Admin(func(ctx context.Context, adm *kadm.Client, _ []string) error {
+				return showBroker(ctx, a, adm, int32(id))
+			})(cmd, args)
+		},
+	}
+}
+
+func showBroker(ctx context.Context, a *cli.App, adm *kadm.Client, id int32) error {
+	m, err := adm.Metadata(ctx)
+	if err != nil {
+		return cli.Refused("describe broker", cli.Words(err), "")
+	}
+	for _, b := range brokers(m) {
+		if b.ID != id {
+			continue
+		}
+		d := detail{broker: b, Dirs: []dir{}}
+		dirs, err := adm.DescribeBrokerLogDirs(ctx, id, nil)
+		if err != nil && !cli.IsUnsupported(err) {
+			return cli.Refused(fmt.Sprintf("log directories of broker %d", id), cli.Words(err), "")
+		}
+		t := &output.Table{Columns: []string{"DIRECTORY", "PARTITIONS#", "SIZE#", "FREE#", "OF#", "ERROR"}, Empty: "this broker does not tell of its log directories"}
+		for _, x := range dirs.Sorted() {
+			y := dir{Path: x.Dir, Size: x.Size(), Total: x.TotalBytes, Usable: x.UsableBytes}
+			for _, partitions := range x.Topics {
+				y.Partitions += len(partitions)
+			}
+			if x.Err != nil {
+				y.Error = x.Err.Error()
+			}
+			d.Dirs = append(d.Dirs, y)
+			t.Add(y.Path, y.Partitions, output.Bytes(y.Size), bytesOr(y.Usable), bytesOr(y.Total), y.Error)
+		}
+		return a.Print(d, brokerTable([]broker{b}), t)
+	}
+	return cli.Refused(fmt.Sprintf("describe broker %d", id), kerr.BrokerIDNotRegistered, "there is no such broker")
+}
+
+func bytesOr(n int64) string {
+	if n < 0 {
+		return "?"
+	}
+	return output.Bytes(n)
+}

@@ -1,0 +1,86 @@
+package cluster
+
+import (
+	"fmt"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"testing"
+
+	"github.com/spf13/cobra"
+	"github.com/twmb/franz-go/pkg/kadm"
+	"github.com/twmb/franz-go/pkg/kerr"
+
+	"github.com/chronik-io/chronik/internal/ctl/adminport"
+	"github.com/chronik-io/chronik/internal/ctl/cli"
+)
+
+func lines(c *checkup) string {
+	var all []string
+	for _, f := range c.findings {
+		all = append(all, fmt.Sprintf("%s|%s|%s|%s", f.Severity, f.Where, f.Problem, f.Remedy))
+	}
+	return strings.Join(all, "\n")
+}
+
+func TestPartitionsWithoutLeaderOrReplicasAreFound(t *testing.T) {
+	p := func(n, leader int32, isr, offline []int32, err error) kadm.PartitionDetail {
+		return kadm.PartitionDetail{Topic: "a", Partition: n, Leader: leader, Replicas: []int32{1, 2}, ISR: isr, OfflineReplicas: offline, Err: err}
+	}
+	c := &checkup{meta: kadm.Metadata{Topics: kadm.TopicDetails{
+		"a": {Topic: "a", Partitions: kadm.PartitionDetails{
+			0: p(0, 1, []int32{1, 2}, nil, nil),
+			1: p(1, -1, nil, nil, kerr.LeaderNotAvailable),
+			2: p(2, 1, []int32{1, 2}, []int32{2}, nil),
+		}},
+		"b": {Topic: "b", Err: kerr.TopicAuthorizationFailed},
+	}}}
+	if err := c.partitions(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	want := `bad|a partition 1|it has no leader: it can be neither written nor read (` + kerr.LeaderNotAvailable.Error() + `)|bring back one of its replicas: brokers 1,2
+warn|a partition 2|replicas are offline on brokers 2|start these brokers, or replace their log directories
+bad|topic b|` + kerr.TopicAuthorizationFailed.Error() + `|see the brokers' logs`
+	if got := lines(c); got != want {
+		t.Errorf("got\n%s\nwant\n%s", got, want)
+	}
+}
+
+func TestMinInsyncReplicasDecidesHowBadItIs(t *testing.T) {
+	for _, x := range []struct {
+		isr, need int
+		want      string
+	}{
+		{1, 2, "bad|a partition 0|1 of 3 replicas are in sync (brokers 1 of 1,2,3): acks=all is refused, min.insync.replicas is 2|look at brokers 2,3"},
+		{2, 2, "warn|a partition 0|2 of 3 replicas are in sync (brokers 1,2 of 1,2,3): with one less acks=all is refused|look at brokers 3"},
+		{2, 1, "warn|a partition 0|2 of 3 replicas are in sync (brokers 1,2 of 1,2,3)|look at brokers 3"},
+		{1, 1, "warn|a partition 0|1 of 3 replicas are in sync (brokers 1 of 1,2,3)|look at brokers 2,3"},
+	} {
+		c := &checkup{}
+		all := []int32{1, 2, 3}
+		c.judge(kadm.PartitionDetail{Topic: "a", Replicas: all, ISR: all[:x.isr]}, x.need)
+		if got := lines(c); got != x.want {
+			t.Errorf("got  %s\nwant %s", got, x.want)
+		}
+	}
+}
+
+// What chronik says of itself is taken over.
+func TestTheAdminPortsFindingsAreTakenOver(t *testing.T) {
+	s := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		_, _ = w.Write([]byte(`{"ready":false,"findings":[{"severity":"down","part":"x","message":"m"},{"severity":"degraded","part":"y","message":"n"}]}`))
+	}))
+	defer s.Close()
+	a := cli.New("v", cli.Streams{})
+	root := &cobra.Command{Use: "x", RunE: func(*cobra.Command, []string) error { return nil }}
+	a.Prepare(root)
+	root.SetArgs([]string{"--admin", s.URL})
+	if err := root.Execute(); err != nil {
+		t.Fatal(err)
+	}
+	c := &checkup{}
+	c.admin(t.Context(), adminport.Of(a))
+	if got := lines(c); got != "bad|x|m|\nwarn|y|n|" {
+		t.Errorf("%s", got)
+	}
+}

@@ -1,0 +1,124 @@
+// Package cluster is chronikctl cluster, broker and api-versions: what brokers
+// there are, what they offer, and what is wrong with them.
+//
+// health.go holds what is looked at; each finding says what is wrong, where, and
+// what to do. internal/ctl calls the constructors.
+package cluster
+
+import (
+	"context"
+	"fmt"
+	"maps"
+	"net"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/spf13/cobra"
+	"github.com/twmb/franz-go/pkg/kadm"
+
+	"github.com/chronik-io/chronik/internal/ctl/cli"
+	"github.com/chronik-io/chronik/internal/ctl/output"
+)
+
+// New is the command cluster with all those below it.
+func New(a *cli.App) *cobra.Command {
+	return cli.Parent("cluster", "Describe the cluster, and find what is wrong with it", describe(a), health(a))
+}
+
+// overview is the answer of cluster describe.
+type overview struct {
+	ID         string           `json:"clusterId"`
+	Controller int32            `json:"controller"` // -1 for none
+	Brokers    []broker         `json:"brokers"`
+	Topics     int              `json:"topics"` // without internal ones
+	Partitions int              `json:"partitions"`
+	Features   map[string]int16 `json:"features"` // finalized levels
+}
+
+func describe(a *cli.App) *cobra.Command {
+	return &cobra.Command{
+		Use: "describe", Short: "Show id, controller, brokers, features, and how many topics there are", Args: cli.Args(0, 0, "no argument"),
+		RunE: a.Admin(func(ctx context.Context, adm *kadm.Client, _ []string) error {
+			m, err := adm.Metadata(ctx)
+			if err != nil {
+				return cli.Refused("describe the cluster", cli.Words(err), "")
+			}
+			versions, err := adm.ApiVersions(ctx)
+			if err != nil {
+				return cli.Refused("describe the cluster", cli.Words(err), "")
+			}
+			o := overview{ID: m.Cluster, Controller: m.Controller, Brokers: brokers(m), Features: map[string]int16{}}
+			for _, t := range m.Topics {
+				if !t.IsInternal {
+					o.Topics++
+					o.Partitions += len(t.Partitions)
+				}
+			}
+			versions.Each(func(v kadm.BrokerApiVersions) {
+				if raw := v.Raw(); v.Err == nil && raw != nil {
+					for _, f := range raw.FinalizedFeatures {
+						o.Features[f.Name] = f.MaxVersionLevel
+					}
+				}
+			})
+			t := brokerTable(o.Brokers)
+			t.Title = fmt.Sprintf("cluster %s  controller %d  %d topics  %d partitions", o.ID, o.Controller, o.Topics, o.Partitions)
+			for _, name := range slices.Sorted(maps.Keys(o.Features)) {
+				t.Title += fmt.Sprintf("\nfeature %s=%d", name, o.Features[name])
+			}
+			return a.Print(o, t)
+		}),
+	}
+}
+
+// broker is one of the cluster.
+type broker struct {
+	ID         int32  `json:"id"`
+	Address    string `json:"address"` // what clients are told to dial
+	Rack       string `json:"rack,omitempty"`
+	Controller bool   `json:"controller"`
+	Leaders    int    `json:"leaders"` // partitions that it leads
+	Replicas   int    `json:"replicas"`
+}
+
+func brokers(m kadm.Metadata) []broker {
+	all := []broker{}
+	for _, d := range m.Brokers {
+		b := broker{ID: d.NodeID, Address: net.JoinHostPort(d.Host, strconv.Itoa(int(d.Port))), Controller: d.NodeID == m.Controller}
+		if d.Rack != nil {
+			b.Rack = *d.Rack
+		}
+		for _, t := range m.Topics {
+			for _, p := range t.Partitions {
+				if p.Leader == b.ID {
+					b.Leaders++
+				}
+				if slices.Contains(p.Replicas, b.ID) {
+					b.Replicas++
+				}
+			}
+		}
+		all = append(all, b)
+	}
+	return all
+}
+
+func brokerTable(all []broker) *output.Table {
+	t := &output.Table{Columns: []string{"BROKER#", "ADDRESS", "RACK", "CONTROLLER", "LEADS#", "REPLICAS#"}}
+	for _, b := range all {
+		t.Add(b.ID, b.Address, b.Rack, yes(b.Controller), b.Leaders, b.Replicas)
+	}
+	return t
+}
+
+func yes(b bool) string {
+	if b {
+		return "yes"
+	}
+	return ""
+}
+
+func numbers(ids []int32) string {
+	return strings.Trim(strings.ReplaceAll(fmt.Sprint(ids), " ", ","), "[]")
+}

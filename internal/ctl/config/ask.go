@@ -1,0 +1,167 @@
+package config
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"math"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/twmb/franz-go/pkg/kerr"
+	"github.com/twmb/franz-go/pkg/kmsg"
+
+	"github.com/chronik-io/chronik/internal/ctl/cli"
+)
+
+// Described is one config of an entity.
+type Described struct {
+	Key       string    `json:"key"`
+	Value     *string   `json:"value"` // nil for none, and for a secret
+	Source    string    `json:"source"`
+	Default   *string   `json:"default"`
+	Type      string    `json:"type"`
+	ReadOnly  bool      `json:"readOnly"`
+	Sensitive bool      `json:"sensitive"`
+	Doc       string    `json:"documentation,omitempty"`
+	Synonyms  []Synonym `json:"synonyms"` // where the value is looked for, strongest first
+}
+
+// Synonym is a place where a config's value may come from.
+type Synonym struct {
+	Name   string  `json:"name"`
+	Value  *string `json:"value"`
+	Source string  `json:"source"`
+}
+
+// ask describes all configs of an entity, sorted by key.
+func ask(ctx context.Context, a *cli.App, e Entity) ([]Described, error) {
+	cl, err := a.Client(ctx)
+	if err != nil {
+		return nil, err
+	}
+	defer cl.Close()
+	req := kmsg.NewPtrDescribeConfigsRequest()
+	req.IncludeDocumentation, req.IncludeSynonyms = true, true
+	r := kmsg.NewDescribeConfigsRequestResource()
+	r.ResourceType, r.ResourceName = e.Kind, e.Name
+	req.Resources = append(req.Resources, r)
+	resp, err := req.RequestWith(ctx, cl)
+	if err != nil {
+		return nil, cli.Refused("describe "+e.String(), err, "")
+	}
+	if len(resp.Resources) != 1 {
+		return nil, fmt.Errorf("describe %v: the broker answered for %d things; it was asked for one", e, len(resp.Resources))
+	}
+	answer := resp.Resources[0]
+	if err := kerr.ErrorForCode(answer.ErrorCode); err != nil {
+		return nil, cli.Refused("describe "+e.String(), err, text(answer.ErrorMessage))
+	}
+	all := []Described{}
+	for i := range answer.Configs {
+		all = append(all, described(&answer.Configs[i]))
+	}
+	slices.SortFunc(all, func(x, y Described) int { return cmp.Compare(x.Key, y.Key) })
+	return all, nil
+}
+
+func described(c *kmsg.DescribeConfigsResponseResourceConfig) Described {
+	d := Described{Key: c.Name, Value: c.Value, Source: source(c.Source), Type: strings.ToLower(c.ConfigType.String()),
+		ReadOnly: c.ReadOnly, Sensitive: c.IsSensitive, Doc: text(c.Documentation), Synonyms: []Synonym{}}
+	if c.Source == kmsg.ConfigSourceDefaultConfig {
+		d.Default = c.Value
+	}
+	for _, s := range c.ConfigSynonyms {
+		d.Synonyms = append(d.Synonyms, Synonym{s.Name, s.Value, source(s.Source)})
+		if s.Source == kmsg.ConfigSourceDefaultConfig && c.Source != kmsg.ConfigSourceDefaultConfig {
+			d.Default = scaled(c.Name, s.Name, s.Value)
+		}
+	}
+	return d
+}
+
+// scaled is a synonym's value in the unit of the config: log.retention.hours gives
+// retention.ms its default.
+func scaled(key, synonym string, value *string) *string {
+	unit := int64(1)
+	switch {
+	case !strings.HasSuffix(key, ".ms"):
+	case strings.HasSuffix(synonym, ".hours"):
+		unit = 3_600_000
+	case strings.HasSuffix(synonym, ".minutes"):
+		unit = 60_000
+	}
+	if value == nil || unit == 1 {
+		return value
+	}
+	n, err := strconv.ParseInt(*value, 10, 64)
+	if err != nil || n < 0 || n > math.MaxInt64/unit {
+		return value
+	}
+	s := strconv.FormatInt(n*unit, 10)
+	return &s
+}
+
+func text(s *string) string {
+	if s == nil {
+		return ""
+	}
+	return *s
+}
+
+// source says in words who set a value.
+func source(s kmsg.ConfigSource) string {
+	switch s {
+	case kmsg.ConfigSourceDynamicTopicConfig:
+		return "topic"
+	case kmsg.ConfigSourceDynamicBrokerConfig:
+		return "broker"
+	case kmsg.ConfigSourceDynamicDefaultBrokerConfig:
+		return "all brokers"
+	case kmsg.ConfigSourceStaticBrokerConfig:
+		return "broker's start"
+	case kmsg.ConfigSourceDefaultConfig:
+		return byDefault
+	}
+	return strings.ToLower(strings.ReplaceAll(s.String(), "_", " "))
+}
+
+// byDefault is the source of a value that nobody set.
+const byDefault = "default"
+
+// choose keeps the configs that have these keys; without keys all.
+func choose(e Entity, all []Described, keys []string) ([]Described, error) {
+	if len(keys) == 0 {
+		return all, nil
+	}
+	var some []Described
+	var names []string
+	for _, d := range all {
+		names = append(names, d.Key)
+	}
+	for _, k := range keys {
+		i := slices.Index(names, k)
+		if i < 0 {
+			return nil, fmt.Errorf("%v has no config %q; %s", e, k, like(k, names))
+		}
+		some = append(some, all[i])
+	}
+	return some, nil
+}
+
+// like names the configs that share a part with the one that does not exist.
+func like(key string, names []string) string {
+	var near []string
+	for _, n := range names {
+		for _, part := range strings.Split(key, ".") {
+			if len(part) > 3 && strings.Contains(n, part) && !slices.Contains(near, n) {
+				near = append(near, n)
+			}
+		}
+	}
+	if len(near) == 0 || len(near) > 8 {
+		return "chronikctl config get without a key lists what there is"
+	}
+	return "did you mean " + strings.Join(near, ", ") + "?"
+}

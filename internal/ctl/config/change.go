@@ -1,0 +1,95 @@
+package config
+
+import (
+	"context"
+	"maps"
+	"slices"
+	"strings"
+
+	"github.com/spf13/cobra"
+	"github.com/twmb/franz-go/pkg/kerr"
+	"github.com/twmb/franz-go/pkg/kmsg"
+
+	"github.com/chronik-io/chronik/internal/ctl/cli"
+	"github.com/chronik-io/chronik/internal/ctl/parse"
+)
+
+func set(a *cli.App) *cobra.Command {
+	var dryRun bool
+	c := command(a, "set topic|broker NAME KEY=VALUE...", "Set configs", 1, " and KEY=VALUE", func(cmd *cobra.Command, e Entity, args []string) error {
+		values, err := parse.KeyValues(args)
+		if err != nil {
+			return cli.Usage("%w", err)
+		}
+		return Change(cmd.Context(), a, []Entity{e}, values, nil, dryRun)
+	})
+	c.Example = "  chronikctl config set topic orders retention.ms=86400000\n  chronikctl config set broker default log.retention.ms=86400000"
+	c.Flags().BoolVar(&dryRun, "dry-run", false, "only check and say what would be done")
+	return c
+}
+
+func unset(a *cli.App) *cobra.Command {
+	var dryRun bool
+	c := command(a, "unset topic|broker NAME KEY...", "Give configs back to their defaults", 1, " and KEY", func(cmd *cobra.Command, e Entity, keys []string) error {
+		return Change(cmd.Context(), a, []Entity{e}, nil, keys, dryRun)
+	})
+	c.Flags().BoolVar(&dryRun, "dry-run", false, "only check and say what would be done")
+	return c
+}
+
+// Change sets and unsets configs, in one step for each entity: all of its
+// changes are made, or none.
+func Change(ctx context.Context, a *cli.App, entities []Entity, values map[string]string, unset []string, dryRun bool) error {
+	for _, k := range unset {
+		if strings.Contains(k, "=") {
+			return cli.Usage("%q is no name of a config: it is unset without a value", k)
+		}
+		if _, both := values[k]; both {
+			return cli.Usage("%s cannot be set and unset at once", k)
+		}
+	}
+	cl, err := a.Client(ctx)
+	if err != nil {
+		return err
+	}
+	defer cl.Close()
+	changed := "changed"
+	if dryRun {
+		changed = "could be changed"
+	}
+	var out cli.Outcomes
+	for _, e := range entities {
+		req := kmsg.NewPtrIncrementalAlterConfigsRequest()
+		req.ValidateOnly = dryRun
+		req.Resources = append(req.Resources, resource(e, values, unset))
+		resp, err := req.RequestWith(ctx, cl)
+		message := ""
+		if err == nil && len(resp.Resources) == 1 {
+			err, message = kerr.ErrorForCode(resp.Resources[0].ErrorCode), text(resp.Resources[0].ErrorMessage)
+		} else if err == nil {
+			err = kerr.UnknownServerError
+		}
+		if err != nil {
+			out.Refused(e.String(), "change configs of "+e.String(), err, message)
+			continue
+		}
+		out.Done(e.String(), "%s", changed)
+	}
+	return a.Report(&out)
+}
+
+func resource(e Entity, values map[string]string, unset []string) kmsg.IncrementalAlterConfigsRequestResource {
+	r := kmsg.NewIncrementalAlterConfigsRequestResource()
+	r.ResourceType, r.ResourceName = e.Kind, e.Name
+	for _, k := range slices.Sorted(maps.Keys(values)) {
+		c := kmsg.NewIncrementalAlterConfigsRequestResourceConfig()
+		c.Name, c.Op, c.Value = k, kmsg.IncrementalAlterConfigOpSet, kmsg.StringPtr(values[k])
+		r.Configs = append(r.Configs, c)
+	}
+	for _, k := range unset {
+		c := kmsg.NewIncrementalAlterConfigsRequestResourceConfig()
+		c.Name, c.Op = k, kmsg.IncrementalAlterConfigOpDelete
+		r.Configs = append(r.Configs, c)
+	}
+	return r
+}

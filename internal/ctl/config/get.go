@@ -1,0 +1,113 @@
+package config
+
+import (
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"github.com/chronik-io/chronik/internal/ctl/cli"
+	"github.com/chronik-io/chronik/internal/ctl/output"
+)
+
+func get(a *cli.App) *cobra.Command {
+	var changed bool
+	c := command(a, "get topic|broker NAME [KEY...]", "Show the values of configs, and where they come from", 0, "", func(cmd *cobra.Command, e Entity, keys []string) error {
+		all, err := ask(cmd.Context(), a, e)
+		if err != nil {
+			return err
+		}
+		if all, err = choose(e, all, keys); err != nil {
+			return err
+		}
+		some := []Described{}
+		t := &output.Table{Columns: []string{"KEY", "VALUE", "SOURCE", "+DEFAULT", "+TYPE"}, Empty: "nothing is set on " + e.String()}
+		for _, d := range all {
+			if changed && d.Source == byDefault {
+				continue
+			}
+			some = append(some, d)
+			t.Add(d.Key, d.shown(), d.Source, value(d.Default), d.Type)
+		}
+		return a.Print(some, t)
+	})
+	c.Flags().BoolVar(&changed, "changed", false, "only those that are not at their default")
+	return c
+}
+
+func (d *Described) shown() string {
+	if d.Sensitive {
+		return "(hidden)"
+	}
+	return value(d.Value)
+}
+
+func value(s *string) string {
+	if s == nil {
+		return "-"
+	}
+	if *s == "" {
+		return `""`
+	}
+	return *s
+}
+
+func describe(a *cli.App) *cobra.Command {
+	c := command(a, "describe topic|broker NAME [KEY...]", "Show what configs mean: documentation, type, bounds, default, where the value comes from", 0, "",
+		func(cmd *cobra.Command, e Entity, keys []string) error {
+			all, err := ask(cmd.Context(), a, e)
+			if err != nil {
+				return err
+			}
+			if all, err = choose(e, all, keys); err != nil {
+				return err
+			}
+			var blocks []*output.Table
+			for _, d := range all {
+				blocks = append(blocks, &output.Table{Title: d.block()})
+			}
+			return a.Print(all, blocks...)
+		})
+	return c
+}
+
+// block is a config for people.
+func (d *Described) block() string {
+	var b strings.Builder
+	b.WriteString(d.Key)
+	for _, line := range wrap(d.Doc, 96) {
+		b.WriteString("\n  " + line)
+	}
+	b.WriteString("\n  value    " + d.shown() + " (" + d.Source + ")")
+	b.WriteString("\n  default  " + value(d.Default))
+	b.WriteString("\n  type     " + d.Type)
+	if d.ReadOnly {
+		b.WriteString(", changes only with a restart")
+	}
+	for i, s := range d.Synonyms {
+		head := "\n  found in "
+		if i > 0 {
+			head = "\n           "
+		}
+		b.WriteString(head + s.Source + ": " + s.Name + "=" + value(s.Value))
+	}
+	return b.String()
+}
+
+// wrap breaks text at blanks into lines of at most width bytes.
+func wrap(text string, width int) []string {
+	var lines []string
+	line := ""
+	for _, word := range strings.Fields(text) {
+		if line != "" && len(line)+1+len(word) > width {
+			lines, line = append(lines, line), ""
+		}
+		if line != "" {
+			line += " "
+		}
+		line += word
+	}
+	if line != "" {
+		lines = append(lines, line)
+	}
+	return lines
+}

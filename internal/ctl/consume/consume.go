@@ -1,0 +1,73 @@
+// Package consume is chronikctl consume: records of a topic, printed.
+//
+// It promises that without --follow it prints what the topic held when it was
+// asked and ends, that records of one partition come in their order, and that a
+// group's offset is committed only for what was printed. internal/ctl calls New.
+package consume
+
+import (
+	"bufio"
+	"context"
+	"errors"
+	"fmt"
+
+	"github.com/spf13/cobra"
+	"github.com/twmb/franz-go/pkg/kadm"
+	"github.com/twmb/franz-go/pkg/kgo"
+
+	"github.com/chronik-io/chronik/internal/ctl/cli"
+	"github.com/chronik-io/chronik/internal/ctl/progress"
+)
+
+// New is the command.
+func New(a *cli.App) *cobra.Command {
+	var o options
+	c := &cobra.Command{
+		Use: "consume TOPIC", Short: "Print records",
+		Long: "consume prints what a topic holds, up to the end that it had when it was asked, and ends. With --follow it goes on until\n" +
+			"it is interrupted. Records of one partition come in order. With --group it reads as a member of that group, from where\n" +
+			"the group is, and commits what it has printed.\n\n" + formatHelp,
+		Example: "  chronikctl consume orders --from 1h --follow\n  chronikctl consume orders --partition 0 --from 1200 --until 1300 -o json\n" +
+			"  chronikctl consume orders --from -10 --format '%p:%o %k=%v\\n'\n  chronikctl consume orders --group audit --count 100",
+		Args: cli.Args(1, 1, "one topic"), ValidArgsFunction: a.Topics(1),
+		RunE: func(cmd *cobra.Command, names []string) error {
+			if err := o.check(a.Format()); err != nil {
+				return err
+			}
+			return run(cmd.Context(), a, &o, names[0])
+		},
+	}
+	o.flags(c, a)
+	return c
+}
+
+func run(ctx context.Context, a *cli.App, o *options, topic string) error {
+	r := &reader{options: o, topic: topic, out: bufio.NewWriterSize(a.Out, 64<<10), left: map[int32]span{}, last: map[int32]*kgo.Record{}}
+	cl, err := a.Client(ctx, o.client(topic, r)...)
+	if err != nil {
+		return err
+	}
+	defer cl.CloseAllowingRebalance()
+	r.client, r.admin = cl, kadm.NewClient(cl)
+	from, err := r.plan(ctx)
+	if err != nil {
+		return err
+	}
+	if o.group == "" {
+		if len(r.left) == 0 && !o.follow {
+			return nil
+		}
+		cl.AddConsumePartitions(map[string]map[int32]kgo.Offset{topic: from})
+	}
+	r.bar = progress.New(a.Err, !o.follow && cli.Terminal(a.Err) && !cli.Terminal(a.Out), topic, r.total())
+	defer r.bar.End()
+	return errors.Join(r.run(ctx), r.flush())
+}
+
+// flush hands out what was printed.
+func (r *reader) flush() error {
+	if err := r.out.Flush(); err != nil {
+		return fmt.Errorf("standard output: %w", err)
+	}
+	return nil
+}

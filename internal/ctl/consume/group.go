@@ -1,0 +1,95 @@
+package consume
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/twmb/franz-go/pkg/kgo"
+
+	"github.com/chronik-io/chronik/internal/ctl/cli"
+	"github.com/chronik-io/chronik/internal/ctl/offsets"
+)
+
+// commitTime bounds the last commit of a member that was interrupted.
+const commitTime = 5 * time.Second
+
+// assigned and revoked are called by the client's goroutine of the group; the
+// reader looks at what they noted after its next poll.
+func (r *reader) assigned(_ context.Context, _ *kgo.Client, now map[string][]int32) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.started = true
+	r.news = append(r.news, now[r.topic]...)
+}
+
+func (r *reader) revoked(_ context.Context, _ *kgo.Client, lost map[string][]int32) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.gone = append(r.gone, lost[r.topic]...)
+	r.news = slices.DeleteFunc(r.news, func(p int32) bool { return slices.Contains(lost[r.topic], p) })
+}
+
+// reassign learns what this member has to read of the partitions that it got,
+// and forgets those that it lost.
+func (r *reader) reassign(ctx context.Context) error {
+	r.mu.Lock()
+	news, gone := r.news, r.gone
+	r.news, r.gone = nil, nil
+	r.mu.Unlock()
+	for _, p := range gone {
+		delete(r.left, p)
+	}
+	if len(news) == 0 || r.endless() {
+		return nil
+	}
+	committed, err := r.admin.FetchOffsetsForTopics(ctx, r.group, r.topic)
+	if err != nil {
+		return cli.Refused("offsets of group "+r.group, cli.Words(err), "")
+	}
+	fresh, err := r.fresh(ctx, news)
+	if err != nil {
+		return err
+	}
+	for _, p := range news {
+		x := r.ends[r.topic][p]
+		at := fresh[p]
+		if o, ok := committed.Lookup(r.topic, p); ok && o.Err == nil && o.At >= 0 {
+			at = o.At
+		}
+		if at = max(at, x.Start); at < x.End {
+			r.left[p] = span{at, x.End}
+		}
+	}
+	return nil
+}
+
+// fresh is where partitions are begun of which the group has committed nothing.
+func (r *reader) fresh(ctx context.Context, some []int32) (map[int32]int64, error) {
+	own := offsets.Ranges{r.topic: map[int32]offsets.Range{}}
+	for _, p := range some {
+		own[r.topic][p] = r.ends[r.topic][p]
+	}
+	found, err := own.Find(ctx, r.admin, r.begin)
+	return found[r.topic], err
+}
+
+// commit stores how far the member has printed. An interrupt does not keep it
+// from that: what was printed would come again.
+func (r *reader) commit(ctx context.Context) error {
+	if len(r.last) == 0 {
+		return nil
+	}
+	var all []*kgo.Record
+	for _, rec := range r.last {
+		all = append(all, rec)
+	}
+	clear(r.last)
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), commitTime)
+	defer cancel()
+	if err := r.client.CommitRecords(ctx, all...); err != nil {
+		return cli.Refused(fmt.Sprintf("commit for group %s: what was printed last will come again", r.group), err, "")
+	}
+	return nil
+}

@@ -1,0 +1,203 @@
+package consume
+
+import (
+	"bufio"
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"time"
+
+	"github.com/twmb/franz-go/pkg/kadm"
+	"github.com/twmb/franz-go/pkg/kgo"
+
+	"github.com/chronik-io/chronik/internal/ctl/cli"
+	"github.com/chronik-io/chronik/internal/ctl/offsets"
+	"github.com/chronik-io/chronik/internal/ctl/progress"
+)
+
+// span is what is still to be read of a partition: next up to, and without, end.
+type span struct{ next, end int64 }
+
+// patience is how long nothing may arrive before it is asked whether anything is
+// left at all.
+const patience = 500 * time.Millisecond
+
+// reader prints one topic.
+type reader struct {
+	*options
+	topic  string
+	client *kgo.Client
+	admin  *kadm.Client
+	out    *bufio.Writer
+	bar    *progress.Bar
+	line   []byte
+
+	left    map[int32]span        // partitions whose end was not reached
+	ends    offsets.Ranges        // of the topic when it was asked
+	printed int64                 // records
+	last    map[int32]*kgo.Record // printed by a group's member and not committed yet
+
+	mu      sync.Mutex // guards what the group's goroutine tells
+	news    []int32    // assigned and not looked at yet
+	gone    []int32    // revoked and not looked at yet
+	started bool       // a first assignment was made
+}
+
+// plan finds where each partition starts and ends.
+func (r *reader) plan(ctx context.Context) (map[int32]kgo.Offset, error) {
+	ranges, err := offsets.List(ctx, r.admin, r.committed, r.topic)
+	if err != nil {
+		return nil, err
+	}
+	if err := ranges.Keep(r.topic, r.some); err != nil {
+		return nil, err
+	}
+	r.ends = ranges
+	if r.group != "" {
+		return nil, nil
+	}
+	begin, err := ranges.Find(ctx, r.admin, r.begin)
+	if err != nil {
+		return nil, err
+	}
+	stop := begin
+	if r.until != "" {
+		if stop, err = ranges.Find(ctx, r.admin, r.end); err != nil {
+			return nil, err
+		}
+	}
+	from := map[int32]kgo.Offset{}
+	for _, p := range ranges.Partitions(r.topic) {
+		x, at := ranges[r.topic][p], begin[r.topic][p]
+		if err := within(r.topic, p, "--from", at, x.Start, x.End); err != nil {
+			return nil, err
+		}
+		end := x.End
+		if r.until != "" {
+			end = stop[r.topic][p]
+		}
+		if !r.follow {
+			end = min(end, x.End)
+		}
+		if at < end || r.follow && r.until == "" {
+			from[p] = kgo.NewOffset().At(at)
+			r.left[p] = span{at, end}
+		}
+	}
+	return from, nil
+}
+
+// total is how many offsets are to be read, for the bar.
+func (r *reader) total() (n int64) {
+	for _, s := range r.left {
+		n += max(0, s.end-s.next)
+	}
+	if r.count > 0 && (r.group != "" || r.count < n) {
+		return r.count
+	}
+	return n
+}
+
+// endless says whether only an interrupt ends the reading.
+func (r *reader) endless() bool { return r.follow && r.until == "" }
+
+// run prints until the ends are reached, the count is full or the context ends.
+func (r *reader) run(ctx context.Context) error {
+	for !r.over() {
+		poll, cancel := context.WithTimeout(ctx, patience)
+		fetches := r.client.PollFetches(poll)
+		cancel()
+		if ctx.Err() != nil {
+			return nil
+		}
+		if err := r.failure(fetches); err != nil {
+			return err
+		}
+		if err := r.reassign(ctx); err != nil {
+			return err
+		}
+		full, err := r.take(fetches)
+		// What was fetched is shown, and only then committed, before waiting for more.
+		if err = errors.Join(err, r.flush()); err == nil {
+			err = r.commit(ctx)
+		}
+		if err != nil || full {
+			return err
+		}
+		if r.group != "" {
+			r.client.AllowRebalance() // what was printed is committed
+		}
+		if fetches.NumRecords() == 0 && !r.endless() {
+			if err := r.skipGaps(ctx); err != nil && ctx.Err() == nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+// over says whether all is read that was to be read.
+func (r *reader) over() bool {
+	if r.endless() || len(r.left) > 0 {
+		return false
+	}
+	if r.group == "" {
+		return true
+	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.started && len(r.news) == 0
+}
+
+// failure is the first error of a poll that is not its time.
+func (r *reader) failure(fetches kgo.Fetches) error {
+	for _, e := range fetches.Errors() {
+		switch {
+		case errors.Is(e.Err, context.DeadlineExceeded), errors.Is(e.Err, context.Canceled):
+		case e.Topic == "":
+			return cli.Refused("consume "+r.topic, e.Err, "")
+		default:
+			return cli.Refused(fmt.Sprintf("%s partition %d", e.Topic, e.Partition), e.Err, "")
+		}
+	}
+	return nil
+}
+
+// take prints what was fetched and reports whether the count is full.
+func (r *reader) take(fetches kgo.Fetches) (full bool, err error) {
+	for it := fetches.RecordIter(); !it.Done(); {
+		if full, err := r.record(it.Next()); err != nil || full {
+			return full, err
+		}
+	}
+	return false, nil
+}
+
+// record prints one record and reports whether the count is full.
+func (r *reader) record(rec *kgo.Record) (full bool, err error) {
+	s, waiting := r.left[rec.Partition]
+	if !r.endless() {
+		if !waiting || rec.Offset >= s.end {
+			delete(r.left, rec.Partition)
+			return false, nil // it came after this partition's end was asked for
+		}
+		if s.next = rec.Offset + 1; s.next == s.end {
+			delete(r.left, rec.Partition)
+		} else {
+			r.left[rec.Partition] = s
+		}
+	}
+	if r.group != "" {
+		r.last[rec.Partition] = rec
+	}
+	if rec.Attrs.IsControl() {
+		return false, nil
+	}
+	if err := r.write(r.out, rec); err != nil {
+		return false, err
+	}
+	r.printed++
+	r.bar.Add(1)
+	return r.count > 0 && r.printed >= r.count, nil
+}

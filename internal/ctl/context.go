@@ -1,0 +1,163 @@
+package ctl
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+
+	"github.com/spf13/cobra"
+
+	"github.com/chronik-io/chronik/internal/ctl/cli"
+	"github.com/chronik-io/chronik/internal/ctl/contexts"
+	"github.com/chronik-io/chronik/internal/ctl/output"
+	"github.com/chronik-io/chronik/internal/ctl/parse"
+)
+
+// contextCommand is chronikctl context: the file of named settings.
+func contextCommand(a *cli.App) *cobra.Command {
+	c := cli.Offline(cli.Parent("context", "Keep settings of brokers under names", contextList(a), contextUse(a), contextSet(a), contextShow(a), contextDelete(a)))
+	c.Long = "A context is a name for settings: brokers, TLS, SASL and the others that every command has as flags. Contexts stand in\n" +
+		"$" + contexts.EnvFile + ", else in ~/.config/chronik/chronikctl.yaml. A flag goes over a variable, a variable over the context."
+	return c
+}
+
+// edit loads the file, changes it and writes it back.
+func edit(a *cli.App, change func(*contexts.File) error) error {
+	f, err := contexts.Load(contexts.Path(a.Getenv))
+	if err == nil {
+		err = change(f)
+	}
+	if err == nil {
+		err = f.Save()
+	}
+	if err != nil {
+		return cli.Usage("%w", err)
+	}
+	return nil
+}
+
+// names suggests contexts.
+func contextNames(a *cli.App) cli.Completion {
+	return func(_ *cobra.Command, args []string, _ string) ([]cobra.Completion, cobra.ShellCompDirective) {
+		f, err := contexts.Load(contexts.Path(a.Getenv))
+		if err != nil || len(args) > 0 {
+			return nil, cobra.ShellCompDirectiveNoFileComp
+		}
+		return slices.Sorted(maps.Keys(f.Contexts)), cobra.ShellCompDirectiveNoFileComp
+	}
+}
+
+func contextList(a *cli.App) *cobra.Command {
+	return &cobra.Command{
+		Use: "list", Short: "List the contexts", Args: cli.Args(0, 0, "no argument"),
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			f, err := contexts.Load(contexts.Path(a.Getenv))
+			if err == nil {
+				err = a.Resolve(cmd)
+			}
+			if err != nil {
+				return cli.Usage("%w", err)
+			}
+			type row struct {
+				Name    string `json:"name"`
+				Current bool   `json:"current"`
+				Brokers string `json:"brokers"`
+			}
+			all := []row{}
+			t := &output.Table{Columns: []string{"CURRENT", "NAME", "BROKERS"}, Empty: "no contexts in " + f.Path}
+			for _, name := range slices.Sorted(maps.Keys(f.Contexts)) {
+				r := row{name, name == f.Current, f.Contexts[name][contexts.Brokers]}
+				all = append(all, r)
+				t.Add(map[bool]string{true: "*"}[r.Current], name, r.Brokers)
+			}
+			return a.Print(all, t)
+		},
+	}
+}
+
+func contextUse(a *cli.App) *cobra.Command {
+	return &cobra.Command{
+		Use: "use NAME", Short: "Make a context the one that is used", Args: cli.Args(1, 1, "one context"), ValidArgsFunction: contextNames(a),
+		RunE: func(_ *cobra.Command, names []string) error {
+			return edit(a, func(f *contexts.File) error {
+				if _, err := f.Context(names[0]); err != nil {
+					return err
+				}
+				f.Current = names[0]
+				_, err := fmt.Fprintf(a.Out, "context %s is used from now on\n", names[0])
+				return err
+			})
+		},
+	}
+}
+
+func contextSet(a *cli.App) *cobra.Command {
+	return &cobra.Command{
+		Use: "set NAME SETTING=VALUE...", Short: "Make a context, or change its settings", Args: cli.Args(2, -1, "a context and SETTING=VALUE"),
+		ValidArgsFunction: contextNames(a),
+		Long:              "set makes a context or changes its settings. The settings are named as the flags are; an empty value removes one. The first\ncontext is used at once.",
+		Example: "  chronikctl context set prod brokers=a.example.com:9093,b.example.com:9093 tls=true\n" +
+			"  chronikctl context set prod sasl=SCRAM-SHA-512 sasl-user=ops sasl-password-file=/etc/chronik/ops",
+		RunE: func(_ *cobra.Command, args []string) error {
+			return edit(a, func(f *contexts.File) error {
+				for _, kv := range args[1:] {
+					name, value, err := parse.KeyValue(kv)
+					if err == nil {
+						err = f.Set(args[0], name, value)
+					}
+					if err != nil {
+						return err
+					}
+				}
+				if len(f.Contexts) == 1 {
+					f.Current = args[0]
+				}
+				_, err := fmt.Fprintf(a.Out, "context %s is set in %s\n", args[0], f.Path)
+				return err
+			})
+		},
+	}
+}
+
+func contextDelete(a *cli.App) *cobra.Command {
+	return &cobra.Command{
+		Use: "delete NAME", Short: "Remove a context", Args: cli.Args(1, 1, "one context"), ValidArgsFunction: contextNames(a),
+		RunE: func(_ *cobra.Command, names []string) error {
+			return edit(a, func(f *contexts.File) error {
+				if _, err := f.Context(names[0]); err != nil {
+					return err
+				}
+				delete(f.Contexts, names[0])
+				if f.Current == names[0] {
+					f.Current = ""
+				}
+				_, err := fmt.Fprintf(a.Out, "context %s is gone\n", names[0])
+				return err
+			})
+		},
+	}
+}
+
+func contextShow(a *cli.App) *cobra.Command {
+	return &cobra.Command{
+		Use: "show", Short: "Show every setting, and where it comes from", Args: cli.Args(0, 0, "no argument; --context chooses one"),
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			if err := a.Resolve(cmd); err != nil {
+				return err
+			}
+			type row struct {
+				Setting string `json:"setting"`
+				Value   string `json:"value"`
+				Source  string `json:"source"`
+			}
+			all := []row{}
+			t := &output.Table{Columns: []string{"SETTING", "VALUE", "SOURCE"}}
+			for _, name := range contexts.Names() {
+				r := row{name, a.Settings.Shown(name), a.Settings.Source(name)}
+				all = append(all, r)
+				t.Add(r.Setting, r.Value, r.Source)
+			}
+			return a.Print(all, t)
+		},
+	}
+}

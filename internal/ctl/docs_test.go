@@ -1,0 +1,133 @@
+package ctl
+
+import (
+	"flag"
+	"fmt"
+	"os"
+	"strings"
+	"testing"
+
+	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
+
+	"github.com/chronik-io/chronik/internal/ctl/cli"
+	"github.com/chronik-io/chronik/internal/ctl/contexts"
+)
+
+var update = flag.Bool("update", false, "rewrite the generated parts of docs and golden files")
+
+const page = "../../docs/chronikctl.md"
+
+// The reference in docs/chronikctl.md is what the commands say of themselves.
+func TestDocsListEveryCommand(t *testing.T) {
+	root := Root(cli.New("test", cli.Streams{}))
+	var b strings.Builder
+	for _, c := range root.Commands() {
+		reference(&b, c)
+	}
+	generated(t, "commands", b.String())
+}
+
+func TestDocsListEverySetting(t *testing.T) {
+	var b strings.Builder
+	b.WriteString("| flag | variable | default | |\n|---|---|---|---|\n")
+	for _, s := range contexts.All() {
+		value := ""
+		if s.Default != "" {
+			value = "`" + s.Default + "`"
+		}
+		fmt.Fprintf(&b, "| `--%s` | `%s` | %s | %s |\n", s.Name, contexts.Env(s.Name), value, s.Doc)
+	}
+	generated(t, "settings", b.String())
+}
+
+// generated holds a part of the page between its markers against want, or
+// rewrites it with -update.
+func generated(t *testing.T, part, want string) {
+	t.Helper()
+	text, err := os.ReadFile(page)
+	if err != nil {
+		t.Fatal(err)
+	}
+	begin, end := fmt.Sprintf("<!-- generated: %s -->\n", part), fmt.Sprintf("<!-- end: %s -->\n", part)
+	head, rest, ok := strings.Cut(string(text), begin)
+	got, tail, ok2 := strings.Cut(rest, end)
+	if !ok || !ok2 {
+		t.Fatalf("%s has no part %q between its markers", page, part)
+	}
+	if got == want {
+		return
+	}
+	if !*update {
+		t.Errorf("%s: part %q is not what the code says; run go test ./internal/ctl -run Docs -update", page, part)
+		return
+	}
+	if err := os.WriteFile(page, []byte(head+begin+want+end+tail), 0o644); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// reference writes a command and those below it.
+func reference(b *strings.Builder, c *cobra.Command) {
+	if c.Hidden || c.Name() == "help" || c.Name() == "completion" {
+		return
+	}
+	if len(c.Commands()) > 0 {
+		fmt.Fprintf(b, "### %s\n\n%s.\n\n", c.Name(), or(strings.TrimSuffix(c.Long, "."), c.Short))
+		for _, child := range c.Commands() {
+			reference(b, child)
+		}
+		return
+	}
+	level := "###"
+	if c.Parent().HasParent() {
+		level = "####"
+	}
+	fmt.Fprintf(b, "%s %s\n\n    %s\n\n%s.\n\n", level, strings.TrimPrefix(c.CommandPath(), "chronikctl "), c.UseLine(), or(strings.TrimSuffix(c.Long, "."), c.Short))
+	if flags := table(c.NonInheritedFlags()); flags != "" {
+		b.WriteString("| flag | default | |\n|---|---|---|\n" + flags + "\n")
+	}
+	if c.Example != "" {
+		b.WriteString("```\n" + strings.ReplaceAll(strings.TrimPrefix(c.Example, "  "), "\n  ", "\n") + "\n```\n\n")
+	}
+}
+
+func table(f *pflag.FlagSet) string {
+	var b strings.Builder
+	f.VisitAll(func(f *pflag.Flag) {
+		if f.Name == "help" || f.Hidden {
+			return
+		}
+		name := "`--" + f.Name + "`"
+		if f.Shorthand != "" {
+			name += ", `-" + f.Shorthand + "`"
+		}
+		value := ""
+		if f.DefValue != "" && f.DefValue != "[]" && f.DefValue != "false" {
+			value = "`" + f.DefValue + "`"
+		}
+		fmt.Fprintf(&b, "| %s | %s | %s |\n", name, value, strings.ReplaceAll(f.Usage, "|", `\|`))
+	})
+	return b.String()
+}
+
+func or(s, otherwise string) string {
+	if s == "" {
+		return otherwise
+	}
+	return s
+}
+
+// Every command says what it does, and what its arguments are.
+func TestEveryCommandHasHelp(t *testing.T) {
+	var walk func(c *cobra.Command)
+	walk = func(c *cobra.Command) {
+		if c.Short == "" || c.Args == nil && c.Parent() != nil && c.Parent().Name() != "completion" && c.Name() != "help" && c.Name() != "completion" {
+			t.Errorf("%s has no text, or does not look at its arguments", c.CommandPath())
+		}
+		for _, child := range c.Commands() {
+			walk(child)
+		}
+	}
+	walk(Root(cli.New("test", cli.Streams{})))
+}

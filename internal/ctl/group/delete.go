@@ -1,0 +1,105 @@
+package group
+
+import (
+	"context"
+	"fmt"
+
+	"github.com/spf13/cobra"
+	"github.com/twmb/franz-go/pkg/kadm"
+	"github.com/twmb/franz-go/pkg/kerr"
+
+	"github.com/chronik-io/chronik/internal/ctl/cli"
+	"github.com/chronik-io/chronik/internal/ctl/parse"
+)
+
+func remove(a *cli.App) *cobra.Command {
+	var dryRun bool
+	c := &cobra.Command{
+		Use: "delete GROUP...", Short: "Delete groups and all their offsets", Args: cli.Args(1, -1, "at least one group"), ValidArgsFunction: a.Groups(0),
+		Long: "delete removes groups that have no members, with all their offsets. It asks first; --yes answers, --dry-run only says\nwhat would go.",
+		RunE: a.Admin(func(ctx context.Context, adm *kadm.Client, names []string) error {
+			var out cli.Outcomes
+			var left, losses []string
+			for _, name := range names {
+				d, err := load(ctx, a, adm, name)
+				switch {
+				case err != nil:
+					out.Failed(name, fmt.Errorf("delete %w", err))
+				case len(d.Members) > 0:
+					out.Refused(name, "delete group "+name, kerr.NonEmptyGroup, fmt.Sprintf("it has %d members", len(d.Members)))
+				case dryRun:
+					out.Done(name, "would be deleted: %d offsets", d.committed())
+				default:
+					left = append(left, name)
+					losses = append(losses, fmt.Sprintf("%s: %d offsets", name, d.committed()))
+				}
+			}
+			if len(left) > 0 {
+				if err := a.Confirm(fmt.Sprintf("delete %d groups", len(left)), losses); err != nil {
+					return err
+				}
+				deleteGroups(ctx, adm, left, &out)
+			}
+			return a.Report(&out)
+		}),
+	}
+	c.Flags().BoolVar(&dryRun, "dry-run", false, dryRunDoc)
+	return c
+}
+
+// committed counts the offsets that a group has.
+func (d *described) committed() (n int) {
+	for _, p := range d.Partitions {
+		if p.Committed != nil {
+			n++
+		}
+	}
+	return n
+}
+
+func deleteGroups(ctx context.Context, adm *kadm.Client, names []string, out *cli.Outcomes) {
+	answers, err := adm.DeleteGroups(ctx, names...)
+	for _, name := range names {
+		r, ok := answers[name]
+		switch {
+		case !ok && err != nil:
+			r.Err = cli.Words(err)
+		case !ok:
+			r.Err = kerr.UnknownServerError
+		}
+		if r.Err != nil {
+			out.Refused(name, "delete group "+name, r.Err, r.ErrMessage)
+			continue
+		}
+		out.Done(name, "deleted")
+	}
+}
+
+func deleteOffsets(a *cli.App) *cobra.Command {
+	var topics []string
+	var dryRun bool
+	c := &cobra.Command{
+		Use: "delete-offsets GROUP", Short: "Forget a group's offsets of topics", Args: cli.Args(1, 1, "one group"), ValidArgsFunction: a.Groups(1),
+		Long: "delete-offsets makes a group forget how far it is in topics that none of its members reads. It asks first; --yes answers,\n--dry-run only says what would go.",
+		RunE: func(cmd *cobra.Command, names []string) error {
+			only := map[string][]int32{}
+			for _, s := range topics {
+				topic, partitions, err := parse.TopicPartitions(s)
+				if err != nil {
+					return cli.Usage("--topic %w", err)
+				}
+				only[topic] = append(only[topic], partitions...)
+			}
+			if len(only) == 0 {
+				return cli.Usage("--topic is missing: TOPIC or TOPIC:PARTITIONS; it may be repeated")
+			}
+			return a.Admin(func(ctx context.Context, adm *kadm.Client, _ []string) error {
+				return forget(ctx, a, adm, names[0], only, dryRun)
+			})(cmd, names)
+		},
+	}
+	c.Flags().StringArrayVar(&topics, "topic", nil, "TOPIC or TOPIC:PARTITIONS to forget; may be repeated")
+	c.Flags().BoolVar(&dryRun, "dry-run", false, dryRunDoc)
+	cli.CompleteFlag(c, "topic", a.Topics(0))
+	return c
+}

@@ -1,0 +1,79 @@
+package group
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+
+	"github.com/spf13/cobra"
+	"github.com/twmb/franz-go/pkg/kadm"
+
+	"github.com/chronik-io/chronik/internal/ctl/cli"
+	"github.com/chronik-io/chronik/internal/ctl/output"
+)
+
+func describe(a *cli.App) *cobra.Command {
+	return &cobra.Command{
+		Use: "describe GROUP...", Short: "Show state, members, offsets and lag", Args: cli.Args(1, -1, "at least one group"), ValidArgsFunction: a.Groups(0),
+		Long: "describe shows for each partition that a group has committed, or that a member is assigned, how far it is. The lag of a\n" +
+			"partition without a commit counts from its start.",
+		RunE: a.Admin(func(ctx context.Context, adm *kadm.Client, names []string) error {
+			all := []*described{}
+			var tables []*output.Table
+			var failed []error
+			for _, name := range names {
+				d, err := load(ctx, a, adm, name)
+				if err != nil {
+					failed = append(failed, err)
+					continue
+				}
+				all = append(all, d)
+				tables = append(tables, d.tables()...)
+			}
+			if len(all) > 0 {
+				failed = append([]error{a.Print(all, tables...)}, failed...)
+			}
+			return errors.Join(failed...)
+		}),
+	}
+}
+
+// tables is a group for people.
+func (d *described) tables() []*output.Table {
+	head := []string{"group " + d.Group, d.State, d.Type, fmt.Sprintf("coordinator %d", d.Coordinator), fmt.Sprintf("%d members", len(d.Members)), fmt.Sprintf("lag %d", d.Lag)}
+	if d.Assignor != "" {
+		head = append(head, "assignor "+d.Assignor)
+	}
+	if d.Epoch != nil {
+		head = append(head, fmt.Sprintf("epoch %d", *d.Epoch))
+	}
+	t := &output.Table{Title: strings.Join(head, "  "), Empty: "no offsets and nothing assigned",
+		Columns: []string{"TOPIC", "PARTITION#", "COMMITTED#", "+START#", "END#", "LAG#", "CLIENT", "+MEMBER", "HOST", "+METADATA", "+ERROR"}}
+	for _, p := range d.Partitions {
+		t.Add(p.Topic, p.Partition, known(p.Committed), known(p.Start), known(p.End), known(p.Lag), p.Client, p.Member, p.Host, p.Metadata, p.Error)
+	}
+	if len(d.Members) == 0 {
+		return []*output.Table{t}
+	}
+	m := &output.Table{Columns: []string{"MEMBER", "CLIENT", "HOST", "+INSTANCE", "PARTITIONS#", "+ASSIGNMENT"}}
+	for _, x := range d.Members {
+		n := 0
+		var parts []string
+		for _, topic := range slices.Sorted(maps.Keys(x.Assignment)) {
+			n += len(x.Assignment[topic])
+			parts = append(parts, topic+":"+strings.Trim(strings.ReplaceAll(fmt.Sprint(x.Assignment[topic]), " ", ","), "[]"))
+		}
+		m.Add(x.ID, x.Client, x.Host, x.Instance, n, strings.Join(parts, " "))
+	}
+	return []*output.Table{t, m}
+}
+
+func known(n *int64) string {
+	if n == nil {
+		return "-"
+	}
+	return fmt.Sprint(*n)
+}

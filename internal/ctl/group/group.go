@@ -1,0 +1,21 @@
+// Package group is chronikctl group: list, describe, reset, delete,
+// delete-offsets.
+//
+// Groups of both protocols, classic and consumer (KIP-848), look alike here.
+// Each command is in the file of its name; state.go asks what all of them need.
+// internal/ctl calls New.
+package group
+
+import (
+	"github.com/spf13/cobra"
+
+	"github.com/chronik-io/chronik/internal/ctl/cli"
+)
+
+// New is the command with all those below it.
+func New(a *cli.App) *cobra.Command {
+	return cli.Parent("group", "List, describe, reset and delete consumer groups and their offsets",
+		list(a), describe(a), reset(a), remove(a), deleteOffsets(a))
+}
+
+const dryRunDoc = "only say what would be done"

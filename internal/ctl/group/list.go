@@ -1,0 +1,60 @@
+package group
+
+import (
+	"cmp"
+	"slices"
+	"strings"
+
+	"github.com/spf13/cobra"
+	"github.com/twmb/franz-go/pkg/kerr"
+	"github.com/twmb/franz-go/pkg/kmsg"
+
+	"github.com/chronik-io/chronik/internal/ctl/cli"
+	"github.com/chronik-io/chronik/internal/ctl/output"
+)
+
+// listed is one group of list.
+type listed struct {
+	Group       string `json:"group"`
+	State       string `json:"state"`
+	Type        string `json:"type,omitempty"` // classic, consumer, …; empty for a broker before Kafka 3.8
+	Protocol    string `json:"protocolType"`   // consumer for consumers, connect for Kafka Connect
+	Coordinator int32  `json:"coordinator"`
+}
+
+func list(a *cli.App) *cobra.Command {
+	var states []string
+	c := &cobra.Command{
+		Use: "list", Short: "List groups", Args: cli.Args(0, 0, "no argument"),
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			cl, err := a.Client(cmd.Context())
+			if err != nil {
+				return err
+			}
+			defer cl.Close()
+			req := kmsg.NewPtrListGroupsRequest()
+			req.StatesFilter = states
+			all := []listed{}
+			for _, shard := range cl.RequestSharded(cmd.Context(), req) {
+				resp, _ := shard.Resp.(*kmsg.ListGroupsResponse)
+				if shard.Err == nil && resp != nil {
+					shard.Err = kerr.ErrorForCode(resp.ErrorCode)
+				}
+				if shard.Err != nil {
+					return cli.Refused("list groups", shard.Err, "")
+				}
+				for _, g := range resp.Groups {
+					all = append(all, listed{g.Group, g.GroupState, strings.ToLower(g.GroupType), g.ProtocolType, shard.Meta.NodeID})
+				}
+			}
+			slices.SortFunc(all, func(x, y listed) int { return cmp.Compare(x.Group, y.Group) })
+			t := &output.Table{Columns: []string{"GROUP", "STATE", "TYPE", "+PROTOCOL", "+COORDINATOR#"}, Empty: "no groups"}
+			for _, g := range all {
+				t.Add(g.Group, g.State, g.Type, g.Protocol, g.Coordinator)
+			}
+			return a.Print(all, t)
+		},
+	}
+	c.Flags().StringSliceVar(&states, "state", nil, "only groups in these states: Stable, Empty, PreparingRebalance, …")
+	return c
+}

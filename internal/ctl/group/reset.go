@@ -1,0 +1,102 @@
+package group
+
+import (
+	"context"
+	"fmt"
+
+	"github.com/spf13/cobra"
+	"github.com/twmb/franz-go/pkg/kadm"
+	"github.com/twmb/franz-go/pkg/kerr"
+
+	"github.com/chronik-io/chronik/internal/ctl/cli"
+	"github.com/chronik-io/chronik/internal/ctl/output"
+)
+
+// move is one partition of a reset.
+type move struct {
+	Topic     string `json:"topic"`
+	Partition int32  `json:"partition"`
+	From      *int64 `json:"committed"` // before; nil for nothing
+	To        int64  `json:"new"`
+	Start     int64  `json:"start"`
+	End       int64  `json:"end"`
+	Note      string `json:"note,omitempty"` // where it is not what was asked for
+	Error     string `json:"error,omitempty"`
+}
+
+func reset(a *cli.App) *cobra.Command {
+	var w where
+	var dryRun bool
+	c := &cobra.Command{
+		Use: "reset GROUP", Short: "Set the offsets of a group that has no members", Args: cli.Args(1, 1, "one group"), ValidArgsFunction: a.Groups(1),
+		Long: "reset sets from where a group goes on reading. It shows the old and the new offsets first and asks; --yes answers,\n" +
+			"--dry-run ends there. Without --topic it is for all topics of which the group has offsets. An offset that a partition\n" +
+			"does not have is moved to its start or end. The group must have no members: they would commit theirs.",
+		Example: "  chronikctl group reset audit --to-earliest --dry-run\n  chronikctl group reset audit --topic orders:0,1 --to-offset 1200\n" +
+			"  chronikctl group reset audit --topic orders --to-time 2h\n  chronikctl group reset audit --shift-by -100\n  chronikctl group reset audit --from-file offsets.csv",
+		RunE: func(cmd *cobra.Command, names []string) error {
+			if err := w.check(cmd); err != nil {
+				return err
+			}
+			return a.Admin(func(ctx context.Context, adm *kadm.Client, _ []string) error {
+				return run(ctx, a, adm, names[0], &w, dryRun)
+			})(cmd, names)
+		},
+	}
+	w.flags(c, a)
+	c.Flags().BoolVar(&dryRun, "dry-run", false, dryRunDoc)
+	return c
+}
+
+func run(ctx context.Context, a *cli.App, adm *kadm.Client, name string, w *where, dryRun bool) error {
+	d, err := loadOrNew(ctx, a, adm, name)
+	if err != nil {
+		return err
+	}
+	if len(d.Members) > 0 {
+		return cli.Refused("reset group "+name, kerr.NonEmptyGroup, fmt.Sprintf("it has %d members, which would commit their own offsets", len(d.Members)))
+	}
+	moves, err := w.plan(ctx, adm, d)
+	if err != nil {
+		return fmt.Errorf("reset group %s: %w", name, err)
+	}
+	if dryRun {
+		return printMoves(a, name, "would go on at", moves)
+	}
+	var changes []string
+	ask := kadm.Offsets{}
+	for _, m := range moves {
+		ask.AddOffset(m.Topic, m.Partition, m.To, -1)
+		changes = append(changes, fmt.Sprintf("%s partition %d: %s to %d", m.Topic, m.Partition, known(m.From), m.To))
+	}
+	if err := a.Confirm(fmt.Sprintf("set %d offsets of group %s", len(moves), name), changes); err != nil {
+		return err
+	}
+	answers, err := adm.CommitOffsets(ctx, name, ask)
+	if err != nil {
+		return cli.Refused("reset group "+name, cli.Words(err), "")
+	}
+	var out cli.Outcomes
+	for i := range moves {
+		m := &moves[i]
+		if r, ok := answers.Lookup(m.Topic, m.Partition); !ok || r.Err != nil {
+			if r.Err == nil {
+				r.Err = kerr.UnknownServerError
+			}
+			m.Error = r.Err.Error()
+			out.Refused(m.Topic, fmt.Sprintf("reset group %s: %s partition %d", name, m.Topic, m.Partition), r.Err, "")
+		}
+	}
+	if err := printMoves(a, name, "goes on at", moves); err != nil {
+		return err
+	}
+	return out.Err()
+}
+
+func printMoves(a *cli.App, name, title string, moves []move) error {
+	t := &output.Table{Title: "group " + name + " " + title, Columns: []string{"TOPIC", "PARTITION#", "COMMITTED#", "NEW#", "START#", "END#", "NOTE", "+ERROR"}}
+	for _, m := range moves {
+		t.Add(m.Topic, m.Partition, known(m.From), m.To, m.Start, m.End, m.Note, m.Error)
+	}
+	return a.Print(moves, t)
+}

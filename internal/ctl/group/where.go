@@ -1,0 +1,189 @@
+package group
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"os"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+	"github.com/twmb/franz-go/pkg/kadm"
+	"github.com/twmb/franz-go/pkg/kerr"
+
+	"github.com/chronik-io/chronik/internal/ctl/cli"
+	"github.com/chronik-io/chronik/internal/ctl/offsets"
+	"github.com/chronik-io/chronik/internal/ctl/parse"
+)
+
+// where says which offsets a reset sets, and to what.
+type where struct {
+	topics   []string
+	earliest bool
+	latest   bool
+	offset   int64
+	time     string
+	shift    int64
+	file     string
+
+	kind string // the flag that was given
+	at   parse.Position
+	only map[string][]int32 // of topics; no partitions mean all
+	read []parse.TopicOffset
+}
+
+// kinds are the flags of which one must be given.
+func kinds() []string {
+	return []string{"to-earliest", "to-latest", "to-offset", "to-time", "shift-by", "from-file"}
+}
+
+func (w *where) flags(c *cobra.Command, a *cli.App) {
+	f := c.Flags()
+	f.StringArrayVar(&w.topics, "topic", nil, "TOPIC or TOPIC:PARTITIONS to reset; may be repeated")
+	f.BoolVar(&w.earliest, "to-earliest", false, "read everything again")
+	f.BoolVar(&w.latest, "to-latest", false, "read only what is still to come")
+	f.Int64Var(&w.offset, "to-offset", 0, "go on at this offset")
+	f.StringVar(&w.time, "to-time", "", "go on at the first record that is not older than this time, or than 5m, 2h, 7d ago")
+	f.Int64Var(&w.shift, "shift-by", 0, "go on so many offsets later, or earlier with a minus")
+	f.StringVar(&w.file, "from-file", "", "file of lines TOPIC,PARTITION,OFFSET")
+	cli.CompleteFlag(c, "topic", a.Topics(0))
+}
+
+// check reads the flags, and the file, before anything is sent.
+func (w *where) check(cmd *cobra.Command) error {
+	var given []string
+	for _, k := range kinds() {
+		if cmd.Flags().Changed(k) {
+			given = append(given, k)
+		}
+	}
+	if len(given) != 1 {
+		return cli.Usage("give one of --%s; %d are given", strings.Join(kinds(), ", --"), len(given))
+	}
+	w.kind, w.only = given[0], map[string][]int32{}
+	for _, s := range w.topics {
+		topic, partitions, err := parse.TopicPartitions(s)
+		if err != nil {
+			return cli.Usage("--topic %w", err)
+		}
+		if _, twice := w.only[topic]; twice {
+			return cli.Usage("--topic %s is given twice; write its partitions in one list", topic)
+		}
+		w.only[topic] = partitions
+	}
+	var err error
+	switch w.kind {
+	case "to-latest":
+		w.at = parse.Position{Kind: parse.Latest}
+	case "to-offset":
+		if w.at = (parse.Position{Kind: parse.At, Offset: w.offset}); w.offset < 0 {
+			return cli.Usage("--to-offset %d is negative", w.offset)
+		}
+	case "to-time":
+		w.at.Kind = parse.FromTime
+		if w.at.Time, err = parse.Time(w.time, time.Now()); err != nil {
+			return cli.Usage("--to-time %w", err)
+		}
+	case "from-file":
+		return w.open()
+	}
+	return nil
+}
+
+func (w *where) open() error {
+	if len(w.only) > 0 {
+		return cli.Usage("--topic and --from-file: the file names its topics; leave one out")
+	}
+	f, err := os.Open(w.file)
+	if err != nil {
+		return cli.Usage("--from-file: %w", err)
+	}
+	defer f.Close()
+	if w.read, err = parse.Offsets(f); err == nil && len(w.read) == 0 {
+		err = errors.New("there is no offset in it; write lines TOPIC,PARTITION,OFFSET")
+	}
+	if err != nil {
+		return cli.Usage("--from-file %s: %w", w.file, err)
+	}
+	return nil
+}
+
+// loadOrNew is load, but a group that does not exist is an empty one: a reset
+// makes it.
+func loadOrNew(ctx context.Context, a *cli.App, adm *kadm.Client, name string) (*described, error) {
+	d, err := load(ctx, a, adm, name)
+	if errors.Is(err, kerr.GroupIDNotFound) {
+		return &described{Group: name}, nil
+	}
+	return d, err
+}
+
+// plan finds the new offset of each partition.
+func (w *where) plan(ctx context.Context, adm *kadm.Client, d *described) ([]move, error) {
+	committed := map[string]map[int32]*int64{}
+	only := maps.Clone(w.only)
+	for _, p := range d.Partitions {
+		if committed[p.Topic] == nil {
+			committed[p.Topic] = map[int32]*int64{}
+		}
+		committed[p.Topic][p.Partition] = p.Committed
+		if len(w.only) == 0 && w.read == nil && p.Committed != nil {
+			only[p.Topic] = append(only[p.Topic], p.Partition)
+		}
+	}
+	for _, o := range w.read {
+		only[o.Topic] = append(only[o.Topic], o.Partition)
+	}
+	if len(only) == 0 {
+		return nil, errors.New("it has no offsets; name the topics with --topic")
+	}
+	ranges, err := offsets.List(ctx, adm, false, slices.Sorted(maps.Keys(only))...)
+	if err != nil {
+		return nil, err
+	}
+	for topic, partitions := range only {
+		if err := ranges.Keep(topic, partitions); err != nil {
+			return nil, err
+		}
+	}
+	found, err := ranges.Find(ctx, adm, w.at)
+	if err != nil {
+		return nil, err
+	}
+	for _, o := range w.read {
+		found[o.Topic][o.Partition] = o.Offset
+	}
+	var moves []move
+	for _, topic := range slices.Sorted(maps.Keys(ranges)) {
+		for _, p := range ranges.Partitions(topic) {
+			m, err := w.move(topic, p, ranges[topic][p], committed[topic][p], found[topic][p])
+			if err != nil {
+				return nil, err
+			}
+			moves = append(moves, m)
+		}
+	}
+	return moves, nil
+}
+
+// move keeps a new offset within what the partition has.
+func (w *where) move(topic string, p int32, x offsets.Range, from *int64, to int64) (move, error) {
+	m := move{Topic: topic, Partition: p, From: from, Start: x.Start, End: x.End}
+	if w.kind == "shift-by" {
+		if from == nil {
+			return m, fmt.Errorf("%s partition %d has no offset to shift; name those that have one with --topic", topic, p)
+		}
+		to = *from + w.shift
+		if w.shift > 0 && to < *from {
+			to = x.End
+		}
+	}
+	m.To = min(max(to, x.Start), x.End)
+	if m.To != to {
+		m.Note = fmt.Sprintf("%d is not there", to)
+	}
+	return m, nil
+}

@@ -1,0 +1,245 @@
+package ctl_test
+
+import (
+	"bytes"
+	"flag"
+	"fmt"
+	"os"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+
+	"go.uber.org/goleak"
+
+	"github.com/chronik-io/chronik/internal/ctl"
+	"github.com/chronik-io/chronik/pkg/chronik"
+)
+
+// mistakes are command lines of which each has something wrong, with what they
+// read from standard input.
+func mistakes() [][]string { return slices.Concat(misspelt(), misset(), unanswered(), refused()) }
+
+// misspelt are wrong in themselves.
+func misspelt() [][]string {
+	return [][]string{
+		{"", "topc"},
+		{"", "topic", "lst"},
+		{"", "topic", "create"},
+		{"", "topic", "create", "x", "--partiton", "3"},
+		{"", "topic", "create", "x", "--wrong"},
+		{"", "topic", "create", "x", "--partitions", "many"},
+		{"", "topic", "create", "x", "--partitions", "0"},
+		{"", "topic", "create", "x", "--replication-factor", "-2"},
+		{"", "topic", "create", "x", "--config", "segment.bytes"},
+		{"", "topic", "create", "x", "--config", "a=1", "--config", "a=2"},
+		{"", "topic", "list", "x"},
+		{"", "topic", "alter", "a"},
+		{"", "topic", "alter", "a", "--config", "x=1", "--unset", "x"},
+		{"", "topic", "add-partitions", "a"},
+		{"", "topic", "trim", "a"},
+		{"", "topic", "trim", "a", "--before", "soon"},
+		{"", "topic", "trim", "a", "--before", "1", "--partitions", "3-1"},
+		{"", "config", "get", "topic"},
+		{"", "config", "get", "group", "g"},
+		{"", "config", "get", "broker", "one"},
+		{"", "config", "set", "topic", "a", "x"},
+		{"", "config", "unset", "topic", "a", "x=1"},
+		{"", "produce"},
+		{"", "produce", "a", "--acks", "2"},
+		{"", "produce", "a", "--compression", "zip"},
+		{"", "produce", "a", "--header", "x"},
+		{"", "produce", "a", "--max-batch-bytes", "1"},
+		{"", "produce", "a", "--partition", "-2"},
+		{"", "produce", "a", "--rate", "-1"},
+		{"", "produce", "a", "--input", "xml"},
+		{"", "produce", "a", "--input", "json", "-k", ":"},
+		{"", "produce", "a", "--file", "/nowhere/at/all"},
+		{"", "consume", "a", "--from", "now"},
+		{"", "consume", "a", "--until", "later"},
+		{"", "consume", "a", "--count", "-1"},
+		{"", "consume", "a", "--partition", "x"},
+		{"", "consume", "a", "--format", "%q"},
+		{"", "consume", "a", "--format", "%v", "-o", "json"},
+		{"", "consume", "a", "--format", "%v", "--headers"},
+		{"", "consume", "a", "--offsets", "-o", "json"},
+		{"", "consume", "a", "--group", "g", "--partition", "1"},
+		{"", "consume", "a", "--group", "g", "--until", "5"},
+		{"", "group", "reset", "g"},
+		{"", "group", "reset", "g", "--to-latest", "--to-earliest"},
+		{"", "group", "reset", "g", "--to-offset", "-1"},
+		{"", "group", "reset", "g", "--to-time", "soon"},
+		{"", "group", "reset", "g", "--to-latest", "--topic", ":1"},
+		{"", "group", "reset", "g", "--to-latest", "--topic", "a", "--topic", "a:1"},
+		{"", "group", "reset", "g", "--from-file", "/nowhere/at/all"},
+		{"", "group", "reset", "g", "--from-file", "BADFILE"},
+		{"", "group", "reset", "g", "--from-file", "BADFILE", "--topic", "a"},
+		{"", "group", "delete-offsets", "g"},
+		{"", "broker", "describe", "one"},
+	}
+}
+
+// misset have a wrong setting.
+func misset() [][]string {
+	return [][]string{
+		{"", "topic", "list", "-o", "xml"},
+		{"", "topic", "list", "--timeout", "soon"},
+		{"", "topic", "list", "--brokers", "host:port"},
+		{"", "topic", "list", "--admin", "nowhere"},
+		{"", "topic", "list", "--tls=maybe"},
+		{"", "topic", "list", "--tls-ca", "/nowhere/at/all"},
+		{"", "topic", "list", "--tls-ca", "BADFILE"},
+		{"", "topic", "list", "--tls-cert", "x"},
+		{"", "topic", "list", "--tls-cert", "BADFILE", "--tls-key", "BADFILE"},
+		{"", "topic", "list", "--sasl", "MAGIC"},
+		{"", "topic", "list", "--sasl", "PLAIN", "--sasl-user", "me"},
+		{"", "topic", "list", "--sasl", "PLAIN", "--sasl-password", "x"},
+		{"", "topic", "list", "--sasl-user", "me"},
+		{"", "topic", "list", "--sasl", "PLAIN", "--sasl-user", "me", "--sasl-password-file", "/nowhere/at/all"},
+		{"", "topic", "list", "--context", "none"},
+		{"", "context", "use", "none"},
+		{"", "context", "delete", "none"},
+		{"", "context", "set", "a b", "brokers=localhost:1"},
+		{"", "context", "set", "a", "brokers"},
+		{"", "context", "set", "a", "broker=x"},
+		{"", "context", "set", "a", "timeout=soon"},
+	}
+}
+
+// unanswered find nobody who answers.
+func unanswered() [][]string {
+	return [][]string{
+		{"", "topic", "list", "--brokers", "NOBODY"},
+		{"", "topic", "list", "--brokers", "no.such.host.invalid:9092", "--timeout", "5s"},
+		{"", "topic", "list", "--tls"},
+		{"", "topic", "list", "--sasl", "PLAIN", "--sasl-user", "me", "--sasl-password", "x"},
+		{"", "profile", "list", "--admin", "NOBODY"},
+		{"", "profile", "show", "none"},
+	}
+}
+
+// refused are what the broker refuses.
+func refused() [][]string {
+	return [][]string{
+		{"", "topic", "create", "a"},
+		{"", "topic", "create", "bad!name"},
+		{"", "topic", "create", "x", "--replication-factor", "3"},
+		{"", "topic", "create", "x", "--config", "segment.byte=1"},
+		{"", "topic", "create", "x", "--config", "segment.bytes=1"},
+		{"", "topic", "describe", "none"},
+		{"", "topic", "delete", "none", "--yes"},
+		{"", "topic", "delete", "a"},
+		{"", "topic", "add-partitions", "a", "--to", "1"},
+		{"", "topic", "trim", "none", "--before", "1"},
+		{"", "topic", "trim", "a", "--before", "7", "--yes"},
+		{"", "config", "get", "topic", "none"},
+		{"", "config", "get", "topic", "a", "segment"},
+		{"", "config", "set", "topic", "a", "segment.bytes=x"},
+		{"", "config", "set", "broker", "1", "num.partitions=3"},
+		{"", "config", "get", "broker", "7"},
+		{"no separator\n", "produce", "a", "-k", ":"},
+		{"{}{}\n", "produce", "a", "--input", "json"},
+		{strings.Repeat("x", 2000) + "\n", "produce", "a"},
+		{"x\n", "produce", "bad!name"},
+		{"", "consume", "none"},
+		{"", "consume", "a", "--from", "7"},
+		{"", "consume", "a", "--partition", "9"},
+		{"", "group", "describe", "none"},
+		{"", "group", "delete", "none", "--yes"},
+		{"", "group", "reset", "none", "--to-latest", "--yes"},
+		{"", "group", "reset", "none", "--to-latest", "--topic", "nope", "--yes"},
+		{"", "group", "reset", "none", "--to-latest", "--topic", "a"},
+		{"", "broker", "describe", "7"},
+		{"", "profile", "explain", "none"},
+	}
+}
+
+// Every error that a user can cause says what happened, where, and what to do;
+// the texts are looked at in testdata/errors.golden.
+func TestMessages(t *testing.T) {
+	b := chronik.StartTest(t)
+	nobody, err := free()
+	if err != nil {
+		t.Fatal(err)
+	}
+	home := t.TempDir()
+	bad := filepath.Join(home, "bad")
+	if err := os.WriteFile(bad, []byte("neither PEM nor offsets\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	at := strings.NewReplacer("BADFILE", bad, "NOBODY", nobody)
+	back := strings.NewReplacer(bad, "BADFILE", nobody, "NOBODY", b.Addr(), "BROKER", home, "HOME")
+	getenv := func(name string) string { return map[string]string{"HOME": home, "CHRONIK_BROKERS": b.Addr()}[name] }
+	run := func(in string, args ...string) (code int, out, errs string) {
+		var o, e bytes.Buffer
+		code = ctl.Main(t.Context(), args, version, ctl.Streams{In: strings.NewReader(in), Out: &o, Err: &e, Getenv: getenv})
+		return code, o.String(), e.String()
+	}
+	if code, _, errs := run("", "topic", "create", "a", "-p", "2", "-c", "max.message.bytes=1000"); code != 0 {
+		t.Fatal(errs)
+	}
+	var all strings.Builder
+	for _, m := range mistakes() {
+		args := make([]string, len(m)-1)
+		for i, arg := range m[1:] {
+			args[i] = at.Replace(arg)
+		}
+		code, out, errs := run(m[0], args...)
+		if code == 0 || out != "" || !strings.Contains(errs, "chronikctl: ") {
+			t.Errorf("%v: code %d, out %q, error %q", args, code, out, errs)
+		}
+		fmt.Fprintf(&all, "$ chronikctl %s\n%s[%d]\n\n", strings.Join(m[1:], " "), passing(back.Replace(errs)), code)
+	}
+	golden(t, "testdata/errors.golden", all.String())
+}
+
+// passing takes out what is another one with each run.
+func passing(text string) string {
+	text = regexp.MustCompile(`on \S+:53`).ReplaceAllString(text, "on RESOLVER")
+	return regexp.MustCompile(`lookup no.such.host.invalid.*; is the name`).ReplaceAllString(text, "lookup no.such.host.invalid: …; is the name")
+}
+
+func golden(t *testing.T, path, got string) {
+	t.Helper()
+	if flag.Lookup("update").Value.String() == "true" {
+		if err := os.WriteFile(path, []byte(got), 0o644); err != nil {
+			t.Fatal(err)
+		}
+		return
+	}
+	want, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got == string(want) {
+		return
+	}
+	old := strings.Split(string(want), "\n\n")
+	for i, block := range strings.Split(got, "\n\n") {
+		if i >= len(old) || block != old[i] {
+			t.Fatalf("%s is not what is printed; look at it and run go test ./internal/ctl -run Messages -update\n%s", path, block)
+		}
+	}
+	t.Errorf("%s holds more than is printed", path)
+}
+
+// A run leaves nothing running, whatever it did.
+func TestNothingIsLeftRunning(t *testing.T) {
+	before := goleak.IgnoreCurrent()
+	b, err := chronik.Start(t.Context(), chronik.Options{Settings: map[string]string{"group.initial.rebalance.delay.ms": "0"}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, line := range []string{"topic create a", "produce a", "consume a", "consume a --group g", "group list", "group describe g",
+		"cluster health", "api-versions", "profile explain a", "topic delete a --yes", "consume a"} {
+		ctl.Main(t.Context(), strings.Fields(line), version, ctl.Streams{In: strings.NewReader("x\n"), Out: &bytes.Buffer{}, Err: &bytes.Buffer{},
+			Getenv: func(name string) string {
+				return map[string]string{"CHRONIK_BROKERS": b.Addr(), "HOME": t.TempDir()}[name]
+			}})
+	}
+	if err := b.Close(); err != nil {
+		t.Error(err)
+	}
+	goleak.VerifyNone(t, before)
+}

@@ -1,0 +1,101 @@
+package produce
+
+import (
+	"slices"
+	"strings"
+
+	"github.com/spf13/cobra"
+	"github.com/twmb/franz-go/pkg/kgo"
+
+	"github.com/chronik-io/chronik/internal/ctl/cli"
+	"github.com/chronik-io/chronik/internal/ctl/parse"
+)
+
+// maxLine bounds one line of the input, in bytes.
+const maxLine = 64 << 20
+
+// options are the flags of produce.
+type options struct {
+	file        string
+	input       string
+	separator   string
+	partition   int32
+	acks        string
+	compression string
+	headers     []string
+	batchBytes  int32
+	rate        float64
+	emptyNull   bool
+}
+
+func (o *options) flags(c *cobra.Command) {
+	f := c.Flags()
+	f.StringVar(&o.file, "file", "", "read this file instead of standard input")
+	f.StringVar(&o.input, "input", "lines", "what a line is: lines is a value (and a key, with -k), json a record as consume -o json prints it")
+	f.StringVarP(&o.separator, "key-separator", "k", "", "each line is KEY, this, VALUE")
+	f.BoolVar(&o.emptyNull, "empty-is-null", false, "an empty value is null, which deletes the key in a compacted topic")
+	f.StringArrayVarP(&o.headers, "header", "H", nil, "header name=value for every record; may be repeated")
+	f.Int32VarP(&o.partition, "partition", "p", -1, "partition to write to; -1 goes by key, or where a batch has room")
+	f.StringVar(&o.acks, "acks", "all", "who must have a record before it counts: all, 1 (the leader) or 0 (nobody)")
+	f.StringVar(&o.compression, "compression", "none", strings.Join(codecs(), ", "))
+	f.Int32Var(&o.batchBytes, "max-batch-bytes", 1_000_000, "largest batch to send; a longer line needs more, here and as the topic's max.message.bytes")
+	f.Float64Var(&o.rate, "rate", 0, "records per second; 0 is as fast as it goes")
+	cli.CompleteFlag(c, "acks", cli.OneOf("all", "1", "0"))
+	cli.CompleteFlag(c, "compression", cli.OneOf(codecs()...))
+	cli.CompleteFlag(c, "input", cli.OneOf("lines", "json"))
+}
+
+func codecs() []string { return []string{"none", "gzip", "snappy", "lz4", "zstd"} }
+
+// check holds the flags against each other before anything is sent.
+func (o *options) check() error {
+	switch {
+	case o.batchBytes < 1<<10 || o.batchBytes > maxLine:
+		return cli.Usage("--max-batch-bytes %d is not between %d and %d", o.batchBytes, 1<<10, maxLine)
+	case o.partition < -1:
+		return cli.Usage("--partition %d: partitions begin at 0; -1 goes by key", o.partition)
+	case !(o.rate >= 0 && o.rate <= 1e9):
+		return cli.Usage("--rate %v is not between 0 and 1e9 records per second", o.rate)
+	case !slices.Contains([]string{"all", "-1", "1", "0"}, o.acks):
+		return cli.Usage("--acks %q is none of all, 1, 0", o.acks)
+	case !slices.Contains(codecs(), o.compression):
+		return cli.Usage("--compression %q is none of %s", o.compression, strings.Join(codecs(), ", "))
+	case o.input != "lines" && o.input != "json":
+		return cli.Usage("--input %q is neither lines nor json", o.input)
+	case o.input == "json" && o.separator != "":
+		return cli.Usage("--key-separator is for --input lines: in JSON the key has its own field")
+	}
+	for _, h := range o.headers {
+		if _, _, err := parse.KeyValue(h); err != nil {
+			return cli.Usage("--header %w", err)
+		}
+	}
+	return nil
+}
+
+// client turns the flags into the client's options.
+func (o *options) client(topic string) []kgo.Opt {
+	codec := map[string]kgo.CompressionCodec{"none": kgo.NoCompression(), "gzip": kgo.GzipCompression(),
+		"snappy": kgo.SnappyCompression(), "lz4": kgo.Lz4Compression(), "zstd": kgo.ZstdCompression()}[o.compression]
+	opts := []kgo.Opt{kgo.DefaultProduceTopic(topic), kgo.AllowAutoTopicCreation(), kgo.ProducerBatchMaxBytes(o.batchBytes), kgo.ProducerBatchCompression(codec)}
+	switch o.acks {
+	case "1":
+		opts = append(opts, kgo.RequiredAcks(kgo.LeaderAck()), kgo.DisableIdempotentWrite())
+	case "0":
+		opts = append(opts, kgo.RequiredAcks(kgo.NoAck()), kgo.DisableIdempotentWrite())
+	}
+	if o.partition >= 0 {
+		opts = append(opts, kgo.RecordPartitioner(kgo.ManualPartitioner()))
+	}
+	return opts
+}
+
+// common are the headers that every record gets.
+func (o *options) common() []kgo.RecordHeader {
+	var headers []kgo.RecordHeader
+	for _, h := range o.headers {
+		name, value, _ := strings.Cut(h, "=") // checked by check
+		headers = append(headers, kgo.RecordHeader{Key: name, Value: []byte(value)})
+	}
+	return headers
+}

@@ -1,0 +1,77 @@
+// Package produce is chronikctl produce: lines, or JSON, become records.
+//
+// It promises that it ends with 0 only when every record was acknowledged, that
+// records of one partition stay in their order, and that an error names the
+// line. internal/ctl calls New.
+package produce
+
+import (
+	"fmt"
+	"io"
+	"os"
+
+	"github.com/spf13/cobra"
+
+	"github.com/chronik-io/chronik/internal/ctl/cli"
+	"github.com/chronik-io/chronik/internal/ctl/progress"
+)
+
+// New is the command.
+func New(a *cli.App) *cobra.Command {
+	var o options
+	c := &cobra.Command{
+		Use: "produce TOPIC", Short: "Write each line of standard input, or of a file, as a record",
+		Long: "produce writes each line as one record, in order, and ends with 0 when all of them are acknowledged. With -k the part\n" +
+			"before the first separator is the record's key. With --input json a line is a record as consume -o json prints it.",
+		Example: "  printf 'one\\ntwo\\n' | chronikctl produce hello\n  chronikctl produce orders --file orders.txt --key-separator : --compression zstd\n" +
+			"  chronikctl consume orders -o json | chronikctl produce copy --input json",
+		Args: cli.Args(1, 1, "one topic"), ValidArgsFunction: a.Topics(1),
+		RunE: func(cmd *cobra.Command, names []string) error {
+			if err := o.check(); err != nil {
+				return err
+			}
+			return run(cmd, a, &o, names[0])
+		},
+	}
+	o.flags(c)
+	return c
+}
+
+func run(cmd *cobra.Command, a *cli.App, o *options, topic string) error {
+	in, size, err := o.open(a.In)
+	if err != nil {
+		return err
+	}
+	defer in.Close()
+	cl, err := a.Client(cmd.Context(), o.client(topic)...)
+	if err != nil {
+		return err
+	}
+	defer cl.Close()
+	bar := progress.New(a.Err, o.file != "" && cli.Terminal(a.Err), topic, size)
+	w := &writer{client: cl, topic: topic, o: o, bar: bar}
+	n, err := w.lines(cmd.Context(), in)
+	bar.End()
+	a.Note("%d records written to %s", n, topic)
+	return err
+}
+
+// open is the input and its size, 0 where it is not known.
+func (o *options) open(stdin io.Reader) (io.ReadCloser, int64, error) {
+	if o.file == "" || o.file == "-" {
+		return io.NopCloser(stdin), 0, nil
+	}
+	f, err := os.Open(o.file)
+	if err != nil {
+		return nil, 0, cli.Usage("--file: %w", err)
+	}
+	info, err := f.Stat()
+	if err == nil && info.IsDir() {
+		err = fmt.Errorf("%s is a directory", o.file)
+	}
+	if err != nil {
+		_ = f.Close() // it was not written to
+		return nil, 0, cli.Usage("--file: %w", err)
+	}
+	return f, info.Size(), nil
+}

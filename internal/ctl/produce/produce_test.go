@@ -1,0 +1,78 @@
+package produce
+
+import (
+	"bufio"
+	"fmt"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+)
+
+// A line is what stands between newlines, byte for byte.
+func TestLinesAreKeptByteForByte(t *testing.T) {
+	for in, want := range map[string][]string{
+		"": nil, "a": {"a"}, "a\n": {"a"}, "a\nb": {"a", "b"}, "\n\n": {"", ""}, "a\r\nb\r\n": {"a\r", "b\r"}, "\x00\xff\n": {"\x00\xff"},
+	} {
+		s := bufio.NewScanner(strings.NewReader(in))
+		s.Split(wholeLines)
+		var got []string
+		for s.Scan() {
+			got = append(got, s.Text())
+		}
+		if fmt.Sprintf("%q", got) != fmt.Sprintf("%q", want) {
+			t.Errorf("%q: got %q, want %q", in, got, want)
+		}
+	}
+}
+
+func TestLinesBecomeRecords(t *testing.T) {
+	for _, c := range []struct {
+		o          options
+		line       string
+		key, value string // %q; nil for null
+	}{
+		{options{input: "lines"}, "a:b", "nil", `"a:b"`},
+		{options{input: "lines"}, "", "nil", `""`},
+		{options{input: "lines", emptyNull: true}, "", "nil", "nil"},
+		{options{input: "lines", separator: ":"}, "a:b:c", `"a"`, `"b:c"`},
+		{options{input: "lines", separator: ":", emptyNull: true}, "a:", `"a"`, "nil"},
+		{options{input: "json"}, `{"key":null,"value":"v"}`, "nil", `"v"`},
+	} {
+		r, err := c.o.record([]byte(c.line))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if k, v := quoted(r.Key), quoted(r.Value); k != c.key || v != c.value {
+			t.Errorf("%q: key %s, value %s", c.line, k, v)
+		}
+	}
+	o := options{input: "lines", separator: ":"}
+	if _, err := o.record([]byte("none")); err == nil {
+		t.Error("a line without a separator is a record")
+	}
+}
+
+func quoted(b []byte) string {
+	if b == nil {
+		return "nil"
+	}
+	return fmt.Sprintf("%q", b)
+}
+
+func TestARateIsKept(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		p, begin := newPace(20), time.Now()
+		for range 41 {
+			if err := p.wait(t.Context()); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if took := time.Since(begin); took != 2*time.Second {
+			t.Errorf("41 records at 20 a second took %v", took)
+		}
+		if p := newPace(0); p.wait(t.Context()) != nil || time.Since(begin) != 2*time.Second {
+			t.Error("without a rate something waited")
+		}
+	})
+}

@@ -1,0 +1,160 @@
+package produce
+
+import (
+	"bufio"
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"sync"
+	"time"
+
+	"github.com/twmb/franz-go/pkg/kgo"
+
+	"github.com/chronik-io/chronik/internal/ctl/cli"
+	"github.com/chronik-io/chronik/internal/ctl/progress"
+	"github.com/chronik-io/chronik/internal/ctl/records"
+)
+
+// writer produces lines. The client calls back from its own goroutine, hence
+// the lock.
+type writer struct {
+	client *kgo.Client
+	topic  string
+	o      *options
+	bar    *progress.Bar
+
+	mu    sync.Mutex
+	acked int64
+	err   error // the first failure
+}
+
+// lines writes until the input ends or a record fails, waits for every answer,
+// and returns how many records were acknowledged.
+func (w *writer) lines(ctx context.Context, in io.Reader) (int64, error) {
+	scan := bufio.NewScanner(in)
+	scan.Buffer(make([]byte, 64<<10), maxLine)
+	scan.Split(wholeLines)
+	headers, pace := w.o.common(), newPace(w.o.rate)
+	for line := 1; w.failed() == nil && scan.Scan(); line++ {
+		rec, err := w.o.record(scan.Bytes())
+		if err == nil {
+			err = pace.wait(ctx)
+		}
+		if err != nil {
+			w.fail(fmt.Errorf("line %d: %w; nothing of it was written", line, err))
+			break
+		}
+		rec.Headers = append(rec.Headers, headers...)
+		size := int64(len(scan.Bytes())) + 1
+		w.client.Produce(ctx, rec, func(_ *kgo.Record, err error) { w.done(line, size, err) })
+	}
+	if err := scan.Err(); err != nil {
+		if errors.Is(err, bufio.ErrTooLong) {
+			err = fmt.Errorf("a line is longer than %d bytes", maxLine)
+		}
+		w.fail(fmt.Errorf("read the input: %w", err))
+	}
+	if err := w.client.Flush(ctx); err != nil {
+		w.fail(fmt.Errorf("interrupted while waiting for acknowledgements: %w", err))
+	}
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return w.acked, w.err
+}
+
+// record turns a line, which is only lent, into a record.
+func (o *options) record(line []byte) (*kgo.Record, error) {
+	if o.input == "json" {
+		rec, err := records.Decode(line)
+		if err != nil {
+			return nil, fmt.Errorf("no record in JSON: %w", err)
+		}
+		if o.partition >= 0 {
+			rec.Partition = o.partition
+		}
+		return rec, nil
+	}
+	rec := &kgo.Record{Partition: o.partition, Value: append([]byte{}, line...)}
+	if o.separator != "" {
+		key, rest, ok := bytes.Cut(rec.Value, []byte(o.separator))
+		if !ok {
+			return nil, fmt.Errorf("there is no key separator %q", o.separator)
+		}
+		rec.Key, rec.Value = key, rest
+	}
+	if o.emptyNull && len(rec.Value) == 0 {
+		rec.Value = nil
+	}
+	return rec, nil
+}
+
+func (w *writer) done(line int, size int64, err error) {
+	if err != nil {
+		w.fail(cli.Refused(fmt.Sprintf("line %d to %s", line, w.topic), err, ""))
+		return
+	}
+	w.bar.Add(size)
+	w.mu.Lock()
+	w.acked++
+	w.mu.Unlock()
+}
+
+func (w *writer) fail(err error) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if w.err == nil {
+		w.err = err
+	}
+}
+
+func (w *writer) failed() error {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return w.err
+}
+
+// pace spreads records over time.
+type pace struct {
+	gap  time.Duration
+	next time.Time
+}
+
+func newPace(rate float64) *pace {
+	if rate <= 0 {
+		return &pace{}
+	}
+	return &pace{gap: max(1, time.Duration(float64(time.Second)/rate)), next: time.Now()}
+}
+
+// wait returns when the next record's time has come.
+func (p *pace) wait(ctx context.Context) error {
+	if p.gap == 0 {
+		return nil
+	}
+	late := time.Until(p.next)
+	p.next = p.next.Add(p.gap)
+	if late <= 0 {
+		return nil
+	}
+	t := time.NewTimer(late)
+	defer t.Stop()
+	select {
+	case <-t.C:
+		return nil
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+}
+
+// wholeLines is bufio.ScanLines that keeps a carriage return: it is data.
+func wholeLines(data []byte, atEOF bool) (int, []byte, error) {
+	if i := bytes.IndexByte(data, '\n'); i >= 0 {
+		return i + 1, data[:i], nil
+	}
+	if atEOF && len(data) > 0 {
+		return len(data), data, nil
+	}
+	return 0, nil, nil
+}

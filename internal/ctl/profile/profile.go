@@ -1,0 +1,140 @@
+// Package profile is chronikctl profile: which durability profiles there are, and
+// what an acknowledgement promises under them.
+//
+// The promises are pkg/durability's; what was really seen (sizes of groups, times
+// of syncs) comes from the admin port. internal/ctl calls New.
+package profile
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"github.com/spf13/cobra"
+
+	"github.com/chronik-io/chronik/internal/ctl/adminport"
+	"github.com/chronik-io/chronik/internal/ctl/cli"
+	"github.com/chronik-io/chronik/internal/ctl/output"
+	"github.com/chronik-io/chronik/pkg/durability"
+)
+
+// New is the command with all those below it.
+func New(a *cli.App) *cobra.Command {
+	return cli.Parent("profile", "Show durability profiles, and explain what an acknowledgement promises", list(a), show(a), explain(a))
+}
+
+// known is the profiles to speak of.
+type known struct {
+	profiles []durability.Profile
+	standard string              // the broker's default
+	seen     *adminport.Profiles // nil where no broker was asked
+}
+
+// ask takes the broker's own profiles where its admin port answers, else the
+// built-in ones.
+func ask(ctx context.Context, a *cli.App) (known, error) {
+	k := known{profiles: durability.Builtin(), standard: durability.Default}
+	p := adminport.Of(a)
+	if p == nil {
+		return k, nil
+	}
+	answer, err := p.Profiles(ctx)
+	if errors.Is(err, adminport.ErrAbsent) && !p.Named {
+		return k, nil
+	}
+	if err != nil {
+		return k, err
+	}
+	k.seen, k.standard, k.profiles = answer, answer.Default, nil
+	for _, x := range answer.Profiles {
+		k.profiles = append(k.profiles, x.Durability())
+	}
+	return k, nil
+}
+
+// lookup finds a profile by name.
+func (k *known) lookup(name string) (durability.Profile, error) {
+	for _, p := range k.profiles {
+		if p.Name == name {
+			return p, nil
+		}
+	}
+	if k.seen == nil {
+		return durability.Profile{}, fmt.Errorf("%q is no built-in profile; a broker tells its own ones on its admin port: name it with --admin", name)
+	}
+	return durability.Profile{}, fmt.Errorf("the broker has no profile %q; chronikctl profile list shows those it has", name)
+}
+
+// source says whose profiles they are.
+func (k *known) source() string {
+	if k.seen == nil {
+		return "built-in profiles; no admin port was asked for a broker's own"
+	}
+	return "profiles of the broker"
+}
+
+// shown is a profile in JSON.
+type shown struct {
+	Name       string           `json:"name"`
+	Default    bool             `json:"default"`
+	Ack        durability.Ack   `json:"ack"`
+	Sync       durability.Sync  `json:"sync"`
+	MaxWaitMs  int64            `json:"maxWaitMs"`
+	MaxRecords int              `json:"maxRecords"`
+	MaxBytes   int64            `json:"maxBytes"`
+	IntervalMs int64            `json:"intervalMs"`
+	Doc        string           `json:"doc"`
+	Waits      *adminport.Waits `json:"waits"`
+}
+
+func (k *known) show(p durability.Profile) shown {
+	s := shown{p.Name, p.Name == k.standard, p.Ack, p.Sync, p.MaxWait.Milliseconds(), p.MaxRecords, p.MaxBytes, p.Interval.Milliseconds(), p.Doc, nil}
+	if k.seen != nil {
+		for _, x := range k.seen.Profiles {
+			if x.Name == p.Name {
+				s.Waits = x.Waits
+			}
+		}
+	}
+	return s
+}
+
+func list(a *cli.App) *cobra.Command {
+	return &cobra.Command{
+		Use: "list", Short: "List the durability profiles", Args: cli.Args(0, 0, "no argument"),
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			k, err := ask(cmd.Context(), a)
+			if err != nil {
+				return err
+			}
+			all := []shown{}
+			t := &output.Table{Title: k.source(), Columns: []string{"PROFILE", "DEFAULT", "COUNTS WHEN", "SYNCED BY", "LONGEST WAIT", "+RECORDS#", "+BYTES#", "FOR"}}
+			for _, p := range k.profiles {
+				s := k.show(p)
+				all = append(all, s)
+				t.Add(s.Name, map[bool]string{true: "*"}[s.Default], s.Ack, syncedBy(p), wait(p), s.MaxRecords, s.MaxBytes, s.Doc)
+			}
+			return a.Print(all, t)
+		},
+	}
+}
+
+func syncedBy(p durability.Profile) string {
+	switch p.Sync {
+	case durability.SyncInterval:
+		return "a task, every " + p.Interval.String()
+	case durability.SyncOS:
+		return "the operating system"
+	}
+	return "the journal"
+}
+
+func wait(p durability.Profile) string {
+	switch {
+	case p.Sync != durability.SyncGroup:
+		return ""
+	case p.MaxWait == 0:
+		return "none"
+	}
+	return p.MaxWait.String()
+}

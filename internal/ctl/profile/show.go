@@ -1,0 +1,93 @@
+package profile
+
+import (
+	"fmt"
+
+	"github.com/spf13/cobra"
+
+	"github.com/chronik-io/chronik/internal/ctl/cli"
+	"github.com/chronik-io/chronik/internal/ctl/output"
+	"github.com/chronik-io/chronik/pkg/durability"
+)
+
+func show(a *cli.App) *cobra.Command {
+	return &cobra.Command{
+		Use: "show NAME", Short: "Show a profile, and what it promises on one replica and on three", Args: cli.Args(1, 1, "one profile"),
+		ValidArgsFunction: func(cmd *cobra.Command, args []string, _ string) ([]cobra.Completion, cobra.ShellCompDirective) {
+			if len(args) > 0 || a.Resolve(cmd) != nil {
+				return nil, cobra.ShellCompDirectiveNoFileComp
+			}
+			k, _ := ask(cmd.Context(), a) // the built-in ones, where nobody answers
+			var names []string
+			for _, p := range k.profiles {
+				names = append(names, p.Name)
+			}
+			return names, cobra.ShellCompDirectiveNoFileComp
+		},
+		RunE: func(cmd *cobra.Command, names []string) error {
+			k, err := ask(cmd.Context(), a)
+			if err != nil {
+				return err
+			}
+			p, err := k.lookup(names[0])
+			if err != nil {
+				return err
+			}
+			answer := struct {
+				shown
+				Promises []promised `json:"promises"`
+			}{k.show(p), nil}
+			head := &output.Table{Title: "profile " + p.Name + "\n  " + p.Doc + "\n  " + earned(p) + "\n  " + grouped(p)}
+			t := &output.Table{Columns: []string{"REPLICAS#", "ACKS", "AFTER", "PROMISE"}}
+			for _, x := range p.Promises() {
+				if x.Setting.Replicas == 1 && x.Failure == durability.AllButOneLost {
+					continue // there is no other
+				}
+				answer.Promises = append(answer.Promises, promiseOf(x))
+				t.Add(x.Setting.Replicas, acks(x.Setting.Acks), x.Failure, x)
+			}
+			return a.Print(answer, head, t)
+		},
+	}
+}
+
+// promised is a promise in JSON.
+type promised struct {
+	Acks     string `json:"acks"`
+	Replicas int    `json:"replicas"`
+	MinISR   int    `json:"minInsyncReplicas"`
+	Failure  string `json:"failure"`
+	Promise  string `json:"promise"`
+}
+
+func promiseOf(p durability.Promise) promised {
+	return promised{acks(p.Setting.Acks), p.Setting.Replicas, p.Setting.MinISR, p.Failure.String(), p.String()}
+}
+
+func acks(n int16) string {
+	if n == -1 {
+		return "all"
+	}
+	return fmt.Sprint(n)
+}
+
+// earned is when a record counts on a replica.
+func earned(p durability.Profile) string {
+	if p.Ack == durability.Synced {
+		return "A record counts on a replica when fdatasync has returned for it: it is on disk."
+	}
+	return "A record counts on a replica when the operating system has it: it survives a crash of the process, not a loss of power."
+}
+
+// grouped is who syncs, and when.
+func grouped(p durability.Profile) string {
+	switch {
+	case p.Sync == durability.SyncInterval:
+		return fmt.Sprintf("A task syncs every %v in the background.", p.Interval)
+	case p.Sync == durability.SyncOS:
+		return "Nobody syncs but the operating system, and the broker when a segment is full or the broker stops."
+	case p.MaxWait == 0:
+		return fmt.Sprintf("One fdatasync covers all that arrived during the last one; nobody waits for company. At most %d records or %d bytes go together.", p.MaxRecords, p.MaxBytes)
+	}
+	return fmt.Sprintf("One fdatasync covers all that arrives within %v, or earlier %d records or %d bytes.", p.MaxWait, p.MaxRecords, p.MaxBytes)
+}

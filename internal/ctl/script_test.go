@@ -1,0 +1,87 @@
+package ctl_test
+
+import (
+	"context"
+	"fmt"
+	"net"
+	"os"
+	"os/signal"
+	"strings"
+	"syscall"
+	"testing"
+
+	"github.com/rogpeppe/go-internal/testscript"
+
+	"github.com/chronik-io/chronik/internal/ctl"
+	"github.com/chronik-io/chronik/pkg/chronik"
+)
+
+// version is what chronikctl says of itself in tests.
+const version = "v1.2.3"
+
+func TestMain(m *testing.M) {
+	testscript.Main(m, map[string]func(){"chronikctl": control, "code": code})
+}
+
+// control is chronikctl's main.
+func control() {
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	c := ctl.Main(ctx, os.Args[1:], version, ctl.Std())
+	stop()
+	os.Exit(c)
+}
+
+// code N COMMAND... succeeds where the command ends with N.
+func code() {
+	c := ctl.Main(context.Background(), os.Args[3:], version, ctl.Std())
+	if fmt.Sprint(c) != os.Args[1] {
+		fmt.Fprintf(os.Stderr, "ended with %d\n", c)
+		os.Exit(1)
+	}
+	os.Exit(0)
+}
+
+// Each script talks to a broker of its own, in memory. $BROKER and $ADMIN are
+// its addresses; CHRONIK_BROKERS is set.
+func TestScripts(t *testing.T) {
+	testscript.Run(t, testscript.Params{
+		Dir: "testdata/script",
+		Setup: func(e *testscript.Env) error {
+			b, err := chronik.Start(context.Background(), chronik.Options{Admin: "127.0.0.1:0",
+				Settings: map[string]string{"group.initial.rebalance.delay.ms": "0", "offsets.topic.num.partitions": "2"}})
+			if err != nil {
+				return err
+			}
+			e.Defer(func() {
+				if err := b.Close(); err != nil {
+					t.Error(err)
+				}
+			})
+			nobody, err := free()
+			e.Vars = append(e.Vars, "BROKER="+b.Addr(), "ADMIN="+b.AdminAddr(), "CHRONIK_BROKERS="+b.Addr(), "NOBODY="+nobody, "HOME="+e.WorkDir)
+			return err
+		},
+		Cmds: map[string]func(*testscript.TestScript, bool, []string){"tlsproxy": tlsProxy, "until": until},
+	})
+}
+
+// free is an address where nobody listens.
+func free() (string, error) {
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		return "", err
+	}
+	return l.Addr().String(), l.Close()
+}
+
+// until FILE TEXT waits until a file that a background command writes is TEXT.
+func until(ts *testscript.TestScript, neg bool, args []string) {
+	if neg || len(args) != 2 {
+		ts.Fatalf("usage: until FILE TEXT")
+	}
+	for {
+		if b, err := os.ReadFile(ts.MkAbs(args[0])); err == nil && strings.Contains(string(b), args[1]) {
+			return
+		}
+	}
+}

@@ -1,0 +1,78 @@
+package topic
+
+import (
+	"context"
+
+	"github.com/spf13/cobra"
+	"github.com/twmb/franz-go/pkg/kadm"
+
+	"github.com/chronik-io/chronik/internal/ctl/cli"
+)
+
+func addPartitions(a *cli.App) *cobra.Command {
+	var add, to int
+	var dryRun bool
+	c := &cobra.Command{
+		Use: "add-partitions NAME...", Short: "Give topics more partitions", Args: cli.Args(1, -1, "at least one topic"), ValidArgsFunction: a.Topics(0),
+		Long: "add-partitions gives topics more partitions; there is no way back. Records that have keys may from now on go to other\n" +
+			"partitions than earlier ones with the same key.",
+		RunE: func(cmd *cobra.Command, names []string) error {
+			if (add > 0) == (to > 0) || add < 0 || to < 0 {
+				return cli.Usage("give either --add, how many more, or --to, how many altogether; at least 1")
+			}
+			return a.Admin(func(ctx context.Context, adm *kadm.Client, names []string) error {
+				send, n := adm.CreatePartitions, add
+				switch {
+				case dryRun && to > 0:
+					send, n = adm.ValidateUpdatePartitions, to
+				case dryRun:
+					send = adm.ValidateCreatePartitions
+				case to > 0:
+					send, n = adm.UpdatePartitions, to
+				}
+				return grow(ctx, a, adm, names, n, to, dryRun, send)
+			})(cmd, names)
+		},
+	}
+	c.Flags().IntVar(&add, "add", 0, "how many more")
+	c.Flags().IntVar(&to, "to", 0, "how many altogether")
+	c.Flags().BoolVar(&dryRun, "dry-run", false, dryRunDoc)
+	return c
+}
+
+// grow sends one request per topic, so that one which fails keeps no other.
+func grow(ctx context.Context, a *cli.App, adm *kadm.Client, names []string, n, to int, dryRun bool,
+	send func(context.Context, int, ...string) (kadm.CreatePartitionsResponses, error),
+) error {
+	topics, missing, err := lookup(ctx, adm, names)
+	if err != nil {
+		return err
+	}
+	var out cli.Outcomes
+	for _, t := range topics {
+		answers, err := send(ctx, n, t.Topic)
+		r := answers[t.Topic]
+		if err == nil {
+			err = r.Err
+		}
+		if err != nil {
+			out.Refused(t.Topic, "add partitions to "+t.Topic, cli.Words(err), r.ErrMessage)
+			continue
+		}
+		total := to
+		if to == 0 {
+			total = len(t.Partitions) + n
+		}
+		verb := "has"
+		if dryRun {
+			verb = "would have"
+		}
+		out.Done(t.Topic, "%s %s", verb, plural(total, "partition"))
+	}
+	for _, name := range names {
+		if e, ok := missing[name]; ok {
+			out.Refused(name, "add partitions to "+name, e, "")
+		}
+	}
+	return a.Report(&out)
+}

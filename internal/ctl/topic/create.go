@@ -1,0 +1,81 @@
+package topic
+
+import (
+	"context"
+	"errors"
+
+	"github.com/spf13/cobra"
+	"github.com/twmb/franz-go/pkg/kadm"
+	"github.com/twmb/franz-go/pkg/kerr"
+
+	"github.com/chronik-io/chronik/internal/ctl/cli"
+	"github.com/chronik-io/chronik/internal/ctl/parse"
+)
+
+// wish is the flags of create.
+type wish struct {
+	partitions  int32
+	replication int16
+	configs     []string
+	ifNotExists bool
+	dryRun      bool
+}
+
+func create(a *cli.App) *cobra.Command {
+	var w wish
+	c := &cobra.Command{
+		Use: "create NAME...", Short: "Create topics", Args: cli.Args(1, -1, "at least one topic"),
+		Example: "  chronikctl topic create orders --partitions 12 --config retention.ms=604800000\n" +
+			"  chronikctl topic create clicks --config chronik.durability.profile=interval",
+		RunE: func(cmd *cobra.Command, names []string) error {
+			configs, err := parse.KeyValues(w.configs)
+			if err != nil {
+				return cli.Usage("--config %w", err)
+			}
+			if w.partitions == 0 || w.partitions < -1 {
+				return cli.Usage("--partitions %d: a topic has at least 1; -1 is the broker's default", w.partitions)
+			}
+			if w.replication == 0 || w.replication < -1 {
+				return cli.Usage("--replication-factor %d: a partition has at least 1 replica; -1 is the broker's default", w.replication)
+			}
+			return a.Admin(func(ctx context.Context, adm *kadm.Client, names []string) error {
+				return w.run(ctx, a, adm, names, configs)
+			})(cmd, names)
+		},
+	}
+	f := c.Flags()
+	f.Int32VarP(&w.partitions, "partitions", "p", -1, "number of partitions; -1 is the broker's default")
+	f.Int16VarP(&w.replication, "replication-factor", "r", -1, "copies of each partition; -1 is the broker's default")
+	f.StringArrayVarP(&w.configs, "config", "c", nil, "topic config name=value; may be repeated")
+	f.BoolVar(&w.ifNotExists, "if-not-exists", false, "a topic that exists is no error")
+	f.BoolVar(&w.dryRun, "dry-run", false, dryRunDoc)
+	return c
+}
+
+func (w *wish) run(ctx context.Context, a *cli.App, adm *kadm.Client, names []string, configs map[string]string) error {
+	with := make(map[string]*string, len(configs))
+	for name, value := range configs {
+		with[name] = &value
+	}
+	send, done := adm.CreateTopics, "created"
+	if w.dryRun {
+		send, done = adm.ValidateCreateTopics, "would be created"
+	}
+	var out cli.Outcomes
+	for _, name := range names {
+		answers, err := send(ctx, w.partitions, w.replication, with, name)
+		r := answers[name]
+		if err == nil {
+			err = r.Err
+		}
+		switch {
+		case errors.Is(err, kerr.TopicAlreadyExists) && w.ifNotExists:
+			out.Done(name, "exists")
+		case err != nil:
+			out.Refused(name, "create "+name, cli.Words(err), r.ErrMessage)
+		default:
+			out.Done(name, "%s", done)
+		}
+	}
+	return a.Report(&out)
+}

@@ -1,0 +1,71 @@
+package topic
+
+import (
+	"context"
+	"fmt"
+
+	"github.com/spf13/cobra"
+	"github.com/twmb/franz-go/pkg/kadm"
+
+	"github.com/chronik-io/chronik/internal/ctl/cli"
+)
+
+func remove(a *cli.App) *cobra.Command {
+	var dryRun bool
+	c := &cobra.Command{
+		Use: "delete NAME...", Short: "Delete topics and all their records", Args: cli.Args(1, -1, "at least one topic"), ValidArgsFunction: a.Topics(0),
+		Long: "delete removes topics with everything in them. It asks first; --yes answers, --dry-run only says what would go.",
+		RunE: a.Admin(func(ctx context.Context, adm *kadm.Client, names []string) error {
+			topics, missing, err := lookup(ctx, adm, names)
+			if err != nil {
+				return err
+			}
+			f, err := ask(ctx, adm, topics)
+			if err != nil {
+				return err
+			}
+			var out cli.Outcomes
+			var losses, left []string
+			for _, t := range topics {
+				d := f.describe(t)
+				left = append(left, t.Topic)
+				losses = append(losses, fmt.Sprintf("%s: %s, %s offsets", t.Topic, plural(len(d.Partitions), "partition"), number(d.Records)))
+			}
+			if dryRun {
+				for i, name := range left {
+					out.Done(name, "would be deleted%s", losses[i][len(name):])
+				}
+				left = nil
+			}
+			if len(left) > 0 {
+				if err := a.Confirm("delete "+plural(len(left), "topic"), losses); err != nil {
+					return err
+				}
+				deleteTopics(ctx, adm, left, &out)
+			}
+			for _, name := range names {
+				if e, ok := missing[name]; ok {
+					out.Refused(name, "delete "+name, e, "")
+				}
+			}
+			return a.Report(&out)
+		}),
+	}
+	c.Flags().BoolVar(&dryRun, "dry-run", false, dryRunDoc)
+	return c
+}
+
+func deleteTopics(ctx context.Context, adm *kadm.Client, names []string, out *cli.Outcomes) {
+	deleted, err := adm.DeleteTopics(ctx, names...)
+	for _, name := range names {
+		r := deleted[name]
+		if err != nil {
+			r.Err = cli.Words(err)
+		}
+		if r.Err != nil {
+			out.Refused(name, "delete "+name, r.Err, r.ErrMessage)
+			continue
+		}
+		out.Done(name, "deleted")
+	}
+}

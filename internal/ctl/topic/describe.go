@@ -1,0 +1,234 @@
+package topic
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+
+	"github.com/spf13/cobra"
+	"github.com/twmb/franz-go/pkg/kadm"
+	"github.com/twmb/franz-go/pkg/kmsg"
+
+	"github.com/chronik-io/chronik/internal/ctl/cli"
+	"github.com/chronik-io/chronik/internal/ctl/output"
+)
+
+// profileConfig is the config of a chronik topic that says what an ack means.
+const profileConfig = "chronik.durability.profile"
+
+// described is one topic of describe.
+type described struct {
+	Topic       string            `json:"topic"`
+	ID          string            `json:"id,omitempty"`
+	Internal    bool              `json:"internal"`
+	Replication int               `json:"replicationFactor"`
+	Profile     string            `json:"profile,omitempty"` // empty for a broker without profiles
+	Configs     map[string]string `json:"configs"`           // those that somebody set on the topic
+	Records     int64             `json:"records"`           // offsets between start and end: an upper bound
+	Size        *int64            `json:"sizeBytes"`         // of all replicas; nil where the broker does not say
+	Partitions  []partition       `json:"partitions"`
+}
+
+type partition struct {
+	Partition int32    `json:"partition"`
+	Leader    int32    `json:"leader"` // -1 for none
+	Epoch     int32    `json:"leaderEpoch"`
+	Replicas  []int32  `json:"replicas"`
+	ISR       []int32  `json:"isr"`
+	Offline   []int32  `json:"offlineReplicas"`
+	Start     *int64   `json:"start"` // nil where it is not known
+	End       *int64   `json:"end"`
+	Size      *int64   `json:"sizeBytes"`
+	Dirs      []string `json:"logDirs"`
+	Error     string   `json:"error,omitempty"`
+}
+
+func describe(a *cli.App) *cobra.Command {
+	return &cobra.Command{
+		Use: "describe NAME...", Short: "Show partitions, offsets, sizes, the profile, and configs that differ from the default",
+		Args: cli.Args(1, -1, "at least one topic"), ValidArgsFunction: a.Topics(0),
+		RunE: a.Admin(func(ctx context.Context, adm *kadm.Client, names []string) error {
+			topics, missing, err := lookup(ctx, adm, names)
+			if err != nil {
+				return err
+			}
+			var failed []error
+			for _, name := range names {
+				if e, ok := missing[name]; ok {
+					failed = append(failed, cli.Refused("describe "+name, e, ""))
+				}
+			}
+			if len(topics) > 0 {
+				failed = append([]error{show(ctx, a, adm, topics)}, failed...)
+			}
+			return errors.Join(failed...)
+		}),
+	}
+}
+
+// facts is what is asked for beside the metadata.
+type facts struct {
+	starts, ends kadm.ListedOffsets
+	configs      kadm.ResourceConfigs
+	dirs         kadm.DescribedAllLogDirs // empty where the broker has no such API
+}
+
+func ask(ctx context.Context, adm *kadm.Client, topics []kadm.TopicDetail) (f facts, err error) {
+	var names []string
+	set := kadm.TopicsSet{}
+	for _, t := range topics {
+		names = append(names, t.Topic)
+		set.Add(t.Topic, t.Partitions.Numbers()...)
+	}
+	if f.starts, err = adm.ListStartOffsets(ctx, names...); err != nil {
+		return f, cli.Refused("start offsets", cli.Words(err), "")
+	}
+	if f.ends, err = adm.ListEndOffsets(ctx, names...); err != nil {
+		return f, cli.Refused("end offsets", cli.Words(err), "")
+	}
+	if f.configs, err = adm.DescribeTopicConfigs(ctx, names...); err != nil {
+		return f, cli.Refused("configs", cli.Words(err), "")
+	}
+	if f.dirs, err = adm.DescribeAllLogDirs(ctx, set); err != nil && !cli.IsUnsupported(cli.Words(err)) {
+		return f, cli.Refused("log directories", cli.Words(err), "")
+	}
+	return f, nil
+}
+
+func show(ctx context.Context, a *cli.App, adm *kadm.Client, topics []kadm.TopicDetail) error {
+	f, err := ask(ctx, adm, topics)
+	if err != nil {
+		return err
+	}
+	all := []described{}
+	var tables []*output.Table
+	for _, t := range topics {
+		d := f.describe(t)
+		all = append(all, d)
+		tables = append(tables, d.table())
+	}
+	return a.Print(all, tables...)
+}
+
+func (f *facts) describe(t kadm.TopicDetail) described {
+	d := described{Topic: t.Topic, ID: id(t.ID), Internal: t.IsInternal, Replication: t.Partitions.NumReplicas(), Configs: map[string]string{}}
+	for _, r := range f.configs {
+		for _, c := range r.Configs {
+			if r.Name != t.Topic {
+				continue
+			}
+			if c.Key == profileConfig {
+				d.Profile = c.MaybeValue()
+			}
+			if c.Source == kmsg.ConfigSourceDynamicTopicConfig {
+				d.Configs[c.Key] = c.MaybeValue()
+			}
+		}
+	}
+	for _, p := range t.Partitions.Sorted() {
+		x := f.partition(p)
+		if x.Start != nil && x.End != nil {
+			d.Records += *x.End - *x.Start
+		}
+		d.Size = sum(d.Size, x.Size)
+		d.Partitions = append(d.Partitions, x)
+	}
+	return d
+}
+
+func (f *facts) partition(p kadm.PartitionDetail) partition {
+	x := partition{Partition: p.Partition, Leader: p.Leader, Epoch: p.LeaderEpoch, Replicas: ids(p.Replicas), ISR: ids(p.ISR), Offline: ids(p.OfflineReplicas), Dirs: []string{}}
+	if p.Err != nil {
+		x.Error = p.Err.Error()
+	}
+	offset := func(l kadm.ListedOffsets) *int64 {
+		o, ok := l.Lookup(p.Topic, p.Partition)
+		if !ok || o.Err != nil {
+			return nil
+		}
+		return &o.Offset
+	}
+	x.Start, x.End = offset(f.starts), offset(f.ends)
+	f.dirs.Each(func(dir kadm.DescribedLogDir) {
+		if in, ok := dir.Topics.Lookup(p.Topic, p.Partition); ok && !in.IsFuture {
+			x.Size = sum(x.Size, &in.Size)
+			x.Dirs = append(x.Dirs, fmt.Sprintf("%d:%s", dir.Broker, dir.Dir))
+		}
+	})
+	slices.Sort(x.Dirs)
+	return x
+}
+
+// table is a topic for people.
+func (d *described) table() *output.Table {
+	head := []string{"topic " + d.Topic, "id " + or(d.ID, "-"), plural(len(d.Partitions), "partition"), fmt.Sprintf("replication factor %d", d.Replication),
+		number(d.Records) + " offsets", size(d.Size)}
+	if d.Profile != "" {
+		head = append(head, "profile "+d.Profile)
+	}
+	title := strings.Join(head, "  ")
+	for _, name := range slices.Sorted(maps.Keys(d.Configs)) {
+		title += "\nconfig " + name + "=" + d.Configs[name]
+	}
+	t := &output.Table{Title: title, Columns: []string{"PARTITION#", "LEADER#", "EPOCH#", "REPLICAS", "ISR", "START#", "END#", "SIZE#", "+OFFLINE", "+DIRECTORIES", "+ERROR"}}
+	for _, p := range d.Partitions {
+		t.Add(p.Partition, p.Leader, p.Epoch, numbers(p.Replicas), numbers(p.ISR), known(p.Start), known(p.End), size(p.Size), numbers(p.Offline), strings.Join(p.Dirs, ","), p.Error)
+	}
+	return t
+}
+
+func or(s, otherwise string) string {
+	if s == "" {
+		return otherwise
+	}
+	return s
+}
+
+// ids keeps a list from being null in JSON.
+func ids(list []int32) []int32 {
+	if list == nil {
+		return []int32{}
+	}
+	return list
+}
+
+func sum(a, b *int64) *int64 {
+	if a == nil || b == nil {
+		if a == nil {
+			return b
+		}
+		return a
+	}
+	s := *a + *b
+	return &s
+}
+
+func known(n *int64) string {
+	if n == nil {
+		return "?"
+	}
+	return fmt.Sprint(*n)
+}
+
+func size(n *int64) string {
+	if n == nil {
+		return "?"
+	}
+	return output.Bytes(*n)
+}
+
+func numbers(ids []int32) string {
+	return strings.Trim(strings.ReplaceAll(fmt.Sprint(ids), " ", ","), "[]")
+}
+
+// number groups the digits of a number by thousands.
+func number(n int64) string {
+	s := fmt.Sprint(n)
+	for i := len(s) - 3; i > 0; i -= 3 {
+		s = s[:i] + "," + s[i:]
+	}
+	return s
+}

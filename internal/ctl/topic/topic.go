@@ -1,0 +1,60 @@
+// Package topic is chronikctl topic: create, list, describe, alter, delete,
+// add-partitions, trim.
+//
+// Each command is in the file of its name. internal/ctl calls New.
+package topic
+
+import (
+	"context"
+	"encoding/base64"
+	"strings"
+
+	"github.com/spf13/cobra"
+	"github.com/twmb/franz-go/pkg/kadm"
+	"github.com/twmb/franz-go/pkg/kerr"
+
+	"github.com/chronik-io/chronik/internal/ctl/cli"
+)
+
+// New is the command with all those below it.
+func New(a *cli.App) *cobra.Command {
+	return cli.Parent("topic", "Create, list, describe, alter and delete topics, and their records",
+		create(a), list(a), describe(a), alter(a), addPartitions(a), trim(a), remove(a))
+}
+
+const dryRunDoc = "only check and say what would be done"
+
+// id is a topic's id as Kafka writes it; empty where the broker has none.
+func id(t kadm.TopicID) string {
+	if t == (kadm.TopicID{}) {
+		return ""
+	}
+	return base64.RawURLEncoding.EncodeToString(t[:])
+}
+
+// lookup asks for topics; those that are not there come as errors by name.
+func lookup(ctx context.Context, adm *kadm.Client, names []string) (found []kadm.TopicDetail, missing map[string]error, err error) {
+	topics, err := adm.ListTopicsWithInternal(ctx, names...)
+	if err != nil {
+		return nil, nil, cli.Refused("ask for topics", cli.Words(err), "")
+	}
+	missing = map[string]error{}
+	for _, name := range names {
+		switch t, ok := topics[name]; {
+		case !ok:
+			missing[name] = kerr.UnknownTopicOrPartition
+		case t.Err != nil:
+			missing[name] = t.Err
+		default:
+			found = append(found, t)
+		}
+	}
+	return found, missing, nil
+}
+
+func plural(n int, one string) string {
+	if n == 1 {
+		return "1 " + one
+	}
+	return strings.Join([]string{number(int64(n)), one + "s"}, " ")
+}

@@ -1,0 +1,140 @@
+package topic
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/spf13/cobra"
+	"github.com/twmb/franz-go/pkg/kadm"
+	"github.com/twmb/franz-go/pkg/kerr"
+
+	"github.com/chronik-io/chronik/internal/ctl/cli"
+	"github.com/chronik-io/chronik/internal/ctl/offsets"
+	"github.com/chronik-io/chronik/internal/ctl/output"
+	"github.com/chronik-io/chronik/internal/ctl/parse"
+)
+
+// cut is one partition of trim.
+type cut struct {
+	Partition int32  `json:"partition"`
+	Start     int64  `json:"start"`    // before
+	NewStart  int64  `json:"newStart"` // after; where it failed, what was asked for
+	End       int64  `json:"end"`
+	Error     string `json:"error,omitempty"`
+}
+
+func trim(a *cli.App) *cobra.Command {
+	var before, partitions string
+	var dryRun bool
+	c := &cobra.Command{
+		Use: "trim NAME", Short: "Delete the records before an offset or a time", Args: cli.Args(1, 1, "one topic"), ValidArgsFunction: a.Topics(1),
+		Long: "trim moves the start of a topic's partitions up: what lies before is gone at once for all readers, and its space is given\n" +
+			"back when a whole segment is free. It shows what would go and asks first; --yes answers, --dry-run ends there.",
+		Example: "  chronikctl topic trim orders --before 7d\n  chronikctl topic trim orders --before 1200 --partitions 0,3",
+		RunE: func(cmd *cobra.Command, names []string) error {
+			if before == "" {
+				return cli.Usage("--before is missing: an offset, latest for everything, or a time; see %s --help", cmd.CommandPath())
+			}
+			at, err := parse.ReadPosition(before, time.Now())
+			if err != nil {
+				return cli.Usage("--before %w", err)
+			}
+			some, err := parse.Partitions(partitions)
+			if err != nil {
+				return cli.Usage("--partitions %w", err)
+			}
+			return a.Admin(func(ctx context.Context, adm *kadm.Client, _ []string) error {
+				cuts, err := plan(ctx, adm, names[0], some, at)
+				if err != nil {
+					return err
+				}
+				return trimAll(ctx, a, adm, names[0], cuts, dryRun)
+			})(cmd, names)
+		},
+	}
+	c.Flags().StringVar(&before, "before", "", "delete what is before: an offset, latest for everything, -N to keep the last N, a time, or 7d for what is older than that")
+	c.Flags().StringVar(&partitions, "partitions", "", "only these partitions: 3 or 0,2,5-7")
+	c.Flags().BoolVar(&dryRun, "dry-run", false, dryRunDoc)
+	return c
+}
+
+// plan finds the new start of each partition.
+func plan(ctx context.Context, adm *kadm.Client, topic string, some []int32, at parse.Position) ([]cut, error) {
+	r, err := offsets.List(ctx, adm, false, topic)
+	if err != nil {
+		return nil, fmt.Errorf("trim %w", err)
+	}
+	if err := r.Keep(topic, some); err != nil {
+		return nil, fmt.Errorf("trim %w", err)
+	}
+	found, err := r.Find(ctx, adm, at)
+	if err != nil {
+		return nil, fmt.Errorf("trim %w", err)
+	}
+	var cuts []cut
+	for _, p := range r.Partitions(topic) {
+		x := r[topic][p]
+		to := max(found[topic][p], x.Start)
+		if to > x.End {
+			return nil, cli.Refused(fmt.Sprintf("trim %s partition %d", topic, p), kerr.OffsetOutOfRange, fmt.Sprintf("offset %d is beyond the end, %d", to, x.End))
+		}
+		cuts = append(cuts, cut{Partition: p, Start: x.Start, NewStart: to, End: x.End})
+	}
+	return cuts, nil
+}
+
+func trimAll(ctx context.Context, a *cli.App, adm *kadm.Client, topic string, cuts []cut, dryRun bool) error {
+	var gone int64
+	for _, c := range cuts {
+		gone += c.NewStart - c.Start
+	}
+	if dryRun || gone == 0 {
+		return printCuts(a, topic, "WOULD START", cuts)
+	}
+	var losses []string
+	for _, c := range cuts {
+		if c.NewStart > c.Start {
+			losses = append(losses, fmt.Sprintf("%s partition %d: offsets %d to %d", topic, c.Partition, c.Start, c.NewStart-1))
+		}
+	}
+	if err := a.Confirm(fmt.Sprintf("delete up to %s records of %s", number(gone), topic), losses); err != nil {
+		return err
+	}
+	ask := kadm.Offsets{}
+	for _, c := range cuts {
+		if c.NewStart > c.Start {
+			ask.AddOffset(topic, c.Partition, c.NewStart, -1)
+		}
+	}
+	answers, err := adm.DeleteRecords(ctx, ask)
+	if err != nil && len(answers) == 0 {
+		return cli.Refused("trim "+topic, cli.Words(err), "")
+	}
+	var out cli.Outcomes
+	for i := range cuts {
+		c := &cuts[i]
+		r, ok := answers.Lookup(topic, c.Partition)
+		switch what := fmt.Sprintf("trim %s partition %d", topic, c.Partition); {
+		case c.NewStart == c.Start:
+		case !ok:
+			c.Error = "no answer"
+			out.Failed(topic, fmt.Errorf("%s: the broker did not answer for it; try again", what))
+		case r.Err != nil:
+			c.Error = r.Err.Error()
+			out.Refused(topic, what, r.Err, "")
+		default:
+			c.NewStart = r.LowWatermark
+		}
+	}
+	return errors.Join(printCuts(a, topic, "NEW START", cuts), out.Err())
+}
+
+func printCuts(a *cli.App, topic, head string, cuts []cut) error {
+	t := &output.Table{Title: "topic " + topic, Columns: []string{"PARTITION#", "START#", head + "#", "END#", "+ERROR"}}
+	for _, c := range cuts {
+		t.Add(c.Partition, c.Start, c.NewStart, c.End, c.Error)
+	}
+	return a.Print(cuts, t)
+}
