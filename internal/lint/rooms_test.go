@@ -1,5 +1,7 @@
 package lint
 
+import "maps"
+
 // room says what a package may import of this module and of others.
 type room struct {
 	// may lists the packages of this module that it may import, without the
@@ -44,9 +46,8 @@ const (
 func rooms() map[string]room {
 	leaf := func(may ...string) room { return room{may: may, never: noProtocol, because: leafReason} }
 	bench := func(may ...string) room { return room{may: may, never: []string{koanfPkg}, because: benchReason} }
-	ctl := func(may ...string) room { return room{may: may, never: []string{koanfPkg}, because: ctlReason} }
 	store := func(may ...string) room { return room{may: may, never: noProtocol, because: storageReason} }
-	return map[string]room{
+	all := map[string]room{
 		"pkg/durability": leaf(),
 		"internal/vfs": {may: []string{"internal/vfs/ram"}, never: []string{cobraPkg, koanfPkg, kmsgPkg},
 			because: "vfs is the door to the disk and knows no room"},
@@ -105,24 +106,7 @@ func rooms() map[string]room {
 
 		"internal/daemon/config": {may: []string{"internal/topicconf", "pkg/durability", "internal/vfs"},
 			never: []string{kmsgPkg}, because: "the loader knows names, units and bounds; only the daemon knows who gets them"},
-		"internal/daemon":        {may: []string{"internal/...", "pkg/durability"}},
-		"internal/ctl":           ctl("internal/ctl/..."),
-		"internal/ctl/cli":       ctl("internal/ctl/contexts", "internal/ctl/output"),
-		"internal/ctl/contexts":  ctl(),
-		"internal/ctl/output":    ctl(),
-		"internal/ctl/parse":     ctl(),
-		"internal/ctl/progress":  ctl(),
-		"internal/ctl/records":   ctl(),
-		"internal/ctl/offsets":   ctl("internal/ctl/cli", "internal/ctl/parse"),
-		"internal/ctl/adminport": ctl("internal/ctl/cli", "internal/ctl/contexts", "pkg/durability"),
-		"internal/ctl/topic":     ctl("internal/ctl/cli", "internal/ctl/output", "internal/ctl/parse", "internal/ctl/offsets", "internal/ctl/config"),
-		"internal/ctl/config":    ctl("internal/ctl/cli", "internal/ctl/output", "internal/ctl/parse"),
-		"internal/ctl/group":     ctl("internal/ctl/cli", "internal/ctl/output", "internal/ctl/parse", "internal/ctl/offsets"),
-		"internal/ctl/produce":   ctl("internal/ctl/cli", "internal/ctl/parse", "internal/ctl/progress", "internal/ctl/records"),
-		"internal/ctl/consume": ctl("internal/ctl/cli", "internal/ctl/output", "internal/ctl/parse", "internal/ctl/offsets", "internal/ctl/progress",
-			"internal/ctl/records"),
-		"internal/ctl/cluster":    ctl("internal/ctl/cli", "internal/ctl/output", "internal/ctl/adminport"),
-		"internal/ctl/profile":    ctl("internal/ctl/cli", "internal/ctl/output", "internal/ctl/adminport", "pkg/durability"),
+		"internal/daemon":         {may: []string{"internal/...", "pkg/durability"}},
 		"internal/bench/wire":     bench("internal/record"),
 		"internal/bench/meter":    bench(),
 		"internal/bench/load":     bench("internal/bench/wire", "internal/bench/meter"),
@@ -140,5 +124,31 @@ func rooms() map[string]room {
 		"cmd/chronik-bench":      {may: []string{"internal/bench/command"}, because: "a main of at most 40 lines"},
 		"scripts/clients/kgo":    {because: "a client test speaks the protocol from outside"},
 		"scripts/clients/groups": {because: "a client test speaks the protocol from outside"},
+	}
+	maps.Copy(all, ctlRooms())
+	return all
+}
+
+// ctlRooms are chronikctl's: each subject has one, and knows only what all share.
+func ctlRooms() map[string]room {
+	ctl := func(may ...string) room { return room{may: may, never: []string{koanfPkg}, because: ctlReason} }
+	return map[string]room{
+		"internal/ctl":           ctl("internal/ctl/..."),
+		"internal/ctl/cli":       ctl("internal/ctl/contexts", "internal/ctl/output"),
+		"internal/ctl/contexts":  ctl(),
+		"internal/ctl/output":    ctl(),
+		"internal/ctl/parse":     ctl(),
+		"internal/ctl/progress":  ctl(),
+		"internal/ctl/records":   ctl(),
+		"internal/ctl/offsets":   ctl("internal/ctl/cli", "internal/ctl/parse"),
+		"internal/ctl/adminport": ctl("internal/ctl/cli", "internal/ctl/contexts", "pkg/durability"),
+		"internal/ctl/topic":     ctl("internal/ctl/cli", "internal/ctl/output", "internal/ctl/parse", "internal/ctl/offsets", "internal/ctl/config"),
+		"internal/ctl/config":    ctl("internal/ctl/cli", "internal/ctl/output", "internal/ctl/parse"),
+		"internal/ctl/group":     ctl("internal/ctl/cli", "internal/ctl/output", "internal/ctl/parse", "internal/ctl/offsets"),
+		"internal/ctl/produce":   ctl("internal/ctl/cli", "internal/ctl/parse", "internal/ctl/progress", "internal/ctl/records"),
+		"internal/ctl/consume": ctl("internal/ctl/cli", "internal/ctl/output", "internal/ctl/parse", "internal/ctl/offsets", "internal/ctl/progress",
+			"internal/ctl/records"),
+		"internal/ctl/cluster": ctl("internal/ctl/cli", "internal/ctl/output", "internal/ctl/adminport"),
+		"internal/ctl/profile": ctl("internal/ctl/cli", "internal/ctl/output", "internal/ctl/adminport", "pkg/durability"),
 	}
 }
