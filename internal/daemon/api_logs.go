@@ -138,6 +138,9 @@ func (r *rooms) logState(l *storage.Log) logState {
 		CleanupPolicy: policyText(conf.Cleanup), RetentionMs: -1, RetentionBytes: max(conf.Cleanup.RetentionBytes, -1),
 		Retained: l.Retained().Why, Error: errorText(l.Err()), Damaged: errorText(l.Damaged()),
 	}
+	if ratio, ok := l.DirtyRatio(); ok {
+		s.DirtyRatio = &ratio
+	}
 	if conf.Cleanup.RetentionTime >= 0 {
 		s.RetentionMs = conf.Cleanup.RetentionTime.Milliseconds()
 	}

@@ -205,6 +205,9 @@ func TestALogIsTold(t *testing.T) {
 			t.Errorf("%s is %v, want %v", name, l[name], want)
 		}
 	}
+	if l["dirtyRatio"] != 0.0 { // all of it is in the active segment
+		t.Errorf("dirty: %v", l["dirtyRatio"])
+	}
 	if why := l["retained"].(string); !strings.Contains(why, "active") {
 		t.Errorf("retained: %q", why)
 	}

@@ -132,6 +132,7 @@ func (b *Broker) openLogs(ctx context.Context, r *rooms) error {
 		DeferredBytes: b.cfg.Produce.DeferredBytes, JournalFileSize: b.journalFile, JournalBytes: b.journalBytes,
 		ProducerExpiry: r.conf.ProducerExpiration, KeeperInterval: r.conf.Cleaning.Interval,
 		Progress: b.ready.progress, MinFree: func() int64 { return r.conf.Cleaning.MinFree },
+		CleanerBytes: r.conf.Cleaning.KeyBytes, CleanerBytesPerSecond: r.conf.Cleaning.BytesPerSecond,
 		Absent: func() int {
 			if s := r.server.Load(); s != nil {
 				return s.Census().Absent()

@@ -97,6 +97,16 @@ func (l *Log) Segments() int {
 	return len(l.segments)
 }
 
+// DirtyRatio returns the part of the log that was never compacted, 0 to 1, of what
+// could be; false where it isn't compacted or it can't be told now. It may read the disk.
+func (l *Log) DirtyRatio() (float64, bool) {
+	if !l.cfg.Load().Cleanup.Compact || l.Err() != nil {
+		return 0, false
+	}
+	x, err := l.dirtiness(time.Now())
+	return x.Ratio(), err == nil
+}
+
 // journalFailed is called by the journal after it told every entry that was lost.
 func (d *Dir) journalFailed(err error) {
 	d.stats.journalErrors.Inc()
