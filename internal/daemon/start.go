@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"sync"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -50,6 +51,8 @@ type Broker struct {
 	ready   *readiness
 	bound   *bound
 	stack   *stack
+	ended   sync.Once
+	endErr  error  // of the stop, set in ended
 	rooms   *rooms // whole once ready says that clients are served
 
 	journalFile, journalBytes int64
@@ -120,8 +123,12 @@ func (b *Broker) fail(err error) {
 }
 
 // Close answers what was accepted, marks the data directory clean and stops all
-// rooms, within 30 s. It is called once.
-func (b *Broker) Close() error { return b.stop(zapcore.InfoLevel, "draining") }
+// rooms, within 30 s. Whoever calls it again, also at the same time, gets what the
+// first call gets.
+func (b *Broker) Close() error {
+	b.ended.Do(func() { b.endErr = b.stop(zapcore.InfoLevel, "draining") })
+	return b.endErr
+}
 
 // stop stops what was started. A start that failed is told by its error alone,
 // so it logs at debug.

@@ -111,7 +111,8 @@ func (b *Broker) Addr() string { return b.inner.Addrs()[0] }
 func (b *Broker) AdminAddr() string { return b.inner.AdminAddr() }
 
 // Close answers what was accepted, marks the directory clean and stops the
-// broker. The error includes one that the broker could not go on with before.
+// broker. The error includes one that the broker could not go on with before. A
+// second call does nothing and returns the error of the stop.
 func (b *Broker) Close() error {
 	var failure error
 	select {

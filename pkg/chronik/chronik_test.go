@@ -195,6 +195,20 @@ func TestWhatIsWrongIsToldAndNothingIsLeft(t *testing.T) {
 	}
 }
 
+// A broker that a test closes itself is closed once more by StartTest.
+func TestCloseTwice(t *testing.T) {
+	b := chronik.StartTest(t)
+	var both sync.WaitGroup
+	for range 2 {
+		both.Go(func() {
+			if err := b.Close(); err != nil {
+				t.Error(err)
+			}
+		})
+	}
+	both.Wait()
+}
+
 // Close answers what was accepted: a record that a producer was waiting for is
 // acknowledged and on the disk, or its producer is told that it is not.
 func TestCloseUnderLoad(t *testing.T) {
