@@ -1,9 +1,16 @@
 #!/usr/bin/env bash
-# chronikctl, each codec.
+# chronikctl: records of each codec, and every command that there is. With
+# KAFKA_BOOTSTRAP=HOST:PORT the part that is plain Kafka runs against that broker
+# too, and must see the same.
 . "$(dirname "${BASH_SOURCE[0]}")/lib.sh"
-ctl="$(cd "$(dirname "${BASH_SOURCE[0]}")/../.." && pwd)/bin/chronikctl"
+here="$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)"
+ctl="$(cd "$here/../.." && pwd)/bin/chronikctl"
 [ -x "$ctl" ] || missing "bin/chronikctl is not built: make build"
+export CTL="$ctl" CALLED="$WORK/ctl.called" HOME="$WORK"
+unset CHRONIKCTL_CONTEXT CHRONIKCTL_CONFIG CHRONIKCTL_OUTPUT
 export CHRONIK_BROKERS="$BOOTSTRAP"
+: >"$CALLED"
+
 records ctl >"$WORK/ctl.in"
 sed 's/^/source=ctl\t/' "$WORK/ctl.in" >"$WORK/ctl.want"
 for codec in $codecs; do
@@ -14,3 +21,41 @@ for codec in $codecs; do
   same "chronikctl, $codec" "$WORK/ctl.want" "$WORK/ctl.got"
   "$ctl" topic delete "$topic" --yes >/dev/null
 done
+
+# What is plain Kafka, held against the page beside this script and, where there
+# is one, against Kafka itself.
+"$here/ctl/plain.sh" >"$WORK/ctl.chronik" 2>&1
+if [ -n "${KAFKA_BOOTSTRAP:-}" ]; then
+  BOOTSTRAP="$KAFKA_BOOTSTRAP" CALLED=/dev/null "$here/ctl/plain.sh" >"$WORK/ctl.kafka" 2>&1
+  diff "$WORK/ctl.kafka" "$WORK/ctl.chronik" || { echo "chronikctl sees something else (>) than with Kafka (<)"; exit 1; }
+  echo "chronikctl: the same with Kafka"
+fi
+if [ -n "${UPDATE:-}" ]; then cp "$WORK/ctl.chronik" "$here/ctl/plain.txt"; fi
+diff "$here/ctl/plain.txt" "$WORK/ctl.chronik" || { echo "chronikctl prints something else (>) than ctl/plain.txt says (<)"; exit 1; }
+
+# What only chronik has, and what asks no broker.
+try() { # try REGEXP ARG...
+  echo "${*:2}" >>"$CALLED"
+  "$ctl" "${@:2}" >"$WORK/ctl.out" 2>&1 || { echo "chronikctl ${*:2} failed:"; cat "$WORK/ctl.out"; exit 1; }
+  grep -qE "$1" "$WORK/ctl.out" || { echo "chronikctl ${*:2} does not print $1:"; cat "$WORK/ctl.out"; exit 1; }
+}
+topic="ctl-$RUN-profile"
+"$ctl" topic create "$topic" --config chronik.durability.profile=interval >/dev/null
+try '^interval ' profile list
+try 'one sync are lost' profile show interval
+try "^topic $topic: profile interval \(set on the topic\)" profile explain "$topic"
+try "profile interval" topic describe "$topic"
+"$ctl" topic delete "$topic" --yes >/dev/null
+try 'context mine is set' context set mine "brokers=$BOOTSTRAP" timeout=20s
+try '^\* +mine ' context list
+try '^timeout +20s +context mine$' context show
+try 'context mine is used' context use mine
+try 'context mine is gone' context delete mine
+try '.' version
+
+# Every command of the reference was called.
+untried=
+while read -r command; do
+  grep -q "^$command" "$CALLED" || untried="$untried, $command"
+done < <(sed -n 's/^    chronikctl \([a-z -]*[a-z]\).*/\1/p' "$here/../../docs/chronikctl.md" | sed -E 's/ (topic\|broker|bash).*//')
+[ -z "$untried" ] || { echo "chronikctl: nobody tried${untried#,}"; exit 1; }
