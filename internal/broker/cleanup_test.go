@@ -201,3 +201,58 @@ func TestARetentionThatIsSetCountsAtOnce(t *testing.T) {
 		t.Errorf("a record that went is read: %d", p.ErrorCode)
 	}
 }
+
+// What is left of a compacted topic is the last record of each key, at its offset,
+// and all that is in the active segment or beside it.
+func TestACompactedTopicKeepsTheLastOfEachKey(t *testing.T) {
+	n := newNode(t, func(o *nodeOptions) {
+		o.storage = func(s *storage.Options) {
+			s.CleanerBackoff, s.JournalBytes, s.DeferredBytes = 5*time.Millisecond, 4<<20, 2<<20
+		}
+	})
+	n.topic(t, "t", 1, "segment.bytes", "1048576", "min.cleanable.dirty.ratio", "0.01")
+	n.topic(t, "other", 1)
+	w := n.dial(t)
+	send := func(key, value string) {
+		t.Helper()
+		b := record.NewBuilder(record.BatchOptions{})
+		b.Append(time.Now().UnixMilli(), []byte(key), []byte(value), nil)
+		batch, err := b.Build()
+		must(t, err)
+		if p := produced(t, w, 9, produceRequest("t", [16]byte{}, -1, batch)); p.ErrorCode != 0 {
+			t.Fatalf("%+v", p)
+		}
+	}
+	big := strings.Repeat("x", 600_000) // one to a segment
+	for i := range 9 {
+		send(fmt.Sprint(i%3), big+fmt.Sprint(i))
+	}
+	send("last", "y")          // in the segment of the ninth, which is the active one
+	n.put(t, "other", 10, big) // so that the journal has no room for what t has in it
+	mustAlter(t, w, incremental(topicType, "t", "cleanup.policy", set, "compact"))
+	var got []string
+	for end := time.Now().Add(20 * time.Second); time.Now().Before(end); time.Sleep(5 * time.Millisecond) {
+		got = nil
+		for offset := int64(0); offset < 10; {
+			p := ask[*kmsg.FetchResponse](t, w, 12, fetchRequest(offset, named("t", [16]byte{}))).Topics[0].Partitions[0]
+			if p.ErrorCode != 0 || len(p.RecordBatches) == 0 {
+				t.Fatalf("offset %d: code %d, %d bytes", offset, p.ErrorCode, len(p.RecordBatches))
+			}
+			for rest := p.RecordBatches; len(rest) > 0; {
+				b, more, err := record.Next(rest)
+				must(t, err)
+				must(t, b.Each(0, func(r record.Record) error {
+					got = append(got, fmt.Sprintf("%d:%s", r.Offset, r.Key))
+					return nil
+				}))
+				rest, offset = more, b.LastOffset()+1
+			}
+		}
+		if len(got) <= 5 {
+			break
+		}
+	}
+	if diff := cmp.Diff([]string{"5:2", "6:0", "7:1", "8:2", "9:last"}, got); diff != "" {
+		t.Errorf("offset:key (-want +got):\n%s", diff)
+	}
+}

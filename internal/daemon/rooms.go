@@ -133,6 +133,7 @@ func (b *Broker) openLogs(ctx context.Context, r *rooms) error {
 		ProducerExpiry: r.conf.ProducerExpiration, KeeperInterval: r.conf.Cleaning.Interval,
 		Progress: b.ready.progress, MinFree: func() int64 { return r.conf.Cleaning.MinFree },
 		CleanerBytes: r.conf.Cleaning.KeyBytes, CleanerBytesPerSecond: r.conf.Cleaning.BytesPerSecond,
+		CleanerBackoff: r.conf.Cleaning.Backoff,
 		Absent: func() int {
 			if s := r.server.Load(); s != nil {
 				return s.Census().Absent()

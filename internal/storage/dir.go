@@ -60,6 +60,9 @@ type Options struct {
 	// directories together where Manager opens them
 	// (log.cleaner.io.max.bytes.per.second). 0: no limit.
 	CleanerBytesPerSecond int64
+	// CleanerBackoff is how often a log is looked for that is due for compaction,
+	// where the last look found none (log.cleaner.backoff.ms). Default 15 seconds.
+	CleanerBackoff time.Duration
 	// Config returns the configuration of a log found on the disk.
 	Config func(topic string, id ID) Config
 
@@ -90,6 +93,9 @@ func (o *Options) setDefaults() {
 	set(&o.JournalBytes, max(1<<30, 4*o.JournalFileSize))
 	set(&o.MaxInflatedBytes, 1<<30)
 	set(&o.CleanerBytes, cleanerBytes)
+	if o.CleanerBackoff <= 0 {
+		o.CleanerBackoff = 15 * time.Second
+	}
 	set(&o.SystemMemory, vfs.SystemMemory())
 	if o.KeeperInterval <= 0 {
 		o.KeeperInterval = 5 * time.Minute

@@ -14,10 +14,6 @@ import (
 // beside everything else that a start does.
 const keeperDelay = 30 * time.Second
 
-// compactEvery is how often a log is looked for that is due for compaction
-// (log.cleaner.backoff.ms), where the last look found none.
-const compactEvery = 15 * time.Second
-
 // keeper is what a directory does about what its logs need not keep.
 type keeper struct {
 	asked  chan struct{} // for a look at all logs
@@ -81,7 +77,7 @@ func (d *Dir) keepHouse() {
 // compactLogs is the goroutine that compacts logs, one after the other. It is not
 // the keeper's: a pass may take hours, and a full disk must not wait for it.
 func (d *Dir) compactLogs() {
-	for d.sleep(compactEvery) {
+	for d.sleep(d.opt.CleanerBackoff) {
 		for d.compaction != nil && d.compaction() {
 			if d.closing.Load() {
 				return

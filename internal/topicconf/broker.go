@@ -41,6 +41,7 @@ type Broker struct {
 type Cleaning struct {
 	Interval       time.Duration // between two looks at every log
 	Compact        bool          // whether logs are compacted at all
+	Backoff        time.Duration // between two looks for a log to compact
 	KeyBytes       int64         // memory for the keys of a compaction
 	BytesPerSecond int64         // read and written by compaction; 0: as many as it can
 	// MinFree is how many bytes of a file system have to be free for clients'
@@ -137,6 +138,7 @@ func (f *reader) cleaning() Cleaning {
 	c := Cleaning{
 		Interval: milliseconds(f.value("log.retention.check.interval.ms").n),
 		Compact:  f.value("log.cleaner.enable").b,
+		Backoff:  max(milliseconds(f.value("log.cleaner.backoff.ms").n), 100*time.Millisecond),
 		KeyBytes: f.value("log.cleaner.dedupe.buffer.size").n,
 		MinFree:  f.value(DiskMinFree).n,
 	}
