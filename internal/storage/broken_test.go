@@ -70,7 +70,7 @@ var rules = map[string]modelConfig{
 	"a change of mode is committed":                 {broken: broken{silentSwitch: true}},
 	"a truncation is committed":                     {broken: broken{silentCut: true}},
 	"a log start is committed":                      {broken: broken{silentStart: true}},
-	"producers outlive their records":               {broken: broken{forgetGone: true}},
+	"producers outlive their records":               {broken: broken{forgetGone: true}, rare: true},
 	"a checkpoint names what was kept aside":        {broken: broken{forgetAside: true}},
 	"a failed segment is written anew":              {broken: broken{forgetfulFail: true}, rare: true},
 }

@@ -66,6 +66,10 @@ func (d *Dir) MoveStarts(moves []StartMove) {
 	any := false
 	for i := range moves {
 		m := &moves[i]
+		if d.closing.Load() {
+			m.Err = fmt.Errorf("move the start of %s: %w", m.Log, ErrClosed)
+			continue
+		}
 		m.Err = m.Log.raiseStart(m)
 		any = any || m.wait
 	}
@@ -193,7 +197,7 @@ func (l *Log) dropBelow(m *StartMove) {
 func (l *Log) unlistBelow(below int64) (gone []*segment.Segment, end int64) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if l.closed || l.offline != nil || l.failure != nil || l.cutting != nil {
+	if l.closed || l.offline != nil || l.cutting != nil {
 		return nil, 0 // the keeper comes again
 	}
 	below = min(below, l.logStart.Load(), l.rp.offset)
@@ -201,8 +205,8 @@ func (l *Log) unlistBelow(below int64) (gone []*segment.Segment, end int64) {
 	for n < len(l.segments) && l.segmentEndLocked(n) <= below {
 		n++
 	}
-	if n == len(l.segments) && n > 0 && (l.rp.offset != l.flushed || l.segments[n-1].Size() == 0) {
-		n-- // something is on its way into it, or it takes no space
+	if n == len(l.segments) && n > 0 && (l.rp.offset != l.flushed || l.failure != nil || l.segments[n-1].Size() == 0) {
+		n-- // something is on its way into it, it is to be mended, or it takes no space
 	}
 	gone, end = l.segments[:n:n], l.flushed
 	if n < len(l.segments) {

@@ -52,11 +52,11 @@ func (l *Log) judge(now time.Time) (v cleaner.Verdict, start int64) {
 }
 
 // parts returns the parts of the log that may be looked at now; nil where it is
-// out of use or must first be mended.
+// out of use. One whose segment failed is looked at: the disk may be full.
 func (l *Log) parts() []cleaner.Part {
 	l.mu.RLock()
 	defer l.mu.RUnlock()
-	if l.unusableLocked() != nil {
+	if l.closed || l.stopped || l.offline != nil {
 		return nil
 	}
 	n := len(l.segments)
@@ -121,7 +121,7 @@ type Retained struct {
 // the disk.
 func (l *Log) Retained() Retained {
 	r := Retained{Base: l.logStart.Load(), End: l.logStart.Load(), Newest: -1}
-	if err := l.Err(); err != nil {
+	if err := l.Offline(); err != nil {
 		r.Why = fmt.Sprintf("the log is not in use: %v", err)
 		return r
 	}

@@ -217,3 +217,49 @@ func TestReadersWhileRecordsGo(t *testing.T) {
 	}
 	holds(t, l, 150)
 }
+
+// A log whose segment can't be written because the disk is full gives back what its
+// retention takes: nothing else would ever make room.
+func TestRetentionOfALogThatMetAFullDisk(t *testing.T) {
+	errs := errfs.New(crashfs.New(1))
+	d := mustOpen(t, errs, "sync")
+	l := kept(t, d, keeping("sync", -1, 2000))
+	putAt(t, l, 8, 700, ago(0))
+	_ = l.flushAndSync()
+	errs.Add(errfs.Rule{Ops: errfs.Write | errfs.Create, Path: "/d/t-0/*.log", Err: syscall.ENOSPC})
+	putAt(t, l, 1, 700, ago(0))
+	if err := l.flush(); err == nil || l.Err() == nil {
+		t.Fatal("the disk is not full")
+	}
+	before := len(files(t, l, ".log"))
+	d.retain()
+	if got := files(t, l, ".log"); len(got) >= before || l.Ends().LogStart < 4 {
+		t.Errorf("%d of %d segments are left: %+v", len(got), before, l.Retained())
+	}
+	errs.Clear()
+	eventually(t, "the log takes records", func() bool { return l.Err() == nil })
+	putAt(t, l, 1, 700, ago(0))
+	holds(t, l, 10)
+}
+
+// The sequences of a producer whose records went without ever coming to a segment
+// are known after a start: what it repeats is recognised.
+func TestProducersOutliveTheirRecords(t *testing.T) {
+	for _, broken := range []bool{false, true} {
+		disk := crashfs.New(1)
+		d := mustOpen(t, disk, "sync", func(o *Options) { o.broken.forgetGone = broken })
+		l := kept(t, d, keeping("sync", hour, -1))
+		again := testBatch(t, 100, &record.Producer{ID: 7, Sequence: 0}) // of 1970
+		if a := send(l, testBatch(t, 100, &record.Producer{ID: 7, Sequence: 0})); a.Err != nil {
+			t.Fatal(a.Err)
+		}
+		eventually(t, "it counts", func() bool { return l.AckEnd() == 1 })
+		if d.retain(); l.Ends().LogStart != 1 {
+			t.Fatalf("%+v", l.Ends())
+		}
+		back := mustOpen(t, disk.PowerLossImage(crashfs.DropUnsynced, 1), "sync").Logs()[0]
+		if a := send(back, again); a.Err != nil || a.Duplicate == broken {
+			t.Errorf("without the rule: %v: %+v", broken, a)
+		}
+	}
+}

@@ -80,6 +80,11 @@ func TestFullByAge(t *testing.T) {
 				t.Errorf("full at %d: %v", ts, !full)
 			}
 		}
+		jitter := lim
+		jitter.JitterMs = 900
+		if ms := s.RollMs(jitter); s.Full(jitter, 1, 8, 5000+ms) || !s.Full(jitter, 1, 8, 5001+ms) {
+			t.Errorf("it doesn't roll after %d ms", ms)
+		}
 		time.Sleep(time.Hour)
 		if s.Full(lim, 1, 8, 6000) {
 			t.Error("time counts although there are timestamps")
