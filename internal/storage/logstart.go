@@ -143,14 +143,12 @@ func (l *Log) startMovable(to int64) error {
 // discardLocked makes the recovery point of a journalled log its end where all of
 // it lies below the new start: what is only in memory and in the journal never
 // comes to a segment, and what is in one need not be synced. It returns the chunks
-// to release, and how many of them are cached. The caller holds flushMu, smu and mu.
+// to release, and how many of them are cached. The caller holds flushMu, smu and mu;
+// to is at most the durable end, so that no chunk below it is still on its way.
 func (l *Log) discardLocked(to int64) (gone []*chunk, cached int) {
 	rest := l.tail.chunks[l.tail.flushed:]
 	end, lsn := l.flushed, l.flushedLSN
 	if n := len(rest); n > 0 {
-		if !rest[n-1].ready {
-			return nil, 0
-		}
 		end, lsn = rest[n-1].next, rest[n-1].last
 	}
 	if l.mode != journalled || l.failure != nil || end != l.logEnd.Load() || end > to || end == l.rp.offset {
@@ -205,8 +203,8 @@ func (l *Log) unlistBelow(below int64) (gone []*segment.Segment, end int64) {
 	for n < len(l.segments) && l.segmentEndLocked(n) <= below {
 		n++
 	}
-	if n == len(l.segments) && n > 0 && (l.rp.offset != l.flushed || l.failure != nil || l.segments[n-1].Size() == 0) {
-		n-- // something is on its way into it, it is to be mended, or it takes no space
+	if n == len(l.segments) && n > 0 && l.segments[n-1].Size() == 0 {
+		n-- // it takes no space, and something may be on its way into it
 	}
 	gone, end = l.segments[:n:n], l.flushed
 	if n < len(l.segments) {

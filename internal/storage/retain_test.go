@@ -169,8 +169,8 @@ func TestRetentionLeavesAnEmptyLog(t *testing.T) {
 			if e := l.Ends(); e.LogStart != 5 || e.LogEnd != 5 || l.Size() != 0 {
 				t.Fatalf("%+v, %d bytes", e, l.Size())
 			}
-			if got := files(t, l, ".log"); len(got) != 0 {
-				t.Errorf("segments: %v", got)
+			if got := files(t, l, ".log"); len(got) != 0 || len(l.rp.segments) != 0 {
+				t.Errorf("segments: %v, in the recovery point: %v", got, l.rp.segments)
 			}
 			if _, err := l.Read(4, 5, 1000, true); err == nil {
 				t.Error("offset 4 can be read")
@@ -420,4 +420,30 @@ func TestAStartRemovesWhatLiesBelowTheStart(t *testing.T) {
 		}
 		holds(t, again.Logs()[0], 8)
 	}
+}
+
+// A log written through whose start has moved up to its end, and that was written to
+// before its segment went: the segment stays, also over a kill.
+func TestWhatIsWrittenBehindTheNewStartStays(t *testing.T) {
+	disk := crashfs.New(1)
+	d := mustOpen(t, disk, "os")
+	cfg := keeping("os", -1, -1)
+	cfg.Segment.Bytes = 1 << 20
+	l := kept(t, d, cfg)
+	putAt(t, l, 5, 100, ago(0))
+	m := StartMove{Log: l, To: 5}
+	if err := l.raiseStart(&m); err != nil {
+		t.Fatal(err)
+	}
+	if err := d.checkpoint(nil); err != nil {
+		t.Fatal(err)
+	}
+	putAt(t, l, 2, 100, ago(0))
+	l.dropBelow(&m)
+	holds(t, l, 7)
+	back := mustOpen(t, disk.KillImage(1), "os").Logs()[0]
+	if start := back.Ends().LogStart; start != 5 {
+		t.Errorf("the log begins at %d", start)
+	}
+	holds(t, back, 7)
 }
