@@ -151,9 +151,7 @@ type Dir struct {
 	minLSN  journal.LSN // what recovery found is below it
 
 	tasks
-	keeper keeper
-	// compaction runs one pass where a log is due, and says whether it did.
-	compaction                           func() bool
+	keeper                               keeper
 	compacting                           sync.Mutex // one pass at a time
 	pace                                 pace
 	sweeps, repairs, pressure, intervals chan struct{}
@@ -240,7 +238,6 @@ func newDir(place Place, opt *Options) *Dir {
 	d.tasks.init()
 	d.keeper.init()
 	d.guard.init()
-	d.compaction = d.compactNext
 	d.pace.perSec = float64(opt.CleanerBytesPerSecond)
 	return d
 }

@@ -78,7 +78,7 @@ func (d *Dir) keepHouse() {
 // the keeper's: a pass may take hours, and a full disk must not wait for it.
 func (d *Dir) compactLogs() {
 	for d.sleep(d.opt.CleanerBackoff) {
-		for d.compaction != nil && d.compaction() {
+		for d.compactNext() {
 			if d.closing.Load() {
 				return
 			}

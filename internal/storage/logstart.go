@@ -195,7 +195,7 @@ func (l *Log) dropBelow(m *StartMove) {
 func (l *Log) unlistBelow(below int64) (gone []*segment.Segment, end int64) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if l.closed || l.offline != nil || l.cutting != nil {
+	if l.closed || l.offline != nil || l.cutting != nil || l.pending != nil {
 		return nil, 0 // the keeper comes again
 	}
 	below = min(below, l.logStart.Load(), l.rp.offset)

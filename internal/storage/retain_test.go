@@ -447,3 +447,30 @@ func TestWhatIsWrittenBehindTheNewStartStays(t *testing.T) {
 	}
 	holds(t, back, 7)
 }
+
+// Segments that a compaction is about to replace stay until it has: a removal that
+// comes in between leaves them to the next round.
+func TestNothingGoesWhileSegmentsAreReplaced(t *testing.T) {
+	d := mustOpen(t, crashfs.New(1), "sync")
+	l := kept(t, d, keeping("sync", -1, -1))
+	putAt(t, l, 8, 700, ago(0))
+	if err := l.flushAndSync(); err != nil {
+		t.Fatal(err)
+	}
+	m := StartMove{Log: l, To: 5}
+	if err := l.raiseStart(&m); err != nil {
+		t.Fatal(err)
+	}
+	l.pending = &swap{old: l.segments[:2]}
+	if l.dropBelow(&m); len(l.segments) != 4 {
+		t.Errorf("%d of 4 segments are left", len(l.segments))
+	}
+	if err := l.SetLogStart(6); err == nil {
+		t.Error("the start moves meanwhile")
+	}
+	l.pending = nil
+	if d.retain(); len(l.segments) != 2 || l.startSynced.Load() != 5 {
+		t.Errorf("%d segments are left, start %d", len(l.segments), l.startSynced.Load())
+	}
+	holds(t, l, 8)
+}
