@@ -90,6 +90,7 @@ func TestAfterALateAlarmTimersRunOutSoon(t *testing.T) {
 		time.Sleep(30*time.Second + thaw - time.Millisecond)
 		submit(rt, "get").want(t, "has ", nil)
 		time.Sleep(time.Millisecond)
+		synctest.Wait() // the alarm of this moment has been seen to
 		submit(rt, "get").want(t, "has gone", nil)
 	})
 }
