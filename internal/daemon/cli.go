@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"runtime/debug"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -84,7 +85,7 @@ func command(p Process) *cobra.Command {
 	}
 	c.root.SetFlagErrorFunc(usageError)
 	c.root.CompletionOptions.HiddenDefaultCmd = true
-	c.root.AddCommand(c.configCommand(), c.acceptCommand(), c.versionCommand())
+	c.root.AddCommand(c.configCommand(), c.healthCommand(), c.acceptCommand(), c.versionCommand())
 	return c.root
 }
 
@@ -130,6 +131,10 @@ func (c *cli) input() config.Input {
 
 // serve runs the broker until the context ends.
 func (c *cli) serve(ctx context.Context) error {
+	// A panic, and the SIGABRT of a watchdog, end the process by a signal and not,
+	// as they would, with 2, which says that the configuration is wrong: a
+	// supervisor starts it again after the one and not after the other.
+	debug.SetTraceback("crash")
 	cfg, err := Load(c.input())
 	if err != nil {
 		return &configError{err}

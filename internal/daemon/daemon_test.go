@@ -232,3 +232,18 @@ func TestOpenListenersAreTold(t *testing.T) {
 		}
 	}
 }
+
+// A broker that sends clients to loopback although it listens beyond it says so:
+// that is right behind a published port and wrong anywhere else.
+func TestAnAdvertisedLoopbackIsTold(t *testing.T) {
+	for _, c := range []struct {
+		listen, advertise string
+		told              int
+	}{{":1", "localhost:1", 1}, {":1", "h:1", 0}, {":1", "", 0}, {"127.0.0.1:1", "localhost:1", 0}} {
+		core, logs := logtest.New(zap.InfoLevel)
+		warn(zap.New(core), &config.Config{Listeners: []config.Listener{{Name: "x", Listen: c.listen, Advertise: c.advertise}}})
+		if got := logs.FilterMessageSnippet("clients are told to dial " + c.advertise + ",").Len(); got != c.told {
+			t.Errorf("%+v: told %d times", c, got)
+		}
+	}
+}

@@ -1,0 +1,51 @@
+package daemon
+
+import (
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"testing"
+)
+
+// A broker that is not ready says why, in one line; it is alive all the same.
+func TestHealthTellsWhatStandsInTheWay(t *testing.T) {
+	h, ready, _ := routes(t)
+	s := httptest.NewServer(h)
+	defer s.Close()
+	at := strings.TrimPrefix(s.URL, "http://")
+	check := func(want int, text string, args ...string) {
+		t.Helper()
+		code, out, errs := cmdline(t, nil, append([]string{"health", "--admin-listen", at}, args...)...)
+		if code != want || out+errs != text {
+			t.Errorf("%v: %d %q, want %d %q", args, code, out+errs, want, text)
+		}
+	}
+	ready.enter("recovering logs")
+	ready.progress("/d", "partitions read", 3, 7)
+	check(ExitFailed, "chronikd: not ready: recovering logs; /d: partitions read: 3 of 7\n")
+	check(ExitOK, "ok\n", "--live")
+	ready.enter("")
+	check(ExitOK, "ready\n")
+}
+
+// An answer of any size and any status is taken as what it is.
+func TestHealthReadsNoMoreThanItNeeds(t *testing.T) {
+	s := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		w.WriteHeader(http.StatusTeapot)
+		_, _ = w.Write([]byte(strings.Repeat("x", 1<<20)))
+	}))
+	defer s.Close()
+	status, body, err := ask(t.Context(), s.URL)
+	if err != nil || status != http.StatusTeapot || len(body) != healthBody {
+		t.Errorf("%d, %d bytes, %v", status, len(body), err)
+	}
+}
+
+func TestAnAddressThatIsListenedOnCanBeDialled(t *testing.T) {
+	for listen, want := range map[string]string{":1": "127.0.0.1:1", "0.0.0.0:1": "127.0.0.1:1", "[::]:1": "[::1]:1",
+		"10.0.0.1:1": "10.0.0.1:1", "localhost:1": "localhost:1", "[::1]:1": "[::1]:1"} {
+		if got := dialable(listen); got != want {
+			t.Errorf("%s is dialled as %s, want %s", listen, got, want)
+		}
+	}
+}
