@@ -4,6 +4,7 @@ import (
 	"errors"
 	"net"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -163,6 +164,23 @@ func TestSystemdHearsWhyAStartFailed(t *testing.T) {
 	}
 	if err := p.end(syscall.SIGKILL); err == nil {
 		t.Error("it ended with 0")
+	}
+}
+
+// What a watchdog ends says where it stood, and is not taken for a wrong
+// configuration, after which a supervisor would not start it again.
+func TestTheWatchdogsSignalIsNoExitCode(t *testing.T) {
+	p, err := start(t.TempDir(), nil, "--listen", "127.0.0.1:0", "--admin-listen", "off")
+	if err != nil {
+		t.Fatal(err)
+	}
+	err = p.end(syscall.SIGABRT)
+	exit := (*exec.ExitError)(nil)
+	if !errors.As(err, &exit) || exit.Sys().(syscall.WaitStatus).Signal() != syscall.SIGABRT {
+		t.Errorf("it ended with %v", err)
+	}
+	if !strings.Contains(p.logged(), "goroutine 1 ") {
+		t.Errorf("no stacks were left behind: %s", p.logged())
 	}
 }
 
