@@ -124,6 +124,8 @@ func rooms() map[string]room {
 		"cmd/chronik-bench":      {may: []string{"internal/bench/command"}, because: "a main of at most 40 lines"},
 		"scripts/clients/kgo":    {because: "a client test speaks the protocol from outside"},
 		"scripts/clients/groups": {because: "a client test speaks the protocol from outside"},
+		"internal/manpage":       {never: []string{osPkg, unixPkg, koanfPkg, kmsgPkg, netPkg}, because: "a manual page is made of the texts of a command line, whichever it is"},
+		"scripts/man":            {may: []string{"internal/daemon", "internal/ctl/...", "internal/bench/command", "internal/manpage"}, because: "it collects the texts of the tools and has none of its own"},
 	}
 	maps.Copy(all, ctlRooms())
 	return all

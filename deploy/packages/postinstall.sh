@@ -1,0 +1,32 @@
+#!/bin/sh
+# Runs after the files are there: of a .deb with "configure [OLD]", of an .rpm with
+# 1 (first install) or 2 (upgrade). Starts nothing: the configuration comes first.
+set -e
+
+if ! getent group chronik >/dev/null; then
+  groupadd --system chronik
+fi
+if ! getent passwd chronik >/dev/null; then
+  useradd --system --gid chronik --home-dir /var/lib/chronik --no-create-home \
+    --shell /usr/sbin/nologin --comment "chronik broker" chronik
+fi
+# For a start by hand; the unit's StateDirectory= makes the same.
+if [ ! -e /var/lib/chronik ]; then
+  install -d -o chronik -g chronik -m 0750 /var/lib/chronik
+fi
+
+if [ -d /run/systemd/system ]; then
+  systemctl daemon-reload || true
+fi
+case "$1" in
+  configure) upgrade="$2" ;;
+  1) upgrade="" ;;
+  *) upgrade=yes ;;
+esac
+if [ -n "$upgrade" ]; then
+  if [ -d /run/systemd/system ] && systemctl -q is-active chronikd; then
+    echo "chronik: the running broker is still the one before; systemctl restart chronikd changes to this one"
+  fi
+else
+  echo "chronik: look at /etc/chronik/chronikd.yaml, then start it: systemctl enable --now chronikd"
+fi

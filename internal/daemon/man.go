@@ -1,0 +1,76 @@
+package daemon
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/chronik-io/chronik/internal/daemon/config"
+	"github.com/chronik-io/chronik/internal/manpage"
+)
+
+// Manual returns chronikd's manual pages: the command, and its configuration
+// file. They say what --help and config print-defaults say.
+func Manual(version string) ([]manpage.Page, error) {
+	cfg, err := Load(config.Input{})
+	if err != nil {
+		return nil, err
+	}
+	root := command(Process{Version: version})
+	see := manpage.Part{Title: "SEE ALSO", Text: "chronikd(8), chronikd.yaml(5), chronikctl(1), chronik-bench(1)"}
+	settings := manpage.Part{Title: "SETTINGS", Text: "In the file a setting is written as name: value; what it is not set to has its default."}
+	for _, d := range slices.Concat(config.Own(), kafkaSettings(registry(cfg.Durability))) {
+		if d.Name == config.KeyListen || d.Name == config.KeyAdvertise {
+			continue // in the file they are of an entry of listeners
+		}
+		settings.Items = append(settings.Items, manpage.Item{Term: d.Name, Text: settingText(&d)})
+	}
+	return []manpage.Page{
+		{Name: "chronikd", Section: 8, Version: version, Short: "log broker that speaks the Kafka protocol", Command: root, Parts: []manpage.Part{
+			{Title: "ENVIRONMENT", Items: []manpage.Item{
+				{Term: config.EnvFile, Text: "The configuration file, where --config is not given."},
+				{Term: "CHRONIK_*", Text: "Any setting: its name in capitals, _ for every dot, as in CHRONIK_NUM_PARTITIONS for num.partitions."},
+				{Term: "GOMEMLIMIT", Text: "Bytes that the Go heap is kept below. In a container with a limit the default is 80 % of it."},
+				{Term: "NOTIFY_SOCKET, WATCHDOG_USEC", Text: "Set by systemd: where readiness, the status and keep-alives are sent."},
+			}},
+			{Title: "SIGNALS", Items: []manpage.Item{
+				{Term: "SIGTERM, SIGINT", Text: "Drain: answer what was accepted, mark the data directory clean, end. A second one ends the process at once, which loses nothing that was acknowledged as synced."},
+			}},
+			{Title: "EXIT STATUS", Items: []manpage.Item{
+				{Term: fmt.Sprint(ExitOK), Text: "Stopped as asked."},
+				{Term: fmt.Sprint(ExitFailed), Text: "Failed while running."},
+				{Term: fmt.Sprint(ExitUsage), Text: "The command line or the configuration is wrong; nothing was touched."},
+				{Term: fmt.Sprint(ExitData), Text: "A directory is in use, not writable, damaged or of a newer format."},
+				{Term: fmt.Sprint(ExitAddress), Text: "An address cannot be bound; nothing was touched."},
+			}},
+			{Title: "FILES", Items: []manpage.Item{
+				{Term: "/etc/chronik/chronikd.yaml", Text: "The configuration of the service, where a package installed it."},
+				{Term: "/var/lib/chronik", Text: "Its data."},
+			}}, see}},
+		{Name: "chronikd.yaml", Section: 5, Version: version, Short: "configuration of chronikd", Parts: []manpage.Part{
+			{Title: "DESCRIPTION", Text: "A YAML file with one key for every setting that is not to have its default. Every setting can also be given as a variable, " +
+				"with --set name=value or, where it has one, by a flag; the later goes over the earlier.\n\n" +
+				"chronikd config check --config FILE says whether a file is right, and chronikd config print-defaults prints one with everything in it."},
+			{Title: "LISTENERS", Text: "Where clients connect, and what they are told to dial where that is not the address that they dialled:\n\n" +
+				"  listeners:\n    - listen: " + config.DefaultListen + "\n    - name: public\n      listen: :9093\n      advertise: broker.example.com:9093"},
+			{Title: "PROFILES", Text: "Durability profiles of one's own, beside the built-in ones:\n\n" +
+				"  profiles:\n    patient:\n      ack: synced\n      sync: group\n      max_wait: 20ms\n      max_records: 5000\n      max_bytes: 20MB"},
+			settings, see}},
+	}, nil
+}
+
+// settingText is what a manual says of one setting.
+func settingText(d *config.Def) string {
+	var facts []string
+	facts = append(facts, d.Type)
+	if d.Bounds != "" {
+		facts = append(facts, d.Bounds)
+	}
+	switch {
+	case d.Unset:
+		facts = append(facts, "not set unless you do")
+	case d.Default != "":
+		facts = append(facts, "default "+d.Default)
+	}
+	return d.Doc + "\n(" + strings.Join(facts, "; ") + ")"
+}

@@ -1,0 +1,38 @@
+package daemon
+
+import (
+	"strings"
+	"testing"
+
+	"github.com/chronik-io/chronik/internal/daemon/config"
+)
+
+// The manual is complete: every setting, every flag, every command.
+func TestTheManualHasEverySettingAndCommand(t *testing.T) {
+	pages, err := Manual("v1")
+	if err != nil {
+		t.Fatal(err)
+	}
+	text := make(map[string]string)
+	for i := range pages {
+		var b strings.Builder
+		if err := pages[i].Write(&b); err != nil {
+			t.Fatal(err)
+		}
+		text[pages[i].File()] = strings.ReplaceAll(b.String(), `\-`, "-")
+	}
+	cfg, err := Load(config.Input{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, d := range kafkaSettings(registry(cfg.Durability)) {
+		if !strings.Contains(text["chronikd.yaml.5"], "\n.B "+d.Name+"\n") {
+			t.Errorf("chronikd.yaml(5) lacks %s", d.Name)
+		}
+	}
+	for _, want := range []string{"chronikd health", "chronikd config check", "chronikd accept-journal-loss", "--data-dir", "--live", "GOMEMLIMIT"} {
+		if !strings.Contains(text["chronikd.8"], want) {
+			t.Errorf("chronikd(8) lacks %s", want)
+		}
+	}
+}

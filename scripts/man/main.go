@@ -1,0 +1,61 @@
+// Command man writes the manual pages of chronik's tools, for packages:
+//
+//	go run ./scripts/man VERSION DIRECTORY
+//
+// It owns nothing: the texts are those of the tools, the format is manpage's.
+package main
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+
+	"github.com/chronik-io/chronik/internal/bench/command"
+	"github.com/chronik-io/chronik/internal/ctl"
+	"github.com/chronik-io/chronik/internal/ctl/cli"
+	"github.com/chronik-io/chronik/internal/ctl/contexts"
+	"github.com/chronik-io/chronik/internal/daemon"
+	"github.com/chronik-io/chronik/internal/manpage"
+)
+
+func main() {
+	if err := run(os.Args[1:]); err != nil {
+		fmt.Fprintln(os.Stderr, "man:", err)
+		os.Exit(1)
+	}
+}
+
+func run(args []string) error {
+	if len(args) != 2 {
+		return errors.New("usage: man VERSION DIRECTORY")
+	}
+	version, dir := args[0], args[1]
+	pages, err := daemon.Manual(version)
+	if err != nil {
+		return err
+	}
+	see := manpage.Part{Title: "SEE ALSO", Text: "chronikd(8), chronikctl(1), chronik-bench(1)"}
+	pages = append(pages,
+		manpage.Page{Name: "chronikctl", Section: 1, Version: version, Short: "administer a broker that speaks the Kafka protocol", Command: ctl.Root(cli.New(version, ctl.Streams{})),
+			Parts: []manpage.Part{{Title: "ENVIRONMENT", Items: []manpage.Item{{Term: contexts.EnvBrokers, Text: "Brokers to ask first, where --brokers is not given."}}}, see}},
+		manpage.Page{Name: "chronik-bench", Section: 1, Version: version, Short: "measure a broker that speaks the Kafka protocol", Command: command.New(version),
+			Parts: []manpage.Part{see}})
+	if err := os.MkdirAll(dir, 0o755); err != nil {
+		return err
+	}
+	for i := range pages {
+		if err := writePage(dir, &pages[i]); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func writePage(dir string, p *manpage.Page) error {
+	f, err := os.Create(filepath.Join(dir, p.File()))
+	if err != nil {
+		return err
+	}
+	return errors.Join(p.Write(f), f.Close())
+}
