@@ -1,0 +1,84 @@
+#!/usr/bin/env bash
+# prometheus.sh          checks deploy/prometheus: promtool reads the configuration
+#                        and the rules, and the tests of every alert pass.
+# prometheus.sh live     also starts a broker and a Prometheus that scrapes it,
+#                        loads the broker for some seconds, and runs every query of
+#                        the rules and of deploy/grafana against what was scraped: a
+#                        name that the broker does not export is an error, and so is
+#                        a query that finds nothing although the load should show.
+# Takes promtool and prometheus from the PATH, else out of Debian's package, which
+# is unpacked into .cache and not installed: no service is started.
+set -euo pipefail
+cd "$(dirname "${BASH_SOURCE[0]}")/.."
+
+PATH="$PATH:$PWD/.cache/prometheus/usr/bin"
+if ! command -v promtool >/dev/null; then
+  command -v apt-get >/dev/null || { echo "promtool is missing: install Prometheus"; exit 1; }
+  mkdir -p .cache/prometheus
+  cd .cache/prometheus
+  apt-get download -qq prometheus >/dev/null 2>&1 || { apt-get update -qq && apt-get download -qq prometheus; } ||
+    { echo "promtool is missing, and apt-get download prometheus fails"; exit 1; }
+  dpkg -x prometheus_*.deb .
+  rm prometheus_*.deb
+  cd ../..
+fi
+
+(
+  cd deploy/prometheus
+  promtool check config prometheus.yml >/dev/null
+  promtool test rules rules_test.yml
+  sed -n 's/.*- alert: //p' rules.yml | while read -r alert; do
+    [ "$(grep -c "alertname=\"$alert\",alertstate=\"firing\"}'$" rules_test.yml)" = 2 ] || { echo "$alert: rules_test.yml must say when it fires and when it does not"; exit 1; }
+  done
+)
+[ "${1:-}" = live ] || exit 0
+
+# ---- a broker under load, and a Prometheus that scrapes it ------------------------
+command -v kcat >/dev/null || { echo "kcat is missing (Debian: kcat)"; exit 1; }
+for bin in chronikd chronikctl chronik-bench; do [ -x "bin/$bin" ] || { echo "bin/$bin is missing: make build"; exit 1; }; done
+work="$(mktemp -d "${TMPDIR:-/tmp}/chronik-prometheus.XXXXXX")"
+pids=()
+finish() {
+  local rc=$?
+  for pid in "${pids[@]}"; do kill "$pid" 2>/dev/null || true; done
+  wait 2>/dev/null || true
+  [ "$rc" = 0 ] || tail -n 5 "$work"/*.log
+  rm -rf "$work"
+  exit "$rc"
+}
+trap finish EXIT
+free() { python3 -c 'import socket; s = socket.socket(); s.bind(("127.0.0.1", 0)); print(s.getsockname()[1])'; }
+until_true() {
+  for _ in $(seq 300); do
+    if "$@" >/dev/null 2>&1; then return 0; fi
+    sleep 0.2
+  done
+  echo "never: $*"
+  exit 1
+}
+kafka="127.0.0.1:$(free)" admin="127.0.0.1:$(free)" web="127.0.0.1:$(free)"
+bin/chronikd --data-dir "$work/data" --listen "$kafka" --admin-listen "$admin" 2>"$work/chronikd.log" &
+pids+=($!)
+until_true bin/chronikd health --admin-listen "$admin"
+
+cp deploy/prometheus/rules.yml "$work/"
+sed 's/15s/1s/' deploy/prometheus/prometheus.yml >"$work/prometheus.yml"
+echo "- targets: [\"$admin\"]" >"$work/targets.yml"
+prometheus --config.file="$work/prometheus.yml" --storage.tsdb.path="$work/tsdb" --web.listen-address="$web" --log.level=warn >"$work/prometheus.log" 2>&1 &
+pids+=($!)
+
+# Writing, reading, a group with a lag, a request that fails, a cut connection.
+bench() { bin/chronik-bench --bootstrap-servers "$kafka" "$@" >>"$work/bench.log" 2>&1; }
+bench --create-topic --topic load --partitions 3 -c 8 -d 12s --warmup 0s --topic-config segment.bytes=1048576 &
+load=$!
+sleep 3
+kcat -b "$kafka" -q -G watchers load >/dev/null 2>"$work/kcat.log" &
+pids+=($!)
+bench --mode consume --topic load -c 2 -d 5s --warmup 0s
+bin/chronikctl --brokers "$kafka" consume nothing-there >/dev/null 2>&1 || true
+wait "$load"
+until_true curl -fs "http://$web/-/ready"
+sleep 2 # one more scrape and evaluation
+
+curl -fs "http://$admin/metrics" >"$work/metrics"
+python3 scripts/queries.py "http://$web" "$work/metrics"
