@@ -21,7 +21,7 @@ CHAOS ?= 10m
 
 .PHONY: help
 help: ## this list
-	@awk -F':.*## ' '/^[a-z-]+:.*## /{printf "  %-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+	@awk -F':.*## ' '/^[a-z-]+:.*## /{printf "  %-14s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
 .PHONY: build
 build: ## bin/chronikd, bin/chronikctl and bin/chronik-bench, static
@@ -73,3 +73,24 @@ bench-start: build ## the figures of docs/performance.md about starting and idli
 .PHONY: clients
 clients: build ## real Kafka clients write and read back 100,000 records each
 	scripts/clients/run.sh $(CLIENTS)
+
+.PHONY: image
+image: build ## the container image, tried: size, health, clients from outside
+	scripts/image.sh chronik:dev
+
+.PHONY: packages
+packages: ## .deb and .rpm in dist (nfpm)
+	scripts/packages.sh
+
+.PHONY: packages-test
+packages-test: ## install, run under systemd and remove the packages of dist in a clean root
+	scripts/packages-test.sh
+
+.PHONY: prometheus
+prometheus: build ## the alerts' tests, and every query against a Prometheus that scrapes a broker under load
+	scripts/prometheus.sh live
+
+.PHONY: release-check
+release-check: ## what a release would be, without publishing it (goreleaser)
+	goreleaser check
+	goreleaser release --snapshot --clean --skip=publish
