@@ -1,10 +1,14 @@
 #!/usr/bin/env bash
-# readme.sh   runs README.md's console blocks word for word in this tree, on free
-# ports: the first command in the background until it is ready, `make test`
-# unless SKIP_TEST is set, then the others; their output must be what README
-# shows. The broker is stopped and its data removed in the end.
+# readme.sh [PAGE]   runs the console blocks of README.md, or another page, word for
+# word in this tree, one command after the other; their output must be what the page
+# shows. A command that starts a broker (make run, bin/chronikd) goes to the
+# background until it is ready; `make test` is left out where SKIP_TEST is set. A
+# line … stands for any output. The broker is on free ports: the variables that say
+# so stand for the addresses that the page leaves out, and the ones that it names
+# are replaced. The broker is stopped and its data removed in the end.
 set -uo pipefail
-cd "$(dirname "${BASH_SOURCE[0]}")/.."
+cd "$(dirname "${BASH_SOURCE[0]}")/.." || exit 1
+page="${1:-README.md}"
 work="$(mktemp -d "${TMPDIR:-/tmp}/chronik-readme.XXXXXX")"
 pid=
 finish() {
@@ -21,8 +25,8 @@ trap finish EXIT
 trap 'exit 130' INT TERM
 
 free() { python3 -c 'import socket; s = socket.socket(); s.bind(("127.0.0.1", 0)); print(s.getsockname()[1])'; }
-export CHRONIK_LISTEN="127.0.0.1:$(free)" CHRONIK_ADMIN_LISTEN="127.0.0.1:$(free)" CHRONIK_DATA_DIR="$work/data"
-export CHRONIK_BROKERS="$CHRONIK_LISTEN"
+kafka="127.0.0.1:$(free)" admin="127.0.0.1:$(free)"
+export CHRONIK_LISTEN="$kafka" CHRONIK_ADMIN_LISTEN="$admin" CHRONIK_DATA_DIR="$work/data" CHRONIK_BROKERS="$kafka" CHRONIKCTL_ADMIN="$admin"
 
 # Every command becomes work/N.cmd, the output shown below it work/N.want.
 awk -v dir="$work" '
@@ -30,24 +34,43 @@ awk -v dir="$work" '
   /^```$/ { inside = 0 }
   inside && /^\$ / { n++; print substr($0, 3) > (dir "/" n ".cmd"); printf "" > (dir "/" n ".want"); next }
   inside { print > (dir "/" n ".want") }
-' README.md
-[ "$(cat "$work/1.cmd")" = "make run" ] && [ "$(cat "$work/2.cmd")" = "make test" ] || { echo "README.md's first two commands are not make run and make test"; exit 1; }
+' "$page"
+[ -e "$work/1.cmd" ] || { echo "$page has no commands"; exit 1; }
+sed -i "s/127\.0\.0\.1:9092/$kafka/g; s/127\.0\.0\.1:9644/$admin/g" "$work"/*.cmd
 
-ready() { curl -fs -o "$work/ready" "http://$CHRONIK_ADMIN_LISTEN/readyz"; }
-setsid bash "$work/1.cmd" >"$work/run.log" 2>&1 &
-pid=$!
-for _ in $(seq 1200); do
-  ready && break
-  kill -0 "$pid" 2>/dev/null || break
-  sleep 0.1
-done
-ready || { echo "make run did not start a broker:"; cat "$work/run.log"; exit 1; }
-echo "README: make run is ready"
+ready() { curl -fs -o "$work/ready" "http://$admin/readyz"; }
+start() { # start COMMAND-FILE
+  setsid bash "$1" >"$work/run.log" 2>&1 &
+  pid=$!
+  for _ in $(seq 1200); do
+    ready && break
+    kill -0 "$pid" 2>/dev/null || break
+    sleep 0.1
+  done
+  ready || { echo "$page: $(cat "$1") did not start a broker:"; cat "$work/run.log"; exit 1; }
+}
+same() { # same WANT GOT: line by line, … is any number of lines
+  python3 - "$1" "$2" <<'PY'
+import re, sys
+want, got = (open(p, encoding="utf-8").read() for p in sys.argv[1:])
+pattern = "".join("(?:.*\n)*?" if line == "…\n" else re.escape(line) for line in want.splitlines(True))
+sys.exit(re.fullmatch(pattern, got) is None)
+PY
+}
 
-n=2
-if [ -z "${SKIP_TEST:-}" ]; then bash "$work/2.cmd" || exit 1; fi
+n=0
 while n=$((n + 1)); [ -e "$work/$n.cmd" ]; do
-  bash "$work/$n.cmd" >"$work/got" 2>&1 || { echo "README: $(cat "$work/$n.cmd") failed:"; cat "$work/got"; exit 1; }
-  diff "$work/$n.want" "$work/got" || { echo "README: $(cat "$work/$n.cmd") prints something else than README shows"; exit 1; }
-  echo "README: $(cat "$work/$n.cmd")"
+  case "$(cat "$work/$n.cmd")" in
+    "make run" | bin/chronikd | "bin/chronikd --"*)
+      start "$work/$n.cmd"
+      echo "$page: $(cat "$work/$n.cmd"): ready"
+      continue ;;
+    "make test")
+      if [ -z "${SKIP_TEST:-}" ]; then bash "$work/$n.cmd" || exit 1; fi
+      continue ;;
+  esac
+  bash "$work/$n.cmd" >"$work/got" 2>&1 || { echo "$page: $(cat "$work/$n.cmd") failed:"; cat "$work/got"; exit 1; }
+  same "$work/$n.want" "$work/got" || { echo "$page: $(cat "$work/$n.cmd") prints something else than the page shows:"; diff "$work/$n.want" "$work/got"; exit 1; }
+  echo "$page: $(cat "$work/$n.cmd")"
 done
+[ -n "$pid" ] || { echo "$page starts no broker"; exit 1; }
