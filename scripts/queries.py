@@ -22,16 +22,6 @@ RARE = {
     "chronik_request_throttle_seconds_total",
     "chronik_segments_removed_total",
     "chronik_segments_removed_bytes_total",
-    "chronik_cleaner_passes_total",
-    "chronik_cleaner_failures_total",
-    "chronik_cleaner_read_bytes_total",
-    "chronik_cleaner_written_bytes_total",
-    "chronik_cleaner_removed_records_total",
-    "chronik_cleaner_last_run_timestamp_seconds",
-    "chronik_cleaner_last_run_seconds",
-    "chronik_cleaner_max_dirty_ratio",
-    "chronik_cleaner_stopped_partitions",
-    "chronik_cleaner_map_bytes",
 }
 
 # Queries of which an empty answer is the good one.
