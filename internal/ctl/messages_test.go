@@ -77,6 +77,7 @@ func misspelt() [][]string {
 		{"", "group", "reset", "g", "--from-file", "BADFILE", "--topic", "a"},
 		{"", "group", "delete-offsets", "g"},
 		{"", "broker", "describe", "one"},
+		{"", "doctor", "--wait", "2h"},
 	}
 }
 

@@ -151,6 +151,7 @@ func ctlRooms() map[string]room {
 		"internal/ctl/consume": ctl("internal/ctl/cli", "internal/ctl/output", "internal/ctl/parse", "internal/ctl/offsets", "internal/ctl/progress",
 			"internal/ctl/records"),
 		"internal/ctl/cluster": ctl("internal/ctl/cli", "internal/ctl/output", "internal/ctl/adminport"),
+		"internal/ctl/doctor":  ctl("internal/ctl/cli", "internal/ctl/adminport", "internal/ctl/cluster", "internal/ctl/group"),
 		"internal/ctl/profile": ctl("internal/ctl/cli", "internal/ctl/output", "internal/ctl/adminport", "pkg/durability"),
 	}
 }

@@ -2,6 +2,8 @@ package adminport
 
 import (
 	"context"
+	"fmt"
+	"net/http"
 	"time"
 
 	"github.com/chronik-io/chronik/pkg/durability"
@@ -73,4 +75,39 @@ func (p *Port) Health(ctx context.Context) ([]Finding, error) {
 	}
 	err := p.get(ctx, "/v1/health", &answer)
 	return answer.Findings, err
+}
+
+// Dir is a log directory, as far as commands use it.
+type Dir struct {
+	Path              string `json:"path"`
+	Error             string `json:"error"`
+	JournalBytes      int64  `json:"journalBytes"`
+	JournalLimitBytes int64  `json:"journalLimitBytes"`
+}
+
+// Dirs asks for the log directories.
+func (p *Port) Dirs(ctx context.Context) ([]Dir, error) {
+	var answer struct {
+		Dirs []Dir `json:"dirs"`
+	}
+	err := p.get(ctx, "/v1/dirs", &answer)
+	return answer.Dirs, err
+}
+
+// Clock asks how late it is at the broker, to the second.
+func (p *Port) Clock(ctx context.Context) (time.Time, error) {
+	req, err := http.NewRequestWithContext(ctx, http.MethodGet, p.base+"/healthz", nil)
+	if err != nil {
+		return time.Time{}, fmt.Errorf("admin port %s: %w", p.base, err)
+	}
+	resp, err := p.client.Do(req)
+	if err != nil {
+		return time.Time{}, fmt.Errorf("admin port %s/healthz: %w", p.base, err)
+	}
+	defer resp.Body.Close()
+	now, err := http.ParseTime(resp.Header.Get("Date"))
+	if err != nil {
+		return time.Time{}, fmt.Errorf("admin port %s/healthz: its answer has no date: %w", p.base, err)
+	}
+	return now, nil
 }

@@ -19,19 +19,19 @@ const lowSpace = 0.05
 
 // brokers: is there a controller, and does each broker answer where clients are
 // sent to.
-func (c *checkup) brokers(ctx context.Context) {
-	c.looked = append(c.looked, fmt.Sprintf("%d brokers", len(c.meta.Brokers)))
-	if c.meta.Controller < 0 {
-		c.add(bad, "cluster", "it has no controller: topics cannot be made or changed", "see the brokers' logs")
+func (c *Checkup) brokers(ctx context.Context) {
+	c.Looked(fmt.Sprintf("%d brokers", len(c.Meta.Brokers)))
+	if c.Meta.Controller < 0 {
+		c.Add(Bad, "cluster", "it has no controller: topics cannot be made or changed", "see the brokers' logs")
 	}
 	versions, err := c.adm.ApiVersions(ctx)
-	for _, b := range c.meta.Brokers {
+	for _, b := range c.Meta.Brokers {
 		why := err
 		if v, ok := versions[b.NodeID]; ok {
 			why = v.Err
 		}
 		if why != nil {
-			c.add(bad, fmt.Sprintf("broker %d", b.NodeID), fmt.Sprintf("it does not answer at the address that clients are told, %s: %v",
+			c.Add(Bad, fmt.Sprintf("broker %d", b.NodeID), fmt.Sprintf("it does not answer at the address that clients are told, %s: %v",
 				net.JoinHostPort(b.Host, strconv.Itoa(int(b.Port))), cli.Words(why)),
 				"start it, or make its advertised address one that clients reach")
 		}
@@ -39,27 +39,27 @@ func (c *checkup) brokers(ctx context.Context) {
 }
 
 // partitions: do they have leaders, and enough replicas in sync.
-func (c *checkup) partitions(ctx context.Context) error {
+func (c *Checkup) partitions(ctx context.Context) error {
 	n := 0
 	var behind []kadm.PartitionDetail
-	for _, t := range c.meta.Topics.Sorted() {
+	for _, t := range c.Meta.Topics.Sorted() {
 		if t.Err != nil {
-			c.add(bad, "topic "+t.Topic, t.Err.Error(), "see the brokers' logs")
+			c.Add(Bad, "topic "+t.Topic, t.Err.Error(), "see the brokers' logs")
 		}
 		for _, p := range t.Partitions.Sorted() {
 			n++
 			where := fmt.Sprintf("%s partition %d", p.Topic, p.Partition)
 			switch {
 			case p.Leader < 0:
-				c.add(bad, where, "it has no leader: it can be neither written nor read"+because(p.Err), "bring back one of its replicas: brokers "+numbers(p.Replicas))
+				c.Add(Bad, where, "it has no leader: it can be neither written nor read"+because(p.Err), "bring back one of its replicas: brokers "+numbers(p.Replicas))
 			case len(p.ISR) < len(p.Replicas):
 				behind = append(behind, p)
 			case len(p.OfflineReplicas) > 0:
-				c.add(warn, where, "replicas are offline on brokers "+numbers(p.OfflineReplicas), "start these brokers, or replace their log directories")
+				c.Add(Warn, where, "replicas are offline on brokers "+numbers(p.OfflineReplicas), "start these brokers, or replace their log directories")
 			}
 		}
 	}
-	c.looked = append(c.looked, fmt.Sprintf("%d partitions of %d topics", n, len(c.meta.Topics)))
+	c.Looked(fmt.Sprintf("%d partitions of %d topics", n, len(c.Meta.Topics)))
 	return c.behind(ctx, behind)
 }
 
@@ -72,7 +72,7 @@ func because(err error) string {
 
 // behind looks at partitions whose replicas are not all in sync: what
 // min.insync.replicas says decides how bad it is.
-func (c *checkup) behind(ctx context.Context, partitions []kadm.PartitionDetail) error {
+func (c *Checkup) behind(ctx context.Context, partitions []kadm.PartitionDetail) error {
 	least, err := c.minISR(ctx, partitions)
 	if err != nil {
 		return err
@@ -85,7 +85,7 @@ func (c *checkup) behind(ctx context.Context, partitions []kadm.PartitionDetail)
 
 // judge says how bad a partition's missing replicas are; need is the number
 // without which acks=all is refused.
-func (c *checkup) judge(p kadm.PartitionDetail, need int) {
+func (c *Checkup) judge(p kadm.PartitionDetail, need int) {
 	where := fmt.Sprintf("%s partition %d", p.Topic, p.Partition)
 	text := fmt.Sprintf("%d of %d replicas are in sync (brokers %s of %s)", len(p.ISR), len(p.Replicas), numbers(p.ISR), numbers(p.Replicas))
 	var missing []int32
@@ -97,15 +97,15 @@ func (c *checkup) judge(p kadm.PartitionDetail, need int) {
 	remedy := "look at brokers " + numbers(missing)
 	switch {
 	case len(p.ISR) < need:
-		c.add(bad, where, text+fmt.Sprintf(": acks=all is refused, min.insync.replicas is %d", need), remedy)
+		c.Add(Bad, where, text+fmt.Sprintf(": acks=all is refused, min.insync.replicas is %d", need), remedy)
 	case len(p.ISR) == need && need > 1:
-		c.add(warn, where, text+": with one less acks=all is refused", remedy)
+		c.Add(Warn, where, text+": with one less acks=all is refused", remedy)
 	default:
-		c.add(warn, where, text, remedy)
+		c.Add(Warn, where, text, remedy)
 	}
 }
 
-func (c *checkup) minISR(ctx context.Context, partitions []kadm.PartitionDetail) (map[string]int, error) {
+func (c *Checkup) minISR(ctx context.Context, partitions []kadm.PartitionDetail) (map[string]int, error) {
 	least := map[string]int{}
 	for _, p := range partitions {
 		least[p.Topic] = 1
@@ -128,13 +128,13 @@ func (c *checkup) minISR(ctx context.Context, partitions []kadm.PartitionDetail)
 }
 
 // dirs: does each log directory work, and has it room.
-func (c *checkup) dirs(ctx context.Context) error {
+func (c *Checkup) dirs(ctx context.Context) {
 	all, err := c.adm.DescribeAllLogDirs(ctx, nil)
 	if err = cli.Words(err); err != nil {
 		if !cli.IsUnsupported(err) {
-			c.add(warn, "log directories", "they are not told: "+err.Error(), "see the brokers' logs")
+			c.Add(Warn, "log directories", "they are not told: "+err.Error(), "see the brokers' logs")
 		}
-		return nil
+		return
 	}
 	n := 0
 	for _, d := range all.Sorted() {
@@ -142,12 +142,11 @@ func (c *checkup) dirs(ctx context.Context) error {
 		where := fmt.Sprintf("broker %d, %s", d.Broker, d.Dir)
 		switch {
 		case d.Err != nil:
-			c.add(bad, where, "the log directory is offline: "+d.Err.Error(), "see the broker's log; replace the disk, or repair it and start the broker anew")
+			c.Add(Bad, where, "the log directory is offline: "+d.Err.Error(), "see the broker's log; replace the disk, or repair it and start the broker anew")
 		case d.TotalBytes > 0 && float64(d.UsableBytes) < lowSpace*float64(d.TotalBytes):
-			c.add(warn, where, fmt.Sprintf("%s of %s are free", output.Bytes(d.UsableBytes), output.Bytes(d.TotalBytes)),
+			c.Add(Warn, where, fmt.Sprintf("%s of %s are free", output.Bytes(d.UsableBytes), output.Bytes(d.TotalBytes)),
 				"delete topics, shorten retention, or give it more room")
 		}
 	}
-	c.looked = append(c.looked, fmt.Sprintf("%d log directories", n))
-	return nil
+	c.Looked(fmt.Sprintf("%d log directories", n))
 }

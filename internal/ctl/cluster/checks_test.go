@@ -15,7 +15,7 @@ import (
 	"github.com/chronik-io/chronik/internal/ctl/cli"
 )
 
-func lines(c *checkup) string {
+func lines(c *Checkup) string {
 	var all []string
 	for _, f := range c.findings {
 		all = append(all, fmt.Sprintf("%s|%s|%s|%s", f.Severity, f.Where, f.Problem, f.Remedy))
@@ -27,7 +27,7 @@ func TestPartitionsWithoutLeaderOrReplicasAreFound(t *testing.T) {
 	p := func(n, leader int32, isr, offline []int32, err error) kadm.PartitionDetail {
 		return kadm.PartitionDetail{Topic: "a", Partition: n, Leader: leader, Replicas: []int32{1, 2}, ISR: isr, OfflineReplicas: offline, Err: err}
 	}
-	c := &checkup{meta: kadm.Metadata{Topics: kadm.TopicDetails{
+	c := &Checkup{Meta: kadm.Metadata{Topics: kadm.TopicDetails{
 		"a": {Topic: "a", Partitions: kadm.PartitionDetails{
 			0: p(0, 1, []int32{1, 2}, nil, nil),
 			1: p(1, -1, nil, nil, kerr.LeaderNotAvailable),
@@ -56,7 +56,7 @@ func TestMinInsyncReplicasDecidesHowBadItIs(t *testing.T) {
 		{2, 1, "warn|a partition 0|2 of 3 replicas are in sync (brokers 1,2 of 1,2,3)|look at brokers 3"},
 		{1, 1, "warn|a partition 0|1 of 3 replicas are in sync (brokers 1 of 1,2,3)|look at brokers 2,3"},
 	} {
-		c := &checkup{}
+		c := &Checkup{}
 		all := []int32{1, 2, 3}
 		c.judge(kadm.PartitionDetail{Topic: "a", Replicas: all, ISR: all[:x.isr]}, x.need)
 		if got := lines(c); got != x.want {
@@ -78,7 +78,7 @@ func TestTheAdminPortsFindingsAreTakenOver(t *testing.T) {
 	if err := root.Execute(); err != nil {
 		t.Fatal(err)
 	}
-	c := &checkup{}
+	c := &Checkup{}
 	c.admin(t.Context(), adminport.Of(a))
 	if got := lines(c); got != "bad|x|m|\nwarn|y|n|" {
 		t.Errorf("%s", got)

@@ -23,20 +23,46 @@ type finding struct {
 
 // Severities.
 const (
-	bad  = "bad"
-	warn = "warn"
+	Bad  = "bad"
+	Warn = "warn"
 )
 
-// checkup gathers findings.
-type checkup struct {
+// Checkup gathers findings. doctor adds its own to those of health.
+type Checkup struct {
+	Meta     kadm.Metadata // the cluster as it was at the beginning
 	adm      *kadm.Client
-	meta     kadm.Metadata
 	findings []finding
 	looked   []string // what was looked at
 }
 
-func (c *checkup) add(severity, where, problem, remedy string) {
+// NewCheckup begins with the cluster's metadata.
+func NewCheckup(ctx context.Context, adm *kadm.Client) (*Checkup, error) {
+	m, err := adm.Metadata(ctx)
+	if err != nil {
+		return nil, cli.Refused("look at the cluster", cli.Words(err), "")
+	}
+	return &Checkup{adm: adm, Meta: m, findings: []finding{}}, nil
+}
+
+// Add notes something that is wrong, with what to do about it.
+func (c *Checkup) Add(severity, where, problem, remedy string) {
 	c.findings = append(c.findings, finding{severity, where, problem, remedy})
+}
+
+// Looked notes what was looked at, so that nobody takes "healthy" for more than
+// it is.
+func (c *Checkup) Looked(at string) { c.looked = append(c.looked, at) }
+
+// Health looks at brokers, partitions, log directories and what the admin port
+// says; p may be nil.
+func (c *Checkup) Health(ctx context.Context, p *adminport.Port) error {
+	c.brokers(ctx)
+	if err := c.partitions(ctx); err != nil {
+		return err
+	}
+	c.dirs(ctx)
+	c.admin(ctx, p)
+	return nil
 }
 
 func health(a *cli.App) *cobra.Command {
@@ -45,25 +71,21 @@ func health(a *cli.App) *cobra.Command {
 		Long: "health looks at brokers, partitions and log directories, and, of chronik, at what the admin port says. It ends with 4\n" +
 			"where something is wrong, so that it can be used as a check.",
 		RunE: a.Admin(func(ctx context.Context, adm *kadm.Client, _ []string) error {
-			m, err := adm.Metadata(ctx)
+			c, err := NewCheckup(ctx, adm)
+			if err == nil {
+				err = c.Health(ctx, adminport.Of(a))
+			}
 			if err != nil {
-				return cli.Refused("look at the cluster", cli.Words(err), "")
-			}
-			c := &checkup{adm: adm, meta: m, findings: []finding{}}
-			c.brokers(ctx)
-			if err := c.partitions(ctx); err != nil {
 				return err
 			}
-			if err := c.dirs(ctx); err != nil {
-				return err
-			}
-			c.admin(ctx, adminport.Of(a))
-			return c.report(a)
+			return c.Report(a)
 		}),
 	}
 }
 
-func (c *checkup) report(a *cli.App) error {
+// Report shows the findings; where there are some the error ends the process with
+// ExitUnhealthy.
+func (c *Checkup) Report(a *cli.App) error {
 	answer := struct {
 		Healthy  bool      `json:"healthy"`
 		Looked   []string  `json:"lookedAt"`
@@ -88,7 +110,7 @@ func (c *checkup) report(a *cli.App) error {
 }
 
 // admin takes over what chronik says of itself.
-func (c *checkup) admin(ctx context.Context, p *adminport.Port) {
+func (c *Checkup) admin(ctx context.Context, p *adminport.Port) {
 	if p == nil {
 		return
 	}
@@ -96,16 +118,16 @@ func (c *checkup) admin(ctx context.Context, p *adminport.Port) {
 	if errors.Is(err, adminport.ErrAbsent) && !p.Named {
 		return // it is only where the port would be by default
 	}
-	c.looked = append(c.looked, "admin port "+p.String())
+	c.Looked("admin port " + p.String())
 	if err != nil {
-		c.add(warn, "admin port", err.Error(), "check --admin; without the port health knows only what Kafka's protocol carries")
+		c.Add(Warn, "admin port", err.Error(), "check --admin; without the port health knows only what Kafka's protocol carries")
 		return
 	}
 	for _, f := range found {
-		severity := warn
+		severity := Warn
 		if f.Severity == "down" {
-			severity = bad
+			severity = Bad
 		}
-		c.add(severity, f.Part, f.Message, "")
+		c.Add(severity, f.Part, f.Message, "")
 	}
 }

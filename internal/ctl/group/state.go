@@ -59,6 +59,29 @@ func load(ctx context.Context, a *cli.App, adm *kadm.Client, name string) (d *de
 	return d, err
 }
 
+// Standing is where a group stands, for who compares it with later.
+type Standing struct {
+	State     string
+	Members   int
+	Lag       int64
+	Committed int64 // sum of all offsets: it grows while the group reads
+}
+
+// Look asks where a group stands.
+func Look(ctx context.Context, a *cli.App, adm *kadm.Client, name string) (Standing, error) {
+	d, err := load(ctx, a, adm, name)
+	if err != nil {
+		return Standing{}, err
+	}
+	s := Standing{State: d.State, Members: len(d.Members), Lag: d.Lag}
+	for _, p := range d.Partitions {
+		if p.Committed != nil {
+			s.Committed += *p.Committed
+		}
+	}
+	return s, nil
+}
+
 func once(ctx context.Context, adm *kadm.Client, name string) (*described, error) {
 	d, err := members(ctx, adm, name)
 	if err != nil {

@@ -1,0 +1,136 @@
+package doctor
+
+import (
+	"bytes"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/spf13/cobra"
+	"github.com/twmb/franz-go/pkg/kadm"
+
+	"github.com/chronik-io/chronik/internal/ctl/adminport"
+	"github.com/chronik-io/chronik/internal/ctl/cli"
+	"github.com/chronik-io/chronik/internal/ctl/cluster"
+	"github.com/chronik-io/chronik/internal/ctl/group"
+)
+
+// patient is an examination without a broker, and what it found.
+func patient(t *testing.T, flags ...string) (*examination, func() string) {
+	t.Helper()
+	var out bytes.Buffer
+	a := cli.New("v", cli.Streams{Out: &out})
+	root := &cobra.Command{Use: "x", RunE: func(*cobra.Command, []string) error { return nil }}
+	a.Prepare(root)
+	root.SetArgs(flags)
+	if err := root.Execute(); err != nil {
+		t.Fatal(err)
+	}
+	x := &examination{Checkup: &cluster.Checkup{}, a: a, wait: time.Second}
+	return x, func() string {
+		out.Reset()
+		_ = x.Report(a) // the code is cluster's to test
+		return out.String()
+	}
+}
+
+// finds holds that what was found has all these texts, or that nothing was.
+func finds(t *testing.T, name, got string, texts ...string) {
+	t.Helper()
+	if len(texts) == 0 && !strings.HasPrefix(got, "healthy\n") {
+		t.Errorf("%s: found\n%s", name, got)
+	}
+	for _, text := range texts {
+		if !strings.Contains(got, text) {
+			t.Errorf("%s: did not find %q in\n%s", name, text, got)
+		}
+	}
+}
+
+func TestConfigsThatContradictEachOther(t *testing.T) {
+	for name, c := range map[string]struct {
+		replicas, brokers int
+		v, broker         values
+		finds             []string
+	}{
+		"all is well":     {1, 1, values{"min.insync.replicas": "1", "retention.bytes": "-1", "segment.bytes": "1000000", "max.message.bytes": "10"}, values{"socket.request.max.bytes": "100"}, nil},
+		"too many in isr": {1, 1, values{"min.insync.replicas": "2"}, nil, []string{"min.insync.replicas is 2 and it has 1 replicas", "set topic a min.insync.replicas=1"}},
+		"no slack":        {3, 3, values{"min.insync.replicas": "3"}, nil, []string{"as many as it has replicas"}},
+		"one replica":     {1, 3, values{}, nil, []string{"one replica in a cluster of 3 brokers"}},
+		"small retention": {1, 1, values{"retention.bytes": "10485760", "segment.bytes": "1073741824"}, nil, []string{"segment.bytes=2621440"}},
+		"large messages":  {1, 1, values{"max.message.bytes": "200"}, values{"socket.request.max.bytes": "100"}, []string{"closes the connection"}},
+		"not told":        {3, 3, values{}, values{}, nil},
+	} {
+		x, found := patient(t)
+		x.Meta.Brokers = make(kadm.BrokerDetails, c.brokers)
+		x.judgeConfigs("a", c.replicas, c.v, c.broker)
+		finds(t, name, found(), c.finds...)
+	}
+}
+
+func TestGroupsThatAreStuck(t *testing.T) {
+	for name, c := range map[string]struct {
+		before, now group.Standing
+		finds       []string
+	}{
+		"reads":           {group.Standing{State: "Stable", Members: 1, Lag: 9, Committed: 1}, group.Standing{State: "Stable", Members: 1, Lag: 8, Committed: 2}, nil},
+		"is done":         {group.Standing{State: "Stable", Members: 1}, group.Standing{State: "Stable", Members: 1}, nil},
+		"has just begun":  {group.Standing{State: "Empty", Lag: 9}, group.Standing{State: "Stable", Members: 1, Lag: 9}, nil},
+		"hangs":           {group.Standing{State: "Stable", Members: 2, Lag: 9, Committed: 1}, group.Standing{State: "Stable", Members: 2, Lag: 9, Committed: 1}, []string{"2 members and is 9 records behind"}},
+		"never gets done": {group.Standing{State: "PreparingRebalance", Members: 1}, group.Standing{State: "PreparingRebalance", Members: 1}, []string{"it was rebalancing"}},
+		"is left":         {group.Standing{State: "Empty", Lag: 5}, group.Standing{State: "Empty", Lag: 5}, []string{"nobody reads it, and it is 5 records behind", "group delete g"}},
+	} {
+		x, found := patient(t)
+		x.judgeGroup("g", c.before, c.now)
+		finds(t, name, found(), c.finds...)
+	}
+}
+
+func TestClocks(t *testing.T) {
+	now := time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
+	for name, c := range map[string]struct {
+		there time.Time
+		finds []string
+	}{
+		"the same":        {now, nil},
+		"within a second": {now.Add(-time.Second), nil},
+		"a little ahead":  {now.Add(4 * time.Second), nil},
+		"ahead":           {now.Add(time.Minute), []string{"1m0s ahead of"}},
+		"behind":          {now.Add(-time.Hour), []string{"1h0m0s behind"}},
+	} {
+		x, found := patient(t)
+		x.judgeClock(c.there, now, now.Add(10*time.Millisecond))
+		finds(t, name, found(), c.finds...)
+	}
+}
+
+func TestDisks(t *testing.T) {
+	f := func(n float64) *float64 { return &n }
+	for name, c := range map[string]struct {
+		groups adminport.Groups
+		dir    adminport.Dir
+		finds  []string
+	}{
+		"well":         {adminport.Groups{Count: 1000, MeanSyncMs: f(1), MeanRecords: f(1)}, adminport.Dir{JournalBytes: 10, JournalLimitBytes: 100}, nil},
+		"too few":      {adminport.Groups{Count: 3, MeanSyncMs: f(100)}, adminport.Dir{}, nil},
+		"slow":         {adminport.Groups{Dir: "/d", Count: 1000, MeanSyncMs: f(50), MeanRecords: f(80)}, adminport.Dir{}, []string{"one fdatasync takes 50 ms on average", "faster disk"}},
+		"slow, lonely": {adminport.Groups{Count: 1000, MeanSyncMs: f(50), MeanRecords: f(1.5)}, adminport.Dir{}, []string{"only 1.5 records share it", "medium or high"}},
+		"full journal": {adminport.Groups{}, adminport.Dir{Path: "/d", JournalBytes: 90, JournalLimitBytes: 100}, []string{"its journal holds 90 of 100 bytes"}},
+	} {
+		x, found := patient(t)
+		x.judgeSyncs(c.groups)
+		x.judgeJournal(c.dir)
+		finds(t, name, found(), c.finds...)
+	}
+}
+
+func TestAddressesThatClientsCannotDial(t *testing.T) {
+	x, found := patient(t, "--brokers", "broker.example.com:9092")
+	x.Meta.Brokers = kadm.BrokerDetails{{NodeID: 1, Host: "127.0.0.1", Port: 9092}}
+	x.addresses(t.Context())
+	finds(t, "loopback", found(), "an address of their own machine", "--advertise")
+	x, found = patient(t, "--brokers", "localhost:1")
+	x.Meta.Brokers = kadm.BrokerDetails{{NodeID: 1, Host: "127.0.0.1", Port: 1}}
+	x.addresses(t.Context())
+	finds(t, "closed", found(), "cannot be dialled from here")
+}

@@ -1,0 +1,89 @@
+package doctor
+
+import (
+	"context"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/chronik-io/chronik/internal/ctl/cli"
+	"github.com/chronik-io/chronik/internal/ctl/cluster"
+	"github.com/chronik-io/chronik/internal/ctl/group"
+)
+
+// mostGroups is how many groups are looked at.
+const mostGroups = 1000
+
+// groups looks at each group twice: who has members and does not move is stuck.
+func (x *examination) groups(ctx context.Context) error {
+	listed, err := x.adm.ListGroups(ctx)
+	if err != nil {
+		return cli.Refused("list groups", cli.Words(err), "")
+	}
+	names := listed.Groups()
+	slices.Sort(names)
+	if len(names) > mostGroups {
+		x.Looked(fmt.Sprintf("the first %d of %d groups", mostGroups, len(names)))
+		names = names[:mostGroups]
+	} else {
+		x.Looked(fmt.Sprintf("%d groups", len(names)))
+	}
+	before := x.look(ctx, names)
+	if busy(before) {
+		t := time.NewTimer(x.wait)
+		defer t.Stop()
+		select {
+		case <-t.C:
+		case <-ctx.Done():
+			return ctx.Err()
+		}
+	}
+	after := before
+	if busy(before) {
+		after = x.look(ctx, slices.Sorted(maps.Keys(before)))
+	}
+	for _, name := range slices.Sorted(maps.Keys(before)) {
+		if now, still := after[name]; still {
+			x.judgeGroup(name, before[name], now)
+		}
+	}
+	return nil
+}
+
+// look asks where groups stand; one that went meanwhile is left out.
+func (x *examination) look(ctx context.Context, names []string) map[string]group.Standing {
+	all := map[string]group.Standing{}
+	for _, name := range names {
+		if s, err := group.Look(ctx, x.a, x.adm, name); err == nil {
+			all[name] = s
+		}
+	}
+	return all
+}
+
+// busy says whether a second look can tell anything.
+func busy(all map[string]group.Standing) bool {
+	for _, s := range all {
+		if s.Members > 0 {
+			return true
+		}
+	}
+	return false
+}
+
+func (x *examination) judgeGroup(name string, before, now group.Standing) {
+	where, show := "group "+name, "chronikctl group describe "+name+" shows its members"
+	switch {
+	case strings.Contains(now.State, "Rebalance") && before.State == now.State:
+		x.Add(cluster.Warn, where, fmt.Sprintf("it was rebalancing (%s) the whole %v: a member joins and leaves, or does not come back", now.State, x.wait),
+			show+"; look at the logs of those that come and go")
+	case now.Members > 0 && before.Members > 0 && now.Lag > 0 && now.Committed == before.Committed:
+		x.Add(cluster.Warn, where, fmt.Sprintf("it has %d members and is %d records behind, but committed nothing in %v", now.Members, now.Lag, x.wait),
+			show+"; one of them hangs, or commits rarely (watch longer with --wait)")
+	case now.Members == 0 && now.Lag > 0:
+		x.Add(cluster.Warn, where, fmt.Sprintf("nobody reads it, and it is %d records behind", now.Lag),
+			"start its consumers; or chronikctl group delete "+name+", if nobody needs it")
+	}
+}
