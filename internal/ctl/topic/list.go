@@ -18,12 +18,30 @@ type listed struct {
 	Replication int    `json:"replicationFactor"`
 	ID          string `json:"id,omitempty"`
 	Internal    bool   `json:"internal"`
+	Size        *int64 `json:"sizeBytes"` // of all replicas; nil where the broker does not say
+}
+
+// sizes adds up what each topic has on the disks of all brokers. It is nil where
+// the broker does not say.
+func sizes(ctx context.Context, adm *kadm.Client) (map[string]int64, error) {
+	dirs, err := adm.DescribeAllLogDirs(ctx, nil)
+	if err = cli.Words(err); cli.IsUnsupported(err) {
+		return nil, nil
+	}
+	if err != nil {
+		return nil, cli.Refused("sizes of topics", err, "")
+	}
+	all := map[string]int64{}
+	dirs.Each(func(d kadm.DescribedLogDir) {
+		d.Topics.Each(func(p kadm.DescribedLogDirPartition) { all[p.Topic] += p.Size })
+	})
+	return all, nil
 }
 
 func list(a *cli.App) *cobra.Command {
 	var internal, names bool
 	c := &cobra.Command{
-		Use: "list", Short: "List topics", Args: cli.Args(0, 0, "no argument"),
+		Use: "list", Short: "List topics; with -o wide how large they are, too", Args: cli.Args(0, 0, "no argument"),
 		RunE: a.Admin(func(ctx context.Context, adm *kadm.Client, _ []string) error {
 			ask := adm.ListTopics
 			if internal {
@@ -33,7 +51,13 @@ func list(a *cli.App) *cobra.Command {
 			if err != nil {
 				return cli.Refused("list topics", cli.Words(err), "")
 			}
-			t := &output.Table{Columns: []string{"TOPIC", "PARTITIONS#", "REPLICAS#", "+ID", "+INTERNAL"}, Empty: "no topics"}
+			var bytes map[string]int64
+			if !names && a.Format() != output.Text {
+				if bytes, err = sizes(ctx, adm); err != nil {
+					return err
+				}
+			}
+			t := &output.Table{Columns: []string{"TOPIC", "PARTITIONS#", "REPLICAS#", "+SIZE#", "+ID", "+INTERNAL"}, Empty: "no topics"}
 			all := []listed{}
 			for _, x := range topics.Sorted() {
 				if names {
@@ -42,9 +66,13 @@ func list(a *cli.App) *cobra.Command {
 					}
 					continue
 				}
-				l := listed{x.Topic, len(x.Partitions), x.Partitions.NumReplicas(), id(x.ID), x.IsInternal}
+				l := listed{Topic: x.Topic, Partitions: len(x.Partitions), Replication: x.Partitions.NumReplicas(), ID: id(x.ID), Internal: x.IsInternal}
+				if bytes != nil {
+					n := bytes[x.Topic]
+					l.Size = &n
+				}
 				all = append(all, l)
-				t.Add(l.Topic, l.Partitions, l.Replication, l.ID, l.Internal)
+				t.Add(l.Topic, l.Partitions, l.Replication, size(l.Size), l.ID, l.Internal)
 			}
 			if names {
 				return nil
