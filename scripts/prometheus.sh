@@ -42,7 +42,7 @@ finish() {
   local rc=$?
   for pid in "${pids[@]}"; do kill "$pid" 2>/dev/null || true; done
   wait 2>/dev/null || true
-  [ "$rc" = 0 ] || tail -n 5 "$work"/*.log
+  [ "$rc" = 0 ] || tail -n 5 "$work"/*.log || true
   rm -rf "$work"
   exit "$rc"
 }
