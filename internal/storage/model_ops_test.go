@@ -198,6 +198,7 @@ func (w *world) send(m *mlog, data []byte, pid int64) *Append {
 // retry sends acknowledged batches once more: they must be recognised.
 func (w *world) retry(m *mlog) {
 	m.mu.Lock()
+	pids := m.pids // a log that reverts from here on forgets what is sent again
 	left := map[int64]int{}
 	var again []mbatch
 	if len(m.seqs) > 0 {
@@ -215,9 +216,6 @@ func (w *world) retry(m *mlog) {
 		again = again[:3]
 	}
 	for _, b := range again {
-		m.mu.Lock()
-		pids := m.pids
-		m.mu.Unlock()
 		a := w.send(m, slices.Clone(b.data), b.pid)
 		m.mu.Lock()
 		same := pids == m.pids

@@ -261,6 +261,9 @@ func TestManyStartsAreOneCheckpoint(t *testing.T) {
 	if n := d.ckptSeq - before; n != 1 {
 		t.Errorf("%d checkpoints", n)
 	}
+	eventually(t, "their files are gone", func() bool {
+		return !slices.ContainsFunc(logs, func(l *Log) bool { return len(files(t, l, ".deleted")) > 0 })
+	})
 	calls := errs.Calls(errfs.Any)
 	d.retain()
 	if n := errs.Calls(errfs.Any) - calls; n > 0 {

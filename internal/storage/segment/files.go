@@ -98,12 +98,12 @@ func (s *Files) acquire(path string, create bool) (*handle, error) {
 func (s *Files) release(h *handle) {
 	s.mu.Lock()
 	h.refs--
-	last := h.refs == 0
-	if last && !h.gone {
+	last, gone := h.refs == 0, h.gone
+	if last && !gone {
 		s.listLocked(h)
 	}
 	s.mu.Unlock()
-	if last && h.gone {
+	if last && gone { // otherwise whoever forgets it closes it
 		_ = h.f.Close() // its bytes are not wanted any more, or were synced before
 	}
 }
