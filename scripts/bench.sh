@@ -177,6 +177,7 @@ row_partitions() {
 }
 row_groups() { # both brokers in turns
   local p i
+  without_delay
   for p in classic consumer; do
     title "groups: 1,000 groups of 10 members at rest, a heartbeat every 3 s, protocol $p"
     each_broker heartbeats --protocol "$p" -d "${GROUPS_TIME:-30s}"
@@ -188,6 +189,8 @@ row_groups() { # both brokers in turns
     each_broker commits -d "$time" --warmup "$warmup"
   done
 }
+# A new group waits for no further members, as ../shared/kafka has it.
+without_delay() { stop_chronik; start_chronik --set group.initial.rebalance.delay.ms=0; }
 each_broker() { # MEASUREMENT FLAG...
   echo "chronik:"
   "$bench" groups "$@" --bootstrap-servers "$addr" --server-pid "$pid" --topic "$(topic)"
@@ -215,8 +218,7 @@ row_tools() {
     return
   fi
   local size t half
-  stop_chronik
-  start_chronik --set group.initial.rebalance.delay.ms=0 # as ../shared/kafka has it
+  without_delay
   for size in 256 1024; do
     t="$(topic)"
     title "tools: producer-perf-test, $size B, acks=all, one producer; records/s and p99 in ms"
