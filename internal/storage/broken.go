@@ -17,6 +17,8 @@ type broken struct {
 	forgetAside   bool // no checkpoint names the frames that were kept aside
 	silentSwap    bool // segments are swapped before a checkpoint says so
 	eagerSwap     bool // a swap counts as finished before its names are synced
+	hastySwap     bool // a compacted segment is given its name before it is synced
+	forgetfulSwap bool // a checkpoint doesn't say that a swap is under way
 	forgetfulLSN  bool // a start looks for the last LSN in the journal only
 	journal       journal.Broken
 }

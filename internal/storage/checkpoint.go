@@ -280,7 +280,7 @@ func (l *Log) checkpointed() (logCheckpoint, journal.LSN) {
 		return *l.asFound, math.MaxUint64
 	}
 	lc := logCheckpoint{id: l.id, topic: l.topic, mode: l.mode, cut: l.cut, logStart: l.logStart.Load(), rp: l.rp}
-	lc.clean, lc.swapping, lc.swap = l.clean, l.swapMark, l.swapBase
+	lc.clean, lc.swapping, lc.swap = l.clean, l.swapMark && !l.dir.opt.broken.forgetfulSwap, l.swapBase
 	var err error
 	// Epochs that began above the recovery point come back with the frames.
 	if lc.epochs, _, err = epochs.Decode(l.epochs.Append(nil, l.rp.offset+1)); err != nil {

@@ -66,7 +66,7 @@ func Measure(list []Segment, from, limit, now int64, p Compaction) (d Dirt, err 
 				break
 			}
 		}
-		if p.MaxLag > 0 && !d.Overdue {
+		if p.MaxLag > 0 && p.MaxLag < now && !d.Overdue {
 			first, err := s.First()
 			if err != nil {
 				return d, err
