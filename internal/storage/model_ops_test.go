@@ -20,6 +20,8 @@ func (w *world) step() {
 	switch n := w.rng.IntN(100); {
 	case n < 1:
 		w.rollUp(m)
+	case n < 4:
+		w.compact(m)
 	case n < 55:
 		w.append(m, 1+w.rng.IntN(5))
 		w.say("append to %s, %s", m.topic, w.told(m))
@@ -129,7 +131,11 @@ func (w *world) append(m *mlog, n int) {
 		}
 		for range count {
 			w.counter++
-			b.Append(int64(w.counter), nil, bytes.Repeat([]byte{byte(w.counter), byte(w.counter >> 8), byte(w.counter >> 16)}, size/3+1), nil)
+			value := bytes.Repeat([]byte{byte(w.counter), byte(w.counter >> 8), byte(w.counter >> 16)}, size/3+1)
+			if m.mayCompact() && w.rng.IntN(6) == 0 {
+				value = nil
+			}
+			b.Append(int64(w.counter), w.modelKey(), value, nil)
 		}
 		data, err := b.Build()
 		if err != nil {
@@ -250,6 +256,10 @@ func (w *world) read(m *mlog) {
 		}
 		return 1
 	})
+	if m.compacted {
+		m.readCompacted(&cur, at, s.Parts)
+		return
+	}
 	if s.Size == 0 {
 		failf("%s: nothing at %d of %+v", m.topic, at, m.l.Ends())
 	}
@@ -287,6 +297,7 @@ func (w *world) truncate(m *mlog) {
 	if w.rng.IntN(2) == 0 {
 		end = max(m.cur.end()-w.rng.Int64N(6), m.cur.start)
 	}
+	end = max(end, min(m.high.Load(), m.cur.end())) // what counts in the cluster is not taken back
 	old := m.cur
 	m.cur = old.cut(end)
 	m.cur.start = min(m.cur.start, m.cur.end())
@@ -321,6 +332,7 @@ func (w *world) reset(m *mlog) {
 	start := w.rng.Int64N(m.cur.end() + 100)
 	m.alts, m.replacing = append(m.alts, m.cur), true
 	m.cur = history{start: start, first: start}
+	m.high.Store(0)
 	m.forgetProducers()
 	m.mu.Unlock()
 	w.say("reset %s to %d", m.topic, start)

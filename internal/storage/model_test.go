@@ -6,6 +6,7 @@ import (
 	"math/rand/v2"
 	"slices"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"go.uber.org/zap"
@@ -93,7 +94,9 @@ type mlog struct {
 	tainted bool
 	// replacing: the log's end or start is being moved.
 	replacing bool
-	pids      int64 // producers in use are pids-2 … pids
+	compacted bool         // a pass was begun at some time
+	high      atomic.Int64 // what compaction takes for the high watermark
+	pids      int64        // producers in use are pids-2 … pids
 	seqs      map[int64]int32
 	wrong     string // what a callback found wrong
 	says      func(string, ...any)
@@ -340,7 +343,7 @@ func (w *world) check(m *mlog) {
 		if w.killed {
 			bound = max(bound, h.written)
 		}
-		if why2 := matches(&h, e, got, bound); why2 != "" {
+		if why2 := m.matches(&h, e, got, bound); why2 != "" {
 			why += fmt.Sprintf("\n  history %d [%d, %d): %s", i, h.start, h.end(), why2)
 			continue
 		}
@@ -359,7 +362,7 @@ func (w *world) check(m *mlog) {
 
 // matches says why a log is not the prefix of a history that reaches at least
 // to bound; "" if it is.
-func matches(h *history, e Ends, got []mbatch, bound int64) string {
+func (m *mlog) matches(h *history, e Ends, got []mbatch, bound int64) string {
 	switch {
 	case e.LogStart != min(h.start, e.LogEnd):
 		return fmt.Sprintf("log start %d, want %d", e.LogStart, h.start)
@@ -374,6 +377,9 @@ func matches(h *history, e Ends, got []mbatch, bound int64) string {
 	want := h.cut(e.LogEnd).bs
 	for len(want) > 0 && want[0].next <= e.LogStart {
 		want = want[1:]
+	}
+	if m.compacted {
+		return m.sameState(e.LogStart, want, got)
 	}
 	for i, b := range want {
 		if i >= len(got) {
@@ -397,6 +403,9 @@ func (w *world) content(l *Log) []mbatch {
 		s, err := l.Read(at, e.LogEnd, 1+w.rng.IntN(20000), true)
 		if err != nil {
 			failf("read %s at %d: %v", l, at, err)
+		}
+		if s.Size == 0 && w.isCompacted(l) {
+			return all // nothing is left up to the end
 		}
 		if s.Size == 0 {
 			failf("read %s at %d of %+v: nothing", l, at, e)

@@ -1,0 +1,146 @@
+package storage
+
+import (
+	"bytes"
+	"fmt"
+	"maps"
+	"math"
+	"slices"
+	"time"
+
+	"github.com/chronik-io/chronik/internal/record"
+)
+
+// Every second log of the model is compacted now and then. What such a log must hold
+// is not its batches: it is what a reader from its start knows at its end.
+
+// mayCompact says whether the model compacts a log.
+func (m *mlog) mayCompact() bool { return m.id.Topic[0]%2 == 0 }
+
+// tombstones is for how long those of a log stay; 0, or longer than the model lives.
+func (m *mlog) tombstones() time.Duration { return time.Duration(m.id.Topic[0]/2%2) * time.Hour }
+
+// High is Bounds: retention takes what it likes.
+func (m *mlog) High() int64 { return math.MaxInt64 }
+
+// Stable is Bounds: the model truncates nothing below.
+func (m *mlog) Stable() int64 { return m.high.Load() }
+
+// modelKey is the key of a record: one of a few.
+func (w *world) modelKey() []byte { return []byte{'k', byte(w.rng.IntN(9))} }
+
+// compact runs a pass over a log, if one is due, and writes to the directory meanwhile.
+func (w *world) compact(m *mlog) {
+	if !m.mayCompact() || m.l.Err() != nil {
+		return
+	}
+	w.poll()
+	m.mu.Lock()
+	high := max(m.high.Load(), m.cur.written-w.rng.Int64N(8))
+	m.compacted = true
+	m.mu.Unlock()
+	m.high.Store(high)
+	if w.rng.IntN(3) > 0 {
+		w.rollUp(m)
+	}
+	w.say("compact %s below %d", m.topic, high)
+	cfg := m.l.Config()
+	cfg.Cleanup = Cleanup{Compact: true, Tombstones: m.tombstones()}
+	m.l.cfg.Store(&cfg)
+	w.dir.compacting.Lock()
+	m.l.attempts.retry = time.Time{}
+	w.dir.compacting.Unlock()
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		w.dir.compactNext()
+	}()
+	if w.rng.IntN(2) == 0 {
+		w.append(w.logs[w.rng.IntN(len(w.logs))], 1+w.rng.IntN(4))
+	}
+	<-done
+	cfg = m.l.Config()
+	cfg.Cleanup = Cleanup{}
+	m.l.cfg.Store(&cfg)
+	w.dir.memory.evict(m.l, math.MaxInt64, 0) // readers are to see the segments
+}
+
+// sees notes what a reader knows once it has seen the records of a batch from an offset on.
+type sees struct {
+	from int64
+	last map[string]string // of each key; tombstones too
+	at   map[int64]string  // every record
+}
+
+func (s *sees) batch(data []byte) {
+	err := record.Batch(data).Each(0, func(r record.Record) error {
+		v := fmt.Sprintf("%d %q %v %q", r.Timestamp, r.Key, r.Value == nil, r.Value)
+		s.at[r.Offset] = v
+		if r.Offset >= s.from {
+			s.last[string(r.Key)] = fmt.Sprint(r.Offset, " ", v)
+			if r.Value == nil {
+				s.last[string(r.Key)] = ""
+			}
+		}
+		return nil
+	})
+	if err != nil {
+		failf("a batch can't be read: %v", err)
+	}
+}
+
+func seen(from int64, bs []mbatch) sees {
+	s := sees{from: from, last: map[string]string{}, at: map[int64]string{}}
+	for _, b := range bs {
+		s.batch(b.data)
+	}
+	return s
+}
+
+// sameState says what a reader of a compacted log misses; "" if nothing.
+func (m *mlog) sameState(start int64, want, got []mbatch) string {
+	a, b := seen(start, want), seen(start, got)
+	for at, v := range b.at {
+		if a.at[at] != v {
+			return fmt.Sprintf("at %d stands another record: %s instead of %s", at, v, a.at[at])
+		}
+	}
+	if m.tombstones() == 0 {
+		maps.DeleteFunc(a.last, func(_, v string) bool { return v == "" })
+		maps.DeleteFunc(b.last, func(_, v string) bool { return v == "" })
+	}
+	if !maps.Equal(a.last, b.last) {
+		return fmt.Sprintf("a reader knows %v, should know %v", b.last, a.last)
+	}
+	next := int64(0)
+	for _, x := range got {
+		if x.base < next {
+			return fmt.Sprintf("the batch at %d comes after %d", x.base, next)
+		}
+		next = x.next
+	}
+	return ""
+}
+
+// readCompacted checks what a read of a compacted log gave.
+func (m *mlog) readCompacted(h *history, at int64, parts [][]byte) {
+	all := seen(0, h.bs)
+	for _, p := range parts {
+		eachBatch(p, func(b record.Batch) {
+			if b.LastOffset() < at {
+				failf("%s: a read at %d gave the batch at %d", m.topic, at, b.BaseOffset())
+			}
+			one := seen(0, []mbatch{{data: bytes.Clone(b)}})
+			for _, o := range slices.Sorted(maps.Keys(one.at)) {
+				if all.at[o] != one.at[o] {
+					failf("%s: a read gave another record at %d than was appended: %s instead of %s", m.topic, o, one.at[o], all.at[o])
+				}
+			}
+		})
+	}
+}
+
+// isCompacted says whether a log of the model was compacted: its batches may have gaps.
+func (w *world) isCompacted(l *Log) bool {
+	return slices.ContainsFunc(w.logs, func(m *mlog) bool { return m.l == l && m.compacted })
+}
