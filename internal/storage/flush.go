@@ -96,7 +96,13 @@ func (l *Log) activeFor(c *chunk, cfg *Config, limits segment.Limits) (*segment.
 	if n := len(l.segments); n > 0 {
 		active = l.segments[n-1]
 	}
+	end := l.flushed
 	l.mu.RUnlock()
+	if active != nil && active.Size() == 0 && active.Base() < end {
+		// What it was made for went without coming to it (discardLocked). A start looks
+		// for what was written through in a segment that begins at the recovery point.
+		return l.addSegment(end, cfg)
+	}
 	if active != nil && active.Err() == nil && !active.Full(limits, len(c.data), c.next-1, c.maxTs) {
 		return active, nil
 	}

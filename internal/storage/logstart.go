@@ -203,7 +203,7 @@ func (l *Log) unlistBelow(below int64) (gone []*segment.Segment, end int64) {
 	for n < len(l.segments) && l.segmentEndLocked(n) <= below {
 		n++
 	}
-	if n == len(l.segments) && n > 0 && l.segments[n-1].Size() == 0 {
+	if n == len(l.segments) && n > 0 && l.segments[n-1].Size() == 0 && l.segments[n-1].Base() == l.flushed {
 		n-- // it takes no space, and something may be on its way into it
 	}
 	gone, end = l.segments[:n:n], l.flushed

@@ -477,3 +477,26 @@ func TestNothingGoesWhileSegmentsAreReplaced(t *testing.T) {
 	}
 	holds(t, l, 8)
 }
+
+// What a rolled segment was made for goes without coming to it; then the log is written
+// through, and what it acknowledged is there after a kill.
+func TestWhatFollowsADiscardedSegmentStays(t *testing.T) {
+	disk := crashfs.New(1)
+	d := mustOpen(t, disk, "sync")
+	l := kept(t, d, keeping("sync", -1, -1))
+	putAt(t, l, 3, 100, ago(0))
+	if err := l.roll(); err != nil {
+		t.Fatal(err)
+	}
+	putAt(t, l, 2, 100, ago(0)) // in the journal only
+	if err := l.SetLogStart(5); err != nil {
+		t.Fatal(err)
+	}
+	l.Configure(keeping("os", -1, -1))
+	putAt(t, l, 4, 700, ago(0))
+	back := mustOpen(t, disk.KillImage(1), "os").Logs()[0]
+	if start := back.Ends().LogStart; start != 5 {
+		t.Errorf("the log begins at %d", start)
+	}
+	holds(t, back, 9)
+}
