@@ -71,6 +71,9 @@ var rules = map[string]modelConfig{
 	"a truncation is committed":                     {broken: broken{silentCut: true}},
 	"a log start is committed":                      {broken: broken{silentStart: true}},
 	"producers outlive their records":               {broken: broken{forgetGone: true}, rare: true},
+	"a swap of segments is committed":               {broken: broken{silentSwap: true}},
+	"a start finishes a swap":                       {broken: broken{forgetfulSwap: true}},
+	"a swap ends after its names are synced":        {broken: broken{eagerSwap: true}},
 	"a checkpoint names what was kept aside":        {broken: broken{forgetAside: true}},
 	"a failed segment is written anew":              {broken: broken{forgetfulFail: true}, rare: true},
 }
