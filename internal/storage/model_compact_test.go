@@ -59,9 +59,9 @@ func (w *world) compact(m *mlog) {
 		w.append(w.logs[w.rng.IntN(len(w.logs))], 1+w.rng.IntN(4))
 	}
 	<-done
-	cfg = m.l.Config()
-	cfg.Cleanup = Cleanup{}
-	m.l.cfg.Store(&cfg)
+	after := m.l.Config()
+	after.Cleanup = Cleanup{}
+	m.l.cfg.Store(&after)
 	w.dir.memory.evict(m.l, math.MaxInt64, 0) // readers are to see the segments
 }
 
