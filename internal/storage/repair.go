@@ -124,14 +124,23 @@ func (l *Log) replaceSegment() error {
 }
 
 // bound cuts the last of the old segments to its synced bytes, so that the bytes
-// of unknown fate behind them are never taken for batches.
+// of unknown fate behind them are never taken for batches; and to the recovery point,
+// which may be behind those bytes: the new segment begins there.
 func (l *Log) bound(old []*segment.Segment, next int64) error {
 	if len(old) == 0 {
 		return nil
 	}
 	last := old[len(old)-1]
-	fresh := segment.Open(l.dir.files, l.path, last.Base(), last.Synced())
-	if err := fresh.Cut(last.Synced(), next); err != nil {
+	size := last.Synced()
+	l.mu.RLock()
+	for _, e := range l.rp.segments {
+		if e.base == last.Base() {
+			size = min(size, e.size)
+		}
+	}
+	l.mu.RUnlock()
+	fresh := segment.Open(l.dir.files, l.path, last.Base(), size)
+	if err := fresh.Cut(size, next); err != nil {
 		return err
 	}
 	old[len(old)-1] = fresh

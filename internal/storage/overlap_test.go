@@ -1,0 +1,51 @@
+package storage
+
+import (
+	"errors"
+	"testing"
+
+	"github.com/chronik-io/chronik/internal/record"
+	"github.com/chronik-io/chronik/internal/vfs/crashfs"
+)
+
+// TestANewSegmentDoesNotOverlap: a carried frame is in a segment with its first half
+// only, synced, when the segment fails. The recovery point is before the frame, where
+// the new segment begins, so that the old one must end there.
+func TestANewSegmentDoesNotOverlap(t *testing.T) {
+	d := mustOpen(t, crashfs.New(1), "sync")
+	l := makeLogs(t, d, 1, "sync")[0]
+	put(t, l, 3, 100)
+	if err := l.flushAndSync(); err != nil {
+		t.Fatal(err)
+	}
+	for i := range int64(2) { // timestamps so far apart that they stay two chunks
+		w := record.NewBuilder(record.BatchOptions{})
+		w.Append(10_000*i, nil, []byte("value"), nil)
+		b, err := w.Build()
+		if err != nil {
+			t.Fatal(err)
+		}
+		if a := send(l, b); a.Err != nil {
+			t.Fatal(a.Err)
+		}
+	}
+	eventually(t, "the records count", func() bool { return l.AckEnd() == 5 })
+	for i, c := range l.tail.chunks[l.tail.flushed:] {
+		if c.setLSN(d.journal.Notified()); i > 1 {
+			t.Fatal("more than two chunks")
+		}
+	}
+	l.flushMu.Lock()
+	err := errors.Join(l.writeRun(l.tail.flushable(1)), l.syncLocked())
+	rp, synced := l.rp, l.segments[0].Synced()
+	l.flushMu.Unlock()
+	if err != nil || rp.offset != 3 || synced == rp.segments[0].size {
+		t.Fatalf("recovery point %+v, %d bytes are synced: %v", rp, synced, err)
+	}
+	if err := l.bound(l.segments[:1:1], rp.offset); err != nil {
+		t.Fatal(err)
+	}
+	if got := l.segments[0].Size(); got != rp.segments[0].size {
+		t.Errorf("the old segment has %d bytes, %d are below the recovery point", got, rp.segments[0].size)
+	}
+}
