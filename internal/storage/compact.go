@@ -33,7 +33,7 @@ func (d *Dir) compactNext() (did bool) {
 	d.compacting.Lock()
 	defer d.compacting.Unlock()
 	l, dirt := d.dirtiest(time.Now())
-	if l == nil || d.closing.Load() {
+	if l == nil || d.closing.Load() || d.cramped() {
 		return false
 	}
 	p := &pass{d: d, l: l, now: time.Now(), dirt: dirt}
@@ -55,6 +55,10 @@ func (d *Dir) compactNext() (did bool) {
 	}
 	return true
 }
+
+// cramped says that the disk has no room for the segments that a pass writes before
+// the old ones go. What is left is for what must be written.
+func (d *Dir) cramped() bool { return d.LastSpace().Level == SpaceCritical }
 
 // dirtiest returns the log with the largest dirty part of those that are due.
 func (d *Dir) dirtiest(now time.Time) (best *Log, dirt cleaner.Dirt) {
@@ -182,7 +186,7 @@ func (p *pass) wanted() error {
 	l := p.l
 	l.mu.RLock()
 	defer l.mu.RUnlock()
-	if p.d.closing.Load() || l.unusableLocked() != nil || l.cuts != p.cuts || !l.cfg.Load().Cleanup.Compact || l.logStart.Load() > p.dirt.Until {
+	if p.d.closing.Load() || p.d.cramped() || l.unusableLocked() != nil || l.cuts != p.cuts || !l.cfg.Load().Cleanup.Compact || l.logStart.Load() > p.dirt.Until {
 		return fmt.Errorf("%w: %s", errGivenUp, l)
 	}
 	return nil

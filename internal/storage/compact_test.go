@@ -173,6 +173,22 @@ func TestCompactionKeepsTheLastValues(t *testing.T) {
 	}
 }
 
+// TestNoCompactionOnACrampedDisk: a pass needs room before it gives some.
+func TestNoCompactionOnACrampedDisk(t *testing.T) {
+	d, l := compactLog(t, vfs.Memory(), "sync")
+	for _, suffix := range []string{"a", "b", "c"} {
+		set(t, l, 50, suffix)
+	}
+	d.guard.found.Store(&Space{Level: SpaceCritical})
+	if n := compactAll(t, d); n != 0 {
+		t.Errorf("%d passes on a disk that is nearly full", n)
+	}
+	d.guard.found.Store(&Space{Level: SpaceLow})
+	if n := compactAll(t, d); n != 1 {
+		t.Errorf("%d passes where there is room", n)
+	}
+}
+
 // TestTombstonesStayTheirTime: one goes with the first pass after its time.
 func TestTombstonesStayTheirTime(t *testing.T) {
 	d, l := compactLog(t, vfs.Memory(), "sync")

@@ -147,10 +147,17 @@ func (m *memory) evict(l *Log, n, share int64) bool {
 	return more
 }
 
-// evictAll drops everything that logs hold in memory; they are not used any more.
-func (m *memory) evictAll(logs []*Log) {
+// evictCached drops all that logs hold as a cache.
+func (m *memory) evictCached(logs []*Log) {
 	for _, l := range logs {
 		m.evict(l, math.MaxInt64, 0)
+	}
+}
+
+// evictAll drops everything that logs hold in memory; they are not used any more.
+func (m *memory) evictAll(logs []*Log) {
+	m.evictCached(logs)
+	for _, l := range logs {
 		l.mu.Lock()
 		gone := l.tail.cutEnd(-1)
 		l.mu.Unlock()

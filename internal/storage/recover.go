@@ -7,6 +7,7 @@ import (
 	"maps"
 	"math"
 	"path"
+	"runtime/debug"
 	"slices"
 	"sync"
 	"time"
@@ -88,6 +89,10 @@ func (d *Dir) recover() error {
 		return err
 	}
 	r.tidy()
+	if r.frames > manyFrames {
+		d.memory.evictCached(d.Logs())
+		debug.FreeOSMemory()
+	}
 	if r.ckpt != nil && !d.clean {
 		d.log.Info("recovered", zap.Int("partitions", len(d.list)), zap.Duration("took", time.Since(r.began)))
 	}
@@ -95,6 +100,11 @@ func (d *Dir) recover() error {
 	d.stats.online.Set(1)
 	return nil
 }
+
+// manyFrames is how many frames of a journal leave enough behind for the memory to
+// be given back to the system at once. What was replayed stands in many small
+// chunks, in segments too, and in the system's cache.
+const manyFrames = 50_000
 
 func (r *recovery) readCheckpoint() error {
 	d := r.d
@@ -358,7 +368,9 @@ func (r *recovery) apply() error {
 		if f == nil || f.err != nil || fr.LSN <= f.lc.rp.lsn || fr.Carried && fr.NextEnd <= f.l.logEnd.Load() {
 			return nil
 		}
-		f.err = f.l.replay(&fr)
+		if f.err = f.l.replay(&fr); r.d.memory.deferred.Load() > r.d.memory.bound {
+			r.relieve()
+		}
 		return nil
 	})
 	if err == nil && ext.Next != r.extent.Next {
@@ -379,16 +391,38 @@ func (l *Log) replay(f *journal.Frame) error {
 		c.records += int(b.Records())
 		c.maxTs = max(c.maxTs, b.MaxTimestamp())
 	})
-	l.mu.Lock()
-	l.tail.add(c)
-	l.mu.Unlock()
 	l.logEnd.Store(c.next)
 	l.written.Store(c.next)
 	l.durable.Store(c.next)
-	if l.tail.unflushedBytes() >= 1<<20 || l.dir.memory.deferred.Load() > l.dir.memory.bound {
+	if l.keepDurable(c) >= 1<<20 {
 		return l.flush()
 	}
 	return nil
+}
+
+// keepDurable puts a chunk whose frame is durable at the end of the tail, and
+// returns how many bytes of it are not in segments.
+func (l *Log) keepDurable(c *chunk) int64 {
+	limits := &l.cfg.Load().Segment
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	c.firstTs = c.maxTs
+	l.tail.add(c)
+	if l.tail.join(c, limits.Bytes/2, min(limits.Ms, joinMs)) {
+		l.dir.memory.joined(c)
+	}
+	return l.tail.unflushedBytes()
+}
+
+// relieve brings all logs to segments: what was replayed so far fills the memory
+// that there is for it.
+func (r *recovery) relieve() {
+	all := slices.Collect(maps.Values(r.found))
+	each(len(all), func(i int) {
+		if all[i].err == nil {
+			all[i].err = all[i].l.flush()
+		}
+	})
 }
 
 // finish takes a log that failed offline. Nothing of it is changed, and the

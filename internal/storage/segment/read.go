@@ -90,7 +90,7 @@ func (s *Segment) keep(n *learned) {
 // false or the end of the readable bytes.
 func (s *Segment) walk(h *handle, pos int64, fn func(b record.Batch, pos int64, size int) bool) error {
 	end, next := s.Size(), s.base
-	buf := make([]byte, 0, scanStep)
+	buf := make([]byte, 0, max(min(scanStep, end-pos), 0))
 	bufAt := pos
 	for pos < end {
 		if pos < bufAt || pos+record.HeaderSize > bufAt+int64(len(buf)) {
