@@ -7,6 +7,7 @@ import (
 	"maps"
 	"math"
 	"path"
+	"runtime"
 	"runtime/debug"
 	"slices"
 	"sync"
@@ -91,6 +92,7 @@ func (d *Dir) recover() error {
 	r.tidy()
 	if r.frames > manyFrames {
 		d.memory.evictCached(d.Logs())
+		runtime.GC() // empties the pools, together with the next one
 		debug.FreeOSMemory()
 	}
 	if r.ckpt != nil && !d.clean {
