@@ -60,7 +60,8 @@ type Segment struct {
 	since int        // bytes appended since the last index entry
 	first first
 
-	allocated bool // the file is longer than its batches
+	allocated bool  // the file is longer than its batches
+	backed    int64 // bytes that are on their way to the disk, or there; of whoever appends
 
 	begun  time.Time // by this process: it was made or opened then
 	chance float64   // 0 to 1: which part of the jitter it rolls earlier
@@ -180,7 +181,23 @@ func (s *Segment) append(chunks [][]byte, indexInterval int, write func(vfs.File
 	}
 	s.note(chunks, at, indexInterval)
 	s.size.Store(at + int64(n))
+	s.writeBack(h, at+int64(n))
 	return nil
+}
+
+// backAt is how many bytes are sent to the disk together, ahead of the next sync.
+// Without that a segment that is written to fast has hundreds of megabytes to sync
+// when a sweep comes to it, and the journal's datasyncs wait behind them.
+const backAt = 1 << 20
+
+// writeBack starts to write what was appended, but for the last page, which the
+// next append may go on with.
+func (s *Segment) writeBack(h *handle, end int64) {
+	const page = 4 << 10
+	if s.backed = max(s.backed, s.Synced()/page*page); end-s.backed >= backAt {
+		vfs.StartWriteback(h.f, s.backed, end/page*page-s.backed)
+		s.backed = end / page * page
+	}
 }
 
 // learn makes indexes and timestamps of a segment that this process did not
@@ -356,6 +373,7 @@ func (s *Segment) Cut(size, next int64) error {
 		return s.latch(err)
 	}
 	s.size.Store(size)
+	s.backed = min(s.backed, size)
 	defer s.places.forget()
 	if err := h.f.Truncate(size); err != nil {
 		return s.latch(fmt.Errorf("cut segment: %w", err))
