@@ -164,10 +164,10 @@ row_cold() {
   done
 }
 row_e2e() {
-  for rate in 5000 "${RATE_E2E:-100000}"; do
-    title "e2e: from send to receive, 256 B at $rate/s"
-    against --mode e2e --clients shared -c 128 -s 256 --rate "$rate"
-  done
+  title "e2e: from send to receive, 256 B at 5,000/s, 128 tasks on one producer"
+  against --mode e2e --clients shared -c 128 -s 256 --rate 5000
+  title "e2e: 256 B at ${RATE_E2E:-200000}/s, one batching producer"
+  against "${large[@]}" --mode e2e --clients batched -c 1 -s 256 --rate "${RATE_E2E:-200000}"
 }
 row_partitions() {
   title "partitions: the closed loop over 1, 16, 100, 1,000 and 10,000 partitions"
@@ -244,8 +244,10 @@ perf_rounds() { # produce|consume TOPIC SIZE THROUGHPUT
   done
   [ -z "$kafka" ] || echo "medians: chronik $(median <"$work/chronik.rates.$1"), kafka $(median <"$work/kafka.rates.$1")"
 }
-perf_produce() { # ADDR TOPIC SIZE THROUGHPUT: records/s p50 p99
-  "$KAFKA_TOOLS/kt" producer-perf-test --bootstrap-server "$1" --topic "$2" --num-records "${PERF_RECORDS:-$((3000000 * 256 / $3 + 500000))}" \
+perf_produce() { # ADDR TOPIC SIZE THROUGHPUT: records/s p50 p99; those of a rate without the client's own warm-up
+  local n="${PERF_RECORDS:-$((3000000 * 256 / $3 + 500000))}" warm=()
+  if [ "$4" -gt 0 ]; then n=$(($4 * 20)) warm=(--warmup-records $(($4 * 10))); fi
+  "$KAFKA_TOOLS/kt" producer-perf-test --bootstrap-server "$1" --topic "$2" --num-records "$n" "${warm[@]}" \
     --record-size "$3" --throughput "$4" --command-property acks=all 2>/dev/null |
     sed -nE 's/.*sent, ([0-9.]+) records.sec .* ([0-9]+) ms 50th, .* ([0-9]+) ms 99th.*/\1 records\/s, p50 \2 ms, p99 \3 ms/p' | tail -1
 }
