@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"maps"
-	"math"
 	"path"
 	"strings"
 	"sync"
@@ -81,7 +80,6 @@ func settled(t testing.TB, l *Log) {
 	if err := l.roll(); err != nil {
 		t.Fatal(err)
 	}
-	l.dir.memory.evict(l, math.MaxInt64, 0) // what memory still has is not compacted
 }
 
 // state is what a reader from the log's start knows at its end, and how many records

@@ -184,7 +184,8 @@ func (l *Log) placeSwap(x *swap) error {
 }
 
 // publishSwap puts the new segment into the log's list, and only then sends the
-// readers of the old ones to look there: none of them waits.
+// readers of the old ones to look there: none of them waits. What is cached of the old
+// ones goes, so that it is not served any longer.
 func (l *Log) publishSwap(x *swap) {
 	l.mu.Lock()
 	i := slices.Index(l.segments, x.old[0])
@@ -192,8 +193,11 @@ func (l *Log) publishSwap(x *swap) {
 	if x.fresh != nil {
 		list = append(list, x.fresh)
 	}
-	l.segments = append(list, l.segments[i+len(x.old):]...)
+	rest := l.segments[i+len(x.old):]
+	l.segments = append(list, rest...)
+	gone := l.tail.evictBelow(rest[0].Base())
 	l.mu.Unlock()
+	l.dir.memory.drop(gone, len(gone))
 	for _, s := range x.old {
 		s.Replace()
 	}

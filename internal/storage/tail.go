@@ -189,6 +189,20 @@ func (t *tail) evict(n int64) []*chunk {
 	for ; end < t.flushed && n > 0; end++ {
 		n -= t.chunks[end].cap
 	}
+	return t.evictFirst(end)
+}
+
+// evictBelow drops the cached chunks that begin below an offset, and returns them
+// for release.
+func (t *tail) evictBelow(offset int64) []*chunk {
+	end := 0
+	for end < t.flushed && t.chunks[end].base < offset {
+		end++
+	}
+	return t.evictFirst(end)
+}
+
+func (t *tail) evictFirst(end int) []*chunk {
 	gone := t.chunks[:end:end]
 	// A copy, or the old array would go on holding what it doesn't show any more.
 	t.chunks = append([]*chunk(nil), t.chunks[end:]...)

@@ -83,3 +83,22 @@ func TestAbsentIsToldApartFromWrong(t *testing.T) {
 		}
 	}
 }
+
+// Logs goes on behind the last one while there are more.
+func TestLogsArePaged(t *testing.T) {
+	s := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		answer := `{"more": true, "logs": [{"topic": "a", "partition": 0, "retained": "active segment"}]}`
+		switch q := r.URL.Query(); {
+		case r.URL.Path != "/v1/logs" || strings.Join(q["topic"], ",") != "a,b":
+			answer = `{}`
+		case q.Get("after") == "a/0":
+			answer = `{"more": false, "logs": [{"topic": "b", "partition": 3}]}`
+		}
+		_, _ = w.Write([]byte(answer))
+	}))
+	t.Cleanup(s.Close)
+	logs, err := port(t, "--admin", s.URL).Logs(t.Context(), "a", "b")
+	if err != nil || len(logs) != 2 || logs[0].Retained != "active segment" || logs[1].Topic != "b" || logs[1].Partition != 3 {
+		t.Errorf("%+v, %v", logs, err)
+	}
+}

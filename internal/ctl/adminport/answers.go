@@ -4,6 +4,8 @@ import (
 	"context"
 	"fmt"
 	"net/http"
+	"net/url"
+	"strconv"
 	"time"
 
 	"github.com/chronik-io/chronik/pkg/durability"
@@ -75,6 +77,38 @@ func (p *Port) Health(ctx context.Context) ([]Finding, error) {
 	}
 	err := p.get(ctx, "/v1/health", &answer)
 	return answer.Findings, err
+}
+
+// Log is a partition's log, as far as commands use it.
+type Log struct {
+	Topic     string `json:"topic"`
+	Partition int32  `json:"partition"`
+	Retained  string `json:"retained"` // why its oldest segment is still there; empty where there is none
+}
+
+// logsAtOnce is how many logs one answer holds at most.
+const logsAtOnce = 10_000
+
+// Logs asks for the logs that the broker has of some topics.
+func (p *Port) Logs(ctx context.Context, topics ...string) ([]Log, error) {
+	q := url.Values{"topic": topics, "limit": {strconv.Itoa(logsAtOnce)}}
+	var all []Log
+	for {
+		var answer struct {
+			More bool  `json:"more"`
+			Logs []Log `json:"logs"`
+		}
+		if err := p.get(ctx, "/v1/logs?"+q.Encode(), &answer); err != nil {
+			return nil, err
+		}
+		all = append(all, answer.Logs...)
+		n := len(answer.Logs)
+		if !answer.More || n == 0 {
+			return all, nil
+		}
+		last := answer.Logs[n-1]
+		q.Set("after", last.Topic+"/"+strconv.Itoa(int(last.Partition)))
+	}
 }
 
 // Dir is a log directory, as far as commands use it.

@@ -12,6 +12,7 @@ import (
 	"github.com/twmb/franz-go/pkg/kadm"
 	"github.com/twmb/franz-go/pkg/kmsg"
 
+	"github.com/chronik-io/chronik/internal/ctl/adminport"
 	"github.com/chronik-io/chronik/internal/ctl/cli"
 	"github.com/chronik-io/chronik/internal/ctl/output"
 )
@@ -43,6 +44,7 @@ type partition struct {
 	End       *int64   `json:"end"`
 	Size      *int64   `json:"sizeBytes"`
 	Dirs      []string `json:"logDirs"`
+	Retained  string   `json:"retained,omitempty"` // why the oldest segment is still there; empty where the admin port doesn't say
 	Error     string   `json:"error,omitempty"`
 }
 
@@ -74,6 +76,29 @@ type facts struct {
 	starts, ends kadm.ListedOffsets
 	configs      kadm.ResourceConfigs
 	dirs         kadm.DescribedAllLogDirs // empty where the broker has no such API
+	retained     map[log]string           // of the logs that the admin port tells of
+}
+
+type log struct {
+	topic     string
+	partition int32
+}
+
+// retained asks the admin port, where there is one, why old segments are still there.
+func retained(ctx context.Context, a *cli.App, topics []string) (map[log]string, error) {
+	p := adminport.Of(a)
+	if p == nil {
+		return nil, nil
+	}
+	logs, err := p.Logs(ctx, topics...)
+	if err != nil && !p.Named {
+		return nil, nil // it is not said that there is one
+	}
+	why := map[log]string{}
+	for _, l := range logs {
+		why[log{l.Topic, l.Partition}] = l.Retained
+	}
+	return why, err
 }
 
 func ask(ctx context.Context, adm *kadm.Client, topics []kadm.TopicDetail) (f facts, err error) {
@@ -101,6 +126,13 @@ func ask(ctx context.Context, adm *kadm.Client, topics []kadm.TopicDetail) (f fa
 func show(ctx context.Context, a *cli.App, adm *kadm.Client, topics []kadm.TopicDetail) error {
 	f, err := ask(ctx, adm, topics)
 	if err != nil {
+		return err
+	}
+	names := make([]string, len(topics))
+	for i, t := range topics {
+		names[i] = t.Topic
+	}
+	if f.retained, err = retained(ctx, a, names); err != nil {
 		return err
 	}
 	all := []described{}
@@ -159,6 +191,7 @@ func (f *facts) partition(p kadm.PartitionDetail) partition {
 		}
 	})
 	slices.Sort(x.Dirs)
+	x.Retained = f.retained[log{p.Topic, p.Partition}]
 	return x
 }
 
@@ -173,9 +206,9 @@ func (d *described) table() *output.Table {
 	for _, name := range slices.Sorted(maps.Keys(d.Configs)) {
 		title += "\nconfig " + name + "=" + d.Configs[name]
 	}
-	t := &output.Table{Title: title, Columns: []string{"PARTITION#", "LEADER#", "EPOCH#", "REPLICAS", "ISR", "START#", "END#", "SIZE#", "+OFFLINE", "+DIRECTORIES", "+ERROR"}}
+	t := &output.Table{Title: title, Columns: []string{"PARTITION#", "LEADER#", "EPOCH#", "REPLICAS", "ISR", "START#", "END#", "SIZE#", "+OFFLINE", "+DIRECTORIES", "+RETAINED", "+ERROR"}}
 	for _, p := range d.Partitions {
-		t.Add(p.Partition, p.Leader, p.Epoch, numbers(p.Replicas), numbers(p.ISR), known(p.Start), known(p.End), size(p.Size), numbers(p.Offline), strings.Join(p.Dirs, ","), p.Error)
+		t.Add(p.Partition, p.Leader, p.Epoch, numbers(p.Replicas), numbers(p.ISR), known(p.Start), known(p.End), size(p.Size), numbers(p.Offline), strings.Join(p.Dirs, ","), p.Retained, p.Error)
 	}
 	return t
 }
