@@ -193,9 +193,9 @@ func (l *Log) publishSwap(x *swap) {
 	if x.fresh != nil {
 		list = append(list, x.fresh)
 	}
-	rest := l.segments[i+len(x.old):]
-	l.segments = append(list, rest...)
-	gone := l.tail.evictBelow(rest[0].Base())
+	next := l.segments[i+len(x.old)].Base() // at least the active segment follows
+	l.segments = append(list, l.segments[i+len(x.old):]...)
+	gone := l.tail.evictBelow(next)
 	l.mu.Unlock()
 	l.dir.memory.drop(gone, len(gone))
 	for _, s := range x.old {
