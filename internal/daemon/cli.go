@@ -12,6 +12,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/chronik-io/chronik/internal/daemon/config"
+	"github.com/chronik-io/chronik/internal/nearest"
 	"github.com/chronik-io/chronik/internal/vfs"
 )
 
@@ -97,7 +98,7 @@ func usageError(cmd *cobra.Command, err error) error {
 		for _, s := range flagged() {
 			known = append(known, flagName(s))
 		}
-		if near, found := config.Nearest(name, known); found {
+		if near, found := nearest.Name(name, known); found {
 			return &ExitError{ExitUsage, fmt.Errorf("%s; did you mean --%s?", text, near)}
 		}
 	}

@@ -104,7 +104,7 @@ func rooms() map[string]room {
 			"internal/metrics", "internal/topicconf", "pkg/durability"},
 			never: noDisk, because: brokerReason},
 
-		"internal/daemon/config": {may: []string{"internal/topicconf", "pkg/durability", "internal/vfs"},
+		"internal/daemon/config": {may: []string{"internal/nearest", "internal/topicconf", "pkg/durability", "internal/vfs"},
 			never: []string{kmsgPkg}, because: "the loader knows names, units and bounds; only the daemon knows who gets them"},
 		"internal/daemon":         {may: []string{"internal/...", "pkg/durability"}},
 		"internal/bench/wire":     bench("internal/record"),
@@ -124,6 +124,7 @@ func rooms() map[string]room {
 		"cmd/chronik-bench":      {may: []string{"internal/bench/command"}, because: "a main of at most 40 lines"},
 		"scripts/clients/kgo":    {because: "a client test speaks the protocol from outside"},
 		"scripts/clients/groups": {because: "a client test speaks the protocol from outside"},
+		"internal/nearest":       {because: "a leaf: names are strings to it"},
 		"internal/manpage":       {never: []string{osPkg, unixPkg, koanfPkg, kmsgPkg, netPkg}, because: "a manual page is made of the texts of a command line, whichever it is"},
 		"scripts/man":            {may: []string{"internal/daemon", "internal/ctl/...", "internal/bench/command", "internal/manpage"}, because: "it collects the texts of the tools and has none of its own"},
 	}
@@ -136,7 +137,7 @@ func ctlRooms() map[string]room {
 	ctl := func(may ...string) room { return room{may: may, never: []string{koanfPkg}, because: ctlReason} }
 	return map[string]room{
 		"internal/ctl":           ctl("internal/ctl/..."),
-		"internal/ctl/cli":       ctl("internal/ctl/contexts", "internal/ctl/output"),
+		"internal/ctl/cli":       ctl("internal/ctl/contexts", "internal/ctl/output", "internal/nearest"),
 		"internal/ctl/contexts":  ctl(),
 		"internal/ctl/output":    ctl(),
 		"internal/ctl/parse":     ctl(),
@@ -144,7 +145,7 @@ func ctlRooms() map[string]room {
 		"internal/ctl/records":   ctl(),
 		"internal/ctl/offsets":   ctl("internal/ctl/cli", "internal/ctl/parse"),
 		"internal/ctl/adminport": ctl("internal/ctl/cli", "internal/ctl/contexts", "pkg/durability"),
-		"internal/ctl/topic":     ctl("internal/ctl/cli", "internal/ctl/output", "internal/ctl/parse", "internal/ctl/offsets", "internal/ctl/config"),
+		"internal/ctl/topic":     ctl("internal/ctl/adminport", "internal/ctl/cli", "internal/ctl/output", "internal/ctl/parse", "internal/ctl/offsets", "internal/ctl/config"),
 		"internal/ctl/config":    ctl("internal/ctl/cli", "internal/ctl/output", "internal/ctl/parse"),
 		"internal/ctl/group":     ctl("internal/ctl/cli", "internal/ctl/output", "internal/ctl/parse", "internal/ctl/offsets"),
 		"internal/ctl/produce":   ctl("internal/ctl/cli", "internal/ctl/parse", "internal/ctl/progress", "internal/ctl/records"),

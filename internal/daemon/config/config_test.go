@@ -343,16 +343,6 @@ func TestLoopback(t *testing.T) {
 	}
 }
 
-func TestNearest(t *testing.T) {
-	known := []string{"num.partitions", "num.network.threads", "log.dirs"}
-	for name, want := range map[string]string{"num.partition": "num.partitions", "NUM_PARTITIONS": "num.partitions",
-		"log.dir": "log.dirs", "log-dirs": "log.dirs", "zebra": "", "": ""} {
-		if got, _ := Nearest(name, known); got != want {
-			t.Errorf("Nearest(%q) = %q, want %q", name, got, want)
-		}
-	}
-}
-
 // A duplicate name would make one of the two unreachable.
 func TestASettingIsDefinedOnce(t *testing.T) {
 	if _, err := Load(Input{Broker: []Def{{Name: KeyDataDir}}}); err == nil {

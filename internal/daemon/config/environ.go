@@ -3,6 +3,8 @@ package config
 import (
 	"slices"
 	"strings"
+
+	"github.com/chronik-io/chronik/internal/nearest"
 )
 
 // EnvPrefix begins every variable that chronikd reads.
@@ -55,6 +57,6 @@ func nearestEnv(env string, known []string) (string, bool) {
 	for i, k := range known {
 		bare[i] = strings.ToLower(strings.TrimPrefix(k, EnvPrefix))
 	}
-	near, ok := Nearest(strings.TrimPrefix(env, EnvPrefix), bare)
+	near, ok := nearest.Name(strings.TrimPrefix(env, EnvPrefix), bare)
 	return EnvPrefix + strings.ToUpper(near), ok
 }

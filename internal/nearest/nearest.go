@@ -1,10 +1,14 @@
-package config
+// Package nearest finds the name that was probably meant by one that nobody knows.
+//
+// It knows nothing of what the names are of; whoever refuses a setting, a flag or
+// a command calls it.
+package nearest
 
 import "strings"
 
-// Nearest returns the known name that is most like name, and false where none
-// is like it at all. Case and the kind of separator do not count.
-func Nearest(name string, known []string) (string, bool) {
+// Name returns the known name that is most like name, and false where none is like
+// it at all. Case and the kind of separator do not count.
+func Name(name string, known []string) (string, bool) {
 	plain := plainer().Replace(strings.ToLower(name))
 	best, at := "", 1+len(plain)/3
 	for _, k := range known {
@@ -36,12 +40,4 @@ func distance(a, b string) int {
 		}
 	}
 	return row[len(b)]
-}
-
-// unknown is the problem of a name that is not known.
-func unknown(kind, name string, known []string, all string) string {
-	if near, ok := Nearest(name, known); ok {
-		return "unknown " + kind + "; did you mean " + near + "?"
-	}
-	return "unknown " + kind + "; " + all
 }

@@ -1,0 +1,13 @@
+package nearest
+
+import "testing"
+
+func TestName(t *testing.T) {
+	known := []string{"num.partitions", "num.network.threads", "log.dirs"}
+	for name, want := range map[string]string{"num.partition": "num.partitions", "NUM_PARTITIONS": "num.partitions",
+		"log.dir": "log.dirs", "log-dirs": "log.dirs", "zebra": "", "": ""} {
+		if got, _ := Name(name, known); got != want {
+			t.Errorf("Name(%q) = %q, want %q", name, got, want)
+		}
+	}
+}
