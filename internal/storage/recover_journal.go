@@ -1,0 +1,123 @@
+package storage
+
+import (
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+
+	"go.uber.org/zap"
+
+	"github.com/chronik-io/chronik/internal/record"
+	"github.com/chronik-io/chronik/internal/storage/journal"
+)
+
+// verify reads the journal once without changing anything: it must be whole,
+// and continue every log that it holds frames of.
+func (r *recovery) verify() error {
+	d := r.d
+	d.log.Info("the last stop was not clean, reading the journal", zap.Uint64("file", r.ckpt.redo.File), zap.Uint64("lsn", uint64(r.ckpt.redo.LSN)))
+	ext, err := d.journal.Scan(r.ckpt.redo, func(f journal.Frame) error {
+		d.stats.frames.Inc()
+		r.frames++
+		r.progress("frames of the journal read", r.frames, r.frames)
+		d.stats.bytes.Add(float64(len(f.Payload)))
+		e := r.found[f.Stream]
+		r.others = r.others || e == nil
+		if e != nil && e.err == nil && f.LSN > e.lc.rp.lsn {
+			e.err = e.extend(&f)
+		}
+		return nil
+	})
+	if errors.Is(err, journal.ErrDamaged) {
+		return fmt.Errorf("%w; put the journal back as it was, or give up what is only in it with chronikd accept-journal-loss", err)
+	}
+	if err != nil {
+		return err
+	}
+	if ext.Next <= r.ckpt.durable {
+		return fmt.Errorf("%w: journal %s ends at LSN %d, but the checkpoint knows %d to be durable: an older copy of the journal was put back, or files are missing",
+			journal.ErrDamaged, d.jpath, ext.Next-1, r.ckpt.durable)
+	}
+	r.extent, r.above = ext, max(r.above, ext.Above)
+	return nil
+}
+
+// extend checks that a frame continues the log.
+func (f *found) extend(fr *journal.Frame) error {
+	switch {
+	case fr.Carried && fr.NextEnd <= f.end:
+		return nil // a copy of what earlier frames held
+	case fr.Type != journal.Batches || fr.PrevEnd != f.end || fr.NextEnd <= fr.PrevEnd:
+		return fmt.Errorf("journal frame %d of type %d holds offsets [%d, %d), but the log ends at %d", fr.LSN, fr.Type, fr.PrevEnd, fr.NextEnd, f.end)
+	}
+	f.end = fr.NextEnd
+	return nil
+}
+
+// apply reads the journal again and gives the logs what the segments lack.
+func (r *recovery) apply() error {
+	done := 0
+	ext, err := r.d.journal.Scan(r.ckpt.redo, func(fr journal.Frame) error {
+		done++
+		r.progress("frames of the journal replayed", done, r.frames)
+		f := r.found[fr.Stream]
+		if f == nil || f.err != nil || fr.LSN <= f.lc.rp.lsn || fr.Carried && fr.NextEnd <= f.l.logEnd.Load() {
+			return nil
+		}
+		if f.err = f.l.replay(&fr); r.d.memory.deferred.Load() > r.d.memory.bound {
+			r.relieve()
+		}
+		return nil
+	})
+	if err == nil && ext.Next != r.extent.Next {
+		err = fmt.Errorf("%w: it ended at LSN %d when read again, first at %d", journal.ErrDamaged, ext.Next, r.extent.Next)
+	}
+	return err
+}
+
+// replay appends a frame's batches to the tail of a log.
+func (l *Log) replay(f *journal.Frame) error {
+	c := l.dir.memory.alloc(l, len(f.Payload))
+	c.base, c.next, c.maxTs, c.ready, c.queued = f.PrevEnd, f.NextEnd, -1, true, l.dir.now()
+	c.setLSN(f.LSN)
+	c.data = append(c.data, f.Payload...)
+	eachBatch(c.data, func(b record.Batch) {
+		l.producers.Add(b, c.queued)
+		l.epochs.Assign(b.LeaderEpoch(), b.BaseOffset())
+		c.records += int(b.Records())
+		c.maxTs = max(c.maxTs, b.MaxTimestamp())
+	})
+	l.logEnd.Store(c.next)
+	l.written.Store(c.next)
+	l.durable.Store(c.next)
+	if l.keepDurable(c) >= 1<<20 {
+		return l.flush()
+	}
+	return nil
+}
+
+// keepDurable puts a chunk whose frame is durable at the end of the tail, and
+// returns how many bytes of it are not in segments.
+func (l *Log) keepDurable(c *chunk) int64 {
+	limits := &l.cfg.Load().Segment
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	c.firstTs = c.maxTs
+	l.tail.add(c)
+	if l.tail.join(c, limits.Bytes/2, min(limits.Ms, joinMs)) {
+		l.dir.memory.joined(c)
+	}
+	return l.tail.unflushedBytes()
+}
+
+// relieve brings all logs to segments: what was replayed so far fills the memory
+// that there is for it.
+func (r *recovery) relieve() {
+	all := slices.Collect(maps.Values(r.found))
+	each(len(all), func(i int) {
+		if all[i].err == nil {
+			all[i].err = all[i].l.flush()
+		}
+	})
+}
