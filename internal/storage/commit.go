@@ -318,7 +318,7 @@ func (l *Log) handOver(c *chunk) {
 	}
 	// An error means that the journal has failed: the directory is about to
 	// revert every log to its durable end, this chunk with it.
-	_ = l.dir.journal.Submit(&c.entry)
+	_ = c.submit(l.dir.journal)
 }
 
 // chunkDurable is told by the journal's notifier.

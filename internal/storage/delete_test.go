@@ -3,7 +3,9 @@ package storage
 import (
 	"testing"
 
+	"github.com/chronik-io/chronik/internal/membuf"
 	"github.com/chronik-io/chronik/internal/vfs"
+	"github.com/chronik-io/chronik/internal/vfs/crashfs"
 	"github.com/chronik-io/chronik/internal/vfs/errfs"
 )
 
@@ -45,4 +47,46 @@ func TestManyLogsAreDeletedAtOnce(t *testing.T) {
 		t.Fatalf("%d logs after a start", n)
 	}
 	holds(t, d.Logs()[0], 3)
+}
+
+// What the journal is writing of a log stays as it is when the log is deleted:
+// others get that memory only afterwards. A frame whose bytes changed under the
+// write would end the next recovery, and with it what was acknowledged behind it.
+func TestDeleteLeavesTheJournalItsMemory(t *testing.T) {
+	disk := crashfs.New(1)
+	errs := errfs.New(disk)
+	d := mustOpen(t, errs, "sync")
+	logs := makeLogs(t, d, 2, "sync")
+	put(t, logs[0], 1, 100)
+	hold := make(chan struct{})
+	held := errs.Add(errfs.Rule{Ops: errfs.Write, Path: "*.journal", Count: 1, Before: func(errfs.Call) { <-hold }})
+	data := testBatch(t, 20_000, nil) // more than is copied next to its frame's header
+	send(logs[1], data)
+	eventually(t, "the write began", func() bool { return held.Hits() > 0 })
+	if err := d.Delete(logs[1]); err != nil {
+		t.Fatal(err)
+	}
+	var others []*membuf.Buffer
+	for range 16 { // a pool gives them back in no order that it promises
+		b := d.memory.pool.Get(len(data))
+		clear(b.Bytes())
+		others = append(others, b)
+	}
+	close(hold)
+	put(t, logs[0], 1, 100)
+	image := disk.PowerLossImage(crashfs.DropUnsynced, 1)
+	for _, b := range others {
+		b.Release()
+	}
+	again := mustOpen(t, image, "sync").Logs()
+	if len(again) != 1 {
+		t.Fatalf("%d logs after a start", len(again))
+	}
+	holds(t, again[0], 2)
+	if err := d.Close(); err != nil {
+		t.Fatal(err)
+	}
+	if n := d.memory.pool.Outstanding(); n != 0 {
+		t.Errorf("%d buffers are still in use", n)
+	}
 }

@@ -302,9 +302,7 @@ func (l *Log) goOffline(err error) {
 		l.own()
 		defer l.disown()
 		l.flushMu.Lock()
-		if !l.inFlight() { // the memory is others' now
-			l.dir.memory.evictAll([]*Log{l})
-		}
+		l.dir.memory.evictAll([]*Log{l})
 		l.flushMu.Unlock()
 		l.observer().Reverted(end, err)
 	}

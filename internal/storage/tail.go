@@ -39,10 +39,23 @@ type chunk struct {
 // setLSN says that one frame holds the chunk.
 func (c *chunk) setLSN(lsn journal.LSN) { c.first, c.last = lsn, lsn }
 
+// submit gives the chunk to the journal, which has a reference of its own to the
+// bytes until Durable: whoever else drops them, and be it with the log, what is
+// being written stays as it is.
+func (c *chunk) submit(j *journal.Journal) error {
+	c.buf.Retain()
+	err := j.Submit(&c.entry)
+	if err != nil {
+		c.buf.Release()
+	}
+	return err
+}
+
 // Durable is journal.Owner: the chunk's frame is durable.
 func (c *chunk) Durable(_ *journal.Entry, err error) {
+	defer c.buf.Release()
 	if err == nil {
-		c.log.chunkDurable(c)
+		c.log.chunkDurable(c) // c may be nothing any more
 	} // otherwise the directory reverts every log as a whole
 }
 
