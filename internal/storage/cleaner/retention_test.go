@@ -148,7 +148,7 @@ func fair(p Policy, b Bounds, specs []spec, parts []Part, v *Verdict) error {
 	aged := func(i int) bool {
 		ts, _ := parts[i].Newest()
 		age := now.Sub(time.UnixMilli(ts))
-		if ts < 0 || -age > p.Ahead {
+		if ts < 0 || age < -p.Ahead { // an age of all too many years has no opposite
 			age = specs[i].wrote
 		}
 		return p.Time >= 0 && age > p.Time
