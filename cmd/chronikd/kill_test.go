@@ -94,7 +94,7 @@ func (l *ledger) topic(n int) string {
 }
 
 // The real binary is killed with SIGKILL under load, again and again, also while
-// it recovers, and the same idempotent producers go on. After each start every
+// it recovers, and while topics are deleted; and the same idempotent producers go on. After each start every
 // record that was acknowledged before is at its offset with its value, no record
 // is there twice, and each producer's are in order. No start needs help.
 func TestKillLosesAndDoublesNothing(t *testing.T) {
@@ -125,6 +125,8 @@ func TestKillLosesAndDoublesNothing(t *testing.T) {
 	for id := range killProducers {
 		producers.Go(func() { produceUntil(ctx, t, addr, id, l, pace.tokens) })
 	}
+	var doomed int
+	producers.Go(func() { doomed = doom(ctx, t, addr, pace.tokens) })
 	inRecovery := 0
 	for n := 0; n < kills; n++ {
 		l.addTopic(fmt.Sprintf("kill-auto-%d", n)) // made by whoever first writes to it
@@ -155,7 +157,8 @@ func TestKillLosesAndDoublesNothing(t *testing.T) {
 	if err := broker.end(syscall.SIGTERM); err != nil {
 		t.Errorf("SIGTERM: %v\n%s", err, broker.logged())
 	}
-	t.Logf("%d kills, %d of them in recovery: %d records acknowledged in %d topics; seed %d", kills, inRecovery, len(acked), len(topics), seed)
+	t.Logf("%d kills, %d of them in recovery: %d records acknowledged in %d topics, %d topics deleted under load; seed %d",
+		kills, inRecovery, len(acked), len(topics), doomed, seed)
 }
 
 // load returns when the producers got on.
