@@ -8,6 +8,8 @@
 #                       without it chronik is measured alone, and that is said.
 # KAFKA=HOST:PORT       a Kafka that runs already; KAFKA_PID for its CPU time.
 # CHRONIKD=FILE         the binary to measure (default bin/chronikd).
+# BULK_TIME=120s BULK_KEEP=8   of the row bulk: how long, and how many GiB its topics keep, so that it fits on a disk;
+# BALLAST=16            GiB of memory that are taken away meanwhile, so that the page cache is full soon.
 #
 # Every comparison takes turns, A B A B, and prints ratios within rounds. chronik runs
 # with its defaults: profile sync, each acknowledgement follows an fdatasync. Kafka runs
@@ -20,8 +22,12 @@ KAFKA_TOOLS="${KAFKA_TOOLS:-$root/../shared/kafka}"
 work="$(mktemp -d "${TMPDIR:-/tmp}/chronik-bench.XXXXXX")"
 kafka="${KAFKA:-}" kafka_pid="${KAFKA_PID:-}" own_kafka='' pid='' addr=''
 
+# Both look for what may go often enough for loads that a disk could not keep.
+housekeeping=(log.retention.check.interval.ms=10000)
+
 finish() {
   stop_chronik
+  drop_ballast
   [ -z "$own_kafka" ] || "$KAFKA_TOOLS/kafka-down.sh" --dir "$work/kafka" --wipe >/dev/null 2>&1
   rm -rf "$work"
 }
@@ -29,7 +35,7 @@ trap finish EXIT
 trap 'exit 130' INT TERM
 
 start_chronik() { # on the same directory as before, if there was one
-  "$chronikd" --data-dir "$work/data" --listen "${addr:-127.0.0.1:0}" --admin-listen off "$@" 2>"$work/chronikd.log" &
+  "$chronikd" --data-dir "$work/data" --listen "${addr:-127.0.0.1:0}" --admin-listen off "${housekeeping[@]/#/--set=}" "$@" 2>"$work/chronikd.log" &
   pid=$!
   for _ in $(seq 200); do
     addr="$(sed -n 's/.*"msg":"ready".*"listen":\["\([^"]*\)".*/\1/p' "$work/chronikd.log")"
@@ -47,7 +53,7 @@ start_kafka() {
     echo "NOT MEASURED: Kafka, because $KAFKA_TOOLS/kafka-up.sh is not there. chronik alone:"
     return 0
   fi
-  kafka="$("$KAFKA_TOOLS/kafka-up.sh" --port "${KAFKA_PORT:-19392}" --dir "$work/kafka")" || exit 1
+  kafka="$("$KAFKA_TOOLS/kafka-up.sh" --port "${KAFKA_PORT:-19392}" --dir "$work/kafka" -c "${housekeeping[0]}")" || exit 1
   kafka_pid="$(cat "$work/kafka/node1/pid")" own_kafka=1
   # Its compiler needs some time under load before its figures mean anything.
   "$bench" --bootstrap-servers "$kafka" --create-topic --delete-topic --topic "$(topic)" -d "${WARM_KAFKA:-15s}" --warmup 0s >/dev/null
@@ -61,7 +67,7 @@ against() {
   if [ -z "$kafka" ]; then
     local load=()
     while [ $# -gt 0 ]; do # what only a comparison has
-      case "$1" in --echo) shift;; --set-a | --set-b) shift 2;; *) load+=("$1"); shift;; esac
+      case "$1" in --echo) shift;; --set-a | --set-b | --discard) shift 2;; *) load+=("$1"); shift;; esac
     done
     alone "${load[@]}"
     return
@@ -202,13 +208,27 @@ row_sweeps() {
   alone -c 128 -d "${SWEEP_TIME:-60s}" --partitions 1000
 }
 row_bulk() {
+  local n keep=${BULK_KEEP:-8} load
+  take_ballast
   for n in 1 16; do
-    title "bulk: kgo producers for ${BULK_TIME:-120s} on $n partitions, 1 KiB"
-    alone "${large[@]}" --batched -s 1024 --partitions "$n" -d "${BULK_TIME:-120s}"
-    [ -z "$kafka" ] || "$bench" --bootstrap-servers "$kafka" ${kafka_pid:+--server-pid "$kafka_pid"} --create-topic "${large[@]}" --topic "$(topic)" \
-      --batched -s 1024 --partitions "$n" -d "${BULK_TIME:-120s}" --warmup "$warmup"
+    title "bulk: a kgo producer for ${BULK_TIME:-120s} on $n partitions, 1 KiB; $keep GiB are kept, $(awk '/^MemAvailable/ {printf "%.1f", $2 / 2^20}' /proc/meminfo) GiB of memory are there"
+    load=(--batched -s 1024 --partitions "$n" -d "${BULK_TIME:-120s}" "${large[@]}" --topic-config "retention.bytes=$((keep * 2**30 / n))"
+      --topic-config segment.bytes=268435456 --topic-config file.delete.delay.ms=1000)
+    rounds="${BULK_ROUNDS:-1}" against "${load[@]}" --discard 0
   done
+  drop_ballast
 }
+ballast=''
+take_ballast() {
+  [ -n "${BALLAST:-}" ] || return 0
+  python3 -c 'import sys, time
+held = [b"\1" * 2**30 for _ in range(int(sys.argv[1]))]
+print("held", flush=True)
+time.sleep(1e6)' "$BALLAST" >"$work/ballast" &
+  ballast=$!
+  until [ -s "$work/ballast" ]; do kill -0 "$ballast" || exit 1; sleep 0.2; done
+}
+drop_ballast() { if [ -n "$ballast" ]; then kill "$ballast"; wait "$ballast"; ballast=; fi 2>/dev/null; }
 
 # Kafka's own tools, in turns: producer-perf-test as fast as it can and at half of
 # Kafka's rate, consumer-perf-test (which joins a group) over what was written.
