@@ -199,6 +199,11 @@ func (d *Dir) Delete(logs ...*Log) error {
 		}
 	}
 	d.memory.evictAll(logs)
+	for _, g := range gone {
+		if g.log.failedForGood() {
+			d.stats.offline.Dec()
+		}
+	}
 	return d.removeDeleted(gone)
 }
 
@@ -214,7 +219,7 @@ func (d *Dir) bury(logs []*Log, entries []logCheckpoint) []deletion {
 			e.deleted, e.offline, e.aside = true, "", ""
 			e.rp.lsn = max(d.journal.Assigned(), 1)
 			d.deleted[l.id] = tombstone{entry: e, lsn: e.rp.lsn}
-			gone = append(gone, deletion{l.id, path.Base(l.path)})
+			gone = append(gone, deletion{l, l.id, path.Base(l.path)})
 		}
 		delete(d.logs, l.id)
 		delete(d.broken, l)
@@ -225,6 +230,7 @@ func (d *Dir) bury(logs []*Log, entries []logCheckpoint) []deletion {
 
 // deletion names a log whose deletion is durable and its directory.
 type deletion struct {
+	log  *Log // nil where a start goes on with it
 	id   ID
 	name string
 }

@@ -7,9 +7,11 @@ import (
 	"syscall"
 	"testing"
 
+	"github.com/prometheus/client_golang/prometheus/testutil"
 	"go.uber.org/zap"
 	"go.uber.org/zap/zaptest/observer"
 
+	"github.com/chronik-io/chronik/internal/metrics"
 	"github.com/chronik-io/chronik/internal/storage/journal"
 	"github.com/chronik-io/chronik/internal/vfs"
 	"github.com/chronik-io/chronik/internal/vfs/crashfs"
@@ -231,5 +233,27 @@ func TestFault05ShortWriteAndNoDescriptors(t *testing.T) {
 		holds(t, l, l.Ends().LogEnd)
 		again := mustOpen(t, disk.PowerLossImage(crashfs.KeepSectors, 1), "sync")
 		holds(t, again.Logs()[0], l.Ends().Durable)
+	}
+}
+
+// A partition that is offline is counted until it is deleted.
+func TestOfflinePartitionsAreCounted(t *testing.T) {
+	image := served(t, "sync")
+	if err := image.Remove(firstSegment); err != nil {
+		t.Fatal(err)
+	}
+	m := metrics.NewStorage(nil)
+	d := mustOpen(t, image, "sync", func(o *Options) { o.Metrics = m })
+	offline := func() float64 { return testutil.ToFloat64(m.Offline.WithLabelValues("/d")) }
+	if n := offline(); n != 1 {
+		t.Errorf("%v partitions are offline", n)
+	}
+	for range 2 {
+		if err := d.Delete(d.Logs()...); err != nil {
+			t.Fatal(err)
+		}
+		if n := offline(); n != 0 {
+			t.Errorf("%v partitions are offline, and all are deleted", n)
+		}
 	}
 }

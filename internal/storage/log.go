@@ -269,6 +269,13 @@ func (l *Log) Offline() error {
 	return l.offline
 }
 
+// failedForGood says that the log went offline, also once it is deleted.
+func (l *Log) failedForGood() bool {
+	l.mu.RLock()
+	defer l.mu.RUnlock()
+	return l.offline != nil
+}
+
 func (l *Log) currentMode() mode {
 	l.mu.RLock()
 	defer l.mu.RUnlock()

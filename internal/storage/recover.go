@@ -282,7 +282,7 @@ func (r *recovery) look(lc *logCheckpoint) {
 	dirName := fmt.Sprintf("%s-%d", lc.topic, lc.id.Partition)
 	if lc.deleted {
 		d.deleted[lc.id] = tombstone{entry: *lc, lsn: lc.rp.lsn}
-		r.later(nil, func() error { return d.removeDeleted([]deletion{{lc.id, dirName}}) })
+		r.later(nil, func() error { return d.removeDeleted([]deletion{{id: lc.id, name: dirName}}) })
 		return
 	}
 	cfg := Config{}
