@@ -40,18 +40,6 @@ func generated(t *testing.T, path, part, want string) {
 	}
 }
 
-func TestDocsListEverySetting(t *testing.T) {
-	cfg, err := Load(config.Input{})
-	if err != nil {
-		t.Fatal(err)
-	}
-	var b strings.Builder
-	if err := config.Markdown(&b, kafkaSettings(registry(cfg.Durability))); err != nil {
-		t.Fatal(err)
-	}
-	generated(t, "../../docs/configuration.md", "settings", b.String())
-}
-
 func TestDocsListEveryProfile(t *testing.T) {
 	var b strings.Builder
 	b.WriteString("| profile | counts when | synced by | longest wait | most records | most bytes | for |\n|---|---|---|---|---|---|---|\n")

@@ -61,15 +61,8 @@ func Manual(version string) ([]manpage.Page, error) {
 
 // settingText is what a manual says of one setting.
 func settingText(d *config.Def) string {
-	var facts []string
-	facts = append(facts, d.Type)
-	if d.Bounds != "" {
-		facts = append(facts, d.Bounds)
-	}
-	switch {
-	case d.Unset:
-		facts = append(facts, "not set unless you do")
-	case d.Default != "":
+	facts := d.Facts()
+	if d.Default != "" {
 		facts = append(facts, "default "+d.Default)
 	}
 	return d.Doc + "\n(" + strings.Join(facts, "; ") + ")"

@@ -40,7 +40,12 @@ func kafkaSettings(reg *topicconf.Registry) []config.Def {
 		if _, ok := hidden[d.Name]; ok {
 			continue
 		}
+		live := ""
+		if d.Update != topicconf.ReadOnly {
+			live = config.LiveByClients
+		}
 		defs = append(defs, config.Def{Name: d.Name, Default: d.Default, Unset: !d.HasDefault, Type: strings.ToLower(d.Type.String()), Doc: d.Doc,
+			Bounds: d.Bounds, Live: live,
 			Check: func(v string) error { return plain(d.Name, v, d.Check(v)) }})
 	}
 	return defs
@@ -64,11 +69,11 @@ func explain(reg *topicconf.Registry) func(string) string {
 		if text := elsewhere()[key]; text != "" {
 			return text
 		}
-		if err := reg.CheckStatic(map[string]string{key: ""}); err != nil && strings.Contains(err.Error(), "known to Kafka") {
-			return "Kafka has this setting and chronik does not act on it; leave it out"
-		}
-		if reg.Topic(key) != nil {
+		if d := reg.Topic(key); d != nil && d.Honoured {
 			return "is a topic's config; set it on a topic, or set the broker's default of it"
+		}
+		if reg.Foreign(key) || reg.Topic(key) != nil {
+			return "Kafka has this setting and chronik does not act on it; " + topicconf.Instead(key)
 		}
 		return ""
 	}

@@ -92,7 +92,7 @@ func topicDefault(t *Def) *Def {
 	}
 	switch s.Name {
 	case "log.retention.ms":
-		d.Importance, d.checks = High, []check{someRetention}
+		d.Importance, d.Bounds, d.checks = High, retentions, []check{someRetention}
 	case "message.max.bytes", "log.segment.bytes", "log.roll.ms", "min.insync.replicas", "compression.type", "log.retention.bytes",
 		"log.roll.jitter.ms", "log.segment.delete.delay.ms", "unclean.leader.election.enable":
 		d.Importance = High

@@ -93,9 +93,9 @@ func cleaningDefs() []*Def {
 			"After how many milliseconds a log that is worth a compaction is looked for again where there was none; at least 100, whatever is set.",
 			atLeast(0)),
 		brokerDef("log.cleaner.dedupe.buffer.size", Long, "134217728",
-			"The memory, in bytes, for the keys of one compaction; what does not fit is left to the next pass.", checked(enoughForKeys)),
+			"The memory, in bytes, for the keys of one compaction; what does not fit is left to the next pass.", bounded("at least 1048576", enoughForKeys)),
 		brokerDef("log.cleaner.io.max.bytes.per.second", Double, "1.7976931348623157E308",
-			"How many bytes compaction reads and writes in a second at most, together.", checked(positive)),
+			"How many bytes compaction reads and writes in a second at most, together.", bounded("at least 1", positive)),
 		brokerDef(DiskMinFree, Long, "-1",
 			"The free bytes of a log directory's file system below which clients' records are refused: 0 never, "+
 				"-1 at 5 % of the file system, but no less than 256 MiB and no more than 10 GiB.",
@@ -124,10 +124,10 @@ func positive(d *Def, v value) error {
 // need a restart, as in Kafka.
 func otherUnits() []*Def {
 	minutes := brokerDef("log.retention.minutes", Int, "", "The value of retention.ms in minutes, for where log.retention.ms is not set; -1 for ever.",
-		importance(High), noDefault, checked(someRetention))
+		importance(High), noDefault, bounded(retentions, someRetention))
 	hours := brokerDef("log.retention.hours", Int, "168",
 		"The value of retention.ms in hours, for where neither log.retention.ms nor log.retention.minutes is set; -1 for ever.",
-		importance(High), checked(someRetention))
+		importance(High), bounded(retentions, someRetention))
 	return []*Def{
 		minutes, hours,
 		brokerDef("log.roll.hours", Int, "168", "The value of segment.ms in hours, for where log.roll.ms is not set.", importance(High), atLeast(1)),
@@ -135,6 +135,9 @@ func otherUnits() []*Def {
 			importance(High), atLeast(0)),
 	}
 }
+
+// retentions says in words what someRetention accepts.
+const retentions = "-1, or at least 1"
 
 // someRetention refuses a default under which every record were old at once: a
 // topic may ask for that, a broker may not, as in Kafka.

@@ -103,6 +103,18 @@ transactional.id.expiration.ms unclean.leader.election.interval.ms
 unstable.api.versions.enable unstable.feature.versions.enable
 `
 
+// formerBrokerNames are those that earlier versions of Kafka had, or its authorizer
+// has, and that are found in many a server.properties.
+const formerBrokerNames = `
+advertised.host.name advertised.port allow.everyone.if.no.acl.found auto.include.jmx.reporter
+broker.id.generation.enable control.plane.listener.name host.name inter.broker.protocol.version
+log.message.downconversion.enable log.message.format.version log.message.timestamp.difference.max.ms
+offsets.commit.required.acks password.encoder.secret port quota.consumer.default quota.producer.default
+reserved.broker.max.id super.users zookeeper.clientCnxnSocket zookeeper.connect
+zookeeper.connection.timeout.ms zookeeper.max.in.flight.requests zookeeper.session.timeout.ms
+zookeeper.set.acl zookeeper.ssl.client.enable
+`
+
 // foreignTopicDefs are the other topic configs of Apache Kafka 4.3, with type and
 // bounds: a value that Kafka would refuse is refused in its words, any other
 // because chronik does not act on it.

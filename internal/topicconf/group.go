@@ -2,6 +2,7 @@ package topicconf
 
 import (
 	"fmt"
+	"strings"
 	"time"
 )
 
@@ -16,9 +17,19 @@ const (
 func singleGroupDefs() []*Def {
 	return []*Def{
 		topicDef(groupSession, Int, "45000", "After how many milliseconds without a heartbeat a member of the group is out of it.",
-			from("group."+groupSession), atLeast(1)),
+			from("group."+groupSession), withinBroker(groupSession)),
 		topicDef(groupHeartbeat, Int, "5000", "How often, in milliseconds, members of the group are told to send heartbeats.",
-			from("group."+groupHeartbeat), atLeast(1)),
+			from("group."+groupHeartbeat), withinBroker(groupHeartbeat)),
+	}
+}
+
+// withinBroker is for a config of a group that the broker's settings bound, which
+// CheckGroup knows. By itself it is a time.
+func withinBroker(name string) option {
+	return func(d *Def) {
+		_, bare, _ := strings.Cut(name, ".")
+		atLeast(1)(d)
+		d.Bounds = fmt.Sprintf("from group.consumer.min.%[1]s to group.consumer.max.%[1]s", bare)
 	}
 }
 

@@ -34,7 +34,7 @@ func groupDefs() []*Def {
 			oneOf("uniform", "range"), checked(notEmpty)),
 		brokerDef("group.consumer.migration.policy", String, "bidirectional",
 			"Whether a group that has members may go from one protocol to the other: upgrade to consumer, downgrade to classic, bidirectional, or disabled.",
-			checked(migrationPolicy)),
+			bounded("one of "+strings.Join(migrationPolicies(), ", "), migrationPolicy)),
 	}
 }
 
@@ -80,11 +80,14 @@ func notEmpty(d *Def, v value) error {
 	return nil
 }
 
+func migrationPolicies() []string {
+	return []string{"bidirectional", "disabled", "downgrade", "upgrade"}
+}
+
 // migrationPolicy accepts the policies in any case of letters, as Kafka does.
 func migrationPolicy(d *Def, v value) error {
-	policies := []string{"bidirectional", "disabled", "downgrade", "upgrade"}
-	if !slices.Contains(policies, strings.ToLower(v.s)) {
-		return d.invalid(v.s, "String must be one of (case insensitive): "+strings.ToUpper(strings.Join(policies, ", ")))
+	if !slices.Contains(migrationPolicies(), strings.ToLower(v.s)) {
+		return d.invalid(v.s, "String must be one of (case insensitive): "+strings.ToUpper(strings.Join(migrationPolicies(), ", ")))
 	}
 	return nil
 }

@@ -44,7 +44,7 @@ func New(opts Options) *Registry {
 		topics: topics, brokers: brokers, groups: groups}
 	maps.Copy(r.topic, byName(foreignTopicDefs()))
 	maps.Copy(r.group, byName(foreignGroupDefs()))
-	for _, name := range strings.Fields(foreignBrokerNames) {
+	for _, name := range strings.Fields(foreignBrokerNames + formerBrokerNames) {
 		r.foreign[name] = true
 	}
 	for _, defs := range [][]*Def{r.topics, r.brokers, r.groups} {
@@ -68,6 +68,35 @@ func (r *Registry) Topics() []*Def { return r.topics }
 // Brokers are the broker configs that chronik reads, sorted by name. The slice
 // must not be changed.
 func (r *Registry) Brokers() []*Def { return r.brokers }
+
+// GroupDefs are the configs of single groups that chronik honours, sorted by name.
+// The slice must not be changed.
+func (r *Registry) GroupDefs() []*Def { return r.groups }
+
+// ForeignBrokers are the names of broker configs that Kafka has or had and chronik
+// refuses, sorted.
+func (r *Registry) ForeignBrokers() []string { return slices.Sorted(maps.Keys(r.foreign)) }
+
+// ForeignTopics are those of topics.
+func (r *Registry) ForeignTopics() []string { return foreign(r.topic) }
+
+// ForeignGroups are those of single groups.
+func (r *Registry) ForeignGroups() []string { return foreign(r.group) }
+
+func foreign(defs map[string]*Def) []string {
+	var names []string
+	for name, d := range defs {
+		if !d.Honoured {
+			names = append(names, name)
+		}
+	}
+	slices.Sort(names)
+	return names
+}
+
+// Foreign reports whether Kafka has or had a broker config of that name and chronik
+// doesn't.
+func (r *Registry) Foreign(name string) bool { return r.foreign[name] }
 
 // Topic is the topic config of that name, nil where neither chronik nor Kafka has
 // one; see Def.Honoured.
@@ -99,8 +128,7 @@ func checkSet(defs map[string]*Def, set map[string]string, kind string) error {
 			return err
 		}
 		if !d.Honoured {
-			return &Error{name, fmt.Sprintf("%s config %s is known to Kafka, but this version of chronik does not honour it",
-				strings.ToUpper(kind[:1])+kind[1:], name)}
+			return refused(strings.ToUpper(kind[:1])+kind[1:], name)
 		}
 	}
 	return nil
@@ -166,7 +194,7 @@ func (r *Registry) CheckStatic(set map[string]string) error {
 
 func (r *Registry) unknownBroker(name string) error {
 	if r.foreign[name] {
-		return &Error{name, fmt.Sprintf("Broker config %s is known to Kafka, but this version of chronik does not honour it", name)}
+		return refused("Broker", name)
 	}
 	return &Error{name, "Unknown broker config name: " + name}
 }

@@ -106,7 +106,7 @@ func TestWhatThisVersionCannotDoIsRefusedByName(t *testing.T) {
 	samples := map[Type]string{Long: "1", Int: "1", Boolean: "false", Double: "0.5", List: "0:1"}
 	for _, d := range foreignTopicDefs() {
 		wantMsg(t, registry().CheckTopic(map[string]string{d.Name: samples[d.Type]}),
-			"Topic config "+d.Name+" is known to Kafka, but this version of chronik does not honour it")
+			"Topic config "+d.Name+" is known to Kafka, but this version of chronik does not honour it; "+Instead(d.Name))
 	}
 }
 
@@ -130,7 +130,7 @@ func TestBrokerConfigsAreRefusedInKafkasWords(t *testing.T) {
 		{map[string]string{"message.max.bytes": "abc"}, false, "Invalid value abc for configuration message.max.bytes: Not a number of type INT"},
 		{map[string]string{"message.max.bytes": "-1"}, false, "Invalid value -1 for configuration message.max.bytes: Value must be at least 0"},
 		{map[string]string{"segment.bytes": "5000000"}, false, "Unknown broker config name: segment.bytes"},
-		{map[string]string{"log.flush.interval.ms": "5"}, false, "Broker config log.flush.interval.ms is known to Kafka, but this version of chronik does not honour it"},
+		{map[string]string{"log.flush.interval.ms": "5"}, false, "Broker config log.flush.interval.ms is known to Kafka, but this version of chronik does not honour it; leave it out: the durability profile says when records are synced (wal.profile, chronik.durability.profile of a topic)"},
 		{map[string]string{"log.retention.ms": "5", "log.roll.jitter.ms": "5", "log.segment.delete.delay.ms": "5"}, false, ""},
 		{map[string]string{"log.retention.ms": "0"}, false, "log.retention.ms must be unlimited (-1) or, greater than or equal to 1"},
 		{map[string]string{"log.retention.ms": "-1"}, true, ""},
@@ -156,8 +156,8 @@ func TestStaticConfigs(t *testing.T) {
 		{map[string]string{"node.id": "2", "broker.id": "+2"}, ""},
 		{map[string]string{"node.id": "2", "broker.id": "3"}, "node.id and broker.id are two names of one config and must have the same value"},
 		{map[string]string{"chronik.produce.profile": "x"}, "Invalid value x for configuration chronik.produce.profile: String must be one of: low-latency, balanced"},
-		{map[string]string{"zookeeper.connect": "x"}, "Unknown broker config name: zookeeper.connect"},
-		{map[string]string{"unclean.leader.election.interval.ms": "1"}, "Broker config unclean.leader.election.interval.ms is known to Kafka, but this version of chronik does not honour it"},
+		{map[string]string{"zookeeper.connect": "x"}, "Broker config zookeeper.connect is known to Kafka, but this version of chronik does not honour it; leave it out: there is no controller to set up"},
+		{map[string]string{"unclean.leader.election.interval.ms": "1"}, "Broker config unclean.leader.election.interval.ms is known to Kafka, but this version of chronik does not honour it; leave it out: there is one node, and nothing to replicate or move"},
 		{map[string]string{"log.retention.hours": "-1", "log.retention.minutes": "5", "log.cleanup.policy": ""}, ""},
 		{map[string]string{"log.retention.hours": "0"}, "log.retention.ms must be unlimited (-1) or, greater than or equal to 1"},
 		{map[string]string{"log.cleaner.dedupe.buffer.size": "1000000"}, "log.cleaner.dedupe.buffer.size must be at least 1MB per cleaner thread."},
@@ -280,6 +280,23 @@ func TestDoublesAreWrittenAsInJava(t *testing.T) {
 	} {
 		if got := d.Canonical(raw); got != want {
 			t.Errorf("%s is written %s, want %s", raw, got, want)
+		}
+	}
+}
+
+// A remedy that no name leads to is a slip in the list.
+func TestEveryRemedyIsOfSomeName(t *testing.T) {
+	r := registry()
+	used := make(map[string]bool)
+	for _, name := range slices.Concat(r.ForeignBrokers(), r.ForeignTopics(), r.ForeignGroups()) {
+		used[Instead(name)] = true
+		if r.Broker(name) != nil || r.Topic(name) != nil && r.Topic(name).Honoured {
+			t.Errorf("%s is honoured and refused", name)
+		}
+	}
+	for _, i := range insteads() {
+		if !used[i.remedy] {
+			t.Errorf("nobody is told %q", i.remedy)
 		}
 	}
 }

@@ -37,7 +37,7 @@ func topicDefs(p Profiles) []*Def {
 		topicDef(DurabilityProfile, String, durability.Default,
 			"The durability profile: what must be true of a record's bytes on a replica before that replica counts, and who syncs when. "+
 				"Takes effect between two commit groups.",
-			from(DurabilityProfile), checked(func(d *Def, v value) error { return knownProfile(p, d, v) })),
+			from(DurabilityProfile), bounded("the name of a durability profile", func(d *Def, v value) error { return knownProfile(p, d, v) })),
 		topicDef("unclean.leader.election.enable", Boolean, "false",
 			"Whether a replica that is not in sync may lead a partition that has no other left, which loses what it lacks. "+
 				"A partition with one replica has none to choose from, so that it changes nothing for it.",
@@ -56,7 +56,7 @@ func compressionDefs() []*Def {
 			from("compression.type"), oneOf(compressionTypes()...)),
 		topicDef("compression.gzip.level", Int, "-1",
 			"The level of gzip, 1 (fast) to 9 (small), or -1 for the library's own, where compression.type is gzip.",
-			from("compression.gzip.level"), checked(gzipLevel)),
+			from("compression.gzip.level"), bounded("-1, or 1 to 9", gzipLevel)),
 		topicDef("compression.lz4.level", Int, "9",
 			"The level of lz4, 1 (fast) to 17 (small), where compression.type is lz4.",
 			from("compression.lz4.level"), between(1, 17)),

@@ -92,6 +92,10 @@ type Setting struct {
 // SourceDefault is the source of a value that nobody set.
 const SourceDefault = "default"
 
+// LiveByClients is Def.Live of what any client can change, with chronikctl or with
+// Kafka's tools.
+const LiveByClients = "chronikctl config set broker"
+
 // Def describes one single-valued setting.
 type Def struct {
 	Name    string // as Kafka and the file write it: num.partitions
@@ -100,6 +104,11 @@ type Def struct {
 	Type    string // for people: int, long, boolean, string, list
 	Bounds  string // for people, with the unit: "1 to 10,000"; may be empty
 	Doc     string // what it does, and when to change it
+	// Live says how it is changed while the broker runs. Empty: with a restart.
+	Live string
+	// Broker names the broker config that clients are told it as, where that is
+	// not Name; empty for Name, or where clients are not told.
+	Broker string
 	// Check refuses a value with what is wrong about it. Nil accepts all.
 	Check func(value string) error
 }

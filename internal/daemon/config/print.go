@@ -1,7 +1,6 @@
 package config
 
 import (
-	"fmt"
 	"io"
 	"slices"
 	"strings"
@@ -25,11 +24,9 @@ func Defaults(w io.Writer, broker []Def) error {
 		for _, line := range wrap(d.Doc, 96) {
 			b.WriteString("# " + line + "\n")
 		}
-		if d.Bounds != "" {
-			b.WriteString("# (" + d.Bounds + ")\n")
-		}
+		b.WriteString("# (" + strings.Join(d.Facts(), "; ") + ")\n")
 		if d.Unset {
-			b.WriteString("# (not set unless you do)\n# " + d.Name + ":\n")
+			b.WriteString("# " + d.Name + ":\n")
 			continue
 		}
 		b.WriteString("# " + d.Name + ": " + quoted(d.Default) + "\n")
@@ -38,34 +35,25 @@ func Defaults(w io.Writer, broker []Def) error {
 	return err
 }
 
-// Markdown writes the table of all settings for docs/configuration.md.
-func Markdown(w io.Writer, broker []Def) error {
-	var b strings.Builder
-	table := func(title string, defs []Def) {
-		b.WriteString("### " + title + "\n\n| setting | default | type | meaning |\n|---|---|---|---|\n")
-		for _, d := range defs {
-			typ, value := d.Type, ""
-			if d.Bounds != "" {
-				typ += ": " + d.Bounds
-			}
-			if d.Default != "" {
-				value = "`" + d.Default + "`"
-			}
-			fmt.Fprintf(&b, "| `%s` | %s | %s | %s |\n", d.Name, value, cell(typ), cell(d.Doc))
-		}
-		b.WriteByte('\n')
+// Facts are the type and the bounds of a setting and how it can be changed, each a
+// few words for people.
+func (d *Def) Facts() []string {
+	facts := []string{d.Type}
+	if d.Bounds != "" {
+		facts = append(facts, d.Bounds)
 	}
-	table("chronikd's own", Own())
-	table("Under Kafka's names", sorted(broker))
-	_, err := io.WriteString(w, b.String())
-	return err
+	if d.Unset {
+		facts = append(facts, "not set unless you do")
+	}
+	if d.Live != "" {
+		facts = append(facts, "while running: "+d.Live)
+	}
+	return facts
 }
 
 func sorted(defs []Def) []Def {
 	return slices.SortedFunc(slices.Values(defs), func(a, b Def) int { return strings.Compare(a.Name, b.Name) })
 }
-
-func cell(s string) string { return strings.NewReplacer("|", `\|`, "\n", " ").Replace(s) }
 
 // quoted writes a value so that YAML reads it back as the same text.
 func quoted(v string) string {

@@ -6,6 +6,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/chronik-io/chronik/internal/topicconf"
 	"github.com/chronik-io/chronik/pkg/durability"
 )
 
@@ -23,20 +24,21 @@ func Own() []Def {
 	return []Def{
 		{Name: KeyDataDir, Default: "data", Type: "string", Check: notEmpty,
 			Doc: "Directory of the metadata file and the first log directory. Made where it is missing; one broker at a time may use it."},
-		{Name: KeyListen, Default: DefaultListen, Type: "string", Bounds: "HOST:PORT", Check: bindAddress,
+		{Name: KeyListen, Default: DefaultListen, Type: "string", Bounds: "HOST:PORT", Check: bindAddress, Broker: "listeners",
 			Doc: "Where clients connect. The address of the first entry of the file's `listeners:`; in the file it is written there."},
-		{Name: KeyAdvertise, Default: "", Type: "string", Bounds: "HOST:PORT", Check: dialAddress,
+		{Name: KeyAdvertise, Default: "", Type: "string", Bounds: "HOST:PORT", Check: dialAddress, Broker: "advertised.listeners",
 			Doc: "The address that clients are told to dial, of the first listener. Empty: the one that the client dialled. Needed where clients reach the broker through address translation, as with a container's published port."},
 		{Name: KeyAdminListen, Default: DefaultAdminListen, Type: "string", Bounds: "HOST:PORT or off", Check: adminAddress,
 			Doc: "Where /metrics, /healthz, /readyz, /loglevel and /debug/pprof are served. There is no authentication on it: keep it on loopback or a private network."},
-		{Name: KeyWALProfile, Default: "sync", Type: "string", Bounds: "a durability profile", Check: notEmpty,
+		{Name: KeyWALProfile, Default: "sync", Type: "string", Bounds: "the name of a durability profile", Check: notEmpty,
+			Broker: topicconf.DurabilityProfile, Live: LiveByClients,
 			Doc: "Durability profile of topics that set no chronik.durability.profile of their own. See docs/durability.md."},
-		{Name: KeyProduceProfile, Default: "balanced", Type: "string", Bounds: "low-latency, balanced, high-throughput, extreme", Check: producePreset,
+		{Name: KeyProduceProfile, Default: "balanced", Type: "string", Bounds: "low-latency, balanced, high-throughput, extreme", Check: producePreset, Broker: topicconf.ProduceProfile,
 			Doc: "How many bytes of produce requests may wait in the broker before producing connections are no longer read, and how many one connection may have in flight."},
 		{Name: KeyMetricsEach, Default: "true", Type: "boolean", Bounds: "true, false", Check: oneOf([]string{"true", "false"}),
 			Doc: "Whether /metrics has series of each partition: sizes, offsets, lag of groups. Without them there are sums by broker, and by group and topic; /v1/logs has the rest."},
-		{Name: KeyLogLevel, Default: "info", Type: "string", Bounds: strings.Join(levels(), ", "), Check: oneOf(levels()),
-			Doc: "Least severe messages that are logged. Can be changed while running: PUT /loglevel on the admin port."},
+		{Name: KeyLogLevel, Default: "info", Type: "string", Bounds: strings.Join(levels(), ", "), Check: oneOf(levels()), Live: "PUT /loglevel",
+			Doc: "Least severe messages that are logged. While running it is changed on the admin port."},
 		{Name: KeyLogFormat, Default: "auto", Type: "string", Bounds: strings.Join(formats(), ", "), Check: oneOf(formats()),
 			Doc: "How messages are written to standard error: console lines or JSON. auto is console on a terminal and JSON otherwise."},
 	}

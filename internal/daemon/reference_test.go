@@ -1,0 +1,199 @@
+package daemon
+
+import (
+	"maps"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/chronik-io/chronik/internal/daemon/config"
+	"github.com/chronik-io/chronik/internal/topicconf"
+)
+
+const reference = "../../docs/configuration.md"
+
+// The reference is made of the definitions that the loader checks with, that
+// print-defaults prints and that clients are told by DescribeConfigs.
+func TestDocsListEverySetting(t *testing.T) {
+	reg := defaultRegistry(t)
+	var b strings.Builder
+	b.WriteString("| setting | flag | default | values | while running | clients see it as | meaning |\n|---|---|---|---|---|---|---|\n")
+	for _, d := range config.Own() {
+		flag := ""
+		if slices.Contains(flagged(), d.Name) {
+			flag = code("--" + flagName(d.Name))
+		}
+		row(&b, code(d.Name), flag, code(d.Default), values(d.Type, d.Bounds), orRestart(d.Live), code(d.Broker), d.Doc)
+	}
+	generated(t, reference, "own settings", b.String())
+
+	b.Reset()
+	b.WriteString("| setting | default | values | while running | meaning |\n|---|---|---|---|---|\n")
+	derived := topicDefaults(reg)
+	for _, d := range kafkaSettings(reg) {
+		if derived[d.Name] == "" {
+			row(&b, code(d.Name), defaultOf(d.Default, d.Unset), values(d.Type, d.Bounds), orRestart(d.Live), d.Doc)
+		}
+	}
+	generated(t, reference, "broker settings", b.String())
+
+	b.Reset()
+	b.WriteString("| setting | sets | default | values | while running |\n|---|---|---|---|---|\n")
+	for _, d := range kafkaSettings(reg) {
+		if topic := derived[d.Name]; topic != "" {
+			row(&b, code(d.Name), topic, defaultOf(d.Default, d.Unset), values(d.Type, d.Bounds), orRestart(d.Live))
+		}
+	}
+	generated(t, reference, "topic defaults", b.String())
+	generated(t, reference, "topic configs", single(reg.Topics()))
+	generated(t, reference, "group configs", single(reg.GroupDefs()))
+}
+
+// What Kafka has and chronik refuses is listed too, so that a search finds it.
+func TestDocsListWhatIsRefused(t *testing.T) {
+	reg := defaultRegistry(t)
+	byRemedy := make(map[string][]string)
+	for _, name := range slices.Concat(reg.ForeignBrokers(), reg.ForeignTopics(), reg.ForeignGroups()) {
+		text := topicconf.Instead(name)
+		byRemedy[text] = append(byRemedy[text], code(name))
+	}
+	var b strings.Builder
+	b.WriteString("| names | what to do |\n|---|---|\n")
+	general := topicconf.Instead("")
+	for _, text := range append(slices.DeleteFunc(slices.Sorted(maps.Keys(byRemedy)), func(s string) bool { return s == general }), general) {
+		row(&b, strings.Join(byRemedy[text], ", "), text)
+	}
+	generated(t, reference, "refused configs", b.String())
+}
+
+// Each broker config that clients can ask for is set under its own name or by one
+// of the daemon's settings, which says so and says rightly whether it is dynamic.
+func TestEveryBrokerConfigHasASetting(t *testing.T) {
+	reg := defaultRegistry(t)
+	byConfig := make(map[string]config.Def)
+	for _, d := range slices.Concat(kafkaSettings(reg), config.Own()) {
+		name := d.Name
+		if d.Broker != "" {
+			name = d.Broker
+		}
+		byConfig[name] = d
+	}
+	for _, d := range reg.Brokers() {
+		s, ok := byConfig[d.Name]
+		if !ok {
+			t.Errorf("%s is set by no setting", d.Name)
+		}
+		if (s.Live != "") != (d.Update != topicconf.ReadOnly) {
+			t.Errorf("%s: %q is not what the config says of changes", s.Name, s.Live)
+		}
+	}
+	for name := range elsewhere() {
+		if byConfig[name].Broker != name {
+			t.Errorf("%s is set elsewhere, and no setting says that it stands for it", name)
+		}
+	}
+}
+
+// Every definition has words for what it refuses: a number without bounds or a
+// text of a few kinds would leave people to find out.
+func TestEveryBoundedConfigSaysItsBounds(t *testing.T) {
+	reg := defaultRegistry(t)
+	for _, d := range slices.Concat(reg.Brokers(), reg.Topics(), reg.GroupDefs()) {
+		if d.Doc == "" {
+			t.Errorf("%s has no documentation", d.Name)
+		}
+		for _, odd := range []string{"-9223372036854775808", "0", "no such value"} {
+			if d.Bounds != "" || d.Type == topicconf.Boolean {
+				break
+			}
+			if _, numeric := map[topicconf.Type]bool{topicconf.Int: true, topicconf.Short: true, topicconf.Long: true, topicconf.Double: true}[d.Type]; numeric == (odd == "no such value") {
+				continue
+			}
+			if err := d.Check(odd); err != nil && !strings.Contains(err.Error(), "Not a number of type") {
+				t.Errorf("%s refuses %s (%v) and has no words for its bounds", d.Name, odd, err)
+			}
+		}
+	}
+}
+
+func defaultRegistry(t *testing.T) *topicconf.Registry {
+	t.Helper()
+	cfg, err := Load(config.Input{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return registry(cfg.Durability)
+}
+
+// topicDefaults are the broker configs that are only the default of a topic's, with
+// that topic config and, where it is another, the unit.
+func topicDefaults(reg *topicconf.Registry) map[string]string {
+	units := map[int64]string{1: "", 60_000: ", in minutes", 3_600_000: ", in hours"}
+	all := make(map[string]string)
+	for _, d := range reg.Topics() {
+		for _, s := range d.Synonyms {
+			all[s.Name] = code(d.Name) + units[s.Scale]
+		}
+	}
+	return all
+}
+
+// single is the table of the configs of topics or of groups.
+func single(defs []*topicconf.Def) string {
+	ours := make(map[string]string)
+	for _, d := range config.Own() {
+		ours[d.Broker] = d.Name
+	}
+	var b strings.Builder
+	b.WriteString("| config | default | values | the broker's default is set by | meaning |\n|---|---|---|---|---|\n")
+	for _, d := range defs {
+		var by []string
+		for _, s := range d.Synonyms {
+			name := s.Name
+			if own, ok := ours[name]; ok {
+				name = own
+			}
+			by = append(by, code(name))
+		}
+		row(&b, code(d.Name), code(d.Default), values(strings.ToLower(d.Type.String()), d.Bounds), strings.Join(by, ", "), d.Doc)
+	}
+	return b.String()
+}
+
+func row(b *strings.Builder, cells ...string) {
+	for i, c := range cells {
+		cells[i] = strings.NewReplacer("|", `\|`, "\n", " ").Replace(c)
+	}
+	b.WriteString("| " + strings.Join(cells, " | ") + " |\n")
+}
+
+func code(s string) string {
+	if s == "" {
+		return ""
+	}
+	return "`" + s + "`"
+}
+
+func defaultOf(value string, unset bool) string {
+	if unset {
+		return "not set"
+	}
+	return code(value)
+}
+
+func values(typ, bounds string) string {
+	if bounds == "" {
+		return typ
+	}
+	return typ + ": " + bounds
+}
+
+func orRestart(live string) string {
+	switch live {
+	case "":
+		return "no"
+	case config.LiveByClients:
+		return "yes"
+	}
+	return code(live)
+}
