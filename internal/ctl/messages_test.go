@@ -55,6 +55,7 @@ func misspelt() [][]string {
 		{"", "produce", "a", "--rate", "-1"},
 		{"", "produce", "a", "--input", "xml"},
 		{"", "produce", "a", "--input", "json", "-k", ":"},
+		{"", "produce", "a", "--same-partition"},
 		{"", "produce", "a", "--file", "/nowhere/at/all"},
 		{"", "consume", "a", "--from", "now"},
 		{"", "consume", "a", "--until", "later"},

@@ -20,6 +20,7 @@ type options struct {
 	input       string
 	separator   string
 	partition   int32
+	keepPlace   bool
 	acks        string
 	compression string
 	headers     []string
@@ -36,6 +37,7 @@ func (o *options) flags(c *cobra.Command) {
 	f.BoolVar(&o.emptyNull, "empty-is-null", false, "an empty value is null, which deletes the key in a compacted topic")
 	f.StringArrayVarP(&o.headers, "header", "H", nil, "header name=value for every record; may be repeated")
 	f.Int32VarP(&o.partition, "partition", "p", -1, "partition to write to; -1 goes by key, or where a batch has room")
+	f.BoolVar(&o.keepPlace, "same-partition", false, "with --input json, write each record to the partition that it names; without it the key decides")
 	f.StringVar(&o.acks, "acks", "all", "who must have a record before it counts: all, 1 (the leader) or 0 (nobody)")
 	f.StringVar(&o.compression, "compression", "none", strings.Join(codecs(), ", "))
 	f.Int32Var(&o.batchBytes, "max-batch-bytes", 1_000_000, "largest batch to send; a longer line needs more, here and as the topic's max.message.bytes")
@@ -54,6 +56,8 @@ func (o *options) check() error {
 		return cli.Usage("--max-batch-bytes %d is not between %d and %d", o.batchBytes, 1<<10, maxLine)
 	case o.partition < -1:
 		return cli.Usage("--partition %d: partitions begin at 0; -1 goes by key", o.partition)
+	case o.keepPlace && (o.input != "json" || o.partition >= 0):
+		return cli.Usage("--same-partition is for --input json without --partition: it takes the partition of each record")
 	case !(o.rate >= 0 && o.rate <= 1e9):
 		return cli.Usage("--rate %v is not between 0 and 1e9 records per second", o.rate)
 	case !slices.Contains([]string{"all", "-1", "1", "0"}, o.acks):
@@ -84,7 +88,12 @@ func (o *options) client(topic string) []kgo.Opt {
 	case "0":
 		opts = append(opts, kgo.RequiredAcks(kgo.NoAck()), kgo.DisableIdempotentWrite())
 	}
-	if o.partition >= 0 {
+	if o.input == "json" {
+		// The client would measure by the record's time, and records of yesterday
+		// would have timed out before they are sent; the writer measures by its own.
+		opts = append(opts, kgo.RecordDeliveryTimeout(0))
+	}
+	if o.partition >= 0 || o.keepPlace {
 		opts = append(opts, kgo.RecordPartitioner(kgo.ManualPartitioner()))
 	}
 	return opts

@@ -9,6 +9,7 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"time"
 
 	"github.com/spf13/cobra"
 
@@ -22,7 +23,8 @@ func New(a *cli.App) *cobra.Command {
 	c := &cobra.Command{
 		Use: "produce TOPIC", Short: "Write each line of standard input, or of a file, as a record",
 		Long: "produce writes each line as one record, in order, and ends with 0 when all of them are acknowledged. With -k the part\n" +
-			"before the first separator is the record's key. With --input json a line is a record as consume -o json prints it.",
+			"before the first separator is the record's key. With --input json a line is a record as consume -o json prints it.\n" +
+			"It keeps its timestamp, and with --same-partition its partition.",
 		Example: "  printf 'one\\ntwo\\n' | chronikctl produce hello\n  chronikctl produce orders --file orders.txt --key-separator : --compression zstd\n" +
 			"  chronikctl consume orders -o json | chronikctl produce copy --input json",
 		Args: cli.Args(1, 1, "one topic"), ValidArgsFunction: a.Topics(1),
@@ -49,7 +51,7 @@ func run(cmd *cobra.Command, a *cli.App, o *options, topic string) error {
 	}
 	defer cl.Close()
 	bar := progress.New(a.Err, o.file != "" && cli.Terminal(a.Err), topic, size)
-	w := &writer{client: cl, topic: topic, o: o, bar: bar}
+	w := &writer{client: cl, topic: topic, o: o, bar: bar, patience: max(a.Settings.Timeout(), time.Second)}
 	n, err := w.lines(cmd.Context(), in)
 	bar.End()
 	a.Note("%d records written to %s", n, topic)

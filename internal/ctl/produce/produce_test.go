@@ -76,3 +76,41 @@ func TestARateIsKept(t *testing.T) {
 		}
 	})
 }
+
+// Nothing is said while answers come, however old the records are that wait.
+func TestAStallIsNoticed(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var s stall
+		begin, fired := time.Now(), time.Duration(0)
+		s.begin(30*time.Second, func() { fired = time.Since(begin) })
+		time.Sleep(time.Minute) // nothing was asked
+		s.sent()
+		s.sent()
+		time.Sleep(20 * time.Second)
+		s.answered()
+		time.Sleep(20 * time.Second)
+		s.answered()
+		time.Sleep(time.Minute)
+		synctest.Wait()
+		if fired != 0 {
+			t.Fatalf("fired after %v, though all was answered in time", fired)
+		}
+		s.sent()
+		time.Sleep(time.Minute)
+		synctest.Wait()
+		if fired != 190*time.Second {
+			t.Errorf("fired after %v, want 30 s after the record that nobody answered", fired)
+		}
+	})
+}
+
+func TestARecordKeepsItsPartition(t *testing.T) {
+	o := options{input: "json", partition: -1, keepPlace: true}
+	r, err := o.record([]byte(`{"partition":7,"value":"v"}`))
+	if err != nil || r.Partition != 7 {
+		t.Errorf("%+v, %v", r, err)
+	}
+	if _, err := o.record([]byte(`{"value":"v"}`)); err == nil {
+		t.Error("a record without a partition has a place to keep")
+	}
+}

@@ -24,10 +24,13 @@ type writer struct {
 	topic  string
 	o      *options
 	bar    *progress.Bar
+	// patience is how long nothing may be answered while something is asked.
+	patience time.Duration
 
 	mu    sync.Mutex
 	acked int64
 	err   error // the first failure
+	idle  stall
 }
 
 // lines writes until the input ends or a record fails, waits for every answer,
@@ -37,6 +40,11 @@ func (w *writer) lines(ctx context.Context, in io.Reader) (int64, error) {
 	scan.Buffer(make([]byte, 64<<10), maxLine)
 	scan.Split(wholeLines)
 	headers, pace := w.o.common(), newPace(w.o.rate)
+	sending, cancel := context.WithCancelCause(ctx)
+	defer cancel(nil)
+	w.mu.Lock()
+	w.idle.begin(w.patience, func() { cancel(kgo.ErrRecordTimeout) })
+	w.mu.Unlock()
 	for line := 1; w.failed() == nil && scan.Scan(); line++ {
 		rec, err := w.o.record(scan.Bytes())
 		if err == nil {
@@ -48,7 +56,13 @@ func (w *writer) lines(ctx context.Context, in io.Reader) (int64, error) {
 		}
 		rec.Headers = append(rec.Headers, headers...)
 		size := int64(len(scan.Bytes())) + 1
-		w.client.Produce(ctx, rec, func(_ *kgo.Record, err error) { w.done(line, size, err) })
+		w.sent()
+		w.client.Produce(sending, rec, func(_ *kgo.Record, err error) {
+			if errors.Is(err, context.Canceled) {
+				err = context.Cause(sending)
+			}
+			w.done(line, size, err)
+		})
 	}
 	if err := scan.Err(); err != nil {
 		if errors.Is(err, bufio.ErrTooLong) {
@@ -74,6 +88,9 @@ func (o *options) record(line []byte) (*kgo.Record, error) {
 		if o.partition >= 0 {
 			rec.Partition = o.partition
 		}
+		if o.keepPlace && rec.Partition < 0 {
+			return nil, errors.New("it names no partition, which --same-partition needs")
+		}
 		return rec, nil
 	}
 	rec := &kgo.Record{Partition: o.partition, Value: append([]byte{}, line...)}
@@ -90,7 +107,16 @@ func (o *options) record(line []byte) (*kgo.Record, error) {
 	return rec, nil
 }
 
+func (w *writer) sent() {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.idle.sent()
+}
+
 func (w *writer) done(line int, size int64, err error) {
+	w.mu.Lock()
+	w.idle.answered()
+	w.mu.Unlock()
 	if err != nil {
 		w.fail(cli.Refused(fmt.Sprintf("line %d to %s", line, w.topic), err, ""))
 		return

@@ -74,8 +74,8 @@ func Encode(r *kgo.Record) ([]byte, error) {
 }
 
 // Decode reads a record to be written. Its topic and offset do not count: where
-// it goes is the writer's to say. An unknown field is an error: it may be a
-// misspelt one.
+// it goes is the writer's to say. Its partition is -1 where the line has none. An
+// unknown field is an error: it may be a misspelt one.
 func Decode(line []byte) (*kgo.Record, error) {
 	var j Record
 	d := json.NewDecoder(bytes.NewReader(line))
@@ -86,7 +86,7 @@ func Decode(line []byte) (*kgo.Record, error) {
 	if _, err := d.Token(); err != io.EOF {
 		return nil, fmt.Errorf("more than one JSON value in a line")
 	}
-	r := &kgo.Record{Timestamp: j.Timestamp}
+	r := &kgo.Record{Timestamp: j.Timestamp, Partition: -1}
 	var err error
 	if r.Key, err = join("key", j.Key, j.KeyBase64); err != nil {
 		return nil, err
