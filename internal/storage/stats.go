@@ -1,6 +1,7 @@
 package storage
 
 import (
+	"errors"
 	"fmt"
 	"time"
 
@@ -154,8 +155,12 @@ func (d *Dir) logOffline(l *Log, err error) {
 }
 
 // logOnce logs the first of a row of equal failures; the rest is counted and
-// said with the next different one.
+// said with the next different one. That a log or the directory was closed under
+// somebody's hands is no failure.
 func (d *Dir) logOnce(l *Log, what string, err error) {
+	if errors.Is(err, ErrClosed) {
+		return
+	}
 	key := what
 	if l != nil {
 		key = l.String() + "\x00" + what
