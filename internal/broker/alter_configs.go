@@ -77,5 +77,8 @@ func (x resource) of() (controller.Resource, error) {
 	case kmsg.ConfigResourceTypeGroupConfig:
 		return controller.Resource{Type: controller.GroupResource, Name: x.name}, nil
 	}
+	if x.kind == kmsg.ConfigResourceTypeBrokerLogger {
+		return controller.Resource{}, refuse(kerr.InvalidRequest, "Unknown resource type %d: levels of loggers are changed with IncrementalAlterConfigs", x.kind)
+	}
 	return controller.Resource{}, unknownResource(x.kind)
 }

@@ -29,7 +29,10 @@ type Options struct {
 	Groups     *groups.Coordinator
 	// Static are the broker's configs as the configuration sets them, by name.
 	Static map[string]string
+	// Logger gets what handlers have to say; Level is the one that the whole
+	// broker logs at, and that a client may change.
 	Logger *zap.Logger
+	Level  zap.AtomicLevel
 }
 
 // Broker answers requests. It implements network.Handler.

@@ -184,7 +184,9 @@ func TestDescribeConfigsRefusesAsKafkaDoes(t *testing.T) {
 		{brokerType, "x", "INVALID_REQUEST: Broker id must be an integer, but it is: x"},
 		{brokerType, "7", "INVALID_REQUEST: Unexpected broker id, expected 1 or empty string, but received 7"},
 		{brokerType, "-1", "INVALID_REQUEST: Unexpected broker id, expected 1 or empty string, but received -1"},
-		{kmsg.ConfigResourceTypeBrokerLogger, "1", "INVALID_REQUEST: Unknown resource type"},
+		{loggerType, "", "INVALID_REQUEST: Broker id must not be empty"},
+		{loggerType, "x", "INVALID_REQUEST: Broker id must be an integer, but it is: x"},
+		{loggerType, "7", "INVALID_REQUEST: Unexpected broker id, expected 1 but received 7"},
 		{kmsg.ConfigResourceTypeClientMetrics, "m", "INVALID_REQUEST: Unknown resource type"},
 		{3, "x", "INVALID_REQUEST: Unknown resource type"},
 	} {
@@ -214,7 +216,6 @@ func TestAlterConfigsRefusesAsKafkaDoes(t *testing.T) {
 		{incremental(brokerType, "x", "message.max.bytes", set, "1"), "INVALID_REQUEST: Node id must be an integer, but it is: x"},
 		{incremental(brokerType, "7", "message.max.bytes", set, "1"), "BROKER_ID_NOT_REGISTERED: Broker ID 7 is not currently registered"},
 		{incremental(brokerType, "1", "log.dirs", set, "/x"), "INVALID_REQUEST: Cannot update these configs dynamically: [log.dirs]"},
-		{incremental(kmsg.ConfigResourceTypeBrokerLogger, "1", "root", set, "INFO"), "INVALID_REQUEST: Unknown resource type 8"},
 		{incremental(3, "t", "segment.ms", set, "1"), "INVALID_REQUEST: Unknown resource type 3"},
 		{incremental(topicType, "t"), "ok"},
 		// All of a resource or nothing.
@@ -298,7 +299,7 @@ func TestListConfigResources(t *testing.T) {
 		types   []int8
 		want    string
 	}{
-		{0, nil, "0"}, {1, nil, "0 4:1 2:a 2:b"}, {1, []int8{2}, "0 2:a 2:b"}, {1, []int8{4, 8}, "0 4:1"}, {1, []int8{16, 32}, "0"}, {1, []int8{3}, "35"},
+		{0, nil, "0"}, {1, nil, "0 4:1 8:1 2:a 2:b"}, {1, []int8{2}, "0 2:a 2:b"}, {1, []int8{4, 8}, "0 4:1 8:1"}, {1, []int8{16, 32}, "0"}, {1, []int8{3}, "35"},
 	} {
 		req := kmsg.NewPtrListConfigResourcesRequest()
 		req.ResourceTypes = c.types

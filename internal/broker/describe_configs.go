@@ -15,7 +15,8 @@ import (
 )
 
 // DescribeConfigs (key 32), versions 1 to 4: the configs that chronik reads, of
-// topics, of this broker, those set for all brokers, and those of consumer groups.
+// topics, of this broker, those set for all brokers, those of consumer groups, and
+// the level of its log.
 func describeConfigsAPI() api {
 	return api{protocol.API{Key: int16(kmsg.DescribeConfigs), Min: 1, Max: 4}, decoded(describeConfigs)}
 }
@@ -27,19 +28,29 @@ func describeConfigs(b *Broker, r *network.Request, req *kmsg.DescribeConfigsReq
 		res := &req.Resources[i]
 		out := kmsg.NewDescribeConfigsResponseResource()
 		out.ResourceType, out.ResourceName = res.ResourceType, res.ResourceName
-		values, err := b.configsOf(img, res)
+		var err error
+		out.Configs, err = b.describedConfigs(img, req, res)
 		out.ErrorCode, out.ErrorMessage = verdict(err)
 		if err != nil {
 			r.Code = out.ErrorCode
 		}
-		for j := range values {
-			if len(res.ConfigNames) == 0 || slices.Contains(res.ConfigNames, values[j].Def.Name) {
-				out.Configs = append(out.Configs, describedConfig(req, res.ResourceType, &values[j]))
-			}
-		}
 		resp.Resources = append(resp.Resources, out)
 	}
 	return resp
+}
+
+// describedConfigs are those of a resource that are asked for.
+func (b *Broker) describedConfigs(img *metadata.Image, req *kmsg.DescribeConfigsRequest, res *kmsg.DescribeConfigsRequestResource) (list []kmsg.DescribeConfigsResponseResourceConfig, err error) {
+	if res.ResourceType == kmsg.ConfigResourceTypeBrokerLogger {
+		return b.loggersOf(req, res)
+	}
+	values, err := b.configsOf(img, res)
+	for j := range values {
+		if len(res.ConfigNames) == 0 || slices.Contains(res.ConfigNames, values[j].Def.Name) {
+			list = append(list, describedConfig(req, res.ResourceType, &values[j]))
+		}
+	}
+	return list, err
 }
 
 // configsOf resolves all configs of a resource.
@@ -77,10 +88,10 @@ func (b *Broker) configsOf(img *metadata.Image, res *kmsg.DescribeConfigsRequest
 	return nil, unknownResource(res.ResourceType)
 }
 
-// unknownResource refuses the kinds of resources that Kafka has and chronik
-// doesn't (loggers, client metrics), and those that nobody has.
+// unknownResource refuses the kind of resources that Kafka has and chronik
+// doesn't, client metrics, and those that nobody has.
 func unknownResource(t kmsg.ConfigResourceType) error {
-	return refuse(kerr.InvalidRequest, "Unknown resource type %d: topics (2), brokers (4) and groups (32) have configs here", t)
+	return refuse(kerr.InvalidRequest, "Unknown resource type %d: topics (2), brokers (4), broker loggers (8) and groups (32) have configs here", t)
 }
 
 // describedConfig is how a config is answered.

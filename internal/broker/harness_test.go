@@ -48,6 +48,7 @@ type node struct {
 	configs *topicconf.Registry
 	groups  *groups.Coordinator
 	static  map[string]string
+	level   zap.AtomicLevel
 	pipe    *pipeListener // nil where clients come by a socket
 }
 
@@ -75,7 +76,7 @@ func newNode(t testing.TB, change ...func(*nodeOptions)) *node {
 	for _, c := range change {
 		c(&o)
 	}
-	n := &node{fs: o.fs, static: o.static}
+	n := &node{fs: o.fs, static: o.static, level: zap.NewAtomicLevel()}
 	profiles, err := durability.NewSet(o.profiles...)
 	must(t, err)
 	n.configs = topicconf.New(topicconf.Options{Profiles: profiles, ProducePresets: []string{"balanced"}})
@@ -127,7 +128,7 @@ func (n *node) openLogs(t testing.TB, o nodeOptions) {
 	n.applier.Subscribe("groups", n.groups.Apply)
 	t.Cleanup(n.groups.Close)
 	n.Broker, err = New(Options{Self: o.self, Metadata: n.applier, Controller: n.control, Replicas: replicas, Configs: n.configs,
-		Groups: n.groups, Static: n.static, Logger: zap.NewNop()})
+		Groups: n.groups, Static: n.static, Logger: zap.NewNop(), Level: n.level})
 	must(t, err)
 	t.Cleanup(n.Broker.Close)
 	must(t, n.applier.Start(context.Background(), n.store))

@@ -46,13 +46,16 @@ func incrementalAlterConfigs(ctx context.Context, b *Broker, r *network.Request,
 }
 
 func (c *change) alterConfigs(ctx context.Context, which resource, configs []kmsg.IncrementalAlterConfigsRequestResourceConfig, validateOnly bool) error {
-	res, err := which.of()
-	if err != nil {
-		return err
-	}
 	ops := make([]controller.ConfigOp, 0, len(configs))
 	for _, x := range configs {
 		ops = append(ops, controller.ConfigOp{Name: x.Name, Op: controller.Op(x.Op), Value: x.Value})
+	}
+	if which.kind == kmsg.ConfigResourceTypeBrokerLogger {
+		return c.b.alterLoggers(which.name, ops, validateOnly)
+	}
+	res, err := which.of()
+	if err != nil {
+		return err
 	}
 	return c.do(ctx, func(ctx context.Context) (int64, error) {
 		return c.b.opt.Controller.AlterConfigs(ctx, res, ops, validateOnly)

@@ -46,6 +46,11 @@ func listConfigResources(b *Broker, r *network.Request, req *kmsg.ListConfigReso
 			add(kmsg.ConfigResourceTypeBroker, strconv.Itoa(int(n.ID)))
 		}
 	}
+	if slices.Contains(wanted, int8(kmsg.ConfigResourceTypeBrokerLogger)) {
+		for _, n := range img.Brokers() {
+			add(kmsg.ConfigResourceTypeBrokerLogger, strconv.Itoa(int(n.ID)))
+		}
+	}
 	if slices.Contains(wanted, int8(kmsg.ConfigResourceTypeTopic)) {
 		for t := range img.Topics() {
 			add(kmsg.ConfigResourceTypeTopic, t.Name)

@@ -53,7 +53,7 @@ type ConfigOp struct {
 // returns the revision from which on they hold; 0 with validateOnly. Nothing is
 // written where nothing changes.
 func (c *Controller) AlterConfigs(ctx context.Context, res Resource, ops []ConfigOp, validateOnly bool) (revision int64, err error) {
-	if err := checkOps(ops); err != nil {
+	if err := CheckOps(ops); err != nil {
 		return 0, err
 	}
 	return c.changeConfigs(ctx, res, validateOnly, func(set map[string]string) error {
@@ -73,7 +73,7 @@ func (c *Controller) ReplaceConfigs(ctx context.Context, res Resource, configs m
 	for name, value := range configs {
 		ops = append(ops, ConfigOp{Name: name, Value: value})
 	}
-	if err := checkOps(ops); err != nil {
+	if err := CheckOps(ops); err != nil {
 		return 0, err
 	}
 	return c.changeConfigs(ctx, res, validateOnly, func(set map[string]string) error {
@@ -85,7 +85,9 @@ func (c *Controller) ReplaceConfigs(ctx context.Context, res Resource, configs m
 	})
 }
 
-func checkOps(ops []ConfigOp) error {
+// CheckOps refuses what no resource takes: a name twice, an operation that there
+// is none of, no value where one is needed.
+func CheckOps(ops []ConfigOp) error {
 	seen := make(map[string]bool, len(ops))
 	var null []string
 	for _, op := range ops {

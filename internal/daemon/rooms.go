@@ -190,7 +190,7 @@ func (b *Broker) openHandlers(ctx context.Context, r *rooms) error {
 	var err error
 	r.handlers, err = broker.New(broker.Options{
 		Self: r.conf.NodeID, Metadata: r.applier, Controller: r.control, Replicas: r.replicas, Configs: b.configs,
-		Groups: r.groups, Static: r.static, Logger: b.log.Named("broker"),
+		Groups: r.groups, Static: r.static, Logger: b.log.Named("broker"), Level: b.level,
 	})
 	if err != nil {
 		return err

@@ -27,7 +27,7 @@ type Options struct {
 	// FS holds the data directory.
 	FS vfs.FS
 	// Log gets everything; Level is the one that it goes by and that the admin
-	// port moves.
+	// port and clients move. Without one Log's cannot be moved.
 	Log   *zap.Logger
 	Level zap.AtomicLevel
 	// Version is told by metrics and to clients.
@@ -47,6 +47,7 @@ type Broker struct {
 	configs *topicconf.Registry
 	fs      vfs.FS
 	log     *zap.Logger
+	level   zap.AtomicLevel
 	reg     *prometheus.Registry
 	ready   *readiness
 	bound   *bound
@@ -71,8 +72,11 @@ func Start(ctx context.Context, o Options) (*Broker, error) {
 	if err != nil {
 		return nil, err
 	}
+	if o.Level == (zap.AtomicLevel{}) {
+		o.Level = zap.NewAtomicLevel()
+	}
 	reg := metrics.NewRegistry()
-	b := &Broker{cfg: o.Config, configs: registry(o.Config.Durability), fs: o.FS, log: o.Log, reg: reg, bound: addresses,
+	b := &Broker{cfg: o.Config, configs: registry(o.Config.Durability), fs: o.FS, log: o.Log, level: o.Level, reg: reg, bound: addresses,
 		journalFile: o.JournalFileSize, journalBytes: o.JournalBytes,
 		stack: &stack{log: o.Log}, failed: make(chan error, 1), ready: newReadiness(metrics.NewProcess(reg, o.Version).Ready)}
 	b.stack.push("addresses", func(context.Context) error { return addresses.close() })

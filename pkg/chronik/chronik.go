@@ -48,7 +48,8 @@ type Options struct {
 	// {"num.partitions": "4"}. In memory and in StartTest chronik.disk.min.free.bytes
 	// is 0 unless it stands here: there the disk is not what is to be looked after.
 	Settings map[string]string
-	// Log gets what the broker logs; nil is nothing.
+	// Log gets what the broker logs; nil is nothing. An administrator who changes
+	// the broker's level can have it say less, never more than Log takes.
 	Log *zap.Logger
 }
 
@@ -88,7 +89,8 @@ func Start(ctx context.Context, o Options) (*Broker, error) {
 	if log == nil {
 		log = zap.NewNop()
 	}
-	inner, err := daemon.Start(ctx, daemon.Options{Config: cfg, FS: fs, Log: log, Level: zap.NewAtomicLevelAt(log.Level()), Version: "embedded",
+	level := zap.NewAtomicLevelAt(log.Level())
+	inner, err := daemon.Start(ctx, daemon.Options{Config: cfg, FS: fs, Log: log.WithOptions(zap.IncreaseLevel(level)), Level: level, Version: "embedded",
 		JournalFileSize: journalFile, JournalBytes: 16 * journalFile})
 	if err != nil {
 		return nil, fmt.Errorf("chronik: %w", err)

@@ -178,6 +178,20 @@ func TestSettingsAndAdminPort(t *testing.T) {
 	if logged.FilterMessage("ready").Len() != 1 {
 		t.Errorf("the broker logged %v", logged.All())
 	}
+	put, err := http.NewRequestWithContext(t.Context(), http.MethodPut, "http://"+b.AdminAddr()+"/loglevel", strings.NewReader(`{"level":"error"}`))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if resp, err = http.DefaultClient.Do(put); err != nil || resp.Body.Close() != nil || resp.StatusCode != http.StatusOK {
+		t.Fatalf("%+v %v", resp, err)
+	}
+	if err := b.Close(); err != nil {
+		t.Fatal(err)
+	}
+	http.DefaultClient.CloseIdleConnections()
+	if logged.FilterMessage("stopped").Len() != 0 {
+		t.Errorf("at level error the broker logged %v", logged.All())
+	}
 }
 
 func TestWhatIsWrongIsToldAndNothingIsLeft(t *testing.T) {

@@ -1,0 +1,116 @@
+package broker
+
+import (
+	"slices"
+	"strconv"
+
+	"github.com/twmb/franz-go/pkg/kerr"
+	"github.com/twmb/franz-go/pkg/kmsg"
+	"go.uber.org/zap/zapcore"
+
+	"github.com/chronik-io/chronik/internal/controller"
+)
+
+// A broker logger is a resource whose configs are loggers, and their values the
+// levels (KIP-412). chronik logs at one level, that of rootLogger: the one that
+// /loglevel of the admin port changes too. It lasts until the broker stops.
+const rootLogger = "root"
+
+// logLevels are the levels that a client may set, by Kafka's names, in the order
+// in which Kafka lists them. TRACE is missing: nothing here logs below DEBUG, and
+// a level that comes back as another one would not be what was asked for.
+func logLevels() []namedLevel {
+	return []namedLevel{
+		{"DEBUG", zapcore.DebugLevel}, {"ERROR", zapcore.ErrorLevel}, {"FATAL", zapcore.FatalLevel},
+		{"INFO", zapcore.InfoLevel}, {"WARN", zapcore.WarnLevel},
+	}
+}
+
+type namedLevel struct {
+	name  string
+	level zapcore.Level
+}
+
+const logLevelNames = "DEBUG, ERROR, FATAL, INFO, WARN"
+
+// levelName is Kafka's name of a level; those between ERROR and FATAL, which only
+// /loglevel can set, show as FATAL.
+func levelName(l zapcore.Level) string {
+	for _, known := range logLevels() {
+		if known.level == l {
+			return known.name
+		}
+	}
+	return "FATAL"
+}
+
+// loggersOf describes the loggers of this broker.
+func (b *Broker) loggersOf(req *kmsg.DescribeConfigsRequest, res *kmsg.DescribeConfigsRequestResource) ([]kmsg.DescribeConfigsResponseResourceConfig, error) {
+	if res.ResourceName == "" {
+		return nil, refuse(kerr.InvalidRequest, "Broker id must not be empty")
+	}
+	id, err := strconv.ParseInt(res.ResourceName, 10, 32)
+	if err != nil {
+		return nil, refuse(kerr.InvalidRequest, "Broker id must be an integer, but it is: %s", res.ResourceName)
+	}
+	if id != int64(b.opt.Self) {
+		return nil, refuse(kerr.InvalidRequest, "Unexpected broker id, expected %d but received %d", b.opt.Self, id)
+	}
+	if len(res.ConfigNames) > 0 && !slices.Contains(res.ConfigNames, rootLogger) {
+		return nil, nil
+	}
+	out := kmsg.NewDescribeConfigsResponseResourceConfig()
+	level := levelName(b.opt.Level.Level())
+	out.Name, out.Value, out.Source = rootLogger, &level, kmsg.ConfigSourceDynamicBrokerLoggerConfig
+	if req.IncludeDocumentation {
+		doc := "Least severe messages that the broker logs: " + logLevelNames + ". Holds until the broker stops."
+		out.Documentation = &doc
+	}
+	return []kmsg.DescribeConfigsResponseResourceConfig{out}, nil
+}
+
+// alterLoggers changes the level. Everything is checked before anything is done;
+// a later operation cannot name the same logger again.
+func (b *Broker) alterLoggers(name string, ops []controller.ConfigOp, validateOnly bool) error {
+	if err := controller.CheckOps(ops); err != nil {
+		return err
+	}
+	id, err := strconv.ParseInt(name, 10, 32)
+	if err != nil {
+		return refuse(kerr.InvalidRequest, "Node id must be an integer, but it is: %s", name)
+	}
+	if id != int64(b.opt.Self) {
+		return refuse(kerr.InvalidRequest, "Unexpected node id. Expected %d, but received %d", b.opt.Self, id)
+	}
+	level := b.opt.Level.Level()
+	for i := range ops {
+		if level, err = loggerLevel(&ops[i]); err != nil {
+			return err
+		}
+	}
+	if !validateOnly {
+		b.opt.Level.SetLevel(level)
+	}
+	return nil
+}
+
+// loggerLevel is the level that an operation sets. The words are Kafka's.
+func loggerLevel(op *controller.ConfigOp) (zapcore.Level, error) {
+	switch {
+	case op.Op == controller.Append:
+		return 0, refuse(kerr.InvalidRequest, "APPEND operation is not allowed for the BROKER_LOGGER resource")
+	case op.Op == controller.Subtract:
+		return 0, refuse(kerr.InvalidRequest, "SUBTRACT operation is not allowed for the BROKER_LOGGER resource")
+	case op.Name != rootLogger:
+		return 0, refuse(kerr.InvalidConfig, "Logger %s does not exist! There is one logger, %s.", op.Name, rootLogger)
+	case op.Op == controller.Delete:
+		return 0, refuse(kerr.InvalidRequest, "Removing the log level of the %s logger is not allowed", rootLogger)
+	}
+	for _, known := range logLevels() {
+		if known.name == *op.Value {
+			return known.level, nil
+		}
+	}
+	return 0, refuse(kerr.InvalidConfig, "Cannot set the log level of %s to %s as it is not a supported log level. Valid log levels are %s",
+		rootLogger, *op.Value, logLevelNames)
+}
