@@ -74,6 +74,10 @@ bench-start: build ## the figures of docs/performance.md about starting and idli
 clients: build ## real Kafka clients write and read back 100,000 records each
 	scripts/clients/run.sh $(CLIENTS)
 
+.PHONY: cli-smoke
+cli-smoke: build ## Kafka's own command-line tools; what does not pass is what docs/compatibility.md lists (SECTIONS="topics groups")
+	scripts/cli-smoke.sh $(SECTIONS)
+
 .PHONY: image
 image: build ## the container image, tried: size, health, clients from outside
 	scripts/image.sh chronik:dev
