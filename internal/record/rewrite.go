@@ -77,7 +77,7 @@ func (b Batch) Rewrite(maxInflated int64, horizon int64, keep func(i int32) bool
 		return nil, err
 	}
 	defer rec.release()
-	w := rewriter{out: rec, first: b.FirstTimestamp(), latest: noTimestamp}
+	w := rewriter{out: rec, first: b.FirstTimestamp(), latest: noTimestamp, buf: make([]byte, 0, min(len(b), rewriteStep))}
 	if horizon != NoHorizon {
 		w.first = horizon
 	}

@@ -1,0 +1,61 @@
+package storage
+
+import (
+	"bytes"
+	"fmt"
+	"math/rand/v2"
+	"testing"
+	"time"
+
+	"github.com/chronik-io/chronik/internal/record"
+	"github.com/chronik-io/chronik/internal/vfs"
+)
+
+// BenchmarkCompaction compacts 256 MiB on a real disk in batches of 16 KiB: four
+// records of each key, all of which are read twice, and one of each is written.
+func BenchmarkCompaction(b *testing.B) {
+	const size, values, keys = 256 << 20, 1000, 64 << 10
+	for b.Loop() {
+		b.StopTimer()
+		cfg := compacted("os")
+		cfg.Segment.Bytes, cfg.Segment.IndexInterval = 64<<20, 4096
+		d, err := OpenDir(Place{Path: b.TempDir()}, Options{
+			FS: vfs.OS(), JournalFileSize: 64 << 20, JournalBytes: 256 << 20, CleanerBytes: 128 << 20, Config: func(string, ID) Config { return cfg },
+		})
+		if err != nil {
+			b.Fatal(err)
+		}
+		logs, err := d.Create([]Spec{{ID: ID{Topic: [16]byte{1}}, Topic: "t", Config: cfg}})
+		if err != nil {
+			b.Fatal(err)
+		}
+		l := logs[0]
+		l.Observe(idle{})
+		random, value := rand.New(rand.NewPCG(1, 1)), bytes.Repeat([]byte{'v'}, values)
+		for n := 0; n < size; {
+			w := record.NewBuilder(record.BatchOptions{})
+			for range 16 {
+				w.Append(time.Now().UnixMilli(), fmt.Append(nil, random.IntN(keys)), value, nil)
+			}
+			batch, err := w.Build()
+			if err != nil {
+				b.Fatal(err)
+			}
+			if a := send(l, batch); a.Err != nil {
+				b.Fatal(a.Err)
+			}
+			n += len(batch)
+		}
+		settled(b, l)
+		b.StartTimer()
+		if !d.compactNext() {
+			b.Fatal("nothing was due")
+		}
+		b.StopTimer()
+		if err := d.Close(); err != nil {
+			b.Fatal(err)
+		}
+		b.StartTimer()
+	}
+	b.SetBytes(size)
+}
