@@ -3,12 +3,10 @@ package daemon
 import (
 	"errors"
 	"fmt"
-	"io/fs"
 
 	"github.com/spf13/cobra"
 
 	"github.com/chronik-io/chronik/internal/storage"
-	"github.com/chronik-io/chronik/internal/vfs"
 )
 
 // acceptCommand is the operator's word that a lost journal stays lost.
@@ -35,22 +33,19 @@ func (c *cli) accept(yes bool) error {
 	if err != nil {
 		return &configError{err}
 	}
-	if !yes {
-		return &ExitError{ExitUsage, errors.New("acknowledged records may be lost for good; add --yes to go on from what the segments hold")}
-	}
 	for _, place := range places(&conf) {
-		lost, err := storage.AcceptJournalLoss(place, storage.Options{FS: vfs.OS(), Holder: holder()})
-		if errors.Is(err, fs.ErrNotExist) {
-			return dataError("log.dirs", place.Path, err)
-		}
+		lost, err := storage.AcceptJournalLoss(place, storage.Options{FS: c.fileSystem(), Holder: holder()}, yes)
 		if err != nil {
-			return &ExitError{ExitData, err}
+			return dirErrors(cfg.Broker, &storage.DirError{Path: place.Path, Journal: place.Journal, Err: err})
 		}
 		for _, l := range lost {
 			if _, err := fmt.Fprintf(c.Out, "%s: %s-%d is kept up to offset %d\n", place.Path, l.Topic, l.Partition, l.Kept); err != nil {
 				return err
 			}
 		}
+	}
+	if !yes {
+		return &ExitError{ExitUsage, errors.New("nothing was changed; what was acknowledged beyond these offsets may be lost for good: add --yes to go on without it")}
 	}
 	return nil
 }

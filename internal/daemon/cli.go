@@ -6,10 +6,12 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"regexp"
 	"runtime/debug"
 	"strings"
 
 	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
 
 	"github.com/chronik-io/chronik/internal/daemon/config"
 	"github.com/chronik-io/chronik/internal/nearest"
@@ -23,6 +25,8 @@ type Process struct {
 	Out     io.Writer // what was asked for
 	Err     io.Writer // the log and errors
 	Version string
+	// FS holds the directories of the configuration; nil is the system's.
+	FS vfs.FS
 }
 
 // Main runs one command line until it is done or ctx ends, and returns the exit
@@ -40,6 +44,14 @@ func Main(ctx context.Context, p Process) int {
 		fmt.Fprintf(p.Err, "chronikd: %s\n", line)
 	}
 	return ExitCode(err)
+}
+
+// fileSystem is where the directories are.
+func (p Process) fileSystem() vfs.FS {
+	if p.FS != nil {
+		return p.FS
+	}
+	return vfs.OS()
 }
 
 // cli is the flags of one command line.
@@ -87,29 +99,67 @@ func command(p Process) *cobra.Command {
 	c.root.SetFlagErrorFunc(usageError)
 	c.root.CompletionOptions.HiddenDefaultCmd = true
 	c.root.AddCommand(c.configCommand(), c.healthCommand(), c.acceptCommand(), c.versionCommand())
+	c.root.InitDefaultHelpCmd()
+	c.root.InitDefaultCompletionCmd()
+	for _, x := range c.root.Commands() {
+		switch x.Name() {
+		case "help":
+			x.Args = knownCommand
+		case "completion":
+			x.Args = noArgs
+			x.RunE = func(cmd *cobra.Command, _ []string) error { return cmd.Help() }
+		}
+	}
 	return c.root
 }
 
 // usageError names the nearest flag where there is one like it.
 func usageError(cmd *cobra.Command, err error) error {
-	text := err.Error()
-	if name, ok := strings.CutPrefix(text, "unknown flag: --"); ok {
-		known := []string{"config", "set", "help"}
-		for _, s := range flagged() {
-			known = append(known, flagName(s))
-		}
-		if near, found := nearest.Name(name, known); found {
-			return &ExitError{ExitUsage, fmt.Errorf("%s; did you mean --%s?", text, near)}
-		}
+	text := regexp.MustCompile(`(strconv\.\w+: parsing "[^"]*"|time): `).ReplaceAllString(err.Error(), "")
+	name, unknown := strings.CutPrefix(text, "unknown flag: --")
+	if !unknown {
+		return &ExitError{ExitUsage, fmt.Errorf("%s; %s --help lists the flags", text, cmd.CommandPath())}
+	}
+	var known []string
+	look := func(f *pflag.Flag) { known = append(known, f.Name) }
+	cmd.Flags().VisitAll(look)
+	cmd.InheritedFlags().VisitAll(look)
+	if near, found := nearest.Name(name, known); found {
+		return &ExitError{ExitUsage, fmt.Errorf("%s; did you mean --%s?", text, near)}
 	}
 	return &ExitError{ExitUsage, fmt.Errorf("%s; %s --help lists the flags, and --set name=value takes any setting", text, cmd.CommandPath())}
 }
 
+// noArgs refuses arguments, and names the command that was meant where it has
+// commands below it.
 func noArgs(cmd *cobra.Command, args []string) error {
 	if len(args) == 0 {
 		return nil
 	}
-	return &ExitError{ExitUsage, fmt.Errorf("%s takes no argument %q; see %s --help", cmd.CommandPath(), args[0], cmd.CommandPath())}
+	path := cmd.CommandPath()
+	if !cmd.HasAvailableSubCommands() {
+		return &ExitError{ExitUsage, fmt.Errorf("%s takes no argument %q; see %s --help", path, args[0], path)}
+	}
+	var names []string
+	for _, c := range cmd.Commands() {
+		names = append(names, c.Name())
+	}
+	if near, found := nearest.Name(args[0], names); found {
+		return &ExitError{ExitUsage, fmt.Errorf("%s has no command %q; did you mean %s?", path, args[0], near)}
+	}
+	text := path + " --help lists the commands"
+	if !cmd.HasParent() {
+		text += ", and " + path + " alone starts the broker"
+	}
+	return &ExitError{ExitUsage, fmt.Errorf("%s has no command %q; %s", path, args[0], text)}
+}
+
+// knownCommand refuses names that are no command to help with.
+func knownCommand(cmd *cobra.Command, args []string) error {
+	if found, rest, err := cmd.Root().Find(args); err == nil && len(rest) > 0 {
+		return noArgs(found, rest)
+	}
+	return nil
 }
 
 // input gathers the sources of the configuration.
@@ -147,7 +197,7 @@ func (c *cli) serve(ctx context.Context) error {
 	defer func() { _ = log.Sync() }() // standard error cannot always be synced, and nothing could be done
 	limitMemory(log)
 	warn(log, cfg)
-	return run(ctx, Options{Config: cfg, FS: vfs.OS(), Log: log, Level: level, Version: c.Version})
+	return run(ctx, Options{Config: cfg, FS: c.fileSystem(), Log: log, Level: level, Version: c.Version})
 }
 
 // configError is one or more lines about the configuration.

@@ -42,8 +42,8 @@ func TestUsageErrorsNameWhatWasMeant(t *testing.T) {
 	}{
 		{[]string{"--datadir", "x"}, "chronikd: unknown flag: --datadir; did you mean --data-dir?\n"},
 		{[]string{"--zzz"}, "chronikd: unknown flag: --zzz; chronikd --help lists the flags, and --set name=value takes any setting\n"},
-		{[]string{"start"}, "chronikd: chronikd takes no argument \"start\"; see chronikd --help\n"},
-		{[]string{"config", "chek"}, "chronikd: chronikd config takes no argument \"chek\"; see chronikd config --help\n"},
+		{[]string{"start"}, "chronikd: chronikd has no command \"start\"; chronikd --help lists the commands, and chronikd alone starts the broker\n"},
+		{[]string{"config", "chek"}, "chronikd: chronikd config has no command \"chek\"; did you mean check?\n"},
 		{[]string{"config", "check", "--set", "num.partition=1"}, "chronikd: --set: num.partition: unknown key; did you mean num.partitions?\n"},
 		{[]string{"config", "check", "--set", "num.partitions=0"}, "chronikd: --set: num.partitions: invalid value \"0\": Value must be at least 1\n"},
 		{[]string{"config", "check", "--set", "connections.max.idle.ms=10m"}, "chronikd: --set: connections.max.idle.ms: \"10m\" is not a plain number of ms, which the name already says; write 600000\n"},

@@ -4,9 +4,17 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"net"
+	"net/url"
+	"path"
 	"strings"
 	"syscall"
 
+	"github.com/chronik-io/chronik/internal/daemon/config"
+	"github.com/chronik-io/chronik/internal/metadata/filestore"
+	"github.com/chronik-io/chronik/internal/storage"
+	"github.com/chronik-io/chronik/internal/storage/journal"
+	"github.com/chronik-io/chronik/internal/storage/statefile"
 	"github.com/chronik-io/chronik/internal/vfs"
 )
 
@@ -15,13 +23,13 @@ const (
 	ExitOK      = 0
 	ExitFailed  = 1 // something failed while running
 	ExitUsage   = 2 // the command line or the configuration is wrong
-	ExitData    = 3 // a directory is in use, not writable, or of a newer format
+	ExitData    = 3 // a directory is in use, not writable, damaged, of a newer format or another broker's
 	ExitAddress = 4 // an address cannot be bound
 )
 
 // exitCodes is told by --help.
 const exitCodes = "Exit codes: 0 stopped as asked, 1 failed while running, 2 wrong command line or configuration,\n" +
-	"3 a directory is in use, not writable, damaged or of a newer format, 4 an address cannot be bound."
+	"3 a directory is in use, not writable, damaged, of a newer format or another broker's, 4 an address cannot be bound."
 
 // ExitError is an error with the code that it ends the process with.
 type ExitError struct {
@@ -46,11 +54,35 @@ func ExitCode(err error) int {
 	return ExitFailed
 }
 
+// Remedies that are told in several places.
+const (
+	moreFiles = "raise the limit of open files: LimitNOFILE in the unit, ulimit -n in a shell"
+	putBack   = "put it back from a backup of the whole directory, or keep what is there elsewhere and begin with an empty one"
+)
+
 // dataError explains why a directory cannot be used. setting is the one that
 // names it.
 func dataError(setting, dir string, err error) error {
+	remedy := "; " + dataRemedy(setting, err)
+	if errors.Is(err, storage.ErrForeign) || errors.Is(err, storage.ErrJournalWhole) || errors.Is(err, statefile.ErrNewer) {
+		remedy = "" // their texts say what to do
+	}
+	return &ExitError{ExitData, fmt.Errorf("directory %s: %w%s", dir, err, remedy)}
+}
+
+func dataRemedy(setting string, err error) string {
 	remedy := "choose another with " + setting
 	switch {
+	case errors.Is(err, journal.ErrDamaged):
+		return "put the journal back as it was, or give up what is only in it with chronikd accept-journal-loss"
+	case errors.Is(err, statefile.ErrCorrupt), errors.Is(err, filestore.ErrDamaged):
+		return putBack
+	case errors.Is(err, filestore.ErrNewerFormat):
+		return "start the version that wrote it, or " + remedy
+	case errors.Is(err, syscall.EMFILE), errors.Is(err, syscall.ENFILE):
+		return moreFiles
+	case errors.Is(err, syscall.EIO):
+		return "the disk failed to read or write: look at the kernel's log, and copy the directory before anything else"
 	case errors.Is(err, vfs.ErrLocked):
 		remedy = "stop that broker, or give this one a directory of its own with " + setting
 	case errors.Is(err, fs.ErrPermission), errors.Is(err, syscall.EROFS):
@@ -58,13 +90,36 @@ func dataError(setting, dir string, err error) error {
 	case errors.Is(err, syscall.ENOSPC), errors.Is(err, syscall.EDQUOT):
 		remedy = "free space on its file system, or " + remedy
 	}
-	return &ExitError{ExitData, fmt.Errorf("directory %s: %w; %s", dir, err, remedy)}
+	return remedy
+}
+
+// dirErrors is dataError for each log directory that could not be opened.
+func dirErrors(static map[string]string, err error) error {
+	if all, ok := err.(interface{ Unwrap() []error }); ok {
+		var errs []error
+		for _, e := range all.Unwrap() {
+			errs = append(errs, dirErrors(static, e))
+		}
+		return errors.Join(errs...)
+	}
+	d := (*storage.DirError)(nil)
+	if !errors.As(err, &d) {
+		return &ExitError{ExitData, err}
+	}
+	setting := config.KeyDataDir
+	if static["log.dirs"] != "" {
+		setting = "log.dirs"
+	}
+	if p := (*fs.PathError)(nil); static["journal.dirs"] != "" && errors.As(err, &p) && within(path.Clean(p.Path), d.Journal) {
+		setting = "journal.dirs"
+	}
+	return dataError(setting, d.Path, d.Err)
 }
 
 // addressError explains why an address cannot be bound. setting is the one that
 // names it.
 func addressError(setting, address string, err error) error {
-	remedy := "check " + setting
+	remedy := "choose an address of this machine with " + setting
 	switch {
 	case errors.Is(err, syscall.EADDRINUSE):
 		remedy = "another process listens there: stop it, or choose another address with " + setting
@@ -72,15 +127,25 @@ func addressError(setting, address string, err error) error {
 		remedy = "this machine has no such address: choose one of its own with " + setting
 	case errors.Is(err, syscall.EACCES):
 		remedy = "ports below 1024 need a privilege: choose a higher one with " + setting
+	case errors.Is(err, syscall.EMFILE), errors.Is(err, syscall.ENFILE):
+		remedy = moreFiles
+	case errors.As(err, new(*net.DNSError)):
+		remedy = "write an address of this machine, or a name that stands for one, in " + setting
 	}
 	return &ExitError{ExitAddress, fmt.Errorf("cannot listen on %s: %w; %s", address, cause(err), remedy)}
 }
 
-// cause takes the innermost errno out of net's wrapping, which repeats the
+// cause takes the innermost reason out of net's wrapping, which repeats the
 // address.
 func cause(err error) error {
 	if errno := syscall.Errno(0); errors.As(err, &errno) {
 		return errno
+	}
+	if name := (*net.DNSError)(nil); errors.As(err, &name) {
+		return fmt.Errorf("the name %s: %s", name.Name, name.Err)
+	}
+	if u := (*url.Error)(nil); errors.As(err, &u) {
+		return u.Err
 	}
 	return err
 }

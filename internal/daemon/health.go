@@ -36,6 +36,9 @@ func (c *cli) healthCommand() *cobra.Command {
 }
 
 func (c *cli) health(ctx context.Context, live bool, timeout time.Duration) error {
+	if timeout <= 0 {
+		return &ExitError{ExitUsage, fmt.Errorf("--timeout %v is no time to wait; write for example 5s", timeout)}
+	}
 	cfg, err := Load(c.input())
 	if err != nil {
 		return &configError{err}
@@ -50,8 +53,14 @@ func (c *cli) health(ctx context.Context, live bool, timeout time.Duration) erro
 	ctx, cancel := context.WithTimeout(ctx, timeout)
 	defer cancel()
 	status, body, err := ask(ctx, "http://"+dialable(cfg.AdminListen)+path)
+	if errors.Is(err, context.DeadlineExceeded) {
+		return fmt.Errorf("no broker answers at %s: nothing came within %v (--timeout); is admin.listen the same as the broker's own? If it is, the broker hangs: its log says more", cfg.AdminListen, timeout)
+	}
 	if err != nil {
 		return fmt.Errorf("no broker answers at %s: %w; is it running, and is admin.listen the same as its own?", cfg.AdminListen, cause(err))
+	}
+	if status == http.StatusNotFound {
+		return fmt.Errorf("%s answers, but no broker of chronik; is admin.listen the same as the broker's own?", cfg.AdminListen)
 	}
 	if status != http.StatusOK {
 		return fmt.Errorf("not ready: %s", oneLine(body))

@@ -40,7 +40,7 @@ func Manual(version string) ([]manpage.Page, error) {
 				{Term: fmt.Sprint(ExitOK), Text: "Stopped as asked."},
 				{Term: fmt.Sprint(ExitFailed), Text: "Failed while running."},
 				{Term: fmt.Sprint(ExitUsage), Text: "The command line or the configuration is wrong; nothing was touched."},
-				{Term: fmt.Sprint(ExitData), Text: "A directory is in use, not writable, damaged or of a newer format."},
+				{Term: fmt.Sprint(ExitData), Text: "A directory is in use, not writable, damaged, of a newer format or another broker's."},
 				{Term: fmt.Sprint(ExitAddress), Text: "An address cannot be bound; nothing was touched."},
 			}},
 			{Title: "FILES", Items: []manpage.Item{

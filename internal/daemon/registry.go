@@ -1,9 +1,9 @@
 package daemon
 
 import (
-	"errors"
 	"fmt"
 	"path"
+	"slices"
 	"strings"
 
 	"github.com/chronik-io/chronik/internal/daemon/config"
@@ -46,21 +46,30 @@ func kafkaSettings(reg *topicconf.Registry) []config.Def {
 		}
 		defs = append(defs, config.Def{Name: d.Name, Default: d.Default, Unset: !d.HasDefault, Type: strings.ToLower(d.Type.String()), Doc: d.Doc,
 			Bounds: d.Bounds, Live: live,
-			Check: func(v string) error { return plain(d.Name, v, d.Check(v)) }})
+			Check: func(v string) error { return plain(d, v, d.Check(v)) }})
 	}
 	return defs
 }
 
-// plain takes out of Kafka's error text what the line says already.
-func plain(name, value string, err error) error {
+// plain takes out of Kafka's error text what the line says already, and says what
+// to write where Kafka names a type of Java's.
+func plain(d *topicconf.Def, value string, err error) error {
 	if err == nil {
 		return nil
 	}
 	text := err.Error()
-	if rest, ok := strings.CutPrefix(text, fmt.Sprintf("Invalid value %s for configuration %s: ", value, name)); ok {
-		return fmt.Errorf("invalid value %q: %s", value, rest)
+	if begin, rest, ok := strings.Cut(text, " for configuration "+d.Name+": "); ok && strings.HasPrefix(begin, "Invalid value ") {
+		text = rest
 	}
-	return errors.New(text)
+	if strings.HasPrefix(text, "Not a number of type ") {
+		text = map[topicconf.Type]string{
+			topicconf.Short:  "write a whole number, at most 32767",
+			topicconf.Int:    "write a whole number, at most 2147483647",
+			topicconf.Long:   "write a whole number, at most 9223372036854775807",
+			topicconf.Double: "write a number, with a point where it is no whole one",
+		}[d.Type]
+	}
+	return fmt.Errorf("invalid value %q: %s", value, text)
 }
 
 // explain says what to do about a key that is no setting here.
@@ -70,7 +79,11 @@ func explain(reg *topicconf.Registry) func(string) string {
 			return text
 		}
 		if d := reg.Topic(key); d != nil && d.Honoured {
-			return "is a topic's config; set it on a topic, or set the broker's default of it"
+			text := "is a topic's config; set it with chronikctl config set topic NAME"
+			if len(d.Synonyms) > 0 {
+				text += ", or for all topics as " + d.Synonyms[0].Name
+			}
+			return text
 		}
 		if reg.Foreign(key) || reg.Topic(key) != nil {
 			return "Kafka has this setting and chronik does not act on it; " + topicconf.Instead(key)
@@ -92,10 +105,34 @@ func Load(in config.Input) (*config.Config, error) {
 	if err != nil {
 		return nil, err
 	}
-	if err := registry(cfg.Durability).CheckStatic(static(cfg)); err != nil {
-		return nil, err
+	all := static(cfg)
+	if err := registry(cfg.Durability).CheckStatic(all); err != nil {
+		return nil, sourced(cfg, err)
+	}
+	if err := checkPlaces(cfg.DataDir, all); err != nil {
+		return nil, sourced(cfg, err)
 	}
 	return cfg, nil
+}
+
+// sourced says of every setting that an error names where it was set: such an
+// error is about several of them, which may each come from somewhere else.
+func sourced(cfg *config.Config, err error) error {
+	text := err.Error()
+	var set []string
+	for _, s := range cfg.Settings {
+		if s.Source != config.SourceDefault && slices.Contains(strings.FieldsFunc(text, notInNames), s.Name) {
+			set = append(set, fmt.Sprintf("%s = %s (%s)", s.Name, s.Value, s.Source))
+		}
+	}
+	if len(set) == 0 {
+		return err
+	}
+	return fmt.Errorf("%w; set are %s", err, strings.Join(set, ", "))
+}
+
+func notInNames(c rune) bool {
+	return c != '.' && c != '_' && c != '-' && (c < 'a' || c > 'z') && (c < 'A' || c > 'Z') && (c < '0' || c > '9')
 }
 
 // static is the broker's configs as clients describe them: those that were set

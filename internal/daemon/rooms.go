@@ -2,6 +2,7 @@ package daemon
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"path"
 	"sync/atomic"
@@ -73,11 +74,33 @@ func (b *Broker) open(ctx context.Context) error {
 func (b *Broker) look(_ context.Context, r *rooms) error {
 	for _, place := range places(&r.conf) {
 		if err := storage.Peek(b.fs, place); err != nil {
-			return dataError("log.dirs or "+config.KeyDataDir, place.Path, err)
+			return dirErrors(b.cfg.Broker, &storage.DirError{Path: place.Path, Journal: place.Journal, Err: err})
 		}
 	}
 	if err := filestore.Peek(b.fs, path.Join(b.cfg.DataDir, metadataDir)); err != nil {
 		return dataError(config.KeyDataDir, b.cfg.DataDir, err)
+	}
+	return b.lookForMetadata(places(&r.conf))
+}
+
+// lookForMetadata refuses log directories that were used with metadata which is
+// not here: every topic in them would be gone, and the next one of the same name
+// another one.
+func (b *Broker) lookForMetadata(all []storage.Place) error {
+	dir := path.Join(b.cfg.DataDir, metadataDir)
+	if there, err := filestore.Exists(b.fs, dir); err != nil || there {
+		return nil // whatever is wrong is told when it is opened
+	}
+	for _, place := range all {
+		if storage.Used(b.fs, place) {
+			lock, err := b.fs.Lock(path.Join(place.Path, lockName), holder())
+			if err != nil { // whoever has it has the metadata, too
+				return dirErrors(b.cfg.Broker, &storage.DirError{Path: place.Path, Journal: place.Journal, Err: err})
+			}
+			_ = lock.Close() // it ends with the process in any case
+			return &ExitError{ExitData, fmt.Errorf("directory %s: the log directory %s holds partitions, and %s has no metadata of them; "+
+				"put the metadata back, or set data.dir to where it is, or give this broker an empty log directory", b.cfg.DataDir, place.Path, dir)}
+		}
 	}
 	return nil
 }
@@ -108,7 +131,10 @@ func (b *Broker) openMetadata(ctx context.Context, r *rooms) error {
 	})
 	reg, err := r.control.Register(ctx, controller.BrokerSpec{ID: r.conf.NodeID, Rack: r.conf.Rack, Alone: true})
 	if err != nil {
-		return fmt.Errorf("register broker %d: %w", r.conf.NodeID, err)
+		if r := (*controller.Error)(nil); errors.As(err, &r) {
+			return &ExitError{ExitData, fmt.Errorf("directory %s: %w", b.cfg.DataDir, r)}
+		}
+		return fmt.Errorf("register broker %d in %s: %w", r.conf.NodeID, dir, err)
 	}
 	b.log.Debug("registered", zap.String("cluster", reg.ClusterID), zap.Int32("node", r.conf.NodeID))
 	return nil
@@ -145,7 +171,7 @@ func (b *Broker) openLogs(ctx context.Context, r *rooms) error {
 		},
 	})
 	if err != nil {
-		return dataError("log.dirs or "+config.KeyDataDir, all[0].Path, err)
+		return dirErrors(b.cfg.Broker, err)
 	}
 	b.stack.push("logs", func(context.Context) error { return r.storage.Close() })
 	for _, d := range r.storage.Dirs() {

@@ -22,31 +22,31 @@ type Accepted struct {
 // AcceptJournalLoss gives a log directory whose journal is missing, damaged or
 // too old an empty new one, at an operator's word: no start does that by itself.
 // It returns the partitions that had records in the journal only, or may have
-// had. The directory must not be in use. What is left of the old journal stays
+// had; without really that is all it does. A journal of which nothing is missing is
+// not given up: the error then matches ErrJournalWhole. The directory must not be
+// in use. What is left of the old journal stays
 // where it is until the next start; a place that belongs to another directory is
 // refused.
 //
 // A crash in the middle leaves a directory that is refused as before, or one that
 // is repaired.
-func AcceptJournalLoss(place Place, opt Options) (lost []Accepted, err error) {
+func AcceptJournalLoss(place Place, opt Options, really bool) (lost []Accepted, err error) {
 	opt.setDefaults()
 	d := newDir(place, &opt)
-	for _, p := range []string{d.path, d.jpath} {
-		if err := vfs.MakeDir(opt.FS, p); err != nil {
-			return nil, err
-		}
+	if !Used(opt.FS, place) {
+		return nil, foreign("it is no log directory of chronik, there is no %s in it; name the one whose journal is lost with data.dir or log.dirs", identityFile)
 	}
 	if d.lock, err = d.takeLock(); err != nil {
 		return nil, err
 	}
 	defer d.lock.Close() // it ends with the process in any case
 	if err := readJSON(opt.FS, path.Join(d.path, identityFile), "directory", &d.ident); err != nil {
-		return nil, fmt.Errorf("%s is no log directory of chronik: %w", d.path, err)
+		return nil, err
 	}
 	var theirs identity
 	err = readJSON(opt.FS, path.Join(d.jpath, journalIdent), "journal", &theirs)
 	if err == nil && theirs.Dir != d.ident.Dir {
-		return nil, fmt.Errorf("%w: journal %s belongs to log directory %x; set journal.dirs to an empty place", ErrForeign, d.jpath, theirs.Dir)
+		return nil, foreign("journal %s belongs to log directory %x; set journal.dirs to the place whose journal is lost, or to an empty one", d.jpath, theirs.Dir)
 	}
 	if err != nil && !errors.Is(err, fs.ErrNotExist) && !errors.Is(err, statefile.ErrCorrupt) {
 		return nil, err
@@ -56,18 +56,39 @@ func AcceptJournalLoss(place Place, opt Options) (lost []Accepted, err error) {
 		return nil, err // ErrForeign: an earlier attempt ended between the files
 	}
 	if r.ckpt == nil {
-		return nil, fmt.Errorf("%s has no checkpoint: there is nothing to go on from", d.path)
+		return nil, foreign("%s has no checkpoint, so that there is nothing to go on from; put the checkpoint back, or use an empty directory", d.path)
 	}
-	return r.ckpt.journalled(), d.newJournal(r.ckpt)
+	if theirs == d.ident && r.ckpt.journal == d.ident.Journal && d.whole(r.ckpt) {
+		return nil, fmt.Errorf("%w: nothing that was acknowledged is missing in %s; start the broker", ErrJournalWhole, d.jpath)
+	}
+	if lost = r.ckpt.journalled(); !really {
+		return lost, nil
+	}
+	return lost, d.newJournal(r.ckpt)
+}
+
+// whole says whether a start would find everything in the journal that it needs.
+func (d *Dir) whole(c *checkpoint) bool {
+	j, err := journal.Open(d.acceptOptions())
+	if err != nil {
+		return false
+	}
+	ext, err := j.Scan(c.redo, func(journal.Frame) error { return nil })
+	return errors.Join(err, j.Close()) == nil && ext.Next > c.durable
+}
+
+func (d *Dir) acceptOptions() journal.Options {
+	return journal.Options{FS: d.opt.FS, Dir: d.jpath, ID: d.ident.Journal, FileSize: d.opt.JournalFileSize, MaxBytes: d.opt.JournalBytes, Sweep: func() {}}
 }
 
 // newJournal begins a journal of a new identity above everything that the
 // checkpoint knows of, and makes it the directory's.
 func (d *Dir) newJournal(c *checkpoint) error {
+	if err := vfs.MakeDir(d.opt.FS, d.jpath); err != nil {
+		return err
+	}
 	d.ident.Journal = newID()
-	j, err := journal.Open(journal.Options{
-		FS: d.opt.FS, Dir: d.jpath, ID: d.ident.Journal, FileSize: d.opt.JournalFileSize, MaxBytes: d.opt.JournalBytes, Sweep: func() {},
-	})
+	j, err := journal.Open(d.acceptOptions())
 	if err != nil {
 		return err
 	}

@@ -46,9 +46,15 @@ func TestJournalLossIsAcceptedOnlyWhenAsked(t *testing.T) {
 			} else if !errors.Is(err, ErrForeign) && !errors.Is(err, journal.ErrDamaged) {
 				t.Errorf("refused with: %v", err)
 			}
-			lost, err := AcceptJournalLoss(Place{Path: "/d"}, Options{FS: fs})
-			if err != nil || len(lost) != 1 || lost[0] != (Accepted{Topic: "t", Kept: kept}) {
-				t.Fatalf("accepted %+v, %v", lost, err)
+			for _, really := range []bool{false, true} {
+				if d, err := openDir(fs, "sync"); err == nil {
+					_ = d.Close()
+					t.Fatal("it was only asked what would be lost, and the directory was opened")
+				}
+				lost, err := AcceptJournalLoss(Place{Path: "/d"}, Options{FS: fs}, really)
+				if err != nil || len(lost) != 1 || lost[0] != (Accepted{Topic: "t", Kept: kept}) {
+					t.Fatalf("accepted %+v, %v", lost, err)
+				}
 			}
 			again := mustOpen(t, fs, "sync")
 			if again.Clean() {
@@ -59,5 +65,32 @@ func TestJournalLossIsAcceptedOnlyWhenAsked(t *testing.T) {
 			}
 			put(t, again.Logs()[0], 2, 100)
 		})
+	}
+}
+
+// Somebody who gives up a journal by mistake is stopped: what a kill left behind
+// is in it and nowhere else.
+func TestAWholeJournalIsNotGivenUp(t *testing.T) {
+	live := crashfs.New(1)
+	l := makeLogs(t, mustOpen(t, live, "sync"), 1, "sync")[0]
+	put(t, l, 3, 100)
+	end := l.Ends().Durable
+	fs := live.KillImage(1)
+	if _, err := AcceptJournalLoss(Place{Path: "/d"}, Options{FS: fs}, true); !errors.Is(err, ErrJournalWhole) {
+		t.Fatalf("given up: %v", err)
+	}
+	if e := mustOpen(t, fs, "sync").Logs()[0].Ends(); e.LogEnd != end {
+		t.Errorf("ends at %d, want %d", e.LogEnd, end)
+	}
+}
+
+// What is no log directory stays as it is.
+func TestNothingIsMadeWhereThereIsNoLogDirectory(t *testing.T) {
+	fs := crashfs.New(1)
+	if _, err := AcceptJournalLoss(Place{Path: "/none"}, Options{FS: fs}, true); !errors.Is(err, ErrForeign) {
+		t.Errorf("accepted: %v", err)
+	}
+	if _, err := fs.Stat("/none"); err == nil {
+		t.Error("a directory was made")
 	}
 }

@@ -246,19 +246,16 @@ func newDir(place Place, opt *Options) *Dir {
 func (d *Dir) takeLock() (io.Closer, error) {
 	lock, err := d.opt.FS.Lock(path.Join(d.path, lockFile), d.opt.Holder)
 	if errors.Is(err, vfs.ErrLocked) {
-		return nil, fmt.Errorf("%w: %s: %w; stop that process or use another directory", ErrLocked, d.path, err)
+		return nil, fmt.Errorf("%w: %w", ErrLocked, err)
 	}
-	if err != nil {
-		return nil, fmt.Errorf("log directory: %w", err)
-	}
-	return lock, nil
+	return lock, err
 }
 
 func (d *Dir) open() (err error) {
 	fsys := d.opt.FS
 	for _, p := range []string{d.path, d.jpath} {
 		if err := vfs.MakeDir(fsys, p); err != nil {
-			return fmt.Errorf("log directory: %w", err)
+			return err
 		}
 	}
 	if d.lock, err = d.takeLock(); err != nil {

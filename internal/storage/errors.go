@@ -2,6 +2,7 @@ package storage
 
 import (
 	"errors"
+	"fmt"
 
 	"github.com/chronik-io/chronik/internal/storage/producers"
 )
@@ -33,6 +34,31 @@ var (
 	ErrStaleEpoch = errors.New("leader epoch has ended")
 	// ErrLocked: another process uses the log directory.
 	ErrLocked = errors.New("log directory is in use")
+	// ErrJournalWhole: nothing of the journal that is to be given up is lost.
+	ErrJournalWhole = errors.New("the journal is whole")
 	// ErrForeign: journal, directory and cluster do not belong together.
 	ErrForeign = errors.New("directory belongs to another place")
 )
+
+// foreign is an ErrForeign whose text says what does not belong together, and what
+// to do.
+func foreign(format string, args ...any) error {
+	return &foreignError{fmt.Errorf(format, args...)}
+}
+
+type foreignError struct{ error }
+
+func (e *foreignError) Unwrap() []error { return []error{ErrForeign, e.error} }
+
+// DirError is why one of several log directories cannot be used.
+type DirError struct {
+	Path    string // of the log directory
+	Journal string // of its journal, where it has a place of its own
+	Err     error
+}
+
+// Error names the directory and the cause.
+func (e *DirError) Error() string { return "log directory " + e.Path + ": " + e.Err.Error() }
+
+// Unwrap returns the cause.
+func (e *DirError) Unwrap() error { return e.Err }

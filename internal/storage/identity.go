@@ -80,29 +80,31 @@ func (d *Dir) identify() (found bool, err error) {
 	jerr := readJSON(fsys, other, "journal", &theirs)
 	switch {
 	case err == nil && jerr == nil && theirs != d.ident:
-		return true, fmt.Errorf("%w: journal %s belongs to log directory %x, not to %s; set journal.dirs to the place that belongs to it",
-			ErrForeign, d.jpath, theirs.Dir, d.path)
+		return true, foreign("journal %s belongs to log directory %x, not to %s; set journal.dirs to the place that belongs to it",
+			d.jpath, theirs.Dir, d.path)
 	case err == nil && jerr == nil:
 		return true, nil
 	case err == nil && errors.Is(jerr, fs.ErrNotExist):
 		if _, e := fsys.Stat(path.Join(d.path, checkpointFile)); errors.Is(e, fs.ErrNotExist) {
 			return false, writeJSON(fsys, other, "journal", d.ident) // the first start ended here
 		}
-		return true, fmt.Errorf("%w: log directory %s was used with a journal that is not in %s: records in it would be lost; set journal.dirs to where it is, or give them up with chronikd accept-journal-loss",
-			ErrForeign, d.path, d.jpath)
+		return true, foreign("log directory %s was used with a journal that is not in %s: records in it would be lost; put it back, or set journal.dirs to where it is, or give them up with chronikd accept-journal-loss",
+			d.path, d.jpath)
+	case err == nil && errors.Is(jerr, statefile.ErrCorrupt):
+		return true, fmt.Errorf("%w: %w", journal.ErrDamaged, jerr)
 	case err == nil:
 		return true, jerr
 	case !errors.Is(err, fs.ErrNotExist):
 		return true, err
 	}
 	if jerr == nil {
-		return true, fmt.Errorf("%w: journal %s belongs to log directory %x, but %s is new; set journal.dirs to an empty place", ErrForeign, d.jpath, theirs.Dir, d.path)
+		return true, foreign("journal %s belongs to log directory %x, but %s is new, or has lost its %s; put that file back, or give the directory another journal with journal.dirs", d.jpath, theirs.Dir, d.path, identityFile)
 	}
 	if !errors.Is(jerr, fs.ErrNotExist) {
 		return true, jerr
 	}
 	if used, err := journal.Exists(fsys, d.jpath); err != nil || used {
-		return true, errors.Join(err, fmt.Errorf("%w: %s holds journal files without an identity; set journal.dirs to an empty place", ErrForeign, d.jpath))
+		return true, errors.Join(err, foreign("%s holds journal files and no %s; put that file back, or set journal.dirs to an empty place", d.jpath, journalIdent))
 	}
 	d.ident = identity{Dir: newID(), Journal: newID()}
 	if err := writeJSON(fsys, own, "directory", d.ident); err != nil {

@@ -15,7 +15,7 @@ type Manager struct {
 }
 
 // Open opens the directories at once and recovers their logs. If one must not
-// be used, none is.
+// be used, none is; the error then joins a DirError for each.
 func Open(places []Place, opt Options) (*Manager, error) {
 	if len(places) == 0 {
 		return nil, errors.New("no log directory is configured")
@@ -34,7 +34,12 @@ func Open(places []Place, opt Options) (*Manager, error) {
 	dirs, errs := make([]*Dir, len(places)), make([]error, len(places))
 	var wg sync.WaitGroup
 	for i := range places {
-		wg.Go(func() { dirs[i], errs[i] = OpenDir(places[i], opt) })
+		wg.Go(func() {
+			var err error
+			if dirs[i], err = OpenDir(places[i], opt); err != nil {
+				errs[i] = &DirError{places[i].Path, places[i].Journal, err}
+			}
+		})
 	}
 	wg.Wait()
 	m := &Manager{dirs: dirs, logs: map[ID]*Log{}}

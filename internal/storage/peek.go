@@ -8,6 +8,12 @@ import (
 	"github.com/chronik-io/chronik/internal/vfs"
 )
 
+// Used says whether a directory has been used as a log directory.
+func Used(fsys vfs.FS, place Place) bool {
+	_, err := fsys.Stat(path.Join(place.Path, identityFile))
+	return err == nil
+}
+
 // Peek returns statefile.ErrNewer where a newer version of chronik made a log
 // directory or its journal. It changes nothing.
 func Peek(fsys vfs.FS, place Place) error {

@@ -123,8 +123,8 @@ func (r *recovery) readCheckpoint() error {
 	}
 	r.ckpt, d.ckptSeq = c, c.seq
 	if c.dirID != d.ident.Dir || c.journal != d.ident.Journal {
-		return fmt.Errorf("%w: %s was written for log directory %x and journal %x, not for %x and %x; see chronikd accept-journal-loss",
-			ErrForeign, name, c.dirID, c.journal, d.ident.Dir, d.ident.Journal)
+		return foreign("%s was written for log directory %x and journal %x, not for %x and %x; put back the files that belong together, or go on without the journal with chronikd accept-journal-loss",
+			name, c.dirID, c.journal, d.ident.Dir, d.ident.Journal)
 	}
 	if r.above = c.above(); d.opt.broken.forgetfulLSN {
 		r.above = max(c.durable+1, c.redo.LSN)
@@ -146,12 +146,12 @@ func (r *recovery) firstStart() error {
 	for _, in := range infos {
 		_, err := d.opt.FS.Stat(path.Join(d.path, in.Name, partitionMeta))
 		if in.Name == "meta.properties" || in.Dir && err == nil {
-			return fmt.Errorf("%w: %s holds %s but no checkpoint: it was written by another program, or its checkpoint is lost; use an empty directory",
-				ErrForeign, d.path, in.Name)
+			return foreign("%s holds %s but no checkpoint: it was written by another program, or its checkpoint is lost; put the checkpoint back, or use an empty directory",
+				d.path, in.Name)
 		}
 	}
 	if empty, err := d.journal.Empty(); err != nil || !empty {
-		return errors.Join(err, fmt.Errorf("%w: journal %s holds records, but %s has no checkpoint", ErrForeign, d.jpath, d.path))
+		return errors.Join(err, foreign("journal %s holds records, but %s has no checkpoint; put the checkpoint back, or use an empty directory and journal", d.jpath, d.path))
 	}
 	return nil
 }

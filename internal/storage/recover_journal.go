@@ -1,7 +1,6 @@
 package storage
 
 import (
-	"errors"
 	"fmt"
 	"maps"
 	"slices"
@@ -29,9 +28,6 @@ func (r *recovery) verify() error {
 		}
 		return nil
 	})
-	if errors.Is(err, journal.ErrDamaged) {
-		return fmt.Errorf("%w; put the journal back as it was, or give up what is only in it with chronikd accept-journal-loss", err)
-	}
 	if err != nil {
 		return err
 	}

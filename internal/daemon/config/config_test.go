@@ -171,7 +171,7 @@ func mistakes() []mistake {
 		{"num.partition: 3\n", nil, "c.yaml: num.partition: unknown key; did you mean num.partitions?"},
 		{"color: red\n", nil, "c.yaml: color: unknown key; `chronikd config print-defaults` lists all of them"},
 		{"listener: []\n", nil, "c.yaml: listener: unknown key; did you mean listeners?"},
-		{"num: {partitions: 3}\n", nil, "c.yaml: num: unknown key; `chronikd config print-defaults` lists all of them"},
+		{"num: {partitions: 3}\n", nil, "c.yaml: num: a name with dots is one key; write num.partitions: VALUE in one line"},
 		{"log.retention.ms: 7d\n", nil, `c.yaml: log.retention.ms: "7d" is not a plain number of ms, which the name already says; write 604800000`},
 		{"log.segment.bytes: 1GiB\n", nil, `c.yaml: log.segment.bytes: "1GiB" is not a plain number of bytes, which the name already says; write 1073741824`},
 		{"num.partitions: many\n", nil, "c.yaml: num.partitions: not a number of type LONG"},
@@ -183,7 +183,7 @@ func mistakes() []mistake {
 		{"listeners: [{listen: 9092}]\n", nil, `c.yaml: listeners[0].listen: "9092" is not HOST:PORT; write for example 127.0.0.1:9092`},
 		{"listeners: [{listen: ':1'}, {listen: ':2'}]\n", nil, "c.yaml: listeners[1]: has no name or no listen; every listener after the first needs both"},
 		{"listeners: [{name: a, listen: ':1'}, {name: a, listen: ':2'}]\n", nil, `c.yaml: listeners[1]: the name "a" is taken by an earlier listener; give each its own`},
-		{"listeners: [{name: a, listen: ':1'}, {name: b, listen: ':1'}]\n", nil, "c.yaml: listeners[1]: the address :1 is used twice; give each listener and admin.listen its own"},
+		{"listeners: [{name: a, listen: ':1'}, {name: b, listen: ':1'}]\n", nil, "c.yaml: listeners[1]: :1 and :1 of an earlier listener are the same port; give each its own"},
 		{"wal.profile: fast\nprofiles: {quick: {max_wait: 5}}\n", nil, `c.yaml: profiles.quick.max_wait: 5 has no unit; write for example 5ms`},
 		{"profiles: {quick: {ack: maybe}}\n", nil, `c.yaml: profiles.quick.ack: unknown ack "maybe": the known ones are synced, written`},
 		{"profiles: {quick: {ack: written, max_wait: 5ms}}\n", nil, "c.yaml: profiles.quick: max_wait is set but sync is os, which forms no groups: remove it, or set sync to group and ack to synced"},
@@ -197,7 +197,7 @@ func mistakes() []mistake {
 		{"", opt(flag(KeyListen, "0.0.0.0:99999")), `--listen: listen: "0.0.0.0:99999" has no port of 0 to 65535; write for example 0.0.0.0:9092`},
 		{"", opt(flag(KeyAdvertise, "0.0.0.0:9092")), `--advertise: advertise: "0.0.0.0:9092" is no address that a client can dial; write the name or address of this machine as clients reach it`},
 		{"", opt(flag(KeyDataDir, "")), "--data-dir: data.dir: is empty; leave the key out for the default"},
-		{"", opt(flag(KeyAdminListen, DefaultListen)), "default: listeners[0]: the address 127.0.0.1:9092 is used twice; give each listener and admin.listen its own"},
+		{"", opt(flag(KeyAdminListen, DefaultListen)), "--admin-listen: listen: 127.0.0.1:9092 and 127.0.0.1:9092 of admin.listen are the same port; give each its own"},
 	}
 }
 
@@ -221,9 +221,12 @@ func TestUnknownProfileNamesTheKnownOnes(t *testing.T) {
 }
 
 func TestNoYAML(t *testing.T) {
-	for _, text := range []string{"a: [1\n", "\t:\n", "- a\n", "num.partitions: 1\nnum.partitions: 2\n"} {
+	for text, want := range map[string]string{
+		"a: [1\n": "is no YAML: ", "\t:\n": "is no YAML: ", "- a\n": "has no settings at its top; ", "num.partitions=1\n": "has no settings at its top; ",
+		"num.partitions: 1\nnum.partitions: 2\n": "line 2: ", "num.partitions: 1\n---\nnode.id: 2\n": "has more than one document", "---\n# a\n---\nx:\n---": "has more",
+	} {
 		_, err := load(text)
-		if err == nil || !strings.HasPrefix(err.Error(), "c.yaml: is no YAML: ") || strings.Contains(err.Error(), "\n") {
+		if err == nil || !strings.HasPrefix(err.Error(), "c.yaml: "+want) || strings.Contains(err.Error(), "\n") {
 			t.Errorf("%q: got %v", text, err)
 		}
 	}
@@ -361,4 +364,29 @@ func FuzzFile(f *testing.F) {
 			t.Errorf("config %v, error %v", c, err)
 		}
 	})
+}
+
+// A file may begin with the mark of a document, and have --- inside a value.
+func TestOneDocumentIsRead(t *testing.T) {
+	for _, text := range []string{"---\nnum.partitions: 4\n", "# a\n--- # b\nnum.partitions: 4\n", "%YAML 1.1\n---\nnum.partitions: 4", "num.partitions: 4\ndata.dir: |\n  ---\n"} {
+		cfg, err := load(text)
+		if err != nil || cfg.Broker["num.partitions"] != "4" {
+			t.Errorf("%q: %v", text, err)
+		}
+	}
+}
+
+// Two addresses that one port stands behind are told before either is opened.
+func TestOverlap(t *testing.T) {
+	for _, c := range []struct {
+		a, b string
+		want bool
+	}{
+		{"127.0.0.1:1", "127.0.0.1:1", true}, {":1", "127.0.0.1:1", true}, {"10.0.0.1:1", "0.0.0.0:1", true}, {"[::]:1", "h:1", true},
+		{"127.0.0.1:1", "127.0.0.1:2", false}, {"127.0.0.1:1", "127.0.0.2:1", false}, {":0", ":0", false}, {"", ":1", false},
+	} {
+		if overlap(c.a, c.b) != c.want || overlap(c.b, c.a) != c.want {
+			t.Errorf("%s and %s: not %v", c.a, c.b, c.want)
+		}
+	}
 }

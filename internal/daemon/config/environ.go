@@ -47,6 +47,9 @@ func (l *loader) environ(vars []string) {
 		if near, ok := nearestEnv(env, known); ok {
 			line += "; did you mean " + near + "?"
 		}
+		if env == EnvName(keyListeners) || env == EnvName(keyProfiles) {
+			line = "the variable " + env + " is not read: " + strings.ToLower(strings.TrimPrefix(env, EnvPrefix)) + " can be given in the file of --config only"
+		}
 		l.cfg.Warnings = append(l.cfg.Warnings, line)
 	}
 }

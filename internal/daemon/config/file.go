@@ -33,6 +33,10 @@ func (l *loader) file(in Input) {
 			continue
 		}
 		if _, known := l.defs[key]; !known {
+			if name := l.split(key, top[key]); name != "" {
+				l.add(in.File, key, "a name with dots is one key; write "+name+": VALUE in one line")
+				continue
+			}
 			l.add(in.File, key, l.unknown(key, append([]string{keyListeners, keyProfiles}, l.names...)))
 			continue
 		}
@@ -49,6 +53,25 @@ func (l *loader) file(in Input) {
 	l.fileProfiles(in, top[keyProfiles])
 }
 
+// split is the setting that was meant by keys which stand below one another,
+// where YAML users expect the parts of a name to be levels; empty for none.
+func (l *loader) split(key string, v any) string {
+	m, ok := v.(map[string]any)
+	if !ok {
+		_, known := l.defs[key]
+		if known {
+			return key
+		}
+		return ""
+	}
+	for _, below := range slices.Sorted(maps.Keys(m)) {
+		if name := l.split(key+"."+below, m[below]); name != "" {
+			return name
+		}
+	}
+	return ""
+}
+
 // parse returns the top level of the file, nil where there is none.
 func (l *loader) parse(in Input) map[string]any {
 	if in.File == "" {
@@ -63,12 +86,47 @@ func (l *loader) parse(in Input) map[string]any {
 		l.add(in.File, "", fmt.Sprintf("cannot read the configuration file: %v; check --config and %s", cause, EnvFile))
 		return nil
 	}
+	if documents(text) > 1 {
+		l.add(in.File, "", "has more than one document, of which only the first would be read; leave out the lines that begin with ---")
+		return nil
+	}
 	k := koanf.New(separator)
 	if err := k.Load(rawbytes.Provider(text), yaml.Parser()); err != nil {
-		l.add(in.File, "", "is no YAML: "+strings.TrimPrefix(err.Error(), "yaml: "))
+		l.add(in.File, "", notSettings(err))
 		return nil
 	}
 	return k.Raw()
+}
+
+// notSettings words what the parser says of a file that it cannot take.
+func notSettings(err error) string {
+	text := strings.Join(strings.Fields(strings.TrimPrefix(err.Error(), "yaml: ")), " ")
+	text, typed := strings.CutPrefix(text, "unmarshal errors: ")
+	switch {
+	case strings.Contains(text, "already defined"):
+		return text + "; leave one of the two out"
+	case typed:
+		return "has no settings at its top; write one `name: value` on each line, as `chronikd config print-defaults` does"
+	default:
+		return "is no YAML: " + text + "; `chronikd config print-defaults` prints a file that is"
+	}
+}
+
+// documents counts what the lines that begin with --- part. One before the first
+// setting parts nothing.
+func documents(text []byte) int {
+	n, some := 1, false
+	for line := range strings.Lines(string(text)) {
+		switch rest, marker := strings.CutPrefix(line, "---"); {
+		case marker && (rest == "" || strings.ContainsAny(rest[:1], " \t\r\n")):
+			if some {
+				n++
+			}
+		case strings.TrimSpace(line) != "" && line[0] != '#' && line[0] != '%':
+			some = true
+		}
+	}
+	return n
 }
 
 // scalar writes a YAML value as the other sources would. A list of single values
@@ -155,7 +213,7 @@ func (l *loader) fileListeners(source string, v any) {
 				l.add(source, where+"."+key, err.Error())
 			}
 		}
-		if i > 0 && (m["name"] == "" || m[KeyListen] == "") {
+		if i > 0 && m != nil && (m["name"] == "" || m[KeyListen] == "") {
 			l.add(source, where, "has no name or no listen; every listener after the first needs both")
 		}
 		name := m["name"]
@@ -193,17 +251,25 @@ func listenerField(key, v string) error {
 func (l *loader) listeners() {
 	l.cfg.Listeners[0].Listen = l.value(KeyListen)
 	l.cfg.Listeners[0].Advertise = l.value(KeyAdvertise)
-	names, addresses := make(map[string]bool), make(map[string]bool)
 	for i, x := range l.cfg.Listeners {
-		where := fmt.Sprintf("%s[%d]", keyListeners, i)
-		_, port, err := splitAddress(x.Listen, 0)
-		if names[x.Name] {
-			l.add(l.cfg.File, where, fmt.Sprintf("the name %q is taken by an earlier listener; give each its own", x.Name))
+		where, source := fmt.Sprintf("%s[%d]", keyListeners, i), l.cfg.File
+		if i == 0 {
+			where, source = KeyListen, l.source(KeyListen)
 		}
-		if err == nil && port != 0 && (addresses[x.Listen] || x.Listen == l.cfg.AdminListen) {
-			l.add(l.source(KeyListen), where, fmt.Sprintf("the address %s is used twice; give each listener and admin.listen its own", x.Listen))
+		for _, earlier := range l.cfg.Listeners[:i] {
+			if x.Name == earlier.Name {
+				l.add(source, where, fmt.Sprintf("the name %q is taken by an earlier listener; give each its own", x.Name))
+			}
+			if overlap(x.Listen, earlier.Listen) {
+				l.add(source, where, fmt.Sprintf("%s and %s of an earlier listener are the same port; give each its own", x.Listen, earlier.Listen))
+			}
 		}
-		names[x.Name], addresses[x.Listen] = true, true
+		if overlap(x.Listen, l.cfg.AdminListen) {
+			if source == SourceDefault {
+				source = l.source(KeyAdminListen) // somebody set that one
+			}
+			l.add(source, where, fmt.Sprintf("%s and %s of %s are the same port; give each its own", x.Listen, l.cfg.AdminListen, KeyAdminListen))
+		}
 	}
 }
 

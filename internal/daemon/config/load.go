@@ -123,6 +123,8 @@ func (l *loader) set(args []string) {
 	for _, arg := range args {
 		name, value, ok := strings.Cut(arg, "=")
 		switch _, known := l.defs[name]; {
+		case name == "":
+			l.add("--set", arg, "has no name; write --set name=value")
 		case !ok:
 			l.add("--set", arg, "has no value; write --set name=value")
 		case !known:

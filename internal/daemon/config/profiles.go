@@ -41,7 +41,7 @@ func (l *loader) profile(source, name string, v any) (durability.Profile, bool) 
 	take("max_bytes", func(v string) (err error) { p.MaxBytes, err = parseSize(v); return err })
 	take("max_records", func(v string) (err error) {
 		if p.MaxRecords, err = strconv.Atoi(v); err != nil {
-			return fmt.Errorf("%q is no whole number", v)
+			return fmt.Errorf("%q is no whole number; write for example 5000", v)
 		}
 		return nil
 	})

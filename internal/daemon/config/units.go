@@ -36,7 +36,7 @@ func parseSize(v string) (int64, error) {
 		return 0, fmt.Errorf("%q is no size; write bytes as a whole number, or with a unit as in 50MiB", v)
 	}
 	if n > math.MaxInt64/factor {
-		return 0, fmt.Errorf("%q is too large", v)
+		return 0, fmt.Errorf("%q is more bytes than a number can hold; write a smaller one", v)
 	}
 	return n * factor, nil
 }

@@ -3,6 +3,7 @@ package filestore
 import (
 	"errors"
 	"fmt"
+	"io/fs"
 	"path"
 
 	"github.com/chronik-io/chronik/internal/vfs"
@@ -27,4 +28,18 @@ func Peek(fsys vfs.FS, dir string) error {
 		}
 	}
 	return nil
+}
+
+// Exists says whether there is any metadata in dir; a missing directory has none.
+func Exists(fsys vfs.FS, dir string) (bool, error) {
+	list, err := fsys.List(dir)
+	if errors.Is(err, fs.ErrNotExist) {
+		return false, nil
+	}
+	for _, info := range list {
+		if _, kind := parseName(info.Name); kind == "snapshot" || kind == "log" {
+			return true, nil
+		}
+	}
+	return false, err
 }
