@@ -6,7 +6,8 @@
 #         consumer groups: kgo-group confluent-group kafka-python-group
 #         sarama-group kafkajs-group java-group streams. These have
 #         brokers of their own, because they kill them. simple-group and tools-group:
-#         consumers without a group, kafka-consumer-groups.
+#         consumers without a group, kafka-consumer-groups. snippets: the programs
+#         of docs/clients.md, which have brokers of their own, too.
 # BOOTSTRAP=HOST:PORT   test a broker that runs; without it bin/chronikd is
 #                       started on a directory and ports of its own.
 # AT_ONCE=1             all clients at once. QUICK=1: the groups' main variants only.

@@ -1,0 +1,285 @@
+#!/usr/bin/env bash
+# The programs of docs/clients.md, taken out of the page word for word; only the
+# address is replaced. Each client's producer and consumer get a broker of their
+# own, and the same story:
+#
+#   1. The producer writes 1,000 lines; chronikctl finds just these, in order of
+#      their keys. The consumer prints just these and commits. All clients but
+#      sarama give a key the same partition.
+#   2. Producer and consumer run while more lines come. Twice an answer
+#      that acknowledges records is lost on its way, and all after it, and the
+#      broker is killed (SIGKILL) and started again. Nothing is lost, doubled or
+#      out of order in the topic; the consumer goes on where it had committed,
+#      and prints everything at least once.
+#
+# SNIPPETS="franz-go java"   these clients only. Java and kafkajs are told as not
+# run where their toolchain is not there; for the others that is MISSING.
+[ -n "${WORK:-}" ] || exec "$(dirname "${BASH_SOURCE[0]}")/run.sh" snippets
+. "$(dirname "${BASH_SOURCE[0]}")/lib.sh"
+page="${PAGE:-$root/docs/clients.md}"
+all="franz-go sarama confluent-kafka kafka-python java kafkajs librdkafka"
+first=1000
+export LC_ALL=C.UTF-8 HOME="${HOME:-$WORK}"
+unset CHRONIKCTL_CONTEXT CHRONIKCTL_CONFIG CHRONIKCTL_OUTPUT CHRONIK_BROKERS
+
+die() { echo "$client: $*"; exit 1; }
+not_run() { echo "NOT RUN: the programs of $client, because $*"; exit 77; }
+unavailable() { # unavailable LOG WHAT: it could not be fetched or built
+  tail -5 "$1"
+  not_run "$2 is not here and could not be installed: does this machine reach a package registry?"
+}
+
+# extract DIR   writes every program of the page to DIR/CLIENT/FILE. Each block
+# in a programming language must be one.
+extract() {
+  awk -v dir="$1" '
+    /^<!-- snippet: [a-z-]+\/[A-Za-z.]+ -->$/ { file = $3; line = NR; next }
+    /^```/ && inside { close(inside); inside = ""; next }
+    /^```(go|python|java|js|c|c\+\+)$/ {
+      if (line != NR - 1) { print "line " NR " of the page begins a program that no marker names" > "/dev/stderr"; exit 1 }
+      inside = dir "/" file
+      system("mkdir -p \"" inside "\" && rmdir \"" inside "\"")
+      next
+    }
+    inside { print > inside }
+  ' "$page"
+}
+
+# pinned PREFIX   the rest of the one line of the page that begins with four blanks and PREFIX.
+pinned() {
+  local found
+  found="$(sed -n "s|^    $1||p" "$page")"
+  [ "$(wc -w <<<"$found")" = 1 ] || die "the page should say once: $1VERSION, it says: $found"
+  echo "$found"
+}
+
+# Each builds ./src of its client and sets producer and consumer, and version.
+go_module() { # go_module MODULE[/PACKAGE]
+  local wanted kept
+  command -v go >/dev/null || not_run "go is not here"
+  version="$(pinned "go get $1@")"
+  kept="$root/.cache/snippets/$client-$version" wanted="$1@$version"
+  mkdir -p "$kept" bin
+  if ! [ -f "$kept/go.sum" ]; then
+    (cd "$kept" && rm -f go.mod && go mod init snippet && GOFLAGS=-mod=mod go get "$wanted") >build.log 2>&1 || unavailable build.log "$wanted"
+  fi
+  cp "$kept/go.mod" "$kept/go.sum" src
+  (cd src && GOFLAGS=-mod=mod go build -o ../bin/produce produce.go && GOFLAGS=-mod=mod go build -o ../bin/consume consume.go && go vet produce.go && go vet consume.go) ||
+    die "its programs do not compile"
+  producer=(bin/produce) consumer=(bin/consume)
+}
+python_package() { # python_package NAME
+  local python="$root/.cache/venv/bin/python" kept
+  [ -x "$python" ] || python=python3
+  "$python" -m pip --version >/dev/null 2>&1 || not_run "python3 with pip is not here"
+  version="$(pinned "pip install $1==")"
+  kept="$root/.cache/snippets/$client-$version"
+  if ! [ -d "$kept" ]; then
+    "$python" -m pip install -q --disable-pip-version-check --target "$kept.new" "$1==$version" >build.log 2>&1 || { rm -rf "$kept.new"; unavailable build.log "$1==$version"; }
+    mv "$kept.new" "$kept"
+  fi
+  export PYTHONPATH="$kept" PYTHONDONTWRITEBYTECODE=1
+  producer=("$python" src/produce.py) consumer=("$python" src/consume.py)
+}
+build() {
+  case "$client" in
+    franz-go) go_module github.com/twmb/franz-go/pkg/kgo ;;
+    sarama) go_module github.com/IBM/sarama ;;
+    confluent-kafka | kafka-python) python_package "$client" ;;
+    java)
+      local kt="$KAFKA_TOOLS/kt"
+      [ -x "$kt" ] || not_run "Kafka's class path is not here: $kt (set KAFKA_TOOLS)"
+      command -v javac >/dev/null || not_run "javac is not here"
+      version="$("$kt" --version)"
+      grep -q "kafka-clients:$version\`" "$page" || die "kafka-clients is $version here, and the page names another"
+      javac --release 11 -Xlint:all -Werror -cp "$("$kt" --classpath)" -d classes src/Produce.java src/Consume.java || die "its programs do not compile"
+      export KT_HEAP=128m KT_TIER=1 KT_CP="$PWD/classes"
+      producer=("$kt" class Produce) consumer=("$kt" class Consume) ;;
+    kafkajs)
+      local kept
+      command -v node >/dev/null || not_run "node is not here"
+      version="$(pinned 'npm install kafkajs@')"
+      kept="$root/.cache/snippets/kafkajs-$version"
+      if ! [ -d "$kept/node_modules/kafkajs" ]; then
+        command -v npm >/dev/null || not_run "npm is not here"
+        npm install --silent --no-audit --no-fund --prefix "$kept" "kafkajs@$version" >build.log 2>&1 || unavailable build.log "kafkajs $version"
+      fi
+      export NODE_PATH="$kept/node_modules"
+      producer=(node src/produce.js) consumer=(node src/consume.js) ;;
+    librdkafka)
+      command -v cc >/dev/null || not_run "cc is not here"
+      echo '#include <librdkafka/rdkafka.h>' | cc -E - >/dev/null 2>&1 || not_run "librdkafka's header is not here: apt-get install librdkafka-dev"
+      mkdir -p bin
+      local program
+      for program in produce consume; do
+        cc -O2 -Wall -Wextra -Werror -o "bin/$program" "src/$program.c" -lrdkafka || die "$program.c does not compile"
+      done
+      version="$(printf '#include <librdkafka/rdkafka.h>\nRD_KAFKA_VERSION\n' | cc -E - | tail -1 | sed -E 's/\(?0x(..)(..)(..)ff\)?/\1 \2 \3/' | (read -r a b c; echo "$((16#$a)).$((16#$b)).$((16#$c))"))"
+      producer=(bin/produce) consumer=(bin/consume) ;;
+  esac
+}
+
+start() { # starts the broker and tells the proxy where it is
+  local log ready='' _
+  log="chronikd.$(date +%s%N).log"
+  : >"$log"
+  "$root/bin/chronikd" --data-dir data --listen 127.0.0.1:0 --advertise "$address" --admin-listen off 2>"$log" &
+  broker=$!
+  for _ in $(seq 600); do
+    ready="$(sed -n 's/.*"msg":"ready".*"listen":\["\([^"]*\)".*/\1/p' "$log")"
+    [ -z "$ready" ] || break
+    sleep 0.1
+  done
+  [ -n "$ready" ] || { cat "$log"; die "the broker did not start"; }
+  echo "$ready" >broker.new
+  mv broker.new broker
+}
+ctl() { "$root/bin/chronikctl" --brokers "$address" --admin off "$@"; }
+
+# lines FROM TO   lines of 37 keys, every line different. lines FROM writes some
+# 5,000 a second, so that there are always some under way, until there is a file
+# "killed", and the number of the last one to a file "fed".
+lines() {
+  awk -v from="$1" -v to="${2:-0}" 'BEGIN {
+    for (i = from; !to || i <= to; i++) {
+      printf "key-%d order %d, ä and \"quoted\"\n", i % 37, i
+      if (to || i % 70) continue
+      fflush()
+      if (system("sleep 0.01; test -e killed") == 0) { print i > "fed"; exit }
+    }
+  }'
+}
+# by_key   as they come, but key by key: what a topic keeps of an order.
+by_key() { sort -s -k1,1; }
+
+# until_is WHAT COMMAND...   waits until COMMAND succeeds.
+until_is() {
+  local _
+  for _ in $(seq ${PATIENCE:-1200}); do
+    if "${@:2}"; then return 0; fi
+    sleep 0.1
+  done
+  tail -qn 5 ./*.err
+  die "not within two minutes: $1"
+}
+printed() { [ "$(wc -l <"$1")" -ge "$2" ]; }
+# committed N   the group's commits are N in all, with nothing left to read.
+committed() {
+  ctl group describe billing -o json 2>/dev/null | python3 -c '
+import json, sys
+group = json.load(sys.stdin)[0]
+sys.exit(group["lag"] != 0 or sum(p["committed"] or 0 for p in group["partitions"]) != int(sys.argv[1]))' "$1" 2>/dev/null
+}
+consume() { # consume OUT   starts the consumer
+  "${consumer[@]}" >"$1" 2>"$1.err" &
+  reader=$!
+}
+leave() { # stops it, as Ctrl-C does
+  local rc=0
+  kill -TERM "$reader"
+  wait "$reader" || rc=$?
+  reader=''
+  # A JVM that a signal ended says so, whatever its hooks did.
+  [ $rc = 0 ] || { [ "$client" = java ] && [ $rc = 143 ]; } || { tail -qn 5 ./*.err; die "the consumer ended with $rc"; }
+  until_is "nobody is in the group" empty
+}
+empty() { ctl group describe billing 2>/dev/null | grep -q '^group billing  Empty'; }
+stored() { # stored TO   the topic holds the lines up to TO, each once, with its key, in order
+  lines 1 "$1" | awk '{ print $1 "|" $0 }' | by_key >want
+  ctl consume orders -k '|' | by_key >got
+  same "$client's producer" want got
+}
+kill_broker() { # when an acknowledgement has been lost
+  local before
+  before="$(grep -c LOST proxy.out || true)"
+  kill -USR1 "$proxy"
+  until_is "an acknowledgement is lost" lost "$before"
+  kill -9 "$broker"
+  wait "$broker" 2>/dev/null || true
+  start
+  kill -USR2 "$proxy"
+}
+lost() { [ "$(grep -c LOST proxy.out)" -gt "$1" ]; }
+
+story() {
+  # Not local: the trap sees them too. Each story has a shell of its own.
+  client="$1" producer=() consumer=() version='' proxy='' broker='' reader='' writer='' rc=0
+  cd "$WORK/snippets/$client"
+  trap 'for p in $writer $reader $broker $proxy; do kill -9 "$p" 2>/dev/null || true; done' EXIT
+  python3 "$here/snippets_proxy.py" broker >proxy.out 2>proxy.err &
+  proxy=$!
+  until_is "the proxy listens" printed proxy.out 1
+  address="$(head -1 proxy.out)"
+  sed -i "s/127\.0\.0\.1:9092/$address/" src/*
+  build
+  began=$SECONDS
+  start
+  ctl topic create orders --partitions 3 >/dev/null
+
+  lines 1 $first | "${producer[@]}" 2>produce.err || { tail -5 produce.err; die "the producer failed"; }
+  stored $first
+  ctl consume orders --format '%k %p\n' | sort -u >keys
+  : >consumed
+  consume consumed
+  until_is "the first $first lines are read" printed consumed $first
+  until_is "they are committed" committed $first
+  leave
+  lines 1 $first | by_key >want
+  by_key <consumed >got
+  same "$client's consumer" want got
+
+  : >again
+  consume again
+  lines $((first + 1)) |
+    "${producer[@]}" >produce.out 2>produce-again.err &
+  writer=$!
+  for _ in 1 2; do
+    until_is "lines more are read" printed again $(($(wc -l <again) + 2000))
+    kill_broker
+  done
+  until_is "lines more are read" printed again $(($(wc -l <again) + 2000))
+  touch killed
+  wait "$writer" || { rc=$?; tail -5 produce-again.err; die "the producer ended with $rc after the broker was killed"; }
+  writer='' fed="$(cat fed)"
+  stored "$fed"
+  until_is "all is read and committed after the broker was killed" committed "$fed"
+  leave
+  lines $((first + 1)) "$fed" | by_key >want
+  awk '!seen[$0]++' again | by_key >got
+  same "$client's consumer, the broker killed" want got
+  echo "$client $version: all lines once and in order, $(($(wc -l <again) + first - fed)) of $fed read again after two kills ($((SECONDS - began))s)"
+}
+
+client=page
+extract "$WORK/extracted" || exit 1
+for client in $(ls "$WORK/extracted"); do
+  [[ " $all " = *" $client "* ]] || die "nobody runs the programs of this name"
+done
+pids=() names=() failed=0 missing=0
+for client in ${SNIPPETS:-$all}; do
+  [ -d "$WORK/extracted/$client" ] || die "the page has no programs of this name"
+  mkdir -p "$WORK/snippets/$client"
+  mv "$WORK/extracted/$client" "$WORK/snippets/$client/src"
+  (story "$client") >"$WORK/snippets/$client.out" 2>&1 &
+  pids+=($!) names+=("$client")
+done
+for i in "${!pids[@]}"; do
+  rc=0
+  wait "${pids[i]}" || rc=$?
+  cat "$WORK/snippets/${names[i]}.out"
+  case "$rc ${names[i]}" in
+    0\ * | 77\ java) ;;
+    77\ kafkajs) ! command -v node >/dev/null || missing=1 ;;
+    77\ *) missing=1 ;;
+    *) failed=1; echo "FAIL ${names[i]}" ;;
+  esac
+done
+# What the page says of keys: the same partitions with all clients but sarama.
+of=''
+for client in "${names[@]}"; do
+  cd "$WORK/snippets/$client" && [ -e keys ] && [ "$client" != sarama ] || continue
+  [ -n "$of" ] || of="$PWD/keys"
+  (same "$client's partitions of keys" "$of" keys) || failed=1
+done
+[ $failed = 0 ] || exit 1
+[ $missing = 0 ] || exit 77
