@@ -14,6 +14,8 @@
 #
 # SNIPPETS="franz-go java"   these clients only. Java and kafkajs are told as not
 # run where their toolchain is not there; for the others that is MISSING.
+# PAGE=FILE   another page than docs/clients.md. PATIENCE=1200   how many times
+# 0.1 s a step may take.
 [ -n "${WORK:-}" ] || exec "$(dirname "${BASH_SOURCE[0]}")/run.sh" snippets
 . "$(dirname "${BASH_SOURCE[0]}")/lib.sh"
 page="${PAGE:-$root/docs/clients.md}"
@@ -155,12 +157,12 @@ by_key() { sort -s -k1,1; }
 # until_is WHAT COMMAND...   waits until COMMAND succeeds.
 until_is() {
   local _
-  for _ in $(seq ${PATIENCE:-1200}); do
+  for _ in $(seq "${PATIENCE:-1200}"); do
     if "${@:2}"; then return 0; fi
     sleep 0.1
   done
   tail -qn 5 ./*.err
-  die "not within two minutes: $1"
+  die "waited in vain until $1"
 }
 printed() { [ "$(wc -l <"$1")" -ge "$2" ]; }
 # committed N   the group's commits are N in all, with nothing left to read.
