@@ -124,17 +124,19 @@ func (c Config) Complete() (Config, error) {
 			c.Concurrency = 1
 		}
 	}
-	c.Pipeline = max(c.Pipeline, 1)
+	if c.Pipeline == 0 {
+		c.Pipeline = 1
+	}
 	for _, b := range c.Brokers {
 		if _, _, err := net.SplitHostPort(b); err != nil {
-			bad("--bootstrap-servers: %q is not host:port", b)
+			bad("--bootstrap-servers: %q is not host:port; write for example %s", b, Default().Brokers[0])
 		}
 	}
 	if len(c.Brokers) == 0 {
-		bad("--bootstrap-servers: name at least one host:port")
+		bad("--bootstrap-servers: name at least one host:port, for example %s", Default().Brokers[0])
 	}
 	if c.Topic == "" {
-		bad("--topic: must not be empty")
+		bad("--topic: must not be empty; leave it out for %s", Default().Topic)
 	}
 	if !slices.Contains([]Mode{ModeProduce, ModeConsume, ModeE2E, ModeMixed}, c.Mode) {
 		bad("--mode: %q is none of produce, consume, e2e, mixed", c.Mode)
@@ -147,7 +149,7 @@ func (c Config) Complete() (Config, error) {
 func (c Config) kind(bad func(string, ...any)) Clients {
 	if c.Batched {
 		if c.Clients != "" && c.Clients != ClientsBatched {
-			bad("--batched: contradicts --clients %s", c.Clients)
+			bad("--batched: contradicts --clients %s; leave one of them out", c.Clients)
 		}
 		return ClientsBatched
 	}
@@ -165,11 +167,11 @@ func (c Config) checkLoad(bad func(string, ...any)) {
 	if c.Concurrency < 1 || c.Concurrency > MaxConcurrency {
 		bad("--concurrency: %d is not within 1 and %d", c.Concurrency, MaxConcurrency)
 	}
-	if c.Pipeline > MaxPipeline {
-		bad("--pipeline: %d is above %d", c.Pipeline, MaxPipeline)
+	if c.Pipeline < 1 || c.Pipeline > MaxPipeline {
+		bad("--pipeline: %d is not within 1 and %d", c.Pipeline, MaxPipeline)
 	}
 	if c.Pipeline > 1 && c.Clients != ClientsOwn {
-		bad("--pipeline: only clients \"own\" count requests in flight; %q decide themselves", c.Clients)
+		bad("--pipeline: only clients \"own\" count requests in flight; leave it out, %q decide themselves", c.Clients)
 	}
 	least := 0
 	if c.Verify || c.Mode == ModeE2E {
@@ -185,13 +187,13 @@ func (c Config) checkLoad(bad func(string, ...any)) {
 		bad("--compression: %q is none of none, gzip, snappy, lz4, zstd", c.Compression)
 	}
 	if c.Rate < 0 {
-		bad("--rate: %g is negative", c.Rate)
+		bad("--rate: %g is negative; 0 is as fast as answers allow", c.Rate)
 	}
 	if c.Rate > 0 && c.Mode == ModeConsume {
 		bad("--rate: a consume run has no send times; it works with produce, e2e and mixed")
 	}
 	if c.Warmup < 0 {
-		bad("--warmup: %v is negative", c.Warmup)
+		bad("--warmup: %v is negative; 0s is none", c.Warmup)
 	}
 	if c.Duration <= 0 {
 		bad("--duration: must be above zero, not %v", c.Duration)
@@ -203,23 +205,23 @@ func (c Config) checkLoad(bad func(string, ...any)) {
 		bad("--fetch-max-bytes: %d is not within 1 KiB and 1 GiB", c.FetchMaxBytes)
 	}
 	if c.ServerPID < 0 {
-		bad("--server-pid: %d is negative", c.ServerPID)
+		bad("--server-pid: %d is negative; give the broker's process id, or 0 for none", c.ServerPID)
 	}
 }
 
 func (c Config) checkTopic(bad func(string, ...any)) {
 	if c.Partitions < 1 {
-		bad("--partitions: %d is below 1", c.Partitions)
+		bad("--partitions: %d is below 1, the least that a topic has", c.Partitions)
 	}
 	if c.ReplicationFactor < 1 || c.ReplicationFactor > 1<<15-1 {
 		bad("--replication-factor: %d is not within 1 and %d", c.ReplicationFactor, 1<<15-1)
 	}
 	for k := range c.TopicConfig {
 		if strings.TrimSpace(k) == "" {
-			bad("--topic-config: a setting without a name")
+			bad("--topic-config: a setting without a name; write name=value")
 		}
 	}
 	if len(c.TopicConfig) > 0 && !c.CreateTopic {
-		bad("--topic-config: only used with --create-topic")
+		bad("--topic-config: the topic is not made; add --create-topic, or leave it out")
 	}
 }

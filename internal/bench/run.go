@@ -30,14 +30,19 @@ func Run(ctx context.Context, c Config, progress Progress) (_ *Result, err error
 	if err != nil {
 		return nil, err
 	}
+	if c.ServerPID > 0 {
+		if _, err := meter.ProcessCPU(c.ServerPID); err != nil {
+			return nil, err // and not after the run
+		}
+	}
 	client, err := kgo.NewClient(kgo.SeedBrokers(c.Brokers...), kgo.ClientID(wire.ClientID))
 	if err != nil {
-		return nil, fmt.Errorf("make a client for %v: %w", c.Brokers, err)
+		return nil, fmt.Errorf("--bootstrap-servers: make a client for %v: %w", c.Brokers, err)
 	}
 	defer client.Close()
 	t := topic{config: c, client: client}
 	if err := t.prepare(ctx); err != nil {
-		return nil, err
+		return nil, Explain(c.Brokers, err)
 	}
 	if c.DeleteTopic {
 		defer func() { err = errors.Join(err, t.remove(ctx)) }()

@@ -1,6 +1,7 @@
 package bench
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -42,10 +43,10 @@ func (t *topic) prepare(ctx context.Context) error {
 		}
 		found := m.Topics[name]
 		if errors.Is(found.Err, kerr.UnknownTopicOrPartition) && !t.config.CreateTopic {
-			return fmt.Errorf("topic %s: %w; --create-topic makes it", name, found.Err)
+			return fmt.Errorf("topic %s: %w", name, &refusal{err: found.Err})
 		}
 		if found.Err != nil && !kerr.IsRetriable(found.Err) {
-			return fmt.Errorf("metadata of %s: %w", name, found.Err)
+			return fmt.Errorf("metadata of %s: %w", name, &refusal{err: found.Err})
 		}
 		if led(found) {
 			return nil
@@ -53,7 +54,7 @@ func (t *topic) prepare(ctx context.Context) error {
 		select {
 		case <-time.After(leaderPause):
 		case <-ctx.Done():
-			return fmt.Errorf("wait for leaders of %s: %w", name, errors.Join(ctx.Err(), found.Err))
+			return fmt.Errorf("wait for leaders of %s: %w", name, cmp.Or(found.Err, ctx.Err()))
 		}
 	}
 }
@@ -81,11 +82,8 @@ func (t *topic) create(ctx context.Context) error {
 	if errors.Is(err, kerr.TopicAlreadyExists) {
 		return t.matches(ctx)
 	}
-	if err != nil && made.ErrMessage != "" {
-		return fmt.Errorf("make topic %s: %w (%s)", c.Topic, err, made.ErrMessage)
-	}
 	if err != nil {
-		return fmt.Errorf("make topic %s: %w", c.Topic, err)
+		return fmt.Errorf("make topic %s: %w", c.Topic, &refusal{err, made.ErrMessage})
 	}
 	return nil
 }

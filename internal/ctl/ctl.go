@@ -18,6 +18,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/chronik-io/chronik/internal/cmdline"
 	"github.com/chronik-io/chronik/internal/ctl/cli"
 	"github.com/chronik-io/chronik/internal/ctl/cluster"
 	"github.com/chronik-io/chronik/internal/ctl/config"
@@ -70,10 +71,18 @@ func Root(a *cli.App) *cobra.Command {
 	cli.CompleteFlag(root, contexts.Output, cli.OneOf("table", "wide", "json", "yaml"))
 	cli.CompleteFlag(root, contexts.SASL, cli.OneOf("PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512", "OAUTHBEARER"))
 	cli.CompleteFlag(root, "context", contextNames(a))
+	cmdline.Help(root, func(err error) error { return cli.Usage("%w", err) })
 	root.InitDefaultCompletionCmd()
 	for _, c := range root.Commands() {
 		if c.Name() == "completion" {
 			cli.Offline(c)
+			c.Args = func(cmd *cobra.Command, args []string) error {
+				if err := cmdline.NoArgs(cmd, args); err != nil {
+					return cli.Usage("%w", err)
+				}
+				return nil
+			}
+			c.RunE = func(cmd *cobra.Command, _ []string) error { return cmd.Help() }
 			c.Short = "Print a completion script for bash, zsh, fish or powershell"
 		}
 	}

@@ -26,6 +26,8 @@ func misspelt() [][]string {
 	return [][]string{
 		{"", "topc"},
 		{"", "topic", "lst"},
+		{"", "help", "nothing"},
+		{"", "completion", "tcsh"},
 		{"", "topic", "create"},
 		{"", "topic", "create", "x", "--partiton", "3"},
 		{"", "topic", "create", "x", "--wrong"},

@@ -6,15 +6,13 @@ import (
 	"fmt"
 	"io"
 	"os"
-	"regexp"
 	"runtime/debug"
 	"strings"
 
 	"github.com/spf13/cobra"
-	"github.com/spf13/pflag"
 
+	"github.com/chronik-io/chronik/internal/cmdline"
 	"github.com/chronik-io/chronik/internal/daemon/config"
-	"github.com/chronik-io/chronik/internal/nearest"
 	"github.com/chronik-io/chronik/internal/vfs"
 )
 
@@ -99,13 +97,10 @@ func command(p Process) *cobra.Command {
 	c.root.SetFlagErrorFunc(usageError)
 	c.root.CompletionOptions.HiddenDefaultCmd = true
 	c.root.AddCommand(c.configCommand(), c.healthCommand(), c.acceptCommand(), c.versionCommand())
-	c.root.InitDefaultHelpCmd()
+	cmdline.Help(c.root, usage)
 	c.root.InitDefaultCompletionCmd()
 	for _, x := range c.root.Commands() {
-		switch x.Name() {
-		case "help":
-			x.Args = knownCommand
-		case "completion":
+		if x.Name() == "completion" {
 			x.Args = noArgs
 			x.RunE = func(cmd *cobra.Command, _ []string) error { return cmd.Help() }
 		}
@@ -115,51 +110,26 @@ func command(p Process) *cobra.Command {
 
 // usageError names the nearest flag where there is one like it.
 func usageError(cmd *cobra.Command, err error) error {
-	text := regexp.MustCompile(`(strconv\.\w+: parsing "[^"]*"|time): `).ReplaceAllString(err.Error(), "")
-	name, unknown := strings.CutPrefix(text, "unknown flag: --")
-	if !unknown {
-		return &ExitError{ExitUsage, fmt.Errorf("%s; %s --help lists the flags", text, cmd.CommandPath())}
+	text, known := cmdline.Flag(cmd, err)
+	if !known && !strings.HasSuffix(text, "?") {
+		text += ", and --set name=value takes any setting"
 	}
-	var known []string
-	look := func(f *pflag.Flag) { known = append(known, f.Name) }
-	cmd.Flags().VisitAll(look)
-	cmd.InheritedFlags().VisitAll(look)
-	if near, found := nearest.Name(name, known); found {
-		return &ExitError{ExitUsage, fmt.Errorf("%s; did you mean --%s?", text, near)}
-	}
-	return &ExitError{ExitUsage, fmt.Errorf("%s; %s --help lists the flags, and --set name=value takes any setting", text, cmd.CommandPath())}
+	return usage(errors.New(text))
 }
+
+func usage(err error) error { return &ExitError{ExitUsage, err} }
 
 // noArgs refuses arguments, and names the command that was meant where it has
 // commands below it.
 func noArgs(cmd *cobra.Command, args []string) error {
-	if len(args) == 0 {
+	err := cmdline.NoArgs(cmd, args)
+	if err == nil {
 		return nil
 	}
-	path := cmd.CommandPath()
-	if !cmd.HasAvailableSubCommands() {
-		return &ExitError{ExitUsage, fmt.Errorf("%s takes no argument %q; see %s --help", path, args[0], path)}
+	if !cmd.HasParent() && !strings.HasSuffix(err.Error(), "?") {
+		err = fmt.Errorf("%w, and %s alone starts the broker", err, cmd.CommandPath())
 	}
-	var names []string
-	for _, c := range cmd.Commands() {
-		names = append(names, c.Name())
-	}
-	if near, found := nearest.Name(args[0], names); found {
-		return &ExitError{ExitUsage, fmt.Errorf("%s has no command %q; did you mean %s?", path, args[0], near)}
-	}
-	text := path + " --help lists the commands"
-	if !cmd.HasParent() {
-		text += ", and " + path + " alone starts the broker"
-	}
-	return &ExitError{ExitUsage, fmt.Errorf("%s has no command %q; %s", path, args[0], text)}
-}
-
-// knownCommand refuses names that are no command to help with.
-func knownCommand(cmd *cobra.Command, args []string) error {
-	if found, rest, err := cmd.Root().Find(args); err == nil && len(rest) > 0 {
-		return noArgs(found, rest)
-	}
-	return nil
+	return usage(err)
 }
 
 // input gathers the sources of the configuration.

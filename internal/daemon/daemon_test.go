@@ -20,8 +20,8 @@ import (
 	"github.com/chronik-io/chronik/internal/vfs"
 )
 
-// cmdline runs chronikd's command line up to the point where it would start.
-func cmdline(t *testing.T, environ []string, args ...string) (code int, out, errs string) {
+// chronikd runs chronikd's command line up to the point where it would start.
+func chronikd(t *testing.T, environ []string, args ...string) (code int, out, errs string) {
 	t.Helper()
 	var o, e bytes.Buffer
 	code = Main(t.Context(), Process{Args: args, Environ: environ, Out: &o, Err: &e, Version: "v1.2.3"})
@@ -29,7 +29,7 @@ func cmdline(t *testing.T, environ []string, args ...string) (code int, out, err
 }
 
 func TestVersion(t *testing.T) {
-	if code, out, _ := cmdline(t, nil, "version"); code != ExitOK || out != "v1.2.3\n" {
+	if code, out, _ := chronikd(t, nil, "version"); code != ExitOK || out != "v1.2.3\n" {
 		t.Errorf("%d %q", code, out)
 	}
 }
@@ -53,7 +53,7 @@ func TestUsageErrorsNameWhatWasMeant(t *testing.T) {
 		{[]string{"config", "check", "--wal-profile", "fsync"}, "chronikd: --wal-profile: wal.profile: unknown durability profile \"fsync\": the known ones are sync, low, medium, high, ultra, interval, os\n"},
 		{[]string{"config", "check", "--produce-profile", "max"}, "chronikd: --produce-profile: produce.profile: unknown produce profile \"max\": the known ones are low-latency, balanced, high-throughput, extreme\n"},
 	} {
-		code, out, errs := cmdline(t, nil, c.args...)
+		code, out, errs := chronikd(t, nil, c.args...)
 		if code != ExitUsage || errs != c.want || out != "" {
 			t.Errorf("%v: code %d\n got %swant %s", c.args, code, errs, c.want)
 		}
@@ -61,7 +61,7 @@ func TestUsageErrorsNameWhatWasMeant(t *testing.T) {
 }
 
 func TestConfigCheckSaysWhatIsSetAndFromWhere(t *testing.T) {
-	code, out, errs := cmdline(t, []string{"CHRONIK_NUM_PARTITIONS=4", "CHRONIK_SERVICE_PORT=1", "PATH=/"}, "config", "check", "--data-dir", "/d", "--set", "broker.rack=a")
+	code, out, errs := chronikd(t, []string{"CHRONIK_NUM_PARTITIONS=4", "CHRONIK_SERVICE_PORT=1", "PATH=/"}, "config", "check", "--data-dir", "/d", "--set", "broker.rack=a")
 	want := "broker.rack = a (--set)\ndata.dir = /d (--data-dir)\nnum.partitions = 4 (CHRONIK_NUM_PARTITIONS)\nthe configuration is valid\n"
 	if code != ExitOK || out != want || errs != "warning: the variable CHRONIK_SERVICE_PORT is not read: no setting has this name\n" {
 		t.Errorf("code %d\nout %s\nerr %s", code, out, errs)
@@ -69,7 +69,7 @@ func TestConfigCheckSaysWhatIsSetAndFromWhere(t *testing.T) {
 }
 
 func TestPrintedDefaultsAreAValidFile(t *testing.T) {
-	code, out, errs := cmdline(t, nil, "config", "print-defaults")
+	code, out, errs := chronikd(t, nil, "config", "print-defaults")
 	if code != ExitOK || errs != "" {
 		t.Fatalf("code %d, %s", code, errs)
 	}
@@ -109,7 +109,7 @@ func TestStaticConfigsSayWhatTheDaemonWasTold(t *testing.T) {
 }
 
 func TestTwoNamesOfOneSettingMustAgree(t *testing.T) {
-	code, _, errs := cmdline(t, nil, "config", "check", "--set", "node.id=1", "--set", "broker.id=2")
+	code, _, errs := chronikd(t, nil, "config", "check", "--set", "node.id=1", "--set", "broker.id=2")
 	if code != ExitUsage || strings.Count(errs, "\n") != 1 || !strings.Contains(errs, "broker.id") {
 		t.Errorf("code %d, %s", code, errs)
 	}

@@ -15,7 +15,7 @@ func TestHealthTellsWhatStandsInTheWay(t *testing.T) {
 	at := strings.TrimPrefix(s.URL, "http://")
 	check := func(want int, text string, args ...string) {
 		t.Helper()
-		code, out, errs := cmdline(t, nil, append([]string{"health", "--admin-listen", at}, args...)...)
+		code, out, errs := chronikd(t, nil, append([]string{"health", "--admin-listen", at}, args...)...)
 		if code != want || out+errs != text {
 			t.Errorf("%v: %d %q, want %d %q", args, code, out+errs, want, text)
 		}

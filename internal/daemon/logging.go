@@ -2,10 +2,11 @@ package daemon
 
 import (
 	"io"
-	"os"
 
 	"go.uber.org/zap"
 	"go.uber.org/zap/zapcore"
+
+	"github.com/chronik-io/chronik/internal/terminal"
 )
 
 // newLogger returns a logger that writes to w, and the level that can be moved
@@ -18,7 +19,7 @@ func newLogger(w io.Writer, format, level string) (*zap.Logger, zap.AtomicLevel,
 	}
 	if format == "auto" {
 		format = "json"
-		if terminal(w) {
+		if terminal.Is(w) {
 			format = "console"
 		}
 	}
@@ -33,14 +34,4 @@ func newLogger(w io.Writer, format, level string) (*zap.Logger, zap.AtomicLevel,
 		encoder = zapcore.NewConsoleEncoder(enc)
 	}
 	return zap.New(zapcore.NewCore(encoder, zapcore.Lock(zapcore.AddSync(w)), at)), at, nil
-}
-
-// terminal reports whether w is one.
-func terminal(w io.Writer) bool {
-	f, ok := w.(*os.File)
-	if !ok {
-		return false
-	}
-	info, err := f.Stat()
-	return err == nil && info.Mode()&os.ModeCharDevice != 0 && info.Name() != os.DevNull
 }

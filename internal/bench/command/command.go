@@ -12,7 +12,9 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"io/fs"
 	"os"
+	"strings"
 
 	"github.com/spf13/cobra"
 
@@ -21,6 +23,8 @@ import (
 	"github.com/chronik-io/chronik/internal/bench/grouping"
 	"github.com/chronik-io/chronik/internal/bench/limits"
 	"github.com/chronik-io/chronik/internal/bench/report"
+	"github.com/chronik-io/chronik/internal/cmdline"
+	"github.com/chronik-io/chronik/internal/terminal"
 )
 
 // What a run that has a result may still have failed at.
@@ -38,7 +42,9 @@ func Main(ctx context.Context, args []string, version string, out, errOut io.Wri
 	root.SetOut(out)
 	root.SetErr(errOut)
 	if err := root.ExecuteContext(ctx); err != nil {
-		fmt.Fprintf(errOut, "chronik-bench: %v\n", err)
+		for _, line := range strings.Split(err.Error(), "\n") {
+			fmt.Fprintf(errOut, "chronik-bench: %s\n", line)
+		}
 		return 1
 	}
 	return 0
@@ -61,7 +67,7 @@ func New(version string) *cobra.Command {
 			"is counted ended inside the measured interval, and that is what is divided by.",
 		Example: "  chronik-bench --create-topic -c 128 -d 30s -s 256 --acks all\n" +
 			"  chronik-bench --mode e2e --rate 5000 -c 16 --create-topic --verify",
-		Version: version, Args: cobra.NoArgs, SilenceUsage: true, SilenceErrors: true,
+		Version: version, Args: cmdline.NoArgs, SilenceUsage: true, SilenceErrors: true,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			return measure(cmd, config, o)
 		},
@@ -74,21 +80,33 @@ func New(version string) *cobra.Command {
 	f.BoolVar(&o.csv, "csv", false, "print CSV instead of the table: a line for each flow")
 	f.StringVar(&o.hdr, "hdr", "", "write the latencies to this file as HdrHistogram's percentile distribution")
 	f.StringVar(&o.report, "report", "", "write an HTML page with plots to this file")
-	root.MarkFlagsMutuallyExclusive("json", "csv")
+	root.SetFlagErrorFunc(func(cmd *cobra.Command, err error) error {
+		text, _ := cmdline.Flag(cmd, err)
+		return errors.New(text)
+	})
 	root.AddCommand(limits.Command(), limits.EchoServerCommand(), compare.Command(), grouping.Command())
+	cmdline.Help(root, func(err error) error { return err })
 	return root
 }
 
 // measure makes one run and shows it.
 func measure(cmd *cobra.Command, c bench.Config, o outputs) error {
+	if o.json && o.csv {
+		return errors.New("--json and --csv: choose one")
+	}
 	c, err := c.Complete()
 	if err != nil {
 		return err
 	}
+	for flag, name := range map[string]string{"hdr": o.hdr, "report": o.report} {
+		if err := writable(flag, name); err != nil {
+			return err // and not after the run
+		}
+	}
 	var progress bench.Progress
 	end := func() {}
-	if f, ok := cmd.ErrOrStderr().(*os.File); ok && report.Terminal(f) {
-		live := report.NewLive(f, c)
+	if w := cmd.ErrOrStderr(); terminal.Is(w) {
+		live := report.NewLive(w, c)
 		progress, end = live.Progress, live.Done
 	}
 	r, err := bench.Run(cmd.Context(), c, progress)
@@ -109,6 +127,23 @@ func (o outputs) show(w io.Writer, r *bench.Result) error {
 		form = report.CSV
 	}
 	return errors.Join(form(w, r), write(o.hdr, r, report.HDR), write(o.report, r, report.HTML))
+}
+
+// writable says whether a file can be made or replaced. No name is no file.
+func writable(flag, name string) error {
+	if name == "" {
+		return nil
+	}
+	_, err := os.Stat(name)
+	made := errors.Is(err, fs.ErrNotExist)
+	f, err := os.OpenFile(name, os.O_WRONLY|os.O_CREATE, 0o666)
+	if err != nil {
+		return fmt.Errorf("--%s: the report cannot be written: %w; name a file in a directory that is there and writable", flag, err)
+	}
+	if err = f.Close(); made {
+		err = errors.Join(err, os.Remove(name))
+	}
+	return err
 }
 
 // write writes one form of a result to a file; no name is no file.

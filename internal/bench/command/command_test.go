@@ -61,7 +61,7 @@ func TestOutputs(t *testing.T) {
 	if status, out, _ := call(append(flags, "--csv")...); status != 0 || len(strings.Split(strings.TrimSpace(out), "\n")) != 2 {
 		t.Errorf("status %d, CSV %q", status, out)
 	}
-	if status, _, errOut := call(append(flags, "--report", filepath.Join(dir, "no", "where"))...); status == 0 || !strings.Contains(errOut, "write the report") {
+	if status, _, errOut := call(append(flags, "--report", filepath.Join(dir, "no", "where"))...); status == 0 || !strings.Contains(errOut, "cannot be written") {
 		t.Errorf("a report that cannot be written: status %d, %s", status, errOut)
 	}
 }
@@ -73,8 +73,8 @@ func TestFailuresAreInTheStatus(t *testing.T) {
 	}{
 		{"--acks", []string{"--acks", "7"}},
 		{"unknown flag", []string{"--no-such-flag"}},
-		{"unknown command", []string{"what"}},
-		{"json", []string{"--json", "--csv"}},
+		{"no command", []string{"what"}},
+		{"--json and --csv", []string{"--json", "--csv"}},
 		{"empty", append(small(t), "--mode", "consume")},
 	} {
 		if status, _, errOut := call(c.args...); status == 0 || !strings.Contains(errOut, c.want) {

@@ -9,6 +9,7 @@ import (
 
 	"github.com/chronik-io/chronik/internal/bench"
 	"github.com/chronik-io/chronik/internal/bench/report"
+	"github.com/chronik-io/chronik/internal/cmdline"
 )
 
 // Command is `compare`: the flags of a run, which are of both sides, and its own.
@@ -72,7 +73,7 @@ type sideOptions struct {
 }
 
 func (o *options) compare(cmd *cobra.Command, args []string) error {
-	p, err := o.planOf(cmd.Flags(), args)
+	p, err := o.planOf(cmd, args)
 	if err != nil {
 		return err
 	}
@@ -93,13 +94,15 @@ func (o *options) compare(cmd *cobra.Command, args []string) error {
 
 // planOf is what the flags and the arguments behind "--", which are flags too,
 // ask for.
-func (o *options) planOf(f *pflag.FlagSet, args []string) (Plan, error) {
+func (o *options) planOf(cmd *cobra.Command, args []string) (Plan, error) {
+	f := cmd.Flags()
 	if len(args) > 0 {
 		if err := f.Parse(args); err != nil {
-			return Plan{}, fmt.Errorf("flags of the load: %w", err)
+			text, _ := cmdline.Flag(cmd, err)
+			return Plan{}, fmt.Errorf("flags of the load: %s", text)
 		}
 		if rest := f.Args(); len(rest) > 0 {
-			return Plan{}, fmt.Errorf("%q is no flag", rest[0])
+			return Plan{}, fmt.Errorf("%q is no flag; %s --help lists them", rest[0], cmd.CommandPath())
 		}
 	}
 	for _, name := range []string{brokersFlag, pidFlag} {
@@ -109,17 +112,17 @@ func (o *options) planOf(f *pflag.FlagSet, args []string) (Plan, error) {
 	}
 	p := o.plan
 	var err error
-	if p.A, err = o.a.side("a", o.config); err != nil {
+	if p.A, err = o.a.side(cmd, "a", o.config); err != nil {
 		return Plan{}, err
 	}
-	p.B, err = o.b.side("b", o.config)
+	p.B, err = o.b.side(cmd, "b", o.config)
 	return p, err
 }
 
 // side is what the flags say of one, on top of those of both.
-func (o sideOptions) side(letter string, c bench.Config) (Side, error) {
+func (o sideOptions) side(cmd *cobra.Command, letter string, c bench.Config) (Side, error) {
 	if len(o.brokers) == 0 {
-		return Side{}, fmt.Errorf("--%s: name at least one host:port", letter)
+		return Side{}, fmt.Errorf("--%s: name at least one host:port, for example %s", letter, bench.Default().Brokers[0])
 	}
 	c.Brokers, c.ServerPID = o.brokers, o.pid
 	fs := pflag.NewFlagSet("set-"+letter, pflag.ContinueOnError)
@@ -127,10 +130,11 @@ func (o sideOptions) side(letter string, c bench.Config) (Side, error) {
 	for _, text := range o.set {
 		name, value, ok := strings.Cut(text, "=")
 		if !ok {
-			return Side{}, fmt.Errorf("--set-%s: %q is not name=value", letter, text)
+			return Side{}, fmt.Errorf("--set-%s: %q is not name=value; write for example acks=1", letter, text)
 		}
 		if err := fs.Set(name, value); err != nil {
-			return Side{}, fmt.Errorf("--set-%s: %w", letter, err)
+			text, _ := cmdline.Flag(cmd, err)
+			return Side{}, fmt.Errorf("--set-%s: %s", letter, text)
 		}
 	}
 	return Side{Name: o.name, Config: c}, nil

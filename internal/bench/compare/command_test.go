@@ -18,7 +18,7 @@ func parse(t *testing.T, args ...string) (Plan, error) {
 	cmd, o := newCommand()
 	var p Plan
 	cmd.RunE = func(cmd *cobra.Command, args []string) (err error) {
-		p, err = o.planOf(cmd.Flags(), args)
+		p, err = o.planOf(cmd, args)
 		return err
 	}
 	cmd.SilenceErrors, cmd.SilenceUsage = true, true

@@ -227,8 +227,8 @@ func TestPause(t *testing.T) {
 
 func TestPlanRefuses(t *testing.T) {
 	for want, change := range map[string]func(*Plan){
-		"rounds are not within":     func(p *Plan) { p.Rounds = 0 },
-		"discarded rounds":          func(p *Plan) { p.Discard = -1 },
+		"--rounds: 0":               func(p *Plan) { p.Rounds = 0 },
+		"--discard: -1":             func(p *Plan) { p.Discard = -1 },
 		"pause":                     func(p *Plan) { p.Pause = -1 },
 		"both sides have the name":  func(p *Plan) { p.A.Name, p.B.Name = "x", "x" },
 		"B: --bootstrap-servers":    func(p *Plan) { p.B.Config.Brokers = nil },

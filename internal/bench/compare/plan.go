@@ -3,6 +3,7 @@ package compare
 import (
 	"errors"
 	"fmt"
+	"strings"
 	"time"
 
 	"github.com/chronik-io/chronik/internal/bench"
@@ -45,7 +46,9 @@ func (p Plan) complete() (Plan, error) {
 	}{{"A", &p.A}, {"B", &p.B}} {
 		c, err := s.side.Config.Complete()
 		if err != nil {
-			errs = append(errs, fmt.Errorf("%s: %w", s.letter, err))
+			for _, line := range strings.Split(err.Error(), "\n") {
+				errs = append(errs, fmt.Errorf("%s: %s", s.letter, line))
+			}
 		}
 		s.side.Config = c
 		if s.side.Name == "" {
@@ -53,20 +56,20 @@ func (p Plan) complete() (Plan, error) {
 		}
 	}
 	if p.A.Name == p.B.Name {
-		errs = append(errs, fmt.Errorf("both sides have the name %q", p.A.Name))
+		errs = append(errs, fmt.Errorf("--name-a and --name-b: both sides have the name %q; give each its own", p.A.Name))
 	}
 	if p.Rounds < 1 || p.Rounds > MaxRounds {
-		errs = append(errs, fmt.Errorf("%d rounds are not within 1 and %d", p.Rounds, MaxRounds))
+		errs = append(errs, fmt.Errorf("--rounds: %d is not within 1 and %d", p.Rounds, MaxRounds))
 	}
 	if p.Discard < 0 || p.Discard > MaxRounds {
-		errs = append(errs, fmt.Errorf("%d discarded rounds are not within 0 and %d", p.Discard, MaxRounds))
+		errs = append(errs, fmt.Errorf("--discard: %d is not within 0 and %d", p.Discard, MaxRounds))
 	}
 	if p.Pause < 0 || p.Pause > maxPause {
-		errs = append(errs, fmt.Errorf("a pause of %v is not within 0 and %v", p.Pause, maxPause))
+		errs = append(errs, fmt.Errorf("--pause: %v is not within 0s and %v", p.Pause, maxPause))
 	}
 	for _, c := range []bench.Config{p.A.Config, p.B.Config} {
 		if p.Echo && (c.Mode != bench.ModeProduce || c.Clients != bench.ClientsOwn || c.Rate > 0) {
-			errs = append(errs, errors.New("an echo compares with mode produce, clients own, without a rate; this load is another"))
+			errs = append(errs, errors.New("--echo: an echo compares with mode produce, clients own, without a rate; leave it out for this load"))
 			break
 		}
 	}

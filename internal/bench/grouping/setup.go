@@ -12,6 +12,7 @@ import (
 	"github.com/twmb/franz-go/pkg/kerr"
 	"github.com/twmb/franz-go/pkg/kgo"
 
+	"github.com/chronik-io/chronik/internal/bench"
 	"github.com/chronik-io/chronik/internal/bench/wire"
 )
 
@@ -33,14 +34,14 @@ func (t Target) check() error {
 	var errs []error
 	for _, b := range t.Brokers {
 		if _, _, err := net.SplitHostPort(b); err != nil {
-			errs = append(errs, fmt.Errorf("--bootstrap-servers: %q is not host:port", b))
+			errs = append(errs, fmt.Errorf("--bootstrap-servers: %q is not host:port; write for example %s", b, bench.Default().Brokers[0]))
 		}
 	}
 	if t.Topic == "" {
-		errs = append(errs, errors.New("--topic: must not be empty"))
+		errs = append(errs, errors.New("--topic: must not be empty; leave it out for the default"))
 	}
 	if t.Partitions < 1 {
-		errs = append(errs, fmt.Errorf("--partitions: %d is below 1", t.Partitions))
+		errs = append(errs, fmt.Errorf("--partitions: %d is below 1, the least that a topic has", t.Partitions))
 	}
 	return errors.Join(errs...)
 }
@@ -74,7 +75,7 @@ func newCluster(ctx context.Context, t Target) (*cluster, error) {
 	c := &cluster{target: t, client: cl, admin: kadm.NewClient(cl)}
 	if err := c.makeTopic(ctx); err != nil {
 		cl.Close()
-		return nil, err
+		return nil, bench.Explain(t.Brokers, err)
 	}
 	return c, nil
 }

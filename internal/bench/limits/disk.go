@@ -83,14 +83,14 @@ func disk(ctx context.Context, c DiskConfig, sync func(*os.File) error) (_ *Disk
 		c.FileSize = DefaultFileSize
 	}
 	if c.FileSize < groupSize || c.FileSize > largestFile {
-		return nil, fmt.Errorf("file size %d is not between %d and %d bytes", c.FileSize, groupSize, int64(largestFile))
+		return nil, fmt.Errorf("--file-size: %d is not within %d and %d", c.FileSize, groupSize, int64(largestFile))
 	}
 	if c.Duration <= 0 {
-		return nil, fmt.Errorf("duration %v is not positive", c.Duration)
+		return nil, fmt.Errorf("--disk-duration: must be above zero, not %v", c.Duration)
 	}
 	dir, err := os.MkdirTemp(c.Dir, "chronik-bench-")
 	if err != nil {
-		return nil, fmt.Errorf("make a directory to measure in: %w", err)
+		return nil, fmt.Errorf("--dir: make a directory to measure in: %w; name one that is there and writable", err)
 	}
 	defer func() {
 		if e := os.RemoveAll(dir); e != nil {

@@ -53,15 +53,17 @@ func (c EchoConfig) check() error {
 	var errs []error
 	within := func(what string, n, least, most int) {
 		if n < least || n > most {
-			errs = append(errs, fmt.Errorf("echo: %s is %d, not within %d and %d", what, n, least, most))
+			errs = append(errs, fmt.Errorf("--%s: %d is not within %d and %d", what, n, least, most))
 		}
 	}
-	within("connections", c.Connections, 1, bench.MaxConcurrency)
+	within("concurrency", c.Connections, 1, bench.MaxConcurrency)
 	within("pipeline", c.Pipeline, 1, bench.MaxPipeline)
-	within("message size", c.MessageSize, 0, largestFrame/2)
-	within("length of the topic's name", len(c.Topic), 1, longestName)
+	within("message-size", c.MessageSize, 0, largestFrame/2)
+	if len(c.Topic) < 1 || len(c.Topic) > longestName {
+		errs = append(errs, fmt.Errorf("--topic: the name has %d bytes, not 1 to %d", len(c.Topic), longestName))
+	}
 	if c.Duration <= 0 || c.Warmup < 0 {
-		errs = append(errs, fmt.Errorf("echo: %v measured after %v of warm-up", c.Duration, c.Warmup))
+		errs = append(errs, fmt.Errorf("--duration %v after --warmup %v: write a duration above zero, and 0s for no warm-up", c.Duration, c.Warmup))
 	}
 	return errors.Join(errs...)
 }

@@ -165,9 +165,9 @@ func TestEchoEndsWithOneConnection(t *testing.T) {
 
 func TestEchoRefuses(t *testing.T) {
 	for name, change := range map[string]func(*EchoConfig){
-		"connections": func(c *EchoConfig) { c.Connections = 0 }, "pipeline": func(c *EchoConfig) { c.Pipeline = 1 << 20 },
-		"message size": func(c *EchoConfig) { c.MessageSize = -1 }, "topic": func(c *EchoConfig) { c.Topic = "" },
-		"measured": func(c *EchoConfig) { c.Duration = 0 },
+		"--concurrency": func(c *EchoConfig) { c.Connections = 0 }, "pipeline": func(c *EchoConfig) { c.Pipeline = 1 << 20 },
+		"--message-size": func(c *EchoConfig) { c.MessageSize = -1 }, "topic": func(c *EchoConfig) { c.Topic = "" },
+		"--duration": func(c *EchoConfig) { c.Duration = 0 },
 	} {
 		c := short()
 		change(&c)

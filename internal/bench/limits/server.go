@@ -26,7 +26,7 @@ const (
 // nothing else. It closes l.
 func Serve(ctx context.Context, l net.Listener, response int) error {
 	if response < smallestFrame || response > largestFrame {
-		return errors.Join(fmt.Errorf("a response of %d bytes is not between %d and %d", response, smallestFrame, largestFrame), l.Close())
+		return errors.Join(fmt.Errorf("--response-size: %d is not within %d and %d", response, smallestFrame, largestFrame), l.Close())
 	}
 	s := &server{response: response, open: map[net.Conn]struct{}{}}
 	stop := context.AfterFunc(ctx, func() { s.close(l) })

@@ -13,12 +13,12 @@ import (
 // of /proc.
 func ProcessCPU(pid int) (time.Duration, error) {
 	if pid <= 0 || pid > math.MaxInt32>>3 {
-		return 0, fmt.Errorf("CPU time of process %d: no such process id", pid)
+		return 0, fmt.Errorf("CPU time of process %d: no such process; give the id of the broker's with --server-pid, or leave it out", pid)
 	}
 	const scheduler = 2 // CPUCLOCK_SCHED
 	var t unix.Timespec
 	if err := unix.ClockGettime(int32(^pid<<3|scheduler), &t); err != nil {
-		return 0, fmt.Errorf("CPU time of process %d: %w", pid, err)
+		return 0, fmt.Errorf("CPU time of process %d: %w; give the id of the broker's with --server-pid, or leave it out", pid, err)
 	}
 	return time.Duration(t.Nano()), nil
 }

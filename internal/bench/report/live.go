@@ -3,7 +3,6 @@ package report
 import (
 	"fmt"
 	"io"
-	"os"
 	"slices"
 	"strings"
 	"time"
@@ -55,10 +54,4 @@ func (l *Live) Done() {
 		fmt.Fprint(l.w, backToStart)
 	}
 	l.shown = false
-}
-
-// Terminal says whether f is one, as far as a device for characters is.
-func Terminal(f *os.File) bool {
-	st, err := f.Stat()
-	return err == nil && st.Mode()&os.ModeCharDevice != 0
 }

@@ -5,7 +5,6 @@ import (
 	"encoding/csv"
 	"encoding/json"
 	"errors"
-	"os"
 	"strings"
 	"testing"
 	"time"
@@ -257,16 +256,5 @@ func TestLive(t *testing.T) {
 	l.Done()
 	if b.String() != backToStart {
 		t.Errorf("the end %q", b.String())
-	}
-}
-
-func TestAFileIsNoTerminal(t *testing.T) {
-	f, err := os.CreateTemp(t.TempDir(), "")
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer f.Close()
-	if Terminal(f) {
-		t.Error("a file is a terminal")
 	}
 }

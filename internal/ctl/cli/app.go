@@ -12,12 +12,11 @@ import (
 	"context"
 	"fmt"
 	"io"
-	"os"
 
 	"github.com/spf13/cobra"
 	"github.com/twmb/franz-go/pkg/kadm"
-	"golang.org/x/sys/unix"
 
+	"github.com/chronik-io/chronik/internal/cmdline"
 	"github.com/chronik-io/chronik/internal/ctl/contexts"
 	"github.com/chronik-io/chronik/internal/ctl/output"
 )
@@ -109,16 +108,6 @@ func (a *App) Print(v any, tables ...*output.Table) error {
 // Note tells people something beside the answer.
 func (a *App) Note(format string, args ...any) { fmt.Fprintf(a.Err, format+"\n", args...) }
 
-// Terminal says whether a stream is one that a person looks at.
-func Terminal(stream any) bool {
-	f, ok := stream.(*os.File)
-	if !ok {
-		return false
-	}
-	_, err := unix.IoctlGetTermios(int(f.Fd()), readTermios)
-	return err == nil
-}
-
 // Admin makes a command's RunE of a function that asks a broker.
 func (a *App) Admin(run func(ctx context.Context, adm *kadm.Client, args []string) error) func(*cobra.Command, []string) error {
 	return func(cmd *cobra.Command, args []string) error {
@@ -145,7 +134,7 @@ func Args(least, most int, wanted string) cobra.PositionalArgs {
 // Parent is a command that only has others below it.
 func Parent(use, short string, children ...*cobra.Command) *cobra.Command {
 	c := &cobra.Command{
-		Use: use, Short: short, Args: unknownCommand, SuggestionsMinimumDistance: 2,
+		Use: use, Short: short, Args: unknownCommand,
 		RunE: func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
 	}
 	c.AddCommand(children...)
@@ -155,11 +144,8 @@ func Parent(use, short string, children ...*cobra.Command) *cobra.Command {
 // unknownCommand refuses what is no command below a parent, and names what is
 // like it.
 func unknownCommand(cmd *cobra.Command, args []string) error {
-	if len(args) == 0 {
-		return nil
+	if err := cmdline.NoArgs(cmd, args); err != nil {
+		return Usage("%w", err)
 	}
-	if near := cmd.SuggestionsFor(args[0]); len(near) > 0 {
-		return Usage("%s has no command %q; did you mean %s?", cmd.CommandPath(), args[0], near[0])
-	}
-	return Usage("%s has no command %q; %s --help lists them", cmd.CommandPath(), args[0], cmd.CommandPath())
+	return nil
 }

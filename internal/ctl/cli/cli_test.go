@@ -5,7 +5,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"os"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -72,17 +71,6 @@ func TestQuestion(t *testing.T) {
 	a.yes = true
 	if err := a.Confirm("delete", nil); err != nil {
 		t.Error(err)
-	}
-}
-
-func TestOnlyATerminalIsOne(t *testing.T) {
-	null, err := os.Open(os.DevNull)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer null.Close()
-	if Terminal(null) || Terminal(&bytes.Buffer{}) || Terminal(nil) {
-		t.Error("something else is taken for a terminal")
 	}
 }
 

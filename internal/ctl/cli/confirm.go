@@ -5,6 +5,8 @@ import (
 	"errors"
 	"fmt"
 	"strings"
+
+	"github.com/chronik-io/chronik/internal/terminal"
 )
 
 // shownLosses is how many things a question lists before it counts the rest.
@@ -16,7 +18,7 @@ func (a *App) Confirm(what string, losses []string) error {
 	if a.yes {
 		return nil
 	}
-	if !Terminal(a.In) {
+	if !terminal.Is(a.In) {
 		return WithCode(ExitUnconfirmed, fmt.Errorf("%s: not confirmed, nothing was done: standard input is no terminal to ask on; add --yes to do it, --dry-run to see what it would do", what))
 	}
 	return a.ask(what, losses)

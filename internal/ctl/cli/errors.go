@@ -3,10 +3,10 @@ package cli
 import (
 	"errors"
 	"fmt"
-	"regexp"
-	"strings"
 
 	"github.com/spf13/cobra"
+
+	"github.com/chronik-io/chronik/internal/cmdline"
 )
 
 // Exit codes. They are stable: scripts may rely on them.
@@ -54,11 +54,6 @@ func ExitCode(err error) int {
 
 // FlagError says which flags are like the one that does not exist.
 func FlagError(cmd *cobra.Command, err error) error {
-	text := regexp.MustCompile(`strconv\.\w+: parsing "[^"]*": `).ReplaceAllString(err.Error(), "")
-	if name, ok := strings.CutPrefix(text, "unknown flag: --"); ok {
-		if near := nearFlag(cmd, name); near != "" {
-			return Usage("%s; did you mean --%s?", text, near)
-		}
-	}
-	return Usage("%s; %s --help lists the flags", text, cmd.CommandPath())
+	text, _ := cmdline.Flag(cmd, err)
+	return Usage("%s", text)
 }

@@ -7,6 +7,7 @@ import (
 
 	"github.com/chronik-io/chronik/internal/ctl/cli"
 	"github.com/chronik-io/chronik/internal/ctl/output"
+	"github.com/chronik-io/chronik/internal/wrap"
 )
 
 func get(a *cli.App) *cobra.Command {
@@ -74,7 +75,7 @@ func describe(a *cli.App) *cobra.Command {
 func (d *Described) block() string {
 	var b strings.Builder
 	b.WriteString(d.Key)
-	for _, line := range wrap(d.Doc, 96) {
+	for _, line := range wrap.Text(d.Doc, 96) {
 		b.WriteString("\n  " + line)
 	}
 	b.WriteString("\n  value    " + d.shown() + " (" + d.Source + ")")
@@ -91,23 +92,4 @@ func (d *Described) block() string {
 		b.WriteString(head + s.Source + ": " + s.Name + "=" + value(s.Value))
 	}
 	return b.String()
-}
-
-// wrap breaks text at blanks into lines of at most width bytes.
-func wrap(text string, width int) []string {
-	var lines []string
-	line := ""
-	for _, word := range strings.Fields(text) {
-		if line != "" && len(line)+1+len(word) > width {
-			lines, line = append(lines, line), ""
-		}
-		if line != "" {
-			line += " "
-		}
-		line += word
-	}
-	if line != "" {
-		lines = append(lines, line)
-	}
-	return lines
 }

@@ -17,6 +17,7 @@ import (
 
 	"github.com/chronik-io/chronik/internal/ctl/cli"
 	"github.com/chronik-io/chronik/internal/ctl/progress"
+	"github.com/chronik-io/chronik/internal/terminal"
 )
 
 // New is the command.
@@ -59,7 +60,7 @@ func run(ctx context.Context, a *cli.App, o *options, topic string) error {
 		}
 		cl.AddConsumePartitions(map[string]map[int32]kgo.Offset{topic: from})
 	}
-	r.bar = progress.New(a.Err, !o.follow && cli.Terminal(a.Err) && !cli.Terminal(a.Out), topic, r.total())
+	r.bar = progress.New(a.Err, !o.follow && terminal.Is(a.Err) && !terminal.Is(a.Out), topic, r.total())
 	defer r.bar.End()
 	return errors.Join(r.run(ctx), r.flush())
 }

@@ -15,6 +15,7 @@ import (
 
 	"github.com/chronik-io/chronik/internal/ctl/cli"
 	"github.com/chronik-io/chronik/internal/ctl/progress"
+	"github.com/chronik-io/chronik/internal/terminal"
 )
 
 // New is the command.
@@ -50,7 +51,7 @@ func run(cmd *cobra.Command, a *cli.App, o *options, topic string) error {
 		return err
 	}
 	defer cl.Close()
-	bar := progress.New(a.Err, o.file != "" && cli.Terminal(a.Err), topic, size)
+	bar := progress.New(a.Err, o.file != "" && terminal.Is(a.Err), topic, size)
 	w := &writer{client: cl, topic: topic, o: o, bar: bar, patience: max(a.Settings.Timeout(), time.Second)}
 	n, err := w.lines(cmd.Context(), in)
 	bar.End()

@@ -4,6 +4,8 @@ import (
 	"io"
 	"slices"
 	"strings"
+
+	"github.com/chronik-io/chronik/internal/wrap"
 )
 
 // Defaults writes a configuration file in which every setting stands with its
@@ -21,7 +23,7 @@ func Defaults(w io.Writer, broker []Def) error {
 			continue
 		}
 		b.WriteByte('\n')
-		for _, line := range wrap(d.Doc, 96) {
+		for _, line := range wrap.Text(d.Doc, 96) {
 			b.WriteString("# " + line + "\n")
 		}
 		b.WriteString("# (" + strings.Join(d.Facts(), "; ") + ")\n")
@@ -61,23 +63,4 @@ func quoted(v string) string {
 		return `"` + strings.NewReplacer(`\`, `\\`, `"`, `\"`).Replace(v) + `"`
 	}
 	return v
-}
-
-// wrap breaks text at spaces into lines of at most width bytes.
-func wrap(text string, width int) []string {
-	var lines []string
-	line := ""
-	for _, word := range strings.Fields(text) {
-		if line != "" && len(line)+1+len(word) > width {
-			lines, line = append(lines, line), ""
-		}
-		if line != "" {
-			line += " "
-		}
-		line += word
-	}
-	if line != "" {
-		lines = append(lines, line)
-	}
-	return lines
 }

@@ -1,0 +1,118 @@
+package command
+
+import (
+	"flag"
+	"fmt"
+	"net"
+	"os"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/twmb/franz-go/pkg/kadm"
+	"github.com/twmb/franz-go/pkg/kgo"
+
+	"github.com/chronik-io/chronik/pkg/chronik"
+)
+
+var update = flag.Bool("update", false, "write what is printed into testdata")
+
+// misspelt are command lines that are wrong in themselves.
+func misspelt() []string {
+	return []string{
+		"--concurency 3", "--zz", "-z", "--acks", "what", "limts", "help nothing", "groups what", "groups rebalanc", "limits x", "compare x", "compare -- x",
+		"--json --csv", "-c many", "-d 5", "-d soon", "--rate much", "--verify=maybe", "--topic-config a",
+		"--bootstrap-servers x", "--bootstrap-servers=", "--topic=", "--mode x", "--clients x", "--batched --clients own", "-c -1", "-c 99999",
+		"--pipeline -1", "--pipeline 9999", "--pipeline 2 --clients shared", "-s -1", "-s 3 --verify", "-s 3 --mode e2e", "--acks 2", "--compression zip",
+		"--rate -1", "--rate 5 --mode consume", "--warmup -1s", "-d 0s", "--verify --mode consume", "--fetch-max-bytes 1", "--server-pid -1",
+		"--partitions 0", "--replication-factor 0", "--topic-config a=1", "--create-topic --topic-config =1", "-c -1 -d 0s",
+		"--hdr /nowhere/at/all", "--report /nowhere/at/all", "--report DIR",
+		"limits --no-echo", "limits --no-echo --dir /nowhere/at/all", "limits --no-echo --dir DIR --file-size 1", "limits --no-echo --dir DIR --disk-duration 0s",
+		"limits -c 0", "limits --pipeline 99999", "limits -s -1", "limits -d 0s", "limits --duration soon", "echo-server --listen x", "echo-server --listen TAKEN",
+		"echo-server --response-size 1",
+		"compare", "compare --a NOBODY", "compare --a x --b y", "compare --a NOBODY --b NOBODY --name-b A", "compare --a NOBODY --b NOBODY --rounds 0",
+		"compare --a NOBODY --b NOBODY --discard -1", "compare --a NOBODY --b NOBODY --pause -1s", "compare --a NOBODY --b NOBODY --echo --mode consume",
+		"compare --a NOBODY --b NOBODY --set-b acks", "compare --a NOBODY --b NOBODY --set-b ack=1", "compare --a NOBODY --b NOBODY --set-a acks=7",
+		"compare --a NOBODY --b NOBODY --set-a concurrency=x", "compare --a NOBODY --b NOBODY -d 0s", "compare --a NOBODY --b NOBODY --bootstrap-servers NOBODY",
+		"compare --a NOBODY --b NOBODY -- --ack 1",
+		"groups heartbeats x", "groups heartbeats --protocol x", "groups heartbeats --members 0", "groups heartbeats --groups 0", "groups heartbeats --bootstrap-servers x",
+		"groups heartbeats --topic=", "groups heartbeats --duration 0s", "groups rebalance --members 0", "groups rebalance --partitions -1",
+		"groups commits --duration 0s", "groups commits --groups 0",
+	}
+}
+
+// unanswered find nobody, or somebody else than they hope.
+func unanswered() []string {
+	return []string{
+		"--bootstrap-servers NOBODY", "--bootstrap-servers no.such.host.invalid:9092", "groups commits --bootstrap-servers NOBODY",
+		"compare --a NOBODY --b NOBODY",
+		"--bootstrap-servers BROKER --topic none", "--bootstrap-servers BROKER --topic a!b --create-topic", "--bootstrap-servers BROKER --topic x --create-topic --replication-factor 3",
+		"--bootstrap-servers BROKER --topic x --create-topic --topic-config segment.byte=1", "--bootstrap-servers BROKER --topic x --create-topic --topic-config segment.bytes=1",
+		"--bootstrap-servers BROKER --topic a --create-topic --partitions 7", "--bootstrap-servers BROKER --topic a --mode consume",
+		"--bootstrap-servers BROKER --topic a --server-pid 999999999",
+		"groups commits --bootstrap-servers BROKER --topic a --partitions 7",
+	}
+}
+
+// Every error that a user can cause says what happened, where, and what to do;
+// the texts are looked at in testdata/errors.golden.
+func TestMessages(t *testing.T) {
+	b := chronik.StartTest(t)
+	taken, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer taken.Close()
+	nobody, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := nobody.Close(); err != nil {
+		t.Fatal(err)
+	}
+	cl, err := kgo.NewClient(kgo.SeedBrokers(b.Addr()))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer cl.Close()
+	if _, err := kadm.NewClient(cl).CreateTopic(t.Context(), 1, 1, nil, "a"); err != nil {
+		t.Fatal(err)
+	}
+	dir := t.TempDir()
+	at := strings.NewReplacer("DIR", dir, "NOBODY", nobody.Addr().String(), "TAKEN", taken.Addr().String(), "BROKER", b.Addr())
+	back := strings.NewReplacer(dir, "DIR", nobody.Addr().String(), "NOBODY", taken.Addr().String(), "TAKEN", b.Addr(), "BROKER")
+	var all strings.Builder
+	for _, line := range slices.Concat(misspelt(), unanswered()) {
+		status, _, errs := call(strings.Fields(at.Replace(line))...)
+		for _, l := range strings.Split(strings.TrimSuffix(errs, "\n"), "\n") {
+			if status == 0 || !strings.HasPrefix(l, "chronik-bench: ") {
+				t.Errorf("%s: status %d, error %q", line, status, l)
+			}
+		}
+		fmt.Fprintf(&all, "$ chronik-bench %s\n%s[%d]\n\n", line, passing(back.Replace(errs)), status)
+	}
+	path := filepath.Join("testdata", "errors.golden")
+	if *update {
+		if err := os.WriteFile(path, []byte(all.String()), 0o644); err != nil {
+			t.Fatal(err)
+		}
+		return
+	}
+	want, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	old := strings.Split(string(want), "\n\n")
+	for i, block := range strings.Split(all.String(), "\n\n") {
+		if i >= len(old) || block != old[i] {
+			t.Fatalf("%s is not what is printed; look at it and run go test ./internal/bench/command -run Messages -update\n%s", path, block)
+		}
+	}
+}
+
+// passing takes out what is another one with each run.
+func passing(text string) string {
+	return regexp.MustCompile(`lookup no.such.host.invalid[^;]*;`).ReplaceAllString(text, "lookup no.such.host.invalid: …;")
+}

@@ -1,0 +1,54 @@
+package bench
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"strings"
+
+	"github.com/twmb/franz-go/pkg/kerr"
+)
+
+// Explain adds to an error of the first requests of a run what to do about it:
+// the brokers' addresses may be wrong, or nobody may be there.
+func Explain(brokers []string, err error) error {
+	var (
+		op   *net.OpError
+		kind *kerr.Error
+	)
+	switch {
+	case err == nil:
+		return nil
+	case errors.As(err, &op) && op.Op == "dial", errors.Is(err, context.DeadlineExceeded) && !errors.As(err, &kind), errors.Is(err, io.EOF):
+		return fmt.Errorf("no answer from %s (--bootstrap-servers): %w; is a broker running there?", strings.Join(brokers, ","), err)
+	case errors.Is(err, kerr.UnknownTopicOrPartition):
+		return fmt.Errorf("%w; add --create-topic to make it, or name another with --topic", err)
+	case errors.Is(err, kerr.InvalidReplicationFactor):
+		return fmt.Errorf("%w; give another --replication-factor", err)
+	case errors.Is(err, kerr.InvalidTopicException):
+		return fmt.Errorf("%w; give another --topic, of 1 to 249 letters, digits, '.', '_' and '-'", err)
+	case errors.Is(err, kerr.InvalidConfig):
+		return fmt.Errorf("%w; give another --topic-config", err)
+	}
+	return err
+}
+
+// refusal is a broker's error in its own words, without the point at their end:
+// a remedy follows.
+type refusal struct {
+	err     error
+	message string // what the broker said beyond the error's name; may be empty
+}
+
+func (r *refusal) Unwrap() error { return r.err }
+
+func (r *refusal) Error() string {
+	text := r.err.Error()
+	if k := (*kerr.Error)(nil); errors.As(r.err, &k) {
+		text = k.Message + ": " + cmp.Or(r.message, k.Description)
+	}
+	return strings.TrimRight(text, ". ")
+}

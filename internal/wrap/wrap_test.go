@@ -1,0 +1,20 @@
+package wrap
+
+import (
+	"slices"
+	"testing"
+)
+
+func TestText(t *testing.T) {
+	for _, c := range []struct {
+		text string
+		want []string
+	}{
+		{"", nil}, {"  \n ", nil}, {"one", []string{"one"}}, {"a b", []string{"a b"}}, {"one two  three", []string{"one", "two", "three"}},
+		{"ab cd e", []string{"ab cd", "e"}}, {"a longest b", []string{"a", "longest", "b"}}, {"a\nb", []string{"a b"}},
+	} {
+		if got := Text(c.text, 5); !slices.Equal(got, c.want) {
+			t.Errorf("%q: %q, want %q", c.text, got, c.want)
+		}
+	}
+}
