@@ -38,6 +38,7 @@ const (
 	benchReason   = "a load generator speaks the protocol from outside and must not know what it measures; record builds its batches"
 	groupsReason  = "the group coordinator of this broker binds the pure one to partitions and metadata; requests are above it"
 	wireReason    = "protocol and network carry requests and know neither logs nor topics"
+	checkReason   = "a check takes facts and notes findings: it reads nothing, so that a test gives it any machine"
 	brokerReason  = "a handler maps a request to the rooms below it; it opens no files and starts no rooms"
 )
 
@@ -103,6 +104,10 @@ func rooms() map[string]room {
 			"internal/groups", "internal/coordinator", "internal/coordinator/group", "internal/metadata", "internal/purgatory", "internal/storage", "internal/record", "internal/membuf",
 			"internal/metrics", "internal/topicconf", "pkg/durability"},
 			never: noDisk, because: brokerReason},
+
+		"internal/diagnose": {never: noProtocol, because: checkReason},
+		"internal/diagnose/host": {may: []string{"internal/diagnose", "internal/vfs"}, never: []string{cobraPkg, koanfPkg, kmsgPkg, netPkg},
+			because: "it reads the machine and knows nothing of the broker"},
 
 		"internal/daemon/config": {may: []string{"internal/nearest", "internal/wrap", "internal/topicconf", "pkg/durability", "internal/vfs"},
 			never: []string{kmsgPkg}, because: "the loader knows names, units and bounds; only the daemon knows who gets them"},

@@ -1,0 +1,192 @@
+package diagnose
+
+import (
+	"math"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+)
+
+// look runs one check and returns its findings as "severity subject: what".
+func look(t *testing.T, check string, f Facts) (found []string, saw string) {
+	t.Helper()
+	all := Checks()
+	i := slices.IndexFunc(all, func(c Check) bool { return c.Name == check })
+	if i < 0 {
+		t.Fatalf("there is no check %s", check)
+	}
+	r := Examine(all[i:i+1], &f)
+	for _, x := range r.Findings {
+		if x.Check != check || x.Remedy == "" || x.What == "" || x.Subject == "" {
+			t.Errorf("%s: a finding must say where, what and what to do: %+v", check, x)
+		}
+		found = append(found, string(x.Severity)+" "+x.Subject+": "+x.What)
+	}
+	return found, strings.Join(r.Looked[0].Saw, "\n")
+}
+
+// patient is a machine, and what is wrong with it: a text for each finding, in
+// order. None is a healthy one.
+type patient struct {
+	name  string
+	facts Facts
+	finds []string
+}
+
+func examine(t *testing.T, check string, patients []patient) {
+	t.Helper()
+	for _, p := range patients {
+		found, _ := look(t, check, p.facts)
+		if len(found) != len(p.finds) {
+			t.Errorf("%s, %s: found %d: %q, want %q", check, p.name, len(found), found, p.finds)
+			continue
+		}
+		for i, text := range p.finds {
+			if !strings.Contains(found[i], text) {
+				t.Errorf("%s, %s: found %q, which does not say %q", check, p.name, found[i], text)
+			}
+		}
+	}
+}
+
+func TestFilesThatRunOut(t *testing.T) {
+	files := func(limit, open, most int, dirs ...Dir) Facts {
+		return Facts{Files: Files{Limit: limit, Open: open, MaxConnections: most}, Dirs: dirs}
+	}
+	dir := Dir{Path: "/d", MaxOpenFiles: 512, Logs: 10}
+	examine(t, "files", []patient{
+		{"not known", files(0, 0, 0, dir), nil},
+		{"plenty", files(1<<20, 40, math.MaxInt32, Dir{MaxOpenFiles: 16384, Logs: 50_000}), nil},
+		{"just enough", files(512+8+64+1000, 40, math.MaxInt32, dir), nil},
+		{"one too few", files(512+8+64+999, 40, math.MaxInt32, dir), []string{"warn limit of open files: the process may open 1583 files, which beside segments leaves room for 999 connections (about 333 clients)"}},
+		{"the usual 1024", files(1024, 40, math.MaxInt32, dir), []string{"room for 440 connections"}},
+		{"few are wanted", files(1024, 40, 400, dir), nil},
+		{"more are wanted", files(5000, 40, 5000, dir), []string{"max.connections is 5000"}},
+		{"before the directories are known", files(1024, 40, 0), nil},
+		{"nearly all", files(1000, 800, 0), []string{"warn limit of open files: 800 of 1000 files are open"}},
+		{"all", files(1000, 990, 0, dir), []string{"bad limit of open files: 990 of 1000"}},
+		{"more partitions than files", files(3000, 40, math.MaxInt32, Dir{Path: "/d", MaxOpenFiles: 1500, Logs: 1501}), []string{"room for 1428", "log directory /d: it has 1501 partitions and keeps 1500"}[1:]},
+		{"more partitions than anybody keeps open", files(1<<20, 40, math.MaxInt32, Dir{Path: "/d", MaxOpenFiles: 16384, Logs: 20_000}), nil},
+	})
+}
+
+func TestMemoryThatRunsOut(t *testing.T) {
+	const mb = 1 << 20
+	examine(t, "memory", []patient{
+		{"no limit", Facts{Memory: Memory{Resident: 500 * mb, GoLimit: math.MaxInt64, Budgets: 1 << 40}}, nil},
+		{"fits", Facts{Memory: Memory{Limit: 1000 * mb, GoLimit: 800 * mb, Resident: 500 * mb, Budgets: 500 * mb}}, nil},
+		{"the runtime knows no limit", Facts{Memory: Memory{Limit: 1000 * mb, GoLimit: math.MaxInt64}}, nil},
+		{"the runtime's is higher", Facts{Memory: Memory{Limit: 1000 * mb, GoLimit: 2000 * mb}}, []string{"warn memory: GOMEMLIMIT is 2000 MiB and the container's limit 1000 MiB"}},
+		{"nearly killed", Facts{Memory: Memory{Limit: 1000 * mb, Resident: 960 * mb}}, []string{"uses 960 MiB of the 1000 MiB"}},
+		{"budgets", Facts{Memory: Memory{Limit: 256 * mb, Budgets: 288 * mb}}, []string{"may take 288 MiB, more than half of the 256 MiB"}},
+		{"swapped", Facts{Memory: Memory{Swapped: 64 * mb}}, []string{"64 MiB of the broker are swapped out"}},
+		{"what nobody uses is swapped", Facts{Memory: Memory{Swapped: 63 * mb}}, nil},
+	})
+}
+
+func TestClocksThatAreWrong(t *testing.T) {
+	now := time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
+	examine(t, "clock", []patient{
+		{"not known", Facts{Now: now}, nil},
+		{"right", Facts{Now: now, Clock: Clock{Known: true, Synchronized: true}}, nil},
+		{"nobody keeps it right", Facts{Now: now, Clock: Clock{Known: true}}, []string{"note clock: nothing keeps"}},
+		{"set back", Facts{Now: now, Clock: Clock{Stepped: -time.Minute, SteppedAt: now.Add(-time.Minute)}}, []string{"warn clock: the clock was set back by 1m0s at 2026-01-02T03:03:05Z"}},
+		{"set long ago", Facts{Now: now, Clock: Clock{Stepped: time.Minute, SteppedAt: now.Add(-time.Hour)}}, nil},
+	})
+	for by, want := range map[time.Duration]time.Duration{0: 0, 4 * time.Second: 0, time.Minute: time.Minute, -time.Hour: -time.Hour} {
+		if got := Stepped(now, now.Add(time.Minute+by), time.Minute); got != want {
+			t.Errorf("set by %v: %v", by, got)
+		}
+	}
+}
+
+func TestPartsThatDoNotServe(t *testing.T) {
+	down := Finding{Check: CheckLogDir, Severity: Bad, Subject: "log directory /d", What: "input/output error", Remedy: "look"}
+	low := Finding{Check: CheckSpace, Severity: Warn, Subject: "disk of /d", What: "80 MiB free", Remedy: "make room"}
+	starts := Finding{Check: CheckServing, Severity: Bad, Subject: "broker", What: "recovering logs", Remedy: "wait"}
+	f := Facts{Standing: []Finding{starts, down, low}, Dirs: []Dir{{Path: "/d", SpaceKnown: true, Free: 80 << 20, Total: 100 << 30, MinFree: 5 << 30}}}
+	for check, want := range map[string]string{CheckServing: "bad broker: recovering logs", CheckLogDir: "bad log directory /d: input/output error", CheckSpace: "warn disk of /d: 80 MiB free"} {
+		examine(t, check, []patient{{"all three", f, []string{want}}, {"none", Facts{}, nil}})
+	}
+	var many []Broken
+	for range mostBroken + 3 {
+		many = append(many, Broken{"t-1", "offline"})
+	}
+	found, _ := look(t, "partition", Facts{Partitions: many})
+	if len(found) != mostBroken+1 || found[0] != "bad partition t-1: it cannot be used: offline" || found[mostBroken] != "bad partitions: 3 more cannot be used" {
+		t.Errorf("%q", found)
+	}
+}
+
+func TestSettingsThatContradictEachOther(t *testing.T) {
+	good := Settings{MinISR: 1, Replicas: 1, RetentionBytes: -1, SegmentBytes: 1 << 30, MaxMessage: 1 << 20, MaxRequest: 100 << 20}
+	with := func(change func(*Settings)) Facts {
+		s := good
+		change(&s)
+		return Facts{Settings: s}
+	}
+	examine(t, "settings", []patient{
+		{"good", Facts{Settings: good}, nil},
+		{"not read", with(func(s *Settings) { s.Warnings = []string{"CHRONIK_X is not read"} }), []string{"note configuration: CHRONIK_X is not read"}},
+		{"in sync", with(func(s *Settings) { s.MinISR = 2 }), []string{"note configuration: min.insync.replicas is 2 and a new topic has 1 replicas"}},
+		{"retention", with(func(s *Settings) { s.RetentionBytes = 1 << 20 }), []string{"warn configuration: log.retention.bytes is 1048576"}},
+		{"messages", with(func(s *Settings) { s.MaxMessage = 200 << 20 }), []string{"warn configuration: message.max.bytes is 209715200"}},
+	})
+	examine(t, "profile", []patient{
+		{"synced", Facts{Settings: Settings{Profile: "sync", Synced: true}}, nil},
+		{"written", Facts{Settings: Settings{Profile: "os", Lost: "what the page cache held may be lost"}, Weaker: []string{"a"}}, []string{"note profile os: it is the default, and when the power goes, of what was acknowledged what the page cache held may be lost"}},
+		{"some topics", Facts{Settings: Settings{Profile: "sync", Synced: true}, Weaker: []string{"a", "b", "c", "d", "e", "f", "g"}},
+			[]string{"note topics: 7 acknowledge what is not on the disk, though the default profile sync does not: a, b, c, d, e and 2 more"}},
+	})
+}
+
+func TestListenersThatAreOpen(t *testing.T) {
+	at := func(l Listener) Facts { return Facts{Settings: Settings{Listeners: []Listener{l}}} }
+	in := Listener{Name: "in", Listen: "0.0.0.0:9092", Open: true}
+	out := in
+	out.Advertise, out.AdvertisesLoopback = "localhost:9092", true
+	examine(t, "exposed", []patient{
+		{"loopback", at(Listener{Name: "in", Listen: "127.0.0.1:9092"}), nil},
+		{"open", at(in), []string{"note listener in on 0.0.0.0:9092: ANYBODY WHO REACHES THIS ADDRESS"}},
+		{"admin", Facts{Settings: Settings{Admin: Listener{Listen: ":9644", Open: true}}}, []string{"note admin port on :9644: the admin port is bound beyond loopback"}},
+	})
+	examine(t, "advertise", []patient{
+		{"as dialled", at(in), nil},
+		{"loopback", at(out), []string{"note listener in on 0.0.0.0:9092: clients are told to dial localhost:9092, which works on this machine"}},
+		{"loopback on loopback", at(Listener{Listen: "127.0.0.1:1", Advertise: "localhost:1", AdvertisesLoopback: true}), nil},
+	})
+}
+
+// A broker of which nothing is known is not called ill.
+func TestNothingKnownIsNothingWrong(t *testing.T) {
+	if r := Examine(Checks(), &Facts{}); len(r.Findings) > 0 {
+		t.Errorf("%+v", r.Findings)
+	}
+}
+
+func TestWorstComesFirst(t *testing.T) {
+	r := Examine(Checks(), &Facts{
+		Settings:   Settings{Profile: "os", Warnings: []string{"w"}},
+		Files:      Files{Limit: 100, Open: 85},
+		Partitions: []Broken{{"t-0", "gone"}},
+	})
+	var got []string
+	for _, f := range r.Findings {
+		got = append(got, string(f.Severity)+" "+f.Check)
+	}
+	if want := []string{"bad partition", "warn files", "note settings", "note profile"}; !slices.Equal(got, want) {
+		t.Errorf("%q, want %q", got, want)
+	}
+}
+
+// Names are labels of a metric and in the documentation.
+func TestEveryCheckSaysWhatItIs(t *testing.T) {
+	seen := map[string]bool{}
+	for _, c := range Checks() {
+		if seen[c.Name] || c.Name == "" || strings.Trim(c.Name, "abcdefghijklmnopqrstuvwxyz_") != "" || !strings.HasSuffix(c.Doc, ".") || c.run == nil {
+			t.Errorf("%+v", c)
+		}
+		seen[c.Name] = true
+	}
+}
