@@ -105,5 +105,6 @@ func partitionAdvice() map[string]string {
 		nameGroupLagOmitted: "Not 0: more lags than are shown; ask `kafka-consumer-groups` for those.",
 		nameBuild:           "",
 		nameReady:           "0: `/readyz` says why.",
+		nameFindings:        "`bad` or `warn` is not 0: `chronikctl doctor` says what, where and what to do ([operations.md](operations.md) has the checks). `note` is what somebody should know once.",
 	}
 }

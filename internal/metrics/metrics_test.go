@@ -44,6 +44,9 @@ func everything(t *testing.T) *prometheus.Registry {
 	}); err != nil {
 		t.Fatal(err)
 	}
+	if err := RegisterFindings(reg, func() []Findings { return []Findings{{"files", "warn", 1}} }); err != nil {
+		t.Fatal(err)
+	}
 	if err := RegisterPartitions(reg, func() Partitions { return Partitions{Led: 4, UnderReplicated: 3, UnderMinISR: 2, Unavailable: 1} }); err != nil {
 		t.Fatal(err)
 	}

@@ -92,6 +92,7 @@ const (
 	nameGroupLagOmitted = "chronik_group_lag_omitted"
 
 	// The process
-	nameBuild = "chronik_build_info"
-	nameReady = "chronik_ready"
+	nameBuild    = "chronik_build_info"
+	nameReady    = "chronik_ready"
+	nameFindings = "chronik_findings"
 )

@@ -80,7 +80,7 @@ func (d *Dir) observeWait(c *chunk) {
 // Usage is what a directory holds at a moment, for metrics.
 type Usage struct {
 	JournalBytes, JournalLimit, DeferredBytes, CachedBytes int64
-	OpenFiles                                              int
+	OpenFiles, MaxOpenFiles                                int
 }
 
 // Usage returns what the directory holds now.
@@ -88,6 +88,7 @@ func (d *Dir) Usage() Usage {
 	return Usage{
 		JournalBytes: d.journal.Used(), JournalLimit: d.opt.JournalBytes,
 		DeferredBytes: d.memory.deferred.Load(), CachedBytes: d.memory.cached.Load(), OpenFiles: d.files.Open(),
+		MaxOpenFiles: d.opt.OpenFiles,
 	}
 }
 
