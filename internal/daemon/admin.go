@@ -80,7 +80,7 @@ func adminRoutes(reg *prometheus.Registry, level zap.AtomicLevel, ready *readine
 	mux.HandleFunc("GET /debug/pprof/trace", pprof.Trace)
 	more(mux)
 	mux.HandleFunc("GET /{$}", func(w http.ResponseWriter, _ *http.Request) {
-		text(w, http.StatusOK, "chronikd: /metrics /healthz /readyz /v1/health /v1/logs /v1/dirs /v1/profiles /loglevel /debug/pprof/\n")
+		text(w, http.StatusOK, "chronikd: /metrics /healthz /readyz /v1/health /v1/findings /v1/logs /v1/dirs /v1/profiles /loglevel /debug/pprof/\n")
 	})
 	return mux
 }

@@ -13,6 +13,7 @@ import (
 	"go.uber.org/zap"
 	"go.uber.org/zap/zapcore"
 
+	"github.com/chronik-io/chronik/internal/diagnose"
 	"github.com/chronik-io/chronik/internal/metrics"
 )
 
@@ -55,17 +56,17 @@ func TestReadyOnlyWhileClientsAreServed(t *testing.T) {
 	ready.enter("")
 	at(http.StatusOK, "ready")
 	problem := ""
-	ready.watch("directory /d", func() string { return problem })
+	ready.watch("directory /d", part{check: diagnose.CheckLogDir, severity: diagnose.Bad, problem: func() string { return problem }})
 	at(http.StatusOK, "ready")
 	problem = "disk full"
 	at(http.StatusServiceUnavailable, "disk")
 	problem = ""
 	// What is degraded is said, and is no reason to send clients away.
 	weak := ""
-	ready.degrade("directory /d", func() string { return weak })
+	ready.watch("disk of /d", part{check: diagnose.CheckSpace, severity: diagnose.Warn, problem: func() string { return weak }})
 	at(http.StatusOK, "ready")
 	weak = "80 MiB free"
-	at(http.StatusOK, "ready\ndegraded: directory /d: 80 MiB free\n")
+	at(http.StatusOK, "ready\ndegraded: disk of /d: 80 MiB free\n")
 	weak = ""
 	ready.enter("draining")
 	at(http.StatusServiceUnavailable, "draining")

@@ -31,6 +31,7 @@ func badRequest(format string, args ...any) error {
 // register adds the paths.
 func (a *api) register(mux *http.ServeMux) {
 	mux.HandleFunc("GET /v1/health", func(w http.ResponseWriter, r *http.Request) { answer(w, a.health(), nil) })
+	mux.HandleFunc("GET /v1/findings", a.findings)
 	for path, ask := range map[string]func(*rooms, url.Values) (any, error){
 		"/v1/logs": a.logs, "/v1/dirs": a.dirs, "/v1/profiles": a.profiles,
 	} {
@@ -79,15 +80,6 @@ func known(q url.Values, names ...string) error {
 		}
 	}
 	return nil
-}
-
-// health is GET /v1/health.
-func (a *api) health() any {
-	found := a.b.ready.findings()
-	return map[string]any{
-		"ready":    !slices.ContainsFunc(found, func(f finding) bool { return f.Severity == severityDown }),
-		"findings": found,
-	}
 }
 
 // dirState is a log directory in GET /v1/dirs.

@@ -2,6 +2,7 @@ package daemon
 
 import (
 	"cmp"
+	"fmt"
 	"net/http"
 	"net/url"
 	"slices"
@@ -61,6 +62,9 @@ type spot struct {
 func compareSpots(a, b spot) int {
 	return cmp.Or(cmp.Compare(a.topic, b.topic), cmp.Compare(a.partition, b.partition))
 }
+
+// String is the partition as Kafka names it.
+func (s spot) String() string { return fmt.Sprintf("%s-%d", s.topic, s.partition) }
 
 func spotOf(l *storage.Log) spot { return spot{l.Topic(), l.ID().Partition} }
 

@@ -128,7 +128,7 @@ func TestDocsShowWhatTheAdminPortAnswers(t *testing.T) {
 	b, ask := startHere(t, disk)
 	fill(t, b, "orders", 1, 3)
 	disk.leave(t, b, 80<<20) // so that there is a finding
-	for _, path := range []string{"/v1/logs", "/v1/dirs", "/v1/profiles", "/v1/health"} {
+	for _, path := range []string{"/v1/logs", "/v1/dirs", "/v1/profiles", "/v1/health", "/v1/findings"} {
 		_, rest, ok := strings.Cut(string(page), "## GET "+path+"\n")
 		_, rest, ok2 := strings.Cut(rest, "```json\n")
 		example, _, ok3 := strings.Cut(rest, "```")

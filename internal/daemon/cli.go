@@ -166,7 +166,6 @@ func (c *cli) serve(ctx context.Context) error {
 	}
 	defer func() { _ = log.Sync() }() // standard error cannot always be synced, and nothing could be done
 	limitMemory(log)
-	warn(log, cfg)
 	return run(ctx, Options{Config: cfg, FS: c.fileSystem(), Log: log, Level: level, Version: c.Version})
 }
 

@@ -14,7 +14,6 @@ import (
 	"testing"
 
 	"go.uber.org/zap"
-	logtest "go.uber.org/zap/zaptest/observer"
 
 	"github.com/chronik-io/chronik/internal/daemon/config"
 	"github.com/chronik-io/chronik/internal/vfs"
@@ -220,30 +219,5 @@ func TestLogFormats(t *testing.T) {
 	}
 	if _, _, err := newLogger(&b, "json", "loud"); err == nil {
 		t.Error("a level that does not exist was taken")
-	}
-}
-
-func TestOpenListenersAreTold(t *testing.T) {
-	for listen, want := range map[string]int{"127.0.0.1:1": 0, "[::1]:1": 0, ":1": 2, "0.0.0.0:1": 2, "10.1.2.3:1": 2} {
-		core, logs := logtest.New(zap.WarnLevel)
-		warn(zap.New(core), &config.Config{Listeners: []config.Listener{{Name: "x", Listen: listen}}, AdminListen: listen, Warnings: []string{"w"}})
-		if got := logs.Len() - 1; got != want {
-			t.Errorf("%s: %d warnings, want %d", listen, got, want)
-		}
-	}
-}
-
-// A broker that sends clients to loopback although it listens beyond it says so:
-// that is right behind a published port and wrong anywhere else.
-func TestAnAdvertisedLoopbackIsTold(t *testing.T) {
-	for _, c := range []struct {
-		listen, advertise string
-		told              int
-	}{{":1", "localhost:1", 1}, {":1", "h:1", 0}, {":1", "", 0}, {"127.0.0.1:1", "localhost:1", 0}} {
-		core, logs := logtest.New(zap.InfoLevel)
-		warn(zap.New(core), &config.Config{Listeners: []config.Listener{{Name: "x", Listen: c.listen, Advertise: c.advertise}}})
-		if got := logs.FilterMessageSnippet("clients are told to dial " + c.advertise + ",").Len(); got != c.told {
-			t.Errorf("%+v: told %d times", c, got)
-		}
 	}
 }

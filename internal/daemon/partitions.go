@@ -24,8 +24,7 @@ func partitionsOf(r *rooms) func() metrics.Partitions {
 }
 
 func (r *rooms) countPartition(n *metrics.Partitions, img *metadata.Image, t *metadata.Topic, index int32, p *metadata.Partition) {
-	part, err := r.replicas.Partition(t.ID, index)
-	if err != nil || part.Log().Offline() != nil {
+	if r.unavailable(t, index) != nil {
 		n.Unavailable++
 	}
 	if p.Leader != r.conf.NodeID {
@@ -36,6 +35,29 @@ func (r *rooms) countPartition(n *metrics.Partitions, img *metadata.Image, t *me
 		n.UnderReplicated++
 		if len(p.ISR) < min(int(r.handlers.MinInSync(img, t)), len(p.Replicas)) {
 			n.UnderMinISR++
+		}
+	}
+}
+
+// unavailable says why a partition of this broker can't be used; nil if it can.
+func (r *rooms) unavailable(t *metadata.Topic, index int32) error {
+	p, err := r.replicas.Partition(t.ID, index)
+	if err != nil {
+		return err
+	}
+	return p.Log().Offline()
+}
+
+// eachUnavailable calls yield for each partition of this broker that can't be used.
+func (r *rooms) eachUnavailable(img *metadata.Image, yield func(t *metadata.Topic, index int32, why error)) {
+	for t := range img.Topics() {
+		for i, p := range t.Partitions.All() {
+			if !slices.Contains(p.Replicas, r.conf.NodeID) {
+				continue
+			}
+			if err := r.unavailable(t, i); err != nil {
+				yield(t, i, err)
+			}
 		}
 	}
 }

@@ -8,6 +8,8 @@ import (
 	"sync"
 
 	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/chronik-io/chronik/internal/diagnose"
 )
 
 // readiness is what /readyz says. It is safe for concurrent use.
@@ -18,16 +20,23 @@ type readiness struct {
 	gauge prometheus.Gauge
 
 	mu    sync.Mutex
-	phase string                   // what goes on; empty while clients are served
-	doing map[string]string        // how far the phase is, by part
-	moves uint64                   // grows with every change of the two
-	parts map[string]func() string // asked on every request; empty is well
-	weak  map[string]func() string // the same, of what doesn't make the broker unready
+	phase string            // what goes on; empty while clients are served
+	doing map[string]string // how far the phase is, by part
+	moves uint64            // grows with every change of the two
+	parts map[string]part   // by name
+}
+
+// part is something that may be wrong.
+type part struct {
+	check    string            // the check of diagnose that tells it
+	severity diagnose.Severity // Bad: the broker is not ready with it
+	problem  func() string     // asked on every request; empty is well
+	remedy   string
 }
 
 // newReadiness starts with a broker that is starting.
 func newReadiness(gauge prometheus.Gauge) *readiness {
-	return &readiness{gauge: gauge, phase: "starting", parts: make(map[string]func() string), weak: make(map[string]func() string)}
+	return &readiness{gauge: gauge, phase: "starting", parts: make(map[string]part)}
 }
 
 // enter says what goes on; an empty phase is serving clients.
@@ -73,51 +82,34 @@ func (r *readiness) doingNow() string {
 	return r.phase
 }
 
-// watch adds a part that says what is wrong with it, or nothing. A part with a
-// problem makes the broker not ready.
-func (r *readiness) watch(part string, problem func() string) {
+// watch adds a part that says what is wrong with it, or nothing. A problem of
+// severity Bad makes the broker not ready; with another one clients are served all
+// the same.
+func (r *readiness) watch(name string, p part) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	r.parts[part] = problem
+	r.parts[name] = p
 }
 
-// degrade adds a part that says what of it doesn't work while clients are served
-// all the same: the broker stays ready, and says so.
-func (r *readiness) degrade(part string, problem func() string) {
+// findings returns everything that is wrong with the broker itself at this
+// moment, the worst first.
+func (r *readiness) findings() []diagnose.Finding {
 	r.mu.Lock()
-	defer r.mu.Unlock()
-	r.weak[part] = problem
-}
-
-// finding is something that is wrong.
-type finding struct {
-	Severity string `json:"severity"` // severityDown, severityDegraded
-	Part     string `json:"part"`
-	Message  string `json:"message"`
-}
-
-// The severities of findings.
-const (
-	severityDown     = "down"     // the broker is not ready
-	severityDegraded = "degraded" // it is, but something doesn't work
-)
-
-// findings returns everything that is wrong, the worst first.
-func (r *readiness) findings() []finding {
-	r.mu.Lock()
-	phase, parts, weak := r.phase, maps.Clone(r.parts), maps.Clone(r.weak)
+	phase, parts := r.phase, maps.Clone(r.parts)
 	r.mu.Unlock()
-	all := []finding{}
+	var all []diagnose.Finding
 	if phase != "" {
-		all = append(all, finding{severityDown, "broker", phase})
+		all = append(all, diagnose.Finding{Check: diagnose.CheckServing, Severity: diagnose.Bad, Subject: "broker", What: phase,
+			Remedy: "wait: a recovery takes as long as the disk needs for the journal; /readyz and systemctl status say how far it is"})
 	}
-	for _, kind := range []struct {
-		severity string
-		parts    map[string]func() string
-	}{{severityDown, parts}, {severityDegraded, weak}} {
-		for _, name := range slices.Sorted(maps.Keys(kind.parts)) {
-			if text := kind.parts[name](); text != "" {
-				all = append(all, finding{kind.severity, name, text})
+	for _, severity := range diagnose.Severities() {
+		for _, name := range slices.Sorted(maps.Keys(parts)) {
+			p := parts[name]
+			if p.severity != severity {
+				continue
+			}
+			if text := p.problem(); text != "" {
+				all = append(all, diagnose.Finding{Check: p.check, Severity: severity, Subject: name, What: text, Remedy: p.remedy})
 			}
 		}
 	}
@@ -134,10 +126,10 @@ func (r *readiness) report() (string, bool) {
 	var lines, weak []string
 	for _, f := range r.findings() {
 		switch {
-		case f.Severity == severityDegraded:
-			weak = append(weak, fmt.Sprintf("degraded: %s: %s\n", f.Part, f.Message))
-		case f.Part != "broker":
-			lines = append(lines, fmt.Sprintf("%s: %s\n", f.Part, f.Message))
+		case f.Severity != diagnose.Bad:
+			weak = append(weak, fmt.Sprintf("degraded: %s: %s\n", f.Subject, f.What))
+		case f.Check != diagnose.CheckServing:
+			lines = append(lines, fmt.Sprintf("%s: %s\n", f.Subject, f.What))
 		}
 	}
 	for part, text := range doing {

@@ -12,6 +12,7 @@ import (
 	"github.com/chronik-io/chronik/internal/broker"
 	"github.com/chronik-io/chronik/internal/controller"
 	"github.com/chronik-io/chronik/internal/daemon/config"
+	"github.com/chronik-io/chronik/internal/diagnose"
 	"github.com/chronik-io/chronik/internal/groups"
 	"github.com/chronik-io/chronik/internal/metadata"
 	"github.com/chronik-io/chronik/internal/metadata/filestore"
@@ -175,13 +176,12 @@ func (b *Broker) openLogs(ctx context.Context, r *rooms) error {
 	}
 	b.stack.push("logs", func(context.Context) error { return r.storage.Close() })
 	for _, d := range r.storage.Dirs() {
-		b.ready.watch("log directory "+d.Path(), func() string {
-			if err := d.Err(); err != nil {
-				return err.Error()
-			}
-			return ""
-		})
-		b.ready.degrade("disk of "+d.Path(), func() string { return d.LastSpace().Message })
+		b.ready.watch("log directory "+d.Path(), part{check: diagnose.CheckLogDir, severity: diagnose.Bad,
+			problem: func() string { return errorText(d.Err()) },
+			remedy:  "look at the disk and the kernel's log; the directory comes back by itself where the disk does (docs/operations.md, A damaged disk)"})
+		b.ready.watch("disk of "+d.Path(), part{check: diagnose.CheckSpace, severity: diagnose.Warn,
+			problem: func() string { return d.LastSpace().Message },
+			remedy:  "chronikctl topic list -o wide shows who is large; writing goes on by itself when there is room (docs/operations.md, A full disk)"})
 	}
 	if err := metrics.RegisterLogs(b.reg, b.cfg.MetricsPartitions, logSource{r.storage}); err != nil {
 		return err

@@ -12,6 +12,7 @@ import (
 	"go.uber.org/zap/zapcore"
 
 	"github.com/chronik-io/chronik/internal/daemon/config"
+	"github.com/chronik-io/chronik/internal/diagnose"
 	"github.com/chronik-io/chronik/internal/metrics"
 	"github.com/chronik-io/chronik/internal/topicconf"
 	"github.com/chronik-io/chronik/internal/vfs"
@@ -50,6 +51,8 @@ type Broker struct {
 	level   zap.AtomicLevel
 	reg     *prometheus.Registry
 	ready   *readiness
+	watch   *diagnose.Watcher
+	node    int32 // node.id
 	bound   *bound
 	stack   *stack
 	ended   sync.Once
@@ -62,7 +65,7 @@ type Broker struct {
 }
 
 // Start starts a broker and returns when it serves clients. The order:
-// addresses (nothing is changed on disk where one is taken), admin port, rooms
+// addresses (nothing is changed on disk where one is taken), checks, admin port, rooms
 // from the disk upwards, clients last. ctx is for the start alone. An error is
 // an *ExitError where its code is not ExitFailed; what had been started is
 // stopped.
@@ -80,6 +83,9 @@ func Start(ctx context.Context, o Options) (*Broker, error) {
 		journalFile: o.JournalFileSize, journalBytes: o.JournalBytes,
 		stack: &stack{log: o.Log}, failed: make(chan error, 1), ready: newReadiness(metrics.NewProcess(reg, o.Version).Ready)}
 	b.stack.push("addresses", func(context.Context) error { return addresses.close() })
+	if err := b.diagnosed(o.Log.Named("findings")); err != nil {
+		return nil, errors.Join(err, b.stop(zapcore.DebugLevel, "start failed"))
+	}
 	if addresses.admin != nil {
 		a := newAdmin(addresses.admin, reg, o.Level, b.ready, (&api{b}).register, o.Log.Named("admin"))
 		b.stack.push("admin", func(ctx context.Context) error { a.stop(ctx); return nil })
@@ -91,6 +97,9 @@ func Start(ctx context.Context, o Options) (*Broker, error) {
 		return nil, errors.Join(err, b.stop(zapcore.DebugLevel, "start failed"))
 	}
 	b.ready.enter("")
+	if err := b.watch.Speak(ctx); err != nil { // the start was given up
+		return nil, errors.Join(err, b.stop(zapcore.DebugLevel, "start failed"))
+	}
 	o.Log.Info("ready", zap.String("version", o.Version), zap.Strings("listen", b.Addrs()), zap.String("admin", b.AdminAddr()),
 		zap.String("data", o.Config.DataDir), zap.String("profile", o.Config.WALProfile), zap.Duration("took", time.Since(begin)))
 	return b, nil
@@ -141,6 +150,9 @@ func (b *Broker) stop(level zapcore.Level, phase string) error {
 	b.log.Log(level, phase)
 	ctx, cancel := context.WithTimeout(context.Background(), drainTime)
 	defer cancel()
+	if b.watch != nil {
+		b.watch.Stop(ctx) // first: it looks at all rooms
+	}
 	if err := b.stack.unwind(ctx); err != nil {
 		return fmt.Errorf("stop: %w", err)
 	}

@@ -63,20 +63,59 @@ func (p *Port) Profiles(ctx context.Context) (*Profiles, error) {
 	return &answer, nil
 }
 
-// Finding is something that is wrong, in the broker's words.
-type Finding struct {
+// Problem is something that keeps a broker from serving all, in its words.
+type Problem struct {
 	Severity string `json:"severity"` // down or degraded
 	Part     string `json:"part"`
 	Message  string `json:"message"`
+	Remedy   string `json:"remedy"`
 }
 
-// Health asks what is wrong, worst first. A healthy broker has no finding.
-func (p *Port) Health(ctx context.Context) ([]Finding, error) {
-	var answer struct {
-		Findings []Finding `json:"findings"`
+// Health is the answer of GET /v1/health.
+type Health struct {
+	Broker   int32     `json:"broker"` // its id
+	Problems []Problem `json:"findings"`
+}
+
+// Health asks whether clients are served, worst first. A healthy broker has no
+// problem.
+func (p *Port) Health(ctx context.Context) (*Health, error) {
+	var answer Health
+	if err := p.get(ctx, "/v1/health", &answer); err != nil {
+		return nil, err
 	}
-	err := p.get(ctx, "/v1/health", &answer)
-	return answer.Findings, err
+	return &answer, nil
+}
+
+// Finding is something that is wrong, in the broker's words.
+type Finding struct {
+	Severity string `json:"severity"` // bad, warn or note
+	Subject  string `json:"subject"`
+	What     string `json:"what"`
+	Remedy   string `json:"remedy"`
+}
+
+// Findings is the answer of GET /v1/findings.
+type Findings struct {
+	Broker   int32     `json:"broker"` // its id
+	Findings []Finding `json:"findings"`
+	Checks   []Check   `json:"checks"`
+}
+
+// Check is what a broker looked at.
+type Check struct {
+	Name string   `json:"name"`
+	Saw  []string `json:"saw"`
+}
+
+// Findings asks for everything that the broker finds wrong with itself and its
+// machine, worst first.
+func (p *Port) Findings(ctx context.Context) (*Findings, error) {
+	var answer Findings
+	if err := p.get(ctx, "/v1/findings", &answer); err != nil {
+		return nil, err
+	}
+	return &answer, nil
 }
 
 // Log is a partition's log, as far as commands use it.
@@ -109,23 +148,6 @@ func (p *Port) Logs(ctx context.Context, topics ...string) ([]Log, error) {
 		last := answer.Logs[n-1]
 		q.Set("after", last.Topic+"/"+strconv.Itoa(int(last.Partition)))
 	}
-}
-
-// Dir is a log directory, as far as commands use it.
-type Dir struct {
-	Path              string `json:"path"`
-	Error             string `json:"error"`
-	JournalBytes      int64  `json:"journalBytes"`
-	JournalLimitBytes int64  `json:"journalLimitBytes"`
-}
-
-// Dirs asks for the log directories.
-func (p *Port) Dirs(ctx context.Context) ([]Dir, error) {
-	var answer struct {
-		Dirs []Dir `json:"dirs"`
-	}
-	err := p.get(ctx, "/v1/dirs", &answer)
-	return answer.Dirs, err
 }
 
 // Clock asks how late it is at the broker, to the second.

@@ -127,8 +127,9 @@ func (c *Checkup) minISR(ctx context.Context, partitions []kadm.PartitionDetail)
 	return least, nil
 }
 
-// dirs: does each log directory work, and has it room.
-func (c *Checkup) dirs(ctx context.Context) {
+// dirs: does each log directory work, and has it room. Those of one broker are left
+// out, which has told of them itself.
+func (c *Checkup) dirs(ctx context.Context, told int32) {
 	all, err := c.adm.DescribeAllLogDirs(ctx, nil)
 	if err = cli.Words(err); err != nil {
 		if !cli.IsUnsupported(err) {
@@ -141,6 +142,7 @@ func (c *Checkup) dirs(ctx context.Context) {
 		n++
 		where := fmt.Sprintf("broker %d, %s", d.Broker, d.Dir)
 		switch {
+		case d.Broker == told:
 		case d.Err != nil:
 			c.Add(Bad, where, "the log directory is offline: "+d.Err.Error(), "see the broker's log; replace the disk, or repair it and start the broker anew")
 		case d.TotalBytes > 0 && float64(d.UsableBytes) < lowSpace*float64(d.TotalBytes):

@@ -68,7 +68,7 @@ func TestMinInsyncReplicasDecidesHowBadItIs(t *testing.T) {
 // What chronik says of itself is taken over.
 func TestTheAdminPortsFindingsAreTakenOver(t *testing.T) {
 	s := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
-		_, _ = w.Write([]byte(`{"ready":false,"findings":[{"severity":"down","part":"x","message":"m"},{"severity":"degraded","part":"y","message":"n"}]}`))
+		_, _ = w.Write([]byte(`{"broker":7,"ready":false,"findings":[{"severity":"down","part":"x","message":"m","remedy":"r"},{"severity":"degraded","part":"y","message":"n","remedy":"s"}]}`))
 	}))
 	defer s.Close()
 	a := cli.New("v", cli.Streams{})
@@ -79,8 +79,8 @@ func TestTheAdminPortsFindingsAreTakenOver(t *testing.T) {
 		t.Fatal(err)
 	}
 	c := &Checkup{}
-	c.admin(t.Context(), adminport.Of(a))
-	if got := lines(c); got != "bad|x|m|\nwarn|y|n|" {
+	id := c.admin(t.Context(), adminport.Of(a))
+	if got := lines(c); got != "bad|x|m|r\nwarn|y|n|s" || id != 7 {
 		t.Errorf("%s", got)
 	}
 }

@@ -15,16 +15,17 @@ import (
 
 // finding is one thing that is wrong.
 type finding struct {
-	Severity string `json:"severity"` // bad: records cannot be written or read; warn: one more failure and they cannot
+	Severity string `json:"severity"` // Bad, Warn or Note
 	Where    string `json:"where"`
 	Problem  string `json:"problem"`
 	Remedy   string `json:"remedy"`
 }
 
-// Severities.
+// Severities, which chronik's own findings have, too.
 const (
-	Bad  = "bad"
-	Warn = "warn"
+	Bad  = "bad"  // records cannot be written or read
+	Warn = "warn" // one more failure, or more of the same, and they cannot; or a promise does not hold
+	Note = "note" // it works as it was set up; somebody should know
 )
 
 // Checkup gathers findings. doctor adds its own to those of health.
@@ -53,15 +54,15 @@ func (c *Checkup) Add(severity, where, problem, remedy string) {
 // it is.
 func (c *Checkup) Looked(at string) { c.looked = append(c.looked, at) }
 
-// Health looks at brokers, partitions, log directories and what the admin port
-// says; p may be nil.
-func (c *Checkup) Health(ctx context.Context, p *adminport.Port) error {
+// Health looks at brokers, partitions and log directories. told asks one broker
+// itself and returns its id, or -1: of its log directories Kafka's protocol knows
+// less, and the same is not said twice.
+func (c *Checkup) Health(ctx context.Context, told func(context.Context) int32) error {
 	c.brokers(ctx)
 	if err := c.partitions(ctx); err != nil {
 		return err
 	}
-	c.dirs(ctx)
-	c.admin(ctx, p)
+	c.dirs(ctx, told(ctx))
 	return nil
 }
 
@@ -73,7 +74,8 @@ func health(a *cli.App) *cobra.Command {
 		RunE: a.Admin(func(ctx context.Context, adm *kadm.Client, _ []string) error {
 			c, err := NewCheckup(ctx, adm)
 			if err == nil {
-				err = c.Health(ctx, adminport.Of(a))
+				port := adminport.Of(a)
+				err = c.Health(ctx, func(ctx context.Context) int32 { return c.admin(ctx, port) })
 			}
 			if err != nil {
 				return err
@@ -83,18 +85,22 @@ func health(a *cli.App) *cobra.Command {
 	}
 }
 
-// Report shows the findings; where there are some the error ends the process with
-// ExitUnhealthy.
+// Report shows the findings; where there are other than notes the error ends the
+// process with ExitUnhealthy.
 func (c *Checkup) Report(a *cli.App) error {
+	wrong := 0
+	t := &output.Table{Columns: []string{"SEVERITY", "WHERE", "PROBLEM", "REMEDY"}, Empty: "healthy"}
+	for _, f := range c.findings {
+		t.Add(f.Severity, f.Where, f.Problem, f.Remedy)
+		if f.Severity != Note {
+			wrong++
+		}
+	}
 	answer := struct {
 		Healthy  bool      `json:"healthy"`
 		Looked   []string  `json:"lookedAt"`
 		Findings []finding `json:"findings"`
-	}{len(c.findings) == 0, c.looked, c.findings}
-	t := &output.Table{Columns: []string{"SEVERITY", "WHERE", "PROBLEM", "REMEDY"}, Empty: "healthy"}
-	for _, f := range c.findings {
-		t.Add(f.Severity, f.Where, f.Problem, f.Remedy)
-	}
+	}{wrong == 0, c.looked, c.findings}
 	var looked output.Table
 	looked.Columns = []string{"LOOKED AT"}
 	for _, l := range c.looked {
@@ -103,31 +109,42 @@ func (c *Checkup) Report(a *cli.App) error {
 	if err := a.Print(answer, t, &looked); err != nil {
 		return err
 	}
-	if len(c.findings) > 0 {
-		return cli.WithCode(cli.ExitUnhealthy, fmt.Errorf("%d things are wrong, see above", len(c.findings)))
+	if wrong > 0 {
+		return cli.WithCode(cli.ExitUnhealthy, fmt.Errorf("%d things are wrong, see above", wrong))
 	}
 	return nil
 }
 
-// admin takes over what chronik says of itself.
-func (c *Checkup) admin(ctx context.Context, p *adminport.Port) {
+// Ask asks the admin port p, nil for none, and says whether it answered. That it
+// does not is a finding, unless the port is only where it would be by default.
+func (c *Checkup) Ask(p *adminport.Port, ask func() error) bool {
 	if p == nil {
-		return
+		return false
 	}
-	found, err := p.Health(ctx)
+	err := ask()
 	if errors.Is(err, adminport.ErrAbsent) && !p.Named {
-		return // it is only where the port would be by default
+		return false
 	}
 	c.Looked("admin port " + p.String())
 	if err != nil {
-		c.Add(Warn, "admin port", err.Error(), "check --admin; without the port health knows only what Kafka's protocol carries")
-		return
+		c.Add(Warn, "admin port", err.Error(), "check --admin; without the port only what Kafka's protocol carries is known")
 	}
-	for _, f := range found {
+	return err == nil
+}
+
+// admin takes over what a chronik broker says of itself, and returns its id; -1
+// where none answers.
+func (c *Checkup) admin(ctx context.Context, p *adminport.Port) int32 {
+	var h *adminport.Health
+	if !c.Ask(p, func() (err error) { h, err = p.Health(ctx); return err }) {
+		return -1
+	}
+	for _, f := range h.Problems {
 		severity := Warn
 		if f.Severity == "down" {
 			severity = Bad
 		}
-		c.Add(severity, f.Part, f.Message, "")
+		c.Add(severity, f.Part, f.Message, f.Remedy)
 	}
+	return h.Broker
 }

@@ -2,8 +2,9 @@
 // somebody notices, from here and, of chronik, from the broker's side.
 //
 // A finding says what is wrong, where, and what to do. addresses.go, clock.go,
-// configs.go, groups.go and disks.go hold what is looked at beside what cluster
-// health looks at. It changes nothing. internal/ctl calls New.
+// configs.go and groups.go hold what is looked at from here beside what cluster
+// health looks at; broker.go takes over what the broker finds (GET /v1/findings of
+// its admin port). It changes nothing. internal/ctl calls New.
 package doctor
 
 import (
@@ -33,8 +34,11 @@ func New(a *cli.App) *cobra.Command {
 	c := &cobra.Command{
 		Use: "doctor", Short: "Look for what goes wrong, from here and from the broker's side", Args: cli.Args(0, 0, "no argument"),
 		Long: "doctor looks at all that cluster health looks at, and further: can each advertised address be dialled from here, do the\n" +
-			"clocks agree, do configs contradict each other, are groups stuck, do disks suit the durability profile. Each finding has\n" +
-			"a remedy. It ends with 4 where it finds something.",
+			"clocks agree, do configs contradict each other, are groups stuck. Of chronik it asks the admin port what the broker finds:\n" +
+			"open files, file systems and how they are mounted, what fdatasync takes and which durability profile suits that, memory,\n" +
+			"clock, space, listeners, settings (docs/operations.md has the list). Each finding has a remedy: bad means that records\n" +
+			"cannot be written or read, warn that a promise does not hold or that little is missing to it, note what somebody should\n" +
+			"know. It ends with 4 where it finds more than notes.",
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if wait < 0 || wait > time.Hour {
 				return cli.Usage("--wait %v is not between 0s and 1h", wait)
@@ -55,7 +59,7 @@ func examine(ctx context.Context, a *cli.App, adm *kadm.Client, wait time.Durati
 	}
 	x := &examination{Checkup: c, a: a, adm: adm, port: adminport.Of(a), wait: wait}
 	x.addresses(ctx)
-	if err := c.Health(ctx, x.port); err != nil {
+	if err := c.Health(ctx, x.broker); err != nil {
 		return err
 	}
 	x.clock(ctx)
@@ -65,6 +69,5 @@ func examine(ctx context.Context, a *cli.App, adm *kadm.Client, wait time.Durati
 	if err := x.groups(ctx); err != nil {
 		return err
 	}
-	x.disks(ctx)
 	return c.Report(a)
 }

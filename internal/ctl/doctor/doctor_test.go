@@ -2,6 +2,8 @@ package doctor
 
 import (
 	"bytes"
+	"net/http"
+	"net/http/httptest"
 	"strings"
 	"testing"
 	"time"
@@ -104,23 +106,36 @@ func TestClocks(t *testing.T) {
 	}
 }
 
-func TestDisks(t *testing.T) {
-	f := func(n float64) *float64 { return &n }
+// What the broker finds is taken over; notes are no reason to call it unwell.
+func TestWhatTheBrokerFindsIsTakenOver(t *testing.T) {
 	for name, c := range map[string]struct {
-		groups adminport.Groups
-		dir    adminport.Dir
-		finds  []string
+		answer  string
+		code    int
+		findsIn []string
 	}{
-		"well":         {adminport.Groups{Count: 1000, MeanSyncMs: f(1), MeanRecords: f(1)}, adminport.Dir{JournalBytes: 10, JournalLimitBytes: 100}, nil},
-		"too few":      {adminport.Groups{Count: 3, MeanSyncMs: f(100)}, adminport.Dir{}, nil},
-		"slow":         {adminport.Groups{Dir: "/d", Count: 1000, MeanSyncMs: f(50), MeanRecords: f(80)}, adminport.Dir{}, []string{"one fdatasync takes 50 ms on average", "faster disk"}},
-		"slow, lonely": {adminport.Groups{Count: 1000, MeanSyncMs: f(50), MeanRecords: f(1.5)}, adminport.Dir{}, []string{"only 1.5 records share it", "medium or high"}},
-		"full journal": {adminport.Groups{}, adminport.Dir{Path: "/d", JournalBytes: 90, JournalLimitBytes: 100}, []string{"its journal holds 90 of 100 bytes"}},
+		"a warning": {`{"broker":3,"findings":[{"check":"files","severity":"warn","subject":"limit of open files","what":"few","remedy":"raise it"}],
+			"checks":[{"name":"files","doc":"d","saw":["9 of 10 files are open"]}]}`, cli.ExitUnhealthy,
+			[]string{"warn      limit of open files  few      raise it", "broker 3, files: 9 of 10 files are open"}},
+		"a note":    {`{"broker":3,"findings":[{"severity":"note","subject":"s","what":"w","remedy":"r"}],"checks":[]}`, cli.ExitOK, []string{"note      s      w        r"}},
+		"nothing":   {`{"broker":3,"findings":[],"checks":[]}`, cli.ExitOK, nil},
+		"no answer": {`<html>`, cli.ExitUnhealthy, []string{"is no answer of chronik"}},
 	} {
-		x, found := patient(t)
-		x.judgeSyncs(c.groups)
-		x.judgeJournal(c.dir)
-		finds(t, name, found(), c.finds...)
+		s := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			if r.URL.Path != "/v1/findings" {
+				t.Errorf("%s is asked", r.URL)
+			}
+			_, _ = w.Write([]byte(c.answer))
+		}))
+		x, found := patient(t, "--admin", s.URL)
+		x.port = adminport.Of(x.a)
+		if id := x.broker(t.Context()); id != 3 && name != "no answer" {
+			t.Errorf("%s: broker %d", name, id)
+		}
+		s.Close()
+		finds(t, name, found(), c.findsIn...)
+		if code := cli.ExitCode(x.Report(x.a)); code != c.code {
+			t.Errorf("%s: ends with %d, want %d", name, code, c.code)
+		}
 	}
 }
 

@@ -1,0 +1,190 @@
+package daemon
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"net/http"
+	"strings"
+	"testing"
+	"time"
+
+	"go.uber.org/zap"
+
+	"github.com/chronik-io/chronik/internal/daemon/config"
+	"github.com/chronik-io/chronik/internal/diagnose"
+	"github.com/chronik-io/chronik/internal/metrics"
+	"github.com/chronik-io/chronik/internal/vfs"
+)
+
+// found lists an answer's findings as "severity check subject: what".
+func found(t *testing.T, ask func(string) (int, map[string]any)) string {
+	t.Helper()
+	status, v := ask("/v1/findings")
+	if status != http.StatusOK {
+		return fmt.Sprint(status, " ", v["error"])
+	}
+	var all []string
+	for _, f := range v["findings"].([]any) {
+		x := f.(map[string]any)
+		all = append(all, fmt.Sprintf("%s %s %s: %s", x["severity"], x["check"], x["subject"], x["what"]))
+	}
+	return strings.Join(all, "\n")
+}
+
+// A broker in memory with its settings as they are has nothing to say.
+func TestABrokerThatIsWellFindsNothing(t *testing.T) {
+	_, ask := startHere(t, vfs.Memory(), "chronik.disk.min.free.bytes=0")
+	if got := found(t, ask); got != "" {
+		t.Errorf("found %s", got)
+	}
+}
+
+// What health says is in the list of findings, with the same words, and as a metric.
+func TestHealthAndFindingsAreOneList(t *testing.T) {
+	disk := &filling{FS: vfs.Memory()}
+	disk.free.Store(1 << 39)
+	b, ask := startHere(t, disk)
+	fill(t, b, "weak", 1, 1)
+	disk.leave(t, b, 80<<20)
+	_, health := ask("/v1/health")
+	h := health["findings"].([]any)[0].(map[string]any)
+	want := fmt.Sprintf("warn space %s: %s", h["part"], h["message"])
+	if got := found(t, ask); got != want {
+		t.Errorf("found %s\nhealth says %s", got, want)
+	}
+	scrape := func(line string) {
+		t.Helper()
+		resp, err := http.Get("http://" + b.AdminAddr() + "/metrics")
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer resp.Body.Close()
+		body, err := io.ReadAll(resp.Body)
+		if err != nil || !strings.Contains(string(body), "\n"+line+"\n") {
+			t.Errorf("the scrape has no line %s: %v", line, err)
+		}
+	}
+	scrape(`chronik_findings{check="space",severity="warn"} 1`)
+	scrape(`chronik_findings{check="space",severity="bad"} 0`)
+	disk.leave(t, b, 1<<39)
+	if got := found(t, ask); got != "" {
+		t.Errorf("with room again: %s", got)
+	}
+	scrape(`chronik_findings{check="space",severity="warn"} 0`)
+	http.DefaultClient.CloseIdleConnections()
+}
+
+// What logs keep, what partitions are for and what they promise is looked at.
+func TestTopicsAreLookedAt(t *testing.T) {
+	b, ask := startHere(t, vfs.Memory(), "chronik.disk.min.free.bytes=0", "log.retention.ms=-1", "log.retention.bytes=9223372036854775807")
+	fill(t, b, "kept", 2, 1)
+	got := found(t, ask)
+	if !strings.HasPrefix(got, "warn retention log directory /data/logs: 2 partitions that only retention.bytes bounds may keep ") {
+		t.Errorf("found %s", got)
+	}
+	if err := b.rooms.storage.Delete(b.rooms.storage.Logs()[0].ID()); err != nil {
+		t.Fatal(err)
+	}
+	if got := found(t, ask); !strings.HasPrefix(got, "bad partition partition kept-") || !strings.Contains(got, "it cannot be used: ") {
+		t.Errorf("found %s", got)
+	}
+}
+
+// Before the rooms are there, the configuration is looked at; a start that fails
+// logs none of it.
+func TestABrokerThatStartsIsLookedAt(t *testing.T) {
+	cfg, err := Load(config.Input{Flags: map[string]string{config.KeyDataDir: "/data", config.KeyListen: "127.0.0.1:0", config.KeyAdminListen: "127.0.0.1:0", config.KeyWALProfile: "os"}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	var got string
+	b, err := Start(t.Context(), Options{Config: cfg, FS: vfs.Memory(), Log: zap.NewNop(), Level: zap.NewAtomicLevel(), Version: "test",
+		JournalFileSize: 1 << 20, JournalBytes: 16 << 20, begun: func(b *Broker) {
+			r, err := b.watch.Now(t.Context())
+			for _, f := range r.Findings {
+				got += fmt.Sprintf("%s %s %v\n", f.Severity, f.Check, err)
+			}
+		}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := b.Close(); err != nil {
+		t.Error(err)
+	}
+	if got != "bad serving <nil>\nnote profile <nil>\n" {
+		t.Errorf("found %s", got)
+	}
+	if _, err := b.watch.Now(context.Background()); err == nil {
+		t.Error("a broker that is closed is looked at")
+	}
+}
+
+func TestSettingsAreToldToTheChecks(t *testing.T) {
+	file := "listeners: [{name: in, listen: ':1', advertise: 'localhost:1'}, {name: out, listen: '127.0.0.1:2', advertise: 'h:1'}]\nadmin.listen: ':3'\nwal.profile: interval\nmin.insync.replicas: 2\n"
+	cfg, err := Load(config.Input{File: "f", ReadFile: func(string) ([]byte, error) { return []byte(file), nil }})
+	if err != nil {
+		t.Fatal(err)
+	}
+	b := &Broker{cfg: cfg, configs: registry(cfg.Durability), ready: newReadiness(metrics.NewProcess(nil, "v").Ready), reg: metrics.NewRegistry(), fs: vfs.Memory()}
+	if err := b.diagnosed(zap.NewNop()); err != nil {
+		t.Fatal(err)
+	}
+	defer b.watch.Stop(context.Background())
+	r, err := b.watch.Now(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	var got []string
+	for _, f := range r.Findings {
+		got = append(got, fmt.Sprintf("%s %s: %s", f.Severity, f.Check, f.Subject))
+	}
+	want := "bad serving: broker\nnote exposed: listener in on :1\nnote exposed: admin port on :3\nnote advertise: listener in on :1\nnote settings: configuration\nnote profile: profile interval"
+	if strings.Join(got, "\n") != want {
+		t.Errorf("found\n%s\nwant\n%s", strings.Join(got, "\n"), want)
+	}
+	for _, f := range r.Findings {
+		if f.Check == "profile" && !strings.HasSuffix(f.What, "at most 50ms and one sync are lost") {
+			t.Errorf("%s", f.What)
+		}
+	}
+}
+
+// The last minutes count where there were enough syncs in them, else all.
+func TestSyncsOfTheLastMinutesCount(t *testing.T) {
+	var h syncHistory
+	begin := time.Unix(1000, 0)
+	at := func(after time.Duration, quick, slow uint64) diagnose.Latency {
+		seen := metrics.Seen{Count: quick + slow, Buckets: []metrics.Bucket{{Upper: 0.001, Count: quick}, {Upper: 0.05, Count: quick + slow}}}
+		return h.look(begin.Add(after), map[string]metrics.Seen{"/d": seen}, map[string]metrics.Seen{"/d": {Count: quick + slow, Sum: 3 * float64(quick+slow)}})["/d"]
+	}
+	is := func(got diagnose.Latency, count uint64, median time.Duration, over string) {
+		t.Helper()
+		if got.Count != count || got.Median != median || got.Over != over || got.Records != 3 {
+			t.Errorf("%+v, want %d, %v %s", got, count, median, over)
+		}
+	}
+	is(at(0, 1000, 0), 1000, time.Millisecond, "since the start")
+	is(at(time.Minute, 1000, 200), 1200, time.Millisecond, "since the start")
+	is(at(6*time.Minute, 1000, 300), 300, 50*time.Millisecond, "in the last 6m0s")
+	for i := range 1000 { // whoever asks often changes nothing
+		at(6*time.Minute+time.Duration(i)*time.Millisecond, 1000, 300)
+	}
+	is(at(10*time.Minute, 1000, 350), 350, 50*time.Millisecond, "in the last 10m0s")
+	if n := len(h.looks); n > 20 {
+		t.Errorf("%d looks are kept", n)
+	}
+	is(at(16*time.Minute, 1000, 380), 1380, time.Millisecond, "since the start")
+	if got := seconds(metrics.Seen{Count: 1}.Quantile(0.5)); got < 100*time.Hour {
+		t.Errorf("above every bucket: %v", got)
+	}
+}
+
+func TestDocsListEveryCheck(t *testing.T) {
+	var b strings.Builder
+	b.WriteString("| check | what it looks at |\n|---|---|\n")
+	for _, c := range diagnose.Checks() {
+		fmt.Fprintf(&b, "| `%s` | %s |\n", c.Name, c.Doc)
+	}
+	generated(t, "../../docs/operations.md", "checks", b.String())
+}
