@@ -1,0 +1,187 @@
+package lint
+
+import (
+	"fmt"
+	"os"
+	"path"
+	"path/filepath"
+	"slices"
+	"strings"
+
+	"go.yaml.in/yaml/v3"
+)
+
+// deployment is what deploy/docker says, read once, and what is wrong with it.
+type deployment struct {
+	root   string
+	image  dockerfile
+	stack  compose
+	faults []string
+}
+
+// compose is the part of deploy/docker/compose.yaml that names something elsewhere.
+type compose struct {
+	Services map[string]service
+	Volumes  map[string]any
+}
+
+type service struct {
+	Image       string
+	Build       struct{ Context, Dockerfile string }
+	Command     []string
+	Ports       []string
+	Volumes     []string
+	Environment map[string]string
+}
+
+// dockerfile is what the last stage of deploy/docker/Dockerfile sets, and what
+// all stages take from the build's context.
+type dockerfile struct {
+	from, copied []string
+	env          map[string]string
+	exposed      []string
+	user, volume string
+	text         string
+}
+
+// stackDir is where compose.yaml lies; its paths are relative to that.
+const stackDir = "deploy/docker"
+
+func readDeployment(root string) (*deployment, error) {
+	d := &deployment{root: root}
+	text, err := os.ReadFile(filepath.Join(root, stackDir, "Dockerfile"))
+	if err != nil {
+		return nil, err
+	}
+	d.image = parseDockerfile(string(text))
+	return d, readYAML(filepath.Join(root, stackDir, "compose.yaml"), &d.stack)
+}
+
+func readYAML(file string, into any) error {
+	b, err := os.ReadFile(file)
+	if err != nil {
+		return err
+	}
+	if err := yaml.Unmarshal(b, into); err != nil {
+		return fmt.Errorf("%s: %w", file, err)
+	}
+	return nil
+}
+
+func (d *deployment) fault(format string, args ...any) {
+	d.faults = append(d.faults, fmt.Sprintf(format, args...))
+}
+
+// exists says whether a path of the repository is there.
+func (d *deployment) exists(p string) bool {
+	_, err := os.Stat(filepath.Join(d.root, p))
+	return err == nil
+}
+
+// isDir says whether a path of the repository is a directory.
+func (d *deployment) isDir(p string) bool {
+	info, err := os.Stat(filepath.Join(d.root, p))
+	return err == nil && info.IsDir()
+}
+
+func parseDockerfile(text string) dockerfile {
+	f := dockerfile{env: map[string]string{}, text: text}
+	for line := range strings.Lines(strings.ReplaceAll(text, "\\\n", " ")) {
+		words := strings.Fields(line)
+		if len(words) < 2 || strings.HasPrefix(words[0], "#") {
+			continue
+		}
+		switch args := words[1:]; words[0] {
+		case "ARG":
+			if image, ok := strings.CutPrefix(args[0], "GO_IMAGE="); ok {
+				f.from = append(f.from, image)
+			}
+		case "FROM":
+			f.env, f.exposed, f.user, f.volume = map[string]string{}, nil, "", ""
+		case "COPY":
+			if !strings.HasPrefix(args[0], "--from=") {
+				f.copied = append(f.copied, args[:len(args)-1]...)
+			}
+		case "ENV":
+			for _, arg := range args {
+				name, value, _ := strings.Cut(arg, "=")
+				f.env[name] = value
+			}
+		case "EXPOSE":
+			f.exposed = append(f.exposed, args...)
+		case "USER":
+			f.user = args[0]
+		case "VOLUME":
+			f.volume = strings.Trim(args[0], `[]"`)
+		}
+	}
+	return f
+}
+
+// mount is one entry of a service's volumes. What is bound has a path of the
+// repository as its source, anything else the name of a volume.
+type mount struct {
+	source, target  string
+	bound, readonly bool
+}
+
+func (s service) mounts() []mount {
+	var all []mount
+	for _, v := range s.Volumes {
+		parts := strings.Split(v, ":")
+		if len(parts) < 2 {
+			all = append(all, mount{source: v})
+			continue
+		}
+		m := mount{source: parts[0], target: parts[1], readonly: len(parts) > 2 && parts[2] == "ro"}
+		if strings.HasPrefix(m.source, ".") || strings.HasPrefix(m.source, "/") {
+			m.source, m.bound = path.Join(stackDir, m.source), true
+		}
+		all = append(all, m)
+	}
+	return all
+}
+
+// below is the rest of a path in a container below a mount.
+func (m mount) below(p string) (string, bool) {
+	if p == m.target {
+		return "", true
+	}
+	return strings.CutPrefix(p, m.target+"/")
+}
+
+// inside finds the file of the repository that a path in the service's container
+// is: the longest mount that covers it has it.
+func (s service) inside(p string) (string, bool) {
+	all := s.mounts()
+	slices.SortFunc(all, func(a, b mount) int { return len(b.target) - len(a.target) })
+	for _, m := range all {
+		if rest, ok := m.below(p); ok {
+			return path.Join(m.source, rest), m.bound
+		}
+	}
+	return "", false
+}
+
+// flag is the value of a flag of the service's command, as --name=value or as two words.
+func (s service) flag(name string) string {
+	for i, arg := range s.Command {
+		if value, ok := strings.CutPrefix(arg, name+"="); ok {
+			return value
+		}
+		if arg == name && i+1 < len(s.Command) {
+			return s.Command[i+1]
+		}
+	}
+	return ""
+}
+
+// published are the pairs of host address and port in the container.
+func (s service) published() map[string]string {
+	all := map[string]string{}
+	for _, p := range s.Ports {
+		at := strings.LastIndex(p, ":")
+		all[p[:max(at, 0)]] = p[at+1:]
+	}
+	return all
+}

@@ -1,0 +1,364 @@
+package lint
+
+import (
+	"encoding/json"
+	"maps"
+	"net"
+	"net/url"
+	"os"
+	"path"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+)
+
+// The files in deploy name each other: paths on both sides of a mount, ports,
+// names in a network. Whoever starts them finds out what does not fit; these
+// tests find it without an engine.
+
+func TestDeploymentFitsTogether(t *testing.T) {
+	for _, fault := range deployFaults(t, "../..") {
+		t.Error(fault)
+	}
+}
+
+func TestWhatDoesNotFitIsFound(t *testing.T) {
+	const (
+		composeFile = "deploy/docker/compose.yaml"
+		imageFile   = "deploy/docker/Dockerfile"
+	)
+	for _, c := range []struct{ file, was, is, fault string }{
+		{imageFile, "COPY pkg pkg", "COPY pkgs pkg", "pkgs, which is not there"},
+		{imageFile, "COPY pkg pkg", "COPY deploy pkg", "which .dockerignore leaves out"},
+		{imageFile, "golang:1.26", "golang:1.20", "go.mod asks for"},
+		{imageFile, "USER 65532", "USER 1000", "its passwd does not have"},
+		{imageFile, "CHRONIK_DATA_DIR=/var/lib/chronik", "CHRONIK_DATA_DIR=/data", "its data directory /data"},
+		{imageFile, "EXPOSE 9092 9644", "EXPOSE 9092", "does not expose it"},
+		{imageFile, "./cmd/chronikctl", "./cmd/ctl", "builds ./cmd/ctl"},
+		{imageFile, "CHRONIK_LISTEN=:9092", "CHRONIK_LISTEN=:9093", "first listener"},
+		{imageFile, "CHRONIK_ADMIN_LISTEN=:9644", "CHRONIK_ADMIN_LISTEN=:9092", "no service's admin port"},
+		{composeFile, "- data:/var", "- dat:/var", "which is no volume"},
+		{composeFile, "- data:/var", "- prometheus:/var", "nobody mounts the volume data"},
+		{composeFile, "./chronikd.yaml:", "./chronik.yaml:", "chronik.yaml, which is not there"},
+		{composeFile, "/etc/prometheus/targets.yml:ro", "/etc/prometheus/hosts.yml:ro", "no hosts.yml to put it on"},
+		{composeFile, "context: ../..", "context: ..", "is built from"},
+		{composeFile, "127.0.0.1:3000:3000", "3000:3000", "not on loopback"},
+		{composeFile, "127.0.0.1:3000:3000", "127.0.0.1:9090:3000", "both published at"},
+		{composeFile, "[--config, /etc/chronik/chronikd.yaml]", "[--config, /etc/chronikd.yaml]", "which nothing mounts"},
+		{composeFile, "127.0.0.1:9092:9092", "127.0.0.1:9094:9092", "which compose does not publish"},
+		{composeFile, "../prometheus/targets-compose.yml", "../prometheus/targets.yml", "no service's admin port"},
+		{composeFile, "--config.file=/etc/prometheus/", "--config.file=/prometheus/", "prometheus reads /prometheus/"},
+		{composeFile, "dashboards:/var/lib/grafana/dashboards", "dashboards:/dashboards", "looks for dashboards in"},
+		{composeFile, "dashboards/overview.json", "dashboards/home.json", "grafana's home"},
+		{"deploy/docker/chronikd.yaml", "chronik:19092", "broker:19092", "which is no service"},
+		{"deploy/docker/chronikd.yaml", "chronik:19092", "chronik:19093", "and it listens on"},
+		{"deploy/prometheus/prometheus.yml", "- rules.yml", "- alerts.yml", "names alerts.yml"},
+		{"deploy/prometheus/prometheus.yml", "[targets.yml]", "[]", "scrapes nothing"},
+		{"deploy/prometheus/targets-compose.yml", "chronik:9644", "localhost:9644", "no service's admin port"},
+		{"deploy/grafana/provisioning/datasources/prometheus.yml", "prometheus:9090", "prometheus:9091", "where no service listens"},
+		{"deploy/grafana/dashboards/topics.json", `"uid": "chronik-topics"`, `"uid": "chronik-groups"`, "has the id"},
+		{"deploy/grafana/dashboards/topics.json", `"uid": "${datasource}"`, `"uid": "P1809F7CD0C75ACF3"`, "only its author has"},
+	} {
+		root := t.TempDir()
+		if err := os.CopyFS(filepath.Join(root, "deploy"), os.DirFS("../../deploy")); err != nil {
+			t.Fatal(err)
+		}
+		for _, name := range []string{".dockerignore", "go.mod", "go.sum"} {
+			rewrite(t, "../../"+name, filepath.Join(root, name), "", "")
+		}
+		for _, dir := range []string{"cmd/chronikd", "cmd/chronikctl", "internal", "pkg"} {
+			if err := os.MkdirAll(filepath.Join(root, dir), 0o755); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if faults := deployFaults(t, root); len(faults) > 0 {
+			t.Fatalf("the copy has faults of its own: %q", faults)
+		}
+		rewrite(t, filepath.Join(root, c.file), filepath.Join(root, c.file), c.was, c.is)
+		if faults := deployFaults(t, root); !strings.Contains(strings.Join(faults, "\n"), c.fault) {
+			t.Errorf("%s with %q for %q: faults %q, none says %q", c.file, c.is, c.was, faults, c.fault)
+		}
+	}
+}
+
+// rewrite copies a file, with every was in it an is.
+func rewrite(t *testing.T, from, to, was, is string) {
+	t.Helper()
+	b, err := os.ReadFile(from)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if !strings.Contains(string(b), was) {
+		t.Fatalf("%s has no %q", from, was)
+	}
+	if was != "" {
+		b = []byte(strings.ReplaceAll(string(b), was, is))
+	}
+	if err := os.WriteFile(to, b, 0o644); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func deployFaults(t *testing.T, root string) []string {
+	t.Helper()
+	d, err := readDeployment(root)
+	if err != nil {
+		t.Fatal(err)
+	}
+	d.checkImage()
+	d.checkMounts()
+	d.checkPorts()
+	d.checkBroker()
+	d.checkPrometheus()
+	d.checkGrafana()
+	return d.faults
+}
+
+// checkImage: what the Dockerfile takes is there and not ignored, and what it
+// promises is what it sets.
+func (d *deployment) checkImage() {
+	ignore, err := os.ReadFile(filepath.Join(d.root, ".dockerignore"))
+	if err != nil {
+		d.fault("%v", err)
+	}
+	for _, source := range d.image.copied {
+		if !d.exists(source) {
+			d.fault("Dockerfile copies %s, which is not there", source)
+		}
+		if !strings.Contains("\n"+string(ignore)+"\n", "\n!"+source+"\n") {
+			d.fault("Dockerfile copies %s, which .dockerignore leaves out", source)
+		}
+	}
+	mod, err := os.ReadFile(filepath.Join(d.root, "go.mod"))
+	if err != nil {
+		d.fault("%v", err)
+	}
+	wanted := regexp.MustCompile(`(?m)^go (\d+\.\d+)`).FindSubmatch(mod)
+	if len(d.image.from) != 1 || wanted == nil || d.image.from[0] != "golang:"+string(wanted[1]) {
+		d.fault("Dockerfile builds with %v, go.mod asks for %s", d.image.from, wanted)
+	}
+	uid, _, _ := strings.Cut(d.image.user, ":")
+	if uid == "" || uid == "0" || !strings.Contains(d.image.text, ":x:"+uid+":") {
+		d.fault("Dockerfile runs as %q, which its passwd does not have", d.image.user)
+	}
+	if dir := d.image.env["CHRONIK_DATA_DIR"]; dir != d.image.volume {
+		d.fault("the image's volume is %s and its data directory %s", d.image.volume, dir)
+	}
+	for _, name := range []string{"CHRONIK_LISTEN", "CHRONIK_ADMIN_LISTEN"} {
+		if port := portOf(d.image.env[name]); !slices.Contains(d.image.exposed, port) {
+			d.fault("the image listens on %s=%s and does not expose it", name, d.image.env[name])
+		}
+	}
+	for _, program := range regexp.MustCompile(`\./cmd/[a-z-]+`).FindAllString(d.image.text, -1) {
+		if !d.isDir(program) {
+			d.fault("Dockerfile builds %s, which is not there", program)
+		}
+	}
+}
+
+// checkMounts: what is mounted is there; volumes are declared and used; a mount
+// inside a read-only one finds a place to be put on.
+func (d *deployment) checkMounts() {
+	used := map[string]bool{}
+	for name, s := range d.stack.Services {
+		for _, m := range s.mounts() {
+			if _, declared := d.stack.Volumes[m.source]; !m.bound && !declared {
+				d.fault("compose: %s mounts %s, which is no volume of the file", name, m.source)
+			}
+			used[m.source] = true
+			if m.bound && !d.exists(m.source) {
+				d.fault("compose: %s mounts %s, which is not there", name, m.source)
+			}
+			for _, outer := range s.mounts() {
+				rest, ok := outer.below(m.target)
+				if place := path.Join(outer.source, rest); ok && rest != "" && outer.bound && outer.readonly && !d.exists(place) {
+					d.fault("compose: %s mounts %s in the read-only %s, which has no %s to put it on", name, m.target, outer.source, rest)
+				}
+			}
+		}
+		if s.Build.Context != "" && !d.exists(path.Join(stackDir, s.Build.Context, s.Build.Dockerfile)) {
+			d.fault("compose: %s is built from %s in %s, which is not there", name, s.Build.Dockerfile, s.Build.Context)
+		}
+	}
+	for name := range d.stack.Volumes {
+		if !used[name] {
+			d.fault("compose: nobody mounts the volume %s", name)
+		}
+	}
+}
+
+// checkPorts: nothing here has authentication, so everything is published on
+// loopback; and no two services want the same port.
+func (d *deployment) checkPorts() {
+	taken := map[string]string{}
+	for name, s := range d.stack.Services {
+		for at := range s.published() {
+			if host, _, err := net.SplitHostPort(at); err != nil || host != "127.0.0.1" {
+				d.fault("compose: %s is published at %q and not on loopback", name, at)
+			}
+			if other := taken[at]; other != "" {
+				d.fault("compose: %s and %s are both published at %s", name, other, at)
+			}
+			taken[at] = name
+		}
+	}
+}
+
+// checkBroker: the broker's file is where its command says, and what it tells
+// clients to dial leads to it, from the host and from containers.
+func (d *deployment) checkBroker() {
+	s := d.stack.Services["chronik"]
+	file, ok := s.inside(s.flag("--config"))
+	if !ok || !d.exists(file) {
+		d.fault("compose: chronik reads %s, which nothing mounts", s.flag("--config"))
+		return
+	}
+	var config struct {
+		Listeners []struct{ Listen, Advertise string }
+	}
+	if err := readYAML(filepath.Join(d.root, file), &config); err != nil {
+		d.fault("%v", err)
+		return
+	}
+	if len(config.Listeners) == 0 || config.Listeners[0].Listen != d.image.env["CHRONIK_LISTEN"] || config.Listeners[0].Advertise != d.image.env["CHRONIK_ADVERTISE"] {
+		d.fault("%s: the first listener is not the one that the image's variables say", file)
+	}
+	for _, l := range config.Listeners {
+		host, port, err := net.SplitHostPort(l.Advertise)
+		switch _, known := d.stack.Services[host]; {
+		case err != nil:
+			d.fault("%s: advertise: %v", file, err)
+		case host == "localhost" && s.published()["127.0.0.1:"+port] != portOf(l.Listen):
+			d.fault("%s: clients on the host are told %s, which compose does not publish", file, l.Advertise)
+		case host != "localhost" && !known:
+			d.fault("%s: clients are told %s, which is no service", file, l.Advertise)
+		case host != "localhost" && port != portOf(l.Listen):
+			d.fault("%s: clients are told %s, and it listens on %s", file, l.Advertise, l.Listen)
+		}
+	}
+}
+
+// checkPrometheus: its files are where they say, on this machine and in the
+// container, and what it scrapes there is the broker's admin port.
+func (d *deployment) checkPrometheus() {
+	s := d.stack.Services["prometheus"]
+	inside := s.flag("--config.file")
+	file, ok := s.inside(inside)
+	var config struct {
+		RuleFiles     []string `yaml:"rule_files"`
+		ScrapeConfigs []struct {
+			Files []struct{ Files []string } `yaml:"file_sd_configs"`
+		} `yaml:"scrape_configs"`
+	}
+	if err := readYAML(filepath.Join(d.root, file), &config); !ok || err != nil {
+		d.fault("compose: prometheus reads %s, which nothing mounts: %v", inside, err)
+		return
+	}
+	named := config.RuleFiles
+	var targets []string
+	for _, c := range config.ScrapeConfigs {
+		for _, f := range c.Files {
+			targets = append(targets, f.Files...)
+		}
+	}
+	for _, name := range append(named, targets...) {
+		if _, ok := s.inside(path.Join(path.Dir(inside), name)); !ok || !d.exists(path.Join(path.Dir(file), name)) {
+			d.fault("%s names %s, which is not beside it", file, name)
+		}
+	}
+	if len(targets) == 0 {
+		d.fault("%s scrapes nothing", file)
+	}
+	for _, name := range targets {
+		d.checkTargets(s, path.Join(path.Dir(inside), name))
+	}
+}
+
+func (d *deployment) checkTargets(s service, inside string) {
+	file, _ := s.inside(inside)
+	var groups []struct{ Targets []string }
+	if err := readYAML(filepath.Join(d.root, file), &groups); err != nil {
+		d.fault("%v", err)
+	}
+	for _, g := range groups {
+		for _, target := range g.Targets {
+			host, port, _ := net.SplitHostPort(target)
+			if _, known := d.stack.Services[host]; !known || port != portOf(d.image.env["CHRONIK_ADMIN_LISTEN"]) {
+				d.fault("compose: prometheus scrapes %s of %s, which is no service's admin port", target, file)
+			}
+		}
+	}
+}
+
+// checkGrafana: it finds its provisioning, the dashboards that this names, and
+// Prometheus.
+func (d *deployment) checkGrafana() {
+	s := d.stack.Services["grafana"]
+	base, _ := s.inside("/etc/grafana/provisioning")
+	var providers struct {
+		Providers []struct{ Options struct{ Path string } }
+	}
+	var sources struct {
+		Datasources []struct{ URL string }
+	}
+	if err := readYAML(filepath.Join(d.root, base, "dashboards", "chronik.yml"), &providers); err != nil {
+		d.fault("compose: grafana: %v", err)
+	}
+	if err := readYAML(filepath.Join(d.root, base, "datasources", "prometheus.yml"), &sources); err != nil {
+		d.fault("compose: grafana: %v", err)
+	}
+	for _, p := range providers.Providers {
+		dir, ok := s.inside(p.Options.Path)
+		if found, _ := filepath.Glob(filepath.Join(d.root, dir, "*.json")); !ok || len(found) == 0 {
+			d.fault("compose: grafana looks for dashboards in %s, where nothing is mounted", p.Options.Path)
+		}
+	}
+	home := s.Environment["GF_DASHBOARDS_DEFAULT_HOME_DASHBOARD_PATH"]
+	if file, ok := s.inside(home); !ok || !d.exists(file) {
+		d.fault("compose: grafana's home is %s, which nothing mounts", home)
+	}
+	for _, source := range sources.Datasources {
+		u, err := url.Parse(source.URL)
+		if err != nil {
+			d.fault("grafana's data source: %v", err)
+			continue
+		}
+		target := d.stack.Services[u.Hostname()]
+		if !slices.Contains(slices.Collect(maps.Values(target.published())), u.Port()) {
+			d.fault("grafana asks %s, where no service listens", source.URL)
+		}
+	}
+	d.checkDashboards()
+}
+
+// checkDashboards: each has an id of its own, and takes the data source that is
+// chosen and none that only its author had.
+func (d *deployment) checkDashboards() {
+	files, _ := filepath.Glob(filepath.Join(d.root, "deploy", "grafana", "dashboards", "*.json"))
+	ids := map[string]string{}
+	for _, file := range files {
+		b, err := os.ReadFile(file)
+		if err != nil {
+			d.fault("%v", err)
+			continue
+		}
+		var dashboard struct{ UID string }
+		if err := json.Unmarshal(b, &dashboard); err != nil {
+			d.fault("%s: %v", file, err)
+		}
+		if other := ids[dashboard.UID]; dashboard.UID == "" || other != "" {
+			d.fault("%s has the id %q, as %s has", file, dashboard.UID, other)
+		}
+		ids[dashboard.UID] = file
+		for _, m := range regexp.MustCompile(`"datasource":\s*\{[^}]*"uid":\s*"([^"]*)"`).FindAllSubmatch(b, -1) {
+			if uid := string(m[1]); uid != "${datasource}" && uid != "-- Grafana --" {
+				d.fault("%s asks the data source %q, which only its author has", file, uid)
+			}
+		}
+	}
+}
+
+// portOf is the port of a HOST:PORT whose host may be missing.
+func portOf(address string) string { return address[strings.LastIndex(address, ":")+1:] }
