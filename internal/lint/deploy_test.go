@@ -52,6 +52,8 @@ func TestWhatDoesNotFitIsFound(t *testing.T) {
 		{composeFile, "--config.file=/etc/prometheus/", "--config.file=/prometheus/", "prometheus reads /prometheus/"},
 		{composeFile, "dashboards:/var/lib/grafana/dashboards", "dashboards:/dashboards", "looks for dashboards in"},
 		{composeFile, "dashboards/overview.json", "dashboards/home.json", "grafana's home"},
+		{composeFile, "CHRONIK_ADVERTISE: 127.0.0.1:9092", "CHRONIK_ADVERTISE: 127.0.0.1:9094", "first listener"},
+		{"deploy/docker/chronikd.yaml", "127.0.0.1:9092", "localhost:9092", "which may be ::1"},
 		{"deploy/docker/chronikd.yaml", "chronik:19092", "broker:19092", "which is no service"},
 		{"deploy/docker/chronikd.yaml", "chronik:19092", "chronik:19093", "and it listens on"},
 		{"deploy/prometheus/prometheus.yml", "- rules.yml", "- alerts.yml", "names alerts.yml"},
@@ -222,19 +224,23 @@ func (d *deployment) checkBroker() {
 		d.fault("%v", err)
 		return
 	}
-	if len(config.Listeners) == 0 || config.Listeners[0].Listen != d.image.env["CHRONIK_LISTEN"] || config.Listeners[0].Advertise != d.image.env["CHRONIK_ADVERTISE"] {
-		d.fault("%s: the first listener is not the one that the image's variables say", file)
+	env := maps.Clone(d.image.env)
+	maps.Copy(env, s.Environment)
+	if len(config.Listeners) == 0 || config.Listeners[0].Listen != env["CHRONIK_LISTEN"] || config.Listeners[0].Advertise != env["CHRONIK_ADVERTISE"] {
+		d.fault("%s: the first listener is not the one that the variables say", file)
 	}
 	for _, l := range config.Listeners {
 		host, port, err := net.SplitHostPort(l.Advertise)
 		switch _, known := d.stack.Services[host]; {
 		case err != nil:
 			d.fault("%s: advertise: %v", file, err)
-		case host == "localhost" && s.published()["127.0.0.1:"+port] != portOf(l.Listen):
+		case host == "127.0.0.1" && s.published()[l.Advertise] != portOf(l.Listen):
 			d.fault("%s: clients on the host are told %s, which compose does not publish", file, l.Advertise)
-		case host != "localhost" && !known:
+		case host == "localhost":
+			d.fault("%s: clients on the host are told %s, which may be ::1, where nothing is published", file, l.Advertise)
+		case host != "127.0.0.1" && !known:
 			d.fault("%s: clients are told %s, which is no service", file, l.Advertise)
-		case host != "localhost" && port != portOf(l.Listen):
+		case host != "127.0.0.1" && port != portOf(l.Listen):
 			d.fault("%s: clients are told %s, and it listens on %s", file, l.Advertise, l.Listen)
 		}
 	}
