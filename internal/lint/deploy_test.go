@@ -18,6 +18,9 @@ import (
 // names in a network. Whoever starts them finds out what does not fit; these
 // tests find it without an engine.
 
+// taggers are the files beside compose.yaml that build or run the image.
+var taggers = []string{"deploy/docker/Dockerfile", "scripts/image.sh", "docs/quickstart.md", "docs/operations.md", "Makefile"}
+
 func TestDeploymentFitsTogether(t *testing.T) {
 	for _, fault := range deployFaults(t, "../..") {
 		t.Error(fault)
@@ -39,6 +42,10 @@ func TestWhatDoesNotFitIsFound(t *testing.T) {
 		{imageFile, "./cmd/chronikctl", "./cmd/ctl", "builds ./cmd/ctl"},
 		{imageFile, "CHRONIK_LISTEN=:9092", "CHRONIK_LISTEN=:9093", "first listener"},
 		{imageFile, "CHRONIK_ADMIN_LISTEN=:9644", "CHRONIK_ADMIN_LISTEN=:9092", "no service's admin port"},
+		{composeFile, "image: chronik", "image: broker", "Dockerfile names the image chronik, compose broker"},
+		{"docs/quickstart.md", "-t chronik", "-t broker", "quickstart.md names the image broker"},
+		{"docs/operations.md", "--stop-timeout 90 chronik", "--stop-timeout 90 broker", "operations.md names the image broker"},
+		{"scripts/image.sh", "chronik:dev", "broker:dev", "image.sh names the image broker:dev"},
 		{composeFile, "- data:/var", "- dat:/var", "which is no volume"},
 		{composeFile, "- data:/var", "- prometheus:/var", "nobody mounts the volume data"},
 		{composeFile, "./chronikd.yaml:", "./chronik.yaml:", "chronik.yaml, which is not there"},
@@ -67,13 +74,13 @@ func TestWhatDoesNotFitIsFound(t *testing.T) {
 		if err := os.CopyFS(filepath.Join(root, "deploy"), os.DirFS("../../deploy")); err != nil {
 			t.Fatal(err)
 		}
-		for _, name := range []string{".dockerignore", "go.mod", "go.sum"} {
-			rewrite(t, "../../"+name, filepath.Join(root, name), "", "")
-		}
-		for _, dir := range []string{"cmd/chronikd", "cmd/chronikctl", "internal", "pkg"} {
+		for _, dir := range []string{"cmd/chronikd", "cmd/chronikctl", "internal", "pkg", "scripts", "docs"} {
 			if err := os.MkdirAll(filepath.Join(root, dir), 0o755); err != nil {
 				t.Fatal(err)
 			}
+		}
+		for _, name := range append([]string{".dockerignore", "go.mod", "go.sum"}, taggers...) {
+			rewrite(t, "../../"+name, filepath.Join(root, name), "", "")
 		}
 		if faults := deployFaults(t, root); len(faults) > 0 {
 			t.Fatalf("the copy has faults of its own: %q", faults)
@@ -110,6 +117,7 @@ func deployFaults(t *testing.T, root string) []string {
 		t.Fatal(err)
 	}
 	d.checkImage()
+	d.checkTag()
 	d.checkMounts()
 	d.checkPorts()
 	d.checkBroker()
@@ -156,6 +164,30 @@ func (d *deployment) checkImage() {
 	for _, program := range regexp.MustCompile(`\./cmd/[a-z-]+`).FindAllString(d.image.text, -1) {
 		if !d.isDir(program) {
 			d.fault("Dockerfile builds %s, which is not there", program)
+		}
+	}
+}
+
+// tagged finds an image's name where it is built and where it is run.
+var tagged = regexp.MustCompile(`(?m)docker build .*-t (\S+)|docker run .* (\S+)$|tag="\$\{1:-([^}]+)\}|scripts/image\.sh (chronik\S*)`)
+
+// checkTag: whoever builds the image gives it the name by which others run it.
+func (d *deployment) checkTag() {
+	wanted, _, _ := strings.Cut(d.stack.Services["chronik"].Image, ":")
+	for _, file := range taggers {
+		text, err := os.ReadFile(filepath.Join(d.root, file))
+		if err != nil {
+			d.fault("%v", err)
+		}
+		found := tagged.FindAllStringSubmatch(string(text), -1)
+		if len(found) == 0 {
+			d.fault("%s names no image", file)
+		}
+		for _, m := range found {
+			tag := strings.Join(m[1:], "")
+			if name, _, _ := strings.Cut(tag, ":"); name != wanted {
+				d.fault("%s names the image %s, compose %s", file, tag, wanted)
+			}
 		}
 	}
 }
