@@ -13,7 +13,7 @@ import (
 )
 
 // api is the admin port's JSON: what Kafka's protocol doesn't carry. Its shapes
-// are promised in docs/admin.md. It changes nothing.
+// are promised in docs/admin.md. It changes nothing that anybody keeps.
 type api struct{ b *Broker }
 
 // apiError is an answer that is no success.
@@ -32,6 +32,7 @@ func badRequest(format string, args ...any) error {
 func (a *api) register(mux *http.ServeMux) {
 	mux.HandleFunc("GET /v1/health", func(w http.ResponseWriter, r *http.Request) { answer(w, a.health(), nil) })
 	mux.HandleFunc("GET /v1/findings", a.findings)
+	mux.HandleFunc("POST /v1/findings", a.findings)
 	for path, ask := range map[string]func(*rooms, url.Values) (any, error){
 		"/v1/logs": a.logs, "/v1/dirs": a.dirs, "/v1/profiles": a.profiles,
 	} {

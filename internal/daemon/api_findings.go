@@ -57,9 +57,13 @@ type checkState struct {
 	Saw  []string `json:"saw"`
 }
 
-// findings is GET /v1/findings.
+// findings is GET /v1/findings, and POST, which measures the disks first.
 func (a *api) findings(w http.ResponseWriter, r *http.Request) {
-	if err := known(r.URL.Query()); err != nil {
+	err := known(r.URL.Query())
+	if err == nil && r.Method == http.MethodPost {
+		err = a.probe(r.Context())
+	}
+	if err != nil {
 		answer(w, nil, err)
 		return
 	}

@@ -21,10 +21,14 @@ import (
 	"github.com/chronik-io/chronik/internal/vfs"
 )
 
-// startHere starts a broker in memory with an admin port, and returns what asks it.
+// startHere starts a broker with an admin port, in memory or wherever fsys is, and returns what asks it.
 func startHere(t *testing.T, fsys vfs.FS, set ...string) (b *Broker, ask func(path string) (int, map[string]any)) {
 	t.Helper()
-	cfg, err := Load(config.Input{Set: set, Flags: map[string]string{config.KeyDataDir: "/data", config.KeyListen: "127.0.0.1:0", config.KeyAdminListen: "127.0.0.1:0"}})
+	dir := "/data"
+	if fsys == vfs.OS() {
+		dir = t.TempDir()
+	}
+	cfg, err := Load(config.Input{Set: set, Flags: map[string]string{config.KeyDataDir: dir, config.KeyListen: "127.0.0.1:0", config.KeyAdminListen: "127.0.0.1:0"}})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -25,6 +25,7 @@ type facts struct {
 	settings diagnose.Settings
 	machine  *host.Machine // nil: the broker depends on none
 	syncs    syncHistory
+	probes   *probes
 	// The clock at the last look, and when it was set last.
 	last      time.Time
 	stepped   time.Duration
@@ -100,6 +101,7 @@ func (x *facts) ofRooms(f *diagnose.Facts, r *rooms) {
 			Path: d.Path(), Journal: d.JournalPath(), MaxOpenFiles: use.MaxOpenFiles,
 			Free: space.Free, Total: space.Total, SpaceKnown: space.Known, MinFree: space.MinFree,
 			JournalBytes: use.JournalBytes, JournalLimit: use.JournalLimit, Syncs: latencies[d.Path()],
+			Probe: x.probes.of(d.JournalPath()),
 		}
 		if _, total, err := x.b.fs.Free(d.JournalPath()); err == nil {
 			y.JournalTotal = int64(min(total, math.MaxInt64))

@@ -27,7 +27,8 @@ func (b *Broker) diagnosed(log *zap.Logger) error {
 	if err != nil {
 		return &ExitError{ExitUsage, err}
 	}
-	f := &facts{b: b, conf: broker, settings: settingsOf(b.cfg, &broker, &topic)}
+	b.probes = &probes{}
+	f := &facts{b: b, conf: broker, probes: b.probes, settings: settingsOf(b.cfg, &broker, &topic)}
 	b.node = broker.NodeID
 	if b.fs == vfs.OS() { // a broker in memory depends on no disk
 		f.machine = host.New()

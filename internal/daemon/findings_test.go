@@ -120,6 +120,57 @@ func TestABrokerThatStartsIsLookedAt(t *testing.T) {
 	}
 }
 
+// Whoever asks has the disks measured: one at a time, and what was found counts
+// from then on.
+func TestDisksAreMeasuredWhenAskedFor(t *testing.T) {
+	post := func(b *Broker) (int, string) {
+		t.Helper()
+		resp, err := http.Post("http://"+b.AdminAddr()+"/v1/findings", "", nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer resp.Body.Close()
+		body, err := io.ReadAll(resp.Body)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return resp.StatusCode, string(body)
+	}
+	defer http.DefaultClient.CloseIdleConnections()
+	memory, _ := startHere(t, vfs.Memory())
+	if status, body := post(memory); status != http.StatusBadRequest || !strings.Contains(body, "no disk to measure") {
+		t.Errorf("in memory: %d %s", status, body)
+	}
+	b, ask := startHere(t, vfs.OS(), "chronik.disk.min.free.bytes=0")
+	saw := func() string {
+		_, v := ask("/v1/findings")
+		for _, c := range v["checks"].([]any) {
+			if x := c.(map[string]any); x["name"] == "sync" {
+				return fmt.Sprint(x["saw"])
+			}
+		}
+		return ""
+	}
+	if got := saw(); !strings.Contains(got, "too few fdatasyncs") {
+		t.Errorf("before: %s", got)
+	}
+	b.probes.busy.Lock()
+	if status, body := post(b); status != http.StatusConflict {
+		t.Errorf("at the same time: %d %s", status, body)
+	}
+	b.probes.busy.Unlock()
+	status, body := post(b)
+	if status == http.StatusBadRequest && strings.Contains(body, "unsupported") {
+		t.Skip(body)
+	}
+	if status != http.StatusOK {
+		t.Fatalf("%d %s", status, body)
+	}
+	if got := saw(); !strings.Contains(got, "in a probe") {
+		t.Errorf("afterwards: %s", got)
+	}
+}
+
 func TestSettingsAreToldToTheChecks(t *testing.T) {
 	file := "listeners: [{name: in, listen: ':1', advertise: 'localhost:1'}, {name: out, listen: '127.0.0.1:2', advertise: 'h:1'}]\nadmin.listen: ':3'\nwal.profile: interval\nmin.insync.replicas: 2\n"
 	cfg, err := Load(config.Input{File: "f", ReadFile: func(string) ([]byte, error) { return []byte(file), nil }})

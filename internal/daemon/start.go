@@ -52,6 +52,7 @@ type Broker struct {
 	reg     *prometheus.Registry
 	ready   *readiness
 	watch   *diagnose.Watcher
+	probes  *probes
 	node    int32 // node.id
 	bound   *bound
 	stack   *stack

@@ -28,7 +28,8 @@ func diskChecks() []Check {
 // Bounds of the checks of disks.
 const (
 	enoughSyncs = 100                    // of which a median says something
-	instant     = 25 * time.Microsecond  // the least bucket: no cache was emptied in it
+	probedSyncs = 20                     // the same, of a probe: it writes alone
+	instant     = 50 * time.Microsecond  // less than any disk takes to empty its cache
 	turning     = time.Millisecond       // a platter turns once in 4 to 11 ms
 	quickSync   = 5 * time.Millisecond   // up to it sync costs little
 	slowSync    = 20 * time.Millisecond  // from it on producers feel every one
@@ -42,12 +43,20 @@ const (
 func checkSyncs(f *Facts, r *Report) {
 	for _, d := range f.Dirs {
 		l := d.Syncs
-		if l.Count < enoughSyncs {
-			r.see(fmt.Sprintf("too few fdatasyncs in %s to judge them (%d); chronik-bench limits measures a disk", d.Journal, l.Count))
+		switch {
+		case l.Count >= enoughSyncs:
+		case d.Probe.Count >= probedSyncs:
+			l = d.Probe
+		default:
+			r.see(fmt.Sprintf("too few fdatasyncs in %s to judge them (%d); chronikctl doctor --probe-disk measures its disk", d.Journal, l.Count))
 			continue
 		}
-		r.see(fmt.Sprintf("fdatasync in %s: median %s, 99 %% within %s (%d %s), %.1f records share one; %s", d.Journal, upTo(l.Median), upTo(l.P99), l.Count, l.Over, l.Records, suits(l)))
-		judgeSlow(d, r)
+		text := fmt.Sprintf("fdatasync in %s: median %s, 99 %% %s (%d %s)", d.Journal, upTo(l.Median), upTo(l.P99), l.Count, l.Over)
+		if l.Records > 0 {
+			text += fmt.Sprintf(", %.1f records share one", l.Records)
+		}
+		r.see(text + "; " + suits(l))
+		judgeSlow("log directory "+d.Path, l, r)
 		for _, p := range f.Places {
 			if p.Path == d.Journal {
 				judgeQuick(p, l, r)
@@ -71,11 +80,10 @@ func suits(l Latency) string {
 	}
 }
 
-func judgeSlow(d Dir, r *Report) {
-	l, subject := d.Syncs, "log directory "+d.Path
+func judgeSlow(subject string, l Latency, r *Report) {
 	if l.Median > slowSync {
 		what, remedy := fmt.Sprintf("half of its fdatasyncs take longer than %v (%s)", slowSync, l.Over), "put the journal on a faster disk (journal.dirs)"
-		if l.Records < lonely {
+		if l.Records > 0 && l.Records < lonely {
 			what += fmt.Sprintf(", and only %.1f records share one", l.Records)
 			remedy += ", or let more records share a sync: the profile medium or high"
 		}

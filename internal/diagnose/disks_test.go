@@ -83,13 +83,22 @@ func TestSyncsThatAreSlowOrTooQuick(t *testing.T) {
 		{"slow and lonely", took(back, 1000, 51200*us, 102400*us, 1.5), []string{"warn log directory /d: half of its fdatasyncs take longer than 20ms (since the start), and only 1.5 records share one"}},
 		{"slow", took(back, 1000, 51200*us, 102400*us, 80), []string{"warn log directory /d: half of its fdatasyncs take longer than 20ms (since the start)"}},
 		{"a long tail", took(back, 1000, 800*us, 409600*us, 80), []string{"warn log directory /d: the median of its fdatasyncs is ≤ 800µs, but 1 in 100 takes longer than 250ms"}},
-		{"too quick for its cache", took(back, 1000, 25*us, 50*us, 1), []string{"warn journal directory /d/journal: half of its fdatasyncs return within 25µs, though disk sda has a cache that a power cut empties"}},
+		{"too quick for its cache", took(back, 1000, 50*us, 100*us, 1), []string{"warn journal directory /d/journal: half of its fdatasyncs return within 50µs, though disk sda has a cache that a power cut empties"}},
+		{"just not too quick", took(back, 1000, 100*us, 200*us, 1), nil},
 		{"quick without a cache", took(through, 1000, 25*us, 50*us, 1), nil},
 		{"quick, not known why", took(Disk{}, 1000, 25*us, 50*us, 1), nil},
 		{"quick in memory", memory, nil},
 		{"quicker than a platter", took(Disk{Name: "sda", WriteCache: "write through", Rotational: true}, 1000, 200*us, 10*ms, 1), []string{"note journal directory /d/journal: half of its fdatasyncs return within 200µs, and disk sda says that it rotates"}},
 		{"a platter", took(Disk{Name: "sda", Rotational: true}, 1000, 12800*us, 25600*us, 100), nil},
 		{"a virtual platter", took(Disk{Name: "vda", Rotational: true}, 1000, 200*us, 10*ms, 1), nil},
+	})
+	probed := took(back, 3, time.Second, time.Second, 1)
+	probed.Dirs[0].Probe = Latency{Count: 40, Median: 51 * ms, P99: 60 * ms, Over: "in a probe"}
+	busy := took(back, 1000, 800*us, 3*ms, 10)
+	busy.Dirs[0].Probe = probed.Dirs[0].Probe
+	examine(t, "sync", []patient{
+		{"a probe, where nothing else is known", probed, []string{"warn log directory /d: half of its fdatasyncs take longer than 20ms (in a probe)"}},
+		{"what was measured under load goes before a probe", busy, nil},
 	})
 	for median, want := range map[time.Duration]string{800 * us: "the profile sync suits it", 12800 * us: "medium where single records", 51200 * us: "high lets the most"} {
 		if _, saw := look(t, "sync", took(back, 1000, median, median, 2)); !strings.Contains(saw, want) {

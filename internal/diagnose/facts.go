@@ -81,15 +81,17 @@ type Dir struct {
 	// bound; of how many logs.
 	Kept     int64
 	KeptLogs int
-	Syncs    Latency
+	// Syncs is what the journal measured, Probe what somebody measured on its disk
+	// because there was too little of that.
+	Syncs, Probe Latency
 }
 
 // Latency is how long fdatasyncs of a journal took.
 type Latency struct {
 	Count       uint64
 	Median, P99 time.Duration // upper bounds of what was counted together
-	Over        string        // which ones: "in the last 10m0s", "since the start"
-	Records     float64       // that one made durable, on average
+	Over        string        // which ones: "in the last 10m0s", "since the start", "in a probe"
+	Records     float64       // that one made durable, on average; 0 is not known
 }
 
 // Memory is in bytes; 0 is not known, or no limit.

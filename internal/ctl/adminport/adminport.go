@@ -24,7 +24,8 @@ import (
 // Bounds of a question.
 const (
 	askTime   = 5 * time.Second
-	maxAnswer = 64 << 20 // bytes
+	maxAnswer = 64 << 20    // bytes
+	probeTime = time.Minute // for which disks may be measured
 )
 
 // ErrAbsent is the error of an admin port that is not there, or that knows no
@@ -73,11 +74,16 @@ func (p *Port) String() string { return p.base }
 
 // get asks for a path and reads the answer into v.
 func (p *Port) get(ctx context.Context, path string, v any) error {
-	req, err := http.NewRequestWithContext(ctx, http.MethodGet, p.base+path, nil)
+	return p.do(ctx, &p.client, http.MethodGet, path, v)
+}
+
+// do is one request.
+func (p *Port) do(ctx context.Context, client *http.Client, method, path string, v any) error {
+	req, err := http.NewRequestWithContext(ctx, method, p.base+path, http.NoBody)
 	if err != nil {
 		return fmt.Errorf("admin port %s: %w", p.base, err)
 	}
-	resp, err := p.client.Do(req)
+	resp, err := client.Do(req)
 	if err != nil {
 		var op *net.OpError
 		if errors.As(err, &op) && op.Op == "dial" {

@@ -118,6 +118,17 @@ func (p *Port) Findings(ctx context.Context) (*Findings, error) {
 	return &answer, nil
 }
 
+// Probe is Findings after the broker has measured its disks, which takes some
+// seconds.
+func (p *Port) Probe(ctx context.Context) (*Findings, error) {
+	var answer Findings
+	patient := http.Client{Timeout: probeTime, Transport: p.client.Transport}
+	if err := p.do(ctx, &patient, http.MethodPost, "/v1/findings", &answer); err != nil {
+		return nil, err
+	}
+	return &answer, nil
+}
+
 // Log is a partition's log, as far as commands use it.
 type Log struct {
 	Topic     string `json:"topic"`

@@ -11,7 +11,11 @@ import (
 // and returns its id; -1 where none answers.
 func (x *examination) broker(ctx context.Context) int32 {
 	var found *adminport.Findings
-	if !x.Ask(x.port, func() (err error) { found, err = x.port.Findings(ctx); return err }) {
+	ask := func() (err error) { found, err = x.port.Findings(ctx); return err }
+	if x.probe {
+		ask = func() (err error) { found, err = x.port.Probe(ctx); return err }
+	}
+	if !x.Ask(x.port, ask) {
 		return -1
 	}
 	for _, f := range found.Findings {

@@ -22,15 +22,20 @@ import (
 // examination is one run.
 type examination struct {
 	*cluster.Checkup
+	flags
 	a    *cli.App
 	adm  *kadm.Client
 	port *adminport.Port // nil for none
-	wait time.Duration
+}
+
+type flags struct {
+	wait  time.Duration
+	probe bool
 }
 
 // New is the command.
 func New(a *cli.App) *cobra.Command {
-	var wait time.Duration
+	var f flags
 	c := &cobra.Command{
 		Use: "doctor", Short: "Look for what goes wrong, from here and from the broker's side", Args: cli.Args(0, 0, "no argument"),
 		Long: "doctor looks at all that cluster health looks at, and further: can each advertised address be dialled from here, do the\n" +
@@ -40,24 +45,28 @@ func New(a *cli.App) *cobra.Command {
 			"cannot be written or read, warn that a promise does not hold or that little is missing to it, note what somebody should\n" +
 			"know. It ends with 4 where it finds more than notes.",
 		RunE: func(cmd *cobra.Command, args []string) error {
-			if wait < 0 || wait > time.Hour {
-				return cli.Usage("--wait %v is not between 0s and 1h", wait)
+			if f.wait < 0 || f.wait > time.Hour {
+				return cli.Usage("--wait %v is not between 0s and 1h", f.wait)
+			}
+			if f.probe && adminport.Of(a) == nil {
+				return cli.Usage("--probe-disk asks the broker's admin port, and none is named; name it with --admin HOST:PORT")
 			}
 			return a.Admin(func(ctx context.Context, adm *kadm.Client, _ []string) error {
-				return examine(ctx, a, adm, wait)
+				return examine(ctx, a, adm, f)
 			})(cmd, args)
 		},
 	}
-	c.Flags().DurationVar(&wait, "wait", 3*time.Second, "how long groups are watched for a sign of life")
+	c.Flags().BoolVar(&f.probe, "probe-disk", false, "have the broker measure fdatasync on its disks: some seconds of small writes to unnamed files")
+	c.Flags().DurationVar(&f.wait, "wait", 3*time.Second, "how long groups are watched for a sign of life")
 	return c
 }
 
-func examine(ctx context.Context, a *cli.App, adm *kadm.Client, wait time.Duration) error {
+func examine(ctx context.Context, a *cli.App, adm *kadm.Client, f flags) error {
 	c, err := cluster.NewCheckup(ctx, adm)
 	if err != nil {
 		return err
 	}
-	x := &examination{Checkup: c, a: a, adm: adm, port: adminport.Of(a), wait: wait}
+	x := &examination{Checkup: c, a: a, adm: adm, port: adminport.Of(a), flags: f}
 	x.addresses(ctx)
 	if err := c.Health(ctx, x.broker); err != nil {
 		return err

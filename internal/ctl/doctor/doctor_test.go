@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"net/http"
 	"net/http/httptest"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -28,7 +29,8 @@ func patient(t *testing.T, flags ...string) (*examination, func() string) {
 	if err := root.Execute(); err != nil {
 		t.Fatal(err)
 	}
-	x := &examination{Checkup: &cluster.Checkup{}, a: a, wait: time.Second}
+	x := &examination{Checkup: &cluster.Checkup{}, a: a}
+	x.wait = time.Second
 	return x, func() string {
 		out.Reset()
 		_ = x.Report(a) // the code is cluster's to test
@@ -136,6 +138,24 @@ func TestWhatTheBrokerFindsIsTakenOver(t *testing.T) {
 		if code := cli.ExitCode(x.Report(x.a)); code != c.code {
 			t.Errorf("%s: ends with %d, want %d", name, code, c.code)
 		}
+	}
+}
+
+// A probe is asked for, and only then.
+func TestAProbeIsAskedFor(t *testing.T) {
+	var asked []string
+	s := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		asked = append(asked, r.Method+" "+r.URL.Path)
+		_, _ = w.Write([]byte(`{"broker":3,"findings":[],"checks":[]}`))
+	}))
+	defer s.Close()
+	for _, probe := range []bool{false, true} {
+		x, _ := patient(t, "--admin", s.URL)
+		x.port, x.probe = adminport.Of(x.a), probe
+		x.broker(t.Context())
+	}
+	if want := []string{"GET /v1/findings", "POST /v1/findings"}; !slices.Equal(asked, want) {
+		t.Errorf("asked %q, want %q", asked, want)
 	}
 }
 

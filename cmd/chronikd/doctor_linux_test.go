@@ -1,0 +1,72 @@
+package main
+
+import (
+	"cmp"
+	"errors"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"syscall"
+	"testing"
+)
+
+// doctor is what chronikctl doctor says of a broker, and its exit code.
+func doctor(t *testing.T, p *process) (report string, code int) {
+	t.Helper()
+	out, err := exec.Command("chronikctl", "doctor", "--brokers", p.Addr, "--admin", p.Admin, "--wait", "0s").CombinedOutput()
+	if exit := (*exec.ExitError)(nil); errors.As(err, &exit) {
+		return string(out), exit.ExitCode()
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	return string(out), 0
+}
+
+// finds runs a broker in dir and holds that it, its log and the doctor find
+// something; the log's line has that text, the doctor's matches the expression.
+func finds(t *testing.T, dir, line, log string) {
+	t.Helper()
+	p, err := start(dir, []string{"CHRONIK_LISTEN=127.0.0.1:0", "CHRONIK_ADMIN_LISTEN=127.0.0.1:0"}, "--data-dir", "data")
+	if err != nil {
+		t.Fatal(err)
+	}
+	report, code := doctor(t, p)
+	if code != 4 || !regexp.MustCompile("(?m)"+line).MatchString(report) {
+		t.Errorf("the doctor ended with %d and does not find %s:\n%s", code, line, report)
+	}
+	if !strings.Contains(p.logged(), log) {
+		t.Errorf("the log has no %s:\n%s", log, p.logged())
+	}
+	if err := p.end(syscall.SIGTERM); err != nil {
+		t.Errorf("%v\n%s", err, p.logged())
+	}
+}
+
+// A broker whose data is in memory says so: nothing of it is durable.
+func TestDoctorFindsDataInMemory(t *testing.T) {
+	dir, err := os.MkdirTemp("/dev/shm", "chronik-")
+	if err != nil {
+		t.Skip("there is no tmpfs to try: ", err)
+	}
+	t.Cleanup(func() {
+		if err := os.RemoveAll(dir); err != nil {
+			t.Error(err)
+		}
+	})
+	finds(t, dir, `^warn +file system /dev/shm +it is tmpfs, in memory: nothing of data directory data survives`, `"check":"file_system","subject":"file system /dev/shm"`)
+}
+
+// So does one that may open few files.
+func TestDoctorFindsALowLimitOfFiles(t *testing.T) {
+	dir := t.TempDir()
+	few := filepath.Join(dir, "few")
+	program := "#!/bin/sh\nulimit -n 512 && exec " + cmp.Or(os.Getenv("CHRONIKD"), "chronikd") + ` "$@"` + "\n"
+	if err := os.WriteFile(few, []byte(program), 0o700); err != nil { //nolint:gosec // it is a program
+		t.Fatal(err)
+	}
+	t.Setenv("CHRONIKD", few)
+	finds(t, dir, `^warn +limit of open files +the process may open 512 files, which beside segments leaves room for 184 connections .*LimitNOFILE`, `"check":"files","subject":"limit of open files"`)
+}
