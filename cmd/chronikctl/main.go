@@ -16,6 +16,7 @@ var version = "dev"
 
 func main() {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	context.AfterFunc(ctx, stop) // who interrupts once more does not wait for what is still to be finished
 	code := ctl.Main(ctx, os.Args[1:], version, ctl.Std())
 	stop()
 	os.Exit(code)

@@ -108,6 +108,14 @@ func (a *App) Print(v any, tables ...*output.Table) error {
 // Note tells people something beside the answer.
 func (a *App) Note(format string, args ...any) { fmt.Fprintf(a.Err, format+"\n", args...) }
 
+// Count is a number with the word for what is counted: "1 record", "2 records".
+func Count[T int | int32 | int64](n T, one string) string {
+	if n == 1 {
+		return "1 " + one
+	}
+	return fmt.Sprintf("%d %ss", n, one)
+}
+
 // Admin makes a command's RunE of a function that asks a broker.
 func (a *App) Admin(run func(ctx context.Context, adm *kadm.Client, args []string) error) func(*cobra.Command, []string) error {
 	return func(cmd *cobra.Command, args []string) error {

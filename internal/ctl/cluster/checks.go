@@ -20,7 +20,7 @@ const lowSpace = 0.05
 // brokers: is there a controller, and does each broker answer where clients are
 // sent to.
 func (c *Checkup) brokers(ctx context.Context) {
-	c.Looked(fmt.Sprintf("%d brokers", len(c.Meta.Brokers)))
+	c.Looked(cli.Count(len(c.Meta.Brokers), "broker"))
 	if c.Meta.Controller < 0 {
 		c.Add(Bad, "cluster", "it has no controller: topics cannot be made or changed", "see the brokers' logs")
 	}
@@ -59,7 +59,7 @@ func (c *Checkup) partitions(ctx context.Context) error {
 			}
 		}
 	}
-	c.Looked(fmt.Sprintf("%d partitions of %d topics", n, len(c.Meta.Topics)))
+	c.Looked(cli.Count(n, "partition")+" of "+cli.Count(len(c.Meta.Topics), "topic"))
 	return c.behind(ctx, behind)
 }
 
@@ -149,6 +149,10 @@ func (c *Checkup) dirs(ctx context.Context, told int32) {
 			c.Add(Warn, where, fmt.Sprintf("%s of %s are free", output.Bytes(d.UsableBytes), output.Bytes(d.TotalBytes)),
 				"delete topics, shorten retention, or give it more room")
 		}
+	}
+	if n == 1 {
+		c.Looked("1 log directory")
+		return
 	}
 	c.Looked(fmt.Sprintf("%d log directories", n))
 }

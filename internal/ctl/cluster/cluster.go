@@ -63,7 +63,7 @@ func describe(a *cli.App) *cobra.Command {
 				}
 			})
 			t := brokerTable(o.Brokers)
-			t.Title = fmt.Sprintf("cluster %s  controller %d  %d topics  %d partitions", o.ID, o.Controller, o.Topics, o.Partitions)
+			t.Title = fmt.Sprintf("cluster %s  controller %d  %s  %s", o.ID, o.Controller, cli.Count(o.Topics, "topic"), cli.Count(o.Partitions, "partition"))
 			for _, name := range slices.Sorted(maps.Keys(o.Features)) {
 				t.Title += fmt.Sprintf("\nfeature %s=%d", name, o.Features[name])
 			}

@@ -109,7 +109,10 @@ func (c *Checkup) Report(a *cli.App) error {
 	if err := a.Print(answer, t, &looked); err != nil {
 		return err
 	}
-	if wrong > 0 {
+	if wrong == 1 {
+		return cli.WithCode(cli.ExitUnhealthy, errors.New("1 thing is wrong, see above"))
+	}
+	if wrong > 1 {
 		return cli.WithCode(cli.ExitUnhealthy, fmt.Errorf("%d things are wrong, see above", wrong))
 	}
 	return nil

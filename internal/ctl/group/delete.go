@@ -26,16 +26,16 @@ func remove(a *cli.App) *cobra.Command {
 				case err != nil:
 					out.Failed(name, fmt.Errorf("delete %w", err))
 				case len(d.Members) > 0:
-					out.Refused(name, "delete group "+name, kerr.NonEmptyGroup, fmt.Sprintf("it has %d members", len(d.Members)))
+					out.Refused(name, "delete group "+name, kerr.NonEmptyGroup, "it has "+cli.Count(len(d.Members), "member"))
 				case dryRun:
-					out.Done(name, "would be deleted: %d offsets", d.committed())
+					out.Done(name, "would be deleted: %s", cli.Count(d.committed(), "offset"))
 				default:
 					left = append(left, name)
-					losses = append(losses, fmt.Sprintf("%s: %d offsets", name, d.committed()))
+					losses = append(losses, name+": "+cli.Count(d.committed(), "offset"))
 				}
 			}
 			if len(left) > 0 {
-				if err := a.Confirm(fmt.Sprintf("delete %d groups", len(left)), losses); err != nil {
+				if err := a.Confirm("delete "+cli.Count(len(left), "group"), losses); err != nil {
 					return err
 				}
 				deleteGroups(ctx, adm, left, &out)

@@ -43,7 +43,7 @@ func describe(a *cli.App) *cobra.Command {
 
 // tables is a group for people.
 func (d *described) tables() []*output.Table {
-	head := []string{"group " + d.Group, d.State, d.Type, fmt.Sprintf("coordinator %d", d.Coordinator), fmt.Sprintf("%d members", len(d.Members)), fmt.Sprintf("lag %d", d.Lag)}
+	head := []string{"group " + d.Group, d.State, d.Type, fmt.Sprintf("coordinator %d", d.Coordinator), cli.Count(len(d.Members), "member"), fmt.Sprintf("lag %d", d.Lag)}
 	if d.Assignor != "" {
 		head = append(head, "assignor "+d.Assignor)
 	}

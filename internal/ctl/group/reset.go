@@ -54,7 +54,7 @@ func run(ctx context.Context, a *cli.App, adm *kadm.Client, name string, w *wher
 		return err
 	}
 	if len(d.Members) > 0 {
-		return cli.Refused("reset group "+name, kerr.NonEmptyGroup, fmt.Sprintf("it has %d members, which would commit their own offsets", len(d.Members)))
+		return cli.Refused("reset group "+name, kerr.NonEmptyGroup, fmt.Sprintf("it has %s, which would commit their own offsets", cli.Count(len(d.Members), "member")))
 	}
 	moves, err := w.plan(ctx, adm, d)
 	if err != nil {
@@ -69,7 +69,7 @@ func run(ctx context.Context, a *cli.App, adm *kadm.Client, name string, w *wher
 		ask.AddOffset(m.Topic, m.Partition, m.To, -1)
 		changes = append(changes, fmt.Sprintf("%s partition %d: %s to %d", m.Topic, m.Partition, known(m.From), m.To))
 	}
-	if err := a.Confirm(fmt.Sprintf("set %d offsets of group %s", len(moves), name), changes); err != nil {
+	if err := a.Confirm(fmt.Sprintf("set %s of group %s", cli.Count(len(moves), "offset"), name), changes); err != nil {
 		return err
 	}
 	answers, err := adm.CommitOffsets(ctx, name, ask)

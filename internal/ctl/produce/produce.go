@@ -52,10 +52,10 @@ func run(cmd *cobra.Command, a *cli.App, o *options, topic string) error {
 	}
 	defer cl.Close()
 	bar := progress.New(a.Err, o.file != "" && terminal.Is(a.Err), topic, size)
-	w := &writer{client: cl, topic: topic, o: o, bar: bar, patience: max(a.Settings.Timeout(), time.Second)}
+	w := &writer{client: cl, topic: topic, o: o, bar: bar, patience: max(a.Settings.Timeout(), time.Second), broken: make(chan struct{})}
 	n, err := w.lines(cmd.Context(), in)
 	bar.End()
-	a.Note("%d records written to %s", n, topic)
+	a.Note("%s written to %s", cli.Count(n, "record"), topic)
 	return err
 }
 

@@ -12,7 +12,6 @@ import (
 
 	"github.com/twmb/franz-go/pkg/kgo"
 
-	"github.com/chronik-io/chronik/internal/ctl/cli"
 	"github.com/chronik-io/chronik/internal/ctl/progress"
 	"github.com/chronik-io/chronik/internal/ctl/records"
 )
@@ -27,41 +26,74 @@ type writer struct {
 	// patience is how long nothing may be answered while something is asked.
 	patience time.Duration
 
+	broken chan struct{} // closed by the first failure
+
 	mu    sync.Mutex
 	acked int64
 	err   error // the first failure
 	idle  stall
 }
 
-// lines writes until the input ends or a record fails, waits for every answer,
-// and returns how many records were acknowledged.
+// errUnanswered is what became of a record that nobody acknowledged in time.
+var errUnanswered = errors.New("nobody acknowledged it in time, and it may be written or not")
+
+// lines writes until the input ends, a record fails or ctx does, waits for every
+// answer, and returns how many records were acknowledged.
 func (w *writer) lines(ctx context.Context, in io.Reader) (int64, error) {
+	// An interrupt ends the reading; what was read has its time to be answered.
+	sending, cancel := context.WithCancelCause(context.WithoutCancel(ctx))
+	defer cancel(nil)
+	w.mu.Lock()
+	w.idle.begin(w.patience, func() { cancel(errUnanswered) })
+	w.mu.Unlock()
+	// A read of a terminal or a pipe cannot be cut short: the reader is left to
+	// itself where it waits for a line that nobody wants any more.
+	end := make(chan struct{})
+	go func() {
+		defer close(end)
+		w.read(ctx, sending, in)
+	}()
+	select {
+	case <-end:
+	case <-w.broken:
+	case <-ctx.Done():
+		w.fail(errors.New("interrupted before the end of the input"))
+	}
+	// Every record is answered or given up: its context ends with the patience.
+	if err := w.client.Flush(context.WithoutCancel(ctx)); err != nil {
+		w.fail(fmt.Errorf("wait for acknowledgements: %w", err))
+	}
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return w.acked, w.err
+}
+
+// read hands each line to the client until the input ends, one is none, or a
+// record has failed.
+func (w *writer) read(ctx, sending context.Context, in io.Reader) {
 	scan := bufio.NewScanner(in)
 	scan.Buffer(make([]byte, 64<<10), maxLine)
 	scan.Split(wholeLines)
 	headers, pace := w.o.common(), newPace(w.o.rate)
-	sending, cancel := context.WithCancelCause(ctx)
-	defer cancel(nil)
-	w.mu.Lock()
-	w.idle.begin(w.patience, func() { cancel(kgo.ErrRecordTimeout) })
-	w.mu.Unlock()
-	for line := 1; w.failed() == nil && scan.Scan(); line++ {
+	for line := 1; scan.Scan(); line++ {
 		rec, err := w.o.record(scan.Bytes())
-		if err == nil {
-			err = pace.wait(ctx)
-		}
 		if err != nil {
 			w.fail(fmt.Errorf("line %d: %w; nothing of it was written", line, err))
-			break
+			return
 		}
 		rec.Headers = append(rec.Headers, headers...)
+		if pace.wait(ctx) != nil {
+			return // interrupted
+		}
 		size := int64(len(scan.Bytes())) + 1
-		w.sent()
+		if !w.sent(ctx) {
+			return
+		}
 		w.client.Produce(sending, rec, func(_ *kgo.Record, err error) {
 			if errors.Is(err, context.Canceled) {
 				err = context.Cause(sending)
 			}
-			w.done(line, size, err)
+			w.done(line, size, rec, err)
 		})
 	}
 	if err := scan.Err(); err != nil {
@@ -70,12 +102,6 @@ func (w *writer) lines(ctx context.Context, in io.Reader) (int64, error) {
 		}
 		w.fail(fmt.Errorf("read the input: %w", err))
 	}
-	if err := w.client.Flush(ctx); err != nil {
-		w.fail(fmt.Errorf("interrupted while waiting for acknowledgements: %w", err))
-	}
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	return w.acked, w.err
 }
 
 // record turns a line, which is only lent, into a record.
@@ -107,18 +133,24 @@ func (o *options) record(line []byte) (*kgo.Record, error) {
 	return rec, nil
 }
 
-func (w *writer) sent() {
+// sent notes that a record is about to be sent; false says that none is wanted
+// any more.
+func (w *writer) sent(ctx context.Context) bool {
 	w.mu.Lock()
 	defer w.mu.Unlock()
+	if ctx.Err() != nil || w.err != nil {
+		return false
+	}
 	w.idle.sent()
+	return true
 }
 
-func (w *writer) done(line int, size int64, err error) {
+func (w *writer) done(line int, size int64, rec *kgo.Record, err error) {
 	w.mu.Lock()
 	w.idle.answered()
 	w.mu.Unlock()
 	if err != nil {
-		w.fail(cli.Refused(fmt.Sprintf("line %d to %s", line, w.topic), err, ""))
+		w.fail(w.o.refused(line, w.topic, rec, err))
 		return
 	}
 	w.bar.Add(size)
@@ -127,18 +159,14 @@ func (w *writer) done(line int, size int64, err error) {
 	w.mu.Unlock()
 }
 
+// fail keeps the first failure.
 func (w *writer) fail(err error) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	if w.err == nil {
 		w.err = err
+		close(w.broken)
 	}
-}
-
-func (w *writer) failed() error {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	return w.err
 }
 
 // pace spreads records over time.

@@ -101,7 +101,7 @@ func whoSaid(s kmsg.ConfigSource) string {
 
 // print says it.
 func (f *facts) print(a *cli.App, k *known, p durability.Profile) error {
-	head := []string{fmt.Sprintf("topic %s: profile %s (%s), %d replicas, min.insync.replicas %d", f.Topic, f.Profile, f.Source, f.Replicas, f.MinISR), "", earned(p), grouped(p)}
+	head := []string{fmt.Sprintf("topic %s: profile %s (%s), %s, min.insync.replicas %d", f.Topic, f.Profile, f.Source, cli.Count(f.Replicas, "replica"), f.MinISR), "", earned(p), grouped(p)}
 	for _, n := range []int16{-1, 1, 0} {
 		s := durability.Setting{Acks: n, Replicas: f.Replicas, MinISR: f.MinISR}
 		head = append(head, "", fmt.Sprintf("acks=%s: %s", acks(n), f.who(n)))
@@ -142,7 +142,7 @@ func (f *facts) seen(k *known) []string {
 	for _, x := range k.seen.Profiles {
 		if x.Name == f.Profile && x.Waits != nil && x.Waits.Count > 0 {
 			f.Waits = x.Waits
-			lines = append(lines, fmt.Sprintf("  %d appends under this profile waited %s on average until they counted.", x.Waits.Count, ms(x.Waits.MeanMs)))
+			lines = append(lines, fmt.Sprintf("  %s under this profile waited %s on average until they counted.", cli.Count(x.Waits.Count, "append"), ms(x.Waits.MeanMs)))
 		}
 	}
 	for _, g := range k.seen.Groups {

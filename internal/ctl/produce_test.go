@@ -1,0 +1,133 @@
+package ctl_test
+
+import (
+	"bytes"
+	"context"
+	"io"
+	"net"
+	"strings"
+	"sync/atomic"
+	"testing"
+
+	"github.com/twmb/franz-go/pkg/kadm"
+	"github.com/twmb/franz-go/pkg/kgo"
+
+	"github.com/chronik-io/chronik/internal/ctl"
+	"github.com/chronik-io/chronik/pkg/chronik"
+)
+
+// mute stands before a broker and, from when deaf is set, takes what clients say
+// and answers nothing: nobody can know whether a record was written.
+func mute(t *testing.T) (b *chronik.Broker, deaf *atomic.Bool) {
+	t.Helper()
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = l.Close() })
+	b = chronik.StartTest(t, chronik.Options{Settings: map[string]string{"advertise": l.Addr().String()}})
+	deaf = new(atomic.Bool)
+	go func() {
+		for {
+			from, err := l.Accept()
+			if err != nil {
+				return
+			}
+			to, err := net.Dial("tcp", b.Addr())
+			if err != nil {
+				_ = from.Close()
+				continue
+			}
+			t.Cleanup(func() { _, _ = from.Close(), to.Close() })
+			go func() { _, _ = io.Copy(to, from) }()
+			go func() { _, _ = io.Copy(silent{from, deaf}, to) }()
+		}
+	}()
+	return b, deaf
+}
+
+type silent struct {
+	io.Writer
+	deaf *atomic.Bool
+}
+
+func (s silent) Write(p []byte) (int, error) {
+	if s.deaf.Load() {
+		return len(p), nil
+	}
+	return s.Writer.Write(p)
+}
+
+// produced begins a produce that reads what is written to in.
+func produced(ctx context.Context, broker string, args ...string) (in *io.PipeWriter, end chan result) {
+	r, in := io.Pipe()
+	end = make(chan result, 1)
+	go func() {
+		var x result
+		var out, errs bytes.Buffer
+		x.code = ctl.Main(ctx, append([]string{"produce", "a"}, args...), version, ctl.Streams{In: r, Out: &out, Err: &errs,
+			Getenv: func(name string) string { return map[string]string{"CHRONIK_BROKERS": broker}[name] }})
+		x.errs = errs.String()
+		end <- x
+	}()
+	return in, end
+}
+
+type result struct {
+	code int
+	errs string
+}
+
+// holds waits until the topic a has n records.
+func holds(t *testing.T, broker string, n int64) {
+	t.Helper()
+	cl, err := kgo.NewClient(kgo.SeedBrokers(broker))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer cl.Close()
+	for {
+		ends, err := kadm.NewClient(cl).ListEndOffsets(t.Context(), "a")
+		if x, ok := ends.Lookup("a", 0); err == nil && ok && x.Offset >= n {
+			return
+		}
+	}
+}
+
+func say(t *testing.T, in io.Writer, line string) {
+	t.Helper()
+	if _, err := io.WriteString(in, line); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// A broker that goes silent in the midst does not keep produce waiting for ever,
+// whether or not there is more to read.
+func TestProduceGivesUpARecordThatNobodyAcknowledges(t *testing.T) {
+	b, deaf := mute(t)
+	in, end := produced(t.Context(), b.Addr(), "--timeout", "1s")
+	say(t, in, "one\n")
+	holds(t, b.Addr(), 1)
+	deaf.Store(true)
+	say(t, in, "two\n")
+	got := <-end // in is still open
+	if got.code != 1 || !strings.Contains(got.errs, "line 2 to a: nobody acknowledged it in time, and it may be written or not; ") {
+		t.Errorf("%+v", got)
+	}
+	say(t, in, "three\n") // who is left to read it writes nothing any more
+}
+
+// An interrupt ends a produce that waits for its input; what was read by then is
+// written and counted.
+func TestProduceIsInterruptedWhileItWaitsForInput(t *testing.T) {
+	b := chronik.StartTest(t)
+	ctx, interrupt := context.WithCancel(t.Context())
+	in, end := produced(ctx, b.Addr())
+	say(t, in, "one\n")
+	holds(t, b.Addr(), 1)
+	interrupt()
+	if got := <-end; got.code != 1 || got.errs != "1 record written to a\nchronikctl: interrupted before the end of the input\n" {
+		t.Errorf("%+v", got)
+	}
+	say(t, in, "two\n")
+}
