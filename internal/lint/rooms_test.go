@@ -155,7 +155,7 @@ func ctlRooms() map[string]room {
 		"internal/ctl/offsets":   ctl("internal/ctl/cli", "internal/ctl/parse"),
 		"internal/ctl/adminport": ctl("internal/ctl/cli", "internal/ctl/contexts", "pkg/durability"),
 		"internal/ctl/topic":     ctl("internal/ctl/adminport", "internal/ctl/cli", "internal/ctl/output", "internal/ctl/parse", "internal/ctl/offsets", "internal/ctl/config"),
-		"internal/ctl/config":    ctl("internal/ctl/cli", "internal/ctl/output", "internal/ctl/parse", "internal/wrap"),
+		"internal/ctl/config":    ctl("internal/ctl/cli", "internal/ctl/output", "internal/ctl/parse", "internal/wrap", "internal/nearest"),
 		"internal/ctl/group":     ctl("internal/ctl/cli", "internal/ctl/output", "internal/ctl/parse", "internal/ctl/offsets"),
 		"internal/ctl/produce":   ctl("internal/ctl/cli", "internal/ctl/parse", "internal/ctl/progress", "internal/ctl/records", "internal/terminal"),
 		"internal/ctl/consume": ctl("internal/ctl/cli", "internal/ctl/output", "internal/ctl/parse", "internal/ctl/offsets", "internal/ctl/progress",

@@ -4,6 +4,7 @@ import (
 	"context"
 	"maps"
 	"slices"
+	"strconv"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -30,6 +31,18 @@ func (a *App) Groups(most int) Completion {
 	return a.names(most, func(ctx context.Context, adm *kadm.Client) ([]string, error) {
 		groups, err := adm.ListGroups(ctx)
 		return groups.Groups(), err
+	})
+}
+
+// Brokers suggests the ids of the brokers.
+func (a *App) Brokers(most int) Completion {
+	return a.names(most, func(ctx context.Context, adm *kadm.Client) ([]string, error) {
+		brokers, err := adm.ListBrokers(ctx)
+		var ids []string
+		for _, id := range brokers.NodeIDs() {
+			ids = append(ids, strconv.Itoa(int(id)))
+		}
+		return ids, err
 	})
 }
 

@@ -34,7 +34,11 @@ func (r *refusal) Error() string {
 		}
 	}
 	text = strings.TrimRight(strings.ReplaceAll(text, "\n", " "), ". ")
-	if remedy := Remedy(r.err); remedy != "" {
+	remedy := Remedy(r.err)
+	if strings.HasPrefix(r.message, "Cannot update these configs dynamically") {
+		remedy = "they change with the broker's own configuration and a restart"
+	}
+	if remedy != "" {
 		text += "; " + remedy
 	}
 	return text

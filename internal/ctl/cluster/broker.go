@@ -50,7 +50,7 @@ type dir struct {
 
 func describeBroker(a *cli.App) *cobra.Command {
 	return &cobra.Command{
-		Use: "describe ID", Short: "Show a broker and its log directories", Args: cli.Args(1, 1, "one broker's id"),
+		Use: "describe ID", Short: "Show a broker and its log directories", Args: cli.Args(1, 1, "one broker's id"), ValidArgsFunction: a.Brokers(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			id, err := strconv.ParseInt(args[0], 10, 32)
 			if err != nil {

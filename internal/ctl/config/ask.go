@@ -10,9 +10,11 @@ import (
 	"strings"
 
 	"github.com/twmb/franz-go/pkg/kerr"
+	"github.com/twmb/franz-go/pkg/kgo"
 	"github.com/twmb/franz-go/pkg/kmsg"
 
 	"github.com/chronik-io/chronik/internal/ctl/cli"
+	"github.com/chronik-io/chronik/internal/nearest"
 )
 
 // Described is one config of an entity.
@@ -42,6 +44,10 @@ func ask(ctx context.Context, a *cli.App, e Entity) ([]Described, error) {
 		return nil, err
 	}
 	defer cl.Close()
+	return askOver(ctx, cl, e)
+}
+
+func askOver(ctx context.Context, cl *kgo.Client, e Entity) ([]Described, error) {
 	req := kmsg.NewPtrDescribeConfigsRequest()
 	req.IncludeDocumentation, req.IncludeSynonyms = true, true
 	r := kmsg.NewDescribeConfigsRequestResource()
@@ -121,6 +127,10 @@ func source(s kmsg.ConfigSource) string {
 		return "all brokers"
 	case kmsg.ConfigSourceStaticBrokerConfig:
 		return "broker's start"
+	case kmsg.ConfigSourceDynamicBrokerLoggerConfig:
+		return "logger"
+	case kmsg.ConfigSourceGroupConfig:
+		return "group"
 	case kmsg.ConfigSourceDefaultConfig:
 		return byDefault
 	}
@@ -150,15 +160,23 @@ func choose(e Entity, all []Described, keys []string) ([]Described, error) {
 	return some, nil
 }
 
-// like names the configs that share a part with the one that does not exist.
+// like names the configs that were probably meant: those that hold the whole of
+// what was written, else the nearest one, else those that share a part with it.
 func like(key string, names []string) string {
-	var near []string
+	var near, parts []string
 	for _, n := range names {
-		for _, part := range strings.Split(key, ".") {
-			if len(part) > 3 && strings.Contains(n, part) && !slices.Contains(near, n) {
-				near = append(near, n)
-			}
+		if strings.Contains(n, key) {
+			near = append(near, n)
 		}
+		if slices.ContainsFunc(strings.Split(key, "."), func(part string) bool { return len(part) > 3 && strings.Contains(n, part) }) {
+			parts = append(parts, n)
+		}
+	}
+	if one, ok := nearest.Name(key, names); ok && len(near) == 0 {
+		near = []string{one}
+	}
+	if len(near) == 0 {
+		near = parts
 	}
 	if len(near) == 0 || len(near) > 8 {
 		return "chronikctl config get without a key lists what there is"

@@ -2,12 +2,15 @@ package config
 
 import (
 	"context"
+	"errors"
+	"fmt"
 	"maps"
 	"slices"
 	"strings"
 
 	"github.com/spf13/cobra"
 	"github.com/twmb/franz-go/pkg/kerr"
+	"github.com/twmb/franz-go/pkg/kgo"
 	"github.com/twmb/franz-go/pkg/kmsg"
 
 	"github.com/chronik-io/chronik/internal/ctl/cli"
@@ -16,21 +19,22 @@ import (
 
 func set(a *cli.App) *cobra.Command {
 	var dryRun bool
-	c := command(a, "set topic|broker NAME KEY=VALUE...", "Set configs", 1, " and KEY=VALUE", func(cmd *cobra.Command, e Entity, args []string) error {
+	c := command(a, "set topic|broker|group|logger NAME KEY=VALUE...", "Set configs", 1, " and KEY=VALUE", func(cmd *cobra.Command, e Entity, args []string) error {
 		values, err := parse.KeyValues(args)
 		if err != nil {
 			return cli.Usage("%w", err)
 		}
 		return Change(cmd.Context(), a, []Entity{e}, values, nil, dryRun)
 	})
-	c.Example = "  chronikctl config set topic orders retention.ms=86400000\n  chronikctl config set broker default log.retention.ms=86400000"
+	c.Example = "  chronikctl config set topic orders retention.ms=86400000\n  chronikctl config set broker default log.retention.ms=86400000\n" +
+		"  chronikctl config set group billing consumer.session.timeout.ms=60000\n  chronikctl config set logger 1 root=DEBUG"
 	c.Flags().BoolVar(&dryRun, "dry-run", false, "only check and say what would be done")
 	return c
 }
 
 func unset(a *cli.App) *cobra.Command {
 	var dryRun bool
-	c := command(a, "unset topic|broker NAME KEY...", "Give configs back to their defaults", 1, " and KEY", func(cmd *cobra.Command, e Entity, keys []string) error {
+	c := command(a, "unset topic|broker|group|logger NAME KEY...", "Give configs back to their defaults", 1, " and KEY", func(cmd *cobra.Command, e Entity, keys []string) error {
 		return Change(cmd.Context(), a, []Entity{e}, nil, keys, dryRun)
 	})
 	c.Flags().BoolVar(&dryRun, "dry-run", false, "only check and say what would be done")
@@ -55,10 +59,14 @@ func Change(ctx context.Context, a *cli.App, entities []Entity, values map[strin
 	defer cl.Close()
 	changed := "changed"
 	if dryRun {
-		changed = "could be changed"
+		changed = "would be changed"
 	}
 	var out cli.Outcomes
 	for _, e := range entities {
+		if err := known(ctx, cl, e, unset); err != nil {
+			out.Failed(e.String(), fmt.Errorf("change configs of %v: %w", e, err))
+			continue
+		}
 		req := kmsg.NewPtrIncrementalAlterConfigsRequest()
 		req.ValidateOnly = dryRun
 		req.Resources = append(req.Resources, resource(e, values, unset))
@@ -69,6 +77,12 @@ func Change(ctx context.Context, a *cli.App, entities []Entity, values map[strin
 		} else if err == nil {
 			err = kerr.UnknownServerError
 		}
+		if errors.Is(err, kerr.InvalidConfig) && strings.HasPrefix(message, "Unknown ") {
+			if better := known(ctx, cl, e, slices.Sorted(maps.Keys(values))); better != nil {
+				out.Failed(e.String(), fmt.Errorf("change configs of %v: %w", e, better))
+				continue
+			}
+		}
 		if err != nil {
 			out.Refused(e.String(), "change configs of "+e.String(), err, message)
 			continue
@@ -76,6 +90,19 @@ func Change(ctx context.Context, a *cli.App, entities []Entity, values map[strin
 		out.Done(e.String(), "%s", changed)
 	}
 	return a.Report(&out)
+}
+
+// known refuses keys that an entity does not have: brokers take it for done to
+// unset what does not exist. What is set for all brokers has no list to look in.
+func known(ctx context.Context, cl *kgo.Client, e Entity, keys []string) error {
+	if len(keys) == 0 || e.Kind == kmsg.ConfigResourceTypeBroker && e.Name == "" {
+		return nil
+	}
+	all, err := askOver(ctx, cl, e)
+	if err == nil {
+		_, err = choose(e, all, keys)
+	}
+	return err
 }
 
 func resource(e Entity, values map[string]string, unset []string) kmsg.IncrementalAlterConfigsRequestResource {

@@ -1,5 +1,5 @@
 // Package config is chronikctl config: get, set, unset and describe the configs
-// of topics and brokers.
+// of topics, brokers, groups and loggers.
 //
 // It knows no config by name: what there is, its documentation, default, source
 // and bounds come from the broker. internal/ctl calls New; the command topic
@@ -7,6 +7,7 @@
 package config
 
 import (
+	"slices"
 	"strconv"
 	"strings"
 
@@ -18,13 +19,13 @@ import (
 
 // New is the command with all those below it.
 func New(a *cli.App) *cobra.Command {
-	return cli.Parent("config", "Read and change the configs of topics and brokers", get(a), set(a), unset(a), describe(a))
+	return cli.Parent("config", "Read and change the configs of topics, brokers, groups and loggers", get(a), set(a), unset(a), describe(a))
 }
 
 // Entity is what has configs.
 type Entity struct {
 	Kind kmsg.ConfigResourceType
-	Name string // a topic, or a broker's id; empty for all brokers
+	Name string // a topic, a group, or a broker's id; empty for all brokers
 }
 
 // Topics are entities of topics.
@@ -39,39 +40,72 @@ func Topics(names []string) []Entity {
 // allBrokers is how people name the configs that every broker has.
 const allBrokers = "default"
 
-// entity reads "topic NAME", "broker ID" or "broker default".
+// What has configs, as people write it.
+const (
+	topicKind  = "topic"
+	brokerKind = "broker"
+	groupKind  = "group"
+	loggerKind = "logger"
+)
+
+// kinds is what an entity's first word may be.
+func kinds() []string { return []string{topicKind, brokerKind, groupKind, loggerKind} }
+
+// entity reads "topic NAME", "broker ID", "broker default", "group NAME" or
+// "logger ID".
 func entity(kind, name string) (Entity, error) {
 	switch kind {
-	case "topic":
+	case topicKind:
 		return Entity{kmsg.ConfigResourceTypeTopic, name}, nil
-	case "broker":
-		if name == allBrokers {
+	case groupKind:
+		return Entity{kmsg.ConfigResourceTypeGroupConfig, name}, nil
+	case brokerKind, loggerKind:
+		if kind == brokerKind && name == allBrokers {
 			return Entity{kmsg.ConfigResourceTypeBroker, ""}, nil
 		}
 		if n, err := strconv.ParseInt(name, 10, 32); err != nil || n < 0 {
-			return Entity{}, cli.Usage("%q is no broker's id; chronikctl broker list shows them; %s means all brokers", name, allBrokers)
+			return Entity{}, cli.Usage("%q is no broker's id; chronikctl broker list shows them; broker %s means all brokers", name, allBrokers)
+		}
+		if kind == loggerKind {
+			return Entity{kmsg.ConfigResourceTypeBrokerLogger, name}, nil
 		}
 		return Entity{kmsg.ConfigResourceTypeBroker, name}, nil
 	}
-	return Entity{}, cli.Usage("%q has no configs: write topic NAME, broker ID or broker %s", kind, allBrokers)
+	return Entity{}, noEntity(kind)
+}
+
+func noEntity(kind string) error {
+	return cli.Usage("%q has no configs: write topic NAME, broker ID, broker %s for all brokers, group NAME, or logger ID for a broker's log", kind, allBrokers)
 }
 
 // String names the entity as people write it.
 func (e Entity) String() string {
-	if e.Kind == kmsg.ConfigResourceTypeTopic {
-		return "topic " + e.Name
+	switch e.Kind {
+	case kmsg.ConfigResourceTypeTopic:
+		return topicKind + " " + e.Name
+	case kmsg.ConfigResourceTypeGroupConfig:
+		return groupKind + " " + e.Name
+	case kmsg.ConfigResourceTypeBrokerLogger:
+		return loggerKind + " " + e.Name
 	}
 	if e.Name == "" {
-		return "broker " + allBrokers
+		return brokerKind + " " + allBrokers
 	}
-	return "broker " + e.Name
+	return brokerKind + " " + e.Name
 }
 
 // command is one below config: its arguments are an entity and what follows.
 func command(a *cli.App, use, short string, least int, wanted string, run func(cmd *cobra.Command, e Entity, rest []string) error) *cobra.Command {
-	topics := a.Topics(0)
+	topics, groups, brokers := a.Topics(0), a.Groups(0), a.Brokers(0)
+	enough := cli.Args(2+least, -1, "what has the configs (topic NAME, broker ID, group NAME, logger ID)"+wanted)
 	return &cobra.Command{
-		Use: use, Short: short, Args: cli.Args(2+least, -1, "topic NAME or broker ID"+wanted),
+		Use: use, Short: short,
+		Args: func(cmd *cobra.Command, args []string) error {
+			if len(args) > 0 && !slices.Contains(kinds(), args[0]) {
+				return noEntity(args[0])
+			}
+			return enough(cmd, args)
+		},
 		RunE: func(cmd *cobra.Command, args []string) error {
 			e, err := entity(args[0], args[1])
 			if err != nil {
@@ -82,11 +116,17 @@ func command(a *cli.App, use, short string, least int, wanted string, run func(c
 		ValidArgsFunction: func(cmd *cobra.Command, args []string, begun string) ([]cobra.Completion, cobra.ShellCompDirective) {
 			switch {
 			case len(args) == 0:
-				return []string{"topic", "broker"}, cobra.ShellCompDirectiveNoFileComp
-			case len(args) == 1 && args[0] == "topic":
+				return kinds(), cobra.ShellCompDirectiveNoFileComp
+			case len(args) == 1 && args[0] == topicKind:
 				return topics(cmd, args, begun)
+			case len(args) == 1 && args[0] == groupKind:
+				return groups(cmd, args, begun)
 			case len(args) == 1:
-				return []string{allBrokers}, cobra.ShellCompDirectiveNoFileComp
+				ids, directive := brokers(cmd, args, begun)
+				if args[0] == brokerKind {
+					ids = append(ids, allBrokers)
+				}
+				return ids, directive
 			}
 			return keys(a, cmd, args), cobra.ShellCompDirectiveNoFileComp
 		},

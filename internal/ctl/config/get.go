@@ -12,7 +12,7 @@ import (
 
 func get(a *cli.App) *cobra.Command {
 	var changed bool
-	c := command(a, "get topic|broker NAME [KEY...]", "Show the values of configs, and where they come from", 0, "", func(cmd *cobra.Command, e Entity, keys []string) error {
+	c := command(a, "get topic|broker|group|logger NAME [KEY...]", "Show the values of configs, and where they come from", 0, "", func(cmd *cobra.Command, e Entity, keys []string) error {
 		all, err := ask(cmd.Context(), a, e)
 		if err != nil {
 			return err
@@ -53,7 +53,7 @@ func value(s *string) string {
 }
 
 func describe(a *cli.App) *cobra.Command {
-	c := command(a, "describe topic|broker NAME [KEY...]", "Show what configs mean: documentation, type, bounds, default, where the value comes from", 0, "",
+	c := command(a, "describe topic|broker|group|logger NAME [KEY...]", "Show what configs mean: documentation, type, bounds, default, where the value comes from", 0, "",
 		func(cmd *cobra.Command, e Entity, keys []string) error {
 			all, err := ask(cmd.Context(), a, e)
 			if err != nil {
@@ -85,7 +85,7 @@ func (d *Described) block() string {
 		b.WriteString(", changes only with a restart")
 	}
 	for i, s := range d.Synonyms {
-		head := "\n  found in "
+		head := "\n  set by   "
 		if i > 0 {
 			head = "\n           "
 		}
