@@ -34,10 +34,10 @@ func Manual(version string) ([]manpage.Page, error) {
 				{Term: "NOTIFY_SOCKET, WATCHDOG_USEC", Text: "Set by systemd: where readiness, the status and keep-alives are sent."},
 			}},
 			{Title: "SIGNALS", Items: []manpage.Item{
-				{Term: "SIGTERM, SIGINT", Text: "Drain: answer what was accepted, mark the data directory clean, end. A second one ends the process at once, which loses nothing that was acknowledged as synced."},
+				{Term: "SIGTERM, SIGINT", Text: "Drain: answer what was accepted, mark the data directory clean, end. A broker that starts or recovers ends, and the next start recovers. A second one ends the process at once, which loses nothing that was acknowledged as synced."},
 			}},
 			{Title: "EXIT STATUS", Items: []manpage.Item{
-				{Term: fmt.Sprint(ExitOK), Text: "Stopped as asked."},
+				{Term: fmt.Sprint(ExitOK), Text: "Stopped as asked, also before it was ready."},
 				{Term: fmt.Sprint(ExitFailed), Text: "Failed while running."},
 				{Term: fmt.Sprint(ExitUsage), Text: "The command line or the configuration is wrong; nothing was touched."},
 				{Term: fmt.Sprint(ExitData), Text: "A directory is in use, not writable, damaged, of a newer format or another broker's."},

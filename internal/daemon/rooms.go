@@ -158,7 +158,7 @@ func (b *Broker) openLogs(ctx context.Context, r *rooms) error {
 		FS: b.fs, Holder: holder(), Logger: b.log.Named("storage"), Metrics: r.measured,
 		DeferredBytes: b.cfg.Produce.DeferredBytes, JournalFileSize: b.journalFile, JournalBytes: b.journalBytes,
 		ProducerExpiry: r.conf.ProducerExpiration, KeeperInterval: r.conf.Cleaning.Interval,
-		Progress: b.ready.progress, MinFree: func() int64 { return r.conf.Cleaning.MinFree },
+		Progress: b.ready.progress, Interrupted: ctx.Err, MinFree: func() int64 { return r.conf.Cleaning.MinFree },
 		CleanerBytes: r.conf.Cleaning.KeyBytes, CleanerBytesPerSecond: r.conf.Cleaning.BytesPerSecond,
 		CleanerBackoff: r.conf.Cleaning.Backoff,
 		Absent: func() int {

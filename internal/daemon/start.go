@@ -66,10 +66,11 @@ type Broker struct {
 }
 
 // Start starts a broker and returns when it serves clients. The order:
-// addresses (nothing is changed on disk where one is taken), checks, admin port, rooms
-// from the disk upwards, clients last. ctx is for the start alone. An error is
-// an *ExitError where its code is not ExitFailed; what had been started is
-// stopped.
+// addresses (nothing is changed on disk where one is taken), checks, admin port,
+// rooms from the disk upwards, clients last. ctx is for the start alone: where it
+// ends before, so does a recovery, and the directory is as a kill at that moment
+// leaves it. An error is an *ExitError where its code is not ExitFailed; what had
+// been started is stopped.
 func Start(ctx context.Context, o Options) (*Broker, error) {
 	begin := time.Now()
 	addresses, err := bind(ctx, o.Config)

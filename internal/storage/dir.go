@@ -71,6 +71,12 @@ type Options struct {
 	// at the same time, so it is called concurrently.
 	Progress func(dir, doing string, done, all int)
 
+	// Interrupted, where set, is asked all through the recovery of a directory, also
+	// by several goroutines; from its first error on it must return one. That error
+	// ends the recovery, and OpenDir returns it. The directory is then left as a kill
+	// at that moment leaves it: the next start recovers.
+	Interrupted func() error
+
 	// For tests: called after a directory that had failed takes records again.
 	reopened func(*Dir)
 	broken   broken
@@ -282,6 +288,17 @@ func (d *Dir) open() (err error) {
 		return err
 	}
 	d.start()
+	return nil
+}
+
+// interrupted is an error from when on the recovery is to end.
+func (d *Dir) interrupted() error {
+	if d.opt.Interrupted == nil {
+		return nil
+	}
+	if err := d.opt.Interrupted(); err != nil {
+		return fmt.Errorf("the recovery was interrupted: %w", err)
+	}
 	return nil
 }
 

@@ -73,7 +73,12 @@ func (d *Dir) recover() error {
 	if err := r.readCheckpoint(); err != nil {
 		return err
 	}
-	var err error
+	// Before the mark goes: what interrupts a start that has nothing to recover
+	// leaves it so.
+	err := d.interrupted()
+	if err != nil {
+		return err
+	}
 	if d.clean, err = d.takeCleanMark(r.ckpt); err != nil {
 		return err
 	}
@@ -193,6 +198,9 @@ func (r *recovery) logs() error {
 		if f.err == nil {
 			f.err = r.prepare(f)
 		}
+		if err := r.d.interrupted(); err != nil {
+			return err
+		}
 		f.l.producers.CopyFrom(&f.l.settled)
 		if f.err == nil && f.lc.aside != "" {
 			f.err = f.bringBack()
@@ -203,8 +211,13 @@ func (r *recovery) logs() error {
 		if err := r.apply(); err != nil {
 			return err
 		}
-		if err := r.d.journal.SyncFiles(r.extent.Files); err != nil {
-			return err
+		for _, name := range r.extent.Files {
+			if err := r.d.interrupted(); err != nil {
+				return err
+			}
+			if err := r.d.journal.SyncFiles([]string{name}); err != nil {
+				return err
+			}
 		}
 	}
 	if err := r.home(); err != nil {
@@ -227,6 +240,9 @@ func (r *recovery) home() error {
 	done := 0
 	each(len(all), func(i int) {
 		f := all[i]
+		if r.d.interrupted() != nil {
+			return
+		}
 		if f.err == nil {
 			f.err = f.l.flushAndSync()
 		}
@@ -235,6 +251,9 @@ func (r *recovery) home() error {
 		done++
 		r.progress("partitions written and synced", done, len(all))
 	})
+	if err := r.d.interrupted(); err != nil {
+		return err
+	}
 	keep := r.others
 	for _, f := range all {
 		if f.err != nil && noSpace(f.err) {
@@ -246,7 +265,12 @@ func (r *recovery) home() error {
 		return nil
 	}
 	aside := newAside(r.d)
-	_, err := r.d.journal.Scan(r.ckpt.redo, func(fr journal.Frame) error { return r.keepAside(aside, &fr) })
+	_, err := r.d.journal.Scan(r.ckpt.redo, func(fr journal.Frame) error {
+		if err := r.d.interrupted(); err != nil {
+			return err
+		}
+		return r.keepAside(aside, &fr)
+	})
 	return errors.Join(err, aside.close())
 }
 

@@ -17,6 +17,9 @@ func (r *recovery) verify() error {
 	d := r.d
 	d.log.Info("the last stop was not clean, reading the journal", zap.Uint64("file", r.ckpt.redo.File), zap.Uint64("lsn", uint64(r.ckpt.redo.LSN)))
 	ext, err := d.journal.Scan(r.ckpt.redo, func(f journal.Frame) error {
+		if err := d.interrupted(); err != nil {
+			return err
+		}
 		d.stats.frames.Inc()
 		r.frames++
 		r.progress("frames of the journal read", r.frames, r.frames)
@@ -55,6 +58,9 @@ func (f *found) extend(fr *journal.Frame) error {
 func (r *recovery) apply() error {
 	done := 0
 	ext, err := r.d.journal.Scan(r.ckpt.redo, func(fr journal.Frame) error {
+		if err := r.d.interrupted(); err != nil {
+			return err
+		}
 		done++
 		r.progress("frames of the journal replayed", done, r.frames)
 		f := r.found[fr.Stream]
@@ -112,7 +118,7 @@ func (l *Log) keepDurable(c *chunk) int64 {
 func (r *recovery) relieve() {
 	all := slices.Collect(maps.Values(r.found))
 	each(len(all), func(i int) {
-		if all[i].err == nil {
+		if all[i].err == nil && r.d.interrupted() == nil {
 			all[i].err = all[i].l.flush()
 		}
 	})

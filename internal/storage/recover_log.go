@@ -160,9 +160,10 @@ func (l *Log) ownsSegment(base int64) bool {
 // scan finds the valid prefix of a log that was written through.
 func (r *recovery) scan(f *found) error {
 	l, next, now := f.l, f.lc.rp.offset, time.Now()
-	note := func(b record.Batch) {
+	note := func(b record.Batch) error {
 		l.settled.Add(b, now)
 		l.epochs.Assign(b.LeaderEpoch(), b.BaseOffset())
+		return r.d.interrupted()
 	}
 	interval := l.cfg.Load().Segment.IndexInterval
 	if n := len(l.segments); n > 0 {

@@ -11,8 +11,9 @@ import (
 // next is the offset that is expected there, with checksums, up to the first
 // one that is damaged or out of order. It cuts the file there and returns the
 // next offset. fn, where it is set, sees every batch that stays, during the call
-// only. A file that ends before pos matches ErrCorrupt. Nobody may use the segment.
-func (s *Segment) Recover(pos, next int64, interval int, fn func(record.Batch)) (int64, error) {
+// only; its error ends the search, and the file is not cut. A file that ends before
+// pos matches ErrCorrupt. Nobody may use the segment.
+func (s *Segment) Recover(pos, next int64, interval int, fn func(record.Batch) error) (int64, error) {
 	h, err := s.open()
 	if err != nil {
 		return 0, fmt.Errorf("recover segment: %w", err)
@@ -25,7 +26,7 @@ func (s *Segment) Recover(pos, next int64, interval int, fn func(record.Batch)) 
 	return next, s.Cut(pos, next)
 }
 
-func (s *Segment) recover(h *handle, pos, next int64, interval int, fn func(record.Batch)) (int64, int64, error) {
+func (s *Segment) recover(h *handle, pos, next int64, interval int, fn func(record.Batch) error) (int64, int64, error) {
 	size, err := h.f.Size()
 	if err != nil {
 		return 0, 0, fmt.Errorf("recover segment: %w", err)
@@ -52,7 +53,9 @@ func (s *Segment) recover(h *handle, pos, next int64, interval int, fn func(reco
 		s.noteBatch(b, pos, interval)
 		s.mu.Unlock()
 		if fn != nil {
-			fn(b)
+			if err := fn(b); err != nil {
+				return 0, 0, err
+			}
 		}
 		next = b.LastOffset() + 1
 		pos += int64(len(b))

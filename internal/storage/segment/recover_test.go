@@ -34,7 +34,7 @@ func TestRecoverCutsAtEveryPoint(t *testing.T) {
 			}
 			s := Open(NewFiles(fsys, 2), testDir, 50, 0)
 			seen := 0
-			got, err := s.Recover(0, 50, interval, func(record.Batch) { seen++ })
+			got, err := s.Recover(0, 50, interval, func(record.Batch) error { seen++; return nil })
 			if err != nil || got != next || s.Size() != valid || seen != n {
 				t.Fatalf("cut at %d, tail of %d: next %d, size %d, %d batches, %v; want %d, %d", cut, len(tail), got, s.Size(), seen, err, next, valid)
 			}
@@ -74,6 +74,14 @@ func TestRecoverRefusesAFileThatIsTooShort(t *testing.T) {
 	fsys := memory(t)
 	all := history(t, 0, 4, 1)
 	s := written(t, fsys, 0, all)
+	full := int64(len(content(t, fsys, s.Path())))
+	stop := errors.New("stop")
+	if _, err := Open(NewFiles(fsys, 2), testDir, 0, 0).Recover(0, 0, interval, func(record.Batch) error { return stop }); !errors.Is(err, stop) {
+		t.Errorf("not stopped: %v", err)
+	}
+	if n := int64(len(content(t, fsys, s.Path()))); n != full {
+		t.Errorf("stopped, and cut from %d to %d", full, n)
+	}
 	if _, err := Open(NewFiles(fsys, 2), testDir, 0, 0).Recover(s.Size()+1, 99, interval, nil); !errors.Is(err, ErrCorrupt) {
 		t.Errorf("got %v", err)
 	}
@@ -92,7 +100,7 @@ func FuzzRecover(f *testing.F) {
 		replace(t, fsys, testDir+"/"+Name(0)+LogSuffix, b)
 		s := Open(NewFiles(fsys, 2), testDir, 0, 0)
 		var kept []byte
-		end, err := s.Recover(0, 0, interval, func(x record.Batch) { kept = append(kept, x...) })
+		end, err := s.Recover(0, 0, interval, func(x record.Batch) error { kept = append(kept, x...); return nil })
 		ok(t, err)
 		if !bytes.HasPrefix(b, kept) || s.Size() != int64(len(kept)) {
 			t.Fatalf("kept %d bytes, size %d", len(kept), s.Size())
