@@ -80,6 +80,8 @@ func misspelt() [][]string {
 		{"", "group", "reset", "g", "--from-file", "/nowhere/at/all"},
 		{"", "group", "reset", "g", "--from-file", "BADFILE"},
 		{"", "group", "reset", "g", "--from-file", "BADFILE", "--topic", "a"},
+		{"", "group", "export"},
+		{"", "group", "export", "g", "--all"},
 		{"", "group", "delete-offsets", "g"},
 		{"", "broker", "describe", "one"},
 		{"", "doctor", "--wait", "2h"},
@@ -164,6 +166,7 @@ func refused() [][]string {
 		{"", "group", "reset", "none", "--to-latest", "--yes"},
 		{"", "group", "reset", "none", "--to-latest", "--topic", "nope", "--yes"},
 		{"", "group", "reset", "none", "--to-latest", "--topic", "a"},
+		{"", "group", "export", "none"},
 		{"", "broker", "describe", "7"},
 		{"", "profile", "explain", "none"},
 	}

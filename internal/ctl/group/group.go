@@ -1,4 +1,4 @@
-// Package group is chronikctl group: list, describe, reset, delete,
+// Package group is chronikctl group: list, describe, reset, export, delete,
 // delete-offsets.
 //
 // Groups of both protocols, classic and consumer (KIP-848), look alike here.
@@ -14,8 +14,8 @@ import (
 
 // New is the command with all those below it.
 func New(a *cli.App) *cobra.Command {
-	return cli.Parent("group", "List, describe, reset and delete consumer groups and their offsets",
-		list(a), describe(a), reset(a), remove(a), deleteOffsets(a))
+	return cli.Parent("group", "List, describe, reset, export and delete consumer groups and their offsets",
+		list(a), describe(a), reset(a), export(a), remove(a), deleteOffsets(a))
 }
 
 const dryRunDoc = "only say what would be done"

@@ -35,7 +35,7 @@ func reset(a *cli.App) *cobra.Command {
 		Example: "  chronikctl group reset audit --to-earliest --dry-run\n  chronikctl group reset audit --topic orders:0,1 --to-offset 1200\n" +
 			"  chronikctl group reset audit --topic orders --to-time 2h\n  chronikctl group reset audit --shift-by -100\n  chronikctl group reset audit --from-file offsets.csv",
 		RunE: func(cmd *cobra.Command, names []string) error {
-			if err := w.check(cmd); err != nil {
+			if err := w.check(cmd, names[0]); err != nil {
 				return err
 			}
 			return a.Admin(func(ctx context.Context, adm *kadm.Client, _ []string) error {

@@ -48,12 +48,12 @@ func (w *where) flags(c *cobra.Command, a *cli.App) {
 	f.Int64Var(&w.offset, "to-offset", 0, "go on at this offset")
 	f.StringVar(&w.time, "to-time", "", "go on at the first record that is not older than this time, or than 5m, 2h, 7d ago")
 	f.Int64Var(&w.shift, "shift-by", 0, "go on so many offsets later, or earlier with a minus")
-	f.StringVar(&w.file, "from-file", "", "file of lines TOPIC,PARTITION,OFFSET")
+	f.StringVar(&w.file, "from-file", "", "file of lines TOPIC,PARTITION,OFFSET or GROUP,TOPIC,PARTITION,OFFSET, as group export writes them")
 	cli.CompleteFlag(c, "topic", a.Topics(0))
 }
 
 // check reads the flags, and the file, before anything is sent.
-func (w *where) check(cmd *cobra.Command) error {
+func (w *where) check(cmd *cobra.Command, group string) error {
 	var given []string
 	for _, k := range kinds() {
 		if cmd.Flags().Changed(k) {
@@ -88,12 +88,13 @@ func (w *where) check(cmd *cobra.Command) error {
 			return cli.Usage("--to-time %w", err)
 		}
 	case "from-file":
-		return w.open()
+		return w.open(group)
 	}
 	return nil
 }
 
-func (w *where) open() error {
+// open reads the file. Of one that names groups, only this one's lines count.
+func (w *where) open(group string) error {
 	if len(w.only) > 0 {
 		return cli.Usage("--topic and --from-file: the file names its topics; leave one out")
 	}
@@ -102,8 +103,18 @@ func (w *where) open() error {
 		return cli.Usage("--from-file: %w", err)
 	}
 	defer f.Close()
-	if w.read, err = parse.Offsets(f); err == nil && len(w.read) == 0 {
+	all, err := parse.Offsets(f)
+	for _, o := range all {
+		if o.Group == "" || o.Group == group {
+			w.read = append(w.read, o)
+		}
+	}
+	switch {
+	case err != nil:
+	case len(all) == 0:
 		err = errors.New("there is no offset in it; write lines TOPIC,PARTITION,OFFSET")
+	case len(w.read) == 0:
+		err = fmt.Errorf("it has offsets of other groups only, as of %s; name one of those, or write lines TOPIC,PARTITION,OFFSET", all[0].Group)
 	}
 	if err != nil {
 		return cli.Usage("--from-file %s: %w", w.file, err)

@@ -6,23 +6,27 @@ import (
 	"io"
 	"strconv"
 	"strings"
+	"unicode"
 )
 
 // TopicOffset is one line of a file of offsets.
 type TopicOffset struct {
-	Topic     string
-	Partition int32
-	Offset    int64
+	Group     string `json:"group,omitempty"` // empty where the line has none
+	Topic     string `json:"topic"`
+	Partition int32  `json:"partition"`
+	Offset    int64  `json:"offset"`
 }
 
 // maxOffsets bounds a file of offsets, in lines.
 const maxOffsets = 1_000_000
 
-// Offsets reads lines TOPIC,PARTITION,OFFSET, as Kafka's own tool writes them.
-// Blank lines and those that begin with # do not count; each partition may stand
-// there once.
+// Offsets reads lines TOPIC,PARTITION,OFFSET, or with GROUP before them, as
+// WriteOffsets and Kafka's own tool write them: the latter quotes names as it
+// likes. Blank lines and those that begin with # do not count; each partition may
+// stand there once for a group.
 func Offsets(r io.Reader) ([]TopicOffset, error) {
 	type place struct {
+		group     string
 		topic     string
 		partition int32
 	}
@@ -38,13 +42,13 @@ func Offsets(r io.Reader) ([]TopicOffset, error) {
 		if err != nil {
 			return nil, fmt.Errorf("line %d: %w", n, err)
 		}
-		if first, twice := seen[place{o.Topic, o.Partition}]; twice {
+		if first, twice := seen[place{o.Group, o.Topic, o.Partition}]; twice {
 			return nil, fmt.Errorf("line %d: %s partition %d stands in line %d already", n, o.Topic, o.Partition, first)
 		}
 		if len(all) == maxOffsets {
 			return nil, fmt.Errorf("line %d: more than %d offsets", n, maxOffsets)
 		}
-		seen[place{o.Topic, o.Partition}] = n
+		seen[place{o.Group, o.Topic, o.Partition}] = n
 		all = append(all, o)
 	}
 	if err := scan.Err(); err != nil {
@@ -53,22 +57,83 @@ func Offsets(r io.Reader) ([]TopicOffset, error) {
 	return all, nil
 }
 
-func offsetLine(line string) (TopicOffset, error) {
-	fields := strings.Split(line, ",")
-	if len(fields) == 4 && fields[0] != "" {
-		fields = fields[1:] // GROUP first: the tool's file for several groups
+func offsetLine(line string) (o TopicOffset, err error) {
+	bad := fmt.Errorf("%q is neither TOPIC,PARTITION,OFFSET nor GROUP,TOPIC,PARTITION,OFFSET", line)
+	all, ok := fields(line)
+	if !ok || len(all) < 3 || len(all) > 4 {
+		return o, bad
 	}
-	bad := fmt.Errorf("%q is not TOPIC,PARTITION,OFFSET", line)
-	if len(fields) != 3 {
-		return TopicOffset{}, bad
+	if len(all) == 4 {
+		if o.Group, all = all[0], all[1:]; o.Group == "" {
+			return o, bad
+		}
 	}
-	for i, f := range fields {
-		fields[i] = strings.Trim(strings.TrimSpace(f), `"`)
+	p, err1 := strconv.ParseInt(all[1], 10, 32)
+	at, err2 := strconv.ParseInt(all[2], 10, 64)
+	if all[0] == "" || err1 != nil || err2 != nil || p < 0 || at < 0 {
+		return o, bad
 	}
-	p, err1 := strconv.ParseInt(fields[1], 10, 32)
-	o, err2 := strconv.ParseInt(fields[2], 10, 64)
-	if fields[0] == "" || err1 != nil || err2 != nil || p < 0 || o < 0 {
-		return TopicOffset{}, bad
+	o.Topic, o.Partition, o.Offset = all[0], int32(p), at
+	return o, nil
+}
+
+// fields takes a line of comma-separated fields apart (RFC 4180). Blanks around a
+// field do not count, unless they are within its quotes.
+func fields(line string) (all []string, ok bool) {
+	for rest := line; ; {
+		rest = strings.TrimLeftFunc(rest, unicode.IsSpace)
+		if !strings.HasPrefix(rest, `"`) {
+			field, after, more := strings.Cut(rest, ",")
+			all = append(all, strings.TrimSpace(field))
+			if !more {
+				return all, true
+			}
+			rest = after
+			continue
+		}
+		var field strings.Builder
+		for rest = rest[1:]; ; {
+			part, after, closed := strings.Cut(rest, `"`)
+			if !closed {
+				return nil, false
+			}
+			field.WriteString(part)
+			if rest = after; !strings.HasPrefix(rest, `"`) {
+				break
+			}
+			field.WriteByte('"') // two of them stand for one
+			rest = rest[1:]
+		}
+		all = append(all, field.String())
+		rest = strings.TrimLeftFunc(rest, unicode.IsSpace)
+		if rest == "" {
+			return all, true
+		}
+		if rest[0] != ',' {
+			return nil, false
+		}
+		rest = rest[1:]
 	}
-	return TopicOffset{fields[0], int32(p), o}, nil
+}
+
+// WriteOffsets writes what Offsets reads back as the same.
+func WriteOffsets(w io.Writer, list []TopicOffset) error {
+	var b strings.Builder
+	for _, o := range list {
+		if o.Group != "" {
+			b.WriteString(quoted(o.Group) + ",")
+		}
+		fmt.Fprintf(&b, "%s,%d,%d\n", quoted(o.Topic), o.Partition, o.Offset)
+	}
+	_, err := io.WriteString(w, b.String())
+	return err
+}
+
+// quoted is a name as a field: in quotes where it could be taken for something
+// else (RFC 4180).
+func quoted(name string) string {
+	if name != "" && name[0] != '#' && strings.TrimSpace(name) == name && !strings.ContainsAny(name, "\",") {
+		return name
+	}
+	return `"` + strings.ReplaceAll(name, `"`, `""`) + `"`
 }

@@ -2,6 +2,7 @@ package parse
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -97,12 +98,12 @@ func TestKeyValues(t *testing.T) {
 
 func TestOffsetsOfAFile(t *testing.T) {
 	got, err := Offsets(strings.NewReader("# t,p,o\n\na,0,5\n \"b\" , 1 , 0 \ngroup,c,2,7\r\n"))
-	if err != nil || fmt.Sprint(got) != "[{a 0 5} {b 1 0} {c 2 7}]" {
+	if err != nil || fmt.Sprint(got) != "[{ a 0 5} { b 1 0} {group c 2 7}]" {
 		t.Errorf("%v, %v", got, err)
 	}
 	for in, want := range map[string]string{
 		"a,0": "line 1", "a,0,1\na,0,2\n": "line 2: a partition 0 stands in line 1", "a,x,1": "line 1", "a,0,-1": "line 1",
-		",0,1": "line 1", "a,b,c,d,e": "line 1", "a,2147483648,0": "line 1", "a,0,9223372036854775808": "line 1",
+		",0,1": "line 1", "a,b,c,d,e": "line 1", ",a,0,1": "line 1", "g,a,0,1\ng,a,0,2": "line 2: a partition 0 stands in line 1", "a,2147483648,0": "line 1", "a,0,9223372036854775808": "line 1",
 	} {
 		if got, err := Offsets(strings.NewReader(in)); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%q: %v, %v", in, got, err)
@@ -143,12 +144,20 @@ func FuzzPartitions(f *testing.F) {
 
 func FuzzOffsets(f *testing.F) {
 	f.Add("a,0,5\n# x\n\"b\",1,2")
+	f.Add("\"a \"\", #g\",t,0,5\n\"#\",t,0,5\n g\"h,t,0,5")
 	f.Fuzz(func(t *testing.T, s string) {
 		list, err := Offsets(strings.NewReader(s))
 		for _, o := range list {
 			if err != nil || o.Topic == "" || o.Partition < 0 || o.Offset < 0 {
 				t.Errorf("%q: %+v, %v", s, o, err)
 			}
+		}
+		var written strings.Builder
+		if err := WriteOffsets(&written, list); err != nil {
+			t.Fatal(err)
+		}
+		if again, err := Offsets(strings.NewReader(written.String())); err != nil || !slices.Equal(again, list) {
+			t.Errorf("%q is %+v, written as %q, which is %+v, %v", s, list, written.String(), again, err)
 		}
 	})
 }
