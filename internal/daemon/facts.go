@@ -123,7 +123,7 @@ func (x *facts) ofRooms(f *diagnose.Facts, r *rooms) {
 func (x *facts) ofTopics(f *diagnose.Facts, r *rooms) {
 	weaker := map[string]bool{}
 	for _, l := range r.storage.Logs() {
-		if c := l.Config(); c.Profile.Ack == durability.Written && !c.Cleanup.Internal {
+		if l.Config().Profile.Ack == durability.Written {
 			weaker[l.Topic()] = true
 		}
 	}

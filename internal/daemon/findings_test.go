@@ -9,6 +9,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/twmb/franz-go/pkg/kadm"
+	"github.com/twmb/franz-go/pkg/kgo"
 	"go.uber.org/zap"
 
 	"github.com/chronik-io/chronik/internal/daemon/config"
@@ -88,6 +90,26 @@ func TestTopicsAreLookedAt(t *testing.T) {
 	}
 	if got := found(t, ask); !strings.HasPrefix(got, "bad partition partition kept-") || !strings.Contains(got, "it cannot be used: ") {
 		t.Errorf("found %s", got)
+	}
+}
+
+// What time bounds is no contradiction; a topic that promises less than the default
+// is named.
+func TestTopicsThatPromiseLessAreNamed(t *testing.T) {
+	b, ask := startHere(t, vfs.Memory(), "chronik.disk.min.free.bytes=0", "log.retention.bytes=9223372036854775807")
+	fill(t, b, "kept", 1, 1)
+	c, err := kgo.NewClient(kgo.SeedBrokers(b.Addrs()...))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer c.Close()
+	profile := "os"
+	if _, err := kadm.NewClient(c).CreateTopic(t.Context(), 2, 1, map[string]*string{"chronik.durability.profile": &profile}, "weak"); err != nil {
+		t.Fatal(err)
+	}
+	want := "note profile topics: 1 acknowledge what is not on the disk, though the default profile sync does not: weak"
+	if got := found(t, ask); got != want {
+		t.Errorf("found %s\nwant %s", got, want)
 	}
 }
 

@@ -100,7 +100,7 @@ func (r *readiness) findings() []diagnose.Finding {
 	var all []diagnose.Finding
 	if phase != "" {
 		all = append(all, diagnose.Finding{Check: diagnose.CheckServing, Severity: diagnose.Bad, Subject: "broker", What: phase,
-			Remedy: "wait: a recovery takes as long as the disk needs for the journal; /readyz and systemctl status say how far it is"})
+			Remedy: "wait: /readyz and systemctl status say how far it is; a recovery takes as long as the disk needs for the journal, a stop half a minute at most"})
 	}
 	for _, severity := range diagnose.Severities() {
 		for _, name := range slices.Sorted(maps.Keys(parts)) {

@@ -66,7 +66,8 @@ func TestFilesThatRunOut(t *testing.T) {
 		{"before the directories are known", files(1024, 40, 0), nil},
 		{"nearly all", files(1000, 800, 0), []string{"warn limit of open files: 800 of 1000 files are open"}},
 		{"all", files(1000, 990, 0, dir), []string{"bad limit of open files: 990 of 1000"}},
-		{"more partitions than files", files(3000, 40, math.MaxInt32, Dir{Path: "/d", MaxOpenFiles: 1500, Logs: 1501}), []string{"room for 1428", "log directory /d: it has 1501 partitions and keeps 1500"}[1:]},
+		{"more partitions than files", files(3000, 40, math.MaxInt32, Dir{Path: "/d", MaxOpenFiles: 1500, Logs: 1501}), []string{"log directory /d: it has 1501 partitions and keeps 1500"}},
+		{"as many partitions as files", files(3000, 40, 1000, Dir{Path: "/d", MaxOpenFiles: 1500, Logs: 1500}), nil},
 		{"more partitions than anybody keeps open", files(1<<20, 40, math.MaxInt32, Dir{Path: "/d", MaxOpenFiles: 16384, Logs: 20_000}), nil},
 	})
 }
@@ -79,7 +80,7 @@ func TestMemoryThatRunsOut(t *testing.T) {
 		{"the runtime knows no limit", Facts{Memory: Memory{Limit: 1000 * mb, GoLimit: math.MaxInt64}}, nil},
 		{"the runtime's is higher", Facts{Memory: Memory{Limit: 1000 * mb, GoLimit: 2000 * mb}}, []string{"warn memory: GOMEMLIMIT is 2000 MiB and the container's limit 1000 MiB"}},
 		{"nearly killed", Facts{Memory: Memory{Limit: 1000 * mb, Resident: 960 * mb}}, []string{"uses 960 MiB of the 1000 MiB"}},
-		{"budgets", Facts{Memory: Memory{Limit: 256 * mb, Budgets: 288 * mb}}, []string{"may take 288 MiB, more than half of the 256 MiB"}},
+		{"budgets", Facts{Memory: Memory{Limit: 256 * mb, Budgets: 288 * mb}}, []string{"may take 288 MiB of the 256 MiB"}},
 		{"swapped", Facts{Memory: Memory{Swapped: 64 * mb}}, []string{"64 MiB of the broker are swapped out"}},
 		{"what nobody uses is swapped", Facts{Memory: Memory{Swapped: 63 * mb}}, nil},
 	})

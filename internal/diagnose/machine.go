@@ -26,7 +26,7 @@ const (
 	usedUp      = 0.95
 
 	residentMuch = 0.95     // of the container's limit
-	budgetsMuch  = 0.5      // of the container's limit: the heap grows to twice what is in use between collections
+	budgetsMuch  = 0.7      // of it: the Go heap may have 0.8, and the broker needs some for itself
 	swappedMuch  = 64 << 20 // below it is what nobody uses
 
 	steppedFor = time.Hour // for which a clock that was set is told
@@ -34,6 +34,8 @@ const (
 )
 
 const moreFiles = "raise it and restart: LimitNOFILE=1048576 in the unit (systemctl edit chronikd), --ulimit nofile=1048576:1048576 for a container, ulimit -n in a shell"
+
+const moreMemory = "raise the limit: --memory of the container, MemoryMax of the unit"
 
 func checkFiles(f *Facts, r *Report) {
 	limit, open := f.Files.Limit, f.Files.Open
@@ -94,11 +96,11 @@ func checkMemory(f *Facts, r *Report) {
 		}
 		if float64(m.Resident) > residentMuch*float64(m.Limit) {
 			r.add(Warn, "memory", fmt.Sprintf("the broker uses %s of the %s that its container may: the kernel is about to kill it", bytesText(m.Resident), limit),
-				"raise the container's memory limit, or choose a smaller produce.profile")
+				moreMemory+", or choose a smaller produce.profile")
 		}
 		if float64(m.Budgets) > budgetsMuch*float64(m.Limit) {
-			r.add(Warn, "memory", fmt.Sprintf("requests, records that wait for segments and compaction may take %s, more than half of the %s that the container may use", bytesText(m.Budgets), limit),
-				"raise the container's memory limit, or choose a smaller produce.profile or log.cleaner.dedupe.buffer.size")
+			r.add(Warn, "memory", fmt.Sprintf("requests, records that wait for segments and compaction may take %s of the %s that the container may use: with what else the broker needs that is more than there is", bytesText(m.Budgets), limit),
+				moreMemory+", or choose a smaller produce.profile or log.cleaner.dedupe.buffer.size")
 		}
 	}
 	if m.Swapped >= swappedMuch {

@@ -59,7 +59,7 @@ func (c *Checkup) partitions(ctx context.Context) error {
 			}
 		}
 	}
-	c.Looked(cli.Count(n, "partition")+" of "+cli.Count(len(c.Meta.Topics), "topic"))
+	c.Looked(cli.Count(n, "partition") + " of " + cli.Count(len(c.Meta.Topics), "topic"))
 	return c.behind(ctx, behind)
 }
 
@@ -137,22 +137,27 @@ func (c *Checkup) dirs(ctx context.Context, told int32) {
 		}
 		return
 	}
+	c.judgeDirs(all, told)
+}
+
+func (c *Checkup) judgeDirs(all kadm.DescribedAllLogDirs, told int32) {
 	n := 0
 	for _, d := range all.Sorted() {
 		n++
-		where := fmt.Sprintf("broker %d, %s", d.Broker, d.Dir)
-		switch {
-		case d.Broker == told:
-		case d.Err != nil:
-			c.Add(Bad, where, "the log directory is offline: "+d.Err.Error(), "see the broker's log; replace the disk, or repair it and start the broker anew")
-		case d.TotalBytes > 0 && float64(d.UsableBytes) < lowSpace*float64(d.TotalBytes):
-			c.Add(Warn, where, fmt.Sprintf("%s of %s are free", output.Bytes(d.UsableBytes), output.Bytes(d.TotalBytes)),
-				"delete topics, shorten retention, or give it more room")
+		if d.Broker != told {
+			c.judgeDir(d)
 		}
 	}
-	if n == 1 {
-		c.Looked("1 log directory")
-		return
-	}
 	c.Looked(fmt.Sprintf("%d log directories", n))
+}
+
+func (c *Checkup) judgeDir(d kadm.DescribedLogDir) {
+	where := fmt.Sprintf("broker %d, %s", d.Broker, d.Dir)
+	switch {
+	case d.Err != nil:
+		c.Add(Bad, where, "the log directory is offline: "+d.Err.Error(), "see the broker's log; replace the disk, or repair it and start the broker anew")
+	case d.TotalBytes > 0 && float64(d.UsableBytes) < lowSpace*float64(d.TotalBytes):
+		c.Add(Warn, where, fmt.Sprintf("%s of %s are free", output.Bytes(d.UsableBytes), output.Bytes(d.TotalBytes)),
+			"delete topics, shorten retention, or give it more room")
+	}
 }

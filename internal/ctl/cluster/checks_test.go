@@ -65,6 +65,23 @@ func TestMinInsyncReplicasDecidesHowBadItIs(t *testing.T) {
 	}
 }
 
+// A log directory that its broker has told of itself is not told again.
+func TestLogDirectoriesThatFail(t *testing.T) {
+	all := kadm.DescribedAllLogDirs{
+		1: {"/a": {Broker: 1, Dir: "/a", TotalBytes: 1000, UsableBytes: 50}, "/b": {Broker: 1, Dir: "/b", TotalBytes: 1000, UsableBytes: 49}},
+		2: {"/c": {Broker: 2, Dir: "/c", Err: kerr.KafkaStorageError}, "/d": {Broker: 2, Dir: "/d", TotalBytes: -1, UsableBytes: -1}},
+	}
+	full := "warn|broker 1, /b|49 B of 1000 B are free|delete topics, shorten retention, or give it more room"
+	failed := "bad|broker 2, /c|the log directory is offline: " + kerr.KafkaStorageError.Error() + "|see the broker's log; replace the disk, or repair it and start the broker anew"
+	for told, want := range map[int32]string{-1: full + "\n" + failed, 1: failed, 2: full} {
+		c := &Checkup{}
+		c.judgeDirs(all, told)
+		if got := lines(c); got != want {
+			t.Errorf("told of %d\ngot  %s\nwant %s", told, got, want)
+		}
+	}
+}
+
 // What chronik says of itself is taken over.
 func TestTheAdminPortsFindingsAreTakenOver(t *testing.T) {
 	s := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {

@@ -17,13 +17,14 @@ const mountinfo = `22 27 0:21 / /proc rw,relatime - proc proc rw
 31 27 0:44 / /srv/gone rw - tmpfs tmpfs rw,size=10k
 32 27 0:45 / /srv rw,relatime - btrfs /dev/sdc rw,space_cache=v2
 33 27 8:33 / /ro ro,relatime - ext4 /dev/sdc1 rw
+35 27 8:49 / /ro ro,relatime - xfs /dev/sdd1 rw
 a line that is none
 34 27 8:33 / - ext4 x
 `
 
 func TestMountsAreReadAsTheKernelWritesThem(t *testing.T) {
 	all := parseMounts(mountinfo)
-	if len(all) != 6 {
+	if len(all) != 7 {
 		t.Fatalf("%d mounts: %+v", len(all), all)
 	}
 	m := all[2]
@@ -46,10 +47,14 @@ func TestADirectoryLiesOnTheDeepestMount(t *testing.T) {
 		{"/srv/gone/x", "0:44", "/srv/gone"},
 		{"/srv/gone/x", "9:9", "/srv/gone"}, // btrfs says another device of its files than of its mounts
 		{"/ro", "8:33", "/ro"},
+		{"/srv/my data", "254:1", "/"}, // its own device counts, not what is mounted deepest
 	} {
 		if got := mountOf(all, c.path, c.device); got.Point != c.point {
 			t.Errorf("%s of device %s lies on %s, want %s", c.path, c.device, got.Point, c.point)
 		}
+	}
+	if got := mountOf(all, "/ro/x", "9:9"); got.Type != "xfs" {
+		t.Errorf("of two at the same place the last one is seen: %+v", got)
 	}
 	if got := mountOf(nil, "/x", "1:1"); got.Type != "" {
 		t.Errorf("%+v", got)
