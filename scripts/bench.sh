@@ -2,7 +2,7 @@
 # bench.sh [ROW...]   the rows of docs/performance.md, measured on this machine.
 #
 # ROW: limits closed acks shared windows single batches throttled read cold e2e
-#      partitions groups tools sweeps bulk (default: all of them but the last four, which take minutes).
+#      partitions profiles groups tools sweeps bulk (default: all of them but the last five, which take minutes).
 # ROUNDS=5 TIME=5s      counted rounds of each comparison, measured time of each run.
 # KAFKA_TOOLS=DIR       where a real Kafka can be started (default ../shared/kafka);
 #                       without it chronik is measured alone, and that is said.
@@ -230,6 +230,49 @@ time.sleep(1e6)' "$BALLAST" >"$work/ballast" &
 }
 drop_ballast() { if [ -n "$ballast" ]; then kill "$ballast"; wait "$ballast"; ballast=; fi 2>/dev/null; }
 
+# What each profile costs, as docs/durability.md shows it; UPDATE=1 writes it there.
+# The profiles take turns, and the medians of the rounds count.
+row_profiles() {
+  local p c round profiles=(sync low medium high ultra interval os)
+  title "profiles: one producer, one record of 256 B at a time; 128 connections with one in flight each; acks=all"
+  rm -f "$work"/cost.*
+  for round in 0 $(seq "$rounds"); do # the first one warms up
+    for p in "${profiles[@]}"; do
+      for c in 1 128; do # requests/s p50 p99
+        "$bench" --bootstrap-servers "$addr" --create-topic --topic "$(topic)" --topic-config "chronik.durability.profile=$p" \
+          -c "$c" -s 256 -d "$time" --warmup "$warmup" --csv >"$work/csv" || { echo "profiles: $p with $c connections failed"; cat "$work/csv"; exit 1; }
+        [ "$round" = 0 ] || column records_per_second p50_us p99_us <"$work/csv" >>"$work/cost.$p.$c"
+      done
+    done
+  done
+  {
+    echo "Measured with \`make bench ROWS=profiles\` ($(date -u +%F), $(nproc) CPUs, $(sed -n 's/^model name[^:]*: //p' /proc/cpuinfo | head -1 | xargs); medians of $rounds rounds of $time):"
+    echo
+    echo "| profile | one producer, one record at a time: p50, p99 | records/s | 128 connections, one record each: p50, p99 | records/s |"
+    echo "|---|---|---|---|---|"
+    for p in "${profiles[@]}"; do
+      printf '| `%s` | %s ms, %s ms | %s | %s ms, %s ms | %s |\n' "$p" \
+        "$(cost "$p" 1 2 1000 %.2f)" "$(cost "$p" 1 3 1000 %.2f)" "$(cost "$p" 1 1 1 %.0f)" \
+        "$(cost "$p" 128 2 1000 %.1f)" "$(cost "$p" 128 3 1000 %.1f)" "$(cost "$p" 128 1 1 %.0f)"
+    done
+  } | tee "$work/cost.table"
+  [ -z "${UPDATE:-}" ] || python3 - "$root/docs/durability.md" "$work/cost.table" <<'PY'
+import sys
+page, table = sys.argv[1:]
+text = open(page, encoding="utf-8").read()
+begin, end = "<!-- measured: cost -->\n", "<!-- end: cost -->\n"
+head, rest = text.split(begin, 1)
+tail = rest.split(end, 1)[1]
+open(page, "w", encoding="utf-8").write(head + begin + open(table, encoding="utf-8").read() + end + tail)
+PY
+}
+# column NAME...: these columns of the last line of a CSV.
+column() {
+  awk -F, -v names="$*" 'NR == 1 { for (i = 1; i <= NF; i++) at[$i] = i } END { n = split(names, want, " "); for (i = 1; i <= n; i++) printf "%s ", $at[want[i]]; print "" }'
+}
+# cost PROFILE CONNECTIONS FIELD DIVISOR FORMAT: the median.
+cost() { awk -v f="$3" '{ print $f }' "$work/cost.$1.$2" | sort -n | awk -v by="$4" -v form="$5" '{ v[NR] = $1 } END { printf form, v[int((NR + 1) / 2)] / by }'; }
+
 # Kafka's own tools, in turns: producer-perf-test as fast as it can and at half of
 # Kafka's rate, consumer-perf-test (which joins a group) over what was written.
 row_tools() {
@@ -278,9 +321,9 @@ perf_consume() { # ADDR TOPIC SIZE -: records/s, and of the fetching alone
 
 all="limits closed acks shared windows single batches throttled read cold e2e partitions"
 for row in "${@:-$all}"; do for r in $row; do
-  declare -F "row_$r" >/dev/null || { echo "bench: there is no row $r; there are: $all groups tools sweeps bulk"; exit 2; }
+  declare -F "row_$r" >/dev/null || { echo "bench: there is no row $r; there are: $all profiles groups tools sweeps bulk"; exit 2; }
 done; done
 printf 'machine: %s CPUs, %s, Linux %s, %s\n' "$(nproc)" "$(sed -n 's/^model name[^:]*: //p' /proc/cpuinfo | head -1)" "$(uname -r)" "$(date -u +%F)"
 start_chronik
-start_kafka
+[ "$*" = profiles ] || start_kafka
 for row in "${@:-$all}"; do for r in $row; do "row_$r"; done; done
