@@ -21,11 +21,12 @@ func contextCommand(a *cli.App) *cobra.Command {
 	return c
 }
 
-// edit loads the file, changes it and writes it back.
-func edit(a *cli.App, change func(*contexts.File) error) error {
+// edit loads the file, changes it, writes it back, and says what change returned.
+func edit(a *cli.App, change func(*contexts.File) (string, error)) error {
 	f, err := contexts.Load(contexts.Path(a.Getenv))
+	done := ""
 	if err == nil {
-		err = change(f)
+		done, err = change(f)
 	}
 	if err == nil {
 		err = f.Save()
@@ -33,7 +34,8 @@ func edit(a *cli.App, change func(*contexts.File) error) error {
 	if err != nil {
 		return cli.Usage("%w", err)
 	}
-	return nil
+	_, err = fmt.Fprintln(a.Out, done)
+	return err
 }
 
 // names suggests contexts.
@@ -44,6 +46,21 @@ func contextNames(a *cli.App) cli.Completion {
 			return nil, cobra.ShellCompDirectiveNoFileComp
 		}
 		return slices.Sorted(maps.Keys(f.Contexts)), cobra.ShellCompDirectiveNoFileComp
+	}
+}
+
+// contextSettings suggests contexts, then settings.
+func contextSettings(a *cli.App) cli.Completion {
+	names := contextNames(a)
+	return func(cmd *cobra.Command, args []string, begun string) ([]cobra.Completion, cobra.ShellCompDirective) {
+		if len(args) == 0 {
+			return names(cmd, args, begun)
+		}
+		var settings []cobra.Completion
+		for _, name := range contexts.Names() {
+			settings = append(settings, name+"=")
+		}
+		return settings, cobra.ShellCompDirectiveNoFileComp | cobra.ShellCompDirectiveNoSpace
 	}
 }
 
@@ -79,13 +96,10 @@ func contextUse(a *cli.App) *cobra.Command {
 	return &cobra.Command{
 		Use: "use NAME", Short: "Make a context the one that is used", Args: cli.Args(1, 1, "one context"), ValidArgsFunction: contextNames(a),
 		RunE: func(_ *cobra.Command, names []string) error {
-			return edit(a, func(f *contexts.File) error {
-				if _, err := f.Context(names[0]); err != nil {
-					return err
-				}
+			return edit(a, func(f *contexts.File) (string, error) {
+				_, err := f.Context(names[0])
 				f.Current = names[0]
-				_, err := fmt.Fprintf(a.Out, "context %s is used from now on\n", names[0])
-				return err
+				return fmt.Sprintf("context %s is used from now on", names[0]), err
 			})
 		},
 	}
@@ -94,26 +108,25 @@ func contextUse(a *cli.App) *cobra.Command {
 func contextSet(a *cli.App) *cobra.Command {
 	return &cobra.Command{
 		Use: "set NAME SETTING=VALUE...", Short: "Make a context, or change its settings", Args: cli.Args(2, -1, "a context and SETTING=VALUE"),
-		ValidArgsFunction: contextNames(a),
+		ValidArgsFunction: contextSettings(a),
 		Long:              "set makes a context or changes its settings. The settings are named as the flags are; an empty value removes one. The first\ncontext is used at once.",
 		Example: "  chronikctl context set prod brokers=a.example.com:9093,b.example.com:9093 tls=true\n" +
 			"  chronikctl context set prod sasl=SCRAM-SHA-512 sasl-user=ops sasl-password-file=/etc/chronik/ops",
 		RunE: func(_ *cobra.Command, args []string) error {
-			return edit(a, func(f *contexts.File) error {
+			return edit(a, func(f *contexts.File) (string, error) {
 				for _, kv := range args[1:] {
 					name, value, err := parse.KeyValue(kv)
 					if err == nil {
 						err = f.Set(args[0], name, value)
 					}
 					if err != nil {
-						return err
+						return "", err
 					}
 				}
 				if len(f.Contexts) == 1 {
 					f.Current = args[0]
 				}
-				_, err := fmt.Fprintf(a.Out, "context %s is set in %s\n", args[0], f.Path)
-				return err
+				return fmt.Sprintf("context %s is set in %s", args[0], f.Path), nil
 			})
 		},
 	}
@@ -123,16 +136,17 @@ func contextDelete(a *cli.App) *cobra.Command {
 	return &cobra.Command{
 		Use: "delete NAME", Short: "Remove a context", Args: cli.Args(1, 1, "one context"), ValidArgsFunction: contextNames(a),
 		RunE: func(_ *cobra.Command, names []string) error {
-			return edit(a, func(f *contexts.File) error {
+			return edit(a, func(f *contexts.File) (string, error) {
 				if _, err := f.Context(names[0]); err != nil {
-					return err
+					return "", err
 				}
+				done := fmt.Sprintf("context %s is gone", names[0])
 				delete(f.Contexts, names[0])
 				if f.Current == names[0] {
 					f.Current = ""
+					done += "; none is used now: chronikctl context use NAME chooses one"
 				}
-				_, err := fmt.Fprintf(a.Out, "context %s is gone\n", names[0])
-				return err
+				return done, nil
 			})
 		},
 	}

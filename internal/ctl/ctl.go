@@ -92,7 +92,11 @@ func Root(a *cli.App) *cobra.Command {
 func versionCommand(a *cli.App) *cobra.Command {
 	return cli.Offline(&cobra.Command{
 		Use: "version", Short: "Print the version", Args: cli.Args(0, 0, "no argument"),
-		RunE: func(*cobra.Command, []string) error {
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			// Whose settings are wrong is still told the version.
+			if a.Resolve(cmd) == nil && !a.Format().ForPeople() {
+				return a.Print(map[string]string{"version": a.Version})
+			}
 			_, err := fmt.Fprintln(a.Out, a.Version)
 			return err
 		},

@@ -146,8 +146,8 @@ func ctlRooms() map[string]room {
 	ctl := func(may ...string) room { return room{may: may, never: []string{koanfPkg}, because: ctlReason} }
 	return map[string]room{
 		"internal/ctl":           ctl("internal/ctl/...", "internal/cmdline"),
-		"internal/ctl/cli":       ctl("internal/ctl/contexts", "internal/ctl/output", "internal/cmdline", "internal/terminal"),
-		"internal/ctl/contexts":  ctl(),
+		"internal/ctl/cli":       ctl("internal/ctl/contexts", "internal/ctl/output", "internal/cmdline", "internal/terminal", "internal/nearest"),
+		"internal/ctl/contexts":  ctl("internal/nearest"),
 		"internal/ctl/output":    ctl(),
 		"internal/ctl/parse":     ctl(),
 		"internal/ctl/progress":  ctl(),

@@ -14,6 +14,7 @@ import (
 	"io"
 	"net"
 	"net/http"
+	"net/url"
 	"strings"
 	"time"
 
@@ -89,7 +90,10 @@ func (p *Port) do(ctx context.Context, client *http.Client, method, path string,
 		if errors.As(err, &op) && op.Op == "dial" {
 			return fmt.Errorf("%s: %w: %w; name it with --admin, or say --admin off", p.base, ErrAbsent, op.Err)
 		}
-		return fmt.Errorf("admin port %s%s: %w", p.base, path, err)
+		if u := (*url.Error)(nil); errors.As(err, &u) {
+			err = u.Err // it names the address once more
+		}
+		return fmt.Errorf("admin port %s%s: %w; is --admin right?", p.base, path, err)
 	}
 	defer resp.Body.Close()
 	body, err := io.ReadAll(io.LimitReader(resp.Body, maxAnswer+1))

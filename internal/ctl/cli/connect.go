@@ -58,6 +58,8 @@ func (a *App) whyNoAnswer(err error) string {
 	var dns *net.DNSError
 	var eof *kgo.ErrFirstReadEOF
 	switch {
+	case web(err):
+		return "that may be the admin port: name the one for clients with --brokers"
 	case errors.Is(err, kerr.SaslAuthenticationFailed), errors.Is(err, kerr.UnsupportedSaslMechanism):
 		return Remedy(err)
 	case errors.As(err, &authority):
@@ -107,11 +109,18 @@ func SoftwareVersion(v string) string {
 // plainly takes the client library's own guesses out: whyNoAnswer knows the
 // settings and guesses better.
 func plainly(err error) error {
+	if web(err) {
+		return errors.New("HTTP is spoken there, not Kafka's protocol")
+	}
 	if eof := (*kgo.ErrFirstReadEOF)(nil); errors.As(err, &eof) {
 		return io.EOF
 	}
 	return err
 }
+
+// web says whether the answer was one of HTTP; the client's error has no exported
+// name.
+func web(err error) bool { return strings.Contains(err.Error(), "the beginning of an HTTP response") }
 
 // retryGap is how long a coordinator is left alone before it is asked again.
 const retryGap = 100 * time.Millisecond

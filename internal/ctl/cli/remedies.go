@@ -33,10 +33,17 @@ func (r *refusal) Error() string {
 			text = k.Message + ": " + r.message
 		}
 	}
+	missing := (*noTopic)(nil)
+	if errors.As(r.err, &missing) {
+		return missing.Error() + "; " + missing.remedy()
+	}
 	text = strings.TrimRight(strings.ReplaceAll(text, "\n", " "), ". ")
 	remedy := Remedy(r.err)
-	if strings.HasPrefix(r.message, "Cannot update these configs dynamically") {
+	switch {
+	case strings.HasPrefix(r.message, "Cannot update these configs dynamically"):
 		remedy = "they change with the broker's own configuration and a restart"
+	case r.message != "" && errors.Is(r.err, kerr.PolicyViolation):
+		remedy = "" // the broker has said which policy it is
 	}
 	if remedy != "" {
 		text += "; " + remedy
@@ -86,7 +93,7 @@ func remedies() map[int16]string {
 		kerr.TopicAlreadyExists.Code:                 "choose another name, or add --if-not-exists",
 		kerr.UnknownTopicOrPartition.Code:            "chronikctl topic list shows the topics, topic describe their partitions",
 		kerr.InvalidTopicException.Code:              "use 1 to 249 letters, digits, '.', '_' and '-'",
-		kerr.InvalidPartitions.Code:                  "give another --partitions; chronikctl topic describe shows how many there are",
+		kerr.InvalidPartitions.Code:                  "chronikctl topic describe shows how many there are",
 		kerr.InvalidReplicationFactor.Code:           "chronikctl broker list shows how many brokers there are; -1 takes the broker's default",
 		kerr.InvalidConfig.Code:                      "chronikctl config describe shows each config with its bounds",
 		kerr.MessageTooLarge.Code:                    "raise the topic's max.message.bytes (chronikctl config set), or send less at a time (--max-batch-bytes)",

@@ -14,6 +14,8 @@ import (
 	"strings"
 
 	"go.yaml.in/yaml/v3"
+
+	"github.com/chronik-io/chronik/internal/nearest"
 )
 
 // Paths of the file: the variable that names it, and where it is without.
@@ -84,10 +86,16 @@ func Load(path string) (*File, error) {
 			}
 		}
 	}
-	if _, ok := f.Contexts[f.Current]; f.Current != "" && !ok {
-		return nil, fmt.Errorf("contexts file %s: current is %q, which is no context of it; it has %s", path, f.Current, f.list())
-	}
 	return f, nil
+}
+
+// CheckCurrent refuses a file whose current context is not in it; who changes the
+// file may put that right.
+func (f *File) CheckCurrent() error {
+	if _, ok := f.Contexts[f.Current]; f.Current != "" && !ok {
+		return fmt.Errorf("contexts file %s: current is %q, which is no context of it; it has %s; chronikctl context use NAME chooses one", f.Path, f.Current, f.list())
+	}
+	return nil
 }
 
 func read(path string) ([]byte, error) {
@@ -131,6 +139,9 @@ func (f *File) Set(context, name, value string) error {
 	}
 	s, ok := Lookup(name)
 	if !ok {
+		if near, ok := nearest.Name(name, Names()); ok {
+			return fmt.Errorf("there is no setting %q; did you mean %s?", name, near)
+		}
 		return fmt.Errorf("there is no setting %q; there are %s", name, strings.Join(Names(), ", "))
 	}
 	if f.Contexts[context] == nil {

@@ -41,6 +41,9 @@ func Resolve(in Input) (Settings, error) {
 	}
 	path := Path(in.Getenv)
 	file, err := Load(path)
+	if err == nil {
+		err = file.CheckCurrent()
+	}
 	if err != nil {
 		return Settings{}, err
 	}

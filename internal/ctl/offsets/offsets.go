@@ -8,6 +8,7 @@ package offsets
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"maps"
 	"slices"
@@ -32,7 +33,7 @@ func (r Ranges) Partitions(topic string) []int32 { return slices.Sorted(maps.Key
 // transaction begins.
 func List(ctx context.Context, adm *kadm.Client, committed bool, topics ...string) (Ranges, error) {
 	starts, err := adm.ListStartOffsets(ctx, topics...)
-	if err := first(starts, err); err != nil {
+	if err := first(ctx, adm, starts, err); err != nil {
 		return nil, err
 	}
 	list := adm.ListEndOffsets
@@ -40,7 +41,7 @@ func List(ctx context.Context, adm *kadm.Client, committed bool, topics ...strin
 		list = adm.ListCommittedOffsets
 	}
 	ends, err := list(ctx, topics...)
-	if err := first(ends, err); err != nil {
+	if err := first(ctx, adm, ends, err); err != nil {
 		return nil, err
 	}
 	r := Ranges{}
@@ -52,14 +53,14 @@ func List(ctx context.Context, adm *kadm.Client, committed bool, topics ...strin
 			}
 		}
 		if len(r[topic]) == 0 {
-			return nil, cli.Refused(topic, kerr.UnknownTopicOrPartition, "")
+			return nil, cli.Refused(topic, cli.NoTopic(ctx, adm, topic), "")
 		}
 	}
 	return r, nil
 }
 
 // first is the first partition's error in an answer.
-func first(l kadm.ListedOffsets, err error) error {
+func first(ctx context.Context, adm *kadm.Client, l kadm.ListedOffsets, err error) error {
 	if err != nil {
 		return cli.Refused("list offsets", cli.Words(err), "")
 	}
@@ -67,6 +68,8 @@ func first(l kadm.ListedOffsets, err error) error {
 		for _, p := range slices.Sorted(maps.Keys(l[topic])) {
 			switch o := l[topic][p]; {
 			case o.Err == nil:
+			case p < 0 && errors.Is(o.Err, kerr.UnknownTopicOrPartition):
+				return cli.Refused(topic, cli.NoTopic(ctx, adm, topic), "")
 			case p < 0:
 				return cli.Refused(topic, o.Err, "")
 			default:
@@ -99,7 +102,7 @@ func (r Ranges) Find(ctx context.Context, adm *kadm.Client, at parse.Position) (
 	if at.Kind == parse.FromTime {
 		var err error
 		after, err = adm.ListOffsetsAfterMilli(ctx, at.Time.UnixMilli(), slices.Sorted(maps.Keys(r))...)
-		if err := first(after, err); err != nil {
+		if err := first(ctx, adm, after, err); err != nil {
 			return nil, err
 		}
 	}

@@ -2,6 +2,7 @@ package profile
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"strconv"
 	"strings"
@@ -61,8 +62,8 @@ func gather(ctx context.Context, adm *kadm.Client, topic string) (*facts, error)
 	}
 	t, ok := topics[topic]
 	if !ok || t.Err != nil {
-		if t.Err == nil {
-			t.Err = kerr.UnknownTopicOrPartition
+		if t.Err == nil || errors.Is(t.Err, kerr.UnknownTopicOrPartition) {
+			t.Err = cli.NoTopic(ctx, adm, topic)
 		}
 		return nil, cli.Refused("explain "+topic, t.Err, "")
 	}

@@ -132,9 +132,8 @@ func show(ctx context.Context, a *cli.App, adm *kadm.Client, topics []kadm.Topic
 	for i, t := range topics {
 		names[i] = t.Topic
 	}
-	if f.retained, err = retained(ctx, a, names); err != nil {
-		return err
-	}
+	var unasked error // what the broker itself has said is shown all the same
+	f.retained, unasked = retained(ctx, a, names)
 	all := []described{}
 	var tables []*output.Table
 	for _, t := range topics {
@@ -142,7 +141,7 @@ func show(ctx context.Context, a *cli.App, adm *kadm.Client, topics []kadm.Topic
 		all = append(all, d)
 		tables = append(tables, d.table())
 	}
-	return a.Print(all, tables...)
+	return errors.Join(a.Print(all, tables...), unasked)
 }
 
 func (f *facts) describe(t kadm.TopicDetail) described {

@@ -7,6 +7,7 @@ package topic
 import (
 	"context"
 	"encoding/base64"
+	"errors"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -42,7 +43,9 @@ func lookup(ctx context.Context, adm *kadm.Client, names []string) (found []kadm
 	for _, name := range names {
 		switch t, ok := topics[name]; {
 		case !ok:
-			missing[name] = kerr.UnknownTopicOrPartition
+			missing[name] = cli.NoTopic(ctx, adm, name)
+		case errors.Is(t.Err, kerr.UnknownTopicOrPartition):
+			missing[name] = cli.NoTopic(ctx, adm, name)
 		case t.Err != nil:
 			missing[name] = t.Err
 		default:

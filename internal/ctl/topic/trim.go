@@ -32,7 +32,7 @@ func trim(a *cli.App) *cobra.Command {
 		Use: "trim NAME", Short: "Delete the records before an offset or a time", Args: cli.Args(1, 1, "one topic"), ValidArgsFunction: a.Topics(1),
 		Long: "trim moves the start of a topic's partitions up: what lies before is gone at once for all readers, and its space is given\n" +
 			"back when a whole segment is free. It shows what would go and asks first; --yes answers, --dry-run ends there.",
-		Example: "  chronikctl topic trim orders --before 7d\n  chronikctl topic trim orders --before 1200 --partitions 0,3",
+		Example: "  chronikctl topic trim orders --before 7d\n  chronikctl topic trim orders --before 1200 --partition 0,3",
 		RunE: func(cmd *cobra.Command, names []string) error {
 			if before == "" {
 				return cli.Usage("--before is missing: an offset, latest for everything, or a time; see %s --help", cmd.CommandPath())
@@ -43,7 +43,7 @@ func trim(a *cli.App) *cobra.Command {
 			}
 			some, err := parse.Partitions(partitions)
 			if err != nil {
-				return cli.Usage("--partitions %w", err)
+				return cli.Usage("--partition %w", err)
 			}
 			return a.Admin(func(ctx context.Context, adm *kadm.Client, _ []string) error {
 				cuts, err := plan(ctx, adm, names[0], some, at)
@@ -55,7 +55,7 @@ func trim(a *cli.App) *cobra.Command {
 		},
 	}
 	c.Flags().StringVar(&before, "before", "", "delete what is before: an offset, latest for everything, -N to keep the last N, a time, or 7d for what is older than that")
-	c.Flags().StringVar(&partitions, "partitions", "", "only these partitions: 3 or 0,2,5-7")
+	c.Flags().StringVarP(&partitions, "partition", "p", "", "only these partitions: 3 or 0,2,5-7")
 	c.Flags().BoolVar(&dryRun, "dry-run", false, dryRunDoc)
 	return c
 }
@@ -89,6 +89,9 @@ func trimAll(ctx context.Context, a *cli.App, adm *kadm.Client, topic string, cu
 	var gone int64
 	for _, c := range cuts {
 		gone += c.NewStart - c.Start
+	}
+	if gone == 0 {
+		a.Note("nothing of %s lies before that: nothing is deleted", topic)
 	}
 	if dryRun || gone == 0 {
 		return printCuts(a, topic, "WOULD START", cuts)

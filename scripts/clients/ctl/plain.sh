@@ -108,11 +108,11 @@ ctl cluster health | sed -E 's/^[0-9]+ partitions of [0-9]+ topics/N partitions/
 ctl api-versions | grep -E 'Metadata|CreateTopics|DeleteRecords|OffsetDelete'
 
 echo "# what goes"
-ctl topic trim "$a" --before 2 --partitions 0 --dry-run
-ctl topic trim "$a" --before 2 --partitions 0 </dev/null
-ctl topic trim "$a" --before 2 --partitions 0 --yes
+ctl topic trim "$a" --before 2 --partition 0 --dry-run
+ctl topic trim "$a" --before 2 --partition 0 </dev/null
+ctl topic trim "$a" --before 2 --partition 0 --yes
 ctl consume "$a" -p 0 --offsets
-ctl topic trim "$a" --before 99 --partitions 0 --yes
+ctl topic trim "$a" --before 99 --partition 0 --yes
 ctl topic delete "$a" --dry-run
 ctl topic delete "$a" "$b" none-RUN --yes
 rm -f ctl.out ctl.pairs ctl.tombstone ctl.json ctl.sorted ctl.member ctl.offsets
