@@ -69,6 +69,8 @@ func misspelt() [][]string {
 		{"", "consume", "a", "--format", "%v", "-o", "json"},
 		{"", "consume", "a", "--format", "%v", "--headers"},
 		{"", "consume", "a", "--offsets", "-o", "json"},
+		{"", "consume", "a", "--group-protocol", "consumer"},
+		{"", "consume", "a", "--group", "g", "--group-protocol", "next"},
 		{"", "consume", "a", "--group", "g", "--partition", "1"},
 		{"", "consume", "a", "--group", "g", "--until", "5"},
 		{"", "group", "reset", "g"},

@@ -29,7 +29,8 @@ func New(a *cli.App) *cobra.Command {
 			"it is interrupted. Records of one partition come in order. With --group it reads as a member of that group, from where\n" +
 			"the group is, and commits what it has printed.\n\n" + formatHelp,
 		Example: "  chronikctl consume orders --from 1h --follow\n  chronikctl consume orders --partition 0 --from 1200 --until 1300 -o json\n" +
-			"  chronikctl consume orders --from -10 --format '%p:%o %k=%v\\n'\n  chronikctl consume orders --group audit --count 100",
+			"  chronikctl consume orders --from -10 --format '%p:%o %k=%v\\n'\n  chronikctl consume orders --group audit --count 100\n" +
+			"  chronikctl consume orders --group audit --group-protocol consumer --follow",
 		Args: cli.Args(1, 1, "one topic"), ValidArgsFunction: a.Topics(1),
 		RunE: func(cmd *cobra.Command, names []string) error {
 			if err := o.check(a.Format()); err != nil {
@@ -43,7 +44,7 @@ func New(a *cli.App) *cobra.Command {
 }
 
 func run(ctx context.Context, a *cli.App, o *options, topic string) error {
-	r := &reader{options: o, topic: topic, out: bufio.NewWriterSize(a.Out, 64<<10), left: map[int32]span{}, last: map[int32]*kgo.Record{}}
+	r := &reader{options: o, topic: topic, out: bufio.NewWriterSize(a.Out, 64<<10), left: map[int32]span{}, last: map[int32]*kgo.Record{}, own: map[int32]bool{}}
 	cl, err := a.Client(ctx, o.client(topic, r)...)
 	if err != nil {
 		return err
@@ -52,6 +53,9 @@ func run(ctx context.Context, a *cli.App, o *options, topic string) error {
 	r.client, r.admin = cl, kadm.NewClient(cl)
 	from, err := r.plan(ctx)
 	if err != nil {
+		return err
+	}
+	if err := r.offered(ctx); err != nil {
 		return err
 	}
 	if o.group == "" {

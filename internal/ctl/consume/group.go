@@ -2,11 +2,13 @@ package consume
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"slices"
 	"time"
 
 	"github.com/twmb/franz-go/pkg/kgo"
+	"github.com/twmb/franz-go/pkg/kmsg"
 
 	"github.com/chronik-io/chronik/internal/ctl/cli"
 	"github.com/chronik-io/chronik/internal/ctl/offsets"
@@ -22,13 +24,64 @@ func (r *reader) assigned(_ context.Context, _ *kgo.Client, now map[string][]int
 	defer r.mu.Unlock()
 	r.started = true
 	r.news = append(r.news, now[r.topic]...)
+	for _, p := range now[r.topic] {
+		r.own[p] = true
+	}
 }
 
 func (r *reader) revoked(_ context.Context, _ *kgo.Client, lost map[string][]int32) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.gone = append(r.gone, lost[r.topic]...)
+	for _, p := range lost[r.topic] {
+		delete(r.own, p)
+	}
 	r.news = slices.DeleteFunc(r.news, func(p int32) bool { return slices.Contains(lost[r.topic], p) })
+}
+
+// offered refuses a broker that does not have the protocol which was asked for:
+// the client would join under the other one.
+func (r *reader) offered(ctx context.Context) error {
+	if r.protocol != nextGen {
+		return nil
+	}
+	brokers, err := r.admin.ApiVersions(ctx)
+	if err != nil {
+		return cli.Refused("consume "+r.topic, cli.Words(err), "")
+	}
+	for _, b := range brokers.Sorted() {
+		if newest, ok := b.KeyMaxVersion(int16(kmsg.ConsumerGroupHeartbeat)); b.Err == nil && (!ok || newest < 1) {
+			return fmt.Errorf("group %s: broker %d does not offer consumer groups (KIP-848, ConsumerGroupHeartbeat 1); leave --group-protocol out", r.group, b.NodeID)
+		}
+	}
+	return nil
+}
+
+// awaits says whether partitions are meant for this member that did not come yet.
+// Under the consumer protocol a member begins with none while others still hold
+// them; under the classic one the first assignment is whole.
+func (r *reader) awaits(ctx context.Context) (bool, error) {
+	if r.protocol != nextGen {
+		return false, nil
+	}
+	found, err := r.admin.DescribeConsumerGroups(ctx, r.group)
+	if err = errors.Join(err, found[r.group].Err); err != nil {
+		return false, cli.Refused("group "+r.group, cli.Words(err), "")
+	}
+	id, _ := r.client.GroupMetadata()
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	for _, m := range found[r.group].Members {
+		if m.MemberID != id {
+			continue
+		}
+		for p := range m.TargetAssignment[r.topic] {
+			if !r.own[p] {
+				return true, nil
+			}
+		}
+	}
+	return false, nil
 }
 
 // reassign learns what this member has to read of the partitions that it got,

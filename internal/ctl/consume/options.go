@@ -17,6 +17,12 @@ const formatHelp = "In --format, %t is the topic, %p the partition, %o the offse
 	"%V the lengths of key and value, %k{hex}, %v{base64} other forms of them; \\n and \\t are a line feed and a tab, %% is a percent\n" +
 	"sign. A line feed is printed only where the format has one."
 
+// The protocols of groups.
+const (
+	classic = "classic"
+	nextGen = "consumer" // KIP-848
+)
+
 // options are the flags of consume.
 type options struct {
 	from, until string
@@ -29,6 +35,7 @@ type options struct {
 	committed   bool
 	format      string
 	group       string
+	protocol    string
 
 	begin, end parse.Position // of from and until
 	some       []int32        // of partitions
@@ -48,7 +55,9 @@ func (o *options) flags(c *cobra.Command, a *cli.App) {
 	f.StringVar(&o.format, "format", "", "how a record is printed, see above; not with -o json or yaml")
 	f.StringVarP(&o.group, "group", "g", "", "read as a member of this group, and commit what was printed")
 	f.BoolVar(&o.committed, "read-committed", false, "leave out records of open and aborted transactions")
+	f.StringVar(&o.protocol, "group-protocol", classic, "how the member joins its group: classic, or consumer (KIP-848), where the broker assigns the partitions; Kafka 4 and chronik have both")
 	cli.CompleteFlag(c, "group", a.Groups(0))
+	cli.CompleteFlag(c, "group-protocol", cli.OneOf(classic, nextGen))
 	cli.CompleteFlag(c, "from", cli.OneOf("earliest", "latest"))
 }
 
@@ -70,6 +79,10 @@ func (o *options) check(f output.Format) error {
 	switch {
 	case o.count < 0:
 		return cli.Usage("--count %d is negative", o.count)
+	case o.protocol != classic && o.protocol != nextGen:
+		return cli.Usage("--group-protocol %q is none of %s, %s", o.protocol, classic, nextGen)
+	case o.protocol != classic && o.group == "":
+		return cli.Usage("--group-protocol is of a group's member: give --group, too")
 	case o.group != "" && o.some != nil:
 		return cli.Usage("--partition and --group: a group gives its members their partitions; leave one out")
 	case o.group != "" && o.until != "":
@@ -93,6 +106,10 @@ func (o *options) client(topic string, r *reader) []kgo.Opt {
 	}
 	if o.group == "" {
 		return opts
+	}
+	if o.protocol == nextGen {
+		// The client's own balancer only says which assignor the broker is to use.
+		opts = append(opts, kgo.ServerSideBalancer(), kgo.Balancers(kgo.StickyBalancer()))
 	}
 	return append(opts, kgo.ConsumerGroup(o.group), kgo.ConsumeTopics(topic), kgo.DisableAutoCommit(), kgo.BlockRebalanceOnPoll(), kgo.ConsumeStartOffset(startOf(o.begin)),
 		kgo.ConsumeResetOffset(startOf(o.begin)), kgo.OnPartitionsAssigned(r.assigned), kgo.OnPartitionsRevoked(r.revoked), kgo.OnPartitionsLost(r.revoked))

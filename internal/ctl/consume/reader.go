@@ -38,10 +38,11 @@ type reader struct {
 	printed int64                 // records
 	last    map[int32]*kgo.Record // printed by a group's member and not committed yet
 
-	mu      sync.Mutex // guards what the group's goroutine tells
-	news    []int32    // assigned and not looked at yet
-	gone    []int32    // revoked and not looked at yet
-	started bool       // a first assignment was made
+	mu      sync.Mutex     // guards what the group's goroutine tells
+	news    []int32        // assigned and not looked at yet
+	gone    []int32        // revoked and not looked at yet
+	started bool           // a first assignment was made
+	own     map[int32]bool // the member's partitions now
 }
 
 // plan finds where each partition starts and ends.
@@ -104,7 +105,12 @@ func (r *reader) endless() bool { return r.follow && r.until == "" }
 
 // run prints until the ends are reached, the count is full or the context ends.
 func (r *reader) run(ctx context.Context) error {
-	for !r.over() {
+	for {
+		if r.over() {
+			if more, err := r.awaits(ctx); !more || err != nil {
+				return err
+			}
+		}
 		poll, cancel := context.WithTimeout(ctx, patience)
 		fetches := r.client.PollFetches(poll)
 		cancel()
@@ -134,7 +140,6 @@ func (r *reader) run(ctx context.Context) error {
 			}
 		}
 	}
-	return nil
 }
 
 // over says whether all is read that was to be read.
