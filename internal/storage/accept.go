@@ -88,14 +88,7 @@ func (d *Dir) newJournal(c *checkpoint) error {
 		return err
 	}
 	d.ident.Journal = newID()
-	j, err := journal.Open(d.acceptOptions())
-	if err != nil {
-		return err
-	}
-	at, err := j.Fresh(c.above())
-	if e := j.Close(); err == nil {
-		err = e
-	}
+	at, err := d.freshFile(c.above())
 	if err != nil {
 		return err
 	}
@@ -105,6 +98,24 @@ func (d *Dir) newJournal(c *checkpoint) error {
 	if err := writeJSON(d.opt.FS, path.Join(d.path, identityFile), "directory", d.ident); err != nil {
 		return err
 	}
+	return d.beginAt(c, at)
+}
+
+// freshFile begins a file in a journal that nobody uses.
+func (d *Dir) freshFile(above journal.LSN) (at journal.Position, err error) {
+	j, err := journal.Open(d.acceptOptions())
+	if err != nil {
+		return at, err
+	}
+	at, err = j.Fresh(above)
+	if e := j.Close(); err == nil {
+		err = e
+	}
+	return at, err
+}
+
+// beginAt writes a checkpoint that needs nothing of the journal before a file.
+func (d *Dir) beginAt(c *checkpoint, at journal.Position) error {
 	c.seq, c.redo, c.durable, c.journal = c.seq+1, at, at.LSN-1, d.ident.Journal
 	return d.writeCheckpoint(c)
 }

@@ -34,7 +34,7 @@ func newAside(d *Dir) *aside {
 // keep appends a frame to DIR/NAME-<checkpoint sequence>.frames and returns the
 // file's name in DIR.
 func (a *aside) keep(f *journal.Frame, dir, name string) (string, error) {
-	base := fmt.Sprintf("%s-%d.frames", name, a.seq)
+	base := asideName(name, a.seq)
 	full := path.Join(dir, base)
 	x := a.files[full]
 	if x == nil {
@@ -57,6 +57,8 @@ func (a *aside) keep(f *journal.Frame, dir, name string) (string, error) {
 	x.end += int64(len(b))
 	return base, nil
 }
+
+func asideName(name string, seq uint64) string { return fmt.Sprintf("%s-%d.frames", name, seq) }
 
 // close makes everything that was kept durable.
 func (a *aside) close() error {

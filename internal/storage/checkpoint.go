@@ -10,6 +10,7 @@ import (
 	"github.com/chronik-io/chronik/internal/storage/epochs"
 	"github.com/chronik-io/chronik/internal/storage/journal"
 	"github.com/chronik-io/chronik/internal/storage/statefile"
+	"github.com/chronik-io/chronik/internal/vfs"
 )
 
 // A log directory's checkpoint, version 2, little endian:
@@ -191,6 +192,19 @@ func decodeCheckpoint(b []byte, version int) (*checkpoint, error) {
 		return nil, errShortCheckpoint
 	}
 	return c, nil
+}
+
+// loadCheckpoint reads the checkpoint of a directory, with the bytes that it was
+// decoded from and their version.
+func loadCheckpoint(fsys vfs.FS, dir string) (c *checkpoint, b []byte, version int, err error) {
+	name := path.Join(dir, checkpointFile)
+	if b, version, err = statefile.ReadVersion(fsys, name, "checkpoint", checkpointVersion); err != nil {
+		return nil, nil, 0, err
+	}
+	if c, err = decodeCheckpoint(b, version); err != nil {
+		return nil, nil, 0, fmt.Errorf("%w: %s: %w", statefile.ErrCorrupt, name, err)
+	}
+	return c, b, version, nil
 }
 
 func decodeLog(r *cursor, version int) (l logCheckpoint, err error) {

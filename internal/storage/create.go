@@ -1,6 +1,7 @@
 package storage
 
 import (
+	"bytes"
 	"encoding/base64"
 	"errors"
 	"fmt"
@@ -11,6 +12,7 @@ import (
 	"go.uber.org/zap"
 
 	"github.com/chronik-io/chronik/internal/storage/journal"
+	"github.com/chronik-io/chronik/internal/vfs"
 )
 
 // Spec describes a log to be made.
@@ -75,21 +77,7 @@ func (d *Dir) makeLog(s Spec) (*Log, error) {
 	if err := fsys.MkdirAll(l.path); err != nil {
 		return nil, err
 	}
-	f, err := fsys.Create(path.Join(l.path, partitionMeta))
-	if err != nil {
-		return nil, err
-	}
-	_, err = f.WriteAt(fmt.Appendf(nil, "version: 0\ntopic_id: %s\n", base64.RawURLEncoding.EncodeToString(s.ID.Topic[:])), 0)
-	if err == nil {
-		err = f.Datasync()
-	}
-	if e := f.Close(); err == nil {
-		err = e
-	}
-	if err == nil {
-		err = fsys.SyncDir(l.path)
-	}
-	if err != nil {
+	if err := writePartitionMeta(fsys, l.path, s.ID); err != nil {
 		return nil, err
 	}
 	l.logStart.Store(s.LogStart)
@@ -97,6 +85,29 @@ func (d *Dir) makeLog(s Spec) (*Log, error) {
 	l.setEnds(s.LogStart)
 	l.rp = recoveryPoint{offset: s.LogStart, lsn: d.journal.Assigned()}
 	return l, nil
+}
+
+// writePartitionMeta puts the topic's id into the directory of a partition.
+func writePartitionMeta(fsys vfs.FS, dir string, id ID) error {
+	f, err := fsys.Create(path.Join(dir, partitionMeta))
+	if err != nil {
+		return err
+	}
+	_, err = f.WriteAt(partitionMetaOf(id), 0)
+	if err == nil {
+		err = f.Datasync()
+	}
+	if e := f.Close(); err == nil {
+		err = e
+	}
+	if err == nil {
+		err = fsys.SyncDir(dir)
+	}
+	return err
+}
+
+func partitionMetaOf(id ID) []byte {
+	return fmt.Appendf(nil, "version: 0\ntopic_id: %s\n", base64.RawURLEncoding.EncodeToString(id.Topic[:]))
 }
 
 func (d *Dir) forget(logs []*Log) {
@@ -283,7 +294,7 @@ func (d *Dir) belongsTo(dir string, id ID) bool {
 	if _, err := f.ReadAt(b, 0); err != nil {
 		return false
 	}
-	return string(b) == fmt.Sprintf("version: 0\ntopic_id: %s\n", base64.RawURLEncoding.EncodeToString(id.Topic[:]))
+	return bytes.Equal(b, partitionMetaOf(id))
 }
 
 // tombstones returns the checkpoint's entries for deleted logs, and forgets

@@ -115,16 +115,12 @@ const manyFrames = 50_000
 func (r *recovery) readCheckpoint() error {
 	d := r.d
 	name := path.Join(d.path, checkpointFile)
-	b, version, err := statefile.ReadVersion(d.opt.FS, name, "checkpoint", checkpointVersion)
+	c, b, version, err := loadCheckpoint(d.opt.FS, d.path)
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil
 	}
 	if err != nil {
 		return err
-	}
-	c, err := decodeCheckpoint(b, version)
-	if err != nil {
-		return fmt.Errorf("%s: %w", name, err)
 	}
 	r.ckpt, d.ckptSeq = c, c.seq
 	if c.dirID != d.ident.Dir || c.journal != d.ident.Journal {

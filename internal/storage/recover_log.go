@@ -96,24 +96,38 @@ func (r *recovery) removeNow(f *found) error {
 	return r.d.opt.FS.SyncDir(f.l.path)
 }
 
+// needs says of a listed segment whether it counts, up to which offset, and what is
+// wrong with a file of a size that is there or not.
+func (lc *logCheckpoint) needs(i int, size int64, there bool, dir string) (next int64, needed bool, err error) {
+	e, last := lc.rp.segments[i], i+1 == len(lc.rp.segments)
+	if next = lc.rp.offset; !last {
+		next = lc.rp.segments[i+1].base
+	}
+	name := path.Join(dir, segment.Name(e.base)+segment.LogSuffix)
+	switch {
+	case e.size == 0:
+		return next, false, nil // nothing of it counts; it may never have come to be
+	case next <= lc.logStart && (!there || !last):
+		return next, false, nil // below the log's start, and removed or about to be; the last one may go on
+	case !there:
+		return next, true, fmt.Errorf("segment %s is missing", name)
+	case size < e.size:
+		return next, true, fmt.Errorf("segment %s has %d bytes, %d are needed", name, size, e.size)
+	}
+	return next, true, nil
+}
+
 // openListed opens the segments that the checkpoint lists.
 func (r *recovery) openListed(f *found) error {
 	l, list := f.l, f.lc.rp.segments
 	for i, e := range list {
-		next := f.lc.rp.offset
-		if i+1 < len(list) {
-			next = list[i+1].base
-		}
 		size, there := f.files[e.base]
-		switch {
-		case e.size == 0:
-			continue // nothing of it counts; it may never have come to be
-		case next <= f.lc.logStart && (!there || i+1 < len(list)):
-			continue // below the log's start, and removed or about to be; the last one may go on
-		case !there:
-			return fmt.Errorf("segment %s is missing", path.Join(l.path, segment.Name(e.base)+segment.LogSuffix))
-		case size < e.size:
-			return fmt.Errorf("segment %s has %d bytes, %d are needed", path.Join(l.path, segment.Name(e.base)+segment.LogSuffix), size, e.size)
+		next, needed, err := f.lc.needs(i, size, there, l.path)
+		if err != nil {
+			return err
+		}
+		if !needed {
+			continue
 		}
 		s := segment.Open(r.d.files, l.path, e.base, e.size)
 		if size > e.size && (i+1 < len(list) || l.mode == journalled || f.lc.cut) {

@@ -34,6 +34,9 @@ func (osFS) Create(name string) (File, error) {
 	return openFile(name, os.O_RDWR|os.O_CREATE|os.O_EXCL)
 }
 
+// openRead is Open without the right to write.
+func (osFS) openRead(name string) (File, error) { return openFile(name, os.O_RDONLY) }
+
 func openFile(name string, flag int) (File, error) {
 	f, err := os.OpenFile(name, flag, filePerm)
 	if err != nil {
@@ -111,8 +114,32 @@ func (osFS) Lock(name, holder string) (io.Closer, error) {
 	return f, nil
 }
 
+// lockRead keeps out whoever takes the lock to change something, and writes nothing.
+func (osFS) lockRead(name string) (io.Closer, error) {
+	f, err := os.Open(name)
+	if err != nil {
+		return nil, err
+	}
+	if err := flock(f, unix.LOCK_SH); err != nil {
+		return nil, errors.Join(err, f.Close())
+	}
+	return f, nil
+}
+
 func lockFile(f *os.File, holder string) error {
-	err := retry(func() error { return unix.Flock(int(f.Fd()), unix.LOCK_EX|unix.LOCK_NB) })
+	if err := flock(f, unix.LOCK_EX); err != nil {
+		return err
+	}
+	if err := f.Truncate(0); err != nil {
+		return err
+	}
+	_, err := f.WriteAt([]byte(holder), 0)
+	return err
+}
+
+// flock locks a file or says who has locked it.
+func flock(f *os.File, how int) error {
+	err := retry(func() error { return unix.Flock(int(f.Fd()), how|unix.LOCK_NB) })
 	if errors.Is(err, unix.EWOULDBLOCK) {
 		buf := make([]byte, maxHolder)
 		n, err := f.ReadAt(buf, 0)
@@ -124,11 +151,7 @@ func lockFile(f *os.File, holder string) error {
 	if err != nil {
 		return &fs.PathError{Op: "flock", Path: f.Name(), Err: err}
 	}
-	if err := f.Truncate(0); err != nil {
-		return err
-	}
-	_, err = f.WriteAt([]byte(holder), 0)
-	return err
+	return nil
 }
 
 // locked words the error of a lock that another process has.

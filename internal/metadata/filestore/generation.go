@@ -118,7 +118,7 @@ func (id identity) snapshot(st *state) []byte {
 func readSnapshot(fsys vfs.FS, dir string, generation uint64) (identity, state, error) {
 	name, st := snapshotName(dir, generation), newState()
 	damaged := func(off int, what string) (identity, state, error) {
-		return identity{}, st, fmt.Errorf("%s, offset %d: %s: %w", name, off, what, ErrDamaged)
+		return identity{}, st, &Damage{File: name, Offset: off, What: what}
 	}
 	p, err := readFile(fsys, name)
 	if err != nil {

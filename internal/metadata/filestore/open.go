@@ -48,7 +48,7 @@ func (s *Store) recover() error {
 	if err != nil {
 		return err
 	}
-	if err := replay(s.opts.FS, s.opts.Dir, s.id, &s.state); err != nil {
+	if _, err := replay(s.opts.FS, s.opts.Dir, s.id, &s.state); err != nil {
 		return err
 	}
 	// What was read may be in the page cache only, and reading it proves nothing
@@ -120,28 +120,27 @@ func survey(fsys vfs.FS, dir string) (inventory, error) {
 			return inv, err
 		}
 		if len(p) > headerSize {
-			return inv, fmt.Errorf("%s is missing, and %s has transactions: %w", snapshotName(dir, g), logName(dir, g), ErrDamaged)
+			return inv, &Damage{File: snapshotName(dir, g), What: fmt.Sprintf("the file is missing, and %s has transactions", logName(dir, g)), Lost: true}
 		}
 	}
 	return inv, nil
 }
 
-// replay applies a log to the state of its snapshot.
-func replay(fsys vfs.FS, dir string, id identity, st *state) error {
+// replay applies a log to the state of its snapshot and returns how many bytes at
+// its end are none of it: a frame that was torn.
+func replay(fsys vfs.FS, dir string, id identity, st *state) (torn int, err error) {
 	name := logName(dir, id.generation)
-	damaged := func(off int, what string) error {
-		return fmt.Errorf("%s, offset %d: %s: %w", name, off, what, ErrDamaged)
-	}
+	damaged := func(off int, what string) (int, error) { return 0, &Damage{File: name, Offset: off, What: what} }
 	p, err := readFile(fsys, name)
 	if errors.Is(err, fs.ErrNotExist) {
-		return damaged(0, "the file is missing")
+		return 0, &Damage{File: name, What: "the file is missing", Lost: true}
 	}
 	if err != nil {
-		return err
+		return 0, err
 	}
 	have, err := parseHeader(p, kindLog)
 	if errors.Is(err, ErrNewerFormat) {
-		return fmt.Errorf("%s: %w", name, err)
+		return 0, fmt.Errorf("%s: %w", name, err)
 	}
 	if err != nil {
 		return damaged(0, err.Error())
@@ -155,7 +154,7 @@ func replay(fsys vfs.FS, dir string, id identity, st *state) error {
 			if next := id.findFrame(p, off+1); next >= 0 {
 				return damaged(off, fmt.Sprintf("no valid frame, but one at offset %d", next))
 			}
-			return nil // torn: nothing from here on was ever synced as a whole
+			return len(p) - off, nil // torn: nothing from here on was ever synced as a whole
 		}
 		if what := st.replay(f); what != "" {
 			return damaged(off, what)
@@ -165,7 +164,7 @@ func replay(fsys vfs.FS, dir string, id identity, st *state) error {
 			return damaged(off, "more behind the mark of a clean stop")
 		}
 	}
-	return nil
+	return 0, nil
 }
 
 // findFrame looks for a valid frame at or behind an offset; -1 for none.

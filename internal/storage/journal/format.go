@@ -168,6 +168,14 @@ func parseFrame(b []byte, salt uint64) (f Frame, size int, ok bool) {
 	if le.Uint32(b[4:]) != crc32.Checksum(b[8:size], castagnoli) {
 		return f, 0, false
 	}
+	f = frameFields(b)
+	f.Payload = b[frameHeader:size:size]
+	return f, size, true
+}
+
+// frameFields decodes the header of a frame, whatever its checksum.
+func frameFields(b []byte) (f Frame) {
+	le := binary.LittleEndian
 	f.Type = Type(b[12])
 	f.last = b[13]&flagLast != 0
 	f.Carried = b[13]&flagCarried != 0
@@ -177,8 +185,7 @@ func parseFrame(b []byte, salt uint64) (f Frame, size int, ok bool) {
 	f.Stream.Partition = int32(le.Uint32(b[56:]))
 	f.PrevEnd = int64(le.Uint64(b[64:]))
 	f.NextEnd = int64(le.Uint64(b[72:]))
-	f.Payload = b[frameHeader:size:size]
-	return f, size, true
+	return f
 }
 
 // frameLen reads the length that a frame header claims, without trusting it.

@@ -1,6 +1,7 @@
 package journal
 
 import (
+	"encoding/binary"
 	"errors"
 	"fmt"
 	"io"
@@ -92,11 +93,12 @@ func (c *chain) takes(r *reader, from Position) (bool, error) {
 		c.ended = r.valid && r.h.first != c.next
 		return r.valid && !c.ended, nil
 	case r.name != fileName(from.File):
-		return false, fmt.Errorf("%w: %s is needed and missing in %s", ErrDamaged, fileName(from.File), r.dir)
+		return false, missing(r.dir, from)
 	case !r.valid:
-		return false, fmt.Errorf("%w: %s in %s has no valid header", ErrDamaged, r.name, r.dir)
+		return false, &Damage{Kind: NoHeader, File: r.name, LSN: from.LSN, text: fmt.Sprintf("%s in %s has no valid header", r.name, r.dir)}
 	case r.h.first > from.LSN:
-		return false, fmt.Errorf("%w: %s in %s begins at LSN %d, %d is needed", ErrDamaged, r.name, r.dir, r.h.first, from.LSN)
+		return false, &Damage{Kind: BeginsLate, File: r.name, LSN: from.LSN, Proof: r.h.first,
+			text: fmt.Sprintf("%s in %s begins at LSN %d, %d is needed", r.name, r.dir, r.h.first, from.LSN)}
 	}
 	c.began, c.next = true, r.h.first
 	return true, nil
@@ -105,7 +107,12 @@ func (c *chain) takes(r *reader, from Position) (bool, error) {
 // Untouched says whether the file at a position was never written to but for
 // its header, as a clean stop leaves it. LSN 0 stands for any.
 func (j *Journal) Untouched(at Position) (bool, error) {
-	r := reader{fs: j.opt.FS, dir: j.opt.Dir, id: j.opt.ID}
+	return IsUntouched(j.opt.FS, j.opt.Dir, j.opt.ID, at)
+}
+
+// IsUntouched is Untouched of a journal that nobody has open.
+func IsUntouched(fsys vfs.FS, dir string, id [16]byte, at Position) (bool, error) {
+	r := reader{fs: fsys, dir: dir, id: id}
 	if err := r.open(at.File); err != nil {
 		return false, err
 	}
@@ -124,7 +131,7 @@ func scan(r reader, from Position, fn func(Frame) error) (Extent, error) {
 		return ext, nil
 	}
 	if len(seqs) == 0 {
-		return ext, fmt.Errorf("%w: %s is needed and missing in %s", ErrDamaged, fileName(from.File), r.dir)
+		return ext, missing(r.dir, from)
 	}
 	var c chain
 	for _, seq := range seqs {
@@ -152,10 +159,27 @@ func (r *reader) scan(c *chain, from Position, ext *Extent, fn func(Frame) error
 	}
 	ext.Next, ext.Above = c.next, max(ext.Above, c.next)
 	if !r.valid {
-		return nil
+		// Its header may have been there once: a datasync that covered a frame of the
+		// file covered that too. Frames of a life before are all below what is needed.
+		if err := r.assume(); err != nil {
+			return err
+		}
+		if f, _, ok, err := r.frame(dataStart); err != nil || !ok || f.LSN < c.next {
+			return err
+		}
+		return r.behind(c.next, &ext.Above)
 	}
 	ext.Above = max(ext.Above, r.h.first)
 	return r.behind(c.next, &ext.Above)
+}
+
+// assume takes a file without a header to be of the life of its first frame.
+func (r *reader) assume() error {
+	if err := r.fill(dataStart + frameHeader); err != nil || len(r.buf) < dataStart+frameHeader {
+		return err
+	}
+	r.h = header{salt: binary.LittleEndian.Uint64(r.buf[dataStart+16:])}
+	return nil
 }
 
 // sequences returns the sequences of the files from first on, ascending.
@@ -194,18 +218,7 @@ type reader struct {
 const readStep = 1 << 20
 
 func (r *reader) open(seq uint64) error {
-	r.name = fileName(seq)
-	f, err := r.fs.Open(r.dir + "/" + r.name)
-	if err != nil {
-		return fmt.Errorf("read journal: %w", err)
-	}
-	r.f, r.buf, r.valid, r.pos = f, r.buf[:0], false, dataStart
-	if r.size, err = f.Size(); err != nil {
-		r.close()
-		return fmt.Errorf("read journal: %w", err)
-	}
-	if err := r.fill(dataStart); err != nil {
-		r.close()
+	if err := r.begin(seq); err != nil {
 		return err
 	}
 	for _, at := range []int{0, secondHeader} {
@@ -220,11 +233,30 @@ func (r *reader) open(seq uint64) error {
 		if ok && h.seq == seq {
 			if h.id != r.id {
 				r.close()
-				return fmt.Errorf("%w: %s/%s belongs to journal %x, not to %x", ErrDamaged, r.dir, r.name, h.id, r.id)
+				return &Damage{Kind: Foreign, File: r.name, text: fmt.Sprintf("%s/%s belongs to journal %x, not to %x", r.dir, r.name, h.id, r.id)}
 			}
 			r.h, r.valid = h, true
 			return nil
 		}
+	}
+	return nil
+}
+
+// begin opens a file and reads what stands before the frames.
+func (r *reader) begin(seq uint64) error {
+	r.name = fileName(seq)
+	f, err := r.fs.Open(r.dir + "/" + r.name)
+	if err != nil {
+		return fmt.Errorf("read journal: %w", err)
+	}
+	r.f, r.buf, r.valid, r.pos = f, r.buf[:0], false, dataStart
+	if r.size, err = f.Size(); err != nil {
+		r.close()
+		return fmt.Errorf("read journal: %w", err)
+	}
+	if err := r.fill(dataStart); err != nil {
+		r.close()
+		return err
 	}
 	return nil
 }
@@ -312,8 +344,8 @@ func (r *reader) behind(end LSN, above *LSN) error {
 			}
 			*above = max(*above, f.LSN+1)
 			if f.DurableThrough >= end && f.LSN >= end && !r.unalarmed {
-				return fmt.Errorf("%w: LSN %d is invalid at position %d of %s/%s, but LSN %d knew it to be synced",
-					ErrDamaged, end, r.pos, r.dir, r.name, f.LSN)
+				return &Damage{Kind: InvalidFrame, File: r.name, Pos: r.pos, LSN: end, Proof: f.LSN,
+					text: fmt.Sprintf("LSN %d is invalid at position %d of %s/%s, but LSN %d knew it to be synced", end, r.pos, r.dir, r.name, f.LSN)}
 			}
 			if f.last {
 				break

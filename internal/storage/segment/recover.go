@@ -41,14 +41,7 @@ func (s *Segment) recover(h *handle, pos, next int64, interval int, fn func(reco
 	s.mu.Unlock()
 	s.learn(h)
 	sc := scanner{h: h, size: size}
-	for pos < size {
-		b, err := sc.batch(pos)
-		if err != nil {
-			return 0, 0, fmt.Errorf("recover segment: %w", err)
-		}
-		if b == nil || !follows(b, next) || b.CheckCRC() != nil {
-			break
-		}
+	next, pos, err = sc.prefix(pos, next, func(b record.Batch, pos int64) {
 		s.mu.Lock()
 		s.noteBatch(b, pos, interval)
 		s.mu.Unlock()
@@ -57,8 +50,9 @@ func (s *Segment) recover(h *handle, pos, next int64, interval int, fn func(reco
 				return 0, 0, err
 			}
 		}
-		next = b.LastOffset() + 1
-		pos += int64(len(b))
+	})
+	if err != nil {
+		return 0, 0, fmt.Errorf("recover segment: %w", err)
 	}
 	return next, pos, nil
 }
@@ -89,6 +83,24 @@ func (s *scanner) batch(pos int64) (record.Batch, error) {
 		return nil, nil
 	}
 	return b, nil
+}
+
+// prefix calls fn for the batches from a position on that are whole and in order, and
+// returns the offset and the position behind them.
+func (s *scanner) prefix(pos, next int64, fn func(b record.Batch, pos int64)) (int64, int64, error) {
+	for pos < s.size {
+		b, err := s.batch(pos)
+		if err != nil {
+			return 0, 0, err
+		}
+		if b == nil || !follows(b, next) || b.CheckCRC() != nil {
+			break
+		}
+		fn(b, pos)
+		next = b.LastOffset() + 1
+		pos += int64(len(b))
+	}
+	return next, pos, nil
 }
 
 // recoverStep is how much is read at a time, at least.

@@ -1,0 +1,280 @@
+package inspect_test
+
+import (
+	"bytes"
+	"context"
+	"crypto/sha256"
+	"fmt"
+	"path"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"go.uber.org/goleak"
+
+	"github.com/chronik-io/chronik/internal/inspect"
+	"github.com/chronik-io/chronik/internal/record"
+	"github.com/chronik-io/chronik/internal/storage"
+	"github.com/chronik-io/chronik/internal/storage/segment"
+	"github.com/chronik-io/chronik/internal/vfs"
+	"github.com/chronik-io/chronik/internal/vfs/crashfs"
+	"github.com/chronik-io/chronik/pkg/durability"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+const root = "/d"
+
+var place = storage.Place{Path: root}
+
+// profileOf: the topics that begin with w are written through.
+func profileOf(topic string) durability.Profile {
+	if strings.HasPrefix(topic, "w") {
+		return durability.Profile{Name: "os", Ack: durability.Written, Sync: durability.SyncOS}
+	}
+	return durability.Profile{Name: "sync", MaxRecords: 10000, MaxBytes: 50 << 20}
+}
+
+func configOf(topic string) storage.Config {
+	c := storage.Config{Profile: profileOf(topic), Segment: segment.Limits{Bytes: 8 << 10, Ms: 1 << 40, IndexInterval: 512, IndexBytes: 10 << 20}}
+	if topic == "compacted" {
+		c.Cleanup = storage.Cleanup{Compact: true, TimestampAfter: time.Hour, Tombstones: time.Hour}
+	}
+	return c
+}
+
+func options(fsys vfs.FS) storage.Options {
+	return storage.Options{FS: fsys, Holder: "pid 4711", JournalFileSize: 64 << 10, JournalBytes: 4 << 20, CleanerBackoff: time.Millisecond,
+		Config: func(topic string, _ storage.ID) storage.Config { return configOf(topic) }}
+}
+
+func open(t testing.TB, fsys vfs.FS) *storage.Dir {
+	t.Helper()
+	d, err := storage.OpenDir(place, options(fsys))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return d
+}
+
+// names of the fixture's topics, each with one partition; the id is its place here.
+var topics = []string{"a", "b", "compacted", "cut", "empty", "journalonly", "w"}
+
+func idOf(i int) storage.ID { return storage.ID{Topic: [16]byte{byte(i + 1)}, Partition: 0} }
+
+func create(t testing.TB, d *storage.Dir) map[string]*storage.Log {
+	t.Helper()
+	var specs []storage.Spec
+	for i, name := range topics {
+		specs = append(specs, storage.Spec{ID: idOf(i), Topic: name, Config: configOf(name)})
+	}
+	_, err := d.Create(specs)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return logsOf(d)
+}
+
+func logsOf(d *storage.Dir) map[string]*storage.Log {
+	m := map[string]*storage.Log{}
+	for _, l := range d.Logs() {
+		m[l.Topic()] = l
+	}
+	return m
+}
+
+// bounds let everything be compacted that counts.
+type bounds struct{ l *storage.Log }
+
+func (bounds) Advanced()             {}
+func (bounds) Reverted(int64, error) {}
+func (b bounds) High() int64         { return b.l.AckEnd() }
+func (b bounds) Stable() int64       { return b.l.AckEnd() }
+
+type sink chan *storage.Append
+
+func (s sink) Numbered(a *storage.Append) { s <- a }
+
+// put appends n batches of two records each and waits until they count.
+func put(t testing.TB, l *storage.Log, n int) {
+	t.Helper()
+	for i := range n {
+		b := record.NewBuilder(record.BatchOptions{Producer: &record.Producer{ID: 7, Sequence: int32(l.Ends().LogEnd)}})
+		for k := range 2 {
+			b.Append(time.Now().UnixMilli(), fmt.Appendf(nil, "key-%d", (i+k)%3), bytes.Repeat([]byte{byte('a' + i%26)}, 150), nil)
+		}
+		data, err := b.Build()
+		if err != nil {
+			t.Fatal(err)
+		}
+		a := &storage.Append{Batches: data, LeaderEpoch: 3, Sink: make(sink, 1)}
+		l.Append(a)
+		if <-a.Sink.(sink); a.Err != nil {
+			t.Fatal(a.Err)
+		}
+	}
+	eventually(t, l.String()+" counts", func() bool { return l.AckEnd() >= l.Ends().LogEnd })
+}
+
+func eventually(t testing.TB, what string, ok func() bool) {
+	t.Helper()
+	for start := time.Now(); !ok(); time.Sleep(100 * time.Microsecond) {
+		if time.Since(start) > time.Minute {
+			t.Fatalf("never: %s", what)
+		}
+	}
+}
+
+// used makes a directory as a broker leaves it that was killed: seven logs, some with
+// several segments, one compacted, one cut, one written through; what came last is in
+// the journal only, over several files.
+func used(t testing.TB) *crashfs.FS {
+	t.Helper()
+	disk := crashfs.New(1)
+	d := open(t, disk)
+	logs := create(t, d)
+	for _, name := range topics {
+		if name != "empty" && name != "journalonly" {
+			put(t, logs[name], 60)
+		}
+	}
+	if err := logs["cut"].Truncate(30); err != nil {
+		t.Fatal(err)
+	}
+	if err := d.Close(); err != nil {
+		t.Fatal(err)
+	}
+	d = open(t, disk)
+	logs = logsOf(d)
+	logs["compacted"].Observe(bounds{logs["compacted"]})
+	eventually(t, "the log is compacted", func() bool { return compacted(t, disk) })
+	for range 80 {
+		for _, name := range topics {
+			if name != "empty" {
+				put(t, logs[name], 1)
+			}
+		}
+	}
+	image := disk.KillImage(2)
+	if err := d.Close(); err != nil {
+		t.Fatal(err)
+	}
+	return image
+}
+
+// compacted says whether a compaction of the log is over.
+func compacted(t testing.TB, fsys vfs.FS) bool {
+	t.Helper()
+	s, err := storage.ReadState(fsys, root)
+	if err != nil {
+		t.Fatal(err)
+	}
+	i := slices.IndexFunc(s.Logs, func(l storage.LogState) bool { return l.Topic == "compacted" })
+	var n int64
+	for _, e := range s.Logs[i].Segments {
+		n += e.Size
+	}
+	return n < 15<<10 && !s.Logs[i].Swapping
+}
+
+func verify(t testing.TB, fsys vfs.FS) *inspect.Report {
+	t.Helper()
+	r, err := inspect.Verify(context.Background(), inspect.Options{FS: fsys, Places: []storage.Place{place}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return r
+}
+
+// tree is every file with what it holds.
+func tree(t testing.TB, fsys vfs.FS, dir string) map[string][32]byte {
+	t.Helper()
+	all := map[string][32]byte{}
+	infos, err := fsys.List(dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, in := range infos {
+		name := path.Join(dir, in.Name)
+		if in.Dir {
+			all[name] = [32]byte{}
+			for k, v := range tree(t, fsys, name) {
+				all[k] = v
+			}
+			continue
+		}
+		all[name] = sha256.Sum256(read(t, fsys, name))
+	}
+	return all
+}
+
+func read(t testing.TB, fsys vfs.FS, name string) []byte {
+	t.Helper()
+	f, err := fsys.Open(name)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = f.Close() }()
+	n, err := f.Size()
+	if err != nil {
+		t.Fatal(err)
+	}
+	b := make([]byte, n)
+	if n > 0 {
+		if _, err := f.ReadAt(b, 0); err != nil {
+			t.Fatal(err)
+		}
+	}
+	return b
+}
+
+// content is every batch of every log that can be read, by topic and base offset.
+func content(t testing.TB, d *storage.Dir) map[string]map[int64][]byte {
+	t.Helper()
+	all := map[string]map[int64][]byte{}
+	for _, l := range d.Logs() {
+		all[l.Topic()] = batches(t, l)
+	}
+	return all
+}
+
+func batches(t testing.TB, l *storage.Log) map[int64][]byte {
+	t.Helper()
+	m := map[int64][]byte{}
+	if l.Offline() != nil {
+		return m
+	}
+	e := l.Ends()
+	for at := e.LogStart; at < e.LogEnd; {
+		s, err := l.Read(at, e.LogEnd, 1<<20, true)
+		if err != nil {
+			t.Fatalf("read %s at %d: %v", l, at, err)
+		}
+		if s.Size == 0 {
+			break
+		}
+		for _, p := range s.Parts {
+			for len(p) > 0 {
+				b, rest, err := record.Next(p)
+				if err != nil {
+					t.Fatalf("read %s at %d: %v", l, at, err)
+				}
+				m[b.BaseOffset()] = slices.Clone([]byte(b))
+				at, p = b.LastOffset()+1, rest
+			}
+		}
+		s.Release()
+	}
+	return m
+}
+
+func list(t testing.TB, fsys vfs.FS, dir string) {
+	infos, _ := fsys.List(dir)
+	for _, in := range infos {
+		t.Log(dir, in.Name, in.Size)
+		if in.Dir {
+			list(t, fsys, path.Join(dir, in.Name))
+		}
+	}
+}

@@ -1,0 +1,148 @@
+package inspect
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"path"
+	"slices"
+	"strings"
+
+	"github.com/chronik-io/chronik/internal/storage"
+	"github.com/chronik-io/chronik/internal/vfs"
+)
+
+// ErrNotData says that a directory is none of chronik's.
+var ErrNotData = errors.New("is no data directory and no log directory of chronik")
+
+// Options say what is looked at.
+type Options struct {
+	FS vfs.FS
+	// Places are the log directories with their journals; Data the data directories,
+	// whose metadata is looked at too.
+	Places []storage.Place
+	Data   []string
+	// Progress hears how many bytes more were read; nil: nobody. Size is their sum.
+	Progress func(n int64)
+}
+
+// Find makes Options of directories that are data directories, which hold metadata
+// and logs, or single log directories. journals, where there are any, are those of the
+// log directories in the same order.
+func Find(fsys vfs.FS, dirs, journals []string) (Options, error) {
+	o := Options{FS: fsys}
+	for _, dir := range dirs {
+		dir = path.Clean(dir)
+		if _, err := fsys.List(dir); err != nil {
+			return o, fmt.Errorf("data directory: %w", err)
+		}
+		found := false
+		if exists(fsys, path.Join(dir, metadataDir)) {
+			o.Data, found = append(o.Data, dir), true
+		}
+		for _, at := range []string{dir, path.Join(dir, logsDir)} {
+			if isLogDir(fsys, at) {
+				o.Places, found = append(o.Places, storage.Place{Path: at}), true
+			}
+		}
+		if !found {
+			return o, fmt.Errorf("%s %w: it holds neither %s nor %s", dir, ErrNotData, storage.IdentityFile, metadataDir)
+		}
+	}
+	if len(journals) > 0 && len(journals) != len(o.Places) {
+		return o, fmt.Errorf("%d journals are named for %d log directories; name one for each, in the same order", len(journals), len(o.Places))
+	}
+	for i, j := range journals {
+		o.Places[i].Journal = j
+	}
+	return o, nil
+}
+
+// Places below a data directory.
+const (
+	metadataDir = "metadata"
+	logsDir     = "logs"
+)
+
+func isLogDir(fsys vfs.FS, dir string) bool {
+	return slices.ContainsFunc([]string{storage.IdentityFile, storage.CheckpointFile, "journal"}, func(name string) bool { return exists(fsys, path.Join(dir, name)) })
+}
+
+func exists(fsys vfs.FS, name string) bool {
+	_, err := fsys.Stat(name)
+	return err == nil
+}
+
+// Verify looks at everything and changes nothing. It keeps a broker from starting
+// meanwhile, and returns an error that matches storage.ErrLocked beside one that runs. Other
+// errors are of what could not be looked at at all: rights, above all.
+func Verify(ctx context.Context, opt Options) (*Report, error) {
+	opt.FS = vfs.ReadOnly(opt.FS)
+	locks, err := lockAll(opt)
+	defer func() {
+		for _, l := range locks {
+			_ = l.Close() // it ends with the process in any case
+		}
+	}()
+	if err != nil {
+		return nil, err
+	}
+	return verify(ctx, opt)
+}
+
+// lockAll takes the locks of everything that is looked at.
+func lockAll(opt Options) (locks []io.Closer, err error) {
+	var at []string
+	for _, p := range opt.Places {
+		at = append(at, p.Path)
+	}
+	for _, dir := range slices.Concat(opt.Data, at) {
+		l, err := opt.FS.Lock(path.Join(dir, storage.LockFile), "")
+		if errors.Is(err, vfs.ErrLocked) {
+			return locks, fmt.Errorf("%w: %s: %w", storage.ErrLocked, dir, err)
+		}
+		if err != nil {
+			return locks, fmt.Errorf("lock %s: %w", dir, err)
+		}
+		locks = append(locks, l)
+	}
+	return locks, nil
+}
+
+// verify is Verify for whoever holds the locks.
+func verify(ctx context.Context, opt Options) (*Report, error) {
+	if opt.Progress == nil {
+		opt.Progress = func(int64) {}
+	}
+	rep := &Report{Directories: []Directory{}, Partitions: []Partition{}, Findings: []Finding{}}
+	for _, place := range opt.Places {
+		place.Path = path.Clean(place.Path)
+		d := &dir{ctx: ctx, fs: opt.FS, place: place, opt: &opt, out: Directory{Path: place.Path, Journal: place.JournalPath()}}
+		if err := d.look(); err != nil {
+			return nil, err
+		}
+		rep.dirs = append(rep.dirs, d)
+	}
+	if err := rep.metadata(opt); err != nil {
+		return nil, err
+	}
+	for _, d := range rep.dirs {
+		rep.Directories = append(rep.Directories, d.out)
+		rep.Findings = append(rep.Findings, d.findings...)
+		rep.Partitions = append(rep.Partitions, d.partitions()...)
+	}
+	slices.SortStableFunc(rep.Partitions, func(a, b Partition) int {
+		if n := strings.Compare(a.Topic, b.Topic); n != 0 {
+			return n
+		}
+		return int(a.Partition) - int(b.Partition)
+	})
+	return rep, ctx.Err()
+}
+
+// access says that an error is one of the operator's: nothing is wrong with the data.
+func access(err error) bool {
+	return errors.Is(err, fs.ErrPermission) || errors.Is(err, context.Canceled)
+}

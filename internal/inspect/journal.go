@@ -1,0 +1,353 @@
+package inspect
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"math"
+	"path"
+	"slices"
+
+	"github.com/chronik-io/chronik/internal/storage"
+	"github.com/chronik-io/chronik/internal/storage/journal"
+)
+
+// journal reads the journal as a start does, finds what is wrong with it, and where
+// the logs end by it. Where a start would be refused they end where a repair can bring
+// them.
+func (d *dir) journal() error {
+	jpath := d.place.JournalPath()
+	infos, err := journal.Files(d.fs, jpath, d.state.Redo.File)
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+		if access(err) {
+			return fmt.Errorf("journal: %w", err)
+		}
+		d.find(Unreadable, nil, jpath, -1, "%v", err).Effect = Refuses
+		return nil
+	}
+	d.out.JournalFiles, d.out.Checkpoint = len(infos), d.state.Seq
+	d.out.RedoFile, d.out.RedoLSN = d.state.Redo.File, uint64(d.state.Redo.LSN)
+	d.out.NextLSN = d.out.RedoLSN
+	if d.headers(infos) {
+		return nil
+	}
+	if d.clean {
+		return nil
+	}
+	if !d.fresh {
+		if err := d.chain(); err != nil {
+			return err
+		}
+	}
+	if d.fresh {
+		return d.salvageable()
+	}
+	return nil
+}
+
+// headers looks at the beginnings of the files. It says whether the journal cannot
+// be read with this program.
+func (d *dir) headers(infos []journal.FileInfo) (newer bool) {
+	own := uint64(0)
+	defer func() {
+		// One that stands last, or first, may stand where ours should.
+		d.unsure = d.unsure || len(d.foreign) > 0 && (own < infos[len(infos)-1].Seq || infos[0].ID != d.state.Journal)
+	}()
+	for _, f := range infos {
+		name := path.Join(d.place.JournalPath(), f.Name)
+		if f.Valid && f.ID == d.state.Journal {
+			own = f.Seq
+		}
+		switch {
+		case f.Newer != nil:
+			newer = true
+			d.find(FormatNewer, nil, name, 0, "%v", f.Newer)
+		case f.Valid && f.ID != d.state.Journal && !d.half:
+			d.foreign, d.fresh = append(d.foreign, name), true
+			d.find(JournalFileForeign, nil, name, 0, "it belongs to journal %x, this one is %x", f.ID, d.state.Journal)
+		case f.Valid && f.Copies == 1:
+			d.find(JournalHeaderCopy, nil, name, 0, "one of two copies of the header is damaged")
+		}
+	}
+	return newer
+}
+
+// chain follows the frames as a start does.
+func (d *dir) chain() error {
+	jpath, unknown := d.place.JournalPath(), map[storage.ID]int{}
+	ext, err := journal.ScanDir(d.fs, jpath, d.state.Journal, d.state.Redo, func(fr journal.Frame) error {
+		d.out.Frames++
+		d.opt.Progress(int64(len(fr.Payload)))
+		l := d.byID[fr.Stream]
+		switch {
+		case l == nil:
+			unknown[fr.Stream]++
+		case l.st.Deleted || l.broken != nil || !l.follow.Counts(&fr):
+		default:
+			if l.broken = l.follow.Take(&fr); l.broken != nil {
+				d.gap(l, &fr)
+				return d.ctx.Err()
+			}
+			l.end = l.follow.End()
+			l.frames++
+		}
+		return d.ctx.Err()
+	})
+	d.out.NextLSN, d.above = uint64(ext.Next), ext.Above
+	if access(err) {
+		return fmt.Errorf("journal: %w", err)
+	}
+	var damage *journal.Damage
+	switch {
+	case errors.As(err, &damage):
+		if err := d.damaged(damage); err != nil {
+			return err
+		}
+	case err != nil:
+		d.find(Unreadable, nil, jpath, -1, "%v", err).Effect = Refuses
+		return nil
+	case ext.Next <= d.state.Durable:
+		d.fresh, d.unsure = true, true
+		d.find(JournalOlder, nil, jpath, -1, "it ends at LSN %d, the checkpoint knows %d to be durable", ext.Next-1, d.state.Durable)
+	default:
+		if err := d.behind(ext); err != nil {
+			return err
+		}
+	}
+	for id, n := range unknown {
+		d.find(FramesUnknown, nil, jpath, -1, "%d frames of partition %d of topic %x", n, id.Partition, id.Topic)
+	}
+	return nil
+}
+
+// gap notes that frames don't continue a log.
+func (d *dir) gap(l *log, fr *journal.Frame) {
+	f := d.find(FramesGap, l, d.place.JournalPath(), -1, "%v", l.broken)
+	if fr.PrevEnd > l.follow.End() {
+		f.Lost = []Loss{l.loss(l.follow.End(), fr.PrevEnd)}
+	}
+	d.fresh = true
+}
+
+// damaged notes damage that makes a start refuse the journal.
+func (d *dir) damaged(x *journal.Damage) error {
+	d.fresh = true
+	file, kind := path.Join(d.place.JournalPath(), x.File), JournalFrameDamaged
+	switch x.Kind {
+	case journal.MissingFile, journal.BeginsLate:
+		kind, d.unsure = JournalFileMissing, true
+		if d.out.JournalFiles == 0 {
+			kind, file = JournalMissing, d.place.JournalPath()
+		}
+	case journal.NoHeader:
+		kind = JournalHeaderLost
+		w, err := journal.Walk(d.fs, d.place.JournalPath(), d.state.Redo.File, func(journal.At) error { return errFound })
+		if err != nil && !errors.Is(err, errFound) {
+			return fmt.Errorf("journal: %w", err)
+		}
+		d.unsure = err == nil && w.Size > 0
+	case journal.Foreign:
+		return nil // headers has said so
+	case journal.InvalidFrame:
+		var err error
+		if kind, file, err = d.invalid(x, file); err != nil {
+			return err
+		}
+	}
+	pos := int64(-1)
+	if kind == JournalFrameDamaged {
+		pos = x.Pos
+	}
+	d.find(kind, nil, file, pos, "%v", x)
+	return nil
+}
+
+// invalid says what an invalid frame really is: the file that should follow is
+// missing, or has lost its header, or a frame is damaged.
+func (d *dir) invalid(x *journal.Damage, file string) (Kind, string, error) {
+	infos, err := journal.Files(d.fs, d.place.JournalPath(), d.state.Redo.File)
+	if err != nil {
+		return "", "", fmt.Errorf("journal: %w", err)
+	}
+	at := slices.IndexFunc(infos, func(f journal.FileInfo) bool { return f.Name == x.File })
+	if at >= 0 && !infos[at].Valid {
+		return JournalHeaderLost, file, nil
+	}
+	if at < 1 || infos[at].First <= x.LSN {
+		return JournalFrameDamaged, file, nil // the frame is missing in the file that proves it
+	}
+	// The file begins above what is missing: whatever holds it stands before.
+	for i := at - 1; i >= 0; i-- {
+		before := path.Join(d.place.JournalPath(), infos[i].Name)
+		if !infos[i].Valid {
+			return JournalHeaderLost, before, nil
+		}
+		w, err := journal.Walk(d.fs, d.place.JournalPath(), infos[i].Seq, func(journal.At) error { return nil })
+		if err != nil {
+			return "", "", fmt.Errorf("journal: %w", err)
+		}
+		if infos[i].First <= x.LSN && (w.Tail != nil || infos[i].Seq+1 == infos[at].Seq) {
+			x.Pos = w.End
+			return JournalFrameDamaged, before, nil
+		}
+		break
+	}
+	return JournalFileMissing, file, nil
+}
+
+// behind looks at what follows where a start ends reading: a torn write.
+func (d *dir) behind(ext journal.Extent) error {
+	infos, err := journal.Files(d.fs, d.place.JournalPath(), d.state.Redo.File)
+	if err != nil {
+		return fmt.Errorf("journal: %w", err)
+	}
+	for _, in := range infos {
+		torn := false
+		w, err := journal.Walk(d.fs, d.place.JournalPath(), in.Seq, func(f journal.At) error {
+			torn = torn || f.LSN >= ext.Next
+			return d.ctx.Err()
+		})
+		if err != nil {
+			return fmt.Errorf("journal: %w", err)
+		}
+		if torn || w.Tail != nil && w.Tail.LSN == ext.Next {
+			d.find(JournalTorn, nil, path.Join(d.place.JournalPath(), in.Name), w.End, "the last write did not come to its end; the journal ends before LSN %d", ext.Next)
+		}
+	}
+	return nil
+}
+
+// salvageable finds where a repair can bring the logs, and what is lost whatever is
+// done.
+func (d *dir) salvageable() error {
+	for _, l := range d.logs {
+		l.follow, l.broken, l.frames, l.end = l.st.Follow(), nil, 0, l.st.Offset
+	}
+	s := salvage{d: d, lost: map[*log][]Loss{}}
+	if err := s.run(func(l *log, _ *journal.Frame) error {
+		l.frames++
+		l.end = l.follow.End()
+		return nil
+	}); err != nil {
+		return err
+	}
+	d.above = max(d.above, s.above)
+	for _, l := range d.logs {
+		losses := s.lost[l]
+		if (s.unsure || d.unsure) && l.journalled() {
+			losses = append(losses, l.loss(l.end, Unknown))
+		}
+		l.lost = append(l.lost, losses...)
+	}
+	d.spread()
+	return nil
+}
+
+// spread gives what the journal lost to its findings: the first that says why.
+func (d *dir) spread() {
+	for i := range d.findings {
+		f := &d.findings[i]
+		if f.Topic != "" || !slices.Contains([]Kind{JournalMissing, JournalFileMissing, JournalFileForeign, JournalHeaderLost, JournalFrameDamaged, JournalOlder, JournalHalfReplaced}, f.Kind) {
+			continue
+		}
+		for _, l := range d.logs {
+			f.Lost = append(f.Lost, merged(slices.Clone(l.lost))...)
+		}
+		return
+	}
+}
+
+// salvage reads all valid frames that are still needed, whatever stands between them.
+type salvage struct {
+	d      *dir
+	next   journal.LSN // the one that should come
+	above  journal.LSN
+	lost   map[*log][]Loss
+	unsure bool // frames are gone, and nothing tells of which logs
+}
+
+// run calls emit for every frame that a log takes, cut to what the log lacks.
+func (s *salvage) run(emit func(*log, *journal.Frame) error) error {
+	d := s.d
+	infos, err := journal.Files(d.fs, d.place.JournalPath(), d.state.Redo.File)
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return fmt.Errorf("journal: %w", err)
+	}
+	s.next = d.state.Redo.LSN
+	for _, in := range infos {
+		if in.Newer != nil || in.Valid && in.ID != d.state.Journal {
+			continue
+		}
+		w, err := journal.Walk(d.fs, d.place.JournalPath(), in.Seq, func(f journal.At) error {
+			if s.above = max(s.above, f.LSN+1); f.LSN < s.next {
+				return d.ctx.Err()
+			}
+			s.missing(f.LSN, f.Before)
+			s.next = f.LSN + 1
+			if err := s.take(f.Frame, emit); err != nil {
+				return err
+			}
+			return d.ctx.Err()
+		})
+		if err != nil {
+			return fmt.Errorf("journal: %w", err)
+		}
+		if w.Tail != nil && w.Tail.LSN == s.next && s.claimed(w.Tail) {
+			s.next++ // it is told; whether it was synced is another question
+		}
+	}
+	if s.next <= d.state.Durable {
+		s.unsure = true
+	}
+	return nil
+}
+
+// missing notes that the frames up to an LSN are gone.
+func (s *salvage) missing(lsn journal.LSN, claim *journal.Frame) {
+	if lsn == s.next || lsn == s.next+1 && claim != nil && claim.LSN == s.next && s.claimed(claim) {
+		return
+	}
+	s.unsure = true
+}
+
+// claimed believes the header of a frame whose checksum is wrong where it names what
+// the log needs next. What it held is lost.
+func (s *salvage) claimed(f *journal.Frame) bool {
+	l := s.d.byID[f.Stream]
+	if l == nil || l.st.Deleted || !l.follow.Counts(f) {
+		return l != nil // of no log, or in segments: nothing is lost
+	}
+	if f.PrevEnd != l.follow.End() || f.NextEnd <= f.PrevEnd || f.NextEnd-f.PrevEnd > math.MaxInt32 {
+		return false
+	}
+	if !f.Carried {
+		s.lost[l] = append(s.lost[l], l.loss(f.PrevEnd, f.NextEnd))
+	}
+	return true
+}
+
+// take gives a frame to its log: what the log lacks of it.
+func (s *salvage) take(f journal.Frame, emit func(*log, *journal.Frame) error) error {
+	l := s.d.byID[f.Stream]
+	if l == nil || l.st.Deleted || !l.follow.Counts(&f) || f.Type != journal.Batches {
+		return nil
+	}
+	end := l.follow.End()
+	if f.PrevEnd <= end { // it holds what seemed to be lost, too
+		s.lost[l] = slices.DeleteFunc(s.lost[l], func(x Loss) bool { return x.From >= end && x.To <= f.NextEnd })
+	}
+	switch {
+	case f.NextEnd <= end:
+		return nil
+	case f.PrevEnd < end:
+		f.Payload = from(f.Payload, end)
+	case f.PrevEnd > end:
+		s.lost[l] = append(s.lost[l], l.loss(end, f.PrevEnd))
+	}
+	// A hole in the offsets is legal; a frame that doesn't continue the log is not.
+	f.PrevEnd = end
+	if err := l.follow.Take(&f); err != nil {
+		return fmt.Errorf("salvage: %w", err)
+	}
+	return emit(l, &f)
+}

@@ -1,0 +1,90 @@
+package inspect
+
+import (
+	"errors"
+	"fmt"
+	"path"
+
+	"github.com/chronik-io/chronik/internal/metadata"
+	"github.com/chronik-io/chronik/internal/metadata/filestore"
+	"github.com/chronik-io/chronik/internal/storage"
+)
+
+// metadata looks at the metadata of the data directories, and holds the logs against
+// it.
+func (r *Report) metadata(opt Options) error {
+	for _, data := range opt.Data {
+		at := path.Join(data, metadataDir)
+		c, err := filestore.Check(opt.FS, at)
+		var damage *filestore.Damage
+		switch {
+		case access(err):
+			return fmt.Errorf("metadata: %w", err)
+		case errors.Is(err, filestore.ErrNewerFormat):
+			r.find(FormatNewer, at, at, -1, err.Error())
+		case errors.As(err, &damage) && damage.Lost:
+			r.find(MetadataMissing, at, damage.File, -1, damage.What)
+		case errors.As(err, &damage):
+			r.find(MetadataDamaged, at, damage.File, int64(damage.Offset), damage.What)
+		case err != nil:
+			r.find(Unreadable, at, at, -1, err.Error())
+		case !c.Used:
+			r.unused(at)
+		default:
+			if c.Torn > 0 {
+				r.find(MetadataTorn, at, c.Log, -1, fmt.Sprintf("%d bytes at its end are no whole transaction", c.Torn))
+			}
+			r.hold(at, &c)
+		}
+	}
+	return nil
+}
+
+// unused notes that there is no metadata although there are logs.
+func (r *Report) unused(at string) {
+	for _, d := range r.dirs {
+		if d.state != nil && len(d.state.Logs) > 0 {
+			r.find(MetadataMissing, at, at, -1, "there is no snapshot, and there are partitions")
+			return
+		}
+	}
+}
+
+// hold finds the partitions that the metadata has in one of the directories and the
+// directory doesn't know.
+func (r *Report) hold(at string, c *filestore.Content) {
+	img, err := metadata.Load(c.Keys, c.Revision)
+	if err != nil {
+		r.find(MetadataDamaged, at, c.Log, -1, err.Error())
+		return
+	}
+	dirs := map[[16]byte]*dir{}
+	for _, d := range r.dirs {
+		if d.state != nil {
+			dirs[d.state.Dir] = d
+		}
+	}
+	for t := range img.Topics() {
+		for i, p := range t.Partitions.All() {
+			for _, id := range p.Dirs {
+				d := dirs[id]
+				if d == nil || d.byID[storage.ID{Topic: t.ID, Partition: i}] != nil {
+					continue
+				}
+				f := d.find(LogMissing, nil, d.path(fmt.Sprintf("%s-%d", t.Name, i)), -1, "the metadata has the partition here")
+				f.Topic, f.Partition = t.Name, i
+				f.Lost = []Loss{{Topic: t.Name, Partition: i, From: 0, To: Unknown}}
+			}
+		}
+	}
+}
+
+// find notes a finding that is of no log directory.
+func (r *Report) find(k Kind, dir, file string, pos int64, detail string) {
+	a := Of(k)
+	f := Finding{Kind: k, Effect: a.Effect, Dir: dir, File: file, Position: pos, Partition: -1, Detail: detail, Start: a.Start, Repair: a.Repair}
+	if a.Effect != Heals {
+		f.Restore = a.Costs
+	}
+	r.Findings = append(r.Findings, f)
+}

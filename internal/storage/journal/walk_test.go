@@ -1,0 +1,104 @@
+package journal
+
+import (
+	"errors"
+	"testing"
+
+	"github.com/chronik-io/chronik/internal/vfs"
+)
+
+// twoFiles writes a file that is full and one with some frames, every one synced, and
+// returns where the chain begins and the sequence of the second.
+func twoFiles(t *testing.T, inSecond int) (fsys vfs.FS, from Position, second uint64, all []Frame) {
+	t.Helper()
+	fsys = memory(t)
+	j := open(t, fsys, nil)
+	s, o := newStream(1), newTold()
+	put := func(at int) {
+		ok(t, j.Submit(entry(s, int64(at), 300, eager, o)))
+		o.wait(at + 1)
+	}
+	cur := func() uint64 {
+		j.space.mu.Lock()
+		defer j.space.mu.Unlock()
+		return j.space.cur.seq
+	}
+	n := 0
+	for ; cur() == j.at.File; n++ {
+		put(n)
+	}
+	for range inSecond - 1 {
+		put(n)
+		n++
+	}
+	second = cur()
+	ok(t, j.Close())
+	all, _, err := frames(fsys, j.at)
+	ok(t, err)
+	if len(all) != n {
+		t.Fatalf("%d frames of %d", len(all), n)
+	}
+	return fsys, j.at, second, all
+}
+
+func overwrite(t *testing.T, fsys vfs.FS, seq uint64, at int64, p []byte) {
+	t.Helper()
+	f, err := fsys.Open(testDir + "/" + fileName(seq))
+	ok(t, err)
+	_, err = f.WriteAt(p, at)
+	ok(t, err)
+	ok(t, f.Close())
+}
+
+// A file that lost both copies of its header is damage, where a frame in it knew that
+// one in it was synced; also if it is the last file. Without that its header may never
+// have been there.
+func TestLostHeaderIsDamage(t *testing.T) {
+	for _, n := range []int{1, 3} {
+		fsys, from, second, all := twoFiles(t, n)
+		for _, at := range []int64{0, secondHeader} {
+			overwrite(t, fsys, second, at, make([]byte, headerLen))
+		}
+		got, ext, err := frames(fsys, from)
+		if damaged := errors.Is(err, ErrDamaged); damaged != (n > 1) || len(got) != len(all)-n {
+			t.Errorf("%d frames: %d of %d, %+v, %v", n, len(got), len(all), ext, err)
+		}
+		var d *Damage
+		if n > 1 && (!errors.As(err, &d) || d.Kind != InvalidFrame || d.File != fileName(second) || d.LSN != all[len(all)-n].LSN) {
+			t.Errorf("%+v", d)
+		}
+		walked := 0
+		w, err := Walk(fsys, testDir, second, func(At) error { walked++; return nil })
+		if err != nil || w.Valid || walked != n {
+			t.Errorf("walk: %+v, %d of %d, %v", w, walked, n, err)
+		}
+	}
+}
+
+// A walk finds every frame but the damaged one, and what that says of itself.
+func TestWalkPassesDamage(t *testing.T) {
+	fsys, from, second, all := twoFiles(t, 4)
+	var at []int64
+	_, err := Walk(fsys, testDir, second, func(f At) error { at = append(at, f.Pos); return nil })
+	ok(t, err)
+	overwrite(t, fsys, second, at[1]+frameHeader, []byte("damage"))
+	overwrite(t, fsys, second, at[3]+frameHeader, []byte("damage"))
+	var seen []At
+	w, err := Walk(fsys, testDir, second, func(f At) error { seen = append(seen, f); return nil })
+	ok(t, err)
+	tail := all[len(all)-4:]
+	if len(seen) != 2 || seen[0].LSN != tail[0].LSN || seen[0].Before != nil || seen[1].LSN != tail[2].LSN {
+		t.Fatalf("%+v", seen)
+	}
+	if b := seen[1].Before; b == nil || b.LSN != tail[1].LSN || b.PrevEnd != tail[1].PrevEnd || b.Stream != tail[1].Stream {
+		t.Errorf("before: %+v", b)
+	}
+	if w.End != at[3] || w.Tail == nil || w.Tail.LSN != tail[3].LSN || !w.Valid || w.Copies != 2 || w.ID != testID {
+		t.Errorf("%+v", w)
+	}
+	files, err := Files(fsys, testDir, from.File)
+	ok(t, err)
+	if len(files) < 2 || files[0].Seq != from.File || files[0].First != from.LSN || files[1].Seq != second {
+		t.Errorf("%+v", files)
+	}
+}

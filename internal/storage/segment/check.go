@@ -1,0 +1,340 @@
+package segment
+
+import (
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"io/fs"
+
+	"github.com/chronik-io/chronik/internal/record"
+	"github.com/chronik-io/chronik/internal/vfs"
+)
+
+// Flaw is a stretch of a segment's file that no reader gets over: it is no valid
+// batch, or one whose offsets cannot stand there.
+type Flaw struct {
+	Pos, Size int64
+	// From and To bound the offsets that the stretch held or may have held: those
+	// after the batch before it, and before the one behind it.
+	From, To int64
+	// Numbering: the batch is whole but for its base offset, which no checksum covers,
+	// and says Base. Where From to To is as many offsets as it has, From is the true
+	// one and nothing is lost.
+	Numbering bool
+	Base      int64
+	Records   int32 // that the batch says it holds, where Numbering
+}
+
+// Renumbers says whether the flaw is mended by giving the batch the offset From.
+func (f *Flaw) Renumbers() bool { return f.Numbering && f.To-f.From == int64(f.Records) }
+
+// Entries is what became of the entries of an index that were held against the
+// batches.
+type Entries struct {
+	Missing bool  // there is no file
+	Wrong   int   // entries that say what the batches don't, and those behind them
+	First   int64 // position in the index file of the first that is wrong
+}
+
+// Checked is what Check found.
+type Checked struct {
+	Flaws        []Flaw
+	Index, Times Entries
+	Batches      int
+	First, Next  int64 // offset of the first batch, -1 for none; offset behind the last one
+	End          int64 // position behind the last valid batch
+}
+
+// Check reads the first size bytes of a segment's file of batches, changing nothing,
+// and calls fn for every valid batch, in order; limit is above all offsets that may
+// stand there. Indexes are held against the batches too, but for a file that waits
+// to take another's place. It takes the memory of the largest batch and of the
+// indexes. What cannot be read is an error.
+func Check(fsys vfs.FS, dir string, base, size, limit int64, waiting bool, fn func(pos int64, b record.Batch) error) (Checked, error) {
+	s := newSegment(nil, dir, base)
+	if waiting {
+		s.stage.Store(swap)
+	}
+	c := checker{limit: limit, next: base, fn: fn}
+	c.Checked.First = -1
+	f, err := fsys.Open(s.Path())
+	if err != nil {
+		return c.Checked, fmt.Errorf("read segment: %w", err)
+	}
+	defer func() { _ = f.Close() }() // it was only read
+	c.scanner = scanner{h: &handle{f: f}, size: size}
+	c.base, c.x = base, &index{}
+	if !waiting {
+		if c.x, err = loadIndex(fsys, s.stem(), size); err != nil {
+			return c.Checked, err
+		}
+	}
+	if err := c.run(); err != nil {
+		return c.Checked, fmt.Errorf("read %s: %w", s.Path(), err)
+	}
+	if waiting {
+		return c.Checked, nil
+	}
+	return c.Checked, c.indexes(fsys, s.stem())
+}
+
+// checker is one Check.
+type checker struct {
+	scanner
+	Checked
+	x           *index
+	offsets     int // entries of the index that are right
+	times       int
+	base, limit int64
+	next        int64 // offset that the next batch may have at least
+	last        struct {
+		pos, size  int64
+		from, base int64 // what next was, and what the batch says
+		records    int32
+	}
+	fn func(pos int64, b record.Batch) error
+}
+
+// valid returns the batch at a position if it is whole; its offsets are another
+// question.
+func (c *checker) valid(pos int64) (record.Batch, error) {
+	if c.size-pos < record.HeaderSize {
+		return nil, nil
+	}
+	if err := c.fill(pos, record.HeaderSize); err != nil {
+		return nil, err
+	}
+	head := record.Batch(c.buf[pos-c.at:])
+	n, err := record.PeekSize(head)
+	if err != nil || int64(n) > c.size-pos || head.LastOffsetDelta() < 0 || head.BaseOffset() < 0 {
+		return nil, nil
+	}
+	b, err := c.batch(pos)
+	if b == nil || b.CheckCRC() != nil {
+		return nil, err
+	}
+	return b, nil
+}
+
+func (c *checker) run() error {
+	for pos := int64(0); pos < c.size; {
+		b, err := c.valid(pos)
+		switch {
+		case err != nil:
+			return err
+		case b == nil:
+			pos, err = c.skip(pos)
+		case b.BaseOffset() < c.next && c.blamesLast(b):
+			// The one before claimed offsets that are this one's.
+			c.flaw(Flaw{Pos: c.last.pos, Size: c.last.size, From: c.last.from, To: b.BaseOffset(), Numbering: true, Base: c.last.base, Records: c.last.records})
+			c.next, c.last.size = c.last.from, 0
+			c.Batches--
+			continue
+		case b.BaseOffset() < c.next || b.LastOffset() >= c.limit:
+			pos, err = c.misnumbered(pos, b)
+		default:
+			pos, err = c.take(pos, b)
+		}
+		if err != nil {
+			return err
+		}
+	}
+	c.Checked.Next = c.next
+	return nil
+}
+
+// blamesLast says which of two batches that overlap is wrong: the first, if the
+// second would stand well without it.
+func (c *checker) blamesLast(b record.Batch) bool {
+	return c.last.size > 0 && b.BaseOffset() > c.last.from && b.LastOffset() < c.limit
+}
+
+func (c *checker) take(pos int64, b record.Batch) (int64, error) {
+	c.held(pos, b)
+	if c.fn != nil {
+		if err := c.fn(pos, b); err != nil {
+			return 0, err
+		}
+	}
+	if c.First < 0 {
+		c.First = b.BaseOffset()
+	}
+	c.Batches++
+	c.last.pos, c.last.size, c.last.from, c.last.base, c.last.records = pos, int64(len(b)), c.next, b.BaseOffset(), b.LastOffsetDelta()+1
+	c.next = b.LastOffset() + 1
+	c.End = pos + int64(len(b))
+	return c.End, nil
+}
+
+func (c *checker) flaw(f Flaw) { c.Flaws = append(c.Flaws, f) }
+
+// misnumbered notes a batch that is whole and says offsets that can't be.
+func (c *checker) misnumbered(pos int64, b record.Batch) (int64, error) {
+	f := Flaw{Pos: pos, Size: int64(len(b)), From: c.next, Numbering: true, Base: b.BaseOffset(), Records: b.LastOffsetDelta() + 1}
+	end := pos + f.Size
+	to, err := c.following(end)
+	f.To = to
+	c.flaw(f)
+	c.last.size = 0
+	return end, err
+}
+
+// following returns the base offset of the batch at a position, the limit where
+// there is none that can be believed.
+func (c *checker) following(pos int64) (int64, error) {
+	b, err := c.valid(pos)
+	if b == nil || b.BaseOffset() < c.next || b.LastOffset() >= c.limit {
+		return c.limit, err
+	}
+	return b.BaseOffset(), nil
+}
+
+// skip notes a stretch that is no batch and returns where the next one begins.
+func (c *checker) skip(pos int64) (int64, error) {
+	f := Flaw{Pos: pos, From: c.next, To: c.limit}
+	at, err := c.resume(pos)
+	if err != nil {
+		return 0, err
+	}
+	f.Size = at - pos
+	if at < c.size {
+		if f.To, err = c.following(at); err != nil {
+			return 0, err
+		}
+	}
+	c.flaw(f)
+	c.last.size = 0
+	return at, nil
+}
+
+// resume finds the next valid batch behind a position, the end where there is none:
+// first where the damaged one says that it ends, then byte by byte.
+func (c *checker) resume(pos int64) (int64, error) {
+	if err := c.fill(pos, min(record.PrefixSize, c.size-pos)); err != nil {
+		return 0, err
+	}
+	if n, err := record.PeekSize(c.buf[pos-c.at:]); err == nil && int64(n) <= c.size-pos {
+		ok, err := c.resumes(pos + int64(n))
+		if err != nil || ok || pos+int64(n) == c.size {
+			return pos + int64(n), err
+		}
+	}
+	for at := pos + 1; at+record.HeaderSize <= c.size; at++ {
+		if ok, err := c.resumes(at); ok || err != nil {
+			return at, err
+		}
+	}
+	return c.size, nil
+}
+
+// resumes says whether a batch stands at a position that may follow. What can be
+// told from its offset comes first: a byte by byte search must not compare
+// checksums everywhere.
+func (c *checker) resumes(pos int64) (bool, error) {
+	if c.size-pos < record.HeaderSize {
+		return false, nil
+	}
+	if err := c.fill(pos, record.HeaderSize); err != nil {
+		return false, err
+	}
+	head := record.Batch(c.buf[pos-c.at:])
+	if head.Magic() != 2 || head.BaseOffset() < c.next || head.BaseOffset() >= c.limit {
+		return false, nil
+	}
+	b, err := c.valid(pos)
+	return b != nil && b.LastOffset() < c.limit, err
+}
+
+// held holds the index entries that point to a batch against it.
+func (c *checker) held(pos int64, b record.Batch) {
+	rel := b.LastOffset() - c.base
+	for c.Index.Wrong == 0 && c.offsets < len(c.x.offsets) && int64(c.x.offsets[c.offsets].pos) <= pos {
+		if e := c.x.offsets[c.offsets]; int64(e.pos) == pos && int64(e.rel) == rel {
+			c.offsets++
+			continue
+		}
+		c.Index.Wrong = 1
+	}
+	for c.Times.Wrong == 0 && c.times < len(c.x.times) && int64(c.x.times[c.times].rel) <= rel {
+		if e := c.x.times[c.times]; int64(e.rel) == rel && e.ts == b.Newest() {
+			c.times++
+			continue
+		}
+		c.Times.Wrong = 1
+	}
+}
+
+// indexes says what of the index files was wrong. An entry that no batch came by is
+// as wrong as one that said something else.
+func (c *checker) indexes(fsys vfs.FS, stem string) error {
+	if len(c.Flaws) > 0 {
+		// They are made anew with the batches.
+		c.Index, c.Times = Entries{}, Entries{}
+		return nil
+	}
+	for _, x := range []struct {
+		e      *Entries
+		name   string
+		right  int
+		len    int64
+		other  bool
+		beyond func(entry []byte) bool
+	}{
+		{&c.Index, stem + suffixes[1], c.offsets, offsetEntryLen, len(c.x.times) > 0, func(e []byte) bool { return int64(binary.BigEndian.Uint32(e[4:])) >= c.size }},
+		{&c.Times, stem + suffixes[2], c.times, timeEntryLen, len(c.x.offsets) > 0, func(e []byte) bool { return c.base+int64(binary.BigEndian.Uint32(e[8:])) >= c.next }},
+	} {
+		info, err := fsys.Stat(x.name)
+		if errors.Is(err, fs.ErrNotExist) {
+			x.e.Missing = x.other || c.size > indexed
+			continue
+		}
+		if err != nil {
+			return fmt.Errorf("read index: %w", err)
+		}
+		b, err := readAll(fsys, x.name, info.Size)
+		if err != nil {
+			return err
+		}
+		x.e.First = int64(x.right) * x.len
+		x.e.Wrong = wrong(b[min(x.e.First, int64(len(b))):], x.len, x.beyond)
+	}
+	return nil
+}
+
+// wrong counts the entries that are wrong, of which the first is not right. Those that
+// speak of what was cut off the file of batches, or is yet to count, stand at the end
+// and are none.
+func wrong(b []byte, size int64, beyond func([]byte) bool) int {
+	n := int64(len(b)) / size
+	for i := range n {
+		if !beyond(b[i*size:]) {
+			return int((int64(len(b)) + size - 1) / size)
+		}
+	}
+	if int64(len(b))%size != 0 {
+		return 1
+	}
+	return 0
+}
+
+// indexed is the size from which a segment has an index whatever is configured: an
+// entry stands for a few KiB as a rule.
+const indexed = 1 << 20
+
+// Prefix finds the valid prefix of a file as Recover does, from a position at which
+// offset next is expected, and changes nothing: it returns the offset and the position
+// behind it.
+func Prefix(fsys vfs.FS, dir string, base, pos, next, size int64, fn func(record.Batch)) (int64, int64, error) {
+	s := newSegment(nil, dir, base)
+	f, err := fsys.Open(s.Path())
+	if err != nil {
+		return 0, 0, fmt.Errorf("read segment: %w", err)
+	}
+	defer func() { _ = f.Close() }() // it was only read
+	sc := scanner{h: &handle{f: f}, size: size}
+	next, pos, err = sc.prefix(pos, next, func(b record.Batch, _ int64) { fn(b) })
+	if err != nil {
+		return 0, 0, fmt.Errorf("read segment: %w", err)
+	}
+	return next, pos, nil
+}

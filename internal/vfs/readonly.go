@@ -1,0 +1,89 @@
+package vfs
+
+import (
+	"errors"
+	"io"
+	"io/fs"
+	"syscall"
+)
+
+// ReadOnly returns a view of a file system through which nothing can be changed:
+// whatever would fails with EROFS, and files are opened for reading, so that it
+// needs no right to write. Lock keeps other processes out without leaving a trace,
+// where the lock file exists; where it doesn't, nobody has used the place.
+func ReadOnly(fsys FS) FS { return readOnly{fsys} }
+
+// reader is what a file system offers that can be read without the right to write.
+type reader interface {
+	openRead(name string) (File, error)
+	lockRead(name string) (io.Closer, error)
+}
+
+type readOnly struct{ fs FS }
+
+func refuse(op, name string) error { return &fs.PathError{Op: op, Path: name, Err: syscall.EROFS} }
+
+func (r readOnly) Open(name string) (File, error) {
+	open := r.fs.Open
+	if x, ok := r.fs.(reader); ok {
+		open = x.openRead
+	}
+	f, err := open(name)
+	if err != nil {
+		return nil, err
+	}
+	return readOnlyFile{f}, nil
+}
+
+func (r readOnly) Create(name string) (File, error)       { return nil, refuse("create", name) }
+func (r readOnly) MkdirAll(name string) error             { return refuse("mkdir", name) }
+func (r readOnly) Remove(name string) error               { return refuse("remove", name) }
+func (r readOnly) RemoveAll(name string) error            { return refuse("remove", name) }
+func (r readOnly) Rename(oldName, _ string) error         { return refuse("rename", oldName) }
+func (r readOnly) List(dir string) ([]Info, error)        { return r.fs.List(dir) }
+func (r readOnly) Stat(name string) (Info, error)         { return r.fs.Stat(name) }
+func (r readOnly) SyncDir(dir string) error               { return refuse("fsync", dir) }
+func (r readOnly) Free(dir string) (a, t uint64, e error) { return r.fs.Free(dir) }
+
+func (r readOnly) Lock(name, _ string) (io.Closer, error) {
+	if _, err := r.fs.Stat(name); errors.Is(err, fs.ErrNotExist) {
+		return unlocked{}, nil
+	} else if err != nil {
+		return nil, err
+	}
+	if x, ok := r.fs.(reader); ok {
+		return x.lockRead(name)
+	}
+	holder, err := r.content(name)
+	if err != nil {
+		return nil, err
+	}
+	return r.fs.Lock(name, holder) // which writes what stands there
+}
+
+func (r readOnly) content(name string) (string, error) {
+	f, err := r.Open(name)
+	if err != nil {
+		return "", err
+	}
+	b := make([]byte, maxHolder)
+	n, err := f.ReadAt(b, 0)
+	if errors.Is(err, io.EOF) {
+		err = nil
+	}
+	return string(b[:n]), errors.Join(err, f.Close())
+}
+
+// unlocked is the lock of a place without a lock file.
+type unlocked struct{}
+
+func (unlocked) Close() error { return nil }
+
+// readOnlyFile refuses what changes a file.
+type readOnlyFile struct{ File }
+
+func (f readOnlyFile) WriteAt([]byte, int64) (int, error)      { return 0, refuse("write", f.Name()) }
+func (f readOnlyFile) WriteVecAt([][]byte, int64) (int, error) { return 0, refuse("write", f.Name()) }
+func (f readOnlyFile) Datasync() error                         { return refuse("fdatasync", f.Name()) }
+func (f readOnlyFile) Allocate(int64, int64) error             { return refuse("allocate", f.Name()) }
+func (f readOnlyFile) Truncate(int64) error                    { return refuse("truncate", f.Name()) }
