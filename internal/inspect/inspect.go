@@ -11,6 +11,7 @@ import (
 	"strings"
 
 	"github.com/chronik-io/chronik/internal/storage"
+	"github.com/chronik-io/chronik/internal/storage/segment"
 	"github.com/chronik-io/chronik/internal/vfs"
 )
 
@@ -145,4 +146,23 @@ func verify(ctx context.Context, opt Options) (*Report, error) {
 // access says that an error is one of the operator's: nothing is wrong with the data.
 func access(err error) bool {
 	return errors.Is(err, fs.ErrPermission) || errors.Is(err, context.Canceled)
+}
+
+// Size is about how many bytes Verify reads.
+func Size(opt Options) (n int64) {
+	for _, p := range opt.Places {
+		infos, _ := opt.FS.List(p.Path) // what can't be listed, Verify meets
+		for _, in := range infos {
+			if !in.Dir {
+				continue
+			}
+			below, _ := opt.FS.List(path.Join(p.Path, in.Name))
+			for _, f := range below {
+				if strings.HasSuffix(f.Name, segment.LogSuffix) {
+					n += f.Size
+				}
+			}
+		}
+	}
+	return n
 }

@@ -135,17 +135,12 @@ func (d *dir) damaged(x *journal.Damage) error {
 	file, kind := path.Join(d.place.JournalPath(), x.File), JournalFrameDamaged
 	switch x.Kind {
 	case journal.MissingFile, journal.BeginsLate:
-		kind, d.unsure = JournalFileMissing, true
+		kind = JournalFileMissing
 		if d.out.JournalFiles == 0 {
 			kind, file = JournalMissing, d.place.JournalPath()
 		}
 	case journal.NoHeader:
 		kind = JournalHeaderLost
-		w, err := journal.Walk(d.fs, d.place.JournalPath(), d.state.Redo.File, func(journal.At) error { return errFound })
-		if err != nil && !errors.Is(err, errFound) {
-			return fmt.Errorf("journal: %w", err)
-		}
-		d.unsure = err == nil && w.Size > 0
 	case journal.Foreign:
 		return nil // headers has said so
 	case journal.InvalidFrame:
@@ -221,7 +216,7 @@ func (d *dir) behind(ext journal.Extent) error {
 // done.
 func (d *dir) salvageable() error {
 	for _, l := range d.logs {
-		l.follow, l.broken, l.frames, l.end = l.st.Follow(), nil, 0, l.st.Offset
+		l.follow, l.broken, l.frames, l.end, l.seen = l.st.Follow(), nil, 0, l.st.Offset, 0
 	}
 	s := salvage{d: d, lost: map[*log][]Loss{}}
 	if err := s.run(func(l *log, _ *journal.Frame) error {
@@ -234,9 +229,10 @@ func (d *dir) salvageable() error {
 	d.above = max(d.above, s.above)
 	for _, l := range d.logs {
 		losses := s.lost[l]
-		if (s.unsure || d.unsure) && l.journalled() {
+		if l.journalled() && (d.unsure || s.unsure || !s.any || l.seen <= s.gap) {
 			losses = append(losses, l.loss(l.end, Unknown))
 		}
+		l.journalLoss = losses
 		l.lost = append(l.lost, losses...)
 	}
 	d.spread()
@@ -263,7 +259,9 @@ type salvage struct {
 	next   journal.LSN // the one that should come
 	above  journal.LSN
 	lost   map[*log][]Loss
-	unsure bool // frames are gone, and nothing tells of which logs
+	any    bool        // frames were found
+	unsure bool        // frames are gone from the end, and nothing tells of which logs
+	gap    journal.LSN // frames are gone before it, and nothing tells of which logs: of one with later frames these tell
 }
 
 // run calls emit for every frame that a log takes, cut to what the log lacks.
@@ -283,7 +281,10 @@ func (s *salvage) run(emit func(*log, *journal.Frame) error) error {
 				return d.ctx.Err()
 			}
 			s.missing(f.LSN, f.Before)
-			s.next = f.LSN + 1
+			s.next, s.any = f.LSN+1, true
+			if l := d.byID[f.Stream]; l != nil {
+				l.seen = f.LSN
+			}
 			if err := s.take(f.Frame, emit); err != nil {
 				return err
 			}
@@ -307,7 +308,7 @@ func (s *salvage) missing(lsn journal.LSN, claim *journal.Frame) {
 	if lsn == s.next || lsn == s.next+1 && claim != nil && claim.LSN == s.next && s.claimed(claim) {
 		return
 	}
-	s.unsure = true
+	s.gap = lsn - 1
 }
 
 // claimed believes the header of a frame whose checksum is wrong where it names what
@@ -329,25 +330,40 @@ func (s *salvage) claimed(f *journal.Frame) bool {
 // take gives a frame to its log: what the log lacks of it.
 func (s *salvage) take(f journal.Frame, emit func(*log, *journal.Frame) error) error {
 	l := s.d.byID[f.Stream]
-	if l == nil || l.st.Deleted || !l.follow.Counts(&f) || f.Type != journal.Batches {
+	if l == nil || l.st.Deleted || !l.follow.Counts(&f) {
 		return nil
 	}
-	end := l.follow.End()
-	if f.PrevEnd <= end { // it holds what seemed to be lost, too
+	end, had := l.follow.End(), f.PrevEnd
+	takes, lost, err := l.join(&f)
+	if err != nil {
+		return err
+	}
+	if had <= end { // it holds what seemed to be lost, too
 		s.lost[l] = slices.DeleteFunc(s.lost[l], func(x Loss) bool { return x.From >= end && x.To <= f.NextEnd })
 	}
-	switch {
-	case f.NextEnd <= end:
+	s.lost[l] = append(s.lost[l], lost...)
+	if !takes {
 		return nil
+	}
+	return emit(l, &f)
+}
+
+// join makes a frame continue the log: what the log has is taken out of it, and where
+// offsets are missing before it, it begins with a hole, which is legal. It says whether
+// anything is left of it.
+func (l *log) join(f *journal.Frame) (takes bool, lost []Loss, err error) {
+	end := l.follow.End()
+	switch {
+	case f.NextEnd <= end || f.Type != journal.Batches || f.NextEnd <= f.PrevEnd:
+		return false, nil, nil
 	case f.PrevEnd < end:
 		f.Payload = from(f.Payload, end)
 	case f.PrevEnd > end:
-		s.lost[l] = append(s.lost[l], l.loss(end, f.PrevEnd))
+		lost = []Loss{l.loss(end, f.PrevEnd)}
 	}
-	// A hole in the offsets is legal; a frame that doesn't continue the log is not.
 	f.PrevEnd = end
-	if err := l.follow.Take(&f); err != nil {
-		return fmt.Errorf("salvage: %w", err)
+	if err := l.follow.Take(f); err != nil {
+		return false, nil, fmt.Errorf("frames of %s: %w", l.st, err)
 	}
-	return emit(l, &f)
+	return true, lost, nil
 }

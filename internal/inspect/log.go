@@ -4,8 +4,10 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"maps"
 	"math"
 	"path"
+	"slices"
 	"strings"
 
 	"github.com/chronik-io/chronik/internal/record"
@@ -23,7 +25,8 @@ type log struct {
 	follow *storage.Follower
 	broken error // why the journal's frames don't continue it
 	frames int
-	end    int64 // where a start or a repair ends it
+	seen   journal.LSN // of the last frame that salvage came by
+	end    int64       // where a start or a repair ends it
 
 	files   map[int64]int64 // segments that are there, by base
 	waiting bool            // the one of the swap is, under its other name
@@ -32,14 +35,18 @@ type log struct {
 	lost    []Loss
 
 	// What a repair does.
-	absent    bool             // the directory is to be made
-	partFile  bool             // partition.metadata is to be written
-	gone      map[int64]bool   // listed segments that are not there
-	cut       map[int64]int64  // listed segments that end before what is listed
-	flaws     map[int64][]flaw // listed segments that are to be written anew
-	recovered []string         // files with frames that it can take back
-	reset     bool             // the state of producers is to be forgotten
-	kept      bool             // Aside is to be left out or written anew
+	absent      bool             // the directory is to be made
+	partFile    bool             // partition.metadata is to be written
+	gone        map[int64]bool   // listed segments that are not there
+	cut         map[int64]int64  // listed segments that end before what is listed
+	ends        map[int64]Loss   // of those that are gone or cut
+	flaws       map[int64][]flaw // listed segments that are to be written anew
+	settled     []storage.Extent // segments behind one that is gone, of a log that was written through
+	recovered   []string         // files with frames that it can take back
+	reset       bool             // the state of producers is to be forgotten
+	kept        bool             // Aside is to be left out or written anew
+	asideLoss   []Loss
+	journalLoss []Loss
 }
 
 // flaw is what a repair leaves out of a segment, or writes otherwise.
@@ -70,7 +77,7 @@ func (l *log) look() error {
 	if l.st.Deleted {
 		return nil
 	}
-	l.gone, l.cut, l.flaws = map[int64]bool{}, map[int64]int64{}, map[int64][]flaw{}
+	l.gone, l.cut, l.flaws, l.ends = map[int64]bool{}, map[int64]int64{}, map[int64][]flaw{}, map[int64]Loss{}
 	if l.st.Offline != "" {
 		l.dir.find(LogOffline, l, l.path, -1, "%s", l.st.Offline)
 	}
@@ -203,6 +210,7 @@ func (l *log) segment(i int) error {
 		l.gone[e.Base] = true
 		f := l.dir.find(SegmentMissing, l, name, -1, "%d bytes with offsets from %d to below %d are gone", e.Size, e.Base, next)
 		l.lose(f, e.Base, next)
+		l.ends[e.Base] = l.loss(max(e.Base, l.st.Start), next)
 		return nil
 	}
 	short := err != nil
@@ -222,12 +230,13 @@ func (l *log) segment(i int) error {
 	if short {
 		// What is damaged at its end is what is missing.
 		end := x.End
-		if n := len(x.Flaws); n > 0 && x.Flaws[n-1].Pos >= end {
+		if n := len(x.Flaws); n > 0 && x.Flaws[n-1].Pos >= end && !x.Flaws[n-1].Numbering {
 			x.Flaws = x.Flaws[:n-1]
 		}
 		l.cut[e.Base] = end
 		f := l.dir.find(SegmentShort, l, name, size, "%d bytes of %d are there; the whole batches in them end at %d", size, e.Size, end)
 		l.lose(f, max(x.Next, e.Base), next)
+		l.ends[e.Base] = l.loss(max(x.Next, e.Base, l.st.Start), next)
 	}
 	for _, w := range x.Flaws {
 		l.flaw(name, e.Base, w)
@@ -293,7 +302,11 @@ func (l *log) scan() error {
 		return moved, nil
 	}
 	if n > 0 {
-		if e := l.st.Segments[n-1]; !l.gone[e.Base] && l.files[e.Base] > e.Size {
+		e := l.st.Segments[n-1]
+		if _, short := l.cut[e.Base]; short || l.gone[e.Base] {
+			return l.settle()
+		}
+		if l.files[e.Base] > e.Size {
 			if _, err := follow(e.Base, e.Size, l.files[e.Base]); err != nil {
 				return err
 			}
@@ -320,6 +333,38 @@ func (l *log) scan() error {
 	return nil
 }
 
+// settle finds what stands behind the last listed segment of a log that was written
+// through, where that segment is gone or short: no start gets so far.
+func (l *log) settle() error {
+	next := l.st.Offset
+	last := l.st.Segments[len(l.st.Segments)-1].Base
+	for _, base := range slices.Sorted(maps.Keys(l.files)) {
+		if base <= last {
+			continue
+		}
+		end, pos, err := segment.Prefix(l.dir.fs, l.path, base, 0, base, l.files[base], func(b record.Batch) {
+			l.batches++
+			l.bytes += int64(len(b))
+		})
+		if err != nil {
+			return l.unreadable(l.segmentPath(base), err)
+		}
+		if end == base {
+			continue
+		}
+		if base > next {
+			l.lost = append(l.lost, l.loss(next, base))
+			x := l.ends[last]
+			x.To = base
+			l.ends[last] = x
+		}
+		l.settled = append(l.settled, storage.Extent{Base: base, Size: pos})
+		next = end
+	}
+	l.end = next
+	return nil
+}
+
 // aside follows the frames that a run before kept of a log that was offline.
 func (l *log) aside() error {
 	if l.st.Aside == "" {
@@ -335,23 +380,23 @@ func (l *log) aside() error {
 		return l.dir.ctx.Err()
 	})
 	l.end = max(l.end, l.follow.End())
+	kind := FramesGap // they don't continue the log
 	switch {
 	case err == nil:
-	case errors.Is(err, fs.ErrNotExist):
-		l.kept = true
-		f := l.dir.find(FramesKeptMissing, l, name, -1, "the checkpoint names it")
-		l.lose(f, l.follow.End(), Unknown)
-	case errors.Is(err, journal.ErrDamaged):
-		l.kept = true
-		f := l.dir.find(FramesKeptDamaged, l, name, -1, "%v", err)
-		l.lose(f, l.follow.End(), Unknown)
+		return nil
 	case access(err):
 		return fmt.Errorf("%s: %w", l.st, err)
-	default: // they don't continue the log
-		l.kept = true
-		f := l.dir.find(FramesGap, l, name, -1, "%v", err)
-		l.lose(f, l.follow.End(), Unknown)
+	case errors.Is(err, fs.ErrNotExist):
+		kind, err = FramesKeptMissing, errors.New("the checkpoint names it")
+	case errors.Is(err, journal.ErrDamaged):
+		kind = FramesKeptDamaged
 	}
+	l.kept = true
+	f := l.dir.find(kind, l, name, -1, "%v", err)
+	l.lose(f, l.follow.End(), math.MaxInt64)
+	l.asideLoss = []Loss{l.loss(l.follow.End(), Unknown)}
+	f.Lost = l.asideLoss
+	l.lost[len(l.lost)-1].To = Unknown
 	return nil
 }
 
@@ -397,6 +442,17 @@ func from(payload []byte, offset int64) []byte {
 			return rest
 		}
 		rest = next
+	}
+	return nil
+}
+
+// change is what is made of a flaw's bytes; nil leaves them out.
+func (f *flaw) change() func([]byte) {
+	switch {
+	case f.epoch >= 0:
+		return func(b []byte) { record.Batch(b).SetLeaderEpoch(f.epoch) }
+	case f.Renumbers():
+		return func(b []byte) { record.Batch(b).SetBaseOffset(f.From) }
 	}
 	return nil
 }

@@ -50,13 +50,7 @@ type Loss struct {
 
 // String is "orders-3: offsets 120 to 139", both included.
 func (l Loss) String() string {
-	if l.To == Unknown {
-		return fmt.Sprintf("%s-%d: offsets from %d on, if there were any", l.Topic, l.Partition, l.From)
-	}
-	if l.To == l.From+1 {
-		return fmt.Sprintf("%s-%d: offset %d", l.Topic, l.Partition, l.From)
-	}
-	return fmt.Sprintf("%s-%d: offsets %d to %d", l.Topic, l.Partition, l.From, l.To-1)
+	return fmt.Sprintf("%s-%d: offsets %s", l.Topic, l.Partition, l.Offsets())
 }
 
 // Partition is what a start, or, where one is refused, a repair makes of a log.
@@ -137,4 +131,15 @@ func (r *Report) Missing() (all []Loss) {
 		all = append(all, r.Partitions[i].Missing...)
 	}
 	return all
+}
+
+// Offsets is "120 to 139", both included.
+func (l Loss) Offsets() string {
+	switch l.To {
+	case Unknown:
+		return fmt.Sprintf("from %d on, if there were any", l.From)
+	case l.From + 1:
+		return fmt.Sprint(l.From)
+	}
+	return fmt.Sprintf("%d to %d", l.From, l.To-1)
 }

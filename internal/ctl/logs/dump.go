@@ -1,0 +1,177 @@
+package logs
+
+import (
+	"bufio"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"syscall"
+
+	"github.com/spf13/cobra"
+
+	"github.com/chronik-io/chronik/internal/ctl/cli"
+	"github.com/chronik-io/chronik/internal/inspect"
+	"github.com/chronik-io/chronik/internal/storage"
+	"github.com/chronik-io/chronik/internal/vfs"
+)
+
+// parts are the arguments of dump.
+var parts = []string{"checkpoint", "journal", "segments"}
+
+func dump(a *cli.App) *cobra.Command {
+	var w where
+	o := inspect.DumpOptions{}
+	c := &cobra.Command{
+		Use: "dump [checkpoint|journal|segments...]", Short: "Show what is in a directory: checkpoint, frames of the journal, batches, records",
+		Args: func(cmd *cobra.Command, args []string) error {
+			for _, arg := range args {
+				if !slices.Contains(parts, arg) {
+					return cli.Usage("%s knows %s, not %q", cmd.CommandPath(), strings.Join(parts, ", "), arg)
+				}
+			}
+			return nil
+		},
+		ValidArgs: parts,
+		Long: "dump shows what stands in the files, one line for each thing: what the checkpoint says of each partition, each frame of the journal with\n" +
+			"LSN, partition, offsets, bytes and the highest LSN that it knew to be durable, each batch of each segment; with --records each record. A\n" +
+			"frame counts where it lies beyond what the checkpoint says to be in segments. -o json prints one object a line. It changes nothing\n" +
+			"and works beside a running broker too, whose last writes may then look damaged.",
+		Example: "  chronikctl log dump journal --dir /var/lib/chronik\n  chronikctl log dump segments --dir /var/lib/chronik --topic orders --partition 3 --from 1200 --to 1210 --records",
+		RunE: func(cmd *cobra.Command, args []string) error {
+			if o.Partition < -1 || o.From < 0 {
+				return cli.Usage("--partition and --from are 0 or more")
+			}
+			at, err := w.find(cmd)
+			if err != nil {
+				return err
+			}
+			has := func(part string) bool { return len(args) == 0 || slices.Contains(args, part) }
+			o.Checkpoint, o.Journal, o.Segments = has("checkpoint"), has("journal"), has("segments")
+			warn(a, at)
+			return print(cmd, a, at, o)
+		},
+	}
+	w.flags(c)
+	f := c.Flags()
+	f.StringVar(&o.Topic, "topic", "", "only this topic")
+	f.Int32Var(&o.Partition, "partition", -1, "only this partition; -1: all")
+	f.Int64Var(&o.From, "from", 0, "only what reaches to this offset or beyond")
+	f.Int64Var(&o.To, "to", 0, "only what begins before this offset; 0: no bound")
+	f.BoolVar(&o.Records, "records", false, "show each record")
+	return c
+}
+
+// warn says that a broker uses a directory.
+func warn(a *cli.App, at inspect.Options) {
+	for _, p := range at.Places {
+		l, err := vfs.ReadOnly(at.FS).Lock(p.Path+"/"+storage.LockFile, "")
+		if errors.Is(err, vfs.ErrLocked) {
+			a.Note("warning: %s is in use: %v; what changes meanwhile may look damaged", p.Path, err)
+		}
+		if err == nil {
+			_ = l.Close() // it was only a look
+		}
+	}
+}
+
+// print shows a dump as it comes: it may be longer than the memory.
+func print(cmd *cobra.Command, a *cli.App, at inspect.Options, o inspect.DumpOptions) error {
+	out := bufio.NewWriterSize(a.Out, 64<<10)
+	encode := json.NewEncoder(out)
+	encode.SetEscapeHTML(false)
+	err := inspect.Dump(cmd.Context(), at, o, func(it *inspect.Item) error {
+		if !a.Format().ForPeople() {
+			return encode.Encode(it)
+		}
+		_, err := fmt.Fprintln(out, line(it))
+		return err
+	})
+	if e := out.Flush(); err == nil {
+		err = e
+	}
+	if errors.Is(err, syscall.EPIPE) { // whoever read it has seen enough
+		return nil
+	}
+	if err != nil {
+		return explained("dump", err)
+	}
+	return nil
+}
+
+// line is an item for people.
+func line(it *inspect.Item) string {
+	log := ""
+	if it.Partition != nil {
+		name := it.Topic
+		if name == "" {
+			name = "topic " + it.TopicID + " "
+		}
+		log = fmt.Sprintf(" %s-%d", name, *it.Partition)
+		if it.Offset != nil && it.Next != nil {
+			log += fmt.Sprintf(" [%d, %d)", *it.Offset, *it.Next)
+		}
+	}
+	at := fmt.Sprintf(" at %s:%d", it.File, it.Position)
+	switch {
+	case it.What == "damage":
+		return "DAMAGE" + log + at + ": " + it.Damage
+	case it.Checkpoint != nil:
+		x := it.Checkpoint
+		return fmt.Sprintf("checkpoint %d directory %s journal %s redo file %d LSN %d durable LSN %d logs %d clean %v at %s", x.Sequence, x.Directory, x.Journal,
+			x.RedoFile, x.RedoLSN, x.DurableLSN, x.Logs, x.Clean, it.File)
+	case it.Log != nil:
+		x := it.Log
+		var segments []string
+		for _, s := range x.Segments {
+			segments = append(segments, fmt.Sprintf("%d:%d", s.Base, s.Bytes))
+		}
+		text := fmt.Sprintf("log%s %s LSN %d segments %s", log, x.Mode, x.LSN, strings.Join(segments, ","))
+		if len(x.Flags) > 0 {
+			text += " " + strings.Join(x.Flags, ",") + " " + x.Reason
+		}
+		return text
+	case it.Journal != nil:
+		x := it.Journal
+		text := fmt.Sprintf("journal file %d first LSN %d header %s bytes %d", x.Sequence, x.FirstLSN, x.Header, it.Bytes)
+		if !x.Needed {
+			text += " not needed"
+		}
+		return text + " at " + it.File + suffix(it.Damage)
+	case it.Frame != nil:
+		x := it.Frame
+		text := fmt.Sprintf("frame LSN %d%s %s records %d bytes %d durable %d", x.LSN, log, x.Type, x.Records, it.Bytes, x.Durable)
+		if x.Carried {
+			text += " carried"
+		}
+		if !x.Counts {
+			text += " in segments"
+		}
+		return text + at
+	case it.Batch != nil:
+		x := it.Batch
+		text := fmt.Sprintf("batch%s records %d bytes %d epoch %d time %d codec %s", log, x.Records, it.Bytes, x.Epoch, x.MaxTimestamp, x.Codec)
+		if x.Producer >= 0 {
+			text += fmt.Sprintf(" producer %d epoch %d sequence %d", x.Producer, x.ProducerEp, x.Sequence)
+		}
+		return text + at
+	case it.Record != nil:
+		return fmt.Sprintf("record %s-%d %d time %d key %s value %s", it.Topic, *it.Partition, *it.Offset, it.Record.Timestamp, shown(it.Record.Key), shown(it.Record.Value))
+	}
+	return it.What + log + fmt.Sprintf(" bytes %d at %s", it.Bytes, it.File)
+}
+
+func shown(s *string) string {
+	if s == nil {
+		return "null"
+	}
+	return *s
+}
+
+func suffix(damage string) string {
+	if damage == "" {
+		return ""
+	}
+	return ": " + damage
+}

@@ -1,0 +1,142 @@
+// Package logs is chronikctl log: dump, verify and repair of a data directory that
+// no broker uses.
+//
+// It asks no broker. internal/inspect looks at the files and repairs them; this
+// package finds the directories, asks, and shows. Each command is in the file of its
+// name. internal/ctl calls New.
+package logs
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"github.com/chronik-io/chronik/internal/ctl/cli"
+	"github.com/chronik-io/chronik/internal/daemon/config"
+	"github.com/chronik-io/chronik/internal/inspect"
+	"github.com/chronik-io/chronik/internal/storage"
+	"github.com/chronik-io/chronik/internal/topicconf"
+	"github.com/chronik-io/chronik/internal/vfs"
+	"github.com/chronik-io/chronik/pkg/durability"
+)
+
+// New is the command with all those below it.
+func New(a *cli.App) *cobra.Command {
+	c := cli.Parent("log", "Look at a data directory that no broker uses, find what is damaged, and repair it", dump(a), verify(a), repair(a))
+	c.Long = "log works on files, without a broker: --dir names a data directory or a log directory, or --config chronikd's file of\n" +
+		"settings, of which data.dir, log.dirs and journal.dirs count. dump shows what is there, verify what is damaged, what a start\n" +
+		"would make of it and what would be missing; repair does what a start doesn't, on request and after a copy. docs/log.md lists\n" +
+		"every kind of damage."
+	return c
+}
+
+// where is which directories a command is about.
+type where struct {
+	dirs, journals []string
+	config         string
+}
+
+func (w *where) flags(c *cobra.Command) {
+	c.Flags().StringArrayVar(&w.dirs, "dir", nil, "data directory, or a single log directory; may be repeated")
+	c.Flags().StringArrayVar(&w.journals, "journal", nil, "where the journal of the log directory is, if it is not in it (journal.dirs); one for each log directory, in the same order")
+	c.Flags().StringVar(&w.config, "config", "", "chronikd's YAML file, instead of --dir")
+	for _, name := range []string{"dir", "journal"} {
+		cli.CompleteFlag(c, name, func(*cobra.Command, []string, string) ([]cobra.Completion, cobra.ShellCompDirective) {
+			return nil, cobra.ShellCompDirectiveFilterDirs
+		})
+	}
+	cli.CompleteFlag(c, "config", func(*cobra.Command, []string, string) ([]cobra.Completion, cobra.ShellCompDirective) {
+		return []cobra.Completion{"yaml", "yml"}, cobra.ShellCompDirectiveFilterFileExt
+	})
+}
+
+// find returns what the flags name.
+func (w *where) find(cmd *cobra.Command) (inspect.Options, error) {
+	switch {
+	case w.config != "" && len(w.dirs)+len(w.journals) > 0:
+		return inspect.Options{}, cli.Usage("--config names the directories: leave out --dir and --journal")
+	case w.config != "":
+		return configured(w.config)
+	case len(w.dirs) == 0:
+		return inspect.Options{}, cli.Usage("--dir is missing: a data directory, or a log directory; see %s --help", cmd.CommandPath())
+	}
+	o, err := inspect.Find(vfs.OS(), w.dirs, w.journals)
+	switch {
+	case errors.Is(err, fs.ErrPermission):
+		return o, denied(err)
+	case errors.Is(err, inspect.ErrNotData):
+		return o, cli.Usage("--dir %w; name chronikd's data.dir, or one of its log.dirs", err)
+	case err != nil:
+		return o, cli.Usage("--dir: %w", err)
+	}
+	return o, nil
+}
+
+// configured returns the directories of a broker's configuration file.
+func configured(file string) (o inspect.Options, err error) {
+	profiles, err := durability.NewSet()
+	if err != nil {
+		return o, err
+	}
+	var presets []string
+	for _, p := range durability.Presets() {
+		presets = append(presets, p.Name)
+	}
+	var defs []config.Def
+	for _, d := range topicconf.New(topicconf.Options{Profiles: profiles, ProducePresets: presets}).Brokers() {
+		switch d.Name {
+		case "listeners", "advertised.listeners", topicconf.ProduceProfile, topicconf.DurabilityProfile: // the daemon's own settings
+		default:
+			defs = append(defs, config.Def{Name: d.Name, Default: d.Default, Unset: !d.HasDefault})
+		}
+	}
+	cfg, err := config.Load(config.Input{Broker: defs, File: file, ReadFile: os.ReadFile})
+	if err != nil {
+		return o, cli.Usage("--config %w", err)
+	}
+	o = inspect.Options{FS: vfs.OS(), Data: []string{cfg.DataDir}}
+	dirs, journals := listed(cfg.Broker["log.dirs"]), listed(cfg.Broker["journal.dirs"])
+	if len(dirs) == 0 {
+		dirs = []string{path.Join(cfg.DataDir, "logs")}
+	}
+	for i, dir := range dirs {
+		place := storage.Place{Path: dir}
+		if i < len(journals) {
+			place.Journal = journals[i]
+		}
+		if _, err := os.Stat(dir); err != nil {
+			return o, cli.Usage("--config %s: %w; relative paths are relative to the directory in which chronikd was started", file, err)
+		}
+		o.Places = append(o.Places, place)
+	}
+	return o, nil
+}
+
+func listed(value string) (list []string) {
+	for _, s := range strings.Split(value, ",") {
+		if s = strings.TrimSpace(s); s != "" {
+			list = append(list, s)
+		}
+	}
+	return list
+}
+
+// explained puts what to do behind an error of looking at directories.
+func explained(what string, err error) error {
+	switch {
+	case errors.Is(err, fs.ErrPermission):
+		return denied(fmt.Errorf("%s: %w", what, err))
+	case errors.Is(err, storage.ErrLocked):
+		return fmt.Errorf("%s: %w; stop that broker first, or look at a copy or a snapshot of the directory", what, err)
+	}
+	return fmt.Errorf("%s: %w", what, err)
+}
+
+func denied(err error) error {
+	return fmt.Errorf("%w; run it as the user that the broker runs as: sudo -u chronik chronikctl log …", err)
+}

@@ -1,0 +1,166 @@
+package inspect
+
+import (
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"path"
+	"strings"
+	"time"
+
+	"github.com/chronik-io/chronik/internal/vfs"
+)
+
+// ErrBackup says that the place for the copies can't be used.
+var ErrBackup = errors.New("backup directory can't be used")
+
+// Manifest is the file of a backup that says what is in it.
+type Manifest struct {
+	Made  string  `json:"made"` // RFC 3339
+	Back  string  `json:"wayBack"`
+	Acts  []Act   `json:"acts"`
+	Files []Saved `json:"files"`
+}
+
+// Saved is one copied file.
+type Saved struct {
+	Path   string `json:"path"`
+	Bytes  int64  `json:"bytes"`
+	SHA256 string `json:"sha256,omitempty"`
+	// Missing: there was none; the way back removes it.
+	Missing bool `json:"missing,omitempty"`
+}
+
+const (
+	manifestFile = "manifest.json"
+	copiesDir    = "files"
+	wayBack      = "with the broker stopped, copy what is below " + copiesDir + " over the directories (cp -a " + copiesDir + "/. /) and remove the files that are listed as missing"
+)
+
+// save copies everything that the plan changes, synced, and a manifest at last.
+func (r *Repair) save(ctx context.Context, backup string) error {
+	fsys := r.opt.FS
+	backup = path.Clean(backup)
+	if err := r.usable(backup); err != nil {
+		return err
+	}
+	if err := vfs.MakeDir(fsys, path.Join(backup, copiesDir)); err != nil {
+		return fmt.Errorf("%w: %s: %w", ErrBackup, backup, err)
+	}
+	m := Manifest{Made: time.Now().UTC().Format(time.RFC3339), Back: wayBack, Acts: r.plan.Acts}
+	for _, name := range r.plan.Files() {
+		if err := ctx.Err(); err != nil {
+			return err
+		}
+		s, err := copyFile(fsys, name, path.Join(backup, copiesDir, strings.TrimPrefix(name, "/")))
+		if err != nil {
+			return fmt.Errorf("copy %s: %w; nothing was changed", name, err)
+		}
+		m.Files = append(m.Files, s)
+	}
+	b, err := json.MarshalIndent(m, "", "  ")
+	if err != nil {
+		return fmt.Errorf("manifest: %w", err)
+	}
+	if err := writeNew(fsys, path.Join(backup, manifestFile), func(f vfs.File) error {
+		_, err := f.WriteAt(append(b, '\n'), 0)
+		return err
+	}); err != nil {
+		return fmt.Errorf("%w: %w; nothing was changed", ErrBackup, err)
+	}
+	return nil
+}
+
+// usable says whether copies can be put into a directory.
+func (r *Repair) usable(backup string) error {
+	for _, d := range r.report.dirs {
+		for _, at := range []string{d.place.Path, d.place.JournalPath()} {
+			if backup == at || strings.HasPrefix(backup, at+"/") {
+				return fmt.Errorf("%w: %s lies in %s; name a place outside of it, best on another disk", ErrBackup, backup, at)
+			}
+		}
+	}
+	infos, err := r.opt.FS.List(backup)
+	switch {
+	case errors.Is(err, fs.ErrNotExist):
+	case err != nil:
+		return fmt.Errorf("%w: %w", ErrBackup, err)
+	case len(infos) > 0:
+		return fmt.Errorf("%w: %s is not empty; name a new one", ErrBackup, backup)
+	}
+	if err := vfs.MakeDir(r.opt.FS, backup); err != nil {
+		return fmt.Errorf("%w: %w", ErrBackup, err)
+	}
+	var need uint64
+	for _, name := range r.plan.Files() {
+		if in, err := r.opt.FS.Stat(name); err == nil {
+			need += uint64(in.Size)
+		}
+	}
+	if free, _, err := r.opt.FS.Free(backup); err == nil && free < need {
+		return fmt.Errorf("%w: %s has %d bytes free, %d are needed", ErrBackup, backup, free, need)
+	}
+	return nil
+}
+
+func writeNew(fsys vfs.FS, name string, write func(vfs.File) error) error {
+	f, err := fsys.Create(name)
+	if err != nil {
+		return err
+	}
+	err = write(f)
+	if err == nil {
+		err = f.Datasync()
+	}
+	if e := f.Close(); err == nil {
+		err = e
+	}
+	if err == nil {
+		err = fsys.SyncDir(path.Dir(name))
+	}
+	return err
+}
+
+// copyFile copies a file and syncs the copy.
+func copyFile(fsys vfs.FS, from, to string) (Saved, error) {
+	s := Saved{Path: from}
+	f, err := fsys.Open(from)
+	if errors.Is(err, fs.ErrNotExist) {
+		s.Missing = true
+		return s, nil
+	}
+	if err != nil {
+		return s, err
+	}
+	defer f.Close() //nolint:errcheck // it was only read
+	if err := vfs.MakeDir(fsys, path.Dir(to)); err != nil {
+		return s, err
+	}
+	sum := sha256.New()
+	err = writeNew(fsys, to, func(t vfs.File) error {
+		b := make([]byte, copyStep)
+		for {
+			n, err := f.ReadAt(b, s.Bytes)
+			if n > 0 {
+				if _, err := t.WriteAt(b[:n], s.Bytes); err != nil {
+					return err
+				}
+				_, _ = sum.Write(b[:n]) // a hash takes everything
+				s.Bytes += int64(n)
+			}
+			if errors.Is(err, io.EOF) || err == nil && n == 0 {
+				return nil
+			}
+			if err != nil {
+				return err
+			}
+		}
+	})
+	s.SHA256 = hex.EncodeToString(sum.Sum(nil))
+	return s, err
+}

@@ -1,0 +1,420 @@
+package inspect
+
+import (
+	"context"
+	"encoding/base64"
+	"errors"
+	"fmt"
+	"io/fs"
+	"math"
+	"path"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/chronik-io/chronik/internal/record"
+	"github.com/chronik-io/chronik/internal/storage"
+	"github.com/chronik-io/chronik/internal/storage/epochs"
+	"github.com/chronik-io/chronik/internal/storage/journal"
+	"github.com/chronik-io/chronik/internal/storage/segment"
+	"github.com/chronik-io/chronik/internal/vfs"
+)
+
+// DumpOptions choose what Dump shows.
+type DumpOptions struct {
+	Checkpoint, Journal, Segments bool
+	// Topic and Partition: only these logs; "" and -1: all.
+	Topic     string
+	Partition int32
+	// From and To bound the offsets [From, To) of frames and batches; To <= 0: no bound.
+	From, To int64
+	// Records shows each record of a batch, and of a frame's.
+	Records bool
+}
+
+func (o *DumpOptions) wants(topic string, partition int32) bool {
+	return (o.Topic == "" || o.Topic == topic) && (o.Partition < 0 || o.Partition == partition)
+}
+
+func (o *DumpOptions) within(from, to int64) bool {
+	return to > o.From && (o.To <= 0 || from < o.To)
+}
+
+// Item is one thing of a dump. What says which of the others are set.
+type Item struct {
+	What string `json:"what"` // checkpoint, log, journal-file, frame, segment, batch, record, damage
+	File string `json:"file,omitempty"`
+	// Position is where in the file it stands, Bytes how many it takes.
+	Position int64 `json:"position"`
+	Bytes    int64 `json:"bytes"`
+
+	Topic     string `json:"topic,omitempty"`
+	TopicID   string `json:"topicId,omitempty"`
+	Partition *int32 `json:"partition,omitempty"`
+	// Offset is the first offset, Next the one behind the last.
+	Offset *int64 `json:"offset,omitempty"`
+	Next   *int64 `json:"next,omitempty"`
+
+	Checkpoint *ItemCheckpoint `json:"checkpoint,omitempty"`
+	Log        *ItemLog        `json:"log,omitempty"`
+	Journal    *ItemJournal    `json:"journalFile,omitempty"`
+	Frame      *ItemFrame      `json:"frame,omitempty"`
+	Batch      *ItemBatch      `json:"batch,omitempty"`
+	Record     *ItemRecord     `json:"record,omitempty"`
+	Damage     string          `json:"damage,omitempty"`
+}
+
+// ItemCheckpoint is a checkpoint.
+type ItemCheckpoint struct {
+	Sequence   uint64 `json:"sequence"`
+	RedoFile   uint64 `json:"redoFile"`
+	RedoLSN    uint64 `json:"redoLsn"`
+	DurableLSN uint64 `json:"durableLsn"`
+	Directory  string `json:"directory"`
+	Journal    string `json:"journal"`
+	Logs       int    `json:"logs"`
+	Clean      bool   `json:"clean"`
+}
+
+// ItemLog is what a checkpoint says of a log.
+type ItemLog struct {
+	Mode     string         `json:"mode"` // journal or write-through
+	Flags    []string       `json:"flags,omitempty"`
+	Reason   string         `json:"reason,omitempty"`
+	Start    int64          `json:"start"`
+	Stored   int64          `json:"stored"`
+	LSN      uint64         `json:"lsn"`
+	Clean    int64          `json:"compactedTo"`
+	Segments []ItemSegment  `json:"segments"`
+	Epochs   []epochs.Entry `json:"epochs,omitempty"`
+}
+
+// ItemSegment is a segment of the list.
+type ItemSegment struct {
+	Base  int64 `json:"base"`
+	Bytes int64 `json:"bytes"`
+}
+
+// ItemJournal is the beginning of a journal file.
+type ItemJournal struct {
+	Sequence uint64 `json:"sequence"`
+	Header   string `json:"header"` // ok, one copy, none
+	FirstLSN uint64 `json:"firstLsn"`
+	ID       string `json:"id"`
+	Needed   bool   `json:"needed"` // a start may read it
+}
+
+// ItemFrame is a frame.
+type ItemFrame struct {
+	LSN     uint64 `json:"lsn"`
+	Durable uint64 `json:"durableThrough"`
+	Type    string `json:"type"`
+	Carried bool   `json:"carried,omitempty"`
+	Counts  bool   `json:"counts"` // it lies beyond what the checkpoint has of its log
+	Records int    `json:"records"`
+}
+
+// ItemBatch is a record batch.
+type ItemBatch struct {
+	Records      int32  `json:"records"`
+	Epoch        int32  `json:"leaderEpoch"`
+	MaxTimestamp int64  `json:"maxTimestamp"`
+	Codec        string `json:"codec"`
+	Producer     int64  `json:"producerId"`
+	ProducerEp   int16  `json:"producerEpoch"`
+	Sequence     int32  `json:"baseSequence"`
+	Control      bool   `json:"control,omitempty"`
+	Txn          bool   `json:"transactional,omitempty"`
+}
+
+// ItemRecord is a record; key and value are quoted as Go does where they are no plain text.
+type ItemRecord struct {
+	Timestamp int64   `json:"timestamp"`
+	Key       *string `json:"key"`
+	Value     *string `json:"value"`
+	Headers   int     `json:"headers,omitempty"`
+}
+
+// Dump shows what there is, in the order in which it stands there, and changes
+// nothing. It may run beside a broker: what changes meanwhile may look damaged.
+func Dump(ctx context.Context, opt Options, o DumpOptions, emit func(*Item) error) error {
+	opt.FS = vfs.ReadOnly(opt.FS)
+	for _, place := range opt.Places {
+		place.Path = path.Clean(place.Path)
+		d := &dumper{ctx: ctx, fs: opt.FS, place: place, o: o, emit: emit, byID: map[storage.ID]*storage.LogState{}}
+		if err := d.run(); err != nil {
+			return fmt.Errorf("dump %s: %w", place.Path, err)
+		}
+	}
+	return nil
+}
+
+type dumper struct {
+	ctx   context.Context
+	fs    vfs.FS
+	place storage.Place
+	o     DumpOptions
+	emit  func(*Item) error
+	state *storage.State
+	byID  map[storage.ID]*storage.LogState
+}
+
+func (d *dumper) run() error {
+	name := path.Join(d.place.Path, storage.CheckpointFile)
+	s, err := storage.ReadState(d.fs, d.place.Path)
+	switch {
+	case access(err):
+		return err
+	case err == nil:
+		d.state = s
+		for i := range s.Logs {
+			d.byID[s.Logs[i].ID] = &s.Logs[i]
+		}
+	case d.o.Checkpoint && !errors.Is(err, fs.ErrNotExist):
+		if err := d.emit(&Item{What: "damage", File: name, Damage: err.Error()}); err != nil {
+			return err
+		}
+	}
+	if d.o.Checkpoint && d.state != nil {
+		err = d.checkpoint(name)
+	} else {
+		err = nil
+	}
+	if err == nil && d.o.Journal {
+		err = d.journal()
+	}
+	if err == nil && d.o.Segments {
+		err = d.segments()
+	}
+	return err
+}
+
+func (d *dumper) checkpoint(name string) error {
+	s := d.state
+	clean, _, _ := storage.MarkedClean(d.fs, d.place, s)
+	err := d.emit(&Item{What: "checkpoint", File: name, Checkpoint: &ItemCheckpoint{
+		Sequence: s.Seq, RedoFile: s.Redo.File, RedoLSN: uint64(s.Redo.LSN), DurableLSN: uint64(s.Durable),
+		Directory: fmt.Sprintf("%x", s.Dir), Journal: fmt.Sprintf("%x", s.Journal), Logs: len(s.Logs), Clean: clean,
+	}})
+	for i := range s.Logs {
+		l := &s.Logs[i]
+		if err != nil || !d.o.wants(l.Topic, l.ID.Partition) {
+			continue
+		}
+		x := &ItemLog{Mode: "write-through", Start: l.Start, Stored: l.Offset, LSN: uint64(l.LSN), Clean: l.Clean, Reason: l.Offline + l.Aside,
+			Epochs: l.Epochs.Entries(), Segments: []ItemSegment{}}
+		if l.Journalled {
+			x.Mode = "journal"
+		}
+		for flag, set := range map[string]bool{"cut": l.Cut, "deleted": l.Deleted, "offline": l.Offline != "", "aside": l.Aside != "", "swap": l.Swapping} {
+			if set {
+				x.Flags = append(x.Flags, flag)
+			}
+		}
+		slices.Sort(x.Flags)
+		for _, e := range l.Segments {
+			x.Segments = append(x.Segments, ItemSegment{e.Base, e.Size})
+		}
+		it := &Item{What: "log", File: name, Log: x}
+		d.of(it, l.Topic, l.ID, l.Start, l.Offset)
+		err = d.emit(it)
+	}
+	return err
+}
+
+// of says which log and offsets an item is of.
+func (d *dumper) of(it *Item, topic string, id storage.ID, from, to int64) {
+	it.Topic, it.Partition, it.Offset, it.Next = topic, &id.Partition, &from, &to
+	if id.Topic != [16]byte{} {
+		it.TopicID = base64.RawURLEncoding.EncodeToString(id.Topic[:])
+	}
+}
+
+func (d *dumper) journal() error {
+	jpath := d.place.JournalPath()
+	files, err := journal.Files(d.fs, jpath, 0)
+	if err != nil {
+		return err
+	}
+	for _, in := range files {
+		name := path.Join(jpath, in.Name)
+		it := &Item{What: "journal-file", File: name, Bytes: in.Size, Journal: &ItemJournal{
+			Sequence: in.Seq, Header: [...]string{"none", "one copy", "ok"}[in.Copies], FirstLSN: uint64(in.First), ID: fmt.Sprintf("%x", in.ID),
+			Needed: d.state == nil || in.Seq >= d.state.Redo.File,
+		}}
+		if in.Newer != nil {
+			it.Damage = in.Newer.Error()
+		}
+		if err := d.emit(it); err != nil {
+			return err
+		}
+		if in.Newer != nil {
+			continue
+		}
+		if _, err := journal.Walk(d.fs, jpath, in.Seq, func(f journal.At) error { return d.frame(name, it.Journal.Needed, &f) }); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (d *dumper) frame(name string, needed bool, f *journal.At) error {
+	topic, counts := "", needed
+	if l := d.byID[f.Stream]; l != nil {
+		topic, counts = l.Topic, needed && f.LSN > l.LSN
+	}
+	if !d.o.wants(topic, f.Stream.Partition) || !d.o.within(f.PrevEnd, f.NextEnd) {
+		return d.ctx.Err()
+	}
+	if f.Before != nil {
+		if err := d.emit(&Item{What: "damage", File: name, Position: f.Pos, Damage: fmt.Sprintf("before LSN %d: the frame that calls itself LSN %d does not match its checksum", f.LSN, f.Before.LSN)}); err != nil {
+			return err
+		}
+	}
+	x := &ItemFrame{LSN: uint64(f.LSN), Durable: uint64(f.DurableThrough), Type: "batches", Carried: f.Carried, Counts: counts}
+	if f.Type != journal.Batches {
+		x.Type = "type " + strconv.Itoa(int(f.Type))
+	}
+	var inside []record.Batch
+	for p := f.Payload; len(p) > 0 && f.Type == journal.Batches; {
+		b, rest, err := record.Next(p)
+		if err != nil {
+			break
+		}
+		x.Records += int(b.Records())
+		inside, p = append(inside, b), rest
+	}
+	it := &Item{What: "frame", File: name, Position: f.Pos, Bytes: int64(len(f.Payload)), Frame: x}
+	d.of(it, topic, f.Stream, f.PrevEnd, f.NextEnd)
+	err := d.emit(it)
+	for _, b := range inside {
+		if err == nil && d.o.Records {
+			err = d.records(name, f.Pos, topic, f.Stream, b)
+		}
+	}
+	if err == nil {
+		err = d.ctx.Err()
+	}
+	return err
+}
+
+// records shows those of a batch.
+func (d *dumper) records(name string, pos int64, topic string, id storage.ID, b record.Batch) error {
+	var stop error
+	err := b.Each(0, func(r record.Record) error {
+		if !d.o.within(r.Offset, r.Offset+1) {
+			return nil
+		}
+		it := &Item{What: "record", File: name, Position: pos, Bytes: int64(len(r.Key) + len(r.Value)),
+			Record: &ItemRecord{Timestamp: r.Timestamp, Key: text(r.Key), Value: text(r.Value), Headers: len(r.Headers)}}
+		d.of(it, topic, id, r.Offset, r.Offset+1)
+		stop = d.emit(it)
+		return stop
+	})
+	if err != nil && stop == nil {
+		return d.emit(&Item{What: "damage", File: name, Position: pos, Damage: "records of the batch: " + err.Error()})
+	}
+	return err
+}
+
+// text is what a person can read of bytes; nil for null.
+func text(p []byte) *string {
+	if p == nil {
+		return nil
+	}
+	s := string(p)
+	if q := strconv.Quote(s); q != `"`+s+`"` {
+		s = q
+	}
+	return &s
+}
+
+// segments shows those that stand in the directories of partitions, whatever the
+// checkpoint says.
+func (d *dumper) segments() error {
+	infos, err := d.fs.List(d.place.Path)
+	if err != nil {
+		return err
+	}
+	for _, in := range infos {
+		dash := strings.LastIndexByte(in.Name, '-')
+		if !in.Dir || dash < 1 {
+			continue
+		}
+		n, err := strconv.ParseInt(in.Name[dash+1:], 10, 32)
+		if err != nil || !d.o.wants(in.Name[:dash], int32(n)) {
+			continue
+		}
+		if err := d.partition(in.Name[:dash], int32(n), path.Join(d.place.Path, in.Name)); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (d *dumper) partition(topic string, n int32, dir string) error {
+	infos, err := d.fs.List(dir)
+	if err != nil {
+		return err
+	}
+	for i, in := range infos {
+		base, ok := segment.ParseName(in.Name)
+		if !ok || in.Dir || d.o.To > 0 && base >= d.o.To {
+			continue
+		}
+		next := int64(math.MaxInt64)
+		for _, later := range infos[i+1:] {
+			if b, ok := segment.ParseName(later.Name); ok {
+				next = b
+				break
+			}
+		}
+		if next <= d.o.From {
+			continue
+		}
+		if err := d.segment(topic, n, dir, in, base, next); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (d *dumper) segment(topic string, n int32, dir string, in vfs.Info, base, next int64) error {
+	name, id := path.Join(dir, in.Name), storage.ID{Partition: n}
+	it := &Item{What: "segment", File: name, Bytes: in.Size}
+	d.of(it, topic, id, base, base)
+	it.Next = nil
+	if err := d.emit(it); err != nil {
+		return err
+	}
+	x, err := segment.Check(d.fs, dir, base, in.Size, next, false, func(pos int64, b record.Batch) error {
+		if !d.o.within(b.BaseOffset(), b.LastOffset()+1) {
+			return d.ctx.Err()
+		}
+		it := &Item{What: "batch", File: name, Position: pos, Bytes: int64(len(b)), Batch: &ItemBatch{
+			Records: b.Records(), Epoch: b.LeaderEpoch(), MaxTimestamp: b.MaxTimestamp(), Codec: b.Codec().String(), Producer: b.ProducerID(),
+			ProducerEp: b.ProducerEpoch(), Sequence: b.BaseSequence(), Control: b.Control(), Txn: b.Transactional(),
+		}}
+		d.of(it, topic, id, b.BaseOffset(), b.LastOffset()+1)
+		err := d.emit(it)
+		if err == nil && d.o.Records {
+			err = d.records(name, pos, topic, id, b)
+		}
+		if err == nil {
+			err = d.ctx.Err()
+		}
+		return err
+	})
+	for _, f := range x.Flaws {
+		if err == nil {
+			it := &Item{What: "damage", File: name, Position: f.Pos, Bytes: f.Size, Damage: "no valid batch"}
+			if f.Numbering {
+				it.Damage = fmt.Sprintf("the batch says offset %d", f.Base)
+			}
+			to := f.To
+			d.of(it, topic, id, f.From, to)
+			err = d.emit(it)
+		}
+	}
+	return err
+}

@@ -1,0 +1,223 @@
+package inspect
+
+import (
+	"fmt"
+	"maps"
+	"path"
+	"slices"
+
+	"github.com/chronik-io/chronik/internal/storage"
+	"github.com/chronik-io/chronik/internal/storage/journal"
+	"github.com/chronik-io/chronik/internal/storage/segment"
+)
+
+// Act is one thing that a repair does.
+type Act struct {
+	Dir       string `json:"directory"`
+	Topic     string `json:"topic,omitempty"`
+	Partition int32  `json:"partition"`
+	// What it does, and to which files: those are copied before.
+	What  string   `json:"what"`
+	Files []string `json:"files"`
+	// Loses is what is not there any more afterwards, or cannot be had.
+	Loses []Loss `json:"loses,omitempty"`
+}
+
+// Plan is what a repair would do.
+type Plan struct {
+	Acts []Act `json:"acts"`
+	// Left are the findings that it does nothing about and a start doesn't heal.
+	Left []Finding `json:"left"`
+	// Blocked says why nothing can be done; empty where something can.
+	Blocked string `json:"blocked,omitempty"`
+}
+
+// Loses is everything that the acts lose.
+func (p *Plan) Loses() (all []Loss) {
+	for i := range p.Acts {
+		all = append(all, p.Acts[i].Loses...)
+	}
+	return all
+}
+
+// Files are the files that the acts change or remove, or that a start may reuse
+// because of them.
+func (p *Plan) Files() []string {
+	var all []string
+	for i := range p.Acts {
+		all = append(all, p.Acts[i].Files...)
+	}
+	slices.Sort(all)
+	return slices.Compact(all)
+}
+
+// Plan says what a repair would do about the findings.
+func (r *Report) Plan() *Plan {
+	p := &Plan{Acts: []Act{}, Left: []Finding{}}
+	blocked := map[string]bool{}
+	for _, f := range r.Findings {
+		if f.Effect == Refuses && f.Repair == "" {
+			blocked[f.Dir] = true
+		}
+	}
+	for _, d := range r.dirs {
+		if d.state != nil && !blocked[d.place.Path] {
+			p.Acts = append(p.Acts, d.acts()...)
+		}
+	}
+	for _, f := range r.Findings {
+		if !f.Healing() && (f.Repair == "" || blocked[f.Dir]) {
+			p.Left = append(p.Left, f)
+		}
+	}
+	if len(p.Acts) == 0 && len(p.Left) > 0 {
+		p.Blocked = fmt.Sprintf("%s: %s", p.Left[0].Kind, p.Left[0].Detail)
+	}
+	return p
+}
+
+// acts of a directory, in the order in which they are done.
+func (d *dir) acts() []Act {
+	var list []Act
+	add := func(l *log, what string, loses []Loss, files ...string) {
+		a := Act{Dir: d.place.Path, Partition: -1, What: what, Files: files, Loses: merged(slices.Clone(loses))}
+		if l != nil {
+			a.Topic, a.Partition = l.st.Topic, l.st.ID.Partition
+		}
+		list = append(list, a)
+	}
+	checkpoint := d.path(storage.CheckpointFile)
+	own, theirs := d.path(storage.IdentityFile), path.Join(d.place.JournalPath(), storage.JournalIdentityFile)
+	if d.identity {
+		add(nil, "write chronik.dir with the ids that the checkpoint has", nil, own)
+	}
+	if d.journalIdentity && !d.renews() {
+		add(nil, "write chronik.journal with the ids that chronik.dir has", nil, theirs)
+	}
+	for _, name := range d.foreign {
+		add(nil, "rename a file of another journal to …"+foreignSuffix, nil, name)
+	}
+	if d.fresh {
+		files := append([]string{checkpoint, own, theirs}, d.journalFiles()...)
+		what := "copy the frames that can be read beside the journal, and begin a new one"
+		if d.unreadable() {
+			what = "begin a new journal"
+		}
+		add(nil, what, nil, files...)
+		for _, l := range d.logs {
+			if loses := l.journalLoss; len(loses) > 0 {
+				add(l, "go on without the frames that cannot be read", loses)
+			}
+		}
+	}
+	for _, l := range d.logs {
+		for _, a := range l.acts() {
+			add(l, a.What, a.Loses, append(a.Files, checkpoint)...)
+		}
+	}
+	return list
+}
+
+// renews says whether the new journal gets an identity of its own.
+func (d *dir) renews() bool { return d.fresh && (d.half || d.journalIdentity && d.unreadable()) }
+
+// unreadable: nothing of the journal is there.
+func (d *dir) unreadable() bool { return d.out.JournalFiles == 0 }
+
+func (d *dir) journalFiles() (names []string) {
+	files, _ := journal.Files(d.fs, d.place.JournalPath(), d.state.Redo.File)
+	for _, f := range files {
+		names = append(names, path.Join(d.place.JournalPath(), f.Name))
+	}
+	return names
+}
+
+const foreignSuffix = ".foreign"
+
+// acts of a log. The checkpoint is among the files of each.
+func (l *log) acts() []Act {
+	var list []Act
+	add := func(what string, loses []Loss, files ...string) {
+		list = append(list, Act{What: what, Loses: loses, Files: files})
+	}
+	if l.st.Deleted {
+		return nil
+	}
+	if l.absent {
+		add("make the directory anew; the partition begins at its known end", []Loss{l.loss(l.st.Start, l.st.Offset)})
+	}
+	if l.partFile {
+		add("write partition.metadata", nil, path.Join(l.path, storage.PartitionFile))
+	}
+	if l.reset {
+		add("forget the state of idempotent producers: a retry from before is stored again", nil)
+	}
+	for _, base := range slices.Sorted(maps.Keys(l.gone)) {
+		add(fmt.Sprintf("go on without segment %d", base), l.lostIn(base))
+	}
+	for _, base := range slices.Sorted(maps.Keys(l.cut)) {
+		add(fmt.Sprintf("keep the %d bytes of whole batches of segment %d", l.cut[base], base), l.lostIn(base), l.segmentFiles(base)...)
+	}
+	if l.kept {
+		add("go on with those of the kept frames that are whole", l.asideLoss, l.dir.path(l.st.Aside))
+	}
+	if len(l.recovered) > 0 {
+		add("give the log the frames that were kept when it went offline", nil, l.recovered...)
+	}
+	if l.st.Offline != "" {
+		add("put the partition online", nil)
+	}
+	for _, base := range slices.Sorted(maps.Keys(l.flaws)) {
+		if _, short := l.cut[base]; l.gone[base] {
+			continue
+		} else if short {
+			add(fmt.Sprintf("write segment %d anew: %s", base, l.describe(base)), l.flawLoss(base))
+			continue
+		}
+		add(fmt.Sprintf("write segment %d anew: %s", base, l.describe(base)), l.flawLoss(base), l.segmentFiles(base)...)
+	}
+	return list
+}
+
+// segmentFiles are the files of a segment that are there.
+func (l *log) segmentFiles(base int64) (names []string) {
+	for _, suffix := range []string{segment.LogSuffix, ".index", ".timeindex"} {
+		if name := path.Join(l.path, segment.Name(base)+suffix); exists(l.dir.fs, name) {
+			names = append(names, name)
+		}
+	}
+	return names
+}
+
+func (l *log) describe(base int64) string {
+	out, numbered, epochs := 0, 0, 0
+	for _, f := range l.flaws[base] {
+		switch {
+		case f.epoch >= 0:
+			epochs++
+		case f.Renumbers():
+			numbered++
+		default:
+			out++
+		}
+	}
+	return fmt.Sprintf("%d stretches left out, %d batches numbered again, %d with the right leader epoch", out, numbered, epochs)
+}
+
+// flawLoss is what leaving out the flaws of a segment loses.
+func (l *log) flawLoss(base int64) (list []Loss) {
+	for _, f := range l.flaws[base] {
+		if from := max(f.From, l.st.Start); f.epoch < 0 && !f.Renumbers() && from < f.To {
+			list = append(list, l.loss(from, f.To))
+		}
+	}
+	return list
+}
+
+// lostIn is what of a segment is not there: its losses that are those of no flaw.
+func (l *log) lostIn(base int64) []Loss {
+	if x, ok := l.ends[base]; ok && x.From < x.To {
+		return []Loss{x}
+	}
+	return nil
+}

@@ -1,0 +1,502 @@
+package inspect
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"math"
+	"path"
+	"slices"
+
+	"github.com/chronik-io/chronik/internal/storage"
+	"github.com/chronik-io/chronik/internal/storage/journal"
+	"github.com/chronik-io/chronik/internal/storage/segment"
+	"github.com/chronik-io/chronik/internal/vfs"
+)
+
+// Repair is a repair under way: the directories are locked, and looked at.
+type Repair struct {
+	opt     Options
+	holder  string
+	locks   []io.Closer
+	benches []*storage.Bench
+	report  *Report
+	plan    *Plan
+}
+
+// Begin locks the directories for a repair and looks at them. holder is what others
+// are told who has them. Close must be called.
+func Begin(ctx context.Context, opt Options, holder string) (*Repair, error) {
+	r := &Repair{opt: opt, holder: holder}
+	for _, dir := range opt.Data {
+		l, err := opt.FS.Lock(path.Join(dir, storage.LockFile), holder)
+		if errors.Is(err, vfs.ErrLocked) {
+			err = fmt.Errorf("%w: %s: %w", storage.ErrLocked, dir, err)
+		}
+		if err != nil {
+			return nil, errors.Join(err, r.Close())
+		}
+		r.locks = append(r.locks, l)
+	}
+	for _, p := range opt.Places {
+		b, err := storage.OpenBench(p, storage.Options{FS: opt.FS, Holder: holder})
+		if err != nil {
+			return nil, errors.Join(err, r.Close())
+		}
+		r.benches = append(r.benches, b)
+	}
+	if err := r.look(ctx); err != nil {
+		return nil, errors.Join(err, r.Close())
+	}
+	return r, nil
+}
+
+// look looks with the view of Verify, and makes the plan.
+func (r *Repair) look(ctx context.Context) error {
+	o := r.opt
+	o.FS = vfs.ReadOnly(r.opt.FS)
+	report, err := verify(ctx, o)
+	if err != nil {
+		return err
+	}
+	r.report, r.plan = report, report.Plan()
+	return nil
+}
+
+// Report is what was found; after Do, what is there now.
+func (r *Repair) Report() *Report { return r.report }
+
+// Plan is what Do does.
+func (r *Repair) Plan() *Plan { return r.plan }
+
+// Close gives the directories back.
+func (r *Repair) Close() error {
+	var errs []error
+	for _, b := range r.benches {
+		errs = append(errs, b.Close())
+	}
+	for _, l := range r.locks {
+		errs = append(errs, l.Close())
+	}
+	r.benches, r.locks = nil, nil
+	return errors.Join(errs...)
+}
+
+// Do copies everything that the plan changes to a directory that must be empty or not
+// there, does the plan, and looks again. Where it is interrupted, a start or another
+// repair goes on from there.
+func (r *Repair) Do(ctx context.Context, backup string) error {
+	if err := r.save(ctx, backup); err != nil {
+		return err
+	}
+	for i, d := range r.report.dirs {
+		if !slices.ContainsFunc(r.plan.Acts, func(a Act) bool { return a.Dir == d.place.Path }) {
+			continue
+		}
+		m := &mend{ctx: ctx, fs: r.opt.FS, bench: r.benches[i], dir: d}
+		if err := m.run(); err != nil {
+			return fmt.Errorf("repair %s: %w", d.place.Path, err)
+		}
+	}
+	return r.look(ctx)
+}
+
+// mend is the repair of one directory. The steps are in an order in which each leaves
+// something that a start or a repair handles:
+//
+//	1  identities, ids of partitions, foreign files out of the way: each as a whole
+//	2  frames into files of their own, synced; nothing speaks of them yet
+//	3  the checkpoint that does, and says what segments count, with a new journal if
+//	   that is needed: from here on the partitions are what was announced
+//	4  segments that are written anew take their places as those of a compaction do
+//	5  what is not needed any more is removed
+type mend struct {
+	ctx   context.Context
+	fs    vfs.FS
+	bench *storage.Bench
+	dir   *dir
+	state *storage.State
+	spent []string // files to be removed in the end
+}
+
+func (m *mend) run() error {
+	m.state = m.dir.state.Clone()
+	for _, step := range []func() error{m.whole, m.commit, m.rewrite, m.tidy} {
+		if err := m.ctx.Err(); err != nil {
+			return err
+		}
+		if err := step(); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// whole does what is one file each.
+func (m *mend) whole() error {
+	d := m.dir
+	id := storage.Identity{Dir: m.state.Dir, Journal: m.state.Journal}
+	if d.identity {
+		if err := m.bench.WriteIdentity(id, false); err != nil {
+			return err
+		}
+	}
+	if d.journalIdentity && !d.renews() {
+		if err := m.bench.WriteIdentity(id, true); err != nil {
+			return err
+		}
+	}
+	for _, name := range d.foreign {
+		if err := m.fs.Rename(name, name+foreignSuffix); err != nil {
+			return err
+		}
+	}
+	if len(d.foreign) > 0 {
+		if err := m.fs.SyncDir(d.place.JournalPath()); err != nil {
+			return err
+		}
+	}
+	for _, l := range d.logs {
+		if l.absent || l.partFile {
+			if err := m.bench.WritePartitionFile(l.st); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+// commit writes the checkpoint that says what is kept.
+func (m *mend) commit() error {
+	d := m.dir
+	above := max(d.above, m.state.Above())
+	changed := d.fresh
+	for i, l := range d.logs {
+		if l.st.Deleted {
+			continue
+		}
+		s := &m.state.Logs[i]
+		changed = m.segments(l, s) || changed
+		if l.reset {
+			s.Producers, changed = make([]byte, 4), true // none
+		}
+		if l.st.Offline != "" {
+			s.Offline, s.LSN, changed = "", above-1, true
+		}
+		changed = changed || l.kept
+	}
+	if err := m.frames(); err != nil {
+		return err
+	}
+	if !changed {
+		return nil
+	}
+	if !d.fresh {
+		return m.bench.Commit(m.state)
+	}
+	if d.renews() {
+		if err := vfs.MakeDir(m.fs, d.place.JournalPath()); err != nil {
+			return err
+		}
+	}
+	if err := m.bench.CommitFresh(m.state, above, d.renews()); err != nil {
+		return err
+	}
+	s, err := storage.ReadState(m.fs, d.place.Path)
+	if err != nil {
+		return err
+	}
+	m.state = s
+	return nil
+}
+
+// segments lists those of a log that are there, and says whether that is another list.
+func (m *mend) segments(l *log, s *storage.LogState) bool {
+	if l.absent {
+		s.Segments, s.Start, s.Swapping = nil, s.Offset, false
+		return true
+	}
+	if len(l.gone)+len(l.cut) == 0 {
+		return false
+	}
+	var list []storage.Extent
+	for _, e := range s.Segments {
+		size, short := l.cut[e.Base]
+		switch {
+		case l.gone[e.Base]:
+		case short && size == 0:
+			m.spent = append(m.spent, l.segmentFiles(e.Base)...)
+		case short:
+			list = append(list, storage.Extent{Base: e.Base, Size: size})
+		default:
+			list = append(list, e)
+		}
+	}
+	list = append(list, l.settled...)
+	s.Segments = list
+	s.Offset = max(s.Offset, l.end*b2i(!s.Journalled))
+	first := s.Offset
+	for _, e := range list {
+		if e.Size > 0 {
+			first = e.Base
+			break
+		}
+	}
+	s.Start = max(s.Start, first)
+	return true
+}
+
+func b2i(b bool) int64 {
+	if b {
+		return 1
+	}
+	return 0
+}
+
+// frames puts what is to come back at a start into files of their own.
+func (m *mend) frames() error {
+	d := m.dir
+	kept := m.bench.Keep(m.state)
+	add := func(l *log, f *journal.Frame) error {
+		i := slices.Index(d.logs, l)
+		name, err := kept.Add(l.st, f)
+		m.state.Logs[i].Aside = name
+		return err
+	}
+	for i, l := range d.logs {
+		l.follow = l.st.Follow()
+		if l.kept || d.fresh && l.st.Aside != "" {
+			m.state.Logs[i].Aside = ""
+			m.spent = append(m.spent, d.path(l.st.Aside))
+			if err := m.again(l, d.path(l.st.Aside), add); err != nil {
+				return errors.Join(err, kept.Close())
+			}
+		}
+		for _, name := range l.recovered {
+			m.spent = append(m.spent, name)
+			if err := m.again(l, name, add); err != nil {
+				return errors.Join(err, kept.Close())
+			}
+		}
+	}
+	if d.fresh {
+		s := salvage{d: d, lost: map[*log][]Loss{}}
+		if err := s.run(add); err != nil {
+			return errors.Join(err, kept.Close())
+		}
+	}
+	return kept.Close()
+}
+
+// again keeps the frames of a file once more, as far as they are whole.
+func (m *mend) again(l *log, name string, add func(*log, *journal.Frame) error) error {
+	err := journal.ReadKept(m.fs, name, func(f journal.Frame) error {
+		if f.Stream != l.st.ID {
+			return nil
+		}
+		takes, _, err := l.join(&f)
+		if err != nil || !takes {
+			return err
+		}
+		return add(l, &f)
+	})
+	if errors.Is(err, journal.ErrDamaged) || errors.Is(err, fs.ErrNotExist) {
+		return nil // it was announced
+	}
+	return err
+}
+
+// tidy removes what is not needed any more.
+func (m *mend) tidy() error {
+	dirs := map[string]bool{}
+	for _, name := range m.spent {
+		if err := m.fs.Remove(name); err != nil && !errors.Is(err, fs.ErrNotExist) {
+			return err
+		}
+		dirs[path.Dir(name)] = true
+	}
+	for dir := range dirs {
+		if err := m.fs.SyncDir(dir); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// rewrite writes the segments with flaws anew, one of each log at a time, since a
+// checkpoint names one that is about to take its place.
+func (m *mend) rewrite() error {
+	type work struct {
+		log  *log
+		base int64
+	}
+	var rounds [][]work
+	for _, l := range m.dir.logs {
+		n := 0
+		for _, e := range l.st.Segments {
+			if len(l.flaws[e.Base]) == 0 || l.gone[e.Base] {
+				continue
+			}
+			if size, short := l.cut[e.Base]; short && size == 0 {
+				continue
+			}
+			if n == len(rounds) {
+				rounds = append(rounds, nil)
+			}
+			rounds[n] = append(rounds[n], work{l, e.Base})
+			n++
+		}
+	}
+	files := segment.NewFiles(m.fs, 64)
+	defer files.Close() //nolint:errcheck // everything in them is synced
+	for _, round := range rounds {
+		if err := m.ctx.Err(); err != nil {
+			return err
+		}
+		for _, w := range round {
+			if err := m.finish(files, w.log); err != nil { // a swap from before
+				return err
+			}
+		}
+		var ready []work
+		for _, w := range round {
+			if err := m.anew(files, w.log, w.base); err != nil {
+				return fmt.Errorf("segment %d of %s: %w", w.base, w.log.st, err)
+			}
+			ready = append(ready, w)
+		}
+		if err := m.bench.Commit(m.state); err != nil {
+			return err
+		}
+		for _, w := range ready {
+			if err := m.finish(files, w.log); err != nil {
+				return err
+			}
+		}
+		if err := m.bench.Commit(m.state); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// entry is what the checkpoint to be says of a log.
+func (m *mend) entry(l *log) *storage.LogState { return &m.state.Logs[slices.Index(m.dir.logs, l)] }
+
+// finish gives the segment that waits its place.
+func (m *mend) finish(files *segment.Files, l *log) error {
+	s := m.entry(l)
+	if !s.Swapping {
+		return nil
+	}
+	waits := exists(m.fs, path.Join(l.path, segment.Name(s.Swap)+segment.LogSuffix+segment.SwapSuffix))
+	if err := segment.FinishSwap(files, l.path, s.Swap, waits); err != nil {
+		return err
+	}
+	listed := map[int64]bool{}
+	for _, e := range s.Segments {
+		listed[e.Base] = true
+	}
+	if l.waiting { // a compaction's: it took the place of others too
+		for base := range l.files {
+			if !listed[base] && base < s.Offset {
+				if err := segment.Open(files, l.path, base, 0).Remove(); err != nil {
+					return err
+				}
+			}
+		}
+		l.waiting = false
+	}
+	if err := m.fs.SyncDir(l.path); err != nil {
+		return err
+	}
+	s.Swapping, s.Swap = false, 0
+	return nil
+}
+
+// anew writes a segment without its flaws beside the old one, and has the checkpoint
+// to be speak of it.
+func (m *mend) anew(files *segment.Files, l *log, base int64) error {
+	s := m.entry(l)
+	i := slices.IndexFunc(s.Segments, func(e storage.Extent) bool { return e.Base == base })
+	if i < 0 {
+		return nil
+	}
+	fresh, err := segment.CreateCleaned(files, l.path, base)
+	if err != nil {
+		return err
+	}
+	size := s.Segments[i].Size
+	// What a log that is written through has behind its recovery point stays.
+	tail := int64(0)
+	if !s.Journalled && i+1 == len(s.Segments) {
+		tail = max(l.files[base]-size, 0)
+	}
+	if err := m.copy(l, base, size+tail, fresh); err != nil {
+		return errors.Join(err, fresh.Discard())
+	}
+	if err := fresh.Seal(); err != nil {
+		return errors.Join(err, fresh.Discard())
+	}
+	if err := fresh.Ready(); err != nil {
+		return errors.Join(err, fresh.Discard())
+	}
+	if err := m.fs.SyncDir(l.path); err != nil {
+		return err
+	}
+	s.Segments[i].Size, s.Swapping, s.Swap = fresh.Size()-tail, true, base
+	return nil
+}
+
+// copyStep is how much of a segment is copied at a time.
+const copyStep = 1 << 20
+
+// copy copies what stands between the flaws, and what is made of those that are mended.
+func (m *mend) copy(l *log, base, size int64, to *segment.Segment) error {
+	f, err := m.fs.Open(l.segmentPath(base))
+	if err != nil {
+		return err
+	}
+	defer f.Close() //nolint:errcheck // it was only read
+	put := func(from, end int64, change func([]byte)) error {
+		for from < end {
+			n := end - from
+			if change == nil {
+				n = min(n, copyStep)
+			}
+			b := make([]byte, n)
+			if _, err := f.ReadAt(b, from); err != nil {
+				return err
+			}
+			if change != nil {
+				change(b)
+			}
+			if err := to.Append([][]byte{b}, math.MaxInt); err != nil {
+				return err
+			}
+			from += n
+		}
+		return nil
+	}
+	flaws := slices.Clone(l.flaws[base])
+	slices.SortFunc(flaws, func(a, b flaw) int { return cmp.Or(cmp.Compare(a.Pos, b.Pos), cmp.Compare(a.epoch, b.epoch)) })
+	at := int64(0)
+	for _, x := range flaws {
+		if x.Pos < at || x.Pos >= size {
+			continue
+		}
+		if err := put(at, x.Pos, nil); err != nil {
+			return err
+		}
+		if change := x.change(); change != nil {
+			if err := put(x.Pos, x.Pos+x.Size, change); err != nil {
+				return err
+			}
+		}
+		at = x.Pos + x.Size
+	}
+	return put(at, size, nil)
+}

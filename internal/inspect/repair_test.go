@@ -1,0 +1,128 @@
+package inspect_test
+
+import (
+	"context"
+	"maps"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/chronik-io/chronik/internal/inspect"
+	"github.com/chronik-io/chronik/internal/storage"
+	"github.com/chronik-io/chronik/internal/vfs"
+)
+
+func begin(t testing.TB, fsys vfs.FS) *inspect.Repair {
+	t.Helper()
+	r, err := inspect.Begin(context.Background(), inspect.Options{FS: fsys, Places: []storage.Place{place}}, "repair")
+	if err != nil {
+		t.Fatal(err)
+	}
+	return r
+}
+
+// A repair loses nothing that it did not announce: after it a start comes up with
+// every partition online, and each batch is there byte for byte or was announced to be
+// lost. What no repair helps is left as it was.
+func TestRepairLosesWhatItAnnounces(t *testing.T) {
+	image := used(t)
+	whole := content(t, opened(t, image.KillImage(9)))
+	for i, p := range plants() {
+		t.Run(p.name, func(t *testing.T) {
+			s := &site{TB: t, fs: image.KillImage(uint64(100 + i))}
+			p.do(s)
+			before := tree(t, s.fs, root)
+			r := begin(t, s.fs)
+			defer func() { _ = r.Close() }()
+			plan := r.Plan()
+			for _, a := range plan.Acts {
+				t.Logf("act: %s %s-%d %v, loses %v", a.What, a.Topic, a.Partition, a.Files, a.Loses)
+			}
+			if p.stays {
+				if len(plan.Acts) > 0 {
+					t.Errorf("%d acts", len(plan.Acts))
+				}
+				return
+			}
+			if missing := r.Report().Missing(); !covers(plan.Loses(), missing) {
+				t.Errorf("the plan announces %v, missing is %v", plan.Loses(), missing)
+			}
+			if err := r.Do(context.Background(), "/backup"); err != nil {
+				t.Fatal(err)
+			}
+			saved(t, s.fs, before, plan)
+			for _, f := range r.Report().Findings {
+				t.Logf("left: %s (%s) %s: %s", f.Kind, f.Effect, f.File, f.Detail)
+				if !f.Healing() {
+					t.Errorf("left: %s", f.Kind)
+				}
+			}
+			if err := r.Close(); err != nil {
+				t.Error(err)
+			}
+			came(t, s.fs, whole, plan.Loses())
+		})
+	}
+}
+
+// covers says whether all losses are among those announced.
+func covers(announced, losses []inspect.Loss) bool {
+	return !slices.ContainsFunc(losses, func(l inspect.Loss) bool {
+		return !slices.ContainsFunc(announced, func(a inspect.Loss) bool {
+			return a.Topic == l.Topic && a.Partition == l.Partition && a.From <= l.From && (a.To == inspect.Unknown || l.To != inspect.Unknown && l.To <= a.To)
+		})
+	})
+}
+
+// saved says whether the backup has every file that was changed or is gone, as it was.
+func saved(t *testing.T, fsys vfs.FS, before map[string][32]byte, plan *inspect.Plan) {
+	t.Helper()
+	after, copies := tree(t, fsys, root), tree(t, fsys, "/backup/files")
+	for name, sum := range before {
+		if strings.HasSuffix(name, "/.lock") || after[name] == sum {
+			continue
+		}
+		if got, ok := copies["/backup/files"+name]; !ok || got != sum {
+			t.Errorf("%s was changed, and is not in the backup", name)
+		}
+	}
+	if len(plan.Acts) == 0 && !maps.Equal(without(before), without(after)) {
+		t.Error("a repair without acts has changed something")
+	}
+}
+
+func without(tree map[string][32]byte) map[string][32]byte {
+	delete(tree, root+"/.lock")
+	return tree
+}
+
+// came starts and compares.
+func came(t *testing.T, fsys vfs.FS, whole map[string]map[int64][]byte, announced []inspect.Loss) {
+	t.Helper()
+	d, err := storage.OpenDir(place, options(fsys))
+	if err != nil {
+		t.Fatalf("a start after the repair: %v", err)
+	}
+	defer func() { _ = d.Close() }()
+	logs := logsOf(d)
+	for _, topic := range topics {
+		l := logs[topic]
+		if l == nil || l.Offline() != nil {
+			t.Errorf("%s is gone or offline", topic)
+			continue
+		}
+		var mine []inspect.Loss
+		for _, x := range announced {
+			if x.Topic == topic {
+				mine = append(mine, x)
+			}
+		}
+		is := batches(t, l)
+		same(t, topic, whole[topic], is, mine)
+		end := l.Ends().LogEnd
+		put(t, l, 2)
+		if now := batches(t, l); len(now) != len(is)+2 || now[end] == nil {
+			t.Errorf("%s does not go on at %d: %d batches after %d", topic, end, len(now), len(is))
+		}
+	}
+}
