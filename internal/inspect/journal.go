@@ -229,7 +229,7 @@ func (d *dir) salvageable() error {
 	d.above = max(d.above, s.above)
 	for _, l := range d.logs {
 		losses := s.lost[l]
-		if l.journalled() && (d.unsure || s.unsure || !s.any || l.seen <= s.gap) {
+		if l.journalled() && (d.unsure || s.unsure || !s.any || s.gap > 0 && l.seen <= s.gap) {
 			losses = append(losses, l.loss(l.end, Unknown))
 		}
 		l.journalLoss = losses

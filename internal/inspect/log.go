@@ -151,8 +151,7 @@ func (l *log) list() error {
 		}
 		l.files[l.st.Swap] = info.Size
 	}
-	l.unlisted()
-	return nil
+	return l.unlisted()
 }
 
 func (l *log) swapPath() string {
@@ -164,7 +163,7 @@ func (l *log) segmentPath(base int64) string {
 }
 
 // unlisted finds segments that the checkpoint doesn't speak of.
-func (l *log) unlisted() {
+func (l *log) unlisted() error {
 	listed := map[int64]bool{}
 	for _, e := range l.st.Segments {
 		listed[e.Base] = true
@@ -173,11 +172,27 @@ func (l *log) unlisted() {
 		switch {
 		case listed[base], base >= l.st.Offset && !l.st.Journalled && !l.st.Cut: // scan looks at it
 		case base >= l.st.Offset:
-			l.dir.find(SegmentTail, l, l.segmentPath(base), 0, "%d bytes behind the recovery point, offset %d", size, l.st.Offset)
+			if err := l.tail(base, 0, base, size); err != nil {
+				return err
+			}
 		default:
 			l.dir.find(SegmentUnlisted, l, l.segmentPath(base), -1, "%d bytes; the checkpoint lists no segment %d", size, base)
 		}
 	}
+	return nil
+}
+
+// tail looks at bytes that don't count: those that the journal has too are whole
+// batches, and as they should be.
+func (l *log) tail(base, from, next, size int64) error {
+	_, pos, err := segment.Prefix(l.dir.fs, l.path, base, from, next, size, func(record.Batch) {})
+	if err != nil {
+		return l.unreadable(l.segmentPath(base), err)
+	}
+	if pos < size {
+		l.dir.find(SegmentTail, l, l.segmentPath(base), pos, "%d bytes that are no whole batch, behind what the checkpoint says", size-pos)
+	}
+	return nil
 }
 
 // identity looks at the file with the topic's id.
@@ -214,7 +229,12 @@ func (l *log) segment(i int) error {
 		return nil
 	}
 	short := err != nil
-	if size > e.Size && (i+1 < len(l.st.Segments) || l.st.Journalled || l.st.Cut) {
+	switch last := i+1 == len(l.st.Segments); {
+	case size > e.Size && last && l.st.Journalled && !l.st.Cut && !waits:
+		if err := l.tail(e.Base, e.Size, next, size); err != nil {
+			return err
+		}
+	case size > e.Size && (!last || l.st.Journalled || l.st.Cut):
 		l.dir.find(SegmentTail, l, name, e.Size, "%d bytes behind what the checkpoint says", size-e.Size)
 	}
 	x, err := segment.Check(l.dir.fs, l.path, e.Base, min(size, e.Size), next, waits, func(pos int64, b record.Batch) error {

@@ -72,6 +72,9 @@ func rooms() map[string]room {
 		"internal/storage": store("internal/storage/...", "internal/vfs", "internal/record", "internal/membuf",
 			"internal/metrics", "internal/topicconf", "pkg/durability"),
 
+		"internal/inspect": {may: []string{"internal/storage/...", "internal/storage", "internal/metadata", "internal/metadata/filestore", "internal/record", "internal/vfs"},
+			never: noProtocol, because: "a look from outside uses storage's own code, reaches the disk through vfs, and knows no command line"},
+
 		"internal/purgatory": {never: noProtocol, because: "purgatory delays operations and does not know what they are"},
 		"internal/metadata": {may: []string{"internal/topicconf"}, never: noProtocol,
 			because: "the Image is data; whoever acts on it subscribes"},
@@ -162,6 +165,9 @@ func ctlRooms() map[string]room {
 			"internal/ctl/records", "internal/terminal"),
 		"internal/ctl/cluster": ctl("internal/ctl/cli", "internal/ctl/output", "internal/ctl/adminport"),
 		"internal/ctl/doctor":  ctl("internal/ctl/cli", "internal/ctl/adminport", "internal/ctl/cluster", "internal/ctl/group"),
+		"internal/ctl/logs": {may: []string{"internal/ctl/cli", "internal/ctl/output", "internal/ctl/progress", "internal/inspect", "internal/storage",
+			"internal/vfs", "internal/daemon/config", "internal/topicconf", "pkg/durability"}, never: []string{koanfPkg, kmsgPkg},
+			because: "chronikctl log works on files without a broker, and finds them where chronikd's settings say; what they mean internal/inspect knows"},
 		"internal/ctl/profile": ctl("internal/ctl/cli", "internal/ctl/output", "internal/ctl/adminport", "pkg/durability"),
 	}
 }

@@ -1,0 +1,176 @@
+package logs
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"strings"
+	"syscall"
+
+	"github.com/spf13/cobra"
+
+	"github.com/chronik-io/chronik/internal/ctl/cli"
+	"github.com/chronik-io/chronik/internal/ctl/output"
+	"github.com/chronik-io/chronik/internal/ctl/progress"
+	"github.com/chronik-io/chronik/internal/inspect"
+)
+
+func repair(a *cli.App) *cobra.Command {
+	var w where
+	var backup string
+	var dryRun bool
+	c := &cobra.Command{
+		Use: "repair", Short: "Repair what a start doesn't, after a copy of every file that is changed", Args: cli.Args(0, 0, "no argument; --dir says where"),
+		Long: "repair looks as verify does and says each thing that it would do, with exactly what is lost by it; --dry-run ends there. Then it asks,\n" +
+			"copies every file that it will change or remove to --backup, with a manifest that names the way back, does it, and looks again. What a\n" +
+			"start heals by itself it leaves to the start. It may be interrupted at any moment: a start, or another repair, goes on from there.\n" +
+			"It ends with 4 where something is left that it can't repair.",
+		Example: "  chronikctl log repair --dir /var/lib/chronik --dry-run\n  chronikctl log repair --dir /var/lib/chronik --backup /mnt/other/chronik-before-repair",
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			if backup == "" && !dryRun {
+				return cli.Usage("--backup is missing: a new directory, on another disk if possible, for a copy of every file that is changed; --dry-run says which")
+			}
+			o, err := w.find(cmd)
+			if err != nil {
+				return err
+			}
+			if dryRun {
+				r, err := look(cmd, a, o)
+				if err != nil {
+					return err
+				}
+				return plan(a, repaired{DryRun: true, Plan: r.Plan(), Loses: r.Plan().Loses()})
+			}
+			if err := owner(o); err != nil {
+				return err
+			}
+			return mend(cmd, a, o, backup)
+		},
+	}
+	w.flags(c)
+	c.Flags().StringVar(&backup, "backup", "", "new directory for the copies; needed, but for --dry-run")
+	c.Flags().BoolVar(&dryRun, "dry-run", false, "only say what would be done, and what that loses")
+	cli.CompleteFlag(c, "backup", func(*cobra.Command, []string, string) ([]cobra.Completion, cobra.ShellCompDirective) {
+		return nil, cobra.ShellCompDirectiveFilterDirs
+	})
+	return c
+}
+
+// repaired is what programs see of a repair.
+type repaired struct {
+	DryRun bool `json:"dryRun"`
+	*inspect.Plan
+	Loses  []inspect.Loss `json:"loses"`
+	Backup string         `json:"backup,omitempty"`
+	Clean  bool           `json:"clean"` // afterwards; of a dry run: nothing was done
+}
+
+// owner refuses to make files as root that the broker's user could not open.
+func owner(o inspect.Options) error {
+	for _, p := range o.Places {
+		in, err := os.Stat(p.Path)
+		if err != nil {
+			continue // Begin says so
+		}
+		if st, ok := in.Sys().(*syscall.Stat_t); ok && os.Geteuid() == 0 && st.Uid != 0 {
+			return cli.Usage("repair %s: it belongs to user %d, who could not open what root makes there; run it as that user: sudo -u '#%d' chronikctl log repair …", p.Path, st.Uid, st.Uid)
+		}
+	}
+	return nil
+}
+
+// mend asks and repairs.
+func mend(cmd *cobra.Command, a *cli.App, o inspect.Options, backup string) (err error) {
+	bar := progress.New(a.Err, cli.Terminal(a.Err), "reading", inspect.Size(o))
+	o.Progress = bar.Add
+	r, err := inspect.Begin(cmd.Context(), o, fmt.Sprintf("chronikctl log repair, pid %d", os.Getpid()))
+	bar.End()
+	if err != nil {
+		return explained("repair", err)
+	}
+	defer func() { err = errors.Join(err, r.Close()) }()
+	out := repaired{Plan: r.Plan(), Loses: r.Plan().Loses()}
+	if len(out.Acts) > 0 {
+		var list []string
+		for _, act := range out.Acts {
+			list = append(list, what(&act))
+		}
+		if err := a.Confirm("do "+plural(len(list), "act of repair", "acts of repair")+", after copying what they change to "+backup, list); err != nil {
+			return err
+		}
+		if err := r.Do(cmd.Context(), backup); err != nil {
+			if errors.Is(err, inspect.ErrBackup) {
+				return cli.Usage("--backup: %w", err)
+			}
+			return explained("repair", err)
+		}
+		out.Backup = backup
+	}
+	out.Clean = r.Report().Clean()
+	if !out.Clean {
+		out.Left = r.Report().Plan().Left
+	}
+	return plan(a, out)
+}
+
+// what is an act in a line.
+func what(act *inspect.Act) string {
+	text := act.Dir + ": "
+	if act.Topic != "" {
+		text += fmt.Sprintf("%s-%d: ", act.Topic, act.Partition)
+	}
+	return text + act.What + "; loses " + losses(act.Loses)
+}
+
+func losses(list []inspect.Loss) string {
+	if len(list) == 0 {
+		return "nothing"
+	}
+	var texts []string
+	for _, l := range list {
+		texts = append(texts, "offsets "+l.Offsets())
+	}
+	return strings.Join(texts, ", ")
+}
+
+// plan shows what was done, or would be, and what is left.
+func plan(a *cli.App, out repaired) error {
+	if out.Loses == nil {
+		out.Loses = []inspect.Loss{}
+	}
+	head, empty := "DONE", "nothing is to be repaired"
+	if out.DryRun {
+		head = "WOULD DO"
+	}
+	if len(out.Left) > 0 {
+		empty = "nothing can be repaired"
+	}
+	acts := &output.Table{Columns: []string{"DIRECTORY", "PARTITION", head, "LOSES", "+FILES"}, Empty: empty}
+	for i := range out.Acts {
+		act := &out.Acts[i]
+		part := ""
+		if act.Topic != "" {
+			part = fmt.Sprintf("%s-%d", act.Topic, act.Partition)
+		}
+		acts.Add(act.Dir, part, act.What, losses(act.Loses), strings.Join(act.Files, " "))
+	}
+	tables := []*output.Table{acts}
+	if len(out.Left) > 0 {
+		left := &output.Table{Title: "not repaired", Columns: []string{"KIND", "A START", "WHERE", "WHAT", "TO DO"}}
+		for i := range out.Left {
+			f := &out.Left[i]
+			left.Add(f.Kind, f.Effect, f.File, f.Detail, f.Restore)
+		}
+		tables = append(tables, left)
+	}
+	if out.Backup != "" {
+		tables = append(tables, &output.Table{Title: "what was changed is copied in " + out.Backup + "; its manifest.json names the way back"})
+	}
+	if err := a.Print(out, tables...); err != nil {
+		return err
+	}
+	if len(out.Left) > 0 {
+		return cli.WithCode(cli.ExitUnhealthy, fmt.Errorf("%s not repaired, see above", plural(len(out.Left), "thing is", "things are")))
+	}
+	return nil
+}
