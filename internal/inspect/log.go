@@ -185,7 +185,7 @@ func (l *log) unlisted() error {
 // tail looks at bytes that don't count: those that the journal has too are whole
 // batches, and as they should be.
 func (l *log) tail(base, from, next, size int64) error {
-	_, pos, err := segment.Prefix(l.dir.fs, l.path, base, from, next, size, func(record.Batch) {})
+	_, pos, err := segment.Prefix(l.dir.fs, l.path, base, from, next, size, func(record.Batch) error { return l.dir.ctx.Err() })
 	if err != nil {
 		return l.unreadable(l.segmentPath(base), err)
 	}
@@ -306,10 +306,11 @@ func (l *log) indexes(base int64, x segment.Checked) {
 func (l *log) scan() error {
 	next, n := l.st.Offset, len(l.st.Segments)
 	follow := func(base, from, size int64) (bool, error) {
-		end, pos, err := segment.Prefix(l.dir.fs, l.path, base, from, next, size, func(b record.Batch) {
+		end, pos, err := segment.Prefix(l.dir.fs, l.path, base, from, next, size, func(b record.Batch) error {
 			l.batches++
 			l.bytes += int64(len(b))
 			l.dir.opt.Progress(int64(len(b)))
+			return l.dir.ctx.Err()
 		})
 		if err != nil {
 			return false, l.unreadable(l.segmentPath(base), err)
@@ -362,9 +363,10 @@ func (l *log) settle() error {
 		if base <= last {
 			continue
 		}
-		end, pos, err := segment.Prefix(l.dir.fs, l.path, base, 0, base, l.files[base], func(b record.Batch) {
+		end, pos, err := segment.Prefix(l.dir.fs, l.path, base, 0, base, l.files[base], func(b record.Batch) error {
 			l.batches++
 			l.bytes += int64(len(b))
+			return l.dir.ctx.Err()
 		})
 		if err != nil {
 			return l.unreadable(l.segmentPath(base), err)

@@ -323,8 +323,8 @@ const indexed = 1 << 20
 
 // Prefix finds the valid prefix of a file as Recover does, from a position at which
 // offset next is expected, and changes nothing: it returns the offset and the position
-// behind it.
-func Prefix(fsys vfs.FS, dir string, base, pos, next, size int64, fn func(record.Batch)) (int64, int64, error) {
+// behind it. An error of fn ends it.
+func Prefix(fsys vfs.FS, dir string, base, pos, next, size int64, fn func(record.Batch) error) (int64, int64, error) {
 	s := newSegment(nil, dir, base)
 	f, err := fsys.Open(s.Path())
 	if err != nil {
@@ -332,9 +332,5 @@ func Prefix(fsys vfs.FS, dir string, base, pos, next, size int64, fn func(record
 	}
 	defer func() { _ = f.Close() }() // it was only read
 	sc := scanner{h: &handle{f: f}, size: size}
-	next, pos, err = sc.prefix(pos, next, func(b record.Batch, _ int64) { fn(b) })
-	if err != nil {
-		return 0, 0, fmt.Errorf("read segment: %w", err)
-	}
-	return next, pos, nil
+	return sc.prefix(pos, next, func(b record.Batch, _ int64) error { return fn(b) })
 }

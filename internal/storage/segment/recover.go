@@ -41,20 +41,15 @@ func (s *Segment) recover(h *handle, pos, next int64, interval int, fn func(reco
 	s.mu.Unlock()
 	s.learn(h)
 	sc := scanner{h: h, size: size}
-	next, pos, err = sc.prefix(pos, next, func(b record.Batch, pos int64) {
+	return sc.prefix(pos, next, func(b record.Batch, pos int64) error {
 		s.mu.Lock()
 		s.noteBatch(b, pos, interval)
 		s.mu.Unlock()
-		if fn != nil {
-			if err := fn(b); err != nil {
-				return 0, 0, err
-			}
+		if fn == nil {
+			return nil
 		}
+		return fn(b)
 	})
-	if err != nil {
-		return 0, 0, fmt.Errorf("recover segment: %w", err)
-	}
-	return next, pos, nil
 }
 
 // scanner reads the batches of a file one after the other.
@@ -86,17 +81,19 @@ func (s *scanner) batch(pos int64) (record.Batch, error) {
 }
 
 // prefix calls fn for the batches from a position on that are whole and in order, and
-// returns the offset and the position behind them.
-func (s *scanner) prefix(pos, next int64, fn func(b record.Batch, pos int64)) (int64, int64, error) {
+// returns the offset and the position behind them. An error of fn ends it.
+func (s *scanner) prefix(pos, next int64, fn func(b record.Batch, pos int64) error) (int64, int64, error) {
 	for pos < s.size {
 		b, err := s.batch(pos)
 		if err != nil {
-			return 0, 0, err
+			return 0, 0, fmt.Errorf("recover segment: %w", err)
 		}
 		if b == nil || !follows(b, next) || b.CheckCRC() != nil {
 			break
 		}
-		fn(b, pos)
+		if err := fn(b, pos); err != nil {
+			return 0, 0, err
+		}
 		next = b.LastOffset() + 1
 		pos += int64(len(b))
 	}
