@@ -87,6 +87,17 @@ func misspelt() [][]string {
 		{"", "group", "delete-offsets", "g"},
 		{"", "broker", "describe", "one"},
 		{"", "doctor", "--wait", "2h"},
+		{"", "log", "verify"},
+		{"", "log", "verify", "--dir", "/nowhere/at/all"},
+		{"", "log", "verify", "--dir", "BADFILE"},
+		{"", "log", "verify", "--dir", "/"},
+		{"", "log", "verify", "--dir", "/", "--config", "BADFILE"},
+		{"", "log", "verify", "--config", "BADFILE"},
+		{"", "log", "verify", "--config", "/nowhere/at/all"},
+		{"", "log", "dump", "files", "--dir", "/"},
+		{"", "log", "dump", "--dir", "/", "--partition", "-2"},
+		{"", "log", "repair", "--dir", "/"},
+		{"", "log", "repair", "--dir", "/nowhere/at/all", "--dry-run"},
 	}
 }
 

@@ -268,13 +268,3 @@ func batches(t testing.TB, l *storage.Log) map[int64][]byte {
 	}
 	return m
 }
-
-func list(t testing.TB, fsys vfs.FS, dir string) {
-	infos, _ := fsys.List(dir)
-	for _, in := range infos {
-		t.Log(dir, in.Name, in.Size)
-		if in.Dir {
-			list(t, fsys, path.Join(dir, in.Name))
-		}
-	}
-}

@@ -172,20 +172,18 @@ func (d *dir) invalid(x *journal.Damage, file string) (Kind, string, error) {
 		return JournalFrameDamaged, file, nil // the frame is missing in the file that proves it
 	}
 	// The file begins above what is missing: whatever holds it stands before.
-	for i := at - 1; i >= 0; i-- {
-		before := path.Join(d.place.JournalPath(), infos[i].Name)
-		if !infos[i].Valid {
-			return JournalHeaderLost, before, nil
-		}
-		w, err := journal.Walk(d.fs, d.place.JournalPath(), infos[i].Seq, func(journal.At) error { return nil })
-		if err != nil {
-			return "", "", fmt.Errorf("journal: %w", err)
-		}
-		if infos[i].First <= x.LSN && (w.Tail != nil || infos[i].Seq+1 == infos[at].Seq) {
-			x.Pos = w.End
-			return JournalFrameDamaged, before, nil
-		}
-		break
+	last := infos[at-1]
+	before := path.Join(d.place.JournalPath(), last.Name)
+	if !last.Valid {
+		return JournalHeaderLost, before, nil
+	}
+	w, err := journal.Walk(d.fs, d.place.JournalPath(), last.Seq, func(journal.At) error { return nil })
+	if err != nil {
+		return "", "", fmt.Errorf("journal: %w", err)
+	}
+	if last.First <= x.LSN && (w.Tail != nil || last.Seq+1 == infos[at].Seq) {
+		x.Pos = w.End
+		return JournalFrameDamaged, before, nil
 	}
 	return JournalFileMissing, file, nil
 }

@@ -98,16 +98,16 @@ func (r *recovery) removeNow(f *found) error {
 
 // needs says of a listed segment whether it counts, up to which offset, and what is
 // wrong with a file of a size that is there or not.
-func (lc *logCheckpoint) needs(i int, size int64, there bool, dir string) (next int64, needed bool, err error) {
-	e, last := lc.rp.segments[i], i+1 == len(lc.rp.segments)
-	if next = lc.rp.offset; !last {
-		next = lc.rp.segments[i+1].base
+func (l *logCheckpoint) needs(i int, size int64, there bool, dir string) (next int64, needed bool, err error) {
+	e, last := l.rp.segments[i], i+1 == len(l.rp.segments)
+	if next = l.rp.offset; !last {
+		next = l.rp.segments[i+1].base
 	}
 	name := path.Join(dir, segment.Name(e.base)+segment.LogSuffix)
 	switch {
 	case e.size == 0:
 		return next, false, nil // nothing of it counts; it may never have come to be
-	case next <= lc.logStart && (!there || !last):
+	case next <= l.logStart && (!there || !last):
 		return next, false, nil // below the log's start, and removed or about to be; the last one may go on
 	case !there:
 		return next, true, fmt.Errorf("segment %s is missing", name)

@@ -50,7 +50,7 @@ func dump(a *cli.App) *cobra.Command {
 			has := func(part string) bool { return len(args) == 0 || slices.Contains(args, part) }
 			o.Checkpoint, o.Journal, o.Segments = has("checkpoint"), has("journal"), has("segments")
 			warn(a, at)
-			return print(cmd, a, at, o)
+			return stream(cmd, a, at, o)
 		},
 	}
 	w.flags(c)
@@ -76,8 +76,8 @@ func warn(a *cli.App, at inspect.Options) {
 	}
 }
 
-// print shows a dump as it comes: it may be longer than the memory.
-func print(cmd *cobra.Command, a *cli.App, at inspect.Options, o inspect.DumpOptions) error {
+// stream shows a dump as it comes: it may be longer than the memory.
+func stream(cmd *cobra.Command, a *cli.App, at inspect.Options, o inspect.DumpOptions) error {
 	out := bufio.NewWriterSize(a.Out, 64<<10)
 	encode := json.NewEncoder(out)
 	encode.SetEscapeHTML(false)

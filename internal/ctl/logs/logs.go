@@ -72,7 +72,7 @@ func (w *where) find(cmd *cobra.Command) (inspect.Options, error) {
 	case errors.Is(err, inspect.ErrNotData):
 		return o, cli.Usage("--dir %w; name chronikd's data.dir, or one of its log.dirs", err)
 	case err != nil:
-		return o, cli.Usage("--dir: %w", err)
+		return o, cli.Usage("--dir: %w; name chronikd's data.dir, or one of its log.dirs", err)
 	}
 	return o, nil
 }

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"path/filepath"
 	"strings"
 	"syscall"
 
@@ -13,6 +14,7 @@ import (
 	"github.com/chronik-io/chronik/internal/ctl/output"
 	"github.com/chronik-io/chronik/internal/ctl/progress"
 	"github.com/chronik-io/chronik/internal/inspect"
+	"github.com/chronik-io/chronik/internal/terminal"
 )
 
 func repair(a *cli.App) *cobra.Command {
@@ -44,6 +46,10 @@ func repair(a *cli.App) *cobra.Command {
 			if err := owner(o); err != nil {
 				return err
 			}
+			// The copies say where they came from.
+			if o, backup, err = absolute(o, backup); err != nil {
+				return err
+			}
 			return mend(cmd, a, o, backup)
 		},
 	}
@@ -65,6 +71,28 @@ type repaired struct {
 	Clean  bool           `json:"clean"` // afterwards; of a dry run: nothing was done
 }
 
+// absolute makes all paths independent of the working directory.
+func absolute(o inspect.Options, backup string) (inspect.Options, string, error) {
+	var first error
+	abs := func(p string) string {
+		if p == "" {
+			return p
+		}
+		full, err := filepath.Abs(p)
+		if err != nil && first == nil {
+			first = fmt.Errorf("repair: %w", err)
+		}
+		return full
+	}
+	for i := range o.Places {
+		o.Places[i].Path, o.Places[i].Journal = abs(o.Places[i].Path), abs(o.Places[i].Journal)
+	}
+	for i := range o.Data {
+		o.Data[i] = abs(o.Data[i])
+	}
+	return o, abs(backup), first
+}
+
 // owner refuses to make files as root that the broker's user could not open.
 func owner(o inspect.Options) error {
 	for _, p := range o.Places {
@@ -81,7 +109,7 @@ func owner(o inspect.Options) error {
 
 // mend asks and repairs.
 func mend(cmd *cobra.Command, a *cli.App, o inspect.Options, backup string) (err error) {
-	bar := progress.New(a.Err, cli.Terminal(a.Err), "reading", inspect.Size(o))
+	bar := progress.New(a.Err, terminal.Is(a.Err), "reading", inspect.Size(o))
 	o.Progress = bar.Add
 	r, err := inspect.Begin(cmd.Context(), o, fmt.Sprintf("chronikctl log repair, pid %d", os.Getpid()))
 	bar.End()

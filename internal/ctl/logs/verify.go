@@ -10,6 +10,7 @@ import (
 	"github.com/chronik-io/chronik/internal/ctl/output"
 	"github.com/chronik-io/chronik/internal/ctl/progress"
 	"github.com/chronik-io/chronik/internal/inspect"
+	"github.com/chronik-io/chronik/internal/terminal"
 )
 
 func verify(a *cli.App) *cobra.Command {
@@ -39,7 +40,7 @@ func verify(a *cli.App) *cobra.Command {
 
 // look verifies with a bar on a terminal.
 func look(cmd *cobra.Command, a *cli.App, o inspect.Options) (*inspect.Report, error) {
-	bar := progress.New(a.Err, cli.Terminal(a.Err), "reading", inspect.Size(o))
+	bar := progress.New(a.Err, terminal.Is(a.Err), "reading", inspect.Size(o))
 	defer bar.End()
 	o.Progress = bar.Add
 	r, err := inspect.Verify(cmd.Context(), o)

@@ -1,0 +1,36 @@
+package logs
+
+import (
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/chronik-io/chronik/internal/inspect"
+	"github.com/chronik-io/chronik/internal/storage"
+)
+
+// Root makes no files in a directory of another user; whoever may not read one is told
+// as whom to come.
+func TestOwnersAreNotLockedOut(t *testing.T) {
+	dir := filepath.Join(t.TempDir(), "d")
+	if err := os.Mkdir(dir, 0o700); err != nil {
+		t.Fatal(err)
+	}
+	o := inspect.Options{Places: []storage.Place{{Path: dir}}}
+	if err := owner(o); err != nil {
+		t.Errorf("one's own directory: %v", err)
+	}
+	if os.Geteuid() != 0 {
+		if err := explained("verify", os.ErrPermission); !strings.Contains(err.Error(), "sudo -u") {
+			t.Error(err)
+		}
+		return
+	}
+	if err := os.Chown(dir, 1234, 1234); err != nil {
+		t.Skip(err)
+	}
+	if err := owner(o); err == nil || !strings.Contains(err.Error(), "sudo -u '#1234'") {
+		t.Errorf("another's directory: %v", err)
+	}
+}

@@ -1,0 +1,44 @@
+package ctl_test
+
+import (
+	"context"
+	"os"
+	"strconv"
+
+	"github.com/rogpeppe/go-internal/testscript"
+
+	"github.com/chronik-io/chronik/pkg/chronik"
+)
+
+// broker DIR starts a broker on a data directory; its address is $LIVE. It runs until
+// the script ends.
+func broker(ts *testscript.TestScript, neg bool, args []string) {
+	if neg || len(args) != 1 {
+		ts.Fatalf("usage: broker DIR")
+	}
+	b, err := chronik.Start(context.Background(), chronik.Options{Dir: ts.MkAbs(args[0]), Settings: map[string]string{"chronik.disk.min.free.bytes": "0"}})
+	ts.Check(err)
+	ts.Defer(func() { ts.Check(b.Close()) })
+	ts.Setenv("LIVE", b.Addr())
+}
+
+// snapshot FROM TO copies a directory as it is.
+func snapshot(ts *testscript.TestScript, neg bool, args []string) {
+	if neg || len(args) != 2 {
+		ts.Fatalf("usage: snapshot FROM TO")
+	}
+	ts.Check(os.CopyFS(ts.MkAbs(args[1]), os.DirFS(ts.MkAbs(args[0]))))
+}
+
+// flip FILE POSITION turns a bit round.
+func flip(ts *testscript.TestScript, neg bool, args []string) {
+	if neg || len(args) != 2 {
+		ts.Fatalf("usage: flip FILE POSITION")
+	}
+	at, err := strconv.Atoi(args[1])
+	ts.Check(err)
+	b, err := os.ReadFile(ts.MkAbs(args[0]))
+	ts.Check(err)
+	b[at] ^= 0x10
+	ts.Check(os.WriteFile(ts.MkAbs(args[0]), b, 0o600))
+}
