@@ -259,6 +259,9 @@ func (d *Dir) takeLock() (io.Closer, error) {
 
 func (d *Dir) open() (err error) {
 	fsys := d.opt.FS
+	if err := d.untouched(); err != nil {
+		return err
+	}
 	for _, p := range []string{d.path, d.jpath} {
 		if err := vfs.MakeDir(fsys, p); err != nil {
 			return err

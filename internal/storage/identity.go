@@ -113,6 +113,36 @@ func (d *Dir) identify() (found bool, err error) {
 	return false, writeJSON(fsys, other, "journal", d.ident)
 }
 
+// untouched refuses a directory of another program before anything is written to it:
+// Kafka does not start any more where its directory holds a journal.
+func (d *Dir) untouched() error {
+	for _, ours := range []string{path.Join(d.path, identityFile), path.Join(d.path, checkpointFile), path.Join(d.jpath, journalIdent)} {
+		if _, err := d.opt.FS.Stat(ours); !errors.Is(err, fs.ErrNotExist) {
+			return nil // ours, or unreadable: what reads it says more
+		}
+	}
+	if _, err := d.opt.FS.Stat(d.path); errors.Is(err, fs.ErrNotExist) {
+		return nil
+	}
+	return d.strangers()
+}
+
+// strangers refuses a directory that holds logs and has no checkpoint.
+func (d *Dir) strangers() error {
+	infos, err := d.opt.FS.List(d.path)
+	if err != nil {
+		return fmt.Errorf("log directory: %w", err)
+	}
+	for _, in := range infos {
+		_, err := d.opt.FS.Stat(path.Join(d.path, in.Name, partitionMeta))
+		if in.Name == "meta.properties" || in.Dir && err == nil {
+			return foreign("%s holds %s but no checkpoint: it was written by another program, or its checkpoint is lost; put the checkpoint back, or use an empty directory",
+				d.path, in.Name)
+		}
+	}
+	return nil
+}
+
 // cleanMark says that a stop left nothing to recover.
 type cleanMark struct {
 	Checkpoint uint64 `json:"checkpoint"`

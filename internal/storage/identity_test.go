@@ -142,6 +142,22 @@ func TestLostCheckpointIsRefused(t *testing.T) {
 	refused(t, disk, ErrForeign, "no checkpoint")
 }
 
+// Kafka does not start any more where it finds what is not its own.
+func TestADirectoryOfAnotherProgramIsLeftAsItIs(t *testing.T) {
+	for _, stranger := range []string{"/d/meta.properties", "/d/orders-0/partition.metadata"} {
+		disk := crashfs.New(1)
+		if err := disk.MkdirAll(path.Dir(stranger)); err != nil {
+			t.Fatal(err)
+		}
+		writeFile(t, disk, stranger, []byte("version=1"))
+		refused(t, disk, ErrForeign, "was written by another program")
+		infos, err := disk.List("/d")
+		if err != nil || len(infos) != 1 {
+			t.Errorf("beside %s there are %v, %v", stranger, infos, err)
+		}
+	}
+}
+
 func TestFault06CheckpointOfAnotherDirectoryIsRefused(t *testing.T) {
 	disk, other := used(t), used(t)
 	if err := disk.Remove("/d/checkpoint"); err != nil {

@@ -140,16 +140,8 @@ func (r *recovery) readCheckpoint() error {
 func (r *recovery) firstStart() error {
 	d := r.d
 	d.clean = true
-	infos, err := d.opt.FS.List(d.path)
-	if err != nil {
-		return fmt.Errorf("log directory: %w", err)
-	}
-	for _, in := range infos {
-		_, err := d.opt.FS.Stat(path.Join(d.path, in.Name, partitionMeta))
-		if in.Name == "meta.properties" || in.Dir && err == nil {
-			return foreign("%s holds %s but no checkpoint: it was written by another program, or its checkpoint is lost; put the checkpoint back, or use an empty directory",
-				d.path, in.Name)
-		}
+	if err := d.strangers(); err != nil {
+		return err
 	}
 	if empty, err := d.journal.Empty(); err != nil || !empty {
 		return errors.Join(err, foreign("journal %s holds records, but %s has no checkpoint; put the checkpoint back, or use an empty directory and journal", d.jpath, d.path))
