@@ -73,21 +73,18 @@ func Root(a *cli.App) *cobra.Command {
 	cli.CompleteFlag(root, contexts.SASL, cli.OneOf("PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512", "OAUTHBEARER"))
 	cli.CompleteFlag(root, "context", contextNames(a))
 	cmdline.Help(root, func(err error) error { return cli.Usage("%w", err) })
-	root.InitDefaultCompletionCmd()
-	for _, c := range root.Commands() {
-		if c.Name() == "completion" {
-			cli.Offline(c)
-			c.Args = func(cmd *cobra.Command, args []string) error {
-				if err := cmdline.NoArgs(cmd, args); err != nil {
-					return cli.Usage("%w", err)
-				}
-				return nil
-			}
-			c.RunE = func(cmd *cobra.Command, _ []string) error { return cmd.Help() }
-			c.Short = "Print a completion script for bash, zsh, fish or powershell"
-		}
-	}
+	completion(a, root)
+	root.SetUsageTemplate(usage(root.UsageTemplate()))
 	return root
+}
+
+// usage is cobra's template, with lines that fit, and without the list of the
+// flags that all commands have: they would bury those that a command has itself.
+func usage(template string) string {
+	return strings.NewReplacer(
+		".LocalFlags.FlagUsages", ".LocalFlags.FlagUsagesWrapped 100",
+		"Global Flags:\n{{.InheritedFlags.FlagUsages | trimTrailingWhitespaces}}", "Every command takes --brokers, --context, --output, --timeout, --yes and the other flags of chronikctl --help, too.",
+	).Replace(template)
 }
 
 func versionCommand(a *cli.App) *cobra.Command {

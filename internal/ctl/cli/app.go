@@ -63,9 +63,11 @@ func Offline(c *cobra.Command) *cobra.Command {
 func (a *App) Prepare(root *cobra.Command) {
 	f := root.PersistentFlags()
 	for _, s := range contexts.All() {
-		a.flags[s.Name] = f.String(s.Name, s.Default, s.Doc+" ("+contexts.Env(s.Name)+")")
+		value := s.Default
+		a.flags[s.Name] = &value
+		flag := f.VarPF(&setting{&value, s.Kind()}, s.Name, "", s.Doc+" ("+contexts.Env(s.Name)+")")
 		if s.Bool {
-			f.Lookup(s.Name).NoOptDefVal = "true"
+			flag.NoOptDefVal = "true"
 		}
 	}
 	f.Lookup(contexts.Output).Shorthand = "o"
@@ -80,6 +82,28 @@ func (a *App) Prepare(root *cobra.Command) {
 		return a.Resolve(cmd)
 	}
 }
+
+// setting is a flag of a setting. It takes any text: what is wrong with it is
+// told by who knows where it came from.
+type setting struct {
+	value *string
+	kind  string
+}
+
+func (s *setting) String() string {
+	if s.value == nil {
+		return ""
+	}
+	return *s.value
+}
+
+func (s *setting) Set(text string) error {
+	*s.value = text
+	return nil
+}
+
+// Type is what --help shows behind the flag's name.
+func (s *setting) Type() string { return s.kind }
 
 // Resolve finds the settings.
 func (a *App) Resolve(cmd *cobra.Command) error {

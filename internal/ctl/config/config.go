@@ -128,14 +128,37 @@ func command(a *cli.App, use, short string, least int, wanted string, run func(c
 				}
 				return ids, directive
 			}
-			return keys(a, cmd, args), cobra.ShellCompDirectiveNoFileComp
+			after := ""
+			if strings.HasPrefix(cmd.Use, "set") {
+				after = "="
+			}
+			return keys(a, cmd, args[0], args[1], after), cobra.ShellCompDirectiveNoFileComp | noSpace(after)
 		},
 	}
 }
 
+// TopicKeys suggests, for a flag, the configs of the first topic that the command
+// names, each with what follows a key.
+func TopicKeys(a *cli.App, after string) cli.Completion {
+	return func(cmd *cobra.Command, topics []string, _ string) ([]cobra.Completion, cobra.ShellCompDirective) {
+		if len(topics) == 0 {
+			return nil, cobra.ShellCompDirectiveNoFileComp
+		}
+		return keys(a, cmd, topicKind, topics[0], after), cobra.ShellCompDirectiveNoFileComp | noSpace(after)
+	}
+}
+
+// noSpace keeps the cursor where a value is to be written.
+func noSpace(after string) cobra.ShellCompDirective {
+	if after == "" {
+		return 0
+	}
+	return cobra.ShellCompDirectiveNoSpace
+}
+
 // keys suggests the configs that an entity has.
-func keys(a *cli.App, cmd *cobra.Command, args []string) []string {
-	e, err := entity(args[0], args[1])
+func keys(a *cli.App, cmd *cobra.Command, kind, name, after string) []string {
+	e, err := entity(kind, name)
 	if err != nil || a.Resolve(cmd) != nil {
 		return nil
 	}
@@ -145,11 +168,7 @@ func keys(a *cli.App, cmd *cobra.Command, args []string) []string {
 	}
 	var names []string
 	for _, c := range found {
-		name := c.Key
-		if strings.HasPrefix(cmd.Use, "set") {
-			name += "="
-		}
-		names = append(names, name)
+		names = append(names, c.Key+after)
 	}
 	return names
 }

@@ -49,6 +49,20 @@ type Setting struct {
 	check   func(string) error
 }
 
+// Kind is what --help calls a setting's value.
+func (s Setting) Kind() string {
+	switch s.Name {
+	case Timeout:
+		return "duration"
+	case TLSCA, TLSCert, TLSKey, SASLPasswordFile:
+		return "file"
+	}
+	if s.Bool {
+		return "bool"
+	}
+	return "string"
+}
+
 // All are the settings, in the order in which they are shown.
 func All() []Setting {
 	return []Setting{

@@ -56,5 +56,6 @@ func list(a *cli.App) *cobra.Command {
 		},
 	}
 	c.Flags().StringSliceVar(&states, "state", nil, "only groups in these states: Stable, Empty, PreparingRebalance, …")
+	cli.CompleteFlag(c, "state", cli.OneOf("Stable", "Empty", "PreparingRebalance", "CompletingRebalance", "Assigning", "Reconciling", "Dead"))
 	return c
 }

@@ -29,5 +29,7 @@ func alter(a *cli.App) *cobra.Command {
 	c.Flags().StringArrayVarP(&set, "config", "c", nil, "config name=value to set; may be repeated")
 	c.Flags().StringArrayVar(&unset, "unset", nil, "config to give back to its default; may be repeated")
 	c.Flags().BoolVar(&dryRun, "dry-run", false, dryRunDoc)
+	cli.CompleteFlag(c, "config", config.TopicKeys(a, "="))
+	cli.CompleteFlag(c, "unset", config.TopicKeys(a, ""))
 	return c
 }
