@@ -21,11 +21,11 @@ func rec(partition int32, offset int64) *kgo.Record {
 
 func newReader(t *testing.T, o options, f output.Format, out *bytes.Buffer) *reader {
 	t.Helper()
-	o.from = "earliest"
+	o.from, o.protocol = "earliest", classic
 	if err := o.check(f); err != nil {
 		t.Fatal(err)
 	}
-	return &reader{options: &o, topic: "t", out: bufio.NewWriter(out), left: map[int32]span{}, last: map[int32]*kgo.Record{}}
+	return &reader{options: &o, topic: "t", out: bufio.NewWriter(out), left: map[int32]span{}, last: map[int32]*kgo.Record{}, own: map[int32]bool{}}
 }
 
 // Without --follow the output is what the topic held when it was asked.
@@ -97,7 +97,7 @@ func TestAMemberForgetsWhatItLost(t *testing.T) {
 	if err := r.reassign(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	if _, kept := r.left[1]; !kept || len(r.left) != 1 || len(r.news) != 0 {
+	if _, kept := r.left[1]; !kept || len(r.left) != 1 || len(r.news) != 0 || len(r.own) != 0 {
 		t.Errorf("left %v, news %v", r.left, r.news)
 	}
 }
