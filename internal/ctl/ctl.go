@@ -12,9 +12,11 @@ package ctl
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"os"
 	"strings"
+	"syscall"
 
 	"github.com/spf13/cobra"
 
@@ -49,8 +51,11 @@ func Main(ctx context.Context, args []string, version string, s Streams) int {
 	root.SetOut(s.Out)
 	root.SetErr(s.Err)
 	err := root.ExecuteContext(ctx)
-	if err == nil {
+	switch {
+	case err == nil:
 		return cli.ExitOK
+	case errors.Is(err, syscall.EPIPE):
+		return cli.ExitPipe // as after | head: who was to read it has enough
 	}
 	for _, line := range strings.Split(err.Error(), "\n") {
 		fmt.Fprintf(s.Err, "chronikctl: %s\n", line)

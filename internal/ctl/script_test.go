@@ -25,6 +25,7 @@ func TestMain(m *testing.M) {
 
 // control is chronikctl's main.
 func control() {
+	signal.Ignore(syscall.SIGPIPE)
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	c := ctl.Main(ctx, os.Args[1:], version, ctl.Std())
 	stop()

@@ -17,6 +17,8 @@ const (
 	ExitUnreachable = 3 // no broker answered, or it let nobody in
 	ExitUnhealthy   = 4 // a check found something wrong
 	ExitUnconfirmed = 5 // it would have destroyed something and nobody said yes
+
+	ExitPipe = 141 // who read standard output has gone; what SIGPIPE ends a process with
 )
 
 // ExitCodes is told by --help.
