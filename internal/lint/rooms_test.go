@@ -163,7 +163,7 @@ func ctlRooms() map[string]room {
 		"internal/ctl/produce":   ctl("internal/ctl/cli", "internal/ctl/parse", "internal/ctl/progress", "internal/ctl/records", "internal/terminal"),
 		"internal/ctl/consume": ctl("internal/ctl/cli", "internal/ctl/output", "internal/ctl/parse", "internal/ctl/offsets", "internal/ctl/progress",
 			"internal/ctl/records", "internal/terminal"),
-		"internal/ctl/cluster": ctl("internal/ctl/cli", "internal/ctl/output", "internal/ctl/adminport"),
+		"internal/ctl/cluster": ctl("internal/ctl/cli", "internal/ctl/output", "internal/ctl/adminport", "internal/wrap"),
 		"internal/ctl/doctor":  ctl("internal/ctl/cli", "internal/ctl/adminport", "internal/ctl/cluster", "internal/ctl/group"),
 		"internal/ctl/logs": {may: []string{"internal/ctl/cli", "internal/ctl/output", "internal/ctl/progress", "internal/inspect", "internal/storage", "internal/terminal",
 			"internal/vfs", "internal/daemon/config", "internal/topicconf", "pkg/durability"}, never: []string{koanfPkg, kmsgPkg},

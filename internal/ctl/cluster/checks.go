@@ -148,6 +148,10 @@ func (c *Checkup) judgeDirs(all kadm.DescribedAllLogDirs, told int32) {
 			c.judgeDir(d)
 		}
 	}
+	if n == 1 {
+		c.Looked("1 log directory")
+		return
+	}
 	c.Looked(fmt.Sprintf("%d log directories", n))
 }
 

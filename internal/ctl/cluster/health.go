@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strings"
 
 	"github.com/spf13/cobra"
 	"github.com/twmb/franz-go/pkg/kadm"
@@ -11,6 +12,7 @@ import (
 	"github.com/chronik-io/chronik/internal/ctl/adminport"
 	"github.com/chronik-io/chronik/internal/ctl/cli"
 	"github.com/chronik-io/chronik/internal/ctl/output"
+	"github.com/chronik-io/chronik/internal/wrap"
 )
 
 // finding is one thing that is wrong.
@@ -90,8 +92,10 @@ func health(a *cli.App) *cobra.Command {
 func (c *Checkup) Report(a *cli.App) error {
 	wrong := 0
 	t := &output.Table{Columns: []string{"SEVERITY", "WHERE", "PROBLEM", "REMEDY"}, Empty: "healthy"}
+	var blocks []string
 	for _, f := range c.findings {
 		t.Add(f.Severity, f.Where, f.Problem, f.Remedy)
+		blocks = append(blocks, f.block())
 		if f.Severity != Note {
 			wrong++
 		}
@@ -101,6 +105,10 @@ func (c *Checkup) Report(a *cli.App) error {
 		Looked   []string  `json:"lookedAt"`
 		Findings []finding `json:"findings"`
 	}{wrong == 0, c.looked, c.findings}
+	if len(blocks) > 0 && a.Format() != output.Wide {
+		// A line of a terminal does not hold these texts.
+		t = &output.Table{Title: strings.Join(blocks, "\n\n")}
+	}
 	var looked output.Table
 	looked.Columns = []string{"LOOKED AT"}
 	for _, l := range c.looked {
@@ -117,6 +125,25 @@ func (c *Checkup) Report(a *cli.App) error {
 	}
 	return nil
 }
+
+// block is a finding for people.
+func (f *finding) block() string {
+	lines := []string{fmt.Sprintf("%s  %s", f.Severity, f.Where)}
+	for _, line := range wrap.Text(f.Problem, textWidth) {
+		lines = append(lines, "  "+line)
+	}
+	for i, line := range wrap.Text(f.Remedy, textWidth) {
+		head := "  > "
+		if i > 0 {
+			head = "    "
+		}
+		lines = append(lines, head+line)
+	}
+	return strings.Join(lines, "\n")
+}
+
+// textWidth is how long a line of a finding may be, without what stands before it.
+const textWidth = 96
 
 // Ask asks the admin port p, nil for none, and says whether it answered. That it
 // does not is a finding, unless the port is only where it would be by default.

@@ -47,7 +47,7 @@ func (x *examination) configs(ctx context.Context) error {
 			broker = read(r)
 		}
 	}
-	x.Looked(fmt.Sprintf("configs of %d topics", len(names)))
+	x.Looked("configs of " + cli.Count(len(names), "topic"))
 	slices.SortFunc(found, func(a, b kadm.ResourceConfig) int { return slices.Index(names, a.Name) - slices.Index(names, b.Name) })
 	for _, r := range found {
 		if r.Err == nil {

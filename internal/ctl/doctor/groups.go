@@ -28,7 +28,7 @@ func (x *examination) groups(ctx context.Context) error {
 		x.Looked(fmt.Sprintf("the first %d of %d groups", mostGroups, len(names)))
 		names = names[:mostGroups]
 	} else {
-		x.Looked(fmt.Sprintf("%d groups", len(names)))
+		x.Looked(cli.Count(len(names), "group"))
 	}
 	before := x.look(ctx, names)
 	if busy(before) {
@@ -80,10 +80,10 @@ func (x *examination) judgeGroup(name string, before, now group.Standing) {
 		x.Add(cluster.Warn, where, fmt.Sprintf("it was rebalancing (%s) the whole %v: a member joins and leaves, or does not come back", now.State, x.wait),
 			show+"; look at the logs of those that come and go")
 	case now.Members > 0 && before.Members > 0 && now.Lag > 0 && now.Committed == before.Committed:
-		x.Add(cluster.Warn, where, fmt.Sprintf("it has %d members and is %d records behind, but committed nothing in %v", now.Members, now.Lag, x.wait),
+		x.Add(cluster.Warn, where, fmt.Sprintf("it has %s and is %s behind, but committed nothing in %v", cli.Count(now.Members, "member"), cli.Count(now.Lag, "record"), x.wait),
 			show+"; one of them hangs, or commits rarely (watch longer with --wait)")
 	case now.Members == 0 && now.Lag > 0:
-		x.Add(cluster.Warn, where, fmt.Sprintf("nobody reads it, and it is %d records behind", now.Lag),
+		x.Add(cluster.Warn, where, fmt.Sprintf("nobody reads it, and it is %s behind", cli.Count(now.Lag, "record")),
 			"start its consumers; or chronikctl group delete "+name+", if nobody needs it")
 	}
 }
