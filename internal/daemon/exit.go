@@ -54,29 +54,32 @@ func ExitCode(err error) int {
 	return ExitFailed
 }
 
-// Remedies that are told in several places.
-const (
-	moreFiles = "raise the limit of open files: LimitNOFILE in the unit, ulimit -n in a shell"
-	putBack   = "put it back from a backup of the whole directory, or keep what is there elsewhere and begin with an empty one"
-)
+// moreFiles is the remedy for too many open files.
+const moreFiles = "raise the limit of open files: LimitNOFILE in the unit, ulimit -n in a shell"
 
 // dataError explains why a directory cannot be used. setting is the one that
 // names it.
 func dataError(setting, dir string, err error) error {
-	remedy := "; " + dataRemedy(setting, err)
+	return dataErrorAt(setting, dir, "--dir "+dir, err)
+}
+
+// dataErrorAt is dataError with the flags that show the directory to
+// chronikctl log.
+func dataErrorAt(setting, dir, flags string, err error) error {
+	remedy := "; " + dataRemedy(setting, flags, err)
 	if errors.Is(err, storage.ErrForeign) || errors.Is(err, storage.ErrJournalWhole) || errors.Is(err, statefile.ErrNewer) {
 		remedy = "" // their texts say what to do
 	}
 	return &ExitError{ExitData, fmt.Errorf("directory %s: %w%s", dir, err, remedy)}
 }
 
-func dataRemedy(setting string, err error) string {
+func dataRemedy(setting, flags string, err error) string {
 	remedy := "choose another with " + setting
 	switch {
 	case errors.Is(err, journal.ErrDamaged):
-		return "put the journal back as it was, or give up what is only in it with chronikd accept-journal-loss"
+		return "put the journal back as it was, or see with chronikctl log verify " + flags + " what of it chronikctl log repair saves; chronikd accept-journal-loss gives up all that is only in it"
 	case errors.Is(err, statefile.ErrCorrupt), errors.Is(err, filestore.ErrDamaged):
-		return putBack
+		return "chronikctl log verify " + flags + " says what is damaged and whether chronikctl log repair mends it; if not, put the whole directory back from a backup"
 	case errors.Is(err, filestore.ErrNewerFormat):
 		return "start the version that wrote it, or " + remedy
 	case errors.Is(err, syscall.EMFILE), errors.Is(err, syscall.ENFILE):
@@ -113,7 +116,11 @@ func dirErrors(static map[string]string, err error) error {
 	if p := (*fs.PathError)(nil); static["journal.dirs"] != "" && errors.As(err, &p) && within(path.Clean(p.Path), d.Journal) {
 		setting = "journal.dirs"
 	}
-	return dataError(setting, d.Path, d.Err)
+	flags := "--dir " + d.Path
+	if d.Journal != "" {
+		flags += " --journal " + d.Journal
+	}
+	return dataErrorAt(setting, d.Path, flags, d.Err)
 }
 
 // addressError explains why an address cannot be bound. setting is the one that

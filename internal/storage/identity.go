@@ -98,7 +98,7 @@ func (d *Dir) identify() (found bool, err error) {
 		return true, err
 	}
 	if jerr == nil {
-		return true, foreign("journal %s belongs to log directory %x, but %s is new, or has lost its %s; put that file back, or give the directory another journal with journal.dirs", d.jpath, theirs.Dir, d.path, identityFile)
+		return true, foreign("journal %s belongs to log directory %x, but %s is new, or has lost its %s; put that file back, as chronikctl log repair does, or give the directory another journal with journal.dirs", d.jpath, theirs.Dir, d.path, identityFile)
 	}
 	if !errors.Is(jerr, fs.ErrNotExist) {
 		return true, jerr
