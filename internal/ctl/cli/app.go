@@ -12,6 +12,7 @@ import (
 	"context"
 	"fmt"
 	"io"
+	"slices"
 
 	"github.com/spf13/cobra"
 	"github.com/twmb/franz-go/pkg/kadm"
@@ -153,11 +154,15 @@ func (a *App) Admin(run func(ctx context.Context, adm *kadm.Client, args []strin
 }
 
 // Args is cobra.RangeArgs with a text that says what is wanted. most < 0 is any
-// number.
+// number. An argument that is empty is refused: it is a variable of a script that
+// was not set, and means nothing that has a name.
 func Args(least, most int, wanted string) cobra.PositionalArgs {
 	return func(cmd *cobra.Command, given []string) error {
 		if len(given) < least || most >= 0 && len(given) > most {
 			return Usage("%s takes %s, not %d; see %s --help", cmd.CommandPath(), wanted, len(given), cmd.CommandPath())
+		}
+		if i := slices.Index(given, ""); i >= 0 {
+			return Usage("%s: argument %d is empty; is a variable not set?", cmd.CommandPath(), i+1)
 		}
 		return nil
 	}

@@ -2,6 +2,8 @@ package cli
 
 import (
 	"context"
+	"errors"
+	"fmt"
 
 	"github.com/twmb/franz-go/pkg/kadm"
 	"github.com/twmb/franz-go/pkg/kerr"
@@ -28,6 +30,15 @@ func NoTopic(ctx context.Context, adm *kadm.Client, name string) error {
 	}
 	e.near, _ = nearest.Name(name, names)
 	return e
+}
+
+// Mistaken says that there is no topic of that name, and which one may be meant.
+func Mistaken(ctx context.Context, adm *kadm.Client, name string) string {
+	e := &noTopic{}
+	if errors.As(NoTopic(ctx, adm, name), &e) && e.near != "" {
+		return fmt.Sprintf("there is no topic %s (did you mean %s?)", name, e.near)
+	}
+	return "there is no topic " + name
 }
 
 func (e *noTopic) Unwrap() error { return kerr.UnknownTopicOrPartition }

@@ -33,6 +33,9 @@ func New(a *cli.App) *cobra.Command {
 			"  chronikctl consume orders --group audit --group-protocol consumer --follow",
 		Args: cli.Args(1, 1, "one topic"), ValidArgsFunction: a.Topics(1),
 		RunE: func(cmd *cobra.Command, names []string) error {
+			if cmd.Flags().Changed("group") && o.group == "" {
+				return cli.Usage("--group is empty; is a variable not set?")
+			}
 			if err := o.check(a.Format()); err != nil {
 				return err
 			}

@@ -22,18 +22,28 @@ type listed struct {
 	Coordinator int32  `json:"coordinator"`
 }
 
+// states are those that a group may be in, of any protocol.
+func states() []string {
+	return []string{"Stable", "Empty", "PreparingRebalance", "CompletingRebalance", "Assigning", "Reconciling", "NotReady", "Dead"}
+}
+
 func list(a *cli.App) *cobra.Command {
-	var states []string
+	var in []string
 	c := &cobra.Command{
 		Use: "list", Short: "List groups", Args: cli.Args(0, 0, "no argument"),
 		RunE: func(cmd *cobra.Command, _ []string) error {
+			for _, s := range in {
+				if !slices.ContainsFunc(states(), func(known string) bool { return strings.EqualFold(s, known) }) {
+					return cli.Usage("--state %q is none of %s", s, strings.Join(states(), ", "))
+				}
+			}
 			cl, err := a.Client(cmd.Context())
 			if err != nil {
 				return err
 			}
 			defer cl.Close()
 			req := kmsg.NewPtrListGroupsRequest()
-			req.StatesFilter = states
+			req.StatesFilter = in
 			all := []listed{}
 			for _, shard := range cl.RequestSharded(cmd.Context(), req) {
 				resp, _ := shard.Resp.(*kmsg.ListGroupsResponse)
@@ -55,7 +65,7 @@ func list(a *cli.App) *cobra.Command {
 			return a.Print(all, t)
 		},
 	}
-	c.Flags().StringSliceVar(&states, "state", nil, "only groups in these states: Stable, Empty, PreparingRebalance, …")
-	cli.CompleteFlag(c, "state", cli.OneOf("Stable", "Empty", "PreparingRebalance", "CompletingRebalance", "Assigning", "Reconciling", "Dead"))
+	c.Flags().StringSliceVar(&in, "state", nil, "only groups in these states: "+strings.Join(states(), ", "))
+	cli.CompleteFlag(c, "state", cli.OneOf(states()...))
 	return c
 }

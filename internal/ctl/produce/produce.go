@@ -6,12 +6,17 @@
 package produce
 
 import (
+	"context"
 	"fmt"
 	"io"
 	"os"
 	"time"
 
 	"github.com/spf13/cobra"
+	"github.com/twmb/franz-go/pkg/kadm"
+	"github.com/twmb/franz-go/pkg/kerr"
+	"github.com/twmb/franz-go/pkg/kgo"
+	"github.com/twmb/franz-go/pkg/kmsg"
 
 	"github.com/chronik-io/chronik/internal/ctl/cli"
 	"github.com/chronik-io/chronik/internal/ctl/progress"
@@ -51,12 +56,33 @@ func run(cmd *cobra.Command, a *cli.App, o *options, topic string) error {
 		return err
 	}
 	defer cl.Close()
+	if err := missing(cmd.Context(), a, cl, topic); err != nil {
+		return err
+	}
 	bar := progress.New(a.Err, o.file != "" && terminal.Is(a.Err), topic, size)
 	w := &writer{client: cl, topic: topic, o: o, bar: bar, patience: max(a.Settings.Timeout(), time.Second), broken: make(chan struct{})}
 	n, err := w.lines(cmd.Context(), in)
 	bar.End()
 	a.Note("%s written to %s", cli.Count(n, "record"), topic)
 	return err
+}
+
+// missing tells who writes to a topic that does not exist that it will be made:
+// a name may be mistaken. An error is that of asking.
+func missing(ctx context.Context, a *cli.App, cl *kgo.Client, topic string) error {
+	req := kmsg.NewPtrMetadataRequest() // the client's own would make the topic
+	t := kmsg.NewMetadataRequestTopic()
+	t.Topic = &topic
+	req.Topics = append(req.Topics, t)
+	resp, err := req.RequestWith(ctx, cl)
+	if err != nil {
+		return cli.Refused("ask for topic "+topic, err, "")
+	}
+	// Any other error is the first record's too, which says more of it.
+	if len(resp.Topics) == 1 && resp.Topics[0].ErrorCode == kerr.UnknownTopicOrPartition.Code {
+		a.Note("note: %s; the first record makes it, where the broker lets it (auto.create.topics.enable)", cli.Mistaken(ctx, kadm.NewClient(cl), topic))
+	}
+	return nil
 }
 
 // open is the input and its size, 0 where it is not known.
