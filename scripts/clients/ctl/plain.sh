@@ -87,6 +87,11 @@ ctl group reset "$g" --to-time 1h --yes
 ctl group reset "$g" --to-latest --yes
 printf '%s,0,3\n' "$a" >ctl.offsets
 ctl group reset "$h" --from-file ctl.offsets --yes
+ctl group export "$g"
+ctl group export "$g" "$h"
+cp ctl.out ctl.offsets
+ctl group reset "$h" --from-file ctl.offsets --yes
+ctl group export none
 ctl group delete-offsets "$g" --topic "$a:0" --dry-run
 ctl group delete-offsets "$g" --topic "$a:0" --yes
 ctl group describe "$g"
