@@ -30,7 +30,7 @@ build: ## bin/chronikd, bin/chronikctl and bin/chronik-bench, static
 	CGO_ENABLED=0 go build $(GOFLAGS_BUILD) -o $(BIN)/chronik-bench ./cmd/chronik-bench
 
 .PHONY: run
-run: build ## start a broker on 127.0.0.1:9092 with its data in ./data
+run: build ## start a broker on localhost:9092 with its data in ./data
 	exec $(BIN)/chronikd
 
 .PHONY: test

@@ -4,14 +4,16 @@ import (
 	"context"
 	"errors"
 	"net"
+	"slices"
+	"syscall"
 
 	"github.com/chronik-io/chronik/internal/daemon/config"
 )
 
 // bound is every address of a configuration, open and not yet served.
 type bound struct {
-	clients []net.Listener // as cfg.Listeners
-	admin   net.Listener   // nil where it is off
+	clients [][]net.Listener // of each of cfg.Listeners
+	admin   net.Listener     // nil where it is off
 }
 
 // bind opens all addresses before anything else happens, so that one that is
@@ -19,19 +21,19 @@ type bound struct {
 // kernel's queue until the broker serves them.
 func bind(ctx context.Context, cfg *config.Config) (*bound, error) {
 	b := &bound{}
-	var lc net.ListenConfig
 	for i, l := range cfg.Listeners {
 		setting := config.KeyListen
 		if i > 0 {
 			setting = "listeners: name " + l.Name
 		}
-		x, err := lc.Listen(ctx, "tcp", l.Listen)
+		x, err := listenOn(ctx, l.Listen)
 		if err != nil {
 			return nil, errors.Join(addressError(setting, l.Listen, err), b.close())
 		}
 		b.clients = append(b.clients, x)
 	}
 	if cfg.AdminListen != "" {
+		var lc net.ListenConfig
 		x, err := lc.Listen(ctx, "tcp", cfg.AdminListen)
 		if err != nil {
 			return nil, errors.Join(addressError(config.KeyAdminListen, cfg.AdminListen, err), b.close())
@@ -41,10 +43,35 @@ func bind(ctx context.Context, cfg *config.Config) (*bound, error) {
 	return b, nil
 }
 
+// listenOn opens an address. localhost is both loopback addresses, as far as this
+// machine has them: where the name stands for ::1 too, clients dial that first,
+// and some (librdkafka's) take one refused connection for a broker that is down.
+func listenOn(ctx context.Context, address string) ([]net.Listener, error) {
+	var lc net.ListenConfig
+	host, port, err := net.SplitHostPort(address)
+	if err != nil || host != config.Localhost {
+		l, err := lc.Listen(ctx, "tcp", address)
+		return []net.Listener{l}, err
+	}
+	four, err := lc.Listen(ctx, "tcp4", net.JoinHostPort("127.0.0.1", port))
+	if err != nil {
+		return nil, err
+	}
+	_, port, _ = net.SplitHostPort(four.Addr().String()) // the one that was found, for port 0
+	six, err := lc.Listen(ctx, "tcp6", net.JoinHostPort("::1", port))
+	switch {
+	case err == nil:
+		return []net.Listener{four, six}, nil
+	case errors.Is(err, syscall.EADDRNOTAVAIL), errors.Is(err, syscall.EAFNOSUPPORT):
+		return []net.Listener{four}, nil
+	}
+	return nil, errors.Join(err, four.Close())
+}
+
 // close closes all of them; rooms that serve one may have done so before.
 func (b *bound) close() error {
 	var errs []error
-	for _, l := range b.clients {
+	for _, l := range slices.Concat(b.clients...) {
 		errs = append(errs, ignoreClosed(l.Close()))
 	}
 	if b.admin != nil {

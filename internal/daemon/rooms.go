@@ -289,8 +289,10 @@ func (b *Broker) openClients(_ context.Context, r *rooms) error {
 		if err != nil {
 			return err
 		}
-		if err := server.Serve(listener, b.bound.clients[i]); err != nil {
-			return err
+		for _, x := range b.bound.clients[i] {
+			if err := server.Serve(listener, x); err != nil {
+				return err
+			}
 		}
 	}
 	return nil

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"sync"
 	"time"
 
@@ -110,9 +111,9 @@ func Start(ctx context.Context, o Options) (*Broker, error) {
 // Addrs are where clients connect, in the order of the configuration's
 // listeners, with the ports that were found.
 func (b *Broker) Addrs() []string {
-	all := make([]string, len(b.bound.clients))
-	for i, l := range b.bound.clients {
-		all[i] = l.Addr().String()
+	var all []string
+	for _, l := range slices.Concat(b.bound.clients...) {
+		all = append(all, l.Addr().String())
 	}
 	return all
 }

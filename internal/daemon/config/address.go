@@ -63,8 +63,11 @@ func overlap(a, b string) bool {
 	if errA != nil || errB != nil || portA != portB || portA == 0 {
 		return false
 	}
-	return hostA == hostB || everywhere(hostA) || everywhere(hostB)
+	return hostA == hostB || everywhere(hostA) || everywhere(hostB) || within(hostA, hostB) || within(hostB, hostA)
 }
+
+// within says whether an address is one of those that Localhost stands for.
+func within(host, of string) bool { return of == Localhost && (host == "127.0.0.1" || host == "::1") }
 
 // everywhere says whether a host stands for all addresses of this machine.
 func everywhere(host string) bool {
@@ -78,7 +81,7 @@ func Loopback(address string) bool {
 	if err != nil {
 		return false
 	}
-	if host == "localhost" {
+	if host == Localhost {
 		return true
 	}
 	ip, err := netip.ParseAddr(host)

@@ -178,9 +178,9 @@ func mistakes() []mistake {
 		{"num.partitions:\n", nil, "c.yaml: num.partitions: has no value; give one or leave the key out for the default"},
 		{"num.partitions: {a: 1}\n", nil, "c.yaml: num.partitions: takes a single value, not keys below it"},
 		{"listen: ':9092'\n", nil, "c.yaml: listen: in the file this is the first entry of `listeners:`; write listeners: [{listen: HOST:PORT}]"},
-		{"listeners: ':9092'\n", nil, "c.yaml: listeners: is no list of 1 to 64 entries; write listeners: [{listen: 127.0.0.1:9092}]"},
+		{"listeners: ':9092'\n", nil, "c.yaml: listeners: is no list of 1 to 64 entries; write listeners: [{listen: localhost:9092}]"},
 		{"listeners: [{listem: ':9092'}]\n", nil, "c.yaml: listeners[0].listem: unknown key; did you mean listen?"},
-		{"listeners: [{listen: 9092}]\n", nil, `c.yaml: listeners[0].listen: "9092" is not HOST:PORT; write for example 127.0.0.1:9092`},
+		{"listeners: [{listen: 9092}]\n", nil, `c.yaml: listeners[0].listen: "9092" is not HOST:PORT; write for example localhost:9092`},
 		{"listeners: [{listen: ':1'}, {listen: ':2'}]\n", nil, "c.yaml: listeners[1]: has no name or no listen; every listener after the first needs both"},
 		{"listeners: [{name: a, listen: ':1'}, {name: a, listen: ':2'}]\n", nil, `c.yaml: listeners[1]: the name "a" is taken by an earlier listener; give each its own`},
 		{"listeners: [{name: a, listen: ':1'}, {name: b, listen: ':1'}]\n", nil, "c.yaml: listeners[1]: :1 and :1 of an earlier listener are the same port; give each its own"},
@@ -197,7 +197,7 @@ func mistakes() []mistake {
 		{"", opt(flag(KeyListen, "0.0.0.0:99999")), `--listen: listen: "0.0.0.0:99999" has no port of 0 to 65535; write for example 0.0.0.0:9092`},
 		{"", opt(flag(KeyAdvertise, "0.0.0.0:9092")), `--advertise: advertise: "0.0.0.0:9092" is no address that a client can dial; write the name or address of this machine as clients reach it`},
 		{"", opt(flag(KeyDataDir, "")), "--data-dir: data.dir: is empty; leave the key out for the default"},
-		{"", opt(flag(KeyAdminListen, DefaultListen)), "--admin-listen: listen: 127.0.0.1:9092 and 127.0.0.1:9092 of admin.listen are the same port; give each its own"},
+		{"", opt(flag(KeyAdminListen, DefaultListen)), "--admin-listen: listen: localhost:9092 and localhost:9092 of admin.listen are the same port; give each its own"},
 	}
 }
 
@@ -384,6 +384,7 @@ func TestOverlap(t *testing.T) {
 	}{
 		{"127.0.0.1:1", "127.0.0.1:1", true}, {":1", "127.0.0.1:1", true}, {"10.0.0.1:1", "0.0.0.0:1", true}, {"[::]:1", "h:1", true},
 		{"127.0.0.1:1", "127.0.0.1:2", false}, {"127.0.0.1:1", "127.0.0.2:1", false}, {":0", ":0", false}, {"", ":1", false},
+		{"localhost:1", "127.0.0.1:1", true}, {"localhost:1", "[::1]:1", true}, {"localhost:1", ":1", true}, {"localhost:1", "127.0.0.2:1", false},
 	} {
 		if overlap(c.a, c.b) != c.want || overlap(c.b, c.a) != c.want {
 			t.Errorf("%s and %s: not %v", c.a, c.b, c.want)

@@ -13,8 +13,11 @@ import (
 // DefaultAdminListen is where metrics and health are served unless told otherwise.
 const DefaultAdminListen = "127.0.0.1:9644"
 
+// Localhost as the host of a listener is all loopback addresses of the machine.
+const Localhost = "localhost"
+
 // DefaultListen is where clients connect unless told otherwise.
-const DefaultListen = "127.0.0.1:9092"
+const DefaultListen = Localhost + ":9092"
 
 // Off is the value of admin.listen that opens no admin port.
 const Off = "off"
@@ -25,7 +28,7 @@ func Own() []Def {
 		{Name: KeyDataDir, Default: "data", Type: "string", Check: notEmpty,
 			Doc: "Directory of the metadata file and the first log directory. Made where it is missing; one broker at a time may use it."},
 		{Name: KeyListen, Default: DefaultListen, Type: "string", Bounds: "HOST:PORT", Check: bindAddress, Broker: "listeners",
-			Doc: "Where clients connect. The address of the first entry of the file's `listeners:`; in the file it is written there."},
+			Doc: "Where clients connect. localhost is 127.0.0.1 and ::1, an empty host every address. The address of the first entry of the file's `listeners:`; in the file it is written there."},
 		{Name: KeyAdvertise, Default: "", Type: "string", Bounds: "HOST:PORT", Check: dialAddress, Broker: "advertised.listeners",
 			Doc: "The address that clients are told to dial, of the first listener. Empty: the one that the client dialled. Needed where clients reach the broker through address translation, as with a container's published port."},
 		{Name: KeyAdminListen, Default: DefaultAdminListen, Type: "string", Bounds: "HOST:PORT or off", Check: adminAddress,

@@ -1,0 +1,47 @@
+package daemon
+
+import (
+	"errors"
+	"net"
+	"slices"
+	"strings"
+	"syscall"
+	"testing"
+
+	"github.com/chronik-io/chronik/internal/daemon/config"
+)
+
+// A listener on localhost is reached by whichever of the two addresses a client
+// takes the name for; and where somebody else has one of them, that is told, or
+// clients would find another broker behind the same name.
+func TestLocalhostIsBothLoopbackAddresses(t *testing.T) {
+	six, err := net.Listen("tcp6", "[::1]:0")
+	if err != nil {
+		t.Skipf("this machine has no ::1: %v", err)
+	}
+	_, taken, _ := net.SplitHostPort(six.Addr().String())
+	cfg := func(port string) *config.Config {
+		return &config.Config{Listeners: []config.Listener{{Name: "default", Listen: "localhost:" + port}}}
+	}
+	if b, err := bind(t.Context(), cfg(taken)); ExitCode(err) != ExitAddress || !errors.Is(err, syscall.EADDRINUSE) || !strings.Contains(err.Error(), "localhost:"+taken) {
+		t.Errorf("%v, %v", b, err)
+	}
+	if err := six.Close(); err != nil {
+		t.Fatal(err)
+	}
+	b, err := bind(t.Context(), cfg(taken))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = b.close() }()
+	for i, want := range []string{"127.0.0.1:" + taken, "[::1]:" + taken} {
+		if got := slices.Concat(b.clients...)[i].Addr().String(); got != want {
+			t.Errorf("it listens on %s, want %s", got, want)
+		}
+		c, err := net.Dial("tcp", want)
+		if err != nil {
+			t.Fatal(err)
+		}
+		_ = c.Close()
+	}
+}
