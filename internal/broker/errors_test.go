@@ -67,10 +67,11 @@ func TestEveryErrorOfTheLogHasACode(t *testing.T) {
 		"producers.ErrInvalidProducerEpoch": producers.ErrInvalidProducerEpoch,
 	}
 	never := map[string]string{ // no request meets them
-		"storage.ErrExists":  "Create",
-		"storage.ErrGap":     "a follower's append",
-		"storage.ErrLocked":  "Open",
-		"storage.ErrForeign": "Open",
+		"storage.ErrExists":       "Create",
+		"storage.ErrGap":          "a follower's append",
+		"storage.ErrLocked":       "Open",
+		"storage.ErrForeign":      "Open",
+		"storage.ErrJournalWhole": "AcceptJournalLoss",
 	}
 	for _, dir := range []string{"replica", "storage", "storage/producers"} {
 		for _, name := range declared(t, dir) {
