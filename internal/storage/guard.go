@@ -52,6 +52,9 @@ type Space struct {
 	// Free and Total are bytes of the file system that the logs are on, JournalFree
 	// of the one that the journal is on.
 	Free, Total, JournalFree int64
+	// Owed are bytes of Free that will be taken without another record: of what is
+	// in memory and not yet in segments, and of the journal's files that are being made.
+	Owed int64
 	// MinFree is the threshold in bytes, 0 where the guard is off.
 	MinFree int64
 	// Message says with the numbers why records are refused, and what helps; empty
@@ -66,6 +69,7 @@ type spaceGuard struct {
 	low   atomic.Pointer[lowSpace] // nil: there is room
 	found atomic.Pointer[Space]
 	left  atomic.Int64  // bytes that may be appended until the next look
+	least atomic.Int64  // what left may come down to while the look is due
 	looks chan struct{} // asks for one before its time
 	asked time.Time     // when the keeper last was, for what retention can take; the goroutine's
 	blind bool          // the last look failed; the goroutine's
@@ -76,9 +80,34 @@ type lowSpace struct{ clients, internal error }
 
 func (g *spaceGuard) init() {
 	g.looks = make(chan struct{}, 1)
-	g.left.Store(math.MaxInt64)
+	g.unlimited()
 	g.found.Store(&Space{})
 }
+
+func (g *spaceGuard) unlimited() {
+	g.left.Store(math.MaxInt64)
+	g.least.Store(math.MinInt64)
+}
+
+// allow sets how much may be appended for the look that found s. After a quarter of
+// what there is above the threshold the next look is due. After half of it, which
+// may be all, because a record can take its bytes twice, in the journal and in a
+// segment, nothing more is taken before that look: a busy machine may be late.
+func (g *spaceGuard) allow(s *Space) {
+	if s.MinFree == 0 {
+		g.unlimited()
+		return
+	}
+	margin := s.Free - s.Owed - s.MinFree
+	soon := max(margin/4, spaceStride)
+	g.left.Store(soon)
+	g.least.Store(soon - max(margin/2, 2*spaceStride))
+}
+
+// overdue says that more was appended than the last look allowed.
+func (g *spaceGuard) overdue() bool { return g.left.Load() < g.least.Load() }
+
+var errOverdue = fmt.Errorf("%w: what was free when it was last looked at may be used up; it is looked at in this moment", ErrLowSpace)
 
 // LastSpace returns what the guard found when it last looked.
 func (d *Dir) LastSpace() Space { return *d.guard.found.Load() }
@@ -98,10 +127,12 @@ func (l *Log) refusal() error {
 		return err
 	}
 	low := l.dir.guard.low.Load()
-	switch {
+	switch internal := l.cfg.Load().Cleanup.Internal; {
+	case low == nil && !internal && l.dir.guard.overdue():
+		return errOverdue
 	case low == nil:
 		return nil
-	case l.cfg.Load().Cleanup.Internal:
+	case internal:
 		return low.internal
 	default:
 		return low.clients
@@ -147,6 +178,7 @@ func (d *Dir) look() {
 			d.log.Warn("free space of the log directory can't be asked for; records are taken or refused as before", zap.Error(err))
 		}
 		g.blind = true
+		g.unlimited()
 		old := d.LastSpace()
 		old.Known = false
 		g.found.Store(&old)
@@ -155,7 +187,7 @@ func (d *Dir) look() {
 	g.blind = false
 	old := d.LastSpace()
 	g.found.Store(&s)
-	g.left.Store(max((s.Free-s.MinFree)/4, spaceStride))
+	g.allow(&s)
 	switch s.Level {
 	case SpaceOK:
 		g.low.Store(nil)
@@ -171,7 +203,7 @@ func (d *Dir) look() {
 func (d *Dir) tellSpace(before SpaceLevel, s *Space) {
 	if s.Level == SpaceOK {
 		if before != SpaceOK {
-			d.log.Info("the disk has room again: records are taken", zap.Int64("free", s.Free), zap.Int64("journalFree", s.JournalFree), zap.Int64("threshold", s.MinFree))
+			d.log.Info("the disk has room again: records are taken", zap.Int64("free", s.Free), zap.Int64("owed", s.Owed), zap.Int64("journalFree", s.JournalFree), zap.Int64("threshold", s.MinFree))
 		}
 		return
 	}
@@ -180,7 +212,7 @@ func (d *Dir) tellSpace(before SpaceLevel, s *Space) {
 		if s.Level == SpaceCritical {
 			log = d.log.Error
 		}
-		log(s.Message, zap.Stringer("level", s.Level), zap.Int64("free", s.Free), zap.Int64("journalFree", s.JournalFree), zap.Int64("threshold", s.MinFree))
+		log(s.Message, zap.Stringer("level", s.Level), zap.Int64("free", s.Free), zap.Int64("owed", s.Owed), zap.Int64("journalFree", s.JournalFree), zap.Int64("threshold", s.MinFree))
 	}
 	if now := time.Now(); before == SpaceOK || now.Sub(d.guard.asked) >= spaceAsks {
 		d.guard.asked = now
@@ -211,15 +243,18 @@ func (d *Dir) measure() (Space, error) {
 	if s.MinFree == 0 {
 		return s, nil
 	}
+	if s.Owed = d.memory.deferred.Load(); !apart {
+		s.Owed += d.journal.Preparing()
+	}
 	before := d.LastSpace().Level
-	if s.Level = levelOf(s.Free, s.MinFree, before); s.Level != SpaceOK {
-		s.Message = spaceMessage("log directory "+d.path, s.Free, s.MinFree, s.Level)
+	if s.Level = levelOf(s.Free-s.Owed, s.MinFree, before); s.Level != SpaceOK {
+		s.Message = spaceMessage("log directory "+d.path, s.Free, s.Owed, s.MinFree, s.Level)
 	}
 	// A journal on a disk of its own may fill it: what counts is what it may still
 	// grow by.
 	if need := min(s.MinFree, d.journal.Growth()); apart && need > 0 {
 		if l := levelOf(s.JournalFree, need, before); l > s.Level {
-			s.Level, s.Message = l, spaceMessage("journal directory "+d.jpath, s.JournalFree, need, l)
+			s.Level, s.Message = l, spaceMessage("journal directory "+d.jpath, s.JournalFree, 0, need, l)
 		}
 	}
 	return s, nil
@@ -256,13 +291,17 @@ func levelOf(free, need int64, before SpaceLevel) SpaceLevel {
 
 func (s *Space) err() error { return fmt.Errorf("%w: %s", ErrLowSpace, s.Message) }
 
-func spaceMessage(what string, free, need int64, level SpaceLevel) string {
+func spaceMessage(what string, free, owed, need int64, level SpaceLevel) string {
+	has := bytesText(free) + " free"
+	if owed > 0 && free >= need {
+		has += ", " + bytesText(owed) + " of it spoken for by what is in memory and by the journal's next file"
+	}
 	who := "records of clients are refused, internal topics go on"
 	if level == SpaceCritical {
 		who = "all records are refused"
 	}
-	return fmt.Sprintf("%s has %s free, the threshold is %s (chronik.disk.min.free.bytes): %s until %s are free; delete records or topics, lower retention, or enlarge the disk",
-		what, bytesText(free), bytesText(need), who, bytesText(need+need/10))
+	return fmt.Sprintf("%s has %s, the threshold is %s (chronik.disk.min.free.bytes): %s until %s are free; delete records or topics, lower retention, or enlarge the disk",
+		what, has, bytesText(need), who, bytesText(need+need/10))
 }
 
 // bytesText is a size for people, never rounded up.

@@ -154,5 +154,30 @@ func (j *Journal) Growth() int64 {
 	return max(n, 0)
 }
 
+// Preparing returns how many bytes the journal takes of its file system without
+// another entry: what the files that are in use and next have not been zeroed of yet,
+// and a next one that nobody has begun.
+func (j *Journal) Preparing() (n int64) {
+	s := &j.space
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.cur == nil {
+		return 0
+	}
+	for _, f := range []*file{s.cur, s.next} {
+		if f != nil {
+			n += max(f.capacity-f.zeroed.Load(), 0)
+		}
+	}
+	switch {
+	case s.next != nil:
+	case len(s.free) > 0:
+		n += max(s.opt.FileSize-s.free[len(s.free)-1].size, 0)
+	default:
+		n += s.opt.FileSize
+	}
+	return n
+}
+
 // Stalled returns why the journal cannot make room for entries, nil if it can.
 func (j *Journal) Stalled() error { return j.space.stalled() }
