@@ -48,7 +48,14 @@ ctl config set topic "$a" retention.ms=x
 ctl config set topic "$a" max.message.bytes=2000000
 ctl config unset topic "$a" max.message.bytes
 ctl config get topic "$a" --changed | grep -v '^min.insync' # Kafka sets it for all brokers
-ctl config describe topic "$a" index.interval.bytes | grep -E '^\$|^index|^ (value|default|type|found) |^ +default:|^\['
+ctl config describe topic "$a" index.interval.bytes | grep -E '^\$|^index|^ (value|default|type|set by) |^ +default:|^\['
+ctl config set group "$h" consumer.session.timeout.ms=50000
+ctl config get group "$h" --changed
+ctl config unset group "$h" consumer.session.timeout.ms
+ctl config unset group "$h" consumer.session.timout.ms
+ctl config set logger 1 root=LOUD
+ctl config set logger 1 root=INFO
+ctl config get logger 1 root
 ctl config get topic none-RUN
 ctl config set broker default log.retention.ms=600000000
 ctl config get topic "$b" retention.ms
@@ -108,8 +115,8 @@ echo "# cluster"
 ctl broker list | sed 's/ [0-9]* [0-9]*$//'
 ctl broker describe 7
 ctl broker describe 1 -o json | grep -E '^\$|^\[|^ "' | sed -E 's/: [0-9]+,?$/: N/'
-ctl cluster describe | grep -E '^\$|^cluster|^\[' | sed -E 's/[0-9]+ topics [0-9]+ partitions//'
-ctl cluster health | sed -E 's/^[0-9]+ partitions of [0-9]+ topics/N partitions/'
+ctl cluster describe | grep -E '^\$|^cluster|^\[' | sed -E 's/[0-9]+ topics? [0-9]+ partitions?//'
+ctl cluster health | sed -E 's/^[0-9]+ partitions? of [0-9]+ topics?/N partitions/'
 ctl api-versions | grep -E 'Metadata|CreateTopics|DeleteRecords|OffsetDelete'
 
 echo "# what goes"
