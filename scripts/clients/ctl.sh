@@ -58,6 +58,22 @@ try 'context mine is used' context use mine
 try 'context mine is gone' context delete mine
 try '.' version
 
+# Offline: the directory of a broker that has stopped.
+chronikd="${ctl%ctl}d"
+"$chronikd" --data-dir "$WORK/ctl.data" --listen 127.0.0.1:0 --admin-listen off 2>"$WORK/ctl.chronikd" &
+pid=$!
+address=
+for _ in $(seq 100); do
+  address="$(sed -n 's/.*"msg":"ready".*"listen":\["\([^"]*\)".*/\1/p' "$WORK/ctl.chronikd")"
+  [ -n "$address" ] && break
+  sleep 0.1
+done
+printf 'one\ntwo\n' | "$ctl" produce offline --brokers "$address" 2>"$WORK/ctl.err" || { cat "$WORK/ctl.err" "$WORK/ctl.chronikd"; exit 1; }
+kill "$pid" && wait "$pid" || { echo "chronikd, stopped, ended with $?"; exit 1; }
+try 'offline' log dump --dir "$WORK/ctl.data"
+try '.' log verify --dir "$WORK/ctl.data"
+try '.' log repair --dir "$WORK/ctl.data" --dry-run
+
 # Every command of the reference was called.
 untried=
 while read -r command; do
