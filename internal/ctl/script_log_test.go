@@ -4,6 +4,7 @@ import (
 	"context"
 	"os"
 	"strconv"
+	"strings"
 
 	"github.com/rogpeppe/go-internal/testscript"
 
@@ -13,10 +14,15 @@ import (
 // broker DIR starts a broker on a data directory; its address is $LIVE. It runs until
 // the script ends.
 func broker(ts *testscript.TestScript, neg bool, args []string) {
-	if neg || len(args) != 1 {
-		ts.Fatalf("usage: broker DIR")
+	if neg || len(args) == 0 {
+		ts.Fatalf("usage: broker DIR [SETTING=VALUE...]")
 	}
-	b, err := chronik.Start(context.Background(), chronik.Options{Dir: ts.MkAbs(args[0]), Settings: map[string]string{"chronik.disk.min.free.bytes": "0"}})
+	settings := map[string]string{"chronik.disk.min.free.bytes": "0"}
+	for _, s := range args[1:] {
+		name, value, _ := strings.Cut(s, "=")
+		settings[name] = value
+	}
+	b, err := chronik.Start(context.Background(), chronik.Options{Dir: ts.MkAbs(args[0]), Settings: settings})
 	ts.Check(err)
 	ts.Defer(func() { ts.Check(b.Close()) })
 	ts.Setenv("LIVE", b.Addr())

@@ -104,7 +104,7 @@ func remedies() map[int16]string {
 		kerr.UnknownMemberID.Code:                    "the group has members: stop them first; chronikctl group describe shows them",
 		kerr.RebalanceInProgress.Code:                "the group has members: stop them first; chronikctl group describe shows them",
 		kerr.OffsetOutOfRange.Code:                   "chronikctl topic describe shows which offsets there are",
-		kerr.PolicyViolation.Code:                    "the broker's policy forbids it: ask who runs it",
+		kerr.PolicyViolation.Code:                    "a rule of the broker forbids it: its words say which; chronikctl cluster health says whether its disk is full",
 		kerr.TopicDeletionDisabled.Code:              "the broker has delete.topic.enable=false",
 		kerr.KafkaStorageError.Code:                  "the broker cannot write: chronikctl cluster health and its log say why",
 		kerr.NotEnoughReplicas.Code:                  "too few replicas are in sync: chronikctl cluster health names the partitions",

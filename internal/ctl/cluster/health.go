@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -61,10 +62,20 @@ func (c *Checkup) Looked(at string) { c.looked = append(c.looked, at) }
 // less, and the same is not said twice.
 func (c *Checkup) Health(ctx context.Context, told func(context.Context) int32) error {
 	c.brokers(ctx)
-	if err := c.partitions(ctx); err != nil {
+	err := c.partitions(ctx)
+	c.dirs(ctx, told(ctx))
+	return err
+}
+
+// Ended makes a finding of an error that ended the look, where something bad was
+// found before: that is the likely cause, and what somebody has to know. Otherwise
+// it returns the error.
+func (c *Checkup) Ended(ctx context.Context, err error) error {
+	bad := slices.ContainsFunc(c.findings, func(f finding) bool { return f.Severity == Bad })
+	if err == nil || !bad || ctx.Err() != nil {
 		return err
 	}
-	c.dirs(ctx, told(ctx))
+	c.Add(Bad, "this look", "it could not go on: "+err.Error(), "mend what is bad above, and look again")
 	return nil
 }
 
@@ -77,7 +88,7 @@ func health(a *cli.App) *cobra.Command {
 			c, err := NewCheckup(ctx, adm)
 			if err == nil {
 				port := adminport.Of(a)
-				err = c.Health(ctx, func(ctx context.Context) int32 { return c.admin(ctx, port) })
+				err = c.Ended(ctx, c.Health(ctx, func(ctx context.Context) int32 { return c.admin(ctx, port) }))
 			}
 			if err != nil {
 				return err

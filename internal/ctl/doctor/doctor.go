@@ -67,16 +67,21 @@ func examine(ctx context.Context, a *cli.App, adm *kadm.Client, f flags) error {
 		return err
 	}
 	x := &examination{Checkup: c, a: a, adm: adm, port: adminport.Of(a), flags: f}
+	if err := c.Ended(ctx, x.everything(ctx)); err != nil {
+		return err
+	}
+	return c.Report(a)
+}
+
+// everything looks at all there is; an error ends it.
+func (x *examination) everything(ctx context.Context) error {
 	x.addresses(ctx)
-	if err := c.Health(ctx, x.broker); err != nil {
+	if err := x.Health(ctx, x.broker); err != nil {
 		return err
 	}
 	x.clock(ctx)
 	if err := x.configs(ctx); err != nil {
 		return err
 	}
-	if err := x.groups(ctx); err != nil {
-		return err
-	}
-	return c.Report(a)
+	return x.groups(ctx)
 }
