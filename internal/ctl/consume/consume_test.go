@@ -8,6 +8,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/twmb/franz-go/pkg/kerr"
 	"github.com/twmb/franz-go/pkg/kgo"
 	"github.com/twmb/franz-go/pkg/kmsg"
 
@@ -26,6 +27,43 @@ func newReader(t *testing.T, o options, f output.Format, out *bytes.Buffer) *rea
 		t.Fatal(err)
 	}
 	return &reader{options: &o, topic: "t", out: bufio.NewWriter(out), left: map[int32]span{}, last: map[int32]*kgo.Record{}, own: map[int32]bool{}}
+}
+
+// A member that follows waits for its broker as a reader without a group does, and
+// ends where waiting is of no use.
+func TestAMemberOutlivesItsBroker(t *testing.T) {
+	session := func(err error) error { return &kgo.ErrGroupSession{Err: err} }
+	for _, c := range []struct {
+		err  error
+		want bool
+	}{
+		{session(errors.New("unable to dial: connection refused")), true},
+		{session(kerr.CoordinatorNotAvailable), true},
+		{session(kerr.GroupAuthorizationFailed), false},
+		{session(kerr.InconsistentGroupProtocol), false},
+		{errors.New("another"), false},
+		{kerr.CoordinatorNotAvailable, false},
+	} {
+		if got := passing(c.err); got != c.want {
+			t.Errorf("%v: %t", c.err, got)
+		}
+	}
+	var told []string
+	r := newReader(t, options{group: "g", follow: true}, output.Text, &bytes.Buffer{})
+	r.note = func(format string, args ...any) { told = append(told, fmt.Sprintf(format, args...)) }
+	down := kgo.NewErrFetch(session(errors.New("refused")))
+	for range 3 {
+		if err := r.failure(down); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if len(told) != 1 || told[0] != "note: unable to join group session: refused; trying again until it is interrupted" {
+		t.Errorf("told %q", told)
+	}
+	r.follow = false
+	if r.failure(down) == nil {
+		t.Error("who does not follow waits for ever")
+	}
 }
 
 // Without --follow the output is what the topic held when it was asked.

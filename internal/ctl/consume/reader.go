@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/twmb/franz-go/pkg/kadm"
+	"github.com/twmb/franz-go/pkg/kerr"
 	"github.com/twmb/franz-go/pkg/kgo"
 
 	"github.com/chronik-io/chronik/internal/ctl/cli"
@@ -31,11 +32,13 @@ type reader struct {
 	admin  *kadm.Client
 	out    *bufio.Writer
 	bar    *progress.Bar
+	note   func(format string, args ...any) // tells people
 	line   []byte
 
 	left    map[int32]span        // partitions whose end was not reached
 	ends    offsets.Ranges        // of the topic when it was asked
 	printed int64                 // records
+	away    bool                  // the member has told that it is out of its group
 	last    map[int32]*kgo.Record // printed by a group's member and not committed yet
 
 	mu      sync.Mutex     // guards what the group's goroutine tells
@@ -160,6 +163,11 @@ func (r *reader) failure(fetches kgo.Fetches) error {
 	for _, e := range fetches.Errors() {
 		switch {
 		case errors.Is(e.Err, context.DeadlineExceeded), errors.Is(e.Err, context.Canceled):
+		case r.follow && passing(e.Err):
+			if !r.away {
+				r.note("note: %v; trying again until it is interrupted", e.Err)
+			}
+			r.away = true
 		case e.Topic == "":
 			return cli.Refused("consume "+r.topic, e.Err, "")
 		default:
@@ -167,6 +175,14 @@ func (r *reader) failure(fetches kgo.Fetches) error {
 		}
 	}
 	return nil
+}
+
+// passing says whether a member is only out of its group until a broker is back:
+// the client goes on trying, as it does where there is no group.
+func passing(err error) bool {
+	var session *kgo.ErrGroupSession
+	var k *kerr.Error
+	return errors.As(err, &session) && (!errors.As(err, &k) || k.Retriable)
 }
 
 // take prints what was fetched and reports whether the count is full.
@@ -181,6 +197,7 @@ func (r *reader) take(fetches kgo.Fetches) (full bool, err error) {
 
 // record prints one record and reports whether the count is full.
 func (r *reader) record(rec *kgo.Record) (full bool, err error) {
+	r.away = false
 	s, waiting := r.left[rec.Partition]
 	if !r.endless() {
 		if !waiting || rec.Offset >= s.end {
