@@ -108,7 +108,7 @@ func put(t testing.TB, l *storage.Log, n int) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		a := &storage.Append{Batches: data, LeaderEpoch: 3, Sink: make(sink, 1)}
+		a := &storage.Append{Batches: data, LeaderEpoch: max(3, l.EpochAt(l.Ends().LogEnd)), Sink: make(sink, 1)}
 		l.Append(a)
 		if <-a.Sink.(sink); a.Err != nil {
 			t.Fatal(a.Err)

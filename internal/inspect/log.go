@@ -9,10 +9,13 @@ import (
 	"path"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/chronik-io/chronik/internal/record"
 	"github.com/chronik-io/chronik/internal/storage"
+	"github.com/chronik-io/chronik/internal/storage/epochs"
 	"github.com/chronik-io/chronik/internal/storage/journal"
+	"github.com/chronik-io/chronik/internal/storage/producers"
 	"github.com/chronik-io/chronik/internal/storage/segment"
 )
 
@@ -42,6 +45,8 @@ type log struct {
 	ends        map[int64]Loss   // of those that are gone or cut
 	flaws       map[int64][]flaw // listed segments that are to be written anew
 	settled     []storage.Extent // segments behind one that is gone, of a log that was written through
+	epochs      epochs.Cache     // with what is in them
+	producers   []byte           // the same
 	recovered   []string         // files with frames that it can take back
 	reset       bool             // the state of producers is to be forgotten
 	kept        bool             // Aside is to be left out or written anew
@@ -357,8 +362,16 @@ func (l *log) scan() error {
 // settle finds what stands behind the last listed segment of a log that was written
 // through, where that segment is gone or short: no start gets so far.
 func (l *log) settle() error {
-	next := l.st.Offset
+	next, now := l.st.Offset, time.Now()
 	last := l.st.Segments[len(l.st.Segments)-1].Base
+	var known producers.State
+	if _, err := known.Decode(l.st.Producers); err != nil {
+		known.Clear() // it is forgotten
+	}
+	var err error
+	if l.epochs, _, err = epochs.Decode(l.st.Epochs.Append(nil, math.MaxInt64)); err != nil {
+		return fmt.Errorf("%s: %w", l.st, err)
+	}
 	for _, base := range slices.Sorted(maps.Keys(l.files)) {
 		if base <= last {
 			continue
@@ -366,6 +379,8 @@ func (l *log) settle() error {
 		end, pos, err := segment.Prefix(l.dir.fs, l.path, base, 0, base, l.files[base], func(b record.Batch) error {
 			l.batches++
 			l.bytes += int64(len(b))
+			known.Add(b, now)
+			l.epochs.Assign(b.LeaderEpoch(), b.BaseOffset())
 			return l.dir.ctx.Err()
 		})
 		if err != nil {
@@ -383,7 +398,7 @@ func (l *log) settle() error {
 		l.settled = append(l.settled, storage.Extent{Base: base, Size: pos})
 		next = end
 	}
-	l.end = next
+	l.end, l.producers = next, known.Append(nil, next)
 	return nil
 }
 

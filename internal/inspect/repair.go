@@ -237,7 +237,9 @@ func (m *mend) segments(l *log, s *storage.LogState) bool {
 	}
 	list = append(list, l.settled...)
 	s.Segments = list
-	s.Offset = max(s.Offset, l.end*b2i(!s.Journalled))
+	if len(l.settled) > 0 {
+		s.Offset, s.Epochs, s.Producers = l.end, l.epochs, l.producers
+	}
 	first := s.Offset
 	for _, e := range list {
 		if e.Size > 0 {
@@ -249,17 +251,13 @@ func (m *mend) segments(l *log, s *storage.LogState) bool {
 	return true
 }
 
-func b2i(b bool) int64 {
-	if b {
-		return 1
-	}
-	return 0
-}
-
 // frames puts what is to come back at a start into files of their own.
 func (m *mend) frames() error {
 	d := m.dir
-	kept := m.bench.Keep(m.state)
+	kept, err := m.bench.Keep(m.state)
+	if err != nil {
+		return err
+	}
 	add := func(l *log, f *journal.Frame) error {
 		i := slices.Index(d.logs, l)
 		name, err := kept.Add(l.st, f)

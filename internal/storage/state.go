@@ -285,18 +285,20 @@ func (b *Bench) WritePartitionFile(l *LogState) error {
 type Kept struct{ a *aside }
 
 // Keep returns a keeper of frames, for names that are not taken.
-func (b *Bench) Keep(s *State) *Kept {
-	seq := s.Seq
-	for taken := true; taken; {
-		taken = false
-		for i := range s.Logs {
-			if _, err := b.d.opt.FS.Stat(path.Join(b.d.path, asideName(s.Logs[i].String(), seq))); !errors.Is(err, fs.ErrNotExist) {
-				seq, taken = seq+1, true
-				break
-			}
-		}
+func (b *Bench) Keep(s *State) (*Kept, error) {
+	infos, err := b.d.opt.FS.List(b.d.path)
+	if err != nil {
+		return nil, fmt.Errorf("keep journal frames aside: %w", err)
 	}
-	return &Kept{&aside{d: b.d, seq: seq, files: map[string]*asideFile{}}}
+	taken := map[string]bool{}
+	for _, in := range infos {
+		taken[in.Name] = true
+	}
+	seq := s.Seq
+	for slices.ContainsFunc(s.Logs, func(l LogState) bool { return taken[asideName(l.String(), seq)] }) {
+		seq++
+	}
+	return &Kept{&aside{d: b.d, seq: seq, files: map[string]*asideFile{}}}, nil
 }
 
 // Add keeps a frame and returns the name of the file, for LogState.Aside.

@@ -1,0 +1,152 @@
+package inspect_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/chronik-io/chronik/internal/inspect"
+	"github.com/chronik-io/chronik/internal/storage"
+	"github.com/chronik-io/chronik/internal/vfs/crashfs"
+)
+
+// crashed are the damages that a repair is killed in the middle of: together they have
+// every act.
+var crashed = []string{"identity gone", "half replaced", "journal gone", "foreign file in the middle", "frame flipped", "older copy",
+	"kept frames flipped", "offline with kept frames", "partition gone", "first segment gone", "last segment short", "segment emptied",
+	"bit in the middle", "leader epoch", "swap under way, and a bit"}
+
+// A repair that is killed, or loses power, at any call to the disk leaves what a start
+// or another repair handles: nothing is lost that the first one did not announce.
+func TestRepairKilledAtEachCall(t *testing.T) {
+	image := used(t)
+	whole := content(t, opened(t, image.KillImage(9)))
+	all := append(plants(), plant{name: "swap under way, and a bit", do: func(s *site) {
+		s.must(s.fs.Rename(root+"/a-0/00000000000000000038.log", s.at("a-0/00000000000000000038.log.swap")))
+		s.edit("a", func(_ *storage.State, l *storage.LogState) { l.Swapping, l.Swap = true, 38 })
+		s.flip(first, 100)
+	}})
+	for _, name := range crashed {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			p := all[slices.IndexFunc(all, func(p plant) bool { return p.name == name })]
+			damaged := image.KillImage(3)
+			p.do(&site{TB: t, fs: damaged})
+			durable(t, damaged, root) // what is lost from here on the repair loses
+			announced, calls := through(t, damaged.KillImage(4))
+			if len(calls) == 0 {
+				t.Fatal("the repair changes nothing")
+			}
+			for _, n := range calls {
+				for i, how := range []string{"kill", "power"} {
+					if n%2 != i && os.Getenv("CHRONIK_INSPECT_RUNS") == "" {
+						continue
+					}
+					fs := damaged.KillImage(5)
+					again := interrupted(t, fs, n, how)
+					if !t.Run(fmt.Sprintf("%s at %d", how, n), func(t *testing.T) { recovers(t, again, whole, announced) }) {
+						return
+					}
+				}
+			}
+		})
+	}
+}
+
+// durable syncs everything below a directory.
+func durable(t *testing.T, fs *crashfs.FS, dir string) {
+	t.Helper()
+	infos, err := fs.List(dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, in := range infos {
+		name := dir + "/" + in.Name
+		if in.Dir {
+			durable(t, fs, name)
+			continue
+		}
+		f, err := fs.Open(name)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := errors.Join(f.Datasync(), f.Close()); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := errors.Join(fs.SyncDir(dir), fs.SyncDir("/")); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// through repairs and returns what was announced, and before which calls of it another
+// one is to end: all but most of the writes of copies and of frames, which are alike.
+func through(t *testing.T, fs *crashfs.FS) (announced []inspect.Loss, calls []int) {
+	t.Helper()
+	r := begin(t, fs)
+	defer func() { _ = r.Close() }()
+	announced = r.Plan().Loses()
+	fs.SetTrace(true)
+	if err := r.Do(context.Background(), "/backup"); err != nil {
+		t.Fatal(err)
+	}
+	for n, call := range fs.Trace() {
+		alike := strings.Contains(call, "/backup") || strings.HasPrefix(call, "write ") && (strings.Contains(call, ".frames") || strings.Contains(call, ".journal"))
+		if !alike || n%37 == 0 {
+			calls = append(calls, n)
+		}
+	}
+	return announced, calls
+}
+
+// interrupted repairs until a call, and returns what is left then.
+func interrupted(t *testing.T, fs *crashfs.FS, n int, how string) *crashfs.FS {
+	t.Helper()
+	r := begin(t, fs)
+	fs.CrashAt(fs.Ops() + n)
+	if err := r.Do(context.Background(), "/backup"); err != nil && !errors.Is(err, crashfs.ErrCrashed) && !fs.Crashed() {
+		t.Fatal(err)
+	}
+	_ = r.Close() // the process is dead
+	if how == "kill" {
+		return fs.KillImage(6)
+	}
+	return fs.PowerLossImage(crashfs.KeepSectors, uint64(n))
+}
+
+// recovers repairs what is left and starts; where nothing refuses a start, one before
+// the repair does no harm either.
+func recovers(t *testing.T, fs *crashfs.FS, whole map[string]map[int64][]byte, announced []inspect.Loss) {
+	after := fs.KillImage(8)
+	if d, err := storage.OpenDir(place, options(after)); err == nil {
+		if err := d.Close(); err != nil {
+			t.Logf("a start between: %v", err)
+		}
+		mendsAgain(t, after, whole, announced)
+	}
+	mendsAgain(t, fs, whole, announced)
+}
+
+// mendsAgain repairs again, and compares.
+func mendsAgain(t *testing.T, fs *crashfs.FS, whole map[string]map[int64][]byte, announced []inspect.Loss) {
+	t.Helper()
+	r := begin(t, fs)
+	for _, f := range r.Report().Findings {
+		if !f.Healing() {
+			t.Logf("%s (%s) %s: %s", f.Kind, f.Effect, f.File, f.Detail)
+		}
+	}
+	if len(r.Plan().Acts) > 0 {
+		if err := r.Do(context.Background(), "/backup2"); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := r.Close(); err != nil {
+		t.Error(err)
+	}
+	came(t, fs, whole, announced)
+}

@@ -1,0 +1,257 @@
+package inspect_test
+
+import (
+	"context"
+	"errors"
+	"io/fs"
+	"path"
+	"slices"
+	"strings"
+	"syscall"
+	"testing"
+
+	"github.com/chronik-io/chronik/internal/inspect"
+	"github.com/chronik-io/chronik/internal/metadata"
+	"github.com/chronik-io/chronik/internal/metadata/filestore"
+	"github.com/chronik-io/chronik/internal/storage"
+	"github.com/chronik-io/chronik/internal/vfs"
+	"github.com/chronik-io/chronik/internal/vfs/crashfs"
+	"github.com/chronik-io/chronik/internal/vfs/errfs"
+)
+
+const data = "/data"
+
+// dataDir makes a data directory: metadata with some transactions, and logs.
+func dataDir(t *testing.T) *crashfs.FS {
+	t.Helper()
+	disk := crashfs.New(1)
+	if err := disk.MkdirAll(data); err != nil {
+		t.Fatal(err)
+	}
+	d, err := storage.OpenDir(storage.Place{Path: data + "/logs"}, options(disk))
+	if err != nil {
+		t.Fatal(err)
+	}
+	put(t, create(t, d)["a"], 3)
+	if err := d.Close(); err != nil {
+		t.Fatal(err)
+	}
+	s, err := filestore.Open(filestore.Options{FS: disk, Dir: data + "/metadata"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, name := range []string{"one", "two", "three"} {
+		kv := metadata.KV{Key: metadata.BrokerConfigKey(int32(len(name))), Value: metadata.EncodeConfigs(map[string]string{name: strings.Repeat(name, 20)})}
+		if _, err := s.Txn(context.Background(), metadata.Txn{Put: []metadata.KV{kv}}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	image := disk.KillImage(2)
+	if err := s.Close(); err != nil {
+		t.Fatal(err)
+	}
+	return image
+}
+
+func found(t *testing.T, fsys vfs.FS) (*inspect.Report, error) {
+	t.Helper()
+	o, err := inspect.Find(fsys, []string{data}, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return inspect.Verify(context.Background(), o)
+}
+
+// Damage of the metadata is named; no repair touches it, and a start finds the same.
+func TestDamagedMetadataIsNamed(t *testing.T) {
+	image := dataDir(t)
+	snapshot, log := metadataFiles(t, image)
+	for name, c := range map[string]struct {
+		kind inspect.Kind
+		file string
+		do   func(*site)
+	}{
+		"none":             {do: func(*site) {}},
+		"snapshot flipped": {inspect.MetadataDamaged, snapshot, func(s *site) { s.turn(snapshot, 60) }},
+		"snapshot gone":    {inspect.MetadataMissing, snapshot, func(s *site) { s.must(s.fs.Remove(snapshot)) }},
+		"log gone":         {inspect.MetadataMissing, log, func(s *site) { s.must(s.fs.Remove(log)) }},
+		"log flipped":      {inspect.MetadataDamaged, log, func(s *site) { s.turn(log, 90) }},
+		"log torn":         {inspect.MetadataTorn, log, func(s *site) { s.turn(log, -3) }},
+		"all gone": {inspect.MetadataMissing, data + "/metadata", func(s *site) {
+			s.must(s.fs.Remove(snapshot))
+			s.must(s.fs.Remove(log))
+		}},
+	} {
+		s := &site{TB: t, fs: image.KillImage(3)}
+		c.do(s)
+		r, err := found(t, s.fs)
+		if err != nil {
+			t.Fatal(err)
+		}
+		_, openErr := filestore.Check(s.fs, data+"/metadata")
+		switch {
+		case c.kind == "" && len(r.Findings) == 0:
+		case len(r.Findings) != 1 || r.Findings[0].Kind != c.kind || r.Findings[0].File != c.file:
+			t.Errorf("%s: %+v", name, r.Findings)
+		case (openErr != nil) != r.Refused() && name != "all gone":
+			t.Errorf("%s: the store says %v, refused is %v", name, openErr, r.Refused())
+		}
+		if acts := r.Plan().Acts; len(acts) > 0 {
+			t.Errorf("%s: %+v", name, acts)
+		}
+	}
+}
+
+func metadataFiles(t *testing.T, fsys vfs.FS) (snapshot, log string) {
+	t.Helper()
+	infos, err := fsys.List(data + "/metadata")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, in := range infos {
+		switch path.Ext(in.Name) {
+		case ".snapshot":
+			snapshot = data + "/metadata/" + in.Name
+		case ".log":
+			log = data + "/metadata/" + in.Name
+		}
+	}
+	return snapshot, log
+}
+
+// turn flips a bit of a file anywhere.
+func (s *site) turn(name string, at int64) {
+	b := read(s, s.fs, name)
+	if at < 0 {
+		at += int64(len(b))
+	}
+	s.write(name, at, []byte{b[at] ^ 4})
+}
+
+// A partition that the metadata has in a directory which doesn't know it is named.
+func TestMissingLogIsNamed(t *testing.T) {
+	image := dataDir(t)
+	st, err := storage.ReadState(image, data+"/logs")
+	if err != nil {
+		t.Fatal(err)
+	}
+	s, err := filestore.Open(filestore.Options{FS: image, Dir: data + "/metadata"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	id := [16]byte{99}
+	kvs := []metadata.KV{
+		{Key: metadata.TopicKey(id), Value: metadata.TopicRecord{Name: "lost", Partitions: 1}.Encode()},
+		{Key: metadata.PartitionKey(id, 0), Value: metadata.Partition{Leader: 1, Replicas: []int32{1}, ISR: []int32{1}, Dirs: [][16]byte{st.Dir}}.Encode()},
+	}
+	if _, err := s.Txn(context.Background(), metadata.Txn{Put: kvs}); err != nil {
+		t.Fatal(err)
+	}
+	if err := s.Close(); err != nil {
+		t.Fatal(err)
+	}
+	r, err := found(t, image)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if len(r.Findings) != 1 || r.Findings[0].Kind != inspect.LogMissing || r.Findings[0].Topic != "lost" || len(r.Findings[0].Lost) != 1 {
+		t.Errorf("%+v", r.Findings)
+	}
+}
+
+// What the disk does not give is named, and the rest is looked at; what the operator
+// may not read is an error.
+func TestWhatCannotBeRead(t *testing.T) {
+	image := used(t)
+	for name, c := range map[string]struct {
+		path string
+		err  error
+	}{
+		"segment":                  {root + "/" + second, syscall.EIO},
+		"checkpoint":               {root + "/checkpoint", syscall.EIO},
+		"identity":                 {root + "/chronik.dir", syscall.EIO},
+		"directory":                {root + "/a-0", syscall.EIO},
+		"rights":                   {root + "/" + second, fs.ErrPermission},
+		"rights at the checkpoint": {root + "/checkpoint", fs.ErrPermission},
+	} {
+		faulty := errfs.New(image.KillImage(3))
+		faulty.Add(errfs.Rule{Ops: errfs.Open | errfs.List, Path: c.path, Err: c.err})
+		r, err := inspect.Verify(context.Background(), inspect.Options{FS: faulty, Places: []storage.Place{place}})
+		if errors.Is(c.err, fs.ErrPermission) {
+			if !errors.Is(err, fs.ErrPermission) {
+				t.Errorf("%s: %v", name, err)
+			}
+			continue
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+		if !slices.ContainsFunc(r.Findings, func(f inspect.Finding) bool { return f.Kind == inspect.Unreadable && f.File == c.path }) || r.Clean() {
+			t.Errorf("%s: %+v", name, r.Findings)
+		}
+	}
+}
+
+// A directory in use is neither verified nor repaired; nor is one that is being
+// verified started.
+func TestInUse(t *testing.T) {
+	disk := used(t)
+	d := open(t, disk)
+	o := inspect.Options{FS: disk, Places: []storage.Place{place}}
+	if _, err := inspect.Verify(context.Background(), o); !errors.Is(err, storage.ErrLocked) || !strings.Contains(err.Error(), "pid 4711") {
+		t.Errorf("verify: %v", err)
+	}
+	if _, err := inspect.Begin(context.Background(), o, "me"); !errors.Is(err, storage.ErrLocked) {
+		t.Errorf("repair: %v", err)
+	}
+	if err := d.Close(); err != nil {
+		t.Fatal(err)
+	}
+	r := begin(t, disk)
+	if _, err := storage.OpenDir(place, options(disk)); !errors.Is(err, storage.ErrLocked) {
+		t.Errorf("a start beside a repair: %v", err)
+	}
+	if err := r.Close(); err != nil {
+		t.Error(err)
+	}
+	opened(t, disk)
+}
+
+// A look can be ended.
+func TestVerifyEndsWithItsContext(t *testing.T) {
+	ctx, cancel := context.WithCancel(context.Background())
+	cancel()
+	if _, err := inspect.Verify(ctx, inspect.Options{FS: used(t), Places: []storage.Place{place}}); !errors.Is(err, context.Canceled) {
+		t.Error(err)
+	}
+}
+
+// Dump shows each frame, batch and record once, and goes over damage.
+func TestDump(t *testing.T) {
+	disk := used(t)
+	s := &site{TB: t, fs: disk}
+	s.flip(second, 2000)
+	count := func(o inspect.DumpOptions) map[string]int {
+		n := map[string]int{}
+		err := inspect.Dump(context.Background(), inspect.Options{FS: disk, Places: []storage.Place{place}}, o, func(it *inspect.Item) error {
+			n[it.What]++
+			return nil
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+		return n
+	}
+	all := count(inspect.DumpOptions{Checkpoint: true, Journal: true, Segments: true, Partition: -1})
+	if all["checkpoint"] != 1 || all["log"] != len(topics) || all["frame"] < 480 || all["damage"] != 1 || all["record"] > 0 {
+		t.Errorf("%v", all)
+	}
+	some := count(inspect.DumpOptions{Segments: true, Topic: "a", Partition: 0, From: 40, To: 44, Records: true})
+	if some["batch"] != 2 || some["record"] != 4 || some["segment"] != 1 {
+		t.Errorf("%v", some)
+	}
+	some = count(inspect.DumpOptions{Journal: true, Topic: "a", Partition: 0, From: 130, To: 134, Records: true})
+	if some["frame"] != 2 || some["record"] != 4 {
+		t.Errorf("%v", some)
+	}
+}
