@@ -69,16 +69,12 @@ func AcceptJournalLoss(place Place, opt Options, really bool) (lost []Accepted, 
 
 // whole says whether a start would find everything in the journal that it needs.
 func (d *Dir) whole(c *checkpoint) bool {
-	j, err := journal.Open(d.acceptOptions())
+	j, err := journal.Open(d.journalOptions())
 	if err != nil {
 		return false
 	}
 	ext, err := j.Scan(c.redo, func(journal.Frame) error { return nil })
 	return errors.Join(err, j.Close()) == nil && ext.Next > c.durable
-}
-
-func (d *Dir) acceptOptions() journal.Options {
-	return journal.Options{FS: d.opt.FS, Dir: d.jpath, ID: d.ident.Journal, FileSize: d.opt.JournalFileSize, MaxBytes: d.opt.JournalBytes, Sweep: func() {}}
 }
 
 // newJournal begins a journal of a new identity above everything that the
@@ -103,7 +99,7 @@ func (d *Dir) newJournal(c *checkpoint) error {
 
 // freshFile begins a file in a journal that nobody uses.
 func (d *Dir) freshFile(above journal.LSN) (at journal.Position, err error) {
-	j, err := journal.Open(d.acceptOptions())
+	j, err := journal.Open(d.journalOptions())
 	if err != nil {
 		return at, err
 	}

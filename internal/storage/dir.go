@@ -28,8 +28,8 @@ type Options struct {
 	// DeferredBytes bounds the memory of a directory for record bytes that are
 	// not in segments yet, and for the cache of those that are. Default 64 MiB.
 	DeferredBytes int64
-	// JournalFileSize is the size of a journal file, default 64 MiB, and
-	// JournalBytes the bound of all of them, default 1 GiB, which bounds recovery.
+	// JournalFileSize is the size of a journal file, and JournalBytes the bound of all
+	// of them, which bounds recovery. 0 follows from the disk; see journalSizes.
 	JournalFileSize, JournalBytes int64
 	// OpenFiles bounds the segment files that are kept open per directory. Default:
 	// half of what the process may have open, over all directories, but 256 to 16384. A
@@ -95,8 +95,6 @@ func (o *Options) setDefaults() {
 		}
 	}
 	set(&o.DeferredBytes, 64<<20)
-	set(&o.JournalFileSize, 64<<20)
-	set(&o.JournalBytes, max(1<<30, 4*o.JournalFileSize))
 	set(&o.MaxInflatedBytes, 1<<30)
 	set(&o.CleanerBytes, cleanerBytes)
 	if o.CleanerBackoff <= 0 {
@@ -130,6 +128,7 @@ type Dir struct {
 	opt   *Options
 	path  string
 	jpath string
+	sizes journalSizes
 	ident identity
 	lock  io.Closer
 	clean bool // the last stop was clean
@@ -279,12 +278,10 @@ func (d *Dir) open() (err error) {
 	if _, err := d.identify(); err != nil {
 		return err
 	}
-	d.journal, err = journal.Open(journal.Options{
-		FS: fsys, Dir: d.jpath, ID: d.ident.Journal, FileSize: d.opt.JournalFileSize, MaxBytes: d.opt.JournalBytes,
-		Absent: d.opt.Absent, Sweep: func() { d.signal(d.sweeps) }, Failed: d.journalFailed, Synced: d.stats.group,
-		Broken: d.opt.broken.journal,
-	})
-	if err != nil {
+	opt := d.journalOptions()
+	opt.Sweep = func() { d.signal(d.sweeps) }
+	opt.Absent, opt.Failed, opt.Synced, opt.Broken = d.opt.Absent, d.journalFailed, d.stats.group, d.opt.broken.journal
+	if d.journal, err = journal.Open(opt); err != nil {
 		return err
 	}
 	if err := d.recover(); err != nil {

@@ -3,7 +3,6 @@ package storage
 import (
 	"fmt"
 	"math"
-	"strings"
 	"sync/atomic"
 	"time"
 
@@ -222,28 +221,16 @@ func (d *Dir) tellSpace(before SpaceLevel, s *Space) {
 
 // measure asks the file systems.
 func (d *Dir) measure() (Space, error) {
-	free, total, err := d.opt.FS.Free(d.path)
+	now, err := d.spaces()
 	if err != nil {
 		return Space{}, err
 	}
-	s := Space{Known: true, Free: clampBytes(free), Total: clampBytes(total)}
-	s.JournalFree = s.Free
+	s := Space{Known: true, Free: now.free, Total: now.total, JournalFree: now.journalFree}
 	s.MinFree = threshold(d.opt.MinFree(), s.Total)
-	apart := !strings.HasPrefix(d.jpath+"/", d.path+"/")
-	if apart {
-		free, total, err := d.opt.FS.Free(d.jpath)
-		if err != nil {
-			return Space{}, err
-		}
-		s.JournalFree = clampBytes(free)
-		if clampBytes(total) == s.Total && s.JournalFree == s.Free {
-			apart = false // the same file system
-		}
-	}
 	if s.MinFree == 0 {
 		return s, nil
 	}
-	if s.Owed = d.memory.deferred.Load(); !apart {
+	if s.Owed = d.memory.deferred.Load(); !now.apart {
 		s.Owed += d.journal.Preparing()
 	}
 	before := d.LastSpace().Level
@@ -252,7 +239,7 @@ func (d *Dir) measure() (Space, error) {
 	}
 	// A journal on a disk of its own may fill it: what counts is what it may still
 	// grow by.
-	if need := min(s.MinFree, d.journal.Growth()); apart && need > 0 {
+	if need := min(s.MinFree, d.journal.Growth()); now.apart && need > 0 {
 		if l := levelOf(s.JournalFree, need, before); l > s.Level {
 			s.Level, s.Message = l, spaceMessage("journal directory "+d.jpath, s.JournalFree, 0, need, l)
 		}

@@ -59,12 +59,12 @@ func TestAnIdleRoundReadsNothing(t *testing.T) {
 		l.Observe(idle{})
 	}
 	errs.Clear()
-	before := errs.Calls(errfs.Any&^errfs.Free)
+	before := errs.Calls(errfs.Any &^ errfs.Free)
 	d.retain()
 	if calls := errs.Calls(errfs.Any&^errfs.Free) - before; calls > 12*n || calls < n {
 		t.Errorf("the first round takes %d calls for %d logs", calls, n)
 	}
-	before = errs.Calls(errfs.Any&^errfs.Free)
+	before = errs.Calls(errfs.Any &^ errfs.Free)
 	d.retain()
 	if calls := errs.Calls(errfs.Any&^errfs.Free) - before; calls > 0 {
 		t.Errorf("the second round takes %d calls", calls)

@@ -2,15 +2,40 @@ package storage
 
 import (
 	"fmt"
-	"math"
+	"strings"
 )
 
 // Space asks the file system of the directory for the bytes that may still be
 // written to it, and for its size.
 func (d *Dir) Space() (available, total int64, err error) {
-	free, size, err := d.opt.FS.Free(d.path)
+	s, err := d.spaces()
 	if err != nil {
 		return 0, 0, fmt.Errorf("free space of %s: %w", d.path, err)
 	}
-	return int64(min(free, math.MaxInt64)), int64(min(size, math.MaxInt64)), nil
+	return s.free, s.total, nil
+}
+
+// spaces is what the file systems of a directory say. apart: the journal is on
+// another one than the logs.
+type spaces struct {
+	free, total, journalFree, journalTotal int64
+	apart                                  bool
+}
+
+func (d *Dir) spaces() (s spaces, err error) {
+	free, total, err := d.opt.FS.Free(d.path)
+	if err != nil {
+		return s, err
+	}
+	s.free, s.total = clampBytes(free), clampBytes(total)
+	s.journalFree, s.journalTotal = s.free, s.total
+	if strings.HasPrefix(d.jpath+"/", d.path+"/") {
+		return s, nil
+	}
+	if free, total, err = d.opt.FS.Free(d.jpath); err != nil {
+		return s, err
+	}
+	s.journalFree, s.journalTotal = clampBytes(free), clampBytes(total)
+	s.apart = s.journalTotal != s.total || s.journalFree != s.free
+	return s, nil
 }

@@ -1,0 +1,53 @@
+package storage
+
+import "testing"
+
+func TestAJournalFitsItsDisk(t *testing.T) {
+	const gib = 1 << 30
+	for _, c := range []struct {
+		total     int64
+		apart     bool
+		file, all int64
+	}{
+		{1 << 40, false, 64 * mib, gib}, {8 * gib, false, 64 * mib, gib}, {4 * gib, false, 64 * mib, gib / 2}, {gib, false, 16 * mib, 128 * mib},
+		{150 * mib, false, 150 * mib / 64, 150 * mib / 8}, {10 * mib, false, 2 * mib, 16 * mib}, {gib, true, 64 * mib, gib / 2}, {0, false, 2 * mib, 16 * mib},
+	} {
+		if got := sizesFor(c.total, c.apart); got != (journalSizes{c.file, c.all}) {
+			t.Errorf("on %d MiB, apart %v: %+v", c.total/mib, c.apart, got)
+		}
+	}
+}
+
+// A small disk that was filled once takes records again when its topics are gone:
+// the journal does not keep the room.
+func TestASmallDiskHasRoomAgain(t *testing.T) {
+	fsys := newGauge(150 * mib)
+	fsys.total.Store(150 * mib)
+	d, err := OpenDir(Place{Path: "/d"}, Options{FS: fsys, MinFree: func() int64 { return AutoMinFree }, Config: func(string, ID) Config { return testConfig("sync") }})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer d.Close()
+	if s := d.LastSpace(); s.MinFree != 150*mib/4 {
+		t.Fatalf("%+v", s)
+	}
+	l := makeLogs(t, d, 1, "sync")[0]
+	for sent, data := 0, testBatch(t, 64<<10, nil); sent < 200*mib; sent += len(data) { // some laps of the journal
+		eventually(t, "the guard lets it", func() bool { return send(l, data).Err == nil })
+	}
+	eventually(t, "all counts", func() bool { return l.AckEnd() >= l.logEnd.Load() })
+	if err := d.Delete(l); err != nil {
+		t.Fatal(err)
+	}
+	var took int64
+	infos, err := fsys.List(d.JournalPath())
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, in := range infos {
+		took += in.Size
+	}
+	if took > 150*mib/4 {
+		t.Errorf("the journal has %d MiB in %d files", took/mib, len(infos))
+	}
+}
