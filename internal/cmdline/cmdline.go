@@ -91,8 +91,10 @@ func NoArgs(cmd *cobra.Command, args []string) error {
 }
 
 // Help makes the root's help command refuse what is no command, with the error
-// that wrap makes of the text: cobra's own shows the root's help and succeeds.
+// that wrap makes of the text: cobra's own shows the root's help and succeeds. And
+// --version prints what the version command does.
 func Help(root *cobra.Command, wrap func(error) error) {
+	root.SetVersionTemplate("{{.Version}}\n")
 	root.InitDefaultHelpCmd()
 	for _, c := range root.Commands() {
 		if c.Name() == "help" {

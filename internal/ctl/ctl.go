@@ -72,7 +72,6 @@ func Root(a *cli.App) *cobra.Command {
 		"Where the broker is comes from flags, else from variables (CHRONIKCTL_BROKERS for --brokers), else from a context of the\n" +
 		"contexts file (chronikctl context), else it is " + contexts.DefaultBrokers + ".\n\n" + cli.ExitCodes
 	root.Version = a.Version
-	root.SetVersionTemplate("{{.Version}}\n")
 	root.SilenceErrors, root.SilenceUsage = true, true
 	root.SetFlagErrorFunc(cli.FlagError)
 	a.Prepare(root)

@@ -78,6 +78,7 @@ func command(p Process) *cobra.Command {
 			"and serves metrics and health on " + config.DefaultAdminListen + ".\n\n" +
 			"Every setting can be given in the YAML file of --config, as a variable (CHRONIK_NUM_PARTITIONS for\n" +
 			"num.partitions), with --set num.partitions=4 or, where it has one, by its flag; the later goes over the earlier.\n\n" + exitCodes,
+		Version:       p.Version,
 		SilenceErrors: true,
 		SilenceUsage:  true,
 		Args:          noArgs,
