@@ -1,6 +1,7 @@
 package inspect
 
 import (
+	"cmp"
 	"context"
 	"encoding/hex"
 	"errors"
@@ -72,6 +73,9 @@ func (d *dir) look() error {
 	if d.state == nil {
 		return d.leftovers()
 	}
+	slices.SortFunc(d.state.Logs, func(a, b storage.LogState) int {
+		return cmp.Or(strings.Compare(a.Topic, b.Topic), cmp.Compare(a.ID.Partition, b.ID.Partition))
+	})
 	for i := range d.state.Logs {
 		l := &log{dir: d, st: &d.state.Logs[i]}
 		l.path = d.path(l.st.DirName())

@@ -4,7 +4,9 @@ import (
 	"bytes"
 	"context"
 	"crypto/sha256"
+	"errors"
 	"fmt"
+	"io/fs"
 	"path"
 	"slices"
 	"strings"
@@ -59,7 +61,7 @@ func open(t testing.TB, fsys vfs.FS) *storage.Dir {
 }
 
 // names of the fixture's topics, each with one partition; the id is its place here.
-var topics = []string{"a", "b", "compacted", "cut", "empty", "journalonly", "w"}
+var topics = []string{"a", "b", "compacted", "cut", "empty", "flushed", "journalonly", "w"}
 
 func idOf(i int) storage.ID { return storage.ID{Topic: [16]byte{byte(i + 1)}, Partition: 0} }
 
@@ -120,13 +122,13 @@ func put(t testing.TB, l *storage.Log, n int) {
 func eventually(t testing.TB, what string, ok func() bool) {
 	t.Helper()
 	for start := time.Now(); !ok(); time.Sleep(100 * time.Microsecond) {
-		if time.Since(start) > time.Minute {
+		if time.Since(start) > 10*time.Second {
 			t.Fatalf("never: %s", what)
 		}
 	}
 }
 
-// used makes a directory as a broker leaves it that was killed: seven logs, some with
+// used makes a directory as a broker leaves it that was killed: eight logs, some with
 // several segments, one compacted, one cut, one written through; what came last is in
 // the journal only, over several files.
 func used(t testing.TB) *crashfs.FS {
@@ -135,7 +137,7 @@ func used(t testing.TB) *crashfs.FS {
 	d := open(t, disk)
 	logs := create(t, d)
 	for _, name := range topics {
-		if name != "empty" && name != "journalonly" {
+		if name != "empty" && name != "journalonly" && name != "flushed" {
 			put(t, logs[name], 60)
 		}
 	}
@@ -151,11 +153,18 @@ func used(t testing.TB) *crashfs.FS {
 	eventually(t, "the log is compacted", func() bool { return compacted(t, disk) })
 	for range 80 {
 		for _, name := range topics {
-			if name != "empty" {
+			if name != "empty" && name != "flushed" {
 				put(t, logs[name], 1)
 			}
 		}
+		// Of this one most is in segments too, which no checkpoint knows of.
+		put(t, logs["flushed"], 3)
 	}
+	put(t, logs["flushed"], 100)
+	eventually(t, "records are in segments", func() bool {
+		infos, err := disk.List(root + "/flushed-0")
+		return err == nil && slices.ContainsFunc(infos, func(in vfs.Info) bool { return strings.HasSuffix(in.Name, segment.LogSuffix) && in.Size > 0 })
+	})
 	image := disk.KillImage(2)
 	if err := d.Close(); err != nil {
 		t.Fatal(err)
@@ -212,6 +221,9 @@ func tree(t testing.TB, fsys vfs.FS, dir string) map[string][32]byte {
 func read(t testing.TB, fsys vfs.FS, name string) []byte {
 	t.Helper()
 	f, err := fsys.Open(name)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil
+	}
 	if err != nil {
 		t.Fatal(err)
 	}

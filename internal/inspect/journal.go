@@ -214,7 +214,11 @@ func (d *dir) behind(ext journal.Extent) error {
 // done.
 func (d *dir) salvageable() error {
 	for _, l := range d.logs {
-		l.follow, l.broken, l.frames, l.end, l.seen = l.st.Follow(), nil, 0, l.st.Offset, 0
+		if err := l.findTail(); err != nil {
+			return err
+		}
+		l.broken, l.frames, l.seen = nil, 0, 0
+		l.begin()
 	}
 	s := salvage{d: d, lost: map[*log][]Loss{}}
 	if err := s.run(func(l *log, _ *journal.Frame) error {

@@ -26,6 +26,7 @@ type log struct {
 	path string
 
 	follow *storage.Follower
+	behind *tail // used where the journal is not whole
 	broken error // why the journal's frames don't continue it
 	frames int
 	seen   journal.LSN // of the last frame that salvage came by

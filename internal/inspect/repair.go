@@ -179,6 +179,12 @@ func (m *mend) commit() error {
 			continue
 		}
 		s := &m.state.Logs[i]
+		if l.behind != nil && d.fresh {
+			if err := m.sync(l); err != nil {
+				return err
+			}
+			s.Segments, s.Offset, s.Epochs, s.Producers = l.behind.segments, l.behind.end, l.behind.epochs, l.behind.producers
+		}
 		changed = m.segments(l, s) || changed
 		if l.reset {
 			s.Producers, changed = make([]byte, 4), true // none
@@ -265,7 +271,7 @@ func (m *mend) frames() error {
 		return err
 	}
 	for i, l := range d.logs {
-		l.follow = l.st.Follow()
+		l.begin()
 		if l.kept || d.fresh && l.st.Aside != "" {
 			m.state.Logs[i].Aside = ""
 			m.spent = append(m.spent, d.path(l.st.Aside))

@@ -126,3 +126,18 @@ func came(t *testing.T, fsys vfs.FS, whole map[string]map[int64][]byte, announce
 		}
 	}
 }
+
+// Where the journal is gone, what stands in segments behind the checkpoint is kept: no
+// byte gets there that wasn't acknowledged.
+func TestLostJournalKeepsWhatSegmentsHold(t *testing.T) {
+	fs := used(t)
+	if err := fs.RemoveAll(root + "/journal"); err != nil {
+		t.Fatal(err)
+	}
+	r := begin(t, fs)
+	defer func() { _ = r.Close() }()
+	i := slices.IndexFunc(r.Plan().Loses(), func(l inspect.Loss) bool { return l.Topic == "flushed" })
+	if i < 0 || r.Plan().Loses()[i].From < 300 {
+		t.Errorf("%v", r.Plan().Loses())
+	}
+}

@@ -1,0 +1,143 @@
+package inspect
+
+import (
+	"fmt"
+	"math"
+	"path"
+	"time"
+
+	"github.com/chronik-io/chronik/internal/record"
+	"github.com/chronik-io/chronik/internal/storage"
+	"github.com/chronik-io/chronik/internal/storage/epochs"
+	"github.com/chronik-io/chronik/internal/storage/producers"
+	"github.com/chronik-io/chronik/internal/storage/segment"
+)
+
+// tail is what a log's segments hold behind the recovery point. No byte reaches a
+// segment of a journalled log before the journal's datasync that covers it, so that
+// all of it was acknowledged; a start cuts it off, because the journal has it too.
+// Where the journal doesn't, it is what is left.
+type tail struct {
+	end       int64
+	segments  []storage.Extent // the whole list with it
+	files     []string         // that hold it, to be synced before anything speaks of it
+	epochs    epochs.Cache
+	producers []byte
+}
+
+// findTail reads it: whole batches that follow one another, of epochs that don't go
+// back, so that nothing of a history that was cut off is taken for it.
+func (l *log) findTail() error {
+	l.behind = nil
+	if !l.journalled() || l.st.Cut || l.st.Swapping {
+		return nil
+	}
+	files, err := l.sizes()
+	if err != nil || files == nil {
+		return err
+	}
+	t := tail{end: l.st.Offset, segments: append([]storage.Extent(nil), l.st.Segments...)}
+	var known producers.State
+	if _, err := known.Decode(l.st.Producers); err != nil {
+		known.Clear() // it is forgotten
+	}
+	if t.epochs, _, err = epochs.Decode(l.st.Epochs.Append(nil, math.MaxInt64)); err != nil {
+		return fmt.Errorf("%s: %w", l.st, err)
+	}
+	now, latest := time.Now(), t.epochs.Latest()
+	read := func(base, from int64) (int64, error) {
+		end, pos, err := segment.Prefix(l.dir.fs, l.path, base, from, t.end, files[base], func(b record.Batch) error {
+			if b.LeaderEpoch() < latest || b.BaseOffset() != t.end {
+				return errFound // of another history
+			}
+			latest, t.end = b.LeaderEpoch(), b.LastOffset()+1
+			known.Add(b, now)
+			t.epochs.Assign(b.LeaderEpoch(), b.BaseOffset())
+			return l.dir.ctx.Err()
+		})
+		if err == nil && end > l.st.Offset {
+			t.files = append(t.files, l.segmentPath(base))
+		}
+		return pos, err
+	}
+	if n := len(t.segments); n > 0 && t.segments[n-1].Size > 0 {
+		last := &t.segments[n-1]
+		if files[last.Base] < last.Size {
+			return nil // what is there can't be told to follow
+		}
+		pos, err := read(last.Base, last.Size)
+		if err != nil {
+			return l.unread(err)
+		}
+		last.Size = pos
+	}
+	for size, ok := files[t.end]; ok && size > 0; size, ok = files[t.end] {
+		base := t.end
+		pos, err := read(base, 0)
+		if err != nil {
+			return l.unread(err)
+		}
+		if t.end == base {
+			break
+		}
+		t.segments = append(t.segments, storage.Extent{Base: base, Size: pos})
+	}
+	if t.end > l.st.Offset {
+		t.producers = known.Append(nil, t.end)
+		l.behind = &t
+	}
+	return nil
+}
+
+// unread: nothing is taken of what cannot be read, or is of another history.
+func (l *log) unread(err error) error {
+	if access(err) || l.dir.ctx.Err() != nil {
+		return fmt.Errorf("%s: %w", l.st, err)
+	}
+	return nil
+}
+
+// sizes lists the segments that are there; nil where the directory is not.
+func (l *log) sizes() (map[int64]int64, error) {
+	infos, err := l.dir.fs.List(l.path)
+	if err != nil {
+		return nil, l.unread(err)
+	}
+	files := map[int64]int64{}
+	for _, in := range infos {
+		if base, ok := segment.ParseName(in.Name); ok && !in.Dir {
+			files[base] = in.Size
+		}
+	}
+	return files, nil
+}
+
+// begin begins to follow frames behind what segments hold.
+func (l *log) begin() {
+	l.follow, l.end = l.st.Follow(), l.st.Offset
+	if l.behind != nil {
+		l.follow.Skip(l.behind.end)
+		l.end = l.behind.end
+	}
+}
+
+// sync makes what a tail is made of durable.
+func (m *mend) sync(l *log) error {
+	for _, name := range l.behind.files {
+		f, err := m.fs.Open(name)
+		if err != nil {
+			return err
+		}
+		err = f.Datasync()
+		if e := f.Close(); err == nil {
+			err = e
+		}
+		if err == nil {
+			err = m.fs.SyncDir(path.Dir(name))
+		}
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}
