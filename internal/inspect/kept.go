@@ -1,0 +1,92 @@
+package inspect
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"math"
+
+	"github.com/chronik-io/chronik/internal/record"
+	"github.com/chronik-io/chronik/internal/storage/journal"
+)
+
+// aside follows the frames that a run before kept of a log that was offline.
+func (l *log) aside() error {
+	if l.st.Aside == "" {
+		return nil
+	}
+	name := l.dir.path(l.st.Aside)
+	err := journal.ReadKept(l.dir.fs, name, func(fr journal.Frame) error {
+		if err := l.follow.Take(&fr); err != nil {
+			return err
+		}
+		l.frames++
+		l.dir.opt.Progress(int64(len(fr.Payload)))
+		return l.dir.ctx.Err()
+	})
+	l.end = max(l.end, l.follow.End())
+	kind := FramesGap // they don't continue the log
+	switch {
+	case err == nil:
+		return nil
+	case access(err):
+		return fmt.Errorf("%s: %w", l.st, err)
+	case errors.Is(err, fs.ErrNotExist):
+		kind, err = FramesKeptMissing, errors.New("the checkpoint names it")
+	case errors.Is(err, journal.ErrDamaged):
+		kind = FramesKeptDamaged
+	}
+	l.kept = true
+	f := l.dir.find(kind, l, name, -1, "%v", err)
+	l.lose(f, l.follow.End(), math.MaxInt64)
+	l.asideLoss = []Loss{l.loss(l.follow.End(), Unknown)}
+	f.Lost = l.asideLoss
+	l.lost[len(l.lost)-1].To = Unknown
+	return nil
+}
+
+// kept notes a file of frames that no log takes; l is set where it lies in a
+// partition's directory.
+func (d *dir) kept(name string, l *log) error {
+	from, to, n := int64(math.MaxInt64), int64(0), 0
+	owner := l
+	err := journal.ReadKept(d.fs, name, func(fr journal.Frame) error {
+		from, to, n = min(from, fr.PrevEnd), max(to, fr.NextEnd), n+1
+		if owner == nil {
+			owner = d.byID[fr.Stream]
+		}
+		return d.ctx.Err()
+	})
+	switch {
+	case access(err):
+		return fmt.Errorf("log directory: %w", err)
+	case errors.Is(err, journal.ErrDamaged) && n == 0:
+		d.find(Leftover, l, name, -1, "frames that were kept aside; none is whole: %v", err).Start = "leaves it alone"
+		return nil
+	case err != nil && !errors.Is(err, journal.ErrDamaged):
+		d.find(Unreadable, l, name, -1, "%v", err).Effect = Aside
+		return nil
+	}
+	f := d.find(FramesKept, owner, name, -1, "%d frames with offsets %d to %d", n, from, to-1)
+	if owner != nil && owner.st.Offline != "" {
+		owner.recovered = append(owner.recovered, name)
+	} else {
+		f.Repair, f.Restore = "", moveAway
+	}
+	return nil
+}
+
+// from returns the batches of a payload that reach to an offset or beyond.
+func from(payload []byte, offset int64) []byte {
+	for rest := payload; len(rest) > 0; {
+		b, next, err := record.Next(rest)
+		if err != nil {
+			return payload
+		}
+		if b.LastOffset() >= offset {
+			return rest
+		}
+		rest = next
+	}
+	return nil
+}

@@ -1,0 +1,200 @@
+package inspect
+
+import (
+	"cmp"
+	"errors"
+	"fmt"
+	"math"
+	"path"
+	"slices"
+
+	"github.com/chronik-io/chronik/internal/record"
+	"github.com/chronik-io/chronik/internal/storage"
+	"github.com/chronik-io/chronik/internal/storage/segment"
+)
+
+// rewrite writes the segments with flaws anew, one of each log at a time, since a
+// checkpoint names one that is about to take its place.
+func (m *mend) rewrite() error {
+	type work struct {
+		log  *log
+		base int64
+	}
+	var rounds [][]work
+	for _, l := range m.dir.logs {
+		n := 0
+		for _, e := range l.st.Segments {
+			if len(l.flaws[e.Base]) == 0 || l.gone[e.Base] {
+				continue
+			}
+			if size, short := l.cut[e.Base]; short && size == 0 {
+				continue
+			}
+			if n == len(rounds) {
+				rounds = append(rounds, nil)
+			}
+			rounds[n] = append(rounds[n], work{l, e.Base})
+			n++
+		}
+	}
+	files := segment.NewFiles(m.fs, 64)
+	defer files.Close() //nolint:errcheck // everything in them is synced
+	for _, round := range rounds {
+		if err := m.ctx.Err(); err != nil {
+			return err
+		}
+		for _, w := range round {
+			if err := m.finish(files, w.log); err != nil { // a swap from before
+				return err
+			}
+		}
+		var ready []work
+		for _, w := range round {
+			if err := m.anew(files, w.log, w.base); err != nil {
+				return fmt.Errorf("segment %d of %s: %w", w.base, w.log.st, err)
+			}
+			ready = append(ready, w)
+		}
+		if err := m.bench.Commit(m.state); err != nil {
+			return err
+		}
+		for _, w := range ready {
+			if err := m.finish(files, w.log); err != nil {
+				return err
+			}
+		}
+		if err := m.bench.Commit(m.state); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// entry is what the checkpoint to be says of a log.
+func (m *mend) entry(l *log) *storage.LogState { return &m.state.Logs[slices.Index(m.dir.logs, l)] }
+
+// finish gives the segment that waits its place.
+func (m *mend) finish(files *segment.Files, l *log) error {
+	s := m.entry(l)
+	if !s.Swapping {
+		return nil
+	}
+	waits := exists(m.fs, path.Join(l.path, segment.Name(s.Swap)+segment.LogSuffix+segment.SwapSuffix))
+	if err := segment.FinishSwap(files, l.path, s.Swap, waits); err != nil {
+		return err
+	}
+	listed := map[int64]bool{}
+	for _, e := range s.Segments {
+		listed[e.Base] = true
+	}
+	if l.waiting { // a compaction's: it took the place of others too
+		for base := range l.files {
+			if !listed[base] && base < s.Offset {
+				if err := segment.Open(files, l.path, base, 0).Remove(); err != nil {
+					return err
+				}
+			}
+		}
+		l.waiting = false
+	}
+	if err := m.fs.SyncDir(l.path); err != nil {
+		return err
+	}
+	s.Swapping, s.Swap = false, 0
+	return nil
+}
+
+// anew writes a segment without its flaws beside the old one, and has the checkpoint
+// to be speak of it.
+func (m *mend) anew(files *segment.Files, l *log, base int64) error {
+	s := m.entry(l)
+	i := slices.IndexFunc(s.Segments, func(e storage.Extent) bool { return e.Base == base })
+	if i < 0 {
+		return nil
+	}
+	fresh, err := segment.CreateCleaned(files, l.path, base)
+	if err != nil {
+		return err
+	}
+	size := s.Segments[i].Size
+	// What a log that is written through has behind its recovery point stays.
+	tail := int64(0)
+	if !s.Journalled && i+1 == len(s.Segments) {
+		tail = max(l.files[base]-size, 0)
+	}
+	if err := m.copy(l, base, size+tail, fresh); err != nil {
+		return errors.Join(err, fresh.Discard())
+	}
+	if err := fresh.Seal(); err != nil {
+		return errors.Join(err, fresh.Discard())
+	}
+	if err := fresh.Ready(); err != nil {
+		return errors.Join(err, fresh.Discard())
+	}
+	if err := m.fs.SyncDir(l.path); err != nil {
+		return err
+	}
+	s.Segments[i].Size, s.Swapping, s.Swap = fresh.Size()-tail, true, base
+	return nil
+}
+
+// copyStep is how much of a segment is copied at a time.
+const copyStep = 1 << 20
+
+// copy copies what stands between the flaws, and what is made of those that are mended.
+func (m *mend) copy(l *log, base, size int64, to *segment.Segment) error {
+	f, err := m.fs.Open(l.segmentPath(base))
+	if err != nil {
+		return err
+	}
+	defer f.Close() //nolint:errcheck // it was only read
+	put := func(from, end int64, change func([]byte)) error {
+		for from < end {
+			n := end - from
+			if change == nil {
+				n = min(n, copyStep)
+			}
+			b := make([]byte, n)
+			if _, err := f.ReadAt(b, from); err != nil {
+				return err
+			}
+			if change != nil {
+				change(b)
+			}
+			if err := to.Append([][]byte{b}, math.MaxInt); err != nil {
+				return err
+			}
+			from += n
+		}
+		return nil
+	}
+	flaws := slices.Clone(l.flaws[base])
+	slices.SortFunc(flaws, func(a, b flaw) int { return cmp.Or(cmp.Compare(a.Pos, b.Pos), cmp.Compare(a.epoch, b.epoch)) })
+	at := int64(0)
+	for _, x := range flaws {
+		if x.Pos < at || x.Pos >= size {
+			continue
+		}
+		if err := put(at, x.Pos, nil); err != nil {
+			return err
+		}
+		if change := x.change(); change != nil {
+			if err := put(x.Pos, x.Pos+x.Size, change); err != nil {
+				return err
+			}
+		}
+		at = x.Pos + x.Size
+	}
+	return put(at, size, nil)
+}
+
+// change is what is made of a flaw's bytes; nil leaves them out.
+func (f *flaw) change() func([]byte) {
+	switch {
+	case f.epoch >= 0:
+		return func(b []byte) { record.Batch(b).SetLeaderEpoch(f.epoch) }
+	case f.Renumbers():
+		return func(b []byte) { record.Batch(b).SetBaseOffset(f.From) }
+	}
+	return nil
+}
