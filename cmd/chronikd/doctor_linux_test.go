@@ -15,7 +15,7 @@ import (
 // doctor is what chronikctl doctor says of a broker, and its exit code.
 func doctor(t *testing.T, p *process) (report string, code int) {
 	t.Helper()
-	out, err := exec.Command("chronikctl", "doctor", "--brokers", p.Addr, "--admin", p.Admin, "--wait", "0s").CombinedOutput()
+	out, err := exec.Command("chronikctl", "doctor", "--brokers", p.Addr, "--admin", p.Admin, "--wait", "0s", "-o", "wide").CombinedOutput()
 	if exit := (*exec.ExitError)(nil); errors.As(err, &exit) {
 		return string(out), exit.ExitCode()
 	}
