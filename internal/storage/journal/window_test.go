@@ -16,6 +16,7 @@ func windowed(t *testing.T, absent func() int, test func(t *testing.T, j *opened
 	synctest.Test(t, func(t *testing.T) {
 		fsys := errfs.New(memory(t))
 		j := open(t, fsys, func(o *Options) { o.FileSize, o.MaxBytes, o.Absent = 32<<20, 256<<20, absent })
+		j.maxWrite = 1 << 20
 		time.Sleep(time.Second)
 		test(t, j, fsys)
 		ok(t, j.Close())

@@ -138,7 +138,7 @@ func (j *Journal) needOfControlsLocked() (n int64, some bool) {
 }
 
 // writeGroup writes the group that waits and makes it durable. An impatient
-// group is synced after every write of ~1 MiB; a patient one once, at its end.
+// group is synced after every write of ~4 MiB; a patient one once, at its end.
 func (j *Journal) writeGroup(w *writer) error {
 	j.mu.Lock()
 	limit := j.waiting.limits()
