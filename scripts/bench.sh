@@ -67,7 +67,7 @@ against() {
   if [ -z "$kafka" ]; then
     local load=()
     while [ $# -gt 0 ]; do # what only a comparison has
-      case "$1" in --echo) shift;; --set-a | --set-b | --discard) shift 2;; *) load+=("$1"); shift;; esac
+      case "$1" in --echo) shift;; --set-a | --set-b) shift 2;; *) load+=("$1"); shift;; esac
     done
     alone "${load[@]}"
     return
@@ -207,14 +207,25 @@ row_sweeps() {
   title "sweeps: a run long enough for several checkpoint sweeps; p99 and max of each second are in --json and --report"
   alone -c 128 -d "${SWEEP_TIME:-60s}" --partitions 1000
 }
+# Kafka acknowledges what the kernel still has to write. So each run begins with a disk
+# that has nothing left to do of the run before, and lasts longer than memory does.
 row_bulk() {
-  local n keep=${BULK_KEEP:-8} load
+  local n keep=${BULK_KEEP:-8} round side at load
   take_ballast
   for n in 1 16; do
     title "bulk: a kgo producer for ${BULK_TIME:-120s} on $n partitions, 1 KiB; $keep GiB are kept, $(awk '/^MemAvailable/ {printf "%.1f", $2 / 2^20}' /proc/meminfo) GiB of memory are there"
-    load=(--batched -s 1024 --partitions "$n" -d "${BULK_TIME:-120s}" "${large[@]}" --topic-config "retention.bytes=$((keep * 2**30 / n))"
-      --topic-config segment.bytes=268435456 --topic-config file.delete.delay.ms=1000)
-    rounds="${BULK_ROUNDS:-1}" against "${load[@]}" --discard 0
+    load=(--create-topic "${large[@]}" --batched -s 1024 --partitions "$n" -d "${BULK_TIME:-120s}" --warmup "$warmup" --csv
+      --topic-config "retention.bytes=$((keep * 2**30 / n))" --topic-config segment.bytes=268435456 --topic-config file.delete.delay.ms=1000)
+    for round in $(seq "${BULK_ROUNDS:-2}"); do
+      for side in chronik kafka; do
+        at="$addr"
+        if [ $side = kafka ]; then [ -n "$kafka" ] || continue; at="$kafka"; fi
+        sync
+        sleep "${BULK_PAUSE:-6}"
+        "$bench" --bootstrap-servers "$at" --topic "$(topic)" "${load[@]}" >"$work/csv" || { cat "$work/csv"; continue; }
+        column records_per_second p50_us p99_us <"$work/csv" | awk -v side="$side" '{printf "%-8s %d MB/s, p50 %.0f ms, p99 %.0f ms\n", side, $1 * 1024 / 1e6, $2 / 1000, $3 / 1000}'
+      done
+    done
   done
   drop_ballast
 }
