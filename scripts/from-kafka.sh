@@ -48,7 +48,7 @@ new() { chronikctl --brokers "$to" "$@"; }
   done | old produce orders --input json --same-partition
   printf 'a\n\n\xff\xfe\n' | old produce raw -p 1
   old consume orders --group billing --count 200 >/dev/null
-  [ -z "$kafka" ] || old topic create flushed --config flush.messages=1 --config retention.ms=5000000
+  [ -z "$kafka" ] || old topic create flushed --config leader.replication.throttled.replicas=* --config retention.ms=5000000
 } >"$work/fill.log" 2>&1 || fail "filling the source: $(cat "$work/fill.log")"
 
 # Every block of the page is a file; the one of the way back comes last.

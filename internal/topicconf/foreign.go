@@ -37,7 +37,7 @@ internal.metadata.delete.delay.millis internal.metadata.log.segment.bytes intern
 kafka.metrics.polling.interval.secs kafka.metrics.reporters leader.imbalance.check.interval.seconds
 listener.security.protocol.map
 log.cleaner.io.buffer.load.factor log.cleaner.io.buffer.size
-log.cleaner.threads log.dir log.dir.failure.timeout.ms log.flush.interval.messages log.flush.interval.ms
+log.cleaner.threads log.dir log.dir.failure.timeout.ms
 log.flush.offset.checkpoint.interval.ms log.flush.scheduler.interval.ms log.flush.start.offset.checkpoint.interval.ms
 log.initial.task.delay.ms log.local.retention.bytes log.local.retention.ms
 max.connection.creation.rate max.connections.per.ip.overrides
@@ -123,8 +123,6 @@ func foreignTopicDefs() []*Def {
 		return topicDef(name, t, "", "", append(opts, noDefault, notHonoured)...)
 	}
 	return []*Def{
-		foreign("flush.messages", Long, atLeast(1)),
-		foreign("flush.ms", Long, atLeast(0)),
 		foreign("follower.replication.throttled.replicas", List),
 		foreign("internal.segment.bytes", Int),
 		foreign("leader.replication.throttled.replicas", List),

@@ -15,7 +15,7 @@ type instead struct {
 func insteads() []instead {
 	return []instead{
 		{[]string{"log.dir"}, "use log.dirs, or data.dir alone"},
-		{[]string{"log.flush.", "flush."},
+		{[]string{"log.flush."},
 			"leave it out: the durability profile says when records are synced (wal.profile, chronik.durability.profile of a topic)"},
 		{[]string{"process.roles", "controller.", "metadata.", "internal.metadata.", "initial.broker.registration.timeout.ms", "broker.heartbeat.interval.ms",
 			"broker.session.timeout.ms", "controlled.shutdown.", "server.max.startup.time.ms", "early.start.listeners", "zookeeper."},

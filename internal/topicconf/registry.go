@@ -111,6 +111,9 @@ func (r *Registry) CheckTopic(set map[string]string) error {
 	if err := checkSet(r.topic, set, "topic"); err != nil {
 		return err
 	}
+	if err := r.checkFlush(set); err != nil {
+		return err
+	}
 	return r.checkLags(set, minLag, maxLag)
 }
 

@@ -21,7 +21,11 @@ func (profiles) Lookup(name string) (durability.Profile, error) {
 	if name != "sync" && name != "os" {
 		return durability.Profile{}, fmt.Errorf("unknown durability profile %q (known: os, sync)", name)
 	}
-	return durability.Profile{Name: name}, nil
+	p := durability.Profile{Name: name}
+	if name == "os" {
+		p.Ack = durability.Written
+	}
+	return p, nil
 }
 
 func registry() *Registry {
@@ -130,7 +134,8 @@ func TestBrokerConfigsAreRefusedInKafkasWords(t *testing.T) {
 		{map[string]string{"message.max.bytes": "abc"}, false, "Invalid value abc for configuration message.max.bytes: Not a number of type INT"},
 		{map[string]string{"message.max.bytes": "-1"}, false, "Invalid value -1 for configuration message.max.bytes: Value must be at least 0"},
 		{map[string]string{"segment.bytes": "5000000"}, false, "Unknown broker config name: segment.bytes"},
-		{map[string]string{"log.flush.interval.ms": "5"}, false, "Broker config log.flush.interval.ms is known to Kafka, but this version of chronik does not honour it; leave it out: the durability profile says when records are synced (wal.profile, chronik.durability.profile of a topic)"},
+		{map[string]string{"log.flush.scheduler.interval.ms": "5"}, false, "Broker config log.flush.scheduler.interval.ms is known to Kafka, but this version of chronik does not honour it; leave it out: the durability profile says when records are synced (wal.profile, chronik.durability.profile of a topic)"},
+		{map[string]string{"log.flush.interval.ms": "5"}, false, ""},
 		{map[string]string{"log.retention.ms": "5", "log.roll.jitter.ms": "5", "log.segment.delete.delay.ms": "5"}, false, ""},
 		{map[string]string{"log.retention.ms": "0"}, false, "log.retention.ms must be unlimited (-1) or, greater than or equal to 1"},
 		{map[string]string{"log.retention.ms": "-1"}, true, ""},
@@ -181,6 +186,7 @@ func TestDefaultsAreKafkas(t *testing.T) {
 		"segment.index.bytes": "INT 10485760", "segment.ms": "LONG 604800000", "segment.jitter.ms": "LONG 0",
 		"delete.retention.ms": "LONG 86400000", "file.delete.delay.ms": "LONG 60000", "max.compaction.lag.ms": "LONG 9223372036854775807",
 		"min.cleanable.dirty.ratio": "DOUBLE 0.5", "min.compaction.lag.ms": "LONG 0", "retention.bytes": "LONG -1",
+		"flush.messages": "LONG 9223372036854775807", "flush.ms": "LONG 9223372036854775807",
 		"retention.ms": "LONG 604800000", "unclean.leader.election.enable": "BOOLEAN false",
 	}
 	got := map[string]string{}

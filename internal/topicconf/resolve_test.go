@@ -5,6 +5,7 @@ import (
 	"math"
 	"reflect"
 	"slices"
+	"strings"
 	"testing"
 	"time"
 )
@@ -147,8 +148,8 @@ func TestEveryTopicConfigIsRead(t *testing.T) {
 		"compression.type": "zstd", "compression.gzip.level": "5", "compression.lz4.level": "5", "compression.zstd.level": "5",
 		"cleanup.policy": "compact", "retention.ms": "5", "retention.bytes": "5", "file.delete.delay.ms": "5", "segment.jitter.ms": "5",
 		"min.cleanable.dirty.ratio": "0.1", "min.compaction.lag.ms": "5", "max.compaction.lag.ms": "5", "delete.retention.ms": "5",
-		"unclean.leader.election.enable": "true",
-		"segment.bytes":                  "2000000", "segment.ms": "5", "segment.index.bytes": "50", "index.interval.bytes": "50", "preallocate": "true",
+		"unclean.leader.election.enable": "true", "flush.messages": "5", "flush.ms": "5",
+		"segment.bytes": "2000000", "segment.ms": "5", "segment.index.bytes": "50", "index.interval.bytes": "50", "preallocate": "true",
 	}
 	codec := map[string]string{"compression.gzip.level": "gzip", "compression.lz4.level": "lz4", "compression.zstd.level": "zstd"}
 	for _, d := range r.Topics() {
@@ -160,8 +161,12 @@ func TestEveryTopicConfigIsRead(t *testing.T) {
 		for k, v := range without {
 			with[k] = v
 		}
-		a, errA := r.ResolveTopic(Layers{Topic: without})
-		b, errB := r.ResolveTopic(Layers{Topic: with})
+		static := map[string]string{} // of the broker
+		if strings.HasPrefix(d.Name, "flush.") {
+			static[DurabilityProfile] = "os"
+		}
+		a, errA := r.ResolveTopic(Layers{Topic: without, Static: static})
+		b, errB := r.ResolveTopic(Layers{Topic: with, Static: static})
 		if errA != nil || errB != nil || reflect.DeepEqual(a, b) {
 			t.Errorf("%s=%s changes nothing (%v, %v)", d.Name, other[d.Name], errA, errB)
 		}

@@ -82,7 +82,8 @@ func (r *Registry) ResolveTopic(l Layers) (Topic, error) {
 	if t.Durability, err = r.profiles.Lookup(name); err != nil {
 		return Topic{}, fmt.Errorf("%s: %w", DurabilityProfile, err)
 	}
-	return t, nil
+	t.Durability, err = f.synced(t.Durability)
+	return t, err
 }
 
 // cleanup reads what says when records go.

@@ -42,7 +42,7 @@ func topicDefs(p Profiles) []*Def {
 			"Whether a replica that is not in sync may lead a partition that has no other left, which loses what it lacks. "+
 				"A partition with one replica has none to choose from, so that it changes nothing for it.",
 			from("unclean.leader.election.enable")),
-	}, slices.Concat(compressionDefs(), segmentDefs(), retentionDefs(), compactionDefs())...)
+	}, slices.Concat(flushDefs(), compressionDefs(), segmentDefs(), retentionDefs(), compactionDefs())...)
 }
 
 // DurabilityProfile is the name of the topic and broker config that chooses a
