@@ -27,6 +27,9 @@ func TestWhoAsksForSyncsGetsThem(t *testing.T) {
 		if err != nil || got.Durability.Name != c.want {
 			t.Errorf("%s: %s, %v, want %s", name, got.Durability.Name, err, c.want)
 		}
+		if v := find(t, r.DescribeTopic(Layers{Topic: c.topic, Static: c.broker}), DurabilityProfile); v.Value != c.want {
+			t.Errorf("%s: described as %s", name, v.Value)
+		}
 	}
 	wantMsg(t, r.CheckTopic(map[string]string{DurabilityProfile: "os", "flush.ms": "100"}),
 		"conflict topic config setting flush.ms (100) asks for records that are synced, and chronik.durability.profile (os) acknowledges before they are; leave one of them out")

@@ -35,11 +35,17 @@ type Value struct {
 	Settings []Setting
 }
 
-// DescribeTopic resolves all honoured topic configs, sorted by name.
+// DescribeTopic resolves all honoured topic configs, sorted by name. The durability
+// profile is the one in force, which may be stronger than the broker's; see synced.
 func (r *Registry) DescribeTopic(l Layers) []Value {
 	values := make([]Value, 0, len(r.topics))
+	t, err := r.ResolveTopic(l)
 	for _, d := range r.topics {
-		values = append(values, r.resolve(d, l))
+		v := r.resolve(d, l)
+		if d.Name == DurabilityProfile && err == nil {
+			v.Value = t.Durability.Name
+		}
+		values = append(values, v)
 	}
 	return values
 }
