@@ -91,10 +91,8 @@ func NoArgs(cmd *cobra.Command, args []string) error {
 }
 
 // Help makes the root's help command refuse what is no command, with the error
-// that wrap makes of the text: cobra's own shows the root's help and succeeds. And
-// --version prints what the version command does.
+// that wrap makes of the text: cobra's own shows the root's help and succeeds.
 func Help(root *cobra.Command, wrap func(error) error) {
-	root.SetVersionTemplate("{{.Version}}\n")
 	root.InitDefaultHelpCmd()
 	for _, c := range root.Commands() {
 		if c.Name() == "help" {

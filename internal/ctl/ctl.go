@@ -80,17 +80,41 @@ func Root(a *cli.App) *cobra.Command {
 	cli.CompleteFlag(root, "context", contextNames(a))
 	cmdline.Help(root, func(err error) error { return cli.Usage("%w", err) })
 	completion(a, root)
-	root.SetUsageTemplate(usage(root.UsageTemplate()))
+	root.SetUsageFunc(usage)
 	return root
 }
 
-// usage is cobra's template, with lines that fit, and without the list of the
-// flags that all commands have: they would bury those that a command has itself.
-func usage(template string) string {
-	return strings.NewReplacer(
-		".LocalFlags.FlagUsages", ".LocalFlags.FlagUsagesWrapped 100",
-		"Global Flags:\n{{.InheritedFlags.FlagUsages | trimTrailingWhitespaces}}", "Every command takes --brokers, --context, --output, --timeout, --yes and the other flags of chronikctl --help, too.",
-	).Replace(template)
+// usage prints how a command is called, with lines that fit, and without the list
+// of the flags that all commands have: they would bury those that it has itself. It
+// is no template: the linker keeps every method of every type where one is used,
+// 4 MB of them.
+func usage(c *cobra.Command) error {
+	w := c.OutOrStderr()
+	fmt.Fprintln(w, "Usage:")
+	if c.Runnable() {
+		fmt.Fprintf(w, "  %s\n", c.UseLine())
+	}
+	if c.HasAvailableSubCommands() {
+		fmt.Fprintf(w, "  %s [command]\n\nAvailable Commands:\n", c.CommandPath())
+		for _, sub := range c.Commands() {
+			if sub.IsAvailableCommand() || sub.Name() == "help" {
+				fmt.Fprintf(w, "  %-*s %s\n", sub.NamePadding(), sub.Name(), sub.Short)
+			}
+		}
+	}
+	if c.HasExample() {
+		fmt.Fprintf(w, "\nExamples:\n%s\n", c.Example)
+	}
+	if c.HasAvailableLocalFlags() {
+		fmt.Fprintf(w, "\nFlags:\n%s", c.LocalFlags().FlagUsagesWrapped(100))
+	}
+	if c.HasAvailableInheritedFlags() {
+		fmt.Fprintln(w, "\nEvery command takes --brokers, --context, --output, --timeout, --yes and the other flags of chronikctl --help, too.")
+	}
+	if c.HasAvailableSubCommands() {
+		fmt.Fprintf(w, "\nUse \"%s [command] --help\" for more information about a command.\n", c.CommandPath())
+	}
+	return nil
 }
 
 func versionCommand(a *cli.App) *cobra.Command {
