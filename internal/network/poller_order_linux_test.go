@@ -2,9 +2,11 @@ package network
 
 import (
 	"bytes"
+	"fmt"
 	"math/rand/v2"
 	"slices"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -36,10 +38,10 @@ func (l *log) Commit() {
 }
 
 func (l *log) add(r *Request) {
+	r.Later(l) // first: once it is in the queue, anybody's Commit may answer it
 	l.mu.Lock()
 	l.queue = append(l.queue, r)
 	l.mu.Unlock()
-	r.Later(l)
 }
 
 // TestLaterIsDoneOnceForAPollersTurn: what several connections' requests leave is
@@ -144,6 +146,7 @@ func TestI1ResponseOrderOfPolledConnections(t *testing.T) {
 			f.narrow(t)
 			dials = dialSmall
 		}
+		var failed atomic.Bool // of this try: t is failed by the ones before, too
 		var wg sync.WaitGroup
 		for i := range rapid.IntRange(1, 5).Draw(rt, "connections") {
 			wg.Go(func() {
@@ -151,20 +154,24 @@ func TestI1ResponseOrderOfPolledConnections(t *testing.T) {
 				p := dials(t, f.addr)
 				defer p.Close()
 				_ = p.SetDeadline(time.Now().Add(patience)) // a failure shows in what is missing
-				talk(t, p, rnd, small, large)
+				if err := talk(p, rnd, small, large); err != nil {
+					failed.Store(true)
+					t.Errorf("%v\n%s", err, f.state())
+					p.Close()
+				}
 			})
 		}
 		wg.Wait()
 		f.end(t)
 		m.wg.Wait()
-		if t.Failed() {
+		if failed.Load() {
 			rt.FailNow()
 		}
 	})
 }
 
 // talk sends requests in pieces, with pauses, and checks their answers.
-func talk(t *testing.T, p *client, rnd *rand.Rand, small, large int) {
+func talk(p *client, rnd *rand.Rand, small, large int) error {
 	const n = 25
 	body := func(i int32) []byte {
 		size := int(i) * 7 % 23 * small / 23
@@ -207,9 +214,8 @@ func talk(t *testing.T, p *client, rnd *rand.Rand, small, large int) {
 		}
 		got, answer, err := p.receive()
 		if err != nil || got != i || !bytes.Equal(answer, body(i)) {
-			t.Errorf("answer %d: %d bytes for %d, %v", i, len(answer), got, err)
-			p.Close()
-			return
+			return fmt.Errorf("answer %d on %s: %d bytes for %d, %v", i, p.LocalAddr(), len(answer), got, err)
 		}
 	}
+	return nil
 }

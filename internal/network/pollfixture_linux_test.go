@@ -3,8 +3,11 @@ package network
 import (
 	"context"
 	"errors"
+	"fmt"
 	"math"
 	"net"
+	"runtime"
+	"strings"
 	"syscall"
 	"testing"
 	"time"
@@ -94,10 +97,13 @@ func dialSmall(t testing.TB, addr string) *client {
 	return &client{c}
 }
 
+// smallBuffers makes segments small too: one of loopback's 64 KiB may not fit into
+// such a buffer, and Linux then drops it and sends it again after seconds.
 func smallBuffers(_, _ string, c syscall.RawConn) (failed error) {
 	err := c.Control(func(fd uintptr) {
 		failed = errors.Join(unix.SetsockoptInt(int(fd), unix.SOL_SOCKET, unix.SO_RCVBUF, 4<<10),
-			unix.SetsockoptInt(int(fd), unix.SOL_SOCKET, unix.SO_SNDBUF, 4<<10))
+			unix.SetsockoptInt(int(fd), unix.SOL_SOCKET, unix.SO_SNDBUF, 4<<10),
+			unix.SetsockoptInt(int(fd), unix.IPPROTO_TCP, unix.TCP_MAXSEG, 512))
 	})
 	return errors.Join(failed, err)
 }
@@ -165,6 +171,31 @@ func (p *polled) await(t testing.TB, what string, cond func(*conn) bool) {
 func (p *polled) awaitRole(t testing.TB, role readRole) {
 	t.Helper()
 	p.await(t, "the reading role", func(c *conn) bool { return c.role == role })
+}
+
+// state describes the connections, to say where one hangs.
+func (f *pollFixture) state() string {
+	var b strings.Builder
+	f.Server.mu.Lock()
+	conns := f.snapshot()
+	f.Server.mu.Unlock()
+	fmt.Fprintf(&b, "%+v\n", f.Stats())
+	for c := range conns {
+		var unread, unsent int
+		_ = c.raw.Control(func(fd uintptr) { // of a closed connection there is nothing to say
+			unread, _ = unix.IoctlGetInt(int(fd), unix.TIOCINQ)
+			unsent, _ = unix.IoctlGetInt(int(fd), unix.TIOCOUTQ)
+		})
+		c.mu.Lock()
+		fmt.Fprintf(&b, "%s: %d bytes to read, %d unsent; role %d, recalled %t, stopped %t, dead %t; busy %t, writing %t, flushing %t, reader waits %t; "+
+			"%d requests, %d without an answer, %d Produce of %d bytes; %d bytes to write, left %d; oldest ready %t\n",
+			c.peer, unread, unsent, c.role, c.recalled, c.stopped.Load(), c.dead, c.busy, c.writing, c.flushing, c.rwaiting,
+			c.queued, c.unready, c.produces, c.produceBytes, c.unwritten, len(c.out.left), c.oldest != nil && c.oldest.ready)
+		c.mu.Unlock()
+	}
+	stacks := make([]byte, 1<<20)
+	b.Write(stacks[:runtime.Stack(stacks, true)])
+	return b.String()
 }
 
 func (c *client) tcp() *net.TCPConn { return c.Conn.(*net.TCPConn) }

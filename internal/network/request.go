@@ -161,7 +161,14 @@ func (r *Request) expireAlone() {
 // Later has c.Commit called when the requests that arrived together with this
 // one were handled: once for all of them that ask for the same, on the same goroutine.
 // Only Handle may call it, before the answer can be given.
-func (r *Request) Later(c Committer) { r.turn.add(c) }
+func (r *Request) Later(c Committer) {
+	if membuf.Invariants && r.answered.Load() {
+		// Outside such a build it would be another request's turn by now, and work
+		// would be lost between two goroutines.
+		panic(fmt.Sprintf("network: API %d version %d left work for later after its answer", r.Key, r.Version))
+	}
+	r.turn.add(c)
+}
 
 // SetSoftware remembers what the client called itself, for this connection's
 // later requests. Only ApiVersions' handler calls it, before it answers.
