@@ -23,7 +23,8 @@ func createTopics(ctx context.Context, b *Broker, r *network.Request, req *kmsg.
 	resp := respondTo(r, kmsg.NewPtrCreateTopicsResponse())
 	c := b.newChange(r, milliseconds(req.TimeoutMillis))
 	times := counts(req.Topics, func(t *kmsg.CreateTopicsRequestTopic) string { return t.Topic })
-	var revisions []int64 // of the topics of the answer
+	var specs []controller.TopicSpec
+	var places []int // of each spec in the answer
 	for i := range req.Topics {
 		t := &req.Topics[i]
 		n := times[t.Topic]
@@ -33,38 +34,42 @@ func createTopics(ctx context.Context, b *Broker, r *network.Request, req *kmsg.
 		out := kmsg.NewCreateTopicsResponseTopic()
 		out.Topic, out.NumPartitions, out.ReplicationFactor = t.Topic, -1, -1
 		out.Configs = []kmsg.CreateTopicsResponseTopicConfig{}
-		var made controller.Created
-		var err error
+		err := b.creatable(t)
 		if n > 1 {
 			times[t.Topic], err = 0, errDuplicateTopic
-		} else {
-			made, err = c.createTopic(ctx, t, req.ValidateOnly)
 		}
-		out.ErrorCode, out.ErrorMessage = c.verdict(err)
-		if err == nil {
-			out.TopicID, out.NumPartitions, out.ReplicationFactor = made.ID, made.Partitions, made.ReplicationFactor
-			out.Configs = b.createdConfigs(made.Configs)
+		if out.ErrorCode, out.ErrorMessage = c.verdict(err); err == nil {
+			specs, places = append(specs, specOf(t, req.ValidateOnly)), append(places, len(resp.Topics))
 		}
-		resp.Topics, revisions = append(resp.Topics, out), append(revisions, made.Revision)
+		resp.Topics = append(resp.Topics, out)
+	}
+	if len(specs) == 0 {
+		return resp
+	}
+	made := c.createTopics(ctx, specs)
+	for i := range made {
+		b.created(c, &made[i], &resp.Topics[places[i]])
 	}
 	if err := c.seen(ctx); err != nil {
-		for i, now := 0, b.image().Version(); i < len(resp.Topics); i++ {
-			if revisions[i] > now {
-				resp.Topics[i].ErrorCode, resp.Topics[i].ErrorMessage = c.verdict(err)
+		now := b.image().Version()
+		for i := range made {
+			if out := &resp.Topics[places[i]]; made[i].Revision > now {
+				out.ErrorCode, out.ErrorMessage = c.verdict(err)
 			}
 		}
 	}
 	return resp
 }
 
-// createTopic creates one topic.
-func (c *change) createTopic(ctx context.Context, t *kmsg.CreateTopicsRequestTopic, validateOnly bool) (made controller.Created, err error) {
+// creatable says why a topic may not be created, whatever else is asked for.
+func (b *Broker) creatable(t *kmsg.CreateTopicsRequestTopic) error {
 	if t.Topic == "__cluster_metadata" {
-		return made, refuse(kerr.InvalidRequest, "Creation of internal topic %s is prohibited.", t.Topic)
+		return refuse(kerr.InvalidRequest, "Creation of internal topic %s is prohibited.", t.Topic)
 	}
-	if err := c.b.noRoom(); err != nil {
-		return made, err
-	}
+	return b.noRoom()
+}
+
+func specOf(t *kmsg.CreateTopicsRequestTopic, validateOnly bool) controller.TopicSpec {
 	spec := controller.TopicSpec{Name: t.Topic, Partitions: t.NumPartitions, ReplicationFactor: t.ReplicationFactor,
 		Configs: make(map[string]*string, len(t.Configs)), ValidateOnly: validateOnly}
 	for _, a := range t.ReplicaAssignment {
@@ -73,11 +78,25 @@ func (c *change) createTopic(ctx context.Context, t *kmsg.CreateTopicsRequestTop
 	for _, conf := range t.Configs {
 		spec.Configs[conf.Name] = conf.Value
 	}
-	err = c.do(ctx, func(ctx context.Context) (int64, error) {
-		made, err = c.b.opt.Controller.CreateTopic(ctx, spec)
-		return made.Revision, err
-	})
-	return made, err
+	return spec
+}
+
+func (c *change) createTopics(ctx context.Context, specs []controller.TopicSpec) []controller.Outcome {
+	ctx, cancel := context.WithTimeout(ctx, changeTimeout)
+	defer cancel()
+	made := c.b.opt.Controller.CreateTopics(ctx, specs)
+	for i := range made {
+		c.made(made[i].Revision)
+	}
+	return made
+}
+
+// created fills in the answer for a topic that was to be created.
+func (b *Broker) created(c *change, made *controller.Outcome, out *kmsg.CreateTopicsResponseTopic) {
+	if out.ErrorCode, out.ErrorMessage = c.verdict(made.Err); made.Err == nil {
+		out.TopicID, out.NumPartitions, out.ReplicationFactor = made.ID, made.Partitions, made.ReplicationFactor
+		out.Configs = b.createdConfigs(made.Configs)
+	}
 }
 
 // createdConfigs are the configs of a topic as CreateTopics answers with them

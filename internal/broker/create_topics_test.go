@@ -239,3 +239,39 @@ func TestATimeoutSaysThatTheChangeIsMade(t *testing.T) {
 		t.Error("what timed out was not made after all")
 	}
 }
+
+// What comes after a change of metadata, such as the checkpoint of new logs, is done
+// once for all topics of a request: one change makes them, one says where they are.
+func TestTopicsOfARequestAreMadeAndDeletedTogether(t *testing.T) {
+	n := newNode(t)
+	w := n.dial(t)
+	before := n.image().Version()
+	var list []kmsg.CreateTopicsRequestTopic
+	req := kmsg.NewPtrDeleteTopicsRequest()
+	req.TimeoutMillis = 20_000
+	for i := range 50 {
+		list = append(list, newTopic(fmt.Sprint("t", i), 1, 1))
+		req.TopicNames = append(req.TopicNames, fmt.Sprint("t", i))
+	}
+	resp := ask[*kmsg.CreateTopicsResponse](t, w, 5, createRequest(false, append(list, newTopic("bad!", 1, 1))...))
+	for i, topic := range resp.Topics {
+		if (topic.ErrorCode == 0) != (i < 50) {
+			t.Errorf("%s: %s", topic.Topic, said(topic.ErrorCode, topic.ErrorMessage))
+		}
+	}
+	n.mustHave(t, "t49", 1)
+	must(t, n.applier.WaitFor(t.Context(), before+2)) // their directories are noted in a change of its own
+	if made := n.image().Version() - before; made > 2 {
+		t.Errorf("%d changes of metadata made the topics", made)
+	}
+	before = n.image().Version()
+	for _, topic := range ask[*kmsg.DeleteTopicsResponse](t, w, 5, req).Topics {
+		if topic.ErrorCode != 0 {
+			t.Error(said(topic.ErrorCode, topic.ErrorMessage))
+		}
+	}
+	must(t, n.applier.WaitFor(t.Context(), before+2)) // the tombstones go when the logs have
+	if made := n.image().Version() - before; made > 2 {
+		t.Errorf("%d changes of metadata deleted the topics", made)
+	}
+}

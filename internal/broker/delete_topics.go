@@ -21,27 +21,39 @@ func deleteTopicsAPI() api {
 func deleteTopics(ctx context.Context, b *Broker, r *network.Request, req *kmsg.DeleteTopicsRequest) kmsg.Response {
 	resp := respondTo(r, kmsg.NewPtrDeleteTopicsResponse())
 	c := b.newChange(r, milliseconds(req.TimeoutMillis))
-	var made []int // places in the answer
+	var ids [][16]byte
+	var places []int // of each id in the answer
 	for _, want := range b.toDelete(req) {
 		out := kmsg.NewDeleteTopicsResponseTopic()
 		out.Topic, out.TopicID = want.name, want.id
-		err := want.err
-		if err == nil {
-			err = c.do(ctx, func(ctx context.Context) (int64, error) { return b.opt.Controller.DeleteTopic(ctx, want.topic.ID) })
+		if want.err == nil {
 			out.Topic, out.TopicID = &want.topic.Name, want.topic.ID
-			made = append(made, len(resp.Topics))
+			ids, places = append(ids, want.topic.ID), append(places, len(resp.Topics))
 		}
-		out.ErrorCode, out.ErrorMessage = c.verdict(err)
+		out.ErrorCode, out.ErrorMessage = c.verdict(want.err)
 		resp.Topics = append(resp.Topics, out)
 	}
-	if err := c.seen(ctx); err != nil {
-		for _, i := range made {
-			if resp.Topics[i].ErrorCode == 0 && b.image().TopicByID(resp.Topics[i].TopicID) != nil {
-				resp.Topics[i].ErrorCode, resp.Topics[i].ErrorMessage = c.verdict(err)
-			}
+	if len(ids) == 0 {
+		return resp
+	}
+	errs := c.deleteTopics(ctx, ids)
+	notSeen := c.seen(ctx)
+	for i, err := range errs {
+		if err == nil && notSeen != nil && b.image().TopicByID(ids[i]) != nil {
+			err = notSeen
 		}
+		out := &resp.Topics[places[i]]
+		out.ErrorCode, out.ErrorMessage = c.verdict(err)
 	}
 	return resp
+}
+
+func (c *change) deleteTopics(ctx context.Context, ids [][16]byte) []error {
+	ctx, cancel := context.WithTimeout(ctx, changeTimeout)
+	defer cancel()
+	revision, errs := c.b.opt.Controller.DeleteTopics(ctx, ids)
+	c.made(revision)
+	return errs
 }
 
 // deletion is one entry of the request: the topic that it means, or why it means

@@ -108,21 +108,9 @@ func (b *Broker) autoCreate(names []string) map[string]error {
 	defer cancel()
 	failed := map[string]error{}
 	var revision int64
-	for _, name := range names {
-		if err := b.opt.Replicas.Room(); err != nil {
-			failed[name] = err // clients take the code for passing and come back
-			continue
-		}
-		made, err := b.opt.Controller.CreateTopic(ctx, controller.TopicSpec{Name: name, Partitions: -1, ReplicationFactor: -1})
-		var refused *controller.Error
-		switch {
-		case err == nil:
-			revision = made.Revision
-		case errors.As(err, &refused) && refused.Kind == controller.TopicExists:
-			// Somebody else was quicker.
-		default:
-			failed[name] = changeError(err)
-		}
+	// As many at once as one operation may make partitions.
+	for some := range slices.Chunk(names, max(controller.MaxPartitions/int(max(b.conf.NumPartitions, 1)), 1)) {
+		revision = max(revision, b.autoCreateSome(ctx, some, failed))
 	}
 	if revision > 0 {
 		_ = b.opt.Metadata.WaitFor(ctx, revision) // what is not seen by then is answered as on its way
@@ -133,6 +121,33 @@ func (b *Broker) autoCreate(names []string) map[string]error {
 		}
 	}
 	return failed
+}
+
+// autoCreateSome creates topics and notes in failed why some could not be.
+func (b *Broker) autoCreateSome(ctx context.Context, names []string, failed map[string]error) (revision int64) {
+	specs := make([]controller.TopicSpec, len(names))
+	for i, name := range names {
+		specs[i] = controller.TopicSpec{Name: name, Partitions: -1, ReplicationFactor: -1}
+	}
+	err := b.opt.Replicas.Room()
+	if err != nil {
+		for _, name := range names {
+			failed[name] = err // clients take the code for passing and come back
+		}
+		return 0
+	}
+	for i, made := range b.opt.Controller.CreateTopics(ctx, specs) {
+		var refused *controller.Error
+		switch {
+		case made.Err == nil:
+			revision = max(revision, made.Revision)
+		case errors.As(made.Err, &refused) && refused.Kind == controller.TopicExists:
+			// Somebody else was quicker.
+		default:
+			failed[names[i]] = changeError(made.Err)
+		}
+	}
+	return revision
 }
 
 // metadataAnswer describes brokers and topics. created is nil, or says for the

@@ -14,9 +14,9 @@ const (
 	// maxAttempts bounds how often an operation decides again because somebody
 	// else wrote in between.
 	maxAttempts = 32
-	// MaxPartitionsPerTopic is how many partitions one operation may create,
-	// Kafka's limit for one request.
-	MaxPartitionsPerTopic = 10_000
+	// MaxPartitions is how many partitions one operation may create, Kafka's limit
+	// for one request.
+	MaxPartitions = 10_000
 )
 
 // Options are what a Controller depends on.

@@ -54,8 +54,9 @@ func (c *Controller) more(ctx context.Context, spec PartitionsSpec, id [16]byte,
 	case len(spec.Assignments) > 0 && int64(len(spec.Assignments)) != add:
 		return nil, refuse(InvalidReplicaAssignment, "Attempted to add %d additional partition(s), but only %d assignment(s) were specified.",
 			add, len(spec.Assignments))
-	case add > MaxPartitionsPerTopic:
-		return nil, checkCount(MaxPartitionsPerTopic + 1)
+	}
+	if err := checkCount(add); err != nil {
+		return nil, err
 	}
 	kv, err := c.get(ctx, metadata.PartitionKey(id, 0))
 	if err != nil {

@@ -2,6 +2,7 @@ package controller
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"maps"
 	"math/rand/v2"
@@ -35,47 +36,137 @@ type Created struct {
 	Configs           map[string]string
 }
 
+// Outcome is what came of one of several topics that were to be created.
+type Outcome struct {
+	Created
+	Err error
+}
+
 // CreateTopic creates a topic with its partitions and configs in one
-// transaction. Refusals, in the order in which they are looked for: the name
-// (InvalidTopic), a topic that has it (TopicExists) or collides with it
-// (InvalidTopic), configs (InvalidConfig), then the numbers and assignments.
+// transaction. Refusals, in the order in which they are looked for: too many
+// partitions (PolicyViolation), the name (InvalidTopic), a topic that has it
+// (TopicExists) or collides with it (InvalidTopic), configs (InvalidConfig), then
+// the numbers and assignments.
 func (c *Controller) CreateTopic(ctx context.Context, spec TopicSpec) (Created, error) {
-	if err := CheckTopicName(spec.Name); err != nil {
-		return Created{}, err
+	o := c.CreateTopics(ctx, []TopicSpec{spec})[0]
+	return o.Created, o.Err
+}
+
+// CreateTopics creates topics, all that are not refused in one transaction: what
+// comes after it, such as the checkpoint of their logs, is then done once for all
+// of them. Each has an outcome of its own, in the order of specs.
+func (c *Controller) CreateTopics(ctx context.Context, specs []TopicSpec) []Outcome {
+	out := make([]Outcome, len(specs))
+	err := c.checkTotal(specs)
+	if err == nil {
+		err = c.retry(ctx, namesOf(specs), func() error { return c.create(ctx, specs, out) })
 	}
-	var done Created
-	err := c.retry(ctx, "create topic "+spec.Name, func() error {
-		taken, err := c.get(ctx, metadata.NameKey(spec.Name))
-		if err != nil {
-			return err
+	if errors.Is(err, metadata.ErrTooLarge) && len(specs) > 1 {
+		half := len(specs) / 2
+		return append(c.CreateTopics(ctx, specs[:half]), c.CreateTopics(ctx, specs[half:])...)
+	}
+	for i := range out {
+		if err != nil && out[i].Err == nil {
+			out[i] = Outcome{Err: err}
 		}
-		if taken.ModRevision != 0 {
-			return nameTaken(spec.Name, taken)
+	}
+	return out
+}
+
+func namesOf(specs []TopicSpec) string {
+	if len(specs) == 1 {
+		return "create topic " + specs[0].Name
+	}
+	return fmt.Sprintf("create %d topics", len(specs))
+}
+
+// checkTotal refuses more partitions than one operation may make, before anything
+// else is looked at, as Kafka does.
+func (c *Controller) checkTotal(specs []TopicSpec) error {
+	total := int64(0)
+	for i := range specs {
+		switch s := &specs[i]; {
+		case len(s.Assignments) > 0:
+			total += int64(len(s.Assignments))
+		case s.Partitions == -1:
+			total += int64(c.opts.NumPartitions)
+		default:
+			total += int64(max(s.Partitions, 0))
 		}
-		configs, err := c.creationConfigs(spec.Configs)
-		if err != nil {
-			return err
-		}
-		brokers, err := c.brokers(ctx)
-		if err != nil {
-			return err
-		}
-		replicas, err := c.assign(spec, brokers)
-		if err != nil {
-			return err
-		}
-		done = Created{Partitions: int32(len(replicas)), ReplicationFactor: int16(len(replicas[0])), Configs: configs}
-		if spec.ValidateOnly {
-			return nil
-		}
-		done.ID = metadata.NewID()
-		done.Revision, err = c.opts.Store.Txn(ctx, creation(spec.Name, done.ID, replicas, configs, taken))
-		return err
-	})
+	}
+	return checkCount(total)
+}
+
+// create is one attempt at creating topics.
+func (c *Controller) create(ctx context.Context, specs []TopicSpec, out []Outcome) error {
+	brokers, err := c.brokers(ctx)
 	if err != nil {
-		return Created{}, err
+		return err
 	}
-	return done, nil
+	var txn metadata.Txn
+	named := map[string]string{} // names that are taken here, by key
+	for i := range specs {
+		spec := &specs[i]
+		free, err := c.freeName(ctx, spec.Name, named)
+		var replicas [][]int32
+		if err == nil {
+			out[i], replicas, err = c.decide(spec, brokers)
+		}
+		var refused *Error
+		switch {
+		case errors.As(err, &refused):
+			out[i] = Outcome{Err: err}
+			continue
+		case err != nil:
+			return err
+		}
+		named[free.Key] = spec.Name
+		if !spec.ValidateOnly {
+			out[i].ID = metadata.NewID()
+			addCreation(&txn, spec.Name, &out[i].Created, replicas, free)
+		}
+	}
+	if len(txn.Put) == 0 {
+		return nil
+	}
+	revision, err := c.opts.Store.Txn(ctx, txn)
+	for i := range out {
+		if out[i].ID != [16]byte{} {
+			out[i].Revision = revision
+		}
+	}
+	return err
+}
+
+// freeName returns the key of a name, which is free; an *Error where it is not.
+func (c *Controller) freeName(ctx context.Context, name string, named map[string]string) (metadata.KV, error) {
+	if err := CheckTopicName(name); err != nil {
+		return metadata.KV{}, err
+	}
+	kv, err := c.get(ctx, metadata.NameKey(name))
+	if err != nil {
+		return kv, err
+	}
+	if other, taken := named[kv.Key]; taken {
+		return kv, nameTakenBy(name, other)
+	}
+	if kv.ModRevision != 0 {
+		return kv, nameTaken(name, kv)
+	}
+	return kv, nil
+}
+
+// decide says what a topic whose name is free will be.
+func (c *Controller) decide(spec *TopicSpec, brokers []int32) (o Outcome, replicas [][]int32, err error) {
+	configs, err := c.creationConfigs(spec.Configs)
+	if err != nil {
+		return o, nil, err
+	}
+	if replicas, err = c.assign(spec, brokers); err != nil {
+		return o, nil, err
+	}
+	o.Created = Created{Partitions: int32(len(replicas)), ReplicationFactor: int16(len(replicas[0])), Configs: configs}
+	return o, replicas, nil
 }
 
 func nameTaken(name string, kv metadata.KV) error {
@@ -83,10 +174,14 @@ func nameTaken(name string, kv metadata.KV) error {
 	if err != nil {
 		return err
 	}
-	if n.Topic == name {
+	return nameTakenBy(name, n.Topic)
+}
+
+func nameTakenBy(name, other string) error {
+	if other == name {
 		return refuse(TopicExists, "Topic '%s' already exists.", name)
 	}
-	return refuse(InvalidTopic, "Topic '%s' collides with existing topic: %s", name, n.Topic)
+	return refuse(InvalidTopic, "Topic '%s' collides with existing topic: %s", name, other)
 }
 
 func (c *Controller) creationConfigs(given map[string]*string) (map[string]string, error) {
@@ -106,7 +201,7 @@ func (c *Controller) creationConfigs(given map[string]*string) (map[string]strin
 }
 
 // assign decides on the replicas of every partition.
-func (c *Controller) assign(spec TopicSpec, brokers []int32) ([][]int32, error) {
+func (c *Controller) assign(spec *TopicSpec, brokers []int32) ([][]int32, error) {
 	if len(spec.Assignments) > 0 {
 		return assignManually(spec, brokers)
 	}
@@ -123,32 +218,26 @@ func (c *Controller) assign(spec TopicSpec, brokers []int32) ([][]int32, error) 
 	if rf == -1 {
 		rf = c.opts.ReplicationFactor
 	}
-	if err := checkCount(partitions); err != nil {
-		return nil, err
-	}
 	if err := checkReplicationFactor(int(rf), brokers); err != nil {
 		return nil, err
 	}
 	return spread(brokers, rand.IntN(len(brokers)), partitions, int(rf)), nil
 }
 
-func checkCount(partitions int32) error {
-	if partitions > MaxPartitionsPerTopic {
+func checkCount(partitions int64) error {
+	if partitions > MaxPartitions {
 		return refuse(PolicyViolation, "Excessively large number of partitions per request.")
 	}
 	return nil
 }
 
-func assignManually(spec TopicSpec, brokers []int32) ([][]int32, error) {
+func assignManually(spec *TopicSpec, brokers []int32) ([][]int32, error) {
 	const head = "A manual partition assignment was specified, but "
 	switch {
 	case spec.ReplicationFactor != -1:
 		return nil, refuse(InvalidRequest, head+"replication factor was not set to -1.")
 	case spec.Partitions != -1:
 		return nil, refuse(InvalidRequest, head+"numPartitions was not set to -1.")
-	}
-	if err := checkCount(int32(min(len(spec.Assignments), MaxPartitionsPerTopic+1))); err != nil {
-		return nil, err
 	}
 	out := make([][]int32, len(spec.Assignments))
 	seen, rf, gap := make(map[int32]bool, len(out)), 0, false
@@ -173,54 +262,18 @@ func assignManually(spec TopicSpec, brokers []int32) ([][]int32, error) {
 	return out, nil
 }
 
-// creation is the transaction that makes a topic, on the condition that its name
-// is still free.
-func creation(name string, id [16]byte, replicas [][]int32, configs map[string]string, free metadata.KV) metadata.Txn {
-	txn := metadata.Txn{
-		If: []metadata.Compare{unchanged(free)},
-		Put: []metadata.KV{
-			{Key: free.Key, Value: metadata.Name{Topic: name, ID: id}.Encode()},
-			{Key: metadata.TopicKey(id), Value: metadata.TopicRecord{
-				Name: name, Internal: IsInternal(name), Partitions: int32(len(replicas))}.Encode()},
-		},
-	}
+// addCreation adds to a transaction what makes a topic, on the condition that its
+// name is still free.
+func addCreation(txn *metadata.Txn, name string, made *Created, replicas [][]int32, free metadata.KV) {
+	txn.If = append(txn.If, unchanged(free))
+	txn.Put = append(txn.Put,
+		metadata.KV{Key: free.Key, Value: metadata.Name{Topic: name, ID: made.ID}.Encode()},
+		metadata.KV{Key: metadata.TopicKey(made.ID), Value: metadata.TopicRecord{
+			Name: name, Internal: IsInternal(name), Partitions: made.Partitions}.Encode()})
 	for i, r := range replicas {
-		txn.Put = append(txn.Put, metadata.KV{Key: metadata.PartitionKey(id, int32(i)), Value: newPartition(r).Encode()})
+		txn.Put = append(txn.Put, metadata.KV{Key: metadata.PartitionKey(made.ID, int32(i)), Value: newPartition(r).Encode()})
 	}
-	if len(configs) > 0 {
-		txn.Put = append(txn.Put, metadata.KV{Key: metadata.TopicConfigKey(id), Value: metadata.EncodeConfigs(configs)})
+	if len(made.Configs) > 0 {
+		txn.Put = append(txn.Put, metadata.KV{Key: metadata.TopicConfigKey(made.ID), Value: metadata.EncodeConfigs(made.Configs)})
 	}
-	return txn
-}
-
-// DeleteTopic removes a topic with its partitions and configs, and leaves a
-// tombstone, in one transaction. UnknownTopicID: there is no such topic.
-func (c *Controller) DeleteTopic(ctx context.Context, id [16]byte) (revision int64, err error) {
-	err = c.retry(ctx, "delete topic "+metadata.FormatID(id), func() error {
-		rec, kv, err := c.topicByID(ctx, id)
-		if err != nil {
-			return err
-		}
-		txn := metadata.Txn{
-			If:     []metadata.Compare{unchanged(kv)},
-			Put:    []metadata.KV{{Key: metadata.DeletingKey(id), Value: metadata.Deleting{Name: rec.Name, Partitions: rec.Partitions}.Encode()}},
-			Delete: []string{kv.Key, metadata.NameKey(rec.Name), metadata.TopicConfigKey(id)},
-		}
-		for i := range rec.Partitions {
-			txn.Delete = append(txn.Delete, metadata.PartitionKey(id, i))
-		}
-		revision, err = c.opts.Store.Txn(ctx, txn)
-		return err
-	})
-	return revision, err
-}
-
-// ForgetDeleted removes the tombstone of a topic whose logs are gone from every
-// disk, durably. A tombstone that is gone already is no error.
-func (c *Controller) ForgetDeleted(ctx context.Context, id [16]byte) (revision int64, err error) {
-	revision, err = c.opts.Store.Txn(ctx, metadata.Txn{Delete: []string{metadata.DeletingKey(id)}})
-	if err != nil {
-		return 0, fmt.Errorf("forget deleted topic %s: %w", metadata.FormatID(id), err)
-	}
-	return revision, nil
 }

@@ -246,3 +246,95 @@ func TestDeletingATopicLeavesATombstone(t *testing.T) {
 		}
 	}
 }
+
+// limited is a store that takes no more than so many keys in a transaction.
+type limited struct {
+	metadata.Store
+	keys int
+}
+
+func (l limited) Txn(ctx context.Context, txn metadata.Txn) (int64, error) {
+	if len(txn.Put) > l.keys {
+		return 0, metadata.ErrTooLarge
+	}
+	return l.Store.Txn(ctx, txn)
+}
+
+func TestTopicsOfOneOperationAreMadeAndDeletedTogether(t *testing.T) {
+	ctx := context.Background()
+	c, s := cluster(t, 1)
+	mustCreate(t, c, "old", 1)
+	before := image(t, s).Version()
+	one := func(name string) TopicSpec { return TopicSpec{Name: name, Partitions: 2, ReplicationFactor: 1} }
+	bad := one("bad")
+	bad.Configs = map[string]*string{"no.such": ptr("1")}
+	out := c.CreateTopics(ctx, []TopicSpec{one("a"), one("old"), one("x.y"), one("x_y"), bad, one("no!name"), one("b")})
+	made := map[int]bool{0: true, 2: true, 6: true}
+	for i := range out {
+		if (out[i].Err == nil) != made[i] || made[i] && (out[i].Revision != before+1 || out[i].Partitions != 2 || out[i].ID == [16]byte{}) {
+			t.Errorf("%d: %+v", i, out[i])
+		}
+	}
+	wantError(t, out[1].Err, TopicExists, "Topic 'old' already exists.")
+	wantError(t, out[3].Err, InvalidTopic, "Topic 'x_y' collides with existing topic: x.y")
+	wantError(t, out[4].Err, InvalidConfig, "Unknown topic config name: no.such")
+	img := image(t, s)
+	if img.Version() != before+1 || img.Topic("a") == nil || img.Topic("b") == nil || img.Topic("x.y").ID != out[2].ID || img.Topic("x_y") != nil {
+		t.Errorf("version %d after %d", img.Version(), before)
+	}
+
+	nobody := metadata.NewID()
+	revision, errs := c.DeleteTopics(ctx, [][16]byte{out[0].ID, nobody, out[6].ID})
+	wantError(t, errs[1], UnknownTopicID, "There is no topic with the id "+metadata.FormatID(nobody)+".")
+	if errs[0] != nil || errs[2] != nil || revision != before+2 {
+		t.Errorf("deleted in %d: %v", revision, errs)
+	}
+	if img := image(t, s); img.Topic("a") != nil || img.Topic("b") != nil || img.Topic("x.y") == nil || img.Deleting(out[0].ID) == nil {
+		t.Error("topics a and b are there, or x.y is gone")
+	}
+	if revision, errs := c.DeleteTopics(ctx, [][16]byte{nobody}); revision != 0 || errs[0] == nil {
+		t.Errorf("revision %d, %v", revision, errs)
+	}
+}
+
+func TestWhatIsTooLargeForOneTransactionIsMadeInSeveral(t *testing.T) {
+	ctx := context.Background()
+	_, s := cluster(t, 1)
+	c := over(limited{s, 6}) // a topic of one partition has three
+	var specs []TopicSpec
+	for _, name := range []string{"a", "b", "c", "d", "e"} {
+		specs = append(specs, TopicSpec{Name: name, Partitions: 1, ReplicationFactor: 1})
+	}
+	specs[4].Partitions = 7
+	var ids [][16]byte
+	for i, o := range c.CreateTopics(ctx, specs) {
+		if (o.Err == nil) != (i < 4) {
+			t.Errorf("%d: %v", i, o.Err)
+		}
+		ids = append(ids, o.ID)
+	}
+	revision, errs := over(limited{s, 3}).DeleteTopics(ctx, ids[:4])
+	if img := image(t, s); errors.Join(errs...) != nil || revision != img.Version() || img.Topic("a") != nil || img.Topic("d") != nil {
+		t.Errorf("revision %d, %v", revision, errs)
+	}
+}
+
+// Kafka 4.3 counts the partitions of all topics of a request, and refuses all.
+func TestPartitionsAreCountedOverAllTopics(t *testing.T) {
+	c, s := cluster(t, 1)
+	mustCreate(t, c, "old", 1)
+	before := image(t, s).Version()
+	all := []TopicSpec{{Name: "a", Partitions: MaxPartitions - 2, ReplicationFactor: 1}, {Name: "old", Partitions: -1, ReplicationFactor: 1},
+		manual(Assignment{0, []int32{1}}), {Name: "none", Partitions: -7}, {Name: "b", Partitions: 1, ReplicationFactor: 1}}
+	for _, o := range c.CreateTopics(context.Background(), all) {
+		wantError(t, o.Err, PolicyViolation, "Excessively large number of partitions per request.")
+	}
+	if v := image(t, s).Version(); v != before {
+		t.Errorf("version %d after %d", v, before)
+	}
+	for i, o := range c.CreateTopics(context.Background(), all[1:]) {
+		if (o.Err == nil) != (i == 1 || i == 3) {
+			t.Errorf("%d: %v", i, o.Err)
+		}
+	}
+}

@@ -208,9 +208,11 @@ func (c *cluster) RaiseEpochs(_ context.Context, list []metadata.TopicPartition)
 	return c.revision + 1, errors.Join(errs...)
 }
 
-func (c *cluster) ForgetDeleted(_ context.Context, id [16]byte) (int64, error) {
-	if c.fail == nil {
-		delete(c.keys, metadata.DeletingKey(id))
+func (c *cluster) ForgetDeleted(_ context.Context, ids ...[16]byte) (int64, error) {
+	for _, id := range ids {
+		if c.fail == nil {
+			delete(c.keys, metadata.DeletingKey(id))
+		}
 	}
 	return c.revision + 1, c.fail
 }

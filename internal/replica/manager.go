@@ -20,8 +20,8 @@ type Cluster interface {
 	AssignDirs(ctx context.Context, broker int32, dirs map[metadata.TopicPartition][16]byte) (revision int64, err error)
 	// RaiseEpochs raises the leader epochs of partitions, in one transaction.
 	RaiseEpochs(ctx context.Context, partitions []metadata.TopicPartition) (revision int64, err error)
-	// ForgetDeleted removes a topic's tombstone: no log of it is left.
-	ForgetDeleted(ctx context.Context, topic [16]byte) (revision int64, err error)
+	// ForgetDeleted removes the tombstones of topics: no log of theirs is left.
+	ForgetDeleted(ctx context.Context, topics ...[16]byte) (revision int64, err error)
 }
 
 // Options are what a Manager needs.
@@ -101,9 +101,7 @@ func (m *Manager) Apply(ctx context.Context, _, next *metadata.Image, d *metadat
 			errs = append(errs, err)
 		}
 	}
-	for _, t := range d.Deleted {
-		m.remove(t)
-	}
+	m.remove(d.Deleted)
 	var want []wanted
 	for _, t := range d.Created {
 		for i := range t.Partitions.All() {
@@ -117,9 +115,7 @@ func (m *Manager) Apply(ctx context.Context, _, next *metadata.Image, d *metadat
 	}
 	errs = append(errs, m.bring(ctx, next, want))
 	m.configure(next, d)
-	for _, t := range d.Tombstones {
-		errs = append(errs, m.bury(ctx, t))
-	}
+	errs = append(errs, m.bury(ctx, d.Tombstones))
 	return errors.Join(errs...)
 }
 
@@ -162,7 +158,7 @@ func (m *Manager) bring(ctx context.Context, img *metadata.Image, want []wanted)
 		}
 	}
 	if len(specs) > 0 {
-		errs = append(errs, m.create(ctx, specs))
+		errs = append(errs, m.create(specs))
 	}
 	dirs := map[metadata.TopicPartition][16]byte{}
 	for _, w := range want {
@@ -177,21 +173,42 @@ func (m *Manager) bring(ctx context.Context, img *metadata.Image, want []wanted)
 }
 
 // create makes logs; those that can't be made are offline until the next start.
-func (m *Manager) create(_ context.Context, specs []storage.Spec) error {
+// They are made all at once, and where that fails by halves: what one of them
+// can't have keeps none of the others from being made.
+func (m *Manager) create(specs []storage.Spec) error {
 	logs, err := m.opt.Storage.Create(specs)
-	if err != nil {
-		m.mu.Lock()
-		for _, s := range specs {
-			tp := metadata.TopicPartition{Topic: s.ID.Topic, Partition: s.ID.Partition}
-			m.offline[tp] = fmt.Errorf("%w: the log of %s-%d could not be made: %w", ErrOffline, s.Topic, s.ID.Partition, err)
+	if err == nil {
+		for _, l := range logs {
+			m.adopt(metadata.TopicPartition{Topic: l.ID().Topic, Partition: l.ID().Partition}, l)
 		}
-		m.mu.Unlock()
-		return fmt.Errorf("make %d logs: %w", len(specs), err)
+		return nil
 	}
-	for _, l := range logs {
-		m.adopt(metadata.TopicPartition{Topic: l.ID().Topic, Partition: l.ID().Partition}, l)
+	if half := len(specs) / 2; half > 0 {
+		return errors.Join(m.createMissing(specs[:half]), m.createMissing(specs[half:]))
 	}
-	return nil
+	s := &specs[0]
+	err = fmt.Errorf("the log of %s-%d could not be made: %w", s.Topic, s.ID.Partition, err)
+	m.mu.Lock()
+	m.offline[metadata.TopicPartition{Topic: s.ID.Topic, Partition: s.ID.Partition}] = fmt.Errorf("%w: %w", ErrOffline, err)
+	m.mu.Unlock()
+	return err
+}
+
+// createMissing is create after an attempt that may have made some of the logs, in
+// one directory and not in the other.
+func (m *Manager) createMissing(specs []storage.Spec) error {
+	var missing []storage.Spec
+	for i := range specs {
+		if l := m.opt.Storage.Get(specs[i].ID); l != nil {
+			m.adopt(metadata.TopicPartition{Topic: specs[i].ID.Topic, Partition: specs[i].ID.Partition}, l)
+		} else {
+			missing = append(missing, specs[i])
+		}
+	}
+	if len(missing) == 0 {
+		return nil
+	}
+	return m.create(missing)
 }
 
 // adopt makes a log a partition.
@@ -298,41 +315,50 @@ func (m *Manager) configure(img *metadata.Image, d *metadata.Delta) {
 	}
 }
 
-// remove ends a topic's partitions and deletes their logs.
-func (m *Manager) remove(t *metadata.Topic) {
+// remove ends the partitions of topics and deletes their logs, all at once.
+func (m *Manager) remove(topics []*metadata.Topic) {
 	var ids []storage.ID
-	for i := range t.Partitions.All() {
-		tp := metadata.TopicPartition{Topic: t.ID, Partition: i}
-		m.mu.Lock()
-		p := m.partitions[tp]
-		delete(m.partitions, tp)
-		delete(m.offline, tp)
-		delete(m.fence, tp)
-		m.mu.Unlock()
-		if p != nil {
-			p.Delete()
+	for _, t := range topics {
+		for i := range t.Partitions.All() {
+			tp := metadata.TopicPartition{Topic: t.ID, Partition: i}
+			m.mu.Lock()
+			p := m.partitions[tp]
+			delete(m.partitions, tp)
+			delete(m.offline, tp)
+			delete(m.fence, tp)
+			m.mu.Unlock()
+			if p != nil {
+				p.Delete()
+			}
+			ids = append(ids, storage.ID{Topic: tp.Topic, Partition: tp.Partition})
 		}
-		ids = append(ids, storage.ID{Topic: tp.Topic, Partition: tp.Partition})
 	}
 	if err := m.opt.Storage.Delete(ids...); err != nil {
-		m.opt.Logger.Error("logs of a deleted topic could not be removed, the next start tries again",
-			zap.String("topic", t.Name), zap.Error(err))
+		m.opt.Logger.Error("logs of deleted topics could not be removed, the next start tries again",
+			zap.Int("topics", len(topics)), zap.String("first", topics[0].Name), zap.Error(err))
 	}
 }
 
-// bury removes what is left of a deleted topic, and its tombstone with it.
-func (m *Manager) bury(ctx context.Context, t *metadata.Deleting) error {
+// bury removes what is left of deleted topics, and their tombstones with it.
+func (m *Manager) bury(ctx context.Context, tombstones []*metadata.Deleting) error {
+	if len(tombstones) == 0 {
+		return nil
+	}
+	ids, dead := make([][16]byte, len(tombstones)), make(map[[16]byte]bool, len(tombstones))
+	for i, t := range tombstones {
+		ids[i], dead[t.ID] = t.ID, true
+	}
 	var left []storage.ID
 	for _, l := range m.opt.Storage.Logs() {
-		if l.ID().Topic == t.ID {
+		if dead[l.ID().Topic] {
 			left = append(left, l.ID())
 		}
 	}
 	if err := m.opt.Storage.Delete(left...); err != nil {
-		return fmt.Errorf("delete topic %s: %w", t.Name, err)
+		return fmt.Errorf("delete %d topics, %s first: %w", len(ids), tombstones[0].Name, err)
 	}
-	if _, err := m.opt.Cluster.ForgetDeleted(ctx, t.ID); err != nil {
-		return fmt.Errorf("delete topic %s: %w", t.Name, err)
+	if _, err := m.opt.Cluster.ForgetDeleted(ctx, ids...); err != nil {
+		return fmt.Errorf("delete %d topics, %s first: %w", len(ids), tombstones[0].Name, err)
 	}
 	return nil
 }

@@ -52,7 +52,7 @@ func (c *cluster) RaiseEpochs(context.Context, []metadata.TopicPartition) (int64
 	return c.rev + 1, nil
 }
 
-func (c *cluster) ForgetDeleted(context.Context, [16]byte) (int64, error) { return c.rev + 1, nil }
+func (c *cluster) ForgetDeleted(context.Context, ...[16]byte) (int64, error) { return c.rev + 1, nil }
 
 func (c *cluster) apply(t testing.TB, m *replica.Manager) {
 	t.Helper()
