@@ -139,6 +139,12 @@ else
   [ "$(ulimit -Hn)" = unlimited ] || [ "$(ulimit -Hn)" -ge "$wanted" ] || wanted="$(ulimit -Hn)"
   case "$limit" in *" $wanted "*" $wanted "*) ;; *) fail "the limit of open files is another: $limit" ;; esac
 
+  # The sandbox hides nothing that the broker judges its machine by.
+  unit chronikctl doctor >"$work/doctor" || true # what it finds here is no matter
+  for saw in 'files: ' 'memory: ' 'clock: the clock is ' 'file_system: ' 'mount: ' 'space: '; do
+    grep -q "^broker 1, $saw" "$work/doctor" || { cat "$work/doctor"; fail "the broker in its sandbox sees nothing of its ${saw%%:*}"; }
+  done
+
   # Killed: it is started again, and what was acknowledged is there.
   unit systemctl kill -s KILL chronikd
   until_true is NRestarts 1

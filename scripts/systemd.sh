@@ -16,6 +16,7 @@ complaints="$(systemd-analyze verify --man=no --recursive-errors=no "$unit" 2>&1
 [ -z "$complaints" ] || { echo "$complaints"; exit 1; }
 rating="$(systemd-analyze security --offline=true --threshold=20 "$unit" 2>&1)" || { echo "$rating"; exit 1; }
 echo "$rating" | tail -1
-for key in Type=notify WatchdogSec= TimeoutStopSec= LimitNOFILE= StateDirectory= RestartPreventExitStatus=; do
+for key in Type=notify WatchdogSec= TimeoutStopSec= LimitNOFILE= StateDirectory= RestartPreventExitStatus= SystemCallFilter=adjtimex; do
   grep -q "^$key" "$unit" || { echo "the unit lost its $key"; exit 1; }
 done
+if grep -q '^ProtectClock=' "$unit"; then echo "ProtectClock= forbids adjtimex: the broker would not see whether somebody keeps the clock right"; exit 1; fi
