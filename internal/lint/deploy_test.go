@@ -69,6 +69,7 @@ func TestWhatDoesNotFitIsFound(t *testing.T) {
 		{"deploy/grafana/provisioning/datasources/prometheus.yml", "prometheus:9090", "prometheus:9091", "where no service listens"},
 		{"deploy/grafana/dashboards/topics.json", `"uid": "chronik-topics"`, `"uid": "chronik-groups"`, "has the id"},
 		{"deploy/grafana/dashboards/topics.json", `"uid": "${datasource}"`, `"uid": "P1809F7CD0C75ACF3"`, "only its author has"},
+		{"deploy/grafana/dashboards/topics.json", `"min": 0`, `"min": null`, "leave it out"},
 	} {
 		root := t.TempDir()
 		if err := os.CopyFS(filepath.Join(root, "deploy"), os.DirFS("../../deploy")); err != nil {
@@ -394,6 +395,10 @@ func (d *deployment) checkDashboards() {
 			if uid := string(m[1]); uid != "${datasource}" && uid != "-- Grafana --" {
 				d.fault("%s asks the data source %q, which only its author has", file, uid)
 			}
+		}
+		// Old versions of Grafana took null for "by itself"; its schema knows numbers only.
+		if m := regexp.MustCompile(`"(?:min|max|decimals)":\s*null`).Find(b); m != nil {
+			d.fault("%s has %s: leave it out", file, m)
 		}
 	}
 }
