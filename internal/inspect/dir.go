@@ -34,6 +34,7 @@ type dir struct {
 	byID  map[storage.ID]*log
 
 	identity, journalIdentity bool // are to be written anew
+	restored                  bool // the state is that of the checkpoint's copy
 	half                      bool // the journal was about to be replaced
 	fresh                     bool // a repair begins a new journal
 	foreign                   []string
@@ -92,6 +93,9 @@ func (d *dir) look() error {
 	if err := d.journal(); err != nil {
 		return err
 	}
+	if d.restored && d.fresh {
+		d.distrust()
+	}
 	for _, l := range d.logs {
 		if err := d.ctx.Err(); err != nil {
 			return err
@@ -124,18 +128,59 @@ func (d *dir) identities() error {
 		return err2
 	}
 	d.out.Used = used || serr == nil
-	switch {
-	case errors.Is(serr, fs.ErrNotExist) && !used:
+	if errors.Is(serr, fs.ErrNotExist) && !used {
 		return nil // a first start was not over, or never came
-	case errors.Is(serr, fs.ErrNotExist):
-		d.find(CheckpointMissing, nil, d.path(storage.CheckpointFile), -1, "the file is gone")
-	case errors.Is(serr, statefile.ErrCorrupt):
-		d.find(CheckpointDamaged, nil, d.path(storage.CheckpointFile), -1, "%v", serr)
-	case serr != nil:
-		d.find(Unreadable, nil, d.path(storage.CheckpointFile), -1, "%v", serr).Effect = Refuses
+	}
+	if err := d.checkpoint(serr); err != nil {
+		return err
 	}
 	d.hold(own, err, theirs, jerr)
 	return d.mark()
+}
+
+// checkpoint holds what was read of the checkpoint against its copy, which stands in for it
+// where it is lost.
+func (d *dir) checkpoint(serr error) error {
+	name, spare := d.path(storage.CheckpointFile), d.path(storage.CheckpointCopy)
+	theirs, err := storage.ReadCopy(d.fs, d.place.Path)
+	if access(err) {
+		return fmt.Errorf("log directory %s: %w", d.place.Path, err)
+	}
+	kind, detail := CheckpointDamaged, fmt.Sprint(serr)
+	switch lost := errors.Is(err, fs.ErrNotExist); {
+	case serr == nil && (lost || errors.Is(err, statefile.ErrCorrupt)):
+		d.find(CheckpointCopy, nil, spare, -1, "%v", err)
+		return nil
+	case serr == nil && err != nil:
+		d.find(Unreadable, nil, spare, -1, "%v", err).Effect = Heals
+		return nil
+	case serr == nil:
+		return nil
+	case errors.Is(serr, fs.ErrNotExist):
+		kind, detail = CheckpointMissing, "the file is gone"
+	case !errors.Is(serr, statefile.ErrCorrupt):
+		d.find(Unreadable, nil, name, -1, "%v", serr).Effect = Refuses
+		return nil
+	}
+	if err != nil {
+		f := d.find(kind, nil, name, -1, "%s; so is its copy: %v", detail, err)
+		f.Repair, f.Restore = "", oneBackup
+		return nil
+	}
+	d.state, d.restored = theirs, true
+	d.find(kind, nil, name, -1, "%s; its copy is whole, of checkpoint %d", detail, theirs.Seq)
+	return nil
+}
+
+// distrust takes back that the checkpoint's copy is as good as the checkpoint: the journal
+// doesn't fit it. It may be older, of a time before a version that wrote none.
+func (d *dir) distrust() {
+	for i := range d.findings {
+		if f := &d.findings[i]; f.Kind == CheckpointMissing || f.Kind == CheckpointDamaged {
+			f.Detail += "; the journal is damaged too, or was written after another checkpoint"
+			f.Repair, f.Restore = "", oneBackup
+		}
+	}
 }
 
 // used says whether there is anything that only a checkpoint makes sense of.
@@ -180,7 +225,7 @@ func (d *dir) hold(own storage.Identity, err error, theirs storage.Identity, jer
 		}
 		f := d.find(kind, nil, name, -1, "%s", detail)
 		if d.identity = s != nil; !d.identity {
-			f.Repair, f.Restore = "", "restore the directory, with its journal, from one backup"
+			f.Repair, f.Restore = "", oneBackup
 			return
 		}
 		own = storage.Identity{Dir: s.Dir, Journal: s.Journal}
@@ -231,7 +276,7 @@ func (d *dir) mark() error {
 	if access(err) {
 		return fmt.Errorf("log directory: %w", err)
 	}
-	d.clean = clean && err == nil && !d.fresh && !d.identity && !d.journalIdentity
+	d.clean = clean && err == nil && !d.fresh && !d.identity && !d.journalIdentity && !d.restored
 	d.out.Clean = clean && err == nil
 	if there && !d.out.Clean {
 		detail := "it is of another checkpoint, or the journal was written to since"

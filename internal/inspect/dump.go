@@ -3,9 +3,7 @@ package inspect
 import (
 	"context"
 	"encoding/base64"
-	"errors"
 	"fmt"
-	"io/fs"
 	"math"
 	"path"
 	"slices"
@@ -156,29 +154,17 @@ type dumper struct {
 	o     DumpOptions
 	emit  func(*Item) error
 	state *storage.State
+	file  string // that it was read from
 	byID  map[storage.ID]*storage.LogState
 }
 
 func (d *dumper) run() error {
-	name := path.Join(d.place.Path, storage.CheckpointFile)
-	s, err := storage.ReadState(d.fs, d.place.Path)
-	switch {
-	case access(err):
+	if err := d.load(); err != nil {
 		return err
-	case err == nil:
-		d.state = s
-		for i := range s.Logs {
-			d.byID[s.Logs[i].ID] = &s.Logs[i]
-		}
-	case d.o.Checkpoint && !errors.Is(err, fs.ErrNotExist):
-		if err := d.emit(&Item{What: "damage", File: name, Damage: err.Error()}); err != nil {
-			return err
-		}
 	}
+	var err error
 	if d.o.Checkpoint && d.state != nil {
-		err = d.checkpoint(name)
-	} else {
-		err = nil
+		err = d.checkpoint()
 	}
 	if err == nil && d.o.Journal {
 		err = d.journal()
@@ -189,10 +175,35 @@ func (d *dumper) run() error {
 	return err
 }
 
-func (d *dumper) checkpoint(name string) error {
+// load reads the checkpoint, or its copy where it can't be read.
+func (d *dumper) load() error {
+	d.file = path.Join(d.place.Path, storage.CheckpointFile)
+	s, err := storage.ReadState(d.fs, d.place.Path)
+	if err != nil && !access(err) {
+		if d.o.Checkpoint {
+			if err := d.emit(&Item{What: "damage", File: d.file, Damage: err.Error()}); err != nil {
+				return err
+			}
+		}
+		d.file = path.Join(d.place.Path, storage.CheckpointCopy)
+		s, err = storage.ReadCopy(d.fs, d.place.Path)
+	}
+	if access(err) {
+		return err
+	}
+	if err == nil {
+		d.state = s
+		for i := range s.Logs {
+			d.byID[s.Logs[i].ID] = &s.Logs[i]
+		}
+	}
+	return nil // without a checkpoint there is still the rest
+}
+
+func (d *dumper) checkpoint() error {
 	s := d.state
 	clean, _, _ := storage.MarkedClean(d.fs, d.place, s)
-	err := d.emit(&Item{What: "checkpoint", File: name, Checkpoint: &ItemCheckpoint{
+	err := d.emit(&Item{What: "checkpoint", File: d.file, Checkpoint: &ItemCheckpoint{
 		Sequence: s.Seq, RedoFile: s.Redo.File, RedoLSN: uint64(s.Redo.LSN), DurableLSN: uint64(s.Durable),
 		Directory: fmt.Sprintf("%x", s.Dir), Journal: fmt.Sprintf("%x", s.Journal), Logs: len(s.Logs), Clean: clean,
 	}})
@@ -215,7 +226,7 @@ func (d *dumper) checkpoint(name string) error {
 		for _, e := range l.Segments {
 			x.Segments = append(x.Segments, ItemSegment{e.Base, e.Size})
 		}
-		it := &Item{What: "log", File: name, Log: x}
+		it := &Item{What: "log", File: d.file, Log: x}
 		d.of(it, l.Topic, l.ID, l.Start, l.Offset)
 		err = d.emit(it)
 	}

@@ -31,6 +31,7 @@ const (
 	CheckpointMissing Kind = "checkpoint-missing"
 	CheckpointDamaged Kind = "checkpoint-damaged"
 	CheckpointForeign Kind = "checkpoint-foreign"
+	CheckpointCopy    Kind = "checkpoint-copy"
 	CleanMarkStale    Kind = "clean-mark-stale"
 
 	JournalIdentityMissing Kind = "journal-identity-missing"
@@ -109,16 +110,23 @@ const (
 	nothing  = "nothing"
 	toBackup = "" // no repair; the finding says what to restore
 	offline  = "takes the partition offline, and serves the others"
+
+	oneBackup = "restore the directory, with its journal, from one backup"
 )
 
 func directoryKinds() []About {
+	const (
+		byCopy      = "puts `checkpoint.copy` in its place, if that is whole and the journal fits it"
+		costsOfCopy = "nothing; where that cannot be: " + oneBackup
+	)
 	return []About{
 		{IdentityMissing, Refuses, "`chronik.dir` is gone from a directory that was used", refuses, "writes it anew from the checkpoint, which holds the same ids", nothing},
 		{IdentityDamaged, Refuses, "`chronik.dir` does not match its checksum", refuses, "writes it anew from the checkpoint", nothing},
 		{FormatNewer, Refuses, "a file has a format version that this program doesn't know", refuses, toBackup, "nothing: use the version that wrote it"},
-		{CheckpointMissing, Refuses, "there are partitions or journal files, and no `checkpoint`", refuses, toBackup, "restore the directory, with its journal, from one backup"},
-		{CheckpointDamaged, Refuses, "`checkpoint` does not match its checksum, or cannot be decoded", refuses, toBackup, "restore the directory, with its journal, from one backup"},
+		{CheckpointMissing, Refuses, "there are partitions or journal files, and no `checkpoint`", refuses, byCopy, costsOfCopy},
+		{CheckpointDamaged, Refuses, "`checkpoint` does not match its checksum, or cannot be decoded", refuses, byCopy, costsOfCopy},
 		{CheckpointForeign, Refuses, "`checkpoint` names other ids than `chronik.dir`", refuses, toBackup, "put each file back where it belongs"},
+		{CheckpointCopy, Heals, "`checkpoint.copy` is gone or damaged; only a repair reads it", "writes it anew", "", nothing},
 		{CleanMarkStale, Heals, "`clean` is damaged, or of an earlier checkpoint", "reads the journal as after a crash", "", nothing},
 	}
 }
@@ -176,8 +184,8 @@ func segmentKinds() []About {
 
 func otherKinds() []About {
 	return []About{
-		{MetadataMissing, Refuses, "a file of the metadata is gone", refuses, toBackup, "restore the data directory from a backup"},
-		{MetadataDamaged, Refuses, "a file of the metadata is not what was written", refuses, toBackup, "restore the data directory from a backup"},
+		{MetadataMissing, Refuses, "a file of the metadata is gone", refuses, toBackup, "restore the data directory from a backup: what topics keep, and who may do what, stands nowhere else"},
+		{MetadataDamaged, Refuses, "a file of the metadata is not what was written", refuses, toBackup, "restore the data directory from a backup: what topics keep, and who may do what, stands nowhere else"},
 		{MetadataTorn, Heals, "the last transaction did not come to its end: nobody was told that it was made", "cuts it off", "", nothing},
 		{Leftover, Heals, "a file that a crash or a deletion left", "removes or replaces it", "", nothing},
 		{Unreadable, Offline, "the system answers a read with an error", "depends on what cannot be read", toBackup, "copy what can be read to another disk, and look at that"},

@@ -86,8 +86,11 @@ func (d *dir) acts() []Act {
 		}
 		list = append(list, a)
 	}
-	checkpoint := d.path(storage.CheckpointFile)
+	checkpoint := []string{d.path(storage.CheckpointFile), d.path(storage.CheckpointCopy)}
 	own, theirs := d.path(storage.IdentityFile), path.Join(d.place.JournalPath(), storage.JournalIdentityFile)
+	if d.restored {
+		add(nil, "put the copy of the checkpoint in its place", nil, checkpoint...)
+	}
 	if d.identity {
 		add(nil, "write chronik.dir with the ids that the checkpoint has", nil, own)
 	}
@@ -98,7 +101,7 @@ func (d *dir) acts() []Act {
 		add(nil, "rename a file of another journal to …"+foreignSuffix, nil, name)
 	}
 	if d.fresh {
-		files := append([]string{checkpoint, own, theirs}, d.journalFiles()...)
+		files := slices.Concat(checkpoint, []string{own, theirs}, d.journalFiles())
 		what := "copy the frames that can be read beside the journal, and begin a new one"
 		if d.unreadable() {
 			what = "begin a new journal"
@@ -112,7 +115,7 @@ func (d *dir) acts() []Act {
 	}
 	for _, l := range d.logs {
 		for _, a := range l.acts() {
-			add(l, a.What, a.Loses, append(a.Files, checkpoint)...)
+			add(l, a.What, a.Loses, append(a.Files, checkpoint...)...)
 		}
 	}
 	return list

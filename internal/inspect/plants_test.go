@@ -204,8 +204,26 @@ func plantsOfDirectories() []plant {
 			s.must(statefile.Write(s.fs, root+"/chronik.dir", "directory", 9, []byte("{}")))
 			s.file = root
 		}},
-		{name: "checkpoint gone", kind: inspect.CheckpointMissing, stays: true, do: func(s *site) { s.remove("checkpoint") }},
-		{name: "checkpoint flipped", kind: inspect.CheckpointDamaged, stays: true, do: func(s *site) { s.flip("checkpoint", 100) }},
+		{name: "checkpoint gone", kind: inspect.CheckpointMissing, do: func(s *site) { s.remove("checkpoint") }},
+		{name: "checkpoint flipped", kind: inspect.CheckpointDamaged, do: func(s *site) { s.flip("checkpoint", 100) }},
+		{name: "checkpoint and identity gone", kind: inspect.CheckpointMissing, also: []inspect.Kind{inspect.IdentityMissing}, do: func(s *site) {
+			s.remove("chronik.dir")
+			s.remove("checkpoint")
+		}},
+		{name: "checkpoint and its copy gone", kind: inspect.CheckpointMissing, stays: true, do: func(s *site) {
+			s.remove("checkpoint.copy")
+			s.remove("checkpoint")
+		}},
+		{name: "checkpoint and its copy flipped", kind: inspect.CheckpointDamaged, stays: true, do: func(s *site) {
+			s.flip("checkpoint.copy", -1)
+			s.flip("checkpoint", 100)
+		}},
+		{name: "checkpoint and a file of the journal gone", kind: inspect.CheckpointMissing, also: []inspect.Kind{inspect.JournalFileMissing}, stays: true, do: func(s *site) {
+			s.remove(fmt.Sprintf("journal/%020d.journal", s.state().Redo.File))
+			s.remove("checkpoint")
+		}},
+		{name: "copy of the checkpoint gone", kind: inspect.CheckpointCopy, do: func(s *site) { s.remove("checkpoint.copy") }},
+		{name: "copy of the checkpoint flipped", kind: inspect.CheckpointCopy, do: func(s *site) { s.flip("checkpoint.copy", 100) }},
 		{name: "checkpoint of another directory", kind: inspect.CheckpointForeign, stays: true, do: func(s *site) {
 			s.identity("journal/chronik.journal", "journal", 9, 9)
 			s.identity("chronik.dir", "directory", 9, 9)

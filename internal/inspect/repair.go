@@ -170,7 +170,7 @@ func (m *mend) whole() error {
 func (m *mend) commit() error {
 	d := m.dir
 	above := max(d.above, m.state.Above())
-	changed := d.fresh
+	changed := d.fresh || d.restored
 	for i, l := range d.logs {
 		if l.st.Deleted {
 			continue

@@ -56,7 +56,7 @@ func AcceptJournalLoss(place Place, opt Options, really bool) (lost []Accepted, 
 		return nil, err // ErrForeign: an earlier attempt ended between the files
 	}
 	if r.ckpt == nil {
-		return nil, foreign("%s has no checkpoint, so that there is nothing to go on from; put the checkpoint back, or use an empty directory", d.path)
+		return nil, foreign("%s has no checkpoint, so that there is nothing to go on from; put the checkpoint back, as chronikctl log repair does, or use an empty directory", d.path)
 	}
 	if theirs == d.ident && r.ckpt.journal == d.ident.Journal && d.whole(r.ckpt) {
 		return nil, fmt.Errorf("%w: nothing that was acknowledged is missing in %s; start the broker", ErrJournalWhole, d.jpath)

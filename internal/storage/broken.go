@@ -20,6 +20,7 @@ type broken struct {
 	hastySwap     bool // a compacted segment is given its name before it is synced
 	forgetfulSwap bool // a checkpoint doesn't say that a swap is under way
 	forgetfulLSN  bool // a start looks for the last LSN in the journal only
+	lazyCopy      bool // a checkpoint's copy is made by starts only
 	journal       journal.Broken
 }
 

@@ -64,6 +64,8 @@ var rules = map[string]modelConfig{
 	"segments are synced":                           {wrap: lie(func(call, name string) bool { return call == "datasync" && strings.HasSuffix(name, ".log") })},
 	"the checkpoint is synced":                      {wrap: lie(func(call, name string) bool { return call == "datasync" && strings.Contains(name, "checkpoint") })},
 	"the checkpoint's name is synced":               {wrap: lie(func(call, name string) bool { return call == "syncdir" && name == "/d" })},
+	"a checkpoint's copy is synced":                 {wrap: lie(func(call, name string) bool { return call == "datasync" && strings.Contains(name, checkpointCopy) })},
+	"a checkpoint has its copy before it counts":    {broken: broken{lazyCopy: true}},
 	"a segment gets what is durable in the journal": {broken: broken{notDurable: true}},
 	"the recovery point claims what is synced":      {broken: broken{earlyLSN: true}},
 	"a file goes after the checkpoint":              {broken: broken{earlyRelease: true}, rare: true},

@@ -30,8 +30,15 @@ import (
 // deletion, the truncation and the start of logs, changes of mode, what a
 // compaction put in the place of segments, and the fate of a log that was found
 // damaged.
+//
+// There are two files of the same content, since nothing else says what of the
+// segments and of the journal counts. They are written together, and what a
+// checkpoint commits is done only when both are durable. So either is one that a
+// start may find: where the other is lost, it is put in its place by a repair. A
+// start itself reads the first one only.
 const (
 	checkpointFile    = "checkpoint"
+	checkpointCopy    = "checkpoint.copy"
 	checkpointVersion = 2
 )
 
@@ -194,10 +201,9 @@ func decodeCheckpoint(b []byte, version int) (*checkpoint, error) {
 	return c, nil
 }
 
-// loadCheckpoint reads the checkpoint of a directory, with the bytes that it was
+// loadCheckpoint reads a checkpoint's file, with the bytes that it was
 // decoded from and their version.
-func loadCheckpoint(fsys vfs.FS, dir string) (c *checkpoint, b []byte, version int, err error) {
-	name := path.Join(dir, checkpointFile)
+func loadCheckpoint(fsys vfs.FS, name string) (c *checkpoint, b []byte, version int, err error) {
 	if b, version, err = statefile.ReadVersion(fsys, name, "checkpoint", checkpointVersion); err != nil {
 		return nil, nil, 0, err
 	}
@@ -275,12 +281,20 @@ func (d *Dir) checkpoint(fresh *journal.Position) error {
 }
 
 func (d *Dir) writeCheckpoint(c *checkpoint) error {
-	name := path.Join(d.path, checkpointFile)
-	if err := statefile.Write(d.opt.FS, name, "checkpoint", checkpointVersion, c.encode()); err != nil {
+	if err := d.saveCheckpoint(checkpointVersion, c.encode()); err != nil {
 		return err
 	}
 	d.ckptSeq = c.seq
 	return nil
+}
+
+// saveCheckpoint makes an encoded checkpoint durable, twice.
+func (d *Dir) saveCheckpoint(version int, b []byte) error {
+	names := []string{path.Join(d.path, checkpointFile), path.Join(d.path, checkpointCopy)}
+	if d.opt.broken.lazyCopy && d.ckptSeq > 1 {
+		names = names[:1]
+	}
+	return statefile.WriteAll(d.opt.FS, "checkpoint", version, b, names...)
 }
 
 // checkpointed returns what a checkpoint says of the log, and the LSN of the

@@ -136,7 +136,7 @@ func (d *Dir) strangers() error {
 	for _, in := range infos {
 		_, err := d.opt.FS.Stat(path.Join(d.path, in.Name, partitionMeta))
 		if in.Name == "meta.properties" || in.Dir && err == nil {
-			return foreign("%s holds %s but no checkpoint: it was written by another program, or its checkpoint is lost; put the checkpoint back, or use an empty directory",
+			return foreign("%s holds %s but no checkpoint: it was written by another program, or its checkpoint is lost; put the checkpoint back, as chronikctl log repair does, or use an empty directory",
 				d.path, in.Name)
 		}
 	}

@@ -94,8 +94,8 @@ func TestARecoveryCanBeInterruptedAnywhere(t *testing.T) {
 	}{
 		"when it asks": {func(at int64) func(int64, int64) bool { return func(asked, _ int64) bool { return asked >= at } }, 4 * logs, 0},
 		// A step is a log that is brought to its segment, or the checkpoint that is
-		// written again: five calls after the first.
-		"when it writes": {func(at int64) func(int64, int64) bool { return func(_, changed int64) bool { return changed >= at } }, 2 * logs, 5},
+		// written again, with its copy: ten calls after the first.
+		"when it writes": {func(at int64) func(int64, int64) bool { return func(_, changed int64) bool { return changed >= at } }, 2 * logs, 10},
 	} {
 		t.Run(name, func(t *testing.T) {
 			for at := int64(1); ; at++ {

@@ -1,10 +1,13 @@
 package storage
 
 import (
+	"errors"
+	"io/fs"
 	"slices"
 	"syscall"
 
 	"github.com/chronik-io/chronik/internal/record"
+	"github.com/chronik-io/chronik/internal/storage/statefile"
 	"github.com/chronik-io/chronik/internal/vfs/crashfs"
 	"github.com/chronik-io/chronik/internal/vfs/errfs"
 )
@@ -20,7 +23,7 @@ func (w *world) fault() {
 	case 1:
 		r.Path, what = "*.log", "segment"
 	case 2:
-		r.Path, r.Ops, what = "checkpoint.tmp", errfs.Write|errfs.Datasync|errfs.Rename, "checkpoint"
+		r.Path, r.Ops, what = "checkpoint*.tmp", errfs.Write|errfs.Datasync|errfs.Rename, "checkpoint"
 	}
 	if what == "segment" {
 		for _, m := range w.logs {
@@ -95,8 +98,29 @@ func (w *world) oneBad() {
 	}
 }
 
-// image is what the next process finds.
+// image is what the next process finds, now and then without the checkpoint: its copy is put
+// in its place then.
 func (w *world) image() *crashfs.FS {
+	disk := w.left()
+	if w.rng.IntN(4) > 0 {
+		return disk
+	}
+	_, b, version, err := loadCheckpoint(disk, "/d/"+checkpointCopy)
+	if errors.Is(err, fs.ErrNotExist) {
+		return disk // there was no checkpoint yet
+	}
+	if err == nil {
+		err = statefile.WriteAll(disk, "checkpoint", version, b, "/d/"+checkpointFile, "/d/"+checkpointCopy)
+	}
+	if err != nil {
+		failf("copy of the checkpoint: %v", err)
+	}
+	w.say("the checkpoint is lost, and its copy put in its place")
+	return disk
+}
+
+// left is what is left on the disk.
+func (w *world) left() *crashfs.FS {
 	if w.rng.IntN(3) == 0 {
 		w.say("kill")
 		return w.disk.KillImage(w.rng.Uint64())

@@ -16,7 +16,6 @@ import (
 	"go.uber.org/zap"
 
 	"github.com/chronik-io/chronik/internal/storage/journal"
-	"github.com/chronik-io/chronik/internal/storage/statefile"
 )
 
 // recovery is one start of a directory. Nothing is changed that a power loss
@@ -115,7 +114,7 @@ const manyFrames = 50_000
 func (r *recovery) readCheckpoint() error {
 	d := r.d
 	name := path.Join(d.path, checkpointFile)
-	c, b, version, err := loadCheckpoint(d.opt.FS, d.path)
+	c, b, version, err := loadCheckpoint(d.opt.FS, name)
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil
 	}
@@ -133,7 +132,7 @@ func (r *recovery) readCheckpoint() error {
 	// The file may be in the page cache only, if the process before died between
 	// its rename and the sync of the directory. It is written again before
 	// anything is done that it alone justifies.
-	return statefile.Write(d.opt.FS, name, "checkpoint", version, b)
+	return d.saveCheckpoint(version, b)
 }
 
 // firstStart makes sure that there is nothing to lose.
@@ -144,7 +143,7 @@ func (r *recovery) firstStart() error {
 		return err
 	}
 	if empty, err := d.journal.Empty(); err != nil || !empty {
-		return errors.Join(err, foreign("journal %s holds records, but %s has no checkpoint; put the checkpoint back, or use an empty directory and journal", d.jpath, d.path))
+		return errors.Join(err, foreign("journal %s holds records, but %s has no checkpoint; put the checkpoint back, as chronikctl log repair does, or use an empty directory and journal", d.jpath, d.path))
 	}
 	return nil
 }

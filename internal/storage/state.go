@@ -135,7 +135,19 @@ func (s *State) checkpoint() *checkpoint {
 // ReadState reads the checkpoint of a log directory. A missing one matches
 // fs.ErrNotExist; statefile.ErrCorrupt and ErrNewer as Read has them.
 func ReadState(fsys vfs.FS, dir string) (*State, error) {
-	c, _, _, err := loadCheckpoint(fsys, dir)
+	return readState(fsys, path.Join(dir, checkpointFile))
+}
+
+// ReadCopy is ReadState of the checkpoint's copy. It may be one checkpoint older or newer;
+// nothing was done yet that only the newer one allows. Where a version of chronik
+// used the directory that wrote no copies it may be older than that: then the journal
+// doesn't fit it.
+func ReadCopy(fsys vfs.FS, dir string) (*State, error) {
+	return readState(fsys, path.Join(dir, checkpointCopy))
+}
+
+func readState(fsys vfs.FS, name string) (*State, error) {
+	c, _, _, err := loadCheckpoint(fsys, name)
 	if err != nil {
 		return nil, err
 	}
@@ -151,6 +163,7 @@ const (
 	IdentityFile        = identityFile
 	JournalIdentityFile = journalIdent
 	CheckpointFile      = checkpointFile
+	CheckpointCopy      = checkpointCopy
 	CleanFile           = cleanFile
 	LockFile            = lockFile
 	PartitionFile       = partitionMeta

@@ -34,13 +34,39 @@ const maxSize = 1 << 30
 // Write makes payload the durable content of a file: temporary name, datasync,
 // rename, sync of the directory.
 func Write(fsys vfs.FS, name, kind string, version int, payload []byte) error {
-	tmp := name + ".tmp"
-	if err := fsys.Remove(tmp); err != nil && !errors.Is(err, fs.ErrNotExist) {
+	return WriteAll(fsys, kind, version, payload, name)
+}
+
+// WriteAll is Write of the same content for several files of one directory, with one
+// sync of that. After an error, and after a crash, each of them is what it was or what
+// it was to be.
+func WriteAll(fsys vfs.FS, kind string, version int, payload []byte, names ...string) error {
+	for _, name := range names {
+		if err := prepare(fsys, name+temporary, kind, version, payload); err != nil {
+			return fmt.Errorf("write %s: %w", kind, err)
+		}
+	}
+	for _, name := range names {
+		if err := fsys.Rename(name+temporary, name); err != nil {
+			return fmt.Errorf("write %s: %w", kind, err)
+		}
+	}
+	if err := fsys.SyncDir(path.Dir(names[0])); err != nil {
 		return fmt.Errorf("write %s: %w", kind, err)
+	}
+	return nil
+}
+
+const temporary = ".tmp"
+
+// prepare makes a file that is whole and synced, under a temporary name.
+func prepare(fsys vfs.FS, tmp, kind string, version int, payload []byte) error {
+	if err := fsys.Remove(tmp); err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return err
 	}
 	f, err := fsys.Create(tmp)
 	if err != nil {
-		return fmt.Errorf("write %s: %w", kind, err)
+		return err
 	}
 	_, err = f.WriteVecAt([][]byte{header(kind, version, payload), payload}, 0)
 	if err == nil {
@@ -49,16 +75,7 @@ func Write(fsys vfs.FS, name, kind string, version int, payload []byte) error {
 	if e := f.Close(); err == nil {
 		err = e
 	}
-	if err == nil {
-		err = fsys.Rename(tmp, name)
-	}
-	if err == nil {
-		err = fsys.SyncDir(path.Dir(name))
-	}
-	if err != nil {
-		return fmt.Errorf("write %s: %w", kind, err)
-	}
-	return nil
+	return err
 }
 
 // Read returns the payload of a state file written by a version up to max. A

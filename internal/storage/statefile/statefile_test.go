@@ -152,3 +152,32 @@ func FuzzParse(f *testing.F) {
 		}
 	})
 }
+
+// Two files that are written together are each the old or the new one, whatever call a
+// crash comes at, and both the new one once that was told.
+func TestCrashWhileSeveralAreWritten(t *testing.T) {
+	names := []string{name, name + ".copy"}
+	for at := 1; ; at++ {
+		f := disk(t, uint64(at))
+		ok(t, WriteAll(f, "test", 1, []byte("old"), names...))
+		f.CrashDuring(f.Ops() + at)
+		told := WriteAll(f, "test", 1, []byte("new"), names...) == nil
+		images := []*crashfs.FS{f.KillImage(1)}
+		for _, m := range crashfs.Modes() {
+			for seed := range uint64(10) {
+				images = append(images, f.PowerLossImage(m, seed))
+			}
+		}
+		for _, image := range images {
+			for _, name := range names {
+				got, err := Read(image, name, "test", 1)
+				if err != nil || string(got) != "new" && (told || string(got) != "old") {
+					t.Fatalf("crash at call %d: %s is %q, %v; told: %v", at, name, got, err, told)
+				}
+			}
+		}
+		if !f.Crashed() {
+			return
+		}
+	}
+}
