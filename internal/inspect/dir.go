@@ -38,8 +38,9 @@ type dir struct {
 	half                      bool // the journal was about to be replaced
 	fresh                     bool // a repair begins a new journal
 	foreign                   []string
-	above                     journal.LSN // every LSN seen is below it
-	unsure                    bool        // nothing tells what the journal held at its end
+	files                     []journal.FileInfo // of the journal, from the redo file on
+	above                     journal.LSN        // every LSN seen is below it
+	unsure                    bool               // nothing tells what the journal held at its end
 }
 
 // find notes a finding of the directory or, where l is set, of a log, with what its
@@ -198,17 +199,16 @@ func (d *dir) used() (bool, error) {
 		}
 	}
 	files, err := journal.Files(d.fs, d.place.JournalPath(), 0)
-	for _, f := range files {
-		w, werr := journal.Walk(d.fs, d.place.JournalPath(), f.Seq, func(journal.At) error { return errFound })
-		if errors.Is(werr, errFound) {
-			return true, nil
-		}
-		_ = w
+	if errors.Is(err, fs.ErrNotExist) {
+		return false, nil
+	}
+	for i := 0; err == nil && i < len(files); i++ {
+		_, err = journal.Walk(d.fs, d.place.JournalPath(), files[i].Seq, func(journal.At) error { return errFound })
 	}
 	if access(err) {
 		return false, fmt.Errorf("journal: %w", err)
 	}
-	return false, nil
+	return err != nil, nil // a frame, or what cannot be read and may be one
 }
 
 var errFound = errors.New("found")
@@ -249,7 +249,10 @@ func (d *dir) hold(own storage.Identity, err error, theirs storage.Identity, jer
 func (d *dir) holdJournal(own, theirs storage.Identity, jerr error, jname string) {
 	switch s := d.state; {
 	case errors.Is(jerr, fs.ErrNotExist):
-		files, _ := journal.Files(d.fs, d.place.JournalPath(), 0)
+		files, err := journal.Files(d.fs, d.place.JournalPath(), 0)
+		if err != nil && !errors.Is(err, fs.ErrNotExist) {
+			return // journal says what cannot be read
+		}
 		if len(files) == 0 {
 			d.fresh, d.journalIdentity, d.unsure = true, true, true
 			d.find(JournalMissing, nil, d.place.JournalPath(), -1, "there is no file of a journal")

@@ -25,6 +25,7 @@ func (d *dir) journal() error {
 		d.find(Unreadable, nil, jpath, -1, "%v", err).Effect = Refuses
 		return nil
 	}
+	d.files = infos
 	d.out.JournalFiles, d.out.Checkpoint = len(infos), d.state.Seq
 	d.out.RedoFile, d.out.RedoLSN = d.state.Redo.File, uint64(d.state.Redo.LSN)
 	d.out.NextLSN = d.out.RedoLSN

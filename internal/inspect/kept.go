@@ -15,9 +15,10 @@ func (l *log) aside() error {
 	if l.st.Aside == "" {
 		return nil
 	}
-	name := l.dir.path(l.st.Aside)
+	name, gap := l.dir.path(l.st.Aside), false
 	err := journal.ReadKept(l.dir.fs, name, func(fr journal.Frame) error {
 		if err := l.follow.Take(&fr); err != nil {
+			gap = true
 			return err
 		}
 		l.frames++
@@ -25,7 +26,7 @@ func (l *log) aside() error {
 		return l.dir.ctx.Err()
 	})
 	l.end = max(l.end, l.follow.End())
-	kind := FramesGap // they don't continue the log
+	kind := FramesGap
 	switch {
 	case err == nil:
 		return nil
@@ -35,6 +36,8 @@ func (l *log) aside() error {
 		kind, err = FramesKeptMissing, errors.New("the checkpoint names it")
 	case errors.Is(err, journal.ErrDamaged):
 		kind = FramesKeptDamaged
+	case !gap:
+		return l.unreadable(name, err)
 	}
 	l.kept = true
 	f := l.dir.find(kind, l, name, -1, "%v", err)

@@ -51,6 +51,7 @@ type log struct {
 	recovered   []string         // files with frames that it can take back
 	reset       bool             // the state of producers is to be forgotten
 	kept        bool             // Aside is to be left out or written anew
+	unseen      bool             // its directory could not be read: nothing is done to it
 	asideLoss   []Loss
 	journalLoss []Loss
 }
@@ -91,7 +92,7 @@ func (l *log) look() error {
 		l.reset = true
 		l.dir.find(ProducersDamaged, l, l.dir.path(storage.CheckpointFile), -1, "%v", err)
 	}
-	if err := l.list(); err != nil || l.absent {
+	if err := l.list(); err != nil || l.absent || l.unseen {
 		return err
 	}
 	if err := l.identity(); err != nil {
@@ -130,6 +131,7 @@ func (l *log) list() error {
 		return l.aside()
 	}
 	if err != nil {
+		l.unseen = true
 		return l.unreadable(l.path, err)
 	}
 	l.files = map[int64]int64{}
@@ -153,6 +155,7 @@ func (l *log) list() error {
 	if l.waiting {
 		info, err := d.fs.Stat(l.swapPath())
 		if err != nil {
+			l.unseen = true
 			return l.unreadable(l.swapPath(), err)
 		}
 		l.files[l.st.Swap] = info.Size

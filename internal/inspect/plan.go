@@ -7,7 +7,6 @@ import (
 	"slices"
 
 	"github.com/chronik-io/chronik/internal/storage"
-	"github.com/chronik-io/chronik/internal/storage/journal"
 	"github.com/chronik-io/chronik/internal/storage/segment"
 )
 
@@ -128,8 +127,7 @@ func (d *dir) renews() bool { return d.fresh && (d.half || d.journalIdentity && 
 func (d *dir) unreadable() bool { return d.out.JournalFiles == 0 }
 
 func (d *dir) journalFiles() (names []string) {
-	files, _ := journal.Files(d.fs, d.place.JournalPath(), d.state.Redo.File)
-	for _, f := range files {
+	for _, f := range d.files {
 		names = append(names, path.Join(d.place.JournalPath(), f.Name))
 	}
 	return names
@@ -143,7 +141,7 @@ func (l *log) acts() []Act {
 	add := func(what string, loses []Loss, files ...string) {
 		list = append(list, Act{What: what, Loses: loses, Files: files})
 	}
-	if l.st.Deleted {
+	if l.st.Deleted || l.unseen {
 		return nil
 	}
 	if l.absent {

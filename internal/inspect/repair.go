@@ -172,8 +172,8 @@ func (m *mend) commit() error {
 	above := max(d.above, m.state.Above())
 	changed := d.fresh || d.restored
 	for i, l := range d.logs {
-		if l.st.Deleted {
-			continue
+		if l.st.Deleted || l.unseen {
+			continue // as it is said to be
 		}
 		s := &m.state.Logs[i]
 		if l.behind != nil && d.fresh {

@@ -1,7 +1,9 @@
 package inspect
 
 import (
+	"errors"
 	"fmt"
+	"io/fs"
 	"math"
 	"path"
 	"time"
@@ -67,7 +69,7 @@ func (l *log) findTail() error {
 		}
 		pos, err := read(last.Base, last.Size)
 		if err != nil {
-			return l.unread(err)
+			return l.unread(l.segmentPath(last.Base), err)
 		}
 		last.Size = pos
 	}
@@ -75,7 +77,7 @@ func (l *log) findTail() error {
 		base := t.end
 		pos, err := read(base, 0)
 		if err != nil {
-			return l.unread(err)
+			return l.unread(l.segmentPath(base), err)
 		}
 		if t.end == base {
 			break
@@ -89,19 +91,28 @@ func (l *log) findTail() error {
 	return nil
 }
 
-// unread: nothing is taken of what cannot be read, or is of another history.
-func (l *log) unread(err error) error {
+// unread: nothing is taken of what is of another history. What cannot be read may be
+// the only copy of records: a new journal has to wait for it, since the start after
+// that cuts it off.
+func (l *log) unread(name string, err error) error {
+	if errors.Is(err, errFound) {
+		return nil
+	}
 	if access(err) || l.dir.ctx.Err() != nil {
 		return fmt.Errorf("%s: %w", l.st, err)
 	}
+	l.dir.find(Unreadable, l, name, -1, "%v; records that were in the journal may be in it", err).Effect = Refuses
 	return nil
 }
 
 // sizes lists the segments that are there; nil where the directory is not.
 func (l *log) sizes() (map[int64]int64, error) {
 	infos, err := l.dir.fs.List(l.path)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil, nil
+	}
 	if err != nil {
-		return nil, l.unread(err)
+		return nil, l.unread(l.path, err)
 	}
 	files := map[int64]int64{}
 	for _, in := range infos {

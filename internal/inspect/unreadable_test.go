@@ -1,0 +1,92 @@
+package inspect_test
+
+import (
+	"context"
+	"slices"
+	"syscall"
+	"testing"
+
+	"github.com/chronik-io/chronik/internal/inspect"
+	"github.com/chronik-io/chronik/internal/storage"
+	"github.com/chronik-io/chronik/internal/vfs/errfs"
+)
+
+// What the disk does not give may be there: it is neither called missing nor given
+// up, and where it may be the only copy nothing is done that makes it worthless.
+func TestUnreadableIsNotMissing(t *testing.T) {
+	image := used(t)
+	for name, c := range map[string]struct {
+		do      func(*site)
+		faulty  string
+		names   []inspect.Kind // all that may be said
+		blocked bool
+	}{
+		"a partition's directory": {
+			faulty: root + "/a-0", names: []inspect.Kind{inspect.Unreadable},
+		},
+		"a partition's directory, and it is offline": {
+			do:     func(s *site) { s.edit("a", func(_ *storage.State, l *storage.LogState) { l.Offline = "found so" }) },
+			faulty: root + "/a-0", names: []inspect.Kind{inspect.LogOffline, inspect.Unreadable},
+		},
+		"the journal's directory": {
+			do:     func(s *site) { s.remove("journal/chronik.journal") },
+			faulty: root + "/journal", names: []inspect.Kind{inspect.Unreadable}, blocked: true,
+		},
+		"the journal's directory, and nothing else is left": {
+			do: func(s *site) {
+				s.remove("checkpoint")
+				s.remove("checkpoint.copy")
+				for _, topic := range topics {
+					s.remove(topic + "-0")
+				}
+			},
+			faulty: root + "/journal", names: []inspect.Kind{inspect.CheckpointMissing}, blocked: true,
+		},
+		"frames that were kept": {
+			do: func(s *site) {
+				s.keep("a", "a-0-3.frames")
+				s.edit("a", func(_ *storage.State, l *storage.LogState) { l.Aside, l.LSN = "a-0-3.frames", 1<<62 })
+			},
+			faulty: root + "/a-0-3.frames", names: []inspect.Kind{inspect.Unreadable},
+		},
+		"a segment behind the checkpoint, and the journal is gone": {
+			do:     func(s *site) { s.remove("journal") },
+			faulty: root + "/flushed-0/*.log", names: []inspect.Kind{inspect.JournalMissing, inspect.Unreadable}, blocked: true,
+		},
+		"a partition's directory, and the journal is gone": {
+			do:     func(s *site) { s.remove("journal") },
+			faulty: root + "/flushed-0", names: []inspect.Kind{inspect.JournalMissing, inspect.Unreadable}, blocked: true,
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			disk := image.KillImage(3)
+			if c.do != nil {
+				c.do(&site{TB: t, fs: disk})
+			}
+			faulty := errfs.New(disk)
+			faulty.Add(errfs.Rule{Ops: errfs.Open | errfs.List, Path: c.faulty, Err: syscall.EIO})
+			r, err := inspect.Verify(context.Background(), inspect.Options{FS: faulty, Places: []storage.Place{place}})
+			if err != nil {
+				t.Fatal(err)
+			}
+			for _, f := range r.Findings {
+				t.Logf("%s (%s) %s: %s; lost %v", f.Kind, f.Effect, f.File, f.Detail, f.Lost)
+				if f.Effect != inspect.Heals && !slices.Contains(c.names, f.Kind) {
+					t.Errorf("finding %s at %s", f.Kind, f.File)
+				}
+			}
+			if r.Clean() {
+				t.Error("nothing was found")
+			}
+			plan := r.Plan()
+			for _, a := range plan.Acts {
+				if c.blocked || a.Topic == "a" {
+					t.Errorf("act: %s %s, loses %v", a.What, a.Topic, a.Loses)
+				}
+			}
+			if len(plan.Left) == 0 {
+				t.Error("the plan leaves nothing")
+			}
+		})
+	}
+}
