@@ -81,6 +81,7 @@ func TestDamagedMetadataIsNamed(t *testing.T) {
 			s.must(s.fs.Remove(snapshot))
 			s.must(s.fs.Remove(log))
 		}},
+		"its directory gone": {inspect.MetadataMissing, data + "/metadata", func(s *site) { s.must(s.fs.RemoveAll(data + "/metadata")) }},
 	} {
 		s := &site{TB: t, fs: image.KillImage(3)}
 		c.do(s)
@@ -93,7 +94,7 @@ func TestDamagedMetadataIsNamed(t *testing.T) {
 		case c.kind == "" && len(r.Findings) == 0:
 		case len(r.Findings) != 1 || r.Findings[0].Kind != c.kind || r.Findings[0].File != c.file:
 			t.Errorf("%s: %+v", name, r.Findings)
-		case (openErr != nil) != r.Refused() && name != "all gone":
+		case (openErr != nil) != r.Refused() && c.file != data+"/metadata":
 			t.Errorf("%s: the store says %v, refused is %v", name, openErr, r.Refused())
 		}
 		if acts := r.Plan().Acts; len(acts) > 0 {
@@ -126,6 +127,23 @@ func (s *site) turn(name string, at int64) {
 		at += int64(len(b))
 	}
 	s.write(name, at, []byte{b[at] ^ 4})
+}
+
+// Metadata that cannot be read makes a start fail, not a partition of it.
+func TestUnreadableMetadataRefusesAStart(t *testing.T) {
+	image := dataDir(t)
+	snapshot, log := metadataFiles(t, image)
+	for _, name := range []string{snapshot, log} {
+		faulty := errfs.New(image.KillImage(3))
+		faulty.Add(errfs.Rule{Ops: errfs.Open, Path: name, Err: syscall.EIO})
+		r, err := found(t, faulty)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if len(r.Findings) != 1 || r.Findings[0].Kind != inspect.Unreadable || !r.Refused() {
+			t.Errorf("%s: %+v", name, r.Findings)
+		}
+	}
 }
 
 // A partition that the metadata has in a directory which doesn't know it is named.

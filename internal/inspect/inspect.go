@@ -39,11 +39,14 @@ func Find(fsys vfs.FS, dirs, journals []string) (Options, error) {
 		if _, err := fsys.List(dir); err != nil {
 			return o, fmt.Errorf("data directory: %w", err)
 		}
-		found := false
-		if exists(fsys, path.Join(dir, metadataDir)) {
-			o.Data, found = append(o.Data, dir), true
+		logs := path.Join(dir, logsDir)
+		// One that holds logs is a data directory, also where its metadata is lost.
+		isData := exists(fsys, path.Join(dir, metadataDir)) || isLogDir(fsys, logs)
+		if isData {
+			o.Data = append(o.Data, dir)
 		}
-		for _, at := range []string{dir, path.Join(dir, logsDir)} {
+		found := isData
+		for _, at := range []string{dir, logs} {
 			if isLogDir(fsys, at) {
 				o.Places, found = append(o.Places, storage.Place{Path: at}), true
 			}

@@ -8,6 +8,7 @@ import (
 	"github.com/chronik-io/chronik/internal/metadata"
 	"github.com/chronik-io/chronik/internal/metadata/filestore"
 	"github.com/chronik-io/chronik/internal/storage"
+	"github.com/chronik-io/chronik/internal/vfs"
 )
 
 // metadata looks at the metadata of the data directories, and holds the logs against
@@ -27,9 +28,9 @@ func (r *Report) metadata(opt Options) error {
 		case errors.As(err, &damage):
 			r.find(MetadataDamaged, at, damage.File, int64(damage.Offset), damage.What)
 		case err != nil:
-			r.find(Unreadable, at, at, -1, err.Error())
+			r.find(Unreadable, at, at, -1, err.Error()).Effect = Refuses
 		case !c.Used:
-			r.unused(at)
+			r.unused(opt.FS, at)
 		default:
 			if c.Torn > 0 {
 				r.find(MetadataTorn, at, c.Log, -1, fmt.Sprintf("%d bytes at its end are no whole transaction", c.Torn))
@@ -40,11 +41,12 @@ func (r *Report) metadata(opt Options) error {
 	return nil
 }
 
-// unused notes that there is no metadata although there are logs.
-func (r *Report) unused(at string) {
+// unused notes that there is no metadata although a log directory was used: no start
+// gives it another.
+func (r *Report) unused(fsys vfs.FS, at string) {
 	for _, d := range r.dirs {
-		if d.state != nil && len(d.state.Logs) > 0 {
-			r.find(MetadataMissing, at, at, -1, "there is no snapshot, and there are partitions")
+		if d.out.Used || storage.Used(fsys, d.place) {
+			r.find(MetadataMissing, at, at, -1, "there is no snapshot, and "+d.place.Path+" was used")
 			return
 		}
 	}
@@ -80,11 +82,12 @@ func (r *Report) hold(at string, c *filestore.Content) {
 }
 
 // find notes a finding that is of no log directory.
-func (r *Report) find(k Kind, dir, file string, pos int64, detail string) {
+func (r *Report) find(k Kind, dir, file string, pos int64, detail string) *Finding {
 	a := Of(k)
 	f := Finding{Kind: k, Effect: a.Effect, Dir: dir, File: file, Position: pos, Partition: -1, Detail: detail, Start: a.Start, Repair: a.Repair}
 	if a.Effect != Heals {
 		f.Restore = a.Costs
 	}
 	r.Findings = append(r.Findings, f)
+	return &r.Findings[len(r.Findings)-1]
 }
