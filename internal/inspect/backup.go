@@ -138,13 +138,17 @@ func copyFile(fsys vfs.FS, from, to string) (Saved, error) {
 		return s, err
 	}
 	defer f.Close() //nolint:errcheck // it was only read
-	if err := vfs.MakeDir(fsys, path.Dir(to)); err != nil {
+	size, err := f.Size()
+	if err == nil {
+		err = vfs.MakeDir(fsys, path.Dir(to))
+	}
+	if err != nil {
 		return s, err
 	}
 	sum := sha256.New()
 	err = writeNew(fsys, to, func(t vfs.File) error {
-		b := make([]byte, copyStep)
-		for {
+		b := make([]byte, min(size, copyStep))
+		for len(b) > 0 {
 			n, err := f.ReadAt(b, s.Bytes)
 			if n > 0 {
 				if _, err := t.WriteAt(b[:n], s.Bytes); err != nil {
@@ -160,6 +164,7 @@ func copyFile(fsys vfs.FS, from, to string) (Saved, error) {
 				return err
 			}
 		}
+		return nil
 	})
 	s.SHA256 = hex.EncodeToString(sum.Sum(nil))
 	return s, err

@@ -64,6 +64,7 @@ func found(t *testing.T, fsys vfs.FS) (*inspect.Report, error) {
 
 // Damage of the metadata is named; no repair touches it, and a start finds the same.
 func TestDamagedMetadataIsNamed(t *testing.T) {
+	t.Parallel()
 	image := dataDir(t)
 	snapshot, log := metadataFiles(t, image)
 	for name, c := range map[string]struct {
@@ -131,6 +132,7 @@ func (s *site) turn(name string, at int64) {
 
 // Metadata that cannot be read makes a start fail, not a partition of it.
 func TestUnreadableMetadataRefusesAStart(t *testing.T) {
+	t.Parallel()
 	image := dataDir(t)
 	snapshot, log := metadataFiles(t, image)
 	for _, name := range []string{snapshot, log} {
@@ -148,6 +150,7 @@ func TestUnreadableMetadataRefusesAStart(t *testing.T) {
 
 // A partition that the metadata has in a directory which doesn't know it is named.
 func TestMissingLogIsNamed(t *testing.T) {
+	t.Parallel()
 	image := dataDir(t)
 	st, err := storage.ReadState(image, data+"/logs")
 	if err != nil {
@@ -180,6 +183,7 @@ func TestMissingLogIsNamed(t *testing.T) {
 // What the disk does not give is named, and the rest is looked at; what the operator
 // may not read is an error.
 func TestWhatCannotBeRead(t *testing.T) {
+	t.Parallel()
 	image := used(t)
 	for name, c := range map[string]struct {
 		path string
@@ -213,6 +217,7 @@ func TestWhatCannotBeRead(t *testing.T) {
 // A directory in use is neither verified nor repaired; nor is one that is being
 // verified started.
 func TestInUse(t *testing.T) {
+	t.Parallel()
 	disk := used(t)
 	d := open(t, disk)
 	o := inspect.Options{FS: disk, Places: []storage.Place{place}}
@@ -237,6 +242,7 @@ func TestInUse(t *testing.T) {
 
 // A look can be ended.
 func TestVerifyEndsWithItsContext(t *testing.T) {
+	t.Parallel()
 	ctx, cancel := context.WithCancel(context.Background())
 	cancel()
 	if _, err := inspect.Verify(ctx, inspect.Options{FS: used(t), Places: []storage.Place{place}}); !errors.Is(err, context.Canceled) {
@@ -246,6 +252,7 @@ func TestVerifyEndsWithItsContext(t *testing.T) {
 
 // Dump shows each frame, batch and record once, and goes over damage.
 func TestDump(t *testing.T) {
+	t.Parallel()
 	disk := used(t)
 	s := &site{TB: t, fs: disk}
 	s.flip(second, 2000)

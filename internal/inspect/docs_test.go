@@ -16,6 +16,7 @@ const page = "../../docs/log.md"
 
 // The table in docs/log.md is the list of kinds, and every kind has a test that plants it.
 func TestDocsListEveryKind(t *testing.T) {
+	t.Parallel()
 	var b strings.Builder
 	b.WriteString("| kind | what it is | a start | repair | what that loses |\n|---|---|---|---|---|\n")
 	for _, k := range inspect.Kinds() {

@@ -10,6 +10,7 @@ import (
 	"path"
 	"slices"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -128,10 +129,24 @@ func eventually(t testing.TB, what string, ok func() bool) {
 	}
 }
 
-// used makes a directory as a broker leaves it that was killed: eight logs, some with
+// used returns a directory as a broker leaves it that was killed: eight logs, some with
 // several segments, one compacted, one cut, one written through; what came last is in
-// the journal only, over several files.
+// the journal only, over several files. It is made once, for all tests.
 func used(t testing.TB) *crashfs.FS {
+	t.Helper()
+	fixture.Do(func() { fixture.image = makeUsed(t) })
+	if fixture.image == nil {
+		t.Fatal("the directory could not be made")
+	}
+	return fixture.image.KillImage(2)
+}
+
+var fixture struct {
+	sync.Once
+	image *crashfs.FS
+}
+
+func makeUsed(t testing.TB) *crashfs.FS {
 	t.Helper()
 	disk := crashfs.New(1)
 	d := open(t, disk)

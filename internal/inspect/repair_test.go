@@ -25,10 +25,12 @@ func begin(t testing.TB, fsys vfs.FS) *inspect.Repair {
 // every partition online, and each batch is there byte for byte or was announced to be
 // lost. What no repair helps is left as it was.
 func TestRepairLosesWhatItAnnounces(t *testing.T) {
+	t.Parallel()
 	image := used(t)
 	whole := content(t, opened(t, image.KillImage(9)))
 	for i, p := range plants() {
 		t.Run(p.name, func(t *testing.T) {
+			t.Parallel()
 			s := &site{TB: t, fs: image.KillImage(uint64(100 + i))}
 			p.do(s)
 			before := tree(t, s.fs, root)
@@ -130,6 +132,7 @@ func came(t *testing.T, fsys vfs.FS, whole map[string]map[int64][]byte, announce
 // Where the journal is gone, what stands in segments behind the checkpoint is kept: no
 // byte gets there that wasn't acknowledged.
 func TestLostJournalKeepsWhatSegmentsHold(t *testing.T) {
+	t.Parallel()
 	fs := used(t)
 	if err := fs.RemoveAll(root + "/journal"); err != nil {
 		t.Fatal(err)

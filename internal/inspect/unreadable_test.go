@@ -14,6 +14,7 @@ import (
 // What the disk does not give may be there: it is neither called missing nor given
 // up, and where it may be the only copy nothing is done that makes it worthless.
 func TestUnreadableIsNotMissing(t *testing.T) {
+	t.Parallel()
 	image := used(t)
 	for name, c := range map[string]struct {
 		do      func(*site)
@@ -59,6 +60,7 @@ func TestUnreadableIsNotMissing(t *testing.T) {
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
+			t.Parallel()
 			disk := image.KillImage(3)
 			if c.do != nil {
 				c.do(&site{TB: t, fs: disk})

@@ -15,6 +15,7 @@ import (
 // Of a directory that was left by a kill verify says that it is clean, and where the
 // logs end; a start finds the same, and nothing was changed.
 func TestVerifySaysWhatAStartFinds(t *testing.T) {
+	t.Parallel()
 	disk := used(t)
 	before := tree(t, disk, root)
 	r := verify(t, disk)
@@ -45,10 +46,12 @@ func TestVerifySaysWhatAStartFinds(t *testing.T) {
 // Each kind of damage is named, with the file and the partition, and nothing else is
 // said; what verify says of the start is what the start does.
 func TestPlantedDamageIsNamed(t *testing.T) {
+	t.Parallel()
 	image := used(t)
 	whole := content(t, opened(t, image.KillImage(9)))
 	for i, p := range plants() {
 		t.Run(p.name, func(t *testing.T) {
+			t.Parallel()
 			s := &site{TB: t, fs: image.KillImage(uint64(100 + i))}
 			p.do(s)
 			before := tree(t, s.fs, root)
