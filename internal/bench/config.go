@@ -19,6 +19,7 @@ import (
 	"time"
 
 	"github.com/chronik-io/chronik/internal/bench/load"
+	"github.com/chronik-io/chronik/internal/cmdline"
 )
 
 // Mode is what a run does.
@@ -143,7 +144,7 @@ func (c Config) Complete() (Config, error) {
 	}
 	c.checkLoad(bad)
 	c.checkTopic(bad)
-	return c, errors.Join(errs...)
+	return c, cmdline.WithCode(cmdline.ExitUsage, errors.Join(errs...))
 }
 
 func (c Config) kind(bad func(string, ...any)) Clients {

@@ -10,10 +10,13 @@ import (
 	"strings"
 
 	"github.com/twmb/franz-go/pkg/kerr"
+
+	"github.com/chronik-io/chronik/internal/cmdline"
 )
 
 // Explain adds to an error of the first requests of a run what to do about it:
-// the brokers' addresses may be wrong, or nobody may be there.
+// the brokers' addresses may be wrong, or nobody may be there, which has an exit
+// code of its own.
 func Explain(brokers []string, err error) error {
 	var (
 		op   *net.OpError
@@ -23,7 +26,8 @@ func Explain(brokers []string, err error) error {
 	case err == nil:
 		return nil
 	case errors.As(err, &op) && op.Op == "dial", errors.Is(err, context.DeadlineExceeded) && !errors.As(err, &kind), errors.Is(err, io.EOF):
-		return fmt.Errorf("no answer from %s (--bootstrap-servers): %w; is a broker running there?", strings.Join(brokers, ","), err)
+		return cmdline.WithCode(cmdline.ExitUnreachable,
+			fmt.Errorf("no answer from %s (--bootstrap-servers): %w; is a broker running there?", strings.Join(brokers, ","), err))
 	case errors.Is(err, kerr.UnknownTopicOrPartition):
 		return fmt.Errorf("%w; add --create-topic to make it, or name another with --topic", err)
 	case errors.Is(err, kerr.InvalidReplicationFactor):

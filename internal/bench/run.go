@@ -13,6 +13,7 @@ import (
 	"github.com/chronik-io/chronik/internal/bench/load"
 	"github.com/chronik-io/chronik/internal/bench/meter"
 	"github.com/chronik-io/chronik/internal/bench/wire"
+	"github.com/chronik-io/chronik/internal/cmdline"
 )
 
 // lastAnswers is how long a run waits after its interval for what is in flight.
@@ -20,6 +21,9 @@ const lastAnswers = 10 * time.Second
 
 // ErrInterrupted is a run that ended before its measured interval began.
 var ErrInterrupted = errors.New("interrupted before anything was measured")
+
+// ErrNothing is a measurement in which a direction had no success at all.
+var ErrNothing = errors.New("nothing succeeded")
 
 // Run makes one run: it prepares the topic, warms up, measures, and verifies what
 // was acknowledged if it is to. An error says that there is no result at all;
@@ -32,12 +36,12 @@ func Run(ctx context.Context, c Config, progress Progress) (_ *Result, err error
 	}
 	if c.ServerPID > 0 {
 		if _, err := meter.ProcessCPU(c.ServerPID); err != nil {
-			return nil, err // and not after the run
+			return nil, cmdline.WithCode(cmdline.ExitUsage, err) // and not after the run
 		}
 	}
 	client, err := kgo.NewClient(kgo.SeedBrokers(c.Brokers...), kgo.ClientID(wire.ClientID))
 	if err != nil {
-		return nil, fmt.Errorf("--bootstrap-servers: make a client for %v: %w", c.Brokers, err)
+		return nil, cmdline.Usage("--bootstrap-servers: make a client for %v: %w", c.Brokers, err)
 	}
 	defer client.Close()
 	t := topic{config: c, client: client}

@@ -3,8 +3,8 @@
 //
 // It owns the texts that the three commands have in common, so that a flag which
 // does not exist is told in the same words everywhere, with the one that was
-// probably meant. Its callers give the errors their exit codes. It knows nothing
-// of what any command does.
+// probably meant, and the exit codes that chronikctl and chronik-bench share;
+// chronikd has codes of its own. It knows nothing of what any command does.
 package cmdline
 
 import (
@@ -82,29 +82,26 @@ func NoArgs(cmd *cobra.Command, args []string) error {
 		}
 	}
 	if len(names) == 0 {
-		return fmt.Errorf("%s takes no argument %q; see %s --help", path, args[0], path)
+		return Usage("%s takes no argument %q; see %s --help", path, args[0], path)
 	}
 	if near, found := nearest.Name(args[0], names); found {
-		return fmt.Errorf("%s has no command %q; did you mean %s?", path, args[0], near)
+		return Usage("%s has no command %q; did you mean %s?", path, args[0], near)
 	}
-	return fmt.Errorf("%s has no command %q; %s --help lists the commands", path, args[0], path)
+	return Usage("%s has no command %q; %s --help lists the commands", path, args[0], path)
 }
 
-// Help makes the root's help command refuse what is no command, with the error
-// that wrap makes of the text: cobra's own shows the root's help and succeeds.
-func Help(root *cobra.Command, wrap func(error) error) {
+// Help makes the root's help command refuse what is no command, with args, the
+// root's own: cobra's shows the root's help and succeeds.
+func Help(root *cobra.Command, args cobra.PositionalArgs) {
 	root.InitDefaultHelpCmd()
 	for _, c := range root.Commands() {
 		if c.Name() == "help" {
-			c.Args = func(_ *cobra.Command, args []string) error {
-				found, rest, err := root.Find(args)
+			c.Args = func(_ *cobra.Command, names []string) error {
+				found, rest, err := root.Find(names)
 				if err != nil {
-					found, rest = root, args
+					found, rest = root, names
 				}
-				if err := NoArgs(found, rest); err != nil {
-					return wrap(err)
-				}
-				return nil
+				return args(found, rest)
 			}
 		}
 	}

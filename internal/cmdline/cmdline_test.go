@@ -26,7 +26,7 @@ func tree() *cobra.Command {
 		}
 		return errors.New(text)
 	})
-	Help(root, func(err error) error { return err })
+	Help(root, NoArgs)
 	return root
 }
 

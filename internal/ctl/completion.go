@@ -51,12 +51,7 @@ func completion(a *cli.App, root *cobra.Command) {
 			continue
 		}
 		cli.Offline(c)
-		c.Args = func(cmd *cobra.Command, args []string) error {
-			if err := cmdline.NoArgs(cmd, args); err != nil {
-				return cli.Usage("%w", err)
-			}
-			return nil
-		}
+		c.Args = cmdline.NoArgs
 		c.RunE = func(cmd *cobra.Command, _ []string) error { return cmd.Help() }
 		c.Short = "Print a completion script for bash, zsh, fish or powershell"
 		for _, shell := range c.Commands() {

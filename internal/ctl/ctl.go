@@ -78,7 +78,7 @@ func Root(a *cli.App) *cobra.Command {
 	cli.CompleteFlag(root, contexts.Output, cli.OneOf("table", "wide", "json", "yaml"))
 	cli.CompleteFlag(root, contexts.SASL, cli.OneOf("PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512", "OAUTHBEARER"))
 	cli.CompleteFlag(root, "context", contextNames(a))
-	cmdline.Help(root, func(err error) error { return cli.Usage("%w", err) })
+	cmdline.Help(root, cmdline.NoArgs)
 	completion(a, root)
 	root.SetUsageFunc(usage)
 	return root

@@ -98,7 +98,7 @@ func command(p Process) *cobra.Command {
 	c.root.SetFlagErrorFunc(usageError)
 	c.root.CompletionOptions.HiddenDefaultCmd = true
 	c.root.AddCommand(c.configCommand(), c.healthCommand(), c.acceptCommand(), c.versionCommand())
-	cmdline.Help(c.root, usage)
+	cmdline.Help(c.root, noArgs)
 	c.root.InitDefaultCompletionCmd()
 	for _, x := range c.root.Commands() {
 		if x.Name() == "completion" {

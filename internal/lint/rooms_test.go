@@ -118,7 +118,7 @@ func rooms() map[string]room {
 		"internal/bench/wire":     bench("internal/record"),
 		"internal/bench/meter":    bench(),
 		"internal/bench/load":     bench("internal/bench/wire", "internal/bench/meter"),
-		"internal/bench":          bench("internal/bench/load", "internal/bench/wire", "internal/bench/meter"),
+		"internal/bench":          bench("internal/cmdline", "internal/bench/load", "internal/bench/wire", "internal/bench/meter"),
 		"internal/bench/report":   bench("internal/bench"),
 		"internal/bench/limits":   bench("internal/cmdline", "internal/bench", "internal/bench/wire", "internal/bench/meter", "internal/bench/report"),
 		"internal/bench/compare":  bench("internal/cmdline", "internal/bench", "internal/bench/limits", "internal/bench/report"),

@@ -3,7 +3,8 @@
 //
 // It promises that the exit status tells scripts the truth: it is 0 only when a
 // run succeeded at something in every direction that it measured and, with
-// --verify, lost and duplicated nothing. cmd/chronik-bench is its only caller. It
+// --verify, lost and duplicated nothing; what else went wrong has the codes of
+// chronikctl. cmd/chronik-bench is its only caller. It
 // must not know how anything is measured or drawn.
 package command
 
@@ -27,13 +28,13 @@ import (
 	"github.com/chronik-io/chronik/internal/terminal"
 )
 
-// What a run that has a result may still have failed at.
-var (
-	// ErrNothing is a run in which a direction had no success at all.
-	ErrNothing = errors.New("nothing succeeded")
-	// ErrLost is a run whose acknowledged records are not all there once.
-	ErrLost = errors.New("records are lost or duplicated")
-)
+// ErrLost is a run that has a result, but whose acknowledged records are not all
+// there once.
+var ErrLost = errors.New("records are lost or duplicated")
+
+// exitCodes is told by --help.
+const exitCodes = "Exit codes: 0 it was measured; 1 nothing succeeded, the broker refused, or it was interrupted before anything was measured; 2 the\n" +
+	"command line is wrong, nothing was sent; 3 no broker answered; 4 --verify found acknowledged records lost or duplicated."
 
 // Main runs the command line and returns the exit status.
 func Main(ctx context.Context, args []string, version string, out, errOut io.Writer) int {
@@ -41,13 +42,13 @@ func Main(ctx context.Context, args []string, version string, out, errOut io.Wri
 	root.SetArgs(args)
 	root.SetOut(out)
 	root.SetErr(errOut)
-	if err := root.ExecuteContext(ctx); err != nil {
+	err := root.ExecuteContext(ctx)
+	if err != nil {
 		for _, line := range strings.Split(err.Error(), "\n") {
 			fmt.Fprintf(errOut, "chronik-bench: %s\n", line)
 		}
-		return 1
 	}
-	return 0
+	return cmdline.ExitCode(err)
 }
 
 // outputs say where a result goes besides the table.
@@ -64,7 +65,7 @@ func New(version string) *cobra.Command {
 		Use:   "chronik-bench",
 		Short: "Measure a broker that speaks the Kafka protocol",
 		Long: "chronik-bench measures any Kafka-compatible broker. A success is an answer with error 0 and a valid offset; warm-up is not counted; what\n" +
-			"is counted ended inside the measured interval, and that is what is divided by.",
+			"is counted ended inside the measured interval, and that is what is divided by.\n\n" + exitCodes,
 		Example: "  chronik-bench --create-topic -c 128 -d 30s -s 256 --acks all\n" +
 			"  chronik-bench --mode e2e --rate 5000 -c 16 --create-topic --verify",
 		Version: version, Args: cmdline.NoArgs, SilenceUsage: true, SilenceErrors: true,
@@ -82,17 +83,17 @@ func New(version string) *cobra.Command {
 	f.StringVar(&o.report, "report", "", "write an HTML page with plots to this file")
 	root.SetFlagErrorFunc(func(cmd *cobra.Command, err error) error {
 		text, _ := cmdline.Flag(cmd, err)
-		return errors.New(text)
+		return cmdline.Usage("%s", text)
 	})
 	root.AddCommand(limits.Command(), limits.EchoServerCommand(), compare.Command(), grouping.Command())
-	cmdline.Help(root, func(err error) error { return err })
+	cmdline.Help(root, cmdline.NoArgs)
 	return root
 }
 
 // measure makes one run and shows it.
 func measure(cmd *cobra.Command, c bench.Config, o outputs) error {
 	if o.json && o.csv {
-		return errors.New("--json and --csv: choose one")
+		return cmdline.Usage("--json and --csv: choose one")
 	}
 	c, err := c.Complete()
 	if err != nil {
@@ -138,7 +139,7 @@ func writable(flag, name string) error {
 	made := errors.Is(err, fs.ErrNotExist)
 	f, err := os.OpenFile(name, os.O_WRONLY|os.O_CREATE, 0o666)
 	if err != nil {
-		return fmt.Errorf("--%s: the report cannot be written: %w; name a file in a directory that is there and writable", flag, err)
+		return cmdline.Usage("--%s: the report cannot be written: %w; name a file in a directory that is there and writable", flag, err)
 	}
 	if err = f.Close(); made {
 		err = errors.Join(err, os.Remove(name))
@@ -165,10 +166,11 @@ func write(name string, r *bench.Result, form func(io.Writer, *bench.Result) err
 func judge(r *bench.Result) error {
 	var errs []error
 	if !r.Succeeded() {
-		errs = append(errs, ErrNothing)
+		errs = append(errs, bench.ErrNothing)
 	}
 	if r.Verify != nil && r.Verify.Bad() {
-		errs = append(errs, fmt.Errorf("%w: %d acknowledged and lost, %d duplicated", ErrLost, r.Verify.Lost, r.Verify.Duplicated))
+		return cmdline.WithCode(cmdline.ExitUnhealthy, errors.Join(append(errs,
+			fmt.Errorf("%w: %d acknowledged and lost, %d duplicated", ErrLost, r.Verify.Lost, r.Verify.Duplicated))...))
 	}
 	return errors.Join(errs...)
 }

@@ -13,6 +13,7 @@ import (
 	"go.uber.org/goleak"
 
 	"github.com/chronik-io/chronik/internal/bench"
+	"github.com/chronik-io/chronik/internal/cmdline"
 	"github.com/chronik-io/chronik/pkg/chronik"
 )
 
@@ -68,17 +69,26 @@ func TestOutputs(t *testing.T) {
 
 func TestFailuresAreInTheStatus(t *testing.T) {
 	for _, c := range []struct {
-		want string
-		args []string
+		status int
+		want   string
+		args   []string
 	}{
-		{"--acks", []string{"--acks", "7"}},
-		{"unknown flag", []string{"--no-such-flag"}},
-		{"no command", []string{"what"}},
-		{"--json and --csv", []string{"--json", "--csv"}},
-		{"empty", append(small(t), "--mode", "consume")},
+		{2, "--acks", []string{"--acks", "7"}},
+		{2, "unknown flag", []string{"--no-such-flag"}},
+		{2, "no command", []string{"what"}},
+		{2, "--json and --csv", []string{"--json", "--csv"}},
+		{2, "cannot be written", append(small(t), "--report", "/no/where")},
+		{2, "--rounds", []string{"compare", "--a", "x:1", "--b", "y:1", "--rounds", "0"}},
+		{2, "--protocol", []string{"groups", "heartbeats", "--protocol", "x"}},
+		{2, "--file-size", []string{"limits", "--no-echo", "--dir", t.TempDir(), "--file-size", "1"}},
+		{3, "no answer", []string{"--bootstrap-servers", "no.such.host.invalid:9092"}},
+		{3, "no answer", []string{"groups", "commits", "--bootstrap-servers", "no.such.host.invalid:9092"}},
+		{3, "no answer", []string{"compare", "--a", "no.such.host.invalid:9092", "--b", "no.such.host.invalid:9093"}},
+		{1, "UNKNOWN_TOPIC", []string{"--bootstrap-servers", chronik.StartTest(t).Addr(), "--topic", "none"}},
+		{1, "empty", append(small(t), "--mode", "consume")},
 	} {
-		if status, _, errOut := call(c.args...); status == 0 || !strings.Contains(errOut, c.want) {
-			t.Errorf("%v: status %d, %s", c.args, status, errOut)
+		if status, _, errOut := call(c.args...); status != c.status || !strings.Contains(errOut, c.want) {
+			t.Errorf("%v: status %d, not %d: %s", c.args, status, c.status, errOut)
 		}
 	}
 }
@@ -91,14 +101,18 @@ func TestJudge(t *testing.T) {
 		want   error
 	}{
 		{"some", bench.Result{Produce: some}, nil},
-		{"none", bench.Result{Produce: none}, ErrNothing},
-		{"one direction of two", bench.Result{Produce: some, Consume: none}, ErrNothing},
+		{"none", bench.Result{Produce: none}, bench.ErrNothing},
+		{"one direction of two", bench.Result{Produce: some, Consume: none}, bench.ErrNothing},
 		{"verified", bench.Result{Produce: some, Verify: &bench.Verification{Unacknowledged: 1, Foreign: 1}}, nil},
 		{"lost", bench.Result{Produce: some, Verify: &bench.Verification{Lost: 1}}, ErrLost},
 		{"twice", bench.Result{Produce: some, Verify: &bench.Verification{Duplicated: 1}}, ErrLost},
 	} {
-		if err := judge(&c.result); !errors.Is(err, c.want) || (c.want == nil) != (err == nil) {
+		err := judge(&c.result)
+		if !errors.Is(err, c.want) || (c.want == nil) != (err == nil) {
 			t.Errorf("%s: %v, want %v", c.name, err, c.want)
+		}
+		if code := cmdline.ExitCode(err); code != map[error]int{bench.ErrNothing: 1, ErrLost: 4}[c.want] {
+			t.Errorf("%s: status %d", c.name, code)
 		}
 	}
 }

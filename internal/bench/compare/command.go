@@ -99,15 +99,15 @@ func (o *options) planOf(cmd *cobra.Command, args []string) (Plan, error) {
 	if len(args) > 0 {
 		if err := f.Parse(args); err != nil {
 			text, _ := cmdline.Flag(cmd, err)
-			return Plan{}, fmt.Errorf("flags of the load: %s", text)
+			return Plan{}, cmdline.Usage("flags of the load: %s", text)
 		}
 		if rest := f.Args(); len(rest) > 0 {
-			return Plan{}, fmt.Errorf("%q is no flag; %s --help lists them", rest[0], cmd.CommandPath())
+			return Plan{}, cmdline.Usage("%q is no flag; %s --help lists them", rest[0], cmd.CommandPath())
 		}
 	}
 	for _, name := range []string{brokersFlag, pidFlag} {
 		if f.Changed(name) {
-			return Plan{}, fmt.Errorf("--%s: each side has its own; use --a and --b, --pid-a and --pid-b", name)
+			return Plan{}, cmdline.Usage("--%s: each side has its own; use --a and --b, --pid-a and --pid-b", name)
 		}
 	}
 	p := o.plan
@@ -122,7 +122,7 @@ func (o *options) planOf(cmd *cobra.Command, args []string) (Plan, error) {
 // side is what the flags say of one, on top of those of both.
 func (o sideOptions) side(cmd *cobra.Command, letter string, c bench.Config) (Side, error) {
 	if len(o.brokers) == 0 {
-		return Side{}, fmt.Errorf("--%s: name at least one host:port, for example %s", letter, bench.Default().Brokers[0])
+		return Side{}, cmdline.Usage("--%s: name at least one host:port, for example %s", letter, bench.Default().Brokers[0])
 	}
 	c.Brokers, c.ServerPID = o.brokers, o.pid
 	fs := pflag.NewFlagSet("set-"+letter, pflag.ContinueOnError)
@@ -130,11 +130,11 @@ func (o sideOptions) side(cmd *cobra.Command, letter string, c bench.Config) (Si
 	for _, text := range o.set {
 		name, value, ok := strings.Cut(text, "=")
 		if !ok {
-			return Side{}, fmt.Errorf("--set-%s: %q is not name=value; write for example acks=1", letter, text)
+			return Side{}, cmdline.Usage("--set-%s: %q is not name=value; write for example acks=1", letter, text)
 		}
 		if err := fs.Set(name, value); err != nil {
 			text, _ := cmdline.Flag(cmd, err)
-			return Side{}, fmt.Errorf("--set-%s: %s", letter, text)
+			return Side{}, cmdline.Usage("--set-%s: %s", letter, text)
 		}
 	}
 	return Side{Name: o.name, Config: c}, nil

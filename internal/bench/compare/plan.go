@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/chronik-io/chronik/internal/bench"
+	"github.com/chronik-io/chronik/internal/cmdline"
 )
 
 // Bounds of a plan.
@@ -73,5 +74,5 @@ func (p Plan) complete() (Plan, error) {
 			break
 		}
 	}
-	return p, errors.Join(errs...)
+	return p, cmdline.WithCode(cmdline.ExitUsage, errors.Join(errs...))
 }

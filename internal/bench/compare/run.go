@@ -10,6 +10,7 @@ import (
 	"github.com/chronik-io/chronik/internal/bench"
 	"github.com/chronik-io/chronik/internal/bench/limits"
 	"github.com/chronik-io/chronik/internal/bench/report"
+	"github.com/chronik-io/chronik/internal/cmdline"
 )
 
 // Comparison is what was measured.
@@ -130,10 +131,10 @@ func (c compare) side(ctx context.Context, s Side) (report.Document, error) {
 	}
 	d := report.Of(r)
 	if !r.Succeeded() {
-		return d, errors.New("nothing succeeded" + failures(d))
+		return d, fmt.Errorf("%w%s", bench.ErrNothing, failures(d))
 	}
 	if r.Verify != nil && r.Verify.Bad() {
-		return d, errors.New(report.VerifyText(r.Verify))
+		return d, cmdline.WithCode(cmdline.ExitUnhealthy, errors.New(report.VerifyText(r.Verify)))
 	}
 	for i := range d.Flows {
 		d.Flows[i].Series = nil // rounds are short; a single run's report has them

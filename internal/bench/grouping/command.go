@@ -2,6 +2,7 @@ package grouping
 
 import (
 	"context"
+	"errors"
 	"io"
 	"time"
 
@@ -28,7 +29,11 @@ func Command() *cobra.Command {
 }
 
 // output is what every measurement can be shown as.
-type output interface{ Table(io.Writer) error }
+type output interface {
+	Table(io.Writer) error
+	// Succeeded says whether there was anything to measure.
+	Succeeded() bool
+}
 
 // measurement makes a subcommand of a function that measures.
 func measurement(use, short, long string, t *Target, run func(context.Context) (output, error)) *cobra.Command {
@@ -41,9 +46,14 @@ func measurement(use, short, long string, t *Target, run func(context.Context) (
 				return err
 			}
 			if asJSON {
-				return report.WriteJSON(cmd.OutOrStdout(), r)
+				err = report.WriteJSON(cmd.OutOrStdout(), r)
+			} else {
+				err = r.Table(cmd.OutOrStdout())
 			}
-			return r.Table(cmd.OutOrStdout())
+			if !r.Succeeded() {
+				err = errors.Join(err, bench.ErrNothing)
+			}
+			return err
 		},
 	}
 	f := cmd.Flags()

@@ -31,7 +31,7 @@ type CommitsConfig struct {
 }
 
 func (c CommitsConfig) check() error {
-	return errors.Join(c.Target.check(), within("concurrency", c.Concurrency, 1, MaxMembers), within("groups", c.Groups, 1, MaxMembers),
+	return usage(c.Target.check(), within("concurrency", c.Concurrency, 1, MaxMembers), within("groups", c.Groups, 1, MaxMembers),
 		within("each", c.Each, 1, max(c.Partitions, 1)), positive("duration", c.Duration))
 }
 
@@ -44,6 +44,9 @@ type CommitsResult struct {
 	Failures map[string]int64 `json:"failures,omitempty"`
 	Latency  report.Latency   `json:"latency"`
 }
+
+// Succeeded says whether a commit was acknowledged.
+func (r *CommitsResult) Succeeded() bool { return r.Requests > 0 }
 
 // Commits measures offset commits in a closed loop: each connection sends one and waits
 // for its answer. The groups have no members, as with consumers that assign to themselves.

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"encoding/json"
+	"errors"
 	"strings"
 	"testing"
 	"time"
@@ -14,6 +15,7 @@ import (
 	"github.com/twmb/franz-go/pkg/kmsg"
 	"go.uber.org/goleak"
 
+	"github.com/chronik-io/chronik/internal/bench"
 	"github.com/chronik-io/chronik/pkg/chronik"
 )
 
@@ -215,10 +217,10 @@ func TestCommandsPrintTablesAndJSON(t *testing.T) {
 		args []string
 		want []string
 	}{
-		{[]string{"heartbeats", at, "--groups=1", "--members=2", "--heartbeat=10ms", "-d=50ms", "--warmup=0s"},
+		{[]string{"heartbeats", at, "--groups=1", "--members=2", "--heartbeat=10ms", "-d=300ms", "--warmup=0s"},
 			[]string{"1 groups of 2 members", "heartbeats/s", "per heartbeat", "unknown"}},
 		{[]string{"rebalance", at, "--members=2", "--heartbeat=10ms"}, []string{"2 members on 4 partitions", "one leaves"}},
-		{[]string{"commits", at, "-c=1", "--groups=1", "--partitions=1", "-d=50ms", "--warmup=0s"}, []string{"1 connections", "offsets/s"}},
+		{[]string{"commits", at, "-c=1", "--groups=1", "--partitions=1", "-d=300ms", "--warmup=0s"}, []string{"1 connections", "offsets/s"}},
 	} {
 		out, err := run(t, c.args...)
 		if err != nil {
@@ -230,13 +232,27 @@ func TestCommandsPrintTablesAndJSON(t *testing.T) {
 			}
 		}
 	}
-	out, err := run(t, "commits", at, "-c=1", "--groups=1", "--partitions=1", "-d=50ms", "--warmup=0s", "--json")
+	out, err := run(t, "commits", at, "-c=1", "--groups=1", "--partitions=1", "-d=300ms", "--warmup=0s", "--json")
 	var r CommitsResult
 	if err != nil || json.Unmarshal([]byte(out), &r) != nil || r.Config.Concurrency != 1 || r.Measured.Seconds == 0 {
 		t.Errorf("%v: %s", err, out)
 	}
 	if _, err := run(t, "heartbeats", at, "--protocol=x"); err == nil {
 		t.Error("a protocol that there is not")
+	}
+}
+
+// A measurement that counted nothing is shown, and is a failure.
+func TestNothingMeasuredIsNoSuccess(t *testing.T) {
+	for _, r := range []output{&CommitsResult{}, &HeartbeatsResult{}} {
+		cmd := measurement("x", "", "", &Target{}, func(context.Context) (output, error) { return r, nil })
+		var out bytes.Buffer
+		cmd.SetArgs([]string{"--json"})
+		cmd.SetOut(&out)
+		cmd.SetErr(&out)
+		if err := cmd.ExecuteContext(t.Context()); !errors.Is(err, bench.ErrNothing) || out.Len() == 0 {
+			t.Errorf("%T: %v, %s", r, err, out.String())
+		}
 	}
 }
 

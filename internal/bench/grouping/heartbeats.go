@@ -22,7 +22,7 @@ type HeartbeatsConfig struct {
 }
 
 func (c HeartbeatsConfig) check() error {
-	return errors.Join(c.Target.check(), c.Protocol.check(), within("groups", c.Groups, 1, MaxMembers), within("members", c.Members, 1, MaxMembers),
+	return usage(c.Target.check(), c.Protocol.check(), within("groups", c.Groups, 1, MaxMembers), within("members", c.Members, 1, MaxMembers),
 		within("groups times --members", c.Groups*c.Members, 1, MaxMembers), positive("heartbeat", c.Interval), positive("duration", c.Duration))
 }
 
@@ -55,6 +55,9 @@ type HeartbeatsResult struct {
 
 // lanes of a meter that all members share.
 const lanes = 32
+
+// Succeeded says whether a heartbeat was answered.
+func (r *HeartbeatsResult) Succeeded() bool { return r.Heartbeats > 0 }
 
 // Heartbeats measures what many members at rest cost.
 func Heartbeats(ctx context.Context, c HeartbeatsConfig) (_ *HeartbeatsResult, err error) {

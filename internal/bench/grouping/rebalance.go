@@ -17,7 +17,7 @@ type RebalanceConfig struct {
 }
 
 func (c RebalanceConfig) check() error {
-	return errors.Join(c.Target.check(), c.Protocol.check(), within("members", c.Members, 2, MaxMembers), positive("heartbeat", c.Interval))
+	return usage(c.Target.check(), c.Protocol.check(), within("members", c.Members, 2, MaxMembers), positive("heartbeat", c.Interval))
 }
 
 // RebalanceResult is how long it takes until all are in one epoch and everything is shared
@@ -28,6 +28,9 @@ type RebalanceResult struct {
 	Leave  Span            `json:"leave"`
 	More   Span            `json:"one_more"`
 }
+
+// Succeeded is true: a group that does not come to rest is an error.
+func (r *RebalanceResult) Succeeded() bool { return true }
 
 // Rebalance measures how long a large group takes to come to rest.
 func Rebalance(ctx context.Context, c RebalanceConfig) (_ *RebalanceResult, err error) {

@@ -14,6 +14,7 @@ import (
 
 	"github.com/chronik-io/chronik/internal/bench"
 	"github.com/chronik-io/chronik/internal/bench/wire"
+	"github.com/chronik-io/chronik/internal/cmdline"
 )
 
 // Target is the broker to measure.
@@ -46,6 +47,11 @@ func (t Target) check() error {
 	return errors.Join(errs...)
 }
 
+// usage are errors of the command line; nil where there is none.
+func usage(errs ...error) error {
+	return cmdline.WithCode(cmdline.ExitUsage, errors.Join(errs...))
+}
+
 // within is an error where a number is out of its bounds.
 func within(flag string, n, low, high int) error {
 	if n < low || n > high {
@@ -70,7 +76,7 @@ const adminTimeout = time.Minute
 func newCluster(ctx context.Context, t Target) (*cluster, error) {
 	cl, err := kgo.NewClient(kgo.SeedBrokers(t.Brokers...), kgo.ClientID(wire.ClientID))
 	if err != nil {
-		return nil, fmt.Errorf("make a client for %v: %w", t.Brokers, err)
+		return nil, cmdline.Usage("--bootstrap-servers: make a client for %v: %w", t.Brokers, err)
 	}
 	c := &cluster{target: t, client: cl, admin: kadm.NewClient(cl)}
 	if err := c.makeTopic(ctx); err != nil {

@@ -2,7 +2,6 @@ package limits
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"io"
 	"net"
@@ -62,7 +61,7 @@ type options struct {
 
 func (o options) measure(ctx context.Context) (*Result, error) {
 	if o.noEcho && o.disk.Dir == "" {
-		return nil, errors.New("nothing to measure: give --dir, or leave --no-echo out")
+		return nil, cmdline.Usage("nothing to measure: give --dir, or leave --no-echo out")
 	}
 	r := &Result{Measured: time.Now()}
 	if !o.noEcho {
@@ -95,7 +94,7 @@ func EchoServerCommand() *cobra.Command {
 			defer cancel()
 			l, err := new(net.ListenConfig).Listen(ctx, "tcp", listen)
 			if err != nil {
-				return fmt.Errorf("echo server: --listen: %w; choose a free port of this machine", err)
+				return cmdline.Usage("echo server: --listen: %w; choose a free port of this machine", err)
 			}
 			if _, err := fmt.Fprintf(cmd.OutOrStdout(), "%s%v\n", announce, l.Addr()); err != nil {
 				l.Close()

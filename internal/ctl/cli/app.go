@@ -171,18 +171,9 @@ func Args(least, most int, wanted string) cobra.PositionalArgs {
 // Parent is a command that only has others below it.
 func Parent(use, short string, children ...*cobra.Command) *cobra.Command {
 	c := &cobra.Command{
-		Use: use, Short: short, Args: unknownCommand,
+		Use: use, Short: short, Args: cmdline.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
 	}
 	c.AddCommand(children...)
 	return c
-}
-
-// unknownCommand refuses what is no command below a parent, and names what is
-// like it.
-func unknownCommand(cmd *cobra.Command, args []string) error {
-	if err := cmdline.NoArgs(cmd, args); err != nil {
-		return Usage("%w", err)
-	}
-	return nil
 }

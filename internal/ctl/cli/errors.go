@@ -1,9 +1,6 @@
 package cli
 
 import (
-	"errors"
-	"fmt"
-
 	"github.com/spf13/cobra"
 
 	"github.com/chronik-io/chronik/internal/cmdline"
@@ -11,12 +8,12 @@ import (
 
 // Exit codes. They are stable: scripts may rely on them.
 const (
-	ExitOK          = 0
-	ExitFailed      = 1 // the broker refused, or not all of it was done in time
-	ExitUsage       = 2 // command line, variable or contexts file is wrong; nothing was sent
-	ExitUnreachable = 3 // no broker answered, or it let nobody in
-	ExitUnhealthy   = 4 // a check found something wrong
-	ExitUnconfirmed = 5 // it would have destroyed something and nobody said yes
+	ExitOK          = cmdline.ExitOK
+	ExitFailed      = cmdline.ExitFailed      // the broker refused, or not all of it was done in time
+	ExitUsage       = cmdline.ExitUsage       // command line, variable or contexts file is wrong; nothing was sent
+	ExitUnreachable = cmdline.ExitUnreachable // no broker answered, or it let nobody in
+	ExitUnhealthy   = cmdline.ExitUnhealthy   // a check found something wrong
+	ExitUnconfirmed = 5                       // it would have destroyed something and nobody said yes
 
 	ExitPipe = 141 // who read standard output has gone; what SIGPIPE ends a process with
 )
@@ -26,33 +23,14 @@ const ExitCodes = "Exit codes: 0 all was done; 1 the broker refused, or not all 
 	"contexts file is wrong, nothing was sent; 3 no broker answered, or it let nobody in; 4 a check found something wrong;\n" +
 	"5 it would have destroyed something and nobody said yes."
 
-// coded is an error with the code it ends the process with.
-type coded struct {
-	code int
-	err  error
-}
-
-func (e *coded) Error() string { return e.err.Error() }
-func (e *coded) Unwrap() error { return e.err }
-
 // WithCode returns an error that ends the process with this code.
-func WithCode(code int, err error) error { return &coded{code, err} }
+func WithCode(code int, err error) error { return cmdline.WithCode(code, err) }
 
 // Usage is an error of the command line.
-func Usage(format string, args ...any) error {
-	return &coded{ExitUsage, fmt.Errorf(format, args...)}
-}
+func Usage(format string, args ...any) error { return cmdline.Usage(format, args...) }
 
 // ExitCode is the code that an error ends the process with.
-func ExitCode(err error) int {
-	if err == nil {
-		return ExitOK
-	}
-	if e := (*coded)(nil); errors.As(err, &e) {
-		return e.code
-	}
-	return ExitFailed
-}
+func ExitCode(err error) int { return cmdline.ExitCode(err) }
 
 // FlagError says which flags are like the one that does not exist.
 func FlagError(cmd *cobra.Command, err error) error {
