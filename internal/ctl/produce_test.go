@@ -5,6 +5,7 @@ import (
 	"context"
 	"io"
 	"net"
+	"strconv"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -115,6 +116,31 @@ func TestProduceGivesUpARecordThatNobodyAcknowledges(t *testing.T) {
 		t.Errorf("%+v", got)
 	}
 	say(t, in, "three\n") // who is left to read it writes nothing any more
+}
+
+// What the broker refuses until the time is over is told with its error, which the
+// client library keeps for itself.
+func TestProduceTellsWhatTheBrokerRefusesUntilTheEnd(t *testing.T) {
+	dir := t.TempDir()
+	b := chronik.StartTest(t, chronik.Options{Dir: dir})
+	in, end := produced(t.Context(), b.Addr())
+	say(t, in, "one\n")
+	if err := in.Close(); err != nil {
+		t.Fatal(err)
+	}
+	if got := <-end; got.code != 0 {
+		t.Fatalf("%+v", got)
+	}
+	if err := b.Close(); err != nil {
+		t.Fatal(err)
+	}
+	full := chronik.StartTest(t, chronik.Options{Dir: dir, Settings: map[string]string{"chronik.disk.min.free.bytes": strconv.FormatInt(1<<60, 10)}})
+	in, end = produced(t.Context(), full.Addr(), "--timeout", "1s")
+	say(t, in, "two\n")
+	got := <-end
+	if got.code != 1 || !strings.Contains(got.errs, "chronikctl: line 1 to a: KAFKA_STORAGE_ERROR: ") || !strings.Contains(got.errs, "; the broker cannot write: ") {
+		t.Errorf("%+v", got)
+	}
 }
 
 // An interrupt ends a produce that waits for its input; what was read by then is

@@ -51,7 +51,8 @@ func run(cmd *cobra.Command, a *cli.App, o *options, topic string) error {
 		return err
 	}
 	defer in.Close()
-	cl, err := a.Client(cmd.Context(), o.client(topic)...)
+	said := newVerdicts()
+	cl, err := a.Client(cmd.Context(), append(o.client(topic), kgo.WithLogger(said))...)
 	if err != nil {
 		return err
 	}
@@ -60,7 +61,7 @@ func run(cmd *cobra.Command, a *cli.App, o *options, topic string) error {
 		return err
 	}
 	bar := progress.New(a.Err, o.file != "" && terminal.Is(a.Err), topic, size)
-	w := &writer{client: cl, topic: topic, o: o, bar: bar, patience: max(a.Settings.Timeout(), time.Second), broken: make(chan struct{})}
+	w := &writer{client: cl, topic: topic, o: o, bar: bar, said: said, patience: max(a.Settings.Timeout(), time.Second), broken: make(chan struct{})}
 	n, err := w.lines(cmd.Context(), in)
 	bar.End()
 	a.Note("%s written to %s", cli.Count(n, "record"), topic)

@@ -7,6 +7,9 @@ import (
 	"testing"
 	"testing/synctest"
 	"time"
+
+	"github.com/twmb/franz-go/pkg/kerr"
+	"github.com/twmb/franz-go/pkg/kgo"
 )
 
 // A line is what stands between newlines, byte for byte.
@@ -50,6 +53,21 @@ func TestLinesBecomeRecords(t *testing.T) {
 	o := options{input: "lines", separator: ":"}
 	if _, err := o.record([]byte("none")); err == nil {
 		t.Error("a line without a separator is a record")
+	}
+}
+
+// The client's words are kept for each partition, until it is answered without an
+// error.
+func TestVerdictsAreOfThePartition(t *testing.T) {
+	v := newVerdicts()
+	v.Log(kgo.LogLevelDebug, "produced", "broker", "1", "to", "a[0{retrying@-1,1(KAFKA_STORAGE_ERROR: Disk error when trying to access log file on the disk.)}, 3{0=>1}]")
+	if v.of(0) != kerr.KafkaStorageError || v.of(3) != nil || v.of(-1) != kerr.KafkaStorageError {
+		t.Errorf("%v, %v, %v", v.of(0), v.of(3), v.of(-1))
+	}
+	v.Log(kgo.LogLevelDebug, "other", "to", "a[3{retrying@-1,1(KAFKA_STORAGE_ERROR: x)}]")
+	v.Log(kgo.LogLevelDebug, "produced", "to", "a[0{4=>5}]")
+	if v.of(0) != nil || v.of(3) != nil || v.of(-1) != nil {
+		t.Errorf("%v, %v", v.of(0), v.of(3))
 	}
 }
 

@@ -23,6 +23,7 @@ type writer struct {
 	topic  string
 	o      *options
 	bar    *progress.Bar
+	said   *verdicts
 	// patience is how long nothing may be answered while something is asked.
 	patience time.Duration
 
@@ -150,7 +151,7 @@ func (w *writer) done(line int, size int64, rec *kgo.Record, err error) {
 	w.idle.answered()
 	w.mu.Unlock()
 	if err != nil {
-		w.fail(w.o.refused(line, w.topic, rec, err))
+		w.fail(w.o.refused(line, w.topic, rec, err, w.said.of(rec.Partition)))
 		return
 	}
 	w.bar.Add(size)
