@@ -39,7 +39,7 @@ type Streams = cli.Streams
 
 // Std returns the streams and the variables of the process.
 func Std() Streams {
-	return Streams{In: os.Stdin, Out: os.Stdout, Err: os.Stderr, Getenv: os.Getenv}
+	return Streams{In: os.Stdin, Out: os.Stdout, Err: os.Stderr, Getenv: os.Getenv, Environ: os.Environ()}
 }
 
 // Main runs one command line and returns the exit code, see cli.ExitCodes. The

@@ -260,6 +260,26 @@ func golden(t *testing.T, path, got string) {
 	t.Errorf("%s holds more than is printed", path)
 }
 
+// A variable that nobody reads is no secret; one that is like ours ends the run
+// before anything is sent.
+func TestVariablesThatNobodyReads(t *testing.T) {
+	b := chronik.StartTest(t)
+	for _, c := range []struct {
+		variable, want string
+		code           int
+	}{
+		{"CHRONIKCTL_BROKER=x:1", "chronikctl: there is no variable CHRONIKCTL_BROKER; did you mean CHRONIKCTL_BROKERS?\n", 2},
+		{"CHRONIKCTL_VERSION=1", "warning: the variable CHRONIKCTL_VERSION is not read: no setting has this name\n", 0},
+	} {
+		var out, errs bytes.Buffer
+		code := ctl.Main(t.Context(), []string{"topic", "list"}, version, ctl.Streams{Out: &out, Err: &errs, Environ: []string{c.variable},
+			Getenv: func(name string) string { return map[string]string{"CHRONIK_BROKERS": b.Addr()}[name] }})
+		if code != c.code || errs.String() != c.want {
+			t.Errorf("%s: code %d, %s", c.variable, code, errs.String())
+		}
+	}
+}
+
 // A run leaves nothing running, whatever it did.
 func TestNothingIsLeftRunning(t *testing.T) {
 	before := goleak.IgnoreCurrent()

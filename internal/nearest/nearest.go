@@ -12,7 +12,7 @@ func Name(name string, known []string) (string, bool) {
 	plain := plainer().Replace(strings.ToLower(name))
 	best, at := "", 1+len(plain)/3
 	for _, k := range known {
-		if d := distance(plain, plainer().Replace(k)); d < at || d == at && best == "" {
+		if d := distance(plain, plainer().Replace(strings.ToLower(k))); d < at || d == at && best == "" {
 			best, at = k, d
 		}
 	}

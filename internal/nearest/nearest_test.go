@@ -3,9 +3,9 @@ package nearest
 import "testing"
 
 func TestName(t *testing.T) {
-	known := []string{"num.partitions", "num.network.threads", "log.dirs"}
+	known := []string{"num.partitions", "num.network.threads", "log.dirs", "ORDERS_EU"}
 	for name, want := range map[string]string{"num.partition": "num.partitions", "NUM_PARTITIONS": "num.partitions",
-		"log.dir": "log.dirs", "log-dirs": "log.dirs", "zebra": "", "": ""} {
+		"log.dir": "log.dirs", "log-dirs": "log.dirs", "orders-eu": "ORDERS_EU", "zebra": "", "": ""} {
 		if got, _ := Name(name, known); got != want {
 			t.Errorf("Name(%q) = %q, want %q", name, got, want)
 		}

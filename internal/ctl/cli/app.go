@@ -28,6 +28,9 @@ type Streams struct {
 	Out, Err io.Writer
 	// Getenv reads a variable; nil has none.
 	Getenv func(string) string
+	// Environ are all variables, NAME=value: those that begin as ours do and are
+	// none of them were meant to be one.
+	Environ []string
 }
 
 // App is one run of chronikctl.
@@ -39,6 +42,7 @@ type App struct {
 	flags   map[string]*string // of the settings, by name
 	context string
 	yes     bool
+	strange []string // variables that nobody reads
 }
 
 // New returns a run before its command line was read.
@@ -80,7 +84,11 @@ func (a *App) Prepare(root *cobra.Command) {
 				return nil
 			}
 		}
-		return a.Resolve(cmd)
+		err := a.Resolve(cmd)
+		for _, name := range a.strange {
+			a.Note("warning: the variable %s is not read: no setting has this name", name)
+		}
+		return err
 	}
 }
 
@@ -113,6 +121,10 @@ func (a *App) Resolve(cmd *cobra.Command) error {
 		if cmd.Flags().Changed(name) {
 			in.Flags[name] = *value
 		}
+	}
+	var err error
+	if a.strange, err = contexts.Strange(a.Environ); err != nil {
+		return Usage("%w", err)
 	}
 	s, err := contexts.Resolve(in)
 	if err != nil {

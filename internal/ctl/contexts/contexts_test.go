@@ -4,6 +4,7 @@ import (
 	"context"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 
@@ -49,6 +50,26 @@ func TestFlagOverVariableOverContextOverDefault(t *testing.T) {
 	s, err := Resolve(Input{Getenv: env(t, "", nil)})
 	if err != nil || s.Get(Brokers) != DefaultBrokers || s.Source(Brokers) != "default" || s.Encrypted() {
 		t.Errorf("without anything: %+v, %v", s, err)
+	}
+}
+
+// A variable that is like ours was meant to be one; what is like none is only told.
+func TestAMisspeltVariableIsRefused(t *testing.T) {
+	for environ, want := range map[string]string{
+		"CHRONIKCTL_BROKER=prod:9092":                        "there is no variable CHRONIKCTL_BROKER; did you mean CHRONIKCTL_BROKERS?",
+		"CHRONIKCTL_TLSCA=x":                                 "there is no variable CHRONIKCTL_TLSCA; did you mean CHRONIKCTL_TLS_CA?",
+		"CHRONIKCTL_CONTEX=x":                                "there is no variable CHRONIKCTL_CONTEX; did you mean CHRONIKCTL_CONTEXT?",
+		"CHRONIKCTL_BROKER=":                                 "",
+		"CHRONIKCTL_BROKERS=x:1 CHRONIKCTL_CONFIG=y HOME=/z": "",
+		"CHRONIK_BROKER=chronikd's":                          "",
+	} {
+		strange, err := Strange(strings.Fields(environ))
+		if len(strange) > 0 || err == nil && want != "" || err != nil && err.Error() != want {
+			t.Errorf("%s: %v, %v", environ, strange, err)
+		}
+	}
+	if strange, err := Strange([]string{"CHRONIKCTL_VERSION=1.2", "CHRONIKCTL_BROKERS=x:1"}); err != nil || !slices.Equal(strange, []string{"CHRONIKCTL_VERSION"}) {
+		t.Errorf("%v, %v", strange, err)
 	}
 }
 

@@ -243,9 +243,12 @@ func TestMissingFileSaysSo(t *testing.T) {
 
 // Kubernetes makes variables up; they are told and nothing more.
 func TestUnknownVariablesAreWarnings(t *testing.T) {
-	c, err := load("", env("CHRONIK_PORT_9092_TCP=tcp://10.0.0.1", "CHRONIK_NUM_PARTITION=3", "PATH=/bin", "CHRONIK_CONFIG=x"))
+	c, err := load("", env("CHRONIK_PORT_9092_TCP=tcp://10.0.0.1", "CHRONIK_NUM_PARTITION=3", "PATH=/bin", "CHRONIK_CONFIG=x",
+		"CHRONIKD_DATA_DIR=/data", "CHRONIKD_VERSION=3"))
 	must(t, c, err)
 	want := []string{
+		"the variable CHRONIKD_DATA_DIR is not read: those of chronikd begin with CHRONIK_; did you mean CHRONIK_DATA_DIR?",
+		"the variable CHRONIKD_VERSION is not read: those of chronikd begin with CHRONIK_",
 		"the variable CHRONIK_NUM_PARTITION is not read: no setting has this name; did you mean CHRONIK_NUM_PARTITIONS?",
 		"the variable CHRONIK_PORT_9092_TCP is not read: no setting has this name",
 	}

@@ -22,6 +22,9 @@ func EnvName(setting string) string {
 	return EnvPrefix + strings.ToUpper(strings.NewReplacer(".", "_", "-", "_").Replace(setting))
 }
 
+// envMistaken is what people write who take the program's name for the prefix.
+const envMistaken = "CHRONIKD_"
+
 // environ takes the CHRONIK_* variables. One that is not known is a warning and
 // no error: Kubernetes makes some up for a service called chronik. One that is
 // empty counts as not set, which is all that many a composed file can say.
@@ -34,6 +37,14 @@ func (l *loader) environ(vars []string) {
 	}
 	for _, kv := range slices.Sorted(slices.Values(vars)) {
 		env, value, _ := strings.Cut(kv, "=")
+		if rest, mistaken := strings.CutPrefix(env, envMistaken); mistaken {
+			line := "the variable " + env + " is not read: those of chronikd begin with " + EnvPrefix
+			if near, ok := nearestEnv(EnvPrefix+rest, known); ok {
+				line += "; did you mean " + near + "?"
+			}
+			l.cfg.Warnings = append(l.cfg.Warnings, line)
+			continue
+		}
 		if !strings.HasPrefix(env, EnvPrefix) || env == EnvFile || env == envBrokers {
 			continue
 		}
