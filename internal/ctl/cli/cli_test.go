@@ -59,17 +59,17 @@ func TestQuestion(t *testing.T) {
 		for i := range 25 {
 			losses = append(losses, fmt.Sprint("loss ", i))
 		}
-		err := a.ask("delete 25 topics", losses)
-		if ExitCode(err) != code || !strings.Contains(errs.String(), "loss 19\n  … and 5 more\ndelete 25 topics? This cannot be undone.") {
+		err := a.ask("delete 25 topics", "No way back.", losses)
+		if ExitCode(err) != code || !strings.Contains(errs.String(), "loss 19\n  … and 5 more\ndelete 25 topics? No way back. yes or no: ") {
 			t.Errorf("%q: %v\n%s", answer, err, errs.String())
 		}
 	}
 	a := New("v", Streams{In: strings.NewReader("yes\n"), Err: &bytes.Buffer{}})
-	if err := a.Confirm("delete", nil); ExitCode(err) != ExitUnconfirmed {
+	if err := a.Confirm("delete", Final, nil); ExitCode(err) != ExitUnconfirmed {
 		t.Errorf("what is no terminal was asked: %v", err)
 	}
 	a.yes = true
-	if err := a.Confirm("delete", nil); err != nil {
+	if err := a.Confirm("delete", Final, nil); err != nil {
 		t.Error(err)
 	}
 }

@@ -35,7 +35,7 @@ func remove(a *cli.App) *cobra.Command {
 				}
 			}
 			if len(left) > 0 {
-				if err := a.Confirm("delete "+cli.Count(len(left), "group"), losses); err != nil {
+				if err := a.Confirm("delete "+cli.Count(len(left), "group"), exportFirst, losses); err != nil {
 					return err
 				}
 				deleteGroups(ctx, adm, left, &out)

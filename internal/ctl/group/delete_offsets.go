@@ -41,7 +41,7 @@ func forget(ctx context.Context, a *cli.App, adm *kadm.Client, name string, only
 	if dryRun || len(losses) == 0 {
 		return a.Report(&out)
 	}
-	if err := a.Confirm(fmt.Sprintf("forget %s of group %s", cli.Count(len(losses), "offset"), name), losses); err != nil {
+	if err := a.Confirm(fmt.Sprintf("forget %s of group %s", cli.Count(len(losses), "offset"), name), exportFirst, losses); err != nil {
 		return err
 	}
 	answers, err := adm.DeleteOffsets(ctx, name, set)

@@ -14,6 +14,9 @@ import (
 	"github.com/chronik-io/chronik/internal/ctl/parse"
 )
 
+// exportFirst is the way back of what changes offsets.
+const exportFirst = "Only what chronikctl group export has kept before can be set again."
+
 func export(a *cli.App) *cobra.Command {
 	var all bool
 	c := &cobra.Command{

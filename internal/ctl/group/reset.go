@@ -69,7 +69,7 @@ func run(ctx context.Context, a *cli.App, adm *kadm.Client, name string, w *wher
 		ask.AddOffset(m.Topic, m.Partition, m.To, -1)
 		changes = append(changes, fmt.Sprintf("%s partition %d: %s to %d", m.Topic, m.Partition, known(m.From), m.To))
 	}
-	if err := a.Confirm(fmt.Sprintf("set %s of group %s", cli.Count(len(moves), "offset"), name), changes); err != nil {
+	if err := a.Confirm(fmt.Sprintf("set %s of group %s", cli.Count(len(moves), "offset"), name), exportFirst, changes); err != nil {
 		return err
 	}
 	answers, err := adm.CommitOffsets(ctx, name, ask)

@@ -107,6 +107,9 @@ func owner(o inspect.Options) error {
 	return nil
 }
 
+// wayBack is how a repair is undone.
+const wayBack = "The manifest.json there will name the way back."
+
 // mend asks and repairs.
 func mend(cmd *cobra.Command, a *cli.App, o inspect.Options, backup string) (err error) {
 	bar := progress.New(a.Err, terminal.Is(a.Err), "reading", inspect.Size(o))
@@ -123,7 +126,7 @@ func mend(cmd *cobra.Command, a *cli.App, o inspect.Options, backup string) (err
 		for _, act := range out.Acts {
 			list = append(list, what(&act))
 		}
-		if err := a.Confirm("do "+plural(len(list), "act of repair", "acts of repair")+", after copying what they change to "+backup, list); err != nil {
+		if err := a.Confirm("do "+plural(len(list), "act of repair", "acts of repair")+", after copying what they change to "+backup, wayBack, list); err != nil {
 			return err
 		}
 		if err := r.Do(cmd.Context(), backup); err != nil {

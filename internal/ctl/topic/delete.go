@@ -38,7 +38,7 @@ func remove(a *cli.App) *cobra.Command {
 				left = nil
 			}
 			if len(left) > 0 {
-				if err := a.Confirm("delete "+plural(len(left), "topic"), losses); err != nil {
+				if err := a.Confirm("delete "+plural(len(left), "topic"), cli.Final, losses); err != nil {
 					return err
 				}
 				deleteTopics(ctx, adm, left, &out)

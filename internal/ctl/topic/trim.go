@@ -102,7 +102,7 @@ func trimAll(ctx context.Context, a *cli.App, adm *kadm.Client, topic string, cu
 			losses = append(losses, fmt.Sprintf("%s partition %d: offsets %d to %d", topic, c.Partition, c.Start, c.NewStart-1))
 		}
 	}
-	if err := a.Confirm(fmt.Sprintf("delete up to %s records of %s", number(gone), topic), losses); err != nil {
+	if err := a.Confirm(fmt.Sprintf("delete up to %s records of %s", number(gone), topic), cli.Final, losses); err != nil {
 		return err
 	}
 	ask := kadm.Offsets{}
