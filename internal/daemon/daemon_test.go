@@ -139,9 +139,9 @@ func TestATakenAddressIsNamed(t *testing.T) {
 	defer l.Close()
 	taken := l.Addr().String()
 	for setting, cfg := range map[string]*config.Config{
-		"listen":              {Listeners: []config.Listener{{Name: "default", Listen: taken}}},
-		"listeners: name two": {Listeners: []config.Listener{{Name: "one", Listen: "127.0.0.1:0"}, {Name: "two", Listen: taken}}},
-		"admin.listen":        {Listeners: []config.Listener{{Name: "default", Listen: "127.0.0.1:0"}}, AdminListen: taken},
+		"listen (--listen)":             {Listeners: []config.Listener{{Name: "default", Listen: taken}}},
+		"listeners: name two":           {Listeners: []config.Listener{{Name: "one", Listen: "127.0.0.1:0"}, {Name: "two", Listen: taken}}},
+		"admin.listen (--admin-listen)": {Listeners: []config.Listener{{Name: "default", Listen: "127.0.0.1:0"}}, AdminListen: taken},
 	} {
 		_, err := bind(t.Context(), cfg)
 		want := fmt.Sprintf("cannot listen on %s: address already in use; another process listens there: stop it, or choose another address with %s", taken, setting)
@@ -153,11 +153,11 @@ func TestATakenAddressIsNamed(t *testing.T) {
 
 func TestDirectoryErrorsSayWhatToDo(t *testing.T) {
 	for want, err := range map[string]error{
-		"stop that broker":  fmt.Errorf("lock: %w (pid 7)", vfs.ErrLocked),
-		"make it writable":  &fs.PathError{Op: "mkdir", Path: "/d", Err: syscall.EACCES},
-		"free space":        &fs.PathError{Op: "write", Path: "/d", Err: syscall.ENOSPC},
-		"choose another":    errors.New("is of format 9, newer than this version's 1"),
-		"make it writable ": &fs.PathError{Op: "mkdir", Path: "/d", Err: syscall.EROFS},
+		"stop that broker": fmt.Errorf("lock: %w (pid 7)", vfs.ErrLocked),
+		"make it writable": &fs.PathError{Op: "mkdir", Path: "/d", Err: syscall.EACCES},
+		"free space":       &fs.PathError{Op: "write", Path: "/d", Err: syscall.ENOSPC},
+		"choose another with data.dir (--data-dir)": errors.New("is of format 9, newer than this version's 1"),
+		"make it writable ":                         &fs.PathError{Op: "mkdir", Path: "/d", Err: syscall.EROFS},
 	} {
 		got := dataError("data.dir", "/d", err)
 		if ExitCode(got) != ExitData || !strings.Contains(got.Error(), want) || !strings.HasPrefix(got.Error(), "directory /d: ") || strings.Contains(got.Error(), "\n") {

@@ -7,6 +7,7 @@ import (
 	"net"
 	"net/url"
 	"path"
+	"slices"
 	"strings"
 	"syscall"
 
@@ -73,7 +74,16 @@ func dataErrorAt(setting, dir, flags string, err error) error {
 	return &ExitError{ExitData, fmt.Errorf("directory %s: %w%s", dir, err, remedy)}
 }
 
+// told is a setting as an error names it: with its flag, where it has one.
+func told(setting string) string {
+	if slices.Contains(flagged(), setting) {
+		return setting + " (--" + flagName(setting) + ")"
+	}
+	return setting
+}
+
 func dataRemedy(setting, flags string, err error) string {
+	setting = told(setting)
 	remedy := "choose another with " + setting
 	switch {
 	case errors.Is(err, journal.ErrDamaged):
@@ -126,6 +136,7 @@ func dirErrors(static map[string]string, err error) error {
 // addressError explains why an address cannot be bound. setting is the one that
 // names it.
 func addressError(setting, address string, err error) error {
+	setting = told(setting)
 	remedy := "choose an address of this machine with " + setting
 	switch {
 	case errors.Is(err, syscall.EADDRINUSE):

@@ -100,7 +100,7 @@ func (b *Broker) lookForMetadata(all []storage.Place) error {
 			}
 			_ = lock.Close() // it ends with the process in any case
 			return &ExitError{ExitData, fmt.Errorf("directory %s: the log directory %s holds partitions, and %s has no metadata of them; "+
-				"put the metadata back, or set data.dir to where it is, or give this broker an empty log directory", b.cfg.DataDir, place.Path, dir)}
+				"put the metadata back, or set data.dir (--data-dir) to where it is, or give this broker an empty log directory", b.cfg.DataDir, place.Path, dir)}
 		}
 	}
 	return nil

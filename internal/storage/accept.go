@@ -34,7 +34,7 @@ func AcceptJournalLoss(place Place, opt Options, really bool) (lost []Accepted, 
 	opt.setDefaults()
 	d := newDir(place, &opt)
 	if !Used(opt.FS, place) {
-		return nil, foreign("it is no log directory of chronik, there is no %s in it; name the one whose journal is lost with data.dir or log.dirs", identityFile)
+		return nil, foreign("it is no log directory of chronik, there is no %s in it; name the one whose journal is lost with data.dir (--data-dir) or log.dirs", identityFile)
 	}
 	if d.lock, err = d.takeLock(); err != nil {
 		return nil, err

@@ -123,7 +123,7 @@ func (r *recovery) readCheckpoint() error {
 	}
 	r.ckpt, d.ckptSeq = c, c.seq
 	if c.dirID != d.ident.Dir || c.journal != d.ident.Journal {
-		return foreign("%s was written for log directory %x and journal %x, not for %x and %x; put back the files that belong together, or go on without the journal with chronikd accept-journal-loss",
+		return foreign("%s was written for log directory %x and journal %x, not for %x and %x; put back the files that belong together; where chronikd accept-journal-loss was interrupted, chronikctl log repair brings it to its end with what can be read of the old journal, and running it again gives that up",
 			name, c.dirID, c.journal, d.ident.Dir, d.ident.Journal)
 	}
 	if r.above = c.above(); d.opt.broken.forgetfulLSN {
