@@ -1,6 +1,7 @@
 package broker
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -12,6 +13,7 @@ import (
 
 	"github.com/chronik-io/chronik/internal/controller"
 	"github.com/chronik-io/chronik/internal/groups"
+	"github.com/chronik-io/chronik/internal/membuf"
 	"github.com/chronik-io/chronik/internal/metadata"
 	"github.com/chronik-io/chronik/internal/network"
 	"github.com/chronik-io/chronik/internal/protocol"
@@ -29,6 +31,9 @@ type Options struct {
 	Groups     *groups.Coordinator
 	// Static are the broker's configs as the configuration sets them, by name.
 	Static map[string]string
+	// AnswerBytes bounds the records in answers that clients have not read yet; at
+	// the bound answers get shorter. Default 256 MiB.
+	AnswerBytes int64
 	// Logger gets what handlers have to say; Level is the one that the whole
 	// broker logs at, and that a client may change.
 	Logger *zap.Logger
@@ -43,7 +48,8 @@ type Broker struct {
 	handlers map[int16]handler
 	topics   topicCache
 	sessions *sessions
-	produces sync.Pool // of *produceOp
+	answers  *membuf.Budget // of record bytes in answers to fetches
+	produces sync.Pool      // of *produceOp
 
 	producerIDs producerIDs
 	fetches     sync.Pool // of *fetchOp
@@ -63,6 +69,9 @@ type api struct {
 	handle handler
 }
 
+// defaultAnswerBytes is that of Options.AnswerBytes.
+const defaultAnswerBytes = 256 << 20
+
 // changeTimeout bounds a change of metadata whose request names no time.
 const changeTimeout = 30 * time.Second
 
@@ -76,7 +85,8 @@ func New(opt Options) (*Broker, error) {
 	if err != nil {
 		return nil, err
 	}
-	b := &Broker{opt: opt, conf: conf, table: table, handlers: map[int16]handler{}, sessions: newSessions(int(conf.FetchSessions))}
+	b := &Broker{opt: opt, conf: conf, table: table, handlers: map[int16]handler{}, sessions: newSessions(int(conf.FetchSessions)),
+		answers: membuf.NewBudget(cmp.Or(opt.AnswerBytes, defaultAnswerBytes))}
 	for _, a := range apis() {
 		b.handlers[a.Key] = a.handle
 	}
@@ -103,6 +113,9 @@ func (b *Broker) Handle(r *network.Request) {
 	}
 	h(b, r)
 }
+
+// Answers is the budget of Options.AnswerBytes.
+func (b *Broker) Answers() membuf.BudgetStats { return b.answers.Stats() }
 
 // Close ends the background work of handlers and waits for it. Requests are no
 // longer handed in.

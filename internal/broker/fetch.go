@@ -48,6 +48,7 @@ type fetchOp struct {
 	sess      sessionUse
 	parts     []fetchPart
 	found     int64   // bytes that the parts have
+	held      int64   // bytes of the budget for answers
 	waits     []int32 // for each watched key its part
 
 	// Made once.
@@ -223,6 +224,8 @@ func (op *fetchOp) giveBack() {
 	for i := range op.parts {
 		op.parts[i].res.Release()
 	}
+	op.b.answers.Release(op.held)
+	op.held = 0
 	clear(op.parts)
 	if cap(op.parts) > maxKeptFetch {
 		op.parts, op.waits, op.w = nil, nil, protocol.FetchWriter{}

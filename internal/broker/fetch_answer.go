@@ -20,11 +20,16 @@ func (op *fetchOp) answer() {
 	op.r.RespondRaw(op.encode(id), op.give)
 }
 
-// read reads the partitions in order, until the request's bytes are used up. The
-// first one that has something gives a batch whatever its size, so that a client
-// always gets on.
+// leastAnswer is how many bytes of records an answer may have where the memory for
+// answers is used up by those that clients do not read.
+const leastAnswer = 64 << 10
+
+// read reads the partitions in order, until the request's bytes are used up, or its
+// share of the memory for answers. The first one that has something gives a batch
+// whatever its size, so that a client always gets on.
 func (op *fetchOp) read() {
-	left, first := op.maxBytes, true
+	op.held = op.b.answers.Share(op.asked(), leastAnswer)
+	left, first := op.held, true
 	for i := range op.parts {
 		p := &op.parts[i]
 		if p.err != nil {
@@ -36,6 +41,20 @@ func (op *fetchOp) read() {
 			first, left = false, left-int64(p.res.Size)
 		}
 	}
+	if left > 0 {
+		op.b.answers.Release(left)
+	} else {
+		op.b.answers.Share(-left, -left) // the first batch was larger
+	}
+	op.held -= left
+}
+
+// asked is how many bytes the request may be answered with.
+func (op *fetchOp) asked() (n int64) {
+	for i := range op.parts {
+		n += int64(max(op.parts[i].maxBytes, 0))
+	}
+	return min(n, op.maxBytes)
 }
 
 // encode writes the response around the record bytes. Parts that follow one

@@ -193,6 +193,61 @@ func TestSizesBoundAnAnswerButNeverStopAClient(t *testing.T) {
 	}
 }
 
+// Clients that ask for much and read slowly must not fill the memory: the answers
+// get shorter, down to a batch, and nobody waits.
+func TestAnswersThatNobodyReadsStayWithinTheirBudget(t *testing.T) {
+	const limit, clients = 1 << 20, 40
+	n := newNode(t, func(o *nodeOptions) { o.pipe, o.broker = true, func(b *Options) { b.AnswerBytes = limit } })
+	n.topic(t, "t", 2)
+	size := n.put(t, "t", 20, strings.Repeat("x", 50_000))
+	req := fetchRequest(0, named("t", [16]byte{}))
+	req.SetVersion(12)
+	var all []*wire
+	for range clients {
+		w := n.dial(t)
+		must(t, w.send(req))
+		all = append(all, w)
+	}
+	for begin := time.Now(); n.Answers().Acquired < clients; time.Sleep(100 * time.Microsecond) {
+		if time.Since(begin) > 10*time.Second {
+			t.Fatalf("%+v", n.Answers())
+		}
+	}
+	for i, w := range all {
+		got := w.fetched(t, req).Topics[0].Partitions[0]
+		if got.ErrorCode != 0 || len(got.RecordBatches) < size {
+			t.Errorf("client %d has %d bytes and error %d", i, len(got.RecordBatches), got.ErrorCode)
+		}
+		if most := limit / 8; len(got.RecordBatches) > most {
+			t.Errorf("client %d has %d bytes of the %d that were free", i, len(got.RecordBatches), limit)
+		}
+	}
+	if peak := n.Answers().Peak; peak > limit+clients*leastAnswer || peak < limit {
+		t.Errorf("%d bytes of answers in memory", peak)
+	}
+	for begin := time.Now(); n.Answers().Used > 0; time.Sleep(100 * time.Microsecond) {
+		if time.Since(begin) > 10*time.Second {
+			t.Fatalf("read, and not given back: %+v", n.Answers())
+		}
+	}
+}
+
+// A batch that is larger than all the memory for answers comes all the same, and
+// is counted.
+func TestABatchLargerThanTheMemoryForAnswersComes(t *testing.T) {
+	n := newNode(t, func(o *nodeOptions) { o.pipe, o.broker = true, func(b *Options) { b.AnswerBytes = 1000 } })
+	n.topic(t, "t", 1)
+	size := n.put(t, "t", 1, strings.Repeat("x", 300_000))
+	w := n.dial(t)
+	req := fetchRequest(0, named("t", [16]byte{}))
+	if got := ask[*kmsg.FetchResponse](t, w, 12, req).Topics[0].Partitions[0]; len(got.RecordBatches) != size {
+		t.Errorf("%d bytes, want %d", len(got.RecordBatches), size)
+	}
+	if peak := n.Answers().Peak; peak != int64(size) {
+		t.Errorf("%d bytes were counted, not %d", peak, size)
+	}
+}
+
 func TestAHistoryThatPartsIsTold(t *testing.T) {
 	n := newNode(t)
 	id := n.topic(t, "t", 1)

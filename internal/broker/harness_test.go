@@ -61,6 +61,7 @@ type nodeOptions struct {
 	profiles []durability.Profile // beside the built-in ones
 	storage  func(*storage.Options)
 	network  func(*network.Options)
+	broker   func(*Options)
 	// pipe has clients connect in memory, which synctest sees waiting.
 	pipe bool
 	// store, where it is set, stands between the controller and the file store.
@@ -72,7 +73,7 @@ type nodeOptions struct {
 func newNode(t testing.TB, change ...func(*nodeOptions)) *node {
 	t.Helper()
 	o := nodeOptions{self: 1, fs: vfs.Memory(), static: map[string]string{}, listener: network.Listener{Name: "test"},
-		store: func(s metadata.Store) metadata.Store { return s }, storage: func(*storage.Options) {}, network: func(*network.Options) {}}
+		store: func(s metadata.Store) metadata.Store { return s }, storage: func(*storage.Options) {}, network: func(*network.Options) {}, broker: func(*Options) {}}
 	for _, c := range change {
 		c(&o)
 	}
@@ -127,8 +128,10 @@ func (n *node) openLogs(t testing.TB, o nodeOptions) {
 	must(t, err)
 	n.applier.Subscribe("groups", n.groups.Apply)
 	t.Cleanup(n.groups.Close)
-	n.Broker, err = New(Options{Self: o.self, Metadata: n.applier, Controller: n.control, Replicas: replicas, Configs: n.configs,
-		Groups: n.groups, Static: n.static, Logger: zap.NewNop(), Level: n.level})
+	handlers := Options{Self: o.self, Metadata: n.applier, Controller: n.control, Replicas: replicas, Configs: n.configs,
+		Groups: n.groups, Static: n.static, Logger: zap.NewNop(), Level: n.level}
+	o.broker(&handlers)
+	n.Broker, err = New(handlers)
 	must(t, err)
 	t.Cleanup(n.Broker.Close)
 	must(t, n.applier.Start(context.Background(), n.store))

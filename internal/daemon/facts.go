@@ -26,6 +26,7 @@ type facts struct {
 	machine  *host.Machine // nil: the broker depends on none
 	syncs    syncHistory
 	probes   *probes
+	memory   diagnose.Memory // as the budgets were made
 	// The clock at the last look, and when it was set last.
 	last      time.Time
 	stepped   time.Duration
@@ -54,7 +55,7 @@ func (x *facts) ofMachine(f *diagnose.Facts) {
 	}
 	f.Memory.GoLimit = debug.SetMemoryLimit(-1)
 	all := places(conf)
-	f.Memory.Budgets = x.b.cfg.Produce.ProduceBytes + int64(len(all))*x.b.cfg.Produce.DeferredBytes + conf.Cleaning.KeyBytes
+	f.Memory.There, f.Memory.Budgets, f.Memory.Wanted = x.memory.There, x.memory.Budgets, x.memory.Wanted
 	f.Clock = x.machine.Clock()
 	if !x.last.IsZero() {
 		if by := diagnose.Stepped(x.last, f.Now, f.Now.Sub(x.last)); by != 0 {

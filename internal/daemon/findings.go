@@ -30,6 +30,11 @@ func (b *Broker) diagnosed(log *zap.Logger) error {
 	b.probes = &probes{}
 	f := &facts{b: b, conf: broker, probes: b.probes, settings: settingsOf(b.cfg, &broker, &topic)}
 	b.node = broker.NodeID
+	dirs := len(places(&broker))
+	there := memoryThere()
+	wanted, cut := divide(there, b.cfg.Produce, dirs, broker.Cleaning.KeyBytes)
+	b.budgets = cut
+	f.memory = diagnose.Memory{There: there, Budgets: cut.sum(dirs), Wanted: wanted.sum(dirs)}
 	if b.fs == vfs.OS() { // a broker in memory depends on no disk
 		f.machine = host.New()
 	}

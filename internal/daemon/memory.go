@@ -2,24 +2,106 @@ package daemon
 
 import (
 	"errors"
+	"math"
+	"runtime/debug"
 
 	"github.com/KimMachineGun/automemlimit/memlimit"
 	"go.uber.org/zap"
+
+	"github.com/chronik-io/chronik/internal/vfs"
+	"github.com/chronik-io/chronik/pkg/durability"
 )
 
-// memoryShare is the part of the container's memory that the Go heap may take;
-// the rest is for stacks, the kernel's buffers and the page cache.
-const memoryShare = 0.8
+const (
+	// memoryShare is the part of the memory there is that the Go heap may take; the
+	// rest is for stacks, the kernel's buffers and the page cache.
+	memoryShare = 0.8
+	// machineShare is the part of a machine's memory that counts as the broker's where
+	// no container says so: other programs run there, too.
+	machineShare = 5.0 / 8
+)
 
-// limitMemory tells the Go runtime the container's memory limit, unless
-// GOMEMLIMIT does. Without a container there is no limit.
+// limitMemory tells the Go runtime how much memory there is, unless GOMEMLIMIT does.
 func limitMemory(log *zap.Logger) {
-	limit, err := memlimit.Set(memlimit.WithRatio(memoryShare), memlimit.WithProvider(memlimit.FromCgroup))
+	provider := func() (uint64, error) {
+		if n := memoryThere(); n > 0 {
+			return uint64(n), nil
+		}
+		return 0, memlimit.ErrNoLimit
+	}
+	limit, err := memlimit.Set(memlimit.WithRatio(memoryShare), memlimit.WithProvider(provider))
 	switch {
-	case errors.Is(err, memlimit.ErrNoLimit), errors.Is(err, memlimit.ErrNoCgroup), errors.Is(err, memlimit.ErrCgroupsNotSupported):
+	case errors.Is(err, memlimit.ErrNoLimit):
 	case err != nil:
-		log.Warn("the container's memory limit cannot be read; set GOMEMLIMIT where there is one", zap.Error(err))
+		log.Warn("the Go runtime could not be told of the memory there is; set GOMEMLIMIT", zap.Error(err))
 	case limit > 0:
 		log.Debug("memory limit", zap.Int64("bytes", limit))
 	}
+}
+
+// memoryThere is how many bytes of memory the broker may use: the container's, or a
+// part of the machine's, or what GOMEMLIMIT leaves room for where that is less. 0 if
+// that is not known.
+func memoryThere() int64 {
+	there := int64(math.MaxInt64)
+	if limit, err := memlimit.FromCgroup(); err == nil {
+		there = int64(min(limit, math.MaxInt64))
+	}
+	if machine := vfs.SystemMemory(); machine > 0 && there > machine {
+		there = int64(machineShare * float64(machine))
+	}
+	if limit := debug.SetMemoryLimit(-1); limit < math.MaxInt64 {
+		there = min(there, int64(float64(limit)/memoryShare))
+	}
+	if there == math.MaxInt64 {
+		return 0
+	}
+	return there
+}
+
+// budgets bound what clients and logs may fill with bytes.
+type budgets struct {
+	Produce    int64 // produce requests
+	Connection int64 // those of one connection
+	Other      int64 // other requests
+	Answers    int64 // records in answers that clients have not read yet
+	Deferred   int64 // of each log directory: records that segments do not have yet, and the tail
+	Keys       int64 // the keys of a compaction
+}
+
+const (
+	// budgetShare is how much of the memory there is the budgets may have together. The
+	// rest is for what no budget counts, such as connections and indexes, for garbage
+	// and for the page cache.
+	budgetShare = 0.4
+	otherBytes  = 64 << 20
+	// answerShare of the memory is for answers, within bounds: more makes no reader
+	// faster but those that are far away.
+	answerShare            = 1.0 / 8
+	minAnswers, maxAnswers = 32 << 20, 1 << 30
+	// leastBudget is how far a budget is cut at most.
+	leastBudget = 1 << 20
+)
+
+// divide makes budgets out of what is configured, for dirs log directories: cut all
+// alike where they are too much for the memory there is. 0 is no known memory.
+func divide(memory int64, preset durability.ProducePreset, dirs int, keys int64) (wanted, cut budgets) {
+	wanted = budgets{Produce: preset.ProduceBytes, Connection: preset.ConnectionBytes, Other: otherBytes, Deferred: preset.DeferredBytes, Keys: keys}
+	if memory <= 0 {
+		wanted.Answers = maxAnswers / 4
+		return wanted, wanted
+	}
+	wanted.Answers = min(max(int64(answerShare*float64(memory)), minAnswers), maxAnswers)
+	cut = wanted
+	if part := budgetShare * float64(memory) / float64(wanted.sum(dirs)); part < 1 {
+		for _, n := range []*int64{&cut.Produce, &cut.Connection, &cut.Other, &cut.Answers, &cut.Deferred, &cut.Keys} {
+			*n = min(*n, max(int64(part*float64(*n)), leastBudget))
+		}
+	}
+	return wanted, cut
+}
+
+// sum is what all of them may fill; a connection's are the broker's.
+func (b budgets) sum(dirs int) int64 {
+	return b.Produce + b.Other + b.Answers + int64(dirs)*b.Deferred + b.Keys
 }

@@ -156,10 +156,10 @@ func (b *Broker) openLogs(ctx context.Context, r *rooms) error {
 	all := places(&r.conf)
 	r.storage, err = storage.Open(all, storage.Options{
 		FS: b.fs, Holder: holder(), Logger: b.log.Named("storage"), Metrics: r.measured,
-		DeferredBytes: b.cfg.Produce.DeferredBytes, JournalFileSize: b.journalFile, JournalBytes: b.journalBytes,
+		DeferredBytes: b.budgets.Deferred, JournalFileSize: b.journalFile, JournalBytes: b.journalBytes,
 		ProducerExpiry: r.conf.ProducerExpiration, KeeperInterval: r.conf.Cleaning.Interval,
 		Progress: b.ready.progress, Interrupted: ctx.Err, MinFree: func() int64 { return r.conf.Cleaning.MinFree },
-		CleanerBytes: r.conf.Cleaning.KeyBytes, CleanerBytesPerSecond: r.conf.Cleaning.BytesPerSecond,
+		CleanerBytes: b.budgets.Keys, CleanerBytesPerSecond: r.conf.Cleaning.BytesPerSecond,
 		CleanerBackoff: r.conf.Cleaning.Backoff,
 		Absent: func() int {
 			if s := r.server.Load(); s != nil {
@@ -215,7 +215,8 @@ func (b *Broker) openPartitions(_ context.Context, r *rooms) error {
 func (b *Broker) openHandlers(ctx context.Context, r *rooms) error {
 	var err error
 	r.handlers, err = broker.New(broker.Options{
-		Self: r.conf.NodeID, Metadata: r.applier, Controller: r.control, Replicas: r.replicas, Configs: b.configs,
+		AnswerBytes: b.budgets.Answers,
+		Self:        r.conf.NodeID, Metadata: r.applier, Controller: r.control, Replicas: r.replicas, Configs: b.configs,
 		Groups: r.groups, Static: r.static, Logger: b.log.Named("broker"), Level: b.level,
 	})
 	if err != nil {
@@ -264,12 +265,11 @@ func (b *Broker) openClients(_ context.Context, r *rooms) error {
 	for _, l := range b.cfg.Listeners {
 		names = append(names, l.Name)
 	}
-	preset := b.cfg.Produce
 	server, err := network.New(network.Options{
 		Handler: r.handlers, Table: table, Log: b.log.Named("network"),
 		Observer: newObserver(metrics.NewNetwork(b.reg), metrics.NewRequests(b.reg), names, table),
-		MaxFrame: int(r.conf.MaxRequestBytes), ProduceBytes: preset.ProduceBytes,
-		ConnectionBytes: preset.ConnectionBytes, ConnectionRequests: preset.ConnectionRequests,
+		MaxFrame: int(r.conf.MaxRequestBytes), ProduceBytes: b.budgets.Produce, OtherBytes: b.budgets.Other,
+		ConnectionBytes: b.budgets.Connection, ConnectionRequests: b.cfg.Produce.ConnectionRequests,
 		MaxConnections: int(r.conf.MaxConnections), MaxConnectionsPerIP: int(r.conf.MaxConnectionsPerIP), Idle: r.conf.ConnectionIdle,
 	})
 	if err != nil {
@@ -281,7 +281,7 @@ func (b *Broker) openClients(_ context.Context, r *rooms) error {
 		r.park.Close()   // fetches that wait for records answer now
 		return server.Shutdown(ctx)
 	})
-	if err := metrics.RegisterBudgets(b.reg, budgetsOf(server)); err != nil {
+	if err := metrics.RegisterBudgets(b.reg, budgetsOf(server, r.handlers)); err != nil {
 		return err
 	}
 	for i, l := range b.cfg.Listeners {

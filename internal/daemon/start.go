@@ -58,7 +58,8 @@ type Broker struct {
 	bound   *bound
 	stack   *stack
 	ended   sync.Once
-	endErr  error  // of the stop, set in ended
+	endErr  error // of the stop, set in ended
+	budgets budgets
 	rooms   *rooms // whole once ready says that clients are served
 
 	journalFile, journalBytes int64

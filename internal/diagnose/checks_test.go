@@ -76,11 +76,12 @@ func TestMemoryThatRunsOut(t *testing.T) {
 	const mb = 1 << 20
 	examine(t, "memory", []patient{
 		{"no limit", Facts{Memory: Memory{Resident: 500 * mb, GoLimit: math.MaxInt64, Budgets: 1 << 40}}, nil},
-		{"fits", Facts{Memory: Memory{Limit: 1000 * mb, GoLimit: 800 * mb, Resident: 500 * mb, Budgets: 500 * mb}}, nil},
+		{"fits", Facts{Memory: Memory{Limit: 1000 * mb, GoLimit: 800 * mb, Resident: 500 * mb, There: 1000 * mb, Budgets: 500 * mb, Wanted: 500 * mb}}, nil},
 		{"the runtime knows no limit", Facts{Memory: Memory{Limit: 1000 * mb, GoLimit: math.MaxInt64}}, nil},
 		{"the runtime's is higher", Facts{Memory: Memory{Limit: 1000 * mb, GoLimit: 2000 * mb}}, []string{"warn memory: GOMEMLIMIT is 2000 MiB and the container's limit 1000 MiB"}},
 		{"nearly killed", Facts{Memory: Memory{Limit: 1000 * mb, Resident: 960 * mb}}, []string{"uses 960 MiB of the 1000 MiB"}},
-		{"budgets", Facts{Memory: Memory{Limit: 256 * mb, Budgets: 288 * mb}}, []string{"may take 288 MiB of the 256 MiB"}},
+		{"hardly any", Facts{Memory: Memory{There: 8 * mb, Budgets: 6 * mb, Wanted: 288 * mb}}, []string{"warn memory: requests, answers, records that wait for segments and compaction may take 6144 KiB of the 8192 KiB"}},
+		{"little", Facts{Memory: Memory{There: 256 * mb, Budgets: 102 * mb, Wanted: 288 * mb}}, []string{"note memory: requests, answers, records that wait for segments and compaction may take 102 MiB of the 256 MiB that there are, and with more memory 288 MiB"}},
 		{"swapped", Facts{Memory: Memory{Swapped: 64 * mb}}, []string{"64 MiB of the broker are swapped out"}},
 		{"what nobody uses is swapped", Facts{Memory: Memory{Swapped: 63 * mb}}, nil},
 	})

@@ -100,8 +100,12 @@ type Memory struct {
 	GoLimit  int64 // of the Go runtime
 	Resident int64 // of the process
 	Swapped  int64 // of the process
-	// Budgets is what the broker may fill with records that wait, caches and maps.
-	Budgets int64
+	// There is what the broker found when it started: the container's memory, a
+	// part of the machine's, or what GOMEMLIMIT leaves room for.
+	There int64
+	// Budgets is what requests, answers, records that wait, caches and maps may fill,
+	// and Wanted what they may where there is memory enough.
+	Budgets, Wanted int64
 }
 
 // Clock is the machine's clock.

@@ -26,7 +26,7 @@ const (
 	usedUp      = 0.95
 
 	residentMuch = 0.95     // of the container's limit
-	budgetsMuch  = 0.7      // of it: the Go heap may have 0.8, and the broker needs some for itself
+	budgetsMuch  = 0.7      // of what there is: the Go heap may have 0.8, and the broker needs some for itself
 	swappedMuch  = 64 << 20 // below it is what nobody uses
 
 	steppedFor = time.Hour // for which a clock that was set is told
@@ -98,10 +98,15 @@ func checkMemory(f *Facts, r *Report) {
 			r.add(Warn, "memory", fmt.Sprintf("the broker uses %s of the %s that its container may: the kernel is about to kill it", bytesText(m.Resident), limit),
 				moreMemory+", or choose a smaller produce.profile")
 		}
-		if float64(m.Budgets) > budgetsMuch*float64(m.Limit) {
-			r.add(Warn, "memory", fmt.Sprintf("requests, records that wait for segments and compaction may take %s of the %s that the container may use: with what else the broker needs that is more than there is", bytesText(m.Budgets), limit),
-				moreMemory+", or choose a smaller produce.profile or log.cleaner.dedupe.buffer.size")
-		}
+	}
+	switch there := bytesText(m.There); {
+	case m.There <= 0:
+	case float64(m.Budgets) > budgetsMuch*float64(m.There):
+		r.add(Warn, "memory", fmt.Sprintf("requests, answers, records that wait for segments and compaction may take %s of the %s that there are: with what else the broker needs that is more than there is", bytesText(m.Budgets), there),
+			moreMemory+", or use fewer log directories")
+	case m.Wanted > m.Budgets:
+		r.add(Note, "memory", fmt.Sprintf("requests, answers, records that wait for segments and compaction may take %s of the %s that there are, and with more memory %s: under load clients wait sooner, and answers are shorter",
+			bytesText(m.Budgets), there, bytesText(m.Wanted)), moreMemory+"; or choose a smaller produce.profile or log.cleaner.dedupe.buffer.size, if that is enough for your load")
 	}
 	if m.Swapped >= swappedMuch {
 		r.add(Warn, "memory", fmt.Sprintf("%s of the broker are swapped out: answers wait until they are read back", bytesText(m.Swapped)),

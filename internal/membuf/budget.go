@@ -11,7 +11,7 @@ import (
 // is not starved by small ones behind it. A request larger than the whole
 // budget is admitted alone: when nothing else is held.
 //
-// Every Acquire that returned nil owes a Release of the same number of bytes, on
+// Every Acquire that returned nil, and every Share, owes a Release of the same number of bytes, on
 // every way out. A Budget must not be copied; its methods are safe for
 // concurrent use and Release never blocks.
 type Budget struct {
@@ -84,6 +84,18 @@ func (b *Budget) TryAcquire(n int64) bool {
 	return true
 }
 
+// Share takes up to n bytes without waiting, and returns how many: no more than an
+// eighth of what is free, so that whoever keeps its share for long leaves something
+// to the others, but at least least, be it more than is free. It is for work that
+// can do with less.
+func (b *Budget) Share(n, least int64) int64 {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	n = max(min(n, max((b.size-b.used)/8, least)), 0)
+	b.take(n)
+	return n
+}
+
 // Release gives n bytes back and admits whoever waits longest.
 func (b *Budget) Release(n int64) {
 	if n <= 0 {
@@ -102,7 +114,7 @@ func (b *Budget) Release(n int64) {
 }
 
 // Used is the number of bytes held now. It exceeds the budget's size only by the
-// one request that was admitted alone.
+// one request that was admitted alone, and by the least shares.
 func (b *Budget) Used() int64 {
 	b.mu.Lock()
 	defer b.mu.Unlock()

@@ -126,6 +126,14 @@ func TestBudgetModel(t *testing.T) {
 					held = append(held, n)
 				}
 			},
+			"share": func(rt *rapid.T) {
+				n, least := rapid.Int64Range(-3, 80).Draw(rt, "n"), rapid.Int64Range(0, 10).Draw(rt, "least")
+				want := max(min(n, max((size-used())/8, least)), 0)
+				if got := b.Share(n, least); got != want {
+					rt.Fatalf("a share of %d of %d with %d used, want %d", got, size, used(), want)
+				}
+				held = append(held, want)
+			},
 			"give": func(rt *rapid.T) {
 				if len(held) == 0 {
 					rt.Skip()

@@ -1,0 +1,47 @@
+package daemon
+
+import (
+	"testing"
+
+	"pgregory.net/rapid"
+
+	"github.com/chronik-io/chronik/pkg/durability"
+)
+
+// Whatever is configured, the budgets leave most of the memory to the rest, as far
+// as none is cut to nothing; and they are what was configured where that fits.
+func TestBudgetsFitIntoTheMemory(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		memory := rapid.Int64Range(1<<20, 1<<40).Draw(t, "memory")
+		preset := rapid.SampledFrom(durability.Presets()).Draw(t, "preset")
+		dirs := rapid.IntRange(1, 20).Draw(t, "dirs")
+		keys := rapid.Int64Range(1<<20, 1<<32).Draw(t, "keys")
+		wanted, cut := divide(memory, preset, dirs, keys)
+		if wanted.Produce != preset.ProduceBytes || wanted.Deferred != preset.DeferredBytes || wanted.Keys != keys {
+			t.Fatalf("wanted %+v", wanted)
+		}
+		fits := float64(wanted.sum(dirs)) <= budgetShare*float64(memory)
+		if fits != (cut == wanted) {
+			t.Fatalf("wanted %+v, got %+v of %d", wanted, cut, memory)
+		}
+		if most := budgetShare*float64(memory) + float64(4+dirs)*leastBudget; float64(cut.sum(dirs)) > most {
+			t.Fatalf("%+v are %d of %d", cut, cut.sum(dirs), memory)
+		}
+		for _, n := range []int64{cut.Produce, cut.Connection, cut.Other, cut.Answers, cut.Deferred, cut.Keys} {
+			if n < leastBudget {
+				t.Fatalf("%+v", cut)
+			}
+		}
+	})
+}
+
+func TestBudgetsWhereTheMemoryIsNotKnown(t *testing.T) {
+	preset, err := durability.LookupPreset("balanced")
+	if err != nil {
+		t.Fatal(err)
+	}
+	wanted, cut := divide(0, preset, 1, 5)
+	if wanted != cut || cut.Produce != preset.ProduceBytes || cut.Answers == 0 || cut.Keys != 5 {
+		t.Errorf("%+v, %+v", wanted, cut)
+	}
+}
