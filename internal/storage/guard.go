@@ -185,7 +185,6 @@ func (d *Dir) look() {
 	}
 	g.blind = false
 	old := d.LastSpace()
-	g.found.Store(&s)
 	g.allow(&s)
 	switch s.Level {
 	case SpaceOK:
@@ -195,6 +194,7 @@ func (d *Dir) look() {
 	case SpaceCritical:
 		g.low.Store(&lowSpace{clients: s.err(), internal: s.err()})
 	}
+	g.found.Store(&s) // last: what LastSpace says is in force
 	d.tellSpace(old.Level, &s)
 }
 

@@ -2,6 +2,7 @@ package storage
 
 import (
 	"errors"
+	"runtime"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -429,4 +430,26 @@ func (f *twoDisks) Free(dir string) (available, total uint64, err error) {
 		return mib, 1 << 40, nil
 	}
 	return 1 << 40, 1 << 40, nil
+}
+
+// Who is told that there is room, or none, finds it so: what the last look found is
+// in force by then.
+func TestWhatTheGuardFoundIsInForce(t *testing.T) {
+	fsys := newGauge(1000 * mib)
+	d := mustOpen(t, fsys, "sync", guarded)
+	client, _ := ours(t, d)
+	for i := range 100 {
+		free, want := uint64(10*mib), SpaceCritical
+		if i%2 == 1 {
+			free, want = 1000*mib, SpaceOK
+		}
+		fsys.free.Store(free)
+		d.signal(d.guard.looks)
+		for d.LastSpace().Level != want {
+			runtime.Gosched()
+		}
+		if err := client.refusal(); (err == nil) != (want == SpaceOK) {
+			t.Fatalf("%s, and records get %v", want, err)
+		}
+	}
 }
