@@ -152,7 +152,7 @@ func TestCleanupConfigsAreValidated(t *testing.T) {
 func (n *node) earliest(t *testing.T, topic string, want int64) {
 	t.Helper()
 	w := n.dial(t)
-	for end := time.Now().Add(20 * time.Second); ; time.Sleep(5 * time.Millisecond) {
+	for end := time.Now().Add(patience); ; time.Sleep(5 * time.Millisecond) {
 		p := ask[*kmsg.ListOffsetsResponse](t, w, 7, listRequest(topic, 0, -2)).Topics[0].Partitions[0]
 		if p.ErrorCode == 0 && p.Offset == want {
 			return
@@ -231,7 +231,7 @@ func TestACompactedTopicKeepsTheLastOfEachKey(t *testing.T) {
 	n.put(t, "other", 10, big) // so that the journal has no room for what t has in it
 	mustAlter(t, w, incremental(topicType, "t", "cleanup.policy", set, "compact"))
 	var got []string
-	for end := time.Now().Add(20 * time.Second); time.Now().Before(end); time.Sleep(5 * time.Millisecond) {
+	for end := time.Now().Add(patience); time.Now().Before(end); time.Sleep(5 * time.Millisecond) {
 		got = nil
 		for offset := int64(0); offset < 10; {
 			p := ask[*kmsg.FetchResponse](t, w, 12, fetchRequest(offset, named("t", [16]byte{}))).Topics[0].Partitions[0]

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"strings"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/twmb/franz-go/pkg/kerr"
@@ -284,15 +285,21 @@ func TestAHistoryThatPartsIsTold(t *testing.T) {
 	}
 }
 
-// parked sends a fetch and returns when it waits.
+// parked sends a fetch and returns when it waits, and nobody beside it.
 func (n *node) parked(t testing.TB, w *wire, version int16, req *kmsg.FetchRequest) {
 	t.Helper()
 	req.SetVersion(version)
-	was := n.park.Waiting()
+	n.waits(t, 0) // one that was answered goes a moment after its answer
 	must(t, w.send(req))
-	for begin := time.Now(); n.park.Waiting() == was; time.Sleep(100 * time.Microsecond) {
-		if time.Since(begin) > 10*time.Second {
-			t.Fatal("the fetch does not wait")
+	n.waits(t, 1)
+}
+
+// waits returns when so many operations wait.
+func (n *node) waits(t testing.TB, want int) {
+	t.Helper()
+	for begin := time.Now(); n.park.Waiting() != want; time.Sleep(100 * time.Microsecond) {
+		if time.Since(begin) > patience {
+			t.Fatalf("%d operations wait, want %d", n.park.Waiting(), want)
 		}
 	}
 }
@@ -334,23 +341,34 @@ func TestAFetchWaitsForItsBytes(t *testing.T) {
 }
 
 func TestAParkedFetchHoldsNoMemoryAndEndsWithItsTime(t *testing.T) {
-	n := newNode(t)
-	id := n.topic(t, "t", 1)
-	n.put(t, "t", 1, "a")
-	w := n.dial(t)
-	req := waiting(0, 1<<20, named("t", id))
-	req.MaxWaitMillis = 50
-	req.Rack = strings.Repeat("r", 20_000) // large enough to be charged to a budget
-	n.parked(t, w, 12, req)
-	if used := n.server.Load().Stats().Other.Used; used != 0 {
-		t.Errorf("%d bytes of the request are still charged", used)
-	}
-	if got := show(t, w.fetched(t, req)); got != "t-0[0 1: [0]]" {
-		t.Fatal(got)
-	}
-	if n.park.Waiting() != 0 {
-		t.Fatalf("%d still wait", n.park.Waiting())
-	}
+	synctest.Test(t, func(t *testing.T) {
+		n := newNode(t, func(o *nodeOptions) { o.pipe = true })
+		id := n.topic(t, "t", 1)
+		w := n.dial(t)
+		defer w.Close()
+		if p := produced(t, w, 9, produceRequest("t", id, -1, plain(t, "a"))); p.ErrorCode != 0 {
+			t.Fatalf("%+v", p)
+		}
+		req := waiting(0, 1<<20, named("t", id))
+		req.MaxWaitMillis = 50
+		req.Rack = strings.Repeat("r", 20_000) // large enough to be charged to a budget
+		began := time.Now()
+		n.parked(t, w, 12, req)
+		synctest.Wait()
+		if used := n.server.Load().Stats().Other.Used; used != 0 {
+			t.Errorf("%d bytes of the request are still charged", used)
+		}
+		if got := show(t, w.fetched(t, req)); got != "t-0[0 1: [0]]" {
+			t.Fatal(got)
+		}
+		if took := time.Since(began); took != 50*time.Millisecond {
+			t.Errorf("it was answered after %v", took)
+		}
+		synctest.Wait()
+		if n.park.Waiting() != 0 {
+			t.Fatalf("%d still wait", n.park.Waiting())
+		}
+	})
 }
 
 func TestWhatHappensToAPartitionWakesItsFetches(t *testing.T) {

@@ -51,7 +51,7 @@ func (n *node) fill(t testing.TB, topic string, count, partitions int) {
 // poll reads until want records have come.
 func poll(t testing.TB, c *kgo.Client, want int) []string {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
+	ctx, cancel := context.WithTimeout(t.Context(), patience)
 	defer cancel()
 	var got []string
 	for len(got) < want {
@@ -140,7 +140,7 @@ func TestMembersComeAndGo(t *testing.T) {
 // shared waits until members have a topic's partitions, each about as many.
 func (n *node) shared(t testing.TB, members []*kgo.Client, partitions int) {
 	t.Helper()
-	deadline := time.Now().Add(20 * time.Second)
+	deadline := time.Now().Add(patience)
 	for {
 		counts, owners := []int{}, map[string]int{}
 		g, err := n.assigned(t, members[0])

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"sync"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/twmb/franz-go/pkg/kerr"
@@ -54,32 +55,38 @@ func TestAcksAllIsAnsweredWhenTheFollowerHasIt(t *testing.T) {
 }
 
 func TestWhatIsNotAcknowledgedInTimeIsTimedOutAndNothingElse(t *testing.T) {
-	n := newNode(t)
-	id := n.topic(t, "t", 1)
-	alone := n.topic(t, "alone", 1)
-	f := n.follow(t, id)
-	w := n.dial(t)
-	for i, timeout := range []int32{0, 1, 20, -5} {
-		req := produceRequest("", id, -1, plain(t, "a"))
-		req.TimeoutMillis = timeout
-		req.Topics = append(req.Topics, produceRequest("", [16]byte{9}, -1, plain(t, "a")).Topics...)
-		if timeout > 1 { // with next to no time this one may be late, too
-			req.Topics = append(req.Topics, produceRequest("", alone, -1, plain(t, "a")).Topics...)
-			req.TimeoutMillis = 300
-		}
-		resp := ask[*kmsg.ProduceResponse](t, w, 13, req)
-		want := []*kerr.Error{kerr.RequestTimedOut, kerr.UnknownTopicID, nil}
-		for j, topic := range resp.Topics {
-			if got := kerr.ErrorForCode(topic.Partitions[0].ErrorCode); !errors.Is(got, orNil(want[j])) {
-				t.Errorf("request %d, partition %d: %v, want %v", i, j, got, want[j])
+	synctest.Test(t, func(t *testing.T) {
+		n := newNode(t, func(o *nodeOptions) { o.pipe = true })
+		id := n.topic(t, "t", 1)
+		alone := n.topic(t, "alone", 1)
+		f := n.follow(t, id)
+		w := n.dial(t)
+		defer w.Close()
+		for i, timeout := range []int32{0, 1, 20, -5} {
+			req := produceRequest("", id, -1, plain(t, "a"))
+			req.TimeoutMillis = timeout
+			req.Topics = append(req.Topics, produceRequest("", [16]byte{9}, -1, plain(t, "a")).Topics...)
+			if timeout > 0 { // without time this one is late, too
+				req.Topics = append(req.Topics, produceRequest("", alone, -1, plain(t, "a")).Topics...)
+			}
+			began := time.Now()
+			resp := ask[*kmsg.ProduceResponse](t, w, 13, req)
+			if took := time.Since(began); took != time.Duration(max(timeout, 0))*time.Millisecond {
+				t.Errorf("request %d was answered after %v", i, took)
+			}
+			want := []*kerr.Error{kerr.RequestTimedOut, kerr.UnknownTopicID, nil}
+			for j, topic := range resp.Topics {
+				if got := kerr.ErrorForCode(topic.Partitions[0].ErrorCode); !errors.Is(got, orNil(want[j])) {
+					t.Errorf("request %d, partition %d: %v, want %v", i, j, got, want[j])
+				}
 			}
 		}
-	}
-	end := f.p.Ends().LogEnd
-	f.acknowledge(end)
-	if p := produced(t, w, 13, produceRequest("", alone, -1, plain(t, "a"))); p.ErrorCode != 0 {
-		t.Fatalf("after timeouts: %+v", p)
-	}
+		end := f.p.Ends().LogEnd
+		f.acknowledge(end)
+		if p := produced(t, w, 13, produceRequest("", alone, -1, plain(t, "a"))); p.ErrorCode != 0 {
+			t.Fatalf("after timeouts: %+v", p)
+		}
+	})
 }
 
 func TestNotEnoughReplicasIsTold(t *testing.T) {
@@ -129,6 +136,7 @@ func TestExpiryAndAcknowledgementRace(t *testing.T) {
 				return
 			default:
 				f.acknowledge(f.p.Ends().LogEnd)
+				time.Sleep(20 * time.Microsecond) // leaves a lone processor to the others
 			}
 		}
 	})

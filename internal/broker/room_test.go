@@ -34,7 +34,7 @@ func (f *filling) leave(t *testing.T, n *node, free uint64) {
 	f.free.Store(free)
 	d := n.storage.Dirs()[0]
 	for begun := time.Now(); d.LastSpace().Free != int64(free); time.Sleep(time.Millisecond) {
-		if time.Since(begun) > 30*time.Second {
+		if time.Since(begun) > patience {
 			t.Fatal("the guard doesn't look")
 		}
 	}
@@ -87,7 +87,7 @@ func TestADiskThatFillsStopsProducersOnly(t *testing.T) {
 	}
 
 	// A real producer repeats until there is room.
-	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	ctx, cancel := context.WithTimeout(t.Context(), patience)
 	defer cancel()
 	before := testutil.ToFloat64(counted.LowSpaceRefused)
 	c := n.client(t, kgo.DefaultProduceTopic("t"), kgo.MetadataMinAge(10*time.Millisecond))

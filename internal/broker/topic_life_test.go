@@ -6,6 +6,7 @@ import (
 	"sync"
 	"sync/atomic"
 	"testing"
+	"time"
 
 	"github.com/twmb/franz-go/pkg/kerr"
 	"github.com/twmb/franz-go/pkg/kmsg"
@@ -119,6 +120,7 @@ func TestTopicsAreDeletedUnderLoad(t *testing.T) {
 			if t.Failed() {
 				break
 			}
+			time.Sleep(100 * time.Microsecond)
 		}
 	}
 	close(stop)
