@@ -1,6 +1,7 @@
 package storage
 
 import (
+	"strings"
 	"testing"
 	"time"
 
@@ -59,16 +60,22 @@ func TestAnIdleRoundReadsNothing(t *testing.T) {
 		l.Observe(idle{})
 	}
 	errs.Clear()
-	before := errs.Calls(errfs.Any &^ errfs.Free)
+	calls := rounds(errs)
 	d.retain()
-	if calls := errs.Calls(errfs.Any&^errfs.Free) - before; calls > 12*n || calls < n {
-		t.Errorf("the first round takes %d calls for %d logs", calls, n)
+	first := calls.Hits()
+	if first > 12*n || first < n {
+		t.Errorf("the first round takes %d calls for %d logs", first, n)
 	}
-	before = errs.Calls(errfs.Any &^ errfs.Free)
 	d.retain()
-	if calls := errs.Calls(errfs.Any&^errfs.Free) - before; calls > 0 {
-		t.Errorf("the second round takes %d calls", calls)
+	if second := calls.Hits() - first; second > 0 {
+		t.Errorf("the second round takes %d calls", second)
 	}
+}
+
+// rounds counts the calls from now on, without those that come whatever the keeper
+// does: the guard's question, and a journal that prepares its next file.
+func rounds(errs *errfs.FS) *errfs.Fault {
+	return errs.Add(errfs.Rule{Ops: errfs.Any &^ errfs.Free, When: func(c errfs.Call) bool { return !strings.HasPrefix(c.Path, "/d/journal") }})
 }
 
 // BenchmarkIdleRound is one look of the keeper at 10,000 logs of which nothing goes.
