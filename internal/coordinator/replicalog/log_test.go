@@ -8,6 +8,7 @@ import (
 	"strings"
 	"sync"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"go.uber.org/goleak"
@@ -174,31 +175,33 @@ func TestAnotherEpochNeitherWritesNorReads(t *testing.T) {
 
 // What is in the log and not committed is waited for: a replica has yet to confirm it.
 func TestALoadWaitsForWhatIsNotCommitted(t *testing.T) {
-	p, park := open(t, vfs.Memory(), &cluster{})
-	l := New(p, park, one)
-	must(t, put(t, l, 0, "a"))
-	p.Lead(1, []int32{1, 2}, []int32{1, 2})
-	p.Acknowledged(2, 1, 1)
-	var appends sync.WaitGroup
-	appends.Go(func() { must(t, put(t, l, 1, "b")) })
-	for p.Ends().LogEnd < 2 {
-		time.Sleep(time.Millisecond)
-	}
-	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Millisecond)
-	defer cancel()
-	if got, err := get(ctx, l, 1); got != "aA" || !errors.Is(err, context.DeadlineExceeded) {
-		t.Errorf("%q, %v", got, err)
-	}
-	loaded := make(chan string, 1)
-	go func() {
-		got, err := get(t.Context(), l, 1)
-		loaded <- fmt.Sprint(got, err)
-	}()
-	p.Acknowledged(2, 1, 2)
-	if got := <-loaded; got != "aA bB<nil>" {
-		t.Error(got)
-	}
-	appends.Wait()
+	synctest.Test(t, func(t *testing.T) {
+		p, park := open(t, vfs.Memory(), &cluster{})
+		l := New(p, park, one)
+		must(t, put(t, l, 0, "a"))
+		p.Lead(1, []int32{1, 2}, []int32{1, 2})
+		p.Acknowledged(2, 1, 1)
+		var appends sync.WaitGroup
+		appends.Go(func() { must(t, put(t, l, 1, "b")) })
+		for p.Ends().LogEnd < 2 {
+			time.Sleep(time.Millisecond)
+		}
+		ctx, cancel := context.WithTimeout(t.Context(), 20*time.Millisecond)
+		defer cancel()
+		if got, err := get(ctx, l, 1); got != "aA" || !errors.Is(err, context.DeadlineExceeded) {
+			t.Errorf("%q, %v", got, err)
+		}
+		loaded := make(chan string, 1)
+		go func() {
+			got, err := get(t.Context(), l, 1)
+			loaded <- fmt.Sprint(got, err)
+		}()
+		p.Acknowledged(2, 1, 2)
+		if got := <-loaded; got != "aA bB<nil>" {
+			t.Error(got)
+		}
+		appends.Wait()
+	})
 }
 
 func TestALoadEndsWithTheLeadership(t *testing.T) {
