@@ -8,6 +8,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"math/rand/v2"
 	"net"
 	"os"
 	"os/exec"
@@ -133,12 +134,15 @@ func (p *process) end(sig syscall.Signal) error {
 	return err
 }
 
-// freePort returns an address that nobody has taken yet.
+// freePort returns an address that nobody has taken yet. It is below the ports that
+// the kernel gives to whoever asks for any, so that a broker that was killed finds it
+// free when it comes back.
 func freePort() (string, error) {
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		return "", err
+	for range 1000 {
+		l, err := net.Listen("tcp", fmt.Sprintf("127.0.0.1:%d", 11000+rand.IntN(8000)))
+		if err == nil {
+			return l.Addr().String(), l.Close()
+		}
 	}
-	defer l.Close()
-	return l.Addr().String(), nil
+	return "", errors.New("no port is free")
 }

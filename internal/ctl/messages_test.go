@@ -195,10 +195,6 @@ func refused() [][]string {
 // the texts are looked at in testdata/errors.golden.
 func TestMessages(t *testing.T) {
 	b := chronik.StartTest(t)
-	nobody, err := free()
-	if err != nil {
-		t.Fatal(err)
-	}
 	home := t.TempDir()
 	bad := filepath.Join(home, "bad")
 	if err := os.WriteFile(bad, []byte("neither PEM nor offsets\n"), 0o600); err != nil {

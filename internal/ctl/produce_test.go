@@ -9,6 +9,7 @@ import (
 	"strings"
 	"sync/atomic"
 	"testing"
+	"time"
 
 	"github.com/twmb/franz-go/pkg/kadm"
 	"github.com/twmb/franz-go/pkg/kgo"
@@ -92,6 +93,7 @@ func holds(t *testing.T, broker string, n int64) {
 		if x, ok := ends.Lookup("a", 0); err == nil && ok && x.Offset >= n {
 			return
 		}
+		time.Sleep(time.Millisecond)
 	}
 }
 
