@@ -7,8 +7,10 @@ LDFLAGS := -s -w -X main.version=$(VERSION)
 GOFLAGS_BUILD := -trimpath -ldflags '$(LDFLAGS)'
 GOLANGCI := $(shell command -v golangci-lint 2>/dev/null || echo $(shell go env GOPATH)/bin/golangci-lint)
 GOLANGCI_VERSION := v2.15.0
-# Packages of test and test-race.
+# Packages of test and test-race, and when a package's tests are taken for hung: a
+# busy machine may take longer than the ten minutes that Go allows.
 PKGS ?= ./...
+TEST_TIMEOUT ?= 30m
 # Time that each fuzz target runs; kills of the running broker and histories with
 # losses of power in `make crash`.
 FUZZTIME ?= 30s
@@ -35,11 +37,11 @@ run: build ## start a broker on localhost:9092 with its data in ./data
 
 .PHONY: test
 test: ## all tests that need nothing but Go
-	go test $(PKGS)
+	go test -timeout $(TEST_TIMEOUT) $(PKGS)
 
 .PHONY: test-race
 test-race: ## the same under the race detector
-	CGO_ENABLED=1 go test -race $(PKGS)
+	CGO_ENABLED=1 go test -race -timeout $(TEST_TIMEOUT) $(PKGS)
 
 .PHONY: lint
 lint: ## gofmt, go vet, golangci-lint
