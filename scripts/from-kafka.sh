@@ -2,12 +2,12 @@
 # from-kafka.sh   runs the commands of docs/from-kafka.md's "Moving", word for word, from
 # one broker to another, and looks at what came over. The source is a chronik, or with
 # KAFKA=1 a Kafka that KAFKA_TOOLS (default ../shared/kafka) starts. Both are stopped
-# and their data removed in the end. PORT (default 19490) is the first of ten ports.
+# and their data removed in the end. PORT is the first of ten ports (default: free ones).
 set -uo pipefail
 root="$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)"
 page="$root/docs/from-kafka.md"
 export PATH="$root/bin:$PATH"
-port="${PORT:-19490}" tools="${KAFKA_TOOLS:-$root/../shared/kafka}"
+port="${PORT:-$(python3 "$root/scripts/free-ports.py" 10 | cut -d ' ' -f 1)}" tools="${KAFKA_TOOLS:-$root/../shared/kafka}"
 work="$(mktemp -d "${TMPDIR:-/tmp}/chronik-from-kafka.XXXXXX")"
 pids=() kafka=
 finish() {
@@ -23,7 +23,7 @@ command -v jq >/dev/null || fail "jq is missing, which the page's commands need"
 broker() { # broker NAME PORT
   chronikd --data-dir "$work/$1" --listen "127.0.0.1:$2" --admin-listen "127.0.0.1:$(($2 + 1))" 2>"$work/$1.log" &
   pids+=($!)
-  for _ in $(seq 300); do chronikd health --admin-listen "127.0.0.1:$(($2 + 1))" >/dev/null 2>&1 && return; sleep 0.1; done
+  for _ in $(seq 600); do chronikd health --admin-listen "127.0.0.1:$(($2 + 1))" >/dev/null 2>&1 && return; sleep 0.1; done
   fail "$1 does not start: $(cat "$work/$1.log")"
 }
 broker to "$port"

@@ -24,8 +24,8 @@ finish() {
 trap finish EXIT
 trap 'exit 130' INT TERM
 
-free() { python3 -c 'import socket; s = socket.socket(); s.bind(("127.0.0.1", 0)); print(s.getsockname()[1])'; }
-kafka="127.0.0.1:$(free)" admin="127.0.0.1:$(free)"
+read -r one two < <(python3 scripts/free-ports.py 2)
+kafka="127.0.0.1:$one" admin="127.0.0.1:$two"
 export CHRONIK_LISTEN="$kafka" CHRONIK_ADMIN_LISTEN="$admin" CHRONIK_DATA_DIR="$work/data" CHRONIK_BROKERS="$kafka" CHRONIKCTL_ADMIN="$admin"
 
 # Every command becomes work/N.cmd, the output shown below it work/N.want.

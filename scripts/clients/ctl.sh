@@ -63,9 +63,10 @@ chronikd="${ctl%ctl}d"
 "$chronikd" --data-dir "$WORK/ctl.data" --listen 127.0.0.1:0 --admin-listen off 2>"$WORK/ctl.chronikd" &
 pid=$!
 address=
-for _ in $(seq 100); do
+for _ in $(seq 600); do
   address="$(sed -n 's/.*"msg":"ready".*"listen":\["\([^"]*\)".*/\1/p' "$WORK/ctl.chronikd")"
   [ -n "$address" ] && break
+  kill -0 "$pid" 2>/dev/null || break
   sleep 0.1
 done
 printf 'one\ntwo\n' | "$ctl" produce offline --brokers "$address" 2>"$WORK/ctl.err" || { cat "$WORK/ctl.err" "$WORK/ctl.chronikd"; exit 1; }

@@ -32,7 +32,7 @@ trap 'exit 130' INT TERM
 if [ -z "${BOOTSTRAP:-}" ]; then
   "$root/bin/chronikd" --data-dir "$WORK/data" --listen 127.0.0.1:0 --admin-listen off 2>"$WORK/chronikd.log" &
   pid=$!
-  for _ in $(seq 100); do
+  for _ in $(seq 600); do
     BOOTSTRAP="$(sed -n 's/.*"msg":"ready".*"listen":\["\([^"]*\)".*/\1/p' "$WORK/chronikd.log")"
     [ -n "$BOOTSTRAP" ] && break
     kill -0 "$pid" 2>/dev/null || break

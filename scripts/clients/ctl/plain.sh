@@ -104,7 +104,7 @@ ctl group delete-offsets "$g" --topic "$a:0" --yes
 ctl group describe "$g"
 "$CTL" consume "$a" --group "$h" --follow >ctl.member 2>&1 &
 member=$!
-for _ in $(seq 100); do [ -s ctl.member ] && break; sleep 0.1; done
+for _ in $(seq 600); do [ -s ctl.member ] && break; sleep 0.1; done
 ctl group reset "$h" --to-latest --yes
 ctl group delete "$h" --yes
 kill -INT $member; wait $member; echo "[$?]"
