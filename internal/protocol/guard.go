@@ -15,6 +15,10 @@ const (
 	// two to four bytes of memory for each of theirs; one with a million empty
 	// names would take fifty.
 	costPerByte = 8
+	// maxCost bounds what the arrays of any request may take, however many bytes it
+	// sends: what is made of an entry, and answered to it, may take a multiple of that.
+	// 400,000 topics are within it, and two million partitions.
+	maxCost = 64 << 20
 	// tagCost is the memory that one unknown tagged field is counted with, and
 	// tagsCost that of the map which holds those of one struct.
 	tagCost, tagsCost = 64, 256
@@ -28,7 +32,7 @@ type guard struct {
 
 // checkBody walks body along the shape of its version.
 func checkBody(v *versionInfo, body []byte) error {
-	g := guard{cursor: cursor{src: body}, flexible: v.flexible, budget: freeCost + costPerByte*len(body)}
+	g := guard{cursor: cursor{src: body}, flexible: v.flexible, budget: costOf(len(body))}
 	g.structure(v.body)
 	switch {
 	case g.bad:
@@ -38,6 +42,10 @@ func checkBody(v *versionInfo, body []byte) error {
 	}
 	return nil
 }
+
+// costOf is the decoded size that a body of so many bytes may have. Its strings
+// can't be longer than itself.
+func costOf(body int) int { return min(freeCost+costPerByte*body, maxCost+body) }
 
 func (g *guard) stop() bool { return g.bad || g.budget < 0 }
 

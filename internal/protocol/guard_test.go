@@ -233,3 +233,45 @@ func FuzzGuard(f *testing.F) {
 // hasKnownTags names the requests with tagged fields of their own, whose
 // content kmsg reads and the guard does not.
 func hasKnownTags(key int16) bool { return key == int16(kmsg.Fetch) }
+
+// However many bytes it has: an entry costs more than it takes when it is decoded.
+func TestGuardBoundsTheEntriesOfALargeRequest(t *testing.T) {
+	table := fullTable(t)
+	groups := kmsg.NewPtrDescribeGroupsRequest()
+	groups.Version = 6
+	for range 2_000_000 {
+		groups.Groups = append(groups.Groups, "abcdefghijkl")
+	}
+	offsets := kmsg.NewPtrOffsetFetchRequest()
+	offsets.Version = 9
+	offsets.Groups = []kmsg.OffsetFetchRequestGroup{{Topics: []kmsg.OffsetFetchRequestGroupTopic{{Topic: "t", Partitions: make([]int32, 1_000_000)}}}}
+	if err := table.Check(offsets.Key(), 9, offsets.AppendTo(nil)); err != nil {
+		t.Errorf("a million partitions: %v", err)
+	}
+	offsets.Groups[0].Topics[0].Partitions = make([]int32, 4_000_000)
+	for _, req := range []kmsg.Request{groups, offsets} {
+		if err := table.Check(req.Key(), req.GetVersion(), req.AppendTo(nil)); !errors.Is(err, ErrMalformed) {
+			t.Errorf("%T: %v", req, err)
+		}
+	}
+}
+
+func TestProduceViewRefusesAHundredThousandPartitionsOfNothing(t *testing.T) {
+	req := kmsg.NewPtrProduceRequest()
+	req.Version = 9
+	req.Topics = []kmsg.ProduceRequestTopic{{Topic: "t", Partitions: make([]kmsg.ProduceRequestTopicPartition, 100_000)}}
+	var v ProduceView
+	if err := v.Parse(9, req.AppendTo(nil)); !errors.Is(err, ErrMalformed) || v.Partitions() != 0 {
+		t.Errorf("%d partitions, %v", v.Partitions(), err)
+	}
+	for i := range req.Topics[0].Partitions {
+		req.Topics[0].Partitions[i].Records = make([]byte, 61+7) // the smallest batch
+	}
+	if err := v.Parse(9, req.AppendTo(nil)); err != nil || v.Partitions() != 100_000 {
+		t.Errorf("%d partitions, %v", v.Partitions(), err)
+	}
+	req.Topics = make([]kmsg.ProduceRequestTopic, 1_000_000)
+	if err := v.Parse(9, req.AppendTo(nil)); !errors.Is(err, ErrMalformed) {
+		t.Errorf("a million empty topics: %v", err)
+	}
+}

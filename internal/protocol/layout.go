@@ -45,6 +45,13 @@ type fieldShape struct {
 	cost  int // bytes of memory that one decoded element takes, for kindArray
 }
 
+// What one element of an array is counted with: an integer, or a string and what
+// is made of a name. Both are more than the element itself takes.
+const (
+	fixedCost  = 32
+	stringCost = 64
+)
+
 // structCost is the memory that one decoded struct of an array is counted with.
 // No struct in a kmsg request that has a layout is larger: a test measures them.
 const structCost = 160
@@ -122,7 +129,11 @@ func (p *layoutParser) field(what string) (fieldShape, error) {
 		}
 		elem := &structShape{}
 		elem.add(f, p.flexible)
-		return fieldShape{kind: kindArray, elem: elem, cost: 16}, nil
+		cost := fixedCost
+		if f.kind != kindFixed {
+			cost = stringCost
+		}
+		return fieldShape{kind: kindArray, elem: elem, cost: cost}, nil
 	}
 	n, err := strconv.Atoi(what)
 	if err != nil || n < 1 || n > 16 {

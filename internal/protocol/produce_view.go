@@ -13,7 +13,8 @@ type ProduceView struct {
 	TimeoutMillis   int32
 	Topics          []ProduceTopic
 	// flat holds the partitions of all topics, one after the other.
-	flat []ProducePartition
+	flat   []ProducePartition
+	budget int // memory that entries may still take
 }
 
 // ProduceTopic is one topic of a ProduceView, by name up to version 12, by id
@@ -32,6 +33,12 @@ type ProducePartition struct {
 	Records []byte
 }
 
+// partitionCost and topicCost are what one entry is counted with against the size of
+// the body, as the guard counts those of other requests: an entry without a batch has
+// three to six bytes, and takes hundreds until it is answered. A batch has more than
+// its share.
+const partitionCost, topicCost = 512, 128
+
 // maxKeptPartitions bounds the memory that a view keeps for its next use.
 const maxKeptPartitions = 4096
 
@@ -46,6 +53,7 @@ func (v *ProduceView) Parse(version int16, body []byte) error {
 	}
 	v.Version = version
 	c := cursor{src: body}
+	v.budget = freeCost + costPerByte*len(body)
 	flexible := version >= 9
 	v.TransactionalID = c.nullableStr(flexible)
 	v.Acks = c.int16()
@@ -54,7 +62,7 @@ func (v *ProduceView) Parse(version int16, body []byte) error {
 	if flexible {
 		c.skipTags()
 	}
-	if c.bad {
+	if c.bad || v.budget < 0 {
 		v.Reset()
 		return fmt.Errorf("body of produce version %d: %w", version, ErrMalformed)
 	}
@@ -96,7 +104,7 @@ func (v *ProduceView) topics(c *cursor, flexible bool) {
 		if flexible {
 			c.skipTags()
 		}
-		if c.bad {
+		if v.budget -= topicCost; c.bad || v.budget < 0 {
 			return
 		}
 		v.Topics = append(v.Topics, t)
@@ -119,7 +127,7 @@ func (v *ProduceView) partitions(c *cursor, flexible bool) {
 		if flexible {
 			c.skipTags()
 		}
-		if c.bad {
+		if v.budget -= partitionCost; c.bad || v.budget < 0 {
 			return
 		}
 		v.flat = append(v.flat, p)
