@@ -134,21 +134,34 @@ func (c *Controller) apply(t ResourceType, set map[string]string, op ConfigOp) e
 	if !ok {
 		current = def.Default
 	}
-	list := entries(current)
-	for _, e := range entries(*op.Value) {
-		if op.Op == Subtract {
-			list = slices.DeleteFunc(list, func(x string) bool { return x == e })
-		} else if !slices.Contains(list, e) {
-			list = append(list, e)
+	list, given := entries(current), entries(*op.Value)
+	if op.Op == Subtract {
+		gone := setOf(given)
+		list = slices.DeleteFunc(list, func(e string) bool { return gone[e] })
+	} else {
+		has := setOf(list)
+		for _, e := range given {
+			if !has[e] {
+				has[e] = true
+				list = append(list, e)
+			}
 		}
 	}
 	set[op.Name] = strings.Join(list, ",")
 	return nil
 }
 
+func setOf(list []string) map[string]bool {
+	set := make(map[string]bool, len(list))
+	for _, e := range list {
+		set[e] = true
+	}
+	return set
+}
+
 func entries(s string) []string {
 	var list []string
-	for _, e := range strings.Split(s, ",") {
+	for e := range strings.SplitSeq(s, ",") {
 		if e = strings.TrimSpace(e); e != "" {
 			list = append(list, e)
 		}

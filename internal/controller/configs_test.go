@@ -2,7 +2,9 @@ package controller
 
 import (
 	"context"
+	"fmt"
 	"maps"
+	"strings"
 	"testing"
 
 	"github.com/chronik-io/chronik/internal/metadata"
@@ -113,5 +115,26 @@ func TestBrokerConfigsAreAltered(t *testing.T) {
 		if _, err := c.AlterConfigs(ctx, res, []ConfigOp{{Name: "message.max.bytes", Op: Delete}}, false); err != nil || image(t, s).BrokerConfig(id) != nil {
 			t.Errorf("%+v after the deletion: %v, %v", res, image(t, s).BrokerConfig(id), err)
 		}
+	}
+}
+
+// One comparison of each entry with each would take minutes.
+func TestManyEntriesAreAppendedAndSubtracted(t *testing.T) {
+	c, _ := cluster(t, 1)
+	var b strings.Builder
+	const n = 200_000
+	for i := range n {
+		fmt.Fprintf(&b, "%d,%d,", i, i/2)
+	}
+	many := b.String()
+	set := map[string]string{"cleanup.policy": "delete"}
+	if err := c.apply(TopicResource, set, ConfigOp{Name: "cleanup.policy", Op: Append, Value: &many}); err != nil {
+		t.Fatal(err)
+	}
+	if got := set["cleanup.policy"]; strings.Count(got, ",") != n || !strings.HasPrefix(got, "delete,0,1,2,") {
+		t.Errorf("%d commas: %.50s", strings.Count(got, ","), got)
+	}
+	if err := c.apply(TopicResource, set, ConfigOp{Name: "cleanup.policy", Op: Subtract, Value: &many}); err != nil || set["cleanup.policy"] != "delete" {
+		t.Errorf("%.50s, %v", set["cleanup.policy"], err)
 	}
 }

@@ -306,3 +306,17 @@ func TestEveryRemedyIsOfSomeName(t *testing.T) {
 		}
 	}
 }
+
+// One comparison of each entry with each would take minutes, and the broker waits
+// for its handlers when it stops.
+func TestAListMayHaveManyEntries(t *testing.T) {
+	d := registry().Topic("cleanup.policy")
+	var b strings.Builder
+	const n = 200_000
+	for i := range n {
+		fmt.Fprintf(&b, "%d,%d,", i, i/2)
+	}
+	if got := strings.Count(d.Canonical(b.String()), ","); got != n-1 {
+		t.Errorf("%d commas", got)
+	}
+}

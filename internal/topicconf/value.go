@@ -131,10 +131,12 @@ func formatDouble(f float64) string {
 // splitList takes a comma-separated list apart. Empty entries and repetitions
 // are left out; gaps says whether there were empty ones beside a comma.
 func splitList(s string) (list []string, gaps bool) {
-	for _, e := range strings.Split(s, ",") {
+	seen := map[string]bool{}
+	for e := range strings.SplitSeq(s, ",") {
 		if e = strings.TrimSpace(e); e == "" {
 			gaps = s != ""
-		} else if !slices.Contains(list, e) {
+		} else if !seen[e] {
+			seen[e] = true
 			list = append(list, e)
 		}
 	}
