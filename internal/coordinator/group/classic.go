@@ -148,7 +148,8 @@ func (c *classic) add(m *classicMember) {
 	delete(c.pending, m.id)
 }
 
-// remove takes out a member or a pending id. The next leader is who came first.
+// remove takes out a member or a pending id. succeed is to follow, once for any
+// number of them.
 func (c *classic) remove(id string) {
 	if m := c.members[id]; m != nil {
 		delete(c.members, id)
@@ -159,14 +160,25 @@ func (c *classic) remove(id string) {
 			delete(c.static, m.instance)
 		}
 	}
-	if c.leader == id {
-		c.leader = ""
-		if list := c.list(); len(list) > 0 {
-			c.leader = list[0].id
-		}
-	}
 	delete(c.pending, id)
 	delete(c.pendingSync, id)
+}
+
+// succeed gives a group whose leader was taken out the next one: who came first.
+func (c *classic) succeed() {
+	if c.leader == "" || c.members[c.leader] != nil {
+		return
+	}
+	c.leader = ""
+	var first *classicMember
+	for _, m := range c.members {
+		if first == nil || m.order < first.order {
+			first = m
+		}
+	}
+	if first != nil {
+		c.leader = first.id
+	}
 }
 
 func (c *classic) allJoined() bool { return len(c.members) == c.awaiting && len(c.pending) == 0 }
@@ -188,13 +200,22 @@ func (c *classic) supports(protocolType string, protocols []kmsg.JoinGroupReques
 	if c.protocolType != protocolType {
 		return false
 	}
-	for _, p := range protocols {
-		if c.supportedByAll(p.Name) {
-			return true
-		}
-	}
-	return false
+	return c.supportsOne(protocols)
 }
+
+// supportsOne says whether all members support one of some protocols.
+func (c *classic) supportsOne(protocols []kmsg.JoinGroupRequestProtocol) bool {
+	all := c.supportedByAll
+	if len(protocols) > fewProtocols {
+		shared := c.shared()
+		all = func(name string) bool { return len(c.members) == 0 || shared[name] }
+	}
+	return slices.ContainsFunc(protocols, func(p kmsg.JoinGroupRequestProtocol) bool { return all(p.Name) })
+}
+
+// fewProtocols is up to how many it costs less to ask the members for each. Who names
+// more than any client has must not cost the square of that.
+const fewProtocols = 8
 
 func (c *classic) supportedByAll(protocol string) bool {
 	for _, m := range c.members {
@@ -205,22 +226,33 @@ func (c *classic) supportedByAll(protocol string) bool {
 	return true
 }
 
+// shared are the protocols that all members support.
+func (c *classic) shared() map[string]bool {
+	by, walked := map[string]int{}, 0 // how many of the members walked so far all support
+	for _, m := range c.members {
+		for _, p := range m.protocols {
+			if by[p.Name] == walked {
+				by[p.Name]++
+			}
+		}
+		walked++
+	}
+	all := map[string]bool{}
+	for name, n := range by {
+		if n == walked {
+			all[name] = true
+		}
+	}
+	return all
+}
+
 // elect chooses the protocol of a generation: every member votes for the first one
 // it has that all support.
 func (c *classic) elect() string {
-	votes := map[string]int{}
-	shared := map[string]bool{}
+	votes, shared := map[string]int{}, c.shared()
 	for _, m := range c.members {
-		for _, p := range m.protocols {
-			ok, seen := shared[p.Name]
-			if !seen {
-				ok = c.supportedByAll(p.Name)
-				shared[p.Name] = ok
-			}
-			if ok {
-				votes[p.Name]++
-				break
-			}
+		if i := slices.IndexFunc(m.protocols, func(p format.Protocol) bool { return shared[p.Name] }); i >= 0 {
+			votes[m.protocols[i].Name]++
 		}
 	}
 	best := ""

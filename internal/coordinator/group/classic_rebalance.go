@@ -80,9 +80,10 @@ func (s *Shard) completeJoin(g *group) {
 	s.cancelTimer(timerJoin, g.id, "")
 	for _, m := range c.list() {
 		if m.join.to == 0 && m.instance == "" {
-			s.drop(g, m.id)
+			s.takeOut(g, m.id)
 		}
 	}
+	c.succeed()
 	if len(c.members) > 0 && !c.electLeader() {
 		s.setTimer(timerJoin, g.id, "", c.rebalanceTimeout()) // nobody is there to lead
 		return
@@ -130,6 +131,12 @@ func (s *Shard) emitClassic(g *group) {
 
 // drop takes a member or pending id out of the group, without more.
 func (s *Shard) drop(g *group, id string) {
+	s.takeOut(g, id)
+	g.classic.succeed()
+}
+
+// takeOut is drop for one of several, after which the group may have no leader.
+func (s *Shard) takeOut(g *group, id string) {
 	s.cancelTimer(timerSession, g.id, id)
 	g.classic.remove(id)
 }
@@ -139,7 +146,7 @@ func (s *Shard) drop(g *group, id string) {
 func (s *Shard) sessionTimeout(g *group, id string) {
 	c := &g.classic
 	if _, pending := c.pending[id]; pending {
-		c.remove(id)
+		delete(c.pending, id)
 		s.completeIfAllJoined(g)
 		return
 	}
@@ -151,7 +158,8 @@ func (s *Shard) sessionTimeout(g *group, id string) {
 	s.memberGone(g)
 }
 
-// removeMember takes out a member; what it waits for ends.
+// removeMember takes out a member; what it waits for ends. memberGone or prepare is to
+// follow, once for any number of them.
 func (s *Shard) removeMember(g *group, m *classicMember) {
 	if m.join.to != 0 {
 		s.refuseJoin(m.join, "", kerr.UnknownMemberID)
@@ -159,11 +167,12 @@ func (s *Shard) removeMember(g *group, m *classicMember) {
 	if m.sync.to != 0 {
 		s.answerSync(m.sync, nil, kerr.UnknownMemberID, nil)
 	}
-	s.drop(g, m.id)
+	s.takeOut(g, m.id)
 }
 
-// memberGone goes on without a member.
+// memberGone goes on without members.
 func (s *Shard) memberGone(g *group) {
+	g.classic.succeed()
 	switch g.classic.state {
 	case stable, completing:
 		s.prepare(g)
@@ -183,5 +192,6 @@ func (s *Shard) syncTimeout(g *group) {
 			s.removeMember(g, m)
 		}
 	}
+	c.succeed()
 	s.prepare(g)
 }

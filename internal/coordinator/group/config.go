@@ -28,8 +28,9 @@ type Config struct {
 	Retention      time.Duration // offsets.retention.minutes
 	RetentionCheck time.Duration // offsets.retention.check.interval.ms
 
-	// MaxRecord bounds a classic group's record in bytes, which holds the metadata of
-	// all its members.
+	// MaxRecord bounds in bytes what one request may have recorded: a classic group's
+	// record, which holds the metadata of all its members, the topics that a member of
+	// a consumer group subscribes to, and the offsets of one commit.
 	MaxRecord int
 	// NewID makes member ids. Each is unique.
 	NewID func() string

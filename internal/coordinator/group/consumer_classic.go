@@ -80,14 +80,13 @@ func (s *Shard) checkClassicJoin(g *group, id string, j joining) (kmsg.ConsumerM
 // supportsClassic says whether one of the protocols is supported by all members that
 // speak the classic protocol: they may have to go on without the others.
 func (c *consumer) supportsClassic(protocols []kmsg.JoinGroupRequestProtocol) bool {
-	return slices.ContainsFunc(protocols, func(p kmsg.JoinGroupRequestProtocol) bool {
-		for _, m := range c.members {
-			if m.classic() && !slices.ContainsFunc(m.meta.Classic.Protocols, func(q format.Protocol) bool { return q.Name == p.Name }) {
-				return false
-			}
+	old := newClassic()
+	for id, m := range c.members {
+		if m.classic() {
+			old.members[id] = &classicMember{id: id, protocols: m.meta.Classic.Protocols}
 		}
-		return true
-	})
+	}
+	return old.supportsOne(protocols)
 }
 
 // classicMeta is what such a member tells of itself.

@@ -44,6 +44,8 @@ func (s *Shard) checkHeartbeat(e Request, req *kmsg.ConsumerGroupHeartbeatReques
 		return invalid("InstanceId can't be empty.")
 	case blank(req.RackID):
 		return invalid("RackId can't be empty.")
+	case namesSize(req.SubscribedTopicNames) > s.cfg.MaxRecord:
+		return invalid("SubscribedTopicNames are too many.")
 	case !fits(req.Group, req.MemberID, deref(req.InstanceID), deref(req.SubscribedTopicRegex), e.ClientID, e.ClientHost):
 		return invalid("An id or expression is longer than 32767 bytes.")
 	case (req.MemberEpoch != epochJoin || req.Version >= 1) && strings.TrimSpace(req.MemberID) == "":
@@ -59,6 +61,14 @@ func (s *Shard) checkHeartbeat(e Request, req *kmsg.ConsumerGroupHeartbeatReques
 		return checkFirst(req)
 	}
 	return nil
+}
+
+func namesSize(names []string) int {
+	n := 0
+	for _, name := range names {
+		n += 2 + len(name)
+	}
+	return n
 }
 
 // checkFirst checks what a member must say when it joins.
@@ -78,7 +88,7 @@ func checkFirst(req *kmsg.ConsumerGroupHeartbeatRequest) *failure {
 func (s *Shard) stay(e Request, req *kmsg.ConsumerGroupHeartbeatRequest, resp *kmsg.ConsumerGroupHeartbeatResponse) *failure {
 	if re := req.SubscribedTopicRegex; re != nil && *re != "" {
 		if _, err := compile(*re); err != nil {
-			return fail(kerr.InvalidRegularExpression, "SubscribedTopicRegex `%s` is not a valid regular expression: %s.", *re, wrong(err))
+			return fail(kerr.InvalidRegularExpression, "SubscribedTopicRegex `%s` is not a valid regular expression: %s.", shortened(*re), wrong(err))
 		}
 	}
 	if req.MemberID == "" {

@@ -6,17 +6,41 @@ import (
 	"regexp"
 	"regexp/syntax"
 	"slices"
+	"strings"
 
 	"github.com/chronik-io/chronik/internal/coordinator/group/format"
 )
 
+// maxInstructions bounds the program that an expression becomes. It may take as many
+// steps for every byte of every topic's name, while the groups of a shard wait.
+// Written out, 300 names of 30 letters are within it.
+const maxInstructions = 10_000
+
+var errTooLarge = errors.New("expression too large")
+
 // compile makes a regular expression (RE2) that has to match a whole name.
 func compile(expression string) (*regexp.Regexp, error) {
-	if _, err := regexp.Compile(expression); err != nil {
+	parsed, err := syntax.Parse(expression, syntax.Perl)
+	if err != nil {
 		return nil, err // in the member's own words
+	}
+	if prog, err := syntax.Compile(parsed.Simplify()); err != nil {
+		return nil, err
+	} else if len(prog.Inst) > maxInstructions {
+		return nil, errTooLarge
 	}
 	return regexp.Compile(`\A(?:` + expression + `)\z`)
 }
+
+// shortened is an expression as an answer repeats it.
+func shortened(expression string) string {
+	if len(expression) <= maxShown {
+		return expression
+	}
+	return strings.ToValidUTF8(expression[:maxShown], "") + "…"
+}
+
+const maxShown = 1 << 10
 
 // wrong is what is wrong with an expression, without the expression.
 func wrong(err error) string {
@@ -86,19 +110,33 @@ func (s *Shard) topicsChanged(e TopicsChanged) {
 	if e.Times != nil {
 		s.times = e.Times
 	}
-	for _, id := range slices.Sorted(maps.Keys(s.groups)) {
+	for _, id := range s.concerned(e) {
 		g := s.groups[id]
 		s.dropOffsets(g, e.Deleted)
-		if c := g.consumer; c != nil {
-			if e.All || len(e.Changed) > 0 {
-				s.rematch(g, e)
-			}
-			if e.All || slices.ContainsFunc(e.Changed, func(t string) bool { _, ok := c.subscribed()[t]; return ok }) {
-				c.dirty = true
-			}
+		if g.consumer != nil && (e.All || len(e.Changed) > 0) {
+			s.rematch(g, e)
 		}
 		s.tidy(id)
 	}
+	for _, g := range s.groups {
+		if c := g.consumer; c != nil && !c.dirty {
+			c.dirty = e.All || slices.ContainsFunc(e.Changed, func(t string) bool { _, ok := c.subscribed()[t]; return ok })
+		}
+	}
+}
+
+// concerned are the groups for which a change of topics may make records, sorted:
+// mostly none, of however many there are.
+func (s *Shard) concerned(e TopicsChanged) []string {
+	var ids []string
+	for id, g := range s.groups {
+		has := func(t string) bool { _, ok := g.offsets[t]; return ok }
+		if slices.ContainsFunc(e.Deleted, has) || g.consumer != nil && len(g.consumer.regexes) > 0 {
+			ids = append(ids, id)
+		}
+	}
+	slices.Sort(ids)
+	return ids
 }
 
 // rematch matches the group's expressions against topics that came or went.

@@ -17,9 +17,7 @@ type List struct {
 }
 
 func (s *Shard) list(e List) []kmsg.ListGroupsResponseGroup {
-	wanted := func(list []string, is string) bool {
-		return len(list) == 0 || slices.ContainsFunc(list, func(w string) bool { return strings.EqualFold(w, is) })
-	}
+	states, types := folded(e.States), folded(e.Types)
 	list := []kmsg.ListGroupsResponseGroup{}
 	for _, id := range slices.Sorted(maps.Keys(s.groups)) {
 		g := s.groups[id]
@@ -28,11 +26,27 @@ func (s *Shard) list(e List) []kmsg.ListGroupsResponseGroup {
 		if g.consumer != nil {
 			r.ProtocolType, r.GroupState, r.GroupType = consumerProtocol, g.consumer.state(), "consumer"
 		}
-		if wanted(e.States, r.GroupState) && wanted(e.Types, r.GroupType) {
+		if wanted(states, r.GroupState) && wanted(types, r.GroupType) {
 			list = append(list, r)
 		}
 	}
 	return list
+}
+
+// folded are the words of a filter in small letters; nil for none.
+func folded(filter []string) map[string]bool {
+	var set map[string]bool
+	for _, w := range filter {
+		if set == nil {
+			set = map[string]bool{}
+		}
+		set[strings.ToLower(w)] = true
+	}
+	return set
+}
+
+func wanted(filter map[string]bool, is string) bool {
+	return filter == nil || filter[strings.ToLower(is)]
 }
 
 // Describe asks for classic groups. It is answered with a
@@ -96,6 +110,8 @@ func (s *Shard) describeConsumers(e DescribeConsumers) []kmsg.ConsumerGroupDescr
 		r.Group = id
 		g := s.groups[id]
 		switch {
+		case id == "":
+			r.ErrorCode = kerr.InvalidGroupID.Code
 		case g == nil:
 			f := unknownGroup(id)
 			r.ErrorCode, r.ErrorMessage = f.errorCode(), f.message()

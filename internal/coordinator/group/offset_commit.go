@@ -12,6 +12,9 @@ import (
 // commit answers an OffsetCommit.
 func (s *Shard) commit(to coordinator.Ticket, req *kmsg.OffsetCommitRequest) {
 	lagging, f := s.checkCommit(req)
+	if f == nil && commitSize(req) > s.cfg.MaxRecord {
+		f = refuse(kerr.InvalidCommitOffsetSize)
+	}
 	if f != nil {
 		s.out.Reply(to, commitRefused(req, f.errorCode()))
 		return
@@ -36,6 +39,18 @@ func (s *Shard) commit(to coordinator.Ticket, req *kmsg.OffsetCommitRequest) {
 		}
 	}
 	s.out.Reply(to, resp)
+}
+
+// commitSize is about that of the records: each has the group's and the topic's name.
+func commitSize(req *kmsg.OffsetCommitRequest) int {
+	n := 0
+	for i := range req.Topics {
+		t := &req.Topics[i]
+		for j := range t.Partitions {
+			n += 64 + len(req.Group) + len(t.Topic) + len(deref(t.Partitions[j].Metadata))
+		}
+	}
+	return n
 }
 
 func (s *Shard) committedNow(req *kmsg.OffsetCommitRequest, topic [16]byte, p kmsg.OffsetCommitRequestTopicPartition) format.Offset {

@@ -18,6 +18,8 @@ func (s *Shard) deleteOffsets(to coordinator.Ticket, req *kmsg.OffsetDeleteReque
 	resp.Version = req.Version
 	g := s.groups[req.Group]
 	switch {
+	case req.Group == "":
+		resp.ErrorCode = kerr.InvalidGroupID.Code
 	case g == nil:
 		resp.ErrorCode = kerr.GroupIDNotFound.Code
 	case g.consumer == nil && g.classic.state != empty && g.classic.protocolType != consumerProtocol:
