@@ -65,7 +65,7 @@ func verdict(err error) (int16, *string) {
 	if err == nil {
 		return 0, nil
 	}
-	return code(changeError(err)), kmsg.StringPtr(err.Error())
+	return code(changeError(err)), kmsg.StringPtr(words(err))
 }
 
 // changeError gives an error of the metadata store the meaning that it has where

@@ -24,8 +24,15 @@ func describeConfigsAPI() api {
 func describeConfigs(b *Broker, r *network.Request, req *kmsg.DescribeConfigsRequest) kmsg.Response {
 	resp := respondTo(r, kmsg.NewPtrDescribeConfigsResponse())
 	img := b.image()
+	whole := map[resource]bool{}
 	for i := range req.Resources {
 		res := &req.Resources[i]
+		if which := (resource{res.ResourceType, res.ResourceName}); len(res.ConfigNames) == 0 {
+			if whole[which] {
+				continue // answered where all of it was asked for first: an entry of a few bytes has an answer of many
+			}
+			whole[which] = true
+		}
 		out := kmsg.NewDescribeConfigsResponseResource()
 		out.ResourceType, out.ResourceName = res.ResourceType, res.ResourceName
 		var err error

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strings"
 
 	"github.com/twmb/franz-go/pkg/kerr"
 
@@ -140,6 +141,20 @@ type refusal struct {
 func (r *refusal) Error() string { return r.msg }
 
 func (r *refusal) Unwrap() error { return r.code }
+
+// maxWords bounds the words of an error in an answer, which may repeat what the
+// request said. In the protocol's older encoding more than 32,767 bytes have no
+// length.
+const maxWords = 8 << 10
+
+// words are an error's, as an answer has them.
+func words(err error) string {
+	s := err.Error()
+	if len(s) <= maxWords {
+		return s
+	}
+	return strings.ToValidUTF8(s[:maxWords-len("…")], "") + "…"
+}
 
 func refuse(code *kerr.Error, format string, args ...any) error {
 	return &refusal{code: code, msg: fmt.Sprintf(format, args...)}

@@ -6,6 +6,7 @@ import (
 	"github.com/twmb/franz-go/pkg/kerr"
 	"github.com/twmb/franz-go/pkg/kmsg"
 
+	"github.com/chronik-io/chronik/internal/controller"
 	"github.com/chronik-io/chronik/internal/metadata"
 	"github.com/chronik-io/chronik/internal/network"
 	"github.com/chronik-io/chronik/internal/protocol"
@@ -71,6 +72,9 @@ type topicRef struct {
 	name string
 	id   [16]byte
 }
+
+// tooLong: no topic can have the name.
+func (r topicRef) tooLong() bool { return len(r.name) > controller.MaxNameLength }
 
 // fetchPart is one partition of the request.
 type fetchPart struct {

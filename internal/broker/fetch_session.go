@@ -4,6 +4,7 @@ import (
 	"container/list"
 	"math"
 	"math/rand/v2"
+	"slices"
 	"sync"
 	"time"
 
@@ -52,6 +53,9 @@ type session struct {
 	// goes to the end, so that nobody starves when a request's bytes are used up.
 	members map[memberKey]*member
 	order   list.List // of *member
+	// unnameable: a member has a name that no topic can have. Names are what bounds
+	// a session's memory, so that it ends.
+	unnameable bool
 }
 
 type memberKey struct {
@@ -168,6 +172,7 @@ func (s *session) add(a fetchAsk) {
 		m.fetchAsk = a
 		return
 	}
+	s.unnameable = s.unnameable || a.topic.tooLong()
 	m := &member{fetchAsk: a, highWatermark: -1, logStart: -1}
 	m.elem = s.order.PushBack(m)
 	s.members[key] = m
@@ -219,15 +224,15 @@ func (m *member) tell(p *fetchPart) bool {
 // create makes a session of what a request named; nil where there is no room.
 func (c *sessions) create(byTopic bool, parts []fetchPart, now time.Time) *session {
 	s := &session{byTopic: byTopic, created: now, lastUsed: now, epoch: 1, members: make(map[memberKey]*member, len(parts))}
+	if c.slots == 0 || len(parts) > c.limit || slices.ContainsFunc(parts, func(p fetchPart) bool { return p.fetchAsk.topic.tooLong() }) {
+		return nil // and nobody makes room for it
+	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	for c.slots > 0 && (len(c.byID) >= c.slots || c.parts+len(parts) > c.limit) {
+	for len(c.byID) >= c.slots || c.parts+len(parts) > c.limit {
 		if !c.evictLocked(len(parts), now) {
 			return nil
 		}
-	}
-	if c.slots == 0 || len(parts) > c.limit {
-		return nil
 	}
 	for i := range parts {
 		s.add(parts[i].fetchAsk)
@@ -276,7 +281,7 @@ func (c *sessions) touch(s *session, now time.Time) {
 	c.parts += len(s.members) - s.counted
 	s.counted, s.lastUsed = len(s.members), now
 	c.used.MoveToBack(s.elem)
-	if c.parts > c.limit {
+	if c.parts > c.limit || s.unnameable {
 		c.removeLocked(s)
 	}
 }

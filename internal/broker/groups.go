@@ -3,6 +3,7 @@ package broker
 import (
 	"bytes"
 	"net"
+	"slices"
 	"sync/atomic"
 
 	"github.com/twmb/franz-go/pkg/kerr"
@@ -128,9 +129,11 @@ func (g *gather) finish() {
 }
 
 // perGroup asks the shards of groups, each once for all of its groups, and calls then
-// with an answer for every group, in the order of ids. event makes the question,
+// with an answer for every group, in the order of ids; for one that is named twice
+// where it is first named. event makes the question,
 // whose answer is a []G; failed is the answer for a group whose shard gave none.
 func perGroup[G any](b *Broker, ids []string, event func(ids []string) any, failed func(id string, code *kerr.Error) G, then func([]G)) {
+	ids = distinct(ids)
 	answers := make([]G, len(ids))
 	byShard := map[int32][]int{}
 	for i, id := range ids {
@@ -160,4 +163,14 @@ func perGroup[G any](b *Broker, ids []string, event func(ids []string) any, fail
 		})
 	}
 	all.finish()
+}
+
+// distinct are the entries of a list, each once, in its order.
+func distinct[E comparable](list []E) []E {
+	seen := make(map[E]bool, len(list))
+	return slices.DeleteFunc(slices.Clone(list), func(e E) bool {
+		again := seen[e]
+		seen[e] = true
+		return again
+	})
 }

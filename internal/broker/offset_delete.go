@@ -8,7 +8,8 @@ import (
 	"github.com/chronik-io/chronik/internal/protocol"
 )
 
-// OffsetDelete (key 47), version 0.
+// OffsetDelete (key 47), version 0. The group is asked even where nothing is left to be
+// asked for: whether there is one comes first, as in Kafka.
 func offsetDeleteAPI() api {
 	return api{protocol.API{Key: int16(kmsg.OffsetDelete), Min: 0, Max: 0}, (*Broker).offsetDelete}
 }
@@ -42,10 +43,6 @@ func (b *Broker) offsetDelete(r *network.Request) {
 		if len(some.Partitions) > 0 {
 			rest.Topics = append(rest.Topics, some)
 		}
-	}
-	if len(left) == 0 {
-		r.Respond(resp)
-		return
 	}
 	b.askGroup(r, req.Group, &rest, func(answer kmsg.Response) {
 		got := answer.(*kmsg.OffsetDeleteResponse)

@@ -1,6 +1,8 @@
 package broker
 
 import (
+	"slices"
+
 	"github.com/twmb/franz-go/pkg/kerr"
 	"github.com/twmb/franz-go/pkg/kmsg"
 
@@ -30,6 +32,7 @@ func (b *Broker) offsetFetch(r *network.Request) {
 		})
 		return
 	}
+	req.Groups = onceAll(req.Groups)
 	resp := respondTo(r, kmsg.NewPtrOffsetFetchResponse())
 	resp.Groups = make([]kmsg.OffsetFetchResponseGroup, len(req.Groups))
 	all := newGather(len(req.Groups), func() {
@@ -51,6 +54,17 @@ func (b *Broker) offsetFetch(r *network.Request) {
 		})
 	}
 	all.finish()
+}
+
+// onceAll leaves out what asks once more for all that a group has committed: an entry
+// of a few bytes may be answered with many.
+func onceAll(groups []kmsg.OffsetFetchRequestGroup) []kmsg.OffsetFetchRequestGroup {
+	all := map[string]bool{}
+	return slices.DeleteFunc(groups, func(g kmsg.OffsetFetchRequestGroup) bool {
+		again := g.Topics == nil && all[g.Group]
+		all[g.Group] = all[g.Group] || g.Topics == nil
+		return again
+	})
 }
 
 // fetchGroup asks one group's shard.

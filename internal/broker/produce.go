@@ -262,7 +262,7 @@ func (op *produceOp) fail(res *protocol.ProducePartitionResult, part *producePar
 	if op.view.Version >= 13 {
 		res.Code = codeByID(err)
 	}
-	res.Message = err.Error()
+	res.Message = words(err)
 	op.r.Code = res.Code
 	var bad *record.Error
 	if errors.As(err, &bad) {

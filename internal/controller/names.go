@@ -1,7 +1,7 @@
 package controller
 
-// maxNameLength keeps "<topic>-<partition>" within what file systems take.
-const maxNameLength = 249
+// MaxNameLength of a topic keeps "<topic>-<partition>" within what file systems take.
+const MaxNameLength = 249
 
 // CheckTopicName says whether a topic may have a name; the error is an *Error of
 // kind InvalidTopic with Kafka's text.
@@ -12,8 +12,8 @@ func CheckTopicName(name string) error {
 		return refuse(InvalidTopic, invalid+"the empty string is not allowed")
 	case name == "." || name == "..":
 		return refuse(InvalidTopic, invalid+"'%s' is not allowed", name)
-	case len(name) > maxNameLength:
-		return refuse(InvalidTopic, invalid+"the length of '%s' is longer than the max allowed length %d", name, maxNameLength)
+	case len(name) > MaxNameLength:
+		return refuse(InvalidTopic, invalid+"the length of '%s' is longer than the max allowed length %d", name, MaxNameLength)
 	}
 	for i := range len(name) {
 		if !nameByte(name[i]) {

@@ -1,0 +1,172 @@
+package broker
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+	"unicode/utf8"
+
+	"github.com/twmb/franz-go/pkg/kerr"
+	"github.com/twmb/franz-go/pkg/kmsg"
+
+	"github.com/chronik-io/chronik/internal/controller"
+)
+
+// An entry of a few bytes may be answered with many: naming it again gets no more.
+func TestWhatIsNamedAgainIsAnsweredOnce(t *testing.T) {
+	n := newNode(t, quick)
+	id := n.topic(t, "t", 1)
+	n.coordinates(t)
+	w := n.dial(t)
+	commit(t, w, 9, "g", id, "t", 0)
+	ids := []string{"g", "none", "g", "", "none", "g"}
+	once := []string{"g", "none", ""}
+	var got []string
+	expect := func(what string) {
+		t.Helper()
+		if !slices.Equal(got, once) {
+			t.Errorf("%s: %q, want %q", what, got, once)
+		}
+		got = nil
+	}
+	describe := kmsg.NewPtrDescribeGroupsRequest()
+	describe.Groups = ids
+	for _, g := range ask[*kmsg.DescribeGroupsResponse](t, w, 6, describe).Groups {
+		got = append(got, g.Group)
+	}
+	expect("DescribeGroups")
+	consumers := kmsg.NewPtrConsumerGroupDescribeRequest()
+	consumers.Groups = ids
+	for _, g := range ask[*kmsg.ConsumerGroupDescribeResponse](t, w, 1, consumers).Groups {
+		got = append(got, g.Group)
+		if g.Group == "" && g.ErrorCode != kerr.InvalidGroupID.Code {
+			t.Error(g.ErrorCode)
+		}
+	}
+	expect("ConsumerGroupDescribe")
+	offsets := kmsg.NewPtrOffsetFetchRequest()
+	for _, g := range ids {
+		one := kmsg.NewOffsetFetchRequestGroup()
+		one.Group = g
+		offsets.Groups = append(offsets.Groups, one)
+	}
+	one := kmsg.NewOffsetFetchRequestGroup()
+	one.Group, one.Topics = "g", []kmsg.OffsetFetchRequestGroupTopic{some(id, "t", 0)}
+	offsets.Groups = append(offsets.Groups, one)
+	groups := ask[*kmsg.OffsetFetchResponse](t, w, 9, offsets).Groups
+	if last := groups[len(groups)-1]; last.Group != "g" || len(last.Topics) != 1 {
+		t.Errorf("%+v", last)
+	}
+	for _, g := range groups[:len(groups)-1] {
+		got = append(got, g.Group)
+	}
+	expect("OffsetFetch")
+	drop := kmsg.NewPtrDeleteGroupsRequest()
+	drop.Groups = ids
+	for i, g := range ask[*kmsg.DeleteGroupsResponse](t, w, 2, drop).Groups {
+		got = append(got, g.Group)
+		if (g.ErrorCode == 0) != (i == 0) {
+			t.Errorf("%s: %d", g.Group, g.ErrorCode)
+		}
+	}
+	expect("DeleteGroups")
+
+	configs := kmsg.NewPtrDescribeConfigsRequest()
+	for i := range 100 {
+		x := kmsg.NewDescribeConfigsRequestResource()
+		x.ResourceType, x.ResourceName = kmsg.ConfigResourceTypeTopic, "t"
+		if i == 50 {
+			x.ConfigNames = []string{"segment.ms"}
+		}
+		configs.Resources = append(configs.Resources, x)
+	}
+	list := ask[*kmsg.DescribeConfigsResponse](t, w, 4, configs).Resources
+	if len(list) != 2 || len(list[0].Configs) < 20 || len(list[1].Configs) != 1 {
+		t.Errorf("%d resources", len(list))
+	}
+}
+
+// Whether there is such a group comes before whether there are such partitions, as in
+// Kafka 4.3.
+func TestOffsetDeleteAsksForTheGroupFirst(t *testing.T) {
+	n := newNode(t, quick)
+	id := n.topic(t, "t", 1)
+	n.coordinates(t)
+	w := n.dial(t)
+	commit(t, w, 9, "g", id, "t", 0)
+	req := kmsg.NewPtrOffsetDeleteRequest()
+	for _, topics := range [][]kmsg.OffsetDeleteRequestTopic{nil, {{Topic: "none", Partitions: make([]kmsg.OffsetDeleteRequestTopicPartition, 1)}}} {
+		req.Topics = topics
+		for group, code := range map[string]int16{"": kerr.InvalidGroupID.Code, "nobody's": kerr.GroupIDNotFound.Code, "g": 0} {
+			req.Group = group
+			resp := ask[*kmsg.OffsetDeleteResponse](t, w, 0, req)
+			if resp.ErrorCode != code || code == 0 && len(resp.Topics) != len(topics) || code != 0 && len(resp.Topics) > 0 {
+				t.Errorf("%q: %+v", group, resp)
+			}
+		}
+	}
+}
+
+// The older encoding has 16 bits for the length of a text.
+func TestTheWordsOfAnErrorAreBounded(t *testing.T) {
+	n := newNode(t)
+	w := n.dial(t)
+	long := strings.Repeat("ü", 16_000)
+	resp := ask[*kmsg.CreateTopicsResponse](t, w, 4, createRequest(false, newTopic(long, 1, 1)))
+	if len(resp.Topics) != 1 || resp.Topics[0].Topic != long || resp.Topics[0].ErrorCode != kerr.InvalidTopicException.Code {
+		t.Fatalf("%d topics", len(resp.Topics))
+	}
+	if msg := *resp.Topics[0].ErrorMessage; len(msg) > maxWords || !utf8.ValidString(msg) || !strings.HasPrefix(msg, "Topic name is invalid") {
+		t.Errorf("%d bytes: %.100q", len(msg), msg)
+	}
+	produce := kmsg.NewPtrProduceRequest()
+	produce.Acks, produce.TimeoutMillis = 1, 1000
+	produce.Topics = []kmsg.ProduceRequestTopic{{Topic: strings.Repeat("\x00", 30_000), Partitions: make([]kmsg.ProduceRequestTopicPartition, 1)}}
+	if p := ask[*kmsg.ProduceResponse](t, w, 8, produce).Topics[0].Partitions[0]; p.ErrorCode != kerr.UnknownTopicOrPartition.Code || len(*p.ErrorMessage) > maxWords {
+		t.Errorf("%d, %d bytes", p.ErrorCode, len(*p.ErrorMessage))
+	}
+}
+
+// A session's memory is bounded by the number of its partitions, so that their names
+// must be those that topics can have.
+func TestNoSessionKeepsNamesThatNoTopicCanHave(t *testing.T) {
+	now := time.Now()
+	c := newSessions(10)
+	parts := asked(2)
+	parts[1].fetchAsk.topic.name = strings.Repeat("x", controller.MaxNameLength)
+	s := c.create(false, parts, now)
+	if s == nil {
+		t.Fatal("no session")
+	}
+	parts[1].fetchAsk.topic.name += "x"
+	if c.create(false, parts, now) != nil {
+		t.Error("a session with a name that is too long")
+	}
+	req := kmsg.NewPtrFetchRequest()
+	req.Version, req.SessionID, req.SessionEpoch = 12, s.id, 1
+	req.Topics = []kmsg.FetchRequestTopic{{Topic: parts[1].fetchAsk.topic.name, Partitions: make([]kmsg.FetchRequestTopicPartition, 1)}}
+	if use, got := c.begin(req, nil, now); use.err != nil || len(got) != 3 || s.elem != nil {
+		t.Errorf("%v, %d parts; the session goes on: %t", use.err, len(got), s.elem != nil)
+	}
+}
+
+// What can have no session drives none away.
+func TestARequestThatIsTooLargeForASessionLeavesTheOthers(t *testing.T) {
+	now := time.Now()
+	c := newSessions(10)
+	for range 5 {
+		c.create(true, asked(10), now)
+	}
+	if c.create(true, asked(c.limit+1), now.Add(2*evictAfter)) != nil || len(c.byID) != 5 {
+		t.Errorf("%d sessions are left", len(c.byID))
+	}
+}
+
+func TestDistinct(t *testing.T) {
+	list := []string{"b", "a", "b", "c", "a"}
+	if got := fmt.Sprint(distinct(list)); got != "[b a c]" || fmt.Sprint(list) != "[b a b c a]" {
+		t.Error(got, list)
+	}
+}
