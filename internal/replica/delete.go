@@ -86,10 +86,8 @@ func (p *Partition) deletable(offset int64) (int64, error) {
 	return offset, nil
 }
 
-// deleted is the outcome of a move. Readers that wait below the new start are
-// told that they wait for nothing.
+// deleted is the outcome of a move.
 func (p *Partition) deleted(m *storage.StartMove) (low int64, err error) {
-	p.park.Check(p.key())
 	if m.Err != nil {
 		return -1, m.Err
 	}

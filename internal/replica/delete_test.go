@@ -76,6 +76,29 @@ func TestDeleteRecords(t *testing.T) {
 	}
 }
 
+// Retention moves the start in storage, without a word to the partition: a reader that
+// waits below it is told all the same, also where the checkpoint fails.
+func TestRetentionTellsWhoWaits(t *testing.T) {
+	fs := errfs.New(vfs.Memory())
+	p := lone(t, fs)
+	p.Lead(0, pair, pair)
+	must(t, begin(t, p, AcksLeader, 4).wait(t))
+	watch := &told{}
+	p.park.Watch(watch, time.Now().Add(time.Hour), p.key())
+	defer p.park.Close()
+	before := watch.n
+	must(t, p.log.SetLogStart(2))
+	if watch.n == before {
+		t.Error("nobody who waits was told")
+	}
+	fault := fs.Add(errfs.Rule{Ops: errfs.Write, Path: "checkpoint.tmp", Err: syscall.EIO})
+	defer fault.Off()
+	before = watch.n
+	if err := p.log.SetLogStart(3); !errors.Is(err, storage.ErrFailed) || watch.n == before {
+		t.Errorf("with a failed checkpoint: %v, told %d times", err, watch.n-before)
+	}
+}
+
 // A request about many partitions costs one checkpoint, and each has its own outcome.
 func TestDeleteRecordsOfManyPartitions(t *testing.T) {
 	disk := crashfs.New(1)

@@ -306,6 +306,9 @@ func (p *Partition) Reverted(end int64, err error) {
 	p.park.Check(p.key())
 }
 
+// StartMoved is storage.Observer: readers below the new start are answered.
+func (p *Partition) StartMoved() { p.park.Check(p.key()) }
+
 // condition is the end that an append with acks waits for. The caller holds mu.
 func (p *Partition) condition(acks Acks) int64 {
 	if acks == AcksAll {

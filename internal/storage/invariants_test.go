@@ -83,6 +83,9 @@ func (w *endsWatch) Advanced() {
 // Reverted is Observer.
 func (w *endsWatch) Reverted(int64, error) {}
 
+// StartMoved is Observer.
+func (w *endsWatch) StartMoved() {}
+
 func TestI4EndsAreOrdered(t *testing.T) {
 	d := mustOpen(t, crashfs.New(1), "sync")
 	l := makeLogs(t, d, 1, "sync")[0]

@@ -151,6 +151,9 @@ func (w *waiter) Advanced() {
 // Reverted is Observer.
 func (w *waiter) Reverted(int64, error) { w.Advanced() }
 
+// StartMoved is Observer.
+func (w *waiter) StartMoved() {}
+
 func (w *waiter) wait(end int64) {
 	w.mu.Lock()
 	defer w.mu.Unlock()

@@ -78,6 +78,9 @@ type Observer interface {
 	// Reverted says that everything at or beyond end, which had been numbered, is
 	// lost; err says why. Nothing of it had been reported written or durable.
 	Reverted(end int64, err error)
+	// StartMoved says that the log begins later, by retention or at a request: who
+	// waits below its start waits for nothing.
+	StartMoved()
 }
 
 // recoveryPoint is what a checkpoint says of a log: below offset everything is
@@ -188,6 +191,7 @@ type nobody struct{}
 
 func (nobody) Advanced()             {}
 func (nobody) Reverted(int64, error) {}
+func (nobody) StartMoved()           {}
 
 // Config returns the configuration in force.
 func (l *Log) Config() Config { return *l.cfg.Load() }

@@ -86,6 +86,9 @@ func (d *Dir) MoveStarts(moves []StartMove) {
 		default:
 			m.Log.dropBelow(m)
 		}
+		if m.wait { // in memory it has moved, whatever became of the checkpoint
+			m.Log.observer().StartMoved()
+		}
 	}
 }
 

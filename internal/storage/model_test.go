@@ -108,6 +108,9 @@ func (m *mlog) Numbered(a *Append) {}
 // Advanced is Observer.
 func (m *mlog) Advanced() {}
 
+// StartMoved is Observer.
+func (m *mlog) StartMoved() {}
+
 // Reverted is Observer: what was numbered beyond end may still come back with a
 // crash, as long as nothing else stands there.
 func (m *mlog) Reverted(end int64, err error) {
