@@ -1,0 +1,30 @@
+package vfs_test
+
+import (
+	"testing"
+
+	"github.com/chronik-io/chronik/internal/vfs"
+	"github.com/chronik-io/chronik/internal/vfs/crashfs"
+)
+
+// A directory that was made is there after a loss of power, also where the process
+// was killed while it made it, at any call, and the next one found it.
+func TestMadeDirectoriesStay(t *testing.T) {
+	const dir = "/a/b/c"
+	for at := 1; ; at++ {
+		f := crashfs.New(uint64(at))
+		f.CrashDuring(f.Ops() + at)
+		first := vfs.MakeDir(f, dir)
+		next := f.KillImage(1)
+		if err := vfs.MakeDir(next, dir); err != nil {
+			t.Fatal(err)
+		}
+		after := next.PowerLossImage(crashfs.DropUnsynced, 1)
+		if _, err := after.Stat(dir); err != nil {
+			t.Errorf("killed at call %d: %v", at, err)
+		}
+		if first == nil && !f.Crashed() {
+			return
+		}
+	}
+}
