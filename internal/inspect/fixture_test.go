@@ -236,23 +236,9 @@ func tree(t testing.TB, fsys vfs.FS, dir string) map[string][32]byte {
 
 func read(t testing.TB, fsys vfs.FS, name string) []byte {
 	t.Helper()
-	f, err := fsys.Open(name)
-	if errors.Is(err, fs.ErrNotExist) {
-		return nil
-	}
-	if err != nil {
+	b, err := vfs.ReadFile(fsys, name)
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
 		t.Fatal(err)
-	}
-	defer func() { _ = f.Close() }()
-	n, err := f.Size()
-	if err != nil {
-		t.Fatal(err)
-	}
-	b := make([]byte, n)
-	if n > 0 {
-		if _, err := f.ReadAt(b, 0); err != nil {
-			t.Fatal(err)
-		}
 	}
 	return b
 }

@@ -42,20 +42,9 @@ func copyTree(t *testing.T, from vfs.FS, a string, to vfs.FS, b string) {
 
 func readFile(t *testing.T, fsys vfs.FS, name string) []byte {
 	t.Helper()
-	f, err := fsys.Open(name)
+	b, err := vfs.ReadFile(fsys, name)
 	if err != nil {
 		t.Fatal(err)
-	}
-	defer f.Close()
-	n, err := f.Size()
-	if err != nil {
-		t.Fatal(err)
-	}
-	b := make([]byte, n)
-	if n > 0 {
-		if _, err := f.ReadAt(b, 0); err != nil {
-			t.Fatal(err)
-		}
 	}
 	return b
 }

@@ -44,7 +44,7 @@ func files(t testing.TB, fsys vfs.FS) map[string][]byte {
 	}
 	m := map[string][]byte{}
 	for _, info := range list {
-		if m[info.Name], err = readFile(fsys, path.Join("/m", info.Name)); err != nil {
+		if m[info.Name], err = vfs.ReadFile(fsys, path.Join("/m", info.Name)); err != nil {
 			t.Fatal(err)
 		}
 	}

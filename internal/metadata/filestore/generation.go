@@ -4,7 +4,6 @@ import (
 	"encoding/binary"
 	"errors"
 	"fmt"
-	"io"
 	"io/fs"
 	"path"
 
@@ -120,7 +119,7 @@ func readSnapshot(fsys vfs.FS, dir string, generation uint64) (identity, state, 
 	damaged := func(off int, what string) (identity, state, error) {
 		return identity{}, st, &Damage{File: name, Offset: off, What: what}
 	}
-	p, err := readFile(fsys, name)
+	p, err := vfs.ReadFile(fsys, name)
 	if err != nil {
 		return identity{}, st, err
 	}
@@ -162,29 +161,6 @@ func (s *state) load(kvs []metadata.KV) {
 		s.bytes += size(kv) - size(s.keys[kv.Key])
 		s.keys[kv.Key] = kv
 	}
-}
-
-func readFile(fsys vfs.FS, name string) ([]byte, error) {
-	f, err := fsys.Open(name)
-	if err != nil {
-		return nil, fmt.Errorf("read %s: %w", name, err)
-	}
-	n, err := f.Size()
-	var p []byte
-	if err == nil {
-		p = make([]byte, n)
-		var got int
-		if got, err = f.ReadAt(p, 0); errors.Is(err, io.EOF) && int64(got) == n {
-			err = nil
-		}
-	}
-	if cerr := f.Close(); err == nil {
-		err = cerr
-	}
-	if err != nil {
-		return nil, fmt.Errorf("read %s: %w", name, err)
-	}
-	return p, nil
 }
 
 // compact begins a new generation with what is there. Transactions wait

@@ -115,7 +115,7 @@ func survey(fsys vfs.FS, dir string) (inventory, error) {
 		if kind != "log" || inv.any && g <= inv.newest {
 			continue
 		}
-		p, err := readFile(fsys, logName(dir, g))
+		p, err := vfs.ReadFile(fsys, logName(dir, g))
 		if err != nil {
 			return inv, err
 		}
@@ -131,7 +131,7 @@ func survey(fsys vfs.FS, dir string) (inventory, error) {
 func replay(fsys vfs.FS, dir string, id identity, st *state) (torn int, err error) {
 	name := logName(dir, id.generation)
 	damaged := func(off int, what string) (int, error) { return 0, &Damage{File: name, Offset: off, What: what} }
-	p, err := readFile(fsys, name)
+	p, err := vfs.ReadFile(fsys, name)
 	if errors.Is(err, fs.ErrNotExist) {
 		return 0, &Damage{File: name, What: "the file is missing", Lost: true}
 	}

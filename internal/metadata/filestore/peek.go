@@ -19,7 +19,7 @@ func Peek(fsys vfs.FS, dir string) error {
 		if kinds[kind] == 0 {
 			continue
 		}
-		p, err := readFile(fsys, name)
+		p, err := vfs.ReadFile(fsys, name)
 		if err != nil {
 			continue
 		}
