@@ -1,6 +1,11 @@
 package storage
 
-import "testing"
+import (
+	"sync/atomic"
+	"testing"
+
+	"github.com/chronik-io/chronik/internal/vfs"
+)
 
 func TestAJournalFitsItsDisk(t *testing.T) {
 	const gib = 1 << 30
@@ -15,6 +20,32 @@ func TestAJournalFitsItsDisk(t *testing.T) {
 		if got := sizesFor(c.total, c.apart); got != (journalSizes{c.file, c.all}) {
 			t.Errorf("on %d MiB, apart %v: %+v", c.total/mib, c.apart, got)
 		}
+	}
+}
+
+// shrinking is one file system that somebody writes to all the time.
+type shrinking struct {
+	vfs.FS
+	free atomic.Int64
+}
+
+// Free implements vfs.FS.
+func (s *shrinking) Free(string) (available, total uint64, err error) {
+	return uint64(s.free.Add(-4096)), 2 << 30, nil
+}
+
+// A journal that has a place of its own on the file system of the logs is taken for one
+// beside them, also while others write there.
+func TestTheSameDiskUnderLoad(t *testing.T) {
+	fsys := &shrinking{FS: vfs.Memory()}
+	fsys.free.Store(1 << 30)
+	d, err := OpenDir(Place{Path: "/d", Journal: "/j"}, Options{FS: fsys})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer d.Close()
+	if limit := d.Usage().JournalLimit; limit != 2<<30/8 {
+		t.Errorf("the journal may have %d MiB of 2 GiB", limit/mib)
 	}
 }
 

@@ -36,6 +36,12 @@ func (d *Dir) spaces() (s spaces, err error) {
 		return s, err
 	}
 	s.journalFree, s.journalTotal = clampBytes(free), clampBytes(total)
-	s.apart = s.journalTotal != s.total || s.journalFree != s.free
+	// Of one that is written to meanwhile the answers differ: what the journal's says
+	// lies between two of the logs' then.
+	if free, _, err = d.opt.FS.Free(d.path); err != nil {
+		return s, err
+	}
+	least, most := min(s.free, clampBytes(free)), max(s.free, clampBytes(free))
+	s.apart = s.journalTotal != s.total || s.journalFree < least || s.journalFree > most
 	return s, nil
 }
