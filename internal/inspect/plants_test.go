@@ -196,6 +196,21 @@ func plants() []plant {
 	return slices.Concat(plantsOfDirectories(), plantsOfJournals(), plantsOfLogs(), plantsOfSegments())
 }
 
+// eachPlant calls fn, in a test of its own, for a used directory with each damage; whole is
+// every batch that it held before.
+func eachPlant(t *testing.T, fn func(t *testing.T, p plant, s *site, whole map[string]map[int64][]byte)) {
+	image := used(t)
+	whole := content(t, opened(t, image.KillImage(9)))
+	for i, p := range plants() {
+		t.Run(p.name, func(t *testing.T) {
+			t.Parallel()
+			s := &site{TB: t, fs: image.KillImage(uint64(100 + i))}
+			p.do(s)
+			fn(t, p, s, whole)
+		})
+	}
+}
+
 func plantsOfDirectories() []plant {
 	return []plant{
 		{name: "identity gone", kind: inspect.IdentityMissing, do: func(s *site) { s.remove("chronik.dir") }},

@@ -26,45 +26,38 @@ func begin(t testing.TB, fsys vfs.FS) *inspect.Repair {
 // lost. What no repair helps is left as it was.
 func TestRepairLosesWhatItAnnounces(t *testing.T) {
 	t.Parallel()
-	image := used(t)
-	whole := content(t, opened(t, image.KillImage(9)))
-	for i, p := range plants() {
-		t.Run(p.name, func(t *testing.T) {
-			t.Parallel()
-			s := &site{TB: t, fs: image.KillImage(uint64(100 + i))}
-			p.do(s)
-			before := tree(t, s.fs, root)
-			r := begin(t, s.fs)
-			defer func() { _ = r.Close() }()
-			plan := r.Plan()
-			for _, a := range plan.Acts {
-				t.Logf("act: %s %s-%d %v, loses %v", a.What, a.Topic, a.Partition, a.Files, a.Loses)
+	eachPlant(t, func(t *testing.T, p plant, s *site, whole map[string]map[int64][]byte) {
+		before := tree(t, s.fs, root)
+		r := begin(t, s.fs)
+		defer func() { _ = r.Close() }()
+		plan := r.Plan()
+		for _, a := range plan.Acts {
+			t.Logf("act: %s %s-%d %v, loses %v", a.What, a.Topic, a.Partition, a.Files, a.Loses)
+		}
+		if p.stays {
+			if len(plan.Acts) > 0 {
+				t.Errorf("%d acts", len(plan.Acts))
 			}
-			if p.stays {
-				if len(plan.Acts) > 0 {
-					t.Errorf("%d acts", len(plan.Acts))
-				}
-				return
+			return
+		}
+		if missing := r.Report().Missing(); !covers(plan.Loses(), missing) {
+			t.Errorf("the plan announces %v, missing is %v", plan.Loses(), missing)
+		}
+		if err := r.Do(context.Background(), "/backup"); err != nil {
+			t.Fatal(err)
+		}
+		saved(t, s.fs, before, plan)
+		for _, f := range r.Report().Findings {
+			t.Logf("left: %s (%s) %s: %s", f.Kind, f.Effect, f.File, f.Detail)
+			if !f.Healing() {
+				t.Errorf("left: %s", f.Kind)
 			}
-			if missing := r.Report().Missing(); !covers(plan.Loses(), missing) {
-				t.Errorf("the plan announces %v, missing is %v", plan.Loses(), missing)
-			}
-			if err := r.Do(context.Background(), "/backup"); err != nil {
-				t.Fatal(err)
-			}
-			saved(t, s.fs, before, plan)
-			for _, f := range r.Report().Findings {
-				t.Logf("left: %s (%s) %s: %s", f.Kind, f.Effect, f.File, f.Detail)
-				if !f.Healing() {
-					t.Errorf("left: %s", f.Kind)
-				}
-			}
-			if err := r.Close(); err != nil {
-				t.Error(err)
-			}
-			came(t, s.fs, whole, plan.Loses())
-		})
-	}
+		}
+		if err := r.Close(); err != nil {
+			t.Error(err)
+		}
+		came(t, s.fs, whole, plan.Loses())
+	})
 }
 
 // covers says whether all losses are among those announced.

@@ -2,14 +2,14 @@ package inspect_test
 
 import (
 	"bytes"
-	"github.com/chronik-io/chronik/internal/record"
-	"github.com/chronik-io/chronik/internal/storage"
-	"github.com/chronik-io/chronik/internal/vfs"
 	"maps"
 	"slices"
 	"testing"
 
 	"github.com/chronik-io/chronik/internal/inspect"
+	"github.com/chronik-io/chronik/internal/record"
+	"github.com/chronik-io/chronik/internal/storage"
+	"github.com/chronik-io/chronik/internal/vfs"
 )
 
 // Of a directory that was left by a kill verify says that it is clean, and where the
@@ -47,22 +47,15 @@ func TestVerifySaysWhatAStartFinds(t *testing.T) {
 // said; what verify says of the start is what the start does.
 func TestPlantedDamageIsNamed(t *testing.T) {
 	t.Parallel()
-	image := used(t)
-	whole := content(t, opened(t, image.KillImage(9)))
-	for i, p := range plants() {
-		t.Run(p.name, func(t *testing.T) {
-			t.Parallel()
-			s := &site{TB: t, fs: image.KillImage(uint64(100 + i))}
-			p.do(s)
-			before := tree(t, s.fs, root)
-			r := verify(t, s.fs)
-			if after := tree(t, s.fs, root); !maps.Equal(before, after) {
-				t.Error("verify has changed something")
-			}
-			names(t, r, p, s)
-			starts(t, r, s.fs, whole)
-		})
-	}
+	eachPlant(t, func(t *testing.T, p plant, s *site, whole map[string]map[int64][]byte) {
+		before := tree(t, s.fs, root)
+		r := verify(t, s.fs)
+		if after := tree(t, s.fs, root); !maps.Equal(before, after) {
+			t.Error("verify has changed something")
+		}
+		names(t, r, p, s)
+		starts(t, r, s.fs, whole)
+	})
 }
 
 // names says whether the report has the damage at its place, and nothing that is not
