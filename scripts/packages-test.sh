@@ -2,9 +2,9 @@
 # packages-test.sh   installs the packages of dist/ for this machine into a clean
 # Debian root, as root: the files, the user, that nothing is started; a start by
 # hand as that user, records in and out; under a systemd of its own, where this
-# machine lets one boot, the unit with readiness, sandbox, restart and stop;
-# removal and purge, which keep the data. The .rpm is installed and erased in the
-# same root by rpm, without its dependencies (no Fedora is tried).
+# machine lets one boot, the unit with readiness, sandbox, restart, stop and
+# upgrade; removal and purge, which keep the data. The .rpm is installed and erased
+# in the same root by rpm, without its dependencies (no Fedora is tried).
 # Needs mmdebstrap and rpm (Debian: mmdebstrap rpm iproute2).
 # shellcheck disable=SC2015 # A && B || fail is meant as it stands
 set -euo pipefail
@@ -172,16 +172,30 @@ else
   unit journalctl -u chronikd --no-pager | grep -q 'num.partitions: invalid value "0"' || fail "the log does not say what is wrong"
   unit systemctl reset-failed chronikd
 
-  # Removed while it runs: it is stopped first.
+  # Upgraded while it runs: it runs on as it was configured until it is restarted.
   unit rm /run/systemd/system/chronikd.service.d/test.conf
   unit systemctl daemon-reload
+  echo 'num.partitions: 3' >>"$root/etc/chronik/chronikd.yaml"
   unit systemctl start chronikd
+  before="$(tell MainPID)"
+  dpkg-deb -R "${deb[0]}" "$work/newer"
+  sed -i 's/^Version: .*/&+newer/' "$work/newer/DEBIAN/control"
+  dpkg-deb -Znone -b "$work/newer" "$root/newer.deb" >/dev/null
+  unit dpkg -i /newer.deb >"$work/said" 2>&1 || { cat "$work/said"; fail "the upgrade failed"; }
+  grep -q 'systemctl restart chronikd' "$work/said" || { cat "$work/said"; fail "the upgrade does not say that the old broker runs on"; }
+  is ActiveState active && is MainPID "$before" || fail "the upgrade stopped or restarted the broker"
+  unit systemctl restart chronikd
+  unit chronikctl consume by-unit | cmp - "$work/sent"
+  unit chronikctl topic create after-upgrade
+  unit chronikctl topic describe after-upgrade | grep -q '3 partitions' || fail "the upgrade took the configuration"
+
+  # Removed while it runs: it is stopped first.
   unit dpkg --remove chronik
   is ActiveState inactive || is ActiveState failed || fail "it runs on after the removal"
   unit dpkg -i /chronik.deb
   end_manager
   manager=''
-  echo "packages: the unit ran under systemd $(inside systemctl --version | awk 'NR == 1 { print $2 }') with its sandbox: ready, killed, hung, stopped, misconfigured, removed"
+  echo "packages: the unit ran under systemd $(inside systemctl --version | awk 'NR == 1 { print $2 }') with its sandbox: ready, killed, hung, stopped, misconfigured, upgraded, removed"
 fi
 
 # ---- removal --------------------------------------------------------------------
