@@ -42,7 +42,8 @@ ready() { curl -fs -o "$work/ready" "http://$admin/readyz"; }
 start() { # start COMMAND-FILE
   setsid bash "$1" >"$work/run.log" 2>&1 &
   pid=$!
-  for _ in $(seq 1200); do
+  # make run builds first: minutes in a fresh clone on a busy machine.
+  for _ in $(seq 6000); do
     ready && break
     kill -0 "$pid" 2>/dev/null || break
     sleep 0.1
