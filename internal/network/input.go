@@ -44,6 +44,13 @@ func (in *input) skip(n int) {
 	}
 }
 
+// take moves bytes to p, as many as there are and p has room for.
+func (in *input) take(p []byte) int {
+	n := copy(p, in.bytes())
+	in.skip(n)
+	return n
+}
+
 // room makes space for n bytes in all, which fit into the buffer.
 func (in *input) room(n int) {
 	if in.r > 0 && in.r+n > len(in.buf) {

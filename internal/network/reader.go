@@ -133,20 +133,20 @@ func (c *conn) charge(key int16, size int) (*membuf.Budget, error) {
 // returns a buffer, if incomplete, with an error too.
 func (c *conn) readFrame(size int) (*membuf.Buffer, error) {
 	c.in.skip(4)
-	if size <= len(c.in.buf) {
-		if err := c.fill(size); err != nil {
-			return nil, err
-		}
-		frame := c.srv.opts.Pool.Get(size)
-		copy(frame.Bytes(), c.in.bytes())
-		c.in.skip(size)
-		return frame, nil
-	}
 	frame := c.srv.opts.Pool.Get(size)
 	p := frame.Bytes()
-	n := copy(p, c.in.bytes())
-	c.in.skip(n)
+	n := c.in.take(p)
+	if n == size {
+		return frame, nil
+	}
 	c.in.since = time.Now()
+	if size <= len(c.in.buf) {
+		// The buffer is empty: what follows the frame comes with its rest.
+		if err := c.fill(size - n); err != nil {
+			return frame, err
+		}
+		n += c.in.take(p[n:])
+	}
 	for n < size {
 		m, err := c.read(p[n:])
 		if err != nil {
