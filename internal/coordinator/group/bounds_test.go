@@ -122,6 +122,38 @@ func TestManyMembersMayLeaveAtOnce(t *testing.T) {
 	}
 }
 
+// What members subscribe to is read once, and not for every topic that is asked about.
+func TestManyTopicsAreHeldAgainstManySubscriptions(t *testing.T) {
+	w := newWorld(t)
+	w.two()
+	g := w.shard.groups["g"]
+	var topics []string
+	for i := range 100 {
+		topics = append(topics, fmt.Sprint("t", i))
+	}
+	for i := range 2000 {
+		g.classic.add(&classicMember{id: fmt.Sprint("m", i), protocols: []format.Protocol{{Name: "range", Metadata: subscription(topics...)}}})
+	}
+	req := kmsg.NewPtrOffsetDeleteRequest()
+	req.Group = "g"
+	for i := range 20_000 {
+		req.Topics = append(req.Topics, kmsg.OffsetDeleteRequestTopic{Topic: fmt.Sprint("t", i%200), Partitions: make([]kmsg.OffsetDeleteRequestTopicPartition, 1)})
+	}
+	for i, topic := range ask[*kmsg.OffsetDeleteResponse](w, request(req)).Topics {
+		if (topic.Partitions[0].ErrorCode == kerr.GroupSubscribedToTopic.Code) != (i%200 < 100) {
+			t.Fatalf("%s: %d", topic.Topic, topic.Partitions[0].ErrorCode)
+		}
+	}
+}
+
+func TestWhatAMemberSaysOfItselfIsBounded(t *testing.T) {
+	w := newWorld(t, func(c *Config) { c.MaxRecord = 1000 })
+	large := func(r *kmsg.JoinGroupRequest) {
+		r.Protocols = []kmsg.JoinGroupRequestProtocol{{Name: "a", Metadata: make([]byte, 600)}, {Name: "b", Metadata: make([]byte, 600)}}
+	}
+	is(t, ask[*kmsg.JoinGroupResponse](w, request(joinOf("", large))).ErrorCode, kerr.InvalidRequest)
+}
+
 func TestAFilterMayHaveManyWords(t *testing.T) {
 	w := newWorld(t)
 	const n = 30_000

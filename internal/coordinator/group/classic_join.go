@@ -71,8 +71,9 @@ func (s *Shard) checkJoin(j joining) *kerr.Error {
 	case !fits(j.ClientHost, j.ClientID+idRoom, deref(j.req.InstanceID)+idRoom, j.req.MemberID, j.req.ProtocolType):
 		return kerr.InvalidRequest
 	}
+	size := 0
 	for _, p := range j.req.Protocols {
-		if !fits(p.Name) {
+		if size += len(p.Metadata); !fits(p.Name) || size > s.cfg.MaxRecord { // the group could never be recorded
 			return kerr.InvalidRequest
 		}
 	}

@@ -52,19 +52,22 @@ func (s *Shard) tombstones(g *group) {
 	}
 }
 
-// subscribes says whether the group's members subscribe to a topic. A group of
-// consumers whose subscriptions can't be read may subscribe to anything.
-func (g *group) subscribes(topic string) bool {
+// subscriptions says of topics whether the group's members subscribe to them, as of
+// now. A group of consumers whose subscriptions can't be read may subscribe to
+// anything.
+func (g *group) subscriptions() func(topic string) bool {
+	var topics map[string]struct{}
 	if g.consumer != nil {
-		_, ok := g.consumer.subscribed()[topic]
+		topics = g.consumer.subscribed()
+	} else if list, known := g.classic.subscribed(); known {
+		topics = list
+	} else {
+		return func(string) bool { return g.classic.protocolType == consumerProtocol }
+	}
+	return func(topic string) bool {
+		_, ok := topics[topic]
 		return ok
 	}
-	topics, known := g.classic.subscribed()
-	if !known {
-		return g.classic.protocolType == consumerProtocol
-	}
-	_, ok := topics[topic]
-	return ok
 }
 
 const (

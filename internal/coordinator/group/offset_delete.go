@@ -25,10 +25,11 @@ func (s *Shard) deleteOffsets(to coordinator.Ticket, req *kmsg.OffsetDeleteReque
 	case g.consumer == nil && g.classic.state != empty && g.classic.protocolType != consumerProtocol:
 		resp.ErrorCode = kerr.NonEmptyGroup.Code // nobody can tell what its members read
 	default:
+		subscribes := g.subscriptions()
 		for _, t := range req.Topics {
 			r := kmsg.NewOffsetDeleteResponseTopic()
 			r.Topic = t.Topic
-			subscribed := g.subscribes(t.Topic)
+			subscribed := subscribes(t.Topic)
 			for _, p := range t.Partitions {
 				q := kmsg.NewOffsetDeleteResponseTopicPartition()
 				q.Partition = p.Partition
@@ -123,8 +124,12 @@ func (s *Shard) expireOffsets() {
 // expireGroup deletes at most limit offsets of a group. all says that it has none any
 // more.
 func (s *Shard) expireGroup(g *group, limit int) (n int, all bool) {
+	if len(g.offsets) == 0 {
+		return 0, true
+	}
+	keeps := g.keeps()
 	for _, topic := range slices.Sorted(maps.Keys(g.offsets)) {
-		if g.keeps(topic) {
+		if keeps(topic) {
 			continue
 		}
 		var old []int32
@@ -142,18 +147,19 @@ func (s *Shard) expireGroup(g *group, limit int) (n int, all bool) {
 	return n, len(g.offsets) == 0
 }
 
-// keeps says whether nothing of a topic may expire: a member may be reading it.
-func (g *group) keeps(topic string) bool {
+// keeps says of topics whether nothing of theirs may expire: a member may be reading
+// them.
+func (g *group) keeps() func(topic string) bool {
 	if g.consumer == nil {
 		c := &g.classic
 		switch {
 		case c.protocolType == "" || c.state == empty:
-			return false
+			return func(string) bool { return false }
 		case c.state != stable || c.protocolType != consumerProtocol:
-			return true
+			return func(string) bool { return true }
 		}
 	}
-	return g.subscribes(topic)
+	return g.subscriptions()
 }
 
 // expired: the retention counts from when an empty classic group lost its last
