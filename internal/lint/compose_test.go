@@ -32,6 +32,7 @@ type service struct {
 	Ports       []string
 	Volumes     []string
 	Environment map[string]string
+	Ulimits     map[string]any
 }
 
 // dockerfile is what the last stage of deploy/docker/Dockerfile sets, and what

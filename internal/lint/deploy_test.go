@@ -60,6 +60,7 @@ func TestWhatDoesNotFitIsFound(t *testing.T) {
 		{composeFile, "dashboards:/var/lib/grafana/dashboards", "dashboards:/dashboards", "looks for dashboards in"},
 		{composeFile, "dashboards/overview.json", "dashboards/home.json", "grafana's home"},
 		{composeFile, "CHRONIK_ADVERTISE: 127.0.0.1:9092", "CHRONIK_ADVERTISE: 127.0.0.1:9094", "first listener"},
+		{composeFile, "read_only: true", "ulimits: {nofile: 1048576}", "which not every engine may give"},
 		{"deploy/docker/chronikd.yaml", "127.0.0.1:9092", "localhost:9092", "which may be ::1"},
 		{"deploy/docker/chronikd.yaml", "chronik:19092", "broker:19092", "which is no service"},
 		{"deploy/docker/chronikd.yaml", "chronik:19092", "chronik:19093", "and it listens on"},
@@ -245,6 +246,10 @@ func (d *deployment) checkPorts() {
 // clients to dial leads to it, from the host and from containers.
 func (d *deployment) checkBroker() {
 	s := d.stack.Services["chronik"]
+	// An engine without root may not go above its own limits, and starts nothing then.
+	if len(s.Ulimits) > 0 {
+		d.fault("compose: chronik asks for limits of its own, which not every engine may give")
+	}
 	file, ok := s.inside(s.flag("--config"))
 	if !ok || !d.exists(file) {
 		d.fault("compose: chronik reads %s, which nothing mounts", s.flag("--config"))
