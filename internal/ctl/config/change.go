@@ -6,9 +6,11 @@ import (
 	"fmt"
 	"maps"
 	"slices"
+	"strconv"
 	"strings"
 
 	"github.com/spf13/cobra"
+	"github.com/twmb/franz-go/pkg/kadm"
 	"github.com/twmb/franz-go/pkg/kerr"
 	"github.com/twmb/franz-go/pkg/kgo"
 	"github.com/twmb/franz-go/pkg/kmsg"
@@ -77,7 +79,7 @@ func Change(ctx context.Context, a *cli.App, entities []Entity, values map[strin
 		} else if err == nil {
 			err = kerr.UnknownServerError
 		}
-		if errors.Is(err, kerr.InvalidConfig) && strings.HasPrefix(message, "Unknown ") {
+		if (errors.Is(err, kerr.InvalidConfig) || errors.Is(err, kerr.InvalidRequest)) && strings.HasPrefix(message, "Unknown ") {
 			if better := known(ctx, cl, e, slices.Sorted(maps.Keys(values))); better != nil {
 				out.Failed(e.String(), fmt.Errorf("change configs of %v: %w", e, better))
 				continue
@@ -93,12 +95,24 @@ func Change(ctx context.Context, a *cli.App, entities []Entity, values map[strin
 }
 
 // known refuses keys that an entity does not have: brokers take it for done to
-// unset what does not exist. What is set for all brokers has no list to look in.
+// unset what does not exist. What is set for all brokers is what one of them has,
+// or what is set already: another broker may know more.
 func known(ctx context.Context, cl *kgo.Client, e Entity, keys []string) error {
-	if len(keys) == 0 || e.Kind == kmsg.ConfigResourceTypeBroker && e.Name == "" {
+	if len(keys) == 0 {
 		return nil
 	}
 	all, err := askOver(ctx, cl, e)
+	if err == nil && e.Kind == kmsg.ConfigResourceTypeBroker && e.Name == "" {
+		var brokers kadm.BrokerDetails
+		if brokers, err = kadm.NewClient(cl).ListBrokers(ctx); err != nil {
+			return cli.Refused("list brokers", err, "")
+		}
+		var one []Described
+		if ids := brokers.NodeIDs(); len(ids) > 0 {
+			one, err = askOver(ctx, cl, Entity{e.Kind, strconv.Itoa(int(ids[0]))})
+		}
+		all = append(all, one...)
+	}
 	if err == nil {
 		_, err = choose(e, all, keys)
 	}

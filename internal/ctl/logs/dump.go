@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"slices"
 	"strings"
-	"syscall"
 
 	"github.com/spf13/cobra"
 
@@ -90,9 +89,6 @@ func stream(cmd *cobra.Command, a *cli.App, at inspect.Options, o inspect.DumpOp
 	})
 	if e := out.Flush(); err == nil {
 		err = e
-	}
-	if errors.Is(err, syscall.EPIPE) { // whoever read it has seen enough
-		return nil
 	}
 	if err != nil {
 		return explained("dump", err)
