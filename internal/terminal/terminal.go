@@ -1,4 +1,5 @@
-// Package terminal says whether a person looks at a stream.
+// Package terminal says whether a person looks at a stream, and whether anybody
+// still reads it.
 //
 // It asks the kernel for the settings that only a terminal has: a device like
 // /dev/null is none. Whoever writes for people or for programs calls it; it
@@ -19,4 +20,17 @@ func Is(stream any) bool {
 	}
 	_, err := unix.IoctlGetTermios(int(f.Fd()), readTermios)
 	return err == nil
+}
+
+// Gone says whether nobody is left to read what is written to a stream: the other
+// end of a pipe is closed. Who waits with nothing to write would not learn it. A
+// file, and what is none, is never gone.
+func Gone(stream any) bool {
+	f, ok := stream.(*os.File)
+	if !ok || f == nil {
+		return false
+	}
+	ask := []unix.PollFd{{Fd: int32(f.Fd())}}
+	n, err := unix.Poll(ask, 0)
+	return err == nil && n > 0 && ask[0].Revents&(unix.POLLERR|unix.POLLHUP) != 0
 }

@@ -19,6 +19,24 @@ func open(t *testing.T, name string) *os.File {
 	return f
 }
 
+// A pipe is gone when its reader has closed it; everything else is there.
+func TestGone(t *testing.T) {
+	r, w, err := os.Pipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer w.Close()
+	if Gone(w) || Gone(open(t, os.DevNull)) || Gone(&bytes.Buffer{}) || Gone((*os.File)(nil)) {
+		t.Error("what is read is taken for gone")
+	}
+	if err := r.Close(); err != nil {
+		t.Fatal(err)
+	}
+	if !Gone(w) {
+		t.Error("a pipe that nobody reads is taken for read")
+	}
+}
+
 // Devices, pipes and files are no terminals; the user's side of a pseudo-terminal is one.
 func TestIs(t *testing.T) {
 	r, w, err := os.Pipe()

@@ -47,7 +47,7 @@ func New(a *cli.App) *cobra.Command {
 }
 
 func run(ctx context.Context, a *cli.App, o *options, topic string) error {
-	r := &reader{options: o, topic: topic, note: a.Note, out: bufio.NewWriterSize(a.Out, 64<<10), left: map[int32]span{}, last: map[int32]*kgo.Record{}, own: map[int32]bool{}}
+	r := &reader{options: o, topic: topic, note: a.Note, out: bufio.NewWriterSize(a.Out, 64<<10), sink: a.Out, left: map[int32]span{}, last: map[int32]*kgo.Record{}, own: map[int32]bool{}}
 	cl, err := a.Client(ctx, o.client(topic, r)...)
 	if err != nil {
 		return err

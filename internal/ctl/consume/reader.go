@@ -5,7 +5,9 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"sync"
+	"syscall"
 	"time"
 
 	"github.com/twmb/franz-go/pkg/kadm"
@@ -15,6 +17,7 @@ import (
 	"github.com/chronik-io/chronik/internal/ctl/cli"
 	"github.com/chronik-io/chronik/internal/ctl/offsets"
 	"github.com/chronik-io/chronik/internal/ctl/progress"
+	"github.com/chronik-io/chronik/internal/terminal"
 )
 
 // span is what is still to be read of a partition: next up to, and without, end.
@@ -31,6 +34,7 @@ type reader struct {
 	client *kgo.Client
 	admin  *kadm.Client
 	out    *bufio.Writer
+	sink   io.Writer // what out writes to
 	bar    *progress.Bar
 	note   func(format string, args ...any) // tells people
 	line   []byte
@@ -133,6 +137,9 @@ func (r *reader) run(ctx context.Context) error {
 		}
 		if err != nil || full {
 			return err
+		}
+		if fetches.NumRecords() == 0 && terminal.Gone(r.sink) {
+			return fmt.Errorf("standard output: %w", syscall.EPIPE) // as the next record would find it
 		}
 		if r.group != "" {
 			r.client.AllowRebalance() // what was printed is committed
