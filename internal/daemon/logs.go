@@ -34,13 +34,27 @@ func places(conf *topicconf.Broker) []storage.Place {
 	return places
 }
 
+// layers are the places of an image that give this broker its settings.
+func (r *rooms) layers(img *metadata.Image) topicconf.Layers {
+	return topicconf.Layers{Broker: img.BrokerConfig(r.conf.NodeID), All: img.BrokerConfig(metadata.DefaultBroker), Static: r.static}
+}
+
+// settle takes over what an image says of settings that change while the broker
+// runs, beside those of logs.
+func (b *Broker) settle(r *rooms, img *metadata.Image) error {
+	n, err := b.configs.MinFree(r.layers(img))
+	if err != nil {
+		return fmt.Errorf("%s: %w", topicconf.DiskMinFree, err)
+	}
+	r.minFree.Store(n)
+	return nil
+}
+
 // logConfig is what an image says of a topic's logs. A topic that is not in it
 // is about to be deleted and gets the broker's defaults, as does one whose
 // configuration can't be resolved any more.
 func (b *Broker) logConfig(r *rooms, img *metadata.Image, t *metadata.Topic) storage.Config {
-	layers := topicconf.Layers{
-		Broker: img.BrokerConfig(r.conf.NodeID), All: img.BrokerConfig(metadata.DefaultBroker), Static: r.static,
-	}
+	layers := r.layers(img)
 	if t != nil {
 		layers.Topic = t.Configs
 	}

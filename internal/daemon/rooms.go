@@ -49,6 +49,8 @@ type rooms struct {
 	// server is set last: the journals of storage, which come before it, ask its
 	// census.
 	server atomic.Pointer[network.Server]
+	// minFree follows the metadata: how full a disk may get can be changed.
+	minFree atomic.Int64
 }
 
 // open starts the rooms from the disk upwards: metadata, logs, partitions,
@@ -151,6 +153,9 @@ func (b *Broker) openLogs(ctx context.Context, r *rooms) error {
 	if err != nil {
 		return fmt.Errorf("read metadata: %w", err)
 	}
+	if err := b.settle(r, img); err != nil {
+		return err
+	}
 	b.ready.enter("recovering logs")
 	r.measured = metrics.NewStorage(b.reg)
 	all := places(&r.conf)
@@ -158,7 +163,7 @@ func (b *Broker) openLogs(ctx context.Context, r *rooms) error {
 		FS: b.fs, Holder: holder(), Logger: b.log.Named("storage"), Metrics: r.measured,
 		DeferredBytes: b.budgets.Deferred, JournalFileSize: b.journalFile, JournalBytes: b.journalBytes,
 		ProducerExpiry: r.conf.ProducerExpiration, KeeperInterval: r.conf.Cleaning.Interval,
-		Progress: b.ready.progress, Interrupted: ctx.Err, MinFree: func() int64 { return r.conf.Cleaning.MinFree },
+		Progress: b.ready.progress, Interrupted: ctx.Err, MinFree: r.minFree.Load,
 		CleanerBytes: b.budgets.Keys, CleanerBytesPerSecond: r.conf.Cleaning.BytesPerSecond,
 		CleanerBackoff: r.conf.Cleaning.Backoff,
 		Absent: func() int {
@@ -198,6 +203,7 @@ func (b *Broker) openPartitions(_ context.Context, r *rooms) error {
 		Config: func(img *metadata.Image, t *metadata.Topic) storage.Config { return b.logConfig(r, img, t) },
 	})
 	r.applier = metadata.NewApplier(b.log.Named("metadata"))
+	r.applier.Subscribe("settings", func(_ context.Context, _, next *metadata.Image, _ *metadata.Delta) error { return b.settle(r, next) })
 	r.applier.Subscribe("replicas", r.replicas.Apply)
 	var err error
 	r.groups, err = groups.New(groups.Options{

@@ -44,9 +44,6 @@ type Cleaning struct {
 	Backoff        time.Duration // between two looks for a log to compact
 	KeyBytes       int64         // memory for the keys of a compaction
 	BytesPerSecond int64         // read and written by compaction; 0: as many as it can
-	// MinFree is how many bytes of a file system have to be free for clients'
-	// records to be taken: 0: any number, -1: as is right for its size.
-	MinFree int64
 }
 
 // Groups is what holds for groups; Kafka's names are group.*.
@@ -134,13 +131,20 @@ func (f *reader) offsets() Offsets {
 	}
 }
 
+// MinFree is how many bytes of a file system have to be free for clients' records
+// to be taken: 0: any number, -1: as is right for its size. It changes while the
+// broker runs.
+func (r *Registry) MinFree(l Layers) (int64, error) {
+	f := reader{r: r, defs: r.broker, l: l}
+	return f.value(DiskMinFree).n, f.err
+}
+
 func (f *reader) cleaning() Cleaning {
 	c := Cleaning{
 		Interval: milliseconds(f.value("log.retention.check.interval.ms").n),
 		Compact:  f.value("log.cleaner.enable").b,
 		Backoff:  max(milliseconds(f.value("log.cleaner.backoff.ms").n), 100*time.Millisecond),
 		KeyBytes: f.value("log.cleaner.dedupe.buffer.size").n,
-		MinFree:  f.value(DiskMinFree).n,
 	}
 	if rate := f.value("log.cleaner.io.max.bytes.per.second").f; rate < math.MaxInt64 {
 		c.BytesPerSecond = int64(rate)

@@ -99,9 +99,12 @@ func cleaningDefs() []*Def {
 		brokerDef(DiskMinFree, Long, "-1",
 			"The free bytes of a log directory's file system below which clients' records are refused: 0 never, "+
 				"-1 at 5 % of the file system, but no less than 256 MiB and no more than 10 GiB.",
-			importance(High), atLeast(-1)),
+			importance(High), dynamic(), atLeast(-1)),
 	}
 }
+
+// dynamic is a broker config that changes while the broker runs.
+func dynamic() option { return func(d *Def) { d.Update = ClusterWide } }
 
 // DiskMinFree is the name of the broker config that says how full a disk may get.
 const DiskMinFree = "chronik.disk.min.free.bytes"
