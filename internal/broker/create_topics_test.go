@@ -38,7 +38,7 @@ func assigned(t kmsg.CreateTopicsRequestTopic, brokers ...int32) kmsg.CreateTopi
 
 func createRequest(validateOnly bool, topics ...kmsg.CreateTopicsRequestTopic) *kmsg.CreateTopicsRequest {
 	req := kmsg.NewPtrCreateTopicsRequest()
-	req.TimeoutMillis, req.ValidateOnly, req.Topics = 20_000, validateOnly, topics
+	req.TimeoutMillis, req.ValidateOnly, req.Topics = 120_000, validateOnly, topics
 	return req
 }
 
@@ -248,7 +248,7 @@ func TestTopicsOfARequestAreMadeAndDeletedTogether(t *testing.T) {
 	before := n.image().Version()
 	var list []kmsg.CreateTopicsRequestTopic
 	req := kmsg.NewPtrDeleteTopicsRequest()
-	req.TimeoutMillis = 20_000
+	req.TimeoutMillis = 120_000
 	for i := range 50 {
 		list = append(list, newTopic(fmt.Sprint("t", i), 1, 1))
 		req.TopicNames = append(req.TopicNames, fmt.Sprint("t", i))

@@ -15,7 +15,7 @@ import (
 // deleting asks for records of one topic to go: partition and offset, in turn.
 func deleting(topic string, ends ...int64) *kmsg.DeleteRecordsRequest {
 	req := kmsg.NewPtrDeleteRecordsRequest()
-	req.TimeoutMillis = 10_000
+	req.TimeoutMillis = 120_000
 	rt := kmsg.NewDeleteRecordsRequestTopic()
 	rt.Topic = topic
 	for i := 0; i < len(ends); i += 2 {

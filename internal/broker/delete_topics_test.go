@@ -22,7 +22,7 @@ func byID(id [16]byte) kmsg.DeleteTopicsRequestTopic {
 
 func deleteRequest(version int16, topics ...kmsg.DeleteTopicsRequestTopic) *kmsg.DeleteTopicsRequest {
 	req := kmsg.NewPtrDeleteTopicsRequest()
-	req.TimeoutMillis = 20_000
+	req.TimeoutMillis = 120_000
 	for _, t := range topics {
 		if version >= 6 {
 			req.Topics = append(req.Topics, t)
@@ -125,7 +125,7 @@ func TestDeletionCanBeDisabled(t *testing.T) {
 // morePartitions asks for partitions; assignment is null where it is nil.
 func morePartitions(topic string, count int32, assignment [][]int32) *kmsg.CreatePartitionsRequest {
 	req := kmsg.NewPtrCreatePartitionsRequest()
-	req.TimeoutMillis = 20_000
+	req.TimeoutMillis = 120_000
 	t := kmsg.NewCreatePartitionsRequestTopic()
 	t.Topic, t.Count = topic, count
 	if assignment != nil {

@@ -68,7 +68,7 @@ func TestI14NothingWaitsForTheDiskButItsOwnRequest(t *testing.T) {
 	create := kmsg.NewPtrCreateTopicsRequest()
 	ct := kmsg.NewCreateTopicsRequestTopic()
 	ct.Topic, ct.NumPartitions, ct.ReplicationFactor = "new", 1, 1
-	create.Topics, create.TimeoutMillis = append(create.Topics, ct), 20_000
+	create.Topics, create.TimeoutMillis = append(create.Topics, ct), 120_000
 	later(create, 7)
 	// The journal, the segment of the written-through topic, the metadata.
 	for range 3 {

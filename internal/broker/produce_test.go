@@ -35,7 +35,7 @@ func plain(t testing.TB, values ...string) []byte {
 // produceRequest is a request for partition 0 of one topic.
 func produceRequest(topic string, id [16]byte, acks int16, records []byte) *kmsg.ProduceRequest {
 	req := kmsg.NewPtrProduceRequest()
-	req.Acks, req.TimeoutMillis = acks, 20_000
+	req.Acks, req.TimeoutMillis = acks, 120_000
 	rt := kmsg.NewProduceRequestTopic()
 	rt.Topic, rt.TopicID = topic, id
 	rp := kmsg.NewProduceRequestTopicPartition()

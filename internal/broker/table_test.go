@@ -82,14 +82,14 @@ func sensible(r kmsg.Request, id [16]byte) {
 	case *kmsg.DescribeTopicPartitionsRequest:
 		r.ResponsePartitionLimit = 1
 	case *kmsg.CreateTopicsRequest:
-		r.TimeoutMillis = 10_000
+		r.TimeoutMillis = 120_000
 		r.Topics = []kmsg.CreateTopicsRequestTopic{{Topic: fmt.Sprint("made-", r.Version), NumPartitions: 1, ReplicationFactor: 1}}
 	case *kmsg.DeleteTopicsRequest:
 		made := fmt.Sprint("made-", r.Version+1)
-		r.TimeoutMillis, r.TopicNames = 10_000, []string{made}
+		r.TimeoutMillis, r.TopicNames = 120_000, []string{made}
 		r.Topics = []kmsg.DeleteTopicsRequestTopic{{Topic: &made}}
 	case *kmsg.CreatePartitionsRequest:
-		r.TimeoutMillis = 10_000
+		r.TimeoutMillis = 120_000
 		r.Topics = []kmsg.CreatePartitionsRequestTopic{{Topic: name, Count: 3 + int32(r.Version)}}
 	case *kmsg.DeleteRecordsRequest:
 		r.Topics = []kmsg.DeleteRecordsRequestTopic{{Topic: name, Partitions: []kmsg.DeleteRecordsRequestTopicPartition{{Offset: 0}, {Partition: 100}}}}
