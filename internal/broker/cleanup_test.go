@@ -11,6 +11,7 @@ import (
 	"github.com/twmb/franz-go/pkg/kerr"
 	"github.com/twmb/franz-go/pkg/kmsg"
 
+	"github.com/chronik-io/chronik/internal/metadata"
 	"github.com/chronik-io/chronik/internal/record"
 	"github.com/chronik-io/chronik/internal/storage"
 )
@@ -120,7 +121,8 @@ func TestCleanupConfigsAreValidated(t *testing.T) {
 	n := newNode(t)
 	n.topic(t, "t", 1)
 	w := n.dial(t)
-	before := n.image().Version()
+	_, before, err := n.store.Get(t.Context(), metadata.ClusterKey) // the image may still be on its way there
+	must(t, err)
 	for _, c := range []struct {
 		ops  []any
 		want string
@@ -139,7 +141,9 @@ func TestCleanupConfigsAreValidated(t *testing.T) {
 			t.Errorf("%v: %s\nwant %s", c.ops, got, c.want)
 		}
 	}
-	if n.image().Version() != before || len(n.image().Topic("t").Configs) != 0 {
+	_, revision, err := n.store.Get(t.Context(), metadata.ClusterKey)
+	must(t, err)
+	if revision != before || len(n.image().Topic("t").Configs) != 0 {
 		t.Error("a dry run changed something")
 	}
 	wantConfigs(t, w, describing(topicType, "t", "retention.ms", "min.cleanable.dirty.ratio", "segment.jitter.ms"),
