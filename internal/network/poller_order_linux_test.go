@@ -213,8 +213,11 @@ func talk(p *client, rnd *rand.Rand, small, large int) error {
 			time.Sleep(time.Millisecond)
 		}
 		got, answer, err := p.receive()
-		if err != nil || got != i || !bytes.Equal(answer, body(i)) {
-			return fmt.Errorf("answer %d on %s: %d bytes for %d, %v", i, p.LocalAddr(), len(answer), got, err)
+		if err != nil {
+			return fmt.Errorf("answer %d on %s: %w", i, p.LocalAddr(), err)
+		}
+		if got != i || !bytes.Equal(answer, body(i)) {
+			return fmt.Errorf("answer %d on %s: %d bytes for %d", i, p.LocalAddr(), len(answer), got)
 		}
 	}
 	return nil
