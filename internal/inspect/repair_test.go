@@ -6,6 +6,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/chronik-io/chronik/internal/inspect"
 	"github.com/chronik-io/chronik/internal/storage"
@@ -135,5 +136,24 @@ func TestLostJournalKeepsWhatSegmentsHold(t *testing.T) {
 	i := slices.IndexFunc(r.Plan().Loses(), func(l inspect.Loss) bool { return l.Topic == "flushed" })
 	if i < 0 || r.Plan().Loses()[i].From < 300 {
 		t.Errorf("%v", r.Plan().Loses())
+	}
+}
+
+// A segment that is written anew is as old as what it is made of: retention asks for
+// that where timestamps can't be believed.
+func TestRepairKeepsTheAge(t *testing.T) {
+	t.Parallel()
+	s, old := &site{TB: t, fs: used(t)}, time.UnixMilli(1_000_000_000_123)
+	s.flip(first, 100)
+	if err := s.fs.SetModified(s.file, old); err != nil {
+		t.Fatal(err)
+	}
+	r := begin(t, s.fs)
+	defer func() { _ = r.Close() }()
+	if err := r.Do(context.Background(), "/backup"); err != nil {
+		t.Fatal(err)
+	}
+	if in, err := s.fs.Stat(s.file); err != nil || !in.Modified.Equal(old) {
+		t.Errorf("it counts as written at %v, not %v, %v", in.Modified, old, err)
 	}
 }

@@ -128,6 +128,9 @@ func (m *mend) anew(files *segment.Files, l *log, base int64) error {
 	if err := fresh.Seal(); err != nil {
 		return errors.Join(err, fresh.Discard())
 	}
+	if in, err := m.fs.Stat(l.segmentPath(base)); err == nil {
+		_ = m.fs.SetModified(fresh.Path(), in.Modified) // only retention asks for it, where timestamps can't be believed
+	}
 	if err := fresh.Ready(); err != nil {
 		return errors.Join(err, fresh.Discard())
 	}

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"maps"
 	"path"
+	"slices"
 	"strings"
 	"sync"
 	"syscall"
@@ -172,6 +173,34 @@ func TestCompactionKeepsTheLastValues(t *testing.T) {
 }
 
 // TestNoCompactionOnACrampedDisk: a pass needs room before it gives some.
+// TestCompactionKeepsTheAge: a compacted segment is as old as the youngest of those
+// that it is made of.
+func TestCompactionKeepsTheAge(t *testing.T) {
+	disk := vfs.Memory()
+	d, l := compactLog(t, disk, "sync")
+	set(t, l, 100, "a")
+	set(t, l, 50, "b") // half of the first ones stay
+	old := time.Now().Add(-100 * time.Hour)
+	before := slices.Clone(l.segments)
+	for i, s := range before {
+		if err := disk.SetModified(s.Path(), old.Add(time.Duration(i)*time.Second)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if n := compactAll(t, d); n != 1 {
+		t.Fatalf("%d passes", n)
+	}
+	fresh := slices.DeleteFunc(slices.Clone(l.segments), func(s *segment.Segment) bool { return slices.Contains(before, s) })
+	if len(fresh) == 0 {
+		t.Fatal("no segment was written anew")
+	}
+	for _, s := range fresh {
+		if at, err := s.Written(); err != nil || at.Before(old) || at.After(old.Add(time.Hour)) {
+			t.Errorf("segment %d counts as written at %v, its records were at %v, %v", s.Base(), at, old, err)
+		}
+	}
+}
+
 func TestNoCompactionOnACrampedDisk(t *testing.T) {
 	d, l := compactLog(t, vfs.Memory(), "sync")
 	for _, suffix := range []string{"a", "b", "c"} {

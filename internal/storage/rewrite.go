@@ -84,7 +84,12 @@ func (w *rewriting) take(group []*segment.Segment) error {
 	if err := w.flush(); err != nil || w.to == nil || w.p.d.opt.broken.hastySwap {
 		return err
 	}
-	return w.to.Seal()
+	if err := w.to.Seal(); err != nil {
+		return err
+	}
+	// Only retention asks for it, and only where timestamps can't be believed.
+	_ = w.to.KeepAge(group)
+	return nil
 }
 
 func (w *rewriting) flush() error {

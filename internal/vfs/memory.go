@@ -152,6 +152,22 @@ func (m *memFS) Stat(name string) (Info, error) {
 	return memInfo(path.Base(path.Clean(name)), node), nil
 }
 
+func (m *memFS) SetModified(name string, at time.Time) error {
+	m.mu.RLock()
+	defer m.mu.RUnlock()
+	node, err := m.root.Find(name)
+	if err == nil && node.IsDir() {
+		err = syscall.EISDIR
+	}
+	if err != nil {
+		return memErr("chtimes", name, err)
+	}
+	node.Data.mu.Lock()
+	defer node.Data.mu.Unlock()
+	node.Data.modified = at
+	return nil
+}
+
 func memInfo(name string, node *memDir) Info {
 	if node.IsDir() {
 		return Info{Name: name, Dir: true}

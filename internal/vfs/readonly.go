@@ -5,6 +5,7 @@ import (
 	"io"
 	"io/fs"
 	"syscall"
+	"time"
 )
 
 // ReadOnly returns a view of a file system through which nothing can be changed:
@@ -35,15 +36,16 @@ func (r readOnly) Open(name string) (File, error) {
 	return readOnlyFile{f}, nil
 }
 
-func (r readOnly) Create(name string) (File, error)       { return nil, refuse("create", name) }
-func (r readOnly) MkdirAll(name string) error             { return refuse("mkdir", name) }
-func (r readOnly) Remove(name string) error               { return refuse("remove", name) }
-func (r readOnly) RemoveAll(name string) error            { return refuse("remove", name) }
-func (r readOnly) Rename(oldName, _ string) error         { return refuse("rename", oldName) }
-func (r readOnly) List(dir string) ([]Info, error)        { return r.fs.List(dir) }
-func (r readOnly) Stat(name string) (Info, error)         { return r.fs.Stat(name) }
-func (r readOnly) SyncDir(dir string) error               { return refuse("fsync", dir) }
-func (r readOnly) Free(dir string) (a, t uint64, e error) { return r.fs.Free(dir) }
+func (r readOnly) Create(name string) (File, error)           { return nil, refuse("create", name) }
+func (r readOnly) MkdirAll(name string) error                 { return refuse("mkdir", name) }
+func (r readOnly) Remove(name string) error                   { return refuse("remove", name) }
+func (r readOnly) RemoveAll(name string) error                { return refuse("remove", name) }
+func (r readOnly) Rename(oldName, _ string) error             { return refuse("rename", oldName) }
+func (r readOnly) List(dir string) ([]Info, error)            { return r.fs.List(dir) }
+func (r readOnly) Stat(name string) (Info, error)             { return r.fs.Stat(name) }
+func (r readOnly) SyncDir(dir string) error                   { return refuse("fsync", dir) }
+func (r readOnly) SetModified(name string, _ time.Time) error { return refuse("chtimes", name) }
+func (r readOnly) Free(dir string) (a, t uint64, e error)     { return r.fs.Free(dir) }
 
 func (r readOnly) Lock(name, _ string) (io.Closer, error) {
 	if _, err := r.fs.Stat(name); errors.Is(err, fs.ErrNotExist) {

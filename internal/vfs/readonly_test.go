@@ -5,6 +5,7 @@ import (
 	"path/filepath"
 	"syscall"
 	"testing"
+	"time"
 
 	"github.com/chronik-io/chronik/internal/vfs"
 	"github.com/chronik-io/chronik/internal/vfs/vfstest"
@@ -33,7 +34,7 @@ func TestReadOnlyChangesNothing(t *testing.T) {
 		for what, err := range map[string]error{
 			"create": create, "write": write, "vec": vec, "sync": f.Datasync(), "allocate": f.Allocate(0, 100), "truncate": f.Truncate(0),
 			"mkdir": view.MkdirAll(dir + "/h"), "remove": view.Remove(file), "remove all": view.RemoveAll(dir),
-			"rename": view.Rename(file, file+"2"), "syncdir": view.SyncDir(dir),
+			"rename": view.Rename(file, file+"2"), "syncdir": view.SyncDir(dir), "chtimes": view.SetModified(file, time.Now()),
 		} {
 			if !errors.Is(err, syscall.EROFS) {
 				t.Errorf("%s: %s: %v", name, what, err)

@@ -47,6 +47,9 @@ type FS interface {
 	List(dir string) ([]Info, error)
 	// Stat describes one file or directory.
 	Stat(name string) (Info, error)
+	// SetModified changes what Info.Modified says of a file: its bytes are a copy of
+	// such as were written then. It makes nothing durable.
+	SetModified(name string, at time.Time) error
 	// SyncDir makes the entries of a directory durable.
 	SyncDir(dir string) error
 	// Lock takes an exclusive lock on the file name, creating it if necessary,

@@ -54,6 +54,22 @@ func (s *Segment) Newest() (ts int64, err error) {
 	return ts, err
 }
 
+// KeepAge has Written say of a compacted segment what it says of the youngest of those
+// that it is made of: records don't become younger by being copied.
+func (s *Segment) KeepAge(of []*Segment) error {
+	var youngest time.Time
+	for _, x := range of {
+		at, err := x.Written()
+		if err != nil {
+			return err
+		}
+		if at.After(youngest) {
+			youngest = at
+		}
+	}
+	return s.files.fs.SetModified(s.Path(), youngest)
+}
+
 // Written returns when the file of batches last changed.
 func (s *Segment) Written() (time.Time, error) {
 	in, err := s.files.fs.Stat(s.Path())

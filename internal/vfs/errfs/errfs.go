@@ -304,6 +304,9 @@ func (f *FS) Remove(name string) error { return f.change(Remove, name, f.under.R
 // RemoveAll implements vfs.FS. A rule fails it as a whole.
 func (f *FS) RemoveAll(name string) error { return f.change(Remove, name, f.under.RemoveAll) }
 
+// SetModified implements vfs.FS. No rule fails it.
+func (f *FS) SetModified(name string, at time.Time) error { return f.under.SetModified(name, at) }
+
 // SyncDir implements vfs.FS.
 func (f *FS) SyncDir(dir string) error { return f.change(SyncDir, dir, f.under.SyncDir) }
 

@@ -166,6 +166,13 @@ func stat(t *testing.T, f vfs.FS, dir string) {
 		t.Errorf("file, once more: %+v, %v", again, err)
 	}
 	modified(t, f, dir+"/a", before.Modified)
+	then := time.UnixMilli(1_000_000_000_123)
+	ok(t, f.SetModified(dir+"/a", then))
+	if st, err := f.Stat(dir + "/a"); err != nil || !st.Modified.Equal(then) {
+		t.Errorf("changed at %v, not at %v, %v", st.Modified, then, err)
+	}
+	modified(t, f, dir+"/a", then)
+	wantErr(t, "SetModified of a missing file", f.SetModified(dir+"/missing", then), fs.ErrNotExist)
 	ok(t, f.MkdirAll(dir+"/d"))
 	if st, err := f.Stat(dir + "/d/"); err != nil || st != (vfs.Info{Name: "d", Dir: true}) {
 		t.Errorf("directory: %+v, %v", st, err)
