@@ -1,9 +1,7 @@
 package ctl
 
 import (
-	"flag"
 	"fmt"
-	"os"
 	"strings"
 	"testing"
 
@@ -12,11 +10,14 @@ import (
 
 	"github.com/chronik-io/chronik/internal/ctl/cli"
 	"github.com/chronik-io/chronik/internal/ctl/contexts"
+	"github.com/chronik-io/chronik/internal/golden"
 )
 
-var update = flag.Bool("update", false, "rewrite the generated parts of docs and golden files")
-
-const page = "../../docs/chronikctl.md"
+// The page with the reference, and what writes it anew.
+const (
+	page  = "../../docs/chronikctl.md"
+	again = "go test ./internal/ctl -run Docs"
+)
 
 // The reference in docs/chronikctl.md is what the commands say of themselves.
 func TestDocsListEveryCommand(t *testing.T) {
@@ -25,7 +26,7 @@ func TestDocsListEveryCommand(t *testing.T) {
 	for _, c := range root.Commands() {
 		reference(&b, c)
 	}
-	generated(t, "commands", b.String())
+	golden.Part(t, page, "commands", b.String(), again)
 }
 
 func TestDocsListEverySetting(t *testing.T) {
@@ -38,33 +39,7 @@ func TestDocsListEverySetting(t *testing.T) {
 		}
 		fmt.Fprintf(&b, "| `--%s` | `%s` | %s | %s |\n", s.Name, contexts.Env(s.Name), value, s.Doc)
 	}
-	generated(t, "settings", b.String())
-}
-
-// generated holds a part of the page between its markers against want, or
-// rewrites it with -update.
-func generated(t *testing.T, part, want string) {
-	t.Helper()
-	text, err := os.ReadFile(page)
-	if err != nil {
-		t.Fatal(err)
-	}
-	begin, end := fmt.Sprintf("<!-- generated: %s -->\n", part), fmt.Sprintf("<!-- end: %s -->\n", part)
-	head, rest, ok := strings.Cut(string(text), begin)
-	got, tail, ok2 := strings.Cut(rest, end)
-	if !ok || !ok2 {
-		t.Fatalf("%s has no part %q between its markers", page, part)
-	}
-	if got == want {
-		return
-	}
-	if !*update {
-		t.Errorf("%s: part %q is not what the code says; run go test ./internal/ctl -run Docs -update", page, part)
-		return
-	}
-	if err := os.WriteFile(page, []byte(head+begin+want+end+tail), 0o644); err != nil {
-		t.Fatal(err)
-	}
+	golden.Part(t, page, "settings", b.String(), again)
 }
 
 // reference writes a command and those below it.

@@ -2,7 +2,6 @@ package ctl_test
 
 import (
 	"bytes"
-	"flag"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -14,6 +13,7 @@ import (
 	"go.uber.org/goleak"
 
 	"github.com/chronik-io/chronik/internal/ctl"
+	"github.com/chronik-io/chronik/internal/golden"
 	"github.com/chronik-io/chronik/pkg/chronik"
 )
 
@@ -223,37 +223,13 @@ func TestMessages(t *testing.T) {
 		}
 		fmt.Fprintf(&all, "$ chronikctl %s\n%s[%d]\n\n", strings.Join(m[1:], " "), passing(back.Replace(errs)), code)
 	}
-	golden(t, "testdata/errors.golden", all.String())
+	golden.File(t, "testdata/errors.golden", all.String(), "go test ./internal/ctl -run Messages")
 }
 
 // passing takes out what is another one with each run.
 func passing(text string) string {
 	text = regexp.MustCompile(`on \S+:53`).ReplaceAllString(text, "on RESOLVER")
 	return regexp.MustCompile(`lookup no.such.host.invalid.*; is the name`).ReplaceAllString(text, "lookup no.such.host.invalid: …; is the name")
-}
-
-func golden(t *testing.T, path, got string) {
-	t.Helper()
-	if flag.Lookup("update").Value.String() == "true" {
-		if err := os.WriteFile(path, []byte(got), 0o644); err != nil {
-			t.Fatal(err)
-		}
-		return
-	}
-	want, err := os.ReadFile(path)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if got == string(want) {
-		return
-	}
-	old := strings.Split(string(want), "\n\n")
-	for i, block := range strings.Split(got, "\n\n") {
-		if i >= len(old) || block != old[i] {
-			t.Fatalf("%s is not what is printed; look at it and run go test ./internal/ctl -run Messages -update\n%s", path, block)
-		}
-	}
-	t.Errorf("%s holds more than is printed", path)
 }
 
 // A variable that nobody reads is no secret; one that is like ours ends the run

@@ -1,7 +1,6 @@
 package daemon
 
 import (
-	"flag"
 	"fmt"
 	"os"
 	"strings"
@@ -9,35 +8,14 @@ import (
 	"time"
 
 	"github.com/chronik-io/chronik/internal/daemon/config"
+	"github.com/chronik-io/chronik/internal/golden"
 	"github.com/chronik-io/chronik/pkg/durability"
 )
 
-var update = flag.Bool("update", false, "rewrite the generated parts of docs")
-
-// generated holds the part of a document between its markers against want, or
-// rewrites it with -update.
+// generated holds the part of a document between its markers against want.
 func generated(t *testing.T, path, part, want string) {
 	t.Helper()
-	b, err := os.ReadFile(path)
-	if err != nil {
-		t.Fatal(err)
-	}
-	begin, end := fmt.Sprintf("<!-- generated: %s -->\n", part), fmt.Sprintf("<!-- end: %s -->\n", part)
-	head, rest, ok := strings.Cut(string(b), begin)
-	got, tail, ok2 := strings.Cut(rest, end)
-	if !ok || !ok2 {
-		t.Fatalf("%s has no part %q between its markers", path, part)
-	}
-	if got == want {
-		return
-	}
-	if !*update {
-		t.Errorf("%s: part %q is not what the code says; run go test ./internal/daemon -run Docs -update", path, part)
-		return
-	}
-	if err := os.WriteFile(path, []byte(head+begin+want+end+tail), 0o644); err != nil {
-		t.Fatal(err)
-	}
+	golden.Part(t, path, part, want, "go test ./internal/daemon -run Docs")
 }
 
 func TestDocsListEveryProfile(t *testing.T) {

@@ -22,6 +22,7 @@ import (
 	"go.uber.org/zap"
 
 	"github.com/chronik-io/chronik/internal/daemon/config"
+	"github.com/chronik-io/chronik/internal/golden"
 	"github.com/chronik-io/chronik/internal/vfs"
 	"github.com/chronik-io/chronik/internal/vfs/errfs"
 )
@@ -78,7 +79,7 @@ func TestMessages(t *testing.T) {
 		}
 		fmt.Fprintf(&all, "%s[%d]\n\n", passing(errs), code)
 	}
-	golden(t, path, all.String())
+	golden.File(t, path, all.String(), "go test ./internal/daemon -run Messages")
 }
 
 // told is the command as a person would have come to it.
@@ -208,30 +209,6 @@ func passing(text string) string {
 		text = regexp.MustCompile(pattern).ReplaceAllString(text, word)
 	}
 	return text
-}
-
-func golden(t *testing.T, path, got string) {
-	t.Helper()
-	if *update {
-		if err := os.WriteFile(path, []byte(got), 0o644); err != nil {
-			t.Fatal(err)
-		}
-		return
-	}
-	want, err := os.ReadFile(path)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if got == string(want) {
-		return
-	}
-	old := strings.Split(string(want), "\n\n")
-	for i, block := range strings.Split(got, "\n\n") {
-		if i >= len(old) || block != old[i] {
-			t.Fatalf("%s is not what is printed; look at it and run go test ./internal/daemon -run Messages -update\n%s", path, block)
-		}
-	}
-	t.Errorf("%s holds more than is printed", path)
 }
 
 // misspelt are wrong in themselves.

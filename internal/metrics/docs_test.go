@@ -1,21 +1,19 @@
 package metrics
 
 import (
-	"flag"
 	"fmt"
 	"go/ast"
 	"go/parser"
 	"go/token"
-	"os"
 	"slices"
 	"strconv"
 	"strings"
 	"testing"
 
 	dto "github.com/prometheus/client_model/go"
-)
 
-var update = flag.Bool("update", false, "rewrite the generated part of docs/metrics.md")
+	"github.com/chronik-io/chronik/internal/golden"
+)
 
 // section is a heading of names.go and the names below it.
 type section struct {
@@ -83,23 +81,5 @@ func TestDocsListEveryMetric(t *testing.T) {
 	for name := range advice {
 		t.Errorf("Advice speaks of %s, which is no metric", name)
 	}
-	const page, begin, end = "../../docs/metrics.md", "<!-- generated: metrics -->\n", "<!-- end: metrics -->\n"
-	old, err := os.ReadFile(page)
-	if err != nil {
-		t.Fatal(err)
-	}
-	head, rest, ok := strings.Cut(string(old), begin)
-	part, tail, ok2 := strings.Cut(rest, end)
-	if !ok || !ok2 {
-		t.Fatalf("%s has lost its markers", page)
-	}
-	switch {
-	case part == b.String():
-	case *update:
-		if err := os.WriteFile(page, []byte(head+begin+b.String()+end+tail), 0o644); err != nil {
-			t.Fatal(err)
-		}
-	default:
-		t.Errorf("%s is not what the code says; run go test ./internal/metrics -run Docs -update", page)
-	}
+	golden.Part(t, "../../docs/metrics.md", "metrics", b.String(), "go test ./internal/metrics -run Docs")
 }

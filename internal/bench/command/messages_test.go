@@ -1,10 +1,8 @@
 package command
 
 import (
-	"flag"
 	"fmt"
 	"net"
-	"os"
 	"path/filepath"
 	"regexp"
 	"slices"
@@ -14,10 +12,9 @@ import (
 	"github.com/twmb/franz-go/pkg/kadm"
 	"github.com/twmb/franz-go/pkg/kgo"
 
+	"github.com/chronik-io/chronik/internal/golden"
 	"github.com/chronik-io/chronik/pkg/chronik"
 )
-
-var update = flag.Bool("update", false, "write what is printed into testdata")
 
 // misspelt are command lines that are wrong in themselves.
 func misspelt() []string {
@@ -88,23 +85,7 @@ func TestMessages(t *testing.T) {
 		}
 		fmt.Fprintf(&all, "$ chronik-bench %s\n%s[%d]\n\n", line, passing(back.Replace(errs)), status)
 	}
-	path := filepath.Join("testdata", "errors.golden")
-	if *update {
-		if err := os.WriteFile(path, []byte(all.String()), 0o644); err != nil {
-			t.Fatal(err)
-		}
-		return
-	}
-	want, err := os.ReadFile(path)
-	if err != nil {
-		t.Fatal(err)
-	}
-	old := strings.Split(string(want), "\n\n")
-	for i, block := range strings.Split(all.String(), "\n\n") {
-		if i >= len(old) || block != old[i] {
-			t.Fatalf("%s is not what is printed; look at it and run go test ./internal/bench/command -run Messages -update\n%s", path, block)
-		}
-	}
+	golden.File(t, filepath.Join("testdata", "errors.golden"), all.String(), "go test ./internal/bench/command -run Messages")
 }
 
 // passing takes out what is another one with each run.

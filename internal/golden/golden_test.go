@@ -1,0 +1,46 @@
+package golden
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+)
+
+// failing keeps what a test would fail with.
+type failing struct {
+	testing.TB
+	said string
+}
+
+func (f *failing) Errorf(format string, args ...any) { f.said += fmt.Sprintf(format, args...) }
+
+func TestWhatDiffersIsShown(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "x")
+	if err := os.WriteFile(path, []byte("one\n\ntwo\n<!-- generated: a -->\nthree\n<!-- end: a -->\nfour\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	for want, check := range map[string]func(testing.TB){
+		"":                         func(t testing.TB) { Part(t, path, "a", "three\n", "go test") },
+		`part "a" is not what`:     func(t testing.TB) { Part(t, path, "a", "3\n", "go test") },
+		`has no part "b" between`:  func(t testing.TB) { Part(t, path, "b", "three\n", "go test") },
+		"run go test -update\ntow": func(t testing.TB) { File(t, path, "one\n\ntow", "go test") },
+		"holds more than is":       func(t testing.TB) { File(t, path, "one", "go test") },
+	} {
+		f := &failing{TB: t}
+		if check(f); !strings.Contains(f.said, want) || (want == "") != (f.said == "") {
+			t.Errorf("%q, want %q", f.said, want)
+		}
+	}
+}
+
+func TestUpdateWritesWhatIsThere(t *testing.T) {
+	defer func(was bool) { *update = was }(*update)
+	*update = true
+	path := filepath.Join(t.TempDir(), "x")
+	File(t, path, "<!-- generated: a -->\n1\n<!-- end: a -->\nrest\n", "go test")
+	Part(t, path, "a", "2\n", "go test")
+	*update = false
+	File(t, path, "<!-- generated: a -->\n2\n<!-- end: a -->\nrest\n", "go test")
+}
