@@ -169,7 +169,7 @@ func (d *dir) checkpoint(serr error) error {
 		return nil
 	}
 	d.state, d.restored = theirs, true
-	d.find(kind, nil, name, -1, "%s; its copy is whole, of checkpoint %d", detail, theirs.Seq)
+	d.find(kind, nil, name, -1, "%s; its copy is whole, of checkpoint %d", detail, theirs.Seq).Repair = "puts `checkpoint.copy` in its place"
 	return nil
 }
 

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"maps"
 	"slices"
+	"strings"
 	"testing"
 
 	"github.com/chronik-io/chronik/internal/inspect"
@@ -71,6 +72,9 @@ func names(t *testing.T, r *inspect.Report, p plant, s *site) {
 		case slices.Contains(p.also, f.Kind):
 		default:
 			t.Errorf("finding %s at %s of %q", f.Kind, f.File, f.Topic)
+		}
+		if strings.Contains(f.Repair, ", if ") {
+			t.Errorf("%s leaves open what a repair does: %s", f.Kind, f.Repair)
 		}
 		if f.Effect != inspect.Heals && (f.Repair == "") == (f.Restore == "") {
 			t.Errorf("%s says neither what a repair does nor what to do instead, or both: %q, %q", f.Kind, f.Repair, f.Restore)
