@@ -7,6 +7,7 @@ import (
 	"io"
 	"io/fs"
 	"os"
+	"sync"
 	"sync/atomic"
 	"syscall"
 
@@ -24,7 +25,23 @@ type osFile struct {
 	*os.File
 	raw syscall.RawConn
 
-	cached atomic.Bool // WriteVecOnce is WriteVecAt here
+	cached   atomic.Bool // WriteVecOnce is WriteVecAt here
+	noDirect atomic.Bool // and WriteDirect is WriteAt
+	directMu sync.Mutex
+	direct   *os.File // for WriteDirect; nil until then. Guarded by directMu
+}
+
+// Close closes the second descriptor, too.
+func (f *osFile) Close() error {
+	f.noDirect.Store(true)
+	f.directMu.Lock()
+	d := f.direct
+	f.direct = nil
+	f.directMu.Unlock()
+	if d != nil {
+		_ = d.Close() // whatever is not on the disk yet the other one knows of, too
+	}
+	return f.File.Close()
 }
 
 // control runs one system call on the descriptor and wraps its error.

@@ -35,6 +35,8 @@ type file struct {
 	first LSN
 	last  LSN
 	dirty bool
+	// partial is what the last block that was written begins with: the frames in it.
+	partial []byte
 	// durable: the header is known to be on the disk.
 	durable atomic.Bool
 	off     atomic.Int64 // where the next write goes; the preparer reads it
@@ -45,17 +47,17 @@ var (
 	errClosed   = errors.New("file is closed")
 )
 
-// write puts the frames in bufs, n bytes, at the end of the file.
-func (f *file) write(bufs [][]byte, n int64, last LSN) error {
+// write puts the frames that were staged at the end of the file, which they began at.
+func (f *file) write(s *stage, last LSN) error {
 	if !f.begun {
 		if err := f.writeHeader(); err != nil {
 			return err
 		}
 	}
-	if _, err := f.f.WriteVecAt(bufs, f.off.Load()); err != nil {
+	if err := s.end(); err != nil {
 		return f.latch(err)
 	}
-	f.off.Add(n)
+	f.off.Store(s.pos())
 	f.last = last
 	f.dirty = true
 	return nil

@@ -18,9 +18,9 @@ import (
 //	frame:  magic u32 "CJF1" | crc u32 of all that follows | payload length u32 | type u8 | flags u8 | 0 u16 |
 //	        salt u64 | LSN u64 | durableThrough u64 | topic id 16 | partition i32 | 0 u32 | prevEnd i64 | nextEnd i64 | payload
 //
-// A write starts on a multiple of 512, so that it touches no sector that holds
-// acknowledged bytes; the frames in it start on multiples of 8, and the last
-// one carries flagLast.
+// The frames of a write start on a multiple of 512, so that they touch no sector that
+// holds acknowledged bytes but to write the same again; each starts on a multiple of
+// 8, and the last one carries flagLast.
 const (
 	headerMagic   = 0x31484a43 // "CJH1"
 	frameMagic    = 0x31464a43 // "CJF1"

@@ -156,6 +156,7 @@ type batch struct {
 // Open prepares the journal below opt.Dir, which must exist. It writes nothing
 // and takes no entries before Fresh and Resume. Close must be called.
 func Open(opt Options) (*Journal, error) {
+	opt.FileSize &^= block - 1
 	if opt.FileSize < 64<<10 || opt.MaxBytes < 4*opt.FileSize {
 		return nil, fmt.Errorf("journal %s: file size %d (at least 65536) and total %d (at least 4 files) don't fit", opt.Dir, opt.FileSize, opt.MaxBytes)
 	}

@@ -124,7 +124,7 @@ func (s *space) make(want int64) (*file, error) {
 		s.free = s.free[:len(s.free)-1]
 	}
 	s.mu.Unlock()
-	f := &file{name: fileName(seq), seq: seq, capacity: max(s.opt.FileSize, align(want, sector))}
+	f := &file{name: fileName(seq), seq: seq, capacity: max(s.opt.FileSize, align(want, block))}
 	var salt [8]byte
 	_, _ = rand.Read(salt[:]) // never fails
 	f.salt = binary.LittleEndian.Uint64(salt[:])
@@ -154,7 +154,7 @@ func (s *space) open(f *file, old spare) (err error) {
 	if err := s.opt.FS.Rename(s.path(old.name), s.path(f.name)); err != nil {
 		return err // a new start finds the old file
 	}
-	f.zeroed.Store(min(old.size, f.capacity))
+	f.zeroed.Store(min(old.size, f.capacity) &^ (block - 1))
 	if f.f, err = s.opt.FS.Open(s.path(f.name)); err != nil {
 		_ = s.opt.FS.Remove(s.path(f.name)) // it only takes space
 	}

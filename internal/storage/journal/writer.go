@@ -10,15 +10,10 @@ import (
 // its turn, so that 50 MB of one partition don't hold up small ones.
 const quantum = 64 << 10
 
-// copyBelow: payloads up to this size are copied next to their frame header; a
-// piece of a vectored write costs more than copying them.
-const copyBelow = 4 << 10
-
 // writer holds what only the writer goroutine touches.
 type writer struct {
 	timer   *time.Timer
-	scratch []byte
-	bufs    [][]byte
+	stage   stage
 	group   []*Entry // written, not yet synced
 	records int
 	bytes   int64
@@ -237,52 +232,34 @@ func (j *Journal) take(l limits) (taken []*Entry, more, patient bool) {
 	return taken, j.waiting.entries > 0, patient
 }
 
-// writeEntries writes the frames of the entries with one vectored write at the
-// next 512-byte boundary.
+// writeEntries writes the frames of the entries with one write, where they are not
+// many bytes, at the next 512-byte boundary.
 func (j *Journal) writeEntries(w *writer, entries []*Entry) error {
 	var total int64
-	small := 0
 	for _, e := range entries {
 		total += e.size()
-		small += frameHeader + 8
-		if len(e.Payload) <= copyBelow {
-			small += len(e.Payload)
-		}
 	}
 	f, err := j.space.place(total+sector, entries[0].LSN)
 	if err != nil {
 		return err
 	}
-	if cap(w.scratch) < small+sector {
-		w.scratch = make([]byte, 0, small+sector)
-	}
-	w.scratch, w.bufs = w.scratch[:0], w.bufs[:0]
-	start, n := 0, int64(0)
+	w.stage.begin(f, total+sector)
 	durable := j.Durable()
 	for i, e := range entries {
-		at := len(w.scratch)
-		w.scratch = w.scratch[:at+frameHeader]
-		putFrame(w.scratch[at:], e, f.salt, durable, i == len(entries)-1)
-		if len(e.Payload) <= copyBelow {
-			w.scratch = append(w.scratch, e.Payload...)
-		} else {
-			w.bufs = append(w.bufs, w.scratch[start:], e.Payload)
-			start = len(w.scratch)
+		last := i == len(entries)-1
+		var head [frameHeader]byte
+		putFrame(head[:], e, f.salt, durable, last)
+		w.stage.add(head[:])
+		w.stage.add(e.Payload)
+		to := int64(8)
+		if last {
+			to = sector
 		}
-		n += frameHeader + int64(len(e.Payload))
-		to := align(n, 8)
-		if i == len(entries)-1 {
-			to = align(n, sector)
-		}
-		w.scratch = append(w.scratch, zeros[:to-n]...)
-		n = to
+		w.stage.add(zeros[:align(w.stage.pos(), to)-w.stage.pos()])
 		w.records += e.Records
 		w.bytes += int64(len(e.Payload))
 	}
-	w.bufs = append(w.bufs, w.scratch[start:])
-	err = f.write(w.bufs, n, entries[len(entries)-1].LSN)
-	clear(w.bufs) // the payloads belong to their owners again
-	if err != nil {
+	if err := f.write(&w.stage, entries[len(entries)-1].LSN); err != nil {
 		return fmt.Errorf("write %d journal entries: %w", len(entries), err)
 	}
 	return nil

@@ -1,0 +1,66 @@
+package journal
+
+import "github.com/chronik-io/chronik/internal/vfs"
+
+const (
+	// block is what is written as a whole.
+	block = vfs.DirectBlock
+	// stageMin and stageMax bound the memory of a stage; larger groups take several
+	// writes.
+	stageMin, stageMax = 64 << 10, writeMax + 64<<10
+)
+
+// stage gathers frames and writes them in whole blocks past the system's cache: a
+// copy into warm memory costs less than one into the cache, and than what the cache
+// then has to do for it. The block in which the frames before ended is written again,
+// with the same bytes, and what follows the last frame in its block are zeros. It
+// belongs to the writer.
+type stage struct {
+	buf   []byte // its length is what is gathered
+	f     *file
+	start int64 // where buf goes to, a multiple of block
+	err   error
+}
+
+// begin gathers about n bytes of frames for the end of the file.
+func (s *stage) begin(f *file, n int64) {
+	want := int(min(max(align(n+block, stageMin), stageMin), stageMax))
+	if cap(s.buf) < want {
+		s.buf = vfs.DirectBuffer(want)
+	}
+	s.f, s.err = f, nil
+	s.start = f.off.Load() - int64(len(f.partial))
+	s.buf = append(s.buf[:0], f.partial...)
+}
+
+// add appends p, which it copies.
+func (s *stage) add(p []byte) {
+	for len(p) > 0 {
+		if len(s.buf) == cap(s.buf) {
+			s.flush(s.buf)
+			s.start, s.buf = s.start+int64(len(s.buf)), s.buf[:0]
+		}
+		n := min(len(p), cap(s.buf)-len(s.buf))
+		s.buf, p = append(s.buf, p[:n]...), p[n:]
+	}
+}
+
+// pos is the position in the file after what was added.
+func (s *stage) pos() int64 { return s.start + int64(len(s.buf)) }
+
+// end writes what is left. The error is that of the first write that failed.
+func (s *stage) end() error {
+	n := len(s.buf)
+	whole := n &^ (block - 1)
+	s.f.partial = append(s.f.partial[:0], s.buf[whole:]...)
+	to := int(align(int64(n), block))
+	clear(s.buf[n:to])
+	s.flush(s.buf[:to])
+	return s.err
+}
+
+func (s *stage) flush(p []byte) {
+	if s.err == nil && len(p) > 0 {
+		_, s.err = vfs.WriteDirect(s.f.f, p, s.start)
+	}
+}

@@ -1,0 +1,47 @@
+package vfs
+
+import (
+	"errors"
+	"os"
+	"strconv"
+
+	"golang.org/x/sys/unix"
+)
+
+// WriteDirect uses O_DIRECT, through a descriptor of its own, since all that goes
+// through one with that flag has to be aligned.
+func (f *osFile) WriteDirect(p []byte, off int64) (int, error) {
+	d := f.openDirect()
+	if d == nil {
+		return f.WriteAt(p, off)
+	}
+	n, err := d.WriteAt(p, off)
+	if errors.Is(err, unix.EINVAL) { // the disk's blocks are larger, or the file system can't after all
+		f.noDirect.Store(true)
+		return f.WriteAt(p, off)
+	}
+	return n, err
+}
+
+// openDirect returns the file opened for direct writes, nil where that cannot be. It
+// is opened once more through /proc, whatever its name is by now.
+func (f *osFile) openDirect() *os.File {
+	if f.noDirect.Load() {
+		return nil
+	}
+	f.directMu.Lock()
+	defer f.directMu.Unlock()
+	if f.direct == nil && !f.noDirect.Load() {
+		var d *os.File
+		err := f.control("open", func(fd int) (err error) {
+			d, err = os.OpenFile("/proc/self/fd/"+strconv.Itoa(fd), os.O_RDWR|unix.O_DIRECT, 0)
+			return err
+		})
+		if err != nil {
+			f.noDirect.Store(true)
+			return nil
+		}
+		f.direct = d
+	}
+	return f.direct
+}
