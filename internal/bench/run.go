@@ -39,7 +39,7 @@ func Run(ctx context.Context, c Config, progress Progress) (_ *Result, err error
 			return nil, cmdline.WithCode(cmdline.ExitUsage, err) // and not after the run
 		}
 	}
-	client, err := kgo.NewClient(kgo.SeedBrokers(c.Brokers...), kgo.ClientID(wire.ClientID))
+	client, err := kgo.NewClient(kgo.SeedBrokers(c.Brokers...), kgo.ClientID(wire.ClientID), load.Fresh())
 	if err != nil {
 		return nil, cmdline.Usage("--bootstrap-servers: make a client for %v: %w", c.Brokers, err)
 	}

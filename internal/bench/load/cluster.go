@@ -38,7 +38,12 @@ type leader struct {
 	partitions []int32
 }
 
-// NewCluster uses the client, which stays the caller's, for metadata.
+// Fresh is an option of a Cluster's client, which otherwise keeps metadata for
+// seconds: for so long a leader that moved would not be followed.
+func Fresh() kgo.Opt { return kgo.MetadataMinAge(refreshEvery) }
+
+// NewCluster uses the client, which stays the caller's, for metadata. It has the
+// option Fresh.
 func NewCluster(seeds []string, topic string, cl *kgo.Client) *Cluster {
 	return &Cluster{Seeds: seeds, Topic: topic, admin: kadm.NewClient(cl)}
 }

@@ -240,7 +240,7 @@ func fetched(req *kmsg.FetchRequest, res *kmsg.FetchResponse, r reply) {
 // options are a run of one worker against the fake.
 func (f *fake) options() Options {
 	f.t.Helper()
-	cl, err := kgo.NewClient(kgo.SeedBrokers(f.l.Addr().String()))
+	cl, err := kgo.NewClient(kgo.SeedBrokers(f.l.Addr().String()), Fresh())
 	if err != nil {
 		f.t.Fatal(err)
 	}
