@@ -16,7 +16,7 @@ func (f *osFile) WriteDirect(p []byte, off int64) (int, error) {
 		return f.WriteAt(p, off)
 	}
 	n, err := d.WriteAt(p, off)
-	if errors.Is(err, unix.EINVAL) { // the disk's blocks are larger, or the file system can't after all
+	if errors.Is(err, unix.EINVAL) || errors.Is(err, unix.EOPNOTSUPP) { // the disk's blocks are larger, or the file system can't after all
 		f.noDirect.Store(true)
 		return f.WriteAt(p, off)
 	}

@@ -15,7 +15,7 @@
 //	window      writer            the group closes when the first of: an entry does not want to
 //	                              wait, the earliest deadline, the smallest limit, nobody left to wait for,
 //	                              arrivals have dried up
-//	write       writer            round-robin over streams, LSNs given, ~4 MiB a vectored write
+//	write       writer            round-robin over streams, LSNs given, ~4 MiB a write, past the page cache
 //	sync        writer            one datasync; from here the entries are durable
 //	tell        notifier          Owner.Durable in LSN order; the writer is already at the next group
 //
