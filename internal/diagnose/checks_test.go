@@ -58,16 +58,16 @@ func TestFilesThatRunOut(t *testing.T) {
 	examine(t, "files", []patient{
 		{"not known", files(0, 0, 0, dir), nil},
 		{"plenty", files(1<<20, 40, math.MaxInt32, Dir{MaxOpenFiles: 16384, Logs: 50_000}), nil},
-		{"just enough", files(512+8+64+1000, 40, math.MaxInt32, dir), nil},
-		{"one too few", files(512+8+64+999, 40, math.MaxInt32, dir), []string{"warn limit of open files: the process may open 1583 files, which beside segments leaves room for 999 connections (about 333 clients)"}},
-		{"the usual 1024", files(1024, 40, math.MaxInt32, dir), []string{"room for 440 connections"}},
-		{"few are wanted", files(1024, 40, 400, dir), nil},
+		{"just enough", files(512+8+64+2000, 40, math.MaxInt32, dir), nil},
+		{"one too few", files(512+8+64+1999, 40, math.MaxInt32, dir), []string{"warn limit of open files: the process may open 2583 files, which beside segments leaves room for 999 connections (about 333 clients)"}},
+		{"the usual 1024", files(1024, 40, math.MaxInt32, dir), []string{"room for 220 connections"}},
+		{"few are wanted", files(1024, 40, 200, dir), nil},
 		{"more are wanted", files(5000, 40, 5000, dir), []string{"max.connections is 5000"}},
 		{"before the directories are known", files(1024, 40, 0), nil},
 		{"nearly all", files(1000, 800, 0), []string{"warn limit of open files: 800 of 1000 files are open"}},
 		{"all", files(1000, 990, 0, dir), []string{"bad limit of open files: 990 of 1000"}},
-		{"more partitions than files", files(3000, 40, math.MaxInt32, Dir{Path: "/d", MaxOpenFiles: 1500, Logs: 1501}), []string{"log directory /d: it has 1501 partitions and keeps 1500"}},
-		{"as many partitions as files", files(3000, 40, 1000, Dir{Path: "/d", MaxOpenFiles: 1500, Logs: 1500}), nil},
+		{"more partitions than files", files(3000, 40, 700, Dir{Path: "/d", MaxOpenFiles: 1500, Logs: 1501}), []string{"log directory /d: it has 1501 partitions and keeps 1500"}},
+		{"as many partitions as files", files(3000, 40, 700, Dir{Path: "/d", MaxOpenFiles: 1500, Logs: 1500}), nil},
 		{"more partitions than anybody keeps open", files(1<<20, 40, math.MaxInt32, Dir{Path: "/d", MaxOpenFiles: 16384, Logs: 20_000}), nil},
 	})
 }

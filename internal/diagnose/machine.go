@@ -20,6 +20,7 @@ func hostChecks() []Check {
 // Bounds of the checks of the machine.
 const (
 	filesBase   = 64   // files of the process itself: listeners, pollers, metadata, the log
+	filesOfConn = 2    // of a connection, for which the broker may duplicate its socket's
 	filesOfDir  = 8    // of a log directory beside segments: journal files, locks
 	connections = 1000 // for which there should be room: a client has two or three
 	usedMuch    = 0.8  // of the limit of open files
@@ -59,7 +60,7 @@ func checkFiles(f *Facts, r *Report) {
 	if segments == 0 {
 		return // it is not known yet what they are for
 	}
-	room, need := max(limit-segments-filesBase, 0), connections
+	room, need := max(limit-segments-filesBase, 0)/filesOfConn, connections
 	if f.Files.MaxConnections > 0 && f.Files.MaxConnections < math.MaxInt32 {
 		need = f.Files.MaxConnections
 	}

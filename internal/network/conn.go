@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/chronik-io/chronik/internal/protocol"
+	"github.com/chronik-io/chronik/internal/turn"
 )
 
 // conn is one client connection. Whoever has the reading role owns in, clientID
@@ -19,7 +20,7 @@ import (
 type conn struct {
 	srv      *Server
 	listener *Listener
-	nc       net.Conn
+	nc       net.Conn // nil while the connection is detached
 	peer     net.Addr
 	local    net.Addr
 	ip       netip.Addr
@@ -29,12 +30,14 @@ type conn struct {
 	in       input
 	clientID string
 	software Software
-	turn     turn // of the reader goroutine
+	turn     turn.Turn // of the reader goroutine
 
-	poll     *poller // nil where the connection can't be polled
-	raw      syscall.RawConn
+	poll     *poller         // nil where the connection can't be polled
+	raw      syscall.RawConn // of the nc that it began with
+	fd       int             // see detach; -1 where it never was
 	pollID   int32
-	armed    bool        // the poller's set knows it; the reader goroutine's
+	polled   int         // how many times in a row the poller has handled all that came; guarded by mu
+	armed    bool        // the poller's set knows it; guarded by mu
 	idle     *time.Timer // recalls it; the reader goroutine's
 	idleOver atomic.Bool // idle has fired
 
@@ -74,7 +77,7 @@ type conn struct {
 }
 
 func newConn(s *Server, l *Listener, nc net.Conn) *conn {
-	c := &conn{srv: s, listener: l, nc: nc, peer: nc.RemoteAddr(), local: nc.LocalAddr(), ip: remoteIP(nc)}
+	c := &conn{srv: s, listener: l, nc: nc, peer: nc.RemoteAddr(), local: nc.LocalAddr(), ip: remoteIP(nc), fd: -1}
 	c.ctx, c.cancel = context.WithCancel(context.Background())
 	c.rcond.L, c.wcond.L = &c.mu, &c.mu
 	c.in.init()
@@ -175,9 +178,9 @@ func (c *conn) awaitTurn(key int16, size int) error {
 		if c.mayStart(key, size) {
 			return nil
 		}
-		if len(c.turn.later) > 0 {
+		if !c.turn.Idle() {
 			c.mu.Unlock()
-			c.turn.end()
+			c.turn.End()
 			c.mu.Lock()
 			continue
 		}
@@ -194,7 +197,7 @@ func (c *conn) awaitTurn(key int16, size int) error {
 // rest is called by the reader before it blocks: it ends its turn, writes what is
 // ready and leaves the rest to the writer.
 func (c *conn) rest() {
-	c.turn.end()
+	c.turn.End()
 	c.mu.Lock()
 	if c.busy {
 		c.flush()
@@ -235,14 +238,17 @@ func (c *conn) stopReading(reason CloseReason) {
 	}
 	c.stopped.Store(true)
 	c.rcond.Signal()
+	nc := c.nc
 	c.mu.Unlock()
-	_ = c.nc.SetReadDeadline(time.Unix(1, 0)) // fails on a closed connection only
+	if nc != nil {
+		_ = nc.SetReadDeadline(time.Unix(1, 0)) // fails on a closed connection only
+	}
 }
 
 // endReading is the reader's last act: what is unanswered is finished, unless
 // the connection is broken.
 func (c *conn) endReading(reason CloseReason, broken bool) {
-	c.turn.end()
+	c.turn.End()
 	c.in.close()
 	if c.idle != nil {
 		c.idle.Stop()
@@ -269,7 +275,12 @@ func (c *conn) kill(reason CloseReason) {
 		c.reason = reason
 	}
 	c.cancel()
-	_ = c.nc.Close() // nothing was promised to the peer that a failed close takes back
+	if c.nc != nil {
+		_ = c.nc.Close() // nothing was promised to the peer that a failed close takes back
+	}
+	if c.fd >= 0 {
+		hangUp(c.fd)
+	}
 	c.rcond.Signal()
 	c.wcond.Signal()
 }

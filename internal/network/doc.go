@@ -22,13 +22,15 @@
 // switch of goroutines, and a pipelined burst is answered with one write. Only
 // an answer that comes later wakes the writer goroutine.
 //
-// Small Produce requests that come one at a time are where wake-ups cost more
-// than work. A connection whose last request was such a one is offered to a
-// poller (Linux; see readRole): one goroutine that finds all its connections with
-// something to read in one look, reads and handles them in a row, and only then lets
-// what they left be done (Request.Later), once for all of them. Their answers
-// are written by the poller's flusher, in a row too. Whatever needs waiting, is
-// large, incomplete or anything but a Produce goes to the connection's own goroutines.
+// Small Produce requests are where wake-ups cost more than work. A connection whose
+// last request was such a one is offered to a poller (Linux; see readRole): one
+// goroutine that finds all its connections with something to read in one look, reads
+// and handles them in a row, and only then lets what they left be done
+// (Request.Later), once for all of them: their logs commit, the journal's group is
+// written, and the answers to it go out, by this one goroutine where nobody else is
+// at it (see shift). Answers that come at other times are written by the poller's
+// flusher, in a row too. Whatever needs waiting for a client, is large, incomplete or
+// anything but a Produce goes to the connection's own goroutines.
 //
 // A connection that dies cancels nothing that was handed to the Handler. What
 // its requests hold is given back when they are answered; the answers go

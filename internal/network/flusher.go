@@ -7,49 +7,103 @@ import (
 )
 
 // flusher writes the small answers of a poller's connections, one after the other, so
-// that many answers that come together cost one goroutine's wake-up. It never
-// waits for a client: what a socket does not take at once is left to the
-// connection's writer goroutine.
+// that many answers that come together cost one goroutine's wake-up, or none: what is
+// answered during the poller's turn the poller writes at its end. It never waits for
+// a client: what a socket does not take at once is left to the connection's writer
+// goroutine.
 type flusher struct {
-	mu   sync.Mutex
-	list []*conn // with answers to write; each is there once
-	wake chan struct{}
+	mu       sync.Mutex
+	list     []*conn // with answers to write; each is there once
+	attended bool    // the poller will look at the list
+	ended    bool
+	wake     chan struct{}
+}
 
-	out rawWriter // of run
-	buf []byte    // of run: answers that are copied together
+// pen is what a goroutine needs to write answers.
+type pen struct {
+	out  rawWriter
+	buf  []byte  // answers that are copied together
+	list []*conn // of the last look
 }
 
 // add has a connection's answers written. It may be called with conn.mu held.
 func (f *flusher) add(c *conn) {
 	f.mu.Lock()
 	f.list = append(f.list, c)
-	first := len(f.list) == 1
+	first := len(f.list) == 1 && !f.attended
 	f.mu.Unlock()
 	if first {
-		select {
-		case f.wake <- struct{}{}:
-		default:
+		f.poke()
+	}
+}
+
+func (f *flusher) poke() {
+	select {
+	case f.wake <- struct{}{}:
+	default:
+	}
+}
+
+// attend says that the caller will call finish, soon.
+func (f *flusher) attend() {
+	f.mu.Lock()
+	f.attended = true
+	f.mu.Unlock()
+}
+
+// finish writes what there is, and leaves what comes later to the goroutine.
+func (f *flusher) finish(p *pen) {
+	f.flushAll(p)
+	f.leave()
+}
+
+// leave says that nobody attends any more.
+func (f *flusher) leave() {
+	f.mu.Lock()
+	f.attended = false
+	more := len(f.list) > 0
+	f.mu.Unlock()
+	if more {
+		f.poke()
+	}
+}
+
+// end ends the goroutine.
+func (f *flusher) end() {
+	f.mu.Lock()
+	f.ended = true
+	f.mu.Unlock()
+	f.poke()
+}
+
+// run is the flusher's goroutine.
+func (f *flusher) run() {
+	var p pen
+	for range f.wake {
+		f.flushAll(&p)
+		f.mu.Lock()
+		ended := f.ended
+		f.mu.Unlock()
+		if ended {
+			return
 		}
 	}
 }
 
-// run is the flusher's goroutine, until wake is closed.
-func (f *flusher) run() {
-	var list []*conn
-	for range f.wake {
-		f.mu.Lock()
-		list, f.list = f.list, list[:0]
-		f.mu.Unlock()
-		for _, c := range list {
-			f.flush(c)
-		}
-		clear(list)
+// flushAll writes once to every connection on the list.
+func (f *flusher) flushAll(p *pen) {
+	f.mu.Lock()
+	p.list, f.list = f.list, p.list[:0]
+	f.mu.Unlock()
+	for _, c := range p.list {
+		f.flush(c, p)
 	}
+	clear(p.list)
 }
 
 // flush writes a connection's answers once, as far as that needs no waiting. Where
 // more are ready its turn comes again after the others'.
-func (f *flusher) flush(c *conn) {
+func (f *flusher) flush(c *conn, p *pen) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.flushing = false
@@ -62,7 +116,7 @@ func (f *flusher) flush(c *conn) {
 	}
 	job := c.take(copyLimit)
 	c.mu.Unlock()
-	left, err := f.write(c, job)
+	left, err := p.write(c, job)
 	var unsent []sending
 	if len(left) > 0 {
 		unsent = job.unsent()
@@ -102,20 +156,20 @@ func (job answers) unsent() (list []sending) {
 }
 
 // write writes answers and returns a copy of what the socket did not take.
-func (f *flusher) write(c *conn, job answers) (left []byte, err error) {
+func (p *pen) write(c *conn, job answers) (left []byte, err error) {
 	if job.bytes == 0 {
 		return nil, nil
 	}
-	p := job.first.head
+	b := job.first.head
 	if job.first.next != nil || len(job.first.parts) > 0 {
-		f.buf = job.appendTo(f.buf[:0])
-		p = f.buf
+		p.buf = job.appendTo(p.buf[:0])
+		b = p.buf
 	}
-	n, err := f.out.write(c.raw, p)
-	if n == len(p) || err != nil {
+	n, err := p.out.write(c, b)
+	if n == len(b) || err != nil {
 		return nil, err
 	}
-	return bytes.Clone(p[n:]), nil
+	return bytes.Clone(b[n:]), nil
 }
 
 // writeLeft writes what the flusher could not. Caller is the writer goroutine and holds mu,
@@ -123,8 +177,11 @@ func (f *flusher) write(c *conn, job answers) (left []byte, err error) {
 func (c *conn) writeLeft() {
 	left, unsent := c.out.left, c.out.unsent
 	c.out.left, c.out.unsent = nil, nil
+	err := c.attachLocked()
 	c.mu.Unlock()
-	err := c.writeOne(left)
+	if err == nil {
+		err = c.writeOne(left)
+	}
 	for now, i := time.Now(), 0; err == nil && i < len(unsent); i++ {
 		c.srv.opts.Observer.Sent(unsent[i].key, now.Sub(unsent[i].readied))
 	}

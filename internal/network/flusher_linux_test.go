@@ -34,7 +34,7 @@ func (f *pollFixture) choke(t *testing.T) *choked {
 	for full := 0; full < 10; { // the client's buffer takes some of it a little later
 		var n int
 		var failed error
-		if err := p.c.raw.Control(func(fd uintptr) { n, failed = unix.Write(int(fd), junk) }); err != nil {
+		if err := p.c.control(func(fd uintptr) { n, failed = unix.Write(int(fd), junk) }); err != nil {
 			t.Fatal(err)
 		}
 		switch {
@@ -377,7 +377,7 @@ func TestLargeAnswersOfPolledConnections(t *testing.T) {
 	}
 	p.Close()
 	f.end(t)
-	if n := cap(p.c.poll.flusher.buf); n > 2*copyLimit {
+	if n := cap(p.c.poll.shift.Load().pen.buf); n > 2*copyLimit {
 		t.Errorf("the flusher keeps %d bytes", n)
 	}
 }

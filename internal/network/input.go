@@ -12,7 +12,7 @@ const (
 	readSmall = 1 << 10
 	// readBig is that of one which filled the small one: it pipelines. It
 	// goes back after readIdle without a byte.
-	readBig  = 32 << 10
+	readBig  = 64 << 10
 	readIdle = time.Second
 )
 

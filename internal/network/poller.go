@@ -2,22 +2,27 @@ package network
 
 import (
 	"encoding/binary"
+	"errors"
+	"math"
 	"net"
 	"runtime"
 	"slices"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/chronik-io/chronik/internal/protocol"
+	"github.com/chronik-io/chronik/internal/turn"
 	"go.uber.org/zap"
 )
 
 const (
-	// pollFrame is the largest request that a poller handles itself, in bytes. A
-	// larger one does not arrive in one piece, and costs so much that a goroutine
-	// more makes no difference.
-	pollFrame = 16 << 10
-	// maxPollers bounds how many pollers there are; else one for each processor.
+	// pollFrame is the largest request that a poller handles itself, in bytes. It
+	// has to arrive in one piece, and what a larger one costs makes a goroutine more
+	// no difference.
+	pollFrame = readBig - 4<<10
+	// maxPollers bounds how many pollers there are; else one for two processors. Each
+	// occupies a processor of Go's scheduler for some milliseconds while it sleeps.
 	maxPollers = 8
 )
 
@@ -42,17 +47,16 @@ const (
 
 // poller reads and answers the offered ones among its connections.
 type poller struct {
-	srv   *Server
-	set   *pollSet
-	buf   []byte // what one read takes
-	ready []pollEvent
-	turn  turn
+	srv     *Server
+	set     *pollSet
+	flusher flusher
+	shift   atomic.Pointer[shift] // the present one
+	relief  relief
+	failed  atomic.Bool
 
 	mu    sync.Mutex
 	conns []*conn // by pollID; nil where it is free
 	free  []int32
-
-	flusher flusher
 }
 
 // pollEvent says that a connection has something to read.
@@ -61,11 +65,14 @@ type pollEvent struct {
 	ended bool // or that the peer closed it, or it broke
 }
 
+// errSetClosed ends a poller whose server has no connections any more.
+var errSetClosed = errors.New("the set is closed")
+
 // pollers returns the server's pollers, made when the first connection needs
 // them; none where the operating system has none. Caller holds mu.
 func (s *Server) pollers() []*poller {
 	s.pollOnce.Do(func() {
-		for range min(runtime.GOMAXPROCS(0), maxPollers) {
+		for range min(max(runtime.GOMAXPROCS(0)/2, 1), maxPollers) {
 			set, err := newPollSet()
 			if err != nil {
 				s.opts.Log.Warn("connections are read by a goroutine each, which costs more", zap.Error(err))
@@ -74,10 +81,12 @@ func (s *Server) pollers() []*poller {
 			if set == nil {
 				return
 			}
-			p := &poller{srv: s, set: set, buf: make([]byte, readBig)}
+			p := &poller{srv: s, set: set}
 			p.flusher.wake = make(chan struct{}, 1)
+			p.relief.timer = time.AfterFunc(math.MaxInt64, p.look)
 			s.poll = append(s.poll, p)
-			s.pollWG.Go(p.run)
+			s.pollWG.Add(1) // until a shift finds the set closed
+			p.begin()
 			s.pollWG.Go(p.flusher.run)
 		}
 	})
@@ -92,9 +101,13 @@ func (s *Server) stopPollers() {
 	s.mu.Unlock()
 	for _, p := range polls {
 		p.set.close()
-		close(p.flusher.wake)
+		p.flusher.end()
 	}
 	s.pollWG.Wait()
+	for _, p := range polls {
+		p.relief.timer.Stop()
+		p.set.free()
+	}
 }
 
 // join gives a connection a poller. Caller holds Server.mu.
@@ -134,77 +147,21 @@ func (p *poller) leave(c *conn) {
 	p.mu.Unlock()
 }
 
-// run is the poller's goroutine. It ends when the set is closed; were it ever to
-// fail, the connections are read by their own goroutines from then on.
-func (p *poller) run() {
-	var err error
-	for err = p.wait(); err == nil; err = p.wait() {
-		now := time.Now()
-		for i := range p.ready {
-			p.serve(&p.ready[i], now)
-		}
-		clear(p.ready)
-		p.turn.end()
-	}
-	p.set.close() // nothing more is offered
+// fail has the connections read by their own goroutines from now on.
+func (p *poller) fail(err error) {
+	p.failed.Store(true)
+	p.srv.opts.Log.Error("a poller failed; connections are read by a goroutine each", zap.Error(err))
 	p.mu.Lock()
 	conns := slices.DeleteFunc(slices.Clone(p.conns), func(c *conn) bool { return c == nil })
 	p.mu.Unlock()
-	if len(conns) > 0 {
-		p.srv.opts.Log.Error("a poller failed; connections are read by a goroutine each", zap.Error(err))
-	}
 	for _, c := range conns {
 		c.recall()
 	}
 }
 
-// wait sleeps until connections have something to read; an error ends the poller.
-func (p *poller) wait() error {
-	events, err := p.set.wait()
-	if err != nil {
-		return err
-	}
-	p.ready = p.ready[:0]
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	for _, e := range events {
-		// An id may be in use again; then its connection is read for nothing.
-		if c := p.conns[e.id]; c != nil {
-			p.ready = append(p.ready, pollEvent{c, e.ended})
-		}
-	}
-	return nil
-}
-
-// serve reads an offered connection once and handles what came.
-func (p *poller) serve(e *pollEvent, now time.Time) {
-	c := e.c
-	c.mu.Lock()
-	if c.role != offered || c.dead {
-		c.mu.Unlock()
-		return // its reader reads, or will find out
-	}
-	c.role = polling
-	c.mu.Unlock()
-	n, err := p.set.read(c.raw, p.buf)
-	rest := c.handleSmall(p.buf[:n], &p.turn, now)
-	done := err == nil && len(rest) == 0 && n < len(p.buf) && !e.ended
-	if !done {
-		c.in.putBack(c.srv.opts.Pool, rest, err)
-	}
-	c.mu.Lock()
-	if done && !c.stopped.Load() && !c.dead && !c.recalled {
-		c.role = offered
-	} else {
-		c.role = reading
-		c.rcond.Signal()
-	}
-	c.mu.Unlock()
-}
-
 // handleSmall handles the Produce requests at the start of p that can be handled
 // without waiting, and returns what follows them.
-func (c *conn) handleSmall(p []byte, t *turn, now time.Time) []byte {
+func (c *conn) handleSmall(p []byte, t *turn.Turn, now time.Time) []byte {
 	for len(p) >= 4+protocol.HeaderPrefix {
 		size := int(int32(binary.BigEndian.Uint32(p)))
 		if size < minFrame || size > min(pollFrame, c.srv.opts.MaxFrame) || len(p) < 4+size {
@@ -230,18 +187,28 @@ func (c *conn) handleSmall(p []byte, t *turn, now time.Time) []byte {
 // offer lets a poller read the connection where that may pay, and returns when
 // it is the reader's again.
 func (c *conn) offer() error {
-	for c.poll != nil && c.in.light && c.in.r == c.in.w && c.in.err == nil {
+	err := c.lend()
+	if e := c.attach(); err == nil {
+		err = e
+	}
+	return err
+}
+
+func (c *conn) lend() error {
+	for c.poll != nil && !c.poll.failed.Load() && c.in.light && c.in.r == c.in.w && c.in.err == nil {
 		c.in.shrink()
 		c.rest()
 		c.watchIdle()
 		c.mu.Lock()
-		c.role = offered
-		c.mu.Unlock()
-		// What arrived before now made no event that counted, so ask for another.
-		if err := c.poll.set.arm(c.raw, c.pollID, &c.armed); err != nil {
-			c.in.light = false // the reader reads it then
-			c.recall()
+		// What arrived before now made no event that counted, so ask for another. Whoever
+		// it wakes waits for mu.
+		if err := c.poll.set.arm(c); err != nil {
+			c.in.light = false // the reader reads it
+			c.mu.Unlock()
+			break
 		}
+		c.role, c.polled = offered, 0
+		c.mu.Unlock()
 		if !c.sleep() {
 			break
 		}

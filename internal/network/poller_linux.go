@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"net"
 	"os"
 	"syscall"
 	"time"
@@ -14,17 +15,33 @@ import (
 // pollEvents is how many connections one look at a pollSet finds at most.
 const pollEvents = 256
 
-// pollSet is an epoll instance which Go's own poller watches: its goroutine
-// sleeps like any other, and one look then finds all connections that have something
-// to read. Connections are edge-triggered: an event comes when bytes arrive, and
-// not again while they are unread.
+const (
+	// busyWait bounds how long a pollSet sleeps in the kernel, which keeps a processor
+	// of Go's scheduler, and has its monitor look after it every 20 µs.
+	busyWait = time.Millisecond
+	// busyGap is what goes for a short time between two requests.
+	busyGap = 300 * time.Microsecond
+)
+
+// pollSet is an epoll instance. One goroutine at a time waits in it. While requests
+// come often it sleeps in the kernel: what wakes it is the request, and no thread of Go's
+// poller wakes beside it. Else it sleeps like any other goroutine, with the
+// instance itself watched by Go's poller.
+//
+// Connections are edge-triggered: an event comes when bytes arrive, and not again
+// while they are unread.
 type pollSet struct {
-	file   *os.File
-	raw    syscall.RawConn
+	fd     int
+	alarm  int // an eventfd in the set, which ends wait
 	events [pollEvents]unix.EpollEvent
 	found  []setEvent
-	look   func(fd uintptr) bool // made once
+	n      int
 	err    error
+	look   func(fd uintptr) bool // made once
+
+	// What Go's poller watches; nil while requests come often.
+	watched *os.File
+	raw     syscall.RawConn
 
 	in rawReader
 }
@@ -35,68 +52,173 @@ type setEvent struct {
 	ended bool
 }
 
+// alarmID is no connection's.
+const alarmID = -1
+
 func newPollSet() (*pollSet, error) {
 	fd, err := unix.EpollCreate1(unix.EPOLL_CLOEXEC)
 	if err != nil {
 		return nil, fmt.Errorf("epoll_create1: %w", err)
 	}
-	if err := unix.SetNonblock(fd, true); err != nil { // so that os.NewFile has it watched
-		return nil, errors.Join(fmt.Errorf("set an epoll instance non-blocking: %w", err), unix.Close(fd))
-	}
-	s := &pollSet{file: os.NewFile(uintptr(fd), "epoll")}
-	// A file that Go's poller does not watch has no deadlines.
-	if err = s.file.SetReadDeadline(time.Time{}); err == nil {
-		s.raw, err = s.file.SyscallConn()
-	}
+	alarm, err := unix.Eventfd(0, unix.EFD_CLOEXEC|unix.EFD_NONBLOCK)
 	if err != nil {
-		return nil, errors.Join(fmt.Errorf("watch an epoll instance: %w", err), s.file.Close())
+		return nil, errors.Join(fmt.Errorf("eventfd: %w", err), unix.Close(fd))
 	}
-	s.look = s.lookNow
+	if err := unix.SetNonblock(fd, true); err != nil { // so that os.NewFile has it watched
+		return nil, errors.Join(fmt.Errorf("set an epoll instance non-blocking: %w", err), unix.Close(fd), unix.Close(alarm))
+	}
+	s := &pollSet{fd: fd, alarm: alarm}
+	s.look = func(uintptr) bool { return s.find(0) }
+	e := unix.EpollEvent{Events: unix.EPOLLIN, Fd: alarmID}
+	if err := unix.EpollCtl(fd, unix.EPOLL_CTL_ADD, alarm, &e); err != nil {
+		s.free()
+		return nil, fmt.Errorf("watch an eventfd: %w", err)
+	}
 	return s, nil
 }
 
 // wait sleeps until there are events and returns them; they are valid until the
-// next call. The error says that the set is closed.
+// next call. The error is errSetClosed after close.
 func (s *pollSet) wait() ([]setEvent, error) {
-	if err := s.raw.Read(s.look); err != nil {
-		return nil, err
+	for more := false; !more; {
+		switch {
+		case s.watched != nil:
+			start := time.Now()
+			if err := s.raw.Read(s.look); err != nil {
+				return nil, err
+			}
+			if more = true; time.Since(start) < busyGap {
+				s.unwatch()
+			}
+		case s.find(busyWait):
+			more = true
+		default:
+			s.watch()
+		}
 	}
-	return s.found, s.err
-}
-
-func (s *pollSet) lookNow(fd uintptr) bool {
-	n, err := unix.EpollWait(int(fd), s.events[:], 0)
-	if errors.Is(err, unix.EINTR) {
-		n, err = 0, nil
+	if s.err != nil {
+		return nil, os.NewSyscallError("epoll_wait", s.err)
 	}
-	s.found, s.err = s.found[:0], err
-	for _, e := range s.events[:max(n, 0)] {
+	s.found = s.found[:0]
+	for _, e := range s.events[:s.n] {
+		if e.Fd == alarmID {
+			return nil, errSetClosed
+		}
 		s.found = append(s.found, setEvent{e.Fd, e.Events&(unix.EPOLLRDHUP|unix.EPOLLHUP|unix.EPOLLERR) != 0})
 	}
-	return n > 0 || err != nil
+	return s.found, nil
+}
+
+// find looks for events, or an error, for as long as it may.
+func (s *pollSet) find(wait time.Duration) bool {
+	s.n, s.err = unix.EpollWait(s.fd, s.events[:], int(wait.Milliseconds()))
+	if errors.Is(s.err, unix.EINTR) {
+		s.n, s.err = 0, nil
+	}
+	return s.n > 0 || s.err != nil
+}
+
+// watch has Go's poller watch the set. Where there is no descriptor for that, wait
+// goes on as it is.
+func (s *pollSet) watch() {
+	fd, err := unix.FcntlInt(uintptr(s.fd), unix.F_DUPFD_CLOEXEC, 0)
+	if err != nil {
+		return
+	}
+	f := os.NewFile(uintptr(fd), "epoll")
+	// A file that Go's poller does not watch has no deadlines.
+	raw, err := f.SyscallConn()
+	if err = errors.Join(err, f.SetReadDeadline(time.Time{})); err != nil {
+		_ = f.Close() // it was never used
+		return
+	}
+	s.watched, s.raw = f, raw
+}
+
+func (s *pollSet) unwatch() {
+	_ = s.watched.Close() // the set stays open
+	s.watched, s.raw = nil, nil
 }
 
 // arm adds a connection, or asks for an event again if there is anything to read.
-func (s *pollSet) arm(c syscall.RawConn, id int32, known *bool) error {
+func (s *pollSet) arm(c *conn) error {
+	op := unix.EPOLL_CTL_ADD
+	if c.armed {
+		op = unix.EPOLL_CTL_MOD
+	}
 	var err error
-	outer := s.raw.Control(func(set uintptr) {
-		op := unix.EPOLL_CTL_ADD
-		if *known {
-			op = unix.EPOLL_CTL_MOD
-		}
-		e := unix.EpollEvent{Events: unix.EPOLLIN | unix.EPOLLRDHUP | unix.EPOLLET, Fd: id}
-		inner := c.Control(func(fd uintptr) { err = unix.EpollCtl(int(set), op, int(fd), &e) })
-		err = errors.Join(err, inner)
-	})
+	outer := c.control(func(fd uintptr) { err = s.ctl(op, int(fd), c.pollID) })
 	if err = errors.Join(err, outer); err == nil {
-		*known = true
+		c.armed = true
 	}
 	return err
 }
 
-func (s *pollSet) read(c syscall.RawConn, p []byte) (int, error) { return s.in.read(c, p) }
+// move has the connection, which is in the set, watched by another descriptor of its socket.
+func (s *pollSet) move(c *conn, to int) error {
+	var err error
+	outer := c.control(func(fd uintptr) { err = s.ctl(unix.EPOLL_CTL_DEL, int(fd), c.pollID) })
+	if err = errors.Join(err, outer); err == nil {
+		err = s.ctl(unix.EPOLL_CTL_ADD, to, c.pollID)
+	}
+	c.armed = err == nil
+	return err
+}
 
-func (s *pollSet) close() { _ = s.file.Close() } // nothing is lost with it
+func (s *pollSet) ctl(op, fd int, id int32) error {
+	e := unix.EpollEvent{Events: unix.EPOLLIN | unix.EPOLLRDHUP | unix.EPOLLET, Fd: id}
+	return unix.EpollCtl(s.fd, op, fd, &e)
+}
+
+func (s *pollSet) read(c *conn, p []byte) (int, error) { return s.in.read(c, p) }
+
+// close ends wait, once and for all.
+func (s *pollSet) close() {
+	_, _ = unix.Write(s.alarm, []byte{1, 0, 0, 0, 0, 0, 0, 0}) // fails only if it counts 2⁶⁴ calls
+}
+
+// free gives the descriptors back. Nobody waits any more.
+func (s *pollSet) free() {
+	if s.watched != nil {
+		s.unwatch()
+	}
+	_, _ = unix.Close(s.fd), unix.Close(s.alarm) // nothing is lost with them
+}
+
+// control calls fn with the connection's descriptor, which stays open meanwhile. The
+// caller has the reading or the writing role.
+func (c *conn) control(fn func(fd uintptr)) error {
+	if c.fd >= 0 {
+		fn(uintptr(c.fd))
+		return nil
+	}
+	return c.raw.Control(fn)
+}
+
+// duplicate returns another descriptor of the connection's socket.
+func (c *conn) duplicate() (fd int, err error) {
+	outer := c.control(func(old uintptr) { fd, err = unix.FcntlInt(old, unix.F_DUPFD_CLOEXEC, 0) })
+	if err = errors.Join(err, outer); err != nil {
+		return -1, fmt.Errorf("duplicate a socket's descriptor: %w", err)
+	}
+	return fd, nil
+}
+
+// stream returns the connection's socket as a net.Conn with a descriptor of its own.
+func (c *conn) stream() (net.Conn, error) {
+	fd, err := c.duplicate()
+	if err != nil {
+		return nil, err
+	}
+	f := os.NewFile(uintptr(fd), "socket")
+	nc, err := net.FileConn(f)
+	return nc, errors.Join(err, f.Close())
+}
+
+// hangUp ends the connection of a descriptor that others may be using.
+func hangUp(fd int) { _ = unix.Shutdown(fd, unix.SHUT_RDWR) } // fails if the peer has ended it
+
+func closeSocket(fd int) { _ = unix.Close(fd) } // nothing was promised to the peer that a failed close takes back
 
 // rawReader reads sockets without waiting. It belongs to one goroutine.
 type rawReader struct {
@@ -107,7 +229,7 @@ type rawReader struct {
 }
 
 // read returns no bytes and no error where there is nothing to read now.
-func (r *rawReader) read(c syscall.RawConn, p []byte) (int, error) {
+func (r *rawReader) read(c *conn, p []byte) (int, error) {
 	if r.fn == nil {
 		r.fn = func(fd uintptr) {
 			for {
@@ -119,7 +241,7 @@ func (r *rawReader) read(c syscall.RawConn, p []byte) (int, error) {
 		}
 	}
 	r.p = p
-	if err := c.Control(r.fn); err != nil {
+	if err := c.control(r.fn); err != nil {
 		return 0, err
 	}
 	switch {
@@ -142,7 +264,7 @@ type rawWriter struct {
 }
 
 // write returns how many bytes the socket took.
-func (w *rawWriter) write(c syscall.RawConn, p []byte) (int, error) {
+func (w *rawWriter) write(c *conn, p []byte) (int, error) {
 	if w.fn == nil {
 		w.fn = func(fd uintptr) {
 			for {
@@ -154,7 +276,7 @@ func (w *rawWriter) write(c syscall.RawConn, p []byte) (int, error) {
 		}
 	}
 	w.p = p
-	err := c.Control(w.fn)
+	err := c.control(w.fn)
 	w.p = nil
 	switch {
 	case err != nil:

@@ -13,6 +13,7 @@ import (
 	"pgregory.net/rapid"
 
 	"github.com/chronik-io/chronik/internal/protocol"
+	"github.com/chronik-io/chronik/internal/turn"
 )
 
 // log is what a Handler leaves for the end of a turn, as a partition: requests
@@ -24,7 +25,7 @@ type log struct {
 	did   func(name string)
 }
 
-func (l *log) Commit() {
+func (l *log) Commit(*turn.Turn) {
 	l.mu.Lock()
 	queue := l.queue
 	l.queue = nil

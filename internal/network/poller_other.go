@@ -4,11 +4,11 @@ package network
 
 import (
 	"errors"
-	"syscall"
+	"net"
 )
 
 // pollSet exists on Linux only; elsewhere every connection is read by its
-// goroutine.
+// goroutine, and stays with Go's poller.
 type pollSet struct{}
 
 type setEvent struct {
@@ -18,11 +18,19 @@ type setEvent struct {
 
 func newPollSet() (*pollSet, error) { return nil, nil }
 
-func (*pollSet) wait() ([]setEvent, error)                 { return nil, errors.ErrUnsupported }
-func (*pollSet) arm(syscall.RawConn, int32, *bool) error   { return errors.ErrUnsupported }
-func (*pollSet) read(syscall.RawConn, []byte) (int, error) { return 0, errors.ErrUnsupported }
-func (*pollSet) close()                                    {}
+func (*pollSet) wait() ([]setEvent, error)       { return nil, errors.ErrUnsupported }
+func (*pollSet) arm(*conn) error                 { return errors.ErrUnsupported }
+func (*pollSet) move(*conn, int) error           { return errors.ErrUnsupported }
+func (*pollSet) read(*conn, []byte) (int, error) { return 0, errors.ErrUnsupported }
+func (*pollSet) close()                          {}
+func (*pollSet) free()                           {}
+
+func (c *conn) duplicate() (int, error)   { return -1, errors.ErrUnsupported }
+func (c *conn) stream() (net.Conn, error) { return nil, errors.ErrUnsupported }
+
+func hangUp(int)      {}
+func closeSocket(int) {}
 
 type rawWriter struct{}
 
-func (rawWriter) write(syscall.RawConn, []byte) (int, error) { return 0, errors.ErrUnsupported }
+func (rawWriter) write(*conn, []byte) (int, error) { return 0, errors.ErrUnsupported }

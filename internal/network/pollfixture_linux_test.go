@@ -182,7 +182,7 @@ func (f *pollFixture) state() string {
 	fmt.Fprintf(&b, "%+v\n", f.Stats())
 	for c := range conns {
 		var unread, unsent int
-		_ = c.raw.Control(func(fd uintptr) { // of a closed connection there is nothing to say
+		_ = c.control(func(fd uintptr) { // of a closed connection there is nothing to say
 			unread, _ = unix.IoctlGetInt(int(fd), unix.TIOCINQ)
 			unsent, _ = unix.IoctlGetInt(int(fd), unix.TIOCOUTQ)
 		})
@@ -229,13 +229,13 @@ func (p *polled) arrived(t testing.TB, n int) {
 	t.Helper()
 	await(t, "bytes in the socket", func() bool {
 		var have int
-		err := p.c.raw.Control(func(fd uintptr) { have, _ = unix.IoctlGetInt(int(fd), unix.TIOCINQ) })
+		err := p.c.control(func(fd uintptr) { have, _ = unix.IoctlGetInt(int(fd), unix.TIOCINQ) })
 		return err == nil && have >= n
 	})
 }
 
 // byPoller says whether the poller handles the request.
-func byPoller(r *Request) bool { return r.turn == &r.conn.poll.turn }
+func byPoller(r *Request) bool { return r.turn == &r.conn.poll.shift.Load().turn }
 
 func (f *pollFixture) awaitNobody(t testing.TB) { t.Helper(); f.awaitConnections(t, 0) }
 

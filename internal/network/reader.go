@@ -9,6 +9,7 @@ import (
 
 	"github.com/chronik-io/chronik/internal/membuf"
 	"github.com/chronik-io/chronik/internal/protocol"
+	"github.com/chronik-io/chronik/internal/turn"
 	"go.uber.org/zap"
 )
 
@@ -159,7 +160,7 @@ func (c *conn) readFrame(size int) (*membuf.Buffer, error) {
 
 // start parses the header and calls the handler. On success the request owns
 // frame and charge.
-func (c *conn) start(frame *membuf.Buffer, budget *membuf.Budget, size int, unsupported bool, t *turn, now time.Time) error {
+func (c *conn) start(frame *membuf.Buffer, budget *membuf.Budget, size int, unsupported bool, t *turn.Turn, now time.Time) error {
 	p := frame.Bytes()
 	h := protocol.ParsePrefix(p)
 	flexible := c.srv.opts.Table.Flexible(h.Key, h.Version)

@@ -8,6 +8,7 @@ import (
 
 	"github.com/chronik-io/chronik/internal/membuf"
 	"github.com/chronik-io/chronik/internal/protocol"
+	"github.com/chronik-io/chronik/internal/turn"
 	"go.uber.org/zap"
 )
 
@@ -46,8 +47,8 @@ type Request struct {
 	Code int16
 
 	conn     *conn
-	turn     *turn // of the goroutine that handles the request
-	flexible bool  // header and body, as the table says
+	turn     *turn.Turn // of the goroutine that handles the request
+	flexible bool       // header and body, as the table says
 
 	frame  *membuf.Buffer // what Body lies in
 	budget *membuf.Budget // charged with size bytes; nil where it was not
@@ -158,16 +159,16 @@ func (r *Request) expireAlone() {
 	}
 }
 
-// Later has c.Commit called when the requests that arrived together with this
+// Later has c committed when the requests that arrived together with this
 // one were handled: once for all of them that ask for the same, on the same goroutine.
 // Only Handle may call it, before the answer can be given.
-func (r *Request) Later(c Committer) {
+func (r *Request) Later(c turn.Committer) {
 	if membuf.Invariants && r.answered.Load() {
 		// Outside such a build it would be another request's turn by now, and work
 		// would be lost between two goroutines.
 		panic(fmt.Sprintf("network: API %d version %d left work for later after its answer", r.Key, r.Version))
 	}
-	r.turn.add(c)
+	r.turn.Later(c)
 }
 
 // SetSoftware remembers what the client called itself, for this connection's

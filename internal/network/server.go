@@ -36,6 +36,7 @@ type Server struct {
 	poll     []*poller // guarded by mu; made by the first connection
 	pollNext int       // whose turn it is to get a connection
 	pollWG   sync.WaitGroup
+	shifts   sync.WaitGroup // what does the pollers' work, or did
 }
 
 // New returns a Server that listens to nothing yet. The error names what is
@@ -95,7 +96,8 @@ func (s *Server) Stats() Stats {
 // Shutdown stops accepting and reading requests, lets those that were handed to
 // the handler be answered and written, and closes the connections. When ctx ends
 // first it closes them at once and says how many requests are unanswered. All
-// goroutines of the Server have ended when it returns.
+// goroutines of the Server have ended when it returns, unless ctx ended while one
+// waited for a disk.
 func (s *Server) Shutdown(ctx context.Context) error {
 	for c := range s.stop() {
 		c.stopReading(ClosedShutdown)
@@ -112,6 +114,15 @@ func (s *Server) Shutdown(ctx context.Context) error {
 		<-ended
 	}
 	s.stopPollers()
+	idle := make(chan struct{})
+	go func() {
+		s.shifts.Wait() // on the disk perhaps
+		close(idle)
+	}()
+	select {
+	case <-idle:
+	case <-ctx.Done():
+	}
 	select {
 	case <-s.orphans.none():
 		return nil
@@ -198,6 +209,9 @@ func (s *Server) gone(c *conn, reason CloseReason) {
 		delete(s.perIP, c.ip)
 	}
 	s.mu.Unlock()
+	if c.fd >= 0 {
+		closeSocket(c.fd)
+	}
 	if c.poll != nil {
 		c.poll.leave(c)
 	}

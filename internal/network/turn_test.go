@@ -1,66 +1,17 @@
 package network
 
 import (
-	"slices"
 	"testing"
 	"time"
 
 	"github.com/chronik-io/chronik/internal/protocol"
+	"github.com/chronik-io/chronik/internal/turn"
 )
-
-// numbered is a Committer that writes its number down.
-type numbered struct {
-	n   int
-	did *[]int
-}
-
-func (c *numbered) Commit() { *c.did = append(*c.did, c.n) }
-
-func TestTurnDoesTheSameOnce(t *testing.T) {
-	var did []int
-	var all []*numbered
-	for i := range turnDouble {
-		all = append(all, &numbered{i, &did})
-	}
-	var turn turn
-	for range 3 {
-		for _, c := range all {
-			turn.add(c)
-		}
-		turn.add(all[0])
-	}
-	turn.end()
-	if want := []int{0, 1, 2, 3, 4, 5, 6, 7}; !slices.Equal(did, want) {
-		t.Errorf("done: %v", did)
-	}
-	turn.end()
-	if len(did) != len(all) {
-		t.Errorf("done again: %v", did)
-	}
-}
-
-func TestTurnIsBounded(t *testing.T) {
-	var did []int
-	var turn turn
-	for i := range 3*turnMost + 1 {
-		turn.add(&numbered{i, &did})
-		if n := len(turn.later); n > turnMost || len(did)+n != i+1 {
-			t.Fatalf("%d wait and %d are done, of %d", n, len(did), i+1)
-		}
-	}
-	turn.end()
-	if len(did) != 3*turnMost+1 || !slices.IsSorted(did) {
-		t.Errorf("%d were done, in order: %v", len(did), slices.IsSorted(did))
-	}
-	if n := cap(turn.later); n > turnKept {
-		t.Errorf("it keeps room for %d", n)
-	}
-}
 
 // lateOnly answers requests when their turn ends, and only then.
 type lateOnly struct{ waiting []*Request }
 
-func (l *lateOnly) Commit() {
+func (l *lateOnly) Commit(*turn.Turn) {
 	for _, r := range l.waiting {
 		r.Respond(body(nil))
 	}

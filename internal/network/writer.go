@@ -111,6 +111,9 @@ func (c *conn) flush() bool {
 	worked := false
 	for c.mayWrite() {
 		worked = true
+		if c.attachLocked() != nil {
+			break
+		}
 		job := c.take(writeChunk)
 		c.mu.Unlock()
 		err := c.write(job)

@@ -6,6 +6,7 @@ import (
 
 	"github.com/chronik-io/chronik/internal/record"
 	"github.com/chronik-io/chronik/internal/storage"
+	"github.com/chronik-io/chronik/internal/turn"
 )
 
 // Acks says which replicas must count before an append is acknowledged.
@@ -131,11 +132,11 @@ func (d *decided) finish() {
 // Append appends a. It never blocks; a.Done hears of the outcome.
 func (p *Partition) Append(a *Append) {
 	p.Queue(a)
-	p.Commit()
+	p.Commit(nil)
 }
 
-// Commit commits what is queued.
-func (p *Partition) Commit() { p.log.Commit() }
+// Commit commits what is queued; see storage.Log.Commit.
+func (p *Partition) Commit(t *turn.Turn) { p.log.Commit(t) }
 
 // Queue queues a for the next Commit, which the caller owes: appends that are
 // queued together are committed together. It never blocks; a.Done hears of the

@@ -9,6 +9,7 @@ import (
 
 	"github.com/chronik-io/chronik/internal/record"
 	"github.com/chronik-io/chronik/internal/storage/journal"
+	"github.com/chronik-io/chronik/internal/turn"
 )
 
 // chunkTarget is how many bytes of batches are put into one chunk; only a
@@ -66,7 +67,7 @@ func (q *queueState) init() { q.freed = sync.NewCond(&q.qmu) }
 // in the order of its calls.
 func (l *Log) Append(a *Append) {
 	l.Queue(a)
-	l.Commit()
+	l.Commit(nil)
 }
 
 // Queue queues a for whoever commits next. The caller owes a call of Commit, soon:
@@ -77,8 +78,9 @@ func (l *Log) Queue(a *Append) {
 	l.qmu.Unlock()
 }
 
-// Commit commits what is queued, if nobody does.
-func (l *Log) Commit() {
+// Commit commits what is queued, if nobody does. What it hands to the journal is written
+// at the end of t, or soon if t is nil.
+func (l *Log) Commit(t *turn.Turn) {
 	l.qmu.Lock()
 	if l.owned || l.waiters > 0 || len(l.queue) == 0 && !l.modeChanges() {
 		l.qmu.Unlock()
@@ -86,7 +88,7 @@ func (l *Log) Commit() {
 	}
 	l.owned = true
 	l.qmu.Unlock()
-	l.commit()
+	l.commit(t)
 }
 
 // own waits until nobody commits and keeps others from it until disown.
@@ -113,11 +115,11 @@ func (l *Log) tryOwn() bool {
 }
 
 // disown ends own, and commits what came meanwhile.
-func (l *Log) disown() { l.commit() }
+func (l *Log) disown() { l.commit(nil) }
 
 // commit takes group after group, of a chunk each, from the queue until it is empty. The caller
 // owns the right to.
-func (l *Log) commit() {
+func (l *Log) commit(t *turn.Turn) {
 	for {
 		l.qmu.Lock()
 		if l.waiters > 0 {
@@ -139,7 +141,7 @@ func (l *Log) commit() {
 		group := l.takeLocked()
 		l.qmu.Unlock()
 
-		l.commitGroup(group)
+		l.commitGroup(group, t)
 
 		clear(group)
 		l.qmu.Lock()
@@ -175,7 +177,7 @@ func (l *Log) modeChanges() bool {
 }
 
 // commitGroup numbers the appends of a group in order and hands them over.
-func (l *Log) commitGroup(group []*Append) {
+func (l *Log) commitGroup(group []*Append, t *turn.Turn) {
 	if err := l.refusal(); err != nil {
 		if errors.Is(err, ErrLowSpace) {
 			l.dir.stats.refused.Add(float64(len(group)))
@@ -187,7 +189,7 @@ func (l *Log) commitGroup(group []*Append) {
 	for _, a := range group {
 		size += len(a.Batches)
 	}
-	l.commitChunk(group, size, time.Now())
+	l.commitChunk(group, size, time.Now(), t)
 }
 
 // refuse answers appends that nothing was done for.
@@ -199,7 +201,7 @@ func refuse(group []*Append, err error) {
 }
 
 // commitChunk copies what may be appended into one chunk and hands it over.
-func (l *Log) commitChunk(group []*Append, size int, now time.Time) {
+func (l *Log) commitChunk(group []*Append, size int, now time.Time, t *turn.Turn) {
 	c := l.newChunk(size, now)
 	l.smu.Lock()
 	for _, a := range group {
@@ -216,7 +218,7 @@ func (l *Log) commitChunk(group []*Append, size int, now time.Time) {
 		a.Sink.Numbered(a)
 	}
 	if len(c.data) > 0 {
-		l.handOver(c)
+		l.handOver(c, t)
 	}
 }
 
@@ -304,7 +306,7 @@ func (l *Log) publish(c *chunk) {
 }
 
 // handOver passes the chunk on to whoever makes it durable or writes it.
-func (l *Log) handOver(c *chunk) {
+func (l *Log) handOver(c *chunk, t *turn.Turn) {
 	if c.ready {
 		l.dir.schedule(l)
 		if !l.dir.opt.broken.notDurable || l.currentMode() == writeThrough {
@@ -318,10 +320,10 @@ func (l *Log) handOver(c *chunk) {
 	}
 	// An error means that the journal has failed: the directory is about to
 	// revert every log to its durable end, this chunk with it.
-	_ = c.submit(l.dir.journal)
+	_ = c.submit(l.dir.journal, t)
 }
 
-// chunkDurable is told by the journal's notifier.
+// chunkDurable is told by the journal.
 func (l *Log) chunkDurable(c *chunk) {
 	limits, end := &l.cfg.Load().Segment, c.next
 	l.dir.observeWait(c)

@@ -274,7 +274,7 @@ func (l *Log) segmentFailed(err error) error {
 		active = l.segments[n-1]
 	}
 	l.mu.Unlock()
-	l.dir.run(l.Commit) // what waits for memory is refused now
+	l.dir.run(func() { l.Commit(nil) }) // what waits for memory is refused now
 	dead := active != nil && active.Err() != nil
 	if through && dead && !noSpace(err) {
 		l.goOffline(err)

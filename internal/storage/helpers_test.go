@@ -7,6 +7,7 @@ import (
 
 	"github.com/chronik-io/chronik/internal/record"
 	"github.com/chronik-io/chronik/internal/storage/segment"
+	"github.com/chronik-io/chronik/internal/turn"
 	"github.com/chronik-io/chronik/internal/vfs"
 )
 
@@ -61,6 +62,14 @@ func testBatch(t testing.TB, size int, p *record.Producer) []byte {
 		t.Fatal(err)
 	}
 	return data
+}
+
+// appendInTurn appends as a request does that is handled with others.
+func appendInTurn(l *Log, a *Append) {
+	var t turn.Turn
+	l.Queue(a)
+	t.Later(l)
+	t.Finish()
 }
 
 // send appends one batch and returns when it is numbered or refused.

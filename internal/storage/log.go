@@ -201,7 +201,7 @@ func (l *Log) Config() Config { return *l.cfg.Load() }
 // first, while appends wait.
 func (l *Log) Configure(cfg Config) {
 	old := l.cfg.Swap(&cfg)
-	l.Commit()
+	l.Commit(nil)
 	if old.Cleanup != cfg.Cleanup {
 		l.dir.keep()
 	}

@@ -189,6 +189,6 @@ func (m *memory) resume() {
 	m.stalled = nil
 	m.mu.Unlock()
 	for l := range logs {
-		l.Commit()
+		l.Commit(nil)
 	}
 }

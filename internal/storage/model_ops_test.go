@@ -179,7 +179,11 @@ func (w *world) send(m *mlog, data []byte, pid int64) *Append {
 	pids := m.pids
 	m.mu.Unlock()
 	a := &Append{Batches: data, LeaderEpoch: w.epoch, Sink: &modelSink{m: m, pid: pid, done: make(chan struct{})}}
-	m.l.Append(a)
+	if len(data)%2 == 0 {
+		m.l.Append(a)
+	} else {
+		appendInTurn(m.l, a)
+	}
 	select {
 	case <-a.Sink.(*modelSink).done:
 	case <-time.After(patience):

@@ -37,7 +37,7 @@ func (d *Dir) repairAll() bool {
 			d.mu.Unlock()
 			continue
 		}
-		l.Commit()
+		l.Commit(nil)
 	}
 	return left
 }
@@ -208,7 +208,7 @@ func (d *Dir) reopen(err error) {
 	}
 	d.reopened()
 	for _, l := range d.Logs() {
-		l.Commit()
+		l.Commit(nil)
 	}
 }
 

@@ -43,7 +43,7 @@ func failOnce(t *testing.T, op errfs.Op, from int, drop errfs.Drop) (hit bool) {
 		given := map[LSN]bool{}
 		for range 30 {
 			e := entry(s, at, 9000, eager, o)
-			if err := j.Submit(e); err != nil {
+			if err := j.give(len(given), e); err != nil {
 				t.Fatalf("%s: submit: %v", name, err)
 			}
 			for o.count() == 0 || !toldOf(o, e) {

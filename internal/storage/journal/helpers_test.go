@@ -171,6 +171,20 @@ func crashing(t testing.TB, seed uint64) *crashfs.FS {
 
 func newStream(n int) *Stream { return NewStream(StreamID{Topic: [16]byte{1}, Partition: int32(n)}) }
 
+// give gives the journal an entry in one of three ways, which mean the same.
+func (j *opened) give(way int, e *Entry) error {
+	if way%3 == 0 {
+		return j.Submit(e)
+	}
+	err := j.Queue(e)
+	if way%3 == 1 {
+		j.Wake()
+	} else {
+		j.Finish()
+	}
+	return err
+}
+
 // entry makes the entry of one record at an offset.
 func entry(s *Stream, at int64, size int, p *durability.Profile, o Owner) *Entry {
 	payload := make([]byte, size)

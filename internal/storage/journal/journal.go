@@ -57,9 +57,9 @@ type GroupStats struct {
 // Owner is told what became of an entry.
 type Owner interface {
 	// Durable is called once per entry, in LSN order, from the journal's
-	// notifier goroutine; for entries that Drop takes back, by Drop. err is nil when
-	// the entry is durable; otherwise it was not acknowledged and never will be. It
-	// must not block.
+	// notifier goroutine or from Finish; for entries that Drop takes back, by Drop.
+	// err is nil when the entry is durable; otherwise it was not acknowledged and
+	// never will be. It must not block.
 	Durable(e *Entry, err error)
 }
 
@@ -130,7 +130,7 @@ type Journal struct {
 	state    state
 	ready    fifo[*Stream] // streams with queued entries, in turn
 	waiting  window        // of all queued entries
-	busy     bool          // the writer has a group
+	busy     bool          // somebody writes a group: the writer, or a caller of Finish
 	idle     *sync.Cond    // busy became false
 	parked   bool          // the writer waits for wake
 	roomless bool          // the writer waits for space: only control entries pass
@@ -141,9 +141,12 @@ type Journal struct {
 	durable  atomic.Uint64
 	notified atomic.Uint64
 
-	told chan batch // writer → notifier
-	free chan []*Entry
-	done sync.WaitGroup
+	group group // of who is busy
+
+	told    chan batch   // to the notifier
+	telling atomic.Int64 // batches for the notifier that it is not through with
+	free    chan []*Entry
+	done    sync.WaitGroup
 }
 
 // batch is what one datasync decided.
@@ -179,16 +182,33 @@ func Open(opt Options) (*Journal, error) {
 	return j, nil
 }
 
-// Submit queues entries of one stream. They become durable in the order of
-// Submit calls of their stream. It never blocks; on error, ErrStopped, nothing
-// was queued and no owner will be told.
+// Submit queues entries of one stream and has them written. They become durable in
+// the order of Submit and Queue calls of their stream. It never blocks; on error,
+// ErrStopped, nothing was queued and no owner will be told.
 func (j *Journal) Submit(entries ...*Entry) error {
 	j.mu.Lock()
+	now := time.Now()
+	err := j.queueLocked(entries, now)
+	wake := err == nil && j.wakeLocked(now)
+	j.mu.Unlock()
+	if wake {
+		j.poke()
+	}
+	return err
+}
+
+// Queue is Submit for a caller that calls Finish or Wake soon, before it waits for
+// anything.
+func (j *Journal) Queue(entries ...*Entry) error {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	return j.queueLocked(entries, time.Now())
+}
+
+func (j *Journal) queueLocked(entries []*Entry, now time.Time) error {
 	if j.state != running {
-		j.mu.Unlock()
 		return ErrStopped
 	}
-	now := time.Now()
 	for _, e := range entries {
 		e.arrived = now
 		s := e.Stream
@@ -199,15 +219,17 @@ func (j *Journal) Submit(entries ...*Entry) error {
 		}
 		j.waiting.add(e)
 	}
-	wake := j.parked && j.wantedLocked(now)
+	return nil
+}
+
+// wakeLocked says whether to poke the parked writer now. Who is busy asks again when
+// it is through.
+func (j *Journal) wakeLocked(now time.Time) bool {
+	wake := j.parked && !j.busy && j.waiting.entries > 0 && j.wantedLocked(now)
 	if wake {
 		j.parked = false
 	}
-	j.mu.Unlock()
-	if wake {
-		j.poke()
-	}
-	return nil
+	return wake
 }
 
 // wantedLocked: is there a reason for the parked writer to look before it does

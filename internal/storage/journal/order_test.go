@@ -13,8 +13,8 @@ import (
 	"github.com/chronik-io/chronik/pkg/durability"
 )
 
-// Many goroutines submit to many streams with all profiles: every owner is told
-// once, in LSN order, every stream in the order of Submit, and everything told is
+// Many goroutines submit to many streams with all profiles, and help to write them or
+// don't: every owner is told once, in LSN order, every stream in the order of Submit, and everything told is
 // durable by then.
 func TestOrderUnderConcurrency(t *testing.T) {
 	disk := crashing(t, 1)
@@ -32,7 +32,7 @@ func TestOrderUnderConcurrency(t *testing.T) {
 			rng, s := rand.New(rand.NewPCG(uint64(n), 1)), newStream(n)
 			for i := range each {
 				p := []*durability.Profile{eager, eager, low, high}[rng.IntN(4)]
-				ok(t, j.Submit(entry(s, int64(i), rng.IntN(6000), p, o)))
+				ok(t, j.give(rng.IntN(3), entry(s, int64(i), rng.IntN(6000), p, o)))
 			}
 		})
 	}

@@ -10,13 +10,13 @@ import (
 // its turn, so that 50 MB of one partition don't hold up small ones.
 const quantum = 64 << 10
 
-// writer holds what only the writer goroutine touches.
-type writer struct {
-	timer   *time.Timer
+// group is what one datasync is to cover. It belongs to who is busy.
+type group struct {
 	stage   stage
-	group   []*Entry // written, not yet synced
+	entries []*Entry // written, not yet synced
 	records int
 	bytes   int64
+	pace    time.Duration // exponential mean of datasyncs
 }
 
 // write is the writer goroutine: one group after the other, until Close or, for
@@ -24,30 +24,40 @@ type writer struct {
 func (j *Journal) write() {
 	defer j.done.Done()
 	defer close(j.told)
-	w := writer{timer: time.NewTimer(time.Hour)}
-	defer w.timer.Stop()
-	for j.await(w.timer) {
+	timer := time.NewTimer(time.Hour)
+	defer timer.Stop()
+	for j.await(timer) {
 		// Whoever is ready to run goes first. On a busy machine those are
 		// connections with requests, and one datasync covers them too (measured:
 		// a sixth less processor time per request with 128 connections); an idle
 		// machine returns at once.
 		runtime.Gosched()
-		if err := j.writeGroup(&w); err != nil {
-			j.fail(&w, err)
-		}
+		j.writeGroup(j.tellLater)
+		j.mu.Lock()
+		j.freeLocked()
+		j.mu.Unlock()
 	}
+}
+
+// freeLocked: nobody is busy any more. Whether there is room is asked anew: the writer may
+// have been told of some while a caller of Finish was busy.
+func (j *Journal) freeLocked() {
+	j.busy, j.roomless = false, false
+	j.idle.Broadcast()
 }
 
 // await sleeps until a group should be written; false ends the writer.
 func (j *Journal) await(timer *time.Timer) bool {
 	for {
 		j.mu.Lock()
-		j.busy = false
-		j.idle.Broadcast()
+		if j.busy { // a caller of Finish, who pokes where something is left to do
+			j.sleepLocked(nil)
+			continue
+		}
 		if j.state == closing && j.waiting.entries > 0 && j.stuckLocked() {
 			left := j.emptyLocked(nil)
 			j.mu.Unlock()
-			j.told <- batch{entries: left, err: fmt.Errorf("journal %s has no room: %w", j.opt.Dir, ErrStopped)}
+			j.tellLater(batch{entries: left, err: fmt.Errorf("journal %s has no room: %w", j.opt.Dir, ErrStopped)})
 			continue
 		}
 		if j.state == closed || j.state == closing && j.waiting.entries == 0 {
@@ -65,17 +75,22 @@ func (j *Journal) await(timer *time.Timer) bool {
 		if j.waiting.entries > 0 {
 			j.waiting.wakeAt = now.Add(wait)
 		}
-		j.parked = true
-		j.mu.Unlock()
 		timer.Reset(wait)
-		select {
-		case <-j.wake:
-		case <-timer.C:
-		}
-		j.mu.Lock()
-		j.parked = false
-		j.mu.Unlock()
+		j.sleepLocked(timer.C)
 	}
+}
+
+// sleepLocked parks the writer until it is poked or alarm comes. It releases the lock.
+func (j *Journal) sleepLocked(alarm <-chan time.Time) {
+	j.parked = true
+	j.mu.Unlock()
+	select {
+	case <-j.wake:
+	case <-alarm:
+	}
+	j.mu.Lock()
+	j.parked = false
+	j.mu.Unlock()
 }
 
 // decideLocked says whether a group is written now, and if not, how long the
@@ -132,29 +147,38 @@ func (j *Journal) needOfControlsLocked() (n int64, some bool) {
 	return max(n, min(sum, j.maxWrite)) + sector, some
 }
 
-// writeGroup writes the group that waits and makes it durable. An impatient
-// group is synced after every write of ~4 MiB; a patient one once, at its end.
-func (j *Journal) writeGroup(w *writer) error {
+// writeGroup writes the group that waits, makes it durable and has its owners told.
+// The caller is busy.
+func (j *Journal) writeGroup(tell func(batch)) {
+	if err := j.writeAndSync(tell); err != nil {
+		j.fail(err)
+	}
+}
+
+// writeAndSync is writeGroup up to its first error. An impatient group is synced after
+// every write of ~4 MiB; a patient one once, at its end.
+func (j *Journal) writeAndSync(tell func(batch)) error {
+	g := &j.group
 	j.mu.Lock()
 	limit := j.waiting.limits()
 	j.mu.Unlock()
 	for {
-		entries, more, patient := j.take(limits{limit.records - w.records, limit.bytes - w.bytes})
+		entries, more, patient := j.take(limits{limit.records - g.records, limit.bytes - g.bytes})
 		if len(entries) == 0 {
 			j.recycle(entries)
 			break
 		}
-		err := j.writeEntries(w, entries)
-		w.group = append(w.group, entries...)
+		err := j.writeEntries(g, entries)
+		g.entries = append(g.entries, entries...)
 		j.recycle(entries)
 		if err != nil {
 			return err
 		}
-		if !more || !patient || w.records >= limit.records || w.bytes >= limit.bytes {
+		if !more || !patient || g.records >= limit.records || g.bytes >= limit.bytes {
 			break
 		}
 	}
-	if len(w.group) == 0 {
+	if len(g.entries) == 0 {
 		return nil
 	}
 	start := time.Now()
@@ -162,12 +186,14 @@ func (j *Journal) writeGroup(w *writer) error {
 		return err
 	}
 	took := time.Since(start)
-	j.durable.Store(uint64(w.group[len(w.group)-1].LSN))
+	g.pace += (took - g.pace) / 8
+	j.durable.Store(uint64(g.entries[len(g.entries)-1].LSN))
 	if j.opt.Synced != nil {
-		j.opt.Synced(GroupStats{Entries: len(w.group), Records: w.records, Bytes: w.bytes, Sync: took})
+		j.opt.Synced(GroupStats{Entries: len(g.entries), Records: g.records, Bytes: g.bytes, Sync: took})
 	}
-	j.told <- batch{entries: w.group}
-	w.group, w.records, w.bytes = j.slice(), 0, 0
+	done := batch{entries: g.entries}
+	g.entries, g.records, g.bytes = j.slice(), 0, 0
+	tell(done)
 	return nil
 }
 
@@ -234,7 +260,7 @@ func (j *Journal) take(l limits) (taken []*Entry, more, patient bool) {
 
 // writeEntries writes the frames of the entries with one write, where they are not
 // many bytes, at the next 512-byte boundary.
-func (j *Journal) writeEntries(w *writer, entries []*Entry) error {
+func (j *Journal) writeEntries(g *group, entries []*Entry) error {
 	var total int64
 	for _, e := range entries {
 		total += e.size()
@@ -243,23 +269,23 @@ func (j *Journal) writeEntries(w *writer, entries []*Entry) error {
 	if err != nil {
 		return err
 	}
-	w.stage.begin(f, total+sector)
+	g.stage.begin(f, total+sector)
 	durable := j.Durable()
 	for i, e := range entries {
 		last := i == len(entries)-1
 		var head [frameHeader]byte
 		putFrame(head[:], e, f.salt, durable, last)
-		w.stage.add(head[:])
-		w.stage.add(e.Payload)
+		g.stage.add(head[:])
+		g.stage.add(e.Payload)
 		to := int64(8)
 		if last {
 			to = sector
 		}
-		w.stage.add(zeros[:align(w.stage.pos(), to)-w.stage.pos()])
-		w.records += e.Records
-		w.bytes += int64(len(e.Payload))
+		g.stage.add(zeros[:align(g.stage.pos(), to)-g.stage.pos()])
+		g.records += e.Records
+		g.bytes += int64(len(e.Payload))
 	}
-	if err := f.write(&w.stage, entries[len(entries)-1].LSN); err != nil {
+	if err := f.write(&g.stage, entries[len(entries)-1].LSN); err != nil {
 		return fmt.Errorf("write %d journal entries: %w", len(entries), err)
 	}
 	return nil
@@ -270,16 +296,17 @@ var zeros [64 << 10]byte
 
 // fail ends a life of the journal: nothing is written to its file again, and
 // every entry that is not durable is told.
-func (j *Journal) fail(w *writer, err error) {
+func (j *Journal) fail(err error) {
+	g := &j.group
 	j.space.abandon()
 	j.mu.Lock()
-	lost := j.emptyLocked(w.group)
+	lost := j.emptyLocked(g.entries)
 	if j.state == running {
 		j.state = stopped
 	}
 	j.mu.Unlock()
-	w.group, w.records, w.bytes = nil, 0, 0
-	j.told <- batch{entries: lost, err: fmt.Errorf("journal %s: %w", j.opt.Dir, err), failed: true}
+	g.entries, g.records, g.bytes = nil, 0, 0
+	j.tellLater(batch{entries: lost, err: fmt.Errorf("journal %s: %w", j.opt.Dir, err), failed: true})
 }
 
 // emptyLocked appends everything queued to lost and empties the queues.
@@ -294,24 +321,37 @@ func (j *Journal) emptyLocked(lost []*Entry) []*Entry {
 	return lost
 }
 
+// tellLater leaves a batch to the notifier.
+func (j *Journal) tellLater(b batch) {
+	j.telling.Add(1)
+	j.told <- b
+}
+
 // notify is the notifier goroutine: it tells owners while the writer is at the
 // next group.
 func (j *Journal) notify() {
 	defer j.done.Done()
 	defer j.space.stop()
 	for b := range j.told {
-		for _, e := range b.entries {
-			lsn := e.LSN
-			e.Owner.Durable(e, b.err)
-			if b.err == nil {
-				j.notified.Store(uint64(lsn))
-			}
-		}
-		if b.failed && j.opt.Failed != nil {
-			j.opt.Failed(b.err)
-		}
-		j.recycle(b.entries)
+		j.tell(b)
+		j.telling.Add(-1)
 	}
+}
+
+// tell tells owners what became of their entries. Batches are told one after the
+// other.
+func (j *Journal) tell(b batch) {
+	for _, e := range b.entries {
+		lsn := e.LSN
+		e.Owner.Durable(e, b.err)
+		if b.err == nil {
+			j.notified.Store(uint64(lsn))
+		}
+	}
+	if b.failed && j.opt.Failed != nil {
+		j.opt.Failed(b.err)
+	}
+	j.recycle(b.entries)
 }
 
 // slice and recycle pass entry slices around instead of allocating them.

@@ -1,0 +1,150 @@
+package journal
+
+import (
+	"errors"
+	"syscall"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/chronik-io/chronik/internal/vfs/errfs"
+)
+
+// Where the writer sleeps, what was queued is durable and told when Finish returns.
+func TestFinishWritesItself(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		j := open(t, memory(t), nil)
+		s, o := newStream(1), newTold()
+		for i := range 5 {
+			synctest.Wait()
+			ok(t, j.Queue(entry(s, int64(i), 350, eager, o)))
+			synctest.Wait()
+			if o.count() != i {
+				t.Errorf("%d were told before anybody was to write", o.count())
+			}
+			j.Finish()
+			if o.count() != i+1 || j.Notified() != LSN(i+1) || j.Durable() != LSN(i+1) {
+				t.Errorf("%d told, %d notified, %d durable after %d", o.count(), j.Notified(), j.Durable(), i+1)
+			}
+		}
+		o.verify(t)
+		ok(t, j.Close())
+	})
+}
+
+// What comes while a caller of Finish writes is written by the writer when that one is through.
+func TestTheWriterTakesOverFromFinish(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		fsys := errfs.New(memory(t))
+		j := open(t, fsys, nil)
+		synctest.Wait()
+		s, o := newStream(1), newTold()
+		hold := make(chan struct{})
+		fsys.Add(errfs.Rule{Ops: errfs.Datasync, Count: 1, Before: func(errfs.Call) { <-hold }})
+		ok(t, j.Queue(entry(s, 0, 350, eager, o)))
+		back := make(chan struct{})
+		go func() { j.Finish(); close(back) }()
+		synctest.Wait() // in its datasync
+		for i := 1; i < 7; i++ {
+			ok(t, j.give(i, entry(s, int64(i), 350, eager, o)))
+			synctest.Wait()
+		}
+		if o.count() != 0 {
+			t.Errorf("%d were told while the datasync was held", o.count())
+		}
+		close(hold)
+		<-back
+		o.wait(7)
+		o.verify(t)
+		ok(t, j.Close())
+	})
+}
+
+// A group that wants to wait, one that is large, and any on a slow disk, are the writer's.
+func TestFinishDoesNotWait(t *testing.T) {
+	t.Run("for others", func(t *testing.T) {
+		synctest.Test(t, func(t *testing.T) {
+			j := open(t, memory(t), func(o *Options) { o.Absent = several })
+			o := newTold()
+			synctest.Wait()
+			ok(t, j.Queue(entry(newStream(1), 0, 350, high, o)))
+			j.Finish()
+			synctest.Wait()
+			if o.count() != 0 {
+				t.Error("the window did not stay open")
+			}
+			time.Sleep(high.MaxWait)
+			synctest.Wait()
+			if o.count() != 1 {
+				t.Error("the window did not close")
+			}
+			ok(t, j.Close())
+		})
+	})
+	for name, c := range map[string]struct {
+		size int
+		took time.Duration
+	}{"for a large group": {finishBytes + 1, 0}, "for a slow disk": {350, time.Minute}} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				fsys := errfs.New(memory(t))
+				j := open(t, fsys, func(o *Options) { o.FileSize, o.MaxBytes = 16<<20, 128<<20 })
+				synctest.Wait()
+				j.mu.Lock()
+				j.group.pace = c.took
+				j.mu.Unlock()
+				s, o := newStream(1), newTold()
+				hold := make(chan struct{})
+				fsys.Add(errfs.Rule{Ops: errfs.Datasync, Count: 1, Before: func(errfs.Call) { <-hold }})
+				ok(t, j.Queue(entry(s, 0, c.size, eager, o)))
+				j.Finish() // returns although the disk stands still
+				close(hold)
+				o.wait(1)
+				ok(t, j.Close())
+			})
+		})
+	}
+}
+
+// A failure in Finish ends the journal's life as one in the writer does; and Close
+// waits for whoever writes.
+func TestFinishFails(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		fsys := errfs.New(memory(t))
+		j := open(t, fsys, nil)
+		synctest.Wait()
+		fsys.Add(errfs.Rule{Ops: errfs.Datasync, Count: 1, Err: syscall.EIO})
+		s, o := newStream(1), newTold()
+		e := entry(s, 0, 350, eager, o)
+		ok(t, j.Queue(e))
+		j.Finish()
+		if err := <-j.failed; !errors.Is(err, syscall.EIO) || !errors.Is(o.err(e), syscall.EIO) {
+			t.Errorf("failed with %v, told %v", err, o.err(e))
+		}
+		if err := j.Queue(entry(s, 0, 350, eager, o)); !errors.Is(err, ErrStopped) {
+			t.Errorf("queued after the failure: %v", err)
+		}
+		j.begin(t, 0)
+		synctest.Wait()
+		hold := make(chan struct{})
+		fsys.Add(errfs.Rule{Ops: errfs.Datasync, Count: 1, Before: func(errfs.Call) { <-hold }})
+		last := entry(s, 0, 350, eager, o)
+		ok(t, j.Queue(last))
+		go j.Finish()
+		synctest.Wait()
+		closed := make(chan error)
+		go func() { closed <- j.Close() }()
+		synctest.Wait()
+		select {
+		case <-closed:
+			t.Error("closed while a group was being written")
+		default:
+		}
+		close(hold)
+		ok(t, <-closed)
+		ok(t, o.err(last))
+		if o.count() != 2 {
+			t.Errorf("%d were told", o.count())
+		}
+	})
+}
