@@ -196,7 +196,10 @@ func (l *Log) sync() error {
 }
 
 // syncLocked needs flushMu.
-func (l *Log) syncLocked() error {
+func (l *Log) syncLocked() error { return l.syncBy((*segment.Segment).Sync) }
+
+// syncBy is syncLocked with another way to sync the active segment.
+func (l *Log) syncBy(sync func(*segment.Segment) error) error {
 	l.mu.RLock()
 	err := l.offline
 	if err == nil {
@@ -214,7 +217,7 @@ func (l *Log) syncLocked() error {
 		return err
 	}
 	if active != nil {
-		if err := active.Sync(); err != nil {
+		if err := sync(active); err != nil {
 			return l.segmentFailed(err)
 		}
 	}

@@ -16,6 +16,7 @@ import (
 	"go.uber.org/zap"
 
 	"github.com/chronik-io/chronik/internal/storage/journal"
+	"github.com/chronik-io/chronik/internal/storage/segment"
 )
 
 // recovery is one start of a directory. Nothing is changed that a power loss
@@ -231,7 +232,7 @@ func (r *recovery) home() error {
 			return
 		}
 		if f.err == nil {
-			f.err = f.l.flushAndSync()
+			f.err = f.l.settleHome()
 		}
 		mu.Lock()
 		defer mu.Unlock()
@@ -259,6 +260,17 @@ func (r *recovery) home() error {
 		return r.keepAside(aside, &fr)
 	})
 	return errors.Join(err, aside.close())
+}
+
+// settleHome flushes and syncs without saving indexes, which are caches that a start
+// doesn't wait for: the next sync or the stop saves them.
+func (l *Log) settleHome() error {
+	l.flushMu.Lock()
+	defer l.flushMu.Unlock()
+	if err := l.flushLocked(); err != nil {
+		return err
+	}
+	return l.syncBy((*segment.Segment).SyncBatches)
 }
 
 // keepAside keeps a frame that no log has taken.

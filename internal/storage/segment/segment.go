@@ -257,8 +257,18 @@ func (s *Segment) noteTime() {
 }
 
 // Sync makes the batches durable and saves the indexes. It is a no-op where
-// nothing was appended since the last one. After an error the segment is dead.
+// nothing was appended since the last one and the indexes are saved. After an error the segment is dead.
 func (s *Segment) Sync() error {
+	if err := s.SyncBatches(); err != nil {
+		return err
+	}
+	s.saveIndex()
+	return nil
+}
+
+// SyncBatches is Sync that leaves the indexes to the next one: they are two more files
+// to make, which of 10,000 segments takes longer than their datasyncs.
+func (s *Segment) SyncBatches() error {
 	if err := s.Err(); err != nil {
 		return err
 	}
@@ -275,7 +285,6 @@ func (s *Segment) Sync() error {
 		return err
 	}
 	s.synced.Store(size)
-	s.saveIndex()
 	return nil
 }
 

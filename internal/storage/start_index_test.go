@@ -1,0 +1,40 @@
+package storage
+
+import (
+	"path"
+	"testing"
+
+	"github.com/chronik-io/chronik/internal/storage/segment"
+	"github.com/chronik-io/chronik/internal/vfs"
+	"github.com/chronik-io/chronik/internal/vfs/errfs"
+)
+
+// A start after a kill syncs what it replayed and leaves the indexes, which are caches,
+// to the stop.
+func TestAStartLeavesIndexesToTheStop(t *testing.T) {
+	disk, image := vfs.Memory(), vfs.Memory()
+	d := mustOpen(t, disk, "sync", large)
+	l := makeLogs(t, d, 1, "sync")[0]
+	put(t, l, 100, 1000)
+	copyTree(t, disk, "/d", image, "/d") // as a kill leaves it
+	errs := errfs.New(image)
+	indexes := errs.Add(errfs.Rule{Ops: errfs.Create | errfs.Open | errfs.Write, Path: "*index*"})
+	again, err := openDir(errs, "sync", large)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if n := indexes.Hits(); n != 0 {
+		t.Errorf("the start made %d calls for index files", n)
+	}
+	back := again.Logs()[0]
+	if end := back.Ends().Durable; end != 100 {
+		t.Errorf("the log is back up to %d", end)
+	}
+	name := path.Join(back.path, segment.Name(0)+".index")
+	if err := again.Close(); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := image.Stat(name); err != nil {
+		t.Errorf("after the stop: %v", err)
+	}
+}
