@@ -6,6 +6,7 @@ import (
 	"io"
 	"net"
 	"os"
+	"runtime"
 	"syscall"
 	"time"
 
@@ -87,7 +88,9 @@ func (s *pollSet) wait() ([]setEvent, error) {
 			if err := s.raw.Read(s.look); err != nil {
 				return nil, err
 			}
-			if more = true; time.Since(start) < busyGap {
+			more = true
+			// The only processor must not be kept: all others would wait for it.
+			if time.Since(start) < busyGap && runtime.GOMAXPROCS(0) > 1 {
 				s.unwatch()
 			}
 		case s.find(busyWait):
