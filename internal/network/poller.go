@@ -21,8 +21,8 @@ const (
 	// has to arrive in one piece, and what a larger one costs makes a goroutine more
 	// no difference.
 	pollFrame = readBig - 4<<10
-	// maxPollers bounds how many pollers there are; else one for two processors. Each
-	// occupies a processor of Go's scheduler for some milliseconds while it sleeps.
+	// maxPollers bounds how many pollers there are; else one for two processors. One
+	// that sleeps in the kernel keeps a processor of Go's scheduler; see busyWait.
 	maxPollers = 8
 )
 

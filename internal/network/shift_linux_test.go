@@ -25,7 +25,7 @@ func (d *disk) handle(r *Request) {
 	r.Later(d)
 }
 
-func newDisk() *disk { return &disk{entered: make(chan struct{}), release: make(chan struct{})} }
+func newDisk() *disk { return &disk{entered: make(chan struct{}, 8), release: make(chan struct{})} }
 
 func (d *disk) Commit(t *turn.Turn) { t.Last(d) }
 func (d *disk) Wake()               {}
@@ -59,6 +59,7 @@ func TestAStuckTurnIsRelieved(t *testing.T) {
 		}
 	}, nil)
 	defer f.end(t)
+	defer close(d.release) // a test that failed leaves nobody waiting
 	p := f.dial(t)
 	defer p.Close()
 	beside, parked := f.dialBeside(t, p), f.dialBeside(t, p)
