@@ -4,12 +4,32 @@ import (
 	"time"
 
 	"github.com/chronik-io/chronik/internal/protocol"
+	"github.com/chronik-io/chronik/internal/replica"
 )
 
-// answer reads what there is and answers. It runs on a goroutine of its own,
-// since it may read the disk.
+// answer reads what there is and answers. It may read the disk, and runs on a
+// goroutine for which nobody else waits.
 func (op *fetchOp) answer() {
-	op.read()
+	op.read(false)
+	op.respond()
+}
+
+// promptParts is how many partitions an answer has, at most, that somebody gives who
+// has other things to do.
+const promptParts = 100
+
+// answerNow answers on the goroutine of whoever completed the fetch, which saves waking
+// another one, if memory holds all that there is.
+func (op *fetchOp) answerNow() {
+	if len(op.parts) <= promptParts && op.read(true) {
+		op.respond()
+		return
+	}
+	op.b.work.Go(op.answers)
+}
+
+// respond settles with the session and sends what was read.
+func (op *fetchOp) respond() {
 	id, err := op.b.sessions.settle(&op.sess, op.parts, time.Now())
 	if err != nil {
 		op.r.Code = code(err)
@@ -26,8 +46,9 @@ const leastAnswer = 64 << 10
 
 // read reads the partitions in order, until the request's bytes are used up, or its
 // share of the memory for answers. The first one that has something gives a batch
-// whatever its size, so that a client always gets on.
-func (op *fetchOp) read() {
+// whatever its size, so that a client always gets on. It says whether that was
+// possible: from memory alone it may not be, and then nothing is held.
+func (op *fetchOp) read(memory bool) bool {
 	op.held = op.b.answers.Share(op.asked(), leastAnswer)
 	left, first := op.held, true
 	for i := range op.parts {
@@ -37,7 +58,16 @@ func (op *fetchOp) read() {
 		}
 		req := p.request(op.committed)
 		req.MaxBytes, req.AtLeastOne = int(max(min(int64(p.maxBytes), left), 0)), first
-		if p.res, p.err = p.part.Read(req); p.res.Size > 0 {
+		if memory {
+			var ok bool
+			if p.res, ok, p.err = p.part.ReadMemory(req); !ok {
+				op.release()
+				return false
+			}
+		} else {
+			p.res, p.err = p.part.Read(req)
+		}
+		if p.res.Size > 0 {
 			first, left = false, left-int64(p.res.Size)
 		}
 	}
@@ -47,6 +77,17 @@ func (op *fetchOp) read() {
 		op.b.answers.Share(-left, -left) // the first batch was larger
 	}
 	op.held -= left
+	return true
+}
+
+// release gives back what read took.
+func (op *fetchOp) release() {
+	for i := range op.parts {
+		op.parts[i].res.Release()
+		op.parts[i].res = replica.ReadResult{}
+	}
+	op.b.answers.Release(op.held)
+	op.held = 0
 }
 
 // asked is how many bytes the request may be answered with.

@@ -15,7 +15,7 @@ import (
 // Handler answers requests.
 type Handler interface {
 	// Handle is called by the connection's reader, or by a poller for which other
-	// connections wait, and must not block. Exactly one of the request's Respond,
+	// connections wait, and must not block unless Request.MayBlock allows it. Exactly one of the request's Respond,
 	// RespondRaw, RespondNone and Abort is to be called, then or later, from any
 	// goroutine.
 	Handle(*Request)
@@ -169,6 +169,21 @@ func (r *Request) Later(c turn.Committer) {
 		panic(fmt.Sprintf("network: API %d version %d left work for later after its answer", r.Key, r.Version))
 	}
 	r.turn.Later(c)
+}
+
+// MayBlock says whether the handler may block, since it runs on the connection's own
+// reader; a poller must not. Where it may, what requests before this one left to be
+// done or written is done first. Only Handle may call it.
+func (r *Request) MayBlock() bool {
+	c := r.conn
+	if r.turn != &c.turn {
+		return false
+	}
+	c.turn.End()
+	c.mu.Lock()
+	c.flush()
+	c.mu.Unlock()
+	return true
 }
 
 // SetSoftware remembers what the client called itself, for this connection's

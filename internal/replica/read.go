@@ -43,6 +43,17 @@ func (p *Partition) Read(r ReadRequest) (ReadResult, error) {
 	return res, err
 }
 
+// ReadMemory is Read without the disk: it never blocks, and ok says whether it could
+// do without.
+func (p *Partition) ReadMemory(r ReadRequest) (res ReadResult, ok bool, err error) {
+	res, limit, err := p.look(r)
+	if err != nil || res.DivergingEpoch >= 0 {
+		return res, true, err
+	}
+	res.Slice, ok, err = p.log.ReadMemory(r.Offset, limit, r.MaxBytes, r.AtLeastOne)
+	return res, ok, err
+}
+
 // Peek says what Read would come to without reading anything: about how many
 // bytes there are, up to max; and whether it would end at once whatever there
 // is, with an error or because the histories part.

@@ -34,19 +34,10 @@ func (s *Slice) Release() {
 func (l *Log) Read(offset, limit int64, max int, atLeastOne bool) (Slice, error) {
 	for {
 		l.mu.RLock()
-		if err := l.readableLocked(offset); err != nil {
+		s, done, err := l.readMemoryLocked(offset, limit, max, atLeastOne)
+		if done {
 			l.mu.RUnlock()
-			return Slice{}, err
-		}
-		if offset >= limit {
-			l.mu.RUnlock()
-			return Slice{}, nil
-		}
-		if start, ok := l.tail.start(); ok && offset >= start {
-			s := l.readTailLocked(offset, limit, max, atLeastOne)
-			l.mu.RUnlock()
-			l.dir.stats.cacheReads.Inc()
-			return s, nil
+			return s, err
 		}
 		seg := l.segmentLocked(offset)
 		flushed := l.flushed
@@ -70,6 +61,28 @@ func (l *Log) Read(offset, limit int64, max int, atLeastOne bool) (Slice, error)
 		}
 		return l.fromDisk(buf, b, err, seg)
 	}
+}
+
+// ReadMemory is Read without the disk: it never blocks, and ok says whether it could
+// do without.
+func (l *Log) ReadMemory(offset, limit int64, max int, atLeastOne bool) (s Slice, ok bool, err error) {
+	l.mu.RLock()
+	defer l.mu.RUnlock()
+	return l.readMemoryLocked(offset, limit, max, atLeastOne)
+}
+
+func (l *Log) readMemoryLocked(offset, limit int64, max int, atLeastOne bool) (s Slice, ok bool, err error) {
+	if err := l.readableLocked(offset); err != nil {
+		return Slice{}, true, err
+	}
+	if offset >= limit {
+		return Slice{}, true, nil
+	}
+	if start, held := l.tail.start(); !held || offset < start {
+		return Slice{}, false, nil
+	}
+	l.dir.stats.cacheReads.Inc()
+	return l.readTailLocked(offset, limit, max, atLeastOne), true, nil
 }
 
 func (l *Log) readableLocked(offset int64) error {
