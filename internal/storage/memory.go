@@ -137,7 +137,7 @@ func (m *memory) over() int64 { return m.deferred.Load() + m.cached.Load() - m.b
 // at least one. It says whether there are more.
 func (m *memory) evict(l *Log, n, share int64) bool {
 	l.mu.Lock()
-	gone := l.tail.evict(min(n, max(l.tail.cachedBytes()-share, 1)))
+	gone := l.tail.evict(min(n, max(l.tail.cached-share, 1)))
 	more := l.tail.flushed > 0
 	l.mu.Unlock()
 	for _, c := range gone {

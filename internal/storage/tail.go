@@ -72,6 +72,7 @@ type tail struct {
 	chunks  []*chunk
 	flushed int   // chunks[:flushed] are in segments too
 	bytes   int64 // in chunks[flushed:]
+	cached  int64 // what chunks[:flushed] account for
 
 	page *membuf.Buffer // takes the next small chunk behind its used bytes; may be nil
 	used int
@@ -148,6 +149,7 @@ func (t *tail) join(c *chunk, max, ms int64) bool {
 func (t *tail) setFlushed(n int) {
 	for _, c := range t.chunks[t.flushed : t.flushed+n] {
 		t.bytes -= int64(len(c.data))
+		t.cached += c.cap
 	}
 	t.flushed += n
 	if t.flushed == len(t.chunks) {
@@ -187,19 +189,11 @@ func (t *tail) flushable(max int64) []*chunk {
 	if end > t.flushed {
 		t.chunks[end-1].writing = true
 	}
-	return t.chunks[t.flushed:end:end]
+	return slices.Clone(t.chunks[t.flushed:end]) // what is evicted meanwhile leaves the tail's own list
 }
 
 // unflushedBytes counts what is not in segments.
 func (t *tail) unflushedBytes() int64 { return t.bytes }
-
-// cachedBytes is what the cached chunks account for.
-func (t *tail) cachedBytes() (n int64) {
-	for _, c := range t.chunks[:t.flushed] {
-		n += c.cap
-	}
-	return n
-}
 
 // evict drops the oldest cached chunks, until they account for n bytes or none is
 // left, and returns them for release.
@@ -222,9 +216,12 @@ func (t *tail) evictBelow(offset int64) []*chunk {
 }
 
 func (t *tail) evictFirst(end int) []*chunk {
-	gone := t.chunks[:end:end]
-	// A copy, or the old array would go on holding what it doesn't show any more.
-	t.chunks = append([]*chunk(nil), t.chunks[end:]...)
+	gone := slices.Clone(t.chunks[:end])
+	for _, c := range gone {
+		t.cached -= c.cap
+	}
+	clear(t.chunks[:end]) // the array must not go on holding what it doesn't show any more
+	t.chunks = t.chunks[end:]
 	t.flushed -= end
 	return gone
 }
@@ -237,6 +234,9 @@ func (t *tail) cutEnd(end int64) []*chunk {
 	gone := t.chunks[i:]
 	for _, c := range t.chunks[max(i, t.flushed):] {
 		t.bytes -= int64(len(c.data))
+	}
+	for _, c := range t.chunks[min(i, t.flushed):t.flushed] {
+		t.cached -= c.cap
 	}
 	t.chunks = t.chunks[:i:i]
 	t.flushed = min(t.flushed, i)

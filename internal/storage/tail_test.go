@@ -5,6 +5,8 @@ import (
 	"math"
 	"testing"
 
+	"pgregory.net/rapid"
+
 	"github.com/chronik-io/chronik/internal/membuf"
 	"github.com/chronik-io/chronik/internal/record"
 	"github.com/chronik-io/chronik/internal/storage/journal"
@@ -131,4 +133,42 @@ func TestPages(t *testing.T) {
 	if n := pool.Outstanding(); n != 0 {
 		t.Errorf("%d buffers are out", n)
 	}
+}
+
+// The sum that evictions go by is that of the chunks, whatever happened to them, and
+// what was evicted is not held on to.
+func TestTheTailKnowsWhatItsCacheAccountsFor(t *testing.T) {
+	rapid.Check(t, func(rt *rapid.T) {
+		var tl tail
+		end := int64(0)
+		add := func(rt *rapid.T) {
+			c := &chunk{base: end, next: end + rapid.Int64Range(1, 5).Draw(rt, "records"), cap: rapid.Int64Range(1, 100).Draw(rt, "bytes"), ready: true}
+			end = c.next
+			tl.add(c)
+		}
+		rt.Repeat(map[string]func(*rapid.T){
+			"add": add,
+			"flush": func(rt *rapid.T) {
+				tl.setFlushed(len(tl.flushable(rapid.Int64Range(0, 3).Draw(rt, "all or none"))))
+			},
+			"evict":       func(rt *rapid.T) { tl.evict(rapid.Int64Range(0, 300).Draw(rt, "bytes")) },
+			"evict below": func(rt *rapid.T) { tl.evictBelow(rapid.Int64Range(0, end+1).Draw(rt, "offset")) },
+			"cut": func(rt *rapid.T) {
+				end = rapid.Int64Range(0, end).Draw(rt, "end")
+				tl.cutEnd(end)
+				if n := len(tl.chunks); n > 0 {
+					end = tl.chunks[n-1].next
+				}
+			},
+			"": func(rt *rapid.T) {
+				sum := int64(0)
+				for _, c := range tl.chunks[:tl.flushed] {
+					sum += c.cap
+				}
+				if tl.cached != sum {
+					rt.Fatalf("%d bytes cached, the chunks have %d", tl.cached, sum)
+				}
+			},
+		})
+	})
 }
