@@ -4,9 +4,11 @@ import (
 	"errors"
 	"fmt"
 	"sync"
+	"time"
 
 	"github.com/chronik-io/chronik/internal/membuf"
 	"github.com/chronik-io/chronik/internal/record"
+	"github.com/chronik-io/chronik/internal/vfs"
 )
 
 // Read is ReadInto with memory of its own.
@@ -56,6 +58,14 @@ func (s *Segment) ReadInto(pool *membuf.Pool, offset, limit int64, max int, atLe
 	return buf, b, nil
 }
 
+// A read that is slower than aheadPace, in GB/s, came from the disk. Those of at least
+// aheadLeast bytes gain by what is read ahead (4 MiB: 0.8 → 1.1 GB/s); smaller ones lose
+// (1 MiB: 1.0 → 0.8), since the kernel does as much by itself, and in larger pages.
+const (
+	aheadLeast = 2 << 20
+	aheadPace  = 2
+)
+
 // reading is one call of ReadInto.
 type reading struct {
 	s             *Segment
@@ -79,7 +89,7 @@ func (r *reading) at(pos int64, least int, guess bool) (buf *membuf.Buffer, batc
 	}
 	buf = r.pool.Get(int(n))
 	p := buf.Bytes()
-	if _, err := r.h.f.ReadAt(p, pos); err != nil {
+	if err := r.read(p, pos, end); err != nil {
 		if r.s.Size() < pos+n {
 			return buf, nil, 0, nil // it was cut meanwhile
 		}
@@ -100,6 +110,34 @@ func (r *reading) at(pos int64, least int, guess bool) (buf *membuf.Buffer, batc
 	}
 	batches, next, err = r.s.whole(p, pos, r.limit)
 	return buf, batches, next, err
+}
+
+// read fills p. Who reads much, and slower than memory is, reads a log from the disk
+// and will go on: as much as that again is begun to be read while the client is busy
+// with this, and so on for who arrives there.
+func (r *reading) read(p []byte, pos, end int64) error {
+	begin := time.Now()
+	if _, err := r.h.f.ReadAt(p, pos); err != nil {
+		return err
+	}
+	n := int64(len(p))
+	if n < aheadLeast {
+		return nil
+	}
+	pos += n
+	from := r.s.ahead.Load()
+	arrived := pos > from-n && pos <= from
+	if !arrived && time.Since(begin) < time.Duration(n)/aheadPace {
+		return nil
+	}
+	if !arrived {
+		from = pos
+	}
+	if to := min(pos+n, end); to > from {
+		vfs.StartRead(r.h.f, from, to-from)
+		r.s.ahead.Store(to)
+	}
+	return nil
 }
 
 // whole trims buf to whole batches that begin below limit and compares their

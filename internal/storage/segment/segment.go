@@ -67,6 +67,7 @@ type Segment struct {
 	chance float64   // 0 to 1: which part of the jitter it rolls earlier
 
 	places places
+	ahead  atomic.Int64 // up to where the system was asked to read (reading.read)
 }
 
 // Create makes the files of a new segment in dir. The caller syncs dir before

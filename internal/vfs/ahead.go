@@ -14,3 +14,17 @@ func StartWriteback(f File, off, n int64) {
 		w.StartWriteback(off, n)
 	}
 }
+
+// aheadReader is a File whose bytes can be brought into memory ahead of a ReadAt.
+type aheadReader interface {
+	StartRead(off, n int64)
+}
+
+// StartRead has the system begin to read the bytes [off, off+n) of f, where it can, so
+// that a ReadAt that wants them later finds them in memory. It does not wait for the
+// disk; errors are ReadAt's to report.
+func StartRead(f File, off, n int64) {
+	if r, ok := f.(aheadReader); ok {
+		r.StartRead(off, n)
+	}
+}

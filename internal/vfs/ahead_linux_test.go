@@ -1,0 +1,30 @@
+package vfs
+
+import (
+	"path/filepath"
+	"testing"
+)
+
+// What is asked for ahead is harmless wherever it lies, also beyond the end and on a
+// closed file.
+func TestStartReadAndWritebackPromiseNothing(t *testing.T) {
+	f, err := OS().Create(filepath.Join(t.TempDir(), "f"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := f.WriteAt(make([]byte, 3*adviseStep/2), 0); err != nil {
+		t.Fatal(err)
+	}
+	for _, do := range []func(){
+		func() { StartRead(f, 0, 10*adviseStep) },
+		func() { StartRead(f, 1, 0) },
+		func() { StartWriteback(f, 0, 10*adviseStep) },
+	} {
+		do()
+	}
+	if err := f.Close(); err != nil {
+		t.Fatal(err)
+	}
+	StartRead(f, 0, adviseStep)
+	StartWriteback(f, 0, adviseStep)
+}
