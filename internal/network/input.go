@@ -12,7 +12,7 @@ const (
 	readSmall = 1 << 10
 	// readBig is that of one which filled the small one: it pipelines. It
 	// goes back after readIdle without a byte.
-	readBig  = 64 << 10
+	readBig  = 32 << 10
 	readIdle = time.Second
 )
 
@@ -59,20 +59,25 @@ func (in *input) room(n int) {
 	}
 }
 
-// grow changes to the big buffer.
-func (in *input) grow(pool *membuf.Pool) {
-	if in.big == nil {
-		in.big = pool.Get(readBig)
-		in.w = copy(in.big.Bytes(), in.bytes())
-		in.r, in.buf = 0, in.big.Bytes()
+// grow changes to a big buffer of n bytes, if it is not as large already.
+func (in *input) grow(pool *membuf.Pool, n int) {
+	if len(in.buf) >= n {
+		return
 	}
+	big := pool.Get(n)
+	in.w = copy(big.Bytes(), in.bytes())
+	in.r, in.buf = 0, big.Bytes()
+	if in.big != nil {
+		in.big.Release()
+	}
+	in.big = big
 }
 
 // putBack makes bytes that the poller read the next ones of the reader, whose
-// buffer is empty. There are at most readBig of them.
+// buffer is empty.
 func (in *input) putBack(pool *membuf.Pool, p []byte, err error) {
 	if len(p) >= len(in.buf) {
-		in.grow(pool)
+		in.grow(pool, max(len(p), readBig))
 	}
 	in.w = copy(in.buf, p)
 	in.err = err
@@ -102,7 +107,7 @@ func (c *conn) fill(n int) error {
 			return err
 		}
 		if in.w += m; in.w == len(in.buf) {
-			in.grow(c.srv.opts.Pool)
+			in.grow(c.srv.opts.Pool, readBig)
 		}
 	}
 	return nil

@@ -17,10 +17,12 @@ import (
 )
 
 const (
+	// pollRead is how much a poller reads of a connection at a time.
+	pollRead = 64 << 10
 	// pollFrame is the largest request that a poller handles itself, in bytes. It
 	// has to arrive in one piece, and what a larger one costs makes a goroutine more
 	// no difference.
-	pollFrame = readBig - 4<<10
+	pollFrame = pollRead - 4<<10
 	// maxPollers bounds how many pollers there are; else one for two processors. One
 	// that sleeps in the kernel keeps a processor of Go's scheduler; see busyWait.
 	maxPollers = 8

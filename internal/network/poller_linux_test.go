@@ -88,8 +88,8 @@ func TestPolledFrameCutAtEveryByte(t *testing.T) {
 func TestPolledBurstLargerThanTheBuffer(t *testing.T) {
 	const each = 256
 	for name, c := range map[string]struct{ frames, first int }{
-		"just that": {readBig / each, each}, "and a frame": {readBig/each + 1, each}, "five": {5 * readBig / each, each},
-		"a byte too much": {readBig / each, each + 1}, "five, cut": {5 * readBig / each, each + 100},
+		"just that": {pollRead / each, each}, "and a frame": {pollRead/each + 1, each}, "five": {5 * pollRead / each, each},
+		"a byte too much": {pollRead / each, each + 1}, "five, cut": {5 * pollRead / each, each + 100},
 	} {
 		t.Run(name, func(t *testing.T) {
 			f := startPolled(t, echo, nil)
@@ -104,7 +104,7 @@ func TestPolledBurstLargerThanTheBuffer(t *testing.T) {
 			}
 			resume := f.hold(t, other, protocol.KeyProduce)
 			p.sendAsync(all)
-			p.arrived(t, min(len(all), readBig+1)) // so that the poller's read is full
+			p.arrived(t, min(len(all), pollRead+1)) // so that the poller's read is full
 			resume()
 			for i := range c.frames {
 				p.want(t, int32(i))

@@ -40,7 +40,7 @@ type relief struct {
 
 // begin starts a shift.
 func (p *poller) begin() {
-	s := &shift{buf: make([]byte, readBig)}
+	s := &shift{buf: make([]byte, pollRead)}
 	s.ends.Store(2) // even, and not relieved
 	p.shift.Store(s)
 	p.srv.shifts.Go(func() { p.run(s) })
