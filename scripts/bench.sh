@@ -2,7 +2,7 @@
 # bench.sh [ROW...]   the rows of docs/performance.md, measured on this machine.
 #
 # ROW: limits closed acks shared windows single batches throttled read cold e2e
-#      partitions profiles groups tools sweeps bulk (default: all of them but the last five, which take minutes).
+#      partitions profiles groups tools sweeps bulk start (default: all of them but the last six, which take minutes).
 # ROUNDS=5 TIME=5s      counted rounds of each comparison, measured time of each run.
 # KAFKA_TOOLS=DIR       where a real Kafka can be started (default ../shared/kafka);
 #                       without it chronik is measured alone, and that is said.
@@ -35,13 +35,13 @@ trap finish EXIT
 trap 'exit 130' INT TERM
 
 start_chronik() { # on the same directory as before, if there was one
-  "$chronikd" --data-dir "$work/data" --listen "${addr:-127.0.0.1:0}" --admin-listen off "${housekeeping[@]/#/--set=}" "$@" 2>"$work/chronikd.log" &
+  "$chronikd" --data-dir "${work_data:-$work/data}" --listen "${addr:-127.0.0.1:0}" --admin-listen off "${housekeeping[@]/#/--set=}" "$@" 2>"$work/chronikd.log" &
   pid=$!
-  for _ in $(seq 200); do
+  for _ in $(seq 1200); do
     addr="$(sed -n 's/.*"msg":"ready".*"listen":\["\([^"]*\)".*/\1/p' "$work/chronikd.log")"
     [ -n "$addr" ] && return
     kill -0 "$pid" 2>/dev/null || break
-    sleep 0.1
+    sleep 0.05
   done
   echo "bench: chronikd did not start:"; cat "$work/chronikd.log"; exit 1
 }
@@ -124,7 +124,7 @@ row_windows() {
 }
 row_single() {
   title "single: one connection, one record at a time (compare with the limits: fdatasync p50 + echo p50)"
-  "$bench" limits --dir "$work" -c 1 -d 2s --disk-duration 1s | grep -E 'echo|4 KiB|4096|p50|write'
+  "$bench" limits --dir "$work" -c 1 -d 2s --disk-duration 1s | grep -E 'echo|4 KiB|p50|write|^ +[0-9.]+ +[0-9.]+ '
   against -c 1
   [ -z "$kafka" ] || against -c 1 --set-b topic-config=flush.messages=1
 }
@@ -229,7 +229,41 @@ row_bulk() {
   done
   drop_ballast
 }
-ballast=''
+# How long a broker with 10,000 partitions takes from exec to the first answer, and what
+# it holds. Its directory is a new one: ext4 without a journal is slow to make files where
+# thousands were removed within the last minutes.
+row_start() {
+  local round
+  stop_chronik
+  for round in $(seq "${START_ROUNDS:-2}"); do
+    title "start: 10,000 partitions, round $round"
+    work_data="$work/start-$round"
+    start_chronik
+    "$bench" --bootstrap-servers "$addr" --topic "$(topic)" --create-topic --partitions 10000 -c 128 -s 256 -d 600s --warmup 0s >/dev/null 2>&1 &
+    local load=$!
+    sleep "${START_LOAD:-16}"
+    echo "under load: $(resident)"
+    kill -9 "$pid"
+    wait "$pid" 2>/dev/null
+    kill "$load" 2>/dev/null
+    wait "$load"
+    timed_start
+    echo "after kill -9 under load: $took, $(resident); $(grep -o '"msg":"recovered"[^}]*' "$work/chronikd.log" | sed -E 's/.*"partitions":([0-9]+).*/\1 partitions recovered/')"
+    stop_chronik
+    timed_start
+    echo "after a clean stop: $took, $(resident)"
+    stop_chronik
+  done
+  unset work_data
+  start_chronik
+}
+timed_start() {
+  local begin=${EPOCHREALTIME/./}
+  start_chronik
+  took="$(awk -v us=$((${EPOCHREALTIME/./} - begin)) 'BEGIN { printf "%.2f s", us / 1e6 }')"
+}
+resident() { awk '/^VmRSS/ {printf "%d MB resident", $2 / 1024}' "/proc/$pid/status"; }
+took='' ballast=''
 take_ballast() {
   [ -n "${BALLAST:-}" ] || return 0
   python3 -c 'import sys, time
@@ -312,6 +346,7 @@ perf_rounds() { # produce|consume TOPIC SIZE THROUGHPUT
   for round in 0 $(seq "$rounds"); do # the first one warms up
     for side in chronik kafka; do
       [ $side = chronik ] || [ -n "$kafka" ] || continue
+      sync # or it would wait for what the run before left the system to write
       line="$("perf_$1" "$([ $side = kafka ] && echo "$kafka" || echo "$addr")" "$2" "$3" "$4")"
       [ "$round" = 0 ] || { echo "$side: $line"; awk '{print int($1)}' <<<"$line" >>"$work/$side.rates.$1"; }
     done
@@ -332,7 +367,7 @@ perf_consume() { # ADDR TOPIC SIZE -: records/s, and of the fetching alone
 
 all="limits closed acks shared windows single batches throttled read cold e2e partitions"
 for row in "${@:-$all}"; do for r in $row; do
-  declare -F "row_$r" >/dev/null || { echo "bench: there is no row $r; there are: $all profiles groups tools sweeps bulk"; exit 2; }
+  declare -F "row_$r" >/dev/null || { echo "bench: there is no row $r; there are: $all profiles groups tools sweeps bulk start"; exit 2; }
 done; done
 printf 'machine: %s CPUs, %s, Linux %s, %s\n' "$(nproc)" "$(sed -n 's/^model name[^:]*: //p' /proc/cpuinfo | head -1)" "$(uname -r)" "$(date -u +%F)"
 start_chronik

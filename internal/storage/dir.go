@@ -132,7 +132,9 @@ type Dir struct {
 	ident identity
 	lock  io.Closer
 	clean bool // the last stop was clean
-	log   *zap.Logger
+	// recovering: segments are made of what the journal holds, and nobody reads yet.
+	recovering bool
+	log        *zap.Logger
 
 	journal *journal.Journal
 	files   *segment.Files

@@ -120,7 +120,11 @@ func (l *Log) addSegment(base int64, cfg *Config) (*segment.Segment, error) {
 	if cfg.Preallocate {
 		prealloc = cfg.Segment.Bytes
 	}
-	s, err := segment.Create(l.dir.files, l.path, base, prealloc)
+	create := segment.Create
+	if l.dir.recovering && l.mode == journalled {
+		create = segment.Renew // what follows the recovery point is in the journal
+	}
+	s, err := create(l.dir.files, l.path, base, prealloc)
 	if err != nil {
 		return nil, err
 	}

@@ -195,6 +195,8 @@ func (r *recovery) logs() error {
 			r.later(nil, func() error { return r.forgetAside(f) })
 		}
 	}
+	r.d.recovering = true
+	defer func() { r.d.recovering = false }()
 	if !r.d.clean {
 		if err := r.apply(); err != nil {
 			return err

@@ -52,7 +52,7 @@ func IsUnfinished(name string) bool {
 func CreateCleaned(files *Files, dir string, base int64) (*Segment, error) {
 	s := newSegment(files, dir, base)
 	s.stage.Store(cleaned)
-	h, err := s.create()
+	h, err := s.create(false)
 	if err != nil {
 		return nil, err
 	}

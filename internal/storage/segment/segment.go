@@ -73,8 +73,19 @@ type Segment struct {
 // Create makes the files of a new segment in dir. The caller syncs dir before
 // anything in the segment is acknowledged.
 func Create(files *Files, dir string, base int64, preallocate int64) (*Segment, error) {
+	return create(files, dir, base, preallocate, false)
+}
+
+// Renew is Create for a start: a file of that name, which the crash left, nobody reads,
+// and nothing in it counts, be it that it comes back; so it is emptied instead of removed.
+// ext4 without a journal makes files slowly where it has just removed as many.
+func Renew(files *Files, dir string, base int64, preallocate int64) (*Segment, error) {
+	return create(files, dir, base, preallocate, true)
+}
+
+func create(files *Files, dir string, base, preallocate int64, renew bool) (*Segment, error) {
 	s := newSegment(files, dir, base)
-	h, err := s.create()
+	h, err := s.create(renew)
 	if err != nil {
 		return nil, err
 	}
@@ -93,11 +104,18 @@ func Create(files *Files, dir string, base int64, preallocate int64) (*Segment, 
 }
 
 // create makes the file of batches.
-func (s *Segment) create() (*handle, error) {
+func (s *Segment) create(renew bool) (*handle, error) {
 	s.files.forget(s.Path())
 	h, err := s.files.acquire(s.Path(), true)
-	if errors.Is(err, fs.ErrExist) {
-		// Left by a crash or a failed attempt; nothing in it counts.
+	// What is there was left by a crash or a failed attempt; nothing in it counts.
+	switch {
+	case errors.Is(err, fs.ErrExist) && renew:
+		if h, err = s.files.acquire(s.Path(), false); err == nil {
+			if err = h.f.Truncate(0); err != nil {
+				s.files.release(h)
+			}
+		}
+	case errors.Is(err, fs.ErrExist):
 		if err = s.files.fs.Remove(s.Path()); err == nil {
 			h, err = s.files.acquire(s.Path(), true)
 		}

@@ -1,0 +1,62 @@
+package storage
+
+import (
+	"bytes"
+	"path"
+	"testing"
+
+	"github.com/chronik-io/chronik/internal/storage/segment"
+	"github.com/chronik-io/chronik/internal/vfs"
+	"github.com/chronik-io/chronik/internal/vfs/errfs"
+)
+
+// A start writes what the journal holds into the segment file that the kill left,
+// which it empties, for nothing of it counts, however long it is. It doesn't remove it
+// and make another one.
+func TestAStartEmptiesSegmentsInsteadOfRemovingThem(t *testing.T) {
+	disk, image := vfs.Memory(), vfs.Memory()
+	d := mustOpen(t, disk, "sync", large)
+	l := makeLogs(t, d, 1, "sync")[0]
+	put(t, l, 100, 1000)
+	if err := l.flush(); err != nil {
+		t.Fatal(err)
+	}
+	name := path.Join(l.path, segment.Name(0)+segment.LogSuffix)
+	copyTree(t, disk, "/d", image, "/d") // as a kill leaves it
+	junk(t, image, name)
+	errs := errfs.New(image)
+	removed := errs.Add(errfs.Rule{Ops: errfs.Remove, Path: "*" + segment.LogSuffix})
+	again, err := openDir(errs, "sync", large)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if n := removed.Hits(); n != 0 {
+		t.Errorf("%d segments were removed", n)
+	}
+	holds(t, again.Logs()[0], 100)
+	if err := again.Close(); err != nil {
+		t.Fatal(err)
+	}
+	was, err := disk.Stat(name)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if is, err := image.Stat(name); err != nil || is.Size != was.Size {
+		t.Errorf("the segment has %d bytes, it had %d: %v", is.Size, was.Size, err)
+	}
+	last := mustOpen(t, image, "sync", large)
+	holds(t, last.Logs()[0], 100)
+}
+
+// junk overwrites a file with more bytes than it has.
+func junk(t *testing.T, fsys vfs.FS, name string) {
+	t.Helper()
+	f, err := fsys.Open(name)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer f.Close()
+	if _, err := f.WriteAt(bytes.Repeat([]byte("junk"), 100_000), 0); err != nil {
+		t.Fatal(err)
+	}
+}
