@@ -15,9 +15,9 @@ import (
 // Handler answers requests.
 type Handler interface {
 	// Handle is called by the connection's reader, or by a poller for which other
-	// connections wait, and must not block unless Request.MayBlock allows it. Exactly one of the request's Respond,
-	// RespondRaw, RespondNone and Abort is to be called, then or later, from any
-	// goroutine.
+	// connections wait, and must not block unless Request.MayBlock allows it. Exactly
+	// one of the request's Respond, RespondRaw, RespondNone and Abort is to be called,
+	// then or later, from any goroutine.
 	Handle(*Request)
 }
 

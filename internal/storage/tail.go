@@ -221,7 +221,9 @@ func (t *tail) evictFirst(end int) []*chunk {
 		t.cached -= c.cap
 	}
 	clear(t.chunks[:end]) // the array must not go on holding what it doesn't show any more
-	t.chunks = t.chunks[end:]
+	if t.chunks = t.chunks[end:]; len(t.chunks) == 0 {
+		t.chunks = nil // an idle log holds no memory for what may come
+	}
 	t.flushed -= end
 	return gone
 }
