@@ -163,10 +163,10 @@ row_cold() {
     if ! echo 3 2>/dev/null >/proc/sys/vm/drop_caches; then echo "NOT COLD: the page cache can't be dropped here"; fi
     start_chronik
     echo "chronik:"
-    "$bench" --bootstrap-servers "$addr" --topic "$t" --mode consume --clients "$clients" -c 1 -d 2s --warmup 0s | grep -E 'throughput|consume '
+    "$bench" --bootstrap-servers "$addr" --topic "$t" --mode consume --clients "$clients" -c 1 -d 1s --warmup 0s | grep -E 'throughput|consume '
     [ -z "$kafka" ] || { echo "kafka:"
       echo 3 2>/dev/null >/proc/sys/vm/drop_caches
-      "$bench" --bootstrap-servers "$kafka" --topic "$t" --mode consume --clients "$clients" -c 1 -d 2s --warmup 0s | grep -E 'throughput|consume '; }
+      "$bench" --bootstrap-servers "$kafka" --topic "$t" --mode consume --clients "$clients" -c 1 -d 1s --warmup 0s | grep -E 'throughput|consume '; }
   done
 }
 row_e2e() {
