@@ -54,6 +54,10 @@ func (l *Log) judge(now time.Time) (v cleaner.Verdict, start int64) {
 // parts returns the parts of the log that may be looked at now; nil where it is
 // out of use. One whose segment failed is looked at: the disk may be full.
 func (l *Log) parts() []cleaner.Part {
+	// Between the end of a write to a segment and the note that it was done, its bytes
+	// would be counted twice, in the segment and in memory.
+	l.flushMu.Lock()
+	defer l.flushMu.Unlock()
 	l.mu.RLock()
 	defer l.mu.RUnlock()
 	if l.closed || l.stopped || l.offline != nil {
