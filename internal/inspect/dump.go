@@ -76,7 +76,6 @@ type ItemCheckpoint struct {
 
 // ItemLog is what a checkpoint says of a log.
 type ItemLog struct {
-	Mode     string         `json:"mode"` // journal or write-through
 	Flags    []string       `json:"flags,omitempty"`
 	Reason   string         `json:"reason,omitempty"`
 	Start    int64          `json:"start"`
@@ -212,12 +211,9 @@ func (d *dumper) checkpoint() error {
 		if err != nil || !d.o.wants(l.Topic, l.ID.Partition) {
 			continue
 		}
-		x := &ItemLog{Mode: "write-through", Start: l.Start, Stored: l.Offset, LSN: uint64(l.LSN), Clean: l.Clean, Reason: l.Offline + l.Aside,
+		x := &ItemLog{Start: l.Start, Stored: l.Offset, LSN: uint64(l.LSN), Clean: l.Clean, Reason: l.Offline + l.Aside,
 			Epochs: l.Epochs.Entries(), Segments: []ItemSegment{}}
-		if l.Journalled {
-			x.Mode = "journal"
-		}
-		for flag, set := range map[string]bool{"cut": l.Cut, "deleted": l.Deleted, "offline": l.Offline != "", "aside": l.Aside != "", "swap": l.Swapping} {
+		for flag, set := range map[string]bool{"deleted": l.Deleted, "offline": l.Offline != "", "aside": l.Aside != "", "swap": l.Swapping} {
 			if set {
 				x.Flags = append(x.Flags, flag)
 			}

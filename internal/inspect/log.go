@@ -4,18 +4,12 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
-	"maps"
-	"math"
 	"path"
-	"slices"
 	"strings"
-	"time"
 
 	"github.com/chronik-io/chronik/internal/record"
 	"github.com/chronik-io/chronik/internal/storage"
-	"github.com/chronik-io/chronik/internal/storage/epochs"
 	"github.com/chronik-io/chronik/internal/storage/journal"
-	"github.com/chronik-io/chronik/internal/storage/producers"
 	"github.com/chronik-io/chronik/internal/storage/segment"
 )
 
@@ -45,9 +39,6 @@ type log struct {
 	cut         map[int64]int64  // listed segments that end before what is listed
 	ends        map[int64]Loss   // of those that are gone or cut
 	flaws       map[int64][]flaw // listed segments that are to be written anew
-	settled     []storage.Extent // segments behind one that is gone, of a log that was written through
-	epochs      epochs.Cache     // with what is in them
-	producers   []byte           // the same
 	recovered   []string         // files with frames that it can take back
 	reset       bool             // the state of producers is to be forgotten
 	kept        bool             // Aside is to be left out or written anew
@@ -62,7 +53,7 @@ type flaw struct {
 	epoch int32 // to be written, where renumber is not set and nothing is left out; -1: none
 }
 
-func (l *log) journalled() bool { return l.st.Journalled && !l.st.Deleted && l.st.Offline == "" }
+func (l *log) journalled() bool { return !l.st.Deleted && l.st.Offline == "" }
 
 func (l *log) loss(from, to int64) Loss {
 	return Loss{Topic: l.st.Topic, Partition: l.st.ID.Partition, From: from, To: to}
@@ -100,11 +91,6 @@ func (l *log) look() error {
 	}
 	for i := range l.st.Segments {
 		if err := l.segment(i); err != nil {
-			return err
-		}
-	}
-	if !l.st.Journalled && !l.st.Cut && !l.dir.clean && l.st.Offline == "" {
-		if err := l.scan(); err != nil {
 			return err
 		}
 	}
@@ -179,7 +165,7 @@ func (l *log) unlisted() error {
 	}
 	for base, size := range l.files {
 		switch {
-		case listed[base], base >= l.st.Offset && !l.st.Journalled && !l.st.Cut: // scan looks at it
+		case listed[base]:
 		case base >= l.st.Offset:
 			if err := l.tail(base, 0, base, size); err != nil {
 				return err
@@ -239,11 +225,11 @@ func (l *log) segment(i int) error {
 	}
 	short := err != nil
 	switch last := i+1 == len(l.st.Segments); {
-	case size > e.Size && last && l.st.Journalled && !l.st.Cut && !waits:
+	case size > e.Size && last && !waits:
 		if err := l.tail(e.Base, e.Size, next, size); err != nil {
 			return err
 		}
-	case size > e.Size && (!last || l.st.Journalled || l.st.Cut):
+	case size > e.Size:
 		l.dir.find(SegmentTail, l, name, e.Size, "%d bytes behind what the checkpoint says", size-e.Size)
 	}
 	x, err := segment.Check(l.dir.fs, l.path, e.Base, min(size, e.Size), next, waits, func(pos int64, b record.Batch) error {
@@ -309,99 +295,4 @@ func (l *log) indexes(base int64, x segment.Checked) {
 			l.dir.find(IndexDamaged, l, name, e.First, "%d entries from here on are not what the batches say", e.Wrong)
 		}
 	}
-}
-
-// scan finds the end of a log that was written through, as a start does.
-func (l *log) scan() error {
-	next, n := l.st.Offset, len(l.st.Segments)
-	follow := func(base, from, size int64) (bool, error) {
-		end, pos, err := segment.Prefix(l.dir.fs, l.path, base, from, next, size, func(b record.Batch) error {
-			l.batches++
-			l.bytes += int64(len(b))
-			l.dir.opt.Progress(int64(len(b)))
-			return l.dir.ctx.Err()
-		})
-		if err != nil {
-			return false, l.unreadable(l.segmentPath(base), err)
-		}
-		if pos < size {
-			l.dir.find(SegmentTail, l, l.segmentPath(base), pos, "%d bytes that are no whole batch, behind what was synced", size-pos)
-		}
-		moved := end > next
-		next = end
-		return moved, nil
-	}
-	if n > 0 {
-		e := l.st.Segments[n-1]
-		if _, short := l.cut[e.Base]; short || l.gone[e.Base] {
-			return l.settle()
-		}
-		if l.files[e.Base] > e.Size {
-			if _, err := follow(e.Base, e.Size, l.files[e.Base]); err != nil {
-				return err
-			}
-		}
-	}
-	seen := map[int64]bool{}
-	for {
-		size, ok := l.files[next]
-		if !ok || seen[next] || next < l.st.Offset || n > 0 && l.st.Segments[n-1].Base == next {
-			break
-		}
-		seen[next] = true
-		if moved, err := follow(next, 0, size); err != nil || !moved {
-			l.end = next
-			return err
-		}
-	}
-	for base, size := range l.files {
-		if base >= l.st.Offset && !seen[base] && (n == 0 || l.st.Segments[n-1].Base != base) {
-			l.dir.find(SegmentTail, l, l.segmentPath(base), 0, "%d bytes behind the log's end, offset %d", size, next)
-		}
-	}
-	l.end = next
-	return nil
-}
-
-// settle finds what stands behind the last listed segment of a log that was written
-// through, where that segment is gone or short: no start gets so far.
-func (l *log) settle() error {
-	next, now := l.st.Offset, time.Now()
-	last := l.st.Segments[len(l.st.Segments)-1].Base
-	var known producers.State
-	if _, err := known.Decode(l.st.Producers); err != nil {
-		known.Clear() // it is forgotten
-	}
-	var err error
-	if l.epochs, _, err = epochs.Decode(l.st.Epochs.Append(nil, math.MaxInt64)); err != nil {
-		return fmt.Errorf("%s: %w", l.st, err)
-	}
-	for _, base := range slices.Sorted(maps.Keys(l.files)) {
-		if base <= last {
-			continue
-		}
-		end, pos, err := segment.Prefix(l.dir.fs, l.path, base, 0, base, l.files[base], func(b record.Batch) error {
-			l.batches++
-			l.bytes += int64(len(b))
-			known.Add(b, now)
-			l.epochs.Assign(b.LeaderEpoch(), b.BaseOffset())
-			return l.dir.ctx.Err()
-		})
-		if err != nil {
-			return l.unreadable(l.segmentPath(base), err)
-		}
-		if end == base {
-			continue
-		}
-		if base > next {
-			l.lost = append(l.lost, l.loss(next, base))
-			x := l.ends[last]
-			x.To = base
-			l.ends[last] = x
-		}
-		l.settled = append(l.settled, storage.Extent{Base: base, Size: pos})
-		next = end
-	}
-	l.end, l.producers = next, known.Append(nil, next)
-	return nil
 }

@@ -238,11 +238,7 @@ func (m *mend) segments(l *log, s *storage.LogState) bool {
 			list = append(list, e)
 		}
 	}
-	list = append(list, l.settled...)
 	s.Segments = list
-	if len(l.settled) > 0 {
-		s.Offset, s.Epochs, s.Producers = l.end, l.epochs, l.producers
-	}
 	first := s.Offset
 	for _, e := range list {
 		if e.Size > 0 {

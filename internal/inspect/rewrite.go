@@ -117,12 +117,7 @@ func (m *mend) anew(files *segment.Files, l *log, base int64) error {
 		return err
 	}
 	size := s.Segments[i].Size
-	// What a log that is written through has behind its recovery point stays.
-	tail := int64(0)
-	if !s.Journalled && i+1 == len(s.Segments) {
-		tail = max(l.files[base]-size, 0)
-	}
-	if err := m.copy(l, base, size+tail, fresh); err != nil {
+	if err := m.copy(l, base, size, fresh); err != nil {
 		return errors.Join(err, fresh.Discard())
 	}
 	if err := fresh.Seal(); err != nil {
@@ -137,7 +132,7 @@ func (m *mend) anew(files *segment.Files, l *log, base int64) error {
 	if err := m.fs.SyncDir(l.path); err != nil {
 		return err
 	}
-	s.Segments[i].Size, s.Swapping, s.Swap = fresh.Size()-tail, true, base
+	s.Segments[i].Size, s.Swapping, s.Swap = fresh.Size(), true, base
 	return nil
 }
 

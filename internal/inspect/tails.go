@@ -31,7 +31,7 @@ type tail struct {
 // back, so that nothing of a history that was cut off is taken for it.
 func (l *log) findTail() error {
 	l.behind = nil
-	if !l.journalled() || l.st.Cut || l.st.Swapping {
+	if !l.journalled() || l.st.Swapping {
 		return nil
 	}
 	files, err := l.sizes()

@@ -119,7 +119,7 @@ func (d *Dir) beginAt(c *checkpoint, at journal.Position) error {
 // journalled lists the partitions whose newest records are in the journal.
 func (c *checkpoint) journalled() (list []Accepted) {
 	for i := range c.logs {
-		if l := &c.logs[i]; l.mode == journalled && !l.deleted && l.offline == "" {
+		if l := &c.logs[i]; !l.deleted && l.offline == "" {
 			list = append(list, Accepted{Topic: l.topic, Partition: l.id.Partition, Kept: l.rp.offset})
 		}
 	}

@@ -13,21 +13,19 @@ import (
 	"github.com/chronik-io/chronik/internal/vfs"
 )
 
-// A log directory's checkpoint, version 2, little endian:
+// A log directory's checkpoint, version 3, little endian:
 //
 //	sequence u64 | redo file u64 | redo LSN u64 | durable LSN u64 | directory id 16 | journal id 16 | logs u32, then per log:
-//	topic id 16 | partition i32 | topic name u16+bytes | mode u8 | flags u8 | log start i64 | first dirty offset i64 | swap i64 | reason u16+bytes
+//	topic id 16 | partition i32 | topic name u16+bytes | flags u8 | log start i64 | first dirty offset i64 | swap i64 | reason u16+bytes
 //	| recovery point: offset i64, LSN u64, segments u32 × (base i64, size i64)
 //	| leader epochs (epochs.Cache.Append) | producers u32 length + bytes (producers.State.Append)
 //
-//	flags: 1 cut (a start cuts at the recovery point), 2 deleted, 4 offline (reason says why),
+//	flags: 2 deleted, 4 offline (reason says why),
 //	8 aside (reason names the file that holds the frames beyond the recovery point), 16 swap (a start gives the segment
 //	with base offset swap its place, where it is found as .log.swap, and removes what isn't listed below the recovery point)
 //
-// Version 1 has neither first dirty offset nor swap.
-//
 // Writing it is how everything but batches is committed: the birth, the
-// deletion, the truncation and the start of logs, changes of mode, what a
+// deletion, the truncation and the start of logs, what a
 // compaction put in the place of segments, and the fate of a log that was found
 // damaged.
 //
@@ -39,7 +37,7 @@ import (
 const (
 	checkpointFile    = "checkpoint"
 	checkpointCopy    = "checkpoint.copy"
-	checkpointVersion = 2
+	checkpointVersion = 3
 )
 
 // checkpoint is the decoded file.
@@ -69,8 +67,6 @@ func (c *checkpoint) above() journal.LSN {
 type logCheckpoint struct {
 	id        ID
 	topic     string
-	mode      mode
-	cut       bool
 	deleted   bool
 	offline   string // why, "" if it is not; stays over starts
 	aside     string // file in the directory with its frames beyond rp, "" if they are in the journal
@@ -104,7 +100,7 @@ func (l *logCheckpoint) append(b []byte) []byte {
 	b = le.AppendUint32(b, uint32(l.id.Partition))
 	b = le.AppendUint16(b, uint16(len(l.topic)))
 	b = append(b, l.topic...)
-	b = append(b, byte(l.mode), l.flags())
+	b = append(b, l.flags())
 	b = le.AppendUint64(b, uint64(l.logStart))
 	b = le.AppendUint64(b, uint64(l.clean))
 	b = le.AppendUint64(b, uint64(l.swap))
@@ -128,7 +124,6 @@ func (l *logCheckpoint) append(b []byte) []byte {
 }
 
 const (
-	flagCut     = 1 << 0
 	flagDeleted = 1 << 1
 	flagOffline = 1 << 2
 	flagAside   = 1 << 3
@@ -136,9 +131,6 @@ const (
 )
 
 func (l *logCheckpoint) flags() (f byte) {
-	if l.cut {
-		f |= flagCut
-	}
 	if l.deleted {
 		f |= flagDeleted
 	}
@@ -181,7 +173,7 @@ func (c *cursor) id() (id [16]byte) {
 
 var errShortCheckpoint = errors.New("checkpoint is cut short")
 
-func decodeCheckpoint(b []byte, version int) (*checkpoint, error) {
+func decodeCheckpoint(b []byte) (*checkpoint, error) {
 	r := cursor{b: b}
 	c := &checkpoint{seq: r.u64()}
 	c.redo = journal.Position{File: r.u64(), LSN: journal.LSN(r.u64())}
@@ -189,7 +181,7 @@ func decodeCheckpoint(b []byte, version int) (*checkpoint, error) {
 	c.dirID, c.journal = r.id(), r.id()
 	n := int(r.u32())
 	for i := 0; i < n && !r.short; i++ {
-		l, err := decodeLog(&r, version)
+		l, err := decodeLog(&r)
 		if err != nil {
 			return nil, err
 		}
@@ -207,23 +199,22 @@ func loadCheckpoint(fsys vfs.FS, name string) (c *checkpoint, b []byte, version 
 	if b, version, err = statefile.ReadVersion(fsys, name, "checkpoint", checkpointVersion); err != nil {
 		return nil, nil, 0, err
 	}
-	if c, err = decodeCheckpoint(b, version); err != nil {
+	if version < checkpointVersion {
+		return nil, nil, 0, fmt.Errorf("%w: %s has version %d, which no release of chronik wrote; this program reads version %d", statefile.ErrCorrupt, name, version, checkpointVersion)
+	}
+	if c, err = decodeCheckpoint(b); err != nil {
 		return nil, nil, 0, fmt.Errorf("%w: %s: %w", statefile.ErrCorrupt, name, err)
 	}
 	return c, b, version, nil
 }
 
-func decodeLog(r *cursor, version int) (l logCheckpoint, err error) {
+func decodeLog(r *cursor) (l logCheckpoint, err error) {
 	l.id.Topic = r.id()
 	l.id.Partition = int32(r.u32())
 	l.topic = string(r.take(int(r.u16())))
-	l.mode = mode(r.u8())
 	flags := r.u8()
-	l.cut, l.deleted = flags&flagCut != 0, flags&flagDeleted != 0
-	l.logStart = r.i64()
-	if version > 1 {
-		l.clean, l.swap, l.swapping = r.i64(), r.i64(), flags&flagSwap != 0
-	}
+	l.deleted, l.swapping = flags&flagDeleted != 0, flags&flagSwap != 0
+	l.logStart, l.clean, l.swap = r.i64(), r.i64(), r.i64()
 	reason := string(r.take(int(r.u16())))
 	if flags&flagAside != 0 {
 		l.aside = reason
@@ -257,7 +248,7 @@ func (d *Dir) checkpoint(fresh *journal.Position) error {
 	// First what has been told, then the logs: a frame that is told later has a
 	// larger LSN than told.
 	told := d.journal.Notified()
-	c := checkpoint{seq: d.ckptSeq + 1, durable: told, dirID: d.ident.Dir, journal: d.ident.Journal}
+	c := checkpoint{seq: d.ckptSeq + 1, durable: min(told, d.journal.Durable()), dirID: d.ident.Dir, journal: d.ident.Journal}
 	redo := told + 1
 	for _, l := range d.Logs() {
 		lc, oldest := l.checkpointed()
@@ -307,7 +298,7 @@ func (l *Log) checkpointed() (logCheckpoint, journal.LSN) {
 	if l.asFound != nil {
 		return *l.asFound, math.MaxUint64
 	}
-	lc := logCheckpoint{id: l.id, topic: l.topic, mode: l.mode, cut: l.cut, logStart: l.logStart.Load(), rp: l.rp}
+	lc := logCheckpoint{id: l.id, topic: l.topic, logStart: l.logStart.Load(), rp: l.rp}
 	lc.clean, lc.swapping, lc.swap = l.clean, l.swapMark && !l.dir.opt.broken.forgetfulSwap, l.swapBase
 	var err error
 	// Epochs that began above the recovery point come back with the frames.
@@ -317,6 +308,9 @@ func (l *Log) checkpointed() (logCheckpoint, journal.LSN) {
 	lc.producers = l.settled.Append(nil, l.rp.offset)
 	if l.dir.opt.broken.liveProducers {
 		lc.producers = l.producers.Append(nil, l.rp.offset)
+	}
+	if l.aside != nil {
+		lc.aside, lc.rp.lsn = l.aside.name, max(lc.rp.lsn, l.aside.lsn)
 	}
 	if l.dir.opt.broken.earlyLSN {
 		lc.rp.lsn = max(lc.rp.lsn, l.dir.journal.Notified())

@@ -82,7 +82,7 @@ func (l *Log) Queue(a *Append) {
 // at the end of t, or soon if t is nil.
 func (l *Log) Commit(t *turn.Turn) {
 	l.qmu.Lock()
-	if l.owned || l.waiters > 0 || len(l.queue) == 0 && !l.modeChanges() {
+	if l.owned || l.waiters > 0 || len(l.queue) == 0 {
 		l.qmu.Unlock()
 		return
 	}
@@ -128,10 +128,6 @@ func (l *Log) commit(t *turn.Turn) {
 			l.qmu.Unlock()
 			return
 		}
-		if l.modeChanges() && l.dir.run(l.switchMode) {
-			l.qmu.Unlock() // switchMode owns from here on, and ends with disown
-			return
-		}
 		// What will be refused needs no memory, and must not wait for it.
 		if len(l.queue) == 0 || l.refusal() == nil && !l.dir.memory.admit(l) {
 			l.owned = false
@@ -166,14 +162,6 @@ func (l *Log) takeLocked() []*Append {
 	group = slices.Clone(group[:n])
 	l.queue = slices.Delete(l.queue, 0, n)
 	return group
-}
-
-// modeChanges says whether the profile in force asks for the other way of
-// becoming durable.
-func (l *Log) modeChanges() bool {
-	l.mu.RLock()
-	defer l.mu.RUnlock()
-	return (l.mode != l.cfg.Load().mode() || l.unsettled) && !l.closed && !l.stopped && l.offline == nil
 }
 
 // commitGroup numbers the appends of a group in order and hands them over.
@@ -300,18 +288,15 @@ func (l *Log) place(c *chunk, a *Append, b record.Batch, now time.Time) {
 // publish makes the chunk part of the log's tail.
 func (l *Log) publish(c *chunk) {
 	l.mu.Lock()
-	c.ready = l.mode == writeThrough || l.dir.opt.broken.notDurable
+	c.ready = l.dir.opt.broken.notDurable
 	l.tail.add(c)
 	l.mu.Unlock()
 }
 
-// handOver passes the chunk on to whoever makes it durable or writes it.
+// handOver passes the chunk on to the journal.
 func (l *Log) handOver(c *chunk, t *turn.Turn) {
-	if c.ready {
+	if c.ready { // only in tests that break a rule
 		l.dir.schedule(l)
-		if !l.dir.opt.broken.notDurable || l.currentMode() == writeThrough {
-			return
-		}
 	}
 	cfg := l.cfg.Load()
 	c.entry = journal.Entry{
@@ -323,21 +308,77 @@ func (l *Log) handOver(c *chunk, t *turn.Turn) {
 	_ = c.submit(l.dir.journal, t)
 }
 
-// chunkDurable is told by the journal.
+// chunkWritten is called by the journal when the chunk's frame is written.
+func (l *Log) chunkWritten(c *chunk) {
+	end := c.next
+	l.arrive(c, false)
+	l.written.Store(end)
+	l.dir.unsynced.add(l)
+	l.observer().Advanced()
+}
+
+// chunkDurable is called by the journal when the chunk's frame is durable, and with it
+// all frames before it.
 func (l *Log) chunkDurable(c *chunk) {
-	limits, end := &l.cfg.Load().Segment, c.next
+	end := c.next
+	l.reached(end, l.arrive(c, true))
+}
+
+// arrive notes that the journal holds the chunk, and joins it to the one before it if
+// that is possible: c may not exist any more then. It reports whether the log has
+// enough in memory for a flush.
+func (l *Log) arrive(c *chunk, durable bool) (flush bool) {
 	l.dir.observeWait(c)
+	limits := &l.cfg.Load().Segment
 	l.mu.Lock()
 	c.setLSN(c.entry.LSN)
 	c.firstTs = c.maxTs
-	settled := c.ready // a flusher may hold it already: only tests that break a rule see that
-	c.ready = true
-	joined := !settled && l.tail.join(c, limits.Bytes/2, min(limits.Ms, joinMs))
-	flush := l.tail.unflushedBytes() >= flushAt
+	early := c.ready // a flusher may hold it already: only tests that break a rule see that
+	if durable {
+		l.tail.durable(c.last)
+	}
+	joined := !early && l.tail.join(c, limits.Bytes/2, min(limits.Ms, joinMs))
+	flush = l.tail.unflushedBytes() >= flushAt
 	l.mu.Unlock()
 	if joined {
 		l.dir.memory.joined(c)
 	}
+	return flush
+}
+
+// unsyncedLogs are the logs with chunks that are written and not known to be durable.
+// Only the journal's callbacks use it, of which one runs at a time.
+type unsyncedLogs []*Log
+
+func (u *unsyncedLogs) add(l *Log) {
+	if !l.unsynced {
+		l.unsynced = true
+		*u = append(*u, l)
+	}
+}
+
+// durableThrough is called by the journal when all frames up to an LSN are durable.
+func (d *Dir) durableThrough(lsn journal.LSN) {
+	logs := d.unsynced
+	d.unsynced = nil
+	for _, l := range logs {
+		l.mu.Lock()
+		end, rest := l.tail.durable(lsn)
+		flush := l.tail.unflushedBytes() >= flushAt
+		l.mu.Unlock()
+		l.unsynced = false
+		if rest {
+			d.unsynced.add(l)
+		}
+		if end > l.durable.Load() {
+			l.reached(end, flush)
+		}
+	}
+	d.syncedLSN.Store(uint64(lsn))
+}
+
+// reached moves the durable end and has the log flushed if that is worth a write.
+func (l *Log) reached(end int64, flush bool) {
 	l.durable.Store(end)
 	l.observer().Advanced()
 	if flush || l.dir.memory.tight() {

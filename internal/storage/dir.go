@@ -144,6 +144,7 @@ type Dir struct {
 
 	turnover turnover
 	failed   atomic.Pointer[error]
+	blocked  atomic.Pointer[error] // the journal is full, and no sweep can change that
 
 	mu      sync.Mutex
 	logs    map[ID]*Log
@@ -151,21 +152,23 @@ type Dir struct {
 	broken  map[*Log]struct{}
 	deleted map[ID]tombstone
 	said    map[string]int // repeated failures that were logged
-	dirty   map[*Log]struct{}
 
 	ckptMu  sync.Mutex
 	ckptSeq uint64      // guarded by ckptMu
 	minLSN  journal.LSN // what recovery found is below it
 
+	unsynced  unsyncedLogs  // of the journal's callbacks
+	syncedLSN atomic.Uint64 // the logs know that the frames up to it are durable
+
 	tasks
-	keeper                               keeper
-	compacting                           sync.Mutex // one pass at a time
-	pace                                 pace
-	sweeps, repairs, pressure, intervals chan struct{}
-	failures                             chan error
-	quit                                 chan struct{}
-	closing                              atomic.Bool
-	done                                 sync.WaitGroup
+	keeper                    keeper
+	compacting                sync.Mutex // one pass at a time
+	pace                      pace
+	sweeps, repairs, pressure chan struct{}
+	failures                  chan error
+	quit                      chan struct{}
+	closing                   atomic.Bool
+	done                      sync.WaitGroup
 }
 
 // tombstone is a deleted log whose frames or files may still be there.
@@ -190,9 +193,12 @@ func (d *Dir) ID() [16]byte { return d.ident.Dir }
 // leader epochs must be raised before the first append (invariant I9).
 func (d *Dir) Clean() bool { return d.clean }
 
-// Err returns why the directory takes no records for journalled logs, nil if it does.
+// Err returns why the directory takes no records, nil if it does.
 func (d *Dir) Err() error {
 	if p := d.failed.Load(); p != nil {
+		return *p
+	}
+	if p := d.blocked.Load(); p != nil {
 		return *p
 	}
 	if err := d.journal.Stalled(); err != nil {
@@ -230,8 +236,8 @@ func OpenDir(place Place, opt Options) (*Dir, error) {
 func newDir(place Place, opt *Options) *Dir {
 	d := &Dir{
 		opt: opt, path: path.Clean(place.Path), jpath: path.Clean(place.Journal),
-		logs: map[ID]*Log{}, broken: map[*Log]struct{}{}, deleted: map[ID]tombstone{}, said: map[string]int{}, dirty: map[*Log]struct{}{},
-		sweeps: make(chan struct{}, 1), repairs: make(chan struct{}, 1), pressure: make(chan struct{}, 1), intervals: make(chan struct{}, 1),
+		logs: map[ID]*Log{}, broken: map[*Log]struct{}{}, deleted: map[ID]tombstone{}, said: map[string]int{},
+		sweeps: make(chan struct{}, 1), repairs: make(chan struct{}, 1), pressure: make(chan struct{}, 1),
 		failures: make(chan error, 1), quit: make(chan struct{}),
 	}
 	if place.Journal == "" {
@@ -282,7 +288,8 @@ func (d *Dir) open() (err error) {
 	}
 	opt := d.journalOptions()
 	opt.Sweep = func() { d.signal(d.sweeps) }
-	opt.Absent, opt.Failed, opt.Synced, opt.Broken = d.opt.Absent, d.journalFailed, d.stats.group, d.opt.broken.journal
+	opt.Absent, opt.Failed, opt.Synced, opt.DurableThrough, opt.Broken = d.opt.Absent, d.journalFailed, d.stats.group, d.durableThrough, d.opt.broken.journal
+	opt.UnsyncedBytes = d.opt.DeferredBytes / 8 // what is not synced can't be flushed
 	if d.journal, err = journal.Open(opt); err != nil {
 		return err
 	}
@@ -400,12 +407,13 @@ func (l *Log) stop() {
 	l.disown() // refuses what is queued
 }
 
-// drain waits until the journal has told of everything, as long as it can. What is
-// left then is told that it is lost when the journal closes.
+// drain waits until everything is durable in the journal, as long as that can be. The
+// owners of what is left then receive an error when the journal closes.
 func (d *Dir) drain() {
 	deadline := time.Now().Add(closeWait)
 	for _, l := range d.Logs() {
 		for l.inFlight() && d.Err() == nil && time.Now().Before(deadline) {
+			d.journal.Sync()
 			time.Sleep(100 * time.Microsecond)
 		}
 	}

@@ -3,6 +3,7 @@ package storage
 import (
 	"errors"
 	"fmt"
+	"math"
 	"syscall"
 	"time"
 
@@ -38,24 +39,47 @@ func (l *Log) flush() error {
 
 // flushLocked needs flushMu.
 func (l *Log) flushLocked() error {
+	l.mu.RLock()
+	err := l.offline
+	if err == nil {
+		err = l.failure
+	}
+	l.mu.RUnlock()
+	if err != nil {
+		return err
+	}
+	if err := l.writeFlushable(); err != nil {
+		return l.segmentFailed(err)
+	}
+	return nil
+}
+
+// writeFlushable writes what is durable in the journal to segments. It needs flushMu.
+func (l *Log) writeFlushable() error {
 	for {
 		l.mu.Lock()
 		run := l.tail.flushable(flushRun)
-		err := l.offline
-		if err == nil {
-			err = l.failure
-		}
-		if l.closed {
+		if l.closed || l.offline != nil {
 			run = nil
 		}
 		l.mu.Unlock()
-		if len(run) == 0 || err != nil {
-			return err
+		if len(run) == 0 {
+			return nil
 		}
 		if err := l.writeRun(run); err != nil {
-			return l.segmentFailed(err)
+			return err
 		}
 	}
+}
+
+// active returns the last segment, nil if there is none.
+func (l *Log) active() *segment.Segment {
+	l.mu.RLock()
+	defer l.mu.RUnlock()
+	if n := len(l.segments); n > 0 {
+		return l.segments[n-1]
+	}
+	return nil
 }
 
 // writeRun writes chunks in order, rolling where a segment is full.
@@ -91,16 +115,13 @@ func (l *Log) writeRun(run []*chunk) error {
 
 // activeFor returns the segment that takes a chunk, a new one if the last is full.
 func (l *Log) activeFor(c *chunk, cfg *Config, limits segment.Limits) (*segment.Segment, error) {
+	active := l.active()
 	l.mu.RLock()
-	var active *segment.Segment
-	if n := len(l.segments); n > 0 {
-		active = l.segments[n-1]
-	}
 	end := l.flushed
 	l.mu.RUnlock()
 	if active != nil && active.Size() == 0 && active.Base() < end {
-		// What it was made for went without coming to it (discardLocked). A start looks
-		// for what was written through in a segment that begins at the recovery point.
+		// The records that it was made for were discarded (discardLocked): a segment is
+		// named after what it may hold.
 		return l.addSegment(end, cfg)
 	}
 	if active != nil && active.Err() == nil && !active.Full(limits, len(c.data), c.next-1, c.maxTs) {
@@ -121,7 +142,7 @@ func (l *Log) addSegment(base int64, cfg *Config) (*segment.Segment, error) {
 		prealloc = cfg.Segment.Bytes
 	}
 	create := segment.Create
-	if l.dir.recovering && l.mode == journalled {
+	if l.dir.recovering {
 		create = segment.Renew // what follows the recovery point is in the journal
 	}
 	s, err := create(l.dir.files, l.path, base, prealloc)
@@ -138,7 +159,6 @@ func (l *Log) addSegment(base int64, cfg *Config) (*segment.Segment, error) {
 }
 
 // chunksFlushed notes that chunks, the oldest unflushed ones, are in segments.
-// For a write-through log that is when they count as written.
 func (l *Log) chunksFlushed(run []*chunk) {
 	last := run[len(run)-1]
 	bytes := int64(0)
@@ -155,17 +175,8 @@ func (l *Log) chunksFlushed(run []*chunk) {
 	if last.last != 0 {
 		l.flushedLSN = last.last
 	}
-	through := l.mode == writeThrough
 	l.mu.Unlock()
 	l.dir.memory.flushed(l, bytes)
-	if through {
-		l.written.Store(last.next)
-		for _, c := range run {
-			l.dir.observeWait(c)
-		}
-		l.dir.wrote(l)
-		l.observer().Advanced()
-	}
 }
 
 // settle advances the producer state that checkpoints store. It follows the
@@ -212,15 +223,11 @@ func (l *Log) syncBy(sync func(*segment.Segment) error) error {
 	if l.closed {
 		err = fmt.Errorf("sync %s: %w", l, ErrClosed)
 	}
-	var active *segment.Segment
-	if n := len(l.segments); n > 0 {
-		active = l.segments[n-1]
-	}
 	l.mu.RUnlock()
 	if err != nil {
 		return err
 	}
-	if active != nil {
+	if active := l.active(); active != nil {
 		if err := sync(active); err != nil {
 			return l.segmentFailed(err)
 		}
@@ -240,15 +247,14 @@ func (l *Log) synced() {
 		l.mu.Unlock()
 		return
 	}
-	moved := l.rp.offset != l.flushed
 	l.rp.offset = l.flushed
 	l.rp.lsn = max(l.rp.lsn, l.flushedLSN)
 	l.rp.segments = l.extentsLocked()
 	l.lowestUnsynced = 0
-	through := l.mode == writeThrough
+	end, ahead := l.rp.offset, l.rp.offset > l.durable.Load()
 	l.mu.Unlock()
-	if through && moved {
-		l.durable.Store(l.rp.offset)
+	if ahead { // what the journal lost was flushed from memory
+		l.durable.Store(end)
 		l.observer().Advanced()
 	}
 }
@@ -262,39 +268,60 @@ func (l *Log) extentsLocked() []extent {
 	return list
 }
 
-// segmentFailed decides what a failed write or sync of a segment means. It
-// needs flushMu.
-//
-// Journalled: what is not synced is in the journal; the log takes no appends
-// until it has been written into a new segment (rewrite). Write-through: what
-// is not written fails; what was written is in no journal, so the log goes on
-// only if the file did not fail (it could not be opened, or a next one not be
-// made), or if a disk that is merely full let it be synced; and in a new file.
+// segmentFailed notes that a write or sync of a segment failed. What is not synced is
+// in the journal; the log takes no appends until it has been written into a new segment
+// (replaceSegment). It needs flushMu.
 func (l *Log) segmentFailed(err error) error {
 	l.dir.segmentError(l, err)
 	err = fmt.Errorf("%w: %s: %w", ErrFailed, l, err)
 	l.mu.Lock()
 	l.failure = err
-	through := l.mode == writeThrough
-	var active *segment.Segment
-	if n := len(l.segments); n > 0 {
-		active = l.segments[n-1]
-	}
 	l.mu.Unlock()
 	l.dir.run(func() { l.Commit(nil) }) // what waits for memory is refused now
-	dead := active != nil && active.Err() != nil
-	if through && dead && !noSpace(err) {
-		l.goOffline(err)
-		return err
-	}
-	if through && dead {
-		if e := active.Settle(); e != nil {
-			l.goOffline(e)
-			return err
-		}
-	}
 	l.dir.repair(l)
 	return err
+}
+
+// hold keeps the log from taking appends.
+func (l *Log) hold(err error) {
+	l.mu.Lock()
+	if l.failure == nil {
+		l.failure = err
+	}
+	l.mu.Unlock()
+}
+
+// settleAll brings everything into synced segments. The caller owns the right to
+// commit, so that nothing is added.
+func (l *Log) settleAll() error {
+	if err := l.awaitDurable(math.MaxInt64); err != nil {
+		return err
+	}
+	return l.flushAndSync()
+}
+
+// awaitDurable asks the journal for a datasync, and waits until what was numbered below
+// an offset is durable, or nothing of the log is in flight. An error means that this
+// won't be for the time being.
+func (l *Log) awaitDurable(end int64) error {
+	for wait := 50 * time.Microsecond; l.durable.Load() < end && l.inFlight(); wait = min(2*wait, 5*time.Millisecond) {
+		if err := l.Err(); err != nil {
+			return err
+		}
+		l.dir.journal.Sync()
+		if !l.dir.sleep(wait) {
+			return ErrClosed
+		}
+	}
+	return nil
+}
+
+// inFlight reports whether the journal has yet to make something of the log durable.
+func (l *Log) inFlight() bool {
+	l.mu.RLock()
+	defer l.mu.RUnlock()
+	n := len(l.tail.chunks)
+	return l.carrying || n > 0 && !l.tail.chunks[n-1].ready
 }
 
 func noSpace(err error) bool {

@@ -2,8 +2,6 @@ package storage
 
 import (
 	"errors"
-	"fmt"
-	"math"
 	"path"
 	"syscall"
 
@@ -27,91 +25,48 @@ func passes(err error) bool {
 	return errors.As(err, &errno) && errno != syscall.ENOENT
 }
 
-// home brings everything that is durable into synced segments, so that no file
-// of the journal so far is needed. A log of which that is impossible is left
-// behind after a few attempts: one bad log does not stop a thousand others.
+// home brings everything that was acknowledged into synced segments, so that no file
+// of the journal so far is needed. After a few attempts the frames of a log of which that
+// is impossible are set aside: one bad log does not stop a thousand others.
 func (d *Dir) home(attempt int) error {
 	var first error
+	var failed []*Log
 	for _, l := range d.Logs() {
-		if l.Offline() != nil {
+		if l.Offline() != nil || l.isAside() {
 			continue
 		}
 		err := l.bringHome()
-		if err == nil || l.Offline() != nil {
-			continue
-		}
-		if attempt >= homeAttempts && !shortage(err) {
-			e := l.leaveBehind(err)
-			if e == nil {
-				continue
-			}
-			err = errors.Join(err, e)
-		}
-		if first == nil {
+		switch {
+		case err == nil || l.Offline() != nil:
+		case attempt >= homeAttempts && !shortage(err):
+			failed = append(failed, l)
+		case first == nil:
 			first = err
 		}
 	}
-	return first
+	return errors.Join(first, d.copyAside(failed))
+}
+
+func (l *Log) isAside() bool {
+	l.mu.RLock()
+	defer l.mu.RUnlock()
+	return l.aside != nil
 }
 
 // bringHome flushes and syncs; a segment that fails is replaced first.
 func (l *Log) bringHome() error {
-	l.mu.RLock()
-	broken := l.failure != nil
-	l.mu.RUnlock()
-	if broken {
-		if err := l.replaceSegment(); err != nil {
-			return err
-		}
+	if err := l.dir.mend(l); err != nil {
+		return err
 	}
 	return l.flushAndSync()
-}
-
-// leaveBehind takes a log offline for the rest of this run: what the journal holds
-// of it is kept aside, the checkpoints name that file, and the next start brings
-// it back. The journal must stand still.
-func (l *Log) leaveBehind(cause error) error {
-	l.flushMu.Lock()
-	defer l.flushMu.Unlock()
-	entry, oldest := l.checkpointed()
-	if oldest != math.MaxUint64 {
-		aside := newAside(l.dir)
-		err := l.keepAside(aside, &entry, oldest)
-		if err := errors.Join(err, aside.close()); err != nil {
-			return err
-		}
-	}
-	l.mu.Lock()
-	l.asFound = &entry
-	l.mu.Unlock()
-	l.goOffline(cause)
-	return nil
-}
-
-// keepAside copies the frames beyond the recovery point into a file and checks
-// that they reach the durable end.
-func (l *Log) keepAside(aside *aside, entry *logCheckpoint, oldest journal.LSN) error {
-	f, j := found{l: l, lc: entry, end: entry.rp.offset}, l.dir.journal
-	err := j.Read(j.Oldest(oldest), j.Notified(), func(fr journal.Frame) error {
-		if fr.Stream != l.id || fr.LSN <= entry.rp.lsn {
-			return nil
-		}
-		if err := f.extend(&fr); err != nil {
-			return err
-		}
-		var err error
-		entry.aside, err = aside.keep(&fr, l.dir.path, l.String())
-		return err
-	})
-	if err == nil && f.end < l.durable.Load() {
-		err = fmt.Errorf("%w: journal holds %s up to %d only, %d is needed", ErrCorrupt, l, f.end, l.durable.Load())
-	}
-	return err
 }
 
 // bringBack replays the frames that a run before kept aside.
 func (f *found) bringBack() error {
 	return journal.ReadKept(f.l.dir.opt.FS, path.Join(f.l.dir.path, f.lc.aside), func(fr journal.Frame) error {
+		if fr.NextEnd <= f.lc.rp.offset {
+			return nil // a repair that the process before did not finish came that far
+		}
 		if err := f.extend(&fr); err != nil {
 			return err
 		}

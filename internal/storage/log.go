@@ -55,21 +55,6 @@ type Cleanup struct {
 	Internal bool
 }
 
-// mode is how the groups of a log become durable.
-type mode uint8
-
-const (
-	journalled mode = iota
-	writeThrough
-)
-
-func (c *Config) mode() mode {
-	if c.Profile.Sync == durability.SyncGroup {
-		return journalled
-	}
-	return writeThrough
-}
-
 // Observer hears of a log's ends. Its methods are called from the log's
 // goroutines with no lock held and must not block.
 type Observer interface {
@@ -123,7 +108,6 @@ type Log struct {
 	epochs    epochs.Cache
 
 	mu       sync.RWMutex
-	mode     mode
 	tail     tail
 	segments []*segment.Segment
 	flushed  int64 // end of what is in segments
@@ -136,7 +120,6 @@ type Log struct {
 	offline        error       // why it neither takes nor gives anything
 	carrying       bool        // a carried entry is on its way
 	stopped        bool        // the directory is being closed
-	unsettled      bool        // the checkpoint on the disk may name another mode
 	closed         bool        // deleted
 
 	clean    int64 // below it everything was compacted; guarded by mu
@@ -146,20 +129,20 @@ type Log struct {
 
 	attempts attempts // of compaction
 
-	cut     bool           // recovery cuts at rp although the log is written through; guarded by mu
+	aside   *asideFrames   // hold what the journal held beyond rp, until segments do; guarded by mu
 	asFound *logCheckpoint // what checkpoints go on saying of a log that is offline; guarded by mu
 
 	damaged   atomic.Pointer[error] // the first damage that a read met
 	readAt    atomic.Int64          // when batches were last read from a segment, unix ns; 0: never
 	wait      atomic.Pointer[waitSeries]
 	scheduled atomic.Bool // stands in the directory's flush queue
+	unsynced  bool        // stands in Dir.unsynced
 	listed    bool        // stands in memory.clean; guarded by memory.mu
 }
 
 func newLog(d *Dir, id ID, topic, dirName string, cfg Config) *Log {
 	l := &Log{id: id, topic: topic, dir: d, path: path.Join(d.path, dirName), stream: journal.NewStream(id)}
 	l.cfg.Store(&cfg)
-	l.mode = cfg.mode()
 	l.queueState.init()
 	l.producers.Expiry, l.settled.Expiry = d.opt.ProducerExpiry, d.opt.ProducerExpiry
 	return l
@@ -197,11 +180,13 @@ func (nobody) StartMoved()           {}
 func (l *Log) Config() Config { return *l.cfg.Load() }
 
 // Configure changes the configuration. A new durability profile takes effect
-// between two groups; changing between synced and written ones syncs the log
-// first, while appends wait.
+// between two groups. Where the old one acknowledged what was only written, AckEnd goes
+// back to the durable end until the datasync that this call asks for.
 func (l *Log) Configure(cfg Config) {
 	old := l.cfg.Swap(&cfg)
-	l.Commit(nil)
+	if cfg.Profile.Ack == durability.Synced && l.written.Load() > l.durable.Load() {
+		l.dir.journal.Sync()
+	}
 	if old.Cleanup != cfg.Cleanup {
 		l.dir.keep()
 	}
@@ -235,7 +220,7 @@ func (l *Log) AckEnd() int64 {
 // Err returns why the log can't be used, nil if it can: it is offline, or it
 // takes no appends for the time being.
 func (l *Log) Err() error {
-	if err := l.dir.Err(); err != nil && l.currentMode() == journalled {
+	if err := l.dir.Err(); err != nil {
 		return err
 	}
 	l.mu.RLock()
@@ -278,12 +263,6 @@ func (l *Log) failedForGood() bool {
 	l.mu.RLock()
 	defer l.mu.RUnlock()
 	return l.offline != nil
-}
-
-func (l *Log) currentMode() mode {
-	l.mu.RLock()
-	defer l.mu.RUnlock()
-	return l.mode
 }
 
 // givenUp says that the log stays offline over starts.
@@ -333,9 +312,13 @@ func (l *Log) Size() int64 {
 	return n + l.tail.unflushedBytes()
 }
 
-// oldestLocked returns the smallest LSN of a told frame that is not contained
-// in synced segment bytes, and MaxUint64 if there is none.
+// oldestLocked returns the smallest LSN of a frame that is contained neither in
+// synced segment bytes nor in a file aside, and MaxUint64 if there is none. Frames
+// whose owner has not been notified don't count.
 func (l *Log) oldestLocked() journal.LSN {
+	if l.aside != nil { // a log takes no appends as long as it has one
+		return math.MaxUint64
+	}
 	if l.lowestUnsynced != 0 {
 		return l.lowestUnsynced
 	}

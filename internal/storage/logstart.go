@@ -59,9 +59,8 @@ func (m *Manager) MoveStarts(moves []StartMove) {
 // Err. One checkpoint commits all of them; then what lies wholly below goes.
 //
 // Between the checkpoint and the removal segments may be sealed and others begun,
-// since nobody who writes waits for the checkpoint. That is no harm: a log written
-// through had its recovery point at the new start or beyond when the checkpoint was
-// written, and of a journalled one the journal holds what lies above.
+// since nobody who writes waits for the checkpoint. That is no harm: the journal
+// holds what lies above the recovery point.
 func (d *Dir) MoveStarts(moves []StartMove) {
 	any := false
 	for i := range moves {
@@ -98,10 +97,8 @@ func (l *Log) raiseStart(m *StartMove) error {
 	if m.To <= l.startSynced.Load() && len(m.gone) == 0 {
 		return nil
 	}
-	if m.To > l.durable.Load() {
-		if err := l.flushAndSync(); err != nil {
-			return fmt.Errorf("move the start of %s to %d: %w", l, m.To, err)
-		}
+	if err := l.awaitDurable(m.To); err != nil {
+		return fmt.Errorf("move the start of %s to %d: %w", l, m.To, err)
 	}
 	l.flushMu.Lock()
 	defer l.flushMu.Unlock()
@@ -143,7 +140,7 @@ func (l *Log) startMovable(to int64) error {
 	return nil
 }
 
-// discardLocked makes the recovery point of a journalled log its end where all of
+// discardLocked makes the recovery point of the log its end where all of
 // it lies below the new start: what is only in memory and in the journal never
 // comes to a segment, and what is in one need not be synced. It returns the chunks
 // to release, and how many of them are cached. The caller holds flushMu, smu and mu;
@@ -154,7 +151,7 @@ func (l *Log) discardLocked(to int64) (gone []*chunk, cached int) {
 	if n := len(rest); n > 0 {
 		end, lsn = rest[n-1].next, rest[n-1].last
 	}
-	if l.mode != journalled || l.failure != nil || end != l.logEnd.Load() || end > to || end == l.rp.offset {
+	if l.failure != nil || end != l.logEnd.Load() || end > to || end == l.rp.offset {
 		return nil, 0
 	}
 	now := l.dir.now()

@@ -318,7 +318,6 @@ func (r *recovery) look(lc *logCheckpoint) {
 	f := &found{l: l, lc: lc, end: lc.rp.offset, files: map[int64]int64{}}
 	r.found[lc.id] = f
 	d.logs[lc.id] = l
-	l.mode = lc.mode
 	l.rp = recoveryPoint{offset: lc.rp.offset, lsn: lc.rp.lsn}
 	l.clean = lc.clean
 	l.logStart.Store(lc.logStart)

@@ -3,15 +3,12 @@ package storage
 import (
 	"fmt"
 	"path"
-	"time"
 
-	"github.com/chronik-io/chronik/internal/record"
 	"github.com/chronik-io/chronik/internal/storage/segment"
 )
 
 // prepare opens the segments of a log: up to the recovery point they are
-// trusted, if they are there; what follows is cut, or scanned where the log was
-// written through.
+// trusted, if they are there; what follows is cut, since the journal holds it.
 func (r *recovery) prepare(f *found) error {
 	l := f.l
 	infos, err := r.d.opt.FS.List(l.path)
@@ -36,14 +33,6 @@ func (r *recovery) prepare(f *found) error {
 	}
 	if err := r.openListed(f); err != nil {
 		return err
-	}
-	if l.mode == writeThrough && !f.lc.cut && !r.d.clean {
-		return r.scan(f)
-	}
-	if f.lc.cut {
-		// The checkpoint that says so is durable. The next one will not: what is
-		// to be cut must be gone before.
-		return r.removeNow(f)
 	}
 	r.removeBeyond(f, f.lc.rp.offset)
 	return nil
@@ -85,17 +74,6 @@ func (r *recovery) finishSwap(f *found, swaps map[int64]int64) error {
 	return r.d.opt.FS.SyncDir(f.l.path)
 }
 
-// removeNow removes the segments that a truncation which was under way did not
-// come to.
-func (r *recovery) removeNow(f *found) error {
-	for base := range f.files {
-		if err := segment.Open(r.d.files, f.l.path, base, 0).Remove(); err != nil {
-			return err
-		}
-	}
-	return r.d.opt.FS.SyncDir(f.l.path)
-}
-
 // needs says of a listed segment whether it counts, up to which offset, and what is
 // wrong with a file of a size that is there or not.
 func (l *logCheckpoint) needs(i int, size int64, there bool, dir string) (next int64, needed bool, err error) {
@@ -130,7 +108,7 @@ func (r *recovery) openListed(f *found) error {
 			continue
 		}
 		s := segment.Open(r.d.files, l.path, e.base, e.size)
-		if size > e.size && (i+1 < len(list) || l.mode == journalled || f.lc.cut) {
+		if size > e.size {
 			r.d.stats.truncated.Add(float64(size - e.size))
 			if err := s.Cut(e.size, next); err != nil {
 				return err
@@ -169,50 +147,4 @@ func (l *Log) ownsSegment(base int64) bool {
 		}
 	}
 	return false
-}
-
-// scan finds the valid prefix of a log that was written through.
-func (r *recovery) scan(f *found) error {
-	l, next, now := f.l, f.lc.rp.offset, time.Now()
-	note := func(b record.Batch) error {
-		l.settled.Add(b, now)
-		l.epochs.Assign(b.LeaderEpoch(), b.BaseOffset())
-		return r.d.interrupted()
-	}
-	interval := l.cfg.Load().Segment.IndexInterval
-	if n := len(l.segments); n > 0 {
-		s := l.segments[n-1]
-		end, err := s.Recover(s.Size(), next, interval, note)
-		if err != nil {
-			return err
-		}
-		next = end
-	}
-	for {
-		size, ok := f.files[next]
-		if !ok {
-			break
-		}
-		s := segment.Open(r.d.files, l.path, next, 0)
-		end, err := s.Recover(0, next, interval, note)
-		if err != nil {
-			return err
-		}
-		delete(f.files, next)
-		r.d.stats.truncated.Add(float64(size - s.Size()))
-		l.segments = append(l.segments, s)
-		if end == next {
-			break
-		}
-		next = end
-	}
-	// The process before may have died between making a segment and syncing its
-	// name.
-	if err := r.d.opt.FS.SyncDir(l.path); err != nil {
-		return err
-	}
-	f.end = next
-	l.setEnds(next)
-	r.removeBeyond(f, next)
-	return nil
 }

@@ -1,7 +1,9 @@
 package storage
 
 import (
+	"errors"
 	"fmt"
+	"path"
 	"slices"
 	"time"
 
@@ -26,101 +28,153 @@ func (d *Dir) repairAll() bool {
 	}
 	clear(d.broken) // one that fails anew while it is being repaired comes back
 	d.mu.Unlock()
+	err := d.mend(logs...)
 	left := false
 	for _, l := range logs {
-		err := l.replaceSegment()
-		if err != nil && l.Offline() == nil {
-			left = true
-			d.logOnce(l, "segment could not be replaced, the partition takes no records", err)
-			d.mu.Lock()
-			d.broken[l] = struct{}{}
-			d.mu.Unlock()
+		l.mu.RLock()
+		broken := l.failure != nil && l.offline == nil && !l.closed
+		l.mu.RUnlock()
+		if !broken {
+			l.Commit(nil)
 			continue
 		}
-		l.Commit(nil)
+		left = true
+		d.logOnce(l, "segment could not be replaced, the partition takes no records", err)
+		d.mu.Lock()
+		d.broken[l] = struct{}{}
+		d.mu.Unlock()
 	}
 	return left
 }
 
+// mend brings logs back whose segments failed: what is not synced in segments is read
+// out of the journal, once for all of them, and written into new segments. One
+// checkpoint commits that. The error is that of the first log that could not be mended.
+func (d *Dir) mend(logs ...*Log) error {
+	var first error
+	note := func(err error) {
+		if first == nil {
+			first = err
+		}
+	}
+	var lacking []*Log
+	for _, l := range logs {
+		if l.lacks() {
+			lacking = append(lacking, l)
+		}
+	}
+	note(d.copyAside(lacking))
+	var ready []*Log
+	for _, l := range logs {
+		if done, err := l.replaceSegment(); err != nil {
+			note(err)
+		} else if done {
+			ready = append(ready, l)
+		}
+	}
+	if len(ready) == 0 {
+		return first
+	}
+	if err := d.checkpoint(nil); err != nil {
+		return errors.Join(first, err)
+	}
+	for _, l := range ready {
+		l.mended()
+	}
+	return first
+}
+
+// lacks reports whether bytes that are not synced are in no memory for sure: they must
+// come from the journal.
+func (l *Log) lacks() bool {
+	l.mu.RLock()
+	defer l.mu.RUnlock()
+	return l.failure != nil && l.aside == nil && l.flushed > l.rp.offset && !l.dir.opt.broken.forgetfulFail
+}
+
+// mended lets the log take records again: a checkpoint holds what was repaired.
+func (l *Log) mended() {
+	l.mu.Lock()
+	var file string
+	if l.aside != nil && l.rp.offset >= l.aside.end {
+		file, l.aside = l.aside.name, nil
+	}
+	l.failure = nil
+	l.mu.Unlock()
+	l.dir.repaired(l)
+	if file != "" {
+		if err := l.dir.opt.FS.Remove(path.Join(l.dir.path, file)); err != nil {
+			l.dir.logOnce(l, "a file with frames that are not needed any more could not be removed", err)
+		}
+	}
+}
+
 // replaceSegment continues the log in a new segment that starts at the last
 // synced offset: after a failed write or datasync nothing that was written
-// since proves anything. What the new one must hold is read back from the journal. Only
-// its own datasync counts.
-func (l *Log) replaceSegment() error {
+// since proves anything. What the new one must hold is read back from the file aside.
+// Only its own datasync counts. It reports whether the log may take records again once
+// a checkpoint says so.
+func (l *Log) replaceSegment() (done bool, err error) {
 	l.mu.RLock()
-	cause, written := l.failure, l.mode == writeThrough
+	cause := l.failure
 	l.mu.RUnlock()
 	if cause == nil {
-		return nil // it was repaired meanwhile, on the way to a reopened directory
+		return false, nil // it was repaired meanwhile, on the way to a reopened directory
 	}
-	if done, err := l.retrySwap(); done {
-		return err
-	}
-	if written {
-		// The disk was full, or there were no descriptors: what was not written
-		// fails as a whole.
-		l.revert(cause)
+	if retried, err := l.retrySwap(); retried && err != nil {
+		return false, err
 	}
 	l.flushMu.Lock()
 	defer l.flushMu.Unlock()
 	if l.Offline() != nil {
-		return nil
+		return false, nil
 	}
 	if l.cutting != nil {
-		return l.finishCut()
+		return false, l.finishCut()
 	}
 	l.mu.RLock()
-	rp, end := l.rp, l.flushed
-	through := l.mode == writeThrough
+	rp, end, aside := l.rp, l.flushed, l.aside
 	old := slices.Clone(l.segments) // readers may hold the list itself
 	l.mu.RUnlock()
 
-	if through {
-		if n := len(old); n > 0 && old[n-1].Err() == nil { // otherwise it was settled
-			if err := old[n-1].Sync(); err != nil && old[n-1].Err() != nil {
-				return l.segmentFailed(err)
-			} else if err != nil {
-				return err
-			}
-		}
-		l.synced()
-		rp.offset = end
-	}
 	for len(old) > 0 && old[len(old)-1].Base() >= rp.offset { // holds nothing that is synced
 		if err := old[len(old)-1].Remove(); err != nil {
-			return err
+			return false, err
 		}
 		old = old[:len(old)-1]
 	}
 	s, err := segment.Create(l.dir.files, l.path, rp.offset, 0)
 	if err != nil {
-		return err
+		return false, err
 	}
-	if !through && end > rp.offset && !l.dir.opt.broken.forgetfulFail {
-		if err = l.refill(s, rp, end); err != nil {
+	if end > rp.offset && !l.dir.opt.broken.forgetfulFail {
+		if err = l.refill(s, rp.offset, end, aside); err != nil {
 			_ = s.Remove() // tried again from the start
-			return err
+			return false, err
 		}
 	}
 	if err := l.dir.opt.FS.SyncDir(l.path); err != nil {
-		return fmt.Errorf("replace segment: %w", err)
+		return false, fmt.Errorf("replace segment: %w", err)
 	}
 	if err := l.bound(old, rp.offset); err != nil {
-		return err
+		return false, err
 	}
 	l.mu.Lock()
-	old = append(old, s)
-	l.segments = old
+	l.segments = append(old, s)
 	l.mu.Unlock()
 	l.synced()
-	if err := l.dir.checkpoint(nil); err != nil {
-		return err
+	if aside == nil {
+		return true, nil
 	}
-	l.mu.Lock()
-	l.failure = nil
-	l.mu.Unlock()
-	l.dir.repaired(l)
-	return nil
+	// The journal may not hold the rest any more.
+	if err := l.writeFlushable(); err != nil {
+		return false, l.segmentFailed(err)
+	}
+	if err := l.active().Sync(); err != nil {
+		return false, l.segmentFailed(err)
+	}
+	l.synced()
+	return true, nil
 }
 
 // bound cuts the last of the old segments to its synced bytes, so that the bytes
@@ -147,21 +201,18 @@ func (l *Log) bound(old []*segment.Segment, next int64) error {
 	return nil
 }
 
-// refill writes the frames of [rp.offset, end) into a new segment.
-func (l *Log) refill(s *segment.Segment, rp recoveryPoint, end int64) error {
+// refill writes the frames of [at, end) into a new segment.
+func (l *Log) refill(s *segment.Segment, at, end int64, aside *asideFrames) error {
+	if aside == nil {
+		return fmt.Errorf("%w: what the journal holds of %s is not set aside yet", ErrFailed, l)
+	}
 	interval := l.cfg.Load().Segment.IndexInterval
-	at := rp.offset
-	// Not from rp.lsn + 1 on: the LSNs that follow may have been lost with a file
-	// that failed.
-	l.mu.RLock()
-	oldest, through := l.lowestUnsynced, l.flushedLSN
-	l.mu.RUnlock()
-	err := l.dir.journal.Read(l.dir.journal.Oldest(oldest), through, func(f journal.Frame) error {
-		if f.Stream != l.id || f.LSN <= rp.lsn || f.NextEnd <= at {
+	err := journal.ReadKept(l.dir.opt.FS, path.Join(l.dir.path, aside.name), func(f journal.Frame) error {
+		if f.NextEnd <= at || at >= end {
 			return nil
 		}
 		if f.PrevEnd != at {
-			return fmt.Errorf("%w: journal continues %s at %d, expected %d", ErrCorrupt, l, f.PrevEnd, at)
+			return fmt.Errorf("%w: %s continues %s at %d, expected %d", ErrCorrupt, aside.name, l, f.PrevEnd, at)
 		}
 		payload := f.Payload
 		if f.NextEnd > end { // a carried frame, of which only a part was flushed
@@ -174,7 +225,7 @@ func (l *Log) refill(s *segment.Segment, rp recoveryPoint, end int64) error {
 		return err
 	}
 	if at < end {
-		return fmt.Errorf("%w: journal holds %s up to %d only, %d is needed", ErrCorrupt, l, at, end)
+		return fmt.Errorf("%w: %s holds %s up to %d only, %d is needed", ErrCorrupt, aside.name, l, at, end)
 	}
 	return s.Sync()
 }
@@ -186,9 +237,7 @@ func (l *Log) refill(s *segment.Segment, rp recoveryPoint, end int64) error {
 func (d *Dir) reopen(err error) {
 	failed := d.failed.Load()
 	for _, l := range d.Logs() {
-		if l.currentMode() == journalled {
-			l.revert(err)
-		}
+		l.revert(err)
 	}
 	for attempt, wait := 1, 10*time.Millisecond; ; attempt, wait = attempt+1, min(2*wait, 10*time.Second) {
 		again := d.home(attempt)

@@ -1,14 +1,17 @@
 package storage
 
 import (
+	"math"
 	"time"
 
 	"github.com/chronik-io/chronik/internal/record"
 )
 
-// revert takes back what was numbered and will never count: everything beyond
-// the durable end of a journalled log, or beyond the written end of the other
-// kind. It is the only rollback there is.
+// revert takes back what was numbered and will never count, because the journal failed:
+// everything beyond what was acknowledged. It is the only rollback there is.
+//
+// What was acknowledged as written and is not durable stays: memory is the best copy
+// now, and it is flushed to segments before the directory takes records again.
 func (l *Log) revert(err error) {
 	l.own()
 	defer l.disown()
@@ -16,14 +19,13 @@ func (l *Log) revert(err error) {
 	defer l.flushMu.Unlock()
 
 	l.mu.Lock()
+	l.tail.durable(math.MaxUint64)
 	end := l.flushed
 	keep := l.tail.flushed
-	if l.mode == journalled {
-		for keep < len(l.tail.chunks) && l.tail.chunks[keep].ready {
-			keep++
-		}
+	for keep < len(l.tail.chunks) && l.tail.chunks[keep].ready {
+		keep++
 	}
-	if keep > 0 && keep > l.tail.flushed {
+	if keep > l.tail.flushed {
 		end = l.tail.chunks[keep-1].next
 	}
 	gone := l.tail.cutEnd(end)

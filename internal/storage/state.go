@@ -26,17 +26,15 @@ type State struct {
 
 // LogState is what it says of one log.
 type LogState struct {
-	ID         ID
-	Topic      string
-	Journalled bool
-	Cut        bool   // a start cuts at Offset
-	Deleted    bool   // a start removes it
-	Offline    string // why it was found damaged; empty if it was not
-	Aside      string // file in the directory with its frames beyond Offset; empty: they are in the journal
-	Start      int64  // the first offset that may be read
-	Clean      int64  // below it everything was compacted
-	Swapping   bool   // the segment with base Swap takes the place of others
-	Swap       int64
+	ID       ID
+	Topic    string
+	Deleted  bool   // a start removes it
+	Offline  string // why it was found damaged; empty if it was not
+	Aside    string // file in the directory with its frames beyond Offset; empty: they are in the journal
+	Start    int64  // the first offset that may be read
+	Clean    int64  // below it everything was compacted
+	Swapping bool   // the segment with base Swap takes the place of others
+	Swap     int64
 	// Offset is the recovery point: below it everything is in Segments. Frames of the
 	// journal up to LSN don't count.
 	Offset   int64
@@ -98,13 +96,10 @@ func (l *LogState) DirName() string { return l.String() }
 
 func (l *LogState) entry() logCheckpoint {
 	lc := logCheckpoint{
-		id: l.ID, topic: l.Topic, mode: writeThrough, cut: l.Cut, deleted: l.Deleted, offline: l.Offline, aside: l.Aside,
+		id: l.ID, topic: l.Topic, deleted: l.Deleted, offline: l.Offline, aside: l.Aside,
 		logStart: l.Start, clean: l.Clean, swapping: l.Swapping, swap: l.Swap,
 		rp:     recoveryPoint{offset: l.Offset, lsn: l.LSN, segments: make([]extent, len(l.Segments))},
 		epochs: l.Epochs, producers: l.Producers,
-	}
-	if l.Journalled {
-		lc.mode = journalled
 	}
 	for i, e := range l.Segments {
 		lc.rp.segments[i] = extent{e.Base, e.Size}
@@ -114,7 +109,7 @@ func (l *LogState) entry() logCheckpoint {
 
 func stateOf(lc *logCheckpoint) LogState {
 	l := LogState{
-		ID: lc.id, Topic: lc.topic, Journalled: lc.mode == journalled, Cut: lc.cut, Deleted: lc.deleted, Offline: lc.offline, Aside: lc.aside,
+		ID: lc.id, Topic: lc.topic, Deleted: lc.deleted, Offline: lc.offline, Aside: lc.aside,
 		Start: lc.logStart, Clean: lc.clean, Swapping: lc.swapping, Swap: lc.swap, Offset: lc.rp.offset, LSN: lc.rp.lsn,
 		Epochs: lc.epochs, Producers: lc.producers, Segments: make([]Extent, len(lc.rp.segments)),
 	}

@@ -68,7 +68,7 @@ func discard(s *segment.Segment) error {
 // may be replaced now: they are as they were, durable, and others follow them. The
 // caller holds flushMu and mu.
 func (l *Log) replaceableLocked(old []*segment.Segment, cuts int) (int, error) {
-	if l.unusableLocked() != nil || l.cutting != nil || l.pending != nil || l.cuts != cuts || l.asFound != nil || l.unsettled {
+	if l.unusableLocked() != nil || l.cutting != nil || l.pending != nil || l.cuts != cuts || l.asFound != nil {
 		return 0, fmt.Errorf("%w: %s is out of use or was truncated", errGivenUp, l)
 	}
 	at := slices.Index(l.segments, old[0])
@@ -93,8 +93,10 @@ func (l *Log) finishSwap() error {
 	if err == nil {
 		l.pending = nil
 		l.mu.Lock()
-		held := l.failure != nil
-		l.failure = nil
+		held := l.failure != nil && l.aside == nil
+		if held {
+			l.failure = nil
+		}
 		l.mu.Unlock()
 		if held {
 			l.dir.repaired(l)

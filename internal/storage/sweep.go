@@ -2,6 +2,7 @@ package storage
 
 import (
 	"cmp"
+	"errors"
 	"slices"
 	"sync/atomic"
 	"time"
@@ -23,12 +24,11 @@ const carryAhead = 256 << 10
 
 // start starts the directory's goroutines; Close ends them.
 func (d *Dir) start() {
-	d.done.Add(flushers + 5)
+	d.done.Add(flushers + 4)
 	for range flushers {
 		go func() { defer d.done.Done(); d.work() }()
 	}
 	go func() { defer d.done.Done(); d.maintain() }()
-	go func() { defer d.done.Done(); d.syncIntervals() }()
 	go func() { defer d.done.Done(); d.relieveMemory() }()
 	go func() { defer d.done.Done(); d.keepHouse() }()
 	go func() { defer d.done.Done(); d.compactLogs() }()
@@ -110,9 +110,10 @@ func (d *Dir) sweep() error {
 	if target == 0 {
 		return nil
 	}
+	d.awaitDurable(target)
 	var carried atomic.Int64
-	pace := pacer{d: d}
-	budget, rescue := d.sizes.file/2, d.sizes.file/2
+	var failed []*Log
+	pace, budget := pacer{d: d}, d.sizes.file/2
 	for _, l := range d.Logs() {
 		l.mu.RLock()
 		oldest, broken := l.oldestLocked(), l.failure != nil
@@ -121,7 +122,7 @@ func (d *Dir) sweep() error {
 			continue
 		}
 		if broken {
-			rescue -= l.carryBroken(&carried, rescue)
+			failed = append(failed, l)
 			continue
 		}
 		if n := l.carry(&carried, budget); n > 0 {
@@ -137,14 +138,26 @@ func (d *Dir) sweep() error {
 		}
 		pace.after(time.Since(begin))
 	}
+	err := d.copyAside(failed)
 	// Where that takes too long, in a journal without space, their old frames stay
 	// needed, and the next sweep syncs their segments.
 	d.awaitCarry(&carried, 0)
-	if err := d.checkpoint(nil); err != nil {
+	if err := errors.Join(err, d.checkpoint(nil)); err != nil {
 		return err
 	}
 	d.stats.sweeps.Inc()
 	return nil
+}
+
+// awaitDurable waits until the journal is durable through an LSN, which it is asked
+// for, unless it has failed.
+func (d *Dir) awaitDurable(lsn journal.LSN) {
+	for journal.LSN(d.syncedLSN.Load()) < lsn {
+		d.journal.Sync()
+		if d.Err() != nil || !d.sleep(100*time.Microsecond) {
+			return
+		}
+	}
 }
 
 // awaitCarry waits until at most n carried bytes are under way, and says whether
@@ -203,7 +216,7 @@ func (l *Log) carry(all *atomic.Int64, budget int64) int64 {
 	l.mu.Lock()
 	rest := l.tail.chunks[l.tail.flushed:]
 	n := l.tail.unflushedBytes()
-	ok := l.mode == journalled && !l.carrying && l.lowestUnsynced == 0 && l.failure == nil && len(rest) > 0 &&
+	ok := !l.carrying && l.lowestUnsynced == 0 && l.failure == nil && len(rest) > 0 &&
 		n <= min(carryMax, budget) && rest[len(rest)-1].ready && l.rp.offset == l.flushed
 	var payload []byte
 	var prev, next int64
@@ -231,11 +244,20 @@ func (l *Log) carry(all *atomic.Int64, budget int64) int64 {
 	return n
 }
 
+func (l *Log) isCarrying() bool {
+	l.mu.RLock()
+	defer l.mu.RUnlock()
+	return l.carrying
+}
+
 // carriedOwner hears that a carried entry is durable.
 type carriedOwner struct {
 	l   *Log
 	all *atomic.Int64 // bytes under way
 }
+
+// Written is journal.Owner; a carried entry has no profile.
+func (o carriedOwner) Written(*journal.Entry) {}
 
 // Durable is journal.Owner: the frames before e are not needed any more.
 func (o carriedOwner) Durable(e *journal.Entry, err error) {
@@ -282,6 +304,7 @@ func (d *Dir) relieve() {
 	if !d.memory.pressed() {
 		return
 	}
+	d.journal.Sync() // what is only written can't be flushed; it comes here again then
 	var loads []load
 	for _, l := range d.Logs() {
 		l.mu.RLock()

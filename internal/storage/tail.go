@@ -33,7 +33,7 @@ type chunk struct {
 	first   journal.LSN // of the frame that holds its first batch; 0 if none is durable yet
 	last    journal.LSN // of the frame that holds its last batch
 	firstTs int64       // maxTs of what it was before others joined
-	ready   bool        // may be written to a segment
+	ready   bool        // its frame is durable: it may be written to a segment
 	writing bool        // was given to a write of a segment: it stays as it is
 }
 
@@ -57,7 +57,14 @@ func (c *chunk) submit(j *journal.Journal, t *turn.Turn) (err error) {
 	return err
 }
 
-// Durable is journal.Owner: the chunk's frame is durable.
+// Written is journal.Owner.
+func (c *chunk) Written(*journal.Entry) {
+	buf := c.buf
+	c.log.chunkWritten(c) // c may be nothing any more
+	buf.Release()
+}
+
+// Durable is journal.Owner.
 func (c *chunk) Durable(_ *journal.Entry, err error) {
 	defer c.buf.Release()
 	if err == nil {
@@ -120,8 +127,8 @@ func (t *tail) add(c *chunk) {
 	}
 }
 
-// join makes c, a durable chunk, a part of the one before it, if it stands right
-// behind it in its page, both together have at most max bytes and timestamps at most
+// join makes c, which the journal holds, a part of the one before it, if that is as
+// durable and stands right before it in its page, both together have at most max bytes and timestamps at most
 // ms apart, and nobody is writing the other one. Nothing refers to c afterwards.
 func (t *tail) join(c *chunk, max, ms int64) bool {
 	i := t.find(c.base)
@@ -129,7 +136,7 @@ func (t *tail) join(c *chunk, max, ms int64) bool {
 		return false
 	}
 	to := t.chunks[i-1]
-	if to.buf != c.buf || to.at+len(to.data) != c.at || !to.ready || to.writing ||
+	if to.buf != c.buf || to.at+len(to.data) != c.at || to.ready != c.ready || to.last == 0 || to.writing ||
 		int64(len(to.data)+len(c.data)) > max || c.maxTs-to.firstTs > ms {
 		return false
 	}
@@ -143,6 +150,18 @@ func (t *tail) join(c *chunk, max, ms int64) bool {
 	t.chunks = slices.Delete(t.chunks, i, i+1)
 	c.buf.Release()
 	return true
+}
+
+// durable notes that the frames up to an LSN are durable. It returns where the chunks
+// end that became so, -1 if there are none, and whether others are written only.
+func (t *tail) durable(lsn journal.LSN) (end int64, rest bool) {
+	waiting := t.chunks[t.flushed:]
+	i := sort.Search(len(waiting), func(i int) bool { return !waiting[i].ready })
+	for end = -1; i < len(waiting) && waiting[i].last != 0 && waiting[i].last <= lsn; i++ {
+		waiting[i].ready = true
+		end = waiting[i].next
+	}
+	return end, i < len(waiting) && waiting[i].last != 0
 }
 
 // setFlushed notes that the first n unflushed chunks are in segments now.

@@ -87,20 +87,7 @@ func (l *Log) commitCut(c *cutting) error {
 		}
 		return err
 	}
-	l.mu.Lock()
-	l.cut = false
-	through := l.mode == writeThrough
-	l.mu.Unlock()
-	if !through { // a journalled log is cut at its recovery point anyway
-		return nil
-	}
-	if err := l.dir.checkpoint(nil); err != nil {
-		l.mu.Lock()
-		l.cut = true // as the checkpoint on the disk may say
-		l.mu.Unlock()
-		return err
-	}
-	return nil
+	return nil // a start cuts the log at its recovery point
 }
 
 // splitAt finds what stays: the segments that do, the size of the last one, and
@@ -145,7 +132,7 @@ func (l *Log) dropTail(c *cutting) {
 	if n := len(l.rp.segments); n > 0 {
 		l.rp.segments[n-1].size = c.size
 	}
-	l.flushed, l.lowestUnsynced, l.cut = c.end, 0, true
+	l.flushed, l.lowestUnsynced = c.end, 0
 	l.clean = min(l.clean, c.end)
 	l.cuts++
 	l.mu.Unlock()

@@ -123,7 +123,7 @@ func line(it *inspect.Item) string {
 		for _, s := range x.Segments {
 			segments = append(segments, fmt.Sprintf("%d:%d", s.Base, s.Bytes))
 		}
-		text := fmt.Sprintf("log%s %s LSN %d segments %s", log, x.Mode, x.LSN, strings.Join(segments, ","))
+		text := fmt.Sprintf("log%s LSN %d segments %s", log, x.LSN, strings.Join(segments, ","))
 		if len(x.Flags) > 0 {
 			text += " " + strings.Join(x.Flags, ",") + " " + x.Reason
 		}

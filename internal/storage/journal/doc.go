@@ -4,10 +4,11 @@
 // # What it owns
 //
 // The files below the journal's directory, the order of frames in them (LSNs),
-// and the two goroutines that write and tell. It does not know what a log is:
-// it carries entries of streams, tells each entry's Owner when the entry is
-// durable or lost, and gives the entries back at a start. It does not decide
-// which files are still needed; whoever holds the checkpoint does (Release).
+// and three goroutines: the writer, the notifier, and the preparer of files. It
+// does not know what a log is: it carries entries of streams, notifies each
+// entry's Owner when the entry is written, durable or lost, and returns the entries
+// at a start. It does not decide which files are still needed; the owner of the
+// checkpoint does (Release).
 //
 // # The way of an entry
 //
@@ -16,14 +17,21 @@
 //	                              wait, the earliest deadline, the smallest limit, nobody left to wait for,
 //	                              arrivals have dried up
 //	write       writer            round-robin over streams, LSNs given, ~4 MiB a write, past the page cache
-//	sync        writer            one datasync; from here the entries are durable
-//	tell        notifier          Owner.Durable in LSN order; the writer is already at the next group
+//	                              unless every entry of the write is acknowledged as written
+//	written     notifier          Owner.Written for entries whose profile acknowledges what is written
+//	sync        writer            one datasync for everything written, if an entry of the group waits for it, the
+//	                              shortest interval of a profile has passed, somebody asked (Sync), or much is unsynced
+//	durable     notifier          Owner.Durable in LSN order, then DurableThrough for the entries that were
+//	                              reported as written; the writer is already at the next group
 //
-// Two invariants. (1) An Owner is told of success only after a datasync that
+// Three invariants. (1) Owner.Durable reports success only after a datasync that
 // began after the entry's last byte was written, and after every entry with a
-// smaller LSN is durable too. (2) After the first failed write or datasync
-// nothing is written to that file again and every entry that is not durable is
-// told of the failure; the journal then stands still until Fresh and Resume.
+// smaller LSN is durable too. (2) Owner.Written is called only after the write that
+// contains the entry returned, and an entry of a profile with an interval is
+// durable, or the journal has failed, one interval and one datasync later. (3) After
+// the first failed write or datasync nothing is written to that file again, the
+// owner of every entry that was not reported yet receives the error, and the
+// journal stands still until Fresh and Resume.
 //
 // A design with one goroutine and one file per partition was measured: with
 // 1,000 hot partitions it is 20 times slower, because each pays its own

@@ -39,7 +39,8 @@ func (j *Journal) Finish() {
 
 	j.mu.Lock()
 	j.freeLocked()
-	wake := j.parked && j.state != running || j.wakeLocked(time.Now())
+	now = time.Now()
+	wake := j.parked && (j.state != running || j.lateLocked(now)) || j.wakeLocked(now)
 	j.mu.Unlock()
 	if wake {
 		j.poke()

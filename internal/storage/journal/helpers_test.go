@@ -24,6 +24,8 @@ var testID = [16]byte{'j', 'o', 'u', 'r', 'n', 'a', 'l'}
 var (
 	eager = &durability.Profile{Name: "sync", MaxRecords: 10_000, MaxBytes: 50 << 20}
 	low   = &durability.Profile{Name: "low", MaxWait: 2 * time.Millisecond, MaxRecords: 500, MaxBytes: 5 << 20}
+	loose = &durability.Profile{Name: "os", Ack: durability.Written, Sync: durability.SyncOS}
+	ticks = &durability.Profile{Name: "interval", Ack: durability.Written, Sync: durability.SyncInterval, Interval: 2 * time.Millisecond}
 	high  = &durability.Profile{Name: "high", MaxWait: 50 * time.Millisecond, MaxRecords: 10_000, MaxBytes: 50 << 20}
 )
 
@@ -49,6 +51,8 @@ func newTold() *told {
 	o.changed = sync.NewCond(&o.mu)
 	return o
 }
+
+func (o *told) Written(e *Entry) { o.Durable(e, nil) }
 
 func (o *told) Durable(e *Entry, err error) {
 	o.mu.Lock()

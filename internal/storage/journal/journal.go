@@ -40,13 +40,25 @@ type Options struct {
 	// Failed is called once per failure, after every entry that is not durable
 	// was told. It must not block.
 	Failed func(error)
+	// UnsyncedBytes bounds the payload that was written and not synced because
+	// nobody's profile asked for that: beyond it the journal syncs on its own
+	// account. Default 8 MiB.
+	UnsyncedBytes int64
 	// Synced is called after every datasync with what it made durable.
 	Synced func(GroupStats)
+	// DurableThrough is called after a datasync that made entries durable whose
+	// owners had Written: all of them up to an LSN are. It is called like the
+	// owners, in order with them, and must not block. It may be nil.
+	DurableThrough func(LSN)
 	// Broken is for tests.
 	Broken Broken
 }
 
-// GroupStats describes one group: what one datasync made durable.
+// unsyncedBytes is the default of Options.UnsyncedBytes. A datasync of that much
+// takes a few milliseconds, and a bulk load needs one for so many bytes only.
+const unsyncedBytes = 8 << 20
+
+// GroupStats describes what one datasync made durable.
 type GroupStats struct {
 	Entries int
 	Records int
@@ -54,12 +66,18 @@ type GroupStats struct {
 	Sync    time.Duration // of the datasync
 }
 
-// Owner is told what became of an entry.
+// Owner is notified of an entry's outcome. Exactly one of its methods is called per
+// entry, from the journal's notifier goroutine or from Finish, or for entries that Drop
+// takes back, by Drop. They must not block. From that call on the journal doesn't use
+// the entry or its payload.
 type Owner interface {
-	// Durable is called once per entry, in LSN order, from the journal's
-	// notifier goroutine or from Finish; for entries that Drop takes back, by Drop.
-	// err is nil when the entry is durable; otherwise it was not acknowledged and
-	// never will be. It must not block.
+	// Written is called for an entry whose profile acknowledges what is written,
+	// once the write has returned. Options.DurableThrough reports later that
+	// it is durable. Entries of one stream are reported in LSN order.
+	Written(e *Entry)
+	// Durable is called in LSN order for every other entry when it is durable, and
+	// with an error for an entry that is neither written nor ever will be
+	// acknowledged.
 	Durable(e *Entry, err error)
 }
 
@@ -84,6 +102,9 @@ type Entry struct {
 }
 
 func (e *Entry) control() bool { return e.Profile == nil }
+
+// onWrite reports whether the entry is acknowledged when it is written.
+func (e *Entry) onWrite() bool { return e.Profile != nil && e.Profile.Ack == durability.Written }
 
 // patient: the entry does not mind waiting for others.
 func (e *Entry) patient() bool { return e.Profile != nil && e.Profile.MaxWait > 0 }
@@ -133,6 +154,7 @@ type Journal struct {
 	busy     bool          // somebody writes a group: the writer, or a caller of Finish
 	idle     *sync.Cond    // busy became false
 	parked   bool          // the writer waits for wake
+	alarm    time.Time     // when the parked writer looks at what waits anyway; zero: never
 	roomless bool          // the writer waits for space: only control entries pass
 	wake     chan struct{}
 
@@ -142,6 +164,8 @@ type Journal struct {
 	notified atomic.Uint64
 
 	group group // of who is busy
+	// asked: somebody waits for what is written to become durable.
+	asked bool
 
 	told    chan batch   // to the notifier
 	telling atomic.Int64 // batches for the notifier that it is not through with
@@ -149,11 +173,16 @@ type Journal struct {
 	done    sync.WaitGroup
 }
 
-// batch is what one datasync decided.
+// batch is what one write or datasync decided.
 type batch struct {
 	entries []*Entry
+	written bool // the entries are written; not set: they are durable, or lost to err
 	err     error
 	failed  bool // the journal stands still because of err
+	// notified, where it is not 0, is the LSN through which every owner has been
+	// notified after this batch, and through the one through which written
+	// entries have become durable.
+	notified, through LSN
 }
 
 // Open prepares the journal below opt.Dir, which must exist. It writes nothing
@@ -170,6 +199,9 @@ func Open(opt Options) (*Journal, error) {
 		told:     make(chan batch, 8),
 		free:     make(chan []*Entry, 16),
 		next:     1,
+	}
+	if j.opt.UnsyncedBytes <= 0 {
+		j.opt.UnsyncedBytes = unsyncedBytes
 	}
 	j.idle = sync.NewCond(&j.mu)
 	if err := j.space.init(&j.opt, j.poke); err != nil {
@@ -276,6 +308,20 @@ func (j *Journal) Durable() LSN { return LSN(j.durable.Load()) }
 // Assigned returns the highest LSN ever given, also to entries that were lost:
 // no frame at or below it will be written any more.
 func (j *Journal) Assigned() LSN { return LSN(j.assigned.Load()) }
+
+// Sync asks for a datasync of what is queued and written. It doesn't wait for it.
+func (j *Journal) Sync() {
+	j.mu.Lock()
+	wake := false
+	if j.state == running && (j.waiting.entries > 0 || j.busy || j.group.unsynced.entries > 0) {
+		j.asked = true
+		wake = j.parked && !j.busy
+	}
+	j.mu.Unlock()
+	if wake {
+		j.poke()
+	}
+}
 
 // Notified returns the LSN through which all owners have been told.
 func (j *Journal) Notified() LSN { return LSN(j.notified.Load()) }

@@ -95,6 +95,10 @@ func (j *Journal) Rotate() (Position, error) {
 		j.mu.Unlock()
 		return Position{}, fmt.Errorf("journal %s: entries wait, so that it can't begin a new file", j.opt.Dir)
 	}
+	if j.group.unsynced.entries > 0 {
+		j.mu.Unlock()
+		return Position{}, fmt.Errorf("journal %s: entries are not synced, so that it can't begin a new file", j.opt.Dir)
+	}
 	if j.state == running {
 		j.state = stopped
 	}

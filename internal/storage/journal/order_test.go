@@ -170,4 +170,6 @@ func BenchmarkGroup(b *testing.B) {
 // counter counts down what it is told.
 type counter struct{ sync.WaitGroup }
 
+func (c *counter) Written(*Entry) { c.Done() }
+
 func (c *counter) Durable(*Entry, error) { c.Done() }

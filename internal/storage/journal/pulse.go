@@ -6,5 +6,5 @@ package journal
 func (j *Journal) Pulse() (durable LSN, waiting bool) {
 	j.mu.Lock()
 	defer j.mu.Unlock()
-	return j.Durable(), j.waiting.entries > 0 || j.busy
+	return j.Durable(), j.waiting.entries > 0 || j.busy || j.asked
 }

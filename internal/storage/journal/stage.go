@@ -19,16 +19,19 @@ type stage struct {
 	buf   []byte // its length is what is gathered
 	f     *file
 	start int64 // where buf goes to, a multiple of block
-	err   error
+	// cached: the bytes go through the system's cache, since nobody waits for
+	// the disk.
+	cached bool
+	err    error
 }
 
 // begin gathers about n bytes of frames for the end of the file.
-func (s *stage) begin(f *file, n int64) {
+func (s *stage) begin(f *file, n int64, cached bool) {
 	want := int(min(max(align(n+block, stageMin), stageMin), stageMax))
 	if cap(s.buf) < want {
 		s.buf = vfs.DirectBuffer(want)
 	}
-	s.f, s.err = f, nil
+	s.f, s.cached, s.err = f, cached, nil
 	s.start = f.off.Load() - int64(len(f.partial))
 	s.buf = append(s.buf[:0], f.partial...)
 }
@@ -60,7 +63,11 @@ func (s *stage) end() error {
 }
 
 func (s *stage) flush(p []byte) {
-	if s.err == nil && len(p) > 0 {
+	switch {
+	case s.err != nil || len(p) == 0:
+	case s.cached:
+		_, s.err = s.f.f.WriteAt(p, s.start)
+	default:
 		_, s.err = vfs.WriteDirect(s.f.f, p, s.start)
 	}
 }

@@ -47,7 +47,7 @@ func TestStagedGroupsFollowOneAnother(t *testing.T) {
 				pieces = append(pieces, bytes.Repeat([]byte{i}, size))
 				want = append(want, pieces[len(pieces)-1]...)
 			}
-			s.begin(f, int64(len(want)-begin))
+			s.begin(f, int64(len(want)-begin), false)
 			for _, p := range pieces {
 				s.add(p)
 			}
@@ -81,7 +81,7 @@ func TestAGroupOfWhichAWriteFailsFails(t *testing.T) {
 	f := &file{f: &failsOnce{File: under}, begun: true}
 	f.off.Store(dataStart)
 	var s stage
-	s.begin(f, 2*stageMax)
+	s.begin(f, 2*stageMax, false)
 	s.add(make([]byte, 2*stageMax))
 	if err := f.write(&s, 1); err == nil {
 		t.Fatal("no error")

@@ -4,19 +4,44 @@ import (
 	"fmt"
 	"runtime"
 	"time"
+
+	"github.com/chronik-io/chronik/pkg/durability"
 )
 
 // quantum is how many bytes of one stream are taken before the next stream has
 // its turn, so that 50 MB of one partition don't hold up small ones.
 const quantum = 64 << 10
 
-// group is what one datasync is to cover. It belongs to who is busy.
+// group is what is written together. It belongs to who is busy.
 type group struct {
-	stage   stage
-	entries []*Entry // written, not yet synced
-	records int
-	bytes   int64
-	pace    time.Duration // exponential mean of datasyncs
+	stage    stage
+	entries  []*Entry // written, and their owners are not notified yet
+	records  int
+	bytes    int64
+	unsynced unsynced
+	pace     time.Duration // exponential mean of datasyncs
+}
+
+// unsynced is what was written since the last datasync.
+type unsynced struct {
+	entries, records int
+	bytes            int64
+	// due is when the first interval of a profile ends; zero if none has one.
+	due time.Time
+}
+
+// add notes entries that were written.
+func (u *unsynced) add(entries []*Entry) {
+	for _, e := range entries {
+		u.entries++
+		u.records += e.Records
+		u.bytes += int64(len(e.Payload))
+		if e.onWrite() && e.Profile.Sync == durability.SyncInterval {
+			if due := e.arrived.Add(e.Profile.Interval); u.due.IsZero() || due.Before(u.due) {
+				u.due = due
+			}
+		}
+	}
 }
 
 // write is the writer goroutine: one group after the other, until Close or, for
@@ -51,6 +76,7 @@ func (j *Journal) await(timer *time.Timer) bool {
 	for {
 		j.mu.Lock()
 		if j.busy { // a caller of Finish, who pokes where something is left to do
+			j.alarm = time.Time{}
 			j.sleepLocked(nil)
 			continue
 		}
@@ -60,7 +86,7 @@ func (j *Journal) await(timer *time.Timer) bool {
 			j.tellLater(batch{entries: left, err: fmt.Errorf("journal %s has no room: %w", j.opt.Dir, ErrStopped)})
 			continue
 		}
-		if j.state == closed || j.state == closing && j.waiting.entries == 0 {
+		if j.state == closed || j.state == closing && j.waiting.entries == 0 && j.group.unsynced.entries == 0 {
 			j.state = closed
 			j.mu.Unlock()
 			return false
@@ -72,8 +98,9 @@ func (j *Journal) await(timer *time.Timer) bool {
 			j.mu.Unlock()
 			return true
 		}
+		j.alarm = now.Add(wait)
 		if j.waiting.entries > 0 {
-			j.waiting.wakeAt = now.Add(wait)
+			j.waiting.wakeAt = j.alarm
 		}
 		timer.Reset(wait)
 		j.sleepLocked(timer.C)
@@ -100,14 +127,32 @@ func (j *Journal) decideLocked(now time.Time) (write bool, wait time.Duration) {
 	if j.state == stopped {
 		return false, time.Hour
 	}
+	sync, until := j.syncDueLocked(now)
 	write, wait = j.waiting.verdict(now, j.opt.Absent)
 	write = write || j.state == closing
 	if !write || j.space.room(j.needLocked()) {
-		return write, wait
+		return write || sync, min(wait, until)
 	}
 	j.roomless = true
 	n, some := j.needOfControlsLocked()
-	return some && j.space.reserve(n), time.Hour
+	return some && j.space.reserve(n) || sync, until
+}
+
+// syncDueLocked reports whether what is written must be synced now although no entry
+// waits for that, and if not, when it will have to be, at the latest.
+func (j *Journal) syncDueLocked(now time.Time) (due bool, wait time.Duration) {
+	u := &j.group.unsynced
+	switch {
+	case u.entries == 0:
+		j.asked = j.asked && j.waiting.entries > 0
+		return false, time.Hour
+	case j.asked || j.state == closing || u.bytes >= j.opt.UnsyncedBytes:
+		return true, 0
+	case u.due.IsZero():
+		return false, time.Hour
+	}
+	wait = u.due.Sub(now)
+	return wait <= 0, max(wait, 0)
 }
 
 // stuckLocked: nothing that waits can be written unless somebody makes room.
@@ -147,17 +192,22 @@ func (j *Journal) needOfControlsLocked() (n int64, some bool) {
 	return max(n, min(sum, j.maxWrite)) + sector, some
 }
 
-// writeGroup writes the group that waits, makes it durable and has its owners told.
+// writeGroup writes the group that waits, has the owners notified that count on the
+// write, makes the group durable if somebody needs that, and has the others notified.
 // The caller is busy.
 func (j *Journal) writeGroup(tell func(batch)) {
-	if err := j.writeAndSync(tell); err != nil {
+	err := j.writeWaiting()
+	if err == nil {
+		err = j.acknowledge(tell)
+	}
+	if err != nil {
 		j.fail(err)
 	}
 }
 
-// writeAndSync is writeGroup up to its first error. An impatient group is synced after
-// every write of ~4 MiB; a patient one once, at its end.
-func (j *Journal) writeAndSync(tell func(batch)) error {
+// writeWaiting writes up to one group: ~4 MiB of an impatient one, a patient one with
+// several writes up to its limits.
+func (j *Journal) writeWaiting() error {
 	g := &j.group
 	j.mu.Lock()
 	limit := j.waiting.limits()
@@ -166,34 +216,102 @@ func (j *Journal) writeAndSync(tell func(batch)) error {
 		entries, more, patient := j.take(limits{limit.records - g.records, limit.bytes - g.bytes})
 		if len(entries) == 0 {
 			j.recycle(entries)
-			break
+			return nil
 		}
 		err := j.writeEntries(g, entries)
 		g.entries = append(g.entries, entries...)
+		g.unsynced.add(entries)
 		j.recycle(entries)
-		if err != nil {
+		if err != nil || !more || !patient || g.records >= limit.records || g.bytes >= limit.bytes {
 			return err
 		}
-		if !more || !patient || g.records >= limit.records || g.bytes >= limit.bytes {
-			break
-		}
 	}
-	if len(g.entries) == 0 {
+}
+
+// acknowledge notifies the owners of the group, in two steps if it is mixed: nobody
+// who counts on the write waits for the datasync.
+func (j *Journal) acknowledge(tell func(batch)) error {
+	g := &j.group
+	written, rest := j.split(g.entries)
+	last := j.Assigned()
+	if len(written) > 0 {
+		b := batch{entries: written, written: true}
+		if len(rest) == 0 {
+			b.notified = last
+		}
+		g.entries = rest // what a failure below takes back
+		tell(b)
+	}
+	if len(rest) == 0 && !j.syncDue() {
+		g.entries, g.records, g.bytes = rest, 0, 0
 		return nil
 	}
+	if err := j.sync(last); err != nil {
+		return err
+	}
+	g.entries, g.records, g.bytes = j.slice(), 0, 0
+	tell(batch{entries: rest, notified: last, through: last})
+	return nil
+}
+
+// split separates the entries that count on the write. The order of both parts is
+// that of the group; one of them may be the group's own slice.
+func (j *Journal) split(entries []*Entry) (written, rest []*Entry) {
+	n := 0
+	for _, e := range entries {
+		if e.onWrite() {
+			n++
+		}
+	}
+	switch n {
+	case 0:
+		return nil, entries
+	case len(entries):
+		return entries, j.slice()
+	}
+	written, rest = j.slice(), j.slice()
+	for _, e := range entries {
+		if e.onWrite() {
+			written = append(written, e)
+		} else {
+			rest = append(rest, e)
+		}
+	}
+	j.recycle(entries)
+	return written, rest
+}
+
+// lateLocked reports whether the parked writer would sleep beyond the moment at which
+// what is written must be synced.
+func (j *Journal) lateLocked(now time.Time) bool {
+	at := j.group.unsynced.due
+	due, _ := j.syncDueLocked(now)
+	return due || !at.IsZero() && (j.alarm.IsZero() || at.Before(j.alarm))
+}
+
+func (j *Journal) syncDue() bool {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	due, _ := j.syncDueLocked(time.Now())
+	return due
+}
+
+// sync makes everything durable that is written, which ends with LSN last.
+func (j *Journal) sync(last LSN) error {
+	j.mu.Lock()
+	j.asked = false // what is asked for from here on may be queued later
+	j.mu.Unlock()
 	start := time.Now()
 	if err := j.space.sync(); err != nil {
 		return err
 	}
-	took := time.Since(start)
+	g, took := &j.group, time.Since(start)
 	g.pace += (took - g.pace) / 8
-	j.durable.Store(uint64(g.entries[len(g.entries)-1].LSN))
-	if j.opt.Synced != nil {
-		j.opt.Synced(GroupStats{Entries: len(g.entries), Records: g.records, Bytes: g.bytes, Sync: took})
+	j.durable.Store(uint64(last))
+	if j.opt.Synced != nil && g.unsynced.entries > 0 {
+		j.opt.Synced(GroupStats{Entries: g.unsynced.entries, Records: g.unsynced.records, Bytes: g.unsynced.bytes, Sync: took})
 	}
-	done := batch{entries: g.entries}
-	g.entries, g.records, g.bytes = j.slice(), 0, 0
-	tell(done)
+	g.unsynced = unsynced{}
 	return nil
 }
 
@@ -262,14 +380,16 @@ func (j *Journal) take(l limits) (taken []*Entry, more, patient bool) {
 // many bytes, at the next 512-byte boundary.
 func (j *Journal) writeEntries(g *group, entries []*Entry) error {
 	var total int64
+	cached := true // nobody waits for the disk
 	for _, e := range entries {
 		total += e.size()
+		cached = cached && e.onWrite()
 	}
 	f, err := j.space.place(total+sector, entries[0].LSN)
 	if err != nil {
 		return err
 	}
-	g.stage.begin(f, total+sector)
+	g.stage.begin(f, total+sector, cached)
 	durable := j.Durable()
 	for i, e := range entries {
 		last := i == len(entries)-1
@@ -305,7 +425,7 @@ func (j *Journal) fail(err error) {
 		j.state = stopped
 	}
 	j.mu.Unlock()
-	g.entries, g.records, g.bytes = nil, 0, 0
+	g.entries, g.records, g.bytes, g.unsynced = nil, 0, 0, unsynced{}
 	j.tellLater(batch{entries: lost, err: fmt.Errorf("journal %s: %w", j.opt.Dir, err), failed: true})
 }
 
@@ -338,15 +458,21 @@ func (j *Journal) notify() {
 	}
 }
 
-// tell tells owners what became of their entries. Batches are told one after the
+// tell notifies owners of what became of their entries. Batches are told one after the
 // other.
 func (j *Journal) tell(b batch) {
 	for _, e := range b.entries {
-		lsn := e.LSN
-		e.Owner.Durable(e, b.err)
-		if b.err == nil {
-			j.notified.Store(uint64(lsn))
+		if b.written {
+			e.Owner.Written(e)
+		} else {
+			e.Owner.Durable(e, b.err)
 		}
+	}
+	if b.notified > 0 {
+		j.notified.Store(uint64(b.notified))
+	}
+	if b.through > 0 && j.opt.DurableThrough != nil {
+		j.opt.DurableThrough(b.through)
 	}
 	if b.failed && j.opt.Failed != nil {
 		j.opt.Failed(b.err)

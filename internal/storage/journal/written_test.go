@@ -1,0 +1,149 @@
+package journal
+
+import (
+	"sync/atomic"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/chronik-io/chronik/internal/vfs/crashfs"
+	"github.com/chronik-io/chronik/internal/vfs/errfs"
+)
+
+// openCounting opens a journal whose datasyncs are counted from here on, and which
+// reports how far it became durable.
+func openCounting(t *testing.T, under *errfs.FS, change func(*Options)) (j *opened, syncs *errfs.Fault, through *atomic.Uint64) {
+	t.Helper()
+	through = &atomic.Uint64{}
+	j = open(t, under, func(o *Options) {
+		o.DurableThrough = func(lsn LSN) { through.Store(uint64(lsn)) }
+		if change != nil {
+			change(o)
+		}
+	})
+	// The first file is zeroed before anything is counted.
+	eventually(t, "the file is prepared", func() bool { return j.space.cur.zeroed.Load() == j.space.cur.capacity })
+	return j, under.Add(errfs.Rule{Ops: errfs.Datasync, Path: "*.journal"}), through
+}
+
+// eventually polls for what must come.
+func eventually(t *testing.T, what string, ok func() bool) {
+	t.Helper()
+	for start := time.Now(); !ok(); time.Sleep(100 * time.Microsecond) {
+		if time.Since(start) > time.Minute {
+			t.Fatalf("never: %s", what)
+		}
+	}
+}
+
+// A profile that acknowledges what is written costs no datasync, whichever way an
+// entry takes, and what was acknowledged survives the end of the process.
+func TestWrittenEntriesNeedNoDatasync(t *testing.T) {
+	disk := crashing(t, 1)
+	j, syncs, through := openCounting(t, errfs.New(disk), nil)
+	o, s := newTold(), newStream(0)
+	for i := range 30 {
+		ok(t, j.give(i, entry(s, int64(i), 100, loose, o)))
+		o.wait(i + 1)
+	}
+	if syncs.Hits() > 0 || through.Load() > 0 {
+		t.Errorf("%d datasyncs for 30 written entries, durable through %d", syncs.Hits(), through.Load())
+	}
+	o.verify(t)
+	all, _, err := frames(disk.KillImage(1), j.at)
+	ok(t, err)
+	for _, e := range o.wait(30) {
+		ok(t, holds(all, e))
+	}
+	ok(t, j.Close())
+	if through.Load() != 30 {
+		t.Errorf("after Close the journal is durable through %d of 30", through.Load())
+	}
+	all, _, err = frames(disk.PowerLossImage(crashfs.Modes()[0], 1), j.at)
+	ok(t, err)
+	if len(all) != 30 {
+		t.Errorf("%d of 30 frames survived a loss of power after Close", len(all))
+	}
+}
+
+// One datasync makes the entries of all streams durable, when somebody asks, when
+// an interval has passed, and when too much would be lost otherwise.
+func TestWhatMakesWrittenEntriesDurable(t *testing.T) {
+	const streams = 20
+	for name, c := range map[string]struct {
+		change func(*Options)
+		loose  bool
+		ask    bool
+	}{
+		"somebody asks":          {loose: true, ask: true},
+		"an interval has passed": {},
+		"much is unsynced":       {loose: true, change: func(o *Options) { o.UnsyncedBytes = streams * 100 }},
+	} {
+		t.Run(name, func(t *testing.T) {
+			j, syncs, through := openCounting(t, errfs.New(memory(t)), c.change)
+			o, p := newTold(), ticks
+			if c.loose {
+				p = loose
+			}
+			for i := range streams {
+				ok(t, j.give(i, entry(newStream(i), 0, 100, p, o)))
+			}
+			o.wait(streams)
+			if c.ask {
+				j.Sync()
+			}
+			eventually(t, "the entries are durable", func() bool { return through.Load() == streams && j.Durable() == streams })
+			if n := syncs.Hits(); c.loose && n != 1 {
+				t.Errorf("%d datasyncs", n)
+			}
+			ok(t, j.Close())
+			o.verify(t)
+		})
+	}
+}
+
+// An entry that needs only the write does not wait for the datasync of others in its
+// group, which is what makes it durable in the end.
+func TestWrittenEntriesDoNotWaitForTheDatasyncOfTheirGroup(t *testing.T) {
+	under := errfs.New(memory(t))
+	j, _, through := openCounting(t, under, nil)
+	held := make(chan struct{})
+	under.Add(errfs.Rule{Ops: errfs.Datasync, Path: "*.journal", Count: 1, Before: func(errfs.Call) { <-held }})
+	o, quick := newTold(), newTold()
+	slow, fast := entry(newStream(0), 0, 100, eager, o), entry(newStream(1), 0, 100, loose, quick)
+	ok(t, j.Queue(slow))
+	ok(t, j.Queue(fast))
+	j.Wake()
+	quick.wait(1)
+	if o.count() > 0 || j.Durable() > 0 || j.Notified() > 0 {
+		t.Errorf("%d synced entries reported before the datasync, durable %d, notified %d", o.count(), j.Durable(), j.Notified())
+	}
+	close(held)
+	o.wait(1)
+	eventually(t, "both are durable", func() bool { return through.Load() == 2 && j.Notified() == 2 })
+	ok(t, j.Close())
+}
+
+// A failed datasync doesn't take back what was acknowledged as written: its owner
+// keeps the bytes. Nothing is written any more until a fresh file was begun.
+func TestAFailedDatasyncAfterAWrittenEntry(t *testing.T) {
+	under := errfs.New(memory(t))
+	j, _, through := openCounting(t, under, nil)
+	under.Add(errfs.Rule{Ops: errfs.Datasync, Path: "*.journal", Count: 1, Err: syscall.EIO})
+	o, s := newTold(), newStream(0)
+	written := entry(s, 0, 100, loose, o)
+	ok(t, j.Submit(written))
+	o.wait(1)
+	j.Sync()
+	if err := <-j.failed; err == nil || o.err(written) != nil || through.Load() > 0 {
+		t.Errorf("failed with %v; the written entry was reported with %v, durable through %d", err, o.err(written), through.Load())
+	}
+	if err := j.Submit(entry(s, 1, 100, loose, o)); err == nil {
+		t.Error("an entry was taken after the failure")
+	}
+	j.begin(t, 0)
+	ok(t, j.Submit(entry(s, 1, 100, loose, o)))
+	o.wait(2)
+	ok(t, j.Close())
+	o.verify(t)
+}
