@@ -17,6 +17,9 @@ func (l *log) aside() error {
 	}
 	name, gap := l.dir.path(l.st.Aside), false
 	err := journal.ReadKept(l.dir.fs, name, func(fr journal.Frame) error {
+		if fr.NextEnd <= l.follow.End() {
+			return nil // a repair that did not finish came that far
+		}
 		if err := l.follow.Take(&fr); err != nil {
 			gap = true
 			return err

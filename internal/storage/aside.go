@@ -60,6 +60,13 @@ func (a *aside) keep(f *journal.Frame, dir, name string) (string, error) {
 	return base, nil
 }
 
+// discard removes the files, which nothing speaks of.
+func (a *aside) discard() {
+	for name := range a.files {
+		_ = a.d.opt.FS.Remove(name) // the next start removes it
+	}
+}
+
 func asideName(name string, seq uint64) string { return fmt.Sprintf("%s-%d.frames", name, seq) }
 
 // close makes everything that was kept durable.
@@ -80,28 +87,26 @@ func (a *aside) close() error {
 	return first
 }
 
-// asideFrames are the frames of a log in a file of their own: what the journal holds of
-// it beyond the recovery point. Neither this process nor a start needs the journal for
-// the log then.
+// asideFrames are the frames of a log in a file of their own: all that the journal holds
+// of it beyond the recovery point. Neither this process nor a start needs the journal for
+// the log then, and what is in memory is a cache.
 type asideFrames struct {
-	name string      // of the file, in the log directory
-	end  int64       // of the last frame
-	lsn  journal.LSN // no frame of the journal up to it counts
+	name  string      // of the file, in the log directory
+	lsn   journal.LSN // no frame of the journal up to it counts for the log
+	entry logCheckpoint
 }
 
 // asideCopy is one log whose frames are being copied.
 type asideCopy struct {
 	found
 	oldest journal.LSN
-	need   int64 // where the frames must lead
 	name   string
 }
 
 // copyAside copies what the journal holds of logs whose segments fail, each into a file
-// of its own, with one pass over the journal: the logs are repaired from there, and do
-// not keep the journal from being freed meanwhile. A log with something in flight
-// is left for the next time. A log of which the journal doesn't hold everything
-// goes offline for good. flushMu of the logs must not be held.
+// of its own, with one pass over the journal. The logs are repaired from there
+// (replayAside) and hold neither the journal nor memory meanwhile. A log with something
+// in flight is left for the next time. flushMu of the logs must not be held.
 func (d *Dir) copyAside(logs []*Log) error {
 	copies, from := map[ID]*asideCopy{}, journal.LSN(math.MaxUint64)
 	for _, l := range logs {
@@ -115,25 +120,28 @@ func (d *Dir) copyAside(logs []*Log) error {
 	}
 	w := newAside(d)
 	err := d.journal.Read(d.journal.Oldest(from), d.journal.Notified(), func(fr journal.Frame) error {
-		c := copies[fr.Stream]
-		if c == nil || c.err != nil || fr.LSN < c.oldest || fr.NextEnd <= c.lc.rp.offset {
-			return nil
+		if c := copies[fr.Stream]; c != nil && c.err == nil && fr.LSN >= c.oldest && fr.NextEnd > c.end {
+			return c.take(w, &fr)
 		}
-		if c.err = c.extend(&fr); c.err != nil {
-			return nil
-		}
-		var err error
-		c.name, err = w.keep(&fr, d.path, c.l.String())
-		return err
+		return nil
 	})
-	if e := w.close(); e != nil {
-		return e
+	if errors.Is(err, journal.ErrDamaged) {
+		err = nil // a journal file that failed may lack what was only written, but memory has it
 	}
-	if err != nil && !errors.Is(err, journal.ErrDamaged) { // a file that failed may have lost what was only written
+	for _, c := range copies {
+		if err == nil && c.err == nil {
+			err = c.takeMemory(w)
+		}
+	}
+	if e := w.close(); err == nil {
+		err = e
+	}
+	if err != nil {
+		w.discard()
 		return err
 	}
 	for _, c := range copies {
-		c.finish(d)
+		c.finish(d.journal.Assigned())
 	}
 	return nil
 }
@@ -147,15 +155,12 @@ func (l *Log) beginAside() *asideCopy {
 	l.flushMu.Lock()
 	entry, oldest := l.checkpointed()
 	l.mu.RLock()
-	need, n := l.flushed, len(l.tail.chunks)
+	n := len(l.tail.chunks)
 	usable := l.failure != nil && l.offline == nil && !l.closed
 	inFlight := l.carrying || n > 0 && !l.tail.chunks[n-1].ready
-	if n > l.tail.flushed {
-		need = l.tail.chunks[n-1].next
-	}
 	l.mu.RUnlock()
 	if usable && !inFlight && oldest != math.MaxUint64 {
-		return &asideCopy{found: found{l: l, lc: &entry, end: entry.rp.offset}, oldest: oldest, need: need}
+		return &asideCopy{found: found{l: l, lc: &entry, end: entry.rp.offset}, oldest: oldest}
 	}
 	l.endAside()
 	l.dir.journal.Sync() // what is in flight comes to its end
@@ -167,22 +172,48 @@ func (l *Log) endAside() {
 	l.disown()
 }
 
-// finish notes that the frames are aside, or that they are lost.
-func (c *asideCopy) finish(d *Dir) {
-	if c.err == nil && c.end < c.need {
-		c.err = fmt.Errorf("%w: segment and journal failed, so that acknowledged records of [%d, %d) are lost", ErrCorrupt, c.end, c.need)
+// take copies a frame. The error is that of the copy; a frame that doesn't continue the
+// log ends the copy of this log.
+func (c *asideCopy) take(w *aside, fr *journal.Frame) error {
+	if c.err = c.extend(fr); c.err != nil {
+		return nil
 	}
+	var err error
+	c.name, err = w.keep(fr, c.l.dir.path, c.l.String())
+	return err
+}
+
+// takeMemory copies what follows the frames in memory: nothing as a rule.
+func (c *asideCopy) takeMemory(w *aside) error {
+	c.l.mu.RLock()
+	chunks := c.l.tail.chunks
+	c.l.mu.RUnlock()
+	for _, k := range chunks[c.l.tail.find(c.end):] {
+		fr := journal.Frame{Stream: c.l.id, Type: journal.Batches, LSN: k.last, PrevEnd: k.base, NextEnd: k.next, Payload: k.data}
+		if err := c.take(w, &fr); err != nil || c.err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// finish notes that the frames are aside. Where some are lost, the log goes offline for
+// good: segment and journal have failed.
+func (c *asideCopy) finish(lsn journal.LSN) {
 	l := c.l
+	if end := l.logEnd.Load(); c.err == nil && c.end < end {
+		c.err = fmt.Errorf("%w: the journal lacks acknowledged records of [%d, %d)", ErrCorrupt, c.end, end)
+	}
 	l.mu.Lock()
-	if c.err == nil {
-		l.aside = &asideFrames{name: c.name, end: c.end, lsn: d.journal.Assigned()}
-	} else {
-		c.lc.offline = c.err.Error()
-		c.lc.rp.lsn = math.MaxInt64
-		l.asFound = c.lc
-	}
-	l.mu.Unlock()
 	if c.err != nil {
+		c.lc.offline, c.lc.rp.lsn = c.err.Error(), math.MaxInt64
+		l.asFound = c.lc
+		l.mu.Unlock()
 		l.goOffline(c.err)
+		return
 	}
+	l.aside = &asideFrames{name: c.name, lsn: lsn, entry: *c.lc}
+	bytes := l.tail.cacheAll()
+	l.mu.Unlock()
+	l.dir.memory.flushed(l, bytes) // readers find it there as long as nobody needs the memory
 }

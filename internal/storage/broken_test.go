@@ -69,7 +69,6 @@ var rules = map[string]modelConfig{
 	"a segment gets what is durable in the journal": {broken: broken{notDurable: true}},
 	"the recovery point claims what is synced":      {broken: broken{earlyLSN: true}},
 	"a file goes after the checkpoint":              {broken: broken{earlyRelease: true}, rare: true},
-	"a change of mode is committed":                 {broken: broken{silentSwitch: true}},
 	"a truncation is committed":                     {broken: broken{silentCut: true}},
 	"a log start is committed":                      {broken: broken{silentStart: true}},
 	"producers outlive their records":               {broken: broken{forgetGone: true}, rare: true},

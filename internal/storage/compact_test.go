@@ -74,7 +74,7 @@ func set(t testing.TB, l *Log, n int, suffix string) {
 
 func settled(t testing.TB, l *Log) {
 	t.Helper()
-	eventually(t, "the records count", func() bool { return l.AckEnd() >= l.logEnd.Load() })
+	synced(t, l)
 	if err := l.flushAndSync(); err != nil {
 		t.Fatal(err)
 	}
@@ -488,23 +488,6 @@ func TestCompactionEndsWithTheDirectory(t *testing.T) {
 		t.Error(err)
 	}
 	<-done
-}
-
-// TestCheckpointOfVersionOne is read: nothing of it was compacted.
-func TestCheckpointOfVersionOne(t *testing.T) {
-	c := checkpoint{seq: 7, logs: []logCheckpoint{
-		{id: ID{Partition: 3}, topic: "t", logStart: 5, clean: 9, swapping: true, swap: 5, rp: recoveryPoint{offset: 40, segments: []extent{{5, 100}}}},
-	}}
-	b := c.encode()
-	got, err := decodeCheckpoint(b, 2)
-	if err != nil || got.logs[0].clean != 9 || !got.logs[0].swapping || got.logs[0].swap != 5 || got.logs[0].rp.offset != 40 {
-		t.Fatalf("%+v, %v", got, err)
-	}
-	at := 8*4 + 16*2 + 4 + 16 + 4 + 2 + 1 + 1 + 1 + 8 // after the log start
-	one := append(bytes.Clone(b[:at]), b[at+16:]...)
-	if got, err = decodeCheckpoint(one, 1); err != nil || got.logs[0].clean != 0 || got.logs[0].swapping || got.logs[0].rp.offset != 40 {
-		t.Fatalf("%+v, %v", got, err)
-	}
 }
 
 // TestReadsBeforeAnEmptyBatch: a reader in the gap before one goes on with it.

@@ -131,7 +131,7 @@ func (s *script) alter(profile string) error {
 	c := s.l.Config()
 	c.Profile = modelProfiles()[profile]
 	s.l.Configure(c)
-	for start := time.Now(); s.l.currentMode() != c.mode(); time.Sleep(20 * time.Microsecond) {
+	for start := time.Now(); s.l.AckEnd() < s.l.logEnd.Load(); time.Sleep(20 * time.Microsecond) {
 		if err := s.l.Err(); err != nil {
 			return err
 		}

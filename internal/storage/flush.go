@@ -160,8 +160,7 @@ func (l *Log) addSegment(base int64, cfg *Config) (*segment.Segment, error) {
 
 // chunksFlushed notes that chunks, the oldest unflushed ones, are in segments.
 func (l *Log) chunksFlushed(run []*chunk) {
-	last := run[len(run)-1]
-	bytes := int64(0)
+	last, bytes := run[len(run)-1], int64(0)
 	for _, c := range run {
 		bytes += c.cap
 	}

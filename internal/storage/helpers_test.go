@@ -79,7 +79,8 @@ func send(l *Log, data []byte) *Append {
 	return <-a.Sink.(sink)
 }
 
-// put appends batches of one record and waits until they count.
+// put appends batches of one record and waits until they count, and are durable
+// whatever the profile.
 func put(t testing.TB, l *Log, n, size int) {
 	t.Helper()
 	for range n {
@@ -87,7 +88,16 @@ func put(t testing.TB, l *Log, n, size int) {
 			t.Fatal(a.Err)
 		}
 	}
-	eventually(t, "the records count", func() bool { return l.AckEnd() >= l.logEnd.Load() })
+	synced(t, l)
+}
+
+// synced waits until everything appended counts and is durable.
+func synced(t testing.TB, l *Log) {
+	t.Helper()
+	eventually(t, "the records are durable", func() bool {
+		l.dir.journal.Sync()
+		return l.AckEnd() >= l.logEnd.Load() && l.durable.Load() >= l.logEnd.Load()
+	})
 }
 
 // eventually polls for what must come.

@@ -25,13 +25,6 @@ func (w *world) fault() {
 	case 2:
 		r.Path, r.Ops, what = "checkpoint*.tmp", errfs.Write|errfs.Datasync|errfs.Rename, "checkpoint"
 	}
-	if what == "segment" {
-		for _, m := range w.logs {
-			if m.l != nil && (m.profile == "os" || m.profile == "interval" || m.l.currentMode() == writeThrough) {
-				return // its bytes are in no journal
-			}
-		}
-	}
 	w.say("fault: %s, call %d", what, r.From)
 	w.errs.Add(r)
 	for range 1 + w.rng.IntN(4) {

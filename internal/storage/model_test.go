@@ -350,11 +350,6 @@ func (w *world) check(m *mlog) {
 			why += fmt.Sprintf("\n  history %d [%d, %d): %s", i, h.start, h.end(), why2)
 			continue
 		}
-		if e.LogEnd < h.end() && m.l.currentMode() == writeThrough {
-			// What was only written is lost, and with it the producer state in
-			// front of it: an idempotent client has nothing in flight there.
-			m.forgetProducers()
-		}
 		m.cur, m.alts, m.maybe, m.replacing = h.cut(e.LogEnd), nil, false, false
 		m.cur.start = e.LogStart
 		m.cur.synced, m.cur.written = e.LogEnd, e.LogEnd

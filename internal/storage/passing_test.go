@@ -13,9 +13,9 @@ import (
 	"github.com/chronik-io/chronik/internal/vfs/errfs"
 )
 
-// A lack of descriptors loses nothing of a log that is written through: it
-// refuses records for the moment, and takes them again by itself.
-func TestFault05WriteThroughOutlivesALackOfDescriptors(t *testing.T) {
+// A lack of descriptors loses nothing that was acknowledged as written: the log
+// refuses records for the moment, and takes them again without an operator.
+func TestFault05WrittenRecordsOutliveALackOfDescriptors(t *testing.T) {
 	for name, op := range map[string]errfs.Op{"next segment": errfs.Create, "open": errfs.Open} {
 		disk := crashfs.New(1)
 		errs := errfs.New(disk)
@@ -32,9 +32,9 @@ func TestFault05WriteThroughOutlivesALackOfDescriptors(t *testing.T) {
 			if a := send(logs[0], testBatch(t, 900, nil)); a.Err != nil {
 				refused = a.Err
 			}
-			_ = logs[0].sync()
-			_ = logs[1].sync() // another descriptor again
+			_ = logs[0].flushAndSync()
 			put(t, logs[1], 1, 10)
+			_ = logs[1].flushAndSync() // another descriptor again
 		}
 		if !errors.Is(refused, ErrFailed) || !errors.Is(refused, syscall.EMFILE) {
 			t.Fatalf("%s: refused with %v, %d hits", name, refused, lack.Hits())
@@ -61,10 +61,9 @@ func TestFault05WriteThroughOutlivesALackOfDescriptors(t *testing.T) {
 func TestTruncationIsFinishedLater(t *testing.T) {
 	for _, profile := range []string{"sync", "os"} {
 		for name, rule := range map[string]errfs.Rule{
-			"checkpoint":        {Ops: errfs.Write, Path: "checkpoint.tmp", Err: syscall.EIO},
-			"second checkpoint": {Ops: errfs.Write, Path: "checkpoint.tmp", From: 2, Err: syscall.EIO},
-			"full disk":         {Ops: errfs.Write, Path: "checkpoint.tmp", Err: syscall.ENOSPC},
-			"descriptors":       {Ops: errfs.Open, Path: "/d/t-0/*.log", Err: syscall.EMFILE},
+			"checkpoint":  {Ops: errfs.Write, Path: "checkpoint.tmp", Err: syscall.EIO},
+			"full disk":   {Ops: errfs.Write, Path: "checkpoint.tmp", Err: syscall.ENOSPC},
+			"descriptors": {Ops: errfs.Open, Path: "/d/t-0/*.log", Err: syscall.EMFILE},
 		} {
 			disk := crashfs.New(1)
 			errs := errfs.New(disk)

@@ -40,8 +40,11 @@ func (l *Log) Read(offset, limit int64, max int, atLeastOne bool) (Slice, error)
 			return s, err
 		}
 		seg := l.segmentLocked(offset)
-		flushed := l.flushed
+		flushed, aside, failure := l.flushed, l.aside, l.failure
 		l.mu.RUnlock()
+		if aside != nil && offset >= flushed {
+			return Slice{}, failure // until it is replayed
+		}
 		if seg == nil || offset >= flushed {
 			return Slice{}, nil
 		}

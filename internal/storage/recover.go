@@ -191,7 +191,7 @@ func (r *recovery) logs() error {
 		}
 		f.l.producers.CopyFrom(&f.l.settled)
 		if f.err == nil && f.lc.aside != "" {
-			f.err = f.bringBack()
+			f.err = f.readAside(f.lc.aside, f.l.replay, func() error { return nil })
 			r.later(nil, func() error { return r.forgetAside(f) })
 		}
 	}

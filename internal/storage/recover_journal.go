@@ -3,6 +3,7 @@ package storage
 import (
 	"fmt"
 	"maps"
+	"path"
 	"slices"
 
 	"go.uber.org/zap"
@@ -42,6 +43,24 @@ func (r *recovery) verify() error {
 	return nil
 }
 
+// readAside calls fn for the frames of a file aside that the recovery point lacks, and
+// then end.
+func (f *found) readAside(name string, fn func(*journal.Frame) error, end func() error) error {
+	err := journal.ReadKept(f.l.dir.opt.FS, path.Join(f.l.dir.path, name), func(fr journal.Frame) error {
+		if fr.NextEnd <= f.end {
+			return nil // of a carried frame, or a repair that did not finish came that far
+		}
+		if err := f.extend(&fr); err != nil {
+			return err
+		}
+		return fn(&fr)
+	})
+	if err != nil {
+		return err
+	}
+	return end()
+}
+
 // extend checks that a frame continues the log.
 func (f *found) extend(fr *journal.Frame) error {
 	switch {
@@ -78,30 +97,36 @@ func (r *recovery) apply() error {
 	return err
 }
 
-// replay appends a frame's batches to the tail of a log.
+// replayFlush is how many replayed bytes are worth a write to a segment.
+const replayFlush = 1 << 20
+
+// replay appends a frame's batches to the tail of a log that nobody uses yet.
 func (l *Log) replay(f *journal.Frame) error {
+	n := l.chunkOf(f)
+	l.logEnd.Store(f.NextEnd)
+	l.written.Store(f.NextEnd)
+	l.durable.Store(f.NextEnd)
+	eachBatch(f.Payload, func(b record.Batch) {
+		l.producers.Add(b, l.dir.now())
+		l.epochs.Assign(b.LeaderEpoch(), b.BaseOffset())
+	})
+	if n < replayFlush {
+		return nil
+	}
+	return l.flush()
+}
+
+// chunkOf puts a frame's batches at the end of the tail, and returns how many bytes
+// there are not in segments.
+func (l *Log) chunkOf(f *journal.Frame) int64 {
 	c := l.dir.memory.alloc(l, len(f.Payload))
 	c.base, c.next, c.maxTs, c.ready, c.queued = f.PrevEnd, f.NextEnd, -1, true, l.dir.now()
 	c.setLSN(f.LSN)
 	c.data = append(c.data, f.Payload...)
 	eachBatch(c.data, func(b record.Batch) {
-		l.producers.Add(b, c.queued)
-		l.epochs.Assign(b.LeaderEpoch(), b.BaseOffset())
 		c.records += int(b.Records())
 		c.maxTs = max(c.maxTs, b.MaxTimestamp())
 	})
-	l.logEnd.Store(c.next)
-	l.written.Store(c.next)
-	l.durable.Store(c.next)
-	if l.keepDurable(c) >= 1<<20 {
-		return l.flush()
-	}
-	return nil
-}
-
-// keepDurable puts a chunk whose frame is durable at the end of the tail, and
-// returns how many bytes of it are not in segments.
-func (l *Log) keepDurable(c *chunk) int64 {
 	limits := &l.cfg.Load().Segment
 	l.mu.Lock()
 	defer l.mu.Unlock()

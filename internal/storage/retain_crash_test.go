@@ -45,11 +45,7 @@ func (s *leaving) append(n, size int, ts int64) error {
 		s.want[a.Base] = data
 	}
 	for began := time.Now(); s.l.durable.Load() < s.l.logEnd.Load(); time.Sleep(20 * time.Microsecond) {
-		if s.l.currentMode() == writeThrough {
-			if err := s.l.flushAndSync(); err != nil {
-				return err
-			}
-		}
+		s.l.dir.journal.Sync()
 		if err := s.l.Err(); err != nil {
 			return err
 		}

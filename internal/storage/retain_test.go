@@ -70,7 +70,7 @@ func putAt(t testing.TB, l *Log, n, size int, ts int64) {
 			t.Fatal(a.Err)
 		}
 	}
-	eventually(t, "the records count", func() bool { return l.AckEnd() >= l.logEnd.Load() })
+	synced(t, l)
 }
 
 // files returns the names in the log's directory that end so.

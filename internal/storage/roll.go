@@ -71,6 +71,9 @@ func (l *Log) rollDue(now time.Time) bool {
 
 // roll ends the active segment: an empty one follows it.
 func (l *Log) roll() error {
+	if err := l.awaitDurable(l.logEnd.Load()); err != nil {
+		return err
+	}
 	l.flushMu.Lock()
 	defer l.flushMu.Unlock()
 	if err := l.flushLocked(); err != nil {

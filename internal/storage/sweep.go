@@ -3,6 +3,7 @@ package storage
 import (
 	"cmp"
 	"errors"
+	"fmt"
 	"slices"
 	"sync/atomic"
 	"time"
@@ -76,6 +77,7 @@ func (d *Dir) maintain() {
 		case <-sweeps:
 			first := d.journal.Oldest(0).File
 			err := d.sweep()
+			d.noteBlocked(err)
 			if err != nil {
 				d.logOnce(nil, "checkpoint sweep failed", err)
 				retry = time.After(wait)
@@ -100,6 +102,18 @@ func (d *Dir) maintain() {
 				wait = 100 * time.Millisecond
 			}
 		}
+	}
+}
+
+// noteBlocked has records refused as long as the journal is full and a sweep's error
+// keeps it so: they would wait for their whole timeout.
+func (d *Dir) noteBlocked(err error) {
+	switch {
+	case err == nil:
+		d.blocked.Store(nil)
+	case d.journal.Full():
+		err = fmt.Errorf("%w: log directory %s: the journal is full, and nothing of it can be given up: %w", ErrFailed, d.path, err)
+		d.blocked.Store(&err)
 	}
 }
 

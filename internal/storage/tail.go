@@ -176,6 +176,15 @@ func (t *tail) setFlushed(n int) {
 	}
 }
 
+// cacheAll makes a cache of all chunks, and returns what the unflushed ones account for.
+func (t *tail) cacheAll() (bytes int64) {
+	for _, c := range t.chunks[t.flushed:] {
+		bytes += c.cap
+	}
+	t.setFlushed(len(t.chunks) - t.flushed)
+	return bytes
+}
+
 func (t *tail) firstUnflushed() *chunk {
 	if t.flushed < len(t.chunks) {
 		return t.chunks[t.flushed]

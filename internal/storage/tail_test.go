@@ -172,3 +172,9 @@ func TestTheTailKnowsWhatItsCacheAccountsFor(t *testing.T) {
 		})
 	})
 }
+
+func (l *Log) memoryHeld() []*chunk {
+	l.mu.RLock()
+	defer l.mu.RUnlock()
+	return l.tail.chunks
+}

@@ -143,6 +143,9 @@ func (j *Journal) Used() int64 {
 	return j.space.usedLocked()
 }
 
+// Full reports whether entries wait for a Release.
+func (j *Journal) Full() bool { return j.Used()+j.opt.FileSize > j.opt.MaxBytes }
+
 // Growth returns how many bytes the journal may yet take of its file system.
 func (j *Journal) Growth() int64 {
 	s := &j.space

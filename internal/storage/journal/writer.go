@@ -26,9 +26,14 @@ type group struct {
 type unsynced struct {
 	entries, records int
 	bytes            int64
-	// due is when the first interval of a profile ends; zero if none has one.
+	// due is when the first interval of a profile ends; zero if all entries wait for
+	// the datasync.
 	due time.Time
 }
+
+// writeBack is how long entries stay unsynced whose profile leaves that to the system:
+// about as long as its own write-back would let them.
+const writeBack = 5 * time.Second
 
 // add notes entries that were written.
 func (u *unsynced) add(entries []*Entry) {
@@ -36,10 +41,15 @@ func (u *unsynced) add(entries []*Entry) {
 		u.entries++
 		u.records += e.Records
 		u.bytes += int64(len(e.Payload))
-		if e.onWrite() && e.Profile.Sync == durability.SyncInterval {
-			if due := e.arrived.Add(e.Profile.Interval); u.due.IsZero() || due.Before(u.due) {
-				u.due = due
-			}
+		if !e.onWrite() {
+			continue
+		}
+		due := e.arrived.Add(writeBack)
+		if e.Profile.Sync == durability.SyncInterval {
+			due = e.arrived.Add(e.Profile.Interval)
+		}
+		if u.due.IsZero() || due.Before(u.due) {
+			u.due = due
 		}
 	}
 }
