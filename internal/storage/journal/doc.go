@@ -19,11 +19,13 @@
 //	sync        writer            one datasync; from here the entries are durable
 //	tell        notifier          Owner.Durable in LSN order; the writer is already at the next group
 //
-// Two invariants. (1) An Owner is told of success only after a datasync that
+// Three invariants. (1) An Owner is told of success only after a datasync that
 // began after the entry's last byte was written, and after every entry with a
 // smaller LSN is durable too. (2) After the first failed write or datasync
 // nothing is written to that file again and every entry that is not durable is
 // told of the failure; the journal then stands still until Fresh and Resume.
+// (3) No write touches a 4 KiB block that holds acknowledged frames: a disk that loses
+// power during a write may ruin all of it.
 //
 // A design with one goroutine and one file per partition was measured: with
 // 1,000 hot partitions it is 20 times slower, because each pays its own

@@ -125,10 +125,10 @@ func (j *Journal) needLocked() int64 {
 	n := min(j.waiting.bytes+int64(j.waiting.entries)*(frameHeader+8), j.maxWrite)
 	for _, s := range j.ready.all() {
 		if s.queue.len() > 0 {
-			return max(n, s.queue.peek().size()) + sector
+			return max(n, s.queue.peek().size()) + block
 		}
 	}
-	return n + sector
+	return n + block
 }
 
 // needOfControlsLocked is needLocked for a write that takes control entries
@@ -144,7 +144,7 @@ func (j *Journal) needOfControlsLocked() (n int64, some bool) {
 			n, some = max(n, e.size()), true
 		}
 	}
-	return max(n, min(sum, j.maxWrite)) + sector, some
+	return max(n, min(sum, j.maxWrite)) + block, some
 }
 
 // writeGroup writes the group that waits, makes it durable and has its owners told.
@@ -259,17 +259,17 @@ func (j *Journal) take(l limits) (taken []*Entry, more, patient bool) {
 }
 
 // writeEntries writes the frames of the entries with one write, where they are not
-// many bytes, at the next 512-byte boundary.
+// many bytes, at the next block.
 func (j *Journal) writeEntries(g *group, entries []*Entry) error {
 	var total int64
 	for _, e := range entries {
 		total += e.size()
 	}
-	f, err := j.space.place(total+sector, entries[0].LSN)
+	f, err := j.space.place(total+block, entries[0].LSN)
 	if err != nil {
 		return err
 	}
-	g.stage.begin(f, total+sector)
+	g.stage.begin(f, total+block)
 	durable := j.Durable()
 	for i, e := range entries {
 		last := i == len(entries)-1
@@ -277,11 +277,7 @@ func (j *Journal) writeEntries(g *group, entries []*Entry) error {
 		putFrame(head[:], e, f.salt, durable, last)
 		g.stage.add(head[:])
 		g.stage.add(e.Payload)
-		to := int64(8)
-		if last {
-			to = sector
-		}
-		g.stage.add(zeros[:align(g.stage.pos(), to)-g.stage.pos()])
+		g.stage.add(zeros[:align(g.stage.pos(), 8)-g.stage.pos()])
 		g.records += e.Records
 		g.bytes += int64(len(e.Payload))
 	}
