@@ -169,7 +169,7 @@ func TestPowerLossAtEveryCall(t *testing.T) {
 		fsys.CrashDuring(fsys.Ops() + at)
 		w := &crashWork{}
 		w.run(t, fsys)
-		for _, m := range crashfs.Modes() {
+		for _, m := range allModes() {
 			for seed := range uint64(3) {
 				w.verify(t, fsys.PowerLossImage(m, seed), at, m.String())
 			}
