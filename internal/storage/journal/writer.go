@@ -330,7 +330,11 @@ func (j *Journal) notify() {
 	defer j.space.stop()
 	for b := range j.told {
 		j.tell(b)
-		j.telling.Add(-1)
+		if j.telling.Add(-1) == 0 {
+			j.mu.Lock() // a caller of Rotate that saw the batch waits by now
+			j.idle.Broadcast()
+			j.mu.Unlock()
+		}
 	}
 }
 
