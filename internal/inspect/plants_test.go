@@ -329,7 +329,7 @@ func plantsOfJournals() []plant {
 			f := all[len(all)-1]
 			b := slices.Clone(read(s, s.fs, s.at(f.file))[f.at.Pos : f.at.Pos+300])
 			binary.LittleEndian.PutUint64(b[24:], uint64(f.at.LSN+1))
-			s.write(s.file, (f.at.Pos+80+int64(len(f.at.Payload))+511)&^511, b)
+			s.write(s.file, (f.at.Pos+80+int64(len(f.at.Payload))+vfs.DirectBlock-1)&^(vfs.DirectBlock-1), b)
 		}},
 		{name: "older copy", kind: inspect.JournalOlder, do: func(s *site) {
 			all := s.frames()

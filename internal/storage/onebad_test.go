@@ -16,10 +16,11 @@ import (
 // What the journal held of that log is safe, over further starts and losses of
 // power, and is back as soon as the files are.
 func TestStartGoesOnWithoutOneLog(t *testing.T) {
+	unswept := func(o *Options) { o.JournalBytes = 1 << 20 } // what it holds of a log stays in it
 	for _, op := range []errfs.Op{errfs.List, errfs.Open | errfs.Create, errfs.Write, errfs.Datasync, errfs.Truncate | errfs.Write} {
 		for _, err := range []error{syscall.EIO, syscall.EMFILE} {
 			disk := crashfs.New(1)
-			d := mustOpen(t, disk, "sync")
+			d := mustOpen(t, disk, "sync", unswept)
 			for _, l := range makeLogs(t, d, 2, "sync") {
 				put(t, l, 4, 700)
 				if err := l.flushAndSync(); err != nil {
@@ -40,7 +41,7 @@ func TestStartGoesOnWithoutOneLog(t *testing.T) {
 				for _, p := range []string{"/d/t-0", "/d/t-0/*"} {
 					errs.Add(errfs.Rule{Ops: op, Path: p, Err: err})
 				}
-				d = mustOpen(t, errs, "sync")
+				d = mustOpen(t, errs, "sync", unswept)
 				if byPartition(t, d, 0).Offline() == nil {
 					t.Fatalf("%v: the log does not need its files", op)
 				}

@@ -18,7 +18,7 @@ import (
 // keeps no page.
 func TestSmallRecordsShareMemory(t *testing.T) {
 	const n = 300
-	d := mustOpen(t, crashfs.New(1), "sync")
+	d := mustOpen(t, crashfs.New(1), "sync", large) // no sweep between the records
 	l := makeLogs(t, d, 1, "sync")[0]
 	var held []Slice
 	for i := range int64(n) {

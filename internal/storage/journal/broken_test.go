@@ -3,6 +3,7 @@ package journal
 import (
 	"errors"
 	"testing"
+	"testing/synctest"
 )
 
 // A journal that was given up begins anew with LSNs that stand in its old files
@@ -10,34 +11,34 @@ import (
 // that stands where the next one is expected would come back as a ghost.
 func TestSaltTellsStaleFrames(t *testing.T) {
 	for _, saltless := range []bool{false, true} {
-		fsys := memory(t)
-		options := func(o *Options) { o.Broken.Saltless = saltless }
-		j := open(t, fsys, options)
-		s, o := newStream(1), newTold()
-		for i := range 20 { // LSN n stands at the n-th KiB
-			ok(t, j.Submit(entry(s, int64(i), 900, eager, o)))
-			o.wait(i + 1)
-		}
-		ok(t, j.Close())
+		synctest.Test(t, func(t *testing.T) {
+			fsys := memory(t)
+			options := func(o *Options) { o.Broken.Saltless = saltless }
+			j := open(t, fsys, options)
+			put := func(n, size int) {
+				s, o := newStream(1), newTold()
+				for i := range n {
+					ok(t, j.Submit(entry(s, int64(i), size, eager, o)))
+					synctest.Wait() // the next file is prepared as well
+				}
+			}
+			put(12, 900) // LSN n stands in the n-th block
+			ok(t, j.Close())
 
-		j = open(t, fsys, options) // knows nothing of them
-		s, o = newStream(1), newTold()
-		for i := range 6 { // fill the fresh file and another one
-			ok(t, j.Submit(entry(s, int64(i), 18<<10, eager, o)))
-			o.wait(i + 1)
-		}
-		ok(t, j.Submit(entry(s, 6, 7<<10-200, eager, o))) // LSN 7 takes seven
-		o.wait(7)
-		at := j.Oldest(7)
-		ok(t, j.Close())
-		all, ext, err := frames(fsys, at)
-		ghosts := len(all) > 1 || errors.Is(err, ErrDamaged)
-		if all[0].LSN != 7 || err == nil && ext.Next != LSN(7+len(all)) {
-			t.Fatalf("%d frames, %+v, %v", len(all), ext, err)
-		}
-		if ghosts != saltless {
-			t.Errorf("saltless %v: %d frames, %v", saltless, len(all), err)
-		}
+			j = open(t, fsys, options) // knows nothing of them
+			put(4, 18<<10)             // fill the fresh file and the one that was prepared in the life before
+			put(1, 5*block-200)        // LSN 5 takes five blocks of the recycled first file
+			at := j.Oldest(5)
+			ok(t, j.Close())
+			all, ext, err := frames(fsys, at)
+			ghosts := len(all) > 1 || errors.Is(err, ErrDamaged)
+			if all[0].LSN != 5 || err == nil && ext.Next != LSN(5+len(all)) {
+				t.Fatalf("%d frames, %+v, %v", len(all), ext, err)
+			}
+			if ghosts != saltless {
+				t.Errorf("saltless %v: %d frames, %v", saltless, len(all), err)
+			}
+		})
 	}
 }
 

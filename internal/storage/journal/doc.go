@@ -24,14 +24,16 @@
 //	durable     notifier          Owner.Durable in LSN order, then DurableThrough for the entries that were
 //	                              reported as written; the writer is already at the next group
 //
-// Three invariants. (1) Owner.Durable reports success only after a datasync that
+// Four invariants. (1) Owner.Durable reports success only after a datasync that
 // began after the entry's last byte was written, and after every entry with a
 // smaller LSN is durable too. (2) Owner.Written is called only after the write that
 // contains the entry returned, and an entry of a profile with an interval is
 // durable, or the journal has failed, one interval and one datasync later. (3) After
 // the first failed write or datasync nothing is written to that file again, the
 // owner of every entry that was not reported yet receives the error, and the
-// journal stands still until Fresh and Resume.
+// journal stands still until Fresh and Resume. (4) No write touches a 4 KiB block
+// that holds acknowledged frames: a disk that loses power during a write may ruin
+// all of it.
 //
 // A design with one goroutine and one file per partition was measured: with
 // 1,000 hot partitions it is 20 times slower, because each pays its own

@@ -91,7 +91,7 @@ func toldOf(o *told, e *Entry) bool {
 // verifyAcked loses power and looks for what was acknowledged since redo.
 func verifyAcked(t *testing.T, name string, disk *crashfs.FS, redo Position, acked []*Entry) {
 	t.Helper()
-	for _, m := range crashfs.Modes() {
+	for _, m := range allModes() {
 		all, _, err := frames(disk.PowerLossImage(m, 1), redo)
 		if err != nil {
 			t.Fatalf("%s: %v: %v", name, m, err)

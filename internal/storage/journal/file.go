@@ -35,11 +35,9 @@ type file struct {
 	first LSN
 	last  LSN
 	dirty bool
-	// partial is what the last block that was written begins with: the frames in it.
-	partial []byte
 	// durable: the header is known to be on the disk.
 	durable atomic.Bool
-	off     atomic.Int64 // where the next write goes; the preparer reads it
+	off     atomic.Int64 // where the next write goes, a multiple of block; the preparer reads it
 }
 
 var (
@@ -47,7 +45,8 @@ var (
 	errClosed   = errors.New("file is closed")
 )
 
-// write puts the frames that were staged at the end of the file, which they began at.
+// write puts the staged frames at the end of the file, where they began. The next frames
+// begin at a block of their own.
 func (f *file) write(s *stage, last LSN) error {
 	if !f.begun {
 		if err := f.writeHeader(); err != nil {
@@ -63,8 +62,12 @@ func (f *file) write(s *stage, last LSN) error {
 	return nil
 }
 
-// writeHeader writes both copies. They become durable with the next datasync,
-// the same that covers the first frames.
+// writeHeader writes both copies, once in the life of a file. They become durable with the
+// next datasync, the same that covers the first frames. In a recycled file they replace the
+// header of the life before, of which nothing is needed any more: Release or Resume gave
+// it up, after a checkpoint that does not need it was durable, and the file already has
+// its new name. If the power goes now and ruins both copies, no frame of the new life was
+// acknowledged, and frames of the old one have another salt and lower LSNs.
 func (f *file) writeHeader() error {
 	h := header{seq: f.seq, salt: f.salt, first: f.first, id: f.id, capacity: f.capacity}
 	b := h.encode()

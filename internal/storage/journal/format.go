@@ -7,7 +7,7 @@ import (
 	"hash/crc32"
 )
 
-// Layout of a journal file, version 1. All integers are little endian.
+// Layout of a journal file, version 2. All integers are little endian.
 //
 //	0      header, first copy: 512 bytes
 //	4096   header, second copy
@@ -18,15 +18,15 @@ import (
 //	frame:  magic u32 "CJF1" | crc u32 of all that follows | payload length u32 | type u8 | flags u8 | 0 u16 |
 //	        salt u64 | LSN u64 | durableThrough u64 | topic id 16 | partition i32 | 0 u32 | prevEnd i64 | nextEnd i64 | payload
 //
-// The frames of a write start on a multiple of 512, so that they touch no sector that
-// holds acknowledged bytes but to write the same again; each starts on a multiple of
-// 8, and the last one carries flagLast.
+// A write begins at a block of its own, a multiple of 4096, so that it touches no block
+// that holds acknowledged frames. Its frames start on multiples of 8; the last one carries
+// flagLast, and zeros follow it up to the end of its block.
 const (
 	headerMagic   = 0x31484a43 // "CJH1"
 	frameMagic    = 0x31464a43 // "CJF1"
-	formatVersion = 1
+	formatVersion = 2
 	headerLen     = 72
-	sector        = 512
+	headerSize    = 512
 	secondHeader  = 4096
 	dataStart     = 8192
 	frameHeader   = 80
@@ -68,7 +68,7 @@ type header struct {
 }
 
 func (h *header) encode() []byte {
-	b := make([]byte, sector)
+	b := make([]byte, headerSize)
 	le := binary.LittleEndian
 	le.PutUint32(b[0:], headerMagic)
 	le.PutUint16(b[8:], formatVersion)

@@ -3,29 +3,19 @@ package journal
 import (
 	"bytes"
 	"encoding/hex"
-	"flag"
-	"os"
+	"fmt"
 	"path/filepath"
 	"strings"
 	"testing"
 
+	"github.com/chronik-io/chronik/internal/golden"
 	"github.com/chronik-io/chronik/internal/vfs"
 )
 
-var update = flag.Bool("update", false, "write the golden files anew")
-
-// golden compares with a file in testdata.
-func golden(t *testing.T, name, got string) {
+// goldenFile compares with a file in testdata.
+func goldenFile(t *testing.T, name, got string) {
 	t.Helper()
-	name = filepath.Join("testdata", name)
-	if *update {
-		ok(t, os.WriteFile(name, []byte(got), 0o666))
-	}
-	want, err := os.ReadFile(name)
-	ok(t, err)
-	if got != string(want) {
-		t.Errorf("%s: got\n%s", name, got)
-	}
+	golden.File(t, filepath.Join("testdata", name), got, "go test ./internal/storage/journal")
 }
 
 func testHeader() header {
@@ -35,7 +25,7 @@ func testHeader() header {
 // testFile is a file with a header and one write of three frames.
 func testFile() []byte {
 	h := testHeader()
-	b := make([]byte, dataStart, dataStart+sector*4)
+	b := make([]byte, dataStart, dataStart+block)
 	copy(b, h.encode())
 	copy(b[secondHeader:], h.encode())
 	s := NewStream(StreamID{Topic: [16]byte{0xaa, 0xbb}, Partition: 3})
@@ -47,14 +37,15 @@ func testFile() []byte {
 		b = append(b, payload...)
 		b = append(b, make([]byte, align(int64(len(b)), 8)-int64(len(b)))...)
 	}
-	return append(b, make([]byte, align(int64(len(b)), sector)-int64(len(b)))...)
+	return append(b, make([]byte, align(int64(len(b)), block)-int64(len(b)))...)
 }
 
 // What is on disks must be readable by every later version: these bytes may
 // only change together with formatVersion.
 func TestFormatIsFixed(t *testing.T) {
 	b := testFile()
-	golden(t, "file.hex", hex.Dump(b[:headerLen])+hex.Dump(b[dataStart:]))
+	frameBytes := bytes.TrimRight(b[dataStart:], "\x00")
+	goldenFile(t, "file.hex", hex.Dump(b[:headerLen])+hex.Dump(frameBytes)+fmt.Sprintf("zeros up to %d\n", len(b)))
 	fsys := fileSystem(t, 7, b)
 	all, ext, err := frames(fsys, Position{File: 7, LSN: 42})
 	ok(t, err)
@@ -87,16 +78,18 @@ func TestHeaderSurvivesTheLossOfOneCopy(t *testing.T) {
 	}
 }
 
-func TestNewerVersionIsNamed(t *testing.T) {
-	b := testFile()
-	h := testHeader()
-	e := h.encode()
-	e[8] = 2
-	sealHeader(e)
-	copy(b, e)
-	_, _, err := frames(fileSystem(t, 7, b), Position{File: 7, LSN: 42})
-	if err == nil || !strings.Contains(err.Error(), "version 2") {
-		t.Errorf("got %v", err)
+func TestOtherVersionsAreRefusedByName(t *testing.T) {
+	for _, version := range []byte{1, formatVersion + 1} {
+		b := testFile()
+		h := testHeader()
+		e := h.encode()
+		e[8] = version
+		sealHeader(e)
+		copy(b, e)
+		_, _, err := frames(fileSystem(t, 7, b), Position{File: 7, LSN: 42})
+		if err == nil || !strings.Contains(err.Error(), fmt.Sprintf("journal format version %d: this program reads version 2", version)) {
+			t.Errorf("version %d: %v", version, err)
+		}
 	}
 }
 

@@ -173,6 +173,10 @@ func crashing(t testing.TB, seed uint64) *crashfs.FS {
 	return f
 }
 
+// allModes returns what a loss of power can do to a file that, like a journal, never writes
+// a sector again that holds acknowledged bytes.
+func allModes() []crashfs.Mode { return append(crashfs.Modes(), crashfs.GarbleSectors) }
+
 func newStream(n int) *Stream { return NewStream(StreamID{Topic: [16]byte{1}, Partition: int32(n)}) }
 
 // give gives the journal an entry in one of three ways, which mean the same.

@@ -152,7 +152,7 @@ type Journal struct {
 	ready    fifo[*Stream] // streams with queued entries, in turn
 	waiting  window        // of all queued entries
 	busy     bool          // somebody writes a group: the writer, or a caller of Finish
-	idle     *sync.Cond    // busy became false
+	idle     *sync.Cond    // busy became false, or telling 0
 	parked   bool          // the writer waits for wake
 	alarm    time.Time     // when the parked writer looks at what waits anyway; zero: never
 	roomless bool          // the writer waits for space: only control entries pass

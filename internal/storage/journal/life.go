@@ -85,10 +85,12 @@ func (j *Journal) Release(at Position) { j.space.release(at.File) }
 
 // Rotate makes the next write begin a file of its own, so that a clean stop
 // leaves a journal whose needed part is empty. It waits for the group that is
-// being written; nothing may be queued. Resume must follow, or Close.
+// being written and until every owner of an earlier one was told: a checkpoint that names
+// the new file must cover all that is acknowledged. Nothing may be queued, and no Owner may
+// call it. Resume must follow, or Close.
 func (j *Journal) Rotate() (Position, error) {
 	j.mu.Lock()
-	for j.busy {
+	for j.busy || j.telling.Load() > 0 {
 		j.idle.Wait()
 	}
 	if j.waiting.entries > 0 {

@@ -304,7 +304,7 @@ func (r *reader) frame(pos int64) (Frame, int64, bool, error) {
 // after is the position that follows a frame.
 func after(pos, size int64, f *Frame) int64 {
 	if f.last {
-		return align(pos+size, sector)
+		return align(pos+size, block)
 	}
 	return align(pos+size, 8)
 }
@@ -330,10 +330,10 @@ func (r *reader) follow(expect *LSN, fn func(Frame) error) error {
 }
 
 // behind looks at everything that follows where the chain ended: a valid frame
-// there that knew end to be synced proves damage. A frame begins a write at a
-// multiple of 512; the others of the write follow it.
+// there that knew end to be synced proves damage. A write begins with a frame
+// at the start of a block; its other frames follow.
 func (r *reader) behind(end LSN, above *LSN) error {
-	for at := align(r.pos, sector); at < r.size; at += sector {
+	for at := align(r.pos, block); at < r.size; at += block {
 		for pos := at; ; {
 			f, size, ok, err := r.frame(pos)
 			if err != nil {

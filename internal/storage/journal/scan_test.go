@@ -27,7 +27,7 @@ func groups(t *testing.T, n, size int) (content []byte, from Position, starts []
 	f, err := fsys.Open(testDir + "/" + fileName(j.at.File))
 	ok(t, err)
 	defer f.Close()
-	content = make([]byte, dataStart+n*1024)
+	content = make([]byte, dataStart+n*block)
 	_, _ = f.ReadAt(content, 0)
 	return content, j.at, starts
 }
@@ -91,7 +91,7 @@ func TestTornWriteBeforeWholeOnesIsNoDamage(t *testing.T) {
 	f, err := fsys.Open(testDir + "/" + fileName(j.at.File))
 	ok(t, err)
 	defer f.Close()
-	_, err = f.WriteAt(make([]byte, sector), start)
+	_, err = f.WriteAt(make([]byte, block), start)
 	ok(t, err)
 	all, ext, err := frames(fsys, j.at)
 	if err != nil || len(all) != 1 || ext.Above <= ext.Next+1 {
@@ -169,7 +169,7 @@ func TestPowerLossAtEveryCall(t *testing.T) {
 		fsys.CrashDuring(fsys.Ops() + at)
 		w := &crashWork{}
 		w.run(t, fsys)
-		for _, m := range crashfs.Modes() {
+		for _, m := range allModes() {
 			for seed := range uint64(3) {
 				w.verify(t, fsys.PowerLossImage(m, seed), at, m.String())
 			}

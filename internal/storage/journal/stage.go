@@ -10,11 +10,12 @@ const (
 	stageMin, stageMax = 64 << 10, writeMax + 64<<10
 )
 
-// stage gathers frames and writes them in whole blocks past the system's cache: a
-// copy into warm memory costs less than one into the cache, and than what the cache
-// then has to do for it. The block in which the frames before ended is written again,
-// with the same bytes, and what follows the last frame in its block are zeros. It
-// belongs to the writer.
+// stage gathers the frames of one group and writes them in whole blocks past the system's
+// cache: a copy into warm memory costs less than one into the cache, and than what the
+// cache then has to do for it. Zeros fill the last block, and the next group begins at the
+// block after it: a disk that loses power during a write may ruin every sector of that
+// write, so no write may touch a block that holds acknowledged frames. A stage belongs to
+// the writer.
 type stage struct {
 	buf   []byte // its length is what is gathered
 	f     *file
@@ -25,15 +26,13 @@ type stage struct {
 	err    error
 }
 
-// begin gathers about n bytes of frames for the end of the file.
+// begin starts a group of about n bytes at the end of the file.
 func (s *stage) begin(f *file, n int64, cached bool) {
-	want := int(min(max(align(n+block, stageMin), stageMin), stageMax))
+	want := int(min(align(n, stageMin), stageMax))
 	if cap(s.buf) < want {
 		s.buf = vfs.DirectBuffer(want)
 	}
-	s.f, s.cached, s.err = f, cached, nil
-	s.start = f.off.Load() - int64(len(f.partial))
-	s.buf = append(s.buf[:0], f.partial...)
+	s.f, s.cached, s.err, s.start, s.buf = f, cached, nil, f.off.Load(), s.buf[:0]
 }
 
 // add appends p, which it copies.
@@ -51,14 +50,13 @@ func (s *stage) add(p []byte) {
 // pos is the position in the file after what was added.
 func (s *stage) pos() int64 { return s.start + int64(len(s.buf)) }
 
-// end writes what is left. The error is that of the first write that failed.
+// end fills the last block with zeros and writes what is left. The error is that of the
+// first write that failed.
 func (s *stage) end() error {
 	n := len(s.buf)
-	whole := n &^ (block - 1)
-	s.f.partial = append(s.f.partial[:0], s.buf[whole:]...)
-	to := int(align(int64(n), block))
-	clear(s.buf[n:to])
-	s.flush(s.buf[:to])
+	s.buf = s.buf[:align(int64(n), block)]
+	clear(s.buf[n:])
+	s.flush(s.buf)
 	return s.err
 }
 

@@ -9,31 +9,32 @@ import (
 	"github.com/chronik-io/chronik/internal/vfs"
 )
 
-// blocks sees to it that what is written are whole blocks from memory that a direct
-// write takes, and counts.
+// blocks counts writes and asks that each is of whole blocks and behind all before it.
 type blocks struct {
 	vfs.File
 	t      *rapid.T
 	writes int
+	least  int64
 }
 
 func (b *blocks) WriteDirect(p []byte, off int64) (int, error) {
-	if len(p)%block != 0 || off%block != 0 || len(p) == 0 {
-		b.t.Fatalf("%d bytes at %d", len(p), off)
+	if len(p)%block != 0 || off%block != 0 || len(p) == 0 || off < b.least {
+		b.t.Fatalf("%d bytes at %d, after writes up to %d", len(p), off, b.least)
 	}
+	b.least = off + int64(len(p))
 	b.writes++
 	return b.WriteAt(p, off)
 }
 
-// Whatever groups are staged, the file has their bytes one after the other, and
-// zeros up to the end of the last block.
-func TestStagedGroupsFollowOneAnother(t *testing.T) {
+// Whatever groups are staged, each begins at the block after the one before it, zeros fill
+// its last block, and no write touches a block of an earlier group.
+func TestEveryGroupBeginsAtABlockOfItsOwn(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		under, err := vfs.Memory().Create("/j")
 		if err != nil {
 			t.Fatal(err)
 		}
-		out := &blocks{File: under, t: t}
+		out := &blocks{File: under, t: t, least: dataStart}
 		f := &file{f: out, begun: true}
 		f.off.Store(dataStart)
 		var s stage
@@ -47,7 +48,7 @@ func TestStagedGroupsFollowOneAnother(t *testing.T) {
 				pieces = append(pieces, bytes.Repeat([]byte{i}, size))
 				want = append(want, pieces[len(pieces)-1]...)
 			}
-			s.begin(f, int64(len(want)-begin), false)
+			s.begin(f, int64(len(want)-begin)+block, false)
 			for _, p := range pieces {
 				s.add(p)
 			}
@@ -57,17 +58,21 @@ func TestStagedGroupsFollowOneAnother(t *testing.T) {
 			if err := f.write(&s, LSN(i)); err != nil {
 				t.Fatal(err)
 			}
-			if n := len(want) - begin; n+2*block < stageMax && out.writes-writes > 1 {
+			if n := len(want) - begin; n+block < stageMax && out.writes-writes > 1 {
 				t.Fatalf("%d writes of %d bytes", out.writes-writes, n)
 			}
 			if cap(s.buf) > stageMax {
 				t.Fatalf("a stage of %d bytes", cap(s.buf))
 			}
-			got := make([]byte, align(int64(len(want)), block))
+			want = append(want, make([]byte, align(int64(len(want)), block)-int64(len(want)))...)
+			if f.off.Load() != dataStart+int64(len(want)) {
+				t.Fatalf("the next group begins at %d", f.off.Load())
+			}
+			got := make([]byte, len(want))
 			if _, err := out.ReadAt(got, dataStart); len(got) > 0 && err != nil {
 				t.Fatal(err)
 			}
-			if !bytes.Equal(got[:len(want)], want) || len(bytes.Trim(got[len(want):], "\x00")) > 0 {
+			if !bytes.Equal(got, want) {
 				t.Fatalf("group %d: other bytes", i)
 			}
 		}

@@ -180,10 +180,10 @@ func (j *Journal) needLocked() int64 {
 	n := min(j.waiting.bytes+int64(j.waiting.entries)*(frameHeader+8), j.maxWrite)
 	for _, s := range j.ready.all() {
 		if s.queue.len() > 0 {
-			return max(n, s.queue.peek().size()) + sector
+			return max(n, s.queue.peek().size()) + block
 		}
 	}
-	return n + sector
+	return n + block
 }
 
 // needOfControlsLocked is needLocked for a write that takes control entries
@@ -199,7 +199,7 @@ func (j *Journal) needOfControlsLocked() (n int64, some bool) {
 			n, some = max(n, e.size()), true
 		}
 	}
-	return max(n, min(sum, j.maxWrite)) + sector, some
+	return max(n, min(sum, j.maxWrite)) + block, some
 }
 
 // writeGroup writes the group that waits, has the owners notified that count on the
@@ -387,7 +387,7 @@ func (j *Journal) take(l limits) (taken []*Entry, more, patient bool) {
 }
 
 // writeEntries writes the frames of the entries with one write, where they are not
-// many bytes, at the next 512-byte boundary.
+// many bytes, at the next block.
 func (j *Journal) writeEntries(g *group, entries []*Entry) error {
 	var total int64
 	cached := true // nobody waits for the disk
@@ -395,11 +395,11 @@ func (j *Journal) writeEntries(g *group, entries []*Entry) error {
 		total += e.size()
 		cached = cached && e.onWrite()
 	}
-	f, err := j.space.place(total+sector, entries[0].LSN)
+	f, err := j.space.place(total+block, entries[0].LSN)
 	if err != nil {
 		return err
 	}
-	g.stage.begin(f, total+sector, cached)
+	g.stage.begin(f, total+block, cached)
 	durable := j.Durable()
 	for i, e := range entries {
 		last := i == len(entries)-1
@@ -407,11 +407,7 @@ func (j *Journal) writeEntries(g *group, entries []*Entry) error {
 		putFrame(head[:], e, f.salt, durable, last)
 		g.stage.add(head[:])
 		g.stage.add(e.Payload)
-		to := int64(8)
-		if last {
-			to = sector
-		}
-		g.stage.add(zeros[:align(g.stage.pos(), to)-g.stage.pos()])
+		g.stage.add(zeros[:align(g.stage.pos(), 8)-g.stage.pos()])
 		g.records += e.Records
 		g.bytes += int64(len(e.Payload))
 	}
@@ -464,7 +460,11 @@ func (j *Journal) notify() {
 	defer j.space.stop()
 	for b := range j.told {
 		j.tell(b)
-		j.telling.Add(-1)
+		if j.telling.Add(-1) == 0 {
+			j.mu.Lock() // a caller of Rotate that saw the batch waits by now
+			j.idle.Broadcast()
+			j.mu.Unlock()
+		}
 	}
 }
 

@@ -11,7 +11,10 @@
 //     writes since then the 512-byte sectors that the Mode lets survive; a name
 //     is there if SyncDir of its directory covered it, or if the Mode lets it
 //     survive. A file whose name is lost is lost, synced or not. A rename happens
-//     as a whole or not at all.
+//     as a whole or not at all;
+//   - in the Garble modes a disk loses power in the middle of a write, and what it was
+//     writing may be random bytes afterwards. A sector that a Datasync covered and that
+//     nothing wrote since is never touched.
 //
 // It counts the calls that change something and can stop a workload after any of
 // them. One seed gives one behaviour as long as the calls come in one order.

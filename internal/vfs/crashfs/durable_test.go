@@ -3,6 +3,8 @@ package crashfs
 import (
 	"strings"
 	"testing"
+	"testing/synctest"
+	"time"
 
 	"github.com/chronik-io/chronik/internal/vfs/vfstest"
 )
@@ -94,6 +96,69 @@ func TestEverySectorIsOldOrNew(t *testing.T) {
 	if !seen[strings.Repeat("o", sectors)] || !seen[strings.Repeat("n", sectors)] || len(seen) < 50 {
 		t.Errorf("%d patterns", len(seen))
 	}
+}
+
+// A disk that was writing when the power went may have ruined what it wrote, also where that
+// repeated what a sync had covered; nothing else.
+func TestOnlyWhatWasBeingWrittenIsGarbled(t *testing.T) {
+	before := strings.Repeat("o", 5*sectorSize)
+	for m, ruins := range map[Mode]span{
+		KeepSectors:   {},
+		GarbleWrites:  {sectorSize + 100, sectorSize},
+		GarbleSectors: {sectorSize, 2 * sectorSize},
+	} {
+		f := withDir(t)
+		h := put(t, f, "/d/a", before)
+		write(t, h, strings.Repeat("x", sectorSize), 4*sectorSize)
+		ok(t, h.Datasync())
+		whole := vfstest.Get(t, f, "/d/a")
+		write(t, h, whole[:sectorSize], sectorSize+100) // the same bytes once more
+		ruined := make([]bool, len(whole))
+		as := 0
+		for seed := range uint64(300) {
+			got := vfstest.Get(t, f.PowerLossImage(m, seed), "/d/a")
+			if got == whole {
+				as++
+			}
+			for i := range got {
+				ruined[i] = ruined[i] || got[i] != whole[i]
+			}
+		}
+		for i := range ruined {
+			if want := int64(i) >= ruins.off && int64(i) < ruins.off+ruins.n; ruined[i] != want {
+				t.Fatalf("%v: byte %d was garbled: %v", m, i, ruined[i])
+			}
+		}
+		if as < 75 {
+			t.Errorf("%v: %d of 300 images are as they would be on another disk", m, as)
+		}
+	}
+}
+
+// A write that came while a sync was under way is not covered by it.
+func TestAWriteDuringASyncMayBeGarbled(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := withDir(t)
+		h := put(t, f, "/d/a", strings.Repeat(".", 2*sectorSize))
+		f.SetSyncLatency(time.Second)
+		write(t, h, strings.Repeat("1", sectorSize), 0)
+		done := make(chan error)
+		go func() { done <- h.Datasync() }()
+		synctest.Wait()
+		write(t, h, strings.Repeat("2", sectorSize), sectorSize)
+		ok(t, <-done)
+		garbled := false
+		for seed := range uint64(50) {
+			got := vfstest.Get(t, f.PowerLossImage(GarbleSectors, seed), "/d/a")
+			if got[:sectorSize] != strings.Repeat("1", sectorSize) {
+				t.Fatal("what the sync covered is garbled")
+			}
+			garbled = garbled || strings.Trim(got[sectorSize:], ".2") != ""
+		}
+		if !garbled {
+			t.Error("what was written after the sync began was never garbled")
+		}
+	})
 }
 
 func TestGrowthMaySurviveWithoutItsBytes(t *testing.T) {

@@ -23,14 +23,28 @@ const (
 	KeepPrefix
 	// KeepAll keeps everything, but for pages that a failed sync gave up.
 	KeepAll
+	// GarbleWrites is KeepSectors, and in any of the sectors written since the last sync
+	// the bytes that the writes named may be random: the disk was writing them when the
+	// power went. That they were the same as before, and synced, does not help: so no
+	// file may repeat acknowledged bytes in place. Files that are replaced by a rename never
+	// do, an index may, since it is a cache, and a journal begins each write at a block of
+	// its own.
+	GarbleWrites
+	// GarbleSectors is GarbleWrites on a disk that ruins whole sectors: bytes that no write
+	// named may be random too if they share a sector with bytes that a write did name. A
+	// file that is appended to where its synced bytes end does not survive this: the sector
+	// in which they end is at risk. It must rely on the disk (SQLite calls the property
+	// "powersafe overwrite"), or begin each append at a new sector, as the journal does.
+	GarbleSectors
 )
 
-// Modes returns all modes, for tests that walk them.
-func Modes() []Mode { return []Mode{DropUnsynced, KeepSectors, KeepPrefix, KeepAll} }
+// Modes returns the modes that every file has to withstand, for tests that walk them: all
+// but GarbleSectors.
+func Modes() []Mode { return []Mode{DropUnsynced, KeepSectors, KeepPrefix, KeepAll, GarbleWrites} }
 
 // String returns the name of the mode.
 func (m Mode) String() string {
-	if names := []string{"DropUnsynced", "KeepSectors", "KeepPrefix", "KeepAll"}; int(m) < len(names) {
+	if names := []string{"DropUnsynced", "KeepSectors", "KeepPrefix", "KeepAll", "GarbleWrites", "GarbleSectors"}; int(m) < len(names) {
 		return names[m]
 	}
 	return "Mode(?)"
@@ -133,7 +147,7 @@ func survivingNames(pending []nameChange, m Mode, rng *rand.Rand) []nameChange {
 		return nil
 	case KeepPrefix:
 		return pending[:rng.IntN(len(pending)+1)]
-	case KeepSectors:
+	case KeepSectors, GarbleWrites, GarbleSectors:
 		likely := someLikelihood(rng)
 		var kept []nameChange
 		for _, c := range pending {

@@ -160,7 +160,7 @@ func (n *inode) afterPowerLoss(m Mode, rng *rand.Rand) *inode {
 	case KeepPrefix:
 		log = prefix(log, rng)
 		sizes = len(log)
-	case KeepSectors:
+	case KeepSectors, GarbleWrites, GarbleSectors:
 		likely := someLikelihood(rng)
 		keep = func() bool { return rng.Float64() < likely }
 		if rng.IntN(2) == 0 {
@@ -169,6 +169,9 @@ func (n *inode) afterPowerLoss(m Mode, rng *rand.Rand) *inode {
 	case KeepAll:
 	}
 	disk, _ := survivors(n.durable, n.start(), log, sizes, keep)
+	if m == GarbleWrites || m == GarbleSectors {
+		garble(disk, log, m == GarbleSectors, rng)
+	}
 	return &inode{cache: disk.Clone(), durable: disk, modified: n.modified}
 }
 
@@ -177,6 +180,28 @@ func always() bool { return true }
 // someLikelihood is a likelihood to survive, the two extremes included: one file
 // may have everything and another one nothing.
 func someLikelihood(rng *rand.Rand) float64 { return float64(rng.IntN(5)) / 4 }
+
+// garble puts random bytes into some of the sectors that the writes in log touched: in whole
+// sectors, or only where the writes were.
+func garble(disk *ram.Bytes, log []change, whole bool, rng *rand.Rand) {
+	likely := []float64{0, 0.05, 0.25, 1}[rng.IntN(4)]
+	for _, c := range log {
+		for s, end := c.sectors(); s < end; s++ {
+			if rng.Float64() >= likely {
+				continue
+			}
+			from, to := s*sectorSize, (s+1)*sectorSize
+			if !whole {
+				from, to = max(from, c.off), min(to, c.off+int64(len(c.data)))
+			}
+			junk := make([]byte, max(0, min(to, disk.Size())-from))
+			for i := range junk {
+				junk[i] = byte(rng.Uint32())
+			}
+			disk.WriteAt(junk, from)
+		}
+	}
+}
 
 // prefix returns the first changes of log, the last of them cut at a sector.
 func prefix(log []change, rng *rand.Rand) []change {

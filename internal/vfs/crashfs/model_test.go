@@ -17,7 +17,8 @@ import (
 // last one is what reads see.
 type modelFile struct {
 	states []string
-	cut    bool // a truncation is among the changes, which cuts inside sectors
+	cut    bool   // a truncation is among the changes, which cuts inside sectors
+	writes []span // since the last sync
 }
 
 func (m *modelFile) now() string { return m.states[len(m.states)-1] }
@@ -75,6 +76,7 @@ func (m *machine) Write(t *rapid.T) {
 		old += strings.Repeat("\x00", off+n-len(old))
 	}
 	f.states = append(f.states, old[:off]+p+old[off+n:])
+	f.writes = append(f.writes, span{int64(off), int64(n)})
 }
 
 func (m *machine) Truncate(t *rapid.T) {
@@ -99,7 +101,7 @@ func resized(s string, size int) string {
 func (m *machine) Datasync(t *rapid.T) {
 	_, f, h := m.file(t)
 	check(t, h.Datasync())
-	f.states, f.cut = []string{f.now()}, false
+	f.states, f.cut, f.writes = []string{f.now()}, false, nil
 }
 
 func (m *machine) SyncDir(t *rapid.T) {
@@ -132,7 +134,7 @@ func (m *machine) Kill(*rapid.T) { m.fs = m.fs.Kill() }
 
 // PowerLoss compares what is left with the model and goes on from there.
 func (m *machine) PowerLoss(t *rapid.T) {
-	mode := rapid.SampledFrom(Modes()).Draw(t, "mode")
+	mode := rapid.SampledFrom(append(Modes(), GarbleSectors)).Draw(t, "mode")
 	m.fs = m.fs.PowerLoss(mode)
 	left := map[string]*modelFile{}
 	for _, name := range []string{"a", "b", "c"} {
@@ -183,7 +185,7 @@ func possible(f, left *modelFile, mode Mode) bool {
 		return slices.ContainsFunc(f.states, func(s string) bool { return s == got }) || tornPrefix(f.states, got)
 	}
 	unit := sectorSize
-	if f.cut {
+	if f.cut || mode == GarbleWrites {
 		unit = 1
 	}
 	if !slices.ContainsFunc(f.states, func(s string) bool { return len(s) == len(got) }) {
@@ -192,11 +194,26 @@ func possible(f, left *modelFile, mode Mode) bool {
 	for at := 0; at < len(got); at += unit {
 		end := min(at+unit, len(got))
 		seen := slices.ContainsFunc(f.states, func(s string) bool { return resized(s, len(got))[at:end] == got[at:end] })
-		if !seen && !(f.cut && got[at] == 0) {
+		if !seen && !(f.cut && got[at] == 0) && !f.atRisk(at, mode) {
 			return false
 		}
 	}
 	return true
+}
+
+// atRisk reports whether the mode may have put random bytes at a position.
+func (m *modelFile) atRisk(at int, mode Mode) bool {
+	unit := int64(sectorSize)
+	switch mode {
+	case GarbleWrites:
+		unit = 1
+	case GarbleSectors:
+	default:
+		return false
+	}
+	return slices.ContainsFunc(m.writes, func(w span) bool {
+		return int64(at)/unit >= w.off/unit && int64(at)/unit <= (w.off+w.n-1)/unit
+	})
 }
 
 // tornPrefix reports whether got is one state with some sectors of the next.
