@@ -233,7 +233,7 @@ func (l *Log) maxWithin(s *segment.Segment, limit int64) (ts, at int64, err erro
 		return ts, at, err
 	}
 	whole, err := s.Read(start, limit, 1, true)
-	if err != nil {
+	if err != nil && !errors.Is(err, segment.ErrEnd) {
 		return ts, at, err
 	}
 	eachBatch(whole, func(b record.Batch) {
