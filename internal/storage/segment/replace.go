@@ -118,8 +118,11 @@ func (s *Segment) RemoveIndexes() error {
 	return nil
 }
 
-func (s *Segment) removeIndexes() error {
-	for _, suffix := range suffixes[1:] {
+func (s *Segment) removeIndexes() error { return s.removeFiles(indexSuffixes) }
+
+// removeFiles removes files of the segment; missing ones are no error.
+func (s *Segment) removeFiles(suffixes []string) error {
+	for _, suffix := range suffixes {
 		if err := s.files.fs.Remove(s.stem() + suffix); err != nil && !errors.Is(err, fs.ErrNotExist) {
 			return err
 		}
