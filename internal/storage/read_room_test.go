@@ -151,3 +151,40 @@ func TestAReadPassesMissingOffsets(t *testing.T) {
 		}
 	}
 }
+
+// What readers of old segments leave of indexes in memory is bounded, and Usage says how
+// much it is.
+func TestIndexesOfOldSegmentsAreBounded(t *testing.T) {
+	const bound = 2000
+	d := mustOpen(t, vfs.Memory(), "sync", func(o *Options) { o.IndexBytes = bound })
+	l := makeLogs(t, d, 1, "sync")[0]
+	cfg := l.Config()
+	cfg.Segment.IndexInterval = 1
+	l.Configure(cfg)
+	for range 20 {
+		for range 20 {
+			put(t, l, 1, 10)
+			if err := l.flush(); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if err := l.roll(); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if n := d.Usage().IndexBytes; n != 0 {
+		t.Errorf("%d bytes of indexes before anything was read", n)
+	}
+	d.memory.evictCached([]*Log{l})
+	most := int64(0)
+	for i := range int64(400) {
+		at := i * 7 % 400
+		if s, err := l.Read(at, math.MaxInt64, 1, true); err != nil || !slices.Equal(bases(s), []int64{at}) {
+			t.Errorf("read at %d: %v", at, err)
+		}
+		most = max(most, d.Usage().IndexBytes)
+	}
+	if most > bound || most < bound/2 {
+		t.Errorf("up to %d bytes of indexes in memory, the bound is %d", most, bound)
+	}
+}

@@ -45,20 +45,9 @@ func (s *Segment) RemoveRetired() error {
 	return nil
 }
 
-// Newest is the timestamp of MaxTimestamp. It keeps no index in memory that was not
-// there before: a look at the oldest segment of every log must not load them all.
+// Newest is the timestamp of MaxTimestamp.
 func (s *Segment) Newest() (ts int64, err error) {
-	s.mu.Lock()
-	loaded := s.x != nil
-	s.mu.Unlock()
 	ts, _, err = s.MaxTimestamp()
-	if !loaded {
-		s.mu.Lock()
-		if s.x != nil && s.x.saved() && s.stage.Load() == live {
-			s.x = nil
-		}
-		s.mu.Unlock()
-	}
 	return ts, err
 }
 

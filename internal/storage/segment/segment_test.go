@@ -188,9 +188,17 @@ func TestBadIndexesOnlyCostTime(t *testing.T) {
 	other := memory(t)
 	foreign := written(t, other, 0, history(t, 0, 300, 4))
 	ok(t, foreign.Seal())
-	for _, suffix := range []string{".index", ".timeindex"} {
+	files := map[string][]byte{}
+	for _, suffix := range indexSuffixes {
+		files[suffix] = content(t, fsys, s.stem()+suffix)
+	}
+	restore := func() { // lookups replace what is wrong
+		for suffix, good := range files {
+			replace(t, fsys, s.stem()+suffix, good)
+		}
+	}
+	for suffix, good := range files {
 		name := testDir + "/" + Name(0) + suffix
-		good := content(t, fsys, name)
 		bad := map[string][]byte{
 			"empty": {}, "cut": good[:len(good)/2-1], "zeros": make([]byte, len(good)), "foreign": content(t, other, name),
 			"garbage": bytes.Repeat([]byte{0x13, 0x77, 0x01}, 100), "more": append(bytes.Clone(good), 0, 0, 0x7f, 0, 0, 0, 0x7f, 0, 0, 0, 0x7f, 0),
@@ -201,12 +209,13 @@ func TestBadIndexesOnlyCostTime(t *testing.T) {
 			bad["flip "+hex.EncodeToString([]byte{byte(i >> 8), byte(i)})] = b
 		}
 		for how, b := range bad {
+			restore()
 			replace(t, fsys, name, b)
 			answers(t, suffix+" "+how, Open(NewFiles(fsys, 2), testDir, 0, s.Size()), all)
 		}
+		restore()
 		ok(t, fsys.Remove(name))
 		answers(t, suffix+" missing", Open(NewFiles(fsys, 2), testDir, 0, s.Size()), all)
-		replace(t, fsys, name, good)
 	}
 }
 
