@@ -92,6 +92,7 @@ func (s *Segment) built(n *builder, changes int, whole bool) {
 		return
 	}
 	s.x = &n.x
+	s.changes++ // what is being read of the files may be half of what is saved below
 	if n.first.known {
 		s.first = n.first
 	}

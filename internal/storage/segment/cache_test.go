@@ -144,6 +144,18 @@ func TestNothingWaitsWhileAnIndexIsRead(t *testing.T) {
 			return append(all[:30:30], more...)
 		},
 		"distrust": func(s *Segment, all []record.Batch) []record.Batch { s.distrust(); return all },
+		"build": func(s *Segment, all []record.Batch) []record.Batch {
+			_, _, err := s.MaxTimestamp()
+			ok(t, err)
+			s.known = false
+			h, err := s.open()
+			ok(t, err)
+			_, _, err = s.build(h)
+			ok(t, err)
+			s.files.release(h)
+			s.forgetIndex()
+			return all
+		},
 		"full": func(s *Segment, all []record.Batch) []record.Batch {
 			_ = s.Full(Limits{Bytes: 1 << 30, Ms: 1 << 40, IndexBytes: 1 << 20}, 1, 1000, 1)
 			return all
@@ -161,7 +173,7 @@ func TestNothingWaitsWhileAnIndexIsRead(t *testing.T) {
 			if _, err := s.Read(all[10].BaseOffset(), 1<<40, 1, true); err != nil || !done {
 				t.Errorf("%s at %s: %v, done: %v", name, file, err, done)
 			}
-			if name == "distrust" && s.x != nil && len(s.x.offsets) > 0 {
+			if (name == "distrust" || name == "build") && s.x != nil && len(s.x.offsets) > 0 {
 				t.Errorf("%s at %s: %d entries came back", name, file, len(s.x.offsets))
 			}
 			answers(t, name+" at "+file, s, all)

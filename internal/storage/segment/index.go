@@ -43,7 +43,7 @@ type index struct {
 
 // bytes is the memory that the index takes.
 func (x *index) bytes() int64 {
-	return int64(unsafe.Sizeof(*x)) + int64(cap(x.offsets))*int64(unsafe.Sizeof(offsetEntry{})) + int64(cap(x.times))*int64(unsafe.Sizeof(timeEntry{}))
+	return int64(unsafe.Sizeof(*x) + uintptr(cap(x.offsets))*unsafe.Sizeof(offsetEntry{}) + uintptr(cap(x.times))*unsafe.Sizeof(timeEntry{}))
 }
 
 // clone returns a copy with arrays of its own.

@@ -57,7 +57,7 @@ type Segment struct {
 	x         *index     // nil: not in memory
 	appending bool       // x stays in memory
 	stale     bool       // the index files must not be read
-	changes   int        // counts appends, cuts and distrust
+	changes   int        // counts appends, cuts, builds and distrust
 	maxTs     int64      // -1: none
 	maxAt     int64      // last offset of the batch with maxTs
 	known     bool       // x, or its files, and maxTs and maxAt are those of the whole file
