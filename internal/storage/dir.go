@@ -35,6 +35,9 @@ type Options struct {
 	// half of what the process may have open, over all directories, but 256 to 16384. A
 	// file that makes room for another must be synced first.
 	OpenFiles int
+	// IndexBytes bounds the memory, per directory, of the indexes of segments to which
+	// nobody appends. Default 16 MiB.
+	IndexBytes int64
 	// SystemMemory is how many bytes of memory the machine has, which is where its
 	// cache of files lies. Default: what the system says.
 	SystemMemory int64
@@ -97,6 +100,7 @@ func (o *Options) setDefaults() {
 	set(&o.DeferredBytes, 64<<20)
 	set(&o.MaxInflatedBytes, 1<<30)
 	set(&o.CleanerBytes, cleanerBytes)
+	set(&o.IndexBytes, 16<<20)
 	if o.CleanerBackoff <= 0 {
 		o.CleanerBackoff = 15 * time.Second
 	}
@@ -278,6 +282,7 @@ func (d *Dir) open() (err error) {
 		return err
 	}
 	d.files = segment.NewFiles(fsys, d.opt.OpenFiles)
+	d.files.BoundIndexes(d.opt.IndexBytes)
 	defer func() {
 		if err != nil {
 			d.abort()

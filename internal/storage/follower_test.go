@@ -36,6 +36,47 @@ func follow(l *Log, batches ...record.Batch) *Append {
 	return <-a.Sink.(sink)
 }
 
+// A gap that no index entry can express, at the log's start and later, changes nothing
+// for reads and lookups, before and after a restart.
+func TestFollowerKeepsAGapOfMoreThanAnIndexCanHold(t *testing.T) {
+	disk := crashfs.New(1)
+	d := mustOpen(t, disk, "sync")
+	l := makeLogs(t, d, 1, "sync")[0]
+	list := []int64{1 << 32, 1<<32 + 1, 1 << 40, 1<<40 + 1}
+	for i, base := range list {
+		if a := follow(l, at(t, base, 1, int64(1000+i))); a.Err != nil {
+			t.Fatal(a.Err)
+		}
+		eventually(t, "it counts", func() bool { return l.AckEnd() == base+1 })
+		if err := l.flushAndSync(); err != nil {
+			t.Fatal(err)
+		}
+	}
+	check := func(l *Log) {
+		t.Helper()
+		d := l.dir
+		d.memory.evictCached([]*Log{l})
+		for i, base := range list {
+			s, err := l.Read(base, math.MaxInt64, 1, true)
+			if got := bases(s); err != nil || len(got) != 1 || got[0] != base {
+				t.Errorf("read at %d: %v, %v", base, got, err)
+			}
+			if got, err := l.FindTime(int64(1000+i), math.MaxInt64); err != nil || got.Offset != base {
+				t.Errorf("time of %d: %+v, %v", base, got, err)
+			}
+		}
+		s, err := l.Read(0, math.MaxInt64, 1, true)
+		if got := bases(s); err != nil || len(got) != 1 || got[0] != list[0] {
+			t.Errorf("read at 0: %v, %v", got, err)
+		}
+	}
+	check(l)
+	if n := l.Segments(); n != 4 {
+		t.Errorf("%d segments: those with a gap take one chunk", n)
+	}
+	check(byPartition(t, mustOpen(t, disk.PowerLossImage(crashfs.KeepSectors, 1), "sync"), 0))
+}
+
 // A follower keeps the offsets and epochs of its leader: gaps, which compaction
 // leaves, stay; several epochs come in one append; what lies below the end is
 // refused, and the append with it as a whole. All of it survives a loss of power,

@@ -3,6 +3,7 @@ package storage
 import (
 	"errors"
 	"fmt"
+	"math"
 	"slices"
 
 	"github.com/chronik-io/chronik/internal/record"
@@ -75,10 +76,11 @@ func again(lookup func() (Timestamp, error)) (Timestamp, error) {
 
 func (l *Log) findTime(ts, limit int64) (Timestamp, error) {
 	none := Timestamp{Offset: -1, Time: -1, Epoch: -1}
-	segments, err := l.snapshot()
+	segments, memory, err := l.contents(limit)
 	if err != nil {
 		return none, err
 	}
+	defer memory.Release()
 	for i, s := range segments {
 		if i+1 < len(segments) && segments[i+1].Base() <= l.logStart.Load() {
 			continue
@@ -98,12 +100,7 @@ func (l *Log) findTime(ts, limit int64) (Timestamp, error) {
 			from = b.LastOffset() + 1
 		}
 	}
-	slice, err := l.memory(limit)
-	if err != nil {
-		return none, err
-	}
-	defer slice.Release()
-	for _, p := range slice.Parts {
+	for _, p := range memory.Parts {
 		for len(p) > 0 {
 			b, rest, err := record.Next(p)
 			if err != nil {
@@ -125,20 +122,28 @@ func (l *Log) findTime(ts, limit int64) (Timestamp, error) {
 func (l *Log) snapshot() ([]*segment.Segment, error) {
 	l.mu.RLock()
 	defer l.mu.RUnlock()
+	return l.snapshotLocked()
+}
+
+func (l *Log) snapshotLocked() ([]*segment.Segment, error) {
 	if l.closed {
 		return nil, fmt.Errorf("read %s: %w", l, ErrClosed)
 	}
 	return l.segments[:len(l.segments):len(l.segments)], l.offline
 }
 
-// memory returns what is not in segments.
-func (l *Log) memory(limit int64) (Slice, error) {
+// contents returns the segments, and below a limit what is in none of them: both as of
+// one moment, so that what is flushed afterwards is not missed. The slice must be released.
+func (l *Log) contents(limit int64) (list []*segment.Segment, memory Slice, err error) {
 	l.mu.RLock()
 	defer l.mu.RUnlock()
-	if c := l.tail.firstUnflushed(); c != nil {
-		return l.readTailLocked(c.base, limit, int(^uint(0)>>1), true), nil
+	if list, err = l.snapshotLocked(); err != nil {
+		return nil, Slice{}, err
 	}
-	return Slice{}, nil
+	if c := l.tail.firstUnflushed(); c != nil {
+		memory = l.readTailLocked(c.base, limit, math.MaxInt, true)
+	}
+	return list, memory, nil
 }
 
 // inBatch finds the record inside a batch.
@@ -158,10 +163,11 @@ func (l *Log) MaxTime(limit int64) (Timestamp, error) {
 
 func (l *Log) maxTime(limit int64) (Timestamp, error) {
 	best := Timestamp{Offset: -1, Time: -1, Epoch: -1}
-	segments, err := l.snapshot()
+	segments, memory, err := l.contents(limit)
 	if err != nil {
 		return best, err
 	}
+	defer memory.Release()
 	for _, s := range segments {
 		ts, at, err := s.MaxTimestamp()
 		if err == nil && (s.Base() < l.logStart.Load() || at >= limit) {
@@ -175,18 +181,13 @@ func (l *Log) maxTime(limit int64) (Timestamp, error) {
 			best.Time, best.Offset = ts, at
 		}
 	}
-	slice, err := l.memory(limit)
-	if err != nil {
-		return best, err
-	}
-	for _, p := range slice.Parts {
+	for _, p := range memory.Parts {
 		eachBatch(p, func(b record.Batch) {
 			if ts, at := l.maxOf(b, limit); ts > best.Time {
 				best.Time, best.Offset = ts, at
 			}
 		})
 	}
-	slice.Release()
 	if best.Offset < 0 {
 		return best, nil
 	}
@@ -233,7 +234,7 @@ func (l *Log) maxWithin(s *segment.Segment, limit int64) (ts, at int64, err erro
 		return ts, at, err
 	}
 	whole, err := s.Read(start, limit, 1, true)
-	if err != nil {
+	if err != nil && !errors.Is(err, segment.ErrEnd) {
 		return ts, at, err
 	}
 	eachBatch(whole, func(b record.Batch) {

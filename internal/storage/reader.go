@@ -3,7 +3,6 @@ package storage
 import (
 	"errors"
 	"fmt"
-	"slices"
 	"sort"
 	"time"
 
@@ -32,37 +31,37 @@ func (s *Slice) Release() {
 // limit, up to max bytes; at least one if atLeastOne. An offset at the limit or at the log's end gives
 // an empty slice. Errors match ErrOffsetOutOfRange, ErrCorrupt, ErrFailed, ErrClosed.
 func (l *Log) Read(offset, limit int64, max int, atLeastOne bool) (Slice, error) {
+	at, cuts := offset, 0 // everything in [offset, at) is a hole, unless the log was cut since
 	for {
 		l.mu.RLock()
-		s, done, err := l.readMemoryLocked(offset, limit, max, atLeastOne)
+		if l.cuts != cuts {
+			at, cuts = offset, l.cuts
+		}
+		s, done, err := l.readMemoryLocked(at, limit, max, atLeastOne)
 		if done {
 			l.mu.RUnlock()
 			return s, err
 		}
-		seg := l.segmentLocked(offset)
+		seg, next := l.segmentLocked(at)
 		flushed, aside, failure := l.flushed, l.aside, l.failure
 		l.mu.RUnlock()
-		if aside != nil && offset >= flushed {
+		if aside != nil && at >= flushed {
 			return Slice{}, failure // until it is replayed
 		}
-		if seg == nil || offset >= flushed {
+		if seg == nil || at >= flushed {
 			return Slice{}, nil
 		}
-		buf, b, err := seg.ReadInto(&l.dir.memory.pool, offset, min(limit, flushed), max, atLeastOne)
-		if errors.Is(err, segment.ErrReplaced) {
-			continue // the log lists another one
-		}
-		if err == nil && len(b) == 0 {
-			next, held := l.after(seg)
-			if !held {
-				continue // it went, and what follows it may be another one now
-			}
-			if next > offset { // a hole at the end of a segment
-				offset = next
-				continue
+		buf, b, err := seg.ReadInto(&l.dir.memory.pool, at, min(limit, flushed), max, atLeastOne)
+		switch {
+		case errors.Is(err, segment.ErrReplaced): // the log lists another one
+		case errors.Is(err, segment.ErrEnd):
+			at = next
+		default:
+			s, err := l.fromDisk(buf, b, err, seg)
+			if !errors.Is(err, segment.ErrReplaced) {
+				return s, err
 			}
 		}
-		return l.fromDisk(buf, b, err, seg)
 	}
 }
 
@@ -78,7 +77,7 @@ func (l *Log) readMemoryLocked(offset, limit int64, max int, atLeastOne bool) (s
 	if err := l.readableLocked(offset); err != nil {
 		return Slice{}, true, err
 	}
-	if offset >= limit {
+	if offset >= limit || max <= 0 && !atLeastOne {
 		return Slice{}, true, nil
 	}
 	if start, held := l.tail.start(); !held || offset < start {
@@ -108,14 +107,13 @@ func (l *Log) fromDisk(buf *membuf.Buffer, b []byte, err error, seg *segment.Seg
 	switch {
 	case errors.Is(err, segment.ErrReplaced):
 		return Slice{}, err
+	case err != nil && (l.Offline() != nil || !l.holds(seg)):
+		return Slice{}, segment.ErrReplaced // or the log is out of use, which who looks again finds out
 	case errors.Is(err, segment.ErrCorrupt):
 		err = fmt.Errorf("%w: %s: %w", ErrCorrupt, l, err)
 		l.dir.corrupt(l, err)
 		return Slice{}, err
 	case err != nil:
-		if l.Offline() != nil || !l.holds(seg) { // deleted meanwhile
-			return Slice{}, fmt.Errorf("read %s: %w", l, ErrOffsetOutOfRange)
-		}
 		l.dir.segmentError(l, err)
 		return Slice{}, fmt.Errorf("%w: %s: %w", ErrFailed, l, err)
 	case len(b) == 0:
@@ -136,32 +134,18 @@ func (l *Log) holds(seg *segment.Segment) bool {
 	return false
 }
 
-// segmentLocked returns the segment that would hold offset.
-func (l *Log) segmentLocked(offset int64) *segment.Segment {
+// segmentLocked returns the segment that would hold offset, nil if there is none, and
+// where what follows it begins: the next segment, or what is in no segment.
+func (l *Log) segmentLocked(offset int64) (seg *segment.Segment, next int64) {
 	i := sort.Search(len(l.segments), func(i int) bool { return l.segments[i].Base() > offset })
-	if i == 0 {
-		if len(l.segments) > 0 {
-			return l.segments[0]
-		}
-		return nil
+	next = l.flushed
+	if i = max(i, 1); i < len(l.segments) {
+		next = l.segments[i].Base()
 	}
-	return l.segments[i-1]
-}
-
-// after returns the base of the segment that follows seg, 0 if none does. held is
-// false where seg is none of the log's any more.
-func (l *Log) after(seg *segment.Segment) (next int64, held bool) {
-	l.mu.RLock()
-	defer l.mu.RUnlock()
-	i := slices.Index(l.segments, seg)
-	if i < 0 {
-		return 0, false
+	if i > len(l.segments) {
+		return nil, next
 	}
-	if i+1 < len(l.segments) {
-		return l.segments[i+1].Base(), true
-	}
-	next, _ = l.tail.start()
-	return next, true
+	return l.segments[i-1], next
 }
 
 // few is room for the parts of a slice that has few.

@@ -81,6 +81,7 @@ func (d *Dir) observeWait(c *chunk) {
 type Usage struct {
 	JournalBytes, JournalLimit, DeferredBytes, CachedBytes int64
 	OpenFiles, MaxOpenFiles                                int
+	IndexBytes                                             int64 // of segments to which nobody appends
 }
 
 // Usage returns what the directory holds now.
@@ -88,7 +89,7 @@ func (d *Dir) Usage() Usage {
 	return Usage{
 		JournalBytes: d.journal.Used(), JournalLimit: d.sizes.all,
 		DeferredBytes: d.memory.deferred.Load(), CachedBytes: d.memory.cached.Load(), OpenFiles: d.files.Open(),
-		MaxOpenFiles: d.opt.OpenFiles,
+		MaxOpenFiles: d.opt.OpenFiles, IndexBytes: d.files.IndexBytes(),
 	}
 }
 

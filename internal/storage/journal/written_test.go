@@ -16,6 +16,7 @@ func openCounting(t *testing.T, under *errfs.FS, change func(*Options)) (j *open
 	t.Helper()
 	through = &atomic.Uint64{}
 	j = open(t, under, func(o *Options) {
+		o.FileSize, o.MaxBytes = 2<<20, 8<<20
 		o.DurableThrough = func(lsn LSN) { through.Store(uint64(lsn)) }
 		if change != nil {
 			change(o)

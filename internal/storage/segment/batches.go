@@ -18,11 +18,16 @@ func (s *Segment) Read(offset, limit int64, max int, atLeastOne bool) ([]byte, e
 	return b, err
 }
 
+// ErrEnd says that a segment holds no batch at or after an offset: what follows, if
+// anything does, is in the next segment.
+var ErrEnd = errors.New("no batch at or after the offset in this segment")
+
 // ReadInto returns whole batches, checksums compared, from the one that holds
 // offset on: as many as fit into max bytes and begin below limit, and at least
-// one if atLeastOne. No batches without an error means that nothing is there. An
+// one if atLeastOne. No batches without an error means that the next one does not
+// fit or begins at or beyond limit; ErrEnd means that there is none. An
 // error that matches ErrCorrupt means that stored bytes are damaged. The batches
-// are valid until the buffer is released, which the caller owes where there is one.
+// are valid until the caller releases the buffer, which is nil if there are none.
 //
 // A reader that goes on where its last read ended costs one read of the file: the
 // place is remembered. Any other one is found with the index.
@@ -38,24 +43,36 @@ func (s *Segment) ReadInto(pool *membuf.Pool, offset, limit int64, max int, atLe
 		if buf, b, next, err := r.at(pos, record.HeaderSize, true); err == nil && len(b) > 0 {
 			s.places.put(cuts, next, pos+int64(len(b)))
 			return buf, b, nil
-		} else if buf != nil {
-			buf.Release()
 		}
 		// Whatever that was, the index finds the truth.
 	}
-	pos, size, err := s.find(h, offset)
-	if err != nil || size == 0 || size > max && !atLeastOne {
+	for {
+		buf, b, err := r.indexed(cuts)
+		was := cuts
+		if cuts = s.places.count(); err == nil || cuts == was && !errors.Is(err, errMoved) {
+			return buf, b, err
+		}
+		// The file was cut meanwhile, so that the error may be of what is gone.
+	}
+}
+
+// indexed reads from where the index finds the offset.
+func (r *reading) indexed(cuts int64) (*membuf.Buffer, []byte, error) {
+	pos, size, err := r.s.find(r.h, r.offset)
+	switch {
+	case err != nil:
 		return nil, nil, err
+	case size == 0:
+		return nil, nil, ErrEnd
+	case int64(size) > r.max && !r.one:
+		r.s.places.put(cuts, r.offset, pos)
+		return nil, nil, nil
 	}
 	buf, b, next, err := r.at(pos, size, false)
-	if err != nil || len(b) == 0 {
-		if buf != nil {
-			buf.Release()
-		}
-		return nil, nil, err
+	if err == nil && len(b) > 0 {
+		r.s.places.put(cuts, next, pos+int64(len(b)))
 	}
-	s.places.put(cuts, next, pos+int64(len(b)))
-	return buf, b, nil
+	return buf, b, err
 }
 
 // A read that is slower than aheadPace, in GB/s, came from the disk. Those of at least
@@ -76,22 +93,32 @@ type reading struct {
 	one           bool
 }
 
+// errMoved: the batch is not at the position. The place was a wrong guess, or the file
+// was cut.
+var errMoved = errors.New("the batch is not there")
+
 // at reads from the batch at pos, of which at least the first least bytes are
-// wanted, and says which offset follows what it returns. A guess must hold the
-// offset itself: of batches after a gap only the index knows the first. It may return a buffer,
-// which is then the caller's, without batches: the one at pos does not hold
-// the offset, or does not fit.
+// wanted, and returns the offset that follows what it returns. A guess must hold the
+// offset itself: of batches after a gap only the index knows the first. No batches
+// without an error means that the batch at pos does not fit or begins at or beyond
+// the limit. The buffer is nil if there are none.
 func (r *reading) at(pos int64, least int, guess bool) (buf *membuf.Buffer, batches []byte, next int64, err error) {
 	end := r.s.Size()
 	n := min(max(r.max, int64(least)), end-pos)
 	if n < int64(least) {
-		return nil, nil, 0, nil // it was cut meanwhile
+		return nil, nil, 0, errMoved
 	}
 	buf = r.pool.Get(int(n))
+	defer func() {
+		if len(batches) == 0 && buf != nil {
+			buf.Release()
+			buf = nil
+		}
+	}()
 	p := buf.Bytes()
 	if err := r.read(p, pos, end); err != nil {
 		if r.s.Size() < pos+n {
-			return buf, nil, 0, nil // it was cut meanwhile
+			return buf, nil, 0, errMoved
 		}
 		return buf, nil, 0, fmt.Errorf("read segment: %w", err)
 	}
@@ -99,9 +126,9 @@ func (r *reading) at(pos int64, least int, guess bool) (buf *membuf.Buffer, batc
 	if err == nil {
 		first := record.Batch(p)
 		switch {
-		case first.BaseOffset() > r.offset && guess, first.LastOffset() < r.offset:
-			return buf, nil, 0, nil
-		case int64(size) > r.max && !r.one, int64(size) > end-pos:
+		case first.BaseOffset() > r.offset && guess, first.LastOffset() < r.offset, int64(size) > end-pos:
+			return buf, nil, 0, errMoved
+		case int64(size) > r.max && !r.one:
 			return buf, nil, 0, nil
 		case int64(size) > n:
 			buf.Release()
@@ -214,6 +241,13 @@ func (p *places) put(cuts, offset, pos int64) {
 	}
 	p.last = (p.last + 1) % len(p.list)
 	p.list[p.last] = place{offset, pos}
+}
+
+// count returns how often forget was called.
+func (p *places) count() int64 {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.cuts
 }
 
 // forget drops all places.

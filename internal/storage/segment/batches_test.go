@@ -2,6 +2,7 @@ package segment
 
 import (
 	"bytes"
+	"errors"
 	"math"
 	"testing"
 
@@ -16,13 +17,13 @@ func scan(t testing.TB, s *Segment, pool *membuf.Pool, from int64, max int) (all
 	t.Helper()
 	for offset := from; ; reads++ {
 		buf, b, err := s.ReadInto(pool, offset, math.MaxInt64, max, true)
-		ok(t, err)
-		if len(b) == 0 {
+		if errors.Is(err, ErrEnd) {
 			if buf != nil {
 				t.Fatal("a buffer without batches")
 			}
 			return all, reads
 		}
+		ok(t, err)
 		all = append(all, b...)
 		for len(b) > 0 {
 			one, rest, err := record.Next(b)
@@ -70,6 +71,88 @@ func TestAReaderThatGoesOnCostsOneReadOfTheFile(t *testing.T) {
 	}
 	if n := pool.Outstanding(); n != 0 {
 		t.Errorf("%d buffers were not given back", n)
+	}
+}
+
+// A read says which it was: the next batch does not fit, it begins at or beyond the
+// limit, or there is none. Each holds on the first read and for a reader that goes on,
+// and costs no batch: the reader gets it once it has room.
+func TestAnEmptyReadSaysWhetherTheSegmentEnds(t *testing.T) {
+	all := append(history(t, 0, 20, 3), batch(t, 1000, 1, 1, string(make([]byte, 5000))), batch(t, 1001, 1, 1, "v"))
+	s := written(t, memory(t), 0, all)
+	var pool membuf.Pool
+	for _, goesOn := range []bool{false, true} {
+		s.places.forget()
+		for _, c := range []struct {
+			name         string
+			at, limit    int64
+			max          int
+			one          bool
+			end, nothing bool
+		}{
+			{name: "does not fit", at: 1000, limit: 2000, max: 1000, nothing: true},
+			{name: "does not fit, after a gap", at: 500, limit: 2000, max: 1000, nothing: true},
+			{name: "no room at all", at: 1000, limit: 2000, max: 0, nothing: true},
+			{name: "at the limit", at: 500, limit: 1000, max: 10000, one: true, nothing: true},
+			{name: "beyond the limit", at: 500, limit: 700, max: 10000, one: true, nothing: true},
+			{name: "fits", at: 1000, limit: 2000, max: 6000},
+			{name: "at least one", at: 1000, limit: 2000, max: 1, one: true},
+			{name: "no batch there", at: 1002, limit: 2000, max: 1000, one: true, end: true},
+			{name: "no batch there, no room either", at: 1002, limit: 2000, max: 0, end: true},
+		} {
+			if goesOn { // its last read ended here
+				pos, _, err := s.Find(c.at)
+				ok(t, err)
+				s.places.put(s.places.cuts, c.at, pos)
+			}
+			buf, b, err := s.ReadInto(&pool, c.at, c.limit, c.max, c.one)
+			if errors.Is(err, ErrEnd) != c.end || err != nil && !c.end || (len(b) == 0) != (c.nothing || c.end) {
+				t.Errorf("%s, goes on %v: %d bytes, %v", c.name, goesOn, len(b), err)
+			}
+			if buf != nil {
+				buf.Release()
+			}
+		}
+	}
+	if n := pool.Outstanding(); n != 0 {
+		t.Errorf("%d buffers were not released", n)
+	}
+}
+
+// The file is cut, and perhaps written again, between two reads of one call: it answers
+// for what stands there then, and takes no bytes that went for damage.
+func TestAReadBesideACutAnswersForWhatIsThereThen(t *testing.T) {
+	for n := 1; n <= 4; n++ { // the read of the file before which it is cut
+		for _, again := range []bool{false, true} {
+			for _, goesOn := range []bool{false, true} {
+				fsys := errfs.New(memory(t))
+				all := history(t, 0, 30, 6)
+				s := written(t, fsys, 0, all)
+				at := all[20].BaseOffset()
+				pos, _, err := s.Find(at)
+				ok(t, err)
+				if goesOn {
+					s.places.put(s.places.cuts, at, pos)
+				}
+				cut := false
+				rule := fsys.Add(errfs.Rule{Ops: errfs.Read, Path: "*" + LogSuffix, From: n, Count: 1, Before: func(errfs.Call) {
+					cut = true
+					ok(t, s.Cut(size(all[:19]), all[19].BaseOffset()))
+					if again { // batches of another size: old positions are inside of them
+						write(t, s, []record.Batch{batch(t, all[19].BaseOffset(), 40, 1, "a longer value than those that were cut off")})
+					}
+				}})
+				b, err := s.Read(at, math.MaxInt64, 1<<20, true)
+				rule.Off()
+				switch {
+				case !cut: // the call took fewer reads
+				case again && (err != nil || len(b) == 0 || record.Batch(b).LastOffset() < at || record.Batch(b).BaseOffset() > at):
+					t.Errorf("cut and written before read %d (goes on: %v): %d bytes, %v", n, goesOn, len(b), err)
+				case !again && !errors.Is(err, ErrEnd):
+					t.Errorf("cut before read %d (goes on: %v): %d bytes, %v", n, goesOn, len(b), err)
+				}
+			}
+		}
 	}
 }
 

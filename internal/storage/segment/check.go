@@ -280,8 +280,8 @@ func (c *checker) indexes(fsys vfs.FS, stem string) error {
 		other  bool
 		beyond func(entry []byte) bool
 	}{
-		{&c.Index, stem + suffixes[1], c.offsets, offsetEntryLen, len(c.x.times) > 0, func(e []byte) bool { return int64(binary.BigEndian.Uint32(e[4:])) >= c.size }},
-		{&c.Times, stem + suffixes[2], c.times, timeEntryLen, len(c.x.offsets) > 0, func(e []byte) bool { return c.base+int64(binary.BigEndian.Uint32(e[8:])) >= c.next }},
+		{&c.Index, stem + indexSuffixes[0], c.offsets, offsetEntryLen, len(c.x.times) > 0, func(e []byte) bool { return int64(binary.BigEndian.Uint32(e[4:])) >= c.size }},
+		{&c.Times, stem + indexSuffixes[1], c.times, timeEntryLen, len(c.x.offsets) > 0, func(e []byte) bool { return c.base+int64(binary.BigEndian.Uint32(e[8:])) >= c.next }},
 	} {
 		info, err := fsys.Stat(x.name)
 		if errors.Is(err, fs.ErrNotExist) {

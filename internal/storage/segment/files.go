@@ -13,8 +13,9 @@ import (
 // synced before it is closed: the kernel forgets an error of the write-back that
 // nobody had the file open to hear.
 type Files struct {
-	fs  vfs.FS
-	max int
+	fs      vfs.FS
+	max     int
+	indexes indexCache
 
 	mu   sync.Mutex
 	idle *sync.Cond // a file is no longer busy
@@ -43,7 +44,7 @@ type handle struct {
 // NewFiles returns a set that keeps about max files open; those in use may
 // exceed it.
 func NewFiles(fs vfs.FS, max int) *Files {
-	s := &Files{fs: fs, max: max, open: map[string]*handle{}}
+	s := &Files{fs: fs, max: max, open: map[string]*handle{}, indexes: indexCache{bound: 16 << 20}}
 	s.idle = sync.NewCond(&s.mu)
 	return s
 }

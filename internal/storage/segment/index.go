@@ -5,7 +5,9 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"slices"
 	"sort"
+	"unsafe"
 
 	"github.com/chronik-io/chronik/internal/record"
 	"github.com/chronik-io/chronik/internal/vfs"
@@ -37,73 +39,18 @@ type index struct {
 	times   []timeEntry
 	// entries that the files hold already
 	savedOffsets, savedTimes int
-	merged                   int // how often entries were put between others
 }
 
-// learned collects the entries of batches that a lookup had to pass, so that the
-// next one has a shorter way: a missing index is made again by who misses it.
-type learned struct {
-	base    int64
-	offsets []offsetEntry
-	times   []timeEntry
-	from    int64 // position of the last entry
-	maxTs   int64 // the largest so far, and where; maxTs < 0: not known
-	maxRel  int32
+// bytes is the memory that the index takes.
+func (x *index) bytes() int64 {
+	return int64(unsafe.Sizeof(*x) + uintptr(cap(x.offsets))*unsafe.Sizeof(offsetEntry{}) + uintptr(cap(x.times))*unsafe.Sizeof(timeEntry{}))
 }
 
-// learnEvery is the least distance of two entries that a lookup leaves, in bytes.
-const learnEvery = 16 << 10
-
-// pass notes the header of a batch.
-func (n *learned) pass(b record.Batch, pos int64) {
-	rel := int32(b.LastOffset() - n.base)
-	if pos-n.from >= learnEvery {
-		n.from = pos
-		n.offsets = append(n.offsets, offsetEntry{rel: rel, pos: int32(pos)})
-		if n.maxTs >= 0 { // of all before the batch, as every time entry says
-			n.times = append(n.times, timeEntry{ts: n.maxTs, rel: n.maxRel})
-		}
-	}
-	if n.maxTs >= 0 && b.Newest() > n.maxTs || pos == 0 {
-		n.maxTs, n.maxRel = b.Newest(), rel
-	}
-}
-
-// merge puts what was learned between the entries that are there, in new arrays:
-// the old ones may be being saved. Entries that fit nowhere are left out.
-func (x *index) merge(n *learned, size int64) {
-	offsets := make([]offsetEntry, 0, len(x.offsets)+len(n.offsets))
-	old, more := x.offsets, n.offsets
-	for len(old)+len(more) > 0 {
-		var e offsetEntry
-		if len(more) == 0 || len(old) > 0 && old[0].pos <= more[0].pos {
-			e, old = old[0], old[1:]
-		} else {
-			e, more = more[0], more[1:]
-		}
-		if k := len(offsets); int64(e.pos) < size && (k == 0 || e.pos > offsets[k-1].pos && e.rel > offsets[k-1].rel) {
-			offsets = append(offsets, e)
-		}
-	}
-	times := make([]timeEntry, 0, len(x.times)+len(n.times))
-	oldT, moreT := x.times, n.times
-	for len(oldT)+len(moreT) > 0 {
-		var e timeEntry
-		if len(moreT) == 0 || len(oldT) > 0 && oldT[0].rel <= moreT[0].rel {
-			e, oldT = oldT[0], oldT[1:]
-		} else {
-			e, moreT = moreT[0], moreT[1:]
-		}
-		if k := len(times); k == 0 || e.ts > times[k-1].ts && e.rel > times[k-1].rel {
-			times = append(times, e)
-		}
-	}
-	if len(offsets) == len(x.offsets) && len(times) == len(x.times) {
-		return
-	}
-	x.offsets, x.times = offsets, times
-	x.savedOffsets, x.savedTimes = -1, -1
-	x.merged++
+// clone returns a copy with arrays of its own.
+func (x *index) clone() index {
+	c := *x
+	c.offsets, c.times = slices.Clone(x.offsets), slices.Clone(x.times)
+	return c
 }
 
 // floor returns the position to start reading from in search of an offset.
@@ -142,12 +89,13 @@ func (x *index) addTime(t timeEntry) {
 	x.times = append(x.times, t)
 }
 
-// cut drops the entries that point at or behind a position.
+// cut drops the entries that point at or behind a position. Whoever reads the arrays
+// may go on: what is added afterwards goes to others.
 func (x *index) cut(pos int64, nextRel int32) {
 	n := sort.Search(len(x.offsets), func(i int) bool { return int64(x.offsets[i].pos) >= pos })
-	x.offsets = x.offsets[:n]
+	x.offsets = x.offsets[:n:n]
 	t := sort.Search(len(x.times), func(i int) bool { return x.times[i].rel >= nextRel })
-	x.times = x.times[:t]
+	x.times = x.times[:t:t]
 	if x.savedOffsets > n || x.savedTimes > t {
 		x.savedOffsets, x.savedTimes = -1, -1 // the files hold too much: write them anew
 	}

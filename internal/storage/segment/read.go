@@ -12,78 +12,90 @@ import (
 // scanStep is how much is read at a time when only headers are wanted.
 const scanStep = 32 << 10
 
-// loadLocked returns the indexes, read from their files if they aren't in memory
-// yet. Where that fails it returns empty ones, and the
-// next call tries again: without an index a lookup only takes longer.
-func (s *Segment) loadLocked() *index {
+// indexes returns the indexes as they are now, read from their files if they are not
+// in memory, and what changes was then. What can't be read counts as missing: without
+// an index a lookup only takes longer.
+func (s *Segment) indexes() (x index, changes int) {
+	s.mu.Lock()
 	if s.x == nil {
-		x, err := loadIndex(s.files.fs, s.stem(), s.Size())
-		if err != nil {
-			return &index{}
+		changes, fresh := s.changes, &index{savedOffsets: -1, savedTimes: -1}
+		var err error
+		if !s.stale && s.stage.Load() == live { // otherwise the files are of other batches
+			s.mu.Unlock()
+			fresh, err = loadIndex(s.files.fs, s.stem(), s.Size())
+			s.mu.Lock()
 		}
-		s.x = x
+		if s.changes != changes && s.x == nil { // it was cut or appended to meanwhile
+			s.mu.Unlock()
+			return index{savedOffsets: -1, savedTimes: -1}, -1
+		}
+		if s.x == nil && err != nil {
+			fresh, s.known = &index{savedOffsets: -1, savedTimes: -1}, false
+		}
+		if s.x == nil {
+			s.x = fresh
+		}
 	}
-	return s.x
+	x, changes = *s.x, s.changes
+	victims := s.keepLocked()
+	s.mu.Unlock()
+	evict(victims)
+	return x, changes
 }
 
-// distrust drops indexes that say what the batches don't.
-func (s *Segment) distrust() {
+// distrust drops indexes that say what the batches don't, and returns what changes is
+// then. They are not read from the files again.
+func (s *Segment) distrust() int {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.x = &index{savedOffsets: -1, savedTimes: -1}
-	s.known = false
+	s.dropIndexLocked()
+	s.stale, s.known = true, false
+	s.changes++
+	return s.changes
 }
 
-// start returns a position at or before the batch that holds offset. An index
-// entry that does not point to the batch it names is not trusted: the search
-// then begins at the start of the file, and the index is dropped.
-func (s *Segment) start(h *handle, offset int64) int64 {
-	s.mu.Lock()
-	e, ok := s.loadLocked().floor(int32(min(max(offset-s.base, -1), math.MaxInt32)))
-	s.mu.Unlock()
-	if !ok {
-		return 0
+// floor returns a position at or before the batch that holds offset: 0 if no entry
+// helps. right reports whether the entry says what its batch does.
+func (s *Segment) floor(h *handle, x *index, offset int64) (pos int64, right bool) {
+	e, some := x.floor(int32(min(max(offset-s.base, -1), math.MaxInt32)))
+	if !some {
+		return 0, true
 	}
 	var b [record.HeaderSize]byte
-	if _, err := h.f.ReadAt(b[:], int64(e.pos)); err == nil {
-		if _, err := record.PeekSize(b[:]); err == nil && record.Batch(b[:]).LastOffset()-s.base == int64(e.rel) {
-			return int64(e.pos)
-		}
+	if _, err := h.f.ReadAt(b[:], int64(e.pos)); err != nil {
+		return 0, false
 	}
-	s.distrust()
-	return 0
+	_, err := record.PeekSize(b[:])
+	return int64(e.pos), err == nil && record.Batch(b[:]).LastOffset()-s.base == int64(e.rel)
 }
 
-// timeStart returns a time index entry, picked by pick, and the position of its
-// batch, if the batch is what the entry says. Otherwise it returns false, and the
-// index is dropped.
-func (s *Segment) timeStart(h *handle, pick func(*index) (timeEntry, bool)) (e timeEntry, pos int64, ok bool, err error) {
-	s.mu.Lock()
-	e, ok = pick(s.loadLocked())
-	s.mu.Unlock()
-	if !ok {
-		return e, 0, false, nil
+// start is floor for a lookup, which begins at the start of the file if the entry is wrong.
+func (s *Segment) start(h *handle, x *index, offset int64) int64 {
+	pos, right := s.floor(h, x, offset)
+	if !right {
+		s.distrust()
+		return 0
 	}
-	at, ok := s.base+int64(e.rel), false
-	err = s.walk(h, s.start(h, at), func(b record.Batch, p int64, _ int) bool {
-		pos, ok = p, b.LastOffset() == at && b.Newest() == e.ts
+	return pos
+}
+
+// timeStart returns the position of the last batch that the time index has below a
+// timestamp: what is before it is older.
+func (s *Segment) timeStart(h *handle, x *index, ts int64) (pos int64, err error) {
+	e, some := x.floorTime(ts)
+	if !some {
+		return 0, nil
+	}
+	at, right := s.base+int64(e.rel), false
+	err = s.walk(h, s.start(h, x, at), func(b record.Batch, p int64, _ int) bool {
+		pos, right = p, b.LastOffset() == at && b.Newest() == e.ts
 		return b.LastOffset() < at
 	})
-	if err != nil || ok {
-		return e, pos, ok, err
+	if err == nil && !right {
+		s.distrust()
+		return 0, nil
 	}
-	s.distrust()
-	return e, 0, false, nil
-}
-
-// keep keeps what a lookup that passed many batches has learned.
-func (s *Segment) keep(n *learned) {
-	if len(n.offsets) == 0 {
-		return
-	}
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.loadLocked().merge(n, s.Size())
+	return pos, err
 }
 
 // walk calls fn for the header of every batch from pos on, until fn returns
@@ -135,12 +147,9 @@ func (s *Segment) Find(offset int64) (pos int64, size int, err error) {
 }
 
 func (s *Segment) find(h *handle, offset int64) (pos int64, size int, err error) {
-	from := s.start(h, offset)
-	passed := learned{base: s.base, from: from, maxTs: -1}
-	defer s.keep(&passed)
-	err = s.walk(h, from, func(b record.Batch, at int64, n int) bool {
+	x := s.complete(h)
+	err = s.walk(h, s.start(h, &x, offset), func(b record.Batch, at int64, n int) bool {
 		if b.LastOffset() < offset {
-			passed.pass(b, at)
 			return true
 		}
 		pos, size = at, n
@@ -164,49 +173,7 @@ func (s *Segment) MaxTimestamp() (ts, offset int64, err error) {
 		return 0, 0, fmt.Errorf("read segment: %w", err)
 	}
 	defer s.files.release(h)
-	return s.rebuildTimes(h)
-}
-
-// rebuildTimes finds the timestamps of a segment that this process did not
-// write: the time index knows all but what came after its last entry.
-func (s *Segment) rebuildTimes(h *handle) (ts, at int64, err error) {
-	ts, at = -1, -1
-	e, from, ok, err := s.timeStart(h, (*index).lastTime)
-	if err != nil {
-		return 0, 0, err
-	}
-	if ok {
-		ts, at = e.ts, s.base+int64(e.rel)
-	}
-	var begin first
-	end := s.Size()
-	passed := learned{base: s.base, from: from, maxTs: -1}
-	if ok {
-		passed.maxTs, passed.maxRel = e.ts, e.rel
-	}
-	err = s.walk(h, from, func(b record.Batch, pos int64, _ int) bool {
-		passed.pass(b, pos)
-		if pos == 0 {
-			begin = first{b.Newest(), true}
-		}
-		if b.Newest() > ts {
-			ts, at = b.Newest(), b.LastOffset()
-		}
-		return true
-	})
-	if err != nil {
-		return 0, 0, err
-	}
-	s.keep(&passed)
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if begin.known {
-		s.first = begin
-	}
-	if s.Size() == end && !s.known {
-		s.maxTs, s.maxAt, s.known = ts, at, true
-	}
-	return ts, at, nil
+	return s.build(h)
 }
 
 // FindTimestamp returns the first batch, whole, that has a timestamp of ts or
@@ -221,11 +188,12 @@ func (s *Segment) FindTimestamp(ts, from int64) (record.Batch, error) {
 		return nil, fmt.Errorf("read segment: %w", err)
 	}
 	defer s.files.release(h)
-	_, pos, _, err := s.timeStart(h, func(x *index) (timeEntry, bool) { return x.floorTime(ts) })
+	x := s.complete(h)
+	pos, err := s.timeStart(h, &x, ts)
 	if err != nil {
 		return nil, err
 	}
-	pos = max(pos, s.start(h, from))
+	pos = max(pos, s.start(h, &x, from))
 	var at int64
 	var size int
 	err = s.walk(h, pos, func(b record.Batch, p int64, n int) bool {
@@ -254,7 +222,8 @@ func (s *Segment) Headers(offset int64, fn func(record.Batch) bool) error {
 		return fmt.Errorf("read segment: %w", err)
 	}
 	defer s.files.release(h)
-	return s.walk(h, s.start(h, offset), func(b record.Batch, _ int64, _ int) bool {
+	x, _ := s.indexes()
+	return s.walk(h, s.start(h, &x, offset), func(b record.Batch, _ int64, _ int) bool {
 		return b.BaseOffset() < offset || fn(b)
 	})
 }

@@ -2,7 +2,6 @@ package segment
 
 import (
 	"fmt"
-	"math"
 
 	"github.com/chronik-io/chronik/internal/record"
 )
@@ -35,8 +34,8 @@ func (s *Segment) recover(h *handle, pos, next int64, interval int, fn func(reco
 		return 0, 0, fmt.Errorf("%w: %s has %d bytes, %d are needed", ErrCorrupt, s.Path(), size, pos)
 	}
 	s.size.Store(pos)
+	s.cutIndex(pos, next)
 	s.mu.Lock()
-	s.loadLocked().cut(pos, int32(min(next-s.base, math.MaxInt32)))
 	s.maxTs, s.maxAt, s.first, s.since, s.known = -1, -1, first{}, 0, false
 	s.mu.Unlock()
 	s.learn(h)

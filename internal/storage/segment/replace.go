@@ -57,7 +57,7 @@ func CreateCleaned(files *Files, dir string, base int64) (*Segment, error) {
 		return nil, err
 	}
 	files.release(h)
-	s.x, s.known = &index{}, true
+	s.x, s.known, s.appending = &index{}, true, true
 	return s, nil
 }
 
@@ -96,6 +96,7 @@ func (s *Segment) Discard() error {
 		return nil
 	}
 	s.files.forget(s.Path())
+	s.forgetIndex()
 	if err := s.files.fs.Remove(s.Path()); err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return fmt.Errorf("remove unfinished segment: %w", err)
 	}
@@ -108,18 +109,26 @@ func (s *Segment) SaveIndex() { s.saveIndex() }
 
 // Replace makes readers that come from now on fail with ErrReplaced; those who have
 // the file open read on. The log lists what replaces the segment already.
-func (s *Segment) Replace() { s.replaced.Store(true) }
+func (s *Segment) Replace() {
+	s.replaced.Store(true)
+	s.forgetIndex()
+}
 
-// RemoveIndexes removes the index files; missing ones are no error.
+// RemoveIndexes removes the index files, which this segment then never writes again;
+// missing ones are no error.
 func (s *Segment) RemoveIndexes() error {
-	if err := s.removeIndexes(); err != nil {
+	s.saving.Lock()
+	defer s.saving.Unlock()
+	s.unindexed = true
+	if err := s.removeFiles(indexSuffixes); err != nil {
 		return fmt.Errorf("remove index of segment: %w", err)
 	}
 	return nil
 }
 
-func (s *Segment) removeIndexes() error {
-	for _, suffix := range suffixes[1:] {
+// removeFiles removes files of the segment; missing ones are no error.
+func (s *Segment) removeFiles(suffixes []string) error {
+	for _, suffix := range suffixes {
 		if err := s.files.fs.Remove(s.stem() + suffix); err != nil && !errors.Is(err, fs.ErrNotExist) {
 			return err
 		}
@@ -171,7 +180,8 @@ func (s *Segment) Batches(offset int64, fn func(record.Batch) error) error {
 	}
 	defer s.files.release(h)
 	sc, next := scanner{h: h, size: s.Size()}, s.base
-	for pos := s.start(h, offset); pos < sc.size; {
+	x, _ := s.indexes()
+	for pos := s.start(h, &x, offset); pos < sc.size; {
 		b, err := sc.batch(pos)
 		if err != nil {
 			return fmt.Errorf("read segment: %w", err)
@@ -192,7 +202,6 @@ func (s *Segment) Batches(offset int64, fn func(record.Batch) error) error {
 
 // Entries returns how many entries the offset index has.
 func (s *Segment) Entries() int {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return len(s.loadLocked().offsets)
+	x, _ := s.indexes()
+	return len(x.offsets)
 }

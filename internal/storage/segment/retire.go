@@ -12,14 +12,22 @@ import (
 // removed after a while (file.delete.delay.ms), or by the next start.
 const DeletedSuffix = ".deleted"
 
-// suffixes of a segment's files.
-var suffixes = [...]string{LogSuffix, ".index", ".timeindex"}
+// ProducersSuffix ends the name of the file that holds the state of the producers at
+// a segment's base. The file goes with the segment; unlike the indexes it is no cache of
+// the batches, so that what removes the indexes leaves it.
+const ProducersSuffix = ".producers"
+
+// suffixes are those of all files of a segment, indexSuffixes those of its indexes.
+var (
+	suffixes      = [...]string{LogSuffix, ".index", ".timeindex", ProducersSuffix}
+	indexSuffixes = suffixes[1:3]
+)
 
 // IsDeleted says whether a file is left of a segment that left its log.
 func IsDeleted(name string) bool { return strings.HasSuffix(name, DeletedSuffix) }
 
 // Retire takes the segment's files away: that of the batches stays as *.deleted,
-// the indexes, which are caches, go. Those who read it go on; who comes later finds
+// the others go. Those who read it go on; who comes later finds
 // no file. Missing files are no error.
 func (s *Segment) Retire() error {
 	s.files.forget(s.Path())
@@ -37,20 +45,9 @@ func (s *Segment) RemoveRetired() error {
 	return nil
 }
 
-// Newest is the timestamp of MaxTimestamp. It keeps no index in memory that was not
-// there before: a look at the oldest segment of every log must not load them all.
+// Newest is the timestamp of MaxTimestamp.
 func (s *Segment) Newest() (ts int64, err error) {
-	s.mu.Lock()
-	loaded := s.x != nil
-	s.mu.Unlock()
 	ts, _, err = s.MaxTimestamp()
-	if !loaded {
-		s.mu.Lock()
-		if s.x != nil && s.x.saved() && s.stage.Load() == live {
-			s.x = nil
-		}
-		s.mu.Unlock()
-	}
 	return ts, err
 }
 

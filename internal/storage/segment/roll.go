@@ -35,13 +35,10 @@ func (s *Segment) Full(l Limits, n int, lastOffset, ts int64) bool {
 	if first, ok := s.First(); ok && first >= 0 {
 		age = ts - first
 	}
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	entries := len(s.loadLocked().offsets)
 	return size+int64(n) > min(l.Bytes, math.MaxInt32) ||
 		lastOffset-s.base > math.MaxInt32 ||
 		age > s.RollMs(l) ||
-		entries >= max(l.IndexBytes/offsetEntryLen, 1)
+		s.Entries() >= max(l.IndexBytes/offsetEntryLen, 1)
 }
 
 // first is the largest timestamp of the first batch, from which segment.ms counts.

@@ -4,7 +4,6 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
-	"math"
 	"math/rand/v2"
 	"path"
 	"strconv"
@@ -14,7 +13,6 @@ import (
 	"syscall"
 	"time"
 
-	"github.com/chronik-io/chronik/internal/record"
 	"github.com/chronik-io/chronik/internal/vfs"
 )
 
@@ -52,13 +50,20 @@ type Segment struct {
 	// unsynced: a datasync has failed, so that nothing after synced is known.
 	unsynced atomic.Bool
 
-	mu    sync.Mutex // guards what follows; never held across a write of batches
-	x     *index     // nil until needed
-	maxTs int64      // -1: none
-	maxAt int64      // last offset of the batch with maxTs
-	known bool       // maxTs and maxAt are those of the whole file
-	since int        // bytes appended since the last index entry
-	first first
+	saving    sync.Mutex // held while the index files are written or removed; before mu
+	unindexed bool       // they were removed for good; guarded by saving
+
+	mu        sync.Mutex // guards what follows; never held across a call to the disk
+	x         *index     // nil: not in memory
+	appending bool       // x stays in memory
+	stale     bool       // the index files must not be read
+	changes   int        // counts appends, cuts, builds and distrust
+	maxTs     int64      // -1: none
+	maxAt     int64      // last offset of the batch with maxTs
+	known     bool       // x, or its files, and maxTs and maxAt are those of the whole file
+	since     int        // bytes appended since the last index entry
+	first     first
+	cached    cached // of Files.indexes, which guards it
 
 	allocated bool  // the file is longer than its batches
 	backed    int64 // bytes that are on their way to the disk, or there; of whoever appends
@@ -90,7 +95,7 @@ func create(files *Files, dir string, base, preallocate int64, renew bool) (*Seg
 		return nil, err
 	}
 	defer files.release(h)
-	if err := s.removeIndexes(); err != nil {
+	if err := s.removeFiles(suffixes[1:]); err != nil {
 		return nil, fmt.Errorf("create segment: %w", err)
 	}
 	if preallocate > 0 {
@@ -99,7 +104,7 @@ func create(files *Files, dir string, base, preallocate int64, renew bool) (*Seg
 		}
 		s.allocated = true
 	}
-	s.x, s.known = &index{}, true
+	s.x, s.known, s.appending = &index{}, true, true
 	return s, nil
 }
 
@@ -199,7 +204,6 @@ func (s *Segment) append(chunks [][]byte, indexInterval int, write func(vfs.File
 		return s.latch(fmt.Errorf("append to segment: %w", err))
 	}
 	s.note(chunks, at, indexInterval)
-	s.size.Store(at + int64(n))
 	s.writeBack(h, at+int64(n))
 	return nil
 }
@@ -216,62 +220,6 @@ func (s *Segment) writeBack(h *handle, end int64) {
 	if s.backed = max(s.backed, s.Synced()/page*page); end-s.backed >= backAt {
 		vfs.StartWriteback(h.f, s.backed, end/page*page-s.backed)
 		s.backed = end / page * page
-	}
-}
-
-// learn makes indexes and timestamps of a segment that this process did not
-// begin known, so that what is appended continues them. Without them the indexes
-// are only sparser.
-func (s *Segment) learn(h *handle) {
-	s.mu.Lock()
-	s.loadLocked()
-	known := s.known || s.Size() == 0
-	s.known = known
-	s.mu.Unlock()
-	if !known {
-		_, _, _ = s.rebuildTimes(h) // a lookup meets the error
-	}
-}
-
-// note brings the indexes and timestamps up to date with batches at a position.
-func (s *Segment) note(chunks [][]byte, at int64, interval int) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	for _, c := range chunks {
-		for len(c) > 0 {
-			b, rest, err := record.Next(c)
-			if err != nil {
-				return // chunks hold whole batches; a reader will meet and name what doesn't parse
-			}
-			s.noteBatch(b, at, interval)
-			at += int64(len(b))
-			c = rest
-		}
-	}
-}
-
-func (s *Segment) noteBatch(b record.Batch, at int64, interval int) {
-	last := b.LastOffset()
-	if ts := b.Newest(); ts > s.maxTs {
-		s.maxTs, s.maxAt = ts, last
-	}
-	if at == 0 {
-		s.first = first{b.Newest(), true}
-	}
-	if s.x != nil && s.since > interval && at > 0 {
-		s.x.add(offsetEntry{rel: int32(last - s.base), pos: int32(at)})
-		s.noteTime()
-		s.since = 0
-	}
-	s.since += len(b)
-}
-
-// noteTime adds the largest timestamp so far to the time index. It says that
-// everything up to its offset is as old or older, so it must be that of the
-// whole file. The caller holds mu.
-func (s *Segment) noteTime() {
-	if s.x != nil && s.known && s.maxTs >= 0 {
-		s.x.addTime(timeEntry{ts: s.maxTs, rel: int32(s.maxAt - s.base)})
 	}
 }
 
@@ -324,29 +272,6 @@ func (s *Segment) datasync(h *handle) error {
 	return nil
 }
 
-// saveIndex writes what the index files lack. They are caches: where that fails
-// they are written anew another time, and lookups take longer.
-func (s *Segment) saveIndex() {
-	if s.stage.Load() != live { // the index files are those of another segment
-		return
-	}
-	s.mu.Lock()
-	x := s.x
-	if x == nil || x.saved() {
-		s.mu.Unlock()
-		return
-	}
-	now := *x
-	s.mu.Unlock()
-	err := now.save(s.files.fs, s.stem())
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	x.savedOffsets, x.savedTimes = now.savedOffsets, now.savedTimes
-	if err != nil || x.merged != now.merged {
-		x.savedOffsets, x.savedTimes = -1, -1
-	}
-}
-
 // Settle syncs what was appended before a write that failed because the disk is
 // full. The segment stays dead for appends. After the failure of a datasync, or of
 // a write for another reason, nothing can be settled, and the first error returns.
@@ -370,6 +295,14 @@ func (s *Segment) Settle() error {
 // time index, space that was allocated and not used is given back, and
 // everything is synced.
 func (s *Segment) Seal() error {
+	if err := s.seal(); err != nil {
+		return err
+	}
+	s.sealed()
+	return nil
+}
+
+func (s *Segment) seal() error {
 	s.mu.Lock()
 	s.noteTime()
 	s.mu.Unlock()
@@ -413,9 +346,9 @@ func (s *Segment) Cut(size, next int64) error {
 	s.files.setDirty(h, false)
 	s.synced.Store(size)
 	s.allocated = false
+	s.cutIndex(size, next)
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.loadLocked().cut(size, int32(min(next-s.base, math.MaxInt32)))
 	if s.maxAt >= next {
 		s.maxTs, s.maxAt, s.known = -1, -1, false
 	}
@@ -432,10 +365,12 @@ func (s *Segment) Forget() { s.files.forget(s.Path()) }
 // Remove deletes the segment's files; those that are missing are no error.
 func (s *Segment) Remove() error {
 	s.files.forget(s.Path())
-	for _, suffix := range suffixes {
-		if err := s.files.fs.Remove(s.stem() + suffix); err != nil && !errors.Is(err, fs.ErrNotExist) {
-			return fmt.Errorf("remove segment: %w", err)
-		}
+	s.forgetIndex()
+	s.saving.Lock()
+	defer s.saving.Unlock()
+	s.unindexed = true
+	if err := s.removeFiles(suffixes[:]); err != nil {
+		return fmt.Errorf("remove segment: %w", err)
 	}
 	return nil
 }

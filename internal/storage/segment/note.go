@@ -1,0 +1,124 @@
+package segment
+
+import (
+	"math"
+
+	"github.com/chronik-io/chronik/internal/record"
+)
+
+// learn makes indexes and timestamps of a segment that this process did not
+// begin known, so that what is appended continues them. Where that fails nothing is
+// added to them, and a lookup builds them.
+func (s *Segment) learn(h *handle) {
+	s.mu.Lock()
+	if !s.appending {
+		s.appending = true
+		s.files.indexes.remove(s)
+	}
+	known := s.known && s.x != nil
+	s.mu.Unlock()
+	if !known {
+		_, _, _ = s.build(h) // a lookup meets the error
+	}
+}
+
+// note brings the indexes, the timestamps and the size up to date with batches at a
+// position: all at once, so that who builds indexes misses none of them.
+func (s *Segment) note(chunks [][]byte, at int64, interval int) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.changes++
+	for _, c := range chunks {
+		s.noteChunk(c, at, interval)
+		at += int64(len(c))
+	}
+	s.size.Store(at)
+}
+
+func (s *Segment) noteChunk(c []byte, at int64, interval int) {
+	for len(c) > 0 {
+		b, rest, err := record.Next(c)
+		if err != nil {
+			return // chunks hold whole batches; a reader will meet and name what doesn't parse
+		}
+		s.noteBatch(b, at, interval)
+		at += int64(len(b))
+		c = rest
+	}
+}
+
+// noteBatch notes a batch at a position. An offset that is too far from the base for an
+// index entry gets none: a follower's leader may have compacted more than 2^31 offsets
+// away. The segment then ends with the chunk that holds it (Full), so that a lookup
+// reads no more than that.
+func (s *Segment) noteBatch(b record.Batch, at int64, interval int) {
+	last := b.LastOffset()
+	if ts := b.Newest(); ts > s.maxTs {
+		s.maxTs, s.maxAt = ts, last
+	}
+	if at == 0 {
+		s.first = first{b.Newest(), true}
+	}
+	if s.x != nil && s.known && s.since > interval && at > 0 && last-s.base <= math.MaxInt32 {
+		s.x.add(offsetEntry{rel: int32(last - s.base), pos: int32(at)})
+		s.noteTime()
+		s.since = 0
+	}
+	s.since += len(b)
+}
+
+// noteTime adds the largest timestamp so far to the time index. It says that
+// everything up to its offset is as old or older, so it must be that of the
+// whole file. The caller holds mu.
+func (s *Segment) noteTime() {
+	if s.x != nil && s.known && s.maxTs >= 0 && s.maxAt-s.base <= math.MaxInt32 {
+		s.x.addTime(timeEntry{ts: s.maxTs, rel: int32(s.maxAt - s.base)})
+	}
+}
+
+// saveIndex writes what the index files lack. They are caches: where that fails
+// they are written anew another time, and lookups take longer.
+func (s *Segment) saveIndex() {
+	s.saving.Lock()
+	defer s.saving.Unlock()
+	if s.stage.Load() != live || s.unindexed { // the index files are those of another segment
+		return
+	}
+	s.mu.Lock()
+	x := s.x
+	if x == nil || x.saved() {
+		s.mu.Unlock()
+		return
+	}
+	now := *x
+	s.mu.Unlock()
+	err := now.save(s.files.fs, s.stem())
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.x != x {
+		return
+	}
+	if err != nil {
+		x.savedOffsets, x.savedTimes = -1, -1
+		return
+	}
+	x.savedOffsets, x.savedTimes, s.stale = now.savedOffsets, now.savedTimes, false
+}
+
+// cutIndex drops what the indexes say of batches from a position on, at which offset
+// next begins.
+func (s *Segment) cutIndex(size, next int64) {
+	x, _ := s.indexes()
+	s.saving.Lock() // nobody saves what is cut
+	defer s.saving.Unlock()
+	s.mu.Lock()
+	if s.x != nil {
+		x = *s.x
+	}
+	x.cut(size, int32(min(next-s.base, math.MaxInt32)))
+	s.x = &x
+	s.changes++
+	victims := s.keepLocked()
+	s.mu.Unlock()
+	evict(victims)
+}
