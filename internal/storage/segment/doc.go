@@ -1,7 +1,8 @@
 // Package segment is one file of record batches with its two sparse indexes.
 //
 // It owns the files <base offset>.log, .index and .timeindex in the formats of
-// Kafka, byte for byte, and the bounded set of open descriptors (Files). It
+// Kafka, byte for byte, and the bounded set of open descriptors (Files). A file
+// <base offset>.producers, which the log writes and reads, goes with them. It
 // appends, syncs, finds a batch by offset or by timestamp, reads, and finds the
 // valid prefix of a file after a crash.
 //

@@ -112,14 +112,15 @@ func (s *Segment) Replace() { s.replaced.Store(true) }
 
 // RemoveIndexes removes the index files; missing ones are no error.
 func (s *Segment) RemoveIndexes() error {
-	if err := s.removeIndexes(); err != nil {
+	if err := s.remove(indexes); err != nil {
 		return fmt.Errorf("remove index of segment: %w", err)
 	}
 	return nil
 }
 
-func (s *Segment) removeIndexes() error {
-	for _, suffix := range suffixes[1:] {
+// remove removes files of the segment; missing ones are no error.
+func (s *Segment) remove(suffixes []string) error {
+	for _, suffix := range suffixes {
 		if err := s.files.fs.Remove(s.stem() + suffix); err != nil && !errors.Is(err, fs.ErrNotExist) {
 			return err
 		}

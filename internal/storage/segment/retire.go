@@ -12,8 +12,15 @@ import (
 // removed after a while (file.delete.delay.ms), or by the next start.
 const DeletedSuffix = ".deleted"
 
-// suffixes of a segment's files.
-var suffixes = [...]string{LogSuffix, ".index", ".timeindex"}
+// ProducersSuffix ends the name of the file with the producer state as of the segment's
+// base offset. A compaction does not change that, so the file stays where the indexes go.
+const ProducersSuffix = ".producers"
+
+// suffixes of a segment's files, and of those that are made from the batches.
+var (
+	suffixes = [...]string{LogSuffix, ".index", ".timeindex", ProducersSuffix}
+	indexes  = suffixes[1:3]
+)
 
 // IsDeleted says whether a file is left of a segment that left its log.
 func IsDeleted(name string) bool { return strings.HasSuffix(name, DeletedSuffix) }

@@ -90,7 +90,7 @@ func create(files *Files, dir string, base, preallocate int64, renew bool) (*Seg
 		return nil, err
 	}
 	defer files.release(h)
-	if err := s.removeIndexes(); err != nil {
+	if err := s.remove(suffixes[1:]); err != nil {
 		return nil, fmt.Errorf("create segment: %w", err)
 	}
 	if preallocate > 0 {
@@ -150,6 +150,9 @@ func (s *Segment) Synced() int64 { return s.synced.Load() }
 
 // Path returns the path of the file of batches.
 func (s *Segment) Path() string { return s.stem() + stages[s.stage.Load()] }
+
+// ProducersPath returns the path of the file of producers.
+func (s *Segment) ProducersPath() string { return s.stem() + ProducersSuffix }
 
 func (s *Segment) stem() string { return path.Join(s.dir, Name(s.base)) }
 
@@ -432,10 +435,8 @@ func (s *Segment) Forget() { s.files.forget(s.Path()) }
 // Remove deletes the segment's files; those that are missing are no error.
 func (s *Segment) Remove() error {
 	s.files.forget(s.Path())
-	for _, suffix := range suffixes {
-		if err := s.files.fs.Remove(s.stem() + suffix); err != nil && !errors.Is(err, fs.ErrNotExist) {
-			return fmt.Errorf("remove segment: %w", err)
-		}
+	if err := s.remove(suffixes[:]); err != nil {
+		return fmt.Errorf("remove segment: %w", err)
 	}
 	return nil
 }
