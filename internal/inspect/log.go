@@ -369,9 +369,7 @@ func (l *log) settle() error {
 	next, now := l.st.Offset, time.Now()
 	last := l.st.Segments[len(l.st.Segments)-1].Base
 	var known producers.State
-	if _, err := known.Decode(l.st.Producers); err != nil {
-		known.Clear() // it is forgotten
-	}
+	_, _ = known.Decode(l.st.Producers) // a damaged one is forgotten
 	var err error
 	if l.epochs, _, err = epochs.Decode(l.st.Epochs.Append(nil, math.MaxInt64)); err != nil {
 		return fmt.Errorf("%s: %w", l.st, err)

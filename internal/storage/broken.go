@@ -9,7 +9,7 @@ type broken struct {
 	earlyLSN      bool // the recovery point claims frames that are only in memory and in the journal
 	earlyRelease  bool // journal files are given up before the checkpoint is durable
 	silentSwitch  bool // no checkpoint before a change of mode
-	liveProducers bool // a checkpoint stores the producer state of the log's end
+	liveProducers bool // batches that may be taken back push others out of the producer state
 	silentCut     bool // a truncation cuts files before a checkpoint says so
 	silentStart   bool // segments are removed before the log's start is durable
 	forgetGone    bool // the producers of records that never came to a segment are forgotten with them

@@ -118,8 +118,7 @@ type Log struct {
 	queueState
 
 	smu       sync.Mutex
-	producers producers.State // as of the log's end
-	settled   producers.State // as of what is in segments: what a checkpoint stores
+	producers producers.State
 	epochs    epochs.Cache
 
 	mu       sync.RWMutex
@@ -161,7 +160,7 @@ func newLog(d *Dir, id ID, topic, dirName string, cfg Config) *Log {
 	l.cfg.Store(&cfg)
 	l.mode = cfg.mode()
 	l.queueState.init()
-	l.producers.Expiry, l.settled.Expiry = d.opt.ProducerExpiry, d.opt.ProducerExpiry
+	l.producers = l.noProducers()
 	return l
 }
 

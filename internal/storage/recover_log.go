@@ -175,7 +175,7 @@ func (l *Log) ownsSegment(base int64) bool {
 func (r *recovery) scan(f *found) error {
 	l, next, now := f.l, f.lc.rp.offset, time.Now()
 	note := func(b record.Batch) error {
-		l.settled.Add(b, now)
+		l.producers.Add(b, now)
 		l.epochs.Assign(b.LeaderEpoch(), b.BaseOffset())
 		return r.d.interrupted()
 	}

@@ -172,19 +172,19 @@ func (l *Log) dropTail(c *cutting) {
 func (l *Log) recallProducers(c *cutting) error {
 	l.smu.Lock()
 	defer l.smu.Unlock()
-	l.settled.Clear()
+	l.producers = l.noProducers()
 	if !c.reset {
-		if err := l.rebuildSettled(c.end); err != nil {
+		if err := l.rebuildProducers(c.end); err != nil {
 			return err
 		}
 	}
-	l.producers.CopyFrom(&l.settled)
+	l.settle(c.end)
 	return nil
 }
 
-// rebuildSettled reads the producer state out of the segments, up to end. The
+// rebuildProducers reads the producer state out of the segments, up to end. The
 // caller holds smu.
-func (l *Log) rebuildSettled(end int64) error {
+func (l *Log) rebuildProducers(end int64) error {
 	segments, err := l.snapshot()
 	if err != nil {
 		return err
@@ -195,7 +195,7 @@ func (l *Log) rebuildSettled(end int64) error {
 			if b.LastOffset() >= end {
 				return false
 			}
-			l.settled.Add(b, now)
+			l.producers.Add(b, now)
 			return true
 		})
 		if err != nil {
