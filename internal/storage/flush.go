@@ -128,6 +128,7 @@ func (l *Log) addSegment(base int64, cfg *Config) (*segment.Segment, error) {
 	if err != nil {
 		return nil, err
 	}
+	l.saveProducers(s)
 	if err := l.dir.opt.FS.SyncDir(l.path); err != nil {
 		return nil, fmt.Errorf("create segment: %w", err)
 	}

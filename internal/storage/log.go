@@ -78,7 +78,10 @@ type Observer interface {
 	// Reverted says that everything at or beyond end, which had been numbered, is
 	// lost; err says why. Nothing of it had been reported written or durable.
 	Reverted(end int64, err error)
-	// StartMoved says that the log begins later, by retention or at a request: who
+	// Truncated reports that the log was cut at end, whatever it had promised. The cut may
+	// not be durable yet; a crash before that brings the old end back.
+	Truncated(end int64)
+	// StartMoved says that the log begins elsewhere, by retention or at a request: who
 	// waits below its start waits for nothing.
 	StartMoved()
 }
@@ -190,6 +193,7 @@ type nobody struct{}
 
 func (nobody) Advanced()             {}
 func (nobody) Reverted(int64, error) {}
+func (nobody) Truncated(int64)       {}
 func (nobody) StartMoved()           {}
 
 // Config returns the configuration in force.
