@@ -150,3 +150,44 @@ func TestTruncationsShareACheckpoint(t *testing.T) {
 		put(t, c.Log, 1, 100)
 	}
 }
+
+// A log that is deleted, or whose directory closes, while its truncation waits for the
+// checkpoint comes to an end as it would have otherwise; so does the truncation.
+func TestTruncationBesideADeletionOrAStop(t *testing.T) {
+	for _, stop := range []bool{false, true} {
+		disk := crashfs.New(1)
+		errs := errfs.New(disk)
+		d := mustOpen(t, errs, "sync")
+		l := turnsLog(t, d, 20)
+		hold := make(chan struct{})
+		write := errs.Add(errfs.Rule{Ops: errfs.Write, Path: "checkpoint.tmp", Count: 1, Before: func(errfs.Call) { <-hold }})
+		cut, ended := make(chan error, 1), make(chan error, 1)
+		go func() { cut <- l.Truncate(18) }()
+		eventually(t, "the checkpoint is written", func() bool { return write.Hits() > 0 })
+		if a := send(l, numbered(50, 0, time.Now())); !errors.Is(a.Err, ErrFailed) {
+			t.Errorf("an append meanwhile: %v", a.Err)
+		}
+		go func() {
+			if stop {
+				ended <- d.Close()
+			} else {
+				ended <- d.Delete(l)
+			}
+		}()
+		eventually(t, "the other one is under way", func() bool { return errors.Is(l.Err(), ErrClosed) })
+		close(hold)
+		if err := <-ended; err != nil {
+			t.Errorf("stop %v: %v", stop, err)
+		}
+		if err := <-cut; err != nil && !errors.Is(err, ErrClosed) {
+			t.Errorf("stop %v: the truncation: %v", stop, err)
+		}
+		_ = d.Close()
+		again := mustOpen(t, disk, "sync").Logs()
+		if stop {
+			holds(t, byPartition(t, again[0].dir, 0), 18)
+		} else if len(again) != 1 {
+			t.Errorf("%d logs after one of two was deleted", len(again))
+		}
+	}
+}

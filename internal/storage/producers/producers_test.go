@@ -304,8 +304,8 @@ func TestEncoding(t *testing.T) {
 		}
 	}
 	for name, text := range map[string]string{
-		"version 3": "03ffffff" + "00000000", "a producer twice": head + first + first, "a short batch": head + first + other[:len(other)-2], "nothing": "",
-		"no count": "02ffffff0200",
+		"version 3": "03ffffff" + "00000000", "a producer twice": head + first + first,
+		"a short batch": head + first + other[:len(other)-2], "no count": "02ffffff0200", "nothing": "",
 	} {
 		b, _ := hex.DecodeString(text)
 		c := State{}
