@@ -92,6 +92,7 @@ type bounds struct{ l *storage.Log }
 
 func (bounds) Advanced()             {}
 func (bounds) Reverted(int64, error) {}
+func (bounds) Truncated(int64)       {}
 func (bounds) StartMoved()           {}
 func (b bounds) High() int64         { return b.l.AckEnd() }
 func (b bounds) Stable() int64       { return b.l.AckEnd() }

@@ -182,7 +182,7 @@ func (l *log) acts() []Act {
 
 // segmentFiles are the files of a segment that are there.
 func (l *log) segmentFiles(base int64) (names []string) {
-	for _, suffix := range []string{segment.LogSuffix, ".index", ".timeindex"} {
+	for _, suffix := range []string{segment.LogSuffix, ".index", ".timeindex", segment.ProducersSuffix} {
 		if name := path.Join(l.path, segment.Name(base)+suffix); exists(l.dir.fs, name) {
 			names = append(names, name)
 		}

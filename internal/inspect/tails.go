@@ -40,9 +40,7 @@ func (l *log) findTail() error {
 	}
 	t := tail{end: l.st.Offset, segments: append([]storage.Extent(nil), l.st.Segments...)}
 	var known producers.State
-	if _, err := known.Decode(l.st.Producers); err != nil {
-		known.Clear() // it is forgotten
-	}
+	_, _ = known.Decode(l.st.Producers) // a damaged one is forgotten
 	if t.epochs, _, err = epochs.Decode(l.st.Epochs.Append(nil, math.MaxInt64)); err != nil {
 		return fmt.Errorf("%s: %w", l.st, err)
 	}

@@ -306,6 +306,16 @@ func (p *Partition) Reverted(end int64, err error) {
 	p.park.Check(p.key())
 }
 
+// Truncated is storage.Observer: the high watermark is not beyond what is left. Readers beyond
+// it are answered.
+func (p *Partition) Truncated(end int64) {
+	p.mu.Lock()
+	p.high.Store(min(p.high.Load(), end))
+	p.leaderHigh = min(p.leaderHigh, end)
+	p.mu.Unlock()
+	p.park.Check(p.key())
+}
+
 // StartMoved is storage.Observer: readers below the new start are answered.
 func (p *Partition) StartMoved() { p.park.Check(p.key()) }
 

@@ -8,7 +8,7 @@ type broken struct {
 	notDurable    bool // bytes go to segments before the journal's datasync covers them
 	earlyLSN      bool // the recovery point claims frames that are only in memory and in the journal
 	earlyRelease  bool // journal files are given up before the checkpoint is durable
-	liveProducers bool // a checkpoint stores the producer state of the log's end
+	liveProducers bool // batches that may be taken back push others out of the producer state
 	silentCut     bool // a truncation cuts files before a checkpoint says so
 	silentStart   bool // segments are removed before the log's start is durable
 	forgetGone    bool // the producers of records that never came to a segment are forgotten with them

@@ -305,10 +305,7 @@ func (l *Log) checkpointed() (logCheckpoint, journal.LSN) {
 	if lc.epochs, _, err = epochs.Decode(l.epochs.Append(nil, l.rp.offset+1)); err != nil {
 		lc.epochs = epochs.Cache{} // can't be: it has just been encoded
 	}
-	lc.producers = l.settled.Append(nil, l.rp.offset)
-	if l.dir.opt.broken.liveProducers {
-		lc.producers = l.producers.Append(nil, l.rp.offset)
-	}
+	lc.producers = l.producers.Append(nil, l.rp.offset)
 	if l.aside != nil {
 		lc.aside, lc.rp.lsn = l.aside.name, max(lc.rp.lsn, l.aside.lsn)
 	}

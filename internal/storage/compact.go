@@ -327,7 +327,7 @@ func (p *pass) groups(cfg *Config) [][]*segment.Segment {
 func (l *Log) lastOffsets() map[int64]int64 {
 	l.smu.Lock()
 	defer l.smu.Unlock()
-	return l.settled.LastOffsets()
+	return l.producers.LastOffsets()
 }
 
 // report counts a pass that came to its end.

@@ -13,6 +13,7 @@ import (
 
 	"github.com/chronik-io/chronik/internal/metrics"
 	"github.com/chronik-io/chronik/internal/storage/journal"
+	"github.com/chronik-io/chronik/internal/storage/producers"
 	"github.com/chronik-io/chronik/internal/storage/segment"
 	"github.com/chronik-io/chronik/internal/vfs"
 )
@@ -43,6 +44,10 @@ type Options struct {
 	SystemMemory int64
 	// ProducerExpiry is producer.id.expiration.ms. Default one day.
 	ProducerExpiry time.Duration
+	// ProducersPerLog bounds how many producers a log remembers; of more than that, those
+	// that were silent for longest are forgotten. Default: 1,000 to 100,000, in between one for
+	// each 640 of DeferredBytes.
+	ProducersPerLog int
 	// MaxInflatedBytes bounds what a batch may decompress to in a lookup by
 	// time. Default 1 GiB.
 	MaxInflatedBytes int64
@@ -99,6 +104,9 @@ func (o *Options) setDefaults() {
 	}
 	set(&o.DeferredBytes, 64<<20)
 	set(&o.MaxInflatedBytes, 1<<30)
+	if o.ProducersPerLog <= 0 {
+		o.ProducersPerLog = int(min(max(o.DeferredBytes/640, 1000), producers.DefaultLimit))
+	}
 	set(&o.CleanerBytes, cleanerBytes)
 	set(&o.IndexBytes, 16<<20)
 	if o.CleanerBackoff <= 0 {

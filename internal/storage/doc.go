@@ -27,10 +27,11 @@
 // # Locks, in the order in which they may be taken
 //
 //	Log.flushMu  flush, roll, sync, truncate; never taken by produce or fetch
-//	Dir.ckptMu   one checkpoint at a time; a truncation writes one under flushMu
+//	Dir.ckptMu   one checkpoint at a time; a repair writes one under flushMu
 //	Log.qmu      the queue and who commits
 //	Log.smu      producer and epoch state
 //	Log.mu       tail, segments, recovery point
 //
-// No lock but flushMu and ckptMu is held across a call to the disk.
+// No lock but flushMu and ckptMu is held across a call to the disk: every checkpoint takes
+// smu and mu of every log.
 package storage

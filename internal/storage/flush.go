@@ -149,6 +149,7 @@ func (l *Log) addSegment(base int64, cfg *Config) (*segment.Segment, error) {
 	if err != nil {
 		return nil, err
 	}
+	l.saveProducers(s)
 	if err := l.dir.opt.FS.SyncDir(l.path); err != nil {
 		return nil, fmt.Errorf("create segment: %w", err)
 	}
@@ -164,7 +165,9 @@ func (l *Log) chunksFlushed(run []*chunk) {
 	for _, c := range run {
 		bytes += c.cap
 	}
-	l.settle(run)
+	l.smu.Lock()
+	l.settle(last.next)
+	l.smu.Unlock()
 	l.mu.Lock()
 	l.tail.setFlushed(len(run))
 	l.flushed = last.next
@@ -178,15 +181,12 @@ func (l *Log) chunksFlushed(run []*chunk) {
 	l.dir.memory.flushed(l, bytes)
 }
 
-// settle advances the producer state that checkpoints store. It follows the
-// segments and not the log's end: batches that are not durable yet push older
-// ones out of the live state, and may never come to be.
-func (l *Log) settle(run []*chunk) {
-	now := time.Now()
-	l.smu.Lock()
-	defer l.smu.Unlock()
-	for _, c := range run {
-		eachBatch(c.data, func(b record.Batch) { l.settled.Add(b, now) })
+// settle advances the end that the producer state answers for besides the log's. It
+// follows the segments: batches that are not durable yet may never come to be, and must
+// push none out that checkpoints store. The caller holds smu.
+func (l *Log) settle(end int64) {
+	if !l.dir.opt.broken.liveProducers {
+		l.producers.Settle(end)
 	}
 }
 

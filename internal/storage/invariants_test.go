@@ -83,6 +83,9 @@ func (w *endsWatch) Advanced() {
 // Reverted is Observer.
 func (w *endsWatch) Reverted(int64, error) {}
 
+// Truncated is Observer.
+func (w *endsWatch) Truncated(int64) {}
+
 // StartMoved is Observer.
 func (w *endsWatch) StartMoved() {}
 

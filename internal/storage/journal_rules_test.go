@@ -151,6 +151,9 @@ func (w *waiter) Advanced() {
 // Reverted is Observer.
 func (w *waiter) Reverted(int64, error) { w.Advanced() }
 
+// Truncated is Observer.
+func (w *waiter) Truncated(int64) {}
+
 // StartMoved is Observer.
 func (w *waiter) StartMoved() {}
 

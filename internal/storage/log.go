@@ -63,7 +63,10 @@ type Observer interface {
 	// Reverted says that everything at or beyond end, which had been numbered, is
 	// lost; err says why. Nothing of it had been reported written or durable.
 	Reverted(end int64, err error)
-	// StartMoved says that the log begins later, by retention or at a request: who
+	// Truncated reports that the log was cut at end, whatever it had promised. The cut may
+	// not be durable yet; a crash before that brings the old end back.
+	Truncated(end int64)
+	// StartMoved says that the log begins elsewhere, by retention or at a request: who
 	// waits below its start waits for nothing.
 	StartMoved()
 }
@@ -103,8 +106,7 @@ type Log struct {
 	queueState
 
 	smu       sync.Mutex
-	producers producers.State // as of the log's end
-	settled   producers.State // as of what is in segments: what a checkpoint stores
+	producers producers.State
 	epochs    epochs.Cache
 
 	mu       sync.RWMutex
@@ -144,7 +146,7 @@ func newLog(d *Dir, id ID, topic, dirName string, cfg Config) *Log {
 	l := &Log{id: id, topic: topic, dir: d, path: path.Join(d.path, dirName), stream: journal.NewStream(id)}
 	l.cfg.Store(&cfg)
 	l.queueState.init()
-	l.producers.Expiry, l.settled.Expiry = d.opt.ProducerExpiry, d.opt.ProducerExpiry
+	l.producers = l.noProducers()
 	return l
 }
 
@@ -174,6 +176,7 @@ type nobody struct{}
 
 func (nobody) Advanced()             {}
 func (nobody) Reverted(int64, error) {}
+func (nobody) Truncated(int64)       {}
 func (nobody) StartMoved()           {}
 
 // Config returns the configuration in force.

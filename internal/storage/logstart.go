@@ -5,7 +5,6 @@ import (
 	"math"
 	"sync"
 
-	"github.com/chronik-io/chronik/internal/record"
 	"github.com/chronik-io/chronik/internal/storage/cleaner"
 	"github.com/chronik-io/chronik/internal/storage/segment"
 )
@@ -34,21 +33,26 @@ func (l *Log) SetLogStart(start int64) error {
 
 // MoveStarts moves the starts of logs; see Dir.MoveStarts.
 func (m *Manager) MoveStarts(moves []StartMove) {
+	inDirs(moves, func(x *StartMove) *Log { return x.Log }, (*Dir).MoveStarts)
+}
+
+// inDirs calls do with the items of each directory, for all directories at the same time.
+func inDirs[T any](items []T, log func(*T) *Log, do func(*Dir, []T)) {
 	byDir := map[*Dir][]int{}
-	for i := range moves {
-		d := moves[i].Log.dir
+	for i := range items {
+		d := log(&items[i]).dir
 		byDir[d] = append(byDir[d], i)
 	}
 	var wg sync.WaitGroup
 	for d, at := range byDir {
 		wg.Go(func() {
-			part := make([]StartMove, len(at))
+			part := make([]T, len(at))
 			for k, i := range at {
-				part[k] = moves[i]
+				part[k] = items[i]
 			}
-			d.MoveStarts(part)
+			do(d, part)
 			for k, i := range at {
-				moves[i].Err = part[k].Err
+				items[i] = part[k]
 			}
 		})
 	}
@@ -154,12 +158,10 @@ func (l *Log) discardLocked(to int64) (gone []*chunk, cached int) {
 	if l.failure != nil || end != l.logEnd.Load() || end > to || end == l.rp.offset {
 		return nil, 0
 	}
-	now := l.dir.now()
-	for _, c := range rest {
-		if !l.dir.opt.broken.forgetGone {
-			eachBatch(c.data, func(b record.Batch) { l.settled.Add(b, now) })
-		}
+	if l.dir.opt.broken.forgetGone {
+		l.producers.Cut(l.flushed)
 	}
+	l.settle(end)
 	cached = l.tail.flushed
 	l.tail.setFlushed(len(rest))
 	gone = l.tail.evict(math.MaxInt64)

@@ -108,6 +108,9 @@ func (m *mlog) Numbered(a *Append) {}
 // Advanced is Observer.
 func (m *mlog) Advanced() {}
 
+// Truncated is Observer.
+func (m *mlog) Truncated(int64) {}
+
 // StartMoved is Observer.
 func (m *mlog) StartMoved() {}
 

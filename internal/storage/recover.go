@@ -189,7 +189,6 @@ func (r *recovery) logs() error {
 		if err := r.d.interrupted(); err != nil {
 			return err
 		}
-		f.l.producers.CopyFrom(&f.l.settled)
 		if f.err == nil && f.lc.aside != "" {
 			f.err = f.readAside(f.lc.aside, f.l.replay, func() error { return nil })
 			r.later(nil, func() error { return r.forgetAside(f) })
@@ -324,7 +323,7 @@ func (r *recovery) look(lc *logCheckpoint) {
 	l.startSynced.Store(lc.logStart)
 	l.setEnds(lc.rp.offset)
 	l.epochs = lc.epochs
-	if _, err := l.settled.Decode(lc.producers); err != nil {
+	if _, err := l.producers.Decode(lc.producers); err != nil {
 		f.err = fmt.Errorf("producer state in the checkpoint: %w", err)
 	}
 	if lc.offline != "" {
@@ -335,6 +334,7 @@ func (r *recovery) look(lc *logCheckpoint) {
 // setEnds moves all ends of a log that nobody uses yet.
 func (l *Log) setEnds(end int64) {
 	l.flushed = end
+	l.settle(end)
 	l.logEnd.Store(end)
 	l.written.Store(end)
 	l.durable.Store(end)

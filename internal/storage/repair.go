@@ -8,7 +8,6 @@ import (
 	"slices"
 
 	"github.com/chronik-io/chronik/internal/storage/journal"
-	"github.com/chronik-io/chronik/internal/storage/producers"
 	"github.com/chronik-io/chronik/internal/storage/segment"
 )
 
@@ -145,7 +144,7 @@ func (l *Log) replaceSegment() (done bool, spent string, err error) {
 		}
 		old = old[:len(old)-1]
 	}
-	s, err := segment.Create(l.dir.files, l.path, at, 0)
+	s, err := segment.Create(l.dir.files, l.path, at, 0) // without its producers, which may be known for a later end only
 	if err != nil {
 		return false, "", err
 	}
@@ -178,23 +177,15 @@ func (l *Log) replaceSegment() (done bool, spent string, err error) {
 }
 
 // replayAside brings back what was set aside, as a start does, by way of memory. The
-// log's ends stay where they are. It needs flushMu.
+// log's ends and its producers stay as they are. It needs flushMu.
 func (l *Log) replayAside(aside *asideFrames) error {
-	entry := &aside.entry
-	var known producers.State
-	if _, err := known.Decode(entry.producers); err != nil {
-		return fmt.Errorf("producer state of %s: %w", l, err)
-	}
 	l.mu.Lock()
 	cached := l.tail.flushed
 	gone := l.tail.cutEnd(-1)
-	l.flushed, l.flushedLSN, l.lowestUnsynced = entry.rp.offset, 0, 0
+	l.flushed, l.flushedLSN, l.lowestUnsynced = aside.entry.rp.offset, 0, 0
 	l.mu.Unlock()
 	l.dir.memory.drop(gone, cached)
-	l.smu.Lock()
-	l.settled.CopyFrom(&known)
-	l.smu.Unlock()
-	f := found{l: l, lc: entry, end: entry.rp.offset}
+	f := found{l: l, lc: &aside.entry, end: aside.entry.rp.offset}
 	return f.readAside(aside.name, func(fr *journal.Frame) error {
 		if l.chunkOf(fr) < replayFlush {
 			return nil

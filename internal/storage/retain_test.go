@@ -26,6 +26,7 @@ type idle struct{}
 
 func (idle) Advanced()             {}
 func (idle) Reverted(int64, error) {}
+func (idle) Truncated(int64)       {}
 func (idle) StartMoved()           {}
 
 // bounded is one that does.

@@ -3,8 +3,6 @@ package storage
 import (
 	"math"
 	"time"
-
-	"github.com/chronik-io/chronik/internal/record"
 )
 
 // revert takes back what was numbered and will never count, because the journal failed:
@@ -29,7 +27,6 @@ func (l *Log) revert(err error) {
 		end = l.tail.chunks[keep-1].next
 	}
 	gone := l.tail.cutEnd(end)
-	rest := l.tail.chunks[l.tail.flushed:]
 	l.mu.Unlock()
 
 	l.dir.memory.drop(gone, 0)
@@ -37,13 +34,9 @@ func (l *Log) revert(err error) {
 		return
 	}
 	l.logEnd.Store(end)
-	now := l.dir.now()
 	l.smu.Lock()
 	l.epochs.CutEnd(end)
-	l.producers.CopyFrom(&l.settled)
-	for _, c := range rest {
-		eachBatch(c.data, func(b record.Batch) { l.producers.Add(b, now) })
-	}
+	l.producers.Cut(end)
 	l.smu.Unlock()
 	l.observer().Reverted(end, err)
 }

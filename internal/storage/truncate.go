@@ -5,39 +5,108 @@ import (
 	"math"
 
 	"github.com/chronik-io/chronik/internal/record"
+	"github.com/chronik-io/chronik/internal/storage/producers"
 	"github.com/chronik-io/chronik/internal/storage/segment"
 )
 
-// Truncate cuts the log to end: a follower's history parts from its leader's
-// there. No append may be waiting. It returns when the cut is durable.
-//
-// The checkpoint is the commit point: it says that the log ends at the new
-// recovery point and is to be cut there, whatever frames or bytes are found
-// beyond it; only then is anything cut. A crash before it leaves the old log, a
-// crash after it the new one.
-func (l *Log) Truncate(end int64) error { return l.replaceEnd(end, false) }
+// Cut asks that a log end at an offset.
+type Cut struct {
+	Log *Log
+	// End is where the log ends then. It ends lower where a batch straddles End: that one
+	// goes as a whole. A log that ends there or lower stays as it is.
+	End int64
+	// Reset asks that the log be emptied, and go on at End, wherever that is.
+	Reset bool
+	// Err is the result: nil when the cut is durable. It matches ErrOffsetOutOfRange, ErrClosed or
+	// ErrFailed.
+	Err error
+
+	plan *cutting
+}
+
+// Truncate cuts the log to end; see Dir.Truncate.
+func (l *Log) Truncate(end int64) error { return l.cutOne(Cut{Log: l, End: end}) }
 
 // Reset empties the log; it goes on at start. A follower that is behind its
 // leader's log start begins anew so.
-func (l *Log) Reset(start int64) error { return l.replaceEnd(start, true) }
+func (l *Log) Reset(start int64) error { return l.cutOne(Cut{Log: l, End: start, Reset: true}) }
 
-func (l *Log) replaceEnd(end int64, reset bool) error {
+func (l *Log) cutOne(c Cut) error {
+	cuts := []Cut{c}
+	l.dir.Truncate(cuts)
+	return cuts[0].Err
+}
+
+// Truncate cuts logs; see Dir.Truncate.
+func (m *Manager) Truncate(cuts []Cut) {
+	inDirs(cuts, func(c *Cut) *Log { return c.Log }, (*Dir).Truncate)
+}
+
+// Truncate cuts each log to the offset that is asked for, and sets each Err: a
+// follower's history parts from its leader's there. One checkpoint commits all of them. No
+// append may be waiting; those that come before a cut is durable are refused.
+//
+// All that is read of the disk is read first; an error there leaves the log as it was.
+// Then memory says, in one step, that the log ends at the new recovery point, so that any
+// checkpoint has either the old log or the new one. The checkpoint that follows is the
+// commit point: a start cuts there, whatever frames or bytes it finds beyond; only
+// then is anything cut. No lock is held while the logs wait for it.
+func (d *Dir) Truncate(cuts []Cut) {
+	each(len(cuts), func(i int) { cuts[i].Err = cuts[i].begin() })
+	err, written := error(nil), false
+	for i := range cuts {
+		if cuts[i].plan != nil && !written {
+			err, written = d.commitPoint(d.opt.broken.silentCut), true
+		}
+	}
+	each(len(cuts), func(i int) {
+		if c := &cuts[i]; c.plan != nil {
+			c.Err = c.Log.complete(c.plan, err)
+		}
+	})
+}
+
+// begin makes memory say that the log is cut; plan stays nil where there is nothing to
+// do or an error came.
+func (x *Cut) begin() error {
+	l := x.Log
+	err := l.beginCut(x)
+	if err != nil {
+		return fmt.Errorf("truncate %s to %d: %w", l, x.End, err)
+	}
+	if c := x.plan; c != nil {
+		l.observer().Truncated(c.end)
+		if c.restarts {
+			l.observer().StartMoved()
+		}
+	}
+	return nil
+}
+
+func (l *Log) beginCut(x *Cut) error {
 	l.own()
 	defer l.disown()
+	if l.dir.closing.Load() {
+		return ErrClosed
+	}
+	if x.End < 0 {
+		return fmt.Errorf("%w: no log ends there", ErrOffsetOutOfRange)
+	}
 	if err := l.settleAll(); err != nil {
-		return fmt.Errorf("truncate %s: %w", l, err)
+		return err
 	}
 	l.flushMu.Lock()
 	defer l.flushMu.Unlock()
-	if !reset && end >= l.logEnd.Load() {
+	if !x.Reset && x.End >= l.logEnd.Load() {
 		return nil
 	}
-	c, err := l.splitAt(end, reset)
+	c, err := l.planCut(x.End, x.Reset)
 	if err != nil {
-		return fmt.Errorf("truncate %s to %d: %w", l, end, err)
+		return err
 	}
-	l.dropTail(c)
-	return l.finishCut()
+	l.publishCut(c)
+	x.plan = c
+	return nil
 }
 
 // cutting is a truncation or reset of a log whose memory says already that it ends
@@ -47,52 +116,15 @@ type cutting struct {
 	size       int64 // of the last one that stays
 	end        int64
 	reset      bool
+	producers  producers.State // of what stays
+	restarts   bool            // the log's start moves, too
+	held       bool            // the maintenance goroutine is to finish it
 }
 
-// finishCut makes the disk what memory says. Until it comes to an end the log
-// takes no appends, since the old or the new end may be on the disk; the
-// maintenance goroutine tries it again. It needs flushMu.
-func (l *Log) finishCut() error {
-	c := l.cutting
-	err := l.commitCut(c)
-	if err == nil {
-		l.cutting = nil
-		l.mu.Lock()
-		held := l.failure != nil
-		l.failure = nil
-		l.mu.Unlock()
-		if held {
-			l.dir.repaired(l)
-		}
-		return nil
-	}
-	err = fmt.Errorf("truncate %s to %d: %w", l, c.end, err)
-	if l.Offline() == nil {
-		l.hold(fmt.Errorf("%w: %w", ErrFailed, err))
-		l.dir.repair(l)
-	}
-	return err
-}
-
-func (l *Log) commitCut(c *cutting) error {
-	if err := l.recallProducers(c); err != nil {
-		return err
-	}
-	if err := l.dir.commitPoint(l.dir.opt.broken.silentCut); err != nil {
-		return err
-	}
-	if err := l.cutFiles(c); err != nil {
-		if n := len(c.keep); !shortage(err) || n > 0 && c.keep[n-1].Err() != nil {
-			l.goOffline(err) // what the files are is not known; a start cuts them
-		}
-		return err
-	}
-	return nil // a start cuts the log at its recovery point
-}
-
-// splitAt finds what stays: the segments that do, the size of the last one, and
-// the end, which is lower where a batch straddles it: that one goes as a whole.
-func (l *Log) splitAt(end int64, reset bool) (*cutting, error) {
+// planCut finds what stays: the segments that do, the size of the last one, the end, and
+// the producer state there. It reads the producers of the last segment and its
+// headers up to the end, and older ones only where its file of producers can't be used.
+func (l *Log) planCut(end int64, reset bool) (*cutting, error) {
 	segments, err := l.snapshot()
 	if err != nil {
 		return nil, err
@@ -101,30 +133,44 @@ func (l *Log) splitAt(end int64, reset bool) (*cutting, error) {
 	for n < len(segments) && !reset && segments[n].Base() < end {
 		n++
 	}
-	c := &cutting{keep: segments[:n:n], gone: segments[n:], end: end, reset: reset}
-	if n == 0 {
+	c := &cutting{keep: segments[:n:n], gone: segments[n:], end: end, reset: reset, producers: l.noProducers()}
+	if reset {
 		return c, nil
 	}
-	last := c.keep[n-1]
-	pos, found, err := last.Find(end)
-	if err != nil {
-		return nil, err
+	known := c.keep
+	if n < len(segments) && segments[n].Base() == end {
+		known = segments[:n+1] // nothing of what stays need be read
 	}
-	if c.size = pos; found == 0 {
-		c.size = last.Size()
+	var from int
+	c.producers, from = l.recall(known)
+	if n > 0 {
+		c.size = c.keep[n-1].Size()
 	}
-	err = last.Headers(0, func(b record.Batch) bool {
-		if b.LastOffset() >= end {
-			c.end = min(end, b.BaseOffset())
-			return false
+	now := l.dir.now()
+	for ; from < n; from++ {
+		pos := int64(0)
+		err := c.keep[from].Headers(0, func(b record.Batch) bool {
+			if b.LastOffset() >= end {
+				c.size, c.end = pos, min(end, b.BaseOffset())
+				return false
+			}
+			c.producers.Add(b, seenAt(b, now))
+			size, _ := record.PeekSize(b) // Headers has looked at it
+			pos += int64(size)
+			return true
+		})
+		if err != nil {
+			return nil, err
 		}
-		return true
-	})
-	return c, err
+	}
+	c.producers.Expire(now)
+	return c, nil
 }
 
-// dropTail takes the end of the log back in memory.
-func (l *Log) dropTail(c *cutting) {
+// publishCut takes the end of the log back in memory. From then on the log takes no appends, since
+// the old or the new end may be on the disk. It needs flushMu.
+func (l *Log) publishCut(c *cutting) {
+	l.smu.Lock()
 	l.mu.Lock()
 	gone := l.tail.evict(math.MaxInt64) // settleAll flushed everything
 	l.segments = c.keep
@@ -135,61 +181,84 @@ func (l *Log) dropTail(c *cutting) {
 	l.flushed, l.lowestUnsynced = c.end, 0
 	l.clean = min(l.clean, c.end)
 	l.cuts++
-	l.mu.Unlock()
-	l.cutting = c
+	l.failure = fmt.Errorf("%w: the truncation of %s to %d is not finished", ErrFailed, l, c.end)
 	l.logEnd.Store(c.end)
 	l.written.Store(min(l.written.Load(), c.end))
 	l.durable.Store(min(l.durable.Load(), c.end))
-	if c.reset || c.end < l.logStart.Load() {
+	if c.restarts = c.reset || c.end < l.logStart.Load(); c.restarts {
 		l.logStart.Store(c.end)
 		l.startSynced.Store(min(l.startSynced.Load(), c.end))
 		l.durable.Store(c.end)
 		l.written.Store(c.end)
 	}
-	l.smu.Lock()
 	l.epochs.CutEnd(c.end)
 	if c.reset {
 		l.epochs.Clear()
 	}
+	l.producers = c.producers
+	l.settle(c.end)
+	l.mu.Unlock()
 	l.smu.Unlock()
+	l.cutting = c
 	l.dir.memory.drop(gone, len(gone))
 }
 
-// recallProducers makes the producer state that of what stays.
-func (l *Log) recallProducers(c *cutting) error {
-	l.smu.Lock()
-	defer l.smu.Unlock()
-	l.settled.Clear()
-	if !c.reset {
-		if err := l.rebuildSettled(c.end); err != nil {
-			return err
-		}
+// complete is finish of a cut for which a checkpoint was written, with err.
+func (l *Log) complete(c *cutting, err error) error {
+	l.flushMu.Lock()
+	defer l.flushMu.Unlock()
+	if l.cutting != c {
+		return nil // the maintenance goroutine was faster
 	}
-	l.producers.CopyFrom(&l.settled)
-	return nil
+	if err := l.Offline(); err != nil {
+		return fmt.Errorf("truncate %s to %d: %w", l, c.end, err)
+	}
+	return l.finish(err)
 }
 
-// rebuildSettled reads the producer state out of the segments, up to end. The
-// caller holds smu.
-func (l *Log) rebuildSettled(end int64) error {
-	segments, err := l.snapshot()
-	if err != nil {
+// finishCut is for the maintenance goroutine: it commits the cut that memory speaks of once
+// more and finishes it. It needs flushMu.
+func (l *Log) finishCut() error {
+	return l.finish(l.dir.commitPoint(l.dir.opt.broken.silentCut))
+}
+
+// finish makes the files what memory says, where a checkpoint says it too: it was written
+// with err. After an error the maintenance goroutine tries again, and until that comes to
+// an end the log takes no appends. It needs flushMu.
+func (l *Log) finish(err error) error {
+	c := l.cutting
+	if err == nil {
+		err = l.applyCut(c)
+	}
+	if err == nil {
+		l.cutting = nil
+		l.mu.Lock()
+		l.failure = nil
+		l.mu.Unlock()
+		if c.held {
+			l.dir.repaired(l)
+		}
+		return nil
+	}
+	err = fmt.Errorf("truncate %s to %d: %w", l, c.end, err)
+	if l.Offline() == nil {
+		l.mu.Lock()
+		l.failure = fmt.Errorf("%w: %w", ErrFailed, err)
+		l.mu.Unlock()
+		c.held = true
+		l.dir.repair(l)
+	}
+	return err
+}
+
+func (l *Log) applyCut(c *cutting) error {
+	if err := l.cutFiles(c); err != nil {
+		if n := len(c.keep); !shortage(err) || n > 0 && c.keep[n-1].Err() != nil {
+			l.goOffline(err) // what the files are is not known; a start cuts them
+		}
 		return err
 	}
-	now := l.dir.now()
-	for _, s := range segments {
-		err := s.Headers(0, func(b record.Batch) bool {
-			if b.LastOffset() >= end {
-				return false
-			}
-			l.settled.Add(b, now)
-			return true
-		})
-		if err != nil {
-			return err
-		}
-	}
-	return nil
+	return nil // a start cuts the log at its recovery point
 }
 
 // cutFiles makes the files what the checkpoint says they are.

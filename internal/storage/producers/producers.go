@@ -8,10 +8,10 @@
 package producers
 
 import (
-	"encoding/binary"
 	"errors"
 	"fmt"
 	"math"
+	"slices"
 	"time"
 
 	"github.com/chronik-io/chronik/internal/record"
@@ -31,31 +31,68 @@ const Window = 5
 type batch struct {
 	firstSeq, lastSeq int32
 	lastOffset        int64
-	delta             int32 // lastOffset - first offset
 	timestamp         int64 // max timestamp
+	delta             int32 // lastOffset - first offset
+	epoch             int16
 }
 
 // producer is what is known of one producer id.
 type producer struct {
-	epoch   int16
-	n       int8
-	batches [Window]batch // the newest n, oldest first
-	seen    int64         // wall clock, ms, of the latest batch
+	id           int64
+	seen         int64   // wall clock, ms, of the latest batch
+	batches      []batch // oldest first, never empty
+	older, newer *producer
 }
 
-func (p *producer) last() *batch { return &p.batches[p.n-1] }
+func (p *producer) last() *batch { return &p.batches[len(p.batches)-1] }
+
+// below returns how many batches lie below an offset.
+func (p *producer) below(end int64) int {
+	n := len(p.batches)
+	for n > 0 && p.batches[n-1].lastOffset >= end {
+		n--
+	}
+	return n
+}
+
+// window returns the batches that count where the first n are all that there are:
+// those of the newest one's epoch, at most Window.
+func (p *producer) window(n int) []batch {
+	from := n
+	for from > max(n-Window, 0) && p.batches[from-1].epoch == p.batches[n-1].epoch {
+		from--
+	}
+	return p.batches[from:n]
+}
 
 // State is the idempotence state of one log.
+//
+// It also answers for an earlier end of the log: the batches from the offset of
+// Settle on may be taken back (Cut), and those that they push out of the window are
+// kept until then. The memory for that is bounded by the number of batches that are not in
+// segments.
 type State struct {
-	ids map[int64]*producer
+	ids            map[int64]*producer
+	oldest, newest *producer // by the time of the latest Add
 	// Expiry is how long a producer is remembered after its latest batch
 	// (producer.id.expiration.ms).
 	Expiry time.Duration
-	swept  int64
+	// Limit is how many producers are remembered at most; 0: DefaultLimit. The one
+	// that was silent for longest is forgotten first; its next batch is taken as that
+	// of an unknown producer.
+	Limit int
+
+	settled int64
+	settles bool // otherwise every batch is settled as soon as it is added
 }
 
 // DefaultExpiry is Kafka's producer.id.expiration.ms.
 const DefaultExpiry = 24 * time.Hour
+
+// DefaultLimit bounds the producers of one log. One that wrote a single batch takes
+// about 120 bytes of memory, and 47 of a checkpoint; one that wrote many takes about 350
+// and 159.
+const DefaultLimit = 100_000
 
 // Duplicate describes the batch that a retry repeats.
 type Duplicate struct {
@@ -64,6 +101,16 @@ type Duplicate struct {
 
 // Len returns how many producers are remembered.
 func (s *State) Len() int { return len(s.ids) }
+
+// Knows says whether a batch below an offset is remembered.
+func (s *State) Knows(end int64) bool {
+	for _, p := range s.ids {
+		if p.batches[0].lastOffset < end {
+			return true
+		}
+	}
+	return false
+}
 
 // Check says whether a batch may be appended. dup is true for a repetition of a
 // remembered batch; it must not be appended again. A batch without a producer
@@ -74,21 +121,21 @@ func (s *State) Check(b record.Batch) (d Duplicate, dup bool, err error) {
 		return d, false, nil
 	}
 	p := s.ids[id]
-	if p == nil || p.n == 0 {
+	if p == nil {
 		return d, false, nil
 	}
 	epoch, first, last := b.ProducerEpoch(), b.BaseSequence(), b.LastSequence()
-	switch {
-	case epoch < p.epoch:
-		return d, false, fmt.Errorf("%w: producer %d sent epoch %d, the latest is %d", ErrInvalidProducerEpoch, id, epoch, p.epoch)
-	case epoch > p.epoch:
+	switch latest := p.last().epoch; {
+	case epoch < latest:
+		return d, false, fmt.Errorf("%w: producer %d sent epoch %d, the latest is %d", ErrInvalidProducerEpoch, id, epoch, latest)
+	case epoch > latest:
 		if first != 0 {
 			return d, false, fmt.Errorf("%w: producer %d began epoch %d with sequence %d instead of 0", ErrOutOfOrderSequence, id, epoch, first)
 		}
 		return d, false, nil
 	}
-	for i := range p.n {
-		if m := &p.batches[i]; m.firstSeq == first && m.lastSeq == last {
+	for _, m := range p.window(len(p.batches)) {
+		if m.firstSeq == first && m.lastSeq == last {
 			return Duplicate{m.lastOffset - int64(m.delta), m.lastOffset, m.timestamp}, true, nil
 		}
 	}
@@ -106,143 +153,144 @@ func next(seq int32) int32 {
 	return seq + 1
 }
 
-// Add remembers a batch that stands in the log at its offsets.
+// Add remembers a batch that stands in the log at its offsets. now is the time at
+// which its producer was seen.
 func (s *State) Add(b record.Batch, now time.Time) {
 	id := b.ProducerID()
 	if id < 0 || b.Control() {
 		return
 	}
+	p := s.ids[id]
+	if p == nil {
+		s.makeRoom(now.UnixMilli())
+		p = &producer{id: id}
+	} else {
+		s.unlink(p)
+	}
+	room := Window
+	if !s.settles {
+		room-- // the new one is settled at once
+	}
+	s.trim(p, room)
+	p.batches = append(p.batches, batch{
+		b.BaseSequence(), b.LastSequence(), b.LastOffset(), b.MaxTimestamp(), b.LastOffsetDelta(), b.ProducerEpoch(),
+	})
+	p.seen = now.UnixMilli()
+	s.link(p)
+}
+
+// trim forgets batches that are settled and out of the window, so that at most room of
+// the settled ones stay.
+func (s *State) trim(p *producer, room int) {
+	n := s.settledOf(p)
+	if n == 0 {
+		return
+	}
+	if gone := n - min(len(p.window(n)), room); gone > 0 {
+		p.batches = slices.Delete(p.batches, 0, gone)
+	}
+	if cap(p.batches) > 4*Window && len(p.batches) <= Window { // a burst is over
+		p.batches = slices.Clone(p.batches)
+	}
+}
+
+// settledOf returns how many batches of a producer are settled.
+func (s *State) settledOf(p *producer) int {
+	if !s.settles {
+		return len(p.batches)
+	}
+	return p.below(s.settled)
+}
+
+// Settle says that the batches below end stay: they are in segments.
+func (s *State) Settle(end int64) { s.settled, s.settles = end, true }
+
+// Cut takes back the batches at or beyond end, which is not below what is settled.
+func (s *State) Cut(end int64) {
+	for _, p := range s.ids {
+		if p.batches = p.batches[:p.below(end)]; len(p.batches) == 0 {
+			s.forget(p)
+		}
+	}
+}
+
+// link makes p the newest producer.
+func (s *State) link(p *producer) {
 	if s.ids == nil {
 		s.ids = map[int64]*producer{}
 	}
-	p := s.ids[id]
-	if p == nil {
-		s.sweep(now.UnixMilli())
-		p = &producer{epoch: b.ProducerEpoch()}
-		s.ids[id] = p
+	s.ids[p.id] = p
+	p.older, p.newer = s.newest, nil
+	if s.newest != nil {
+		s.newest.newer = p
+	} else {
+		s.oldest = p
 	}
-	if b.ProducerEpoch() != p.epoch {
-		p.epoch, p.n = b.ProducerEpoch(), 0
-	}
-	if p.n == Window {
-		copy(p.batches[:], p.batches[1:])
-		p.n--
-	}
-	p.batches[p.n] = batch{b.BaseSequence(), b.LastSequence(), b.LastOffset(), b.LastOffsetDelta(), b.MaxTimestamp()}
-	p.n++
-	p.seen = now.UnixMilli()
+	s.newest = p
 }
 
-// sweep forgets producers that were silent for Expiry. It looks at all of them
-// at most once in a twentieth of that, and only when a new one comes: memory
-// grows no other way.
-func (s *State) sweep(now int64) {
-	expiry := s.Expiry.Milliseconds()
+// unlink takes p out of the list.
+func (s *State) unlink(p *producer) {
+	if p.older != nil {
+		p.older.newer = p.newer
+	} else {
+		s.oldest = p.newer
+	}
+	if p.newer != nil {
+		p.newer.older = p.older
+	} else {
+		s.newest = p.older
+	}
+}
+
+func (s *State) forget(p *producer) {
+	s.unlink(p)
+	delete(s.ids, p.id)
+}
+
+// makeRoom forgets producers that were silent for Expiry, and the oldest one where
+// there are as many as may be. It is asked only when a new one comes: memory grows no
+// other way.
+func (s *State) makeRoom(now int64) {
+	for s.oldest != nil && s.expired(s.oldest, now) {
+		s.forget(s.oldest)
+	}
+	for s.oldest != nil && len(s.ids) >= s.limit() {
+		s.forget(s.oldest)
+	}
+}
+
+func (s *State) expired(p *producer, now int64) bool {
+	expiry := s.Expiry
 	if expiry <= 0 {
-		expiry = DefaultExpiry.Milliseconds()
+		expiry = DefaultExpiry
 	}
-	if now-s.swept < expiry/20 {
-		return
+	return now-p.seen > expiry.Milliseconds()
+}
+
+func (s *State) limit() int {
+	if s.Limit <= 0 {
+		return DefaultLimit
 	}
-	s.swept = now
-	for id, p := range s.ids {
-		if now-p.seen > expiry {
-			delete(s.ids, id)
+	return s.Limit
+}
+
+// Expire forgets every producer that was silent for Expiry. It looks at all of them,
+// for a state that was rebuilt: the times of batches need not grow along a log.
+func (s *State) Expire(now time.Time) {
+	for _, p := range s.ids {
+		if s.expired(p, now.UnixMilli()) {
+			s.forget(p)
 		}
 	}
 }
 
-// CopyFrom makes s remember what o does, with an Expiry of its own.
-func (s *State) CopyFrom(o *State) {
-	s.ids = make(map[int64]*producer, len(o.ids))
-	for id, p := range o.ids {
-		c := *p
-		s.ids[id] = &c
-	}
-	s.swept = o.swept
-}
-
-// Clear forgets everything.
-func (s *State) Clear() { s.ids = nil }
-
-// Size of an encoded producer without its batches, and of a batch.
-const (
-	producerLen = 8 + 2 + 1 + 8
-	batchLen    = 4 + 4 + 8 + 4 + 8
-)
-
-// Append encodes what is known of batches below offset end: count u32; per
-// producer: id i64, epoch i16, seen i64, batch count u8; per batch: first and
-// last sequence i32, last offset i64, delta i32, timestamp i64; little endian.
-func (s *State) Append(b []byte, end int64) []byte {
-	at := len(b)
-	b = append(b, 0, 0, 0, 0)
-	count := uint32(0)
-	le := binary.LittleEndian
-	for id, p := range s.ids {
-		n := 0
-		for n < int(p.n) && p.batches[n].lastOffset < end {
-			n++
-		}
-		if n == 0 {
-			continue
-		}
-		count++
-		b = le.AppendUint64(b, uint64(id))
-		b = le.AppendUint16(b, uint16(p.epoch))
-		b = le.AppendUint64(b, uint64(p.seen))
-		b = append(b, byte(n))
-		for _, m := range p.batches[:n] {
-			b = le.AppendUint32(b, uint32(m.firstSeq))
-			b = le.AppendUint32(b, uint32(m.lastSeq))
-			b = le.AppendUint64(b, uint64(m.lastOffset))
-			b = le.AppendUint32(b, uint32(m.delta))
-			b = le.AppendUint64(b, uint64(m.timestamp))
-		}
-	}
-	le.PutUint32(b[at:], count)
-	return b
-}
-
-var errShort = errors.New("producer state is cut short")
-
-// Decode reads what Append wrote into s, replacing it, and returns the rest of b.
-func (s *State) Decode(b []byte) ([]byte, error) {
-	le := binary.LittleEndian
-	if len(b) < 4 {
-		return nil, errShort
-	}
-	count := int(le.Uint32(b))
-	b = b[4:]
-	if count > len(b)/producerLen {
-		return nil, errShort
-	}
-	s.ids = make(map[int64]*producer, count)
-	for range count {
-		if len(b) < producerLen {
-			return nil, errShort
-		}
-		id, n := int64(le.Uint64(b)), int(b[18])
-		p := &producer{epoch: int16(le.Uint16(b[8:])), seen: int64(le.Uint64(b[10:])), n: int8(n)}
-		b = b[producerLen:]
-		if n > Window || n == 0 || len(b) < n*batchLen {
-			return nil, errShort
-		}
-		for i := range n {
-			p.batches[i] = batch{int32(le.Uint32(b)), int32(le.Uint32(b[4:])), int64(le.Uint64(b[8:])), int32(le.Uint32(b[16:])), int64(le.Uint64(b[20:]))}
-			b = b[batchLen:]
-		}
-		s.ids[id] = p
-	}
-	return b, nil
-}
-
-// LastOffsets returns the last offset of each producer.
+// LastOffsets returns the last settled offset of each producer.
 func (s *State) LastOffsets() map[int64]int64 {
 	m := make(map[int64]int64, len(s.ids))
 	for id, p := range s.ids {
-		if p.n > 0 {
-			m[id] = p.last().lastOffset
+		if n := s.settledOf(p); n > 0 {
+			m[id] = p.batches[n-1].lastOffset
 		}
 	}
 	return m

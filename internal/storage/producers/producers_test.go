@@ -2,6 +2,8 @@ package producers
 
 import (
 	"bytes"
+	"encoding/binary"
+	"encoding/hex"
 	"errors"
 	"math"
 	"slices"
@@ -64,7 +66,7 @@ func TestSequenceWraps(t *testing.T) {
 	if _, _, err := s.Check(made(t, 2, 1, 0, 0, 1)); err != nil {
 		t.Errorf("0 after 2^31-1: %v", err)
 	}
-	s.Clear()
+	s = State{}
 	across := made(t, 0, 1, 0, math.MaxInt32, 3) // 2^31-1, 0, 1
 	s.Add(across, now)
 	if _, dup, _ := s.Check(across); !dup {
@@ -133,7 +135,7 @@ func TestAgainstEveryBatch(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		var s State
 		var m model
-		end := int64(0)
+		end, settled := int64(0), int64(-1) // -1: Settle was never called
 		t.Repeat(map[string]func(*rapid.T){
 			"produce": func(t *rapid.T) {
 				id := rapid.Int64Range(0, 2).Draw(t, "id")
@@ -163,13 +165,24 @@ func TestAgainstEveryBatch(t *testing.T) {
 				if err != nil || len(rest) != 2 {
 					t.Fatalf("%d bytes left, %v", len(rest), err)
 				}
-				s = c
+				if s = c; settled >= 0 {
+					settled = end // what was decoded has lost what lies before the window
+					s.Settle(end)
+				}
 			},
-			"copy": func(t *rapid.T) {
-				var c State
-				c.CopyFrom(&s)
-				s.Add(made(t, end, 9, 0, 0, 1), now) // the copy is its own
-				s = c
+			"settle": func(t *rapid.T) {
+				settled = rapid.Int64Range(settled, end).Draw(t, "below")
+				s.Settle(settled)
+			},
+			"take back": func(t *rapid.T) {
+				if settled < 0 {
+					t.Skip("everything counts as settled")
+				}
+				for n := rapid.IntRange(0, 4).Draw(t, "batches"); n > 0 && len(m) > 0 && m[len(m)-1].BaseOffset() >= settled; n-- {
+					end = m[len(m)-1].BaseOffset()
+					m = m[:len(m)-1]
+				}
+				s.Cut(end)
 			},
 		})
 	})
@@ -208,4 +221,107 @@ func FuzzDecode(f *testing.F) {
 			t.Errorf("what was read can't be written and read: %v", err)
 		}
 	})
+}
+
+// With the limit reached the producer that was silent for longest goes, and its next
+// batch is taken as that of an unknown one.
+func TestLimitForgetsTheOldest(t *testing.T) {
+	s := State{Limit: 3}
+	for id := range int64(3) {
+		s.Add(made(t, id, id, 0, 0, 1), now)
+	}
+	s.Add(made(t, 3, 0, 0, 1, 1), now) // 0 is the newest again
+	s.Add(made(t, 4, 7, 0, 0, 1), now)
+	if _, known := s.ids[1]; known || s.Len() != 3 {
+		t.Errorf("%d producers, the oldest among them: %v", s.Len(), known)
+	}
+	if _, _, err := s.Check(made(t, 5, 1, 0, 1, 1)); err != nil {
+		t.Errorf("a producer that was forgotten goes on: %v", err)
+	}
+	if _, dup, _ := s.Check(made(t, 3, 0, 0, 1, 1)); !dup {
+		t.Error("an active producer is not known any more")
+	}
+	few := State{Limit: 2}
+	if _, err := few.Decode(s.Append(nil, 100)); err != nil || few.Len() != 2 || few.newest.id != 7 {
+		t.Errorf("%d producers were read into a state for 2, %v", few.Len(), err)
+	}
+}
+
+// A producer's settled window outlives any number of batches that are taken back.
+func TestTakenBackBatchesPushNothingOut(t *testing.T) {
+	var s State
+	s.Settle(0)
+	for i := range int32(20) {
+		s.Add(made(t, int64(i), 1, 0, i, 1), now)
+	}
+	s.Settle(20)
+	s.Add(made(t, 20, 1, 1, 0, 1), now) // a new epoch
+	for i := range int32(30) {
+		s.Add(made(t, int64(21+i), 1, 1, 1+i, 1), now)
+	}
+	s.Cut(20)
+	for i := int32(15); i < 20; i++ {
+		if _, dup, err := s.Check(made(t, int64(i), 1, 0, i, 1)); !dup {
+			t.Errorf("batch %d is not known: %v", i, err)
+		}
+	}
+	s.Settle(21)
+	s.Add(made(t, 20, 1, 0, 20, 1), now)
+	if n := len(s.ids[1].batches); n > Window+1 {
+		t.Errorf("%d batches are kept", n)
+	}
+}
+
+// What is silent for longer than the expiry goes, wherever it stands.
+func TestExpireLooksAtAll(t *testing.T) {
+	s := State{Expiry: time.Hour}
+	s.Add(made(t, 0, 1, 0, 0, 1), now)
+	s.Add(made(t, 1, 2, 0, 0, 1), now.Add(-2*time.Hour))
+	s.Expire(now)
+	if _, known := s.ids[1]; !known || s.Len() != 1 {
+		t.Errorf("%d producers are left", s.Len())
+	}
+}
+
+// The bytes of an encoded state do not change, and those without a version are read.
+func TestEncoding(t *testing.T) {
+	var s State
+	s.Add(made(t, 5, 258, 3, 7, 2), now)
+	s.Add(made(t, 7, 1, 0, 9, 1), now.Add(time.Millisecond))
+	const (
+		head  = "02ffffff02000000"
+		first = "02010000000000000300" + "0068e5cf8b010000" + "01" + "0700000008000000" + "0600000000000000" + "01000000" + "0500000000000000"
+		other = "01000000000000000000" + "0168e5cf8b010000" + "01" + "0900000009000000" + "0700000000000000" + "00000000" + "0700000000000000"
+	)
+	if got := hex.EncodeToString(s.Append(nil, 100)); got != head+first+other {
+		t.Errorf("encoded as\n%s, want\n%s", got, head+first+other)
+	}
+	for name, text := range map[string]string{"version 1": "02000000" + other + first, "version 2": head + first + other} {
+		b, _ := hex.DecodeString(text)
+		var c State
+		if rest, err := c.Decode(b); err != nil || len(rest) > 0 || !bytes.Equal(c.Append(nil, 100), s.Append(nil, 100)) {
+			t.Errorf("%s: %d bytes left, %v", name, len(rest), err)
+		}
+	}
+	for name, text := range map[string]string{
+		"version 3": "03ffffff" + "00000000", "a producer twice": head + first + first,
+		"a short batch": head + first + other[:len(other)-2], "no count": "02ffffff0200", "nothing": "",
+	} {
+		b, _ := hex.DecodeString(text)
+		c := State{}
+		c.Add(made(t, 0, 5, 0, 0, 1), now)
+		if _, err := c.Decode(b); err == nil || c.Len() != 0 {
+			t.Errorf("%s: %d producers, %v", name, c.Len(), err)
+		}
+	}
+}
+
+// A new producer costs no look at the others.
+func BenchmarkAddAtTheLimit(b *testing.B) {
+	s := State{Limit: 100_000}
+	x := made(b, 0, 1, 0, 0, 1)
+	for i := 0; b.Loop(); i++ {
+		binary.BigEndian.PutUint64(x[43:], uint64(i)) // the producer's id
+		s.Add(x, now)
+	}
 }

@@ -2,7 +2,8 @@
 //
 // It owns the files <base offset>.log, .index and .timeindex in the formats of
 // Kafka, byte for byte, and the bounded sets of open descriptors and of indexes in
-// memory (Files). It
+// memory (Files). A file <base offset>.producers, which the log writes and reads, goes
+// with them. It
 // appends, syncs, finds a batch by offset or by timestamp, reads, and finds the
 // valid prefix of a file after a crash.
 //

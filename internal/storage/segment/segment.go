@@ -156,6 +156,9 @@ func (s *Segment) Synced() int64 { return s.synced.Load() }
 // Path returns the path of the file of batches.
 func (s *Segment) Path() string { return s.stem() + stages[s.stage.Load()] }
 
+// ProducersPath returns the path of the file of producers.
+func (s *Segment) ProducersPath() string { return s.stem() + ProducersSuffix }
+
 func (s *Segment) stem() string { return path.Join(s.dir, Name(s.base)) }
 
 // Err returns the first failed write or datasync, after which the file is dead.

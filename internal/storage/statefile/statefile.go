@@ -42,7 +42,7 @@ func Write(fsys vfs.FS, name, kind string, version int, payload []byte) error {
 // it was to be.
 func WriteAll(fsys vfs.FS, kind string, version int, payload []byte, names ...string) error {
 	for _, name := range names {
-		if err := prepare(fsys, name+temporary, kind, version, payload); err != nil {
+		if err := write(fsys, name+temporary, kind, version, payload, vfs.File.Datasync); err != nil {
 			return fmt.Errorf("write %s: %w", kind, err)
 		}
 	}
@@ -59,18 +59,27 @@ func WriteAll(fsys vfs.FS, kind string, version int, payload []byte, names ...st
 
 const temporary = ".tmp"
 
-// prepare makes a file that is whole and synced, under a temporary name.
-func prepare(fsys vfs.FS, tmp, kind string, version int, payload []byte) error {
-	if err := fsys.Remove(tmp); err != nil && !errors.Is(err, fs.ErrNotExist) {
+// WriteCache makes payload the content of a file without making it durable: after a crash
+// Read finds all of it, or reports a file that is missing or damaged.
+func WriteCache(fsys vfs.FS, name, kind string, version int, payload []byte) error {
+	if err := write(fsys, name, kind, version, payload, func(vfs.File) error { return nil }); err != nil {
+		return fmt.Errorf("write %s: %w", kind, err)
+	}
+	return nil
+}
+
+// write makes a file anew.
+func write(fsys vfs.FS, name, kind string, version int, payload []byte, sync func(vfs.File) error) error {
+	if err := fsys.Remove(name); err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return err
 	}
-	f, err := fsys.Create(tmp)
+	f, err := fsys.Create(name)
 	if err != nil {
 		return err
 	}
 	_, err = f.WriteVecAt([][]byte{header(kind, version, payload), payload}, 0)
 	if err == nil {
-		err = f.Datasync()
+		err = sync(f)
 	}
 	if e := f.Close(); err == nil {
 		err = e

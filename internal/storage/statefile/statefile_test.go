@@ -181,3 +181,27 @@ func TestCrashWhileSeveralAreWritten(t *testing.T) {
 		}
 	}
 }
+
+// A cache costs no sync. After a loss of power Read finds what was written, or says that
+// the file is missing or damaged.
+func TestCacheIsWholeOrRefused(t *testing.T) {
+	payload := bytes.Repeat([]byte("cache"), 2000)
+	for seed := range uint64(20) {
+		f := disk(t, seed)
+		errs := errfs.New(f)
+		syncs := errs.Add(errfs.Rule{Ops: errfs.Datasync | errfs.SyncDir, Before: func(errfs.Call) {}})
+		ok(t, WriteCache(errs, name, "test", 1, []byte("old")))
+		ok(t, f.SyncDir("/d"))
+		ok(t, WriteCache(errs, name, "test", 1, payload))
+		if got, err := Read(f, name, "test", 1); err != nil || !bytes.Equal(got, payload) || syncs.Hits() > 0 {
+			t.Fatalf("%d bytes, %d syncs, %v", len(got), syncs.Hits(), err)
+		}
+		for _, m := range crashfs.Modes() {
+			got, err := Read(f.PowerLossImage(m, seed), name, "test", 1)
+			refused := errors.Is(err, ErrCorrupt) || errors.Is(err, fs.ErrNotExist)
+			if !refused && (err != nil || !bytes.Equal(got, payload) && string(got) != "old") {
+				t.Errorf("%d bytes, %v", len(got), err)
+			}
+		}
+	}
+}

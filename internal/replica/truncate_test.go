@@ -1,0 +1,61 @@
+package replica
+
+import (
+	"testing"
+	"time"
+
+	"github.com/chronik-io/chronik/internal/record"
+	"github.com/chronik-io/chronik/internal/vfs"
+)
+
+// at makes a batch of one record as a leader sends it.
+func at(t *testing.T, offset int64) []byte {
+	t.Helper()
+	b := record.NewBuilder(record.BatchOptions{BaseOffset: offset})
+	b.Append(1, nil, []byte("v"), nil)
+	data, err := b.Build()
+	must(t, err)
+	return data
+}
+
+// Where the log is cut below the high watermark, or begins anew, the high watermark is
+// not beyond what is left, readers who wait are answered, and it rises again with what
+// the leader says.
+func TestTruncationLowersTheHighWatermark(t *testing.T) {
+	p := lone(t, vfs.Memory())
+	p.Lead(0, pair[:1], pair[:1])
+	for range 4 {
+		must(t, begin(t, p, AcksLeader, 1).wait(t))
+	}
+	if e := p.Ends(); e.HighWatermark != 4 {
+		t.Fatalf("%+v", e)
+	}
+	p.FollowOf(2, 1, pair, pair)
+	p.mu.Lock()
+	p.leaderHigh = 4
+	p.mu.Unlock()
+	watch := &told{}
+	p.park.Watch(watch, time.Now().Add(time.Hour), p.key())
+	defer p.park.Close()
+	before := watch.n
+	must(t, p.log.Truncate(3))
+	if e := p.Ends(); e.HighWatermark != 3 || e.LogEnd != 3 || watch.n == before {
+		t.Errorf("after a truncation: %+v, told %d times", e, watch.n-before)
+	}
+	told := make(chan error, 1)
+	p.Follow(1, 3, at(t, 3), func(err error) { told <- err }) // the leader says 3, but said 4 before
+	must(t, <-told)
+	must(t, p.log.Truncate(4)) // waits until it is durable
+	if e := p.Ends(); e.HighWatermark != 3 || e.LogEnd != 4 {
+		t.Errorf("after the leader told a high watermark of 3: %+v", e)
+	}
+	must(t, p.log.Reset(2))
+	if e := p.Ends(); e.HighWatermark != 2 || e.LogStart != 2 || e.LogEnd != 2 {
+		t.Errorf("after a reset: %+v", e)
+	}
+	before = watch.n
+	must(t, p.log.Reset(9))
+	if e := p.Ends(); e.HighWatermark != 9 || e.LogStart != 9 || e.LogEnd != 9 || watch.n == before {
+		t.Errorf("after a reset to a later start: %+v, told %d times", e, watch.n-before)
+	}
+}

@@ -1,0 +1,120 @@
+package producers
+
+import (
+	"cmp"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"slices"
+)
+
+// Size of an encoded producer without its batches, and of a batch.
+const (
+	producerLen = 8 + 2 + 1 + 8
+	batchLen    = 4 + 4 + 8 + 4 + 8
+)
+
+// version 2 begins with itself and three bytes 0xff. Version 1 began with the count,
+// which is never that large, and is otherwise the same.
+const (
+	version    = 2
+	unversions = 0xffffff00
+)
+
+// Append encodes what is known of batches below offset end: version u8, 3 × 0xff, count
+// u32; per producer, the one that was seen last at the end: id i64, epoch i16, seen
+// i64, batch count u8; per batch: first and last sequence i32, last offset i64, delta i32,
+// timestamp i64; little endian.
+func (s *State) Append(b []byte, end int64) []byte {
+	le := binary.LittleEndian
+	b = le.AppendUint32(b, unversions|version)
+	at := len(b)
+	b = append(b, 0, 0, 0, 0)
+	count := uint32(0)
+	for p := s.oldest; p != nil; p = p.newer {
+		s.trim(p, Window) // a producer that is silent after a burst holds what Add would forget
+		batches := p.window(p.below(end))
+		if len(batches) == 0 {
+			continue
+		}
+		count++
+		b = le.AppendUint64(b, uint64(p.id))
+		b = le.AppendUint16(b, uint16(batches[0].epoch))
+		b = le.AppendUint64(b, uint64(p.seen))
+		b = append(b, byte(len(batches)))
+		for _, m := range batches {
+			b = le.AppendUint32(b, uint32(m.firstSeq))
+			b = le.AppendUint32(b, uint32(m.lastSeq))
+			b = le.AppendUint64(b, uint64(m.lastOffset))
+			b = le.AppendUint32(b, uint32(m.delta))
+			b = le.AppendUint64(b, uint64(m.timestamp))
+		}
+	}
+	le.PutUint32(b[at:], count)
+	return b
+}
+
+var errShort = errors.New("producer state is cut short")
+
+// Decode reads what Append wrote into s, replacing what s remembers, and returns the
+// rest of b. After an error s remembers nothing.
+func (s *State) Decode(b []byte) ([]byte, error) {
+	s.ids, s.oldest, s.newest = nil, nil, nil
+	le := binary.LittleEndian
+	if len(b) < 4 {
+		return nil, errShort
+	}
+	if head := le.Uint32(b); head >= unversions {
+		if v := head &^ unversions; v != version {
+			return nil, fmt.Errorf("producer state has version %d, this program reads up to %d", v, version)
+		}
+		if b = b[4:]; len(b) < 4 {
+			return nil, errShort
+		}
+	}
+	count := int(le.Uint32(b))
+	b = b[4:]
+	if count > len(b)/(producerLen+batchLen) {
+		return nil, errShort
+	}
+	list := make([]*producer, 0, count)
+	ids := make(map[int64]struct{}, count)
+	for range count {
+		p, rest, err := decodeProducer(b)
+		if err != nil {
+			return nil, err
+		}
+		if _, twice := ids[p.id]; twice {
+			return nil, fmt.Errorf("producer %d stands in the producer state twice", p.id)
+		}
+		ids[p.id] = struct{}{}
+		list, b = append(list, p), rest
+	}
+	slices.SortStableFunc(list, func(a, b *producer) int { return cmp.Compare(a.seen, b.seen) })
+	for _, p := range list[max(len(list)-s.limit(), 0):] {
+		s.link(p)
+	}
+	return b, nil
+}
+
+func decodeProducer(b []byte) (*producer, []byte, error) {
+	le := binary.LittleEndian
+	if len(b) < producerLen {
+		return nil, nil, errShort
+	}
+	p := &producer{id: int64(le.Uint64(b)), seen: int64(le.Uint64(b[10:]))}
+	epoch, n := int16(le.Uint16(b[8:])), int(b[18])
+	b = b[producerLen:]
+	if n > Window || n == 0 || len(b) < n*batchLen {
+		return nil, nil, errShort
+	}
+	for range n {
+		m := batch{
+			firstSeq: int32(le.Uint32(b)), lastSeq: int32(le.Uint32(b[4:])), lastOffset: int64(le.Uint64(b[8:])),
+			delta: int32(le.Uint32(b[16:])), timestamp: int64(le.Uint64(b[20:])), epoch: epoch,
+		}
+		p.batches = append(p.batches, m)
+		b = b[batchLen:]
+	}
+	return p, b, nil
+}

@@ -1,0 +1,212 @@
+package storage
+
+import (
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"path"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/chronik-io/chronik/internal/record"
+	"github.com/chronik-io/chronik/internal/storage/producers"
+	"github.com/chronik-io/chronik/internal/storage/segment"
+	"github.com/chronik-io/chronik/internal/vfs"
+	"github.com/chronik-io/chronik/internal/vfs/crashfs"
+	"github.com/chronik-io/chronik/internal/vfs/errfs"
+)
+
+// batchesOf returns the encoded batches of each producer in an encoded state.
+func batchesOf(b []byte) map[int64]string {
+	m := map[int64]string{}
+	for b = b[8:]; len(b) > 0; {
+		n := 19 + int(b[18])*28
+		m[int64(binary.LittleEndian.Uint64(b))] = string(b[8:10]) + string(b[18:n])
+		b = b[n:]
+	}
+	return m
+}
+
+// trueProducers fails unless every file of producers says what the batches before its
+// segment say, and the log what all of them say. It returns how many files there are.
+func trueProducers(l *Log) (n int, err error) {
+	segments, err := l.snapshot()
+	var known producers.State
+	for _, s := range segments {
+		if saved, e := l.loadProducers(s); e == nil {
+			n++
+			got, want := batchesOf(saved.Append(nil, s.Base())), batchesOf(known.Append(nil, s.Base()))
+			if fmt.Sprint(got) != fmt.Sprint(want) {
+				return n, fmt.Errorf("the producers before %d are %v, want %v", s.Base(), got, want)
+			}
+		}
+		if err := s.Headers(0, func(b record.Batch) bool { known.Add(b, time.Now()); return true }); err != nil {
+			return n, err
+		}
+	}
+	end := l.Ends().LogEnd
+	if got, want := batchesOf(l.producers.Append(nil, end)), batchesOf(known.Append(nil, end)); fmt.Sprint(got) != fmt.Sprint(want) {
+		return n, fmt.Errorf("the producers of a log that ends at %d are %v, want %v", end, got, want)
+	}
+	return n, err
+}
+
+// A truncation reads about one segment, however many there are, and the log knows
+// the last five batches of each producer after it.
+func TestTruncationReadsOneSegment(t *testing.T) {
+	errs := errfs.New(crashfs.New(1))
+	d := mustOpen(t, errs, "sync")
+	l := turnsLog(t, d, 300)
+	if n := len(l.segments); n < 40 {
+		t.Fatalf("%d segments", n)
+	}
+	if n, err := trueProducers(l); err != nil || n != len(l.segments)-1 { // the first one needs none
+		t.Errorf("%d files of producers for %d segments: %v", n, len(l.segments), err)
+	}
+	var read atomic.Int64
+	errs.Add(errfs.Rule{Ops: errfs.Read, Path: "/d/t-0/*", Before: func(c errfs.Call) { read.Add(c.Len) }})
+	base := l.segments[20].Base()
+	for _, end := range []int64{299, base + 3, base} { // in a segment, and between two
+		read.Store(0)
+		if err := l.Truncate(end); err != nil || l.Ends().LogEnd != end {
+			t.Fatalf("%+v, %v", l.Ends(), err)
+		}
+		if n := read.Load(); n > 2*turnsConfig().Segment.Bytes {
+			t.Errorf("the truncation to %d read %d bytes", end, n)
+		}
+		if err := remembered(l); err != nil {
+			t.Error(err)
+		}
+	}
+	holds(t, l, l.Ends().LogEnd)
+}
+
+// Without files of producers, with damaged ones or with those of other segments, a
+// truncation reads more, and knows the same.
+func TestTruncationWithoutFilesOfProducers(t *testing.T) {
+	for name, harm := range map[string]func(fsys vfs.FS, segments []*segment.Segment) error{
+		"none": func(fsys vfs.FS, segments []*segment.Segment) (err error) {
+			for _, s := range segments[1:] {
+				err = errors.Join(err, fsys.Remove(s.ProducersPath()))
+			}
+			return err
+		},
+		"the last one missing": func(fsys vfs.FS, segments []*segment.Segment) error {
+			return fsys.Remove(segments[len(segments)-1].ProducersPath())
+		},
+		"damaged": func(fsys vfs.FS, segments []*segment.Segment) error {
+			f, err := fsys.Open(segments[len(segments)-1].ProducersPath())
+			if err == nil {
+				_, err = f.WriteAt([]byte{77}, 50)
+			}
+			return errors.Join(err, f.Close())
+		},
+		"of another segment": func(fsys vfs.FS, segments []*segment.Segment) error {
+			return fsys.Rename(segments[2].ProducersPath(), segments[len(segments)-1].ProducersPath())
+		},
+	} {
+		disk := crashfs.New(1)
+		d := mustOpen(t, disk, "sync")
+		l := turnsLog(t, d, 40)
+		if err := harm(disk, l.segments); err != nil {
+			t.Fatal(name, err)
+		}
+		if err := l.Truncate(39); err != nil || l.Ends().LogEnd != 39 {
+			t.Fatalf("%s: %+v, %v", name, l.Ends(), err)
+		}
+		if err := remembered(l); err != nil {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+}
+
+// Producers that wrote nothing for longer than they are remembered don't come back with
+// a truncation: their batches are as old as they say.
+func TestTruncationRevivesNoExpiredProducers(t *testing.T) {
+	d := mustOpen(t, crashfs.New(1), "sync")
+	l := makeLogs(t, d, 1, "sync")[0]
+	for id, age := range []time.Duration{time.Hour, -48 * time.Hour, 25 * time.Hour} { // the second one from the future
+		if a := send(l, numbered(int64(id), 0, time.Now().Add(-age))); a.Err != nil {
+			t.Fatal(a.Err)
+		}
+	}
+	put(t, l, 2, 10)
+	if err := l.Truncate(4); err != nil {
+		t.Fatal(err)
+	}
+	if m := l.lastOffsets(); len(m) != 2 || m[0] != 0 || m[1] != 1 {
+		t.Errorf("the last offsets of producers are %v", m)
+	}
+}
+
+// A log remembers as many producers as it may, those that wrote last; the others go on
+// as unknown ones do, over a start, too.
+func TestProducersOfALogAreBounded(t *testing.T) {
+	disk := crashfs.New(1)
+	few := func(o *Options) { o.ProducersPerLog = 3 }
+	d := mustOpen(t, disk, "sync", few)
+	l := makeLogs(t, d, 1, "sync")[0]
+	for id := range int64(6) {
+		for _, b := range [][]byte{numbered(id, 0, time.Now()), numbered(0, int32(id)+1, time.Now())} { // 0 writes all the time
+			if a := send(l, b); a.Err != nil {
+				t.Fatal(a.Err)
+			}
+		}
+	}
+	if err := l.settleAll(); err != nil {
+		t.Fatal(err)
+	}
+	if err := d.checkpoint(nil); err != nil {
+		t.Fatal(err)
+	}
+	for _, l := range []*Log{l, byPartition(t, mustOpen(t, disk.KillImage(1), "sync", few), 0)} {
+		if n := l.producers.Len(); n != 3 {
+			t.Errorf("%d producers are remembered", n)
+		}
+		if a := send(l, numbered(0, 6, time.Now())); !a.Duplicate {
+			t.Errorf("a retry of the one that always writes: %v", a.Err)
+		}
+		if a := send(l, numbered(1, 1, time.Now())); a.Err != nil || a.Duplicate {
+			t.Errorf("one that is not remembered goes on: %v", a.Err)
+		}
+	}
+}
+
+// What a compaction puts in the place of segments keeps the producers of the first.
+func TestCompactionKeepsFilesOfProducers(t *testing.T) {
+	fsys := vfs.Memory()
+	d, l := compactLog(t, fsys, "sync")
+	for i := range int32(30) {
+		key := "the same" // but for one in each segment, which stays
+		if i%5 == 0 {
+			key = fmt.Sprint(i)
+		}
+		if a := send(l, keyed(t, key, strings.Repeat("v", 700), &record.Producer{ID: 9, Sequence: i})); a.Err != nil {
+			t.Fatal(a.Err)
+		}
+		if i%5 == 4 {
+			settled(t, l)
+			if err := l.roll(); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	old := l.segments
+	compactAll(t, d)
+	if n := len(l.segments); n == len(old) || n < 4 {
+		t.Fatalf("%d segments became %d", len(old), n)
+	}
+	for _, s := range l.segments[1:] {
+		if known, err := l.loadProducers(s); err != nil || known.LastOffsets()[9] != s.Base()-1 {
+			t.Errorf("segment %d: %v, %v", s.Base(), known.LastOffsets(), err)
+		}
+	}
+	for _, s := range old {
+		_, err := fsys.Stat(path.Join(l.path, segment.Name(s.Base())+segment.LogSuffix))
+		if _, e := fsys.Stat(s.ProducersPath()); err != nil && e == nil {
+			t.Errorf("segment %d went without its producers", s.Base())
+		}
+	}
+}
