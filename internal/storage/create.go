@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"maps"
 	"path"
 	"slices"
 
@@ -32,11 +33,15 @@ func (d *Dir) Create(specs []Spec) ([]*Log, error) {
 	if err := d.Err(); err != nil {
 		return nil, err
 	}
+	if err := d.ascertain(); err != nil {
+		return nil, err
+	}
 	logs, errs := make([]*Log, len(specs)), make([]error, len(specs))
 	each(len(specs), func(i int) {
 		if logs[i], errs[i] = d.makeLog(specs[i]); errs[i] != nil {
 			errs[i] = fmt.Errorf("create log %s-%d: %w", specs[i].Topic, specs[i].ID.Partition, errs[i])
 		}
+		d.steps.Add(1)
 	})
 	if i := slices.IndexFunc(errs, func(err error) bool { return err != nil }); i >= 0 {
 		return nil, errs[i]
@@ -53,9 +58,23 @@ func (d *Dir) Create(specs []Spec) ([]*Log, error) {
 	d.mu.Unlock()
 	if err := d.checkpoint(nil); err != nil {
 		d.forget(logs)
+		d.unsure.Store(true)
 		return nil, fmt.Errorf("create logs: %w", err)
 	}
 	return logs, nil
+}
+
+// ascertain writes a checkpoint if the one on the disk may name logs whose creation failed.
+// Until it is durable, a start may need their directories, so that none of them may be
+// removed or renamed.
+func (d *Dir) ascertain() error {
+	if !d.unsure.Load() {
+		return nil
+	}
+	if err := d.checkpoint(nil); err != nil {
+		return fmt.Errorf("find out which logs the checkpoint names: %w", err)
+	}
+	return nil
 }
 
 func (d *Dir) makeLog(s Spec) (*Log, error) {
@@ -187,6 +206,7 @@ func (d *Dir) Delete(logs ...*Log) error {
 		l.disown()
 		l.flushMu.Lock() // whoever flushes has finished
 		entries[i], _ = l.checkpointed()
+		d.steps.Add(1)
 	}
 	defer func() {
 		for _, l := range logs {
@@ -256,6 +276,7 @@ func (d *Dir) removeDeleted(gone []deletion) error {
 				return fmt.Errorf("delete %s: %w", from, err)
 			}
 		}
+		d.steps.Add(1)
 	}
 	if err := d.opt.FS.SyncDir(d.path); err != nil {
 		return fmt.Errorf("delete %d logs: %w", len(gone), err)
@@ -297,18 +318,28 @@ func (d *Dir) belongsTo(dir string, id ID) bool {
 	return bytes.Equal(b, partitionMetaOf(id))
 }
 
-// tombstones returns the checkpoint's entries for deleted logs, and forgets
-// those that nothing can be found of any more.
-func (d *Dir) tombstones(redo journal.LSN) []logCheckpoint {
+// logsAndDeleted returns the logs and the tombstones of one moment, so that a checkpoint
+// never has both for one log.
+func (d *Dir) logsAndDeleted() ([]*Log, map[ID]tombstone) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
+	return d.list, maps.Clone(d.deleted)
+}
+
+// tombstones returns the checkpoint's entries for deleted logs, and forgets
+// those of which nothing can be found any more.
+func (d *Dir) tombstones(deleted map[ID]tombstone, redo journal.LSN) []logCheckpoint {
 	var list []logCheckpoint
-	for id, t := range d.deleted {
-		if t.gone && t.lsn < redo {
-			delete(d.deleted, id)
+	for id, t := range deleted {
+		if !t.gone || t.lsn >= redo {
+			list = append(list, t.entry)
 			continue
 		}
-		list = append(list, t.entry)
+		d.mu.Lock()
+		if d.deleted[id].lsn == t.lsn {
+			delete(d.deleted, id)
+		}
+		d.mu.Unlock()
 	}
 	return list
 }

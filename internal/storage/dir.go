@@ -132,6 +132,8 @@ type Dir struct {
 	ident identity
 	lock  io.Closer
 	clean bool // the last stop was clean
+	// unused: nobody has used the directory since it was opened; see leaveUnused.
+	unused bool
 	// recovering: segments are made of what the journal holds, and nobody reads yet.
 	recovering bool
 	log        *zap.Logger
@@ -152,6 +154,9 @@ type Dir struct {
 	deleted map[ID]tombstone
 	said    map[string]int // repeated failures that were logged
 	dirty   map[*Log]struct{}
+
+	steps  atomic.Uint64 // finished parts of creations and deletions; see progress
+	unsure atomic.Bool   // the checkpoint on the disk may name logs that were not made
 
 	ckptMu  sync.Mutex
 	ckptSeq uint64      // guarded by ckptMu
@@ -350,6 +355,9 @@ func (d *Dir) leave() error {
 	}
 	if err != nil || !clean {
 		return errors.Join(failed, err)
+	}
+	if d.unused && !d.clean {
+		return nil
 	}
 	return d.writeCleanMark(at)
 }
