@@ -54,6 +54,7 @@ func TestALogWhoseCreationFailedStaysInItsDirectory(t *testing.T) {
 			if _, err := m.Create(spec); err != nil {
 				t.Fatal(err)
 			}
+			m.dirs[0].guard.low.Store(nil)
 		}
 		put(t, m.Get(spec[0].ID), 2, 10)
 		for _, image := range []*crashfs.FS{disk.KillImage(1), disk.PowerLossImage(crashfs.DropUnsynced, 1)} {
