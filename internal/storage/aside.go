@@ -58,7 +58,7 @@ func (a *aside) keep(f *journal.Frame, dir, name string) (string, error) {
 	return base, nil
 }
 
-func asideName(name string, seq uint64) string { return fmt.Sprintf("%s-%d.frames", name, seq) }
+func asideName(name string, seq uint64) string { return fmt.Sprintf("%s-%d", name, seq) + framesSuffix }
 
 // close makes everything that was kept durable.
 func (a *aside) close() error {

@@ -64,9 +64,9 @@ func (d *Dir) Create(specs []Spec) ([]*Log, error) {
 	return logs, nil
 }
 
-// ascertain writes a checkpoint if the one on the disk may name logs whose creation failed.
-// Until it is durable, a start may need their directories, so that none of them may be
-// removed or renamed.
+// ascertain writes a checkpoint if the one on the disk may name logs whose creation or
+// deletion failed. Until it is durable, a start may need their directories, so that none of
+// them may be removed or renamed.
 func (d *Dir) ascertain() error {
 	if !d.unsure.Load() {
 		return nil
@@ -139,9 +139,13 @@ func (d *Dir) forget(logs []*Log) {
 }
 
 // setAside renames a partition directory that no checkpoint knows, so that
-// nothing in it is taken for a log's, and nothing is lost.
+// nothing in it is taken for a log's, and nothing is lost. What a deleted log left is
+// removed.
 func (d *Dir) setAside(dirName string) error {
 	from := path.Join(d.path, dirName)
+	if d.isDeleted(from) {
+		return d.opt.FS.RemoveAll(from)
+	}
 	infos, err := d.opt.FS.List(from)
 	if err != nil {
 		return err
@@ -167,6 +171,7 @@ func (r *recovery) strays() error {
 	for _, f := range r.found {
 		known[path.Base(f.l.path)] = true
 	}
+	r.abandonedFrames(infos)
 	for _, in := range infos {
 		if !in.Dir || known[in.Name] || path.Join(d.path, in.Name) == d.jpath {
 			continue
@@ -218,6 +223,7 @@ func (d *Dir) Delete(logs ...*Log) error {
 		return nil
 	}
 	if err := d.checkpoint(nil); err != nil {
+		d.unsure.Store(true)
 		return fmt.Errorf("delete %d logs, %s first: %w", len(logs), logs[0], err)
 	}
 	for i, l := range logs {
@@ -297,6 +303,19 @@ func (d *Dir) removeDeleted(gone []deletion) error {
 		}
 	})
 	return nil
+}
+
+// isDeleted reports whether a partition directory is that of a log with a tombstone.
+func (d *Dir) isDeleted(dir string) bool {
+	d.mu.Lock()
+	deleted := maps.Clone(d.deleted)
+	d.mu.Unlock()
+	for id := range deleted {
+		if d.belongsTo(dir, id) {
+			return true
+		}
+	}
+	return false
 }
 
 // belongsTo says whether a partition directory is that of the log with id, and

@@ -156,7 +156,7 @@ type Dir struct {
 	dirty   map[*Log]struct{}
 
 	steps  atomic.Uint64 // finished parts of creations and deletions; see progress
-	unsure atomic.Bool   // the checkpoint on the disk may name logs that were not made
+	unsure atomic.Bool   // the checkpoint on the disk may name logs that are not there; see ascertain
 
 	ckptMu  sync.Mutex
 	ckptSeq uint64      // guarded by ckptMu

@@ -1,6 +1,7 @@
 package storage
 
 import (
+	"errors"
 	"strings"
 	"syscall"
 	"testing"
@@ -17,7 +18,7 @@ import (
 // power, and is back as soon as the files are.
 func TestStartGoesOnWithoutOneLog(t *testing.T) {
 	for _, op := range []errfs.Op{errfs.List, errfs.Open | errfs.Create, errfs.Write, errfs.Datasync, errfs.Truncate | errfs.Write} {
-		for _, err := range []error{syscall.EIO, syscall.EMFILE} {
+		for _, err := range []error{syscall.EIO, syscall.EACCES} {
 			disk := crashfs.New(1)
 			d := mustOpen(t, disk, "sync")
 			for _, l := range makeLogs(t, d, 2, "sync") {
@@ -64,6 +65,27 @@ func TestStartGoesOnWithoutOneLog(t *testing.T) {
 			put(t, byPartition(t, d, 0), 1, 10)
 			holds(t, byPartition(t, d, 0), 12)
 		}
+	}
+}
+
+// A start that is out of descriptors, memory or space blames no log for it: it fails, and the
+// next one has every log.
+func TestAStartInAShortageBlamesNoLog(t *testing.T) {
+	for _, short := range []error{syscall.EMFILE, syscall.ENFILE, syscall.ENOMEM, syscall.ENOSPC} {
+		disk := crashfs.New(1)
+		d := mustOpen(t, disk, "sync")
+		for _, l := range makeLogs(t, d, 2, "sync") {
+			put(t, l, 4, 700)
+		}
+		image := disk.PowerLossImage(crashfs.KeepSectors, 1)
+		errs := errfs.New(image)
+		errs.Add(errfs.Rule{Ops: errfs.Open | errfs.Create | errfs.Write, Path: "/d/t-0/*", Err: short})
+		if again, err := openDir(errs, "sync"); !errors.Is(err, short) {
+			t.Fatalf("opened %v: %v", again, err)
+		}
+		d = mustOpen(t, image, "sync")
+		holds(t, byPartition(t, d, 0), 4)
+		holds(t, byPartition(t, d, 1), 4)
 	}
 }
 
