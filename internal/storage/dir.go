@@ -12,6 +12,7 @@ import (
 	"go.uber.org/zap"
 
 	"github.com/chronik-io/chronik/internal/metrics"
+	"github.com/chronik-io/chronik/internal/storage/diskguard"
 	"github.com/chronik-io/chronik/internal/storage/journal"
 	"github.com/chronik-io/chronik/internal/storage/segment"
 	"github.com/chronik-io/chronik/internal/vfs"
@@ -29,7 +30,7 @@ type Options struct {
 	// not in segments yet, and for the cache of those that are. Default 64 MiB.
 	DeferredBytes int64
 	// JournalFileSize is the size of a journal file, and JournalBytes the bound of all
-	// of them, which bounds recovery. 0 follows from the disk; see journalSizes.
+	// of them, which bounds recovery. 0 follows from the disk; see diskguard.SizesFor.
 	JournalFileSize, JournalBytes int64
 	// OpenFiles bounds the segment files that are kept open per directory. Default:
 	// half of what the process may have open, over all directories, but 256 to 16384. A
@@ -128,7 +129,7 @@ type Dir struct {
 	opt   *Options
 	path  string
 	jpath string
-	sizes journalSizes
+	sizes diskguard.JournalSizes
 	ident identity
 	lock  io.Closer
 	clean bool // the last stop was clean

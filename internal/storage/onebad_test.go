@@ -80,8 +80,8 @@ func TestAStartInAShortageBlamesNoLog(t *testing.T) {
 		image := disk.PowerLossImage(crashfs.KeepSectors, 1)
 		errs := errfs.New(image)
 		errs.Add(errfs.Rule{Ops: errfs.Open | errfs.Create | errfs.Write, Path: "/d/t-0/*", Err: short})
-		if again, err := openDir(errs, "sync"); !errors.Is(err, short) {
-			t.Fatalf("opened %v: %v", again, err)
+		if _, err := openDir(errs, "sync"); !errors.Is(err, short) {
+			t.Fatalf("%v: opened with %v", short, err)
 		}
 		d = mustOpen(t, image, "sync")
 		holds(t, byPartition(t, d, 0), 4)

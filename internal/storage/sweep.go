@@ -112,7 +112,7 @@ func (d *Dir) sweep() error {
 	}
 	var carried atomic.Int64
 	pace := pacer{d: d}
-	budget, rescue := d.sizes.file/2, d.sizes.file/2
+	budget, rescue := d.sizes.File/2, d.sizes.File/2
 	for _, l := range d.Logs() {
 		l.mu.RLock()
 		oldest, broken := l.oldestLocked(), l.failure != nil
@@ -171,7 +171,7 @@ const paceStep = 2 * time.Millisecond
 
 // after notes that the disk was used for some time, and waits in its turn.
 func (p *pacer) after(busy time.Duration) {
-	if p.d.journal.Used() > p.d.sizes.all/4*3 {
+	if p.d.journal.Used() > p.d.sizes.All/4*3 {
 		p.debt = 0
 		return
 	}
