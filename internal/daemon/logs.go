@@ -93,7 +93,8 @@ func (s logSource) EachLog(yield func(metrics.Log)) {
 func (b *Broker) leaveOut(failed []*storage.DirError) {
 	for _, d := range failed {
 		err := dirErrors(b.cfg.Broker, d)
-		b.log.Error("log directory could not be opened: its partitions are offline until a start opens it", zap.String("dir", d.Path), zap.Error(err))
+		b.log.Error("log directory could not be opened: its partitions are offline until a start opens it",
+			zap.String("dir", d.Path), zap.Error(err))
 		b.ready.watch("log directory "+d.Path, part{check: diagnose.CheckLogDir, severity: diagnose.Warn,
 			problem: func() string { return "it could not be opened, its partitions are offline: " + err.Error() },
 			remedy:  "mend it and start the broker again (docs/operations.md, A damaged disk); the other directories are in use"})

@@ -22,7 +22,8 @@ func (m *Manager) FailedDirs() []*storage.DirError { return m.opt.Storage.Failed
 func (m *Manager) misplaced(w wanted, dir [16]byte, found *storage.Log, first bool) error {
 	if found != nil {
 		if at := found.Dir(); dir != [16]byte{} && dir != at.ID() {
-			return fmt.Errorf("%w: the log of %s is in %s, but it was made in log directory %x: one of them is a copy; remove the log in %s and put directory %x back, or delete the topic",
+			return fmt.Errorf("%w: the log of %s is in %s, but it was made in log directory %x: "+
+				"one of them is a copy; remove the log in %s and put directory %x back, or delete the topic",
 				ErrOffline, w, at.Path(), dir, at.Path(), dir)
 		}
 		return nil
@@ -35,9 +36,11 @@ func (m *Manager) misplaced(w wanted, dir [16]byte, found *storage.Log, first bo
 	}
 	switch {
 	case dir != [16]byte{} && len(failed) > 0:
-		return fmt.Errorf("%w: the log of %s is missing from log directory %x, which may be the one that could not be opened: %w", ErrOffline, w, dir, failed[0])
+		return fmt.Errorf("%w: the log of %s is missing from log directory %x, which may be the one that could not be opened: %w",
+			ErrOffline, w, dir, failed[0])
 	case dir != [16]byte{}:
-		return fmt.Errorf("%w: the log of %s is missing from log directory %x; put the directory back, or delete the topic", ErrOffline, w, dir)
+		return fmt.Errorf("%w: the log of %s is missing from log directory %x; put the directory back, or delete the topic",
+			ErrOffline, w, dir)
 	case first && len(failed) > 0:
 		return fmt.Errorf("%w: the log of %s may be in a log directory that could not be opened: %w", ErrOffline, w, failed[0])
 	default:

@@ -101,7 +101,8 @@ func (m *Manager) hungLocked(d *Dir) error {
 }
 
 func hung(d *Dir) error {
-	return fmt.Errorf("%w: log directory %s hangs: its disk has not answered for %v; check the disk and the kernel's log", ErrFailed, d.path, hungAfter)
+	return fmt.Errorf("%w: log directory %s hangs: its disk has not answered for %v; check the disk and the kernel's log",
+		ErrFailed, d.path, hungAfter)
 }
 
 // progress is a number that changes while the directory works: it makes or deletes logs, or

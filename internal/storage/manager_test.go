@@ -16,7 +16,8 @@ import (
 var ab = []Place{{Path: "/a"}, {Path: "/b"}}
 
 func openManager(fsys vfs.FS, change ...func(*Options)) (*Manager, error) {
-	opt := Options{FS: fsys, Holder: "pid 4711", JournalFileSize: 64 << 10, JournalBytes: 256 << 10, Config: func(string, ID) Config { return testConfig("sync") }}
+	opt := Options{FS: fsys, Holder: "pid 4711", JournalFileSize: 64 << 10, JournalBytes: 256 << 10,
+		Config: func(string, ID) Config { return testConfig("sync") }}
 	for _, f := range change {
 		f(&opt)
 	}
@@ -81,7 +82,8 @@ func TestOneBadDirectoryStopsNoOther(t *testing.T) {
 		want error
 		id   bool // the directory's identity can be read
 	}{
-		"its disk does not read":     {rule: errfs.Rule{Ops: errfs.Read | errfs.Open | errfs.List | errfs.Stat, Path: "/b/*", Err: syscall.EIO}, want: syscall.EIO},
+		"its disk does not read":     {rule: errfs.Rule{Ops: errfs.Read | errfs.Open | errfs.List | errfs.Stat,
+			Path: "/b/*", Err: syscall.EIO}, want: syscall.EIO},
 		"its checkpoint is not read": {rule: errfs.Rule{Ops: errfs.Read, Path: "/b/checkpoint", Err: syscall.EIO}, want: syscall.EIO, id: true},
 		"its disk is full":           {rule: errfs.Rule{Ops: errfs.Write | errfs.Create, Path: "/b/*", Err: syscall.ENOSPC}, want: syscall.ENOSPC, id: true},
 		"its disk is not mounted":    {rule: errfs.Rule{Path: "/b*", Err: syscall.EACCES}, want: syscall.EACCES},

@@ -142,7 +142,8 @@ func message(what string, free, owed, need int64, level Level) string {
 	if level == Critical {
 		who = "all records are refused"
 	}
-	return fmt.Sprintf("%s has %s, the threshold is %s (chronik.disk.min.free.bytes): %s until %s are free; delete records or topics, lower retention, or enlarge the disk",
+	return fmt.Sprintf("%s has %s, the threshold is %s (chronik.disk.min.free.bytes): %s until %s are free; "+
+		"delete records or topics, lower retention, or enlarge the disk",
 		what, has, bytesText(need), who, bytesText(need+need/10))
 }
 
