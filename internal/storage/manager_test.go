@@ -82,7 +82,7 @@ func TestOneBadDirectoryStopsNoOther(t *testing.T) {
 		want error
 		id   bool // the directory's identity can be read
 	}{
-		"its disk does not read":     {rule: errfs.Rule{Ops: errfs.Read | errfs.Open | errfs.List | errfs.Stat,
+		"its disk does not read": {rule: errfs.Rule{Ops: errfs.Read | errfs.Open | errfs.List | errfs.Stat,
 			Path: "/b/*", Err: syscall.EIO}, want: syscall.EIO},
 		"its checkpoint is not read": {rule: errfs.Rule{Ops: errfs.Read, Path: "/b/checkpoint", Err: syscall.EIO}, want: syscall.EIO, id: true},
 		"its disk is full":           {rule: errfs.Rule{Ops: errfs.Write | errfs.Create, Path: "/b/*", Err: syscall.ENOSPC}, want: syscall.ENOSPC, id: true},
