@@ -18,7 +18,8 @@ import (
 // DescribeLogDirs (key 35), versions 1 to 5: which logs are in which directory,
 // how large they are, and how much room there is (KIP-113, KIP-827). Logs are
 // never moved between directories, so that none is a future one, and none lags.
-// It asks file systems, so it runs beside the connection's reader.
+// A directory that
+// could not be opened is listed with an error and no logs. It asks file systems, so it runs beside the connection's reader.
 func describeLogDirsAPI() api {
 	return api{protocol.API{Key: int16(kmsg.DescribeLogDirs), Min: 1, Max: 5}, changing(describeLogDirs)}
 }
@@ -38,6 +39,12 @@ func describeLogDirs(_ context.Context, b *Broker, r *network.Request, req *kmsg
 			out.UsableBytes, out.TotalBytes = available, total
 		}
 		out.Topics = describedLogs(img, d.Logs(), wanted)
+		resp.Dirs = append(resp.Dirs, out)
+	}
+	for _, d := range b.opt.Replicas.FailedDirs() {
+		out := kmsg.NewDescribeLogDirsResponseDir()
+		out.Dir, out.ErrorCode = d.Path, kerr.KafkaStorageError.Code
+		r.Code = out.ErrorCode
 		resp.Dirs = append(resp.Dirs, out)
 	}
 	return resp

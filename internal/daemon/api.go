@@ -132,6 +132,9 @@ func (a *api) dirs(r *rooms, q url.Values) (any, error) {
 		}
 		list = append(list, state)
 	}
+	for _, d := range r.storage.Failed() {
+		list = append(list, dirState{Path: d.Path, ID: metadata.FormatID(d.ID), Journal: d.Journal, Error: d.Err.Error(), Space: "unknown"})
+	}
 	return map[string]any{"dirs": list}, nil
 }
 

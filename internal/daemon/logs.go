@@ -10,6 +10,7 @@ import (
 	"go.uber.org/zap"
 
 	"github.com/chronik-io/chronik/internal/daemon/config"
+	"github.com/chronik-io/chronik/internal/diagnose"
 	"github.com/chronik-io/chronik/internal/metadata"
 	"github.com/chronik-io/chronik/internal/metrics"
 	"github.com/chronik-io/chronik/internal/network"
@@ -84,6 +85,19 @@ func (s logSource) EachLog(yield func(metrics.Log)) {
 		yield(metrics.Log{
 			Topic: l.Topic(), Partition: strconv.Itoa(int(l.ID().Partition)), Size: l.Size(), Start: e.LogStart, End: e.LogEnd,
 		})
+	}
+}
+
+// leaveOut reports log directories that could not be opened. The broker serves clients
+// without them, so that none of them keeps it from being ready.
+func (b *Broker) leaveOut(failed []*storage.DirError) {
+	for _, d := range failed {
+		err := dirErrors(b.cfg.Broker, d)
+		b.log.Error("log directory could not be opened: its partitions are offline until a start opens it",
+			zap.String("dir", d.Path), zap.Error(err))
+		b.ready.watch("log directory "+d.Path, part{check: diagnose.CheckLogDir, severity: diagnose.Warn,
+			problem: func() string { return "it could not be opened, its partitions are offline: " + err.Error() },
+			remedy:  "mend it and start the broker again (docs/operations.md, A damaged disk); the other directories are in use"})
 	}
 }
 

@@ -188,6 +188,7 @@ func (b *Broker) openLogs(ctx context.Context, r *rooms) error {
 			problem: func() string { return d.LastSpace().Message },
 			remedy:  "chronikctl topic list -o wide shows who is large; writing goes on by itself when there is room (docs/operations.md, A full disk)"})
 	}
+	b.leaveOut(r.storage.Failed())
 	if err := metrics.RegisterLogs(b.reg, b.cfg.MetricsPartitions, logSource{r.storage}); err != nil {
 		return err
 	}

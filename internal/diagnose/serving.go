@@ -17,7 +17,7 @@ func servingChecks() []Check {
 		{Name: CheckServing, run: standing(CheckServing),
 			Doc: "Whether clients are served, and what goes on where they are not: a start that recovers, a stop that drains."},
 		{Name: CheckLogDir, run: checkLogDirs,
-			Doc: "Whether each log directory takes records: after a failed write or sync its journal is opened anew."},
+			Doc: "Whether each log directory was opened and takes records: after a failed write or sync its journal is opened anew."},
 		{Name: "partition", run: checkPartitions,
 			Doc: "Partitions whose log is offline or missing: they can be neither written nor read."},
 	}

@@ -28,7 +28,7 @@ func commitAdvice() map[string]string {
 
 func dirAdvice() map[string]string {
 	return map[string]string{
-		nameDirOnline:       "0: the journal of this directory failed and is being reopened; its partitions refuse records. The log and `/readyz` have the reason. Look at the disk.",
+		nameDirOnline:       "0: the directory could not be opened at the start, or its journal failed and is being reopened; its partitions refuse records. The log and `/readyz` have the reason. Look at the disk.",
 		nameOpenFiles:       "",
 		nameDirFree:         "Approaches `chronik_log_dir_min_free_bytes`: shorten retention, delete topics or records, or enlarge the disk before producers are stopped.",
 		nameDirMinFree:      "",

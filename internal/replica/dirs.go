@@ -1,7 +1,49 @@
 package replica
 
-import "github.com/chronik-io/chronik/internal/storage"
+import (
+	"fmt"
 
-// Dirs are the log directories of this broker, in the order of the configuration.
-// The slice must not be changed.
+	"github.com/chronik-io/chronik/internal/storage"
+)
+
+// Dirs are the log directories of this broker that are in use, in the order of the
+// configuration. The slice must not be changed.
 func (m *Manager) Dirs() []*storage.Dir { return m.opt.Storage.Dirs() }
+
+// FailedDirs are the log directories that could not be opened at the start. The slice must
+// not be changed.
+func (m *Manager) FailedDirs() []*storage.DirError { return m.opt.Storage.Failed() }
+
+// misplaced returns why a partition can be had neither from the log that was found, nil if
+// none was, nor from a new one; nil if it can. dir is where the metadata says that its log
+// was made, zero if it doesn't say. first is true if an earlier run may have made it.
+//
+// A log that was made once is never made again: an empty one in its place would hide a loss.
+func (m *Manager) misplaced(w wanted, dir [16]byte, found *storage.Log, first bool) error {
+	if found != nil {
+		if at := found.Dir(); dir != [16]byte{} && dir != at.ID() {
+			return fmt.Errorf("%w: the log of %s is in %s, but it was made in log directory %x: "+
+				"one of them is a copy; remove the log in %s and put directory %x back, or delete the topic",
+				ErrOffline, w, at.Path(), dir, at.Path(), dir)
+		}
+		return nil
+	}
+	failed := m.FailedDirs()
+	for _, d := range failed {
+		if dir != [16]byte{} && d.ID == dir {
+			return fmt.Errorf("%w: the log of %s is in a log directory that could not be opened: %w", ErrOffline, w, d)
+		}
+	}
+	switch {
+	case dir != [16]byte{} && len(failed) > 0:
+		return fmt.Errorf("%w: the log of %s is missing from log directory %x, which may be the one that could not be opened: %w",
+			ErrOffline, w, dir, failed[0])
+	case dir != [16]byte{}:
+		return fmt.Errorf("%w: the log of %s is missing from log directory %x; put the directory back, or delete the topic",
+			ErrOffline, w, dir)
+	case first && len(failed) > 0:
+		return fmt.Errorf("%w: the log of %s may be in a log directory that could not be opened: %w", ErrOffline, w, failed[0])
+	default:
+		return nil
+	}
+}

@@ -39,10 +39,14 @@ func config(t testing.TB, profile string) storage.Config {
 	return storage.Config{Profile: p, Segment: segment.Limits{Bytes: 1 << 20, Ms: 1 << 40, IndexInterval: 4096, IndexBytes: 10 << 20}}
 }
 
-func openStorage(t testing.TB, fs vfs.FS) *storage.Manager {
+func openStorage(t testing.TB, fs vfs.FS, dirs ...string) *storage.Manager {
 	t.Helper()
 	cfg := config(t, "sync")
-	m, err := storage.Open([]storage.Place{{Path: "/d"}}, storage.Options{FS: fs, JournalFileSize: 1 << 20,
+	places := make([]storage.Place, len(dirs))
+	for i, d := range dirs {
+		places[i].Path = d
+	}
+	m, err := storage.Open(places, storage.Options{FS: fs, JournalFileSize: 1 << 20,
 		Config: func(string, storage.ID) storage.Config { return cfg }})
 	must(t, err)
 	t.Cleanup(func() { _ = m.Close() }) // a second Close does nothing
@@ -52,7 +56,7 @@ func openStorage(t testing.TB, fs vfs.FS) *storage.Manager {
 // lone is one partition without a manager.
 func lone(t testing.TB, fs vfs.FS) *Partition {
 	t.Helper()
-	m := openStorage(t, fs)
+	m := openStorage(t, fs, "/d")
 	logs, err := m.Create([]storage.Spec{{ID: storage.ID{Topic: [16]byte{1}}, Topic: "t", Config: config(t, "sync")}})
 	must(t, err)
 	return newPartition(logs[0], self, purgatory.New())
@@ -228,8 +232,14 @@ type life struct {
 
 func start(t testing.TB, fs vfs.FS, c *cluster) life {
 	t.Helper()
+	return startIn(t, fs, c, "/d")
+}
+
+// startIn is start over several log directories.
+func startIn(t testing.TB, fs vfs.FS, c *cluster, dirs ...string) life {
+	t.Helper()
 	c.image = metadata.Empty()
-	s := openStorage(t, fs)
+	s := openStorage(t, fs, dirs...)
 	return life{storage: s, Manager: NewManager(Options{Self: self, Storage: s, Cluster: c, Park: purgatory.New(), Logger: zap.NewNop(),
 		Config: func(_ *metadata.Image, topic *metadata.Topic) storage.Config {
 			if profile := topic.Configs["profile"]; profile != "" {

@@ -4,6 +4,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
+	"slices"
 	"sync"
 
 	"go.uber.org/zap"
@@ -47,7 +49,9 @@ type Manager struct {
 	// last life did not end cleanly (I9).
 	fence map[metadata.TopicPartition]int32
 
-	begun bool // Apply has been called; only Apply touches it
+	// Only Apply touches these.
+	begun   bool              // Apply has been called
+	deleted map[[16]byte]bool // topics whose logs could not be deleted; the next start tries again
 }
 
 // NewManager returns a manager without partitions. Apply brings them.
@@ -55,6 +59,7 @@ func NewManager(opt Options) *Manager {
 	return &Manager{
 		opt: opt, partitions: map[metadata.TopicPartition]*Partition{},
 		offline: map[metadata.TopicPartition]error{}, fence: map[metadata.TopicPartition]int32{},
+		deleted: map[[16]byte]bool{},
 	}
 }
 
@@ -95,7 +100,8 @@ func (m *Manager) Room() error { return m.opt.Storage.Room() }
 // Errors concern single topics; the others are brought up all the same.
 func (m *Manager) Apply(ctx context.Context, _, next *metadata.Image, d *metadata.Delta) error {
 	var errs []error
-	if !m.begun {
+	first := !m.begun
+	if first {
 		m.begun = true
 		if err := m.fenceUnclean(ctx, d.Created); err != nil {
 			errs = append(errs, err)
@@ -113,7 +119,7 @@ func (m *Manager) Apply(ctx context.Context, _, next *metadata.Image, d *metadat
 			want = append(want, wanted{c.Next, i})
 		}
 	}
-	errs = append(errs, m.bring(ctx, next, want))
+	errs = append(errs, m.bring(ctx, next, want, first))
 	m.configure(next, d)
 	errs = append(errs, m.bury(ctx, d.Tombstones))
 	return errors.Join(errs...)
@@ -129,32 +135,32 @@ func (w wanted) tp() metadata.TopicPartition {
 	return metadata.TopicPartition{Topic: w.topic.ID, Partition: w.partition}
 }
 
+// String is the partition as Kafka names it.
+func (w wanted) String() string { return fmt.Sprintf("%s-%d", w.topic.Name, w.partition) }
+
 // bring makes the logs that are missing, all at once, and gives every partition
-// its role.
-func (m *Manager) bring(ctx context.Context, img *metadata.Image, want []wanted) error {
+// its role. first is true for the partitions that an earlier run may have made.
+func (m *Manager) bring(ctx context.Context, img *metadata.Image, want []wanted, first bool) error {
 	var errs []error
 	var specs []storage.Spec
 	for _, w := range want {
-		part := w.topic.Partitions.At(w.partition)
-		dir, ours := part.Dir(m.opt.Self)
+		dir, ours := w.topic.Partitions.At(w.partition).Dir(m.opt.Self)
 		if !ours {
 			continue
 		}
 		id := storage.ID{Topic: w.topic.ID, Partition: w.partition}
 		l := m.opt.Storage.Get(id)
+		err := m.misplaced(w, dir, l, first)
 		switch {
-		case l != nil:
-			m.adopt(w.tp(), l)
-		case dir == [16]byte{}:
-			specs = append(specs, storage.Spec{ID: id, Topic: w.topic.Name, Config: m.opt.Config(img, w.topic)})
-		default:
-			// It was made once: an empty log in its place would hide a loss.
-			err := fmt.Errorf("%w: the log of %s-%d is missing from log directory %x; put the directory back, or delete the topic",
-				ErrOffline, w.topic.Name, w.partition, dir)
+		case err != nil:
 			m.mu.Lock()
 			m.offline[w.tp()] = err
 			m.mu.Unlock()
 			errs = append(errs, err)
+		case l != nil:
+			m.adopt(w.tp(), l)
+		default:
+			specs = append(specs, storage.Spec{ID: id, Topic: w.topic.Name, Config: m.opt.Config(img, w.topic)})
 		}
 	}
 	if len(specs) > 0 {
@@ -333,20 +339,26 @@ func (m *Manager) remove(topics []*metadata.Topic) {
 			ids = append(ids, storage.ID{Topic: tp.Topic, Partition: tp.Partition})
 		}
 	}
-	if err := m.opt.Storage.Delete(ids...); err != nil {
-		m.opt.Logger.Error("logs of deleted topics could not be removed, the next start tries again",
-			zap.Int("topics", len(topics)), zap.String("first", topics[0].Name), zap.Error(err))
+	err := m.opt.Storage.Delete(ids...)
+	if err == nil {
+		return
 	}
+	for _, t := range topics {
+		m.deleted[t.ID] = true
+	}
+	m.opt.Logger.Error("logs of deleted topics could not be removed, the next start tries again",
+		zap.Int("topics", len(topics)), zap.String("first", topics[0].Name), zap.Error(err))
 }
 
-// bury removes what is left of deleted topics, and their tombstones with it.
+// bury removes what is left of deleted topics, and their tombstones with it. A tombstone
+// stays if a log of its topic may still be on a disk: the next start then tries again.
 func (m *Manager) bury(ctx context.Context, tombstones []*metadata.Deleting) error {
 	if len(tombstones) == 0 {
 		return nil
 	}
-	ids, dead := make([][16]byte, len(tombstones)), make(map[[16]byte]bool, len(tombstones))
-	for i, t := range tombstones {
-		ids[i], dead[t.ID] = t.ID, true
+	dead := make(map[[16]byte]bool, len(tombstones))
+	for _, t := range tombstones {
+		dead[t.ID] = true
 	}
 	var left []storage.ID
 	for _, l := range m.opt.Storage.Logs() {
@@ -355,10 +367,14 @@ func (m *Manager) bury(ctx context.Context, tombstones []*metadata.Deleting) err
 		}
 	}
 	if err := m.opt.Storage.Delete(left...); err != nil {
-		return fmt.Errorf("delete %d topics, %s first: %w", len(ids), tombstones[0].Name, err)
+		return fmt.Errorf("delete %d topics, %s first: %w", len(dead), tombstones[0].Name, err)
 	}
-	if _, err := m.opt.Cluster.ForgetDeleted(ctx, ids...); err != nil {
-		return fmt.Errorf("delete %d topics, %s first: %w", len(ids), tombstones[0].Name, err)
+	maps.DeleteFunc(dead, func(id [16]byte, _ bool) bool { return m.deleted[id] })
+	if len(dead) == 0 || len(m.opt.Storage.Failed()) > 0 {
+		return nil
+	}
+	if _, err := m.opt.Cluster.ForgetDeleted(ctx, slices.Collect(maps.Keys(dead))...); err != nil {
+		return fmt.Errorf("delete %d topics, %s first: %w", len(dead), tombstones[0].Name, err)
 	}
 	return nil
 }

@@ -67,7 +67,7 @@ func (a *aside) discard() {
 	}
 }
 
-func asideName(name string, seq uint64) string { return fmt.Sprintf("%s-%d.frames", name, seq) }
+func asideName(name string, seq uint64) string { return fmt.Sprintf("%s-%d", name, seq) + framesSuffix }
 
 // close makes everything that was kept durable.
 func (a *aside) close() error {

@@ -245,17 +245,19 @@ func decodeLog(r *cursor) (l logCheckpoint, err error) {
 func (d *Dir) checkpoint(fresh *journal.Position) error {
 	d.ckptMu.Lock()
 	defer d.ckptMu.Unlock()
+	unsure := d.unsure.Swap(false) // before the logs are collected: they are without those
 	// First what has been told, then the logs: a frame that is told later has a
 	// larger LSN than told.
 	told := d.journal.Notified()
 	c := checkpoint{seq: d.ckptSeq + 1, durable: min(told, d.journal.Durable()), dirID: d.ident.Dir, journal: d.ident.Journal}
 	redo := told + 1
-	for _, l := range d.Logs() {
+	logs, deleted := d.logsAndDeleted()
+	for _, l := range logs {
 		lc, oldest := l.checkpointed()
 		redo = min(redo, oldest)
 		c.logs = append(c.logs, lc)
 	}
-	c.logs = append(c.logs, d.tombstones(redo)...)
+	c.logs = append(c.logs, d.tombstones(deleted, redo)...)
 	if fresh != nil && redo >= fresh.LSN {
 		c.redo = *fresh
 	} else {
@@ -265,6 +267,9 @@ func (d *Dir) checkpoint(fresh *journal.Position) error {
 		d.journal.Release(c.redo)
 	}
 	if err := d.writeCheckpoint(&c); err != nil {
+		if unsure {
+			d.unsure.Store(true)
+		}
 		return err
 	}
 	d.journal.Release(c.redo)

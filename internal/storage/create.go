@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"maps"
 	"path"
 	"slices"
 
@@ -32,11 +33,15 @@ func (d *Dir) Create(specs []Spec) ([]*Log, error) {
 	if err := d.Err(); err != nil {
 		return nil, err
 	}
+	if err := d.ascertain(); err != nil {
+		return nil, err
+	}
 	logs, errs := make([]*Log, len(specs)), make([]error, len(specs))
 	each(len(specs), func(i int) {
 		if logs[i], errs[i] = d.makeLog(specs[i]); errs[i] != nil {
 			errs[i] = fmt.Errorf("create log %s-%d: %w", specs[i].Topic, specs[i].ID.Partition, errs[i])
 		}
+		d.steps.Add(1)
 	})
 	if i := slices.IndexFunc(errs, func(err error) bool { return err != nil }); i >= 0 {
 		return nil, errs[i]
@@ -53,9 +58,23 @@ func (d *Dir) Create(specs []Spec) ([]*Log, error) {
 	d.mu.Unlock()
 	if err := d.checkpoint(nil); err != nil {
 		d.forget(logs)
+		d.unsure.Store(true)
 		return nil, fmt.Errorf("create logs: %w", err)
 	}
 	return logs, nil
+}
+
+// ascertain writes a checkpoint if the one on the disk may name logs whose creation or
+// deletion failed. Until it is durable, a start may need their directories, so that none of
+// them may be removed or renamed.
+func (d *Dir) ascertain() error {
+	if !d.unsure.Load() {
+		return nil
+	}
+	if err := d.checkpoint(nil); err != nil {
+		return fmt.Errorf("find out which logs the checkpoint names: %w", err)
+	}
+	return nil
 }
 
 func (d *Dir) makeLog(s Spec) (*Log, error) {
@@ -120,9 +139,13 @@ func (d *Dir) forget(logs []*Log) {
 }
 
 // setAside renames a partition directory that no checkpoint knows, so that
-// nothing in it is taken for a log's, and nothing is lost.
+// nothing in it is taken for a log's, and nothing is lost. What a deleted log left is
+// removed.
 func (d *Dir) setAside(dirName string) error {
 	from := path.Join(d.path, dirName)
+	if d.isDeleted(from) {
+		return d.opt.FS.RemoveAll(from)
+	}
 	infos, err := d.opt.FS.List(from)
 	if err != nil {
 		return err
@@ -148,6 +171,7 @@ func (r *recovery) strays() error {
 	for _, f := range r.found {
 		known[path.Base(f.l.path)] = true
 	}
+	r.abandonedFrames(infos)
 	for _, in := range infos {
 		if !in.Dir || known[in.Name] || path.Join(d.path, in.Name) == d.jpath {
 			continue
@@ -187,6 +211,7 @@ func (d *Dir) Delete(logs ...*Log) error {
 		l.disown()
 		l.flushMu.Lock() // whoever flushes has finished
 		entries[i], _ = l.checkpointed()
+		d.steps.Add(1)
 	}
 	defer func() {
 		for _, l := range logs {
@@ -198,6 +223,7 @@ func (d *Dir) Delete(logs ...*Log) error {
 		return nil
 	}
 	if err := d.checkpoint(nil); err != nil {
+		d.unsure.Store(true)
 		return fmt.Errorf("delete %d logs, %s first: %w", len(logs), logs[0], err)
 	}
 	for i, l := range logs {
@@ -256,6 +282,7 @@ func (d *Dir) removeDeleted(gone []deletion) error {
 				return fmt.Errorf("delete %s: %w", from, err)
 			}
 		}
+		d.steps.Add(1)
 	}
 	if err := d.opt.FS.SyncDir(d.path); err != nil {
 		return fmt.Errorf("delete %d logs: %w", len(gone), err)
@@ -278,6 +305,19 @@ func (d *Dir) removeDeleted(gone []deletion) error {
 	return nil
 }
 
+// isDeleted reports whether a partition directory is that of a log with a tombstone.
+func (d *Dir) isDeleted(dir string) bool {
+	d.mu.Lock()
+	deleted := maps.Clone(d.deleted)
+	d.mu.Unlock()
+	for id := range deleted {
+		if d.belongsTo(dir, id) {
+			return true
+		}
+	}
+	return false
+}
+
 // belongsTo says whether a partition directory is that of the log with id, and
 // not of a later one with the same name.
 func (d *Dir) belongsTo(dir string, id ID) bool {
@@ -297,18 +337,28 @@ func (d *Dir) belongsTo(dir string, id ID) bool {
 	return bytes.Equal(b, partitionMetaOf(id))
 }
 
-// tombstones returns the checkpoint's entries for deleted logs, and forgets
-// those that nothing can be found of any more.
-func (d *Dir) tombstones(redo journal.LSN) []logCheckpoint {
+// logsAndDeleted returns the logs and the tombstones of one moment, so that a checkpoint
+// never has both for one log.
+func (d *Dir) logsAndDeleted() ([]*Log, map[ID]tombstone) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
+	return d.list, maps.Clone(d.deleted)
+}
+
+// tombstones returns the checkpoint's entries for deleted logs, and forgets
+// those of which nothing can be found any more.
+func (d *Dir) tombstones(deleted map[ID]tombstone, redo journal.LSN) []logCheckpoint {
 	var list []logCheckpoint
-	for id, t := range d.deleted {
-		if t.gone && t.lsn < redo {
-			delete(d.deleted, id)
+	for id, t := range deleted {
+		if !t.gone || t.lsn >= redo {
+			list = append(list, t.entry)
 			continue
 		}
-		list = append(list, t.entry)
+		d.mu.Lock()
+		if d.deleted[id].lsn == t.lsn {
+			delete(d.deleted, id)
+		}
+		d.mu.Unlock()
 	}
 	return list
 }

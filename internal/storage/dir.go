@@ -12,6 +12,7 @@ import (
 	"go.uber.org/zap"
 
 	"github.com/chronik-io/chronik/internal/metrics"
+	"github.com/chronik-io/chronik/internal/storage/diskguard"
 	"github.com/chronik-io/chronik/internal/storage/journal"
 	"github.com/chronik-io/chronik/internal/storage/producers"
 	"github.com/chronik-io/chronik/internal/storage/segment"
@@ -30,7 +31,7 @@ type Options struct {
 	// not in segments yet, and for the cache of those that are. Default 64 MiB.
 	DeferredBytes int64
 	// JournalFileSize is the size of a journal file, and JournalBytes the bound of all
-	// of them, which bounds recovery. 0 follows from the disk; see journalSizes.
+	// of them, which bounds recovery. 0 follows from the disk; see diskguard.SizesFor.
 	JournalFileSize, JournalBytes int64
 	// OpenFiles bounds the segment files that are kept open per directory. Default:
 	// half of what the process may have open, over all directories, but 256 to 16384. A
@@ -140,10 +141,12 @@ type Dir struct {
 	opt   *Options
 	path  string
 	jpath string
-	sizes journalSizes
+	sizes diskguard.JournalSizes
 	ident identity
 	lock  io.Closer
 	clean bool // the last stop was clean
+	// unused: nobody has used the directory since it was opened; see leaveUnused.
+	unused bool
 	// recovering: segments are made of what the journal holds, and nobody reads yet.
 	recovering bool
 	log        *zap.Logger
@@ -164,6 +167,9 @@ type Dir struct {
 	broken  map[*Log]struct{}
 	deleted map[ID]tombstone
 	said    map[string]int // repeated failures that were logged
+
+	steps  atomic.Uint64 // finished parts of creations and deletions; see progress
+	unsure atomic.Bool   // the checkpoint on the disk may name logs that are not there; see ascertain
 
 	ckptMu  sync.Mutex
 	ckptSeq uint64      // guarded by ckptMu
@@ -370,6 +376,9 @@ func (d *Dir) leave() error {
 	}
 	if err != nil || !clean {
 		return errors.Join(failed, err)
+	}
+	if d.unused && !d.clean {
+		return nil
 	}
 	return d.writeCleanMark(at)
 }

@@ -54,7 +54,9 @@ func (e *foreignError) Unwrap() []error { return []error{ErrForeign, e.error} }
 type DirError struct {
 	Path    string // of the log directory
 	Journal string // of its journal, where it has a place of its own
-	Err     error
+	// ID is the directory's identity, zero if it could not be read.
+	ID  [16]byte
+	Err error
 }
 
 // Error names the directory and the cause.

@@ -216,26 +216,3 @@ func TestCleanMark(t *testing.T) {
 		t.Error("a crash was taken for a clean stop")
 	}
 }
-
-// Two directories that hold the same log are refused together.
-func TestOneLogInTwoDirectories(t *testing.T) {
-	disk := crashfs.New(1)
-	opt := Options{FS: disk, JournalFileSize: 64 << 10, JournalBytes: 256 << 10}
-	spec := []Spec{{ID: ID{Partition: 1}, Topic: "t", Config: testConfig("sync")}}
-	for _, p := range []string{"/a", "/b"} {
-		d, err := OpenDir(Place{Path: p}, opt)
-		if err == nil {
-			_, err = d.Create(spec)
-		}
-		if err == nil {
-			err = d.Close()
-		}
-		if err != nil {
-			t.Fatal(err)
-		}
-	}
-	opt.Config = func(string, ID) Config { return testConfig("sync") }
-	if m, err := Open([]Place{{Path: "/a"}, {Path: "/b"}}, opt); err == nil || !strings.Contains(err.Error(), "/b") {
-		t.Errorf("opened %v: %v", m, err)
-	}
-}

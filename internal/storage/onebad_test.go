@@ -1,6 +1,7 @@
 package storage
 
 import (
+	"errors"
 	"strings"
 	"syscall"
 	"testing"
@@ -18,7 +19,7 @@ import (
 func TestStartGoesOnWithoutOneLog(t *testing.T) {
 	unswept := func(o *Options) { o.JournalBytes = 1 << 20 } // what it holds of a log stays in it
 	for _, op := range []errfs.Op{errfs.List, errfs.Open | errfs.Create, errfs.Write, errfs.Datasync, errfs.Truncate | errfs.Write} {
-		for _, err := range []error{syscall.EIO, syscall.EMFILE} {
+		for _, err := range []error{syscall.EIO, syscall.EACCES} {
 			disk := crashfs.New(1)
 			d := mustOpen(t, disk, "sync", unswept)
 			for _, l := range makeLogs(t, d, 2, "sync") {
@@ -65,6 +66,27 @@ func TestStartGoesOnWithoutOneLog(t *testing.T) {
 			put(t, byPartition(t, d, 0), 1, 10)
 			holds(t, byPartition(t, d, 0), 12)
 		}
+	}
+}
+
+// A start that is out of descriptors, memory or space blames no log for it: it fails, and the
+// next one has every log.
+func TestAStartInAShortageBlamesNoLog(t *testing.T) {
+	for _, short := range []error{syscall.EMFILE, syscall.ENFILE, syscall.ENOMEM, syscall.ENOSPC} {
+		disk := crashfs.New(1)
+		d := mustOpen(t, disk, "sync")
+		for _, l := range makeLogs(t, d, 2, "sync") {
+			put(t, l, 4, 700)
+		}
+		image := disk.PowerLossImage(crashfs.KeepSectors, 1)
+		errs := errfs.New(image)
+		errs.Add(errfs.Rule{Ops: errfs.Open | errfs.Create | errfs.Write, Path: "/d/t-0/*", Err: short})
+		if _, err := openDir(errs, "sync"); !errors.Is(err, short) {
+			t.Fatalf("%v: opened with %v", short, err)
+		}
+		d = mustOpen(t, image, "sync")
+		holds(t, byPartition(t, d, 0), 4)
+		holds(t, byPartition(t, d, 1), 4)
 	}
 }
 

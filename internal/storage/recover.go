@@ -245,8 +245,8 @@ func (r *recovery) home() error {
 	}
 	keep := r.others
 	for _, f := range all {
-		if f.err != nil && noSpace(f.err) {
-			return f.err // that is no log's fault, and nothing could be kept aside
+		if f.err != nil && shortage(f.err) {
+			return f.err // no log is to blame, and a later start finds nothing wrong
 		}
 		keep = keep || f.err != nil && f.lc.offline == ""
 	}
@@ -282,7 +282,7 @@ func (r *recovery) keepAside(aside *aside, fr *journal.Frame) (err error) {
 	f := r.found[fr.Stream]
 	switch {
 	case f == nil:
-		_, err = aside.keep(fr, r.d.path, fmt.Sprintf("unknown-%x-%d", fr.Stream.Topic, fr.Stream.Partition))
+		_, err = aside.keep(fr, r.d.path, fmt.Sprintf(unknownFrames+"%x-%d", fr.Stream.Topic, fr.Stream.Partition))
 	case f.err == nil || f.lc.offline != "" || fr.LSN <= f.lc.rp.lsn:
 	case passes(f.err): // not in a place that may be what is wrong
 		f.aside, err = aside.keep(fr, r.d.path, f.l.String())

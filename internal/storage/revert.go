@@ -1,7 +1,6 @@
 package storage
 
 import (
-	"math"
 	"time"
 )
 
@@ -17,7 +16,7 @@ func (l *Log) revert(err error) {
 	defer l.flushMu.Unlock()
 
 	l.mu.Lock()
-	l.tail.durable(math.MaxUint64)
+	l.tail.keepWritten()
 	end := l.flushed
 	keep := l.tail.flushed
 	for keep < len(l.tail.chunks) && l.tail.chunks[keep].ready {

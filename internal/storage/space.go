@@ -2,7 +2,11 @@ package storage
 
 import (
 	"fmt"
+	"math"
 	"strings"
+
+	"github.com/chronik-io/chronik/internal/storage/diskguard"
+	"github.com/chronik-io/chronik/internal/storage/journal"
 )
 
 // Space asks the file system of the directory for the bytes that may still be
@@ -44,4 +48,23 @@ func (d *Dir) spaces() (s spaces, err error) {
 	least, most := min(s.free, clampBytes(free)), max(s.free, clampBytes(free))
 	s.apart = s.journalTotal != s.total || s.journalFree < least || s.journalFree > most
 	return s, nil
+}
+
+func clampBytes(n uint64) int64 { return int64(min(n, math.MaxInt64)) }
+
+// journalOptions returns how the directory's journal is opened, in the sizes that are set or follow
+// from the disk. Where the disk doesn't say how large it is, it is taken for large.
+func (d *Dir) journalOptions() journal.Options {
+	sizes := diskguard.LargeDisk
+	if s, err := d.spaces(); err == nil {
+		sizes = diskguard.SizesFor(s.journalTotal, s.apart)
+	}
+	if n := d.opt.JournalFileSize; n > 0 {
+		sizes = diskguard.JournalSizes{File: n, All: max(sizes.All, 4*n)}
+	}
+	if n := d.opt.JournalBytes; n > 0 {
+		sizes.All = n
+	}
+	d.sizes = sizes
+	return journal.Options{FS: d.opt.FS, Dir: d.jpath, ID: d.ident.Journal, FileSize: sizes.File, MaxBytes: sizes.All}
 }

@@ -87,7 +87,7 @@ type Usage struct {
 // Usage returns what the directory holds now.
 func (d *Dir) Usage() Usage {
 	return Usage{
-		JournalBytes: d.journal.Used(), JournalLimit: d.sizes.all,
+		JournalBytes: d.journal.Used(), JournalLimit: d.sizes.All,
 		DeferredBytes: d.memory.deferred.Load(), CachedBytes: d.memory.cached.Load(), OpenFiles: d.files.Open(),
 		MaxOpenFiles: d.opt.OpenFiles, IndexBytes: d.files.IndexBytes(),
 	}

@@ -127,7 +127,7 @@ func (d *Dir) sweep() error {
 	d.awaitDurable(target)
 	var carried atomic.Int64
 	var failed []*Log
-	pace, budget := pacer{d: d}, d.sizes.file/2
+	pace, budget := pacer{d: d}, d.sizes.File/2
 	for _, l := range d.Logs() {
 		l.mu.RLock()
 		oldest, broken := l.oldestLocked(), l.failure != nil
@@ -198,7 +198,7 @@ const paceStep = 2 * time.Millisecond
 
 // after notes that the disk was used for some time, and waits in its turn.
 func (p *pacer) after(busy time.Duration) {
-	if p.d.journal.Used() > p.d.sizes.all/4*3 {
+	if p.d.journal.Used() > p.d.sizes.All/4*3 {
 		p.debt = 0
 		return
 	}

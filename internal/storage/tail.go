@@ -164,6 +164,22 @@ func (t *tail) durable(lsn journal.LSN) (end int64, rest bool) {
 	return end, i < len(waiting) && waiting[i].last != 0
 }
 
+// keepWritten marks everything as ready that a journal which failed had written and its
+// owners count on: what stands before a written chunk was written too.
+func (t *tail) keepWritten() {
+	n := len(t.chunks)
+	for n > t.flushed && t.chunks[n-1].last == 0 {
+		n--
+	}
+	for _, c := range t.chunks[t.flushed:n] {
+		if c.last == 0 {
+			c.setLSN(c.entry.LSN)
+			c.firstTs = c.maxTs
+		}
+		c.ready = true
+	}
+}
+
 // setFlushed notes that the first n unflushed chunks are in segments now.
 func (t *tail) setFlushed(n int) {
 	for _, c := range t.chunks[t.flushed : t.flushed+n] {

@@ -57,18 +57,21 @@ func (d *Dir) keepHouse() {
 	bury := time.NewTimer(time.Hour)
 	defer bury.Stop()
 	for {
-		urgent := false
+		urgent, all := false, true
 		select {
 		case <-d.quit:
 			return
 		case <-look.C:
-			d.retain()
+			all = d.retain()
 			look.Reset(d.opt.KeeperInterval)
 		case <-d.keeper.asked:
 			urgent = d.keeper.urgent.Swap(false)
-			d.retain()
+			all = d.retain()
 		case <-d.keeper.buried:
 		case <-bury.C:
+		}
+		if !all {
+			look.Reset(min(d.opt.KeeperInterval, keeperDelay))
 		}
 		bury.Reset(d.dig(urgent))
 	}

@@ -7,22 +7,6 @@ import (
 	"github.com/chronik-io/chronik/internal/vfs"
 )
 
-func TestAJournalFitsItsDisk(t *testing.T) {
-	const gib = 1 << 30
-	for _, c := range []struct {
-		total     int64
-		apart     bool
-		file, all int64
-	}{
-		{1 << 40, false, 64 * mib, gib}, {8 * gib, false, 64 * mib, gib}, {4 * gib, false, 64 * mib, gib / 2}, {gib, false, 16 * mib, 128 * mib},
-		{150 * mib, false, 150 * mib / 64, 150 * mib / 8}, {10 * mib, false, 2 * mib, 16 * mib}, {gib, true, 64 * mib, gib / 2}, {0, false, 2 * mib, 16 * mib},
-	} {
-		if got := sizesFor(c.total, c.apart); got != (journalSizes{c.file, c.all}) {
-			t.Errorf("on %d MiB, apart %v: %+v", c.total/mib, c.apart, got)
-		}
-	}
-}
-
 // shrinking is one file system that somebody writes to all the time.
 type shrinking struct {
 	vfs.FS

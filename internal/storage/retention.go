@@ -7,16 +7,39 @@ import (
 	"github.com/chronik-io/chronik/internal/storage/cleaner"
 )
 
-// retain looks at every log once and removes what its retention takes: with one
-// checkpoint for all of them, and none where nothing goes.
-func (d *Dir) retain() {
+// A look waits for logs whose files are being changed, but only this often and this long: a
+// truncation may take minutes, and retention of the other logs must not wait for it.
+const (
+	busyRounds = 200
+	busyPause  = 10 * time.Millisecond
+)
+
+// retain looks at every log once and removes what its retention takes. It reports whether it
+// looked at all of them: the rest was busy throughout.
+func (d *Dir) retain() bool {
+	busy := d.retainAmong(d.Logs())
+	for n := 0; len(busy) > 0 && n < busyRounds && d.sleep(busyPause); n++ {
+		busy = d.retainAmong(busy)
+	}
+	return len(busy) == 0
+}
+
+// retainAmong looks at some logs and returns those that are busy. It writes one checkpoint
+// for all others, and none if nothing goes.
+func (d *Dir) retainAmong(logs []*Log) (busy []*Log) {
 	var moves []StartMove
-	for _, l := range d.Logs() {
+	for _, l := range logs {
 		if d.closing.Load() {
-			return
+			return nil
 		}
+		if !l.flushMu.TryLock() {
+			busy = append(busy, l)
+			continue
+		}
+		parts := l.partsLocked()
+		l.flushMu.Unlock()
 		now := time.Now()
-		if v, start := l.judge(now); len(v.Gone) > 0 {
+		if v, start := l.judge(now, parts); len(v.Gone) > 0 {
 			moves = append(moves, StartMove{Log: l, To: v.Start(start), gone: v.Gone})
 		} else if l.rollDue(now) {
 			if err := l.roll(); err != nil {
@@ -25,7 +48,7 @@ func (d *Dir) retain() {
 		}
 	}
 	if len(moves) == 0 {
-		return
+		return busy
 	}
 	d.MoveStarts(moves)
 	for i := range moves {
@@ -33,6 +56,7 @@ func (d *Dir) retain() {
 			d.logOnce(moves[i].Log, "retention could not move the start of a log, it is tried again", err)
 		}
 	}
+	return busy
 }
 
 // policy is what a configuration says of retention.
@@ -40,11 +64,10 @@ func (c *Cleanup) policy() cleaner.Policy {
 	return cleaner.Policy{Delete: c.Delete, Time: c.RetentionTime, Bytes: c.RetentionBytes, Ahead: c.TimestampAfter}
 }
 
-// judge decides what of the log may go now. It opens no file where the segments
+// judge decides which of the log's parts may go now. It opens no file where the segments
 // know their timestamps.
-func (l *Log) judge(now time.Time) (v cleaner.Verdict, start int64) {
+func (l *Log) judge(now time.Time, parts []cleaner.Part) (v cleaner.Verdict, start int64) {
 	b := cleaner.Bounds{High: l.high(), Start: l.logStart.Load()}
-	parts := l.parts()
 	if parts == nil {
 		return v, b.Start
 	}
@@ -54,10 +77,14 @@ func (l *Log) judge(now time.Time) (v cleaner.Verdict, start int64) {
 // parts returns the parts of the log that may be looked at now; nil where it is
 // out of use. One whose segment failed is looked at: the disk may be full.
 func (l *Log) parts() []cleaner.Part {
-	// Between the end of a write to a segment and the note that it was done, its bytes
-	// would be counted twice, in the segment and in memory.
 	l.flushMu.Lock()
 	defer l.flushMu.Unlock()
+	return l.partsLocked()
+}
+
+// partsLocked is parts. It needs flushMu: between the end of a write to a segment and the
+// note that it was done, its bytes would be counted twice, in the segment and in memory.
+func (l *Log) partsLocked() []cleaner.Part {
 	l.mu.RLock()
 	defer l.mu.RUnlock()
 	if l.closed || l.stopped || l.offline != nil {
@@ -138,7 +165,7 @@ func (l *Log) Retained() Retained {
 	if ts, err := first.Newest(); err == nil {
 		r.Newest = ts
 	}
-	v, _ := l.judge(time.Now())
+	v, _ := l.judge(time.Now(), parts)
 	if r.Why = v.Kept(); len(v.Gone) > 0 {
 		r.Why = "the keeper takes it when it looks next: " + v.Gone[0].Why
 	}

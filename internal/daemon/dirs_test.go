@@ -1,0 +1,75 @@
+package daemon
+
+import (
+	"strings"
+	"syscall"
+	"testing"
+
+	"github.com/twmb/franz-go/pkg/kadm"
+	"github.com/twmb/franz-go/pkg/kerr"
+	"github.com/twmb/franz-go/pkg/kgo"
+
+	"github.com/chronik-io/chronik/internal/vfs"
+	"github.com/chronik-io/chronik/internal/vfs/errfs"
+)
+
+// A broker starts with a log directory that does not open. It is ready, serves what is in the
+// others, makes new topics there, and says in every place what is missing and why.
+func TestABrokerServesBesideABadLogDirectory(t *testing.T) {
+	const two = "log.dirs=/one,/two"
+	mem := vfs.Memory()
+	b, _ := startHere(t, mem, two)
+	fill(t, b, "t", 2, 3)
+	if err := b.Close(); err != nil {
+		t.Fatal(err)
+	}
+	errs := errfs.New(mem)
+	errs.Add(errfs.Rule{Ops: errfs.Read, Path: "/two/checkpoint", Err: syscall.EIO})
+	b, ask := startHere(t, errs, two)
+
+	report, ok := b.ready.report()
+	if !ok || !strings.Contains(report, "degraded: log directory /two: ") || !strings.Contains(report, "input/output error") {
+		t.Errorf("ready %v: %s", ok, report)
+	}
+	text := found(t, ask)
+	for _, want := range []string{"warn log_dir log directory /two: it could not be opened", "bad partition partition t-1: it cannot be used"} {
+		if !strings.Contains(text, want) {
+			t.Errorf("no finding %q in\n%s", want, text)
+		}
+	}
+	_, v := ask("/v1/dirs")
+	if dirs := v["dirs"].([]any); len(dirs) != 2 || !strings.Contains(dirs[1].(map[string]any)["error"].(string), "input/output error") {
+		t.Errorf("%v", dirs)
+	}
+	scrape, err := prometheusText(b)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, line := range []string{`chronik_log_dir_online{dir="/one"} 1`, `chronik_log_dir_online{dir="/two"} 0`, `chronik_partitions_unavailable 1`} {
+		if !strings.Contains(scrape, line+"\n") {
+			t.Errorf("the metrics don't say %s", line)
+		}
+	}
+
+	fill(t, b, "new", 4, 1)
+	c, err := kgo.NewClient(kgo.SeedBrokers(b.Addrs()...), kgo.RecordPartitioner(kgo.ManualPartitioner()))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer c.Close()
+	admin := kadm.NewClient(c)
+	ends, err := admin.ListEndOffsets(t.Context(), "t")
+	if err == nil {
+		t.Error("t-1 has an end")
+	}
+	if end, _ := ends.Lookup("t", 0); end.Err != nil || end.Offset != 3 {
+		t.Errorf("t-0: %+v", end)
+	}
+	described, err := admin.DescribeBrokerLogDirs(t.Context(), b.rooms.conf.NodeID, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if d, there := described["/two"]; !there || d.Err != kerr.KafkaStorageError {
+		t.Errorf("/two is described as %+v", d)
+	}
+}

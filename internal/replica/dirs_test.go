@@ -1,0 +1,180 @@
+package replica
+
+import (
+	"errors"
+	"strings"
+	"syscall"
+	"testing"
+
+	"github.com/chronik-io/chronik/internal/metadata"
+	"github.com/chronik-io/chronik/internal/vfs"
+	"github.com/chronik-io/chronik/internal/vfs/errfs"
+)
+
+// twoDirs starts a broker over the log directories /d and /e.
+func twoDirs(t testing.TB, fs vfs.FS, c *cluster) life {
+	t.Helper()
+	return startIn(t, fs, c, "/d", "/e")
+}
+
+// split is a topic with four partitions, half of them in /d and half in /e, each with a
+// record, and a stop after that.
+func split(t testing.TB, fs vfs.FS, c *cluster) {
+	t.Helper()
+	l := twoDirs(t, fs, c)
+	c.topic("a", idA, 4)
+	must(t, c.apply(t, l.Manager))
+	must(t, c.apply(t, l.Manager))
+	for i := range int32(4) {
+		grow(t, l.partition(t, idA, i))
+	}
+	must(t, l.storage.Close())
+}
+
+// unreadable fails what reads a directory's checkpoint, and what reads its identity if all
+// is set.
+func unreadable(fs vfs.FS, dir string, all bool) vfs.FS {
+	errs := errfs.New(fs)
+	errs.Add(errfs.Rule{Ops: errfs.Read, Path: dir + "/checkpoint", Err: syscall.EIO})
+	if all {
+		errs.Add(errfs.Rule{Ops: errfs.Read, Path: dir + "/chronik.dir", Err: syscall.EIO})
+	}
+	return errs
+}
+
+// The partitions of a directory that can't be opened are offline and named with the reason;
+// the others, and new ones, are not concerned. None is made again elsewhere. A start that
+// opens the directory has them back.
+func TestPartitionsOfABadDirectoryAreOfflineAndMadeNowhereElse(t *testing.T) {
+	for _, all := range []bool{false, true} {
+		fs, c := vfs.Memory(), newCluster()
+		split(t, fs, c)
+		l := twoDirs(t, unreadable(fs, "/e", all), c)
+		err := c.apply(t, l.Manager)
+		if !errors.Is(err, ErrOffline) || !strings.Contains(err.Error(), "a-1") || !strings.Contains(err.Error(), "/e") {
+			t.Fatal(err)
+		}
+		var offline int
+		for i := range int32(4) {
+			p, err := l.Partition(idA, i)
+			if err == nil {
+				grow(t, p)
+				continue
+			}
+			if offline++; !errors.Is(err, ErrOffline) || !errors.Is(err, syscall.EIO) {
+				t.Errorf("partition %d: %v", i, err)
+			}
+		}
+		c.topic("b", idB, 2)
+		must(t, c.apply(t, l.Manager))
+		for i := range int32(2) {
+			grow(t, l.partition(t, idB, i))
+		}
+		if n := len(l.storage.Logs()); offline != 2 || n != 4 {
+			t.Errorf("%d partitions are offline, %d logs are there", offline, n)
+		}
+		must(t, l.storage.Close())
+
+		l = twoDirs(t, fs, c)
+		must(t, c.apply(t, l.Manager))
+		for i := range int32(4) {
+			grow(t, l.partition(t, idA, i))
+		}
+	}
+}
+
+// A partition whose directory was not recorded may be in the one that can't be opened, and is
+// made nowhere else.
+func TestAnUnrecordedPartitionIsNotMadeBesideABadDirectory(t *testing.T) {
+	fs, c := vfs.Memory(), newCluster()
+	c.fail = errors.New("store is gone")
+	l := twoDirs(t, fs, c)
+	c.topic("a", idA, 2)
+	if err := c.apply(t, l.Manager); !errors.Is(err, c.fail) {
+		t.Fatal(err)
+	}
+	for i := range int32(2) {
+		grow(t, l.partition(t, idA, i))
+	}
+	must(t, l.storage.Close())
+	c.fail = nil
+
+	l = twoDirs(t, unreadable(fs, "/e", false), c)
+	if err := c.apply(t, l.Manager); !errors.Is(err, ErrOffline) {
+		t.Error(err)
+	}
+	if n := len(l.storage.Logs()); n != 1 {
+		t.Errorf("%d logs are there", n)
+	}
+	must(t, l.storage.Close())
+
+	l = twoDirs(t, fs, c)
+	must(t, c.apply(t, l.Manager))
+	must(t, c.apply(t, l.Manager))
+	for i := range int32(2) {
+		if p := l.partition(t, idA, i); p.Ends().LogEnd != 1 {
+			t.Errorf("partition %d ends at %d", i, p.Ends().LogEnd)
+		}
+	}
+}
+
+// A topic that is deleted while one of its directories can't be opened is not forgotten: the
+// start that opens the directory removes its logs.
+func TestADeletedTopicIsRememberedUntilItsDirectoryOpens(t *testing.T) {
+	fs, c := vfs.Memory(), newCluster()
+	split(t, fs, c)
+	l := twoDirs(t, unreadable(fs, "/e", false), c)
+	if err := c.apply(t, l.Manager); !errors.Is(err, ErrOffline) {
+		t.Fatal(err)
+	}
+	c.delete("a", idA, 4)
+	must(t, c.apply(t, l.Manager))
+	if _, err := l.Partition(idA, 1); !errors.Is(err, ErrUnknownPartition) {
+		t.Error(err)
+	}
+	if _, kept := c.keys[metadata.DeletingKey(idA)]; !kept {
+		t.Error("forgotten while two of its logs are on a disk")
+	}
+	must(t, l.storage.Close())
+
+	l = twoDirs(t, fs, c)
+	must(t, c.apply(t, l.Manager))
+	if _, kept := c.keys[metadata.DeletingKey(idA)]; kept || len(l.storage.Logs()) > 0 {
+		t.Errorf("the tombstone is there: %v, logs: %v", kept, l.storage.Logs())
+	}
+}
+
+// A topic whose deletion failed is not forgotten either.
+func TestADeletedTopicIsRememberedIfItsDeletionFailed(t *testing.T) {
+	mem, c := vfs.Memory(), newCluster()
+	errs := errfs.New(mem)
+	l := twoDirs(t, errs, c)
+	c.topic("a", idA, 2)
+	must(t, c.apply(t, l.Manager))
+	must(t, c.apply(t, l.Manager))
+	errs.Add(errfs.Rule{Ops: errfs.Create | errfs.Rename, Path: "/e/checkpoint*", Err: syscall.EIO})
+	c.delete("a", idA, 2)
+	must(t, c.apply(t, l.Manager))
+	if _, kept := c.keys[metadata.DeletingKey(idA)]; !kept {
+		t.Error("forgotten although a start may find one of its logs")
+	}
+}
+
+// A log that is found in another directory than the one it was made in is a copy, and is not
+// served for it.
+func TestALogInAnotherDirectoryIsNotServed(t *testing.T) {
+	fs, c := vfs.Memory(), newCluster()
+	l := start(t, fs, c)
+	c.topic("a", idA, 1)
+	must(t, c.apply(t, l.Manager))
+	must(t, c.apply(t, l.Manager))
+	must(t, l.storage.Close())
+	must(t, c.change(metadata.TopicPartition{Topic: idA}, func(p *metadata.Partition) { p.Dirs[0] = [16]byte{9} }))
+	l = start(t, fs, c)
+	if err := c.apply(t, l.Manager); !errors.Is(err, ErrOffline) || !strings.Contains(err.Error(), "/d") {
+		t.Error(err)
+	}
+	if _, err := l.Partition(idA, 0); !errors.Is(err, ErrOffline) {
+		t.Error(err)
+	}
+}

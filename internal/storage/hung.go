@@ -1,0 +1,110 @@
+package storage
+
+import (
+	"errors"
+	"fmt"
+	"time"
+
+	"go.uber.org/zap"
+)
+
+// hungAfter is how long a directory may make no progress with what it was asked for until it
+// counts as hung. A disk that works writes a checkpoint or makes a log in a fraction of it,
+// however busy it is.
+const hungAfter = 15 * time.Second
+
+// operation is what one directory was asked for.
+type operation struct {
+	dir      *Dir
+	progress uint64 // at the last tick
+	ended    bool   // guarded by Manager.mu
+	late     bool   // nobody waits for it any more; guarded by Manager.mu
+	err      error
+}
+
+// concurrently runs fn for directories, all at once, and returns the joined errors. It waits
+// while they make progress. A directory that makes none for hungAfter counts as hung: the
+// operation fails for the caller and goes on in the background. Until it ends, the directory
+// gets no new logs, and other operations on it fail at once: callers are often the one
+// goroutine that applies metadata, which every other directory depends on.
+func (m *Manager) concurrently(dirs []*Dir, fn func(*Dir) error) error {
+	var errs []error
+	ended := make(chan *operation, len(dirs))
+	running := map[*operation]bool{}
+	for _, d := range dirs {
+		m.mu.RLock()
+		err := m.hungLocked(d)
+		m.mu.RUnlock()
+		if err != nil {
+			errs = append(errs, err)
+			continue
+		}
+		op := &operation{dir: d, progress: d.progress()}
+		running[op] = true
+		m.flights.Go(func() { ended <- m.run(op, fn) })
+	}
+	for tick := m.tick(); len(running) > 0; {
+		select {
+		case op := <-ended:
+			delete(running, op)
+			errs = append(errs, op.err)
+		case <-tick:
+			tick = m.tick()
+			for op := range running {
+				if m.gaveUp(op) {
+					delete(running, op)
+					errs = append(errs, hung(op.dir))
+				}
+			}
+		}
+	}
+	return errors.Join(errs...)
+}
+
+// run carries out an operation.
+func (m *Manager) run(op *operation, fn func(*Dir) error) *operation {
+	err := fn(op.dir)
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	op.ended, op.err = true, err
+	if op.late {
+		if m.late[op.dir]--; m.late[op.dir] == 0 {
+			delete(m.late, op.dir)
+		}
+		op.dir.log.Warn("what a hung log directory was asked for has ended", zap.Error(err))
+	}
+	return op
+}
+
+// gaveUp reports whether an operation has made no progress since the last call, and if so,
+// notes that nobody waits for it.
+func (m *Manager) gaveUp(op *operation) bool {
+	before := op.progress
+	op.progress = op.dir.progress()
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if op.ended || op.progress != before {
+		return false
+	}
+	op.late = true
+	m.late[op.dir]++
+	op.dir.log.Error("log directory hangs: it gets no new partitions, and operations on it fail", zap.Duration("after", hungAfter))
+	return true
+}
+
+// hungLocked returns why a directory must not be asked for anything, nil if it may.
+func (m *Manager) hungLocked(d *Dir) error {
+	if m.late[d] > 0 {
+		return hung(d)
+	}
+	return nil
+}
+
+func hung(d *Dir) error {
+	return fmt.Errorf("%w: log directory %s hangs: its disk has not answered for %v; check the disk and the kernel's log",
+		ErrFailed, d.path, hungAfter)
+}
+
+// progress is a number that changes while the directory works: it makes or deletes logs, or
+// records become durable.
+func (d *Dir) progress() uint64 { return d.steps.Load() + d.Pulse().Durable }

@@ -1,0 +1,171 @@
+package storage
+
+import (
+	"errors"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/chronik-io/chronik/internal/vfs/crashfs"
+	"github.com/chronik-io/chronik/internal/vfs/errfs"
+)
+
+// hanging is two directories, and a disk of which a rule can hold calls. Each value sent to
+// ticks is the time after which a directory without progress counts as hung.
+type hanging struct {
+	*Manager
+	errs  *errfs.FS
+	disk  *crashfs.FS
+	ticks chan time.Time
+	free  chan struct{}
+}
+
+func hangs(t *testing.T) *hanging {
+	t.Helper()
+	h := &hanging{disk: crashfs.New(1), ticks: make(chan time.Time), free: make(chan struct{})}
+	h.errs = errfs.New(h.disk)
+	h.Manager = mustManage(t, h.errs)
+	h.tick = func() <-chan time.Time { return h.ticks }
+	t.Cleanup(func() { // before the manager is closed
+		if h.free != nil {
+			close(h.free)
+		}
+	})
+	return h
+}
+
+// hold has calls on /b wait.
+func (h *hanging) hold(ops errfs.Op, path string) *errfs.Fault {
+	free := h.free
+	return h.errs.Add(errfs.Rule{Ops: ops, Path: path, Before: func(errfs.Call) { <-free }})
+}
+
+// made reports whether n logs were made.
+func (h *hanging) made(n int) func() bool { return func() bool { return len(h.Logs()) == n } }
+
+// release lets them go on.
+func (h *hanging) release() {
+	close(h.free)
+	h.free = nil
+}
+
+// during runs fn, has ticks come once /a has done its part and something of /b is held, and
+// returns when fn has.
+func (h *hanging) during(t *testing.T, held *errfs.Fault, done func() bool, fn func()) {
+	t.Helper()
+	ended := make(chan struct{})
+	go func() { defer close(ended); fn() }()
+	eventually(t, "/a is done and a call on /b is held", func() bool { return held.Hits() > 0 && done() })
+	for {
+		select {
+		case h.ticks <- time.Time{}:
+		case <-ended:
+			return
+		}
+	}
+}
+
+// A directory whose disk hangs keeps no log from being made in another one. It gets no new
+// logs and refuses at once until its disk answers; what it was asked for is done then, and a
+// log that was begun there is made nowhere else.
+func TestAHungDiskHoldsUpNoOtherDirectory(t *testing.T) {
+	h := hangs(t)
+	held := h.hold(errfs.Mkdir|errfs.Create, "/b/*")
+	specs := specsOf('t', 4)
+	h.during(t, held, h.made(2), func() {
+		if _, err := h.Create(specs); !errors.Is(err, ErrFailed) || !strings.Contains(err.Error(), "/b hangs") {
+			t.Errorf("create: %v", err)
+		}
+	})
+	if n := len(h.Logs()); n != 2 {
+		t.Errorf("%d logs were made, want the two of /a", n)
+	}
+	for i := range specs {
+		if h.Get(specs[i].ID) == nil {
+			if _, err := h.Create(specs[i : i+1]); !errors.Is(err, ErrFailed) { // nothing ticks: it doesn't wait
+				t.Errorf("once more: %v", err)
+			}
+		}
+	}
+	logs, err := h.Create(specsOf('u', 3))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, l := range logs {
+		put(t, l, 1, 10)
+		if l.Dir().Path() != "/a" {
+			t.Errorf("%s was made in %s", l, l.Dir().Path())
+		}
+	}
+	h.release()
+	eventually(t, "what was begun has ended", func() bool { return len(h.Logs()) == 7 })
+	for _, s := range specs {
+		put(t, h.Get(s.ID), 1, 10)
+	}
+	eventually(t, "/b gets new logs", func() bool {
+		logs, err := h.Create(specsOf(byte('A'+len(h.Logs())), 1))
+		return err == nil && logs[0].Dir().Path() == "/b"
+	})
+}
+
+// Logs are deleted in every directory whose disk answers. Those in a directory that hangs are
+// out of use, and their deletion goes on when the disk answers.
+func TestAHungDiskHoldsUpNoOthersDeletion(t *testing.T) {
+	h := hangs(t)
+	specs := specsOf('t', 4)
+	logs, err := h.Create(specs)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var ids []ID
+	for _, l := range logs {
+		put(t, l, 1, 10)
+		ids = append(ids, l.ID())
+	}
+	before := h.dirs[0].steps.Load()
+	held := h.hold(errfs.Create|errfs.Rename, "/b/*")
+	h.during(t, held, func() bool { return len(h.dirs[0].Logs()) == 0 && h.dirs[0].steps.Load() >= before+4 }, func() {
+		if err := h.Delete(ids...); !errors.Is(err, ErrFailed) || !strings.Contains(err.Error(), "/b hangs") {
+			t.Errorf("delete: %v", err)
+		}
+	})
+	if n := len(h.Logs()); n != 0 {
+		t.Errorf("%d logs are in use", n)
+	}
+	h.release()
+	if err := h.Close(); err != nil {
+		t.Fatal(err)
+	}
+	if left := mustManage(t, h.disk).Logs(); len(left) > 0 {
+		t.Errorf("left after a start: %v", left)
+	}
+}
+
+// A directory that is slow and makes progress is waited for, however long it takes: it makes
+// a log, or records become durable.
+func TestASlowDiskIsWaitedFor(t *testing.T) {
+	h := hangs(t)
+	d := h.dirs[1]
+	op := &operation{dir: d, progress: d.progress()}
+	l := makeLogs(t, d, 1, "sync")[0]
+	for _, what := range []string{"it made a log", "records became durable"} {
+		if h.gaveUp(op) {
+			t.Errorf("given up although %s", what)
+		}
+		put(t, l, 1, 10)
+	}
+	if h.gaveUp(op) || !h.gaveUp(op) {
+		t.Error("not given up although nothing happened")
+	}
+}
+
+// A topic that is deleted while its log's creation is held by a disk is not forgotten.
+func TestALogThatIsBeingMadeIsNotTakenForDeleted(t *testing.T) {
+	h := hangs(t)
+	held := h.hold(errfs.Mkdir, "/b/*")
+	specs := specsOf('t', 2)
+	h.during(t, held, h.made(1), func() { _, _ = h.Create(specs) })
+	if err := h.Delete(specs[0].ID, specs[1].ID); !errors.Is(err, ErrFailed) {
+		t.Errorf("deleted while one is being made: %v", err)
+	}
+}

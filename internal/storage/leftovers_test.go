@@ -1,0 +1,121 @@
+package storage
+
+import (
+	"errors"
+	"strings"
+	"syscall"
+	"testing"
+
+	"github.com/chronik-io/chronik/internal/vfs"
+	"github.com/chronik-io/chronik/internal/vfs/crashfs"
+	"github.com/chronik-io/chronik/internal/vfs/errfs"
+)
+
+// namesIn lists what is in a directory and has a part in its name.
+func namesIn(t *testing.T, fsys vfs.FS, dir, part string) string {
+	t.Helper()
+	infos, err := fsys.List(dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var names []string
+	for _, in := range infos {
+		if strings.Contains(in.Name, part) {
+			names = append(names, in.Name)
+		}
+	}
+	return strings.Join(names, " ")
+}
+
+// Files of frames that no checkpoint names and no log needs are removed by a start. Those of a
+// log that is out of use, or that nobody knows, stay.
+func TestAStartRemovesAbandonedFrames(t *testing.T) {
+	disk := crashfs.New(1)
+	d := mustOpen(t, disk, "sync")
+	for _, l := range makeLogs(t, d, 3, "sync") {
+		put(t, l, 3, 1000)
+	}
+	if err := d.Delete(byPartition(t, d, 2)); err != nil {
+		t.Fatal(err)
+	}
+	image := disk.PowerLossImage(crashfs.KeepAll, 1)
+	for _, name := range []string{"t-0-1", "t-1-1", "t-2-9", "unknown-01-0-3", "other-0-1", "t-0-notes", "t-0"} {
+		writeFile(t, image, "/d/"+name+".frames", []byte{1})
+	}
+	errs := errfs.New(image)
+	errs.Add(errfs.Rule{Ops: errfs.List, Path: "/d/t-1", Err: syscall.EIO})
+	mustOpen(t, errs, "sync")
+	left := namesIn(t, image, "/d", ".frames")
+	for name, want := range map[string]bool{"t-0-1.": false, "t-2-9.": false, "t-1-1.": true, "unknown-01-0-3.": true, "other-0-1.": true, "t-0.": true} {
+		if strings.Contains(left, name) != want {
+			t.Errorf("%sframes is there: %v, left: %s", name, !want, left)
+		}
+	}
+	image = image.PowerLossImage(crashfs.KeepAll, 1)
+	errs = errfs.New(image)
+	removed := errs.Add(errfs.Rule{Ops: errfs.Remove, Path: "/d/t-1-*.frames"})
+	holds(t, byPartition(t, mustOpen(t, errs, "sync"), 1), 3)
+	if n := removed.Hits(); n != 2 {
+		t.Errorf("two files were removed %d times", n)
+	}
+	if left := namesIn(t, image, "/d", "t-1"); strings.Contains(left, ".frames") {
+		t.Errorf("the log is back, and left is %s", left)
+	}
+}
+
+// The directory of a deleted log that could not be renamed is removed when a log of its name is
+// made; nothing of it is kept as a stray.
+func TestADeletedLogsDirectoryIsNoStray(t *testing.T) {
+	disk := errfs.New(vfs.Memory())
+	d := mustOpen(t, disk, "sync")
+	l := makeLogs(t, d, 1, "sync")[0]
+	put(t, l, 3, 1000)
+	if err := l.flush(); err != nil {
+		t.Fatal(err)
+	}
+	stuck := disk.Add(errfs.Rule{Ops: errfs.Rename, Path: "/d/t-0", Err: syscall.EIO})
+	if err := d.Delete(l); err == nil || stuck.Hits() == 0 {
+		t.Fatalf("deleted: %v", err)
+	}
+	disk.Clear()
+	logs, err := d.Create([]Spec{{ID: ID{Topic: [16]byte{2}}, Topic: "t", Config: testConfig("sync")}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	put(t, logs[0], 1, 10)
+	if names := namesIn(t, disk, "/d", "t-0"); names != "t-0" {
+		t.Errorf("left: %s", names)
+	}
+	if err := d.Close(); err != nil {
+		t.Fatal(err)
+	}
+	holds(t, mustOpen(t, disk, "sync").Logs()[0], 1)
+}
+
+// A log whose deletion failed may be in the checkpoint on the disk: a log of its name is made
+// only when it is certainly not.
+func TestALogWhoseDeletionFailedKeepsItsDirectory(t *testing.T) {
+	for failing := 1; failing < 5; failing++ {
+		disk := crashfs.New(1)
+		errs := errfs.New(disk)
+		d := mustOpen(t, errs, "sync")
+		l := makeLogs(t, d, 1, "sync")[0]
+		put(t, l, 3, 1000)
+		if err := errors.Join(l.flushAndSync(), d.checkpoint(nil)); err != nil {
+			t.Fatal(err)
+		}
+		errs.Add(errfs.Rule{Ops: errfs.SyncDir | errfs.Rename | errfs.Create, Path: "/d/checkpoint*", From: failing, Err: syscall.EIO})
+		errs.Add(errfs.Rule{Ops: errfs.SyncDir, Path: "/d", From: failing, Err: syscall.EIO})
+		if err := d.Delete(l); err == nil {
+			continue
+		}
+		_, _ = d.Create([]Spec{{ID: ID{Topic: [16]byte{2}}, Topic: "t", Config: testConfig("sync")}})
+		for _, image := range []*crashfs.FS{disk.KillImage(1), disk.PowerLossImage(crashfs.DropUnsynced, 1)} {
+			for _, l := range mustOpen(t, image, "sync").Logs() {
+				if err := l.Offline(); err != nil {
+					t.Errorf("failing from %d: %v", failing, err)
+				}
+			}
+		}
+	}
+}

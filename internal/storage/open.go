@@ -1,0 +1,123 @@
+package storage
+
+import (
+	"errors"
+	"sync"
+	"syscall"
+
+	"github.com/chronik-io/chronik/internal/storage/statefile"
+)
+
+// Open opens the directories concurrently and recovers their logs. A directory that
+// can't be used is left out, and Failed lists it: a disk that dies takes only its own
+// partitions with it. Open fails with a DirError for each such directory if none can be
+// used, or if the cause is not a disk; see refusesStart.
+//
+// Of two directories that hold the same log, or have the same identity, the one that
+// comes later in places is left out: one is a copy of the other, and the order of the
+// configuration is the only order that an operator can see and change.
+func Open(places []Place, opt Options) (*Manager, error) {
+	if len(places) == 0 {
+		return nil, errors.New("no log directory is configured")
+	}
+	opt.share(len(places))
+	dirs, failed := openAll(places, opt)
+	m := newManager()
+	refused := opt.Interrupted != nil && opt.Interrupted() != nil
+	for i, d := range dirs {
+		if d != nil {
+			err := m.admit(d)
+			if err == nil {
+				continue
+			}
+			d.leaveUnused()
+			failed[i] = &DirError{Path: places[i].Path, Journal: places[i].Journal, ID: d.ident.Dir, Err: err}
+		}
+		refused = refused || refusesStart(failed[i])
+		m.failed = append(m.failed, failed[i])
+	}
+	if len(m.failed) == 0 || len(m.dirs) > 0 && !refused {
+		return m, nil
+	}
+	for _, d := range m.dirs {
+		d.leaveUnused()
+	}
+	errs := make([]error, len(m.failed))
+	for i, e := range m.failed {
+		errs[i] = e
+	}
+	return nil, errors.Join(errs...)
+}
+
+// share divides what the options bound for a broker among its directories.
+func (o *Options) share(dirs int) {
+	if o.OpenFiles <= 0 {
+		o.OpenFiles = openFiles(dirs)
+	}
+	// Each directory runs at most one compaction at a time.
+	if o.CleanerBytes <= 0 {
+		o.CleanerBytes = cleanerBytes
+	}
+	o.CleanerBytes = max(o.CleanerBytes/int64(dirs), 1)
+	if o.CleanerBytesPerSecond > 0 {
+		o.CleanerBytesPerSecond = max(o.CleanerBytesPerSecond/int64(dirs), 1)
+	}
+}
+
+// openAll opens all directories. For each place it returns the directory or the error.
+func openAll(places []Place, opt Options) ([]*Dir, []*DirError) {
+	opt.setDefaults()
+	dirs, failed := make([]*Dir, len(places)), make([]*DirError, len(places))
+	var wg sync.WaitGroup
+	for i, p := range places {
+		wg.Go(func() {
+			d := newDir(p, &opt)
+			if err := d.open(); err != nil {
+				failed[i] = &DirError{Path: p.Path, Journal: p.Journal, ID: d.ident.Dir, Err: err}
+				return
+			}
+			dirs[i] = d
+		})
+	}
+	wg.Wait()
+	return dirs, failed
+}
+
+// refusesStart reports whether an error of one directory keeps the broker from starting
+// with the others. Such an error is not of a disk: another process has the directory, a
+// newer version wrote it, the configuration names something else, or the process is out
+// of descriptors or memory. The operator corrects it, or a later start succeeds;
+// meanwhile no partition should be offline because of it.
+func refusesStart(err error) bool {
+	return errors.Is(err, ErrLocked) || errors.Is(err, statefile.ErrNewer) || errors.Is(err, syscall.ENOTDIR) ||
+		shortage(err) && !noSpace(err)
+}
+
+// admit adds an open directory, unless it is a copy of one that was added before.
+func (m *Manager) admit(d *Dir) error {
+	for _, other := range m.dirs {
+		if other.ident.Dir == d.ident.Dir {
+			return foreign("it has the same identity as %s, which is before it in log.dirs and is used: "+
+				"one is a copy of the other; remove the copy, or take it out of log.dirs", other.path)
+		}
+	}
+	for _, l := range d.Logs() {
+		if other := m.logs[l.id]; other != nil {
+			return foreign("%s is in %s and in %s; the first in log.dirs is used: "+
+				"remove the partition from one of them, or take one of them out of log.dirs",
+				l, other.dir.path, d.path)
+		}
+	}
+	m.dirs = append(m.dirs, d)
+	for _, l := range d.Logs() {
+		m.logs[l.id] = l
+	}
+	return nil
+}
+
+// leaveUnused closes a directory that was recovered and not used. If the stop before was
+// not clean, the next start must still see that: nobody has raised leader epochs since.
+func (d *Dir) leaveUnused() {
+	d.unused = true
+	_ = d.Close() // on error the next start recovers it
+}

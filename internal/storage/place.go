@@ -1,0 +1,137 @@
+package storage
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+)
+
+// Create makes logs, each in the usable directory that holds the fewest, and returns them
+// in the order of specs when their birth is durable. A directory with little space is used
+// only if all have little. After an error some of the logs may have been made; a log whose
+// creation failed is tried again in the same directory.
+//
+// The directories work concurrently, and Create does not wait for a disk that hangs; see
+// concurrently.
+func (m *Manager) Create(specs []Spec) ([]*Log, error) {
+	byDir, err := m.place(specs)
+	if err != nil {
+		return nil, err
+	}
+	err = m.concurrently(slices.Collect(maps.Keys(byDir)), func(d *Dir) error { return m.createIn(d, byDir[d]) })
+	if err != nil {
+		return nil, err
+	}
+	made := make([]*Log, len(specs))
+	for i := range specs {
+		made[i] = m.Get(specs[i].ID)
+	}
+	return made, nil
+}
+
+// place chooses a directory for each log and notes that its creation begins there.
+func (m *Manager) place(specs []Spec) (map[*Dir][]Spec, error) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	counts := m.candidatesLocked()
+	byDir := map[*Dir][]Spec{}
+	for _, s := range specs {
+		if m.logs[s.ID] != nil {
+			return nil, fmt.Errorf("create log %s-%d: %w", s.Topic, s.ID.Partition, ErrExists)
+		}
+		best := m.begun[s.ID]
+		if best == nil {
+			for _, d := range m.dirs {
+				if n, ok := counts[d]; ok && (best == nil || n < counts[best]) {
+					best = d
+				}
+			}
+			if best == nil {
+				return nil, fmt.Errorf("%w: no log directory takes records now", ErrFailed)
+			}
+			counts[best]++
+		}
+		byDir[best] = append(byDir[best], s)
+	}
+	for d, list := range byDir {
+		for _, s := range list {
+			m.begun[s.ID] = d
+		}
+	}
+	return byDir, nil
+}
+
+// candidatesLocked returns the directories that take new logs, with how many logs each has:
+// those with room, or all that take records if none has room. A client was refused already
+// then, and what is asked for must be made.
+func (m *Manager) candidatesLocked() map[*Dir]int {
+	roomy, all := map[*Dir]int{}, map[*Dir]int{}
+	for _, d := range m.dirs {
+		if d.Err() != nil || m.hungLocked(d) != nil {
+			continue
+		}
+		all[d] = len(d.Logs())
+		if d.Room() == nil {
+			roomy[d] = all[d]
+		}
+	}
+	if len(roomy) > 0 {
+		return roomy
+	}
+	return all
+}
+
+// createIn makes logs in one directory and takes them over, also when nobody waits for that
+// any more.
+func (m *Manager) createIn(d *Dir, specs []Spec) error {
+	logs, err := d.Create(specs)
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	for _, l := range logs {
+		m.logs[l.id] = l
+	}
+	for i := range specs {
+		if err == nil || !d.unsure.Load() {
+			delete(m.begun, specs[i].ID)
+		}
+	}
+	return err
+}
+
+// Delete removes logs; see Dir.Delete. A log that isn't there is no error. After an error
+// the logs are out of use, and the next start may find some of them again.
+func (m *Manager) Delete(ids ...ID) error {
+	byDir, begun := map[*Dir][]*Log{}, map[*Dir][]ID{}
+	m.mu.Lock()
+	for _, id := range ids {
+		if l := m.logs[id]; l != nil {
+			byDir[l.dir] = append(byDir[l.dir], l)
+			delete(m.logs, id)
+		} else if d := m.begun[id]; d != nil {
+			byDir[d] = append(byDir[d], nil...)
+			begun[d] = append(begun[d], id)
+		}
+	}
+	m.mu.Unlock()
+	return m.concurrently(slices.Collect(maps.Keys(byDir)), func(d *Dir) error {
+		if len(begun[d]) > 0 {
+			if err := m.unborn(d, begun[d]); err != nil {
+				return err
+			}
+		}
+		return d.Delete(byDir[d]...)
+	})
+}
+
+// unborn makes sure that no start finds logs whose creation failed in a directory.
+func (m *Manager) unborn(d *Dir, ids []ID) error {
+	if err := d.ascertain(); err != nil {
+		return err
+	}
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	for _, id := range ids {
+		delete(m.begun, id)
+	}
+	return nil
+}

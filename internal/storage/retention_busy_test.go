@@ -1,0 +1,42 @@
+package storage
+
+import (
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/chronik-io/chronik/internal/vfs"
+)
+
+// Retention of a directory does not wait for a log whose files are being changed, which a
+// truncation may do for minutes: it comes back to that log.
+func TestRetentionPassesABusyLog(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		d, err := openDir(vfs.Memory(), "sync", func(o *Options) { o.KeeperInterval = time.Hour })
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer d.Close()
+		logs := makeLogs(t, d, 3, "sync")
+		for _, l := range logs {
+			l.Observe(idle{})
+			put(t, l, 3, 100) // of 1970
+		}
+		logs[1].flushMu.Lock()
+		for _, l := range logs {
+			l.Configure(keeping("sync", 1000, -1))
+		}
+		if d.retain() {
+			t.Error("it looked at a log whose files are being changed")
+		}
+		for i, want := range []int64{3, 0, 3} {
+			if got := logs[i].Ends().LogStart; got != want {
+				t.Errorf("partition %d begins at %d, want %d", i, got, want)
+			}
+		}
+		logs[1].flushMu.Unlock()
+		if !d.retain() || logs[1].Ends().LogStart != 3 {
+			t.Errorf("it has not come back: the log begins at %d", logs[1].Ends().LogStart)
+		}
+	})
+}
