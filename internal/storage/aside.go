@@ -105,8 +105,9 @@ type asideCopy struct {
 
 // copyAside copies what the journal holds of logs whose segments fail, each into a file
 // of its own, with one pass over the journal. The logs are repaired from there
-// (replayAside) and hold neither the journal nor memory meanwhile. A log with something
-// in flight is left for the next time. flushMu of the logs must not be held.
+// (replayAside) and hold neither the journal nor memory meanwhile. What waits in the
+// journal's queue is taken back; a log of which something is being written is left for
+// the next time. flushMu of the logs must not be held.
 func (d *Dir) copyAside(logs []*Log) error {
 	copies, from := map[ID]*asideCopy{}, journal.LSN(math.MaxUint64)
 	for _, l := range logs {
@@ -153,6 +154,9 @@ func (l *Log) beginAside() *asideCopy {
 		return nil
 	}
 	l.flushMu.Lock()
+	if cause := l.Err(); cause != nil {
+		l.revertQueued(cause)
+	}
 	entry, oldest := l.checkpointed()
 	l.mu.RLock()
 	n := len(l.tail.chunks)

@@ -250,12 +250,7 @@ func (l *Log) synced() {
 	l.rp.lsn = max(l.rp.lsn, l.flushedLSN)
 	l.rp.segments = l.extentsLocked()
 	l.lowestUnsynced = 0
-	end, ahead := l.rp.offset, l.rp.offset > l.durable.Load()
 	l.mu.Unlock()
-	if ahead { // what the journal lost was flushed from memory
-		l.durable.Store(end)
-		l.observer().Advanced()
-	}
 }
 
 // extentsLocked lists the segments with the bytes that are synced.

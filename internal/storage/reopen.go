@@ -33,6 +33,7 @@ func (d *Dir) reopen(err error) {
 	}
 	d.reopened()
 	for _, l := range d.Logs() {
+		l.recovered()
 		l.Commit(nil)
 	}
 }
@@ -48,6 +49,18 @@ func (d *Dir) begin() error {
 		return err
 	}
 	return d.journal.Resume()
+}
+
+// recovered moves the durable end to the recovery point, which a checkpoint holds: what
+// was only written when the journal failed has been flushed from memory since.
+func (l *Log) recovered() {
+	l.mu.RLock()
+	end := l.rp.offset
+	l.mu.RUnlock()
+	if end > l.durable.Load() {
+		l.durable.Store(end)
+		l.observer().Advanced()
+	}
 }
 
 // home brings everything that was acknowledged into synced segments, so that no file

@@ -1,6 +1,7 @@
 package storage
 
 import (
+	"slices"
 	"time"
 )
 
@@ -27,7 +28,28 @@ func (l *Log) revert(err error) {
 	}
 	gone := l.tail.cutEnd(end)
 	l.mu.Unlock()
+	l.takeBack(end, gone, err)
+}
 
+// revertQueued takes back what waits in the journal's queue, because the log is out of
+// use: it could wait for room that the log itself keeps from being made. The caller owns
+// the right to commit and holds flushMu.
+func (l *Log) revertQueued(err error) {
+	l.dir.journal.Drop(l.stream)
+	l.mu.Lock()
+	i := slices.IndexFunc(l.tail.chunks, func(c *chunk) bool { return c.dropped })
+	if i < 0 {
+		l.mu.Unlock()
+		return
+	}
+	end := l.tail.chunks[i].base
+	gone := l.tail.cutEnd(end)
+	l.mu.Unlock()
+	l.takeBack(end, gone, err)
+}
+
+// takeBack ends the log at end, beyond which gone were numbered.
+func (l *Log) takeBack(end int64, gone []*chunk, err error) {
 	l.dir.memory.drop(gone, 0)
 	if l.logEnd.Load() == end {
 		return

@@ -1,6 +1,7 @@
 package storage
 
 import (
+	"errors"
 	"math/bits"
 	"slices"
 	"sort"
@@ -34,6 +35,7 @@ type chunk struct {
 	last    journal.LSN // of the frame that holds its last batch
 	firstTs int64       // maxTs of what it was before others joined
 	ready   bool        // its frame is durable: it may be written to a segment
+	dropped bool        // the journal did not take it
 	writing bool        // was given to a write of a segment: it stays as it is
 }
 
@@ -67,8 +69,13 @@ func (c *chunk) Written(*journal.Entry) {
 // Durable is journal.Owner.
 func (c *chunk) Durable(_ *journal.Entry, err error) {
 	defer c.buf.Release()
-	if err == nil {
+	switch {
+	case err == nil:
 		c.log.chunkDurable(c) // c may be nothing any more
+	case errors.Is(err, journal.ErrDropped):
+		c.log.mu.Lock()
+		c.dropped = true
+		c.log.mu.Unlock()
 	} // otherwise the directory reverts every log as a whole
 }
 

@@ -85,21 +85,21 @@ func (j *Journal) Release(at Position) { j.space.release(at.File) }
 
 // Rotate makes the next write begin a file of its own, so that a clean stop
 // leaves a journal whose needed part is empty. It waits for the group that is
-// being written and until every owner of an earlier one was told: a checkpoint that names
+// being written, until what is written is durable, and until every owner of an earlier one was told: a checkpoint that names
 // the new file must cover all that is acknowledged. Nothing may be queued, and no Owner may
 // call it. Resume must follow, or Close.
 func (j *Journal) Rotate() (Position, error) {
 	j.mu.Lock()
-	for j.busy || j.telling.Load() > 0 {
+	for j.busy || j.telling.Load() > 0 || j.state == running && j.group.unsynced.entries > 0 {
+		if j.group.unsynced.entries > 0 && !j.asked {
+			j.asked = true
+			j.poke()
+		}
 		j.idle.Wait()
 	}
 	if j.waiting.entries > 0 {
 		j.mu.Unlock()
 		return Position{}, fmt.Errorf("journal %s: entries wait, so that it can't begin a new file", j.opt.Dir)
-	}
-	if j.group.unsynced.entries > 0 {
-		j.mu.Unlock()
-		return Position{}, fmt.Errorf("journal %s: entries are not synced, so that it can't begin a new file", j.opt.Dir)
 	}
 	if j.state == running {
 		j.state = stopped
