@@ -270,7 +270,7 @@ func (d *Dir) checkpoint(fresh *journal.Position) error {
 	} else {
 		c.redo = d.journal.Oldest(redo)
 	}
-	if d.opt.broken.earlyRelease {
+	if d.opt.broken.has(earlyRelease) {
 		d.journal.Release(c.redo)
 	}
 	if err := d.writeCheckpoint(&c); err != nil {
@@ -291,7 +291,7 @@ func (d *Dir) writeCheckpoint(c *checkpoint) error {
 // saveCheckpoint makes an encoded checkpoint durable, twice.
 func (d *Dir) saveCheckpoint(version int, b []byte) error {
 	names := []string{path.Join(d.path, checkpointFile), path.Join(d.path, checkpointCopy)}
-	if d.opt.broken.lazyCopy && d.ckptSeq > 1 {
+	if d.opt.broken.has(lazyCopy) && d.ckptSeq > 1 {
 		names = names[:1]
 	}
 	return statefile.WriteAll(d.opt.FS, "checkpoint", version, b, names...)
@@ -308,17 +308,17 @@ func (l *Log) checkpointed() (logCheckpoint, journal.LSN) {
 		return *l.asFound, math.MaxUint64
 	}
 	lc := logCheckpoint{id: l.id, topic: l.topic, mode: l.mode, cut: l.cut, logStart: l.logStart.Load(), rp: l.rp}
-	lc.clean, lc.swapping, lc.swap = l.clean, l.swapMark && !l.dir.opt.broken.forgetfulSwap, l.swapBase
+	lc.clean, lc.swapping, lc.swap = l.clean, l.swapMark && !l.dir.opt.broken.has(forgetfulSwap), l.swapBase
 	var err error
 	// Epochs that began above the recovery point come back with the frames.
 	if lc.epochs, _, err = epochs.Decode(l.epochs.Append(nil, l.rp.offset+1)); err != nil {
 		lc.epochs = epochs.Cache{} // can't be: it has just been encoded
 	}
 	lc.producers = l.settled.Append(nil, l.rp.offset)
-	if l.dir.opt.broken.liveProducers {
+	if l.dir.opt.broken.has(liveProducers) {
 		lc.producers = l.producers.Append(nil, l.rp.offset)
 	}
-	if l.dir.opt.broken.earlyLSN {
+	if l.dir.opt.broken.has(earlyLSN) {
 		lc.rp.lsn = max(lc.rp.lsn, l.dir.journal.Notified())
 	}
 	return lc, l.oldestLocked()

@@ -300,7 +300,7 @@ func (l *Log) place(c *chunk, a *Append, b record.Batch, now time.Time) {
 // publish makes the chunk part of the log's tail.
 func (l *Log) publish(c *chunk) {
 	l.mu.Lock()
-	c.ready = l.mode == writeThrough || l.dir.opt.broken.notDurable
+	c.ready = l.mode == writeThrough || l.dir.opt.broken.has(notDurable)
 	l.tail.add(c)
 	l.mu.Unlock()
 }
@@ -309,7 +309,7 @@ func (l *Log) publish(c *chunk) {
 func (l *Log) handOver(c *chunk, t *turn.Turn) {
 	if c.ready {
 		l.dir.schedule(l)
-		if !l.dir.opt.broken.notDurable || l.currentMode() == writeThrough {
+		if !l.dir.opt.broken.has(notDurable) || l.currentMode() == writeThrough {
 			return
 		}
 	}

@@ -282,7 +282,7 @@ func (d *Dir) open() (err error) {
 	}
 	opt := d.journalOptions()
 	opt.Sweep = func() { d.signal(d.sweeps) }
-	opt.Absent, opt.Failed, opt.Synced, opt.Broken = d.opt.Absent, d.journalFailed, d.stats.group, d.opt.broken.journal
+	opt.Absent, opt.Failed, opt.Synced, opt.Broken = d.opt.Absent, d.journalFailed, d.stats.group, d.opt.broken.inJournal()
 	if d.journal, err = journal.Open(opt); err != nil {
 		return err
 	}

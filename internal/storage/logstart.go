@@ -76,7 +76,7 @@ func (d *Dir) MoveStarts(moves []StartMove) {
 	if !any {
 		return
 	}
-	err := d.commitPoint(d.opt.broken.silentStart)
+	err := d.commitPoint(d.opt.broken.has(silentStart))
 	for i := range moves {
 		m := &moves[i]
 		switch {
@@ -159,7 +159,7 @@ func (l *Log) discardLocked(to int64) (gone []*chunk, cached int) {
 	}
 	now := l.dir.now()
 	for _, c := range rest {
-		if !l.dir.opt.broken.forgetGone {
+		if !l.dir.opt.broken.has(forgetGone) {
 			eachBatch(c.data, func(b record.Batch) { l.settled.Add(b, now) })
 		}
 	}

@@ -23,7 +23,7 @@ func (l *Log) switchMode() {
 		l.mode = l.cfg.Load().mode()
 		l.rp.lsn = max(l.rp.lsn, l.dir.journal.Assigned())
 		l.mu.Unlock()
-		if err = l.dir.commitPoint(l.dir.opt.broken.silentSwitch); err == nil {
+		if err = l.dir.commitPoint(l.dir.opt.broken.has(silentSwitch)); err == nil {
 			l.mu.Lock()
 			l.unsettled = false
 			l.mu.Unlock()

@@ -96,7 +96,7 @@ func (l *Log) replaceSegment() error {
 	if err != nil {
 		return err
 	}
-	if !through && end > rp.offset && !l.dir.opt.broken.forgetfulFail {
+	if !through && end > rp.offset && !l.dir.opt.broken.has(forgetfulFail) {
 		if err = l.refill(s, rp, end); err != nil {
 			_ = s.Remove() // tried again from the start
 			return err

@@ -78,7 +78,7 @@ func (l *Log) commitCut(c *cutting) error {
 	if err := l.recallProducers(c); err != nil {
 		return err
 	}
-	if err := l.dir.commitPoint(l.dir.opt.broken.silentCut); err != nil {
+	if err := l.dir.commitPoint(l.dir.opt.broken.has(silentCut)); err != nil {
 		return err
 	}
 	if err := l.cutFiles(c); err != nil {
