@@ -295,6 +295,7 @@ func (w *world) replaced(m *mlog, err error) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	m.alts, m.replacing = nil, false
+	m.high.Store(min(m.high.Load(), m.cur.end())) // a reset begins anew
 	if e := m.l.Ends(); e.LogEnd != m.cur.end() || e.LogStart != m.cur.start {
 		failf("%s is %+v after a truncation or reset, want [%d, %d)", m.topic, e, m.cur.start, m.cur.end())
 	}
@@ -309,7 +310,6 @@ func (w *world) reset(m *mlog) {
 	start := w.rng.Int64N(m.cur.end() + 100)
 	m.alts, m.replacing = append(m.alts, m.cur), true
 	m.cur = history{start: start, first: start}
-	m.high.Store(0)
 	m.forgetProducers()
 	m.mu.Unlock()
 	w.say("reset %s to %d", m.topic, start)

@@ -13,7 +13,7 @@ import (
 //	CHRONIK_MODEL_RUNS=n   live that many histories
 func TestModel(t *testing.T) {
 	runs, first := 250, uint64(1)
-	cfg := modelConfig{steps: 120, noReader: true}
+	cfg := modelConfig{steps: 120}
 	if s := os.Getenv("CHRONIK_MODEL_SEED"); s != "" {
 		first, _ = strconv.ParseUint(s, 10, 64)
 		runs = 1

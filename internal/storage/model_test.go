@@ -367,6 +367,7 @@ func (w *world) check(m *mlog) {
 		m.cur, m.alts, m.maybe, m.replacing = h.cut(e.LogEnd), nil, false, false
 		m.cur.start = e.LogStart
 		m.cur.synced, m.cur.written = e.LogEnd, e.LogEnd
+		m.high.Store(min(m.high.Load(), e.LogEnd))
 		return
 	}
 	failf("%s (%s) came back as %+v:%s", m.topic, m.profile, e, why)
