@@ -38,6 +38,7 @@ run: build ## start a broker on localhost:9092 with its data in ./data
 .PHONY: test
 test: ## all tests that need nothing but Go
 	go test -timeout $(TEST_TIMEOUT) $(PKGS)
+	go test -timeout $(TEST_TIMEOUT) -tags breakrules -run Rule ./internal/storage/ ./internal/storage/journal/
 
 .PHONY: test-race
 test-race: ## the same under the race detector
@@ -47,6 +48,7 @@ test-race: ## the same under the race detector
 lint: ## gofmt, go vet, golangci-lint
 	@out=$$(gofmt -l cmd internal pkg scripts); test -z "$$out" || { echo "gofmt -w these files:"; echo "$$out"; exit 1; }
 	go vet ./...
+	go vet -tags breakrules ./internal/storage/...
 	@test -x "$(GOLANGCI)" || { echo "golangci-lint is missing: go install github.com/golangci/golangci-lint/v2/cmd/golangci-lint@$(GOLANGCI_VERSION)"; exit 1; }
 	$(GOLANGCI) run ./...
 
@@ -58,6 +60,7 @@ fuzz: ## every fuzz target for FUZZTIME (default 30s)
 crash: build ## kill -9 of the real binary under load, KILLS times, and MODEL_RUNS modelled losses of power
 	CHRONIKD=$(CURDIR)/$(BIN)/chronikd CHRONIK_KILLS=$(KILLS) go test -count=1 -timeout 60m -v -run '^TestKill' ./cmd/chronikd/
 	CHRONIK_MODEL_RUNS=$(MODEL_RUNS) go test -count=1 -timeout 60m -v -run '^TestModel' ./internal/storage/
+	CHRONIK_MODEL_RUNS=1 go test -count=1 -timeout 60m -v -tags breakrules -run Rule ./internal/storage/
 	go test -count=1 -timeout 60m -run 'Crash|Model|Power' ./internal/metadata/filestore/ ./internal/storage/journal/ ./internal/vfs/crashfs/
 
 .PHONY: chaos

@@ -1,12 +1,14 @@
+//go:build breakrules
+
 package storage
 
 import (
 	"os"
 	"path"
-	"strings"
 	"testing"
 
 	"github.com/chronik-io/chronik/internal/membuf"
+	"github.com/chronik-io/chronik/internal/storage/journal"
 	"github.com/chronik-io/chronik/internal/vfs"
 )
 
@@ -52,31 +54,79 @@ func (f lyingFile) Datasync() error {
 	return f.File.Datasync()
 }
 
-func lie(skips func(call, name string) bool) func(vfs.FS) vfs.FS {
-	return func(fs vfs.FS) vfs.FS { return liar{fs, skips} }
+// lie answers a call on files or directories of some names without doing it.
+func lie(call, pattern string) func(vfs.FS) vfs.FS {
+	return func(fs vfs.FS) vfs.FS {
+		return liar{fs, func(c, name string) bool {
+			ok, _ := path.Match(pattern, path.Base(name))
+			return ok && c == call
+		}}
+	}
 }
 
 // rules are what JOURNAL's rules come down to; each is taken away once.
 var rules = map[string]modelConfig{
-	"the journal is synced before anybody is told":  {wrap: lie(func(call, name string) bool { return call == "datasync" && strings.HasSuffix(name, ".journal") })},
-	"names of journal files are synced":             {wrap: lie(func(call, name string) bool { return call == "syncdir" && path.Base(name) == "journal" })},
-	"names of segments are synced":                  {wrap: lie(func(call, name string) bool { return call == "syncdir" && strings.HasSuffix(name, "-3") })},
-	"segments are synced":                           {wrap: lie(func(call, name string) bool { return call == "datasync" && strings.HasSuffix(name, ".log") })},
-	"the checkpoint is synced":                      {wrap: lie(func(call, name string) bool { return call == "datasync" && strings.Contains(name, "checkpoint") })},
-	"the checkpoint's name is synced":               {wrap: lie(func(call, name string) bool { return call == "syncdir" && name == "/d" })},
-	"a checkpoint's copy is synced":                 {wrap: lie(func(call, name string) bool { return call == "datasync" && strings.Contains(name, checkpointCopy) })},
-	"a checkpoint has its copy before it counts":    {broken: broken{lazyCopy: true}},
-	"a segment gets what is durable in the journal": {broken: broken{notDurable: true}},
-	"the recovery point claims what is synced":      {broken: broken{earlyLSN: true}},
-	"a file goes after the checkpoint":              {broken: broken{earlyRelease: true}, rare: true},
-	"a truncation is committed":                     {broken: broken{silentCut: true}},
-	"a log start is committed":                      {broken: broken{silentStart: true}},
-	"producers outlive their records":               {broken: broken{forgetGone: true}, rare: true},
-	"a swap of segments is committed":               {broken: broken{silentSwap: true}},
-	"a start finishes a swap":                       {broken: broken{forgetfulSwap: true}},
-	"a swap ends after its names are synced":        {broken: broken{eagerSwap: true}},
-	"a checkpoint names what was kept aside":        {broken: broken{forgetAside: true}},
-	"a failed segment is written anew":              {broken: broken{forgetfulFail: true}, rare: true},
+	"the journal is synced before anybody is told":  {wrap: lie("datasync", "*.journal")},
+	"names of journal files are synced":             {wrap: lie("syncdir", "journal")},
+	"names of segments are synced":                  {wrap: lie("syncdir", "*-3")},
+	"segments are synced":                           {wrap: lie("datasync", "*.log")},
+	"the checkpoint is synced":                      {wrap: lie("datasync", "*checkpoint*")},
+	"the checkpoint's name is synced":               {wrap: lie("syncdir", "d")},
+	"a checkpoint's copy is synced":                 {wrap: lie("datasync", "*"+checkpointCopy+"*")},
+	"a checkpoint has its copy before it counts":    {broken: broken{rules: lazyCopy}},
+	"a segment gets what is durable in the journal": {broken: broken{rules: notDurable}},
+	"the recovery point claims what is synced":      {broken: broken{rules: earlyLSN}},
+	"a file goes after the checkpoint":              {broken: broken{rules: earlyRelease}, rare: true},
+	"a truncation is committed":                     {broken: broken{rules: silentCut}},
+	"a log start is committed":                      {broken: broken{rules: silentStart}},
+	"producers outlive their records":               {broken: broken{rules: forgetGone}, rare: true},
+	"a swap of segments is committed":               {broken: broken{rules: silentSwap}},
+	"a start finishes a swap":                       {broken: broken{rules: forgetfulSwap}},
+	"a swap ends after its names are synced":        {broken: broken{rules: eagerSwap}},
+	"a checkpoint names what was kept aside":        {broken: broken{rules: forgetAside}},
+	"what does not fit is not skipped":              {read: readSkipping},
+	"a lookup sees what is flushed meanwhile":       {findTime: findTimeForgetful},
+	"a failed segment is written anew":              {broken: broken{rules: forgetfulFail}, rare: true},
+}
+
+// readSkipping is Log.Read, but where the batch at the offset does not fit it goes on as if there
+// were none: with the next segment, or with memory.
+func readSkipping(l *Log, at, limit int64, max int, one bool) (s Slice, err error) {
+	for {
+		s, err = l.Read(at, limit, max, one)
+		if err != nil || s.Size > 0 || at >= limit {
+			return s, err
+		}
+		l.mu.RLock()
+		next, _ := l.tail.start()
+		for i := len(l.segments) - 1; i >= 0 && l.segments[i].Base() > at; i-- {
+			next = l.segments[i].Base()
+		}
+		l.mu.RUnlock()
+		if next <= at {
+			return s, nil
+		}
+		at = next
+	}
+}
+
+// findTimeForgetful is Log.FindTime, but it misses what is flushed while it searches the segments.
+func findTimeForgetful(l *Log, ts, limit int64) (Timestamp, error) {
+	flushed := func() int64 {
+		l.mu.RLock()
+		defer l.mu.RUnlock()
+		return l.flushed
+	}
+	before := flushed()
+	if t, err := l.FindTime(ts, min(limit, before)); err != nil || t.Offset >= 0 {
+		return t, err
+	}
+	now := flushed()
+	t, err := l.FindTime(ts, limit)
+	if err == nil && t.Offset >= before && t.Offset < now {
+		return Timestamp{Offset: -1, Time: -1, Epoch: -1}, nil
+	}
+	return t, err
 }
 
 // Without any one of the rules the model must find something wrong. Where that
@@ -91,7 +141,7 @@ func TestModelMissesEveryRule(t *testing.T) {
 				t.Skip("takes long")
 			}
 			t.Parallel()
-			cfg.steps = 120
+			cfg.steps, cfg.noReader = 120, cfg.read == nil && cfg.findTime == nil
 			for seed := uint64(1); seed < 3000; seed++ {
 				cfg.faults = seed%2 == 0
 				if err := runModel(seed, cfg); err != nil {
@@ -102,4 +152,47 @@ func TestModelMissesEveryRule(t *testing.T) {
 			t.Error("nothing went wrong without it")
 		})
 	}
+}
+
+// Without any one of the rules of a swap the script must find something wrong.
+func TestFault21MissesEveryRule(t *testing.T) {
+	for name, rules := range map[string]broken{
+		"a swap is committed":                     {rules: silentSwap},
+		"a swap ends after its names are synced":  {rules: eagerSwap},
+		"a segment is whole before it has a name": {rules: hastySwap},
+		"a start finishes a swap":                 {rules: forgetfulSwap},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			err := crashEverywhere("sync", rules)
+			if err == nil {
+				t.Fatal("nothing went wrong without it")
+			}
+			t.Logf("found: %v", err)
+		})
+	}
+}
+
+// Each of these rules has a test of its own, which must fail without it.
+func TestEveryRuleHasItsTest(t *testing.T) {
+	for _, b := range []broken{{rules: forgetfulLSN}, {journal: journal.Broken{Rules: journal.Reuse}}} {
+		if lostLSNs(t, b) == "" {
+			t.Errorf("lost LSNs: nothing went wrong with %+v", b)
+		}
+	}
+	if knowsStoredProducers(t, broken{rules: liveProducers}) {
+		t.Error("a checkpoint may store the producers of the log's end")
+	}
+	if knowsGoneProducers(t, broken{rules: forgetGone}) {
+		t.Error("producers may be forgotten with their records")
+	}
+	image, _ := damagedJournal(t)
+	d, err := openDir(image, "sync", func(o *Options) { o.broken.journal.Rules = journal.Unalarmed })
+	if err != nil {
+		t.Fatal(err)
+	}
+	if end := d.Logs()[0].Ends().LogEnd; end != 0 {
+		t.Errorf("without the alarm the log ends at %d", end)
+	}
+	_ = d.Close()
 }

@@ -263,7 +263,7 @@ func (d *Dir) checkpoint(fresh *journal.Position) error {
 	} else {
 		c.redo = d.journal.Oldest(redo)
 	}
-	if d.opt.broken.earlyRelease {
+	if d.opt.broken.has(earlyRelease) {
 		d.journal.Release(c.redo)
 	}
 	if err := d.writeCheckpoint(&c); err != nil {
@@ -287,7 +287,7 @@ func (d *Dir) writeCheckpoint(c *checkpoint) error {
 // saveCheckpoint makes an encoded checkpoint durable, twice.
 func (d *Dir) saveCheckpoint(version int, b []byte) error {
 	names := []string{path.Join(d.path, checkpointFile), path.Join(d.path, checkpointCopy)}
-	if d.opt.broken.lazyCopy && d.ckptSeq > 1 {
+	if d.opt.broken.has(lazyCopy) && d.ckptSeq > 1 {
 		names = names[:1]
 	}
 	return statefile.WriteAll(d.opt.FS, "checkpoint", version, b, names...)
@@ -304,7 +304,7 @@ func (l *Log) checkpointed() (logCheckpoint, journal.LSN) {
 		return *l.asFound, math.MaxUint64
 	}
 	lc := logCheckpoint{id: l.id, topic: l.topic, logStart: l.logStart.Load(), rp: l.rp}
-	lc.clean, lc.swapping, lc.swap = l.clean, l.swapMark && !l.dir.opt.broken.forgetfulSwap, l.swapBase
+	lc.clean, lc.swapping, lc.swap = l.clean, l.swapMark && !l.dir.opt.broken.has(forgetfulSwap), l.swapBase
 	var err error
 	// Epochs that began above the recovery point come back with the frames.
 	if lc.epochs, _, err = epochs.Decode(l.epochs.Append(nil, l.rp.offset+1)); err != nil {
@@ -314,7 +314,7 @@ func (l *Log) checkpointed() (logCheckpoint, journal.LSN) {
 	if l.aside != nil {
 		lc.aside, lc.rp.lsn = l.aside.name, max(lc.rp.lsn, l.aside.lsn)
 	}
-	if l.dir.opt.broken.earlyLSN {
+	if l.dir.opt.broken.has(earlyLSN) {
 		lc.rp.lsn = max(lc.rp.lsn, l.dir.journal.Notified())
 	}
 	return lc, l.oldestLocked()

@@ -288,7 +288,7 @@ func (l *Log) place(c *chunk, a *Append, b record.Batch, now time.Time) {
 // publish makes the chunk part of the log's tail.
 func (l *Log) publish(c *chunk) {
 	l.mu.Lock()
-	c.ready = l.dir.opt.broken.notDurable
+	c.ready = l.dir.opt.broken.has(notDurable)
 	l.tail.add(c)
 	l.mu.Unlock()
 }

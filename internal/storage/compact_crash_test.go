@@ -291,25 +291,6 @@ func TestFault21CompactionAndPowerLoss(t *testing.T) {
 	}
 }
 
-// Without any one of the rules of a swap the script must find something wrong.
-func TestFault21MissesEveryRule(t *testing.T) {
-	for name, rules := range map[string]broken{
-		"a swap is committed":                     {silentSwap: true},
-		"a swap ends after its names are synced":  {eagerSwap: true},
-		"a segment is whole before it has a name": {hastySwap: true},
-		"a start finishes a swap":                 {forgetfulSwap: true},
-	} {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			err := crashEverywhere("sync", rules)
-			if err == nil {
-				t.Fatal("nothing went wrong without it")
-			}
-			t.Logf("found: %v", err)
-		})
-	}
-}
-
 // TestFault21CrashInsideRecovery: a start that finds a swap under way crashes at every
 // one of its calls, and the one after that finds everything.
 func TestFault21CrashInsideRecovery(t *testing.T) {

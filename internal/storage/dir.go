@@ -307,7 +307,8 @@ func (d *Dir) open() (err error) {
 	}
 	opt := d.journalOptions()
 	opt.Sweep = func() { d.signal(d.sweeps) }
-	opt.Absent, opt.Failed, opt.Synced, opt.DurableThrough, opt.Broken = d.opt.Absent, d.journalFailed, d.stats.group, d.durableThrough, d.opt.broken.journal
+	opt.Absent, opt.Failed, opt.Synced, opt.DurableThrough = d.opt.Absent, d.journalFailed, d.stats.group, d.durableThrough
+	opt.Broken = d.opt.broken.inJournal()
 	opt.UnsyncedBytes = d.opt.DeferredBytes / 8 // what is not synced can't be flushed
 	if d.journal, err = journal.Open(opt); err != nil {
 		return err

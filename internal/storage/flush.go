@@ -185,7 +185,7 @@ func (l *Log) chunksFlushed(run []*chunk) {
 // follows the segments: batches that are not durable yet may never come to be, and must
 // push none out that checkpoints store. The caller holds smu.
 func (l *Log) settle(end int64) {
-	if !l.dir.opt.broken.liveProducers {
+	if !l.dir.opt.broken.has(liveProducers) {
 		l.producers.Settle(end)
 	}
 }

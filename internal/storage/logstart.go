@@ -79,7 +79,7 @@ func (d *Dir) MoveStarts(moves []StartMove) {
 	if !any {
 		return
 	}
-	err := d.commitPoint(d.opt.broken.silentStart)
+	err := d.commitPoint(d.opt.broken.has(silentStart))
 	for i := range moves {
 		m := &moves[i]
 		switch {
@@ -158,7 +158,7 @@ func (l *Log) discardLocked(to int64) (gone []*chunk, cached int) {
 	if l.failure != nil || end != l.logEnd.Load() || end > to || end == l.rp.offset {
 		return nil, 0
 	}
-	if l.dir.opt.broken.forgetGone {
+	if l.dir.opt.broken.has(forgetGone) {
 		l.producers.Cut(l.flushed)
 	}
 	l.settle(end)

@@ -1,7 +1,6 @@
 package storage
 
 import (
-	"bytes"
 	"fmt"
 	"maps"
 	"math"
@@ -120,24 +119,6 @@ func (m *mlog) sameState(start int64, want, got []mbatch) string {
 		next = x.next
 	}
 	return ""
-}
-
-// readCompacted checks what a read of a compacted log gave.
-func (m *mlog) readCompacted(h *history, at int64, parts [][]byte) {
-	all := seen(0, h.bs)
-	for _, p := range parts {
-		eachBatch(p, func(b record.Batch) {
-			if b.LastOffset() < at {
-				failf("%s: a read at %d gave the batch at %d", m.topic, at, b.BaseOffset())
-			}
-			one := seen(0, []mbatch{{data: bytes.Clone(b)}})
-			for _, o := range slices.Sorted(maps.Keys(one.at)) {
-				if all.at[o] != one.at[o] {
-					failf("%s: a read gave another record at %d than was appended: %s instead of %s", m.topic, o, one.at[o], all.at[o])
-				}
-			}
-		})
-	}
 }
 
 // isCompacted says whether a log of the model was compacted: its batches may have gaps.

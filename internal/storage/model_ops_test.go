@@ -28,8 +28,10 @@ func (w *world) step() {
 		if w.rng.IntN(3) == 0 {
 			w.acked(m)
 		}
+	case n < 60 && !w.cfg.noReader:
+		w.read()
 	case n < 62:
-		w.read(m)
+		w.churn()
 	case n < 66:
 		_ = m.l.flush()
 	case n < 69:
@@ -135,7 +137,7 @@ func (w *world) append(m *mlog, n int) {
 			if m.mayCompact() && w.rng.IntN(6) == 0 {
 				value = nil
 			}
-			b.Append(int64(w.counter), w.modelKey(), value, nil)
+			b.Append(w.modelTime(), w.modelKey(), value, nil)
 		}
 		data, err := b.Build()
 		if err != nil {
@@ -143,6 +145,16 @@ func (w *world) append(m *mlog, n int) {
 		}
 		w.send(m, data, pid)
 	}
+}
+
+// modelTime is the timestamp of a record, of 1970: they grow, but not from record to record, and
+// some lie far ahead of those that follow.
+func (w *world) modelTime() int64 {
+	ts := int64(w.counter*10 + w.rng.IntN(20)*10)
+	if w.rng.IntN(15) == 0 {
+		ts += w.rng.Int64N(5000)
+	}
+	return ts
 }
 
 // modelSink notes the outcome of one append in the model, in the order of the log.
@@ -168,7 +180,7 @@ func (s *modelSink) Numbered(a *Append) {
 	b.SetBaseOffset(a.Base)
 	b.SetLeaderEpoch(a.LeaderEpoch)
 	m.alts = nil
-	m.cur.bs = append(m.cur.bs[:len(m.cur.bs):len(m.cur.bs)], mbatch{base: a.Base, next: a.Next, data: b, pid: s.pid, seq: b.BaseSequence(), epoch: b.LeaderEpoch()})
+	m.cur.bs = append(m.cur.bs[:len(m.cur.bs):len(m.cur.bs)], mbatch{base: a.Base, next: a.Next, data: b, records: recordsOf(b), pid: s.pid, seq: b.BaseSequence(), epoch: b.LeaderEpoch()})
 	if s.pid >= 0 {
 		m.seqs[s.pid] = b.LastSequence() + 1
 	}
@@ -239,45 +251,6 @@ func (w *world) retry(m *mlog) {
 	}
 }
 
-func (w *world) read(m *mlog) {
-	m.mu.Lock()
-	cur := m.cur
-	m.mu.Unlock()
-	end := m.l.AckEnd()
-	if cur.start >= end || m.l.Offline() != nil {
-		return
-	}
-	at := cur.start + w.rng.Int64N(end-cur.start)
-	s, err := m.l.Read(at, end, w.rng.IntN(8000), true)
-	defer s.Release()
-	if err != nil {
-		w.diskError("read", err)
-		return
-	}
-	i, _ := slices.BinarySearchFunc(cur.bs, at, func(b mbatch, at int64) int {
-		if b.next <= at {
-			return -1
-		}
-		return 1
-	})
-	if m.compacted {
-		m.readCompacted(&cur, at, s.Parts)
-		return
-	}
-	if s.Size == 0 {
-		failf("%s: nothing at %d of %+v", m.topic, at, m.l.Ends())
-	}
-	for _, p := range s.Parts {
-		for len(p) > 0 {
-			b, rest, err := record.Next(p)
-			if err != nil || i >= len(cur.bs) || !bytes.Equal(b, cur.bs[i].data) {
-				failf("%s: a read at %d gave another batch than was appended (%v)", m.topic, at, err)
-			}
-			i, p = i+1, rest
-		}
-	}
-}
-
 func (w *world) configure(m *mlog) {
 	m.profile = profileNames[w.rng.IntN(len(profileNames))]
 	w.say("configure %s %s", m.topic, m.profile)
@@ -322,6 +295,7 @@ func (w *world) replaced(m *mlog, err error) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	m.alts, m.replacing = nil, false
+	m.high.Store(min(m.high.Load(), m.cur.end())) // a reset begins anew
 	if e := m.l.Ends(); e.LogEnd != m.cur.end() || e.LogStart != m.cur.start {
 		failf("%s is %+v after a truncation or reset, want [%d, %d)", m.topic, e, m.cur.start, m.cur.end())
 	}
@@ -336,7 +310,6 @@ func (w *world) reset(m *mlog) {
 	start := w.rng.Int64N(m.cur.end() + 100)
 	m.alts, m.replacing = append(m.alts, m.cur), true
 	m.cur = history{start: start, first: start}
-	m.high.Store(0)
 	m.forgetProducers()
 	m.mu.Unlock()
 	w.say("reset %s to %d", m.topic, start)
@@ -375,6 +348,7 @@ func (w *world) remove(m *mlog) {
 
 // restart stops cleanly and starts again.
 func (w *world) restart() {
+	w.stopReading()
 	w.healthy()
 	w.poll()
 	if w.disk.Crashed() {

@@ -37,6 +37,7 @@ func failf(format string, args ...any) { panic(failure{fmt.Sprintf(format, args.
 type mbatch struct {
 	base, next int64
 	data       []byte
+	records    []mrecord
 	pid        int64
 	seq        int32
 	epoch      int32
@@ -98,7 +99,8 @@ type mlog struct {
 	high      atomic.Int64 // what compaction takes for the high watermark
 	pids      int64        // producers in use are pids-2 … pids
 	seqs      map[int64]int32
-	wrong     string // what a callback found wrong
+	consumers [consumersPerLog]int64 // where they continue
+	wrong     string                 // what a callback found wrong
 	says      func(string, ...any)
 }
 
@@ -148,6 +150,11 @@ type modelConfig struct {
 	faults bool
 	broken broken
 	rare   bool // what broken breaks shows in few histories
+	// noReader takes the reader away: logs are read as a whole after starts only.
+	noReader bool
+	// read and findTime read logs in another way than Log.Read and Log.FindTime.
+	read     func(l *Log, at, limit int64, max int, one bool) (Slice, error)
+	findTime func(l *Log, ts, limit int64) (Timestamp, error)
 	// wrap puts a file system that lies between the code and the disk.
 	wrap func(vfs.FS) vfs.FS
 	say  func(string, ...any)
@@ -166,6 +173,8 @@ type world struct {
 	counter int
 	sayMu   sync.Mutex
 	killed  bool // every crash since then kept the page cache
+	between between
+	reading *reader // beside a step; nil if none is
 }
 
 func (w *world) say(format string, args ...any) {
@@ -205,7 +214,7 @@ func runModel(seed uint64, cfg modelConfig) (err error) {
 func (w *world) options() Options {
 	profiles := modelProfiles()
 	w.errs = errfs.New(w.disk)
-	var fsys vfs.FS = w.errs
+	var fsys vfs.FS = disturbedFS{w.errs, &w.between}
 	if w.cfg.wrap != nil {
 		fsys = w.cfg.wrap(fsys)
 	}
@@ -271,7 +280,7 @@ func (w *world) live() {
 		if w.disk.Crashed() || w.dir == nil {
 			return
 		}
-		w.step()
+		w.beside(w.step)
 		w.poll()
 	}
 }
@@ -356,6 +365,7 @@ func (w *world) check(m *mlog) {
 		m.cur, m.alts, m.maybe, m.replacing = h.cut(e.LogEnd), nil, false, false
 		m.cur.start = e.LogStart
 		m.cur.synced, m.cur.written = e.LogEnd, e.LogEnd
+		m.high.Store(min(m.high.Load(), e.LogEnd))
 		return
 	}
 	failf("%s (%s) came back as %+v:%s", m.topic, m.profile, e, why)

@@ -127,7 +127,7 @@ func (r *recovery) readCheckpoint() error {
 		return foreign("%s was written for log directory %x and journal %x, not for %x and %x; put back the files that belong together; where chronikd accept-journal-loss was interrupted, chronikctl log repair brings it to its end with what can be read of the old journal, and running it again gives that up",
 			name, c.dirID, c.journal, d.ident.Dir, d.ident.Journal)
 	}
-	if r.above = c.above(); d.opt.broken.forgetfulLSN {
+	if r.above = c.above(); d.opt.broken.has(forgetfulLSN) {
 		r.above = max(c.durable+1, c.redo.LSN)
 	}
 	// The file may be in the page cache only, if the process before died between
@@ -352,7 +352,7 @@ func (r *recovery) finish(f *found) {
 			as.offline = f.err.Error()
 			// Its frames were put aside: none of the journal's counts for it any more.
 			as.rp.lsn = math.MaxInt64
-		case f.aside != "" && !r.d.opt.broken.forgetAside:
+		case f.aside != "" && !r.d.opt.broken.has(forgetAside):
 			as.aside = f.aside
 		}
 		l.asFound = &as

@@ -84,7 +84,7 @@ func (l *Log) lacks() bool {
 	active := l.active()
 	l.mu.RLock()
 	defer l.mu.RUnlock()
-	return l.failure != nil && l.aside == nil && active != nil && active.Err() != nil && l.flushed > l.rp.offset && !l.dir.opt.broken.forgetfulFail
+	return l.failure != nil && l.aside == nil && active != nil && active.Err() != nil && l.flushed > l.rp.offset && !l.dir.opt.broken.has(forgetfulFail)
 }
 
 // mended lets the log take records again: a checkpoint holds what was repaired, and no

@@ -127,7 +127,7 @@ func (l *Log) retrySwap() (bool, error) {
 // the same: the new list, and that a start finishes what isn't.
 func (l *Log) commitSwap(x *swap) error {
 	if !x.committed {
-		if err := l.dir.commitPoint(l.dir.opt.broken.silentSwap); err != nil {
+		if err := l.dir.commitPoint(l.dir.opt.broken.has(silentSwap)); err != nil {
 			return err
 		}
 		x.committed = true
@@ -176,7 +176,7 @@ func (l *Log) placeSwap(x *swap) error {
 			return err
 		}
 	}
-	if l.dir.opt.broken.eagerSwap {
+	if l.dir.opt.broken.has(eagerSwap) {
 		return nil
 	}
 	if err := l.dir.opt.FS.SyncDir(l.path); err != nil {

@@ -56,7 +56,7 @@ func (d *Dir) Truncate(cuts []Cut) {
 	err, written := error(nil), false
 	for i := range cuts {
 		if cuts[i].plan != nil && !written {
-			err, written = d.commitPoint(d.opt.broken.silentCut), true
+			err, written = d.commitPoint(d.opt.broken.has(silentCut)), true
 		}
 	}
 	each(len(cuts), func(i int) {
@@ -219,7 +219,7 @@ func (l *Log) complete(c *cutting, err error) error {
 // finishCut is for the maintenance goroutine: it commits the cut that memory speaks of once
 // more and finishes it. It needs flushMu.
 func (l *Log) finishCut() error {
-	return l.finish(l.dir.commitPoint(l.dir.opt.broken.silentCut))
+	return l.finish(l.dir.commitPoint(l.dir.opt.broken.has(silentCut)))
 }
 
 // finish makes the files what memory says, where a checkpoint says it too: it was written

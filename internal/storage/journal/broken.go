@@ -1,9 +1,11 @@
 package journal
 
-// Broken takes rules away one by one, for tests that ask whether somebody finds
-// out. Nothing else sets it.
-type Broken struct {
-	Saltless  bool // frames of a file's former life count
-	Reuse     bool // a fresh file gives LSNs again that were lost
-	Unalarmed bool // whatever follows the first invalid frame, it is the ordinary end
-}
+// Rule is one of the rules that tests take away to see whether anything fails without it. Only a
+// build with the tag breakrules can.
+type Rule uint8
+
+const (
+	Saltless  Rule = 1 << iota // frames of a file's former life count
+	Reuse                      // a fresh file gives LSNs again that were lost
+	Unalarmed                  // whatever follows the first invalid frame, it is the ordinary end
+)

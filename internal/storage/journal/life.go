@@ -15,7 +15,7 @@ func (j *Journal) Fresh(minNext LSN) (Position, error) {
 		j.mu.Unlock()
 		return Position{}, fmt.Errorf("journal %s: a fresh file was asked for while it is in use", j.opt.Dir)
 	}
-	if j.opt.Broken.Reuse {
+	if j.opt.Broken.has(Reuse) {
 		j.next = j.Durable() + 1
 	}
 	j.next = max(j.next, minNext)

@@ -128,7 +128,7 @@ func (s *space) make(want int64) (*file, error) {
 	var salt [8]byte
 	_, _ = rand.Read(salt[:]) // never fails
 	f.salt = binary.LittleEndian.Uint64(salt[:])
-	if s.opt.Broken.Saltless {
+	if s.opt.Broken.has(Saltless) {
 		f.salt = 0
 	}
 	if err := s.open(f, old); err != nil {

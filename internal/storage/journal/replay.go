@@ -30,7 +30,7 @@ type Extent struct {
 //
 // A flipped bit in the very last synced group cannot be told from a torn write.
 func (j *Journal) Scan(from Position, fn func(Frame) error) (Extent, error) {
-	return scan(reader{fs: j.opt.FS, dir: j.opt.Dir, id: j.opt.ID, unalarmed: j.opt.Broken.Unalarmed}, from, fn)
+	return scan(reader{fs: j.opt.FS, dir: j.opt.Dir, id: j.opt.ID, broken: j.opt.Broken}, from, fn)
 }
 
 // Read calls fn for the frames from a position through an LSN that owners have
@@ -212,7 +212,7 @@ type reader struct {
 	buf   []byte // the file's first bytes
 	pos   int64  // where the chain stopped
 
-	unalarmed bool // Broken.Unalarmed
+	broken Broken
 }
 
 const readStep = 1 << 20
@@ -343,7 +343,7 @@ func (r *reader) behind(end LSN, above *LSN) error {
 				break
 			}
 			*above = max(*above, f.LSN+1)
-			if f.DurableThrough >= end && f.LSN >= end && !r.unalarmed {
+			if f.DurableThrough >= end && f.LSN >= end && !r.broken.has(Unalarmed) {
 				return &Damage{Kind: InvalidFrame, File: r.name, Pos: r.pos, LSN: end, Proof: f.LSN,
 					text: fmt.Sprintf("LSN %d is invalid at position %d of %s/%s, but LSN %d knew it to be synced", end, r.pos, r.dir, r.name, f.LSN)}
 			}

@@ -1,0 +1,27 @@
+package lint
+
+import (
+	"slices"
+	"testing"
+)
+
+// The switches that take a rule away exist only with the tag breakrules: an ordinary build has
+// broken_off.go, where their type is empty, as that package's own test says.
+func TestOrdinaryBuildHasNoBrokenRules(t *testing.T) {
+	all, err := listed()
+	if err != nil {
+		t.Fatal(err)
+	}
+	found := 0
+	for _, p := range all {
+		if slices.Contains(p.GoFiles, "broken_on.go") {
+			t.Errorf("%s: an ordinary build has broken_on.go", p.name())
+		}
+		if slices.Contains(p.GoFiles, "broken_off.go") {
+			found++
+		}
+	}
+	if found != 2 {
+		t.Errorf("%d packages have a broken_off.go, want 2: storage and journal", found)
+	}
+}
