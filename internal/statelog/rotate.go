@@ -17,10 +17,11 @@ const chunkSize = 1 << 20
 type Emit func(record []byte) error
 
 // Rotate begins a new generation, whose snapshot has the records that the function
-// emits; they must amount to what was appended so far. When it returns, the
-// generation is in force. After an error, or a crash during the call, either the old
-// generation is in force or the new one; therefore Append fails until
-// a Rotate has succeeded. After Close it must not be called.
+// emits: the state from now on. That may be another state than the appended records
+// amount to; then Rotate commits it. When it returns, the generation is in force. After
+// an error, or a crash during the call, either the old generation is in force or the new
+// one; therefore Append fails until a Rotate has succeeded. Rotate must not be called
+// after Close.
 func (l *Log) Rotate(snapshot func(Emit) error) error {
 	l.id.generation++
 	fresh, size, err := l.begin(snapshot)
