@@ -47,7 +47,6 @@ const (
 func rooms() map[string]room {
 	leaf := func(may ...string) room { return room{may: may, never: noProtocol, because: leafReason} }
 	bench := func(may ...string) room { return room{may: may, never: []string{koanfPkg}, because: benchReason} }
-	store := func(may ...string) room { return room{may: may, never: noProtocol, because: storageReason} }
 	all := map[string]room{
 		"pkg/durability": leaf(),
 		"internal/vfs": {may: []string{"internal/vfs/ram"}, never: []string{cobraPkg, koanfPkg, kmsgPkg},
@@ -63,22 +62,13 @@ func rooms() map[string]room {
 		"internal/metrics":   {never: append([]string{kmsgPkg, cobraPkg, koanfPkg}, osPkg), because: leafReason},
 		"internal/topicconf": leaf("internal/record", "pkg/durability"),
 
-		"internal/storage/journal":   store("internal/vfs", "internal/membuf", "internal/metrics", "pkg/durability", "internal/storage/statefile"),
-		"internal/storage/segment":   store("internal/vfs", "internal/record", "internal/membuf", "internal/metrics"),
-		"internal/storage/producers": store("internal/vfs", "internal/record", "internal/storage/statefile"),
-		"internal/storage/epochs":    store("internal/vfs", "internal/storage/statefile"),
-		"internal/storage/statefile": store("internal/vfs"),
-		"internal/storage/cleaner":   store("internal/storage/segment", "internal/record"),
-		"internal/storage": store("internal/storage/...", "internal/vfs", "internal/record", "internal/membuf",
-			"internal/metrics", "internal/topicconf", "internal/turn", "pkg/durability"),
-
 		"internal/inspect": {may: []string{"internal/storage/...", "internal/storage", "internal/metadata", "internal/metadata/filestore", "internal/record", "internal/vfs"},
 			never: noProtocol, because: "a look from outside uses storage's own code, reaches the disk through vfs, and knows no command line"},
 
 		"internal/purgatory": {never: noProtocol, because: "purgatory delays operations and does not know what they are"},
 		"internal/metadata": {may: []string{"internal/topicconf"}, never: noProtocol,
 			because: "the Image is data; whoever acts on it subscribes"},
-		"internal/metadata/filestore": {may: []string{"internal/metadata", "internal/vfs"}, never: noProtocol,
+		"internal/metadata/filestore": {may: []string{"internal/metadata", "internal/statelog", "internal/vfs"}, never: noProtocol,
 			because: "a back end implements metadata.Store and knows nothing of what is stored"},
 		"internal/replica": {may: []string{"internal/storage/...", "internal/purgatory", "internal/metadata", "internal/record",
 			"internal/membuf", "internal/metrics", "internal/topicconf", "internal/turn", "internal/vfs", "pkg/durability"},
@@ -141,8 +131,28 @@ func rooms() map[string]room {
 		"internal/manpage":  {never: []string{osPkg, unixPkg, koanfPkg, kmsgPkg, netPkg}, because: "a manual page is made of the texts of a command line, whichever it is"},
 		"scripts/man":       {may: []string{"internal/daemon", "internal/ctl/...", "internal/bench/command", "internal/manpage"}, because: "it collects the texts of the tools and has none of its own"},
 	}
+	maps.Copy(all, storageRooms())
 	maps.Copy(all, ctlRooms())
 	return all
+}
+
+// storageRooms are those of what the disk holds of logs.
+func storageRooms() map[string]room {
+	store := func(may ...string) room { return room{may: may, never: noProtocol, because: storageReason} }
+	return map[string]room{
+		"internal/statelog": {may: []string{"internal/vfs"}, never: noProtocol,
+			because: "a record is bytes to it: it knows neither metadata nor logs"},
+
+		"internal/storage/journal":    store("internal/vfs", "internal/membuf", "internal/metrics", "pkg/durability", "internal/storage/statefile"),
+		"internal/storage/segment":    store("internal/vfs", "internal/record", "internal/membuf", "internal/metrics"),
+		"internal/storage/producers":  store("internal/vfs", "internal/record", "internal/storage/statefile"),
+		"internal/storage/checkpoint": store("internal/statelog", "internal/storage/epochs", "internal/storage/journal", "internal/vfs"),
+		"internal/storage/epochs":     store("internal/vfs", "internal/storage/statefile"),
+		"internal/storage/statefile":  store("internal/vfs"),
+		"internal/storage/cleaner":    store("internal/storage/segment", "internal/record"),
+		"internal/storage": store("internal/storage/...", "internal/vfs", "internal/record", "internal/membuf",
+			"internal/metrics", "internal/topicconf", "internal/turn", "pkg/durability"),
+	}
 }
 
 // ctlRooms are chronikctl's: each subject has one, and knows only what all share.

@@ -1,30 +1,19 @@
 package filestore
 
 import (
-	"fmt"
-
 	"github.com/chronik-io/chronik/internal/metadata"
+	"github.com/chronik-io/chronik/internal/statelog"
 	"github.com/chronik-io/chronik/internal/vfs"
 )
 
+// ErrDamaged says that a file is not what was written and synced. Nothing was changed.
+var ErrDamaged = statelog.ErrDamaged
+
+// ErrNewerFormat says that a newer version of chronik wrote the directory.
+var ErrNewerFormat = statelog.ErrNewerFormat
+
 // Damage is what is wrong with a file. It matches ErrDamaged.
-type Damage struct {
-	File   string
-	Offset int
-	What   string
-	Lost   bool // the file is missing
-}
-
-// Error names the file, the place and what is wrong there.
-func (d *Damage) Error() string {
-	if d.Lost {
-		return fmt.Sprintf("%s: %s: %v", d.File, d.What, ErrDamaged)
-	}
-	return fmt.Sprintf("%s, offset %d: %s: %v", d.File, d.Offset, d.What, ErrDamaged)
-}
-
-// Unwrap makes it match ErrDamaged.
-func (d *Damage) Unwrap() error { return ErrDamaged }
+type Damage = statelog.Damage
 
 // Content is what a store's directory holds.
 type Content struct {
@@ -39,19 +28,21 @@ type Content struct {
 // Check reads a store's directory as Open does, and changes nothing. A *Damage, or
 // ErrNewerFormat, is why Open would refuse it.
 func Check(fsys vfs.FS, dir string) (Content, error) {
-	var c Content
-	found, err := survey(fsys, dir)
-	if err != nil || !found.any {
-		return c, err
-	}
-	c.Used, c.Generation, c.Log = true, found.newest, logName(dir, found.newest)
-	id, st, err := readSnapshot(fsys, dir, found.newest)
-	if err == nil {
-		c.Torn, err = replay(fsys, dir, id, &st)
+	st := newState()
+	found, err := statelog.Read(fsys, dir, format, &st)
+	c := Content{
+		Used: found.Used, Generation: found.Generation, Revision: int64(found.Sequence), Torn: int(found.Torn), Log: found.Log,
 	}
 	if err != nil {
 		return c, err
 	}
-	c.Revision, c.Keys = st.revision, st.sorted(func(string) bool { return true })
+	c.Keys = st.sorted(func(string) bool { return true })
 	return c, nil
 }
+
+// Peek returns ErrNewerFormat where a newer version of chronik wrote the metadata
+// in dir. It changes nothing. Anything else is Open's to find and to tell.
+func Peek(fsys vfs.FS, dir string) error { return statelog.Peek(fsys, dir, format) }
+
+// Exists says whether there is any metadata in dir; a missing directory has none.
+func Exists(fsys vfs.FS, dir string) (bool, error) { return statelog.Exists(fsys, dir) }

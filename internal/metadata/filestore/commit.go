@@ -1,7 +1,6 @@
 package filestore
 
 import (
-	"encoding/binary"
 	"fmt"
 
 	"go.uber.org/zap"
@@ -21,7 +20,7 @@ type outcome struct {
 	err      error
 }
 
-// group is what one frame will hold.
+// group is what one write will hold.
 type group struct {
 	requests []*request
 	outcomes []outcome
@@ -113,36 +112,20 @@ func (s *Store) commit(g *group) {
 		}
 		r.done <- g.outcomes[i]
 	}
-	if err == nil && s.end > max(s.opts.CompactBytes, s.floor) {
-		if err := s.compact(); err != nil {
+	if err == nil && s.log.ShouldRotate() {
+		if err := s.log.Rotate(s.state.emit); err != nil { // transactions wait: this is rare
 			_ = s.latch(err) // the group itself is durable
 		}
 	}
 }
 
-// write appends the group's frame and syncs it.
+// write appends the group's transactions and syncs them.
 func (s *Store) write(g *group) error {
-	p := binary.AppendUvarint(s.payload[:0], uint64(len(g.admitted)))
-	for _, t := range g.admitted {
-		p = appendTxn(p, t)
+	records := make([][]byte, len(g.admitted))
+	for i, t := range g.admitted {
+		records[i] = appendTxn(nil, t)
 	}
-	s.payload = p
-	return s.append(frame{kind: frameTxns, revision: s.state.revision + int64(len(g.admitted)), payload: p})
-}
-
-func (s *Store) append(f frame) error {
-	s.buf = s.id.appendFrame(s.buf[:0], f)
-	if _, err := s.file.WriteAt(s.buf, s.end); err != nil {
-		return fmt.Errorf("append to %s: %w", s.file.Name(), err)
-	}
-	if err := s.file.Datasync(); err != nil {
-		return fmt.Errorf("append to %s: %w", s.file.Name(), err)
-	}
-	s.end += int64(len(s.buf))
-	if cap(s.buf)+cap(s.payload) > 2*maxGroup { // one giant must not be remembered forever
-		s.buf, s.payload = nil, nil
-	}
-	return nil
+	return s.log.Append(records...)
 }
 
 // show makes a durable group visible.
@@ -156,9 +139,7 @@ func (s *Store) show(g *group) {
 	s.moved = make(chan struct{})
 }
 
-// latch remembers a failure: nothing is known any more about what the file
-// holds behind the last sync, so nothing may be written behind it. Only a new
-// generation ends that.
+// latch remembers why the log takes no more records until a new generation begins.
 func (s *Store) latch(cause error) error {
 	s.opts.Log.Error("metadata store failed: topics and configs cannot be changed until a new file could be written", zap.Error(cause))
 	return s.setFailed(fmt.Errorf("%w: %w", metadata.ErrFailed, cause))
@@ -177,7 +158,7 @@ func (s *Store) setFailed(err error) error {
 // one whose beginning failed.
 func (s *Store) heal() error {
 	was := s.failed
-	if err := s.compact(); err != nil {
+	if err := s.log.Rotate(s.state.emit); err != nil {
 		return fmt.Errorf("%w; not yet: %w", was, err)
 	}
 	s.opts.Log.Info("metadata store takes changes again")
@@ -196,12 +177,8 @@ func (s *Store) finish() error {
 		break
 	}
 	if s.failed != nil {
-		_ = s.file.Close() // it has failed already, and loudly
+		_ = s.log.Close() // it has failed already, and loudly
 		return s.failed
 	}
-	err := s.append(frame{kind: frameClosed, revision: s.state.revision})
-	if cerr := s.file.Close(); err == nil && cerr != nil {
-		err = fmt.Errorf("close %s: %w", s.file.Name(), cerr)
-	}
-	return err
+	return s.log.Close()
 }

@@ -68,40 +68,33 @@ func (r *parser) bytes() []byte {
 	return b
 }
 
-// parseTxns is the inverse of appendTxn, for the count of them that a payload
-// begins with.
-func parseTxns(p []byte) ([]metadata.Txn, error) {
+// parseTxn is the inverse of appendTxn.
+func parseTxn(p []byte) (metadata.Txn, error) {
 	r := parser{p: p}
-	var txns []metadata.Txn
+	var t metadata.Txn
 	for n := r.count(); n > 0 && !r.bad; n-- {
-		var t metadata.Txn
-		for n := r.count(); n > 0 && !r.bad; n-- {
-			key := string(r.bytes())
-			t.Put = append(t.Put, metadata.KV{Key: key, Value: r.bytes()})
-		}
-		for n := r.count(); n > 0 && !r.bad; n-- {
-			t.Delete = append(t.Delete, string(r.bytes()))
-		}
-		txns = append(txns, t)
+		key := string(r.bytes())
+		t.Put = append(t.Put, metadata.KV{Key: key, Value: r.bytes()})
 	}
-	if r.bad || len(r.p) > 0 || len(txns) == 0 {
-		return nil, errPayload
+	for n := r.count(); n > 0 && !r.bad; n-- {
+		t.Delete = append(t.Delete, string(r.bytes()))
 	}
-	return txns, nil
+	return t, r.end()
 }
 
-// parseKeys is the inverse of appendKey, repeated.
-func parseKeys(p []byte) ([]metadata.KV, error) {
+// parseKey is the inverse of appendKey.
+func parseKey(p []byte) (metadata.KV, error) {
 	r := parser{p: p}
-	var kvs []metadata.KV
-	for len(r.p) > 0 && !r.bad {
-		kv := metadata.KV{Key: string(r.bytes())}
-		kv.ModRevision = int64(r.uvarint())
-		kv.Value = r.bytes()
-		kvs = append(kvs, kv)
+	kv := metadata.KV{Key: string(r.bytes())}
+	kv.ModRevision = int64(r.uvarint())
+	kv.Value = r.bytes()
+	return kv, r.end()
+}
+
+// end says what is wrong with a payload that was taken apart.
+func (r *parser) end() error {
+	if r.bad || len(r.p) > 0 {
+		return errPayload
 	}
-	if r.bad {
-		return nil, errPayload
-	}
-	return kvs, nil
+	return nil
 }

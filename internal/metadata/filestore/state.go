@@ -4,6 +4,7 @@ import (
 	"slices"
 
 	"github.com/chronik-io/chronik/internal/metadata"
+	"github.com/chronik-io/chronik/internal/statelog"
 )
 
 // state is what the transactions up to a revision amount to.
@@ -36,6 +37,41 @@ func (s *state) apply(t metadata.Txn) metadata.Batch {
 		}
 	}
 	return b
+}
+
+// Load is statelog.Reader's: a record of a snapshot is a key.
+func (s *state) Load(record []byte) error {
+	kv, err := parseKey(record)
+	if err != nil {
+		return err
+	}
+	s.bytes += size(kv) - size(s.keys[kv.Key])
+	s.keys[kv.Key] = kv
+	return nil
+}
+
+// Apply is statelog.Reader's: a record of the log is a transaction, its number the
+// revision.
+func (s *state) Apply(sequence uint64, record []byte) error {
+	t, err := parseTxn(record)
+	if err != nil {
+		return err
+	}
+	s.revision = int64(sequence) - 1
+	s.apply(t)
+	return nil
+}
+
+// emit writes all keys into a snapshot.
+func (s *state) emit(emit statelog.Emit) error {
+	var record []byte
+	for _, kv := range s.sorted(func(string) bool { return true }) {
+		record = appendKey(record[:0], kv)
+		if err := emit(record); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // sorted returns all keys with a prefix in order.

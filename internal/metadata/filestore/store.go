@@ -9,6 +9,7 @@ import (
 	"go.uber.org/zap"
 
 	"github.com/chronik-io/chronik/internal/metadata"
+	"github.com/chronik-io/chronik/internal/statelog"
 	"github.com/chronik-io/chronik/internal/vfs"
 )
 
@@ -20,9 +21,8 @@ const (
 
 	queueLength = 256 // transactions that wait for the committer
 
-	defaultCompactBytes = 4 << 20
-	defaultHistory      = 4096
-	historyBytes        = 16 << 20
+	defaultHistory = 4096
+	historyBytes   = 16 << 20
 )
 
 // Options say where a store lives.
@@ -42,7 +42,7 @@ type Options struct {
 // Store is a metadata.Store in a directory. One goroutine, started by Open and
 // ended by Close, writes:
 //
-//	Txn ── queue ──▶ committer: compare all, one frame, write, fdatasync
+//	Txn ── queue ──▶ committer: compare all, one write, one fdatasync
 //	                    ▼
 //	                 keys, revision, history become visible ──▶ Txn returns, watchers wake
 //
@@ -55,13 +55,8 @@ type Store struct {
 	once  sync.Once
 	err   error // of the committer's last acts, valid when ended is closed
 
-	// The committer's own.
-	id      identity
-	file    vfs.File
-	end     int64  // of the log
-	floor   int64  // size of the snapshot
-	buf     []byte // the frame being built
-	payload []byte
+	// log is the committer's own.
+	log *statelog.Log
 
 	mu      sync.RWMutex
 	state   state // changed by the committer only, which reads it without mu

@@ -1,0 +1,202 @@
+package statelog
+
+import (
+	"crypto/rand"
+	"encoding/binary"
+	"errors"
+	"fmt"
+
+	"go.uber.org/zap"
+
+	"github.com/chronik-io/chronik/internal/vfs"
+)
+
+const (
+	// maxRecords bounds the records of one Append, and one record of a snapshot. A frame
+	// can hold four times as much.
+	maxRecords = 1 << 30
+	// keptBuffer is the largest buffer that a log keeps for the next Append.
+	keptBuffer = 8 << 20
+
+	defaultCompactBytes = 4 << 20
+)
+
+// Options say where a log lives.
+type Options struct {
+	FS vfs.FS
+	// Dir is the directory; it belongs to the log.
+	Dir string
+	// Mirror is a second directory that receives the same files; empty: none.
+	Mirror string
+	Format Format
+	// CompactBytes is the size of the log above which ShouldRotate reports true, unless
+	// the snapshot is larger still. 0: 4 MiB.
+	CompactBytes int64
+	Log          *zap.Logger // nil: none
+}
+
+// dirs are the directories that receive every file, the one that Open reads first.
+func (o *Options) dirs() []string {
+	if o.Mirror == "" {
+		return []string{o.Dir}
+	}
+	return []string{o.Dir, o.Mirror}
+}
+
+// Log is an open log. Its methods must not be called concurrently.
+type Log struct {
+	opts     Options
+	id       identity
+	sequence uint64
+	failed   error // why nothing may be written to the generation in force
+
+	files    copies // of the log
+	end      int64  // of the log
+	snapshot int64  // size of the snapshot
+	buf      []byte // the frame being built
+	payload  []byte
+}
+
+var errNotBegun = errors.New("no generation was begun since the log was opened")
+
+// Open reads the log in a directory, which may be missing or empty, and changes
+// nothing. The caller makes sure that no other process uses the directories. Append
+// fails until the caller has called Rotate.
+func Open(opts Options, to Reader) (*Log, Content, error) {
+	if len(opts.Format.Magic) != magicSize {
+		return nil, Content{}, fmt.Errorf("magic %q of a state log has not %d bytes", opts.Format.Magic, magicSize)
+	}
+	if opts.CompactBytes <= 0 {
+		opts.CompactBytes = defaultCompactBytes
+	}
+	if opts.Log == nil {
+		opts.Log = zap.NewNop()
+	}
+	c, err := Read(opts.FS, opts.Dir, opts.Format, to)
+	if err != nil {
+		return nil, c, err
+	}
+	l := &Log{opts: opts, id: identity{c.log, c.last}, sequence: c.Sequence, failed: errNotBegun}
+	if !c.Used {
+		_, _ = rand.Read(l.id.log[:]) // never fails
+	}
+	if opts.Mirror == "" {
+		return l, c, nil
+	}
+	mirror, err := survey(opts.FS, opts.Mirror, &opts.Format)
+	if err != nil && !errors.Is(err, ErrDamaged) { // the next Rotate replaces a damaged copy
+		return nil, c, err
+	}
+	if !c.Used && (mirror.used || err != nil) {
+		what := "there is no snapshot, but there is a log in " + opts.Mirror
+		return nil, c, &Damage{Name: opts.Format.Name, File: opts.Dir, What: what, Lost: true}
+	}
+	l.id.generation = max(l.id.generation, mirror.last)
+	return l, c, nil
+}
+
+// Append writes records to the log and syncs it: all of them are durable when it
+// returns. After any other error than ErrTooLarge nothing is known about
+// them, and Append fails until a Rotate has succeeded.
+func (l *Log) Append(records ...[]byte) error {
+	if l.failed != nil || len(records) == 0 {
+		return l.failed
+	}
+	total := 0
+	for _, r := range records {
+		total += len(r) + binary.MaxVarintLen64
+	}
+	if total > maxRecords {
+		return fmt.Errorf("append %d bytes to %s: %w", total, l.opts.Format.Name, ErrTooLarge)
+	}
+	l.payload = l.payload[:0]
+	for _, r := range records {
+		l.payload = appendRecord(l.payload, r)
+	}
+	f := frame{kind: frameRecords, sequence: l.sequence + uint64(len(records)), payload: l.payload}
+	if err := l.write(f); err != nil {
+		return l.latch(err)
+	}
+	l.sequence = f.sequence
+	return nil
+}
+
+// write appends a frame to every copy of the log and syncs them.
+func (l *Log) write(f frame) error {
+	l.buf = l.id.appendFrame(l.buf[:0], f)
+	n := int64(len(l.buf))
+	err := l.files.writeAt(l.buf, l.end)
+	if err == nil {
+		err = l.files.datasync()
+	}
+	l.end += n
+	if cap(l.buf)+cap(l.payload) > keptBuffer {
+		l.buf, l.payload = nil, nil
+	}
+	return err
+}
+
+func (l *Log) latch(err error) error {
+	l.failed = err
+	return err
+}
+
+// Failed returns why Append fails until the next Rotate; nil if it does not.
+func (l *Log) Failed() error { return l.failed }
+
+// Sequence returns the number of the last record that is durable.
+func (l *Log) Sequence() uint64 { return l.sequence }
+
+// Size returns the bytes of the log and of the snapshot before it.
+func (l *Log) Size() (log, snapshot int64) { return l.end, l.snapshot }
+
+// ShouldRotate reports whether the log has grown so much that a new generation is
+// cheaper to read: it is larger than CompactBytes and than its snapshot.
+func (l *Log) ShouldRotate() bool { return l.end > max(l.opts.CompactBytes, l.snapshot) }
+
+// Close ends the log with the mark of a clean stop, unless it has failed or was never
+// rotated.
+func (l *Log) Close() error {
+	var err error
+	if l.failed == nil {
+		err = l.write(frame{kind: frameClosed, sequence: l.sequence})
+	}
+	if cerr := l.files.close(); err == nil {
+		err = cerr
+	}
+	l.files, l.failed = nil, errClosed
+	return err
+}
+
+var errClosed = errors.New("the log is closed")
+
+// copies are the files of one name in all directories.
+type copies []vfs.File
+
+func (c copies) writeAt(p []byte, off int64) error {
+	for _, f := range c {
+		if _, err := f.WriteAt(p, off); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (c copies) datasync() error {
+	for _, f := range c {
+		if err := f.Datasync(); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// close closes all files and returns the first error.
+func (c copies) close() (err error) {
+	for _, f := range c {
+		if cerr := f.Close(); err == nil {
+			err = cerr
+		}
+	}
+	return err
+}

@@ -1,0 +1,152 @@
+package statelog
+
+import (
+	"encoding/binary"
+	"fmt"
+
+	"github.com/chronik-io/chronik/internal/vfs"
+)
+
+// Reader receives what a log holds. A record is valid until the method returns; an
+// error makes the record damage.
+type Reader interface {
+	// Load receives the next record of the snapshot, as it was emitted.
+	Load(record []byte) error
+	// Apply receives the next record of the log, and its number.
+	Apply(sequence uint64, record []byte) error
+}
+
+// Content describes what a directory holds.
+type Content struct {
+	Used       bool // there is a log
+	Generation uint64
+	Sequence   uint64 // number of the last record
+	Torn       int64  // bytes at the end of the log of a write that did not finish
+	Log        string // path of the log
+
+	log  [16]byte
+	last uint64 // the highest generation of any file
+}
+
+// Read reads a directory, or the copy in a mirror, as Open does: *Damage or
+// ErrNewerFormat is why Open would refuse it. It changes nothing. Memory is bounded
+// by the largest frame.
+func Read(fsys vfs.FS, dir string, f Format, to Reader) (Content, error) {
+	found, err := survey(fsys, dir, &f)
+	c := Content{last: found.last}
+	if err != nil || !found.used {
+		return c, err
+	}
+	c.Used, c.Generation, c.Log = true, found.newest, logName(dir, found.newest)
+	if err := c.readSnapshot(fsys, dir, &f, to); err != nil {
+		return c, err
+	}
+	return c, c.readLog(fsys, &f, to)
+}
+
+// readSnapshot reads the snapshot. Every fault in it is damage: it was synced before
+// it got its name.
+func (c *Content) readSnapshot(fsys vfs.FS, dir string, f *Format, to Reader) error {
+	r, err := openReader(fsys, snapshotName(dir, c.Generation), f, kindSnapshot)
+	if err != nil {
+		return err
+	}
+	defer r.close()
+	if r.id.generation != c.Generation {
+		return r.damage(32, "of another generation")
+	}
+	c.log = r.id.log
+	for loaded := uint64(0); ; {
+		at := r.off
+		fr, ok, err := r.next()
+		switch {
+		case err != nil:
+			return err
+		case !ok:
+			return r.damage(at, "no valid frame")
+		case fr.kind == frameEnd:
+			n, size := binary.Uvarint(fr.payload)
+			if size <= 0 || size != len(fr.payload) || n != loaded || r.off != r.size {
+				return r.damage(at, "the end does not match what is before it")
+			}
+			c.Sequence = fr.sequence
+			return nil
+		case fr.kind != frameState:
+			return r.damage(at, fmt.Sprintf("unknown frame of kind %d", fr.kind))
+		}
+		err = eachRecord(fr.payload, func(record []byte) error { loaded++; return to.Load(record) })
+		if err != nil {
+			return r.damage(at, err.Error())
+		}
+	}
+}
+
+// readLog reads the log up to its end or to where it was torn.
+func (c *Content) readLog(fsys vfs.FS, f *Format, to Reader) error {
+	r, err := openReader(fsys, c.Log, f, kindLog)
+	if err != nil {
+		return err
+	}
+	defer r.close()
+	if r.id != (identity{c.log, c.Generation}) {
+		return r.damage(16, "of another log or generation")
+	}
+	for r.off < r.size {
+		at := r.off
+		fr, ok, err := r.next()
+		if err != nil {
+			return err
+		}
+		if !ok {
+			next, err := r.find(at + 1)
+			if err == nil && next >= 0 {
+				err = r.damage(at, fmt.Sprintf("no valid frame, but one at offset %d", next))
+			}
+			c.Torn = r.size - at
+			return err
+		}
+		if err := c.apply(fr, to); err != nil {
+			return r.damage(at, err.Error())
+		}
+		if fr.kind == frameClosed && r.off < r.size {
+			return r.damage(at, "more behind the mark of a clean stop")
+		}
+	}
+	return nil
+}
+
+// apply hands on the records of a frame of the log.
+func (c *Content) apply(fr frame, to Reader) error {
+	switch {
+	case fr.kind == frameClosed && len(fr.payload) == 0:
+	case fr.kind == frameRecords:
+		err := eachRecord(fr.payload, func(record []byte) error {
+			c.Sequence++
+			return to.Apply(c.Sequence, record)
+		})
+		if err != nil {
+			return err
+		}
+	default:
+		return fmt.Errorf("unknown frame of kind %d", fr.kind)
+	}
+	if fr.sequence != c.Sequence {
+		return fmt.Errorf("the frame ends with record %d, its records with %d", fr.sequence, c.Sequence)
+	}
+	return nil
+}
+
+// eachRecord calls do for every record of a payload.
+func eachRecord(p []byte, do func(record []byte) error) error {
+	for len(p) > 0 {
+		record, rest, err := nextRecord(p)
+		if err == nil {
+			err = do(record)
+		}
+		if err != nil {
+			return err
+		}
+		p = rest
+	}
+	return nil
+}

@@ -1,0 +1,92 @@
+package statelog
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"path"
+
+	"github.com/chronik-io/chronik/internal/vfs"
+)
+
+// Restore puts the log in from, a mirror, in the place of the one in to, which is
+// lost or damaged. It reads from as Read does first, and changes nothing if that
+// finds a fault. A Restore that a crash interrupts must be repeated. The caller
+// makes sure that no other process uses the directories.
+func Restore(fsys vfs.FS, from, to string, f Format, check Reader) (Content, error) {
+	c, err := Read(fsys, from, f, check)
+	if err == nil && !c.Used {
+		err = errors.New("there is no snapshot")
+	}
+	if err == nil {
+		err = restore(fsys, from, to, c.Generation)
+	}
+	if err != nil {
+		return c, fmt.Errorf("restore %s from %s: %w", to, from, err)
+	}
+	return c, nil
+}
+
+func restore(fsys vfs.FS, from, to string, generation uint64) error {
+	if err := vfs.MakeDir(fsys, to); err != nil {
+		return err
+	}
+	kept := map[string]bool{}
+	for _, source := range []string{logName(from, generation), snapshotName(from, generation)} {
+		name := path.Base(source)
+		kept[name] = true
+		if err := copyFile(fsys, source, path.Join(to, name)); err != nil {
+			return err
+		}
+	}
+	if err := fsys.SyncDir(to); err != nil {
+		return err
+	}
+	// The copy counts only when no snapshot of a higher generation is left.
+	list, err := fsys.List(to)
+	if err != nil {
+		return err
+	}
+	for _, info := range list {
+		if _, suffix := parseName(info.Name); suffix == "" || kept[info.Name] {
+			continue
+		}
+		if err := fsys.Remove(path.Join(to, info.Name)); err != nil {
+			return err
+		}
+	}
+	return fsys.SyncDir(to)
+}
+
+// copyFile replaces a file by a copy of another, which is synced before it gets the name.
+func copyFile(fsys vfs.FS, source, name string) error {
+	in, err := fsys.Open(source)
+	if err != nil {
+		return err
+	}
+	defer func() { _ = in.Close() }() // it was only read
+	size, err := in.Size()
+	if err != nil {
+		return err
+	}
+	tmp := name + suffixTmp
+	if err := fsys.Remove(tmp); err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return err
+	}
+	out, err := fsys.Create(tmp)
+	if err != nil {
+		return err
+	}
+	_, err = io.Copy(io.NewOffsetWriter(out, 0), io.NewSectionReader(in, 0, size))
+	if err == nil {
+		err = out.Datasync()
+	}
+	if cerr := out.Close(); err == nil {
+		err = cerr
+	}
+	if err == nil {
+		err = fsys.Rename(tmp, name)
+	}
+	return err
+}

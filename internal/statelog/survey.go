@@ -1,0 +1,112 @@
+package statelog
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"path"
+
+	"github.com/chronik-io/chronik/internal/vfs"
+)
+
+const (
+	suffixSnapshot = ".snapshot"
+	suffixLog      = ".log"
+	suffixTmp      = ".tmp"
+)
+
+func snapshotName(dir string, generation uint64) string {
+	return path.Join(dir, fmt.Sprintf("%016x", generation)+suffixSnapshot)
+}
+
+func logName(dir string, generation uint64) string {
+	return path.Join(dir, fmt.Sprintf("%016x", generation)+suffixLog)
+}
+
+// parseName splits a file's name. The suffix is empty for a file that is none of the
+// package's; a temporary one has suffixTmp.
+func parseName(name string) (generation uint64, suffix string) {
+	if len(name) < 16 {
+		return 0, ""
+	}
+	if _, err := fmt.Sscanf(name[:16], "%016x", &generation); err != nil || fmt.Sprintf("%016x", generation) != name[:16] {
+		return 0, ""
+	}
+	switch s := name[16:]; s {
+	case suffixSnapshot, suffixLog:
+		return generation, s
+	case suffixSnapshot + suffixTmp, suffixLog + suffixTmp:
+		return generation, suffixTmp
+	}
+	return 0, ""
+}
+
+// inventory is what the names in a directory say.
+type inventory struct {
+	used   bool   // there is a snapshot
+	newest uint64 // generation of the newest snapshot
+	last   uint64 // the highest generation of any file
+}
+
+// survey finds the generation in force. A log of a later one belongs to a generation
+// that never was in force; records in it mean that its snapshot is lost.
+func survey(fsys vfs.FS, dir string, f *Format) (inventory, error) {
+	var inv inventory
+	list, err := fsys.List(dir)
+	if errors.Is(err, fs.ErrNotExist) {
+		return inv, nil
+	}
+	if err != nil {
+		return inv, err
+	}
+	for _, info := range list {
+		g, suffix := parseName(info.Name)
+		inv.last = max(inv.last, g)
+		if suffix == suffixSnapshot {
+			inv.used, inv.newest = true, max(inv.newest, g)
+		}
+	}
+	for _, info := range list {
+		g, suffix := parseName(info.Name)
+		if suffix == suffixLog && (!inv.used || g > inv.newest) && info.Size > headerSize {
+			what := fmt.Sprintf("the file is missing, and %s has records", logName(dir, g))
+			return inv, &Damage{Name: f.Name, File: snapshotName(dir, g), What: what, Lost: true}
+		}
+	}
+	return inv, nil
+}
+
+// Exists reports whether dir has files of any log; a missing directory has none.
+func Exists(fsys vfs.FS, dir string) (bool, error) {
+	list, err := fsys.List(dir)
+	if errors.Is(err, fs.ErrNotExist) {
+		return false, nil
+	}
+	for _, info := range list {
+		if _, suffix := parseName(info.Name); suffix == suffixSnapshot || suffix == suffixLog {
+			return true, nil
+		}
+	}
+	return false, err
+}
+
+// Peek returns ErrNewerFormat if a newer version of chronik wrote one of the files in
+// dir. It changes nothing. Open reports any other fault.
+func Peek(fsys vfs.FS, dir string, f Format) error {
+	list, _ := fsys.List(dir)
+	kinds := map[string]byte{suffixSnapshot: kindSnapshot, suffixLog: kindLog}
+	for _, info := range list {
+		_, suffix := parseName(info.Name)
+		if kinds[suffix] == 0 {
+			continue
+		}
+		r, err := openReader(fsys, path.Join(dir, info.Name), &f, kinds[suffix])
+		if errors.Is(err, ErrNewerFormat) {
+			return err
+		}
+		if err == nil {
+			r.close()
+		}
+	}
+	return nil
+}

@@ -1,0 +1,356 @@
+package checkpoint
+
+import (
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"syscall"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/chronik-io/chronik/internal/statelog"
+	"github.com/chronik-io/chronik/internal/storage/epochs"
+	"github.com/chronik-io/chronik/internal/storage/journal"
+	"github.com/chronik-io/chronik/internal/vfs"
+	"github.com/chronik-io/chronik/internal/vfs/errfs"
+)
+
+func id(n byte) journal.StreamID {
+	return journal.StreamID{Topic: [16]byte{15: n}, Partition: int32(n)}
+}
+
+func header(seq uint64) Header {
+	return Header{
+		Seq: seq, Redo: journal.Position{File: seq + 1, LSN: journal.LSN(seq + 2)}, Durable: journal.LSN(seq + 3),
+		Dir: [16]byte{1}, Journal: [16]byte{2},
+	}
+}
+
+// full is a log of which no part is empty.
+func full(n byte) Log {
+	l := Log{
+		ID: id(n), Topic: fmt.Sprintf("topic%d", n), Deleted: true, Offline: "damaged", Aside: "frames", Start: 7, Clean: 9,
+		Swapping: true, Swap: 8,
+		Point: Point{Offset: 100, LSN: 5, Segments: []Extent{{0, 10}, {50, 20}}}, Producers: []byte("producers"),
+	}
+	l.Epochs.Assign(3, 0)
+	l.Epochs.Assign(4, 60)
+	return l
+}
+
+// diff compares what two states encode to say.
+func diff(got, want any) string {
+	return cmp.Diff(want, got, cmp.Comparer(func(a, b epochs.Cache) bool { return slices.Equal(a.Entries(), b.Entries()) }))
+}
+
+func must(t testing.TB, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+func options(fsys vfs.FS) Options {
+	return Options{FS: fsys, Dir: "/d/checkpoint", Mirror: "/d/checkpoint.copy"}
+}
+
+func open(t testing.TB, fsys vfs.FS) (*Store, *State) {
+	t.Helper()
+	s, state, err := Open(options(fsys))
+	must(t, err)
+	return s, state
+}
+
+// begun is a store that holds a state.
+func begun(t testing.TB, fsys vfs.FS, logs ...Log) *Store {
+	t.Helper()
+	s, _ := open(t, fsys)
+	must(t, s.WriteAll(&State{header(1), logs}))
+	return s
+}
+
+// wantState checks both copies.
+func wantState(t testing.TB, fsys vfs.FS, want *State) {
+	t.Helper()
+	for _, dir := range []string{"/d/checkpoint", "/d/checkpoint.copy"} {
+		got, err := Read(fsys, dir)
+		if d := diff(got, want); d != "" || err != nil {
+			t.Errorf("%s: %v\n%s", dir, err, d)
+		}
+	}
+}
+
+func TestAWholeStateComesBack(t *testing.T) {
+	fsys := vfs.Memory()
+	if _, state := open(t, fsys); state != nil {
+		t.Errorf("an empty directory has the state %+v", state)
+	}
+	s := begun(t, fsys, full(1), Log{ID: id(2), Topic: "empty"}, full(3))
+	must(t, s.Close())
+	want := &State{header(1), []Log{full(1), {ID: id(2), Topic: "empty"}, full(3)}}
+	wantState(t, fsys, want)
+	if _, state := open(t, fsys); diff(state, want) != "" {
+		t.Error(diff(state, want))
+	}
+}
+
+func TestAChangeIsAppliedOverTheState(t *testing.T) {
+	fsys := vfs.Memory()
+	s := begun(t, fsys, full(1), full(2), full(3))
+	moved, fresh := Log{ID: id(2), Topic: "not written", Point: Point{Offset: 200, LSN: 9}}, full(4)
+	must(t, s.Append(&Change{
+		Header: header(2), Removed: []journal.StreamID{id(3)},
+		Logs: []Update{{Log: &moved, Unchanged: All &^ Recovery}, {Log: &fresh}},
+	}))
+	two := full(2)
+	two.Point = moved.Point
+	wantState(t, fsys, &State{header(2), []Log{full(1), two, full(4)}})
+
+	three := full(3)
+	must(t, s.Append(&Change{Header: header(3), Removed: []journal.StreamID{id(4)}, Logs: []Update{{Log: &three}}}))
+	wantState(t, fsys, &State{header(3), []Log{full(1), two, full(3)}})
+}
+
+// Each part comes from the update unless it is unchanged, and the others stay.
+func TestEveryPartCanBeLeftOut(t *testing.T) {
+	fields := map[Parts]func(to, from *Log){
+		Name:      func(to, from *Log) { to.Topic = from.Topic },
+		Bounds:    func(to, from *Log) { to.Start, to.Clean = from.Start, from.Clean },
+		Fate:      func(to, from *Log) { to.Deleted, to.Offline, to.Aside = from.Deleted, from.Offline, from.Aside },
+		Swap:      func(to, from *Log) { to.Swapping, to.Swap = from.Swapping, from.Swap },
+		Recovery:  func(to, from *Log) { to.Point = from.Point },
+		Epochs:    func(to, from *Log) { to.Epochs = from.Epochs },
+		Producers: func(to, from *Log) { to.Producers = from.Producers },
+	}
+	for parts := range All + 1 {
+		fsys := vfs.Memory()
+		s := begun(t, fsys, full(1))
+		empty, want := Log{ID: id(1)}, full(1)
+		must(t, s.Append(&Change{Header: header(2), Logs: []Update{{Log: &empty, Unchanged: parts}}}))
+		for part, set := range fields {
+			if parts&part == 0 {
+				set(&want, &empty)
+			}
+		}
+		wantState(t, fsys, &State{header(2), []Log{want}})
+	}
+	var all Parts
+	for part := range maps.Keys(fields) {
+		all |= part
+	}
+	if all != All {
+		t.Errorf("%#x is tested, %#x is all", all, All)
+	}
+}
+
+// A large producer state costs nothing to a commit that does not change it.
+func TestACommitCostsWhatItChanges(t *testing.T) {
+	fsys := vfs.Memory()
+	large, other := full(1), full(2)
+	large.Producers = make([]byte, 1<<20)
+	s := begun(t, fsys, large, other)
+	size := func() int64 {
+		in, err := fsys.Stat("/d/checkpoint/0000000000000001.log")
+		must(t, err)
+		return in.Size
+	}
+	before := size()
+	must(t, s.Append(&Change{Header: header(2), Logs: []Update{{Log: &other}}}))
+	large.Point.Offset++
+	must(t, s.Append(&Change{Header: header(3), Logs: []Update{{Log: &large, Unchanged: All &^ Recovery}}}))
+	if grown := size() - before; grown > 500 {
+		t.Errorf("two small commits wrote %d bytes", grown)
+	}
+	wantState(t, fsys, &State{header(3), []Log{large, other}})
+}
+
+// A record that a start could not load must not be written.
+func TestAChangeThatDoesNotFitIsRefused(t *testing.T) {
+	one, two := full(1), full(2)
+	for name, c := range map[string]Change{
+		"parts of a new log":     {Logs: []Update{{Log: &two, Unchanged: Epochs}}},
+		"parts of a removed log": {Removed: []journal.StreamID{one.ID}, Logs: []Update{{Log: &one, Unchanged: Epochs}}},
+		"an unknown log removed": {Removed: []journal.StreamID{two.ID}},
+		"a log removed twice":    {Removed: []journal.StreamID{one.ID, one.ID}},
+	} {
+		fsys := vfs.Memory()
+		s := begun(t, fsys, one)
+		if err := s.Append(&c); err == nil {
+			t.Errorf("%s: written", name)
+		}
+		if s.NeedsAll() {
+			t.Errorf("%s: nothing was written, and everything is to be", name)
+		}
+		must(t, s.Append(&Change{Header: header(2), Logs: []Update{{Log: &one, Unchanged: All}}}))
+		wantState(t, fsys, &State{header(2), []Log{one}})
+	}
+	s := begun(t, vfs.Memory(), one)
+	must(t, s.Append(&Change{Header: header(2), Removed: []journal.StreamID{one.ID}}))
+	if err := s.Append(&Change{Header: header(3), Logs: []Update{{Log: &one, Unchanged: Fate}}}); !errors.Is(err, errPartial) {
+		t.Errorf("parts of a log that was removed before: %v", err)
+	}
+	if err := s.WriteAll(&State{header(1), []Log{one, one}}); err == nil {
+		t.Error("a state with one log twice was written")
+	}
+}
+
+func TestEverythingIsWrittenFirstAndAfterAFailure(t *testing.T) {
+	fsys := errfs.New(vfs.Memory())
+	s, _ := open(t, fsys)
+	one := full(1)
+	change := &Change{Header: header(2), Logs: []Update{{Log: &one}}}
+	if err := s.Append(change); !errors.Is(err, errDue) || !s.NeedsAll() {
+		t.Errorf("append before the first WriteAll: %v", err)
+	}
+	must(t, s.WriteAll(&State{header(1), nil}))
+	fsys.Add(errfs.Rule{Ops: errfs.Datasync, Count: 1, Err: syscall.EIO})
+	if err := s.Append(change); !errors.Is(err, syscall.EIO) || !s.NeedsAll() {
+		t.Errorf("failed append: %v, needs all: %v", err, s.NeedsAll())
+	}
+	if err := s.Append(change); !errors.Is(err, errDue) {
+		t.Errorf("append after a failure: %v", err)
+	}
+	fsys.Add(errfs.Rule{Ops: errfs.Rename, Count: 1, Err: syscall.EIO})
+	if err := s.WriteAll(&State{header(3), []Log{one}}); !errors.Is(err, syscall.EIO) || !s.NeedsAll() {
+		t.Errorf("failed WriteAll: %v, needs all: %v", err, s.NeedsAll())
+	}
+	must(t, s.WriteAll(&State{header(4), []Log{one}}))
+	fsys.Add(errfs.Rule{Ops: errfs.SyncDir, Count: 1, Err: syscall.EIO})
+	if err := s.WriteAll(&State{header(5), []Log{one}}); !errors.Is(err, syscall.EIO) || !s.NeedsAll() {
+		t.Errorf("failed WriteAll of a store that worked: %v, needs all: %v", err, s.NeedsAll())
+	}
+	must(t, s.WriteAll(&State{header(4), []Log{one}}))
+	must(t, s.Append(&Change{Header: header(5), Logs: []Update{{Log: &one, Unchanged: All}}}))
+	wantState(t, fsys, &State{header(5), []Log{one}})
+}
+
+func TestEverythingIsDueWhenTheChangesHaveGrown(t *testing.T) {
+	opts := options(vfs.Memory())
+	opts.CompactBytes = 2000
+	s, _, err := Open(opts)
+	must(t, err)
+	one := full(1)
+	must(t, s.WriteAll(&State{header(1), []Log{one}}))
+	n := uint64(0)
+	for ; n < 100 && !s.NeedsAll(); n++ {
+		must(t, s.Append(&Change{Header: header(n), Logs: []Update{{Log: &one, Unchanged: All}}}))
+	}
+	if n < 10 || n > 20 { // each has 24 bytes of a frame and about 90 of its own
+		t.Errorf("everything is due after %d changes", n)
+	}
+}
+
+func TestTheCopyReplacesALostCheckpoint(t *testing.T) {
+	fsys := vfs.Memory()
+	s := begun(t, fsys, full(1))
+	must(t, s.Close())
+	must(t, fsys.RemoveAll("/d/checkpoint"))
+	if _, _, err := Open(options(fsys)); !errors.Is(err, statelog.ErrDamaged) {
+		t.Errorf("open without the first copy: %v", err)
+	}
+	want := &State{header(1), []Log{full(1)}}
+	if got, err := Restore(fsys, "/d/checkpoint.copy", "/d/checkpoint"); err != nil || diff(got, want) != "" {
+		t.Errorf("%v\n%s", err, diff(got, want))
+	}
+	wantState(t, fsys, want)
+}
+
+// raw writes records as a checkpoint, whatever they are.
+func raw(t testing.TB, snapshot [][]byte, changes ...[]byte) vfs.FS {
+	t.Helper()
+	fsys := vfs.Memory()
+	l, _, err := statelog.Open(statelog.Options{FS: fsys, Dir: "/d/checkpoint", Format: Format}, newLoader())
+	must(t, err)
+	must(t, l.Rotate(func(emit statelog.Emit) error {
+		for _, record := range snapshot {
+			if err := emit(record); err != nil {
+				return err
+			}
+		}
+		return nil
+	}))
+	must(t, l.Append(changes...))
+	return fsys
+}
+
+// A valid checksum proves only that somebody wrote the record.
+func TestMalformedRecordsAreDamage(t *testing.T) {
+	one := full(1)
+	head, log := header(1), one.append(nil, All)
+	h := head.append(nil)
+	change := func(c Change) []byte { return c.append(nil) }
+	all := func(records ...[]byte) [][]byte { return records }
+	for name, c := range map[string]struct{ snapshot, changes [][]byte }{
+		"no header":                {},
+		"a change and no header":   {changes: all(change(Change{Header: head}))},
+		"a short header":           {snapshot: all(h[1:])},
+		"a long header":            {snapshot: all(append(slices.Clone(h), 0))},
+		"a log twice":              {snapshot: all(h, log, log)},
+		"a log without a part":     {snapshot: all(h, one.append(nil, All&^Fate))},
+		"a short log":              {snapshot: all(h, log[:len(log)-1])},
+		"a long log":               {snapshot: all(h, append(slices.Clone(log), 0))},
+		"an unknown part":          {snapshot: all(h, log), changes: all(append(slices.Concat(h, []byte{0, 1}, log[:20]), 0x80))},
+		"a change of a part alone": {snapshot: all(h), changes: all(change(Change{Logs: []Update{{Log: &one, Unchanged: Fate}}}))},
+		"an unknown log removed":   {snapshot: all(h), changes: all(change(Change{Removed: []journal.StreamID{one.ID}}))},
+		"a count that lies":        {snapshot: all(h), changes: all(append(slices.Clone(h), 0xff, 0xff, 0xff, 0xff, 0x0f))},
+		"a bool of 2":              {snapshot: all(h, []byte(strings.Replace(string(log), "\x01\x07damaged", "\x02\x07damaged", 1)))},
+		"epochs that shrink":       {snapshot: all(h, []byte(strings.Replace(string(log), "\x04\x00\x00\x00\x3c", "\x02\x00\x00\x00\x3c", 1)))},
+	} {
+		if s, err := Read(raw(t, c.snapshot, c.changes...), "/d/checkpoint"); !errors.Is(err, statelog.ErrDamaged) {
+			t.Errorf("%s: %+v, %v", name, s, err)
+		}
+	}
+}
+
+// The bytes of the records, so that no change of the format goes unnoticed.
+func TestBytesOfACheckpoint(t *testing.T) {
+	l := full(1)
+	c := Change{
+		Header: header(0x11), Removed: []journal.StreamID{id(2)},
+		Logs: []Update{{Log: &l}, {Log: &l, Unchanged: All &^ (Swap | Epochs)}},
+	}
+	logID, points := "00000000000000000000000000000001"+"01000000", "08"+"00000000000000"
+	e := "02000000" + "03000000" + "0000000000000000" + "04000000" + "3c00000000000000"
+	want := "1100000000000000" + "1200000000000000" + "1300000000000000" + "1400000000000000" +
+		"01000000000000000000000000000000" + "02000000000000000000000000000000" +
+		"01" + "00000000000000000000000000000002" + "02000000" +
+		"02" + logID + "7f" +
+		"06" + hex.EncodeToString([]byte("topic1")) +
+		"0700000000000000" + "0900000000000000" +
+		"01" + "07" + hex.EncodeToString([]byte("damaged")) + "06" + hex.EncodeToString([]byte("frames")) +
+		"01" + points +
+		"6400000000000000" + "0500000000000000" + "02" + "0000000000000000" + "0a00000000000000" + "3200000000000000" + "1400000000000000" +
+		e +
+		"09" + hex.EncodeToString([]byte("producers")) +
+		logID + "28" + "01" + points + e
+	if got := hex.EncodeToString(c.append(nil)); got != want {
+		t.Errorf("got  %s\nwant %s", got, want)
+	}
+}
+
+func TestAboveIsGreaterThanEveryLSNOfTheCheckpoint(t *testing.T) {
+	point := func(lsn journal.LSN, offline string) Log { return Log{Point: Point{LSN: lsn}, Offline: offline} }
+	for want, s := range map[journal.LSN]State{
+		6:  {Header: Header{Durable: 5, Redo: journal.Position{LSN: 3}}},
+		9:  {Header: Header{Durable: 5, Redo: journal.Position{LSN: 9}}},
+		13: {Header: Header{Durable: 5}, Logs: []Log{point(12, ""), point(2, "")}},
+		7:  {Header: Header{Durable: 6}, Logs: []Log{point(99, "its frames are damaged")}},
+	} {
+		if got := s.Above(); got != want {
+			t.Errorf("%+v: %d, want %d", s, got, want)
+		}
+	}
+}
+
+func TestAChangedCloneLeavesTheStateAlone(t *testing.T) {
+	s := &State{header(1), []Log{full(1)}}
+	c := s.Clone()
+	c.Logs[0].Point.Segments[0].Size, c.Logs[0].Topic = 1, "other"
+	if want := (&State{header(1), []Log{full(1)}}); diff(s, want) != "" {
+		t.Error(diff(s, want))
+	}
+}

@@ -1,0 +1,223 @@
+package checkpoint
+
+import (
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"math"
+
+	"github.com/chronik-io/chronik/internal/storage/epochs"
+	"github.com/chronik-io/chronik/internal/storage/journal"
+)
+
+var le = binary.LittleEndian
+
+func (h *Header) append(b []byte) []byte {
+	b = le.AppendUint64(b, h.Seq)
+	b = le.AppendUint64(b, h.Redo.File)
+	b = le.AppendUint64(b, uint64(h.Redo.LSN))
+	b = le.AppendUint64(b, uint64(h.Durable))
+	b = append(b, h.Dir[:]...)
+	return append(b, h.Journal[:]...)
+}
+
+func (c *Change) append(b []byte) []byte {
+	b = c.Header.append(b)
+	b = binary.AppendUvarint(b, uint64(len(c.Removed)))
+	for _, id := range c.Removed {
+		b = appendID(b, id)
+	}
+	b = binary.AppendUvarint(b, uint64(len(c.Logs)))
+	for _, u := range c.Logs {
+		b = u.Log.append(b, All&^u.Unchanged)
+	}
+	return b
+}
+
+func appendID(b []byte, id journal.StreamID) []byte {
+	return le.AppendUint32(append(b, id.Topic[:]...), uint32(id.Partition))
+}
+
+func appendString[T string | []byte](b []byte, s T) []byte {
+	return append(binary.AppendUvarint(b, uint64(len(s))), s...)
+}
+
+func appendBool(b []byte, v bool) []byte {
+	if v {
+		return append(b, 1)
+	}
+	return append(b, 0)
+}
+
+// append encodes some parts of a log.
+func (l *Log) append(b []byte, parts Parts) []byte {
+	b = append(appendID(b, l.ID), byte(parts))
+	if parts&Name != 0 {
+		b = appendString(b, l.Topic)
+	}
+	if parts&Bounds != 0 {
+		b = le.AppendUint64(b, uint64(l.Start))
+		b = le.AppendUint64(b, uint64(l.Clean))
+	}
+	if parts&Fate != 0 {
+		b = appendBool(b, l.Deleted)
+		b = appendString(appendString(b, l.Offline), l.Aside)
+	}
+	if parts&Swap != 0 {
+		b = le.AppendUint64(appendBool(b, l.Swapping), uint64(l.Swap))
+	}
+	if parts&Recovery != 0 {
+		b = l.Point.append(b)
+	}
+	if parts&Epochs != 0 {
+		b = l.Epochs.Append(b, math.MaxInt64)
+	}
+	if parts&Producers != 0 {
+		b = appendString(b, l.Producers)
+	}
+	return b
+}
+
+func (p *Point) append(b []byte) []byte {
+	b = le.AppendUint64(b, uint64(p.Offset))
+	b = le.AppendUint64(b, uint64(p.LSN))
+	b = binary.AppendUvarint(b, uint64(len(p.Segments)))
+	for _, s := range p.Segments {
+		b = le.AppendUint64(b, uint64(s.Base))
+		b = le.AppendUint64(b, uint64(s.Size))
+	}
+	return b
+}
+
+var errMalformed = errors.New("malformed record of a checkpoint")
+
+// cursor takes a record apart. The first fault sticks: from then on everything is zero.
+// Nothing that it returns aliases the record.
+type cursor struct {
+	b   []byte
+	err error
+}
+
+func (c *cursor) fail(err error) {
+	if c.err == nil {
+		c.err = err
+	}
+	c.b = nil
+}
+
+// take returns the next n bytes, n zeros if there are fewer; n is at most 16.
+func (c *cursor) take(n int) []byte {
+	if n > len(c.b) {
+		c.fail(errMalformed)
+		return make([]byte, n)
+	}
+	p := c.b[:n]
+	c.b = c.b[n:]
+	return p
+}
+
+func (c *cursor) u8() uint8        { return c.take(1)[0] }
+func (c *cursor) u64() uint64      { return le.Uint64(c.take(8)) }
+func (c *cursor) i64() int64       { return int64(c.u64()) }
+func (c *cursor) uuid() [16]byte   { return [16]byte(c.take(16)) }
+func (c *cursor) lsn() journal.LSN { return journal.LSN(c.u64()) }
+func (c *cursor) id() journal.StreamID {
+	return journal.StreamID{Topic: c.uuid(), Partition: int32(le.Uint32(c.take(4)))}
+}
+
+func (c *cursor) bool() bool {
+	v := c.u8()
+	if v > 1 {
+		c.fail(errMalformed)
+	}
+	return v == 1
+}
+
+// count reads how many things of a size follow: a count that lies allocates nothing.
+func (c *cursor) count(size int) int {
+	n, width := binary.Uvarint(c.b)
+	if width <= 0 || n > uint64((len(c.b)-width)/size) {
+		c.fail(errMalformed)
+		return 0
+	}
+	c.b = c.b[width:]
+	return int(n)
+}
+
+// bytes returns nil for an empty string.
+func (c *cursor) bytes() []byte {
+	n := c.count(1)
+	p := append([]byte(nil), c.b[:n]...)
+	c.b = c.b[n:]
+	return p
+}
+
+// end returns the first fault, which may be that something is left.
+func (c *cursor) end() error {
+	if len(c.b) > 0 {
+		c.fail(errMalformed)
+	}
+	return c.err
+}
+
+func (c *cursor) header() (h Header) {
+	h.Seq = c.u64()
+	h.Redo.File, h.Redo.LSN = c.u64(), c.lsn()
+	h.Durable = c.lsn()
+	h.Dir, h.Journal = c.uuid(), c.uuid()
+	return h
+}
+
+func (c *cursor) point() (p Point) {
+	p.Offset, p.LSN = c.i64(), c.lsn()
+	for n := c.count(16); n > 0; n-- {
+		p.Segments = append(p.Segments, Extent{c.i64(), c.i64()})
+	}
+	return p
+}
+
+// log reads a log over what is known of it; known returns nil for a new one.
+func (c *cursor) log(known func(journal.StreamID) *Log) *Log {
+	l := Log{ID: c.id()}
+	parts := Parts(c.u8())
+	if old := known(l.ID); old != nil {
+		l = *old
+	} else if parts != All {
+		c.fail(fmt.Errorf("the first record of log %x-%d has parts %#x only", l.ID.Topic, l.ID.Partition, parts))
+	}
+	if parts&^All != 0 {
+		c.fail(errMalformed)
+	}
+	if parts&Name != 0 {
+		l.Topic = string(c.bytes())
+	}
+	if parts&Bounds != 0 {
+		l.Start, l.Clean = c.i64(), c.i64()
+	}
+	if parts&Fate != 0 {
+		l.Deleted, l.Offline, l.Aside = c.bool(), string(c.bytes()), string(c.bytes())
+	}
+	if parts&Swap != 0 {
+		l.Swapping, l.Swap = c.bool(), c.i64()
+	}
+	if parts&Recovery != 0 {
+		l.Point = c.point()
+	}
+	if parts&Epochs != 0 {
+		l.Epochs = c.epochs()
+	}
+	if parts&Producers != 0 {
+		l.Producers = c.bytes()
+	}
+	return &l
+}
+
+func (c *cursor) epochs() epochs.Cache {
+	cache, rest, err := epochs.Decode(c.b)
+	if err != nil {
+		c.fail(err)
+		return cache
+	}
+	c.b = rest
+	return cache
+}

@@ -1,0 +1,121 @@
+package checkpoint
+
+import (
+	"testing"
+
+	"github.com/chronik-io/chronik/internal/storage/journal"
+	"github.com/chronik-io/chronik/internal/vfs"
+	"github.com/chronik-io/chronik/internal/vfs/crashfs"
+)
+
+// steps are the states after each of some commits.
+func steps() []*State {
+	var all []*State
+	logs := []Log{full(1), full(2)}
+	for i := range 14 {
+		switch i % 4 {
+		case 0:
+			logs = append(logs, full(byte(i+3)))
+		case 1:
+			logs[0].Point.Offset += 10
+		case 2:
+			logs[1].Producers = append([]byte("other "), logs[1].Producers...)
+		case 3:
+			logs = logs[:len(logs)-1]
+		}
+		s := &State{header(uint64(i + 1)), logs}
+		all = append(all, s.Clone())
+		logs = s.Clone().Logs
+	}
+	return all
+}
+
+// change is what leads from one state of steps to the next.
+func change(i int, from, to *State) *Change {
+	c := &Change{Header: to.Header}
+	switch i % 4 {
+	case 0:
+		c.Logs = []Update{{Log: &to.Logs[len(to.Logs)-1]}}
+	case 1:
+		c.Logs = []Update{{Log: &Log{ID: to.Logs[0].ID, Point: to.Logs[0].Point}, Unchanged: All &^ Recovery}}
+	case 2:
+		c.Logs = []Update{{Log: &to.Logs[1], Unchanged: Name | Epochs}}
+	case 3:
+		c.Removed = []journal.StreamID{from.Logs[len(from.Logs)-1].ID}
+	}
+	return c
+}
+
+// run commits the steps until the file system dies, and reopens in the middle. It
+// returns how many commits returned without an error.
+func run(fsys vfs.FS, all []*State) int {
+	var s *Store
+	for i, state := range all {
+		var err error
+		if i == 0 || i == 9 {
+			if s != nil && s.Close() != nil {
+				return i
+			}
+			opts := options(fsys)
+			opts.CompactBytes = 900
+			if s, _, err = Open(opts); err != nil {
+				return i
+			}
+		}
+		if s.NeedsAll() {
+			err = s.WriteAll(state)
+		} else {
+			err = s.Append(change(i, all[i-1], state))
+		}
+		if err != nil {
+			_ = s.Close()
+			return i
+		}
+	}
+	_ = s.Close() // the last commit is durable already
+	return len(all)
+}
+
+// check accepts what the commits that returned have left, and the one under way.
+func check(t *testing.T, what string, got *State, err error, done int, all []*State) {
+	t.Helper()
+	if err != nil {
+		t.Fatalf("%s, %d commits done: %v", what, done, err)
+	}
+	at := func(n int) *State {
+		if n == 0 {
+			return nil
+		}
+		return all[min(n, len(all))-1]
+	}
+	if diff(got, at(done)) != "" && diff(got, at(done+1)) != "" {
+		t.Fatalf("%s, %d commits done:\n%s\nor one commit more", what, done, diff(got, at(done)))
+	}
+}
+
+func TestCrashAtEverySystemCall(t *testing.T) {
+	all := steps()
+	whole := crashfs.New(1)
+	if n := run(whole, all); n != len(all) {
+		t.Fatalf("%d of %d commits without a crash", n, len(all))
+	}
+	for call := range whole.Ops() + 1 {
+		fsys := crashfs.New(uint64(call))
+		fsys.CrashDuring(call)
+		done := run(fsys, all)
+		images := []*crashfs.FS{fsys.KillImage(1)}
+		for _, m := range crashfs.Modes() {
+			images = append(images, fsys.PowerLossImage(m, 1))
+		}
+		for _, image := range images {
+			s, got, err := Open(options(image))
+			check(t, "checkpoint", got, err, done, all)
+			if done > 0 {
+				copied, err := Read(image, "/d/checkpoint.copy")
+				check(t, "copy", copied, err, done, all)
+			}
+			must(t, s.WriteAll(&State{header(99), nil}))
+			wantState(t, image, &State{Header: header(99)})
+		}
+	}
+}

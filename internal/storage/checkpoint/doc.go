@@ -1,0 +1,41 @@
+// Package checkpoint keeps what a log directory must know at a start: from where on
+// the journal is needed, and for each log its recovery point, leader epochs, producer
+// state and fate.
+//
+// It owns the types and their encoding; internal/statelog keeps them as a snapshot and
+// a log of changes. An event of one log costs a record about that log, not the state of
+// all of them. The package knows neither segments nor how a log is recovered.
+//
+// # Records
+//
+// Numbers are little-endian. A length or a count is a uvarint, a string follows its
+// length.
+//
+//	snapshot    header, then one record "log" for each log
+//	log         one record "change" for each Append
+//
+//	header      sequence u64 | redo file u64 | redo LSN u64 | durable LSN u64
+//	            | directory id 16 | journal id 16
+//	change      header | count { log id } of removed logs | count { log }
+//	log         log id | parts u8 | those parts, in this order
+//	log id      topic id 16 | partition i32
+//
+//	part   1 name       topic string
+//	       2 bounds     log start i64 | first offset not compacted i64
+//	       4 fate       1 if deleted, else 0, u8 | reason of being offline string
+//	                    | file with frames set aside string
+//	       8 swap       1 if a swap is under way, else 0, u8 | base of its segment i64
+//	      16 point      offset i64 | LSN u64 | count { segment base i64, size i64 }
+//	      32 epochs     as epochs.Cache.Append writes them
+//	      64 producers  as producers.State.Append writes them, as a string
+//
+// A part that a record of a log lacks is as the record before has it. The first record
+// of a log has all parts. A change removes first and then changes.
+//
+// # Commits
+//
+// An Append or a WriteAll that returned is durable, in the directory and in its
+// mirror. After an error, or a crash during the call, a start may find the old state
+// or the new one: the caller must do nothing that is wrong under either, and the next
+// commit must be a WriteAll.
+package checkpoint

@@ -1,0 +1,236 @@
+package checkpoint
+
+import (
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+
+	"go.uber.org/zap"
+
+	"github.com/chronik-io/chronik/internal/statelog"
+	"github.com/chronik-io/chronik/internal/storage/journal"
+	"github.com/chronik-io/chronik/internal/vfs"
+)
+
+// Format is that of the files.
+var Format = statelog.Format{Name: "checkpoint", Magic: "chronikc", Version: 1}
+
+// Options say where a checkpoint lives.
+type Options struct {
+	FS vfs.FS
+	// Dir is the directory of its files; nothing else may be in it.
+	Dir string
+	// Mirror is the directory of their copies; empty: none.
+	Mirror string
+	Log    *zap.Logger
+	// CompactBytes is the size of the changes above which NeedsAll reports true, unless the
+	// last WriteAll was larger still. 0: 4 MiB.
+	CompactBytes int64
+}
+
+// Store writes a checkpoint. Its methods must not be called concurrently.
+type Store struct {
+	log   *statelog.Log
+	all   bool                      // the next commit must be a WriteAll
+	known map[journal.StreamID]bool // logs of which all parts were written
+	buf   []byte
+}
+
+// Open reads a checkpoint, changing nothing; the state is nil if there is none. The
+// first commit must be a WriteAll. An error that matches statelog.ErrDamaged or
+// statelog.ErrNewerFormat is the files' fault.
+func Open(opts Options) (*Store, *State, error) {
+	to := newLoader()
+	log, c, err := statelog.Open(statelog.Options{
+		FS: opts.FS, Dir: opts.Dir, Mirror: opts.Mirror, Format: Format, CompactBytes: opts.CompactBytes, Log: opts.Log,
+	}, to)
+	if err != nil {
+		return nil, nil, fmt.Errorf("open checkpoint: %w", err)
+	}
+	state, err := to.state(opts.Dir, c)
+	if err != nil {
+		return nil, nil, fmt.Errorf("open checkpoint: %w", err)
+	}
+	return &Store{log: log, all: true, known: map[journal.StreamID]bool{}}, state, nil
+}
+
+// Read returns the checkpoint in a directory, or the copy in a mirror, nil if there is
+// none. It changes nothing.
+func Read(fsys vfs.FS, dir string) (*State, error) {
+	to := newLoader()
+	c, err := statelog.Read(fsys, dir, Format, to)
+	if err != nil {
+		return nil, fmt.Errorf("read checkpoint: %w", err)
+	}
+	return to.state(dir, c)
+}
+
+// Restore puts the copy in a mirror in the place of a lost or damaged checkpoint.
+func Restore(fsys vfs.FS, mirror, dir string) (*State, error) {
+	to := newLoader()
+	c, err := statelog.Restore(fsys, mirror, dir, Format, to)
+	if err != nil {
+		return nil, fmt.Errorf("restore checkpoint: %w", err)
+	}
+	return to.state(dir, c)
+}
+
+// NeedsAll reports whether the next commit must or should be a WriteAll: after Open and
+// after an error it must, and it should when the changes have grown so much that a start would read
+// less with it.
+func (s *Store) NeedsAll() bool { return s.all || s.log.ShouldRotate() }
+
+// WriteAll commits a whole state.
+func (s *Store) WriteAll(state *State) error {
+	s.all = true
+	clear(s.known)
+	err := s.log.Rotate(func(emit statelog.Emit) error {
+		s.buf = state.Header.append(s.buf[:0])
+		if err := emit(s.buf); err != nil {
+			return err
+		}
+		for i := range state.Logs {
+			l := &state.Logs[i]
+			if s.known[l.ID] {
+				return fmt.Errorf("log %v is there twice", l)
+			}
+			s.known[l.ID] = true
+			s.buf = l.append(s.buf[:0], All)
+			if err := emit(s.buf); err != nil {
+				return fmt.Errorf("log %v: %w", l, err)
+			}
+		}
+		return nil
+	})
+	s.release()
+	if err != nil {
+		return fmt.Errorf("write checkpoint: %w", err)
+	}
+	s.all = false
+	return nil
+}
+
+var (
+	errPartial = errors.New("the first record of a log must have all its parts")
+	errDue     = errors.New("the whole state must be written first")
+)
+
+// Append commits a change: one write and one sync, for the mirror another one. It
+// fails if WriteAll must come first. An error that matches statelog.ErrTooLarge means
+// that nothing was written; WriteAll has no such limit for all logs together.
+func (s *Store) Append(c *Change) error {
+	err := errDue
+	if !s.all {
+		err = s.note(c)
+	}
+	if err != nil {
+		return fmt.Errorf("append to checkpoint: %w", err)
+	}
+	s.buf = c.append(s.buf[:0])
+	err = s.log.Append(s.buf)
+	s.release()
+	if err != nil {
+		s.all = true
+		return fmt.Errorf("append to checkpoint: %w", err)
+	}
+	return nil
+}
+
+// note refuses a change that a start could not load, and remembers its logs.
+func (s *Store) note(c *Change) error {
+	removed := map[journal.StreamID]bool{}
+	for _, id := range c.Removed {
+		if !s.known[id] || removed[id] {
+			return fmt.Errorf("log %x-%d cannot be removed: there is none", id.Topic, id.Partition)
+		}
+		removed[id] = true
+	}
+	for _, u := range c.Logs {
+		if u.Unchanged != 0 && (!s.known[u.Log.ID] || removed[u.Log.ID]) {
+			return fmt.Errorf("log %v: %w", u.Log, errPartial)
+		}
+	}
+	for id := range removed {
+		delete(s.known, id)
+	}
+	for _, u := range c.Logs {
+		s.known[u.Log.ID] = true
+	}
+	return nil
+}
+
+// keptBuffer is the largest buffer that a store keeps between commits.
+const keptBuffer = 1 << 20
+
+func (s *Store) release() {
+	if cap(s.buf) > keptBuffer {
+		s.buf = nil
+	}
+}
+
+// Close ends the files with the mark of a clean stop.
+func (s *Store) Close() error { return s.log.Close() }
+
+// loader builds a state from records.
+type loader struct {
+	header *Header // nil before the first record
+	logs   map[journal.StreamID]*Log
+}
+
+func newLoader() *loader { return &loader{logs: map[journal.StreamID]*Log{}} }
+
+func (l *loader) known(id journal.StreamID) *Log { return l.logs[id] }
+
+// Load implements statelog.Reader.
+func (l *loader) Load(record []byte) error {
+	c := cursor{b: record}
+	if l.header == nil {
+		h := c.header()
+		l.header = &h
+		return c.end()
+	}
+	log := c.log(func(journal.StreamID) *Log { return nil })
+	if l.logs[log.ID] != nil {
+		c.fail(fmt.Errorf("log %v is there twice", log))
+	}
+	l.logs[log.ID] = log
+	return c.end()
+}
+
+// Apply implements statelog.Reader.
+func (l *loader) Apply(_ uint64, record []byte) error {
+	if l.header == nil {
+		return errors.New("there is no header in the snapshot")
+	}
+	c := cursor{b: record}
+	h := c.header()
+	for n := c.count(20); n > 0; n-- {
+		id := c.id()
+		if l.logs[id] == nil {
+			c.fail(fmt.Errorf("log %x-%d is removed, and there is none", id.Topic, id.Partition))
+		}
+		delete(l.logs, id)
+	}
+	for n := c.count(21); n > 0; n-- {
+		log := c.log(l.known)
+		l.logs[log.ID] = log
+	}
+	l.header = &h
+	return c.end()
+}
+
+// state returns what was loaded, in the order of ids; nil if there is no checkpoint.
+func (l *loader) state(dir string, c statelog.Content) (*State, error) {
+	if !c.Used {
+		return nil, nil
+	}
+	if l.header == nil {
+		return nil, &statelog.Damage{Name: Format.Name, File: dir, What: "there is no header"}
+	}
+	s := &State{Header: *l.header}
+	for _, id := range slices.SortedFunc(maps.Keys(l.logs), compare) {
+		s.Logs = append(s.Logs, *l.logs[id])
+	}
+	return s, nil
+}
