@@ -426,11 +426,6 @@ func plantsOfSegments() []plant {
 		{name: "last segment short", kind: inspect.SegmentShort, do: on(last, func(s *site) { s.truncate(last, 5000) })},
 		{name: "segment emptied", kind: inspect.SegmentShort, do: on(second, func(s *site) { s.truncate(second, 0) })},
 		{name: "garbage behind a segment", kind: inspect.SegmentTail, do: on(last, func(s *site) { s.write(s.at(last), int64(len(read(s, s.fs, s.file))), []byte("garbage")) })},
-		{name: "garbage behind what was written through", kind: inspect.SegmentTail, do: func(s *site) {
-			s.topic = "w"
-			name := "w-0/00000000000000000168.log"
-			s.write(s.at(name), int64(len(read(s, s.fs, s.file))), []byte("garbage"))
-		}},
 		{name: "segment that nobody lists", kind: inspect.SegmentUnlisted, do: func(s *site) { s.topic = "a"; s.make("a-0/00000000000000000007.log", []byte("x")) }},
 		{name: "segment removed half", kind: inspect.Leftover, do: func(s *site) { s.topic = "a"; s.make("a-0/00000000000000000007.log.deleted", []byte("x")) }},
 		{name: "bit in the middle", kind: inspect.BatchDamaged, do: on(second, func(s *site) { s.flip(second, 2000) })},

@@ -16,8 +16,8 @@ import (
 )
 
 // tail is what a log's segments hold behind the recovery point. No byte reaches a
-// segment of a journalled log before the journal's datasync that covers it, so that
-// all of it was acknowledged; a start cuts it off, because the journal has it too.
+// segment before the journal's datasync that covers it, so that all of it was
+// acknowledged; a start cuts it off, because the journal has it too.
 // Where the journal doesn't, it is what is left.
 type tail struct {
 	end       int64
