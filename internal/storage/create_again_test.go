@@ -4,6 +4,8 @@ import (
 	"syscall"
 	"testing"
 
+	"github.com/chronik-io/chronik/internal/storage/checkpoint"
+
 	"github.com/chronik-io/chronik/internal/vfs"
 	"github.com/chronik-io/chronik/internal/vfs/crashfs"
 	"github.com/chronik-io/chronik/internal/vfs/errfs"
@@ -104,7 +106,7 @@ func TestACheckpointHasALogOrItsTombstone(t *testing.T) {
 		}
 		return true
 	})
-	d.bury(logs[1:], []logCheckpoint{{id: logs[1].id, topic: "t"}})
+	d.bury(logs[1:], []checkpoint.Log{{id: logs[1].id, topic: "t"}})
 	logs[0].smu.Unlock()
 	if err := <-ended; err != nil {
 		t.Fatal(err)
