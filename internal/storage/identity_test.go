@@ -6,6 +6,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/chronik-io/chronik/internal/statelog"
 	"github.com/chronik-io/chronik/internal/storage/journal"
 	"github.com/chronik-io/chronik/internal/vfs"
 	"github.com/chronik-io/chronik/internal/vfs/crashfs"
@@ -126,6 +127,10 @@ func TestOlderJournalIsRefused(t *testing.T) {
 func TestLostCheckpointIsRefused(t *testing.T) {
 	disk := used(t)
 	if err := disk.RemoveAll("/d/checkpoint"); err != nil {
+		t.Fatal(err)
+	}
+	refused(t, disk, statelog.ErrDamaged, "chronikctl log repair")
+	if err := disk.RemoveAll("/d/checkpoint.copy"); err != nil {
 		t.Fatal(err)
 	}
 	refused(t, disk, ErrForeign, "no checkpoint")

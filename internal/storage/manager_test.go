@@ -225,8 +225,8 @@ func TestWhatIsNotOfADiskRefusesTheStart(t *testing.T) {
 // If no directory can be used, the start fails and names each with its reason.
 func TestAStartWithoutAnyDirectoryIsRefused(t *testing.T) {
 	errs := errfs.New(filled(t))
-	errs.Add(errfs.Rule{Ops: errfs.Read, Path: "/a/checkpoint", Err: syscall.EIO})
-	errs.Add(errfs.Rule{Ops: errfs.Read, Path: "/b/checkpoint", Err: syscall.EROFS})
+	errs.Add(errfs.Rule{Ops: errfs.Read, Path: "/a/checkpoint/*", Err: syscall.EIO})
+	errs.Add(errfs.Rule{Ops: errfs.Read, Path: "/b/checkpoint/*", Err: syscall.EROFS})
 	_, err := openManager(errs)
 	if !errors.Is(err, syscall.EIO) || !errors.Is(err, syscall.EROFS) || !strings.Contains(err.Error(), "/a") || !strings.Contains(err.Error(), "/b") {
 		t.Errorf("opened with %v", err)
