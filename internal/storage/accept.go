@@ -6,6 +6,8 @@ import (
 	"io/fs"
 	"path"
 
+	"github.com/chronik-io/chronik/internal/storage/checkpoint"
+
 	"github.com/chronik-io/chronik/internal/storage/journal"
 	"github.com/chronik-io/chronik/internal/storage/statefile"
 	"github.com/chronik-io/chronik/internal/vfs"
@@ -52,39 +54,44 @@ func AcceptJournalLoss(place Place, opt Options, really bool) (lost []Accepted, 
 		return nil, err
 	}
 	r := &recovery{d: d}
+	defer func() {
+		if e := d.closeCheckpoint(); err == nil {
+			err = e
+		}
+	}()
 	if err := r.readCheckpoint(); err != nil && !errors.Is(err, ErrForeign) {
 		return nil, err // ErrForeign: an earlier attempt ended between the files
 	}
 	if r.ckpt == nil {
 		return nil, foreign("%s has no checkpoint, so that there is nothing to go on from; put the checkpoint back, as chronikctl log repair does, or use an empty directory", d.path)
 	}
-	if theirs == d.ident && r.ckpt.journal == d.ident.Journal && d.whole(r.ckpt) {
+	if theirs == d.ident && r.ckpt.Journal == d.ident.Journal && d.whole(r.ckpt) {
 		return nil, fmt.Errorf("%w: nothing that was acknowledged is missing in %s; start the broker", ErrJournalWhole, d.jpath)
 	}
-	if lost = r.ckpt.journalled(); !really {
+	if lost = partitions(r.ckpt); !really {
 		return lost, nil
 	}
 	return lost, d.newJournal(r.ckpt)
 }
 
 // whole says whether a start would find everything in the journal that it needs.
-func (d *Dir) whole(c *checkpoint) bool {
+func (d *Dir) whole(c *checkpoint.State) bool {
 	j, err := journal.Open(d.journalOptions())
 	if err != nil {
 		return false
 	}
-	ext, err := j.Scan(c.redo, func(journal.Frame) error { return nil })
-	return errors.Join(err, j.Close()) == nil && ext.Next > c.durable
+	ext, err := j.Scan(c.Redo, func(journal.Frame) error { return nil })
+	return errors.Join(err, j.Close()) == nil && ext.Next > c.Durable
 }
 
 // newJournal begins a journal of a new identity above everything that the
 // checkpoint knows of, and makes it the directory's.
-func (d *Dir) newJournal(c *checkpoint) error {
+func (d *Dir) newJournal(c *checkpoint.State) error {
 	if err := vfs.MakeDir(d.opt.FS, d.jpath); err != nil {
 		return err
 	}
 	d.ident.Journal = newID()
-	at, err := d.freshFile(c.above())
+	at, err := d.freshFile(c.Above())
 	if err != nil {
 		return err
 	}
@@ -111,16 +118,16 @@ func (d *Dir) freshFile(above journal.LSN) (at journal.Position, err error) {
 }
 
 // beginAt writes a checkpoint that needs nothing of the journal before a file.
-func (d *Dir) beginAt(c *checkpoint, at journal.Position) error {
-	c.seq, c.redo, c.durable, c.journal = c.seq+1, at, at.LSN-1, d.ident.Journal
-	return d.writeCheckpoint(c)
+func (d *Dir) beginAt(c *checkpoint.State, at journal.Position) error {
+	c.Seq, c.Redo, c.Durable, c.Journal = c.Seq+1, at, at.LSN-1, d.ident.Journal
+	return d.replaceCheckpoint(c)
 }
 
-// journalled lists the partitions whose newest records are in the journal.
-func (c *checkpoint) journalled() (list []Accepted) {
-	for i := range c.logs {
-		if l := &c.logs[i]; !l.deleted && l.offline == "" {
-			list = append(list, Accepted{Topic: l.topic, Partition: l.id.Partition, Kept: l.rp.offset})
+// partitions lists the logs of a checkpoint: the newest records of each are in the journal.
+func partitions(c *checkpoint.State) (list []Accepted) {
+	for i := range c.Logs {
+		if l := &c.Logs[i]; !l.Deleted && l.Offline == "" {
+			list = append(list, Accepted{Topic: l.Topic, Partition: l.ID.Partition, Kept: l.Offset})
 		}
 	}
 	return list

@@ -6,6 +6,8 @@ import (
 	"math"
 	"path"
 
+	"github.com/chronik-io/chronik/internal/storage/checkpoint"
+
 	"go.uber.org/zap"
 
 	"github.com/chronik-io/chronik/internal/storage/journal"
@@ -30,7 +32,7 @@ type asideFile struct {
 func newAside(d *Dir) *aside {
 	d.ckptMu.Lock()
 	defer d.ckptMu.Unlock()
-	return &aside{d: d, seq: d.ckptSeq, files: map[string]*asideFile{}}
+	return &aside{d: d, seq: d.last.Seq, files: map[string]*asideFile{}}
 }
 
 // keep appends a frame to DIR/NAME-<checkpoint sequence>.frames and returns the
@@ -93,7 +95,7 @@ func (a *aside) close() error {
 type asideFrames struct {
 	name  string      // of the file, in the log directory
 	lsn   journal.LSN // no frame of the journal up to it counts for the log
-	entry logCheckpoint
+	entry checkpoint.Log
 }
 
 // asideCopy is one log whose frames are being copied.
@@ -164,7 +166,7 @@ func (l *Log) beginAside() *asideCopy {
 	inFlight := l.carrying || n > 0 && !l.tail.chunks[n-1].ready
 	l.mu.RUnlock()
 	if usable && !inFlight && oldest != math.MaxUint64 {
-		return &asideCopy{found: found{l: l, lc: &entry, end: entry.rp.offset}, oldest: oldest}
+		return &asideCopy{found: found{l: l, lc: &entry, end: entry.Offset}, oldest: oldest}
 	}
 	l.endAside()
 	l.dir.journal.Sync() // what is in flight comes to its end
@@ -210,7 +212,7 @@ func (c *asideCopy) finish(lsn journal.LSN) {
 	}
 	l.mu.Lock()
 	if c.err != nil {
-		c.lc.offline, c.lc.rp.lsn = c.err.Error(), math.MaxInt64
+		c.lc.Offline, c.lc.LSN = c.err.Error(), math.MaxInt64
 		l.asFound = c.lc
 		l.mu.Unlock()
 		l.goOffline(c.err)

@@ -19,13 +19,4 @@ const (
 	hastySwap                      // a compacted segment is given its name before it is synced
 	forgetfulSwap                  // a checkpoint doesn't say that a swap is under way
 	forgetfulLSN                   // a start looks for the last LSN in the journal only
-	lazyCopy                       // a checkpoint's copy is made by starts only
 )
-
-// commitPoint is the checkpoint that commits a change.
-func (d *Dir) commitPoint(skip bool) error {
-	if skip {
-		return nil
-	}
-	return d.checkpoint(nil)
-}

@@ -5,6 +5,7 @@ package storage
 import (
 	"os"
 	"path"
+	"strings"
 	"testing"
 
 	"github.com/chronik-io/chronik/internal/membuf"
@@ -58,7 +59,10 @@ func (f lyingFile) Datasync() error {
 func lie(call, pattern string) func(vfs.FS) vfs.FS {
 	return func(fs vfs.FS) vfs.FS {
 		return liar{fs, func(c, name string) bool {
-			ok, _ := path.Match(pattern, path.Base(name))
+			if !strings.Contains(pattern, "/") {
+				name = path.Base(name)
+			}
+			ok, _ := path.Match(pattern, name)
 			return ok && c == call
 		}}
 	}
@@ -66,14 +70,14 @@ func lie(call, pattern string) func(vfs.FS) vfs.FS {
 
 // rules are what JOURNAL's rules come down to; each is taken away once.
 var rules = map[string]modelConfig{
-	"the journal is synced before anybody is told":  {wrap: lie("datasync", "*.journal")},
-	"names of journal files are synced":             {wrap: lie("syncdir", "journal")},
-	"names of segments are synced":                  {wrap: lie("syncdir", "*-3")},
-	"segments are synced":                           {wrap: lie("datasync", "*.log")},
-	"the checkpoint is synced":                      {wrap: lie("datasync", "*checkpoint*")},
-	"the checkpoint's name is synced":               {wrap: lie("syncdir", "d")},
-	"a checkpoint's copy is synced":                 {wrap: lie("datasync", "*"+checkpointCopy+"*")},
-	"a checkpoint has its copy before it counts":    {broken: broken{rules: lazyCopy}},
+	"the journal is synced before anybody is told": {wrap: lie("datasync", "*.journal")},
+	"names of journal files are synced":            {wrap: lie("syncdir", "journal")},
+	"names of segments are synced":                 {wrap: lie("syncdir", "*-3")},
+	"segments are synced":                          {wrap: lie("datasync", "/d/*-3/*.log")},
+	"the checkpoint is synced":                     {wrap: lie("datasync", "/d/checkpoint/*")},
+	"the checkpoint's name is synced":              {wrap: lie("syncdir", "checkpoint")},
+	"a checkpoint's copy is synced":                {wrap: lie("datasync", "/d/checkpoint.copy/*")},
+
 	"a segment gets what is durable in the journal": {broken: broken{rules: notDurable}},
 	"the recovery point claims what is synced":      {broken: broken{rules: earlyLSN}},
 	"a file goes after the checkpoint":              {broken: broken{rules: earlyRelease}, rare: true},

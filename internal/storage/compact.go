@@ -93,7 +93,7 @@ func (l *Log) dirtiness(now time.Time) (cleaner.Dirt, error) {
 	c := l.cfg.Load().Cleanup
 	limit := l.stable()
 	l.mu.RLock()
-	list, limit := l.inactiveLocked(), min(limit, l.rp.offset)
+	list, limit := l.inactiveLocked(), min(limit, l.rp.Offset)
 	clean := max(l.clean, l.logStart.Load())
 	l.mu.RUnlock()
 	segments := make([]cleaner.Segment, len(list))

@@ -396,14 +396,14 @@ func TestAFailedSwapIsFinished(t *testing.T) {
 		"its sync":              {Ops: errfs.Datasync, Path: "*.cleaned"},
 		"its name":              {Ops: errfs.Rename, Path: "*.cleaned"},
 		"its place":             {Ops: errfs.Rename, Path: "*.swap"},
-		"a removal":             {Ops: errfs.Remove, Path: "*.log", From: 1},
+		"a removal":             {Ops: errfs.Remove, Path: "/d/*-*/*.log", From: 1},
 		"the indexes":           {Ops: errfs.Remove, Path: "*index"},
 		"the names":             {Ops: errfs.SyncDir, Path: "/d/t-0"},
 		"the names, later":      {Ops: errfs.SyncDir, Path: "/d/t-0", From: 1},
-		"the checkpoint":        {Ops: errfs.Datasync, Path: "checkpoint.tmp"},
-		"the second checkpoint": {Ops: errfs.Datasync, Path: "checkpoint.tmp", From: 1},
-		"its rename":            {Ops: errfs.Rename, Path: "checkpoint.tmp"},
-		"what is read":          {Ops: errfs.Read, Path: "*.log", From: 3},
+		"the checkpoint":        {Ops: errfs.Datasync, Path: "/d/checkpoint/*"},
+		"the second checkpoint": {Ops: errfs.Datasync, Path: "/d/checkpoint/*", From: 1},
+		"its rename":            {Ops: errfs.Rename, Path: "/d/checkpoint/*"},
+		"what is read":          {Ops: errfs.Read, Path: "/d/*-*/*.log", From: 3},
 	} {
 		t.Run(name, func(t *testing.T) {
 			disk := crashfs.New(1)

@@ -10,6 +10,9 @@ import (
 	"path"
 	"slices"
 
+	"github.com/chronik-io/chronik/internal/storage/checkpoint"
+	"github.com/chronik-io/chronik/internal/storage/epochs"
+
 	"go.uber.org/zap"
 
 	"github.com/chronik-io/chronik/internal/storage/journal"
@@ -56,7 +59,7 @@ func (d *Dir) Create(specs []Spec) ([]*Log, error) {
 	}
 	d.relistLocked()
 	d.mu.Unlock()
-	if err := d.checkpoint(nil); err != nil {
+	if err := d.commit(logs...); err != nil {
 		d.forget(logs)
 		d.unsure.Store(true)
 		return nil, fmt.Errorf("create logs: %w", err)
@@ -102,7 +105,7 @@ func (d *Dir) makeLog(s Spec) (*Log, error) {
 	l.logStart.Store(s.LogStart)
 	l.startSynced.Store(s.LogStart)
 	l.setEnds(s.LogStart)
-	l.rp = recoveryPoint{offset: s.LogStart, lsn: d.journal.Assigned()}
+	l.rp = checkpoint.Point{Offset: s.LogStart, LSN: d.journal.Assigned()}
 	return l, nil
 }
 
@@ -201,7 +204,7 @@ func isStray(name string) bool {
 // it returns without error the deletion is durable: no start brings the logs back;
 // their files go in the background.
 func (d *Dir) Delete(logs ...*Log) error {
-	entries := make([]logCheckpoint, len(logs))
+	entries := make([]checkpoint.Log, len(logs))
 	for i, l := range logs {
 		l.own()
 		l.mu.Lock()
@@ -222,12 +225,12 @@ func (d *Dir) Delete(logs ...*Log) error {
 	if len(gone) == 0 {
 		return nil
 	}
-	if err := d.checkpoint(nil); err != nil {
+	if err := d.commit(logs...); err != nil {
 		d.unsure.Store(true)
 		return fmt.Errorf("delete %d logs, %s first: %w", len(logs), logs[0], err)
 	}
 	for i, l := range logs {
-		if aside := entries[i].aside; aside != "" {
+		if aside := entries[i].Aside; aside != "" {
 			_ = d.opt.FS.Remove(path.Join(d.path, aside)) // it only takes space
 		}
 		l.observer().Reverted(l.Ends().Durable, fmt.Errorf("%s: %w", l, ErrClosed))
@@ -246,16 +249,16 @@ func (d *Dir) Delete(logs ...*Log) error {
 
 // bury puts tombstones in the place of the logs that the directory knows, all in
 // one step: a checkpoint has either a log or its tombstone.
-func (d *Dir) bury(logs []*Log, entries []logCheckpoint) []deletion {
+func (d *Dir) bury(logs []*Log, entries []checkpoint.Log) []deletion {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	var gone []deletion
 	for i, l := range logs {
 		if _, known := d.logs[l.id]; known {
 			e := entries[i]
-			e.deleted, e.offline, e.aside = true, "", ""
-			e.rp.lsn = max(d.journal.Assigned(), 1)
-			d.deleted[l.id] = tombstone{entry: e, lsn: e.rp.lsn}
+			e.Deleted, e.Offline, e.Aside, e.Producers, e.Epochs = true, "", "", nil, epochs.Cache{}
+			e.LSN = max(d.journal.Assigned(), 1)
+			d.deleted[l.id] = tombstone{entry: e, lsn: e.LSN}
 			gone = append(gone, deletion{l, l.id, path.Base(l.path)})
 		}
 		delete(d.logs, l.id)
@@ -347,8 +350,8 @@ func (d *Dir) logsAndDeleted() ([]*Log, map[ID]tombstone) {
 
 // tombstones returns the checkpoint's entries for deleted logs, and forgets
 // those of which nothing can be found any more.
-func (d *Dir) tombstones(deleted map[ID]tombstone, redo journal.LSN) []logCheckpoint {
-	var list []logCheckpoint
+func (d *Dir) tombstones(deleted map[ID]tombstone, redo journal.LSN) []checkpoint.Log {
+	var list []checkpoint.Log
 	for id, t := range deleted {
 		if !t.gone || t.lsn >= redo {
 			list = append(list, t.entry)

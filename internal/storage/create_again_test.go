@@ -4,6 +4,8 @@ import (
 	"syscall"
 	"testing"
 
+	"github.com/chronik-io/chronik/internal/storage/checkpoint"
+
 	"github.com/chronik-io/chronik/internal/vfs"
 	"github.com/chronik-io/chronik/internal/vfs/crashfs"
 	"github.com/chronik-io/chronik/internal/vfs/errfs"
@@ -104,20 +106,20 @@ func TestACheckpointHasALogOrItsTombstone(t *testing.T) {
 		}
 		return true
 	})
-	d.bury(logs[1:], []logCheckpoint{{id: logs[1].id, topic: "t"}})
+	d.bury(logs[1:], []checkpoint.Log{{ID: logs[1].id, Topic: "t"}})
 	logs[0].smu.Unlock()
 	if err := <-ended; err != nil {
 		t.Fatal(err)
 	}
-	c, _, _, err := loadCheckpoint(disk, "/d/checkpoint")
+	c, err := ReadState(disk, "/d")
 	if err != nil {
 		t.Fatal(err)
 	}
 	seen := map[ID]bool{}
-	for i := range c.logs {
-		if seen[c.logs[i].id] {
-			t.Errorf("%v is there twice", c.logs[i].id)
+	for i := range c.Logs {
+		if seen[c.Logs[i].ID] {
+			t.Errorf("%v is there twice", c.Logs[i].ID)
 		}
-		seen[c.logs[i].id] = true
+		seen[c.Logs[i].ID] = true
 	}
 }

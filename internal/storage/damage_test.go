@@ -210,9 +210,9 @@ func damagedJournal(t *testing.T) (image *crashfs.FS, name string) {
 func TestFault05ShortWriteAndNoDescriptors(t *testing.T) {
 	for name, rule := range map[string]errfs.Rule{
 		"short journal write": {Ops: errfs.Write, Path: "*.journal", Count: 1, Short: 700, Err: syscall.EIO},
-		"short segment write": {Ops: errfs.Write, Path: "*.log", Count: 1, Short: 700, Err: syscall.EIO},
-		"interrupted":         {Ops: errfs.Datasync, Path: "*.log", Count: 1, Err: syscall.EINTR},
-		"no descriptors":      {Ops: errfs.Open | errfs.Create, Path: "*.log", Count: 3, Err: syscall.EMFILE},
+		"short segment write": {Ops: errfs.Write, Path: "/d/*-*/*.log", Count: 1, Short: 700, Err: syscall.EIO},
+		"interrupted":         {Ops: errfs.Datasync, Path: "/d/*-*/*.log", Count: 1, Err: syscall.EINTR},
+		"no descriptors":      {Ops: errfs.Open | errfs.Create, Path: "/d/*-*/*.log", Count: 3, Err: syscall.EMFILE},
 	} {
 		disk := crashfs.New(1)
 		errs := errfs.New(disk)

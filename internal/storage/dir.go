@@ -9,6 +9,8 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/chronik-io/chronik/internal/storage/checkpoint"
+
 	"go.uber.org/zap"
 
 	"github.com/chronik-io/chronik/internal/metrics"
@@ -171,9 +173,10 @@ type Dir struct {
 	steps  atomic.Uint64 // finished parts of creations and deletions; see progress
 	unsure atomic.Bool   // the checkpoint on the disk may name logs that are not there; see ascertain
 
-	ckptMu  sync.Mutex
-	ckptSeq uint64      // guarded by ckptMu
-	minLSN  journal.LSN // what recovery found is below it
+	ckptMu sync.Mutex
+	store  *checkpoint.Store // guarded by ckptMu, like last
+	last   checkpoint.Header // what the last checkpoint says
+	minLSN journal.LSN       // what recovery found is below it
 
 	unsynced  unsyncedLogs  // of the journal's callbacks
 	syncedLSN atomic.Uint64 // the logs know that the frames up to it are durable
@@ -191,7 +194,7 @@ type Dir struct {
 
 // tombstone is a deleted log whose frames or files may still be there.
 type tombstone struct {
-	entry logCheckpoint
+	entry checkpoint.Log
 	// lsn: frames up to it may be the log's.
 	lsn journal.LSN
 	// gone: the directory no longer stands under the log's name.
@@ -336,6 +339,7 @@ func (d *Dir) abort() {
 	if d.journal != nil {
 		_ = d.journal.Close()
 	}
+	_ = d.closeCheckpoint()
 	_ = d.files.Close()
 	_ = d.lock.Close()
 }
@@ -355,7 +359,7 @@ func (d *Dir) Close() error {
 	d.tasks.stop()
 	d.done.Wait()
 	err := d.leave()
-	for _, e := range []error{d.journal.Close(), d.files.Close(), d.lock.Close()} {
+	for _, e := range []error{d.journal.Close(), d.closeCheckpoint(), d.files.Close(), d.lock.Close()} {
 		if err == nil && e != nil {
 			err = fmt.Errorf("close log directory %s: %w", d.path, e)
 		}

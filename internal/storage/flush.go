@@ -7,6 +7,8 @@ import (
 	"syscall"
 	"time"
 
+	"github.com/chronik-io/chronik/internal/storage/checkpoint"
+
 	"github.com/chronik-io/chronik/internal/record"
 	"github.com/chronik-io/chronik/internal/storage/segment"
 )
@@ -246,18 +248,18 @@ func (l *Log) synced() {
 		l.mu.Unlock()
 		return
 	}
-	l.rp.offset = l.flushed
-	l.rp.lsn = max(l.rp.lsn, l.flushedLSN)
-	l.rp.segments = l.extentsLocked()
+	l.rp.Offset = l.flushed
+	l.rp.LSN = max(l.rp.LSN, l.flushedLSN)
+	l.rp.Segments = l.extentsLocked()
 	l.lowestUnsynced = 0
 	l.mu.Unlock()
 }
 
 // extentsLocked lists the segments with the bytes that are synced.
-func (l *Log) extentsLocked() []extent {
-	list := make([]extent, len(l.segments))
+func (l *Log) extentsLocked() []checkpoint.Extent {
+	list := make([]checkpoint.Extent, len(l.segments))
 	for i, s := range l.segments {
-		list[i] = extent{base: s.Base(), size: s.Synced()}
+		list[i] = checkpoint.Extent{Base: s.Base(), Size: s.Synced()}
 	}
 	return list
 }

@@ -10,6 +10,8 @@ import (
 	"path"
 	"strings"
 
+	"github.com/chronik-io/chronik/internal/storage/checkpoint"
+
 	"github.com/chronik-io/chronik/internal/storage/journal"
 	"github.com/chronik-io/chronik/internal/storage/statefile"
 	"github.com/chronik-io/chronik/internal/vfs"
@@ -85,7 +87,7 @@ func (d *Dir) identify() (found bool, err error) {
 	case err == nil && jerr == nil:
 		return true, nil
 	case err == nil && errors.Is(jerr, fs.ErrNotExist):
-		if _, e := fsys.Stat(path.Join(d.path, checkpointFile)); errors.Is(e, fs.ErrNotExist) {
+		if !d.hasCheckpoint() {
 			return false, writeJSON(fsys, other, "journal", d.ident) // the first start ended here
 		}
 		return true, foreign("log directory %s was used with a journal that is not in %s: records in it would be lost; put it back, or set journal.dirs to where it is; if it is gone for good, chronikctl log verify says what was only in it, and chronikctl log repair goes on without it, as does chronikd accept-journal-loss, which gives up more",
@@ -116,7 +118,7 @@ func (d *Dir) identify() (found bool, err error) {
 // untouched refuses a directory of another program before anything is written to it:
 // Kafka does not start any more where its directory holds a journal.
 func (d *Dir) untouched() error {
-	for _, ours := range []string{path.Join(d.path, identityFile), path.Join(d.path, checkpointFile), path.Join(d.jpath, journalIdent)} {
+	for _, ours := range []string{path.Join(d.path, identityFile), path.Join(d.path, CheckpointDir), path.Join(d.jpath, journalIdent)} {
 		if _, err := d.opt.FS.Stat(ours); !errors.Is(err, fs.ErrNotExist) {
 			return nil // ours, or unreadable: what reads it says more
 		}
@@ -152,16 +154,16 @@ type cleanMark struct {
 
 // takeCleanMark says whether the last stop was clean, and removes the mark: it
 // speaks of the past only.
-func (d *Dir) takeCleanMark(c *checkpoint) (bool, error) {
+func (d *Dir) takeCleanMark(c *checkpoint.State) (bool, error) {
 	name := path.Join(d.path, cleanFile)
 	var m cleanMark
 	err := readJSON(d.opt.FS, name, "clean", &m)
 	if errors.Is(err, fs.ErrNotExist) {
 		return false, nil
 	}
-	clean := err == nil && c != nil && m == cleanMark{c.seq, c.redo.File, uint64(c.redo.LSN)}
+	clean := err == nil && c != nil && m == cleanMark{c.Seq, c.Redo.File, uint64(c.Redo.LSN)}
 	if clean {
-		if clean, err = d.journal.Untouched(c.redo); err != nil {
+		if clean, err = d.journal.Untouched(c.Redo); err != nil {
 			clean = false // reading the journal will say what is wrong
 		}
 	}
@@ -175,7 +177,7 @@ func (d *Dir) takeCleanMark(c *checkpoint) (bool, error) {
 }
 
 func (d *Dir) writeCleanMark(at journal.Position) error {
-	return writeJSON(d.opt.FS, path.Join(d.path, cleanFile), "clean", cleanMark{d.ckptSeq, at.File, uint64(at.LSN)})
+	return writeJSON(d.opt.FS, path.Join(d.path, cleanFile), "clean", cleanMark{d.last.Seq, at.File, uint64(at.LSN)})
 }
 
 // deletedName is what the directory of a log is renamed to before its files go.

@@ -6,6 +6,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/chronik-io/chronik/internal/statelog"
 	"github.com/chronik-io/chronik/internal/storage/journal"
 	"github.com/chronik-io/chronik/internal/vfs"
 	"github.com/chronik-io/chronik/internal/vfs/crashfs"
@@ -125,7 +126,11 @@ func TestOlderJournalIsRefused(t *testing.T) {
 
 func TestLostCheckpointIsRefused(t *testing.T) {
 	disk := used(t)
-	if err := disk.Remove("/d/checkpoint"); err != nil {
+	if err := disk.RemoveAll("/d/checkpoint"); err != nil {
+		t.Fatal(err)
+	}
+	refused(t, disk, statelog.ErrDamaged, "chronikctl log repair")
+	if err := disk.RemoveAll("/d/checkpoint.copy"); err != nil {
 		t.Fatal(err)
 	}
 	refused(t, disk, ErrForeign, "no checkpoint")
@@ -149,10 +154,10 @@ func TestADirectoryOfAnotherProgramIsLeftAsItIs(t *testing.T) {
 
 func TestFault06CheckpointOfAnotherDirectoryIsRefused(t *testing.T) {
 	disk, other := used(t), used(t)
-	if err := disk.Remove("/d/checkpoint"); err != nil {
+	if err := disk.RemoveAll("/d/checkpoint"); err != nil {
 		t.Fatal(err)
 	}
-	writeFile(t, disk, "/d/checkpoint", readFile(t, other, "/d/checkpoint"))
+	copyTree(t, other, "/d/checkpoint", disk, "/d/checkpoint")
 	refused(t, disk, ErrForeign, "checkpoint")
 }
 
@@ -163,7 +168,7 @@ func TestFault06StaleCheckpoint(t *testing.T) {
 	d := mustOpen(t, disk, "sync")
 	l := makeLogs(t, d, 1, "sync")[0]
 	put(t, l, 2, 100)
-	stale := readFile(t, disk, "/d/checkpoint")
+	stale := disk.KillImage(2)
 	for range 30 {
 		put(t, l, 5, 3000)
 	}
@@ -174,10 +179,10 @@ func TestFault06StaleCheckpoint(t *testing.T) {
 		return err != nil
 	})
 	image := disk.KillImage(1)
-	if err := image.Remove("/d/checkpoint"); err != nil {
+	if err := image.RemoveAll("/d/checkpoint"); err != nil {
 		t.Fatal(err)
 	}
-	writeFile(t, image, "/d/checkpoint", stale)
+	copyTree(t, stale, "/d/checkpoint", image, "/d/checkpoint")
 	refused(t, image, journal.ErrDamaged, "missing")
 }
 

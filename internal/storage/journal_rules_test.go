@@ -173,7 +173,7 @@ func TestFault09SlowSegmentsBoundMemory(t *testing.T) {
 	d := mustOpen(t, errs, "sync", func(o *Options) { o.JournalFileSize, o.JournalBytes, o.DeferredBytes = 4<<20, 16<<20, bound })
 	logs := makeLogs(t, d, 20, "sync")
 	hold := make(chan struct{})
-	errs.Add(errfs.Rule{Ops: errfs.Write, Path: "*.log", Before: func(errfs.Call) { <-hold }})
+	errs.Add(errfs.Rule{Ops: errfs.Write, Path: "/d/*-*/*.log", Before: func(errfs.Call) { <-hold }})
 	sent := make([]*Append, 0, 2000)
 	for i := range 2000 { // a record each
 		a := &Append{Batches: testBatch(t, 1000, nil), Sink: make(sink, 1)}
@@ -288,7 +288,7 @@ func TestFault04FullSegmentDisk(t *testing.T) {
 			d := mustOpen(t, errs, profile)
 			l := makeLogs(t, d, 1, profile)[0]
 			put(t, l, 5, 1000)
-			errs.Add(errfs.Rule{Ops: errfs.Write, Path: "*.log", Err: full, Short: 300})
+			errs.Add(errfs.Rule{Ops: errfs.Write, Path: "/d/*-*/*.log", Err: full, Short: 300})
 			failed := false
 			for range 200 {
 				if a := send(l, testBatch(t, 1000, nil)); a.Err != nil {

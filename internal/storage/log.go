@@ -8,6 +8,8 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/chronik-io/chronik/internal/storage/checkpoint"
+
 	"github.com/chronik-io/chronik/internal/storage/epochs"
 	"github.com/chronik-io/chronik/internal/storage/journal"
 	"github.com/chronik-io/chronik/internal/storage/producers"
@@ -71,16 +73,6 @@ type Observer interface {
 	StartMoved()
 }
 
-// recoveryPoint is what a checkpoint says of a log: below offset everything is
-// durable in segments; frames up to lsn are contained in them or superseded.
-type recoveryPoint struct {
-	offset   int64
-	lsn      journal.LSN
-	segments []extent // with the bytes that count; the last one ends at offset
-}
-
-type extent struct{ base, size int64 }
-
 // Log is one partition's log. All methods may be called concurrently.
 type Log struct {
 	id     ID
@@ -113,7 +105,7 @@ type Log struct {
 	tail     tail
 	segments []*segment.Segment
 	flushed  int64 // end of what is in segments
-	rp       recoveryPoint
+	rp       checkpoint.Point
 	// lowestUnsynced is the LSN of the first frame that is in segments but not
 	// synced there; 0 if there is none.
 	lowestUnsynced journal.LSN
@@ -131,8 +123,8 @@ type Log struct {
 
 	attempts attempts // of compaction
 
-	aside   *asideFrames   // hold what the journal held beyond rp, until segments do; guarded by mu
-	asFound *logCheckpoint // what checkpoints go on saying of a log that is offline; guarded by mu
+	aside   *asideFrames    // hold what the journal held beyond rp, until segments do; guarded by mu
+	asFound *checkpoint.Log // what checkpoints go on saying of a log that is offline; guarded by mu
 
 	damaged   atomic.Pointer[error] // the first damage that a read met
 	readAt    atomic.Int64          // when batches were last read from a segment, unix ns; 0: never
@@ -272,7 +264,7 @@ func (l *Log) failedForGood() bool {
 func (l *Log) givenUp() bool {
 	l.mu.RLock()
 	defer l.mu.RUnlock()
-	return l.asFound != nil && l.asFound.offline != ""
+	return l.asFound != nil && l.asFound.Offline != ""
 }
 
 // goOffline stops all use of the log until the next start.

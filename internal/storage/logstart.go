@@ -5,6 +5,8 @@ import (
 	"math"
 	"sync"
 
+	"github.com/chronik-io/chronik/internal/storage/checkpoint"
+
 	"github.com/chronik-io/chronik/internal/storage/cleaner"
 	"github.com/chronik-io/chronik/internal/storage/segment"
 )
@@ -79,7 +81,13 @@ func (d *Dir) MoveStarts(moves []StartMove) {
 	if !any {
 		return
 	}
-	err := d.commitPoint(d.opt.broken.has(silentStart))
+	var logs []*Log
+	for i := range moves {
+		if moves[i].wait {
+			logs = append(logs, moves[i].Log)
+		}
+	}
+	err := d.commitRule(silentStart, logs...)
 	for i := range moves {
 		m := &moves[i]
 		switch {
@@ -155,7 +163,7 @@ func (l *Log) discardLocked(to int64) (gone []*chunk, cached int) {
 	if n := len(rest); n > 0 {
 		end, lsn = rest[n-1].next, rest[n-1].last
 	}
-	if l.failure != nil || end != l.logEnd.Load() || end > to || end == l.rp.offset {
+	if l.failure != nil || end != l.logEnd.Load() || end > to || end == l.rp.Offset {
 		return nil, 0
 	}
 	if l.dir.opt.broken.has(forgetGone) {
@@ -166,7 +174,7 @@ func (l *Log) discardLocked(to int64) (gone []*chunk, cached int) {
 	l.tail.setFlushed(len(rest))
 	gone = l.tail.evict(math.MaxInt64)
 	l.flushed, l.flushedLSN, l.lowestUnsynced = end, max(l.flushedLSN, lsn), 0
-	l.rp = recoveryPoint{offset: end, lsn: max(l.rp.lsn, lsn)}
+	l.rp = checkpoint.Point{Offset: end, LSN: max(l.rp.LSN, lsn)}
 	return gone, cached
 }
 
@@ -200,7 +208,7 @@ func (l *Log) unlistBelow(below int64) (gone []*segment.Segment, end int64) {
 	if l.closed || l.offline != nil || l.cutting != nil || l.pending != nil {
 		return nil, 0 // the keeper comes again
 	}
-	below = min(below, l.logStart.Load(), l.rp.offset)
+	below = min(below, l.logStart.Load(), l.rp.Offset)
 	n := 0
 	for n < len(l.segments) && l.segmentEndLocked(n) <= below {
 		n++
@@ -213,8 +221,8 @@ func (l *Log) unlistBelow(below int64) (gone []*segment.Segment, end int64) {
 		end = l.segments[n].Base()
 	}
 	l.segments = l.segments[n:]
-	for len(l.rp.segments) > 0 && l.rp.segments[0].base < end {
-		l.rp.segments = l.rp.segments[1:]
+	for len(l.rp.Segments) > 0 && l.rp.Segments[0].Base < end {
+		l.rp.Segments = l.rp.Segments[1:]
 	}
 	return gone, end
 }

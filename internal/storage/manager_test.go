@@ -1,13 +1,17 @@
 package storage
 
 import (
+	"bytes"
+	"encoding/binary"
 	"errors"
+	"hash/crc32"
 	"path"
 	"strings"
 	"syscall"
 	"testing"
 
-	"github.com/chronik-io/chronik/internal/storage/statefile"
+	"github.com/chronik-io/chronik/internal/statelog"
+
 	"github.com/chronik-io/chronik/internal/vfs"
 	"github.com/chronik-io/chronik/internal/vfs/crashfs"
 	"github.com/chronik-io/chronik/internal/vfs/errfs"
@@ -84,12 +88,14 @@ func TestOneBadDirectoryStopsNoOther(t *testing.T) {
 	}{
 		"its disk does not read": {rule: errfs.Rule{Ops: errfs.Read | errfs.Open | errfs.List | errfs.Stat,
 			Path: "/b/*", Err: syscall.EIO}, want: syscall.EIO},
-		"its checkpoint is not read": {rule: errfs.Rule{Ops: errfs.Read, Path: "/b/checkpoint", Err: syscall.EIO}, want: syscall.EIO, id: true},
+		"its checkpoint is not read": {rule: errfs.Rule{Ops: errfs.Read, Path: "/b/checkpoint/*", Err: syscall.EIO}, want: syscall.EIO, id: true},
 		"its disk is full":           {rule: errfs.Rule{Ops: errfs.Write | errfs.Create, Path: "/b/*", Err: syscall.ENOSPC}, want: syscall.ENOSPC, id: true},
 		"its disk is not mounted":    {rule: errfs.Rule{Path: "/b*", Err: syscall.EACCES}, want: syscall.EACCES},
 		"its journal is gone":        {harm: func(t *testing.T, disk *crashfs.FS) { moved(t, disk, "/b/journal") }, want: ErrForeign, id: true},
-		"its checkpoint is damaged": {harm: func(t *testing.T, disk *crashfs.FS) { change(t, disk, "/b/checkpoint", 40, []byte{0xff, 0xff}) },
-			want: statefile.ErrCorrupt, id: true},
+		"its checkpoint is damaged": {harm: func(t *testing.T, disk *crashfs.FS) {
+			change(t, disk, newestSnapshot(t, disk, "/b/checkpoint"), 60, []byte{0xff, 0xff})
+		},
+			want: statelog.ErrDamaged, id: true},
 	} {
 		t.Run(name, func(t *testing.T) {
 			disk := filled(t)
@@ -169,17 +175,16 @@ func TestWhatIsNotOfADiskRefusesTheStart(t *testing.T) {
 			return func() { _ = lock.Close() }
 		}, want: ErrLocked},
 		"a newer version wrote it": {prepare: func(t *testing.T, disk *crashfs.FS) func() {
-			old := readFile(t, disk, "/b/checkpoint")
-			if err := statefile.WriteAll(disk, "checkpoint", checkpointVersion+1, nil, "/b/checkpoint"); err != nil {
-				t.Fatal(err)
-			}
-			return func() {
-				_ = disk.Remove("/b/checkpoint")
-				writeFile(t, disk, "/b/checkpoint", old)
-			}
-		}, want: statefile.ErrNewer},
+			name := newestSnapshot(t, disk, "/b/checkpoint")
+			old := readFile(t, disk, name)
+			head := bytes.Clone(old[:48])
+			head[10]++
+			binary.LittleEndian.PutUint32(head[44:], crc32.Checksum(head[:44], crc32.MakeTable(crc32.Castagnoli)))
+			change(t, disk, name, 0, head)
+			return func() { change(t, disk, name, 0, old[:48]) }
+		}, want: statelog.ErrNewerFormat},
 		"it is no directory":  {rule: errfs.Rule{Ops: errfs.Mkdir, Path: "/b", Err: syscall.ENOTDIR}, want: syscall.ENOTDIR},
-		"no descriptors left": {rule: errfs.Rule{Ops: errfs.Open, Path: "/b/checkpoint", Err: syscall.EMFILE}, want: syscall.EMFILE},
+		"no descriptors left": {rule: errfs.Rule{Ops: errfs.Open, Path: "/b/checkpoint/*", Err: syscall.EMFILE}, want: syscall.EMFILE},
 	} {
 		for _, clean := range []bool{true, false} {
 			t.Run(name, func(t *testing.T) {
@@ -220,8 +225,8 @@ func TestWhatIsNotOfADiskRefusesTheStart(t *testing.T) {
 // If no directory can be used, the start fails and names each with its reason.
 func TestAStartWithoutAnyDirectoryIsRefused(t *testing.T) {
 	errs := errfs.New(filled(t))
-	errs.Add(errfs.Rule{Ops: errfs.Read, Path: "/a/checkpoint", Err: syscall.EIO})
-	errs.Add(errfs.Rule{Ops: errfs.Read, Path: "/b/checkpoint", Err: syscall.EROFS})
+	errs.Add(errfs.Rule{Ops: errfs.Read, Path: "/a/checkpoint/*", Err: syscall.EIO})
+	errs.Add(errfs.Rule{Ops: errfs.Read, Path: "/b/checkpoint/*", Err: syscall.EROFS})
 	_, err := openManager(errs)
 	if !errors.Is(err, syscall.EIO) || !errors.Is(err, syscall.EROFS) || !strings.Contains(err.Error(), "/a") || !strings.Contains(err.Error(), "/b") {
 		t.Errorf("opened with %v", err)
@@ -274,4 +279,19 @@ func leavesOutB(t *testing.T, disk vfs.FS, records int64) {
 		}
 		holds(t, l, records)
 	}
+}
+
+// newestSnapshot names the snapshot of the checkpoint in force.
+func newestSnapshot(t *testing.T, fsys vfs.FS, dir string) (name string) {
+	t.Helper()
+	infos, err := fsys.List(dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, in := range infos {
+		if strings.HasSuffix(in.Name, ".snapshot") {
+			name = max(name, dir+"/"+in.Name)
+		}
+	}
+	return name
 }

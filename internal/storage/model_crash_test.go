@@ -1,13 +1,13 @@
 package storage
 
 import (
-	"errors"
-	"io/fs"
 	"slices"
 	"syscall"
 
+	"github.com/chronik-io/chronik/internal/statelog"
+	"github.com/chronik-io/chronik/internal/storage/checkpoint"
+
 	"github.com/chronik-io/chronik/internal/record"
-	"github.com/chronik-io/chronik/internal/storage/statefile"
 	"github.com/chronik-io/chronik/internal/vfs/crashfs"
 	"github.com/chronik-io/chronik/internal/vfs/errfs"
 )
@@ -18,12 +18,12 @@ func (w *world) fault() {
 	what := "journal"
 	switch w.rng.IntN(4) {
 	case 0:
-		r.Path, r.Err, r.Ops, what = "*.log", syscall.ENOSPC, errfs.Write, "full segment"
+		r.Path, r.Err, r.Ops, what = "/d/*-3/*.log", syscall.ENOSPC, errfs.Write, "full segment"
 		r.Count = 1 + w.rng.IntN(2)
 	case 1:
-		r.Path, what = "*.log", "segment"
+		r.Path, what = "/d/*-3/*.log", "segment"
 	case 2:
-		r.Path, r.Ops, what = "checkpoint*.tmp", errfs.Write|errfs.Datasync|errfs.Rename, "checkpoint"
+		r.Path, r.Ops, what = "/d/checkpoint*/*", errfs.Write|errfs.Datasync|errfs.Rename, "checkpoint"
 	}
 	w.say("fault: %s, call %d", what, r.From)
 	w.errs.Add(r)
@@ -98,14 +98,13 @@ func (w *world) image() *crashfs.FS {
 	if w.rng.IntN(4) > 0 {
 		return disk
 	}
-	_, b, version, err := loadCheckpoint(disk, "/d/"+checkpointCopy)
-	if errors.Is(err, fs.ErrNotExist) {
+	if has, err := statelog.Exists(disk, "/d/"+CheckpointMirror); err != nil || !has {
 		return disk // there was no checkpoint yet
 	}
-	if err == nil {
-		err = statefile.WriteAll(disk, "checkpoint", version, b, "/d/"+checkpointFile, "/d/"+checkpointCopy)
+	if s, err := checkpoint.Read(disk, "/d/"+CheckpointMirror); err == nil && s == nil {
+		return disk // nor a whole one
 	}
-	if err != nil {
+	if _, err := checkpoint.Restore(disk, "/d/"+CheckpointMirror, "/d/"+CheckpointDir); err != nil {
 		failf("copy of the checkpoint: %v", err)
 	}
 	w.say("the checkpoint is lost, and its copy put in its place")

@@ -5,6 +5,7 @@ import (
 	"sync"
 	"syscall"
 
+	"github.com/chronik-io/chronik/internal/statelog"
 	"github.com/chronik-io/chronik/internal/storage/statefile"
 )
 
@@ -89,7 +90,7 @@ func openAll(places []Place, opt Options) ([]*Dir, []*DirError) {
 // of descriptors or memory. The operator corrects it, or a later start succeeds;
 // meanwhile no partition should be offline because of it.
 func refusesStart(err error) bool {
-	return errors.Is(err, ErrLocked) || errors.Is(err, statefile.ErrNewer) || errors.Is(err, syscall.ENOTDIR) ||
+	return errors.Is(err, ErrLocked) || errors.Is(err, statefile.ErrNewer) || errors.Is(err, statelog.ErrNewerFormat) || errors.Is(err, syscall.ENOTDIR) ||
 		shortage(err) && !noSpace(err)
 }
 

@@ -39,13 +39,13 @@ func TestANewSegmentDoesNotOverlap(t *testing.T) {
 	err := errors.Join(l.writeRun(l.tail.flushable(1)), l.syncLocked())
 	rp, synced := l.rp, l.segments[0].Synced()
 	l.flushMu.Unlock()
-	if err != nil || rp.offset != 3 || synced == rp.segments[0].size {
+	if err != nil || rp.Offset != 3 || synced == rp.Segments[0].Size {
 		t.Fatalf("recovery point %+v, %d bytes are synced: %v", rp, synced, err)
 	}
-	if err := l.bound(l.segments[:1:1], rp.offset); err != nil {
+	if err := l.bound(l.segments[:1:1], rp.Offset); err != nil {
 		t.Fatal(err)
 	}
-	if got := l.segments[0].Size(); got != rp.segments[0].size {
-		t.Errorf("the old segment has %d bytes, %d are below the recovery point", got, rp.segments[0].size)
+	if got := l.segments[0].Size(); got != rp.Segments[0].Size {
+		t.Errorf("the old segment has %d bytes, %d are below the recovery point", got, rp.Segments[0].Size)
 	}
 }

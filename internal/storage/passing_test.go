@@ -61,8 +61,8 @@ func TestFault05WrittenRecordsOutliveALackOfDescriptors(t *testing.T) {
 func TestTruncationIsFinishedLater(t *testing.T) {
 	for _, profile := range []string{"sync", "os"} {
 		for name, rule := range map[string]errfs.Rule{
-			"checkpoint":  {Ops: errfs.Write, Path: "checkpoint.tmp", Err: syscall.EIO},
-			"full disk":   {Ops: errfs.Write, Path: "checkpoint.tmp", Err: syscall.ENOSPC},
+			"checkpoint":  {Ops: errfs.Write, Path: "/d/checkpoint/*", Err: syscall.EIO},
+			"full disk":   {Ops: errfs.Write, Path: "/d/checkpoint/*", Err: syscall.ENOSPC},
 			"descriptors": {Ops: errfs.Open, Path: "/d/t-0/*.log", Err: syscall.EMFILE},
 		} {
 			disk := crashfs.New(1)

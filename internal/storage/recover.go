@@ -3,7 +3,6 @@ package storage
 import (
 	"errors"
 	"fmt"
-	"io/fs"
 	"maps"
 	"math"
 	"path"
@@ -12,6 +11,8 @@ import (
 	"slices"
 	"sync"
 	"time"
+
+	"github.com/chronik-io/chronik/internal/storage/checkpoint"
 
 	"go.uber.org/zap"
 
@@ -25,7 +26,7 @@ import (
 // the checkpoint that no longer names it.
 type recovery struct {
 	d      *Dir
-	ckpt   *checkpoint
+	ckpt   *checkpoint.State
 	found  map[ID]*found // logs of the checkpoint
 	after  []task
 	others bool // the journal holds frames of logs that the checkpoint doesn't know
@@ -59,7 +60,7 @@ func (r *recovery) progress(doing string, done, all int) {
 // found is what a start learns of one log.
 type found struct {
 	l     *Log
-	lc    *logCheckpoint
+	lc    *checkpoint.Log
 	end   int64           // where the journal's frames lead, found by reading it
 	files map[int64]int64 // segments on the disk: base → size
 	err   error
@@ -114,26 +115,21 @@ const manyFrames = 50_000
 
 func (r *recovery) readCheckpoint() error {
 	d := r.d
-	name := path.Join(d.path, checkpointFile)
-	c, b, version, err := loadCheckpoint(d.opt.FS, name)
-	if errors.Is(err, fs.ErrNotExist) {
-		return nil
-	}
-	if err != nil {
+	c, err := d.openCheckpoint()
+	if c == nil || err != nil {
 		return err
 	}
-	r.ckpt, d.ckptSeq = c, c.seq
-	if c.dirID != d.ident.Dir || c.journal != d.ident.Journal {
+	r.ckpt, d.last = c, c.Header
+	if c.Dir != d.ident.Dir || c.Journal != d.ident.Journal {
 		return foreign("%s was written for log directory %x and journal %x, not for %x and %x; put back the files that belong together; where chronikd accept-journal-loss was interrupted, chronikctl log repair brings it to its end with what can be read of the old journal, and running it again gives that up",
-			name, c.dirID, c.journal, d.ident.Dir, d.ident.Journal)
+			path.Join(d.path, CheckpointDir), c.Dir, c.Journal, d.ident.Dir, d.ident.Journal)
 	}
-	if r.above = c.above(); d.opt.broken.has(forgetfulLSN) {
-		r.above = max(c.durable+1, c.redo.LSN)
+	if r.above = c.Above(); d.opt.broken.has(forgetfulLSN) {
+		r.above = max(c.Durable+1, c.Redo.LSN)
 	}
-	// The file may be in the page cache only, if the process before died between
-	// its rename and the sync of the directory. It is written again before
-	// anything is done that it alone justifies.
-	return d.saveCheckpoint(version, b)
+	// What was read may be in the page cache only, and reading it proves nothing about the
+	// disk. It is written again before anything is done that it alone justifies.
+	return d.writeCheckpoint(c)
 }
 
 // firstStart makes sure that there is nothing to lose.
@@ -174,8 +170,8 @@ func (r *recovery) tidy() {
 
 // logs recovers the logs of a checkpoint.
 func (r *recovery) logs() error {
-	for i := range r.ckpt.logs {
-		r.look(&r.ckpt.logs[i])
+	for i := range r.ckpt.Logs {
+		r.look(&r.ckpt.Logs[i])
 	}
 	if !r.d.clean {
 		if err := r.verify(); err != nil {
@@ -189,8 +185,8 @@ func (r *recovery) logs() error {
 		if err := r.d.interrupted(); err != nil {
 			return err
 		}
-		if f.err == nil && f.lc.aside != "" {
-			f.err = f.readAside(f.lc.aside, f.l.replay, func() error { return nil })
+		if f.err == nil && f.lc.Aside != "" {
+			f.err = f.readAside(f.lc.Aside, f.l.replay, func() error { return nil })
 			r.later(nil, func() error { return r.forgetAside(f) })
 		}
 	}
@@ -248,13 +244,13 @@ func (r *recovery) home() error {
 		if f.err != nil && shortage(f.err) {
 			return f.err // no log is to blame, and a later start finds nothing wrong
 		}
-		keep = keep || f.err != nil && f.lc.offline == ""
+		keep = keep || f.err != nil && f.lc.Offline == ""
 	}
 	if r.d.clean || !keep {
 		return nil
 	}
 	aside := newAside(r.d)
-	_, err := r.d.journal.Scan(r.ckpt.redo, func(fr journal.Frame) error {
+	_, err := r.d.journal.Scan(r.ckpt.Redo, func(fr journal.Frame) error {
 		if err := r.d.interrupted(); err != nil {
 			return err
 		}
@@ -283,7 +279,7 @@ func (r *recovery) keepAside(aside *aside, fr *journal.Frame) (err error) {
 	switch {
 	case f == nil:
 		_, err = aside.keep(fr, r.d.path, fmt.Sprintf(unknownFrames+"%x-%d", fr.Stream.Topic, fr.Stream.Partition))
-	case f.err == nil || f.lc.offline != "" || fr.LSN <= f.lc.rp.lsn:
+	case f.err == nil || f.lc.Offline != "" || fr.LSN <= f.lc.LSN:
 	case passes(f.err): // not in a place that may be what is wrong
 		f.aside, err = aside.keep(fr, r.d.path, f.l.String())
 	default:
@@ -297,37 +293,37 @@ func (r *recovery) forgetAside(f *found) error {
 	if f.err != nil {
 		return nil
 	}
-	return r.d.opt.FS.Remove(path.Join(r.d.path, f.lc.aside))
+	return r.d.opt.FS.Remove(path.Join(r.d.path, f.lc.Aside))
 }
 
 // look opens one log of the checkpoint.
-func (r *recovery) look(lc *logCheckpoint) {
+func (r *recovery) look(lc *checkpoint.Log) {
 	d := r.d
-	dirName := fmt.Sprintf("%s-%d", lc.topic, lc.id.Partition)
-	if lc.deleted {
-		d.deleted[lc.id] = tombstone{entry: *lc, lsn: lc.rp.lsn}
-		r.later(nil, func() error { return d.removeDeleted([]deletion{{id: lc.id, name: dirName}}) })
+	dirName := fmt.Sprintf("%s-%d", lc.Topic, lc.ID.Partition)
+	if lc.Deleted {
+		d.deleted[lc.ID] = tombstone{entry: *lc, lsn: lc.LSN}
+		r.later(nil, func() error { return d.removeDeleted([]deletion{{id: lc.ID, name: dirName}}) })
 		return
 	}
 	cfg := Config{}
 	if d.opt.Config != nil {
-		cfg = d.opt.Config(lc.topic, lc.id)
+		cfg = d.opt.Config(lc.Topic, lc.ID)
 	}
-	l := newLog(d, lc.id, lc.topic, dirName, cfg)
-	f := &found{l: l, lc: lc, end: lc.rp.offset, files: map[int64]int64{}}
-	r.found[lc.id] = f
-	d.logs[lc.id] = l
-	l.rp = recoveryPoint{offset: lc.rp.offset, lsn: lc.rp.lsn}
-	l.clean = lc.clean
-	l.logStart.Store(lc.logStart)
-	l.startSynced.Store(lc.logStart)
-	l.setEnds(lc.rp.offset)
-	l.epochs = lc.epochs
-	if _, err := l.producers.Decode(lc.producers); err != nil {
+	l := newLog(d, lc.ID, lc.Topic, dirName, cfg)
+	f := &found{l: l, lc: lc, end: lc.Offset, files: map[int64]int64{}}
+	r.found[lc.ID] = f
+	d.logs[lc.ID] = l
+	l.rp = checkpoint.Point{Offset: lc.Offset, LSN: lc.LSN}
+	l.clean = lc.Clean
+	l.logStart.Store(lc.Start)
+	l.startSynced.Store(lc.Start)
+	l.setEnds(lc.Offset)
+	l.epochs = lc.Epochs
+	if _, err := l.producers.Decode(lc.Producers); err != nil {
 		f.err = fmt.Errorf("producer state in the checkpoint: %w", err)
 	}
-	if lc.offline != "" {
-		f.err = errors.New(lc.offline)
+	if lc.Offline != "" {
+		f.err = errors.New(lc.Offline)
 	}
 }
 
@@ -349,15 +345,15 @@ func (r *recovery) finish(f *found) {
 		as := *f.lc
 		switch {
 		case !passes(f.err):
-			as.offline = f.err.Error()
+			as.Offline = f.err.Error()
 			// Its frames were put aside: none of the journal's counts for it any more.
-			as.rp.lsn = math.MaxInt64
+			as.LSN = math.MaxInt64
 		case f.aside != "" && !r.d.opt.broken.has(forgetAside):
-			as.aside = f.aside
+			as.Aside = f.aside
 		}
 		l.asFound = &as
 		l.segments = nil
-		l.setEnds(f.lc.rp.offset)
+		l.setEnds(f.lc.Offset)
 		l.goOffline(f.err)
 	}
 	if l.logStart.Load() > l.logEnd.Load() {

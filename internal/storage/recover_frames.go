@@ -16,13 +16,13 @@ const framesSuffix, unknownFrames = ".frames", "unknown-"
 // nobody knows, stay: a person may need them.
 func (r *recovery) abandonedFrames(infos []vfs.Info) {
 	taken, needed := map[string]bool{}, map[string]bool{}
-	for i := range r.ckpt.logs {
-		lc := &r.ckpt.logs[i]
-		name := lc.topic + "-" + strconv.Itoa(int(lc.id.Partition))
-		if f := r.found[lc.id]; f != nil && f.err != nil {
+	for i := range r.ckpt.Logs {
+		lc := &r.ckpt.Logs[i]
+		name := lc.Topic + "-" + strconv.Itoa(int(lc.ID.Partition))
+		if f := r.found[lc.ID]; f != nil && f.err != nil {
 			needed[name] = true
 		}
-		needed[lc.aside] = true // goes when the log has taken it
+		needed[lc.Aside] = true // goes when the log has taken it
 		taken[name] = true
 	}
 	for _, in := range infos {

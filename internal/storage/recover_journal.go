@@ -16,8 +16,8 @@ import (
 // and continue every log that it holds frames of.
 func (r *recovery) verify() error {
 	d := r.d
-	d.log.Info("the last stop was not clean, reading the journal", zap.Uint64("file", r.ckpt.redo.File), zap.Uint64("lsn", uint64(r.ckpt.redo.LSN)))
-	ext, err := d.journal.Scan(r.ckpt.redo, func(f journal.Frame) error {
+	d.log.Info("the last stop was not clean, reading the journal", zap.Uint64("file", r.ckpt.Redo.File), zap.Uint64("lsn", uint64(r.ckpt.Redo.LSN)))
+	ext, err := d.journal.Scan(r.ckpt.Redo, func(f journal.Frame) error {
 		if err := d.interrupted(); err != nil {
 			return err
 		}
@@ -27,7 +27,7 @@ func (r *recovery) verify() error {
 		d.stats.bytes.Add(float64(len(f.Payload)))
 		e := r.found[f.Stream]
 		r.others = r.others || e == nil
-		if e != nil && e.err == nil && f.LSN > e.lc.rp.lsn {
+		if e != nil && e.err == nil && f.LSN > e.lc.LSN {
 			e.err = e.extend(&f)
 		}
 		return nil
@@ -35,9 +35,9 @@ func (r *recovery) verify() error {
 	if err != nil {
 		return err
 	}
-	if ext.Next <= r.ckpt.durable {
+	if ext.Next <= r.ckpt.Durable {
 		return fmt.Errorf("%w: journal %s ends at LSN %d, but the checkpoint knows %d to be durable: an older copy of the journal was put back, or files are missing",
-			journal.ErrDamaged, d.jpath, ext.Next-1, r.ckpt.durable)
+			journal.ErrDamaged, d.jpath, ext.Next-1, r.ckpt.Durable)
 	}
 	r.extent, r.above = ext, max(r.above, ext.Above)
 	return nil
@@ -76,14 +76,14 @@ func (f *found) extend(fr *journal.Frame) error {
 // apply reads the journal again and gives the logs what the segments lack.
 func (r *recovery) apply() error {
 	done := 0
-	ext, err := r.d.journal.Scan(r.ckpt.redo, func(fr journal.Frame) error {
+	ext, err := r.d.journal.Scan(r.ckpt.Redo, func(fr journal.Frame) error {
 		if err := r.d.interrupted(); err != nil {
 			return err
 		}
 		done++
 		r.progress("frames of the journal replayed", done, r.frames)
 		f := r.found[fr.Stream]
-		if f == nil || f.err != nil || fr.LSN <= f.lc.rp.lsn || fr.Carried && fr.NextEnd <= f.l.logEnd.Load() {
+		if f == nil || f.err != nil || fr.LSN <= f.lc.LSN || fr.Carried && fr.NextEnd <= f.l.logEnd.Load() {
 			return nil
 		}
 		if f.err = f.l.replay(&fr); r.d.memory.deferred.Load() > r.d.memory.bound {

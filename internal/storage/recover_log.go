@@ -4,6 +4,8 @@ import (
 	"fmt"
 	"path"
 
+	"github.com/chronik-io/chronik/internal/storage/checkpoint"
+
 	"github.com/chronik-io/chronik/internal/storage/segment"
 )
 
@@ -20,13 +22,13 @@ func (r *recovery) prepare(f *found) error {
 		if base, ok := segment.ParseName(in.Name); ok {
 			f.files[base] = in.Size
 		}
-		if base, ok := segment.ParseSwap(in.Name); ok && f.lc.swapping && base == f.lc.swap {
+		if base, ok := segment.ParseSwap(in.Name); ok && f.lc.Swapping && base == f.lc.Swap {
 			swaps[base] = in.Size
 		} else if segment.IsDeleted(in.Name) || segment.IsUnfinished(in.Name) {
 			r.later(nil, func() error { return r.d.opt.FS.Remove(path.Join(l.path, in.Name)) })
 		}
 	}
-	if f.lc.swapping {
+	if f.lc.Swapping {
 		if err := r.finishSwap(f, swaps); err != nil {
 			return err
 		}
@@ -34,7 +36,7 @@ func (r *recovery) prepare(f *found) error {
 	if err := r.openListed(f); err != nil {
 		return err
 	}
-	r.removeBeyond(f, f.lc.rp.offset)
+	r.removeBeyond(f, f.lc.Offset)
 	return nil
 }
 
@@ -43,12 +45,12 @@ func (r *recovery) prepare(f *found) error {
 // again.
 func (r *recovery) finishSwap(f *found, swaps map[int64]int64) error {
 	listed := map[int64]int64{}
-	for _, e := range f.lc.rp.segments {
-		listed[e.base] = e.size
+	for _, e := range f.lc.Segments {
+		listed[e.Base] = e.Size
 	}
-	need, wanted := listed[f.lc.swap]
-	size, found := swaps[f.lc.swap]
-	name := path.Join(f.l.path, segment.Name(f.lc.swap)+segment.LogSuffix+segment.SwapSuffix)
+	need, wanted := listed[f.lc.Swap]
+	size, found := swaps[f.lc.Swap]
+	name := path.Join(f.l.path, segment.Name(f.lc.Swap)+segment.LogSuffix+segment.SwapSuffix)
 	switch {
 	case found && !wanted:
 		r.later(nil, func() error { return r.d.opt.FS.Remove(name) })
@@ -56,14 +58,14 @@ func (r *recovery) finishSwap(f *found, swaps map[int64]int64) error {
 	case found && size < need:
 		return fmt.Errorf("segment %s has %d bytes, %d are needed", name, size, need)
 	}
-	if err := segment.FinishSwap(r.d.files, f.l.path, f.lc.swap, found); err != nil {
+	if err := segment.FinishSwap(r.d.files, f.l.path, f.lc.Swap, found); err != nil {
 		return err
 	}
 	if found {
-		f.files[f.lc.swap] = size
+		f.files[f.lc.Swap] = size
 	}
 	for base := range f.files {
-		if _, ok := listed[base]; ok || base >= f.lc.rp.offset {
+		if _, ok := listed[base]; ok || base >= f.lc.Offset {
 			continue
 		}
 		if err := segment.Open(r.d.files, f.l.path, base, 0).Remove(); err != nil {
@@ -74,48 +76,48 @@ func (r *recovery) finishSwap(f *found, swaps map[int64]int64) error {
 	return r.d.opt.FS.SyncDir(f.l.path)
 }
 
-// needs says of a listed segment whether it counts, up to which offset, and what is
+// Needs says of a listed segment whether it counts, up to which offset, and what is
 // wrong with a file of a size that is there or not.
-func (l *logCheckpoint) needs(i int, size int64, there bool, dir string) (next int64, needed bool, err error) {
-	e, last := l.rp.segments[i], i+1 == len(l.rp.segments)
-	if next = l.rp.offset; !last {
-		next = l.rp.segments[i+1].base
+func Needs(l *checkpoint.Log, i int, size int64, there bool, dir string) (next int64, needed bool, err error) {
+	e, last := l.Segments[i], i+1 == len(l.Segments)
+	if next = l.Offset; !last {
+		next = l.Segments[i+1].Base
 	}
-	name := path.Join(dir, segment.Name(e.base)+segment.LogSuffix)
+	name := path.Join(dir, segment.Name(e.Base)+segment.LogSuffix)
 	switch {
-	case e.size == 0:
+	case e.Size == 0:
 		return next, false, nil // nothing of it counts; it may never have come to be
-	case next <= l.logStart && (!there || !last):
+	case next <= l.Start && (!there || !last):
 		return next, false, nil // below the log's start, and removed or about to be; the last one may go on
 	case !there:
 		return next, true, fmt.Errorf("segment %s is missing", name)
-	case size < e.size:
-		return next, true, fmt.Errorf("segment %s has %d bytes, %d are needed", name, size, e.size)
+	case size < e.Size:
+		return next, true, fmt.Errorf("segment %s has %d bytes, %d are needed", name, size, e.Size)
 	}
 	return next, true, nil
 }
 
 // openListed opens the segments that the checkpoint lists.
 func (r *recovery) openListed(f *found) error {
-	l, list := f.l, f.lc.rp.segments
+	l, list := f.l, f.lc.Segments
 	for i, e := range list {
-		size, there := f.files[e.base]
-		next, needed, err := f.lc.needs(i, size, there, l.path)
+		size, there := f.files[e.Base]
+		next, needed, err := Needs(f.lc, i, size, there, l.path)
 		if err != nil {
 			return err
 		}
 		if !needed {
 			continue
 		}
-		s := segment.Open(r.d.files, l.path, e.base, e.size)
-		if size > e.size {
-			r.d.stats.truncated.Add(float64(size - e.size))
-			if err := s.Cut(e.size, next); err != nil {
+		s := segment.Open(r.d.files, l.path, e.Base, e.Size)
+		if size > e.Size {
+			r.d.stats.truncated.Add(float64(size - e.Size))
+			if err := s.Cut(e.Size, next); err != nil {
 				return err
 			}
 		}
 		l.segments = append(l.segments, s)
-		delete(f.files, e.base)
+		delete(f.files, e.Base)
 	}
 	return nil
 }
@@ -124,7 +126,7 @@ func (r *recovery) openListed(f *found) error {
 // holds what they should.
 func (r *recovery) removeBeyond(f *found, end int64) {
 	for base := range f.files {
-		if base >= end || base < f.lc.logStart {
+		if base >= end || base < f.lc.Start {
 			s := segment.Open(r.d.files, f.l.path, base, 0)
 			r.later(f.l, func() error {
 				if f.l.ownsSegment(base) {

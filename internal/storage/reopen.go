@@ -55,7 +55,7 @@ func (d *Dir) begin() error {
 // was only written when the journal failed has been flushed from memory since.
 func (l *Log) recovered() {
 	l.mu.RLock()
-	end := l.rp.offset
+	end := l.rp.Offset
 	l.mu.RUnlock()
 	if end > l.durable.Load() {
 		l.durable.Store(end)

@@ -69,7 +69,7 @@ func (d *Dir) mend(logs ...*Log) error {
 	if len(done) == 0 {
 		return first
 	}
-	if err := d.checkpoint(nil); err != nil {
+	if err := d.commit(done...); err != nil {
 		return errors.Join(first, err)
 	}
 	for i, l := range done {
@@ -84,7 +84,7 @@ func (l *Log) lacks() bool {
 	active := l.active()
 	l.mu.RLock()
 	defer l.mu.RUnlock()
-	return l.failure != nil && l.aside == nil && active != nil && active.Err() != nil && l.flushed > l.rp.offset && !l.dir.opt.broken.has(forgetfulFail)
+	return l.failure != nil && l.aside == nil && active != nil && active.Err() != nil && l.flushed > l.rp.Offset && !l.dir.opt.broken.has(forgetfulFail)
 }
 
 // mended lets the log take records again: a checkpoint holds what was repaired, and no
@@ -127,7 +127,7 @@ func (l *Log) replaceSegment() (done bool, spent string, err error) {
 		return false, "", fmt.Errorf("%w: the frames of %s are not set aside yet", ErrFailed, l)
 	}
 	l.mu.RLock()
-	at, aside := l.rp.offset, l.aside
+	at, aside := l.rp.Offset, l.aside
 	old := slices.Clone(l.segments) // readers may hold the list itself
 	l.mu.RUnlock()
 	if n := len(old); n > 0 && old[n-1].Err() == nil && aside == nil { // it could not be opened, or followed by another
@@ -171,7 +171,7 @@ func (l *Log) replaceSegment() (done bool, spent string, err error) {
 	}
 	l.mu.Lock()
 	l.aside = nil
-	l.rp.lsn = max(l.rp.lsn, aside.lsn)
+	l.rp.LSN = max(l.rp.LSN, aside.lsn)
 	l.mu.Unlock()
 	return true, aside.name, nil
 }
@@ -182,10 +182,10 @@ func (l *Log) replayAside(aside *asideFrames) error {
 	l.mu.Lock()
 	cached := l.tail.flushed
 	gone := l.tail.cutEnd(-1)
-	l.flushed, l.flushedLSN, l.lowestUnsynced = aside.entry.rp.offset, 0, 0
+	l.flushed, l.flushedLSN, l.lowestUnsynced = aside.entry.Offset, 0, 0
 	l.mu.Unlock()
 	l.dir.memory.drop(gone, cached)
-	f := found{l: l, lc: &aside.entry, end: aside.entry.rp.offset}
+	f := found{l: l, lc: &aside.entry, end: aside.entry.Offset}
 	return f.readAside(aside.name, func(fr *journal.Frame) error {
 		if l.chunkOf(fr) < replayFlush {
 			return nil
@@ -204,9 +204,9 @@ func (l *Log) bound(old []*segment.Segment, next int64) error {
 	last := old[len(old)-1]
 	size := last.Synced()
 	l.mu.RLock()
-	for _, e := range l.rp.segments {
-		if e.base == last.Base() {
-			size = min(size, e.size)
+	for _, e := range l.rp.Segments {
+		if e.Base == last.Base() {
+			size = min(size, e.Size)
 		}
 	}
 	l.mu.RUnlock()

@@ -171,8 +171,8 @@ func TestRetentionLeavesAnEmptyLog(t *testing.T) {
 			if e := l.Ends(); e.LogStart != 5 || e.LogEnd != 5 || l.Size() != 0 {
 				t.Fatalf("%+v, %d bytes", e, l.Size())
 			}
-			if got := files(t, l, ".log"); len(got) != 0 || len(l.rp.segments) != 0 {
-				t.Errorf("segments: %v, in the recovery point: %v", got, l.rp.segments)
+			if got := files(t, l, ".log"); len(got) != 0 || len(l.rp.Segments) != 0 {
+				t.Errorf("segments: %v, in the recovery point: %v", got, l.rp.Segments)
 			}
 			if _, err := l.Read(4, 5, 1000, true); err == nil {
 				t.Error("offset 4 can be read")
@@ -253,14 +253,14 @@ func TestManyStartsAreOneCheckpoint(t *testing.T) {
 			}
 		}
 	}
-	before := d.ckptSeq
+	before := d.last.Seq
 	d.retain()
 	for _, l := range logs {
 		if e := l.Ends(); e.LogStart != 2 {
 			t.Fatalf("%s: %+v", l, e)
 		}
 	}
-	if n := d.ckptSeq - before; n != 1 {
+	if n := d.last.Seq - before; n != 1 {
 		t.Errorf("%d checkpoints", n)
 	}
 	eventually(t, "their files are gone", func() bool {

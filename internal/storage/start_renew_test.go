@@ -25,7 +25,7 @@ func TestAStartEmptiesSegmentsInsteadOfRemovingThem(t *testing.T) {
 	copyTree(t, disk, "/d", image, "/d") // as a kill leaves it
 	junk(t, image, name)
 	errs := errfs.New(image)
-	removed := errs.Add(errfs.Rule{Ops: errfs.Remove, Path: "*" + segment.LogSuffix})
+	removed := errs.Add(errfs.Rule{Ops: errfs.Remove, Path: "/d/*-*/*" + segment.LogSuffix})
 	again, err := openDir(errs, "sync", large)
 	if err != nil {
 		t.Fatal(err)

@@ -7,59 +7,15 @@ import (
 	"path"
 	"slices"
 
-	"github.com/chronik-io/chronik/internal/storage/epochs"
+	"github.com/chronik-io/chronik/internal/storage/checkpoint"
+
 	"github.com/chronik-io/chronik/internal/storage/journal"
 	"github.com/chronik-io/chronik/internal/storage/producers"
 	"github.com/chronik-io/chronik/internal/vfs"
 )
 
-// State is what the checkpoint of a log directory says, for tools that look at a
-// directory which no broker uses.
-type State struct {
-	Seq     uint64
-	Redo    journal.Position // the journal is needed from here on
-	Durable journal.LSN      // frames up to it were durable when it was written
-	Dir     [16]byte         // identity of the directory
-	Journal [16]byte         // and of its journal
-	Logs    []LogState
-}
-
-// LogState is what it says of one log.
-type LogState struct {
-	ID       ID
-	Topic    string
-	Deleted  bool   // a start removes it
-	Offline  string // why it was found damaged; empty if it was not
-	Aside    string // file in the directory with its frames beyond Offset; empty: they are in the journal
-	Start    int64  // the first offset that may be read
-	Clean    int64  // below it everything was compacted
-	Swapping bool   // the segment with base Swap takes the place of others
-	Swap     int64
-	// Offset is the recovery point: below it everything is in Segments. Frames of the
-	// journal up to LSN don't count.
-	Offset   int64
-	LSN      journal.LSN
-	Segments []Extent
-	Epochs   epochs.Cache
-	// Producers is the state of idempotent producers as producers.State encodes it.
-	Producers []byte
-}
-
-// Extent is a listed segment and how many of its bytes count.
-type Extent struct{ Base, Size int64 }
-
-// String is topic-partition, as in the directory's name.
-func (l *LogState) String() string { return fmt.Sprintf("%s-%d", l.Topic, l.ID.Partition) }
-
-// Needs says of the i'th listed segment whether a start needs it, up to which offset
-// it reaches, and what is wrong with a file of this size, or with none.
-func (l *LogState) Needs(i int, size int64, there bool, dir string) (next int64, needed bool, err error) {
-	lc := l.entry()
-	return lc.needs(i, size, there, dir)
-}
-
-// CheckProducers says what is wrong with Producers.
-func (l *LogState) CheckProducers() error {
+// CheckProducers says what is wrong with the producers of a log in a checkpoint.
+func CheckProducers(l *checkpoint.Log) error {
 	var s producers.State
 	if _, err := s.Decode(l.Producers); err != nil {
 		return fmt.Errorf("producer state in the checkpoint: %w", err)
@@ -67,23 +23,17 @@ func (l *LogState) CheckProducers() error {
 	return nil
 }
 
-// Above is greater than every LSN that the checkpoint speaks of.
-func (s *State) Above() journal.LSN { return s.checkpoint().above() }
-
 // Follower follows a log's frames as a start does.
 type Follower struct{ f found }
 
 // Follow begins at a log's recovery point.
-func (l *LogState) Follow() *Follower {
-	lc := l.entry()
-	return &Follower{found{lc: &lc, end: lc.rp.offset}}
-}
+func Follow(l *checkpoint.Log) *Follower { return &Follower{found{lc: l, end: l.Offset}} }
 
 // End is where the frames so far lead.
 func (f *Follower) End() int64 { return f.f.end }
 
 // Counts says whether a frame lies beyond the log's recovery point.
-func (f *Follower) Counts(fr *journal.Frame) bool { return fr.LSN > f.f.lc.rp.lsn }
+func (f *Follower) Counts(fr *journal.Frame) bool { return fr.LSN > f.f.lc.LSN }
 
 // Take follows one frame, or says why it does not continue the log.
 func (f *Follower) Take(fr *journal.Frame) error { return f.f.extend(fr) }
@@ -91,74 +41,30 @@ func (f *Follower) Take(fr *journal.Frame) error { return f.f.extend(fr) }
 // Skip goes on at an end that frames which are lost would have led to.
 func (f *Follower) Skip(end int64) { f.f.end = end }
 
-// DirName is the name of a log's directory.
-func (l *LogState) DirName() string { return l.String() }
-
-func (l *LogState) entry() logCheckpoint {
-	lc := logCheckpoint{
-		id: l.ID, topic: l.Topic, deleted: l.Deleted, offline: l.Offline, aside: l.Aside,
-		logStart: l.Start, clean: l.Clean, swapping: l.Swapping, swap: l.Swap,
-		rp:     recoveryPoint{offset: l.Offset, lsn: l.LSN, segments: make([]extent, len(l.Segments))},
-		epochs: l.Epochs, producers: l.Producers,
-	}
-	for i, e := range l.Segments {
-		lc.rp.segments[i] = extent{e.Base, e.Size}
-	}
-	return lc
-}
-
-func stateOf(lc *logCheckpoint) LogState {
-	l := LogState{
-		ID: lc.id, Topic: lc.topic, Deleted: lc.deleted, Offline: lc.offline, Aside: lc.aside,
-		Start: lc.logStart, Clean: lc.clean, Swapping: lc.swapping, Swap: lc.swap, Offset: lc.rp.offset, LSN: lc.rp.lsn,
-		Epochs: lc.epochs, Producers: lc.producers, Segments: make([]Extent, len(lc.rp.segments)),
-	}
-	for i, e := range lc.rp.segments {
-		l.Segments[i] = Extent{e.base, e.size}
-	}
-	return l
-}
-
-func (s *State) checkpoint() *checkpoint {
-	c := &checkpoint{seq: s.Seq, redo: s.Redo, durable: s.Durable, dirID: s.Dir, journal: s.Journal}
-	for i := range s.Logs {
-		c.logs = append(c.logs, s.Logs[i].entry())
-	}
-	return c
-}
-
 // ReadState reads the checkpoint of a log directory. A missing one matches
-// fs.ErrNotExist; statefile.ErrCorrupt and ErrNewer as Read has them.
-func ReadState(fsys vfs.FS, dir string) (*State, error) {
-	return readState(fsys, path.Join(dir, checkpointFile))
+// fs.ErrNotExist; statelog.ErrDamaged and ErrNewerFormat as statelog.Read has them.
+func ReadState(fsys vfs.FS, dir string) (*checkpoint.State, error) {
+	return readState(fsys, path.Join(dir, CheckpointDir))
 }
 
 // ReadCopy is ReadState of the checkpoint's copy. It may be one checkpoint older or newer;
-// nothing was done yet that only the newer one allows. Where a version of chronik
-// used the directory that wrote no copies it may be older than that: then the journal
-// doesn't fit it.
-func ReadCopy(fsys vfs.FS, dir string) (*State, error) {
-	return readState(fsys, path.Join(dir, checkpointCopy))
+// nothing was done yet that only the newer one allows.
+func ReadCopy(fsys vfs.FS, dir string) (*checkpoint.State, error) {
+	return readState(fsys, path.Join(dir, CheckpointMirror))
 }
 
-func readState(fsys vfs.FS, name string) (*State, error) {
-	c, _, _, err := loadCheckpoint(fsys, name)
-	if err != nil {
-		return nil, err
+func readState(fsys vfs.FS, dir string) (*checkpoint.State, error) {
+	s, err := checkpoint.Read(fsys, dir)
+	if err == nil && s == nil {
+		err = fmt.Errorf("read checkpoint %s: %w", dir, fs.ErrNotExist)
 	}
-	s := &State{Seq: c.seq, Redo: c.redo, Durable: c.durable, Dir: c.dirID, Journal: c.journal}
-	for i := range c.logs {
-		s.Logs = append(s.Logs, stateOf(&c.logs[i]))
-	}
-	return s, nil
+	return s, err
 }
 
 // Names of files in a log directory and its journal's.
 const (
 	IdentityFile        = identityFile
 	JournalIdentityFile = journalIdent
-	CheckpointFile      = checkpointFile
-	CheckpointCopy      = checkpointCopy
 	CleanFile           = cleanFile
 	LockFile            = lockFile
 	PartitionFile       = partitionMeta
@@ -191,7 +97,7 @@ func (p Place) journal() string {
 
 // MarkedClean says whether a directory has the mark of a clean stop that fits its
 // checkpoint, as far as files tell. there: it has one.
-func MarkedClean(fsys vfs.FS, place Place, s *State) (clean, there bool, err error) {
+func MarkedClean(fsys vfs.FS, place Place, s *checkpoint.State) (clean, there bool, err error) {
 	var m cleanMark
 	err = readJSON(fsys, path.Join(place.Path, cleanFile), "clean", &m)
 	if errors.Is(err, fs.ErrNotExist) {
@@ -233,7 +139,7 @@ func OpenBench(place Place, opt Options) (*Bench, error) {
 }
 
 // Close gives the directory back.
-func (b *Bench) Close() error { return b.d.lock.Close() }
+func (b *Bench) Close() error { return errors.Join(b.d.closeCheckpoint(), b.d.lock.Close()) }
 
 // WriteIdentity writes the identity into the directory, or into its journal's.
 func (b *Bench) WriteIdentity(id Identity, ofJournal bool) error {
@@ -247,38 +153,58 @@ func (b *Bench) WriteIdentity(id Identity, ofJournal bool) error {
 	return writeJSON(b.d.opt.FS, path.Join(b.d.path, identityFile), "directory", x)
 }
 
-// Commit makes a state the directory's checkpoint, with the next sequence.
-func (b *Bench) Commit(s *State) error {
-	c := s.checkpoint()
-	c.seq++
-	if err := b.d.writeCheckpoint(c); err != nil {
+// Commit makes a state the directory's checkpoint, with the next sequence. It replaces both
+// copies, whatever they are.
+func (b *Bench) Commit(s *checkpoint.State) error {
+	c := *s
+	c.Seq++
+	if err := b.d.replaceCheckpoint(&c); err != nil {
 		return err
 	}
-	s.Seq = c.seq
+	s.Seq = c.Seq
 	return nil
+}
+
+// replaceCheckpoint makes a state the checkpoint of a directory that nobody uses. If what is
+// there can't be read, it is removed first, the copy last: a crash in between leaves one
+// that can be put back.
+func (d *Dir) replaceCheckpoint(c *checkpoint.State) error {
+	if d.store == nil {
+		if _, err := d.openCheckpoint(); err != nil {
+			for _, name := range []string{CheckpointDir, CheckpointMirror} {
+				if err := d.opt.FS.RemoveAll(path.Join(d.path, name)); err != nil {
+					return fmt.Errorf("replace checkpoint: %w", err)
+				}
+			}
+			if _, err := d.openCheckpoint(); err != nil {
+				return err
+			}
+		}
+	}
+	return d.writeCheckpoint(c)
 }
 
 // CommitFresh is Commit with an empty journal that begins at an LSN at least: no
 // frame of the files so far counts any more. Where renew is set the journal gets a
 // new identity, so that an old one that comes back is refused.
-func (b *Bench) CommitFresh(s *State, above journal.LSN, renew bool) error {
-	c := s.checkpoint()
+func (b *Bench) CommitFresh(s *checkpoint.State, above journal.LSN, renew bool) error {
+	c := *s
 	b.d.ident = identity{Dir: s.Dir, Journal: s.Journal}
-	c.durable = max(c.durable, above-1)
+	c.Durable = max(c.Durable, above-1)
 	if renew {
-		return b.d.newJournal(c)
+		return b.d.newJournal(&c)
 	}
-	at, err := b.d.freshFile(c.above())
+	at, err := b.d.freshFile(c.Above())
 	if err != nil {
 		return err
 	}
-	return b.d.beginAt(c, at)
+	return b.d.beginAt(&c, at)
 }
 
 // WritePartitionFile writes the topic id into a partition directory, making it where
 // it is missing.
-func (b *Bench) WritePartitionFile(l *LogState) error {
-	dir := path.Join(b.d.path, l.DirName())
+func (b *Bench) WritePartitionFile(l *checkpoint.Log) error {
+	dir := path.Join(b.d.path, l.String())
 	if err := vfs.MakeDir(b.d.opt.FS, dir); err != nil {
 		return err
 	}
@@ -293,7 +219,7 @@ func (b *Bench) WritePartitionFile(l *LogState) error {
 type Kept struct{ a *aside }
 
 // Keep returns a keeper of frames, for names that are not taken.
-func (b *Bench) Keep(s *State) (*Kept, error) {
+func (b *Bench) Keep(s *checkpoint.State) (*Kept, error) {
 	infos, err := b.d.opt.FS.List(b.d.path)
 	if err != nil {
 		return nil, fmt.Errorf("keep journal frames aside: %w", err)
@@ -303,26 +229,16 @@ func (b *Bench) Keep(s *State) (*Kept, error) {
 		taken[in.Name] = true
 	}
 	seq := s.Seq
-	for slices.ContainsFunc(s.Logs, func(l LogState) bool { return taken[asideName(l.String(), seq)] }) {
+	for slices.ContainsFunc(s.Logs, func(l checkpoint.Log) bool { return taken[asideName(l.String(), seq)] }) {
 		seq++
 	}
 	return &Kept{&aside{d: b.d, seq: seq, files: map[string]*asideFile{}}}, nil
 }
 
 // Add keeps a frame and returns the name of the file, for LogState.Aside.
-func (k *Kept) Add(l *LogState, fr *journal.Frame) (string, error) {
+func (k *Kept) Add(l *checkpoint.Log, fr *journal.Frame) (string, error) {
 	return k.a.keep(fr, k.a.d.path, l.String())
 }
 
 // Close makes what was kept durable.
 func (k *Kept) Close() error { return k.a.close() }
-
-// Clone returns a copy of a state that shares nothing that is changed.
-func (s *State) Clone() *State {
-	c := *s
-	c.Logs = slices.Clone(s.Logs)
-	for i := range c.Logs {
-		c.Logs[i].Segments = slices.Clone(c.Logs[i].Segments)
-	}
-	return &c
-}

@@ -5,6 +5,8 @@ import (
 	"fmt"
 	"slices"
 
+	"github.com/chronik-io/chronik/internal/storage/checkpoint"
+
 	"github.com/chronik-io/chronik/internal/metrics"
 	"github.com/chronik-io/chronik/internal/storage/segment"
 )
@@ -46,11 +48,11 @@ func (l *Log) replace(old []*segment.Segment, fresh *segment.Segment, cuts int) 
 		l.mu.Unlock()
 		return errors.Join(err, discard(fresh))
 	}
-	extents := slices.Clone(l.rp.segments[:i])
+	extents := slices.Clone(l.rp.Segments[:i])
 	if fresh != nil {
-		extents = append(extents, extent{base: fresh.Base(), size: fresh.Size()})
+		extents = append(extents, checkpoint.Extent{Base: fresh.Base(), Size: fresh.Size()})
 	}
-	l.rp.segments = append(extents, l.rp.segments[i+len(old):]...)
+	l.rp.Segments = append(extents, l.rp.Segments[i+len(old):]...)
 	l.swapMark, l.swapBase = true, old[0].Base()
 	l.mu.Unlock()
 	l.pending = &swap{old: old, fresh: fresh}
@@ -75,12 +77,12 @@ func (l *Log) replaceableLocked(old []*segment.Segment, cuts int) (int, error) {
 	if at < 0 || at+len(old) >= len(l.segments) || !slices.Equal(l.segments[at:at+len(old)], old) {
 		return 0, fmt.Errorf("%w: segments of %s went", errGivenUp, l)
 	}
-	i := slices.IndexFunc(l.rp.segments, func(e extent) bool { return e.base == old[0].Base() })
-	if i < 0 || i+len(old) > len(l.rp.segments) || l.segments[at+len(old)].Base() > l.rp.offset {
+	i := slices.IndexFunc(l.rp.Segments, func(e checkpoint.Extent) bool { return e.Base == old[0].Base() })
+	if i < 0 || i+len(old) > len(l.rp.Segments) || l.segments[at+len(old)].Base() > l.rp.Offset {
 		return 0, fmt.Errorf("%w: segments of %s are not below its recovery point", errGivenUp, l)
 	}
 	for k, s := range old {
-		if e := l.rp.segments[i+k]; e.base != s.Base() || e.size != s.Size() || s.Synced() != s.Size() {
+		if e := l.rp.Segments[i+k]; e.Base != s.Base() || e.Size != s.Size() || s.Synced() != s.Size() {
 			return 0, fmt.Errorf("%w: the segment at %d of %s changed", errGivenUp, s.Base(), l)
 		}
 	}
@@ -127,7 +129,7 @@ func (l *Log) retrySwap() (bool, error) {
 // the same: the new list, and that a start finishes what isn't.
 func (l *Log) commitSwap(x *swap) error {
 	if !x.committed {
-		if err := l.dir.commitPoint(l.dir.opt.broken.has(silentSwap)); err != nil {
+		if err := l.dir.commitRule(silentSwap, l); err != nil {
 			return err
 		}
 		x.committed = true
@@ -211,7 +213,7 @@ func (l *Log) endSwap() error {
 	l.mu.Lock()
 	l.swapMark = false
 	l.mu.Unlock()
-	err := l.dir.checkpoint(nil)
+	err := l.dir.commit(l)
 	if err != nil {
 		l.mu.Lock()
 		l.swapMark = true // as the checkpoint on the disk may say

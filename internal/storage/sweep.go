@@ -231,7 +231,7 @@ func (l *Log) carry(all *atomic.Int64, budget int64) int64 {
 	rest := l.tail.chunks[l.tail.flushed:]
 	n := l.tail.unflushedBytes()
 	ok := !l.carrying && l.lowestUnsynced == 0 && l.failure == nil && len(rest) > 0 &&
-		n <= min(carryMax, budget) && rest[len(rest)-1].ready && l.rp.offset == l.flushed
+		n <= min(carryMax, budget) && rest[len(rest)-1].ready && l.rp.Offset == l.flushed
 	var payload []byte
 	var prev, next int64
 	if ok {
@@ -283,7 +283,7 @@ func (o carriedOwner) Durable(e *journal.Entry, err error) {
 	if err != nil {
 		return
 	}
-	if l.rp.offset != e.PrevEnd || l.flushed != e.PrevEnd {
+	if l.rp.Offset != e.PrevEnd || l.flushed != e.PrevEnd {
 		return // a part went to a segment meanwhile: the old frames remain those that count
 	}
 	for _, c := range l.tail.chunks[l.tail.flushed:] {
@@ -291,7 +291,7 @@ func (o carriedOwner) Durable(e *journal.Entry, err error) {
 			c.setLSN(e.LSN)
 		}
 	}
-	l.rp.lsn = max(l.rp.lsn, e.LSN-1)
+	l.rp.LSN = max(l.rp.LSN, e.LSN-1)
 }
 
 // relieveMemory is the goroutine that flushes logs when memory asks for it. It is

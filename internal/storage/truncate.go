@@ -4,6 +4,8 @@ import (
 	"fmt"
 	"math"
 
+	"github.com/chronik-io/chronik/internal/storage/checkpoint"
+
 	"github.com/chronik-io/chronik/internal/record"
 	"github.com/chronik-io/chronik/internal/storage/producers"
 	"github.com/chronik-io/chronik/internal/storage/segment"
@@ -53,12 +55,16 @@ func (m *Manager) Truncate(cuts []Cut) {
 // then is anything cut. No lock is held while the logs wait for it.
 func (d *Dir) Truncate(cuts []Cut) {
 	each(len(cuts), func(i int) { cuts[i].Err = cuts[i].begin() })
-	err, written := error(nil), false
+	var logs []*Log
 	for i := range cuts {
-		if cuts[i].plan != nil && !written {
-			err, written = d.commitPoint(d.opt.broken.has(silentCut)), true
+		if cuts[i].plan != nil {
+			logs = append(logs, cuts[i].Log)
 		}
 	}
+	if len(logs) == 0 {
+		return
+	}
+	err := d.commitRule(silentCut, logs...)
 	each(len(cuts), func(i int) {
 		if c := &cuts[i]; c.plan != nil {
 			c.Err = c.Log.complete(c.plan, err)
@@ -174,9 +180,9 @@ func (l *Log) publishCut(c *cutting) {
 	l.mu.Lock()
 	gone := l.tail.evict(math.MaxInt64) // settleAll flushed everything
 	l.segments = c.keep
-	l.rp = recoveryPoint{offset: c.end, lsn: max(l.rp.lsn, l.dir.journal.Assigned()), segments: l.extentsLocked()}
-	if n := len(l.rp.segments); n > 0 {
-		l.rp.segments[n-1].size = c.size
+	l.rp = checkpoint.Point{Offset: c.end, LSN: max(l.rp.LSN, l.dir.journal.Assigned()), Segments: l.extentsLocked()}
+	if n := len(l.rp.Segments); n > 0 {
+		l.rp.Segments[n-1].Size = c.size
 	}
 	l.flushed, l.lowestUnsynced = c.end, 0
 	l.clean = min(l.clean, c.end)
@@ -219,7 +225,7 @@ func (l *Log) complete(c *cutting, err error) error {
 // finishCut is for the maintenance goroutine: it commits the cut that memory speaks of once
 // more and finishes it. It needs flushMu.
 func (l *Log) finishCut() error {
-	return l.finish(l.dir.commitPoint(l.dir.opt.broken.has(silentCut)))
+	return l.finish(l.dir.commitRule(silentCut, l))
 }
 
 // finish makes the files what memory says, where a checkpoint says it too: it was written

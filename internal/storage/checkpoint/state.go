@@ -36,8 +36,8 @@ type Log struct {
 	Clean    int64  // below it everything was compacted
 	Swapping bool   // the segment with base Swap takes the place of others
 	Swap     int64
-	Point    Point
-	Epochs   epochs.Cache
+	Point
+	Epochs epochs.Cache
 	// Producers is the state of idempotent producers as producers.State encodes it.
 	Producers []byte
 }
