@@ -19,6 +19,7 @@ import (
 	"github.com/chronik-io/chronik/internal/inspect"
 	"github.com/chronik-io/chronik/internal/record"
 	"github.com/chronik-io/chronik/internal/storage"
+	"github.com/chronik-io/chronik/internal/storage/checkpoint"
 	"github.com/chronik-io/chronik/internal/storage/segment"
 	"github.com/chronik-io/chronik/internal/vfs"
 	"github.com/chronik-io/chronik/internal/vfs/crashfs"
@@ -185,6 +186,12 @@ func makeUsed(t testing.TB) *crashfs.FS {
 	for !proven(t, disk) {
 		put(t, logs["flushed"], 1)
 	}
+	// Each is a change in the log of the checkpoint.
+	for _, to := range []int64{180, 170, 160} {
+		if err := logs["cut"].Truncate(to); err != nil {
+			t.Fatal(err)
+		}
+	}
 	image := disk.KillImage(2)
 	if err := d.Close(); err != nil {
 		t.Fatal(err)
@@ -209,7 +216,7 @@ func compacted(t testing.TB, fsys vfs.FS) bool {
 	if err != nil {
 		t.Fatal(err)
 	}
-	i := slices.IndexFunc(s.Logs, func(l storage.LogState) bool { return l.Topic == "compacted" })
+	i := slices.IndexFunc(s.Logs, func(l checkpoint.Log) bool { return l.Topic == "compacted" })
 	var n int64
 	for _, e := range s.Logs[i].Segments {
 		n += e.Size

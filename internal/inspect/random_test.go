@@ -11,6 +11,7 @@ import (
 	"testing"
 
 	"github.com/chronik-io/chronik/internal/inspect"
+	"github.com/chronik-io/chronik/internal/storage"
 	"github.com/chronik-io/chronik/internal/storage/journal"
 	"github.com/chronik-io/chronik/internal/vfs/crashfs"
 )
@@ -64,7 +65,11 @@ func harm(t *testing.T, fs *crashfs.FS, rng *rand.Rand) (done []string, end bool
 		}
 		at := rng.Int64N(size)
 		end = end || name == last
-		switch rng.IntN(6) {
+		how := rng.IntN(6)
+		if strings.HasPrefix(below, storage.CheckpointDir) && strings.HasSuffix(below, ".log") {
+			how = 2 // damage at its end looks like a torn write
+		}
+		switch how {
 		case 0:
 			s.truncate(below, at)
 			done = append(done, "cut "+below+" at "+strconv.FormatInt(at, 10))
