@@ -34,11 +34,11 @@ func Builtin() []Profile {
 			Ack: Synced, Sync: SyncGroup, MaxWait: 100 * time.Millisecond, MaxRecords: 20_000, MaxBytes: 100 * mb,
 		},
 		{
-			Name: "interval", Doc: "Bounded loss: acknowledges what the kernel has and syncs every 50 ms in the background.",
+			Name: "interval", Doc: "Bounded loss: acknowledges what the kernel has; one fdatasync makes it durable for all topics within 50 ms.",
 			Ack: Written, Sync: SyncInterval, Interval: 50 * time.Millisecond,
 		},
 		{
-			Name: "os", Doc: "What Kafka does by default: acknowledges what the kernel has and syncs only at roll and close.",
+			Name: "os", Doc: "What Kafka does by default: acknowledges what the kernel has and waits for no fdatasync.",
 			Ack: Written, Sync: SyncOS,
 		},
 	}

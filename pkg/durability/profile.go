@@ -31,9 +31,10 @@ type Sync uint8
 const (
 	// SyncGroup is the log directory's journal, for all groups that wait for it.
 	SyncGroup Sync = iota
-	// SyncInterval is a background task, every Profile.Interval.
+	// SyncInterval is the journal, within Profile.Interval, for all logs at once.
 	SyncInterval
-	// SyncOS is nobody but the operating system, except at roll and close.
+	// SyncOS asks for no sync: the journal syncs with others, or about as soon as
+	// the system would write back.
 	SyncOS
 )
 

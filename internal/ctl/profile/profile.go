@@ -122,9 +122,9 @@ func list(a *cli.App) *cobra.Command {
 func syncedBy(p durability.Profile) string {
 	switch p.Sync {
 	case durability.SyncInterval:
-		return "a task, every " + p.Interval.String()
+		return "the journal, within " + p.Interval.String()
 	case durability.SyncOS:
-		return "the operating system"
+		return "the journal, with others"
 	}
 	return "the journal"
 }

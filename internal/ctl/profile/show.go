@@ -83,9 +83,9 @@ func earned(p durability.Profile) string {
 func grouped(p durability.Profile) string {
 	switch {
 	case p.Sync == durability.SyncInterval:
-		return fmt.Sprintf("A task syncs every %v in the background.", p.Interval)
+		return fmt.Sprintf("The journal syncs within %v, once for all topics.", p.Interval)
 	case p.Sync == durability.SyncOS:
-		return "Nobody syncs but the operating system, and the broker when a segment is full or the broker stops."
+		return "No record waits for a sync: the journal syncs when another topic asks for it, or after 5 s or 1/8 of the deferred bytes."
 	case p.MaxWait == 0:
 		return fmt.Sprintf("One fdatasync covers all that arrived during the last one; nobody waits for company. At most %d records or %d bytes go together.", p.MaxRecords, p.MaxBytes)
 	}
