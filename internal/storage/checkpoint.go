@@ -2,7 +2,6 @@ package storage
 
 import (
 	"errors"
-	"fmt"
 	"math"
 	"path"
 
@@ -31,9 +30,6 @@ func (d *Dir) openCheckpoint() (*checkpoint.State, error) {
 	store, state, err := checkpoint.Open(checkpoint.Options{
 		FS: d.opt.FS, Dir: path.Join(d.path, CheckpointDir), Mirror: path.Join(d.path, CheckpointMirror), Log: d.log,
 	})
-	if errors.Is(err, statelog.ErrDamaged) {
-		err = fmt.Errorf("%w; chronikctl log verify says what is lost, and chronikctl log repair puts %s in its place", err, path.Join(d.path, CheckpointMirror))
-	}
 	if err == nil {
 		d.store = store
 	}

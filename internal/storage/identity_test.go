@@ -129,7 +129,7 @@ func TestLostCheckpointIsRefused(t *testing.T) {
 	if err := disk.RemoveAll("/d/checkpoint"); err != nil {
 		t.Fatal(err)
 	}
-	refused(t, disk, statelog.ErrDamaged, "chronikctl log repair")
+	refused(t, disk, statelog.ErrDamaged, "checkpoint.copy")
 	if err := disk.RemoveAll("/d/checkpoint.copy"); err != nil {
 		t.Fatal(err)
 	}

@@ -154,7 +154,7 @@ func (b *Bench) WriteIdentity(id Identity, ofJournal bool) error {
 }
 
 // Commit makes a state the directory's checkpoint, with the next sequence. It replaces both
-// copies, whatever they are.
+// copies; the first one must be readable (checkpoint.Restore).
 func (b *Bench) Commit(s *checkpoint.State) error {
 	c := *s
 	c.Seq++
@@ -165,20 +165,12 @@ func (b *Bench) Commit(s *checkpoint.State) error {
 	return nil
 }
 
-// replaceCheckpoint makes a state the checkpoint of a directory that nobody uses. If what is
-// there can't be read, it is removed first, the copy last: a crash in between leaves one
-// that can be put back.
+// replaceCheckpoint makes a state the checkpoint of a directory that nobody uses. It removes
+// nothing: until the new state is durable, what is there may be the only one.
 func (d *Dir) replaceCheckpoint(c *checkpoint.State) error {
 	if d.store == nil {
 		if _, err := d.openCheckpoint(); err != nil {
-			for _, name := range []string{CheckpointDir, CheckpointMirror} {
-				if err := d.opt.FS.RemoveAll(path.Join(d.path, name)); err != nil {
-					return fmt.Errorf("replace checkpoint: %w", err)
-				}
-			}
-			if _, err := d.openCheckpoint(); err != nil {
-				return err
-			}
+			return err
 		}
 	}
 	return d.writeCheckpoint(c)
