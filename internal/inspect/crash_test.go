@@ -19,7 +19,8 @@ import (
 
 // crashed are the damages that a repair is killed in the middle of: together they have
 // every act.
-var crashed = []string{"identity gone", "checkpoint and identity gone", "half replaced", "journal gone", "foreign file in the middle", "frame flipped", "older copy",
+var crashed = []string{"identity gone", "checkpoint and identity gone", "snapshot of the checkpoint flipped",
+	"log of the checkpoint gone", "half replaced", "journal gone", "foreign file in the middle", "frame flipped", "older copy",
 	"kept frames flipped", "offline with kept frames", "partition gone", "first segment gone", "last segment short", "segment emptied",
 	"bit in the middle", "leader epoch", "swap under way, and a bit"}
 

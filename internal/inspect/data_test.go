@@ -275,6 +275,10 @@ func TestDump(t *testing.T) {
 	if some["batch"] != 2 || some["record"] != 4 || some["segment"] != 1 {
 		t.Errorf("%v", some)
 	}
+	s.flip(s.checkpointFile(storage.CheckpointDir, ".snapshot"), 100)
+	if lost := count(inspect.DumpOptions{Checkpoint: true, Partition: -1}); lost["damage"] != 1 || lost["checkpoint"] != 1 || lost["log"] != len(topics) {
+		t.Errorf("with a damaged checkpoint: %v", lost)
+	}
 	some = count(inspect.DumpOptions{Journal: true, Topic: "a", Partition: 0, From: 130, To: 134, Records: true})
 	if some["frame"] != 2 || some["record"] != 4 {
 		t.Errorf("%v", some)

@@ -15,7 +15,7 @@ type Act struct {
 	Dir       string `json:"directory"`
 	Topic     string `json:"topic,omitempty"`
 	Partition int32  `json:"partition"`
-	// What it does, and to which files: those are copied before.
+	// What it does, and to which files and directories: those are copied before.
 	What  string   `json:"what"`
 	Files []string `json:"files"`
 	// Loses is what is not there any more afterwards, or cannot be had.
@@ -39,7 +39,7 @@ func (p *Plan) Loses() (all []Loss) {
 	return all
 }
 
-// Files are the files that the acts change or remove, or that a start may reuse
+// Files are the files and directories that the acts change or remove, or that a start may reuse
 // because of them.
 func (p *Plan) Files() []string {
 	var all []string
@@ -145,7 +145,7 @@ func (l *log) acts() []Act {
 		return nil
 	}
 	if l.absent {
-		add("make the directory anew; the partition begins at its known end", []Loss{l.loss(l.st.Start, l.st.Offset)})
+		add("make the directory anew; the partition begins at its known end", []Loss{l.loss(l.st.Start, l.st.Offset)}, l.path)
 	}
 	if l.partFile {
 		add("write partition.metadata", nil, path.Join(l.path, storage.PartitionFile))

@@ -2,6 +2,7 @@ package inspect_test
 
 import (
 	"context"
+	"encoding/json"
 	"maps"
 	"slices"
 	"strings"
@@ -185,5 +186,61 @@ func TestRepairRemovesEveryFileOfAnEmptiedSegment(t *testing.T) {
 	}
 	if n != 4 {
 		t.Errorf("the segment had %d files", n)
+	}
+}
+
+// The way back that a manifest names leaves what was there before the repair, although the
+// repair wrote newer checkpoints. Frames that it set aside and the file of its new journal may
+// stay: nothing names them then.
+func TestTheWayBackUndoesARepair(t *testing.T) {
+	t.Parallel()
+	for _, name := range []string{"checkpoint gone", "snapshot of the checkpoint flipped", "bit in the middle", "partition gone",
+		"copy of the checkpoint gone", "frame flipped", "journal gone", "kept frames flipped"} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			s, all := &site{TB: t, fs: used(t)}, plants()
+			p := all[slices.IndexFunc(all, func(p plant) bool { return p.name == name })]
+			p.do(s)
+			s.flip("b-0/00000000000000000000.log", 100) // so that each has something to repair
+			before, r := without(tree(t, s.fs, root)), begin(t, s.fs)
+			s.must(r.Do(context.Background(), "/backup"))
+			s.must(r.Close())
+			back(s, "/backup")
+			after := without(tree(t, s.fs, root))
+			for name, sum := range before {
+				if got, ok := after[name]; !ok || got != sum {
+					t.Errorf("%s is not what it was", name)
+				}
+			}
+			for name := range after {
+				if _, ok := before[name]; !ok && !strings.Contains(name, "/journal") && !strings.HasSuffix(name, ".frames") {
+					t.Errorf("%s is new", name)
+				}
+			}
+			if !slices.ContainsFunc(verify(t, s.fs).Findings, func(f inspect.Finding) bool { return f.Kind == p.kind }) {
+				t.Errorf("verify no longer finds %s", p.kind)
+			}
+		})
+	}
+}
+
+// back does what a manifest says.
+func back(s *site, backup string) {
+	var m inspect.Manifest
+	s.must(json.Unmarshal(read(s, s.fs, backup+"/manifest.json"), &m))
+	for _, f := range m.Files {
+		if f.Missing || f.Directory {
+			s.must(s.fs.RemoveAll(f.Path))
+		}
+	}
+	for _, f := range m.Files {
+		switch {
+		case f.Missing:
+		case f.Directory:
+			s.must(s.fs.MkdirAll(f.Path))
+		default:
+			s.must(s.fs.RemoveAll(f.Path))
+			s.make(strings.TrimPrefix(f.Path, root), read(s, s.fs, backup+"/files"+f.Path))
+		}
 	}
 }
