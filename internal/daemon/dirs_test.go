@@ -24,7 +24,7 @@ func TestABrokerServesBesideABadLogDirectory(t *testing.T) {
 		t.Fatal(err)
 	}
 	errs := errfs.New(mem)
-	errs.Add(errfs.Rule{Ops: errfs.Read, Path: "/two/checkpoint", Err: syscall.EIO})
+	errs.Add(errfs.Rule{Ops: errfs.Read, Path: "/two/checkpoint/*", Err: syscall.EIO})
 	b, ask := startHere(t, errs, two)
 
 	report, ok := b.ready.report()

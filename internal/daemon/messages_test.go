@@ -312,7 +312,7 @@ func misplaced() []mistake {
 		{disk: "e is beyond a quota", fs: failing(errfs.Create, "*", syscall.EDQUOT), args: "--data-dir e"},
 		{disk: "the limit of open files is too low", fs: failing(errfs.Open|errfs.Create, "d/logs/*", syscall.EMFILE)},
 		{disk: "the disk of d does not read", fs: failing(errfs.Read, "d/metadata/*", syscall.EIO)},
-		{disk: "the disk of d/logs does not read", fs: failing(errfs.Read, "d/logs/checkpoint", syscall.EIO)},
+		{disk: "the disk of d/logs does not read", fs: failing(errfs.Read, "d/logs/checkpoint/*", syscall.EIO)},
 		{disk: "another broker has d", fs: failing(errfs.Lock, "d/.lock", other)},
 		{disk: "another broker has d/logs", fs: failing(errfs.Lock, "d/logs/.lock", other)},
 		{disk: "another broker has it", fs: failing(errfs.Lock, "d/logs/.lock", other), args: "accept-journal-loss --yes"},
@@ -332,8 +332,8 @@ func mismade() []mistake {
 		{disk: "d was made by a newer version", harm: change(dirID, "chronik-directory 1 ", "chronik-directory 99 ")},
 		{disk: "its journal was made by a newer version", harm: change(journalID, "chronik-journal 1 ", "chronik-journal 99 ")},
 		{disk: "the checkpoint is gone", harm: remove(checkpoint)},
-		{disk: "the checkpoint is damaged", harm: write(checkpoint)},
-		{disk: "the checkpoint is empty", harm: change(checkpoint, "", "")},
+		{disk: "the checkpoint is damaged", harm: damageAll(checkpoint + "/*.snapshot")},
+		{disk: "the checkpoint's snapshot is gone", harm: removeAll(checkpoint + "/*.snapshot")},
 		{disk: "chronik.dir is gone", harm: remove(dirID)},
 		{disk: "chronik.dir is damaged", harm: write(dirID)},
 		{disk: "the journal is gone", harm: remove(journals)},
@@ -356,7 +356,7 @@ func mismade() []mistake {
 		{disk: "f is a file", harm: write("f"), args: "accept-journal-loss --yes --data-dir f"},
 		{disk: "the journal is gone", harm: remove(journals), args: "accept-journal-loss"},
 		{disk: "the checkpoint is gone", harm: remove(checkpoint), args: "accept-journal-loss --yes"},
-		{disk: "the checkpoint is damaged", harm: write(checkpoint), args: "accept-journal-loss --yes"},
+		{disk: "the checkpoint is damaged", harm: damageAll(checkpoint + "/*.snapshot"), args: "accept-journal-loss --yes"},
 		{disk: "the journal is another directory's", harm: swapJournals, args: "accept-journal-loss --yes --data-dir e"},
 	}
 }

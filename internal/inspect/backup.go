@@ -32,14 +32,16 @@ type Saved struct {
 	Path   string `json:"path"`
 	Bytes  int64  `json:"bytes"`
 	SHA256 string `json:"sha256,omitempty"`
-	// Missing: there was none; the way back removes it.
-	Missing bool `json:"missing,omitempty"`
+	// Missing: there was none. Directory: its files follow. The way back removes both.
+	Missing   bool `json:"missing,omitempty"`
+	Directory bool `json:"directory,omitempty"`
 }
 
 const (
 	manifestFile = "manifest.json"
 	copiesDir    = "files"
-	wayBack      = "with the broker stopped, copy what is below " + copiesDir + " over the directories (cp -a " + copiesDir + "/. /) and remove the files that are listed as missing"
+	wayBack      = "with the broker stopped, remove what is listed as missing or as a directory, and copy what is below " +
+		copiesDir + " to where it was (cp -a " + copiesDir + "/. /)"
 )
 
 // save copies everything that the plan changes, synced, and a manifest at last.
@@ -53,13 +55,15 @@ func (r *Repair) save(ctx context.Context, backup string) error {
 		return fmt.Errorf("%w: %s: %w", ErrBackup, backup, err)
 	}
 	m := Manifest{Made: time.Now().UTC().Format(time.RFC3339), Back: wayBack, Acts: r.plan.Acts}
-	for _, name := range r.plan.Files() {
+	for _, s := range r.files() {
 		if err := ctx.Err(); err != nil {
 			return err
 		}
-		s, err := copyFile(fsys, name, path.Join(backup, copiesDir, strings.TrimPrefix(name, "/")))
-		if err != nil {
-			return fmt.Errorf("copy %s: %w; nothing was changed", name, err)
+		if !s.Directory {
+			var err error
+			if s, err = copyFile(fsys, s.Path, path.Join(backup, copiesDir, strings.TrimPrefix(s.Path, "/"))); err != nil {
+				return fmt.Errorf("copy %s: %w; nothing was changed", s.Path, err)
+			}
 		}
 		m.Files = append(m.Files, s)
 	}
@@ -74,6 +78,24 @@ func (r *Repair) save(ctx context.Context, backup string) error {
 		return fmt.Errorf("%w: %w; nothing was changed", ErrBackup, err)
 	}
 	return nil
+}
+
+// files lists what is to be saved: the files of the plan, and all files of its directories.
+func (r *Repair) files() []Saved {
+	var list []Saved
+	for _, name := range r.plan.Files() {
+		infos, err := r.opt.FS.List(name)
+		if err != nil { // a file, or missing; or copying it meets the error
+			in, _ := r.opt.FS.Stat(name)
+			list = append(list, Saved{Path: name, Bytes: in.Size})
+			continue
+		}
+		list = append(list, Saved{Path: name, Directory: true})
+		for _, in := range infos {
+			list = append(list, Saved{Path: path.Join(name, in.Name), Bytes: in.Size})
+		}
+	}
+	return list
 }
 
 // usable says whether copies can be put into a directory.
@@ -97,10 +119,8 @@ func (r *Repair) usable(backup string) error {
 		return fmt.Errorf("%w: %w", ErrBackup, err)
 	}
 	var need uint64
-	for _, name := range r.plan.Files() {
-		if in, err := r.opt.FS.Stat(name); err == nil {
-			need += uint64(in.Size)
-		}
+	for _, s := range r.files() {
+		need += uint64(s.Bytes)
 	}
 	if free, _, err := r.opt.FS.Free(backup); err == nil && free < need {
 		return fmt.Errorf("%w: %s has %d bytes free, %d are needed", ErrBackup, backup, free, need)

@@ -13,6 +13,7 @@ import (
 
 	"github.com/chronik-io/chronik/internal/inspect"
 	"github.com/chronik-io/chronik/internal/storage"
+	"github.com/chronik-io/chronik/internal/storage/checkpoint"
 	"github.com/chronik-io/chronik/internal/vfs/crashfs"
 )
 
@@ -30,7 +31,7 @@ func TestRepairKilledAtEachCall(t *testing.T) {
 	whole := content(t, opened(t, image.KillImage(9)))
 	all := append(plants(), plant{name: "swap under way, and a bit", do: func(s *site) {
 		s.must(s.fs.Rename(root+"/a-0/00000000000000000038.log", s.at("a-0/00000000000000000038.log.swap")))
-		s.edit("a", func(_ *storage.State, l *storage.LogState) { l.Swapping, l.Swap = true, 38 })
+		s.edit("a", func(_ *checkpoint.State, l *checkpoint.Log) { l.Swapping, l.Swap = true, 38 })
 		s.flip(first, 100)
 	}})
 	for _, name := range crashed {

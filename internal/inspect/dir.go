@@ -11,7 +11,9 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/chronik-io/chronik/internal/statelog"
 	"github.com/chronik-io/chronik/internal/storage"
+	"github.com/chronik-io/chronik/internal/storage/checkpoint"
 	"github.com/chronik-io/chronik/internal/storage/journal"
 	"github.com/chronik-io/chronik/internal/storage/statefile"
 	"github.com/chronik-io/chronik/internal/vfs"
@@ -28,7 +30,7 @@ type dir struct {
 	out      Directory
 	findings []Finding
 
-	state *storage.State // nil: there is no checkpoint that can be used
+	state *checkpoint.State // nil: there is no checkpoint that can be used
 	clean bool
 	logs  []*log
 	byID  map[storage.ID]*log
@@ -75,12 +77,12 @@ func (d *dir) look() error {
 	if d.state == nil {
 		return d.leftovers()
 	}
-	slices.SortFunc(d.state.Logs, func(a, b storage.LogState) int {
+	slices.SortFunc(d.state.Logs, func(a, b checkpoint.Log) int {
 		return cmp.Or(strings.Compare(a.Topic, b.Topic), cmp.Compare(a.ID.Partition, b.ID.Partition))
 	})
 	for i := range d.state.Logs {
 		l := &log{dir: d, st: &d.state.Logs[i]}
-		l.path = d.path(l.st.DirName())
+		l.path = d.path(l.st.String())
 		d.logs = append(d.logs, l)
 	}
 	d.byID = make(map[storage.ID]*log, len(d.logs))
@@ -88,7 +90,7 @@ func (d *dir) look() error {
 		d.byID[l.st.ID] = l
 	}
 	for _, l := range d.logs {
-		l.follow = l.st.Follow()
+		l.follow = storage.Follow(l.st)
 		l.end = l.st.Offset
 	}
 	if err := d.journal(); err != nil {
@@ -114,11 +116,14 @@ func (d *dir) identities() error {
 	theirs, jerr := storage.ReadIdentity(d.fs, d.place, true)
 	var serr error
 	d.state, serr = storage.ReadState(d.fs, d.place.Path)
-	for _, e := range []error{err, jerr, serr} {
+	theirState, cerr := storage.ReadCopy(d.fs, d.place.Path)
+	for _, e := range []error{err, jerr, serr, cerr} {
 		if access(e) {
 			return fmt.Errorf("log directory %s: %w", d.place.Path, e)
 		}
-		if errors.Is(e, statefile.ErrNewer) {
+	}
+	for _, e := range []error{err, jerr, serr} {
+		if errors.Is(e, statefile.ErrNewer) || errors.Is(e, statelog.ErrNewerFormat) {
 			d.find(FormatNewer, nil, d.place.Path, -1, "%v", e)
 			d.state = nil
 			return nil
@@ -128,49 +133,65 @@ func (d *dir) identities() error {
 	if err2 != nil {
 		return err2
 	}
+	used = used || !errors.Is(cerr, fs.ErrNotExist)
 	d.out.Used = used || serr == nil
 	if errors.Is(serr, fs.ErrNotExist) && !used {
 		return nil // a first start was not over, or never came
 	}
-	if err := d.checkpoint(serr); err != nil {
-		return err
-	}
+	d.checkpoint(serr, theirState, cerr)
 	d.hold(own, err, theirs, jerr)
 	return d.mark()
 }
 
-// checkpoint holds what was read of the checkpoint against its copy, which stands in for it
-// where it is lost.
-func (d *dir) checkpoint(serr error) error {
-	name, spare := d.path(storage.CheckpointFile), d.path(storage.CheckpointCopy)
-	theirs, err := storage.ReadCopy(d.fs, d.place.Path)
-	if access(err) {
-		return fmt.Errorf("log directory %s: %w", d.place.Path, err)
-	}
-	kind, detail := CheckpointDamaged, fmt.Sprint(serr)
-	switch lost := errors.Is(err, fs.ErrNotExist); {
-	case serr == nil && (lost || errors.Is(err, statefile.ErrCorrupt)):
-		d.find(CheckpointCopy, nil, spare, -1, "%v", err)
-		return nil
-	case serr == nil && err != nil:
-		d.find(Unreadable, nil, spare, -1, "%v", err).Effect = Heals
-		return nil
+// checkpoint compares what was read of the checkpoint with its copy, theirs, which replaces
+// it if it is lost.
+func (d *dir) checkpoint(serr error, theirs *checkpoint.State, cerr error) {
+	name, pos, detail := place(serr, d.path(storage.CheckpointDir))
+	spare, sparePos, spareDetail := place(cerr, d.path(storage.CheckpointMirror))
+	kind := CheckpointDamaged
+	switch {
+	case serr == nil && cerr == nil:
+		return
+	case serr == nil && (gone(cerr) || errors.Is(cerr, statelog.ErrDamaged)):
+		d.find(CheckpointCopy, nil, spare, sparePos, "%s", spareDetail)
+		return
 	case serr == nil:
-		return nil
-	case errors.Is(serr, fs.ErrNotExist):
-		kind, detail = CheckpointMissing, "the file is gone"
-	case !errors.Is(serr, statefile.ErrCorrupt):
-		d.find(Unreadable, nil, name, -1, "%v", serr).Effect = Refuses
-		return nil
+		d.find(Unreadable, nil, spare, sparePos, "%s", spareDetail).Effect = Heals
+		return
+	case gone(serr):
+		kind = CheckpointMissing
+	case !errors.Is(serr, statelog.ErrDamaged):
+		d.find(Unreadable, nil, name, pos, "%s", detail).Effect = Refuses
+		return
 	}
-	if err != nil {
-		f := d.find(kind, nil, name, -1, "%s; so is its copy: %v", detail, err)
+	if cerr != nil {
+		f := d.find(kind, nil, name, pos, "%s; its copy can't be used either: %v", detail, cerr)
 		f.Repair, f.Restore = "", oneBackup
-		return nil
+		return
 	}
 	d.state, d.restored = theirs, true
-	d.find(kind, nil, name, -1, "%s; its copy is whole, of checkpoint %d", detail, theirs.Seq).Repair = "puts `checkpoint.copy` in its place"
-	return nil
+	d.find(kind, nil, name, pos, "%s; its copy is whole, of checkpoint %d", detail, theirs.Seq).Repair = "puts `checkpoint.copy/` in its place"
+}
+
+// place returns the file that an error of a checkpoint names, or the directory dir, the offset
+// in it, or -1, and what is wrong there.
+func place(err error, dir string) (file string, pos int64, detail string) {
+	var damage *statelog.Damage
+	switch {
+	case errors.As(err, &damage) && damage.Lost:
+		return damage.File, -1, damage.What
+	case errors.As(err, &damage):
+		return damage.File, int64(damage.Offset), damage.What
+	case errors.Is(err, fs.ErrNotExist):
+		return dir, -1, "there is none"
+	}
+	return dir, -1, fmt.Sprint(err)
+}
+
+// gone reports whether an error says that a checkpoint or one of its files is missing.
+func gone(err error) bool {
+	var damage *statelog.Damage
+	return errors.Is(err, fs.ErrNotExist) || errors.As(err, &damage) && damage.Lost
 }
 
 // distrust takes back that the checkpoint's copy is as good as the checkpoint: the journal
@@ -238,7 +259,7 @@ func (d *dir) hold(own storage.Identity, err error, theirs storage.Identity, jer
 		return
 	}
 	if own.Dir != s.Dir || own.Journal != s.Journal && (jerr != nil || theirs.Dir != own.Dir) {
-		d.find(CheckpointForeign, nil, d.path(storage.CheckpointFile), -1, "it was written for directory %x and journal %x, chronik.dir says %x and %x", s.Dir, s.Journal, own.Dir, own.Journal)
+		d.find(CheckpointForeign, nil, d.path(storage.CheckpointDir), -1, "it was written for directory %x and journal %x, chronik.dir says %x and %x", s.Dir, s.Journal, own.Dir, own.Journal)
 		return
 	}
 	d.holdJournal(own, theirs, jerr, jname)
@@ -303,7 +324,7 @@ func (d *dir) leftovers() error {
 	known, named := map[string]bool{}, map[string]bool{}
 	for _, l := range d.logs {
 		if !l.st.Deleted {
-			known[l.st.DirName()] = true
+			known[l.st.String()] = true
 		}
 		if l.st.Aside != "" {
 			named[l.st.Aside] = true
@@ -332,7 +353,7 @@ func (d *dir) leftovers() error {
 
 // buried says whether a directory is that of a log whose deletion is durable.
 func (d *dir) buried(name string) bool {
-	return slices.ContainsFunc(d.logs, func(l *log) bool { return l.st.Deleted && l.st.DirName() == name })
+	return slices.ContainsFunc(d.logs, func(l *log) bool { return l.st.Deleted && l.st.String() == name })
 }
 
 const framesSuffix = ".frames"

@@ -12,6 +12,7 @@ import (
 
 	"github.com/chronik-io/chronik/internal/record"
 	"github.com/chronik-io/chronik/internal/storage"
+	"github.com/chronik-io/chronik/internal/storage/checkpoint"
 	"github.com/chronik-io/chronik/internal/storage/epochs"
 	"github.com/chronik-io/chronik/internal/storage/journal"
 	"github.com/chronik-io/chronik/internal/storage/segment"
@@ -138,7 +139,7 @@ func Dump(ctx context.Context, opt Options, o DumpOptions, emit func(*Item) erro
 	opt.FS = vfs.ReadOnly(opt.FS)
 	for _, place := range opt.Places {
 		place.Path = path.Clean(place.Path)
-		d := &dumper{ctx: ctx, fs: opt.FS, place: place, o: o, emit: emit, byID: map[storage.ID]*storage.LogState{}}
+		d := &dumper{ctx: ctx, fs: opt.FS, place: place, o: o, emit: emit, byID: map[storage.ID]*checkpoint.Log{}}
 		if err := d.run(); err != nil {
 			return fmt.Errorf("dump %s: %w", place.Path, err)
 		}
@@ -152,9 +153,9 @@ type dumper struct {
 	place storage.Place
 	o     DumpOptions
 	emit  func(*Item) error
-	state *storage.State
-	file  string // that it was read from
-	byID  map[storage.ID]*storage.LogState
+	state *checkpoint.State
+	file  string // the directory that it was read from
+	byID  map[storage.ID]*checkpoint.Log
 }
 
 func (d *dumper) run() error {
@@ -176,15 +177,16 @@ func (d *dumper) run() error {
 
 // load reads the checkpoint, or its copy where it can't be read.
 func (d *dumper) load() error {
-	d.file = path.Join(d.place.Path, storage.CheckpointFile)
+	d.file = path.Join(d.place.Path, storage.CheckpointDir)
 	s, err := storage.ReadState(d.fs, d.place.Path)
 	if err != nil && !access(err) {
 		if d.o.Checkpoint {
-			if err := d.emit(&Item{What: "damage", File: d.file, Damage: err.Error()}); err != nil {
+			file, pos, what := place(err, d.file)
+			if err := d.emit(&Item{What: "damage", File: file, Position: max(pos, 0), Damage: what}); err != nil {
 				return err
 			}
 		}
-		d.file = path.Join(d.place.Path, storage.CheckpointCopy)
+		d.file = path.Join(d.place.Path, storage.CheckpointMirror)
 		s, err = storage.ReadCopy(d.fs, d.place.Path)
 	}
 	if access(err) {

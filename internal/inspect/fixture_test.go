@@ -19,6 +19,7 @@ import (
 	"github.com/chronik-io/chronik/internal/inspect"
 	"github.com/chronik-io/chronik/internal/record"
 	"github.com/chronik-io/chronik/internal/storage"
+	"github.com/chronik-io/chronik/internal/storage/checkpoint"
 	"github.com/chronik-io/chronik/internal/storage/segment"
 	"github.com/chronik-io/chronik/internal/vfs"
 	"github.com/chronik-io/chronik/internal/vfs/crashfs"
@@ -31,9 +32,9 @@ const root = "/d"
 
 var place = storage.Place{Path: root}
 
-// profileOf: the topics that begin with w are written through.
+// profileOf returns the durability profile of a topic: the topic os is acknowledged as written.
 func profileOf(topic string) durability.Profile {
-	if strings.HasPrefix(topic, "w") {
+	if topic == "os" {
 		return durability.Profile{Name: "os", Ack: durability.Written, Sync: durability.SyncOS}
 	}
 	return durability.Profile{Name: "sync", MaxRecords: 10000, MaxBytes: 50 << 20}
@@ -62,7 +63,7 @@ func open(t testing.TB, fsys vfs.FS) *storage.Dir {
 }
 
 // names of the fixture's topics, each with one partition; the id is its place here.
-var topics = []string{"a", "b", "compacted", "cut", "empty", "flushed", "journalonly", "w"}
+var topics = []string{"a", "b", "compacted", "cut", "empty", "flushed", "journalonly", "os"}
 
 func idOf(i int) storage.ID { return storage.ID{Topic: [16]byte{byte(i + 1)}, Partition: 0} }
 
@@ -132,7 +133,7 @@ func eventually(t testing.TB, what string, ok func() bool) {
 }
 
 // used returns a directory as a broker leaves it that was killed: eight logs, some with
-// several segments, one compacted, one cut, one written through; what came last is in
+// several segments, one compacted, one cut, one acknowledged as written; what came last is in
 // the journal only, over several files. It is made once, for all tests.
 func used(t testing.TB) *crashfs.FS {
 	t.Helper()
@@ -182,11 +183,30 @@ func makeUsed(t testing.TB) *crashfs.FS {
 		infos, err := disk.List(root + "/flushed-0")
 		return err == nil && slices.ContainsFunc(infos, func(in vfs.Info) bool { return strings.HasSuffix(in.Name, segment.LogSuffix) && in.Size > 0 })
 	})
+	for !proven(t, disk) {
+		put(t, logs["flushed"], 1)
+	}
+	// Each is a change in the log of the checkpoint.
+	for _, to := range []int64{180, 170, 160} {
+		if err := logs["cut"].Truncate(to); err != nil {
+			t.Fatal(err)
+		}
+	}
 	image := disk.KillImage(2)
 	if err := d.Close(); err != nil {
 		t.Fatal(err)
 	}
 	return image
+}
+
+// proven reports whether a frame in the last file of the journal knew the file's first one to
+// be synced. A file with a single group and no header is like one of a torn write.
+func proven(t testing.TB, disk *crashfs.FS) bool {
+	t.Helper()
+	all := (&site{TB: t, fs: disk}).frames()
+	last := all[len(all)-1]
+	begin := slices.IndexFunc(all, func(f frame) bool { return f.file == last.file })
+	return last.at.DurableThrough >= all[begin].at.LSN
 }
 
 // compacted says whether a compaction of the log is over.
@@ -196,7 +216,7 @@ func compacted(t testing.TB, fsys vfs.FS) bool {
 	if err != nil {
 		t.Fatal(err)
 	}
-	i := slices.IndexFunc(s.Logs, func(l storage.LogState) bool { return l.Topic == "compacted" })
+	i := slices.IndexFunc(s.Logs, func(l checkpoint.Log) bool { return l.Topic == "compacted" })
 	var n int64
 	for _, e := range s.Logs[i].Segments {
 		n += e.Size

@@ -71,7 +71,7 @@ const (
 )
 
 func isLogDir(fsys vfs.FS, dir string) bool {
-	return slices.ContainsFunc([]string{storage.IdentityFile, storage.CheckpointFile, "journal"}, func(name string) bool { return exists(fsys, path.Join(dir, name)) })
+	return slices.ContainsFunc([]string{storage.IdentityFile, storage.CheckpointDir, "journal"}, func(name string) bool { return exists(fsys, path.Join(dir, name)) })
 }
 
 func exists(fsys vfs.FS, name string) bool {
@@ -161,7 +161,7 @@ func Size(opt Options) (n int64) {
 			}
 			below, _ := opt.FS.List(path.Join(p.Path, in.Name))
 			for _, f := range below {
-				if strings.HasSuffix(f.Name, segment.LogSuffix) {
+				if _, ok := segment.ParseName(f.Name); ok {
 					n += f.Size
 				}
 			}

@@ -116,17 +116,17 @@ const (
 
 func directoryKinds() []About {
 	const (
-		byCopy      = "puts `checkpoint.copy` in its place, if that is whole and the journal fits it"
+		byCopy      = "puts `checkpoint.copy/` in its place, if that is whole and the journal fits it"
 		costsOfCopy = "nothing; where that cannot be: " + oneBackup
 	)
 	return []About{
 		{IdentityMissing, Refuses, "`chronik.dir` is gone from a directory that was used", refuses, "writes it anew from the checkpoint, which holds the same ids", nothing},
 		{IdentityDamaged, Refuses, "`chronik.dir` does not match its checksum", refuses, "writes it anew from the checkpoint", nothing},
 		{FormatNewer, Refuses, "a file has a format version that this program doesn't know", refuses, toBackup, "nothing: use the version that wrote it"},
-		{CheckpointMissing, Refuses, "there are partitions or journal files, and no `checkpoint`", refuses, byCopy, costsOfCopy},
-		{CheckpointDamaged, Refuses, "`checkpoint` does not match its checksum, or cannot be decoded", refuses, byCopy, costsOfCopy},
-		{CheckpointForeign, Refuses, "`checkpoint` names other ids than `chronik.dir`", refuses, toBackup, "put each file back where it belongs"},
-		{CheckpointCopy, Heals, "`checkpoint.copy` is gone or damaged; only a repair reads it", "writes it anew", "", nothing},
+		{CheckpointMissing, Refuses, "there are partitions or journal files, and `checkpoint/` or a file in it is gone", refuses, byCopy, costsOfCopy},
+		{CheckpointDamaged, Refuses, "a file in `checkpoint/` does not match its checksums, or cannot be decoded", refuses, byCopy, costsOfCopy},
+		{CheckpointForeign, Refuses, "the checkpoint names other ids than `chronik.dir`", refuses, toBackup, "put each file back where it belongs"},
+		{CheckpointCopy, Heals, "`checkpoint.copy/` or a file in it is gone or damaged; only a repair reads it", "writes it anew", "", nothing},
 		{CleanMarkStale, Heals, "`clean` is damaged, or of an earlier checkpoint", "reads the journal as after a crash", "", nothing},
 	}
 }

@@ -9,6 +9,7 @@ import (
 
 	"github.com/chronik-io/chronik/internal/record"
 	"github.com/chronik-io/chronik/internal/storage"
+	"github.com/chronik-io/chronik/internal/storage/checkpoint"
 	"github.com/chronik-io/chronik/internal/storage/journal"
 	"github.com/chronik-io/chronik/internal/storage/segment"
 )
@@ -16,7 +17,7 @@ import (
 // log is the look at one log.
 type log struct {
 	dir  *dir
-	st   *storage.LogState
+	st   *checkpoint.Log
 	path string
 
 	follow *storage.Follower
@@ -79,9 +80,9 @@ func (l *log) look() error {
 	if l.st.Offline != "" {
 		l.dir.find(LogOffline, l, l.path, -1, "%s", l.st.Offline)
 	}
-	if err := l.st.CheckProducers(); err != nil {
+	if err := storage.CheckProducers(l.st); err != nil {
 		l.reset = true
-		l.dir.find(ProducersDamaged, l, l.dir.path(storage.CheckpointFile), -1, "%v", err)
+		l.dir.find(ProducersDamaged, l, l.dir.path(storage.CheckpointDir), -1, "%v", err)
 	}
 	if err := l.list(); err != nil || l.absent || l.unseen {
 		return err
@@ -211,7 +212,7 @@ func (l *log) identity() error {
 func (l *log) segment(i int) error {
 	e := l.st.Segments[i]
 	size, there := l.files[e.Base]
-	next, needed, err := l.st.Needs(i, size, there, l.path)
+	next, needed, err := storage.Needs(l.st, i, size, there, l.path)
 	if !needed {
 		return nil
 	}

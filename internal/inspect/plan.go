@@ -85,7 +85,7 @@ func (d *dir) acts() []Act {
 		}
 		list = append(list, a)
 	}
-	checkpoint := []string{d.path(storage.CheckpointFile), d.path(storage.CheckpointCopy)}
+	checkpoint := []string{d.path(storage.CheckpointDir), d.path(storage.CheckpointMirror)}
 	own, theirs := d.path(storage.IdentityFile), path.Join(d.place.JournalPath(), storage.JournalIdentityFile)
 	if d.restored {
 		add(nil, "put the copy of the checkpoint in its place", nil, checkpoint...)

@@ -7,11 +7,13 @@ import (
 	"hash/crc32"
 	"path"
 	"slices"
+	"strings"
 	"testing"
 
 	"github.com/chronik-io/chronik/internal/inspect"
 	"github.com/chronik-io/chronik/internal/record"
 	"github.com/chronik-io/chronik/internal/storage"
+	"github.com/chronik-io/chronik/internal/storage/checkpoint"
 	"github.com/chronik-io/chronik/internal/storage/journal"
 	"github.com/chronik-io/chronik/internal/storage/statefile"
 	"github.com/chronik-io/chronik/internal/vfs"
@@ -88,17 +90,17 @@ func (s *site) truncate(name string, size int64) {
 	s.must(f.Close())
 }
 
-func (s *site) state() *storage.State {
+func (s *site) state() *checkpoint.State {
 	st, err := storage.ReadState(s.fs, root)
 	s.must(err)
 	return st
 }
 
 // edit changes the checkpoint's entry of a topic.
-func (s *site) edit(topic string, change func(st *storage.State, l *storage.LogState)) {
+func (s *site) edit(topic string, change func(st *checkpoint.State, l *checkpoint.Log)) {
 	s.topic = topic
 	st := s.state()
-	i := slices.IndexFunc(st.Logs, func(l storage.LogState) bool { return l.Topic == topic })
+	i := slices.IndexFunc(st.Logs, func(l checkpoint.Log) bool { return l.Topic == topic })
 	change(st, &st.Logs[i])
 	b, err := storage.OpenBench(place, options(s.fs))
 	s.must(err)
@@ -212,33 +214,13 @@ func eachPlant(t *testing.T, fn func(t *testing.T, p plant, s *site, whole map[s
 }
 
 func plantsOfDirectories() []plant {
-	return []plant{
+	return slices.Concat(plantsOfCheckpoints(), []plant{
 		{name: "identity gone", kind: inspect.IdentityMissing, do: func(s *site) { s.remove("chronik.dir") }},
 		{name: "identity flipped", kind: inspect.IdentityDamaged, do: func(s *site) { s.flip("chronik.dir", -5) }},
 		{name: "identity of a later version", kind: inspect.FormatNewer, stays: true, do: func(s *site) {
 			s.must(statefile.Write(s.fs, root+"/chronik.dir", "directory", 9, []byte("{}")))
 			s.file = root
 		}},
-		{name: "checkpoint gone", kind: inspect.CheckpointMissing, do: func(s *site) { s.remove("checkpoint") }},
-		{name: "checkpoint flipped", kind: inspect.CheckpointDamaged, do: func(s *site) { s.flip("checkpoint", 100) }},
-		{name: "checkpoint and identity gone", kind: inspect.CheckpointMissing, also: []inspect.Kind{inspect.IdentityMissing}, do: func(s *site) {
-			s.remove("chronik.dir")
-			s.remove("checkpoint")
-		}},
-		{name: "checkpoint and its copy gone", kind: inspect.CheckpointMissing, stays: true, do: func(s *site) {
-			s.remove("checkpoint.copy")
-			s.remove("checkpoint")
-		}},
-		{name: "checkpoint and its copy flipped", kind: inspect.CheckpointDamaged, stays: true, do: func(s *site) {
-			s.flip("checkpoint.copy", -1)
-			s.flip("checkpoint", 100)
-		}},
-		{name: "checkpoint and a file of the journal gone", kind: inspect.CheckpointMissing, also: []inspect.Kind{inspect.JournalFileMissing}, stays: true, do: func(s *site) {
-			s.remove(fmt.Sprintf("journal/%020d.journal", s.state().Redo.File))
-			s.remove("checkpoint")
-		}},
-		{name: "copy of the checkpoint gone", kind: inspect.CheckpointCopy, do: func(s *site) { s.remove("checkpoint.copy") }},
-		{name: "copy of the checkpoint flipped", kind: inspect.CheckpointCopy, do: func(s *site) { s.flip("checkpoint.copy", 100) }},
 		{name: "checkpoint of another directory", kind: inspect.CheckpointForeign, stays: true, do: func(s *site) {
 			s.identity("journal/chronik.journal", "journal", 9, 9)
 			s.identity("chronik.dir", "directory", 9, 9)
@@ -247,13 +229,68 @@ func plantsOfDirectories() []plant {
 		{name: "clean mark that lies", kind: inspect.CleanMarkStale, do: func(s *site) {
 			s.must(statefile.Write(s.fs, s.at("clean"), "clean", 1, []byte(`{"checkpoint":1,"file":1,"lsn":1}`)))
 		}},
-		{name: "unfinished state file", kind: inspect.Leftover, do: func(s *site) { s.make("checkpoint.tmp", []byte("half")) }},
+		{name: "unfinished state file", kind: inspect.Leftover, do: func(s *site) { s.make("clean.tmp", []byte("half")) }},
 		{name: "stray directory", kind: inspect.PartitionStray, stays: true, do: func(s *site) {
 			s.must(s.fs.MkdirAll(root + "/x-0"))
 			s.make("x-0/partition.metadata", []byte("version: 0\n"))
 			s.make("x-0/00000000000000000000.log", []byte("records"))
 			s.at("x-0")
 		}},
+	})
+}
+
+// checkpointFile is the newest file with a suffix of the checkpoint in a directory.
+func (s *site) checkpointFile(dir, suffix string) string {
+	infos, err := s.fs.List(path.Join(root, dir))
+	s.must(err)
+	for _, in := range slices.Backward(infos) {
+		if strings.HasSuffix(in.Name, suffix) {
+			return path.Join(dir, in.Name)
+		}
+	}
+	s.Fatalf("%s has no %s", dir, suffix)
+	return ""
+}
+
+func plantsOfCheckpoints() []plant {
+	const dir, spare = storage.CheckpointDir, storage.CheckpointMirror
+	snapshot := func(s *site, dir string) string { return s.checkpointFile(dir, ".snapshot") }
+	log := func(s *site, dir string) string { return s.checkpointFile(dir, ".log") }
+	return []plant{
+		{name: "checkpoint gone", kind: inspect.CheckpointMissing, do: func(s *site) { s.remove(dir) }},
+		{name: "snapshot of the checkpoint gone", kind: inspect.CheckpointMissing, do: func(s *site) { s.remove(snapshot(s, dir)) }},
+		{name: "log of the checkpoint gone", kind: inspect.CheckpointMissing, do: func(s *site) { s.remove(log(s, dir)) }},
+		{name: "snapshot of the checkpoint flipped", kind: inspect.CheckpointDamaged, do: func(s *site) { s.flip(snapshot(s, dir), 100) }},
+		{name: "snapshot of the checkpoint cut", kind: inspect.CheckpointDamaged, do: func(s *site) { s.truncate(snapshot(s, dir), -1) }},
+		{name: "log of the checkpoint flipped", kind: inspect.CheckpointDamaged, do: func(s *site) { s.flip(log(s, dir), 100) }},
+		{name: "header of the checkpoint's log flipped", kind: inspect.CheckpointDamaged, do: func(s *site) { s.flip(log(s, dir), 20) }},
+		{name: "checkpoint of a later version", kind: inspect.FormatNewer, stays: true, do: func(s *site) {
+			name := s.at(snapshot(s, dir))
+			h := read(s, s.fs, name)[:48]
+			h[10]++
+			binary.LittleEndian.PutUint32(h[44:], crc32.Checksum(h[:44], crc32.MakeTable(crc32.Castagnoli)))
+			s.write(name, 0, h)
+			s.file = root
+		}},
+		{name: "checkpoint and identity gone", kind: inspect.CheckpointMissing, also: []inspect.Kind{inspect.IdentityMissing}, do: func(s *site) {
+			s.remove("chronik.dir")
+			s.remove(dir)
+		}},
+		{name: "checkpoint and its copy gone", kind: inspect.CheckpointMissing, stays: true, do: func(s *site) {
+			s.remove(spare)
+			s.remove(dir)
+		}},
+		{name: "checkpoint and its copy flipped", kind: inspect.CheckpointDamaged, stays: true, do: func(s *site) {
+			s.flip(snapshot(s, spare), -1)
+			s.flip(snapshot(s, dir), 100)
+		}},
+		{name: "checkpoint and a file of the journal gone", kind: inspect.CheckpointMissing, also: []inspect.Kind{inspect.JournalFileMissing}, stays: true, do: func(s *site) {
+			s.remove(fmt.Sprintf("journal/%020d.journal", s.state().Redo.File))
+			s.remove(dir)
+		}},
+		{name: "copy of the checkpoint gone", kind: inspect.CheckpointCopy, do: func(s *site) { s.remove(spare) }},
+		{name: "snapshot of the copy flipped", kind: inspect.CheckpointCopy, do: func(s *site) { s.flip(snapshot(s, spare), 100) }},
+		{name: "log of the copy gone", kind: inspect.CheckpointCopy, do: func(s *site) { s.remove(log(s, spare)) }},
 	}
 }
 
@@ -333,7 +370,7 @@ func plantsOfJournals() []plant {
 		}},
 		{name: "older copy", kind: inspect.JournalOlder, do: func(s *site) {
 			all := s.frames()
-			s.edit("a", func(st *storage.State, _ *storage.LogState) { st.Durable = all[len(all)-1].at.LSN })
+			s.edit("a", func(st *checkpoint.State, _ *checkpoint.Log) { st.Durable = all[len(all)-1].at.LSN })
 			for _, f := range all[len(all)-10:] {
 				s.write(s.at(f.file), f.at.Pos, make([]byte, 512))
 			}
@@ -341,8 +378,8 @@ func plantsOfJournals() []plant {
 			s.topic = ""
 		}},
 		{name: "frames of nobody", kind: inspect.FramesUnknown, stays: true, also: []inspect.Kind{inspect.PartitionStray}, do: func(s *site) {
-			s.edit("journalonly", func(st *storage.State, l *storage.LogState) {
-				st.Logs = slices.DeleteFunc(st.Logs, func(x storage.LogState) bool { return x.Topic == "journalonly" })
+			s.edit("journalonly", func(st *checkpoint.State, l *checkpoint.Log) {
+				st.Logs = slices.DeleteFunc(st.Logs, func(x checkpoint.Log) bool { return x.Topic == "journalonly" })
 			})
 			s.at("journal")
 			s.topic = ""
@@ -365,14 +402,14 @@ func (s *site) keep(topic, name string) {
 }
 
 func plantsOfLogs() []plant {
-	none := func(l *storage.LogState) { l.LSN = 1 << 62 } // the journal's frames don't count
+	none := func(l *checkpoint.Log) { l.LSN = 1 << 62 } // the journal's frames don't count
 	return []plant{
 		{name: "producers undecodable", kind: inspect.ProducersDamaged, do: func(s *site) {
-			s.edit("a", func(_ *storage.State, l *storage.LogState) { l.Producers = []byte{1, 2} })
+			s.edit("a", func(_ *checkpoint.State, l *checkpoint.Log) { l.Producers = []byte{1, 2} })
 			s.at("checkpoint")
 		}},
 		{name: "a frame that is not there", kind: inspect.FramesGap, do: func(s *site) {
-			s.edit("a", func(_ *storage.State, l *storage.LogState) {
+			s.edit("a", func(_ *checkpoint.State, l *checkpoint.Log) {
 				for _, f := range s.frames() {
 					if f.at.Stream == l.ID && f.at.LSN > l.LSN {
 						l.LSN = f.at.LSN
@@ -383,17 +420,17 @@ func plantsOfLogs() []plant {
 			s.at("journal")
 		}},
 		{name: "kept frames gone", kind: inspect.FramesKeptMissing, do: func(s *site) {
-			s.edit("a", func(_ *storage.State, l *storage.LogState) { l.Aside = "a-0-3.frames"; none(l) })
+			s.edit("a", func(_ *checkpoint.State, l *checkpoint.Log) { l.Aside = "a-0-3.frames"; none(l) })
 			s.at("a-0-3.frames")
 		}},
 		{name: "kept frames flipped", kind: inspect.FramesKeptDamaged, do: func(s *site) {
 			s.keep("a", "a-0-3.frames")
-			s.edit("a", func(_ *storage.State, l *storage.LogState) { l.Aside = "a-0-3.frames"; none(l) })
+			s.edit("a", func(_ *checkpoint.State, l *checkpoint.Log) { l.Aside = "a-0-3.frames"; none(l) })
 			s.flip("a-0-3.frames", 3000)
 		}},
 		{name: "offline with kept frames", kind: inspect.LogOffline, also: []inspect.Kind{inspect.FramesKept}, do: func(s *site) {
 			s.keep("a", "a-0/recovery-3.frames")
-			s.edit("a", func(_ *storage.State, l *storage.LogState) { l.Offline = "a segment was missing"; l.LSN = 1<<63 - 1 })
+			s.edit("a", func(_ *checkpoint.State, l *checkpoint.Log) { l.Offline = "a segment was missing"; l.LSN = 1<<63 - 1 })
 			s.at("a-0")
 		}},
 		{name: "kept frames of nobody", kind: inspect.FramesKept, stays: true, do: func(s *site) {
@@ -405,7 +442,7 @@ func plantsOfLogs() []plant {
 		{name: "partition id of another", kind: inspect.PartitionIDWrong, do: func(s *site) { s.flip("a-0/partition.metadata", 30); s.topic = "a" }},
 		{name: "swap under way", kind: inspect.SwapUnfinished, do: func(s *site) {
 			s.must(s.fs.Rename(root+"/a-0/00000000000000000038.log", s.at("a-0/00000000000000000038.log.swap")))
-			s.edit("a", func(_ *storage.State, l *storage.LogState) { l.Swapping, l.Swap = true, 38 })
+			s.edit("a", func(_ *checkpoint.State, l *checkpoint.Log) { l.Swapping, l.Swap = true, 38 })
 		}},
 	}
 }
@@ -426,11 +463,6 @@ func plantsOfSegments() []plant {
 		{name: "last segment short", kind: inspect.SegmentShort, do: on(last, func(s *site) { s.truncate(last, 5000) })},
 		{name: "segment emptied", kind: inspect.SegmentShort, do: on(second, func(s *site) { s.truncate(second, 0) })},
 		{name: "garbage behind a segment", kind: inspect.SegmentTail, do: on(last, func(s *site) { s.write(s.at(last), int64(len(read(s, s.fs, s.file))), []byte("garbage")) })},
-		{name: "garbage behind what was written through", kind: inspect.SegmentTail, do: func(s *site) {
-			s.topic = "w"
-			name := "w-0/00000000000000000168.log"
-			s.write(s.at(name), int64(len(read(s, s.fs, s.file))), []byte("garbage"))
-		}},
 		{name: "segment that nobody lists", kind: inspect.SegmentUnlisted, do: func(s *site) { s.topic = "a"; s.make("a-0/00000000000000000007.log", []byte("x")) }},
 		{name: "segment removed half", kind: inspect.Leftover, do: func(s *site) { s.topic = "a"; s.make("a-0/00000000000000000007.log.deleted", []byte("x")) }},
 		{name: "bit in the middle", kind: inspect.BatchDamaged, do: on(second, func(s *site) { s.flip(second, 2000) })},

@@ -5,13 +5,13 @@ import (
 	"maps"
 	"math/rand/v2"
 	"os"
-	"path"
 	"slices"
 	"strconv"
 	"strings"
 	"testing"
 
 	"github.com/chronik-io/chronik/internal/inspect"
+	"github.com/chronik-io/chronik/internal/storage"
 	"github.com/chronik-io/chronik/internal/storage/journal"
 	"github.com/chronik-io/chronik/internal/vfs/crashfs"
 )
@@ -55,9 +55,7 @@ func harm(t *testing.T, fs *crashfs.FS, rng *rand.Rand) (done []string, end bool
 	for range 1 + rng.IntN(3) {
 		files := slices.DeleteFunc(slices.Sorted(maps.Keys(tree(t, fs, root))), func(name string) bool {
 			in, err := fs.Stat(name)
-			// Behind the last sync of a log that is written through nothing is promised.
-			unsynced := strings.HasPrefix(name, root+"/w-0/") && strings.HasSuffix(name, ".log") && path.Base(name) > "00000000000000000084"
-			return err != nil || in.Dir || in.Size == 0 || strings.HasSuffix(name, ".lock") || unsynced
+			return err != nil || in.Dir || in.Size == 0 || strings.HasSuffix(name, ".lock")
 		})
 		name := files[rng.IntN(len(files))]
 		size := int64(len(read(t, fs, name)))
@@ -67,7 +65,11 @@ func harm(t *testing.T, fs *crashfs.FS, rng *rand.Rand) (done []string, end bool
 		}
 		at := rng.Int64N(size)
 		end = end || name == last
-		switch rng.IntN(6) {
+		how := rng.IntN(6)
+		if strings.HasPrefix(below, storage.CheckpointDir) && strings.HasSuffix(below, ".log") {
+			how = 2 // damage at its end looks like a torn write
+		}
+		switch how {
 		case 0:
 			s.truncate(below, at)
 			done = append(done, "cut "+below+" at "+strconv.FormatInt(at, 10))
@@ -105,17 +107,14 @@ func survives(t *testing.T, fs *crashfs.FS, whole map[string]map[int64][]byte, e
 	if !maps.Equal(before, tree(t, fs, root)) {
 		t.Error("verify has changed something")
 	}
-	// What was torn, or stood behind the last sync, may be gone.
+	// What was torn may be gone.
 	var allowed []inspect.Loss
 	for _, f := range r.Findings {
 		t.Logf("%s (%s) %s at %d %s: %s; lost %v", f.Kind, f.Effect, f.File, f.Position, f.Topic, f.Detail, f.Lost)
 	}
 	torn := slices.ContainsFunc(r.Findings, func(f inspect.Finding) bool { return f.Kind == inspect.JournalTorn })
 	for _, p := range r.Partitions {
-		switch {
-		case strings.HasPrefix(p.Topic, "w"): // what stands behind the last sync was never promised
-			allowed = append(allowed, inspect.Loss{Topic: p.Topic, Partition: p.Partition, From: p.Stored, To: inspect.Unknown})
-		case torn || end:
+		if torn || end {
 			allowed = append(allowed, inspect.Loss{Topic: p.Topic, Partition: p.Partition, From: p.End, To: inspect.Unknown})
 		}
 	}

@@ -10,6 +10,7 @@ import (
 	"slices"
 
 	"github.com/chronik-io/chronik/internal/storage"
+	"github.com/chronik-io/chronik/internal/storage/checkpoint"
 	"github.com/chronik-io/chronik/internal/storage/journal"
 	"github.com/chronik-io/chronik/internal/vfs"
 )
@@ -104,7 +105,8 @@ func (r *Repair) Do(ctx context.Context, backup string) error {
 // mend is the repair of one directory. The steps are in an order in which each leaves
 // something that a start or a repair handles:
 //
-//	1  identities, ids of partitions, foreign files out of the way: each as a whole
+//	1  a lost checkpoint from its copy; identities, ids of partitions, foreign files out of
+//	   the way: each as a whole
 //	2  frames into files of their own, synced; nothing speaks of them yet
 //	3  the checkpoint that does, and says what segments count, with a new journal if
 //	   that is needed: from here on the partitions are what was announced
@@ -115,7 +117,7 @@ type mend struct {
 	fs    vfs.FS
 	bench *storage.Bench
 	dir   *dir
-	state *storage.State
+	state *checkpoint.State
 	spent []string // files to be removed in the end
 }
 
@@ -135,6 +137,11 @@ func (m *mend) run() error {
 // whole does what is one file each.
 func (m *mend) whole() error {
 	d := m.dir
+	if d.restored {
+		if _, err := checkpoint.Restore(m.fs, d.path(storage.CheckpointMirror), d.path(storage.CheckpointDir)); err != nil {
+			return err
+		}
+	}
 	id := storage.Identity{Dir: m.state.Dir, Journal: m.state.Journal}
 	if d.identity {
 		if err := m.bench.WriteIdentity(id, false); err != nil {
@@ -217,7 +224,7 @@ func (m *mend) commit() error {
 }
 
 // segments lists those of a log that are there, and says whether that is another list.
-func (m *mend) segments(l *log, s *storage.LogState) bool {
+func (m *mend) segments(l *log, s *checkpoint.Log) bool {
 	if l.absent {
 		s.Segments, s.Start, s.Swapping = nil, s.Offset, false
 		return true
@@ -225,7 +232,7 @@ func (m *mend) segments(l *log, s *storage.LogState) bool {
 	if len(l.gone)+len(l.cut) == 0 {
 		return false
 	}
-	var list []storage.Extent
+	var list []checkpoint.Extent
 	for _, e := range s.Segments {
 		size, short := l.cut[e.Base]
 		switch {
@@ -233,7 +240,7 @@ func (m *mend) segments(l *log, s *storage.LogState) bool {
 		case short && size == 0:
 			m.spent = append(m.spent, l.segmentFiles(e.Base)...)
 		case short:
-			list = append(list, storage.Extent{Base: e.Base, Size: size})
+			list = append(list, checkpoint.Extent{Base: e.Base, Size: size})
 		default:
 			list = append(list, e)
 		}

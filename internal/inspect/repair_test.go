@@ -10,6 +10,7 @@ import (
 
 	"github.com/chronik-io/chronik/internal/inspect"
 	"github.com/chronik-io/chronik/internal/storage"
+	"github.com/chronik-io/chronik/internal/storage/segment"
 	"github.com/chronik-io/chronik/internal/vfs"
 )
 
@@ -155,5 +156,34 @@ func TestRepairKeepsTheAge(t *testing.T) {
 	}
 	if in, err := s.fs.Stat(s.file); err != nil || !in.Modified.Equal(old) {
 		t.Errorf("it counts as written at %v, not %v, %v", in.Modified, old, err)
+	}
+}
+
+// A segment that a repair empties goes with its indexes and its producers, and the backup has
+// all of them.
+func TestRepairRemovesEveryFileOfAnEmptiedSegment(t *testing.T) {
+	t.Parallel()
+	s := &site{TB: t, fs: used(t)}
+	s.truncate(second, 0)
+	r := begin(t, s.fs)
+	defer func() { _ = r.Close() }()
+	before := tree(t, s.fs, root+"/a-0")
+	if err := r.Do(context.Background(), "/backup"); err != nil {
+		t.Fatal(err)
+	}
+	after, copies, n := tree(t, s.fs, root+"/a-0"), tree(t, s.fs, "/backup/files"), 0
+	for name, sum := range before {
+		if !strings.HasPrefix(name, strings.TrimSuffix(s.file, segment.LogSuffix)) {
+			continue
+		}
+		if n++; copies["/backup/files"+name] != sum {
+			t.Errorf("%s is not in the backup", name)
+		}
+		if _, left := after[name]; left {
+			t.Errorf("%s is still there", name)
+		}
+	}
+	if n != 4 {
+		t.Errorf("the segment had %d files", n)
 	}
 }

@@ -59,7 +59,7 @@ type Partition struct {
 	Topic     string `json:"topic"`
 	Partition int32  `json:"partition"`
 	// Start is the first offset, Stored the end of what the checkpoint says to be in
-	// segments, End the one after replaying the journal or scanning the segments.
+	// segments, End the one after replaying the journal.
 	Start  int64 `json:"start"`
 	Stored int64 `json:"stored"`
 	End    int64 `json:"end"`

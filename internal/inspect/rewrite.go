@@ -9,7 +9,7 @@ import (
 	"slices"
 
 	"github.com/chronik-io/chronik/internal/record"
-	"github.com/chronik-io/chronik/internal/storage"
+	"github.com/chronik-io/chronik/internal/storage/checkpoint"
 	"github.com/chronik-io/chronik/internal/storage/segment"
 )
 
@@ -71,7 +71,7 @@ func (m *mend) rewrite() error {
 }
 
 // entry is what the checkpoint to be says of a log.
-func (m *mend) entry(l *log) *storage.LogState { return &m.state.Logs[slices.Index(m.dir.logs, l)] }
+func (m *mend) entry(l *log) *checkpoint.Log { return &m.state.Logs[slices.Index(m.dir.logs, l)] }
 
 // finish gives the segment that waits its place.
 func (m *mend) finish(files *segment.Files, l *log) error {
@@ -108,7 +108,7 @@ func (m *mend) finish(files *segment.Files, l *log) error {
 // to be speak of it.
 func (m *mend) anew(files *segment.Files, l *log, base int64) error {
 	s := m.entry(l)
-	i := slices.IndexFunc(s.Segments, func(e storage.Extent) bool { return e.Base == base })
+	i := slices.IndexFunc(s.Segments, func(e checkpoint.Extent) bool { return e.Base == base })
 	if i < 0 {
 		return nil
 	}

@@ -10,19 +10,20 @@ import (
 
 	"github.com/chronik-io/chronik/internal/record"
 	"github.com/chronik-io/chronik/internal/storage"
+	"github.com/chronik-io/chronik/internal/storage/checkpoint"
 	"github.com/chronik-io/chronik/internal/storage/epochs"
 	"github.com/chronik-io/chronik/internal/storage/producers"
 	"github.com/chronik-io/chronik/internal/storage/segment"
 )
 
 // tail is what a log's segments hold behind the recovery point. No byte reaches a
-// segment of a journalled log before the journal's datasync that covers it, so that
-// all of it was acknowledged; a start cuts it off, because the journal has it too.
+// segment before the journal's datasync that covers it, so that all of it was
+// acknowledged; a start cuts it off, because the journal has it too.
 // Where the journal doesn't, it is what is left.
 type tail struct {
 	end       int64
-	segments  []storage.Extent // the whole list with it
-	files     []string         // that hold it, to be synced before anything speaks of it
+	segments  []checkpoint.Extent // the whole list with it
+	files     []string            // that hold it, to be synced before anything speaks of it
 	epochs    epochs.Cache
 	producers []byte
 }
@@ -38,7 +39,7 @@ func (l *log) findTail() error {
 	if err != nil || files == nil {
 		return err
 	}
-	t := tail{end: l.st.Offset, segments: append([]storage.Extent(nil), l.st.Segments...)}
+	t := tail{end: l.st.Offset, segments: append([]checkpoint.Extent(nil), l.st.Segments...)}
 	var known producers.State
 	_, _ = known.Decode(l.st.Producers) // a damaged one is forgotten
 	if t.epochs, _, err = epochs.Decode(l.st.Epochs.Append(nil, math.MaxInt64)); err != nil {
@@ -80,7 +81,7 @@ func (l *log) findTail() error {
 		if t.end == base {
 			break
 		}
-		t.segments = append(t.segments, storage.Extent{Base: base, Size: pos})
+		t.segments = append(t.segments, checkpoint.Extent{Base: base, Size: pos})
 	}
 	if t.end > l.st.Offset {
 		t.producers = known.Append(nil, t.end)
@@ -123,7 +124,7 @@ func (l *log) sizes() (map[int64]int64, error) {
 
 // begin begins to follow frames behind what segments hold.
 func (l *log) begin() {
-	l.follow, l.end = l.st.Follow(), l.st.Offset
+	l.follow, l.end = storage.Follow(l.st), l.st.Offset
 	if l.behind != nil {
 		l.follow.Skip(l.behind.end)
 		l.end = l.behind.end

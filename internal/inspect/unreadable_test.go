@@ -8,6 +8,7 @@ import (
 
 	"github.com/chronik-io/chronik/internal/inspect"
 	"github.com/chronik-io/chronik/internal/storage"
+	"github.com/chronik-io/chronik/internal/storage/checkpoint"
 	"github.com/chronik-io/chronik/internal/vfs/errfs"
 )
 
@@ -26,7 +27,7 @@ func TestUnreadableIsNotMissing(t *testing.T) {
 			faulty: root + "/a-0", names: []inspect.Kind{inspect.Unreadable},
 		},
 		"a partition's directory, and it is offline": {
-			do:     func(s *site) { s.edit("a", func(_ *storage.State, l *storage.LogState) { l.Offline = "found so" }) },
+			do:     func(s *site) { s.edit("a", func(_ *checkpoint.State, l *checkpoint.Log) { l.Offline = "found so" }) },
 			faulty: root + "/a-0", names: []inspect.Kind{inspect.LogOffline, inspect.Unreadable},
 		},
 		"the journal's directory": {
@@ -46,7 +47,7 @@ func TestUnreadableIsNotMissing(t *testing.T) {
 		"frames that were kept": {
 			do: func(s *site) {
 				s.keep("a", "a-0-3.frames")
-				s.edit("a", func(_ *storage.State, l *storage.LogState) { l.Aside, l.LSN = "a-0-3.frames", 1<<62 })
+				s.edit("a", func(_ *checkpoint.State, l *checkpoint.Log) { l.Aside, l.LSN = "a-0-3.frames", 1<<62 })
 			},
 			faulty: root + "/a-0-3.frames", names: []inspect.Kind{inspect.Unreadable},
 		},
