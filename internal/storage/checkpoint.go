@@ -107,6 +107,9 @@ func (d *Dir) writeCheckpoint(c *checkpoint.State) error {
 		return err
 	}
 	d.last = c.Header
+	for i := range c.Logs {
+		d.noteCommitted(&c.Logs[i])
+	}
 	return nil
 }
 
@@ -120,9 +123,15 @@ func (d *Dir) commit(logs ...*Log) error {
 	}
 	c := checkpoint.Change{Header: d.nextHeader()}
 	for _, l := range logs {
-		if lc := d.entryOf(l); lc != nil {
-			c.Logs = append(c.Logs, checkpoint.Update{Log: lc})
+		lc := d.entryOf(l)
+		if lc == nil {
+			continue
 		}
+		u := checkpoint.Update{Log: lc}
+		if l.committed == lc.Offset { // they are those below the recovery point
+			u.Unchanged = checkpoint.Producers
+		}
+		c.Logs = append(c.Logs, u)
 	}
 	err := d.store.Append(&c)
 	if errors.Is(err, statelog.ErrTooLarge) {
@@ -132,7 +141,20 @@ func (d *Dir) commit(logs ...*Log) error {
 		return err
 	}
 	d.last = c.Header
+	for _, u := range c.Logs {
+		d.noteCommitted(u.Log)
+	}
 	return nil
+}
+
+// noteCommitted remembers which recovery point the checkpoint has for a log. The caller
+// holds ckptMu.
+func (d *Dir) noteCommitted(lc *checkpoint.Log) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if l := d.logs[lc.ID]; l != nil {
+		l.committed = lc.Offset
+	}
 }
 
 // commitRule is commit, unless a test takes the rule away that something is committed first.

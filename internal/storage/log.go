@@ -131,11 +131,13 @@ type Log struct {
 	wait      atomic.Pointer[waitSeries]
 	scheduled atomic.Bool // stands in the directory's flush queue
 	unsynced  bool        // stands in Dir.unsynced
+	committed int64       // recovery point that the checkpoint has; guarded by Dir.ckptMu
 	listed    bool        // stands in memory.clean; guarded by memory.mu
 }
 
 func newLog(d *Dir, id ID, topic, dirName string, cfg Config) *Log {
 	l := &Log{id: id, topic: topic, dir: d, path: path.Join(d.path, dirName), stream: journal.NewStream(id)}
+	l.committed = -1
 	l.cfg.Store(&cfg)
 	l.queueState.init()
 	l.producers = l.noProducers()

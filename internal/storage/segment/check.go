@@ -321,7 +321,7 @@ func wrong(b []byte, size int64, beyond func([]byte) bool) int {
 // entry stands for a few KiB as a rule.
 const indexed = 1 << 20
 
-// Prefix finds the valid prefix of a file as Recover does, from a position at which
+// Prefix finds the valid prefix of a file, from a position at which
 // offset next is expected, and changes nothing: it returns the offset and the position
 // behind it. An error of fn ends it.
 func Prefix(fsys vfs.FS, dir string, base, pos, next, size int64, fn func(record.Batch) error) (int64, int64, error) {

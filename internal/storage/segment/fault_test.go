@@ -65,9 +65,6 @@ func TestAnyFailedCallKillsTheSegment(t *testing.T) {
 				if s.Sync() == nil && s.Err() == nil {
 					synced = len(all)
 				}
-				if s.Err() != nil && op == errfs.Write && errors.Is(full, syscall.ENOSPC) && s.Settle() == nil {
-					synced = len(all)
-				}
 				if s.Synced() != size(all[:synced]) {
 					t.Fatalf("%s: %d bytes count as synced, want %d", name, s.Synced(), size(all[:synced]))
 				}
@@ -100,7 +97,7 @@ func TestEvictionKeepsTheError(t *testing.T) {
 	if err := s.Sync(); !errors.Is(err, syscall.EIO) || !errors.Is(s.Err(), syscall.EIO) {
 		t.Errorf("sync after a lost write-back: %v", err)
 	}
-	if s.Append([][]byte{batch(t, 100, 1, 1, "v")}, interval) == nil || s.Settle() == nil || s.Synced() != 0 {
+	if s.Append([][]byte{batch(t, 100, 1, 1, "v")}, interval) == nil || s.Synced() != 0 {
 		t.Error("a dead segment goes on")
 	}
 	for _, o := range others {
@@ -149,40 +146,6 @@ func TestOpenFilesAreBounded(t *testing.T) {
 	ok(t, files.Close())
 	if opened, closed := fsys.Calls(errfs.Open|errfs.Create), fsys.Calls(errfs.Close); opened != closed+1 { // the failed open
 		t.Errorf("%d opened, %d closed", opened, closed)
-	}
-}
-
-// A full disk leaves what was written before to be settled, once: a datasync that
-// fails then ends that too.
-func TestSettle(t *testing.T) {
-	for _, fails := range []bool{false, true} {
-		disk, fsys := faulty(t, 1)
-		s, err := Create(NewFiles(fsys, 2), testDir, 0, 0)
-		ok(t, err)
-		ok(t, fsys.SyncDir(testDir))
-		all := history(t, 0, 3, 1)
-		write(t, s, all)
-		if s.Settle() == nil {
-			t.Error("a segment that is well was settled")
-		}
-		fsys.Add(errfs.Rule{Ops: errfs.Write, Count: 1, Err: syscall.ENOSPC, Short: 10})
-		if err := s.Append([][]byte{batch(t, 100, 1, 1, "v")}, interval); !errors.Is(err, syscall.ENOSPC) {
-			t.Errorf("append: %v", err)
-		}
-		if fails {
-			fsys.Add(errfs.Rule{Ops: errfs.Datasync, Count: 1, Err: syscall.ENOSPC, Drop: errfs.DropCached})
-			for range 2 {
-				if s.Settle() == nil || s.Synced() != 0 {
-					t.Error("settled after a failed datasync")
-				}
-			}
-			continue
-		}
-		ok(t, s.Settle())
-		got := content(t, disk.PowerLossImage(crashfs.DropUnsynced, 1), s.Path())
-		if s.Synced() != size(all) || !bytes.HasPrefix(got, bytes.Join(chunks(all), nil)) {
-			t.Errorf("%d bytes are settled, %d on the disk", s.Synced(), len(got))
-		}
 	}
 }
 

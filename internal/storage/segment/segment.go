@@ -10,7 +10,6 @@ import (
 	"strings"
 	"sync"
 	"sync/atomic"
-	"syscall"
 	"time"
 
 	"github.com/chronik-io/chronik/internal/vfs"
@@ -47,8 +46,6 @@ type Segment struct {
 	size   atomic.Int64 // readable bytes
 	synced atomic.Int64 // bytes that a datasync has covered
 	err    atomic.Pointer[error]
-	// unsynced: a datasync has failed, so that nothing after synced is known.
-	unsynced atomic.Bool
 
 	saving    sync.Mutex // held while the index files are written or removed; before mu
 	unindexed bool       // they were removed for good; guarded by saving
@@ -267,30 +264,10 @@ func (s *Segment) datasync(h *handle) error {
 		}
 	}
 	if err != nil {
-		s.unsynced.Store(true)
 		s.err.Store(&err)
 		return err
 	}
 	s.files.setDirty(h, false)
-	return nil
-}
-
-// Settle syncs what was appended before a write that failed because the disk is
-// full. The segment stays dead for appends. After the failure of a datasync, or of
-// a write for another reason, nothing can be settled, and the first error returns.
-func (s *Segment) Settle() error {
-	if first := s.Err(); !errors.Is(first, syscall.ENOSPC) && !errors.Is(first, syscall.EDQUOT) || s.unsynced.Load() {
-		return fmt.Errorf("segment cannot be settled: %w", first)
-	}
-	h, err := s.open()
-	if err != nil {
-		return fmt.Errorf("sync segment: %w", err)
-	}
-	defer s.files.release(h)
-	if err := s.datasync(h); err != nil {
-		return err
-	}
-	s.synced.Store(s.Size())
 	return nil
 }
 
@@ -343,7 +320,6 @@ func (s *Segment) Cut(size, next int64) error {
 		return s.latch(fmt.Errorf("cut segment: %w", err))
 	}
 	if err := h.f.Datasync(); err != nil {
-		s.unsynced.Store(true)
 		return s.latch(fmt.Errorf("cut segment: %w", err))
 	}
 	s.files.setDirty(h, false)

@@ -32,26 +32,17 @@ var castagnoli = crc32.MakeTable(crc32.Castagnoli)
 const maxSize = 1 << 30
 
 // Write makes payload the durable content of a file: temporary name, datasync,
-// rename, sync of the directory.
+// rename, sync of the directory. After an error, and after a crash, it is what it was
+// or what it was to be.
 func Write(fsys vfs.FS, name, kind string, version int, payload []byte) error {
-	return WriteAll(fsys, kind, version, payload, name)
-}
-
-// WriteAll is Write of the same content for several files of one directory, with one
-// sync of that. After an error, and after a crash, each of them is what it was or what
-// it was to be.
-func WriteAll(fsys vfs.FS, kind string, version int, payload []byte, names ...string) error {
-	for _, name := range names {
-		if err := write(fsys, name+temporary, kind, version, payload, vfs.File.Datasync); err != nil {
-			return fmt.Errorf("write %s: %w", kind, err)
-		}
+	err := write(fsys, name+temporary, kind, version, payload, vfs.File.Datasync)
+	if err == nil {
+		err = fsys.Rename(name+temporary, name)
 	}
-	for _, name := range names {
-		if err := fsys.Rename(name+temporary, name); err != nil {
-			return fmt.Errorf("write %s: %w", kind, err)
-		}
+	if err == nil {
+		err = fsys.SyncDir(path.Dir(name))
 	}
-	if err := fsys.SyncDir(path.Dir(names[0])); err != nil {
+	if err != nil {
 		return fmt.Errorf("write %s: %w", kind, err)
 	}
 	return nil
@@ -90,15 +81,9 @@ func write(fsys vfs.FS, name, kind string, version int, payload []byte, sync fun
 // Read returns the payload of a state file written by a version up to max. A
 // missing file matches fs.ErrNotExist.
 func Read(fsys vfs.FS, name, kind string, max int) ([]byte, error) {
-	b, _, err := ReadVersion(fsys, name, kind, max)
-	return b, err
-}
-
-// ReadVersion is Read, and tells the version that wrote the file.
-func ReadVersion(fsys vfs.FS, name, kind string, max int) ([]byte, int, error) {
 	b, err := content(fsys, name, kind)
 	if err != nil {
-		return nil, 0, err
+		return nil, err
 	}
 	return parse(b, name, kind, max)
 }
@@ -130,7 +115,7 @@ func header(kind string, version int, payload []byte) []byte {
 	return fmt.Appendf(nil, "chronik-%s %d %d %08x\n", kind, version, len(payload), crc32.Checksum(payload, castagnoli))
 }
 
-func parse(b []byte, name, kind string, max int) ([]byte, int, error) {
+func parse(b []byte, name, kind string, max int) ([]byte, error) {
 	line, payload, ok := bytes.Cut(b, []byte("\n"))
 	var gotKind string
 	var version, length int
@@ -140,11 +125,11 @@ func parse(b []byte, name, kind string, max int) ([]byte, int, error) {
 	}
 	switch {
 	case !ok:
-		return nil, 0, fmt.Errorf("%w: %s has no header of kind %s", ErrCorrupt, name, kind)
+		return nil, fmt.Errorf("%w: %s has no header of kind %s", ErrCorrupt, name, kind)
 	case version > max:
-		return nil, 0, fmt.Errorf("%w: %s has version %d, this program reads up to %d; start the version that wrote it", ErrNewer, name, version, max)
+		return nil, fmt.Errorf("%w: %s has version %d, this program reads up to %d; start the version that wrote it", ErrNewer, name, version, max)
 	case !bytes.HasPrefix(b, header(kind, version, payload)):
-		return nil, 0, fmt.Errorf("%w: %s does not match its checksum", ErrCorrupt, name)
+		return nil, fmt.Errorf("%w: %s does not match its checksum", ErrCorrupt, name)
 	}
-	return payload, version, nil
+	return payload, nil
 }

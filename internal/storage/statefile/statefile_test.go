@@ -63,13 +63,13 @@ func TestAnyDamageIsSeen(t *testing.T) {
 	whole := append(header("test", 1, payload), payload...)
 	for i := range whole {
 		for _, b := range [][]byte{slices.Delete(slices.Clone(whole), i, i+1), slices.Insert(slices.Clone(whole), i, 'x'), whole[:i]} {
-			if got, _, err := parse(b, name, "test", 1); err == nil && !bytes.Equal(b, whole) {
+			if got, err := parse(b, name, "test", 1); err == nil && !bytes.Equal(b, whole) {
 				t.Errorf("at %d: %q reads as %q", i, b, got)
 			}
 		}
 		b := slices.Clone(whole)
 		b[i] ^= 1
-		if _, _, err := parse(b, name, "test", 1); !errors.Is(err, ErrCorrupt) && !errors.Is(err, ErrNewer) {
+		if _, err := parse(b, name, "test", 1); !errors.Is(err, ErrCorrupt) && !errors.Is(err, ErrNewer) {
 			t.Errorf("bit at %d: %v", i, err)
 		}
 	}
@@ -146,40 +146,11 @@ func FuzzParse(f *testing.F) {
 	f.Add(append(header("test", 1, []byte("x")), 'x'))
 	f.Add([]byte("chronik-test 1 1"))
 	f.Fuzz(func(t *testing.T, b []byte) {
-		payload, _, err := parse(b, name, "test", 1)
+		payload, err := parse(b, name, "test", 1)
 		if err == nil && !bytes.Equal(b, append(header("test", 1, payload), payload...)) {
 			t.Errorf("%q was taken", b)
 		}
 	})
-}
-
-// Two files that are written together are each the old or the new one, whatever call a
-// crash comes at, and both the new one once that was told.
-func TestCrashWhileSeveralAreWritten(t *testing.T) {
-	names := []string{name, name + ".copy"}
-	for at := 1; ; at++ {
-		f := disk(t, uint64(at))
-		ok(t, WriteAll(f, "test", 1, []byte("old"), names...))
-		f.CrashDuring(f.Ops() + at)
-		told := WriteAll(f, "test", 1, []byte("new"), names...) == nil
-		images := []*crashfs.FS{f.KillImage(1)}
-		for _, m := range crashfs.Modes() {
-			for seed := range uint64(10) {
-				images = append(images, f.PowerLossImage(m, seed))
-			}
-		}
-		for _, image := range images {
-			for _, name := range names {
-				got, err := Read(image, name, "test", 1)
-				if err != nil || string(got) != "new" && (told || string(got) != "old") {
-					t.Fatalf("crash at call %d: %s is %q, %v; told: %v", at, name, got, err, told)
-				}
-			}
-		}
-		if !f.Crashed() {
-			return
-		}
-	}
 }
 
 // A cache costs no sync. After a loss of power Read finds what was written, or says that
