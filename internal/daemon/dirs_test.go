@@ -1,6 +1,7 @@
 package daemon
 
 import (
+	"errors"
 	"strings"
 	"syscall"
 	"testing"
@@ -69,7 +70,7 @@ func TestABrokerServesBesideABadLogDirectory(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if d, there := described["/two"]; !there || d.Err != kerr.KafkaStorageError {
+	if d, there := described["/two"]; !there || !errors.Is(d.Err, kerr.KafkaStorageError) {
 		t.Errorf("/two is described as %+v", d)
 	}
 }

@@ -1,6 +1,7 @@
 package statelog
 
 import (
+	"bytes"
 	"errors"
 	"testing"
 
@@ -28,7 +29,7 @@ func TestTheMirrorHoldsTheSameFiles(t *testing.T) {
 		t.Errorf("%d and %d files", len(first), len(second))
 	}
 	for name := range first {
-		if string(first[name]) != string(second[name]) {
+		if !bytes.Equal(first[name], second[name]) {
 			t.Errorf("%s differs", name)
 		}
 	}

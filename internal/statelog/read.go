@@ -41,7 +41,8 @@ func Read(fsys vfs.FS, dir string, f Format, to Reader) (Content, error) {
 	if err := c.readSnapshot(fsys, dir, &f, to); err != nil {
 		return c, err
 	}
-	return c, c.readLog(fsys, &f, to)
+	err = c.readLog(fsys, &f, to)
+	return c, err
 }
 
 // readSnapshot reads the snapshot. Every fault in it is damage: it was synced before

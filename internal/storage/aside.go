@@ -112,9 +112,13 @@ type asideCopy struct {
 // the next time. flushMu of the logs must not be held.
 func (d *Dir) copyAside(logs []*Log) error {
 	copies, from := map[ID]*asideCopy{}, journal.LSN(math.MaxUint64)
+	defer func() {
+		for _, c := range copies {
+			c.l.endAside()
+		}
+	}()
 	for _, l := range logs {
 		if c := l.beginAside(); c != nil {
-			defer l.endAside()
 			copies[l.id], from = c, min(from, c.oldest)
 		}
 	}

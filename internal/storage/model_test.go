@@ -149,7 +149,8 @@ type modelConfig struct {
 	steps  int
 	faults bool
 	broken broken
-	rare   bool // what broken breaks shows in few histories
+	rare   bool // what broken breaks shows in few histories; read by builds with breakrules
+
 	// noReader takes the reader away: logs are read as a whole after starts only.
 	noReader bool
 	// read and findTime read logs in another way than Log.Read and Log.FindTime.

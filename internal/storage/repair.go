@@ -155,7 +155,8 @@ func (l *Log) replaceSegment() (done bool, spent string, err error) {
 		return false, "", err
 	}
 	l.mu.Lock()
-	l.segments = append(old, s)
+	old = append(old, s)
+	l.segments = old
 	l.mu.Unlock()
 	if aside != nil {
 		if err := l.replayAside(aside); err != nil {

@@ -123,7 +123,7 @@ func (s *Store) commit(g *group) {
 func (s *Store) write(g *group) error {
 	records := make([][]byte, len(g.admitted))
 	for i, t := range g.admitted {
-		records[i] = appendTxn(nil, t)
+		records[i] = encodeTxn(t)
 	}
 	return s.log.Append(records...)
 }

@@ -18,14 +18,14 @@ import (
 
 func FuzzParseTxn(f *testing.F) {
 	f.Add([]byte{})
-	f.Add(appendTxn(nil, metadata.Txn{Put: []metadata.KV{{Key: "/a", Value: []byte("1")}}, Delete: []string{"/b"}}))
+	f.Add(encodeTxn(metadata.Txn{Put: []metadata.KV{{Key: "/a", Value: []byte("1")}}, Delete: []string{"/b"}}))
 	f.Add([]byte{0xff, 0xff, 0xff, 0xff, 0x7f, 1, 1})
 	f.Fuzz(func(t *testing.T, p []byte) {
 		txn, err := parseTxn(p)
 		if err != nil {
 			return
 		}
-		if back, err := parseTxn(appendTxn(nil, txn)); err != nil || fmt.Sprint(back) != fmt.Sprint(txn) {
+		if back, err := parseTxn(encodeTxn(txn)); err != nil || fmt.Sprint(back) != fmt.Sprint(txn) {
 			t.Errorf("%v comes back as %v, %v", txn, back, err)
 		}
 	})

@@ -9,10 +9,10 @@ import (
 
 var errPayload = errors.New("malformed payload behind a valid checksum")
 
-// appendTxn writes what a transaction changes behind p; its conditions have been
+// encodeTxn returns what a transaction changes; its conditions have been
 // met and are not kept.
-func appendTxn(p []byte, t metadata.Txn) []byte {
-	p = binary.AppendUvarint(p, uint64(len(t.Put)))
+func encodeTxn(t metadata.Txn) []byte {
+	p := binary.AppendUvarint(nil, uint64(len(t.Put)))
 	for _, kv := range t.Put {
 		p = appendBytes(appendBytes(p, kv.Key), kv.Value)
 	}
@@ -68,7 +68,7 @@ func (r *parser) bytes() []byte {
 	return b
 }
 
-// parseTxn is the inverse of appendTxn.
+// parseTxn is the inverse of encodeTxn.
 func parseTxn(p []byte) (metadata.Txn, error) {
 	r := parser{p: p}
 	var t metadata.Txn

@@ -11,7 +11,7 @@ import (
 // length is accepted.
 func TestBytesOfRecords(t *testing.T) {
 	key := appendKey(nil, metadata.KV{Key: "/a", Value: []byte("xyz"), ModRevision: 300})
-	txn := appendTxn(nil, metadata.Txn{Put: []metadata.KV{{Key: "/a", Value: []byte("xyz")}, {Key: "/b"}}, Delete: []string{"/c"}})
+	txn := encodeTxn(metadata.Txn{Put: []metadata.KV{{Key: "/a", Value: []byte("xyz")}, {Key: "/b"}}, Delete: []string{"/c"}})
 	for name, c := range map[string]struct {
 		record []byte
 		want   string
