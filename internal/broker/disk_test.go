@@ -70,8 +70,8 @@ func TestI14NothingWaitsForTheDiskButItsOwnRequest(t *testing.T) {
 	ct.Topic, ct.NumPartitions, ct.ReplicationFactor = "new", 1, 1
 	create.Topics, create.TimeoutMillis = append(create.Topics, ct), 120_000
 	later(create, 7)
-	// The journal, the segment of the written-through topic, the metadata.
-	for range 3 {
+	// The journal and the metadata.
+	for range 2 {
 		<-calls
 	}
 	w := n.dial(t)

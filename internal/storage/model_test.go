@@ -149,7 +149,7 @@ type modelConfig struct {
 	steps  int
 	faults bool
 	broken broken
-	rare   bool // what broken breaks shows in few histories; read by builds with breakrules
+	rare   bool //nolint:unused // what broken breaks shows in few histories; builds with breakrules read it
 
 	// noReader takes the reader away: logs are read as a whole after starts only.
 	noReader bool
