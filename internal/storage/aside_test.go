@@ -1,0 +1,41 @@
+package storage
+
+import (
+	"syscall"
+	"testing"
+
+	"github.com/chronik-io/chronik/internal/vfs/crashfs"
+	"github.com/chronik-io/chronik/internal/vfs/errfs"
+)
+
+// The journal fails while a log is set aside: what was set aside is still the log's.
+func TestAJournalFailureTakesNothingBackThatIsSetAside(t *testing.T) {
+	for _, profile := range []string{"sync", "os"} {
+		disk := crashfs.New(1)
+		errs := errfs.New(disk)
+		d := mustOpen(t, errs, profile)
+		logs := makeLogs(t, d, 2, profile)
+		put(t, logs[0], 4, 900)
+		if err := logs[0].flush(); err != nil {
+			t.Fatal(err)
+		}
+		put(t, logs[0], 6, 900)
+		errs.Add(errfs.Rule{Ops: errfs.Write | errfs.Datasync | errfs.Create, Path: "/d/t-0/*.log", Err: syscall.EIO, Drop: errfs.DropCached})
+		_ = logs[0].sync()
+		eventually(t, "the log is set aside", logs[0].isAside)
+		failed := errs.Add(errfs.Rule{Ops: errfs.Datasync, Path: "*.journal", Count: 1, Err: syscall.EIO, Drop: errfs.DropCached})
+		_ = send(logs[1], testBatch(t, 10, nil))
+		d.journal.Sync()
+		eventually(t, "the directory reopened", func() bool { return failed.Hits() > 0 && d.Err() == nil })
+		if e := logs[0].Ends(); e.LogEnd != 10 || logs[0].logEnd.Load() != 10 {
+			t.Errorf("%s: the log ends at %d, %d", profile, e.LogEnd, logs[0].logEnd.Load())
+		}
+		if n := d.memory.deferred.Load(); n < 0 {
+			t.Errorf("%s: %d bytes are deferred", profile, n)
+		}
+		errs.Clear()
+		eventually(t, "the log takes records again", func() bool { return logs[0].Err() == nil })
+		put(t, logs[0], 1, 10)
+		holds(t, logs[0], 11)
+	}
+}
