@@ -6,8 +6,6 @@ import (
 	"math"
 	"path"
 
-	"github.com/chronik-io/chronik/internal/storage/checkpoint"
-
 	"go.uber.org/zap"
 
 	"github.com/chronik-io/chronik/internal/storage/journal"
@@ -93,9 +91,8 @@ func (a *aside) close() error {
 // of it beyond the recovery point. Neither this process nor a start needs the journal for
 // the log then, and what is in memory is a cache.
 type asideFrames struct {
-	name  string      // of the file, in the log directory
-	lsn   journal.LSN // no frame of the journal up to it counts for the log
-	entry checkpoint.Log
+	name string      // of the file, in the log directory
+	lsn  journal.LSN // no frame of the journal up to it counts for the log
 }
 
 // asideCopy is one log whose frames are being copied.
@@ -218,7 +215,7 @@ func (c *asideCopy) finish(lsn journal.LSN) {
 		l.goOffline(c.err)
 		return
 	}
-	l.aside = &asideFrames{name: c.name, lsn: lsn, entry: *c.lc}
+	l.aside = &asideFrames{name: c.name, lsn: lsn}
 	bytes := l.tail.cacheAll()
 	l.mu.Unlock()
 	l.dir.memory.flushed(l, bytes) // readers find it there as long as nobody needs the memory

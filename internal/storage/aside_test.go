@@ -39,3 +39,33 @@ func TestAJournalFailureTakesNothingBackThatIsSetAside(t *testing.T) {
 		holds(t, logs[0], 11)
 	}
 }
+
+// A repair that fails after it has rolled goes on where it came to.
+func TestARepairThatFailedHalfWayGoesOn(t *testing.T) {
+	disk := crashfs.New(1)
+	errs := errfs.New(disk)
+	d := mustOpen(t, errs, "sync", func(o *Options) { o.JournalBytes = 1 << 20 })
+	l := makeLogs(t, d, 1, "sync")[0]
+	put(t, l, 4, 900)
+	if err := l.flushAndSync(); err != nil {
+		t.Fatal(err)
+	}
+	put(t, l, 4, 900)
+	_ = l.flush()
+	put(t, l, 12, 900)
+	errs.Add(errfs.Rule{Ops: errfs.Write | errfs.Datasync | errfs.Create, Path: "/d/t-0/*.log", Err: syscall.EIO, Drop: errfs.DropCached})
+	_ = l.sync()
+	eventually(t, "the log is set aside", l.isAside)
+	cfg := testConfig("sync")
+	cfg.Segment.Bytes = 4000
+	l.Configure(cfg)
+	errs.Clear()
+	late := errs.Add(errfs.Rule{Ops: errfs.Create, Path: "/d/t-0/*.log", From: 3, Count: 1, Err: syscall.EIO})
+	eventually(t, "the log takes records again", func() bool { return l.Err() == nil })
+	if late.Hits() == 0 {
+		t.Error("the repair did not fail half-way")
+	}
+	put(t, l, 1, 10)
+	holds(t, l, 21)
+	holds(t, mustOpen(t, disk.KillImage(1), "sync").Logs()[0], 21)
+}

@@ -182,10 +182,11 @@ func (l *Log) replayAside(aside *asideFrames) error {
 	l.mu.Lock()
 	cached := l.tail.flushed
 	gone := l.tail.cutEnd(-1)
-	l.flushed, l.flushedLSN, l.lowestUnsynced = aside.entry.Offset, 0, 0
+	at := l.rp.Offset // where an attempt that failed after it had sealed a segment came to
+	l.flushed, l.flushedLSN, l.lowestUnsynced = at, 0, 0
 	l.mu.Unlock()
 	l.dir.memory.drop(gone, cached)
-	f := found{l: l, lc: &aside.entry, end: aside.entry.Offset}
+	f := found{l: l, end: at}
 	return f.readAside(aside.name, func(fr *journal.Frame) error {
 		if l.chunkOf(fr) < replayFlush {
 			return nil
