@@ -69,3 +69,25 @@ func TestARepairThatFailedHalfWayGoesOn(t *testing.T) {
 	holds(t, l, 21)
 	holds(t, mustOpen(t, disk.KillImage(1), "sync").Logs()[0], 21)
 }
+
+// A lookup by time does not overlook what is set aside: it fails until that is replayed.
+func TestLookupsDoNotOverlookWhatIsSetAside(t *testing.T) {
+	errs := errfs.New(crashfs.New(1))
+	d := mustOpen(t, errs, "sync")
+	l := makeLogs(t, d, 1, "sync")[0]
+	put(t, l, 5, 900)
+	errs.Add(errfs.Rule{Ops: errfs.Write | errfs.Datasync | errfs.Create, Path: "/d/t-0/*.log", Err: syscall.EIO, Drop: errfs.DropCached})
+	_ = l.flush()
+	eventually(t, "the log is set aside", l.isAside)
+	if at, err := l.FindTime(1, 5); err == nil && at.Offset != 0 {
+		t.Errorf("the first record is said to be %+v", at)
+	}
+	if at, err := l.MaxTime(5); err == nil && at.Offset < 0 {
+		t.Errorf("no record is said to be there: %+v", at)
+	}
+	errs.Clear()
+	eventually(t, "the log takes records again", func() bool { return l.Err() == nil })
+	if at, err := l.MaxTime(5); err != nil || at.Offset != 0 {
+		t.Errorf("the greatest timestamp is said to be at %+v: %v", at, err)
+	}
+}
