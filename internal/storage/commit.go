@@ -10,6 +10,7 @@ import (
 	"github.com/chronik-io/chronik/internal/record"
 	"github.com/chronik-io/chronik/internal/storage/journal"
 	"github.com/chronik-io/chronik/internal/turn"
+	"github.com/chronik-io/chronik/pkg/durability"
 )
 
 // chunkTarget is how many bytes of batches are put into one chunk; only a
@@ -314,6 +315,9 @@ func (l *Log) chunkWritten(c *chunk) {
 	l.arrive(c, false)
 	l.written.Store(end)
 	l.dir.unsynced.add(l)
+	if l.cfg.Load().Profile.Ack == durability.Synced { // since it was handed over: see Configure
+		l.dir.journal.Sync()
+	}
 	l.observer().Advanced()
 }
 

@@ -93,6 +93,7 @@ func (l *Log) mended(file string) {
 	l.mu.Lock()
 	l.failure = nil
 	l.mu.Unlock()
+	l.recovered()
 	l.dir.repaired(l)
 	if file == "" {
 		return
