@@ -5,6 +5,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/chronik-io/chronik/internal/vfs"
 	"github.com/chronik-io/chronik/internal/vfs/crashfs"
 	"github.com/chronik-io/chronik/internal/vfs/errfs"
 	"github.com/chronik-io/chronik/pkg/durability"
@@ -62,4 +63,41 @@ func TestALateRepairMovesTheDurableEnd(t *testing.T) {
 	eventually(t, "the log takes records again", func() bool { return logs[0].Err() == nil })
 	eventually(t, "the durable end follows", func() bool { return logs[0].Ends().Durable == 3 })
 	holds(t, logs[0], 3)
+}
+
+// A log of which nothing is in flight has the durable end that follows from that: who waits for
+// the one, as truncations do and moves of the start, goes by the other.
+func TestNothingInFlightIsDurable(t *testing.T) {
+	for _, profile := range []string{"sync", "os"} {
+		d := mustOpen(t, vfs.Memory(), profile)
+		l := makeLogs(t, d, 1, profile)[0]
+		done, watched := make(chan struct{}), make(chan struct{})
+		go func() {
+			defer close(watched)
+			for i, late := 0, false; !late; {
+				select {
+				case <-done:
+					return
+				default:
+				}
+				if i++; i%100 == 0 {
+					d.journal.Sync()
+				}
+				l.mu.RLock()
+				if n := len(l.tail.chunks); n > 0 && l.tail.chunks[n-1].ready {
+					late = l.durable.Load() < l.tail.chunks[n-1].next
+				}
+				l.mu.RUnlock()
+				if late {
+					t.Errorf("%s: nothing is in flight, and the durable end has not moved", profile)
+				}
+			}
+		}()
+		data := testBatch(t, 10, nil)
+		for range 20000 {
+			send(l, data)
+		}
+		close(done)
+		<-watched
+	}
 }
