@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"math"
 	"path"
+	"slices"
 
 	"go.uber.org/zap"
 
@@ -186,12 +187,17 @@ func (c *asideCopy) take(w *aside, fr *journal.Frame) error {
 	return err
 }
 
-// takeMemory copies what follows the frames in memory: nothing as a rule.
+// takeMemory copies what follows the frames in memory: nothing as a rule. Others may evict it
+// meanwhile.
 func (c *asideCopy) takeMemory(w *aside) error {
 	c.l.mu.RLock()
-	chunks := c.l.tail.chunks
+	rest := slices.Clone(c.l.tail.chunks[c.l.tail.find(c.end):])
+	for _, k := range rest {
+		k.buf.Retain()
+		defer k.buf.Release()
+	}
 	c.l.mu.RUnlock()
-	for _, k := range chunks[c.l.tail.find(c.end):] {
+	for _, k := range rest {
 		fr := journal.Frame{Stream: c.l.id, Type: journal.Batches, LSN: k.last, PrevEnd: k.base, NextEnd: k.next, Payload: k.data}
 		if err := c.take(w, &fr); err != nil || c.err != nil {
 			return err

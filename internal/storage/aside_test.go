@@ -91,3 +91,37 @@ func TestLookupsDoNotOverlookWhatIsSetAside(t *testing.T) {
 		t.Errorf("the greatest timestamp is said to be at %+v: %v", at, err)
 	}
 }
+
+// Memory that others need may be taken from a log while it is being set aside.
+func TestALogIsSetAsideWhileItsCacheIsEvicted(t *testing.T) {
+	for range 10 {
+		errs := errfs.New(crashfs.New(1))
+		d := mustOpen(t, errs, "sync", func(o *Options) { o.JournalBytes = 1 << 20 })
+		l := makeLogs(t, d, 1, "sync")[0]
+		for range 40 {
+			put(t, l, 1, 900)
+			if err := l.flush(); err != nil {
+				t.Fatal(err)
+			}
+		}
+		errs.Add(errfs.Rule{Ops: errfs.Write | errfs.Datasync | errfs.Create, Path: "/d/t-0/*.log", Err: syscall.EIO, Drop: errfs.DropCached})
+		done := make(chan struct{})
+		go func() {
+			for {
+				select {
+				case <-done:
+					return
+				default:
+					d.memory.evict(l, 1, 0)
+				}
+			}
+		}()
+		_ = l.sync()
+		eventually(t, "the log is set aside or given up", func() bool { return l.isAside() || l.Offline() != nil })
+		close(done)
+		if err := l.Offline(); err != nil {
+			t.Fatal(err)
+		}
+		_ = d.Close()
+	}
+}
