@@ -125,3 +125,32 @@ func TestALogIsSetAsideWhileItsCacheIsEvicted(t *testing.T) {
 		_ = d.Close()
 	}
 }
+
+// A reader beside a repair is told of what has not been replayed yet; it does not find nothing.
+func TestReadersBesideAReplayFindNoHole(t *testing.T) {
+	errs := errfs.New(crashfs.New(1))
+	d := mustOpen(t, errs, "sync", func(o *Options) { o.JournalBytes = 1 << 20 })
+	l := makeLogs(t, d, 1, "sync")[0]
+	put(t, l, 10, 900)
+	if err := l.flush(); err != nil {
+		t.Fatal(err)
+	}
+	put(t, l, 10, 900)
+	bad := errs.Add(errfs.Rule{Ops: errfs.Write | errfs.Datasync | errfs.Create, Path: "/d/t-0/*.log", Err: syscall.EIO, Drop: errfs.DropCached})
+	_ = l.sync()
+	eventually(t, "the log is set aside", l.isAside)
+	hold := make(chan struct{})
+	held := errs.Add(errfs.Rule{Ops: errfs.Read, Path: "*.frames", From: 9, Count: 1, Before: func(errfs.Call) { <-hold }})
+	bad.Off()
+	eventually(t, "a part is replayed", func() bool { return held.Hits() > 0 })
+	for at := range int64(20) {
+		s, err := l.Read(at, 20, 1, true)
+		if err == nil && s.Size == 0 {
+			t.Errorf("nothing is said to be at %d", at)
+		}
+		s.Release()
+	}
+	close(hold)
+	eventually(t, "the log takes records again", func() bool { return l.Err() == nil })
+	holds(t, l, 20)
+}

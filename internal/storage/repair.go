@@ -155,11 +155,10 @@ func (l *Log) replaceSegment() (done bool, spent string, err error) {
 	if err := l.bound(old, at); err != nil {
 		return false, "", err
 	}
-	l.mu.Lock()
-	l.segments = append(old, s)
-	l.mu.Unlock()
+	gone, cached := l.continueIn(append(old, s), aside != nil)
+	l.dir.memory.drop(gone, cached)
 	if aside != nil {
-		if err := l.replayAside(aside); err != nil {
+		if err := l.replayAside(aside, at); err != nil {
 			return false, "", err
 		}
 	}
@@ -177,16 +176,25 @@ func (l *Log) replaceSegment() (done bool, spent string, err error) {
 	return true, aside.name, nil
 }
 
-// replayAside brings back what was set aside, as a start does, by way of memory. The
-// log's ends and its producers stay as they are. It needs flushMu.
-func (l *Log) replayAside(aside *asideFrames) error {
+// continueIn gives readers other segments. What is set aside is in none of them, which they
+// see in the same step: nobody takes a new segment for a hole. It returns the chunks to release,
+// and how many of them are cached. It needs flushMu.
+func (l *Log) continueIn(segments []*segment.Segment, aside bool) (gone []*chunk, cached int) {
 	l.mu.Lock()
-	cached := l.tail.flushed
-	gone := l.tail.cutEnd(-1)
-	at := l.rp.Offset // where an attempt that failed after it had sealed a segment came to
-	l.flushed, l.flushedLSN, l.lowestUnsynced = at, 0, 0
-	l.mu.Unlock()
-	l.dir.memory.drop(gone, cached)
+	defer l.mu.Unlock()
+	l.segments = segments
+	if !aside {
+		return nil, 0
+	}
+	cached = l.tail.flushed
+	l.flushed, l.flushedLSN, l.lowestUnsynced = l.rp.Offset, 0, 0
+	return l.tail.cutEnd(-1), cached
+}
+
+// replayAside brings back what was set aside beyond at, as a start does, by way of memory; an
+// attempt that failed after it had sealed a segment came to at. The log's ends and its producers
+// stay as they are. It needs flushMu.
+func (l *Log) replayAside(aside *asideFrames, at int64) error {
 	f := found{l: l, end: at}
 	return f.readAside(aside.name, func(fr *journal.Frame) error {
 		if l.chunkOf(fr) < replayFlush {
