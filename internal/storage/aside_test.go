@@ -154,3 +154,26 @@ func TestReadersBesideAReplayFindNoHole(t *testing.T) {
 	eventually(t, "the log takes records again", func() bool { return l.Err() == nil })
 	holds(t, l, 20)
 }
+
+// A commit that fails after the replay leaves no file behind once it is repaired.
+func TestARepairThatIsCommittedLateLeavesNothing(t *testing.T) {
+	disk := crashfs.New(1)
+	errs := errfs.New(disk)
+	d := mustOpen(t, errs, "sync", func(o *Options) { o.JournalBytes = 1 << 20 })
+	l := makeLogs(t, d, 1, "sync")[0]
+	put(t, l, 5, 900)
+	_ = l.flush()
+	put(t, l, 5, 900)
+	bad := errs.Add(errfs.Rule{Ops: errfs.Write | errfs.Datasync | errfs.Create, Path: "/d/t-0/*.log", Err: syscall.EIO, Drop: errfs.DropCached})
+	_ = l.sync()
+	eventually(t, "the log is set aside", l.isAside)
+	errs.Add(errfs.Rule{Ops: errfs.Write | errfs.Datasync, Path: "/d/checkpoint*/*", Count: 3, Err: syscall.EIO})
+	bad.Off()
+	eventually(t, "the log takes records again", func() bool { return l.Err() == nil })
+	put(t, l, 1, 10)
+	holds(t, l, 11)
+	if left := framesIn(t, disk); len(left) > 0 {
+		t.Errorf("left behind: %v", left)
+	}
+	holds(t, mustOpen(t, disk.KillImage(1), "sync").Logs()[0], 11)
+}
