@@ -62,7 +62,7 @@ func rooms() map[string]room {
 		"internal/metrics":   {never: append([]string{kmsgPkg, cobraPkg, koanfPkg}, osPkg), because: leafReason},
 		"internal/topicconf": leaf("internal/record", "pkg/durability"),
 
-		"internal/inspect": {may: []string{"internal/storage/...", "internal/storage", "internal/metadata", "internal/metadata/filestore", "internal/record", "internal/vfs"},
+		"internal/inspect": {may: []string{"internal/statelog", "internal/storage/...", "internal/storage", "internal/metadata", "internal/metadata/filestore", "internal/record", "internal/vfs"},
 			never: noProtocol, because: "a look from outside uses storage's own code, reaches the disk through vfs, and knows no command line"},
 
 		"internal/purgatory": {never: noProtocol, because: "purgatory delays operations and does not know what they are"},
@@ -150,7 +150,8 @@ func storageRooms() map[string]room {
 		"internal/storage/epochs":     store("internal/vfs", "internal/storage/statefile"),
 		"internal/storage/statefile":  store("internal/vfs"),
 		"internal/storage/cleaner":    store("internal/storage/segment", "internal/record"),
-		"internal/storage": store("internal/storage/...", "internal/vfs", "internal/record", "internal/membuf",
+		"internal/storage/diskguard":  store(),
+		"internal/storage": store("internal/storage/...", "internal/statelog", "internal/vfs", "internal/record", "internal/membuf",
 			"internal/metrics", "internal/topicconf", "internal/turn", "pkg/durability"),
 	}
 }

@@ -91,7 +91,7 @@ func TestRetentionTellsWhoWaits(t *testing.T) {
 	if watch.n == before {
 		t.Error("nobody who waits was told")
 	}
-	fault := fs.Add(errfs.Rule{Ops: errfs.Write, Path: "checkpoint.tmp", Err: syscall.EIO})
+	fault := fs.Add(errfs.Rule{Ops: errfs.Write, Path: "/d/checkpoint/*", Err: syscall.EIO})
 	defer fault.Off()
 	before = watch.n
 	if err := p.log.SetLogStart(3); !errors.Is(err, storage.ErrFailed) || watch.n == before {
@@ -115,7 +115,7 @@ func TestDeleteRecordsOfManyPartitions(t *testing.T) {
 	}
 	list[2].Offset = 2 // above the high watermark
 	checkpoints := 0
-	fs.Add(errfs.Rule{Ops: errfs.Rename, Path: "/d/checkpoint.tmp", Before: func(errfs.Call) { checkpoints++ }})
+	fs.Add(errfs.Rule{Ops: errfs.Datasync, Path: "/d/checkpoint/*", Before: func(errfs.Call) { checkpoints++ }})
 	l.DeleteRecords(list)
 	if checkpoints != 1 {
 		t.Errorf("%d checkpoints", checkpoints)
@@ -155,7 +155,7 @@ func TestDeleteRecordsThatIsNotDurable(t *testing.T) {
 	must(t, c.apply(t, l.Manager))
 	p := l.partition(t, idA, 0)
 	grow(t, p)
-	fs.Add(errfs.Rule{Ops: errfs.Rename, Path: "/d/checkpoint.tmp", Err: syscall.EIO})
+	fs.Add(errfs.Rule{Ops: errfs.Datasync, Path: "/d/checkpoint/*", Err: syscall.EIO})
 	for range 2 {
 		if low, err := p.DeleteRecords(HighWatermark); low != -1 || !errors.Is(err, storage.ErrFailed) {
 			t.Errorf("%d, %v", low, err)

@@ -35,7 +35,7 @@ func split(t testing.TB, fs vfs.FS, c *cluster) {
 // is set.
 func unreadable(fs vfs.FS, dir string, all bool) vfs.FS {
 	errs := errfs.New(fs)
-	errs.Add(errfs.Rule{Ops: errfs.Read, Path: dir + "/checkpoint", Err: syscall.EIO})
+	errs.Add(errfs.Rule{Ops: errfs.Read, Path: dir + "/checkpoint/*", Err: syscall.EIO})
 	if all {
 		errs.Add(errfs.Rule{Ops: errfs.Read, Path: dir + "/chronik.dir", Err: syscall.EIO})
 	}
@@ -152,7 +152,7 @@ func TestADeletedTopicIsRememberedIfItsDeletionFailed(t *testing.T) {
 	c.topic("a", idA, 2)
 	must(t, c.apply(t, l.Manager))
 	must(t, c.apply(t, l.Manager))
-	errs.Add(errfs.Rule{Ops: errfs.Create | errfs.Rename, Path: "/e/checkpoint*", Err: syscall.EIO})
+	errs.Add(errfs.Rule{Ops: errfs.Write | errfs.Create | errfs.Rename, Path: "/e/checkpoint*/*", Err: syscall.EIO})
 	c.delete("a", idA, 2)
 	must(t, c.apply(t, l.Manager))
 	if _, kept := c.keys[metadata.DeletingKey(idA)]; !kept {

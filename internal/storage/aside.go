@@ -5,8 +5,7 @@ import (
 	"fmt"
 	"math"
 	"path"
-
-	"github.com/chronik-io/chronik/internal/storage/checkpoint"
+	"slices"
 
 	"go.uber.org/zap"
 
@@ -93,9 +92,8 @@ func (a *aside) close() error {
 // of it beyond the recovery point. Neither this process nor a start needs the journal for
 // the log then, and what is in memory is a cache.
 type asideFrames struct {
-	name  string      // of the file, in the log directory
-	lsn   journal.LSN // no frame of the journal up to it counts for the log
-	entry checkpoint.Log
+	name string      // of the file, in the log directory
+	lsn  journal.LSN // no frame of the journal up to it counts for the log
 }
 
 // asideCopy is one log whose frames are being copied.
@@ -193,12 +191,17 @@ func (c *asideCopy) take(w *aside, fr *journal.Frame) error {
 	return err
 }
 
-// takeMemory copies what follows the frames in memory: nothing as a rule.
+// takeMemory copies what follows the frames in memory: nothing as a rule. Others may evict it
+// meanwhile.
 func (c *asideCopy) takeMemory(w *aside) error {
 	c.l.mu.RLock()
-	chunks := c.l.tail.chunks
+	rest := slices.Clone(c.l.tail.chunks[c.l.tail.find(c.end):])
+	for _, k := range rest {
+		k.buf.Retain()
+		defer k.buf.Release()
+	}
 	c.l.mu.RUnlock()
-	for _, k := range chunks[c.l.tail.find(c.end):] {
+	for _, k := range rest {
 		fr := journal.Frame{Stream: c.l.id, Type: journal.Batches, LSN: k.last, PrevEnd: k.base, NextEnd: k.next, Payload: k.data}
 		if err := c.take(w, &fr); err != nil || c.err != nil {
 			return err
@@ -222,7 +225,7 @@ func (c *asideCopy) finish(lsn journal.LSN) {
 		l.goOffline(c.err)
 		return
 	}
-	l.aside = &asideFrames{name: c.name, lsn: lsn, entry: *c.lc}
+	l.aside = &asideFrames{name: c.name, lsn: lsn}
 	bytes := l.tail.cacheAll()
 	l.mu.Unlock()
 	l.dir.memory.flushed(l, bytes) // readers find it there as long as nobody needs the memory

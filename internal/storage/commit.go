@@ -10,6 +10,7 @@ import (
 	"github.com/chronik-io/chronik/internal/record"
 	"github.com/chronik-io/chronik/internal/storage/journal"
 	"github.com/chronik-io/chronik/internal/turn"
+	"github.com/chronik-io/chronik/pkg/durability"
 )
 
 // chunkTarget is how many bytes of batches are put into one chunk; only a
@@ -314,14 +315,16 @@ func (l *Log) chunkWritten(c *chunk) {
 	l.arrive(c, false)
 	l.written.Store(end)
 	l.dir.unsynced.add(l)
+	if l.cfg.Load().Profile.Ack == durability.Synced { // since it was handed over: see Configure
+		l.dir.journal.Sync()
+	}
 	l.observer().Advanced()
 }
 
 // chunkDurable is called by the journal when the chunk's frame is durable, and with it
 // all frames before it.
 func (l *Log) chunkDurable(c *chunk) {
-	end := c.next
-	l.reached(end, l.arrive(c, true))
+	l.reached(l.arrive(c, true))
 }
 
 // arrive notes that the journal holds the chunk, and joins it to the one before it if
@@ -336,6 +339,7 @@ func (l *Log) arrive(c *chunk, durable bool) (flush bool) {
 	early := c.ready // a flusher may hold it already: only tests that break a rule see that
 	if durable {
 		l.tail.durable(c.last)
+		l.durable.Store(c.next)
 	}
 	joined := !early && l.tail.join(c, limits.Bytes/2, min(limits.Ms, joinMs))
 	flush = l.tail.unflushedBytes() >= flushAt
@@ -364,22 +368,26 @@ func (d *Dir) durableThrough(lsn journal.LSN) {
 	for _, l := range logs {
 		l.mu.Lock()
 		end, rest := l.tail.durable(lsn)
+		moved := end > l.durable.Load()
+		if moved {
+			l.durable.Store(end)
+		}
 		flush := l.tail.unflushedBytes() >= flushAt
 		l.mu.Unlock()
 		l.unsynced = false
 		if rest {
 			d.unsynced.add(l)
 		}
-		if end > l.durable.Load() {
-			l.reached(end, flush)
+		if moved {
+			l.reached(flush)
 		}
 	}
 	d.syncedLSN.Store(uint64(lsn))
 }
 
-// reached moves the durable end and has the log flushed if that is worth a write.
-func (l *Log) reached(end int64, flush bool) {
-	l.durable.Store(end)
+// reached says that the durable end has moved, and has the log flushed if that is worth a
+// write. It moved together with the chunks, under mu: nobody sees one without the other.
+func (l *Log) reached(flush bool) {
 	l.observer().Advanced()
 	if flush || l.dir.memory.tight() {
 		l.dir.schedule(l)

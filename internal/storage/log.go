@@ -124,6 +124,7 @@ type Log struct {
 	attempts attempts // of compaction
 
 	aside   *asideFrames    // hold what the journal held beyond rp, until segments do; guarded by mu
+	spent   string          // name of frames that were aside, until a checkpoint says so; guarded by mu
 	asFound *checkpoint.Log // what checkpoints go on saying of a log that is offline; guarded by mu
 
 	damaged   atomic.Pointer[error] // the first damage that a read met

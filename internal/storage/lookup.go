@@ -140,6 +140,9 @@ func (l *Log) contents(limit int64) (list []*segment.Segment, memory Slice, err 
 	if list, err = l.snapshotLocked(); err != nil {
 		return nil, Slice{}, err
 	}
+	if l.aside != nil && limit > l.flushed {
+		return nil, Slice{}, l.failure // until it is replayed
+	}
 	if c := l.tail.firstUnflushed(); c != nil {
 		memory = l.readTailLocked(c.base, limit, math.MaxInt, true)
 	}

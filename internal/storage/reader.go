@@ -83,6 +83,9 @@ func (l *Log) readMemoryLocked(offset, limit int64, max int, atLeastOne bool) (s
 	if start, held := l.tail.start(); !held || offset < start {
 		return Slice{}, false, nil
 	}
+	if l.aside != nil && l.tail.find(offset) == len(l.tail.chunks) {
+		return Slice{}, false, nil // it is being replayed, and has not come that far
+	}
 	l.dir.stats.cacheReads.Inc()
 	return l.readTailLocked(offset, limit, max, atLeastOne), true, nil
 }

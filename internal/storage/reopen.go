@@ -52,14 +52,16 @@ func (d *Dir) begin() error {
 }
 
 // recovered moves the durable end to the recovery point, which a checkpoint holds: what
-// was only written when the journal failed has been flushed from memory since.
+// was only written when the journal failed has been flushed from memory since. What is
+// appended meanwhile may move it further.
 func (l *Log) recovered() {
 	l.mu.RLock()
 	end := l.rp.Offset
 	l.mu.RUnlock()
-	if end > l.durable.Load() {
-		l.durable.Store(end)
-		l.observer().Advanced()
+	for at := l.durable.Load(); at < end; at = l.durable.Load() {
+		if l.durable.CompareAndSwap(at, end) {
+			l.observer().Advanced()
+		}
 	}
 }
 

@@ -54,15 +54,14 @@ func (d *Dir) repairAll() bool {
 func (d *Dir) mend(logs ...*Log) error {
 	first := d.copyAside(slices.DeleteFunc(slices.Clone(logs), func(l *Log) bool { return !l.lacks() }))
 	var done, failed []*Log
-	var spent []string
 	for _, l := range logs {
-		ok, file, err := l.replaceSegment()
+		ok, err := l.replaceSegment()
 		switch {
 		case err != nil:
 			failed = append(failed, l)
 			first = cmp.Or(first, err)
 		case ok:
-			done, spent = append(done, l), append(spent, file)
+			done = append(done, l)
 		}
 	}
 	first = cmp.Or(first, d.copyAside(failed))
@@ -72,8 +71,8 @@ func (d *Dir) mend(logs ...*Log) error {
 	if err := d.commit(done...); err != nil {
 		return errors.Join(first, err)
 	}
-	for i, l := range done {
-		l.mended(spent[i])
+	for _, l := range done {
+		l.mended()
 	}
 	return first
 }
@@ -89,10 +88,12 @@ func (l *Log) lacks() bool {
 
 // mended lets the log take records again: a checkpoint holds what was repaired, and no
 // longer names the file that was replayed, if there was one.
-func (l *Log) mended(file string) {
+func (l *Log) mended() {
 	l.mu.Lock()
-	l.failure = nil
+	file := l.spent
+	l.failure, l.spent = nil, ""
 	l.mu.Unlock()
+	l.recovered()
 	l.dir.repaired(l)
 	if file == "" {
 		return
@@ -105,26 +106,26 @@ func (l *Log) mended(file string) {
 // replaceSegment continues the log in a new segment that starts at the last
 // synced offset. It reports whether the log may take records again once a checkpoint
 // says so.
-func (l *Log) replaceSegment() (done bool, spent string, err error) {
+func (l *Log) replaceSegment() (done bool, err error) {
 	l.mu.RLock()
 	cause := l.failure
 	l.mu.RUnlock()
 	if cause == nil {
-		return false, "", nil // it was repaired meanwhile, on the way to a reopened directory
+		return false, nil // it was repaired meanwhile, on the way to a reopened directory
 	}
 	if retried, err := l.retrySwap(); retried && (err != nil || l.Err() == nil) {
-		return false, "", err
+		return false, err
 	}
 	l.flushMu.Lock()
 	defer l.flushMu.Unlock()
 	if l.Offline() != nil {
-		return false, "", nil
+		return false, nil
 	}
 	if l.cutting != nil {
-		return false, "", l.finishCut()
+		return false, l.finishCut()
 	}
 	if l.lacks() {
-		return false, "", fmt.Errorf("%w: the frames of %s are not set aside yet", ErrFailed, l)
+		return false, fmt.Errorf("%w: the frames of %s are not set aside yet", ErrFailed, l)
 	}
 	l.mu.RLock()
 	at, aside := l.rp.Offset, l.aside
@@ -132,61 +133,70 @@ func (l *Log) replaceSegment() (done bool, spent string, err error) {
 	l.mu.RUnlock()
 	if n := len(old); n > 0 && old[n-1].Err() == nil && aside == nil { // it could not be opened, or followed by another
 		if err := old[n-1].Sync(); err != nil {
-			return false, "", l.segmentFailed(err)
+			return false, l.segmentFailed(err)
 		}
 		l.synced()
-		return true, "", nil
+		return true, nil
 	}
 
 	for len(old) > 0 && old[len(old)-1].Base() >= at { // holds nothing that is synced
 		if err := old[len(old)-1].Remove(); err != nil {
-			return false, "", err
+			return false, err
 		}
 		old = old[:len(old)-1]
 	}
 	s, err := segment.Create(l.dir.files, l.path, at, 0) // without its producers, which may be known for a later end only
 	if err != nil {
-		return false, "", err
+		return false, err
 	}
 	if err := l.dir.opt.FS.SyncDir(l.path); err != nil {
-		return false, "", fmt.Errorf("replace segment: %w", err)
+		return false, fmt.Errorf("replace segment: %w", err)
 	}
 	if err := l.bound(old, at); err != nil {
-		return false, "", err
+		return false, err
 	}
-	l.mu.Lock()
 	old = append(old, s)
-	l.segments = old
-	l.mu.Unlock()
+	gone, cached := l.continueIn(old, aside != nil)
+	l.dir.memory.drop(gone, cached)
 	if aside != nil {
-		if err := l.replayAside(aside); err != nil {
-			return false, "", err
+		if err := l.replayAside(aside, at); err != nil {
+			return false, err
 		}
 	}
 	if err := l.active().Sync(); err != nil {
-		return false, "", l.segmentFailed(err)
+		return false, l.segmentFailed(err)
 	}
 	l.synced()
 	if aside == nil {
-		return true, "", nil
+		return true, nil
 	}
 	l.mu.Lock()
-	l.aside = nil
+	l.aside, l.spent = nil, aside.name
 	l.rp.LSN = max(l.rp.LSN, aside.lsn)
 	l.mu.Unlock()
-	return true, aside.name, nil
+	return true, nil
 }
 
-// replayAside brings back what was set aside, as a start does, by way of memory. The
-// log's ends and its producers stay as they are. It needs flushMu.
-func (l *Log) replayAside(aside *asideFrames) error {
+// continueIn gives readers other segments. What is set aside is in none of them, which they
+// see in the same step: nobody takes a new segment for a hole. It returns the chunks to release,
+// and how many of them are cached. It needs flushMu.
+func (l *Log) continueIn(segments []*segment.Segment, aside bool) (gone []*chunk, cached int) {
 	l.mu.Lock()
-	cached := l.tail.flushed
-	gone := l.tail.cutEnd(-1)
-	l.flushed, l.flushedLSN, l.lowestUnsynced = aside.entry.Offset, 0, 0
-	l.mu.Unlock()
-	l.dir.memory.drop(gone, cached)
-	f := found{l: l, lc: &aside.entry, end: aside.entry.Offset}
+	defer l.mu.Unlock()
+	l.segments = segments
+	if !aside {
+		return nil, 0
+	}
+	cached = l.tail.flushed
+	l.flushed, l.flushedLSN, l.lowestUnsynced = l.rp.Offset, 0, 0
+	return l.tail.cutEnd(-1), cached
+}
+
+// replayAside brings back what was set aside beyond at, as a start does, by way of memory; an
+// attempt that failed after it had sealed a segment came to at. The log's ends and its producers
+// stay as they are. It needs flushMu.
+func (l *Log) replayAside(aside *asideFrames, at int64) error {
+	f := found{l: l, end: at}
 	return f.readAside(aside.name, func(fr *journal.Frame) error {
 		if l.chunkOf(fr) < replayFlush {
 			return nil

@@ -17,6 +17,10 @@ func (l *Log) revert(err error) {
 	defer l.flushMu.Unlock()
 
 	l.mu.Lock()
+	if l.aside != nil { // nothing of it is the journal's, and what is in memory is a cache
+		l.mu.Unlock()
+		return
+	}
 	l.tail.keepWritten()
 	end := l.flushed
 	keep := l.tail.flushed

@@ -86,24 +86,27 @@ func (j *Journal) Release(at Position) { j.space.release(at.File) }
 // Rotate makes the next write begin a file of its own, so that a clean stop
 // leaves a journal whose needed part is empty. It waits for the group that is
 // being written, until what is written is durable, and until every owner of an earlier one was told: a checkpoint that names
-// the new file must cover all that is acknowledged. Nothing may be queued, and no Owner may
-// call it. Resume must follow, or Close.
+// the new file must cover all that is acknowledged. It fails where the journal has failed, before
+// or meanwhile: that file would say of what was lost that it is durable. Nothing may be queued, and
+// no Owner may call it. Resume must follow, or Close.
 func (j *Journal) Rotate() (Position, error) {
 	j.mu.Lock()
 	for j.busy || j.telling.Load() > 0 || j.state == running && j.group.unsynced.entries > 0 {
-		if j.group.unsynced.entries > 0 && !j.asked {
-			j.asked = true
+		if !j.asked {
+			j.asked = true // what is written shall not wait for its interval
 			j.poke()
 		}
 		j.idle.Wait()
+	}
+	if j.state != running {
+		j.mu.Unlock()
+		return Position{}, fmt.Errorf("journal %s can't begin a new file: %w", j.opt.Dir, ErrStopped)
 	}
 	if j.waiting.entries > 0 {
 		j.mu.Unlock()
 		return Position{}, fmt.Errorf("journal %s: entries wait, so that it can't begin a new file", j.opt.Dir)
 	}
-	if j.state == running {
-		j.state = stopped
-	}
+	j.state = stopped
 	j.mu.Unlock()
 	return j.Fresh(0)
 }

@@ -1,0 +1,179 @@
+package storage
+
+import (
+	"syscall"
+	"testing"
+
+	"github.com/chronik-io/chronik/internal/vfs/crashfs"
+	"github.com/chronik-io/chronik/internal/vfs/errfs"
+)
+
+// The journal fails while a log is set aside: what was set aside is still the log's.
+func TestAJournalFailureTakesNothingBackThatIsSetAside(t *testing.T) {
+	for _, profile := range []string{"sync", "os"} {
+		disk := crashfs.New(1)
+		errs := errfs.New(disk)
+		d := mustOpen(t, errs, profile)
+		logs := makeLogs(t, d, 2, profile)
+		put(t, logs[0], 4, 900)
+		if err := logs[0].flush(); err != nil {
+			t.Fatal(err)
+		}
+		put(t, logs[0], 6, 900)
+		errs.Add(errfs.Rule{Ops: errfs.Write | errfs.Datasync | errfs.Create, Path: "/d/t-0/*.log", Err: syscall.EIO, Drop: errfs.DropCached})
+		_ = logs[0].sync()
+		eventually(t, "the log is set aside", logs[0].isAside)
+		failed := errs.Add(errfs.Rule{Ops: errfs.Datasync, Path: "*.journal", Count: 1, Err: syscall.EIO, Drop: errfs.DropCached})
+		_ = send(logs[1], testBatch(t, 10, nil))
+		d.journal.Sync()
+		eventually(t, "the directory reopened", func() bool { return failed.Hits() > 0 && d.Err() == nil })
+		if e := logs[0].Ends(); e.LogEnd != 10 || logs[0].logEnd.Load() != 10 {
+			t.Errorf("%s: the log ends at %d, %d", profile, e.LogEnd, logs[0].logEnd.Load())
+		}
+		if n := d.memory.deferred.Load(); n < 0 {
+			t.Errorf("%s: %d bytes are deferred", profile, n)
+		}
+		errs.Clear()
+		eventually(t, "the log takes records again", func() bool { return logs[0].Err() == nil })
+		put(t, logs[0], 1, 10)
+		holds(t, logs[0], 11)
+	}
+}
+
+// A repair that fails after it has rolled goes on where it came to.
+func TestARepairThatFailedHalfWayGoesOn(t *testing.T) {
+	disk := crashfs.New(1)
+	errs := errfs.New(disk)
+	d := mustOpen(t, errs, "sync", func(o *Options) { o.JournalBytes = 1 << 20 })
+	l := makeLogs(t, d, 1, "sync")[0]
+	put(t, l, 4, 900)
+	if err := l.flushAndSync(); err != nil {
+		t.Fatal(err)
+	}
+	put(t, l, 4, 900)
+	_ = l.flush()
+	put(t, l, 12, 900)
+	errs.Add(errfs.Rule{Ops: errfs.Write | errfs.Datasync | errfs.Create, Path: "/d/t-0/*.log", Err: syscall.EIO, Drop: errfs.DropCached})
+	_ = l.sync()
+	eventually(t, "the log is set aside", l.isAside)
+	cfg := testConfig("sync")
+	cfg.Segment.Bytes = 4000
+	l.Configure(cfg)
+	errs.Clear()
+	late := errs.Add(errfs.Rule{Ops: errfs.Create, Path: "/d/t-0/*.log", From: 3, Count: 1, Err: syscall.EIO})
+	eventually(t, "the log takes records again", func() bool { return l.Err() == nil })
+	if late.Hits() == 0 {
+		t.Error("the repair did not fail half-way")
+	}
+	put(t, l, 1, 10)
+	holds(t, l, 21)
+	holds(t, mustOpen(t, disk.KillImage(1), "sync").Logs()[0], 21)
+}
+
+// A lookup by time does not overlook what is set aside: it fails until that is replayed.
+func TestLookupsDoNotOverlookWhatIsSetAside(t *testing.T) {
+	errs := errfs.New(crashfs.New(1))
+	d := mustOpen(t, errs, "sync")
+	l := makeLogs(t, d, 1, "sync")[0]
+	put(t, l, 5, 900)
+	errs.Add(errfs.Rule{Ops: errfs.Write | errfs.Datasync | errfs.Create, Path: "/d/t-0/*.log", Err: syscall.EIO, Drop: errfs.DropCached})
+	_ = l.flush()
+	eventually(t, "the log is set aside", l.isAside)
+	if at, err := l.FindTime(1, 5); err == nil && at.Offset != 0 {
+		t.Errorf("the first record is said to be %+v", at)
+	}
+	if at, err := l.MaxTime(5); err == nil && at.Offset < 0 {
+		t.Errorf("no record is said to be there: %+v", at)
+	}
+	errs.Clear()
+	eventually(t, "the log takes records again", func() bool { return l.Err() == nil })
+	if at, err := l.MaxTime(5); err != nil || at.Offset != 0 {
+		t.Errorf("the greatest timestamp is said to be at %+v: %v", at, err)
+	}
+}
+
+// Memory that others need may be taken from a log while it is being set aside.
+func TestALogIsSetAsideWhileItsCacheIsEvicted(t *testing.T) {
+	for range 10 {
+		errs := errfs.New(crashfs.New(1))
+		d := mustOpen(t, errs, "sync", func(o *Options) { o.JournalBytes = 1 << 20 })
+		l := makeLogs(t, d, 1, "sync")[0]
+		for range 40 {
+			put(t, l, 1, 900)
+			if err := l.flush(); err != nil {
+				t.Fatal(err)
+			}
+		}
+		errs.Add(errfs.Rule{Ops: errfs.Write | errfs.Datasync | errfs.Create, Path: "/d/t-0/*.log", Err: syscall.EIO, Drop: errfs.DropCached})
+		done := make(chan struct{})
+		go func() {
+			for {
+				select {
+				case <-done:
+					return
+				default:
+					d.memory.evict(l, 1, 0)
+				}
+			}
+		}()
+		_ = l.sync()
+		eventually(t, "the log is set aside or given up", func() bool { return l.isAside() || l.Offline() != nil })
+		close(done)
+		if err := l.Offline(); err != nil {
+			t.Fatal(err)
+		}
+		_ = d.Close()
+	}
+}
+
+// A reader beside a repair is told of what has not been replayed yet; it does not find nothing.
+func TestReadersBesideAReplayFindNoHole(t *testing.T) {
+	errs := errfs.New(crashfs.New(1))
+	d := mustOpen(t, errs, "sync", func(o *Options) { o.JournalBytes = 1 << 20 })
+	l := makeLogs(t, d, 1, "sync")[0]
+	put(t, l, 10, 900)
+	if err := l.flush(); err != nil {
+		t.Fatal(err)
+	}
+	put(t, l, 10, 900)
+	bad := errs.Add(errfs.Rule{Ops: errfs.Write | errfs.Datasync | errfs.Create, Path: "/d/t-0/*.log", Err: syscall.EIO, Drop: errfs.DropCached})
+	_ = l.sync()
+	eventually(t, "the log is set aside", l.isAside)
+	hold := make(chan struct{})
+	held := errs.Add(errfs.Rule{Ops: errfs.Read, Path: "*.frames", From: 9, Count: 1, Before: func(errfs.Call) { <-hold }})
+	bad.Off()
+	eventually(t, "a part is replayed", func() bool { return held.Hits() > 0 })
+	for at := range int64(20) {
+		s, err := l.Read(at, 20, 1, true)
+		if err == nil && s.Size == 0 {
+			t.Errorf("nothing is said to be at %d", at)
+		}
+		s.Release()
+	}
+	close(hold)
+	eventually(t, "the log takes records again", func() bool { return l.Err() == nil })
+	holds(t, l, 20)
+}
+
+// A commit that fails after the replay leaves no file behind once it is repaired.
+func TestARepairThatIsCommittedLateLeavesNothing(t *testing.T) {
+	disk := crashfs.New(1)
+	errs := errfs.New(disk)
+	d := mustOpen(t, errs, "sync", func(o *Options) { o.JournalBytes = 1 << 20 })
+	l := makeLogs(t, d, 1, "sync")[0]
+	put(t, l, 5, 900)
+	_ = l.flush()
+	put(t, l, 5, 900)
+	bad := errs.Add(errfs.Rule{Ops: errfs.Write | errfs.Datasync | errfs.Create, Path: "/d/t-0/*.log", Err: syscall.EIO, Drop: errfs.DropCached})
+	_ = l.sync()
+	eventually(t, "the log is set aside", l.isAside)
+	errs.Add(errfs.Rule{Ops: errfs.Write | errfs.Datasync, Path: "/d/checkpoint*/*", Count: 3, Err: syscall.EIO})
+	bad.Off()
+	eventually(t, "the log takes records again", func() bool { return l.Err() == nil })
+	put(t, l, 1, 10)
+	holds(t, l, 11)
+	if left := framesIn(t, disk); len(left) > 0 {
+		t.Errorf("left behind: %v", left)
+	}
+	holds(t, mustOpen(t, disk.KillImage(1), "sync").Logs()[0], 11)
+}

@@ -1,0 +1,103 @@
+package storage
+
+import (
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/chronik-io/chronik/internal/vfs"
+	"github.com/chronik-io/chronik/internal/vfs/crashfs"
+	"github.com/chronik-io/chronik/internal/vfs/errfs"
+	"github.com/chronik-io/chronik/pkg/durability"
+)
+
+// slowInterval acknowledges what is written, and leaves it unsynced for longer than a test takes.
+func slowInterval() Config {
+	c := testConfig("interval")
+	c.Profile.Interval = time.Hour
+	return c
+}
+
+// What is being written when a profile begins to demand the datasync has one soon.
+func TestRecordsInFlightCountAfterAChangeToSync(t *testing.T) {
+	for _, config := range []Config{slowInterval(), testConfig("os")} {
+		errs := errfs.New(crashfs.New(1))
+		d := mustOpen(t, errs, "sync")
+		l := makeLogs(t, d, 1, "sync")[0]
+		put(t, l, 1, 10)
+		config.Profile.Sync, config.Profile.Interval = durability.SyncInterval, time.Hour
+		l.Configure(config)
+		hold := make(chan struct{})
+		held := errs.Add(errfs.Rule{Ops: errfs.Write, Path: "*.journal", Count: 1, Before: func(errfs.Call) { <-hold }})
+		a := &Append{Batches: testBatch(t, 10, nil), Sink: make(sink, 1)}
+		appended := make(chan struct{})
+		go func() { defer close(appended); l.Append(a) }()
+		eventually(t, "the write began", func() bool { return held.Hits() > 0 })
+		l.Configure(testConfig("sync"))
+		close(hold)
+		<-appended
+		eventually(t, "the record counts", func() bool { return l.AckEnd() == 2 })
+	}
+}
+
+// What was only written when the journal failed is durable once its log is repaired, also if
+// that comes after the directory has reopened.
+func TestALateRepairMovesTheDurableEnd(t *testing.T) {
+	errs := errfs.New(crashfs.New(1))
+	d := mustOpen(t, errs, "sync")
+	logs := makeLogs(t, d, 2, "sync")
+	put(t, logs[0], 2, 900)
+	if err := logs[0].flush(); err != nil {
+		t.Fatal(err)
+	}
+	logs[0].Configure(slowInterval())
+	if a := send(logs[0], testBatch(t, 900, nil)); a.Err != nil {
+		t.Fatal(a.Err)
+	}
+	eventually(t, "the record counts", func() bool { return logs[0].AckEnd() == 3 })
+	errs.Add(errfs.Rule{Ops: errfs.Write | errfs.Datasync | errfs.Create, Path: "/d/t-0/*.log", Err: syscall.EIO})
+	failed := errs.Add(errfs.Rule{Ops: errfs.Datasync, Path: "*.journal", Count: 1, Err: syscall.EIO})
+	_ = send(logs[1], testBatch(t, 10, nil))
+	eventually(t, "the directory reopened without the log", func() bool { return failed.Hits() > 0 && d.Err() == nil && logs[0].isAside() })
+	errs.Clear()
+	eventually(t, "the log takes records again", func() bool { return logs[0].Err() == nil })
+	eventually(t, "the durable end follows", func() bool { return logs[0].Ends().Durable == 3 })
+	holds(t, logs[0], 3)
+}
+
+// A log of which nothing is in flight has the durable end that follows from that: who waits for
+// the one, as truncations do and moves of the start, goes by the other.
+func TestNothingInFlightIsDurable(t *testing.T) {
+	for _, profile := range []string{"sync", "os"} {
+		d := mustOpen(t, vfs.Memory(), profile)
+		l := makeLogs(t, d, 1, profile)[0]
+		done, watched := make(chan struct{}), make(chan struct{})
+		go func() {
+			defer close(watched)
+			for i, late := 0, false; !late; {
+				select {
+				case <-done:
+					return
+				default:
+				}
+				if i++; i%100 == 0 {
+					d.journal.Sync()
+				}
+				l.mu.RLock()
+				if n := len(l.tail.chunks); n > 0 && l.tail.chunks[n-1].ready {
+					late = l.durable.Load() < l.tail.chunks[n-1].next
+				}
+				l.mu.RUnlock()
+				if late {
+					t.Errorf("%s: nothing is in flight, and the durable end has not moved", profile)
+				}
+			}
+		}()
+		data := testBatch(t, 10, nil)
+		for range 20000 {
+			send(l, data)
+		}
+		close(done)
+		<-watched
+	}
+}
