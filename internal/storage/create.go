@@ -52,15 +52,9 @@ func (d *Dir) Create(specs []Spec) ([]*Log, error) {
 	if err := d.opt.FS.SyncDir(d.path); err != nil {
 		return nil, fmt.Errorf("create logs: %w", err)
 	}
-	d.mu.Lock()
-	for _, l := range logs {
-		d.logs[l.id] = l
-		delete(d.deleted, l.id)
-	}
-	d.relistLocked()
-	d.mu.Unlock()
+	buried := d.add(logs)
 	if err := d.commit(logs...); err != nil {
-		d.forget(logs)
+		d.forget(logs, buried)
 		d.unsure.Store(true)
 		return nil, fmt.Errorf("create logs: %w", err)
 	}
@@ -132,11 +126,30 @@ func partitionMetaOf(id ID) []byte {
 	return fmt.Appendf(nil, "version: 0\ntopic_id: %s\n", base64.RawURLEncoding.EncodeToString(id.Topic[:]))
 }
 
-func (d *Dir) forget(logs []*Log) {
+// add makes the directory know logs, and returns the tombstones that they replace.
+func (d *Dir) add(logs []*Log) (buried []tombstone) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	for _, l := range logs {
+		d.logs[l.id] = l
+		if t, ok := d.deleted[l.id]; ok {
+			buried = append(buried, t)
+			delete(d.deleted, l.id)
+		}
+	}
+	d.relistLocked()
+	return buried
+}
+
+// forget is the opposite of add.
+func (d *Dir) forget(logs []*Log, buried []tombstone) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	for _, l := range logs {
 		delete(d.logs, l.id)
+	}
+	for _, t := range buried {
+		d.deleted[t.entry.ID] = t
 	}
 	d.relistLocked()
 }
@@ -223,7 +236,7 @@ func (d *Dir) Delete(logs ...*Log) error {
 	}()
 	gone := d.bury(logs, entries)
 	if len(gone) == 0 {
-		return nil
+		return d.ascertain() // an earlier attempt may have failed
 	}
 	if err := d.commit(logs...); err != nil {
 		d.unsure.Store(true)
