@@ -34,7 +34,9 @@ func (s *Segment) recover(h *handle, pos, next int64, interval int, fn func(reco
 		return 0, 0, fmt.Errorf("%w: %s has %d bytes, %d are needed", ErrCorrupt, s.Path(), size, pos)
 	}
 	s.size.Store(pos)
-	s.cutIndex(pos, next)
+	if err := s.cutIndex(pos, next); err != nil {
+		return 0, 0, err
+	}
 	s.mu.Lock()
 	s.maxTs, s.maxAt, s.first, s.since, s.known = -1, -1, first{}, 0, false
 	s.mu.Unlock()
