@@ -144,3 +144,18 @@ func TestADeletionThatIsAskedForAgainIsDurable(t *testing.T) {
 		t.Errorf("%d logs are there after a deletion that returned without error", n)
 	}
 }
+
+// A log whose deletion failed is out of use. It keeps no memory from the others.
+func TestADeletionThatFailsGivesTheMemoryBack(t *testing.T) {
+	errs := errfs.New(crashfs.New(1))
+	d := mustOpen(t, errs, "sync")
+	logs := makeLogs(t, d, 2, "sync")
+	put(t, logs[0], 3, 10000)
+	errs.Add(errfs.Rule{Ops: errfs.Write, Path: "/d/checkpoint/*", Count: 1, Err: syscall.EIO})
+	if err := d.Delete(logs[0]); err == nil {
+		t.Fatal("no error")
+	}
+	if n := d.memory.deferred.Load(); n != 0 {
+		t.Errorf("%d bytes wait for nothing", n)
+	}
+}

@@ -238,26 +238,35 @@ func (d *Dir) Delete(logs ...*Log) error {
 	if len(gone) == 0 {
 		return d.ascertain() // an earlier attempt may have failed
 	}
-	if err := d.commit(logs...); err != nil {
+	err := d.commit(logs...)
+	d.letGo(gone) // also after an error: nobody flushes them any more
+	if err != nil {
 		d.unsure.Store(true)
 		return fmt.Errorf("delete %d logs, %s first: %w", len(logs), logs[0], err)
 	}
-	for i, l := range logs {
+	for i := range entries {
 		if aside := entries[i].Aside; aside != "" {
 			_ = d.opt.FS.Remove(path.Join(d.path, aside)) // it only takes space
 		}
+	}
+	return d.removeDeleted(gone)
+}
+
+// letGo ends what is still going on in deleted logs, and gives their memory back.
+func (d *Dir) letGo(gone []deletion) {
+	logs := make([]*Log, len(gone))
+	for i, g := range gone {
+		l := g.log
+		logs[i] = l
 		l.observer().Reverted(l.Ends().Durable, fmt.Errorf("%s: %w", l, ErrClosed))
 		for _, s := range l.segments {
 			s.Forget()
 		}
-	}
-	d.memory.evictAll(logs)
-	for _, g := range gone {
-		if g.log.failedForGood() {
+		if l.failedForGood() {
 			d.stats.offline.Dec()
 		}
 	}
-	return d.removeDeleted(gone)
+	d.memory.evictAll(logs)
 }
 
 // bury puts tombstones in the place of the logs that the directory knows, all in
