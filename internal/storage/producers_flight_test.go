@@ -30,3 +30,25 @@ func TestAProducerWithABatchInFlightIsNotForgotten(t *testing.T) {
 		t.Errorf("the retry of a batch in flight was written again: %+v", retry)
 	}
 }
+
+// A truncation reads producers back from batches. One that wrote lately stays known, however
+// old the records that it wrote are.
+func TestATruncationKeepsProducersOfOldRecords(t *testing.T) {
+	disk := crashfs.New(1)
+	d := mustOpen(t, disk, "sync")
+	l := makeLogs(t, d, 1, "sync")[0]
+	batch := func(i int32) []byte { return testBatch(t, 10, &record.Producer{ID: 7, Sequence: i}) } // of 1970
+	for i := range int32(5) {
+		if a := send(l, batch(i)); a.Err != nil {
+			t.Fatal(a.Err)
+		}
+	}
+	if err := l.Truncate(4); err != nil {
+		t.Fatal(err)
+	}
+	for _, l := range []*Log{l, byPartition(t, mustOpen(t, disk.KillImage(1), "sync"), 0)} {
+		if a := send(l, batch(3)); !a.Duplicate || a.Base != 3 {
+			t.Errorf("a retry of the batch at 3 was written at %d: %v", a.Base, a.Err)
+		}
+	}
+}

@@ -298,6 +298,15 @@ func (s *State) Expire(now time.Time) {
 	}
 }
 
+// Seen takes over when producers were seen from a state that has heard of them later.
+func (s *State) Seen(by *State) {
+	for id, p := range s.ids {
+		if q := by.ids[id]; q != nil {
+			p.seen = max(p.seen, q.seen)
+		}
+	}
+}
+
 // LastOffsets returns the last settled offset of each producer.
 func (s *State) LastOffsets() map[int64]int64 {
 	m := make(map[int64]int64, len(s.ids))
