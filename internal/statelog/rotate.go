@@ -2,6 +2,7 @@ package statelog
 
 import (
 	"encoding/binary"
+	"errors"
 	"fmt"
 	"path"
 
@@ -20,9 +21,12 @@ type Emit func(record []byte) error
 // emits: the state from now on. That may be another state than the appended records
 // amount to; then Rotate commits it. When it returns, the generation is in force. After
 // an error, or a crash during the call, either the old generation is in force or the new
-// one; therefore Append fails until a Rotate has succeeded. Rotate must not be called
-// after Close.
+// one; therefore Append fails until a Rotate has succeeded. After Close it fails: the
+// directory may be another process's.
 func (l *Log) Rotate(snapshot func(Emit) error) error {
+	if errors.Is(l.failed, errClosed) {
+		return errClosed
+	}
 	l.id.generation++
 	fresh, size, err := l.begin(snapshot)
 	if err != nil {

@@ -198,9 +198,13 @@ func (c *asideCopy) takeMemory(w *aside) error {
 	rest := slices.Clone(c.l.tail.chunks[c.l.tail.find(c.end):])
 	for _, k := range rest {
 		k.buf.Retain()
-		defer k.buf.Release()
 	}
 	c.l.mu.RUnlock()
+	defer func() {
+		for _, k := range rest {
+			k.buf.Release()
+		}
+	}()
 	for _, k := range rest {
 		fr := journal.Frame{Stream: c.l.id, Type: journal.Batches, LSN: k.last, PrevEnd: k.base, NextEnd: k.next, Payload: k.data}
 		if err := c.take(w, &fr); err != nil || c.err != nil {

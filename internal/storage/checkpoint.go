@@ -122,6 +122,9 @@ func (d *Dir) commit(logs ...*Log) error {
 		return d.checkpointAll(nil)
 	}
 	c := checkpoint.Change{Header: d.nextHeader()}
+	if d.failed.Load() != nil { // a fresh journal file may have begun, to which no frame leads from the old redo pointer
+		return d.checkpointAll(nil)
+	}
 	for _, l := range logs {
 		lc := d.entryOf(l)
 		if lc == nil {
@@ -165,17 +168,18 @@ func (d *Dir) commitRule(r rule, logs ...*Log) error {
 	return d.commit(logs...)
 }
 
-// entryOf returns what a checkpoint says of a log, nil if it says nothing.
+// entryOf returns what a checkpoint says of a log, nil if it says nothing: also if another
+// log was made under its id since.
 func (d *Dir) entryOf(l *Log) *checkpoint.Log {
 	d.mu.Lock()
-	_, alive := d.logs[l.id]
+	now := d.logs[l.id]
 	t, deleted := d.deleted[l.id]
 	d.mu.Unlock()
 	switch {
-	case alive:
+	case now == l:
 		lc, _ := l.checkpointed()
 		return &lc
-	case deleted:
+	case now == nil && deleted:
 		return &t.entry
 	default:
 		return nil

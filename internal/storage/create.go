@@ -52,15 +52,9 @@ func (d *Dir) Create(specs []Spec) ([]*Log, error) {
 	if err := d.opt.FS.SyncDir(d.path); err != nil {
 		return nil, fmt.Errorf("create logs: %w", err)
 	}
-	d.mu.Lock()
-	for _, l := range logs {
-		d.logs[l.id] = l
-		delete(d.deleted, l.id)
-	}
-	d.relistLocked()
-	d.mu.Unlock()
+	buried := d.add(logs)
 	if err := d.commit(logs...); err != nil {
-		d.forget(logs)
+		d.forget(logs, buried)
 		d.unsure.Store(true)
 		return nil, fmt.Errorf("create logs: %w", err)
 	}
@@ -132,11 +126,30 @@ func partitionMetaOf(id ID) []byte {
 	return fmt.Appendf(nil, "version: 0\ntopic_id: %s\n", base64.RawURLEncoding.EncodeToString(id.Topic[:]))
 }
 
-func (d *Dir) forget(logs []*Log) {
+// add makes the directory know logs, and returns the tombstones that they replace.
+func (d *Dir) add(logs []*Log) (buried []tombstone) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	for _, l := range logs {
+		d.logs[l.id] = l
+		if t, ok := d.deleted[l.id]; ok {
+			buried = append(buried, t)
+			delete(d.deleted, l.id)
+		}
+	}
+	d.relistLocked()
+	return buried
+}
+
+// forget is the opposite of add.
+func (d *Dir) forget(logs []*Log, buried []tombstone) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	for _, l := range logs {
 		delete(d.logs, l.id)
+	}
+	for _, t := range buried {
+		d.deleted[t.entry.ID] = t
 	}
 	d.relistLocked()
 }
@@ -223,28 +236,37 @@ func (d *Dir) Delete(logs ...*Log) error {
 	}()
 	gone := d.bury(logs, entries)
 	if len(gone) == 0 {
-		return nil
+		return d.ascertain() // an earlier attempt may have failed
 	}
-	if err := d.commit(logs...); err != nil {
+	err := d.commit(logs...)
+	d.letGo(gone) // also after an error: nobody flushes them any more
+	if err != nil {
 		d.unsure.Store(true)
 		return fmt.Errorf("delete %d logs, %s first: %w", len(logs), logs[0], err)
 	}
-	for i, l := range logs {
+	for i := range entries {
 		if aside := entries[i].Aside; aside != "" {
 			_ = d.opt.FS.Remove(path.Join(d.path, aside)) // it only takes space
 		}
+	}
+	return d.removeDeleted(gone)
+}
+
+// letGo ends what is still going on in deleted logs, and gives their memory back.
+func (d *Dir) letGo(gone []deletion) {
+	logs := make([]*Log, len(gone))
+	for i, g := range gone {
+		l := g.log
+		logs[i] = l
 		l.observer().Reverted(l.Ends().Durable, fmt.Errorf("%s: %w", l, ErrClosed))
 		for _, s := range l.segments {
 			s.Forget()
 		}
-	}
-	d.memory.evictAll(logs)
-	for _, g := range gone {
-		if g.log.failedForGood() {
+		if l.failedForGood() {
 			d.stats.offline.Dec()
 		}
 	}
-	return d.removeDeleted(gone)
+	d.memory.evictAll(logs)
 }
 
 // bury puts tombstones in the place of the logs that the directory knows, all in

@@ -76,11 +76,12 @@ func again(lookup func() (Timestamp, error)) (Timestamp, error) {
 
 func (l *Log) findTime(ts, limit int64) (Timestamp, error) {
 	none := Timestamp{Offset: -1, Time: -1, Epoch: -1}
-	segments, memory, err := l.contents(limit)
+	now, memory, err := l.contents(limit)
 	if err != nil {
 		return none, err
 	}
 	defer memory.Release()
+	segments := now.segments
 	for i, s := range segments {
 		if i+1 < len(segments) && segments[i+1].Base() <= l.logStart.Load() {
 			continue
@@ -132,13 +133,21 @@ func (l *Log) snapshotLocked() ([]*segment.Segment, error) {
 	return l.segments[:len(l.segments):len(l.segments)], l.offline
 }
 
+// lookedAt is what of a log a lookup goes through.
+type lookedAt struct {
+	segments []*segment.Segment
+	start    int64
+	cuts     int
+}
+
 // contents returns the segments, and below a limit what is in none of them: both as of
 // one moment, so that what is flushed afterwards is not missed. The slice must be released.
-func (l *Log) contents(limit int64) (list []*segment.Segment, memory Slice, err error) {
+func (l *Log) contents(limit int64) (now lookedAt, memory Slice, err error) {
 	l.mu.RLock()
 	defer l.mu.RUnlock()
-	if list, err = l.snapshotLocked(); err != nil {
-		return nil, Slice{}, err
+	now = lookedAt{start: l.logStart.Load(), cuts: l.cuts}
+	if now.segments, err = l.snapshotLocked(); err != nil {
+		return now, Slice{}, err
 	}
 	if l.aside != nil && limit > l.flushed {
 		return nil, Slice{}, l.failure // until it is replayed
@@ -146,7 +155,14 @@ func (l *Log) contents(limit int64) (list []*segment.Segment, memory Slice, err 
 	if c := l.tail.firstUnflushed(); c != nil {
 		memory = l.readTailLocked(c.base, limit, math.MaxInt, true)
 	}
-	return list, memory, nil
+	return now, memory, nil
+}
+
+// changed reports whether something of what a lookup saw has left the log since.
+func (l *Log) changed(since lookedAt) bool {
+	l.mu.RLock()
+	defer l.mu.RUnlock()
+	return l.logStart.Load() != since.start || l.cuts != since.cuts || !slices.Equal(l.segments, since.segments)
 }
 
 // inBatch finds the record inside a batch.
@@ -166,12 +182,12 @@ func (l *Log) MaxTime(limit int64) (Timestamp, error) {
 
 func (l *Log) maxTime(limit int64) (Timestamp, error) {
 	best := Timestamp{Offset: -1, Time: -1, Epoch: -1}
-	segments, memory, err := l.contents(limit)
+	now, memory, err := l.contents(limit)
 	if err != nil {
 		return best, err
 	}
 	defer memory.Release()
-	for _, s := range segments {
+	for _, s := range now.segments {
 		ts, at, err := s.MaxTimestamp()
 		if err == nil && (s.Base() < l.logStart.Load() || at >= limit) {
 			ts, at, err = l.maxWithin(s, limit)
@@ -195,7 +211,7 @@ func (l *Log) maxTime(limit int64) (Timestamp, error) {
 		return best, nil
 	}
 	t, err := l.exactMax(best, limit)
-	if now, e := l.snapshot(); err == nil && t.Offset < 0 && e == nil && !slices.Equal(now, segments) {
+	if (err == nil && t.Offset < 0 || errors.Is(err, ErrOffsetOutOfRange)) && l.changed(now) {
 		return t, segment.ErrReplaced // it went meanwhile
 	}
 	return t, err

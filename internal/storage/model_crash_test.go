@@ -27,6 +27,9 @@ func (w *world) fault() {
 	}
 	w.say("fault: %s, call %d", what, r.From)
 	w.errs.Add(r)
+	for range w.rng.IntN(3) { // what is done about it may fail too
+		w.again()
+	}
 	for range 1 + w.rng.IntN(4) {
 		if w.disk.Crashed() {
 			return
@@ -47,6 +50,23 @@ func (w *world) fault() {
 	if !w.disk.Crashed() {
 		w.epoch++
 	}
+}
+
+// again adds a second fault: a repair or a reopening that fails, too.
+func (w *world) again() {
+	r := errfs.Rule{Count: 1 + w.rng.IntN(30), Err: syscall.EIO, From: 1 + w.rng.IntN(4), Drop: errfs.Drop(w.rng.IntN(3))}
+	switch w.rng.IntN(4) {
+	case 0:
+		r.Path, r.Ops = "/d/*-3/*.log", errfs.Write|errfs.Datasync|errfs.Create
+	case 1:
+		r.Path, r.Ops, r.Count = "*.journal", errfs.Write|errfs.Datasync, 1
+	case 2:
+		r.Path, r.Ops, r.Err = "*.frames", errfs.Write|errfs.Create|errfs.Datasync, syscall.ENOSPC
+	case 3:
+		r.Path, r.Ops, r.Count = "/d/checkpoint*/*", errfs.Write|errfs.Datasync|errfs.Rename, 1+w.rng.IntN(3)
+	}
+	w.say("and another: %s of %s from call %d, %d times", r.Ops, r.Path, r.From, r.Count)
+	w.errs.Add(r)
 }
 
 // crash ends the process and starts the next, which may crash while it starts.

@@ -122,8 +122,8 @@ func TestTruncationWithoutFilesOfProducers(t *testing.T) {
 	}
 }
 
-// Producers that wrote nothing for longer than they are remembered don't come back with
-// a truncation: their batches are as old as they say.
+// Producers that the log has forgotten, since they wrote nothing for longer than they are
+// remembered, don't come back with a truncation: their batches are as old as they say.
 func TestTruncationRevivesNoExpiredProducers(t *testing.T) {
 	d := mustOpen(t, crashfs.New(1), "sync")
 	l := makeLogs(t, d, 1, "sync")[0]
@@ -133,6 +133,9 @@ func TestTruncationRevivesNoExpiredProducers(t *testing.T) {
 		}
 	}
 	put(t, l, 2, 10)
+	l.smu.Lock()
+	l.producers = l.noProducers()
+	l.smu.Unlock()
 	if err := l.Truncate(4); err != nil {
 		t.Fatal(err)
 	}

@@ -169,6 +169,9 @@ func (l *Log) planCut(end int64, reset bool) (*cutting, error) {
 			return nil, err
 		}
 	}
+	l.smu.Lock()
+	c.producers.Seen(&l.producers) // their batches' times may be any
+	l.smu.Unlock()
 	c.producers.Expire(now)
 	return c, nil
 }

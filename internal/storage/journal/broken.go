@@ -5,8 +5,10 @@ package journal
 type Rule uint8
 
 const (
-	// Saltless and Unalarmed are rules that tests take away.
-	Saltless  Rule = 1 << iota // frames of a file's former life count
-	Reuse                      // a fresh file gives LSNs again that were lost
-	Unalarmed                  // whatever follows the first invalid frame, it is the ordinary end
+	// Saltless says that frames of a file's former life count.
+	Saltless Rule = 1 << iota
+	// Reuse says that a fresh file gives LSNs again that were lost.
+	Reuse
+	// Unalarmed says that whatever follows the first invalid frame is the ordinary end.
+	Unalarmed
 )

@@ -79,7 +79,8 @@ type State struct {
 	Expiry time.Duration
 	// Limit is how many producers are remembered at most; 0: DefaultLimit. The one
 	// that was silent for longest is forgotten first; its next batch is taken as that
-	// of an unknown producer.
+	// of an unknown producer. Producers with batches that are not settled are remembered
+	// beyond Limit, up to twice as many: such a batch may be in flight, and be sent again.
 	Limit int
 
 	settled int64
@@ -203,7 +204,10 @@ func (s *State) settledOf(p *producer) int {
 }
 
 // Settle says that the batches below end stay: they are in segments.
-func (s *State) Settle(end int64) { s.settled, s.settles = end, true }
+func (s *State) Settle(end int64) {
+	s.settled, s.settles = end, true
+	s.shrink(s.limit())
+}
 
 // Cut takes back the batches at or beyond end, which is not below what is settled.
 func (s *State) Cut(end int64) {
@@ -255,7 +259,16 @@ func (s *State) makeRoom(now int64) {
 	for s.oldest != nil && s.expired(s.oldest, now) {
 		s.forget(s.oldest)
 	}
-	for s.oldest != nil && len(s.ids) >= s.limit() {
+	s.shrink(s.limit() - 1)
+	for len(s.ids) >= 2*s.limit() {
+		s.forget(s.oldest)
+	}
+}
+
+// shrink forgets the oldest producers while there are more than n, up to the first with a
+// batch that is not settled: those that were seen later have such batches, too.
+func (s *State) shrink(n int) {
+	for len(s.ids) > n && s.settledOf(s.oldest) == len(s.oldest.batches) {
 		s.forget(s.oldest)
 	}
 }
@@ -281,6 +294,15 @@ func (s *State) Expire(now time.Time) {
 	for _, p := range s.ids {
 		if s.expired(p, now.UnixMilli()) {
 			s.forget(p)
+		}
+	}
+}
+
+// Seen takes over when producers were seen from a state that has heard of them later.
+func (s *State) Seen(by *State) {
+	for id, p := range s.ids {
+		if q := by.ids[id]; q != nil {
+			p.seen = max(p.seen, q.seen)
 		}
 	}
 }

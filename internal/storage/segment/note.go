@@ -1,6 +1,7 @@
 package segment
 
 import (
+	"fmt"
 	"math"
 
 	"github.com/chronik-io/chronik/internal/record"
@@ -106,8 +107,9 @@ func (s *Segment) saveIndex() {
 }
 
 // cutIndex drops what the indexes say of batches from a position on, at which offset
-// next begins.
-func (s *Segment) cutIndex(size, next int64) {
+// next begins. Files that say something of them go for good before other batches take
+// their place: of those an entry can look right and be wrong.
+func (s *Segment) cutIndex(size, next int64) error {
 	x, _ := s.indexes()
 	s.saving.Lock() // nobody saves what is cut
 	defer s.saving.Unlock()
@@ -121,4 +123,14 @@ func (s *Segment) cutIndex(size, next int64) {
 	victims := s.keepLocked()
 	s.mu.Unlock()
 	evict(victims)
+	if x.savedOffsets >= 0 {
+		return nil
+	}
+	if err := s.removeFiles(indexSuffixes); err != nil {
+		return fmt.Errorf("cut index: %w", err)
+	}
+	if err := s.files.fs.SyncDir(s.dir); err != nil {
+		return fmt.Errorf("cut index: %w", err)
+	}
+	return nil
 }

@@ -173,12 +173,35 @@ func (s *Segment) MaxTimestamp() (ts, offset int64, err error) {
 		return 0, 0, fmt.Errorf("read segment: %w", err)
 	}
 	defer s.files.release(h)
-	return s.build(h)
+	err = s.unlessCut(func() (err error) {
+		ts, offset, err = s.build(h)
+		return err
+	})
+	return ts, offset, err
+}
+
+// unlessCut does a lookup. If the file was cut meanwhile the error is ErrReplaced: what was
+// found may be a mixture of what went and of what came after.
+func (s *Segment) unlessCut(lookup func() error) error {
+	cuts, end := s.places.count(), s.Size()
+	err := lookup()
+	if s.places.count() != cuts || s.Size() < end {
+		return fmt.Errorf("%w: %s was cut", ErrReplaced, s.Path())
+	}
+	return err
 }
 
 // FindTimestamp returns the first batch, whole, that has a timestamp of ts or
 // later and reaches up to offset from or beyond; nil if there is none.
-func (s *Segment) FindTimestamp(ts, from int64) (record.Batch, error) {
+func (s *Segment) FindTimestamp(ts, from int64) (b record.Batch, err error) {
+	err = s.unlessCut(func() (err error) {
+		b, err = s.findTimestamp(ts, from)
+		return err
+	})
+	return b, err
+}
+
+func (s *Segment) findTimestamp(ts, from int64) (record.Batch, error) {
 	top, _, err := s.MaxTimestamp()
 	if err != nil || top < ts {
 		return nil, err
@@ -223,7 +246,9 @@ func (s *Segment) Headers(offset int64, fn func(record.Batch) bool) error {
 	}
 	defer s.files.release(h)
 	x, _ := s.indexes()
-	return s.walk(h, s.start(h, &x, offset), func(b record.Batch, _ int64, _ int) bool {
-		return b.BaseOffset() < offset || fn(b)
+	return s.unlessCut(func() error {
+		return s.walk(h, s.start(h, &x, offset), func(b record.Batch, _ int64, _ int) bool {
+			return b.BaseOffset() < offset || fn(b)
+		})
 	})
 }

@@ -325,7 +325,7 @@ func (s *Segment) Cut(size, next int64) error {
 	s.files.setDirty(h, false)
 	s.synced.Store(size)
 	s.allocated = false
-	s.cutIndex(size, next)
+	err = s.cutIndex(size, next)
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.maxAt >= next {
@@ -334,7 +334,7 @@ func (s *Segment) Cut(size, next int64) error {
 	if size == 0 {
 		s.maxTs, s.maxAt, s.first, s.since, s.known = -1, -1, first{}, 0, true
 	}
-	return nil
+	return err
 }
 
 // Forget closes the segment's descriptor, if it is open: the file is about to be

@@ -1,0 +1,161 @@
+package storage
+
+import (
+	"errors"
+	"strings"
+	"syscall"
+	"testing"
+
+	"github.com/chronik-io/chronik/internal/vfs/crashfs"
+	"github.com/chronik-io/chronik/internal/vfs/errfs"
+)
+
+// A log that was deleted while its new start waited for the commit is not written over the one that was
+// made under its id since.
+func TestACommitSaysNothingOfADeletedLogWhoseIDIsUsedAgain(t *testing.T) {
+	disk := crashfs.New(1)
+	d := mustOpen(t, disk, "sync")
+	logs := makeLogs(t, d, 2, "sync")
+	old := logs[0]
+	put(t, old, 5, 100)
+	put(t, logs[1], 5, 100)
+	if err := old.flushAndSync(); err != nil {
+		t.Fatal(err)
+	}
+	logs[1].flushMu.Lock() // the second move waits, and with it the commit of both
+	ended := make(chan struct{})
+	moves := []StartMove{{Log: old, To: 2}, {Log: logs[1], To: 1}}
+	go func() { d.MoveStarts(moves); close(ended) }()
+	eventually(t, "the first has moved", func() bool { return old.logStart.Load() == 2 })
+	if err := d.Delete(old); err != nil {
+		t.Fatal(err)
+	}
+	again, err := d.Create([]Spec{{ID: old.id, Topic: "t", Config: testConfig("sync")}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	logs[1].flushMu.Unlock()
+	<-ended
+	if err := errors.Join(moves[0].Err, moves[1].Err); err != nil {
+		t.Fatal(err)
+	}
+	put(t, again[0], 3, 10)
+	l := byPartition(t, mustOpen(t, disk.KillImage(1), "sync"), 0)
+	holds(t, l, 3)
+}
+
+// Whoever has the directory then must not find another checkpoint in it.
+func TestNothingIsCommittedAfterClose(t *testing.T) {
+	disk := crashfs.New(1)
+	errs := errfs.New(disk)
+	d := mustOpen(t, errs, "sync")
+	logs := makeLogs(t, d, 3, "sync")
+	if err := d.Close(); err != nil {
+		t.Fatal(err)
+	}
+	before := errs.Calls(errfs.Write | errfs.Create | errfs.Rename)
+	for _, l := range logs {
+		if err := d.commit(l); err == nil {
+			t.Error("a commit succeeded after Close")
+		}
+	}
+	if after := errs.Calls(errfs.Write | errfs.Create | errfs.Rename); after != before {
+		t.Errorf("%d writes after the lock was given back", after-before)
+	}
+}
+
+// The LSNs of frames that were lost lie between the old redo pointer and a fresh journal
+// file: a start that reads from the one must not expect them.
+func TestACommitDuringAReopeningLeadsToTheFreshFile(t *testing.T) {
+	disk := crashfs.New(1)
+	errs := errfs.New(disk)
+	d := mustOpen(t, errs, "sync")
+	logs := makeLogs(t, d, 2, "sync")
+	put(t, logs[0], 5, 100)
+	put(t, logs[1], 5, 100)
+	d.ckptMu.Lock() // both the commit and the checkpoint that begins a fresh journal file wait
+	ended := make(chan error)
+	go func() { ended <- logs[1].SetLogStart(2) }()
+	eventually(t, "the start has moved in memory", func() bool { return logs[1].logStart.Load() == 2 })
+	errs.Add(errfs.Rule{Ops: errfs.Write, Path: "*.journal", Count: 1, Err: syscall.EIO})
+	for range 20 {
+		send(logs[0], testBatch(t, 100, nil))
+	}
+	eventually(t, "a fresh file has begun", func() bool { return d.failed.Load() != nil && d.journal.Durable() > 20 })
+	var images []*crashfs.FS
+	errs.Add(errfs.Rule{Ops: errfs.Create, Path: "/d/checkpoint/*", Before: func(errfs.Call) {
+		images = append(images, disk.KillImage(1), disk.PowerLossImage(crashfs.KeepAll, 1))
+	}})
+	d.ckptMu.Unlock()
+	if err := <-ended; err != nil {
+		t.Fatal(err)
+	}
+	eventually(t, "it takes records again", func() bool { return d.Err() == nil })
+	for _, image := range images {
+		again := mustOpen(t, image, "sync")
+		holds(t, byPartition(t, again, 0), 5)
+	}
+}
+
+// The records of a deleted log do not come back because a log of its id could not be made.
+func TestACreationThatFailsLeavesTheTombstone(t *testing.T) {
+	disk := crashfs.New(1)
+	errs := errfs.New(disk)
+	d := mustOpen(t, errs, "sync")
+	logs := makeLogs(t, d, 2, "sync")
+	put(t, logs[0], 3, 10)
+	put(t, logs[1], 3, 10)
+	if err := d.Delete(logs[0]); err != nil {
+		t.Fatal(err)
+	}
+	errs.Add(errfs.Rule{Ops: errfs.Datasync, Path: "/d/checkpoint/*", Count: 1, Err: syscall.EIO})
+	if _, err := d.Create([]Spec{{ID: logs[0].id, Topic: "t", Config: testConfig("sync")}}); err == nil {
+		t.Fatal("no error")
+	}
+	errs.Clear()
+	if err := logs[1].SetLogStart(1); err != nil {
+		t.Fatal(err)
+	}
+	image := disk.KillImage(1)
+	mustOpen(t, image, "sync")
+	infos, _ := image.List("/d")
+	for _, in := range infos {
+		if strings.HasSuffix(in.Name, framesSuffix) {
+			t.Errorf("%s: records of a deleted log came back", in.Name)
+		}
+	}
+}
+
+// A deletion that returns without an error is durable, also if the first attempt failed.
+func TestADeletionThatIsAskedForAgainIsDurable(t *testing.T) {
+	disk := crashfs.New(1)
+	errs := errfs.New(disk)
+	d := mustOpen(t, errs, "sync")
+	logs := makeLogs(t, d, 2, "sync")
+	put(t, logs[0], 3, 10)
+	f := errs.Add(errfs.Rule{Ops: errfs.Write, Path: "/d/checkpoint/*", Count: 1, Err: syscall.EIO})
+	if err := d.Delete(logs[0]); err == nil {
+		t.Fatal("no error", f.Hits())
+	}
+	if err := d.Delete(logs[0]); err != nil && !errors.Is(err, ErrClosed) {
+		t.Fatal(err)
+	}
+	if n := len(mustOpen(t, disk.KillImage(1), "sync").Logs()); n != 1 {
+		t.Errorf("%d logs are there after a deletion that returned without error", n)
+	}
+}
+
+// A log whose deletion failed is out of use. It keeps no memory from the others.
+func TestADeletionThatFailsGivesTheMemoryBack(t *testing.T) {
+	errs := errfs.New(crashfs.New(1))
+	d := mustOpen(t, errs, "sync")
+	logs := makeLogs(t, d, 2, "sync")
+	put(t, logs[0], 3, 10000)
+	errs.Add(errfs.Rule{Ops: errfs.Write, Path: "/d/checkpoint/*", Count: 1, Err: syscall.EIO})
+	if err := d.Delete(logs[0]); err == nil {
+		t.Fatal("no error")
+	}
+	if n := d.memory.deferred.Load(); n != 0 {
+		t.Errorf("%d bytes wait for nothing", n)
+	}
+}

@@ -1,0 +1,54 @@
+package storage
+
+import (
+	"sync/atomic"
+	"testing"
+
+	"github.com/chronik-io/chronik/internal/record"
+	"github.com/chronik-io/chronik/internal/vfs/crashfs"
+	"github.com/chronik-io/chronik/internal/vfs/errfs"
+)
+
+// The retry of a batch that is in flight is recognised, however many producers are new.
+func TestAProducerWithABatchInFlightIsNotForgotten(t *testing.T) {
+	disk := crashfs.New(1)
+	errs := errfs.New(disk)
+	d := mustOpen(t, errs, "sync", func(o *Options) { o.ProducersPerLog = 10 })
+	l := makeLogs(t, d, 1, "sync")[0]
+	hold := make(chan struct{})
+	var on atomic.Bool
+	errs.Add(errfs.Rule{Ops: errfs.Datasync, Path: "*.journal", When: func(errfs.Call) bool { return on.Load() }, Before: func(errfs.Call) { <-hold }})
+	on.Store(true)
+	first := send(l, testBatch(t, 10, &record.Producer{ID: 1, Sequence: 0}))
+	for id := range int64(15) {
+		send(l, testBatch(t, 10, &record.Producer{ID: 100 + id, Sequence: 0}))
+	}
+	retry := send(l, testBatch(t, 10, &record.Producer{ID: 1, Sequence: 0}))
+	on.Store(false)
+	close(hold)
+	if !retry.Duplicate || retry.Base != first.Base {
+		t.Errorf("the retry of a batch in flight was written again: %+v", retry)
+	}
+}
+
+// A truncation reads producers back from batches. One that wrote lately stays known, however
+// old the records that it wrote are.
+func TestATruncationKeepsProducersOfOldRecords(t *testing.T) {
+	disk := crashfs.New(1)
+	d := mustOpen(t, disk, "sync")
+	l := makeLogs(t, d, 1, "sync")[0]
+	batch := func(i int32) []byte { return testBatch(t, 10, &record.Producer{ID: 7, Sequence: i}) } // of 1970
+	for i := range int32(5) {
+		if a := send(l, batch(i)); a.Err != nil {
+			t.Fatal(a.Err)
+		}
+	}
+	if err := l.Truncate(4); err != nil {
+		t.Fatal(err)
+	}
+	for _, l := range []*Log{l, byPartition(t, mustOpen(t, disk.KillImage(1), "sync"), 0)} {
+		if a := send(l, batch(3)); !a.Duplicate || a.Base != 3 {
+			t.Errorf("a retry of the batch at 3 was written at %d: %v", a.Base, a.Err)
+		}
+	}
+}
