@@ -150,7 +150,7 @@ func (l *Log) contents(limit int64) (now lookedAt, memory Slice, err error) {
 		return now, Slice{}, err
 	}
 	if l.aside != nil && limit > l.flushed {
-		return nil, Slice{}, l.failure // until it is replayed
+		return now, Slice{}, l.failure // until it is replayed
 	}
 	if c := l.tail.firstUnflushed(); c != nil {
 		memory = l.readTailLocked(c.base, limit, math.MaxInt, true)

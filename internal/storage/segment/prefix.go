@@ -6,56 +6,6 @@ import (
 	"github.com/chronik-io/chronik/internal/record"
 )
 
-<<<<<<< HEAD:internal/storage/segment/prefix.go
-=======
-// Recover finds the valid prefix of the file: batch by batch from pos on, where
-// next is the offset that is expected there, with checksums, up to the first
-// one that is damaged or out of order. It cuts the file there and returns the
-// next offset. fn, where it is set, sees every batch that stays, during the call
-// only; its error ends the search, and the file is not cut. A file that ends before
-// pos matches ErrCorrupt. Nobody may use the segment.
-func (s *Segment) Recover(pos, next int64, interval int, fn func(record.Batch) error) (int64, error) {
-	h, err := s.open()
-	if err != nil {
-		return 0, fmt.Errorf("recover segment: %w", err)
-	}
-	next, pos, err = s.recover(h, pos, next, interval, fn)
-	s.files.release(h)
-	if err != nil {
-		return 0, err
-	}
-	return next, s.Cut(pos, next)
-}
-
-func (s *Segment) recover(h *handle, pos, next int64, interval int, fn func(record.Batch) error) (int64, int64, error) {
-	size, err := h.f.Size()
-	if err != nil {
-		return 0, 0, fmt.Errorf("recover segment: %w", err)
-	}
-	if pos > size {
-		return 0, 0, fmt.Errorf("%w: %s has %d bytes, %d are needed", ErrCorrupt, s.Path(), size, pos)
-	}
-	s.size.Store(pos)
-	if err := s.cutIndex(pos, next); err != nil {
-		return 0, 0, err
-	}
-	s.mu.Lock()
-	s.maxTs, s.maxAt, s.first, s.since, s.known = -1, -1, first{}, 0, false
-	s.mu.Unlock()
-	s.learn(h)
-	sc := scanner{h: h, size: size}
-	return sc.prefix(pos, next, func(b record.Batch, pos int64) error {
-		s.mu.Lock()
-		s.noteBatch(b, pos, interval)
-		s.mu.Unlock()
-		if fn == nil {
-			return nil
-		}
-		return fn(b)
-	})
-}
-
->>>>>>> w-attackB:internal/storage/segment/recover.go
 // scanner reads the batches of a file one after the other.
 type scanner struct {
 	h    *handle
