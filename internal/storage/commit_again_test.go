@@ -3,6 +3,7 @@ package storage
 import (
 	"errors"
 	"strings"
+	"sync"
 	"syscall"
 	"testing"
 
@@ -74,6 +75,9 @@ func TestACommitDuringAReopeningLeadsToTheFreshFile(t *testing.T) {
 	put(t, logs[0], 5, 100)
 	put(t, logs[1], 5, 100)
 	d.ckptMu.Lock() // both the commit and the checkpoint that begins a fresh journal file wait
+	release := sync.OnceFunc(d.ckptMu.Unlock)
+	t.Cleanup(release)
+	known := d.journal.Durable()
 	ended := make(chan error)
 	go func() { ended <- logs[1].SetLogStart(2) }()
 	eventually(t, "the start has moved in memory", func() bool { return logs[1].logStart.Load() == 2 })
@@ -81,12 +85,12 @@ func TestACommitDuringAReopeningLeadsToTheFreshFile(t *testing.T) {
 	for range 20 {
 		send(logs[0], testBatch(t, 100, nil))
 	}
-	eventually(t, "a fresh file has begun", func() bool { return d.failed.Load() != nil && d.journal.Durable() > 20 })
+	eventually(t, "a fresh file has begun", func() bool { return d.failed.Load() != nil && d.journal.Durable() > known })
 	var images []*crashfs.FS
 	errs.Add(errfs.Rule{Ops: errfs.Create, Path: "/d/checkpoint/*", Before: func(errfs.Call) {
 		images = append(images, disk.KillImage(1), disk.PowerLossImage(crashfs.KeepAll, 1))
 	}})
-	d.ckptMu.Unlock()
+	release()
 	if err := <-ended; err != nil {
 		t.Fatal(err)
 	}
