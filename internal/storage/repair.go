@@ -136,6 +136,11 @@ func (l *Log) replaceSegment() (done bool, err error) {
 			return false, l.segmentFailed(err)
 		}
 		l.synced()
+		// What could not be written before must be: a log that only seems to be mended
+		// fails again with each sweep, and holds the journal.
+		if err := l.writeFlushable(); err != nil {
+			return false, l.segmentFailed(err)
+		}
 		return true, nil
 	}
 

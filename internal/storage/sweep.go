@@ -149,6 +149,7 @@ func (d *Dir) sweep() error {
 		begin := time.Now()
 		if err := l.flushAndSync(); err != nil {
 			d.logOnce(l, "segment could not be synced", err)
+			failed = append(failed, l)
 		}
 		pace.after(time.Since(begin))
 	}
