@@ -258,7 +258,7 @@ func (d *Dir) letGo(gone []deletion) {
 	for i, g := range gone {
 		l := g.log
 		logs[i] = l
-		l.observer().Reverted(l.Ends().Durable, fmt.Errorf("%s: %w", l, ErrClosed))
+		l.observer().Reverted(l.Ends().Written, fmt.Errorf("%s: %w", l, ErrClosed))
 		for _, s := range l.segments {
 			s.Forget()
 		}
