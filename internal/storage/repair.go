@@ -47,10 +47,11 @@ func (d *Dir) repairAll() bool {
 	return left
 }
 
-// mend brings logs back whose segments failed. A dead one is followed by a new segment
-// that goes on at the last synced offset, and what was written to the old one since, which proves nothing, is replayed
-// from frames that are set aside. One checkpoint commits that. A log that can't
-// be mended now is set aside too: it holds up nobody. The error is the first one.
+// mend brings logs back whose segments failed. A dead segment is followed by a new one
+// at the last synced offset. What was written to the dead one since then proves nothing;
+// it is replayed from frames that are set aside. One commit lists the new segments. A log
+// that cannot be mended now is set aside too, so that it holds neither the journal nor
+// memory. mend returns the first error.
 func (d *Dir) mend(logs ...*Log) error {
 	first := d.copyAside(slices.DeleteFunc(slices.Clone(logs), func(l *Log) bool { return !l.lacks() }))
 	var done, failed []*Log
