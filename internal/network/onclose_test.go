@@ -1,0 +1,33 @@
+package network
+
+import (
+	"net"
+	"testing"
+	"time"
+)
+
+// TestOnCloseIsCalledWhenTheClientIsGone parks a request and resets its connection: what
+// was registered is called, what was taken back is not.
+func TestOnCloseIsCalledWhenTheClientIsGone(t *testing.T) {
+	p := newParked()
+	f := start(t, p.handle, nil)
+	c := dial(t, f.tcp(t))
+	c.send(t, frame(keyMetadata, 1, 1, nil))
+	r := p.next()
+	called := make(chan struct{})
+	if !r.OnClose(func() { t.Error("called though it was taken back") })() {
+		t.Error("the connection is open, and yet the call could not be taken back")
+	}
+	r.OnClose(func() { close(called) })
+	if err := c.Conn.(*net.TCPConn).SetLinger(0); err != nil {
+		t.Fatal(err)
+	}
+	c.Close()
+	select {
+	case <-called:
+	case <-time.After(30 * time.Second):
+		t.Error("the connection was reset 30 s ago")
+	}
+	r.RespondNone()
+	f.end(t)
+}
