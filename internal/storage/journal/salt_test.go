@@ -25,7 +25,7 @@ func staleFrames(t *testing.T, b Broken) (ghosts bool) {
 		put := func(n, size int) {
 			s, o := newStream(1), newTold()
 			for i := range n {
-				ok(t, j.Submit(entry(s, int64(i), size, eager, o)))
+				ok(t, j.Submit(nil, entry(s, int64(i), size, eager, o)))
 				synctest.Wait() // the next file is prepared as well
 			}
 		}

@@ -15,7 +15,7 @@ func twoFiles(t *testing.T, inSecond int) (fsys vfs.FS, from Position, second ui
 	j := open(t, fsys, nil)
 	s, o := newStream(1), newTold()
 	put := func(at int) {
-		ok(t, j.Submit(entry(s, int64(at), 300, eager, o)))
+		ok(t, j.Submit(nil, entry(s, int64(at), 300, eager, o)))
 		o.wait(at + 1)
 	}
 	cur := func() uint64 {
