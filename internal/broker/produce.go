@@ -166,8 +166,7 @@ func (op *produceOp) append(part *producePart, t *metadata.Topic, conf *topicCon
 	part.LeaderEpoch, part.Acks, part.MinISR = -1, replica.Acks(op.view.Acks), conf.conf.MinInSyncReplicas
 	part.Batches = accepted
 	part.Done = op.done
-	p.Queue(&part.Append)
-	op.r.Later(p)
+	p.Append(&part.Append, op.r.Batch())
 	return nil
 }
 

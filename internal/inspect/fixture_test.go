@@ -115,7 +115,7 @@ func put(t testing.TB, l *storage.Log, n int) {
 			t.Fatal(err)
 		}
 		a := &storage.Append{Batches: data, LeaderEpoch: max(3, l.EpochAt(l.Ends().LogEnd)), Sink: make(sink, 1)}
-		l.Append(a)
+		l.Append(a, nil)
 		if <-a.Sink.(sink); a.Err != nil {
 			t.Fatal(a.Err)
 		}

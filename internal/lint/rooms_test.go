@@ -57,10 +57,10 @@ func rooms() map[string]room {
 		"internal/vfs/vfstest": leaf("internal/vfs"),
 		"internal/record": {never: noProtocol,
 			because: "record is bytes in, bytes out: no files, no requests, so that it can be fuzzed and reused anywhere"},
-		"internal/membuf":    leaf(),
-		"internal/turn":      leaf(),
-		"internal/metrics":   {never: append([]string{kmsgPkg, cobraPkg, koanfPkg}, osPkg), because: leafReason},
-		"internal/topicconf": leaf("internal/record", "pkg/durability"),
+		"internal/membuf":      leaf(),
+		"internal/groupcommit": leaf(),
+		"internal/metrics":     {never: append([]string{kmsgPkg, cobraPkg, koanfPkg}, osPkg), because: leafReason},
+		"internal/topicconf":   leaf("internal/record", "pkg/durability"),
 
 		"internal/inspect": {may: []string{"internal/statelog", "internal/storage/...", "internal/storage", "internal/metadata", "internal/metadata/filestore", "internal/record", "internal/vfs"},
 			never: noProtocol, because: "a look from outside uses storage's own code, reaches the disk through vfs, and knows no command line"},
@@ -71,7 +71,7 @@ func rooms() map[string]room {
 		"internal/metadata/filestore": {may: []string{"internal/metadata", "internal/statelog", "internal/vfs"}, never: noProtocol,
 			because: "a back end implements metadata.Store and knows nothing of what is stored"},
 		"internal/replica": {may: []string{"internal/storage/...", "internal/purgatory", "internal/metadata", "internal/record",
-			"internal/membuf", "internal/metrics", "internal/topicconf", "internal/turn", "internal/vfs", "pkg/durability"},
+			"internal/membuf", "internal/metrics", "internal/topicconf", "internal/groupcommit", "internal/vfs", "pkg/durability"},
 			never: noProtocol, because: replicaReason},
 
 		"internal/coordinator": {never: noProtocol,
@@ -91,7 +91,7 @@ func rooms() map[string]room {
 			never: noProtocol, because: clusterReason},
 
 		"internal/protocol": {may: []string{"internal/membuf"}, never: noDisk, because: wireReason},
-		"internal/network": {may: []string{"internal/protocol", "internal/membuf", "internal/metrics", "internal/turn"},
+		"internal/network": {may: []string{"internal/protocol", "internal/membuf", "internal/metrics", "internal/groupcommit"},
 			never: []string{cobraPkg, koanfPkg}, because: wireReason},
 		"internal/broker": {may: []string{"internal/network", "internal/protocol", "internal/controller", "internal/replica",
 			"internal/groups", "internal/coordinator", "internal/coordinator/group", "internal/metadata", "internal/purgatory", "internal/storage", "internal/record", "internal/membuf",
@@ -143,7 +143,7 @@ func storageRooms() map[string]room {
 		"internal/statelog": {may: []string{"internal/vfs"}, never: noProtocol,
 			because: "a record is bytes to it: it knows neither metadata nor logs"},
 
-		"internal/storage/journal":    store("internal/vfs", "internal/membuf", "internal/metrics", "pkg/durability", "internal/storage/statefile"),
+		"internal/storage/journal":    store("internal/vfs", "internal/groupcommit", "pkg/durability"),
 		"internal/storage/segment":    store("internal/vfs", "internal/record", "internal/membuf", "internal/metrics"),
 		"internal/storage/producers":  store("internal/vfs", "internal/record", "internal/storage/statefile"),
 		"internal/storage/checkpoint": store("internal/statelog", "internal/storage/epochs", "internal/storage/journal", "internal/vfs"),
@@ -152,7 +152,7 @@ func storageRooms() map[string]room {
 		"internal/storage/cleaner":    store("internal/storage/segment", "internal/record"),
 		"internal/storage/diskguard":  store(),
 		"internal/storage": store("internal/storage/...", "internal/statelog", "internal/vfs", "internal/record", "internal/membuf",
-			"internal/metrics", "internal/topicconf", "internal/turn", "pkg/durability"),
+			"internal/metrics", "internal/topicconf", "internal/groupcommit", "pkg/durability"),
 	}
 }
 

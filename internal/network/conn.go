@@ -11,8 +11,8 @@ import (
 	"syscall"
 	"time"
 
+	"github.com/chronik-io/chronik/internal/groupcommit"
 	"github.com/chronik-io/chronik/internal/protocol"
-	"github.com/chronik-io/chronik/internal/turn"
 )
 
 // conn is one client connection. Whoever has the reading role owns in, clientID
@@ -30,7 +30,7 @@ type conn struct {
 	in       input
 	clientID string
 	software Software
-	turn     turn.Turn // of the reader goroutine
+	batch    groupcommit.Batch // of the reader goroutine
 
 	poll     *poller         // nil where the connection can't be polled
 	raw      syscall.RawConn // of the nc that it began with
@@ -178,9 +178,9 @@ func (c *conn) awaitTurn(key int16, size int) error {
 		if c.mayStart(key, size) {
 			return nil
 		}
-		if !c.turn.Idle() {
+		if !c.batch.Empty() {
 			c.mu.Unlock()
-			c.turn.End()
+			c.batch.HandOff()
 			c.mu.Lock()
 			continue
 		}
@@ -197,7 +197,7 @@ func (c *conn) awaitTurn(key int16, size int) error {
 // rest is called by the reader before it blocks: it ends its turn, writes what is
 // ready and leaves the rest to the writer.
 func (c *conn) rest() {
-	c.turn.End()
+	c.batch.HandOff()
 	c.mu.Lock()
 	if c.busy {
 		c.flush()
@@ -248,7 +248,7 @@ func (c *conn) stopReading(reason CloseReason) {
 // endReading is the reader's last act: what is unanswered is finished, unless
 // the connection is broken.
 func (c *conn) endReading(reason CloseReason, broken bool) {
-	c.turn.End()
+	c.batch.HandOff()
 	c.in.close()
 	if c.idle != nil {
 		c.idle.Stop()

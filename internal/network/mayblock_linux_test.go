@@ -4,14 +4,14 @@ import (
 	"slices"
 	"testing"
 
+	"github.com/chronik-io/chronik/internal/groupcommit"
 	"github.com/chronik-io/chronik/internal/protocol"
-	"github.com/chronik-io/chronik/internal/turn"
 )
 
 // counted counts what is committed.
 type counted struct{ n int }
 
-func (c *counted) Commit(*turn.Turn) { c.n++ }
+func (c *counted) Commit(*groupcommit.Batch) { c.n++ }
 
 // A handler may block on the connection's own reader: whoever waits for the requests
 // before has the answers by then, and what they left for the turn's end is done.
@@ -20,7 +20,7 @@ func TestAHandlerMayBlockOnItsReader(t *testing.T) {
 	f := start(t, func(r *Request) {
 		switch r.CorrelationID {
 		case 1: // as a Produce with acks=0
-			r.Later(late)
+			r.Batch().Add(late)
 			r.RespondNone()
 		case 2:
 			r.Respond(body(nil))

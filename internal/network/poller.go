@@ -11,8 +11,8 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/chronik-io/chronik/internal/groupcommit"
 	"github.com/chronik-io/chronik/internal/protocol"
-	"github.com/chronik-io/chronik/internal/turn"
 	"go.uber.org/zap"
 )
 
@@ -163,7 +163,7 @@ func (p *poller) fail(err error) {
 
 // handleSmall handles the Produce requests at the start of p that can be handled
 // without waiting, and returns what follows them.
-func (c *conn) handleSmall(p []byte, t *turn.Turn, now time.Time) []byte {
+func (c *conn) handleSmall(p []byte, batch *groupcommit.Batch, now time.Time) []byte {
 	for len(p) >= 4+protocol.HeaderPrefix {
 		size := int(int32(binary.BigEndian.Uint32(p)))
 		if size < minFrame || size > min(pollFrame, c.srv.opts.MaxFrame) || len(p) < 4+size {
@@ -176,7 +176,7 @@ func (c *conn) handleSmall(p []byte, t *turn.Turn, now time.Time) []byte {
 		}
 		frame := c.srv.opts.Pool.Get(size)
 		copy(frame.Bytes(), p[4:])
-		if err := c.start(frame, c.srv.produce, size, false, t, now); err != nil {
+		if err := c.start(frame, c.srv.produce, size, false, batch, now); err != nil {
 			frame.Release()
 			c.srv.produce.Release(int64(size))
 			break // the reader comes to the same end

@@ -57,7 +57,7 @@ func TestStrayEvents(t *testing.T) {
 	}
 	defer set.free()
 	stray, own := &poller{srv: f.Server, set: set}, &shift{buf: make([]byte, pollRead)}
-	defer own.turn.End()
+	defer own.batch.HandOff()
 	ask := func(i int32) {
 		t.Helper()
 		p.send(t, frame(protocol.KeyProduce, 3, i, []byte("x")))

@@ -12,8 +12,8 @@ import (
 
 	"pgregory.net/rapid"
 
+	"github.com/chronik-io/chronik/internal/groupcommit"
 	"github.com/chronik-io/chronik/internal/protocol"
-	"github.com/chronik-io/chronik/internal/turn"
 )
 
 // log is what a Handler leaves for the end of a turn, as a partition: requests
@@ -25,7 +25,7 @@ type log struct {
 	did   func(name string)
 }
 
-func (l *log) Commit(*turn.Turn) {
+func (l *log) Commit(*groupcommit.Batch) {
 	l.mu.Lock()
 	queue := l.queue
 	l.queue = nil
@@ -39,7 +39,7 @@ func (l *log) Commit(*turn.Turn) {
 }
 
 func (l *log) add(r *Request) {
-	r.Later(l) // first: once it is in the queue, anybody's Commit may answer it
+	r.Batch().Add(l) // first: once it is in the queue, anybody's Commit may answer it
 	l.mu.Lock()
 	l.queue = append(l.queue, r)
 	l.mu.Unlock()

@@ -7,9 +7,9 @@ import (
 	"io"
 	"time"
 
+	"github.com/chronik-io/chronik/internal/groupcommit"
 	"github.com/chronik-io/chronik/internal/membuf"
 	"github.com/chronik-io/chronik/internal/protocol"
-	"github.com/chronik-io/chronik/internal/turn"
 	"go.uber.org/zap"
 )
 
@@ -80,7 +80,7 @@ func (c *conn) readRequest() error {
 	c.in.since = time.Time{}
 	c.in.light = h.Key == protocol.KeyProduce && size <= pollFrame
 	if err == nil {
-		err = c.start(frame, budget, size, unsupported, &c.turn, time.Now())
+		err = c.start(frame, budget, size, unsupported, &c.batch, time.Now())
 	}
 	if err != nil {
 		if frame != nil {
@@ -160,7 +160,7 @@ func (c *conn) readFrame(size int) (*membuf.Buffer, error) {
 
 // start parses the header and calls the handler. On success the request owns
 // frame and charge.
-func (c *conn) start(frame *membuf.Buffer, budget *membuf.Budget, size int, unsupported bool, t *turn.Turn, now time.Time) error {
+func (c *conn) start(frame *membuf.Buffer, budget *membuf.Budget, size int, unsupported bool, batch *groupcommit.Batch, now time.Time) error {
 	p := frame.Bytes()
 	h := protocol.ParsePrefix(p)
 	flexible := c.srv.opts.Table.Flexible(h.Key, h.Version)
@@ -181,7 +181,7 @@ func (c *conn) start(frame *membuf.Buffer, budget *membuf.Budget, size int, unsu
 	r.Listener, r.Principal, r.ClientID, r.Software = c.listener, anonymous, c.clientID, c.software
 	r.Peer, r.Local = c.peer, c.local
 	r.Key, r.Version, r.CorrelationID, r.Unsupported = h.Key, h.Version, h.CorrelationID, unsupported
-	r.Body, r.Received, r.turn = body, now, t
+	r.Body, r.Received, r.commits = body, now, batch
 	r.conn, r.flexible, r.frame, r.budget, r.size = c, flexible, frame, budget, size
 	c.in.last = r.Received
 	if !c.push(r) {

@@ -7,9 +7,9 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/chronik-io/chronik/internal/groupcommit"
 	"github.com/chronik-io/chronik/internal/membuf"
 	"github.com/chronik-io/chronik/internal/protocol"
-	"github.com/chronik-io/chronik/internal/turn"
 	"go.uber.org/zap"
 )
 
@@ -48,8 +48,8 @@ type Request struct {
 	Code int16
 
 	conn     *conn
-	turn     *turn.Turn // of the goroutine that handles the request
-	flexible bool       // header and body, as the table says
+	commits  *groupcommit.Batch // of the goroutine that handles the request
+	flexible bool               // header and body, as the table says
 
 	frame  *membuf.Buffer // what Body lies in
 	budget *membuf.Budget // charged with size bytes; nil where it was not
@@ -166,16 +166,16 @@ func (r *Request) expireAlone() {
 // what is parked for a client that is gone; the request is still to be answered.
 func (r *Request) OnClose(fn func()) (stop func() bool) { return context.AfterFunc(r.conn.ctx, fn) }
 
-// Later has c committed when the requests that arrived together with this
-// one were handled: once for all of them that ask for the same, on the same goroutine.
-// Only Handle may call it, before the answer can be given.
-func (r *Request) Later(c turn.Committer) {
+// Batch returns the commits that are run when the requests that arrived together with this
+// one have been handled, on the same goroutine. Only Handle may call it and add to it,
+// before the answer can be given.
+func (r *Request) Batch() *groupcommit.Batch {
 	if membuf.Invariants && r.answered.Load() {
-		// Outside such a build it would be another request's turn by now, and work
+		// Outside such a build it would be another request's batch by now, and work
 		// would be lost between two goroutines.
-		panic(fmt.Sprintf("network: API %d version %d left work for later after its answer", r.Key, r.Version))
+		panic(fmt.Sprintf("network: API %d version %d asked for its batch after its answer", r.Key, r.Version))
 	}
-	r.turn.Later(c)
+	return r.commits
 }
 
 // MayBlock says whether the handler may block, since it runs on the connection's own
@@ -183,10 +183,10 @@ func (r *Request) Later(c turn.Committer) {
 // done or written is done first. Only Handle may call it.
 func (r *Request) MayBlock() bool {
 	c := r.conn
-	if r.turn != &c.turn {
+	if r.commits != &c.batch {
 		return false
 	}
-	c.turn.End()
+	c.batch.HandOff()
 	c.mu.Lock()
 	c.flush()
 	c.mu.Unlock()

@@ -6,7 +6,7 @@ import (
 	"sync/atomic"
 	"time"
 
-	"github.com/chronik-io/chronik/internal/turn"
+	"github.com/chronik-io/chronik/internal/groupcommit"
 )
 
 // shift is what a goroutine needs that does a poller's work: it waits, reads and
@@ -16,7 +16,7 @@ import (
 type shift struct {
 	ready []pollEvent
 	buf   []byte // what one read takes
-	turn  turn.Turn
+	batch groupcommit.Batch
 	pen   pen
 	// ends counts when the end of a turn begins and is over: it is odd in between, and
 	// relieved once another shift has taken over.
@@ -99,7 +99,7 @@ func (p *poller) serve(s *shift, e *pollEvent, now time.Time) {
 	c.role = polling
 	c.mu.Unlock()
 	n, err := p.set.read(c, s.buf)
-	rest := c.handleSmall(s.buf[:n], &s.turn, now)
+	rest := c.handleSmall(s.buf[:n], &s.batch, now)
 	done := err == nil && len(rest) == 0 && n < len(s.buf) && !e.ended
 	if !done {
 		c.in.putBack(c.srv.opts.Pool, rest, err)
@@ -130,14 +130,14 @@ func (c *conn) stays() bool {
 
 // end ends a shift's turn; false says that the shift was relieved meanwhile.
 func (p *poller) end(s *shift) bool {
-	if s.turn.Idle() {
+	if s.batch.Empty() {
 		return true
 	}
 	n := s.ends.Add(1)
 	if !p.relief.armed.Load() && p.relief.armed.CompareAndSwap(false, true) {
 		p.relief.timer.Reset(reliefAfter)
 	}
-	s.turn.Finish()
+	s.batch.Run()
 	return s.ends.CompareAndSwap(n, n+1)
 }
 

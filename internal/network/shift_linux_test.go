@@ -6,8 +6,8 @@ import (
 	"sync"
 	"testing"
 
+	"github.com/chronik-io/chronik/internal/groupcommit"
 	"github.com/chronik-io/chronik/internal/protocol"
-	"github.com/chronik-io/chronik/internal/turn"
 )
 
 // disk stands still while it is held, and then answers what waits for it.
@@ -22,15 +22,15 @@ func (d *disk) handle(r *Request) {
 	d.mu.Lock()
 	d.waiting = append(d.waiting, r)
 	d.mu.Unlock()
-	r.Later(d)
+	r.Batch().Add(d)
 }
 
 func newDisk() *disk { return &disk{entered: make(chan struct{}, 8), release: make(chan struct{})} }
 
-func (d *disk) Commit(t *turn.Turn) { t.Last(d) }
-func (d *disk) Wake()               {}
+func (d *disk) Commit(batch *groupcommit.Batch) { batch.AddSync(d) }
+func (d *disk) Wake()                           {}
 
-func (d *disk) Finish() {
+func (d *disk) WriteGroup() {
 	d.entered <- struct{}{}
 	<-d.release
 	d.mu.Lock()

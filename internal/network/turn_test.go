@@ -4,14 +4,14 @@ import (
 	"testing"
 	"time"
 
+	"github.com/chronik-io/chronik/internal/groupcommit"
 	"github.com/chronik-io/chronik/internal/protocol"
-	"github.com/chronik-io/chronik/internal/turn"
 )
 
 // lateOnly answers requests when their turn ends, and only then.
 type lateOnly struct{ waiting []*Request }
 
-func (l *lateOnly) Commit(*turn.Turn) {
+func (l *lateOnly) Commit(*groupcommit.Batch) {
 	for _, r := range l.waiting {
 		r.Respond(body(nil))
 	}
@@ -49,7 +49,7 @@ func TestTurnEndsBeforeTheReaderWaits(t *testing.T) {
 					r.Throttle(time.Hour)
 				}
 				late.waiting = append(late.waiting, r)
-				r.Later(late)
+				r.Batch().Add(late)
 			}, c.change)
 			defer f.end(t)
 			p := f.pipe.dial()

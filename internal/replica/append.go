@@ -4,9 +4,9 @@ import (
 	"fmt"
 	"sync/atomic"
 
+	"github.com/chronik-io/chronik/internal/groupcommit"
 	"github.com/chronik-io/chronik/internal/record"
 	"github.com/chronik-io/chronik/internal/storage"
-	"github.com/chronik-io/chronik/internal/turn"
 )
 
 // Acks says which replicas must count before an append is acknowledged.
@@ -129,19 +129,9 @@ func (d *decided) finish() {
 	}
 }
 
-// Append appends a. It never blocks; a.Done hears of the outcome.
-func (p *Partition) Append(a *Append) {
-	p.Queue(a)
-	p.Commit(nil)
-}
-
-// Commit commits what is queued; see storage.Log.Commit.
-func (p *Partition) Commit(t *turn.Turn) { p.log.Commit(t) }
-
-// Queue queues a for the next Commit, which the caller owes: appends that are
-// queued together are committed together. It never blocks; a.Done hears of the
-// outcome, perhaps before Queue returns.
-func (p *Partition) Queue(a *Append) {
+// Append appends a. The log commits it when batch is run, or at once if batch is nil. It
+// never blocks. a.Done receives the outcome, perhaps before Append returns.
+func (p *Partition) Append(a *Append, batch *groupcommit.Batch) {
 	a.p = p
 	a.state.Store(pending)
 	a.BaseOffset, a.AppendTime, a.LogStart, a.Err = -1, -1, -1, nil
@@ -151,7 +141,7 @@ func (p *Partition) Queue(a *Append) {
 		return
 	}
 	a.inner = storage.Append{Batches: a.Batches.Bytes, LeaderEpoch: role.epoch, Sink: a}
-	p.log.Queue(&a.inner)
+	p.log.Append(&a.inner, batch)
 }
 
 // Numbered is storage.Sink: the append has its place in the log, or was refused.

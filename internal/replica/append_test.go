@@ -104,7 +104,7 @@ func TestAppendsAreRefusedByRoleEpochAndISR(t *testing.T) {
 			d := &outcome{ended: make(chan struct{}, 1)}
 			d.LeaderEpoch, d.Acks, d.MinISR, d.Batches = c.epoch, c.acks, c.minISR, batch(t, 1)
 			d.Done = func(*Append) { d.ended <- struct{}{} }
-			p.Append(&d.Append)
+			p.Append(&d.Append, nil)
 			if err := d.wait(t); !errors.Is(err, c.want) || (err != nil) != (d.BaseOffset == -1) {
 				t.Errorf("%v at %d, want %v", err, d.BaseOffset, c.want)
 			}
@@ -152,7 +152,7 @@ func holdCommit(t *testing.T, p *Partition) (first *outcome, release chan struct
 	entered := make(chan struct{})
 	first.LeaderEpoch, first.Acks, first.Batches = -1, AcksNone, batch(t, 1)
 	first.Done = func(*Append) { close(entered); <-release; first.ended <- struct{}{} }
-	go p.Append(&first.Append)
+	go p.Append(&first.Append, nil)
 	<-entered
 	return first, release
 }
@@ -182,7 +182,7 @@ func TestExpireInEachPhase(t *testing.T) {
 			<-d.ended
 		}
 		d.Acks = AcksLeader
-		p.Append(&d.Append)
+		p.Append(&d.Append, nil)
 		must(t, d.wait(t))
 		if d.times != 2 || d.Expire() {
 			t.Errorf("Done ran %d times in two uses", d.times)
@@ -201,7 +201,7 @@ func TestExpireInEachPhase(t *testing.T) {
 	in, out := make(chan struct{}), make(chan struct{})
 	second.LeaderEpoch, second.Acks, second.Batches = -1, AcksNone, batch(t, 1)
 	second.Done = func(*Append) { close(in); <-out; second.ended <- struct{}{} }
-	p.Append(&second.Append)
+	p.Append(&second.Append, nil)
 	numbered := begin(t, p, AcksAll, 1)
 	if !queued.Expire() || queued.pending() || !errors.Is(queued.Err, ErrTimedOut) {
 		t.Fatalf("queued: %+v", &queued.Append)
@@ -235,7 +235,7 @@ func TestADuplicateWaitsForItsFirstAppend(t *testing.T) {
 		d := &outcome{ended: make(chan struct{}, 1)}
 		d.LeaderEpoch, d.Acks, d.Batches = -1, AcksAll, record.Accepted{Bytes: append([]byte(nil), raw...)}
 		d.Done = func(*Append) { d.ended <- struct{}{} }
-		p.Append(&d.Append)
+		p.Append(&d.Append, nil)
 		return d
 	}
 	first, repeated := send(), send()
@@ -299,7 +299,7 @@ func TestNoEarlyAcknowledgementWhateverHappens(t *testing.T) {
 						t.Errorf("acks=%d for [%d, %d) at %+v", acks, a.inner.Base, a.inner.Next, e)
 					}
 				}
-				p.Append(&d.Append)
+				p.Append(&d.Append, nil)
 				if expire && acks != AcksNone {
 					go d.Expire()
 				}

@@ -86,7 +86,7 @@ func begin(t testing.TB, p *Partition, acks Acks, records int) *outcome {
 	d := &outcome{ended: make(chan struct{}, 8)}
 	d.LeaderEpoch, d.Acks, d.Batches, d.MinISR = -1, acks, batch(t, records), 1
 	d.Done = func(*Append) { d.times++; d.ended <- struct{}{} }
-	p.Append(&d.Append)
+	p.Append(&d.Append, nil)
 	return d
 }
 

@@ -180,7 +180,7 @@ func (p *Partition) Follow(epoch int32, leaderHigh int64, batches []byte, done f
 		done(fmt.Errorf("follow %s in epoch %d: %w: the current epoch is %d", p, epoch, ErrFencedEpoch, r.epoch))
 		return
 	}
-	p.log.Append(&storage.Append{Batches: batches, Assigned: true, Sink: followed{p, leaderHigh, done}})
+	p.log.Append(&storage.Append{Batches: batches, Assigned: true, Sink: followed{p, leaderHigh, done}}, nil)
 }
 
 // followed is the sink of Follow.

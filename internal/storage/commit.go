@@ -7,9 +7,9 @@ import (
 	"sync"
 	"time"
 
+	"github.com/chronik-io/chronik/internal/groupcommit"
 	"github.com/chronik-io/chronik/internal/record"
 	"github.com/chronik-io/chronik/internal/storage/journal"
-	"github.com/chronik-io/chronik/internal/turn"
 	"github.com/chronik-io/chronik/pkg/durability"
 )
 
@@ -64,24 +64,24 @@ type queueState struct {
 
 func (q *queueState) init() { q.freed = sync.NewCond(&q.qmu) }
 
-// Append queues a and commits, if nobody does. Appends of one caller are numbered
-// in the order of its calls.
-func (l *Log) Append(a *Append) {
-	l.Queue(a)
-	l.Commit(nil)
-}
-
-// Queue queues a for whoever commits next. The caller owes a call of Commit, soon:
-// appends that are queued together share a chunk, a journal entry and a wake-up.
-func (l *Log) Queue(a *Append) {
+// Append queues a. It is committed when batch is run, together with what else is queued by
+// then: such appends share a chunk, a journal entry and a wake-up. If batch is nil it is
+// committed at once, or by the goroutine that is committing. Appends of one caller are numbered in the
+// order of its calls. It does not block; a.Sink receives the outcome, perhaps before Append returns.
+func (l *Log) Append(a *Append, batch *groupcommit.Batch) {
 	l.qmu.Lock()
 	l.queue = append(l.queue, a)
 	l.qmu.Unlock()
+	if batch != nil {
+		batch.Add(l)
+	} else {
+		l.Commit(nil)
+	}
 }
 
-// Commit commits what is queued, if nobody does. What it hands to the journal is written
-// at the end of t, or soon if t is nil.
-func (l *Log) Commit(t *turn.Turn) {
+// Commit is groupcommit.Committer: it commits what is queued, unless another goroutine is
+// committing. The journal writes it when batch is run, or soon if batch is nil.
+func (l *Log) Commit(batch *groupcommit.Batch) {
 	l.qmu.Lock()
 	if l.owned || l.waiters > 0 || len(l.queue) == 0 {
 		l.qmu.Unlock()
@@ -89,7 +89,7 @@ func (l *Log) Commit(t *turn.Turn) {
 	}
 	l.owned = true
 	l.qmu.Unlock()
-	l.commit(t)
+	l.commit(batch)
 }
 
 // own waits until nobody commits and keeps others from it until disown.
@@ -118,9 +118,9 @@ func (l *Log) tryOwn() bool {
 // disown ends own, and commits what came meanwhile.
 func (l *Log) disown() { l.commit(nil) }
 
-// commit takes group after group, of a chunk each, from the queue until it is empty. The caller
-// owns the right to.
-func (l *Log) commit(t *turn.Turn) {
+// commit takes groups from the queue, of one chunk each, until the queue is empty. The caller
+// has the right to commit.
+func (l *Log) commit(batch *groupcommit.Batch) {
 	for {
 		l.qmu.Lock()
 		if l.waiters > 0 {
@@ -135,10 +135,14 @@ func (l *Log) commit(t *turn.Turn) {
 			l.qmu.Unlock()
 			return
 		}
-		group := l.takeLocked()
+		group, size := l.takeLocked()
 		l.qmu.Unlock()
 
-		l.commitGroup(group, t)
+		if err := l.refusal(); err != nil {
+			l.refuse(group, err)
+		} else {
+			l.commitGroup(group, size, batch)
+		}
 
 		clear(group)
 		l.qmu.Lock()
@@ -147,50 +151,39 @@ func (l *Log) commit(t *turn.Turn) {
 	}
 }
 
-// takeLocked takes the next group from the queue: all of it, but no more than
-// makes one chunk, since each chunk asks for memory.
-func (l *Log) takeLocked() []*Append {
-	n, size := 0, 0
+// takeLocked takes the next group from the queue and returns the bytes of its batches: all of
+// the queue, but no more than makes one chunk, since each chunk asks for memory.
+func (l *Log) takeLocked() (group []*Append, size int) {
+	n := 0
 	for n < len(l.queue) && (n == 0 || size+len(l.queue[n].Batches) <= chunkTarget) {
 		size += len(l.queue[n].Batches)
 		n++
 	}
-	group := l.queue
+	group = l.queue
 	if n == len(group) {
 		l.queue, l.spare = l.spare[:0], nil
-		return group
+		return group, size
 	}
 	group = slices.Clone(group[:n])
 	l.queue = slices.Delete(l.queue, 0, n)
-	return group
+	return group, size
 }
 
-// commitGroup numbers the appends of a group in order and hands them over.
-func (l *Log) commitGroup(group []*Append, t *turn.Turn) {
-	if err := l.refusal(); err != nil {
-		if errors.Is(err, ErrLowSpace) {
-			l.dir.stats.refused.Add(float64(len(group)))
-		}
-		refuse(group, err)
-		return
+// refuse ends appends for which nothing was done.
+func (l *Log) refuse(group []*Append, err error) {
+	if errors.Is(err, ErrLowSpace) {
+		l.dir.stats.refused.Add(float64(len(group)))
 	}
-	size := 0
-	for _, a := range group {
-		size += len(a.Batches)
-	}
-	l.commitChunk(group, size, time.Now(), t)
-}
-
-// refuse answers appends that nothing was done for.
-func refuse(group []*Append, err error) {
 	for _, a := range group {
 		a.Err = err
 		a.Sink.Numbered(a)
 	}
 }
 
-// commitChunk copies what may be appended into one chunk and hands it over.
-func (l *Log) commitChunk(group []*Append, size int, now time.Time, t *turn.Turn) {
+// commitGroup numbers the appends of a group in order, copies what may be appended into one
+// chunk, and hands that to the journal.
+func (l *Log) commitGroup(group []*Append, size int, batch *groupcommit.Batch) {
+	now := time.Now()
 	c := l.newChunk(size, now)
 	l.smu.Lock()
 	for _, a := range group {
@@ -207,7 +200,7 @@ func (l *Log) commitChunk(group []*Append, size int, now time.Time, t *turn.Turn
 		a.Sink.Numbered(a)
 	}
 	if len(c.data) > 0 {
-		l.handOver(c, t)
+		l.handOver(c, batch)
 	}
 }
 
@@ -294,8 +287,9 @@ func (l *Log) publish(c *chunk) {
 	l.mu.Unlock()
 }
 
-// handOver passes the chunk on to the journal.
-func (l *Log) handOver(c *chunk, t *turn.Turn) {
+// handOver submits the chunk to the journal, which has a reference of its own to the bytes
+// until Written or Durable: if the log drops them meanwhile, what is being written stays as it is.
+func (l *Log) handOver(c *chunk, batch *groupcommit.Batch) {
 	if c.ready { // only in tests that break a rule
 		l.dir.schedule(l)
 	}
@@ -304,9 +298,12 @@ func (l *Log) handOver(c *chunk, t *turn.Turn) {
 		Stream: l.stream, Type: journal.Batches, Payload: c.data, PrevEnd: c.base, NextEnd: c.next,
 		Records: c.records, Profile: &cfg.Profile, Owner: c,
 	}
-	// An error means that the journal has failed: the directory is about to
-	// revert every log to its durable end, this chunk with it.
-	_ = c.submit(l.dir.journal, t)
+	c.buf.Retain()
+	if err := l.dir.journal.Submit(batch, &c.entry); err != nil {
+		// The journal has failed: the directory is about to revert every log to its
+		// durable end, this chunk with it.
+		c.buf.Release()
+	}
 }
 
 // chunkWritten is called by the journal when the chunk's frame is written.

@@ -53,7 +53,7 @@ func (s *script) append(n, size int) error {
 			return err
 		}
 		a := &Append{Batches: data, Sink: make(sink, 1)}
-		appendInTurn(s.l, a)
+		appendInBatch(s.l, a)
 		if <-a.Sink.(sink); a.Err != nil {
 			return a.Err
 		}

@@ -10,15 +10,19 @@
 //
 // # The way of a batch
 //
-//	Append   any goroutine   the queue of the log: mutex and slice append
-//	commit   one goroutine   the caller that finds nobody committing takes what makes one chunk from the queue:
-//	         at a time       sequence check, offsets, copy into pooled memory (the tail), Sink.Numbered, hand over
-//	journal  writer or       internal/storage/journal: one write, and one datasync, for all logs of the directory,
-//	         poller          whatever their profiles
-//	notify   notifier or     writtenEnd moves after the write (profiles that acknowledge what is written), durableEnd
-//	         poller          after the datasync; Observer.Advanced
-//	flush    flusher         durable chunks go to the segment in large writes; from here on they are a cache
-//	sweep    maintenance     segments are synced, the checkpoint moves, journal files are freed
+// docs/architecture.md names the functions from a request to the fdatasync. In this package:
+//
+//	Append     commit.go   any goroutine            the append joins the log's queue, and the log the caller's
+//	                                                groupcommit.Batch; without one it is committed at once
+//	Commit     commit.go   one goroutine at a time  takes from the queue what makes one chunk: sequence check, offsets,
+//	                                                copy into pooled memory (the tail), Sink.Numbered, journal.Submit
+//	journal                writer or poller         one write, and one datasync, for all logs of the directory,
+//	                                                whatever their profiles
+//	Written,   tail.go,    notifier or poller       writtenEnd moves after the write (profiles that acknowledge what is
+//	Durable    commit.go                            written), durableEnd after the datasync; Observer.Advanced
+//	flush      flush.go    flusher                  durable chunks go to the segment in large writes; from here on they
+//	                                                are a cache
+//	sweep      sweep.go    maintenance              segments are synced, the checkpoint moves, journal files are freed
 //
 // Two invariants. (1) durableEnd covers a byte only after a datasync of the
 // journal that began after the byte was written, or a checkpoint that lists the synced

@@ -32,7 +32,7 @@ func follow(l *Log, batches ...record.Batch) *Append {
 	for _, b := range batches {
 		a.Batches = append(a.Batches, b...)
 	}
-	l.Append(a)
+	l.Append(a, nil)
 	return <-a.Sink.(sink)
 }
 

@@ -5,9 +5,9 @@ import (
 	"testing"
 	"time"
 
+	"github.com/chronik-io/chronik/internal/groupcommit"
 	"github.com/chronik-io/chronik/internal/record"
 	"github.com/chronik-io/chronik/internal/storage/segment"
-	"github.com/chronik-io/chronik/internal/turn"
 	"github.com/chronik-io/chronik/internal/vfs"
 )
 
@@ -64,18 +64,17 @@ func testBatch(t testing.TB, size int, p *record.Producer) []byte {
 	return data
 }
 
-// appendInTurn appends as a request does that is handled with others.
-func appendInTurn(l *Log, a *Append) {
-	var t turn.Turn
-	l.Queue(a)
-	t.Later(l)
-	t.Finish()
+// appendInBatch appends as a request does that is handled with others.
+func appendInBatch(l *Log, a *Append) {
+	var b groupcommit.Batch
+	l.Append(a, &b)
+	b.Run()
 }
 
 // send appends one batch and returns when it is numbered or refused.
 func send(l *Log, data []byte) *Append {
 	a := &Append{Batches: data, Sink: make(sink, 1)}
-	l.Append(a)
+	l.Append(a, nil)
 	return <-a.Sink.(sink)
 }
 

@@ -31,7 +31,7 @@ func TestRecordsInFlightCountAfterAChangeToSync(t *testing.T) {
 		held := errs.Add(errfs.Rule{Ops: errfs.Write, Path: "*.journal", Count: 1, Before: func(errfs.Call) { <-hold }})
 		a := &Append{Batches: testBatch(t, 10, nil), Sink: make(sink, 1)}
 		appended := make(chan struct{})
-		go func() { defer close(appended); l.Append(a) }()
+		go func() { defer close(appended); l.Append(a, nil) }()
 		eventually(t, "the write began", func() bool { return held.Hits() > 0 })
 		l.Configure(testConfig("sync"))
 		close(hold)

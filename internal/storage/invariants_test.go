@@ -318,7 +318,7 @@ func TestFault02KillAgainAndAgain(t *testing.T) {
 			}
 			holds(t, l, l.Ends().LogEnd)
 			for range 5 {
-				l.Append(&Append{Batches: testBatch(t, 2000, nil), Sink: make(sink, 1)})
+				l.Append(&Append{Batches: testBatch(t, 2000, nil), Sink: make(sink, 1)}, nil)
 			}
 		}
 		l := d.Logs()[round%4]

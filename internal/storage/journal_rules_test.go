@@ -59,7 +59,7 @@ func TestSweepCarriesSmallPartitions(t *testing.T) {
 	data := testBatch(t, 100, nil)
 	for range 2 {
 		for _, l := range logs {
-			l.Append(&Append{Batches: data, Sink: make(sink, 1)})
+			l.Append(&Append{Batches: data, Sink: make(sink, 1)}, nil)
 		}
 	}
 	for _, l := range logs {
@@ -177,7 +177,7 @@ func TestFault09SlowSegmentsBoundMemory(t *testing.T) {
 	sent := make([]*Append, 0, 2000)
 	for i := range 2000 { // a record each
 		a := &Append{Batches: testBatch(t, 1000, nil), Sink: make(sink, 1)}
-		logs[i%20].Append(a)
+		logs[i%20].Append(a, nil)
 		sent = append(sent, a)
 	}
 	if n := d.memory.deferred.Load(); n > 2*bound {
@@ -207,7 +207,7 @@ func TestDeleteNeedsNoJournalSpace(t *testing.T) {
 	var queued []*Append
 	for range 200 {
 		a := &Append{Batches: testBatch(t, 4000, nil), Sink: make(sink, 1)}
-		logs[0].Append(a)
+		logs[0].Append(a, nil)
 		queued = append(queued, a)
 	}
 	if err := d.Delete(logs[0]); err != nil {

@@ -192,9 +192,9 @@ func (w *world) send(m *mlog, data []byte, pid int64) *Append {
 	m.mu.Unlock()
 	a := &Append{Batches: data, LeaderEpoch: w.epoch, Sink: &modelSink{m: m, pid: pid, done: make(chan struct{})}}
 	if len(data)%2 == 0 {
-		m.l.Append(a)
+		m.l.Append(a, nil)
 	} else {
-		appendInTurn(m.l, a)
+		appendInBatch(m.l, a)
 	}
 	select {
 	case <-a.Sink.(*modelSink).done:

@@ -135,7 +135,7 @@ func TestCloseEndsOnADeadOrFullDisk(t *testing.T) {
 				var told []*Append
 				for i := range waiting {
 					a := &Append{Batches: testBatch(t, 4000, nil), Sink: make(sink, 1)}
-					logs[i%4].Append(a)
+					logs[i%4].Append(a, nil)
 					told = append(told, a)
 				}
 				logs[2].Configure(testConfig("os")) // changes while it can't

@@ -27,7 +27,7 @@ func TestFault10StartWithManyPartitions(t *testing.T) {
 	logs := makeLogs(t, d, n, "sync")
 	data := testBatch(t, 100, nil)
 	for _, l := range logs[:busy] {
-		l.Append(&Append{Batches: data, Sink: make(sink, 1)})
+		l.Append(&Append{Batches: data, Sink: make(sink, 1)}, nil)
 	}
 	for _, l := range logs[:busy] {
 		eventually(t, "the records count", func() bool { return l.AckEnd() == 1 })
@@ -92,7 +92,7 @@ func TestFault09SlowDiskIsItsOwnTrouble(t *testing.T) {
 	var sent []*Append
 	for range 2000 { // 2 MB
 		a := &Append{Batches: testBatch(t, 1000, nil), Sink: make(sink, 1)}
-		slow.Append(a)
+		slow.Append(a, nil)
 		sent = append(sent, a)
 	}
 	put(t, quick, 500, 100) // while nothing of the other moves

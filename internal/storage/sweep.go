@@ -252,7 +252,7 @@ func (l *Log) carry(all *atomic.Int64, budget int64) int64 {
 		Stream: l.stream, Type: journal.Batches, Carried: true, Payload: payload, PrevEnd: prev, NextEnd: next,
 		Owner: carriedOwner{l, all},
 	}
-	if err := l.dir.journal.Submit(e); err != nil {
+	if err := l.dir.journal.Submit(nil, e); err != nil {
 		e.Owner.Durable(e, err)
 		return 0
 	}

@@ -10,7 +10,6 @@ import (
 	"github.com/chronik-io/chronik/internal/membuf"
 	"github.com/chronik-io/chronik/internal/record"
 	"github.com/chronik-io/chronik/internal/storage/journal"
-	"github.com/chronik-io/chronik/internal/turn"
 )
 
 // chunk is a run of whole batches in pooled memory: one entry of the journal,
@@ -41,23 +40,6 @@ type chunk struct {
 
 // setLSN says that one frame holds the chunk.
 func (c *chunk) setLSN(lsn journal.LSN) { c.first, c.last = lsn, lsn }
-
-// submit gives the chunk to the journal, to be written at the end of t if that is not
-// nil. The journal has a reference of its own to the bytes until Durable: whoever else
-// drops them, and be it with the log, what is being written stays as it is.
-func (c *chunk) submit(j *journal.Journal, t *turn.Turn) (err error) {
-	c.buf.Retain()
-	if t != nil {
-		err = j.Queue(&c.entry)
-		t.Last(j)
-	} else {
-		err = j.Submit(&c.entry)
-	}
-	if err != nil {
-		c.buf.Release()
-	}
-	return err
-}
 
 // Written is journal.Owner.
 func (c *chunk) Written(*journal.Entry) {

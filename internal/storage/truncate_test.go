@@ -30,7 +30,7 @@ func inTurns(l *Log, first int64, n int) error {
 	for range n {
 		at := l.Ends().LogEnd
 		a := &Append{Batches: numbered(first+at%3, int32(at/3), time.Now()), Sink: make(sink, 1)}
-		l.Append(a)
+		l.Append(a, nil)
 		if <-a.Sink.(sink); a.Err != nil {
 			return a.Err
 		}
@@ -61,7 +61,7 @@ func remembered(l *Log) error {
 	end := l.Ends().LogEnd
 	for at := max(end-15, l.Ends().LogStart); at < end; at++ {
 		a := &Append{Batches: numbered(1+at%3, int32(at/3), time.Now()), Sink: make(sink, 1)}
-		l.Append(a)
+		l.Append(a, nil)
 		if <-a.Sink.(sink); a.Err != nil || !a.Duplicate || a.Base != at {
 			return fmt.Errorf("a retry of batch %d of a log that ends at %d: %+v, %w", at, end, a.Base, a.Err)
 		}

@@ -47,7 +47,7 @@ func (l *Log) Append(epoch int32, records []coordinator.Record, now time.Time, d
 		LeaderEpoch: epoch, Acks: replica.AcksAll, MinISR: l.minISR(),
 		Batches: record.Accepted{Bytes: batch, Batches: 1, Records: len(records), MaxTimestamp: now.UnixMilli(), AppendTime: -1},
 		Done:    func(a *replica.Append) { done(a.Err) },
-	})
+	}, nil)
 }
 
 const (

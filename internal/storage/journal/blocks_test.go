@@ -27,12 +27,12 @@ func TestAcknowledgedFramesSurviveALossOfPowerDuringTheNextGroup(t *testing.T) {
 			var acked []*Entry
 			for i := range 5 {
 				acked = append(acked, entry(s, int64(i), size, eager, o))
-				ok(t, j.Submit(acked[i]))
+				ok(t, j.Submit(nil, acked[i]))
 				synctest.Wait()
 			}
 			hold := make(chan struct{})
 			fsys.Add(errfs.Rule{Ops: errfs.Datasync, Before: func(errfs.Call) { <-hold }})
-			ok(t, j.Submit(entry(s, 5, size, eager, o)))
+			ok(t, j.Submit(nil, entry(s, 5, size, eager, o)))
 			synctest.Wait() // the group is written and not synced
 			for seed := range uint64(20) {
 				image := disk.PowerLossImage(crashfs.GarbleSectors, seed)

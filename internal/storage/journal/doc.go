@@ -12,17 +12,20 @@
 //
 // # The way of an entry
 //
-//	Submit      any goroutine     the entry joins its stream's queue; never blocks
+//	Submit      any goroutine     the entry joins its stream's queue, and the journal the caller's groupcommit.Batch
+//	WriteGroup  the batch's       writes the group in place of the writer if that one sleeps and the disk is quick;
+//	            goroutine         otherwise wakes it
 //	window      writer            the group closes when the first of: an entry does not want to
 //	                              wait, the earliest deadline, the smallest limit, nobody left to wait for,
 //	                              arrivals have dried up
-//	write       writer            round-robin over streams, LSNs given, ~4 MiB a write, past the page cache
+//	write       who writes        round-robin over streams, LSNs given, ~4 MiB a write, past the page cache
 //	                              unless every entry of the write is acknowledged as written
-//	written     notifier          Owner.Written for entries whose profile acknowledges what is written
-//	sync        writer            one datasync for everything written, if an entry of the group waits for it, the
+//	written     notifier, or      Owner.Written for entries whose profile acknowledges what is written
+//	            who writes
+//	sync        who writes        one datasync for everything written, if an entry of the group waits for it, the
 //	                              shortest interval of a profile has passed, somebody asked (Sync), or much is unsynced
-//	durable     notifier          Owner.Durable in LSN order, then DurableThrough for the entries that were
-//	                              reported as written; the writer is already at the next group
+//	durable     notifier, or      Owner.Durable in LSN order, then DurableThrough for the entries that were
+//	            who writes        reported as written; with the notifier, the writer is already at the next group
 //
 // Four invariants. (1) Owner.Durable reports success only after a datasync that
 // began after the entry's last byte was written, and after every entry with a

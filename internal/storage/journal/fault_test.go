@@ -62,7 +62,7 @@ func failOnce(t *testing.T, op errfs.Op, from int, drop errfs.Drop) (hit bool) {
 			if err := <-j.failed; !errors.Is(err, syscall.EIO) {
 				t.Fatalf("%s: failed with %v", name, err)
 			}
-			if j.Submit(entry(s, at, 10, eager, o)) == nil {
+			if j.Submit(nil, entry(s, at, 10, eager, o)) == nil {
 				t.Fatalf("%s: a journal that stands still took an entry", name)
 			}
 			verifyAcked(t, name, disk, redo, acked)
@@ -142,7 +142,7 @@ func TestFullDiskMakesCommitsWait(t *testing.T) {
 		ok(t, fsys.SetQuota(testDir, 150<<10, nil))
 		const n = 40
 		for i := range n {
-			ok(t, j.Submit(entry(s, int64(i), 9000, eager, o)))
+			ok(t, j.Submit(nil, entry(s, int64(i), 9000, eager, o)))
 		}
 		time.Sleep(time.Minute)
 		waiting := n - o.count()
@@ -181,7 +181,7 @@ func TestCloseWithoutRoom(t *testing.T) {
 		s, o := newStream(1), newTold()
 		ok(t, fsys.SetQuota(testDir, 100<<10, nil))
 		for i := range 30 {
-			ok(t, j.Submit(entry(s, int64(i), 9000, eager, o)))
+			ok(t, j.Submit(nil, entry(s, int64(i), 9000, eager, o)))
 		}
 		time.Sleep(5 * time.Second)
 		ok(t, j.Close())

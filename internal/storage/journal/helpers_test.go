@@ -10,6 +10,7 @@ import (
 
 	"go.uber.org/goleak"
 
+	"github.com/chronik-io/chronik/internal/groupcommit"
 	"github.com/chronik-io/chronik/internal/vfs"
 	"github.com/chronik-io/chronik/internal/vfs/crashfs"
 	"github.com/chronik-io/chronik/pkg/durability"
@@ -182,13 +183,13 @@ func newStream(n int) *Stream { return NewStream(StreamID{Topic: [16]byte{1}, Pa
 // give gives the journal an entry in one of three ways, which mean the same.
 func (j *opened) give(way int, e *Entry) error {
 	if way%3 == 0 {
-		return j.Submit(e)
+		return j.Submit(nil, e)
 	}
-	err := j.Queue(e)
+	err := j.Submit(new(groupcommit.Batch), e)
 	if way%3 == 1 {
 		j.Wake()
 	} else {
-		j.Finish()
+		j.WriteGroup()
 	}
 	return err
 }
@@ -205,7 +206,7 @@ func entry(s *Stream, at int64, size int, p *durability.Profile, o Owner) *Entry
 // lsns scans and returns what the chain holds, checked to be dense.
 func frames(fsys vfs.FS, from Position) ([]Frame, Extent, error) {
 	var all []Frame
-	ext, err := scan(reader{fs: fsys, dir: testDir, id: testID}, from, func(f Frame) error {
+	ext, err := scan(&reader{fs: fsys, dir: testDir, id: testID}, from, func(f Frame) error {
 		f.Payload = append([]byte(nil), f.Payload...)
 		if n := len(all); n > 0 && all[n-1].LSN+1 != f.LSN {
 			return fmt.Errorf("LSN %d follows %d", f.LSN, all[n-1].LSN)

@@ -112,19 +112,6 @@ func (e *Entry) patient() bool { return e.Profile != nil && e.Profile.MaxWait > 
 // size is an upper bound of what the entry takes in a file.
 func (e *Entry) size() int64 { return frameHeader + int64(len(e.Payload)) + 8 }
 
-// Stream is a log's queue in the journal. Its fields belong to the journal's lock.
-type Stream struct {
-	id     StreamID
-	queue  fifo[*Entry]
-	listed bool // stands in Journal.ready
-}
-
-// NewStream returns the queue for a log. It outlives failures of the journal.
-func NewStream(id StreamID) *Stream { return &Stream{id: id} }
-
-// ID names the stream.
-func (s *Stream) ID() StreamID { return s.id }
-
 type state uint8
 
 const (
@@ -173,18 +160,6 @@ type Journal struct {
 	done    sync.WaitGroup
 }
 
-// batch is what one write or datasync decided.
-type batch struct {
-	entries []*Entry
-	written bool // the entries are written; not set: they are durable, or lost to err
-	err     error
-	failed  bool // the journal stands still because of err
-	// notified, where it is not 0, is the LSN through which every owner has been
-	// notified after this batch, and through the one through which written
-	// entries have become durable.
-	notified, through LSN
-}
-
 // Open prepares the journal below opt.Dir, which must exist. It writes nothing
 // and takes no entries before Fresh and Resume. Close must be called.
 func Open(opt Options) (*Journal, error) {
@@ -203,6 +178,9 @@ func Open(opt Options) (*Journal, error) {
 	if j.opt.UnsyncedBytes <= 0 {
 		j.opt.UnsyncedBytes = unsyncedBytes
 	}
+	if j.opt.Absent == nil {
+		j.opt.Absent = func() int { return 1 } // somebody may come
+	}
 	j.idle = sync.NewCond(&j.mu)
 	if err := j.space.init(&j.opt, j.poke); err != nil {
 		return nil, err
@@ -214,76 +192,6 @@ func Open(opt Options) (*Journal, error) {
 	return j, nil
 }
 
-// Submit queues entries of one stream and has them written. They become durable in
-// the order of Submit and Queue calls of their stream. It never blocks; on error,
-// ErrStopped, nothing was queued and no owner will be told.
-func (j *Journal) Submit(entries ...*Entry) error {
-	j.mu.Lock()
-	now := time.Now()
-	err := j.queueLocked(entries, now)
-	wake := err == nil && j.wakeLocked(now)
-	j.mu.Unlock()
-	if wake {
-		j.poke()
-	}
-	return err
-}
-
-// Queue is Submit for a caller that calls Finish or Wake soon, before it waits for
-// anything.
-func (j *Journal) Queue(entries ...*Entry) error {
-	j.mu.Lock()
-	defer j.mu.Unlock()
-	return j.queueLocked(entries, time.Now())
-}
-
-func (j *Journal) queueLocked(entries []*Entry, now time.Time) error {
-	if j.state != running {
-		return ErrStopped
-	}
-	for _, e := range entries {
-		e.arrived = now
-		s := e.Stream
-		s.queue.push(e)
-		if !s.listed {
-			s.listed = true
-			j.ready.push(s)
-		}
-		j.waiting.add(e)
-	}
-	return nil
-}
-
-// wakeLocked says whether to poke the parked writer now. Who is busy asks again when
-// it is through.
-func (j *Journal) wakeLocked(now time.Time) bool {
-	wake := j.parked && !j.busy && j.waiting.entries > 0 && j.wantedLocked(now)
-	if wake {
-		j.parked = false
-	}
-	return wake
-}
-
-// wantedLocked: is there a reason for the parked writer to look before it does
-// by itself?
-func (j *Journal) wantedLocked(now time.Time) bool {
-	if j.roomless {
-		return j.waiting.controls > 0
-	}
-	if j.waiting.wakeAt.IsZero() {
-		return true // it doesn't know yet that something waits
-	}
-	closed, wait := j.waiting.verdict(now, j.opt.Absent)
-	return closed || now.Add(wait).Before(j.waiting.wakeAt)
-}
-
-func (j *Journal) poke() {
-	select {
-	case j.wake <- struct{}{}:
-	default:
-	}
-}
-
 // Drop takes the stream's entries back that are not yet being written and tells
 // their owners ErrDropped. Entries being written are told as usual.
 func (j *Journal) Drop(s *Stream) {
@@ -291,11 +199,9 @@ func (j *Journal) Drop(s *Stream) {
 	dropped := append([]*Entry(nil), s.queue.all()...)
 	s.queue.reset() // the writer takes it off the list
 	for _, e := range dropped {
-		j.waiting.remove(e)
+		j.waiting.count(e, -1)
 	}
-	if j.waiting.entries == 0 {
-		j.waiting.clear()
-	}
+	j.waiting.taken(j.ready.all())
 	j.mu.Unlock()
 	for _, e := range dropped {
 		e.Owner.Durable(e, ErrDropped)
@@ -325,6 +231,15 @@ func (j *Journal) Sync() {
 
 // Notified returns the LSN through which all owners have been told.
 func (j *Journal) Notified() LSN { return LSN(j.notified.Load()) }
+
+// Pulse returns the last durable LSN, and whether somebody waits for the next
+// one: entries are queued, or the writer has a group. Where that stays so and
+// the LSN stays the same for long, the journal hangs, or its disk does.
+func (j *Journal) Pulse() (durable LSN, waiting bool) {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	return j.Durable(), j.waiting.entries > 0 || j.busy || j.asked
+}
 
 // Close writes what is queued, if the journal runs, and stops the goroutines.
 // Entries that only a Release or space on the disk would let pass are told

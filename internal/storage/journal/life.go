@@ -38,7 +38,6 @@ func (j *Journal) Fresh(minNext LSN) (Position, error) {
 		s.discard(f)
 		return Position{}, fmt.Errorf("begin journal file: %w", err)
 	}
-	f.dirty = false
 	s.begin(f)
 	j.assigned.Store(uint64(first) - 1)
 	j.durable.Store(uint64(first) - 1)

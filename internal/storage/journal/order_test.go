@@ -48,7 +48,7 @@ func TestOrderUnderConcurrency(t *testing.T) {
 		ok(t, o.err(e))
 		ok(t, holds(all, e))
 	}
-	if err := j.Submit(entry(newStream(99), 0, 1, eager, o)); !errors.Is(err, ErrStopped) {
+	if err := j.Submit(nil, entry(newStream(99), 0, 1, eager, o)); !errors.Is(err, ErrStopped) {
 		t.Errorf("submit after close: %v", err)
 	}
 	ok(t, j.Close())
@@ -64,7 +64,7 @@ func TestNobodyIsToldBeforeTheSync(t *testing.T) {
 		held := fsys.Add(errfs.Rule{Ops: errfs.Datasync, Before: func(errfs.Call) { <-hold }})
 		const n = 10
 		for i := range n {
-			ok(t, j.Submit(entry(s, int64(i), 350, eager, o)))
+			ok(t, j.Submit(nil, entry(s, int64(i), 350, eager, o)))
 			synctest.Wait()
 		}
 		if o.count() != 0 {
@@ -94,11 +94,11 @@ func TestBulkDoesNotHoldUpSmallEntries(t *testing.T) {
 		}
 		hold := make(chan struct{})
 		rule := fsys.Add(errfs.Rule{Ops: errfs.Datasync, Count: 1, Before: func(errfs.Call) { <-hold }})
-		ok(t, j.Submit(entries...))
+		ok(t, j.Submit(nil, entries...))
 		synctest.Wait() // the first write waits for its sync
 		small := newTold()
 		e := entry(newStream(2), 0, 350, eager, small)
-		ok(t, j.Submit(e))
+		ok(t, j.Submit(nil, e))
 		close(hold)
 		small.wait(1)
 		if e.LSN > 10 {
@@ -117,13 +117,13 @@ func TestDrop(t *testing.T) {
 		j := open(t, memory(t), func(o *Options) { o.Absent = several })
 		a, b := newStream(1), newStream(2)
 		oa, ob := newTold(), newTold()
-		ok(t, j.Submit(entry(a, 0, 100, high, oa), entry(a, 1, 100, high, oa)))
-		ok(t, j.Submit(entry(b, 0, 100, high, ob)))
+		ok(t, j.Submit(nil, entry(a, 0, 100, high, oa), entry(a, 1, 100, high, oa)))
+		ok(t, j.Submit(nil, entry(b, 0, 100, high, ob)))
 		j.Drop(a)
 		if oa.count() != 2 || !errors.Is(oa.err(oa.entries[0]), ErrDropped) {
 			t.Errorf("%d were told", oa.count())
 		}
-		ok(t, j.Submit(entry(a, 0, 100, high, oa)))
+		ok(t, j.Submit(nil, entry(a, 0, 100, high, oa)))
 		time.Sleep(high.MaxWait)
 		synctest.Wait()
 		if ob.count() != 1 || oa.count() != 3 {
@@ -155,7 +155,7 @@ func BenchmarkGroup(b *testing.B) {
 			for b.Loop() {
 				c.Add(n)
 				for _, e := range entries {
-					ok(b, j.Submit(e))
+					ok(b, j.Submit(nil, e))
 				}
 				c.Wait()
 				if j.Used() > 512<<20 {

@@ -23,7 +23,7 @@ func TestRotateWaitsUntilEveryOwnerWasTold(t *testing.T) {
 		j := open(t, memory(t), nil)
 		s, o := newStream(1), heldOwner{newTold(), make(chan struct{})}
 		for i := range int64(3) {
-			ok(t, j.Submit(entry(s, i, 100, eager, o)))
+			ok(t, j.Submit(nil, entry(s, i, 100, eager, o)))
 			synctest.Wait() // a group of its own, durable and not told
 		}
 		rotated := make(chan Position, 1)

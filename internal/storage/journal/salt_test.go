@@ -25,7 +25,7 @@ func staleFrames(t *testing.T, b Broken) (ghosts bool) {
 		put := func(n, size int) {
 			s, o := newStream(1), newTold()
 			for i := range n {
-				ok(t, j.Submit(entry(s, int64(i), size, eager, o)))
+				ok(t, j.Submit(nil, entry(s, int64(i), size, eager, o)))
 				synctest.Wait() // the next file is prepared as well
 			}
 		}
@@ -59,6 +59,6 @@ func scanDamaged(t *testing.T, b Broken) error {
 	t.Helper()
 	content, from, starts := groups(t, 4, 300)
 	content[starts[1]+frameHeader] ^= 1
-	_, err := scan(reader{fs: fileSystem(t, from.File, content), dir: testDir, id: testID, broken: b}, from, nil)
+	_, err := scan(&reader{fs: fileSystem(t, from.File, content), dir: testDir, id: testID, broken: b}, from, nil)
 	return err
 }

@@ -20,7 +20,7 @@ func groups(t *testing.T, n, size int) (content []byte, from Position, starts []
 		j.space.mu.Lock()
 		starts = append(starts, int(j.space.cur.off.Load()))
 		j.space.mu.Unlock()
-		ok(t, j.Submit(entry(s, int64(i), size, eager, o)))
+		ok(t, j.Submit(nil, entry(s, int64(i), size, eager, o)))
 		o.wait(i + 1)
 	}
 	ok(t, j.Close())
@@ -78,14 +78,14 @@ func TestTornWriteBeforeWholeOnesIsNoDamage(t *testing.T) {
 	fsys := memory(t)
 	j := open(t, fsys, nil)
 	s, o := newStream(1), newTold()
-	ok(t, j.Submit(entry(s, 0, 100, eager, o)))
+	ok(t, j.Submit(nil, entry(s, 0, 100, eager, o)))
 	o.wait(1)
 	var group []*Entry
 	for i := range int64(6) { // a write takes 8 KiB of files this small
 		group = append(group, entry(s, i+1, 5000, low, o))
 	}
 	start := j.space.cur.off.Load()
-	ok(t, j.Submit(group...))
+	ok(t, j.Submit(nil, group...))
 	o.wait(7)
 	ok(t, j.Close())
 	f, err := fsys.Open(testDir + "/" + fileName(j.at.File))
@@ -110,7 +110,7 @@ func TestMissingAndForeignFilesAreDamage(t *testing.T) {
 			t.Errorf("%s: %v", name, err)
 		}
 	}
-	if _, err := scan(reader{fs: fileSystem(t, from.File, content), dir: testDir, id: [16]byte{9}}, from, nil); !errors.Is(err, ErrDamaged) {
+	if _, err := scan(&reader{fs: fileSystem(t, from.File, content), dir: testDir, id: [16]byte{9}}, from, nil); !errors.Is(err, ErrDamaged) {
 		t.Errorf("another journal's file: %v", err)
 	}
 	if _, _, err := frames(memory(t), Position{File: 3, LSN: 1}); !errors.Is(err, ErrDamaged) {
@@ -129,7 +129,7 @@ func TestStaleFramesOfARecycledFile(t *testing.T) {
 	n := 0
 	submit := func(count, size int) {
 		for range count {
-			ok(t, j.Submit(entry(s, int64(n), size, eager, o)))
+			ok(t, j.Submit(nil, entry(s, int64(n), size, eager, o)))
 			n++
 			o.wait(n)
 		}
@@ -220,7 +220,7 @@ func (w *crashWork) run(t *testing.T, fsys *crashfs.FS) {
 			ends[n]++
 			batch = append(batch, e)
 			w.all = append(w.all, e)
-			if j.Submit(e) != nil {
+			if j.Submit(nil, e) != nil {
 				return
 			}
 		}

@@ -159,7 +159,6 @@ func (s *space) place(n int64, first LSN) (*file, error) {
 		if err != nil {
 			return nil, err
 		}
-		cur.dirty = false
 	}
 	if err := cur.close(); err != nil {
 		return nil, fmt.Errorf("close %s: %w", cur.name, err)
@@ -200,24 +199,14 @@ func (s *space) begin(f *file) {
 	}
 }
 
-// sync makes the current file durable. Only the writer calls it.
-func (s *space) sync() error {
-	s.mu.Lock()
-	f := s.cur
-	s.mu.Unlock()
-	if f == nil {
-		return ErrStopped
-	}
-	if err := f.sync(); err != nil {
-		return err
-	}
-	f.dirty = false
+// keepAhead has room made in time after a sync of the current file: long before the writer
+// would have to wait for it. Only the writer calls it.
+func (s *space) keepAhead(f *file) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if off := f.off.Load(); f.zeroed.Load() < min(f.capacity, off+zeroAhead/2) || s.next == nil && off > f.capacity/4 {
-		s.kickLocked() // long before the writer would have to wait for it
+		s.kickLocked()
 	}
-	return nil
 }
 
 // abandon ends the use of the current file after a failure.

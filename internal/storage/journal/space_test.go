@@ -16,7 +16,7 @@ func TestLimitAndRelease(t *testing.T) {
 		s, o := newStream(1), newTold()
 		const n = 60
 		for i := range n {
-			ok(t, j.Submit(entry(s, int64(i), 9000, eager, o)))
+			ok(t, j.Submit(nil, entry(s, int64(i), 9000, eager, o)))
 		}
 		synctest.Wait()
 		passed := o.count()
@@ -26,7 +26,7 @@ func TestLimitAndRelease(t *testing.T) {
 		c, co := newStream(2), newTold()
 		e := entry(c, 0, 9000, nil, co)
 		e.Carried = true
-		ok(t, j.Submit(e))
+		ok(t, j.Submit(nil, e))
 		synctest.Wait()
 		if co.count() != 1 || co.err(e) != nil {
 			t.Fatal("a carried entry waits for the room that it is there to make")
@@ -57,7 +57,7 @@ func TestOversizeEntry(t *testing.T) {
 		s, o := newStream(1), newTold()
 		sizes := []int{100, 20_000, 300_000, 100, 60_000, 100, 200_000, 30_000}
 		for i, size := range sizes {
-			ok(t, j.Submit(entry(s, int64(i), size, eager, o)))
+			ok(t, j.Submit(nil, entry(s, int64(i), size, eager, o)))
 			synctest.Wait()
 			if o.count() != i+1 {
 				t.Fatalf("entry %d of %d bytes waits", i, size)
@@ -93,7 +93,7 @@ func TestFilesAreRecycled(t *testing.T) {
 	j := open(t, fsys, nil)
 	s, o := newStream(1), newTold()
 	for i := range 300 {
-		ok(t, j.Submit(entry(s, int64(i), 9000, eager, o)))
+		ok(t, j.Submit(nil, entry(s, int64(i), 9000, eager, o)))
 		o.wait(i + 1)
 		j.Release(j.Oldest(j.Notified() + 1))
 	}
@@ -110,7 +110,7 @@ func TestReadWhileWriting(t *testing.T) {
 	j := open(t, memory(t), nil)
 	s, o := newStream(1), newTold()
 	for i := range 50 {
-		ok(t, j.Submit(entry(s, int64(i), 5000, eager, o)))
+		ok(t, j.Submit(nil, entry(s, int64(i), 5000, eager, o)))
 		o.wait(i + 1)
 		if i%10 == 9 {
 			n := 0
@@ -131,7 +131,7 @@ func TestReadWhileWriting(t *testing.T) {
 func TestRotateAndUntouched(t *testing.T) {
 	j := open(t, memory(t), nil)
 	s, o := newStream(1), newTold()
-	ok(t, j.Submit(entry(s, 0, 100, eager, o)))
+	ok(t, j.Submit(nil, entry(s, 0, 100, eager, o)))
 	o.wait(1)
 	at, err := j.Rotate()
 	ok(t, err)
@@ -139,7 +139,7 @@ func TestRotateAndUntouched(t *testing.T) {
 		t.Errorf("after a rotation: %v, %v", clean, err)
 	}
 	ok(t, j.Resume())
-	ok(t, j.Submit(entry(s, 1, 100, eager, o)))
+	ok(t, j.Submit(nil, entry(s, 1, 100, eager, o)))
 	o.wait(2)
 	if clean, err := j.Untouched(at); err != nil || clean {
 		t.Errorf("after an entry: %v, %v", clean, err)
@@ -180,13 +180,13 @@ func TestCallsInOrder(t *testing.T) {
 		j := open(t, fsys, nil)
 		step("first start")
 		s, o := newStream(1), newTold()
-		ok(t, j.Submit(entry(s, 0, 300, eager, o), entry(s, 1, 300, eager, o)))
+		ok(t, j.Submit(nil, entry(s, 0, 300, eager, o), entry(s, 1, 300, eager, o)))
 		step("a group of two entries")
-		ok(t, j.Submit(entry(s, 2, 300, eager, o)))
+		ok(t, j.Submit(nil, entry(s, 2, 300, eager, o)))
 		step("the next group begins at a block of its own")
-		ok(t, j.Submit(entry(s, 3, 30_000, eager, o)))
+		ok(t, j.Submit(nil, entry(s, 3, 30_000, eager, o)))
 		step("a group beyond a quarter of the file: the next one is prepared")
-		ok(t, j.Submit(entry(s, 4, 30_000, eager, o)))
+		ok(t, j.Submit(nil, entry(s, 4, 30_000, eager, o)))
 		step("the next file begins")
 		_, err := j.Rotate()
 		ok(t, err)

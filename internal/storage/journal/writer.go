@@ -5,6 +5,7 @@ import (
 	"runtime"
 	"time"
 
+	"github.com/chronik-io/chronik/internal/groupcommit"
 	"github.com/chronik-io/chronik/pkg/durability"
 )
 
@@ -14,6 +15,7 @@ const quantum = 64 << 10
 
 // group is what is written together. It belongs to who is busy.
 type group struct {
+	file     *file // of the last write
 	stage    stage
 	entries  []*Entry // written, and their owners are not notified yet
 	records  int
@@ -54,6 +56,129 @@ func (u *unsynced) add(entries []*Entry) {
 	}
 }
 
+// Submit queues entries of one stream. They are written when batch is run, or soon if batch is
+// nil, and become durable in the order of the calls for their stream. It never blocks. On error,
+// ErrStopped, nothing was queued and no owner is notified.
+func (j *Journal) Submit(batch *groupcommit.Batch, entries ...*Entry) error {
+	j.mu.Lock()
+	if j.state != running {
+		j.mu.Unlock()
+		return ErrStopped
+	}
+	now := time.Now()
+	for _, e := range entries {
+		e.arrived = now
+		s := e.Stream
+		s.queue.push(e)
+		if !s.listed {
+			s.listed = true
+			j.ready.push(s)
+		}
+		j.waiting.add(e)
+	}
+	wake := batch == nil && j.wakeLocked(now)
+	j.mu.Unlock()
+	if batch != nil {
+		batch.AddSync(j)
+	}
+	if wake {
+		j.poke()
+	}
+	return nil
+}
+
+// A caller of WriteGroup writes a group of up to briefBytes itself if datasyncs take
+// no longer than briefPace: beyond that a goroutine's wake-up is not what counts.
+const (
+	briefBytes = 128 << 10
+	briefPace  = 400 * time.Microsecond
+)
+
+// WriteGroup is groupcommit.Syncer: it has the entries written that were submitted with a batch.
+// If the writer sleeps and the group will not take long, the caller writes it and notifies its
+// owners. On a machine that is not busy
+// that saves the wake-ups of two goroutines, which on one that has idle processors
+// take as long as the datasync and more processor time (measured: one record at a time
+// 0.24 → 0.16 ms, 160 → 65 µs). What comes while the caller is at it is left to the
+// writer: under load there is always a next group, and it stays with that.
+func (j *Journal) WriteGroup() {
+	runtime.Gosched() // as the writer does
+	j.mu.Lock()
+	now := time.Now()
+	if !j.wakeLocked(now) {
+		j.mu.Unlock()
+		return
+	}
+	if !j.briefLocked(now) {
+		j.mu.Unlock()
+		j.poke()
+		return
+	}
+	j.parked = true // still
+	j.busy, j.waiting.wakeAt = true, time.Time{}
+	j.mu.Unlock()
+
+	j.writeAndSync(j.tellNow)
+
+	j.mu.Lock()
+	j.freeLocked()
+	now = time.Now()
+	wake := j.parked && (j.state != running || j.lateLocked(now)) || j.wakeLocked(now)
+	j.mu.Unlock()
+	if wake {
+		j.poke()
+	}
+}
+
+// Wake is groupcommit.Syncer: it leaves the entries to the writer.
+func (j *Journal) Wake() {
+	j.mu.Lock()
+	wake := j.wakeLocked(time.Now())
+	j.mu.Unlock()
+	if wake {
+		j.poke()
+	}
+}
+
+// briefLocked reports whether the group closes now, can be written, and won't take long.
+func (j *Journal) briefLocked(now time.Time) bool {
+	if j.state != running || j.waiting.bytes > briefBytes || j.group.pace > briefPace || j.telling.Load() > 0 {
+		return false
+	}
+	write, _ := j.decideLocked(now)
+	return write
+}
+
+// wakeLocked reports whether to poke the parked writer now, which then counts as awake. A
+// goroutine that is writing asks again when it is done.
+func (j *Journal) wakeLocked(now time.Time) bool {
+	wake := j.parked && !j.busy && j.waiting.entries > 0 && j.wantedLocked(now)
+	if wake {
+		j.parked = false
+	}
+	return wake
+}
+
+// wantedLocked reports whether the parked writer has a reason to look at what waits before it
+// does so by itself.
+func (j *Journal) wantedLocked(now time.Time) bool {
+	if j.roomless {
+		return j.waiting.controls > 0
+	}
+	if j.waiting.wakeAt.IsZero() {
+		return true // it doesn't know yet that something waits
+	}
+	closed, wait := j.waiting.verdict(now, j.opt.Absent)
+	return closed || now.Add(wait).Before(j.waiting.wakeAt)
+}
+
+func (j *Journal) poke() {
+	select {
+	case j.wake <- struct{}{}:
+	default:
+	}
+}
+
 // write is the writer goroutine: one group after the other, until Close or, for
 // a while, a failure.
 func (j *Journal) write() {
@@ -67,18 +192,11 @@ func (j *Journal) write() {
 		// a sixth less processor time per request with 128 connections); an idle
 		// machine returns at once.
 		runtime.Gosched()
-		j.writeGroup(j.tellLater)
+		j.writeAndSync(j.tellLater)
 		j.mu.Lock()
 		j.freeLocked()
 		j.mu.Unlock()
 	}
-}
-
-// freeLocked: nobody is busy any more. Whether there is room is asked anew: the writer may
-// have been told of some while a caller of Finish was busy.
-func (j *Journal) freeLocked() {
-	j.busy, j.roomless = false, false
-	j.idle.Broadcast()
 }
 
 // await sleeps until a group should be written; false ends the writer.
@@ -90,7 +208,7 @@ func (j *Journal) await(timer *time.Timer) bool {
 			j.sleepLocked(nil)
 			continue
 		}
-		if j.state == closing && j.waiting.entries > 0 && j.stuckLocked() {
+		if j.state == closing && j.waiting.entries > 0 && !j.roomLocked() && j.space.stuck() {
 			left := j.emptyLocked(nil)
 			j.mu.Unlock()
 			j.tellLater(batch{entries: left, err: fmt.Errorf("journal %s has no room: %w", j.opt.Dir, ErrStopped)})
@@ -130,7 +248,7 @@ func (j *Journal) sleepLocked(alarm <-chan time.Time) {
 	j.mu.Unlock()
 }
 
-// decideLocked says whether a group is written now, and if not, how long the
+// decideLocked reports whether a group is written now, and if not, how long the
 // writer sleeps unless it is woken.
 func (j *Journal) decideLocked(now time.Time) (write bool, wait time.Duration) {
 	j.roomless = false
@@ -139,13 +257,22 @@ func (j *Journal) decideLocked(now time.Time) (write bool, wait time.Duration) {
 	}
 	sync, until := j.syncDueLocked(now)
 	write, wait = j.waiting.verdict(now, j.opt.Absent)
-	write = write || j.state == closing
-	if !write || j.space.room(j.needLocked()) {
-		return write || sync, min(wait, until)
+	if write || j.state == closing {
+		if write = j.roomLocked(); j.roomless {
+			wait = time.Hour // what makes room pokes
+		}
 	}
-	j.roomless = true
+	return write || sync, min(wait, until)
+}
+
+// roomLocked reports whether a write of what waits can be placed. It sets roomless if only
+// control entries can be, for which space is kept.
+func (j *Journal) roomLocked() bool {
+	if j.roomless = !j.space.room(j.needLocked()); !j.roomless {
+		return true
+	}
 	n, some := j.needOfControlsLocked()
-	return some && j.space.reserve(n) || sync, until
+	return some && j.space.reserve(n)
 }
 
 // syncDueLocked reports whether what is written must be synced now although no entry
@@ -163,15 +290,6 @@ func (j *Journal) syncDueLocked(now time.Time) (due bool, wait time.Duration) {
 	}
 	wait = u.due.Sub(now)
 	return wait <= 0, max(wait, 0)
-}
-
-// stuckLocked: nothing that waits can be written unless somebody makes room.
-func (j *Journal) stuckLocked() bool {
-	if j.space.room(j.needLocked()) || !j.space.stuck() {
-		return false
-	}
-	n, some := j.needOfControlsLocked()
-	return !some || !j.space.reserve(n)
 }
 
 // needLocked is an upper bound of the next write's size: what waits, as far as
@@ -202,10 +320,10 @@ func (j *Journal) needOfControlsLocked() (n int64, some bool) {
 	return max(n, min(sum, j.maxWrite)) + block, some
 }
 
-// writeGroup writes the group that waits, has the owners notified that count on the
-// write, makes the group durable if somebody needs that, and has the others notified.
-// The caller is busy.
-func (j *Journal) writeGroup(tell func(batch)) {
+// writeAndSync writes the group that waits, notifies the owners that count on the
+// write, makes the group durable if an entry needs that, and notifies the others.
+// The caller is busy, and calls freeLocked afterwards.
+func (j *Journal) writeAndSync(tell func(batch)) {
 	err := j.writeWaiting()
 	if err == nil {
 		err = j.acknowledge(tell)
@@ -213,6 +331,13 @@ func (j *Journal) writeGroup(tell func(batch)) {
 	if err != nil {
 		j.fail(err)
 	}
+}
+
+// freeLocked ends being busy. Room may have been made, and the writer poked for it, while a
+// caller of WriteGroup was busy.
+func (j *Journal) freeLocked() {
+	j.busy, j.roomless = false, false
+	j.idle.Broadcast()
 }
 
 // writeWaiting writes up to one group: ~4 MiB of an impatient one, a patient one with
@@ -312,10 +437,12 @@ func (j *Journal) sync(last LSN) error {
 	j.asked = false // what is asked for from here on may be queued later
 	j.mu.Unlock()
 	start := time.Now()
-	if err := j.space.sync(); err != nil {
+	g := &j.group
+	if err := g.file.sync(); err != nil {
 		return err
 	}
-	g, took := &j.group, time.Since(start)
+	took := time.Since(start)
+	j.space.keepAhead(g.file)
 	g.pace += (took - g.pace) / 8
 	j.durable.Store(uint64(last))
 	if j.opt.Synced != nil && g.unsynced.entries > 0 {
@@ -335,12 +462,10 @@ func (j *Journal) take(l limits) (taken []*Entry, more, patient bool) {
 	taken, patient = j.slice(), true
 	j.mu.Lock()
 	defer j.mu.Unlock()
-	reserved := !j.space.room(j.needLocked())
-	if reserved {
-		if n, some := j.needOfControlsLocked(); !some || !j.space.reserve(n) {
-			return taken, false, false
-		}
+	if !j.roomLocked() {
+		return taken, false, false
 	}
+	reserved := j.roomless
 	budget := j.maxWrite
 	for blocked := 0; j.ready.len() > blocked && budget > 0 && l.records > 0 && l.bytes > 0; {
 		s := j.ready.peek()
@@ -355,7 +480,7 @@ func (j *Journal) take(l limits) (taken []*Entry, more, patient bool) {
 				break
 			}
 			taken = append(taken, s.queue.pop())
-			j.waiting.remove(e)
+			j.waiting.count(e, -1)
 			turn -= e.size()
 			budget -= e.size()
 			l.records -= e.Records
@@ -378,11 +503,7 @@ func (j *Journal) take(l limits) (taken []*Entry, more, patient bool) {
 		j.next++
 	}
 	j.assigned.Store(uint64(j.next - 1))
-	if j.waiting.entries == 0 {
-		j.waiting.clear()
-	} else {
-		j.waiting.renew(j.ready.all())
-	}
+	j.waiting.taken(j.ready.all())
 	return taken, j.waiting.entries > 0, patient
 }
 
@@ -399,6 +520,7 @@ func (j *Journal) writeEntries(g *group, entries []*Entry) error {
 	if err != nil {
 		return err
 	}
+	g.file = f
 	g.stage.begin(f, total+block, cached)
 	durable := j.Durable()
 	for i, e := range entries {
@@ -419,91 +541,3 @@ func (j *Journal) writeEntries(g *group, entries []*Entry) error {
 
 // zeros are written ahead of frames and between them.
 var zeros [64 << 10]byte
-
-// fail ends a life of the journal: nothing is written to its file again, and
-// every entry that is not durable is told.
-func (j *Journal) fail(err error) {
-	g := &j.group
-	j.space.abandon()
-	j.mu.Lock()
-	lost := j.emptyLocked(g.entries)
-	if j.state == running {
-		j.state = stopped
-	}
-	j.mu.Unlock()
-	g.entries, g.records, g.bytes, g.unsynced = nil, 0, 0, unsynced{}
-	j.tellLater(batch{entries: lost, err: fmt.Errorf("journal %s: %w", j.opt.Dir, err), failed: true})
-}
-
-// emptyLocked appends everything queued to lost and empties the queues.
-func (j *Journal) emptyLocked(lost []*Entry) []*Entry {
-	for _, s := range j.ready.all() {
-		lost = append(lost, s.queue.all()...)
-		s.queue.reset()
-		s.listed = false
-	}
-	j.ready.reset()
-	j.waiting.clear()
-	return lost
-}
-
-// tellLater leaves a batch to the notifier.
-func (j *Journal) tellLater(b batch) {
-	j.telling.Add(1)
-	j.told <- b
-}
-
-// notify is the notifier goroutine: it tells owners while the writer is at the
-// next group.
-func (j *Journal) notify() {
-	defer j.done.Done()
-	defer j.space.stop()
-	for b := range j.told {
-		j.tell(b)
-		if j.telling.Add(-1) == 0 {
-			j.mu.Lock() // a caller of Rotate that saw the batch waits by now
-			j.idle.Broadcast()
-			j.mu.Unlock()
-		}
-	}
-}
-
-// tell notifies owners of what became of their entries. Batches are told one after the
-// other.
-func (j *Journal) tell(b batch) {
-	for _, e := range b.entries {
-		if b.written {
-			e.Owner.Written(e)
-		} else {
-			e.Owner.Durable(e, b.err)
-		}
-	}
-	if b.notified > 0 {
-		j.notified.Store(uint64(b.notified))
-	}
-	if b.through > 0 && j.opt.DurableThrough != nil {
-		j.opt.DurableThrough(b.through)
-	}
-	if b.failed && j.opt.Failed != nil {
-		j.opt.Failed(b.err)
-	}
-	j.recycle(b.entries)
-}
-
-// slice and recycle pass entry slices around instead of allocating them.
-func (j *Journal) slice() []*Entry {
-	select {
-	case s := <-j.free:
-		return s[:0]
-	default:
-		return make([]*Entry, 0, 64)
-	}
-}
-
-func (j *Journal) recycle(s []*Entry) {
-	clear(s)
-	select {
-	case j.free <- s:
-	default:
-	}
-}

@@ -6,6 +6,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/chronik-io/chronik/internal/groupcommit"
 	"github.com/chronik-io/chronik/internal/vfs/crashfs"
 	"github.com/chronik-io/chronik/internal/vfs/errfs"
 )
@@ -112,8 +113,8 @@ func TestWrittenEntriesDoNotWaitForTheDatasyncOfTheirGroup(t *testing.T) {
 	under.Add(errfs.Rule{Ops: errfs.Datasync, Path: "*.journal", Count: 1, Before: func(errfs.Call) { <-held }})
 	o, quick := newTold(), newTold()
 	slow, fast := entry(newStream(0), 0, 100, eager, o), entry(newStream(1), 0, 100, loose, quick)
-	ok(t, j.Queue(slow))
-	ok(t, j.Queue(fast))
+	ok(t, j.Submit(new(groupcommit.Batch), slow))
+	ok(t, j.Submit(new(groupcommit.Batch), fast))
 	j.Wake()
 	quick.wait(1)
 	if o.count() > 0 || j.Durable() > 0 || j.Notified() > 0 {
@@ -133,17 +134,17 @@ func TestAFailedDatasyncAfterAWrittenEntry(t *testing.T) {
 	under.Add(errfs.Rule{Ops: errfs.Datasync, Path: "*.journal", Count: 1, Err: syscall.EIO})
 	o, s := newTold(), newStream(0)
 	written := entry(s, 0, 100, loose, o)
-	ok(t, j.Submit(written))
+	ok(t, j.Submit(nil, written))
 	o.wait(1)
 	j.Sync()
 	if err := <-j.failed; err == nil || o.err(written) != nil || through.Load() > 0 {
 		t.Errorf("failed with %v; the written entry was reported with %v, durable through %d", err, o.err(written), through.Load())
 	}
-	if err := j.Submit(entry(s, 1, 100, loose, o)); err == nil {
+	if err := j.Submit(nil, entry(s, 1, 100, loose, o)); err == nil {
 		t.Error("an entry was taken after the failure")
 	}
 	j.begin(t, 0)
-	ok(t, j.Submit(entry(s, 1, 100, loose, o)))
+	ok(t, j.Submit(nil, entry(s, 1, 100, loose, o)))
 	o.wait(2)
 	ok(t, j.Close())
 	o.verify(t)

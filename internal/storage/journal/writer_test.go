@@ -7,22 +7,23 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/chronik-io/chronik/internal/groupcommit"
 	"github.com/chronik-io/chronik/internal/vfs/errfs"
 )
 
-// Where the writer sleeps, what was queued is durable and told when Finish returns.
-func TestFinishWritesItself(t *testing.T) {
+// Where the writer sleeps, what was queued is durable and told when WriteGroup returns.
+func TestWriteGroupWritesItself(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		j := open(t, memory(t), nil)
 		s, o := newStream(1), newTold()
 		for i := range 5 {
 			synctest.Wait()
-			ok(t, j.Queue(entry(s, int64(i), 350, eager, o)))
+			ok(t, j.Submit(new(groupcommit.Batch), entry(s, int64(i), 350, eager, o)))
 			synctest.Wait()
 			if o.count() != i {
 				t.Errorf("%d were told before anybody was to write", o.count())
 			}
-			j.Finish()
+			j.WriteGroup()
 			if o.count() != i+1 || j.Notified() != LSN(i+1) || j.Durable() != LSN(i+1) {
 				t.Errorf("%d told, %d notified, %d durable after %d", o.count(), j.Notified(), j.Durable(), i+1)
 			}
@@ -32,8 +33,8 @@ func TestFinishWritesItself(t *testing.T) {
 	})
 }
 
-// What comes while a caller of Finish writes is written by the writer when that one is through.
-func TestTheWriterTakesOverFromFinish(t *testing.T) {
+// What comes while a caller of WriteGroup writes is written by the writer when that one is through.
+func TestTheWriterTakesOverFromWriteGroup(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		fsys := errfs.New(memory(t))
 		j := open(t, fsys, nil)
@@ -41,9 +42,9 @@ func TestTheWriterTakesOverFromFinish(t *testing.T) {
 		s, o := newStream(1), newTold()
 		hold := make(chan struct{})
 		fsys.Add(errfs.Rule{Ops: errfs.Datasync, Count: 1, Before: func(errfs.Call) { <-hold }})
-		ok(t, j.Queue(entry(s, 0, 350, eager, o)))
+		ok(t, j.Submit(new(groupcommit.Batch), entry(s, 0, 350, eager, o)))
 		back := make(chan struct{})
-		go func() { j.Finish(); close(back) }()
+		go func() { j.WriteGroup(); close(back) }()
 		synctest.Wait() // in its datasync
 		for i := 1; i < 7; i++ {
 			ok(t, j.give(i, entry(s, int64(i), 350, eager, o)))
@@ -61,14 +62,14 @@ func TestTheWriterTakesOverFromFinish(t *testing.T) {
 }
 
 // A group that wants to wait, one that is large, and any on a slow disk, are the writer's.
-func TestFinishDoesNotWait(t *testing.T) {
+func TestWriteGroupDoesNotWait(t *testing.T) {
 	t.Run("for others", func(t *testing.T) {
 		synctest.Test(t, func(t *testing.T) {
 			j := open(t, memory(t), func(o *Options) { o.Absent = several })
 			o := newTold()
 			synctest.Wait()
-			ok(t, j.Queue(entry(newStream(1), 0, 350, high, o)))
-			j.Finish()
+			ok(t, j.Submit(new(groupcommit.Batch), entry(newStream(1), 0, 350, high, o)))
+			j.WriteGroup()
 			synctest.Wait()
 			if o.count() != 0 {
 				t.Error("the window did not stay open")
@@ -84,7 +85,7 @@ func TestFinishDoesNotWait(t *testing.T) {
 	for name, c := range map[string]struct {
 		size int
 		took time.Duration
-	}{"for a large group": {finishBytes + 1, 0}, "for a slow disk": {350, time.Minute}} {
+	}{"for a large group": {briefBytes + 1, 0}, "for a slow disk": {350, time.Minute}} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				fsys := errfs.New(memory(t))
@@ -96,8 +97,8 @@ func TestFinishDoesNotWait(t *testing.T) {
 				s, o := newStream(1), newTold()
 				hold := make(chan struct{})
 				fsys.Add(errfs.Rule{Ops: errfs.Datasync, Count: 1, Before: func(errfs.Call) { <-hold }})
-				ok(t, j.Queue(entry(s, 0, c.size, eager, o)))
-				j.Finish() // returns although the disk stands still
+				ok(t, j.Submit(new(groupcommit.Batch), entry(s, 0, c.size, eager, o)))
+				j.WriteGroup() // returns although the disk stands still
 				close(hold)
 				o.wait(1)
 				ok(t, j.Close())
@@ -106,9 +107,9 @@ func TestFinishDoesNotWait(t *testing.T) {
 	}
 }
 
-// A failure in Finish ends the journal's life as one in the writer does; and Close
+// A failure in WriteGroup ends the journal's life as one in the writer does; and Close
 // waits for whoever writes.
-func TestFinishFails(t *testing.T) {
+func TestWriteGroupFails(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		fsys := errfs.New(memory(t))
 		j := open(t, fsys, nil)
@@ -116,12 +117,12 @@ func TestFinishFails(t *testing.T) {
 		fsys.Add(errfs.Rule{Ops: errfs.Datasync, Count: 1, Err: syscall.EIO})
 		s, o := newStream(1), newTold()
 		e := entry(s, 0, 350, eager, o)
-		ok(t, j.Queue(e))
-		j.Finish()
+		ok(t, j.Submit(new(groupcommit.Batch), e))
+		j.WriteGroup()
 		if err := <-j.failed; !errors.Is(err, syscall.EIO) || !errors.Is(o.err(e), syscall.EIO) {
 			t.Errorf("failed with %v, told %v", err, o.err(e))
 		}
-		if err := j.Queue(entry(s, 0, 350, eager, o)); !errors.Is(err, ErrStopped) {
+		if err := j.Submit(new(groupcommit.Batch), entry(s, 0, 350, eager, o)); !errors.Is(err, ErrStopped) {
 			t.Errorf("queued after the failure: %v", err)
 		}
 		j.begin(t, 0)
@@ -129,8 +130,8 @@ func TestFinishFails(t *testing.T) {
 		hold := make(chan struct{})
 		fsys.Add(errfs.Rule{Ops: errfs.Datasync, Count: 1, Before: func(errfs.Call) { <-hold }})
 		last := entry(s, 0, 350, eager, o)
-		ok(t, j.Queue(last))
-		go j.Finish()
+		ok(t, j.Submit(new(groupcommit.Batch), last))
+		go j.WriteGroup()
 		synctest.Wait()
 		closed := make(chan error)
 		go func() { closed <- j.Close() }()

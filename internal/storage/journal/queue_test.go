@@ -28,7 +28,7 @@ func answered(t *testing.T, j *opened, s *Stream, at int64, p *durability.Profil
 	t.Helper()
 	o, began := newTold(), time.Now()
 	e := entry(s, at, 350, p, o)
-	ok(t, j.Submit(e))
+	ok(t, j.Submit(nil, e))
 	o.wait(1)
 	ok(t, o.err(e))
 	return time.Since(began)
@@ -75,7 +75,7 @@ func TestWindowClosesAtItsLimits(t *testing.T) {
 				if o.count() > 0 {
 					t.Fatalf("closed with %d of %d entries", i, n)
 				}
-				ok(t, j.Submit(entry(s, int64(i), size, limited, o)))
+				ok(t, j.Submit(nil, entry(s, int64(i), size, limited, o)))
 			}
 			o.wait(n)
 			if d := time.Since(began); d != 0 || fsys.Calls(errfs.Datasync) != syncs+1 {
@@ -90,7 +90,7 @@ func TestWindowClosesWhenArrivalsDryUp(t *testing.T) {
 	windowed(t, several, func(t *testing.T, j *opened, _ *errfs.FS) {
 		s, o := newStream(1), newTold()
 		for i := range 20 {
-			ok(t, j.Submit(entry(s, int64(i), 350, high, o)))
+			ok(t, j.Submit(nil, entry(s, int64(i), 350, high, o)))
 			time.Sleep(100 * time.Microsecond)
 		}
 		o.wait(20)
@@ -104,14 +104,14 @@ func TestWindowClosesWhenArrivalsDryUp(t *testing.T) {
 	})
 }
 
-// A shorter window that begins while the writer sleeps for a longer one ends in
-// time, and takes the others along.
+// A shorter window that begins while the writer sleeps for a longer one ends in time, counted
+// from the first entry of the group, and takes the others along.
 func TestShorterWindowJoins(t *testing.T) {
 	windowed(t, several, func(t *testing.T, j *opened, fsys *errfs.FS) {
 		s, o := newStream(1), newTold()
-		ok(t, j.Submit(entry(s, 0, 350, high, o)))
-		time.Sleep(10 * time.Millisecond)
-		if d := answered(t, j, newStream(2), 0, low); d != low.MaxWait {
+		ok(t, j.Submit(nil, entry(s, 0, 350, high, o)))
+		time.Sleep(low.MaxWait * 3 / 4)
+		if d := answered(t, j, newStream(2), 0, low); d != low.MaxWait/4 {
 			t.Errorf("waited %v", d)
 		}
 		synctest.Wait()
@@ -124,7 +124,7 @@ func TestShorterWindowJoins(t *testing.T) {
 func TestImpatientEntryTakesPatientOnesAlong(t *testing.T) {
 	windowed(t, several, func(t *testing.T, j *opened, fsys *errfs.FS) {
 		s, o := newStream(1), newTold()
-		ok(t, j.Submit(entry(s, 0, 350, high, o), entry(s, 1, 350, high, o)))
+		ok(t, j.Submit(nil, entry(s, 0, 350, high, o), entry(s, 1, 350, high, o)))
 		time.Sleep(time.Millisecond)
 		syncs := fsys.Calls(errfs.Datasync)
 		if d := answered(t, j, newStream(2), 0, eager); d != 0 {
@@ -147,7 +147,7 @@ func TestPatientGroupSyncsOnce(t *testing.T) {
 				entries = append(entries, entry(newStream(i), 0, 100<<10, p, o))
 			}
 			writes, syncs := fsys.Calls(errfs.Write), fsys.Calls(errfs.Datasync)
-			ok(t, j.Submit(entries...))
+			ok(t, j.Submit(nil, entries...))
 			o.wait(30)
 			synctest.Wait()
 			writes, syncs = fsys.Calls(errfs.Write)-writes, fsys.Calls(errfs.Datasync)-syncs
@@ -171,13 +171,13 @@ func TestPolicyIsAsked(t *testing.T) {
 	p := &durability.Profile{Name: "three", MaxWait: time.Second, Policy: &three}
 	windowed(t, several, func(t *testing.T, j *opened, _ *errfs.FS) {
 		s, o := newStream(1), newTold()
-		ok(t, j.Submit(entry(s, 0, 100, p, o)))
-		ok(t, j.Submit(entry(s, 1, 100, p, o)))
+		ok(t, j.Submit(nil, entry(s, 0, 100, p, o)))
+		ok(t, j.Submit(nil, entry(s, 1, 100, p, o)))
 		time.Sleep(100 * time.Millisecond)
 		if o.count() > 0 {
 			t.Error("closed before the policy said so")
 		}
-		ok(t, j.Submit(entry(s, 2, 100, p, o)))
+		ok(t, j.Submit(nil, entry(s, 2, 100, p, o)))
 		synctest.Wait()
 		if o.count() != 3 || three.asked.Load() == 0 {
 			t.Errorf("%d told, asked %d times", o.count(), three.asked.Load())
@@ -198,7 +198,7 @@ func TestRestOfAFullGroupKeepsItsDeadline(t *testing.T) {
 			entries = append(entries, entry(s, int64(i), 100, p, o))
 		}
 		began := time.Now()
-		ok(t, j.Submit(entries...))
+		ok(t, j.Submit(nil, entries...))
 		synctest.Wait()
 		if o.count() != 5 {
 			t.Errorf("%d in a group of at most 5", o.count())

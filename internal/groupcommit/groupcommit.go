@@ -1,0 +1,102 @@
+// Package groupcommit lets requests that are handled in a row share their commits: the
+// appends of fifty connections become one group of their log, and the groups of many logs
+// one write and one fdatasync of their journal.
+//
+// network owns Batches and runs them; logs and journals add themselves to one. The package
+// imports nothing and does not know what a commit does.
+package groupcommit
+
+// Committer has work for the end of a batch: a log with appends in its queue.
+type Committer interface {
+	// Commit does the work; there may be none left. It must not block. It may add Syncers
+	// to the batch, but no Committers.
+	Commit(*Batch)
+}
+
+// Syncer has work for the time when all Committers of a batch are done: a journal with
+// entries in its queues.
+type Syncer interface {
+	// WriteGroup does the work; there may be none left. It may block for about as long as
+	// it takes to wake another goroutine, and for longer if a disk hangs.
+	WriteGroup()
+	// Wake leaves the work to a goroutine of the Syncer. It does not block.
+	Wake()
+}
+
+// Batch collects commits. It belongs to one goroutine. Its zero value is ready for use.
+type Batch struct {
+	commits []Committer
+	syncs   []Syncer
+}
+
+const (
+	// lookBack is how many entries Add compares with. A Committer that is further back is
+	// added a second time, and finds nothing to do then.
+	lookBack = 8
+	// maxCommits bounds the Committers of a batch; Add runs them before it adds more. The
+	// memory for keptCommits of them is kept: every connection has a batch.
+	maxCommits  = 1024
+	keptCommits = 128
+)
+
+// Add adds a Committer, unless it was just added.
+func (b *Batch) Add(c Committer) {
+	if len(b.commits) == maxCommits {
+		b.commit()
+	}
+	n := len(b.commits)
+	for i := n - 1; i >= 0 && i >= n-lookBack; i-- {
+		if b.commits[i] == c {
+			return
+		}
+	}
+	b.commits = append(b.commits, c)
+}
+
+// AddSync adds a Syncer, unless the batch has it. Only Commit calls it; there are as many
+// Syncers as log directories.
+func (b *Batch) AddSync(s Syncer) {
+	for _, has := range b.syncs {
+		if has == s {
+			return
+		}
+	}
+	b.syncs = append(b.syncs, s)
+}
+
+// Empty reports whether there is nothing to run.
+func (b *Batch) Empty() bool { return len(b.commits)+len(b.syncs) == 0 }
+
+// Run commits and syncs on this goroutine. At most one Syncer writes here, after all others
+// were woken, so that no journal waits for the disk of another one.
+func (b *Batch) Run() { b.run(Syncer.WriteGroup) }
+
+// HandOff commits on this goroutine and leaves the syncs to others. It does not block.
+func (b *Batch) HandOff() { b.run(Syncer.Wake) }
+
+func (b *Batch) run(last func(Syncer)) {
+	if b.Empty() {
+		return
+	}
+	b.commit()
+	n := len(b.syncs)
+	for i, s := range b.syncs {
+		if i < n-1 {
+			s.Wake()
+		} else {
+			last(s)
+		}
+	}
+	clear(b.syncs)
+	b.syncs = b.syncs[:0]
+}
+
+func (b *Batch) commit() {
+	for _, c := range b.commits {
+		c.Commit(b)
+	}
+	clear(b.commits)
+	if b.commits = b.commits[:0]; cap(b.commits) > keptCommits {
+		b.commits = nil
+	}
+}
