@@ -391,25 +391,15 @@ func (l *Log) reached(flush bool) {
 	}
 }
 
-// EpochEnd returns the largest known epoch not above epoch and where it ended;
-// see epochs.Cache.End.
-func (l *Log) EpochEnd(epoch int32) (int32, int64) {
-	l.smu.Lock()
-	defer l.smu.Unlock()
-	return l.epochs.End(epoch, l.logEnd.Load())
-}
-
-// EpochAt returns the leader epoch of the record at an offset, -1 if unknown.
-func (l *Log) EpochAt(offset int64) int32 {
-	l.smu.Lock()
-	defer l.smu.Unlock()
-	return l.epochs.At(offset)
-}
-
-// BeginEpoch notes that the records from the log's end on belong to a leader
-// epoch.
-func (l *Log) BeginEpoch(epoch int32) {
-	l.smu.Lock()
-	defer l.smu.Unlock()
-	l.epochs.Assign(epoch, l.logEnd.Load())
+// Cancel takes an append back that is still queued, and says whether it was:
+// then it will not be numbered, and its bytes are not needed any more.
+func (l *Log) Cancel(a *Append) bool {
+	l.qmu.Lock()
+	defer l.qmu.Unlock()
+	i := slices.Index(l.queue, a)
+	if i < 0 {
+		return false
+	}
+	l.queue = slices.Delete(l.queue, i, i+1)
+	return true
 }

@@ -28,14 +28,33 @@
 // journal that began after the byte was written, or a checkpoint that lists the synced
 // segment with it. (2) No byte reaches a segment before the journal datasync that covers
 // it, unless the journal has failed: then memory is the best copy of what was acknowledged as
-// written (revert.go, reopen.go).
+// written (repair_journal.go).
+//
+// # Files
+//
+// The first word of a file's name is the pass that it belongs to.
+//
+//	manager dir log     what there is: the log directories, one directory, one log; who places and opens them
+//	commit tail memory  from the queue to the journal: numbering, the newest part of a log in memory, its bound
+//	flush               from memory to segments: writes, rolls, the sweep that frees the journal; tasks runs them
+//	read                by offset and by time
+//	checkpoint          how everything but batches is committed
+//	create delete       the birth and the end of a log
+//	truncate            a log goes back to an offset, and its producers with it
+//	retention           what goes at the start of a log, and the keeper, which looks for it
+//	compact             one pass over the keys of a log, and the swap of the segments that it wrote
+//	repair              a segment failed, frames are set aside, the journal failed
+//	recover identity    a start: whose directory it is, what the journal and the segments hold
+//	guard stats         free space, metrics
+//	inspect accept      what tools use while no broker runs
+//	broken              rules that a test build can take away
 //
 // # When something fails
 //
-// A log whose segment fails is set aside (aside.go): its frames are copied from the journal
-// to a file, and replayed from there into a new segment (repair.go), by this process or the
-// next start. A directory whose journal fails reverts its logs to what was acknowledged and
-// reopens (reopen.go). docs/journal.md has the table of states.
+// A log whose segment fails is set aside (repair_aside.go): its frames are copied from the
+// journal to a file, and replayed from there into a new segment (repair_segment.go), by this
+// process or the next start. A directory whose journal fails reverts its logs to what was
+// acknowledged and reopens (repair_journal.go). docs/journal.md has the table of states.
 //
 // # Locks, in the order in which they may be taken
 //

@@ -325,3 +325,26 @@ func (l *Log) oldestLocked() journal.LSN {
 	}
 	return math.MaxUint64
 }
+
+// EpochEnd returns the largest known epoch not above epoch and where it ended;
+// see epochs.Cache.End.
+func (l *Log) EpochEnd(epoch int32) (int32, int64) {
+	l.smu.Lock()
+	defer l.smu.Unlock()
+	return l.epochs.End(epoch, l.logEnd.Load())
+}
+
+// EpochAt returns the leader epoch of the record at an offset, -1 if unknown.
+func (l *Log) EpochAt(offset int64) int32 {
+	l.smu.Lock()
+	defer l.smu.Unlock()
+	return l.epochs.At(offset)
+}
+
+// BeginEpoch notes that the records from the log's end on belong to a leader
+// epoch.
+func (l *Log) BeginEpoch(epoch int32) {
+	l.smu.Lock()
+	defer l.smu.Unlock()
+	l.epochs.Assign(epoch, l.logEnd.Load())
+}

@@ -1,0 +1,187 @@
+package storage
+
+import (
+	"bytes"
+	"fmt"
+	"maps"
+	"path"
+
+	"github.com/chronik-io/chronik/internal/storage/checkpoint"
+	"github.com/chronik-io/chronik/internal/storage/epochs"
+	"github.com/chronik-io/chronik/internal/storage/journal"
+)
+
+// Delete removes logs of the directory, with one checkpoint for all of them. When
+// it returns without error the deletion is durable: no start brings the logs back;
+// their files go in the background.
+func (d *Dir) Delete(logs ...*Log) error {
+	entries := make([]checkpoint.Log, len(logs))
+	for i, l := range logs {
+		l.own()
+		l.mu.Lock()
+		l.closed = true
+		l.mu.Unlock()
+		d.journal.Drop(l.stream)
+		l.disown()
+		l.flushMu.Lock() // whoever flushes has finished
+		entries[i], _ = l.checkpointed()
+		d.steps.Add(1)
+	}
+	defer func() {
+		for _, l := range logs {
+			l.flushMu.Unlock()
+		}
+	}()
+	gone := d.bury(logs, entries)
+	if len(gone) == 0 {
+		return d.ascertain() // an earlier attempt may have failed
+	}
+	err := d.commit(logs...)
+	d.letGo(gone) // also after an error: nobody flushes them any more
+	if err != nil {
+		d.unsure.Store(true)
+		return fmt.Errorf("delete %d logs, %s first: %w", len(logs), logs[0], err)
+	}
+	for i := range entries {
+		if aside := entries[i].Aside; aside != "" {
+			_ = d.opt.FS.Remove(path.Join(d.path, aside)) // it only takes space
+		}
+	}
+	return d.removeDeleted(gone)
+}
+
+// letGo ends what is still going on in deleted logs, and gives their memory back.
+func (d *Dir) letGo(gone []deletion) {
+	logs := make([]*Log, len(gone))
+	for i, g := range gone {
+		l := g.log
+		logs[i] = l
+		l.observer().Reverted(l.Ends().Written, fmt.Errorf("%s: %w", l, ErrClosed))
+		for _, s := range l.segments {
+			s.Forget()
+		}
+		if l.failedForGood() {
+			d.stats.offline.Dec()
+		}
+	}
+	d.memory.evictAll(logs)
+}
+
+// bury puts tombstones in the place of the logs that the directory knows, all in
+// one step: a checkpoint has either a log or its tombstone.
+func (d *Dir) bury(logs []*Log, entries []checkpoint.Log) []deletion {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	var gone []deletion
+	for i, l := range logs {
+		if _, known := d.logs[l.id]; known {
+			e := entries[i]
+			e.Deleted, e.Offline, e.Aside, e.Producers, e.Epochs = true, "", "", nil, epochs.Cache{}
+			e.LSN = max(d.journal.Assigned(), 1)
+			d.deleted[l.id] = tombstone{entry: e, lsn: e.LSN}
+			gone = append(gone, deletion{l, l.id, path.Base(l.path)})
+		}
+		delete(d.logs, l.id)
+		delete(d.broken, l)
+	}
+	d.relistLocked()
+	return gone
+}
+
+// deletion names a log whose deletion is durable and its directory.
+type deletion struct {
+	log  *Log // nil where a start goes on with it
+	id   ID
+	name string
+}
+
+// removeDeleted removes the directories of deleted logs.
+func (d *Dir) removeDeleted(gone []deletion) error {
+	for _, g := range gone {
+		from, to := path.Join(d.path, g.name), path.Join(d.path, deletedName(g.name, g.id))
+		if d.belongsTo(from, g.id) {
+			_ = d.opt.FS.RemoveAll(to) // of an earlier log with the same id
+			if err := d.opt.FS.Rename(from, to); err != nil {
+				return fmt.Errorf("delete %s: %w", from, err)
+			}
+		}
+		d.steps.Add(1)
+	}
+	if err := d.opt.FS.SyncDir(d.path); err != nil {
+		return fmt.Errorf("delete %d logs: %w", len(gone), err)
+	}
+	d.mu.Lock()
+	for _, g := range gone {
+		if t, ok := d.deleted[g.id]; ok {
+			t.gone = true
+			d.deleted[g.id] = t
+		}
+	}
+	d.mu.Unlock()
+	d.run(func() {
+		for _, g := range gone {
+			if err := d.opt.FS.RemoveAll(path.Join(d.path, deletedName(g.name, g.id))); err != nil {
+				d.logOnce(nil, "files of a deleted partition could not be removed", err) // the next start tries again
+			}
+		}
+	})
+	return nil
+}
+
+// isDeleted reports whether a partition directory is that of a log with a tombstone.
+func (d *Dir) isDeleted(dir string) bool {
+	d.mu.Lock()
+	deleted := maps.Clone(d.deleted)
+	d.mu.Unlock()
+	for id := range deleted {
+		if d.belongsTo(dir, id) {
+			return true
+		}
+	}
+	return false
+}
+
+// belongsTo says whether a partition directory is that of the log with id, and
+// not of a later one with the same name.
+func (d *Dir) belongsTo(dir string, id ID) bool {
+	f, err := d.opt.FS.Open(path.Join(dir, partitionMeta))
+	if err != nil {
+		return false
+	}
+	defer func() { _ = f.Close() }() // it was only read
+	n, err := f.Size()
+	if err != nil || n > 1<<10 {
+		return false
+	}
+	b := make([]byte, n)
+	if _, err := f.ReadAt(b, 0); err != nil {
+		return false
+	}
+	return bytes.Equal(b, partitionMetaOf(id))
+}
+
+// logsAndDeleted returns the logs and the tombstones of one moment, so that a checkpoint
+// never has both for one log.
+func (d *Dir) logsAndDeleted() ([]*Log, map[ID]tombstone) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	return d.list, maps.Clone(d.deleted)
+}
+
+// tombstones returns the checkpoint's entries for deleted logs, and forgets
+// those of which nothing can be found any more.
+func (d *Dir) tombstones(deleted map[ID]tombstone, redo journal.LSN) []checkpoint.Log {
+	var list []checkpoint.Log
+	for id, t := range deleted {
+		if !t.gone || t.lsn >= redo {
+			list = append(list, t.entry)
+			continue
+		}
+		d.mu.Lock()
+		if d.deleted[id].lsn == t.lsn {
+			delete(d.deleted, id)
+		}
+		d.mu.Unlock()
+	}
+	return list
+}

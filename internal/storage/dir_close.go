@@ -1,0 +1,110 @@
+package storage
+
+import (
+	"errors"
+	"fmt"
+	"sync"
+	"time"
+)
+
+// Close brings everything into synced segments, marks the stop as clean and
+// gives the directory back. Appends fail from now on. On error the stop is not
+// clean, and nothing is lost: the next start recovers.
+func (d *Dir) Close() error {
+	if !d.closing.CompareAndSwap(false, true) {
+		return nil
+	}
+	for _, l := range d.Logs() {
+		l.stop()
+	}
+	d.drain()
+	close(d.quit)
+	d.tasks.stop()
+	d.done.Wait()
+	err := d.leave()
+	for _, e := range []error{d.journal.Close(), d.closeCheckpoint(), d.files.Close(), d.lock.Close()} {
+		if err == nil && e != nil {
+			err = fmt.Errorf("close log directory %s: %w", d.path, e)
+		}
+	}
+	d.memory.evictAll(d.Logs())
+	return err
+}
+
+// leave is the part of Close that makes the next start short.
+func (d *Dir) leave() error {
+	if d.failed.Load() != nil {
+		return fmt.Errorf("close log directory %s: %w", d.path, *d.failed.Load())
+	}
+	clean, failed := d.allHome()
+	d.awaitCarried()
+	at, err := d.journal.Rotate()
+	if err == nil {
+		err = d.checkpoint(&at)
+	}
+	if err != nil || !clean {
+		return errors.Join(failed, err)
+	}
+	if d.unused && !d.clean {
+		return nil
+	}
+	return d.writeCleanMark(at)
+}
+
+// allHome brings all logs into synced segments. It says whether all of them are
+// there, and the first error.
+func (d *Dir) allHome() (clean bool, failed error) {
+	var mu sync.Mutex
+	logs := d.Logs()
+	clean = true
+	each(len(logs), func(i int) {
+		l, home := logs[i], false
+		var err error
+		if l.Offline() != nil {
+			home = l.givenUp() // the next start is to look at the others as after a crash
+		} else if err = l.bringHome(); err == nil {
+			home = l.logEnd.Load() == l.flushed
+		}
+		mu.Lock()
+		defer mu.Unlock()
+		clean = clean && home
+		if failed == nil {
+			failed = err
+		}
+	})
+	return clean, failed
+}
+
+// awaitCarried waits for what an interrupted sweep gave to the journal.
+func (d *Dir) awaitCarried() {
+	deadline := time.Now().Add(carryWait)
+	for _, l := range d.Logs() {
+		for l.isCarrying() && d.Err() == nil && time.Now().Before(deadline) {
+			time.Sleep(100 * time.Microsecond)
+		}
+	}
+}
+
+// closeWait bounds how long a stop waits for what the journal has no room for.
+const closeWait = 5 * time.Second
+
+// stop makes the log take no more appends.
+func (l *Log) stop() {
+	l.mu.Lock()
+	l.stopped = true // first, so that whoever has the right to commit and waits gives up
+	l.mu.Unlock()
+	l.own()
+	l.disown() // refuses what is queued
+}
+
+// drain waits until everything is durable in the journal, as long as that can be. The
+// owners of what is left then receive an error when the journal closes.
+func (d *Dir) drain() {
+	deadline := time.Now().Add(closeWait)
+	for _, l := range d.Logs() {
+		for l.inFlight() && d.Err() == nil && time.Now().Before(deadline) {
+			d.journal.Sync()
+			time.Sleep(100 * time.Microsecond)
+		}
+	}
+}

@@ -1,0 +1,102 @@
+package storage
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"path"
+	"strconv"
+	"strings"
+
+	"go.uber.org/zap"
+
+	"github.com/chronik-io/chronik/internal/vfs"
+)
+
+const framesSuffix, unknownFrames = ".frames", "unknown-"
+
+// abandonedFrames has files of frames removed that were kept aside and that no checkpoint
+// names: the one that was to name them never came to be, or the log has taken them and a
+// crash prevented the removal. The files of logs that are not in use, and of logs that
+// nobody knows, stay: a person may need them.
+func (r *recovery) abandonedFrames(infos []vfs.Info) {
+	taken, needed := map[string]bool{}, map[string]bool{}
+	for i := range r.ckpt.Logs {
+		lc := &r.ckpt.Logs[i]
+		name := lc.Topic + "-" + strconv.Itoa(int(lc.ID.Partition))
+		if f := r.found[lc.ID]; f != nil && f.err != nil {
+			needed[name] = true
+		}
+		needed[lc.Aside] = true // goes when the log has taken it
+		taken[name] = true
+	}
+	for _, in := range infos {
+		name, ok := strings.CutSuffix(in.Name, framesSuffix)
+		at := strings.LastIndexByte(name, '-')
+		if !ok || at < 0 || needed[in.Name] {
+			continue
+		}
+		if of := name[:at]; taken[of] && !needed[of] && !strings.HasPrefix(of, unknownFrames) {
+			r.later(nil, func() error { return r.d.opt.FS.Remove(path.Join(r.d.path, in.Name)) })
+		}
+	}
+}
+
+// setAside renames a partition directory that no checkpoint knows, so that
+// nothing in it is taken for a log's, and nothing is lost. What a deleted log left is
+// removed.
+func (d *Dir) setAside(dirName string) error {
+	from := path.Join(d.path, dirName)
+	if d.isDeleted(from) {
+		return d.opt.FS.RemoveAll(from)
+	}
+	infos, err := d.opt.FS.List(from)
+	if err != nil {
+		return err
+	}
+	for _, in := range infos {
+		if in.Name != partitionMeta && in.Size > 0 {
+			to := fmt.Sprintf("%s.%x-stray", from, newID())
+			d.log.Warn("a directory that no checkpoint knows was set aside", zap.String("from", from), zap.String("to", to))
+			return d.opt.FS.Rename(from, to)
+		}
+	}
+	return d.opt.FS.RemoveAll(from) // an unfinished birth
+}
+
+// strays sets aside partition directories that the checkpoint doesn't know.
+func (r *recovery) strays() error {
+	d := r.d
+	infos, err := d.opt.FS.List(d.path)
+	if err != nil {
+		return fmt.Errorf("log directory: %w", err)
+	}
+	known := map[string]bool{}
+	for _, f := range r.found {
+		known[path.Base(f.l.path)] = true
+	}
+	r.abandonedFrames(infos)
+	for _, in := range infos {
+		if !in.Dir || known[in.Name] || path.Join(d.path, in.Name) == d.jpath {
+			continue
+		}
+		if _, err := d.opt.FS.Stat(path.Join(d.path, in.Name, partitionMeta)); err != nil {
+			continue
+		}
+		name := in.Name
+		r.later(nil, func() error {
+			if isDeletedName(name) {
+				return d.opt.FS.RemoveAll(path.Join(d.path, name))
+			}
+			if _, err := d.opt.FS.Stat(path.Join(d.path, name)); errors.Is(err, fs.ErrNotExist) || isStray(name) {
+				return nil
+			}
+			return d.setAside(name)
+		})
+	}
+	return nil
+}
+
+func isStray(name string) bool {
+	return path.Ext(name) != "" && len(name) > 6 && name[len(name)-6:] == "-stray"
+}
