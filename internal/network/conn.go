@@ -15,8 +15,8 @@ import (
 	"github.com/chronik-io/chronik/internal/turn"
 )
 
-// conn is one client connection. Whoever has the reading role owns in, clientID
-// and software; the queue belongs to whoever holds mu.
+// conn is one client connection. Whoever has the reading role owns in and identity;
+// the queue belongs to whoever holds mu.
 type conn struct {
 	srv      *Server
 	listener *Listener
@@ -27,10 +27,10 @@ type conn struct {
 	ctx      context.Context // ends with the connection
 	cancel   context.CancelFunc
 
-	in       input
-	clientID string
-	software Software
-	turn     turn.Turn // of the reader goroutine
+	in      input
+	arrival arrival
+	turn    turn.Turn // of the reader goroutine
+	identity
 
 	poll     *poller         // nil where the connection can't be polled
 	raw      syscall.RawConn // of the nc that it began with
@@ -77,10 +77,11 @@ type conn struct {
 }
 
 func newConn(s *Server, l *Listener, nc net.Conn) *conn {
-	c := &conn{srv: s, listener: l, nc: nc, peer: nc.RemoteAddr(), local: nc.LocalAddr(), ip: remoteIP(nc), fd: -1}
+	c := &conn{srv: s, listener: l, nc: nc, peer: nc.RemoteAddr(), local: nc.LocalAddr(), ip: remoteIP(nc), fd: -1, identity: identityOf(s, l)}
 	c.ctx, c.cancel = context.WithCancel(context.Background())
 	c.rcond.L, c.wcond.L = &c.mu, &c.mu
 	c.in.init()
+	c.arrival.c = c
 	return c
 }
 

@@ -171,14 +171,14 @@ func (c *conn) handleSmall(p []byte, t *turn.Turn, now time.Time) []byte {
 		}
 		h := protocol.ParsePrefix(p[4:])
 		if h.Key != protocol.KeyProduce || !c.srv.opts.Table.Supports(h.Key, h.Version) || c.muteUntil.Load() != 0 || !c.isTurn(h.Key, size) ||
-			!c.srv.produce.TryAcquire(int64(size)) {
+			!c.srv.produce.whole.TryAcquire(int64(size)) {
 			break
 		}
 		frame := c.srv.opts.Pool.Get(size)
 		copy(frame.Bytes(), p[4:])
-		if err := c.start(frame, c.srv.produce, size, false, t, now); err != nil {
+		if err := c.start(frame, c.srv.produce.whole, size, false, t, now); err != nil {
 			frame.Release()
-			c.srv.produce.Release(int64(size))
+			c.srv.produce.whole.Release(int64(size))
 			break // the reader comes to the same end
 		}
 		p = p[4+size:]

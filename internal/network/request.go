@@ -29,10 +29,13 @@ type Software struct{ Name, Version string }
 // answer is given, and nothing of it may be touched afterwards.
 type Request struct {
 	Listener *Listener
-	// Principal is who the client is: "User:ANONYMOUS" without authentication.
-	Principal string
-	ClientID  string
-	Software  Software
+	// Connection is the connection's number, in the order of arrival.
+	Connection uint64
+	// Principal is who the client is: Anonymous without authentication.
+	Principal      string
+	Authentication Authentication
+	ClientID       string
+	Software       Software
 	// Peer and Local are the two ends of the connection.
 	Peer, Local   net.Addr
 	Key, Version  int16
@@ -192,10 +195,6 @@ func (r *Request) MayBlock() bool {
 	c.mu.Unlock()
 	return true
 }
-
-// SetSoftware remembers what the client called itself, for this connection's
-// later requests. Only ApiVersions' handler calls it, before it answers.
-func (r *Request) SetSoftware(s Software) { r.conn.software = s }
 
 // Throttle has the connection not read for d from now on (KIP-219). The handler
 // calls it before it answers, and fills the answer's throttle_time_ms.

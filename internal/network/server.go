@@ -7,6 +7,7 @@ import (
 	"net"
 	"net/netip"
 	"sync"
+	"sync/atomic"
 
 	"github.com/chronik-io/chronik/internal/membuf"
 )
@@ -17,10 +18,11 @@ var ErrClosed = errors.New("network: server is shut down")
 // Server owns listeners and their connections.
 type Server struct {
 	opts     Options
-	produce  *membuf.Budget
-	other    *membuf.Budget
+	produce  *intake
+	other    *intake
 	census   *Census
 	requests sync.Pool // of *Request
+	lastID   atomic.Uint64
 	noise    noise
 	orphans  orphans
 	draining chan struct{} // closed by Shutdown
@@ -47,8 +49,8 @@ func New(opts Options) (*Server, error) {
 	}
 	return &Server{
 		opts:      opts,
-		produce:   membuf.NewBudget(opts.ProduceBytes),
-		other:     membuf.NewBudget(opts.OtherBytes),
+		produce:   newIntake("produce", opts.ProduceBytes, opts.MaxFrame),
+		other:     newIntake("other", opts.OtherBytes, opts.MaxFrame),
 		census:    newCensus(opts.CensusWindow),
 		noise:     noise{logger: opts.Log},
 		draining:  make(chan struct{}),
@@ -81,6 +83,9 @@ type Stats struct {
 	Connections int
 	// Produce and Other are the budgets of Options.ProduceBytes and OtherBytes.
 	Produce, Other membuf.BudgetStats
+	// ProduceArriving and OtherArriving are of the requests of these kinds of which not
+	// all bytes are there.
+	ProduceArriving, OtherArriving ArrivalStats
 	// Orphans are requests whose connection is gone and that were not yet answered.
 	Orphans int
 }
@@ -90,7 +95,11 @@ func (s *Server) Stats() Stats {
 	s.mu.Lock()
 	n := len(s.conns)
 	s.mu.Unlock()
-	return Stats{Connections: n, Produce: s.produce.Stats(), Other: s.other.Stats(), Orphans: s.orphans.count()}
+	return Stats{
+		Connections: n, Orphans: s.orphans.count(),
+		Produce: s.produce.whole.Stats(), ProduceArriving: s.produce.arrivals(),
+		Other: s.other.whole.Stats(), OtherArriving: s.other.arrivals(),
+	}
 }
 
 // Shutdown stops accepting and reading requests, lets those that were handed to
