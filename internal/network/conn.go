@@ -30,6 +30,7 @@ type conn struct {
 	in      input
 	arrival arrival
 	turn    turn.Turn // of the reader goroutine
+	handed  *Request  // from the poller, see HandOver; of whoever has the reading role
 	identity
 
 	poll     *poller         // nil where the connection can't be polled

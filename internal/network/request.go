@@ -18,7 +18,7 @@ type Handler interface {
 	// Handle is called by the connection's reader, or by a poller for which other
 	// connections wait, and must not block unless Request.MayBlock allows it. Exactly
 	// one of the request's Respond, RespondRaw, RespondNone and Abort is to be called,
-	// then or later, from any goroutine.
+	// then or later, from any goroutine; or HandOver, and one of them on the second call.
 	Handle(*Request)
 }
 
@@ -181,7 +181,7 @@ func (r *Request) Later(c turn.Committer) {
 	r.turn.Later(c)
 }
 
-// MayBlock says whether the handler may block, since it runs on the connection's own
+// MayBlock reports whether the handler may block, since it runs on the connection's own
 // reader; a poller must not. Where it may, what requests before this one left to be
 // done or written is done first. Only Handle may call it.
 func (r *Request) MayBlock() bool {
@@ -189,12 +189,20 @@ func (r *Request) MayBlock() bool {
 	if r.turn != &c.turn {
 		return false
 	}
+	c.in.light = false // the next one is like it, most probably
 	c.turn.End()
 	c.mu.Lock()
 	c.flush()
 	c.mu.Unlock()
 	return true
 }
+
+// HandOver has Handle called again with this request, on the connection's own reader,
+// where MayBlock reports true. Only Handle may call it, where MayBlock reported false,
+// before it began anything, and does nothing with the request afterwards. A request whose
+// work takes far longer than a small plain one does belongs there: a poller's other
+// connections wait for it. The requests behind it wait too.
+func (r *Request) HandOver() { r.conn.handed = r }
 
 // Throttle has the connection not read for d from now on (KIP-219). The handler
 // calls it before it answers, and fills the answer's throttle_time_ms.
