@@ -27,10 +27,11 @@ type conn struct {
 	ctx      context.Context // ends with the connection
 	cancel   context.CancelFunc
 
-	in      input
-	arrival arrival
-	turn    turn.Turn // of the reader goroutine
-	handed  *Request  // from the poller, see HandOver; of whoever has the reading role
+	in       input
+	arrival  arrival
+	turn     turn.Turn // of the reader goroutine
+	handed   *Request  // from the poller, see HandOver; of whoever has the reading role
+	mayBlock bool      // MayBlock said so to the request that is handled; of the same
 	identity
 
 	poll     *poller         // nil where the connection can't be polled
@@ -63,6 +64,8 @@ type conn struct {
 	away           absence
 	answered       time.Time // the last answer
 
+	blocked blocking // the handler that MayBlock let block
+
 	role      readRole
 	recalled  bool // the reader goroutine wants the reading role
 	flushing  bool // the poller's flusher will look after the answers
@@ -75,6 +78,12 @@ type conn struct {
 	reason    CloseReason
 	expiry    *time.Timer
 	expiresAt time.Time // when expiry fires; zero where it is not armed
+}
+
+// blocking is a request whose handler may block, and since when; the zero value is none.
+type blocking struct {
+	key   int16
+	since time.Time
 }
 
 func newConn(s *Server, l *Listener, nc net.Conn) *conn {

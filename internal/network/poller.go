@@ -209,7 +209,7 @@ func (c *conn) takeOver() {
 	c.busy = true
 	c.mu.Unlock()
 	r.turn = &c.turn
-	c.srv.opts.Handler.Handle(r)
+	c.handle(r)
 }
 
 // offer lets a poller read the connection where that may pay, and returns when

@@ -285,8 +285,19 @@ func (c *conn) start(frame *membuf.Buffer, budget *membuf.Budget, size int, unsu
 	if !c.push(r) {
 		return errStopped
 	}
-	c.srv.opts.Handler.Handle(r)
+	c.handle(r)
 	return nil
+}
+
+// handle calls the handler, on the reader goroutine or a poller.
+func (c *conn) handle(r *Request) {
+	c.srv.opts.Handler.Handle(r)
+	if c.mayBlock {
+		c.mayBlock = false
+		c.mu.Lock()
+		c.blocked = blocking{}
+		c.mu.Unlock()
+	}
 }
 
 // pause waits while the connection is muted.

@@ -193,7 +193,9 @@ func (r *Request) MayBlock() bool {
 	c.turn.End()
 	c.mu.Lock()
 	c.flush()
+	c.blocked = blocking{r.Key, time.Now()}
 	c.mu.Unlock()
+	c.mayBlock = true
 	return true
 }
 
