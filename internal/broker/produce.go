@@ -54,6 +54,7 @@ type producePart struct {
 	replica.Append
 	err   error // refused before it came to an append
 	topic *metadata.Topic
+	conf  *topicConf
 	part  *replica.Partition
 }
 
@@ -84,6 +85,11 @@ func (b *Broker) produce(r *network.Request) {
 	}
 	op.parts = op.parts[:n]
 	op.left.Store(int32(n) + 1)
+	if op.resolve(); op.heavy() && !r.MayBlock() {
+		op.giveBack()
+		r.HandOver()
+		return
+	}
 	if err := op.refused(); err != nil {
 		for i := range op.parts {
 			op.parts[i].err = err
@@ -112,18 +118,46 @@ func (op *produceOp) refused() error {
 	return nil
 }
 
-// begin validates every partition's batch and hands it to its log.
-func (op *produceOp) begin() {
-	img, now, i := op.b.image(), time.Now(), 0
+// resolve finds the topics that the request names, and their configurations.
+func (op *produceOp) resolve() {
+	img, i := op.b.image(), 0
 	for t := range op.view.Topics {
 		vt := &op.view.Topics[t]
 		topic, conf, err := op.topic(img, vt)
+		for range vt.Partitions {
+			part := &op.parts[i]
+			i++
+			part.err, part.topic, part.conf, part.part = err, topic, conf, nil
+		}
+	}
+}
+
+// heavy reports whether a batch takes long to validate, which may not keep a poller.
+func (op *produceOp) heavy() bool {
+	i := 0
+	for t := range op.view.Topics {
+		vt := &op.view.Topics[t]
 		for p := range vt.Partitions {
 			part := &op.parts[i]
 			i++
-			part.err, part.topic, part.part = err, topic, nil
-			if err == nil {
-				part.err = op.append(part, topic, conf, &vt.Partitions[p], now)
+			if part.err == nil && part.conf.rules.Heavy(vt.Partitions[p].Records) {
+				return true
+			}
+		}
+	}
+	return false
+}
+
+// begin validates every partition's batch and hands it to its log.
+func (op *produceOp) begin() {
+	now, i := time.Now(), 0
+	for t := range op.view.Topics {
+		vt := &op.view.Topics[t]
+		for p := range vt.Partitions {
+			part := &op.parts[i]
+			i++
+			if part.err == nil {
+				part.err = op.append(part, &vt.Partitions[p], now)
 			}
 			if part.err != nil {
 				op.left.Add(-1)
@@ -150,12 +184,12 @@ func (op *produceOp) topic(img *metadata.Image, vt *protocol.ProduceTopic) (*met
 }
 
 // append begins one partition's append. An error means that nothing was begun.
-func (op *produceOp) append(part *producePart, t *metadata.Topic, conf *topicConf, vp *protocol.ProducePartition, now time.Time) error {
-	p, err := op.b.partition(t, vp.Index)
+func (op *produceOp) append(part *producePart, vp *protocol.ProducePartition, now time.Time) error {
+	p, err := op.b.partition(part.topic, vp.Index)
 	if err != nil {
 		return err
 	}
-	accepted, err := conf.rules.Accept(vp.Records, now)
+	accepted, err := part.conf.rules.Accept(vp.Records, now)
 	if err != nil {
 		return err
 	}
@@ -163,7 +197,7 @@ func (op *produceOp) append(part *producePart, t *metadata.Topic, conf *topicCon
 		return refuse(kerr.UnsupportedCompressionType, "zstd needs Produce version 7 or later (KIP-110), this is version %d", op.view.Version)
 	}
 	part.part = p
-	part.LeaderEpoch, part.Acks, part.MinISR = -1, replica.Acks(op.view.Acks), conf.conf.MinInSyncReplicas
+	part.LeaderEpoch, part.Acks, part.MinISR = -1, replica.Acks(op.view.Acks), part.conf.conf.MinInSyncReplicas
 	part.Batches = accepted
 	part.Done = op.done
 	p.Append(&part.Append, op.r.Batch())
@@ -288,7 +322,7 @@ func (op *produceOp) giveBack() {
 	op.view.Reset()
 	for i := range op.parts {
 		part := &op.parts[i]
-		part.part, part.topic, part.err, part.Batches = nil, nil, nil, record.Accepted{}
+		part.part, part.topic, part.conf, part.err, part.Batches = nil, nil, nil, nil, record.Accepted{}
 	}
 	if cap(op.parts) > maxKeptParts {
 		op.parts = nil

@@ -84,8 +84,8 @@ func rulesOf(c *topicconf.Topic) (record.Rules, error) {
 		levels.Zstd = c.CompressionLevel
 	}
 	compression, err := record.ParseCompression(c.Compression, levels)
-	return record.Rules{ // a config of 0 refuses everything; here 0 would be no limit
-		MaxBatchBytes: max(int(c.MaxMessageBytes), 1), MaxInflatedBytes: record.DefaultMaxInflated, Compression: compression,
+	return record.Rules{ // a config of 0 refuses everything; here 0 would be no limit but the format's
+		MaxBatchBytes: max(int(c.MaxMessageBytes), 1), Compression: compression,
 		LogAppendTime: c.LogAppendTime, RequireKeys: c.Compact,
 		TimestampBefore: record.TimestampLimit(c.TimestampBefore), TimestampAfter: record.TimestampLimit(c.TimestampAfter),
 	}, err

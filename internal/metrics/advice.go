@@ -77,7 +77,7 @@ func requestAdvice() map[string]string {
 		nameConnections: "Grows without end: clients open connections and don't close them; see `max.connections.per.ip`.",
 		nameAccepted:    "Many for the number that is open: clients reconnect in a loop; look at `chronik_connections_closed_total` by reason.",
 		nameRefused:     "By reason: `total` and `per_ip` are the settings `max.connections…`; `files` is the limit of open files (LimitNOFILE).",
-		nameClosed:      "`slow_reader`: a client does not read its answers; `bad_frame`: something that is no Kafka client; `idle` is normal.",
+		nameClosed:      "`slow_reader`: a client does not read its answers; `lagging`: a large request came too slowly while others waited for its memory; `bad_frame`: something that is no Kafka client; `idle` is normal.",
 		nameBytesIn:     "",
 		nameBytesOut:    "",
 		nameBudgetUsed:  "`produce` at its limit: producers send more than the disk takes and are held back; `produce.profile` chooses the limit. `answers` near it: clients ask for more than they read, and get shorter answers.",

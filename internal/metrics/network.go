@@ -16,7 +16,7 @@ type Network struct {
 	// accepts. By listener and reason: total, per_ip, files, draining.
 	Refused *prometheus.CounterVec
 	// Closed counts ended connections. By listener and reason: client, idle,
-	// slow_reader, slow_sender, bad_frame, shutdown, error.
+	// slow_reader, slow_sender, lagging, bad_frame, shutdown, error.
 	Closed *prometheus.CounterVec
 	// BytesIn and BytesOut count bytes of the Kafka protocol. By listener.
 	BytesIn, BytesOut *prometheus.CounterVec

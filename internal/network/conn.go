@@ -15,8 +15,8 @@ import (
 	"github.com/chronik-io/chronik/internal/protocol"
 )
 
-// conn is one client connection. Whoever has the reading role owns in, clientID
-// and software; the queue belongs to whoever holds mu.
+// conn is one client connection. Whoever has the reading role owns in and identity;
+// the queue belongs to whoever holds mu.
 type conn struct {
 	srv      *Server
 	listener *Listener
@@ -28,9 +28,11 @@ type conn struct {
 	cancel   context.CancelFunc
 
 	in       input
-	clientID string
-	software Software
+	arrival  arrival
 	batch    groupcommit.Batch // of the reader goroutine
+	handed   *Request          // from the poller, see HandOver; of whoever has the reading role
+	mayBlock bool              // MayBlock said so to the request that is handled; of the same
+	identity
 
 	poll     *poller         // nil where the connection can't be polled
 	raw      syscall.RawConn // of the nc that it began with
@@ -62,6 +64,8 @@ type conn struct {
 	away           absence
 	answered       time.Time // the last answer
 
+	blocked blocking // the handler that MayBlock let block
+
 	role      readRole
 	recalled  bool // the reader goroutine wants the reading role
 	flushing  bool // the poller's flusher will look after the answers
@@ -76,11 +80,18 @@ type conn struct {
 	expiresAt time.Time // when expiry fires; zero where it is not armed
 }
 
+// blocking is a request whose handler may block, and since when; the zero value is none.
+type blocking struct {
+	key   int16
+	since time.Time
+}
+
 func newConn(s *Server, l *Listener, nc net.Conn) *conn {
-	c := &conn{srv: s, listener: l, nc: nc, peer: nc.RemoteAddr(), local: nc.LocalAddr(), ip: remoteIP(nc), fd: -1}
+	c := &conn{srv: s, listener: l, nc: nc, peer: nc.RemoteAddr(), local: nc.LocalAddr(), ip: remoteIP(nc), fd: -1, identity: identityOf(s, l)}
 	c.ctx, c.cancel = context.WithCancel(context.Background())
 	c.rcond.L, c.wcond.L = &c.mu, &c.mu
 	c.in.init()
+	c.arrival.c = c
 	return c
 }
 

@@ -124,6 +124,7 @@ func (c *conn) read(p []byte) (int, error) {
 		return 0, err
 	}
 	n, err := c.nc.Read(p)
+	c.arrival.got.Add(int64(n))
 	switch {
 	case n > 0 || err == nil:
 		return n, nil // an error comes again
@@ -136,8 +137,8 @@ func (c *conn) read(p []byte) (int, error) {
 
 // armRead sets the socket's read deadline to when there is something to look
 // after. An earlier one is left alone: it costs less to look too early, and so a
-// busy connection sets one deadline a second or less. stopped is looked at after
-// the deadline is set, because stopReading sets its own after stopped.
+// busy connection sets one deadline a second or less. What ends the reading is looked
+// at after the deadline is set, because stopReading and hurry set theirs after it.
 func (c *conn) armRead() error {
 	in := &c.in
 	if in.armed.IsZero() || c.nextLook().Before(in.armed) {
@@ -145,6 +146,9 @@ func (c *conn) armRead() error {
 		if err := c.nc.SetReadDeadline(in.armed); err != nil {
 			return err
 		}
+	}
+	if c.arrival.lagging.Load() && !in.since.IsZero() {
+		return errLagging
 	}
 	if c.stopped.Load() {
 		return errStopped
@@ -169,6 +173,8 @@ func (c *conn) timedOut(now time.Time) error {
 	switch {
 	case c.stopped.Load():
 		return errStopped
+	case !in.since.IsZero() && c.arrival.lagging.Load():
+		return errLagging
 	case !in.since.IsZero():
 		if now.Sub(in.since) >= o.FrameTimeout {
 			return errSlowSender

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"runtime"
+	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -153,6 +154,45 @@ func TestShutdownEndsWithItsContext(t *testing.T) {
 	}
 	c.wantClosed(t)
 	r.Respond(body("late"))
+	f.end(t)
+}
+
+// TestShutdownLeavesBehindWhatStandsOnADisk: a handler that blocks holds up neither the end
+// of the context nor, when it goes on, what is given back.
+func TestShutdownLeavesBehindWhatStandsOnADisk(t *testing.T) {
+	entered, free := make(chan struct{}), make(chan struct{})
+	f := start(t, func(r *Request) {
+		if r.Key == keyMetadata && r.MayBlock() {
+			close(entered)
+			<-free
+		}
+		echo(r)
+	}, nil)
+	addr := f.tcp(t)
+	c, idle := dial(t, addr), dial(t, addr)
+	defer c.Close()
+	defer idle.Close()
+	for _, c := range []*client{c, idle} { // both have a place with a poller
+		c.send(t, frame(protocol.KeyProduce, 3, 1, nil))
+		c.want(t, 1)
+	}
+	c.send(t, frame(keyMetadata, 3, 1, nil))
+	<-entered
+	ctx, cancel := context.WithCancel(context.Background())
+	cancel()
+	done := make(chan error, 1)
+	go func() { done <- f.Shutdown(ctx) }()
+	select {
+	case err := <-done:
+		if !errors.Is(err, context.Canceled) || !strings.Contains(err.Error(), "1 handlers of API 3 still block") {
+			t.Errorf("Shutdown says %v", err)
+		}
+	case <-time.After(30 * time.Second):
+		t.Error("Shutdown waits for a handler that blocks")
+	}
+	idle.wantClosed(t)
+	c.wantClosed(t)
+	close(free)
 	f.end(t)
 }
 

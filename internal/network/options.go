@@ -24,10 +24,16 @@ type Options struct {
 	Pool *membuf.Pool
 
 	// MaxFrame is the most bytes that a request may have
-	// (socket.request.max.bytes). Default 100 MiB.
+	// (socket.request.max.bytes). Default 100 MiB. Four times its kind's budget are
+	// never passed, unless that is less than 8 MiB: one request must not be what a
+	// broker with little memory fails of.
 	MaxFrame int
+	// MaxFrameUnauthenticated is the same for clients that have yet to authenticate
+	// (Kafka's sasl.server.max.receive.size). Default 512 KiB.
+	MaxFrameUnauthenticated int
 	// ProduceBytes is how many bytes of Produce requests may be unanswered
-	// together before producers are no longer read. Default 32 MiB.
+	// together before producers are no longer read. Half as much again is for those of
+	// which not all bytes have arrived; see intake. Default 32 MiB.
 	ProduceBytes int64
 	// OtherBytes is the same for other requests of more than SmallFrame bytes;
 	// smaller ones always pass. Defaults 64 MiB and 16 KiB.
@@ -78,6 +84,7 @@ func (o *Options) complete() error {
 		o.Pool = new(membuf.Pool)
 	}
 	orDefault(&o.MaxFrame, 100<<20)
+	orDefault(&o.MaxFrameUnauthenticated, 512<<10)
 	orDefault(&o.ProduceBytes, 32<<20)
 	orDefault(&o.OtherBytes, 64<<20)
 	orDefault(&o.SmallFrame, 16<<10)
@@ -106,6 +113,8 @@ type Listener struct {
 	// to; empty and 0 mean the address that the client dialled.
 	AdvertisedHost string
 	AdvertisedPort int32
+	// Authenticate has clients show who they are before they are served.
+	Authenticate bool
 }
 
 // Observer is told what happens, for metrics. Its methods are called on the
@@ -136,9 +145,11 @@ const (
 	ClosedIdle       CloseReason = "idle"
 	ClosedSlowReader CloseReason = "slow_reader"
 	ClosedSlowSender CloseReason = "slow_sender"
-	ClosedBadFrame   CloseReason = "bad_frame"
-	ClosedShutdown   CloseReason = "shutdown"
-	ClosedError      CloseReason = "error"
+	// ClosedLagging is a slow sender whose memory others waited for.
+	ClosedLagging  CloseReason = "lagging"
+	ClosedBadFrame CloseReason = "bad_frame"
+	ClosedShutdown CloseReason = "shutdown"
+	ClosedError    CloseReason = "error"
 )
 
 // RefuseReason says why a connection was closed at accept, or accept failed.

@@ -17,6 +17,7 @@ var (
 	errStopped    = errors.New("no more requests are read")
 	errIdle       = errors.New("idle for too long")
 	errSlowSender = errors.New("a request's bytes arrive too slowly")
+	errLagging    = fmt.Errorf("less than %d KiB of a request arrived in %v, while others waited for memory", lagBytes>>10, lagTime)
 	errBadFrame   = errors.New("bad frame")
 )
 
@@ -46,6 +47,9 @@ func (c *conn) classify(err error) (reason CloseReason, broken bool) {
 	case errors.Is(err, errSlowSender):
 		c.srv.noise.log(c, zap.InfoLevel, "closing a connection", err)
 		return ClosedSlowSender, false
+	case errors.Is(err, errLagging):
+		c.srv.noise.log(c, zap.InfoLevel, "closing a connection whose request lags", err)
+		return ClosedLagging, false
 	case errors.Is(err, errBadFrame), errors.Is(err, protocol.ErrMalformed), errors.Is(err, protocol.ErrUnsupported):
 		c.srv.noise.log(c, zap.WarnLevel, "closing a connection", err)
 		return ClosedBadFrame, false
@@ -72,20 +76,17 @@ func (c *conn) readRequest() error {
 	if err := c.awaitTurn(h.Key, size); err != nil {
 		return err
 	}
-	budget, err := c.charge(h.Key, size)
+	if err := c.checkSize(h.Key, size); err != nil {
+		return err
+	}
+	frame, budget, err := c.receive(h.Key, size)
+	c.in.since = time.Time{}
 	if err != nil {
 		return err
 	}
-	frame, err := c.readFrame(size)
-	c.in.since = time.Time{}
-	c.in.light = h.Key == protocol.KeyProduce && size <= pollFrame
-	if err == nil {
-		err = c.start(frame, budget, size, unsupported, &c.batch, time.Now())
-	}
-	if err != nil {
-		if frame != nil {
-			frame.Release()
-		}
+	c.in.light = h.Key == protocol.KeyProduce && size <= pollFrame && c.auth != AuthPending
+	if err = c.start(frame, budget, size, unsupported, &c.batch, time.Now()); err != nil {
+		frame.Release()
 		if budget != nil {
 			budget.Release(int64(size))
 		}
@@ -109,53 +110,149 @@ func (c *conn) readPrefix() (size int, h protocol.Header, err error) {
 	return size, protocol.ParsePrefix(c.in.bytes()[4:]), nil
 }
 
-// charge takes a frame's bytes from the budget that it counts against, if any,
-// and waits for them.
-func (c *conn) charge(key int16, size int) (*membuf.Budget, error) {
-	budget, name := c.srv.produce, "produce"
-	if key != protocol.KeyProduce {
-		if size <= c.srv.opts.SmallFrame {
-			return nil, nil
-		}
-		budget, name = c.srv.other, "other"
+// intakeOf returns where a frame's bytes are charged; nil for a small request of
+// another API than Produce, which always passes.
+func (s *Server) intakeOf(key int16, size int) *intake {
+	switch {
+	case key == protocol.KeyProduce:
+		return s.produce
+	case size <= s.opts.SmallFrame:
+		return nil
 	}
-	if budget.TryAcquire(int64(size)) {
-		return budget, nil
-	}
-	c.srv.opts.Observer.BudgetWait(name)
-	c.rest()
-	if err := budget.Acquire(c.ctx, int64(size)); err != nil {
-		return nil, errStopped
-	}
-	return budget, nil
+	return s.other
 }
 
-// readFrame reads the rest of a frame of which the prefix is buffered. It
-// returns a buffer, if incomplete, with an error too.
-func (c *conn) readFrame(size int) (*membuf.Buffer, error) {
-	c.in.skip(4)
-	frame := c.srv.opts.Pool.Get(size)
-	p := frame.Bytes()
-	n := c.in.take(p)
-	if n == size {
-		return frame, nil
+// checkSize refuses a frame that is too large for who sends it or for what there is
+// room for. Its turn has come: were it pipelined behind what authenticates its client,
+// that is done.
+func (c *conn) checkSize(key int16, size int) error {
+	if most := c.srv.opts.MaxFrameUnauthenticated; c.auth == AuthPending && size > most {
+		return fmt.Errorf("%w: %d bytes before the client has authenticated, at most %d are allowed", errBadFrame, size, most)
 	}
-	c.in.since = time.Now()
-	if size <= len(c.in.buf) {
-		// The buffer is empty: what follows the frame comes with its rest.
-		if err := c.fill(size - n); err != nil {
-			return frame, err
+	if k := c.srv.intakeOf(key, size); k != nil && size > k.most {
+		return fmt.Errorf("%w: %d bytes are more than the memory of this broker allows a %s request, %d; send less at once or give it more memory",
+			errBadFrame, size, k.name, k.most)
+	}
+	return nil
+}
+
+// receive reads the rest of a frame of which the prefix is buffered. The caller owns
+// the buffer, and the charge of size bytes if there is a budget.
+func (c *conn) receive(key int16, size int) (*membuf.Buffer, *membuf.Budget, error) {
+	in := &c.in
+	if have := len(in.bytes()); have < 4+size {
+		in.since = time.Now()
+		if err := c.fill(min(4+size, max(have, readSmall))); err != nil {
+			return nil, nil, err
 		}
-		n += c.in.take(p[n:])
 	}
-	for n < size {
+	in.skip(4)
+	k := c.srv.intakeOf(key, size)
+	if k != nil && len(in.bytes()) < size {
+		return c.receiveSteps(k, size)
+	}
+	var budget *membuf.Budget
+	if k != nil {
+		if err := c.charge(k, size); err != nil {
+			return nil, nil, err
+		}
+		budget = k.whole
+	}
+	frame := c.srv.opts.Pool.Get(size)
+	if err := c.readRest(frame.Bytes(), 0); err != nil {
+		frame.Release()
+		return nil, nil, err // nothing was charged: what is charged here was buffered
+	}
+	return frame, budget, nil
+}
+
+// receiveSteps is receive for a frame of which more than the buffered part is to come.
+func (c *conn) receiveSteps(k *intake, size int) (*membuf.Buffer, *membuf.Budget, error) {
+	a := &c.arrival
+	k.begin(a, time.Now())
+	defer k.end(a)
+	var frame *membuf.Buffer
+	err := c.grow(k, a, step(len(c.in.bytes()), size))
+	for have := 0; err == nil; {
+		larger := c.srv.opts.Pool.Get(int(a.holds()))
+		if frame != nil {
+			copy(larger.Bytes(), frame.Bytes())
+			frame.Release()
+		}
+		if frame = larger; frame.Len() == size {
+			err = c.readRest(frame.Bytes(), have)
+			break
+		}
+		if err = c.readTo(frame.Bytes(), have); err == nil {
+			have = frame.Len()
+			err = c.grow(k, a, step(have, size))
+		}
+	}
+	if err == nil {
+		k.arrived(a)
+		err = c.charge(k, size)
+	}
+	if err == nil {
+		return frame, k.whole, nil
+	}
+	if frame != nil {
+		frame.Release()
+	}
+	return nil, nil, err
+}
+
+// grow charges a frame under way with n bytes in all, and waits for what it has not.
+func (c *conn) grow(k *intake, a *arrival, n int) error {
+	more := int64(n) - a.holds()
+	if k.tryGrow(a, more) {
+		return nil
+	}
+	c.srv.opts.Observer.BudgetWait(k.name)
+	c.rest()
+	began := time.Now()
+	if k.grow(c.ctx, a, more) != nil {
+		return errStopped
+	}
+	c.in.since = c.in.since.Add(time.Since(began)) // the client is not to blame for it
+	return nil
+}
+
+// charge takes a whole frame's bytes from the budget, and waits for them.
+func (c *conn) charge(k *intake, size int) error {
+	if k.whole.TryAcquire(int64(size)) {
+		return nil
+	}
+	c.srv.opts.Observer.BudgetWait(k.name)
+	c.rest()
+	if k.whole.Acquire(c.ctx, int64(size)) != nil {
+		return errStopped
+	}
+	return nil
+}
+
+// readTo reads until p, which has the first n bytes, is full. It reads no further.
+func (c *conn) readTo(p []byte, n int) error {
+	n += c.in.take(p[n:])
+	for n < len(p) {
 		m, err := c.read(p[n:])
 		if err != nil {
-			return frame, err
+			return err
 		}
 		n += m
 	}
-	return frame, nil
+	return nil
+}
+
+// readRest is readTo for the end of a frame. Where little is to come, what follows the
+// frame comes with it.
+func (c *conn) readRest(p []byte, n int) error {
+	n += c.in.take(p[n:])
+	if rest := len(p) - n; rest > 0 && rest <= len(c.in.buf) {
+		if err := c.fill(rest); err != nil {
+			return err
+		}
+	}
+	return c.readTo(p, n)
 }
 
 // start parses the header and calls the handler. On success the request owns
@@ -178,7 +275,8 @@ func (c *conn) start(frame *membuf.Buffer, budget *membuf.Budget, size int, unsu
 	if r == nil {
 		r = new(Request)
 	}
-	r.Listener, r.Principal, r.ClientID, r.Software = c.listener, anonymous, c.clientID, c.software
+	r.Listener, r.Connection, r.Principal, r.Authentication = c.listener, c.id, c.principal, c.auth
+	r.ClientID, r.Software = c.clientID, c.software
 	r.Peer, r.Local = c.peer, c.local
 	r.Key, r.Version, r.CorrelationID, r.Unsupported = h.Key, h.Version, h.CorrelationID, unsupported
 	r.Body, r.Received, r.commits = body, now, batch
@@ -187,12 +285,20 @@ func (c *conn) start(frame *membuf.Buffer, budget *membuf.Budget, size int, unsu
 	if !c.push(r) {
 		return errStopped
 	}
-	c.srv.opts.Handler.Handle(r)
+	c.handle(r)
 	return nil
 }
 
-// anonymous is Kafka's name for a client that did not authenticate.
-const anonymous = "User:ANONYMOUS"
+// handle calls the handler, on the reader goroutine or a poller.
+func (c *conn) handle(r *Request) {
+	c.srv.opts.Handler.Handle(r)
+	if c.mayBlock {
+		c.mayBlock = false
+		c.mu.Lock()
+		c.blocked = blocking{}
+		c.mu.Unlock()
+	}
+}
 
 // pause waits while the connection is muted.
 func (c *conn) pause() error {

@@ -18,7 +18,7 @@ type Handler interface {
 	// Handle is called by the connection's reader, or by a poller for which other
 	// connections wait, and must not block unless Request.MayBlock allows it. Exactly
 	// one of the request's Respond, RespondRaw, RespondNone and Abort is to be called,
-	// then or later, from any goroutine.
+	// then or later, from any goroutine; or HandOver, and one of them on the second call.
 	Handle(*Request)
 }
 
@@ -29,10 +29,13 @@ type Software struct{ Name, Version string }
 // answer is given, and nothing of it may be touched afterwards.
 type Request struct {
 	Listener *Listener
-	// Principal is who the client is: "User:ANONYMOUS" without authentication.
-	Principal string
-	ClientID  string
-	Software  Software
+	// Connection is the connection's number, in the order of arrival.
+	Connection uint64
+	// Principal is who the client is: Anonymous without authentication.
+	Principal      string
+	Authentication Authentication
+	ClientID       string
+	Software       Software
 	// Peer and Local are the two ends of the connection.
 	Peer, Local   net.Addr
 	Key, Version  int16
@@ -178,7 +181,7 @@ func (r *Request) Batch() *groupcommit.Batch {
 	return r.commits
 }
 
-// MayBlock says whether the handler may block, since it runs on the connection's own
+// MayBlock reports whether the handler may block, since it runs on the connection's own
 // reader; a poller must not. Where it may, what requests before this one left to be
 // done or written is done first. Only Handle may call it.
 func (r *Request) MayBlock() bool {
@@ -186,16 +189,22 @@ func (r *Request) MayBlock() bool {
 	if r.commits != &c.batch {
 		return false
 	}
+	c.in.light = false // the next one is like it, most probably
 	c.batch.HandOff()
 	c.mu.Lock()
 	c.flush()
+	c.blocked = blocking{r.Key, time.Now()}
 	c.mu.Unlock()
+	c.mayBlock = true
 	return true
 }
 
-// SetSoftware remembers what the client called itself, for this connection's
-// later requests. Only ApiVersions' handler calls it, before it answers.
-func (r *Request) SetSoftware(s Software) { r.conn.software = s }
+// HandOver has Handle called again with this request, on the connection's own reader,
+// where MayBlock reports true. Only Handle may call it, where MayBlock reported false,
+// before it began anything, and does nothing with the request afterwards. A request whose
+// work takes far longer than a small plain one does belongs there: a poller's other
+// connections wait for it. The requests behind it wait too.
+func (r *Request) HandOver() { r.conn.handed = r }
 
 // Throttle has the connection not read for d from now on (KIP-219). The handler
 // calls it before it answers, and fills the answer's throttle_time_ms.

@@ -100,7 +100,7 @@ func (p *poller) serve(s *shift, e *pollEvent, now time.Time) {
 	c.mu.Unlock()
 	n, err := p.set.read(c, s.buf)
 	rest := c.handleSmall(s.buf[:n], &s.batch, now)
-	done := err == nil && len(rest) == 0 && n < len(s.buf) && !e.ended
+	done := err == nil && len(rest) == 0 && n < len(s.buf) && !e.ended && c.handed == nil
 	if !done {
 		c.in.putBack(c.srv.opts.Pool, rest, err)
 	}

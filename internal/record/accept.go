@@ -13,8 +13,9 @@ type Rules struct {
 	// MaxBatchBytes bounds the batch as it is sent and as it is stored
 	// (max.message.bytes); 0: only the format's 2 GiB do.
 	MaxBatchBytes int
-	// MaxInflatedBytes bounds what a compressed batch inflates to; 0:
-	// DefaultMaxInflated. Kafka has no such bound, and no defence.
+	// MaxInflatedBytes bounds what a compressed batch inflates to; 0: inflatedRatio times
+	// MaxBatchBytes, at least leastInflated and at most DefaultMaxInflated. Kafka has no
+	// such bound, and no defence.
 	MaxInflatedBytes int64
 	// Compression is the codec to store with (compression.type).
 	Compression Compression
@@ -128,6 +129,22 @@ func (r *Rules) maxBytes() int {
 	return r.MaxBatchBytes
 }
 
+// Text and numbers seldom compress better than 30:1.
+const (
+	inflatedRatio = 100
+	leastInflated = 16 << 20
+)
+
+func (r *Rules) maxInflated() int64 {
+	switch {
+	case r.MaxInflatedBytes > 0:
+		return r.MaxInflatedBytes
+	case r.MaxBatchBytes > 0:
+		return min(max(inflatedRatio*int64(r.MaxBatchBytes), leastInflated), DefaultMaxInflated)
+	}
+	return DefaultMaxInflated
+}
+
 func (r *Rules) checkSize(b Batch) error {
 	if b.Size() > r.maxBytes() {
 		return refuse(TooLarge, "the record batch has %d bytes, at most %d are allowed", b.Size(), r.maxBytes())
@@ -209,7 +226,7 @@ func (r *Rules) recode(b Batch, now int64) (stored Batch, latest int64, err erro
 func (r *Rules) scan(b Batch, now int64, tee io.Writer) (latest int64, err error) {
 	var s scanner
 	defer s.close()
-	if err := s.open(b, r.MaxInflatedBytes, tee, true); err != nil {
+	if err := s.open(b, r.maxInflated(), tee, true); err != nil {
 		return 0, err
 	}
 	var found findings

@@ -318,7 +318,7 @@ func TestZstdBlocks(t *testing.T) {
 		return append([]byte{0x28, 0xb5, 0x2f, 0xfd, 0, (27 - 10) << 3}, bytes.Join(blocks, nil)...)
 	}
 	good := frame(block(0, len(head), 0, head...), block(1, 99, 0, 'v'), block(0, 1, 1, 0))
-	if n, err := zstdBound(good[6:]); err != nil || n != uint64(len(raw)) {
+	if n, rest, err := zstdBlocks(good[6:]); err != nil || n != uint64(len(raw)) || len(rest) > 0 {
 		t.Errorf("blocks of %d bytes are counted as %d, %v", len(raw), n, err)
 	}
 	mustAccept(t, &Rules{}, packed(t, Zstd, good, 1))

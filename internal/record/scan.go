@@ -6,8 +6,7 @@ import (
 )
 
 // DefaultMaxInflated is how many bytes a batch may inflate to where the caller
-// sets no limit of its own: 256 MiB, the 1 MiB of a default message.max.bytes
-// 256 times over.
+// sets no limit of its own, and the most that a batch's size may allow: 256 MiB.
 const DefaultMaxInflated = 256 << 20
 
 // scanner walks the records of one batch, once. Its memory is a window, however

@@ -25,7 +25,8 @@ var (
 	errZstdWindow = errors.New("zstd: the frame asks for a window of more than 128 MiB")
 )
 
-// wideTurn is held by the one who uses a wide window politely.
+// wideTurn is held by the one who uses a wide window politely. It blocks, so a poller
+// must not come here: what needs a wide window is Heavy.
 var wideTurn = make(chan struct{}, 1)
 
 // zstdInput is the batch's bytes, the header of the first frame apart where it
@@ -105,7 +106,7 @@ func (z *zstdInflater) fit(p []byte, limit int64) (uint64, error) {
 	if window > zstdWideWindow {
 		return 0, errZstdWindow
 	}
-	bound, err := zstdBound(p[h.HeaderSize:])
+	bound, _, err := zstdBlocks(p[h.HeaderSize:])
 	if err != nil {
 		return 0, err
 	}
@@ -125,31 +126,30 @@ func (z *zstdInflater) fit(p []byte, limit int64) (uint64, error) {
 	return window, nil
 }
 
-// zstdBound returns the most that the blocks of a frame can inflate to.
-func zstdBound(p []byte) (uint64, error) {
-	var bound uint64
+// zstdBlocks returns the most that the blocks of a frame can inflate to, and what follows
+// them. With an error, bound is of the blocks before it.
+func zstdBlocks(p []byte) (bound uint64, rest []byte, err error) {
 	for {
 		if len(p) < 3 {
-			return 0, errZstdFrame
+			return bound, nil, errZstdFrame
 		}
 		word := uint(p[0]) | uint(p[1])<<8 | uint(p[2])<<16
 		size := word >> 3
+		inflated := uint64(size)
 		switch p = p[3:]; word >> 1 & 3 {
-		case 0: // stored
-			bound += uint64(size)
-		case 1: // one byte, repeated
-			bound += uint64(size)
+		case 1: // one byte, repeated; 0: stored
 			size = 1
 		case 2: // compressed
-			bound += zstdBlock
+			inflated = zstdBlock
 		case 3:
-			return 0, errZstdFrame
+			return bound, nil, errZstdFrame
 		}
 		if uint(len(p)) < size {
-			return 0, errZstdFrame
+			return bound, nil, errZstdFrame
 		}
+		bound += inflated
 		if p = p[size:]; word&1 != 0 {
-			return bound, nil
+			return bound, p, nil
 		}
 	}
 }

@@ -1,0 +1,120 @@
+package network
+
+import (
+	"slices"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/chronik-io/chronik/internal/protocol"
+)
+
+// TestAPollerHandsOverWhatTakesLong: the others of its connections are served meanwhile,
+// answers keep their order, and the connection comes back to the poller.
+func TestAPollerHandsOverWhatTakesLong(t *testing.T) {
+	const long = 2
+	entered, free := make(chan struct{}), make(chan struct{})
+	var polled atomic.Int64
+	f := startPolled(t, func(r *Request) {
+		switch {
+		case r.CorrelationID != long:
+			if byPoller(r) {
+				polled.Add(1)
+			}
+		case r.MayBlock():
+			close(entered)
+			<-free
+		default:
+			r.HandOver()
+			return
+		}
+		echo(r)
+	}, nil)
+	defer f.end(t)
+	c := f.dial(t)
+	defer c.Close()
+	other := f.dialBeside(t, c)
+	defer other.Close()
+	var burst [][]byte
+	for i := range int32(5) {
+		burst = append(burst, frame(protocol.KeyProduce, 3, i, []byte{byte(i)}))
+	}
+	c.send(t, slices.Concat(burst...))
+	<-entered
+	for i := range int32(long) { // what was before it is answered
+		c.want(t, i)
+	}
+	for i := range int32(20) {
+		other.send(t, frame(protocol.KeyProduce, 3, 100+i, nil))
+		other.want(t, 100+i)
+	}
+	close(free)
+	for i := range int32(3) {
+		if got := c.want(t, long+i); len(got) != 1 || got[0] != byte(long+i) {
+			t.Errorf("request %d was answered with %v", long+i, got)
+		}
+	}
+	c.awaitRole(t, offered)
+	before := polled.Load()
+	c.send(t, frame(protocol.KeyProduce, 3, 9, nil))
+	c.want(t, 9)
+	if polled.Load() != before+1 {
+		t.Error("the connection did not come back to the poller")
+	}
+}
+
+// TestWhatIsHandedOverIsHandledThoughTheClientIsGone: it is with the handler from when it
+// was first called.
+func TestWhatIsHandedOverIsHandledThoughTheClientIsGone(t *testing.T) {
+	handled := make(chan struct{})
+	f := startPolled(t, func(r *Request) {
+		if !r.MayBlock() {
+			r.conn.mu.Lock()
+			r.conn.kill(ClosedError)
+			r.conn.mu.Unlock()
+			r.HandOver()
+			return
+		}
+		echo(r)
+		close(handled)
+	}, nil)
+	defer f.end(t)
+	c := f.dial(t)
+	defer c.Close()
+	c.send(t, frame(protocol.KeyProduce, 3, 1, nil))
+	select {
+	case <-handled:
+	case <-time.After(patience):
+		t.Error("it was not handled")
+	}
+	f.awaitNobody(t)
+}
+
+// TestAPollerLeavesABurstThatTakesLongToTheReader: many requests of which each takes a
+// little may not keep the other connections waiting either.
+func TestAPollerLeavesABurstThatTakesLongToTheReader(t *testing.T) {
+	var byReader atomic.Int64
+	f := startPolled(t, func(r *Request) {
+		if !byPoller(r) {
+			byReader.Add(1)
+		}
+		for began := time.Now(); time.Since(began) < serveTime/5; {
+		}
+		echo(r)
+	}, nil)
+	defer f.end(t)
+	c := f.dial(t)
+	defer c.Close()
+	const n = 100
+	var burst [][]byte
+	for i := range int32(n) {
+		burst = append(burst, frame(protocol.KeyProduce, 3, i, nil))
+	}
+	c.send(t, slices.Concat(burst...))
+	for i := range int32(n) {
+		c.want(t, i)
+	}
+	if byReader.Load() < n/2 {
+		t.Errorf("the poller did %d of %d requests itself", n-byReader.Load(), n)
+	}
+}

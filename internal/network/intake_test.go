@@ -1,0 +1,257 @@
+package network
+
+import (
+	"encoding/binary"
+	"fmt"
+	"math/rand/v2"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/chronik-io/chronik/internal/protocol"
+)
+
+// announced is the start of a frame of so many bytes.
+func announced(key int16, size int) []byte {
+	f := frame(key, 3, 7, nil)
+	binary.BigEndian.PutUint32(f, uint32(size))
+	return f
+}
+
+// TestWhatIsAnnouncedHoldsNothing: clients that announce as much as they may, and send no
+// more, keep nobody waiting.
+func TestWhatIsAnnouncedHoldsNothing(t *testing.T) {
+	for _, key := range []int16{protocol.KeyProduce, keyMetadata} {
+		t.Run(fmt.Sprint("API ", key), func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				f := start(t, echo, nil)
+				defer f.end(t)
+				for range 60 {
+					c := f.pipe.dial()
+					defer c.Close()
+					c.send(t, announced(key, 100<<20))
+				}
+				synctest.Wait()
+				began := time.Now()
+				c := f.pipe.dial()
+				defer c.Close()
+				for i, size := range []int{60, 20_000, 1 << 20} {
+					c.sendAsync(frame(key, 3, int32(i), make([]byte, size)))
+					c.want(t, int32(i))
+				}
+				if took := time.Since(began); took > 0 {
+					t.Errorf("requests were answered after %v", took)
+				}
+				if s := f.Stats(); s.ProduceArriving.Used+s.OtherArriving.Used+s.Produce.Used+s.Other.Used > 0 {
+					t.Errorf("something is held for what was only announced: %+v", s)
+				}
+			})
+		})
+	}
+}
+
+// TestAFrameHoldsInProportionToWhatHasArrived sends a large frame piece by piece.
+func TestAFrameHoldsInProportionToWhatHasArrived(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := start(t, echo, nil)
+		defer f.end(t)
+		c := f.pipe.dial()
+		defer c.Close()
+		const size = 9<<20 + 17
+		whole := frame(protocol.KeyProduce, 3, 7, make([]byte, size))
+		for sent := 0; sent < len(whole)-1; {
+			n := min(1+sent/3, len(whole)-1-sent)
+			c.send(t, whole[sent:sent+n])
+			sent += n
+			synctest.Wait()
+			if held := f.Stats().ProduceArriving.Used; held > int64(wholeAt*sent) || held > size+100 || sent >= 4+readSmall && held < int64(sent)-4 {
+				t.Fatalf("%d bytes are held when %d were sent", held, sent)
+			}
+		}
+		c.sendAsync(whole[len(whole)-1:])
+		if got := c.want(t, 7); len(got) != size {
+			t.Errorf("%d of %d bytes came back", len(got), size)
+		}
+	})
+}
+
+// TestStepsCopyLittle: what growing copies is less than half of the frame.
+func TestStepsCopyLittle(t *testing.T) {
+	for arrived := readSmall; arrived < 2*readBig; arrived += 100 {
+		for size := arrived + 1; size < 100<<20; size += 1 + size/50 {
+			copied := 0
+			for room := step(arrived, size); room < size; room = step(room, size) {
+				copied += room
+			}
+			if 20*copied > 11*size {
+				t.Fatalf("%d of %d bytes are copied, begun with %d", copied, size, arrived)
+			}
+		}
+	}
+}
+
+// TestWhoLagsWhileOthersWaitLosesItsConnection: a frame that stands still is left alone
+// until another needs its memory, and then it goes.
+func TestWhoLagsWhileOthersWaitLosesItsConnection(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		o := &recorder{}
+		f := start(t, echo, func(opts *Options) { opts.ProduceBytes, opts.FrameTimeout, opts.Observer = 200_000, time.Hour, o })
+		defer f.end(t)
+		still := []*client{f.pipe.dial(), f.pipe.dial()} // the second is the exempt one
+		for _, c := range still {
+			defer c.Close()
+			c.send(t, frame(protocol.KeyProduce, 3, 1, make([]byte, 80_000))[:20_000])
+		}
+		time.Sleep(5 * time.Minute)
+		if s := f.Stats(); s.Connections != 2 || s.ProduceArriving.Frames != 2 {
+			t.Fatalf("frames that nobody waited for are gone: %+v", s)
+		}
+		began := time.Now()
+		for i := range int32(3) {
+			c := f.pipe.dial()
+			defer c.Close()
+			c.sendAsync(frame(protocol.KeyProduce, 3, i, make([]byte, 80_000)))
+			c.want(t, i)
+		}
+		if took := time.Since(began); took > 2*lagTime {
+			t.Errorf("others waited for %v", took)
+		}
+		for _, c := range still {
+			c.wantClosed(t)
+		}
+		synctest.Wait()
+		if n := f.Stats().ProduceArriving.Lagged; n != 2 {
+			t.Errorf("%d frames lagged, 2 did", n)
+		}
+		o.mu.Lock()
+		defer o.mu.Unlock()
+		lagging := 0
+		for _, what := range o.told {
+			if what == "test closed: lagging" {
+				lagging++
+			}
+		}
+		if lagging != 2 {
+			t.Errorf("%d connections ended for it: %q", lagging, o.told)
+		}
+	})
+}
+
+// TestAFrameLargerThanTheLineStopsNobody: it arrives at its own pace, and requests of
+// an ordinary size beside it at theirs.
+func TestAFrameLargerThanTheLineStopsNobody(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := start(t, echo, func(o *Options) { o.ProduceBytes = 1 << 20 })
+		defer f.end(t)
+		huge := f.pipe.dial()
+		defer huge.Close()
+		const size = 5 << 20
+		sent := make(chan struct{})
+		go func() {
+			defer close(sent)
+			pace{piece: 256 << 10, every: time.Second}.send(huge, frame(protocol.KeyProduce, 3, 7, make([]byte, size)), 0)
+		}()
+		time.Sleep(5*time.Second + time.Millisecond) // it has more than the line by now
+		c := f.pipe.dial()
+		defer c.Close()
+		began := time.Now()
+		for i := range int32(100) {
+			c.sendAsync(frame(protocol.KeyProduce, 3, i, make([]byte, 300)))
+			c.want(t, i)
+		}
+		if took := time.Since(began); took > 0 {
+			t.Errorf("small requests waited for %v", took)
+		}
+		if got := huge.want(t, 7); len(got) != size {
+			t.Errorf("%d bytes of the large one came back", len(got))
+		}
+		<-sent
+	})
+}
+
+// pace is how a sender of the model behaves.
+type pace struct {
+	piece int           // bytes at a time
+	every time.Duration // and the pause after each
+	stops bool          // somewhere in the frame, for ever
+}
+
+// TestFramesUnderWayNeverStandStill is a model of many clients and little memory: frames
+// of all sizes arrive in pieces, some of their senders slow and some silent from some byte
+// on. Whoever keeps to 64 KiB/s is answered, in bounded time; what is left of the others
+// is gone.
+func TestFramesUnderWayNeverStandStill(t *testing.T) {
+	for seed := range uint64(20) {
+		t.Run(fmt.Sprint("seed ", seed), func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) { standStill(t, rand.New(rand.NewPCG(seed, 0))) })
+		})
+	}
+}
+
+func standStill(t *testing.T, rnd *rand.Rand) {
+	budget := int64(20_000 + rnd.IntN(400_000))
+	f := start(t, echo, func(o *Options) { o.ProduceBytes, o.FrameTimeout = budget, time.Hour })
+	defer f.end(t)
+	paces := []pace{
+		{piece: 1 << 20}, {piece: 30_000, every: 100 * time.Millisecond}, {piece: 10_000, every: 100 * time.Millisecond},
+		{piece: 70_000, every: time.Second}, {piece: 5000, every: 10 * time.Millisecond, stops: true}, {piece: 500, stops: true},
+	}
+	const clients, most = 40, 1 << 20
+	began := time.Now()
+	var honest, others sync.WaitGroup
+	for i := range int32(clients) {
+		p, size := paces[rnd.IntN(len(paces))], 2000<<rnd.IntN(9)+rnd.IntN(2000)
+		stop := 1 + rnd.IntN(size)
+		c, group := f.pipe.dial(), &honest
+		if p.stops {
+			group = &others
+		}
+		group.Go(func() {
+			sent := make(chan struct{})
+			go func() {
+				defer close(sent)
+				p.send(c, frame(protocol.KeyProduce, 3, i, make([]byte, size)), stop)
+			}()
+			id, got, err := c.receive()
+			if c.Close(); !p.stops && (err != nil || id != i || len(got) != size) {
+				t.Errorf("client %d sends %d bytes, %d each %v: %d bytes for %d, %v, after %v",
+					i, size, p.piece, p.every, len(got), id, err, time.Since(began))
+			}
+			<-sent
+		})
+	}
+	through := make(chan struct{})
+	go func() {
+		honest.Wait()
+		close(through)
+	}()
+	// Each frame is exempt once at most, for as long as its client takes or until it lags.
+	bound := clients * (most/lagBytes + 3) * lagTime
+	select {
+	case <-through:
+	case <-time.After(bound):
+		t.Errorf("not all are through after %v: %+v", bound, f.Stats())
+	}
+	f.Close() // for those that stopped, if they held up nobody
+	<-through
+	others.Wait()
+	if s := f.Stats(); s.ProduceArriving.Peak > budget/2+most {
+		t.Errorf("frames under way held %d bytes, %d and one frame are allowed", s.ProduceArriving.Peak, budget/2)
+	}
+}
+
+// send sends a frame, or some of it. A sender that stops leaves when all others are through.
+func (p pace) send(c *client, whole []byte, stop int) {
+	for n := 0; n < len(whole); {
+		if p.stops && n >= stop {
+			return // receive waits, for the end of the connection
+		}
+		m := min(p.piece, len(whole)-n)
+		if _, err := c.Write(whole[n : n+m]); err != nil {
+			return
+		}
+		n += m
+		time.Sleep(p.every)
+	}
+}

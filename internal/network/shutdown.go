@@ -1,0 +1,188 @@
+package network
+
+import (
+	"context"
+	"fmt"
+	"strings"
+	"sync"
+	"time"
+)
+
+// killTime is how long goroutines have to end that were waiting for a client, when its
+// connection was closed. They need next to nothing; what is left then waits for a disk.
+const killTime = 250 * time.Millisecond
+
+// ending is closed step by step when a stopped Server's goroutines end.
+type ending struct {
+	conns chan struct{} // those of connections and pollers
+	all   chan struct{} // and turns, which may be waiting for a disk
+}
+
+// Shutdown stops accepting and reading requests, lets those that were handed to
+// the handler be answered and written, and closes the connections. All goroutines of the
+// Server have ended when it returns nil. When ctx ends first it closes the connections at
+// once and returns within a moment, whatever stands still: the error says what does. That
+// ends, and gives back what it holds, when its disk goes on.
+func (s *Server) Shutdown(ctx context.Context) error {
+	for c := range s.stop() {
+		c.stopReading(ClosedShutdown)
+	}
+	s.awaitEnd()
+	ended := within(ctx, s.ended.all)
+	if !ended {
+		s.killAll()
+		soon, cancel := context.WithTimeout(context.Background(), killTime)
+		defer cancel()
+		ended = within(soon, s.ended.all)
+	}
+	if ended && within(ctx, s.orphans.none()) {
+		return nil
+	}
+	return fmt.Errorf("network: %s: %w", s.unfinished(), ctx.Err())
+}
+
+// within waits until ch is closed; false says that ctx ended before.
+func within(ctx context.Context, ch <-chan struct{}) bool {
+	select {
+	case <-ch:
+		return true
+	default:
+	}
+	select {
+	case <-ch:
+		return true
+	case <-ctx.Done():
+		return false
+	}
+}
+
+// Close closes all listeners and connections at once, and waits for handlers that block.
+// Requests that are unanswered may still be answered; the answers go nowhere.
+func (s *Server) Close() error {
+	s.stop()
+	s.killAll()
+	s.awaitEnd()
+	<-s.ended.conns
+	return nil
+}
+
+// awaitEnd has ended closed when its goroutines have. What pollers have of the operating
+// system goes only then: a reader that stood on a disk gives its connection to a poller
+// afterwards, or tries to.
+func (s *Server) awaitEnd() {
+	s.endOnce.Do(func() {
+		go func() {
+			s.wg.Wait()
+			s.stopPollers()
+			close(s.ended.conns)
+			s.shifts.Wait()
+			close(s.ended.all)
+		}()
+	})
+}
+
+// unfinished says what runs though the connections are closed.
+func (s *Server) unfinished() string {
+	type blocked struct {
+		n       int
+		longest time.Duration
+	}
+	apis := make(map[int16]blocked)
+	s.mu.Lock()
+	conns := s.snapshot()
+	s.mu.Unlock()
+	unanswered, now := s.orphans.count(), time.Now()
+	for c := range conns {
+		c.mu.Lock()
+		unanswered += c.unready
+		if w := c.blocked; !w.since.IsZero() {
+			apis[w.key] = blocked{apis[w.key].n + 1, max(apis[w.key].longest, now.Sub(w.since))}
+		}
+		c.mu.Unlock()
+	}
+	what := []string{fmt.Sprintf("%d requests are still unanswered", unanswered)}
+	for key, b := range apis {
+		what = append(what, fmt.Sprintf("%d handlers of API %d still block, on a disk most probably, for up to %v", b.n, key, b.longest.Round(time.Millisecond)))
+	}
+	select {
+	case <-s.ended.conns:
+		select {
+		case <-s.ended.all:
+		default:
+			what = append(what, "a write of small Produce requests still waits for its disk")
+		}
+	default:
+	}
+	return strings.Join(what, ", ")
+}
+
+// stop closes the listeners and returns the connections; no more are added.
+func (s *Server) stop() map[*conn]struct{} {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if !s.stopped {
+		s.stopped = true
+		close(s.draining)
+	}
+	for ln := range s.listeners {
+		_ = ln.Close() // it is not used again, whatever close says
+	}
+	return s.snapshot()
+}
+
+// snapshot copies the set of connections. Caller holds mu.
+func (s *Server) snapshot() map[*conn]struct{} {
+	conns := make(map[*conn]struct{}, len(s.conns))
+	for c := range s.conns {
+		conns[c] = struct{}{}
+	}
+	return conns
+}
+
+func (s *Server) killAll() {
+	s.mu.Lock()
+	conns := s.snapshot()
+	s.mu.Unlock()
+	for c := range conns {
+		c.mu.Lock()
+		c.kill(ClosedShutdown)
+		c.mu.Unlock()
+	}
+}
+
+// orphans counts requests whose connection is gone before they were answered.
+type orphans struct {
+	mu   sync.Mutex
+	n    int
+	zero chan struct{} // closed when n gets to zero; nil if nobody waits
+}
+
+func (o *orphans) add(n int) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	if o.n += n; o.n == 0 && o.zero != nil {
+		close(o.zero)
+		o.zero = nil
+	}
+}
+
+func (o *orphans) count() int {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	return o.n
+}
+
+// none returns a channel that is closed when there are none.
+func (o *orphans) none() <-chan struct{} {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	if o.zero == nil {
+		o.zero = make(chan struct{})
+	}
+	ch := o.zero
+	if o.n == 0 {
+		close(ch)
+		o.zero = nil
+	}
+	return ch
+}
