@@ -34,6 +34,10 @@ type Options struct {
 	// AnswerBytes bounds the records in answers that clients have not read yet; at
 	// the bound answers get shorter. Default 256 MiB.
 	AnswerBytes int64
+	// ParkedBytes bounds what requests hold that wait for something: fetches for records,
+	// joins for other members. At the bound a fetch is answered with what there is, and others are refused
+	// with an error on which clients come back. Default 64 MiB.
+	ParkedBytes int64
 	// Logger gets what handlers have to say; Level is the one that the whole
 	// broker logs at, and that a client may change.
 	Logger *zap.Logger
@@ -49,6 +53,7 @@ type Broker struct {
 	topics   topicCache
 	sessions *sessions
 	answers  *membuf.Budget // of record bytes in answers to fetches
+	parked   *membuf.Budget // of what requests hold that wait
 	produces sync.Pool      // of *produceOp
 
 	producerIDs producerIDs
@@ -69,8 +74,11 @@ type api struct {
 	handle handler
 }
 
-// defaultAnswerBytes is that of Options.AnswerBytes.
-const defaultAnswerBytes = 256 << 20
+// The defaults of Options.AnswerBytes and Options.ParkedBytes.
+const (
+	defaultAnswerBytes = 256 << 20
+	defaultParkedBytes = 64 << 20
+)
 
 // changeTimeout bounds a change of metadata whose request names no time.
 const changeTimeout = 30 * time.Second
@@ -86,7 +94,7 @@ func New(opt Options) (*Broker, error) {
 		return nil, err
 	}
 	b := &Broker{opt: opt, conf: conf, table: table, handlers: map[int16]handler{}, sessions: newSessions(int(conf.FetchSessions)),
-		answers: membuf.NewBudget(cmp.Or(opt.AnswerBytes, defaultAnswerBytes))}
+		answers: membuf.NewBudget(cmp.Or(opt.AnswerBytes, defaultAnswerBytes)), parked: membuf.NewBudget(cmp.Or(opt.ParkedBytes, defaultParkedBytes))}
 	for _, a := range apis() {
 		b.handlers[a.Key] = a.handle
 	}
@@ -116,6 +124,9 @@ func (b *Broker) Handle(r *network.Request) {
 
 // Answers is the budget of Options.AnswerBytes.
 func (b *Broker) Answers() membuf.BudgetStats { return b.answers.Stats() }
+
+// Parked is the budget of Options.ParkedBytes.
+func (b *Broker) Parked() membuf.BudgetStats { return b.parked.Stats() }
 
 // Close ends the background work of handlers and waits for it. Requests are no
 // longer handed in.
