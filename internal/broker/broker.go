@@ -38,6 +38,10 @@ type Options struct {
 	// joins for other members. At the bound a fetch is answered with what there is, and others are refused
 	// with an error on which clients come back. Default 64 MiB.
 	ParkedBytes int64
+	// AppendTime bounds how long an append waits for this broker's own disk, whatever the timeout of its request:
+	// that concerns the other replicas of acks=all only, as in Kafka. A request with a longer timeout waits
+	// for as long as it says. Default 30 s.
+	AppendTime time.Duration
 	// Logger gets what handlers have to say; Level is the one that the whole
 	// broker logs at, and that a client may change.
 	Logger *zap.Logger
@@ -74,10 +78,11 @@ type api struct {
 	handle handler
 }
 
-// The defaults of Options.AnswerBytes and Options.ParkedBytes.
+// The defaults of Options.
 const (
 	defaultAnswerBytes = 256 << 20
 	defaultParkedBytes = 64 << 20
+	defaultAppendTime  = 30 * time.Second
 )
 
 // changeTimeout bounds a change of metadata whose request names no time.
@@ -93,6 +98,7 @@ func New(opt Options) (*Broker, error) {
 	if err != nil {
 		return nil, err
 	}
+	opt.AppendTime = cmp.Or(opt.AppendTime, defaultAppendTime)
 	b := &Broker{opt: opt, conf: conf, table: table, handlers: map[int16]handler{}, sessions: newSessions(int(conf.FetchSessions)),
 		answers: membuf.NewBudget(cmp.Or(opt.AnswerBytes, defaultAnswerBytes)), parked: membuf.NewBudget(cmp.Or(opt.ParkedBytes, defaultParkedBytes))}
 	for _, a := range apis() {

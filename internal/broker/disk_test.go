@@ -124,7 +124,7 @@ func TestFault09ASlowDiskTimesProducesOut(t *testing.T) {
 	for _, profile := range []string{"sync", "high", "os"} {
 		t.Run(profile, func(t *testing.T) {
 			disk := errfs.New(vfs.Memory())
-			n := newNode(t, func(o *nodeOptions) { o.fs = disk })
+			n := newNode(t, func(o *nodeOptions) { o.fs, o.broker = disk, func(b *Options) { b.AppendTime = 30 * time.Millisecond } })
 			id := n.topic(t, "t", 1, "chronik.durability.profile", profile)
 			n.put(t, "t", 1, "0")
 			_, release := stuck(t, disk, errfs.Write|errfs.Datasync)
@@ -168,6 +168,7 @@ func TestFault09AStuckDiskBoundsMemory(t *testing.T) {
 	n := newNode(t, func(o *nodeOptions) {
 		o.fs = disk
 		o.storage = func(s *storage.Options) { s.DeferredBytes = deferred }
+		o.broker = func(b *Options) { b.AppendTime = time.Millisecond }
 	})
 	id := n.topic(t, "t", 1)
 	n.put(t, "t", 1, "0")
