@@ -134,11 +134,21 @@ func (b *Broker) Answers() membuf.BudgetStats { return b.answers.Stats() }
 // Parked is the budget of Options.ParkedBytes.
 func (b *Broker) Parked() membuf.BudgetStats { return b.parked.Stats() }
 
-// Close ends the background work of handlers and waits for it. Requests are no
-// longer handed in.
-func (b *Broker) Close() {
+// Close ends the background work of handlers and waits for it until ctx ends: what stands
+// on a disk then is left behind. Requests are no longer handed in.
+func (b *Broker) Close(ctx context.Context) error {
 	b.stop()
-	b.work.Wait()
+	ended := make(chan struct{})
+	go func() {
+		b.work.Wait()
+		close(ended)
+	}()
+	select {
+	case <-ended:
+		return nil
+	case <-ctx.Done():
+		return fmt.Errorf("requests that wait for a disk have not ended: %w", context.Cause(ctx))
+	}
 }
 
 // image is the metadata that a request sees from start to end.

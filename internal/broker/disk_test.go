@@ -2,6 +2,8 @@ package broker
 
 import (
 	"bytes"
+	"context"
+	"errors"
 	"fmt"
 	"testing"
 	"time"
@@ -244,4 +246,18 @@ func TestI8BytesAreTheClients(t *testing.T) {
 		check(t, n)
 	})
 	t.Run("second life", func(t *testing.T) { check(t, newNode(t, func(o *nodeOptions) { o.fs = fs })) })
+}
+
+// A request that stands on a disk does not keep the broker from stopping.
+func TestCloseEndsWithItsContext(t *testing.T) {
+	n := newNode(t)
+	free := make(chan struct{})
+	n.work.Go(func() { <-free })
+	ctx, cancel := context.WithCancelCause(t.Context())
+	cancel(errTimedOut)
+	if err := n.Close(ctx); !errors.Is(err, errTimedOut) {
+		t.Errorf("Close says %v", err)
+	}
+	close(free)
+	must(t, n.Close(t.Context()))
 }

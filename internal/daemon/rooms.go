@@ -232,7 +232,7 @@ func (b *Broker) openHandlers(ctx context.Context, r *rooms) error {
 	if err := metrics.RegisterPartitions(b.reg, partitionsOf(r)); err != nil {
 		return err
 	}
-	b.stack.push("handlers", func(context.Context) error { r.handlers.Close(); return nil })
+	b.stack.push("handlers", r.handlers.Close)
 	// The applier lives as long as the broker, not as long as its start.
 	if err := r.applier.Start(context.WithoutCancel(ctx), r.store); err != nil {
 		return err
