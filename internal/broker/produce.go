@@ -170,6 +170,9 @@ func (op *produceOp) append(part *producePart, t *metadata.Topic, conf *topicCon
 	if accepted.Codec == record.Zstd && op.view.Version < 7 {
 		return refuse(kerr.UnsupportedCompressionType, "zstd needs Produce version 7 or later (KIP-110), this is version %d", op.view.Version)
 	}
+	if n := int64(len(accepted.Bytes)); n > int64(conf.conf.SegmentBytes) {
+		return refuse(kerr.RecordListTooLarge, "%d bytes of records don't fit into a segment, segment.bytes of topic %s is %d", n, t.Name, conf.conf.SegmentBytes)
+	}
 	part.part = p
 	part.LeaderEpoch, part.Acks, part.MinISR = -1, replica.Acks(op.view.Acks), conf.conf.MinInSyncReplicas
 	part.Batches = accepted
