@@ -61,6 +61,7 @@ type Broker struct {
 	produces sync.Pool      // of *produceOp
 
 	producerIDs producerIDs
+	creations   creations
 	fetches     sync.Pool // of *fetchOp
 
 	// Background work of handlers ends with ctx; Close waits for it.
