@@ -77,14 +77,20 @@ func TestWhatIsNamedAgainIsAnsweredOnce(t *testing.T) {
 	for i := range 100 {
 		x := kmsg.NewDescribeConfigsRequestResource()
 		x.ResourceType, x.ResourceName = kmsg.ConfigResourceTypeTopic, "t"
-		if i == 50 {
-			x.ConfigNames = []string{"segment.ms"}
+		if i < 50 {
+			x.ConfigNames = []string{"segment.ms", []string{"segment.bytes", "cleanup.policy"}[i%2]}
+		}
+		if i%10 == 7 {
+			x.ResourceType, x.ResourceName, x.ConfigNames = kmsg.ConfigResourceTypeBroker, fmt.Sprintf("%0*d", i, 1), []string{"num.partitions"}
 		}
 		configs.Resources = append(configs.Resources, x)
-	}
-	list := ask[*kmsg.DescribeConfigsResponse](t, w, 4, configs).Resources
-	if len(list) != 2 || len(list[0].Configs) < 20 || len(list[1].Configs) != 1 {
-		t.Errorf("%d resources", len(list))
+		list := ask[*kmsg.DescribeConfigsResponse](t, w, 4, configs).Resources
+		if of := len(list[0].Configs); i == 0 && of != 2 || i > 0 && i < 50 && of != 3 || i >= 50 && of < 20 {
+			t.Fatalf("%d entries: %d configs", i+1, of)
+		}
+		if len(list) > 2 || len(list) == 2 && len(list[1].Configs) != 1 {
+			t.Fatalf("%d entries: %d resources", i+1, len(list))
+		}
 	}
 }
 

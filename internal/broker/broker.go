@@ -34,6 +34,14 @@ type Options struct {
 	// AnswerBytes bounds the records in answers that clients have not read yet; at
 	// the bound answers get shorter. Default 256 MiB.
 	AnswerBytes int64
+	// ParkedBytes bounds what requests hold that wait for something: fetches for records,
+	// joins for other members. At the bound a fetch is answered with what there is, and others are refused
+	// with an error on which clients come back. Default 64 MiB.
+	ParkedBytes int64
+	// AppendTime bounds how long an append waits for this broker's own disk, whatever the timeout of its request:
+	// that concerns the other replicas of acks=all only, as in Kafka. A request with a longer timeout waits
+	// for as long as it says. Default 30 s.
+	AppendTime time.Duration
 	// Logger gets what handlers have to say; Level is the one that the whole
 	// broker logs at, and that a client may change.
 	Logger *zap.Logger
@@ -49,9 +57,11 @@ type Broker struct {
 	topics   topicCache
 	sessions *sessions
 	answers  *membuf.Budget // of record bytes in answers to fetches
+	parked   *membuf.Budget // of what requests hold that wait
 	produces sync.Pool      // of *produceOp
 
 	producerIDs producerIDs
+	creations   creations
 	fetches     sync.Pool // of *fetchOp
 
 	// Background work of handlers ends with ctx; Close waits for it.
@@ -69,8 +79,12 @@ type api struct {
 	handle handler
 }
 
-// defaultAnswerBytes is that of Options.AnswerBytes.
-const defaultAnswerBytes = 256 << 20
+// The defaults of Options.
+const (
+	defaultAnswerBytes = 256 << 20
+	defaultParkedBytes = 64 << 20
+	defaultAppendTime  = 30 * time.Second
+)
 
 // changeTimeout bounds a change of metadata whose request names no time.
 const changeTimeout = 30 * time.Second
@@ -85,8 +99,9 @@ func New(opt Options) (*Broker, error) {
 	if err != nil {
 		return nil, err
 	}
+	opt.AppendTime = cmp.Or(opt.AppendTime, defaultAppendTime)
 	b := &Broker{opt: opt, conf: conf, table: table, handlers: map[int16]handler{}, sessions: newSessions(int(conf.FetchSessions)),
-		answers: membuf.NewBudget(cmp.Or(opt.AnswerBytes, defaultAnswerBytes))}
+		answers: membuf.NewBudget(cmp.Or(opt.AnswerBytes, defaultAnswerBytes)), parked: membuf.NewBudget(cmp.Or(opt.ParkedBytes, defaultParkedBytes))}
 	for _, a := range apis() {
 		b.handlers[a.Key] = a.handle
 	}
@@ -117,11 +132,24 @@ func (b *Broker) Handle(r *network.Request) {
 // Answers is the budget of Options.AnswerBytes.
 func (b *Broker) Answers() membuf.BudgetStats { return b.answers.Stats() }
 
-// Close ends the background work of handlers and waits for it. Requests are no
-// longer handed in.
-func (b *Broker) Close() {
+// Parked is the budget of Options.ParkedBytes.
+func (b *Broker) Parked() membuf.BudgetStats { return b.parked.Stats() }
+
+// Close ends the background work of handlers and waits for it until ctx ends: what stands
+// on a disk then is left behind. Requests are no longer handed in.
+func (b *Broker) Close(ctx context.Context) error {
 	b.stop()
-	b.work.Wait()
+	ended := make(chan struct{})
+	go func() {
+		b.work.Wait()
+		close(ended)
+	}()
+	select {
+	case <-ended:
+		return nil
+	case <-ctx.Done():
+		return fmt.Errorf("requests that wait for a disk have not ended: %w", context.Cause(ctx))
+	}
 }
 
 // image is the metadata that a request sees from start to end.

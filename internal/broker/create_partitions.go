@@ -21,7 +21,8 @@ func createPartitions(ctx context.Context, b *Broker, r *network.Request, req *k
 	resp := respondTo(r, kmsg.NewPtrCreatePartitionsResponse())
 	c := b.newChange(r, milliseconds(req.TimeoutMillis))
 	times := counts(req.Topics, func(t *kmsg.CreatePartitionsRequestTopic) string { return t.Topic })
-	var wanted []int32 // of the topics of the answer, how many partitions there shall be; 0 where nothing was made
+	// Of the topics of the answer, how many partitions there were, and how many there shall be: 0 where nothing was made.
+	var before, wanted []int32
 	for i := range req.Topics {
 		t := &req.Topics[i]
 		n := times[t.Topic]
@@ -30,6 +31,10 @@ func createPartitions(ctx context.Context, b *Broker, r *network.Request, req *k
 		}
 		out := kmsg.NewCreatePartitionsResponseTopic()
 		out.Topic = t.Topic
+		had := int32(0)
+		if known := b.image().Topic(t.Topic); known != nil {
+			had = known.Partitions.Len()
+		}
 		var err error
 		if n > 1 {
 			times[t.Topic], err = 0, errDuplicateTopic
@@ -41,14 +46,21 @@ func createPartitions(ctx context.Context, b *Broker, r *network.Request, req *k
 		if err != nil || req.ValidateOnly {
 			count = 0
 		}
-		resp.Topics, wanted = append(resp.Topics, out), append(wanted, count)
+		resp.Topics, before, wanted = append(resp.Topics, out), append(before, had), append(wanted, count)
 	}
-	if err := c.seen(ctx); err != nil {
-		img := b.image()
-		for i := range resp.Topics {
-			if t := img.Topic(resp.Topics[i].Topic); t != nil && t.Partitions.Len() < wanted[i] {
-				resp.Topics[i].ErrorCode, resp.Topics[i].ErrorMessage = c.verdict(err)
-			}
+	notSeen := c.seen(ctx)
+	img := b.image()
+	for i := range resp.Topics {
+		t := img.Topic(resp.Topics[i].Topic)
+		if t == nil || wanted[i] == 0 {
+			continue
+		}
+		err := notSeen
+		if t.Partitions.Len() >= wanted[i] {
+			err = b.missingLogs(t, before[i])
+		}
+		if err != nil {
+			resp.Topics[i].ErrorCode, resp.Topics[i].ErrorMessage = c.verdict(err)
 		}
 	}
 	return resp

@@ -50,15 +50,26 @@ func createTopics(ctx context.Context, b *Broker, r *network.Request, req *kmsg.
 	for i := range made {
 		b.created(c, &made[i], &resp.Topics[places[i]])
 	}
-	if err := c.seen(ctx); err != nil {
-		now := b.image().Version()
-		for i := range made {
-			if out := &resp.Topics[places[i]]; made[i].Revision > now {
-				out.ErrorCode, out.ErrorMessage = c.verdict(err)
-			}
+	notSeen := c.seen(ctx)
+	img := b.image()
+	for i := range made {
+		err := notSeen
+		if made[i].Revision <= img.Version() {
+			err = b.createdLogs(img, &made[i])
+		}
+		if out := &resp.Topics[places[i]]; err != nil {
+			out.ErrorCode, out.ErrorMessage = c.verdict(err)
 		}
 	}
 	return resp
+}
+
+// createdLogs reports why a topic that was created can't be used.
+func (b *Broker) createdLogs(img *metadata.Image, made *controller.Outcome) error {
+	if t := img.TopicByID(made.ID); made.Revision > 0 && t != nil {
+		return b.missingLogs(t, 0)
+	}
+	return nil
 }
 
 // creatable says why a topic may not be created, whatever else is asked for.

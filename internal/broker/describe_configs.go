@@ -1,7 +1,6 @@
 package broker
 
 import (
-	"slices"
 	"strconv"
 
 	"github.com/twmb/franz-go/pkg/kerr"
@@ -24,19 +23,11 @@ func describeConfigsAPI() api {
 func describeConfigs(b *Broker, r *network.Request, req *kmsg.DescribeConfigsRequest) kmsg.Response {
 	resp := respondTo(r, kmsg.NewPtrDescribeConfigsResponse())
 	img := b.image()
-	whole := map[resource]bool{}
-	for i := range req.Resources {
-		res := &req.Resources[i]
-		if which := (resource{res.ResourceType, res.ResourceName}); len(res.ConfigNames) == 0 {
-			if whole[which] {
-				continue // answered where all of it was asked for first: an entry of a few bytes has an answer of many
-			}
-			whole[which] = true
-		}
+	for _, want := range wantedConfigs(req) {
 		out := kmsg.NewDescribeConfigsResponseResource()
-		out.ResourceType, out.ResourceName = res.ResourceType, res.ResourceName
+		out.ResourceType, out.ResourceName = want.kind, want.name
 		var err error
-		out.Configs, err = b.describedConfigs(img, req, res)
+		out.Configs, err = b.describedConfigs(img, req, want)
 		out.ErrorCode, out.ErrorMessage = verdict(err)
 		if err != nil {
 			r.Code = out.ErrorCode
@@ -46,53 +37,97 @@ func describeConfigs(b *Broker, r *network.Request, req *kmsg.DescribeConfigsReq
 	return resp
 }
 
-// describedConfigs are those of a resource that are asked for.
-func (b *Broker) describedConfigs(img *metadata.Image, req *kmsg.DescribeConfigsRequest, res *kmsg.DescribeConfigsRequestResource) (list []kmsg.DescribeConfigsResponseResourceConfig, err error) {
-	if res.ResourceType == kmsg.ConfigResourceTypeBrokerLogger {
-		return b.loggersOf(req, res)
+// wanted are the configs that are asked for of one resource.
+type wanted struct {
+	resource
+	names map[string]bool // nil: all of them
+}
+
+func (w *wanted) has(name string) bool { return w.names == nil || w.names[name] }
+
+// wantedConfigs makes one of the entries that name the same resource, at the place of the
+// first one: an entry of a few bytes has an answer of many, and takes some time to make.
+func wantedConfigs(req *kmsg.DescribeConfigsRequest) []*wanted {
+	list := make([]*wanted, 0, len(req.Resources))
+	known := make(map[resource]*wanted, len(req.Resources))
+	for i := range req.Resources {
+		res := &req.Resources[i]
+		which := resource{res.ResourceType, res.ResourceName}
+		key := which.canonical()
+		w := known[key]
+		if w == nil {
+			w = &wanted{resource: which, names: map[string]bool{}}
+			list, known[key] = append(list, w), w
+		}
+		if len(res.ConfigNames) == 0 {
+			w.names = nil
+		}
+		for _, name := range res.ConfigNames {
+			if w.names != nil {
+				w.names[name] = true
+			}
+		}
 	}
-	values, err := b.configsOf(img, res)
+	return list
+}
+
+// canonical is the resource with the one spelling of a broker's number.
+func (x resource) canonical() resource {
+	if x.kind == kmsg.ConfigResourceTypeBroker || x.kind == kmsg.ConfigResourceTypeBrokerLogger {
+		if id, err := strconv.ParseInt(x.name, 10, 32); err == nil {
+			x.name = strconv.FormatInt(id, 10)
+		}
+	}
+	return x
+}
+
+// describedConfigs are those of a resource that are asked for.
+func (b *Broker) describedConfigs(img *metadata.Image, req *kmsg.DescribeConfigsRequest, want *wanted) (list []kmsg.DescribeConfigsResponseResourceConfig, err error) {
+	if want.kind == kmsg.ConfigResourceTypeBrokerLogger {
+		return b.loggersOf(req, want)
+	}
+	values, err := b.configsOf(img, want.resource)
 	for j := range values {
-		if len(res.ConfigNames) == 0 || slices.Contains(res.ConfigNames, values[j].Def.Name) {
-			list = append(list, describedConfig(req, res.ResourceType, &values[j]))
+		if want.has(values[j].Def.Name) {
+			list = append(list, describedConfig(req, want.kind, &values[j]))
 		}
 	}
 	return list, err
 }
 
 // configsOf resolves all configs of a resource.
-func (b *Broker) configsOf(img *metadata.Image, res *kmsg.DescribeConfigsRequestResource) ([]topicconf.Value, error) {
-	switch res.ResourceType {
+func (b *Broker) configsOf(img *metadata.Image, res resource) ([]topicconf.Value, error) {
+	switch res.kind {
 	case kmsg.ConfigResourceTypeTopic:
-		if err := controller.CheckTopicName(res.ResourceName); err != nil {
+		if err := controller.CheckTopicName(res.name); err != nil {
 			return nil, err
 		}
-		t := img.Topic(res.ResourceName)
+		t := img.Topic(res.name)
 		if t == nil {
-			return nil, refuse(kerr.UnknownTopicOrPartition, "The topic '%s' does not exist.", res.ResourceName)
+			return nil, refuse(kerr.UnknownTopicOrPartition, "The topic '%s' does not exist.", res.name)
 		}
 		return b.opt.Configs.DescribeTopic(b.layers(img, t)), nil
 	case kmsg.ConfigResourceTypeBroker:
-		if res.ResourceName == "" {
+		if res.name == "" {
 			return b.opt.Configs.DescribeAll(img.BrokerConfig(metadata.DefaultBroker)), nil
 		}
-		id, err := strconv.ParseInt(res.ResourceName, 10, 32)
+		id, err := strconv.ParseInt(res.name, 10, 32)
 		if err != nil {
-			return nil, refuse(kerr.InvalidRequest, "Broker id must be an integer, but it is: %s", res.ResourceName)
+			return nil, refuse(kerr.InvalidRequest, "Broker id must be an integer, but it is: %s", res.name)
 		}
 		if id != int64(b.opt.Self) {
 			return nil, refuse(kerr.InvalidRequest, "Unexpected broker id, expected %d or empty string, but received %d", b.opt.Self, id)
 		}
 		return b.opt.Configs.DescribeBroker(b.layers(img, nil)), nil
 	case kmsg.ConfigResourceTypeGroupConfig:
-		if res.ResourceName == "" {
+		if res.name == "" {
 			return nil, refuse(kerr.InvalidRequest, "Group name must not be empty")
 		}
 		l := b.layers(img, nil)
-		l.Group = img.GroupConfig(res.ResourceName) // none for a group that nobody has heard of yet
+		l.Group = img.GroupConfig(res.name) // none for a group that nobody has heard of yet
 		return b.opt.Configs.DescribeGroup(l), nil
 	}
-	return nil, unknownResource(res.ResourceType)
+	return nil, unknownResource(res.kind)
 }
 
 // unknownResource refuses the kind of resources that Kafka has and chronik

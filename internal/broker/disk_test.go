@@ -2,7 +2,11 @@ package broker
 
 import (
 	"bytes"
+	"context"
+	"errors"
 	"fmt"
+	"strings"
+	"syscall"
 	"testing"
 	"time"
 
@@ -124,7 +128,7 @@ func TestFault09ASlowDiskTimesProducesOut(t *testing.T) {
 	for _, profile := range []string{"sync", "high", "os"} {
 		t.Run(profile, func(t *testing.T) {
 			disk := errfs.New(vfs.Memory())
-			n := newNode(t, func(o *nodeOptions) { o.fs = disk })
+			n := newNode(t, func(o *nodeOptions) { o.fs, o.broker = disk, func(b *Options) { b.AppendTime = 30 * time.Millisecond } })
 			id := n.topic(t, "t", 1, "chronik.durability.profile", profile)
 			n.put(t, "t", 1, "0")
 			_, release := stuck(t, disk, errfs.Write|errfs.Datasync)
@@ -168,6 +172,7 @@ func TestFault09AStuckDiskBoundsMemory(t *testing.T) {
 	n := newNode(t, func(o *nodeOptions) {
 		o.fs = disk
 		o.storage = func(s *storage.Options) { s.DeferredBytes = deferred }
+		o.broker = func(b *Options) { b.AppendTime = time.Millisecond }
 	})
 	id := n.topic(t, "t", 1)
 	n.put(t, "t", 1, "0")
@@ -243,4 +248,55 @@ func TestI8BytesAreTheClients(t *testing.T) {
 		check(t, n)
 	})
 	t.Run("second life", func(t *testing.T) { check(t, newNode(t, func(o *nodeOptions) { o.fs = fs })) })
+}
+
+// A request that stands on a disk does not keep the broker from stopping.
+func TestCloseEndsWithItsContext(t *testing.T) {
+	n := newNode(t)
+	free := make(chan struct{})
+	n.work.Go(func() { <-free })
+	ctx, cancel := context.WithCancelCause(t.Context())
+	cancel(errTimedOut)
+	if err := n.Close(ctx); !errors.Is(err, errTimedOut) {
+		t.Errorf("Close says %v", err)
+	}
+	close(free)
+	must(t, n.Close(t.Context()))
+}
+
+// CreateTopics and CreatePartitions report what could not be made: success means that the
+// topic can be used.
+func TestALogThatCannotBeMadeIsReported(t *testing.T) {
+	disk := errfs.New(vfs.Memory())
+	n := newNode(t, func(o *nodeOptions) { o.fs = disk })
+	n.topic(t, "old", 1)
+	disk.Add(errfs.Rule{Ops: errfs.Mkdir, When: func(c errfs.Call) bool { return strings.HasSuffix(c.Path, "-1") }, Err: syscall.EMFILE})
+	w := n.dial(t)
+	create := kmsg.NewPtrCreateTopicsRequest()
+	create.TimeoutMillis = 120_000
+	for name, partitions := range map[string]int32{"one": 1, "two": 2} {
+		ct := kmsg.NewCreateTopicsRequestTopic()
+		ct.Topic, ct.NumPartitions, ct.ReplicationFactor = name, partitions, 1
+		create.Topics = append(create.Topics, ct)
+	}
+	grow := kmsg.NewPtrCreatePartitionsRequest()
+	grow.TimeoutMillis = 120_000
+	grow.Topics = []kmsg.CreatePartitionsRequestTopic{{Topic: "old", Count: 3}}
+	for _, out := range ask[*kmsg.CreateTopicsResponse](t, w, 7, create).Topics {
+		if out.Topic == "one" {
+			if out.ErrorCode != 0 {
+				t.Errorf("%+v", out)
+			}
+		} else if out.ErrorCode != kerr.KafkaStorageError.Code || !strings.Contains(*out.ErrorMessage, "two-1") ||
+			!strings.Contains(*out.ErrorMessage, syscall.EMFILE.Error()) {
+			t.Errorf("%+v: %s", out, *out.ErrorMessage)
+		}
+	}
+	if out := ask[*kmsg.CreatePartitionsResponse](t, w, 3, grow).Topics[0]; out.ErrorCode != kerr.KafkaStorageError.Code || !strings.Contains(*out.ErrorMessage, "old-1") {
+		t.Errorf("%+v", out)
+	}
+	grow.Topics[0].Count = 4 // what is missing since before is not this request's
+	if out := ask[*kmsg.CreatePartitionsResponse](t, w, 3, grow).Topics[0]; out.ErrorCode != 0 {
+		t.Errorf("%+v: %s", out, *out.ErrorMessage)
+	}
 }

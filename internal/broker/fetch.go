@@ -2,6 +2,7 @@ package broker
 
 import (
 	"time"
+	"unsafe"
 
 	"github.com/twmb/franz-go/pkg/kerr"
 	"github.com/twmb/franz-go/pkg/kmsg"
@@ -23,17 +24,20 @@ import (
 // that it doesn't know.
 func fetchAPI() api { return api{protocol.API{Key: 1, Min: 4, Max: 18}, (*Broker).fetch} }
 
-// maxFetchWait bounds max.wait.ms, and with it for how long a fetch whose
-// connection is gone stays parked.
+// maxFetchWait bounds max.wait.ms.
 const maxFetchWait = 5 * time.Minute
+
+// maxFetchDelay bounds how long a connection is throttled whose fetch can't be parked.
+const maxFetchDelay = time.Second
 
 // fetchOp is one Fetch on its way, and a purgatory.Op while it waits:
 //
-//	fetch     reader            decode, session, find the partitions
+//	fetch     reader            decode, session, merge repetitions, find the partitions, count its memory
 //	peek      reader, and       how much is there? nothing is read and no memory is held until it
 //	          whoever Checks    is enough, or the time is over
 //	answer    whoever ended it  read from memory, settle with the session, encode
 //	          its own goroutine the same, where the disk has to be read, or much
+//	abandon   its own goroutine the client is gone: nothing is read
 //	giveBack  writer            the record bytes are on their way: release them, op to the pool
 //
 // It is owned by one of these at a time: once peek or Expire have started answer
@@ -49,9 +53,12 @@ type fetchOp struct {
 	maxBytes  int64
 	sess      sessionUse
 	parts     []fetchPart
-	found     int64   // bytes that the parts have
-	held      int64   // bytes of the budget for answers
+	found     int64 // bytes that the parts have
+	held      int64 // bytes of the budget for answers
+	parked    int64 // bytes of the budget for what is parked
+	throttle  time.Duration
 	waits     []int32 // for each watched key its part
+	seen      map[memberKey]int32
 
 	// Made once.
 	answers func()
@@ -113,14 +120,16 @@ func (b *Broker) fetch(r *network.Request) {
 	op.maxBytes = int64(min(max(req.MaxBytes, 0), b.conf.MaxFetchBytes))
 	op.minBytes = min(int64(max(req.MinBytes, 0)), op.maxBytes)
 	op.sess, op.parts = b.sessions.begin(req, op.parts[:0], time.Now())
+	op.merge()
 	replicaID := req.ReplicaID
 	if req.Version >= 15 {
 		replicaID = req.ReplicaState.ID
 	}
 	keys, atOnce := op.find(replicaID)
+	wait := min(time.Duration(req.MaxWaitMillis)*time.Millisecond, maxFetchWait)
 	// What need not wait is answered here if that may take its time: each goroutine
 	// that a large answer is handed to costs a fifth of its throughput.
-	if atOnce || len(keys) == 0 || req.MaxWaitMillis <= 0 || op.enough(purgatory.Everything) {
+	if atOnce || len(keys) == 0 || wait <= 0 || op.enough(purgatory.Everything) || !op.park(wait) {
 		if r.MayBlock() {
 			op.answer()
 		} else {
@@ -128,8 +137,92 @@ func (b *Broker) fetch(r *network.Request) {
 		}
 		return
 	}
-	wait := min(time.Duration(req.MaxWaitMillis)*time.Millisecond, maxFetchWait)
-	b.opt.Replicas.Purgatory().Watch(op, r.Received.Add(wait), keys...)
+	b.opt.Replicas.Purgatory().WatchFor(r, op, r.Received.Add(wait), keys...)
+}
+
+// park counts what the fetch holds while it waits. Where there is no room for it the answer
+// is due, and its connection is throttled for the time that the client wanted to wait, up to
+// a second: otherwise it would ask again at once, and be answered at once.
+func (op *fetchOp) park(wait time.Duration) bool {
+	if n := op.cost(); op.b.parked.TryShare(n) {
+		op.parked = n
+		return true
+	}
+	op.throttle = min(wait, maxFetchDelay)
+	op.r.Throttle(op.throttle)
+	return false
+}
+
+// partCost is what a part that waits takes: itself, and its key in the purgatory, which is
+// a map of its own where nothing else waits for the partition. opCost is what a fetch takes beside its parts.
+const (
+	partCost = int64(unsafe.Sizeof(fetchPart{})) + 320
+	opCost   = int64(unsafe.Sizeof(fetchOp{})) + 1024
+)
+
+// cost is the memory that the fetch holds while it waits. The parts of one topic share
+// its name.
+func (op *fetchOp) cost() int64 {
+	n := opCost + int64(len(op.parts))*partCost
+	var last *byte
+	for i := range op.parts {
+		name := op.parts[i].fetchAsk.topic.name
+		if at := unsafe.StringData(name); at != last {
+			n, last = n+int64(len(name)), at
+		}
+	}
+	return n
+}
+
+// fewParts is how many parts are compared with each other; of more each is looked up.
+const fewParts = 16
+
+// merge leaves one part of those that name the same partition: as in Kafka, whose map they
+// are put into, it asks for what the last one asks, at the place of the first.
+func (op *fetchOp) merge() {
+	if len(op.parts) < 2 || op.sess.session != nil { // a session has each partition once
+		return
+	}
+	find := op.findSmall
+	if len(op.parts) > fewParts {
+		find = op.findLarge
+		if op.seen == nil {
+			op.seen = make(map[memberKey]int32, len(op.parts))
+		}
+		clear(op.seen)
+	}
+	kept := 0
+	for i := range op.parts {
+		if at := find(kept, &op.parts[i].fetchAsk); at < kept {
+			op.parts[at].fetchAsk = op.parts[i].fetchAsk
+		} else {
+			op.parts[kept] = op.parts[i]
+			kept++
+		}
+	}
+	clear(op.parts[kept:])
+	op.parts = op.parts[:kept]
+}
+
+// findSmall returns the place among the first kept parts of one that names the partition of
+// a, or kept.
+func (op *fetchOp) findSmall(kept int, a *fetchAsk) int {
+	for i := range kept {
+		if x := &op.parts[i].fetchAsk; x.index == a.index && x.topic == a.topic {
+			return i
+		}
+	}
+	return kept
+}
+
+// findLarge is findSmall, and remembers what it does not find.
+func (op *fetchOp) findLarge(kept int, a *fetchAsk) int {
+	key := memberKey{a.topic, a.index}
+	if at, ok := op.seen[key]; ok {
+		return int(at)
+	}
+	op.seen[key] = int32(kept)
+	return kept
 }
 
 // find looks the partitions up and returns the keys of those that may be waited
@@ -197,6 +290,12 @@ func (op *fetchOp) TryComplete(i int) bool {
 // Expire is purgatory.Op's: the answer has what there is.
 func (op *fetchOp) Expire() { op.answerNow() }
 
+// Abandon is purgatory.ClientOp's: there is no client for the answer.
+func (op *fetchOp) Abandon() {
+	op.w.Begin(op.version, 0, 0, 0, 0)
+	op.r.RespondRaw(op.w.End(nil), op.give)
+}
+
 // enough looks at the part of one key, or at all, and says whether the answer is due.
 func (op *fetchOp) enough(i int) bool {
 	if i != purgatory.Everything {
@@ -227,17 +326,20 @@ func (p *fetchPart) request(committed bool) replica.ReadRequest {
 	return replica.ReadRequest{Offset: p.offset, Committed: committed, CurrentEpoch: p.currentEpoch, FetchedEpoch: p.fetchedEpoch}
 }
 
-// maxKeptFetch bounds how many parts an idle op has room for.
+// maxKeptFetch bounds how many parts an idle op has room for, and one whose answer is being
+// written.
 const maxKeptFetch = 256
 
 // giveBack releases the record bytes and makes the op ready for another use.
 func (op *fetchOp) giveBack() {
 	op.release()
+	op.b.parked.Release(op.parked)
 	clear(op.parts)
+	clear(op.seen)
 	if cap(op.parts) > maxKeptFetch {
-		op.parts, op.waits, op.w = nil, nil, protocol.FetchWriter{}
+		op.parts, op.waits, op.seen, op.w = nil, nil, nil, protocol.FetchWriter{}
 	}
 	op.w.Reset()
-	op.r, op.sess, op.found, op.parts = nil, sessionUse{}, 0, op.parts[:0]
+	op.r, op.sess, op.found, op.parked, op.throttle, op.parts = nil, sessionUse{}, 0, 0, 0, op.parts[:0]
 	op.b.fetches.Put(op)
 }

@@ -33,12 +33,33 @@ func (op *fetchOp) respond() {
 	id, err := op.b.sessions.settle(&op.sess, op.parts, time.Now())
 	if err != nil {
 		op.r.Code = code(err)
-		op.w.Begin(op.version, 0, op.r.Code, id, 0)
+		op.w.Begin(op.version, op.throttleMillis(), op.r.Code, id, 0)
 		op.r.RespondRaw(op.w.End(nil), op.give)
 		return
 	}
-	op.r.RespondRaw(op.encode(id), op.give)
+	body := op.encode(id)
+	op.shrink()
+	op.r.RespondRaw(body, op.give)
 }
+
+// shrink drops what only the encoding needed: how long an answer is held is up to the client
+// that reads it. What is left is counted by the budget for answers.
+func (op *fetchOp) shrink() {
+	if cap(op.parts) <= maxKeptFetch {
+		return
+	}
+	var kept []fetchPart
+	for i := range op.parts {
+		if op.parts[i].res.Size > 0 {
+			kept = append(kept, fetchPart{res: op.parts[i].res})
+		}
+	}
+	op.parts, op.waits, op.seen = kept, nil, nil
+	op.b.parked.Release(op.parked)
+	op.parked = 0
+}
+
+func (op *fetchOp) throttleMillis() int32 { return int32(op.throttle.Milliseconds()) }
 
 // leastAnswer is how many bytes of records an answer may have where the memory for
 // answers is used up by those that clients do not read.
@@ -106,7 +127,7 @@ func (op *fetchOp) encode(session int32) [][]byte {
 		topics++
 	}
 	var leaders nodeSet
-	op.w.Begin(op.version, 0, 0, session, topics)
+	op.w.Begin(op.version, op.throttleMillis(), 0, session, topics)
 	for at, n := op.group(0); n > 0; at, n = op.group(at + n) {
 		count := 0
 		for i := at; i < at+n; i++ {

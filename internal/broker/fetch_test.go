@@ -104,6 +104,7 @@ func TestEveryVersionFetchesByNameOrID(t *testing.T) {
 func TestFetchErrorsAreKafkasAndPerPartition(t *testing.T) {
 	n := newNode(t)
 	id := n.topic(t, "t", 1)
+	other := n.topic(t, "u", 1)
 	n.put(t, "t", 3, "a")
 	w := n.dial(t)
 	type part = kmsg.FetchRequestTopicPartition
@@ -126,7 +127,7 @@ func TestFetchErrorsAreKafkasAndPerPartition(t *testing.T) {
 		{"a replica of version 15", 15, named("t", id), func(r *kmsg.FetchRequest, _ *part) { r.ReplicaState.ID = 1 }, kerr.NotLeaderForPartition},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			req := fetchRequest(0, c.topic, named("t", id))
+			req := fetchRequest(0, c.topic, named("u", other))
 			if c.change != nil {
 				c.change(req, &req.Topics[0].Partitions[0])
 			}

@@ -137,7 +137,7 @@ func (n *node) openLogs(t testing.TB, o nodeOptions) {
 	o.broker(&handlers)
 	n.Broker, err = New(handlers)
 	must(t, err)
-	t.Cleanup(n.Broker.Close)
+	t.Cleanup(func() { must(t, n.Close(context.Background())) })
 	must(t, n.applier.Start(context.Background(), n.store))
 	t.Cleanup(n.applier.Stop)
 	// What the first round changed, raised leader epochs above all, is applied

@@ -1,7 +1,6 @@
 package broker
 
 import (
-	"slices"
 	"strconv"
 
 	"github.com/twmb/franz-go/pkg/kerr"
@@ -45,18 +44,18 @@ func levelName(l zapcore.Level) string {
 }
 
 // loggersOf describes the loggers of this broker.
-func (b *Broker) loggersOf(req *kmsg.DescribeConfigsRequest, res *kmsg.DescribeConfigsRequestResource) ([]kmsg.DescribeConfigsResponseResourceConfig, error) {
-	if res.ResourceName == "" {
+func (b *Broker) loggersOf(req *kmsg.DescribeConfigsRequest, res *wanted) ([]kmsg.DescribeConfigsResponseResourceConfig, error) {
+	if res.name == "" {
 		return nil, refuse(kerr.InvalidRequest, "Broker id must not be empty")
 	}
-	id, err := strconv.ParseInt(res.ResourceName, 10, 32)
+	id, err := strconv.ParseInt(res.name, 10, 32)
 	if err != nil {
-		return nil, refuse(kerr.InvalidRequest, "Broker id must be an integer, but it is: %s", res.ResourceName)
+		return nil, refuse(kerr.InvalidRequest, "Broker id must be an integer, but it is: %s", res.name)
 	}
 	if id != int64(b.opt.Self) {
 		return nil, refuse(kerr.InvalidRequest, "Unexpected broker id, expected %d but received %d", b.opt.Self, id)
 	}
-	if len(res.ConfigNames) > 0 && !slices.Contains(res.ConfigNames, rootLogger) {
+	if !res.has(rootLogger) {
 		return nil, nil
 	}
 	out := kmsg.NewDescribeConfigsResponseResourceConfig()

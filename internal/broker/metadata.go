@@ -1,10 +1,7 @@
 package broker
 
 import (
-	"context"
 	"errors"
-	"slices"
-	"time"
 
 	"github.com/twmb/franz-go/pkg/kerr"
 	"github.com/twmb/franz-go/pkg/kmsg"
@@ -21,11 +18,8 @@ func metadataAPI() api {
 	return api{protocol.API{Key: int16(kmsg.Metadata), Min: 0, Max: 13}, (*Broker).metadata}
 }
 
-// autoCreateTime bounds how long an answer waits for topics that it creates;
-// for the rest the client is told to come back.
-const autoCreateTime = 10 * time.Second
-
-// metadata answers at once, unless there are topics to be created first.
+// metadata answers at once, as in Kafka: a topic that the request has created is
+// answered as unknown until it is there, and clients come back for it.
 func (b *Broker) metadata(r *network.Request) {
 	decoded, err := b.table.Decode(r.Key, r.Version, r.Body)
 	if err != nil {
@@ -41,12 +35,7 @@ func (b *Broker) metadata(r *network.Request) {
 		r.Respond(metadataRefused(r, req, err))
 		return
 	}
-	missing := b.toCreate(req)
-	if len(missing) == 0 {
-		r.Respond(b.metadataAnswer(r, req, nil))
-		return
-	}
-	b.work.Go(func() { r.Respond(b.metadataAnswer(r, req, b.autoCreate(missing))) })
+	r.Respond(b.metadataAnswer(r, req, b.autoCreate(req)))
 }
 
 // checkMetadata refuses what a version does not allow: ids came with version 12,
@@ -79,80 +68,9 @@ func metadataRefused(r *network.Request, req *kmsg.MetadataRequest, err error) k
 	return resp
 }
 
-// toCreate names the topics that do not exist and that the request and this
-// broker allow to be created. Internal topics are made by who writes to them.
-func (b *Broker) toCreate(req *kmsg.MetadataRequest) []string {
-	if !b.conf.AutoCreateTopics || req.Version >= 4 && !req.AllowAutoTopicCreation {
-		return nil
-	}
-	img := b.image()
-	var missing []string
-	for i := range req.Topics {
-		t := &req.Topics[i]
-		if t.TopicID != [16]byte{} || img.Topic(*t.Topic) != nil || controller.IsInternal(*t.Topic) {
-			continue
-		}
-		if controller.CheckTopicName(*t.Topic) == nil {
-			missing = append(missing, *t.Topic)
-		}
-	}
-	slices.Sort(missing)
-	return slices.Compact(missing)
-}
-
-// autoCreate creates topics with the defaults of the broker and waits until they
-// can be used. It returns why topics could not be created; one that is not
-// there and not in the result is on its way.
-func (b *Broker) autoCreate(names []string) map[string]error {
-	ctx, cancel := context.WithTimeout(b.ctx, autoCreateTime)
-	defer cancel()
-	failed := map[string]error{}
-	var revision int64
-	// As many at once as one operation may make partitions.
-	for some := range slices.Chunk(names, max(controller.MaxPartitions/int(max(b.conf.NumPartitions, 1)), 1)) {
-		revision = max(revision, b.autoCreateSome(ctx, some, failed))
-	}
-	if revision > 0 {
-		_ = b.opt.Metadata.WaitFor(ctx, revision) // what is not seen by then is answered as on its way
-	}
-	for name, err := range failed {
-		if errors.Is(err, context.DeadlineExceeded) {
-			delete(failed, name)
-		}
-	}
-	return failed
-}
-
-// autoCreateSome creates topics and notes in failed why some could not be.
-func (b *Broker) autoCreateSome(ctx context.Context, names []string, failed map[string]error) (revision int64) {
-	specs := make([]controller.TopicSpec, len(names))
-	for i, name := range names {
-		specs[i] = controller.TopicSpec{Name: name, Partitions: -1, ReplicationFactor: -1}
-	}
-	err := b.opt.Replicas.Room()
-	if err != nil {
-		for _, name := range names {
-			failed[name] = err // clients take the code for passing and come back
-		}
-		return 0
-	}
-	for i, made := range b.opt.Controller.CreateTopics(ctx, specs) {
-		var refused *controller.Error
-		switch {
-		case made.Err == nil:
-			revision = max(revision, made.Revision)
-		case errors.As(made.Err, &refused) && refused.Kind == controller.TopicExists:
-			// Somebody else was quicker.
-		default:
-			failed[names[i]] = changeError(made.Err)
-		}
-	}
-	return revision
-}
-
-// metadataAnswer describes brokers and topics. created is nil, or says for the
-// topics that were to be created why one could not be.
-func (b *Broker) metadataAnswer(r *network.Request, req *kmsg.MetadataRequest, created map[string]error) kmsg.Response {
+// metadataAnswer describes brokers and topics. failed are the topics that could not be
+// created, with the reasons.
+func (b *Broker) metadataAnswer(r *network.Request, req *kmsg.MetadataRequest, failed map[string]error) kmsg.Response {
 	img := b.image()
 	resp := respondTo(r, kmsg.NewPtrMetadataResponse())
 	resp.ControllerID = b.opt.Self
@@ -198,7 +116,7 @@ func (b *Broker) metadataAnswer(r *network.Request, req *kmsg.MetadataRequest, c
 		if want.id == [16]byte{} {
 			one.Topic, one.IsInternal = &want.name, controller.IsInternal(want.name)
 		}
-		one.ErrorCode = code(missingTopic(want.name, want.id, created))
+		one.ErrorCode = code(missingTopic(want.name, want.id, failed))
 		r.Code = one.ErrorCode
 		resp.Topics = append(resp.Topics, one)
 	}
@@ -206,20 +124,17 @@ func (b *Broker) metadataAnswer(r *network.Request, req *kmsg.MetadataRequest, c
 }
 
 // missingTopic is what to say of a topic that is not there.
-func missingTopic(name string, id [16]byte, created map[string]error) error {
+func missingTopic(name string, id [16]byte, failed map[string]error) error {
 	if id != [16]byte{} {
 		return kerr.UnknownTopicID
 	}
 	if err := controller.CheckTopicName(name); err != nil {
 		return err
 	}
-	if created == nil || controller.IsInternal(name) {
-		return kerr.UnknownTopicOrPartition
-	}
-	if err := created[name]; err != nil {
+	if err := failed[name]; err != nil {
 		return err
 	}
-	return kerr.LeaderNotAvailable
+	return kerr.UnknownTopicOrPartition
 }
 
 // topicMetadata describes a topic that exists.

@@ -3,8 +3,10 @@ package broker
 import (
 	"fmt"
 	"net"
+	"slices"
 	"strconv"
 	"testing"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 	"github.com/twmb/franz-go/pkg/kerr"
@@ -138,22 +140,82 @@ func TestMetadataOfTopicsThatAreNotThere(t *testing.T) {
 	}
 }
 
-func TestMetadataCreatesTopicsAndAnswersWithThem(t *testing.T) {
+// created asks for topics until none of them is unknown, and returns the last answer.
+func (n *node) created(t *testing.T, w *wire, version int16, names ...any) *kmsg.MetadataResponse {
+	t.Helper()
+	for begin := time.Now(); ; time.Sleep(time.Millisecond) {
+		resp := ask[*kmsg.MetadataResponse](t, w, version, metadataRequest(true, names...))
+		unknown := func(x kmsg.MetadataResponseTopic) bool { return x.ErrorCode == kerr.UnknownTopicOrPartition.Code }
+		if !slices.ContainsFunc(resp.Topics, unknown) {
+			return resp
+		}
+		if time.Since(begin) > patience {
+			t.Fatalf("version %d: %v", version, topics(resp))
+		}
+	}
+}
+
+// As in Kafka, the request that creates a topic does not wait for it.
+func TestMetadataCreatesTopicsMeanwhile(t *testing.T) {
 	n := newNode(t, func(o *nodeOptions) { o.static["num.partitions"] = "3" })
 	n.topic(t, "x.y", 1)
 	w := n.dial(t)
 	wantTopics(t, ask[*kmsg.MetadataResponse](t, w, 12, metadataRequest(true, "new", "bad!", "x_y", "__consumer_offsets", "x.y", "new")),
-		"new: 3", "bad!: INVALID_TOPIC_EXCEPTION", "x_y: INVALID_TOPIC_EXCEPTION", "__consumer_offsets: UNKNOWN_TOPIC_OR_PARTITION internal", "x.y: 1")
+		"new: UNKNOWN_TOPIC_OR_PARTITION", "bad!: INVALID_TOPIC_EXCEPTION", "x_y: UNKNOWN_TOPIC_OR_PARTITION",
+		"__consumer_offsets: UNKNOWN_TOPIC_OR_PARTITION internal", "x.y: 1")
+	wantTopics(t, n.created(t, w, 12, "new"), "new: 3")
+	// Why one could not be created is answered once; the next request tries again.
+	wantTopics(t, n.created(t, w, 12, "x_y"), "x_y: INVALID_TOPIC_EXCEPTION")
+	wantTopics(t, n.created(t, w, 12, "x_y"), "x_y: INVALID_TOPIC_EXCEPTION")
 	for v := range int16(14) {
 		name := fmt.Sprint("new-", v)
-		wantTopics(t, ask[*kmsg.MetadataResponse](t, w, v, metadataRequest(true, name)), name+": 3")
+		wantTopics(t, ask[*kmsg.MetadataResponse](t, w, v, metadataRequest(true, name)), name+": UNKNOWN_TOPIC_OR_PARTITION")
+		wantTopics(t, n.created(t, w, v, name), name+": 3")
 	}
 	if _, err := n.opt.Replicas.Partition(n.image().Topic("new").ID, 2); err != nil {
 		t.Errorf("a topic was answered that can't be used: %v", err)
 	}
 	// Before version 4 a request could not forbid it.
-	wantTopics(t, ask[*kmsg.MetadataResponse](t, w, 3, metadataRequest(false, "old")), "old: 3")
+	wantTopics(t, ask[*kmsg.MetadataResponse](t, w, 3, metadataRequest(false, "old")), "old: UNKNOWN_TOPIC_OR_PARTITION")
+	wantTopics(t, n.created(t, w, 3, "old"), "old: 3")
 	wantTopics(t, ask[*kmsg.MetadataResponse](t, w, 4, metadataRequest(false, "young")), "young: UNKNOWN_TOPIC_OR_PARTITION")
+	n.work.Wait()
+	if n.image().Topic("young") != nil {
+		t.Error("a topic was created although the request did not allow it")
+	}
+}
+
+// Of topics that can't be created so many are remembered, and none for ever.
+func TestCreationsAreBounded(t *testing.T) {
+	var c creations
+	names := func(prefix string, n int) (list []string) {
+		for i := range n {
+			list = append(list, fmt.Sprint(prefix, i))
+		}
+		return list
+	}
+	under, _ := c.begin(names("under way ", 3))
+	for round := range 20 {
+		fresh, old := c.begin(names(fmt.Sprint(round, " "), maxCreations/3))
+		if len(old) > 0 || len(c.topics) > maxCreations {
+			t.Fatalf("round %d: %d topics, %d failed", round, len(c.topics), len(old))
+		}
+		failed := map[string]error{}
+		for _, name := range fresh {
+			failed[name] = errTimedOut
+		}
+		c.end(fresh, failed)
+		if len(c.topics) > maxCreations {
+			t.Fatalf("round %d: %d topics", round, len(c.topics))
+		}
+	}
+	if again, _ := c.begin(under); len(again) > 0 {
+		t.Errorf("%v were begun again", again)
+	}
+	fresh, _ := c.begin(names("many ", 2*maxCreations))
+	if len(c.topics) != maxCreations || len(fresh) == 0 {
+		t.Errorf("%d topics, %d begun", len(c.topics), len(fresh))
+	}
 }
 
 func TestMetadataCreatesNothingWhereTheBrokerForbidsIt(t *testing.T) {
@@ -185,10 +247,11 @@ func TestManyClientsAskForOneNewTopicAtOnce(t *testing.T) {
 		}()
 	}
 	for range 8 {
-		if got := <-done; len(got) != 1 || got[0] != "new: 1" && got[0] != "new: LEADER_NOT_AVAILABLE" {
+		if got := <-done; len(got) != 1 || got[0] != "new: 1" && got[0] != "new: UNKNOWN_TOPIC_OR_PARTITION" {
 			t.Errorf("%v: neither the topic nor a reason to come back", got)
 		}
 	}
+	wantTopics(t, n.created(t, n.dial(t), 12, "new"), "new: 1")
 	if n.image().NumTopics() != 1 {
 		t.Errorf("%d topics", n.image().NumTopics())
 	}

@@ -35,5 +35,5 @@ func TestALostLogIsAnOfflineReplicaWithoutALeader(t *testing.T) {
 			t.Errorf("ElectLeaders: %q", got)
 		}
 	}
-	wantTopics(t, ask[*kmsg.MetadataResponse](t, w, 12, metadataRequest(true, "new")), "new: 1")
+	wantTopics(t, n.created(t, w, 12, "new"), "new: 1")
 }

@@ -56,3 +56,14 @@ func (b *Broker) partitionByName(topic string, index int32) (*replica.Partition,
 	}
 	return b.partition(t, index)
 }
+
+// missingLogs reports why partitions of a topic, from an index on, can't be used here: their
+// logs could not be made. The topic is there all the same, and what failed is tried again.
+func (b *Broker) missingLogs(t *metadata.Topic, from int32) error {
+	for i := from; i < t.Partitions.Len(); i++ {
+		if _, err := b.partition(t, i); errors.Is(err, replica.ErrOffline) {
+			return fmt.Errorf("it is created, but can't be used yet: %w", err)
+		}
+	}
+	return nil
+}

@@ -97,11 +97,19 @@ func (b *Broker) produce(r *network.Request) {
 		}
 	} else if op.begin(); op.view.Acks != int16(replica.AcksNone) && op.left.Load() > 1 {
 		// Only now: an expiry may come at once, and finds every append begun.
-		at := r.Received.Add(time.Duration(max(op.view.TimeoutMillis, 0)) * time.Millisecond)
-		op.expires.Store(int64(at.Sub(op.born)))
-		r.ExpireAt(at, op.expire)
+		wait := max(milliseconds(op.view.TimeoutMillis), b.opt.AppendTime)
+		if op.view.Acks == int16(replica.AcksAll) {
+			wait = milliseconds(op.view.TimeoutMillis)
+		}
+		op.expireAt(r.Received.Add(wait))
 	}
 	op.finished()
+}
+
+// expireAt has the appends expired at t, unless all have ended by then.
+func (op *produceOp) expireAt(t time.Time) {
+	op.expires.Store(int64(t.Sub(op.born)))
+	op.r.ExpireAt(t, op.expire)
 }
 
 // refused says why the request as a whole can't be served.
@@ -196,6 +204,9 @@ func (op *produceOp) append(part *producePart, vp *protocol.ProducePartition, no
 	if accepted.Codec == record.Zstd && op.view.Version < 7 {
 		return refuse(kerr.UnsupportedCompressionType, "zstd needs Produce version 7 or later (KIP-110), this is version %d", op.view.Version)
 	}
+	if n := int64(len(accepted.Bytes)); n > int64(part.conf.conf.SegmentBytes) {
+		return refuse(kerr.RecordListTooLarge, "%d bytes of records don't fit into a segment, segment.bytes of topic %s is %d", n, part.topic.Name, part.conf.conf.SegmentBytes)
+	}
 	part.part = p
 	part.LeaderEpoch, part.Acks, part.MinISR = -1, replica.Acks(op.view.Acks), part.conf.conf.MinInSyncReplicas
 	part.Batches = accepted
@@ -236,7 +247,8 @@ func (op *produceOp) endQuietly() {
 	r.RespondNone()
 }
 
-// expired ends the appends that are not acknowledged with REQUEST_TIMED_OUT.
+// expired ends the appends that are not acknowledged with REQUEST_TIMED_OUT: at the
+// request's timeout those that wait for other replicas, after Options.AppendTime all of them.
 // Their records may still come to be stored. One that is being numbered at this
 // moment ends on that goroutine, which then answers.
 func (op *produceOp) expired() {
@@ -250,10 +262,19 @@ func (op *produceOp) expired() {
 		}
 	}
 	if int64(time.Since(op.born)) >= op.expires.Load() {
+		last := op.r.Received.Add(op.b.opt.AppendTime)
+		early := time.Now().Before(last)
 		for i := range op.parts {
-			if op.parts[i].part != nil {
-				op.parts[i].Expire()
+			switch part := &op.parts[i]; {
+			case part.part == nil:
+			case early:
+				part.Overdue()
+			default:
+				part.Expire()
 			}
+		}
+		if early && op.left.Load() > 1 {
+			op.expireAt(last)
 		}
 	}
 	op.finished()

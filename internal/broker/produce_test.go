@@ -122,6 +122,7 @@ func TestProduceIsRefusedWithKafkasErrors(t *testing.T) {
 	n := newNode(t)
 	id := n.topic(t, "t", 1)
 	n.topic(t, "small", 1, "max.message.bytes", "100")
+	n.topic(t, "segments", 1, "max.message.bytes", "3000000", "segment.bytes", "1048576")
 	n.topic(t, "strict", 1, "message.timestamp.before.max.ms", "1000")
 	n.topic(t, "nothing", 1, "max.message.bytes", "0")
 	n.topic(t, "now", 1, "message.timestamp.before.max.ms", "0")
@@ -156,6 +157,7 @@ func TestProduceIsRefusedWithKafkasErrors(t *testing.T) {
 		{name: "two batches", topic: "t", version: 12, records: two, want: kerr.InvalidRecord, message: "exactly one"},
 		{name: "too large", topic: "small", version: 12, records: plain(t, strings.Repeat("x", 200)), want: kerr.MessageTooLarge},
 		{name: "too old", topic: "strict", version: 12, records: old, want: kerr.InvalidTimestamp, records2: 2},
+		{name: "larger than a segment", topic: "segments", version: 12, records: plain(t, strings.Repeat("x", 1048576)), want: kerr.RecordListTooLarge},
 		{name: "no size allowed", topic: "nothing", version: 12, want: kerr.MessageTooLarge},
 		{name: "no difference allowed", topic: "now", version: 12, records: old, want: kerr.InvalidTimestamp, records2: 2},
 		{name: "zstd before version 7", topic: "t", version: 6, records: zstd, want: kerr.UnsupportedCompressionType},

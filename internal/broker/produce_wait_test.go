@@ -11,6 +11,8 @@ import (
 	"github.com/twmb/franz-go/pkg/kmsg"
 
 	"github.com/chronik-io/chronik/internal/replica"
+	"github.com/chronik-io/chronik/internal/vfs"
+	"github.com/chronik-io/chronik/internal/vfs/errfs"
 )
 
 // follower is broker 2 as far as the partition can tell: in the ISR, and it
@@ -86,6 +88,73 @@ func TestWhatIsNotAcknowledgedInTimeIsTimedOutAndNothingElse(t *testing.T) {
 		if p := produced(t, w, 13, produceRequest("", alone, -1, plain(t, "a"))); p.ErrorCode != 0 {
 			t.Fatalf("after timeouts: %+v", p)
 		}
+	})
+}
+
+// The timeout of a request concerns the other replicas of acks=all, as in Kafka. What waits
+// for this broker's own disk is stored and acknowledged, not timed out: a producer without
+// idempotence would store it twice.
+func TestATimeoutDoesNotConcernThisBrokersDisk(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		disk := errfs.New(vfs.Memory())
+		n := newNode(t, func(o *nodeOptions) { o.fs, o.pipe = disk, true })
+		alone, shared := n.topic(t, "alone", 1), n.topic(t, "shared", 1)
+		f := n.follow(t, shared)
+		w := n.dial(t)
+		defer w.Close()
+		_, release := stuck(t, disk, errfs.Datasync)
+		var sent []*kmsg.ProduceRequest
+		for _, id := range [][16]byte{alone, shared} {
+			for _, acks := range []int16{1, -1} {
+				req := produceRequest("", id, acks, plain(t, "a"))
+				req.TimeoutMillis = 0
+				req.SetVersion(13)
+				must(t, w.send(req))
+				sent = append(sent, req)
+			}
+		}
+		began := time.Now()
+		time.Sleep(defaultAppendTime / 2)
+		release() // what waits for its disk goes on, and what waits for the follower is over its time
+		w.correlation = 0
+		for i, want := range []*kerr.Error{nil, nil, nil, kerr.RequestTimedOut} {
+			w.correlation++
+			resp, err := w.receive(sent[i])
+			must(t, err)
+			if p := resp.(*kmsg.ProduceResponse).Topics[0].Partitions[0]; !errors.Is(kerr.ErrorForCode(p.ErrorCode), orNil(want)) {
+				t.Errorf("request %d: %+v, want %v", i, p, want)
+			}
+		}
+		if ends := f.p.Ends(); ends.LogEnd != 2 || ends.Ack != 2 {
+			t.Errorf("the log holds what was timed out too: %+v", ends)
+		}
+		if took := time.Since(began); took != defaultAppendTime/2 {
+			t.Errorf("the last one was answered after %v", took)
+		}
+	})
+}
+
+// A disk that stands still holds nobody's request for longer than AppendTime, or than the
+// request says where that is longer.
+func TestAStuckDiskHoldsARequestForABoundedTime(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		disk := errfs.New(vfs.Memory())
+		n := newNode(t, func(o *nodeOptions) { o.fs, o.pipe = disk, true })
+		id := n.topic(t, "t", 1)
+		_, release := stuck(t, disk, errfs.Datasync)
+		for _, acks := range []int16{1, -1} {
+			for timeout, want := range map[int32]time.Duration{0: defaultAppendTime, 5000: defaultAppendTime, 60_000: time.Minute} {
+				w := n.dial(t)
+				req := produceRequest("", id, acks, plain(t, "a"))
+				req.TimeoutMillis = timeout
+				began := time.Now()
+				if p := produced(t, w, 13, req); p.ErrorCode != kerr.RequestTimedOut.Code || time.Since(began) != want {
+					t.Errorf("acks=%d, timeout %d: %v after %v", acks, timeout, kerr.ErrorForCode(p.ErrorCode), time.Since(began))
+				}
+				must(t, w.Close())
+			}
+		}
+		release()
 	})
 }
 

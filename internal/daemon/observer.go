@@ -137,11 +137,12 @@ func (o *observer) BudgetWait(budget string) { o.net.BudgetWaits.WithLabelValues
 // budgetsOf reads the byte budgets of requests and answers for a scrape.
 func budgetsOf(s *network.Server, b *broker.Broker) func() []metrics.Budget {
 	return func() []metrics.Budget {
-		x, answers := s.Stats(), b.Answers()
+		x, answers, parked := s.Stats(), b.Answers(), b.Parked()
 		return []metrics.Budget{
 			{Name: "produce", Used: x.Produce.Used, Limit: x.Produce.Size},
 			{Name: "other", Used: x.Other.Used, Limit: x.Other.Size},
 			{Name: "answers", Used: answers.Used, Limit: answers.Size},
+			{Name: "parked", Used: parked.Used, Limit: parked.Size},
 		}
 	}
 }

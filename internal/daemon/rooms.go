@@ -222,8 +222,8 @@ func (b *Broker) openPartitions(_ context.Context, r *rooms) error {
 func (b *Broker) openHandlers(ctx context.Context, r *rooms) error {
 	var err error
 	r.handlers, err = broker.New(broker.Options{
-		AnswerBytes: b.budgets.Answers,
-		Self:        r.conf.NodeID, Metadata: r.applier, Controller: r.control, Replicas: r.replicas, Configs: b.configs,
+		AnswerBytes: b.budgets.Answers, ParkedBytes: b.budgets.Parked,
+		Self: r.conf.NodeID, Metadata: r.applier, Controller: r.control, Replicas: r.replicas, Configs: b.configs,
 		Groups: r.groups, Static: r.static, Logger: b.log.Named("broker"), Level: b.level,
 	})
 	if err != nil {
@@ -232,7 +232,7 @@ func (b *Broker) openHandlers(ctx context.Context, r *rooms) error {
 	if err := metrics.RegisterPartitions(b.reg, partitionsOf(r)); err != nil {
 		return err
 	}
-	b.stack.push("handlers", func(context.Context) error { r.handlers.Close(); return nil })
+	b.stack.push("handlers", r.handlers.Close)
 	// The applier lives as long as the broker, not as long as its start.
 	if err := r.applier.Start(context.WithoutCancel(ctx), r.store); err != nil {
 		return err

@@ -11,7 +11,7 @@ import (
 // is not starved by small ones behind it. A request larger than the whole
 // budget is admitted alone: when nothing else is held.
 //
-// Every Acquire that returned nil, and every Share, owes a Release of the same number of bytes, on
+// Every Acquire that returned nil, every TryShare that returned true, and every Share, owes a Release of the same number of bytes, on
 // every way out. A Budget must not be copied; its methods are safe for
 // concurrent use and Release never blocks.
 type Budget struct {
@@ -94,6 +94,18 @@ func (b *Budget) Share(n, least int64) int64 {
 	n = max(min(n, max((b.size-b.used)/8, least)), 0)
 	b.take(n)
 	return n
+}
+
+// TryShare takes n bytes if they are at most an eighth of what is free, and reports whether
+// it did: of holders that keep their bytes for long, large ones are refused first.
+func (b *Budget) TryShare(n int64) bool {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if n > (b.size-b.used)/8 {
+		return false
+	}
+	b.take(max(n, 0))
+	return true
 }
 
 // Release gives n bytes back and admits whoever waits longest.

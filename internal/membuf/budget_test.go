@@ -197,3 +197,24 @@ func BenchmarkBudget(b *testing.B) {
 		}
 	})
 }
+
+// Of those that keep what they hold, large ones are refused before small ones, and none
+// gets more than there is.
+func TestASharePerHolderLeavesRoomForOthers(t *testing.T) {
+	b := NewBudget(800)
+	if b.TryShare(101) || !b.TryShare(100) || b.TryShare(88) || !b.TryShare(87) || b.Used() != 187 {
+		t.Fatalf("%d bytes are held", b.Used())
+	}
+	for b.TryShare(1) {
+		if b.Used() > 800 {
+			t.Fatalf("%d bytes are held", b.Used())
+		}
+	}
+	if free := 800 - b.Used(); free != 7 {
+		t.Errorf("%d bytes are left over", free)
+	}
+	b.Release(b.Used())
+	if !b.TryShare(100) {
+		t.Error("what was given back is not there")
+	}
+}

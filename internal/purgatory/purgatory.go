@@ -5,7 +5,7 @@
 // key, and every operation there gets the chance to complete. One that doesn't
 // is expired at its deadline. Nothing polls.
 //
-// It promises that exactly one of "TryComplete returned true" and Expire ends
+// It promises that exactly one of "TryComplete returned true", Expire and Abandon ends
 // an operation, that an operation watched before an event hears of it (Watch
 // tries once more after it has registered), and that nothing refers to an
 // operation that has ended. It knows nothing of what operations do.
@@ -40,6 +40,20 @@ type Op interface {
 	Expire()
 }
 
+// ClientOp is an operation that waits on behalf of a client.
+type ClientOp interface {
+	Op
+	// Abandon completes the operation because its client is gone: there is nothing left to
+	// do but to release what it holds. It must not block. It runs on a goroutine of its own.
+	Abandon()
+}
+
+// Client is who an operation waits for. OnClose has fn called, once and on another
+// goroutine, when the client is gone; stop takes that back, and may be called at any time.
+type Client interface {
+	OnClose(fn func()) (stop func() bool)
+}
+
 const shards = 64
 
 // Purgatory holds waiting operations. The zero value is not usable; see New. All
@@ -68,6 +82,7 @@ type entry struct {
 	op    Op
 	keys  []Key
 	timer *time.Timer
+	stop  func() bool // of Client.OnClose
 
 	mu    sync.Mutex // serialises TryComplete and Expire
 	done  bool
@@ -80,7 +95,14 @@ func New() *Purgatory { return &Purgatory{all: map[*entry]struct{}{}} }
 
 // Watch tries op at once; if it can't complete, it waits under the keys until a
 // Check lets it, or until the deadline. After Close it expires at once.
-func (p *Purgatory) Watch(op Op, deadline time.Time, keys ...Key) {
+func (p *Purgatory) Watch(op Op, deadline time.Time, keys ...Key) { p.watch(nil, op, deadline, keys) }
+
+// WatchFor is Watch for an operation that ends with its client, too.
+func (p *Purgatory) WatchFor(c Client, op ClientOp, deadline time.Time, keys ...Key) {
+	p.watch(c, op, deadline, keys)
+}
+
+func (p *Purgatory) watch(c Client, op Op, deadline time.Time, keys []Key) {
 	if op.TryComplete(Everything) {
 		return
 	}
@@ -108,6 +130,9 @@ func (p *Purgatory) Watch(op Op, deadline time.Time, keys ...Key) {
 		return
 	}
 	e.timer = time.AfterFunc(time.Until(deadline), e.expire)
+	if c != nil { // it is there: the operation has not ended, and can't before mu is free
+		e.stop = c.OnClose(e.abandon)
+	}
 }
 
 // Check gives every operation that waits for the key the chance to complete.
@@ -197,11 +222,23 @@ func (e *entry) expire() {
 	}
 }
 
+func (e *entry) abandon() {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	if !e.done {
+		e.op.(ClientOp).Abandon()
+		e.endLocked()
+	}
+}
+
 // endLocked takes the operation out of all lists.
 func (e *entry) endLocked() {
 	e.done, e.op = true, nil
 	if e.timer != nil {
 		e.timer.Stop()
+	}
+	if e.stop != nil {
+		e.stop()
 	}
 	if e.ready {
 		e.unregister()

@@ -1,6 +1,7 @@
 package purgatory
 
 import (
+	"context"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -22,12 +23,13 @@ type counter struct {
 	inside   atomic.Bool
 	complete atomic.Int32
 	expired  atomic.Int32
+	left     atomic.Int32 // calls of Abandon
 	last     atomic.Int32 // the key of the last try
 	wrong    atomic.Bool  // a promise was broken
 }
 
 func (c *counter) enter() func() {
-	if c.inside.Swap(true) || c.complete.Load()+c.expired.Load() > 0 {
+	if c.inside.Swap(true) || c.ends() > 0 {
 		c.wrong.Store(true) // at the same time as itself, or after the end
 	}
 	return func() { c.inside.Store(false) }
@@ -47,6 +49,19 @@ func (c *counter) Expire() {
 	defer c.enter()()
 	c.expired.Add(1)
 }
+
+func (c *counter) Abandon() {
+	defer c.enter()()
+	c.left.Add(1)
+}
+
+// ends is how often the operation has ended.
+func (c *counter) ends() int32 { return c.complete.Load() + c.expired.Load() + c.left.Load() }
+
+// client is a Client that goes when its context is cancelled.
+type client struct{ ctx context.Context }
+
+func (c client) OnClose(fn func()) func() bool { return context.AfterFunc(c.ctx, fn) }
 
 // empty finds that the purgatory refers to nothing.
 func empty(t interface{ Errorf(string, ...any) }, p *Purgatory) {
@@ -129,6 +144,33 @@ func TestCloseExpiresWhatWaitsAndWhatComes(t *testing.T) {
 	empty(t, p)
 }
 
+func TestAnOperationEndsWithItsClient(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		p := New()
+		ctx, leave := context.WithCancel(t.Context())
+		gone, stays, served := &counter{need: 1}, &counter{need: 1}, &counter{}
+		p.WatchFor(client{ctx}, gone, time.Now().Add(time.Hour), key(1))
+		p.WatchFor(client{t.Context()}, stays, time.Now().Add(time.Hour), key(1))
+		p.WatchFor(client{ctx}, served, time.Now().Add(time.Hour), key(1))
+		leave()
+		synctest.Wait()
+		if gone.left.Load() != 1 || stays.ends() != 0 || served.left.Load() != 0 || p.Waiting() != 1 {
+			t.Fatalf("%+v, %+v, %+v; %d wait", gone, stays, served, p.Waiting())
+		}
+		late := &counter{need: 1} // its client was gone before
+		p.WatchFor(client{ctx}, late, time.Now().Add(time.Hour), key(1))
+		synctest.Wait()
+		stays.have.Store(1)
+		p.Check(key(1))
+		for _, c := range []*counter{gone, stays, served, late} {
+			if c.ends() != 1 || c.wrong.Load() {
+				t.Errorf("%+v", c)
+			}
+		}
+		empty(t, p)
+	})
+}
+
 // meddler makes an event while Watch is between two steps of its registration:
 // the Op's own first try is the only hook there is, so the event comes from it.
 type meddler struct {
@@ -189,14 +231,16 @@ func TestEveryOperationEndsExactlyOnce(t *testing.T) {
 				keys[i] = append(keys[i], key(rapid.IntRange(0, 5).Draw(t, "key")))
 			}
 		}
-		closing, soon := rapid.Bool().Draw(t, "close"), rapid.Bool().Draw(t, "soon")
+		closing, soon, leaving := rapid.Bool().Draw(t, "close"), rapid.Bool().Draw(t, "soon"), rapid.Bool().Draw(t, "leave")
+		ctx, leave := context.WithCancel(context.Background())
+		defer leave()
 		deadline := time.Hour
 		if soon {
 			deadline = 50 * time.Microsecond
 		}
 		var wg sync.WaitGroup
 		for i, op := range ops {
-			wg.Go(func() { p.Watch(op, time.Now().Add(deadline), keys[i]...) })
+			wg.Go(func() { p.WatchFor(client{ctx}, op, time.Now().Add(deadline), keys[i]...) })
 			wg.Go(func() {
 				for range op.need {
 					op.have.Add(1)
@@ -207,8 +251,11 @@ func TestEveryOperationEndsExactlyOnce(t *testing.T) {
 		if closing {
 			wg.Go(p.Close)
 		}
+		if leaving {
+			wg.Go(leave)
+		}
 		wg.Wait()
-		if !closing && !soon {
+		if !closing && !soon && !leaving {
 			for i, op := range ops {
 				if op.complete.Load() != 1 {
 					t.Errorf("operation %d missed its events", i)
@@ -216,12 +263,12 @@ func TestEveryOperationEndsExactlyOnce(t *testing.T) {
 			}
 		}
 		p.Close()
-		for p.Waiting() > 0 { // a timer's Expire is under way
+		for p.Waiting() > 0 { // a timer's Expire is under way, or an Abandon
 			time.Sleep(time.Microsecond)
 		}
 		for i, op := range ops {
-			if op.complete.Load()+op.expired.Load() != 1 || op.wrong.Load() {
-				t.Errorf("operation %d: completed %d times, expired %d times", i, op.complete.Load(), op.expired.Load())
+			if op.ends() != 1 || op.wrong.Load() {
+				t.Errorf("operation %d: completed %d times, expired %d times, abandoned %d times", i, op.complete.Load(), op.expired.Load(), op.left.Load())
 			}
 		}
 		empty(t, p)

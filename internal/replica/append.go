@@ -44,6 +44,7 @@ type Append struct {
 	// Guarded by Partition.mu while linked.
 	next, prev *Append
 	queue      *fifo
+	overdue    bool // Overdue was called; guarded by Partition.mu
 }
 
 // The states of an Append, beside being linked into a queue.
@@ -104,6 +105,24 @@ func (q *fifo) lost(end int64, err error, ready *decided) {
 	}
 }
 
+// late moves those that are overdue and that ack covers to ready, with ErrTimedOut, and
+// reports whether others are overdue.
+func (q *fifo) late(ack int64, ready *decided) (more bool) {
+	for a := q.head; a != nil; {
+		next := a.next
+		switch {
+		case !a.overdue:
+		case a.inner.Next <= ack:
+			q.remove(a)
+			ready.add(a, a.timedOut())
+		default:
+			more = true
+		}
+		a = next
+	}
+	return more
+}
+
 // decided is a chain of appends that were taken out of their queues under
 // Partition.mu and are finished without it. Nobody else may touch their links.
 type decided struct{ head, tail *Append }
@@ -132,7 +151,7 @@ func (d *decided) finish() {
 // Append appends a. The log commits it when batch is run, or at once if batch is nil. It
 // never blocks. a.Done receives the outcome, perhaps before Append returns.
 func (p *Partition) Append(a *Append, batch *groupcommit.Batch) {
-	a.p = p
+	a.p, a.overdue = p, false
 	a.state.Store(pending)
 	a.BaseOffset, a.AppendTime, a.LogStart, a.Err = -1, -1, -1, nil
 	role := p.role.Load()
@@ -175,6 +194,26 @@ func (a *Append) settle(err error) {
 }
 
 func (a *Append) timedOut() error { return fmt.Errorf("append to %s: %w", a.p, ErrTimedOut) }
+
+// Overdue bounds the wait for other replicas, as the timeout of a Produce request does in
+// Kafka: as soon as this broker's log holds the append as its profile demands, Done follows
+// with ErrTimedOut unless enough others hold it too. It does nothing for other acks than
+// AcksAll. It is not called before Queue has returned, nor after the append may be in use again.
+func (a *Append) Overdue() {
+	p := a.p
+	if p == nil || a.Acks != AcksAll || a.state.Load() != pending {
+		return
+	}
+	p.mu.Lock()
+	a.overdue, p.overdue = true, true
+	if a.queue == nil || a.inner.Next > p.log.AckEnd() {
+		p.mu.Unlock() // what makes it held ends it: Numbered or Advanced
+		return
+	}
+	a.queue.remove(a)
+	p.mu.Unlock()
+	a.finish(a.timedOut())
+}
 
 // Expire ends the append with ErrTimedOut unless something else has decided its
 // outcome, and says whether it did. If the log is numbering it at this moment,

@@ -79,6 +79,7 @@ type Partition struct {
 	leaderHigh int64
 	waitLeader fifo // acks=1
 	waitISR    fifo // acks=all
+	overdue    bool // some of waitISR may be
 }
 
 func newPartition(l *storage.Log, self int32, park *purgatory.Purgatory) *Partition {
@@ -238,6 +239,9 @@ func (p *Partition) Advanced() {
 	for a, r := ready.head, p.role.Load(); a != nil; a = a.next {
 		a.Err = r.stillEnough(a)
 	}
+	if p.overdue {
+		p.overdue = p.waitISR.late(ack, &ready)
+	}
 	p.mu.Unlock()
 	ready.finish()
 	if moved {
@@ -275,7 +279,11 @@ func (p *Partition) awaitLocked(a *Append) (waits bool, err error) {
 	if a.inner.Next <= p.condition(a.Acks) { // a repetition of what counts already
 		return false, r.stillEnough(a)
 	}
+	if a.overdue && a.inner.Next <= p.log.AckEnd() {
+		return false, a.timedOut()
+	}
 	if a.state.Load() == pending {
+		p.overdue = p.overdue || a.overdue
 		p.queueOf(a.Acks).push(a)
 		return true, nil
 	}

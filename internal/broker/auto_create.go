@@ -1,0 +1,156 @@
+package broker
+
+import (
+	"context"
+	"errors"
+	"sync"
+	"time"
+
+	"github.com/twmb/franz-go/pkg/kmsg"
+	"go.uber.org/zap"
+
+	"github.com/chronik-io/chronik/internal/controller"
+)
+
+// Metadata creates topics that do not exist, where the request and the broker allow it, and
+// does not wait for them: in Kafka it does not either, and clients' own test suites rely on
+// the answer UNKNOWN_TOPIC_OR_PARTITION. A client asks again after its back-off, by which
+// time the topic is there. If it could not be created, that answer has the reason, and the
+// next one after it tries again.
+
+// autoCreateTime bounds one attempt to create topics.
+const autoCreateTime = 10 * time.Second
+
+// maxCreations bounds the topics of which creations knows. Beyond it none is created until
+// others are done, and clients go on asking.
+const maxCreations = 10_000
+
+// creations are the topics that Metadata creates at the moment, each with nil, and those
+// that it could not create, each with the reason. The zero value has none.
+type creations struct {
+	mu     sync.Mutex
+	topics map[string]error
+	failed int // of topics
+}
+
+// begin notes names as being created, and returns those that are not yet. A topic that
+// could not be created the last time is not begun again but returned with the reason, once.
+func (c *creations) begin(names []string) (fresh []string, failed map[string]error) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.topics == nil {
+		c.topics = map[string]error{}
+	}
+	for _, name := range names {
+		switch err, known := c.topics[name]; {
+		case err != nil:
+			if failed == nil {
+				failed = map[string]error{}
+			}
+			failed[name] = err
+			delete(c.topics, name)
+			c.failed--
+		case !known && len(c.topics) < maxCreations:
+			c.topics[name] = nil
+			fresh = append(fresh, name)
+		}
+	}
+	return fresh, failed
+}
+
+// end notes what came of names; failed has those that could not be created. Reasons for
+// which nobody comes back are forgotten where they are too many.
+func (c *creations) end(names []string, failed map[string]error) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	for _, name := range names {
+		delete(c.topics, name)
+	}
+	if c.failed+len(failed) > maxCreations/2 {
+		for name, err := range c.topics {
+			if err != nil {
+				delete(c.topics, name)
+			}
+		}
+		c.failed = 0
+	}
+	for name, err := range failed {
+		c.topics[name] = err
+		c.failed++
+	}
+}
+
+// autoCreate has the topics created that a request may create, in the background, and
+// returns why some could not be.
+func (b *Broker) autoCreate(req *kmsg.MetadataRequest) (failed map[string]error) {
+	missing := b.toCreate(req)
+	if len(missing) == 0 {
+		return nil
+	}
+	if err := b.opt.Replicas.Room(); err != nil {
+		failed = map[string]error{}
+		for _, name := range missing {
+			failed[name] = err // clients take the code for passing and come back
+		}
+		return failed
+	}
+	fresh, failed := b.creations.begin(missing)
+	if len(fresh) > 0 {
+		b.work.Go(func() { b.creations.end(fresh, b.createTopics(fresh)) })
+	}
+	return failed
+}
+
+// toCreate names the topics that do not exist and that the request and this
+// broker allow to be created. Internal topics are made by who writes to them.
+func (b *Broker) toCreate(req *kmsg.MetadataRequest) []string {
+	if !b.conf.AutoCreateTopics || req.Version >= 4 && !req.AllowAutoTopicCreation {
+		return nil
+	}
+	img := b.image()
+	var missing []string
+	for i := range req.Topics {
+		t := &req.Topics[i]
+		if t.TopicID != [16]byte{} || img.Topic(*t.Topic) != nil || controller.IsInternal(*t.Topic) {
+			continue
+		}
+		if controller.CheckTopicName(*t.Topic) == nil {
+			missing = append(missing, *t.Topic)
+		}
+	}
+	return distinct(missing)
+}
+
+// createTopics creates topics with the defaults of the broker and waits until they can be
+// used. It returns why some could not be created.
+func (b *Broker) createTopics(names []string) map[string]error {
+	ctx, cancel := context.WithTimeout(b.ctx, autoCreateTime)
+	defer cancel()
+	failed := map[string]error{}
+	var revision int64
+	specs := make([]controller.TopicSpec, len(names))
+	for i, name := range names {
+		specs[i] = controller.TopicSpec{Name: name, Partitions: -1, ReplicationFactor: -1}
+	}
+	// As many at once as one operation may make partitions.
+	for len(specs) > 0 {
+		n := min(len(specs), max(controller.MaxPartitions/int(max(b.conf.NumPartitions, 1)), 1))
+		for i, made := range b.opt.Controller.CreateTopics(ctx, specs[:n]) {
+			var refused *controller.Error
+			switch {
+			case made.Err == nil:
+				revision = max(revision, made.Revision)
+			case errors.As(made.Err, &refused) && refused.Kind == controller.TopicExists:
+			case errors.Is(made.Err, context.DeadlineExceeded): // it may have been created
+			default:
+				failed[specs[i].Name] = changeError(made.Err)
+				b.opt.Logger.Warn("topic not created", zap.String("topic", specs[i].Name), zap.Error(made.Err))
+			}
+		}
+		specs = specs[n:]
+	}
+	if revision > 0 {
+		_ = b.opt.Metadata.WaitFor(ctx, revision) // one that is not seen by then is on its way
+	}
+	return failed
+}
