@@ -135,6 +135,16 @@ func (p *Partition) Append(a *Append) {
 	p.Commit(nil)
 }
 
+// Refusal returns why an append with acks=all, in a leader epoch and with a topic's
+// min.insync.replicas, would be refused now, nil if it would be queued. It does not
+// block.
+func (p *Partition) Refusal(epoch, minISR int32) error {
+	if err := p.role.Load().accepts(&Append{LeaderEpoch: epoch, Acks: AcksAll, MinISR: minISR}); err != nil {
+		return fmt.Errorf("append to %s: %w", p, err)
+	}
+	return p.log.Refusal()
+}
+
 // Commit commits what is queued; see storage.Log.Commit.
 func (p *Partition) Commit(t *turn.Turn) { p.log.Commit(t) }
 

@@ -130,7 +130,7 @@ func (l *Log) commit(t *turn.Turn) {
 			return
 		}
 		// What will be refused needs no memory, and must not wait for it.
-		if len(l.queue) == 0 || l.refusal() == nil && !l.dir.memory.admit(l) {
+		if len(l.queue) == 0 || l.Refusal() == nil && !l.dir.memory.admit(l) {
 			l.owned = false
 			l.qmu.Unlock()
 			return
@@ -167,7 +167,7 @@ func (l *Log) takeLocked() []*Append {
 
 // commitGroup numbers the appends of a group in order and hands them over.
 func (l *Log) commitGroup(group []*Append, t *turn.Turn) {
-	if err := l.refusal(); err != nil {
+	if err := l.Refusal(); err != nil {
 		if errors.Is(err, ErrLowSpace) {
 			l.dir.stats.refused.Add(float64(len(group)))
 		}

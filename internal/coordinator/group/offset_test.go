@@ -266,7 +266,7 @@ func TestRetentionGoesOnSoonWhereThereIsMuch(t *testing.T) {
 	w.topic("t", 1)
 	req := commitOf("", -1, "t", 7)
 	p := req.Topics[0].Partitions[0]
-	for i := range int32(maxExpired + 10) {
+	for i := range int32(maxTombstones + 10) {
 		p.Partition = i
 		req.Topics[0].Partitions = append(req.Topics[0].Partitions, p)
 	}

@@ -17,6 +17,9 @@ type Shard struct {
 	topics Topics
 	times  func(group string) Times
 	groups map[string]*group
+	// changes of topics that the records do not show yet. Volatile: a load is followed by
+	// a TopicsChanged of all.
+	changes changes
 
 	// During one event.
 	now time.Time
@@ -63,7 +66,30 @@ const (
 	timerMemberJoin                  // consumer group, classic member: hasn't rejoined
 	timerMemberSync                  // consumer group, classic member: hasn't synced
 	timerRetention                   // the shard looks for offsets that are to expire
+	timerTopics                      // the shard records what follows from changes of topics
 )
+
+// Writes is coordinator.Machine. Heartbeats of classic members only put their sessions
+// off, and a SyncGroup records what the leader has assigned.
+func (s *Shard) Writes(event any) bool {
+	e, ok := event.(Request)
+	if !ok {
+		_, deletes := event.(Delete)
+		return deletes
+	}
+	switch req := e.Body.(type) {
+	case *kmsg.HeartbeatRequest:
+		g := s.groups[req.Group]
+		return g != nil && g.consumer != nil
+	case *kmsg.SyncGroupRequest:
+		g := s.groups[req.Group]
+		return g != nil && g.consumer == nil && g.classic.state == completing && g.classic.leader == req.MemberID
+	}
+	return true
+}
+
+// End is coordinator.Machine.
+func (s *Shard) End() {}
 
 // Handle is coordinator.Machine.
 func (s *Shard) Handle(now time.Time, to coordinator.Ticket, event any, out *coordinator.Effects) {
@@ -142,6 +168,8 @@ func (s *Shard) Fire(now time.Time, key coordinator.TimerKey, out *coordinator.E
 	s.now, s.out = now, out
 	if key.Kind == timerRetention {
 		s.expireOffsets()
+	} else if key.Kind == timerTopics {
+		s.followTopics()
 	} else if g := s.groups[key.Owner]; g != nil {
 		s.fire(g, key)
 	}

@@ -89,8 +89,12 @@ func (w *world) start() {
 	clear(w.got)
 	var out coordinator.Effects
 	w.shard.Loaded(w.now, &out)
+	if len(out.Records) > 0 {
+		w.t.Fatalf("a load makes %d records", len(out.Records))
+	}
 	w.take(out)
 	w.event(TopicsChanged{Topics: w.topics.clone(), All: true})
+	w.advance(0)
 }
 
 func (f fakeTopics) clone() fakeTopics { return fakeTopics{maps.Clone(f.list), f.version} }
@@ -111,9 +115,14 @@ func (w *world) take(out coordinator.Effects) {
 	}
 }
 
+// event hands over an event that nobody waits for.
 func (w *world) event(e any) {
+	w.t.Helper()
 	var out coordinator.Effects
 	w.shard.Handle(w.now, 0, e, &out)
+	if len(out.Records) > 0 {
+		w.t.Fatalf("%T makes %d records, which could not be refused", e, len(out.Records))
+	}
 	w.take(out)
 }
 
@@ -121,7 +130,11 @@ func (w *world) event(e any) {
 func (w *world) send(e any) coordinator.Ticket {
 	w.ticket++
 	var out coordinator.Effects
+	writes := w.shard.Writes(e)
 	w.shard.Handle(w.now, w.ticket, e, &out)
+	if len(out.Records) > 0 && !writes {
+		w.t.Fatalf("%T makes %d records and does not say so", e, len(out.Records))
+	}
 	w.take(out)
 	return w.ticket
 }
@@ -168,6 +181,7 @@ func (w *world) topic(name string, partitions int32) {
 	}
 	e.Topics = w.topics.clone()
 	w.event(e)
+	w.advance(0)
 }
 
 func request(body kmsg.Request) Request {
