@@ -58,7 +58,10 @@ func decodeKept[R kmsg.Request](b *Broker, r *network.Request) (req R, err error
 // askGroup hands a request to its group's shard. done hears the answer, which may be
 // a refusal, once, from any goroutine.
 func (b *Broker) askGroup(r *network.Request, groupID string, req kmsg.Request, done func(kmsg.Response)) {
-	e := group.Request{ClientID: r.ClientID, ClientHost: clientHost(r.Peer), Body: req}
+	if join, ok := req.(*kmsg.JoinGroupRequest); ok && join.MemberID == "" {
+		b.opt.Groups.Attend(r.Connection, r.OnClose)
+	}
+	e := group.Request{Connection: r.Connection, ClientID: r.ClientID, ClientHost: clientHost(r.Peer), Body: req}
 	b.opt.Groups.Submit(groupID, e, func(answer any, err error) {
 		resp, ok := answer.(kmsg.Response)
 		if c := b.coordinatorError(answer, ok, err); c != nil {

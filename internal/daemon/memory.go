@@ -67,6 +67,7 @@ type budgets struct {
 	Answers    int64 // records in answers that clients have not read yet
 	Deferred   int64 // of each log directory: records that segments do not have yet, and the tail
 	Keys       int64 // the keys of a compaction
+	Members    int64 // what members of groups have said of themselves, and what is assigned to them
 }
 
 const (
@@ -79,6 +80,10 @@ const (
 	// faster but those that are far away.
 	answerShare            = 1.0 / 8
 	minAnswers, maxAnswers = 32 << 20, 1 << 30
+	// memberShare of the memory is for members, within bounds: a member of a large group
+	// takes some 10 kB.
+	memberShare            = 1.0 / 16
+	minMembers, maxMembers = 16 << 20, 1 << 30
 	// leastBudget is how far a budget is cut at most.
 	leastBudget = 1 << 20
 )
@@ -88,13 +93,14 @@ const (
 func divide(memory int64, preset durability.ProducePreset, dirs int, keys int64) (wanted, cut budgets) {
 	wanted = budgets{Produce: preset.ProduceBytes, Connection: preset.ConnectionBytes, Other: otherBytes, Deferred: preset.DeferredBytes, Keys: keys}
 	if memory <= 0 {
-		wanted.Answers = maxAnswers / 4
+		wanted.Answers, wanted.Members = maxAnswers/4, maxMembers/4
 		return wanted, wanted
 	}
 	wanted.Answers = min(max(int64(answerShare*float64(memory)), minAnswers), maxAnswers)
+	wanted.Members = min(max(int64(memberShare*float64(memory)), minMembers), maxMembers)
 	cut = wanted
 	if part := budgetShare * float64(memory) / float64(wanted.sum(dirs)); part < 1 {
-		for _, n := range []*int64{&cut.Produce, &cut.Connection, &cut.Other, &cut.Answers, &cut.Deferred, &cut.Keys} {
+		for _, n := range []*int64{&cut.Produce, &cut.Connection, &cut.Other, &cut.Answers, &cut.Deferred, &cut.Keys, &cut.Members} {
 			*n = min(*n, max(int64(part*float64(*n)), leastBudget))
 		}
 	}
@@ -103,5 +109,5 @@ func divide(memory int64, preset durability.ProducePreset, dirs int, keys int64)
 
 // sum is what all of them may fill; a connection's are the broker's.
 func (b budgets) sum(dirs int) int64 {
-	return b.Produce + b.Other + b.Answers + int64(dirs)*b.Deferred + b.Keys
+	return b.Produce + b.Other + b.Answers + int64(dirs)*b.Deferred + b.Keys + b.Members
 }

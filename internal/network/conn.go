@@ -24,6 +24,7 @@ type conn struct {
 	peer     net.Addr
 	local    net.Addr
 	ip       netip.Addr
+	number   uint64
 	ctx      context.Context // ends with the connection
 	cancel   context.CancelFunc
 
@@ -77,7 +78,7 @@ type conn struct {
 }
 
 func newConn(s *Server, l *Listener, nc net.Conn) *conn {
-	c := &conn{srv: s, listener: l, nc: nc, peer: nc.RemoteAddr(), local: nc.LocalAddr(), ip: remoteIP(nc), fd: -1}
+	c := &conn{srv: s, listener: l, nc: nc, peer: nc.RemoteAddr(), local: nc.LocalAddr(), ip: remoteIP(nc), number: s.lastID.Add(1), fd: -1}
 	c.ctx, c.cancel = context.WithCancel(context.Background())
 	c.rcond.L, c.wcond.L = &c.mu, &c.mu
 	c.in.init()

@@ -179,7 +179,7 @@ func (c *conn) start(frame *membuf.Buffer, budget *membuf.Budget, size int, unsu
 		r = new(Request)
 	}
 	r.Listener, r.Principal, r.ClientID, r.Software = c.listener, anonymous, c.clientID, c.software
-	r.Peer, r.Local = c.peer, c.local
+	r.Connection, r.Peer, r.Local = c.number, c.peer, c.local
 	r.Key, r.Version, r.CorrelationID, r.Unsupported = h.Key, h.Version, h.CorrelationID, unsupported
 	r.Body, r.Received, r.turn = body, now, t
 	r.conn, r.flexible, r.frame, r.budget, r.size = c, flexible, frame, budget, size

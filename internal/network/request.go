@@ -29,6 +29,8 @@ type Software struct{ Name, Version string }
 // answer is given, and nothing of it may be touched afterwards.
 type Request struct {
 	Listener *Listener
+	// Connection is the connection's number, in the order of arrival, from 1.
+	Connection uint64
 	// Principal is who the client is: "User:ANONYMOUS" without authentication.
 	Principal string
 	ClientID  string

@@ -7,6 +7,7 @@ import (
 	"net"
 	"net/netip"
 	"sync"
+	"sync/atomic"
 
 	"github.com/chronik-io/chronik/internal/membuf"
 )
@@ -21,6 +22,7 @@ type Server struct {
 	other    *membuf.Budget
 	census   *Census
 	requests sync.Pool // of *Request
+	lastID   atomic.Uint64
 	noise    noise
 	orphans  orphans
 	draining chan struct{} // closed by Shutdown

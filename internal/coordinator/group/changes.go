@@ -76,6 +76,7 @@ func (s *Shard) followTopics() {
 	for _, id := range slices.Sorted(maps.Keys(s.groups)) {
 		if g := s.groups[id]; g.consumer != nil {
 			s.rematch(g)
+			s.tidy(id)
 		}
 	}
 	s.changes = changes{}
@@ -94,8 +95,7 @@ const (
 func (s *Shard) dropDeleted(g *group, limit int) (n int) {
 	for _, topic := range gone(g, s.changes.deleted) {
 		for _, p := range slices.Sorted(maps.Keys(g.offsets[topic])) {
-			now, exists := s.topics.ByName(topic)
-			if exists && g.offsets[topic][p].Topic == now.ID {
+			if _, shown := s.offset(g, topic, p); shown {
 				continue
 			}
 			if n == limit {

@@ -31,6 +31,11 @@ func TestADeletedTopicIsForgottenBitByBit(t *testing.T) {
 	delete(w.topics.list, "t")
 	w.event(TopicsChanged{Topics: w.topics.clone(), Changed: []string{"t"}, Deleted: []string{"t"}})
 	key := coordinator.TimerKey{Kind: timerTopics}
+	all := kmsg.NewOffsetFetchRequestGroup()
+	all.Group = "g1"
+	if resp := ask[kmsg.OffsetFetchResponseGroup](w, FetchOffsets{all}); len(resp.Topics) > 0 {
+		t.Error("what goes is still shown")
+	}
 	left := groups * partitions
 	for rounds := 0; left > 0; rounds++ {
 		at, set := w.timers[key]

@@ -31,7 +31,9 @@ func (s *Shard) fetchOffsets(e FetchOffsets) kmsg.OffsetFetchResponseGroup {
 	if e.Group.Topics == nil {
 		if g != nil {
 			for _, name := range slices.Sorted(maps.Keys(g.offsets)) {
-				s.fetchTopic(&resp, g, name, [16]byte{}, slices.Sorted(maps.Keys(g.offsets[name])))
+				if shown := s.shown(g, name); len(shown) > 0 {
+					s.fetchTopic(&resp, g, name, [16]byte{}, shown)
+				}
 			}
 		}
 		return resp
@@ -70,10 +72,22 @@ func (s *Shard) offset(g *group, topic string, partition int32) (format.Offset, 
 	if !ok {
 		return o, false
 	}
-	if now, exists := s.topics.ByName(topic); exists && o.Topic != ([16]byte{}) && o.Topic != now.ID {
-		return o, false
+	now, exists := s.topics.ByName(topic)
+	if exists && o.Topic == now.ID {
+		return o, true
 	}
-	return o, true
+	_, deleted := s.changes.deleted[topic] // the tombstones follow
+	return o, !deleted && !(exists && o.Topic != [16]byte{})
+}
+
+// shown are the partitions of a topic of which something is committed, sorted.
+func (s *Shard) shown(g *group, topic string) (partitions []int32) {
+	for _, p := range slices.Sorted(maps.Keys(g.offsets[topic])) {
+		if _, ok := s.offset(g, topic, p); ok {
+			partitions = append(partitions, p)
+		}
+	}
+	return partitions
 }
 
 func (c *consumer) checkFetch(req kmsg.OffsetFetchRequestGroup) *failure {

@@ -79,6 +79,9 @@ func newWorld(t fataler, edit ...func(*Config)) *world {
 
 // start loads a new shard from the log: what a restart of the coordinator does.
 func (w *world) start() {
+	if w.shard != nil {
+		w.shard.End()
+	}
 	w.shard = New(w.cfg)
 	for _, r := range w.log {
 		if err := w.shard.Apply(r); err != nil {
@@ -221,7 +224,9 @@ func is(t fataler, code int16, want *kerr.Error) {
 // replays holds that a shard loaded from the log has the same replicated state.
 func (w *world) replays() {
 	w.t.Helper()
+	w.weighs()
 	again := New(w.cfg)
+	defer again.End()
 	for _, r := range w.log {
 		if err := again.Apply(r); err != nil {
 			w.t.Fatalf("replay: %v", err)
@@ -233,6 +238,7 @@ func (w *world) replays() {
 		w.t.Fatalf("live is not what a load makes of the log:\n%s", d)
 	}
 	compacted := New(w.cfg)
+	defer compacted.End()
 	for _, r := range compact(w.log) {
 		if err := compacted.Apply(r); err != nil {
 			w.t.Fatalf("replay compacted: %v", err)
@@ -240,6 +246,52 @@ func (w *world) replays() {
 	}
 	if d := cmp.Diff(replicated(again), replicated(compacted), cmpopts.EquateEmpty()); d != "" {
 		w.t.Fatalf("a load of the compacted log is different:\n%s", d)
+	}
+}
+
+// weighs holds that what groups hold was counted as they changed.
+func (w *world) weighs() {
+	w.t.Helper()
+	total := 0
+	for id, g := range w.shard.groups {
+		n := g.classic.weight()
+		if c := g.consumer; c != nil {
+			for _, m := range c.members {
+				n += metaWeight(m.id, m.meta) + partitionWeight*(m.assigned.count()+m.revoking.count())
+			}
+			for _, a := range c.target {
+				n += targetWeight * a.Count()
+			}
+			for re, r := range c.regexes {
+				n += regexWeight(re, r)
+			}
+		}
+		if g.held != int64(n) {
+			w.t.Fatalf("group %s holds %d bytes, counted are %d", id, n, g.held)
+		}
+		total += n
+	}
+	if w.shard.held != int64(total) || w.cfg.Room.Used() != int64(total) {
+		w.t.Fatalf("groups hold %d bytes, counted are %d in the shard and %d in the room", total, w.shard.held, w.cfg.Room.Used())
+	}
+	given := 0
+	for _, list := range w.shard.pending {
+		for _, p := range list {
+			if _, there := w.shard.groups[p.group].classic.pending[p.id]; !there {
+				w.t.Fatalf("id %s of group %s is not outstanding", p.id, p.group)
+			}
+			given++
+		}
+	}
+	for _, g := range w.shard.groups {
+		for _, connection := range g.classic.pending {
+			if connection != 0 {
+				given--
+			}
+		}
+	}
+	if given != 0 {
+		w.t.Fatalf("%d ids are not on their connections' lists", -given)
 	}
 }
 
