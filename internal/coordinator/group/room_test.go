@@ -158,7 +158,7 @@ func TestARoomIsGivenBack(t *testing.T) {
 func TestASubscriptionThatLies(t *testing.T) {
 	w := newWorld(t)
 	w.topic("t", 1)
-	lie := append([]byte{0, 1, 0, 0, 0, 0, 0xff, 0xff, 0xff, 0xff, 0, 0x10, 0, 0}, make([]byte, 1<<20-100)...)
+	lie := append([]byte{0, 1, 0, 0, 0, 0, 0xff, 0xff, 0xff, 0xff, 0, 0x0f, 0, 0}, make([]byte, 1<<20-100)...)
 	w.newClient("a", "t")
 	req := joinOf("", func(r *kmsg.JoinGroupRequest) {
 		r.Version, r.Protocols = 3, []kmsg.JoinGroupRequestProtocol{{Name: "range", Metadata: lie}}
