@@ -2,6 +2,7 @@ package broker
 
 import (
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 	"testing"
@@ -277,6 +278,47 @@ func TestTheTopicOfGroupsIsTheBrokersOwn(t *testing.T) {
 		Configs: []kmsg.IncrementalAlterConfigsRequestResourceConfig{{Name: "segment.ms", Value: kmsg.StringPtr("60000")}}}}
 	if resp := ask[*kmsg.IncrementalAlterConfigsResponse](t, w, 1, alter); resp.Resources[0].ErrorCode != 0 {
 		t.Errorf("%+v", resp)
+	}
+}
+
+// No client makes or weakens the topic that acknowledged offsets are in: neither before
+// the broker makes it nor afterwards, by either request, nor by leaving a config out.
+func TestNoClientWeakensTheGroupsTopic(t *testing.T) {
+	n := newNode(t, quick)
+	w := n.dial(t)
+	made := ask[*kmsg.CreateTopicsResponse](t, w, 7, createRequest(false, newTopic(groups.Topic, 1, 1))).Topics[0]
+	if made.ErrorCode != kerr.InvalidRequest.Code || !strings.Contains(*made.ErrorMessage, "the broker creates it") || n.image().Topic(groups.Topic) != nil {
+		t.Errorf("create: %s", said(made.ErrorCode, made.ErrorMessage))
+	}
+	n.coordinates(t)
+	want := n.image().Topic(groups.Topic).Configs
+	incremental := func(op kmsg.IncrementalAlterConfigOp, name, value string) (int16, *string) {
+		req := kmsg.NewPtrIncrementalAlterConfigsRequest()
+		req.Resources = []kmsg.IncrementalAlterConfigsRequestResource{{ResourceType: kmsg.ConfigResourceTypeTopic, ResourceName: groups.Topic,
+			Configs: []kmsg.IncrementalAlterConfigsRequestResourceConfig{{Name: name, Op: op, Value: &value}}}}
+		resp := ask[*kmsg.IncrementalAlterConfigsResponse](t, w, 1, req).Resources[0]
+		return resp.ErrorCode, resp.ErrorMessage
+	}
+	for _, c := range []struct {
+		op          kmsg.IncrementalAlterConfigOp
+		name, value string
+	}{
+		{kmsg.IncrementalAlterConfigOpSet, "cleanup.policy", "delete"}, {kmsg.IncrementalAlterConfigOpAppend, "cleanup.policy", "delete"},
+		{kmsg.IncrementalAlterConfigOpDelete, "cleanup.policy", ""}, {kmsg.IncrementalAlterConfigOpSet, "chronik.durability.profile", "os"},
+		{kmsg.IncrementalAlterConfigOpDelete, "chronik.durability.profile", ""}, {kmsg.IncrementalAlterConfigOpSet, "unclean.leader.election.enable", "true"},
+	} {
+		if code, msg := incremental(c.op, c.name, c.value); code != kerr.InvalidConfig.Code || !strings.Contains(*msg, "internal topic") {
+			t.Errorf("%+v: %s", c, said(code, msg))
+		}
+	}
+	replace := kmsg.NewPtrAlterConfigsRequest()
+	replace.Resources = []kmsg.AlterConfigsRequestResource{{ResourceType: kmsg.ConfigResourceTypeTopic, ResourceName: groups.Topic,
+		Configs: []kmsg.AlterConfigsRequestResourceConfig{{Name: "segment.ms", Value: kmsg.StringPtr("60000")}}}}
+	if resp := ask[*kmsg.AlterConfigsResponse](t, w, 2, replace).Resources[0]; resp.ErrorCode != kerr.InvalidConfig.Code {
+		t.Errorf("replace: %+v", resp)
+	}
+	if got := n.image().Topic(groups.Topic).Configs; !maps.Equal(got, want) {
+		t.Errorf("%v, was %v", got, want)
 	}
 }
 
