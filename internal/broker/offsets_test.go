@@ -281,6 +281,46 @@ func TestTheTopicOfGroupsIsTheBrokersOwn(t *testing.T) {
 	}
 }
 
+// However many groups one request names, a shard is asked for a thousand at a time, and
+// has as many requests waiting as there are shards.
+func TestManyGroupsAreFetchedTogether(t *testing.T) {
+	n := newNode(t, quick)
+	id := n.topic(t, "t", 1)
+	n.coordinates(t)
+	w := n.dial(t)
+	commit(t, w, 9, "g7", id, "t", 0)
+	events := func() (all int64) {
+		for _, s := range n.groups.Stats() {
+			all += s.Events
+		}
+		return all
+	}
+	const groups = 10_000
+	for _, version := range []int16{8, 10} {
+		req := kmsg.NewPtrOffsetFetchRequest()
+		for i := range groups {
+			g := kmsg.NewOffsetFetchRequestGroup()
+			g.Group = fmt.Sprint("g", i)
+			g.Topics = []kmsg.OffsetFetchRequestGroupTopic{{Topic: "t", TopicID: id, Partitions: []int32{0}}}
+			req.Groups = append(req.Groups, g)
+		}
+		before := events()
+		resp := ask[*kmsg.OffsetFetchResponse](t, w, version, req)
+		if asked, most := events()-before, int64(groups/shardPart+len(n.groups.Stats())); asked > most {
+			t.Errorf("version %d: %d events, want at most %d", version, asked, most)
+		}
+		for i, g := range resp.Groups {
+			want := int64(-1)
+			if i == 7 {
+				want = 5
+			}
+			if g.Group != req.Groups[i].Group || g.ErrorCode != 0 || g.Topics[0].Partitions[0].Offset != want {
+				t.Fatalf("version %d, group %d: %+v", version, i, g)
+			}
+		}
+	}
+}
+
 // No client makes or weakens the topic that acknowledged offsets are in: neither before
 // the broker makes it nor afterwards, by either request, nor by leaving a config out.
 func TestNoClientWeakensTheGroupsTopic(t *testing.T) {

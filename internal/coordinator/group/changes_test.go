@@ -33,7 +33,7 @@ func TestADeletedTopicIsForgottenBitByBit(t *testing.T) {
 	key := coordinator.TimerKey{Kind: timerTopics}
 	all := kmsg.NewOffsetFetchRequestGroup()
 	all.Group = "g1"
-	if resp := ask[kmsg.OffsetFetchResponseGroup](w, FetchOffsets{all}); len(resp.Topics) > 0 {
+	if resp := ask[[]kmsg.OffsetFetchResponseGroup](w, FetchOffsets{[]kmsg.OffsetFetchRequestGroup{all}})[0]; len(resp.Topics) > 0 {
 		t.Error("what goes is still shown")
 	}
 	left := groups * partitions

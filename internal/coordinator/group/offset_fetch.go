@@ -10,25 +10,33 @@ import (
 	"github.com/chronik-io/chronik/internal/coordinator/group/format"
 )
 
-// FetchOffsets asks for committed offsets of one group, as OffsetFetch from version
-// 8 on names it; topics have names, and ids where they are known. Topics nil: all.
-// It is answered with a kmsg.OffsetFetchResponseGroup, in which every topic of which
+// FetchOffsets asks for committed offsets of groups, as OffsetFetch from version 8 on
+// names them; topics have names, and ids where they are known. Topics nil: all. It is
+// answered with a []kmsg.OffsetFetchResponseGroup, in which every topic of which
 // something is committed has the id that it was committed for, if that is known.
 type FetchOffsets struct {
-	Group kmsg.OffsetFetchRequestGroup
+	Groups []kmsg.OffsetFetchRequestGroup
 }
 
-func (s *Shard) fetchOffsets(e FetchOffsets) kmsg.OffsetFetchResponseGroup {
+func (s *Shard) fetchOffsets(e FetchOffsets) []kmsg.OffsetFetchResponseGroup {
+	list := make([]kmsg.OffsetFetchResponseGroup, len(e.Groups))
+	for i := range e.Groups {
+		list[i] = s.fetchGroup(&e.Groups[i])
+	}
+	return list
+}
+
+func (s *Shard) fetchGroup(want *kmsg.OffsetFetchRequestGroup) kmsg.OffsetFetchResponseGroup {
 	resp := kmsg.NewOffsetFetchResponseGroup()
-	resp.Group = e.Group.Group
-	g := s.groups[e.Group.Group]
+	resp.Group = want.Group
+	g := s.groups[want.Group]
 	if g != nil && g.consumer != nil {
-		if f := g.consumer.checkFetch(e.Group); f != nil {
+		if f := g.consumer.checkFetch(want); f != nil {
 			resp.ErrorCode = f.errorCode()
 			return resp
 		}
 	}
-	if e.Group.Topics == nil {
+	if want.Topics == nil {
 		if g != nil {
 			for _, name := range slices.Sorted(maps.Keys(g.offsets)) {
 				if shown := s.shown(g, name); len(shown) > 0 {
@@ -38,7 +46,7 @@ func (s *Shard) fetchOffsets(e FetchOffsets) kmsg.OffsetFetchResponseGroup {
 		}
 		return resp
 	}
-	for _, t := range e.Group.Topics {
+	for _, t := range want.Topics {
 		s.fetchTopic(&resp, g, t.Topic, t.TopicID, t.Partitions)
 	}
 	return resp
@@ -90,7 +98,7 @@ func (s *Shard) shown(g *group, topic string) (partitions []int32) {
 	return partitions
 }
 
-func (c *consumer) checkFetch(req kmsg.OffsetFetchRequestGroup) *failure {
+func (c *consumer) checkFetch(req *kmsg.OffsetFetchRequestGroup) *failure {
 	if req.MemberID == nil && req.MemberEpoch < 0 {
 		return nil // an administrator, or a client that doesn't say
 	}
