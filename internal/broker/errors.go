@@ -44,7 +44,8 @@ func codes() []struct {
 		{replica.ErrPolicy, kerr.PolicyViolation},
 		{coordinator.ErrNotCoordinator, kerr.NotCoordinator},
 		{coordinator.ErrLoading, kerr.CoordinatorLoadInProgress},
-		{coordinator.ErrBusy, kerr.CoordinatorLoadInProgress}, // every client backs off on it
+		{coordinator.ErrRefused, kerr.CoordinatorNotAvailable},
+		{coordinator.ErrBusy, kerr.CoordinatorNotAvailable}, // no load in progress: a Heartbeat was not heard
 		{storage.ErrOffsetOutOfRange, kerr.OffsetOutOfRange},
 		{storage.ErrCorrupt, kerr.CorruptMessage},
 		// A log that is closed was deleted, or its broker is on the way down:

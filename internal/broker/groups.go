@@ -58,7 +58,10 @@ func decodeKept[R kmsg.Request](b *Broker, r *network.Request) (req R, err error
 // askGroup hands a request to its group's shard. done hears the answer, which may be
 // a refusal, once, from any goroutine.
 func (b *Broker) askGroup(r *network.Request, groupID string, req kmsg.Request, done func(kmsg.Response)) {
-	e := group.Request{ClientID: r.ClientID, ClientHost: clientHost(r.Peer), Body: req}
+	if join, ok := req.(*kmsg.JoinGroupRequest); ok && join.MemberID == "" {
+		b.opt.Groups.Attend(r.Connection, r.OnClose)
+	}
+	e := group.Request{Connection: r.Connection, ClientID: r.ClientID, ClientHost: clientHost(r.Peer), Body: req}
 	b.opt.Groups.Submit(groupID, e, func(answer any, err error) {
 		resp, ok := answer.(kmsg.Response)
 		if c := b.coordinatorError(answer, ok, err); c != nil {
@@ -128,12 +131,28 @@ func (g *gather) finish() {
 	}
 }
 
-// perGroup asks the shards of groups, each once for all of its groups, and calls then
-// with an answer for every group, in the order of ids; for one that is named twice
-// where it is first named. event makes the question,
-// whose answer is a []G; failed is the answer for a group whose shard gave none.
+// perGroup asks the shards of groups and calls then with an answer for every group, in
+// the order of ids; for one that is named twice where it is first named. The others are
+// as perShard has them.
 func perGroup[G any](b *Broker, ids []string, event func(ids []string) any, failed func(id string, code *kerr.Error) G, then func([]G)) {
 	ids = distinct(ids)
+	perShard(b, ids, func(places []int) any {
+		some := make([]string, len(places))
+		for k, i := range places {
+			some[k] = ids[i]
+		}
+		return event(some)
+	}, failed, then)
+}
+
+// shardPart is about how many groups one event may ask a shard for. The next one follows
+// when it is answered, so that others have their turn in between.
+const shardPart = 1000
+
+// perShard asks the shards of groups, and calls then with an answer for every entry of
+// ids, in their order. event makes the question for some places in ids, whose answer is a
+// []G; failed is the answer for a group whose shard gave none.
+func perShard[G any](b *Broker, ids []string, event func(places []int) any, failed func(id string, code *kerr.Error) G, then func([]G)) {
 	answers := make([]G, len(ids))
 	byShard := map[int32][]int{}
 	for i, id := range ids {
@@ -144,23 +163,28 @@ func perGroup[G any](b *Broker, ids []string, event func(ids []string) any, fail
 		}
 	}
 	all := newGather(len(byShard), func() { then(answers) })
-	for p, places := range byShard {
-		some := make([]string, len(places))
-		for k, i := range places {
-			some[k] = ids[i]
-		}
-		b.opt.Groups.SubmitTo(p, event(some), func(answer any, err error) {
+	var ask func(shard int32, places []int)
+	ask = func(shard int32, places []int) {
+		now, rest := places[:min(len(places), shardPart)], places[min(len(places), shardPart):]
+		b.opt.Groups.SubmitTo(shard, event(now), func(answer any, err error) {
 			list, ok := answer.([]G)
-			c := b.coordinatorError(answer, ok && len(list) == len(places), err)
-			for k, i := range places {
+			c := b.coordinatorError(answer, ok && len(list) == len(now), err)
+			for k, i := range now {
 				if c != nil {
 					answers[i] = failed(ids[i], c)
 				} else {
 					answers[i] = list[k]
 				}
 			}
-			all.finish()
+			if len(rest) > 0 {
+				ask(shard, rest)
+			} else {
+				all.finish()
+			}
 		})
+	}
+	for shard, places := range byShard {
+		ask(shard, places)
 	}
 	all.finish()
 }

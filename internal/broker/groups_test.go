@@ -245,6 +245,37 @@ func TestAStopDoesNotWaitForTheMembersOfAGroup(t *testing.T) {
 	}
 }
 
+// An id that a client was given leaves with its connection, and no sooner.
+func TestAnIdThatWasGivenOutLeavesWithItsConnection(t *testing.T) {
+	n := newNode(t, quick)
+	n.coordinates(t)
+	other := n.dial(t)
+	there := func() int {
+		return len(ask[*kmsg.ListGroupsResponse](t, other, 4, kmsg.NewPtrListGroupsRequest()).Groups)
+	}
+	w := n.dial(t)
+	join := kmsg.NewPtrJoinGroupRequest()
+	join.Group, join.SessionTimeoutMillis, join.RebalanceTimeoutMillis, join.ProtocolType = "g", 1_800_000, 600_000, "consumer"
+	join.Protocols = []kmsg.JoinGroupRequestProtocol{{Name: "range", Metadata: make([]byte, 10)}}
+	for range 3 {
+		if code := ask[*kmsg.JoinGroupResponse](t, w, 5, join).ErrorCode; code != kerr.MemberIDRequired.Code {
+			t.Fatal(code)
+		}
+	}
+	if there() != 1 || n.groups.Members().Used() == 0 {
+		t.Fatalf("%d groups, %d bytes", there(), n.groups.Members().Used())
+	}
+	must(t, w.Close())
+	for begun := time.Now(); there() > 0; time.Sleep(time.Millisecond) {
+		if time.Since(begun) > patience {
+			t.Fatal("the group is there without its connection")
+		}
+	}
+	if used := n.groups.Members().Used(); used != 0 {
+		t.Errorf("%d bytes are left", used)
+	}
+}
+
 // The topic may be deleted under the groups: they are gone, and can be made anew.
 func TestGroupsGoWithTheirTopic(t *testing.T) {
 	n := newNode(t, quick)

@@ -26,34 +26,26 @@ func (b *Broker) offsetFetch(r *network.Request) {
 		return
 	}
 	if req.Version < 8 {
-		b.fetchGroup(oldFetch(req), func(got kmsg.OffsetFetchResponseGroup) {
-			r.Code = got.ErrorCode
-			r.Respond(oldFetched(r, req, &got))
+		b.fetchOffsets([]kmsg.OffsetFetchRequestGroup{oldFetch(req)}, func(got []kmsg.OffsetFetchResponseGroup) {
+			r.Code = got[0].ErrorCode
+			r.Respond(oldFetched(r, req, &got[0]))
 		})
 		return
 	}
-	req.Groups = onceAll(req.Groups)
-	resp := respondTo(r, kmsg.NewPtrOffsetFetchResponse())
-	resp.Groups = make([]kmsg.OffsetFetchResponseGroup, len(req.Groups))
-	all := newGather(len(req.Groups), func() {
-		for i := range resp.Groups {
-			if c := resp.Groups[i].ErrorCode; c != 0 {
+	fetch := b.fetchOffsets
+	if req.Version >= 10 {
+		fetch = b.fetchByID
+	}
+	fetch(onceAll(req.Groups), func(got []kmsg.OffsetFetchResponseGroup) {
+		resp := respondTo(r, kmsg.NewPtrOffsetFetchResponse())
+		resp.Groups = got
+		for i := range got {
+			if c := got[i].ErrorCode; c != 0 {
 				r.Code = c
 			}
 		}
 		r.Respond(resp)
 	})
-	for i := range req.Groups {
-		ask := b.fetchGroup
-		if req.Version >= 10 {
-			ask = b.fetchByID
-		}
-		ask(req.Groups[i], func(got kmsg.OffsetFetchResponseGroup) {
-			resp.Groups[i] = got
-			all.finish()
-		})
-	}
-	all.finish()
 }
 
 // onceAll leaves out what asks once more for all that a group has committed: an entry
@@ -67,43 +59,62 @@ func onceAll(groups []kmsg.OffsetFetchRequestGroup) []kmsg.OffsetFetchRequestGro
 	})
 }
 
-// fetchGroup asks one group's shard.
-func (b *Broker) fetchGroup(want kmsg.OffsetFetchRequestGroup, done func(kmsg.OffsetFetchResponseGroup)) {
-	b.opt.Groups.Submit(want.Group, group.FetchOffsets{Group: want}, func(answer any, err error) {
-		got, ok := answer.(kmsg.OffsetFetchResponseGroup)
-		if c := b.coordinatorError(answer, ok, err); c != nil {
-			got = kmsg.NewOffsetFetchResponseGroup()
-			got.Group, got.ErrorCode = want.Group, c.Code
+// fetchOffsets asks the shards of groups. done gets an answer for each.
+func (b *Broker) fetchOffsets(want []kmsg.OffsetFetchRequestGroup, done func([]kmsg.OffsetFetchResponseGroup)) {
+	ids := make([]string, len(want))
+	for i := range want {
+		ids[i] = want[i].Group
+	}
+	perShard(b, ids, func(places []int) any {
+		e := group.FetchOffsets{Groups: make([]kmsg.OffsetFetchRequestGroup, len(places))}
+		for k, i := range places {
+			e.Groups[k] = want[i]
+		}
+		return e
+	}, func(id string, code *kerr.Error) kmsg.OffsetFetchResponseGroup {
+		got := kmsg.NewOffsetFetchResponseGroup()
+		got.Group, got.ErrorCode = id, code.Code
+		return got
+	}, done)
+}
+
+// fetchByID is fetchOffsets for topics that have ids. Where all are asked for, those that
+// do not exist any more are left out: they have no id that says anything.
+func (b *Broker) fetchByID(want []kmsg.OffsetFetchRequestGroup, done func([]kmsg.OffsetFetchResponseGroup)) {
+	img := b.image()
+	unknown := make([][]kmsg.OffsetFetchResponseGroupTopic, len(want))
+	for i := range want {
+		unknown[i] = nameTopics(img, &want[i])
+	}
+	b.fetchOffsets(want, func(got []kmsg.OffsetFetchResponseGroup) {
+		for i := range got {
+			if want[i].Topics == nil {
+				got[i].Topics = withIDs(img, got[i].Topics)
+			} else if got[i].ErrorCode == 0 {
+				got[i].Topics = append(got[i].Topics, unknown[i]...)
+			}
 		}
 		done(got)
 	})
 }
 
-// fetchByID asks one group's shard for topics that have ids. Where all are asked for,
-// those that do not exist any more are left out: they have no id that says anything.
-func (b *Broker) fetchByID(want kmsg.OffsetFetchRequestGroup, done func(kmsg.OffsetFetchResponseGroup)) {
-	img := b.image()
-	var unknown []kmsg.OffsetFetchResponseGroupTopic
-	if want.Topics != nil {
-		known := make([]kmsg.OffsetFetchRequestGroupTopic, 0, len(want.Topics))
-		for _, t := range want.Topics {
-			if topic := img.TopicByID(t.TopicID); topic != nil {
-				t.Topic = topic.Name
-				known = append(known, t)
-			} else {
-				unknown = append(unknown, notFetched(t.TopicID, t.Partitions))
-			}
-		}
-		want.Topics = known
+// nameTopics gives the topics that a group is asked for their names. Those that do not
+// exist are taken out; it returns their answers.
+func nameTopics(img *metadata.Image, want *kmsg.OffsetFetchRequestGroup) (unknown []kmsg.OffsetFetchResponseGroupTopic) {
+	if want.Topics == nil {
+		return nil
 	}
-	b.fetchGroup(want, func(got kmsg.OffsetFetchResponseGroup) {
-		if want.Topics == nil {
-			got.Topics = withIDs(img, got.Topics)
-		} else if got.ErrorCode == 0 {
-			got.Topics = append(got.Topics, unknown...)
+	known := make([]kmsg.OffsetFetchRequestGroupTopic, 0, len(want.Topics))
+	for _, t := range want.Topics {
+		if topic := img.TopicByID(t.TopicID); topic != nil {
+			t.Topic = topic.Name
+			known = append(known, t)
+		} else {
+			unknown = append(unknown, notFetched(t.TopicID, t.Partitions))
 		}
-		done(got)
-	})
+	}
+	want.Topics = known
+	return unknown
 }
 
 func withIDs(img *metadata.Image, topics []kmsg.OffsetFetchResponseGroupTopic) []kmsg.OffsetFetchResponseGroupTopic {

@@ -2,6 +2,7 @@ package broker
 
 import (
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 	"testing"
@@ -277,6 +278,87 @@ func TestTheTopicOfGroupsIsTheBrokersOwn(t *testing.T) {
 		Configs: []kmsg.IncrementalAlterConfigsRequestResourceConfig{{Name: "segment.ms", Value: kmsg.StringPtr("60000")}}}}
 	if resp := ask[*kmsg.IncrementalAlterConfigsResponse](t, w, 1, alter); resp.Resources[0].ErrorCode != 0 {
 		t.Errorf("%+v", resp)
+	}
+}
+
+// However many groups one request names, a shard is asked for a thousand at a time, and
+// has as many requests waiting as there are shards.
+func TestManyGroupsAreFetchedTogether(t *testing.T) {
+	n := newNode(t, quick)
+	id := n.topic(t, "t", 1)
+	n.coordinates(t)
+	w := n.dial(t)
+	commit(t, w, 9, "g7", id, "t", 0)
+	events := func() (all int64) {
+		for _, s := range n.groups.Stats() {
+			all += s.Events
+		}
+		return all
+	}
+	const groups = 10_000
+	for _, version := range []int16{8, 10} {
+		req := kmsg.NewPtrOffsetFetchRequest()
+		for i := range groups {
+			g := kmsg.NewOffsetFetchRequestGroup()
+			g.Group = fmt.Sprint("g", i)
+			g.Topics = []kmsg.OffsetFetchRequestGroupTopic{{Topic: "t", TopicID: id, Partitions: []int32{0}}}
+			req.Groups = append(req.Groups, g)
+		}
+		before := events()
+		resp := ask[*kmsg.OffsetFetchResponse](t, w, version, req)
+		if asked, most := events()-before, int64(groups/shardPart+len(n.groups.Stats())); asked > most {
+			t.Errorf("version %d: %d events, want at most %d", version, asked, most)
+		}
+		for i, g := range resp.Groups {
+			want := int64(-1)
+			if i == 7 {
+				want = 5
+			}
+			if g.Group != req.Groups[i].Group || g.ErrorCode != 0 || g.Topics[0].Partitions[0].Offset != want {
+				t.Fatalf("version %d, group %d: %+v", version, i, g)
+			}
+		}
+	}
+}
+
+// No client makes or weakens the topic that acknowledged offsets are in: neither before
+// the broker makes it nor afterwards, by either request, nor by leaving a config out.
+func TestNoClientWeakensTheGroupsTopic(t *testing.T) {
+	n := newNode(t, quick)
+	w := n.dial(t)
+	made := ask[*kmsg.CreateTopicsResponse](t, w, 7, createRequest(false, newTopic(groups.Topic, 1, 1))).Topics[0]
+	if made.ErrorCode != kerr.InvalidRequest.Code || !strings.Contains(*made.ErrorMessage, "the broker creates it") || n.image().Topic(groups.Topic) != nil {
+		t.Errorf("create: %s", said(made.ErrorCode, made.ErrorMessage))
+	}
+	n.coordinates(t)
+	want := n.image().Topic(groups.Topic).Configs
+	incremental := func(op kmsg.IncrementalAlterConfigOp, name, value string) (int16, *string) {
+		req := kmsg.NewPtrIncrementalAlterConfigsRequest()
+		req.Resources = []kmsg.IncrementalAlterConfigsRequestResource{{ResourceType: kmsg.ConfigResourceTypeTopic, ResourceName: groups.Topic,
+			Configs: []kmsg.IncrementalAlterConfigsRequestResourceConfig{{Name: name, Op: op, Value: &value}}}}
+		resp := ask[*kmsg.IncrementalAlterConfigsResponse](t, w, 1, req).Resources[0]
+		return resp.ErrorCode, resp.ErrorMessage
+	}
+	for _, c := range []struct {
+		op          kmsg.IncrementalAlterConfigOp
+		name, value string
+	}{
+		{kmsg.IncrementalAlterConfigOpSet, "cleanup.policy", "delete"}, {kmsg.IncrementalAlterConfigOpAppend, "cleanup.policy", "delete"},
+		{kmsg.IncrementalAlterConfigOpDelete, "cleanup.policy", ""}, {kmsg.IncrementalAlterConfigOpSet, "chronik.durability.profile", "os"},
+		{kmsg.IncrementalAlterConfigOpDelete, "chronik.durability.profile", ""}, {kmsg.IncrementalAlterConfigOpSet, "unclean.leader.election.enable", "true"},
+	} {
+		if code, msg := incremental(c.op, c.name, c.value); code != kerr.InvalidConfig.Code || !strings.Contains(*msg, "internal topic") {
+			t.Errorf("%+v: %s", c, said(code, msg))
+		}
+	}
+	replace := kmsg.NewPtrAlterConfigsRequest()
+	replace.Resources = []kmsg.AlterConfigsRequestResource{{ResourceType: kmsg.ConfigResourceTypeTopic, ResourceName: groups.Topic,
+		Configs: []kmsg.AlterConfigsRequestResourceConfig{{Name: "segment.ms", Value: kmsg.StringPtr("60000")}}}}
+	if resp := ask[*kmsg.AlterConfigsResponse](t, w, 2, replace).Resources[0]; resp.ErrorCode != kerr.InvalidConfig.Code {
+		t.Errorf("replace: %+v", resp)
+	}
+	if got := n.image().Topic(groups.Topic).Configs; !maps.Equal(got, want) {
+		t.Errorf("%v, was %v", got, want)
 	}
 }
 

@@ -109,3 +109,44 @@ func TestADiskThatFillsStopsProducersOnly(t *testing.T) {
 		t.Errorf("create again: %s", said(made.ErrorCode, made.ErrorMessage))
 	}
 }
+
+// Where not even the broker itself may write, commits are refused one by one, and that
+// is all: no shard reads its log again, what is committed is shown, and when there is
+// room commits go on.
+func TestADiskThatIsFullKeepsTheGroups(t *testing.T) {
+	disk := &filling{FS: vfs.Memory()}
+	disk.free.Store(1 << 39)
+	n := newNode(t, quick, func(o *nodeOptions) {
+		o.fs = disk
+		o.storage = func(s *storage.Options) { s.MinFree = func() int64 { return 100 << 20 } }
+	})
+	id := n.topic(t, "t", 2)
+	n.coordinates(t)
+	w := n.dial(t)
+	if codes := commit(t, w, 9, "g", id, "t", 0); codes[0] != 0 {
+		t.Fatal(codes)
+	}
+	disk.leave(t, n, 10<<20)
+	for range 300 {
+		if codes := commit(t, w, 9, "g", id, "t", 1); codes[0] != kerr.CoordinatorNotAvailable.Code {
+			t.Fatal(codes)
+		}
+		if got := fetched(t, w, 9, "g", nil); got != "t/0=5 note" {
+			t.Fatal(got)
+		}
+	}
+	var refused, failures int64
+	for _, s := range n.groups.Stats() {
+		refused, failures = refused+s.Refused, failures+s.Failures
+	}
+	if refused != 300 || failures != 0 {
+		t.Errorf("%d requests were refused, and %d appends or loads failed", refused, failures)
+	}
+	disk.leave(t, n, 1<<39)
+	if codes := commit(t, w, 9, "g", id, "t", 1); codes[0] != 0 {
+		t.Error(codes)
+	}
+	if got := fetched(t, w, 9, "g", nil); got != "t/0=5 note, t/1=15 note" {
+		t.Error(got)
+	}
+}

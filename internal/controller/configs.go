@@ -197,6 +197,9 @@ func (c *Controller) changeConfigs(ctx context.Context, res Resource, validateOn
 		if missing != nil {
 			return missing
 		}
+		if err := keepPromise(res, before, after); err != nil {
+			return err
+		}
 		if validateOnly {
 			return nil
 		}

@@ -1,5 +1,7 @@
 package controller
 
+import "github.com/chronik-io/chronik/internal/topicconf"
+
 // MaxNameLength of a topic keeps "<topic>-<partition>" within what file systems take.
 const MaxNameLength = 249
 
@@ -25,6 +27,24 @@ func CheckTopicName(name string) error {
 
 func nameByte(b byte) bool {
 	return b >= 'a' && b <= 'z' || b >= 'A' && b <= 'Z' || b >= '0' && b <= '9' || b == '.' || b == '_' || b == '-'
+}
+
+// promised are the configs on which what the broker acknowledges from an internal topic
+// rests: what is committed stays, on disk, whoever leads.
+var promised = []string{"cleanup.policy", topicconf.DurabilityProfile, "unclean.leader.election.enable"}
+
+// keepPromise refuses to change such a config of an internal topic.
+func keepPromise(res Resource, before, after map[string]string) error {
+	if res.Type != TopicResource || !IsInternal(res.Name) {
+		return nil
+	}
+	for _, name := range promised {
+		if was, is := before[name], after[name]; was != is {
+			return refuse(InvalidConfig, "%s of the internal topic %s can't be changed from %q to %q: offsets and groups that the broker has acknowledged "+
+				"would be lost. Leave it out, or in a request that replaces all configs give it its present value.", name, res.Name, was, is)
+		}
+	}
+	return nil
 }
 
 // IsInternal reports whether a name is that of a topic which the broker itself

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -25,6 +26,7 @@ type fakeLog struct {
 	waiting []func(error) // appends that have not ended
 	held    bool          // appends wait for end; else they end at once
 	fail    error         // of appends
+	shut    error         // what Ready returns
 	load    error         // of loads
 	loads   int
 	gate    chan struct{} // where it is set, a load waits for it
@@ -46,6 +48,12 @@ func (l *fakeLog) Append(epoch int32, records []Record, _ time.Time, done func(e
 	}
 	l.mu.Unlock()
 	done(nil)
+}
+
+func (l *fakeLog) Ready(int32) error {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.shut
 }
 
 func (l *fakeLog) Load(ctx context.Context, _ int32, apply func(Record) error) error {
@@ -104,6 +112,7 @@ type tally struct {
 	words  []string
 	parked []Ticket
 	after  map[string]string
+	ended  int
 }
 
 func newTally(int32) Machine { return &tally{after: map[string]string{}} }
@@ -124,6 +133,13 @@ func (m *tally) add(word string, out *Effects) {
 func (m *tally) Loaded(_ time.Time, out *Effects) {
 	out.Set(TimerKey{Kind: 9}, time.Now().Add(time.Hour))
 }
+
+func (m *tally) Writes(event any) bool {
+	first, _, _ := strings.Cut(event.(string), " ")
+	return !slices.Contains([]string{"get", "wait", "freeze", "news", "hello"}, first)
+}
+
+func (m *tally) End() { m.ended++ }
 
 func (m *tally) Handle(now time.Time, to Ticket, event any, out *Effects) {
 	for _, t := range m.parked {

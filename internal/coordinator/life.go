@@ -13,7 +13,7 @@ func (s *shard) lead(epoch int32, log Log) {
 	if epoch <= s.epoch {
 		return
 	}
-	s.epoch, s.log = epoch, log
+	s.epoch, s.log, s.door = epoch, log, door{pause: minRetry}
 	s.begin()
 }
 
@@ -22,12 +22,16 @@ func (s *shard) resign(epoch int32) {
 	if epoch >= s.epoch {
 		s.epoch = epoch
 		s.end(idle)
+		s.left = leftover{}
 	}
 }
 
 // begin starts a new life: everything of the last one is thrown away, and the log
 // is read once no append of it can change the log any more.
 func (s *shard) begin() {
+	if s.phase == active {
+		s.left = leftover{timers: s.timers, since: time.Now()}
+	}
 	s.end(draining)
 	s.retryAfter = minRetry
 	if s.pipeline.inFlight == 0 {
@@ -40,7 +44,10 @@ func (s *shard) begin() {
 func (s *shard) end(next phase) {
 	s.life++
 	s.setPhase(next)
-	s.machine = nil
+	if s.machine != nil {
+		s.machine.End()
+		s.machine = nil
+	}
 	s.timers = newTimers()
 	if s.alarm != nil {
 		s.alarm.Stop()
@@ -83,7 +90,9 @@ func (s *shard) load() {
 			n++
 			return machine.Apply(r)
 		})
-		s.post(func() { s.loaded(life, machine, n, time.Since(begin), err) })
+		if !s.post(func() { s.loaded(life, machine, n, time.Since(begin), err) }) {
+			machine.End()
+		}
 	})
 }
 
@@ -93,10 +102,12 @@ const slowLoad = time.Second
 // loaded takes the machine that a load has made, or tries again later.
 func (s *shard) loaded(life uint64, m Machine, records int64, took time.Duration, err error) {
 	if life != s.life {
+		m.End()
 		return
 	}
 	s.endLoad = nil
 	if err != nil {
+		m.End()
 		s.loadFailed(err)
 		return
 	}
@@ -109,10 +120,41 @@ func (s *shard) loaded(life uint64, m Machine, records int64, took time.Duration
 	s.logger.Log(level, "coordinator loaded", zap.Int32("epoch", s.epoch), zap.Int64("records", records), zap.Duration("took", took))
 	s.machine = m
 	s.setPhase(active)
-	m.Loaded(time.Now(), &s.effects)
+	now := time.Now()
+	m.Loaded(now, &s.effects)
 	s.settle()
+	s.resume(now)
 	if s.r.opt.Hello != nil {
 		s.notify(s.r.opt.Hello(s.partition))
+	}
+}
+
+// leftover is what a machine's timers had left when it was thrown away for another one
+// of the same broker.
+type leftover struct {
+	timers *timers // nil: there was none
+	since  time.Time
+}
+
+// resume gives the timers of a machine that was just loaded the times that its
+// predecessor's had left. The time without a machine does not count, and where it was
+// long, members get some to be heard of.
+func (s *shard) resume(now time.Time) {
+	if s.left.timers == nil {
+		return
+	}
+	away := now.Sub(s.left.since)
+	if away >= slowAppend {
+		away += thaw
+	}
+	for key, old := range s.left.timers.byKey {
+		if s.timers.byKey[key] != nil {
+			s.timers.set(Timer{Key: key, At: old.at.Add(away)})
+		}
+	}
+	s.left = leftover{}
+	if !s.door.since.IsZero() {
+		s.door.since, s.door.seen = now, later(s.door.seen, now) // what came before is counted
 	}
 }
 

@@ -80,10 +80,20 @@ type Machine interface {
 	// Apply applies a record read at load. An error ends the load: the shard stays
 	// unavailable, loudly, rather than work on half a state.
 	Apply(r Record) error
-	// Loaded is called once, after the last record of a load.
+	// Loaded is called once, after the last record of a load. It sets timers and emits
+	// no records. A timer that the machine before it had as well keeps the time that was
+	// left: a reload gives no member a new session.
 	Loaded(now time.Time, out *Effects)
-	// Handle takes an event. to is answered now, or in the effects of a later event.
+	// Writes reports whether Handle may emit records for an event. Such an event is
+	// refused while the log takes no records.
+	Writes(event any) bool
+	// Handle takes an event. to is answered now, or in the effects of a later event. An
+	// event that nobody waits for emits no records: it can't be refused. A machine that
+	// has something to write because of it sets a timer.
 	Handle(now time.Time, to Ticket, event any, out *Effects)
-	// Fire takes a timer that was set, whose time has come.
+	// Fire takes a timer that was set, whose time has come. None fires while the log
+	// takes no records.
 	Fire(now time.Time, key TimerKey, out *Effects)
+	// End is called once, last, when the machine is thrown away, loaded or not.
+	End()
 }

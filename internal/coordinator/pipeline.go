@@ -88,7 +88,9 @@ func (s *shard) appended(life, batch uint64, err error) {
 		}
 	case err != nil:
 		s.count.failures.Add(1)
-		s.logger.Warn("an append to the coordinator's log failed: the shard is loaded anew", zap.Int32("epoch", s.epoch), zap.Error(err))
+		s.r.broken.log(s.logger, zap.WarnLevel, "append to the coordinator's log failed: the shard is loaded from the log",
+			zap.Int32("epoch", s.epoch), zap.Error(err))
+		s.failed(time.Now(), err)
 		s.begin()
 	default:
 		p.ended[batch] = struct{}{}
@@ -96,6 +98,7 @@ func (s *shard) appended(life, batch uint64, err error) {
 			p.covered++
 			delete(p.ended, p.covered)
 		}
+		s.door.committed()
 	}
 }
 

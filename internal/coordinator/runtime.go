@@ -36,7 +36,8 @@ const (
 	// never waits for a batch and a batch never for a third.
 	defaultMaxInFlight = 2
 
-	// A load that failed is tried again after minRetry, later at most maxRetry.
+	// A load that failed is tried again after minRetry, later at most maxRetry; an append
+	// that failed is followed by no other for as long.
 	minRetry = 100 * time.Millisecond
 	maxRetry = 10 * time.Second
 )
@@ -48,6 +49,8 @@ type Runtime struct {
 	ctx  context.Context // ends loads at Close
 	stop context.CancelFunc
 	work sync.WaitGroup // shards' goroutines and loads
+
+	refused, opened, broken digest // what is logged of appends
 
 	mu     sync.RWMutex
 	closed bool
@@ -112,7 +115,7 @@ func (r *Runtime) Remove(partition int32) {
 // Submit hands an event to a partition's machine. done is called exactly once,
 // from any goroutine, maybe before Submit returns, and must not block: with the
 // machine's answer once that is committed, or with ErrNotCoordinator, ErrLoading
-// or ErrBusy. After ErrNotCoordinator the event may or may not have had its effect.
+// ErrRefused or ErrBusy. After ErrNotCoordinator the event may or may not have had its effect.
 func (r *Runtime) Submit(partition int32, event any, done func(response any, err error)) {
 	s := r.shard(partition)
 	if s == nil {

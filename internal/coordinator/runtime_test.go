@@ -146,6 +146,8 @@ func TestEveryAppendFails(t *testing.T) {
 		for range 3 {
 			submit(rt, "a").want(t, "", ErrNotCoordinator)
 			submit(rt, "get").want(t, "has ", nil)
+			submit(rt, "a").want(t, "", ErrRefused)
+			time.Sleep(maxRetry)
 		}
 		log.set(func(l *fakeLog) { l.fail = nil })
 		submit(rt, "a").want(t, "1", nil)

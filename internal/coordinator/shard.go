@@ -47,6 +47,8 @@ type shard struct {
 	timers     *timers
 	alarm      *time.Timer
 	alarmAt    time.Time // zero: not set
+	left       leftover
+	door       door
 	endLoad    context.CancelFunc
 	retry      *time.Timer
 	retryAfter time.Duration
@@ -65,19 +67,21 @@ type request struct {
 
 func newShard(r *Runtime, partition int32) *shard {
 	return &shard{
-		r: r, partition: partition, epoch: -1, tickets: map[Ticket]func(any, error){}, timers: newTimers(),
+		r: r, partition: partition, epoch: -1, tickets: map[Ticket]func(any, error){}, timers: newTimers(), door: door{pause: minRetry},
 		logger: r.opt.Logger.With(zap.Int32("partition", partition)), pipeline: newPipeline(),
 	}
 }
 
-// post hands something to the actor; after close it is dropped.
-func (s *shard) post(f func()) {
+// post hands something to the actor; after close it is dropped, and false returned.
+func (s *shard) post(f func()) (taken bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if !s.closed {
-		s.inbox = append(s.inbox, f)
-		s.startLocked()
+	if s.closed {
+		return false
 	}
+	s.inbox = append(s.inbox, f)
+	s.startLocked()
+	return true
 }
 
 func (s *shard) submit(event any, done func(any, error)) {
@@ -169,10 +173,17 @@ func (s *shard) handle(r request) {
 	case draining, loading:
 		s.answer(r.done, nil, ErrLoading)
 	case active:
+		now := time.Now()
+		if s.machine.Writes(r.event) {
+			if err := s.refusal(now); err != nil {
+				s.refuse(r, err)
+				return
+			}
+		}
 		s.count.events.Add(1)
 		s.lastTicket++
 		s.tickets[s.lastTicket] = r.done
-		s.machine.Handle(time.Now(), s.lastTicket, r.event, &s.effects)
+		s.machine.Handle(now, s.lastTicket, r.event, &s.effects)
 		s.settle()
 	}
 }
@@ -186,11 +197,11 @@ func (s *shard) notify(event any) {
 }
 
 // fire fires the timers whose time has come, unless they say nothing of whom they
-// are for; see standstill.go.
+// are for, see standstill.go, or what they write would be refused.
 func (s *shard) fire() {
 	s.alarmAt = time.Time{}
 	now := time.Now()
-	if s.pipeline.stalled(now) || s.thawed(now) {
+	if s.phase != active || s.pipeline.stalled(now) || s.holdsTimers(now) || s.thawed(now) {
 		return
 	}
 	for s.phase == active {
@@ -215,6 +226,7 @@ func (s *shard) settle() {
 // setAlarm sees to it that the actor wakes up for its next timer.
 func (s *shard) setAlarm() {
 	at, ok := s.timers.wake()
+	at = later(at, s.door.again)
 	switch {
 	case !ok || s.alarmAt.Equal(at):
 	case s.alarmAt.IsZero() && s.pipeline.stalled(time.Now()): // until the append ends
@@ -231,5 +243,5 @@ func (s *shard) setAlarm() {
 type counters struct {
 	phase, epoch                                           atomic.Int32
 	waiting, events, appends, records, failures, loadNanos atomic.Int64
-	loaded                                                 atomic.Int64
+	loaded, refused                                        atomic.Int64
 }

@@ -23,6 +23,13 @@ const (
 	thaw = 5 * time.Second
 )
 
+func later(a, b time.Time) time.Time {
+	if a.After(b) {
+		return a
+	}
+	return b
+}
+
 // stalled says that an append takes so long that no timer may fire before it ends.
 func (p *pipeline) stalled(now time.Time) bool {
 	return p.inFlight > 0 && now.Sub(p.since) >= slowAppend

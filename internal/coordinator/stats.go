@@ -12,6 +12,7 @@ type Stats struct {
 	Appends   int64
 	Records   int64 // appended
 	Failures  int64 // of appends and loads
+	Refused   int64 // requests that were refused because the log took no records
 	Loaded    int64 // records that the last load read
 	LoadTime  time.Duration
 }
@@ -20,7 +21,7 @@ func (s *shard) stats() Stats {
 	c := &s.count
 	return Stats{
 		Partition: s.partition, Epoch: c.epoch.Load(), State: phase(c.phase.Load()).String(), Waiting: c.waiting.Load(), Events: c.events.Load(),
-		Appends: c.appends.Load(), Records: c.records.Load(), Failures: c.failures.Load(), Loaded: c.loaded.Load(),
+		Appends: c.appends.Load(), Records: c.records.Load(), Failures: c.failures.Load(), Refused: c.refused.Load(), Loaded: c.loaded.Load(),
 		LoadTime: time.Duration(c.loadNanos.Load()),
 	}
 }

@@ -68,6 +68,7 @@ type budgets struct {
 	Parked     int64 // what requests hold that wait: fetches for records, joins for other members
 	Deferred   int64 // of each log directory: records that segments do not have yet, and the tail
 	Keys       int64 // the keys of a compaction
+	Members    int64 // what members of groups have said of themselves, and what is assigned to them
 }
 
 const (
@@ -84,6 +85,10 @@ const (
 	// half a KiB more for each further partition.
 	parkedShare          = 1.0 / 16
 	minParked, maxParked = 16 << 20, 256 << 20
+	// memberShare of the memory is for members, within bounds: a member of a large group
+	// takes some 10 kB.
+	memberShare            = 1.0 / 16
+	minMembers, maxMembers = 16 << 20, 1 << 30
 	// leastBudget is how far a budget is cut at most.
 	leastBudget = 1 << 20
 )
@@ -93,14 +98,15 @@ const (
 func divide(memory int64, preset durability.ProducePreset, dirs int, keys int64) (wanted, cut budgets) {
 	wanted = budgets{Produce: preset.ProduceBytes, Connection: preset.ConnectionBytes, Other: otherBytes, Deferred: preset.DeferredBytes, Keys: keys}
 	if memory <= 0 {
-		wanted.Answers, wanted.Parked = maxAnswers/4, maxParked/4
+		wanted.Answers, wanted.Parked, wanted.Members = maxAnswers/4, maxParked/4, maxMembers/4
 		return wanted, wanted
 	}
 	wanted.Answers = min(max(int64(answerShare*float64(memory)), minAnswers), maxAnswers)
 	wanted.Parked = min(max(int64(parkedShare*float64(memory)), minParked), maxParked)
+	wanted.Members = min(max(int64(memberShare*float64(memory)), minMembers), maxMembers)
 	cut = wanted
 	if part := budgetShare * float64(memory) / float64(wanted.sum(dirs)); part < 1 {
-		for _, n := range []*int64{&cut.Produce, &cut.Connection, &cut.Other, &cut.Answers, &cut.Parked, &cut.Deferred, &cut.Keys} {
+		for _, n := range []*int64{&cut.Produce, &cut.Connection, &cut.Other, &cut.Answers, &cut.Parked, &cut.Deferred, &cut.Keys, &cut.Members} {
 			*n = min(*n, max(int64(part*float64(*n)), leastBudget))
 		}
 	}
@@ -109,5 +115,5 @@ func divide(memory int64, preset durability.ProducePreset, dirs int, keys int64)
 
 // sum is what all of them may fill; a connection's are the broker's.
 func (b budgets) sum(dirs int) int64 {
-	return b.Produce + b.Other + b.Answers + b.Parked + int64(dirs)*b.Deferred + b.Keys
+	return b.Produce + b.Other + b.Answers + b.Parked + int64(dirs)*b.Deferred + b.Keys + b.Members
 }

@@ -27,7 +27,7 @@ func TestBudgetsFitIntoTheMemory(t *testing.T) {
 		if most := budgetShare*float64(memory) + float64(5+dirs)*leastBudget; float64(cut.sum(dirs)) > most {
 			t.Fatalf("%+v are %d of %d", cut, cut.sum(dirs), memory)
 		}
-		for _, n := range []int64{cut.Produce, cut.Connection, cut.Other, cut.Answers, cut.Parked, cut.Deferred, cut.Keys} {
+		for _, n := range []int64{cut.Produce, cut.Connection, cut.Other, cut.Answers, cut.Parked, cut.Deferred, cut.Keys, cut.Members} {
 			if n < leastBudget {
 				t.Fatalf("%+v", cut)
 			}
@@ -41,7 +41,7 @@ func TestBudgetsWhereTheMemoryIsNotKnown(t *testing.T) {
 		t.Fatal(err)
 	}
 	wanted, cut := divide(0, preset, 1, 5)
-	if wanted != cut || cut.Produce != preset.ProduceBytes || cut.Answers == 0 || cut.Parked == 0 || cut.Keys != 5 {
+	if wanted != cut || cut.Produce != preset.ProduceBytes || cut.Answers == 0 || cut.Parked == 0 || cut.Members == 0 || cut.Keys != 5 {
 		t.Errorf("%+v, %+v", wanted, cut)
 	}
 }

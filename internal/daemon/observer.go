@@ -10,6 +10,7 @@ import (
 	"github.com/twmb/franz-go/pkg/kmsg"
 
 	"github.com/chronik-io/chronik/internal/broker"
+	"github.com/chronik-io/chronik/internal/coordinator/group"
 	"github.com/chronik-io/chronik/internal/metrics"
 	"github.com/chronik-io/chronik/internal/network"
 	"github.com/chronik-io/chronik/internal/protocol"
@@ -134,8 +135,8 @@ func (o *observer) Throttled(key int16, d time.Duration) {
 // BudgetWait implements network.Observer.
 func (o *observer) BudgetWait(budget string) { o.net.BudgetWaits.WithLabelValues(budget).Inc() }
 
-// budgetsOf reads the byte budgets of requests and answers for a scrape.
-func budgetsOf(s *network.Server, b *broker.Broker) func() []metrics.Budget {
+// budgetsOf reads the byte budgets of requests, answers and members for a scrape.
+func budgetsOf(s *network.Server, b *broker.Broker, members *group.Room) func() []metrics.Budget {
 	return func() []metrics.Budget {
 		x, answers, parked := s.Stats(), b.Answers(), b.Parked()
 		return []metrics.Budget{
@@ -143,6 +144,7 @@ func budgetsOf(s *network.Server, b *broker.Broker) func() []metrics.Budget {
 			{Name: "other", Used: x.Other.Used, Limit: x.Other.Size},
 			{Name: "answers", Used: answers.Used, Limit: answers.Size},
 			{Name: "parked", Used: parked.Used, Limit: parked.Size},
+			{Name: "members", Used: members.Used(), Limit: members.Size()},
 		}
 	}
 }

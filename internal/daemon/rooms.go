@@ -209,6 +209,7 @@ func (b *Broker) openPartitions(_ context.Context, r *rooms) error {
 	var err error
 	r.groups, err = groups.New(groups.Options{
 		Self: r.conf.NodeID, Replicas: r.replicas, Controller: r.control, Configs: b.configs, Static: r.static, Logger: b.log.Named("groups"),
+		MemberBytes: b.budgets.Members,
 	})
 	if err != nil {
 		return err
@@ -288,7 +289,7 @@ func (b *Broker) openClients(_ context.Context, r *rooms) error {
 		r.park.Close()   // fetches that wait for records answer now
 		return server.Shutdown(ctx)
 	})
-	if err := metrics.RegisterBudgets(b.reg, budgetsOf(server, r.handlers)); err != nil {
+	if err := metrics.RegisterBudgets(b.reg, budgetsOf(server, r.handlers, r.groups.Members())); err != nil {
 		return err
 	}
 	for i, l := range b.cfg.Listeners {

@@ -28,7 +28,9 @@ type Options struct {
 	Configs    *topicconf.Registry
 	// Static are the broker's configs as the configuration sets them, by name.
 	Static map[string]string
-	Logger *zap.Logger
+	// MemberBytes bounds what members make the broker keep, see group.Room. 0 is 64 MiB.
+	MemberBytes int64
+	Logger      *zap.Logger
 }
 
 // Coordinator is the group coordinator of this broker. Its methods may be called
@@ -45,9 +47,12 @@ type Coordinator struct {
 	stop context.CancelFunc
 	work sync.WaitGroup
 
+	members *group.Room
+
 	mu       sync.Mutex
 	closed   bool
 	creating bool
+	attended map[uint64]struct{} // connections whose end the shards will hear of
 }
 
 // New returns a coordinator that coordinates nothing; Apply brings partitions.
@@ -56,11 +61,14 @@ func New(opt Options) (*Coordinator, error) {
 	if err != nil {
 		return nil, fmt.Errorf("configuration of groups: %w", err)
 	}
-	c := &Coordinator{opt: opt, conf: conf}
+	cfg := configOf(&conf)
+	if opt.MemberBytes > 0 {
+		cfg.Room = group.NewRoom(opt.MemberBytes)
+	}
+	c := &Coordinator{opt: opt, conf: conf, members: cfg.Room, attended: map[uint64]struct{}{}}
 	c.image.Store(metadata.Empty())
 	c.minISR.Store(1)
 	c.ctx, c.stop = context.WithCancel(context.Background())
-	cfg := configOf(&conf)
 	c.rt = coordinator.NewRuntime(coordinator.Options{
 		New: func(int32) coordinator.Machine { return group.New(cfg) },
 		Hello: func(int32) any {
@@ -208,6 +216,28 @@ func (c *Coordinator) SubmitTo(partition int32, event any, done func(response an
 
 // Partitions are those that this broker coordinates or has coordinated, in no order.
 func (c *Coordinator) Partitions() []int32 { return c.rt.Partitions() }
+
+// Members is the memory that members hold.
+func (c *Coordinator) Members() *group.Room { return c.members }
+
+// Attend has the shards hear of the end of a connection, whose request onClose is of: ids
+// that its client was given leave with it. It is called for any number of requests of a
+// connection, and notes it once.
+func (c *Coordinator) Attend(connection uint64, onClose func(func()) (stop func() bool)) {
+	c.mu.Lock()
+	_, known := c.attended[connection]
+	c.attended[connection] = struct{}{}
+	c.mu.Unlock()
+	if known {
+		return
+	}
+	onClose(func() {
+		c.mu.Lock()
+		delete(c.attended, connection)
+		c.mu.Unlock()
+		c.rt.Broadcast(group.Closed{Connection: connection})
+	})
+}
 
 // Stats are the shards' figures.
 func (c *Coordinator) Stats() []coordinator.Stats { return c.rt.Stats() }

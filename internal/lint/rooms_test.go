@@ -76,7 +76,7 @@ func rooms() map[string]room {
 
 		"internal/coordinator": {never: noProtocol,
 			because: "the runtime runs machines over logs that it is given; it knows neither what they mean nor how a log is kept"},
-		"internal/coordinator/group": {may: []string{"internal/coordinator", "internal/coordinator/group/..."},
+		"internal/coordinator/group": {may: []string{"internal/coordinator", "internal/coordinator/group/...", "internal/protocol"},
 			never: noDisk, because: machineReason},
 		"internal/coordinator/replicalog": {may: []string{"internal/coordinator", "internal/replica", "internal/purgatory",
 			"internal/record", "internal/metadata", "internal/storage", "internal/vfs", "pkg/durability"},

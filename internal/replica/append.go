@@ -148,6 +148,16 @@ func (d *decided) finish() {
 	}
 }
 
+// Refusal returns why an append with acks=all, in a leader epoch and with a topic's
+// min.insync.replicas, would be refused now, nil if it would be queued. It does not
+// block.
+func (p *Partition) Refusal(epoch, minISR int32) error {
+	if err := p.role.Load().accepts(&Append{LeaderEpoch: epoch, Acks: AcksAll, MinISR: minISR}); err != nil {
+		return fmt.Errorf("append to %s: %w", p, err)
+	}
+	return p.log.Refusal()
+}
+
 // Append appends a. The log commits it when batch is run, or at once if batch is nil. It
 // never blocks. a.Done receives the outcome, perhaps before Append returns.
 func (p *Partition) Append(a *Append, batch *groupcommit.Batch) {

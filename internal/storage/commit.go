@@ -130,7 +130,7 @@ func (l *Log) commit(batch *groupcommit.Batch) {
 			return
 		}
 		// What will be refused needs no memory, and must not wait for it.
-		if len(l.queue) == 0 || l.refusal() == nil && !l.dir.memory.admit(l) {
+		if len(l.queue) == 0 || l.Refusal() == nil && !l.dir.memory.admit(l) {
 			l.owned = false
 			l.qmu.Unlock()
 			return
@@ -138,7 +138,7 @@ func (l *Log) commit(batch *groupcommit.Batch) {
 		group, size := l.takeLocked()
 		l.qmu.Unlock()
 
-		if err := l.refusal(); err != nil {
+		if err := l.Refusal(); err != nil {
 			l.refuse(group, err)
 		} else {
 			l.commitGroup(group, size, batch)

@@ -88,8 +88,9 @@ func (d *Dir) Room() error {
 	return nil
 }
 
-// refusal returns why the log takes no records now, nil if it does.
-func (l *Log) refusal() error {
+// Refusal returns why an append would be refused now, nil if it would be taken: the log
+// or its directory has failed, or space is low. It does not block.
+func (l *Log) Refusal() error {
 	if err := l.Err(); err != nil {
 		return err
 	}

@@ -434,7 +434,7 @@ func TestWhatTheGuardFoundIsInForce(t *testing.T) {
 		for d.LastSpace().Level != want {
 			runtime.Gosched()
 		}
-		if err := client.refusal(); (err == nil) != (want == SpaceOK) {
+		if err := client.Refusal(); (err == nil) != (want == SpaceOK) {
 			t.Fatalf("%s, and records get %v", want, err)
 		}
 	}

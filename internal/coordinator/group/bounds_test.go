@@ -66,7 +66,7 @@ func manyProtocols(prefix string, n int) []kmsg.JoinGroupRequestProtocol {
 // One comparison of each with each would take minutes.
 func TestMembersMayNameManyProtocols(t *testing.T) {
 	w := newWorld(t)
-	const n = 100_000
+	const n = 20_000
 	with := func(list []kmsg.JoinGroupRequestProtocol) func(*kmsg.JoinGroupRequest) {
 		return func(r *kmsg.JoinGroupRequest) { r.Protocols = list }
 	}
@@ -147,7 +147,7 @@ func TestManyTopicsAreHeldAgainstManySubscriptions(t *testing.T) {
 }
 
 func TestWhatAMemberSaysOfItselfIsBounded(t *testing.T) {
-	w := newWorld(t, func(c *Config) { c.MaxRecord = 1000 })
+	w := newWorld(t, func(c *Config) { c.MaxRequest = 1000 })
 	large := func(r *kmsg.JoinGroupRequest) {
 		r.Protocols = []kmsg.JoinGroupRequestProtocol{{Name: "a", Metadata: make([]byte, 600)}, {Name: "b", Metadata: make([]byte, 600)}}
 	}

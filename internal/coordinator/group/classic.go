@@ -9,6 +9,7 @@ import (
 
 	"github.com/chronik-io/chronik/internal/coordinator"
 	"github.com/chronik-io/chronik/internal/coordinator/group/format"
+	"github.com/chronik-io/chronik/internal/protocol"
 )
 
 // classicState is the state of a classic group. A dead one is not there.
@@ -41,17 +42,20 @@ type classic struct {
 	joined  uint64            // numbers members in the order in which they came
 
 	// Volatile.
-	pending        map[string]struct{} // ids that were given out and have not joined yet
+	pending        map[string]uint64   // ids that were given out and have not joined yet, and to which connection
 	pendingSync    map[string]struct{} // members that have not synced in this generation
 	awaiting       int                 // members whose join waits
 	initial        bool                // preparing: since the group was empty
 	newMember      bool                // initial: somebody came since the delay began
 	delay, remains time.Duration       // initial: this delay, and how much longer it may become
+
+	bytes   int  // what members and pending ids hold, see weight
+	touched bool // bytes is to be computed
 }
 
 func newClassic() classic {
 	return classic{since: -1, members: map[string]*classicMember{}, static: map[string]string{},
-		pending: map[string]struct{}{}, pendingSync: map[string]struct{}{}}
+		touched: true, pending: map[string]uint64{}, pendingSync: map[string]struct{}{}}
 }
 
 // classicMember is a member of a classic group.
@@ -81,7 +85,7 @@ type parked struct {
 // apply takes the group's record. What a member that stays has of volatile state
 // it keeps.
 func (c *classic) apply(v format.ClassicGroup) {
-	c.recorded = true
+	c.recorded, c.touched = true, true
 	c.protocolType, c.generation, c.since = v.ProtocolType, v.Generation, v.Since
 	c.protocol, c.leader = deref(v.Protocol), deref(v.Leader)
 	old := c.members
@@ -133,6 +137,7 @@ func (c *classic) list() []*classicMember {
 
 // add takes in a member.
 func (c *classic) add(m *classicMember) {
+	c.touched = true
 	if len(c.members) == 0 {
 		c.protocolType = m.protocolType()
 	}
@@ -151,6 +156,7 @@ func (c *classic) add(m *classicMember) {
 // remove takes out a member or a pending id. succeed is to follow, once for any
 // number of them.
 func (c *classic) remove(id string) {
+	c.touched = true
 	if m := c.members[id]; m != nil {
 		delete(c.members, id)
 		if m.join.to != 0 {
@@ -277,8 +283,8 @@ func (c *classic) subscribed() (topics map[string]struct{}, known bool) {
 		return nil, false
 	}
 	for _, m := range c.members {
-		sub := kmsg.NewConsumerMemberMetadata()
-		if err := sub.ReadFrom(m.metadata(c.protocol)); err != nil {
+		sub, err := protocol.DecodeSubscription(m.metadata(c.protocol))
+		if err != nil {
 			return nil, false
 		}
 		for _, t := range sub.Topics {

@@ -35,6 +35,10 @@ func (s *Shard) join(to coordinator.Ticket, e Request, req *kmsg.JoinGroupReques
 		return
 	}
 	g := s.groups[req.Group]
+	if !s.has(joinWeight(j) - g.heldBy(req.MemberID)) {
+		s.refuseJoin(j.parked(), req.MemberID, kerr.CoordinatorLoadInProgress) // all clients back off on it
+		return
+	}
 	if g != nil && g.consumer != nil && !g.empty() {
 		s.joinConsumer(g, j)
 		return
@@ -73,7 +77,7 @@ func (s *Shard) checkJoin(j joining) *kerr.Error {
 	}
 	size := 0
 	for _, p := range j.req.Protocols {
-		if size += len(p.Metadata); !fits(p.Name) || size > s.cfg.MaxRecord { // the group could never be recorded
+		if size += len(p.Name) + len(p.Metadata); !fits(p.Name) || size > s.cfg.MaxRequest {
 			return kerr.InvalidRequest
 		}
 	}
@@ -112,7 +116,7 @@ func (s *Shard) joinNew(g *group, j joining) {
 		s.addMember(g, id, j)
 	case j.req.Version >= 4: // KIP-394: whoever can't remember an id leaves no member behind
 		id := j.ClientID + "-" + s.cfg.NewID()
-		c.pending[id] = struct{}{}
+		s.given(g, id, j.Connection)
 		s.setTimer(timerSession, g.id, id, millis(j.req.SessionTimeoutMillis))
 		s.refuseJoin(j.parked(), id, kerr.MemberIDRequired)
 	default:
@@ -155,6 +159,7 @@ func (s *Shard) joinKnown(g *group, j joining) {
 func (s *Shard) addMember(g *group, id string, j joining) {
 	c := &g.classic
 	m := newMember(id, j.Request, j.req)
+	s.settled(g, id)
 	c.newMember = c.newMember || c.state == preparing && c.initial
 	c.add(m)
 	s.park(c, m, j.parked())
@@ -165,6 +170,7 @@ func (s *Shard) addMember(g *group, id string, j joining) {
 // rejoin updates a member and has its join wait.
 func (s *Shard) rejoin(g *group, m *classicMember, j joining) {
 	m.update(j.req)
+	g.classic.touched = true
 	s.park(&g.classic, m, j.parked())
 }
 
@@ -261,6 +267,7 @@ func (s *Shard) fenceDuplicate(c *classic, m *classicMember) {
 
 // rename gives a member another id.
 func (c *classic) rename(m *classicMember, id string) {
+	c.touched = true
 	delete(c.members, m.id)
 	c.members[id] = m
 	c.static[m.instance] = id

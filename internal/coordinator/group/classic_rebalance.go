@@ -138,6 +138,7 @@ func (s *Shard) drop(g *group, id string) {
 // takeOut is drop for one of several, after which the group may have no leader.
 func (s *Shard) takeOut(g *group, id string) {
 	s.cancelTimer(timerSession, g.id, id)
+	s.settled(g, id)
 	g.classic.remove(id)
 }
 
@@ -146,8 +147,7 @@ func (s *Shard) takeOut(g *group, id string) {
 func (s *Shard) sessionTimeout(g *group, id string) {
 	c := &g.classic
 	if _, pending := c.pending[id]; pending {
-		delete(c.pending, id)
-		s.completeIfAllJoined(g)
+		s.dropPending(g, id)
 		return
 	}
 	m := c.members[id]

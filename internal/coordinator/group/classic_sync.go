@@ -76,9 +76,11 @@ func (s *Shard) synced(g *group, id string) {
 }
 
 // assign takes the leader's assignment: it is recorded, and goes to whoever waits
-// for it. A group that is too large to be recorded can't become stable.
+// for it. A group that is too large to be recorded, or to be kept, can't become stable.
 func (s *Shard) assign(g *group, req *kmsg.SyncGroupRequest) {
 	c := &g.classic
+	held := c.weight()
+	c.touched = true
 	for _, m := range c.members {
 		m.assignment = nil
 	}
@@ -87,11 +89,18 @@ func (s *Shard) assign(g *group, req *kmsg.SyncGroupRequest) {
 			m.assignment = bytes.Clone(a.MemberAssignment)
 		}
 	}
-	if c.size() > s.cfg.MaxRecord {
+	var code *kerr.Error
+	switch {
+	case c.size() > s.cfg.MaxRecord:
+		code = kerr.UnknownServerError
+	case !s.has(c.weight() - held):
+		code = kerr.CoordinatorNotAvailable // clients back off on it
+	}
+	if code != nil {
 		for _, m := range c.members {
 			m.assignment = nil
 		}
-		s.answerSyncs(g, kerr.UnknownServerError)
+		s.answerSyncs(g, code)
 		s.prepare(g)
 		return
 	}

@@ -28,10 +28,12 @@ type Config struct {
 	Retention      time.Duration // offsets.retention.minutes
 	RetentionCheck time.Duration // offsets.retention.check.interval.ms
 
-	// MaxRecord bounds in bytes what one request may have recorded: a classic group's
-	// record, which holds the metadata of all its members, the topics that a member of
-	// a consumer group subscribes to, and the offsets of one commit.
-	MaxRecord int
+	// MaxRecord bounds in bytes a classic group's record, which holds the metadata of all
+	// its members, and the offsets of one commit. MaxRequest bounds what one member says
+	// of itself: a JoinGroup's metadata, the topics that a heartbeat names.
+	MaxRecord, MaxRequest int
+	// Room bounds what members make the broker keep.
+	Room *Room
 	// NewID makes member ids. Each is unique.
 	NewID func() string
 }
@@ -43,7 +45,7 @@ func DefaultConfig() Config {
 		ConsumerSession: 45 * time.Second, ConsumerHeartbeat: 5 * time.Second, ConsumerMaxSize: 1<<31 - 1,
 		Assignors: []string{"uniform", "range"}, Upgrade: true, Downgrade: true,
 		MaxMetadata: 4096, Retention: 7 * 24 * time.Hour, RetentionCheck: 10 * time.Minute,
-		MaxRecord: 16 << 20, NewID: RandomID,
+		MaxRecord: 16 << 20, MaxRequest: 1 << 20, Room: NewRoom(64 << 20), NewID: RandomID,
 	}
 }
 

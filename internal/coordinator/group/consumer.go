@@ -29,6 +29,7 @@ type consumer struct {
 	// owners is who has or is giving up a partition; it follows from the members.
 	owners map[assign.TopicID]map[int32]string
 
+	bytes int                 // what members, targets and expressions hold
 	dirty bool                // topics may have changed
 	topic map[string]struct{} // what subscribed returns; nil: to be computed
 }
@@ -63,6 +64,7 @@ type member struct {
 	assigned        owned
 	revoking        owned
 
+	bytes  int       // what meta holds
 	joinBy time.Time // volatile: of a classic member that was told to join again
 }
 
@@ -89,6 +91,9 @@ func (c *consumer) apply(item string, v value) {
 		m := c.member(item)
 		c.forgetInstance(m)
 		m.meta, c.topic = v, nil
+		n := metaWeight(item, v)
+		c.bytes += n - m.bytes
+		m.bytes = n
 		if i := m.instance(); i != "" {
 			c.static[i] = item
 		}
@@ -97,6 +102,7 @@ func (c *consumer) apply(item string, v value) {
 		for _, t := range v {
 			a[t.ID] = slices.Sorted(slices.Values(t.Partitions))
 		}
+		c.bytes += targetWeight * (a.Count() - c.target[item].Count())
 		c.target[item] = a
 	case format.Current:
 		m := c.member(item)
@@ -105,7 +111,9 @@ func (c *consumer) apply(item string, v value) {
 		m.assigned, m.revoking = ownedOf(v.Assigned, v.Epoch), ownedOf(v.Revoking, v.Epoch)
 		c.claim(m)
 	case format.Regex:
+		c.forgetRegex(item)
 		c.regexes[item], c.topic = v, nil
+		c.bytes += regexWeight(item, v)
 	}
 }
 
@@ -114,16 +122,17 @@ func (c *consumer) applyTombstone(k format.Key) {
 	case format.TypeTargetEpoch:
 		c.targetEpoch = 0
 	case format.TypeTarget:
+		c.bytes -= targetWeight * c.target[k.Item].Count()
 		delete(c.target, k.Item)
 	case format.TypeRegex:
-		delete(c.regexes, k.Item)
-		c.topic = nil
+		c.forgetRegex(k.Item)
 	case format.TypeMember:
 		if m := c.members[k.Item]; m != nil {
 			c.release(m)
 			c.forgetInstance(m)
 			delete(c.members, k.Item)
 			c.topic = nil
+			c.bytes -= m.bytes
 		}
 	case format.TypeCurrent:
 		if m := c.members[k.Item]; m != nil {
@@ -149,8 +158,18 @@ func (c *consumer) forgetInstance(m *member) {
 	}
 }
 
+// forgetRegex drops an expression, if it is there.
+func (c *consumer) forgetRegex(expression string) {
+	if old, known := c.regexes[expression]; known {
+		c.bytes -= regexWeight(expression, old)
+		delete(c.regexes, expression)
+		c.topic = nil
+	}
+}
+
 // claim notes what a member has; release takes it back.
 func (c *consumer) claim(m *member) {
+	c.bytes += partitionWeight * (m.assigned.count() + m.revoking.count())
 	for _, o := range []owned{m.assigned, m.revoking} {
 		for id, list := range o {
 			if c.owners[id] == nil {
@@ -164,6 +183,7 @@ func (c *consumer) claim(m *member) {
 }
 
 func (c *consumer) release(m *member) {
+	c.bytes -= partitionWeight * (m.assigned.count() + m.revoking.count())
 	for _, o := range []owned{m.assigned, m.revoking} {
 		for id, list := range o {
 			for p := range list {

@@ -1,6 +1,7 @@
 package group
 
 import (
+	"encoding/binary"
 	"slices"
 	"time"
 
@@ -9,6 +10,7 @@ import (
 
 	"github.com/chronik-io/chronik/internal/coordinator/group/assign"
 	"github.com/chronik-io/chronik/internal/coordinator/group/format"
+	"github.com/chronik-io/chronik/internal/protocol"
 )
 
 // Members that speak the classic protocol in a consumer group: JoinGroup is their
@@ -63,15 +65,16 @@ func (s *Shard) joinConsumer(g *group, j joining) {
 
 // checkClassicJoin reads the member's subscription.
 func (s *Shard) checkClassicJoin(g *group, id string, j joining) (kmsg.ConsumerMemberMetadata, *kerr.Error) {
-	sub := kmsg.NewConsumerMemberMetadata()
 	c := g.consumer
+	var sub kmsg.ConsumerMemberMetadata
 	if c.members[id] == nil && len(c.members) >= s.cfg.ConsumerMaxSize {
 		return sub, kerr.GroupMaxSizeReached
 	}
 	if j.req.ProtocolType != consumerProtocol || len(j.req.Protocols) == 0 || !c.supportsClassic(j.req.Protocols) {
 		return sub, kerr.InconsistentGroupProtocol
 	}
-	if err := sub.ReadFrom(j.req.Protocols[0].Metadata); err != nil {
+	sub, err := protocol.DecodeSubscription(j.req.Protocols[0].Metadata)
+	if err != nil {
 		return sub, kerr.InconsistentGroupProtocol
 	}
 	return sub, nil
@@ -209,8 +212,8 @@ func (s *Shard) expectJoin(g *group, m *member) {
 // member's subscription has.
 func (s *Shard) embedded(a assign.Assignment, subscription []byte) []byte {
 	v := kmsg.NewConsumerMemberAssignment()
-	if sub := kmsg.NewConsumerMemberMetadata(); sub.ReadFrom(subscription) == nil {
-		v.Version = sub.Version
+	if len(subscription) >= 2 {
+		v.Version = int16(binary.BigEndian.Uint16(subscription))
 	}
 	for _, id := range a.Topics() {
 		if topic, ok := s.topics.ByID(id); ok {
@@ -228,8 +231,8 @@ func (s *Shard) unembedded(p []byte) (assign.Assignment, error) {
 	if len(p) == 0 {
 		return a, nil // has never synced
 	}
-	v := kmsg.NewConsumerMemberAssignment()
-	if err := v.ReadFrom(p); err != nil {
+	v, err := protocol.DecodeAssignment(p)
+	if err != nil {
 		return nil, err
 	}
 	for _, t := range v.Topics {

@@ -44,8 +44,8 @@ func (s *Shard) checkHeartbeat(e Request, req *kmsg.ConsumerGroupHeartbeatReques
 		return invalid("InstanceId can't be empty.")
 	case blank(req.RackID):
 		return invalid("RackId can't be empty.")
-	case namesSize(req.SubscribedTopicNames) > s.cfg.MaxRecord:
-		return invalid("SubscribedTopicNames are too many.")
+	case namesSize(req.SubscribedTopicNames) > s.cfg.MaxRequest:
+		return fail(kerr.InvalidRequest, "SubscribedTopicNames have more than %d bytes in all; use a regular expression instead.", s.cfg.MaxRequest)
 	case !fits(req.Group, req.MemberID, deref(req.InstanceID), deref(req.SubscribedTopicRegex), e.ClientID, e.ClientHost):
 		return invalid("An id or expression is longer than 32767 bytes.")
 	case (req.MemberEpoch != epochJoin || req.Version >= 1) && strings.TrimSpace(req.MemberID) == "":
@@ -89,6 +89,11 @@ func (s *Shard) stay(e Request, req *kmsg.ConsumerGroupHeartbeatRequest, resp *k
 	if re := req.SubscribedTopicRegex; re != nil && *re != "" {
 		if _, err := compile(*re); err != nil {
 			return fail(kerr.InvalidRegularExpression, "SubscribedTopicRegex `%s` is not a valid regular expression: %s.", shortened(*re), wrong(err))
+		}
+	}
+	if joins := req.MemberEpoch == epochJoin; joins || req.SubscribedTopicNames != nil || req.SubscribedTopicRegex != nil {
+		if !s.has(heartbeatWeight(e, req) - s.groups[req.Group].heldBy(req.MemberID)) {
+			return fail(kerr.CoordinatorLoadInProgress, "The members of groups hold as much memory as they may; try again later.")
 		}
 	}
 	if req.MemberID == "" {

@@ -103,52 +103,16 @@ func (s *Shard) dropRegexes(g *group) {
 	}
 }
 
-// topicsChanged takes in the topics as they are now. Groups that it may concern look
-// again when one of their members is heard of.
-func (s *Shard) topicsChanged(e TopicsChanged) {
-	s.topics = e.Topics
-	if e.Times != nil {
-		s.times = e.Times
-	}
-	for _, id := range s.concerned(e) {
-		g := s.groups[id]
-		s.dropOffsets(g, e.Deleted)
-		if g.consumer != nil && (e.All || len(e.Changed) > 0) {
-			s.rematch(g, e)
-		}
-		s.tidy(id)
-	}
-	for _, g := range s.groups {
-		if c := g.consumer; c != nil && !c.dirty {
-			c.dirty = e.All || slices.ContainsFunc(e.Changed, func(t string) bool { _, ok := c.subscribed()[t]; return ok })
-		}
-	}
-}
-
-// concerned are the groups for which a change of topics may make records, sorted:
-// mostly none, of however many there are.
-func (s *Shard) concerned(e TopicsChanged) []string {
-	var ids []string
-	for id, g := range s.groups {
-		has := func(t string) bool { _, ok := g.offsets[t]; return ok }
-		if slices.ContainsFunc(e.Deleted, has) || g.consumer != nil && len(g.consumer.regexes) > 0 {
-			ids = append(ids, id)
-		}
-	}
-	slices.Sort(ids)
-	return ids
-}
-
 // rematch matches the group's expressions against topics that came or went.
-func (s *Shard) rematch(g *group, e TopicsChanged) {
+func (s *Shard) rematch(g *group) {
 	c := g.consumer
 	for _, expression := range slices.Sorted(maps.Keys(c.regexes)) {
 		old := c.regexes[expression].Topics
 		next := old
-		if e.All {
+		if s.changes.all {
 			next = s.matches(expression)
 		} else if re, err := compile(expression); err == nil {
-			next = s.matchChanged(re, old, e.Changed)
+			next = s.matchChanged(re, old, slices.Sorted(maps.Keys(s.changes.changed)))
 		}
 		if !slices.Equal(old, next) {
 			s.emitRegex(g, expression, next)

@@ -11,6 +11,7 @@ type group struct {
 	offsets  map[string]map[int32]format.Offset // by topic and partition
 	classic  classic
 	consumer *consumer
+	held     int64 // bytes that were counted, see weigh
 }
 
 // empty: no members.
@@ -31,10 +32,15 @@ func (s *Shard) group(id string) *group {
 	return g
 }
 
-// tidy forgets a group of which nothing is left.
+// tidy ends an event about a group: what it holds is counted, and one of which nothing
+// is left is forgotten.
 func (s *Shard) tidy(id string) {
 	g := s.groups[id]
-	if g == nil || g.consumer != nil || len(g.offsets) > 0 {
+	if g == nil {
+		return
+	}
+	s.weigh(g)
+	if g.consumer != nil || len(g.offsets) > 0 {
 		return
 	}
 	if c := &g.classic; !c.recorded && len(c.members) == 0 && len(c.pending) == 0 {

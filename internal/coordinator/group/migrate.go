@@ -4,10 +4,10 @@ import (
 	"slices"
 
 	"github.com/twmb/franz-go/pkg/kerr"
-	"github.com/twmb/franz-go/pkg/kmsg"
 
 	"github.com/chronik-io/chronik/internal/coordinator/group/assign"
 	"github.com/chronik-io/chronik/internal/coordinator/group/format"
+	"github.com/chronik-io/chronik/internal/protocol"
 )
 
 // upgradable says whether a classic group with members can become a consumer group:
@@ -22,8 +22,7 @@ func (s *Shard) upgradable(g *group) *failure {
 		if len(m.protocols) == 0 {
 			return malformed
 		}
-		sub := kmsg.NewConsumerMemberMetadata()
-		if sub.ReadFrom(m.metadata(c.protocol)) != nil {
+		if _, err := protocol.DecodeSubscription(m.metadata(c.protocol)); err != nil {
 			return malformed
 		}
 		if _, err := s.unembedded(m.assignment); err != nil {
@@ -49,11 +48,11 @@ func (s *Shard) upgrade(g *group) {
 	s.cancelTimer(timerJoin, g.id, "")
 	s.cancelTimer(timerSync, g.id, "")
 	s.forgetPending(g)
-	members, generation, protocol := c.list(), c.generation, c.protocol
+	members, generation, chosen := c.list(), c.generation, c.protocol
 	s.emit(format.Key{Type: format.TypeClassicGroup, Group: g.id}, nil)
 	taken := map[assign.TopicID]map[int32]bool{}
 	for _, m := range members {
-		s.upgradeMember(g, m, generation, protocol, taken)
+		s.upgradeMember(g, m, generation, chosen, taken)
 	}
 	s.emit(format.Key{Type: format.TypeTargetEpoch, Group: g.id}, format.TargetEpoch{Epoch: generation, Time: s.nowMillis()})
 	s.emit(format.Key{Type: format.TypeGroup, Group: g.id}, format.Group{Epoch: generation, Hash: hashTopics(s.topics, g.consumer.subscribed())})
@@ -61,9 +60,8 @@ func (s *Shard) upgrade(g *group) {
 
 // upgradeMember makes one member. taken has what those before it have: a leader may
 // have assigned a partition to two.
-func (s *Shard) upgradeMember(g *group, m *classicMember, generation int32, protocol string, taken map[assign.TopicID]map[int32]bool) {
-	sub := kmsg.NewConsumerMemberMetadata()
-	_ = sub.ReadFrom(m.metadata(protocol)) // upgradable has tried
+func (s *Shard) upgradeMember(g *group, m *classicMember, generation int32, chosen string, taken map[assign.TopicID]map[int32]bool) {
+	sub, _ := protocol.DecodeSubscription(m.metadata(chosen)) // upgradable has tried
 	a, _ := s.unembedded(m.assignment)
 	for id, list := range a {
 		if taken[id] == nil {
@@ -79,7 +77,7 @@ func (s *Shard) upgradeMember(g *group, m *classicMember, generation int32, prot
 	}
 	key := format.Key{Type: format.TypeMember, Group: g.id, Item: m.id}
 	s.emit(key, format.Member{Instance: ptr(m.instance), Rack: sub.Rack, ClientID: m.clientID, ClientHost: m.clientHost, Topics: sortedSet(sub.Topics),
-		RebalanceTimeout: m.rebalance, Classic: &format.Classic{SessionTimeout: m.session, Protocols: m.protocolsFrom(protocol)}})
+		RebalanceTimeout: m.rebalance, Classic: &format.Classic{SessionTimeout: m.session, Protocols: m.protocolsFrom(chosen)}})
 	target := targetRecord(a)
 	key.Type = format.TypeTarget
 	s.emit(key, target)
@@ -142,6 +140,7 @@ func (s *Shard) downgrade(g *group, without string) {
 	s.emit(format.Key{Type: format.TypeClassicGroup, Group: g.id}, v)
 	for _, m := range g.classic.members {
 		m.protocols, m.groupType = protocols[m.id], consumerProtocol
+		g.classic.touched = true
 		s.expectHeartbeat(g, m)
 	}
 	if without != "" {

@@ -3,7 +3,6 @@ package group
 import (
 	"maps"
 	"slices"
-	"time"
 
 	"github.com/twmb/franz-go/pkg/kerr"
 	"github.com/twmb/franz-go/pkg/kmsg"
@@ -91,17 +90,10 @@ func (s *Shard) deleteGroup(id string) *failure {
 	return nil
 }
 
-// maxExpired bounds the tombstones of one look for expired offsets; the next look
-// follows soon.
-const (
-	maxExpired = 10_000
-	expireSoon = 100 * time.Millisecond
-)
-
 // expireOffsets deletes offsets whose retention is over, and groups of which nothing
 // is left then.
 func (s *Shard) expireOffsets() {
-	left := maxExpired
+	left := maxTombstones
 	for _, id := range slices.Sorted(maps.Keys(s.groups)) {
 		if left <= 0 {
 			break
@@ -116,7 +108,7 @@ func (s *Shard) expireOffsets() {
 	}
 	again := s.cfg.RetentionCheck
 	if left <= 0 {
-		again = expireSoon
+		again = tombstonesSoon
 	}
 	s.setTimer(timerRetention, "", "", again)
 }

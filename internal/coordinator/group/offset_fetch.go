@@ -10,33 +10,43 @@ import (
 	"github.com/chronik-io/chronik/internal/coordinator/group/format"
 )
 
-// FetchOffsets asks for committed offsets of one group, as OffsetFetch from version
-// 8 on names it; topics have names, and ids where they are known. Topics nil: all.
-// It is answered with a kmsg.OffsetFetchResponseGroup, in which every topic of which
+// FetchOffsets asks for committed offsets of groups, as OffsetFetch from version 8 on
+// names them; topics have names, and ids where they are known. Topics nil: all. It is
+// answered with a []kmsg.OffsetFetchResponseGroup, in which every topic of which
 // something is committed has the id that it was committed for, if that is known.
 type FetchOffsets struct {
-	Group kmsg.OffsetFetchRequestGroup
+	Groups []kmsg.OffsetFetchRequestGroup
 }
 
-func (s *Shard) fetchOffsets(e FetchOffsets) kmsg.OffsetFetchResponseGroup {
+func (s *Shard) fetchOffsets(e FetchOffsets) []kmsg.OffsetFetchResponseGroup {
+	list := make([]kmsg.OffsetFetchResponseGroup, len(e.Groups))
+	for i := range e.Groups {
+		list[i] = s.fetchGroup(&e.Groups[i])
+	}
+	return list
+}
+
+func (s *Shard) fetchGroup(want *kmsg.OffsetFetchRequestGroup) kmsg.OffsetFetchResponseGroup {
 	resp := kmsg.NewOffsetFetchResponseGroup()
-	resp.Group = e.Group.Group
-	g := s.groups[e.Group.Group]
+	resp.Group = want.Group
+	g := s.groups[want.Group]
 	if g != nil && g.consumer != nil {
-		if f := g.consumer.checkFetch(e.Group); f != nil {
+		if f := g.consumer.checkFetch(want); f != nil {
 			resp.ErrorCode = f.errorCode()
 			return resp
 		}
 	}
-	if e.Group.Topics == nil {
+	if want.Topics == nil {
 		if g != nil {
 			for _, name := range slices.Sorted(maps.Keys(g.offsets)) {
-				s.fetchTopic(&resp, g, name, [16]byte{}, slices.Sorted(maps.Keys(g.offsets[name])))
+				if shown := s.shown(g, name); len(shown) > 0 {
+					s.fetchTopic(&resp, g, name, [16]byte{}, shown)
+				}
 			}
 		}
 		return resp
 	}
-	for _, t := range e.Group.Topics {
+	for _, t := range want.Topics {
 		s.fetchTopic(&resp, g, t.Topic, t.TopicID, t.Partitions)
 	}
 	return resp
@@ -70,13 +80,25 @@ func (s *Shard) offset(g *group, topic string, partition int32) (format.Offset, 
 	if !ok {
 		return o, false
 	}
-	if now, exists := s.topics.ByName(topic); exists && o.Topic != ([16]byte{}) && o.Topic != now.ID {
-		return o, false
+	now, exists := s.topics.ByName(topic)
+	if exists && o.Topic == now.ID {
+		return o, true
 	}
-	return o, true
+	_, deleted := s.changes.deleted[topic] // the tombstones follow
+	return o, !deleted && !(exists && o.Topic != [16]byte{})
 }
 
-func (c *consumer) checkFetch(req kmsg.OffsetFetchRequestGroup) *failure {
+// shown are the partitions of a topic of which something is committed, sorted.
+func (s *Shard) shown(g *group, topic string) (partitions []int32) {
+	for _, p := range slices.Sorted(maps.Keys(g.offsets[topic])) {
+		if _, ok := s.offset(g, topic, p); ok {
+			partitions = append(partitions, p)
+		}
+	}
+	return partitions
+}
+
+func (c *consumer) checkFetch(req *kmsg.OffsetFetchRequestGroup) *failure {
 	if req.MemberID == nil && req.MemberEpoch < 0 {
 		return nil // an administrator, or a client that doesn't say
 	}

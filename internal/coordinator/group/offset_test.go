@@ -32,7 +32,7 @@ func (w *world) fetched(topic string) kmsg.OffsetFetchResponseGroupTopicPartitio
 	w.t.Helper()
 	g := kmsg.NewOffsetFetchRequestGroup()
 	g.Group, g.Topics = "g", []kmsg.OffsetFetchRequestGroupTopic{{Topic: topic, Partitions: []int32{0}}}
-	return ask[kmsg.OffsetFetchResponseGroup](w, FetchOffsets{g}).Topics[0].Partitions[0]
+	return ask[[]kmsg.OffsetFetchResponseGroup](w, FetchOffsets{[]kmsg.OffsetFetchRequestGroup{g}})[0].Topics[0].Partitions[0]
 }
 
 func TestAConsumerWithoutAGroupCommits(t *testing.T) {
@@ -47,7 +47,7 @@ func TestAConsumerWithoutAGroupCommits(t *testing.T) {
 	}
 	all := kmsg.NewOffsetFetchRequestGroup()
 	all.Group = "g"
-	if g := ask[kmsg.OffsetFetchResponseGroup](w, FetchOffsets{all}); len(g.Topics) != 1 || g.Topics[0].Topic != "t" || g.Topics[0].TopicID != idOf("t") {
+	if g := ask[[]kmsg.OffsetFetchResponseGroup](w, FetchOffsets{[]kmsg.OffsetFetchRequestGroup{all}})[0]; len(g.Topics) != 1 || g.Topics[0].Topic != "t" || g.Topics[0].TopicID != idOf("t") {
 		t.Errorf("%+v", g)
 	}
 	if got := ask[[]CommittedOffset](w, Committed{}); len(got) != 1 || got[0] != (CommittedOffset{"g", "t", idOf("t"), 0, 7}) {
@@ -147,7 +147,7 @@ func TestCommitsOfAConsumerGroup(t *testing.T) {
 	fetch := func(member *string, epoch int32) int16 {
 		g := kmsg.NewOffsetFetchRequestGroup()
 		g.Group, g.MemberID, g.MemberEpoch = "g", member, epoch
-		return ask[kmsg.OffsetFetchResponseGroup](w, FetchOffsets{g}).ErrorCode
+		return ask[[]kmsg.OffsetFetchResponseGroup](w, FetchOffsets{[]kmsg.OffsetFetchRequestGroup{g}})[0].ErrorCode
 	}
 	is(t, fetch(nil, -1), nil)
 	is(t, fetch(kmsg.StringPtr("a"), a.epoch), nil)
@@ -266,7 +266,7 @@ func TestRetentionGoesOnSoonWhereThereIsMuch(t *testing.T) {
 	w.topic("t", 1)
 	req := commitOf("", -1, "t", 7)
 	p := req.Topics[0].Partitions[0]
-	for i := range int32(maxExpired + 10) {
+	for i := range int32(maxTombstones + 10) {
 		p.Partition = i
 		req.Topics[0].Partitions = append(req.Topics[0].Partitions, p)
 	}

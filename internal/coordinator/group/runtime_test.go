@@ -43,6 +43,8 @@ func (l *shakyLog) Append(_ int32, records []coordinator.Record, _ time.Time, do
 	})
 }
 
+func (l *shakyLog) Ready(int32) error { return nil }
+
 func (l *shakyLog) Load(_ context.Context, _ int32, apply func(coordinator.Record) error) error {
 	l.mu.Lock()
 	records := l.records
@@ -111,8 +113,8 @@ func TestCommittedOffsetsNeverGoBack(t *testing.T) {
 				mu.Unlock()
 				g := kmsg.NewOffsetFetchRequestGroup()
 				g.Group, g.Topics = name, []kmsg.OffsetFetchRequestGroupTopic{{Topic: "t", Partitions: []int32{0}}}
-				if resp, err := submit(rt, FetchOffsets{g}); err == nil {
-					see(i, resp.(kmsg.OffsetFetchResponseGroup).Topics[0].Partitions[0].Offset, from)
+				if resp, err := submit(rt, FetchOffsets{[]kmsg.OffsetFetchRequestGroup{g}}); err == nil {
+					see(i, resp.([]kmsg.OffsetFetchResponseGroup)[0].Topics[0].Partitions[0].Offset, from)
 				}
 			}
 		})

@@ -17,6 +17,12 @@ type Shard struct {
 	topics Topics
 	times  func(group string) Times
 	groups map[string]*group
+	held   int64 // bytes of cfg.Room
+	// pending are the ids that were given out, by connection and in that order. Volatile.
+	pending map[uint64][]pendingID
+	// changes of topics that the records do not show yet. Volatile: a load is followed by
+	// a TopicsChanged of all.
+	changes changes
 
 	// During one event.
 	now time.Time
@@ -25,7 +31,8 @@ type Shard struct {
 
 // New returns a shard without groups.
 func New(cfg Config) *Shard {
-	return &Shard{cfg: cfg, topics: noTopics{}, times: func(string) Times { return Times{} }, groups: map[string]*group{}}
+	return &Shard{cfg: cfg, topics: noTopics{}, times: func(string) Times { return Times{} }, groups: map[string]*group{},
+		pending: map[uint64][]pendingID{}}
 }
 
 // Request is a request about one group: JoinGroup, SyncGroup, Heartbeat, LeaveGroup,
@@ -33,6 +40,8 @@ func New(cfg Config) *Shard {
 // kmsg.Response of its version; any other request with an error. Topics in an OffsetCommit have both name and id,
 // whatever the version.
 type Request struct {
+	// Connection is the number of the client's connection, 0 where it is not known.
+	Connection           uint64
 	ClientID, ClientHost string // ClientHost as Kafka writes it: "/127.0.0.1"
 	Body                 kmsg.Request
 }
@@ -63,7 +72,30 @@ const (
 	timerMemberJoin                  // consumer group, classic member: hasn't rejoined
 	timerMemberSync                  // consumer group, classic member: hasn't synced
 	timerRetention                   // the shard looks for offsets that are to expire
+	timerTopics                      // the shard records what follows from changes of topics
 )
+
+// Writes is coordinator.Machine. Heartbeats of classic members only put their sessions
+// off, and a SyncGroup records what the leader has assigned.
+func (s *Shard) Writes(event any) bool {
+	e, ok := event.(Request)
+	if !ok { // nobody waits for TopicsChanged and Closed
+		_, deletes := event.(Delete)
+		return deletes
+	}
+	switch req := e.Body.(type) {
+	case *kmsg.HeartbeatRequest:
+		g := s.groups[req.Group]
+		return g != nil && g.consumer != nil
+	case *kmsg.SyncGroupRequest:
+		g := s.groups[req.Group]
+		return g != nil && g.consumer == nil && g.classic.state == completing && g.classic.leader == req.MemberID
+	}
+	return true
+}
+
+// End is coordinator.Machine.
+func (s *Shard) End() { s.take(-s.held) }
 
 // Handle is coordinator.Machine.
 func (s *Shard) Handle(now time.Time, to coordinator.Ticket, event any, out *coordinator.Effects) {
@@ -73,6 +105,8 @@ func (s *Shard) Handle(now time.Time, to coordinator.Ticket, event any, out *coo
 		s.request(to, e)
 	case TopicsChanged:
 		s.topicsChanged(e)
+	case Closed:
+		s.closed(e.Connection)
 	case FetchOffsets:
 		out.Reply(to, s.fetchOffsets(e))
 	case Describe:
@@ -142,6 +176,8 @@ func (s *Shard) Fire(now time.Time, key coordinator.TimerKey, out *coordinator.E
 	s.now, s.out = now, out
 	if key.Kind == timerRetention {
 		s.expireOffsets()
+	} else if key.Kind == timerTopics {
+		s.followTopics()
 	} else if g := s.groups[key.Owner]; g != nil {
 		s.fire(g, key)
 	}

@@ -79,6 +79,9 @@ func newWorld(t fataler, edit ...func(*Config)) *world {
 
 // start loads a new shard from the log: what a restart of the coordinator does.
 func (w *world) start() {
+	if w.shard != nil {
+		w.shard.End()
+	}
 	w.shard = New(w.cfg)
 	for _, r := range w.log {
 		if err := w.shard.Apply(r); err != nil {
@@ -89,8 +92,12 @@ func (w *world) start() {
 	clear(w.got)
 	var out coordinator.Effects
 	w.shard.Loaded(w.now, &out)
+	if len(out.Records) > 0 {
+		w.t.Fatalf("a load makes %d records", len(out.Records))
+	}
 	w.take(out)
 	w.event(TopicsChanged{Topics: w.topics.clone(), All: true})
+	w.advance(0)
 }
 
 func (f fakeTopics) clone() fakeTopics { return fakeTopics{maps.Clone(f.list), f.version} }
@@ -111,9 +118,14 @@ func (w *world) take(out coordinator.Effects) {
 	}
 }
 
+// event hands over an event that nobody waits for.
 func (w *world) event(e any) {
+	w.t.Helper()
 	var out coordinator.Effects
 	w.shard.Handle(w.now, 0, e, &out)
+	if len(out.Records) > 0 {
+		w.t.Fatalf("%T makes %d records, which could not be refused", e, len(out.Records))
+	}
 	w.take(out)
 }
 
@@ -121,7 +133,11 @@ func (w *world) event(e any) {
 func (w *world) send(e any) coordinator.Ticket {
 	w.ticket++
 	var out coordinator.Effects
+	writes := w.shard.Writes(e)
 	w.shard.Handle(w.now, w.ticket, e, &out)
+	if len(out.Records) > 0 && !writes {
+		w.t.Fatalf("%T makes %d records and does not say so", e, len(out.Records))
+	}
 	w.take(out)
 	return w.ticket
 }
@@ -168,6 +184,7 @@ func (w *world) topic(name string, partitions int32) {
 	}
 	e.Topics = w.topics.clone()
 	w.event(e)
+	w.advance(0)
 }
 
 func request(body kmsg.Request) Request {
@@ -207,7 +224,9 @@ func is(t fataler, code int16, want *kerr.Error) {
 // replays holds that a shard loaded from the log has the same replicated state.
 func (w *world) replays() {
 	w.t.Helper()
+	w.weighs()
 	again := New(w.cfg)
+	defer again.End()
 	for _, r := range w.log {
 		if err := again.Apply(r); err != nil {
 			w.t.Fatalf("replay: %v", err)
@@ -219,6 +238,7 @@ func (w *world) replays() {
 		w.t.Fatalf("live is not what a load makes of the log:\n%s", d)
 	}
 	compacted := New(w.cfg)
+	defer compacted.End()
 	for _, r := range compact(w.log) {
 		if err := compacted.Apply(r); err != nil {
 			w.t.Fatalf("replay compacted: %v", err)
@@ -226,6 +246,52 @@ func (w *world) replays() {
 	}
 	if d := cmp.Diff(replicated(again), replicated(compacted), cmpopts.EquateEmpty()); d != "" {
 		w.t.Fatalf("a load of the compacted log is different:\n%s", d)
+	}
+}
+
+// weighs holds that what groups hold was counted as they changed.
+func (w *world) weighs() {
+	w.t.Helper()
+	total := 0
+	for id, g := range w.shard.groups {
+		n := g.classic.weight()
+		if c := g.consumer; c != nil {
+			for _, m := range c.members {
+				n += metaWeight(m.id, m.meta) + partitionWeight*(m.assigned.count()+m.revoking.count())
+			}
+			for _, a := range c.target {
+				n += targetWeight * a.Count()
+			}
+			for re, r := range c.regexes {
+				n += regexWeight(re, r)
+			}
+		}
+		if g.held != int64(n) {
+			w.t.Fatalf("group %s holds %d bytes, counted are %d", id, n, g.held)
+		}
+		total += n
+	}
+	if w.shard.held != int64(total) || w.cfg.Room.Used() != int64(total) {
+		w.t.Fatalf("groups hold %d bytes, counted are %d in the shard and %d in the room", total, w.shard.held, w.cfg.Room.Used())
+	}
+	given := 0
+	for _, list := range w.shard.pending {
+		for _, p := range list {
+			if _, there := w.shard.groups[p.group].classic.pending[p.id]; !there {
+				w.t.Fatalf("id %s of group %s is not outstanding", p.id, p.group)
+			}
+			given++
+		}
+	}
+	for _, g := range w.shard.groups {
+		for _, connection := range g.classic.pending {
+			if connection != 0 {
+				given--
+			}
+		}
+	}
+	if given != 0 {
+		w.t.Fatalf("%d ids are not on their connections' lists", -given)
 	}
 }
 

@@ -50,6 +50,9 @@ func (l *Log) Append(epoch int32, records []coordinator.Record, now time.Time, d
 	}, nil)
 }
 
+// Ready is coordinator.Log.
+func (l *Log) Ready(epoch int32) error { return l.part.Refusal(epoch, l.minISR()) }
+
 const (
 	readBytes = 1 << 20
 	// waitTime bounds how long a wait that nobody is interested in any more stays in

@@ -237,6 +237,30 @@ func TestAnErrorOfTheMachineEndsTheLoad(t *testing.T) {
 	}
 }
 
+// The log refuses before anything is applied what it would refuse afterwards.
+func TestALogSaysBeforeAnAppendThatItWouldRefuse(t *testing.T) {
+	p, park := open(t, vfs.Memory(), &cluster{})
+	replicas := int32(1)
+	l := New(p, park, func() int32 { return replicas })
+	must(t, l.Ready(0))
+	for _, epoch := range []int32{0, 7} {
+		if err := l.Ready(epoch); (err == nil) != (put(t, l, epoch, "x") == nil) {
+			t.Errorf("epoch %d: %v", epoch, err)
+		}
+	}
+	replicas = 2
+	p.Lead(1, []int32{1, 2}, []int32{1})
+	if err := l.Ready(1); !errors.Is(err, replica.ErrNotEnoughReplicas) || !errors.Is(put(t, l, 1, "x"), replica.ErrNotEnoughReplicas) {
+		t.Error(err)
+	}
+	p.Lead(1, []int32{1, 2}, []int32{1, 2})
+	must(t, l.Ready(1))
+	p.FollowOf(2, 2, []int32{1, 2}, []int32{1, 2})
+	if err := l.Ready(1); !errors.Is(err, replica.ErrNotLeader) && !errors.Is(err, replica.ErrFencedEpoch) {
+		t.Error(err)
+	}
+}
+
 // A shard over a real log: what was acknowledged is there for the next one.
 func TestAShardOverALog(t *testing.T) {
 	p, park := open(t, vfs.Memory(), &cluster{})
@@ -284,5 +308,9 @@ func (m *list) Handle(_ time.Time, to coordinator.Ticket, event any, out *coordi
 	out.Emit(coordinator.Record{Key: []byte(event.(string))})
 	out.Reply(to, strings.Join(m.words, " "))
 }
+
+func (m *list) Writes(any) bool { return true }
+
+func (m *list) End() {}
 
 func (m *list) Fire(time.Time, coordinator.TimerKey, *coordinator.Effects) {}

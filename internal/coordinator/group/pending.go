@@ -1,0 +1,60 @@
+package group
+
+import "slices"
+
+// Ids that were given out (KIP-394) and have not come back yet. Each is counted where
+// the group is, and under the connection that asked for it: one that asks again and
+// again loses its oldest, and those of one that is closed are forgotten.
+
+// maxPending is how many ids one connection may have outstanding in a shard. A consumer
+// needs one.
+const maxPending = 100
+
+// pendingID is an id that was given out in a group.
+type pendingID struct{ group, id string }
+
+// Closed notifies the shard that a client's connection has ended. Nobody answers.
+type Closed struct{ Connection uint64 }
+
+// given notes an id that was given out. connection is 0 where it is not known.
+func (s *Shard) given(g *group, id string, connection uint64) {
+	g.classic.pending[id], g.classic.touched = connection, true
+	if connection == 0 {
+		return
+	}
+	list := append(s.pending[connection], pendingID{g.id, id})
+	s.pending[connection] = list
+	if len(list) > maxPending {
+		oldest := list[0]
+		s.dropPending(s.groups[oldest.group], oldest.id)
+		s.tidy(oldest.group)
+	}
+}
+
+// dropPending forgets an id that was given out; a join phase may have waited for it.
+func (s *Shard) dropPending(g *group, id string) {
+	s.drop(g, id)
+	s.completeIfAllJoined(g)
+}
+
+// settled takes an id off its connection's list: it is a member's now, or forgotten.
+func (s *Shard) settled(g *group, id string) {
+	connection, was := g.classic.pending[id]
+	if !was || connection == 0 {
+		return
+	}
+	list := slices.DeleteFunc(s.pending[connection], func(p pendingID) bool { return p == pendingID{g.id, id} })
+	if len(list) == 0 {
+		delete(s.pending, connection)
+		return
+	}
+	s.pending[connection] = list
+}
+
+// closed has the ids that a connection was given time out now. Their timers do it, since
+// it may end a join phase.
+func (s *Shard) closed(connection uint64) {
+	for _, p := range s.pending[connection] {
+		s.setTimer(timerSession, p.group, p.id, 0)
+	}
+}

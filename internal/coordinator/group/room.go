@@ -1,0 +1,147 @@
+package group
+
+import (
+	"sync/atomic"
+
+	"github.com/twmb/franz-go/pkg/kmsg"
+
+	"github.com/chronik-io/chronik/internal/coordinator/group/format"
+)
+
+// Room bounds the memory that members make a broker keep: what they said of themselves,
+// what is assigned to them, ids that were given out. It outlives the requests that
+// brought it, and their connections. All shards of a broker share one Room; its methods
+// may be called concurrently.
+//
+// Offsets are not counted: there are no more of one group than partitions, and they are
+// on disk.
+type Room struct {
+	size int64
+	used atomic.Int64
+}
+
+// NewRoom returns a room for so many bytes.
+func NewRoom(size int64) *Room { return &Room{size: size} }
+
+// Size is how many bytes there are, Used how many are taken. What a load brings is taken
+// in any case, so that Used may be larger.
+func (r *Room) Size() int64 { return r.size }
+
+// Used is how many bytes are taken.
+func (r *Room) Used() int64 { return r.used.Load() }
+
+// shardShare is the part of a Room that one shard may take: groups of other shards are
+// not turned away because of those in one.
+const shardShare = 4
+
+// has reports whether the shard may take n bytes more. None or fewer always fit.
+func (s *Shard) has(n int) bool {
+	r := s.cfg.Room
+	return n <= 0 || r.Used()+int64(n) <= r.size && s.held+int64(n) <= r.size/shardShare
+}
+
+// weigh takes account of what a group holds now.
+func (s *Shard) weigh(g *group) {
+	c := &g.classic
+	if c.touched {
+		c.touched, c.bytes = false, c.weight()
+	}
+	n := c.bytes
+	if g.consumer != nil {
+		n += g.consumer.bytes
+	}
+	s.take(int64(n) - g.held)
+	g.held = int64(n)
+}
+
+func (s *Shard) take(n int64) {
+	s.held += n
+	s.cfg.Room.used.Add(n)
+}
+
+// What is counted besides the bytes themselves: a member with its maps and timers, an
+// entry of a list or map, a partition that a member has, and one that it is to have.
+const (
+	memberWeight    = 512
+	entryWeight     = 48
+	partitionWeight = 128
+	targetWeight    = 8
+)
+
+// weight is what the group's members and the ids that were given out hold.
+func (c *classic) weight() int {
+	n := 0
+	for _, m := range c.members {
+		n += m.weight()
+	}
+	for id := range c.pending {
+		n += pendingWeight(id)
+	}
+	return n
+}
+
+func pendingWeight(id string) int { return memberWeight/2 + len(id) }
+
+func (m *classicMember) weight() int {
+	n := memberWeight + 2*len(m.id) + 2*len(m.instance) + len(m.clientID) + len(m.clientHost) + len(m.assignment)
+	for _, p := range m.protocols {
+		n += entryWeight + len(p.Name) + len(p.Metadata)
+	}
+	return n
+}
+
+// joinWeight is what the member that a JoinGroup asks for will hold.
+func joinWeight(j joining) int {
+	n := memberWeight + 3*len(j.ClientID) + len(j.ClientHost) + 2*len(j.req.MemberID) + 4*len(deref(j.req.InstanceID))
+	for _, p := range j.req.Protocols {
+		n += entryWeight + len(p.Name) + len(p.Metadata)
+	}
+	return n
+}
+
+// heldBy is what a member of a group holds already.
+func (g *group) heldBy(id string) int {
+	switch {
+	case g == nil:
+		return 0
+	case g.consumer != nil:
+		if m := g.consumer.members[id]; m != nil {
+			return m.bytes
+		}
+	default:
+		if m := g.classic.members[id]; m != nil {
+			return m.weight()
+		}
+	}
+	return 0
+}
+
+// heartbeatWeight is what the member that a heartbeat is from will hold, as far as the
+// heartbeat says it.
+func heartbeatWeight(e Request, req *kmsg.ConsumerGroupHeartbeatRequest) int {
+	return memberWeight + len(e.ClientID) + len(e.ClientHost) + 4*len(req.MemberID) + 2*len(deref(req.InstanceID)) + len(deref(req.RackID)) +
+		3*len(deref(req.SubscribedTopicRegex)) + listWeight(req.SubscribedTopicNames)
+}
+
+func metaWeight(id string, m format.Member) int {
+	n := memberWeight + len(m.ClientID) + len(m.ClientHost) + 4*len(id) + 2*len(deref(m.Instance)) + len(deref(m.Rack)) + len(deref(m.Regex)) +
+		listWeight(m.Topics)
+	if m.Classic != nil {
+		for _, p := range m.Classic.Protocols {
+			n += entryWeight + len(p.Name) + len(p.Metadata)
+		}
+	}
+	return n
+}
+
+func listWeight(list []string) int {
+	n := 0
+	for _, e := range list {
+		n += entryWeight + len(e)
+	}
+	return n
+}
+
+func regexWeight(expression string, r format.Regex) int {
+	return entryWeight + 2*len(expression) + listWeight(r.Topics)
+}

@@ -1,0 +1,181 @@
+package group
+
+import (
+	"bytes"
+	"fmt"
+	"testing"
+	"time"
+
+	"github.com/twmb/franz-go/pkg/kerr"
+	"github.com/twmb/franz-go/pkg/kmsg"
+)
+
+// joinFrom is the JoinGroup of a connection.
+func joinFrom(connection uint64, group, client string, version int16, metadata int) Request {
+	req := joinOf("", func(r *kmsg.JoinGroupRequest) {
+		r.Version, r.Group = version, group
+		r.Protocols = []kmsg.JoinGroupRequestProtocol{{Name: "range", Metadata: make([]byte, metadata)}}
+	})
+	return Request{Connection: connection, ClientID: client, ClientHost: "/1.2.3.4", Body: req}
+}
+
+// Members' metadata is bounded in all, in however many groups; when there is room again,
+// whoever was turned away gets in.
+func TestMembersHoldNoMoreThanTheRoom(t *testing.T) {
+	w := newWorld(t, func(c *Config) { c.Room = NewRoom(4 << 20) })
+	accepted := 0
+	for i := range 40 {
+		ticket := w.send(joinFrom(0, fmt.Sprint("g", i), "c", 3, 500<<10))
+		if got, answered := w.got[ticket]; answered {
+			is(t, got.(*kmsg.JoinGroupResponse).ErrorCode, kerr.CoordinatorLoadInProgress)
+		} else {
+			accepted++
+		}
+	}
+	if used := w.cfg.Room.Used(); accepted != 2 || used > 1<<20 { // a shard's part
+		t.Errorf("%d of 40 were accepted, and hold %d bytes", accepted, used)
+	}
+	w.weighs()
+	w.advance(0) // the joins are answered
+	w.advance(time.Minute)
+	if w.cfg.Room.Used() != 0 {
+		t.Errorf("%d bytes are held by members that are gone", w.cfg.Room.Used())
+	}
+	w.waits(w.send(joinFrom(0, "g9", "c", 3, 500<<10)))
+}
+
+// A member that is in may say something else of itself where that takes no more, also
+// where there is no room.
+func TestAMemberStaysWhereThereIsNoRoom(t *testing.T) {
+	w := newWorld(t)
+	w.topic("t", 2)
+	leader, other, _ := w.two()
+	a := &client{w: w, id: "a", request: func(r *kmsg.ConsumerGroupHeartbeatRequest) { r.Group, r.SubscribedTopicNames = "k", []string{"t"} }}
+	is(t, a.join(), nil)
+	w.cfg.Room.size = 1
+	w.join(leader)
+	_, j := w.join(other)
+	if resp := answer[*kmsg.JoinGroupResponse](w, j); resp.ErrorCode != 0 {
+		t.Errorf("%+v", resp)
+	}
+	is(t, a.join(), nil)
+	is(t, ask[*kmsg.JoinGroupResponse](w, request(joinOf(""))).ErrorCode, kerr.CoordinatorLoadInProgress)
+	b := full("b", "t")
+	resp := w.consumerBeat(b)
+	is(t, resp.ErrorCode, kerr.CoordinatorLoadInProgress)
+	if resp.ErrorMessage == nil {
+		t.Error("no words")
+	}
+}
+
+// A leader's assignment counts as well.
+func TestAnAssignmentThatThereIsNoRoomForIsRefused(t *testing.T) {
+	w := newWorld(t)
+	leader, other, _ := w.two()
+	w.join(leader)
+	_, j := w.join(other)
+	gen := answer[*kmsg.JoinGroupResponse](w, j).Generation
+	w.cfg.Room.size = w.cfg.Room.Used() + 100
+	s := w.sync(leader, gen, leader, string(bytes.Repeat([]byte("x"), 1000)))
+	is(t, answer[*kmsg.SyncGroupResponse](w, s).ErrorCode, kerr.CoordinatorNotAvailable)
+	w.replays()
+}
+
+// Ids that were given out are bounded for each connection, the oldest go first; the
+// connection's end takes them all, and nobody else's.
+func TestIdsThatWereGivenOutLeaveWithTheirConnection(t *testing.T) {
+	w := newWorld(t)
+	first := ""
+	for i := range 2000 {
+		resp := ask[*kmsg.JoinGroupResponse](w, joinFrom(7, fmt.Sprint("g", i%3), string(make([]byte, 15<<10)), 5, 10))
+		is(t, resp.ErrorCode, kerr.MemberIDRequired)
+		if first == "" {
+			first = resp.MemberID
+		}
+	}
+	if used := w.cfg.Room.Used(); used > 2<<20 {
+		t.Errorf("ids hold %d bytes", used)
+	}
+	w.weighs()
+	other := ask[*kmsg.JoinGroupResponse](w, joinFrom(8, "g0", "c", 5, 10)).MemberID
+	is(t, ask[*kmsg.JoinGroupResponse](w, request(joinOf(first, func(r *kmsg.JoinGroupRequest) { r.Group = "g0" }))).ErrorCode, kerr.UnknownMemberID)
+	w.event(Closed{Connection: 7})
+	w.advance(0)
+	if len(w.shard.groups) != 1 || len(w.shard.groups["g0"].classic.pending) != 1 || len(w.shard.pending) != 1 {
+		t.Errorf("%d groups and %d connections are left", len(w.shard.groups), len(w.shard.pending))
+	}
+	w.weighs()
+	w.waits(w.send(request(joinOf(other, func(r *kmsg.JoinGroupRequest) { r.Group = "g0" }))))
+	w.weighs()
+	w.event(Closed{Connection: 8}) // whose id is a member's by now
+	w.advance(0)
+	if len(w.shard.groups["g0"].classic.members) != 1 {
+		t.Error("a member went with a connection")
+	}
+}
+
+// Ids that were given out are bounded in all, over however many connections.
+func TestIdsThatWereGivenOutAreBounded(t *testing.T) {
+	w := newWorld(t, func(c *Config) { c.Room = NewRoom(4 << 20) })
+	refused := 0
+	for i := range 1000 {
+		resp := ask[*kmsg.JoinGroupResponse](w, joinFrom(uint64(i), "g", string(make([]byte, 15<<10)), 5, 10))
+		if resp.ErrorCode == kerr.CoordinatorLoadInProgress.Code {
+			refused++
+		}
+	}
+	if used := w.cfg.Room.Used(); used > 1<<20 || refused == 0 {
+		t.Errorf("ids hold %d bytes, %d were refused", used, refused)
+	}
+	w.advance(30 * time.Minute)
+	if w.cfg.Room.Used() != 0 || len(w.timers) != 1 {
+		t.Errorf("%d bytes and %d timers are left", w.cfg.Room.Used(), len(w.timers))
+	}
+}
+
+// A shard gives back what it holds when it is thrown away, and takes it again when it is
+// loaded.
+func TestARoomIsGivenBack(t *testing.T) {
+	w := newWorld(t)
+	w.topic("t", 10)
+	w.newClient("a", "t")
+	held := w.cfg.Room.Used()
+	if held < memberWeight+10*partitionWeight {
+		t.Errorf("%d bytes", held)
+	}
+	w.start()
+	if got := w.cfg.Room.Used(); got != held {
+		t.Errorf("%d bytes after a load, %d before", got, held)
+	}
+	w.shard.End()
+	if got := w.cfg.Room.Used(); got != 0 {
+		t.Errorf("%d bytes are left", got)
+	}
+}
+
+// What an embedded subscription claims to have costs a look and no memory, wherever it is
+// read.
+func TestASubscriptionThatLies(t *testing.T) {
+	w := newWorld(t)
+	w.topic("t", 1)
+	lie := append([]byte{0, 1, 0, 0, 0, 0, 0xff, 0xff, 0xff, 0xff, 0, 0x0f, 0, 0}, make([]byte, 1<<20-100)...)
+	w.newClient("a", "t")
+	req := joinOf("", func(r *kmsg.JoinGroupRequest) {
+		r.Version, r.Protocols = 3, []kmsg.JoinGroupRequestProtocol{{Name: "range", Metadata: lie}}
+	})
+	var resp *kmsg.JoinGroupResponse
+	if used := allocated(func() { resp = ask[*kmsg.JoinGroupResponse](w, request(req)) }); used > 4<<20 {
+		t.Errorf("%d bytes were allocated", used)
+	}
+	is(t, resp.ErrorCode, kerr.InconsistentGroupProtocol)
+	req.Group = "k"
+	w.send(request(req))
+	w.advance(0)
+	var up *kmsg.ConsumerGroupHeartbeatResponse
+	beat := full("b", "t")
+	beat.Group = "k"
+	if used := allocated(func() { up = w.consumerBeat(beat) }); used > 4<<20 {
+		t.Errorf("%d bytes were allocated", used)
+	}
+	is(t, up.ErrorCode, kerr.GroupIDNotFound)
+}

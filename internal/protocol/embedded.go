@@ -1,0 +1,49 @@
+package protocol
+
+import (
+	"fmt"
+
+	"github.com/twmb/franz-go/pkg/kmsg"
+)
+
+// Consumers of the classic protocol tell each other of subscriptions and assignments in
+// bytes that are none of a broker's business, until one with the newer protocol joins
+// the group (KIP-848). They lie like any request, so that the guard walks them too.
+const (
+	subscriptionLayout = "2 [s] N 1+:( s [4] ) 2+:4 3+:n"
+	assignmentLayout   = "2 ( s [4] ) N"
+
+	// Later versions only add fields at the end.
+	subscriptionVersions, assignmentVersions = 4, 1
+)
+
+// DecodeSubscription decodes what a consumer says of itself in a JoinGroup. The error
+// wraps ErrMalformed. UserData aliases p.
+func DecodeSubscription(p []byte) (kmsg.ConsumerMemberMetadata, error) {
+	v := kmsg.NewConsumerMemberMetadata()
+	return v, decodeEmbedded(p, subscriptionLayout, subscriptionVersions, &v)
+}
+
+// DecodeAssignment decodes what a leader assigns to a consumer in a SyncGroup. The
+// error wraps ErrMalformed. UserData aliases p.
+func DecodeAssignment(p []byte) (kmsg.ConsumerMemberAssignment, error) {
+	v := kmsg.NewConsumerMemberAssignment()
+	return v, decodeEmbedded(p, assignmentLayout, assignmentVersions, &v)
+}
+
+// decodeEmbedded checks bytes that begin with their version, and decodes them.
+func decodeEmbedded(p []byte, layout string, versions int16, into interface{ ReadFrom([]byte) error }) error {
+	head := cursor{src: p}
+	version := min(max(head.int16(), 0), versions-1)
+	shape, err := parseLayout(layout, version, false)
+	if err != nil {
+		return fmt.Errorf("layout %q: %w", layout, err)
+	}
+	if err := checkBody(&versionInfo{body: shape}, p); err != nil {
+		return fmt.Errorf("embedded protocol of consumers, version %d: %w", version, err)
+	}
+	if err := into.ReadFrom(p); err != nil {
+		return fmt.Errorf("embedded protocol of consumers, version %d: %w: %w", version, ErrMalformed, err)
+	}
+	return nil
+}
