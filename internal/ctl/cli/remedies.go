@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"os"
 	"strings"
 
 	"github.com/twmb/franz-go/pkg/kadm"
@@ -55,7 +56,7 @@ func (r *refusal) Error() string {
 func Remedy(err error) string {
 	var k *kerr.Error
 	switch {
-	case errors.Is(err, context.DeadlineExceeded), errors.Is(err, kgo.ErrRecordTimeout), errors.Is(err, kgo.ErrRecordRetries):
+	case errors.Is(err, context.DeadlineExceeded), errors.Is(err, os.ErrDeadlineExceeded), errors.Is(err, kgo.ErrRecordTimeout), errors.Is(err, kgo.ErrRecordRetries):
 		return "the broker did not answer in time: try again, or allow more with --timeout"
 	case unsupported(err):
 		return "this broker does not offer that API; chronikctl api-versions lists what it offers"
