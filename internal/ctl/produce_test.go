@@ -140,7 +140,7 @@ func TestProduceTellsWhatTheBrokerRefusesUntilTheEnd(t *testing.T) {
 	in, end = produced(t.Context(), full.Addr(), "--timeout", "1s")
 	say(t, in, "two\n")
 	got := <-end
-	if got.code != 1 || !strings.Contains(got.errs, "chronikctl: line 1 to a: KAFKA_STORAGE_ERROR: ") || !strings.Contains(got.errs, "; the broker cannot write: ") {
+	if got.code != 1 || !strings.Contains(got.errs, "chronikctl: line 1 to a: KAFKA_STORAGE_ERROR: ") || !strings.Contains(got.errs, "or the disk is full: chronikctl cluster health ") {
 		t.Errorf("%+v", got)
 	}
 }

@@ -118,25 +118,47 @@ func echo(ctx context.Context, c EchoConfig, addr string, pid int) (*EchoResult,
 	w.Begin()
 	cut := context.AfterFunc(ctx, w.Cut)
 	defer cut()
-	failed := make([]error, len(clients))
+	run := &lanes{window: w, clients: clients}
 	var wg sync.WaitGroup
-	for i, e := range clients {
+	for _, e := range clients {
 		wg.Go(func() {
-			if failed[i] = e.run(); failed[i] != nil {
-				w.Cut() // a run with fewer connections measures something else
+			if err := e.run(); err != nil {
+				run.fail(err)
 			}
 		})
 	}
 	cpu := watchCPU(ctx, w, pid)
 	wg.Wait()
 	used, err := cpu.end()
-	if err := errors.Join(append(failed, err)...); err != nil {
+	if err := errors.Join(run.err, err); err != nil {
 		return nil, err
 	}
 	if w.Elapsed() <= 0 {
 		return nil, fmt.Errorf("echo: nothing was measured: %w", context.Cause(ctx))
 	}
 	return result(c, clients[0].request, w, m.Totals(), used), nil
+}
+
+// lanes ends all connections of a run with the first that fails: a run with fewer
+// connections measures something else.
+type lanes struct {
+	window  *meter.Window
+	clients []*echoer
+	once    sync.Once
+	err     error // the first failure; read it after every lane has returned
+}
+
+// fail keeps the first failure and closes every connection. Ending the window is not
+// enough: a lane that waits for an answer would wait until its deadline, which is after
+// the interval. The errors that the closing causes in the other lanes are dropped.
+func (l *lanes) fail(err error) {
+	l.once.Do(func() {
+		l.err = err
+		l.window.Cut()
+		for _, e := range l.clients {
+			_ = e.conn.Close() // the failure is known
+		}
+	})
 }
 
 func result(c EchoConfig, request int, w *meter.Window, t meter.Totals, used *usage) *EchoResult {

@@ -179,6 +179,46 @@ func TestEchoEndsWithOneConnection(t *testing.T) {
 	}
 }
 
+// A connection that waits for an answer ends with one that fails, although its own
+// deadline is after the interval.
+func TestEchoFailsWhileAnotherWaits(t *testing.T) {
+	l, err := new(net.ListenConfig).Listen(t.Context(), "tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	c := short()
+	c.Connections, c.Duration = 2, time.Hour
+	type outcome struct {
+		result *EchoResult
+		err    error
+	}
+	ended := make(chan outcome, 1)
+	go func() {
+		r, err := echo(t.Context(), c, l.Addr().String(), os.Getpid())
+		ended <- outcome{r, err}
+	}()
+	silent, err1 := l.Accept()
+	bad, err2 := l.Accept()
+	l.Close()
+	if err := errors.Join(err1, err2); err != nil {
+		t.Fatal(err)
+	}
+	defer silent.Close()
+	// The request was sent, so that this connection waits for its answer.
+	if _, err := io.ReadFull(silent, make([]byte, smallestFrame)); err != nil {
+		t.Fatal(err)
+	}
+	bad.Close()
+	select {
+	case o := <-ended:
+		if o.err == nil || o.result != nil {
+			t.Errorf("%v, %v with one of two connections", o.result, o.err)
+		}
+	case <-time.After(time.Minute):
+		t.Error("the connection without an answer still waits for it")
+	}
+}
+
 func TestEchoRefuses(t *testing.T) {
 	for name, change := range map[string]func(*EchoConfig){
 		"--concurrency": func(c *EchoConfig) { c.Connections = 0 }, "pipeline": func(c *EchoConfig) { c.Pipeline = 1 << 20 },

@@ -91,6 +91,9 @@ func (p *Port) do(ctx context.Context, client *http.Client, method, path string,
 			return fmt.Errorf("%s: %w: %w; name it with --admin, or say --admin off", p.base, ErrAbsent, op.Err)
 		}
 		if u := (*url.Error)(nil); errors.As(err, &u) {
+			if u.Timeout() {
+				return fmt.Errorf("admin port %s%s: no answer within %v: connected, but nothing answers there; a broker that hangs says more in its log, --timeout allows more time", p.base, path, client.Timeout)
+			}
 			err = u.Err // it names the address once more
 		}
 		return fmt.Errorf("admin port %s%s: %w; is --admin right?", p.base, path, err)

@@ -12,6 +12,7 @@ import (
 	"context"
 	"fmt"
 	"io"
+	"net"
 	"slices"
 
 	"github.com/spf13/cobra"
@@ -39,6 +40,8 @@ type App struct {
 	Version  string
 	Settings contexts.Settings
 
+	dial func(ctx context.Context, network, addr string) (net.Conn, error)
+
 	flags   map[string]*string // of the settings, by name
 	context string
 	yes     bool
@@ -50,7 +53,7 @@ func New(version string, s Streams) *App {
 	if s.Getenv == nil {
 		s.Getenv = func(string) string { return "" }
 	}
-	return &App{Streams: s, Version: version, flags: map[string]*string{}}
+	return &App{Streams: s, Version: version, dial: (&net.Dialer{Timeout: dialTime}).DialContext, flags: map[string]*string{}}
 }
 
 // offline marks commands that need no settings, so that they work where these

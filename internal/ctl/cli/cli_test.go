@@ -5,13 +5,20 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
+	"net"
+	"os"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
+	"time"
 
 	"github.com/spf13/cobra"
 	"github.com/twmb/franz-go/pkg/kadm"
 	"github.com/twmb/franz-go/pkg/kerr"
+
+	"github.com/chronik-io/chronik/pkg/chronik"
 )
 
 func TestRefusedSaysWhatWhyAndWhatToDo(t *testing.T) {
@@ -95,6 +102,95 @@ func TestWhenReadyWaitsForACoordinatorAndForNothingElse(t *testing.T) {
 			t.Errorf("%v", err)
 		}
 	})
+}
+
+// A read of a bounded connection ends at its deadline or with the limit, whichever is first.
+func TestABoundedRead(t *testing.T) {
+	for deadline, want := range map[time.Duration]time.Duration{time.Minute: time.Second, time.Millisecond: time.Millisecond} {
+		synctest.Test(t, func(t *testing.T) {
+			near, far := net.Pipe()
+			defer far.Close()
+			c := &bounded{near, time.Second}
+			begin := time.Now()
+			if err := c.SetReadDeadline(begin.Add(deadline)); err != nil {
+				t.Fatal(err)
+			}
+			if _, err := c.Read(make([]byte, 1)); !errors.Is(err, os.ErrDeadlineExceeded) || time.Since(begin) != want {
+				t.Errorf("%v after %v, want %v", err, time.Since(begin), want)
+			}
+			if err := c.SetReadDeadline(time.Time{}); err != nil {
+				t.Fatal(err)
+			}
+			go func() { _, _ = far.Write([]byte("x")) }()
+			if _, err := c.Read(make([]byte, 1)); err != nil {
+				t.Errorf("without a deadline: %v", err)
+			}
+		})
+	}
+}
+
+// A broker that takes a connection and answers nothing ends a command within --timeout,
+// and the error does not say that it could not be dialled.
+func TestABrokerThatHangs(t *testing.T) {
+	connect := map[string]func(context.Context, *App) error{
+		"for requests": func(ctx context.Context, a *App) error { _, err := a.Connect(ctx); return err },
+		"for data":     func(ctx context.Context, a *App) error { _, err := a.Client(ctx); return err },
+	}
+	for limit, want := range map[string]time.Duration{"1s": time.Second, "200ms": 200 * time.Millisecond, "30s": dialTime} {
+		for how, open := range connect {
+			for _, encrypted := range []string{"--tls=false", "--tls"} {
+				synctest.Test(t, func(t *testing.T) {
+					a := app(t, "--timeout", limit, encrypted)
+					a.dial = func(context.Context, string, string) (net.Conn, error) {
+						near, far := net.Pipe()
+						go func() { _, _ = io.Copy(io.Discard, far) }()
+						return near, nil
+					}
+					begin := time.Now()
+					err := open(t.Context(), a)
+					if took := time.Since(begin); took > want+want/10 || ExitCode(err) != ExitUnreachable ||
+						!strings.Contains(err.Error(), "no answer from 127.0.0.1:9092 (default) within "+want.String()+": connected, but nothing answers there; ") {
+						t.Errorf("%s, --timeout %s %s: %v after %v", how, limit, encrypted, err, took)
+					}
+				})
+			}
+		}
+	}
+}
+
+// No request waits longer than --timeout, also one that carries a timeout of its own.
+func TestABrokerThatComesToHang(t *testing.T) {
+	b := chronik.StartTest(t)
+	a := app(t, "--timeout", "200ms", "--brokers", b.Addr())
+	var deaf atomic.Bool
+	dial := a.dial
+	a.dial = func(ctx context.Context, network, addr string) (net.Conn, error) {
+		c, err := dial(ctx, network, addr)
+		return &deafened{c, &deaf}, err
+	}
+	adm, err := a.Connect(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer adm.Close()
+	deaf.Store(true)
+	_, err = adm.CreateTopic(t.Context(), 1, 1, nil, "a")
+	if remedy := Remedy(err); !strings.Contains(remedy, "the broker did not answer in time") {
+		t.Errorf("%v; %s", err, remedy)
+	}
+}
+
+// deafened is a connection that writes nothing from when deaf is set.
+type deafened struct {
+	net.Conn
+	deaf *atomic.Bool
+}
+
+func (d *deafened) Write(p []byte) (int, error) {
+	if d.deaf.Load() {
+		return len(p), nil
+	}
+	return d.Conn.Write(p)
 }
 
 // app is a run with these flags.

@@ -19,35 +19,58 @@ import (
 	"github.com/chronik-io/chronik/internal/ctl/contexts"
 )
 
-// dialTime bounds the first answer: who asks should not wait where nobody is.
+// dialTime bounds the first answer: a command should not wait where no broker is.
 const dialTime = 10 * time.Second
 
-// Client connects, and fails quickly where nobody answers.
+// Client connects, and fails quickly where no broker answers. Requests wait for as long
+// as their kind needs.
 func (a *App) Client(ctx context.Context, opts ...kgo.Opt) (*kgo.Client, error) {
+	return a.client(ctx, 0, opts...)
+}
+
+// client is Client on whose connections no answer is waited for longer than limit, 0 for
+// no such bound.
+func (a *App) client(ctx context.Context, limit time.Duration, opts ...kgo.Opt) (*kgo.Client, error) {
 	base, err := a.Settings.Options()
 	if err != nil {
 		return nil, Usage("%w", err)
 	}
-	limit := a.Settings.Timeout()
+	d := &dialer{tcp: a.dial, limit: limit}
+	if d.tls, err = a.Settings.TLSConfig(); err != nil {
+		return nil, Usage("%w", err)
+	}
+	timeout := a.Settings.Timeout()
+	first := min(timeout, dialTime)
 	base = append(base,
 		kgo.ClientID("chronikctl"),
 		kgo.SoftwareNameAndVersion("chronikctl", SoftwareVersion(a.Version)),
-		kgo.RetryTimeout(limit),
-		kgo.RecordDeliveryTimeout(max(limit, time.Second)),
-		kgo.DialTimeout(min(limit, dialTime)),
+		kgo.RetryTimeout(timeout),
+		kgo.RecordDeliveryTimeout(max(timeout, time.Second)),
+		kgo.RequestTimeoutOverhead(max(first, 100*time.Millisecond)), // the least that the library takes
+		kgo.Dialer(d.dial),
 	)
 	cl, err := kgo.NewClient(append(base, opts...)...)
 	if err != nil {
 		return nil, Usage("%w", err)
 	}
-	ctx, cancel := context.WithTimeout(ctx, min(limit, dialTime))
+	ctx, cancel := context.WithTimeout(ctx, first)
 	defer cancel()
 	if err := cl.Ping(ctx); err != nil {
 		cl.Close()
-		return nil, WithCode(ExitUnreachable, fmt.Errorf("no answer from %s (%s): %w; %s",
-			strings.Join(a.Settings.Seeds(), ", "), a.Settings.Source(contexts.Brokers), plainly(err), a.whyNoAnswer(err)))
+		return nil, a.noAnswer(ctx, err, d.connected.Load(), first)
 	}
 	return cl, nil
+}
+
+// noAnswer is the error of a first request that failed, in ctx, which is over after the
+// time first.
+func (a *App) noAnswer(ctx context.Context, err error, connected bool, first time.Duration) error {
+	from := fmt.Sprintf("no answer from %s (%s)", strings.Join(a.Settings.Seeds(), ", "), a.Settings.Source(contexts.Brokers))
+	var timeout net.Error
+	if connected && (ctx.Err() != nil || errors.As(err, &timeout) && timeout.Timeout()) && !web(err) {
+		return WithCode(ExitUnreachable, fmt.Errorf("%s within %v: connected, but nothing answers there; a broker that hangs says more in its log, --timeout allows more time", from, first))
+	}
+	return WithCode(ExitUnreachable, fmt.Errorf("%s: %w; %s", from, plainly(err), a.whyNoAnswer(err)))
 }
 
 // whyNoAnswer is what to look at where no broker answered.
@@ -81,9 +104,9 @@ func (a *App) whyNoAnswer(err error) string {
 	return "is it running, and is --brokers right?"
 }
 
-// Connect is Client for requests that are no data.
+// Connect is Client for requests that are no data: each is answered within --timeout.
 func (a *App) Connect(ctx context.Context) (*kadm.Client, error) {
-	cl, err := a.Client(ctx)
+	cl, err := a.client(ctx, a.Settings.Timeout())
 	if err != nil {
 		return nil, err
 	}

@@ -1,8 +1,9 @@
 // Package consume is chronikctl consume: records of a topic, printed.
 //
 // It promises that without --follow it prints what the topic held when it was
-// asked and ends, that records of one partition come in their order, and that a
-// group's offset is committed only for what was printed. internal/ctl calls New.
+// asked and ends, that records of one partition come in their order, that a partition
+// which cannot be read keeps no other from being read and is an error at the end, and
+// that a group's offset is committed only for what was printed. internal/ctl calls New.
 package consume
 
 import (
@@ -10,6 +11,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"time"
 
 	"github.com/spf13/cobra"
 	"github.com/twmb/franz-go/pkg/kadm"
@@ -27,7 +29,8 @@ func New(a *cli.App) *cobra.Command {
 		Use: "consume TOPIC", Short: "Print records",
 		Long: "consume prints what a topic holds, up to the end that it had when it was asked, and ends. With --follow it goes on until\n" +
 			"it is interrupted. Records of one partition come in order. With --group it reads as a member of that group, from where\n" +
-			"the group is, and commits what it has printed.\n\n" + formatHelp,
+			"the group is, and commits what it has printed. A partition that cannot be read is named at the end, with exit code 1; the\n" +
+			"others are read all the same.\n\n" + formatHelp,
 		Example: "  chronikctl consume orders --from 1h --follow\n  chronikctl consume orders --partition 0 --from 1200 --until 1300 -o json\n" +
 			"  chronikctl consume orders --from -10 --format '%p:%o %k=%v\\n'\n  chronikctl consume orders --group audit --count 100\n" +
 			"  chronikctl consume orders --group audit --group-protocol consumer --follow",
@@ -47,7 +50,7 @@ func New(a *cli.App) *cobra.Command {
 }
 
 func run(ctx context.Context, a *cli.App, o *options, topic string) error {
-	r := &reader{options: o, topic: topic, note: a.Note, out: bufio.NewWriterSize(a.Out, 64<<10), sink: a.Out, left: map[int32]span{}, last: map[int32]*kgo.Record{}, own: map[int32]bool{}}
+	r := newReader(a, o, topic)
 	cl, err := a.Client(ctx, o.client(topic, r)...)
 	if err != nil {
 		return err
@@ -63,13 +66,18 @@ func run(ctx context.Context, a *cli.App, o *options, topic string) error {
 	}
 	if o.group == "" {
 		if len(r.left) == 0 && !o.follow {
-			return nil
+			return r.unread()
 		}
 		cl.AddConsumePartitions(map[string]map[int32]kgo.Offset{topic: from})
 	}
 	r.bar = progress.New(a.Err, !o.follow && terminal.Is(a.Err) && !terminal.Is(a.Out), topic, r.total())
 	defer r.bar.End()
-	return errors.Join(r.run(ctx), r.flush())
+	return errors.Join(r.run(ctx), r.flush(), r.unread())
+}
+
+func newReader(a *cli.App, o *options, topic string) *reader {
+	return &reader{options: o, topic: topic, note: a.Note, out: bufio.NewWriterSize(a.Out, 64<<10), sink: a.Out,
+		left: map[int32]span{}, lost: map[int32]error{}, paused: map[int32]time.Time{}, last: map[int32]*kgo.Record{}, own: map[int32]bool{}}
 }
 
 // flush hands out what was printed.

@@ -2,9 +2,9 @@ package consume
 
 import (
 	"context"
-	"fmt"
 
 	"github.com/twmb/franz-go/pkg/kerr"
+	"github.com/twmb/franz-go/pkg/kgo"
 	"github.com/twmb/franz-go/pkg/kmsg"
 
 	"github.com/chronik-io/chronik/internal/ctl/cli"
@@ -23,7 +23,10 @@ func (r *reader) skipGaps(ctx context.Context) error {
 	for p, s := range r.left {
 		next, err := r.nextRecord(ctx, p, s.next)
 		if err != nil {
-			return cli.Refused(fmt.Sprintf("%s partition %d", r.topic, p), err, "")
+			if err := r.failed(ctx, p, err); err != nil {
+				return err
+			}
+			continue
 		}
 		if next >= s.end && s.end <= r.ends[r.topic][p].End {
 			delete(r.left, p)
@@ -35,16 +38,47 @@ func (r *reader) skipGaps(ctx context.Context) error {
 // nextRecord is an offset at or after from below which, from there on, no record
 // is left: the base of a batch that has records, or the end.
 func (r *reader) nextRecord(ctx context.Context, partition int32, from int64) (int64, error) {
-	req, err := r.probe(ctx, partition, from)
+	p, err := r.probe(ctx, partition)
 	if err != nil {
 		return from, err
 	}
-	leader, err := r.leader(ctx, partition)
+	return p.next(ctx, from)
+}
+
+// probe asks the leader of a partition what lies at an offset.
+type probe struct {
+	leader *kgo.Broker
+	req    *kmsg.FetchRequest // of one partition
+}
+
+// probe finds the leader of a partition.
+func (r *reader) probe(ctx context.Context, partition int32) (*probe, error) {
+	topics, err := r.admin.ListTopicsWithInternal(ctx, r.topic)
 	if err != nil {
-		return from, err
+		return nil, cli.Words(err)
 	}
+	d, ok := topics[r.topic].Partitions[partition]
+	if !ok {
+		return nil, kerr.UnknownTopicOrPartition
+	}
+	if d.Err != nil {
+		return nil, d.Err
+	}
+	req := kmsg.NewPtrFetchRequest()
+	req.ReplicaID, req.MaxWaitMillis, req.MinBytes, req.MaxBytes = -1, 0, 0, probeBytes // without waiting for more
+	t, p := kmsg.NewFetchRequestTopic(), kmsg.NewFetchRequestTopicPartition()
+	t.Topic, t.TopicID = r.topic, topics[r.topic].ID
+	p.Partition, p.PartitionMaxBytes = partition, probeBytes
+	t.Partitions = append(t.Partitions, p)
+	req.Topics = append(req.Topics, t)
+	return &probe{r.client.Broker(int(d.Leader)), req}, nil
+}
+
+// next is nextRecord.
+func (p *probe) next(ctx context.Context, from int64) (int64, error) {
 	for {
-		resp, err := req.RequestWith(ctx, r.client.Broker(int(leader)))
+		p.req.Topics[0].Partitions[0].FetchOffset = from
+		resp, err := p.req.RequestWith(ctx, p.leader)
 		if err != nil {
 			return from, err
 		}
@@ -62,7 +96,7 @@ func (r *reader) nextRecord(ctx context.Context, partition int32, from int64) (i
 			}
 			return next, nil
 		}
-		from, req.Topics[0].Partitions[0].FetchOffset = next, next
+		from = next
 	}
 }
 
@@ -84,35 +118,4 @@ func after(batches []byte, from int64) (next int64, full bool) {
 		next, batches = max(next, last+1), batches[size:]
 	}
 	return next, len(batches) > 0
-}
-
-// probe is a request for what lies at an offset, without waiting for more.
-func (r *reader) probe(ctx context.Context, partition int32, from int64) (*kmsg.FetchRequest, error) {
-	topics, err := r.admin.ListTopicsWithInternal(ctx, r.topic)
-	if err != nil {
-		return nil, cli.Words(err)
-	}
-	req := kmsg.NewPtrFetchRequest()
-	req.ReplicaID, req.MaxWaitMillis, req.MinBytes, req.MaxBytes = -1, 0, 0, probeBytes
-	t, p := kmsg.NewFetchRequestTopic(), kmsg.NewFetchRequestTopicPartition()
-	t.Topic, t.TopicID = r.topic, topics[r.topic].ID
-	p.Partition, p.FetchOffset, p.PartitionMaxBytes = partition, from, probeBytes
-	t.Partitions = append(t.Partitions, p)
-	req.Topics = append(req.Topics, t)
-	return req, nil
-}
-
-func (r *reader) leader(ctx context.Context, partition int32) (int32, error) {
-	topics, err := r.admin.ListTopicsWithInternal(ctx, r.topic)
-	if err != nil {
-		return 0, cli.Words(err)
-	}
-	d, ok := topics[r.topic].Partitions[partition]
-	if !ok {
-		return 0, kerr.UnknownTopicOrPartition
-	}
-	if d.Err != nil {
-		return 0, d.Err
-	}
-	return d.Leader, nil
 }

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"slices"
 	"time"
 
@@ -101,18 +102,24 @@ func (r *reader) reassign(ctx context.Context) error {
 	if err != nil {
 		return cli.Refused("offsets of group "+r.group, cli.Words(err), "")
 	}
-	fresh, err := r.fresh(ctx, news)
+	at := map[int32]int64{}
+	var begun []int32
+	for _, p := range news {
+		if o, ok := committed.Lookup(r.topic, p); ok && o.Err == nil && o.At >= 0 {
+			at[p] = o.At
+		} else if r.lost[p] == nil {
+			begun = append(begun, p)
+		}
+	}
+	fresh, err := r.fresh(ctx, begun)
 	if err != nil {
 		return err
 	}
-	for _, p := range news {
+	maps.Copy(at, fresh)
+	for p, next := range at {
 		x := r.ends[r.topic][p]
-		at := fresh[p]
-		if o, ok := committed.Lookup(r.topic, p); ok && o.Err == nil && o.At >= 0 {
-			at = o.At
-		}
-		if at = max(at, x.Start); at < x.End {
-			r.left[p] = span{at, x.End}
+		if next = max(next, x.Start); next < x.End && r.lost[p] == nil {
+			r.left[p] = span{next, x.End}
 		}
 	}
 	return nil
@@ -124,8 +131,7 @@ func (r *reader) fresh(ctx context.Context, some []int32) (map[int32]int64, erro
 	for _, p := range some {
 		own[r.topic][p] = r.ends[r.topic][p]
 	}
-	found, err := own.Find(ctx, r.admin, r.begin)
-	return found[r.topic], err
+	return r.find(ctx, own, r.begin)
 }
 
 // commit stores how far the member has printed. An interrupt does not keep it

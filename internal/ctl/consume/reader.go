@@ -6,6 +6,8 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"maps"
+	"slices"
 	"sync"
 	"syscall"
 	"time"
@@ -16,6 +18,7 @@ import (
 
 	"github.com/chronik-io/chronik/internal/ctl/cli"
 	"github.com/chronik-io/chronik/internal/ctl/offsets"
+	"github.com/chronik-io/chronik/internal/ctl/parse"
 	"github.com/chronik-io/chronik/internal/ctl/progress"
 	"github.com/chronik-io/chronik/internal/terminal"
 )
@@ -39,7 +42,9 @@ type reader struct {
 	note   func(format string, args ...any) // tells people
 	line   []byte
 
-	left    map[int32]span        // partitions whose end was not reached
+	left    map[int32]span        // partitions whose end was not reached, or that are followed
+	lost    map[int32]error       // partitions that cannot be read, see lose
+	paused  map[int32]time.Time   // partitions that are not fetched until then, see failed
 	ends    offsets.Ranges        // of the topic when it was asked
 	printed int64                 // records
 	away    bool                  // the member has told that it is out of its group
@@ -52,38 +57,40 @@ type reader struct {
 	own     map[int32]bool // the member's partitions now
 }
 
-// plan finds where each partition starts and ends.
+// plan finds where each partition starts and ends. One that the broker does not know the
+// offsets of is lost.
 func (r *reader) plan(ctx context.Context) (map[int32]kgo.Offset, error) {
-	ranges, err := offsets.List(ctx, r.admin, r.committed, r.topic)
+	ranges, failed, err := offsets.Ask(ctx, r.admin, r.committed, map[string][]int32{r.topic: r.some})
 	if err != nil {
 		return nil, err
 	}
-	if err := ranges.Keep(r.topic, r.some); err != nil {
-		return nil, err
-	}
+	r.loseAll(failed)
 	r.ends = ranges
 	if r.group != "" {
 		return nil, nil
 	}
-	begin, err := ranges.Find(ctx, r.admin, r.begin)
+	begin, err := r.find(ctx, ranges, r.begin)
 	if err != nil {
 		return nil, err
 	}
 	stop := begin
 	if r.until != "" {
-		if stop, err = ranges.Find(ctx, r.admin, r.end); err != nil {
+		if stop, err = r.find(ctx, ranges, r.end); err != nil {
 			return nil, err
 		}
 	}
 	from := map[int32]kgo.Offset{}
 	for _, p := range ranges.Partitions(r.topic) {
-		x, at := ranges[r.topic][p], begin[r.topic][p]
+		if r.lost[p] != nil {
+			continue
+		}
+		x, at := ranges[r.topic][p], begin[p]
 		if err := within(r.topic, p, "--from", at, x.Start, x.End); err != nil {
 			return nil, err
 		}
 		end := x.End
 		if r.until != "" {
-			end = stop[r.topic][p]
+			end = stop[p]
 		}
 		if !r.follow {
 			end = min(end, x.End)
@@ -94,6 +101,19 @@ func (r *reader) plan(ctx context.Context) (map[int32]kgo.Offset, error) {
 		}
 	}
 	return from, nil
+}
+
+// find is where a position is in each partition; those without an answer are lost.
+func (r *reader) find(ctx context.Context, in offsets.Ranges, at parse.Position) (map[int32]int64, error) {
+	found, failed, err := in.Find(ctx, r.admin, at)
+	r.loseAll(failed)
+	return found[r.topic], err
+}
+
+func (r *reader) loseAll(failed offsets.Failures) {
+	for _, p := range slices.Sorted(maps.Keys(failed[r.topic])) {
+		r.lose(p, failed[r.topic][p])
+	}
 }
 
 // total is how many offsets are to be read, for the bar.
@@ -118,16 +138,17 @@ func (r *reader) run(ctx context.Context) error {
 				return err
 			}
 		}
+		r.resume()
 		poll, cancel := context.WithTimeout(ctx, patience)
 		fetches := r.client.PollFetches(poll)
 		cancel()
 		if ctx.Err() != nil {
 			return nil
 		}
-		if err := r.failure(fetches); err != nil {
+		if err := r.reassign(ctx); err != nil {
 			return err
 		}
-		if err := r.reassign(ctx); err != nil {
+		if err := r.failure(ctx, fetches); err != nil {
 			return err
 		}
 		full, err := r.take(fetches)
@@ -165,8 +186,8 @@ func (r *reader) over() bool {
 	return r.started && len(r.news) == 0
 }
 
-// failure is the first error of a poll that is not its time.
-func (r *reader) failure(fetches kgo.Fetches) error {
+// failure handles the errors of a poll, and returns the first one that ends the reading.
+func (r *reader) failure(ctx context.Context, fetches kgo.Fetches) error {
 	for _, e := range fetches.Errors() {
 		switch {
 		case errors.Is(e.Err, context.DeadlineExceeded), errors.Is(e.Err, context.Canceled):
@@ -178,7 +199,9 @@ func (r *reader) failure(fetches kgo.Fetches) error {
 		case e.Topic == "":
 			return cli.Refused("consume "+r.topic, e.Err, "")
 		default:
-			return cli.Refused(fmt.Sprintf("%s partition %d", e.Topic, e.Partition), e.Err, "")
+			if err := r.failed(ctx, e.Partition, e.Err); err != nil {
+				return err
+			}
 		}
 	}
 	return nil
@@ -205,8 +228,11 @@ func (r *reader) take(fetches kgo.Fetches) (full bool, err error) {
 // record prints one record and reports whether the count is full.
 func (r *reader) record(rec *kgo.Record) (full bool, err error) {
 	r.away = false
+	r.found(rec.Partition)
 	s, waiting := r.left[rec.Partition]
-	if !r.endless() {
+	if r.endless() {
+		r.left[rec.Partition] = span{rec.Offset + 1, s.end}
+	} else {
 		if !waiting || rec.Offset >= s.end {
 			delete(r.left, rec.Partition)
 			return false, nil // it came after this partition's end was asked for

@@ -162,9 +162,12 @@ func TestEachTLSSettingTurnsTLSOn(t *testing.T) {
 		if !s.Encrypted() || err != nil || c.InsecureSkipVerify != s.Bool(TLSInsecure) || c.ServerName != flags[TLSServerName] {
 			t.Errorf("%v: %v, %v", flags, s.Encrypted(), err)
 		}
-		if opts, err := s.Options(); err != nil || len(opts) != 2 {
-			t.Errorf("%v: %d options, %v", flags, len(opts), err)
-		}
+	}
+}
+
+func TestWithoutATLSSettingThereIsNoTLS(t *testing.T) {
+	if c, err := settings(t, nil).TLSConfig(); c != nil || err != nil {
+		t.Errorf("%v, %v", c, err)
 	}
 }
 

@@ -15,17 +15,10 @@ import (
 	"github.com/twmb/franz-go/pkg/sasl/scram"
 )
 
-// Options are the client's options for brokers, TLS and SASL. An error names the
-// file that cannot be used.
+// Options are the client's options for brokers and SASL; TLSConfig belongs to its
+// dialer. An error names the file that cannot be used.
 func (s Settings) Options() ([]kgo.Opt, error) {
 	opts := []kgo.Opt{kgo.SeedBrokers(s.Seeds()...)}
-	if s.Encrypted() {
-		c, err := s.TLSConfig()
-		if err != nil {
-			return nil, err
-		}
-		opts = append(opts, kgo.DialTLSConfig(c))
-	}
 	mechanism, err := s.mechanism()
 	if err != nil {
 		return nil, err
@@ -41,8 +34,11 @@ func (s Settings) Encrypted() bool {
 	return s.Bool(TLS) || s.Bool(TLSInsecure) || s.Get(TLSCA)+s.Get(TLSCert)+s.Get(TLSServerName) != ""
 }
 
-// TLSConfig is how the brokers' certificates are checked.
+// TLSConfig is how the brokers' certificates are checked; nil without TLS.
 func (s Settings) TLSConfig() (*tls.Config, error) {
+	if !s.Encrypted() {
+		return nil, nil
+	}
 	c := &tls.Config{MinVersion: tls.VersionTLS12, ServerName: s.Get(TLSServerName), InsecureSkipVerify: s.Bool(TLSInsecure)}
 	if path := s.Get(TLSCA); path != "" {
 		pem, err := os.ReadFile(path)

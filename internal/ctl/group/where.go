@@ -1,6 +1,7 @@
 package group
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -151,17 +152,12 @@ func (w *where) plan(ctx context.Context, adm *kadm.Client, d *described) ([]mov
 	if len(only) == 0 {
 		return nil, errors.New("it has no offsets; name the topics with --topic")
 	}
-	ranges, err := offsets.List(ctx, adm, false, slices.Sorted(maps.Keys(only))...)
+	ranges, err := offsets.List(ctx, adm, only)
 	if err != nil {
 		return nil, err
 	}
-	for topic, partitions := range only {
-		if err := ranges.Keep(topic, partitions); err != nil {
-			return nil, err
-		}
-	}
-	found, err := ranges.Find(ctx, adm, w.at)
-	if err != nil {
+	found, failed, err := ranges.Find(ctx, adm, w.at)
+	if err = cmp.Or(err, failed.Err()); err != nil {
 		return nil, err
 	}
 	for _, o := range w.read {

@@ -15,6 +15,7 @@ import (
 
 	"github.com/twmb/franz-go/pkg/kadm"
 	"github.com/twmb/franz-go/pkg/kerr"
+	"github.com/twmb/franz-go/pkg/kmsg"
 
 	"github.com/chronik-io/chronik/internal/ctl/cli"
 	"github.com/chronik-io/chronik/internal/ctl/parse"
@@ -29,81 +30,148 @@ type Ranges map[string]map[int32]Range
 // Partitions are the partitions of a topic, sorted.
 func (r Ranges) Partitions(topic string) []int32 { return slices.Sorted(maps.Keys(r[topic])) }
 
-// List asks for the whole topics. With committed a range ends where an open
-// transaction begins.
-func List(ctx context.Context, adm *kadm.Client, committed bool, topics ...string) (Ranges, error) {
+// Failures are the partitions that the broker did not answer for, each with an error
+// that names it.
+type Failures map[string]map[int32]error
+
+// Err is the error of the first partition in order, nil for none.
+func (f Failures) Err() error {
+	for _, topic := range slices.Sorted(maps.Keys(f)) {
+		for _, p := range slices.Sorted(maps.Keys(f[topic])) {
+			return f[topic][p]
+		}
+	}
+	return nil
+}
+
+func (f Failures) add(topic string, partition int32, err error) {
+	if f[topic] == nil {
+		f[topic] = map[int32]error{}
+	}
+	f[topic][partition] = cli.Refused(Place(topic, partition), err, "")
+}
+
+// Place names a partition in errors.
+func Place(topic string, partition int32) string {
+	return fmt.Sprintf("%s partition %d", topic, partition)
+}
+
+// List is Ask for callers that need every partition that they asked for.
+func List(ctx context.Context, adm *kadm.Client, wanted map[string][]int32) (Ranges, error) {
+	r, failed, err := Ask(ctx, adm, false, wanted)
+	if err == nil {
+		err = failed.Err()
+	}
+	return r, err
+}
+
+// Ask asks for the wanted partitions of topics, all of a topic for none. With
+// committed a range ends where an open transaction begins. A partition that the broker
+// does not answer for is in Failures and not in Ranges; one that does not exist is an
+// error, as is a topic.
+func Ask(ctx context.Context, adm *kadm.Client, committed bool, wanted map[string][]int32) (Ranges, Failures, error) {
+	topics := slices.Sorted(maps.Keys(wanted))
+	failed := Failures{}
 	starts, err := adm.ListStartOffsets(ctx, topics...)
-	if err := first(ctx, adm, starts, err); err != nil {
-		return nil, err
+	if err := failed.gather(ctx, adm, starts, err); err != nil {
+		return nil, nil, err
 	}
 	list := adm.ListEndOffsets
 	if committed {
 		list = adm.ListCommittedOffsets
 	}
 	ends, err := list(ctx, topics...)
-	if err := first(ctx, adm, ends, err); err != nil {
-		return nil, err
+	if err := failed.gather(ctx, adm, ends, err); err != nil {
+		return nil, nil, err
 	}
 	r := Ranges{}
 	for _, topic := range topics {
 		r[topic] = map[int32]Range{}
 		for p, start := range starts[topic] {
-			if end, ok := ends.Lookup(topic, p); ok {
+			if end, ok := ends.Lookup(topic, p); ok && failed[topic][p] == nil {
 				r[topic][p] = Range{start.Offset, end.Offset}
 			}
 		}
-		if len(r[topic]) == 0 {
-			return nil, cli.Refused(topic, cli.NoTopic(ctx, adm, topic), "")
+		if len(r[topic])+len(failed[topic]) == 0 {
+			return nil, nil, cli.Refused(topic, cli.NoTopic(ctx, adm, topic), "")
+		}
+		if err := keep(topic, wanted[topic], r[topic], failed[topic]); err != nil {
+			return nil, nil, err
 		}
 	}
-	return r, nil
+	return r, failed, nil
 }
 
-// first is the first partition's error in an answer.
-func first(ctx context.Context, adm *kadm.Client, l kadm.ListedOffsets, err error) error {
-	if err != nil {
+// gather adds the partitions that an answer lacks or has errors for. What concerns a
+// whole topic, or the request, is an error.
+func (f Failures) gather(ctx context.Context, adm *kadm.Client, l kadm.ListedOffsets, err error) error {
+	var shards *kadm.ShardErrors
+	switch {
+	case errors.As(err, &shards) && !shards.AllFailed:
+		for _, s := range shards.Errs { // as of partitions without a leader
+			if req, ok := s.Req.(*kmsg.ListOffsetsRequest); ok {
+				f.unanswered(req, s.Err)
+			}
+		}
+	case err != nil:
 		return cli.Refused("list offsets", cli.Words(err), "")
 	}
 	for _, topic := range slices.Sorted(maps.Keys(l)) {
-		for _, p := range slices.Sorted(maps.Keys(l[topic])) {
-			switch o := l[topic][p]; {
+		for p, o := range l[topic] {
+			switch {
 			case o.Err == nil:
 			case p < 0 && errors.Is(o.Err, kerr.UnknownTopicOrPartition):
 				return cli.Refused(topic, cli.NoTopic(ctx, adm, topic), "")
 			case p < 0:
 				return cli.Refused(topic, o.Err, "")
 			default:
-				return cli.Refused(fmt.Sprintf("%s partition %d", topic, p), o.Err, "")
+				f.add(topic, p, o.Err)
 			}
 		}
 	}
 	return nil
 }
 
-// Keep leaves only these partitions of a topic, all where there are none; one
-// that does not exist is an error.
-func (r Ranges) Keep(topic string, partitions []int32) error {
-	for _, p := range partitions {
-		if _, ok := r[topic][p]; !ok {
-			return cli.Refused(fmt.Sprintf("%s partition %d", topic, p), kerr.UnknownTopicOrPartition,
-				fmt.Sprintf("the topic has partitions 0 to %d", len(r[topic])-1))
+func (f Failures) unanswered(req *kmsg.ListOffsetsRequest, err error) {
+	for _, t := range req.Topics {
+		for _, p := range t.Partitions {
+			f.add(t.Topic, p.Partition, err)
 		}
 	}
-	if len(partitions) > 0 {
-		maps.DeleteFunc(r[topic], func(p int32, _ Range) bool { return !slices.Contains(partitions, p) })
+}
+
+// keep leaves only the wanted partitions, all where none are named; one that does not
+// exist is an error.
+func keep(topic string, wanted []int32, known map[int32]Range, failed map[int32]error) error {
+	if len(wanted) == 0 {
+		return nil
 	}
+	last := len(known) + len(failed) - 1
+	for _, p := range wanted {
+		_, ok := known[p]
+		if !ok && failed[p] == nil {
+			return cli.Refused(Place(topic, p), kerr.UnknownTopicOrPartition, fmt.Sprintf("the topic has partitions 0 to %d", last))
+		}
+	}
+	maps.DeleteFunc(known, func(p int32, _ Range) bool { return !slices.Contains(wanted, p) })
+	maps.DeleteFunc(failed, func(p int32, _ error) bool { return !slices.Contains(wanted, p) })
 	return nil
 }
 
-// Find is where a position is in each partition. An offset that stands in the
-// position is taken as it is, whether the partition has it or not.
-func (r Ranges) Find(ctx context.Context, adm *kadm.Client, at parse.Position) (map[string]map[int32]int64, error) {
+// Find is where a position is in each partition. An offset in the position is returned
+// as it is, whether the partition has it or not. A partition for which the broker does
+// not answer is in Failures only.
+func (r Ranges) Find(ctx context.Context, adm *kadm.Client, at parse.Position) (map[string]map[int32]int64, Failures, error) {
 	var after kadm.ListedOffsets
+	failed := Failures{}
 	if at.Kind == parse.FromTime {
 		var err error
 		after, err = adm.ListOffsetsAfterMilli(ctx, at.Time.UnixMilli(), slices.Sorted(maps.Keys(r))...)
-		if err := first(ctx, adm, after, err); err != nil {
-			return nil, err
+		if err := failed.gather(ctx, adm, after, err); err != nil {
+			return nil, nil, err
+		}
+		for topic, partitions := range failed { // it was asked for whole topics
+			maps.DeleteFunc(partitions, func(p int32, _ error) bool { _, ok := r[topic][p]; return !ok })
 		}
 	}
 	found := map[string]map[int32]int64{}
@@ -121,12 +189,15 @@ func (r Ranges) Find(ctx context.Context, adm *kadm.Client, at parse.Position) (
 				found[topic][p] = at.Offset
 			case parse.FromTime:
 				o, ok := after.Lookup(topic, p)
-				if !ok {
-					return nil, fmt.Errorf("%s partition %d: the broker did not say where %v is", topic, p, at)
+				switch {
+				case failed[topic][p] != nil:
+				case !ok:
+					failed.add(topic, p, fmt.Errorf("the broker did not say where %v is", at))
+				default:
+					found[topic][p] = min(max(o.Offset, x.Start), x.End)
 				}
-				found[topic][p] = min(max(o.Offset, x.Start), x.End)
 			}
 		}
 	}
-	return found, nil
+	return found, failed, nil
 }

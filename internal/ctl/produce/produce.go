@@ -10,6 +10,7 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"slices"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -51,14 +52,17 @@ func run(cmd *cobra.Command, a *cli.App, o *options, topic string) error {
 		return err
 	}
 	defer in.Close()
-	said := newVerdicts()
-	cl, err := a.Client(cmd.Context(), append(o.client(topic), kgo.WithLogger(said))...)
+	said, way := newVerdicts(), &detour{}
+	cl, err := a.Client(cmd.Context(), append([]kgo.Opt{kgo.WithLogger(said), kgo.RecordPartitioner(way)}, o.client(topic)...)...)
 	if err != nil {
 		return err
 	}
 	defer cl.Close()
-	if err := missing(cmd.Context(), a, cl, topic); err != nil {
+	if way.closed, err = look(cmd.Context(), a, cl, topic); err != nil {
 		return err
+	}
+	if len(way.closed) > 0 && o.partition < 0 && !o.keepPlace {
+		a.Note("note: %s cannot be written, records without a key go to the others; chronikctl cluster health names the cause", way)
 	}
 	bar := progress.New(a.Err, o.file != "" && terminal.Is(a.Err), topic, size)
 	w := &writer{client: cl, topic: topic, o: o, bar: bar, said: said, patience: max(a.Settings.Timeout(), time.Second), broken: make(chan struct{})}
@@ -68,22 +72,32 @@ func run(cmd *cobra.Command, a *cli.App, o *options, topic string) error {
 	return err
 }
 
-// missing tells who writes to a topic that does not exist that it will be made:
-// a name may be mistaken. An error is that of asking.
-func missing(ctx context.Context, a *cli.App, cl *kgo.Client, topic string) error {
+// look asks for the topic and returns its partitions that take no records. Where there
+// is no such topic it says that the topic will be made: a name may be mistaken. An error
+// is that of asking.
+func look(ctx context.Context, a *cli.App, cl *kgo.Client, topic string) (closed []int32, err error) {
 	req := kmsg.NewPtrMetadataRequest() // the client's own would make the topic
 	t := kmsg.NewMetadataRequestTopic()
 	t.Topic = &topic
 	req.Topics = append(req.Topics, t)
 	resp, err := req.RequestWith(ctx, cl)
 	if err != nil {
-		return cli.Refused("ask for topic "+topic, err, "")
+		return nil, cli.Refused("ask for topic "+topic, err, "")
+	}
+	if len(resp.Topics) != 1 {
+		return nil, nil
 	}
 	// Any other error is the first record's too, which says more of it.
-	if len(resp.Topics) == 1 && resp.Topics[0].ErrorCode == kerr.UnknownTopicOrPartition.Code {
+	if resp.Topics[0].ErrorCode == kerr.UnknownTopicOrPartition.Code {
 		a.Note("note: %s; the first record makes it, where the broker lets it (auto.create.topics.enable)", cli.Mistaken(ctx, kadm.NewClient(cl), topic))
 	}
-	return nil
+	for _, p := range resp.Topics[0].Partitions {
+		if p.Leader < 0 || slices.Contains(p.OfflineReplicas, p.Leader) {
+			closed = append(closed, p.Partition)
+		}
+	}
+	slices.Sort(closed)
+	return closed, nil
 }
 
 // open is the input and its size, 0 where it is not known.

@@ -1,6 +1,7 @@
 package topic
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -62,15 +63,12 @@ func trim(a *cli.App) *cobra.Command {
 
 // plan finds the new start of each partition.
 func plan(ctx context.Context, adm *kadm.Client, topic string, some []int32, at parse.Position) ([]cut, error) {
-	r, err := offsets.List(ctx, adm, false, topic)
+	r, err := offsets.List(ctx, adm, map[string][]int32{topic: some})
 	if err != nil {
 		return nil, fmt.Errorf("trim %w", err)
 	}
-	if err := r.Keep(topic, some); err != nil {
-		return nil, fmt.Errorf("trim %w", err)
-	}
-	found, err := r.Find(ctx, adm, at)
-	if err != nil {
+	found, failed, err := r.Find(ctx, adm, at)
+	if err = cmp.Or(err, failed.Err()); err != nil {
 		return nil, fmt.Errorf("trim %w", err)
 	}
 	var cuts []cut

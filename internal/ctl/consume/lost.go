@@ -1,0 +1,133 @@
+package consume
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"time"
+
+	"github.com/twmb/franz-go/pkg/kerr"
+
+	"github.com/chronik-io/chronik/internal/ctl/cli"
+	"github.com/chronik-io/chronik/internal/ctl/offsets"
+)
+
+// A partition that cannot be read does not end the reading of the others: it is set
+// aside, and its error is reported at the end. A reader that follows reports it at once
+// and tries again, because the broker may recover.
+
+// retryGap is how long a partition is not fetched after an error.
+const retryGap = time.Second
+
+// unreadable reports whether an error says that a partition's records cannot be read.
+func unreadable(err error) bool {
+	return errors.Is(err, kerr.KafkaStorageError) || errors.Is(err, kerr.CorruptMessage)
+}
+
+// lose sets a partition aside with the error to report.
+func (r *reader) lose(p int32, err error) {
+	delete(r.left, p)
+	if r.lost[p] != nil {
+		return
+	}
+	r.lost[p] = err
+	if r.follow {
+		r.note("note: %v; the other partitions are read, this one is tried again", err)
+	}
+}
+
+// found takes a partition back that can be read again.
+func (r *reader) found(p int32) {
+	if r.lost[p] != nil {
+		delete(r.lost, p)
+		r.note("note: %s is read again", offsets.Place(r.topic, p))
+	}
+}
+
+// failed decides about an error of one partition: it is lost, or fetched again later.
+// Any other error is returned.
+func (r *reader) failed(ctx context.Context, p int32, err error) error {
+	switch k := (*kerr.Error)(nil); {
+	case unreadable(err):
+		if r.lost[p] == nil {
+			err = r.explain(ctx, p, err)
+		}
+		r.lose(p, err)
+	case !errors.As(err, &k) || !k.Retriable:
+		return cli.Refused(offsets.Place(r.topic, p), err, "")
+	}
+	// Without a pause the client would ask again at once, for ever.
+	r.client.PauseFetchPartitions(map[string][]int32{r.topic: {p}})
+	r.paused[p] = time.Now().Add(retryGap)
+	return nil
+}
+
+// resume fetches partitions again whose pause is over. Those that are lost stay so,
+// except for a reader that follows.
+func (r *reader) resume() {
+	now := time.Now()
+	for p, until := range r.paused {
+		if now.After(until) && (r.follow || r.lost[p] == nil) {
+			delete(r.paused, p)
+			r.client.ResumeFetchPartitions(map[string][]int32{r.topic: {p}})
+		}
+	}
+}
+
+// explain adds to the error of a damaged batch where the partition can be read again.
+func (r *reader) explain(ctx context.Context, p int32, err error) error {
+	message := ""
+	s, known := r.left[p]
+	if end := r.ends[r.topic][p].End; known && s.next < end && errors.Is(err, kerr.CorruptMessage) {
+		message = fmt.Sprintf("nothing can be read from offset %d on", s.next)
+		if next, ok := r.beyond(ctx, p, s.next, end); ok {
+			message = fmt.Sprintf("offsets %d to %d cannot be read; chronikctl consume %s --partition %d --from %d reads what follows", s.next, next-1, r.topic, p, next)
+		}
+	}
+	return cli.Refused(offsets.Place(r.topic, p), err, message)
+}
+
+// beyond finds an offset after from, below end, that can be read although the one before
+// it cannot: where the damage ends, unless there is more of it. It doubles the distance
+// until a fetch succeeds and then halves the interval, with some twenty small fetches.
+func (r *reader) beyond(ctx context.Context, p int32, from, end int64) (int64, bool) {
+	probe, err := r.probe(ctx, p)
+	if err != nil {
+		return 0, false
+	}
+	damaged, readable := from, end
+	for step := int64(1); damaged+step < end; step *= 2 {
+		_, err := probe.next(ctx, damaged+step)
+		if err == nil {
+			readable = damaged + step
+			break
+		}
+		if !unreadable(err) {
+			return 0, false
+		}
+		damaged += step
+	}
+	for damaged+1 < readable {
+		at := damaged + (readable-damaged)/2
+		switch _, err := probe.next(ctx, at); {
+		case err == nil:
+			readable = at
+		case unreadable(err):
+			damaged = at
+		default:
+			return 0, false
+		}
+	}
+	return readable, readable < end
+}
+
+// unread is what could not be read, an error for each partition; nil for nothing.
+func (r *reader) unread() error {
+	var all []error
+	for _, p := range slices.Sorted(maps.Keys(r.lost)) {
+		all = append(all, r.lost[p])
+	}
+	return errors.Join(all...)
+}
