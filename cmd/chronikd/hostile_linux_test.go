@@ -100,12 +100,10 @@ func (v *victim) memory(line string) int64 {
 // answered while the attack's connections are open.
 func (v *victim) attack(a hostile.Attack, part, turns int, bystanders bool) hostile.Result {
 	v.t.Helper()
-	m := &hostile.Mob{Addr: v.Addr, Part: part, Turns: turns}
-	defer m.Close()
 	r := hostile.Result{Attack: a}
 	ctx, cancel := context.WithTimeout(v.t.Context(), 2*hostileTime)
 	defer cancel()
-	if err := a.Prepare(ctx, m); err != nil {
+	if err := a.Prepare(ctx, &hostile.Mob{Addr: v.Addr, Part: part}); err != nil {
 		v.t.Fatalf("%s: prepare: %v", a.Name, err)
 	}
 	if bystanders {
@@ -118,14 +116,15 @@ func (v *victim) attack(a hostile.Attack, part, turns int, bystanders bool) host
 	if bystanders {
 		limit = besideFor
 	}
-	attacking, stop := context.WithTimeout(ctx, limit)
-	defer stop()
-	ended := make(chan error, 1)
-	go func() { ended <- a.Run(attacking, m) }()
+	c, err := attackers(v.t, orders{Attack: a.Name, Addr: v.Addr, Part: part, Turns: turns, For: limit})
+	if err != nil {
+		v.t.Fatal(err)
+	}
 	if bystanders {
 		r.Beside = v.watch(ctx, besideFor)
 	}
-	if err := <-ended; err != nil {
+	o, err := c.wait()
+	if err != nil {
 		v.t.Errorf("%s: the attack itself failed: %v", a.Name, err)
 	}
 	if !bystanders {
@@ -135,9 +134,11 @@ func (v *victim) attack(a hostile.Attack, part, turns int, bystanders bool) host
 			v.t.Errorf("%s: a bystander is not answered within %v: %v", a.Name, answerWithin, err)
 		}
 	}
-	r.Sent, r.Outcomes = m.Sent(), m.Outcomes()
+	r.Sent, r.Outcomes = o.Sent, o.Outcomes
 	r.Held = v.live() - before
-	m.Close()
+	if err := c.leave(); err != nil {
+		v.t.Errorf("%s: %v", a.Name, err)
+	}
 	closed := time.Now()
 	for {
 		r.Kept, r.Waited = v.live()-before, time.Since(closed)
@@ -173,7 +174,7 @@ func TestHostileClientsHoldLittle(t *testing.T) {
 		}
 		t.Run(a.Name, func(t *testing.T) {
 			v := startVictim(t)
-			const turns = 2
+			const turns = 1
 			for _, fault := range v.attack(a, a.Part, turns, false).Faults(hostileLimit) {
 				t.Error(fault)
 			}

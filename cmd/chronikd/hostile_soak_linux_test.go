@@ -3,6 +3,7 @@ package main
 import (
 	"cmp"
 	"context"
+	"errors"
 	"fmt"
 	"math/rand/v2"
 	"os"
@@ -117,7 +118,7 @@ func TestHostileSoak(t *testing.T) {
 		wg.Go(func() {
 			for ctx.Err() == nil {
 				a := all[random.IntN(len(all))]
-				if err := soakTurnOf(ctx, a, p.Addr); err != nil {
+				if err := soakTurnOf(ctx, t, a, p.Addr); err != nil {
 					t.Errorf("%s: the attack itself failed: %v", a.Name, err)
 				}
 			}
@@ -141,14 +142,16 @@ func (v *victim) watchMany(ctx context.Context, d time.Duration) map[string]host
 }
 
 // soakTurnOf is one turn of one attack.
-func soakTurnOf(ctx context.Context, a hostile.Attack, addr string) error {
-	ctx, done := context.WithTimeout(ctx, soakTurn)
-	defer done()
-	m := &hostile.Mob{Addr: addr, Part: soakPart, Most: soakMob}
-	defer m.Close()
-	err := a.Run(ctx, m)
+func soakTurnOf(ctx context.Context, t *testing.T, a hostile.Attack, addr string) error {
+	ctx, over := context.WithTimeout(ctx, soakTurn)
+	defer over()
+	c, err := attackers(t, orders{Attack: a.Name, Addr: addr, Part: soakPart, Most: soakMob, For: soakTurn})
+	if err != nil {
+		return err
+	}
+	_, err = c.wait()
 	<-ctx.Done() // what it holds, it holds until its turn is over
-	return err
+	return errors.Join(err, c.leave())
 }
 
 func (v *victim) reportSoak(d time.Duration, alone, beside map[string]hostile.Latency) {

@@ -22,12 +22,12 @@ func recordAttacks() []Attack {
 	return []Attack{
 		{
 			Name: "bombs-in-small-frames", Aim: "one connection sends zstd batches of 8 kB that become 250 MiB",
-			Holds: some, Keeps: some, Part: 100, prepare: victimTopic,
+			Holds: some, Keeps: some, prepare: victimTopic,
 			run: bombs(0x38, 128<<10),
 		},
 		{
 			Name: "bombs-with-wide-windows", Aim: "the same with windows of 128 MiB",
-			Holds: some, Keeps: some, Part: 100, prepare: victimTopic,
+			Holds: some, Keeps: some, prepare: victimTopic,
 			run: bombs(0x88, 128<<10),
 		},
 		{
