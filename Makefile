@@ -16,6 +16,9 @@ TEST_TIMEOUT ?= 30m
 FUZZTIME ?= 30s
 KILLS ?= 50
 MODEL_RUNS ?= 5000
+# The attacks of `make hostile`, and how long `make hostile-soak` lasts.
+ATTACKS ?= all
+SOAK ?= 10m
 # How long `make chaos` lets consumers come, go and stand still.
 CHAOS ?= 10m
 
@@ -66,6 +69,14 @@ crash: build ## kill -9 of the real binary under load, KILLS times, and MODEL_RU
 .PHONY: chaos
 chaos: build ## 20 consumers of both protocols come, go, die and stand still for CHAOS while the broker is killed with kill -9
 	CHRONIKD=$(CURDIR)/$(BIN)/chronikd CHRONIK_CHAOS=$(CHAOS) go test -count=1 -timeout 6h -v -run '^TestGroupsInChaos$$' ./cmd/chronikd/
+
+.PHONY: hostile
+hostile: build ## what clients that have not logged in may cost: memory, for how long, and others' p99 (ATTACKS=name,name)
+	CHRONIKD=$(CURDIR)/$(BIN)/chronikd CHRONIK_HOSTILE=$(ATTACKS) go test -count=1 -timeout 60m -v -run '^TestHostile' ./cmd/chronikd/
+
+.PHONY: hostile-soak
+hostile-soak: build ## a broker of 64 MiB with 1,000 connections of hostile and honest clients for SOAK; the honest ones' p99
+	CHRONIKD=$(CURDIR)/$(BIN)/chronikd CHRONIK_HOSTILE_SOAK=$(SOAK) go test -count=1 -timeout 24h -v -run '^TestHostileSoak$$' ./cmd/chronikd/
 
 .PHONY: bench
 bench: build ## the table of docs/performance.md, beside Kafka where one can be started; ROWS="closed single" for some

@@ -2,7 +2,7 @@
 # bench.sh [ROW...]   the rows of docs/performance.md, measured on this machine.
 #
 # ROW: limits closed acks shared windows single batches throttled read cold e2e
-#      partitions profiles groups tools sweeps bulk start (default: all of them but the last six, which take minutes).
+#      fanout partitions profiles groups tools sweeps bulk start (default: all of them but the last six, which take minutes).
 # ROUNDS=5 TIME=5s      counted rounds of each comparison, measured time of each run.
 # KAFKA_TOOLS=DIR       where a real Kafka can be started (default ../shared/kafka);
 #                       without it chronik is measured alone, and that is said.
@@ -174,6 +174,10 @@ row_e2e() {
   against --mode e2e --clients shared -c 128 -s 256 --rate 5000
   title "e2e: 256 B at ${RATE_E2E:-200000}/s, one batching producer"
   against "${large[@]}" --mode e2e --clients batched -c 1 -s 256 --rate "${RATE_E2E:-200000}"
+}
+row_fanout() {
+  title "fanout: ${CONSUMERS:-1000} consumers wait on one partition, a producer sends 100 records/s of 256 B; its own latency, and from send to each receive"
+  against --mode e2e -c 1 --pipeline 5 --rate 100 -s 256 --consumers "${CONSUMERS:-1000}"
 }
 row_partitions() {
   title "partitions: the closed loop over 1, 16, 100, 1,000 and 10,000 partitions"
@@ -365,7 +369,7 @@ perf_consume() { # ADDR TOPIC SIZE -: records/s, and of the fetching alone
     --timeout 60000 2>/dev/null | tail -1 | awk -F', *' '{printf "%d records/s, fetching alone %d records/s\n", $6, $10}'
 }
 
-all="limits closed acks shared windows single batches throttled read cold e2e partitions"
+all="limits closed acks shared windows single batches throttled read cold e2e fanout partitions"
 for row in "${@:-$all}"; do for r in $row; do
   declare -F "row_$r" >/dev/null || { echo "bench: there is no row $r; there are: $all profiles groups tools sweeps bulk start"; exit 2; }
 done; done

@@ -93,6 +93,9 @@ type Config struct {
 	Verify bool `json:"verify"`
 	// FetchMaxBytes is what a raw fetch asks for of one partition.
 	FetchMaxBytes int `json:"fetch_max_bytes"`
+	// Consumers makes the receiver of ModeE2E so many raw connections, each with a fetch of the topic's one partition, each
+	// receiving every record; 0 is one kgo consumer of all partitions.
+	Consumers int `json:"consumers,omitempty"`
 	// ServerPID is the broker's process on this machine, 0 for none.
 	ServerPID int `json:"server_pid,omitempty"`
 }
@@ -205,6 +208,12 @@ func (c Config) checkLoad(bad func(string, ...any)) {
 	if c.FetchMaxBytes < 1<<10 || c.FetchMaxBytes > 1<<30 {
 		bad("--fetch-max-bytes: %d is not within 1 KiB and 1 GiB", c.FetchMaxBytes)
 	}
+	if c.Consumers < 0 || c.Consumers > MaxConcurrency {
+		bad("--consumers: %d is not within 0 and %d", c.Consumers, MaxConcurrency)
+	}
+	if c.Consumers > 0 && c.Mode != ModeE2E {
+		bad("--consumers: only an e2e run has consumers that receive what is sent; add --mode e2e, or leave it out")
+	}
 	if c.ServerPID < 0 {
 		bad("--server-pid: %d is negative; give the broker's process id, or 0 for none", c.ServerPID)
 	}
@@ -216,6 +225,9 @@ func (c Config) checkTopic(bad func(string, ...any)) {
 	}
 	if c.ReplicationFactor < 1 || c.ReplicationFactor > 1<<15-1 {
 		bad("--replication-factor: %d is not within 1 and %d", c.ReplicationFactor, 1<<15-1)
+	}
+	if c.Consumers > 0 && c.CreateTopic && c.Partitions != 1 {
+		bad("--partitions: each of --consumers receives every record of one partition; leave --partitions out, not %d", c.Partitions)
 	}
 	for k := range c.TopicConfig {
 		if strings.TrimSpace(k) == "" {

@@ -38,7 +38,7 @@ func TestDefaults(t *testing.T) {
 func TestFlagsReachTheConfig(t *testing.T) {
 	c, err := parse(t, "--bootstrap-servers", "a:1,b:2", "--topic", "x", "--mode", "e2e", "--clients", "shared", "-c", "9", "-d", "3s", "-s", "100",
 		"--acks", "1", "--create-topic", "--partitions", "4", "--replication-factor", "3", "--compression", "zstd", "--rate", "5000", "--warmup", "1s",
-		"--verify", "--topic-config", "a=b", "--topic-config", "c=d=e", "--server-pid", "12", "--delete-topic", "--fetch-max-bytes", "65536")
+		"--verify", "--topic-config", "a=b", "--topic-config", "c=d=e", "--server-pid", "12", "--delete-topic", "--fetch-max-bytes", "65536", "--consumers", "0")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -55,6 +55,10 @@ func TestEveryWrongSettingIsNamed(t *testing.T) {
 		{"--bootstrap-servers here", "--bootstrap-servers"},
 		{"--bootstrap-servers=", "--bootstrap-servers"},
 		{"--topic=", "--topic"},
+		{"--consumers 3", "--consumers"},
+		{"--mode e2e --consumers -1", "--consumers"},
+		{"--mode e2e --consumers 65537", "--consumers"},
+		{"--mode e2e --consumers 3 --create-topic --partitions 2", "--partitions"},
 		{"--mode walk", "--mode"},
 		{"--clients many", "--clients"},
 		{"--batched --clients own", "--batched"},

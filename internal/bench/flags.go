@@ -12,7 +12,7 @@ func (c *Config) Bind(fs *pflag.FlagSet) {
 	fs.StringVar((*string)(&c.Mode), "mode", string(c.Mode), "produce; consume (reads the topic from its start, again and again); "+
 		"e2e (time from send to receive); mixed (produce and consume side by side)")
 	fs.StringVar((*string)(&c.Clients), "clients", string(c.Clients), "own (each of N connections sends one record and waits for its answer; "+
-		"raw prebuilt requests; consume: raw fetches; the consumer of e2e is one kgo client), shared (N tasks on one kgo producer without linger, "+
+		"raw prebuilt requests; consume: raw fetches; the consumer of e2e is one kgo client, or --consumers), shared (N tasks on one kgo producer without linger, "+
 		"each waiting for its record's delivery), batched (N kgo producers with kgo's defaults, as many in flight as they like) (default own)")
 	fs.BoolVar(&c.Batched, "batched", c.Batched, "short for --clients batched")
 	fs.IntVarP(&c.Concurrency, "concurrency", "c", c.Concurrency, "connections (own), tasks (shared) or producers (batched) "+
@@ -32,5 +32,7 @@ func (c *Config) Bind(fs *pflag.FlagSet) {
 	fs.StringToStringVar(&c.TopicConfig, "topic-config", c.TopicConfig, "setting of a topic that is made, name=value; may be repeated")
 	fs.BoolVar(&c.Verify, "verify", c.Verify, "read the topic afterwards: every acknowledged record must be there once")
 	fs.IntVar(&c.FetchMaxBytes, "fetch-max-bytes", c.FetchMaxBytes, "bytes that a raw fetch asks for")
+	fs.IntVar(&c.Consumers, "consumers", c.Consumers, "e2e: so many raw connections that each wait in a fetch of the topic's one partition and "+
+		"receive every record; 0: one kgo consumer")
 	fs.IntVar(&c.ServerPID, "server-pid", c.ServerPID, "process of the broker on this machine: shows its CPU time for each request (Linux)")
 }

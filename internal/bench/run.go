@@ -73,12 +73,12 @@ func Run(ctx context.Context, c Config, progress Progress) (_ *Result, err error
 
 // runner is one run.
 type runner struct {
-	config  Config
-	cluster *load.Cluster
-	window  *meter.Window
-	ledger  *load.Ledger
-	flows   []*flow
-	follow  *load.Follow
+	config   Config
+	cluster  *load.Cluster
+	window   *meter.Window
+	ledger   *load.Ledger
+	flows    []*flow
+	receiver load.Receiver // of an end-to-end run
 	// What the server's edges of the interval differ by.
 	cpu      time.Duration
 	appended int64
@@ -111,25 +111,33 @@ func (r *runner) plan(ctx context.Context) error {
 	case ModeE2E:
 		m := meter.New(r.window)
 		// Before the producers, so that it starts below their first record.
-		follow, err := load.NewFollow(ctx, o, m)
-		if err != nil {
+		var err error
+		if r.receiver, err = newReceiver(ctx, o, m); err != nil {
 			return err
 		}
+		receiving := &flow{name: FlowEndToEnd, meter: m, generator: r.receiver}
 		if err := r.addProduce(ctx, o); err != nil {
+			r.receiver.Close()
 			return err
 		}
-		r.follow = follow
-		r.flows = append(r.flows, &flow{name: FlowEndToEnd, meter: m, generator: follow})
+		r.flows = append(r.flows, receiving)
 		return nil
 	}
 	return fmt.Errorf("--mode: %q", r.config.Mode)
+}
+
+func newReceiver(ctx context.Context, o load.Options, m *meter.Meter) (load.Receiver, error) {
+	if o.Consumers > 0 {
+		return load.NewFanout(ctx, o, m)
+	}
+	return load.NewFollow(ctx, o, m)
 }
 
 func (r *runner) options() load.Options {
 	c := r.config
 	o := load.Options{
 		Cluster: r.cluster, Concurrency: c.Concurrency, Pipeline: c.Pipeline, MessageSize: c.MessageSize, Acks: c.Acks.code(),
-		Compression: c.Compression, Rate: c.Rate, FetchMaxBytes: c.FetchMaxBytes,
+		Compression: c.Compression, Rate: c.Rate, FetchMaxBytes: c.FetchMaxBytes, Consumers: c.Consumers,
 	}
 	if c.Verify || c.Mode == ModeE2E {
 		o.Run, o.Stamped = rand.Uint64(), true
@@ -213,7 +221,7 @@ func (r *runner) measure(ctx context.Context, progress Progress) error {
 	defer received()
 	errs := make([]error, len(r.flows)+1)
 	for i, f := range r.flows {
-		if f.generator == load.Generator(r.follow) {
+		if f.generator == load.Generator(r.receiver) {
 			receivers.Go(func() { errs[i] = f.generator.Run(receiving) })
 			continue
 		}
@@ -221,7 +229,7 @@ func (r *runner) measure(ctx context.Context, progress Progress) error {
 	}
 	watch.Go(func() { errs[len(r.flows)] = r.watch(ctx, progress) })
 	senders.Wait()
-	if r.follow != nil {
+	if r.receiver != nil {
 		r.await(inner)
 	}
 	received()
@@ -243,12 +251,12 @@ func (r *runner) await(ctx context.Context) {
 	defer stop()
 	tick := time.NewTicker(10 * time.Millisecond)
 	defer tick.Stop()
-	acknowledged := r.ledger.Acknowledged()
-	for r.follow.Received() < acknowledged {
+	expected := r.ledger.Acknowledged() * r.receiver.Copies()
+	for r.receiver.Received() < expected {
 		select {
 		case <-tick.C:
 		case <-ctx.Done():
-			r.follow.Missing(acknowledged - r.follow.Received())
+			r.receiver.Missing(expected - r.receiver.Received())
 			return
 		}
 	}

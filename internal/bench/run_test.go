@@ -174,6 +174,29 @@ func TestEndToEnd(t *testing.T) {
 	}
 }
 
+// Every consumer of a fan-out receives every record once, and none is missing in the end.
+func TestFanOutReachesEveryConsumer(t *testing.T) {
+	c := short(t)
+	c.Mode, c.Rate, c.Verify, c.Partitions, c.Concurrency, c.Consumers, c.Topic = ModeE2E, 200, true, 1, 1, 20, "fanout"
+	enough := func(r *Result) bool { return r.EndToEnd.Records >= int64(c.Consumers) }
+	r := run(t, c, enough)
+	if r.EndToEnd.Records > r.Verify.Found*int64(c.Consumers) || r.EndToEnd.Requests == 0 || r.EndToEnd.WireBytes == 0 || r.Verify.Bad() {
+		t.Errorf("%d consumers received %d of %+v, in %d fetches", c.Consumers, r.EndToEnd.Records, r.Verify, r.EndToEnd.Requests)
+	}
+	c.CreateTopic, c.Topic = false, "several"
+	cl, err := kgo.NewClient(kgo.SeedBrokers(c.Brokers...))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer cl.Close()
+	if _, err := kadm.NewClient(cl).CreateTopic(t.Context(), 2, 1, nil, c.Topic); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := Run(t.Context(), c, nil); !errors.Is(err, load.ErrPartitions) {
+		t.Errorf("a fan-out of two partitions: %v", err)
+	}
+}
+
 func TestMixed(t *testing.T) {
 	c := short(t)
 	c.Mode, c.Concurrency = ModeMixed, 3

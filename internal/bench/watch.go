@@ -168,8 +168,9 @@ func (r *runner) notes(res *Result) []string {
 		float64(r.appended)/r.window.Elapsed().Seconds()))
 	add(c.Mode == ModeConsume && c.Clients == ClientsOwn, "Raw fetches read batch headers only; payload bytes are those of whole batches.")
 	add(c.Mode == ModeConsume && c.Clients == ClientsShared, "One kgo consumer reads everything; a latency is the time between two polls.")
-	add(c.Mode == ModeE2E, "The receiver is one kgo consumer whatever the kind of clients; end-to-end latencies count from the "+
-		"intended send time where there is a rate, from the send otherwise.")
+	add(c.Consumers > 0, fmt.Sprintf("The receivers are %d raw connections: each record counts once for each of them.", c.Consumers))
+	add(c.Mode == ModeE2E && c.Consumers == 0, "The receiver is one kgo consumer whatever the kind of clients.")
+	add(c.Mode == ModeE2E, "End-to-end latencies count from the intended send time where there is a rate, from the send otherwise.")
 	add(c.Mode == ModeMixed, "Consumers read the topic from its start again and again while the producers write.")
 	add(c.Rate == 0 && c.Clients == ClientsBatched && c.Mode != ModeConsume, "Unthrottled batches: a latency is mostly the time in the client's own queue.")
 	return notes

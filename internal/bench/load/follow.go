@@ -3,23 +3,18 @@ package load
 import (
 	"context"
 	"errors"
-	"sync/atomic"
-	"time"
 
 	"github.com/twmb/franz-go/pkg/kgo"
 
 	"github.com/chronik-io/chronik/internal/bench/meter"
 )
 
-// Follow is the receiving side of an end-to-end run: one kgo consumer that reads
-// what the producers of the run write, from where the topic ended before, and times
-// each record from the send in its stamp.
+// Follow is the Receiver of one kgo consumer that reads what the producers of the run write, from where the topic ended
+// before.
 type Follow struct {
-	o        Options
-	meter    *meter.Meter
-	lane     *meter.Lane
-	offsets  Offsets
-	received atomic.Int64
+	arrivals
+	o       Options
+	offsets Offsets
 }
 
 // NewFollow notes where the topic ends now.
@@ -28,11 +23,10 @@ func NewFollow(ctx context.Context, o Options, m *meter.Meter) (*Follow, error) 
 	if err != nil {
 		return nil, err
 	}
-	return &Follow{o: o, meter: m, lane: m.Lane(), offsets: offsets}, nil
+	return &Follow{arrivals: newArrivals(&o, m), o: o, offsets: offsets}, nil
 }
 
-// Run implements Generator: it receives until ctx ends, which is after the
-// window, so that records on their way at its end are seen.
+// Run implements Generator.
 func (g *Follow) Run(ctx context.Context) error {
 	w := g.meter.Window()
 	cl, err := consumerClient(&g.o, g.lane, w, g.offsets.End)
@@ -48,28 +42,13 @@ func (g *Follow) Run(ctx context.Context) error {
 				g.lane.Fail(now, now, failureName(e.Err), 1)
 			}
 		}
-		fetches.EachRecord(func(r *kgo.Record) { g.take(r, now) })
+		fetches.EachRecord(func(r *kgo.Record) { g.take(g.lane, r.Value, now) })
 	}
 	return nil
 }
 
-func (g *Follow) take(r *kgo.Record, now time.Duration) {
-	s, ok := ReadStamp(r.Value)
-	if !ok || s.Run != g.o.Run {
-		return // of another program
-	}
-	g.received.Add(1)
-	g.lane.Done(s.Sent, now, meter.Amount{Records: 1, Payload: int64(len(r.Value))})
-}
-
-// Received is the number of records of the run that have arrived.
-func (g *Follow) Received() int64 { return g.received.Load() }
-
-// Missing counts n records that were acknowledged and never arrived.
-func (g *Follow) Missing(n int64) {
-	w := g.meter.Window()
-	g.lane.Fail(w.From(), max(w.Until()-1, w.From()), "acknowledged and not received", n)
-}
+// Copies implements Receiver.
+func (g *Follow) Copies() int64 { return 1 }
 
 // Close implements Generator: Run closes what it makes.
 func (g *Follow) Close() {}

@@ -24,6 +24,8 @@ type Options struct {
 	Stamped bool
 	// Ledger notes what was acknowledged; nil for none. It needs Stamped.
 	Ledger *Ledger
+	// Consumers is how many consumers a Fanout has.
+	Consumers int
 	// FetchMaxBytes is what a raw fetch asks for.
 	FetchMaxBytes int
 	// Idle lets consumers start on an empty topic.

@@ -2,8 +2,12 @@ package wire
 
 import (
 	"encoding/binary"
+	"errors"
+	"fmt"
 
 	"github.com/twmb/franz-go/pkg/kmsg"
+
+	"github.com/chronik-io/chronik/internal/record"
 )
 
 // FetchVersion is the version of Fetch that a FetchRequest has: the last by the
@@ -137,4 +141,30 @@ func CountBatches(p []byte, offset int64) (Counted, error) {
 		p = p[size:]
 	}
 	return c, nil
+}
+
+// EachValue calls fn with the value of every record from offset on of fetched batches, and returns the offset after the last
+// one. A value is valid until fn returns. The last batch may be cut short; what is no batch is ErrAnswer.
+func EachValue(p []byte, offset int64, fn func(value []byte)) (next int64, err error) {
+	for len(p) > 0 {
+		batch, rest, err := record.Next(p)
+		if errors.Is(err, record.ErrShort) {
+			return offset, nil
+		}
+		if err == nil && batch.LastOffset() >= offset {
+			from := offset
+			offset = batch.LastOffset() + 1
+			err = batch.Each(0, func(r record.Record) error {
+				if r.Offset >= from {
+					fn(r.Value)
+				}
+				return nil
+			})
+		}
+		if err != nil {
+			return offset, fmt.Errorf("%w: %w", ErrAnswer, err)
+		}
+		p = rest
+	}
+	return offset, nil
 }

@@ -1,0 +1,211 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"net/http"
+	"os"
+	"slices"
+	"strconv"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/chronik-io/chronik/internal/hostile"
+)
+
+const (
+	// hostileHeap is the victim's GOMEMLIMIT. By its own arithmetic it has 320 MiB then, and may be killed beyond.
+	hostileHeap  = 256 << 20
+	hostileLimit = hostileHeap / 4 * 5
+	aloneFor     = 3 * time.Second
+	besideFor    = 6 * time.Second
+	// hostileTime bounds what an attack sends, and how long a bystander waits for one answer in make test.
+	hostileTime = time.Minute
+)
+
+// victim is a broker of its own for one attack.
+type victim struct {
+	*process
+	t *testing.T
+}
+
+func startVictim(t *testing.T, args ...string) *victim {
+	t.Helper()
+	env := []string{"GOMEMLIMIT=" + strconv.Itoa(hostileHeap)}
+	args = append([]string{"--listen", "127.0.0.1:0", "--admin-listen", "127.0.0.1:0", "--set", "group.initial.rebalance.delay.ms=0",
+		"--set", "offsets.topic.num.partitions=1"}, args...) // all groups stand in one line
+	p, err := start(t.TempDir(), env, args...)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = p.end(syscall.SIGKILL) })
+	v := &victim{p, t}
+	ctx, cancel := context.WithTimeout(t.Context(), startTime)
+	defer cancel()
+	if err := hostile.Prepare(ctx, p.Addr); err != nil {
+		t.Fatal(err)
+	}
+	return v
+}
+
+// live is the live heap: what a garbage collection leaves.
+func (v *victim) live() int64 {
+	v.t.Helper()
+	resp, err := http.Get("http://" + v.Admin + "/debug/pprof/heap?gc=1")
+	if err != nil {
+		v.t.Fatalf("%v\n%s", err, v.logged())
+	}
+	defer resp.Body.Close()
+	if resp.StatusCode != http.StatusOK {
+		v.t.Fatalf("a garbage collection was asked for: %s", resp.Status)
+	}
+	return v.metric("go_memstats_heap_alloc_bytes")
+}
+
+// metric is the value of a series, without labels.
+func (v *victim) metric(name string) int64 {
+	v.t.Helper()
+	for line := range strings.Lines(adminText(v.t, v.process, "/metrics")) {
+		if text, ok := strings.CutPrefix(line, name+" "); ok {
+			n, err := strconv.ParseFloat(strings.TrimSpace(text), 64)
+			if err != nil {
+				v.t.Fatal(err)
+			}
+			return int64(n)
+		}
+	}
+	v.t.Fatalf("there is no metric %s", name)
+	return 0
+}
+
+// memory is a line of /proc/PID/status in bytes.
+func (v *victim) memory(line string) int64 {
+	v.t.Helper()
+	text, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", v.cmd.Process.Pid))
+	if err != nil {
+		v.t.Fatal(err)
+	}
+	_, rest, _ := bytes.Cut(text, []byte(line+":"))
+	kb, err := strconv.ParseInt(strings.Fields(string(rest))[0], 10, 64)
+	if err != nil {
+		v.t.Fatal(err)
+	}
+	return kb << 10
+}
+
+// attack makes an attack and returns what it cost. With bystanders their times are measured; without, each is only to be
+// answered while the attack's connections are open.
+func (v *victim) attack(a hostile.Attack, part, turns int, bystanders bool) hostile.Result {
+	v.t.Helper()
+	r := hostile.Result{Attack: a}
+	ctx, cancel := context.WithTimeout(v.t.Context(), 2*hostileTime)
+	defer cancel()
+	if err := a.Prepare(ctx, &hostile.Mob{Addr: v.Addr, Part: part}); err != nil {
+		v.t.Fatalf("%s: prepare: %v", a.Name, err)
+	}
+	if bystanders {
+		r.Alone = v.watch(ctx, aloneFor)
+	}
+	before := v.live()
+	r.Before = v.memory("VmRSS")
+	begin := time.Now()
+	limit := hostileTime
+	if bystanders {
+		limit = besideFor
+	}
+	c, err := attackers(v.t, orders{Attack: a.Name, Addr: v.Addr, Part: part, Turns: turns, For: limit})
+	if err != nil {
+		v.t.Fatal(err)
+	}
+	if bystanders {
+		r.Beside = v.watch(ctx, besideFor)
+	}
+	o, err := c.wait()
+	if err != nil {
+		v.t.Errorf("%s: the attack itself failed: %v", a.Name, err)
+	}
+	if !bystanders {
+		answer, late := context.WithTimeout(ctx, answerWithin)
+		defer late()
+		if err := hostile.Answered(answer, v.Addr); err != nil {
+			v.t.Errorf("%s: a bystander is not answered within %v: %v", a.Name, answerWithin, err)
+		}
+	}
+	r.Sent, r.Outcomes = o.Sent, o.Outcomes
+	r.Held = v.live() - before
+	if err := c.leave(); err != nil {
+		v.t.Errorf("%s: %v", a.Name, err)
+	}
+	closed := time.Now()
+	for {
+		r.Kept, r.Waited = v.live()-before, time.Since(closed)
+		if r.Kept <= a.Keeps || r.Waited > hostile.Lasts {
+			break
+		}
+		pause(ctx, 200*time.Millisecond)
+	}
+	r.Peak, r.After = v.memory("VmHWM"), v.memory("VmRSS")
+	v.t.Logf("%s: %v, held %d, kept %d, resident %d to %d; %s", a.Name, time.Since(begin).Round(time.Millisecond), r.Held, r.Kept, r.Before, r.Peak, r.Outcomes)
+	return r
+}
+
+// answerWithin is below the time that a frame may take to arrive (30 s): a bystander must not wait for it.
+const answerWithin = 20 * time.Second
+
+func (v *victim) watch(ctx context.Context, d time.Duration) map[string]hostile.Latency {
+	v.t.Helper()
+	seen, err := hostile.Watch(ctx, v.Addr, d, 1)
+	if err != nil {
+		v.t.Fatal(err)
+	}
+	return seen
+}
+
+// A client that has not logged in makes the broker hold no more memory than the attack's bound while it is connected, and
+// none of it for long when it is gone; meanwhile others are answered. `make hostile` has the attacks at full size, and
+// measures what others wait.
+func TestHostileClientsHoldLittle(t *testing.T) {
+	for _, a := range hostile.Attacks() {
+		if a.Part == 0 {
+			continue
+		}
+		t.Run(a.Name, func(t *testing.T) {
+			v := startVictim(t)
+			const turns = 1
+			for _, fault := range v.attack(a, a.Part, turns, false).Faults(hostileLimit) {
+				t.Error(fault)
+			}
+		})
+	}
+}
+
+// Every attack at full size: what it makes the broker hold, for how long, and what others wait meanwhile: at most twice
+// what they wait without it, or 50 ms. CHRONIK_HOSTILE names attacks, or is "all".
+func TestHostileClientsCostOthersLittle(t *testing.T) {
+	only := os.Getenv("CHRONIK_HOSTILE")
+	if only == "" {
+		t.Skip("takes minutes and times answers: make hostile")
+	}
+	var results []hostile.Result
+	for _, a := range hostile.Attacks() {
+		if only != "all" && !slices.Contains(strings.Split(only, ","), a.Name) {
+			continue
+		}
+		t.Run(a.Name, func(t *testing.T) {
+			v := startVictim(t)
+			r := v.attack(a, 100, 0, true)
+			for _, fault := range r.Faults(hostileLimit) {
+				t.Error(fault)
+			}
+			results = append(results, r)
+		})
+	}
+	var table strings.Builder
+	if err := hostile.Table(&table, results, hostileLimit); err != nil {
+		t.Fatal(err)
+	}
+	t.Logf("%d attacks:\n%s", len(results), &table)
+}

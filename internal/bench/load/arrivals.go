@@ -1,0 +1,51 @@
+package load
+
+import (
+	"sync/atomic"
+	"time"
+
+	"github.com/chronik-io/chronik/internal/bench/meter"
+)
+
+// Receiver is the receiving side of an end-to-end run. It is made before the producers, so that it starts below their first
+// record, and its Run ends with its context, which is after the window: records on their way at its end are seen.
+type Receiver interface {
+	Generator
+	// Copies is how often each record arrives: once for each consumer.
+	Copies() int64
+	// Received is the number of records of the run that have arrived, copies included.
+	Received() int64
+	// Missing counts n records that were acknowledged and never arrived.
+	Missing(n int64)
+}
+
+// arrivals counts the records of one run that arrive, and times each from the send in its stamp.
+type arrivals struct {
+	run      uint64
+	meter    *meter.Meter
+	lane     *meter.Lane
+	received atomic.Int64
+}
+
+func newArrivals(o *Options, m *meter.Meter) arrivals {
+	return arrivals{run: o.Run, meter: m, lane: m.Lane()}
+}
+
+// take counts a value that arrived; one of another program is none.
+func (a *arrivals) take(lane *meter.Lane, value []byte, now time.Duration) {
+	s, ok := ReadStamp(value)
+	if !ok || s.Run != a.run {
+		return
+	}
+	a.received.Add(1)
+	lane.Done(s.Sent, now, meter.Amount{Records: 1, Payload: int64(len(value))})
+}
+
+// Received implements Receiver.
+func (a *arrivals) Received() int64 { return a.received.Load() }
+
+// Missing implements Receiver.
+func (a *arrivals) Missing(n int64) {
+	w := a.meter.Window()
+	a.lane.Fail(w.From(), max(w.Until()-1, w.From()), "acknowledged and not received", n)
+}

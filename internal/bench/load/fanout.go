@@ -1,0 +1,150 @@
+package load
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"time"
+
+	"github.com/twmb/franz-go/pkg/kmsg"
+
+	"github.com/chronik-io/chronik/internal/bench/meter"
+	"github.com/chronik-io/chronik/internal/bench/wire"
+)
+
+// ErrPartitions is a topic of several partitions where every consumer is to receive every record.
+var ErrPartitions = errors.New("a fan-out has one partition: each consumer receives every record of it; name another topic, or --partitions 1 with --create-topic")
+
+const (
+	// parkedMillis is how long a broker may keep a fetch that finds nothing: consumers are to wait for records, not to ask
+	// again and again.
+	parkedMillis = 20_000
+	// dialers bounds the connections that are being made at a time.
+	dialers = 64
+)
+
+// Fanout is the Receiver of many consumers of one partition. Each is a connection with a fetch on it, which the broker keeps
+// until there is a record.
+type Fanout struct {
+	arrivals
+	consumers []*waiter
+}
+
+// waiter is one consumer.
+type waiter struct {
+	fanout  *Fanout
+	link    link
+	lane    *meter.Lane
+	request *wire.FetchRequest
+	topic   string
+
+	correlation int32
+	next        int64 // offset to fetch next
+	failed      bool
+}
+
+// NewFanout connects o.Consumers consumers and notes where the topic ends.
+func NewFanout(ctx context.Context, o Options, m *meter.Meter) (*Fanout, error) {
+	if _, err := o.Cluster.version(ctx, kmsg.Fetch, wire.FetchVersion, wire.FetchVersion); err != nil {
+		return nil, fmt.Errorf("fan-out: %w", err)
+	}
+	if n := len(o.Cluster.Partitions()); n != 1 {
+		return nil, fmt.Errorf("%s has %d partitions: %w", o.Cluster.Topic, n, ErrPartitions)
+	}
+	offsets, err := o.Cluster.Offsets(ctx)
+	if err != nil {
+		return nil, err
+	}
+	partition := o.Cluster.Partitions()[0]
+	g := &Fanout{arrivals: newArrivals(&o, m)}
+	for i := range o.Consumers {
+		g.consumers = append(g.consumers, &waiter{
+			fanout: g, link: link{cluster: o.Cluster, index: i, of: o.Consumers}, lane: m.Lane(), topic: o.Cluster.Topic,
+			request: wire.NewFetchRequest(o.Cluster.Topic, int32(o.FetchMaxBytes), parkedMillis), next: offsets.End[partition],
+		})
+	}
+	if err := g.connect(ctx); err != nil {
+		g.Close()
+		return nil, err
+	}
+	return g, nil
+}
+
+func (g *Fanout) connect(ctx context.Context) error {
+	var wg sync.WaitGroup
+	errs := make([]error, dialers)
+	for d := range dialers {
+		wg.Go(func() {
+			for i := d; i < len(g.consumers) && errs[d] == nil; i += dialers {
+				errs[d] = g.consumers[i].link.connect(ctx)
+			}
+		})
+	}
+	wg.Wait()
+	return errors.Join(errs...)
+}
+
+// Run implements Generator.
+func (g *Fanout) Run(ctx context.Context) error {
+	var wg sync.WaitGroup
+	for _, c := range g.consumers {
+		wg.Go(func() { c.run(ctx) })
+	}
+	wg.Wait()
+	return nil
+}
+
+// Copies implements Receiver.
+func (g *Fanout) Copies() int64 { return int64(len(g.consumers)) }
+
+// Close implements Generator.
+func (g *Fanout) Close() {
+	for _, c := range g.consumers {
+		c.link.close()
+	}
+}
+
+// run fetches until ctx ends, which closes the connection.
+func (c *waiter) run(ctx context.Context) {
+	w := c.fanout.meter.Window()
+	for ctx.Err() == nil {
+		if c.failed {
+			c.failed = false
+			pause(ctx, retryPause)
+		}
+		began := w.Now()
+		_, err := c.link.ready(ctx)
+		if err == nil {
+			err = c.fetch(w, began)
+		}
+		if err != nil && ctx.Err() == nil {
+			c.lane.Fail(began, w.Now(), failureName(err), 1)
+			c.link.close()
+			c.failed = true
+		}
+	}
+}
+
+func (c *waiter) fetch(w *meter.Window, began time.Duration) error {
+	c.correlation = (c.correlation + 1) & (1<<31 - 1)
+	partition := c.link.partitions[0]
+	out := c.request.Bytes(c.correlation, partition, c.next)
+	if err := c.link.exchange(began, out, true); err != nil {
+		return err
+	}
+	now := w.Now()
+	frame, _ := c.link.conn.Next()
+	a, err := wire.ReadFetched(frame, c.correlation, c.topic, partition)
+	if err != nil {
+		return err
+	}
+	c.lane.Count(now, meter.Amount{Requests: 1, Wire: int64(len(out) + 4 + len(frame))})
+	if a.Code != 0 {
+		c.lane.Fail(began, now, codeName(a.Code), 1)
+		c.failed = true
+		return nil
+	}
+	c.next, err = wire.EachValue(a.Batches, c.next, func(value []byte) { c.fanout.take(c.lane, value, now) })
+	return err
+}

@@ -1,0 +1,122 @@
+package hostile
+
+import (
+	"context"
+	"crypto/rand"
+	"fmt"
+
+	"github.com/twmb/franz-go/pkg/kerr"
+	"github.com/twmb/franz-go/pkg/kmsg"
+
+	"github.com/chronik-io/chronik/internal/record"
+)
+
+// fetchAttacks make the broker hold what it has read, parked or remembered.
+func fetchAttacks() []Attack {
+	return []Attack{
+		{
+			Name: "parked-fetches", Aim: "8 fetches that name one partition 400,000 times each and wait for 5 minutes",
+			Holds: some, Keeps: little, Part: 25, prepare: victimTopic,
+			run: func(ctx context.Context, m *Mob) error {
+				request := repeatedFetch(400_000)
+				return m.once(ctx, m.connections(8), func(c *Conn, _ int) error { return c.Send(request) })
+			},
+		},
+		{
+			Name: "many-parked-fetches", Aim: "3,000 fetches of one partition wait for 5 minutes",
+			Holds: budget, Keeps: little, Part: 10, prepare: victimTopic,
+			run: func(ctx context.Context, m *Mob) error {
+				request := frame(fetchRequest(victim, 0, idleFor, 1<<20))
+				return m.once(ctx, m.connections(3000), func(c *Conn, _ int) error { return c.Send(request) })
+			},
+		},
+		{
+			Name: "fetch-sessions", Aim: "200 sessions of 20,000 made-up partitions each, whose connections are closed",
+			Holds: budget, Keeps: budget, Part: 20, prepare: victimTopic,
+			run: func(ctx context.Context, m *Mob) error {
+				request := session(20_000)
+				return m.once(ctx, m.connections(200), func(c *Conn, _ int) error {
+					defer m.drop(c)
+					return c.burst(request, 1)
+				})
+			},
+		},
+		{
+			Name: "unread-fetches", Aim: "100 clients ask for 50 MiB and read nothing",
+			Holds: 2 * budget, Keeps: budget, Part: 20, prepare: wideTopic,
+			run: func(ctx context.Context, m *Mob) error {
+				request := frame(fetchRequest(wide, 0, 0, 50<<20))
+				return m.once(ctx, m.connections(100), func(c *Conn, _ int) error { return c.deafly(request, 2) })
+			},
+		},
+		{
+			Name: "unread-metadata", Aim: "200 clients ask for 10,000 partitions and read nothing",
+			Holds: 2 * budget, Keeps: some, Part: 5,
+			prepare: func(_ context.Context, c *Conn, m *Mob) error { return c.makeTopic(wide, m.some(10_000)) },
+			run: func(ctx context.Context, m *Mob) error {
+				req := kmsg.NewPtrMetadataRequest()
+				req.Version = 9
+				t := kmsg.NewMetadataRequestTopic()
+				t.Topic = kmsg.StringPtr(wide)
+				req.Topics = append(req.Topics, t)
+				request := frame(req)
+				return m.once(ctx, m.connections(200), func(c *Conn, _ int) error { return c.deafly(request, 20) })
+			},
+		},
+	}
+}
+
+// repeatedFetch waits for a partition's first record, and names the partition n times.
+func repeatedFetch(n int) []byte {
+	req := fetchRequest(victim, 0, idleFor, 1<<20)
+	req.Version = 7
+	p := req.Topics[0].Partitions[0]
+	for range n - 1 {
+		req.Topics[0].Partitions = append(req.Topics[0].Partitions, p)
+	}
+	return frame(req)
+}
+
+// session begins a fetch session (KIP-227) of n partitions that the topic does not have.
+func session(n int) []byte {
+	req := fetchRequest(victim, 0, 0, 1<<20)
+	req.Version, req.SessionEpoch = 7, 0
+	for i := range n {
+		p := req.Topics[0].Partitions[0]
+		p.Partition = int32(i + 1)
+		req.Topics[0].Partitions = append(req.Topics[0].Partitions, p)
+	}
+	return frame(req)
+}
+
+const wide = "wide"
+
+// wideTopic makes a topic that holds more than a fetch may return.
+func wideTopic(ctx context.Context, c *Conn, _ *Mob) error {
+	if err := c.makeTopic(wide, 1); err != nil {
+		return err
+	}
+	value := make([]byte, 1_000_000)
+	if _, err := rand.Read(value); err != nil {
+		return err
+	}
+	b := record.NewBuilder(record.BatchOptions{})
+	b.Append(0, nil, value, nil)
+	batch, err := b.Build()
+	if err != nil {
+		return err
+	}
+	for range 60 {
+		resp, err := c.Ask(produceOf(wide, 1, batch))
+		if err == nil {
+			err = produced(resp)
+		}
+		if kerr.IsRetriable(err) && ctx.Err() == nil {
+			continue
+		}
+		if err != nil {
+			return fmt.Errorf("fill %s: %w", wide, err)
+		}
+	}
+	return nil
+}

@@ -1,0 +1,152 @@
+package hostile
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"strings"
+	"testing"
+	"time"
+
+	"go.uber.org/goleak"
+
+	"github.com/chronik-io/chronik/internal/golden"
+	"github.com/chronik-io/chronik/internal/record"
+	"github.com/chronik-io/chronik/pkg/chronik"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+// A bomb that is no valid batch would be refused before it costs anything.
+func TestABombIsABatchThatInflates(t *testing.T) {
+	const inflated = 1 << 20
+	for _, b := range [][]byte{bomb(0x38, 128<<10, inflated), bomb(0x38, 16000, inflated)} {
+		batch, rest, err := record.Next(b)
+		if err != nil || len(rest) > 0 {
+			t.Fatalf("%d bytes are no batch: %v, %d more", len(b), err, len(rest))
+		}
+		records := 0
+		err = batch.Each(inflated+1<<10, func(r record.Record) error {
+			records++
+			if len(r.Value) != inflated {
+				return fmt.Errorf("a value of %d bytes", len(r.Value))
+			}
+			return nil
+		})
+		if err != nil || records != 1 || len(b) > 1000 {
+			t.Errorf("%d bytes: %d records, %v", len(b), records, err)
+		}
+	}
+}
+
+// Bystanders who are let alone are answered, and a broker that is gone is a failure of each.
+func TestBystandersAreAnswered(t *testing.T) {
+	b := chronik.StartTest(t)
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	defer cancel()
+	if err := Prepare(ctx, b.Addr()); err != nil {
+		t.Fatal(err)
+	}
+	seen, err := Watch(ctx, b.Addr(), 200*time.Millisecond, 2)
+	if err != nil || len(seen) != 5 {
+		t.Fatalf("%v, %v", seen, err)
+	}
+	for name, l := range seen {
+		if l.N < 2 || l.Failed > 0 || l.P50 <= 0 || l.P99 < l.P50 {
+			t.Errorf("%s: %+v", name, l)
+		}
+	}
+	nowhere, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	addr := nowhere.Addr().String()
+	_ = nowhere.Close()
+	if seen, err = Watch(ctx, addr, 50*time.Millisecond, 1); err != nil || seen["commit"].Failed != seen["commit"].N {
+		t.Errorf("no broker: %+v, %v", seen, err)
+	}
+}
+
+// A request that waits delays those that were due meanwhile: each counts from when it was due.
+func TestAStallCountsForAllThatWereDue(t *testing.T) {
+	const stall = 500 * time.Millisecond
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer l.Close()
+	go func() { // accepts, and closes what it accepted after the stall
+		c, err := l.Accept()
+		if err == nil {
+			time.Sleep(stall) // is what is measured
+			_ = c.Close()
+			_ = l.Close()
+		}
+	}()
+	probes, err := Probes()
+	if err != nil {
+		t.Fatal(err)
+	}
+	got := latencyOf([]series{probes[0].watch(t.Context(), l.Addr().String(), stall, 0, 1)})
+	if want := int(stall / probes[0].every); got.N != want || got.P50 < stall/4 || got.P99 < stall*3/4 {
+		t.Errorf("%+v, want %d requests, half of which waited for %v", got, want, stall/2)
+	}
+}
+
+// An attack's errors are its own; that the broker ends its connection is an outcome.
+func TestALostConnectionIsAnOutcome(t *testing.T) {
+	b := chronik.StartTest(t)
+	m := &Mob{Addr: b.Addr(), Part: 50, Most: 3}
+	defer m.Close()
+	if m.some(10) != 5 || m.connections(10) != 3 || m.some(1) != 1 {
+		t.Errorf("of 10: %d things, %d connections; of 1: %d", m.some(10), m.connections(10), m.some(1))
+	}
+	if err := m.once(t.Context(), 2, func(*Conn, int) error { return io.EOF }); err != nil || m.Outcomes() != "2 connection closed" {
+		t.Errorf("%v, %q", err, m.Outcomes())
+	}
+	wrong := errors.New("the attack is wrong")
+	if err := m.once(t.Context(), 1, func(*Conn, int) error { return wrong }); !errors.Is(err, wrong) {
+		t.Errorf("%v", err)
+	}
+	m.Turns = 3
+	turns := 0
+	if err := m.again(t.Context(), 1, func(*Conn, int, int) error { turns++; return nil }); err != nil || turns != 3 {
+		t.Errorf("%d turns, %v", turns, err)
+	}
+}
+
+func TestFaultsNameTheBound(t *testing.T) {
+	ms := time.Millisecond
+	r := Result{
+		Attack: Attack{Name: "a", Holds: 1 << 20, Keeps: 1 << 20}, Held: 1 << 20, Kept: 1 << 20, Peak: 100 << 20,
+		Alone: map[string]Latency{"p": {N: 100, P99: 30 * ms}, "q": {N: 100, P99: ms}}, Beside: map[string]Latency{"p": {N: 100, P99: 60 * ms}, "q": {N: 100, P99: 50 * ms}},
+	}
+	if faults := r.Faults(100 << 20); len(faults) != 0 {
+		t.Errorf("within all bounds: %q", faults)
+	}
+	r.Held++
+	r.Kept++
+	r.Beside = map[string]Latency{"p": {N: 100, P99: 61 * ms}, "q": {N: 100, P99: 51 * ms, Failed: 1, Failure: io.EOF}}
+	faults := strings.Join(r.Faults(99<<20), "\n")
+	for _, want := range []string{"100 MiB resident", "held while", "kept 0s after", "p took 61ms (p99, bound 60ms", "q took 51ms (p99, bound 50ms", "q failed 1 of 100 times, first with: EOF"} {
+		if !strings.Contains(faults, want) {
+			t.Errorf("no %q in:\n%s", want, faults)
+		}
+	}
+	var table strings.Builder
+	if err := Table(&table, []Result{r}, 99<<20); err != nil || !strings.Contains(table.String(), "61ms") {
+		t.Errorf("%v:\n%s", err, &table)
+	}
+}
+
+// docs/operations.md has every attack with its bounds.
+func TestDocsListTheAttacks(t *testing.T) {
+	var b strings.Builder
+	b.WriteString("| attack | what it does | may hold | keeps after 20 s |\n|---|---|---|---|\n")
+	for _, a := range Attacks() {
+		fmt.Fprintf(&b, "| `%s` | %s | %s | %s |\n", a.Name, a.Aim, mib(a.Holds), mib(a.Keeps))
+	}
+	golden.Part(t, "../../docs/operations.md", "attacks", b.String(), "go test ./internal/hostile -run Docs")
+}

@@ -1,0 +1,74 @@
+package hostile
+
+import (
+	"context"
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/twmb/franz-go/pkg/kmsg"
+)
+
+// offsetAttacks are about the offsets of groups and partitions.
+func offsetAttacks() []Attack {
+	return []Attack{
+		{
+			Name: "commit-metadata", Aim: "four clients commit offsets with 4 MB of text each",
+			Holds: some, Keeps: little, Part: 100,
+			run: func(ctx context.Context, m *Mob) error {
+				return repeat(ctx, m, 4, frame(commitRequest("texts", strings.Repeat("m", 4_000_000))))
+			},
+		},
+		{
+			Name: "offsets-of-many-groups", Aim: "four clients fetch the offsets of 400,000 groups in one request",
+			Holds: budget, Keeps: some, Part: 10,
+			run: func(ctx context.Context, m *Mob) error {
+				return repeat(ctx, m, 4, frame(manyGroups(m.some(400_000))))
+			},
+		},
+		{
+			Name: "offset-of-one-partition", Aim: "four clients ask for one partition's offset 170,000 times in one request",
+			Holds: budget, Keeps: some, Part: 10, prepare: victimTopic,
+			run: func(ctx context.Context, m *Mob) error {
+				return repeat(ctx, m, 4, frame(listRepeated(m.some(170_000))))
+			},
+		},
+	}
+}
+
+// repeatEvery is how long a connection pauses between requests: an attack shows what its requests cost, and not how many
+// bytes a loopback interface carries.
+const repeatEvery = 20 * time.Millisecond
+
+// repeat sends one request again and again on n connections.
+func repeat(ctx context.Context, m *Mob, n int, request []byte) error {
+	return m.again(ctx, n, func(c *Conn, _, _ int) error {
+		pause(ctx, repeatEvery)
+		return c.burst(request, 1)
+	})
+}
+
+func manyGroups(n int) kmsg.Request {
+	req := kmsg.NewPtrOffsetFetchRequest()
+	req.Version = 8
+	for i := range n {
+		g := kmsg.NewOffsetFetchRequestGroup()
+		g.Group = fmt.Sprintf("group-of-strangers-%06d", i)
+		req.Groups = append(req.Groups, g)
+	}
+	return req
+}
+
+func listRepeated(n int) kmsg.Request {
+	req := kmsg.NewPtrListOffsetsRequest()
+	req.Version, req.ReplicaID = 7, -1
+	t := kmsg.NewListOffsetsRequestTopic()
+	t.Topic = victim
+	p := kmsg.NewListOffsetsRequestTopicPartition()
+	p.Timestamp = -1
+	for range n {
+		t.Partitions = append(t.Partitions, p)
+	}
+	req.Topics = append(req.Topics, t)
+	return req
+}

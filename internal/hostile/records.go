@@ -1,0 +1,156 @@
+package hostile
+
+import (
+	"context"
+	"encoding/binary"
+	"hash/crc32"
+	"time"
+
+	"github.com/twmb/franz-go/pkg/kmsg"
+
+	"github.com/chronik-io/chronik/internal/record"
+)
+
+// inflated is the bytes that a bomb becomes.
+const inflated = 250 << 20
+
+// recordAttacks are made of batches.
+func recordAttacks() []Attack {
+	bombs := func(window byte, block int) func(context.Context, *Mob) error {
+		return func(ctx context.Context, m *Mob) error { return bombard(ctx, m, bomb(window, block, inflated)) }
+	}
+	return []Attack{
+		{
+			Name: "bombs-in-small-frames", Aim: "one connection sends zstd batches of 8 kB that become 250 MiB",
+			Holds: some, Keeps: some, prepare: victimTopic,
+			run: bombs(0x38, 128<<10),
+		},
+		{
+			Name: "bombs-with-wide-windows", Aim: "the same with windows of 128 MiB",
+			Holds: some, Keeps: some, prepare: victimTopic,
+			run: bombs(0x88, 128<<10),
+		},
+		{
+			Name: "bombs-in-large-frames", Aim: "zstd batches of 65 kB that become 250 MiB",
+			Holds: some, Keeps: some, prepare: victimTopic,
+			run: bombs(0x38, 16000),
+		},
+		{
+			Name: "producer-ids", Aim: "20,000 producer ids write one record each, and InitProducerId is asked for more",
+			Holds: some, Keeps: some, Part: 10, prepare: victimTopic,
+			run: func(ctx context.Context, m *Mob) error {
+				each := m.some(20_000) / 4
+				return m.once(ctx, 4, func(c *Conn, i int) error {
+					for n := range each {
+						if err := c.strange(m, int64(i*each+n)); err != nil {
+							return err
+						}
+					}
+					return nil
+				})
+			},
+		},
+	}
+}
+
+const victim = "victim"
+
+func victimTopic(_ context.Context, c *Conn, _ *Mob) error { return c.makeTopic(victim, 1) }
+
+// strange writes a record as a producer that the broker does not know, after it asked for an id that it does not use.
+func (c *Conn) strange(m *Mob, id int64) error {
+	ask := kmsg.NewPtrInitProducerIDRequest()
+	ask.Version = 3
+	resp, err := c.Ask(ask)
+	if err != nil {
+		return err
+	}
+	m.note(codeName(resp.(*kmsg.InitProducerIDResponse).ErrorCode))
+	b := record.NewBuilder(record.BatchOptions{Producer: &record.Producer{ID: 1_000_000 + id}})
+	b.Append(time.Now().UnixMilli(), nil, []byte("x"), nil)
+	batch, err := b.Build()
+	if err != nil {
+		return err
+	}
+	return c.produce(m, batch)
+}
+
+// produce writes batches to the victim and notes the answer.
+func (c *Conn) produce(m *Mob, batches []byte) error {
+	resp, err := c.Ask(produceOf(victim, 1, batches))
+	if err == nil {
+		m.note(codeName(resp.(*kmsg.ProduceResponse).Topics[0].Partitions[0].ErrorCode))
+	}
+	return err
+}
+
+// bombard sends a small batch, so that the broker takes the connection for a small producer's, and then bombs, four in flight.
+func bombard(ctx context.Context, m *Mob, batch []byte) error {
+	const bombs = 4
+	b := record.NewBuilder(record.BatchOptions{})
+	b.Append(time.Now().UnixMilli(), nil, []byte("x"), nil)
+	plain, err := b.Build()
+	if err != nil {
+		return err
+	}
+	req := produceOf(victim, 1, batch)
+	return m.again(ctx, 1, func(c *Conn, _, _ int) error {
+		if err := c.produce(m, plain); err != nil {
+			return err
+		}
+		for range bombs {
+			if err := c.Request(req); err != nil {
+				return err
+			}
+		}
+		c.correlation -= bombs
+		for range bombs {
+			c.correlation++
+			resp, err := c.answer(req)
+			if err != nil {
+				return err
+			}
+			m.note(codeName(resp.(*kmsg.ProduceResponse).Topics[0].Partitions[0].ErrorCode))
+		}
+		return nil
+	})
+}
+
+// bomb is a batch of one record of size zeros, compressed with zstd (RFC 8878) into blocks that each say "so many times this byte".
+func bomb(window byte, block, size int) []byte {
+	body := append([]byte{0, 0, 0}, binary.AppendVarint([]byte{1}, int64(size))...) // attributes, deltas, no key (-1), a value
+	head := append(binary.AppendVarint(nil, int64(len(body)+size+1)), body...)
+	z := []byte{0x28, 0xb5, 0x2f, 0xfd, 0, window}
+	z = appendBlock(z, len(head), 0)
+	z = append(z, head...)
+	for left := size + 1; left > 0; { // and no headers, which is another zero
+		n := min(left, block)
+		kind := uint32(2)
+		if left -= n; left == 0 {
+			kind |= 1
+		}
+		z = append(appendBlock(z, n, kind), 0)
+	}
+	return compressedBatch(4, z)
+}
+
+// appendBlock appends the header of a block: kind 0 is raw, 2 repeats one byte, and 1 more is the last.
+func appendBlock(z []byte, size int, kind uint32) []byte {
+	h := uint32(size)<<3 | kind
+	return append(z, byte(h), byte(h>>8), byte(h>>16))
+}
+
+// compressedBatch is a batch of one record whose bytes nobody looked at.
+func compressedBatch(codec uint16, payload []byte) []byte {
+	now := uint64(time.Now().UnixMilli())
+	tail := binary.BigEndian.AppendUint16(nil, codec)
+	tail = binary.BigEndian.AppendUint32(tail, 0) // last offset delta
+	tail = binary.BigEndian.AppendUint64(binary.BigEndian.AppendUint64(tail, now), now)
+	tail = append(tail, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff) // no producer
+	tail = append(binary.BigEndian.AppendUint32(tail, 1), payload...)
+	batch := binary.BigEndian.AppendUint64(nil, 0)
+	batch = binary.BigEndian.AppendUint32(batch, uint32(4+1+4+len(tail)))
+	batch = append(batch, 0, 0, 0, 0, 2)
+	batch = binary.BigEndian.AppendUint32(batch, crc32.Checksum(tail, crc32.MakeTable(crc32.Castagnoli)))
+	return append(batch, tail...)
+}
