@@ -206,6 +206,8 @@ func (b *Broker) openPartitions(_ context.Context, r *rooms) error {
 	r.applier = metadata.NewApplier(b.log.Named("metadata"))
 	r.applier.Subscribe("settings", func(_ context.Context, _, next *metadata.Image, _ *metadata.Delta) error { return b.settle(r, next) })
 	r.applier.Subscribe("replicas", r.replicas.Apply)
+	r.applier.Finish(r.replicas.Settled)
+	b.stack.push("replicas", r.replicas.Close)
 	var err error
 	r.groups, err = groups.New(groups.Options{
 		Self: r.conf.NodeID, Replicas: r.replicas, Controller: r.control, Configs: b.configs, Static: r.static, Logger: b.log.Named("groups"),
