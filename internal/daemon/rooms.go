@@ -208,6 +208,8 @@ func (b *Broker) openPartitions(_ context.Context, r *rooms) error {
 	r.applier.Subscribe("replicas", r.replicas.Apply)
 	r.applier.Finish(r.replicas.Settled)
 	b.stack.push("replicas", r.replicas.Close)
+	b.ready.watch("partitions without a log", part{check: diagnose.CheckPartition, severity: diagnose.Warn, problem: r.withoutLogs,
+		remedy: "remove the cause: the logs are made by themselves then, within half a minute"})
 	var err error
 	r.groups, err = groups.New(groups.Options{
 		Self: r.conf.NodeID, Replicas: r.replicas, Controller: r.control, Configs: b.configs, Static: r.static, Logger: b.log.Named("groups"),
