@@ -3,6 +3,7 @@ package broker
 import (
 	"context"
 	"errors"
+	"slices"
 	"time"
 
 	"github.com/twmb/franz-go/pkg/kerr"
@@ -12,13 +13,13 @@ import (
 	"github.com/chronik-io/chronik/internal/network"
 )
 
-// change is one request that changes metadata: which of its changes were made
-// last, and until when it waits to see them.
+// change is one request that changes metadata: what it has made, and until when it
+// waits to see that.
 type change struct {
-	b        *Broker
-	r        *network.Request
-	deadline time.Time
-	revision int64 // the newest that it has made
+	b         *Broker
+	r         *network.Request
+	deadline  time.Time
+	revisions []int64 // of what it has made
 }
 
 // newChange begins a change whose request named a timeout; one without a
@@ -28,7 +29,11 @@ func (b *Broker) newChange(r *network.Request, timeout time.Duration) *change {
 }
 
 // made notes a revision; 0 is that of a change which was only validated.
-func (c *change) made(revision int64) { c.revision = max(c.revision, revision) }
+func (c *change) made(revision int64) {
+	if revision > 0 && !slices.Contains(c.revisions, revision) {
+		c.revisions = append(c.revisions, revision)
+	}
+}
 
 // do runs one operation of the controller. What the request's time bounds is the
 // wait for the change to be seen, not the change: to give up in the midst of a
@@ -41,13 +46,16 @@ func (c *change) do(ctx context.Context, op func(context.Context) (revision int6
 	return err
 }
 
-// seen waits until everything that was made is seen by requests to come. The
-// error is that of the waiting: the changes are made.
+// seen waits until everything that was made is seen by requests to come, and the logs
+// that it asks for were made or failed. The error is that of the waiting: the changes
+// are made.
 func (c *change) seen(ctx context.Context) error {
-	if c.revision == 0 || c.b.image().Version() >= c.revision {
-		return nil
+	for _, revision := range c.revisions {
+		if err := c.b.waitApplied(ctx, revision, time.Until(c.deadline)); err != nil {
+			return err
+		}
 	}
-	return c.b.waitApplied(ctx, c.revision, time.Until(c.deadline))
+	return nil
 }
 
 // verdict is how an answer tells of an error: code and words; 0 and nil for

@@ -126,7 +126,9 @@ func (n *node) openLogs(t testing.TB, o nodeOptions) {
 		Config: func(img *metadata.Image, topic *metadata.Topic) storage.Config {
 			return config(topicconf.Layers{Broker: img.BrokerConfig(o.self), All: img.BrokerConfig(metadata.DefaultBroker), Topic: topic.Configs}, topic.Internal)
 		}})
+	t.Cleanup(func() { must(t, replicas.Close(context.Background())) })
 	n.applier.Subscribe("replicas", replicas.Apply)
+	n.applier.Finish(replicas.Settled)
 	n.groups, err = groups.New(groups.Options{Self: o.self, Replicas: replicas, Controller: n.control, Configs: n.configs,
 		Static: n.static, Logger: zap.NewNop()})
 	must(t, err)

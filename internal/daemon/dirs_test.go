@@ -74,3 +74,34 @@ func TestABrokerServesBesideABadLogDirectory(t *testing.T) {
 		t.Errorf("/two is described as %+v", d)
 	}
 }
+
+// A log directory that fails while the broker serves is what one is that did not open: the broker is ready
+// while another one takes records, and not where none does.
+func TestOneDirectoryThatTakesRecordsIsEnough(t *testing.T) {
+	for _, dirs := range []string{"/one", "/one,/two"} {
+		errs := errfs.New(vfs.Memory())
+		b, ask := startHere(t, errs, "log.dirs="+dirs)
+		fault := errs.Add(errfs.Rule{Ops: errfs.Write | errfs.Datasync | errfs.Create | errfs.Allocate, Path: "/one/journal/*", Err: syscall.EIO})
+		c, err := kgo.NewClient(kgo.SeedBrokers(b.Addrs()...), kgo.RecordPartitioner(kgo.ManualPartitioner()), kgo.DisableIdempotentWrite(), kgo.RecordRetries(0))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _, err := kadm.NewClient(c).CreateTopic(t.Context(), 2, 1, nil, "t"); err != nil {
+			t.Fatal(err)
+		}
+		for i := range int32(2) {
+			_ = c.ProduceSync(t.Context(), &kgo.Record{Topic: "t", Partition: i, Value: []byte("v")})
+		}
+		alone := dirs == "/one"
+		eventually(t, "the directory has failed and is reported", func() bool {
+			report, ready := b.ready.report()
+			return strings.Contains(report, "log directory /one: ") && ready == !alone
+		})
+		if _, health := ask("/v1/health"); health["ready"] != !alone {
+			t.Errorf("%v", health)
+		}
+		fault.Off()
+		c.Close()
+		eventually(t, "it is well again", func() bool { report, _ := b.ready.report(); return report == "ready\n" })
+	}
+}

@@ -132,7 +132,12 @@ func (x *facts) ofTopics(f *diagnose.Facts, r *rooms) {
 		f.Weaker = append(f.Weaker, name)
 	}
 	slices.Sort(f.Weaker)
+	retried := map[string]bool{}
+	for _, f := range r.unmade() {
+		retried[f.String()] = true
+	}
 	r.eachUnavailable(r.applier.Image(), func(t *metadata.Topic, index int32, why error) {
-		f.Partitions = append(f.Partitions, diagnose.Broken{Partition: spot{t.Name, index}.String(), Why: why.Error()})
+		name := spot{t.Name, index}.String()
+		f.Partitions = append(f.Partitions, diagnose.Broken{Partition: name, Why: why.Error(), Retried: retried[name]})
 	})
 }

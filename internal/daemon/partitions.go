@@ -1,15 +1,19 @@
 package daemon
 
 import (
+	"fmt"
 	"slices"
+	"time"
 
 	"github.com/chronik-io/chronik/internal/metadata"
 	"github.com/chronik-io/chronik/internal/metrics"
+	"github.com/chronik-io/chronik/internal/replica"
 )
 
 // partitionsOf shows the states of this broker's partitions to metrics.
 func partitionsOf(r *rooms) func() metrics.Partitions {
 	return func() (n metrics.Partitions) {
+		n.Failed = len(r.unmade())
 		img, self := r.applier.Image(), r.conf.NodeID
 		for t := range img.Topics() {
 			for i, p := range t.Partitions.All() {
@@ -37,6 +41,21 @@ func (r *rooms) countPartition(n *metrics.Partitions, img *metadata.Image, t *me
 			n.UnderMinISR++
 		}
 	}
+}
+
+// unmade returns the partitions whose logs could not be made and are tried again.
+func (r *rooms) unmade() []replica.Failure {
+	return slices.DeleteFunc(r.replicas.Failed(), func(f replica.Failure) bool { return f.NextTry.IsZero() })
+}
+
+// withoutLogs says which partitions' logs could not be made, empty where all were.
+func (r *rooms) withoutLogs() string {
+	all := r.unmade()
+	if len(all) == 0 {
+		return ""
+	}
+	oldest := slices.MinFunc(all, func(a, b replica.Failure) int { return a.Since.Compare(b.Since) })
+	return fmt.Sprintf("%d cannot be used, since %s: %s", len(all), oldest.Since.UTC().Format(time.RFC3339), all[0].Err)
 }
 
 // unavailable says why a partition of this broker can't be used; nil if it can.

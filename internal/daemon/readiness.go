@@ -1,6 +1,7 @@
 package daemon
 
 import (
+	"cmp"
 	"fmt"
 	"maps"
 	"slices"
@@ -30,6 +31,7 @@ type readiness struct {
 type part struct {
 	check    string            // the check of diagnose that tells it
 	severity diagnose.Severity // Bad: the broker is not ready with it
+	eased    func() bool       // where set and true, Bad is Warn: something else does its work
 	problem  func() string     // asked on every request; empty is well
 	remedy   string
 }
@@ -100,19 +102,23 @@ func (r *readiness) findings() []diagnose.Finding {
 	var all []diagnose.Finding
 	if phase != "" {
 		all = append(all, diagnose.Finding{Check: diagnose.CheckServing, Severity: diagnose.Bad, Subject: "broker", What: phase,
-			Remedy: "wait: /readyz and systemctl status say how far it is; a recovery takes as long as the disk needs for the journal, a stop half a minute at most"})
+			Remedy: "wait: /readyz and systemctl status say how far it is; a recovery takes as long as the disk needs for the journal, a stop a minute at most"})
 	}
-	for _, severity := range diagnose.Severities() {
-		for _, name := range slices.Sorted(maps.Keys(parts)) {
-			p := parts[name]
-			if p.severity != severity {
-				continue
-			}
-			if text := p.problem(); text != "" {
-				all = append(all, diagnose.Finding{Check: p.check, Severity: severity, Subject: name, What: text, Remedy: p.remedy})
-			}
+	for _, name := range slices.Sorted(maps.Keys(parts)) {
+		p := parts[name]
+		text := p.problem()
+		if text == "" {
+			continue
 		}
+		if p.severity == diagnose.Bad && p.eased != nil && p.eased() {
+			p.severity = diagnose.Warn
+		}
+		all = append(all, diagnose.Finding{Check: p.check, Severity: p.severity, Subject: name, What: text, Remedy: p.remedy})
 	}
+	order := diagnose.Severities()
+	slices.SortStableFunc(all, func(a, b diagnose.Finding) int {
+		return cmp.Compare(slices.Index(order, a.Severity), slices.Index(order, b.Severity))
+	})
 	return all
 }
 

@@ -40,6 +40,7 @@ type rooms struct {
 	store    *filestore.Store
 	control  *controller.Controller
 	storage  *storage.Manager
+	fenced   bool // no partition is led in an epoch that an unclean stop left (I9)
 	measured *metrics.Storage
 	park     *purgatory.Purgatory
 	replicas *replica.Manager
@@ -119,7 +120,7 @@ func (b *Broker) openMetadata(ctx context.Context, r *rooms) error {
 	if err != nil {
 		return fail(err)
 	}
-	b.stack.push("lock", func(context.Context) error { return lock.Close() })
+	b.stack.pushDisk("lock", func(context.Context) error { return lock.Close() })
 	dir := path.Join(b.cfg.DataDir, metadataDir)
 	if err := vfs.MakeDir(b.fs, dir); err != nil {
 		return fail(err)
@@ -127,7 +128,7 @@ func (b *Broker) openMetadata(ctx context.Context, r *rooms) error {
 	if r.store, err = filestore.Open(filestore.Options{FS: b.fs, Dir: dir, Log: b.log.Named("metadata")}); err != nil {
 		return fail(err)
 	}
-	b.stack.push("metadata", func(context.Context) error { return r.store.Close() })
+	b.stack.pushDisk("metadata", func(context.Context) error { return r.store.Close() })
 	r.control = controller.New(controller.Options{
 		Store: r.store, Configs: b.configs, NumPartitions: r.conf.NumPartitions, ReplicationFactor: r.conf.DefaultReplicationFactor,
 		Groups: r.conf.Groups,
@@ -179,16 +180,21 @@ func (b *Broker) openLogs(ctx context.Context, r *rooms) error {
 	if err != nil {
 		return dirErrors(b.cfg.Broker, err)
 	}
-	b.stack.push("logs", func(context.Context) error { return r.storage.Close() })
+	b.stack.pushDisk("logs", func(ctx context.Context) error {
+		if !r.fenced {
+			r.storage.Unused()
+		}
+		return r.storage.Shutdown(ctx)
+	})
 	for _, d := range r.storage.Dirs() {
-		b.ready.watch("log directory "+d.Path(), part{check: diagnose.CheckLogDir, severity: diagnose.Bad,
+		b.ready.watch("log directory "+d.Path(), part{check: diagnose.CheckLogDir, severity: diagnose.Bad, eased: r.takesRecords,
 			problem: func() string { return errorText(d.Err()) },
 			remedy:  "look at the disk and the kernel's log; the directory comes back by itself where the disk does (docs/operations.md, A damaged disk)"})
 		b.ready.watch("disk of "+d.Path(), part{check: diagnose.CheckSpace, severity: diagnose.Warn,
 			problem: func() string { return d.LastSpace().Message },
 			remedy:  "chronikctl topic list -o wide shows who is large; writing goes on by itself when there is room (docs/operations.md, A full disk)"})
 	}
-	b.leaveOut(r.storage.Failed())
+	b.leaveOut(r)
 	if err := metrics.RegisterLogs(b.reg, b.cfg.MetricsPartitions, logSource{r.storage}); err != nil {
 		return err
 	}
@@ -206,6 +212,10 @@ func (b *Broker) openPartitions(_ context.Context, r *rooms) error {
 	r.applier = metadata.NewApplier(b.log.Named("metadata"))
 	r.applier.Subscribe("settings", func(_ context.Context, _, next *metadata.Image, _ *metadata.Delta) error { return b.settle(r, next) })
 	r.applier.Subscribe("replicas", r.replicas.Apply)
+	r.applier.Finish(r.replicas.Settled)
+	b.stack.push("replicas", r.replicas.Close)
+	b.ready.watch("partitions without a log", part{check: diagnose.CheckPartition, severity: diagnose.Warn, problem: r.withoutLogs,
+		remedy: "remove the cause: the logs are made by themselves then, within half a minute"})
 	var err error
 	r.groups, err = groups.New(groups.Options{
 		Self: r.conf.NodeID, Replicas: r.replicas, Controller: r.control, Configs: b.configs, Static: r.static, Logger: b.log.Named("groups"),
@@ -251,6 +261,7 @@ func (b *Broker) openHandlers(ctx context.Context, r *rooms) error {
 	if n := r.replicas.Unled(); n > 0 {
 		return fmt.Errorf("the last stop was not clean, and the metadata did not take new leader epochs for %d partitions (see the log above): they must not be served", n)
 	}
+	r.fenced = true
 	done := make(chan struct{})
 	go func() {
 		select {

@@ -1,6 +1,7 @@
 package daemon
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -19,8 +20,12 @@ import (
 	"github.com/chronik-io/chronik/internal/vfs"
 )
 
-// drainTime bounds how long a stop waits for requests that were accepted.
-const drainTime = 30 * time.Second
+// stopTimes bound a stop: requests that were accepted are answered, and the rooms above the
+// disk end, within the first time; log directories and metadata are closed within the second.
+// Together with the grace it is less than systemd's and this unit's TimeoutStopSec of 90 s.
+func stopTimes() times {
+	return times{drain: 20 * time.Second, disk: 40 * time.Second, grace: time.Second}
+}
 
 // Options are what a broker is started with.
 type Options struct {
@@ -41,6 +46,8 @@ type Options struct {
 	// begun, where set, gets the broker before its rooms are opened, which may
 	// take as long as a recovery does.
 	begun func(*Broker)
+	// stop, where set, is what tests have instead of stopTimes.
+	stop times
 }
 
 // Broker is a running broker. It is served until Close.
@@ -61,6 +68,8 @@ type Broker struct {
 	endErr  error // of the stop, set in ended
 	budgets budgets
 	rooms   *rooms // whole once ready says that clients are served
+
+	times times // of the stop
 
 	journalFile, journalBytes int64
 	// failed gets the first error that no room can go on with.
@@ -84,7 +93,7 @@ func Start(ctx context.Context, o Options) (*Broker, error) {
 	}
 	reg := metrics.NewRegistry()
 	b := &Broker{cfg: o.Config, configs: registry(o.Config.Durability), fs: o.FS, log: o.Log, level: o.Level, reg: reg, bound: addresses,
-		journalFile: o.JournalFileSize, journalBytes: o.JournalBytes,
+		times: cmp.Or(o.stop, stopTimes()), journalFile: o.JournalFileSize, journalBytes: o.JournalBytes,
 		stack: &stack{log: o.Log}, failed: make(chan error, 1), ready: newReadiness(metrics.NewProcess(reg, o.Version).Ready)}
 	b.stack.push("addresses", func(context.Context) error { return addresses.close() })
 	if err := b.diagnosed(o.Log.Named("findings")); err != nil {
@@ -140,7 +149,8 @@ func (b *Broker) fail(err error) {
 }
 
 // Close answers what was accepted, marks the data directory clean and stops all
-// rooms, within 30 s. Whoever calls it again, also at the same time, gets what the
+// rooms, within a minute; see stopTimes. A log directory whose disk is stuck is left behind
+// for the next start to recover. Whoever calls it again, also at the same time, gets what the
 // first call gets.
 func (b *Broker) Close() error {
 	b.ended.Do(func() { b.endErr = b.stop(zapcore.InfoLevel, "draining") })
@@ -152,12 +162,10 @@ func (b *Broker) Close() error {
 func (b *Broker) stop(level zapcore.Level, phase string) error {
 	b.ready.enter(phase)
 	b.log.Log(level, phase)
-	ctx, cancel := context.WithTimeout(context.Background(), drainTime)
-	defer cancel()
-	if b.watch != nil {
-		b.watch.Stop(ctx) // first: it looks at all rooms
+	if b.watch != nil { // first: it looks at all rooms
+		b.stack.push("findings", func(ctx context.Context) error { b.watch.Stop(ctx); return nil })
 	}
-	if err := b.stack.unwind(ctx); err != nil {
+	if err := b.stack.unwind(b.times); err != nil {
 		return fmt.Errorf("stop: %w", err)
 	}
 	b.log.Log(level, "stopped")

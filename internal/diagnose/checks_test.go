@@ -113,7 +113,7 @@ func TestPartsThatDoNotServe(t *testing.T) {
 	}
 	var many []Broken
 	for range mostBroken + 3 {
-		many = append(many, Broken{"t-1", "offline"})
+		many = append(many, Broken{Partition: "t-1", Why: "offline"})
 	}
 	found, _ := look(t, "partition", Facts{Partitions: many})
 	if len(found) != mostBroken+1 || found[0] != "bad partition t-1: it cannot be used: offline" || found[mostBroken] != "bad partitions: 3 more cannot be used" {
@@ -171,7 +171,7 @@ func TestWorstComesFirst(t *testing.T) {
 	r := Examine(Checks(), &Facts{
 		Settings:   Settings{Profile: "os", Warnings: []string{"w"}},
 		Files:      Files{Limit: 100, Open: 85},
-		Partitions: []Broken{{"t-0", "gone"}},
+		Partitions: []Broken{{Partition: "t-0", Why: "gone"}},
 	})
 	var got []string
 	for _, f := range r.Findings {

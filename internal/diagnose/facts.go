@@ -141,7 +141,10 @@ type Settings struct {
 }
 
 // Broken is a partition that cannot be used.
-type Broken struct{ Partition, Why string }
+type Broken struct {
+	Partition, Why string
+	Retried        bool // it has no log yet, and its creation is tried again by itself
+}
 
 // bytesText is a size for people, never rounded up.
 func bytesText(n int64) string {

@@ -7,6 +7,9 @@ const (
 	CheckServing = "serving"
 	CheckLogDir  = "log_dir"
 	CheckSpace   = "space"
+	// CheckPartition tells of each partition by itself; what the broker says of them
+	// together is left to /readyz.
+	CheckPartition = "partition"
 )
 
 // mostBroken is how many broken partitions are named.
@@ -18,7 +21,7 @@ func servingChecks() []Check {
 			Doc: "Whether clients are served, and what goes on where they are not: a start that recovers, a stop that drains."},
 		{Name: CheckLogDir, run: checkLogDirs,
 			Doc: "Whether each log directory was opened and takes records: after a failed write or sync its journal is opened anew."},
-		{Name: "partition", run: checkPartitions,
+		{Name: CheckPartition, run: checkPartitions,
 			Doc: "Partitions whose log is offline or missing: they can be neither written nor read."},
 	}
 }
@@ -52,7 +55,10 @@ func checkPartitions(f *Facts, r *Report) {
 			r.add(Bad, "partitions", fmt.Sprintf("%d more cannot be used", len(f.Partitions)-i), "see those above, and the broker's log")
 			return
 		}
-		r.add(Bad, "partition "+p.Partition, "it cannot be used: "+p.Why,
-			"the log names the file; see A damaged disk in docs/operations.md before anything is changed")
+		remedy := "the log names the file; see A damaged disk in docs/operations.md before anything is changed"
+		if p.Retried {
+			remedy = "remove the cause: the log is made by itself then, within half a minute"
+		}
+		r.add(Bad, "partition "+p.Partition, "it cannot be used: "+p.Why, remedy)
 	}
 }

@@ -77,7 +77,7 @@ func TestAFindingIsLoggedOnce(t *testing.T) {
 			t.Errorf("a quiet note: %q", got)
 		}
 		// What another room logs is not repeated.
-		minute(Facts{Settings: Settings{Profile: "os", Warnings: []string{"a"}}, Partitions: []Broken{{"t-0", "x"}},
+		minute(Facts{Settings: Settings{Profile: "os", Warnings: []string{"a"}}, Partitions: []Broken{{Partition: "t-0", Why: "x"}},
 			Standing: []Finding{{Check: CheckLogDir, Severity: Bad, Subject: "s", What: "w", Remedy: "r"}}})
 		is("told elsewhere", "")
 		if n := len(w.Last().Findings); n != 4 {

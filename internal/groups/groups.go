@@ -43,6 +43,8 @@ type Coordinator struct {
 	image  atomic.Pointer[metadata.Image]
 	minISR atomic.Int32
 
+	assuming sync.Mutex // a shard's role is that of its partition at this moment
+
 	ctx  context.Context // ends the creation of the topic at Close
 	stop context.CancelFunc
 	work sync.WaitGroup
@@ -77,6 +79,7 @@ func New(opt Options) (*Coordinator, error) {
 		},
 		Logger: opt.Logger,
 	})
+	opt.Replicas.Watch(c.arrived)
 	return c, nil
 }
 
@@ -94,6 +97,21 @@ func configOf(conf *topicconf.Broker) group.Config {
 func (c *Coordinator) Apply(_ context.Context, _, next *metadata.Image, d *metadata.Delta) error {
 	// Before anything is told: a shard that finishes loading meanwhile asks for it.
 	c.image.Store(next)
+	c.follow(next, d)
+	if t := next.Topic(Topic); t != nil && len(d.BrokerConfigs) > 0 {
+		c.configure(next, t)
+	}
+	if e := changed(next, d); len(e.Changed) > 0 || len(d.GroupConfigs) > 0 {
+		e.Times = c.times(next)
+		c.rt.Broadcast(e)
+	}
+	return nil
+}
+
+// follow gives shards the roles that a change of the topic's partitions gives them.
+func (c *Coordinator) follow(next *metadata.Image, d *metadata.Delta) {
+	c.assuming.Lock()
+	defer c.assuming.Unlock()
 	for _, t := range d.Deleted {
 		if t.Name == Topic {
 			for i := range t.Partitions.All() {
@@ -117,14 +135,6 @@ func (c *Coordinator) Apply(_ context.Context, _, next *metadata.Image, d *metad
 			}
 		}
 	}
-	if t := next.Topic(Topic); t != nil && len(d.BrokerConfigs) > 0 {
-		c.configure(next, t)
-	}
-	if e := changed(next, d); len(e.Changed) > 0 || len(d.GroupConfigs) > 0 {
-		e.Times = c.times(next)
-		c.rt.Broadcast(e)
-	}
-	return nil
 }
 
 // times are what the groups of an image have set for themselves. One that can't be
@@ -161,9 +171,19 @@ func changed(next *metadata.Image, d *metadata.Delta) group.TopicsChanged {
 	return e
 }
 
+// arrived gives a shard its role when the log of its partition has been made. Where the topic is
+// not the one that Apply knows, Apply sees to it.
+func (c *Coordinator) arrived(t *metadata.Topic, index int32) {
+	c.assuming.Lock()
+	defer c.assuming.Unlock()
+	if now := c.image.Load().Topic(Topic); now != nil && now.ID == t.ID {
+		c.assume(now, index)
+	}
+}
+
 // assume gives a shard the role that its partition has. The partition's own word
 // counts, not the metadata's: after an unclean stop it does not lead in the epoch
-// that it had.
+// that it had. The caller holds assuming.
 func (c *Coordinator) assume(t *metadata.Topic, index int32) {
 	part, err := c.opt.Replicas.Partition(t.ID, index)
 	if err != nil {

@@ -11,6 +11,7 @@ import (
 	"github.com/chronik-io/chronik/internal/coordinator"
 	"github.com/chronik-io/chronik/internal/coordinator/group"
 	"github.com/chronik-io/chronik/internal/metadata"
+	"github.com/chronik-io/chronik/internal/replica"
 	"github.com/chronik-io/chronik/internal/topicconf"
 	"github.com/chronik-io/chronik/pkg/durability"
 )
@@ -94,7 +95,7 @@ func TestTheViewShowsTheImage(t *testing.T) {
 }
 
 func TestNobodyIsAskedBeforeThereIsATopicNorAfterTheEnd(t *testing.T) {
-	c, err := New(Options{Self: 1, Configs: registry(t), Logger: zap.NewNop()})
+	c, err := New(Options{Self: 1, Replicas: replica.NewManager(replica.Options{}), Configs: registry(t), Logger: zap.NewNop()})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -13,7 +13,8 @@ import (
 // Subscriber is told of every change, in the order of revisions, by the
 // applier's one goroutine, before next is visible through Applier.Image. Its
 // first call has everything there is as created. It must not wait for the
-// applier. An error is logged and stops nothing: what could not be done for one
+// applier, and should wait for nothing else: every later change waits for it. What a
+// disk has to do is begun, and waited for by a function that Finish adds. An error is logged and stops nothing: what could not be done for one
 // topic must not hide the others.
 type Subscriber func(ctx context.Context, prev, next *Image, d *Delta) error
 
@@ -30,6 +31,7 @@ type Applier struct {
 
 	mu          sync.Mutex
 	subscribers []subscription
+	finish      []func(context.Context, int64) error
 	moved       chan struct{} // closed and replaced when image or err changes
 	err         error         // why the applier ended; nil while it runs
 
@@ -56,6 +58,15 @@ func (a *Applier) Subscribe(name string, s Subscriber) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	a.subscribers = append(a.subscribers, subscription{name, s})
+}
+
+// Finish adds a function that waits for what a subscriber does after it has returned, such as
+// work for a disk, for the image of one version: WaitFor calls it when that image is shown,
+// and returns its error. It is added before Start.
+func (a *Applier) Finish(wait func(ctx context.Context, version int64) error) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	a.finish = append(a.finish, wait)
 }
 
 // Image is the newest image whose subscribers have all run. Never nil.
@@ -90,14 +101,20 @@ func (a *Applier) Stop() {
 	<-a.done
 }
 
-// WaitFor returns when Image shows the given version or a later one. It fails
-// with the context's error, or with why the applier ended.
+// WaitFor returns when Image shows the given version or a later one, and what subscribers
+// left to be done for exactly this version has been tried; see Finish. It fails with the
+// context's error, or with why the applier ended.
 func (a *Applier) WaitFor(ctx context.Context, version int64) error {
 	for {
 		a.mu.Lock()
-		moved, err := a.moved, a.err
+		moved, err, finish := a.moved, a.err, a.finish
 		a.mu.Unlock()
 		if a.Image().Version() >= version {
+			for _, wait := range finish {
+				if err := wait(ctx, version); err != nil {
+					return err
+				}
+			}
 			return nil
 		}
 		if err != nil {

@@ -230,3 +230,44 @@ func TestStartOnAClosedStoreFails(t *testing.T) {
 	}
 	a.Stop() // nothing runs
 }
+
+// What a subscriber leaves to be done holds up no later version and no image, and WaitFor waits for
+// that of the version which it was called with alone.
+func TestWaitForWaitsForWhatItsVersionLeftToBeDone(t *testing.T) {
+	s := openStore(t, 0)
+	a := metadata.NewApplier(zap.NewNop())
+	slow, failed := make(chan struct{}), errors.New("disk on fire")
+	a.Finish(func(ctx context.Context, version int64) error {
+		switch version {
+		case 2:
+			select {
+			case <-slow:
+			case <-ctx.Done():
+				return ctx.Err()
+			}
+		case 3:
+			return failed
+		}
+		return nil
+	})
+	start(t, a, s)
+	wait(t, a, addTopic(t, s, 0))
+	second := addTopic(t, s, 1)
+	ctx, cancel := context.WithCancel(context.Background())
+	ended := make(chan error, 1)
+	go func() { ended <- a.WaitFor(ctx, second) }()
+	third, fourth := addTopic(t, s, 2), addTopic(t, s, 3)
+	wait(t, a, fourth)
+	if a.Image().Topic("t1") == nil {
+		t.Error("the image waits for a disk")
+	}
+	if err := a.WaitFor(context.Background(), third); !errors.Is(err, failed) {
+		t.Errorf("what failed: %v", err)
+	}
+	cancel()
+	if err := <-ended; !errors.Is(err, context.Canceled) {
+		t.Errorf("what takes too long: %v", err)
+	}
+	close(slow)
+	wait(t, a, second)
+}

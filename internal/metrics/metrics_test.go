@@ -47,7 +47,9 @@ func everything(t *testing.T) *prometheus.Registry {
 	if err := RegisterFindings(reg, func() []Findings { return []Findings{{"files", "warn", 1}} }); err != nil {
 		t.Fatal(err)
 	}
-	if err := RegisterPartitions(reg, func() Partitions { return Partitions{Led: 4, UnderReplicated: 3, UnderMinISR: 2, Unavailable: 1} }); err != nil {
+	if err := RegisterPartitions(reg, func() Partitions {
+		return Partitions{Led: 4, UnderReplicated: 3, UnderMinISR: 2, Unavailable: 2, Failed: 1}
+	}); err != nil {
 		t.Fatal(err)
 	}
 	if err := RegisterBudgets(reg, func() []Budget { return []Budget{{"produce", 3, 10}, {"other", 0, 5}} }); err != nil {

@@ -13,12 +13,14 @@ type Partitions struct {
 	UnderReplicated, UnderMinISR int
 	// Unavailable are those that can't be used here: their log is offline or missing.
 	Unavailable int
+	// Failed are those of them whose log could not be made, which is tried again.
+	Failed int
 }
 
 // partitions collects on scrape, like logs.
 type partitions struct {
-	source                                   func() Partitions
-	led, underReplicated, underMin, unusable *prometheus.Desc
+	source                                           func() Partitions
+	led, underReplicated, underMin, unusable, failed *prometheus.Desc
 }
 
 // RegisterPartitions adds how many partitions this broker has in which state,
@@ -31,12 +33,13 @@ func RegisterPartitions(reg prometheus.Registerer, source func() Partitions) err
 		underReplicated: desc(nameUnderReplicated, "Partitions that this broker leads and of which a replica is not in sync."),
 		underMin:        desc(nameUnderMinISR, "Partitions that this broker leads and that have fewer replicas in sync than min.insync.replicas: acks=all is refused."),
 		unusable:        desc(nameUnavailable, "Partitions of this broker whose log is offline or missing."),
+		failed:          desc(nameUnmade, "Partitions of this broker whose log could not be made; it is tried again until it exists."),
 	})
 }
 
 // Describe implements prometheus.Collector.
 func (p *partitions) Describe(ch chan<- *prometheus.Desc) {
-	for _, d := range []*prometheus.Desc{p.led, p.underReplicated, p.underMin, p.unusable} {
+	for _, d := range []*prometheus.Desc{p.led, p.underReplicated, p.underMin, p.unusable, p.failed} {
 		ch <- d
 	}
 }
@@ -51,4 +54,5 @@ func (p *partitions) Collect(ch chan<- prometheus.Metric) {
 	send(p.underReplicated, now.UnderReplicated)
 	send(p.underMin, now.UnderMinISR)
 	send(p.unusable, now.Unavailable)
+	send(p.failed, now.Failed)
 }

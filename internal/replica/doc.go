@@ -2,8 +2,8 @@
 // how far records count, and when an append is acknowledged.
 //
 // It owns Partition, which sits on a storage.Log and moves the high watermark,
-// and Manager, which follows the metadata: it makes, opens and removes logs
-// and gives partitions their role. A handler calls Append and Read; it knows
+// and Manager, which follows the metadata: it gives partitions their role, and
+// has logs made and deleted, each directory at its own pace (docs/topics.md). A handler calls Append and Read; it knows
 // nothing of how a log becomes durable, and this package nothing of the protocol.
 //
 // # When an append is acknowledged

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"maps"
+	"sync"
 	"testing"
 	"time"
 
@@ -119,7 +120,11 @@ func waitFor(t testing.TB, what string, ok func() bool) {
 
 // cluster is the metadata as keys, and the Cluster of a manager that follows it.
 // What the manager asks for is one transaction, which the test applies.
+//
+// The manager calls it from a goroutine of its own: a test that doesn't wait for that holds mu
+// where it touches the fields, but in put, topic, change and delete, which do.
 type cluster struct {
+	mu       sync.Mutex
 	keys     map[string]metadata.KV
 	revision int64
 	image    *metadata.Image
@@ -133,6 +138,13 @@ func newCluster() *cluster {
 }
 
 func (c *cluster) put(key string, value []byte) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.set(key, value)
+}
+
+// set is put under mu.
+func (c *cluster) set(key string, value []byte) {
 	c.keys[key] = metadata.KV{Key: key, Value: value, ModRevision: c.revision + 1}
 }
 
@@ -150,7 +162,9 @@ func (c *cluster) partition(id [16]byte, i int32, p metadata.Partition) {
 }
 
 func (c *cluster) delete(name string, id [16]byte, partitions int32) {
-	c.put(metadata.DeletingKey(id), metadata.Deleting{Name: name, Partitions: partitions}.Encode())
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.set(metadata.DeletingKey(id), metadata.Deleting{Name: name, Partitions: partitions}.Encode())
 	for _, k := range []string{metadata.NameKey(name), metadata.TopicKey(id), metadata.TopicConfigKey(id)} {
 		delete(c.keys, k)
 	}
@@ -159,22 +173,39 @@ func (c *cluster) delete(name string, id [16]byte, partitions int32) {
 	}
 }
 
-// apply shows the manager what was put since the last time.
+// apply shows the manager what was put since the last time, and waits for what it does of it.
 func (c *cluster) apply(t testing.TB, m *Manager) error {
 	t.Helper()
+	err := c.show(t, m)
+	must(t, m.Settled(t.Context(), c.image.Version()))
+	return err
+}
+
+// show is apply without the waiting.
+func (c *cluster) show(t testing.TB, m *Manager) error {
+	t.Helper()
+	c.mu.Lock()
 	c.revision++
 	var kvs []metadata.KV
 	for _, kv := range c.keys {
 		kvs = append(kvs, kv)
 	}
 	next, err := metadata.Load(kvs, c.revision)
-	must(t, err)
 	prev := c.image
 	c.image = next
+	c.mu.Unlock()
+	must(t, err)
 	return m.Apply(t.Context(), prev, next, metadata.Diff(prev, next))
 }
 
 func (c *cluster) change(tp metadata.TopicPartition, edit func(*metadata.Partition)) error {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.edit(tp, edit)
+}
+
+// edit is change under mu.
+func (c *cluster) edit(tp metadata.TopicPartition, edit func(*metadata.Partition)) error {
 	kv, ok := c.keys[metadata.PartitionKey(tp.Topic, tp.Partition)]
 	if !ok {
 		return nil
@@ -182,16 +213,18 @@ func (c *cluster) change(tp metadata.TopicPartition, edit func(*metadata.Partiti
 	p, err := metadata.DecodePartition(kv)
 	if err == nil {
 		edit(&p)
-		c.partition(tp.Topic, tp.Partition, p)
+		c.set(kv.Key, p.Encode())
 	}
 	return err
 }
 
 func (c *cluster) AssignDirs(_ context.Context, broker int32, dirs map[metadata.TopicPartition][16]byte) (int64, error) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
 	c.assigned = append(c.assigned, maps.Clone(dirs))
 	errs := []error{c.fail}
 	for tp, dir := range dirs {
-		errs = append(errs, c.change(tp, func(p *metadata.Partition) {
+		errs = append(errs, c.edit(tp, func(p *metadata.Partition) {
 			for i, r := range p.Replicas {
 				if r == broker && c.fail == nil {
 					p.Dirs[i] = dir
@@ -203,10 +236,12 @@ func (c *cluster) AssignDirs(_ context.Context, broker int32, dirs map[metadata.
 }
 
 func (c *cluster) RaiseEpochs(_ context.Context, list []metadata.TopicPartition) (int64, error) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
 	c.raised = append(c.raised, list)
 	errs := []error{c.fail}
 	for _, tp := range list {
-		errs = append(errs, c.change(tp, func(p *metadata.Partition) {
+		errs = append(errs, c.edit(tp, func(p *metadata.Partition) {
 			if c.fail == nil {
 				p.LeaderEpoch++
 			}
@@ -216,6 +251,8 @@ func (c *cluster) RaiseEpochs(_ context.Context, list []metadata.TopicPartition)
 }
 
 func (c *cluster) ForgetDeleted(_ context.Context, ids ...[16]byte) (int64, error) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
 	for _, id := range ids {
 		if c.fail == nil {
 			delete(c.keys, metadata.DeletingKey(id))
@@ -240,11 +277,13 @@ func startIn(t testing.TB, fs vfs.FS, c *cluster, dirs ...string) life {
 	t.Helper()
 	c.image = metadata.Empty()
 	s := openStorage(t, fs, dirs...)
-	return life{storage: s, Manager: NewManager(Options{Self: self, Storage: s, Cluster: c, Park: purgatory.New(), Logger: zap.NewNop(),
+	m := NewManager(Options{Self: self, Storage: s, Cluster: c, Park: purgatory.New(), Logger: zap.NewNop(),
 		Config: func(_ *metadata.Image, topic *metadata.Topic) storage.Config {
 			if profile := topic.Configs["profile"]; profile != "" {
 				return config(t, profile)
 			}
 			return config(t, "sync")
-		}})}
+		}})
+	t.Cleanup(func() { must(t, m.Close(context.Background())) })
+	return life{storage: s, Manager: m}
 }

@@ -4,9 +4,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"maps"
-	"slices"
 	"sync"
+	"time"
 
 	"go.uber.org/zap"
 
@@ -33,41 +32,97 @@ type Options struct {
 	Cluster Cluster
 	Park    *purgatory.Purgatory
 	Logger  *zap.Logger
-	// Config returns the configuration of a topic's logs under an image.
+	// Config returns the configuration of a topic's logs under an image. It must not block.
 	Config func(*metadata.Image, *metadata.Topic) storage.Config
 }
 
 // Manager holds this broker's partitions and keeps them what the metadata says.
+//
+// Apply changes roles and configurations at once and in memory. What a disk or the
+// metadata store has to do for a change goes through queues, whose order is that of the
+// images: one per log directory (lane.go), one for the store (recorder.go). So a
+// directory that hangs delays the logs in it and nothing else. A log that could not be
+// made is tried again until it exists or its topic goes (making.go).
 type Manager struct {
 	opt Options
 
+	// roles is held while partitions get their logs, roles and configurations: by Apply, and by
+	// a lane that comes with logs it has made. No I/O is done under it.
+	roles sync.Mutex
+	image *metadata.Image // the newest that Apply was called with; guarded by roles
+	begun bool            // Apply has been called; guarded by roles
+
 	mu         sync.RWMutex
 	partitions map[metadata.TopicPartition]*Partition
-	offline    map[metadata.TopicPartition]error // assigned to us, and not to be had
-
+	missing    map[metadata.TopicPartition]*missing // assigned to this broker, and without a log
 	// fence has partitions that may not be led below this epoch, because their
 	// last life did not end cleanly (I9).
-	fence map[metadata.TopicPartition]int32
+	fence    map[metadata.TopicPartition]int32
+	watchers []func(*metadata.Topic, int32)
+	lanes    map[*storage.Dir]*lane
+	removals map[[16]byte]*removal
+	rounds   map[int64]*round // by the version of the image that asked
+	again    *time.Timer      // of the next creation to be tried again
+	closed   bool
 
-	// Only Apply touches these.
-	begun   bool              // Apply has been called
-	deleted map[[16]byte]bool // topics whose logs could not be deleted; the next start tries again
+	recorder recorder
+	ctx      context.Context // ends with Close
+	stop     context.CancelFunc
+	work     sync.WaitGroup
 }
 
-// NewManager returns a manager without partitions. Apply brings them.
+// NewManager returns a manager without partitions. Apply brings them; Close ends what it
+// does in the background.
 func NewManager(opt Options) *Manager {
-	return &Manager{
-		opt: opt, partitions: map[metadata.TopicPartition]*Partition{},
-		offline: map[metadata.TopicPartition]error{}, fence: map[metadata.TopicPartition]int32{},
-		deleted: map[[16]byte]bool{},
+	m := &Manager{
+		opt: opt, image: metadata.Empty(), partitions: map[metadata.TopicPartition]*Partition{},
+		missing: map[metadata.TopicPartition]*missing{}, fence: map[metadata.TopicPartition]int32{},
+		lanes: map[*storage.Dir]*lane{}, removals: map[[16]byte]*removal{}, rounds: map[int64]*round{},
+	}
+	m.recorder = recorder{m: m, dirs: map[metadata.TopicPartition][16]byte{}, forget: map[[16]byte]bool{}}
+	m.ctx, m.stop = context.WithCancel(context.Background())
+	return m
+}
+
+// Close ends the work in the background and waits for what has begun of it, or for the end
+// of the context; the error is the context's. What was not done the next start does. It is
+// called after the last Apply.
+func (m *Manager) Close(ctx context.Context) error {
+	m.mu.Lock()
+	m.closed = true
+	if m.again != nil {
+		m.again.Stop()
+	}
+	for _, r := range m.rounds {
+		close(r.done)
+	}
+	clear(m.rounds)
+	m.mu.Unlock()
+	m.stop()
+	ended := make(chan struct{})
+	go func() { defer close(ended); m.work.Wait() }()
+	select {
+	case <-ended:
+		return nil
+	case <-ctx.Done():
+		return fmt.Errorf("a log directory is still making or deleting logs: %w", ctx.Err())
 	}
 }
 
 // Purgatory is where operations wait for this broker's partitions.
 func (m *Manager) Purgatory() *purgatory.Purgatory { return m.opt.Park }
 
+// Watch adds a function that hears of each partition that got its log and its role outside
+// of Apply, after that. It must not block, and is called from several goroutines. A watcher
+// is added before the first Apply.
+func (m *Manager) Watch(fn func(topic *metadata.Topic, partition int32)) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.watchers = append(m.watchers, fn)
+}
+
 // Partition returns a partition that this broker has. The error matches
-// ErrUnknownPartition or ErrOffline.
+// ErrUnknownPartition, or ErrOffline, also while its log is being made.
 func (m *Manager) Partition(topic [16]byte, partition int32) (*Partition, error) {
 	tp := metadata.TopicPartition{Topic: topic, Partition: partition}
 	m.mu.RLock()
@@ -75,8 +130,8 @@ func (m *Manager) Partition(topic [16]byte, partition int32) (*Partition, error)
 	if p := m.partitions[tp]; p != nil {
 		return p, nil
 	}
-	if err := m.offline[tp]; err != nil {
-		return nil, err
+	if x := m.missing[tp]; x != nil {
+		return nil, x.why()
 	}
 	return nil, ErrUnknownPartition
 }
@@ -96,9 +151,14 @@ func (m *Manager) Partitions() []*Partition {
 // see storage.Manager.Room.
 func (m *Manager) Room() error { return m.opt.Storage.Room() }
 
-// Apply is a metadata.Subscriber: it makes, promotes and removes partitions.
-// Errors concern single topics; the others are brought up all the same.
+// Apply is a metadata.Subscriber: it changes the roles and configurations of partitions,
+// and has logs made and deleted; Settled waits for that. The first call waits for the
+// store where leader epochs must be raised; the others wait for nothing. Errors concern
+// single topics; the others are brought up all the same.
 func (m *Manager) Apply(ctx context.Context, _, next *metadata.Image, d *metadata.Delta) error {
+	m.roles.Lock()
+	defer m.roles.Unlock()
+	m.image = next
 	var errs []error
 	first := !m.begun
 	if first {
@@ -107,7 +167,9 @@ func (m *Manager) Apply(ctx context.Context, _, next *metadata.Image, d *metadat
 			errs = append(errs, err)
 		}
 	}
-	m.remove(d.Deleted)
+	r := m.newRound(next.Version())
+	defer m.ended(r) // Settled waits for all of it or, where nothing was queued, for nothing
+	m.retire(d.Deleted)
 	var want []wanted
 	for _, t := range d.Created {
 		for i := range t.Partitions.All() {
@@ -119,9 +181,11 @@ func (m *Manager) Apply(ctx context.Context, _, next *metadata.Image, d *metadat
 			want = append(want, wanted{c.Next, i})
 		}
 	}
-	errs = append(errs, m.bring(ctx, next, want, first))
+	makes, err := m.bring(want, first, r)
+	errs = append(errs, err)
 	m.configure(next, d)
-	errs = append(errs, m.bury(ctx, d.Tombstones))
+	m.bury(d, next, r)
+	m.place(makes, r)
 	return errors.Join(errs...)
 }
 
@@ -138,83 +202,34 @@ func (w wanted) tp() metadata.TopicPartition {
 // String is the partition as Kafka names it.
 func (w wanted) String() string { return fmt.Sprintf("%s-%d", w.topic.Name, w.partition) }
 
-// bring makes the logs that are missing, all at once, and gives every partition
-// its role. first is true for the partitions that an earlier run may have made.
-func (m *Manager) bring(ctx context.Context, img *metadata.Image, want []wanted, first bool) error {
+// bring gives partitions their roles and returns those whose log has to be made. first is
+// true for the partitions that an earlier run may have made.
+func (m *Manager) bring(want []wanted, first bool, r *round) (makes []*missing, err error) {
 	var errs []error
-	var specs []storage.Spec
+	dirs := map[metadata.TopicPartition][16]byte{}
 	for _, w := range want {
 		dir, ours := w.topic.Partitions.At(w.partition).Dir(m.opt.Self)
 		if !ours {
+			m.forgo(w.tp())
 			continue
 		}
-		id := storage.ID{Topic: w.topic.ID, Partition: w.partition}
-		l := m.opt.Storage.Get(id)
+		l := m.opt.Storage.Get(storage.ID{Topic: w.topic.ID, Partition: w.partition})
 		err := m.misplaced(w, dir, l, first)
 		switch {
 		case err != nil:
-			m.mu.Lock()
-			m.offline[w.tp()] = err
-			m.mu.Unlock()
+			m.lost(w, err)
 			errs = append(errs, err)
 		case l != nil:
 			m.adopt(w.tp(), l)
+			m.assume(w, dirs)
 		default:
-			specs = append(specs, storage.Spec{ID: id, Topic: w.topic.Name, Config: m.opt.Config(img, w.topic)})
+			if x := m.lack(w); x != nil {
+				makes = append(makes, x)
+			}
 		}
 	}
-	if len(specs) > 0 {
-		errs = append(errs, m.create(specs))
-	}
-	dirs := map[metadata.TopicPartition][16]byte{}
-	for _, w := range want {
-		m.assume(w, dirs)
-	}
-	if len(dirs) > 0 {
-		if _, err := m.opt.Cluster.AssignDirs(ctx, m.opt.Self, dirs); err != nil {
-			errs = append(errs, fmt.Errorf("record the log directories of %d partitions: %w", len(dirs), err))
-		}
-	}
-	return errors.Join(errs...)
-}
-
-// create makes logs; those that can't be made are offline until the next start.
-// They are made all at once, and where that fails by halves: what one of them
-// can't have keeps none of the others from being made.
-func (m *Manager) create(specs []storage.Spec) error {
-	logs, err := m.opt.Storage.Create(specs)
-	if err == nil {
-		for _, l := range logs {
-			m.adopt(metadata.TopicPartition{Topic: l.ID().Topic, Partition: l.ID().Partition}, l)
-		}
-		return nil
-	}
-	if half := len(specs) / 2; half > 0 {
-		return errors.Join(m.createMissing(specs[:half]), m.createMissing(specs[half:]))
-	}
-	s := &specs[0]
-	err = fmt.Errorf("the log of %s-%d could not be made: %w", s.Topic, s.ID.Partition, err)
-	m.mu.Lock()
-	m.offline[metadata.TopicPartition{Topic: s.ID.Topic, Partition: s.ID.Partition}] = fmt.Errorf("%w: %w", ErrOffline, err)
-	m.mu.Unlock()
-	return err
-}
-
-// createMissing is create after an attempt that may have made some of the logs, in
-// one directory and not in the other.
-func (m *Manager) createMissing(specs []storage.Spec) error {
-	var missing []storage.Spec
-	for i := range specs {
-		if l := m.opt.Storage.Get(specs[i].ID); l != nil {
-			m.adopt(metadata.TopicPartition{Topic: specs[i].ID.Topic, Partition: specs[i].ID.Partition}, l)
-		} else {
-			missing = append(missing, specs[i])
-		}
-	}
-	if len(missing) == 0 {
-		return nil
-	}
-	return m.create(missing)
+	m.recorder.add(dirs, nil, m.share(r))
+	return makes, errors.Join(errs...)
 }
 
 // adopt makes a log a partition.
@@ -224,7 +239,7 @@ func (m *Manager) adopt(tp metadata.TopicPartition, l *storage.Log) {
 	if m.partitions[tp] == nil {
 		m.partitions[tp] = newPartition(l, m.opt.Self, m.opt.Park)
 	}
-	delete(m.offline, tp)
+	delete(m.missing, tp)
 }
 
 // assume gives a partition its role, and notes its directory if the metadata
@@ -321,60 +336,19 @@ func (m *Manager) configure(img *metadata.Image, d *metadata.Delta) {
 	}
 }
 
-// remove ends the partitions of topics and deletes their logs, all at once.
-func (m *Manager) remove(topics []*metadata.Topic) {
-	var ids []storage.ID
+// retire ends the partitions of deleted topics. Their logs are left to bury.
+func (m *Manager) retire(topics []*metadata.Topic) {
 	for _, t := range topics {
 		for i := range t.Partitions.All() {
 			tp := metadata.TopicPartition{Topic: t.ID, Partition: i}
 			m.mu.Lock()
 			p := m.partitions[tp]
 			delete(m.partitions, tp)
-			delete(m.offline, tp)
 			delete(m.fence, tp)
 			m.mu.Unlock()
 			if p != nil {
 				p.Delete()
 			}
-			ids = append(ids, storage.ID{Topic: tp.Topic, Partition: tp.Partition})
 		}
 	}
-	err := m.opt.Storage.Delete(ids...)
-	if err == nil {
-		return
-	}
-	for _, t := range topics {
-		m.deleted[t.ID] = true
-	}
-	m.opt.Logger.Error("logs of deleted topics could not be removed, the next start tries again",
-		zap.Int("topics", len(topics)), zap.String("first", topics[0].Name), zap.Error(err))
-}
-
-// bury removes what is left of deleted topics, and their tombstones with it. A tombstone
-// stays if a log of its topic may still be on a disk: the next start then tries again.
-func (m *Manager) bury(ctx context.Context, tombstones []*metadata.Deleting) error {
-	if len(tombstones) == 0 {
-		return nil
-	}
-	dead := make(map[[16]byte]bool, len(tombstones))
-	for _, t := range tombstones {
-		dead[t.ID] = true
-	}
-	var left []storage.ID
-	for _, l := range m.opt.Storage.Logs() {
-		if dead[l.ID().Topic] {
-			left = append(left, l.ID())
-		}
-	}
-	if err := m.opt.Storage.Delete(left...); err != nil {
-		return fmt.Errorf("delete %d topics, %s first: %w", len(dead), tombstones[0].Name, err)
-	}
-	maps.DeleteFunc(dead, func(id [16]byte, _ bool) bool { return m.deleted[id] })
-	if len(dead) == 0 || len(m.opt.Storage.Failed()) > 0 {
-		return nil
-	}
-	if _, err := m.opt.Cluster.ForgetDeleted(ctx, slices.Collect(maps.Keys(dead))...); err != nil {
-		return fmt.Errorf("delete %d topics, %s first: %w", len(dead), tombstones[0].Name, err)
-	}
-	return nil
 }

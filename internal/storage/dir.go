@@ -59,6 +59,8 @@ type Dir struct {
 	deleted map[ID]tombstone
 	said    map[string]int // repeated failures that were logged
 
+	flights sync.WaitGroup // what Manager has asked for
+
 	steps  atomic.Uint64 // finished parts of creations and deletions; see progress
 	unsure atomic.Bool   // the checkpoint on the disk may name logs that are not there; see ascertain
 

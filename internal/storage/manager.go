@@ -1,7 +1,9 @@
 package storage
 
 import (
+	"context"
 	"errors"
+	"fmt"
 	"sync"
 	"time"
 )
@@ -19,8 +21,6 @@ type Manager struct {
 	// must never exist in two directories.
 	begun map[ID]*Dir
 	late  map[*Dir]int // operations that were in flight for too long and still are
-
-	flights sync.WaitGroup
 }
 
 func newManager() *Manager {
@@ -74,13 +74,44 @@ func (m *Manager) Room() (err error) {
 }
 
 // Close closes all directories; see Dir.Close. It waits for operations that are in flight.
-func (m *Manager) Close() error {
-	m.flights.Wait()
-	errs := make([]error, len(m.dirs))
-	var wg sync.WaitGroup
-	for i, d := range m.dirs {
-		wg.Go(func() { errs[i] = d.Close() })
+func (m *Manager) Close() error { return m.Shutdown(context.Background()) }
+
+// Shutdown is Close until the context ends: directories whose disk is stuck are left as a kill
+// leaves them, and named in the error; the others are closed, and marked clean.
+func (m *Manager) Shutdown(ctx context.Context) error {
+	type outcome struct {
+		dir *Dir
+		err error
 	}
-	wg.Wait()
+	ended, open := make(chan outcome, len(m.dirs)), map[*Dir]bool{}
+	for _, d := range m.dirs {
+		open[d] = true
+		go func() {
+			d.flights.Wait()
+			ended <- outcome{d, d.Close()}
+		}()
+	}
+	var errs []error
+	for len(open) > 0 {
+		select {
+		case o := <-ended:
+			delete(open, o.dir)
+			errs = append(errs, o.err)
+		case <-ctx.Done():
+			for d := range open {
+				errs = append(errs, fmt.Errorf("log directory %s could not be closed in time, the next start recovers it: %w", d.path, ctx.Err()))
+			}
+			return errors.Join(errs...)
+		}
+	}
 	return errors.Join(errs...)
+}
+
+// Unused notes that no log has been written to, or read for a client, since Open: after an
+// unclean stop Close leaves no clean mark then, so that the next start still raises the
+// leader epochs (invariant I9).
+func (m *Manager) Unused() {
+	for _, d := range m.dirs {
+		d.unused = true
+	}
 }

@@ -32,16 +32,13 @@ func (m *Manager) concurrently(dirs []*Dir, fn func(*Dir) error) error {
 	ended := make(chan *operation, len(dirs))
 	running := map[*operation]bool{}
 	for _, d := range dirs {
-		m.mu.RLock()
-		err := m.hungLocked(d)
-		m.mu.RUnlock()
-		if err != nil {
+		if err := m.Hung(d); err != nil {
 			errs = append(errs, err)
 			continue
 		}
 		op := &operation{dir: d, progress: d.progress()}
 		running[op] = true
-		m.flights.Go(func() { ended <- m.run(op, fn) })
+		d.flights.Go(func() { ended <- m.run(op, fn) })
 	}
 	for tick := m.tick(); len(running) > 0; {
 		select {
@@ -90,6 +87,14 @@ func (m *Manager) gaveUp(op *operation) bool {
 	m.late[op.dir]++
 	op.dir.log.Error("log directory hangs: it gets no new partitions, and operations on it fail", zap.Duration("after", hungAfter))
 	return true
+}
+
+// Hung returns why a directory must not be asked to make or delete logs now, nil if it may:
+// an earlier operation on it makes no progress.
+func (m *Manager) Hung(d *Dir) error {
+	m.mu.RLock()
+	defer m.mu.RUnlock()
+	return m.hungLocked(d)
 }
 
 // hungLocked returns why a directory must not be asked for anything, nil if it may.

@@ -1,6 +1,7 @@
 package storage
 
 import (
+	"context"
 	"errors"
 	"strings"
 	"testing"
@@ -168,4 +169,28 @@ func TestALogThatIsBeingMadeIsNotTakenForDeleted(t *testing.T) {
 	if err := h.Delete(specs[0].ID, specs[1].ID); !errors.Is(err, ErrFailed) {
 		t.Errorf("deleted while one is being made: %v", err)
 	}
+}
+
+// A stop closes and marks the directories whose disks answer, and says which one it left.
+func TestAHungDiskTakesTheCleanMarkFromNoOther(t *testing.T) {
+	h := hangs(t)
+	logs, err := h.Create(specsOf('t', 4))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, l := range logs {
+		put(t, l, 1, 10)
+	}
+	held := h.hold(errfs.Create|errfs.Rename, "/b/*")
+	ctx, cancel := context.WithCancel(t.Context())
+	ended := make(chan error, 1)
+	go func() { ended <- h.Shutdown(ctx) }()
+	marked := func(dir string) bool { _, err := h.disk.Stat(dir + "/clean"); return err == nil }
+	eventually(t, "/a is marked clean while /b is held", func() bool { return held.Hits() > 0 && marked("/a") })
+	cancel()
+	if err := <-ended; !errors.Is(err, context.Canceled) || !strings.Contains(err.Error(), "log directory /b could not be closed in time") {
+		t.Error(err)
+	}
+	h.release()
+	eventually(t, "/b is closed after all", func() bool { return marked("/b") })
 }

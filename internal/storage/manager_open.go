@@ -40,9 +40,8 @@ func Open(places []Place, opt Options) (*Manager, error) {
 	if len(m.failed) == 0 || len(m.dirs) > 0 && !refused {
 		return m, nil
 	}
-	for _, d := range m.dirs {
-		d.leaveUnused()
-	}
+	m.Unused()
+	_ = m.Close() // on error the next start recovers
 	errs := make([]error, len(m.failed))
 	for i, e := range m.failed {
 		errs[i] = e

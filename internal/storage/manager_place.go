@@ -14,7 +14,7 @@ import (
 // The directories work concurrently, and Create does not wait for a disk that hangs; see
 // concurrently.
 func (m *Manager) Create(specs []Spec) ([]*Log, error) {
-	byDir, err := m.place(specs)
+	byDir, err := m.Place(specs, nil)
 	if err != nil {
 		return nil, err
 	}
@@ -29,11 +29,28 @@ func (m *Manager) Create(specs []Spec) ([]*Log, error) {
 	return made, nil
 }
 
-// place chooses a directory for each log and notes that its creation begins there.
-func (m *Manager) place(specs []Spec) (map[*Dir][]Spec, error) {
+// CreateIn makes logs in the directory that Place chose for them, all or none, and returns
+// them in the order of specs when their birth is durable. It does not wait for a disk that
+// hangs, where the logs may still be made later; see concurrently.
+func (m *Manager) CreateIn(d *Dir, specs []Spec) ([]*Log, error) {
+	if err := m.concurrently([]*Dir{d}, func(d *Dir) error { return m.createIn(d, specs) }); err != nil {
+		return nil, err
+	}
+	made := make([]*Log, len(specs))
+	for i := range specs {
+		made[i] = m.Get(specs[i].ID)
+	}
+	return made, nil
+}
+
+// Place chooses a directory for each log, the usable one with the fewest, and notes that its
+// creation begins there: until CreateIn has ended, or Delete has taken that back, the log is
+// made in no other. One that avoid names is chosen only if all others are unusable; nil
+// avoids none.
+func (m *Manager) Place(specs []Spec, avoid map[*Dir]bool) (map[*Dir][]Spec, error) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	counts := m.candidatesLocked()
+	counts := m.candidatesLocked(avoid)
 	byDir := map[*Dir][]Spec{}
 	for _, s := range specs {
 		if m.logs[s.ID] != nil {
@@ -61,24 +78,47 @@ func (m *Manager) place(specs []Spec) (map[*Dir][]Spec, error) {
 	return byDir, nil
 }
 
-// candidatesLocked returns the directories that take new logs, with how many logs each has:
-// those with room, or all that take records if none has room. A client was refused already
-// then, and what is asked for must be made.
-func (m *Manager) candidatesLocked() map[*Dir]int {
-	roomy, all := map[*Dir]int{}, map[*Dir]int{}
+// Unplace takes the choice of directories back for logs that were not made, so that Place may
+// choose others. A choice stays where the log may exist: in a directory that hangs, or whose
+// checkpoint may name it.
+func (m *Manager) Unplace(ids []ID) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	for _, id := range ids {
+		if d := m.begun[id]; d != nil && m.late[d] == 0 && !d.unsure.Load() {
+			delete(m.begun, id)
+		}
+	}
+}
+
+// candidatesLocked returns the directories that take new logs, with how many logs each has or is to get:
+// those with room that need not be avoided, else those with room, else all that take records:
+// a client was refused already then, and what is asked for must be made.
+func (m *Manager) candidatesLocked(avoid map[*Dir]bool) map[*Dir]int {
+	quick, roomy, all := map[*Dir]int{}, map[*Dir]int{}, map[*Dir]int{}
 	for _, d := range m.dirs {
 		if d.Err() != nil || m.hungLocked(d) != nil {
 			continue
 		}
 		all[d] = len(d.Logs())
 		if d.Room() == nil {
-			roomy[d] = all[d]
+			if roomy[d] = all[d]; !avoid[d] {
+				quick[d] = all[d]
+			}
 		}
 	}
-	if len(roomy) > 0 {
-		return roomy
+	counts := all
+	if len(quick) > 0 {
+		counts = quick
+	} else if len(roomy) > 0 {
+		counts = roomy
 	}
-	return all
+	for _, d := range m.begun { // whose turn has not come yet
+		if _, ok := counts[d]; ok {
+			counts[d]++
+		}
+	}
+	return counts
 }
 
 // createIn makes logs in one directory and takes them over, also when nobody waits for that

@@ -75,6 +75,7 @@ func (c *cluster) apply(t testing.TB, m *replica.Manager) {
 	prev := c.image
 	c.image = next
 	must(t, m.Apply(t.Context(), prev, next, metadata.Diff(prev, next)))
+	must(t, m.Settled(t.Context(), next.Version()))
 }
 
 // open opens the partition on a file system.
@@ -92,6 +93,7 @@ func open(t testing.TB, fs vfs.FS, c *cluster) (*replica.Partition, *purgatory.P
 	t.Cleanup(park.Close)
 	m := replica.NewManager(replica.Options{Self: 1, Storage: s, Cluster: c, Park: park, Logger: zap.NewNop(),
 		Config: func(*metadata.Image, *metadata.Topic) storage.Config { return cfg }})
+	t.Cleanup(func() { must(t, m.Close(context.Background())) })
 	c.image = metadata.Empty()
 	c.apply(t, m)
 	c.apply(t, m)

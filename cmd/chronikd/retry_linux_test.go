@@ -1,0 +1,84 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"syscall"
+	"testing"
+
+	"github.com/twmb/franz-go/pkg/kadm"
+	"github.com/twmb/franz-go/pkg/kgo"
+	"golang.org/x/sys/unix"
+)
+
+// limitFiles sets how many files a process may have open, and returns the limit before.
+func limitFiles(t *testing.T, pid int, n uint64) uint64 {
+	t.Helper()
+	var old unix.Rlimit
+	if err := unix.Prlimit(pid, unix.RLIMIT_NOFILE, nil, &old); err != nil {
+		t.Fatal(err)
+	}
+	if err := unix.Prlimit(pid, unix.RLIMIT_NOFILE, &unix.Rlimit{Cur: n, Max: old.Max}, nil); err != nil {
+		t.Fatal(err)
+	}
+	return old.Cur
+}
+
+// freeDescriptor is the number that the next file of a process gets.
+func freeDescriptor(t *testing.T, pid int) uint64 {
+	t.Helper()
+	for n := uint64(0); ; n++ {
+		if _, err := os.Lstat(filepath.Join("/proc", strconv.Itoa(pid), "fd", strconv.FormatUint(n, 10))); err != nil {
+			return n
+		}
+	}
+}
+
+// A topic whose logs can't be made because the process may open no more files is reported where a
+// broker's state is asked for, and can be used without a restart when there are descriptors again.
+func TestATopicHealsWhenThereAreDescriptorsAgain(t *testing.T) {
+	p, err := start(t.TempDir(), nil, "--data-dir", "d", "--listen", "127.0.0.1:0", "--admin-listen", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = p.end(syscall.SIGKILL) })
+	cl, err := kgo.NewClient(kgo.SeedBrokers(p.Addr), kgo.RecordPartitioner(kgo.ManualPartitioner()))
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(cl.Close)
+	adm := kadm.NewClient(cl)
+	// Both connections are there before the descriptors go.
+	if _, err := adm.CreateTopic(t.Context(), 1, 1, nil, "before"); err != nil {
+		t.Fatal(err)
+	}
+	if report := adminText(t, p, "/readyz"); report != "ready\n" {
+		t.Fatal(report)
+	}
+	pid := p.cmd.Process.Pid
+	limit := limitFiles(t, pid, freeDescriptor(t, pid))
+	_, _ = adm.CreateTopic(t.Context(), 4, 1, nil, "new")
+	waitFor(t, "the partitions are reported", func() bool {
+		report := adminText(t, p, "/readyz")
+		return strings.HasPrefix(report, "ready\ndegraded: partitions without a log: ") && strings.Contains(report, "too many open files")
+	})
+	if health := adminText(t, p, "/v1/health"); !strings.Contains(health, "too many open files") {
+		t.Error(health)
+	}
+	if scrape := adminText(t, p, "/metrics"); strings.Contains(scrape, "chronik_partitions_failed 0\n") {
+		t.Error("the metrics know of no failed partition")
+	}
+	limitFiles(t, pid, limit)
+	ctx, cancel := context.WithTimeout(t.Context(), startTime)
+	defer cancel()
+	for i := range int32(4) {
+		if err := cl.ProduceSync(ctx, &kgo.Record{Topic: "new", Partition: i, Value: []byte("v")}).FirstErr(); err != nil {
+			t.Fatal(fmt.Errorf("partition %d: %w\n%s", i, err, p.logged()))
+		}
+	}
+	waitFor(t, "nothing is reported any more", func() bool { return adminText(t, p, "/readyz") == "ready\n" })
+}

@@ -1,0 +1,159 @@
+package daemon
+
+import (
+	"context"
+	"errors"
+	"io/fs"
+	"strings"
+	"sync/atomic"
+	"syscall"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/twmb/franz-go/pkg/kgo"
+	"go.uber.org/zap"
+
+	"github.com/chronik-io/chronik/internal/daemon/config"
+	"github.com/chronik-io/chronik/internal/vfs"
+	"github.com/chronik-io/chronik/internal/vfs/errfs"
+)
+
+// A room that never ends takes none of the others' time on the disk, and the stop ends.
+func TestAStopIsBounded(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s, free := &stack{log: zap.NewNop()}, make(chan struct{})
+		defer close(free)
+		begun := time.Now()
+		var order []string
+		stuck := func(name string) func(context.Context) error {
+			return func(context.Context) error { order = append(order, name); <-free; return nil }
+		}
+		s.pushDisk("metadata", func(ctx context.Context) error { order = append(order, "metadata"); return ctx.Err() })
+		s.pushDisk("logs", func(ctx context.Context) error {
+			deadline, _ := ctx.Deadline()
+			if left := time.Until(deadline); left != stopTimes().disk {
+				t.Errorf("the logs have %v", left)
+			}
+			order = append(order, "logs")
+			return nil
+		})
+		s.push("handlers", stuck("handlers"))
+		s.push("clients", stuck("clients"))
+		err := s.unwind(stopTimes())
+		if !errors.Is(err, context.DeadlineExceeded) || !strings.HasPrefix(err.Error(), "clients did not stop in time") {
+			t.Error(err)
+		}
+		if got := strings.Join(order, " "); got != "clients handlers logs metadata" {
+			t.Error(got)
+		}
+		if took, most := time.Since(begun), stopTimes().drain+2*stopTimes().grace; took != most {
+			t.Errorf("it took %v, want %v", took, most)
+		}
+	})
+}
+
+// exists reports whether there is a file.
+func exists(t *testing.T, fsys vfs.FS, name string) bool {
+	t.Helper()
+	_, err := fsys.Stat(name)
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+		t.Fatal(err)
+	}
+	return err == nil
+}
+
+// A client that reads from a disk which doesn't answer keeps no other log directory from its clean
+// mark.
+func TestAStuckDiskTakesTheCleanMarkFromNoOther(t *testing.T) {
+	mem := vfs.Memory()
+	b, _ := startHere(t, mem, "log.dirs=/one,/two")
+	fill(t, b, "t", 2, 3)
+	if err := b.Close(); err != nil { // what is in memory goes with it
+		t.Fatal(err)
+	}
+	errs, free := errfs.New(mem), make(chan struct{})
+	held := errs.Add(errfs.Rule{Ops: errfs.Read, Path: "/two/t-*/*.log", Before: func(errfs.Call) { <-free }})
+	cfg, err := Load(config.Input{Set: []string{"log.dirs=/one,/two"}, Flags: map[string]string{config.KeyDataDir: "/data",
+		config.KeyListen: "127.0.0.1:0", config.KeyAdminListen: "127.0.0.1:0"}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	b, err = Start(t.Context(), Options{Config: cfg, FS: errs, Log: zap.NewNop(), Version: "test", JournalFileSize: 1 << 20, JournalBytes: 16 << 20,
+		stop: times{drain: 100 * time.Millisecond, disk: patience, grace: 100 * time.Millisecond}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	c, err := kgo.NewClient(kgo.SeedBrokers(b.Addrs()...), kgo.ConsumeTopics("t"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer c.Close()
+	eventually(t, "a client reads", func() bool {
+		ctx, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
+		defer cancel()
+		c.PollFetches(ctx)
+		return held.Hits() > 0
+	})
+	if exists(t, mem, "/one/clean") || exists(t, mem, "/two/clean") {
+		t.Fatal("a broker that serves has a clean mark")
+	}
+	ended := make(chan error, 1)
+	go func() { ended <- b.Close() }()
+	eventually(t, "the directory that works is marked clean", func() bool { return exists(t, mem, "/one/clean") })
+	close(free)
+	select {
+	case <-ended:
+	case <-time.After(patience):
+		t.Fatal("the stop does not end")
+	}
+}
+
+// patience is how long a test waits for what must come, however busy the machine.
+const patience = 2 * time.Minute
+
+func eventually(t *testing.T, what string, ok func() bool) {
+	t.Helper()
+	for begun := time.Now(); !ok(); time.Sleep(time.Millisecond) {
+		if time.Since(begun) > patience {
+			t.Fatalf("never: %s", what)
+		}
+	}
+}
+
+// A start that fails before leader epochs were raised leaves an unclean stop what it is: the next
+// start still raises them (I9).
+func TestAStartThatFailsLeavesAnUncleanStopUnclean(t *testing.T) {
+	mem := vfs.Memory()
+	b, _ := startHere(t, mem)
+	fill(t, b, "t", 1, 3)
+	if err := b.Close(); err != nil {
+		t.Fatal(err)
+	}
+	if err := mem.Remove("/data/logs/clean"); err != nil {
+		t.Fatal(err)
+	}
+	errs := errfs.New(mem)
+	var opened atomic.Bool
+	errs.Add(errfs.Rule{Ops: errfs.Lock, Path: "/data/logs/*", Before: func(errfs.Call) { opened.Store(true) }})
+	errs.Add(errfs.Rule{Ops: errfs.Write, Path: "/data/metadata/*", When: func(errfs.Call) bool { return opened.Load() }, Err: syscall.EIO})
+	cfg, err := Load(config.Input{Flags: map[string]string{config.KeyDataDir: "/data", config.KeyListen: "127.0.0.1:0", config.KeyAdminListen: "127.0.0.1:0"}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if b, err := Start(t.Context(), Options{Config: cfg, FS: errs, Log: zap.NewNop(), Version: "test", JournalFileSize: 1 << 20, JournalBytes: 16 << 20}); err == nil {
+		t.Error("it started")
+		_ = b.Close()
+	}
+	if !opened.Load() || exists(t, mem, "/data/logs/clean") {
+		t.Error("the stop before is called clean")
+	}
+	b, _ = startHere(t, mem)
+	p, err := b.rooms.replicas.Partition(b.rooms.applier.Image().Topic("t").ID, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if p.LeaderEpoch() != 1 {
+		t.Errorf("epoch %d goes on", p.LeaderEpoch())
+	}
+}
