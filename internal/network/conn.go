@@ -26,6 +26,8 @@ type conn struct {
 	ip       netip.Addr
 	ctx      context.Context // ends with the connection
 	cancel   context.CancelFunc
+	client   context.Context // ends when the client has closed its side, or with the connection
+	hungUp   context.CancelFunc
 
 	in       input
 	arrival  arrival
@@ -89,6 +91,7 @@ type blocking struct {
 func newConn(s *Server, l *Listener, nc net.Conn) *conn {
 	c := &conn{srv: s, listener: l, nc: nc, peer: nc.RemoteAddr(), local: nc.LocalAddr(), ip: remoteIP(nc), fd: -1, identity: identityOf(s, l)}
 	c.ctx, c.cancel = context.WithCancel(context.Background())
+	c.client, c.hungUp = context.WithCancel(c.ctx)
 	c.rcond.L, c.wcond.L = &c.mu, &c.mu
 	c.in.init()
 	c.arrival.c = c
@@ -198,11 +201,21 @@ func (c *conn) awaitTurn(key int16, size int) error {
 		if c.flush() {
 			continue
 		}
+		c.watchClient()
 		c.busy, c.rwaiting = false, true
 		c.rcond.Wait()
 		c.rwaiting = false
 	}
 	return errStopped
+}
+
+// watchClient has a poller notice when the client hangs up: the reader does not read for
+// as long as a request is parked that others wait for. Caller holds mu and has the reading
+// role.
+func (c *conn) watchClient() {
+	if c.poll != nil && !c.armed && c.poll.set.watchEnd(c) == nil {
+		c.armed = true // else the reader finds out when it reads again
+	}
 }
 
 // rest is called by the reader before it blocks: it ends its turn, writes what is
@@ -269,6 +282,9 @@ func (c *conn) endReading(reason CloseReason, broken bool) {
 	c.readDone, c.busy = true, false
 	if c.reason == "" {
 		c.reason = reason
+	}
+	if reason == ClosedByClient {
+		c.hungUp()
 	}
 	if broken {
 		c.kill(reason)
