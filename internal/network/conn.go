@@ -143,8 +143,12 @@ func (c *conn) answer(r *Request, now time.Time) {
 		if r.alone != nil {
 			r.alone.Stop()
 		}
+		last := c.unready == 0
 		c.mu.Unlock()
 		r.recycle(c.srv)
+		if last {
+			c.srv.vacate(c.ip)
+		}
 		c.srv.orphans.add(-1)
 		return
 	}

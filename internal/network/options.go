@@ -49,7 +49,8 @@ type Options struct {
 	UnwrittenBytes int
 
 	// MaxConnections (max.connections) and MaxConnectionsPerIP
-	// (max.connections.per.ip) are the most open connections. Default: no limit.
+	// (max.connections.per.ip) are the most open connections; one that is gone counts until
+	// its requests are answered. Default: no limit.
 	MaxConnections      int
 	MaxConnectionsPerIP int
 	// Idle closes a connection without requests (connections.max.idle.ms).

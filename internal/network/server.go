@@ -29,8 +29,9 @@ type Server struct {
 	stopped   bool
 	listeners map[net.Listener]struct{}
 	conns     map[*conn]struct{}
-	perIP     map[netip.Addr]int
-	wg        sync.WaitGroup // accept loops, readers, writers
+	slots     int                // connections, and gone ones with requests that are unanswered
+	perIP     map[netip.Addr]int // slots of each
+	wg        sync.WaitGroup     // accept loops, readers, writers
 
 	endOnce sync.Once
 	ended   ending
@@ -112,7 +113,7 @@ func (s *Server) add(l *Listener, nc net.Conn) (RefuseReason, bool) {
 	switch o := &s.opts; {
 	case s.stopped:
 		return RefusedDraining, false
-	case o.MaxConnections > 0 && len(s.conns) >= o.MaxConnections:
+	case o.MaxConnections > 0 && s.slots >= o.MaxConnections:
 		return RefusedTotal, false
 	case o.MaxConnectionsPerIP > 0 && s.perIP[ip] >= o.MaxConnectionsPerIP:
 		return RefusedPerIP, false
@@ -120,6 +121,7 @@ func (s *Server) add(l *Listener, nc net.Conn) (RefuseReason, bool) {
 	c := newConn(s, l, nc)
 	s.join(c)
 	s.conns[c] = struct{}{}
+	s.slots++
 	s.perIP[ip]++
 	s.opts.Observer.Opened(l) // before it can be closed
 	s.wg.Go(c.readLoop)
@@ -131,9 +133,6 @@ func (s *Server) add(l *Listener, nc net.Conn) (RefuseReason, bool) {
 func (s *Server) gone(c *conn, reason CloseReason) {
 	s.mu.Lock()
 	delete(s.conns, c)
-	if s.perIP[c.ip]--; s.perIP[c.ip] == 0 {
-		delete(s.perIP, c.ip)
-	}
 	s.mu.Unlock()
 	if c.fd >= 0 {
 		closeSocket(c.fd)
@@ -142,4 +141,16 @@ func (s *Server) gone(c *conn, reason CloseReason) {
 		c.poll.leave(c)
 	}
 	s.opts.Observer.Closed(c.listener, reason)
+}
+
+// vacate gives a connection's place back, when it is gone and its requests are answered:
+// clients that leave requests behind, and come again, can't make them more than the
+// limits of connections allow.
+func (s *Server) vacate(ip netip.Addr) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.slots--
+	if s.perIP[ip]--; s.perIP[ip] == 0 {
+		delete(s.perIP, ip)
+	}
 }

@@ -96,12 +96,15 @@ func (c *conn) abandon() {
 		}
 		r = next
 	}
-	reason := c.reason
+	reason, none := c.reason, c.unready == 0
 	c.mu.Unlock()
 	for _, r := range dropped {
 		r.recycle(c.srv)
 	}
 	c.srv.gone(c, reason)
+	if none {
+		c.srv.vacate(c.ip)
+	}
 }
 
 // flush writes the answers at the head of the queue until none is ready, and
