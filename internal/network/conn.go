@@ -57,12 +57,16 @@ type conn struct {
 	// oldest to newest are the requests whose answers were not yet taken for
 	// writing, in order of arrival.
 	oldest, newest *Request
-	queued         int   // requests whose answers are not written
-	unready        int   // requests without an answer
-	produces       int   // Produce requests without an answer
-	produceBytes   int64 // of their frames
-	unwritten      int   // bytes of answers that are ready and not written
-	alone          bool  // the one request without an answer is no Produce
+	queued         int       // requests whose answers are not written
+	unready        int       // requests without an answer
+	produces       int       // Produce requests without an answer
+	produceBytes   int64     // of their frames
+	unwritten      int       // bytes of answers that are ready and not written
+	encoded        int       // those of them that Respond encoded
+	counted        int       // those of these that are counted, see outgoing
+	writingBytes   int       // bytes of the answers that are being written
+	slowSince      time.Time // lookOut saw them being written
+	alone          bool      // the one request without an answer is no Produce
 	away           absence
 	answered       time.Time // the last answer
 
@@ -154,6 +158,8 @@ func (c *conn) answer(r *Request, now time.Time) {
 	}
 	r.ready = true
 	c.unwritten += r.outSize
+	c.encoded += len(r.head)
+	c.count()
 	if c.oldest == r && !c.busy && !c.writing && !c.flushing {
 		if c.poll != nil && r.outSize <= copyLimit {
 			c.flushing = true
@@ -172,7 +178,7 @@ func (c *conn) answer(r *Request, now time.Time) {
 func (c *conn) mayStart(key int16, size int) bool {
 	o := &c.srv.opts
 	switch {
-	case c.alone, c.queued >= o.ConnectionRequests, c.unwritten > o.UnwrittenBytes:
+	case c.alone, c.queued >= o.ConnectionRequests, c.unwritten > o.UnwrittenBytes, c.counted > 0 && c.srv.outgoing.over():
 		return false
 	case key != protocol.KeyProduce:
 		return c.unready == 0

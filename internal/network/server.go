@@ -18,6 +18,7 @@ type Server struct {
 	opts     Options
 	produce  *intake
 	other    *intake
+	outgoing outgoing
 	census   *Census
 	requests sync.Pool // of *Request
 	lastID   atomic.Uint64
@@ -53,6 +54,7 @@ func New(opts Options) (*Server, error) {
 		opts:      opts,
 		produce:   newIntake("produce", opts.ProduceBytes, opts.MaxFrame),
 		other:     newIntake("other", opts.OtherBytes, opts.MaxFrame),
+		outgoing:  outgoing{size: opts.AnswerBytes},
 		census:    newCensus(opts.CensusWindow),
 		noise:     noise{logger: opts.Log},
 		draining:  make(chan struct{}),
@@ -89,6 +91,9 @@ type Stats struct {
 	// ProduceArriving and OtherArriving are of the requests of these kinds of which not
 	// all bytes are there.
 	ProduceArriving, OtherArriving ArrivalStats
+	// Unwritten is how many bytes of encoded answers clients have not read, in steps of
+	// 16 KiB for each connection; see Options.AnswerBytes.
+	Unwritten int64
 	// Orphans are requests whose connection is gone and that were not yet answered.
 	Orphans int
 }
@@ -99,7 +104,7 @@ func (s *Server) Stats() Stats {
 	n := len(s.conns)
 	s.mu.Unlock()
 	return Stats{
-		Connections: n, Orphans: s.orphans.count(),
+		Connections: n, Unwritten: s.outgoing.held.Load(), Orphans: s.orphans.count(),
 		Produce: s.produce.whole.Stats(), ProduceArriving: s.produce.arrivals(),
 		Other: s.other.whole.Stats(), OtherArriving: s.other.arrivals(),
 	}
