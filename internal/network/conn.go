@@ -26,6 +26,8 @@ type conn struct {
 	ip       netip.Addr
 	ctx      context.Context // ends with the connection
 	cancel   context.CancelFunc
+	client   context.Context // ends when the client has closed its side, or with the connection
+	hungUp   context.CancelFunc
 
 	in       input
 	arrival  arrival
@@ -55,12 +57,16 @@ type conn struct {
 	// oldest to newest are the requests whose answers were not yet taken for
 	// writing, in order of arrival.
 	oldest, newest *Request
-	queued         int   // requests whose answers are not written
-	unready        int   // requests without an answer
-	produces       int   // Produce requests without an answer
-	produceBytes   int64 // of their frames
-	unwritten      int   // bytes of answers that are ready and not written
-	alone          bool  // the one request without an answer is no Produce
+	queued         int       // requests whose answers are not written
+	unready        int       // requests without an answer
+	produces       int       // Produce requests without an answer
+	produceBytes   int64     // of their frames
+	unwritten      int       // bytes of answers that are ready and not written
+	encoded        int       // those of them that Respond encoded
+	counted        int       // those of these that are counted, see outgoing
+	writingBytes   int       // bytes of the answers that are being written
+	slowSince      time.Time // lookOut saw them being written
+	alone          bool      // the one request without an answer is no Produce
 	away           absence
 	answered       time.Time // the last answer
 
@@ -89,6 +95,7 @@ type blocking struct {
 func newConn(s *Server, l *Listener, nc net.Conn) *conn {
 	c := &conn{srv: s, listener: l, nc: nc, peer: nc.RemoteAddr(), local: nc.LocalAddr(), ip: remoteIP(nc), fd: -1, identity: identityOf(s, l)}
 	c.ctx, c.cancel = context.WithCancel(context.Background())
+	c.client, c.hungUp = context.WithCancel(c.ctx)
 	c.rcond.L, c.wcond.L = &c.mu, &c.mu
 	c.in.init()
 	c.arrival.c = c
@@ -140,13 +147,19 @@ func (c *conn) answer(r *Request, now time.Time) {
 		if r.alone != nil {
 			r.alone.Stop()
 		}
+		last := c.unready == 0
 		c.mu.Unlock()
 		r.recycle(c.srv)
+		if last {
+			c.srv.vacate(c.ip)
+		}
 		c.srv.orphans.add(-1)
 		return
 	}
 	r.ready = true
 	c.unwritten += r.outSize
+	c.encoded += len(r.head)
+	c.count()
 	if c.oldest == r && !c.busy && !c.writing && !c.flushing {
 		if c.poll != nil && r.outSize <= copyLimit {
 			c.flushing = true
@@ -165,7 +178,7 @@ func (c *conn) answer(r *Request, now time.Time) {
 func (c *conn) mayStart(key int16, size int) bool {
 	o := &c.srv.opts
 	switch {
-	case c.alone, c.queued >= o.ConnectionRequests, c.unwritten > o.UnwrittenBytes:
+	case c.alone, c.queued >= o.ConnectionRequests, c.unwritten > o.UnwrittenBytes, c.counted > 0 && c.srv.outgoing.over():
 		return false
 	case key != protocol.KeyProduce:
 		return c.unready == 0
@@ -198,11 +211,21 @@ func (c *conn) awaitTurn(key int16, size int) error {
 		if c.flush() {
 			continue
 		}
+		c.watchClient()
 		c.busy, c.rwaiting = false, true
 		c.rcond.Wait()
 		c.rwaiting = false
 	}
 	return errStopped
+}
+
+// watchClient has a poller notice when the client hangs up: the reader does not read for
+// as long as a request is parked that others wait for. Caller holds mu and has the reading
+// role.
+func (c *conn) watchClient() {
+	if c.poll != nil && !c.armed && c.poll.set.watchEnd(c) == nil {
+		c.armed = true // else the reader finds out when it reads again
+	}
 }
 
 // rest is called by the reader before it blocks: it ends its turn, writes what is
@@ -269,6 +292,9 @@ func (c *conn) endReading(reason CloseReason, broken bool) {
 	c.readDone, c.busy = true, false
 	if c.reason == "" {
 		c.reason = reason
+	}
+	if reason == ClosedByClient {
+		c.hungUp()
 	}
 	if broken {
 		c.kill(reason)

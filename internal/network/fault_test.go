@@ -266,6 +266,47 @@ func TestFault13LimitsAndStorm(t *testing.T) {
 	}
 }
 
+// TestFault13AConnectionCountsUntilItsRequestsAreAnswered: who leaves requests behind does
+// not get in again for more.
+func TestFault13AConnectionCountsUntilItsRequestsAreAnswered(t *testing.T) {
+	for name, change := range map[string]func(*Options){
+		"total":  func(o *Options) { o.MaxConnections = 2 },
+		"per ip": func(o *Options) { o.MaxConnectionsPerIP = 2 },
+	} {
+		t.Run(name, func(t *testing.T) {
+			p := newParked()
+			f := start(t, p.handle, change)
+			addr := f.tcp(t)
+			var left []*Request
+			for range 2 {
+				c := dial(t, addr)
+				c.send(t, frame(protocol.KeyProduce, 3, 1, nil), frame(protocol.KeyProduce, 3, 2, nil))
+				left = append(left, p.next(), p.next())
+				if err := c.Conn.(*net.TCPConn).SetLinger(0); err != nil {
+					t.Fatal(err)
+				}
+				c.Close()
+			}
+			for f.Stats().Connections != 0 {
+				time.Sleep(time.Millisecond)
+			}
+			for i, r := range left {
+				if i%2 == 0 { // one is left of each
+					r.RespondNone()
+				}
+			}
+			dial(t, addr).wantClosed(t)
+			left[1].RespondNone()
+			in := dial(t, addr)
+			defer in.Close()
+			in.send(t, frame(protocol.KeyProduce, 3, 3, nil))
+			p.next().RespondNone()
+			left[3].RespondNone()
+			f.end(t)
+		})
+	}
+}
+
 // TestFault5AcceptOutOfFiles: accept fails, waits longer each time, and goes on.
 func TestFault5AcceptOutOfFiles(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

@@ -126,7 +126,7 @@ func (f *flusher) flush(c *conn, p *pen) {
 	aborted := job.recycle(c.srv)
 	c.mu.Lock()
 	if len(left) > 0 && !c.dead { // the writer of a dead one looks no more
-		c.out.job, c.out.left = answers{n: job.n, bytes: job.bytes}, left
+		c.out.job, c.out.left = answers{n: job.n, bytes: job.bytes, encoded: job.encoded}, left
 		c.out.aborted, c.out.unsent = aborted, unsent
 		c.wcond.Signal()
 		return

@@ -6,6 +6,26 @@ import (
 	"time"
 )
 
+// TestOnCloseIsCalledWhenTheClientHasClosedItsSide: as Kafka takes it for gone. What it gets
+// to read is its own business.
+func TestOnCloseIsCalledWhenTheClientHasClosedItsSide(t *testing.T) {
+	p := newParked()
+	f := start(t, p.handle, nil)
+	defer f.end(t)
+	c := dial(t, f.tcp(t))
+	defer c.Close()
+	c.send(t, frame(keyMetadata, 1, 1, nil))
+	r := p.next()
+	r.OnClose(func() { r.Respond(body("nothing new")) })
+	if err := c.Conn.(*net.TCPConn).CloseWrite(); err != nil {
+		t.Fatal(err)
+	}
+	if got := c.want(t, 1); string(got) != "nothing new" {
+		t.Errorf("%q", got)
+	}
+	c.wantClosed(t)
+}
+
 // TestOnCloseIsCalledWhenTheClientIsGone parks a request and resets its connection: what
 // was registered is called, what was taken back is not.
 func TestOnCloseIsCalledWhenTheClientIsGone(t *testing.T) {

@@ -47,9 +47,13 @@ type Options struct {
 	// UnwrittenBytes of answers that the client does not read stop the reading
 	// of its requests. One answer may be larger. Default 1 MiB.
 	UnwrittenBytes int
+	// AnswerBytes of encoded answers that clients do not read, all of them together, close
+	// the connections of those that read too slowly; see outgoing. Default: OtherBytes.
+	AnswerBytes int64
 
 	// MaxConnections (max.connections) and MaxConnectionsPerIP
-	// (max.connections.per.ip) are the most open connections. Default: no limit.
+	// (max.connections.per.ip) are the most open connections; one that is gone counts until
+	// its requests are answered. Default: no limit.
 	MaxConnections      int
 	MaxConnectionsPerIP int
 	// Idle closes a connection without requests (connections.max.idle.ms).
@@ -87,6 +91,7 @@ func (o *Options) complete() error {
 	orDefault(&o.MaxFrameUnauthenticated, 512<<10)
 	orDefault(&o.ProduceBytes, 32<<20)
 	orDefault(&o.OtherBytes, 64<<20)
+	orDefault(&o.AnswerBytes, o.OtherBytes)
 	orDefault(&o.SmallFrame, 16<<10)
 	orDefault(&o.ConnectionBytes, 8<<20)
 	orDefault(&o.ConnectionRequests, 1024)

@@ -143,6 +143,14 @@ func (s *pollSet) unwatch() {
 	s.watched, s.raw = nil, nil
 }
 
+// watchEnd adds a connection for the event of its end alone.
+func (s *pollSet) watchEnd(c *conn) error {
+	e := unix.EpollEvent{Events: unix.EPOLLRDHUP | unix.EPOLLET, Fd: c.pollID}
+	var err error
+	outer := c.control(func(fd uintptr) { err = unix.EpollCtl(s.fd, unix.EPOLL_CTL_ADD, int(fd), &e) })
+	return errors.Join(err, outer)
+}
+
 // arm adds a connection, or asks for an event again if there is anything to read.
 func (s *pollSet) arm(c *conn) error {
 	op := unix.EPOLL_CTL_ADD

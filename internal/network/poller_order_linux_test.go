@@ -154,7 +154,6 @@ func TestI1ResponseOrderOfPolledConnections(t *testing.T) {
 				rnd := rand.New(rand.NewPCG(seed, uint64(i)+1))
 				p := dials(t, f.addr)
 				defer p.Close()
-				_ = p.SetDeadline(time.Now().Add(patience)) // a failure shows in what is missing
 				if err := talk(p, rnd, small, large); err != nil {
 					failed.Store(true)
 					t.Errorf("%v\n%s", err, f.state())
@@ -171,7 +170,8 @@ func TestI1ResponseOrderOfPolledConnections(t *testing.T) {
 	})
 }
 
-// talk sends requests in pieces, with pauses, and checks their answers.
+// talk sends requests in pieces, with pauses, and checks their answers, for each of which
+// it has patience: small sockets and slow machines make a talk of any length.
 func talk(p *client, rnd *rand.Rand, small, large int) error {
 	const n = 25
 	body := func(i int32) []byte {
@@ -212,6 +212,9 @@ func talk(p *client, rnd *rand.Rand, small, large int) error {
 	for i := range int32(n) {
 		if i%5 == 4 { // reads slowly
 			time.Sleep(time.Millisecond)
+		}
+		if err := p.SetDeadline(time.Now().Add(patience)); err != nil { // that of writing, too
+			return err
 		}
 		got, answer, err := p.receive()
 		if err != nil {

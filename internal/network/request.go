@@ -164,10 +164,12 @@ func (r *Request) expireAlone() {
 }
 
 // OnClose has fn called, once and on a goroutine of its own, when the connection has
-// ended; at once if it has already. The stop function that it returns takes that back
-// and reports whether fn will not be called. A handler that parks a request releases
-// what is parked for a client that is gone; the request is still to be answered.
-func (r *Request) OnClose(fn func()) (stop func() bool) { return context.AfterFunc(r.conn.ctx, fn) }
+// ended or its client has closed its side; at once if it has already. The stop function
+// that it returns takes that back and reports whether fn will not be called. A handler that
+// parks a request releases what is parked for a client that is gone; the request is still
+// to be answered, and what comes from a client that closed its side first is still handled.
+// While a parked request keeps the reader from reading, it takes a poller to notice.
+func (r *Request) OnClose(fn func()) (stop func() bool) { return context.AfterFunc(r.conn.client, fn) }
 
 // Batch returns the commits that are run when the requests that arrived together with this
 // one have been handled, on the same goroutine. Only Handle may call it and add to it,

@@ -18,6 +18,7 @@ type Server struct {
 	opts     Options
 	produce  *intake
 	other    *intake
+	outgoing outgoing
 	census   *Census
 	requests sync.Pool // of *Request
 	lastID   atomic.Uint64
@@ -29,8 +30,9 @@ type Server struct {
 	stopped   bool
 	listeners map[net.Listener]struct{}
 	conns     map[*conn]struct{}
-	perIP     map[netip.Addr]int
-	wg        sync.WaitGroup // accept loops, readers, writers
+	slots     int                // connections, and gone ones with requests that are unanswered
+	perIP     map[netip.Addr]int // slots of each
+	wg        sync.WaitGroup     // accept loops, readers, writers
 
 	endOnce sync.Once
 	ended   ending
@@ -52,6 +54,7 @@ func New(opts Options) (*Server, error) {
 		opts:      opts,
 		produce:   newIntake("produce", opts.ProduceBytes, opts.MaxFrame),
 		other:     newIntake("other", opts.OtherBytes, opts.MaxFrame),
+		outgoing:  outgoing{size: opts.AnswerBytes},
 		census:    newCensus(opts.CensusWindow),
 		noise:     noise{logger: opts.Log},
 		draining:  make(chan struct{}),
@@ -88,6 +91,9 @@ type Stats struct {
 	// ProduceArriving and OtherArriving are of the requests of these kinds of which not
 	// all bytes are there.
 	ProduceArriving, OtherArriving ArrivalStats
+	// Unwritten is how many bytes of encoded answers clients have not read, in steps of
+	// 16 KiB for each connection; see Options.AnswerBytes.
+	Unwritten int64
 	// Orphans are requests whose connection is gone and that were not yet answered.
 	Orphans int
 }
@@ -98,7 +104,7 @@ func (s *Server) Stats() Stats {
 	n := len(s.conns)
 	s.mu.Unlock()
 	return Stats{
-		Connections: n, Orphans: s.orphans.count(),
+		Connections: n, Unwritten: s.outgoing.held.Load(), Orphans: s.orphans.count(),
 		Produce: s.produce.whole.Stats(), ProduceArriving: s.produce.arrivals(),
 		Other: s.other.whole.Stats(), OtherArriving: s.other.arrivals(),
 	}
@@ -112,7 +118,7 @@ func (s *Server) add(l *Listener, nc net.Conn) (RefuseReason, bool) {
 	switch o := &s.opts; {
 	case s.stopped:
 		return RefusedDraining, false
-	case o.MaxConnections > 0 && len(s.conns) >= o.MaxConnections:
+	case o.MaxConnections > 0 && s.slots >= o.MaxConnections:
 		return RefusedTotal, false
 	case o.MaxConnectionsPerIP > 0 && s.perIP[ip] >= o.MaxConnectionsPerIP:
 		return RefusedPerIP, false
@@ -120,6 +126,7 @@ func (s *Server) add(l *Listener, nc net.Conn) (RefuseReason, bool) {
 	c := newConn(s, l, nc)
 	s.join(c)
 	s.conns[c] = struct{}{}
+	s.slots++
 	s.perIP[ip]++
 	s.opts.Observer.Opened(l) // before it can be closed
 	s.wg.Go(c.readLoop)
@@ -131,9 +138,6 @@ func (s *Server) add(l *Listener, nc net.Conn) (RefuseReason, bool) {
 func (s *Server) gone(c *conn, reason CloseReason) {
 	s.mu.Lock()
 	delete(s.conns, c)
-	if s.perIP[c.ip]--; s.perIP[c.ip] == 0 {
-		delete(s.perIP, c.ip)
-	}
 	s.mu.Unlock()
 	if c.fd >= 0 {
 		closeSocket(c.fd)
@@ -142,4 +146,16 @@ func (s *Server) gone(c *conn, reason CloseReason) {
 		c.poll.leave(c)
 	}
 	s.opts.Observer.Closed(c.listener, reason)
+}
+
+// vacate gives a connection's place back, when it is gone and its requests are answered:
+// clients that leave requests behind, and come again, can't make them more than the
+// limits of connections allow.
+func (s *Server) vacate(ip netip.Addr) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.slots--
+	if s.perIP[ip]--; s.perIP[ip] == 0 {
+		delete(s.perIP, ip)
+	}
 }

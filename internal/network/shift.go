@@ -91,6 +91,9 @@ func (p *poller) wait(s *shift) error {
 // serve reads an offered connection once and handles what came.
 func (p *poller) serve(s *shift, e *pollEvent, now time.Time) {
 	c := e.c
+	if e.ended {
+		c.hungUp()
+	}
 	c.mu.Lock()
 	if c.role != offered || c.dead {
 		c.mu.Unlock()

@@ -38,9 +38,10 @@ type output struct {
 
 // answers is a chain of answered requests that are written together.
 type answers struct {
-	first *Request
-	n     int
-	bytes int
+	first   *Request
+	n       int
+	bytes   int
+	encoded int // of these bytes, by Respond
 }
 
 // writeLoop is the connection's writer: it writes answers that the reader is not
@@ -84,6 +85,8 @@ func (c *conn) abandon() {
 	list := c.oldest
 	c.oldest, c.newest = nil, nil
 	c.abandoned = true
+	c.encoded = 0
+	c.count()
 	c.srv.orphans.add(c.unready)
 	var dropped []*Request
 	for r := list; r != nil; {
@@ -96,12 +99,15 @@ func (c *conn) abandon() {
 		}
 		r = next
 	}
-	reason := c.reason
+	reason, none := c.reason, c.unready == 0
 	c.mu.Unlock()
 	for _, r := range dropped {
 		r.recycle(c.srv)
 	}
 	c.srv.gone(c, reason)
+	if none {
+		c.srv.vacate(c.ip)
+	}
 }
 
 // flush writes the answers at the head of the queue until none is ready, and
@@ -135,8 +141,11 @@ func (c *conn) mayWrite() bool {
 // written ends the writing role after a job, which was recycled. Caller holds mu.
 func (c *conn) written(job answers, aborted bool, err error) {
 	c.writing = false
+	c.slowSince = time.Time{}
 	c.queued -= job.n
 	c.unwritten -= job.bytes
+	c.encoded -= job.encoded
+	c.count()
 	switch {
 	case err != nil && isTimeout(err):
 		c.srv.noise.log(c, zap.InfoLevel, "client does not read its answers", err)
@@ -169,6 +178,7 @@ func (c *conn) take(limit int) answers {
 	for r := job.first; r != nil && r.ready && job.n < takeRequests && (job.n == 0 || job.bytes+r.outSize <= limit); r = r.next {
 		job.n++
 		job.bytes += r.outSize
+		job.encoded += len(r.head)
 		last = r
 		if r.aborted {
 			break
@@ -179,7 +189,7 @@ func (c *conn) take(limit int) answers {
 		c.newest = nil
 	}
 	last.next = nil
-	c.writing = true
+	c.writing, c.writingBytes = true, job.bytes
 	return job
 }
 

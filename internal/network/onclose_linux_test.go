@@ -1,0 +1,71 @@
+package network
+
+import (
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/chronik-io/chronik/internal/protocol"
+)
+
+// TestOnCloseIsCalledBehindAParkedRequest: what is parked keeps the reader from the rest
+// of what the client sent, and so from the end of the stream. The rest is handled then,
+// and finds out at once.
+func TestOnCloseIsCalledBehindAParkedRequest(t *testing.T) {
+	for name, reset := range map[string]bool{"closed": false, "reset": true} {
+		for name2, warm := range map[string]bool{"new": false, "known to its poller": true} {
+			t.Run(name+", "+name2, func(t *testing.T) {
+				p := newParked()
+				f := start(t, func(r *Request) {
+					if r.Key == protocol.KeyProduce {
+						echo(r)
+						return
+					}
+					p.handle(r)
+				}, nil)
+				c := dial(t, f.tcp(t))
+				if warm {
+					c.send(t, frame(protocol.KeyProduce, 3, 1, nil))
+					c.want(t, 1)
+				}
+				c.send(t, slices.Concat(frame(keyMetadata, 1, 1, nil), frame(keyMetadata, 1, 2, nil)))
+				r := p.next()
+				called := make(chan struct{})
+				r.OnClose(func() { close(called) })
+				await(t, "the reader behind a parked request", func() bool {
+					f.Server.mu.Lock()
+					defer f.Server.mu.Unlock()
+					for c := range f.conns {
+						c.mu.Lock()
+						defer c.mu.Unlock()
+						return c.rwaiting
+					}
+					return false
+				})
+				if reset {
+					(&polled{client: c}).reset(t)
+				} else {
+					c.Close()
+				}
+				select {
+				case <-called:
+				case <-time.After(patience):
+					t.Fatal("the client is gone")
+				}
+				r.RespondNone()
+				if !reset {
+					next := make(chan struct{})
+					r := p.next()
+					r.OnClose(func() { close(next) })
+					<-next
+					r.RespondNone()
+				}
+				await(t, "the end of the connection", func() bool { return f.Stats().Connections == 0 })
+				for len(p.ch) > 0 {
+					p.next().RespondNone()
+				}
+				f.end(t)
+			})
+		}
+	}
+}

@@ -1,0 +1,78 @@
+package network
+
+import (
+	"errors"
+	"sync/atomic"
+	"time"
+
+	"go.uber.org/zap"
+)
+
+// outgoing counts the answers that were encoded for clients and that their sockets have
+// not taken, all connections together. What a handler gives to RespondRaw is its own to
+// count. An answer can't be refused, so the bound works before and after it:
+// while the count is over the bound a connection that has answers to read starts no
+// request, and one that takes less than lagBytes in a second (and as much again at first)
+// is closed. So there are no more than one answer for each connection beyond the bound, for
+// as long as it takes to find out who does not read.
+type outgoing struct {
+	size     int64
+	held     atomic.Int64
+	watching atomic.Bool
+}
+
+// countStep is how far a connection's bytes are from those that are counted, at most: few
+// answers change a counter that all connections share.
+const countStep = 16 << 10
+
+func (o *outgoing) over() bool { return o.held.Load() > o.size }
+
+// count has the connection's encoded answers counted. Caller holds mu.
+func (c *conn) count() {
+	n := c.encoded &^ (countStep - 1)
+	if n == c.counted {
+		return
+	}
+	o := &c.srv.outgoing
+	held := o.held.Add(int64(n - c.counted))
+	c.counted = n
+	if held > o.size && o.watching.CompareAndSwap(false, true) {
+		time.AfterFunc(lagTime/4, c.srv.lookOut)
+	}
+}
+
+var errUnread = errors.New("its answers are among those that fill the memory for answers")
+
+// lookOut closes connections that take their answers too slowly, while there are too many.
+func (s *Server) lookOut() {
+	o := &s.outgoing
+	if !o.over() {
+		o.watching.Store(false)
+		if !o.over() || !o.watching.CompareAndSwap(false, true) {
+			return
+		}
+	}
+	now := time.Now()
+	s.mu.Lock()
+	conns := s.snapshot()
+	s.mu.Unlock()
+	for c := range conns {
+		c.mu.Lock()
+		late := false
+		switch {
+		case c.counted == 0 || !c.writing || c.dead:
+		case c.slowSince.IsZero():
+			c.slowSince = now
+		default:
+			late = now.Sub(c.slowSince) > lagTime+time.Duration(c.writingBytes)*time.Second/lagBytes
+		}
+		if late {
+			c.kill(ClosedSlowReader)
+		}
+		c.mu.Unlock()
+		if late {
+			s.noise.log(c, zap.InfoLevel, "client does not read its answers", errUnread)
+		}
+	}
+	time.AfterFunc(lagTime/4, s.lookOut)
+}

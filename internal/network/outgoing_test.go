@@ -1,0 +1,63 @@
+package network
+
+import (
+	"slices"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/chronik-io/chronik/internal/protocol"
+)
+
+// TestUnreadAnswersAreBoundedInAll: each connection keeps to its bound, but all together
+// would fill the memory. Those that do not read lose their connection before others
+// are stopped for long; one that reads keeps it.
+func TestUnreadAnswersAreBoundedInAll(t *testing.T) {
+	for name, c := range map[string]struct {
+		bound  int64
+		closed bool
+	}{"over the bound": {1 << 20, true}, "under it": {100 << 20, false}} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				f := start(t, func(r *Request) {
+					if r.Key == protocol.KeyProduce {
+						echo(r)
+						return
+					}
+					r.Respond(body(make([]byte, 100_000)))
+				}, func(o *Options) { o.AnswerBytes, o.WriteTimeout = c.bound, time.Hour })
+				defer f.end(t)
+				began := time.Now()
+				const n = 30
+				for i := range int32(n) {
+					c := f.pipe.dial()
+					defer c.Close()
+					c.sendAsync(slices.Repeat(frame(keyMetadata, 3, i, nil), 5))
+				}
+				synctest.Wait()
+				reads := f.pipe.dial()
+				defer reads.Close()
+				for i := range int32(20) {
+					reads.sendAsync(frame(protocol.KeyProduce, 3, i, nil))
+					reads.want(t, i)
+					reads.sendAsync(frame(keyMetadata, 3, i, nil))
+					reads.want(t, i)
+				}
+				if took := time.Since(began); took > 0 {
+					t.Errorf("who reads was held up for %v", took)
+				}
+				if s := f.Stats(); c.closed && s.Unwritten > c.bound+(n+1)*100_100 {
+					t.Errorf("%d bytes are unwritten", s.Unwritten)
+				}
+				time.Sleep(10 * time.Second)
+				synctest.Wait()
+				s := f.Stats()
+				if closed := s.Connections < n; closed != c.closed || closed && s.Unwritten > c.bound {
+					t.Errorf("after 10 s: %+v", s)
+				}
+				reads.sendAsync(frame(keyMetadata, 3, 99, nil))
+				reads.want(t, 99)
+			})
+		})
+	}
+}
