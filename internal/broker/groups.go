@@ -20,17 +20,11 @@ func groupAPI[R kmsg.Request](key kmsg.Key, most int16, groupOf func(R) string, 
 	return line[R]{
 		API:    protocol.API{Key: int16(key), Max: most},
 		needs:  func(req R, n *needs) { n.group(opRead, groupOf(req)) },
-		refuse: refuseGroup[R],
+		refuse: func(c call, req R, code *kerr.Error) { c.respond(group.Refuse(req, code)) },
 		busy:   kerr.CoordinatorNotAvailable,
 		keep:   keep,
 		handle: func(c call, req R) { c.b.askGroup(c.r, groupOf(req), req, c.respond) },
 	}
-}
-
-// refuseGroup refuses as a coordinator does that can't be asked.
-func refuseGroup[R kmsg.Request](c call, req R, code *kerr.Error) {
-	c.r.Code = code.Code
-	c.respond(group.Refuse(req, code))
 }
 
 // JoinGroup (key 11), versions 0 to 9: answered when all members of a classic group have joined.

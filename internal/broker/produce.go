@@ -24,11 +24,8 @@ func produceAPI() api {
 		API:    protocol.API{Key: protocol.KeyProduce, Min: 3, Max: 13, ListZero: true},
 		decode: parseProduce,
 		needs:  (*produceOp).needs,
-		refuse: func(_ call, op *produceOp, code *kerr.Error) { op.run(code) },
-		handle: func(c call, op *produceOp) {
-			op.delay = c.delay
-			op.run(op.refused())
-		},
+		refuse: func(c call, op *produceOp, code *kerr.Error) { op.run(c, code) },
+		handle: func(c call, op *produceOp) { op.run(c, op.refused()) },
 	}.api()
 }
 
@@ -105,7 +102,8 @@ func (op *produceOp) needs(n *needs) {
 }
 
 // run begins the appends, or refuses all of them, and returns; the last one to finish answers.
-func (op *produceOp) run(refused error) {
+func (op *produceOp) run(c call, refused error) {
+	op.delay = c.delay
 	op.left.Store(int32(len(op.parts)) + 1)
 	if refused != nil {
 		for i := range op.parts {

@@ -62,14 +62,15 @@ func (l *line[R]) serve(b *Broker, r *network.Request) {
 		return
 	}
 	c := call{b: b, r: r}
+	if b.opt.Throttle != nil {
+		c.delay = b.opt.Throttle(r)
+	}
 	if l.needs != nil && b.opt.Authorize != nil {
 		if denied := b.denied(r, func(n *needs) { l.needs(req, n) }); denied != nil {
+			r.Code = denied.Code
 			l.refuse(c, req, denied)
 			return
 		}
-	}
-	if b.opt.Throttle != nil {
-		c.delay = b.opt.Throttle(r)
 	}
 	if l.busy != nil {
 		n := int64(cost)
@@ -77,6 +78,7 @@ func (l *line[R]) serve(b *Broker, r *network.Request) {
 			n += int64(len(r.Body))
 		}
 		if c.charge = b.charge(n); c.charge == nil {
+			r.Code = l.busy.Code
 			l.refuse(c, req, l.busy)
 			return
 		}
