@@ -13,7 +13,16 @@ import (
 
 // AlterConfigs (key 33), versions 0 to 2: replaces all configs of a resource.
 func alterConfigsAPI() api {
-	return api{protocol.API{Key: int16(kmsg.AlterConfigs), Min: 0, Max: 2}, changing(alterConfigs)}
+	return line[*kmsg.AlterConfigsRequest]{
+		API: protocol.API{Key: int16(kmsg.AlterConfigs), Max: 2},
+		needs: func(req *kmsg.AlterConfigsRequest, n *needs) {
+			for _, x := range req.Resources {
+				n.configs(opAlterConfigs, resource{x.ResourceType, x.ResourceName})
+			}
+		},
+		busy:   kerr.NotController,
+		handle: beside(replaceConfigs),
+	}.api()
 }
 
 // resource is what the two requests that alter configs name.
@@ -24,7 +33,7 @@ type resource struct {
 
 var errRepeatedResource = refuse(kerr.InvalidRequest, "Each resource must appear at most once.")
 
-func alterConfigs(ctx context.Context, b *Broker, r *network.Request, req *kmsg.AlterConfigsRequest) kmsg.Response {
+func replaceConfigs(ctx context.Context, b *Broker, r *network.Request, req *kmsg.AlterConfigsRequest) kmsg.Response {
 	resp := respondTo(r, kmsg.NewPtrAlterConfigsResponse())
 	c := b.newChange(r, changeTimeout)
 	times := counts(req.Resources, func(x *kmsg.AlterConfigsRequestResource) resource { return resource{x.ResourceType, x.ResourceName} })

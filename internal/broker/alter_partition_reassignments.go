@@ -16,7 +16,11 @@ import (
 // not moved between brokers: what asks for the replicas that a partition has is
 // done at once, and there is never anything to cancel.
 func alterPartitionReassignmentsAPI() api {
-	return api{protocol.API{Key: int16(kmsg.AlterPartitionAssignments), Min: 0, Max: 1}, decoded(alterPartitionReassignments)}
+	return line[*kmsg.AlterPartitionAssignmentsRequest]{
+		API:    protocol.API{Key: int16(kmsg.AlterPartitionAssignments), Max: 1},
+		needs:  func(_ *kmsg.AlterPartitionAssignmentsRequest, n *needs) { n.cluster(opAlter) },
+		handle: now(alterPartitionReassignments),
+	}.api()
 }
 
 func alterPartitionReassignments(b *Broker, r *network.Request, req *kmsg.AlterPartitionAssignmentsRequest) kmsg.Response {

@@ -10,7 +10,19 @@ import (
 
 // ApiVersions (key 18), versions 0 to 4: what the table has, and nothing else.
 func apiVersionsAPI() api {
-	return api{protocol.API{Key: protocol.KeyApiVersions, Min: 0, Max: 4}, (*Broker).apiVersions}
+	return line[*kmsg.ApiVersionsRequest]{
+		API:    protocol.API{Key: protocol.KeyApiVersions, Max: 4},
+		decode: decodeApiVersions,
+		handle: now(apiVersions),
+	}.api()
+}
+
+// decodeApiVersions reads nothing of a version that is not known: its shape is not either.
+func decodeApiVersions(b *Broker, r *network.Request) (*kmsg.ApiVersionsRequest, int, error) {
+	if r.Unsupported {
+		return nil, 0, nil
+	}
+	return decode[*kmsg.ApiVersionsRequest](b, r)
 }
 
 // metadataVersion is the level of metadata.version that clients see, as a
@@ -26,7 +38,7 @@ const (
 	groupVersion    = 1
 )
 
-func (b *Broker) apiVersions(r *network.Request) {
+func apiVersions(b *Broker, r *network.Request, req *kmsg.ApiVersionsRequest) kmsg.Response {
 	resp := kmsg.NewPtrApiVersionsResponse()
 	if r.Unsupported {
 		// Version 0 is all that this client and we have in common for sure; the
@@ -35,22 +47,14 @@ func (b *Broker) apiVersions(r *network.Request) {
 		resp.ErrorCode = kerr.UnsupportedVersion.Code
 		resp.ApiKeys = []kmsg.ApiVersionsResponseApiKey{apiVersion(own)}
 		r.Code = resp.ErrorCode
-		r.Respond(resp)
-		return
-	}
-	decoded, err := b.table.Decode(r.Key, r.Version, r.Body)
-	if err != nil {
-		r.Abort(err)
-		return
+		return resp
 	}
 	respondTo(r, resp)
-	req := decoded.(*kmsg.ApiVersionsRequest)
 	if r.Version >= 3 {
 		if !softwareName(req.ClientSoftwareName) || !softwareName(req.ClientSoftwareVersion) {
 			resp.ErrorCode = kerr.InvalidRequest.Code
 			r.Code = resp.ErrorCode
-			r.Respond(resp)
-			return
+			return resp
 		}
 		r.SetSoftware(network.Software{Name: req.ClientSoftwareName, Version: req.ClientSoftwareVersion})
 	}
@@ -58,7 +62,7 @@ func (b *Broker) apiVersions(r *network.Request) {
 		resp.ApiKeys = append(resp.ApiKeys, apiVersion(a))
 	}
 	b.features(resp)
-	r.Respond(resp)
+	return resp
 }
 
 func apiVersion(a protocol.API) kmsg.ApiVersionsResponseApiKey {

@@ -1,7 +1,8 @@
 package broker
 
-// apis lists every API that has a handler; each is declared in the file named
-// after it. What is not here is neither advertised nor dispatched.
+// apis lists every API that has a handler; each line is declared in the file named
+// after it, those of members of groups in groups.go. What is not here is neither
+// advertised nor dispatched.
 func apis() []api {
 	return []api{
 		produceAPI(),

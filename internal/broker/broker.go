@@ -42,6 +42,11 @@ type Options struct {
 	// that concerns the other replicas of acks=all only, as in Kafka. A request with a longer timeout waits
 	// for as long as it says. Default 30 s.
 	AppendTime time.Duration
+	// Authorize reports whether a request's client may do what the request needs. nil allows everything.
+	Authorize func(*network.Request, Access) bool
+	// Throttle returns for how long a request's connection is not read after its answer
+	// (KIP-219). nil throttles none.
+	Throttle func(*network.Request) time.Duration
 	// Logger gets what handlers have to say; Level is the one that the whole
 	// broker logs at, and that a client may change.
 	Logger *zap.Logger
@@ -53,7 +58,7 @@ type Broker struct {
 	opt      Options
 	conf     topicconf.Broker
 	table    *protocol.Table
-	handlers map[int16]handler
+	entries  entries
 	topics   topicCache
 	sessions *sessions
 	answers  *membuf.Budget // of record bytes in answers to fetches
@@ -68,15 +73,6 @@ type Broker struct {
 	ctx  context.Context
 	stop context.CancelFunc
 	work sync.WaitGroup
-}
-
-// handler answers one request; exactly one answer, now or later.
-type handler func(*Broker, *network.Request)
-
-// api is one line of apis.go.
-type api struct {
-	protocol.API
-	handle handler
 }
 
 // The defaults of Options.
@@ -100,33 +96,11 @@ func New(opt Options) (*Broker, error) {
 		return nil, err
 	}
 	opt.AppendTime = cmp.Or(opt.AppendTime, defaultAppendTime)
-	b := &Broker{opt: opt, conf: conf, table: table, handlers: map[int16]handler{}, sessions: newSessions(int(conf.FetchSessions)),
+	b := &Broker{opt: opt, conf: conf, table: table, entries: newEntries(), sessions: newSessions(int(conf.FetchSessions)),
 		answers: membuf.NewBudget(cmp.Or(opt.AnswerBytes, defaultAnswerBytes)), parked: membuf.NewBudget(cmp.Or(opt.ParkedBytes, defaultParkedBytes))}
-	for _, a := range apis() {
-		b.handlers[a.Key] = a.handle
-	}
 	b.ctx, b.stop = context.WithCancel(context.Background())
 	opt.Metadata.Subscribe("broker", b.topics.follow)
 	return b, nil
-}
-
-// Table returns the versions of the APIs that there is a handler for.
-func Table() (*protocol.Table, error) {
-	var lines []protocol.API
-	for _, a := range apis() {
-		lines = append(lines, a.API)
-	}
-	return protocol.NewTable(lines...)
-}
-
-// Handle is network.Handler.
-func (b *Broker) Handle(r *network.Request) {
-	h := b.handlers[r.Key]
-	if h == nil {
-		r.Abort(fmt.Errorf("API %d has no handler", r.Key))
-		return
-	}
-	h(b, r)
 }
 
 // Answers is the budget of Options.AnswerBytes.
@@ -154,32 +128,6 @@ func (b *Broker) Close(ctx context.Context) error {
 
 // image is the metadata that a request sees from start to end.
 func (b *Broker) image() *metadata.Image { return b.opt.Metadata.Image() }
-
-// decoded makes a handler of a function that answers a decoded request at once.
-func decoded[R kmsg.Request](answer func(*Broker, *network.Request, R) kmsg.Response) handler {
-	return func(b *Broker, r *network.Request) {
-		req, err := b.table.Decode(r.Key, r.Version, r.Body)
-		if err != nil {
-			r.Abort(err)
-			return
-		}
-		r.Respond(answer(b, r, req.(R)))
-	}
-}
-
-// changing makes a handler of a function that waits for something: it runs on a
-// goroutine of its own, one per connection at most, since the connection starts
-// nothing else meanwhile. ctx ends with the broker.
-func changing[R kmsg.Request](answer func(context.Context, *Broker, *network.Request, R) kmsg.Response) handler {
-	return func(b *Broker, r *network.Request) {
-		req, err := b.table.Decode(r.Key, r.Version, r.Body)
-		if err != nil {
-			r.Abort(err)
-			return
-		}
-		b.work.Go(func() { r.Respond(answer(b.ctx, b, r, req.(R))) })
-	}
-}
 
 // respondTo returns an empty response for a request's version.
 func respondTo[T kmsg.Response](r *network.Request, resp T) T {

@@ -5,21 +5,25 @@ import (
 	"github.com/twmb/franz-go/pkg/kmsg"
 
 	"github.com/chronik-io/chronik/internal/coordinator/group"
-	"github.com/chronik-io/chronik/internal/network"
 	"github.com/chronik-io/chronik/internal/protocol"
 )
 
 // ConsumerGroupDescribe (key 69), versions 0 to 1: consumer groups (KIP-848).
 func consumerGroupDescribeAPI() api {
-	return api{protocol.API{Key: int16(kmsg.ConsumerGroupDescribe), Min: 0, Max: 1}, (*Broker).consumerGroupDescribe}
+	return line[*kmsg.ConsumerGroupDescribeRequest]{
+		API: protocol.API{Key: int16(kmsg.ConsumerGroupDescribe), Max: 1},
+		needs: func(req *kmsg.ConsumerGroupDescribeRequest, n *needs) {
+			for _, id := range req.Groups {
+				n.group(opDescribe, id)
+			}
+		},
+		busy:   kerr.CoordinatorNotAvailable,
+		handle: consumerGroupDescribe,
+	}.api()
 }
 
-func (b *Broker) consumerGroupDescribe(r *network.Request) {
-	req, err := decode[*kmsg.ConsumerGroupDescribeRequest](b, r)
-	if err != nil {
-		r.Abort(err)
-		return
-	}
+func consumerGroupDescribe(c call, req *kmsg.ConsumerGroupDescribeRequest) {
+	b, r := c.b, c.r
 	failed := func(id string, code *kerr.Error) kmsg.ConsumerGroupDescribeResponseGroup {
 		one := kmsg.NewConsumerGroupDescribeResponseGroup()
 		one.Group, one.ErrorCode = id, code.Code
@@ -36,6 +40,6 @@ func (b *Broker) consumerGroupDescribe(r *network.Request) {
 				}
 			}
 			resp.Groups = list
-			r.Respond(resp)
+			c.respond(resp)
 		})
 }

@@ -14,7 +14,16 @@ import (
 
 // CreatePartitions (key 37), versions 0 to 3.
 func createPartitionsAPI() api {
-	return api{protocol.API{Key: int16(kmsg.CreatePartitions), Min: 0, Max: 3}, changing(createPartitions)}
+	return line[*kmsg.CreatePartitionsRequest]{
+		API: protocol.API{Key: int16(kmsg.CreatePartitions), Max: 3},
+		needs: func(req *kmsg.CreatePartitionsRequest, n *needs) {
+			for i := range req.Topics {
+				n.topic(opAlter, req.Topics[i].Topic)
+			}
+		},
+		busy:   kerr.NotController,
+		handle: beside(createPartitions),
+	}.api()
 }
 
 func createPartitions(ctx context.Context, b *Broker, r *network.Request, req *kmsg.CreatePartitionsRequest) kmsg.Response {

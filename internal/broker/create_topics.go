@@ -16,7 +16,16 @@ import (
 // CreateTopics (key 19), versions 2 to 7. An answer without an error means that
 // the topic can be used.
 func createTopicsAPI() api {
-	return api{protocol.API{Key: int16(kmsg.CreateTopics), Min: 2, Max: 7}, changing(createTopics)}
+	return line[*kmsg.CreateTopicsRequest]{
+		API: protocol.API{Key: int16(kmsg.CreateTopics), Min: 2, Max: 7},
+		needs: func(req *kmsg.CreateTopicsRequest, n *needs) {
+			for i := range req.Topics {
+				n.topic(opCreate, req.Topics[i].Topic)
+			}
+		},
+		busy:   kerr.NotController,
+		handle: beside(createTopics),
+	}.api()
 }
 
 func createTopics(ctx context.Context, b *Broker, r *network.Request, req *kmsg.CreateTopicsRequest) kmsg.Response {

@@ -5,21 +5,25 @@ import (
 	"github.com/twmb/franz-go/pkg/kmsg"
 
 	"github.com/chronik-io/chronik/internal/coordinator/group"
-	"github.com/chronik-io/chronik/internal/network"
 	"github.com/chronik-io/chronik/internal/protocol"
 )
 
 // DeleteGroups (key 42), versions 0 to 2: groups without members, with their offsets.
 func deleteGroupsAPI() api {
-	return api{protocol.API{Key: int16(kmsg.DeleteGroups), Min: 0, Max: 2}, (*Broker).deleteGroups}
+	return line[*kmsg.DeleteGroupsRequest]{
+		API: protocol.API{Key: int16(kmsg.DeleteGroups), Max: 2},
+		needs: func(req *kmsg.DeleteGroupsRequest, n *needs) {
+			for _, id := range req.Groups {
+				n.group(opDelete, id)
+			}
+		},
+		busy:   kerr.CoordinatorNotAvailable,
+		handle: deleteGroups,
+	}.api()
 }
 
-func (b *Broker) deleteGroups(r *network.Request) {
-	req, err := decode[*kmsg.DeleteGroupsRequest](b, r)
-	if err != nil {
-		r.Abort(err)
-		return
-	}
+func deleteGroups(c call, req *kmsg.DeleteGroupsRequest) {
+	b, r := c.b, c.r
 	failed := func(id string, code *kerr.Error) kmsg.DeleteGroupsResponseGroup {
 		one := kmsg.NewDeleteGroupsResponseGroup()
 		one.Group, one.ErrorCode = id, code.Code
@@ -34,6 +38,6 @@ func (b *Broker) deleteGroups(r *network.Request) {
 				}
 			}
 			resp.Groups = list
-			r.Respond(resp)
+			c.respond(resp)
 		})
 }

@@ -16,7 +16,16 @@ import (
 // (KIP-107). It is answered when that is durable, however long the request wanted
 // to wait: what it asks for can't be taken back half done.
 func deleteRecordsAPI() api {
-	return api{protocol.API{Key: int16(kmsg.DeleteRecords), Min: 0, Max: 2}, changing(deleteRecords)}
+	return line[*kmsg.DeleteRecordsRequest]{
+		API: protocol.API{Key: int16(kmsg.DeleteRecords), Max: 2},
+		needs: func(req *kmsg.DeleteRecordsRequest, n *needs) {
+			for i := range req.Topics {
+				n.topic(opDelete, req.Topics[i].Topic)
+			}
+		},
+		busy:   kerr.LeaderNotAvailable,
+		handle: beside(deleteRecords),
+	}.api()
 }
 
 func deleteRecords(_ context.Context, b *Broker, r *network.Request, req *kmsg.DeleteRecordsRequest) kmsg.Response {

@@ -15,7 +15,25 @@ import (
 // DeleteTopics (key 20), versions 1 to 6. An answer without an error means that
 // the topic is gone for every request to come; its bytes go in the background.
 func deleteTopicsAPI() api {
-	return api{protocol.API{Key: int16(kmsg.DeleteTopics), Min: 1, Max: 6}, changing(deleteTopics)}
+	return line[*kmsg.DeleteTopicsRequest]{
+		API: protocol.API{Key: int16(kmsg.DeleteTopics), Min: 1, Max: 6},
+		needs: func(req *kmsg.DeleteTopicsRequest, n *needs) {
+			for _, t := range deleteEntries(req) {
+				if t.Topic != nil {
+					n.topic(opDelete, *t.Topic)
+				} else {
+					n.topicID(opDelete, t.TopicID)
+				}
+			}
+		},
+		refuse: func(c call, req *kmsg.DeleteTopicsRequest, code *kerr.Error) {
+			whole := *req
+			whole.Topics = deleteEntries(req)
+			c.respond(refuseWhole(&whole, code))
+		},
+		busy:   kerr.NotController,
+		handle: beside(deleteTopics),
+	}.api()
 }
 
 func deleteTopics(ctx context.Context, b *Broker, r *network.Request, req *kmsg.DeleteTopicsRequest) kmsg.Response {
@@ -68,13 +86,7 @@ type deletion struct {
 // toDelete finds out what the entries mean, before anything is deleted: an entry
 // that another one repeats deletes nothing. Each repetition is answered once.
 func (b *Broker) toDelete(req *kmsg.DeleteTopicsRequest) []deletion {
-	entries := req.Topics
-	if req.Version < 6 {
-		entries = nil
-		for i := range req.TopicNames {
-			entries = append(entries, kmsg.DeleteTopicsRequestTopic{Topic: &req.TopicNames[i]})
-		}
-	}
+	entries := deleteEntries(req)
 	keyOf := func(e *kmsg.DeleteTopicsRequestTopic) string {
 		if e.Topic == nil {
 			return fmt.Sprintf("id %x", e.TopicID)
@@ -105,6 +117,18 @@ func (b *Broker) toDelete(req *kmsg.DeleteTopicsRequest) []deletion {
 		}
 	}
 	return list
+}
+
+// deleteEntries are a request's topics in the shape that they have from version 6 on.
+func deleteEntries(req *kmsg.DeleteTopicsRequest) []kmsg.DeleteTopicsRequestTopic {
+	if req.Version >= 6 {
+		return req.Topics
+	}
+	var entries []kmsg.DeleteTopicsRequestTopic
+	for i := range req.TopicNames {
+		entries = append(entries, kmsg.DeleteTopicsRequestTopic{Topic: &req.TopicNames[i]})
+	}
+	return entries
 }
 
 // deletable finds the topic that an entry means.

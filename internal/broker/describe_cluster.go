@@ -10,7 +10,10 @@ import (
 
 // DescribeCluster (key 60), versions 0 to 2.
 func describeClusterAPI() api {
-	return api{protocol.API{Key: int16(kmsg.DescribeCluster), Min: 0, Max: 2}, decoded(describeCluster)}
+	return line[*kmsg.DescribeClusterRequest]{
+		API:    protocol.API{Key: int16(kmsg.DescribeCluster), Max: 2},
+		handle: now(describeCluster),
+	}.api()
 }
 
 // Types of endpoints (KIP-919). Clients come to brokers only.

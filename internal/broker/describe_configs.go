@@ -17,10 +17,22 @@ import (
 // topics, of this broker, those set for all brokers, those of consumer groups, and
 // the level of its log.
 func describeConfigsAPI() api {
-	return api{protocol.API{Key: int16(kmsg.DescribeConfigs), Min: 1, Max: 4}, decoded(describeConfigs)}
+	return line[*kmsg.DescribeConfigsRequest]{
+		API: protocol.API{Key: int16(kmsg.DescribeConfigs), Min: 1, Max: 4, MaxCost: maxDescribeConfigs},
+		needs: func(req *kmsg.DescribeConfigsRequest, n *needs) {
+			for _, x := range req.Resources {
+				n.configs(opDescribeConfigs, resource{x.ResourceType, x.ResourceName})
+			}
+		},
+		handle: now(describedResources),
+	}.api()
 }
 
-func describeConfigs(b *Broker, r *network.Request, req *kmsg.DescribeConfigsRequest) kmsg.Response {
+// maxDescribeConfigs bounds how many resources one request may name: each takes some
+// microseconds to describe. 12,000 are within it.
+const maxDescribeConfigs = 2 << 20
+
+func describedResources(b *Broker, r *network.Request, req *kmsg.DescribeConfigsRequest) kmsg.Response {
 	resp := respondTo(r, kmsg.NewPtrDescribeConfigsResponse())
 	img := b.image()
 	for _, want := range wantedConfigs(req) {

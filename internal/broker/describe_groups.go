@@ -5,21 +5,25 @@ import (
 	"github.com/twmb/franz-go/pkg/kmsg"
 
 	"github.com/chronik-io/chronik/internal/coordinator/group"
-	"github.com/chronik-io/chronik/internal/network"
 	"github.com/chronik-io/chronik/internal/protocol"
 )
 
 // DescribeGroups (key 15), versions 0 to 6: classic groups.
 func describeGroupsAPI() api {
-	return api{protocol.API{Key: int16(kmsg.DescribeGroups), Min: 0, Max: 6}, (*Broker).describeGroups}
+	return line[*kmsg.DescribeGroupsRequest]{
+		API: protocol.API{Key: int16(kmsg.DescribeGroups), Max: 6},
+		needs: func(req *kmsg.DescribeGroupsRequest, n *needs) {
+			for _, id := range req.Groups {
+				n.group(opDescribe, id)
+			}
+		},
+		busy:   kerr.CoordinatorNotAvailable,
+		handle: describeGroups,
+	}.api()
 }
 
-func (b *Broker) describeGroups(r *network.Request) {
-	req, err := decode[*kmsg.DescribeGroupsRequest](b, r)
-	if err != nil {
-		r.Abort(err)
-		return
-	}
+func describeGroups(c call, req *kmsg.DescribeGroupsRequest) {
+	b, r := c.b, c.r
 	failed := func(id string, code *kerr.Error) kmsg.DescribeGroupsResponseGroup {
 		one := kmsg.NewDescribeGroupsResponseGroup()
 		one.Group, one.ErrorCode = id, code.Code
@@ -36,6 +40,6 @@ func (b *Broker) describeGroups(r *network.Request) {
 				}
 			}
 			resp.Groups = list
-			r.Respond(resp)
+			c.respond(resp)
 		})
 }

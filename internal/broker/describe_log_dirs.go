@@ -21,7 +21,12 @@ import (
 // A directory that
 // could not be opened is listed with an error and no logs. It asks file systems, so it runs beside the connection's reader.
 func describeLogDirsAPI() api {
-	return api{protocol.API{Key: int16(kmsg.DescribeLogDirs), Min: 1, Max: 5}, changing(describeLogDirs)}
+	return line[*kmsg.DescribeLogDirsRequest]{
+		API:    protocol.API{Key: int16(kmsg.DescribeLogDirs), Min: 1, Max: 5},
+		needs:  func(_ *kmsg.DescribeLogDirsRequest, n *needs) { n.cluster(opDescribe) },
+		busy:   kerr.RequestTimedOut,
+		handle: beside(describeLogDirs),
+	}.api()
 }
 
 func describeLogDirs(_ context.Context, b *Broker, r *network.Request, req *kmsg.DescribeLogDirsRequest) kmsg.Response {

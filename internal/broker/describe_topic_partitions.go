@@ -15,7 +15,18 @@ import (
 // DescribeTopicPartitions (key 75), version 0: topics and partitions in order, a
 // page at a time (KIP-966).
 func describeTopicPartitionsAPI() api {
-	return api{protocol.API{Key: int16(kmsg.DescribeTopicPartitions), Min: 0, Max: 0}, decoded(describeTopicPartitions)}
+	return line[*kmsg.DescribeTopicPartitionsRequest]{
+		API: protocol.API{Key: int16(kmsg.DescribeTopicPartitions), Max: 0},
+		needs: func(req *kmsg.DescribeTopicPartitionsRequest, n *needs) {
+			if len(req.Topics) == 0 {
+				n.allTopics(opDescribe)
+			}
+			for i := range req.Topics {
+				n.topic(opDescribe, req.Topics[i].Topic)
+			}
+		},
+		handle: now(describeTopicPartitions),
+	}.api()
 }
 
 // maxDescribedPartitions bounds one page, whatever the request says: the default

@@ -8,9 +8,10 @@
 // opens no file and starts no room.
 //
 // A handler never blocks the connection's reader: it answers at once, or leaves
-// the answer to whoever completes it (Produce, Fetch), or runs on a goroutine of
+// the answer to whoever completes it (Produce, Fetch, groups), or runs on a goroutine of
 // its own while the connection waits (changes of metadata).
 //
-// apis.go lists the handlers with their versions; that list is what
-// ApiVersions answers and what dispatch accepts.
+// apis.go lists the lines of the table that every request passes (table.go): versions,
+// decoding and its cost, needed rights, refusal, memory while it waits, handler. That list
+// is what ApiVersions answers and what dispatch accepts. docs/requests.md shows the way.
 package broker

@@ -15,7 +15,11 @@ import (
 // a partition has on a single node leads it, so that no election is needed; where
 // that replica is offline there is none to elect. The answers are Kafka's for that.
 func electLeadersAPI() api {
-	return api{protocol.API{Key: int16(kmsg.ElectLeaders), Min: 0, Max: 2}, decoded(electLeaders)}
+	return line[*kmsg.ElectLeadersRequest]{
+		API:    protocol.API{Key: int16(kmsg.ElectLeaders), Max: 2},
+		needs:  func(_ *kmsg.ElectLeadersRequest, n *needs) { n.cluster(opAlter) },
+		handle: now(electLeaders),
+	}.api()
 }
 
 // The kinds of election.

@@ -22,7 +22,30 @@ import (
 // waits instead of being answered with nothing. Nobody replicates by Fetch: one
 // that claims to come from a replica is answered like Kafka answers a replica
 // that it doesn't know.
-func fetchAPI() api { return api{protocol.API{Key: 1, Min: 4, Max: 18}, (*Broker).fetch} }
+func fetchAPI() api {
+	return line[*kmsg.FetchRequest]{
+		API:    protocol.API{Key: int16(kmsg.Fetch), Min: 4, Max: 18},
+		needs:  fetchNeeds,
+		handle: fetch,
+	}.api()
+}
+
+func fetchNeeds(req *kmsg.FetchRequest, n *needs) {
+	for i := range req.Topics {
+		n.topicRef(opRead, req.Version >= 13, req.Topics[i].Topic, req.Topics[i].TopicID)
+	}
+	if claimedReplica(req) >= 0 {
+		n.cluster(opClusterAction)
+	}
+}
+
+// claimedReplica is the broker that a request claims to come from, below 0 for a consumer.
+func claimedReplica(req *kmsg.FetchRequest) int32 {
+	if req.Version >= 15 {
+		return req.ReplicaState.ID
+	}
+	return req.ReplicaID
+}
 
 // maxFetchWait bounds max.wait.ms.
 const maxFetchWait = 5 * time.Minute
@@ -53,11 +76,11 @@ type fetchOp struct {
 	maxBytes  int64
 	sess      sessionUse
 	parts     []fetchPart
-	found     int64 // bytes that the parts have
-	held      int64 // bytes of the budget for answers
-	parked    int64 // bytes of the budget for what is parked
-	throttle  time.Duration
-	waits     []int32 // for each watched key its part
+	found     int64         // bytes that the parts have
+	held      int64         // bytes of the budget for answers
+	parked    int64         // bytes of the budget for what is parked
+	delay     time.Duration // for which the connection is throttled
+	waits     []int32       // for each watched key its part
 	seen      map[memberKey]int32
 
 	// Made once.
@@ -107,25 +130,17 @@ func (b *Broker) fetchOp(r *network.Request) *fetchOp {
 }
 
 // fetch parks the request, or has it answered at once.
-func (b *Broker) fetch(r *network.Request) {
-	decoded, err := b.table.Decode(r.Key, r.Version, r.Body)
-	if err != nil {
-		r.Abort(err)
-		return
-	}
-	req := decoded.(*kmsg.FetchRequest)
+func fetch(c call, req *kmsg.FetchRequest) {
+	b, r := c.b, c.r
 	r.ReleaseBody()
 	op := b.fetchOp(r)
+	op.delay = c.delay
 	op.version, op.committed = req.Version, req.IsolationLevel == 1
 	op.maxBytes = int64(min(max(req.MaxBytes, 0), b.conf.MaxFetchBytes))
 	op.minBytes = min(int64(max(req.MinBytes, 0)), op.maxBytes)
 	op.sess, op.parts = b.sessions.begin(req, op.parts[:0], time.Now())
 	op.merge()
-	replicaID := req.ReplicaID
-	if req.Version >= 15 {
-		replicaID = req.ReplicaState.ID
-	}
-	keys, atOnce := op.find(replicaID)
+	keys, atOnce := op.find(claimedReplica(req))
 	wait := min(time.Duration(req.MaxWaitMillis)*time.Millisecond, maxFetchWait)
 	// What need not wait is answered here if that may take its time: each goroutine
 	// that a large answer is handed to costs a fifth of its throughput.
@@ -148,8 +163,7 @@ func (op *fetchOp) park(wait time.Duration) bool {
 		op.parked = n
 		return true
 	}
-	op.throttle = min(wait, maxFetchDelay)
-	op.r.Throttle(op.throttle)
+	op.delay = max(op.delay, min(wait, maxFetchDelay))
 	return false
 }
 
@@ -340,6 +354,6 @@ func (op *fetchOp) giveBack() {
 		op.parts, op.waits, op.seen, op.w = nil, nil, nil, protocol.FetchWriter{}
 	}
 	op.w.Reset()
-	op.r, op.sess, op.found, op.parked, op.throttle, op.parts = nil, sessionUse{}, 0, 0, 0, op.parts[:0]
+	op.r, op.sess, op.found, op.parked, op.delay, op.parts = nil, sessionUse{}, 0, 0, 0, op.parts[:0]
 	op.b.fetches.Put(op)
 }

@@ -30,10 +30,13 @@ func (op *fetchOp) answerNow() {
 
 // respond settles with the session and sends what was read.
 func (op *fetchOp) respond() {
+	if op.delay > 0 {
+		op.r.Throttle(op.delay)
+	}
 	id, err := op.b.sessions.settle(&op.sess, op.parts, time.Now())
 	if err != nil {
 		op.r.Code = code(err)
-		op.w.Begin(op.version, op.throttleMillis(), op.r.Code, id, 0)
+		op.w.Begin(op.version, throttleMillis(op.delay), op.r.Code, id, 0)
 		op.r.RespondRaw(op.w.End(nil), op.give)
 		return
 	}
@@ -58,8 +61,6 @@ func (op *fetchOp) shrink() {
 	op.b.parked.Release(op.parked)
 	op.parked = 0
 }
-
-func (op *fetchOp) throttleMillis() int32 { return int32(op.throttle.Milliseconds()) }
 
 // leastAnswer is how many bytes of records an answer may have where the memory for
 // answers is used up by those that clients do not read.
@@ -127,7 +128,7 @@ func (op *fetchOp) encode(session int32) [][]byte {
 		topics++
 	}
 	var leaders nodeSet
-	op.w.Begin(op.version, op.throttleMillis(), 0, session, topics)
+	op.w.Begin(op.version, throttleMillis(op.delay), 0, session, topics)
 	for at, n := op.group(0); n > 0; at, n = op.group(at + n) {
 		count := 0
 		for i := at; i < at+n; i++ {

@@ -13,7 +13,29 @@ import (
 // 4 on several. The first one to ask has the groups' topic made, and is told to come
 // back.
 func findCoordinatorAPI() api {
-	return api{protocol.API{Key: int16(kmsg.FindCoordinator), Min: 0, Max: 6}, decoded(findCoordinator)}
+	return line[*kmsg.FindCoordinatorRequest]{
+		API: protocol.API{Key: int16(kmsg.FindCoordinator), Max: 6},
+		needs: func(req *kmsg.FindCoordinatorRequest, n *needs) {
+			for _, key := range coordinatorKeys(req) {
+				if req.CoordinatorType == transactionCoordinator {
+					n.transaction(opDescribe, key)
+				} else {
+					n.group(opDescribe, key)
+				}
+			}
+		},
+		refuse: func(c call, req *kmsg.FindCoordinatorRequest, code *kerr.Error) {
+			resp := respondTo(c.r, kmsg.NewPtrFindCoordinatorResponse())
+			resp.NodeID, resp.Port, resp.ErrorCode = -1, -1, code.Code
+			for _, key := range req.CoordinatorKeys {
+				one := kmsg.NewFindCoordinatorResponseCoordinator()
+				one.Key, one.NodeID, one.Port, one.ErrorCode = key, -1, -1, code.Code
+				resp.Coordinators = append(resp.Coordinators, one)
+			}
+			c.respond(resp)
+		},
+		handle: now(findCoordinator),
+	}.api()
 }
 
 // What a coordinator can be asked for.
@@ -42,6 +64,14 @@ func findCoordinator(b *Broker, r *network.Request, req *kmsg.FindCoordinatorReq
 	resp.ErrorCode, resp.ErrorMessage = verdict(err)
 	r.Code = resp.ErrorCode
 	return resp
+}
+
+// coordinatorKeys are what a request looks for.
+func coordinatorKeys(req *kmsg.FindCoordinatorRequest) []string {
+	if req.Version >= 4 {
+		return req.CoordinatorKeys
+	}
+	return []string{req.CoordinatorKey}
 }
 
 // coordinatorOf finds the coordinator of one key.

@@ -12,47 +12,62 @@ import (
 
 	"github.com/chronik-io/chronik/internal/coordinator/group"
 	"github.com/chronik-io/chronik/internal/network"
+	"github.com/chronik-io/chronik/internal/protocol"
 )
 
-// aboutGroup makes a handler of a request that one group's shard answers.
-func aboutGroup[R kmsg.Request](groupOf func(R) string) handler {
-	return groupHandler(decode[R], groupOf)
+// groupAPI is the line of a request that one group's shard answers. keep is that of the line.
+func groupAPI[R kmsg.Request](key kmsg.Key, most int16, groupOf func(R) string, keep func(R)) line[R] {
+	return line[R]{
+		API:    protocol.API{Key: int16(key), Max: most},
+		needs:  func(req R, n *needs) { n.group(opRead, groupOf(req)) },
+		refuse: func(c call, req R, code *kerr.Error) { c.respond(group.Refuse(req, code)) },
+		busy:   kerr.CoordinatorNotAvailable,
+		keep:   keep,
+		handle: func(c call, req R) { c.b.askGroup(c.r, groupOf(req), req, c.respond) },
+	}
 }
 
-// waitsForMembers is aboutGroup for a request that may wait for what other members do:
-// no goroutine and none of the memory of requests waits with it.
-func waitsForMembers[R kmsg.Request](groupOf func(R) string) handler {
-	return groupHandler(decodeKept[R], groupOf)
-}
-
-func groupHandler[R kmsg.Request](decode func(*Broker, *network.Request) (R, error), groupOf func(R) string) handler {
-	return func(b *Broker, r *network.Request) {
-		req, err := decode(b, r)
-		if err != nil {
-			r.Abort(err)
-			return
+// JoinGroup (key 11), versions 0 to 9: answered when all members of a classic group have joined.
+func joinGroupAPI() api {
+	return groupAPI(kmsg.JoinGroup, 9, func(req *kmsg.JoinGroupRequest) string { return req.Group }, func(req *kmsg.JoinGroupRequest) {
+		for i := range req.Protocols {
+			req.Protocols[i].Metadata = bytes.Clone(req.Protocols[i].Metadata)
 		}
-		b.askGroup(r, groupOf(req), req, func(resp kmsg.Response) { r.Respond(resp) })
-	}
+	}).api()
 }
 
-func decode[R kmsg.Request](b *Broker, r *network.Request) (req R, err error) {
-	decoded, err := b.table.Decode(r.Key, r.Version, r.Body)
-	if err != nil {
-		return req, err
-	}
-	return decoded.(R), nil
+// SyncGroup (key 14), versions 0 to 5: answered when the leader of a classic group has said who gets what.
+func syncGroupAPI() api {
+	return groupAPI(kmsg.SyncGroup, 5, func(req *kmsg.SyncGroupRequest) string { return req.Group }, func(req *kmsg.SyncGroupRequest) {
+		for i := range req.GroupAssignment {
+			req.GroupAssignment[i].MemberAssignment = bytes.Clone(req.GroupAssignment[i].MemberAssignment)
+		}
+	}).api()
 }
 
-// decodeKept decodes a request whose bytes, what members say of themselves, outlive it,
-// and gives the request's memory back.
-func decodeKept[R kmsg.Request](b *Broker, r *network.Request) (req R, err error) {
-	decoded, err := b.table.Decode(r.Key, r.Version, bytes.Clone(r.Body))
-	if err != nil {
-		return req, err
+// Heartbeat (key 12), versions 0 to 4: a member of a classic group is alive.
+func heartbeatAPI() api {
+	return groupAPI(kmsg.Heartbeat, 4, func(req *kmsg.HeartbeatRequest) string { return req.Group }, nil).api()
+}
+
+// LeaveGroup (key 13), versions 0 to 5: one member leaves a classic group, or from version 3 on several.
+func leaveGroupAPI() api {
+	return groupAPI(kmsg.LeaveGroup, 5, func(req *kmsg.LeaveGroupRequest) string { return req.Group }, nil).api()
+}
+
+// ConsumerGroupHeartbeat (key 68), versions 0 to 1: all that a member of a consumer group (KIP-848) says.
+func consumerGroupHeartbeatAPI() api {
+	l := groupAPI(kmsg.ConsumerGroupHeartbeat, 1, func(req *kmsg.ConsumerGroupHeartbeatRequest) string { return req.Group }, nil)
+	l.needs = func(req *kmsg.ConsumerGroupHeartbeatRequest, n *needs) {
+		n.group(opRead, req.Group)
+		for _, topic := range req.SubscribedTopicNames {
+			n.topic(opDescribe, topic)
+		}
+		if req.SubscribedTopicRegex != nil && *req.SubscribedTopicRegex != "" {
+			n.allTopics(opDescribe)
+		}
 	}
-	r.ReleaseBody()
-	return decoded.(R), nil
+	return l.api()
 }
 
 // askGroup hands a request to its group's shard. done hears the answer, which may be

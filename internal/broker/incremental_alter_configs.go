@@ -3,6 +3,7 @@ package broker
 import (
 	"context"
 
+	"github.com/twmb/franz-go/pkg/kerr"
 	"github.com/twmb/franz-go/pkg/kmsg"
 
 	"github.com/chronik-io/chronik/internal/controller"
@@ -14,7 +15,16 @@ import (
 // and subtracts from single configs (KIP-339). The configs of one resource change
 // together or not at all.
 func incrementalAlterConfigsAPI() api {
-	return api{protocol.API{Key: int16(kmsg.IncrementalAlterConfigs), Min: 0, Max: 1}, changing(incrementalAlterConfigs)}
+	return line[*kmsg.IncrementalAlterConfigsRequest]{
+		API: protocol.API{Key: int16(kmsg.IncrementalAlterConfigs), Max: 1},
+		needs: func(req *kmsg.IncrementalAlterConfigsRequest, n *needs) {
+			for _, x := range req.Resources {
+				n.configs(opAlterConfigs, resource{x.ResourceType, x.ResourceName})
+			}
+		},
+		busy:   kerr.NotController,
+		handle: beside(incrementalAlterConfigs),
+	}.api()
 }
 
 func incrementalAlterConfigs(ctx context.Context, b *Broker, r *network.Request, req *kmsg.IncrementalAlterConfigsRequest) kmsg.Response {

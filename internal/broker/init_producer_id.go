@@ -15,28 +15,35 @@ import (
 // InitProducerId (key 22), versions 0 to 5: ids for idempotent producers. There
 // are no transactions yet.
 func initProducerIDAPI() api {
-	return api{protocol.API{Key: int16(kmsg.InitProducerID), Min: 0, Max: 5}, (*Broker).initProducerID}
+	return line[*kmsg.InitProducerIDRequest]{
+		API: protocol.API{Key: int16(kmsg.InitProducerID), Max: 5},
+		needs: func(req *kmsg.InitProducerIDRequest, n *needs) {
+			if req.TransactionalID != nil {
+				n.transaction(opWrite, *req.TransactionalID)
+			} else {
+				n.cluster(opIdempotentWrite)
+			}
+		},
+		busy:   kerr.CoordinatorNotAvailable,
+		handle: initProducerID,
+	}.api()
 }
 
-func (b *Broker) initProducerID(r *network.Request) {
-	decoded, err := b.table.Decode(r.Key, r.Version, r.Body)
-	if err != nil {
-		r.Abort(err)
-		return
-	}
-	if err := checkInitProducerID(decoded.(*kmsg.InitProducerIDRequest)); err != nil {
-		r.Respond(producerIDAnswer(r, -1, err))
+func initProducerID(c call, req *kmsg.InitProducerIDRequest) {
+	b := c.b
+	if err := checkInitProducerID(req); err != nil {
+		c.respond(producerIDAnswer(c.r, -1, err))
 		return
 	}
 	if id, ok := b.producerIDs.take(b.reserveProducerIDs); ok {
-		r.Respond(producerIDAnswer(r, id, nil))
+		c.respond(producerIDAnswer(c.r, id, nil))
 		return
 	}
 	b.work.Go(func() {
 		ctx, cancel := context.WithTimeout(b.ctx, changeTimeout)
 		defer cancel()
 		id, err := b.producerIDs.wait(ctx, b.reserveProducerIDs)
-		r.Respond(producerIDAnswer(r, id, err))
+		c.respond(producerIDAnswer(c.r, id, err))
 	})
 }
 

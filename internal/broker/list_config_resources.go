@@ -14,7 +14,11 @@ import (
 // ListConfigResources (key 74), versions 0 to 1: what has configs (KIP-1142).
 // Version 0 asks for client metrics subscriptions only, of which there are none.
 func listConfigResourcesAPI() api {
-	return api{protocol.API{Key: int16(kmsg.ListConfigResources), Min: 0, Max: 1}, decoded(listConfigResources)}
+	return line[*kmsg.ListConfigResourcesRequest]{
+		API:    protocol.API{Key: int16(kmsg.ListConfigResources), Max: 1},
+		needs:  func(_ *kmsg.ListConfigResourcesRequest, n *needs) { n.cluster(opDescribeConfigs) },
+		handle: now(listConfigResources),
+	}.api()
 }
 
 func listConfigResources(b *Broker, r *network.Request, req *kmsg.ListConfigResourcesRequest) kmsg.Response {

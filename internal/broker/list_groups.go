@@ -4,11 +4,11 @@ import (
 	"errors"
 	"sync"
 
+	"github.com/twmb/franz-go/pkg/kerr"
 	"github.com/twmb/franz-go/pkg/kmsg"
 
 	"github.com/chronik-io/chronik/internal/coordinator"
 	"github.com/chronik-io/chronik/internal/coordinator/group"
-	"github.com/chronik-io/chronik/internal/network"
 	"github.com/chronik-io/chronik/internal/protocol"
 )
 
@@ -16,15 +16,16 @@ import (
 // shard that can't be asked is an error of the whole, for a list that is not complete
 // looks like one that is.
 func listGroupsAPI() api {
-	return api{protocol.API{Key: int16(kmsg.ListGroups), Min: 0, Max: 5}, (*Broker).listGroups}
+	return line[*kmsg.ListGroupsRequest]{
+		API:    protocol.API{Key: int16(kmsg.ListGroups), Max: 5},
+		needs:  func(_ *kmsg.ListGroupsRequest, n *needs) { n.cluster(opDescribe) },
+		busy:   kerr.CoordinatorNotAvailable,
+		handle: listGroups,
+	}.api()
 }
 
-func (b *Broker) listGroups(r *network.Request) {
-	req, err := decode[*kmsg.ListGroupsRequest](b, r)
-	if err != nil {
-		r.Abort(err)
-		return
-	}
+func listGroups(c call, req *kmsg.ListGroupsRequest) {
+	b, r := c.b, c.r
 	resp := respondTo(r, kmsg.NewPtrListGroupsResponse())
 	var mu sync.Mutex
 	shards := b.opt.Groups.Partitions()
@@ -33,7 +34,7 @@ func (b *Broker) listGroups(r *network.Request) {
 			resp.Groups = nil
 		}
 		r.Code = resp.ErrorCode
-		r.Respond(resp)
+		c.respond(resp)
 	})
 	for _, p := range shards {
 		b.opt.Groups.SubmitTo(p, group.List{States: req.StatesFilter, Types: req.TypesFilter}, func(answer any, err error) {

@@ -17,7 +17,16 @@ import (
 // it runs beside the connection's reader. Who claims to be a replica is answered
 // as a consumer: nobody is told an offset above the high watermark.
 func listOffsetsAPI() api {
-	return api{protocol.API{Key: 2, Min: 1, Max: 11}, changing(listOffsets)}
+	return line[*kmsg.ListOffsetsRequest]{
+		API: protocol.API{Key: int16(kmsg.ListOffsets), Min: 1, Max: 11},
+		needs: func(req *kmsg.ListOffsetsRequest, n *needs) {
+			for i := range req.Topics {
+				n.topic(opDescribe, req.Topics[i].Topic)
+			}
+		},
+		busy:   kerr.LeaderNotAvailable,
+		handle: beside(listOffsets),
+	}.api()
 }
 
 func listOffsets(_ context.Context, b *Broker, r *network.Request, req *kmsg.ListOffsetsRequest) kmsg.Response {

@@ -15,27 +15,38 @@ import (
 
 // Metadata (key 3), versions 0 to 13.
 func metadataAPI() api {
-	return api{protocol.API{Key: int16(kmsg.Metadata), Min: 0, Max: 13}, (*Broker).metadata}
+	return line[*kmsg.MetadataRequest]{
+		API: protocol.API{Key: int16(kmsg.Metadata), Max: 13},
+		needs: func(req *kmsg.MetadataRequest, n *needs) {
+			if req.Topics == nil || req.Version == 0 && len(req.Topics) == 0 {
+				n.allTopics(opDescribe)
+			}
+			for i := range req.Topics {
+				if t := &req.Topics[i]; t.Topic != nil {
+					n.topic(opDescribe, *t.Topic)
+				} else {
+					n.topicID(opDescribe, t.TopicID)
+				}
+			}
+		},
+		refuse: func(c call, req *kmsg.MetadataRequest, code *kerr.Error) {
+			c.respond(metadataRefused(c.r, req, code))
+		},
+		handle: now(describeTopics),
+	}.api()
 }
 
-// metadata answers at once, as in Kafka: a topic that the request has created is
+// describeTopics answers at once, as in Kafka: a topic that the request has created is
 // answered as unknown until it is there, and clients come back for it.
-func (b *Broker) metadata(r *network.Request) {
-	decoded, err := b.table.Decode(r.Key, r.Version, r.Body)
-	if err != nil {
-		r.Abort(err)
-		return
-	}
-	req := decoded.(*kmsg.MetadataRequest)
+func describeTopics(b *Broker, r *network.Request, req *kmsg.MetadataRequest) kmsg.Response {
 	if req.Version == 0 && len(req.Topics) == 0 {
 		req.Topics = nil // all of them; an empty list means none from version 1 on
 	}
 	if err := checkMetadata(req); err != nil {
 		r.Code = code(err)
-		r.Respond(metadataRefused(r, req, err))
-		return
+		return metadataRefused(r, req, err)
 	}
-	r.Respond(b.metadataAnswer(r, req, b.autoCreate(req)))
+	return b.metadataAnswer(r, req, b.autoCreate(req))
 }
 
 // checkMetadata refuses what a version does not allow: ids came with version 12,

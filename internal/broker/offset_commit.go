@@ -5,28 +5,33 @@ import (
 	"github.com/twmb/franz-go/pkg/kmsg"
 
 	"github.com/chronik-io/chronik/internal/metadata"
-	"github.com/chronik-io/chronik/internal/network"
 	"github.com/chronik-io/chronik/internal/protocol"
 )
 
 // OffsetCommit (key 8), versions 2 to 10. Offsets of partitions that do not exist are
 // refused here; the others are the group's business.
 func offsetCommitAPI() api {
-	return api{protocol.API{Key: int16(kmsg.OffsetCommit), Min: 2, Max: 10}, (*Broker).offsetCommit}
+	return line[*kmsg.OffsetCommitRequest]{
+		API: protocol.API{Key: int16(kmsg.OffsetCommit), Min: 2, Max: 10},
+		needs: func(req *kmsg.OffsetCommitRequest, n *needs) {
+			n.group(opRead, req.Group)
+			for i := range req.Topics {
+				n.topicRef(opRead, req.Version >= 10, req.Topics[i].Topic, req.Topics[i].TopicID)
+			}
+		},
+		busy:   kerr.CoordinatorNotAvailable,
+		handle: offsetCommit,
+	}.api()
 }
 
-func (b *Broker) offsetCommit(r *network.Request) {
-	req, err := decode[*kmsg.OffsetCommitRequest](b, r)
-	if err != nil {
-		r.Abort(err)
-		return
-	}
+func offsetCommit(c call, req *kmsg.OffsetCommitRequest) {
+	b, r := c.b, c.r
 	resp := respondTo(r, kmsg.NewPtrOffsetCommitResponse())
 	rest := *req
 	var left []*int16 // the codes of what the group is asked for, in its order
 	rest.Topics, left = b.committable(req, resp)
 	if len(left) == 0 {
-		r.Respond(resp)
+		c.respond(resp)
 		return
 	}
 	b.askGroup(r, req.Group, &rest, func(answer kmsg.Response) {
@@ -39,7 +44,7 @@ func (b *Broker) offsetCommit(r *network.Request) {
 				}
 			}
 		}
-		r.Respond(resp)
+		c.respond(resp)
 	})
 }
 

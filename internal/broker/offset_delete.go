@@ -4,22 +4,27 @@ import (
 	"github.com/twmb/franz-go/pkg/kerr"
 	"github.com/twmb/franz-go/pkg/kmsg"
 
-	"github.com/chronik-io/chronik/internal/network"
 	"github.com/chronik-io/chronik/internal/protocol"
 )
 
 // OffsetDelete (key 47), version 0. The group is asked even where nothing is left to be
 // asked for: whether there is one comes first, as in Kafka.
 func offsetDeleteAPI() api {
-	return api{protocol.API{Key: int16(kmsg.OffsetDelete), Min: 0, Max: 0}, (*Broker).offsetDelete}
+	return line[*kmsg.OffsetDeleteRequest]{
+		API: protocol.API{Key: int16(kmsg.OffsetDelete), Max: 0},
+		needs: func(req *kmsg.OffsetDeleteRequest, n *needs) {
+			n.group(opDelete, req.Group)
+			for i := range req.Topics {
+				n.topic(opRead, req.Topics[i].Topic)
+			}
+		},
+		busy:   kerr.CoordinatorNotAvailable,
+		handle: offsetDelete,
+	}.api()
 }
 
-func (b *Broker) offsetDelete(r *network.Request) {
-	req, err := decode[*kmsg.OffsetDeleteRequest](b, r)
-	if err != nil {
-		r.Abort(err)
-		return
-	}
+func offsetDelete(c call, req *kmsg.OffsetDeleteRequest) {
+	b, r := c.b, c.r
 	resp := respondTo(r, kmsg.NewPtrOffsetDeleteResponse())
 	rest := *req
 	rest.Topics = nil
@@ -47,7 +52,7 @@ func (b *Broker) offsetDelete(r *network.Request) {
 	b.askGroup(r, req.Group, &rest, func(answer kmsg.Response) {
 		got := answer.(*kmsg.OffsetDeleteResponse)
 		if got.ErrorCode != 0 {
-			r.Respond(got)
+			c.respond(got)
 			return
 		}
 		codes := left
@@ -56,6 +61,6 @@ func (b *Broker) offsetDelete(r *network.Request) {
 				*codes[0], codes = p.ErrorCode, codes[1:]
 			}
 		}
-		r.Respond(resp)
+		c.respond(resp)
 	})
 }

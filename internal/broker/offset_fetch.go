@@ -16,19 +16,34 @@ import (
 // version 8 on by several. Version 10 names topics by id. Offsets are answered when
 // they are stable, whatever require_stable says: there are no transactions yet.
 func offsetFetchAPI() api {
-	return api{protocol.API{Key: int16(kmsg.OffsetFetch), Min: 1, Max: 10}, (*Broker).offsetFetch}
+	return line[*kmsg.OffsetFetchRequest]{
+		API: protocol.API{Key: int16(kmsg.OffsetFetch), Min: 1, Max: 10},
+		needs: func(req *kmsg.OffsetFetchRequest, n *needs) {
+			groups := req.Groups
+			if req.Version < 8 {
+				groups = []kmsg.OffsetFetchRequestGroup{oldFetch(req)}
+			}
+			for i := range groups {
+				n.group(opDescribe, groups[i].Group)
+				if groups[i].Topics == nil {
+					n.allTopics(opDescribe)
+				}
+				for _, t := range groups[i].Topics {
+					n.topicRef(opDescribe, req.Version >= 10, t.Topic, t.TopicID)
+				}
+			}
+		},
+		busy:   kerr.CoordinatorNotAvailable,
+		handle: offsetFetch,
+	}.api()
 }
 
-func (b *Broker) offsetFetch(r *network.Request) {
-	req, err := decode[*kmsg.OffsetFetchRequest](b, r)
-	if err != nil {
-		r.Abort(err)
-		return
-	}
+func offsetFetch(c call, req *kmsg.OffsetFetchRequest) {
+	b, r := c.b, c.r
 	if req.Version < 8 {
 		b.fetchOffsets([]kmsg.OffsetFetchRequestGroup{oldFetch(req)}, func(got []kmsg.OffsetFetchResponseGroup) {
 			r.Code = got[0].ErrorCode
-			r.Respond(oldFetched(r, req, &got[0]))
+			c.respond(oldFetched(r, req, &got[0]))
 		})
 		return
 	}
@@ -40,11 +55,11 @@ func (b *Broker) offsetFetch(r *network.Request) {
 		resp := respondTo(r, kmsg.NewPtrOffsetFetchResponse())
 		resp.Groups = got
 		for i := range got {
-			if c := got[i].ErrorCode; c != 0 {
-				r.Code = c
+			if got[i].ErrorCode != 0 {
+				r.Code = got[i].ErrorCode
 			}
 		}
-		r.Respond(resp)
+		c.respond(resp)
 	})
 }
 

@@ -11,7 +11,15 @@ import (
 // which is how a consumer finds out that its position is on a history that is
 // gone (KIP-320).
 func offsetForLeaderEpochAPI() api {
-	return api{protocol.API{Key: 23, Min: 2, Max: 4}, decoded(offsetForLeaderEpoch)}
+	return line[*kmsg.OffsetForLeaderEpochRequest]{
+		API: protocol.API{Key: int16(kmsg.OffsetForLeaderEpoch), Min: 2, Max: 4},
+		needs: func(req *kmsg.OffsetForLeaderEpochRequest, n *needs) {
+			for i := range req.Topics {
+				n.topic(opDescribe, req.Topics[i].Topic)
+			}
+		},
+		handle: now(offsetForLeaderEpoch),
+	}.api()
 }
 
 func offsetForLeaderEpoch(b *Broker, r *network.Request, req *kmsg.OffsetForLeaderEpochRequest) kmsg.Response {

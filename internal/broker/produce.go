@@ -20,7 +20,13 @@ import (
 // librdkafka takes them for the sign of a broker that knows compression, but have
 // no handler, as in Kafka 4.
 func produceAPI() api {
-	return api{protocol.API{Key: protocol.KeyProduce, Min: 3, Max: 13, ListZero: true}, (*Broker).produce}
+	return line[*produceOp]{
+		API:    protocol.API{Key: protocol.KeyProduce, Min: 3, Max: 13, ListZero: true},
+		decode: parseProduce,
+		needs:  (*produceOp).needs,
+		refuse: func(c call, op *produceOp, code *kerr.Error) { op.run(c, code) },
+		handle: func(c call, op *produceOp) { op.run(c, op.refused()) },
+	}.api()
 }
 
 // produceOp is one Produce request on its way. It holds what the partitions'
@@ -33,7 +39,8 @@ type produceOp struct {
 	r     *network.Request
 	view  protocol.ProduceView
 	parts []producePart
-	left  atomic.Int32 // parts without a result, and one until all were begun
+	delay time.Duration // for which the connection is throttled
+	left  atomic.Int32  // parts without a result, and one until all were begun
 	out   []byte
 	raw   [1][]byte
 	// Made once: what the appends, the answer and the expiry call.
@@ -71,37 +78,52 @@ func (b *Broker) produceOp(r *network.Request) *produceOp {
 	return op
 }
 
-// produce begins the appends and returns; the last one to finish answers.
-func (b *Broker) produce(r *network.Request) {
+// parseProduce reads a request in place.
+func parseProduce(b *Broker, r *network.Request) (*produceOp, int, error) {
 	op := b.produceOp(r)
 	if err := op.view.Parse(r.Version, r.Body); err != nil {
 		op.giveBack()
-		r.Abort(err)
-		return
+		return nil, 0, err
 	}
 	n := op.view.Partitions()
 	if cap(op.parts) < n {
 		op.parts = make([]producePart, n)
 	}
 	op.parts = op.parts[:n]
-	op.left.Store(int32(n) + 1)
+	// A poller must not decompress much: the request is begun again on the connection's reader.
 	if op.resolve(); op.heavy() && !r.MayBlock() {
 		op.giveBack()
 		r.HandOver()
-		return
+		return nil, 0, errHandedOver
 	}
-	if err := op.refused(); err != nil {
+	return op, 0, nil
+}
+
+func (op *produceOp) needs(n *needs) {
+	if op.view.TransactionalID != nil {
+		n.transaction(opWrite, string(op.view.TransactionalID))
+	}
+	for i := range op.view.Topics {
+		n.topicRef(opWrite, op.view.Version >= 13, string(op.view.Topics[i].Name), op.view.Topics[i].ID)
+	}
+}
+
+// run begins the appends, or refuses all of them, and returns; the last one to finish answers.
+func (op *produceOp) run(c call, refused error) {
+	op.delay = c.delay
+	op.left.Store(int32(len(op.parts)) + 1)
+	if refused != nil {
 		for i := range op.parts {
-			op.parts[i].err = err
+			op.parts[i].err = refused
 			op.left.Add(-1)
 		}
 	} else if op.begin(); op.view.Acks != int16(replica.AcksNone) && op.left.Load() > 1 {
 		// Only now: an expiry may come at once, and finds every append begun.
-		wait := max(milliseconds(op.view.TimeoutMillis), b.opt.AppendTime)
-		if op.view.Acks == int16(replica.AcksAll) {
-			wait = milliseconds(op.view.TimeoutMillis)
+		wait := milliseconds(op.view.TimeoutMillis)
+		if op.view.Acks != int16(replica.AcksAll) {
+			wait = max(wait, op.b.opt.AppendTime)
 		}
-		op.expireAt(r.Received.Add(wait))
+		op.expireAt(op.r.Received.Add(wait))
 	}
 	op.finished()
 }
@@ -225,6 +247,9 @@ func (op *produceOp) finished() {
 		op.endQuietly()
 		return
 	}
+	if op.delay > 0 {
+		op.r.Throttle(op.delay)
+	}
 	op.out = op.encode(op.out[:0])
 	op.raw[0] = op.out
 	op.r.RespondRaw(op.raw[:], op.give)
@@ -307,7 +332,7 @@ func (op *produceOp) encode(dst []byte) []byte {
 			w.Partition(&res)
 		}
 	}
-	return w.End(0, op.b.endpoints(op.r, leaders))
+	return w.End(throttleMillis(op.delay), op.b.endpoints(op.r, leaders))
 }
 
 // fail fills the answer for a partition that failed.
@@ -351,6 +376,6 @@ func (op *produceOp) giveBack() {
 	if cap(op.out) > maxKeptOut {
 		op.out = nil
 	}
-	op.r, op.raw[0] = nil, nil
+	op.r, op.raw[0], op.delay = nil, nil, 0
 	op.b.produces.Put(op)
 }

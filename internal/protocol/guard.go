@@ -15,13 +15,15 @@ const (
 	// two to four bytes of memory for each of theirs; one with a million empty
 	// names would take fifty.
 	costPerByte = 8
-	// maxCost bounds what the arrays of any request may take, however many bytes it
+	// maxCost is the default of API.MaxCost. It bounds what the arrays of a request may take, however many bytes it
 	// sends: what is made of an entry, and answered to it, may take a multiple of that.
 	// 400,000 topics are within it, and two million partitions.
 	maxCost = 64 << 20
 	// tagCost is the memory that one unknown tagged field is counted with, and
 	// tagsCost that of the map which holds those of one struct.
 	tagCost, tagsCost = 64, 256
+	// baseCost is what a request takes without its strings and arrays.
+	baseCost = 256
 )
 
 type guard struct {
@@ -30,22 +32,24 @@ type guard struct {
 	budget   int // bytes of decoded memory left
 }
 
-// checkBody walks body along the shape of its version.
-func checkBody(v *versionInfo, body []byte) error {
-	g := guard{cursor: cursor{src: body}, flexible: v.flexible, budget: costOf(len(body))}
+// checkBody walks body along the shape of its version, and returns what its decoded form
+// takes beside it.
+func checkBody(v *versionInfo, body []byte) (cost int, err error) {
+	bound := costOf(len(body), v.maxCost)
+	g := guard{cursor: cursor{src: body}, flexible: v.flexible, budget: bound}
 	g.structure(v.body)
 	switch {
 	case g.bad:
-		return ErrMalformed
+		return 0, ErrMalformed
 	case g.budget < 0:
-		return fmt.Errorf("decoded size of %d bytes exceeds its bound: %w", len(body), ErrMalformed)
+		return 0, fmt.Errorf("decoded size of %d bytes exceeds its bound: %w", len(body), ErrMalformed)
 	}
-	return nil
+	return baseCost + bound - g.budget, nil
 }
 
 // costOf is the decoded size that a body of so many bytes may have. Its strings
 // can't be longer than itself.
-func costOf(body int) int { return min(freeCost+costPerByte*body, maxCost+body) }
+func costOf(body, most int) int { return min(freeCost+costPerByte*body, most+body) }
 
 func (g *guard) stop() bool { return g.bad || g.budget < 0 }
 

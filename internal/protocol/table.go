@@ -1,6 +1,7 @@
 package protocol
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"slices"
@@ -18,6 +19,9 @@ type API struct {
 	// higher. Only Produce needs it: librdkafka takes it for the sign that the
 	// broker knows gzip, snappy and lz4.
 	ListZero bool
+	// MaxCost bounds what the arrays of a decoded request may take, in bytes, beside a size
+	// that is in proportion to its own. 0 is the bound of all APIs, 64 MiB.
+	MaxCost int
 }
 
 // Name is the API's name as Kafka writes it.
@@ -52,6 +56,7 @@ type entry struct {
 type versionInfo struct {
 	flexible bool
 	body     *structShape
+	maxCost  int
 }
 
 // NewTable builds a table. It refuses an API or version that kmsg does not know,
@@ -80,7 +85,7 @@ func NewTable(apis ...API) (*Table, error) {
 			if err != nil {
 				return nil, fmt.Errorf("layout of %s version %d: %w", a.Name(), v, err)
 			}
-			e.versions = append(e.versions, versionInfo{flexible: req.IsFlexible(), body: shape})
+			e.versions = append(e.versions, versionInfo{flexible: req.IsFlexible(), body: shape, maxCost: cmp.Or(a.MaxCost, maxCost)})
 		}
 		for len(t.byKey) <= int(a.Key) {
 			t.byKey = append(t.byKey, nil)
@@ -118,29 +123,40 @@ func (t *Table) Flexible(key, version int16) bool {
 // decoding it takes against a bound in proportion to its size. Nothing is
 // allocated. The error wraps ErrUnsupported or ErrMalformed.
 func (t *Table) Check(key, version int16, body []byte) error {
+	_, err := t.check(key, version, body)
+	return err
+}
+
+func (t *Table) check(key, version int16, body []byte) (cost int, err error) {
 	v := t.version(key, version)
 	if v == nil {
-		return fmt.Errorf("API %d version %d: %w", key, version, ErrUnsupported)
+		return 0, fmt.Errorf("API %d version %d: %w", key, version, ErrUnsupported)
 	}
-	if err := checkBody(v, body); err != nil {
-		return fmt.Errorf("body of %s version %d: %w", kmsg.NameForKey(key), version, err)
+	if cost, err = checkBody(v, body); err != nil {
+		return 0, fmt.Errorf("body of %s version %d: %w", kmsg.NameForKey(key), version, err)
 	}
-	return nil
+	return cost, nil
 }
 
 // Decode checks a body and decodes it with kmsg. Strings are copies; byte
 // slices alias body and are valid as long as it is. Bytes after the request are
 // ignored, as Kafka does. The error wraps ErrUnsupported or ErrMalformed.
 func (t *Table) Decode(key, version int16, body []byte) (kmsg.Request, error) {
-	if err := t.Check(key, version, body); err != nil {
-		return nil, err
+	req, _, err := t.DecodeCost(key, version, body)
+	return req, err
+}
+
+// DecodeCost is Decode, and returns about how many bytes the decoded request takes beside body.
+func (t *Table) DecodeCost(key, version int16, body []byte) (req kmsg.Request, cost int, err error) {
+	if cost, err = t.check(key, version, body); err != nil {
+		return nil, 0, err
 	}
-	req := kmsg.RequestForKey(key)
+	req = kmsg.RequestForKey(key)
 	req.SetVersion(version)
 	if err := req.ReadFrom(body); err != nil {
-		return nil, fmt.Errorf("body of %s version %d: %w: %w", kmsg.NameForKey(key), version, ErrMalformed, err)
+		return nil, 0, fmt.Errorf("body of %s version %d: %w: %w", kmsg.NameForKey(key), version, ErrMalformed, err)
 	}
-	return req, nil
+	return req, cost, nil
 }
 
 func (t *Table) entry(key int16) *entry {

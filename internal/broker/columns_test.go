@@ -1,0 +1,271 @@
+package broker
+
+import (
+	"bytes"
+	"fmt"
+	"net"
+	"reflect"
+	"slices"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/twmb/franz-go/pkg/kerr"
+	"github.com/twmb/franz-go/pkg/kmsg"
+
+	"github.com/chronik-io/chronik/internal/membuf"
+	"github.com/chronik-io/chronik/internal/network"
+	"github.com/chronik-io/chronik/internal/protocol"
+)
+
+// eachLine sends a sensible request of every API at every version, each on a connection of
+// its own, and hands its answer on: nil where the connection was closed instead.
+func (n *node) eachLine(t *testing.T, id [16]byte, check func(t *testing.T, a *api, req kmsg.Request, resp kmsg.Response)) {
+	t.Helper()
+	for _, a := range n.entries {
+		if a == nil {
+			continue
+		}
+		for v := a.Min; v <= a.Max; v++ {
+			t.Run(fmt.Sprintf("%s/%d", a.Name(), v), func(t *testing.T) {
+				req := kmsg.RequestForKey(a.Key)
+				req.SetVersion(v)
+				sensible(req, id)
+				w := n.dial(t)
+				must(t, w.send(req))
+				resp, err := w.receive(req)
+				must(t, err)
+				check(t, a, req, resp)
+				_ = w.Close()
+			})
+		}
+	}
+}
+
+// codesIn are the errors of an answer.
+func codesIn(resp kmsg.Response) (codes []int16) {
+	errorCodes(reflect.ValueOf(resp), func(code int16) {
+		if code != 0 {
+			codes = append(codes, code)
+		}
+	})
+	return codes
+}
+
+// noPlace is for requests whose answer has no place for an error: it is empty.
+func noPlace(req kmsg.Request) bool {
+	switch req := req.(type) {
+	case *kmsg.DescribeLogDirsRequest:
+		return req.Version < 3
+	case *kmsg.MetadataRequest: // of all topics, and so below
+		return req.Version < 13
+	case *kmsg.DescribeTopicPartitionsRequest:
+		return true
+	}
+	return false
+}
+
+// Every line of the table says what its requests need, and refuses a client that may not do
+// that in every version: the answer has the shape of the version, and no part of it is a success.
+func TestEveryLineNeedsSomethingAndIsRefusedWithoutIt(t *testing.T) {
+	var mu sync.Mutex
+	var asked []Access
+	allowed := true
+	n := newNode(t, quick, func(o *nodeOptions) {
+		o.broker = func(b *Options) {
+			b.Authorize = func(r *network.Request, a Access) bool {
+				mu.Lock()
+				defer mu.Unlock()
+				if r.Principal == "" || a.Operation == 0 || a.Kind == 0 || a.Name == "" {
+					t.Errorf("%s asks for %+v for %q", kmsg.NameForKey(r.Key), a, r.Principal)
+				}
+				asked = append(asked, a)
+				return allowed
+			}
+		}
+	})
+	id := n.topic(t, "t", 2)
+	n.coordinates(t)
+	openFor := []int16{int16(kmsg.ApiVersions), int16(kmsg.DescribeCluster)}
+	take := func() []Access {
+		mu.Lock()
+		defer mu.Unlock()
+		list := asked
+		asked = nil
+		return list
+	}
+	denied := []int16{kerr.TopicAuthorizationFailed.Code, kerr.GroupAuthorizationFailed.Code, kerr.ClusterAuthorizationFailed.Code}
+	for _, allowed = range []bool{false, true} {
+		take()
+		n.eachLine(t, id, func(t *testing.T, a *api, req kmsg.Request, resp kmsg.Response) {
+			needed, codes := take(), codesIn(resp)
+			if a.open != slices.Contains(openFor, a.Key) || a.open != (len(needed) == 0) {
+				t.Errorf("it needs %+v", needed)
+			}
+			refused := slices.ContainsFunc(codes, func(c int16) bool { return slices.Contains(denied, c) })
+			if want := !allowed && !a.open && !noPlace(req); refused != want {
+				t.Errorf("refused: %t, want %t: %+v", refused, want, resp)
+			}
+			if noPlace(req) && !allowed && reflect.ValueOf(resp).Elem().FieldByNameFunc(func(f string) bool { return f == "Topics" || f == "Dirs" }).Len() > 0 {
+				t.Errorf("it was not refused: %+v", resp)
+			}
+			if refused && len(needed) != 1 {
+				t.Errorf("asked for %+v after the first was denied", needed)
+			}
+		})
+		if !allowed && n.image().NumTopics() != 2 {
+			t.Fatalf("%d topics: a request was refused and did its work", n.image().NumTopics())
+		}
+	}
+}
+
+// What is refused names every part of the request, as an answer that succeeds does.
+func TestARefusalNamesEveryPart(t *testing.T) {
+	name := "t"
+	for _, c := range []struct {
+		req  kmsg.Request
+		want int // errors below the top
+	}{
+		{&kmsg.CreateTopicsRequest{Version: 7, Topics: []kmsg.CreateTopicsRequestTopic{{Topic: "a"}, {Topic: "b"}}}, 2},
+		{&kmsg.DeleteTopicsRequest{Version: 6, Topics: []kmsg.DeleteTopicsRequestTopic{{Topic: &name}, {TopicID: [16]byte{1}}}}, 2},
+		{&kmsg.DescribeGroupsRequest{Version: 6, Groups: []string{"a", "b", "c"}}, 3},
+		{&kmsg.ListOffsetsRequest{Version: 7, Topics: []kmsg.ListOffsetsRequestTopic{{Topic: "a", Partitions: make([]kmsg.ListOffsetsRequestTopicPartition, 2)}}}, 2},
+		{&kmsg.OffsetFetchRequest{Version: 7, Topics: []kmsg.OffsetFetchRequestTopic{{Topic: "a", Partitions: []int32{1, 2}}}}, 3},
+		{&kmsg.DescribeTopicPartitionsRequest{Topics: []kmsg.DescribeTopicPartitionsRequestTopic{{Topic: "a"}}}, 1},
+		{&kmsg.AlterConfigsRequest{Version: 2, Resources: []kmsg.AlterConfigsRequestResource{{ResourceType: 2, ResourceName: "a"}}}, 1},
+	} {
+		resp := refuseWhole(c.req, kerr.RequestTimedOut)
+		if codes := codesIn(resp); len(codes) != c.want {
+			t.Errorf("%d errors, want %d: %+v", len(codes), c.want, resp)
+		}
+		again := c.req.ResponseKind()
+		again.SetVersion(c.req.GetVersion())
+		if must(t, again.ReadFrom(resp.AppendTo(nil))); !bytes.Equal(again.AppendTo(nil), resp.AppendTo(nil)) {
+			t.Errorf("%+v", resp)
+		}
+	}
+	deleted := refuseWhole(&kmsg.DeleteTopicsRequest{Version: 6, Topics: []kmsg.DeleteTopicsRequestTopic{{Topic: &name}}}, kerr.NotController).(*kmsg.DeleteTopicsResponse)
+	if got := deleted.Topics[0]; *got.Topic != name || got.ErrorCode != kerr.NotController.Code {
+		t.Errorf("%+v", got)
+	}
+	groups := refuseWhole(&kmsg.DescribeGroupsRequest{Groups: []string{"g"}}, kerr.NotController).(*kmsg.DescribeGroupsResponse)
+	if got := groups.Groups[0]; got.Group != "g" {
+		t.Errorf("%+v", got)
+	}
+}
+
+// Quotas attach at one place: every answer says for how long its connection is throttled.
+func TestEveryAnswerSaysForHowLongItIsThrottled(t *testing.T) {
+	n := newNode(t, quick, func(o *nodeOptions) {
+		o.broker = func(b *Options) { b.Throttle = func(*network.Request) time.Duration { return 7 * time.Millisecond } }
+	})
+	id := n.topic(t, "t", 2)
+	n.coordinates(t)
+	n.eachLine(t, id, func(t *testing.T, _ *api, req kmsg.Request, resp kmsg.Response) {
+		empty := req.ResponseKind()
+		empty.SetVersion(req.GetVersion())
+		before := empty.AppendTo(nil)
+		if set, ok := empty.(kmsg.SetThrottleResponse); ok {
+			set.SetThrottle(7)
+		}
+		if bytes.Equal(before, empty.AppendTo(nil)) {
+			return // the version has no place for it
+		}
+		if got, _ := resp.(kmsg.ThrottleResponse).Throttle(); got != 7 {
+			t.Errorf("throttled for %d ms", got)
+		}
+	})
+}
+
+// Where the memory for requests that wait is used up, what would wait is refused with an
+// error on which clients come back, and everything else is answered.
+func TestWhatWaitsIsRefusedWhereItsMemoryIsUsedUp(t *testing.T) {
+	n := newNode(t, quick)
+	id := n.topic(t, "t", 2)
+	n.coordinates(t)
+	n.Broker.parked = membuf.NewBudget(1)
+	n.eachLine(t, id, func(t *testing.T, a *api, req kmsg.Request, resp kmsg.Response) {
+		codes := codesIn(resp)
+		for _, c := range codes {
+			if (a.busy != nil) != (c == kerr.NotController.Code || c == kerr.CoordinatorNotAvailable.Code || c == kerr.LeaderNotAvailable.Code || c == kerr.RequestTimedOut.Code) {
+				t.Errorf("%+v", resp)
+			}
+			if a.busy != nil && c != a.busy.Code {
+				t.Errorf("error %d, want %d", c, a.busy.Code)
+			}
+		}
+		if a.busy != nil && len(codes) == 0 && !noPlace(req) {
+			t.Errorf("it was not refused: %+v", resp)
+		}
+		if e := kerr.TypedErrorForCode(orSuccess(a.busy)); e != nil && !e.Retriable {
+			t.Errorf("clients do not come back on %v", e)
+		}
+	})
+	if n.image().NumTopics() != 2 || n.Parked().Peak != 0 {
+		t.Errorf("%d topics, %+v", n.image().NumTopics(), n.Parked())
+	}
+}
+
+func orSuccess(e *kerr.Error) int16 {
+	if e == nil {
+		return 0
+	}
+	return e.Code
+}
+
+// A member that waits for others is counted with what it says of itself until it is answered, or gone.
+func TestAJoinThatWaitsIsCounted(t *testing.T) {
+	n := newNode(t, func(o *nodeOptions) { o.static["group.initial.rebalance.delay.ms"] = "600000" })
+	n.topic(t, "t", 1)
+	n.coordinates(t)
+	w := n.dial(t)
+	join := kmsg.NewPtrJoinGroupRequest()
+	join.Group, join.SessionTimeoutMillis, join.RebalanceTimeoutMillis, join.ProtocolType = "g", 600_000, 600_000, "consumer"
+	join.Protocols = []kmsg.JoinGroupRequestProtocol{{Name: "range", Metadata: bytes.Repeat([]byte{1}, 100_000)}}
+	join.SetVersion(3)
+	must(t, w.send(join))
+	for begin := time.Now(); n.Parked().Used < 100_000; time.Sleep(100 * time.Microsecond) {
+		if time.Since(begin) > patience {
+			t.Fatalf("%+v", n.Parked())
+		}
+	}
+	if used := n.server.Load().Stats().Other.Used; used != 0 {
+		t.Errorf("%d bytes of the request are still charged", used)
+	}
+	must(t, w.Conn.(*net.TCPConn).SetLinger(0))
+	must(t, w.Close())
+	for begin := time.Now(); n.Parked().Used > 0; time.Sleep(100 * time.Microsecond) {
+		if time.Since(begin) > patience {
+			t.Fatalf("its client is gone: %+v", n.Parked())
+		}
+	}
+}
+
+// A request whose parts each take some time to answer has few of them.
+func TestCostBoundsOfLines(t *testing.T) {
+	n := newNode(t)
+	req := kmsg.NewPtrDescribeConfigsRequest()
+	for i := range 20_000 {
+		x := kmsg.NewDescribeConfigsRequestResource()
+		x.ResourceType, x.ResourceName = kmsg.ConfigResourceTypeGroupConfig, fmt.Sprint(i)
+		req.Resources = append(req.Resources, x)
+	}
+	req.SetVersion(4)
+	w := n.dial(t)
+	must(t, w.send(req))
+	if _, err := w.body(); err == nil {
+		t.Error("20,000 resources were described")
+	}
+	req.Resources = req.Resources[:1000]
+	if resp := ask[*kmsg.DescribeConfigsResponse](t, n.dial(t), 4, req); len(resp.Resources) != 1000 {
+		t.Errorf("%d resources", len(resp.Resources))
+	}
+	for _, a := range apis() {
+		if a.MaxCost < 0 || a.MaxCost > 64<<20 {
+			t.Errorf("%s: %d", a.Name(), a.MaxCost)
+		}
+	}
+	if _, err := protocol.NewTable(protocol.API{Key: int16(kmsg.Metadata), Max: 13, MaxCost: 1}); err != nil {
+		t.Error(err)
+	}
+}

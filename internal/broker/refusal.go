@@ -1,0 +1,76 @@
+package broker
+
+import (
+	"reflect"
+	"strings"
+
+	"github.com/twmb/franz-go/pkg/kerr"
+	"github.com/twmb/franz-go/pkg/kmsg"
+)
+
+// refuseWhole returns the answer to a request that is refused as a whole: the error wherever the response has
+// a place for one, at the top and for each thing that the request names. Requests
+// and responses of the protocol are alike enough for that: a list of the response is filled from the request's list
+// of the same name, and fields of an entry from those that have its names. It is
+// used where something is refused, and a test holds it against every version of every API.
+func refuseWhole(req kmsg.Request, code *kerr.Error) kmsg.Response {
+	resp := req.ResponseKind()
+	resp.SetVersion(req.GetVersion())
+	to := reflect.ValueOf(resp).Elem()
+	mirror(to, reflect.ValueOf(req).Elem(), code.Code)
+	return resp
+}
+
+// mirror fills an entry of a response, or the response itself, for an entry of a request.
+func mirror(to, from reflect.Value, code int16) {
+	for i := range to.NumField() {
+		name := to.Type().Field(i).Name
+		dst := to.Field(i)
+		if name == "ErrorCode" {
+			dst.SetInt(int64(code))
+			continue
+		}
+		src := from.FieldByName(name)
+		switch {
+		case !src.IsValid() || name == "Version":
+		case dst.Kind() == reflect.Slice && dst.Type().Elem().Kind() == reflect.Struct && src.Kind() == reflect.Slice:
+			mirrorList(dst, src, strings.TrimSuffix(name, "s"), code)
+		case dst.Type() == src.Type() && dst.Kind() != reflect.Slice && dst.Kind() != reflect.Struct:
+			dst.Set(src)
+		case dst.Kind() == reflect.Pointer && dst.Type().Elem() == src.Type():
+			dst.Set(reflect.New(src.Type()))
+			dst.Elem().Set(src)
+		}
+	}
+}
+
+// mirrorList fills a list of a response for a list of a request, of entries that are structs,
+// or values of the field that is named key.
+func mirrorList(to, from reflect.Value, key string, code int16) {
+	if _, answers := to.Type().Elem().FieldByName("ErrorCode"); !answers && !hasLists(to.Type().Elem()) {
+		return
+	}
+	to.Set(reflect.MakeSlice(to.Type(), from.Len(), from.Len()))
+	for i := range from.Len() {
+		entry, asked := to.Index(i), from.Index(i)
+		entry.Addr().Interface().(interface{ Default() }).Default()
+		if asked.Kind() == reflect.Struct {
+			mirror(entry, asked, code)
+			continue
+		}
+		if f := entry.FieldByName(key); f.IsValid() && f.Type() == asked.Type() {
+			f.Set(asked)
+		}
+		entry.FieldByName("ErrorCode").SetInt(int64(code))
+	}
+}
+
+// hasLists reports whether entries of a type may have errors below them.
+func hasLists(t reflect.Type) bool {
+	for i := range t.NumField() {
+		if f := t.Field(i).Type; f.Kind() == reflect.Slice && f.Elem().Kind() == reflect.Struct {
+			return true
+		}
+	}
+	return false
+}

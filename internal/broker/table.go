@@ -1,0 +1,210 @@
+package broker
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync/atomic"
+	"time"
+
+	"github.com/twmb/franz-go/pkg/kerr"
+	"github.com/twmb/franz-go/pkg/kmsg"
+
+	"github.com/chronik-io/chronik/internal/membuf"
+	"github.com/chronik-io/chronik/internal/network"
+	"github.com/chronik-io/chronik/internal/protocol"
+)
+
+// line is an entry of the table of APIs, whose requests are decoded to an R. It says all that
+// differs between APIs before a handler is called; serve is what they have in common.
+type line[R any] struct {
+	// API is the key with its versions, and the most that a decoded request may take.
+	protocol.API
+	// decode reads the body, and returns about how many bytes the request takes beside it. Default: kmsg's.
+	// errHandedOver: it called Request.HandOver, and nothing else has happened.
+	decode func(*Broker, *network.Request) (req R, cost int, err error)
+	// needs names the operations and resources that the request needs. nil: whoever can
+	// connect may ask.
+	needs func(R, *needs)
+	// refuse answers the request as a whole with an error. Default: refuseWhole.
+	refuse func(call, R, *kerr.Error)
+	// busy is the error where the memory for requests that wait is used up; clients come back on it. nil: the
+	// request is answered before handle returns, or counts by itself what it holds.
+	busy *kerr.Error
+	// keep replaces what aliases the body by copies that may outlive the request, such as what a member says of
+	// itself; the memory for requests is given back then. nil: nothing does. It needs busy.
+	keep func(R)
+	// handle answers, now or later, with call.respond. It must not block.
+	handle func(call, R)
+}
+
+// errHandedOver ends serve: the request comes again, on its connection's reader.
+var errHandedOver = errors.New("handed over to the connection's reader")
+
+// api is a line without its type.
+type api struct {
+	protocol.API
+	handle func(*Broker, *network.Request)
+	open   bool        // needs nothing
+	busy   *kerr.Error // as in line
+}
+
+func (l line[R]) api() api {
+	if l.decode == nil {
+		l.decode = decode[R]
+	}
+	if l.refuse == nil {
+		l.refuse = func(c call, req R, code *kerr.Error) { c.respond(refuseWhole(any(req).(kmsg.Request), code)) }
+	}
+	return api{API: l.API, handle: l.serve, open: l.needs == nil, busy: l.busy}
+}
+
+// serve takes a request through the columns of its line.
+func (l *line[R]) serve(b *Broker, r *network.Request) {
+	req, cost, err := l.decode(b, r)
+	if errors.Is(err, errHandedOver) {
+		return
+	}
+	if err != nil {
+		r.Abort(err)
+		return
+	}
+	c := call{b: b, r: r}
+	if b.opt.Throttle != nil {
+		c.delay = b.opt.Throttle(r)
+	}
+	if l.needs != nil && b.opt.Authorize != nil {
+		if denied := b.denied(r, func(n *needs) { l.needs(req, n) }); denied != nil {
+			r.Code = denied.Code
+			l.refuse(c, req, denied)
+			return
+		}
+	}
+	if l.busy != nil {
+		n := int64(cost)
+		if l.keep != nil {
+			n += int64(len(r.Body))
+		}
+		if c.charge = b.charge(n); c.charge == nil {
+			r.Code = l.busy.Code
+			l.refuse(c, req, l.busy)
+			return
+		}
+	}
+	if l.keep != nil {
+		c.charge.until(r)
+		l.keep(req)
+		r.ReleaseBody()
+	}
+	l.handle(c, req)
+}
+
+// decode reads a request with kmsg.
+func decode[R any](b *Broker, r *network.Request) (req R, cost int, err error) {
+	decoded, cost, err := b.table.DecodeCost(r.Key, r.Version, r.Body)
+	if err != nil {
+		return req, 0, err
+	}
+	return decoded.(R), cost, nil
+}
+
+// call is a request that is to be answered: exactly once, with respond, from any goroutine.
+type call struct {
+	b      *Broker
+	r      *network.Request
+	delay  time.Duration // for which the connection is throttled (KIP-219)
+	charge *charge       // nil where nothing is counted
+}
+
+// respond answers.
+func (c call) respond(resp kmsg.Response) {
+	if c.delay > 0 {
+		c.r.Throttle(c.delay)
+		if throttled, ok := resp.(kmsg.SetThrottleResponse); ok {
+			throttled.SetThrottle(throttleMillis(c.delay))
+		}
+	}
+	c.charge.release()
+	c.r.Respond(resp)
+}
+
+// throttleMillis is a delay as answers have it.
+func throttleMillis(d time.Duration) int32 { return int32(d.Milliseconds()) }
+
+// now makes a handler of a function that answers at once.
+func now[R any](answer func(*Broker, *network.Request, R) kmsg.Response) func(call, R) {
+	return func(c call, req R) { c.respond(answer(c.b, c.r, req)) }
+}
+
+// beside makes a handler of a function that waits for something: it runs on a goroutine of
+// its own, one per connection at most, since the connection starts nothing else meanwhile.
+// ctx ends with the broker.
+func beside[R any](answer func(context.Context, *Broker, *network.Request, R) kmsg.Response) func(call, R) {
+	return func(c call, req R) { c.b.work.Go(func() { c.respond(answer(c.b.ctx, c.b, c.r, req)) }) }
+}
+
+// charge is what one request that waits has taken of Options.ParkedBytes. nil holds nothing.
+type charge struct {
+	budget *membuf.Budget
+	n      atomic.Int64
+	stop   func() bool // of Request.OnClose
+}
+
+// charge takes n bytes; nil where that is more than one request may hold now.
+func (b *Broker) charge(n int64) *charge {
+	if !b.parked.TryShare(n) {
+		return nil
+	}
+	h := &charge{budget: b.parked}
+	h.n.Store(n)
+	return h
+}
+
+// until has what is held released when the client is gone, too: a group keeps its members
+// for a while, and counts itself what they hold.
+func (h *charge) until(r *network.Request) { h.stop = r.OnClose(h.giveBack) }
+
+// release gives back what is held.
+func (h *charge) release() {
+	if h == nil {
+		return
+	}
+	if h.stop != nil {
+		h.stop()
+	}
+	h.giveBack()
+}
+
+func (h *charge) giveBack() { h.budget.Release(h.n.Swap(0)) }
+
+// entries are the lines by API key.
+type entries []*api
+
+func newEntries() entries {
+	var list entries
+	for _, a := range apis() {
+		for len(list) <= int(a.Key) {
+			list = append(list, nil)
+		}
+		list[a.Key] = &a
+	}
+	return list
+}
+
+// Table returns the versions of the APIs that there is a handler for.
+func Table() (*protocol.Table, error) {
+	var lines []protocol.API
+	for _, a := range apis() {
+		lines = append(lines, a.API)
+	}
+	return protocol.NewTable(lines...)
+}
+
+// Handle is network.Handler.
+func (b *Broker) Handle(r *network.Request) {
+	if r.Key < 0 || int(r.Key) >= len(b.entries) || b.entries[r.Key] == nil {
+		r.Abort(fmt.Errorf("API %d has no handler", r.Key))
+		return
+	}
+	b.entries[r.Key].handle(b, r)
+}
