@@ -29,9 +29,11 @@ type consumer struct {
 	// owners is who has or is giving up a partition; it follows from the members.
 	owners map[assign.TopicID]map[int32]string
 
-	bytes int                 // what members, targets and expressions hold
-	dirty bool                // topics may have changed
-	topic map[string]struct{} // what subscribed returns; nil: to be computed
+	bytes int  // what members, targets and expressions hold
+	dirty bool // topics may have changed
+	// unresolved: there may be expressions of members of which no matches are recorded.
+	unresolved bool
+	topic      map[string]struct{} // what subscribed returns; nil: to be computed
 }
 
 func newConsumer() *consumer {

@@ -180,5 +180,8 @@ func (s *Shard) loadedConsumer(g *group) {
 		s.setTimer(timerSession, g.id, m.id, session)
 		s.timeRevocation(g, m)
 	}
+	if slices.ContainsFunc(slices.Collect(maps.Keys(g.consumer.expressions())), func(re string) bool { _, known := g.consumer.regexes[re]; return !known }) {
+		s.unresolved(g)
+	}
 	g.consumer.dirty = true // topics may have changed while nobody looked
 }

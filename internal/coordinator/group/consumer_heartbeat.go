@@ -23,14 +23,23 @@ func (s *Shard) consumerHeartbeat(to coordinator.Ticket, e Request, req *kmsg.Co
 		f = refuse(kerr.CoordinatorLoadInProgress)
 	case req.MemberEpoch < 0:
 		f = s.leaveByHeartbeat(req, resp)
+	case s.unmatched(req):
+		s.match(to, e, *req.SubscribedTopicRegex)
+		return
 	default:
 		f = s.stay(e, req, resp)
 	}
 	if f != nil {
-		resp = kmsg.NewPtrConsumerGroupHeartbeatResponse()
-		resp.ErrorCode, resp.ErrorMessage = f.errorCode(), f.message()
+		s.refuseHeartbeat(to, req, f)
+		return
 	}
 	resp.Version = req.Version
+	s.out.Reply(to, resp)
+}
+
+func (s *Shard) refuseHeartbeat(to coordinator.Ticket, req *kmsg.ConsumerGroupHeartbeatRequest, f *failure) {
+	resp := kmsg.NewPtrConsumerGroupHeartbeatResponse()
+	resp.Version, resp.ErrorCode, resp.ErrorMessage = req.Version, f.errorCode(), f.message()
 	s.out.Reply(to, resp)
 }
 
@@ -86,11 +95,6 @@ func checkFirst(req *kmsg.ConsumerGroupHeartbeatRequest) *failure {
 
 // stay takes a heartbeat of a member that joins or stays.
 func (s *Shard) stay(e Request, req *kmsg.ConsumerGroupHeartbeatRequest, resp *kmsg.ConsumerGroupHeartbeatResponse) *failure {
-	if re := req.SubscribedTopicRegex; re != nil && *re != "" {
-		if _, err := compile(*re); err != nil {
-			return fail(kerr.InvalidRegularExpression, "SubscribedTopicRegex `%s` is not a valid regular expression: %s.", shortened(*re), wrong(err))
-		}
-	}
 	if joins := req.MemberEpoch == epochJoin; joins || req.SubscribedTopicNames != nil || req.SubscribedTopicRegex != nil {
 		if !s.has(heartbeatWeight(e, req) - s.groups[req.Group].heldBy(req.MemberID)) {
 			return fail(kerr.CoordinatorLoadInProgress, "The members of groups hold as much memory as they may; try again later.")

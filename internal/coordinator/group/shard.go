@@ -20,6 +20,12 @@ type Shard struct {
 	held   int64 // bytes of cfg.Room
 	// pending are the ids that were given out, by connection and in that order. Volatile.
 	pending map[uint64][]pendingID
+	// matched is what a heartbeat has waited for, while it is handled.
+	matched *matched
+	// rematching: a call matches all expressions again; rematched is what it has found and
+	// is not recorded yet. Volatile.
+	rematching bool
+	rematched  *rematched
 	// changes of topics that the records do not show yet. Volatile: a load is followed by
 	// a TopicsChanged of all.
 	changes changes
@@ -78,10 +84,14 @@ const (
 // Writes is coordinator.Machine. Heartbeats of classic members only put their sessions
 // off, and a SyncGroup records what the leader has assigned.
 func (s *Shard) Writes(event any) bool {
-	e, ok := event.(Request)
-	if !ok { // nobody waits for TopicsChanged and Closed
-		_, deletes := event.(Delete)
-		return deletes
+	var e Request
+	switch event := event.(type) {
+	case Request:
+		e = event
+	case Delete, matched:
+		return true
+	default: // they only read, or nobody waits for them
+		return false
 	}
 	switch req := e.Body.(type) {
 	case *kmsg.HeartbeatRequest:
@@ -107,6 +117,10 @@ func (s *Shard) Handle(now time.Time, to coordinator.Ticket, event any, out *coo
 		s.topicsChanged(e)
 	case Closed:
 		s.closed(e.Connection)
+	case matched:
+		s.goOn(to, e)
+	case rematched:
+		s.matchedAgain(e)
 	case FetchOffsets:
 		out.Reply(to, s.fetchOffsets(e))
 	case Describe:

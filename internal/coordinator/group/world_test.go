@@ -1,6 +1,7 @@
 package group
 
 import (
+	"context"
 	"fmt"
 	"iter"
 	"maps"
@@ -109,6 +110,9 @@ func (w *world) take(out coordinator.Effects) {
 			w.got[r.To] = r.Response
 		}
 	}
+	for _, c := range out.Calls {
+		w.handle(c.To, c.Do(context.Background()))
+	}
 	for _, t := range out.Timers {
 		if t.At.IsZero() {
 			delete(w.timers, t.Key)
@@ -121,9 +125,17 @@ func (w *world) take(out coordinator.Effects) {
 // event hands over an event that nobody waits for.
 func (w *world) event(e any) {
 	w.t.Helper()
+	w.handle(0, e)
+}
+
+// handle hands over an event, and holds what the runtime relies on: only what says that
+// it writes makes records, and nothing does that nobody waits for.
+func (w *world) handle(to coordinator.Ticket, e any) {
+	w.t.Helper()
 	var out coordinator.Effects
-	w.shard.Handle(w.now, 0, e, &out)
-	if len(out.Records) > 0 {
+	writes := to != 0 && w.shard.Writes(e)
+	w.shard.Handle(w.now, to, e, &out)
+	if len(out.Records) > 0 && !writes {
 		w.t.Fatalf("%T makes %d records, which could not be refused", e, len(out.Records))
 	}
 	w.take(out)
@@ -132,14 +144,9 @@ func (w *world) event(e any) {
 // send sends an event and returns the ticket.
 func (w *world) send(e any) coordinator.Ticket {
 	w.ticket++
-	var out coordinator.Effects
-	writes := w.shard.Writes(e)
-	w.shard.Handle(w.now, w.ticket, e, &out)
-	if len(out.Records) > 0 && !writes {
-		w.t.Fatalf("%T makes %d records and does not say so", e, len(out.Records))
-	}
-	w.take(out)
-	return w.ticket
+	ticket := w.ticket
+	w.handle(ticket, e)
+	return ticket
 }
 
 // advance lets time pass; timers fire in order.
