@@ -24,9 +24,7 @@ func (s *Shard) topicsChanged(e TopicsChanged) {
 		s.times = e.Times
 	}
 	for _, g := range s.groups {
-		if c := g.consumer; c != nil && !c.dirty {
-			c.dirty = e.All || slices.ContainsFunc(e.Changed, func(t string) bool { _, ok := c.subscribed()[t]; return ok })
-		}
+		g.kind.topicsChanged(e)
 	}
 	if s.concerns(e) {
 		s.changes.note(e)
@@ -39,7 +37,7 @@ func (s *Shard) topicsChanged(e TopicsChanged) {
 func (s *Shard) concerns(e TopicsChanged) bool {
 	for _, g := range s.groups {
 		has := func(t string) bool { _, ok := g.offsets[t]; return ok }
-		if slices.ContainsFunc(e.Deleted, has) || (e.All || len(e.Changed) > 0) && g.consumer != nil && len(g.consumer.regexes) > 0 {
+		if slices.ContainsFunc(e.Deleted, has) || (e.All || len(e.Changed) > 0) && g.matches() {
 			return true
 		}
 	}

@@ -228,8 +228,8 @@ func (c *consumer) list() []*member {
 	return list
 }
 
-// state is the group's state as it is shown.
-func (c *consumer) state() string {
+// stateName is the group's state as it is shown.
+func (c *consumer) stateName() string {
 	switch {
 	case len(c.members) == 0:
 		return "Empty"

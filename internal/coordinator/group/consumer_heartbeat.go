@@ -111,13 +111,13 @@ func (s *Shard) stay(e Request, req *kmsg.ConsumerGroupHeartbeatRequest, resp *k
 	if f != nil {
 		return f
 	}
-	if m := g.consumer.members[id]; m != nil && req.MemberEpoch != epochJoin {
+	if m := g.consumer().members[id]; m != nil && req.MemberEpoch != epochJoin {
 		if f := m.checkEpoch(req); f != nil {
 			return f
 		}
 	}
-	s.updateMember(g, id, updated(g.consumer.member0(id).meta, e, req))
-	m := g.consumer.members[id]
+	s.updateMember(g, id, updated(g.consumer().member0(id).meta, e, req))
+	m := g.consumer().members[id]
 	changed := s.reconcile(g, m, req.Topics)
 	times := s.timesOf(g)
 	s.setTimer(timerSession, g.id, id, times.Session)
@@ -196,14 +196,14 @@ func (s *Shard) consumerFor(req *kmsg.ConsumerGroupHeartbeatRequest) (*group, *f
 			return nil, s.full()
 		}
 		g = s.group(req.Group)
-	case g.consumer != nil:
-		if _, member := g.consumer.members[req.MemberID]; !member && len(g.consumer.members) >= s.cfg.ConsumerMaxSize {
+	case g.consumer() != nil:
+		if _, member := g.consumer().members[req.MemberID]; !member && len(g.consumer().members) >= s.cfg.ConsumerMaxSize {
 			return nil, s.full()
 		}
 		return g, nil
 	case !joins:
 		return nil, notFound
-	case !g.empty():
+	case !g.kind.empty():
 		if f := s.upgradable(g); f != nil {
 			return nil, f
 		}
@@ -211,11 +211,11 @@ func (s *Shard) consumerFor(req *kmsg.ConsumerGroupHeartbeatRequest) (*group, *f
 		return g, nil
 	}
 	s.forgetPending(g)
-	if g.classic.recorded {
+	if g.classic().recorded {
 		s.emit(format.Key{Type: format.TypeClassicGroup, Group: g.id}, nil)
 		g = s.group(g.id)
 	}
-	g.classic, g.consumer = newClassic(), newConsumer()
+	g.kind = newConsumer()
 	return g, nil
 }
 
@@ -225,7 +225,7 @@ func (s *Shard) full() *failure {
 
 // forgetPending forgets ids that were given out to classic members.
 func (s *Shard) forgetPending(g *group) {
-	for id := range g.classic.pending {
+	for id := range g.classic().pending {
 		s.drop(g, id)
 	}
 }
@@ -234,7 +234,7 @@ func (s *Shard) forgetPending(g *group) {
 // takes the place of the one before it, which must have left if both speak the
 // consumer protocol.
 func (s *Shard) admit(g *group, id string, instance *string, joins, classic bool) (string, *failure) {
-	c := g.consumer
+	c := g.consumer()
 	if instance == nil {
 		if c.members[id] == nil && !joins {
 			return "", fail(kerr.UnknownMemberID, "Member %s is not a member of group %s.", id, g.id)
@@ -259,7 +259,7 @@ func (s *Shard) admit(g *group, id string, instance *string, joins, classic bool
 
 // replace gives a static member's place to its successor.
 func (s *Shard) replace(g *group, old *member, id string) {
-	target, current := g.consumer.target[old.id], format.Current{State: int8(old.state), Assigned: old.assigned.recorded(), Revoking: old.revoking.recorded()}
+	target, current := g.consumer().target[old.id], format.Current{State: int8(old.state), Assigned: old.assigned.recorded(), Revoking: old.revoking.recorded()}
 	meta := old.meta
 	s.removeConsumer(g, old)
 	key := format.Key{Type: format.TypeMember, Group: g.id, Item: id}

@@ -33,11 +33,17 @@ func (s *Shard) unmatched(req *kmsg.ConsumerGroupHeartbeatRequest) bool {
 	if re == "" || s.matched != nil && s.matched.expression == re {
 		return false
 	}
-	if g := s.groups[req.Group]; g != nil && g.consumer != nil {
-		_, known := g.consumer.regexes[re]
+	if g := s.groups[req.Group]; g != nil && g.consumer() != nil {
+		_, known := g.consumer().regexes[re]
 		return !known
 	}
 	return true
+}
+
+// matches reports whether members of the group subscribe by expressions.
+func (g *group) matches() bool {
+	c := g.consumer()
+	return c != nil && (len(c.regexes) > 0 || c.unresolved)
 }
 
 // match has a heartbeat's expression matched.
@@ -74,7 +80,7 @@ func (s *Shard) goOn(to coordinator.Ticket, m matched) {
 // resolveRegexes records what new expressions match, and forgets those that nobody
 // subscribes to.
 func (s *Shard) resolveRegexes(g *group) {
-	c := g.consumer
+	c := g.consumer()
 	for _, m := range c.list() {
 		re := deref(m.meta.Regex)
 		if _, known := c.regexes[re]; known || re == "" {
@@ -92,7 +98,7 @@ func (s *Shard) resolveRegexes(g *group) {
 // unresolved has the expressions of a group matched of which no matches are recorded, as
 // of members that another version has recorded.
 func (s *Shard) unresolved(g *group) {
-	g.consumer.unresolved, s.changes.all = true, true
+	g.consumer().unresolved, s.changes.all = true, true
 	s.setTimer(timerTopics, "", "", 0)
 }
 
@@ -103,8 +109,8 @@ func (s *Shard) emitRegex(g *group, expression string, topics []string) {
 
 // dropRegexes forgets expressions that nobody subscribes to.
 func (s *Shard) dropRegexes(g *group) {
-	used := g.consumer.expressions()
-	for _, re := range slices.Sorted(maps.Keys(g.consumer.regexes)) {
+	used := g.consumer().expressions()
+	for _, re := range slices.Sorted(maps.Keys(g.consumer().regexes)) {
 		if !used[re] {
 			s.emit(format.Key{Type: format.TypeRegex, Group: g.id, Item: re}, nil)
 		}
@@ -137,9 +143,9 @@ func (s *Shard) rematch() {
 	r := rematched{topics: s.topics, all: s.changes.all, changed: slices.Sorted(maps.Keys(s.changes.changed)), matches: map[string][]string{}}
 	s.changes.all, s.changes.changed = false, nil
 	for id, g := range s.groups {
-		if c := g.consumer; c != nil && (len(c.regexes) > 0 || c.unresolved) {
+		if g.matches() {
 			r.groups = append(r.groups, id)
-			for re := range c.expressions() {
+			for re := range g.consumer().expressions() {
 				r.matches[re] = nil
 			}
 		}
@@ -177,10 +183,10 @@ func (s *Shard) applyMatches(r *rematched) (all bool) {
 			return false
 		}
 		g := s.groups[r.groups[0]]
-		if g == nil || g.consumer == nil {
+		if g == nil || g.consumer() == nil {
 			continue
 		}
-		c := g.consumer
+		c := g.consumer()
 		for _, re := range slices.Sorted(maps.Keys(c.expressions())) {
 			old, known := c.regexes[re]
 			found, asked := r.matches[re]

@@ -84,7 +84,7 @@ func TestAnExpressionIsMatchedByACall(t *testing.T) {
 	}
 	w.handle(100, calls[0].Do(context.Background()))
 	is(t, answer[*kmsg.ConsumerGroupHeartbeatResponse](w, 100).ErrorCode, nil)
-	if got := w.shard.groups["g"].consumer.regexes["orders-.*"].Topics; !slices.Equal(got, []string{"orders-1"}) {
+	if got := w.shard.groups["g"].consumer().regexes["orders-.*"].Topics; !slices.Equal(got, []string{"orders-1"}) {
 		t.Error(got)
 	}
 	if calls := w.calling(101, request(regexHeartbeat("b", "orders-.*"))); len(calls) != 0 {
@@ -103,7 +103,7 @@ func TestTopicsThatComeDuringAMatchAreNotMissed(t *testing.T) {
 	again := w.calling(100, result)
 	w.waits(100)
 	w.handle(100, again[0].Do(context.Background()))
-	if got := w.shard.groups["g"].consumer.regexes["orders-.*"].Topics; !slices.Equal(got, []string{"orders-1", "orders-2"}) {
+	if got := w.shard.groups["g"].consumer().regexes["orders-.*"].Topics; !slices.Equal(got, []string{"orders-1", "orders-2"}) {
 		t.Error(got)
 	}
 	is(t, answer[*kmsg.ConsumerGroupHeartbeatResponse](w, 100).ErrorCode, nil)
@@ -151,7 +151,7 @@ func TestMatchesThatAreOvertakenAreNotTaken(t *testing.T) {
 	is(t, w.consumerBeat(regexHeartbeat("b", "orders-.*")).ErrorCode, nil) // knows of orders-3, and of no orders-2
 	w.event(first[0].Do(context.Background()))
 	second := w.fire(timerTopics)
-	if got := w.shard.groups["g"].consumer.regexes["orders-.*"].Topics; !slices.Equal(got, []string{"orders-1", "orders-3"}) {
+	if got := w.shard.groups["g"].consumer().regexes["orders-.*"].Topics; !slices.Equal(got, []string{"orders-1", "orders-3"}) {
 		t.Error(got)
 	}
 	if len(second) != 1 {
@@ -160,7 +160,7 @@ func TestMatchesThatAreOvertakenAreNotTaken(t *testing.T) {
 	change("orders-4", 1)
 	w.event(second[0].Do(context.Background()))
 	w.advance(0)
-	if got := w.shard.groups["g"].consumer.regexes["orders-.*"].Topics; !slices.Equal(got, []string{"orders-1", "orders-3", "orders-4"}) {
+	if got := w.shard.groups["g"].consumer().regexes["orders-.*"].Topics; !slices.Equal(got, []string{"orders-1", "orders-3", "orders-4"}) {
 		t.Error(got)
 	}
 	w.replays()
@@ -197,7 +197,7 @@ func TestMatchesAreRecordedBitByBit(t *testing.T) {
 		}
 	}
 	for i := range groups {
-		if got := len(w.shard.groups[fmt.Sprint("g", i)].consumer.regexes[".*"].Topics); got != topics+1 {
+		if got := len(w.shard.groups[fmt.Sprint("g", i)].consumer().regexes[".*"].Topics); got != topics+1 {
 			t.Errorf("group %d: %d topics", i, got)
 		}
 	}
@@ -215,7 +215,7 @@ func TestExpressionsWithoutMatchesAreResolvedAfterALoad(t *testing.T) {
 	w.log = slices.DeleteFunc(w.log, func(r coordinator.Record) bool { return strings.Contains(string(r.Key), "orders-.*") })
 	w.start()
 	w.advance(time.Second)
-	if got := w.shard.groups["g"].consumer.regexes["orders-.*"].Topics; !slices.Equal(got, []string{"orders-1"}) {
+	if got := w.shard.groups["g"].consumer().regexes["orders-.*"].Topics; !slices.Equal(got, []string{"orders-1"}) {
 		t.Error(got)
 	}
 }

@@ -81,8 +81,7 @@ const (
 	timerTopics                      // the shard records what follows from changes of topics
 )
 
-// Writes is coordinator.Machine. Heartbeats of classic members only put their sessions
-// off, and a SyncGroup records what the leader has assigned.
+// Writes is coordinator.Machine.
 func (s *Shard) Writes(event any) bool {
 	var e Request
 	switch event := event.(type) {
@@ -93,15 +92,17 @@ func (s *Shard) Writes(event any) bool {
 	default: // they only read, or nobody waits for them
 		return false
 	}
+	id := ""
 	switch req := e.Body.(type) {
 	case *kmsg.HeartbeatRequest:
-		g := s.groups[req.Group]
-		return g != nil && g.consumer != nil
+		id = req.Group
 	case *kmsg.SyncGroupRequest:
-		g := s.groups[req.Group]
-		return g != nil && g.consumer == nil && g.classic.state == completing && g.classic.leader == req.MemberID
+		id = req.Group
+	default:
+		return true
 	}
-	return true
+	g := s.groups[id]
+	return g != nil && g.kind.writes(e.Body)
 }
 
 // End is coordinator.Machine.
@@ -174,12 +175,7 @@ func (s *Shard) request(to coordinator.Ticket, e Request) {
 func (s *Shard) Loaded(now time.Time, out *coordinator.Effects) {
 	s.now, s.out = now, out
 	for _, g := range s.groups {
-		for _, m := range g.classic.members {
-			s.expectHeartbeat(g, m)
-		}
-		if g.consumer != nil {
-			s.loadedConsumer(g)
-		}
+		g.kind.loaded(s, g)
 	}
 	s.setTimer(timerRetention, "", "", s.cfg.RetentionCheck)
 	s.out = nil
@@ -193,25 +189,10 @@ func (s *Shard) Fire(now time.Time, key coordinator.TimerKey, out *coordinator.E
 	} else if key.Kind == timerTopics {
 		s.followTopics()
 	} else if g := s.groups[key.Owner]; g != nil {
-		s.fire(g, key)
+		g.kind.fire(s, g, key)
 	}
 	s.tidy(key.Owner)
 	s.out = nil
-}
-
-func (s *Shard) fire(g *group, key coordinator.TimerKey) {
-	switch {
-	case key.Kind == timerJoin:
-		s.joinTimeout(g)
-	case key.Kind == timerSync:
-		s.syncTimeout(g)
-	case g.consumer != nil:
-		if m := g.consumer.members[key.Part]; m != nil {
-			s.fence(g, m)
-		}
-	case key.Kind == timerSession:
-		s.sessionTimeout(g, key.Part)
-	}
 }
 
 func (s *Shard) setTimer(kind uint8, owner, part string, after time.Duration) {

@@ -261,8 +261,11 @@ func (w *world) weighs() {
 	w.t.Helper()
 	total := 0
 	for id, g := range w.shard.groups {
-		n := g.classic.weight()
-		if c := g.consumer; c != nil {
+		n := 0
+		if c := g.classic(); c != nil {
+			n = c.count()
+		}
+		if c := g.consumer(); c != nil {
 			for _, m := range c.members {
 				n += metaWeight(m.id, m.meta) + partitionWeight*(m.assigned.count()+m.revoking.count())
 			}
@@ -284,14 +287,17 @@ func (w *world) weighs() {
 	given := 0
 	for _, list := range w.shard.pending {
 		for _, p := range list {
-			if _, there := w.shard.groups[p.group].classic.pending[p.id]; !there {
+			if _, there := w.shard.groups[p.group].classic().pending[p.id]; !there {
 				w.t.Fatalf("id %s of group %s is not outstanding", p.id, p.group)
 			}
 			given++
 		}
 	}
 	for _, g := range w.shard.groups {
-		for _, connection := range g.classic.pending {
+		if g.classic() == nil {
+			continue
+		}
+		for _, connection := range g.classic().pending {
 			if connection != 0 {
 				given--
 			}
@@ -326,17 +332,17 @@ func replicated(s *Shard) map[string]any {
 		if len(g.offsets) > 0 {
 			v["offsets"] = g.offsets
 		}
-		switch c := g.consumer; {
+		switch c := g.consumer(); {
 		case c != nil:
 			v["epoch"], v["hash"], v["static"], v["targetEpoch"], v["target"], v["regexes"], v["owners"] =
 				c.epoch, c.hash, c.static, c.targetEpoch, c.target, c.regexes, c.owners
 			for _, m := range c.list() {
 				v["member "+m.id] = []any{m.meta, m.epoch, m.previous, m.state, m.assigned, m.revoking}
 			}
-		case g.classic.recorded:
+		case g.classic().recorded:
 			v["recorded"] = true
-			if g.classic.state == stable || g.classic.state == empty {
-				v["classic"] = g.classic.record()
+			if g.classic().state == stable || g.classic().state == empty {
+				v["classic"] = g.classic().record()
 			}
 		}
 		if len(v) > 0 {
@@ -350,7 +356,7 @@ func replicated(s *Shard) map[string]any {
 // records in the live one.
 func between(live *Shard, states ...map[string]any) {
 	for id, g := range live.groups {
-		if c := &g.classic; g.consumer != nil || c.state == empty || c.state == stable {
+		if c := g.classic(); g.consumer() != nil || c.state == empty || c.state == stable {
 			continue
 		}
 		for _, s := range states {
