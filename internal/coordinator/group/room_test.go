@@ -114,6 +114,17 @@ func TestIdsThatWereGivenOutLeaveWithTheirConnection(t *testing.T) {
 	}
 }
 
+// The look for expired offsets, which removes groups that are empty, leaves those to which
+// a member is on its way.
+func TestAnIdThatWasGivenOutOutlivesTheRetentionsLook(t *testing.T) {
+	w := newWorld(t)
+	join := joinFrom(1, "g", "c", 5, 10)
+	join.Body.(*kmsg.JoinGroupRequest).SessionTimeoutMillis = 1_800_000
+	id := ask[*kmsg.JoinGroupResponse](w, join).MemberID
+	w.advance(2 * w.cfg.RetentionCheck)
+	w.waits(w.send(request(joinOf(id))))
+}
+
 // Ids that were given out are bounded in all, over however many connections.
 func TestIdsThatWereGivenOutAreBounded(t *testing.T) {
 	w := newWorld(t, func(c *Config) { c.Room = NewRoom(4 << 20) })
