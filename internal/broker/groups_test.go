@@ -16,6 +16,8 @@ import (
 	"github.com/twmb/franz-go/pkg/kgo"
 	"github.com/twmb/franz-go/pkg/kmsg"
 
+	"github.com/chronik-io/chronik/internal/coordinator"
+	"github.com/chronik-io/chronik/internal/coordinator/group"
 	"github.com/chronik-io/chronik/internal/groups"
 	"github.com/chronik-io/chronik/internal/metadata"
 )
@@ -242,6 +244,20 @@ func TestAStopDoesNotWaitForTheMembersOfAGroup(t *testing.T) {
 	must(t, err)
 	if code := resp.(*kmsg.JoinGroupResponse).ErrorCode; code != kerr.NotCoordinator.Code {
 		t.Error(code)
+	}
+}
+
+// A heartbeat that was not heard, for whatever reason but that the shard is loading, is not
+// answered with success: the member's session goes on to run out.
+func TestAHeartbeatThatWasNotHeardIsNoSuccess(t *testing.T) {
+	for err, want := range map[error]*kerr.Error{
+		coordinator.ErrBusy: kerr.CoordinatorNotAvailable, coordinator.ErrRefused: kerr.CoordinatorNotAvailable, coordinator.ErrNotCoordinator: kerr.NotCoordinator,
+		coordinator.ErrLoading: nil,
+	} {
+		resp := group.Refuse(kmsg.NewPtrHeartbeatRequest(), kerr.TypedErrorForCode(code(err))).(*kmsg.HeartbeatResponse)
+		if resp.ErrorCode != 0 && want == nil || want != nil && resp.ErrorCode != want.Code {
+			t.Errorf("%v: %d", err, resp.ErrorCode)
+		}
 	}
 }
 

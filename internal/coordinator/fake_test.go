@@ -113,6 +113,7 @@ type tally struct {
 	parked []Ticket
 	after  map[string]string
 	ended  int
+	gate   chan struct{} // of calls
 }
 
 func newTally(int32) Machine { return &tally{after: map[string]string{}} }
@@ -136,7 +137,7 @@ func (m *tally) Loaded(_ time.Time, out *Effects) {
 
 func (m *tally) Writes(event any) bool {
 	first, _, _ := strings.Cut(event.(string), " ")
-	return !slices.Contains([]string{"get", "wait", "freeze", "news", "hello"}, first)
+	return !slices.Contains([]string{"get", "wait", "call", "freeze", "news", "hello"}, first)
 }
 
 func (m *tally) End() { m.ended++ }
@@ -157,6 +158,18 @@ func (m *tally) Handle(now time.Time, to Ticket, event any, out *Effects) {
 		m.after[words[2]] = words[2]
 		out.Set(TimerKey{Kind: 1, Owner: words[2]}, now.Add(d))
 		out.Reply(to, "set")
+	case "call": // as long as the gate is shut; "called" adds what came of it
+		gate := m.gate
+		out.Call(to, func(ctx context.Context) any {
+			select {
+			case <-gate:
+			case <-ctx.Done():
+			}
+			return "called " + words[1]
+		})
+	case "called":
+		m.add(words[1], out)
+		out.Reply(to, "called "+words[1])
 	case "freeze": // the whole shard, as if its machine stood still
 		d, _ := time.ParseDuration(words[1])
 		time.Sleep(d)

@@ -61,6 +61,7 @@ func (s *shard) end(next phase) {
 		s.retry.Stop()
 		s.retry = nil
 	}
+	s.dropCalls()
 	s.pipeline.drop()
 	s.effects.reset()
 	tickets := s.tickets

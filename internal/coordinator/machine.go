@@ -1,6 +1,9 @@
 package coordinator
 
-import "time"
+import (
+	"context"
+	"time"
+)
 
 // Record is one record of an internal topic. A nil Value is a tombstone.
 type Record struct {
@@ -36,6 +39,16 @@ type Reply struct {
 	Response any
 }
 
+// Call is something that a machine asks of another component, or of itself where it takes
+// long. Do runs on a goroutine of its own, after the calls that the machine asked for
+// before, and must use nothing of the machine that changes; ctx ends with the machine.
+// What it returns is handed to Handle as an event, with To as the ticket. Where To is not
+// 0 and the result writes, the request may be refused instead.
+type Call struct {
+	To Ticket
+	Do func(ctx context.Context) any
+}
+
 // Effects are what came of an event. A machine appends to them; the runtime
 // empties them after every event, so a machine keeps none of the slices.
 type Effects struct {
@@ -45,6 +58,8 @@ type Effects struct {
 	Replies []Reply
 	// Timers take effect at once, in this order.
 	Timers []Timer
+	// Calls are made in this order, whether or not the records are committed.
+	Calls []Call
 }
 
 // Emit appends a record, which the machine has applied.
@@ -63,11 +78,17 @@ func (e *Effects) Set(k TimerKey, at time.Time) { e.Timers = append(e.Timers, Ti
 // Cancel cancels a timer; one that is not set is none to cancel.
 func (e *Effects) Cancel(k TimerKey) { e.Timers = append(e.Timers, Timer{Key: k}) }
 
+// Call asks for something. A request that waits for it is not answered in this event.
+func (e *Effects) Call(to Ticket, do func(ctx context.Context) any) {
+	e.Calls = append(e.Calls, Call{To: to, Do: do})
+}
+
 // reset empties the effects and drops what they refer to.
 func (e *Effects) reset() {
 	clear(e.Records)
 	clear(e.Replies)
-	e.Records, e.Replies, e.Timers = e.Records[:0], e.Replies[:0], e.Timers[:0]
+	clear(e.Calls)
+	e.Records, e.Replies, e.Timers, e.Calls = e.Records[:0], e.Replies[:0], e.Timers[:0], e.Calls[:0]
 }
 
 // Machine is the state of one shard. It does no I/O, starts no goroutine and reads

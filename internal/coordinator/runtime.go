@@ -2,6 +2,7 @@ package coordinator
 
 import (
 	"context"
+	"runtime"
 	"sync"
 	"time"
 
@@ -26,7 +27,9 @@ type Options struct {
 	// MaxInFlight bounds the appends per shard that have not ended. What comes
 	// meanwhile is gathered in the next batch.
 	MaxInFlight int
-	Logger      *zap.Logger
+	// MaxCalls bounds the calls of all shards that are made at a time.
+	MaxCalls int
+	Logger   *zap.Logger
 }
 
 const (
@@ -50,6 +53,8 @@ type Runtime struct {
 	stop context.CancelFunc
 	work sync.WaitGroup // shards' goroutines and loads
 
+	slots chan struct{} // one for each call that is being made
+
 	refused, opened, broken digest // what is logged of appends
 
 	mu     sync.RWMutex
@@ -68,10 +73,13 @@ func NewRuntime(opt Options) *Runtime {
 	if opt.MaxInFlight <= 0 {
 		opt.MaxInFlight = defaultMaxInFlight
 	}
+	if opt.MaxCalls <= 0 {
+		opt.MaxCalls = max(1, runtime.GOMAXPROCS(0)/2) // requests need processors, too
+	}
 	if opt.Logger == nil {
 		opt.Logger = zap.NewNop()
 	}
-	r := &Runtime{opt: opt, shards: map[int32]*shard{}}
+	r := &Runtime{opt: opt, shards: map[int32]*shard{}, slots: make(chan struct{}, opt.MaxCalls)}
 	r.ctx, r.stop = context.WithCancel(context.Background())
 	return r
 }

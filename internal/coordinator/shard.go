@@ -49,6 +49,7 @@ type shard struct {
 	alarmAt    time.Time // zero: not set
 	left       leftover
 	door       door
+	calls      caller
 	endLoad    context.CancelFunc
 	retry      *time.Timer
 	retryAfter time.Duration
@@ -219,6 +220,9 @@ func (s *shard) settle() {
 	s.take(&s.effects)
 	for _, t := range s.effects.Timers {
 		s.timers.set(t)
+	}
+	for _, c := range s.effects.Calls {
+		s.call(c)
 	}
 	s.effects.reset()
 }

@@ -67,7 +67,7 @@ func (c *Coordinator) Census(ctx context.Context) Census {
 
 // lags holds what is committed against the partitions here.
 func (c *Coordinator) lags(offsets []group.CommittedOffset) []Lag {
-	img := c.image.Load()
+	img := c.Image()
 	high := map[metadata.TopicPartition]int64{}
 	var lags []Lag
 	for _, o := range offsets {

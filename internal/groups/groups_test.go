@@ -66,7 +66,15 @@ func image(t testing.TB, revision int64, topics map[string]int32) *metadata.Imag
 func TestWhatShardsHear(t *testing.T) {
 	prev := image(t, 1, map[string]int32{"same": 1, "more": 1, "gone": 2})
 	next := image(t, 2, map[string]int32{"same": 1, "more": 3, "new": 1})
-	e := changed(next, metadata.Diff(prev, next))
+	c, err := New(Options{Self: 1, Configs: registry(t), Logger: zap.NewNop()})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer c.Close()
+	e := c.changed(next, metadata.Diff(prev, next)).(group.TopicsChanged)
+	if again := c.changed(next, metadata.Diff(next, next)); again != nil {
+		t.Errorf("nothing has changed: %+v", again)
+	}
 	slices.Sort(e.Changed)
 	if !slices.Equal(e.Changed, []string{"gone", "more", "new"}) || !slices.Equal(e.Deleted, []string{"gone"}) || e.All || e.Topics.Version() != 2 {
 		t.Errorf("%+v", e)

@@ -36,7 +36,7 @@ const (
 	machineReason = "a state machine takes events and the time and returns records and answers: no I/O, no goroutines, no clock"
 	ctlReason     = "chronikctl talks to any broker over the protocol, and to chronik's admin port, and must not know this one's insides"
 	benchReason   = "a load generator speaks the protocol from outside and must not know what it measures; record builds its batches"
-	groupsReason  = "the group coordinator of this broker binds the pure one to partitions and metadata; requests are above it"
+	groupsReason  = "the group coordinator of this broker defines what a host runs; requests are above it"
 	wireReason    = "protocol and network carry requests and know neither logs nor topics"
 	checkReason   = "a check takes facts and notes findings: it reads nothing, so that a test gives it any machine"
 	brokerReason  = "a handler maps a request to the rooms below it; it opens no files and starts no rooms"
@@ -81,11 +81,15 @@ func rooms() map[string]room {
 		"internal/coordinator/replicalog": {may: []string{"internal/coordinator", "internal/replica", "internal/purgatory",
 			"internal/record", "internal/metadata", "internal/storage", "internal/vfs", "pkg/durability"},
 			never: noProtocol, because: "it makes a partition the runtime's log and knows nothing of machines"},
+		"internal/coordinator/host": {may: []string{"internal/coordinator", "internal/coordinator/replicalog", "internal/controller", "internal/metadata",
+			"internal/replica", "internal/topicconf", "pkg/durability", "internal/metadata/filestore", "internal/purgatory", "internal/storage", "internal/vfs"},
+			never:   append([]string{netPkg, kmsgPkg}, noDisk...),
+			because: "it runs coordinators over an internal topic, whichever it is, and knows no requests"},
 		"internal/coordinator/group/assign": {never: append([]string{kmsgPkg}, noDisk...), because: machineReason},
 		"internal/coordinator/group/format": {never: noDisk, because: machineReason},
 
 		"internal/groups": {may: []string{"internal/coordinator", "internal/coordinator/...", "internal/controller", "internal/metadata", "internal/replica",
-			"internal/topicconf", "pkg/durability"}, never: append([]string{netPkg}, noDisk...), because: groupsReason},
+			"internal/topicconf"}, never: append([]string{netPkg}, noDisk...), because: groupsReason},
 
 		"internal/controller": {may: []string{"internal/metadata", "internal/topicconf", "internal/metrics"},
 			never: noProtocol, because: clusterReason},

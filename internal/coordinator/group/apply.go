@@ -75,15 +75,16 @@ func (s *Shard) apply(k format.Key, v value) {
 		}
 		g.offsets[k.Item][k.Partition] = v
 	case format.ClassicGroup:
-		g.consumer = nil
-		g.classic.apply(v)
+		if g.classic() == nil {
+			g.kind = newClassic()
+		}
+		g.classic().apply(v)
 	default:
 		// Compaction leaves a group's records in any order, so each may be the first.
-		if g.consumer == nil {
-			g.consumer = newConsumer()
-			g.classic = newClassic()
+		if g.consumer() == nil {
+			g.kind = newConsumer()
 		}
-		g.consumer.apply(k.Item, v)
+		g.consumer().apply(k.Item, v)
 	}
 }
 
@@ -95,12 +96,16 @@ func (s *Shard) applyTombstone(g *group, k format.Key) {
 			delete(g.offsets, k.Item)
 		}
 	case format.TypeClassicGroup:
-		g.classic = newClassic()
+		if g.classic() != nil {
+			g.kind = newClassic()
+		}
 	case format.TypeGroup:
-		g.consumer = nil
+		if g.consumer() != nil {
+			g.kind = newClassic()
+		}
 	default:
-		if g.consumer != nil {
-			g.consumer.applyTombstone(k)
+		if c := g.consumer(); c != nil {
+			c.applyTombstone(k)
 		}
 	}
 }

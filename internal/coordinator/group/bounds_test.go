@@ -87,7 +87,7 @@ func TestMembersOfAConsumerGroupMayNameManyProtocols(t *testing.T) {
 	w.event(TopicsChanged{Topics: w.topics.clone(), All: true})
 	const n = 100_000
 	w.newClient("new", "t")
-	c := w.shard.groups["g"].consumer
+	c := w.shard.groups["g"].consumer()
 	old := c.member("old")
 	old.meta.Classic = &format.Classic{Protocols: protocolsOf(manyProtocols("a", n))}
 	if c.supportsClassic(manyProtocols("b", n)) {
@@ -107,7 +107,7 @@ func TestManyMembersMayLeaveAtOnce(t *testing.T) {
 	const n = 60_000
 	for i := range n + 2 {
 		id := fmt.Sprint("m", i)
-		g.classic.add(&classicMember{id: id, session: 10_000, rebalance: 10_000})
+		g.classic().add(&classicMember{id: id, session: 10_000, rebalance: 10_000})
 		if i < n {
 			gone = append(gone, kmsg.LeaveGroupRequestMember{MemberID: id}) // each leads when its turn comes
 		}
@@ -117,8 +117,8 @@ func TestManyMembersMayLeaveAtOnce(t *testing.T) {
 			t.Fatalf("%s: %d", m.MemberID, m.ErrorCode)
 		}
 	}
-	if g.classic.leader != fmt.Sprint("m", n) || len(g.classic.members) != 2 {
-		t.Errorf("%s leads %d members", g.classic.leader, len(g.classic.members))
+	if g.classic().leader != fmt.Sprint("m", n) || len(g.classic().members) != 2 {
+		t.Errorf("%s leads %d members", g.classic().leader, len(g.classic().members))
 	}
 }
 
@@ -132,7 +132,7 @@ func TestManyTopicsAreHeldAgainstManySubscriptions(t *testing.T) {
 		topics = append(topics, fmt.Sprint("t", i))
 	}
 	for i := range 2000 {
-		g.classic.add(&classicMember{id: fmt.Sprint("m", i), protocols: []format.Protocol{{Name: "range", Metadata: subscription(topics...)}}})
+		g.classic().add(&classicMember{id: fmt.Sprint("m", i), protocols: []format.Protocol{{Name: "range", Metadata: subscription(topics...)}}})
 	}
 	req := kmsg.NewPtrOffsetDeleteRequest()
 	req.Group = "g"

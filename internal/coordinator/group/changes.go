@@ -24,9 +24,7 @@ func (s *Shard) topicsChanged(e TopicsChanged) {
 		s.times = e.Times
 	}
 	for _, g := range s.groups {
-		if c := g.consumer; c != nil && !c.dirty {
-			c.dirty = e.All || slices.ContainsFunc(e.Changed, func(t string) bool { _, ok := c.subscribed()[t]; return ok })
-		}
+		g.kind.topicsChanged(e)
 	}
 	if s.concerns(e) {
 		s.changes.note(e)
@@ -39,7 +37,7 @@ func (s *Shard) topicsChanged(e TopicsChanged) {
 func (s *Shard) concerns(e TopicsChanged) bool {
 	for _, g := range s.groups {
 		has := func(t string) bool { _, ok := g.offsets[t]; return ok }
-		if slices.ContainsFunc(e.Deleted, has) || (e.All || len(e.Changed) > 0) && g.consumer != nil && len(g.consumer.regexes) > 0 {
+		if slices.ContainsFunc(e.Deleted, has) || (e.All || len(e.Changed) > 0) && g.matches() {
 			return true
 		}
 	}
@@ -61,25 +59,53 @@ func union(set map[string]struct{}, list []string) map[string]struct{} {
 	return set
 }
 
-// followTopics records what follows from changes of topics.
+// followTopics records what follows from changes of topics, and has expressions matched
+// against them.
 func (s *Shard) followTopics() {
+	if s.blind() {
+		return // the first TopicsChanged is of all
+	}
 	left := maxTombstones
-	for _, id := range slices.Sorted(maps.Keys(s.groups)) {
-		g := s.groups[id]
-		if left -= s.dropDeleted(g, left); left <= 0 {
+	for _, id := range s.concerned() {
+		left -= s.dropDeleted(s.groups[id], left)
+		s.tidy(id)
+		if left <= 0 {
 			s.setTimer(timerTopics, "", "", tombstonesSoon)
 			return
 		}
-		s.tidy(id)
 	}
 	s.changes.deleted = nil
-	for _, id := range slices.Sorted(maps.Keys(s.groups)) {
-		if g := s.groups[id]; g.consumer != nil {
-			s.rematch(g)
-			s.tidy(id)
+	if s.rematched != nil {
+		if !s.applyMatches(s.rematched) {
+			s.setTimer(timerTopics, "", "", tombstonesSoon)
+			return
+		}
+		s.rematched, s.rematching = nil, false
+	}
+	if !s.rematching && (s.changes.all || len(s.changes.changed) > 0) {
+		s.rematch()
+	}
+}
+
+// matchedAgain takes in what a call has found. It is no request that could be refused, so
+// that the timer records it.
+func (s *Shard) matchedAgain(r rematched) {
+	s.rematched = &r
+	s.setTimer(timerTopics, "", "", 0)
+}
+
+// concerned are the groups that have offsets of topics which are gone, sorted.
+func (s *Shard) concerned() (ids []string) {
+	if len(s.changes.deleted) == 0 {
+		return nil
+	}
+	for id, g := range s.groups {
+		if len(gone(g, s.changes.deleted)) > 0 {
+			ids = append(ids, id)
 		}
 	}
-	s.changes = changes{}
+	slices.Sort(ids)
+	return ids
 }
 
 // One event makes at most maxTombstones tombstones, about a megabyte; the next follow

@@ -53,8 +53,8 @@ type classic struct {
 	touched bool // bytes is to be computed
 }
 
-func newClassic() classic {
-	return classic{since: -1, members: map[string]*classicMember{}, static: map[string]string{},
+func newClassic() *classic {
+	return &classic{since: -1, members: map[string]*classicMember{}, static: map[string]string{},
 		touched: true, pending: map[string]uint64{}, pendingSync: map[string]struct{}{}}
 }
 

@@ -39,25 +39,24 @@ func (s *Shard) join(to coordinator.Ticket, e Request, req *kmsg.JoinGroupReques
 		s.refuseJoin(j.parked(), req.MemberID, kerr.CoordinatorLoadInProgress) // all clients back off on it
 		return
 	}
-	if g != nil && g.consumer != nil && !g.empty() {
-		s.joinConsumer(g, j)
-		return
-	}
-	if req.MemberID != "" && (g == nil || g.consumer != nil) {
-		s.refuseJoin(j.parked(), req.MemberID, kerr.UnknownMemberID)
-		return
-	}
-	if g == nil {
-		g = s.group(req.Group)
-	} else if g.consumer != nil {
-		s.dropConsumer(g)
-		g = s.group(req.Group)
-	}
 	switch {
-	case !s.accepts(&g.classic, req.MemberID):
-		s.drop(g, req.MemberID)
+	case g != nil:
+		g.kind.join(s, g, j)
+	case req.MemberID != "":
+		s.refuseJoin(j.parked(), req.MemberID, kerr.UnknownMemberID)
+	default:
+		g = s.group(req.Group)
+		g.kind.join(s, g, j)
+	}
+}
+
+// join takes in a member, or has one that is in take part in a rebalance.
+func (c *classic) join(s *Shard, g *group, j joining) {
+	switch id := j.req.MemberID; {
+	case !s.accepts(c, id):
+		s.drop(g, id)
 		s.refuseJoin(j.parked(), "", kerr.GroupMaxSizeReached)
-	case req.MemberID == "":
+	case id == "":
 		s.joinNew(g, j)
 	default:
 		s.joinKnown(g, j)
@@ -101,7 +100,7 @@ func (s *Shard) accepts(c *classic, id string) bool {
 
 // joinNew takes in who has no member id yet.
 func (s *Shard) joinNew(g *group, j joining) {
-	c, instance := &g.classic, j.req.InstanceID
+	c, instance := g.classic(), j.req.InstanceID
 	if !c.supports(j.req.ProtocolType, j.req.Protocols) {
 		s.refuseJoin(j.parked(), "", kerr.InconsistentGroupProtocol)
 		return
@@ -126,7 +125,7 @@ func (s *Shard) joinNew(g *group, j joining) {
 
 // joinKnown takes in who names a member id.
 func (s *Shard) joinKnown(g *group, j joining) {
-	c, id := &g.classic, j.req.MemberID
+	c, id := g.classic(), j.req.MemberID
 	if !c.supports(j.req.ProtocolType, j.req.Protocols) {
 		s.refuseJoin(j.parked(), id, kerr.InconsistentGroupProtocol)
 		return
@@ -157,7 +156,7 @@ func (s *Shard) joinKnown(g *group, j joining) {
 // addMember takes in a new member. Its session can't be kept alive while its join
 // waits, so it is given longer, and forgotten if it does not come back.
 func (s *Shard) addMember(g *group, id string, j joining) {
-	c := &g.classic
+	c := g.classic()
 	m := newMember(id, j.Request, j.req)
 	s.settled(g, id)
 	c.newMember = c.newMember || c.state == preparing && c.initial
@@ -170,8 +169,8 @@ func (s *Shard) addMember(g *group, id string, j joining) {
 // rejoin updates a member and has its join wait.
 func (s *Shard) rejoin(g *group, m *classicMember, j joining) {
 	m.update(j.req)
-	g.classic.touched = true
-	s.park(&g.classic, m, j.parked())
+	g.classic().touched = true
+	s.park(g.classic(), m, j.parked())
 }
 
 // park has a member's join wait. Where one waits already, its connection is gone.
@@ -187,7 +186,7 @@ func (s *Shard) park(c *classic, m *classicMember, p parked) {
 // answerJoin answers a join with the group as it is. The leader gets the members,
 // if it is to assign.
 func (s *Shard) answerJoin(g *group, m *classicMember, p parked, assigns bool) {
-	c := &g.classic
+	c := g.classic()
 	resp := kmsg.NewPtrJoinGroupResponse()
 	resp.Version = p.version
 	resp.Generation, resp.MemberID, resp.LeaderID = c.generation, m.id, c.leader
@@ -211,7 +210,7 @@ func (c *classic) describeToLeader() []kmsg.JoinGroupResponseMember {
 // replaceStatic gives an instance that has come back its place under a new member
 // id. In a stable group that goes without a rebalance, if the protocol stays.
 func (s *Shard) replaceStatic(g *group, m *classicMember, id string, j joining) {
-	c, leader := &g.classic, g.classic.leader
+	c, leader := g.classic(), g.classic().leader
 	s.fenceDuplicate(c, m)
 	c.rename(m, id)
 	s.cancelTimer(timerSession, g.id, m.id)
@@ -222,7 +221,7 @@ func (s *Shard) replaceStatic(g *group, m *classicMember, id string, j joining) 
 	switch {
 	case c.state == stable && c.elect() == c.protocol:
 		s.emitClassic(g)
-		s.answerReplaced(g, g.classic.members[id], j, leader)
+		s.answerReplaced(g, g.classic().members[id], j, leader)
 	case c.state == preparing:
 		s.park(c, m, j.parked())
 		s.completeIfAllJoined(g)
@@ -237,7 +236,7 @@ func (s *Shard) replaceStatic(g *group, m *classicMember, id string, j joining) 
 // version 9 hears that it need not assign although it leads (KIP-814); older ones are
 // told of another leader, the member id they had.
 func (s *Shard) answerReplaced(g *group, m *classicMember, j joining, oldLeader string) {
-	c := &g.classic
+	c := g.classic()
 	resp := kmsg.NewPtrJoinGroupResponse()
 	resp.Version = j.req.Version
 	resp.Generation, resp.MemberID, resp.LeaderID = c.generation, m.id, oldLeader

@@ -25,23 +25,16 @@ func (s *Shard) leave(to coordinator.Ticket, req *kmsg.LeaveGroupRequest) {
 		return
 	}
 	gone := false
-	var removed []*member
 	for _, m := range members {
-		var f *failure
 		r := kmsg.NewLeaveGroupResponseMember()
-		switch r.MemberID, r.InstanceID = m.MemberID, m.InstanceID; {
-		case g == nil:
-			f = refuse(kerr.UnknownMemberID)
-		case g.consumer != nil:
-			var left *member
-			if left, f = s.leaveConsumer(g, m); f == nil {
-				r.MemberID = left.id
-				removed = append(removed, left)
+		r.MemberID, r.InstanceID = m.MemberID, m.InstanceID
+		f := refuse(kerr.UnknownMemberID)
+		if g != nil {
+			var id string
+			if id, f = g.kind.leave(s, g, m); f == nil {
+				r.MemberID, gone = id, true
 			}
-		default:
-			f = s.leaveClassic(g, m)
 		}
-		gone = gone || f == nil
 		r.ErrorCode = f.errorCode()
 		resp.Members = append(resp.Members, r)
 	}
@@ -49,28 +42,26 @@ func (s *Shard) leave(to coordinator.Ticket, req *kmsg.LeaveGroupRequest) {
 		resp.ErrorCode, resp.Members = resp.Members[0].ErrorCode, nil
 	}
 	s.out.Reply(to, resp)
-	switch {
-	case !gone:
-	case g.consumer != nil:
-		s.leftConsumer(g, removed)
-	default:
-		s.memberGone(g)
+	if gone {
+		g.kind.left(s, g)
 	}
 }
 
-// leaveClassic takes out one member. An administrator names the instance alone.
-func (s *Shard) leaveClassic(g *group, m kmsg.LeaveGroupRequestMember) *failure {
-	c, id := &g.classic, m.MemberID
+// leave takes out one member. An administrator names the instance alone.
+func (c *classic) leave(s *Shard, g *group, m kmsg.LeaveGroupRequestMember) (string, *failure) {
+	id := m.MemberID
 	if _, pending := c.pending[id]; pending {
 		s.drop(g, id)
-		return nil
+		return id, nil
 	}
 	if id == "" && m.InstanceID != nil {
 		id = c.static[*m.InstanceID]
 	}
 	if f := c.known(id, m.InstanceID); f != nil {
-		return f
+		return "", f
 	}
 	s.removeMember(g, c.members[id])
-	return nil
+	return m.MemberID, nil
 }
+
+func (c *classic) left(s *Shard, g *group) { s.memberGone(g) }

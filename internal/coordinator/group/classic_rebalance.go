@@ -14,7 +14,7 @@ import (
 
 // rebalance starts a rebalance, or ends the join phase that everybody has joined.
 func (s *Shard) rebalance(g *group) {
-	if g.classic.state == preparing {
+	if g.classic().state == preparing {
 		s.completeIfAllJoined(g)
 		return
 	}
@@ -24,14 +24,14 @@ func (s *Shard) rebalance(g *group) {
 // completeIfAllJoined ends the join phase if nobody is waited for. The first
 // rebalance waits for its delay in any case.
 func (s *Shard) completeIfAllJoined(g *group) {
-	if c := &g.classic; c.state == preparing && !c.initial && c.allJoined() {
+	if c := g.classic(); c.state == preparing && !c.initial && c.allJoined() {
 		s.completeJoin(g)
 	}
 }
 
 // prepare asks all members to join.
 func (s *Shard) prepare(g *group) {
-	c := &g.classic
+	c := g.classic()
 	if c.state == completing {
 		for _, m := range c.members {
 			m.assignment = nil
@@ -58,8 +58,8 @@ func (s *Shard) prepare(g *group) {
 
 // joinTimeout ends the join phase; the initial one goes on while members come.
 func (s *Shard) joinTimeout(g *group) {
-	c := &g.classic
-	if g.consumer != nil || c.state != preparing {
+	c := g.classic()
+	if c.state != preparing {
 		return
 	}
 	if c.initial && c.newMember && c.remains > 0 {
@@ -76,7 +76,7 @@ func (s *Shard) joinTimeout(g *group) {
 // completeJoin ends the join phase: whoever has not joined is out, except static
 // members, who have until their session ends.
 func (s *Shard) completeJoin(g *group) {
-	c := &g.classic
+	c := g.classic()
 	s.cancelTimer(timerJoin, g.id, "")
 	for _, m := range c.list() {
 		if m.join.to == 0 && m.instance == "" {
@@ -126,26 +126,26 @@ func (c *classic) electLeader() bool {
 
 // emitClassic records the group.
 func (s *Shard) emitClassic(g *group) {
-	s.emit(format.Key{Type: format.TypeClassicGroup, Group: g.id}, g.classic.record())
+	s.emit(format.Key{Type: format.TypeClassicGroup, Group: g.id}, g.classic().record())
 }
 
 // drop takes a member or pending id out of the group, without more.
 func (s *Shard) drop(g *group, id string) {
 	s.takeOut(g, id)
-	g.classic.succeed()
+	g.classic().succeed()
 }
 
 // takeOut is drop for one of several, after which the group may have no leader.
 func (s *Shard) takeOut(g *group, id string) {
 	s.cancelTimer(timerSession, g.id, id)
 	s.settled(g, id)
-	g.classic.remove(id)
+	g.classic().remove(id)
 }
 
 // sessionTimeout ends a session. Who waits for the group is not expected to be heard
 // of, unless it is new and can't have been.
 func (s *Shard) sessionTimeout(g *group, id string) {
-	c := &g.classic
+	c := g.classic()
 	if _, pending := c.pending[id]; pending {
 		s.dropPending(g, id)
 		return
@@ -172,8 +172,8 @@ func (s *Shard) removeMember(g *group, m *classicMember) {
 
 // memberGone goes on without members.
 func (s *Shard) memberGone(g *group) {
-	g.classic.succeed()
-	switch g.classic.state {
+	g.classic().succeed()
+	switch g.classic().state {
 	case stable, completing:
 		s.prepare(g)
 	case preparing:
@@ -183,8 +183,8 @@ func (s *Shard) memberGone(g *group) {
 
 // syncTimeout takes out who has joined and then not synced.
 func (s *Shard) syncTimeout(g *group) {
-	c := &g.classic
-	if g.consumer != nil || c.state != completing && c.state != stable || len(c.pendingSync) == 0 {
+	c := g.classic()
+	if c.state != completing && c.state != stable || len(c.pendingSync) == 0 {
 		return
 	}
 	for _, m := range c.list() {

@@ -17,17 +17,14 @@ func (s *Shard) sync(to coordinator.Ticket, req *kmsg.SyncGroupRequest) {
 		s.answerSync(p, nil, kerr.InvalidGroupID, nil)
 	case req.Version >= 5 && (req.ProtocolType == nil || req.Protocol == nil): // KIP-559
 		s.answerSync(p, nil, kerr.InconsistentGroupProtocol, nil)
-	case g == nil || g.empty():
+	case g == nil || g.kind.empty():
 		s.answerSync(p, nil, kerr.UnknownMemberID, nil)
-	case g.consumer != nil:
-		s.syncConsumer(g, p, req)
 	default:
-		s.syncClassic(g, p, req)
+		g.kind.sync(s, g, p, req)
 	}
 }
 
-func (s *Shard) syncClassic(g *group, p parked, req *kmsg.SyncGroupRequest) {
-	c := &g.classic
+func (c *classic) sync(s *Shard, g *group, p parked, req *kmsg.SyncGroupRequest) {
 	if f := c.checkSync(req); f != nil {
 		s.answerSync(p, nil, f.code, nil)
 		return
@@ -69,8 +66,8 @@ func differ(got *string, want string) bool { return got != nil && want != "" && 
 
 // synced notes that a member has synced.
 func (s *Shard) synced(g *group, id string) {
-	delete(g.classic.pendingSync, id)
-	if len(g.classic.pendingSync) == 0 {
+	delete(g.classic().pendingSync, id)
+	if len(g.classic().pendingSync) == 0 {
 		s.cancelTimer(timerSync, g.id, "")
 	}
 }
@@ -78,8 +75,8 @@ func (s *Shard) synced(g *group, id string) {
 // assign takes the leader's assignment: it is recorded, and goes to whoever waits
 // for it. A group that is too large to be recorded, or to be kept, can't become stable.
 func (s *Shard) assign(g *group, req *kmsg.SyncGroupRequest) {
-	c := &g.classic
-	held := c.weight()
+	c := g.classic()
+	held := c.count()
 	c.touched = true
 	for _, m := range c.members {
 		m.assignment = nil
@@ -93,7 +90,7 @@ func (s *Shard) assign(g *group, req *kmsg.SyncGroupRequest) {
 	switch {
 	case c.size() > s.cfg.MaxRecord:
 		code = kerr.UnknownServerError
-	case !s.has(c.weight() - held):
+	case !s.has(c.count() - held):
 		code = kerr.CoordinatorNotAvailable // clients back off on it
 	}
 	if code != nil {
@@ -120,7 +117,7 @@ func (c *classic) size() int {
 
 // answerSyncs answers everybody who waits for the assignment.
 func (s *Shard) answerSyncs(g *group, code *kerr.Error) {
-	for _, m := range g.classic.list() {
+	for _, m := range g.classic().list() {
 		if m.sync.to == 0 {
 			continue
 		}
@@ -144,7 +141,7 @@ func (s *Shard) answerSync(p parked, of *group, code *kerr.Error, assignment []b
 		resp.ErrorCode = code.Code
 	}
 	if of != nil {
-		resp.ProtocolType, resp.Protocol = ptr(of.classic.protocolType), ptr(of.classic.protocol)
+		resp.ProtocolType, resp.Protocol = ptr(of.classic().protocolType), ptr(of.classic().protocol)
 	}
 	if resp.MemberAssignment = assignment; assignment == nil {
 		resp.MemberAssignment = []byte{}
@@ -156,21 +153,20 @@ func (s *Shard) answerSync(p parked, of *group, code *kerr.Error, assignment []b
 func (s *Shard) heartbeat(to coordinator.Ticket, req *kmsg.HeartbeatRequest) {
 	resp := kmsg.NewPtrHeartbeatResponse()
 	resp.Version = req.Version
-	resp.ErrorCode = s.beat(req).errorCode()
+	g, f := s.groups[req.Group], (*failure)(nil)
+	switch {
+	case req.Group == "":
+		f = refuse(kerr.InvalidGroupID)
+	case g == nil:
+		f = refuse(kerr.UnknownMemberID)
+	default:
+		f = g.kind.beat(s, g, req)
+	}
+	resp.ErrorCode = f.errorCode()
 	s.out.Reply(to, resp)
 }
 
-func (s *Shard) beat(req *kmsg.HeartbeatRequest) *failure {
-	g := s.groups[req.Group]
-	switch {
-	case req.Group == "":
-		return refuse(kerr.InvalidGroupID)
-	case g == nil:
-		return refuse(kerr.UnknownMemberID)
-	case g.consumer != nil:
-		return s.beatClassicMember(g, req)
-	}
-	c := &g.classic
+func (c *classic) beat(s *Shard, g *group, req *kmsg.HeartbeatRequest) *failure {
 	if f := c.known(req.MemberID, req.InstanceID); f != nil {
 		return f
 	}

@@ -29,9 +29,11 @@ type consumer struct {
 	// owners is who has or is giving up a partition; it follows from the members.
 	owners map[assign.TopicID]map[int32]string
 
-	bytes int                 // what members, targets and expressions hold
-	dirty bool                // topics may have changed
-	topic map[string]struct{} // what subscribed returns; nil: to be computed
+	bytes int  // what members, targets and expressions hold
+	dirty bool // topics may have changed
+	// unresolved: there may be expressions of members of which no matches are recorded.
+	unresolved bool
+	topic      map[string]struct{} // what subscribed returns; nil: to be computed
 }
 
 func newConsumer() *consumer {
@@ -226,8 +228,8 @@ func (c *consumer) list() []*member {
 	return list
 }
 
-// state is the group's state as it is shown.
-func (c *consumer) state() string {
+// stateName is the group's state as it is shown.
+func (c *consumer) stateName() string {
 	switch {
 	case len(c.members) == 0:
 		return "Empty"

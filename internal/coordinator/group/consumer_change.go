@@ -13,7 +13,7 @@ import (
 // group: a new epoch where subscriptions or topics have changed, and for a new epoch
 // a new target.
 func (s *Shard) updateMember(g *group, id string, meta format.Member) {
-	c := g.consumer
+	c := g.consumer()
 	old, known := c.members[id]
 	changed := !known || !slices.Equal(old.meta.Topics, meta.Topics) || deref(old.meta.Regex) != deref(meta.Regex)
 	if !known || !sameMember(&old.meta, &meta) {
@@ -46,7 +46,7 @@ func sameClassic(a, b *format.Classic) bool {
 
 // bump raises the group epoch, in any case or if the subscribed topics have changed.
 func (s *Shard) bump(g *group, anyway bool) {
-	c := g.consumer
+	c := g.consumer()
 	if !anyway && (!c.dirty || s.blind()) {
 		return
 	}
@@ -63,7 +63,7 @@ func (s *Shard) bump(g *group, anyway bool) {
 // retarget computes the target of the group's epoch, if there is none, and records
 // what is different from the last.
 func (s *Shard) retarget(g *group) {
-	c := g.consumer
+	c := g.consumer()
 	if s.blind() || c.epoch <= c.targetEpoch {
 		return
 	}
@@ -144,10 +144,8 @@ func (s *Shard) shrunk(g *group) {
 	s.bump(g, true)
 }
 
-// dropConsumer records that the group is no consumer group any more. Its offsets
-// stay.
-func (s *Shard) dropConsumer(g *group) {
-	c := g.consumer
+// drop records that the group is no consumer group any more. Its offsets stay.
+func (c *consumer) drop(s *Shard, g *group) {
 	for _, m := range c.list() {
 		s.removeConsumer(g, m)
 	}
@@ -170,9 +168,10 @@ func (s *Shard) timesOf(g *group) Times {
 	return t
 }
 
-// loadedConsumer sets the timers of a group that was just loaded.
-func (s *Shard) loadedConsumer(g *group) {
-	for _, m := range g.consumer.list() {
+// loaded gives every member its session, and has expressions matched of which no matches
+// are recorded.
+func (c *consumer) loaded(s *Shard, g *group) {
+	for _, m := range c.list() {
 		session := s.timesOf(g).Session
 		if m.classic() {
 			session = millis(m.meta.Classic.SessionTimeout)
@@ -180,5 +179,10 @@ func (s *Shard) loadedConsumer(g *group) {
 		s.setTimer(timerSession, g.id, m.id, session)
 		s.timeRevocation(g, m)
 	}
-	g.consumer.dirty = true // topics may have changed while nobody looked
+	for re := range c.expressions() {
+		if _, known := c.regexes[re]; !known {
+			s.unresolved(g)
+		}
+	}
+	c.dirty = true // topics may have changed while nobody looked
 }

@@ -18,6 +18,20 @@ import (
 // the assignment, and Heartbeat says whether to join again. The generation is the
 // member epoch, and nobody leads.
 
+// join answers a JoinGroup: of a member that speaks the classic protocol, or of the first
+// one of a classic group, where no members are left.
+func (c *consumer) join(s *Shard, g *group, j joining) {
+	switch {
+	case !c.empty():
+		s.joinConsumer(g, j)
+	case j.req.MemberID != "":
+		s.refuseJoin(j.parked(), j.req.MemberID, kerr.UnknownMemberID)
+	default:
+		c.drop(s, g)
+		g.kind.join(s, g, j) // it is a classic one now
+	}
+}
+
 // joinConsumer answers a JoinGroup to a consumer group that has members.
 func (s *Shard) joinConsumer(g *group, j joining) {
 	p, id := j.parked(), j.req.MemberID
@@ -44,9 +58,9 @@ func (s *Shard) joinConsumer(g *group, j joining) {
 		s.refuseJoin(p, "", f.code)
 		return
 	}
-	s.updateMember(g, id, classicMeta(g.consumer.member0(id).meta, j, sub))
-	s.reconcile(g, g.consumer.members[id], s.reported(sub))
-	m := g.consumer.members[id]
+	s.updateMember(g, id, classicMeta(g.consumer().member0(id).meta, j, sub))
+	s.reconcile(g, g.consumer().members[id], s.reported(sub))
+	m := g.consumer().members[id]
 
 	resp := kmsg.NewPtrJoinGroupResponse()
 	resp.Version = j.req.Version
@@ -65,7 +79,7 @@ func (s *Shard) joinConsumer(g *group, j joining) {
 
 // checkClassicJoin reads the member's subscription.
 func (s *Shard) checkClassicJoin(g *group, id string, j joining) (kmsg.ConsumerMemberMetadata, *kerr.Error) {
-	c := g.consumer
+	c := g.consumer()
 	var sub kmsg.ConsumerMemberMetadata
 	if c.members[id] == nil && len(c.members) >= s.cfg.ConsumerMaxSize {
 		return sub, kerr.GroupMaxSizeReached
@@ -143,9 +157,8 @@ func (c *consumer) classicMember(id string, instance *string, generation int32) 
 	return m, nil
 }
 
-// syncConsumer answers a SyncGroup with what is the member's now.
-func (s *Shard) syncConsumer(g *group, p parked, req *kmsg.SyncGroupRequest) {
-	c := g.consumer
+// sync answers a SyncGroup with what is the member's now.
+func (c *consumer) sync(s *Shard, g *group, p parked, req *kmsg.SyncGroupRequest) {
 	m, f := c.classicMember(req.MemberID, req.InstanceID, req.Generation)
 	switch {
 	case f != nil:
@@ -168,10 +181,9 @@ func (s *Shard) syncConsumer(g *group, p parked, req *kmsg.SyncGroupRequest) {
 	s.out.Reply(p.to, resp)
 }
 
-// beatClassicMember answers a Heartbeat: the member is to join again where there is
-// more for it, or less.
-func (s *Shard) beatClassicMember(g *group, req *kmsg.HeartbeatRequest) *failure {
-	c := g.consumer
+// beat answers a Heartbeat: the member is to join again where there is more for it, or
+// less.
+func (c *consumer) beat(s *Shard, g *group, req *kmsg.HeartbeatRequest) *failure {
 	m, f := c.classicMember(req.MemberID, req.InstanceID, req.Generation)
 	if f != nil {
 		return f

@@ -23,14 +23,23 @@ func (s *Shard) consumerHeartbeat(to coordinator.Ticket, e Request, req *kmsg.Co
 		f = refuse(kerr.CoordinatorLoadInProgress)
 	case req.MemberEpoch < 0:
 		f = s.leaveByHeartbeat(req, resp)
+	case s.unmatched(req):
+		s.match(to, e, *req.SubscribedTopicRegex)
+		return
 	default:
 		f = s.stay(e, req, resp)
 	}
 	if f != nil {
-		resp = kmsg.NewPtrConsumerGroupHeartbeatResponse()
-		resp.ErrorCode, resp.ErrorMessage = f.errorCode(), f.message()
+		s.refuseHeartbeat(to, req, f)
+		return
 	}
 	resp.Version = req.Version
+	s.out.Reply(to, resp)
+}
+
+func (s *Shard) refuseHeartbeat(to coordinator.Ticket, req *kmsg.ConsumerGroupHeartbeatRequest, f *failure) {
+	resp := kmsg.NewPtrConsumerGroupHeartbeatResponse()
+	resp.Version, resp.ErrorCode, resp.ErrorMessage = req.Version, f.errorCode(), f.message()
 	s.out.Reply(to, resp)
 }
 
@@ -86,11 +95,6 @@ func checkFirst(req *kmsg.ConsumerGroupHeartbeatRequest) *failure {
 
 // stay takes a heartbeat of a member that joins or stays.
 func (s *Shard) stay(e Request, req *kmsg.ConsumerGroupHeartbeatRequest, resp *kmsg.ConsumerGroupHeartbeatResponse) *failure {
-	if re := req.SubscribedTopicRegex; re != nil && *re != "" {
-		if _, err := compile(*re); err != nil {
-			return fail(kerr.InvalidRegularExpression, "SubscribedTopicRegex `%s` is not a valid regular expression: %s.", shortened(*re), wrong(err))
-		}
-	}
 	if joins := req.MemberEpoch == epochJoin; joins || req.SubscribedTopicNames != nil || req.SubscribedTopicRegex != nil {
 		if !s.has(heartbeatWeight(e, req) - s.groups[req.Group].heldBy(req.MemberID)) {
 			return fail(kerr.CoordinatorLoadInProgress, "The members of groups hold as much memory as they may; try again later.")
@@ -107,13 +111,13 @@ func (s *Shard) stay(e Request, req *kmsg.ConsumerGroupHeartbeatRequest, resp *k
 	if f != nil {
 		return f
 	}
-	if m := g.consumer.members[id]; m != nil && req.MemberEpoch != epochJoin {
+	if m := g.consumer().members[id]; m != nil && req.MemberEpoch != epochJoin {
 		if f := m.checkEpoch(req); f != nil {
 			return f
 		}
 	}
-	s.updateMember(g, id, updated(g.consumer.member0(id).meta, e, req))
-	m := g.consumer.members[id]
+	s.updateMember(g, id, updated(g.consumer().member0(id).meta, e, req))
+	m := g.consumer().members[id]
 	changed := s.reconcile(g, m, req.Topics)
 	times := s.timesOf(g)
 	s.setTimer(timerSession, g.id, id, times.Session)
@@ -192,14 +196,14 @@ func (s *Shard) consumerFor(req *kmsg.ConsumerGroupHeartbeatRequest) (*group, *f
 			return nil, s.full()
 		}
 		g = s.group(req.Group)
-	case g.consumer != nil:
-		if _, member := g.consumer.members[req.MemberID]; !member && len(g.consumer.members) >= s.cfg.ConsumerMaxSize {
+	case g.consumer() != nil:
+		if _, member := g.consumer().members[req.MemberID]; !member && len(g.consumer().members) >= s.cfg.ConsumerMaxSize {
 			return nil, s.full()
 		}
 		return g, nil
 	case !joins:
 		return nil, notFound
-	case !g.empty():
+	case !g.kind.empty():
 		if f := s.upgradable(g); f != nil {
 			return nil, f
 		}
@@ -207,11 +211,11 @@ func (s *Shard) consumerFor(req *kmsg.ConsumerGroupHeartbeatRequest) (*group, *f
 		return g, nil
 	}
 	s.forgetPending(g)
-	if g.classic.recorded {
+	if g.classic().recorded {
 		s.emit(format.Key{Type: format.TypeClassicGroup, Group: g.id}, nil)
 		g = s.group(g.id)
 	}
-	g.classic, g.consumer = newClassic(), newConsumer()
+	g.kind = newConsumer()
 	return g, nil
 }
 
@@ -221,7 +225,7 @@ func (s *Shard) full() *failure {
 
 // forgetPending forgets ids that were given out to classic members.
 func (s *Shard) forgetPending(g *group) {
-	for id := range g.classic.pending {
+	for id := range g.classic().pending {
 		s.drop(g, id)
 	}
 }
@@ -230,7 +234,7 @@ func (s *Shard) forgetPending(g *group) {
 // takes the place of the one before it, which must have left if both speak the
 // consumer protocol.
 func (s *Shard) admit(g *group, id string, instance *string, joins, classic bool) (string, *failure) {
-	c := g.consumer
+	c := g.consumer()
 	if instance == nil {
 		if c.members[id] == nil && !joins {
 			return "", fail(kerr.UnknownMemberID, "Member %s is not a member of group %s.", id, g.id)
@@ -255,7 +259,7 @@ func (s *Shard) admit(g *group, id string, instance *string, joins, classic bool
 
 // replace gives a static member's place to its successor.
 func (s *Shard) replace(g *group, old *member, id string) {
-	target, current := g.consumer.target[old.id], format.Current{State: int8(old.state), Assigned: old.assigned.recorded(), Revoking: old.revoking.recorded()}
+	target, current := g.consumer().target[old.id], format.Current{State: int8(old.state), Assigned: old.assigned.recorded(), Revoking: old.revoking.recorded()}
 	meta := old.meta
 	s.removeConsumer(g, old)
 	key := format.Key{Type: format.TypeMember, Group: g.id, Item: id}

@@ -14,14 +14,14 @@ func (s *Shard) leaveByHeartbeat(req *kmsg.ConsumerGroupHeartbeatRequest, resp *
 	switch {
 	case g == nil:
 		return unknownGroup(req.Group)
-	case g.consumer == nil:
+	case g.consumer() == nil:
 		return fail(kerr.GroupIDNotFound, "Group %s is not a consumer group.", req.Group)
 	}
 	id, f := s.admit(g, req.MemberID, req.InstanceID, false, false)
 	if f != nil {
 		return f
 	}
-	m := g.consumer.members[id]
+	m := g.consumer().members[id]
 	resp.MemberID, resp.MemberEpoch = kmsg.StringPtr(id), req.MemberEpoch
 	if req.MemberEpoch == epochStaticLeave {
 		s.emit(format.Key{Type: format.TypeCurrent, Group: g.id, Item: id}, format.Current{Epoch: epochStaticLeave, Previous: m.previous,
@@ -33,31 +33,26 @@ func (s *Shard) leaveByHeartbeat(req *kmsg.ConsumerGroupHeartbeatRequest, resp *
 	return nil
 }
 
-// leaveConsumer takes out a member by LeaveGroup: one that speaks the classic protocol
-// says goodbye, or an administrator removes any, who may name the instance alone.
-func (s *Shard) leaveConsumer(g *group, req kmsg.LeaveGroupRequestMember) (*member, *failure) {
-	c, id := g.consumer, req.MemberID
+// leave takes out a member by LeaveGroup: one that speaks the classic protocol says
+// goodbye, or an administrator removes any, who may name the instance alone.
+func (c *consumer) leave(s *Shard, g *group, req kmsg.LeaveGroupRequestMember) (string, *failure) {
+	id := req.MemberID
 	if req.InstanceID != nil {
 		owner, known := c.static[*req.InstanceID]
 		switch {
 		case !known:
-			return nil, refuse(kerr.UnknownMemberID)
+			return "", refuse(kerr.UnknownMemberID)
 		case id != "" && id != owner:
-			return nil, refuse(kerr.FencedInstanceID)
+			return "", refuse(kerr.FencedInstanceID)
 		}
 		id = owner
 	}
 	m := c.members[id]
 	if m == nil {
-		return nil, refuse(kerr.UnknownMemberID)
+		return "", refuse(kerr.UnknownMemberID)
 	}
 	s.removeConsumer(g, m)
-	return m, nil
+	return id, nil
 }
 
-// leftConsumer goes on without members that have left by LeaveGroup.
-func (s *Shard) leftConsumer(g *group, gone []*member) {
-	if len(gone) > 0 {
-		s.shrunk(g)
-	}
-}
+func (c *consumer) left(s *Shard, g *group) { s.shrunk(g) }

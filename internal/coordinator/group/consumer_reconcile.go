@@ -13,7 +13,7 @@ import (
 // that it says it has; nil: it doesn't say. The result says whether what is assigned
 // to it has changed.
 func (s *Shard) reconcile(g *group, m *member, reported []kmsg.ConsumerGroupHeartbeatRequestTopic) (changed bool) {
-	c := g.consumer
+	c := g.consumer()
 	if m.reconciled(c.targetEpoch) {
 		return false
 	}

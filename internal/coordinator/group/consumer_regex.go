@@ -1,85 +1,105 @@
 package group
 
 import (
-	"errors"
+	"context"
 	"maps"
-	"regexp"
-	"regexp/syntax"
 	"slices"
-	"strings"
 
+	"github.com/twmb/franz-go/pkg/kerr"
+	"github.com/twmb/franz-go/pkg/kmsg"
+
+	"github.com/chronik-io/chronik/internal/coordinator"
 	"github.com/chronik-io/chronik/internal/coordinator/group/format"
 )
 
-// maxInstructions bounds the program that an expression becomes. It may take as many
-// steps for every byte of every topic's name, while the groups of a shard wait.
-// Written out, 300 names of 30 letters are within it.
-const maxInstructions = 10_000
+// Which topics an expression matches is computed by calls, outside of the shard's
+// goroutine: it may take long, and other groups wait there. A heartbeat with an
+// expression that its group does not have yet waits for a call, and is handled when the
+// matches are there. When topics change, one call matches all expressions of the shard.
 
-var errTooLarge = errors.New("expression too large")
-
-// compile makes a regular expression (RE2) that has to match a whole name.
-func compile(expression string) (*regexp.Regexp, error) {
-	parsed, err := syntax.Parse(expression, syntax.Perl)
-	if err != nil {
-		return nil, err // in the member's own words
-	}
-	if prog, err := syntax.Compile(parsed.Simplify()); err != nil {
-		return nil, err
-	} else if len(prog.Inst) > maxInstructions {
-		return nil, errTooLarge
-	}
-	return regexp.Compile(`\A(?:` + expression + `)\z`)
+// matched is the result of a call for a heartbeat. It is an event.
+type matched struct {
+	request    Request // whose body is the heartbeat
+	expression string
+	topics     Topics // that it was matched against
+	matches    []string
+	err        error // the expression is none
 }
 
-// shortened is an expression as an answer repeats it.
-func shortened(expression string) string {
-	if len(expression) <= maxShown {
-		return expression
+// unmatched reports whether a heartbeat names an expression of which it is not known what
+// it matches.
+func (s *Shard) unmatched(req *kmsg.ConsumerGroupHeartbeatRequest) bool {
+	re := deref(req.SubscribedTopicRegex)
+	if re == "" || s.matched != nil && s.matched.expression == re {
+		return false
 	}
-	return strings.ToValidUTF8(expression[:maxShown], "") + "…"
+	if g := s.groups[req.Group]; g != nil && g.consumer() != nil {
+		_, known := g.consumer().regexes[re]
+		return !known
+	}
+	return true
 }
 
-const maxShown = 1 << 10
+// matches reports whether members of the group subscribe by expressions.
+func (g *group) matches() bool {
+	c := g.consumer()
+	return c != nil && (len(c.regexes) > 0 || c.unresolved)
+}
 
-// wrong is what is wrong with an expression, without the expression.
-func wrong(err error) string {
-	var e *syntax.Error
-	if errors.As(err, &e) {
-		return e.Code.String()
+// match has a heartbeat's expression matched.
+func (s *Shard) match(to coordinator.Ticket, e Request, expression string) {
+	topics := s.topics
+	s.out.Call(to, func(ctx context.Context) any {
+		m := matched{request: e, expression: expression, topics: topics}
+		re, err := compile(expression)
+		if m.err = err; err == nil {
+			m.matches = matching(ctx, re, topics)
+		}
+		return m
+	})
+}
+
+// goOn handles a heartbeat whose expression was matched; if topics have changed
+// meanwhile, it is matched again.
+func (s *Shard) goOn(to coordinator.Ticket, m matched) {
+	req := m.request.Body.(*kmsg.ConsumerGroupHeartbeatRequest)
+	switch {
+	case m.err != nil:
+		s.refuseHeartbeat(to, req, fail(kerr.InvalidRegularExpression, "SubscribedTopicRegex `%s` is not a valid regular expression: %s.",
+			shortened(m.expression), wrong(m.err)))
+	case m.topics.Version() != s.topics.Version():
+		s.match(to, m.request, m.expression)
+	default:
+		s.matched = &m
+		s.consumerHeartbeat(to, m.request, req)
+		s.matched = nil
 	}
-	return err.Error()
+	s.tidy(req.Group)
 }
 
 // resolveRegexes records what new expressions match, and forgets those that nobody
 // subscribes to.
 func (s *Shard) resolveRegexes(g *group) {
-	c := g.consumer
+	c := g.consumer()
 	for _, m := range c.list() {
-		if re := m.meta.Regex; re != nil {
-			if _, known := c.regexes[*re]; !known {
-				s.emitRegex(g, *re, s.matches(*re))
-			}
+		re := deref(m.meta.Regex)
+		if _, known := c.regexes[re]; known || re == "" {
+			continue
+		}
+		if s.matched != nil && s.matched.expression == re {
+			s.emitRegex(g, re, s.matched.matches)
+		} else {
+			s.unresolved(g)
 		}
 	}
 	s.dropRegexes(g)
 }
 
-// matches are the topics that an expression matches, sorted. One that this version
-// can't compile, which another one has recorded, matches nothing.
-func (s *Shard) matches(expression string) []string {
-	re, err := compile(expression)
-	if err != nil {
-		return nil
-	}
-	var list []string
-	for name := range s.topics.Names() {
-		if re.MatchString(name) {
-			list = append(list, name)
-		}
-	}
-	slices.Sort(list)
-	return list
+// unresolved has the expressions of a group matched of which no matches are recorded, as
+// of members that another version has recorded.
+func (s *Shard) unresolved(g *group) {
+	g.consumer().unresolved, s.changes.all = true, true
+	s.setTimer(timerTopics, "", "", 0)
 }
 
 func (s *Shard) emitRegex(g *group, expression string, topics []string) {
@@ -89,50 +109,115 @@ func (s *Shard) emitRegex(g *group, expression string, topics []string) {
 
 // dropRegexes forgets expressions that nobody subscribes to.
 func (s *Shard) dropRegexes(g *group) {
-	c := g.consumer
-	used := map[string]bool{}
-	for _, m := range c.members {
-		if m.meta.Regex != nil {
-			used[*m.meta.Regex] = true
-		}
-	}
-	for _, re := range slices.Sorted(maps.Keys(c.regexes)) {
+	used := g.consumer().expressions()
+	for _, re := range slices.Sorted(maps.Keys(g.consumer().regexes)) {
 		if !used[re] {
 			s.emit(format.Key{Type: format.TypeRegex, Group: g.id, Item: re}, nil)
 		}
 	}
 }
 
-// rematch matches the group's expressions against topics that came or went.
-func (s *Shard) rematch(g *group) {
-	c := g.consumer
-	for _, expression := range slices.Sorted(maps.Keys(c.regexes)) {
-		old := c.regexes[expression].Topics
-		next := old
-		if s.changes.all {
-			next = s.matches(expression)
-		} else if re, err := compile(expression); err == nil {
-			next = s.matchChanged(re, old, slices.Sorted(maps.Keys(s.changes.changed)))
-		}
-		if !slices.Equal(old, next) {
-			s.emitRegex(g, expression, next)
-			c.dirty = true
+// expressions are those that members subscribe to.
+func (c *consumer) expressions() map[string]bool {
+	used := map[string]bool{}
+	for _, m := range c.members {
+		if m.meta.Regex != nil {
+			used[*m.meta.Regex] = true
 		}
 	}
+	return used
 }
 
-// matchChanged brings a list of matches up to date for some names.
-func (s *Shard) matchChanged(re *regexp.Regexp, old, changed []string) []string {
-	next := slices.Clone(old)
-	for _, name := range changed {
-		_, exists := s.topics.ByName(name)
-		i, listed := slices.BinarySearch(next, name)
-		switch match := exists && re.MatchString(name); {
-		case match && !listed:
-			next = slices.Insert(next, i, name)
-		case !match && listed:
-			next = slices.Delete(next, i, i+1)
+// rematched is the result of the call that follows a change of topics. It is an event.
+type rematched struct {
+	topics  Topics
+	all     bool
+	changed []string            // sorted
+	matches map[string][]string // by expression, of all topics or of those in changed
+	groups  []string            // that are still to get them, sorted
+}
+
+// rematch has the expressions of all groups matched against topics that have changed. One
+// that this version can't compile, which another one has recorded, matches nothing.
+func (s *Shard) rematch() {
+	r := rematched{topics: s.topics, all: s.changes.all, changed: slices.Sorted(maps.Keys(s.changes.changed)), matches: map[string][]string{}}
+	s.changes.all, s.changes.changed = false, nil
+	for id, g := range s.groups {
+		if g.matches() {
+			r.groups = append(r.groups, id)
+			for re := range g.consumer().expressions() {
+				r.matches[re] = nil
+			}
 		}
 	}
+	if len(r.groups) == 0 {
+		return
+	}
+	slices.Sort(r.groups)
+	s.rematching = true
+	s.out.Call(0, func(ctx context.Context) any {
+		for expression := range r.matches {
+			if re, err := compile(expression); err != nil {
+				continue
+			} else if r.all {
+				r.matches[expression] = matching(ctx, re, r.topics)
+			} else {
+				r.matches[expression] = slices.DeleteFunc(slices.Clone(r.changed), func(name string) bool {
+					_, exists := r.topics.ByName(name)
+					return !exists || ctx.Err() != nil || !re.MatchString(name)
+				})
+			}
+		}
+		return r
+	})
+}
+
+// maxMatches bounds in bytes the lists of matches that one event records; the next follow
+// soon.
+const maxMatches = 1 << 20
+
+// applyMatches records what a call has found, and reports whether that was all.
+func (s *Shard) applyMatches(r *rematched) (all bool) {
+	for size := 0; len(r.groups) > 0; r.groups = r.groups[1:] {
+		if size > maxMatches {
+			return false
+		}
+		g := s.groups[r.groups[0]]
+		if g == nil || g.consumer() == nil {
+			continue
+		}
+		c := g.consumer()
+		for _, re := range slices.Sorted(maps.Keys(c.expressions())) {
+			old, known := c.regexes[re]
+			found, asked := r.matches[re]
+			// A heartbeat may have brought newer ones meanwhile.
+			if !asked || known && old.Version > r.topics.Version() || !known && !r.all {
+				continue
+			}
+			next := found
+			if !r.all {
+				next = replaced(old.Topics, r.changed, found)
+			}
+			if !known || !slices.Equal(old.Topics, next) {
+				s.emitRegex(g, re, next)
+				size += regexWeight(re, c.regexes[re])
+				c.dirty = true
+			}
+		}
+		c.unresolved = false
+		s.tidy(g.id)
+	}
+	return true
+}
+
+// replaced is a sorted list with those of some names in it that are in found, and the
+// others of them not.
+func replaced(old, some, found []string) []string {
+	next := slices.DeleteFunc(slices.Clone(old), func(name string) bool {
+		_, is := slices.BinarySearch(some, name)
+		return is
+	})
+	next = append(next, found...)
+	slices.Sort(next)
 	return next
 }

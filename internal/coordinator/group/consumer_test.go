@@ -329,7 +329,7 @@ func TestRegularExpressions(t *testing.T) {
 	resp := w.consumerBeat(bad)
 	is(t, resp.ErrorCode, kerr.InvalidRegularExpression)
 	is(t, w.consumerBeat(heartbeatOf("a", -1)).ErrorCode, nil)
-	if len(w.shard.groups["g"].consumer.regexes) != 0 {
+	if len(w.shard.groups["g"].consumer().regexes) != 0 {
 		t.Error("an expression that nobody subscribes to is kept")
 	}
 	w.replays()

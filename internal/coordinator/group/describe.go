@@ -22,10 +22,7 @@ func (s *Shard) list(e List) []kmsg.ListGroupsResponseGroup {
 	for _, id := range slices.Sorted(maps.Keys(s.groups)) {
 		g := s.groups[id]
 		r := kmsg.NewListGroupsResponseGroup()
-		r.Group, r.ProtocolType, r.GroupState, r.GroupType = id, g.classic.protocolType, g.classic.state.String(), "classic"
-		if g.consumer != nil {
-			r.ProtocolType, r.GroupState, r.GroupType = consumerProtocol, g.consumer.state(), "consumer"
-		}
+		r.Group, r.ProtocolType, r.GroupState, r.GroupType = id, g.kind.protocolName(), g.kind.stateName(), g.kind.name()
 		if wanted(states, r.GroupState) && wanted(types, r.GroupType) {
 			list = append(list, r)
 		}
@@ -62,8 +59,8 @@ func (s *Shard) describe(e Describe) []kmsg.DescribeGroupsResponseGroup {
 		r := kmsg.NewDescribeGroupsResponseGroup()
 		r.Group = id
 		g := s.groups[id]
-		if g != nil && g.consumer == nil {
-			g.classic.describe(&r)
+		if g != nil && g.classic() != nil {
+			g.classic().describe(&r)
 			list = append(list, r)
 			continue
 		}
@@ -115,11 +112,11 @@ func (s *Shard) describeConsumers(e DescribeConsumers) []kmsg.ConsumerGroupDescr
 		case g == nil:
 			f := unknownGroup(id)
 			r.ErrorCode, r.ErrorMessage = f.errorCode(), f.message()
-		case g.consumer == nil:
+		case g.consumer() == nil:
 			f := fail(kerr.GroupIDNotFound, "Group %s is not a consumer group.", id)
 			r.ErrorCode, r.ErrorMessage = f.errorCode(), f.message()
 		default:
-			s.describeConsumer(g.consumer, &r)
+			s.describeConsumer(g.consumer(), &r)
 		}
 		list = append(list, r)
 	}
@@ -127,7 +124,7 @@ func (s *Shard) describeConsumers(e DescribeConsumers) []kmsg.ConsumerGroupDescr
 }
 
 func (s *Shard) describeConsumer(c *consumer, r *kmsg.ConsumerGroupDescribeResponseGroup) {
-	r.State, r.Epoch, r.AssignmentEpoch, r.AssignorName = c.state(), c.epoch, c.targetEpoch, s.assignor(c)
+	r.State, r.Epoch, r.AssignmentEpoch, r.AssignorName = c.stateName(), c.epoch, c.targetEpoch, s.assignor(c)
 	for _, m := range c.list() {
 		d := kmsg.NewConsumerGroupDescribeResponseGroupMember()
 		d.MemberID, d.InstanceID, d.RackID, d.MemberEpoch = m.id, m.meta.Instance, m.meta.Rack, m.epoch

@@ -13,7 +13,7 @@ import (
 // upgradable says whether a classic group with members can become a consumer group:
 // its members are consumers whose subscriptions and assignments can be read.
 func (s *Shard) upgradable(g *group) *failure {
-	c := &g.classic
+	c := g.classic()
 	if !s.cfg.Upgrade || c.protocolType != consumerProtocol || len(c.members) >= s.cfg.ConsumerMaxSize {
 		return fail(kerr.GroupIDNotFound, "Group %s is not a consumer group.", g.id)
 	}
@@ -36,7 +36,7 @@ func (s *Shard) upgradable(g *group) *failure {
 // members have is their target and theirs; who waits for the rebalance that was going
 // on is told of the next.
 func (s *Shard) upgrade(g *group) {
-	c := &g.classic
+	c := g.classic()
 	for _, m := range c.members {
 		if m.join.to != 0 {
 			s.refuseJoin(m.join, m.id, kerr.RebalanceInProgress)
@@ -55,7 +55,7 @@ func (s *Shard) upgrade(g *group) {
 		s.upgradeMember(g, m, generation, chosen, taken)
 	}
 	s.emit(format.Key{Type: format.TypeTargetEpoch, Group: g.id}, format.TargetEpoch{Epoch: generation, Time: s.nowMillis()})
-	s.emit(format.Key{Type: format.TypeGroup, Group: g.id}, format.Group{Epoch: generation, Hash: hashTopics(s.topics, g.consumer.subscribed())})
+	s.emit(format.Key{Type: format.TypeGroup, Group: g.id}, format.Group{Epoch: generation, Hash: hashTopics(s.topics, g.consumer().subscribed())})
 }
 
 // upgradeMember makes one member. taken has what those before it have: a leader may
@@ -99,7 +99,7 @@ func (m *classicMember) protocolsFrom(protocol string) []format.Protocol {
 // downgradable says whether, without one member, only such are left that speak the
 // classic protocol.
 func (s *Shard) downgradable(g *group, without string) bool {
-	c := g.consumer
+	c := g.consumer()
 	if c == nil || !s.cfg.Downgrade {
 		return false
 	}
@@ -119,7 +119,7 @@ func (s *Shard) downgradable(g *group, without string) bool {
 // downgrade makes a consumer group a classic one, without one of its members. If one
 // left, the others are to join.
 func (s *Shard) downgrade(g *group, without string) {
-	c := g.consumer
+	c := g.consumer()
 	v := format.ClassicGroup{ProtocolType: consumerProtocol, Generation: c.epoch, Since: s.nowMillis()}
 	protocols := map[string][]format.Protocol{}
 	for _, m := range c.list() {
@@ -136,11 +136,11 @@ func (s *Shard) downgrade(g *group, without string) {
 		m := &v.Members[i]
 		m.Subscription = (&classicMember{protocols: protocols[m.ID]}).metadata(deref(v.Protocol))
 	}
-	s.dropConsumer(g)
+	c.drop(s, g)
 	s.emit(format.Key{Type: format.TypeClassicGroup, Group: g.id}, v)
-	for _, m := range g.classic.members {
+	for _, m := range g.classic().members {
 		m.protocols, m.groupType = protocols[m.id], consumerProtocol
-		g.classic.touched = true
+		g.classic().touched = true
 		s.expectHeartbeat(g, m)
 	}
 	if without != "" {

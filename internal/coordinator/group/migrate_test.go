@@ -75,7 +75,7 @@ func TestUpgradeAndDowngrade(t *testing.T) {
 		t.Error(s)
 	}
 	settleOld(w, nil, olds)
-	if olds[0].has.Count() != 3 || olds[1].has.Count() != 3 || w.shard.groups["g"].consumer != nil {
+	if olds[0].has.Count() != 3 || olds[1].has.Count() != 3 || w.shard.groups["g"].consumer() != nil {
 		t.Errorf("%v, %v", olds[0].has, olds[1].has)
 	}
 	if olds[0].generation <= generation {
@@ -110,7 +110,7 @@ func TestADowngradeThatIsNotWanted(t *testing.T) {
 	settleOld(w, []*client{n}, olds)
 	is(t, w.consumerBeat(heartbeatOf("n", -1)).ErrorCode, nil)
 	settleOld(w, nil, olds)
-	if w.shard.groups["g"].consumer == nil || olds[0].has.Count() != 3 {
+	if w.shard.groups["g"].consumer() == nil || olds[0].has.Count() != 3 {
 		t.Error("it is a classic group, or doesn't go on")
 	}
 }
@@ -124,7 +124,7 @@ func TestAnEmptyGroupTakesWhoeverComes(t *testing.T) {
 	is(t, w.consumerBeat(heartbeatOf("n", -1)).ErrorCode, nil)
 	old := &oldClient{w: w, topics: []string{"t"}, generation: -1}
 	settleOld(w, nil, []*oldClient{old})
-	if old.has.Count() != 2 || w.shard.groups["g"].consumer != nil {
+	if old.has.Count() != 2 || w.shard.groups["g"].consumer() != nil {
 		t.Errorf("%v", old.has)
 	}
 	w.leave(kmsg.LeaveGroupRequestMember{MemberID: old.id})
@@ -173,7 +173,7 @@ func TestClassicMembersOfAConsumerGroupThatFail(t *testing.T) {
 		w.beat(olds[0].id, olds[0].generation)
 		n.beat()
 	}
-	if w.shard.groups["g"].consumer.members[olds[0].id] != nil {
+	if w.shard.groups["g"].consumer().members[olds[0].id] != nil {
 		t.Error("it is still a member")
 	}
 	w.replays()
@@ -193,7 +193,7 @@ func TestAnUpgradeOfAnAssignmentThatOverlaps(t *testing.T) {
 	w.sync(leader, gen, leader, both, other, both)
 	w.newClient("n", "t")
 	has := 0
-	for _, m := range w.shard.groups["g"].consumer.list() {
+	for _, m := range w.shard.groups["g"].consumer().list() {
 		has += m.assigned.count() + m.revoking.count()
 	}
 	if has != 2 {

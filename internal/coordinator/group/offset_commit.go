@@ -11,7 +11,7 @@ import (
 
 // commit answers an OffsetCommit.
 func (s *Shard) commit(to coordinator.Ticket, req *kmsg.OffsetCommitRequest) {
-	lagging, f := s.checkCommit(req)
+	allowed, f := s.checkCommit(req)
 	if f == nil && commitSize(req) > s.cfg.MaxRecord {
 		f = refuse(kerr.InvalidCommitOffsetSize)
 	}
@@ -19,23 +19,24 @@ func (s *Shard) commit(to coordinator.Ticket, req *kmsg.OffsetCommitRequest) {
 		s.out.Reply(to, commitRefused(req, f.errorCode()))
 		return
 	}
-	if g := s.groups[req.Group]; g != nil && g.consumer == nil {
-		if m := g.classic.members[req.MemberID]; m != nil {
-			s.expectHeartbeat(g, m)
-		}
+	if g := s.groups[req.Group]; g != nil {
+		g.kind.committing(s, g, req.MemberID)
 	}
 	resp := commitRefused(req, 0)
 	for i, t := range req.Topics {
 		for n, p := range t.Partitions {
 			result := &resp.Topics[i].Partitions[n]
-			switch {
-			case len(deref(p.Metadata)) > s.cfg.MaxMetadata:
+			if len(deref(p.Metadata)) > s.cfg.MaxMetadata {
 				result.ErrorCode = kerr.OffsetMetadataTooLarge.Code
-			case lagging != nil && !lagging.had(t.TopicID, p.Partition, req.Generation):
-				result.ErrorCode = lagging.stale().errorCode()
-			default:
-				s.emit(format.Key{Type: format.TypeOffset, Group: req.Group, Item: t.Topic, Partition: p.Partition}, s.committedNow(req, t.TopicID, p))
+				continue
 			}
+			if allowed != nil {
+				if f := allowed(t.TopicID, p.Partition); f != nil {
+					result.ErrorCode = f.errorCode()
+					continue
+				}
+			}
+			s.emit(format.Key{Type: format.TypeOffset, Group: req.Group, Item: t.Topic, Partition: p.Partition}, s.committedNow(req, t.TopicID, p))
 		}
 	}
 	s.out.Reply(to, resp)
@@ -81,9 +82,9 @@ func commitRefused(req *kmsg.OffsetCommitRequest, code int16) *kmsg.OffsetCommit
 	return resp
 }
 
-// checkCommit says whether who commits may. lagging is a member that commits in an
-// earlier epoch than its own: it may for what it has had since then (KIP-1251).
-func (s *Shard) checkCommit(req *kmsg.OffsetCommitRequest) (lagging *member, f *failure) {
+// checkCommit says whether who commits may; allowed, where it is not nil, for which
+// partitions.
+func (s *Shard) checkCommit(req *kmsg.OffsetCommitRequest) (allowed func(topic [16]byte, partition int32) *failure, f *failure) {
 	g := s.groups[req.Group]
 	switch {
 	case !fits(req.Group):
@@ -94,13 +95,15 @@ func (s *Shard) checkCommit(req *kmsg.OffsetCommitRequest) (lagging *member, f *
 		return nil, unknownGroup(req.Group)
 	case g == nil:
 		return nil, refuse(kerr.IllegalGeneration)
-	case g.consumer != nil:
-		return g.consumer.checkCommit(req)
 	}
-	return nil, g.classic.checkCommit(req)
+	return g.kind.checkCommit(req)
 }
 
-func (c *classic) checkCommit(req *kmsg.OffsetCommitRequest) *failure {
+func (c *classic) checkCommit(req *kmsg.OffsetCommitRequest) (allowed func([16]byte, int32) *failure, f *failure) {
+	return nil, c.mayCommit(req)
+}
+
+func (c *classic) mayCommit(req *kmsg.OffsetCommitRequest) *failure {
 	switch {
 	case req.Generation < 0 && c.state == empty:
 		return nil
@@ -122,7 +125,9 @@ func (c *classic) checkCommit(req *kmsg.OffsetCommitRequest) *failure {
 	return nil
 }
 
-func (c *consumer) checkCommit(req *kmsg.OffsetCommitRequest) (lagging *member, f *failure) {
+// checkCommit lets a member commit in an earlier epoch than its own for what it has had
+// since then (KIP-1251).
+func (c *consumer) checkCommit(req *kmsg.OffsetCommitRequest) (allowed func([16]byte, int32) *failure, f *failure) {
 	if req.Generation < 0 && len(c.members) == 0 {
 		return nil, nil
 	}
@@ -137,8 +142,23 @@ func (c *consumer) checkCommit(req *kmsg.OffsetCommitRequest) (lagging *member, 
 	case req.Generation > m.epoch || req.Generation < 0:
 		return nil, m.stale()
 	}
-	return m, nil
+	return func(topic [16]byte, partition int32) *failure {
+		if m.had(topic, partition, req.Generation) {
+			return nil
+		}
+		return m.stale()
+	}, nil
 }
+
+// committing: a member that commits is alive.
+func (c *classic) committing(s *Shard, g *group, id string) {
+	if m := c.members[id]; m != nil {
+		s.expectHeartbeat(g, m)
+	}
+}
+
+// committing changes nothing: a member of the newer protocol is alive by its heartbeats.
+func (c *consumer) committing(*Shard, *group, string) {}
 
 // stale is what a member of another epoch is told.
 func (m *member) stale() *failure {

@@ -21,10 +21,12 @@ func (s *Shard) deleteOffsets(to coordinator.Ticket, req *kmsg.OffsetDeleteReque
 		resp.ErrorCode = kerr.InvalidGroupID.Code
 	case g == nil:
 		resp.ErrorCode = kerr.GroupIDNotFound.Code
-	case g.consumer == nil && g.classic.state != empty && g.classic.protocolType != consumerProtocol:
-		resp.ErrorCode = kerr.NonEmptyGroup.Code // nobody can tell what its members read
 	default:
-		subscribes := g.subscriptions()
+		subscribes, known := g.kind.subscriptions()
+		if !known {
+			resp.ErrorCode = kerr.NonEmptyGroup.Code // nobody can tell what its members read
+			break
+		}
 		for _, t := range req.Topics {
 			r := kmsg.NewOffsetDeleteResponseTopic()
 			r.Topic = t.Topic
@@ -80,12 +82,11 @@ func (s *Shard) deleteGroup(id string) *failure {
 	switch {
 	case g == nil:
 		return unknownGroup(id)
-	case !g.empty():
+	case !g.kind.empty():
 		return fail(kerr.NonEmptyGroup, "Group %s is not empty.", id)
 	}
 	s.dropOffsets(g, slices.Sorted(maps.Keys(g.offsets)))
-	s.forgetPending(g)
-	s.tombstones(g)
+	g.kind.drop(s, g)
 	s.tidy(id)
 	return nil
 }
@@ -101,8 +102,8 @@ func (s *Shard) expireOffsets() {
 		g := s.groups[id]
 		n, all := s.expireGroup(g, left)
 		left -= n
-		if all && g.empty() && len(g.classic.pending) == 0 {
-			s.tombstones(g)
+		if all && g.kind.idle() {
+			g.kind.drop(s, g)
 		}
 		s.tidy(id)
 	}
@@ -119,7 +120,7 @@ func (s *Shard) expireGroup(g *group, limit int) (n int, all bool) {
 	if len(g.offsets) == 0 {
 		return 0, true
 	}
-	keeps := g.keeps()
+	keeps := g.kind.keeps()
 	for _, topic := range slices.Sorted(maps.Keys(g.offsets)) {
 		if keeps(topic) {
 			continue
@@ -139,21 +140,6 @@ func (s *Shard) expireGroup(g *group, limit int) (n int, all bool) {
 	return n, len(g.offsets) == 0
 }
 
-// keeps says of topics whether nothing of theirs may expire: a member may be reading
-// them.
-func (g *group) keeps() func(topic string) bool {
-	if g.consumer == nil {
-		c := &g.classic
-		switch {
-		case c.protocolType == "" || c.state == empty:
-			return func(string) bool { return false }
-		case c.state != stable || c.protocolType != consumerProtocol:
-			return func(string) bool { return true }
-		}
-	}
-	return g.subscriptions()
-}
-
 // expired: the retention counts from when an empty classic group lost its last
 // member, else from the commit. A time of its own that an old client has asked for
 // counts instead.
@@ -163,8 +149,8 @@ func (s *Shard) expired(g *group, o format.Offset) bool {
 		return now >= o.Expires
 	}
 	from := o.Committed
-	if g.consumer == nil && g.classic.protocolType != "" && g.classic.state == empty && g.classic.since >= 0 {
-		from = g.classic.since
+	if emptied, counts := g.kind.emptied(); counts {
+		from = emptied
 	}
 	return now-from >= s.cfg.Retention.Milliseconds()
 }

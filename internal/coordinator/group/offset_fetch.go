@@ -30,8 +30,8 @@ func (s *Shard) fetchGroup(want *kmsg.OffsetFetchRequestGroup) kmsg.OffsetFetchR
 	resp := kmsg.NewOffsetFetchResponseGroup()
 	resp.Group = want.Group
 	g := s.groups[want.Group]
-	if g != nil && g.consumer != nil {
-		if f := g.consumer.checkFetch(want); f != nil {
+	if g != nil {
+		if f := g.kind.checkFetch(want); f != nil {
 			resp.ErrorCode = f.errorCode()
 			return resp
 		}
@@ -97,6 +97,9 @@ func (s *Shard) shown(g *group, topic string) (partitions []int32) {
 	}
 	return partitions
 }
+
+// checkFetch: anybody may ask for the offsets of a classic group.
+func (c *classic) checkFetch(*kmsg.OffsetFetchRequestGroup) *failure { return nil }
 
 func (c *consumer) checkFetch(req *kmsg.OffsetFetchRequestGroup) *failure {
 	if req.MemberID == nil && req.MemberEpoch < 0 {

@@ -18,7 +18,8 @@ type Closed struct{ Connection uint64 }
 
 // given notes an id that was given out. connection is 0 where it is not known.
 func (s *Shard) given(g *group, id string, connection uint64) {
-	g.classic.pending[id], g.classic.touched = connection, true
+	c := g.classic()
+	c.pending[id], c.touched = connection, true
 	if connection == 0 {
 		return
 	}
@@ -39,7 +40,11 @@ func (s *Shard) dropPending(g *group, id string) {
 
 // settled takes an id off its connection's list: it is a member's now, or forgotten.
 func (s *Shard) settled(g *group, id string) {
-	connection, was := g.classic.pending[id]
+	c := g.classic()
+	if c == nil {
+		return
+	}
+	connection, was := c.pending[id]
 	if !was || connection == 0 {
 		return
 	}

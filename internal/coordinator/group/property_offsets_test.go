@@ -126,18 +126,19 @@ func (c *chaos) forget() {
 		clear(c.had)
 		return
 	}
-	if c.work.consumer == (g.consumer != nil) {
+	if c.work.consumer == (g.consumer() != nil) {
 		return
 	}
-	c.work.consumer = g.consumer != nil
+	c.work.consumer = g.consumer() != nil
 	members := map[string]bool{}
-	if g.consumer != nil {
-		for id, m := range g.consumer.members {
+	if g.consumer() != nil {
+		for id, m := range g.consumer().members {
 			members[id], members["instance "+m.instance()] = true, true
 		}
-	}
-	for id, m := range g.classic.members {
-		members[id], members["instance "+m.instance] = true, true
+	} else {
+		for id, m := range g.classic().members {
+			members[id], members["instance "+m.instance] = true, true
+		}
 	}
 	maps.DeleteFunc(c.had, func(_ claim, name string) bool { return !members[name] })
 }

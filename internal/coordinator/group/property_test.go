@@ -231,10 +231,10 @@ func (c *chaos) check() {
 		clear(c.memberOf)
 		return
 	}
-	if g.consumer != nil {
-		c.checkConsumer(g.consumer)
+	if g.consumer() != nil {
+		c.checkConsumer(g.consumer())
 	} else {
-		c.checkClassic(&g.classic)
+		c.checkClassic(g.classic())
 	}
 }
 
@@ -339,13 +339,13 @@ func (c *chaos) calm() {
 		}
 	}
 	c.check()
-	if g := c.shard.groups["g"]; g != nil && g.consumer == nil && len(c.old) > 0 && g.classic.state != stable {
-		c.t.Fatalf("the classic group does not come to rest: %v", g.classic.state)
-	} else if g != nil && g.consumer != nil && len(c.new)+len(c.old) > 0 && g.consumer.state() != "Stable" {
-		for _, m := range g.consumer.list() {
-			c.t.Logf("%s in epoch %d of %d, state %d, classic %t: has %v gives up %v target %v", m.id, m.epoch, g.consumer.targetEpoch, m.state, m.classic(), m.assigned, m.revoking, g.consumer.target[m.id])
+	if g := c.shard.groups["g"]; g != nil && g.consumer() == nil && len(c.old) > 0 && g.classic().state != stable {
+		c.t.Fatalf("the classic group does not come to rest: %v", g.classic().state)
+	} else if g != nil && g.consumer() != nil && len(c.new)+len(c.old) > 0 && g.consumer().stateName() != "Stable" {
+		for _, m := range g.consumer().list() {
+			c.t.Logf("%s in epoch %d of %d, state %d, classic %t: has %v gives up %v target %v", m.id, m.epoch, g.consumer().targetEpoch, m.state, m.classic(), m.assigned, m.revoking, g.consumer().target[m.id])
 		}
-		c.t.Fatalf("the consumer group does not come to rest: %v", g.consumer.state())
+		c.t.Fatalf("the consumer group does not come to rest: %v", g.consumer().stateName())
 	}
 }
 

@@ -42,16 +42,9 @@ func (s *Shard) has(n int) bool {
 
 // weigh takes account of what a group holds now.
 func (s *Shard) weigh(g *group) {
-	c := &g.classic
-	if c.touched {
-		c.touched, c.bytes = false, c.weight()
-	}
-	n := c.bytes
-	if g.consumer != nil {
-		n += g.consumer.bytes
-	}
-	s.take(int64(n) - g.held)
-	g.held = int64(n)
+	n := int64(g.kind.weight())
+	s.take(n - g.held)
+	g.held = n
 }
 
 func (s *Shard) take(n int64) {
@@ -70,6 +63,30 @@ const (
 
 // weight is what the group's members and the ids that were given out hold.
 func (c *classic) weight() int {
+	if c.touched {
+		c.touched, c.bytes = false, c.count()
+	}
+	return c.bytes
+}
+
+func (c *consumer) weight() int { return c.bytes }
+
+func (c *classic) weightOf(id string) int {
+	if m := c.members[id]; m != nil {
+		return m.weight()
+	}
+	return 0
+}
+
+func (c *consumer) weightOf(id string) int {
+	if m := c.members[id]; m != nil {
+		return m.bytes
+	}
+	return 0
+}
+
+// count is weight, counted.
+func (c *classic) count() int {
 	n := 0
 	for _, m := range c.members {
 		n += m.weight()
@@ -99,21 +116,12 @@ func joinWeight(j joining) int {
 	return n
 }
 
-// heldBy is what a member of a group holds already.
+// heldBy is what a member of a group, which may be nil, holds already.
 func (g *group) heldBy(id string) int {
-	switch {
-	case g == nil:
+	if g == nil {
 		return 0
-	case g.consumer != nil:
-		if m := g.consumer.members[id]; m != nil {
-			return m.bytes
-		}
-	default:
-		if m := g.classic.members[id]; m != nil {
-			return m.weight()
-		}
 	}
-	return 0
+	return g.kind.weightOf(id)
 }
 
 // heartbeatWeight is what the member that a heartbeat is from will hold, as far as the

@@ -101,7 +101,7 @@ func TestIdsThatWereGivenOutLeaveWithTheirConnection(t *testing.T) {
 	is(t, ask[*kmsg.JoinGroupResponse](w, request(joinOf(first, func(r *kmsg.JoinGroupRequest) { r.Group = "g0" }))).ErrorCode, kerr.UnknownMemberID)
 	w.event(Closed{Connection: 7})
 	w.advance(0)
-	if len(w.shard.groups) != 1 || len(w.shard.groups["g0"].classic.pending) != 1 || len(w.shard.pending) != 1 {
+	if len(w.shard.groups) != 1 || len(w.shard.groups["g0"].classic().pending) != 1 || len(w.shard.pending) != 1 {
 		t.Errorf("%d groups and %d connections are left", len(w.shard.groups), len(w.shard.pending))
 	}
 	w.weighs()
@@ -109,9 +109,20 @@ func TestIdsThatWereGivenOutLeaveWithTheirConnection(t *testing.T) {
 	w.weighs()
 	w.event(Closed{Connection: 8}) // whose id is a member's by now
 	w.advance(0)
-	if len(w.shard.groups["g0"].classic.members) != 1 {
+	if len(w.shard.groups["g0"].classic().members) != 1 {
 		t.Error("a member went with a connection")
 	}
+}
+
+// The look for expired offsets, which removes groups that are empty, leaves those to which
+// a member is on its way.
+func TestAnIdThatWasGivenOutOutlivesTheRetentionsLook(t *testing.T) {
+	w := newWorld(t)
+	join := joinFrom(1, "g", "c", 5, 10)
+	join.Body.(*kmsg.JoinGroupRequest).SessionTimeoutMillis = 1_800_000
+	id := ask[*kmsg.JoinGroupResponse](w, join).MemberID
+	w.advance(2 * w.cfg.RetentionCheck)
+	w.waits(w.send(request(joinOf(id))))
 }
 
 // Ids that were given out are bounded in all, over however many connections.

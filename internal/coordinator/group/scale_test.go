@@ -20,8 +20,8 @@ func TestAThousandMembers(t *testing.T) {
 			done = done && o.has.Count() == 1
 		}
 		if done {
-			if w.replays(); w.shard.groups["g"].classic.generation != 1 {
-				t.Errorf("it took %d generations", w.shard.groups["g"].classic.generation)
+			if w.replays(); w.shard.groups["g"].classic().generation != 1 {
+				t.Errorf("it took %d generations", w.shard.groups["g"].classic().generation)
 			}
 			return
 		}

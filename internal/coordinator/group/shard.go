@@ -20,6 +20,12 @@ type Shard struct {
 	held   int64 // bytes of cfg.Room
 	// pending are the ids that were given out, by connection and in that order. Volatile.
 	pending map[uint64][]pendingID
+	// matched is what a heartbeat has waited for, while it is handled.
+	matched *matched
+	// rematching: a call matches all expressions again; rematched is what it has found and
+	// is not recorded yet. Volatile.
+	rematching bool
+	rematched  *rematched
 	// changes of topics that the records do not show yet. Volatile: a load is followed by
 	// a TopicsChanged of all.
 	changes changes
@@ -75,23 +81,28 @@ const (
 	timerTopics                      // the shard records what follows from changes of topics
 )
 
-// Writes is coordinator.Machine. Heartbeats of classic members only put their sessions
-// off, and a SyncGroup records what the leader has assigned.
+// Writes is coordinator.Machine.
 func (s *Shard) Writes(event any) bool {
-	e, ok := event.(Request)
-	if !ok { // nobody waits for TopicsChanged and Closed
-		_, deletes := event.(Delete)
-		return deletes
+	var e Request
+	switch event := event.(type) {
+	case Request:
+		e = event
+	case Delete, matched:
+		return true
+	default: // they only read, or nobody waits for them
+		return false
 	}
+	id := ""
 	switch req := e.Body.(type) {
 	case *kmsg.HeartbeatRequest:
-		g := s.groups[req.Group]
-		return g != nil && g.consumer != nil
+		id = req.Group
 	case *kmsg.SyncGroupRequest:
-		g := s.groups[req.Group]
-		return g != nil && g.consumer == nil && g.classic.state == completing && g.classic.leader == req.MemberID
+		id = req.Group
+	default:
+		return true
 	}
-	return true
+	g := s.groups[id]
+	return g != nil && g.kind.writes(e.Body)
 }
 
 // End is coordinator.Machine.
@@ -107,6 +118,10 @@ func (s *Shard) Handle(now time.Time, to coordinator.Ticket, event any, out *coo
 		s.topicsChanged(e)
 	case Closed:
 		s.closed(e.Connection)
+	case matched:
+		s.goOn(to, e)
+	case rematched:
+		s.matchedAgain(e)
 	case FetchOffsets:
 		out.Reply(to, s.fetchOffsets(e))
 	case Describe:
@@ -160,12 +175,7 @@ func (s *Shard) request(to coordinator.Ticket, e Request) {
 func (s *Shard) Loaded(now time.Time, out *coordinator.Effects) {
 	s.now, s.out = now, out
 	for _, g := range s.groups {
-		for _, m := range g.classic.members {
-			s.expectHeartbeat(g, m)
-		}
-		if g.consumer != nil {
-			s.loadedConsumer(g)
-		}
+		g.kind.loaded(s, g)
 	}
 	s.setTimer(timerRetention, "", "", s.cfg.RetentionCheck)
 	s.out = nil
@@ -179,25 +189,10 @@ func (s *Shard) Fire(now time.Time, key coordinator.TimerKey, out *coordinator.E
 	} else if key.Kind == timerTopics {
 		s.followTopics()
 	} else if g := s.groups[key.Owner]; g != nil {
-		s.fire(g, key)
+		g.kind.fire(s, g, key)
 	}
 	s.tidy(key.Owner)
 	s.out = nil
-}
-
-func (s *Shard) fire(g *group, key coordinator.TimerKey) {
-	switch {
-	case key.Kind == timerJoin:
-		s.joinTimeout(g)
-	case key.Kind == timerSync:
-		s.syncTimeout(g)
-	case g.consumer != nil:
-		if m := g.consumer.members[key.Part]; m != nil {
-			s.fence(g, m)
-		}
-	case key.Kind == timerSession:
-		s.sessionTimeout(g, key.Part)
-	}
 }
 
 func (s *Shard) setTimer(kind uint8, owner, part string, after time.Duration) {

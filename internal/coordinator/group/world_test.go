@@ -1,6 +1,7 @@
 package group
 
 import (
+	"context"
 	"fmt"
 	"iter"
 	"maps"
@@ -109,6 +110,9 @@ func (w *world) take(out coordinator.Effects) {
 			w.got[r.To] = r.Response
 		}
 	}
+	for _, c := range out.Calls {
+		w.handle(c.To, c.Do(context.Background()))
+	}
 	for _, t := range out.Timers {
 		if t.At.IsZero() {
 			delete(w.timers, t.Key)
@@ -121,9 +125,17 @@ func (w *world) take(out coordinator.Effects) {
 // event hands over an event that nobody waits for.
 func (w *world) event(e any) {
 	w.t.Helper()
+	w.handle(0, e)
+}
+
+// handle hands over an event, and holds what the runtime relies on: only what says that
+// it writes makes records, and nothing does that nobody waits for.
+func (w *world) handle(to coordinator.Ticket, e any) {
+	w.t.Helper()
 	var out coordinator.Effects
-	w.shard.Handle(w.now, 0, e, &out)
-	if len(out.Records) > 0 {
+	writes := to != 0 && w.shard.Writes(e)
+	w.shard.Handle(w.now, to, e, &out)
+	if len(out.Records) > 0 && !writes {
 		w.t.Fatalf("%T makes %d records, which could not be refused", e, len(out.Records))
 	}
 	w.take(out)
@@ -132,14 +144,9 @@ func (w *world) event(e any) {
 // send sends an event and returns the ticket.
 func (w *world) send(e any) coordinator.Ticket {
 	w.ticket++
-	var out coordinator.Effects
-	writes := w.shard.Writes(e)
-	w.shard.Handle(w.now, w.ticket, e, &out)
-	if len(out.Records) > 0 && !writes {
-		w.t.Fatalf("%T makes %d records and does not say so", e, len(out.Records))
-	}
-	w.take(out)
-	return w.ticket
+	ticket := w.ticket
+	w.handle(ticket, e)
+	return ticket
 }
 
 // advance lets time pass; timers fire in order.
@@ -254,8 +261,11 @@ func (w *world) weighs() {
 	w.t.Helper()
 	total := 0
 	for id, g := range w.shard.groups {
-		n := g.classic.weight()
-		if c := g.consumer; c != nil {
+		n := 0
+		if c := g.classic(); c != nil {
+			n = c.count()
+		}
+		if c := g.consumer(); c != nil {
 			for _, m := range c.members {
 				n += metaWeight(m.id, m.meta) + partitionWeight*(m.assigned.count()+m.revoking.count())
 			}
@@ -277,14 +287,17 @@ func (w *world) weighs() {
 	given := 0
 	for _, list := range w.shard.pending {
 		for _, p := range list {
-			if _, there := w.shard.groups[p.group].classic.pending[p.id]; !there {
+			if _, there := w.shard.groups[p.group].classic().pending[p.id]; !there {
 				w.t.Fatalf("id %s of group %s is not outstanding", p.id, p.group)
 			}
 			given++
 		}
 	}
 	for _, g := range w.shard.groups {
-		for _, connection := range g.classic.pending {
+		if g.classic() == nil {
+			continue
+		}
+		for _, connection := range g.classic().pending {
 			if connection != 0 {
 				given--
 			}
@@ -319,17 +332,17 @@ func replicated(s *Shard) map[string]any {
 		if len(g.offsets) > 0 {
 			v["offsets"] = g.offsets
 		}
-		switch c := g.consumer; {
+		switch c := g.consumer(); {
 		case c != nil:
 			v["epoch"], v["hash"], v["static"], v["targetEpoch"], v["target"], v["regexes"], v["owners"] =
 				c.epoch, c.hash, c.static, c.targetEpoch, c.target, c.regexes, c.owners
 			for _, m := range c.list() {
 				v["member "+m.id] = []any{m.meta, m.epoch, m.previous, m.state, m.assigned, m.revoking}
 			}
-		case g.classic.recorded:
+		case g.classic().recorded:
 			v["recorded"] = true
-			if g.classic.state == stable || g.classic.state == empty {
-				v["classic"] = g.classic.record()
+			if g.classic().state == stable || g.classic().state == empty {
+				v["classic"] = g.classic().record()
 			}
 		}
 		if len(v) > 0 {
@@ -343,7 +356,7 @@ func replicated(s *Shard) map[string]any {
 // records in the live one.
 func between(live *Shard, states ...map[string]any) {
 	for id, g := range live.groups {
-		if c := &g.classic; g.consumer != nil || c.state == empty || c.state == stable {
+		if c := g.classic(); g.consumer() != nil || c.state == empty || c.state == stable {
 			continue
 		}
 		for _, s := range states {

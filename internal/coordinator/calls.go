@@ -1,0 +1,87 @@
+package coordinator
+
+import (
+	"context"
+	"time"
+)
+
+// caller has the calls of a shard's machine made: one after another, in the order in
+// which they were asked for, and at most Options.MaxCalls of all shards at a time. So a
+// shard never works for long on its own goroutine, and calls that take long hold up those
+// of their own shard at most.
+type caller struct {
+	queue []Call
+	busy  bool            // a call is being made, maybe of an earlier life
+	ctx   context.Context // of the machine's life; nil before its first call
+	stop  context.CancelFunc
+}
+
+// call queues a call.
+func (s *shard) call(c Call) {
+	s.calls.queue = append(s.calls.queue, c)
+	s.nextCall()
+}
+
+// nextCall makes the next call, on a goroutine that ends with it.
+func (s *shard) nextCall() {
+	q := &s.calls
+	if q.busy || len(q.queue) == 0 {
+		return
+	}
+	c := q.queue[0]
+	if q.queue = q.queue[1:]; len(q.queue) == 0 {
+		q.queue = nil
+	}
+	if q.ctx == nil {
+		q.ctx, q.stop = context.WithCancel(s.r.ctx)
+	}
+	q.busy = true
+	ctx, life := q.ctx, s.life
+	s.r.work.Go(func() {
+		var result any
+		select {
+		case s.r.slots <- struct{}{}:
+			result = c.Do(ctx)
+			<-s.r.slots
+		case <-ctx.Done():
+		}
+		s.post(func() {
+			s.calls.busy = false
+			if life == s.life {
+				s.called(c.To, result)
+			}
+			s.nextCall()
+		})
+	})
+}
+
+// called hands the result of a call to the machine, as an event of the request that waits
+// for it.
+func (s *shard) called(to Ticket, result any) {
+	done := s.tickets[to]
+	now := time.Now()
+	switch {
+	case to == 0:
+		s.notify(result)
+		return
+	case done == nil:
+		return // was answered meanwhile
+	case s.machine.Writes(result):
+		if err := s.refusal(now); err != nil {
+			delete(s.tickets, to)
+			s.refuse(request{done: done}, err)
+			return
+		}
+	}
+	s.machine.Handle(now, to, result, &s.effects)
+	s.settle()
+}
+
+// dropCalls forgets the calls of a life that ends.
+func (s *shard) dropCalls() {
+	q := &s.calls
+	if q.stop != nil {
+		q.stop()
+	}
+	q.queue, q.ctx, q.stop = nil, nil, nil
+}

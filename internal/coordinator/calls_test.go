@@ -1,0 +1,90 @@
+package coordinator
+
+import (
+	"testing"
+	"testing/synctest"
+	"time"
+)
+
+// gated runs a test with machines whose calls wait until the test closes the gate.
+func gated(t *testing.T, opt Options, test func(t *testing.T, rt *Runtime, log *fakeLog, gate chan struct{})) {
+	t.Helper()
+	synctest.Test(t, func(t *testing.T) {
+		gate := make(chan struct{})
+		opt.New = func(p int32) Machine {
+			m := newTally(p).(*tally)
+			m.gate = gate
+			return m
+		}
+		rt, log := NewRuntime(opt), &fakeLog{}
+		rt.Lead(0, 1, log)
+		rt.Lead(1, 1, &fakeLog{})
+		synctest.Wait()
+		test(t, rt, log, gate)
+		rt.Close()
+	})
+}
+
+// A call holds up nobody, and its result is an event of the request that waits.
+func TestACallHoldsUpNobody(t *testing.T) {
+	gated(t, Options{MaxCalls: 1}, func(t *testing.T, rt *Runtime, log *fakeLog, gate chan struct{}) {
+		a, b := submit(rt, "call a"), submit(rt, "call b")
+		a.want(t, "", nil)
+		submit(rt, "x").want(t, "1", nil)
+		submit(rt, "get").want(t, "has x", nil)
+		close(gate)
+		a.want(t, "called a", nil)
+		b.want(t, "called b", nil)
+		submit(rt, "get").want(t, "has x a b", nil)
+	})
+}
+
+// What is made at a time is bounded over all shards.
+func TestCallsOfAllShardsAreBounded(t *testing.T) {
+	gated(t, Options{MaxCalls: 1}, func(t *testing.T, rt *Runtime, log *fakeLog, gate chan struct{}) {
+		a := submit(rt, "call a")
+		a.want(t, "", nil)
+		if n := len(rt.slots); n != 1 || cap(rt.slots) != 1 {
+			t.Errorf("%d of %d slots", n, cap(rt.slots))
+		}
+		other := &result{}
+		rt.Submit(1, "call b", other.done)
+		other.want(t, "", nil)
+		close(gate)
+		a.want(t, "called a", nil)
+		other.want(t, "called b", nil)
+	})
+}
+
+// The result of a call is refused like any event that writes, and a call ends with its
+// machine.
+func TestACallMeetsALogThatRefuses(t *testing.T) {
+	gated(t, Options{}, func(t *testing.T, rt *Runtime, log *fakeLog, gate chan struct{}) {
+		a := submit(rt, "call a")
+		a.want(t, "", nil)
+		log.set(func(l *fakeLog) { l.shut = errFull })
+		close(gate)
+		a.want(t, "", ErrRefused)
+		log.set(func(l *fakeLog) { l.shut = nil })
+		submit(rt, "get").want(t, "has ", nil)
+	})
+	gated(t, Options{}, func(t *testing.T, rt *Runtime, log *fakeLog, gate chan struct{}) {
+		a, b := submit(rt, "call a"), submit(rt, "call b")
+		a.want(t, "", nil)
+		rt.Lead(0, 2, log)
+		a.want(t, "", ErrNotCoordinator)
+		b.want(t, "", ErrNotCoordinator)
+		c := submit(rt, "call c")
+		synctest.Wait()
+		time.Sleep(time.Second)
+		close(gate)
+		c.want(t, "called c", nil)
+		submit(rt, "get").want(t, "has c", nil)
+	})
+	gated(t, Options{}, func(t *testing.T, rt *Runtime, log *fakeLog, gate chan struct{}) {
+		a := submit(rt, "call a")
+		a.want(t, "", nil)
+		rt.Close()
+		a.want(t, "", ErrNotCoordinator)
+	})
+}

@@ -1,0 +1,90 @@
+package group
+
+import (
+	"github.com/twmb/franz-go/pkg/kmsg"
+
+	"github.com/chronik-io/chronik/internal/coordinator"
+	"github.com/chronik-io/chronik/internal/coordinator/group/format"
+)
+
+// What a classic group does as a kind, beyond its requests.
+
+func (c *classic) name() string         { return "classic" }
+func (c *classic) stateName() string    { return c.state.String() }
+func (c *classic) protocolName() string { return c.protocolType }
+func (c *classic) empty() bool          { return c.state == empty }
+func (c *classic) idle() bool           { return c.empty() && len(c.pending) == 0 }
+func (c *classic) blank() bool          { return !c.recorded && len(c.members) == 0 && len(c.pending) == 0 }
+
+// writes: heartbeats only put sessions off, and a SyncGroup records what the leader has
+// assigned.
+func (c *classic) writes(req kmsg.Request) bool {
+	switch req := req.(type) {
+	case *kmsg.HeartbeatRequest:
+		return false
+	case *kmsg.SyncGroupRequest:
+		return c.state == completing && c.leader == req.MemberID
+	}
+	return true
+}
+
+// subscriptions: members of a group of consumers whose subscriptions can't be read may
+// subscribe to anything.
+func (c *classic) subscriptions() (subscribes func(topic string) bool, known bool) {
+	if topics, readable := c.subscribed(); readable {
+		return in(topics), true
+	}
+	consumers := c.protocolType == consumerProtocol
+	return func(string) bool { return consumers }, consumers || c.state == empty
+}
+
+// keeps: what the members of an unfinished rebalance read is not known, nor what those
+// do that are no consumers.
+func (c *classic) keeps() func(topic string) bool {
+	switch {
+	case c.protocolType == "" || c.state == empty:
+		return func(string) bool { return false }
+	case c.state != stable || c.protocolType != consumerProtocol:
+		return func(string) bool { return true }
+	}
+	subscribes, _ := c.subscriptions()
+	return subscribes
+}
+
+func (c *classic) emptied() (ms int64, counts bool) {
+	return c.since, c.protocolType != "" && c.state == empty && c.since >= 0
+}
+
+func (c *classic) loaded(s *Shard, g *group) {
+	for _, m := range c.members {
+		s.expectHeartbeat(g, m)
+	}
+}
+
+func (c *classic) fire(s *Shard, g *group, key coordinator.TimerKey) {
+	switch key.Kind {
+	case timerJoin:
+		s.joinTimeout(g)
+	case timerSync:
+		s.syncTimeout(g)
+	case timerSession:
+		s.sessionTimeout(g, key.Part)
+	}
+}
+
+func (c *classic) topicsChanged(TopicsChanged) {}
+
+func (c *classic) drop(s *Shard, g *group) {
+	s.forgetPending(g)
+	if c.recorded {
+		s.emit(format.Key{Type: format.TypeClassicGroup, Group: g.id}, nil)
+	}
+}
+
+// in reports of strings whether they are in a set.
+func in(set map[string]struct{}) func(string) bool {
+	return func(e string) bool {
+		_, is := set[e]
+		return is
+	}
+}

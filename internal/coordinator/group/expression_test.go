@@ -1,0 +1,237 @@
+package group
+
+import (
+	"context"
+	"fmt"
+	"regexp/syntax"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/twmb/franz-go/pkg/kerr"
+	"github.com/twmb/franz-go/pkg/kmsg"
+
+	"github.com/chronik-io/chronik/internal/coordinator"
+)
+
+// An expression that asks for millions of instructions is refused before any is made.
+func TestALargeExpressionCostsNothing(t *testing.T) {
+	for _, expression := range []string{
+		"(" + strings.Repeat("x", 300) + "){1000}", "(" + strings.Repeat("x", 3000) + "){1000}", "(((a{1,10}){1,10}){1,10}){1,10}",
+		strings.Repeat("(ab?){900}", 20), "(x{2,}){900}y{900,}(a|b|c|d|e|f|g|h|i){800}", strings.Repeat(`[\pL\pN_-]`, 300),
+	} {
+		if used := allocated(func() {
+			if _, err := compile(expression); err == nil {
+				t.Errorf("%.40s is accepted", expression)
+			}
+		}); used > 8<<20 {
+			t.Errorf("%.40s: %d bytes were allocated", expression, used)
+		}
+	}
+}
+
+// What instructions counts is no less than what is made, so that a program is never larger
+// than its bound.
+func TestInstructionsAreNotUndercounted(t *testing.T) {
+	for _, expression := range []string{
+		"", "a", "abc", "a|b", "(a|bc|)", "a*", "a+?", "(a*)+", "x{5}", "x{0,5}", "x{3,}", "x{0,}", "(ab){2,7}", "((a{2,3}){4}|[a-z]{5}){3}", "^a$", `\bfoo\B`, ".*",
+		"(?i)abc", "(?s).", `[^a]`, `\pL+`, "a{0}", "(a|b|c){3}d", "abc|abd|acd", "(?:)", "(a?){20}", "(x{2,}){9}",
+	} {
+		parsed, err := syntax.Parse(expression, syntax.Perl)
+		if err != nil {
+			t.Fatal(err)
+		}
+		prog, err := syntax.Compile(parsed.Simplify())
+		if err != nil {
+			t.Fatal(err)
+		}
+		// A program has an instruction that fails and one that matches, and a repetition of
+		// nothing or without a bound a loop of one more.
+		if n := instructions(parsed); n+3 < len(prog.Inst) {
+			t.Errorf("%q: %d instructions, counted are %d", expression, len(prog.Inst), n)
+		}
+	}
+}
+
+// regexHeartbeat is the first heartbeat of a member that subscribes by an expression.
+func regexHeartbeat(member, expression string) *kmsg.ConsumerGroupHeartbeatRequest {
+	req := full(member)
+	req.SubscribedTopicNames, req.SubscribedTopicRegex = nil, &expression
+	return req
+}
+
+// calling hands a shard an event and returns the calls that it makes.
+func (w *world) calling(to coordinator.Ticket, e any) []coordinator.Call {
+	w.t.Helper()
+	var out coordinator.Effects
+	w.shard.Handle(w.now, to, e, &out)
+	calls := out.Calls
+	out.Calls = nil
+	w.take(out)
+	return calls
+}
+
+// A heartbeat with a new expression waits for a call and holds up nobody; one with an
+// expression that the group has does not.
+func TestAnExpressionIsMatchedByACall(t *testing.T) {
+	w := newWorld(t)
+	w.topic("orders-1", 1)
+	calls := w.calling(100, request(regexHeartbeat("a", "orders-.*")))
+	w.waits(100)
+	if len(calls) != 1 || calls[0].To != 100 || len(w.shard.groups) != 0 {
+		t.Fatalf("%d calls, %d groups", len(calls), len(w.shard.groups))
+	}
+	w.handle(100, calls[0].Do(context.Background()))
+	is(t, answer[*kmsg.ConsumerGroupHeartbeatResponse](w, 100).ErrorCode, nil)
+	if got := w.shard.groups["g"].consumer().regexes["orders-.*"].Topics; !slices.Equal(got, []string{"orders-1"}) {
+		t.Error(got)
+	}
+	if calls := w.calling(101, request(regexHeartbeat("b", "orders-.*"))); len(calls) != 0 {
+		t.Error("what is known is matched again")
+	}
+	w.replays()
+}
+
+// Topics that come while an expression is being matched are not missed.
+func TestTopicsThatComeDuringAMatchAreNotMissed(t *testing.T) {
+	w := newWorld(t)
+	w.topic("orders-1", 1)
+	calls := w.calling(100, request(regexHeartbeat("a", "orders-.*")))
+	result := calls[0].Do(context.Background())
+	w.topic("orders-2", 1)
+	again := w.calling(100, result)
+	w.waits(100)
+	w.handle(100, again[0].Do(context.Background()))
+	if got := w.shard.groups["g"].consumer().regexes["orders-.*"].Topics; !slices.Equal(got, []string{"orders-1", "orders-2"}) {
+		t.Error(got)
+	}
+	is(t, answer[*kmsg.ConsumerGroupHeartbeatResponse](w, 100).ErrorCode, nil)
+}
+
+// fire fires a timer that is set, and returns the calls that it makes.
+func (w *world) fire(kind uint8) []coordinator.Call {
+	w.t.Helper()
+	key := coordinator.TimerKey{Kind: kind}
+	if _, set := w.timers[key]; !set {
+		w.t.Fatalf("timer %d is not set", kind)
+	}
+	delete(w.timers, key)
+	var out coordinator.Effects
+	w.shard.Fire(w.now, key, &out)
+	calls := out.Calls
+	out.Calls = nil
+	w.take(out)
+	return calls
+}
+
+// A result that is older than what a heartbeat has brought since is not taken, and what
+// changed while one was on its way is matched after it.
+func TestMatchesThatAreOvertakenAreNotTaken(t *testing.T) {
+	w := newWorld(t)
+	w.topic("orders-1", 1)
+	is(t, w.consumerBeat(regexHeartbeat("a", "orders-.*")).ErrorCode, nil)
+	change := func(name string, partitions int32) {
+		w.topics.version++
+		if w.topics.list[name] = partitions; partitions == 0 {
+			delete(w.topics.list, name)
+		}
+		w.event(TopicsChanged{Topics: w.topics.clone(), Changed: []string{name}})
+	}
+	change("orders-2", 1)
+	first := w.fire(timerTopics)
+	change("orders-2", 0)
+	change("orders-3", 1)
+	if calls := w.fire(timerTopics); len(calls) != 0 {
+		t.Fatal("two calls at a time")
+	}
+	leave := kmsg.NewPtrConsumerGroupHeartbeatRequest()
+	leave.Group, leave.MemberID, leave.MemberEpoch, leave.Version = "g", "a", -1, 1
+	is(t, w.consumerBeat(leave).ErrorCode, nil)
+	is(t, w.consumerBeat(regexHeartbeat("b", "orders-.*")).ErrorCode, nil) // knows of orders-3, and of no orders-2
+	w.event(first[0].Do(context.Background()))
+	second := w.fire(timerTopics)
+	if got := w.shard.groups["g"].consumer().regexes["orders-.*"].Topics; !slices.Equal(got, []string{"orders-1", "orders-3"}) {
+		t.Error(got)
+	}
+	if len(second) != 1 {
+		t.Fatalf("%d calls for what has changed since", len(second))
+	}
+	change("orders-4", 1)
+	w.event(second[0].Do(context.Background()))
+	w.advance(0)
+	if got := w.shard.groups["g"].consumer().regexes["orders-.*"].Topics; !slices.Equal(got, []string{"orders-1", "orders-3", "orders-4"}) {
+		t.Error(got)
+	}
+	w.replays()
+}
+
+// What a change of topics has recorded at once is bounded.
+func TestMatchesAreRecordedBitByBit(t *testing.T) {
+	w := newWorld(t)
+	const topics, groups = 2000, 30
+	for i := range topics {
+		w.topics.list[fmt.Sprintf("%0100d", i)] = 1
+	}
+	w.topics.version++
+	w.event(TopicsChanged{Topics: w.topics.clone(), All: true})
+	for i := range groups {
+		req := regexHeartbeat("a", ".*")
+		req.Group = fmt.Sprint("g", i)
+		is(t, w.consumerBeat(req).ErrorCode, nil)
+	}
+	w.topics.version++
+	w.topics.list["new"] = 1
+	w.event(TopicsChanged{Topics: w.topics.clone(), Changed: []string{"new"}})
+	w.event(w.fire(timerTopics)[0].Do(context.Background()))
+	rounds := 0
+	for ; w.shard.rematched != nil; rounds++ {
+		before := len(w.log)
+		w.fire(timerTopics)
+		size := 0
+		for _, r := range w.log[before:] {
+			size += r.Size()
+		}
+		if size > 2<<20 {
+			t.Fatalf("%d bytes at once", size)
+		}
+	}
+	for i := range groups {
+		if got := len(w.shard.groups[fmt.Sprint("g", i)].consumer().regexes[".*"].Topics); got != topics+1 {
+			t.Errorf("group %d: %d topics", i, got)
+		}
+	}
+	if rounds < 5 {
+		t.Errorf("%d rounds", rounds)
+	}
+	w.weighs()
+}
+
+// Expressions of which a log has no matches are matched after the load.
+func TestExpressionsWithoutMatchesAreResolvedAfterALoad(t *testing.T) {
+	w := newWorld(t)
+	w.topic("orders-1", 1)
+	is(t, w.consumerBeat(regexHeartbeat("a", "orders-.*")).ErrorCode, nil)
+	w.log = slices.DeleteFunc(w.log, func(r coordinator.Record) bool { return strings.Contains(string(r.Key), "orders-.*") })
+	w.start()
+	w.advance(time.Second)
+	if got := w.shard.groups["g"].consumer().regexes["orders-.*"].Topics; !slices.Equal(got, []string{"orders-1"}) {
+		t.Error(got)
+	}
+}
+
+// An expression that is none is refused with its fault, by the call.
+func TestAnExpressionThatIsNoneIsRefused(t *testing.T) {
+	w := newWorld(t)
+	w.topic("t", 1)
+	for expression, says := range map[string]string{"(": "missing closing )", "(x{1000}){1000}": "invalid repeat count", "(" + strings.Repeat("x", 3000) + "){1000}": "too large"} {
+		resp := w.consumerBeat(regexHeartbeat("a", expression))
+		is(t, resp.ErrorCode, kerr.InvalidRegularExpression)
+		if !strings.Contains(*resp.ErrorMessage, says) {
+			t.Error(*resp.ErrorMessage)
+		}
+	}
+	if len(w.shard.groups) != 0 || len(w.log) != 0 {
+		t.Errorf("%d groups, %d records", len(w.shard.groups), len(w.log))
+	}
+}

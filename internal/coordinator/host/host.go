@@ -1,0 +1,211 @@
+package host
+
+import (
+	"context"
+	"sync"
+	"sync/atomic"
+
+	"go.uber.org/zap"
+
+	"github.com/chronik-io/chronik/internal/controller"
+	"github.com/chronik-io/chronik/internal/coordinator"
+	"github.com/chronik-io/chronik/internal/coordinator/replicalog"
+	"github.com/chronik-io/chronik/internal/metadata"
+	"github.com/chronik-io/chronik/internal/replica"
+	"github.com/chronik-io/chronik/internal/topicconf"
+)
+
+// Options are what a Host works with.
+type Options struct {
+	Self       int32
+	Replicas   *replica.Manager
+	Controller *controller.Controller
+	Configs    *topicconf.Registry
+	// Static are the broker's configs as the configuration sets them, by name.
+	Static map[string]string
+	Logger *zap.Logger
+}
+
+// Definition is an internal topic and the machines that its records are the state of.
+type Definition struct {
+	// Topic is its name. It is created with Partitions, which stay as they are, since keys
+	// are bound to them by their number, and with ReplicationFactor replicas or as many as
+	// there are brokers.
+	Topic             string
+	Partitions        int32
+	ReplicationFactor int16
+	SegmentBytes      int32
+	// New makes an empty machine for a partition.
+	New func(partition int32) coordinator.Machine
+	// Hello makes the event that a machine is handed after it is loaded; Changed the one
+	// for a change of metadata, nil where it concerns no machine. Either may be nil.
+	Hello   func(img *metadata.Image) any
+	Changed func(next *metadata.Image, d *metadata.Delta) any
+}
+
+// Host runs the coordinators of one Definition. Its methods may be called concurrently,
+// and only Close blocks.
+type Host struct {
+	opt Options
+	def Definition
+	rt  *coordinator.Runtime
+	// image is what the shards know, or are about to hear.
+	image  atomic.Pointer[metadata.Image]
+	minISR atomic.Int32
+
+	assuming sync.Mutex // a shard's role is that of its partition at this moment
+
+	ctx  context.Context // ends the creation of the topic at Close
+	stop context.CancelFunc
+	work sync.WaitGroup
+
+	mu       sync.Mutex
+	closed   bool
+	creating bool
+}
+
+// New returns a host that coordinates nothing; Apply brings partitions.
+func New(opt Options, def Definition) *Host {
+	h := &Host{opt: opt, def: def}
+	h.image.Store(metadata.Empty())
+	h.minISR.Store(1)
+	h.ctx, h.stop = context.WithCancel(context.Background())
+	rt := coordinator.Options{New: def.New, Logger: opt.Logger}
+	if def.Hello != nil {
+		rt.Hello = func(int32) any { return def.Hello(h.image.Load()) }
+	}
+	h.rt = coordinator.NewRuntime(rt)
+	opt.Replicas.Watch(h.arrived)
+	return h
+}
+
+// Apply is a metadata.Subscriber, to be told after the partitions. It never fails: a
+// partition that can't be had has no shard, and its keys have no coordinator.
+func (h *Host) Apply(_ context.Context, _, next *metadata.Image, d *metadata.Delta) error {
+	// Before anything is told: a shard that finishes loading meanwhile asks for it.
+	h.image.Store(next)
+	h.follow(next, d)
+	if t := next.Topic(h.def.Topic); t != nil && len(d.BrokerConfigs) > 0 {
+		h.configure(next, t)
+	}
+	if h.def.Changed != nil {
+		if e := h.def.Changed(next, d); e != nil {
+			h.rt.Broadcast(e)
+		}
+	}
+	return nil
+}
+
+// follow gives shards the roles that a change of the topic's partitions gives them.
+func (h *Host) follow(next *metadata.Image, d *metadata.Delta) {
+	h.assuming.Lock()
+	defer h.assuming.Unlock()
+	for _, t := range d.Deleted {
+		if t.Name == h.def.Topic {
+			for i := range t.Partitions.All() {
+				h.rt.Remove(i)
+			}
+		}
+	}
+	for _, t := range d.Created {
+		if t.Name == h.def.Topic {
+			h.configure(next, t)
+			for i := range t.Partitions.All() {
+				h.assume(t, i)
+			}
+		}
+	}
+	for _, change := range d.Changed {
+		if t := change.Next; t.Name == h.def.Topic {
+			h.configure(next, t)
+			for _, i := range change.Partitions {
+				h.assume(t, i)
+			}
+		}
+	}
+}
+
+// arrived gives a shard its role when the log of its partition has been created. If the
+// topic is not the one that Apply knows, Apply will do it.
+func (h *Host) arrived(t *metadata.Topic, index int32) {
+	h.assuming.Lock()
+	defer h.assuming.Unlock()
+	if now := h.image.Load().Topic(h.def.Topic); now != nil && now.ID == t.ID {
+		h.assume(now, index)
+	}
+}
+
+// assume gives a shard the role that its partition has. The partition's own word
+// counts, not the metadata's: after an unclean stop it does not lead in the epoch
+// that it had. The caller holds assuming.
+func (h *Host) assume(t *metadata.Topic, index int32) {
+	part, err := h.opt.Replicas.Partition(t.ID, index)
+	if err != nil {
+		h.rt.Resign(index, t.Partitions.At(index).LeaderEpoch)
+		return
+	}
+	leader, epoch := part.Leader()
+	if leader != h.opt.Self {
+		h.rt.Resign(index, epoch)
+		return
+	}
+	h.rt.Lead(index, epoch, replicalog.New(part, h.opt.Replicas.Purgatory(), h.minISR.Load))
+}
+
+// configure notes what appends need of the topic's configs.
+func (h *Host) configure(img *metadata.Image, t *metadata.Topic) {
+	conf, err := h.opt.Configs.ResolveTopic(topicconf.Layers{Topic: t.Configs, Broker: img.BrokerConfig(h.opt.Self),
+		All: img.BrokerConfig(metadata.DefaultBroker), Static: h.opt.Static})
+	if err != nil {
+		h.opt.Logger.Error("configuration of a topic can't be used", zap.String("topic", t.Name), zap.Error(err))
+		return
+	}
+	h.minISR.Store(conf.MinInSyncReplicas)
+}
+
+// Image is the metadata that the shards know, or are about to hear.
+func (h *Host) Image() *metadata.Image { return h.image.Load() }
+
+// Partition is the partition of the topic that a key belongs to; false where there is
+// no such topic yet.
+func (h *Host) Partition(key string) (int32, bool) {
+	t := h.image.Load().Topic(h.def.Topic)
+	if t == nil {
+		return 0, false
+	}
+	return coordinator.PartitionFor(key, t.Partitions.Len()), true
+}
+
+// Submit hands an event about a key to its shard; see coordinator.Runtime.Submit.
+func (h *Host) Submit(key string, event any, done func(response any, err error)) {
+	p, ok := h.Partition(key)
+	if !ok {
+		done(nil, coordinator.ErrNotCoordinator)
+		return
+	}
+	h.rt.Submit(p, event, done)
+}
+
+// SubmitTo hands an event to the shard of a partition.
+func (h *Host) SubmitTo(partition int32, event any, done func(response any, err error)) {
+	h.rt.Submit(partition, event, done)
+}
+
+// Broadcast hands an event to every shard that is loaded.
+func (h *Host) Broadcast(event any) { h.rt.Broadcast(event) }
+
+// Partitions are those that this broker coordinates or has coordinated, in no order.
+func (h *Host) Partitions() []int32 { return h.rt.Partitions() }
+
+// Stats are the shards' figures.
+func (h *Host) Stats() []coordinator.Stats { return h.rt.Stats() }
+
+// Close answers everything that waits with coordinator.ErrNotCoordinator, and ends.
+func (h *Host) Close() {
+	h.mu.Lock()
+	h.closed = true
+	h.mu.Unlock()
+	h.stop()
+	h.rt.Close()
+	h.work.Wait()
+}
