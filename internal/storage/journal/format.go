@@ -152,25 +152,18 @@ func (f *Frame) Encode(b []byte) []byte {
 	return append(b, f.Payload...)
 }
 
-// parseFrame decodes the frame at the start of b. ok is false where b does not
+// parseFrame decodes the frame at the start of b. ok is false if b does not
 // begin with a whole valid frame of this file's life (its salt). Payload
 // aliases b.
-func parseFrame(b []byte, salt uint64) (f Frame, size int, ok bool) {
+func parseFrame(b []byte, salt uint64) (f Frame, ok bool) {
 	le := binary.LittleEndian
-	if len(b) < frameHeader || le.Uint32(b) != frameMagic || le.Uint64(b[16:]) != salt {
-		return f, 0, false
-	}
-	n := int64(le.Uint32(b[8:]))
-	if int64(len(b)) < frameHeader+n {
-		return f, 0, false
-	}
-	size = frameHeader + int(n)
-	if le.Uint32(b[4:]) != crc32.Checksum(b[8:size], castagnoli) {
-		return f, 0, false
+	size, ok := frameLen(b)
+	if !ok || int64(len(b)) < size || le.Uint64(b[16:]) != salt || le.Uint32(b[4:]) != crc32.Checksum(b[8:size], castagnoli) {
+		return f, false
 	}
 	f = frameFields(b)
 	f.Payload = b[frameHeader:size:size]
-	return f, size, true
+	return f, true
 }
 
 // frameFields decodes the header of a frame, whatever its checksum.

@@ -15,15 +15,6 @@ func crcMatches(frame []byte) bool {
 	return binary.LittleEndian.Uint32(frame[4:]) == crc32.Checksum(frame[8:], castagnoli)
 }
 
-// openFuzzed reads all of file 7, if it can be opened.
-func openFuzzed(r *reader) error {
-	if r.open(7) != nil {
-		return nil
-	}
-	defer r.close()
-	return r.fill(1 << 40)
-}
-
 // frameIn says whether the file's bytes hold the frame, checksum included.
 func frameIn(file []byte, f *Frame) bool {
 	for at := dataStart; at+frameHeader <= len(file); at += 8 {

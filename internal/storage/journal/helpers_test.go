@@ -206,7 +206,7 @@ func entry(s *Stream, at int64, size int, p *durability.Profile, o Owner) *Entry
 // lsns scans and returns what the chain holds, checked to be dense.
 func frames(fsys vfs.FS, from Position) ([]Frame, Extent, error) {
 	var all []Frame
-	ext, err := scan(reader{fs: fsys, dir: testDir, id: testID}, from, func(f Frame) error {
+	ext, err := scan(&reader{fs: fsys, dir: testDir, id: testID}, from, func(f Frame) error {
 		f.Payload = append([]byte(nil), f.Payload...)
 		if n := len(all); n > 0 && all[n-1].LSN+1 != f.LSN {
 			return fmt.Errorf("LSN %d follows %d", f.LSN, all[n-1].LSN)

@@ -1,12 +1,9 @@
 package journal
 
 import (
-	"encoding/binary"
 	"errors"
 	"fmt"
-	"io"
 	"io/fs"
-	"sort"
 
 	"github.com/chronik-io/chronik/internal/vfs"
 )
@@ -30,135 +27,39 @@ type Extent struct {
 //
 // A flipped bit in the very last synced group cannot be told from a torn write.
 func (j *Journal) Scan(from Position, fn func(Frame) error) (Extent, error) {
-	return scan(reader{fs: j.opt.FS, dir: j.opt.Dir, id: j.opt.ID, broken: j.opt.Broken}, from, fn)
+	return scan(j.reader(), from, fn)
 }
 
-// Read calls fn for the frames from a position through an LSN that owners have
-// been told of. Unlike Scan it may run while the journal is written to.
-func (j *Journal) Read(from Position, through LSN, fn func(Frame) error) error {
-	seqs, err := sequences(j.opt.FS, j.opt.Dir, from.File)
-	if err != nil {
-		return err
-	}
-	r := reader{fs: j.opt.FS, dir: j.opt.Dir, id: j.opt.ID}
-	var c chain
-	for _, seq := range seqs {
-		if c.began && c.next > through {
-			break
-		}
-		err := r.open(seq)
-		if c.began && errors.Is(err, fs.ErrNotExist) {
-			continue // a spare one that got another name
-		}
-		if err != nil {
-			return err
-		}
-		var takes bool
-		if takes, err = c.takes(&r, from); takes {
-			err = r.follow(&c.next, func(f Frame) error {
-				if f.LSN > through {
-					return nil
-				}
-				return fn(f)
-			})
-		}
-		r.close()
-		if err != nil {
-			return err
-		}
-	}
-	if !c.began || c.next <= through {
-		return fmt.Errorf("%w: frames from LSN %d to %d are not to be read", ErrDamaged, max(c.next, from.LSN), through)
-	}
-	return nil
+// ScanDir is Scan of a journal that is not open.
+func ScanDir(fsys vfs.FS, dir string, id [16]byte, from Position, fn func(Frame) error) (Extent, error) {
+	return scan(&reader{fs: fsys, dir: dir, id: id}, from, fn)
 }
 
-// chain is the sequence of files that hold the frames of one history.
-type chain struct {
-	next  LSN // the LSN that must come next
-	began bool
-	ended bool
+func (j *Journal) reader() *reader {
+	return &reader{fs: j.opt.FS, dir: j.opt.Dir, id: j.opt.ID, broken: j.opt.Broken}
 }
 
-// takes says whether the file that r has open belongs to the chain, which must
-// begin with the file of from. A file without a header was named and never put to
-// use, or its header and all its frames were lost with the power: neither breaks
-// the chain, for a file that goes on with the expected LSN is only begun when
-// everything before it is synced.
-func (c *chain) takes(r *reader, from Position) (bool, error) {
-	switch {
-	case c.ended:
-		return false, nil
-	case c.began:
-		c.ended = r.valid && r.h.first != c.next
-		return r.valid && !c.ended, nil
-	case r.name != fileName(from.File):
-		return false, missing(r.dir, from)
-	case !r.valid:
-		return false, &Damage{Kind: NoHeader, File: r.name, LSN: from.LSN, text: fmt.Sprintf("%s in %s has no valid header", r.name, r.dir)}
-	case r.h.first > from.LSN:
-		return false, &Damage{Kind: BeginsLate, File: r.name, LSN: from.LSN, Proof: r.h.first,
-			text: fmt.Sprintf("%s in %s begins at LSN %d, %d is needed", r.name, r.dir, r.h.first, from.LSN)}
+func scan(r *reader, from Position, fn func(Frame) error) (Extent, error) {
+	ext, c := Extent{Next: from.LSN, Above: from.LSN}, chain{from: from}
+	err := r.each(from.File, func() (bool, error) { return true, r.scan(&c, &ext, fn) })
+	if err == nil && !c.began && from.File > 0 {
+		err = c.missing(r)
 	}
-	c.began, c.next = true, r.h.first
-	return true, nil
+	return ext, err
 }
 
-// Untouched says whether the file at a position was never written to but for
-// its header, as a clean stop leaves it. LSN 0 stands for any.
-func (j *Journal) Untouched(at Position) (bool, error) {
-	return IsUntouched(j.opt.FS, j.opt.Dir, j.opt.ID, at)
-}
-
-// IsUntouched is Untouched of a journal that nobody has open.
-func IsUntouched(fsys vfs.FS, dir string, id [16]byte, at Position) (bool, error) {
-	r := reader{fs: fsys, dir: dir, id: id}
-	if err := r.open(at.File); err != nil {
-		return false, err
-	}
-	defer r.close()
-	_, _, ok, err := r.frame(dataStart)
-	return r.valid && (r.h.first == at.LSN || at.LSN == 0) && !ok, err
-}
-
-func scan(r reader, from Position, fn func(Frame) error) (Extent, error) {
-	seqs, err := sequences(r.fs, r.dir, from.File)
-	if err != nil {
-		return Extent{}, err
-	}
-	ext := Extent{Next: from.LSN, Above: from.LSN}
-	if from.File == 0 && len(seqs) == 0 {
-		return ext, nil
-	}
-	if len(seqs) == 0 {
-		return ext, missing(r.dir, from)
-	}
-	var c chain
-	for _, seq := range seqs {
-		if err := r.open(seq); err != nil {
-			return ext, err
-		}
-		err := r.scan(&c, from, &ext, fn)
-		r.close()
-		if err != nil {
-			return ext, err
-		}
-	}
-	return ext, nil
-}
-
-// scan reads one file: what of it belongs to the chain, and what else it tells.
-func (r *reader) scan(c *chain, from Position, ext *Extent, fn func(Frame) error) error {
-	takes, err := c.takes(r, from)
+// scan reads one file: what of it belongs to the chain, and what else it proves.
+func (r *reader) scan(c *chain, ext *Extent, fn func(Frame) error) error {
+	takes, err := c.takes(r)
 	if takes {
-		ext.Files = append(ext.Files, r.name)
+		ext.Files = append(ext.Files, r.Name)
 		err = r.follow(&c.next, fn)
 	}
 	if err != nil {
 		return err
 	}
-	ext.Next, ext.Above = c.next, max(ext.Above, c.next)
-	if !r.valid {
+	ext.Next, ext.Above = c.next, max(ext.Above, c.next, r.First)
+	if !r.Valid {
 		// Its header may have been there once: a datasync that covered a frame of the
 		// file covered that too. Frames of a life before are all below what is needed.
 		if err := r.assume(); err != nil {
@@ -167,157 +68,75 @@ func (r *reader) scan(c *chain, from Position, ext *Extent, fn func(Frame) error
 		if f, _, ok, err := r.frame(dataStart); err != nil || !ok || f.LSN < c.next {
 			return err
 		}
-		return r.behind(c.next, &ext.Above)
 	}
-	ext.Above = max(ext.Above, r.h.first)
 	return r.behind(c.next, &ext.Above)
 }
 
-// assume takes a file without a header to be of the life of its first frame.
-func (r *reader) assume() error {
-	if err := r.fill(dataStart + frameHeader); err != nil || len(r.buf) < dataStart+frameHeader {
-		return err
-	}
-	r.h = header{salt: binary.LittleEndian.Uint64(r.buf[dataStart+16:])}
-	return nil
-}
-
-// sequences returns the sequences of the files from first on, ascending.
-func sequences(fsys vfs.FS, dir string, first uint64) ([]uint64, error) {
-	infos, err := fsys.List(dir)
-	if err != nil {
-		return nil, fmt.Errorf("read journal: %w", err)
-	}
-	var seqs []uint64
-	for _, in := range infos {
-		if seq, ok := parseName(in.Name); ok && seq >= first {
-			seqs = append(seqs, seq)
+// Read calls fn for the frames from a position through an LSN of which owners have been
+// notified. Unlike Scan it may run while the journal is written to.
+func (j *Journal) Read(from Position, through LSN, fn func(Frame) error) error {
+	r, c := j.reader(), chain{from: from}
+	err := r.each(from.File, func() (bool, error) {
+		takes, err := c.takes(r)
+		if takes {
+			err = r.follow(&c.next, func(f Frame) error {
+				if f.LSN > through {
+					return nil
+				}
+				return fn(f)
+			})
 		}
+		return c.next <= through, err
+	})
+	if err == nil && (!c.began || c.next <= through) {
+		err = fmt.Errorf("%w: frames from LSN %d to %d are not to be read", ErrDamaged, max(c.next, from.LSN), through)
 	}
-	sort.Slice(seqs, func(i, k int) bool { return seqs[i] < seqs[k] })
-	return seqs, nil
+	return err
 }
 
-// reader reads one file at a time into a growing buffer, so that a file of
-// which only the beginning is used costs only that.
-type reader struct {
-	fs    vfs.FS
-	dir   string
-	id    [16]byte
-	f     vfs.File
-	name  string
-	h     header
-	valid bool // has a header of this journal and of its own name
-	size  int64
-	buf   []byte // the file's first bytes
-	pos   int64  // where the chain stopped
-
-	broken Broken
+// chain is the sequence of files that hold the frames of one history.
+type chain struct {
+	from  Position
+	next  LSN // the LSN that must come next
+	began bool
+	ended bool
 }
 
-const readStep = 1 << 20
-
-func (r *reader) open(seq uint64) error {
-	if err := r.begin(seq); err != nil {
-		return err
+// takes reports whether the file that r has open belongs to the chain, which must
+// begin with the file of c.from. A file without a header was named and never put to
+// use, or its header and all its frames were lost with the power: neither breaks
+// the chain, for a file that goes on with the expected LSN is only begun when
+// everything before it is synced.
+func (c *chain) takes(r *reader) (bool, error) {
+	switch {
+	case c.ended:
+		return false, nil
+	case c.began:
+		c.ended = r.Valid && r.First != c.next
+		return r.Valid && !c.ended, nil
+	case r.Seq != c.from.File:
+		return false, c.missing(r)
+	case !r.Valid:
+		return false, &Damage{Kind: NoHeader, File: r.Name, LSN: c.from.LSN, text: fmt.Sprintf("%s in %s has no valid header", r.Name, r.dir)}
+	case r.First > c.from.LSN:
+		return false, &Damage{Kind: BeginsLate, File: r.Name, LSN: c.from.LSN, Proof: r.First,
+			text: fmt.Sprintf("%s in %s begins at LSN %d, %d is needed", r.Name, r.dir, r.First, c.from.LSN)}
 	}
-	for _, at := range []int{0, secondHeader} {
-		if len(r.buf) < at+headerLen {
-			continue
-		}
-		h, ok, err := decodeHeader(r.buf[at:])
-		if err != nil {
-			r.close()
-			return fmt.Errorf("%s/%s: %w", r.dir, r.name, err)
-		}
-		if ok && h.seq == seq {
-			if h.id != r.id {
-				r.close()
-				return &Damage{Kind: Foreign, File: r.name, text: fmt.Sprintf("%s/%s belongs to journal %x, not to %x", r.dir, r.name, h.id, r.id)}
-			}
-			r.h, r.valid = h, true
-			return nil
-		}
-	}
-	return nil
+	c.began, c.next = true, r.First
+	return true, nil
 }
 
-// begin opens a file and reads what stands before the frames.
-func (r *reader) begin(seq uint64) error {
-	r.name = fileName(seq)
-	f, err := r.fs.Open(r.dir + "/" + r.name)
-	if err != nil {
-		return fmt.Errorf("read journal: %w", err)
-	}
-	r.f, r.buf, r.valid, r.pos = f, r.buf[:0], false, dataStart
-	if r.size, err = f.Size(); err != nil {
-		r.close()
-		return fmt.Errorf("read journal: %w", err)
-	}
-	if err := r.fill(dataStart); err != nil {
-		r.close()
-		return err
-	}
-	return nil
-}
-
-func (r *reader) close() { _ = r.f.Close() }
-
-// fill reads until the buffer holds the file's first n bytes, or all of it.
-func (r *reader) fill(n int64) error {
-	n = min(n, r.size)
-	for int64(len(r.buf)) < n {
-		at := len(r.buf)
-		end := min(max(n, int64(at)+readStep), r.size)
-		if int64(cap(r.buf)) < end {
-			grown := make([]byte, at, min(max(2*end, readStep), max(r.size, end)))
-			copy(grown, r.buf)
-			r.buf = grown
-		}
-		r.buf = r.buf[:end]
-		if _, err := r.f.ReadAt(r.buf[at:], int64(at)); err != nil && !errors.Is(err, io.EOF) {
-			return fmt.Errorf("read journal: %w", err)
-		}
-	}
-	return nil
-}
-
-// frame decodes the frame at pos, if there is a valid one.
-func (r *reader) frame(pos int64) (Frame, int64, bool, error) {
-	if err := r.fill(pos + frameHeader); err != nil {
-		return Frame{}, 0, false, err
-	}
-	if pos+frameHeader > int64(len(r.buf)) {
-		return Frame{}, 0, false, nil
-	}
-	n, ok := frameLen(r.buf[pos:])
-	if !ok || pos+n > r.size {
-		return Frame{}, 0, false, nil
-	}
-	if err := r.fill(pos + n); err != nil {
-		return Frame{}, 0, false, err
-	}
-	f, size, ok := parseFrame(r.buf[pos:], r.h.salt)
-	return f, int64(size), ok, nil
-}
-
-// after is the position that follows a frame.
-func after(pos, size int64, f *Frame) int64 {
-	if f.last {
-		return align(pos+size, block)
-	}
-	return align(pos+size, 8)
+func (c *chain) missing(r *reader) error {
+	name := fileName(c.from.File)
+	return &Damage{Kind: MissingFile, File: name, LSN: c.from.LSN, text: fmt.Sprintf("%s is needed and missing in %s", name, r.dir)}
 }
 
 // follow reads frames from the file's beginning while they are valid and dense.
 func (r *reader) follow(expect *LSN, fn func(Frame) error) error {
 	for {
 		f, size, ok, err := r.frame(r.pos)
-		if err != nil {
+		if err != nil || !ok || f.LSN != *expect {
 			return err
-		}
-		if !ok || f.LSN != *expect {
-			return nil
 		}
 		if fn != nil {
 			if err := fn(f); err != nil {
@@ -329,11 +148,11 @@ func (r *reader) follow(expect *LSN, fn func(Frame) error) error {
 	}
 }
 
-// behind looks at everything that follows where the chain ended: a valid frame
+// behind checks everything that follows where the chain ended: a valid frame
 // there that knew end to be synced proves damage. A write begins with a frame
 // at the start of a block; its other frames follow.
 func (r *reader) behind(end LSN, above *LSN) error {
-	for at := align(r.pos, block); at < r.size; at += block {
+	for at := align(r.pos, block); at < r.Size; at += block {
 		for pos := at; ; {
 			f, size, ok, err := r.frame(pos)
 			if err != nil {
@@ -344,8 +163,8 @@ func (r *reader) behind(end LSN, above *LSN) error {
 			}
 			*above = max(*above, f.LSN+1)
 			if f.DurableThrough >= end && f.LSN >= end && !r.broken.has(Unalarmed) {
-				return &Damage{Kind: InvalidFrame, File: r.name, Pos: r.pos, LSN: end, Proof: f.LSN,
-					text: fmt.Sprintf("LSN %d is invalid at position %d of %s/%s, but LSN %d knew it to be synced", end, r.pos, r.dir, r.name, f.LSN)}
+				return &Damage{Kind: InvalidFrame, File: r.Name, Pos: r.pos, LSN: end, Proof: f.LSN,
+					text: fmt.Sprintf("LSN %d is invalid at position %d of %s/%s, but LSN %d knew it to be synced", end, r.pos, r.dir, r.Name, f.LSN)}
 			}
 			if f.last {
 				break
@@ -356,30 +175,34 @@ func (r *reader) behind(end LSN, above *LSN) error {
 	return nil
 }
 
-// Empty says whether no file holds a frame, of any life. A file whose header
-// did not reach the disk is one of a first start that did not get further.
-func (j *Journal) Empty() (bool, error) {
-	seqs, err := sequences(j.opt.FS, j.opt.Dir, 0)
-	if err != nil {
+// Untouched reports whether the file at a position was never written to but for
+// its header, as a clean stop leaves it. LSN 0 stands for any.
+func (j *Journal) Untouched(at Position) (bool, error) {
+	return IsUntouched(j.opt.FS, j.opt.Dir, j.opt.ID, at)
+}
+
+// IsUntouched is Untouched of a journal that is not open.
+func IsUntouched(fsys vfs.FS, dir string, id [16]byte, at Position) (bool, error) {
+	r := reader{fs: fsys, dir: dir, id: id}
+	if err := r.open(at.File); err != nil {
 		return false, err
 	}
-	r := reader{fs: j.opt.FS, dir: j.opt.Dir, id: j.opt.ID}
-	for _, seq := range seqs {
-		if err := r.open(seq); err != nil {
-			return false, err
-		}
-		err := r.fill(dataStart + frameHeader)
-		r.close()
-		if err != nil {
-			return false, err
-		}
-		if len(r.buf) > dataStart {
-			if _, ok := frameLen(r.buf[dataStart:]); ok {
-				return false, nil
-			}
-		}
-	}
-	return true, nil
+	defer r.close()
+	_, _, ok, err := r.frame(dataStart)
+	return r.Valid && (r.First == at.LSN || at.LSN == 0) && !ok, err
+}
+
+// Empty reports whether no file holds a frame, of any life. A file whose header
+// did not reach the disk is one of a first start that did not get further.
+func (j *Journal) Empty() (bool, error) {
+	r, empty := j.reader(), true
+	err := r.each(0, func() (bool, error) {
+		b, err := r.fill(dataStart, frameHeader)
+		_, some := frameLen(b)
+		empty = !some
+		return empty, err
+	})
+	return empty, err
 }
 
 // SyncFiles makes what was read from files durable: after the end of a process
@@ -401,7 +224,7 @@ func (j *Journal) SyncFiles(names []string) error {
 	return nil
 }
 
-// Exists says whether a directory holds any journal file; a missing directory
+// Exists reports whether a directory holds any journal file; a missing directory
 // holds none.
 func Exists(fsys vfs.FS, dir string) (bool, error) {
 	seqs, err := sequences(fsys, dir, 0)
@@ -446,8 +269,3 @@ func (d *Damage) Error() string { return fmt.Sprintf("%v: %s", ErrDamaged, d.tex
 
 // Unwrap makes it match ErrDamaged.
 func (d *Damage) Unwrap() error { return ErrDamaged }
-
-func missing(dir string, from Position) error {
-	name := fileName(from.File)
-	return &Damage{Kind: MissingFile, File: name, LSN: from.LSN, text: fmt.Sprintf("%s is needed and missing in %s", name, dir)}
-}

@@ -59,6 +59,6 @@ func scanDamaged(t *testing.T, b Broken) error {
 	t.Helper()
 	content, from, starts := groups(t, 4, 300)
 	content[starts[1]+frameHeader] ^= 1
-	_, err := scan(reader{fs: fileSystem(t, from.File, content), dir: testDir, id: testID, broken: b}, from, nil)
+	_, err := scan(&reader{fs: fileSystem(t, from.File, content), dir: testDir, id: testID, broken: b}, from, nil)
 	return err
 }

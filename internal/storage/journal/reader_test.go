@@ -102,3 +102,51 @@ func TestWalkPassesDamage(t *testing.T) {
 		t.Errorf("%+v", files)
 	}
 }
+
+// A file is read through a window: frames at its borders, and larger ones, are found like others.
+func TestFramesLargerThanTheWindow(t *testing.T) {
+	fsys := memory(t)
+	j := open(t, fsys, func(o *Options) { o.FileSize, o.MaxBytes = 8<<20, 64<<20 })
+	s, o := newStream(1), newTold()
+	var all []*Entry
+	var aside []byte
+	for i, size := range []int{700, 600 << 10, readStep - frameHeader, readStep + 1, 100, 900 << 10, 3} {
+		all = append(all, entry(s, int64(i), size, eager, o))
+		ok(t, j.Submit(nil, all[i]))
+		o.wait(i + 1)
+	}
+	seen := 0
+	ok(t, j.Read(j.at, j.Notified(), func(f Frame) error {
+		seen++
+		aside = f.Encode(aside)
+		return holds([]Frame{f}, all[f.LSN-all[0].LSN])
+	}))
+	ok(t, j.Close())
+	got, _, err := frames(fsys, j.at)
+	ok(t, err)
+	for _, e := range all {
+		ok(t, holds(got, e))
+	}
+	walked := 0
+	_, err = Walk(fsys, testDir, j.at.File, func(f At) error { walked++; return holds([]Frame{f.Frame}, all[f.LSN-all[0].LSN]) })
+	ok(t, err)
+	kept, err := fsys.Create("/kept")
+	ok(t, err)
+	_, err = kept.WriteAt(aside, 0)
+	ok(t, err)
+	back := 0
+	ok(t, ReadKept(fsys, "/kept", func(f Frame) error { back++; return holds([]Frame{f}, all[f.LSN-all[0].LSN]) }))
+	if n := len(all); seen != n || len(got) != n || walked != n || back != n {
+		t.Errorf("of %d frames %d were read, %d scanned, %d walked and %d read back", n, seen, len(got), walked, back)
+	}
+	ok(t, kept.Close())
+	if err := ReadKept(fsys, "/kept", func(Frame) error { return errors.New("mine") }); err == nil {
+		t.Error("an error of the caller is lost")
+	}
+	cut, err := fsys.Open("/kept")
+	ok(t, err)
+	ok(t, cut.Truncate(int64(len(aside)-1)))
+	if err := ReadKept(fsys, "/kept", func(Frame) error { return nil }); !errors.Is(err, ErrDamaged) {
+		t.Errorf("a file that lost a byte: %v", err)
+	}
+}

@@ -1,0 +1,288 @@
+package journal
+
+import (
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"path"
+	"slices"
+
+	"github.com/chronik-io/chronik/internal/vfs"
+)
+
+// FileInfo is what the beginning of a journal file says.
+type FileInfo struct {
+	Name string
+	Seq  uint64
+	Size int64
+	// Valid: there is a header of this file's own name. What follows means nothing
+	// without one.
+	Valid    bool
+	Copies   int // of the header that are valid, 0 to 2
+	First    LSN
+	ID       [16]byte
+	Capacity int64
+	// Newer is set if a later version of chronik wrote the header.
+	Newer error
+}
+
+// Files describes the files of a journal from a sequence on, in their order, whichever journal
+// they belong to.
+func Files(fsys vfs.FS, dir string, first uint64) (list []FileInfo, err error) {
+	r := reader{fs: fsys, dir: dir, any: true}
+	err = r.each(first, func() (bool, error) { list = append(list, r.FileInfo); return true, nil })
+	return list, err
+}
+
+// sequences returns the sequences of the files from first on, ascending.
+func sequences(fsys vfs.FS, dir string, first uint64) ([]uint64, error) {
+	infos, err := fsys.List(dir)
+	if err != nil {
+		return nil, fmt.Errorf("read journal: %w", err)
+	}
+	var seqs []uint64
+	for _, in := range infos {
+		if seq, ok := parseName(in.Name); ok && seq >= first {
+			seqs = append(seqs, seq)
+		}
+	}
+	slices.Sort(seqs)
+	return seqs, nil
+}
+
+// reader reads one file at a time, through a window of it.
+type reader struct {
+	fs     vfs.FS
+	dir    string
+	id     [16]byte
+	any    bool // files of other journals and versions can be opened too
+	broken Broken
+
+	FileInfo
+	f    vfs.File
+	salt uint64
+	pos  int64 // where the chain stopped
+	buf  []byte
+	at   int64 // position of buf
+}
+
+// readStep is how many bytes are read at a time, at least.
+const readStep = 1 << 20
+
+// each opens the files from a sequence on, one after the other in their order, and calls fn
+// until that returns false. A file that is gone when its turn comes was a spare one that got
+// another name.
+func (r *reader) each(first uint64, fn func() (more bool, err error)) error {
+	seqs, err := sequences(r.fs, r.dir, first)
+	if err != nil {
+		return err
+	}
+	for _, seq := range seqs {
+		if err := r.open(seq); errors.Is(err, fs.ErrNotExist) {
+			continue
+		} else if err != nil {
+			return err
+		}
+		more, err := fn()
+		r.close()
+		if err != nil || !more {
+			return err
+		}
+	}
+	return nil
+}
+
+// open opens a file and reads its header.
+func (r *reader) open(seq uint64) error {
+	name := fileName(seq)
+	if err := r.openFile(path.Join(r.dir, name)); err != nil {
+		return fmt.Errorf("read journal: %w", err)
+	}
+	r.Name, r.Seq, r.pos = name, seq, dataStart
+	err := r.header()
+	if err == nil && !r.any {
+		switch {
+		case r.Newer != nil:
+			err = fmt.Errorf("%s/%s: %w", r.dir, name, r.Newer)
+		case r.Valid && r.ID != r.id:
+			err = &Damage{Kind: Foreign, File: name, text: fmt.Sprintf("%s/%s belongs to journal %x, not to %x", r.dir, name, r.ID, r.id)}
+		}
+	}
+	if err != nil {
+		r.close()
+	}
+	return err
+}
+
+func (r *reader) openFile(name string) (err error) {
+	if r.f, err = r.fs.Open(name); err != nil {
+		return err
+	}
+	r.FileInfo, r.salt, r.buf, r.at = FileInfo{}, 0, r.buf[:0], 0
+	if r.Size, err = r.f.Size(); err != nil {
+		r.close()
+	}
+	return err
+}
+
+func (r *reader) close() { _ = r.f.Close() } // it was only read
+
+// header reads both copies of the header. The first one that is valid counts.
+func (r *reader) header() error {
+	for _, at := range []int64{0, secondHeader} {
+		b, err := r.fill(at, headerLen)
+		if err != nil {
+			return err
+		}
+		h, ok, err := decodeHeader(b)
+		if err != nil && !r.Valid {
+			r.Newer = err
+		}
+		if !ok || h.seq != r.Seq {
+			continue
+		}
+		if r.Copies++; !r.Valid {
+			r.Valid, r.First, r.ID, r.Capacity, r.salt = true, h.first, h.id, h.capacity, h.salt
+		}
+	}
+	return nil
+}
+
+// assume takes a file without a header to be of the life of its first frame.
+func (r *reader) assume() error {
+	b, err := r.fill(dataStart, frameHeader)
+	if len(b) >= frameHeader {
+		r.salt = binary.LittleEndian.Uint64(b[16:])
+	}
+	return err
+}
+
+// fill returns what the file has at a position: n bytes or more, less only at its end. They are
+// valid until the next call.
+func (r *reader) fill(pos, n int64) ([]byte, error) {
+	if n = min(n, r.Size-pos); n <= 0 {
+		return nil, nil
+	}
+	if pos < r.at || pos+n > r.at+int64(len(r.buf)) {
+		want := int(min(max(n, readStep), r.Size-pos))
+		if cap(r.buf) < want {
+			r.buf = make([]byte, want)
+		}
+		got, err := r.f.ReadAt(r.buf[:want], pos)
+		r.buf, r.at = r.buf[:got], pos
+		if err != nil && !errors.Is(err, io.EOF) {
+			return nil, fmt.Errorf("read journal: %w", err)
+		}
+	}
+	return r.buf[pos-r.at:], nil
+}
+
+// frame decodes the frame at pos, if there is a valid one.
+func (r *reader) frame(pos int64) (f Frame, size int64, ok bool, err error) {
+	b, err := r.fill(pos, frameHeader)
+	n, ok := frameLen(b)
+	if err != nil || !ok || pos+n > r.Size {
+		return f, 0, false, err
+	}
+	if b, err = r.fill(pos, n); err != nil {
+		return f, 0, false, err
+	}
+	f, ok = parseFrame(b, r.salt)
+	return f, n, ok, nil
+}
+
+// after is the position that follows a frame.
+func after(pos, size int64, f *Frame) int64 {
+	if f.last {
+		return align(pos+size, block)
+	}
+	return align(pos+size, 8)
+}
+
+// At is a valid frame and where it stands in its file.
+type At struct {
+	Frame
+	Pos int64
+	// Before is what stands where a frame was expected before this one, with a wrong
+	// checksum: what it says may be true or not. nil where nothing looks like a frame, or
+	// this one follows the one before.
+	Before *Frame
+}
+
+// Walked is what Walk found beside frames.
+type Walked struct {
+	FileInfo
+	End  int64  // where the next frame was expected behind the last one
+	Tail *Frame // what stands there, as At.Before
+}
+
+// Walk calls fn for every valid frame of a file's life in the order of their
+// positions, whatever stands between them, also where a start would not read so
+// far. The life of a file without a header is that of its first frame. Payloads are
+// valid during the call.
+func Walk(fsys vfs.FS, dir string, seq uint64, fn func(At) error) (Walked, error) {
+	r := reader{fs: fsys, dir: dir, any: true}
+	if err := r.open(seq); err != nil {
+		return Walked{}, err
+	}
+	defer r.close()
+	w, err := Walked{FileInfo: r.FileInfo, End: dataStart}, r.Newer
+	if err == nil && !r.Valid {
+		err = r.assume()
+	}
+	for pos := int64(dataStart); err == nil && pos+frameHeader <= r.Size; {
+		f, size, ok, e := r.frame(pos)
+		switch {
+		case e != nil:
+			err = e
+		case ok:
+			err = fn(At{Frame: f, Pos: pos, Before: w.Tail})
+			pos = after(pos, size, &f)
+			w.End, w.Tail = pos, nil
+		default:
+			if pos == w.End {
+				w.Tail, err = r.claim(pos)
+			}
+			pos += 8
+		}
+	}
+	return w, err
+}
+
+// claim reads what the bytes at a position say of a frame of the file's life, whatever
+// their checksum; nil if they are no header of one.
+func (r *reader) claim(pos int64) (*Frame, error) {
+	b, err := r.fill(pos, frameHeader)
+	if _, magic := frameLen(b); !magic || binary.LittleEndian.Uint64(b[16:]) != r.salt {
+		return nil, err
+	}
+	f := frameFields(b)
+	return &f, nil
+}
+
+// ReadKept calls fn for the frames in a file that Frame.Encode filled, in order.
+// A payload is valid during the call. Every byte of such a file was synced before
+// anything spoke of it: one that is not a whole valid frame matches ErrDamaged.
+func ReadKept(fsys vfs.FS, name string, fn func(Frame) error) error {
+	r := reader{fs: fsys}
+	if err := r.openFile(name); err != nil {
+		return fmt.Errorf("read frames that were kept aside: %w", err)
+	}
+	defer r.close()
+	for pos := int64(0); pos < r.Size; {
+		f, size, ok, err := r.frame(pos)
+		if err == nil && !ok {
+			err = fmt.Errorf("%w: %s has no whole valid frame at %d", ErrDamaged, name, pos)
+		}
+		if err == nil {
+			err = fn(f)
+		}
+		if err != nil {
+			return err
+		}
+		pos += size
+	}
+	return nil
+}
