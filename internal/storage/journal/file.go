@@ -162,22 +162,28 @@ const (
 	// stageMin and stageMax bound the memory of a stage; larger groups take several
 	// writes.
 	stageMin, stageMax = 64 << 10, writeMax + 64<<10
+	// referAt is the size from which a piece of a cached group is not copied.
+	referAt = 8 << 10
 )
 
 // stage gathers the frames of one group and writes them in whole blocks past the system's
 // cache: a copy into warm memory costs less than one into the cache, and than what the
-// cache then has to do for it. Zeros fill the last block, and the next group begins at the
-// block after it: a disk that loses power during a write may ruin every sector of that
-// write, so no write may touch a block that holds acknowledged frames. A stage belongs to
-// the writer.
+// cache then has to do for it. A cached group, whose owners wait for no disk, goes through that
+// cache; of it the stage copies only headers and small payloads.
+//
+// Zeros fill the last block, and the next group begins at the block after it: a disk that
+// loses power during a write may ruin every sector of that write, so no write may touch a
+// block that holds acknowledged frames. A stage belongs to the goroutine that is busy.
 type stage struct {
-	buf   []byte // its length is what is gathered
 	f     *file
-	start int64 // where buf goes to, a multiple of block
-	// cached: the bytes go through the system's cache, since nobody waits for
-	// the disk.
+	start int64    // where what is gathered goes to, a multiple of block
+	buf   []byte   // copies of pieces
+	vec   [][]byte // cached groups: pieces in order, of buf[:run] and of others
+	run   int
+	size  int64 // of what is gathered
+	err   error // of the first write that failed
+
 	cached bool
-	err    error
 }
 
 // begin starts a group of about n bytes at the end of the file.
@@ -186,40 +192,57 @@ func (s *stage) begin(f *file, n int64, cached bool) {
 	if cap(s.buf) < want {
 		s.buf = vfs.DirectBuffer(want)
 	}
-	s.f, s.cached, s.err, s.start, s.buf = f, cached, nil, f.off.Load(), s.buf[:0]
+	clear(s.vec)
+	*s = stage{f: f, start: f.off.Load(), buf: s.buf[:0], vec: s.vec[:0], cached: cached}
 }
 
-// add appends p, which it copies.
+// add appends p. It may refer to p until end.
 func (s *stage) add(p []byte) {
+	if s.cached && len(p) >= referAt {
+		s.refer()
+		s.vec = append(s.vec, p)
+		s.size += int64(len(p))
+		return
+	}
 	for len(p) > 0 {
 		if len(s.buf) == cap(s.buf) {
-			s.flush(s.buf)
-			s.start, s.buf = s.start+int64(len(s.buf)), s.buf[:0]
+			s.flush()
 		}
 		n := min(len(p), cap(s.buf)-len(s.buf))
 		s.buf, p = append(s.buf, p[:n]...), p[n:]
+		s.size += int64(n)
+	}
+}
+
+// refer adds to vec what was copied since it was last called.
+func (s *stage) refer() {
+	if s.run < len(s.buf) {
+		s.vec = append(s.vec, s.buf[s.run:])
+		s.run = len(s.buf)
 	}
 }
 
 // pos is the position in the file after what was added.
-func (s *stage) pos() int64 { return s.start + int64(len(s.buf)) }
+func (s *stage) pos() int64 { return s.start + s.size }
 
 // end fills the last block with zeros and writes what is left. The error is that of the
 // first write that failed.
 func (s *stage) end() error {
-	n := len(s.buf)
-	s.buf = s.buf[:align(int64(n), block)]
-	clear(s.buf[n:])
-	s.flush(s.buf)
+	s.add(zeros[:align(s.pos(), block)-s.pos()])
+	s.flush()
 	return s.err
 }
 
-func (s *stage) flush(p []byte) {
+func (s *stage) flush() {
 	switch {
-	case s.err != nil || len(p) == 0:
+	case s.err != nil || s.size == 0:
 	case s.cached:
-		_, s.err = s.f.f.WriteAt(p, s.start)
+		s.refer()
+		_, s.err = s.f.f.WriteVecAt(s.vec, s.start)
 	default:
-		_, s.err = vfs.WriteDirect(s.f.f, p, s.start)
+		_, s.err = vfs.WriteDirect(s.f.f, s.buf, s.start)
 	}
+	clear(s.vec) // memory of others
+	s.start, s.size, s.run = s.pos(), 0, 0
+	s.buf, s.vec = s.buf[:0], s.vec[:0]
 }

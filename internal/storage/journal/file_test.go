@@ -9,21 +9,41 @@ import (
 	"github.com/chronik-io/chronik/internal/vfs"
 )
 
-// blocks counts writes and asks that each is of whole blocks and behind all before it.
+// blocks counts writes and asks that each is behind all before it, and that direct ones are of
+// whole blocks.
 type blocks struct {
 	vfs.File
 	t      *rapid.T
+	cached bool
 	writes int
 	least  int64
 }
 
 func (b *blocks) WriteDirect(p []byte, off int64) (int, error) {
-	if len(p)%block != 0 || off%block != 0 || len(p) == 0 || off < b.least {
-		b.t.Fatalf("%d bytes at %d, after writes up to %d", len(p), off, b.least)
+	if len(p)%block != 0 || off%block != 0 || b.cached {
+		b.t.Fatalf("%d bytes at %d past the cache: %t", len(p), off, !b.cached)
 	}
-	b.least = off + int64(len(p))
+	return b.wrote([][]byte{p}, off)
+}
+
+func (b *blocks) WriteVecAt(bufs [][]byte, off int64) (int, error) {
+	if !b.cached {
+		b.t.Fatalf("%d pieces at %d through the cache", len(bufs), off)
+	}
+	return b.wrote(bufs, off)
+}
+
+func (b *blocks) wrote(bufs [][]byte, off int64) (int, error) {
+	if off < b.least {
+		b.t.Fatalf("a write at %d, after writes up to %d", off, b.least)
+	}
+	n, err := b.File.WriteVecAt(bufs, off)
+	if n == 0 {
+		b.t.Fatalf("an empty write at %d", off)
+	}
+	b.least = off + int64(n)
 	b.writes++
-	return b.WriteAt(p, off)
+	return n, err
 }
 
 // Whatever groups are staged, each begins at the block after the one before it, zeros fill
@@ -41,14 +61,15 @@ func TestEveryGroupBeginsAtABlockOfItsOwn(t *testing.T) {
 		var want []byte
 		for i, groups := byte(1), rapid.IntRange(1, 5).Draw(t, "groups"); i <= byte(groups); i++ {
 			begin, writes := len(want), out.writes
+			out.cached = rapid.Bool().Draw(t, "cached")
 			n := rapid.IntRange(1, 3).Draw(t, "pieces")
 			var pieces [][]byte
 			for range n {
-				size := rapid.SampledFrom([]int{0, 1, 8, 80, 500, 4095, 4096, 4097, 70_000, stageMax - 1, stageMax + 3}).Draw(t, "size")
+				size := rapid.SampledFrom([]int{0, 1, 8, 80, 500, 4095, 4096, 4097, referAt - 1, referAt, 70_000, stageMax - 1, stageMax + 3}).Draw(t, "size")
 				pieces = append(pieces, bytes.Repeat([]byte{i}, size))
 				want = append(want, pieces[len(pieces)-1]...)
 			}
-			s.begin(f, int64(len(want)-begin)+block, false)
+			s.begin(f, int64(len(want)-begin)+block, out.cached)
 			for _, p := range pieces {
 				s.add(p)
 			}
@@ -60,6 +81,9 @@ func TestEveryGroupBeginsAtABlockOfItsOwn(t *testing.T) {
 			}
 			if n := len(want) - begin; n+block < stageMax && out.writes-writes > 1 {
 				t.Fatalf("%d writes of %d bytes", out.writes-writes, n)
+			}
+			if out.least%block != 0 {
+				t.Fatalf("the group ends at %d", out.least)
 			}
 			if cap(s.buf) > stageMax {
 				t.Fatalf("a stage of %d bytes", cap(s.buf))
