@@ -130,11 +130,8 @@ func (d *Dir) commit(logs ...*Log) error {
 		if lc == nil {
 			continue
 		}
-		u := checkpoint.Update{Log: lc}
-		if l.committed == lc.Offset { // they are those below the recovery point
-			u.Unchanged = checkpoint.Producers
-		}
-		c.Logs = append(c.Logs, u)
+		// The producers are those below the recovery point.
+		c.Logs = append(c.Logs, checkpoint.Update{Log: lc, SameProducers: l.committed == lc.Offset})
 	}
 	err := d.store.Append(&c)
 	if errors.Is(err, statelog.ErrTooLarge) {

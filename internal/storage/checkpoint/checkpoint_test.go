@@ -4,7 +4,6 @@ import (
 	"encoding/hex"
 	"errors"
 	"fmt"
-	"maps"
 	"slices"
 	"strings"
 	"syscall"
@@ -101,50 +100,16 @@ func TestAWholeStateComesBack(t *testing.T) {
 func TestAChangeIsAppliedOverTheState(t *testing.T) {
 	fsys := vfs.Memory()
 	s := begun(t, fsys, full(1), full(2), full(3))
-	moved, fresh := Log{ID: id(2), Topic: "not written", Point: Point{Offset: 200, LSN: 9}}, full(4)
-	must(t, s.Append(&Change{
-		Header: header(2), Removed: []journal.StreamID{id(3)},
-		Logs: []Update{{Log: &moved, Unchanged: All &^ Recovery}, {Log: &fresh}},
-	}))
-	two := full(2)
-	two.Point = moved.Point
-	wantState(t, fsys, &State{header(2), []Log{full(1), two, full(4)}})
+	moved, fresh := full(2), full(4)
+	moved.Point, moved.Producers, moved.Deleted, moved.Epochs = Point{Offset: 200, LSN: 9}, []byte("not written"), false, epochs.Cache{}
+	must(t, s.Append(&Change{Header: header(2), Logs: []Update{{Log: &moved, SameProducers: true}, {Log: &fresh}}}))
+	moved.Producers = full(2).Producers
+	wantState(t, fsys, &State{header(2), []Log{full(1), moved, full(3), full(4)}})
 
-	three := full(3)
-	must(t, s.Append(&Change{Header: header(3), Removed: []journal.StreamID{id(4)}, Logs: []Update{{Log: &three}}}))
-	wantState(t, fsys, &State{header(3), []Log{full(1), two, full(3)}})
-}
-
-// Each part comes from the update unless it is unchanged, and the others stay.
-func TestEveryPartCanBeLeftOut(t *testing.T) {
-	fields := map[Parts]func(to, from *Log){
-		Name:      func(to, from *Log) { to.Topic = from.Topic },
-		Bounds:    func(to, from *Log) { to.Start, to.Clean = from.Start, from.Clean },
-		Fate:      func(to, from *Log) { to.Deleted, to.Offline, to.Aside = from.Deleted, from.Offline, from.Aside },
-		Swap:      func(to, from *Log) { to.Swapping, to.Swap = from.Swapping, from.Swap },
-		Recovery:  func(to, from *Log) { to.Point = from.Point },
-		Epochs:    func(to, from *Log) { to.Epochs = from.Epochs },
-		Producers: func(to, from *Log) { to.Producers = from.Producers },
-	}
-	for parts := range All + 1 {
-		fsys := vfs.Memory()
-		s := begun(t, fsys, full(1))
-		empty, want := Log{ID: id(1)}, full(1)
-		must(t, s.Append(&Change{Header: header(2), Logs: []Update{{Log: &empty, Unchanged: parts}}}))
-		for part, set := range fields {
-			if parts&part == 0 {
-				set(&want, &empty)
-			}
-		}
-		wantState(t, fsys, &State{header(2), []Log{want}})
-	}
-	var all Parts
-	for part := range maps.Keys(fields) {
-		all |= part
-	}
-	if all != All {
-		t.Errorf("%#x is tested, %#x is all", all, All)
-	}
+	fresh.Producers = nil
+	must(t, s.Append(&Change{Header: header(3), Logs: []Update{{Log: &fresh}}}))
+	must(t, s.Append(&Change{Header: header(4), Logs: []Update{{Log: &fresh, SameProducers: true}}}))
+	wantState(t, fsys, &State{header(4), []Log{full(1), moved, full(3), fresh}})
 }
 
 // A large producer state costs nothing to a commit that does not change it.
@@ -161,7 +126,7 @@ func TestACommitCostsWhatItChanges(t *testing.T) {
 	before := size()
 	must(t, s.Append(&Change{Header: header(2), Logs: []Update{{Log: &other}}}))
 	large.Point.Offset++
-	must(t, s.Append(&Change{Header: header(3), Logs: []Update{{Log: &large, Unchanged: All &^ Recovery}}}))
+	must(t, s.Append(&Change{Header: header(3), Logs: []Update{{Log: &large, SameProducers: true}}}))
 	if grown := size() - before; grown > 500 {
 		t.Errorf("two small commits wrote %d bytes", grown)
 	}
@@ -171,28 +136,16 @@ func TestACommitCostsWhatItChanges(t *testing.T) {
 // A record that a start could not load must not be written.
 func TestAChangeThatDoesNotFitIsRefused(t *testing.T) {
 	one, two := full(1), full(2)
-	for name, c := range map[string]Change{
-		"parts of a new log":     {Logs: []Update{{Log: &two, Unchanged: Epochs}}},
-		"parts of a removed log": {Removed: []journal.StreamID{one.ID}, Logs: []Update{{Log: &one, Unchanged: Epochs}}},
-		"an unknown log removed": {Removed: []journal.StreamID{two.ID}},
-		"a log removed twice":    {Removed: []journal.StreamID{one.ID, one.ID}},
-	} {
-		fsys := vfs.Memory()
-		s := begun(t, fsys, one)
-		if err := s.Append(&c); err == nil {
-			t.Errorf("%s: written", name)
-		}
-		if s.NeedsAll() {
-			t.Errorf("%s: nothing was written, and everything is to be", name)
-		}
-		must(t, s.Append(&Change{Header: header(2), Logs: []Update{{Log: &one, Unchanged: All}}}))
-		wantState(t, fsys, &State{header(2), []Log{one}})
+	fsys := vfs.Memory()
+	s := begun(t, fsys, one)
+	if err := s.Append(&Change{Logs: []Update{{Log: &two, SameProducers: true}}}); !errors.Is(err, errPartial) {
+		t.Errorf("a new log without producers: %v", err)
 	}
-	s := begun(t, vfs.Memory(), one)
-	must(t, s.Append(&Change{Header: header(2), Removed: []journal.StreamID{one.ID}}))
-	if err := s.Append(&Change{Header: header(3), Logs: []Update{{Log: &one, Unchanged: Fate}}}); !errors.Is(err, errPartial) {
-		t.Errorf("parts of a log that was removed before: %v", err)
+	if s.NeedsAll() {
+		t.Error("nothing was written, and everything is to be")
 	}
+	must(t, s.Append(&Change{Header: header(2), Logs: []Update{{Log: &one, SameProducers: true}}}))
+	wantState(t, fsys, &State{header(2), []Log{one}})
 	if err := s.WriteAll(&State{header(1), []Log{one, one}}); err == nil {
 		t.Error("a state with one log twice was written")
 	}
@@ -224,22 +177,22 @@ func TestEverythingIsWrittenFirstAndAfterAFailure(t *testing.T) {
 		t.Errorf("failed WriteAll of a store that worked: %v, needs all: %v", err, s.NeedsAll())
 	}
 	must(t, s.WriteAll(&State{header(4), []Log{one}}))
-	must(t, s.Append(&Change{Header: header(5), Logs: []Update{{Log: &one, Unchanged: All}}}))
+	must(t, s.Append(&Change{Header: header(5), Logs: []Update{{Log: &one, SameProducers: true}}}))
 	wantState(t, fsys, &State{header(5), []Log{one}})
 }
 
 func TestEverythingIsDueWhenTheChangesHaveGrown(t *testing.T) {
 	opts := options(vfs.Memory())
-	opts.CompactBytes = 2000
+	opts.CompactBytes = 4000
 	s, _, err := Open(opts)
 	must(t, err)
 	one := full(1)
 	must(t, s.WriteAll(&State{header(1), []Log{one}}))
 	n := uint64(0)
 	for ; n < 100 && !s.NeedsAll(); n++ {
-		must(t, s.Append(&Change{Header: header(n), Logs: []Update{{Log: &one, Unchanged: All}}}))
+		must(t, s.Append(&Change{Header: header(n), Logs: []Update{{Log: &one, SameProducers: true}}}))
 	}
-	if n < 10 || n > 20 { // each has 24 bytes of a frame and about 90 of its own
+	if n < 10 || n > 20 { // each has 24 bytes of a frame and about 200 of its own
 		t.Errorf("everything is due after %d changes", n)
 	}
 }
@@ -280,25 +233,23 @@ func raw(t testing.TB, snapshot [][]byte, changes ...[]byte) vfs.FS {
 // A valid checksum proves only that somebody wrote the record.
 func TestMalformedRecordsAreDamage(t *testing.T) {
 	one := full(1)
-	head, log := header(1), one.append(nil, All)
+	head, log := header(1), one.append(nil, true)
 	h := head.append(nil)
 	change := func(c Change) []byte { return c.append(nil) }
 	all := func(records ...[]byte) [][]byte { return records }
 	for name, c := range map[string]struct{ snapshot, changes [][]byte }{
-		"no header":                {},
-		"a change and no header":   {changes: all(change(Change{Header: head}))},
-		"a short header":           {snapshot: all(h[1:])},
-		"a long header":            {snapshot: all(append(slices.Clone(h), 0))},
-		"a log twice":              {snapshot: all(h, log, log)},
-		"a log without a part":     {snapshot: all(h, one.append(nil, All&^Fate))},
-		"a short log":              {snapshot: all(h, log[:len(log)-1])},
-		"a long log":               {snapshot: all(h, append(slices.Clone(log), 0))},
-		"an unknown part":          {snapshot: all(h, log), changes: all(append(slices.Concat(h, []byte{0, 1}, log[:20]), 0x80))},
-		"a change of a part alone": {snapshot: all(h), changes: all(change(Change{Logs: []Update{{Log: &one, Unchanged: Fate}}}))},
-		"an unknown log removed":   {snapshot: all(h), changes: all(change(Change{Removed: []journal.StreamID{one.ID}}))},
-		"a count that lies":        {snapshot: all(h), changes: all(append(slices.Clone(h), 0xff, 0xff, 0xff, 0xff, 0x0f))},
-		"a bool of 2":              {snapshot: all(h, []byte(strings.Replace(string(log), "\x01\x07damaged", "\x02\x07damaged", 1)))},
-		"epochs that shrink":       {snapshot: all(h, []byte(strings.Replace(string(log), "\x04\x00\x00\x00\x3c", "\x02\x00\x00\x00\x3c", 1)))},
+		"no header":              {},
+		"a change and no header": {changes: all(change(Change{Header: head}))},
+		"a short header":         {snapshot: all(h[1:])},
+		"a long header":          {snapshot: all(append(slices.Clone(h), 0))},
+		"a log twice":            {snapshot: all(h, log, log)},
+		"a log and no producers": {snapshot: all(h, one.append(nil, false))},
+		"a short log":            {snapshot: all(h, log[:len(log)-1])},
+		"a long log":             {snapshot: all(h, append(slices.Clone(log), 0))},
+		"an unknown flag":        {snapshot: all(h, slices.Concat(log[:20], []byte{log[20] | 8}, log[21:]))},
+		"a change without them":  {snapshot: all(h), changes: all(change(Change{Logs: []Update{{Log: &one, SameProducers: true}}}))},
+		"a count that lies":      {snapshot: all(h), changes: all(append(slices.Clone(h), 0xff, 0xff, 0xff, 0xff, 0x0f))},
+		"epochs that shrink":     {snapshot: all(h, []byte(strings.Replace(string(log), "\x04\x00\x00\x00\x3c", "\x02\x00\x00\x00\x3c", 1)))},
 	} {
 		if s, err := Read(raw(t, c.snapshot, c.changes...), "/d/checkpoint"); !errors.Is(err, statelog.ErrDamaged) {
 			t.Errorf("%s: %+v, %v", name, s, err)
@@ -309,24 +260,16 @@ func TestMalformedRecordsAreDamage(t *testing.T) {
 // The bytes of the records, so that no change of the format goes unnoticed.
 func TestBytesOfACheckpoint(t *testing.T) {
 	l := full(1)
-	c := Change{
-		Header: header(0x11), Removed: []journal.StreamID{id(2)},
-		Logs: []Update{{Log: &l}, {Log: &l, Unchanged: All &^ (Swap | Epochs)}},
-	}
-	logID, points := "00000000000000000000000000000001"+"01000000", "08"+"00000000000000"
-	e := "02000000" + "03000000" + "0000000000000000" + "04000000" + "3c00000000000000"
-	want := "1100000000000000" + "1200000000000000" + "1300000000000000" + "1400000000000000" +
-		"01000000000000000000000000000000" + "02000000000000000000000000000000" +
-		"01" + "00000000000000000000000000000002" + "02000000" +
-		"02" + logID + "7f" +
-		"06" + hex.EncodeToString([]byte("topic1")) +
-		"0700000000000000" + "0900000000000000" +
-		"01" + "07" + hex.EncodeToString([]byte("damaged")) + "06" + hex.EncodeToString([]byte("frames")) +
-		"01" + points +
+	c := Change{Header: header(0x11), Logs: []Update{{Log: &l}, {Log: &l, SameProducers: true}}}
+	logID := "00000000000000000000000000000001" + "01000000"
+	log := "06" + hex.EncodeToString([]byte("topic1")) + "07" + hex.EncodeToString([]byte("damaged")) + "06" + hex.EncodeToString([]byte("frames")) +
+		"0700000000000000" + "0900000000000000" + "0800000000000000" +
 		"6400000000000000" + "0500000000000000" + "02" + "0000000000000000" + "0a00000000000000" + "3200000000000000" + "1400000000000000" +
-		e +
-		"09" + hex.EncodeToString([]byte("producers")) +
-		logID + "28" + "01" + points + e
+		"02000000" + "03000000" + "0000000000000000" + "04000000" + "3c00000000000000"
+	want := "1100000000000000" + "1200000000000000" + "1300000000000000" + "1400000000000000" +
+		"01000000000000000000000000000000" + "02000000000000000000000000000000" + "02" +
+		logID + "07" + log + "09" + hex.EncodeToString([]byte("producers")) +
+		logID + "03" + log
 	if got := hex.EncodeToString(c.append(nil)); got != want {
 		t.Errorf("got  %s\nwant %s", got, want)
 	}

@@ -23,13 +23,9 @@ func (h *Header) append(b []byte) []byte {
 
 func (c *Change) append(b []byte) []byte {
 	b = c.Header.append(b)
-	b = binary.AppendUvarint(b, uint64(len(c.Removed)))
-	for _, id := range c.Removed {
-		b = appendID(b, id)
-	}
 	b = binary.AppendUvarint(b, uint64(len(c.Logs)))
 	for _, u := range c.Logs {
-		b = u.Log.append(b, All&^u.Unchanged)
+		b = u.Log.append(b, !u.SameProducers)
 	}
 	return b
 }
@@ -42,37 +38,34 @@ func appendString[T string | []byte](b []byte, s T) []byte {
 	return append(binary.AppendUvarint(b, uint64(len(s))), s...)
 }
 
-func appendBool(b []byte, v bool) []byte {
-	if v {
-		return append(b, 1)
-	}
-	return append(b, 0)
-}
+// Flags of a log.
+const (
+	flagDeleted = 1 << iota
+	flagSwapping
+	flagProducers // they are part of the record
 
-// append encodes some parts of a log.
-func (l *Log) append(b []byte, parts Parts) []byte {
-	b = append(appendID(b, l.ID), byte(parts))
-	if parts&Name != 0 {
-		b = appendString(b, l.Topic)
+	flagsKnown = 1<<iota - 1
+)
+
+// append encodes a log, with its producers or without them.
+func (l *Log) append(b []byte, producers bool) []byte {
+	flags := byte(0)
+	if l.Deleted {
+		flags |= flagDeleted
 	}
-	if parts&Bounds != 0 {
-		b = le.AppendUint64(b, uint64(l.Start))
-		b = le.AppendUint64(b, uint64(l.Clean))
+	if l.Swapping {
+		flags |= flagSwapping
 	}
-	if parts&Fate != 0 {
-		b = appendBool(b, l.Deleted)
-		b = appendString(appendString(b, l.Offline), l.Aside)
+	if producers {
+		flags |= flagProducers
 	}
-	if parts&Swap != 0 {
-		b = le.AppendUint64(appendBool(b, l.Swapping), uint64(l.Swap))
+	b = append(appendID(b, l.ID), flags)
+	b = appendString(appendString(appendString(b, l.Topic), l.Offline), l.Aside)
+	for _, v := range []int64{l.Start, l.Clean, l.Swap} {
+		b = le.AppendUint64(b, uint64(v))
 	}
-	if parts&Recovery != 0 {
-		b = l.Point.append(b)
-	}
-	if parts&Epochs != 0 {
-		b = l.Epochs.Append(b, math.MaxInt64)
-	}
-	if parts&Producers != 0 {
+	b = l.Epochs.Append(l.Point.append(b), math.MaxInt64)
+	if producers {
 		b = appendString(b, l.Producers)
 	}
 	return b
@@ -125,14 +118,6 @@ func (c *cursor) id() journal.StreamID {
 	return journal.StreamID{Topic: c.uuid(), Partition: int32(le.Uint32(c.take(4)))}
 }
 
-func (c *cursor) bool() bool {
-	v := c.u8()
-	if v > 1 {
-		c.fail(errMalformed)
-	}
-	return v == 1
-}
-
 // count reads how many things of a size follow: a count that lies allocates nothing.
 func (c *cursor) count(size int) int {
 	n, width := binary.Uvarint(c.b)
@@ -176,38 +161,25 @@ func (c *cursor) point() (p Point) {
 	return p
 }
 
-// log reads a log over what is known of it; known returns nil for a new one.
+// log reads a log. Producers that the record lacks are those of the log's last one; known
+// returns nil if there is none.
 func (c *cursor) log(known func(journal.StreamID) *Log) *Log {
 	l := Log{ID: c.id()}
-	parts := Parts(c.u8())
-	if old := known(l.ID); old != nil {
-		l = *old
-	} else if parts != All {
-		c.fail(fmt.Errorf("the first record of log %x-%d has parts %#x only", l.ID.Topic, l.ID.Partition, parts))
-	}
-	if parts&^All != 0 {
+	flags := c.u8()
+	if flags > flagsKnown {
 		c.fail(errMalformed)
 	}
-	if parts&Name != 0 {
-		l.Topic = string(c.bytes())
-	}
-	if parts&Bounds != 0 {
-		l.Start, l.Clean = c.i64(), c.i64()
-	}
-	if parts&Fate != 0 {
-		l.Deleted, l.Offline, l.Aside = c.bool(), string(c.bytes()), string(c.bytes())
-	}
-	if parts&Swap != 0 {
-		l.Swapping, l.Swap = c.bool(), c.i64()
-	}
-	if parts&Recovery != 0 {
-		l.Point = c.point()
-	}
-	if parts&Epochs != 0 {
-		l.Epochs = c.epochs()
-	}
-	if parts&Producers != 0 {
+	l.Deleted, l.Swapping = flags&flagDeleted != 0, flags&flagSwapping != 0
+	l.Topic, l.Offline, l.Aside = string(c.bytes()), string(c.bytes()), string(c.bytes())
+	l.Start, l.Clean, l.Swap = c.i64(), c.i64(), c.i64()
+	l.Point = c.point()
+	l.Epochs = c.epochs()
+	if flags&flagProducers != 0 {
 		l.Producers = c.bytes()
+	} else if old := known(l.ID); old != nil {
+		l.Producers = old.Producers
+	} else {
+		c.fail(fmt.Errorf("the first record of log %x-%d has no producers", l.ID.Topic, l.ID.Partition))
 	}
 	return &l
 }

@@ -3,7 +3,6 @@ package checkpoint
 import (
 	"testing"
 
-	"github.com/chronik-io/chronik/internal/storage/journal"
 	"github.com/chronik-io/chronik/internal/vfs"
 	"github.com/chronik-io/chronik/internal/vfs/crashfs"
 )
@@ -21,7 +20,7 @@ func steps() []*State {
 		case 2:
 			logs[1].Producers = append([]byte("other "), logs[1].Producers...)
 		case 3:
-			logs = logs[:len(logs)-1]
+			logs[len(logs)-1].Deleted = !logs[len(logs)-1].Deleted
 		}
 		s := &State{header(uint64(i + 1)), logs}
 		all = append(all, s.Clone())
@@ -37,11 +36,11 @@ func change(i int, from, to *State) *Change {
 	case 0:
 		c.Logs = []Update{{Log: &to.Logs[len(to.Logs)-1]}}
 	case 1:
-		c.Logs = []Update{{Log: &Log{ID: to.Logs[0].ID, Point: to.Logs[0].Point}, Unchanged: All &^ Recovery}}
+		c.Logs = []Update{{Log: &to.Logs[0], SameProducers: true}}
 	case 2:
-		c.Logs = []Update{{Log: &to.Logs[1], Unchanged: Name | Epochs}}
+		c.Logs = []Update{{Log: &to.Logs[1]}}
 	case 3:
-		c.Removed = []journal.StreamID{from.Logs[len(from.Logs)-1].ID}
+		c.Logs = []Update{{Log: &to.Logs[len(to.Logs)-1], SameProducers: true}}
 	}
 	return c
 }

@@ -16,21 +16,18 @@
 //
 //	header      sequence u64 | redo file u64 | redo LSN u64 | durable LSN u64
 //	            | directory id 16 | journal id 16
-//	change      header | count { log id } of removed logs | count { log }
-//	log         log id | parts u8 | those parts, in this order
-//	log id      topic id 16 | partition i32
+//	change      header | count { log }
+//	log         topic id 16 | partition i32 | flags u8 | topic string | reason of being offline string
+//	            | file with frames set aside string | log start i64 | first offset not compacted i64
+//	            | base of the segment that takes the place of others i64 | recovery point
+//	            | epochs as epochs.Cache.Append writes them
+//	            | producers, as producers.State.Append writes them, as a string, if flag 4 is set
+//	recovery    offset i64 | LSN u64 | count { segment base i64, size i64 }
+//	point
+//	flags       1 deleted, 2 a swap is under way, 4 with producers
 //
-//	part   1 name       topic string
-//	       2 bounds     log start i64 | first offset not compacted i64
-//	       4 fate       1 if deleted, else 0, u8 | reason of being offline string
-//	                    | file with frames set aside string
-//	       8 swap       1 if a swap is under way, else 0, u8 | base of its segment i64
-//	      16 point      offset i64 | LSN u64 | count { segment base i64, size i64 }
-//	      32 epochs     as epochs.Cache.Append writes them
-//	      64 producers  as producers.State.Append writes them, as a string
-//
-// A part that a record of a log lacks is as the record before has it. The first record
-// of a log has all parts. A change removes first and then changes.
+// Producers that a record lacks are those of the log's record before. The first record of a
+// log has them.
 //
 // # Commits
 //

@@ -80,37 +80,18 @@ func (s *State) Clone() *State {
 	return &c
 }
 
-// Parts are the parts of a log that a record can leave out.
-type Parts uint8
-
-// The parts of a Log.
-const (
-	Name      Parts = 1 << iota // Topic
-	Bounds                      // Start, Clean
-	Fate                        // Deleted, Offline, Aside
-	Swap                        // Swapping, Swap
-	Recovery                    // Point
-	Epochs                      // Epochs
-	Producers                   // Producers
-
-	// All is every part.
-	All = Name | Bounds | Fate | Swap | Recovery | Epochs | Producers
-)
-
 // Update is a log as it is from now on.
 type Update struct {
-	Log *Log
-	// Unchanged are the parts that are as the last commit had them. They are not
-	// written, and their fields are not read: a caller need not encode producers whose
-	// state did not change.
-	Unchanged Parts
+	*Log
+	// SameProducers: the last commit had the same Producers. They are not written, and the
+	// field is not read: of a log with many producers they are nearly everything.
+	SameProducers bool
 }
 
 // Change is what a commit changes.
 type Change struct {
 	Header
-	Removed []journal.StreamID
-	Logs    []Update
+	Logs []Update
 }
 
 // compare orders logs by their id.

@@ -33,7 +33,7 @@ type Options struct {
 type Store struct {
 	log   *statelog.Log
 	all   bool                      // the next commit must be a WriteAll
-	known map[journal.StreamID]bool // logs of which all parts were written
+	known map[journal.StreamID]bool // logs whose producers were written
 	buf   []byte
 }
 
@@ -96,7 +96,7 @@ func (s *Store) WriteAll(state *State) error {
 				return fmt.Errorf("log %v is there twice", l)
 			}
 			s.known[l.ID] = true
-			s.buf = l.append(s.buf[:0], All)
+			s.buf = l.append(s.buf[:0], true)
 			if err := emit(s.buf); err != nil {
 				return fmt.Errorf("log %v: %w", l, err)
 			}
@@ -112,7 +112,7 @@ func (s *Store) WriteAll(state *State) error {
 }
 
 var (
-	errPartial = errors.New("the first record of a log must have all its parts")
+	errPartial = errors.New("the first record of a log must have its producers")
 	errDue     = errors.New("the whole state must be written first")
 )
 
@@ -120,42 +120,21 @@ var (
 // fails if WriteAll must come first. An error that matches statelog.ErrTooLarge means
 // that nothing was written; WriteAll has no such limit for all logs together.
 func (s *Store) Append(c *Change) error {
-	err := errDue
-	if !s.all {
-		err = s.note(c)
+	if s.all {
+		return fmt.Errorf("append to checkpoint: %w", errDue)
 	}
-	if err != nil {
-		return fmt.Errorf("append to checkpoint: %w", err)
+	for _, u := range c.Logs {
+		if u.SameProducers && !s.known[u.ID] { // a start could not load it
+			return fmt.Errorf("append to checkpoint: log %v: %w", u, errPartial)
+		}
+		s.known[u.ID] = true
 	}
 	s.buf = c.append(s.buf[:0])
-	err = s.log.Append(s.buf)
+	err := s.log.Append(s.buf)
 	s.release()
 	if err != nil {
 		s.all = true
 		return fmt.Errorf("append to checkpoint: %w", err)
-	}
-	return nil
-}
-
-// note refuses a change that a start could not load, and remembers its logs.
-func (s *Store) note(c *Change) error {
-	removed := map[journal.StreamID]bool{}
-	for _, id := range c.Removed {
-		if !s.known[id] || removed[id] {
-			return fmt.Errorf("log %x-%d cannot be removed: there is none", id.Topic, id.Partition)
-		}
-		removed[id] = true
-	}
-	for _, u := range c.Logs {
-		if u.Unchanged != 0 && (!s.known[u.Log.ID] || removed[u.Log.ID]) {
-			return fmt.Errorf("log %v: %w", u.Log, errPartial)
-		}
-	}
-	for id := range removed {
-		delete(s.known, id)
-	}
-	for _, u := range c.Logs {
-		s.known[u.Log.ID] = true
 	}
 	return nil
 }
@@ -205,13 +184,6 @@ func (l *loader) Apply(_ uint64, record []byte) error {
 	}
 	c := cursor{b: record}
 	h := c.header()
-	for n := c.count(20); n > 0; n-- {
-		id := c.id()
-		if l.logs[id] == nil {
-			c.fail(fmt.Errorf("log %x-%d is removed, and there is none", id.Topic, id.Partition))
-		}
-		delete(l.logs, id)
-	}
 	for n := c.count(21); n > 0; n-- {
 		log := c.log(l.known)
 		l.logs[log.ID] = log
