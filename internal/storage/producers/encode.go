@@ -1,11 +1,9 @@
 package producers
 
 import (
-	"cmp"
 	"encoding/binary"
 	"errors"
 	"fmt"
-	"slices"
 )
 
 // Size of an encoded producer without its batches, and of a batch.
@@ -14,20 +12,11 @@ const (
 	batchLen    = 4 + 4 + 8 + 4 + 8
 )
 
-// version 2 begins with itself and three bytes 0xff. Version 1 began with the count,
-// which is never that large, and is otherwise the same.
-const (
-	version    = 2
-	unversions = 0xffffff00
-)
-
-// Append encodes what is known of batches below offset end: version u8, 3 × 0xff, count
-// u32; per producer, the one that was seen last at the end: id i64, epoch i16, seen
-// i64, batch count u8; per batch: first and last sequence i32, last offset i64, delta i32,
-// timestamp i64; little endian.
+// Append encodes what is known of batches below offset end: count u32; per producer, the one
+// that was seen last at the end: id i64, epoch i16, seen i64, batch count u8; per batch: first
+// and last sequence i32, last offset i64, delta i32, timestamp i64; little endian.
 func (s *State) Append(b []byte, end int64) []byte {
 	le := binary.LittleEndian
-	b = le.AppendUint32(b, unversions|version)
 	at := len(b)
 	b = append(b, 0, 0, 0, 0)
 	count := uint32(0)
@@ -60,39 +49,27 @@ var errShort = errors.New("producer state is cut short")
 // rest of b. After an error s remembers nothing.
 func (s *State) Decode(b []byte) ([]byte, error) {
 	s.ids, s.oldest, s.newest = nil, nil, nil
-	le := binary.LittleEndian
 	if len(b) < 4 {
 		return nil, errShort
 	}
-	if head := le.Uint32(b); head >= unversions {
-		if v := head &^ unversions; v != version {
-			return nil, fmt.Errorf("producer state has version %d, this program reads up to %d", v, version)
-		}
-		if b = b[4:]; len(b) < 4 {
-			return nil, errShort
-		}
-	}
-	count := int(le.Uint32(b))
+	count := int(binary.LittleEndian.Uint32(b))
 	b = b[4:]
 	if count > len(b)/(producerLen+batchLen) {
 		return nil, errShort
 	}
-	list := make([]*producer, 0, count)
-	ids := make(map[int64]struct{}, count)
 	for range count {
 		p, rest, err := decodeProducer(b)
+		if err == nil && s.ids[p.id] != nil {
+			err = fmt.Errorf("producer %d stands in the producer state twice", p.id)
+		}
 		if err != nil {
+			s.ids, s.oldest, s.newest = nil, nil, nil
 			return nil, err
 		}
-		if _, twice := ids[p.id]; twice {
-			return nil, fmt.Errorf("producer %d stands in the producer state twice", p.id)
+		if s.link(p); len(s.ids) > s.limit() {
+			s.forget(s.oldest)
 		}
-		ids[p.id] = struct{}{}
-		list, b = append(list, p), rest
-	}
-	slices.SortStableFunc(list, func(a, b *producer) int { return cmp.Compare(a.seen, b.seen) })
-	for _, p := range list[max(len(list)-s.limit(), 0):] {
-		s.link(p)
+		b = rest
 	}
 	return b, nil
 }
