@@ -64,7 +64,7 @@ func (r *reading) indexed(cuts int64) (*membuf.Buffer, []byte, error) {
 		return nil, nil, err
 	case size == 0:
 		return nil, nil, ErrEnd
-	case int64(size) > r.max && !r.one:
+	case size > r.max && !r.one:
 		r.s.places.put(cuts, r.offset, pos)
 		return nil, nil, nil
 	}
@@ -102,10 +102,10 @@ var errMoved = errors.New("the batch is not there")
 // offset itself: of batches after a gap only the index knows the first. No batches
 // without an error means that the batch at pos does not fit or begins at or beyond
 // the limit. The buffer is nil if there are none.
-func (r *reading) at(pos int64, least int, guess bool) (buf *membuf.Buffer, batches []byte, next int64, err error) {
+func (r *reading) at(pos, least int64, guess bool) (buf *membuf.Buffer, batches []byte, next int64, err error) {
 	end := r.s.Size()
-	n := min(max(r.max, int64(least)), end-pos)
-	if n < int64(least) {
+	n := min(max(r.max, least), end-pos)
+	if n < least {
 		return nil, nil, 0, errMoved
 	}
 	buf = r.pool.Get(int(n))
@@ -132,7 +132,7 @@ func (r *reading) at(pos int64, least int, guess bool) (buf *membuf.Buffer, batc
 			return buf, nil, 0, nil
 		case int64(size) > n:
 			buf.Release()
-			return r.at(pos, size, guess)
+			return r.at(pos, int64(size), guess)
 		}
 	}
 	batches, next, err = r.s.whole(p, pos, r.limit)

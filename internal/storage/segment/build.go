@@ -35,7 +35,7 @@ func newBuilder(base int64, x index) *builder {
 }
 
 // pass notes the header of a batch, and reports whether to go on.
-func (n *builder) pass(b record.Batch, pos int64, _ int) bool {
+func (n *builder) pass(b record.Batch, pos, _ int64) bool {
 	rel := b.LastOffset() - n.base
 	if pos == 0 {
 		n.first = first{b.Newest(), true}

@@ -39,7 +39,7 @@ func TestAMissingIndexIsBuiltByTheFirstLookup(t *testing.T) {
 			return fsys.Calls(errfs.Read) - before
 		}
 		first := reads(2990)
-		if most := int(size / scanStep); first < most || first > most+10 {
+		if most := int(size / headerStep); first < most || first > most+10 {
 			t.Fatalf("%s: the first lookup took %d reads, one pass takes %d", name, first, most)
 		}
 		for _, i := range []int64{2990, 5, 1500, 2900} {

@@ -62,7 +62,7 @@ func Check(fsys vfs.FS, dir string, base, size, limit int64, waiting bool, fn fu
 		return c.Checked, fmt.Errorf("read segment: %w", err)
 	}
 	defer func() { _ = f.Close() }() // it was only read
-	c.scanner = scanner{h: &handle{f: f}, size: size}
+	c.scanner = scanner{f: f, size: size, step: batchStep}
 	c.base, c.x = base, &index{}
 	if !waiting {
 		if c.x, err = loadIndex(fsys, s.stem(), size); err != nil {
@@ -98,16 +98,9 @@ type checker struct {
 // valid returns the batch at a position if it is whole; its offsets are another
 // question.
 func (c *checker) valid(pos int64) (record.Batch, error) {
-	if c.size-pos < record.HeaderSize {
-		return nil, nil
-	}
-	if err := c.fill(pos, record.HeaderSize); err != nil {
+	head, _, err := c.header(pos)
+	if head == nil || head.LastOffsetDelta() < 0 || head.BaseOffset() < 0 {
 		return nil, err
-	}
-	head := record.Batch(c.buf[pos-c.at:])
-	n, err := record.PeekSize(head)
-	if err != nil || int64(n) > c.size-pos || head.LastOffsetDelta() < 0 || head.BaseOffset() < 0 {
-		return nil, nil
 	}
 	b, err := c.batch(pos)
 	if b == nil || b.CheckCRC() != nil {
@@ -210,10 +203,11 @@ func (c *checker) skip(pos int64) (int64, error) {
 // resume finds the next valid batch behind a position, the end where there is none:
 // first where the damaged one says that it ends, then byte by byte.
 func (c *checker) resume(pos int64) (int64, error) {
-	if err := c.fill(pos, min(record.PrefixSize, c.size-pos)); err != nil {
+	p, err := c.fill(pos, record.PrefixSize)
+	if err != nil {
 		return 0, err
 	}
-	if n, err := record.PeekSize(c.buf[pos-c.at:]); err == nil && int64(n) <= c.size-pos {
+	if n, err := record.PeekSize(p); err == nil && int64(n) <= c.size-pos {
 		ok, err := c.resumes(pos + int64(n))
 		if err != nil || ok || pos+int64(n) == c.size {
 			return pos + int64(n), err
@@ -231,13 +225,11 @@ func (c *checker) resume(pos int64) (int64, error) {
 // told from its offset comes first: a byte by byte search must not compare
 // checksums everywhere.
 func (c *checker) resumes(pos int64) (bool, error) {
-	if c.size-pos < record.HeaderSize {
-		return false, nil
-	}
-	if err := c.fill(pos, record.HeaderSize); err != nil {
+	p, err := c.fill(pos, record.HeaderSize)
+	if len(p) < record.HeaderSize {
 		return false, err
 	}
-	head := record.Batch(c.buf[pos-c.at:])
+	head := record.Batch(p)
 	if head.Magic() != 2 || head.BaseOffset() < c.next || head.BaseOffset() >= c.limit {
 		return false, nil
 	}
@@ -320,17 +312,3 @@ func wrong(b []byte, size int64, beyond func([]byte) bool) int {
 // indexed is the size from which a segment has an index whatever is configured: an
 // entry stands for a few KiB as a rule.
 const indexed = 1 << 20
-
-// Prefix finds the valid prefix of a file, from a position at which
-// offset next is expected, and changes nothing: it returns the offset and the position
-// behind it. An error of fn ends it.
-func Prefix(fsys vfs.FS, dir string, base, pos, next, size int64, fn func(record.Batch) error) (int64, int64, error) {
-	s := newSegment(nil, dir, base)
-	f, err := fsys.Open(s.Path())
-	if err != nil {
-		return 0, 0, fmt.Errorf("read segment: %w", err)
-	}
-	defer func() { _ = f.Close() }() // it was only read
-	sc := scanner{h: &handle{f: f}, size: size}
-	return sc.prefix(pos, next, func(b record.Batch, _ int64) error { return fn(b) })
-}

@@ -146,3 +146,14 @@ func answers(t testing.TB, what string, s *Segment, all []record.Batch) {
 		}
 	}
 }
+
+// Find returns where the batch is that holds offset, or the first one after it.
+func (s *Segment) Find(offset int64) (pos int64, size int, err error) {
+	h, err := s.open()
+	if err != nil {
+		return 0, 0, err
+	}
+	defer s.files.release(h)
+	pos, n, err := s.find(h, offset)
+	return pos, int(n), err
+}

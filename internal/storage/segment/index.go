@@ -140,25 +140,11 @@ func loadIndex(fsys vfs.FS, base string, size int64) (*index, error) {
 
 // readAll reads the first limit bytes of a file; a missing one is empty.
 func readAll(fsys vfs.FS, name string, limit int64) ([]byte, error) {
-	f, err := fsys.Open(name)
+	b, err := vfs.ReadFile(fsys, name)
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil, nil
 	}
-	if err != nil {
-		return nil, fmt.Errorf("read index: %w", err)
-	}
-	defer func() { _ = f.Close() }()
-	n, err := f.Size()
-	if err != nil {
-		return nil, fmt.Errorf("read index: %w", err)
-	}
-	b := make([]byte, min(n, limit))
-	if len(b) > 0 {
-		if _, err := f.ReadAt(b, 0); err != nil {
-			return nil, fmt.Errorf("read index: %w", err)
-		}
-	}
-	return b, nil
+	return b[:min(int64(len(b)), limit)], err
 }
 
 // saved says whether the files hold everything.

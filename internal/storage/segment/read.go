@@ -1,16 +1,11 @@
 package segment
 
 import (
-	"errors"
 	"fmt"
-	"io"
 	"math"
 
 	"github.com/chronik-io/chronik/internal/record"
 )
-
-// scanStep is how much is read at a time when only headers are wanted.
-const scanStep = 32 << 10
 
 // indexes returns the indexes as they are now, read from their files if they are not
 // in memory, and what changes was then. What can't be read counts as missing: without
@@ -87,7 +82,7 @@ func (s *Segment) timeStart(h *handle, x *index, ts int64) (pos int64, err error
 		return 0, nil
 	}
 	at, right := s.base+int64(e.rel), false
-	err = s.walk(h, s.start(h, x, at), func(b record.Batch, p int64, _ int) bool {
+	err = s.walk(h, s.start(h, x, at), func(b record.Batch, p, _ int64) bool {
 		pos, right = p, b.LastOffset() == at && b.Newest() == e.ts
 		return b.LastOffset() < at
 	})
@@ -98,57 +93,11 @@ func (s *Segment) timeStart(h *handle, x *index, ts int64) (pos int64, err error
 	return pos, err
 }
 
-// walk calls fn for the header of every batch from pos on, until fn returns
-// false or the end of the readable bytes.
-func (s *Segment) walk(h *handle, pos int64, fn func(b record.Batch, pos int64, size int) bool) error {
-	end, next := s.Size(), s.base
-	buf := make([]byte, 0, max(min(scanStep, end-pos), 0))
-	bufAt := pos
-	for pos < end {
-		if pos < bufAt || pos+record.HeaderSize > bufAt+int64(len(buf)) {
-			n := min(scanStep, end-pos)
-			buf, bufAt = buf[:n], pos
-			if _, err := h.f.ReadAt(buf, pos); err != nil && !errors.Is(err, io.EOF) {
-				return fmt.Errorf("read segment: %w", err)
-			}
-		}
-		b := buf[pos-bufAt:]
-		size, err := record.PeekSize(b)
-		if err != nil || len(b) < record.HeaderSize || int64(size) > end-pos || !follows(b, next) {
-			if s.Size() < end {
-				return nil // it was cut meanwhile
-			}
-			return fmt.Errorf("%w at position %d of %s", ErrCorrupt, pos, s.Path())
-		}
-		next = record.Batch(b).LastOffset() + 1
-		if !fn(record.Batch(b[:record.HeaderSize]), pos, size) {
-			return nil
-		}
-		pos += int64(size)
-	}
-	return nil
-}
-
-// follows says whether a header's offsets may come after all below next. No
-// checksum covers the base offset.
-func follows(b record.Batch, next int64) bool {
-	return b.BaseOffset() >= next && b.LastOffsetDelta() >= 0
-}
-
-// Find returns the position and size of the batch that holds offset, or of the
+// find returns the position and size of the batch that holds offset, or of the
 // first one after it; size 0 means that there is none.
-func (s *Segment) Find(offset int64) (pos int64, size int, err error) {
-	h, err := s.open()
-	if err != nil {
-		return 0, 0, fmt.Errorf("read segment: %w", err)
-	}
-	defer s.files.release(h)
-	return s.find(h, offset)
-}
-
-func (s *Segment) find(h *handle, offset int64) (pos int64, size int, err error) {
+func (s *Segment) find(h *handle, offset int64) (pos, size int64, err error) {
 	x := s.complete(h)
-	err = s.walk(h, s.start(h, &x, offset), func(b record.Batch, at int64, n int) bool {
+	err = s.walk(h, s.start(h, &x, offset), func(b record.Batch, at, n int64) bool {
 		if b.LastOffset() < offset {
 			return true
 		}
@@ -217,9 +166,8 @@ func (s *Segment) findTimestamp(ts, from int64) (record.Batch, error) {
 		return nil, err
 	}
 	pos = max(pos, s.start(h, &x, from))
-	var at int64
-	var size int
-	err = s.walk(h, pos, func(b record.Batch, p int64, n int) bool {
+	var at, size int64
+	err = s.walk(h, pos, func(b record.Batch, p, n int64) bool {
 		if b.Newest() < ts || b.LastOffset() < from {
 			return true
 		}
@@ -247,7 +195,7 @@ func (s *Segment) Headers(offset int64, fn func(record.Batch) bool) error {
 	defer s.files.release(h)
 	x, _ := s.indexes()
 	return s.unlessCut(func() error {
-		return s.walk(h, s.start(h, &x, offset), func(b record.Batch, _ int64, _ int) bool {
+		return s.walk(h, s.start(h, &x, offset), func(b record.Batch, _, _ int64) bool {
 			return b.BaseOffset() < offset || fn(b)
 		})
 	})

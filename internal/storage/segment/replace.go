@@ -7,8 +7,6 @@ import (
 	"path"
 	"strings"
 	"time"
-
-	"github.com/chronik-io/chronik/internal/record"
 )
 
 // ErrReplaced says that another segment, with what a compaction left of this one, has taken
@@ -167,37 +165,6 @@ func (s *Segment) open() (*handle, error) {
 			return nil, fmt.Errorf("%w: %s", ErrReplaced, path.Base(s.stem()))
 		}
 	}
-}
-
-// Batches calls fn with every batch, whole and its checksum compared, from the one on
-// that holds offset or is the first after it, until fn returns an error, which it
-// returns. The batch is valid during the call. Damage matches ErrCorrupt. It takes
-// the memory of the largest batch.
-func (s *Segment) Batches(offset int64, fn func(record.Batch) error) error {
-	h, err := s.open()
-	if err != nil {
-		return fmt.Errorf("read segment: %w", err)
-	}
-	defer s.files.release(h)
-	sc, next := scanner{h: h, size: s.Size()}, s.base
-	x, _ := s.indexes()
-	for pos := s.start(h, &x, offset); pos < sc.size; {
-		b, err := sc.batch(pos)
-		if err != nil {
-			return fmt.Errorf("read segment: %w", err)
-		}
-		if b == nil || b.CheckCRC() != nil || !follows(b, next) {
-			return fmt.Errorf("%w at position %d of %s", ErrCorrupt, pos, s.Path())
-		}
-		pos += int64(len(b))
-		if next = b.LastOffset() + 1; next <= offset {
-			continue
-		}
-		if err := fn(b); err != nil {
-			return err
-		}
-	}
-	return nil
 }
 
 // Entries returns how many entries the offset index has.

@@ -1,0 +1,168 @@
+package segment
+
+import (
+	"errors"
+	"fmt"
+	"io"
+
+	"github.com/chronik-io/chronik/internal/record"
+	"github.com/chronik-io/chronik/internal/vfs"
+)
+
+// How much is read at a time, at least: if only headers are wanted, and if whole batches are.
+const (
+	headerStep = 32 << 10
+	batchStep  = 256 << 10
+)
+
+// scanner reads the batches of a file one after the other, through a window of it.
+type scanner struct {
+	f    vfs.File
+	size int64 // what lies beyond does not count
+	step int64
+	buf  []byte
+	at   int64 // position of buf
+}
+
+// fill returns what the file has at a position: n bytes or more, less only at its end. They are
+// valid until the next call.
+func (s *scanner) fill(pos, n int64) ([]byte, error) {
+	if n = min(n, s.size-pos); n <= 0 {
+		return nil, nil
+	}
+	if pos < s.at || pos+n > s.at+int64(len(s.buf)) {
+		want := int(min(max(n, s.step), s.size-pos))
+		if cap(s.buf) < want {
+			s.buf = make([]byte, want)
+		}
+		got, err := s.f.ReadAt(s.buf[:want], pos)
+		s.buf, s.at = s.buf[:got], pos
+		if err != nil && !errors.Is(err, io.EOF) {
+			return nil, fmt.Errorf("read segment: %w", err)
+		}
+	}
+	return s.buf[pos-s.at:], nil
+}
+
+// header returns the header of the batch at a position, and the size of the batch; nil if none
+// fits there.
+func (s *scanner) header(pos int64) (record.Batch, int64, error) {
+	b, err := s.fill(pos, record.HeaderSize)
+	if err != nil || len(b) < record.HeaderSize {
+		return nil, 0, err
+	}
+	n, err := record.PeekSize(b)
+	if err != nil || int64(n) > s.size-pos {
+		return nil, 0, nil
+	}
+	return record.Batch(b[:record.HeaderSize]), int64(n), nil
+}
+
+// batch returns the batch at a position, whole, valid until the next call; nil
+// if there is none.
+func (s *scanner) batch(pos int64) (record.Batch, error) {
+	h, n, err := s.header(pos)
+	if h == nil {
+		return nil, err
+	}
+	p, err := s.fill(pos, n)
+	if err != nil {
+		return nil, err
+	}
+	b, _, err := record.Next(p)
+	if err != nil {
+		return nil, nil
+	}
+	return b, nil
+}
+
+// prefix calls fn for the batches from a position on that are whole and in order, and
+// returns the offset and the position behind them. An error of fn ends it.
+func (s *scanner) prefix(pos, next int64, fn func(b record.Batch) error) (int64, int64, error) {
+	for pos < s.size {
+		b, err := s.batch(pos)
+		if err != nil {
+			return 0, 0, err
+		}
+		if b == nil || !follows(b, next) || b.CheckCRC() != nil {
+			break
+		}
+		if err := fn(b); err != nil {
+			return 0, 0, err
+		}
+		next = b.LastOffset() + 1
+		pos += int64(len(b))
+	}
+	return next, pos, nil
+}
+
+// follows reports whether a header's offsets may come after all below next. No
+// checksum covers the base offset.
+func follows(b record.Batch, next int64) bool {
+	return b.BaseOffset() >= next && b.LastOffsetDelta() >= 0
+}
+
+// Prefix finds the valid prefix of a file, from a position at which
+// offset next is expected, and changes nothing: it returns the offset and the position
+// behind it. An error of fn ends it.
+func Prefix(fsys vfs.FS, dir string, base, pos, next, size int64, fn func(record.Batch) error) (int64, int64, error) {
+	f, err := fsys.Open(newSegment(nil, dir, base).Path())
+	if err != nil {
+		return 0, 0, fmt.Errorf("read segment: %w", err)
+	}
+	defer func() { _ = f.Close() }() // it was only read
+	s := scanner{f: f, size: size, step: batchStep}
+	return s.prefix(pos, next, fn)
+}
+
+// Batches calls fn with every batch, whole and its checksum compared, from the one on
+// that holds offset or is the first after it, until fn returns an error, which it
+// returns. The batch is valid during the call. Damage matches ErrCorrupt. It takes
+// the memory of the largest batch.
+func (s *Segment) Batches(offset int64, fn func(record.Batch) error) error {
+	h, err := s.open()
+	if err != nil {
+		return fmt.Errorf("read segment: %w", err)
+	}
+	defer s.files.release(h)
+	sc := scanner{f: h.f, size: s.Size(), step: batchStep}
+	x, _ := s.indexes()
+	_, pos, err := sc.prefix(s.start(h, &x, offset), s.base, func(b record.Batch) error {
+		if b.LastOffset() < offset {
+			return nil
+		}
+		return fn(b)
+	})
+	if err == nil && pos < sc.size {
+		err = s.corrupt(pos)
+	}
+	return err
+}
+
+func (s *Segment) corrupt(pos int64) error {
+	return fmt.Errorf("%w at position %d of %s", ErrCorrupt, pos, s.Path())
+}
+
+// walk calls fn for the header of every batch from pos on, until fn returns
+// false or the end of the readable bytes.
+func (s *Segment) walk(h *handle, pos int64, fn func(b record.Batch, pos, size int64) bool) error {
+	sc, next := scanner{f: h.f, size: s.Size(), step: headerStep}, s.base
+	for pos < sc.size {
+		b, size, err := sc.header(pos)
+		if err != nil {
+			return err
+		}
+		if b == nil || !follows(b, next) {
+			if s.Size() < sc.size {
+				return nil // it was cut meanwhile
+			}
+			return s.corrupt(pos)
+		}
+		next = b.LastOffset() + 1
+		if !fn(b, pos, size) {
+			return nil
+		}
+		pos += size
+	}
+	return nil
+}
