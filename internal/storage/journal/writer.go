@@ -203,7 +203,7 @@ func (j *Journal) write() {
 func (j *Journal) await(timer *time.Timer) bool {
 	for {
 		j.mu.Lock()
-		if j.busy { // a caller of Finish, who pokes where something is left to do
+		if j.busy { // a caller of WriteGroup, who pokes if something is left to do
 			j.alarm = time.Time{}
 			j.sleepLocked(nil)
 			continue
