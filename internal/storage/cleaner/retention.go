@@ -144,7 +144,7 @@ func judge(now time.Time, p Policy, b Bounds, part *Part, total int64) (r Remova
 
 func words(s string) func() string { return func() string { return s } }
 
-// old says whether a part is old enough to go, and in words what decided that.
+// old reports whether a part is old enough to go, and in words what decided that.
 func (p Policy) old(now time.Time, part *Part) (bool, func() string) {
 	if p.Time < 0 {
 		return false, nil
@@ -174,7 +174,7 @@ func (p Policy) old(now time.Time, part *Part) (bool, func() string) {
 	}
 }
 
-// Believable says whether a timestamp, in ms since 1970, may be a record's: it is
+// Believable reports whether a timestamp, in ms since 1970, may be a record's: it is
 // neither negative nor further ahead of the clock than the policy allows.
 func (p Policy) Believable(now time.Time, ms int64) bool {
 	return ms >= 0 && time.UnixMilli(ms).Sub(now) <= p.Ahead
