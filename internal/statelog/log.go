@@ -141,15 +141,6 @@ func (l *Log) latch(err error) error {
 	return err
 }
 
-// Failed returns why Append fails until the next Rotate; nil if it does not.
-func (l *Log) Failed() error { return l.failed }
-
-// Sequence returns the number of the last record that is durable.
-func (l *Log) Sequence() uint64 { return l.sequence }
-
-// Size returns the bytes of the log and of the snapshot before it.
-func (l *Log) Size() (log, snapshot int64) { return l.end, l.snapshot }
-
 // ShouldRotate reports whether the log has grown so much that a new generation is
 // cheaper to read: it is larger than CompactBytes and than its snapshot.
 func (l *Log) ShouldRotate() bool { return l.end > max(l.opts.CompactBytes, l.snapshot) }

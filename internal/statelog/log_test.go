@@ -113,7 +113,7 @@ func TestNothingIsAppendedBeforeTheFirstRotate(t *testing.T) {
 	fsys := crashfs.New(1)
 	l, _, err := Open(Options{FS: fsys, Dir: "/s", Format: testFormat}, &list{})
 	must(t, err)
-	if err := l.Append([]byte("a")); !errors.Is(err, errNotBegun) || l.Failed() == nil {
+	if err := l.Append([]byte("a")); !errors.Is(err, errNotBegun) || l.failed == nil {
 		t.Errorf("append before the first rotate: %v", err)
 	}
 	must(t, l.Close())
@@ -128,7 +128,7 @@ func TestAGenerationIsDueWhenTheLogExceedsItsLimitAndItsSnapshot(t *testing.T) {
 	for range 100 {
 		must(t, o.Append(make([]byte, 76))) // with its length and the frame's header 101
 		o.items = append(o.items, string(make([]byte, 76)))
-		log, snapshot := o.Size()
+		log, snapshot := o.end, o.snapshot
 		if due := log > 200 && log > snapshot; o.ShouldRotate() != due {
 			t.Fatalf("log of %d bytes, snapshot of %d: due is %v", log, snapshot, !due)
 		}
@@ -197,7 +197,7 @@ func TestAFailedWriteEndsTheGeneration(t *testing.T) {
 			if err := o.add("lost"); !errors.Is(err, syscall.EIO) {
 				t.Fatalf("%v of %s: %v", op, file, err)
 			}
-			if err := o.add("b"); !errors.Is(err, syscall.EIO) || !errors.Is(o.Failed(), syscall.EIO) {
+			if err := o.add("b"); !errors.Is(err, syscall.EIO) || !errors.Is(o.failed, syscall.EIO) {
 				t.Errorf("append after a failed %v of %s: %v", op, file, err)
 			}
 			must(t, o.rotate())
@@ -218,7 +218,7 @@ func TestAFailedLogIsClosedWithoutAMark(t *testing.T) {
 	o := own(t, Options{FS: fsys, Dir: "/s"})
 	fsys.Add(errfs.Rule{Ops: errfs.Datasync, Path: "*.log", Count: 1, Err: syscall.EIO})
 	_ = o.add("a")
-	before, _ := o.Size()
+	before := o.end
 	must(t, o.Close())
 	if in, err := fsys.Stat(logName("/s", 1)); err != nil || in.Size != before {
 		t.Errorf("%d bytes after close, %d before, %v", in.Size, before, err)

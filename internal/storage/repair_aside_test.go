@@ -129,18 +129,22 @@ func TestALogIsSetAsideWhileItsCacheIsEvicted(t *testing.T) {
 // A reader beside a repair is told of what has not been replayed yet; it does not find nothing.
 func TestReadersBesideAReplayFindNoHole(t *testing.T) {
 	errs := errfs.New(crashfs.New(1))
-	d := mustOpen(t, errs, "sync", func(o *Options) { o.JournalBytes = 1 << 20 })
+	d := mustOpen(t, errs, "sync", func(o *Options) { o.JournalFileSize, o.JournalBytes = 2<<20, 32<<20 })
 	l := makeLogs(t, d, 1, "sync")[0]
-	put(t, l, 10, 900)
+	large := testConfig("sync")
+	large.Segment.Bytes = 64 << 20
+	l.Configure(large)
+	put(t, l, 10, 300_000)
 	if err := l.flush(); err != nil {
 		t.Fatal(err)
 	}
-	put(t, l, 10, 900)
+	put(t, l, 10, 300_000)
 	bad := errs.Add(errfs.Rule{Ops: errfs.Write | errfs.Datasync | errfs.Create, Path: "/d/t-0/*.log", Err: syscall.EIO, Drop: errfs.DropCached})
 	_ = l.sync()
 	eventually(t, "the log is set aside", l.isAside)
 	hold := make(chan struct{})
-	held := errs.Add(errfs.Rule{Ops: errfs.Read, Path: "*.frames", From: 9, Count: 1, Before: func(errfs.Call) { <-hold }})
+	// The frames take several reads.
+	held := errs.Add(errfs.Rule{Ops: errfs.Read, Path: "*.frames", From: 2, Count: 1, Before: func(errfs.Call) { <-hold }})
 	bad.Off()
 	eventually(t, "a part is replayed", func() bool { return held.Hits() > 0 })
 	for at := range int64(20) {

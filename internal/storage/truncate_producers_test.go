@@ -21,7 +21,7 @@ import (
 // batchesOf returns the encoded batches of each producer in an encoded state.
 func batchesOf(b []byte) map[int64]string {
 	m := map[int64]string{}
-	for b = b[8:]; len(b) > 0; {
+	for b = b[4:]; len(b) > 0; {
 		n := 19 + int(b[18])*28
 		m[int64(binary.LittleEndian.Uint64(b))] = string(b[8:10]) + string(b[18:n])
 		b = b[n:]

@@ -77,7 +77,7 @@ func (f *Filter) Batch(b record.Batch) (out record.Batch, changed bool, err erro
 	return out, true, err
 }
 
-// free says whether the records of a batch count for nothing: those of an aborted
+// free reports whether the records of a batch count for nothing: those of an aborted
 // transaction, and a marker without one.
 func (f *Filter) free(b record.Batch) (bool, error) {
 	if b.Control() {
@@ -86,7 +86,7 @@ func (f *Filter) free(b record.Batch) (bool, error) {
 	return f.Transactions.Data(b), nil
 }
 
-// needed says whether a batch stays although none of its records does: the last
+// needed reports whether a batch stays although none of its records does: the last
 // one of a producer tells its sequence, the last one of the pass where the log goes on.
 func (f *Filter) needed(b record.Batch) bool {
 	if b.LastOffset() >= f.Last {

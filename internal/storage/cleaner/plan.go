@@ -37,7 +37,7 @@ func (d Dirt) Ratio() float64 {
 	return float64(d.Dirty) / float64(d.Clean+d.Dirty)
 }
 
-// Due says whether a pass is worth it.
+// Due reports whether a pass is worth it.
 func (d Dirt) Due() bool {
 	return d.Dirty > 0 && (d.Overdue || d.Ratio() > d.when.MinDirty)
 }

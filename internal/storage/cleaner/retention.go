@@ -92,48 +92,48 @@ func Retain(now time.Time, p Policy, b Bounds, parts []Part) Verdict {
 	}
 	var v Verdict
 	for i := range parts {
-		r, kept := judge(now, p, b, &parts[i], total)
-		if kept != nil {
-			v.kept = kept
+		reason, why := judge(now, p, b, &parts[i], total)
+		if reason == "" {
+			v.kept = why
 			break
 		}
-		v.Gone = append(v.Gone, r)
+		v.Gone = append(v.Gone, Removal{Part: parts[i], Reason: reason, Why: why()})
 		total -= parts[i].Bytes
 	}
 	return v
 }
 
-// judge decides about the oldest part that is left of a log that has total bytes:
-// it goes, or kept says why it doesn't.
-func judge(now time.Time, p Policy, b Bounds, part *Part, total int64) (r Removal, kept func() string) {
-	r.Part = *part
+// say puts into words later.
+func say(format string, args ...any) func() string {
+	return func() string { return fmt.Sprintf(format, args...) }
+}
+
+// judge decides about the oldest part that is left of a log that has total bytes: the
+// reason for which it goes, empty if it stays, and why.
+func judge(now time.Time, p Policy, b Bounds, part *Part, total int64) (Reason, func() string) {
 	switch {
 	case part.Bytes == 0:
-		return r, words("active segment, which is empty")
+		return "", say("active segment, which is empty")
 	case part.End <= b.Start:
-		r.Reason, r.Why = ByStart, fmt.Sprintf("it ends at %d, the log starts at %d", part.End, b.Start)
-		return r, nil
+		return ByStart, say("it ends at %d, the log starts at %d", part.End, b.Start)
 	case part.End > b.High:
-		return r, func() string { return fmt.Sprintf("its end %d is above the high watermark %d", part.End, b.High) }
+		return "", say("its end %d is above the high watermark %d", part.End, b.High)
 	case !p.Delete:
-		return r, words("cleanup.policy has no delete")
+		return "", say("cleanup.policy has no delete")
 	case p.Time < 0 && p.Bytes < 0:
-		return r, words("neither retention.ms nor retention.bytes is set")
+		return "", say("neither retention.ms nor retention.bytes is set")
 	}
 	old, age := p.old(now, part)
-	if old {
-		r.Reason, r.Why = ByTime, age()
-		return r, nil
-	}
 	rest := total - part.Bytes
-	if p.Bytes >= 0 && rest >= p.Bytes {
-		r.Reason, r.Why = BySize, fmt.Sprintf("%d bytes stay without it, retention.bytes is %d", rest, p.Bytes)
-		return r, nil
+	switch {
+	case old:
+		return ByTime, age
+	case p.Bytes < 0:
+		return "", age
+	case rest >= p.Bytes:
+		return BySize, say("%d bytes stay without it, retention.bytes is %d", rest, p.Bytes)
 	}
-	if p.Bytes < 0 {
-		return r, age
-	}
-	return r, func() string {
+	return "", func() string {
 		size := fmt.Sprintf("%d bytes would stay without it, less than retention.bytes %d", rest, p.Bytes)
 		if p.Time < 0 {
 			return size
@@ -142,39 +142,32 @@ func judge(now time.Time, p Policy, b Bounds, part *Part, total int64) (r Remova
 	}
 }
 
-func words(s string) func() string { return func() string { return s } }
-
-// old says whether a part is old enough to go, and in words what decided that.
+// old reports whether a part is old enough to go, and in words what decided that.
 func (p Policy) old(now time.Time, part *Part) (bool, func() string) {
 	if p.Time < 0 {
 		return false, nil
 	}
 	newest, err := part.Newest()
 	if err != nil {
-		return false, func() string { return fmt.Sprintf("its timestamps can't be read: %v", err) }
+		return false, say("its timestamps can't be read: %v", err)
 	}
-	at, believable := time.UnixMilli(newest), p.Believable(now, newest)
-	if !believable {
+	at, what, than := time.UnixMilli(newest), "newest record", "younger"
+	if !p.Believable(now, newest) {
 		if at, err = part.Written(); err != nil {
-			return false, func() string {
-				return fmt.Sprintf("its newest timestamp %d can't be believed, and when it was written can't be told: %v", newest, err)
-			}
+			return false, say("its newest timestamp %d can't be believed, and when it was written can't be told: %v", newest, err)
 		}
+		what = fmt.Sprintf("newest timestamp %d can't be believed; last write", newest)
 	}
 	old := now.Sub(at) > p.Time
+	if old {
+		than = "older"
+	}
 	return old, func() string {
-		what, than := "newest record", "younger"
-		if !believable {
-			what = fmt.Sprintf("newest timestamp %d can't be believed; last write", newest)
-		}
-		if old {
-			than = "older"
-		}
 		return fmt.Sprintf("%s %s is %s than retention.ms %d", what, at.UTC().Format(time.RFC3339), than, p.Time.Milliseconds())
 	}
 }
 
-// Believable says whether a timestamp, in ms since 1970, may be a record's: it is
+// Believable reports whether a timestamp, in ms since 1970, may be a record's: it is
 // neither negative nor further ahead of the clock than the policy allows.
 func (p Policy) Believable(now time.Time, ms int64) bool {
 	return ms >= 0 && time.UnixMilli(ms).Sub(now) <= p.Ahead

@@ -84,7 +84,7 @@ func (t *Transactions) Clone() *Transactions {
 	return &Transactions{aborted: t.aborted, back: maps.Clone(t.back), seen: maps.Clone(t.seen)}
 }
 
-// Data takes a batch that is no control batch, and says whether its transaction
+// Data takes a batch that is no control batch, and reports whether its transaction
 // was aborted, so that none of its records counts.
 func (t *Transactions) Data(b record.Batch) (aborted bool) {
 	for len(t.aborted) > 0 && t.aborted[0].First <= b.LastOffset() {
@@ -100,7 +100,7 @@ func (t *Transactions) Data(b record.Batch) (aborted bool) {
 	return ok && b.BaseOffset() < a.Last
 }
 
-// Marker takes a control batch, and says whether nothing is left of the
+// Marker takes a control batch, and reports whether nothing is left of the
 // transaction that it ends: then it may go once its horizon has passed. A control
 // batch that ends no transaction stays.
 func (t *Transactions) Marker(b record.Batch) (free bool, err error) {

@@ -153,7 +153,7 @@ func (f *file) close() error {
 	return f.f.Close()
 }
 
-// dead says whether a write or datasync has failed.
+// dead reports whether a write or datasync has failed.
 func (f *file) dead() bool { return f.failed.Load() }
 
 const (

@@ -15,7 +15,7 @@ func crcMatches(frame []byte) bool {
 	return binary.LittleEndian.Uint32(frame[4:]) == crc32.Checksum(frame[8:], castagnoli)
 }
 
-// frameIn says whether the file's bytes hold the frame, checksum included.
+// frameIn reports whether the file's bytes hold the frame, checksum included.
 func frameIn(file []byte, f *Frame) bool {
 	for at := dataStart; at+frameHeader <= len(file); at += 8 {
 		b := file[at:]

@@ -67,7 +67,7 @@ type GroupStats struct {
 }
 
 // Owner is notified of an entry's outcome. Exactly one of its methods is called per
-// entry, from the journal's notifier goroutine or from Finish, or for entries that Drop
+// entry, from the journal's notifier goroutine or from WriteGroup, or for entries that Drop
 // takes back, by Drop. They must not block. From that call on the journal doesn't use
 // the entry or its payload.
 type Owner interface {
@@ -138,7 +138,7 @@ type Journal struct {
 	state    state
 	ready    fifo[*Stream] // streams with queued entries, in turn
 	waiting  window        // of all queued entries
-	busy     bool          // somebody writes a group: the writer, or a caller of Finish
+	busy     bool          // somebody writes a group: the writer, or a caller of WriteGroup
 	idle     *sync.Cond    // busy became false, or telling 0
 	parked   bool          // the writer waits for wake
 	alarm    time.Time     // when the parked writer looks at what waits anyway; zero: never

@@ -48,7 +48,7 @@ func (s *space) stalled() error {
 	return s.lastErr
 }
 
-// prepareOnce does the most urgent piece of work and says whether there was any.
+// prepareOnce does the most urgent piece of work and reports whether there was any.
 func (s *space) prepareOnce() (bool, error) {
 	s.mu.Lock()
 	cur, next, want := s.cur, s.next, s.want

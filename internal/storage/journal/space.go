@@ -76,7 +76,7 @@ func (s *space) init(opt *Options, poke func()) error {
 
 func (s *space) path(name string) string { return path.Join(s.opt.Dir, name) }
 
-// room says whether n bytes can be written now by entries of logs. Where they
+// room reports whether n bytes can be written now by entries of logs. Where they
 // can't, everything that helps has been asked for, and poke follows.
 func (s *space) room(n int64) bool { return s.roomWithin(n, s.opt.MaxBytes) }
 
@@ -115,7 +115,7 @@ func (s *space) sweep() {
 	}
 }
 
-// stuck says whether room can only be made by others: by a Release, or by space
+// stuck reports whether room can only be made by others: by a Release, or by space
 // that comes back on the disk.
 func (s *space) stuck() bool {
 	s.mu.Lock()

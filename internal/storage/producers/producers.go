@@ -103,7 +103,7 @@ type Duplicate struct {
 // Len returns how many producers are remembered.
 func (s *State) Len() int { return len(s.ids) }
 
-// Knows says whether a batch below an offset is remembered.
+// Knows reports whether a batch below an offset is remembered.
 func (s *State) Knows(end int64) bool {
 	for _, p := range s.ids {
 		if p.batches[0].lastOffset < end {
@@ -113,7 +113,7 @@ func (s *State) Knows(end int64) bool {
 	return false
 }
 
-// Check says whether a batch may be appended. dup is true for a repetition of a
+// Check reports whether a batch may be appended. dup is true for a repetition of a
 // remembered batch; it must not be appended again. A batch without a producer
 // id always may. The first batch of an unknown producer is taken as it is.
 func (s *State) Check(b record.Batch) (d Duplicate, dup bool, err error) {

@@ -25,7 +25,7 @@ type Flaw struct {
 	Records   int32 // that the batch says it holds, where Numbering
 }
 
-// Renumbers says whether the flaw is mended by giving the batch the offset From.
+// Renumbers reports whether the flaw is mended by giving the batch the offset From.
 func (f *Flaw) Renumbers() bool { return f.Numbering && f.To-f.From == int64(f.Records) }
 
 // Entries is what became of the entries of an index that were held against the
@@ -221,7 +221,7 @@ func (c *checker) resume(pos int64) (int64, error) {
 	return c.size, nil
 }
 
-// resumes says whether a batch stands at a position that may follow. What can be
+// resumes reports whether a batch stands at a position that may follow. What can be
 // told from its offset comes first: a byte by byte search must not compare
 // checksums everywhere.
 func (c *checker) resumes(pos int64) (bool, error) {

@@ -147,7 +147,7 @@ func readAll(fsys vfs.FS, name string, limit int64) ([]byte, error) {
 	return b[:min(int64(len(b)), limit)], err
 }
 
-// saved says whether the files hold everything.
+// saved reports whether the files hold everything.
 func (x *index) saved() bool {
 	return x.savedOffsets == len(x.offsets) && x.savedTimes == len(x.times)
 }

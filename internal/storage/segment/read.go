@@ -117,23 +117,23 @@ func (s *Segment) MaxTimestamp() (ts, offset int64, err error) {
 	if known || s.Size() == 0 {
 		return ts, offset, nil
 	}
-	h, err := s.open()
-	if err != nil {
-		return 0, 0, fmt.Errorf("read segment: %w", err)
-	}
-	defer s.files.release(h)
-	err = s.unlessCut(func() (err error) {
+	err = s.lookup(func(h *handle) (err error) {
 		ts, offset, err = s.build(h)
 		return err
 	})
 	return ts, offset, err
 }
 
-// unlessCut does a lookup. If the file was cut meanwhile the error is ErrReplaced: what was
-// found may be a mixture of what went and of what came after.
-func (s *Segment) unlessCut(lookup func() error) error {
+// lookup calls fn with the open file. If the file was cut meanwhile the error is ErrReplaced:
+// what was found may be a mixture of what went and of what came after.
+func (s *Segment) lookup(fn func(h *handle) error) error {
+	h, err := s.open()
+	if err != nil {
+		return fmt.Errorf("read segment: %w", err)
+	}
+	defer s.files.release(h)
 	cuts, end := s.places.count(), s.Size()
-	err := lookup()
+	err = fn(h)
 	if s.places.count() != cuts || s.Size() < end {
 		return fmt.Errorf("%w: %s was cut", ErrReplaced, s.Path())
 	}
@@ -143,23 +143,17 @@ func (s *Segment) unlessCut(lookup func() error) error {
 // FindTimestamp returns the first batch, whole, that has a timestamp of ts or
 // later and reaches up to offset from or beyond; nil if there is none.
 func (s *Segment) FindTimestamp(ts, from int64) (b record.Batch, err error) {
-	err = s.unlessCut(func() (err error) {
-		b, err = s.findTimestamp(ts, from)
+	if top, _, err := s.MaxTimestamp(); err != nil || top < ts {
+		return nil, err // as a rule without a call to the disk
+	}
+	err = s.lookup(func(h *handle) (err error) {
+		b, err = s.findTimestamp(h, ts, from)
 		return err
 	})
 	return b, err
 }
 
-func (s *Segment) findTimestamp(ts, from int64) (record.Batch, error) {
-	top, _, err := s.MaxTimestamp()
-	if err != nil || top < ts {
-		return nil, err
-	}
-	h, err := s.open()
-	if err != nil {
-		return nil, fmt.Errorf("read segment: %w", err)
-	}
-	defer s.files.release(h)
+func (s *Segment) findTimestamp(h *handle, ts, from int64) (record.Batch, error) {
 	x := s.complete(h)
 	pos, err := s.timeStart(h, &x, ts)
 	if err != nil {
@@ -188,13 +182,8 @@ func (s *Segment) findTimestamp(ts, from int64) (record.Batch, error) {
 // Headers calls fn for the header of every batch that begins at or after
 // offset, in order, until fn returns false.
 func (s *Segment) Headers(offset int64, fn func(record.Batch) bool) error {
-	h, err := s.open()
-	if err != nil {
-		return fmt.Errorf("read segment: %w", err)
-	}
-	defer s.files.release(h)
-	x, _ := s.indexes()
-	return s.unlessCut(func() error {
+	return s.lookup(func(h *handle) error {
+		x, _ := s.indexes()
 		return s.walk(h, s.start(h, &x, offset), func(b record.Batch, _, _ int64) bool {
 			return b.BaseOffset() < offset || fn(b)
 		})

@@ -38,7 +38,7 @@ func ParseSwap(name string) (int64, bool) {
 	return ParseName(log)
 }
 
-// IsUnfinished says whether a name is of a file that a compaction had not come to
+// IsUnfinished reports whether a name is of a file that a compaction had not come to
 // use.
 func IsUnfinished(name string) bool {
 	return strings.HasSuffix(name, LogSuffix+CleanedSuffix) || strings.HasSuffix(name, LogSuffix+SwapSuffix)

@@ -23,7 +23,7 @@ var (
 	indexSuffixes = suffixes[1:3]
 )
 
-// IsDeleted says whether a file is left of a segment that left its log.
+// IsDeleted reports whether a file is left of a segment that left its log.
 func IsDeleted(name string) bool { return strings.HasSuffix(name, DeletedSuffix) }
 
 // Retire takes the segment's files away: that of the batches stays as *.deleted,

@@ -23,7 +23,7 @@ func (s *Segment) RollMs(l Limits) int64 {
 	return l.Ms - int64(s.chance*float64(max(min(l.JitterMs, l.Ms), 0)))
 }
 
-// Full says whether batches of n bytes up to lastOffset, with a largest
+// Full reports whether batches of n bytes up to lastOffset, with a largest
 // timestamp ts, belong into a new segment. Its age is counted between timestamps,
 // as in Kafka; in time where its first batch has none.
 func (s *Segment) Full(l Limits, n int, lastOffset, ts int64) bool {
