@@ -39,6 +39,10 @@ type Options struct {
 	// smaller ones always pass. Defaults 64 MiB and 16 KiB.
 	OtherBytes int64
 	SmallFrame int
+	// ReadBytes is how many bytes the read buffers of connections that pipeline may have
+	// together, 32 KiB for each; the others get by with small ones. Default: half of
+	// OtherBytes.
+	ReadBytes int64
 	// ConnectionBytes and ConnectionRequests are how many bytes of unanswered
 	// Produce requests, and how many requests whose answers are not yet
 	// written, one connection may have. Defaults 8 MiB and 1024.
@@ -92,6 +96,7 @@ func (o *Options) complete() error {
 	orDefault(&o.ProduceBytes, 32<<20)
 	orDefault(&o.OtherBytes, 64<<20)
 	orDefault(&o.AnswerBytes, o.OtherBytes)
+	orDefault(&o.ReadBytes, o.OtherBytes/2)
 	orDefault(&o.SmallFrame, 16<<10)
 	orDefault(&o.ConnectionBytes, 8<<20)
 	orDefault(&o.ConnectionRequests, 1024)
