@@ -97,7 +97,7 @@ type Stats struct {
 	Reads membuf.BudgetStats
 	// Unwritten is how many bytes of encoded answers clients have not read, in steps of
 	// 16 KiB for each connection; see Options.AnswerBytes.
-	Unwritten int64
+	Unwritten, UnwrittenLimit int64
 	// Orphans are requests whose connection is gone and that were not yet answered.
 	Orphans int
 }
@@ -108,7 +108,7 @@ func (s *Server) Stats() Stats {
 	n := len(s.conns)
 	s.mu.Unlock()
 	return Stats{
-		Connections: n, Reads: s.reads.Stats(), Unwritten: s.outgoing.held.Load(), Orphans: s.orphans.count(),
+		Connections: n, Reads: s.reads.Stats(), Unwritten: s.outgoing.held.Load(), UnwrittenLimit: s.outgoing.size, Orphans: s.orphans.count(),
 		Produce: s.produce.whole.Stats(), ProduceArriving: s.produce.arrivals(),
 		Other: s.other.whole.Stats(), OtherArriving: s.other.arrivals(),
 	}
