@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"runtime"
 	"sync"
 	"time"
 
@@ -50,6 +51,7 @@ type Broker struct {
 	sessions *sessions
 	answers  *membuf.Budget // of record bytes in answers to fetches
 	produces sync.Pool      // of *produceOp
+	heavy    chan struct{}  // held by who validates heavy batches, one for each processor
 
 	producerIDs producerIDs
 	fetches     sync.Pool // of *fetchOp
@@ -86,7 +88,7 @@ func New(opt Options) (*Broker, error) {
 		return nil, err
 	}
 	b := &Broker{opt: opt, conf: conf, table: table, handlers: map[int16]handler{}, sessions: newSessions(int(conf.FetchSessions)),
-		answers: membuf.NewBudget(cmp.Or(opt.AnswerBytes, defaultAnswerBytes))}
+		answers: membuf.NewBudget(cmp.Or(opt.AnswerBytes, defaultAnswerBytes)), heavy: make(chan struct{}, runtime.GOMAXPROCS(0))}
 	for _, a := range apis() {
 		b.handlers[a.Key] = a.handle
 	}

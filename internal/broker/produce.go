@@ -85,10 +85,15 @@ func (b *Broker) produce(r *network.Request) {
 	}
 	op.parts = op.parts[:n]
 	op.left.Store(int32(n) + 1)
-	if op.resolve(); op.heavy() && !r.MayBlock() {
-		op.giveBack()
-		r.HandOver()
-		return
+	if op.resolve(); op.heavy() {
+		if !r.MayBlock() {
+			op.giveBack()
+			r.HandOver()
+			return
+		}
+		// An inflater has up to 8 MiB: one for each processor, not for each connection.
+		b.heavy <- struct{}{}
+		defer func() { <-b.heavy }()
 	}
 	if err := op.refused(); err != nil {
 		for i := range op.parts {
