@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"runtime"
 	"sync"
 	"time"
 
@@ -64,6 +65,7 @@ type Broker struct {
 	answers  *membuf.Budget // of record bytes in answers to fetches
 	parked   *membuf.Budget // of what requests hold that wait
 	produces sync.Pool      // of *produceOp
+	heavy    chan struct{}  // held by who validates heavy batches, one for each processor
 
 	producerIDs producerIDs
 	creations   creations
@@ -97,7 +99,8 @@ func New(opt Options) (*Broker, error) {
 	}
 	opt.AppendTime = cmp.Or(opt.AppendTime, defaultAppendTime)
 	b := &Broker{opt: opt, conf: conf, table: table, entries: newEntries(), sessions: newSessions(int(conf.FetchSessions)),
-		answers: membuf.NewBudget(cmp.Or(opt.AnswerBytes, defaultAnswerBytes)), parked: membuf.NewBudget(cmp.Or(opt.ParkedBytes, defaultParkedBytes))}
+		answers: membuf.NewBudget(cmp.Or(opt.AnswerBytes, defaultAnswerBytes)), parked: membuf.NewBudget(cmp.Or(opt.ParkedBytes, defaultParkedBytes)),
+		heavy: make(chan struct{}, runtime.GOMAXPROCS(0))}
 	b.ctx, b.stop = context.WithCancel(context.Background())
 	opt.Metadata.Subscribe("broker", b.topics.follow)
 	return b, nil

@@ -6,6 +6,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/twmb/franz-go/pkg/kmsg"
+
 	"github.com/chronik-io/chronik/internal/network"
 	"github.com/chronik-io/chronik/internal/protocol"
 	"github.com/chronik-io/chronik/internal/record"
@@ -83,5 +85,41 @@ func TestAPollerValidatesNoHeavyBatch(t *testing.T) {
 				t.Errorf("the handler was called %d times, want %d", most, x.times)
 			}
 		})
+	}
+}
+
+// TestHeavyBatchesTakeTurns: as many are validated at a time as there are processors, on
+// however many connections they come; small ones do not wait for them.
+func TestHeavyBatchesTakeTurns(t *testing.T) {
+	n := newNode(t)
+	id := n.topic(t, "t", 1)
+	for range cap(n.Broker.heavy) {
+		n.Broker.heavy <- struct{}{}
+	}
+	heavy := batchOf(t, record.BatchOptions{Compression: compressed(t, record.Zstd)}, time.Now().UnixMilli(), strings.Repeat("\x00", 1<<20))
+	req := produceRequest("", id, -1, heavy)
+	req.SetVersion(13)
+	heavies := []*wire{n.dial(t), n.dial(t)}
+	for _, w := range heavies {
+		must(t, w.send(req))
+	}
+	const small = 100
+	for w, i := n.dial(t), 0; i < small; i++ {
+		if p := produced(t, w, 13, produceRequest("", id, -1, plain(t, "small"))); p.ErrorCode != 0 {
+			t.Fatalf("%+v", p)
+		}
+	}
+	if got := n.highWatermark(t, id); got != small {
+		t.Errorf("%d records are stored, %d of them small: a heavy batch did not wait for its turn", got, small)
+	}
+	for range cap(n.Broker.heavy) {
+		<-n.Broker.heavy
+	}
+	for _, w := range heavies {
+		resp, err := w.receive(req)
+		must(t, err)
+		if code := resp.(*kmsg.ProduceResponse).Topics[0].Partitions[0].ErrorCode; code != 0 {
+			t.Errorf("error %d", code)
+		}
 	}
 }

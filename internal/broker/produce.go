@@ -40,9 +40,11 @@ type produceOp struct {
 	view  protocol.ProduceView
 	parts []producePart
 	delay time.Duration // for which the connection is throttled
-	left  atomic.Int32  // parts without a result, and one until all were begun
-	out   []byte
-	raw   [1][]byte
+	// inflates: a batch takes long to validate, and an inflater memory, up to 8 MiB.
+	inflates bool
+	left     atomic.Int32 // parts without a result, and one until all were begun
+	out      []byte
+	raw      [1][]byte
 	// Made once: what the appends, the answer and the expiry call.
 	done   func(*replica.Append)
 	give   func()
@@ -91,7 +93,8 @@ func parseProduce(b *Broker, r *network.Request) (*produceOp, int, error) {
 	}
 	op.parts = op.parts[:n]
 	// A poller must not decompress much: the request is begun again on the connection's reader.
-	if op.resolve(); op.heavy() && !r.MayBlock() {
+	op.resolve()
+	if op.inflates = op.heavy(); op.inflates && !r.MayBlock() {
 		op.giveBack()
 		r.HandOver()
 		return nil, 0, errHandedOver
@@ -117,7 +120,7 @@ func (op *produceOp) run(c call, refused error) {
 			op.parts[i].err = refused
 			op.left.Add(-1)
 		}
-	} else if op.begin(); op.view.Acks != int16(replica.AcksNone) && op.left.Load() > 1 {
+	} else if op.beginInTurn(); op.view.Acks != int16(replica.AcksNone) && op.left.Load() > 1 {
 		// Only now: an expiry may come at once, and finds every append begun.
 		wait := milliseconds(op.view.TimeoutMillis)
 		if op.view.Acks != int16(replica.AcksAll) {
@@ -176,6 +179,15 @@ func (op *produceOp) heavy() bool {
 		}
 	}
 	return false
+}
+
+// beginInTurn is begin; of requests that inflate much, one is under way for each processor.
+func (op *produceOp) beginInTurn() {
+	if op.inflates {
+		op.b.heavy <- struct{}{}
+		defer func() { <-op.b.heavy }()
+	}
+	op.begin()
 }
 
 // begin validates every partition's batch and hands it to its log.

@@ -113,7 +113,9 @@ func divide(memory int64, preset durability.ProducePreset, dirs int, keys int64)
 	return wanted, cut
 }
 
-// sum is what all of them may fill; a connection's are the broker's.
+// sum is what all of them may fill; a connection's are the broker's. network has half of
+// Produce and of Other beside them for requests that are arriving, half of Other for
+// answers that are not fetches', and a quarter of it for read buffers.
 func (b budgets) sum(dirs int) int64 {
-	return b.Produce + b.Other + b.Answers + b.Parked + int64(dirs)*b.Deferred + b.Keys + b.Members
+	return b.Produce*3/2 + b.Other*9/4 + b.Answers + b.Parked + int64(dirs)*b.Deferred + b.Keys + b.Members
 }

@@ -24,7 +24,7 @@ func TestBudgetsFitIntoTheMemory(t *testing.T) {
 		if fits != (cut == wanted) {
 			t.Fatalf("wanted %+v, got %+v of %d", wanted, cut, memory)
 		}
-		if most := budgetShare*float64(memory) + float64(5+dirs)*leastBudget; float64(cut.sum(dirs)) > most {
+		if most := budgetShare*float64(memory) + float64(8+dirs)*leastBudget; float64(cut.sum(dirs)) > most {
 			t.Fatalf("%+v are %d of %d", cut, cut.sum(dirs), memory)
 		}
 		for _, n := range []int64{cut.Produce, cut.Connection, cut.Other, cut.Answers, cut.Parked, cut.Deferred, cut.Keys, cut.Members} {

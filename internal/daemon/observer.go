@@ -141,7 +141,11 @@ func budgetsOf(s *network.Server, b *broker.Broker, members *group.Room) func() 
 		x, answers, parked := s.Stats(), b.Answers(), b.Parked()
 		return []metrics.Budget{
 			{Name: "produce", Used: x.Produce.Used, Limit: x.Produce.Size},
+			{Name: "produce_arriving", Used: x.ProduceArriving.Used, Limit: x.ProduceArriving.Size},
 			{Name: "other", Used: x.Other.Used, Limit: x.Other.Size},
+			{Name: "other_arriving", Used: x.OtherArriving.Used, Limit: x.OtherArriving.Size},
+			{Name: "read_buffers", Used: x.Reads.Used, Limit: x.Reads.Size},
+			{Name: "unread_answers", Used: x.Unwritten, Limit: x.UnwrittenLimit},
 			{Name: "answers", Used: answers.Used, Limit: answers.Size},
 			{Name: "parked", Used: parked.Used, Limit: parked.Size},
 			{Name: "members", Used: members.Used(), Limit: members.Size()},

@@ -80,7 +80,7 @@ func requestAdvice() map[string]string {
 		nameClosed:      "`slow_reader`: a client does not read its answers; `lagging`: a large request came too slowly while others waited for its memory; `bad_frame`: something that is no Kafka client; `idle` is normal.",
 		nameBytesIn:     "",
 		nameBytesOut:    "",
-		nameBudgetUsed:  "`produce` at its limit: producers send more than the disk takes and are held back; `produce.profile` chooses the limit. `answers` near it: clients ask for more than they read, and get shorter answers. `parked` near it: fetches and joins that wait hold too much; fetches are answered at once and their connections throttled. `members` at it: no more members get into groups (COORDINATOR_LOAD_IN_PROGRESS); they have more to say of themselves than the memory allows.",
+		nameBudgetUsed:  "`produce` at its limit: producers send more than the disk takes and are held back; `produce.profile` chooses the limit. `produce_arriving` or `other_arriving` at it: many large requests arrive slowly. `answers` near it: clients ask for more than they read, and get shorter answers. `unread_answers` over it: the slowest of them lose their connection. `parked` near it: fetches and joins that wait hold too much; fetches are answered at once and their connections throttled. `members` at it: no more members get into groups (COORDINATOR_LOAD_IN_PROGRESS); they have more to say of themselves than the memory allows.",
 		nameBudgetLimit: "",
 		nameBudgetWaits: "Grows: the same.",
 	}

@@ -2,6 +2,7 @@ package network
 
 import (
 	"encoding/binary"
+	"fmt"
 	"io"
 	"net"
 	"sync"
@@ -53,6 +54,30 @@ func BenchmarkAgainstEcho(b *testing.B) {
 			b.ReportMetric(float64(tEcho)/float64(tOurs), "ratio")
 			b.ReportMetric(float64(b.N)/tEcho.Seconds(), "echo/s")
 			b.ReportMetric(float64(b.N)/tOurs.Seconds(), "ours/s")
+		})
+	}
+}
+
+// BenchmarkFrames sends frames one after the other on one connection, as a producer that
+// fills its batches does.
+func BenchmarkFrames(b *testing.B) {
+	for _, size := range []int{16 << 10, 100 << 10, 1 << 20, 3 << 20} {
+		b.Run(fmt.Sprintf("%dKiB", size>>10), func(b *testing.B) {
+			srv, addr := serve(b, Options{Handler: &benchHandler{}, Table: produceTable(b)})
+			defer srv.Close()
+			c := dial(b, addr)
+			defer c.Close()
+			f := produceFrame(size)
+			answer := make([]byte, benchResponse)
+			b.SetBytes(int64(size))
+			for b.Loop() {
+				if _, err := c.Write(f); err != nil {
+					b.Fatal(err)
+				}
+				if _, err := io.ReadFull(c, answer); err != nil {
+					b.Fatal(err)
+				}
+			}
 		})
 	}
 }

@@ -97,7 +97,7 @@ func newConn(s *Server, l *Listener, nc net.Conn) *conn {
 	c.ctx, c.cancel = context.WithCancel(context.Background())
 	c.client, c.hungUp = context.WithCancel(c.ctx)
 	c.rcond.L, c.wcond.L = &c.mu, &c.mu
-	c.in.init()
+	c.in.init(s.reads)
 	c.arrival.c = c
 	return c
 }

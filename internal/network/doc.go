@@ -6,8 +6,8 @@
 // The way of a request:
 //
 //	reader   reads the frame's length and key; waits for its turn and for the
-//	         connection's limits; charges the frame to a byte budget; reads the
-//	         rest; calls Handler.Handle, which must not block
+//	         connection's limits; reads the rest, charging what has arrived (see
+//	         intake); calls Handler.Handle, which must not block
 //	anyone   answers, once, from any goroutine: Respond, RespondRaw,
 //	         RespondNone or Abort. The frame's memory and charge are given back
 //	writer   writes the answers in the order of the requests (invariant I1), all
@@ -30,11 +30,51 @@
 // written, and the answers to it go out, by this one goroutine where nobody else is
 // at it (see shift). Answers that come at other times are written by the poller's
 // flusher, in a row too. Whatever needs waiting for a client, is large, incomplete or
-// anything but a Produce goes to the connection's own goroutines.
+// anything but a Produce goes to the connection's own goroutines, and so does a Produce
+// that takes far longer than a small plain one (Request.HandOver).
 //
-// A connection that dies cancels nothing that was handed to the Handler. What
-// its requests hold is given back when they are answered; the answers go
-// nowhere.
+// # The life of a connection
+//
+//	accepted ──▶ authenticating ──▶ open ──▶ hung up ──▶ draining ──▶ gone ──▶ vacated
+//	                (if its listener asks)      │                      ▲
+//	                                            └──────── killed ──────┘
+//
+//	accepted        counts against max.connections, in all and of its address
+//	authenticating  small frames only, and no poller
+//	open            as above
+//	hung up         its client has closed its side: what it sent is still handled, in
+//	                turn, and OnClose has handlers release what is parked for it
+//	draining        nothing is read any more (the stream's end, Shutdown, Abort, idle, a
+//	                frame that is bad or late); what was read is answered, then the
+//	                socket is closed, with a moment for the client to read
+//	killed          the socket is closed at once: it broke, or its client does not read
+//	gone            it has no socket and no goroutines; unanswered requests are orphans,
+//	                which hold what they hold until they are answered, into the void
+//	vacated         they were, and its place is another's
+//
+// A connection that dies cancels nothing that was handed to the Handler.
+//
+// # What a client may cost
+//
+//	what                                 bound                             beyond it
+//	a request's bytes, arriving          32 times what has arrived;        waits in line; who lags
+//	                                     half of its kind's budget         meanwhile is closed
+//	whole requests, unanswered           ProduceBytes, OtherBytes;         waits, first come, first
+//	                                     ConnectionBytes and -Requests     served; is not read
+//	one request                          MaxFrame, 4 times its budget      is closed
+//	read buffers                         1 KiB each, ReadBytes in all      reads in smaller pieces
+//	answers that it does not read        UnwrittenBytes each and one       is not read, and closed
+//	                                     more, AnswerBytes in all          after WriteTimeout or sooner
+//	time of a poller                     128 KiB inflated (broker), 1 ms   goes on at its own reader
+//	                                     for what comes together
+//	requests that outlive it             its place among MaxConnections    can't come again
+//	parked requests                      their handler's                   OnClose
+//
+// When memory is short small requests still pass: one that arrives whole never waits for
+// one that does not. When a disk stands still, what is read of it stays where it is, on
+// the connections' own readers; pollers are relieved (see shift), and Shutdown
+// ends with its context and says what it left behind. When descriptors are short,
+// accepting waits and goes on.
 //
 // Locks: conn.mu guards a connection's queue. Server.mu guards the set of
 // connections. Neither is held across I/O or a call of a handler, and conn.mu is

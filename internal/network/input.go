@@ -11,7 +11,8 @@ const (
 	// time. Thousands of idle ones have no other.
 	readSmall = 1 << 10
 	// readBig is that of one which filled the small one: it pipelines. It
-	// goes back after readIdle without a byte.
+	// goes back after readIdle without a byte. Where Options.ReadBytes are out there is
+	// none: the small one costs more reads, and nothing else.
 	readBig  = 32 << 10
 	readIdle = time.Second
 )
@@ -20,8 +21,9 @@ const (
 type input struct {
 	small [readSmall]byte
 	big   *membuf.Buffer
-	buf   []byte // small or big
-	r, w  int    // buf[r:w] was read and not used
+	bytes *membuf.Budget // charged with big
+	buf   []byte         // small or big
+	r, w  int            // buf[r:w] was read and not used
 
 	armed time.Time // the socket's read deadline; zero where none is set
 	last  time.Time // when the last whole request had arrived, or the last look found one under way
@@ -31,12 +33,12 @@ type input struct {
 	err   error // what the poller's read ended with
 }
 
-func (in *input) init() {
-	in.buf = in.small[:]
+func (in *input) init(budget *membuf.Budget) {
+	in.bytes, in.buf = budget, in.small[:]
 	in.last = time.Now()
 }
 
-func (in *input) bytes() []byte { return in.buf[in.r:in.w] }
+func (in *input) unread() []byte { return in.buf[in.r:in.w] }
 
 func (in *input) skip(n int) {
 	if in.r += n; in.r == in.w {
@@ -46,7 +48,7 @@ func (in *input) skip(n int) {
 
 // take moves bytes to p, as many as there are and p has room for.
 func (in *input) take(p []byte) int {
-	n := copy(p, in.bytes())
+	n := copy(p, in.unread())
 	in.skip(n)
 	return n
 }
@@ -54,30 +56,43 @@ func (in *input) take(p []byte) int {
 // room makes space for n bytes in all, which fit into the buffer.
 func (in *input) room(n int) {
 	if in.r > 0 && in.r+n > len(in.buf) {
-		in.w = copy(in.buf, in.bytes())
+		in.w = copy(in.buf, in.unread())
 		in.r = 0
 	}
 }
 
-// grow changes to a big buffer of n bytes, if it is not as large already.
-func (in *input) grow(pool *membuf.Pool, n int) {
-	if len(in.buf) >= n {
+// grow changes to a big buffer of n bytes, if it is not as large already and if there is
+// room for it, or it must.
+func (in *input) grow(pool *membuf.Pool, n int, must bool) {
+	switch {
+	case len(in.buf) >= n:
+		return
+	case must:
+		in.bytes.Share(int64(n), int64(n))
+	case !in.bytes.TryAcquire(int64(n)):
 		return
 	}
 	big := pool.Get(n)
-	in.w = copy(big.Bytes(), in.bytes())
+	in.w = copy(big.Bytes(), in.unread())
 	in.r, in.buf = 0, big.Bytes()
-	if in.big != nil {
-		in.big.Release()
-	}
+	in.drop()
 	in.big = big
+}
+
+// drop gives the big buffer back.
+func (in *input) drop() {
+	if in.big != nil {
+		in.bytes.Release(int64(in.big.Len()))
+		in.big.Release()
+		in.big = nil
+	}
 }
 
 // putBack makes bytes that the poller read the next ones of the reader, whose
 // buffer is empty.
 func (in *input) putBack(pool *membuf.Pool, p []byte, err error) {
 	if len(p) >= len(in.buf) {
-		in.grow(pool, max(len(p), readBig))
+		in.grow(pool, max(len(p), readBig), true)
 	}
 	in.w = copy(in.buf, p)
 	in.err = err
@@ -87,8 +102,7 @@ func (in *input) putBack(pool *membuf.Pool, p []byte, err error) {
 func (in *input) shrink() {
 	if in.big != nil && in.r == in.w {
 		in.r, in.w, in.buf = 0, 0, in.small[:]
-		in.big.Release()
-		in.big = nil
+		in.drop()
 	}
 }
 
@@ -107,7 +121,7 @@ func (c *conn) fill(n int) error {
 			return err
 		}
 		if in.w += m; in.w == len(in.buf) {
-			in.grow(c.srv.opts.Pool, readBig)
+			in.grow(c.srv.opts.Pool, readBig, false)
 		}
 	}
 	return nil

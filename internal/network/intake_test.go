@@ -170,6 +170,29 @@ func TestAFrameLargerThanTheLineStopsNobody(t *testing.T) {
 	})
 }
 
+// TestReadBuffersAreBounded: connections for which there is no large one do with a small one.
+func TestReadBuffersAreBounded(t *testing.T) {
+	f := start(t, echo, func(o *Options) { o.ReadBytes = 2 * readBig })
+	defer f.end(t)
+	var burst []byte
+	for i := range int32(300) {
+		burst = append(burst, frame(protocol.KeyProduce, 3, i, make([]byte, int(i)*7%900))...)
+	}
+	for range 5 { // each stays
+		c := f.pipe.dial()
+		defer c.Close()
+		c.sendAsync(burst)
+		for i := range int32(300) {
+			if got := c.want(t, i); len(got) != int(i)*7%900 {
+				t.Fatalf("answer %d has %d bytes", i, len(got))
+			}
+		}
+	}
+	if n := f.Stats().Reads.Peak; n == 0 || n > 2*readBig {
+		t.Errorf("read buffers had %d bytes", n)
+	}
+}
+
 // pace is how a sender of the model behaves.
 type pace struct {
 	piece int           // bytes at a time

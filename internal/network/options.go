@@ -39,6 +39,10 @@ type Options struct {
 	// smaller ones always pass. Defaults 64 MiB and 16 KiB.
 	OtherBytes int64
 	SmallFrame int
+	// ReadBytes is how many bytes the read buffers of connections that pipeline may have
+	// together, 32 KiB for each; the others get by with small ones. Default: a quarter
+	// of OtherBytes.
+	ReadBytes int64
 	// ConnectionBytes and ConnectionRequests are how many bytes of unanswered
 	// Produce requests, and how many requests whose answers are not yet
 	// written, one connection may have. Defaults 8 MiB and 1024.
@@ -48,7 +52,8 @@ type Options struct {
 	// of its requests. One answer may be larger. Default 1 MiB.
 	UnwrittenBytes int
 	// AnswerBytes of encoded answers that clients do not read, all of them together, close
-	// the connections of those that read too slowly; see outgoing. Default: OtherBytes.
+	// the connections of those that read too slowly; see outgoing. Default: half of
+	// OtherBytes.
 	AnswerBytes int64
 
 	// MaxConnections (max.connections) and MaxConnectionsPerIP
@@ -91,7 +96,8 @@ func (o *Options) complete() error {
 	orDefault(&o.MaxFrameUnauthenticated, 512<<10)
 	orDefault(&o.ProduceBytes, 32<<20)
 	orDefault(&o.OtherBytes, 64<<20)
-	orDefault(&o.AnswerBytes, o.OtherBytes)
+	orDefault(&o.AnswerBytes, o.OtherBytes/2)
+	orDefault(&o.ReadBytes, o.OtherBytes/4)
 	orDefault(&o.SmallFrame, 16<<10)
 	orDefault(&o.ConnectionBytes, 8<<20)
 	orDefault(&o.ConnectionRequests, 1024)

@@ -100,14 +100,14 @@ func (c *conn) readPrefix() (size int, h protocol.Header, err error) {
 	if err := c.fill(4); err != nil {
 		return 0, h, err
 	}
-	size = int(int32(binary.BigEndian.Uint32(c.in.bytes())))
+	size = int(int32(binary.BigEndian.Uint32(c.in.unread())))
 	if size < minFrame || size > c.srv.opts.MaxFrame {
 		return 0, h, fmt.Errorf("%w: length %d is not between %d and %d", errBadFrame, size, minFrame, c.srv.opts.MaxFrame)
 	}
 	if err := c.fill(4 + protocol.HeaderPrefix); err != nil {
 		return 0, h, err
 	}
-	return size, protocol.ParsePrefix(c.in.bytes()[4:]), nil
+	return size, protocol.ParsePrefix(c.in.unread()[4:]), nil
 }
 
 // intakeOf returns where a frame's bytes are charged; nil for a small request of
@@ -140,7 +140,7 @@ func (c *conn) checkSize(key int16, size int) error {
 // the buffer, and the charge of size bytes if there is a budget.
 func (c *conn) receive(key int16, size int) (*membuf.Buffer, *membuf.Budget, error) {
 	in := &c.in
-	if have := len(in.bytes()); have < 4+size {
+	if have := len(in.unread()); have < 4+size {
 		in.since = time.Now()
 		if err := c.fill(min(4+size, max(have, readSmall))); err != nil {
 			return nil, nil, err
@@ -148,7 +148,7 @@ func (c *conn) receive(key int16, size int) (*membuf.Buffer, *membuf.Budget, err
 	}
 	in.skip(4)
 	k := c.srv.intakeOf(key, size)
-	if k != nil && len(in.bytes()) < size {
+	if k != nil && len(in.unread()) < size {
 		return c.receiveSteps(k, size)
 	}
 	var budget *membuf.Budget
@@ -172,7 +172,7 @@ func (c *conn) receiveSteps(k *intake, size int) (*membuf.Buffer, *membuf.Budget
 	k.begin(a, time.Now())
 	defer k.end(a)
 	var frame *membuf.Buffer
-	err := c.grow(k, a, step(len(c.in.bytes()), size))
+	err := c.grow(k, a, step(len(c.in.unread()), size))
 	for have := 0; err == nil; {
 		larger := c.srv.opts.Pool.Get(int(a.holds()))
 		if frame != nil {

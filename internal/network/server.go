@@ -19,6 +19,7 @@ type Server struct {
 	produce  *intake
 	other    *intake
 	outgoing outgoing
+	reads    *membuf.Budget // of read buffers
 	census   *Census
 	requests sync.Pool // of *Request
 	lastID   atomic.Uint64
@@ -54,6 +55,7 @@ func New(opts Options) (*Server, error) {
 		opts:      opts,
 		produce:   newIntake("produce", opts.ProduceBytes, opts.MaxFrame),
 		other:     newIntake("other", opts.OtherBytes, opts.MaxFrame),
+		reads:     membuf.NewBudget(opts.ReadBytes),
 		outgoing:  outgoing{size: opts.AnswerBytes},
 		census:    newCensus(opts.CensusWindow),
 		noise:     noise{logger: opts.Log},
@@ -91,9 +93,11 @@ type Stats struct {
 	// ProduceArriving and OtherArriving are of the requests of these kinds of which not
 	// all bytes are there.
 	ProduceArriving, OtherArriving ArrivalStats
+	// Reads is of the large read buffers of connections that pipeline; see Options.ReadBytes.
+	Reads membuf.BudgetStats
 	// Unwritten is how many bytes of encoded answers clients have not read, in steps of
 	// 16 KiB for each connection; see Options.AnswerBytes.
-	Unwritten int64
+	Unwritten, UnwrittenLimit int64
 	// Orphans are requests whose connection is gone and that were not yet answered.
 	Orphans int
 }
@@ -104,7 +108,7 @@ func (s *Server) Stats() Stats {
 	n := len(s.conns)
 	s.mu.Unlock()
 	return Stats{
-		Connections: n, Unwritten: s.outgoing.held.Load(), Orphans: s.orphans.count(),
+		Connections: n, Reads: s.reads.Stats(), Unwritten: s.outgoing.held.Load(), UnwrittenLimit: s.outgoing.size, Orphans: s.orphans.count(),
 		Produce: s.produce.whole.Stats(), ProduceArriving: s.produce.arrivals(),
 		Other: s.other.whole.Stats(), OtherArriving: s.other.arrivals(),
 	}
