@@ -148,11 +148,7 @@ func (s *shard) resume(now time.Time) {
 	if away >= slowAppend {
 		away += thaw
 	}
-	for key, old := range s.left.timers.byKey {
-		if s.timers.byKey[key] != nil {
-			s.timers.set(Timer{Key: key, At: old.at.Add(away)})
-		}
-	}
+	s.timers.inherit(s.left.timers, away)
 	s.left = leftover{}
 	if !s.door.since.IsZero() {
 		s.door.since, s.door.seen = now, later(s.door.seen, now) // what came before is counted

@@ -8,9 +8,12 @@ import (
 // timers are a shard's timers. A timer that is put off, which is what every
 // heartbeat does, keeps its place and is moved when that is reached: two map
 // look-ups and no work on the heap per heartbeat.
+//
+// All times in it are less delayed, so that putting all timers off is one addition.
 type timers struct {
-	byKey map[TimerKey]*timer
-	queue timerQueue
+	byKey   map[TimerKey]*timer
+	queue   timerQueue
+	delayed time.Duration
 }
 
 type timer struct {
@@ -25,19 +28,20 @@ func newTimers() *timers { return &timers{byKey: map[TimerKey]*timer{}} }
 // set sets or cancels one.
 func (t *timers) set(s Timer) {
 	old := t.byKey[s.Key]
+	at := s.At.Add(-t.delayed)
 	switch {
 	case s.At.IsZero() && old == nil:
 	case s.At.IsZero():
 		delete(t.byKey, s.Key)
 		heap.Remove(&t.queue, old.index)
 	case old == nil:
-		n := &timer{key: s.Key, at: s.At, due: s.At}
+		n := &timer{key: s.Key, at: at, due: at}
 		t.byKey[s.Key] = n
 		heap.Push(&t.queue, n)
 	default:
-		old.at = s.At
-		if s.At.Before(old.due) {
-			old.due = s.At
+		old.at = at
+		if at.Before(old.due) {
+			old.due = at
 			heap.Fix(&t.queue, old.index)
 		}
 	}
@@ -45,6 +49,7 @@ func (t *timers) set(s Timer) {
 
 // next takes out a timer whose time has come.
 func (t *timers) next(now time.Time) (TimerKey, bool) {
+	now = now.Add(-t.delayed)
 	for len(t.queue) > 0 && !t.queue[0].due.After(now) {
 		first := t.queue[0]
 		if first.at.After(now) { // was put off
@@ -60,9 +65,14 @@ func (t *timers) next(now time.Time) (TimerKey, bool) {
 }
 
 // delay puts all of them off.
-func (t *timers) delay(by time.Duration) {
-	for _, one := range t.queue {
-		one.at, one.due = one.at.Add(by), one.due.Add(by)
+func (t *timers) delay(by time.Duration) { t.delayed += by }
+
+// inherit gives timers the times that those of the same keys have in old, put off.
+func (t *timers) inherit(old *timers, by time.Duration) {
+	for key, one := range old.byKey {
+		if t.byKey[key] != nil {
+			t.set(Timer{Key: key, At: one.at.Add(old.delayed + by)})
+		}
 	}
 }
 
@@ -71,7 +81,7 @@ func (t *timers) wake() (at time.Time, ok bool) {
 	if len(t.queue) == 0 {
 		return time.Time{}, false
 	}
-	return t.queue[0].due, true
+	return t.queue[0].due.Add(t.delayed), true
 }
 
 // timerQueue is a container/heap, ordered by due.

@@ -23,14 +23,18 @@ type consumer struct {
 	members     map[string]*member
 	static      map[string]string // member ids by instance
 	targetEpoch int32
+	targetTime  int64 // ms since 1970 when the target was computed
 	target      map[string]assign.Assignment
 	regexes     map[string]format.Regex
 
 	// owners is who has or is giving up a partition; it follows from the members.
 	owners map[assign.TopicID]map[int32]string
 
-	bytes int  // what members, targets and expressions hold
-	dirty bool // topics may have changed
+	bytes int // what members, targets and expressions hold
+	// targetCost is how many members and partitions the last target was computed for; 0:
+	// not known.
+	targetCost int
+	dirty      bool // topics may have changed
 	// unresolved: there may be expressions of members of which no matches are recorded.
 	unresolved bool
 	topic      map[string]struct{} // what subscribed returns; nil: to be computed
@@ -88,7 +92,7 @@ func (c *consumer) apply(item string, v value) {
 	case format.Group:
 		c.epoch, c.hash = v.Epoch, v.Hash
 	case format.TargetEpoch:
-		c.targetEpoch = v.Epoch
+		c.targetEpoch, c.targetTime = v.Epoch, v.Time
 	case format.Member:
 		m := c.member(item)
 		c.forgetInstance(m)
@@ -122,7 +126,7 @@ func (c *consumer) apply(item string, v value) {
 func (c *consumer) applyTombstone(k format.Key) {
 	switch k.Type {
 	case format.TypeTargetEpoch:
-		c.targetEpoch = 0
+		c.targetEpoch, c.targetTime = 0, 0
 	case format.TypeTarget:
 		c.bytes -= targetWeight * c.target[k.Item].Count()
 		delete(c.target, k.Item)

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"maps"
 	"slices"
+	"time"
 
 	"github.com/chronik-io/chronik/internal/coordinator/group/assign"
 	"github.com/chronik-io/chronik/internal/coordinator/group/format"
@@ -61,13 +62,20 @@ func (s *Shard) bump(g *group, anyway bool) {
 }
 
 // retarget computes the target of the group's epoch, if there is none, and records
-// what is different from the last.
+// what is different from the last. A large group waits for it a little after the last
+// one, so that members who come together get one and not one for each of them.
 func (s *Shard) retarget(g *group) {
 	c := g.consumer()
 	if s.blind() || c.epoch <= c.targetEpoch {
 		return
 	}
-	next := assign.ByName(s.assignor(c))(s.assignorInput(c))
+	if wait := time.UnixMilli(c.targetTime).Add(c.targetInterval()).Sub(s.now); wait > 0 {
+		s.setTimer(timerTarget, g.id, "", wait)
+		return
+	}
+	in := s.assignorInput(c)
+	c.targetCost = in.Cost()
+	next := assign.ByName(s.assignor(c))(in)
 	for _, m := range c.list() {
 		if a, had := next[m.id], c.target[m.id]; !a.Equal(had) || c.target[m.id] == nil {
 			s.emit(format.Key{Type: format.TypeTarget, Group: g.id, Item: m.id}, targetRecord(a))
@@ -75,6 +83,24 @@ func (s *Shard) retarget(g *group) {
 	}
 	s.emit(format.Key{Type: format.TypeTargetEpoch, Group: g.id}, format.TargetEpoch{Epoch: c.epoch, Time: s.nowMillis()})
 }
+
+// targetInterval is how long after its last target a group gets the next. It follows from
+// what a target costs, about 0.3 µs for each member and partition, besides a record for
+// each member whose target changes: all targets of a group together take a few hundredths
+// of a processor. Groups that are not large don't wait at all. Kafka lets every group wait
+// for a second (group.consumer.assignment.interval.ms).
+func (c *consumer) targetInterval() time.Duration {
+	if c.targetCost <= cheapTarget {
+		return 0
+	}
+	return min(time.Duration(c.targetCost)*targetPause, maxTargetInterval)
+}
+
+const (
+	cheapTarget       = 500 // members and partitions
+	targetPause       = 20 * time.Microsecond
+	maxTargetInterval = time.Second
+)
 
 // assignor is the one that most members name, else the default.
 func (s *Shard) assignor(c *consumer) string {

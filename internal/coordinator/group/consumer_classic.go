@@ -164,7 +164,7 @@ func (c *consumer) sync(s *Shard, g *group, p parked, req *kmsg.SyncGroupRequest
 	case f != nil:
 	case differ(req.ProtocolType, consumerProtocol), differ(req.Protocol, m.meta.Classic.Protocols[0].Name):
 		f = refuse(kerr.InconsistentGroupProtocol)
-	case c.epoch > m.epoch && m.state != memberUnrevoked:
+	case c.targetEpoch > m.epoch && m.state != memberUnrevoked:
 		s.expectJoin(g, m)
 		f = refuse(kerr.RebalanceInProgress)
 	}
@@ -191,7 +191,7 @@ func (c *consumer) beat(s *Shard, g *group, req *kmsg.HeartbeatRequest) *failure
 	s.setTimer(timerSession, g.id, m.id, millis(m.meta.Classic.SessionTimeout))
 	s.bump(g, false)
 	s.retarget(g)
-	if m.epoch < c.epoch || m.state == memberUnrevoked || m.state == memberUnreleased && !c.waits(m) {
+	if m.epoch < c.targetEpoch || m.state == memberUnrevoked || m.state == memberUnreleased && !c.waits(m) {
 		s.expectJoin(g, m)
 		return refuse(kerr.RebalanceInProgress)
 	}

@@ -30,8 +30,14 @@ func (c *consumer) keeps() func(topic string) bool { return in(c.subscribed()) }
 
 func (c *consumer) emptied() (ms int64, counts bool) { return 0, false }
 
-// fire takes out a member whose time is over, whatever it was for.
+// fire takes out a member whose time is over, whatever it was for, or computes the target
+// that the group waits for.
 func (c *consumer) fire(s *Shard, g *group, key coordinator.TimerKey) {
+	if key.Kind == timerTarget {
+		s.bump(g, false)
+		s.retarget(g)
+		return
+	}
 	if m := c.members[key.Part]; m != nil {
 		s.fence(g, m)
 	}

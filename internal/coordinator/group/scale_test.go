@@ -4,6 +4,10 @@ import (
 	"fmt"
 	"testing"
 	"time"
+
+	"github.com/twmb/franz-go/pkg/kerr"
+
+	"github.com/chronik-io/chronik/internal/coordinator/group/format"
 )
 
 func TestAThousandMembers(t *testing.T) {
@@ -51,4 +55,70 @@ func TestHundredsOfConsumers(t *testing.T) {
 		}
 	}
 	w.replays()
+}
+
+// Members of a large group that come together get one target after a moment, not one for
+// each of them; who waits is told nothing else meanwhile, and gets its share.
+func TestALargeGroupGetsItsTargetsTogether(t *testing.T) {
+	w := newWorld(t)
+	w.topic("t", 1000)
+	all := make([]*client, 300)
+	for i := range all {
+		all[i] = w.newClient(fmt.Sprint("m", i), "t")
+		w.advance(100 * time.Microsecond)
+	}
+	targets := func() (n int) {
+		for _, r := range w.log {
+			if k, err := format.DecodeKey(r.Key); err == nil && k.Type == format.TypeTargetEpoch {
+				n++
+			}
+		}
+		return n
+	}
+	if n := targets(); n > 5 { // 30 ms
+		t.Errorf("%d targets", n)
+	}
+	w.advance(time.Second)
+	if g := w.described(); g.AssignmentEpoch != g.Epoch {
+		t.Errorf("the group is in epoch %d, the target is of %d", g.Epoch, g.AssignmentEpoch)
+	}
+	for range 3 {
+		for _, c := range all {
+			is(t, c.beat(), nil)
+		}
+	}
+	for _, c := range all {
+		if n := c.has.Count(); n < 3 || n > 4 {
+			t.Fatalf("%s has %d partitions", c.id, n)
+		}
+	}
+	w.replays()
+}
+
+// A classic member is not asked to join again for a target that is not there yet: it would
+// join again and again.
+func TestAClassicMemberWaitsForTheTarget(t *testing.T) {
+	w := newWorld(t)
+	w.topic("t", 1000)
+	w.newClient("new", "t")
+	o := &oldClient{w: w, topics: []string{"t"}, generation: -1}
+	for range 5 {
+		o.step()
+		w.advance(100 * time.Millisecond)
+	}
+	w.newClient("newer", "t")
+	for range 3 { // hears of it, joins again, and fetches
+		o.step()
+	}
+	w.newClient("newest", "t") // gets its target later
+	if g := w.described(); g.AssignmentEpoch >= g.Epoch {
+		t.Fatalf("the target of epoch %d is of epoch %d", g.Epoch, g.AssignmentEpoch)
+	}
+	before := len(w.log)
+	is(t, w.beat(o.id, o.generation), nil)
+	if len(w.log) != before {
+		t.Error("a heartbeat has changed something")
+	}
+	w.advance(time.Second)
+	is(t, w.beat(o.id, o.generation), kerr.RebalanceInProgress)
 }

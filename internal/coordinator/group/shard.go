@@ -79,6 +79,7 @@ const (
 	timerMemberSync                  // consumer group, classic member: hasn't synced
 	timerRetention                   // the shard looks for offsets that are to expire
 	timerTopics                      // the shard records what follows from changes of topics
+	timerTarget                      // consumer group: the next target may be computed
 )
 
 // Writes is coordinator.Machine.

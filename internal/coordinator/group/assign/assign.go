@@ -83,6 +83,15 @@ func ByName(name string) Func {
 	return nil
 }
 
+// Cost is how much there is to do: members and partitions.
+func (in Input) Cost() int {
+	n := len(in.Members)
+	for _, partitions := range in.Partitions {
+		n += int(partitions)
+	}
+	return n
+}
+
 // sorted returns the members in an order that lasts: static ones by instance, so
 // that one that comes back under another id keeps its place.
 func (in Input) sorted() []Member {

@@ -1,0 +1,67 @@
+package coordinator
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"testing"
+	"time"
+)
+
+// Timers fire in order and when they should, whatever is set, cancelled and put off in
+// between: held against a list that is looked through.
+func TestTimersAreThoseOfAList(t *testing.T) {
+	rnd := rand.New(rand.NewPCG(1, 2))
+	timers, list, now := newTimers(), map[TimerKey]time.Time{}, time.Unix(1000, 0)
+	for range 20_000 {
+		key := TimerKey{Owner: fmt.Sprint(rnd.IntN(50))}
+		switch rnd.IntN(10) {
+		case 0:
+			timers.set(Timer{Key: key})
+			delete(list, key)
+		case 1:
+			by := time.Duration(rnd.IntN(1000)) * time.Millisecond
+			timers.delay(by)
+			for k, at := range list {
+				list[k] = at.Add(by)
+			}
+		case 2:
+			next := newTimers()
+			next.delay(time.Duration(rnd.IntN(1000)) * time.Millisecond)
+			for k := range list {
+				next.set(Timer{Key: k, At: now.Add(time.Hour)})
+			}
+			next.inherit(timers, time.Second)
+			for k, at := range list {
+				list[k] = at.Add(time.Second)
+			}
+			timers = next
+		case 3, 4:
+			now = now.Add(time.Duration(rnd.IntN(3000)) * time.Millisecond)
+			for key, ok := timers.next(now); ok; key, ok = timers.next(now) {
+				at, set := list[key]
+				if !set || at.After(now) {
+					t.Fatalf("%v fires at %v, is due at %v", key, now, at)
+				}
+				delete(list, key)
+			}
+			for key, at := range list {
+				if !at.After(now) {
+					t.Fatalf("%v has not fired at %v, is due at %v", key, now, at)
+				}
+			}
+		default:
+			at := now.Add(time.Duration(1+rnd.IntN(20_000)) * time.Millisecond)
+			timers.set(Timer{Key: key, At: at})
+			list[key] = at
+		}
+		if at, ok := timers.wake(); ok {
+			for key, due := range list {
+				if due.Before(at) {
+					t.Fatalf("%v is due at %v, the alarm is at %v", key, due, at)
+				}
+			}
+		} else if len(list) > 0 {
+			t.Fatalf("%d timers and no alarm", len(list))
+		}
+	}
+}
