@@ -19,7 +19,8 @@ type Options struct {
 	// Metrics may be nil.
 	Metrics *metrics.Storage
 	// DeferredBytes bounds the memory of a directory for record bytes that are
-	// not in segments yet, and for the cache of those that are. Default 64 MiB.
+	// not in segments yet, and for the cache of those that are. Internal topics may take an
+	// eighth more. Default 64 MiB.
 	DeferredBytes int64
 	// JournalFileSize is the size of a journal file, and JournalBytes the bound of all
 	// of them, which bounds recovery. 0 follows from the disk; see diskguard.SizesFor.

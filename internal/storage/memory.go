@@ -15,7 +15,8 @@ const flushAt = 64 << 10
 // memory accounts for the chunks of a directory. One bound covers what is
 // deferred (in the journal, not yet in segments) and what is kept as a cache.
 // At the bound appends wait in their logs' queues, which their requests'
-// budget bounds.
+// budget bounds. Internal topics have a reserve beyond it (I13): the bulk that clients
+// write must not hold up what the broker itself needs to keep.
 type memory struct {
 	pool   membuf.Pool
 	chunks sync.Pool // of *chunk
@@ -25,9 +26,9 @@ type memory struct {
 	cached   atomic.Int64 // bytes of chunks that are
 
 	mu      sync.Mutex
-	stalled map[*Log]struct{} // logs whose queue waits for memory
-	clean   []*Log            // logs with cached chunks, in turn for eviction
-	press   func()            // asks for flushes; must not block
+	stalled [2]map[*Log]struct{} // logs whose queue waits for memory; internal topics' are apart
+	clean   []*Log               // logs with cached chunks, in turn for eviction
+	press   func()               // asks for flushes; must not block
 }
 
 // alloc gives a new chunk of the log memory for up to size bytes.
@@ -59,24 +60,48 @@ func (m *memory) release(c *chunk) {
 	m.resume()
 }
 
+// The kinds of logs, as an index of memory.stalled.
+const (
+	ofClients = iota
+	ofBroker  // internal topics
+)
+
+// kindOf returns the kind of a log.
+func kindOf(l *Log) int {
+	if l.cfg.Load().Cleanup.Internal {
+		return ofBroker
+	}
+	return ofClients
+}
+
+// room reports whether logs of a kind may take more.
+func (m *memory) room(kind int) bool {
+	bound := m.bound
+	if kind == ofBroker {
+		bound += m.bound / 8
+	}
+	return m.deferred.Load() < bound
+}
+
 // admit says whether a log may take more into memory; if not it is kicked when
 // there is room. One group may exceed the bound.
 func (m *memory) admit(l *Log) bool {
 	if m.pressed() {
 		m.press()
 	}
-	if m.deferred.Load() < m.bound {
+	kind := kindOf(l)
+	if m.room(kind) {
 		return true
 	}
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	if m.deferred.Load() < m.bound { // resume came first
+	if m.room(kind) { // resume came first
 		return true
 	}
-	if m.stalled == nil {
-		m.stalled = map[*Log]struct{}{}
+	if m.stalled[kind] == nil {
+		m.stalled[kind] = map[*Log]struct{}{}
 	}
-	m.stalled[l] = struct{}{}
+	m.stalled[kind][l] = struct{}{}
 	return false
 }
 
@@ -179,16 +204,18 @@ func (m *memory) drop(gone []*chunk, cached int) {
 	m.resume()
 }
 
-// resume kicks the logs that wait, if there is room.
+// resume kicks the logs that wait and for which there is room.
 func (m *memory) resume() {
-	if m.deferred.Load() >= m.bound {
-		return
-	}
-	m.mu.Lock()
-	logs := m.stalled
-	m.stalled = nil
-	m.mu.Unlock()
-	for l := range logs {
-		l.Commit(nil)
+	for kind := range m.stalled {
+		if !m.room(kind) {
+			continue
+		}
+		m.mu.Lock()
+		logs := m.stalled[kind]
+		m.stalled[kind] = nil
+		m.mu.Unlock()
+		for l := range logs {
+			l.Commit(nil)
+		}
 	}
 }

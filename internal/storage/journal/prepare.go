@@ -58,6 +58,10 @@ func (s *space) prepareOnce() (bool, error) {
 	}
 	off := cur.off.Load()
 	switch {
+	case cur.dead():
+		// The next write finds that and has the journal begin another file. Until then it
+		// is no lack of room: records that are refused for that would never come to it.
+		return false, nil
 	case next != nil && next.dead():
 		return true, s.replace(next, want)
 	case cur.zeroed.Load() < min(cur.capacity, off+zeroAhead):

@@ -1,0 +1,48 @@
+package storage
+
+import (
+	"testing"
+
+	"github.com/chronik-io/chronik/internal/vfs/crashfs"
+	"github.com/chronik-io/chronik/internal/vfs/errfs"
+)
+
+// Records of an internal topic are taken although clients' records fill the memory and segments stand
+// still; what internal topics have beyond that is bounded, too, and everything goes on in the end.
+func TestInternalTopicsHaveMemoryThatClientsCannotFill(t *testing.T) {
+	errs := errfs.New(crashfs.New(1))
+	const bound = 256 << 10
+	d := mustOpen(t, errs, "sync", func(o *Options) { o.JournalFileSize, o.JournalBytes, o.DeferredBytes = 4<<20, 16<<20, bound })
+	client, internal := ours(t, d)
+	hold := make(chan struct{})
+	errs.Add(errfs.Rule{Ops: errfs.Write, Path: "/d/*-*/*.log", Before: func(errfs.Call) { <-hold }})
+	var waiting []*Append
+	flood := func(l *Log) {
+		for range 1000 {
+			a := &Append{Batches: testBatch(t, 1000, nil), Sink: make(sink, 1)}
+			l.Append(a, nil)
+			waiting = append(waiting, a)
+		}
+	}
+	flood(client)
+	if n := d.memory.deferred.Load(); n < bound {
+		t.Fatalf("clients fill %d bytes of %d", n, bound)
+	}
+	first := &Append{Batches: testBatch(t, 1000, nil), Sink: make(sink, 1)}
+	internal.Append(first, nil)
+	eventually(t, "a record of an internal topic is taken", func() bool { return len(first.Sink.(sink)) == 1 })
+	if first.Err != nil {
+		t.Error(first.Err)
+	}
+	flood(internal)
+	if n := d.memory.deferred.Load(); n > bound+bound/8+2*chunkTarget {
+		t.Errorf("%d bytes are deferred, the bound is %d", n, bound)
+	}
+	close(hold)
+	for _, a := range waiting {
+		if <-a.Sink.(sink); a.Err != nil {
+			t.Fatal(a.Err)
+		}
+	}
+	eventually(t, "everything counts", func() bool { return client.AckEnd() == 1000 && internal.AckEnd() == 1001 })
+}
