@@ -108,7 +108,7 @@ func rooms() map[string]room {
 		"internal/bench/wire":     bench("internal/record"),
 		"internal/bench/meter":    bench(),
 		"internal/bench/load":     bench("internal/bench/wire", "internal/bench/meter"),
-		"internal/bench":          bench("internal/cmdline", "internal/bench/load", "internal/bench/wire", "internal/bench/meter"),
+		"internal/bench":          bench("internal/cmdline", "internal/wrongport", "internal/bench/load", "internal/bench/wire", "internal/bench/meter"),
 		"internal/bench/report":   bench("internal/bench"),
 		"internal/bench/limits":   bench("internal/cmdline", "internal/bench", "internal/bench/wire", "internal/bench/meter", "internal/bench/report"),
 		"internal/bench/compare":  bench("internal/cmdline", "internal/bench", "internal/bench/limits", "internal/bench/report"),
@@ -122,6 +122,7 @@ func rooms() map[string]room {
 		"cmd/chronik-bench":      {may: []string{"internal/bench/command"}, because: "a main of at most 40 lines"},
 		"scripts/clients/kgo":    {because: "a client test speaks the protocol from outside"},
 		"scripts/clients/groups": {because: "a client test speaks the protocol from outside"},
+		"internal/wrongport":     {never: []string{koanfPkg}, because: "it asks an address one question, and knows no command"},
 		"internal/cmdline": {may: []string{"internal/nearest"}, never: []string{osPkg, unixPkg, koanfPkg, kmsgPkg, netPkg},
 			because: "it words what is wrong with a command line, whichever it is"},
 		"internal/terminal": {never: []string{cobraPkg, koanfPkg, kmsgPkg, netPkg}, because: "a leaf: it asks what a stream is and not what is written"},
@@ -161,7 +162,7 @@ func ctlRooms() map[string]room {
 	ctl := func(may ...string) room { return room{may: may, never: []string{koanfPkg}, because: ctlReason} }
 	return map[string]room{
 		"internal/ctl":           ctl("internal/ctl/...", "internal/cmdline"),
-		"internal/ctl/cli":       ctl("internal/ctl/contexts", "internal/ctl/output", "internal/cmdline", "internal/terminal", "internal/nearest"),
+		"internal/ctl/cli":       ctl("internal/ctl/contexts", "internal/ctl/output", "internal/cmdline", "internal/wrongport", "internal/terminal", "internal/nearest"),
 		"internal/ctl/contexts":  ctl("internal/nearest"),
 		"internal/ctl/output":    ctl(),
 		"internal/ctl/parse":     ctl(),

@@ -21,6 +21,7 @@ import (
 	"github.com/chronik-io/chronik/internal/cmdline"
 	"github.com/chronik-io/chronik/internal/ctl/contexts"
 	"github.com/chronik-io/chronik/internal/ctl/output"
+	"github.com/chronik-io/chronik/internal/wrongport"
 )
 
 // Streams are what a run takes from its process.
@@ -40,7 +41,7 @@ type App struct {
 	Version  string
 	Settings contexts.Settings
 
-	dial func(ctx context.Context, network, addr string) (net.Conn, error)
+	dial wrongport.Dial // without TLS
 
 	flags   map[string]*string // of the settings, by name
 	context string
