@@ -63,7 +63,10 @@ const offline = "offline"
 
 // Offline marks a command as one that talks to nobody.
 func Offline(c *cobra.Command) *cobra.Command {
-	c.Annotations = map[string]string{offline: ""}
+	if c.Annotations == nil {
+		c.Annotations = map[string]string{}
+	}
+	c.Annotations[offline] = ""
 	return c
 }
 
@@ -191,5 +194,10 @@ func Parent(use, short string, children ...*cobra.Command) *cobra.Command {
 		RunE: func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
 	}
 	c.AddCommand(children...)
+	for _, child := range children {
+		if short := map[string]string{"list": "ls", "delete": "rm"}[child.Name()]; short != "" {
+			child.Aliases = append(child.Aliases, short)
+		}
+	}
 	return c
 }

@@ -7,6 +7,7 @@ import (
 	"github.com/spf13/cobra"
 	"github.com/twmb/franz-go/pkg/kgo"
 
+	"github.com/chronik-io/chronik/internal/cmdline"
 	"github.com/chronik-io/chronik/internal/ctl/cli"
 	"github.com/chronik-io/chronik/internal/ctl/output"
 	"github.com/chronik-io/chronik/internal/ctl/parse"
@@ -58,6 +59,11 @@ func (o *options) flags(c *cobra.Command, a *cli.App) {
 	f.StringVar(&o.protocol, "group-protocol", classic, "how the member joins its group: classic, or consumer (KIP-848), where the broker assigns the partitions; Kafka 4 and chronik have both")
 	cli.CompleteFlag(c, "group", a.Groups(0))
 	cli.CompleteFlag(c, "group-protocol", cli.OneOf(classic, nextGen))
+	cmdline.Instead(c, map[string]string{
+		"--offset": "--from says where to start: earliest, latest, an offset, or a time", "--from-beginning": "that is the default, --from earliest",
+		"--tail": "--from -N prints the last N records", "--last": "--from -N prints the last N records", "--num": "--count ends it after so many records",
+		"--max-messages": "--count ends it after so many records", "--limit": "--count ends it after so many records", "--regex": "consume reads one topic",
+	})
 	cli.CompleteFlag(c, "from", cli.OneOf("earliest", "latest"))
 }
 

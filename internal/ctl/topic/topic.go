@@ -14,13 +14,21 @@ import (
 	"github.com/twmb/franz-go/pkg/kadm"
 	"github.com/twmb/franz-go/pkg/kerr"
 
+	"github.com/chronik-io/chronik/internal/cmdline"
 	"github.com/chronik-io/chronik/internal/ctl/cli"
 )
 
 // New is the command with all those below it.
 func New(a *cli.App) *cobra.Command {
-	return cli.Parent("topic", "Create, list, describe, alter and delete topics, and their records",
+	c := cli.Parent("topic", "Create, list, describe, alter and delete topics, and their records",
 		create(a), list(a), describe(a), alter(a), addPartitions(a), trim(a), remove(a))
+	cmdline.Instead(c, map[string]string{
+		"consume": "chronikctl consume TOPIC prints records", "produce": "chronikctl produce TOPIC writes records",
+		"get": "topic describe shows a topic, config get its configs", "show": "topic describe shows a topic", "info": "topic describe shows a topic",
+		"alter-config": "topic alter changes configs", "set": "topic alter changes configs", "config": "topic alter changes configs, config get shows them",
+		"trim-prefix": "topic trim deletes records", "truncate": "topic trim NAME --before latest deletes all records", "purge": "topic trim NAME --before latest deletes all records",
+	})
+	return c
 }
 
 const dryRunDoc = "only check and say what would be done"
