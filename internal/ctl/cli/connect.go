@@ -180,7 +180,7 @@ func (a *App) WhenReady(ctx context.Context, ask func() error) error {
 	defer cancel()
 	for {
 		err := ask()
-		if !errors.Is(err, kerr.CoordinatorNotAvailable) && !errors.Is(err, kerr.CoordinatorLoadInProgress) && !errors.Is(err, kerr.NotCoordinator) {
+		if !NotReady(err) {
 			return err
 		}
 		t := time.NewTimer(retryGap)
@@ -191,4 +191,10 @@ func (a *App) WhenReady(ctx context.Context, ask func() error) error {
 			return err
 		}
 	}
+}
+
+// NotReady reports whether an error says that a group's coordinator is only being found
+// or made.
+func NotReady(err error) bool {
+	return errors.Is(err, kerr.CoordinatorNotAvailable) || errors.Is(err, kerr.CoordinatorLoadInProgress) || errors.Is(err, kerr.NotCoordinator)
 }
