@@ -50,7 +50,7 @@ func (o *options) flags(c *cobra.Command, a *cli.App) {
 	f.StringVarP(&o.partitions, "partition", "p", "", "read these partitions only: 3 or 0,2,5-7")
 	f.Int64VarP(&o.count, "count", "n", 0, "stop after this many records; 0 is no limit")
 	f.BoolVarP(&o.follow, "follow", "f", false, "wait for more at the end")
-	f.StringVarP(&o.separator, "key-separator", "k", "", "print KEY, this, VALUE")
+	f.StringVarP(&o.separator, "key-separator", "k", "", "print KEY, this, VALUE; \\t is a tab, \\xHH a byte")
 	f.BoolVar(&o.headers, "headers", false, "print each header as NAME=VALUE and a tab before the record")
 	f.BoolVar(&o.offsets, "offsets", false, "print PARTITION:OFFSET and a tab before the record")
 	f.StringVar(&o.format, "format", "", "how a record is printed, see above; not with -o json or yaml")
@@ -81,6 +81,9 @@ func (o *options) check(f output.Format) error {
 	}
 	if o.some, err = parse.Partitions(o.partitions); err != nil {
 		return cli.Usage("--partition %w", err)
+	}
+	if o.separator, err = parse.Escapes(o.separator); err != nil {
+		return cli.Usage("--key-separator %w", err)
 	}
 	switch {
 	case o.count < 0:
