@@ -83,7 +83,8 @@ type Config struct {
 	Warmup   time.Duration `json:"warmup_ns"`
 	Duration time.Duration `json:"duration_ns"`
 	// CreateTopic makes the topic if it is missing, with Partitions,
-	// ReplicationFactor and TopicConfig; DeleteTopic deletes it afterwards.
+	// ReplicationFactor and TopicConfig; DeleteTopic deletes it afterwards. The
+	// default topic is made without it (see Makes).
 	CreateTopic       bool              `json:"create_topic"`
 	DeleteTopic       bool              `json:"delete_topic"`
 	Partitions        int               `json:"partitions"`
@@ -98,6 +99,9 @@ type Config struct {
 	Consumers int `json:"consumers,omitempty"`
 	// ServerPID is the broker's process on this machine, 0 for none.
 	ServerPID int `json:"server_pid,omitempty"`
+	// Admin is the HOST:PORT of the broker's admin port, "off" for none; empty is port
+	// 9644 of the first broker, if the measured topic is known there.
+	Admin string `json:"admin,omitempty"`
 }
 
 // Bounds of a Config.
@@ -114,6 +118,12 @@ func Default() Config {
 		Acks: AcksAll, Compression: "none", Warmup: 5 * time.Second, Duration: 30 * time.Second,
 		Partitions: 1, ReplicationFactor: 1, FetchMaxBytes: 4 << 20,
 	}
+}
+
+// Makes reports whether a run makes its topic if it is missing: it was asked to, or the
+// topic is this program's own and the run fills it.
+func (c Config) Makes() bool {
+	return c.CreateTopic || c.Topic == Default().Topic && c.Mode != ModeConsume
 }
 
 // Complete returns the configuration with its defaults filled in, or an error
@@ -234,7 +244,12 @@ func (c Config) checkTopic(bad func(string, ...any)) {
 			bad("--topic-config: a setting without a name; write name=value")
 		}
 	}
-	if len(c.TopicConfig) > 0 && !c.CreateTopic {
+	if c.Admin != "" && c.Admin != adminOff {
+		if _, _, err := net.SplitHostPort(c.Admin); err != nil {
+			bad("--admin: %q is not host:port; write for example 127.0.0.1:%s, or off", c.Admin, adminPort)
+		}
+	}
+	if len(c.TopicConfig) > 0 && !c.Makes() {
 		bad("--topic-config: the topic is not made; add --create-topic, or leave it out")
 	}
 }

@@ -81,7 +81,8 @@ func TestEveryWrongSettingIsNamed(t *testing.T) {
 		{"--server-pid -1", "--server-pid"},
 		{"--partitions 0", "--partitions"},
 		{"--replication-factor 0", "--replication-factor"},
-		{"--topic-config a=b", "--topic-config"},
+		{"--topic x --topic-config a=b", "--topic-config"},
+		{"--admin x", "--admin"},
 		{"--create-topic --topic-config =b", "--topic-config"},
 	} {
 		_, err := parse(t, strings.Fields(c.args)...)

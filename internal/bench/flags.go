@@ -1,6 +1,9 @@
 package bench
 
 import (
+	"errors"
+	"strconv"
+
 	"github.com/spf13/pflag"
 )
 
@@ -15,9 +18,9 @@ func (c *Config) Bind(fs *pflag.FlagSet) {
 		"raw prebuilt requests; consume: raw fetches; the consumer of e2e is one kgo client, or --consumers), shared (N tasks on one kgo producer without linger, "+
 		"each waiting for its record's delivery), batched (N kgo producers with kgo's defaults, as many in flight as they like) (default own)")
 	fs.BoolVar(&c.Batched, "batched", c.Batched, "short for --clients batched")
-	fs.IntVarP(&c.Concurrency, "concurrency", "c", c.Concurrency, "connections (own), tasks (shared) or producers (batched) "+
+	fs.VarP(&atLeastOne{&c.Concurrency}, "concurrency", "c", "connections (own), tasks (shared) or producers (batched) "+
 		"(default 128; batched 1)")
-	fs.IntVar(&c.Pipeline, "pipeline", c.Pipeline, "requests in flight on each connection of --clients own")
+	fs.Var(&atLeastOne{&c.Pipeline}, "pipeline", "requests in flight on each connection of --clients own")
 	fs.DurationVarP(&c.Duration, "duration", "d", c.Duration, "measured time")
 	fs.DurationVar(&c.Warmup, "warmup", c.Warmup, "time before it that is not counted")
 	fs.IntVarP(&c.MessageSize, "message-size", "s", c.MessageSize, "bytes of a record's value")
@@ -25,7 +28,7 @@ func (c *Config) Bind(fs *pflag.FlagSet) {
 	fs.StringVar(&c.Compression, "compression", c.Compression, "none, gzip, snappy, lz4 or zstd; values are text that shrinks by about a quarter")
 	fs.Float64Var(&c.Rate, "rate", c.Rate, "open loop: records a second of all clients together, latencies counted from the intended "+
 		"send times; 0: as fast as answers allow")
-	fs.BoolVar(&c.CreateTopic, "create-topic", c.CreateTopic, "make the topic if it is missing")
+	fs.BoolVar(&c.CreateTopic, "create-topic", c.CreateTopic, "make the topic if it is missing; "+Default().Topic+" is made without it")
 	fs.BoolVar(&c.DeleteTopic, "delete-topic", c.DeleteTopic, "delete the topic afterwards")
 	fs.IntVar(&c.Partitions, "partitions", c.Partitions, "partitions of a topic that is made")
 	fs.IntVar(&c.ReplicationFactor, "replication-factor", c.ReplicationFactor, "replicas of a topic that is made")
@@ -35,4 +38,31 @@ func (c *Config) Bind(fs *pflag.FlagSet) {
 	fs.IntVar(&c.Consumers, "consumers", c.Consumers, "e2e: so many raw connections that each wait in a fetch of the topic's one partition and "+
 		"receive every record; 0: one kgo consumer")
 	fs.IntVar(&c.ServerPID, "server-pid", c.ServerPID, "process of the broker on this machine: shows its CPU time for each request (Linux)")
+	fs.StringVar(&c.Admin, "admin", c.Admin, "HOST:PORT of chronik's admin port, for the broker's version and its fdatasyncs during the run; off for none "+
+		"(default port "+adminPort+" of the first broker)")
 }
+
+// atLeastOne is a flag whose zero is its default and cannot be written.
+type atLeastOne struct{ n *int }
+
+func (f *atLeastOne) String() string {
+	if f.n == nil || *f.n == 0 {
+		return ""
+	}
+	return strconv.Itoa(*f.n)
+}
+
+func (f *atLeastOne) Set(text string) error {
+	n, err := strconv.Atoi(text)
+	if err != nil {
+		return errors.Unwrap(err)
+	}
+	if n == 0 {
+		return errors.New("with none nothing is sent")
+	}
+	*f.n = n // Complete checks the bounds
+	return nil
+}
+
+// Type is what --help shows and cmdline explains.
+func (*atLeastOne) Type() string { return "int" }

@@ -7,25 +7,28 @@ import (
 	"fmt"
 	"io"
 	"net"
+	"slices"
 	"strings"
 
 	"github.com/twmb/franz-go/pkg/kerr"
 
 	"github.com/chronik-io/chronik/internal/cmdline"
+	"github.com/chronik-io/chronik/internal/wrongport"
 )
 
 // Explain adds to an error of the first requests of a run what to do about it:
 // the brokers' addresses may be wrong, or nobody may be there, which has an exit
 // code of its own.
 func Explain(brokers []string, err error) error {
-	var (
-		op   *net.OpError
-		kind *kerr.Error
-	)
 	switch {
 	case err == nil:
 		return nil
-	case errors.As(err, &op) && op.Op == "dial", errors.Is(err, context.DeadlineExceeded) && !errors.As(err, &kind), errors.Is(err, io.EOF):
+	case unanswered(err) && slices.ContainsFunc(brokers, func(at string) bool {
+		return wrongport.SpeaksHTTP(context.Background(), new(net.Dialer).DialContext, at)
+	}):
+		return cmdline.WithCode(cmdline.ExitUnreachable,
+			fmt.Errorf("no answer from %s (--bootstrap-servers): HTTP is spoken there, not Kafka's protocol; that may be the admin port: name the one for clients", strings.Join(brokers, ",")))
+	case unanswered(err):
 		return cmdline.WithCode(cmdline.ExitUnreachable,
 			fmt.Errorf("no answer from %s (--bootstrap-servers): %w; is a broker running there?", strings.Join(brokers, ","), err))
 	case errors.Is(err, kerr.UnknownTopicOrPartition):
@@ -38,6 +41,19 @@ func Explain(brokers []string, err error) error {
 		return fmt.Errorf("%w; give another --topic-config", err)
 	}
 	return err
+}
+
+// unanswered reports whether an error is not an answer of a broker.
+func unanswered(err error) bool {
+	var op *net.OpError
+	var kind *kerr.Error
+	switch {
+	case errors.As(err, &kind):
+		return false
+	case errors.As(err, &op), errors.Is(err, context.DeadlineExceeded), errors.Is(err, io.EOF):
+		return true
+	}
+	return strings.Contains(err.Error(), "the beginning of an HTTP response") // the client's error has no exported name
 }
 
 // refusal is a broker's error in its own words, without the point at their end:

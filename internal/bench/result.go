@@ -16,6 +16,13 @@ type Result struct {
 	// else, and every rate is divided by exactly this. It is shorter than
 	// Config.Duration only when the run was cut short.
 	Elapsed time.Duration `json:"elapsed_ns"`
+	// Program is this program's version, which its caller knows.
+	Program string `json:"program,omitempty"`
+	// Against is what was measured, and where.
+	Against *Against `json:"against,omitempty"`
+	// Received is what the broker appended to the topic, by any producer, where answers do
+	// not say it: nil but for acks=0. It has records and payload, and no latency.
+	Received *Flow `json:"received,omitempty"`
 	// Produce, Consume and EndToEnd are nil where the mode has none: produce has
 	// Produce; consume has Consume; mixed has Produce and Consume; e2e has
 	// Produce and EndToEnd.
@@ -51,11 +58,8 @@ type Flow struct {
 	WireBytes int64 `json:"wire_bytes"`
 	WireKnown bool  `json:"wire_known"`
 	// SentOnly says that successes are writes to the socket that nothing
-	// confirmed (acks=0).
+	// confirmed (acks=0): Result.Received has what came of them, sockets hold the rest.
 	SentOnly bool `json:"sent_only,omitempty"`
-	// Appended is what the topic's ends grew by between the edges of the interval
-	// where SentOnly is set: what the broker took, by anyone. Sockets hold the rest.
-	Appended int64 `json:"appended,omitempty"`
 	// Failures counts by Kafka's error name ("NOT_LEADER_OR_FOLLOWER"), by
 	// "connection: reset" and its kin, or by "answer: …" for an answer that is
 	// none. A failure is one request of the raw client, one record of a kgo one.
@@ -125,7 +129,7 @@ type Point struct {
 type CPU struct {
 	Seconds float64 `json:"seconds"`
 	// PerRequest is Seconds by the successes of the run's flows: requests where
-	// the client is raw, records where it is kgo.
+	// the client is raw, records where it is kgo or where only received ones count.
 	PerRequest time.Duration `json:"per_request_ns"`
 }
 
@@ -151,6 +155,7 @@ func (v *Verification) Bad() bool { return v.Lost > 0 || v.Duplicated > 0 }
 
 // Names of flows, as Progress and reports use them.
 const (
+	FlowReceived = "received"
 	FlowProduce  = "produce"
 	FlowConsume  = "consume"
 	FlowEndToEnd = "end-to-end"
@@ -169,7 +174,7 @@ type NamedFlow struct {
 // Flows lists the flows that the run had, in a fixed order.
 func (r *Result) Flows() []NamedFlow {
 	var all []NamedFlow
-	for _, f := range []NamedFlow{{FlowProduce, r.Produce}, {FlowConsume, r.Consume}, {FlowEndToEnd, r.EndToEnd}} {
+	for _, f := range []NamedFlow{{FlowReceived, r.Received}, {FlowProduce, r.Produce}, {FlowConsume, r.Consume}, {FlowEndToEnd, r.EndToEnd}} {
 		if f.Flow != nil {
 			all = append(all, f)
 		}

@@ -48,10 +48,14 @@ func Run(ctx context.Context, c Config, progress Progress) (_ *Result, err error
 	if err := t.prepare(ctx); err != nil {
 		return nil, Explain(c.Brokers, err)
 	}
+	against, port, err := t.against(ctx)
+	if err != nil {
+		return nil, cmdline.WithCode(cmdline.ExitUsage, err)
+	}
 	if c.DeleteTopic {
 		defer func() { err = errors.Join(err, t.remove(ctx)) }()
 	}
-	r := &runner{config: c, cluster: load.NewCluster(c.Brokers, c.Topic, client), window: meter.NewWindow(c.Warmup, c.Duration)}
+	r := &runner{config: c, cluster: load.NewCluster(c.Brokers, c.Topic, client), window: meter.NewWindow(c.Warmup, c.Duration), against: against, admin: port}
 	if err := r.cluster.Load(ctx); err != nil {
 		return nil, err
 	}
@@ -68,6 +72,9 @@ func Run(ctx context.Context, c Config, progress Progress) (_ *Result, err error
 			return nil, err
 		}
 	}
+	if left := t.leaves(ctx); left != "" {
+		result.Notes = append(result.Notes, left)
+	}
 	return result, nil
 }
 
@@ -79,9 +86,13 @@ type runner struct {
 	ledger   *load.Ledger
 	flows    []*flow
 	receiver load.Receiver // of an end-to-end run
-	// What the server's edges of the interval differ by.
-	cpu      time.Duration
-	appended int64
+	against  *Against
+	admin    *admin // nil for none
+	unasked  error  // of the admin port, during the run
+	// cpu is what the server's edges of the interval differ by.
+	cpu time.Duration
+	// received is what the broker appended, nil where every answer says so.
+	received *Flow
 }
 
 // flow is one direction of the run.

@@ -60,7 +60,7 @@ func check(t *testing.T, c Config, r *Result) {
 		if len(f.Failures) > 0 {
 			t.Errorf("%s failed: %v", f.Name, f.Failures)
 		}
-		if f.Latency.TotalCount() == 0 != (f.Records == 0) || f.Quantile(50) > f.Max() {
+		if f.Name != FlowReceived && (f.Latency.TotalCount() == 0 != (f.Records == 0) || f.Quantile(50) > f.Max()) {
 			t.Errorf("%s: %d samples, p50 %v, max %v", f.Name, f.Latency.TotalCount(), f.Quantile(50), f.Max())
 		}
 		var sum int64
@@ -127,14 +127,14 @@ func TestAcksZeroSaysWhatTheBrokerTook(t *testing.T) {
 	c := short(t)
 	for _, clients := range []Clients{ClientsOwn, ClientsShared} {
 		c.Acks, c.Clients, c.Verify = AcksNone, clients, true
-		r := run(t, c, func(r *Result) bool { return r.Produce.Appended > 0 })
+		r := run(t, c, func(r *Result) bool { return r.Received.Records > 0 })
 		if !r.Produce.SentOnly {
 			t.Errorf("%s: written records pass for acknowledged ones", clients)
 		}
 		if r.Verify.Acknowledged != 0 || r.Verify.Bad() {
 			t.Errorf("%s: %+v", clients, r.Verify)
 		}
-		if !strings.Contains(strings.Join(r.Notes, " "), "the broker took") {
+		if !strings.Contains(strings.Join(r.Notes, " "), "What the broker received") {
 			t.Errorf("%s: notes %q", clients, r.Notes)
 		}
 	}

@@ -22,6 +22,7 @@ const (
 type topic struct {
 	config Config
 	client *kgo.Client
+	made   bool // by this run
 }
 
 // prepare makes the topic if it is to and waits until every partition has a
@@ -30,7 +31,7 @@ func (t *topic) prepare(ctx context.Context) error {
 	ctx, stop := context.WithTimeout(ctx, adminTimeout)
 	defer stop()
 	name := t.config.Topic
-	if t.config.CreateTopic {
+	if t.config.Makes() {
 		if err := t.create(ctx); err != nil {
 			return err
 		}
@@ -42,7 +43,7 @@ func (t *topic) prepare(ctx context.Context) error {
 			return fmt.Errorf("metadata of %s: %w", name, err)
 		}
 		found := m.Topics[name]
-		if errors.Is(found.Err, kerr.UnknownTopicOrPartition) && !t.config.CreateTopic {
+		if errors.Is(found.Err, kerr.UnknownTopicOrPartition) && !t.config.Makes() {
 			return fmt.Errorf("topic %s: %w", name, &refusal{err: found.Err})
 		}
 		if found.Err != nil && !kerr.IsRetriable(found.Err) {
@@ -80,12 +81,42 @@ func (t *topic) create(ctx context.Context) error {
 	}
 	made, err := kadm.NewClient(t.client).CreateTopic(ctx, int32(c.Partitions), int16(c.ReplicationFactor), settings, c.Topic)
 	if errors.Is(err, kerr.TopicAlreadyExists) {
+		if !c.CreateTopic {
+			return nil // it was not asked for in any shape
+		}
 		return t.matches(ctx)
 	}
 	if err != nil {
 		return fmt.Errorf("make topic %s: %w", c.Topic, &refusal{err, made.ErrMessage})
 	}
+	t.made = true
 	return nil
+}
+
+// leaves says what stays behind of the topic, and how it goes. It is asked after the run;
+// a broker that does not tell sizes is believed without.
+func (t *topic) leaves(ctx context.Context) string {
+	c := t.config
+	if c.DeleteTopic || c.Mode == ModeConsume {
+		return ""
+	}
+	ctx, stop := context.WithTimeout(context.WithoutCancel(ctx), adminTimeout)
+	defer stop()
+	var size int64
+	dirs, err := kadm.NewClient(t.client).DescribeAllLogDirs(ctx, nil)
+	dirs.Each(func(d kadm.DescribedLogDir) {
+		for _, p := range d.Topics[c.Topic] {
+			size += p.Size
+		}
+	})
+	text := "Topic " + c.Topic + " stays"
+	if t.made {
+		text = "Topic " + c.Topic + " was made and stays"
+	}
+	if err == nil {
+		text += fmt.Sprintf(", with %.1f MB", float64(size)/1e6)
+	}
+	return text + "; --delete-topic deletes it after a run."
 }
 
 // matches refuses a topic that is there and is not what was asked for.

@@ -11,11 +11,10 @@ import (
 // edge is what the server is asked at both edges of the interval.
 type edge struct {
 	at, cpu time.Duration
-	records int64
+	counts  counters
 }
 
-// edge asks for the server's CPU time, and with acks=0, where nothing else tells,
-// for the topic's ends.
+// edge asks for the server's CPU time, and its admin port for what it counts.
 func (r *runner) edge(ctx context.Context) (e edge, err error) {
 	e.at = r.window.Now()
 	if pid := r.config.ServerPID; pid != 0 {
@@ -23,20 +22,35 @@ func (r *runner) edge(ctx context.Context) (e edge, err error) {
 			return e, err
 		}
 	}
-	if r.config.Acks == AcksNone && r.config.Mode != ModeConsume {
-		offsets, err := r.cluster.Offsets(context.WithoutCancel(ctx))
-		if err != nil {
-			return e, err
-		}
-		for _, end := range offsets.End {
-			e.records += end
-		}
+	if e.counts, err = r.admin.count(context.WithoutCancel(ctx)); err != nil {
+		r.unasked, r.admin = err, nil // the figures are right without it
 	}
 	return e, nil
 }
 
-// watch ends the seconds of the interval as they pass, tells progress about them
-// and asks the server at both edges. It ends with the interval.
+// ends is where the topic ended at a time, summed over its partitions.
+type ends struct {
+	at      time.Duration
+	records int64
+}
+
+func (r *runner) ends(ctx context.Context) (e ends, err error) {
+	if !r.unconfirmed() {
+		return e, nil
+	}
+	e.at = r.window.Now()
+	offsets, err := r.cluster.Offsets(context.WithoutCancel(ctx))
+	for _, end := range offsets.End {
+		e.records += end
+	}
+	return e, err
+}
+
+// unconfirmed reports whether only the topic's ends say what was written.
+func (r *runner) unconfirmed() bool { return r.config.Acks == AcksNone && r.config.Mode != ModeConsume }
+
+// watch ends the seconds of the interval as they pass, notifies progress of them and
+// asks the server at both edges. It ends with the interval.
 func (r *runner) watch(ctx context.Context, progress Progress) error {
 	w := r.window
 	sleepUntil(ctx, w, w.From())
@@ -44,9 +58,16 @@ func (r *runner) watch(ctx context.Context, progress Progress) error {
 	if err != nil {
 		return err
 	}
+	last, err := r.ends(ctx)
+	if err != nil {
+		return err
+	}
 	for second := 1; ctx.Err() == nil && w.From()+time.Duration(second)*time.Second <= w.Until(); second++ {
 		sleepUntil(ctx, w, w.From()+time.Duration(second)*time.Second)
 		if ctx.Err() == nil {
+			if last, err = r.receive(ctx, last, time.Duration(second)*time.Second, time.Second, progress); err != nil {
+				return err
+			}
 			r.tell(second, progress)
 		}
 	}
@@ -55,17 +76,45 @@ func (r *runner) watch(ctx context.Context, progress Progress) error {
 		// Whoever cuts the window may not have come to it.
 		w.Cut()
 	}
+	if rest := w.Elapsed() % time.Second; rest > 0 {
+		if _, err := r.receive(ctx, last, w.Elapsed(), rest, nil); err != nil {
+			return err
+		}
+	}
 	until, err := r.edge(ctx)
 	if err != nil {
 		return err
 	}
 	// The questions are a little beside the interval's edges.
 	if over := until.at - from.at; over > 0 {
-		share := float64(w.Elapsed()) / float64(over)
-		r.cpu = time.Duration(float64(until.cpu-from.cpu) * share)
-		r.appended = int64(float64(until.records-from.records) * share)
+		r.cpu = time.Duration(float64(until.cpu-from.cpu) * float64(w.Elapsed()) / float64(over))
+		r.against.Broker, r.against.Syncs = from.counts.version, syncsBetween(from.counts, until.counts, over)
 	}
 	return nil
+}
+
+// receive adds the point that ends at at to what the broker received: the growth of the
+// topic since last, by the time between the questions, which come a little late.
+func (r *runner) receive(ctx context.Context, last ends, at, width time.Duration, progress Progress) (ends, error) {
+	if !r.unconfirmed() {
+		return last, nil
+	}
+	now, err := r.ends(ctx)
+	if err != nil || now.at <= last.at {
+		return last, err
+	}
+	n := int64(float64(now.records-last.records) * float64(width) / float64(now.at-last.at))
+	p := Point{At: at, Width: width, Records: n, PayloadBytes: n * int64(r.config.MessageSize)}
+	if r.received == nil {
+		r.received = &Flow{}
+	}
+	r.received.Records += p.Records
+	r.received.PayloadBytes += p.PayloadBytes
+	r.received.Series = append(r.received.Series, p)
+	if progress != nil {
+		progress(FlowReceived, p)
+	}
+	return now, nil
 }
 
 // tell ends the points up to second and passes the new ones on.
@@ -99,7 +148,7 @@ func pointOf(p meter.Point, at, width time.Duration) Point {
 
 // result is what the flows gathered.
 func (r *runner) result() *Result {
-	res := &Result{Config: r.config, Started: r.window.Started(), Elapsed: r.window.Elapsed()}
+	res := &Result{Config: r.config, Started: r.window.Started(), Elapsed: r.window.Elapsed(), Against: r.against, Received: r.received}
 	var successes int64
 	for _, f := range r.flows {
 		out := r.flowOf(f)
@@ -120,6 +169,9 @@ func (r *runner) result() *Result {
 			successes += out.Records
 		}
 	}
+	if r.received != nil {
+		successes = r.received.Records
+	}
 	if r.config.ServerPID != 0 {
 		res.CPU = &CPU{Seconds: r.cpu.Seconds()}
 		if successes > 0 {
@@ -137,9 +189,6 @@ func (r *runner) flowOf(f *flow) *Flow {
 		Failures: t.Failures, Unanswered: t.Unanswered, Oldest: t.Oldest, WarmupFailures: t.Early, Latency: t.Latency,
 		PayloadIsBatches: f.name == FlowConsume && r.config.Clients == ClientsOwn,
 		SentOnly:         f.name == FlowProduce && r.config.Acks == AcksNone,
-	}
-	if out.SentOnly {
-		out.Appended = r.appended
 	}
 	elapsed := r.window.Elapsed()
 	for i, p := range t.Points {
@@ -161,11 +210,13 @@ func (r *runner) notes(res *Result) []string {
 		}
 	}
 	add(r.window.Elapsed() < c.Duration, "The run was cut short.")
+	if r.unasked != nil {
+		notes = append(notes, fmt.Sprintf("The broker's counters are missing: %v.", r.unasked))
+	}
 	for _, f := range res.Flows() {
 		add(f.WarmupFailures > 0, fmt.Sprintf("%s: %d failed before the interval, which is not counted.", f.Name, f.WarmupFailures))
 	}
-	add(c.Acks == AcksNone && c.Mode != ModeConsume, fmt.Sprintf("acks=0: a success is a write to a socket, whose buffers hold a lot; the broker took %.0f records/s.",
-		float64(r.appended)/r.window.Elapsed().Seconds()))
+	add(r.unconfirmed(), "acks=0: nothing is acknowledged. What the broker received is the growth of the topic, by any producer; produce counts writes to sockets, whose buffers hold a lot.")
 	add(c.Mode == ModeConsume && c.Clients == ClientsOwn, "Raw fetches read batch headers only; payload bytes are those of whole batches.")
 	add(c.Mode == ModeConsume && c.Clients == ClientsShared, "One kgo consumer reads everything; a latency is the time between two polls.")
 	add(c.Consumers > 0, fmt.Sprintf("The receivers are %d raw connections: each record counts once for each of them.", c.Consumers))

@@ -23,6 +23,9 @@ import (
 func Flag(cmd *cobra.Command, err error) (text string, known bool) {
 	text = regexp.MustCompile(`(strconv\.\w+: parsing "[^"]*"|time): `).ReplaceAllString(err.Error(), "")
 	if e := (*pflag.NotExistError)(nil); errors.As(err, &e) && e.GetSpecifiedShortnames() == "" {
+		if what := cmd.Annotations[instead+"--"+e.GetSpecifiedName()]; what != "" {
+			return fmt.Sprintf("%s; %s", text, what), false
+		}
 		if near := nearFlag(cmd, e.GetSpecifiedName()); near != "" {
 			return fmt.Sprintf("%s; did you mean --%s?", text, near), false
 		}
@@ -78,16 +81,33 @@ func NoArgs(cmd *cobra.Command, args []string) error {
 	var names []string
 	for _, c := range cmd.Commands() {
 		if !c.Hidden {
-			names = append(names, c.Name())
+			names = append(append(names, c.Name()), c.Aliases...)
 		}
 	}
 	if len(names) == 0 {
 		return Usage("%s takes no argument %q; see %s --help", path, args[0], path)
 	}
+	if what := cmd.Annotations[instead+args[0]]; what != "" {
+		return Usage("%s has no command %q; %s", path, args[0], what)
+	}
 	if near, found := nearest.Name(args[0], names); found {
 		return Usage("%s has no command %q; did you mean %s?", path, args[0], near)
 	}
 	return Usage("%s has no command %q; %s --help lists the commands", path, args[0], path)
+}
+
+// instead begins the annotation of a command that says what to write instead of a name.
+const instead = "instead of "
+
+// Instead says what to write instead of commands below c, or of flags of it ("--name"),
+// that other tools have and this one has elsewhere or not at all.
+func Instead(c *cobra.Command, texts map[string]string) {
+	if c.Annotations == nil {
+		c.Annotations = map[string]string{}
+	}
+	for name, text := range texts {
+		c.Annotations[instead+name] = text
+	}
 }
 
 // Help makes the root's help command refuse what is no command, with args, the

@@ -18,6 +18,8 @@ func tree() *cobra.Command {
 	sub.Flags().StringToString("config", nil, "")
 	sub.Flags().StringP("name", "n", "", "")
 	root.AddCommand(sub, &cobra.Command{Use: "secret", Hidden: true, RunE: func(*cobra.Command, []string) error { return nil }})
+	Instead(root, map[string]string{"status": "topic shows it"})
+	Instead(sub, map[string]string{"--tail": "give --name"})
 	root.CompletionOptions.DisableDefaultCmd = true
 	root.SetFlagErrorFunc(func(cmd *cobra.Command, err error) error {
 		text, known := Flag(cmd, err)
@@ -43,6 +45,8 @@ func TestTexts(t *testing.T) {
 		"topic --all=perhaps":         `invalid argument "perhaps" for "--all" flag: invalid syntax; write true or false (known)`,
 		"topic --config a":            `invalid argument "a" for "--config" flag: a must be formatted as key=value; write name=value (known)`,
 		"topic --name":                "flag needs an argument: --name; x topic --help lists the flags (known)",
+		"status":                      `x has no command "status"; topic shows it`,
+		"topic --tail 3":              "unknown flag: --tail; give --name",
 		"topc":                        `x has no command "topc"; did you mean topic?`,
 		"secre":                       `x has no command "secre"; x --help lists the commands`,
 		"topic a":                     `x topic takes no argument "a"; see x topic --help`,

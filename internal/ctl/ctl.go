@@ -73,6 +73,12 @@ func Root(a *cli.App) *cobra.Command {
 		"contexts file (chronikctl context), else it is " + contexts.DefaultBrokers + ".\n\n" + cli.ExitCodes
 	root.Version = a.Version
 	root.SilenceErrors, root.SilenceUsage = true, true
+	cmdline.Instead(root, map[string]string{
+		"status": "chronikctl cluster health finds what is wrong", "health": "chronikctl cluster health finds what is wrong",
+		"list": "chronikctl topic list and group list do that", "ls": "chronikctl topic list and group list do that",
+		"lag": "chronikctl group list shows each group's lag",
+		"acl": notYet, "user": notYet, "role": notYet, "quota": notYet, "schema": notYet, "transaction": notYet, "connect": notYet,
+	})
 	root.SetFlagErrorFunc(cli.FlagError)
 	a.Prepare(root)
 	cli.CompleteFlag(root, contexts.Output, cli.OneOf("table", "wide", "json", "yaml"))
@@ -83,6 +89,9 @@ func Root(a *cli.App) *cobra.Command {
 	root.SetUsageFunc(usage)
 	return root
 }
+
+// notYet is said of what other brokers' tools have.
+const notYet = "chronikctl has nothing of that kind; docs/compatibility.md lists what chronik offers"
 
 // usage prints how a command is called, with lines that fit, and without the list
 // of the flags that all commands have: they would bury those that it has itself. It

@@ -206,6 +206,11 @@ func TestAnOfflinePartition(t *testing.T) {
 	if code, out, errs := run("", "consume", "a", "-p", "0"); code != 0 || out != first || errs != "" {
 		t.Errorf("the other partition: code %d\n%s%s", code, out, errs)
 	}
+	for _, line := range []string{"topic list -o wide", "topic describe a", "group list"} {
+		if code, out, errs := run("", strings.Fields(line)...); code != 0 || errs != "" {
+			t.Errorf("%s: code %d\n%s%s", line, code, out, errs)
+		}
+	}
 	if code, out, errs := run("", "topic", "trim", "a", "-p", "0", "--before", "3", "--yes"); code != 0 {
 		t.Errorf("trim of the other partition: code %d\n%s%s", code, out, errs)
 	}

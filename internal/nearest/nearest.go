@@ -6,13 +6,17 @@ package nearest
 
 import "strings"
 
-// Name returns the known name that is most like name, and false where none is like
-// it at all. Case and the kind of separator do not count.
+// Name returns the known name that is most like name, and false where none is near: at
+// most a third of its letters are other ones, but one may always be. Case and the kind of separator do not
+// count.
 func Name(name string, known []string) (string, bool) {
 	plain := plainer().Replace(strings.ToLower(name))
-	best, at := "", 1+len(plain)/3
+	if plain == "" {
+		return "", false
+	}
+	best, at := "", max(1, len(plain)/3)+1
 	for _, k := range known {
-		if d := distance(plain, plainer().Replace(strings.ToLower(k))); d < at || d == at && best == "" {
+		if d := distance(plain, plainer().Replace(strings.ToLower(k))); d < at {
 			best, at = k, d
 		}
 	}
@@ -21,23 +25,28 @@ func Name(name string, known []string) (string, bool) {
 
 func plainer() *strings.Replacer { return strings.NewReplacer("_", ".", "-", ".") }
 
-// distance counts the letters to insert, remove or replace between a and b.
+// distance counts the letters to insert, remove or replace between a and b, and the
+// neighbours to exchange.
 func distance(a, b string) int {
-	row := make([]int, len(b)+1)
-	for j := range row {
-		row[j] = j
+	var before []int // the row before the last one
+	last := make([]int, len(b)+1)
+	for j := range last {
+		last[j] = j
 	}
 	for i := range len(a) {
-		diagonal := row[0]
+		row := make([]int, len(b)+1)
 		row[0] = i + 1
 		for j := range len(b) {
-			cost := diagonal
+			cost := last[j]
 			if a[i] != b[j] {
 				cost++
 			}
-			diagonal = row[j+1]
-			row[j+1] = min(cost, row[j]+1, diagonal+1)
+			row[j+1] = min(cost, last[j+1]+1, row[j]+1)
+			if i > 0 && j > 0 && a[i] == b[j-1] && a[i-1] == b[j] {
+				row[j+1] = min(row[j+1], before[j-1]+1)
+			}
 		}
+		before, last = last, row
 	}
-	return row[len(b)]
+	return last[len(b)]
 }

@@ -66,11 +66,11 @@ func New(version string) *cobra.Command {
 		Short: "Measure a broker that speaks the Kafka protocol",
 		Long: "chronik-bench measures any Kafka-compatible broker. A success is an answer with error 0 and a valid offset; warm-up is not counted; what\n" +
 			"is counted ended inside the measured interval, and that is what is divided by.\n\n" + exitCodes,
-		Example: "  chronik-bench --create-topic -c 128 -d 30s -s 256 --acks all\n" +
+		Example: "  chronik-bench -c 128 -d 30s -s 256 --acks all\n" +
 			"  chronik-bench --mode e2e --rate 5000 -c 16 --create-topic --verify",
 		Version: version, Args: cmdline.NoArgs, SilenceUsage: true, SilenceErrors: true,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			return measure(cmd, config, o)
+			return measure(cmd, version, config, o)
 		},
 	}
 	root.CompletionOptions.DisableDefaultCmd = true
@@ -91,7 +91,7 @@ func New(version string) *cobra.Command {
 }
 
 // measure makes one run and shows it.
-func measure(cmd *cobra.Command, c bench.Config, o outputs) error {
+func measure(cmd *cobra.Command, version string, c bench.Config, o outputs) error {
 	if o.json && o.csv {
 		return cmdline.Usage("--json and --csv: choose one")
 	}
@@ -115,6 +115,7 @@ func measure(cmd *cobra.Command, c bench.Config, o outputs) error {
 	if err != nil {
 		return err
 	}
+	r.Program = version
 	return errors.Join(o.show(cmd.OutOrStdout(), r), judge(r))
 }
 

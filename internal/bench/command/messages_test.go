@@ -24,7 +24,7 @@ func misspelt() []string {
 		"--bootstrap-servers x", "--bootstrap-servers=", "--topic=", "--mode x", "--clients x", "--batched --clients own", "-c -1", "-c 99999",
 		"--pipeline -1", "--pipeline 9999", "--pipeline 2 --clients shared", "-s -1", "-s 3 --verify", "-s 3 --mode e2e", "--acks 2", "--compression zip",
 		"--rate -1", "--rate 5 --mode consume", "--warmup -1s", "-d 0s", "--verify --mode consume", "--fetch-max-bytes 1", "--server-pid -1",
-		"--partitions 0", "--replication-factor 0", "--topic-config a=1", "--create-topic --topic-config =1", "-c -1 -d 0s",
+		"--partitions 0", "--replication-factor 0", "--topic x --topic-config a=1", "--create-topic --topic-config =1", "-c -1 -d 0s", "-c 0", "--pipeline 0", "--admin x",
 		"--hdr /nowhere/at/all", "--report /nowhere/at/all", "--report DIR",
 		"limits --no-echo", "limits --no-echo --dir /nowhere/at/all", "limits --no-echo --dir DIR --file-size 1", "limits --no-echo --dir DIR --disk-duration 0s",
 		"limits -c 0", "limits --pipeline 99999", "limits -s -1", "limits -d 0s", "limits --duration soon", "echo-server --listen x", "echo-server --listen TAKEN",
@@ -43,7 +43,7 @@ func misspelt() []string {
 // unanswered find nobody, or somebody else than they hope.
 func unanswered() []string {
 	return []string{
-		"--bootstrap-servers NOBODY", "--bootstrap-servers no.such.host.invalid:9092", "groups commits --bootstrap-servers NOBODY",
+		"--bootstrap-servers NOBODY", "--bootstrap-servers BROKER --admin BROKER", "--bootstrap-servers BROKER --topic a --admin OTHER", "--bootstrap-servers BROKER --mode consume --topic chronik-bench2", "--bootstrap-servers no.such.host.invalid:9092", "groups commits --bootstrap-servers NOBODY",
 		"compare --a NOBODY --b NOBODY",
 		"--bootstrap-servers BROKER --topic none", "--bootstrap-servers BROKER --topic a!b --create-topic", "--bootstrap-servers BROKER --topic x --create-topic --replication-factor 3",
 		"--bootstrap-servers BROKER --topic x --create-topic --topic-config segment.byte=1", "--bootstrap-servers BROKER --topic x --create-topic --topic-config segment.bytes=1",
@@ -56,7 +56,7 @@ func unanswered() []string {
 // Every error that a user can cause says what happened, where, and what to do;
 // the texts are looked at in testdata/errors.golden.
 func TestMessages(t *testing.T) {
-	b := chronik.StartTest(t)
+	b, other := chronik.StartTest(t, chronik.Options{Admin: "127.0.0.1:0"}), chronik.StartTest(t, chronik.Options{Admin: "127.0.0.1:0"})
 	taken, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)
@@ -73,8 +73,8 @@ func TestMessages(t *testing.T) {
 		t.Fatal(err)
 	}
 	dir := t.TempDir()
-	at := strings.NewReplacer("DIR", dir, "NOBODY", nobody, "TAKEN", taken.Addr().String(), "BROKER", b.Addr())
-	back := strings.NewReplacer(dir, "DIR", nobody, "NOBODY", taken.Addr().String(), "TAKEN", b.Addr(), "BROKER")
+	at := strings.NewReplacer("DIR", dir, "NOBODY", nobody, "TAKEN", taken.Addr().String(), "BROKER", b.Addr(), "OTHER", other.AdminAddr(), "ADMIN", b.AdminAddr())
+	back := strings.NewReplacer(dir, "DIR", nobody, "NOBODY", taken.Addr().String(), "TAKEN", b.Addr(), "BROKER", other.AdminAddr(), "OTHER", b.AdminAddr(), "ADMIN")
 	var all strings.Builder
 	for _, line := range slices.Concat(misspelt(), unanswered()) {
 		status, _, errs := call(strings.Fields(at.Replace(line))...)

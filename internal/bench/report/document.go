@@ -13,20 +13,24 @@ import (
 // measured interval, and quantiles in microseconds.
 type Document struct {
 	// Clients says in words what kind of clients made the load.
-	Clients string              `json:"clients"`
-	Config  bench.Config        `json:"config"`
+	Clients string       `json:"clients"`
+	Config  bench.Config `json:"config"`
+	// Program is chronik-bench's version, Against what it measured and where.
+	Program string              `json:"program,omitempty"`
+	Against *bench.Against      `json:"against,omitempty"`
 	Started time.Time           `json:"started"`
 	Elapsed float64             `json:"elapsed_seconds"`
 	Flows   []Flow              `json:"flows"`
 	CPU     *CPU                `json:"server_cpu,omitempty"`
 	Verify  *bench.Verification `json:"verify,omitempty"`
-	// Notes are what a reader must know of the figures.
-	Notes []string `json:"notes,omitempty"`
+	// Notes are what a reader must know of the figures, Legend what each of them is.
+	Notes  []string  `json:"notes,omitempty"`
+	Legend []Meaning `json:"legend"`
 }
 
 // Flow is one direction of the load.
 type Flow struct {
-	// Name is produce, consume or end-to-end. What the counts are, bench.Flow says.
+	// Name is received, produce, consume or end-to-end. What the counts are, bench.Flow says.
 	Name     string           `json:"name"`
 	Requests int64            `json:"requests"`
 	Records  int64            `json:"records"`
@@ -75,7 +79,8 @@ type CPU struct {
 
 // Of is r as a document.
 func Of(r *bench.Result) Document {
-	d := Document{Clients: ClientsText(r.Config), Config: r.Config, Started: r.Started, Elapsed: r.Elapsed.Seconds(), Verify: r.Verify, Notes: r.Notes}
+	d := Document{Clients: ClientsText(r.Config), Config: r.Config, Started: r.Started, Elapsed: r.Elapsed.Seconds(), Verify: r.Verify, Notes: r.Notes,
+		Program: r.Program, Against: r.Against, Legend: legend(r.Config)}
 	for _, f := range r.Flows() {
 		d.Flows = append(d.Flows, FlowOf(f, r.Elapsed))
 	}

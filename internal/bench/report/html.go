@@ -21,6 +21,8 @@ var pageText string
 // page is what the template shows.
 type page struct {
 	Title, Clients, Load string
+	Against              []string
+	Legend               []Meaning
 	Started, Elapsed     string
 	Rates, Latencies     [][]string
 	Remarks              []string
@@ -54,12 +56,14 @@ func HTML(w io.Writer, r *bench.Result) error {
 		Title:   fmt.Sprintf("%s, clients %s", r.Config.Mode, kind),
 		Clients: d.Clients, Load: LoadText(r.Config),
 		Started: d.Started.Format("2006-01-02 15:04:05 MST"), Elapsed: fmt.Sprintf("%.3f s, after %v of warm-up", d.Elapsed, r.Config.Warmup),
-		Remarks: remarks(d), Bad: d.Verify != nil && d.Verify.Bad() || !r.Succeeded(),
+		Against: AgainstText(d.Against, d.Program), Legend: d.Legend, Remarks: remarks(d), Bad: d.Verify != nil && d.Verify.Bad() || !r.Succeeded(),
 		Settings: settings,
 	}
 	for _, f := range d.Flows {
 		p.Rates = append(p.Rates, rateRow(f))
-		p.Latencies = append(p.Latencies, latencyRow(f))
+		if f.Name != bench.FlowReceived {
+			p.Latencies = append(p.Latencies, latencyRow(f))
+		}
 	}
 	p.Plots = plots(r, d)
 	var b bytes.Buffer
@@ -108,6 +112,9 @@ func settingOf(name, value string) setting {
 func plots(r *bench.Result, d Document) []drawing {
 	list := []drawing{{"Throughput", throughput(d)}, {"Latency percentiles", percentiles(r)}}
 	for _, f := range d.Flows {
+		if f.Name == bench.FlowReceived {
+			continue // it has none
+		}
 		list = append(list, drawing{"Latency over time: " + f.Name, overTime(f, d.Elapsed)})
 	}
 	return list
@@ -154,6 +161,9 @@ func percentiles(r *bench.Result) template.HTML {
 	}
 	p.x = nines(samples)
 	for _, f := range r.Flows() {
+		if f.Name == bench.FlowReceived {
+			continue
+		}
 		l := line{name: f.Name}
 		if f.Latency != nil && f.Latency.TotalCount() > 0 {
 			for _, b := range f.Latency.CumulativeDistributionWithTicks(percentileTicks) {

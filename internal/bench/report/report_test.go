@@ -258,3 +258,64 @@ func TestLive(t *testing.T) {
 		t.Errorf("the end %q", b.String())
 	}
 }
+
+// A report says what was measured against and what its numbers mean, in every form for
+// readers; with acks=0 what the broker received comes first, in table and plot.
+func TestWhatItWasMeasuredAgainst(t *testing.T) {
+	load := 1.5
+	r := full(t)
+	r.Config.Mode, r.Config.Acks, r.EndToEnd = bench.ModeProduce, bench.AcksNone, nil
+	r.Program = "v9"
+	r.Received = &bench.Flow{Records: 500, PayloadBytes: 50_000, Series: []bench.Point{
+		{At: time.Second, Width: time.Second, Records: 300, PayloadBytes: 30_000}, {At: 2 * time.Second, Width: time.Second, Records: 200, PayloadBytes: 20_000}}}
+	r.Against = &bench.Against{Broker: "v1.2", Profile: "sync", Syncs: &bench.Syncs{PerSecond: 1200, Mean: 700 * time.Microsecond, Records: 45}, Local: true,
+		System: "linux/amd64", CPUs: 2, Load: &load}
+	var table, page, doc bytes.Buffer
+	if err := errors.Join(Table(&table, r), HTML(&page, r), JSON(&doc, r)); err != nil {
+		t.Fatal(err)
+	}
+	const against = "against chronik v1.2, durability profile sync, 1200 fdatasyncs/s of 0.700 ms, each for 45.0 records"
+	const from = "from chronik-bench v9 on linux/amd64, 2 CPUs, load average 1.50 before, shared with the broker"
+	for _, want := range []string{against, from, "received - 250 0.03 - 0 produce 1000", "payload MB/s values of these records", "received appended to the topic, by any producer"} {
+		if !strings.Contains(words(table.String()), want) {
+			t.Errorf("no %q in\n%s", want, table.String())
+		}
+	}
+	for _, want := range []string{against, from, "<td>received</td><td>-</td><td>250</td>", "1 MB = 10^6 bytes", `class="line c1"`} {
+		if !strings.Contains(page.String(), want) {
+			t.Errorf("no %q in the page", want)
+		}
+	}
+	if strings.Contains(page.String(), "Latency over time: received") {
+		t.Error("the page plots a latency that there is not")
+	}
+	var d Document
+	if err := json.Unmarshal(doc.Bytes(), &d); err != nil || d.Flow("received") == nil || d.Flow("received").RecordsPerSecond != 250 || d.Against.Syncs.PerSecond != 1200 || len(d.Legend) < 6 {
+		t.Errorf("%+v, %v", d, err)
+	}
+}
+
+// A broker that reports nothing of itself is said to.
+func TestAgainstText(t *testing.T) {
+	for want, a := range map[string]*bench.Against{
+		"against a broker that reports neither version nor durability profile": {},
+		"against durability profile os, version and fdatasyncs unknown":        {Profile: "os"},
+		"against chronik v1, durability profile os, no fdatasync":              {Broker: "v1", Profile: "os", Admin: "x:1"},
+	} {
+		if got := AgainstText(a, ""); len(got) != 2 || !strings.HasPrefix(got[0], want) || !strings.HasPrefix(got[1], "from ") {
+			t.Errorf("%q, want %q", got, want)
+		}
+	}
+	if got := AgainstText(nil, "v1"); got != nil {
+		t.Errorf("%q", got)
+	}
+}
+
+// A consume run sends no values and asks for no acknowledgement.
+func TestTheLoadOfAConsumeRun(t *testing.T) {
+	c := bench.Default()
+	c.Mode, c.Compression = bench.ModeConsume, "zstd"
+	if got := LoadText(c); got != "consume, closed loop, topic chronik-bench at 127.0.0.1:9092" {
+		t.Error(got)
+	}
+}

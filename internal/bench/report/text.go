@@ -38,9 +38,12 @@ func count(n int, what string) string {
 
 // LoadText says in a line what the load of c was, but for its clients.
 func LoadText(c bench.Config) string {
-	parts := []string{string(c.Mode), fmt.Sprintf("%d B values", c.MessageSize), "acks=" + string(c.Acks)}
-	if c.Compression != "" && c.Compression != "none" {
-		parts = append(parts, c.Compression)
+	parts := []string{string(c.Mode)}
+	if c.Mode != bench.ModeConsume { // which takes what it finds
+		parts = append(parts, fmt.Sprintf("%d B values", c.MessageSize), "acks="+string(c.Acks))
+		if c.Compression != "" && c.Compression != "none" {
+			parts = append(parts, c.Compression)
+		}
 	}
 	if c.Rate > 0 {
 		parts = append(parts, fmt.Sprintf("open loop at %s/s", short(c.Rate)))
@@ -54,8 +57,11 @@ func LoadText(c bench.Config) string {
 func Table(w io.Writer, r *bench.Result) error {
 	var b strings.Builder
 	d := Of(r)
-	fmt.Fprintf(&b, "clients %s\n%s\n%.3f s measured from %s, after %v of warm-up\n\n", d.Clients, LoadText(r.Config), d.Elapsed,
-		d.Started.Format(time.RFC3339), r.Config.Warmup)
+	fmt.Fprintf(&b, "clients %s\n%s\n", d.Clients, LoadText(r.Config))
+	for _, line := range AgainstText(d.Against, d.Program) {
+		b.WriteString(line + "\n")
+	}
+	fmt.Fprintf(&b, "%.3f s measured from %s, after %v of warm-up\n\n", d.Elapsed, d.Started.Format(time.RFC3339), r.Config.Warmup)
 	if err := rates(&b, d); err != nil {
 		return err
 	}
@@ -66,6 +72,16 @@ func Table(w io.Writer, r *bench.Result) error {
 	b.WriteByte('\n')
 	for _, line := range remarks(d) {
 		b.WriteString(line + "\n")
+	}
+	if len(remarks(d)) > 0 {
+		b.WriteByte('\n')
+	}
+	t := tabwriter.NewWriter(&b, 0, 0, 2, ' ', 0)
+	for _, m := range d.Legend {
+		fmt.Fprintf(t, "%s\t%s\n", m.Name, m.Text)
+	}
+	if err := t.Flush(); err != nil {
+		return err
 	}
 	_, err := io.WriteString(w, b.String())
 	return err
@@ -90,7 +106,11 @@ func rateRow(f Flow) []string {
 	if f.WirePerSecond != nil {
 		wire = fmt.Sprintf("%.2f", *f.WirePerSecond/1e6)
 	}
-	return []string{f.Name, fmt.Sprintf("%.0f", f.RequestsPerSecond), fmt.Sprintf("%.0f", f.RecordsPerSecond),
+	requests := fmt.Sprintf("%.0f", f.RequestsPerSecond)
+	if f.Name == bench.FlowReceived {
+		requests, wire = "-", "-" // its requests are those of the sender
+	}
+	return []string{f.Name, requests, fmt.Sprintf("%.0f", f.RecordsPerSecond),
 		fmt.Sprintf("%.2f", f.PayloadPerSecond/1e6), wire, fmt.Sprint(f.failed())}
 }
 
@@ -98,7 +118,9 @@ func latencies(w io.Writer, d Document) error {
 	t := columns(w)
 	fmt.Fprintln(t, "latency, ms\tmin\tp50\tp90\tp95\tp99\tp99.9\tmax\tmean\tsamples\t")
 	for _, f := range d.Flows {
-		fmt.Fprintln(t, strings.Join(latencyRow(f), "\t")+"\t")
+		if f.Name != bench.FlowReceived {
+			fmt.Fprintln(t, strings.Join(latencyRow(f), "\t")+"\t")
+		}
 	}
 	return t.Flush()
 }

@@ -21,6 +21,7 @@ import (
 	"github.com/chronik-io/chronik/internal/cmdline"
 	"github.com/chronik-io/chronik/internal/ctl/contexts"
 	"github.com/chronik-io/chronik/internal/ctl/output"
+	"github.com/chronik-io/chronik/internal/wrongport"
 )
 
 // Streams are what a run takes from its process.
@@ -40,7 +41,7 @@ type App struct {
 	Version  string
 	Settings contexts.Settings
 
-	dial func(ctx context.Context, network, addr string) (net.Conn, error)
+	dial wrongport.Dial // without TLS
 
 	flags   map[string]*string // of the settings, by name
 	context string
@@ -62,7 +63,10 @@ const offline = "offline"
 
 // Offline marks a command as one that talks to nobody.
 func Offline(c *cobra.Command) *cobra.Command {
-	c.Annotations = map[string]string{offline: ""}
+	if c.Annotations == nil {
+		c.Annotations = map[string]string{}
+	}
+	c.Annotations[offline] = ""
 	return c
 }
 
@@ -190,5 +194,10 @@ func Parent(use, short string, children ...*cobra.Command) *cobra.Command {
 		RunE: func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
 	}
 	c.AddCommand(children...)
+	for _, child := range children {
+		if short := map[string]string{"list": "ls", "delete": "rm"}[child.Name()]; short != "" {
+			child.Aliases = append(child.Aliases, short)
+		}
+	}
 	return c
 }

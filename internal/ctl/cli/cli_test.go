@@ -7,6 +7,8 @@ import (
 	"fmt"
 	"io"
 	"net"
+	"net/http"
+	"net/http/httptest"
 	"os"
 	"strings"
 	"sync/atomic"
@@ -154,6 +156,20 @@ func TestABrokerThatHangs(t *testing.T) {
 					}
 				})
 			}
+		}
+	}
+}
+
+// An admin port is named as one, whether it answers a request of Kafka's protocol or waits
+// for its end.
+func TestAPortThatSpeaksHTTP(t *testing.T) {
+	s := httptest.NewServer(http.NotFoundHandler())
+	defer s.Close()
+	for range 2 { // with the next client's connection the bytes differ
+		a := app(t, "--brokers", s.Listener.Addr().String(), "--timeout", "2s")
+		_, err := a.Connect(t.Context())
+		if ExitCode(err) != ExitUnreachable || !strings.Contains(err.Error(), "HTTP is spoken there, not Kafka's protocol; that may be the admin port") {
+			t.Error(err)
 		}
 	}
 }

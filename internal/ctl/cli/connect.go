@@ -9,6 +9,7 @@ import (
 	"io"
 	"math"
 	"net"
+	"slices"
 	"strings"
 	"time"
 
@@ -17,6 +18,7 @@ import (
 	"github.com/twmb/franz-go/pkg/kgo"
 
 	"github.com/chronik-io/chronik/internal/ctl/contexts"
+	"github.com/chronik-io/chronik/internal/wrongport"
 )
 
 // dialTime bounds the first answer: a command should not wait where no broker is.
@@ -55,23 +57,53 @@ func (a *App) client(ctx context.Context, limit time.Duration, opts ...kgo.Opt) 
 	}
 	ctx, cancel := context.WithTimeout(ctx, first)
 	defer cancel()
+	web := a.asksHTTP(ctx, first/2)
 	if err := cl.Ping(ctx); err != nil {
 		cl.Close()
-		return nil, a.noAnswer(ctx, err, d.connected.Load(), first)
+		return nil, a.noAnswer(ctx, err, d.connected.Load(), web, first)
 	}
 	return cl, nil
 }
 
+// asksHTTP asks an address that is silent for a while in HTTP, and reports the answer
+// before ctx is over, so that the error of a first request can name it.
+func (a *App) asksHTTP(ctx context.Context, silence time.Duration) (web chan bool) {
+	web = make(chan bool, 1)
+	go func() {
+		t := time.NewTimer(silence)
+		defer t.Stop()
+		select {
+		case <-t.C:
+			web <- a.speaksHTTP(ctx)
+		case <-ctx.Done():
+			web <- false
+		}
+	}()
+	return web
+}
+
+func (a *App) speaksHTTP(ctx context.Context) bool {
+	return !a.Settings.Encrypted() &&
+		slices.ContainsFunc(a.Settings.Seeds(), func(at string) bool { return wrongport.SpeaksHTTP(ctx, a.dial, at) })
+}
+
 // noAnswer is the error of a first request that failed, in ctx, which is over after the
-// time first.
-func (a *App) noAnswer(ctx context.Context, err error, connected bool, first time.Duration) error {
-	from := fmt.Sprintf("no answer from %s (%s)", strings.Join(a.Settings.Seeds(), ", "), a.Settings.Source(contexts.Brokers))
+// time first. web is the answer of asksHTTP.
+func (a *App) noAnswer(ctx context.Context, err error, connected bool, web chan bool, first time.Duration) error {
 	var timeout net.Error
-	if connected && (ctx.Err() != nil || errors.As(err, &timeout) && timeout.Timeout()) && !web(err) {
+	late := ctx.Err() != nil || errors.As(err, &timeout) && timeout.Timeout()
+	if connected && (late && <-web || !late && a.speaksHTTP(ctx)) {
+		err = errWeb
+	}
+	from := fmt.Sprintf("no answer from %s (%s)", strings.Join(a.Settings.Seeds(), ", "), a.Settings.Source(contexts.Brokers))
+	if connected && late && !errors.Is(err, errWeb) {
 		return WithCode(ExitUnreachable, fmt.Errorf("%s within %v: connected, but nothing answers there; a broker that hangs says more in its log, --timeout allows more time", from, first))
 	}
 	return WithCode(ExitUnreachable, fmt.Errorf("%s: %w; %s", from, plainly(err), a.whyNoAnswer(err)))
 }
+
+// errWeb is the answer of an HTTP server.
+var errWeb = errors.New("HTTP is spoken there, not Kafka's protocol")
 
 // whyNoAnswer is what to look at where no broker answered.
 func (a *App) whyNoAnswer(err error) string {
@@ -81,7 +113,7 @@ func (a *App) whyNoAnswer(err error) string {
 	var dns *net.DNSError
 	var eof *kgo.ErrFirstReadEOF
 	switch {
-	case web(err):
+	case errors.Is(err, errWeb):
 		return "that may be the admin port: name the one for clients with --brokers"
 	case errors.Is(err, kerr.SaslAuthenticationFailed), errors.Is(err, kerr.UnsupportedSaslMechanism):
 		return Remedy(err)
@@ -132,18 +164,11 @@ func SoftwareVersion(v string) string {
 // plainly takes the client library's own guesses out: whyNoAnswer knows the
 // settings and guesses better.
 func plainly(err error) error {
-	if web(err) {
-		return errors.New("HTTP is spoken there, not Kafka's protocol")
-	}
 	if eof := (*kgo.ErrFirstReadEOF)(nil); errors.As(err, &eof) {
 		return io.EOF
 	}
 	return err
 }
-
-// web says whether the answer was one of HTTP; the client's error has no exported
-// name.
-func web(err error) bool { return strings.Contains(err.Error(), "the beginning of an HTTP response") }
 
 // retryGap is how long a coordinator is left alone before it is asked again.
 const retryGap = 100 * time.Millisecond
@@ -155,7 +180,7 @@ func (a *App) WhenReady(ctx context.Context, ask func() error) error {
 	defer cancel()
 	for {
 		err := ask()
-		if !errors.Is(err, kerr.CoordinatorNotAvailable) && !errors.Is(err, kerr.CoordinatorLoadInProgress) && !errors.Is(err, kerr.NotCoordinator) {
+		if !NotReady(err) {
 			return err
 		}
 		t := time.NewTimer(retryGap)
@@ -166,4 +191,10 @@ func (a *App) WhenReady(ctx context.Context, ask func() error) error {
 			return err
 		}
 	}
+}
+
+// NotReady reports whether an error says that a group's coordinator is only being found
+// or made.
+func NotReady(err error) bool {
+	return errors.Is(err, kerr.CoordinatorNotAvailable) || errors.Is(err, kerr.CoordinatorLoadInProgress) || errors.Is(err, kerr.NotCoordinator)
 }

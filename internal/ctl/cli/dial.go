@@ -7,13 +7,15 @@ import (
 	"net"
 	"sync/atomic"
 	"time"
+
+	"github.com/chronik-io/chronik/internal/wrongport"
 )
 
 // dialer connects to brokers and remembers whether any of them took a connection, so
 // that a broker which hangs is told apart from one that cannot be reached: the client
 // library reports both as a dial that failed.
 type dialer struct {
-	tcp func(ctx context.Context, network, addr string) (net.Conn, error)
+	tcp wrongport.Dial
 	tls *tls.Config // nil without TLS
 	// limit is the longest wait for an answer, 0 for what the client library asks for. It
 	// grants requests that carry a timeout that much more than any other.

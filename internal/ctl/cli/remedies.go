@@ -125,6 +125,15 @@ func remedies() map[int16]string {
 	}
 }
 
+// Whole is the error of a request of which no part was answered. What the client does not
+// get from one broker, as of partitions without a leader, is missing in the answer.
+func Whole(err error) error {
+	if s := (*kadm.ShardErrors)(nil); errors.As(err, &s) && !s.AllFailed {
+		return nil
+	}
+	return err
+}
+
 // Words splits what the client library wraps around a broker's verdict: its
 // error, and nothing of the library's own.
 func Words(err error) error {

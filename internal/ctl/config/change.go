@@ -22,14 +22,14 @@ import (
 func set(a *cli.App) *cobra.Command {
 	var dryRun bool
 	c := command(a, "set topic|broker|group|logger NAME KEY=VALUE...", "Set configs", 1, " and KEY=VALUE", func(cmd *cobra.Command, e Entity, args []string) error {
-		values, err := parse.KeyValues(args)
+		values, err := parse.Configs(args)
 		if err != nil {
 			return cli.Usage("%w", err)
 		}
 		return Change(cmd.Context(), a, []Entity{e}, values, nil, dryRun)
 	})
-	c.Example = "  chronikctl config set topic orders retention.ms=86400000\n  chronikctl config set broker default log.retention.ms=86400000\n" +
-		"  chronikctl config set group billing consumer.session.timeout.ms=60000\n  chronikctl config set logger 1 root=DEBUG"
+	c.Example = "  chronikctl config set topic orders retention.ms=7d segment.bytes=512MiB\n  chronikctl config set broker default log.retention.ms=1d\n" +
+		"  chronikctl config set group billing consumer.session.timeout.ms=1m\n  chronikctl config set logger 1 root=DEBUG"
 	c.Flags().BoolVar(&dryRun, "dry-run", false, "only check and say what would be done")
 	return c
 }
@@ -92,6 +92,30 @@ func Change(ctx context.Context, a *cli.App, entities []Entity, values map[strin
 		out.Done(e.String(), "%s", changed)
 	}
 	return a.Report(&out)
+}
+
+// Unknown is the error of the first key that no topic has, with the one that was probably
+// meant. It asks a topic that is there what topics have; nil where there is none, or
+// where every key is one of a topic.
+func Unknown(ctx context.Context, adm *kadm.Client, configs map[string]string) error {
+	topics, err := adm.ListTopicsWithInternal(ctx)
+	if err != nil || len(topics) == 0 {
+		return nil
+	}
+	described, err := adm.DescribeTopicConfigs(ctx, topics.Names()[0])
+	if err != nil || len(described) == 0 {
+		return nil
+	}
+	var names []string
+	for _, c := range described[0].Configs {
+		names = append(names, c.Key)
+	}
+	for _, key := range slices.Sorted(maps.Keys(configs)) {
+		if len(names) > 0 && !slices.Contains(names, key) {
+			return fmt.Errorf("topics have no config %q; %s", key, like(key, names))
+		}
+	}
+	return nil
 }
 
 // known refuses keys that an entity does not have: brokers take it for done to

@@ -7,6 +7,7 @@ import (
 	"github.com/spf13/cobra"
 	"github.com/twmb/franz-go/pkg/kgo"
 
+	"github.com/chronik-io/chronik/internal/cmdline"
 	"github.com/chronik-io/chronik/internal/ctl/cli"
 	"github.com/chronik-io/chronik/internal/ctl/output"
 	"github.com/chronik-io/chronik/internal/ctl/parse"
@@ -49,7 +50,7 @@ func (o *options) flags(c *cobra.Command, a *cli.App) {
 	f.StringVarP(&o.partitions, "partition", "p", "", "read these partitions only: 3 or 0,2,5-7")
 	f.Int64VarP(&o.count, "count", "n", 0, "stop after this many records; 0 is no limit")
 	f.BoolVarP(&o.follow, "follow", "f", false, "wait for more at the end")
-	f.StringVarP(&o.separator, "key-separator", "k", "", "print KEY, this, VALUE")
+	f.StringVarP(&o.separator, "key-separator", "k", "", "print KEY, this, VALUE; \\t is a tab, \\xHH a byte")
 	f.BoolVar(&o.headers, "headers", false, "print each header as NAME=VALUE and a tab before the record")
 	f.BoolVar(&o.offsets, "offsets", false, "print PARTITION:OFFSET and a tab before the record")
 	f.StringVar(&o.format, "format", "", "how a record is printed, see above; not with -o json or yaml")
@@ -58,6 +59,11 @@ func (o *options) flags(c *cobra.Command, a *cli.App) {
 	f.StringVar(&o.protocol, "group-protocol", classic, "how the member joins its group: classic, or consumer (KIP-848), where the broker assigns the partitions; Kafka 4 and chronik have both")
 	cli.CompleteFlag(c, "group", a.Groups(0))
 	cli.CompleteFlag(c, "group-protocol", cli.OneOf(classic, nextGen))
+	cmdline.Instead(c, map[string]string{
+		"--offset": "--from says where to start: earliest, latest, an offset, or a time", "--from-beginning": "that is the default, --from earliest",
+		"--tail": "--from -N prints the last N records", "--last": "--from -N prints the last N records", "--num": "--count ends it after so many records",
+		"--max-messages": "--count ends it after so many records", "--limit": "--count ends it after so many records", "--regex": "consume reads one topic",
+	})
 	cli.CompleteFlag(c, "from", cli.OneOf("earliest", "latest"))
 }
 
@@ -75,6 +81,9 @@ func (o *options) check(f output.Format) error {
 	}
 	if o.some, err = parse.Partitions(o.partitions); err != nil {
 		return cli.Usage("--partition %w", err)
+	}
+	if o.separator, err = parse.Escapes(o.separator); err != nil {
+		return cli.Usage("--key-separator %w", err)
 	}
 	switch {
 	case o.count < 0:

@@ -69,7 +69,7 @@ func All() []Setting {
 		{Name: Brokers, Default: DefaultBrokers, Doc: "comma-separated HOST:PORT of the brokers to ask first", check: addresses},
 		{Name: Admin, Default: DefaultAdmin, Doc: "HOST:PORT or http(s):// address of chronik's admin port, for what Kafka's protocol does not carry; off for none", check: adminAddress},
 		{Name: Timeout, Default: "30s", Doc: "longest time for one request, or for one record to be acknowledged", check: timeout},
-		{Name: Output, Default: "table", Doc: "how answers are shown: table, wide, json or yaml", check: oneOf("table", "wide", "json", "yaml")},
+		{Name: Output, Default: "table", Doc: "how answers are shown: table, wide, json or yaml", check: format},
 		{Name: TLS, Default: "false", Doc: "speak TLS to the brokers; implied by the other tls settings", Bool: true, check: boolean},
 		{Name: TLSCA, Doc: "PEM file of the certificate authorities that brokers are held against; without it the system's"},
 		{Name: TLSCert, Doc: "PEM file of the client's certificate, with tls-key"},
@@ -123,6 +123,15 @@ func oneOf(allowed ...string) func(string) error {
 		}
 		return fmt.Errorf("%q is none of %s", v, strings.Join(slices.DeleteFunc(slices.Clone(allowed), func(s string) bool { return s == "" }), ", "))
 	}
+}
+
+// format is how answers are shown. In kcat -o is an offset.
+func format(v string) error {
+	err := oneOf("table", "wide", "json", "yaml")(v)
+	if _, number := strconv.Atoi(v); err != nil && (number == nil || slices.Contains([]string{"earliest", "latest", "beginning", "start", "end"}, v)) {
+		return fmt.Errorf("%w; where to start is --from %s", err, v)
+	}
+	return err
 }
 
 func boolean(v string) error {

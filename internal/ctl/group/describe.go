@@ -16,28 +16,53 @@ import (
 )
 
 func describe(a *cli.App) *cobra.Command {
-	return &cobra.Command{
-		Use: "describe GROUP...", Short: "Show state, members, offsets and lag", Args: cli.Args(1, -1, "at least one group"), ValidArgsFunction: a.Groups(0),
+	var every bool
+	c := &cobra.Command{
+		Use: "describe GROUP...|--all", Short: "Show state, members, offsets and lag", Args: someOrAll(&every), ValidArgsFunction: a.Groups(0),
 		Long: "describe shows for each partition that a group has committed, or that a member is assigned, how far it is. The lag of a\n" +
 			"partition without a commit counts from its start.",
 		RunE: a.Admin(func(ctx context.Context, adm *kadm.Client, names []string) error {
+			if every {
+				groups, err := adm.ListGroups(ctx)
+				if err != nil {
+					return cli.Refused("list groups", cli.Words(err), "")
+				}
+				names = groups.Groups()
+			}
 			all := []*described{}
 			var tables []*output.Table
 			var failed []error
+			found, wrong := loadAll(ctx, a, adm, names)
 			for _, name := range names {
-				d, err := load(ctx, a, adm, name)
-				if err != nil {
-					failed = append(failed, err)
+				d, ok := found[name]
+				if !ok {
+					failed = append(failed, wrong[name])
 					continue
 				}
 				all = append(all, d)
 				tables = append(tables, d.tables()...)
 			}
-			if len(all) > 0 {
+			if len(all) > 0 || every {
 				failed = append([]error{a.Print(all, tables...)}, failed...)
 			}
 			return errors.Join(failed...)
 		}),
+	}
+	c.Flags().BoolVar(&every, "all", false, "all groups of the cluster")
+	return c
+}
+
+// someOrAll refuses groups beside --all, and neither.
+func someOrAll(all *bool) cobra.PositionalArgs {
+	some := cli.Args(1, -1, "at least one group, or --all")
+	return func(cmd *cobra.Command, args []string) error {
+		switch {
+		case *all && len(args) > 0:
+			return cli.Usage("--all and %q: --all are all groups; leave one out", args[0])
+		case *all:
+			return nil
+		}
+		return some(cmd, args)
 	}
 }
 

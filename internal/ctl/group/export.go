@@ -26,15 +26,7 @@ func export(a *cli.App) *cobra.Command {
 			"kafka-consumer-groups --reset-offsets --from-file; what that tool exports is read, too. Offsets are places in this\n" +
 			"cluster's logs: they fit another one that has the same records at the same offsets.",
 		Example: "  chronikctl group export audit > audit.csv\n  chronikctl --context new group reset audit --from-file audit.csv\n  chronikctl group export --all > groups.csv",
-		Args: func(cmd *cobra.Command, args []string) error {
-			if all && len(args) > 0 {
-				return cli.Usage("--all and %q: --all are all groups; leave one out", args[0])
-			}
-			if !all && len(args) == 0 {
-				return cli.Usage("%s takes at least one group, or --all; see %s --help", cmd.CommandPath(), cmd.CommandPath())
-			}
-			return nil
-		},
+		Args:    someOrAll(&all),
 	}
 	c.Flags().BoolVar(&all, "all", false, "all groups of the cluster")
 	c.RunE = a.Admin(func(ctx context.Context, adm *kadm.Client, names []string) error {

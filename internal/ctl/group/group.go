@@ -9,13 +9,20 @@ package group
 import (
 	"github.com/spf13/cobra"
 
+	"github.com/chronik-io/chronik/internal/cmdline"
 	"github.com/chronik-io/chronik/internal/ctl/cli"
 )
 
 // New is the command with all those below it.
 func New(a *cli.App) *cobra.Command {
-	return cli.Parent("group", "List, describe, reset, export and delete consumer groups and their offsets",
+	c := cli.Parent("group", "List, describe, reset, export and delete consumer groups and their offsets",
 		list(a), describe(a), reset(a), export(a), remove(a), deleteOffsets(a))
+	cmdline.Instead(c, map[string]string{
+		"lag": "group list shows each group's lag, group describe that of each partition", "members": "group describe shows the members",
+		"offsets": "group describe shows the offsets", "seek": "group reset sets offsets", "reset-offsets": "group reset sets offsets",
+		"show": "group describe shows a group", "get": "group describe shows a group",
+	})
+	return c
 }
 
 const dryRunDoc = "only say what would be done"

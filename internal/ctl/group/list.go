@@ -2,10 +2,13 @@ package group
 
 import (
 	"cmp"
+	"context"
+	"fmt"
 	"slices"
 	"strings"
 
 	"github.com/spf13/cobra"
+	"github.com/twmb/franz-go/pkg/kadm"
 	"github.com/twmb/franz-go/pkg/kerr"
 	"github.com/twmb/franz-go/pkg/kmsg"
 
@@ -20,6 +23,9 @@ type listed struct {
 	Type        string `json:"type,omitempty"` // classic, consumer, …; empty for a broker before Kafka 3.8
 	Protocol    string `json:"protocolType"`   // consumer for consumers, connect for Kafka Connect
 	Coordinator int32  `json:"coordinator"`
+	Members     *int   `json:"members"` // nil where it is not known
+	Lag         *int64 `json:"lag"`
+	Error       string `json:"error,omitempty"` // why it is not
 }
 
 // states are those that a group may be in, of any protocol.
@@ -30,7 +36,7 @@ func states() []string {
 func list(a *cli.App) *cobra.Command {
 	var in []string
 	c := &cobra.Command{
-		Use: "list", Short: "List groups", Args: cli.Args(0, 0, "no argument"),
+		Use: "list", Short: "List groups with their lag", Args: cli.Args(0, 0, "no argument"),
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			for _, s := range in {
 				if !slices.ContainsFunc(states(), func(known string) bool { return strings.EqualFold(s, known) }) {
@@ -54,13 +60,22 @@ func list(a *cli.App) *cobra.Command {
 					return cli.Refused("list groups", shard.Err, "")
 				}
 				for _, g := range resp.Groups {
-					all = append(all, listed{g.Group, g.GroupState, strings.ToLower(g.GroupType), g.ProtocolType, shard.Meta.NodeID})
+					all = append(all, listed{Group: g.Group, State: g.GroupState, Type: strings.ToLower(g.GroupType), Protocol: g.ProtocolType, Coordinator: shard.Meta.NodeID})
 				}
 			}
 			slices.SortFunc(all, func(x, y listed) int { return cmp.Compare(x.Group, y.Group) })
-			t := &output.Table{Columns: []string{"GROUP", "STATE", "TYPE", "+PROTOCOL", "+COORDINATOR#"}, Empty: "no groups"}
+			measure(cmd.Context(), a, kadm.NewClient(cl), all)
+			t := &output.Table{Columns: []string{"GROUP", "STATE", "TYPE", "MEMBERS#", "LAG#", "+PROTOCOL", "+COORDINATOR#", "+ERROR"}, Empty: "no groups"}
 			for _, g := range all {
-				t.Add(g.Group, g.State, g.Type, g.Protocol, g.Coordinator)
+				members := "?"
+				if g.Members != nil {
+					members = fmt.Sprint(*g.Members)
+				}
+				lag := "?"
+				if g.Lag != nil {
+					lag = fmt.Sprint(*g.Lag)
+				}
+				t.Add(g.Group, g.State, g.Type, members, lag, g.Protocol, g.Coordinator, g.Error)
 			}
 			return a.Print(all, t)
 		},
@@ -68,4 +83,23 @@ func list(a *cli.App) *cobra.Command {
 	c.Flags().StringSliceVar(&in, "state", nil, "only groups in these states: "+strings.Join(states(), ", "))
 	cli.CompleteFlag(c, "state", cli.OneOf(states()...))
 	return c
+}
+
+// measure adds the members and the lag of each group. What is not known of one group does
+// not hide the others.
+func measure(ctx context.Context, a *cli.App, adm *kadm.Client, all []listed) {
+	names := make([]string, len(all))
+	for i, g := range all {
+		names[i] = g.Group
+	}
+	found, failed := loadAll(ctx, a, adm, names)
+	for i := range all {
+		g := &all[i]
+		if d, ok := found[g.Group]; ok {
+			n := len(d.Members)
+			g.Members, g.Lag = &n, &d.Lag
+		} else if err := failed[g.Group]; err != nil {
+			g.Error = err.Error()
+		}
+	}
 }

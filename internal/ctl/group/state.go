@@ -51,12 +51,32 @@ type partition struct {
 }
 
 // load describes a group. One that does not exist is an error.
-func load(ctx context.Context, a *cli.App, adm *kadm.Client, name string) (d *described, err error) {
-	err = a.WhenReady(ctx, func() error {
-		d, err = once(ctx, adm, name)
-		return err
+func load(ctx context.Context, a *cli.App, adm *kadm.Client, name string) (*described, error) {
+	found, failed := loadAll(ctx, a, adm, []string{name})
+	return found[name], failed[name]
+}
+
+// loadAll describes groups, with as many requests as for one. Each name is in found or
+// in failed.
+func loadAll(ctx context.Context, a *cli.App, adm *kadm.Client, names []string) (found map[string]*described, failed map[string]error) {
+	found, failed = map[string]*described{}, map[string]error{}
+	left := names
+	_ = a.WhenReady(ctx, func() (again error) { // failed has its error
+		now, errs := once(ctx, adm, left)
+		left = nil
+		for name, d := range now {
+			found[name] = d
+			delete(failed, name)
+		}
+		for name, err := range errs {
+			failed[name] = err
+			if cli.NotReady(err) {
+				again, left = err, append(left, name)
+			}
+		}
+		return again
 	})
-	return d, err
+	return found, failed
 }
 
 // Standing is where a group stands, for who compares it with later.
@@ -82,54 +102,82 @@ func Look(ctx context.Context, a *cli.App, adm *kadm.Client, name string) (Stand
 	return s, nil
 }
 
-func once(ctx context.Context, adm *kadm.Client, name string) (*described, error) {
-	d, err := members(ctx, adm, name)
-	if err != nil {
-		return nil, cli.Refused("group "+name, err, "")
-	}
-	offsets, err := adm.FetchOffsets(ctx, name)
-	if err != nil {
-		return nil, cli.Refused("offsets of group "+name, cli.Words(err), "")
-	}
-	if d.State == "Dead" && len(offsets) == 0 && len(d.Members) == 0 {
-		return nil, cli.Refused("group "+name, kerr.GroupIDNotFound, "")
-	}
-	if err := d.partitions(ctx, adm, offsets); err != nil {
-		return nil, err
-	}
-	return d, nil
-}
-
-// members asks under the new protocol first: a classic group is not known there.
-func members(ctx context.Context, adm *kadm.Client, name string) (*described, error) {
-	found, err := adm.DescribeConsumerGroups(ctx, name)
-	g := found[name]
-	if err == nil && g.Err == nil && g.Group != "" {
-		epoch := g.Epoch
-		d := &described{Group: name, State: g.State, Type: "consumer", Assignor: g.AssignorName, Epoch: &epoch, Coordinator: g.Coordinator.NodeID, Members: []member{}}
-		for _, m := range g.Members {
-			d.Members = append(d.Members, member{m.MemberID, text(m.InstanceID), m.ClientID, m.ClientHost, assignment(m.Assignment)})
+// once asks for groups once.
+func once(ctx context.Context, adm *kadm.Client, names []string) (found map[string]*described, failed map[string]error) {
+	found, failed = members(ctx, adm, names)
+	offsets := adm.FetchManyOffsets(ctx, slices.Sorted(maps.Keys(found))...)
+	topics := map[string]bool{}
+	for name, d := range found {
+		o := offsets[name]
+		switch {
+		case o.Err != nil:
+			failed[name] = cli.Refused("offsets of group "+name, cli.Words(o.Err), "")
+		case d.State == "Dead" && len(o.Fetched) == 0 && len(d.Members) == 0:
+			failed[name] = cli.Refused("group "+name, kerr.GroupIDNotFound, "")
 		}
-		return d, nil
+		for topic := range d.gather(o.Fetched) {
+			topics[topic] = true
+		}
 	}
-	if err = cli.Words(errors.Join(err, g.Err)); err != nil && !errors.Is(err, kerr.GroupIDNotFound) && !cli.IsUnsupported(err) {
-		return nil, err
+	e, err := askEnds(ctx, adm, slices.Sorted(maps.Keys(topics)))
+	for name, d := range found {
+		if err != nil && failed[name] == nil {
+			failed[name] = err
+		}
+		d.measure(e)
 	}
-	return classic(ctx, adm, name)
+	maps.DeleteFunc(found, func(name string, _ *described) bool { return failed[name] != nil })
+	return found, failed
 }
 
-func classic(ctx context.Context, adm *kadm.Client, name string) (*described, error) {
-	found, err := adm.DescribeGroups(ctx, name)
-	if err != nil {
-		return nil, cli.Words(err)
+// members asks under the new protocol first: classic groups are not known there.
+func members(ctx context.Context, adm *kadm.Client, names []string) (found map[string]*described, failed map[string]error) {
+	found, failed = map[string]*described{}, map[string]error{}
+	answers, err := adm.DescribeConsumerGroups(ctx, names...)
+	var rest []string
+	for _, name := range names {
+		g := answers[name]
+		if err == nil && g.Err == nil && g.Group != "" {
+			epoch := g.Epoch
+			d := &described{Group: name, State: g.State, Type: "consumer", Assignor: g.AssignorName, Epoch: &epoch, Coordinator: g.Coordinator.NodeID, Members: []member{}}
+			for _, m := range g.Members {
+				d.Members = append(d.Members, member{m.MemberID, text(m.InstanceID), m.ClientID, m.ClientHost, assignment(m.Assignment)})
+			}
+			found[name] = d
+			continue
+		}
+		why := cli.Words(errors.Join(err, g.Err))
+		if why != nil && !errors.Is(why, kerr.GroupIDNotFound) && !cli.IsUnsupported(why) {
+			failed[name] = cli.Refused("group "+name, why, "")
+			continue
+		}
+		rest = append(rest, name)
 	}
-	g, ok := found[name]
-	if !ok {
-		return nil, kerr.GroupIDNotFound
+	classic(ctx, adm, rest, found, failed)
+	return found, failed
+}
+
+func classic(ctx context.Context, adm *kadm.Client, names []string, found map[string]*described, failed map[string]error) {
+	if len(names) == 0 {
+		return // the client would describe all groups
 	}
-	if g.Err != nil {
-		return nil, g.Err
+	answers, err := adm.DescribeGroups(ctx, names...)
+	for _, name := range names {
+		g, ok := answers[name]
+		switch {
+		case ok && g.Err != nil:
+			failed[name] = cli.Refused("group "+name, g.Err, "")
+		case !ok && err != nil:
+			failed[name] = cli.Refused("group "+name, cli.Words(err), "")
+		case !ok:
+			failed[name] = cli.Refused("group "+name, kerr.GroupIDNotFound, "")
+		default:
+			found[name] = classicOf(name, g)
+		}
 	}
+}
+
+func classicOf(name string, g kadm.DescribedGroup) *described {
 	d := &described{Group: name, State: g.State, Type: "classic", Assignor: g.Protocol, Coordinator: g.Coordinator.NodeID, Members: []member{}}
 	for _, m := range g.Members {
 		x := member{m.MemberID, text(m.InstanceID), m.ClientID, m.ClientHost, map[string][]int32{}}
@@ -140,7 +188,7 @@ func classic(ctx context.Context, adm *kadm.Client, name string) (*described, er
 		}
 		d.Members = append(d.Members, x)
 	}
-	return d, nil
+	return d
 }
 
 func assignment(s kadm.TopicsSet) map[string][]int32 {
@@ -158,8 +206,8 @@ func text(s *string) string {
 	return *s
 }
 
-// partitions joins what is committed, what is assigned, and what there is.
-func (d *described) partitions(ctx context.Context, adm *kadm.Client, offsets kadm.OffsetResponses) error {
+// gather joins what is committed and what is assigned, and returns the topics of it.
+func (d *described) gather(offsets kadm.OffsetResponses) (topics map[string]bool) {
 	type place struct {
 		topic     string
 		partition int32
@@ -189,57 +237,51 @@ func (d *described) partitions(ctx context.Context, adm *kadm.Client, offsets ka
 			}
 		}
 	}
-	topics := map[string]bool{}
-	for k := range all {
-		topics[k.topic] = true
-	}
-	if err := ends(ctx, adm, slices.Sorted(maps.Keys(topics)), at); err != nil {
-		return err
-	}
+	topics = map[string]bool{}
 	d.Partitions = []partition{}
-	for _, p := range all {
-		if p.measure(); p.Lag != nil {
-			d.Lag += *p.Lag
-		}
+	for k, p := range all {
+		topics[k.topic] = true
 		d.Partitions = append(d.Partitions, *p)
 	}
 	slices.SortFunc(d.Partitions, func(x, y partition) int {
 		return cmp.Or(cmp.Compare(x.Topic, y.Topic), cmp.Compare(x.Partition, y.Partition))
 	})
-	return nil
+	return topics
 }
 
-// ends fills in where partitions start and end. A topic that was deleted keeps
-// its offsets for a while: it has an error, the others not.
-func ends(ctx context.Context, adm *kadm.Client, topics []string, at func(string, int32) *partition) error {
+// ends are where the partitions of topics start and end.
+type ends struct{ starts, latest kadm.ListedOffsets }
+
+func askEnds(ctx context.Context, adm *kadm.Client, topics []string) (e ends, err error) {
 	if len(topics) == 0 {
-		return nil
+		return e, nil
 	}
-	starts, err := adm.ListStartOffsets(ctx, topics...)
-	if err != nil {
-		return cli.Refused("start offsets", cli.Words(err), "")
+	if e.starts, err = adm.ListStartOffsets(ctx, topics...); err != nil {
+		return e, cli.Refused("start offsets", cli.Words(err), "")
 	}
-	latest, err := adm.ListEndOffsets(ctx, topics...)
-	if err != nil {
-		return cli.Refused("end offsets", cli.Words(err), "")
+	if e.latest, err = adm.ListEndOffsets(ctx, topics...); err != nil {
+		return e, cli.Refused("end offsets", cli.Words(err), "")
 	}
-	latest.Each(func(o kadm.ListedOffset) {
-		if o.Partition < 0 {
-			return // the topic's own error, met again below
-		}
-		p := at(o.Topic, o.Partition)
-		if o.Err != nil {
+	return e, nil
+}
+
+// measure fills in where the partitions start and end, and adds up the lag. A topic that
+// was deleted keeps its offsets for a while: it has an error, the others not.
+func (d *described) measure(e ends) {
+	for i := range d.Partitions {
+		p := &d.Partitions[i]
+		if o, ok := e.latest.Lookup(p.Topic, p.Partition); ok && o.Err != nil {
 			p.Error = o.Err.Error()
-			return
+		} else if ok {
+			p.End = &o.Offset
+			if s, ok := e.starts.Lookup(p.Topic, p.Partition); ok && s.Err == nil {
+				p.Start = &s.Offset
+			}
 		}
-		end := o.Offset
-		p.End = &end
-		if s, ok := starts.Lookup(o.Topic, o.Partition); ok && s.Err == nil {
-			start := s.Offset
-			p.Start = &start
+		if p.measure(); p.Lag != nil {
+			d.Lag += *p.Lag
 		}
-	})
-	return nil
+	}
 }
 
 // measure is the lag: without a commit, all that there is.

@@ -3,6 +3,7 @@ package produce
 import (
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/spf13/cobra"
 	"github.com/twmb/franz-go/pkg/kgo"
@@ -27,13 +28,19 @@ type options struct {
 	batchBytes  int32
 	rate        float64
 	emptyNull   bool
+	tombstone   bool
+	timestamp   string
+
+	at time.Time // of timestamp; zero for the time of writing
 }
 
 func (o *options) flags(c *cobra.Command) {
 	f := c.Flags()
 	f.StringVar(&o.file, "file", "", "read this file instead of standard input")
 	f.StringVar(&o.input, "input", "lines", "what a line is: lines is a value (and a key, with -k), json a record as consume -o json prints it")
-	f.StringVarP(&o.separator, "key-separator", "k", "", "each line is KEY, this, VALUE")
+	f.StringVarP(&o.separator, "key-separator", "k", "", "each line is KEY, this, VALUE; \\t is a tab, \\xHH a byte")
+	f.BoolVar(&o.tombstone, "tombstone", false, "each line is a key, and its value null, which deletes the key in a compacted topic")
+	f.StringVar(&o.timestamp, "timestamp", "", "time of every record: 2006-01-02T15:04:05Z, @MILLISECONDS since 1970, or 5m for that long ago; without it the time of writing")
 	f.BoolVar(&o.emptyNull, "empty-is-null", false, "an empty value is null, which deletes the key in a compacted topic")
 	f.StringArrayVarP(&o.headers, "header", "H", nil, "header name=value for every record; may be repeated")
 	f.Int32VarP(&o.partition, "partition", "p", -1, "partition to write to; -1 goes by key, or where a batch has room")
@@ -66,8 +73,21 @@ func (o *options) check() error {
 		return cli.Usage("--compression %q is none of %s", o.compression, strings.Join(codecs(), ", "))
 	case o.input != "lines" && o.input != "json":
 		return cli.Usage("--input %q is neither lines nor json", o.input)
+	case o.tombstone && (o.input != "lines" || o.separator != "" || o.emptyNull):
+		return cli.Usage("--tombstone: a line is a key and nothing else; leave --input json, --key-separator and --empty-is-null out")
+	case o.input == "json" && o.timestamp != "":
+		return cli.Usage("--timestamp is for --input lines: in JSON the timestamp has its own field")
 	case o.input == "json" && o.separator != "":
 		return cli.Usage("--key-separator is for --input lines: in JSON the key has its own field")
+	}
+	var err error
+	if o.separator, err = parse.Escapes(o.separator); err != nil {
+		return cli.Usage("--key-separator %w", err)
+	}
+	if o.timestamp != "" {
+		if o.at, err = parse.Time(o.timestamp, time.Now()); err != nil {
+			return cli.Usage("--timestamp %w", err)
+		}
 	}
 	for _, h := range o.headers {
 		if _, _, err := parse.KeyValue(h); err != nil {
@@ -93,7 +113,7 @@ func (o *options) client(topic string) []kgo.Opt {
 	case "0":
 		opts = append(opts, kgo.RequiredAcks(kgo.NoAck()), kgo.DisableIdempotentWrite())
 	}
-	if o.input == "json" {
+	if o.input == "json" || !o.at.IsZero() {
 		// The client would measure by the record's time, and records of yesterday
 		// would have timed out before they are sent; the writer measures by its own.
 		opts = append(opts, kgo.RecordDeliveryTimeout(0))

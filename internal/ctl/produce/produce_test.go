@@ -40,6 +40,7 @@ func TestLinesBecomeRecords(t *testing.T) {
 		{options{input: "lines", emptyNull: true}, "", "nil", "nil"},
 		{options{input: "lines", separator: ":"}, "a:b:c", `"a"`, `"b:c"`},
 		{options{input: "lines", separator: ":", emptyNull: true}, "a:", `"a"`, "nil"},
+		{options{input: "lines", tombstone: true}, "a:b", `"a:b"`, "nil"},
 		{options{input: "json"}, `{"key":null,"value":"v"}`, "nil", `"v"`},
 	} {
 		r, err := c.o.record([]byte(c.line))

@@ -120,7 +120,11 @@ func (o *options) record(line []byte) (*kgo.Record, error) {
 		}
 		return rec, nil
 	}
-	rec := &kgo.Record{Partition: o.partition, Value: append([]byte{}, line...)}
+	rec := &kgo.Record{Partition: o.partition, Value: append([]byte{}, line...), Timestamp: o.at}
+	if o.tombstone {
+		rec.Key, rec.Value = rec.Value, nil
+		return rec, nil
+	}
 	if o.separator != "" {
 		key, rest, ok := bytes.Cut(rec.Value, []byte(o.separator))
 		if !ok {

@@ -17,25 +17,43 @@ import (
 	"github.com/twmb/franz-go/pkg/kgo"
 )
 
-// Record is a record in JSON. A key or value that is not UTF-8 stands in the
-// field that ends with Base64.
+// Record is a record in JSON. A key or value that is not UTF-8 is in the field that ends
+// with Base64, and the other one is left out: null is a key or value that is null.
 type Record struct {
 	Topic       string    `json:"topic,omitempty"`
 	Partition   *int32    `json:"partition,omitempty"`
 	Offset      *int64    `json:"offset,omitempty"`
 	Timestamp   time.Time `json:"timestamp,omitzero"`
-	Key         *string   `json:"key"`
+	Key         Text      `json:"key,omitzero"`
 	KeyBase64   []byte    `json:"keyBase64,omitempty"`
-	Value       *string   `json:"value"`
+	Value       Text      `json:"value,omitzero"`
 	ValueBase64 []byte    `json:"valueBase64,omitempty"`
 	Headers     []Header  `json:"headers,omitempty"`
 }
 
 // Header is a record's header.
 type Header struct {
-	Name        string  `json:"name"`
-	Value       *string `json:"value"`
-	ValueBase64 []byte  `json:"valueBase64,omitempty"`
+	Name        string `json:"name"`
+	Value       Text   `json:"value,omitzero"`
+	ValueBase64 []byte `json:"valueBase64,omitempty"`
+}
+
+// Text is a string, null, or not there.
+type Text struct {
+	there bool
+	text  *string // nil for null
+}
+
+// IsZero reports whether it is not there.
+func (t Text) IsZero() bool { return !t.there }
+
+// MarshalJSON writes a string or null. As all of this JSON it is not for HTML.
+func (t Text) MarshalJSON() ([]byte, error) { return plain(t.text) }
+
+// UnmarshalJSON reads a string or null.
+func (t *Text) UnmarshalJSON(p []byte) error {
+	t.there = true
+	return json.Unmarshal(p, &t.text)
 }
 
 // From turns a record that was read into JSON's.
@@ -51,24 +69,33 @@ func From(r *kgo.Record) Record {
 	return j
 }
 
-func split(b []byte) (text *string, binary []byte) {
+func split(b []byte) (text Text, binary []byte) {
 	if b == nil {
-		return nil, nil
+		return Text{there: true}, nil
 	}
 	if !utf8.Valid(b) {
-		return nil, b
+		return Text{}, b
 	}
 	s := string(b)
-	return &s, nil
+	return Text{true, &s}, nil
 }
 
 // Encode is a record as one line, without a line feed.
 func Encode(r *kgo.Record) ([]byte, error) {
+	line, err := plain(From(r))
+	if err != nil {
+		return nil, fmt.Errorf("offset %d as JSON: %w", r.Offset, err)
+	}
+	return line, nil
+}
+
+// plain is json.Marshal that leaves <, > and & as they are.
+func plain(v any) ([]byte, error) {
 	var b bytes.Buffer
 	e := json.NewEncoder(&b)
 	e.SetEscapeHTML(false)
-	if err := e.Encode(From(r)); err != nil {
-		return nil, fmt.Errorf("offset %d as JSON: %w", r.Offset, err)
+	if err := e.Encode(v); err != nil {
+		return nil, err
 	}
 	return bytes.TrimSuffix(b.Bytes(), []byte("\n")), nil
 }
@@ -107,12 +134,12 @@ func Decode(line []byte) (*kgo.Record, error) {
 	return r, nil
 }
 
-func join(what string, text *string, binary []byte) ([]byte, error) {
+func join(what string, t Text, binary []byte) ([]byte, error) {
 	switch {
-	case text != nil && binary != nil:
+	case t.text != nil && binary != nil:
 		return nil, fmt.Errorf("%s and %sBase64 stand beside each other; give one", what, what)
-	case text != nil:
-		return []byte(*text), nil
+	case t.text != nil:
+		return []byte(*t.text), nil
 	}
 	return binary, nil
 }

@@ -14,9 +14,9 @@ func alter(a *cli.App) *cobra.Command {
 	c := &cobra.Command{
 		Use: "alter NAME...", Short: "Change configs of topics", Args: cli.Args(1, -1, "at least one topic"), ValidArgsFunction: a.Topics(0),
 		Long:    "alter sets configs of topics, or gives them back to their defaults, all in one step per topic. config does the same for one topic or broker.",
-		Example: "  chronikctl topic alter orders --config retention.ms=86400000 --unset segment.bytes",
+		Example: "  chronikctl topic alter orders --config retention.ms=1d --unset segment.bytes",
 		RunE: func(cmd *cobra.Command, names []string) error {
-			values, err := parse.KeyValues(set)
+			values, err := parse.Configs(set)
 			if err != nil {
 				return cli.Usage("--config %w", err)
 			}

@@ -3,12 +3,15 @@ package topic
 import (
 	"context"
 	"errors"
+	"fmt"
+	"strings"
 
 	"github.com/spf13/cobra"
 	"github.com/twmb/franz-go/pkg/kadm"
 	"github.com/twmb/franz-go/pkg/kerr"
 
 	"github.com/chronik-io/chronik/internal/ctl/cli"
+	"github.com/chronik-io/chronik/internal/ctl/config"
 	"github.com/chronik-io/chronik/internal/ctl/parse"
 )
 
@@ -25,10 +28,10 @@ func create(a *cli.App) *cobra.Command {
 	var w wish
 	c := &cobra.Command{
 		Use: "create NAME...", Short: "Create topics", Args: cli.Args(1, -1, "at least one topic"), ValidArgsFunction: cobra.NoFileCompletions,
-		Example: "  chronikctl topic create orders --partitions 12 --config retention.ms=604800000\n" +
+		Example: "  chronikctl topic create orders --partitions 12 --config retention.ms=7d\n" +
 			"  chronikctl topic create clicks --config chronik.durability.profile=interval",
 		RunE: func(cmd *cobra.Command, names []string) error {
-			configs, err := parse.KeyValues(w.configs)
+			configs, err := parse.Configs(w.configs)
 			if err != nil {
 				return cli.Usage("--config %w", err)
 			}
@@ -71,6 +74,8 @@ func (w *wish) run(ctx context.Context, a *cli.App, adm *kadm.Client, names []st
 		switch {
 		case errors.Is(err, kerr.TopicAlreadyExists) && w.ifNotExists:
 			out.Done(name, "exists")
+		case errors.Is(err, kerr.InvalidConfig) && strings.HasPrefix(r.ErrMessage, "Unknown ") && config.Unknown(ctx, adm, configs) != nil:
+			out.Failed(name, fmt.Errorf("create %s: %w", name, config.Unknown(ctx, adm, configs)))
 		case err != nil:
 			out.Refused(name, "create "+name, cli.Words(err), r.ErrMessage)
 		default:

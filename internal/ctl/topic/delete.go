@@ -11,12 +11,13 @@ import (
 )
 
 func remove(a *cli.App) *cobra.Command {
-	var dryRun bool
+	var dryRun, regex bool
 	c := &cobra.Command{
 		Use: "delete NAME...", Short: "Delete topics and all their records", Args: cli.Args(1, -1, "at least one topic"), ValidArgsFunction: a.Topics(0),
-		Long: "delete removes topics with everything in them. It asks first; --yes answers, --dry-run only says what would go.",
+		Long:    "delete removes topics with everything in them. It asks first; --yes answers, --dry-run only says what would go.",
+		Example: "  chronikctl topic delete orders\n  chronikctl topic delete --regex 'tmp-.*' --dry-run",
 		RunE: a.Admin(func(ctx context.Context, adm *kadm.Client, names []string) error {
-			topics, missing, err := lookup(ctx, adm, names)
+			topics, missing, err := choose(ctx, adm, names, regex)
 			if err != nil {
 				return err
 			}
@@ -51,6 +52,7 @@ func remove(a *cli.App) *cobra.Command {
 			return a.Report(&out)
 		}),
 	}
+	c.Flags().BoolVarP(&regex, "regex", "r", false, regexDoc)
 	c.Flags().BoolVar(&dryRun, "dry-run", false, dryRunDoc)
 	return c
 }

@@ -49,11 +49,12 @@ type partition struct {
 }
 
 func describe(a *cli.App) *cobra.Command {
-	return &cobra.Command{
+	var regex bool
+	c := &cobra.Command{
 		Use: "describe NAME...", Short: "Show partitions, offsets, sizes, the profile, and configs that differ from the default",
 		Args: cli.Args(1, -1, "at least one topic"), ValidArgsFunction: a.Topics(0),
 		RunE: a.Admin(func(ctx context.Context, adm *kadm.Client, names []string) error {
-			topics, missing, err := lookup(ctx, adm, names)
+			topics, missing, err := choose(ctx, adm, names, regex)
 			if err != nil {
 				return err
 			}
@@ -69,6 +70,8 @@ func describe(a *cli.App) *cobra.Command {
 			return errors.Join(failed...)
 		}),
 	}
+	c.Flags().BoolVarP(&regex, "regex", "r", false, regexDoc)
+	return c
 }
 
 // facts is what is asked for beside the metadata.
@@ -108,10 +111,10 @@ func ask(ctx context.Context, adm *kadm.Client, topics []kadm.TopicDetail) (f fa
 		names = append(names, t.Topic)
 		set.Add(t.Topic, t.Partitions.Numbers()...)
 	}
-	if f.starts, err = adm.ListStartOffsets(ctx, names...); err != nil {
+	if f.starts, err = adm.ListStartOffsets(ctx, names...); cli.Whole(err) != nil {
 		return f, cli.Refused("start offsets", cli.Words(err), "")
 	}
-	if f.ends, err = adm.ListEndOffsets(ctx, names...); err != nil {
+	if f.ends, err = adm.ListEndOffsets(ctx, names...); cli.Whole(err) != nil {
 		return f, cli.Refused("end offsets", cli.Words(err), "")
 	}
 	if f.configs, err = adm.DescribeTopicConfigs(ctx, names...); err != nil {

@@ -2,6 +2,7 @@ package topic
 
 import (
 	"context"
+	"errors"
 	"fmt"
 
 	"github.com/spf13/cobra"
@@ -18,69 +19,83 @@ type listed struct {
 	Replication int    `json:"replicationFactor"`
 	ID          string `json:"id,omitempty"`
 	Internal    bool   `json:"internal"`
-	Size        *int64 `json:"sizeBytes"` // of all replicas; nil where the broker does not say
+	Size        *int64 `json:"sizeBytes"`         // of all replicas; nil where the broker does not say
+	Records     int64  `json:"records"`           // offsets between start and end: an upper bound
+	Profile     string `json:"profile,omitempty"` // empty for a broker without profiles
 }
 
-// sizes adds up what each topic has on the disks of all brokers. It is nil where
-// the broker does not say.
-func sizes(ctx context.Context, adm *kadm.Client) (map[string]int64, error) {
-	dirs, err := adm.DescribeAllLogDirs(ctx, nil)
-	if err = cli.Words(err); cli.IsUnsupported(err) {
-		return nil, nil
-	}
-	if err != nil {
-		return nil, cli.Refused("sizes of topics", err, "")
-	}
-	all := map[string]int64{}
-	dirs.Each(func(d kadm.DescribedLogDir) {
-		d.Topics.Each(func(p kadm.DescribedLogDirPartition) { all[p.Topic] += p.Size })
-	})
-	return all, nil
+// lister is the flags of list.
+type lister struct {
+	internal, names, regex bool
 }
 
 func list(a *cli.App) *cobra.Command {
-	var internal, names bool
+	var l lister
 	c := &cobra.Command{
-		Use: "list", Short: "List topics; with -o wide how large they are, too", Args: cli.Args(0, 0, "no argument"),
-		RunE: a.Admin(func(ctx context.Context, adm *kadm.Client, _ []string) error {
-			ask := adm.ListTopics
-			if internal {
-				ask = adm.ListTopicsWithInternal
-			}
-			topics, err := ask(ctx)
+		Use: "list [NAME...]", Short: "List topics; with -o wide their size, records and profile, too", Args: cli.Args(0, -1, "topics"), ValidArgsFunction: a.Topics(0),
+		Example: "  chronikctl topic list -o wide\n  chronikctl topic list --regex 'orders-.*'",
+		RunE: a.Admin(func(ctx context.Context, adm *kadm.Client, names []string) error {
+			topics, missing, err := l.choose(ctx, adm, names)
 			if err != nil {
-				return cli.Refused("list topics", cli.Words(err), "")
+				return err
 			}
-			var bytes map[string]int64
-			if !names && a.Format() != output.Text {
-				if bytes, err = sizes(ctx, adm); err != nil {
-					return err
+			var failed []error
+			for _, name := range names {
+				if e, ok := missing[name]; ok {
+					failed = append(failed, cli.Refused("list "+name, e, ""))
 				}
 			}
-			t := &output.Table{Columns: []string{"TOPIC", "PARTITIONS#", "REPLICAS#", "+SIZE#", "+ID", "+INTERNAL"}, Empty: "no topics"}
-			all := []listed{}
-			for _, x := range topics.Sorted() {
-				if names {
-					if _, err := fmt.Fprintln(a.Out, x.Topic); err != nil {
-						return fmt.Errorf("standard output: %w", err)
-					}
-					continue
-				}
-				l := listed{Topic: x.Topic, Partitions: len(x.Partitions), Replication: x.Partitions.NumReplicas(), ID: id(x.ID), Internal: x.IsInternal}
-				if bytes != nil {
-					n := bytes[x.Topic]
-					l.Size = &n
-				}
-				all = append(all, l)
-				t.Add(l.Topic, l.Partitions, l.Replication, size(l.Size), l.ID, l.Internal)
+			if len(topics) > 0 || len(names) == 0 {
+				failed = append([]error{l.show(ctx, a, adm, topics)}, failed...)
 			}
-			if names {
-				return nil
-			}
-			return a.Print(all, t)
+			return errors.Join(failed...)
 		}),
 	}
-	c.Flags().BoolVar(&internal, "internal", false, "internal topics too")
-	c.Flags().BoolVar(&names, "names", false, "only the names, one a line, for scripts")
+	c.Flags().BoolVar(&l.internal, "internal", false, "internal topics too")
+	c.Flags().BoolVar(&l.names, "names", false, "only the names, one a line, for scripts")
+	c.Flags().BoolVarP(&l.regex, "regex", "r", false, regexDoc)
 	return c
+}
+
+// choose finds the topics with these names, all without names.
+func (l *lister) choose(ctx context.Context, adm *kadm.Client, names []string) (found []kadm.TopicDetail, missing map[string]error, err error) {
+	if len(names) > 0 {
+		return choose(ctx, adm, names, l.regex)
+	}
+	ask := adm.ListTopics
+	if l.internal {
+		ask = adm.ListTopicsWithInternal
+	}
+	topics, err := ask(ctx)
+	if err != nil {
+		return nil, nil, cli.Refused("list topics", cli.Words(err), "")
+	}
+	return topics.Sorted(), nil, nil
+}
+
+func (l *lister) show(ctx context.Context, a *cli.App, adm *kadm.Client, topics []kadm.TopicDetail) error {
+	if l.names {
+		for _, t := range topics {
+			if _, err := fmt.Fprintln(a.Out, t.Topic); err != nil {
+				return fmt.Errorf("standard output: %w", err)
+			}
+		}
+		return nil
+	}
+	var f facts
+	if a.Format() != output.Text && len(topics) > 0 { // the short table shows none of it
+		var err error
+		if f, err = ask(ctx, adm, topics); err != nil {
+			return err
+		}
+	}
+	table := &output.Table{Columns: []string{"TOPIC", "PARTITIONS#", "REPLICAS#", "+SIZE#", "+RECORDS#", "+PROFILE", "+ID", "+INTERNAL"}, Empty: "no topics"}
+	all := []listed{}
+	for _, t := range topics {
+		d := f.describe(t)
+		x := listed{Topic: t.Topic, Partitions: len(t.Partitions), Replication: d.Replication, ID: d.ID, Internal: t.IsInternal, Size: d.Size, Records: d.Records, Profile: d.Profile}
+		all = append(all, x)
+		table.Add(x.Topic, x.Partitions, x.Replication, size(x.Size), number(x.Records), x.Profile, x.ID, x.Internal)
+	}
+	return a.Print(all, table)
 }

@@ -1,0 +1,222 @@
+package bench
+
+import (
+	"bufio"
+	"context"
+	"encoding/base64"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"net/url"
+	"os"
+	"runtime"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/twmb/franz-go/pkg/kadm"
+)
+
+// Against is what a run was measured against: a figure means nothing without it.
+type Against struct {
+	// Broker is the broker's version, empty where its admin port does not report it.
+	Broker string `json:"broker,omitempty"`
+	// Profile is the topic's durability profile, empty for a broker without profiles.
+	Profile string `json:"profile,omitempty"`
+	// Admin is the admin port that was asked, empty where none answered for this topic.
+	Admin string `json:"admin,omitempty"`
+	// Syncs are nil without an admin port, and where the broker synced nothing.
+	Syncs *Syncs `json:"fdatasyncs,omitempty"`
+	// Local: the first broker has a loopback address, so the machine is the broker's, too.
+	Local bool `json:"local"`
+	// The machine that made the load, and its load average over a minute before the
+	// run, nil where the system does not report one.
+	System string   `json:"system"`
+	CPUs   int      `json:"cpus"`
+	Load   *float64 `json:"load,omitempty"`
+}
+
+// Syncs are the fdatasyncs of the broker's journals during the measured interval, for all
+// topics together.
+type Syncs struct {
+	PerSecond float64 `json:"per_second"`
+	// Mean is the mean time of one.
+	Mean time.Duration `json:"mean_ns"`
+	// Records is the mean number of records that one made durable.
+	Records float64 `json:"records"`
+}
+
+// profileConfig is the config of a chronik topic that says what an acknowledgement means.
+const profileConfig = "chronik.durability.profile"
+
+// Admin ports.
+const (
+	adminPort = "9644" // where chronikd has it by default
+	adminOff  = "off"
+	askTime   = 2 * time.Second
+	maxAnswer = 64 << 20 // bytes
+)
+
+// against asks what the run will measure. What is not to be had is left out, except an
+// admin port that was named.
+func (t *topic) against(ctx context.Context) (*Against, *admin, error) {
+	a := &Against{System: runtime.GOOS + "/" + runtime.GOARCH, CPUs: runtime.NumCPU(), Load: loadAverage()}
+	host, _, _ := net.SplitHostPort(t.config.Brokers[0]) // checked by Complete
+	if ip := net.ParseIP(host); host == "localhost" || ip != nil && ip.IsLoopback() {
+		a.Local = true
+	}
+	adm := kadm.NewClient(t.client)
+	if configs, err := adm.DescribeTopicConfigs(ctx, t.config.Topic); err == nil {
+		for _, c := range configs {
+			for _, x := range c.Configs {
+				if x.Key == profileConfig {
+					a.Profile = x.MaybeValue()
+				}
+			}
+		}
+	}
+	at := t.config.Admin
+	if at == adminOff {
+		return a, nil, nil
+	}
+	named := at != ""
+	if !named {
+		at = net.JoinHostPort(host, adminPort)
+	}
+	port := &admin{base: "http://" + at}
+	topics, err := adm.ListTopics(ctx, t.config.Topic)
+	if err == nil {
+		id := topics[t.config.Topic].ID
+		err = port.knows(ctx, t.config.Topic, base64.RawURLEncoding.EncodeToString(id[:]))
+	}
+	switch {
+	case err == nil:
+		a.Admin = at
+		return a, port, nil
+	case named:
+		return nil, nil, fmt.Errorf("--admin %s: %w; name the admin port of the broker that is measured, or off", at, err)
+	}
+	return a, nil, nil
+}
+
+// errUnknown is the answer to a question about something that the broker does not have.
+var errUnknown = errors.New("not found")
+
+// admin is the admin port of a chronik broker; nil is none.
+type admin struct{ base string }
+
+// counters are what a broker has counted since its start.
+type counters struct {
+	version        string
+	syncs, records float64
+	seconds        float64 // in syncs
+}
+
+// knows fails where the port is not that of a broker which has this very topic: another
+// broker of the same machine may have the default port.
+func (p *admin) knows(ctx context.Context, topic, id string) error {
+	var answer struct {
+		Logs []struct {
+			TopicID string `json:"topicId"`
+		} `json:"logs"`
+	}
+	err := p.get(ctx, "/v1/logs?limit=1&topic="+url.QueryEscape(topic), func(r io.Reader) error { return json.NewDecoder(r).Decode(&answer) })
+	if errors.Is(err, errUnknown) || err == nil && (len(answer.Logs) == 0 || answer.Logs[0].TopicID != id) {
+		return fmt.Errorf("the broker there has no topic %s, or another one of this name", topic)
+	}
+	return err
+}
+
+// count reads the counters.
+func (p *admin) count(ctx context.Context) (c counters, err error) {
+	if p == nil {
+		return c, nil
+	}
+	err = p.get(ctx, "/metrics", func(r io.Reader) error {
+		c, err = readCounters(r)
+		return err
+	})
+	return c, err
+}
+
+func (p *admin) get(ctx context.Context, path string, read func(io.Reader) error) error {
+	ctx, stop := context.WithTimeout(ctx, askTime)
+	defer stop()
+	req, err := http.NewRequestWithContext(ctx, http.MethodGet, p.base+path, http.NoBody)
+	if err != nil {
+		return fmt.Errorf("admin port %s: %w", p.base, err)
+	}
+	c := http.Client{Transport: &http.Transport{DisableKeepAlives: true}}
+	resp, err := c.Do(req)
+	if err != nil {
+		return fmt.Errorf("admin port: %w", err)
+	}
+	defer resp.Body.Close()
+	if resp.StatusCode == http.StatusNotFound {
+		return errUnknown
+	}
+	if resp.StatusCode != http.StatusOK {
+		return fmt.Errorf("admin port %s%s: status %s", p.base, path, resp.Status)
+	}
+	if err := read(io.LimitReader(resp.Body, maxAnswer)); err != nil {
+		return fmt.Errorf("admin port %s%s: %w", p.base, path, err)
+	}
+	return nil
+}
+
+// readCounters finds the series that it knows in Prometheus's text format, and adds up
+// those of all directories.
+func readCounters(r io.Reader) (c counters, err error) {
+	lines := bufio.NewScanner(r)
+	for lines.Scan() {
+		name, rest, _ := strings.Cut(lines.Text(), "{")
+		labels, value, _ := strings.Cut(rest, "} ")
+		var into *float64
+		switch name {
+		case "chronik_build_info":
+			_, version, _ := strings.Cut(labels, `version="`)
+			c.version, _, _ = strings.Cut(version, `"`)
+			continue
+		case "chronik_commit_group_sync_seconds_sum":
+			into = &c.seconds
+		case "chronik_commit_group_sync_seconds_count":
+			into = &c.syncs
+		case "chronik_commit_group_records_sum":
+			into = &c.records
+		default:
+			continue
+		}
+		n, err := strconv.ParseFloat(value, 64)
+		if err != nil {
+			return c, fmt.Errorf("series %s: %w", name, err)
+		}
+		*into += n
+	}
+	return c, lines.Err()
+}
+
+// syncsBetween is what happened from one reading to a later one; nil for nothing.
+func syncsBetween(from, until counters, elapsed time.Duration) *Syncs {
+	n := until.syncs - from.syncs
+	if n <= 0 || elapsed <= 0 {
+		return nil
+	}
+	return &Syncs{PerSecond: n / elapsed.Seconds(), Mean: time.Duration((until.seconds - from.seconds) / n * float64(time.Second)), Records: (until.records - from.records) / n}
+}
+
+// loadAverage is that of the last minute, nil where Linux's file is not there.
+func loadAverage() *float64 {
+	text, err := os.ReadFile("/proc/loadavg")
+	if err != nil {
+		return nil
+	}
+	first, _, _ := strings.Cut(string(text), " ")
+	n, err := strconv.ParseFloat(first, 64)
+	if err != nil {
+		return nil
+	}
+	return &n
+}

@@ -1,0 +1,133 @@
+package bench
+
+import (
+	"context"
+	"errors"
+	"io"
+	"net"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/twmb/franz-go/pkg/kadm"
+	"github.com/twmb/franz-go/pkg/kerr"
+	"github.com/twmb/franz-go/pkg/kgo"
+
+	"github.com/chronik-io/chronik/internal/cmdline"
+	"github.com/chronik-io/chronik/pkg/chronik"
+)
+
+// topics are the names of a broker's topics.
+func topics(t *testing.T, broker string) []string {
+	t.Helper()
+	cl, err := kgo.NewClient(kgo.SeedBrokers(broker))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer cl.Close()
+	found, err := kadm.NewClient(cl).ListTopics(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	return found.Names()
+}
+
+// A run without any word about a topic makes its own, reports that it stays, and deletes it
+// if it is to. One that is there is used as it is.
+func TestTheDefaultTopicIsMade(t *testing.T) {
+	c := short(t)
+	c.CreateTopic, c.Mode = false, ModeConsume
+	if _, err := Run(context.Background(), c, nil); !errors.Is(err, kerr.UnknownTopicOrPartition) {
+		t.Errorf("there is nothing to consume: %v", err)
+	}
+	c.Mode = ModeProduce
+	for _, want := range []string{"Topic chronik-bench was made and stays, with ", "Topic chronik-bench stays, with "} {
+		if notes := run(t, c, nil).Notes; !slices.ContainsFunc(notes, func(n string) bool {
+			return strings.HasPrefix(n, want) && strings.HasSuffix(n, " MB; --delete-topic deletes it after a run.")
+		}) {
+			t.Errorf("%q not in %q", want, notes)
+		}
+		c.Partitions = 7 // of a topic that is made
+	}
+	c.DeleteTopic = true
+	if notes := run(t, c, nil).Notes; len(notes) != 0 {
+		t.Errorf("%q", notes)
+	}
+	if left := topics(t, c.Brokers[0]); len(left) != 0 {
+		t.Errorf("%q stay", left)
+	}
+	c.Topic = "another"
+	if _, err := Run(context.Background(), c, nil); !errors.Is(err, kerr.UnknownTopicOrPartition) {
+		t.Errorf("a topic of that name was not asked for: %v", err)
+	}
+}
+
+// A report says what it was measured against. The admin port of a broker that does not
+// have the topic is of another broker.
+func TestAgainst(t *testing.T) {
+	b := chronik.StartTest(t, chronik.Options{Admin: "127.0.0.1:0"})
+	other := chronik.StartTest(t, chronik.Options{Admin: "127.0.0.1:0"})
+	c := short(t)
+	c.Brokers, c.Admin = []string{b.Addr()}, b.AdminAddr()
+	a := run(t, c, func(r *Result) bool { return r.Against.Syncs != nil }).Against
+	if a.Profile != "sync" || a.Broker == "" || a.Admin != b.AdminAddr() || !a.Local || a.CPUs < 1 || a.System == "" {
+		t.Errorf("%+v", a)
+	}
+	if s := a.Syncs; s.PerSecond <= 0 || s.Records <= 0 || s.Mean < 0 {
+		t.Errorf("%+v", s)
+	}
+	c.Admin = other.AdminAddr()
+	if _, err := Run(context.Background(), c, nil); err == nil || !strings.Contains(err.Error(), "the broker there has no topic chronik-bench") {
+		t.Errorf("the admin port of another broker: %v", err)
+	}
+	c.Admin = adminOff
+	if a := run(t, c, nil).Against; a.Admin != "" || a.Syncs != nil || a.Profile != "sync" {
+		t.Errorf("without an admin port: %+v", a)
+	}
+}
+
+func TestCounters(t *testing.T) {
+	const text = `# HELP chronik_build_info Always 1; the labels say what is running.
+chronik_build_info{go="go1.26",version="v1.2"} 1
+chronik_commit_group_sync_seconds_bucket{dir="a",le="1"} 7
+chronik_commit_group_sync_seconds_sum{dir="a"} 0.5
+chronik_commit_group_sync_seconds_sum{dir="b"} 1.5e+00
+chronik_commit_group_sync_seconds_count{dir="a"} 100
+chronik_commit_group_sync_seconds_count{dir="b"} 300
+chronik_commit_group_records_sum{dir="a"} 4000
+`
+	c, err := readCounters(strings.NewReader(text))
+	if want := (counters{version: "v1.2", syncs: 400, seconds: 2, records: 4000}); err != nil || c != want {
+		t.Errorf("%+v, %v", c, err)
+	}
+	if _, err := readCounters(strings.NewReader("chronik_commit_group_records_sum{dir=\"a\"} many\n")); err == nil {
+		t.Error("what is no number is read")
+	}
+	s := syncsBetween(counters{syncs: 200, seconds: 1, records: 1000}, c, 2*time.Second)
+	if want := (Syncs{PerSecond: 100, Mean: 5 * time.Millisecond, Records: 15}); s == nil || *s != want {
+		t.Errorf("%+v", s)
+	}
+	if syncsBetween(c, c, time.Second) != nil {
+		t.Error("nothing happened")
+	}
+}
+
+// What is no broker is named: an admin port, or nothing at all.
+func TestExplainNamesAnAdminPort(t *testing.T) {
+	s := httptest.NewServer(http.NotFoundHandler())
+	defer s.Close()
+	for at, want := range map[string]string{
+		s.Listener.Addr().String(): "HTTP is spoken there, not Kafka's protocol; that may be the admin port",
+		"127.0.0.1:71":             "is a broker running there?",
+	} {
+		for _, err := range []error{io.EOF, context.DeadlineExceeded, &net.OpError{Op: "read", Err: os.ErrDeadlineExceeded}} {
+			if got := Explain([]string{at}, err); cmdline.ExitCode(got) != cmdline.ExitUnreachable || !strings.Contains(got.Error(), want) {
+				t.Errorf("%s, %v: %v", at, err, got)
+			}
+		}
+	}
+}

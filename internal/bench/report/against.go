@@ -1,0 +1,92 @@
+package report
+
+import (
+	"fmt"
+	"strings"
+
+	"github.com/chronik-io/chronik/internal/bench"
+)
+
+// Meaning is what a number of the report is.
+type Meaning struct {
+	Name string `json:"name"`
+	Text string `json:"text"`
+}
+
+// legend explains the numbers of a run of c, each in a line.
+func legend(c bench.Config) []Meaning {
+	var list []Meaning
+	add := func(name, format string, args ...any) {
+		list = append(list, Meaning{name, fmt.Sprintf(format, args...)})
+	}
+	success := "answers with error 0 and a valid offset"
+	payload := "values of these records, without keys, headers and batches"
+	switch {
+	case c.Mode == bench.ModeConsume:
+		success = "answers with error 0"
+	case c.Acks == bench.AcksNone:
+		add("received", "appended to the topic, by any producer: how far its ends grew in the interval")
+		success = "written to a socket, which confirms nothing"
+	}
+	if c.Mode == bench.ModeConsume && c.Clients == bench.ClientsOwn {
+		payload = "whole record batches, of which only the headers are read"
+	}
+	add("requests/s", "%s, counted if they ended in the measured interval, and divided by it", success)
+	add("records/s", "records in them")
+	add("payload MB/s", "%s; 1 MB = 10^6 bytes", payload)
+	add("wire MB/s", "requests and answers, both directions together, with all of Kafka's headers; without those of TCP")
+	add("failures", "requests (own) or records (kgo) that ended with an error in the interval; they are in no other number")
+	from := "the write of a request"
+	if c.Rate > 0 {
+		from = "the time that the rate intended for a record"
+	}
+	switch {
+	case c.Mode == bench.ModeConsume && c.Clients == bench.ClientsOwn:
+		add("latency", "from the write of a fetch until its answer was read; a sample for each")
+	case c.Mode == bench.ModeConsume:
+		add("latency", "between two polls; a sample for each")
+	case c.Acks == bench.AcksNone:
+		add("latency", "the time of handing it to a socket or a client: nothing answers; a sample for each")
+	case c.Clients == bench.ClientsOwn:
+		add("latency", "from %s until its answer was read; a sample for each, max is the largest of all", from)
+	default:
+		add("latency", "from handing a record to the client until its delivery was confirmed; a sample for each, max is the largest of all")
+	}
+	return list
+}
+
+// AgainstText says in lines what was measured, and from where; none where it is not known.
+func AgainstText(a *bench.Against, program string) []string {
+	if a == nil {
+		return nil
+	}
+	var broker []string
+	if a.Broker != "" {
+		broker = append(broker, "chronik "+a.Broker)
+	}
+	if a.Profile != "" {
+		broker = append(broker, "durability profile "+a.Profile)
+	}
+	switch {
+	case a.Syncs != nil:
+		broker = append(broker, fmt.Sprintf("%.0f fdatasyncs/s of %.3f ms, each for %.1f records", a.Syncs.PerSecond, a.Syncs.Mean.Seconds()*1000, a.Syncs.Records))
+	case a.Admin != "":
+		broker = append(broker, "no fdatasync in the interval")
+	case a.Profile != "":
+		broker = append(broker, "version and fdatasyncs unknown (--admin names its admin port; chronik-bench limits measures a disk)")
+	default:
+		broker = append(broker, "a broker that reports neither version nor durability profile")
+	}
+	from := "from"
+	if program != "" {
+		from += " chronik-bench " + program + " on"
+	}
+	machine := []string{fmt.Sprintf("%s %s", from, a.System), count(a.CPUs, "CPU")}
+	if a.Load != nil {
+		machine = append(machine, fmt.Sprintf("load average %.2f before", *a.Load))
+	}
+	if a.Local {
+		machine = append(machine, "shared with the broker")
+	}
+	return []string{"against " + strings.Join(broker, ", "), strings.Join(machine, ", ")}
+}
