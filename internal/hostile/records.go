@@ -26,8 +26,8 @@ func recordAttacks() []Attack {
 			run: bombs(0x38, 128<<10),
 		},
 		{
-			Name: "bombs-with-wide-windows", Aim: "the same with windows of 128 MiB",
-			Holds: some, Keeps: some, prepare: victimTopic,
+			Name: "bombs-with-wide-windows", Aim: "the same with windows of 128 MiB, the largest that the broker accepts, one at a time",
+			Holds: 128<<20 + some, Keeps: some, prepare: victimTopic,
 			run: bombs(0x88, 128<<10),
 		},
 		{
