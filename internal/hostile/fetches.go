@@ -42,6 +42,15 @@ func fetchAttacks() []Attack {
 			},
 		},
 		{
+			Name: "many-fetch-sessions", Aim: "20 clients begin 10,000 sessions of 20 made-up partitions each",
+			Holds: some, Keeps: some, Part: 10, prepare: victimTopic,
+			run: func(ctx context.Context, m *Mob) error {
+				request := session(20)
+				each := m.some(10_000) / 20
+				return m.once(ctx, 20, func(c *Conn, _ int) error { return c.burst(request, each) })
+			},
+		},
+		{
 			Name: "unread-fetches", Aim: "100 clients ask for 50 MiB and read nothing",
 			Holds: 2 * budget, Keeps: budget, Part: 20, prepare: wideTopic,
 			run: func(ctx context.Context, m *Mob) error {
