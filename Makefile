@@ -76,7 +76,7 @@ hostile: build ## what clients that have not logged in may cost: memory, for how
 
 .PHONY: hostile-soak
 hostile-soak: build ## a broker of 64 MiB with 1,000 connections of hostile and honest clients for SOAK; the honest ones' p99
-	CHRONIKD=$(CURDIR)/$(BIN)/chronikd CHRONIK_HOSTILE_SOAK=$(SOAK) go test -count=1 -timeout 24h -v -run '^TestHostileSoak$$' ./cmd/chronikd/
+	CHRONIKD=$(CURDIR)/$(BIN)/chronikd CHRONIK_HOSTILE=$(ATTACKS) CHRONIK_HOSTILE_SOAK=$(SOAK) go test -count=1 -timeout 24h -v -run '^TestHostileSoak$$' ./cmd/chronikd/
 
 .PHONY: bench
 bench: build ## the table of docs/performance.md, beside Kafka where one can be started; ROWS="closed single" for some

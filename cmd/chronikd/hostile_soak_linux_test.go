@@ -29,9 +29,10 @@ const (
 	soakHeap              int64 = soakMemory / 5 * 4
 )
 
-// container makes a memory cgroup of soakMemory and a program that runs chronikd in it. Without the right to make one the
-// program is chronikd with as much memory by GOMEMLIMIT, which its resident memory is held against.
-func container(t *testing.T) (program string, env []string) {
+// container makes a memory cgroup of soakMemory and a program that runs chronikd in it: the kernel kills what needs more.
+// Without the right to make one the program is chronikd with as much memory by GOMEMLIMIT, and its resident memory has to be
+// compared with the limit. That would be wrong in the cgroup, where the program's own file counts for the group that read it first.
+func container(t *testing.T) (program string, env []string, contained bool) {
 	t.Helper()
 	binary := cmp.Or(os.Getenv("CHRONIKD"), "chronikd")
 	dir, limit, err := memoryCgroup()
@@ -48,14 +49,14 @@ func container(t *testing.T) (program string, env []string) {
 	}
 	if err != nil {
 		t.Logf("NOT IN A CONTAINER, only with GOMEMLIMIT: %v", err)
-		return binary, []string{"GOMEMLIMIT=" + strconv.FormatInt(soakHeap, 10)}
+		return binary, []string{"GOMEMLIMIT=" + strconv.FormatInt(soakHeap, 10)}, false
 	}
 	program = filepath.Join(t.TempDir(), "contained")
 	text := fmt.Sprintf("#!/bin/sh\necho $$ > %s && exec %s \"$@\"\n", filepath.Join(dir, "cgroup.procs"), binary)
 	if err := os.WriteFile(program, []byte(text), 0o700); err != nil { //nolint:gosec // it is a program
 		t.Fatal(err)
 	}
-	return program, nil
+	return program, nil, true
 }
 
 // memoryCgroup is a directory for a cgroup below this process's own, and the name of the file that limits its memory.
@@ -77,13 +78,18 @@ func memoryCgroup() (dir, limit string, err error) {
 }
 
 // A broker with 64 MiB of memory and 1,000 connections, of honest clients, idle ones, and every attack in turn, is not
-// killed, keeps to its memory, and answers the honest ones. CHRONIK_HOSTILE_SOAK says for how long.
+// killed, keeps to its memory, and answers the honest ones. CHRONIK_HOSTILE_SOAK says for how long, CHRONIK_HOSTILE
+// which attacks.
 func TestHostileSoak(t *testing.T) {
 	d, err := time.ParseDuration(cmp.Or(os.Getenv("CHRONIK_HOSTILE_SOAK"), "0s"))
-	if err != nil || d <= 0 {
-		t.Skip("takes minutes: make hostile-soak", err)
+	if err != nil {
+		t.Fatal(err)
 	}
-	program, env := container(t)
+	if d <= 0 {
+		t.Skip("takes minutes: make hostile-soak")
+	}
+	all := chosen(t)
+	program, env, contained := container(t)
 	t.Setenv("CHRONIKD", program)
 	p, err := start(t.TempDir(), env, "--listen", "127.0.0.1:0", "--admin-listen", "127.0.0.1:0", "--set", "group.initial.rebalance.delay.ms=0")
 	if err != nil {
@@ -96,7 +102,6 @@ func TestHostileSoak(t *testing.T) {
 	if err := hostile.Prepare(prepare, p.Addr); err != nil {
 		t.Fatal(err)
 	}
-	all := hostile.Attacks()
 	for _, a := range all {
 		if err := a.Prepare(prepare, &hostile.Mob{Addr: p.Addr, Part: soakPart}); err != nil {
 			t.Fatalf("%s: prepare: %v", a.Name, err)
@@ -126,7 +131,9 @@ func TestHostileSoak(t *testing.T) {
 	}
 	beside := v.watchMany(ctx, d)
 	wg.Wait()
-	v.reportSoak(d, alone, beside)
+	if peak := v.reportSoak(d, alone, beside); peak > soakMemory && !contained {
+		t.Errorf("%d bytes were resident, of %d that there are", peak, soakMemory)
+	}
 	if err := p.end(syscall.SIGTERM); err != nil {
 		t.Errorf("SIGTERM: %v\n%s", err, p.logged())
 	}
@@ -154,7 +161,8 @@ func soakTurnOf(ctx context.Context, t *testing.T, a hostile.Attack, addr string
 	return errors.Join(err, c.leave())
 }
 
-func (v *victim) reportSoak(d time.Duration, alone, beside map[string]hostile.Latency) {
+// reportSoak fails the test if the broker is gone or has refused honest requests, and returns its most resident memory.
+func (v *victim) reportSoak(d time.Duration, alone, beside map[string]hostile.Latency) (peak int64) {
 	v.t.Helper()
 	select {
 	case err := <-v.done:
@@ -162,10 +170,7 @@ func (v *victim) reportSoak(d time.Duration, alone, beside map[string]hostile.La
 		v.t.Fatalf("the broker was killed: %v\n%s", err, v.logged())
 	default:
 	}
-	peak := v.memory("VmHWM")
-	if peak > soakMemory {
-		v.t.Errorf("%d bytes were resident, of %d that there are", peak, soakMemory)
-	}
+	peak = v.memory("VmHWM")
 	var text strings.Builder
 	for name, seen := range map[string]map[string]hostile.Latency{"alone": alone, "beside them": beside} {
 		fmt.Fprintf(&text, "honest clients %s:\n", name)
@@ -179,4 +184,5 @@ func (v *victim) reportSoak(d time.Duration, alone, beside map[string]hostile.La
 		}
 	}
 	v.t.Logf("%v with %d MiB: %d MiB resident at most\n%s", d, soakMemory>>20, peak>>20, &text)
+	return peak
 }

@@ -11,8 +11,8 @@ import (
 func adminAttacks() []Attack {
 	endless := func(name, aim string, request func(*Mob) kmsg.Request) Attack {
 		return Attack{
-			Name: name, Aim: aim, Holds: budget, Keeps: some, Part: 10, prepare: victimTopic,
-			run: func(ctx context.Context, m *Mob) error { return repeat(ctx, m, 4, frame(request(m))) },
+			Name: name, Aim: aim, Holds: budget, Keeps: some, prepare: victimTopic,
+			run: func(ctx context.Context, m *Mob) error { return repeat(ctx, m, frame(request(m))) },
 		}
 	}
 	return []Attack{

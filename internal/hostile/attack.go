@@ -16,7 +16,7 @@ type Attack struct {
 	Keeps int64
 	// Part is the percentage of the attack that shows in a moment whether its bound on memory holds; 0: there is none.
 	Part int
-	// prepare makes what the attack needs of a broker that nobody attacks yet; nil is nothing.
+	// prepare makes what the attack needs of a broker that is not attacked yet; nil is nothing.
 	prepare func(ctx context.Context, c *Conn, m *Mob) error
 	// run attacks until ctx ends, or until everything was sent that is to be held.
 	run func(ctx context.Context, m *Mob) error

@@ -29,7 +29,8 @@ var errAnswer = errors.New("malformed answer")
 // Conn is a raw connection, used by one goroutine.
 type Conn struct {
 	net.Conn
-	mob         *Mob // nil for a bystander's
+	mob         *Mob        // nil for a bystander's
+	forget      func() bool // that the connection heeds its context
 	formatter   *kmsg.RequestFormatter
 	correlation int32
 	out, in     []byte
@@ -42,10 +43,16 @@ func Dial(ctx context.Context, addr string) (*Conn, error) {
 	if err != nil {
 		return nil, err
 	}
-	context.AfterFunc(ctx, func() {
+	forget := context.AfterFunc(ctx, func() {
 		_ = c.SetDeadline(time.Unix(1, 0)) // fails on a closed connection only
 	})
-	return &Conn{Conn: c, formatter: kmsg.NewRequestFormatter(kmsg.FormatterClientID(clientID))}, nil
+	return &Conn{Conn: c, forget: forget, formatter: kmsg.NewRequestFormatter(kmsg.FormatterClientID(clientID))}, nil
+}
+
+// Close closes the connection.
+func (c *Conn) Close() error {
+	c.forget()
+	return c.Conn.Close()
 }
 
 // Send writes bytes, whatever they are.

@@ -26,7 +26,7 @@ func fetchAttacks() []Attack {
 			Name: "many-parked-fetches", Aim: "3,000 fetches of one partition wait for 5 minutes",
 			Holds: budget, Keeps: little, Part: 10, prepare: victimTopic,
 			run: func(ctx context.Context, m *Mob) error {
-				request := frame(fetchRequest(victim, 0, idleFor, 1<<20))
+				request := frame(fetchRequest(victim, idleFor, 1<<20))
 				return m.once(ctx, m.connections(3000), func(c *Conn, _ int) error { return c.Send(request) })
 			},
 		},
@@ -42,10 +42,19 @@ func fetchAttacks() []Attack {
 			},
 		},
 		{
+			Name: "many-fetch-sessions", Aim: "20 clients begin 10,000 sessions of 20 made-up partitions each",
+			Holds: some, Keeps: some, Part: 10, prepare: victimTopic,
+			run: func(ctx context.Context, m *Mob) error {
+				request := session(20)
+				each := m.some(10_000) / 20
+				return m.once(ctx, 20, func(c *Conn, _ int) error { return c.burst(request, each) })
+			},
+		},
+		{
 			Name: "unread-fetches", Aim: "100 clients ask for 50 MiB and read nothing",
 			Holds: 2 * budget, Keeps: budget, Part: 20, prepare: wideTopic,
 			run: func(ctx context.Context, m *Mob) error {
-				request := frame(fetchRequest(wide, 0, 0, 50<<20))
+				request := frame(fetchRequest(wide, 0, 50<<20))
 				return m.once(ctx, m.connections(100), func(c *Conn, _ int) error { return c.deafly(request, 2) })
 			},
 		},
@@ -68,7 +77,7 @@ func fetchAttacks() []Attack {
 
 // repeatedFetch waits for a partition's first record, and names the partition n times.
 func repeatedFetch(n int) []byte {
-	req := fetchRequest(victim, 0, idleFor, 1<<20)
+	req := fetchRequest(victim, idleFor, 1<<20)
 	req.Version = 7
 	p := req.Topics[0].Partitions[0]
 	for range n - 1 {
@@ -79,7 +88,7 @@ func repeatedFetch(n int) []byte {
 
 // session begins a fetch session (KIP-227) of n partitions that the topic does not have.
 func session(n int) []byte {
-	req := fetchRequest(victim, 0, 0, 1<<20)
+	req := fetchRequest(victim, 0, 1<<20)
 	req.Version, req.SessionEpoch = 7, 0
 	for i := range n {
 		p := req.Topics[0].Partitions[0]

@@ -88,8 +88,8 @@ func claim(ctx context.Context, m *Mob) error {
 		}
 		bodies := claims(random)
 		// No client id, and no tags of a flexible header: the body begins there in the others.
-		head := append(announced(0, int16(key), int16(version)), 0xff, 0xff, 0)
-		p := append(head, bodies[random.IntN(len(bodies))]...)
+		p := append(announced(0, int16(key), int16(version)), 0xff, 0xff, 0)
+		p = append(p, bodies[random.IntN(len(bodies))]...)
 		binary.BigEndian.PutUint32(p, uint32(len(p)-4))
 		if err := c.Send(p); err != nil {
 			return err

@@ -16,21 +16,21 @@ func offsetAttacks() []Attack {
 			Name: "commit-metadata", Aim: "four clients commit offsets with 4 MB of text each",
 			Holds: some, Keeps: little, Part: 100,
 			run: func(ctx context.Context, m *Mob) error {
-				return repeat(ctx, m, 4, frame(commitRequest("texts", strings.Repeat("m", 4_000_000))))
+				return repeat(ctx, m, frame(commitRequest("texts", strings.Repeat("m", 4_000_000))))
 			},
 		},
 		{
 			Name: "offsets-of-many-groups", Aim: "four clients fetch the offsets of 400,000 groups in one request",
 			Holds: budget, Keeps: some, Part: 10,
 			run: func(ctx context.Context, m *Mob) error {
-				return repeat(ctx, m, 4, frame(manyGroups(m.some(400_000))))
+				return repeat(ctx, m, frame(manyGroups(m.some(400_000))))
 			},
 		},
 		{
 			Name: "offset-of-one-partition", Aim: "four clients ask for one partition's offset 170,000 times in one request",
 			Holds: budget, Keeps: some, Part: 10, prepare: victimTopic,
 			run: func(ctx context.Context, m *Mob) error {
-				return repeat(ctx, m, 4, frame(listRepeated(m.some(170_000))))
+				return repeat(ctx, m, frame(listRepeated(m.some(170_000))))
 			},
 		},
 	}
@@ -40,9 +40,9 @@ func offsetAttacks() []Attack {
 // bytes a loopback interface carries.
 const repeatEvery = 20 * time.Millisecond
 
-// repeat sends one request again and again on n connections.
-func repeat(ctx context.Context, m *Mob, n int, request []byte) error {
-	return m.again(ctx, n, func(c *Conn, _, _ int) error {
+// repeat sends one request again and again on four connections.
+func repeat(ctx context.Context, m *Mob, request []byte) error {
+	return m.again(ctx, 4, func(c *Conn, _, _ int) error {
 		pause(ctx, repeatEvery)
 		return c.burst(request, 1)
 	})

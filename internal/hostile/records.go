@@ -26,8 +26,8 @@ func recordAttacks() []Attack {
 			run: bombs(0x38, 128<<10),
 		},
 		{
-			Name: "bombs-with-wide-windows", Aim: "the same with windows of 128 MiB",
-			Holds: some, Keeps: some, prepare: victimTopic,
+			Name: "bombs-with-wide-windows", Aim: "the same with windows of 128 MiB, the largest that the broker accepts, one at a time",
+			Holds: 128<<20 + some, Keeps: some, prepare: victimTopic,
 			run: bombs(0x88, 128<<10),
 		},
 		{
@@ -131,7 +131,7 @@ func bomb(window byte, block, size int) []byte {
 		}
 		z = append(appendBlock(z, n, kind), 0)
 	}
-	return compressedBatch(4, z)
+	return zstdBatch(z)
 }
 
 // appendBlock appends the header of a block: kind 0 is raw, 2 repeats one byte, and 1 more is the last.
@@ -140,10 +140,10 @@ func appendBlock(z []byte, size int, kind uint32) []byte {
 	return append(z, byte(h), byte(h>>8), byte(h>>16))
 }
 
-// compressedBatch is a batch of one record whose bytes nobody looked at.
-func compressedBatch(codec uint16, payload []byte) []byte {
+// zstdBatch is a batch of one record that is compressed with zstd, whatever its bytes are.
+func zstdBatch(payload []byte) []byte {
 	now := uint64(time.Now().UnixMilli())
-	tail := binary.BigEndian.AppendUint16(nil, codec)
+	tail := binary.BigEndian.AppendUint16(nil, uint16(record.Zstd))
 	tail = binary.BigEndian.AppendUint32(tail, 0) // last offset delta
 	tail = binary.BigEndian.AppendUint64(binary.BigEndian.AppendUint64(tail, now), now)
 	tail = append(tail, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff) // no producer

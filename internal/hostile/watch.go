@@ -33,18 +33,18 @@ type Probe struct {
 
 // Probes are the Bystanders: what ordinary clients do all the time, and which way through the broker each takes.
 func Probes() ([]Probe, error) {
-	small, err := produceRequest(Bystanders, -1, 256)
+	small, err := produceRequest(-1, 256)
 	if err != nil {
 		return nil, err
 	}
-	large, err := produceRequest(Bystanders, -1, largeValue)
+	large, err := produceRequest(-1, largeValue)
 	if err != nil {
 		return nil, err
 	}
 	return []Probe{
 		{"produce", 20 * time.Millisecond, small, produced},
 		{"produce 64 KiB", 100 * time.Millisecond, large, produced},
-		{"fetch", 20 * time.Millisecond, fetchRequest(Bystanders, 0, 0, 64<<10), fetched},
+		{"fetch", 20 * time.Millisecond, fetchRequest(Bystanders, 0, 64<<10), fetched},
 		{"metadata 20 KB", 100 * time.Millisecond, metadataRequest(manyNames), nil},
 		{"commit", 50 * time.Millisecond, commitRequest(Bystanders, ""), committed},
 	}, nil
@@ -217,19 +217,19 @@ func committed(r kmsg.Response) error {
 }
 
 // Produce is a bystander's small Produce.
-func Produce(acks int16) (*kmsg.ProduceRequest, error) { return produceRequest(Bystanders, acks, 256) }
+func Produce(acks int16) (*kmsg.ProduceRequest, error) { return produceRequest(acks, 256) }
 
 // Commit is a bystander's commit: offset 1 of partition 0.
 func Commit() *kmsg.OffsetCommitRequest { return commitRequest(Bystanders, "") }
 
-func produceRequest(topic string, acks int16, size int) (*kmsg.ProduceRequest, error) {
+func produceRequest(acks int16, size int) (*kmsg.ProduceRequest, error) {
 	b := record.NewBuilder(record.BatchOptions{})
 	b.Append(time.Now().UnixMilli(), nil, make([]byte, size), nil)
 	batch, err := b.Build()
 	if err != nil {
 		return nil, err
 	}
-	return produceOf(topic, acks, batch), nil
+	return produceOf(Bystanders, acks, batch), nil
 }
 
 // produceOf is a Produce of version 9 with batches as they are.
@@ -240,13 +240,13 @@ func produceOf(topic string, acks int16, batches []byte) *kmsg.ProduceRequest {
 	return req
 }
 
-// fetchRequest is a Fetch of version 12 without a session, which waits up to wait milliseconds.
-func fetchRequest(topic string, offset int64, wait, most int32) *kmsg.FetchRequest {
+// fetchRequest is a Fetch of version 12 from the start of a topic, without a session, which waits up to wait milliseconds.
+func fetchRequest(topic string, wait, most int32) *kmsg.FetchRequest {
 	req := kmsg.NewPtrFetchRequest()
 	req.Version, req.ReplicaID, req.SessionEpoch = 12, -1, -1
 	req.MaxWaitMillis, req.MinBytes, req.MaxBytes = wait, 1, most
 	p := kmsg.NewFetchRequestTopicPartition()
-	p.FetchOffset, p.PartitionMaxBytes = offset, most
+	p.PartitionMaxBytes = most
 	req.Topics = []kmsg.FetchRequestTopic{{Topic: topic, Partitions: []kmsg.FetchRequestTopicPartition{p}}}
 	return req
 }
