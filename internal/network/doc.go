@@ -65,7 +65,7 @@
 //	read buffers                         1 KiB each, ReadBytes in all      reads in smaller pieces
 //	answers that it does not read        UnwrittenBytes each and one       is not read, and closed
 //	                                     more, AnswerBytes in all          after WriteTimeout or sooner
-//	time of a poller                     128 KiB inflated (broker), 1 ms   goes on at its own reader
+//	time of a poller                     128 KiB inflated (broker), 2 ms   goes on at its own reader
 //	                                     for what comes together
 //	requests that outlive it             its place among MaxConnections    can't come again
 //	parked requests                      their handler's                   OnClose

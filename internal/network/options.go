@@ -77,6 +77,8 @@ type Options struct {
 	// CensusWindow is how long a producer without a request is remembered as
 	// one that may come back; see Census. Default 1 s.
 	CensusWindow time.Duration
+
+	serveTime time.Duration // of a poller; tests on slow machines have more
 }
 
 func (o *Options) complete() error {
@@ -107,6 +109,7 @@ func (o *Options) complete() error {
 	orDefault(&o.WriteTimeout, 30*time.Second)
 	orDefault(&o.Linger, 250*time.Millisecond)
 	orDefault(&o.CensusWindow, time.Second)
+	orDefault(&o.serveTime, serveTime)
 	return nil
 }
 

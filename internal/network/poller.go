@@ -24,9 +24,9 @@ const (
 	// no difference.
 	pollFrame = pollRead - 4<<10
 	// serveTime bounds how long a poller handles what it read of one connection before it
-	// leaves the rest to the reader: pollRead bytes of small requests take half of that, if
-	// they are no worse than plain ones. It looks at the clock every serveLook requests.
-	serveTime = time.Millisecond
+	// leaves the rest to the reader: pollRead bytes of small requests take a quarter of that,
+	// if they are no worse than plain ones. It looks at the clock every serveLook requests.
+	serveTime = 2 * time.Millisecond
 	serveLook = 8
 	// maxPollers bounds how many pollers there are; else one for two processors. One
 	// that sleeps in the kernel keeps a processor of Go's scheduler; see busyWait.
@@ -174,7 +174,7 @@ func (c *conn) handleSmall(p []byte, batch *groupcommit.Batch, now time.Time) []
 	for n := 1; c.handed == nil && len(p) >= 4+protocol.HeaderPrefix; n++ {
 		if n%serveLook == 0 && began.IsZero() {
 			began = time.Now()
-		} else if n%serveLook == 0 && time.Since(began) > serveTime {
+		} else if n%serveLook == 0 && time.Since(began) > c.srv.opts.serveTime {
 			break
 		}
 		size := int(int32(binary.BigEndian.Uint32(p)))

@@ -25,7 +25,7 @@ func TestWhoHandlesWhat(t *testing.T) {
 		"what follows other":     {sizes: []int{small, other, small}, read: []int{1, 2}},
 	} {
 		t.Run(name, func(t *testing.T) {
-			f := startPolled(t, func(r *Request) { r.Respond(body(strconv.FormatBool(byPoller(r)))) }, nil)
+			f := startPolled(t, func(r *Request) { r.Respond(body(strconv.FormatBool(byPoller(r)))) }, func(o *Options) { o.serveTime = time.Hour })
 			defer f.end(t)
 			p := f.dial(t)
 			defer p.Close()
