@@ -3,6 +3,7 @@ package group
 import (
 	"bytes"
 	"fmt"
+	"strings"
 	"testing"
 	"time"
 
@@ -42,6 +43,16 @@ func TestMembersHoldNoMoreThanTheRoom(t *testing.T) {
 		t.Errorf("%d bytes are held by members that are gone", w.cfg.Room.Used())
 	}
 	w.waits(w.send(joinFrom(0, "g9", "c", 3, 500<<10)))
+}
+
+// A member that could never be kept is told so, and not to try again.
+func TestAMemberThatCanNeverBeKeptIsRefusedForGood(t *testing.T) {
+	w := newWorld(t, func(c *Config) { c.Room = NewRoom(1 << 20) })
+	w.topic("t", 1)
+	resp := ask[*kmsg.JoinGroupResponse](w, joinFrom(0, "g", "c", 3, 200<<10))
+	is(t, resp.ErrorCode, kerr.InvalidRequest)
+	beat := full("m", strings.Repeat("t", 200<<10))
+	is(t, w.consumerBeat(beat).ErrorCode, kerr.InvalidRequest)
 }
 
 // A member that is in may say something else of itself where that takes no more, also

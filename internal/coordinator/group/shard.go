@@ -37,6 +37,9 @@ type Shard struct {
 
 // New returns a shard without groups.
 func New(cfg Config) *Shard {
+	// What could never be kept is refused for good, and not with an error that asks the
+	// member to try again.
+	cfg.MaxRequest = min(cfg.MaxRequest, int(cfg.Room.size/shardShare/2))
 	return &Shard{cfg: cfg, topics: noTopics{}, times: func(string) Times { return Times{} }, groups: map[string]*group{},
 		pending: map[uint64][]pendingID{}}
 }
