@@ -2,6 +2,7 @@ package broker
 
 import (
 	"io"
+	"runtime"
 	"testing"
 
 	"github.com/twmb/franz-go/pkg/kmsg"
@@ -62,4 +63,27 @@ func BenchmarkFetch(b *testing.B) {
 	exchange(b, w, w.format.AppendRequest(nil, req, w.correlation), len(answer)+8, 1)
 	b.StopTimer()
 	_ = ask[*kmsg.FetchResponse](b, n.dial(b), 13, req)
+}
+
+// A consumer at the end of a partition: its fetch waits, and a record wakes it.
+func BenchmarkFetchThatWaits(b *testing.B) {
+	n := newNode(b)
+	id := n.topic(b, "t", 1)
+	consumer, producer := n.dial(b), n.dial(b)
+	req := waiting(0, 1, named("", id))
+	req.SetVersion(13)
+	record := produceRequest("", id, 1, plain(b, "0123456789"))
+	b.ReportAllocs()
+	b.ResetTimer()
+	for i := range b.N {
+		req.Topics[0].Partitions[0].FetchOffset = int64(i)
+		must(b, consumer.send(req))
+		for n.park.Waiting() == 0 {
+			runtime.Gosched()
+		}
+		produced(b, producer, 13, record)
+		if _, err := consumer.body(); err != nil {
+			b.Fatal(err)
+		}
+	}
 }

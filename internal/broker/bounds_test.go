@@ -153,8 +153,9 @@ func TestNoSessionKeepsNamesThatNoTopicCanHave(t *testing.T) {
 	req := kmsg.NewPtrFetchRequest()
 	req.Version, req.SessionID, req.SessionEpoch = 12, s.id, 1
 	req.Topics = []kmsg.FetchRequestTopic{{Topic: parts[1].fetchAsk.topic.name, Partitions: make([]kmsg.FetchRequestTopicPartition, 1)}}
-	if use, got := c.begin(req, nil, now); use.err != nil || len(got) != 3 || s.elem != nil {
-		t.Errorf("%v, %d parts; the session goes on: %t", use.err, len(got), s.elem != nil)
+	var got reading
+	if use := c.begin(req, &got, now); use.err != nil || len(got.parts) != 3 || s.elem != nil {
+		t.Errorf("%v, %d parts; the session goes on: %t", use.err, len(got.parts), s.elem != nil)
 	}
 }
 

@@ -4,7 +4,6 @@ import (
 	"time"
 
 	"github.com/chronik-io/chronik/internal/protocol"
-	"github.com/chronik-io/chronik/internal/replica"
 )
 
 // answer reads what there is and answers. It may read the disk, and runs on a
@@ -41,83 +40,19 @@ func (op *fetchOp) respond() {
 		return
 	}
 	body := op.encode(id)
-	op.shrink()
+	if op.shrink() {
+		op.charge(0)
+	}
 	op.r.RespondRaw(body, op.give)
 }
 
-// shrink drops what only the encoding needed: how long an answer is held is up to the client
-// that reads it. What is left is counted by the budget for answers.
-func (op *fetchOp) shrink() {
-	if cap(op.parts) <= maxKeptFetch {
-		return
+// respondEmpty sends an answer with nothing in it.
+func (op *fetchOp) respondEmpty() {
+	if op.delay > 0 {
+		op.r.Throttle(op.delay)
 	}
-	var kept []fetchPart
-	for i := range op.parts {
-		if op.parts[i].res.Size > 0 {
-			kept = append(kept, fetchPart{res: op.parts[i].res})
-		}
-	}
-	op.parts, op.waits, op.seen = kept, nil, nil
-	op.b.parked.Release(op.parked)
-	op.parked = 0
-}
-
-// leastAnswer is how many bytes of records an answer may have where the memory for
-// answers is used up by those that clients do not read.
-const leastAnswer = 64 << 10
-
-// read reads the partitions in order, until the request's bytes are used up, or its
-// share of the memory for answers. The first one that has something gives a batch
-// whatever its size, so that a client always gets on. It says whether that was
-// possible: from memory alone it may not be, and then nothing is held.
-func (op *fetchOp) read(memory bool) bool {
-	op.held = op.b.answers.Share(op.asked(), leastAnswer)
-	left, first := op.held, true
-	for i := range op.parts {
-		p := &op.parts[i]
-		if p.err != nil {
-			continue
-		}
-		req := p.request(op.committed)
-		req.MaxBytes, req.AtLeastOne = int(max(min(int64(p.maxBytes), left), 0)), first
-		if memory {
-			var ok bool
-			if p.res, ok, p.err = p.part.ReadMemory(req); !ok {
-				op.release()
-				return false
-			}
-		} else {
-			p.res, p.err = p.part.Read(req)
-		}
-		if p.res.Size > 0 {
-			first, left = false, left-int64(p.res.Size)
-		}
-	}
-	if left > 0 {
-		op.b.answers.Release(left)
-	} else {
-		op.b.answers.Share(-left, -left) // the first batch was larger
-	}
-	op.held -= left
-	return true
-}
-
-// release gives back what read took.
-func (op *fetchOp) release() {
-	for i := range op.parts {
-		op.parts[i].res.Release()
-		op.parts[i].res = replica.ReadResult{}
-	}
-	op.b.answers.Release(op.held)
-	op.held = 0
-}
-
-// asked is how many bytes the request may be answered with.
-func (op *fetchOp) asked() (n int64) {
-	for i := range op.parts {
-		n += int64(max(op.parts[i].maxBytes, 0))
-	}
-	return min(n, op.maxBytes)
+	op.w.Begin(op.version, throttleMillis(op.delay), 0, 0, 0)
+	op.r.RespondRaw(op.w.End(nil), op.give)
 }
 
 // encode writes the response around the record bytes. Parts that follow one
@@ -166,7 +101,7 @@ func (op *fetchOp) result(p *fetchPart, leaders *nodeSet) protocol.FetchPartitio
 	res := protocol.FetchPartitionResult{Index: p.index, HighWatermark: -1, LastStable: -1, LogStart: -1, PreferredReplica: -1}
 	if p.err != nil {
 		res.Code = code(p.err)
-		if op.version >= 13 {
+		if op.byID {
 			res.Code = codeByID(p.err)
 		}
 		op.r.Code = res.Code

@@ -84,8 +84,8 @@ func newSessions(slots int) *sessions {
 }
 
 // begin finds the session of a request, has it follow what the request changes,
-// and appends what is to be fetched to parts.
-func (c *sessions) begin(req *kmsg.FetchRequest, parts []fetchPart, now time.Time) (sessionUse, []fetchPart) {
+// and adds what is to be fetched to rd.
+func (c *sessions) begin(req *kmsg.FetchRequest, rd *reading, now time.Time) sessionUse {
 	use := sessionUse{byTopic: req.Version >= 13}
 	if req.Version < 7 || req.SessionEpoch == 0 || req.SessionEpoch == -1 { // all partitions are named
 		use.make = req.Version >= 7 && req.SessionEpoch == 0
@@ -94,41 +94,41 @@ func (c *sessions) begin(req *kmsg.FetchRequest, parts []fetchPart, now time.Tim
 			c.removeLocked(c.byID[req.SessionID])
 			c.mu.Unlock()
 		}
-		eachAsk(req, func(a fetchAsk) { parts = append(parts, fetchPart{fetchAsk: a}) })
-		return use, parts
+		eachAsk(req, rd.name)
+		return use
 	}
 	c.mu.Lock()
 	s := c.byID[req.SessionID]
 	c.mu.Unlock()
 	if s == nil {
 		use.err = kerr.FetchSessionIDNotFound
-		return use, parts
+		return use
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	switch {
 	case s.epoch != req.SessionEpoch:
 		use.err = kerr.InvalidFetchSessionEpoch
-		return use, parts
+		return use
 	case s.byTopic != use.byTopic:
 		use.err = kerr.FetchSessionTopicIDError
-		return use, parts
+		return use
 	}
 	s.update(req)
 	if s.order.Len() == 0 {
 		c.mu.Lock()
 		c.removeLocked(s)
 		c.mu.Unlock()
-		return use, parts
+		return use
 	}
 	s.epoch = nextEpoch(s.epoch)
 	use.session, use.epoch = s, s.epoch
 	c.touch(s, now)
 	for e := s.order.Front(); e != nil; e = e.Next() {
 		m := e.Value.(*member)
-		parts = append(parts, fetchPart{fetchAsk: m.fetchAsk, member: m})
+		rd.parts = append(rd.parts, fetchPart{fetchAsk: m.fetchAsk, member: m})
 	}
-	return use, parts
+	return use
 }
 
 // eachAsk walks the partitions that a request names.

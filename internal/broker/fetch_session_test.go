@@ -200,9 +200,10 @@ func TestSessionsPartitionsAreBounded(t *testing.T) {
 		rt.Partitions = append(rt.Partitions, p)
 	}
 	req.Topics = append(req.Topics, rt)
-	use, parts := c.begin(req, nil, now)
-	if use.err != nil || len(parts) != c.limit+1 || s.elem != nil || c.parts != 0 {
-		t.Fatalf("a session that outgrows the cache is served once more and goes: %v, %d parts, %d counted", use.err, len(parts), c.parts)
+	var got reading
+	use := c.begin(req, &got, now)
+	if use.err != nil || len(got.parts) != c.limit+1 || s.elem != nil || c.parts != 0 {
+		t.Fatalf("a session that outgrows the cache is served once more and goes: %v, %d parts, %d counted", use.err, len(got.parts), c.parts)
 	}
 }
 

@@ -67,7 +67,7 @@ func TestParkedFetchesStayWithinTheirBudget(t *testing.T) {
 		id := n.topic(t, "t", 1)
 		large := waiting(0, 1)
 		large.MaxWaitMillis = 200
-		large.Topics = []kmsg.FetchRequestTopic{repeated(named("t", id), 40, make([]int64, 400)...)} // 39 of them do not exist
+		large.Topics = []kmsg.FetchRequestTopic{repeated(named("t", id), 40, make([]int64, 200)...)} // 39 of them do not exist
 		w := n.dial(t)
 		defer w.Close()
 		n.parked(t, w, 12, large)
@@ -78,13 +78,25 @@ func TestParkedFetchesStayWithinTheirBudget(t *testing.T) {
 		if got := w.fetched(t, large); len(got.Topics[0].Partitions) != 40 || got.ThrottleMillis != 0 {
 			t.Errorf("%d partitions, throttled for %d ms", len(got.Topics[0].Partitions), got.ThrottleMillis)
 		}
-		large.Topics = []kmsg.FetchRequestTopic{repeated(named("t", id), 400, make([]int64, 400)...)}
-		began := time.Now()
-		if got := ask[*kmsg.FetchResponse](t, w, 12, large); time.Since(began) != 0 || got.ThrottleMillis != 200 {
-			t.Errorf("answered after %v, throttled for %d ms", time.Since(began), got.ThrottleMillis)
-		}
-		if _ = ask[*kmsg.FetchResponse](t, w, 12, large); time.Since(began) != 200*time.Millisecond {
-			t.Errorf("the throttled connection was read after %v", time.Since(began))
+		for _, c := range []struct {
+			partitions, answered int
+			delay                time.Duration
+		}{
+			{manyParts, manyParts, 200 * time.Millisecond},
+			{manyParts + 1, 0, time.Second}, // nothing is made of it, as in Kafka where a client is over its quota
+		} {
+			large.Topics = []kmsg.FetchRequestTopic{repeated(named("t", id), int32(c.partitions), make([]int64, c.partitions)...)}
+			began, answered := time.Now(), 0
+			got := ask[*kmsg.FetchResponse](t, w, 12, large)
+			for i := range got.Topics {
+				answered += len(got.Topics[i].Partitions)
+			}
+			if time.Since(began) != 0 || got.ThrottleMillis != int32(c.delay.Milliseconds()) || answered != c.answered || got.ErrorCode != 0 {
+				t.Errorf("%d partitions: %d answered after %v, throttled for %d ms", c.partitions, answered, time.Since(began), got.ThrottleMillis)
+			}
+			if _ = ask[*kmsg.FetchResponse](t, w, 12, fetchRequest(0, named("t", id))); time.Since(began) != c.delay {
+				t.Errorf("%d partitions: the throttled connection was read after %v", c.partitions, time.Since(began))
+			}
 		}
 
 		small := waiting(0, 1)
@@ -144,8 +156,7 @@ func TestAParkedFetchEndsWithItsConnection(t *testing.T) {
 
 // A fetch with far more parts than records does not hold them while its client does not read.
 func TestAnAnswerThatIsNotReadHoldsNoParts(t *testing.T) {
-	b := &Broker{}
-	op := b.fetchOp(nil)
+	var op reading
 	for i := range 5 * maxKeptFetch {
 		op.parts = append(op.parts, fetchPart{fetchAsk: fetchAsk{topic: topicRef{name: fmt.Sprint(i)}}})
 	}

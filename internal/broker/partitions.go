@@ -50,7 +50,7 @@ func (b *Broker) leaderHint(code int16, t *metadata.Topic, index int32, p *repli
 
 // partitionByName is partition for requests that name their topics.
 func (b *Broker) partitionByName(topic string, index int32) (*replica.Partition, error) {
-	t, err := b.topicByRef(b.image(), 0, topicRef{name: topic})
+	t, err := b.topicByRef(b.image(), false, topicRef{name: topic})
 	if err != nil {
 		return nil, err
 	}

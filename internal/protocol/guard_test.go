@@ -2,6 +2,7 @@ package protocol
 
 import (
 	"errors"
+	"fmt"
 	"math/rand/v2"
 	"reflect"
 	"runtime"
@@ -273,5 +274,51 @@ func TestProduceViewRefusesAHundredThousandPartitionsOfNothing(t *testing.T) {
 	req.Topics = make([]kmsg.ProduceRequestTopic, 1_000_000)
 	if err := v.Parse(9, req.AppendTo(nil)); !errors.Is(err, ErrMalformed) {
 		t.Errorf("a million empty topics: %v", err)
+	}
+}
+
+// What decoding a large request takes is about what the guard says: whoever keeps the
+// request counts with it.
+func TestTheCostOfARequestIsWhatDecodingTakes(t *testing.T) {
+	table := fullTable(t)
+	names, numbers := kmsg.NewPtrMetadataRequest(), kmsg.NewPtrDescribeLogDirsRequest()
+	groups := kmsg.NewPtrDeleteGroupsRequest()
+	one := kmsg.NewDescribeLogDirsRequestTopic()
+	one.Topic = "t"
+	for i := range 20_000 {
+		name := fmt.Sprint("a topic with a name of its own ", i)
+		names.Topics = append(names.Topics, kmsg.MetadataRequestTopic{Topic: &name})
+		groups.Groups = append(groups.Groups, name)
+		one.Partitions = append(one.Partitions, int32(i))
+	}
+	numbers.Topics = append(numbers.Topics, one)
+	for _, req := range []kmsg.Request{names, numbers, groups} {
+		req.SetVersion(2)
+		body := req.AppendTo(nil)
+		_, cost, err := table.DecodeCost(req.Key(), 2, body)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if used := decodeCost(table, req.Key(), 2, body); used > 2*uint64(cost) || uint64(cost) > 10*used {
+			t.Errorf("%s: decoding takes %d bytes, and is said to take %d", kmsg.NameForKey(req.Key()), used, cost)
+		}
+	}
+}
+
+// An API may bound its requests closer than the others.
+func TestMaxCostBoundsOneAPI(t *testing.T) {
+	req := kmsg.NewPtrDeleteGroupsRequest()
+	for range 50_000 {
+		req.Groups = append(req.Groups, strings.Repeat("x", 40))
+	}
+	body := req.AppendTo(nil)
+	for most, want := range map[int]error{0: nil, 1 << 20: ErrMalformed} {
+		table, err := NewTable(API{Key: req.Key(), Max: 2, MaxCost: most})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := table.Check(req.Key(), 0, body); !errors.Is(err, want) {
+			t.Errorf("bound %d: %v, want %v", most, err, want)
+		}
 	}
 }
