@@ -188,7 +188,7 @@ func (a *Append) Numbered(*storage.Append) {
 	p := a.p
 	p.mu.Lock()
 	waits, err := p.awaitLocked(a)
-	p.mu.Unlock() // if it waits, somebody else may have finished it by now
+	p.mu.Unlock() // if it waits, another goroutine may have finished it by now
 	if !waits {
 		a.settle(err)
 	}

@@ -183,7 +183,7 @@ func (j *Journal) writeWaiting() error {
 	}
 }
 
-// acknowledge notifies the owners of the group, in two steps if it is mixed: nobody
+// acknowledge notifies the owners of the group, in two steps if it is mixed: no owner
 // who counts on the write waits for the datasync.
 func (j *Journal) acknowledge(tell func(batch)) error {
 	g := &j.group
@@ -316,7 +316,7 @@ func (j *Journal) take(l limits) (taken []*Entry, more, patient bool) {
 // many bytes, at the next block.
 func (j *Journal) writeEntries(g *group, entries []*Entry) error {
 	var total int64
-	cached := true // nobody waits for the disk
+	cached := true // no owner waits for the disk
 	for _, e := range entries {
 		total += e.size()
 		cached = cached && e.onWrite()
