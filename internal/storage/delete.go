@@ -9,6 +9,7 @@ import (
 	"github.com/chronik-io/chronik/internal/storage/checkpoint"
 	"github.com/chronik-io/chronik/internal/storage/epochs"
 	"github.com/chronik-io/chronik/internal/storage/journal"
+	"github.com/chronik-io/chronik/internal/storage/loglife"
 )
 
 // Delete removes logs of the directory, with one checkpoint for all of them. When
@@ -18,9 +19,9 @@ func (d *Dir) Delete(logs ...*Log) error {
 	entries := make([]checkpoint.Log, len(logs))
 	for i, l := range logs {
 		l.own()
-		l.mu.Lock()
-		l.closed = true
-		l.mu.Unlock()
+		if was := l.on(loglife.Deletion, fmt.Errorf("%s: %w", l, ErrClosed)); was.Allows(loglife.AsFound) {
+			d.stats.offline.Dec()
+		}
 		d.journal.Drop(l.stream)
 		l.disown()
 		l.flushMu.Lock() // whoever flushes has finished
@@ -59,9 +60,6 @@ func (d *Dir) letGo(gone []deletion) {
 		l.observer().Reverted(l.Ends().Written, fmt.Errorf("%s: %w", l, ErrClosed))
 		for _, s := range l.segments {
 			s.Forget()
-		}
-		if l.failedForGood() {
-			d.stats.offline.Dec()
 		}
 	}
 	d.memory.evictAll(logs)

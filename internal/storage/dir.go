@@ -38,9 +38,7 @@ type Dir struct {
 	clean bool // the last stop was clean
 	// unused: nobody has used the directory since it was opened; see leaveUnused.
 	unused bool
-	// recovering: segments are made of what the journal holds, and nobody reads yet.
-	recovering bool
-	log        *zap.Logger
+	log    *zap.Logger
 
 	journal *journal.Journal
 	files   *segment.Files
@@ -49,8 +47,7 @@ type Dir struct {
 	stats   stats
 
 	turnover turnover
-	failed   atomic.Pointer[error]
-	blocked  atomic.Pointer[error] // the journal is full, and no sweep can change that
+	life     atomic.Pointer[dirLife]
 
 	mu      sync.Mutex
 	logs    map[ID]*Log
@@ -77,7 +74,6 @@ type Dir struct {
 	sweeps, repairs, pressure chan struct{}
 	failures                  chan error
 	quit                      chan struct{}
-	closing                   atomic.Bool
 	done                      sync.WaitGroup
 }
 
@@ -102,20 +98,6 @@ func (d *Dir) ID() [16]byte { return d.ident.Dir }
 // Clean says whether the stop before this start was clean. Where it wasn't,
 // leader epochs must be raised before the first append (invariant I9).
 func (d *Dir) Clean() bool { return d.clean }
-
-// Err returns why the directory takes no records, nil if it does.
-func (d *Dir) Err() error {
-	if p := d.failed.Load(); p != nil {
-		return *p
-	}
-	if p := d.blocked.Load(); p != nil {
-		return *p
-	}
-	if err := d.journal.Stalled(); err != nil {
-		return fmt.Errorf("%w: log directory %s: %w", ErrFailed, d.path, err)
-	}
-	return nil
-}
 
 // Logs returns all logs of the directory, offline ones included.
 func (d *Dir) Logs() []*Log {
@@ -153,6 +135,7 @@ func newDir(place Place, opt *Options) *Dir {
 	if place.Journal == "" {
 		d.jpath = path.Join(d.path, "journal")
 	}
+	d.life.Store(&dirLife{})
 	d.log = opt.Logger.With(zap.String("dir", d.path))
 	d.stats = newStats(opt.Metrics, d.path)
 	d.memory.bound = opt.DeferredBytes

@@ -5,17 +5,20 @@ import (
 	"fmt"
 	"sync"
 	"time"
+
+	"github.com/chronik-io/chronik/internal/storage/loglife"
 )
 
 // Close brings everything into synced segments, marks the stop as clean and
 // gives the directory back. Appends fail from now on. On error the stop is not
 // clean, and nothing is lost: the next start recovers.
 func (d *Dir) Close() error {
-	if !d.closing.CompareAndSwap(false, true) {
+	if was := d.on(loglife.Stop, nil); was.Allows(loglife.Stops) {
 		return nil
 	}
 	for _, l := range d.Logs() {
-		l.stop()
+		l.own()
+		l.disown() // refuses what is queued
 	}
 	d.drain()
 	close(d.quit)
@@ -33,8 +36,8 @@ func (d *Dir) Close() error {
 
 // leave is the part of Close that makes the next start short.
 func (d *Dir) leave() error {
-	if d.failed.Load() != nil {
-		return fmt.Errorf("close log directory %s: %w", d.path, *d.failed.Load())
+	if life := d.life.Load(); !life.state.Allows(loglife.Journal) {
+		return fmt.Errorf("close log directory %s: %w", d.path, life.cause)
 	}
 	clean, failed := d.allHome()
 	d.awaitCarried()
@@ -60,8 +63,8 @@ func (d *Dir) allHome() (clean bool, failed error) {
 	each(len(logs), func(i int) {
 		l, home := logs[i], false
 		var err error
-		if l.Offline() != nil {
-			home = l.givenUp() // the next start is to look at the others as after a crash
+		if !l.is(loglife.Read) {
+			home = l.state() == loglife.Damaged // the next start is to look at the others as after a crash
 		} else if err = l.bringHome(); err == nil {
 			home = l.logEnd.Load() == l.flushed
 		}
@@ -87,15 +90,6 @@ func (d *Dir) awaitCarried() {
 
 // closeWait bounds how long a stop waits for what the journal has no room for.
 const closeWait = 5 * time.Second
-
-// stop makes the log take no more appends.
-func (l *Log) stop() {
-	l.mu.Lock()
-	l.stopped = true // first, so that whoever has the right to commit and waits gives up
-	l.mu.Unlock()
-	l.own()
-	l.disown() // refuses what is queued
-}
 
 // drain waits until everything is durable in the journal, as long as that can be. The
 // owners of what is left then receive an error when the journal closes.

@@ -1,11 +1,13 @@
 package storage
 
 import (
+	"fmt"
 	"time"
 
 	"go.uber.org/zap"
 
 	"github.com/chronik-io/chronik/internal/metrics"
+	"github.com/chronik-io/chronik/internal/storage/loglife"
 	"github.com/chronik-io/chronik/internal/storage/producers"
 	"github.com/chronik-io/chronik/internal/vfs"
 )
@@ -79,6 +81,7 @@ type Options struct {
 
 	// For tests: called after a directory that had failed takes records again.
 	reopened func(*Dir)
+	answered func(state, event fmt.Stringer, a loglife.Answer) // called for each event of a directory or log
 	broken   broken
 }
 

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/chronik-io/chronik/internal/record"
+	"github.com/chronik-io/chronik/internal/storage/loglife"
 	"github.com/chronik-io/chronik/internal/storage/segment"
 	"github.com/chronik-io/chronik/internal/turn"
 	"github.com/chronik-io/chronik/internal/vfs"
@@ -130,3 +131,6 @@ func holds(t testing.TB, l *Log, n int64) {
 		t.Errorf("%s holds records up to %d, want %d: %v", l, at, n, err)
 	}
 }
+
+// isAside reports whether the log's frames are in a file of their own.
+func (l *Log) isAside() bool { return l.is(loglife.Replay) }

@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/chronik-io/chronik/internal/storage/checkpoint"
+	"github.com/chronik-io/chronik/internal/storage/loglife"
 
 	"go.uber.org/zap"
 
@@ -91,6 +92,7 @@ func (d *Dir) recover() error {
 		return err
 	}
 	d.minLSN = r.above
+	d.on(loglife.Recovered, nil)
 	if err := d.begin(); err != nil {
 		return err
 	}
@@ -161,7 +163,7 @@ func (r *recovery) tidy() {
 		switch {
 		case err == nil:
 		case t.l != nil:
-			t.l.goOffline(err)
+			t.l.goOffline(loglife.Unreadable, nil, err)
 		default:
 			r.d.logOnce(nil, "what is not needed any more could not be removed", err)
 		}
@@ -190,8 +192,6 @@ func (r *recovery) logs() error {
 			r.later(nil, func() error { return r.forgetAside(f) })
 		}
 	}
-	r.d.recovering = true
-	defer func() { r.d.recovering = false }()
 	if !r.d.clean {
 		if err := r.apply(); err != nil {
 			return err
@@ -315,8 +315,7 @@ func (r *recovery) look(lc *checkpoint.Log) {
 	d.logs[lc.ID] = l
 	l.rp = checkpoint.Point{Offset: lc.Offset, LSN: lc.LSN}
 	l.clean = lc.Clean
-	l.logStart.Store(lc.Start)
-	l.startSynced.Store(lc.Start)
+	l.moveStart(lc.Start)
 	l.setEnds(lc.Offset)
 	l.epochs = lc.Epochs
 	if _, err := l.producers.Decode(lc.Producers); err != nil {
@@ -331,9 +330,7 @@ func (r *recovery) look(lc *checkpoint.Log) {
 func (l *Log) setEnds(end int64) {
 	l.flushed = end
 	l.settle(end)
-	l.logEnd.Store(end)
-	l.written.Store(end)
-	l.durable.Store(end)
+	l.moveEnd(end)
 }
 
 // finish takes a log that failed offline. Nothing of it is changed, and the
@@ -341,23 +338,23 @@ func (l *Log) setEnds(end int64) {
 // met an error of the system is tried again at the next start.
 func (r *recovery) finish(f *found) {
 	l := f.l
-	if f.err != nil {
-		as := *f.lc
+	if f.err == nil {
+		l.on(loglife.Opened, nil)
+	} else {
+		as, event := *f.lc, loglife.Unreadable
 		switch {
 		case !passes(f.err):
-			as.Offline = f.err.Error()
+			event, as.Offline = loglife.Found, f.err.Error()
 			// Its frames were put aside: none of the journal's counts for it any more.
 			as.LSN = math.MaxInt64
 		case f.aside != "" && !r.d.opt.broken.has(forgetAside):
 			as.Aside = f.aside
 		}
-		l.asFound = &as
 		l.segments = nil
 		l.setEnds(f.lc.Offset)
-		l.goOffline(f.err)
+		l.goOffline(event, &as, f.err)
 	}
 	if l.logStart.Load() > l.logEnd.Load() {
-		l.logStart.Store(l.logEnd.Load())
-		l.startSynced.Store(l.logEnd.Load())
+		l.moveStart(l.logEnd.Load())
 	}
 }

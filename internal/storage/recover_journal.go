@@ -103,9 +103,7 @@ const replayFlush = 1 << 20
 // replay appends a frame's batches to the tail of a log that nobody uses yet.
 func (l *Log) replay(f *journal.Frame) error {
 	n := l.chunkOf(f)
-	l.logEnd.Store(f.NextEnd)
-	l.written.Store(f.NextEnd)
-	l.durable.Store(f.NextEnd)
+	l.moveEnd(f.NextEnd)
 	eachBatch(f.Payload, func(b record.Batch) {
 		l.producers.Add(b, l.dir.now())
 		l.epochs.Assign(b.LeaderEpoch(), b.BaseOffset())

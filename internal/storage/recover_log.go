@@ -3,6 +3,7 @@ package storage
 import (
 	"fmt"
 	"path"
+	"slices"
 
 	"github.com/chronik-io/chronik/internal/storage/checkpoint"
 
@@ -143,10 +144,5 @@ func (r *recovery) removeBeyond(f *found, end int64) {
 }
 
 func (l *Log) ownsSegment(base int64) bool {
-	for _, s := range l.segments {
-		if s.Base() == base {
-			return true
-		}
-	}
-	return false
+	return slices.ContainsFunc(l.segments, func(s *segment.Segment) bool { return s.Base() == base })
 }

@@ -10,6 +10,7 @@ import (
 	"go.uber.org/zap"
 
 	"github.com/chronik-io/chronik/internal/storage/journal"
+	"github.com/chronik-io/chronik/internal/storage/loglife"
 	"github.com/chronik-io/chronik/internal/vfs"
 )
 
@@ -163,11 +164,9 @@ func (l *Log) beginAside() *asideCopy {
 	}
 	entry, oldest := l.checkpointed()
 	l.mu.RLock()
-	n := len(l.tail.chunks)
-	usable := l.failure != nil && l.offline == nil && !l.closed
-	inFlight := l.carrying || n > 0 && !l.tail.chunks[n-1].ready
+	usable := l.life.state.Allows(loglife.SetAside)
 	l.mu.RUnlock()
-	if usable && !inFlight && oldest != math.MaxUint64 {
+	if usable && !l.inFlight() && oldest != math.MaxUint64 {
 		return &asideCopy{found: found{l: l, lc: &entry, end: entry.Offset}, oldest: oldest}
 	}
 	l.endAside()
@@ -221,15 +220,14 @@ func (c *asideCopy) finish(lsn journal.LSN) {
 	if end := l.logEnd.Load(); c.err == nil && c.end < end {
 		c.err = fmt.Errorf("%w: the journal lacks acknowledged records of [%d, %d)", ErrCorrupt, c.end, end)
 	}
-	l.mu.Lock()
 	if c.err != nil {
 		c.lc.Offline, c.lc.LSN = c.err.Error(), math.MaxInt64
-		l.asFound = c.lc
-		l.mu.Unlock()
-		l.goOffline(c.err)
+		l.goOffline(loglife.Found, c.lc, c.err)
 		return
 	}
-	l.aside = &asideFrames{name: c.name, lsn: lsn}
+	l.mu.Lock()
+	l.onLocked(loglife.FramesAside, nil)
+	l.life.aside = &asideFrames{name: c.name, lsn: lsn}
 	bytes := l.tail.cacheAll()
 	l.mu.Unlock()
 	l.dir.memory.flushed(l, bytes) // readers find it there as long as nobody needs the memory

@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/chronik-io/chronik/internal/storage/cleaner"
+	"github.com/chronik-io/chronik/internal/storage/loglife"
 )
 
 // A look waits for logs whose files are being changed, but only this often and this long: a
@@ -29,7 +30,7 @@ func (d *Dir) retain() bool {
 func (d *Dir) retainAmong(logs []*Log) (busy []*Log) {
 	var moves []StartMove
 	for _, l := range logs {
-		if d.closing.Load() {
+		if d.stopping() {
 			return nil
 		}
 		if !l.flushMu.TryLock() {
@@ -87,13 +88,13 @@ func (l *Log) parts() []cleaner.Part {
 func (l *Log) partsLocked() []cleaner.Part {
 	l.mu.RLock()
 	defer l.mu.RUnlock()
-	if l.closed || l.stopped || l.offline != nil {
+	if l.dir.stopping() || !l.life.state.Allows(loglife.Read) {
 		return nil
 	}
 	n := len(l.segments)
 	parts := make([]cleaner.Part, n, n+1)
 	for i, s := range l.segments {
-		parts[i] = cleaner.Part{Base: s.Base(), End: l.segmentEndLocked(i), Bytes: s.Size(), Newest: s.Newest, Written: s.Written}
+		parts[i] = cleaner.Part{Base: s.Base(), End: l.end(i), Bytes: s.Size(), Newest: s.Newest, Written: s.Written}
 	}
 	rest := l.tail.chunks[l.tail.flushed:]
 	if n == 0 {

@@ -16,6 +16,7 @@ import (
 
 	"github.com/chronik-io/chronik/internal/metrics"
 	"github.com/chronik-io/chronik/internal/record"
+	"github.com/chronik-io/chronik/internal/storage/loglife"
 	"github.com/chronik-io/chronik/internal/vfs"
 	"github.com/chronik-io/chronik/internal/vfs/crashfs"
 	"github.com/chronik-io/chronik/internal/vfs/errfs"
@@ -466,14 +467,15 @@ func TestNothingGoesWhileSegmentsAreReplaced(t *testing.T) {
 	if err := l.raiseStart(&m); err != nil {
 		t.Fatal(err)
 	}
-	l.pending = &swap{old: l.segments[:2]}
+	l.on(loglife.SwapBegun, nil)
+	l.on(loglife.SwapFailed, ErrFailed)
 	if l.dropBelow(&m); len(l.segments) != 4 {
 		t.Errorf("%d of 4 segments are left", len(l.segments))
 	}
 	if err := l.SetLogStart(6); err == nil {
 		t.Error("the start moves meanwhile")
 	}
-	l.pending = nil
+	l.on(loglife.SwapDone, nil)
 	if d.retain(); len(l.segments) != 2 || l.startSynced.Load() != 5 {
 		t.Errorf("%d segments are left, start %d", len(l.segments), l.startSynced.Load())
 	}
