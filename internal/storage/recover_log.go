@@ -2,6 +2,7 @@ package storage
 
 import (
 	"fmt"
+	"maps"
 	"path"
 	"slices"
 
@@ -126,7 +127,7 @@ func (r *recovery) openListed(f *found) error {
 // removeBeyond removes segments at or beyond the recovery point: the journal
 // holds what they should.
 func (r *recovery) removeBeyond(f *found, end int64) {
-	for base := range f.files {
+	for _, base := range slices.Sorted(maps.Keys(f.files)) {
 		if base >= end || base < f.lc.Start {
 			s := segment.Open(r.d.files, f.l.path, base, 0)
 			r.later(f.l, func() error {
