@@ -46,8 +46,7 @@ type Dir struct {
 	guard   spaceGuard
 	stats   stats
 
-	turnover turnover
-	life     atomic.Pointer[dirLife]
+	life atomic.Pointer[dirLife]
 
 	mu      sync.Mutex
 	logs    map[ID]*Log
@@ -139,7 +138,6 @@ func newDir(place Place, opt *Options) *Dir {
 	d.log = opt.Logger.With(zap.String("dir", d.path))
 	d.stats = newStats(opt.Metrics, d.path)
 	d.memory.bound = opt.DeferredBytes
-	d.turnover = turnover{memory: opt.SystemMemory, since: time.Now()}
 	d.memory.press = func() { d.signal(d.pressure) }
 	d.tasks.init()
 	d.keeper.init()
