@@ -36,17 +36,17 @@ func AcceptJournalLoss(place Place, opt Options, really bool) (lost []Accepted, 
 	opt.setDefaults()
 	d := newDir(place, &opt)
 	if !Used(opt.FS, place) {
-		return nil, foreign("it is no log directory of chronik, there is no %s in it; name the one whose journal is lost with data.dir (--data-dir) or log.dirs", identityFile)
+		return nil, foreign("it is no log directory of chronik, there is no %s in it; name the one whose journal is lost with data.dir (--data-dir) or log.dirs", IdentityFile)
 	}
 	if d.lock, err = d.takeLock(); err != nil {
 		return nil, err
 	}
 	defer d.lock.Close() // it ends with the process in any case
-	if err := readJSON(opt.FS, path.Join(d.path, identityFile), "directory", &d.ident); err != nil {
+	if err := readJSON(opt.FS, path.Join(d.path, IdentityFile), "directory", &d.ident); err != nil {
 		return nil, err
 	}
-	var theirs identity
-	err = readJSON(opt.FS, path.Join(d.jpath, journalIdent), "journal", &theirs)
+	var theirs Identity
+	err = readJSON(opt.FS, path.Join(d.jpath, JournalIdentityFile), "journal", &theirs)
 	if err == nil && theirs.Dir != d.ident.Dir {
 		return nil, foreign("journal %s belongs to log directory %x; set journal.dirs to the place whose journal is lost, or to an empty one", d.jpath, theirs.Dir)
 	}
@@ -95,10 +95,10 @@ func (d *Dir) newJournal(c *checkpoint.State) error {
 	if err != nil {
 		return err
 	}
-	if err := writeJSON(d.opt.FS, path.Join(d.jpath, journalIdent), "journal", d.ident); err != nil {
+	if err := writeJSON(d.opt.FS, path.Join(d.jpath, JournalIdentityFile), "journal", d.ident); err != nil {
 		return err
 	}
-	if err := writeJSON(d.opt.FS, path.Join(d.path, identityFile), "directory", d.ident); err != nil {
+	if err := writeJSON(d.opt.FS, path.Join(d.path, IdentityFile), "directory", d.ident); err != nil {
 		return err
 	}
 	return d.beginAt(c, at)

@@ -100,7 +100,7 @@ func (d *Dir) makeLog(s Spec) (*Log, error) {
 
 // writePartitionMeta puts the topic's id into the directory of a partition.
 func writePartitionMeta(fsys vfs.FS, dir string, id ID) error {
-	f, err := fsys.Create(path.Join(dir, partitionMeta))
+	f, err := fsys.Create(path.Join(dir, PartitionFile))
 	if err != nil {
 		return err
 	}

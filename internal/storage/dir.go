@@ -33,7 +33,7 @@ type Dir struct {
 	path  string
 	jpath string
 	sizes diskguard.JournalSizes
-	ident identity
+	ident Identity
 	lock  io.Closer
 	clean bool // the last stop was clean
 	// unused: nobody has used the directory since it was opened; see leaveUnused.
@@ -91,6 +91,9 @@ func (d *Dir) Path() string { return d.path }
 // JournalPath returns where the directory's journal is.
 func (d *Dir) JournalPath() string { return d.jpath }
 
+// place is where the directory and its journal are.
+func (d *Dir) place() Place { return Place{Path: d.path, Journal: d.jpath} }
+
 // ID returns the directory's identity.
 func (d *Dir) ID() [16]byte { return d.ident.Dir }
 
@@ -126,13 +129,10 @@ func OpenDir(place Place, opt Options) (*Dir, error) {
 // newDir returns a directory that nothing has been done with.
 func newDir(place Place, opt *Options) *Dir {
 	d := &Dir{
-		opt: opt, path: path.Clean(place.Path), jpath: path.Clean(place.Journal),
+		opt: opt, path: path.Clean(place.Path), jpath: place.JournalPath(),
 		logs: map[ID]*Log{}, broken: map[*Log]struct{}{}, deleted: map[ID]tombstone{}, said: map[string]int{},
 		sweeps: make(chan struct{}, 1), repairs: make(chan struct{}, 1), pressure: make(chan struct{}, 1),
 		failures: make(chan error, 1), quit: make(chan struct{}),
-	}
-	if place.Journal == "" {
-		d.jpath = path.Join(d.path, "journal")
 	}
 	d.life.Store(&dirLife{})
 	d.log = opt.Logger.With(zap.String("dir", d.path))
@@ -148,7 +148,7 @@ func newDir(place Place, opt *Options) *Dir {
 
 // takeLock keeps other processes out.
 func (d *Dir) takeLock() (io.Closer, error) {
-	lock, err := d.opt.FS.Lock(path.Join(d.path, lockFile), d.opt.Holder)
+	lock, err := d.opt.FS.Lock(path.Join(d.path, LockFile), d.opt.Holder)
 	if errors.Is(err, vfs.ErrLocked) {
 		return nil, fmt.Errorf("%w: %w", ErrLocked, err)
 	}

@@ -40,7 +40,7 @@ func (d *Dir) leave() error {
 		return fmt.Errorf("close log directory %s: %w", d.path, life.cause)
 	}
 	clean, failed := d.allHome()
-	d.awaitCarried()
+	d.await(carryWait, func(l *Log) bool { return !l.isCarrying() }) // what an interrupted sweep gave to the journal
 	at, err := d.journal.Rotate()
 	if err == nil {
 		err = d.checkpoint(&at)
@@ -78,26 +78,27 @@ func (d *Dir) allHome() (clean bool, failed error) {
 	return clean, failed
 }
 
-// awaitCarried waits for what an interrupted sweep gave to the journal.
-func (d *Dir) awaitCarried() {
-	deadline := time.Now().Add(carryWait)
-	for _, l := range d.Logs() {
-		for l.isCarrying() && d.Err() == nil && time.Now().Before(deadline) {
-			time.Sleep(100 * time.Microsecond)
-		}
-	}
-}
-
 // closeWait bounds how long a stop waits for what the journal has no room for.
 const closeWait = 5 * time.Second
 
 // drain waits until everything is durable in the journal, as long as that can be. The
 // owners of what is left then receive an error when the journal closes.
 func (d *Dir) drain() {
-	deadline := time.Now().Add(closeWait)
+	d.await(closeWait, func(l *Log) bool {
+		if !l.inFlight() {
+			return true
+		}
+		d.journal.Sync()
+		return false
+	})
+}
+
+// await polls each log until it is done, as long as the directory takes records, and not
+// longer than a limit for all of them.
+func (d *Dir) await(limit time.Duration, done func(*Log) bool) {
+	deadline := time.Now().Add(limit)
 	for _, l := range d.Logs() {
-		for l.inFlight() && d.Err() == nil && time.Now().Before(deadline) {
-			d.journal.Sync()
+		for !done(l) && d.Err() == nil && time.Now().Before(deadline) {
 			time.Sleep(100 * time.Microsecond)
 		}
 	}

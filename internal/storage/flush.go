@@ -174,13 +174,6 @@ func eachBatch(p []byte, fn func(record.Batch)) {
 	}
 }
 
-// sync makes what is in segments durable there and moves the recovery point.
-func (l *Log) sync() error {
-	l.flushMu.Lock()
-	defer l.flushMu.Unlock()
-	return l.syncLocked()
-}
-
 // syncLocked needs flushMu.
 func (l *Log) syncLocked() error { return l.syncBy((*segment.Segment).Sync) }
 

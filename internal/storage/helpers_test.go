@@ -134,3 +134,10 @@ func holds(t testing.TB, l *Log, n int64) {
 
 // isAside reports whether the log's frames are in a file of their own.
 func (l *Log) isAside() bool { return l.is(loglife.Replay) }
+
+// sync makes what is in segments durable there and moves the recovery point.
+func (l *Log) sync() error {
+	l.flushMu.Lock()
+	defer l.flushMu.Unlock()
+	return l.syncLocked()
+}

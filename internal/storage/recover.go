@@ -60,9 +60,8 @@ func (r *recovery) progress(doing string, done, all int) {
 
 // found is what a start learns of one log.
 type found struct {
+	Follower
 	l     *Log
-	lc    *checkpoint.Log
-	end   int64           // where the journal's frames lead, found by reading it
 	files map[int64]int64 // segments on the disk: base → size
 	err   error
 	aside string // file with its frames, where they were kept aside just now
@@ -310,7 +309,7 @@ func (r *recovery) look(lc *checkpoint.Log) {
 		cfg = d.opt.Config(lc.Topic, lc.ID)
 	}
 	l := newLog(d, lc.ID, lc.Topic, dirName, cfg)
-	f := &found{l: l, lc: lc, end: lc.Offset, files: map[int64]int64{}}
+	f := &found{l: l, Follower: *Follow(lc), files: map[int64]int64{}}
 	r.found[lc.ID] = f
 	d.logs[lc.ID] = l
 	l.rp = checkpoint.Point{Offset: lc.Offset, LSN: lc.LSN}

@@ -127,7 +127,7 @@ func (d *Dir) copyAside(logs []*Log) error {
 	w := newAside(d)
 	err := d.journal.Read(d.journal.Oldest(from), d.journal.Notified(), func(fr journal.Frame) error {
 		if c := copies[fr.Stream]; c != nil && c.err == nil && fr.LSN >= c.oldest && fr.NextEnd > c.end {
-			return c.take(w, &fr)
+			return c.copy(w, &fr)
 		}
 		return nil
 	})
@@ -167,7 +167,7 @@ func (l *Log) beginAside() *asideCopy {
 	usable := l.life.state.Allows(loglife.SetAside)
 	l.mu.RUnlock()
 	if usable && !l.inFlight() && oldest != math.MaxUint64 {
-		return &asideCopy{found: found{l: l, lc: &entry, end: entry.Offset}, oldest: oldest}
+		return &asideCopy{found: found{l: l, Follower: *Follow(&entry)}, oldest: oldest}
 	}
 	l.endAside()
 	l.dir.journal.Sync() // what is in flight comes to its end
@@ -179,10 +179,10 @@ func (l *Log) endAside() {
 	l.disown()
 }
 
-// take copies a frame. The error is that of the copy; a frame that doesn't continue the
+// copy copies a frame. The error is that of the copy; a frame that doesn't continue the
 // log ends the copy of this log.
-func (c *asideCopy) take(w *aside, fr *journal.Frame) error {
-	if c.err = c.extend(fr); c.err != nil {
+func (c *asideCopy) copy(w *aside, fr *journal.Frame) error {
+	if c.err = c.Take(fr); c.err != nil {
 		return nil
 	}
 	var err error
@@ -206,7 +206,7 @@ func (c *asideCopy) takeMemory(w *aside) error {
 	}()
 	for _, k := range rest {
 		fr := journal.Frame{Stream: c.l.id, Type: journal.Batches, LSN: k.last, PrevEnd: k.base, NextEnd: k.next, Payload: k.data}
-		if err := c.take(w, &fr); err != nil || c.err != nil {
+		if err := c.copy(w, &fr); err != nil || c.err != nil {
 			return err
 		}
 	}

@@ -199,7 +199,7 @@ func (l *Log) continueIn(segments []*segment.Segment, aside bool) (gone []*chunk
 // attempt that failed after it had sealed a segment came to at. The log's ends and its producers
 // stay as they are. It needs flushMu.
 func (l *Log) replayAside(name string, at int64) error {
-	f := found{l: l, end: at}
+	f := found{l: l, Follower: Follower{end: at}}
 	return f.readAside(name, func(fr *journal.Frame) error {
 		if l.chunkOf(fr) < replayFlush {
 			return nil
