@@ -43,7 +43,7 @@
 //	repair              a segment failed, frames are set aside, the journal failed
 //	recover identity    a start: whose directory it is, what the journal and the segments hold
 //	guard stats         free space, metrics
-//	inspect accept      what tools use while no broker runs
+//	inspect             what tools use while no broker runs
 //	broken              rules that a test build can take away
 //
 // # When something fails

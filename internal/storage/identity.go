@@ -94,7 +94,7 @@ func (d *Dir) identify() (found bool, err error) {
 		if !d.hasCheckpoint() {
 			return false, writeJSON(fsys, other, "journal", d.ident) // the first start ended here
 		}
-		return true, foreign("log directory %s was used with a journal that is not in %s: records in it would be lost; put it back, or set journal.dirs to where it is; if it is gone for good, chronikctl log verify says what was only in it, and chronikctl log repair goes on without it, as does chronikd accept-journal-loss, which gives up more",
+		return true, foreign("log directory %s was used with a journal that is not in %s: records in it would be lost; put it back, or set journal.dirs to where it is; if it is gone for good, chronikctl log verify says what was only in it, and chronikctl log repair goes on without it",
 			d.path, d.jpath)
 	case err == nil && errors.Is(jerr, statefile.ErrCorrupt):
 		return true, fmt.Errorf("%w: %w", journal.ErrDamaged, jerr)

@@ -135,6 +135,45 @@ func (b *Bench) CommitFresh(s *checkpoint.State, above journal.LSN, renew bool) 
 	return b.d.beginAt(&c, at)
 }
 
+// newJournal begins a journal of a new identity above everything that the
+// checkpoint knows of, and makes it the directory's.
+func (d *Dir) newJournal(c *checkpoint.State) error {
+	if err := vfs.MakeDir(d.opt.FS, d.jpath); err != nil {
+		return err
+	}
+	d.ident.Journal = newID()
+	at, err := d.freshFile(c.Above())
+	if err != nil {
+		return err
+	}
+	if err := writeJSON(d.opt.FS, path.Join(d.jpath, JournalIdentityFile), "journal", d.ident); err != nil {
+		return err
+	}
+	if err := writeJSON(d.opt.FS, path.Join(d.path, IdentityFile), "directory", d.ident); err != nil {
+		return err
+	}
+	return d.beginAt(c, at)
+}
+
+// freshFile begins a file in a journal that nobody uses.
+func (d *Dir) freshFile(above journal.LSN) (at journal.Position, err error) {
+	j, err := journal.Open(d.journalOptions())
+	if err != nil {
+		return at, err
+	}
+	at, err = j.Fresh(above)
+	if e := j.Close(); err == nil {
+		err = e
+	}
+	return at, err
+}
+
+// beginAt writes a checkpoint that needs nothing of the journal before a file.
+func (d *Dir) beginAt(c *checkpoint.State, at journal.Position) error {
+	c.Seq, c.Redo, c.Durable, c.Journal = c.Seq+1, at, at.LSN-1, d.ident.Journal
+	return d.replaceCheckpoint(c)
+}
+
 // WritePartitionFile writes the topic id into a partition directory, making it where
 // it is missing.
 func (b *Bench) WritePartitionFile(l *checkpoint.Log) error {

@@ -122,7 +122,7 @@ func (r *recovery) readCheckpoint() error {
 	}
 	r.ckpt, d.last = c, c.Header
 	if c.Dir != d.ident.Dir || c.Journal != d.ident.Journal {
-		return foreign("%s was written for log directory %x and journal %x, not for %x and %x; put back the files that belong together; where chronikd accept-journal-loss was interrupted, chronikctl log repair brings it to its end with what can be read of the old journal, and running it again gives that up",
+		return foreign("%s was written for log directory %x and journal %x, not for %x and %x; put back the files that belong together; if a repair was interrupted, chronikctl log repair finishes it with what can be read of the old journal",
 			path.Join(d.path, CheckpointDir), c.Dir, c.Journal, d.ident.Dir, d.ident.Journal)
 	}
 	if r.above = c.Above(); d.opt.broken.has(forgetfulLSN) {
