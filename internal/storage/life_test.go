@@ -124,15 +124,16 @@ func (s *stage) ruinJournal() {
 }
 
 // failing makes the last segment fail with records in it that are not synced.
-func (s *stage) failing() {
+func (s *stage) failing() *errfs.Fault {
 	s.Helper()
 	put(s, s.l, 2, 900)
 	if err := s.l.flush(); err != nil {
 		s.Fatal(err)
 	}
 	put(s, s.l, 2, 900)
-	s.errs.Add(segmentCalls)
+	f := s.errs.Add(segmentCalls)
 	_ = s.l.sync()
+	return f
 }
 
 // swap runs a pass whose swap does not come to its end.
@@ -449,6 +450,39 @@ func TestAnEventThatCannotBeChangesNothing(t *testing.T) {
 	}
 	if l.on(loglife.Replayed, ErrFailed); l.state() != loglife.Online || l.Err() != nil {
 		t.Errorf("the log is %v: %v", l.state(), l.Err())
+	}
+}
+
+// A replay that a deletion comes into has brought nothing back, and checkpoints do not say that
+// it has: the deletion may never be committed.
+func TestAReplayThatADeletionComesIntoIsNotDone(t *testing.T) {
+	s := (&lived{seen: map[string]bool{}}).stage(t)
+	others, err := s.d.Create([]Spec{{ID: ID{Topic: [16]byte{2}}, Topic: "other", Config: testConfig("sync")}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	bad := s.failing()
+	s.v.await(t, loglife.Failing, loglife.FramesAside)
+	waits, goOn := s.hold(errfs.Rule{Ops: errfs.Read, Path: "*.frames"})
+	defer goOn()
+	bad.Off()
+	waits()
+	others[0].flushMu.Lock() // the deletion waits for it before it is committed
+	deleted := make(chan error, 1)
+	go func() { deleted <- s.d.Delete(s.l, others[0]) }()
+	s.v.await(t, loglife.Aside, loglife.Deletion)
+	commits := s.errs.Add(errfs.Rule{Ops: errfs.Datasync, Path: "/d/checkpoint/*"})
+	goOn()
+	eventually(t, "the repair commits what it has", func() bool { return commits.Hits() > 0 })
+	image := s.disk.KillImage(1)
+	others[0].flushMu.Unlock()
+	if err := <-deleted; err != nil {
+		t.Error(err)
+	}
+	for _, l := range mustOpen(t, image, "sync").Logs() {
+		if l.topic == "t" {
+			holds(t, l, 4)
+		}
 	}
 }
 

@@ -172,9 +172,10 @@ func (l *Log) replaceSegment() (done bool, err error) {
 	l.synced()
 	if aside != nil {
 		l.mu.Lock()
-		l.onLocked(loglife.Replayed, nil)
-		l.life.aside, l.life.spent = nil, aside.name
-		l.rp.LSN = max(l.rp.LSN, aside.lsn)
+		if l.onLocked(loglife.Replayed, nil) == loglife.Aside { // otherwise a deletion has ended the replay
+			l.life.aside, l.life.spent = nil, aside.name
+			l.rp.LSN = max(l.rp.LSN, aside.lsn)
+		}
 		l.mu.Unlock()
 	}
 	return true, nil
