@@ -67,11 +67,10 @@ func TestEveryErrorOfTheLogHasACode(t *testing.T) {
 		"producers.ErrInvalidProducerEpoch": producers.ErrInvalidProducerEpoch,
 	}
 	never := map[string]string{ // no request meets them
-		"storage.ErrExists":       "Create",
-		"storage.ErrGap":          "a follower's append",
-		"storage.ErrLocked":       "Open",
-		"storage.ErrForeign":      "Open",
-		"storage.ErrJournalWhole": "AcceptJournalLoss",
+		"storage.ErrExists":  "Create",
+		"storage.ErrGap":     "a follower's append",
+		"storage.ErrLocked":  "Open",
+		"storage.ErrForeign": "Open",
 	}
 	for _, dir := range []string{"replica", "storage", "storage/producers"} {
 		for _, name := range declared(t, dir) {

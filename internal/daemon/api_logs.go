@@ -140,7 +140,7 @@ func (r *rooms) logState(l *storage.Log) logState {
 		LogStart: ends.LogStart, HighWatermark: ends.LogStart, DurableEnd: ends.Durable, LogEnd: ends.LogEnd,
 		Bytes: l.Size(), Segments: l.Segments(), Profile: conf.Profile.Name,
 		CleanupPolicy: policyText(conf.Cleanup), RetentionMs: -1, RetentionBytes: max(conf.Cleanup.RetentionBytes, -1),
-		Retained: l.Retained().Why, Error: errorText(l.Err()), Damaged: errorText(l.Damaged()),
+		Retained: l.Retained(), Error: errorText(l.Err()), Damaged: errorText(l.Damaged()),
 	}
 	if ratio, ok := l.DirtyRatio(); ok {
 		s.DirtyRatio = &ratio

@@ -97,7 +97,7 @@ func command(p Process) *cobra.Command {
 	}
 	c.root.SetFlagErrorFunc(usageError)
 	c.root.CompletionOptions.HiddenDefaultCmd = true
-	c.root.AddCommand(c.configCommand(), c.healthCommand(), c.acceptCommand(), c.versionCommand())
+	c.root.AddCommand(c.configCommand(), c.healthCommand(), c.versionCommand())
 	cmdline.Help(c.root, noArgs)
 	c.root.InitDefaultCompletionCmd()
 	for _, x := range c.root.Commands() {

@@ -68,7 +68,7 @@ func dataError(setting, dir string, err error) error {
 // chronikctl log.
 func dataErrorAt(setting, dir, flags string, err error) error {
 	remedy := "; " + dataRemedy(setting, flags, err)
-	if errors.Is(err, storage.ErrForeign) || errors.Is(err, storage.ErrJournalWhole) || errors.Is(err, statefile.ErrNewer) {
+	if errors.Is(err, storage.ErrForeign) || errors.Is(err, statefile.ErrNewer) {
 		remedy = "" // their texts say what to do
 	}
 	return &ExitError{ExitData, fmt.Errorf("directory %s: %w%s", dir, err, remedy)}
@@ -87,7 +87,7 @@ func dataRemedy(setting, flags string, err error) string {
 	remedy := "choose another with " + setting
 	switch {
 	case errors.Is(err, journal.ErrDamaged):
-		return "put the journal back as it was, or see with chronikctl log verify " + flags + " what of it chronikctl log repair saves; chronikd accept-journal-loss gives up all that is only in it"
+		return "put the journal back as it was, or see with chronikctl log verify " + flags + " what of it chronikctl log repair saves"
 	case errors.Is(err, statefile.ErrCorrupt), errors.Is(err, filestore.ErrDamaged):
 		return "chronikctl log verify " + flags + " says what is damaged and whether chronikctl log repair mends it; if not, put the whole directory back from a backup"
 	case errors.Is(err, filestore.ErrNewerFormat):

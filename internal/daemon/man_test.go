@@ -30,7 +30,7 @@ func TestTheManualHasEverySettingAndCommand(t *testing.T) {
 			t.Errorf("chronikd.yaml(5) lacks %s", d.Name)
 		}
 	}
-	for _, want := range []string{"chronikd health", "chronikd config check", "chronikd accept-journal-loss", "--data-dir", "--live", "GOMEMLIMIT"} {
+	for _, want := range []string{"chronikd health", "chronikd config check", "--data-dir", "--live", "GOMEMLIMIT"} {
 		if !strings.Contains(text["chronikd.8"], want) {
 			t.Errorf("chronikd(8) lacks %s", want)
 		}

@@ -218,7 +218,7 @@ func misspelt() []mistake {
 		"--datadir x", "--zz", "-z", "--set", "--listen", "start", "confg", "config chek", "config print",
 		"help nothing", "help config nothing", "completion tcsh", "version x",
 		"config check x", "config print-defaults x", "health x", "health --lve", "health --live=maybe", "health --timeout soon",
-		"health --timeout 0s", "health --timeout -1s", "accept-journal-loss x", "accept-journal-loss --yess",
+		"health --timeout 0s", "health --timeout -1s",
 	} {
 		all = append(all, mistake{args: args})
 	}
@@ -259,7 +259,6 @@ func misset() []mistake {
 		mistake{env: "CHRONIK_LOG_RETENTION_MS=7d"},
 		mistake{env: "CHRONIK_CONFIG=none.yaml", args: "config check"},
 		mistake{args: "health --set num.partitions=0"},
-		mistake{args: "accept-journal-loss --set num.partitions=0"},
 		mistake{args: "--set num.partitions=0"},
 	)
 }
@@ -315,7 +314,6 @@ func misplaced() []mistake {
 		{disk: "the disk of d/logs does not read", fs: failing(errfs.Read, "d/logs/checkpoint/*", syscall.EIO)},
 		{disk: "another broker has d", fs: failing(errfs.Lock, "d/.lock", other)},
 		{disk: "another broker has d/logs", fs: failing(errfs.Lock, "d/logs/.lock", other)},
-		{disk: "another broker has it", fs: failing(errfs.Lock, "d/logs/.lock", other), args: "accept-journal-loss --yes"},
 		{args: "--listen TAKEN"},
 		{args: "--admin-listen TAKEN"},
 		{args: "--listen 192.0.2.1:9092"},
@@ -350,14 +348,6 @@ func mismade() []mistake {
 		{disk: "e was made by Kafka", harm: foreign("meta.properties"), args: "--data-dir e --set log.dirs=e"},
 		{disk: "e/logs was made by Kafka", harm: foreign("logs/meta.properties"), args: "--data-dir e"},
 		{disk: "a partition lies in e/logs already", harm: foreign("logs/t-0/partition.metadata"), args: "--data-dir e"},
-		{disk: "d is well", args: "accept-journal-loss"},
-		{disk: "d is well", args: "accept-journal-loss --yes"},
-		{disk: "there is no e", args: "accept-journal-loss --yes --data-dir e"},
-		{disk: "f is a file", harm: write("f"), args: "accept-journal-loss --yes --data-dir f"},
-		{disk: "the journal is gone", harm: remove(journals), args: "accept-journal-loss"},
-		{disk: "the checkpoint is gone", harm: remove(checkpoint), args: "accept-journal-loss --yes"},
-		{disk: "the checkpoint is damaged", harm: damageAll(checkpoint + "/*.snapshot"), args: "accept-journal-loss --yes"},
-		{disk: "the journal is another directory's", harm: swapJournals, args: "accept-journal-loss --yes --data-dir e"},
 	}
 }
 

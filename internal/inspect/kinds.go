@@ -137,7 +137,7 @@ func journalKinds() []About {
 		{JournalIdentityMissing, Refuses, "`chronik.journal` is gone, and the journal's files are there", refuses, "writes it anew from `chronik.dir`", nothing},
 		{JournalIdentityDamaged, Refuses, "`chronik.journal` does not match its checksum", refuses, "writes it anew from `chronik.dir`", nothing},
 		{JournalForeign, Refuses, "`chronik.journal` is that of another log directory", refuses, toBackup, "nothing: set `journal.dirs` (`--journal`) to the place that belongs to it"},
-		{JournalHalfReplaced, Refuses, "`chronikd accept-journal-loss` was interrupted: the ids of two journals stand in the files", refuses, "brings it to its end, with what can be read of the old journal", "what could not be read of it"},
+		{JournalHalfReplaced, Refuses, "a repair that gave the journal up was interrupted: the ids of two journals stand in the files", refuses, "brings it to its end, with what can be read of the old journal", "what could not be read of it"},
 		{JournalMissing, Refuses, "the journal's place is empty", refuses, "begins a new one behind what the segments hold", "all that was in the journal only"},
 		{JournalFileMissing, Refuses, "a file that is needed is not there, or later ones don't continue an earlier one", refuses, salvage, "what was in that file only"},
 		{JournalFileForeign, Refuses, "a file belongs to another journal", refuses, "takes the file out of the way, under another name", nothing},

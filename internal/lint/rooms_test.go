@@ -158,6 +158,7 @@ func storageRooms() map[string]room {
 		"internal/storage/statefile":  store("internal/vfs"),
 		"internal/storage/cleaner":    store("internal/storage/segment", "internal/record"),
 		"internal/storage/diskguard":  store(),
+		"internal/storage/loglife":    store(),
 		"internal/storage": store("internal/storage/...", "internal/statelog", "internal/vfs", "internal/record", "internal/membuf",
 			"internal/metrics", "internal/topicconf", "internal/groupcommit", "pkg/durability"),
 	}

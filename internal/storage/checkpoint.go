@@ -9,6 +9,7 @@ import (
 	"github.com/chronik-io/chronik/internal/storage/checkpoint"
 	"github.com/chronik-io/chronik/internal/storage/epochs"
 	"github.com/chronik-io/chronik/internal/storage/journal"
+	"github.com/chronik-io/chronik/internal/storage/loglife"
 )
 
 // Writing the checkpoint is how everything but batches is committed: the birth, the
@@ -122,7 +123,7 @@ func (d *Dir) commit(logs ...*Log) error {
 		return d.checkpointAll(nil)
 	}
 	c := checkpoint.Change{Header: d.nextHeader()}
-	if d.failed.Load() != nil { // a fresh journal file may have begun, to which no frame leads from the old redo pointer
+	if !d.is(loglife.Journal) { // a fresh journal file may have begun, to which no frame leads from the old redo pointer
 		return d.checkpointAll(nil)
 	}
 	for _, l := range logs {
@@ -190,19 +191,22 @@ func (l *Log) checkpointed() (checkpoint.Log, journal.LSN) {
 	defer l.smu.Unlock()
 	l.mu.RLock()
 	defer l.mu.RUnlock()
-	if l.asFound != nil {
-		return *l.asFound, math.MaxUint64
+	if l.life.found != nil {
+		return *l.life.found, math.MaxUint64
 	}
 	lc := checkpoint.Log{ID: l.id, Topic: l.topic, Start: l.logStart.Load(), Point: l.rp}
-	lc.Clean, lc.Swapping, lc.Swap = l.clean, l.swapMark && !l.dir.opt.broken.has(forgetfulSwap), l.swapBase
+	lc.Clean = l.clean
+	if x := l.life.swap; x != nil && !x.placed && !l.dir.opt.broken.has(forgetfulSwap) {
+		lc.Swapping, lc.Swap = true, x.old[0].Base() // a start finishes it
+	}
 	var err error
 	// Epochs that began above the recovery point come back with the frames.
 	if lc.Epochs, _, err = epochs.Decode(l.epochs.Append(nil, l.rp.Offset+1)); err != nil {
 		lc.Epochs = epochs.Cache{} // can't be: it has just been encoded
 	}
 	lc.Producers = l.producers.Append(nil, l.rp.Offset)
-	if l.aside != nil {
-		lc.Aside, lc.LSN = l.aside.name, max(lc.LSN, l.aside.lsn)
+	if aside := l.life.aside; aside != nil {
+		lc.Aside, lc.LSN = aside.name, max(lc.LSN, aside.lsn)
 	}
 	if l.dir.opt.broken.has(earlyLSN) {
 		lc.LSN = max(lc.LSN, l.dir.journal.Notified())

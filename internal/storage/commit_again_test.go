@@ -7,6 +7,7 @@ import (
 	"syscall"
 	"testing"
 
+	"github.com/chronik-io/chronik/internal/storage/loglife"
 	"github.com/chronik-io/chronik/internal/vfs/crashfs"
 	"github.com/chronik-io/chronik/internal/vfs/errfs"
 )
@@ -85,7 +86,7 @@ func TestACommitDuringAReopeningLeadsToTheFreshFile(t *testing.T) {
 	for range 20 {
 		send(logs[0], testBatch(t, 100, nil))
 	}
-	eventually(t, "a fresh file has begun", func() bool { return d.failed.Load() != nil && d.journal.Durable() > known })
+	eventually(t, "a fresh file has begun", func() bool { return !d.is(loglife.Journal) && d.journal.Durable() > known })
 	var images []*crashfs.FS
 	errs.Add(errfs.Rule{Ops: errfs.Create, Path: "/d/checkpoint/*", Before: func(errfs.Call) {
 		images = append(images, disk.KillImage(1), disk.PowerLossImage(crashfs.KeepAll, 1))

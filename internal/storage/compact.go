@@ -33,7 +33,7 @@ func (d *Dir) compactNext() (did bool) {
 	d.compacting.Lock()
 	defer d.compacting.Unlock()
 	l, dirt := d.dirtiest(time.Now())
-	if l == nil || d.closing.Load() || d.cramped() {
+	if l == nil || d.stopping() || d.cramped() {
 		return false
 	}
 	p := &pass{d: d, l: l, now: time.Now(), dirt: dirt}
@@ -186,7 +186,7 @@ func (p *pass) wanted() error {
 	l := p.l
 	l.mu.RLock()
 	defer l.mu.RUnlock()
-	if p.d.closing.Load() || p.d.cramped() || l.unusableLocked() != nil || l.cuts != p.cuts || !l.cfg.Load().Cleanup.Compact || l.logStart.Load() > p.dirt.Until {
+	if p.d.cramped() || l.unusableLocked() != nil || l.cuts != p.cuts || !l.cfg.Load().Cleanup.Compact || l.logStart.Load() > p.dirt.Until {
 		return fmt.Errorf("%w: %s", errGivenUp, l)
 	}
 	return nil

@@ -6,6 +6,7 @@ import (
 	"slices"
 
 	"github.com/chronik-io/chronik/internal/storage/checkpoint"
+	"github.com/chronik-io/chronik/internal/storage/loglife"
 
 	"github.com/chronik-io/chronik/internal/metrics"
 	"github.com/chronik-io/chronik/internal/storage/segment"
@@ -20,7 +21,8 @@ type swap struct {
 	old   []*segment.Segment
 	fresh *segment.Segment // nil where nothing stayed
 	// How far it is: the checkpoint that says so is durable; readers see the new
-	// list; the files are what it says.
+	// list; the files are what it says. placed is guarded by mu: until then checkpoints have
+	// a start finish the swap.
 	committed, published, placed bool
 }
 
@@ -53,9 +55,9 @@ func (l *Log) replace(old []*segment.Segment, fresh *segment.Segment, cuts int) 
 		extents = append(extents, checkpoint.Extent{Base: fresh.Base(), Size: fresh.Size()})
 	}
 	l.rp.Segments = append(extents, l.rp.Segments[i+len(old):]...)
-	l.swapMark, l.swapBase = true, old[0].Base()
+	l.life.swap = &swap{old: old, fresh: fresh}
+	l.onLocked(loglife.SwapBegun, nil)
 	l.mu.Unlock()
-	l.pending = &swap{old: old, fresh: fresh}
 	return l.finishSwap()
 }
 
@@ -70,7 +72,7 @@ func discard(s *segment.Segment) error {
 // may be replaced now: they are as they were, durable, and others follow them. The
 // caller holds flushMu and mu.
 func (l *Log) replaceableLocked(old []*segment.Segment, cuts int) (int, error) {
-	if l.unusableLocked() != nil || l.cutting != nil || l.pending != nil || l.cuts != cuts || l.asFound != nil {
+	if l.unusableLocked() != nil || !l.life.state.Allows(loglife.Change) || l.cuts != cuts {
 		return 0, fmt.Errorf("%w: %s is out of use or was truncated", errGivenUp, l)
 	}
 	at := slices.Index(l.segments, old[0])
@@ -91,38 +93,22 @@ func (l *Log) replaceableLocked(old []*segment.Segment, cuts int) (int, error) {
 
 // finishSwap brings the swap that memory speaks of to its end. It needs flushMu.
 func (l *Log) finishSwap() error {
-	err := l.commitSwap(l.pending)
+	err := l.commitSwap(l.life.swap)
 	if err == nil {
-		l.pending = nil
 		l.mu.Lock()
-		held := l.failure != nil && l.aside == nil
-		if held {
-			l.failure = nil
-		}
+		was := l.onLocked(loglife.SwapDone, nil)
+		l.life.swap = nil
 		l.mu.Unlock()
-		if held {
+		if was == loglife.SwapStuck {
 			l.dir.repaired(l)
 			l.dir.schedule(l)
 		}
 		return nil
 	}
 	err = fmt.Errorf("replace segments of %s: %w", l, err)
-	if l.Offline() == nil {
-		l.hold(fmt.Errorf("%w: %w", ErrFailed, err))
-		l.dir.repair(l)
-	}
+	l.on(loglife.SwapFailed, fmt.Errorf("%w: %w", ErrFailed, err))
+	l.dir.repair(l)
 	return err
-}
-
-// retrySwap is finishSwap for the maintenance goroutine; false where there is none
-// to finish.
-func (l *Log) retrySwap() (bool, error) {
-	l.flushMu.Lock()
-	defer l.flushMu.Unlock()
-	if l.pending == nil || l.Offline() != nil {
-		return l.pending != nil, nil
-	}
-	return true, l.finishSwap()
 }
 
 // commitSwap does what is left to do. Whatever fails, all checkpoints until then say
@@ -138,9 +124,13 @@ func (l *Log) commitSwap(x *swap) error {
 		if err := l.placeSwap(x); err != nil {
 			return err
 		}
+		l.mu.Lock()
 		x.placed = true
+		l.mu.Unlock()
 	}
-	if err := l.endSwap(); err != nil {
+	// Until a checkpoint that says so is known to be durable no other swap may begin: a
+	// start may do what is left of this one.
+	if err := l.dir.commit(l); err != nil {
 		return err
 	}
 	if x.fresh != nil {
@@ -205,19 +195,4 @@ func (l *Log) publishSwap(x *swap) {
 	for _, s := range x.old {
 		s.Replace()
 	}
-}
-
-// endSwap has a checkpoint say that nothing is left to finish. Until one is known to
-// be durable no other swap may begin.
-func (l *Log) endSwap() error {
-	l.mu.Lock()
-	l.swapMark = false
-	l.mu.Unlock()
-	err := l.dir.commit(l)
-	if err != nil {
-		l.mu.Lock()
-		l.swapMark = true // as the checkpoint on the disk may say
-		l.mu.Unlock()
-	}
-	return err
 }

@@ -7,6 +7,7 @@ import (
 	"slices"
 
 	"github.com/chronik-io/chronik/internal/storage/checkpoint"
+	"github.com/chronik-io/chronik/internal/storage/loglife"
 
 	"github.com/chronik-io/chronik/internal/vfs"
 )
@@ -50,6 +51,9 @@ func (d *Dir) Create(specs []Spec) ([]*Log, error) {
 		d.unsure.Store(true)
 		return nil, fmt.Errorf("create logs: %w", err)
 	}
+	for _, l := range logs {
+		l.on(loglife.Opened, nil)
+	}
 	return logs, nil
 }
 
@@ -88,8 +92,7 @@ func (d *Dir) makeLog(s Spec) (*Log, error) {
 	if err := writePartitionMeta(fsys, l.path, s.ID); err != nil {
 		return nil, err
 	}
-	l.logStart.Store(s.LogStart)
-	l.startSynced.Store(s.LogStart)
+	l.moveStart(s.LogStart)
 	l.setEnds(s.LogStart)
 	l.rp = checkpoint.Point{Offset: s.LogStart, LSN: d.journal.Assigned()}
 	return l, nil
@@ -97,7 +100,7 @@ func (d *Dir) makeLog(s Spec) (*Log, error) {
 
 // writePartitionMeta puts the topic's id into the directory of a partition.
 func writePartitionMeta(fsys vfs.FS, dir string, id ID) error {
-	f, err := fsys.Create(path.Join(dir, partitionMeta))
+	f, err := fsys.Create(path.Join(dir, PartitionFile))
 	if err != nil {
 		return err
 	}

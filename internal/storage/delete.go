@@ -9,6 +9,8 @@ import (
 	"github.com/chronik-io/chronik/internal/storage/checkpoint"
 	"github.com/chronik-io/chronik/internal/storage/epochs"
 	"github.com/chronik-io/chronik/internal/storage/journal"
+	"github.com/chronik-io/chronik/internal/storage/loglife"
+	"github.com/chronik-io/chronik/internal/vfs"
 )
 
 // Delete removes logs of the directory, with one checkpoint for all of them. When
@@ -18,9 +20,9 @@ func (d *Dir) Delete(logs ...*Log) error {
 	entries := make([]checkpoint.Log, len(logs))
 	for i, l := range logs {
 		l.own()
-		l.mu.Lock()
-		l.closed = true
-		l.mu.Unlock()
+		if was := l.on(loglife.Deletion, fmt.Errorf("%s: %w", l, ErrClosed)); was.Allows(loglife.AsFound) {
+			d.stats.offline.Dec()
+		}
 		d.journal.Drop(l.stream)
 		l.disown()
 		l.flushMu.Lock() // whoever flushes has finished
@@ -60,9 +62,6 @@ func (d *Dir) letGo(gone []deletion) {
 		for _, s := range l.segments {
 			s.Forget()
 		}
-		if l.failedForGood() {
-			d.stats.offline.Dec()
-		}
 	}
 	d.memory.evictAll(logs)
 }
@@ -99,7 +98,7 @@ type deletion struct {
 func (d *Dir) removeDeleted(gone []deletion) error {
 	for _, g := range gone {
 		from, to := path.Join(d.path, g.name), path.Join(d.path, deletedName(g.name, g.id))
-		if d.belongsTo(from, g.id) {
+		if Belongs(d.opt.FS, from, g.id) {
 			_ = d.opt.FS.RemoveAll(to) // of an earlier log with the same id
 			if err := d.opt.FS.Rename(from, to); err != nil {
 				return fmt.Errorf("delete %s: %w", from, err)
@@ -134,30 +133,18 @@ func (d *Dir) isDeleted(dir string) bool {
 	deleted := maps.Clone(d.deleted)
 	d.mu.Unlock()
 	for id := range deleted {
-		if d.belongsTo(dir, id) {
+		if Belongs(d.opt.FS, dir, id) {
 			return true
 		}
 	}
 	return false
 }
 
-// belongsTo says whether a partition directory is that of the log with id, and
-// not of a later one with the same name.
-func (d *Dir) belongsTo(dir string, id ID) bool {
-	f, err := d.opt.FS.Open(path.Join(dir, partitionMeta))
-	if err != nil {
-		return false
-	}
-	defer func() { _ = f.Close() }() // it was only read
-	n, err := f.Size()
-	if err != nil || n > 1<<10 {
-		return false
-	}
-	b := make([]byte, n)
-	if _, err := f.ReadAt(b, 0); err != nil {
-		return false
-	}
-	return bytes.Equal(b, partitionMetaOf(id))
+// Belongs reports whether a partition directory is that of the log with id, and not of a
+// later one with the same name.
+func Belongs(fsys vfs.FS, dir string, id ID) bool {
+	b, err := vfs.ReadFile(fsys, path.Join(dir, PartitionFile))
+	return err == nil && bytes.Equal(b, partitionMetaOf(id))
 }
 
 // logsAndDeleted returns the logs and the tombstones of one moment, so that a checkpoint

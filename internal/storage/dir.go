@@ -33,14 +33,12 @@ type Dir struct {
 	path  string
 	jpath string
 	sizes diskguard.JournalSizes
-	ident identity
+	ident Identity
 	lock  io.Closer
 	clean bool // the last stop was clean
 	// unused: nobody has used the directory since it was opened; see leaveUnused.
 	unused bool
-	// recovering: segments are made of what the journal holds, and nobody reads yet.
-	recovering bool
-	log        *zap.Logger
+	log    *zap.Logger
 
 	journal *journal.Journal
 	files   *segment.Files
@@ -48,9 +46,7 @@ type Dir struct {
 	guard   spaceGuard
 	stats   stats
 
-	turnover turnover
-	failed   atomic.Pointer[error]
-	blocked  atomic.Pointer[error] // the journal is full, and no sweep can change that
+	life atomic.Pointer[dirLife]
 
 	mu      sync.Mutex
 	logs    map[ID]*Log
@@ -79,7 +75,6 @@ type Dir struct {
 	sweeps, repairs, pressure chan struct{}
 	failures                  chan error
 	quit                      chan struct{}
-	closing                   atomic.Bool
 	done                      sync.WaitGroup
 }
 
@@ -98,26 +93,15 @@ func (d *Dir) Path() string { return d.path }
 // JournalPath returns where the directory's journal is.
 func (d *Dir) JournalPath() string { return d.jpath }
 
+// place is where the directory and its journal are.
+func (d *Dir) place() Place { return Place{Path: d.path, Journal: d.jpath} }
+
 // ID returns the directory's identity.
 func (d *Dir) ID() [16]byte { return d.ident.Dir }
 
 // Clean says whether the stop before this start was clean. Where it wasn't,
 // leader epochs must be raised before the first append (invariant I9).
 func (d *Dir) Clean() bool { return d.clean }
-
-// Err returns why the directory takes no records, nil if it does.
-func (d *Dir) Err() error {
-	if p := d.failed.Load(); p != nil {
-		return *p
-	}
-	if p := d.blocked.Load(); p != nil {
-		return *p
-	}
-	if err := d.journal.Stalled(); err != nil {
-		return fmt.Errorf("%w: log directory %s: %w", ErrFailed, d.path, err)
-	}
-	return nil
-}
 
 // Logs returns all logs of the directory, offline ones included.
 func (d *Dir) Logs() []*Log {
@@ -147,18 +131,15 @@ func OpenDir(place Place, opt Options) (*Dir, error) {
 // newDir returns a directory that nothing has been done with.
 func newDir(place Place, opt *Options) *Dir {
 	d := &Dir{
-		opt: opt, path: path.Clean(place.Path), jpath: path.Clean(place.Journal),
+		opt: opt, path: path.Clean(place.Path), jpath: place.JournalPath(),
 		logs: map[ID]*Log{}, broken: map[*Log]struct{}{}, deleted: map[ID]tombstone{}, said: map[string]int{},
 		sweeps: make(chan struct{}, 1), repairs: make(chan struct{}, 1), pressure: make(chan struct{}, 1),
 		failures: make(chan error, 1), quit: make(chan struct{}),
 	}
-	if place.Journal == "" {
-		d.jpath = path.Join(d.path, "journal")
-	}
+	d.life.Store(&dirLife{})
 	d.log = opt.Logger.With(zap.String("dir", d.path))
 	d.stats = newStats(opt.Metrics, d.path)
 	d.memory.bound = opt.DeferredBytes
-	d.turnover = turnover{memory: opt.SystemMemory, since: time.Now()}
 	d.memory.press = func() { d.signal(d.pressure) }
 	d.tasks.init()
 	d.keeper.init()
@@ -169,7 +150,7 @@ func newDir(place Place, opt *Options) *Dir {
 
 // takeLock keeps other processes out.
 func (d *Dir) takeLock() (io.Closer, error) {
-	lock, err := d.opt.FS.Lock(path.Join(d.path, lockFile), d.opt.Holder)
+	lock, err := d.opt.FS.Lock(path.Join(d.path, LockFile), d.opt.Holder)
 	if errors.Is(err, vfs.ErrLocked) {
 		return nil, fmt.Errorf("%w: %w", ErrLocked, err)
 	}

@@ -5,17 +5,20 @@ import (
 	"fmt"
 	"sync"
 	"time"
+
+	"github.com/chronik-io/chronik/internal/storage/loglife"
 )
 
 // Close brings everything into synced segments, marks the stop as clean and
 // gives the directory back. Appends fail from now on. On error the stop is not
 // clean, and nothing is lost: the next start recovers.
 func (d *Dir) Close() error {
-	if !d.closing.CompareAndSwap(false, true) {
+	if was := d.on(loglife.Stop, nil); was.Allows(loglife.Stops) {
 		return nil
 	}
 	for _, l := range d.Logs() {
-		l.stop()
+		l.own()
+		l.disown() // refuses what is queued
 	}
 	d.drain()
 	close(d.quit)
@@ -33,11 +36,11 @@ func (d *Dir) Close() error {
 
 // leave is the part of Close that makes the next start short.
 func (d *Dir) leave() error {
-	if d.failed.Load() != nil {
-		return fmt.Errorf("close log directory %s: %w", d.path, *d.failed.Load())
+	if life := d.life.Load(); !life.state.Allows(loglife.Journal) {
+		return fmt.Errorf("close log directory %s: %w", d.path, life.cause)
 	}
 	clean, failed := d.allHome()
-	d.awaitCarried()
+	d.await(carryWait, func(l *Log) bool { return !l.isCarrying() }) // what an interrupted sweep gave to the journal
 	at, err := d.journal.Rotate()
 	if err == nil {
 		err = d.checkpoint(&at)
@@ -60,8 +63,8 @@ func (d *Dir) allHome() (clean bool, failed error) {
 	each(len(logs), func(i int) {
 		l, home := logs[i], false
 		var err error
-		if l.Offline() != nil {
-			home = l.givenUp() // the next start is to look at the others as after a crash
+		if !l.is(loglife.Read) {
+			home = l.state() == loglife.Damaged // the next start is to look at the others as after a crash
 		} else if err = l.bringHome(); err == nil {
 			home = l.logEnd.Load() == l.flushed
 		}
@@ -75,35 +78,27 @@ func (d *Dir) allHome() (clean bool, failed error) {
 	return clean, failed
 }
 
-// awaitCarried waits for what an interrupted sweep gave to the journal.
-func (d *Dir) awaitCarried() {
-	deadline := time.Now().Add(carryWait)
-	for _, l := range d.Logs() {
-		for l.isCarrying() && d.Err() == nil && time.Now().Before(deadline) {
-			time.Sleep(100 * time.Microsecond)
-		}
-	}
-}
-
 // closeWait bounds how long a stop waits for what the journal has no room for.
 const closeWait = 5 * time.Second
-
-// stop makes the log take no more appends.
-func (l *Log) stop() {
-	l.mu.Lock()
-	l.stopped = true // first, so that whoever has the right to commit and waits gives up
-	l.mu.Unlock()
-	l.own()
-	l.disown() // refuses what is queued
-}
 
 // drain waits until everything is durable in the journal, as long as that can be. The
 // owners of what is left then receive an error when the journal closes.
 func (d *Dir) drain() {
-	deadline := time.Now().Add(closeWait)
+	d.await(closeWait, func(l *Log) bool {
+		if !l.inFlight() {
+			return true
+		}
+		d.journal.Sync()
+		return false
+	})
+}
+
+// await polls each log until it is done, as long as the directory takes records, and not
+// longer than a limit for all of them.
+func (d *Dir) await(limit time.Duration, done func(*Log) bool) {
+	deadline := time.Now().Add(limit)
 	for _, l := range d.Logs() {
-		for l.inFlight() && d.Err() == nil && time.Now().Before(deadline) {
-			d.journal.Sync()
+		for !done(l) && d.Err() == nil && time.Now().Before(deadline) {
 			time.Sleep(100 * time.Microsecond)
 		}
 	}

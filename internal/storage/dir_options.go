@@ -1,11 +1,13 @@
 package storage
 
 import (
+	"fmt"
 	"time"
 
 	"go.uber.org/zap"
 
 	"github.com/chronik-io/chronik/internal/metrics"
+	"github.com/chronik-io/chronik/internal/storage/loglife"
 	"github.com/chronik-io/chronik/internal/storage/producers"
 	"github.com/chronik-io/chronik/internal/vfs"
 )
@@ -32,9 +34,6 @@ type Options struct {
 	// IndexBytes bounds the memory, per directory, of the indexes of segments to which
 	// nobody appends. Default 16 MiB.
 	IndexBytes int64
-	// SystemMemory is how many bytes of memory the machine has, which is where its
-	// cache of files lies. Default: what the system says.
-	SystemMemory int64
 	// ProducerExpiry is producer.id.expiration.ms. Default one day.
 	ProducerExpiry time.Duration
 	// ProducersPerLog bounds how many producers a log remembers; of more than that, those
@@ -80,6 +79,7 @@ type Options struct {
 
 	// For tests: called after a directory that had failed takes records again.
 	reopened func(*Dir)
+	answered func(state, event fmt.Stringer, a loglife.Answer) // called for each event of a directory or log
 	broken   broken
 }
 
@@ -105,7 +105,6 @@ func (o *Options) setDefaults() {
 	if o.CleanerBackoff <= 0 {
 		o.CleanerBackoff = 15 * time.Second
 	}
-	set(&o.SystemMemory, vfs.SystemMemory())
 	if o.KeeperInterval <= 0 {
 		o.KeeperInterval = 5 * time.Minute
 	}

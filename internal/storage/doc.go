@@ -35,6 +35,7 @@
 // The first word of a file's name is the pass that it belongs to.
 //
 //	manager dir log     what there is: the log directories, one directory, one log; who places and opens them
+//	life                the state of a log and of a directory, as package loglife has them
 //	commit tail memory  from the queue to the journal: numbering, the newest part of a log in memory, its bound
 //	flush               from memory to segments: writes, rolls, the sweep that frees the journal; tasks runs them
 //	read                by offset and by time
@@ -46,7 +47,7 @@
 //	repair              a segment failed, frames are set aside, the journal failed
 //	recover identity    a start: whose directory it is, what the journal and the segments hold
 //	guard stats         free space, metrics
-//	inspect accept      what tools use while no broker runs
+//	inspect             what tools use while no broker runs
 //	broken              rules that a test build can take away
 //
 // # When something fails
@@ -54,7 +55,7 @@
 // A log whose segment fails is set aside (repair_aside.go): its frames are copied from the
 // journal to a file, and replayed from there into a new segment (repair_segment.go), by this
 // process or the next start. A directory whose journal fails reverts its logs to what was
-// acknowledged and reopens (repair_journal.go). docs/journal.md has the table of states.
+// acknowledged and reopens (repair_journal.go). Package loglife has the table of states.
 //
 // # Locks, in the order in which they may be taken
 //

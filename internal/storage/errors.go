@@ -34,8 +34,6 @@ var (
 	ErrStaleEpoch = errors.New("leader epoch has ended")
 	// ErrLocked: another process uses the log directory.
 	ErrLocked = errors.New("log directory is in use")
-	// ErrJournalWhole: nothing of the journal that is to be given up is lost.
-	ErrJournalWhole = errors.New("the journal is whole")
 	// ErrForeign: journal, directory and cluster do not belong together.
 	ErrForeign = errors.New("directory belongs to another place")
 )

@@ -7,30 +7,13 @@ import (
 	"syscall"
 	"time"
 
-	"github.com/chronik-io/chronik/internal/storage/checkpoint"
-
 	"github.com/chronik-io/chronik/internal/record"
+	"github.com/chronik-io/chronik/internal/storage/loglife"
 	"github.com/chronik-io/chronik/internal/storage/segment"
 )
 
 // flushRun is how many bytes one write to a segment takes at most, about.
 const flushRun = 4 << 20
-
-// onceAt is how many bytes a write to a segment has, at least, for which memory of
-// the system's is spared where a bulk load turns it over (turnover). Its newest
-// bytes are in the tail. Smaller writes are left to the system, which writes many of
-// them at once.
-const onceAt = 256 << 10
-
-// laggards is for how long after a read from a segment the log's readers are taken
-// to be behind the tail, so that what is written will be read from segments soon.
-const laggards = time.Minute
-
-// lagging says whether somebody read from segments lately.
-func (l *Log) lagging(now time.Time) bool {
-	at := l.readAt.Load()
-	return at != 0 && now.UnixNano()-at < int64(laggards)
-}
 
 // flush writes what may be written to segments.
 func (l *Log) flush() error {
@@ -41,13 +24,7 @@ func (l *Log) flush() error {
 
 // flushLocked needs flushMu.
 func (l *Log) flushLocked() error {
-	l.mu.RLock()
-	err := l.offline
-	if err == nil {
-		err = l.failure
-	}
-	l.mu.RUnlock()
-	if err != nil {
+	if err := l.refused(loglife.Flush); err != nil {
 		return err
 	}
 	if err := l.writeFlushable(); err != nil {
@@ -61,7 +38,7 @@ func (l *Log) writeFlushable() error {
 	for {
 		l.mu.Lock()
 		run := l.tail.flushable(flushRun)
-		if l.closed || l.offline != nil {
+		if !l.life.state.Allows(loglife.Flush | loglife.Repair) {
 			run = nil
 		}
 		l.mu.Unlock()
@@ -78,10 +55,7 @@ func (l *Log) writeFlushable() error {
 func (l *Log) active() *segment.Segment {
 	l.mu.RLock()
 	defer l.mu.RUnlock()
-	if n := len(l.segments); n > 0 {
-		return l.segments[n-1]
-	}
-	return nil
+	return l.last()
 }
 
 // writeRun writes chunks in order, rolling where a segment is full.
@@ -102,11 +76,7 @@ func (l *Log) writeRun(run []*chunk) error {
 		for i, c := range run[:n] {
 			bufs[i] = c.data
 		}
-		now, write := time.Now(), active.Append
-		if l.dir.turnover.wrote(size, now) && size >= onceAt && !l.lagging(now) {
-			write = active.AppendOnce
-		}
-		if err := write(bufs, cfg.Segment.IndexInterval); err != nil {
+		if err := active.Append(bufs, cfg.Segment.IndexInterval); err != nil {
 			return err
 		}
 		l.chunksFlushed(run[:n])
@@ -144,7 +114,7 @@ func (l *Log) addSegment(base int64, cfg *Config) (*segment.Segment, error) {
 		prealloc = cfg.Segment.Bytes
 	}
 	create := segment.Create
-	if l.dir.recovering {
+	if l.state() == loglife.Opening {
 		create = segment.Renew // what follows the recovery point is in the journal
 	}
 	s, err := create(l.dir.files, l.path, base, prealloc)
@@ -204,28 +174,12 @@ func eachBatch(p []byte, fn func(record.Batch)) {
 	}
 }
 
-// sync makes what is in segments durable there and moves the recovery point.
-func (l *Log) sync() error {
-	l.flushMu.Lock()
-	defer l.flushMu.Unlock()
-	return l.syncLocked()
-}
-
 // syncLocked needs flushMu.
 func (l *Log) syncLocked() error { return l.syncBy((*segment.Segment).Sync) }
 
 // syncBy is syncLocked with another way to sync the active segment.
 func (l *Log) syncBy(sync func(*segment.Segment) error) error {
-	l.mu.RLock()
-	err := l.offline
-	if err == nil {
-		err = l.failure
-	}
-	if l.closed {
-		err = fmt.Errorf("sync %s: %w", l, ErrClosed)
-	}
-	l.mu.RUnlock()
-	if err != nil {
+	if err := l.refused(loglife.Flush); err != nil {
 		return err
 	}
 	if active := l.active(); active != nil {
@@ -250,18 +204,9 @@ func (l *Log) synced() {
 	}
 	l.rp.Offset = l.flushed
 	l.rp.LSN = max(l.rp.LSN, l.flushedLSN)
-	l.rp.Segments = l.extentsLocked()
+	l.rp.Segments = l.extents()
 	l.lowestUnsynced = 0
 	l.mu.Unlock()
-}
-
-// extentsLocked lists the segments with the bytes that are synced.
-func (l *Log) extentsLocked() []checkpoint.Extent {
-	list := make([]checkpoint.Extent, len(l.segments))
-	for i, s := range l.segments {
-		list[i] = checkpoint.Extent{Base: s.Base(), Size: s.Synced()}
-	}
-	return list
 }
 
 // segmentFailed notes that a write or sync of a segment failed. What is not synced is
@@ -270,21 +215,12 @@ func (l *Log) extentsLocked() []checkpoint.Extent {
 func (l *Log) segmentFailed(err error) error {
 	l.dir.segmentError(l, err)
 	err = fmt.Errorf("%w: %s: %w", ErrFailed, l, err)
-	l.mu.Lock()
-	l.failure = err
-	l.mu.Unlock()
+	if l.on(loglife.SegmentFailed, err) == loglife.Opening {
+		return err // the start decides
+	}
 	l.dir.run(func() { l.Commit(nil) }) // what waits for memory is refused now
 	l.dir.repair(l)
 	return err
-}
-
-// hold keeps the log from taking appends.
-func (l *Log) hold(err error) {
-	l.mu.Lock()
-	if l.failure == nil {
-		l.failure = err
-	}
-	l.mu.Unlock()
 }
 
 // settleAll brings everything into synced segments. The caller owns the right to

@@ -39,9 +39,9 @@ func (l *Log) rollDue(now time.Time) bool {
 	}
 	l.mu.RLock()
 	usable := l.unusableLocked() == nil
-	var active *segment.Segment
-	if n := len(l.segments); n > 0 && l.segments[n-1].Size() > 0 {
-		active = l.segments[n-1]
+	active := l.last()
+	if active != nil && active.Size() == 0 {
+		active = nil
 	}
 	var waits time.Time // since when the oldest record waits that is in no segment
 	if c := l.tail.firstUnflushed(); c != nil {
@@ -83,11 +83,7 @@ func (l *Log) roll() error {
 		return err
 	}
 	l.mu.RLock()
-	var active *segment.Segment
-	if n := len(l.segments); n > 0 && l.cutting == nil {
-		active = l.segments[n-1]
-	}
-	end := l.flushed
+	active, end := l.last(), l.flushed
 	l.mu.RUnlock()
 	if active == nil || active.Size() == 0 || active.Base() == end {
 		return nil

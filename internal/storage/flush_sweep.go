@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/chronik-io/chronik/internal/storage/journal"
+	"github.com/chronik-io/chronik/internal/storage/loglife"
 )
 
 // carryMax is the largest unsynced part of a log that is written into the
@@ -110,10 +111,9 @@ func (d *Dir) maintain() {
 func (d *Dir) noteBlocked(err error) {
 	switch {
 	case err == nil:
-		d.blocked.Store(nil)
+		d.on(loglife.JournalFreed, nil)
 	case d.journal.Full():
-		err = fmt.Errorf("%w: log directory %s: the journal is full, and nothing of it can be given up: %w", ErrFailed, d.path, err)
-		d.blocked.Store(&err)
+		d.on(loglife.JournalFull, fmt.Errorf("%w: log directory %s: the journal is full, and nothing of it can be given up: %w", ErrFailed, d.path, err))
 	}
 }
 
@@ -130,12 +130,12 @@ func (d *Dir) sweep() error {
 	pace, budget := pacer{d: d}, d.sizes.File/2
 	for _, l := range d.Logs() {
 		l.mu.RLock()
-		oldest, broken := l.oldestLocked(), l.failure != nil
+		oldest, state := l.oldestLocked(), l.life.state
 		l.mu.RUnlock()
-		if oldest > target || l.Offline() != nil {
+		if oldest > target || !state.Allows(loglife.Read) {
 			continue
 		}
-		if broken {
+		if state.Allows(loglife.SetAside) {
 			failed = append(failed, l)
 			continue
 		}
@@ -231,7 +231,7 @@ func (l *Log) carry(all *atomic.Int64, budget int64) int64 {
 	l.mu.Lock()
 	rest := l.tail.chunks[l.tail.flushed:]
 	n := l.tail.unflushedBytes()
-	ok := !l.carrying && l.lowestUnsynced == 0 && l.failure == nil && len(rest) > 0 &&
+	ok := !l.carrying && l.lowestUnsynced == 0 && l.life.state.Allows(loglife.Append) && len(rest) > 0 &&
 		n <= min(carryMax, budget) && rest[len(rest)-1].ready && l.rp.Offset == l.flushed
 	var payload []byte
 	var prev, next int64

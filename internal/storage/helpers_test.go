@@ -7,6 +7,7 @@ import (
 
 	"github.com/chronik-io/chronik/internal/groupcommit"
 	"github.com/chronik-io/chronik/internal/record"
+	"github.com/chronik-io/chronik/internal/storage/loglife"
 	"github.com/chronik-io/chronik/internal/storage/segment"
 	"github.com/chronik-io/chronik/internal/vfs"
 )
@@ -128,4 +129,14 @@ func holds(t testing.TB, l *Log, n int64) {
 	if err != nil || at != n {
 		t.Errorf("%s holds records up to %d, want %d: %v", l, at, n, err)
 	}
+}
+
+// isAside reports whether the log's frames are in a file of their own.
+func (l *Log) isAside() bool { return l.is(loglife.Replay) }
+
+// sync makes what is in segments durable there and moves the recovery point.
+func (l *Log) sync() error {
+	l.flushMu.Lock()
+	defer l.flushMu.Unlock()
+	return l.syncLocked()
 }

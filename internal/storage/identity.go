@@ -17,19 +17,23 @@ import (
 	"github.com/chronik-io/chronik/internal/vfs"
 )
 
+// Names of files in a log directory and its journal's.
 const (
-	identityFile    = "chronik.dir"
-	journalIdent    = "chronik.journal"
-	cleanFile       = "clean"
-	lockFile        = ".lock"
+	IdentityFile        = "chronik.dir"
+	JournalIdentityFile = "chronik.journal"
+	CleanFile           = "clean"
+	LockFile            = ".lock"
+	PartitionFile       = "partition.metadata"
+)
+
+const (
 	identityVersion = 1
-	partitionMeta   = "partition.metadata"
 	deleteSuffix    = "-delete"
 )
 
-// identity is who a log directory and its journal are. Both places hold the
+// Identity is who a log directory and its journal are. Both places hold the
 // same, so that neither is used with another's other half.
-type identity struct {
+type Identity struct {
 	Dir     hexID `json:"directory"`
 	Journal hexID `json:"journal"`
 }
@@ -76,8 +80,8 @@ func writeJSON(fsys vfs.FS, name, kind string, v any) error {
 // found says whether the directory has been used before.
 func (d *Dir) identify() (found bool, err error) {
 	fsys := d.opt.FS
-	own, other := path.Join(d.path, identityFile), path.Join(d.jpath, journalIdent)
-	var theirs identity
+	own, other := path.Join(d.path, IdentityFile), path.Join(d.jpath, JournalIdentityFile)
+	var theirs Identity
 	err = readJSON(fsys, own, "directory", &d.ident)
 	jerr := readJSON(fsys, other, "journal", &theirs)
 	switch {
@@ -90,7 +94,7 @@ func (d *Dir) identify() (found bool, err error) {
 		if !d.hasCheckpoint() {
 			return false, writeJSON(fsys, other, "journal", d.ident) // the first start ended here
 		}
-		return true, foreign("log directory %s was used with a journal that is not in %s: records in it would be lost; put it back, or set journal.dirs to where it is; if it is gone for good, chronikctl log verify says what was only in it, and chronikctl log repair goes on without it, as does chronikd accept-journal-loss, which gives up more",
+		return true, foreign("log directory %s was used with a journal that is not in %s: records in it would be lost; put it back, or set journal.dirs to where it is; if it is gone for good, chronikctl log verify says what was only in it, and chronikctl log repair goes on without it",
 			d.path, d.jpath)
 	case err == nil && errors.Is(jerr, statefile.ErrCorrupt):
 		return true, fmt.Errorf("%w: %w", journal.ErrDamaged, jerr)
@@ -100,15 +104,15 @@ func (d *Dir) identify() (found bool, err error) {
 		return true, err
 	}
 	if jerr == nil {
-		return true, foreign("journal %s belongs to log directory %x, but %s is new, or has lost its %s; put that file back, as chronikctl log repair does, or give the directory another journal with journal.dirs", d.jpath, theirs.Dir, d.path, identityFile)
+		return true, foreign("journal %s belongs to log directory %x, but %s is new, or has lost its %s; put that file back, as chronikctl log repair does, or give the directory another journal with journal.dirs", d.jpath, theirs.Dir, d.path, IdentityFile)
 	}
 	if !errors.Is(jerr, fs.ErrNotExist) {
 		return true, jerr
 	}
 	if used, err := journal.Exists(fsys, d.jpath); err != nil || used {
-		return true, errors.Join(err, foreign("%s holds journal files and no %s; put that file back, or set journal.dirs to an empty place", d.jpath, journalIdent))
+		return true, errors.Join(err, foreign("%s holds journal files and no %s; put that file back, or set journal.dirs to an empty place", d.jpath, JournalIdentityFile))
 	}
-	d.ident = identity{Dir: newID(), Journal: newID()}
+	d.ident = Identity{Dir: newID(), Journal: newID()}
 	if err := writeJSON(fsys, own, "directory", d.ident); err != nil {
 		return false, err
 	}
@@ -118,7 +122,7 @@ func (d *Dir) identify() (found bool, err error) {
 // untouched refuses a directory of another program before anything is written to it:
 // Kafka does not start any more where its directory holds a journal.
 func (d *Dir) untouched() error {
-	for _, ours := range []string{path.Join(d.path, identityFile), path.Join(d.path, CheckpointDir), path.Join(d.jpath, journalIdent)} {
+	for _, ours := range []string{path.Join(d.path, IdentityFile), path.Join(d.path, CheckpointDir), path.Join(d.jpath, JournalIdentityFile)} {
 		if _, err := d.opt.FS.Stat(ours); !errors.Is(err, fs.ErrNotExist) {
 			return nil // ours, or unreadable: what reads it says more
 		}
@@ -136,7 +140,7 @@ func (d *Dir) strangers() error {
 		return fmt.Errorf("log directory: %w", err)
 	}
 	for _, in := range infos {
-		_, err := d.opt.FS.Stat(path.Join(d.path, in.Name, partitionMeta))
+		_, err := d.opt.FS.Stat(path.Join(d.path, in.Name, PartitionFile))
 		if in.Name == "meta.properties" || in.Dir && err == nil {
 			return foreign("%s holds %s but no checkpoint: it was written by another program, or its checkpoint is lost; put the checkpoint back, as chronikctl log repair does, or use an empty directory",
 				d.path, in.Name)
@@ -152,32 +156,40 @@ type cleanMark struct {
 	LSN        uint64 `json:"lsn"`
 }
 
-// takeCleanMark says whether the last stop was clean, and removes the mark: it
+// MarkedClean reports whether a directory has the mark of a clean stop that fits its
+// checkpoint, as far as files tell, and whether it has one at all.
+func MarkedClean(fsys vfs.FS, place Place, s *checkpoint.State) (clean, marked bool, err error) {
+	var m cleanMark
+	err = readJSON(fsys, path.Join(place.Path, CleanFile), "clean", &m)
+	if errors.Is(err, fs.ErrNotExist) {
+		return false, false, nil
+	}
+	if err != nil || s == nil || m != (cleanMark{s.Seq, s.Redo.File, uint64(s.Redo.LSN)}) {
+		return false, true, err
+	}
+	clean, err = journal.IsUntouched(fsys, place.JournalPath(), s.Journal, s.Redo)
+	return clean, true, err
+}
+
+// takeCleanMark reports whether the last stop was clean, and removes the mark: it
 // speaks of the past only.
 func (d *Dir) takeCleanMark(c *checkpoint.State) (bool, error) {
-	name := path.Join(d.path, cleanFile)
-	var m cleanMark
-	err := readJSON(d.opt.FS, name, "clean", &m)
-	if errors.Is(err, fs.ErrNotExist) {
+	clean, marked, markErr := MarkedClean(d.opt.FS, d.place(), c)
+	if !marked {
 		return false, nil
 	}
-	clean := err == nil && c != nil && m == cleanMark{c.Seq, c.Redo.File, uint64(c.Redo.LSN)}
-	if clean {
-		if clean, err = d.journal.Untouched(c.Redo); err != nil {
-			clean = false // reading the journal will say what is wrong
-		}
+	err := d.opt.FS.Remove(path.Join(d.path, CleanFile))
+	if err == nil {
+		err = d.opt.FS.SyncDir(d.path)
 	}
-	if err := d.opt.FS.Remove(name); err != nil {
+	if err != nil {
 		return false, fmt.Errorf("remove clean mark: %w", err)
 	}
-	if err := d.opt.FS.SyncDir(d.path); err != nil {
-		return false, fmt.Errorf("remove clean mark: %w", err)
-	}
-	return clean, nil
+	return clean && markErr == nil, nil // what is wrong is reported by who reads the journal
 }
 
 func (d *Dir) writeCleanMark(at journal.Position) error {
-	return writeJSON(d.opt.FS, path.Join(d.path, cleanFile), "clean", cleanMark{d.last.Seq, at.File, uint64(at.LSN)})
+	return writeJSON(d.opt.FS, path.Join(d.path, CleanFile), "clean", cleanMark{d.last.Seq, at.File, uint64(at.LSN)})
 }
 
 // deletedName is what the directory of a log is renamed to before its files go.
@@ -185,25 +197,22 @@ func deletedName(dirName string, id ID) string {
 	return dirName + "." + hex.EncodeToString(id.Topic[:]) + deleteSuffix
 }
 
-func isDeletedName(name string) bool { return strings.HasSuffix(name, deleteSuffix) }
+// IsDeletedName reports whether a start removes a partition directory of this name, which the
+// checkpoint does not know.
+func IsDeletedName(name string) bool { return strings.HasSuffix(name, deleteSuffix) }
 
 // Used says whether a directory has been used as a log directory.
 func Used(fsys vfs.FS, place Place) bool {
-	_, err := fsys.Stat(path.Join(place.Path, identityFile))
+	_, err := fsys.Stat(path.Join(place.Path, IdentityFile))
 	return err == nil
 }
 
 // Peek returns statefile.ErrNewer where a newer version of chronik made a log
 // directory or its journal. It changes nothing.
 func Peek(fsys vfs.FS, place Place) error {
-	d := Dir{path: path.Clean(place.Path), jpath: path.Clean(place.Journal)}
-	if place.Journal == "" {
-		d.jpath = path.Join(d.path, "journal")
-	}
-	var id identity
-	for name, kind := range map[string]string{path.Join(d.path, identityFile): "directory", path.Join(d.jpath, journalIdent): "journal"} {
+	for _, ofJournal := range []bool{false, true} {
 		// Anything else is OpenDir's to find and to tell.
-		if err := readJSON(fsys, name, kind, &id); errors.Is(err, statefile.ErrNewer) {
+		if _, err := ReadIdentity(fsys, place, ofJournal); errors.Is(err, statefile.ErrNewer) {
 			return err
 		}
 	}

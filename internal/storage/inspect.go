@@ -23,24 +23,6 @@ func CheckProducers(l *checkpoint.Log) error {
 	return nil
 }
 
-// Follower follows a log's frames as a start does.
-type Follower struct{ f found }
-
-// Follow begins at a log's recovery point.
-func Follow(l *checkpoint.Log) *Follower { return &Follower{found{lc: l, end: l.Offset}} }
-
-// End is where the frames so far lead.
-func (f *Follower) End() int64 { return f.f.end }
-
-// Counts says whether a frame lies beyond the log's recovery point.
-func (f *Follower) Counts(fr *journal.Frame) bool { return fr.LSN > f.f.lc.LSN }
-
-// Take follows one frame, or says why it does not continue the log.
-func (f *Follower) Take(fr *journal.Frame) error { return f.f.extend(fr) }
-
-// Skip goes on at an end that frames which are lost would have led to.
-func (f *Follower) Skip(end int64) { f.f.end = end }
-
 // ReadState reads the checkpoint of a log directory. A missing one matches
 // fs.ErrNotExist; statelog.ErrDamaged and ErrNewerFormat as statelog.Read has them.
 func ReadState(fsys vfs.FS, dir string) (*checkpoint.State, error) {
@@ -61,67 +43,28 @@ func readState(fsys vfs.FS, dir string) (*checkpoint.State, error) {
 	return s, err
 }
 
-// Names of files in a log directory and its journal's.
-const (
-	IdentityFile        = identityFile
-	JournalIdentityFile = journalIdent
-	CleanFile           = cleanFile
-	LockFile            = lockFile
-	PartitionFile       = partitionMeta
-)
-
-// Identity is who a log directory and its journal are.
-type Identity struct{ Dir, Journal [16]byte }
-
 // ReadIdentity reads the identity that stands in the directory, or, of its journal,
 // the one that stands there. The errors are those of ReadState.
-func ReadIdentity(fsys vfs.FS, place Place, ofJournal bool) (Identity, error) {
-	name, kind := path.Join(place.Path, identityFile), "directory"
+func ReadIdentity(fsys vfs.FS, place Place, ofJournal bool) (id Identity, err error) {
+	name, kind := place.identity(ofJournal)
+	return id, readJSON(fsys, name, kind, &id)
+}
+
+// identity is the name and the kind of a file that holds an identity.
+func (p Place) identity(ofJournal bool) (name, kind string) {
 	if ofJournal {
-		name, kind = path.Join(place.journal(), journalIdent), "journal"
+		return path.Join(p.JournalPath(), JournalIdentityFile), "journal"
 	}
-	var id identity
-	err := readJSON(fsys, name, kind, &id)
-	return Identity{id.Dir, id.Journal}, err
+	return path.Join(p.Path, IdentityFile), "directory"
 }
 
 // JournalPath is where the journal of the place is.
-func (p Place) JournalPath() string { return p.journal() }
-
-func (p Place) journal() string {
+func (p Place) JournalPath() string {
 	if p.Journal == "" {
 		return path.Join(path.Clean(p.Path), "journal")
 	}
 	return path.Clean(p.Journal)
 }
-
-// MarkedClean says whether a directory has the mark of a clean stop that fits its
-// checkpoint, as far as files tell. there: it has one.
-func MarkedClean(fsys vfs.FS, place Place, s *checkpoint.State) (clean, there bool, err error) {
-	var m cleanMark
-	err = readJSON(fsys, path.Join(place.Path, cleanFile), "clean", &m)
-	if errors.Is(err, fs.ErrNotExist) {
-		return false, false, nil
-	}
-	if err != nil || s == nil || m != (cleanMark{s.Seq, s.Redo.File, uint64(s.Redo.LSN)}) {
-		return false, true, err
-	}
-	clean, err = journal.IsUntouched(fsys, place.journal(), s.Journal, s.Redo)
-	return clean, true, err
-}
-
-// Belongs says whether the partition directory holds the topic id of a log.
-func Belongs(fsys vfs.FS, dir string, id ID) bool {
-	d := Dir{opt: &Options{FS: fsys}}
-	return d.belongsTo(dir, id)
-}
-
-// IsDeletedName and IsStrayName say what a start makes of a partition directory of
-// this name that the checkpoint doesn't know: it removes it, or leaves it alone.
-func IsDeletedName(name string) bool { return isDeletedName(name) }
-
-// IsStrayName is described at IsDeletedName.
-func IsStrayName(name string) bool { return isStray(name) }
 
 // Bench is a log directory that nobody uses, held for a repair.
 type Bench struct{ d *Dir }
@@ -143,14 +86,13 @@ func (b *Bench) Close() error { return errors.Join(b.d.closeCheckpoint(), b.d.lo
 
 // WriteIdentity writes the identity into the directory, or into its journal's.
 func (b *Bench) WriteIdentity(id Identity, ofJournal bool) error {
-	x := identity{Dir: id.Dir, Journal: id.Journal}
 	if ofJournal {
 		if err := vfs.MakeDir(b.d.opt.FS, b.d.jpath); err != nil {
 			return err
 		}
-		return writeJSON(b.d.opt.FS, path.Join(b.d.jpath, journalIdent), "journal", x)
 	}
-	return writeJSON(b.d.opt.FS, path.Join(b.d.path, identityFile), "directory", x)
+	name, kind := b.d.place().identity(ofJournal)
+	return writeJSON(b.d.opt.FS, name, kind, id)
 }
 
 // Commit makes a state the directory's checkpoint, with the next sequence. It replaces both
@@ -181,7 +123,7 @@ func (d *Dir) replaceCheckpoint(c *checkpoint.State) error {
 // new identity, so that an old one that comes back is refused.
 func (b *Bench) CommitFresh(s *checkpoint.State, above journal.LSN, renew bool) error {
 	c := *s
-	b.d.ident = identity{Dir: s.Dir, Journal: s.Journal}
+	b.d.ident = Identity{Dir: s.Dir, Journal: s.Journal}
 	c.Durable = max(c.Durable, above-1)
 	if renew {
 		return b.d.newJournal(&c)
@@ -193,6 +135,45 @@ func (b *Bench) CommitFresh(s *checkpoint.State, above journal.LSN, renew bool) 
 	return b.d.beginAt(&c, at)
 }
 
+// newJournal begins a journal of a new identity above everything that the
+// checkpoint knows of, and makes it the directory's.
+func (d *Dir) newJournal(c *checkpoint.State) error {
+	if err := vfs.MakeDir(d.opt.FS, d.jpath); err != nil {
+		return err
+	}
+	d.ident.Journal = newID()
+	at, err := d.freshFile(c.Above())
+	if err != nil {
+		return err
+	}
+	if err := writeJSON(d.opt.FS, path.Join(d.jpath, JournalIdentityFile), "journal", d.ident); err != nil {
+		return err
+	}
+	if err := writeJSON(d.opt.FS, path.Join(d.path, IdentityFile), "directory", d.ident); err != nil {
+		return err
+	}
+	return d.beginAt(c, at)
+}
+
+// freshFile begins a file in a journal that nobody uses.
+func (d *Dir) freshFile(above journal.LSN) (at journal.Position, err error) {
+	j, err := journal.Open(d.journalOptions())
+	if err != nil {
+		return at, err
+	}
+	at, err = j.Fresh(above)
+	if e := j.Close(); err == nil {
+		err = e
+	}
+	return at, err
+}
+
+// beginAt writes a checkpoint that needs nothing of the journal before a file.
+func (d *Dir) beginAt(c *checkpoint.State, at journal.Position) error {
+	c.Seq, c.Redo, c.Durable, c.Journal = c.Seq+1, at, at.LSN-1, d.ident.Journal
+	return d.replaceCheckpoint(c)
+}
+
 // WritePartitionFile writes the topic id into a partition directory, making it where
 // it is missing.
 func (b *Bench) WritePartitionFile(l *checkpoint.Log) error {
@@ -200,7 +181,7 @@ func (b *Bench) WritePartitionFile(l *checkpoint.Log) error {
 	if err := vfs.MakeDir(b.d.opt.FS, dir); err != nil {
 		return err
 	}
-	if err := b.d.opt.FS.Remove(path.Join(dir, partitionMeta)); err != nil && !errors.Is(err, fs.ErrNotExist) {
+	if err := b.d.opt.FS.Remove(path.Join(dir, PartitionFile)); err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return err
 	}
 	return writePartitionMeta(b.d.opt.FS, dir, l.ID)

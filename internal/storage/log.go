@@ -2,13 +2,10 @@ package storage
 
 import (
 	"fmt"
-	"math"
 	"path"
 	"sync"
 	"sync/atomic"
 	"time"
-
-	"github.com/chronik-io/chronik/internal/storage/checkpoint"
 
 	"github.com/chronik-io/chronik/internal/storage/epochs"
 	"github.com/chronik-io/chronik/internal/storage/journal"
@@ -83,18 +80,9 @@ type Log struct {
 	cfg    atomic.Pointer[Config]
 	obs    atomic.Pointer[Observer]
 
-	logStart atomic.Int64
-	// startSynced is a start that a checkpoint is known to hold: where it may have
-	// been lower than the log's is now, the log never begins below it again.
-	startSynced atomic.Int64
-	logEnd      atomic.Int64
-	written     atomic.Int64
-	durable     atomic.Int64
+	ends
 
 	flushMu sync.Mutex // see the package comment
-	cutting *cutting   // a truncation that is not finished; guarded by flushMu
-	pending *swap      // of segments, that is not finished; guarded by flushMu
-
 	queueState
 
 	smu       sync.Mutex
@@ -102,33 +90,16 @@ type Log struct {
 	epochs    epochs.Cache
 
 	mu       sync.RWMutex
+	life     life // changes with flushMu held, too; see onLocked
 	tail     tail
-	segments []*segment.Segment
-	flushed  int64 // end of what is in segments
-	rp       checkpoint.Point
-	// lowestUnsynced is the LSN of the first frame that is in segments but not
-	// synced there; 0 if there is none.
-	lowestUnsynced journal.LSN
-	flushedLSN     journal.LSN // of the last chunk in segments
-	failure        error       // why the log takes no appends now; nil if it does
-	offline        error       // why it neither takes nor gives anything
-	carrying       bool        // a carried entry is on its way
-	stopped        bool        // the directory is being closed
-	closed         bool        // deleted
-
-	clean    int64 // below it everything was compacted; guarded by mu
-	swapMark bool  // checkpoints say that a start finishes a swap; guarded by mu
-	swapBase int64 // of the segment that takes its place then; guarded by mu
-	cuts     int   // counts truncations; guarded by mu
+	carrying bool // a carried entry is on its way
+	stored
+	clean int64 // below it everything was compacted
+	cuts  int   // counts truncations
 
 	attempts attempts // of compaction
 
-	aside   *asideFrames    // hold what the journal held beyond rp, until segments do; guarded by mu
-	spent   string          // name of frames that were aside, until a checkpoint says so; guarded by mu
-	asFound *checkpoint.Log // what checkpoints go on saying of a log that is offline; guarded by mu
-
 	damaged   atomic.Pointer[error] // the first damage that a read met
-	readAt    atomic.Int64          // when batches were last read from a segment, unix ns; 0: never
 	wait      atomic.Pointer[waitSeries]
 	scheduled atomic.Bool // stands in the directory's flush queue
 	unsynced  bool        // stands in Dir.unsynced
@@ -190,53 +161,6 @@ func (l *Log) Configure(cfg Config) {
 	}
 }
 
-// Ends are a log's offsets: LogStart ≤ Durable ≤ Written ≤ LogEnd but right
-// after a deletion of records, when LogStart may be above Durable for a moment.
-type Ends struct {
-	LogStart int64 // the first offset that may be read
-	Durable  int64 // below it everything survives a loss of power
-	Written  int64 // below it everything survives the end of the process
-	LogEnd   int64 // the next offset
-}
-
-// Ends returns the ends, each as of a moment during the call.
-func (l *Log) Ends() Ends {
-	e := Ends{LogStart: l.logStart.Load(), Durable: l.durable.Load()}
-	e.Written = max(l.written.Load(), e.Durable)
-	e.LogEnd = max(l.logEnd.Load(), e.Written)
-	return e
-}
-
-// AckEnd is the end below which records count as the profile demands.
-func (l *Log) AckEnd() int64 {
-	if l.cfg.Load().Profile.Ack == durability.Synced {
-		return l.durable.Load()
-	}
-	return max(l.written.Load(), l.durable.Load())
-}
-
-// Err returns why the log can't be used, nil if it can: it is offline, or it
-// takes no appends for the time being.
-func (l *Log) Err() error {
-	if err := l.dir.Err(); err != nil {
-		return err
-	}
-	l.mu.RLock()
-	defer l.mu.RUnlock()
-	return l.unusableLocked()
-}
-
-func (l *Log) unusableLocked() error {
-	switch {
-	case l.closed || l.stopped:
-		return fmt.Errorf("%s: %w", l, ErrClosed)
-	case l.offline != nil:
-		return l.offline
-	default:
-		return l.failure
-	}
-}
-
 // Damaged returns the first damage that a read of this run met, nil if none did.
 // The records there are answered with ErrCorrupt; the others are served.
 func (l *Log) Damaged() error {
@@ -244,59 +168,6 @@ func (l *Log) Damaged() error {
 		return *p
 	}
 	return nil
-}
-
-// Offline returns why the log neither takes nor gives records, nil if it does.
-func (l *Log) Offline() error {
-	l.mu.RLock()
-	defer l.mu.RUnlock()
-	if l.closed {
-		return fmt.Errorf("%s: %w", l, ErrClosed)
-	}
-	return l.offline
-}
-
-// failedForGood says that the log went offline, also once it is deleted.
-func (l *Log) failedForGood() bool {
-	l.mu.RLock()
-	defer l.mu.RUnlock()
-	return l.offline != nil
-}
-
-// givenUp says that the log stays offline over starts.
-func (l *Log) givenUp() bool {
-	l.mu.RLock()
-	defer l.mu.RUnlock()
-	return l.asFound != nil && l.asFound.Offline != ""
-}
-
-// goOffline stops all use of the log until the next start.
-func (l *Log) goOffline(err error) {
-	l.mu.Lock()
-	first := l.offline == nil
-	if first {
-		l.offline = fmt.Errorf("%w: %s is offline: %w", ErrFailed, l, err)
-	}
-	err = l.offline
-	end := max(l.written.Load(), l.durable.Load())
-	l.mu.Unlock()
-	if !first {
-		return
-	}
-	l.dir.logOffline(l, err)
-	// Whoever commits may still be numbering; what it numbers is lost too. The
-	// caller may hold flushMu, for which the committer may wait.
-	tell := func() {
-		l.own()
-		defer l.disown()
-		l.flushMu.Lock()
-		l.dir.memory.evictAll([]*Log{l})
-		l.flushMu.Unlock()
-		l.observer().Reverted(end, err)
-	}
-	if !l.dir.run(tell) {
-		l.observer().Reverted(end, err)
-	}
 }
 
 // Size returns the bytes of record batches in the log, in segments and beyond.
@@ -308,22 +179,6 @@ func (l *Log) Size() int64 {
 		n += s.Size()
 	}
 	return n + l.tail.unflushedBytes()
-}
-
-// oldestLocked returns the smallest LSN of a frame that is contained neither in
-// synced segment bytes nor in a file aside, and MaxUint64 if there is none. Frames
-// whose owner has not been notified don't count.
-func (l *Log) oldestLocked() journal.LSN {
-	if l.aside != nil { // a log takes no appends as long as it has one
-		return math.MaxUint64
-	}
-	if l.lowestUnsynced != 0 {
-		return l.lowestUnsynced
-	}
-	if c := l.tail.firstUnflushed(); c != nil && c.first != 0 {
-		return c.first
-	}
-	return math.MaxUint64
 }
 
 // EpochEnd returns the largest known epoch not above epoch and where it ended;

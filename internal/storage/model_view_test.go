@@ -6,6 +6,7 @@ import (
 	"sort"
 
 	"github.com/chronik-io/chronik/internal/record"
+	"github.com/chronik-io/chronik/internal/storage/loglife"
 )
 
 // view is what is known of a log at one moment. A read is judged by the views before and after it.
@@ -27,7 +28,7 @@ func (m *mlog) view(l *Log) view {
 	}
 	v.start, v.end = l.logStart.Load(), l.logEnd.Load()
 	l.mu.RLock()
-	v.closed = l.closed || l.stopped || l.offline != nil
+	v.closed = l.dir.stopping() || !l.life.state.Allows(loglife.Read)
 	l.mu.RUnlock()
 	return v
 }

@@ -3,10 +3,10 @@ package storage
 import (
 	"errors"
 	"fmt"
-	"sort"
-	"time"
+	"slices"
 
 	"github.com/chronik-io/chronik/internal/membuf"
+	"github.com/chronik-io/chronik/internal/storage/loglife"
 	"github.com/chronik-io/chronik/internal/storage/segment"
 )
 
@@ -42,11 +42,11 @@ func (l *Log) Read(offset, limit int64, max int, atLeastOne bool) (Slice, error)
 			l.mu.RUnlock()
 			return s, err
 		}
-		seg, next := l.segmentLocked(at)
-		flushed, aside, failure := l.flushed, l.aside, l.failure
+		seg, next := l.at(at)
+		flushed, lacking := l.flushed, l.refusedLocked(loglife.Whole)
 		l.mu.RUnlock()
-		if aside != nil && at >= flushed {
-			return Slice{}, failure // until it is replayed
+		if lacking != nil && at >= flushed {
+			return Slice{}, lacking // until it is replayed
 		}
 		if seg == nil || at >= flushed {
 			return Slice{}, nil
@@ -83,7 +83,7 @@ func (l *Log) readMemoryLocked(offset, limit int64, max int, atLeastOne bool) (s
 	if start, held := l.tail.start(); !held || offset < start {
 		return Slice{}, false, nil
 	}
-	if l.aside != nil && l.tail.find(offset) == len(l.tail.chunks) {
+	if !l.life.state.Allows(loglife.Whole) && l.tail.find(offset) == len(l.tail.chunks) {
 		return Slice{}, false, nil // it is being replayed, and has not come that far
 	}
 	l.dir.stats.cacheReads.Inc()
@@ -91,11 +91,8 @@ func (l *Log) readMemoryLocked(offset, limit int64, max int, atLeastOne bool) (s
 }
 
 func (l *Log) readableLocked(offset int64) error {
-	if l.closed {
-		return fmt.Errorf("read %s: %w", l, ErrClosed)
-	}
-	if l.offline != nil {
-		return l.offline
+	if err := l.refusedLocked(loglife.Read); err != nil {
+		return err
 	}
 	if start, end := l.logStart.Load(), l.logEnd.Load(); offset < start || offset > end {
 		return fmt.Errorf("%w: offset %d of %s, which holds [%d, %d)", ErrOffsetOutOfRange, offset, l, start, end)
@@ -122,33 +119,14 @@ func (l *Log) fromDisk(buf *membuf.Buffer, b []byte, err error, seg *segment.Seg
 	case len(b) == 0:
 		return Slice{}, nil
 	}
-	l.readAt.Store(time.Now().UnixNano())
 	return Slice{Parts: [][]byte{b}, Size: len(b), held: []*membuf.Buffer{buf}}, nil
 }
 
+// holds reports whether a segment is one of the log's.
 func (l *Log) holds(seg *segment.Segment) bool {
 	l.mu.RLock()
 	defer l.mu.RUnlock()
-	for _, s := range l.segments {
-		if s == seg {
-			return true
-		}
-	}
-	return false
-}
-
-// segmentLocked returns the segment that would hold offset, nil if there is none, and
-// where what follows it begins: the next segment, or what is in no segment.
-func (l *Log) segmentLocked(offset int64) (seg *segment.Segment, next int64) {
-	i := sort.Search(len(l.segments), func(i int) bool { return l.segments[i].Base() > offset })
-	next = l.flushed
-	if i = max(i, 1); i < len(l.segments) {
-		next = l.segments[i].Base()
-	}
-	if i > len(l.segments) {
-		return nil, next
-	}
-	return l.segments[i-1], next
+	return slices.Contains(l.segments, seg)
 }
 
 // few is room for the parts of a slice that has few.

@@ -7,6 +7,7 @@ import (
 	"slices"
 
 	"github.com/chronik-io/chronik/internal/record"
+	"github.com/chronik-io/chronik/internal/storage/loglife"
 	"github.com/chronik-io/chronik/internal/storage/segment"
 )
 
@@ -127,10 +128,7 @@ func (l *Log) snapshot() ([]*segment.Segment, error) {
 }
 
 func (l *Log) snapshotLocked() ([]*segment.Segment, error) {
-	if l.closed {
-		return nil, fmt.Errorf("read %s: %w", l, ErrClosed)
-	}
-	return l.segments[:len(l.segments):len(l.segments)], l.offline
+	return l.segments[:len(l.segments):len(l.segments)], l.refusedLocked(loglife.Read)
 }
 
 // lookedAt is what of a log a lookup goes through.
@@ -149,8 +147,8 @@ func (l *Log) contents(limit int64) (now lookedAt, memory Slice, err error) {
 	if now.segments, err = l.snapshotLocked(); err != nil {
 		return now, Slice{}, err
 	}
-	if l.aside != nil && limit > l.flushed {
-		return now, Slice{}, l.failure // until it is replayed
+	if lacking := l.refusedLocked(loglife.Whole); lacking != nil && limit > l.flushed {
+		return now, Slice{}, lacking // until it is replayed
 	}
 	if c := l.tail.firstUnflushed(); c != nil {
 		memory = l.readTailLocked(c.base, limit, math.MaxInt, true)

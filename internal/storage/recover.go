@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/chronik-io/chronik/internal/storage/checkpoint"
+	"github.com/chronik-io/chronik/internal/storage/loglife"
 
 	"go.uber.org/zap"
 
@@ -59,9 +60,8 @@ func (r *recovery) progress(doing string, done, all int) {
 
 // found is what a start learns of one log.
 type found struct {
+	Follower
 	l     *Log
-	lc    *checkpoint.Log
-	end   int64           // where the journal's frames lead, found by reading it
 	files map[int64]int64 // segments on the disk: base → size
 	err   error
 	aside string // file with its frames, where they were kept aside just now
@@ -91,6 +91,7 @@ func (d *Dir) recover() error {
 		return err
 	}
 	d.minLSN = r.above
+	d.on(loglife.Recovered, nil)
 	if err := d.begin(); err != nil {
 		return err
 	}
@@ -121,7 +122,7 @@ func (r *recovery) readCheckpoint() error {
 	}
 	r.ckpt, d.last = c, c.Header
 	if c.Dir != d.ident.Dir || c.Journal != d.ident.Journal {
-		return foreign("%s was written for log directory %x and journal %x, not for %x and %x; put back the files that belong together; where chronikd accept-journal-loss was interrupted, chronikctl log repair brings it to its end with what can be read of the old journal, and running it again gives that up",
+		return foreign("%s was written for log directory %x and journal %x, not for %x and %x; put back the files that belong together; if a repair was interrupted, chronikctl log repair finishes it with what can be read of the old journal",
 			path.Join(d.path, CheckpointDir), c.Dir, c.Journal, d.ident.Dir, d.ident.Journal)
 	}
 	if r.above = c.Above(); d.opt.broken.has(forgetfulLSN) {
@@ -161,7 +162,7 @@ func (r *recovery) tidy() {
 		switch {
 		case err == nil:
 		case t.l != nil:
-			t.l.goOffline(err)
+			t.l.goOffline(loglife.Unreadable, nil, err)
 		default:
 			r.d.logOnce(nil, "what is not needed any more could not be removed", err)
 		}
@@ -190,8 +191,6 @@ func (r *recovery) logs() error {
 			r.later(nil, func() error { return r.forgetAside(f) })
 		}
 	}
-	r.d.recovering = true
-	defer func() { r.d.recovering = false }()
 	if !r.d.clean {
 		if err := r.apply(); err != nil {
 			return err
@@ -310,13 +309,12 @@ func (r *recovery) look(lc *checkpoint.Log) {
 		cfg = d.opt.Config(lc.Topic, lc.ID)
 	}
 	l := newLog(d, lc.ID, lc.Topic, dirName, cfg)
-	f := &found{l: l, lc: lc, end: lc.Offset, files: map[int64]int64{}}
+	f := &found{l: l, Follower: *Follow(lc), files: map[int64]int64{}}
 	r.found[lc.ID] = f
 	d.logs[lc.ID] = l
 	l.rp = checkpoint.Point{Offset: lc.Offset, LSN: lc.LSN}
 	l.clean = lc.Clean
-	l.logStart.Store(lc.Start)
-	l.startSynced.Store(lc.Start)
+	l.moveStart(lc.Start)
 	l.setEnds(lc.Offset)
 	l.epochs = lc.Epochs
 	if _, err := l.producers.Decode(lc.Producers); err != nil {
@@ -331,9 +329,7 @@ func (r *recovery) look(lc *checkpoint.Log) {
 func (l *Log) setEnds(end int64) {
 	l.flushed = end
 	l.settle(end)
-	l.logEnd.Store(end)
-	l.written.Store(end)
-	l.durable.Store(end)
+	l.moveEnd(end)
 }
 
 // finish takes a log that failed offline. Nothing of it is changed, and the
@@ -341,23 +337,23 @@ func (l *Log) setEnds(end int64) {
 // met an error of the system is tried again at the next start.
 func (r *recovery) finish(f *found) {
 	l := f.l
-	if f.err != nil {
-		as := *f.lc
+	if f.err == nil {
+		l.on(loglife.Opened, nil)
+	} else {
+		as, event := *f.lc, loglife.Unreadable
 		switch {
 		case !passes(f.err):
-			as.Offline = f.err.Error()
+			event, as.Offline = loglife.Found, f.err.Error()
 			// Its frames were put aside: none of the journal's counts for it any more.
 			as.LSN = math.MaxInt64
 		case f.aside != "" && !r.d.opt.broken.has(forgetAside):
 			as.Aside = f.aside
 		}
-		l.asFound = &as
 		l.segments = nil
 		l.setEnds(f.lc.Offset)
-		l.goOffline(f.err)
+		l.goOffline(event, &as, f.err)
 	}
 	if l.logStart.Load() > l.logEnd.Load() {
-		l.logStart.Store(l.logEnd.Load())
-		l.startSynced.Store(l.logEnd.Load())
+		l.moveStart(l.logEnd.Load())
 	}
 }

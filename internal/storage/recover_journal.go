@@ -9,6 +9,7 @@ import (
 	"go.uber.org/zap"
 
 	"github.com/chronik-io/chronik/internal/record"
+	"github.com/chronik-io/chronik/internal/storage/checkpoint"
 	"github.com/chronik-io/chronik/internal/storage/journal"
 )
 
@@ -27,8 +28,8 @@ func (r *recovery) verify() error {
 		d.stats.bytes.Add(float64(len(f.Payload)))
 		e := r.found[f.Stream]
 		r.others = r.others || e == nil
-		if e != nil && e.err == nil && f.LSN > e.lc.LSN {
-			e.err = e.extend(&f)
+		if e != nil && e.err == nil && e.Counts(&f) {
+			e.err = e.Take(&f)
 		}
 		return nil
 	})
@@ -50,7 +51,7 @@ func (f *found) readAside(name string, fn func(*journal.Frame) error, end func()
 		if fr.NextEnd <= f.end {
 			return nil // of a carried frame, or a repair that did not finish came that far
 		}
-		if err := f.extend(&fr); err != nil {
+		if err := f.Take(&fr); err != nil {
 			return err
 		}
 		return fn(&fr)
@@ -61,8 +62,26 @@ func (f *found) readAside(name string, fn func(*journal.Frame) error, end func()
 	return end()
 }
 
-// extend checks that a frame continues the log.
-func (f *found) extend(fr *journal.Frame) error {
+// Follower follows a log's frames, as a start does.
+type Follower struct {
+	lc  *checkpoint.Log
+	end int64
+}
+
+// Follow begins at a log's recovery point.
+func Follow(l *checkpoint.Log) *Follower { return &Follower{lc: l, end: l.Offset} }
+
+// End is where the frames so far lead.
+func (f *Follower) End() int64 { return f.end }
+
+// Counts reports whether a frame lies beyond the log's recovery point.
+func (f *Follower) Counts(fr *journal.Frame) bool { return fr.LSN > f.lc.LSN }
+
+// Skip goes on at an end that frames which are lost would have led to.
+func (f *Follower) Skip(end int64) { f.end = end }
+
+// Take follows one frame. It returns an error if the frame does not continue the log.
+func (f *Follower) Take(fr *journal.Frame) error {
 	switch {
 	case fr.Carried && fr.NextEnd <= f.end:
 		return nil // a copy of what earlier frames held
@@ -83,7 +102,7 @@ func (r *recovery) apply() error {
 		done++
 		r.progress("frames of the journal replayed", done, r.frames)
 		f := r.found[fr.Stream]
-		if f == nil || f.err != nil || fr.LSN <= f.lc.LSN || fr.Carried && fr.NextEnd <= f.l.logEnd.Load() {
+		if f == nil || f.err != nil || !f.Counts(&fr) || fr.Carried && fr.NextEnd <= f.l.logEnd.Load() {
 			return nil
 		}
 		if f.err = f.l.replay(&fr); r.d.memory.deferred.Load() > r.d.memory.bound {
@@ -103,9 +122,7 @@ const replayFlush = 1 << 20
 // replay appends a frame's batches to the tail of a log that nobody uses yet.
 func (l *Log) replay(f *journal.Frame) error {
 	n := l.chunkOf(f)
-	l.logEnd.Store(f.NextEnd)
-	l.written.Store(f.NextEnd)
-	l.durable.Store(f.NextEnd)
+	l.moveEnd(f.NextEnd)
 	eachBatch(f.Payload, func(b record.Batch) {
 		l.producers.Add(b, l.dir.now())
 		l.epochs.Assign(b.LeaderEpoch(), b.BaseOffset())

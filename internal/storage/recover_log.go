@@ -2,7 +2,9 @@ package storage
 
 import (
 	"fmt"
+	"maps"
 	"path"
+	"slices"
 
 	"github.com/chronik-io/chronik/internal/storage/checkpoint"
 
@@ -125,7 +127,7 @@ func (r *recovery) openListed(f *found) error {
 // removeBeyond removes segments at or beyond the recovery point: the journal
 // holds what they should.
 func (r *recovery) removeBeyond(f *found, end int64) {
-	for base := range f.files {
+	for _, base := range slices.Sorted(maps.Keys(f.files)) {
 		if base >= end || base < f.lc.Start {
 			s := segment.Open(r.d.files, f.l.path, base, 0)
 			r.later(f.l, func() error {
@@ -143,10 +145,5 @@ func (r *recovery) removeBeyond(f *found, end int64) {
 }
 
 func (l *Log) ownsSegment(base int64) bool {
-	for _, s := range l.segments {
-		if s.Base() == base {
-			return true
-		}
-	}
-	return false
+	return slices.ContainsFunc(l.segments, func(s *segment.Segment) bool { return s.Base() == base })
 }

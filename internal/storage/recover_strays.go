@@ -55,7 +55,7 @@ func (d *Dir) setAside(dirName string) error {
 		return err
 	}
 	for _, in := range infos {
-		if in.Name != partitionMeta && in.Size > 0 {
+		if in.Name != PartitionFile && in.Size > 0 {
 			to := fmt.Sprintf("%s.%x-stray", from, newID())
 			d.log.Warn("a directory that no checkpoint knows was set aside", zap.String("from", from), zap.String("to", to))
 			return d.opt.FS.Rename(from, to)
@@ -80,15 +80,15 @@ func (r *recovery) strays() error {
 		if !in.Dir || known[in.Name] || path.Join(d.path, in.Name) == d.jpath {
 			continue
 		}
-		if _, err := d.opt.FS.Stat(path.Join(d.path, in.Name, partitionMeta)); err != nil {
+		if _, err := d.opt.FS.Stat(path.Join(d.path, in.Name, PartitionFile)); err != nil {
 			continue
 		}
 		name := in.Name
 		r.later(nil, func() error {
-			if isDeletedName(name) {
+			if IsDeletedName(name) {
 				return d.opt.FS.RemoveAll(path.Join(d.path, name))
 			}
-			if _, err := d.opt.FS.Stat(path.Join(d.path, name)); errors.Is(err, fs.ErrNotExist) || isStray(name) {
+			if _, err := d.opt.FS.Stat(path.Join(d.path, name)); errors.Is(err, fs.ErrNotExist) || IsStrayName(name) {
 				return nil
 			}
 			return d.setAside(name)
@@ -97,6 +97,8 @@ func (r *recovery) strays() error {
 	return nil
 }
 
-func isStray(name string) bool {
+// IsStrayName reports whether a start leaves a partition directory of this name alone, which
+// the checkpoint does not know.
+func IsStrayName(name string) bool {
 	return path.Ext(name) != "" && len(name) > 6 && name[len(name)-6:] == "-stray"
 }

@@ -10,6 +10,7 @@ import (
 	"go.uber.org/zap"
 
 	"github.com/chronik-io/chronik/internal/storage/journal"
+	"github.com/chronik-io/chronik/internal/storage/loglife"
 	"github.com/chronik-io/chronik/internal/vfs"
 )
 
@@ -126,7 +127,7 @@ func (d *Dir) copyAside(logs []*Log) error {
 	w := newAside(d)
 	err := d.journal.Read(d.journal.Oldest(from), d.journal.Notified(), func(fr journal.Frame) error {
 		if c := copies[fr.Stream]; c != nil && c.err == nil && fr.LSN >= c.oldest && fr.NextEnd > c.end {
-			return c.take(w, &fr)
+			return c.copy(w, &fr)
 		}
 		return nil
 	})
@@ -163,12 +164,10 @@ func (l *Log) beginAside() *asideCopy {
 	}
 	entry, oldest := l.checkpointed()
 	l.mu.RLock()
-	n := len(l.tail.chunks)
-	usable := l.failure != nil && l.offline == nil && !l.closed
-	inFlight := l.carrying || n > 0 && !l.tail.chunks[n-1].ready
+	usable := l.life.state.Allows(loglife.SetAside)
 	l.mu.RUnlock()
-	if usable && !inFlight && oldest != math.MaxUint64 {
-		return &asideCopy{found: found{l: l, lc: &entry, end: entry.Offset}, oldest: oldest}
+	if usable && !l.inFlight() && oldest != math.MaxUint64 {
+		return &asideCopy{found: found{l: l, Follower: *Follow(&entry)}, oldest: oldest}
 	}
 	l.endAside()
 	l.dir.journal.Sync() // what is in flight comes to its end
@@ -180,10 +179,10 @@ func (l *Log) endAside() {
 	l.disown()
 }
 
-// take copies a frame. The error is that of the copy; a frame that doesn't continue the
+// copy copies a frame. The error is that of the copy; a frame that doesn't continue the
 // log ends the copy of this log.
-func (c *asideCopy) take(w *aside, fr *journal.Frame) error {
-	if c.err = c.extend(fr); c.err != nil {
+func (c *asideCopy) copy(w *aside, fr *journal.Frame) error {
+	if c.err = c.Take(fr); c.err != nil {
 		return nil
 	}
 	var err error
@@ -207,7 +206,7 @@ func (c *asideCopy) takeMemory(w *aside) error {
 	}()
 	for _, k := range rest {
 		fr := journal.Frame{Stream: c.l.id, Type: journal.Batches, LSN: k.last, PrevEnd: k.base, NextEnd: k.next, Payload: k.data}
-		if err := c.take(w, &fr); err != nil || c.err != nil {
+		if err := c.copy(w, &fr); err != nil || c.err != nil {
 			return err
 		}
 	}
@@ -221,15 +220,14 @@ func (c *asideCopy) finish(lsn journal.LSN) {
 	if end := l.logEnd.Load(); c.err == nil && c.end < end {
 		c.err = fmt.Errorf("%w: the journal lacks acknowledged records of [%d, %d)", ErrCorrupt, c.end, end)
 	}
-	l.mu.Lock()
 	if c.err != nil {
 		c.lc.Offline, c.lc.LSN = c.err.Error(), math.MaxInt64
-		l.asFound = c.lc
-		l.mu.Unlock()
-		l.goOffline(c.err)
+		l.goOffline(loglife.Found, c.lc, c.err)
 		return
 	}
-	l.aside = &asideFrames{name: c.name, lsn: lsn}
+	l.mu.Lock()
+	l.onLocked(loglife.FramesAside, nil)
+	l.life.aside = &asideFrames{name: c.name, lsn: lsn}
 	bytes := l.tail.cacheAll()
 	l.mu.Unlock()
 	l.dir.memory.flushed(l, bytes) // readers find it there as long as nobody needs the memory

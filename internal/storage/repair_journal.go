@@ -5,6 +5,8 @@ import (
 	"slices"
 	"syscall"
 	"time"
+
+	"github.com/chronik-io/chronik/internal/storage/loglife"
 )
 
 // reopen brings the directory back after the journal failed: every log goes
@@ -12,7 +14,7 @@ import (
 // brought there; a fresh file begins, and a checkpoint excludes what may have
 // reached the dead one. Only then are records taken again.
 func (d *Dir) reopen(err error) {
-	failed := d.failed.Load()
+	failed := d.life.Load()
 	for _, l := range d.Logs() {
 		l.revert(err)
 	}
@@ -29,8 +31,8 @@ func (d *Dir) reopen(err error) {
 			return
 		}
 	}
-	if !d.failed.CompareAndSwap(failed, nil) {
-		return // it failed once more, and that is the next to be looked at
+	if !d.onFrom(failed, loglife.Reopened, nil) || failed.state.Allows(loglife.Stops) {
+		return // it failed once more, and that is the next to be looked at; or it is being closed
 	}
 	d.reopened()
 	for _, l := range d.Logs() {
@@ -72,20 +74,14 @@ func (l *Log) recovered() {
 func (d *Dir) home() error {
 	var first error
 	for _, l := range d.Logs() {
-		if l.Offline() != nil || l.isAside() {
+		if l.Offline() != nil || l.is(loglife.Replay) {
 			continue
 		}
-		if err := l.bringHome(); err != nil && l.Offline() == nil && !l.isAside() && first == nil {
+		if err := l.bringHome(); err != nil && l.Offline() == nil && !l.is(loglife.Replay) && first == nil {
 			first = err
 		}
 	}
 	return first
-}
-
-func (l *Log) isAside() bool {
-	l.mu.RLock()
-	defer l.mu.RUnlock()
-	return l.aside != nil
 }
 
 // bringHome flushes and syncs. If a segment fails, now or before, it is replaced or the
@@ -125,7 +121,7 @@ func (l *Log) revert(err error) {
 	defer l.flushMu.Unlock()
 
 	l.mu.Lock()
-	if l.aside != nil { // nothing of it is the journal's, and what is in memory is a cache
+	if l.life.state.Allows(loglife.Replay) { // nothing of it is the journal's, and what is in memory is a cache
 		l.mu.Unlock()
 		return
 	}

@@ -8,6 +8,7 @@ import (
 	"slices"
 
 	"github.com/chronik-io/chronik/internal/storage/journal"
+	"github.com/chronik-io/chronik/internal/storage/loglife"
 	"github.com/chronik-io/chronik/internal/storage/segment"
 )
 
@@ -31,10 +32,7 @@ func (d *Dir) repairAll() bool {
 	err := d.mend(logs...)
 	left := false
 	for _, l := range logs {
-		l.mu.RLock()
-		broken := l.failure != nil && l.offline == nil && !l.closed
-		l.mu.RUnlock()
-		if !broken {
+		if !l.is(loglife.Repair) {
 			l.Commit(nil)
 			continue
 		}
@@ -84,15 +82,16 @@ func (l *Log) lacks() bool {
 	active := l.active()
 	l.mu.RLock()
 	defer l.mu.RUnlock()
-	return l.failure != nil && l.aside == nil && active != nil && active.Err() != nil && l.flushed > l.rp.Offset && !l.dir.opt.broken.has(forgetfulFail)
+	return l.life.state.Allows(loglife.SetAside) && active != nil && active.Err() != nil && l.flushed > l.rp.Offset && !l.dir.opt.broken.has(forgetfulFail)
 }
 
 // mended lets the log take records again: a checkpoint holds what was repaired, and no
 // longer names the file that was replayed, if there was one.
 func (l *Log) mended() {
 	l.mu.Lock()
-	file := l.spent
-	l.failure, l.spent = nil, ""
+	file := l.life.spent
+	l.life.spent = ""
+	l.onLocked(loglife.Mended, nil)
 	l.mu.Unlock()
 	l.recovered()
 	l.dir.repaired(l)
@@ -108,28 +107,26 @@ func (l *Log) mended() {
 // synced offset. It reports whether the log may take records again once a checkpoint
 // says so.
 func (l *Log) replaceSegment() (done bool, err error) {
-	l.mu.RLock()
-	cause := l.failure
-	l.mu.RUnlock()
-	if cause == nil {
-		return false, nil // it was repaired meanwhile, on the way to a reopened directory
-	}
-	if retried, err := l.retrySwap(); retried && (err != nil || l.Err() == nil) {
-		return false, err
-	}
 	l.flushMu.Lock()
 	defer l.flushMu.Unlock()
-	if l.Offline() != nil {
-		return false, nil
-	}
-	if l.cutting != nil {
-		return false, l.finishCut()
+	switch l.state() {
+	case loglife.SwapStuck:
+		return false, l.finishSwap()
+	case loglife.AsideStuck:
+		if err := l.finishSwap(); err != nil {
+			return false, err
+		}
+	case loglife.Cutting, loglife.CutStuck:
+		return false, l.finish(l.dir.commitRule(silentCut, l))
+	case loglife.Failing, loglife.Aside:
+	default:
+		return false, nil // it was repaired meanwhile, on the way to a reopened directory, or is out of use
 	}
 	if l.lacks() {
 		return false, fmt.Errorf("%w: the frames of %s are not set aside yet", ErrFailed, l)
 	}
 	l.mu.RLock()
-	at, aside := l.rp.Offset, l.aside
+	at, aside := l.rp.Offset, l.life.aside
 	old := slices.Clone(l.segments) // readers may hold the list itself
 	l.mu.RUnlock()
 	if n := len(old); n > 0 && old[n-1].Err() == nil && aside == nil { // it could not be opened, or followed by another
@@ -165,7 +162,7 @@ func (l *Log) replaceSegment() (done bool, err error) {
 	gone, cached := l.continueIn(old, aside != nil)
 	l.dir.memory.drop(gone, cached)
 	if aside != nil {
-		if err := l.replayAside(aside, at); err != nil {
+		if err := l.replayAside(aside.name, at); err != nil {
 			return false, err
 		}
 	}
@@ -173,13 +170,14 @@ func (l *Log) replaceSegment() (done bool, err error) {
 		return false, l.segmentFailed(err)
 	}
 	l.synced()
-	if aside == nil {
-		return true, nil
+	if aside != nil {
+		l.mu.Lock()
+		if l.onLocked(loglife.Replayed, nil) == loglife.Aside { // otherwise a deletion has ended the replay
+			l.life.aside, l.life.spent = nil, aside.name
+			l.rp.LSN = max(l.rp.LSN, aside.lsn)
+		}
+		l.mu.Unlock()
 	}
-	l.mu.Lock()
-	l.aside, l.spent = nil, aside.name
-	l.rp.LSN = max(l.rp.LSN, aside.lsn)
-	l.mu.Unlock()
 	return true, nil
 }
 
@@ -201,9 +199,9 @@ func (l *Log) continueIn(segments []*segment.Segment, aside bool) (gone []*chunk
 // replayAside brings back what was set aside beyond at, as a start does, by way of memory; an
 // attempt that failed after it had sealed a segment came to at. The log's ends and its producers
 // stay as they are. It needs flushMu.
-func (l *Log) replayAside(aside *asideFrames, at int64) error {
-	f := found{l: l, end: at}
-	return f.readAside(aside.name, func(fr *journal.Frame) error {
+func (l *Log) replayAside(name string, at int64) error {
+	f := found{l: l, Follower: Follower{end: at}}
+	return f.readAside(name, func(fr *journal.Frame) error {
 		if l.chunkOf(fr) < replayFlush {
 			return nil
 		}

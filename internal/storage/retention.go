@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/chronik-io/chronik/internal/storage/cleaner"
+	"github.com/chronik-io/chronik/internal/storage/loglife"
 )
 
 // A look waits for logs whose files are being changed, but only this often and this long: a
@@ -29,7 +30,7 @@ func (d *Dir) retain() bool {
 func (d *Dir) retainAmong(logs []*Log) (busy []*Log) {
 	var moves []StartMove
 	for _, l := range logs {
-		if d.closing.Load() {
+		if d.stopping() {
 			return nil
 		}
 		if !l.flushMu.TryLock() {
@@ -87,13 +88,13 @@ func (l *Log) parts() []cleaner.Part {
 func (l *Log) partsLocked() []cleaner.Part {
 	l.mu.RLock()
 	defer l.mu.RUnlock()
-	if l.closed || l.stopped || l.offline != nil {
+	if l.dir.stopping() || !l.life.state.Allows(loglife.Read) {
 		return nil
 	}
 	n := len(l.segments)
 	parts := make([]cleaner.Part, n, n+1)
 	for i, s := range l.segments {
-		parts[i] = cleaner.Part{Base: s.Base(), End: l.segmentEndLocked(i), Bytes: s.Size(), Newest: s.Newest, Written: s.Written}
+		parts[i] = cleaner.Part{Base: s.Base(), End: l.end(i), Bytes: s.Size(), Newest: s.Newest, Written: s.Written}
 	}
 	rest := l.tail.chunks[l.tail.flushed:]
 	if n == 0 {
@@ -138,41 +139,25 @@ func removalReason(m *StartMove, base int64) (reason, why string) {
 	return string(cleaner.ByStart), fmt.Sprintf("the log begins at %d", m.To)
 }
 
-// Retained is the oldest part of a log, and why it is still there.
-type Retained struct {
-	Base, End int64 // its offsets
-	Bytes     int64
-	// Newest is its largest timestamp in ms since 1970; negative where there is none.
-	Newest int64
-	// Why it is still there, in one sentence; "" for an empty log.
-	Why string
-}
-
-// Retained says of the oldest part of the log why it is still there. It may read
-// the disk.
-func (l *Log) Retained() Retained {
-	r := Retained{Base: l.logStart.Load(), End: l.logStart.Load(), Newest: -1}
+// Retained returns why the oldest part of the log is still there, in one sentence; "" for an
+// empty log. It may read the disk.
+func (l *Log) Retained() string {
 	if err := l.Offline(); err != nil {
-		r.Why = fmt.Sprintf("the log is not in use: %v", err)
-		return r
+		return fmt.Sprintf("the log is not in use: %v", err)
 	}
 	parts := l.parts()
 	if len(parts) == 0 {
-		return r
-	}
-	first := &parts[0]
-	r.Base, r.End, r.Bytes = first.Base, first.End, first.Bytes
-	if ts, err := first.Newest(); err == nil {
-		r.Newest = ts
+		return ""
 	}
 	v, _ := l.judge(time.Now(), parts)
-	if r.Why = v.Kept(); len(v.Gone) > 0 {
-		r.Why = "the keeper takes it when it looks next: " + v.Gone[0].Why
+	why := v.Kept()
+	if len(v.Gone) > 0 {
+		why = "the keeper takes it when it looks next: " + v.Gone[0].Why
 	}
-	if first.Active {
-		r.Why += " (it is the active segment)"
+	if parts[0].Active {
+		why += " (it is the active segment)"
 	}
-	return r
+	return why
 }
 
 // Bounds is what an Observer implements that knows how far the records of a log

@@ -82,7 +82,7 @@ func (d *Dir) keepHouse() {
 func (d *Dir) compactLogs() {
 	for d.sleep(d.opt.CleanerBackoff) {
 		for d.compactNext() {
-			if d.closing.Load() {
+			if d.stopping() {
 				return
 			}
 		}
@@ -123,7 +123,7 @@ func (d *Dir) dig(all bool) time.Duration {
 	k.graves = left
 	k.mu.Unlock()
 	for _, g := range due {
-		if d.closing.Load() {
+		if d.stopping() {
 			return next
 		}
 		if err := g.seg.RemoveRetired(); err != nil {

@@ -5,9 +5,8 @@ import (
 	"math"
 	"sync"
 
-	"github.com/chronik-io/chronik/internal/storage/checkpoint"
-
 	"github.com/chronik-io/chronik/internal/storage/cleaner"
+	"github.com/chronik-io/chronik/internal/storage/loglife"
 	"github.com/chronik-io/chronik/internal/storage/segment"
 )
 
@@ -71,7 +70,7 @@ func (d *Dir) MoveStarts(moves []StartMove) {
 	any := false
 	for i := range moves {
 		m := &moves[i]
-		if d.closing.Load() {
+		if d.stopping() {
 			m.Err = fmt.Errorf("move the start of %s: %w", m.Log, ErrClosed)
 			continue
 		}
@@ -137,16 +136,10 @@ func (l *Log) raiseStart(m *StartMove) error {
 func (l *Log) startMovable(to int64) error {
 	l.mu.RLock()
 	defer l.mu.RUnlock()
-	switch end := l.durable.Load(); {
-	case l.closed:
-		return fmt.Errorf("move the start of %s: %w", l, ErrClosed)
-	case l.offline != nil:
-		return l.offline
-	case l.cutting != nil:
-		return fmt.Errorf("move the start of %s to %d: %w: a truncation is not finished", l, to, ErrFailed)
-	case l.pending != nil:
-		return fmt.Errorf("move the start of %s to %d: %w: a compacted segment has not taken its place yet", l, to, ErrFailed)
-	case to > end:
+	if err := l.refusedLocked(loglife.Start); err != nil {
+		return fmt.Errorf("move the start of %s to %d: %w", l, to, err)
+	}
+	if end := l.durable.Load(); to > end {
 		return fmt.Errorf("%w: log start %d of %s is beyond its durable end %d", ErrOffsetOutOfRange, to, l, end)
 	}
 	return nil
@@ -163,7 +156,7 @@ func (l *Log) discardLocked(to int64) (gone []*chunk, cached int) {
 	if n := len(rest); n > 0 {
 		end, lsn = rest[n-1].next, rest[n-1].last
 	}
-	if l.failure != nil || end != l.logEnd.Load() || end > to || end == l.rp.Offset {
+	if !l.life.state.Allows(loglife.Append) || end != l.logEnd.Load() || end > to || end == l.rp.Offset {
 		return nil, 0
 	}
 	if l.dir.opt.broken.has(forgetGone) {
@@ -173,8 +166,7 @@ func (l *Log) discardLocked(to int64) (gone []*chunk, cached int) {
 	cached = l.tail.flushed
 	l.tail.setFlushed(len(rest))
 	gone = l.tail.evict(math.MaxInt64)
-	l.flushed, l.flushedLSN, l.lowestUnsynced = end, max(l.flushedLSN, lsn), 0
-	l.rp = checkpoint.Point{Offset: end, LSN: max(l.rp.LSN, lsn)}
+	l.empty(end, lsn)
 	return gone, cached
 }
 
@@ -205,32 +197,21 @@ func (l *Log) dropBelow(m *StartMove) {
 func (l *Log) unlistBelow(below int64) (gone []*segment.Segment, end int64) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if l.closed || l.offline != nil || l.cutting != nil || l.pending != nil {
+	if !l.life.state.Allows(loglife.Start) {
 		return nil, 0 // the keeper comes again
 	}
 	below = min(below, l.logStart.Load(), l.rp.Offset)
 	n := 0
-	for n < len(l.segments) && l.segmentEndLocked(n) <= below {
+	for n < len(l.segments) && l.end(n) <= below {
 		n++
 	}
 	if n == len(l.segments) && n > 0 && l.segments[n-1].Size() == 0 && l.segments[n-1].Base() == l.flushed {
 		n-- // it takes no space, and something may be on its way into it
 	}
-	gone, end = l.segments[:n:n], l.flushed
-	if n < len(l.segments) {
-		end = l.segments[n].Base()
-	}
+	gone, end = l.segments[:n:n], l.end(n-1)
 	l.segments = l.segments[n:]
 	for len(l.rp.Segments) > 0 && l.rp.Segments[0].Base < end {
 		l.rp.Segments = l.rp.Segments[1:]
 	}
 	return gone, end
-}
-
-// segmentEndLocked returns the offset at which a segment ends.
-func (l *Log) segmentEndLocked(i int) int64 {
-	if i+1 < len(l.segments) {
-		return l.segments[i+1].Base()
-	}
-	return l.flushed
 }

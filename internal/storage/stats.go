@@ -10,6 +10,7 @@ import (
 
 	"github.com/chronik-io/chronik/internal/metrics"
 	"github.com/chronik-io/chronik/internal/storage/journal"
+	"github.com/chronik-io/chronik/internal/storage/loglife"
 )
 
 // stats are the directory's metrics, resolved once.
@@ -115,7 +116,7 @@ func (d *Dir) journalFailed(err error) {
 	d.stats.journalErrors.Inc()
 	d.stats.online.Set(0)
 	err = fmt.Errorf("%w: log directory %s: %w", ErrFailed, d.path, err)
-	d.failed.Store(&err)
+	d.on(loglife.JournalFailed, err)
 	d.log.Error("journal failed: records that were not yet durable are refused, the log directory reopens", zap.Error(err))
 	select {
 	case d.failures <- err:
@@ -149,11 +150,6 @@ func (d *Dir) corrupt(l *Log, err error) {
 	if l.damaged.CompareAndSwap(nil, &err) {
 		d.log.Error("stored bytes are damaged; the records there can't be served", zap.Stringer("log", l), zap.Error(err))
 	}
-}
-
-func (d *Dir) logOffline(l *Log, err error) {
-	d.stats.offline.Inc()
-	d.log.Error("partition is offline", zap.Stringer("log", l), zap.Error(err))
 }
 
 // logOnce logs the first of a row of equal failures; the rest is counted and

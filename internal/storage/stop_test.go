@@ -5,6 +5,7 @@ import (
 	"syscall"
 	"testing"
 
+	"github.com/chronik-io/chronik/internal/storage/loglife"
 	"github.com/chronik-io/chronik/internal/vfs/crashfs"
 	"github.com/chronik-io/chronik/internal/vfs/errfs"
 )
@@ -27,7 +28,7 @@ func TestAStopThatMeetsAFailedDatasync(t *testing.T) {
 		}
 		eventually(t, "the records count", func() bool { return logs[0].AckEnd() == 6 })
 		full := errors.New("the journal is full")
-		d.blocked.Store(&full) // so that the stop does not wait for what is in flight
+		d.on(loglife.JournalFull, full) // so that the stop does not wait for what is in flight
 		closed := make(chan error, 1)
 		go func() { closed <- d.Close() }()
 		eventually(t, "the datasync began", func() bool { return held.Hits() > 0 })

@@ -5,6 +5,7 @@ import (
 	"math"
 
 	"github.com/chronik-io/chronik/internal/storage/checkpoint"
+	"github.com/chronik-io/chronik/internal/storage/loglife"
 
 	"github.com/chronik-io/chronik/internal/record"
 	"github.com/chronik-io/chronik/internal/storage/producers"
@@ -92,7 +93,7 @@ func (x *Cut) begin() error {
 func (l *Log) beginCut(x *Cut) error {
 	l.own()
 	defer l.disown()
-	if l.dir.closing.Load() {
+	if l.dir.stopping() {
 		return ErrClosed
 	}
 	if x.End < 0 {
@@ -105,6 +106,9 @@ func (l *Log) beginCut(x *Cut) error {
 	defer l.flushMu.Unlock()
 	if !x.Reset && x.End >= l.logEnd.Load() {
 		return nil
+	}
+	if err := l.refused(loglife.Change); err != nil {
+		return err
 	}
 	c, err := l.planCut(x.End, x.Reset)
 	if err != nil {
@@ -124,7 +128,6 @@ type cutting struct {
 	reset      bool
 	producers  producers.State // of what stays
 	restarts   bool            // the log's start moves, too
-	held       bool            // the maintenance goroutine is to finish it
 }
 
 // planCut finds what stays: the segments that do, the size of the last one, the end, and
@@ -183,14 +186,15 @@ func (l *Log) publishCut(c *cutting) {
 	l.mu.Lock()
 	gone := l.tail.evict(math.MaxInt64) // settleAll flushed everything
 	l.segments = c.keep
-	l.rp = checkpoint.Point{Offset: c.end, LSN: max(l.rp.LSN, l.dir.journal.Assigned()), Segments: l.extentsLocked()}
+	l.rp = checkpoint.Point{Offset: c.end, LSN: max(l.rp.LSN, l.dir.journal.Assigned()), Segments: l.extents()}
 	if n := len(l.rp.Segments); n > 0 {
 		l.rp.Segments[n-1].Size = c.size
 	}
 	l.flushed, l.lowestUnsynced = c.end, 0
 	l.clean = min(l.clean, c.end)
 	l.cuts++
-	l.failure = fmt.Errorf("%w: the truncation of %s to %d is not finished", ErrFailed, l, c.end)
+	l.life.cut = c
+	l.onLocked(loglife.CutBegun, fmt.Errorf("%w: the truncation of %s to %d is not finished", ErrFailed, l, c.end))
 	l.logEnd.Store(c.end)
 	l.written.Store(min(l.written.Load(), c.end))
 	l.durable.Store(min(l.durable.Load(), c.end))
@@ -208,7 +212,6 @@ func (l *Log) publishCut(c *cutting) {
 	l.settle(c.end)
 	l.mu.Unlock()
 	l.smu.Unlock()
-	l.cutting = c
 	l.dir.memory.drop(gone, len(gone))
 }
 
@@ -216,7 +219,7 @@ func (l *Log) publishCut(c *cutting) {
 func (l *Log) complete(c *cutting, err error) error {
 	l.flushMu.Lock()
 	defer l.flushMu.Unlock()
-	if l.cutting != c {
+	if l.life.cut != c {
 		return nil // the maintenance goroutine was faster
 	}
 	if err := l.Offline(); err != nil {
@@ -225,36 +228,27 @@ func (l *Log) complete(c *cutting, err error) error {
 	return l.finish(err)
 }
 
-// finishCut is for the maintenance goroutine: it commits the cut that memory speaks of once
-// more and finishes it. It needs flushMu.
-func (l *Log) finishCut() error {
-	return l.finish(l.dir.commitRule(silentCut, l))
-}
-
 // finish makes the files what memory says, where a checkpoint says it too: it was written
 // with err. After an error the maintenance goroutine tries again, and until that comes to
 // an end the log takes no appends. It needs flushMu.
 func (l *Log) finish(err error) error {
-	c := l.cutting
+	c := l.life.cut
 	if err == nil {
 		err = l.applyCut(c)
 	}
 	if err == nil {
-		l.cutting = nil
 		l.mu.Lock()
-		l.failure = nil
+		l.life.cut = nil
+		was := l.onLocked(loglife.CutDone, nil)
 		l.mu.Unlock()
-		if c.held {
+		if was == loglife.CutStuck {
 			l.dir.repaired(l)
 		}
 		return nil
 	}
 	err = fmt.Errorf("truncate %s to %d: %w", l, c.end, err)
 	if l.Offline() == nil {
-		l.mu.Lock()
-		l.failure = fmt.Errorf("%w: %w", ErrFailed, err)
-		l.mu.Unlock()
-		c.held = true
+		l.on(loglife.CutFailed, fmt.Errorf("%w: %w", ErrFailed, err))
 		l.dir.repair(l)
 	}
 	return err
@@ -263,7 +257,7 @@ func (l *Log) finish(err error) error {
 func (l *Log) applyCut(c *cutting) error {
 	if err := l.cutFiles(c); err != nil {
 		if n := len(c.keep); !shortage(err) || n > 0 && c.keep[n-1].Err() != nil {
-			l.goOffline(err) // what the files are is not known; a start cuts them
+			l.goOffline(loglife.Unreadable, nil, err) // what the files are is not known; a start cuts them
 		}
 		return err
 	}

@@ -7,7 +7,7 @@ import (
 )
 
 // A journal that was given up begins anew with LSNs that stand in its old files
-// (accept-journal-loss), and those are recycled: without the salt a stale frame
+// (a repair that gives the journal up), and those are recycled: without the salt a stale frame
 // that stands where the next one is expected would come back as a ghost.
 func TestSaltTellsStaleFrames(t *testing.T) {
 	if staleFrames(t, Broken{}) {

@@ -1,0 +1,106 @@
+package storage
+
+import (
+	"fmt"
+	"regexp"
+	"strings"
+	"testing"
+	"testing/synctest"
+
+	"github.com/chronik-io/chronik/internal/golden"
+	"github.com/chronik-io/chronik/internal/vfs/crashfs"
+)
+
+// sizes are left out where they are those of an encoding that has golden bytes of its own.
+var sizes = regexp.MustCompile(`(/d/checkpoint.*|.*\.producers) \d+\+\d+$`)
+
+// calls writes down which calls the steps of a test make on the disk.
+type calls struct {
+	t    *testing.T
+	fsys *crashfs.FS
+	seen int
+	strings.Builder
+}
+
+func newCalls(t *testing.T, fsys *crashfs.FS) *calls {
+	fsys.SetTrace(true)
+	return &calls{t: t, fsys: fsys}
+}
+
+// skip leaves out what was called so far.
+func (c *calls) skip() {
+	synctest.Wait()
+	c.seen = len(c.fsys.Trace())
+}
+
+// step writes down what was called since the last one, once all goroutines are idle.
+func (c *calls) step(name string) {
+	synctest.Wait()
+	fmt.Fprintf(c, "# %s\n", name)
+	trace := c.fsys.Trace()
+	for _, call := range trace[c.seen:] {
+		c.WriteString(sizes.ReplaceAllString(call, "$1") + "\n")
+	}
+	c.seen = len(trace)
+}
+
+func (c *calls) golden(name string) {
+	c.t.Helper()
+	golden.File(c.t, "testdata/"+name, c.String(), "go test ./internal/storage -run TestCalls")
+}
+
+// What is durable when hangs on the order of these calls: a roll, a deletion, and a start after
+// a kill.
+func TestCallsOfARollADeletionAndARecovery(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		disk := crashfs.New(1)
+		c := newCalls(t, disk)
+		d := mustOpen(t, disk, "sync")
+		logs := makeLogs(t, d, 2, "sync")
+		c.skip()
+		put(t, logs[0], 1, 100)
+		put(t, logs[0], 1, 100)
+		if err := logs[0].roll(); err != nil {
+			t.Fatal(err)
+		}
+		c.step("two records, each in a group of the journal; a roll flushes them")
+		put(t, logs[0], 1, 100)
+		if err := logs[0].roll(); err != nil {
+			t.Fatal(err)
+		}
+		c.step("one more, and a second roll")
+		if err := d.Delete(logs[1]); err != nil {
+			t.Fatal(err)
+		}
+		c.step("a deletion")
+		put(t, logs[0], 1, 100)
+		c.skip()
+		image := disk.KillImage(1)
+		again := newCalls(t, image)
+		mustOpen(t, image, "sync")
+		again.step("a start after a kill: one record is in the journal only")
+		c.WriteString(again.String())
+		if err := d.Close(); err != nil {
+			t.Fatal(err)
+		}
+		c.step("a clean stop")
+		c.golden("calls.txt")
+	})
+}
+
+// The same for segments that a compaction replaces.
+func TestCallsOfASwap(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		disk := crashfs.New(1)
+		c := newCalls(t, disk)
+		d, l := compactLog(t, disk, "sync", func(o *Options) { o.CleanerBackoff = 1 << 60 })
+		set(t, l, 10, "a")
+		set(t, l, 5, "b")
+		c.skip()
+		if !d.compactNext() {
+			t.Fatal("nothing was due")
+		}
+		c.step("a pass: half of the records of a segment have a later value")
+		c.golden("swap.txt")
+	})
+}

@@ -1,0 +1,197 @@
+package storage
+
+import (
+	"fmt"
+
+	"go.uber.org/zap"
+
+	"github.com/chronik-io/chronik/internal/membuf"
+	"github.com/chronik-io/chronik/internal/storage/checkpoint"
+	"github.com/chronik-io/chronik/internal/storage/loglife"
+)
+
+// life is the state of a log (see loglife), why the log is in it, and what the state has
+// left to do.
+type life struct {
+	state loglife.State
+	cause error // why the log is not in use as a whole; nil while it is online
+
+	// What the state left to do or to say stays when the log is deleted, until that is
+	// committed.
+	cut   *cutting        // Cutting, CutStuck: the truncation
+	swap  *swap           // Swapping, SwapStuck, AsideStuck: the swap
+	aside *asideFrames    // Aside, AsideStuck: what holds the frames
+	spent string          // Failing: file of frames that were replayed, which the next checkpoint does not name
+	found *checkpoint.Log // Offline, Damaged: what checkpoints repeat
+}
+
+// on is onLocked for a caller that does not hold mu.
+func (l *Log) on(e loglife.Event, cause error) (was loglife.State) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.onLocked(e, cause)
+}
+
+// onLocked notes an event, and returns the state before it. Without a cause the one that there
+// is stays. The caller holds mu and, unless the log is being opened or deleted, flushMu: a
+// goroutine that holds flushMu sees no other change of the state than a deletion.
+func (l *Log) onLocked(e loglife.Event, cause error) (was loglife.State) {
+	was = l.life.state
+	next, answer := was.On(e)
+	l.dir.answered(l.String(), was, e, answer)
+	switch {
+	case answer != loglife.Moved:
+		return was
+	case next.Allows(loglife.Append):
+		cause = nil
+	case cause == nil:
+		cause = l.life.cause
+	}
+	l.life.state, l.life.cause = next, cause
+	return was
+}
+
+// answered reports an event that a state cannot meet: it is a fault of this program, and what
+// the log or the directory promises holds as long as its state stays as it is.
+func (d *Dir) answered(of string, state, event fmt.Stringer, a loglife.Answer) {
+	if d.opt.answered != nil {
+		d.opt.answered(state, event, a)
+	}
+	if a != loglife.Refused {
+		return
+	}
+	if membuf.Invariants {
+		panic(fmt.Sprintf("%s is %s: %s", of, state, event))
+	}
+	d.log.Error("BUG: an event that the state does not know", zap.String("of", of), zap.Stringer("state", state), zap.Stringer("event", event))
+}
+
+// Err returns why the log can't be used, nil if it can: it is offline, or it
+// takes no appends for the time being.
+func (l *Log) Err() error {
+	if err := l.dir.Err(); err != nil {
+		return err
+	}
+	l.mu.RLock()
+	defer l.mu.RUnlock()
+	return l.unusableLocked()
+}
+
+func (l *Log) unusableLocked() error {
+	if l.dir.stopping() {
+		return fmt.Errorf("%s: %w", l, ErrClosed)
+	}
+	return l.refusedLocked(loglife.Append)
+}
+
+// refusedLocked returns why the state does not allow a use, nil if it does.
+func (l *Log) refusedLocked(u loglife.Use) error {
+	if l.life.state.Allows(u) {
+		return nil
+	}
+	return l.life.cause
+}
+
+// refused is refusedLocked for a caller that does not hold mu.
+func (l *Log) refused(u loglife.Use) error {
+	l.mu.RLock()
+	defer l.mu.RUnlock()
+	return l.refusedLocked(u)
+}
+
+// state returns the log's state.
+func (l *Log) state() loglife.State {
+	l.mu.RLock()
+	defer l.mu.RUnlock()
+	return l.life.state
+}
+
+// is reports whether the log's state allows one of some uses.
+func (l *Log) is(u loglife.Use) bool {
+	l.mu.RLock()
+	defer l.mu.RUnlock()
+	return l.life.state.Allows(u)
+}
+
+// Offline returns why the log neither takes nor gives records, nil if it does.
+func (l *Log) Offline() error { return l.refused(loglife.Read) }
+
+// goOffline stops all use of the log: until the next start (Unreadable), or for good (Found).
+// Checkpoints repeat what found says of it, or if that is nil, what they say now.
+func (l *Log) goOffline(e loglife.Event, found *checkpoint.Log, err error) {
+	if found == nil {
+		now, _ := l.checkpointed()
+		found = &now
+	}
+	err = fmt.Errorf("%w: %s is offline: %w", ErrFailed, l, err)
+	l.mu.Lock()
+	l.onLocked(e, err)
+	if l.life.cause != err { // it was out of use before
+		l.mu.Unlock()
+		return
+	}
+	l.life.found = found
+	end := max(l.written.Load(), l.durable.Load())
+	l.mu.Unlock()
+	l.dir.stats.offline.Inc()
+	l.dir.log.Error("partition is offline", zap.Stringer("log", l), zap.Error(err))
+	// Whoever commits may still be numbering; what it numbers is lost too. The
+	// caller may hold flushMu, for which the committer may wait.
+	tell := func() {
+		l.own()
+		defer l.disown()
+		l.flushMu.Lock()
+		l.dir.memory.evictAll([]*Log{l})
+		l.flushMu.Unlock()
+		l.observer().Reverted(end, err)
+	}
+	if !l.dir.run(tell) {
+		l.observer().Reverted(end, err)
+	}
+}
+
+// dirLife is the state of a directory and why it takes no records; nil if it does.
+type dirLife struct {
+	state loglife.DirState
+	cause error
+}
+
+// on notes an event, and returns the state before it. A stop keeps the cause that there is.
+func (d *Dir) on(e loglife.DirEvent, cause error) (was loglife.DirState) {
+	for {
+		now := d.life.Load()
+		if e == loglife.Stop {
+			cause = now.cause
+		}
+		if d.onFrom(now, e, cause) {
+			return now.state
+		}
+	}
+}
+
+// onFrom notes an event unless something else has happened since now. It reports whether it did.
+func (d *Dir) onFrom(now *dirLife, e loglife.DirEvent, cause error) bool {
+	next, answer := now.state.On(e)
+	if answer == loglife.Moved && !d.life.CompareAndSwap(now, &dirLife{next, cause}) {
+		return false
+	}
+	d.answered(d.path, now.state, e, answer)
+	return true
+}
+
+// is reports whether the directory's state allows one of some uses.
+func (d *Dir) is(u loglife.DirUse) bool { return d.life.Load().state.Allows(u) }
+
+// stopping reports whether the directory is being closed.
+func (d *Dir) stopping() bool { return d.is(loglife.Stops) }
+
+// Err returns why the directory takes no records, nil if it does.
+func (d *Dir) Err() error {
+	if cause := d.life.Load().cause; cause != nil {
+		return cause
+	}
+	if err := d.journal.Stalled(); err != nil {
+		return fmt.Errorf("%w: log directory %s: %w", ErrFailed, d.path, err)
+	}
+	return nil
+}

@@ -1,0 +1,41 @@
+// Package loglife is the life of a log and of a log directory: which states they have, what
+// each state allows, and which state follows an event. It is a table without I/O, locks or a
+// clock; package storage asks it before it acts, and notes in it what happened.
+//
+// # A log
+//
+//	opening ── opened ──▶ online ── segment failed ──▶ failing ── mended ──▶ online
+//	                                                   failing ── segment failed ──▶ failing
+//	                                                   failing ── frames aside ──▶ aside ── replayed ──▶ failing
+//	                                                                               aside ── segment failed ──▶ aside
+//
+//	online ── swap begun ──▶ swapping ── swap done ──▶ online
+//	                         swapping ── swap failed ──▶ swap stuck ── swap done ──▶ online
+//	                                                     swap stuck ── swap failed ──▶ swap stuck
+//	                                                     swap stuck ── frames aside ──▶ aside, swap stuck ── swap done ──▶ aside
+//	                                                                                    aside, swap stuck ── swap failed ──▶ aside, swap stuck
+//
+//	online ── cut begun ──▶ cutting ── cut done ──▶ online
+//	                        cutting ── cut failed ──▶ cut stuck ── cut done ──▶ online
+//	                                                  cut stuck ── cut failed ──▶ cut stuck
+//
+//	{opening, online, cutting, cut stuck} ── unreadable ──▶ offline
+//	{opening, failing, swap stuck} ── found wrong ──▶ damaged
+//	{any but opening and deleted} ── deletion ──▶ deleted
+//
+// A state has one cause, an error: why the log takes no appends. Online and swapping have
+// none. Replicas will add states: a log that follows a leader takes assigned offsets only, and
+// one whose history has diverged takes none until it is truncated.
+//
+// # A log directory
+//
+//	opening ── recovered ──▶ running ── journal full ──▶ blocked ── journal freed ──▶ running
+//	                                                     blocked ── journal full ──▶ blocked
+//	{running, blocked} ── journal failed ──▶ journal dead ── reopened ──▶ running
+//	                                         journal dead ── journal failed ──▶ journal dead
+//	{running, blocked} ── stop ──▶ stopping ── journal failed ──▶ stopping, journal dead
+//	                               stopping ── journal full ──▶ stopping ── journal freed ──▶ stopping
+//	journal dead ── stop ──▶ stopping, journal dead
+//
+// docs/journal.md has the same as tables, with what each state allows.
+package loglife
