@@ -46,7 +46,8 @@ type Dir struct {
 	guard   spaceGuard
 	stats   stats
 
-	life atomic.Pointer[dirLife]
+	turnover turnover
+	life     atomic.Pointer[dirLife]
 
 	mu      sync.Mutex
 	logs    map[ID]*Log
@@ -140,6 +141,7 @@ func newDir(place Place, opt *Options) *Dir {
 	d.log = opt.Logger.With(zap.String("dir", d.path))
 	d.stats = newStats(opt.Metrics, d.path)
 	d.memory.bound = opt.DeferredBytes
+	d.turnover = turnover{memory: opt.SystemMemory, since: time.Now()}
 	d.memory.press = func() { d.signal(d.pressure) }
 	d.tasks.init()
 	d.keeper.init()

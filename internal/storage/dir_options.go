@@ -34,6 +34,9 @@ type Options struct {
 	// IndexBytes bounds the memory, per directory, of the indexes of segments to which
 	// nobody appends. Default 16 MiB.
 	IndexBytes int64
+	// SystemMemory is how many bytes of memory the machine has, which is where its
+	// cache of files lies. Default: what the system says.
+	SystemMemory int64
 	// ProducerExpiry is producer.id.expiration.ms. Default one day.
 	ProducerExpiry time.Duration
 	// ProducersPerLog bounds how many producers a log remembers; of more than that, those
@@ -105,6 +108,7 @@ func (o *Options) setDefaults() {
 	if o.CleanerBackoff <= 0 {
 		o.CleanerBackoff = 15 * time.Second
 	}
+	set(&o.SystemMemory, vfs.SystemMemory())
 	if o.KeeperInterval <= 0 {
 		o.KeeperInterval = 5 * time.Minute
 	}

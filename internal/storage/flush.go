@@ -15,6 +15,22 @@ import (
 // flushRun is how many bytes one write to a segment takes at most, about.
 const flushRun = 4 << 20
 
+// onceAt is how many bytes a write to a segment has, at least, for which memory of
+// the system's is spared where a bulk load turns it over (turnover). Its newest
+// bytes are in the tail. Smaller writes are left to the system, which writes many of
+// them at once.
+const onceAt = 256 << 10
+
+// laggards is for how long after a read from a segment the log's readers are taken
+// to be behind the tail, so that what is written will be read from segments soon.
+const laggards = time.Minute
+
+// lagging says whether somebody read from segments lately.
+func (l *Log) lagging(now time.Time) bool {
+	at := l.readAt.Load()
+	return at != 0 && now.UnixNano()-at < int64(laggards)
+}
+
 // flush writes what may be written to segments.
 func (l *Log) flush() error {
 	l.flushMu.Lock()
@@ -76,7 +92,11 @@ func (l *Log) writeRun(run []*chunk) error {
 		for i, c := range run[:n] {
 			bufs[i] = c.data
 		}
-		if err := active.Append(bufs, cfg.Segment.IndexInterval); err != nil {
+		now, write := time.Now(), active.Append
+		if l.dir.turnover.wrote(size, now) && size >= onceAt && !l.lagging(now) {
+			write = active.AppendOnce
+		}
+		if err := write(bufs, cfg.Segment.IndexInterval); err != nil {
 			return err
 		}
 		l.chunksFlushed(run[:n])

@@ -100,6 +100,7 @@ type Log struct {
 	attempts attempts // of compaction
 
 	damaged   atomic.Pointer[error] // the first damage that a read met
+	readAt    atomic.Int64          // when batches were last read from a segment, unix ns; 0: never
 	wait      atomic.Pointer[waitSeries]
 	scheduled atomic.Bool // stands in the directory's flush queue
 	unsynced  bool        // stands in Dir.unsynced

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"time"
 
 	"github.com/chronik-io/chronik/internal/membuf"
 	"github.com/chronik-io/chronik/internal/storage/loglife"
@@ -119,6 +120,7 @@ func (l *Log) fromDisk(buf *membuf.Buffer, b []byte, err error, seg *segment.Seg
 	case len(b) == 0:
 		return Slice{}, nil
 	}
+	l.readAt.Store(time.Now().UnixNano())
 	return Slice{Parts: [][]byte{b}, Size: len(b), held: []*membuf.Buffer{buf}}, nil
 }
 
