@@ -67,6 +67,7 @@ type Broker struct {
 	ended   sync.Once
 	endErr  error // of the stop, set in ended
 	budgets budgets
+	memory  int64  // bytes that there are; see memoryThere
 	rooms   *rooms // whole once ready says that clients are served
 
 	times times // of the stop

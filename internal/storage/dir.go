@@ -188,6 +188,8 @@ type Dir struct {
 	keeper                    keeper
 	compacting                sync.Mutex // one pass at a time
 	pace                      pace
+	cleaning                  atomic.Pointer[Cleaning]
+	recleaned                 chan struct{} // cleaning has changed
 	sweeps, repairs, pressure chan struct{}
 	failures                  chan error
 	quit                      chan struct{}
@@ -262,7 +264,7 @@ func newDir(place Place, opt *Options) *Dir {
 		opt: opt, path: path.Clean(place.Path), jpath: path.Clean(place.Journal),
 		logs: map[ID]*Log{}, broken: map[*Log]struct{}{}, deleted: map[ID]tombstone{}, said: map[string]int{},
 		sweeps: make(chan struct{}, 1), repairs: make(chan struct{}, 1), pressure: make(chan struct{}, 1),
-		failures: make(chan error, 1), quit: make(chan struct{}),
+		recleaned: make(chan struct{}, 1), failures: make(chan error, 1), quit: make(chan struct{}),
 	}
 	if place.Journal == "" {
 		d.jpath = path.Join(d.path, "journal")
@@ -275,7 +277,7 @@ func newDir(place Place, opt *Options) *Dir {
 	d.tasks.init()
 	d.keeper.init()
 	d.guard.init()
-	d.pace.perSec = float64(opt.CleanerBytesPerSecond)
+	d.setCleaning(Cleaning{Backoff: opt.CleanerBackoff, KeyBytes: opt.CleanerBytes, BytesPerSecond: opt.CleanerBytesPerSecond})
 	return d
 }
 
