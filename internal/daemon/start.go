@@ -101,7 +101,7 @@ func Start(ctx context.Context, o Options) (*Broker, error) {
 		return nil, errors.Join(err, b.stop(zapcore.DebugLevel, "start failed"))
 	}
 	if addresses.admin != nil {
-		a := newAdmin(addresses.admin, reg, o.Level, b.ready, (&api{b}).register, o.Log.Named("admin"))
+		a := newAdmin(addresses.admin, reg, o.Level, b.ready, newGuard(o.Config), (&api{b}).register, o.Log.Named("admin"))
 		b.stack.push("admin", func(ctx context.Context) error { a.stop(ctx); return nil })
 	}
 	if o.begun != nil {
