@@ -23,17 +23,18 @@ const (
 )
 
 // admin is the HTTP server of metrics, health, log level and profiles. It has
-// no authentication: it belongs on loopback or a private network.
+// no authentication: it belongs on loopback or a private network, and guard keeps
+// what changes or costs something to this machine.
 type admin struct {
 	server *http.Server
 	done   chan struct{} // closed when serve returned
 }
 
 // newAdmin serves on l until stop is called. It owns l.
-func newAdmin(l net.Listener, reg *prometheus.Registry, level zap.AtomicLevel, ready *readiness, more func(*http.ServeMux), log *zap.Logger) *admin {
+func newAdmin(l net.Listener, reg *prometheus.Registry, level zap.AtomicLevel, ready *readiness, g *guard, more func(*http.ServeMux, *guard), log *zap.Logger) *admin {
 	a := &admin{
 		server: &http.Server{
-			Handler:           adminRoutes(reg, level, ready, more),
+			Handler:           adminRoutes(reg, level, ready, g, more),
 			ReadHeaderTimeout: adminHeaderTime,
 			IdleTimeout:       adminIdleTime,
 			MaxHeaderBytes:    adminHeader,
@@ -59,7 +60,7 @@ func (a *admin) stop(ctx context.Context) {
 }
 
 // adminRoutes is every path of the admin port; more adds those that ask the rooms.
-func adminRoutes(reg *prometheus.Registry, level zap.AtomicLevel, ready *readiness, more func(*http.ServeMux)) http.Handler {
+func adminRoutes(reg *prometheus.Registry, level zap.AtomicLevel, ready *readiness, g *guard, more func(*http.ServeMux, *guard)) http.Handler {
 	mux := http.NewServeMux()
 	mux.Handle("GET /metrics", promhttp.HandlerFor(reg, promhttp.HandlerOpts{MaxRequestsInFlight: adminScrapes, Registry: reg}))
 	mux.HandleFunc("GET /healthz", func(w http.ResponseWriter, _ *http.Request) { text(w, http.StatusOK, "ok\n") })
@@ -72,13 +73,14 @@ func adminRoutes(reg *prometheus.Registry, level zap.AtomicLevel, ready *readine
 		text(w, http.StatusOK, report)
 	})
 	// GET answers {"level":"info"}; PUT takes the same, or a form.
-	mux.Handle("/loglevel", http.MaxBytesHandler(level, adminBody))
-	mux.HandleFunc("GET /debug/pprof/", pprof.Index)
-	mux.HandleFunc("GET /debug/pprof/cmdline", pprof.Cmdline)
-	mux.HandleFunc("GET /debug/pprof/profile", pprof.Profile)
-	mux.HandleFunc("GET /debug/pprof/symbol", pprof.Symbol)
-	mux.HandleFunc("GET /debug/pprof/trace", pprof.Trace)
-	more(mux)
+	mux.Handle("GET /loglevel", g.named(level))
+	mux.Handle("PUT /loglevel", g.control(http.MaxBytesHandler(level, adminBody)))
+	for path, profile := range map[string]http.HandlerFunc{
+		"": pprof.Index, "cmdline": pprof.Cmdline, "profile": pprof.Profile, "symbol": pprof.Symbol, "trace": pprof.Trace,
+	} {
+		mux.Handle("GET /debug/pprof/"+path, g.control(profile))
+	}
+	more(mux, g)
 	mux.HandleFunc("GET /{$}", func(w http.ResponseWriter, _ *http.Request) {
 		text(w, http.StatusOK, "chronikd: /metrics /healthz /readyz /v1/health /v1/findings /v1/logs /v1/dirs /v1/profiles /loglevel /debug/pprof/\n")
 	})

@@ -13,6 +13,7 @@ import (
 	"go.uber.org/zap"
 	"go.uber.org/zap/zapcore"
 
+	"github.com/chronik-io/chronik/internal/daemon/config"
 	"github.com/chronik-io/chronik/internal/diagnose"
 	"github.com/chronik-io/chronik/internal/metrics"
 )
@@ -20,8 +21,9 @@ import (
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
 func request(h http.Handler, method, path, body string) (int, string) {
-	w := httptest.NewRecorder()
-	h.ServeHTTP(w, httptest.NewRequest(method, path, strings.NewReader(body)))
+	w, r := httptest.NewRecorder(), httptest.NewRequest(method, path, strings.NewReader(body))
+	r.Host, r.RemoteAddr = "localhost:9644", "127.0.0.1:5"
+	h.ServeHTTP(w, r)
 	return w.Code, w.Body.String()
 }
 
@@ -30,7 +32,7 @@ func routes(t *testing.T) (http.Handler, *readiness, zap.AtomicLevel) {
 	reg := metrics.NewRegistry()
 	ready := newReadiness(metrics.NewProcess(reg, "v1").Ready)
 	level := zap.NewAtomicLevel()
-	return adminRoutes(reg, level, ready, func(*http.ServeMux) {}), ready, level
+	return adminRoutes(reg, level, ready, newGuard(&config.Config{}), func(*http.ServeMux, *guard) {}), ready, level
 }
 
 func TestReadyOnlyWhileClientsAreServed(t *testing.T) {
@@ -113,7 +115,8 @@ func TestAdminStops(t *testing.T) {
 		t.Fatal(err)
 	}
 	reg := metrics.NewRegistry()
-	a := newAdmin(l, reg, zap.NewAtomicLevel(), newReadiness(metrics.NewProcess(reg, "v").Ready), func(*http.ServeMux) {}, zap.NewNop())
+	a := newAdmin(l, reg, zap.NewAtomicLevel(), newReadiness(metrics.NewProcess(reg, "v").Ready), newGuard(&config.Config{}),
+		func(*http.ServeMux, *guard) {}, zap.NewNop())
 	client := &http.Client{Transport: &http.Transport{}}
 	defer client.CloseIdleConnections()
 	resp, err := client.Get("http://" + l.Addr().String() + "/healthz")
@@ -127,5 +130,89 @@ func TestAdminStops(t *testing.T) {
 	if c, err := net.Dial("tcp", l.Addr().String()); err == nil {
 		_ = c.Close()
 		t.Error("the port is still open")
+	}
+}
+
+// Metrics and health are for everyone who reaches the port. The JSON and the log level are read under the
+// broker's own names only; what changes or costs something is for its own machine, or for all with
+// admin.remote, and never for a page of another site.
+func TestAdminPortKeepsControlToItsMachine(t *testing.T) {
+	reg := metrics.NewRegistry()
+	cfg := &config.Config{AdminHosts: []string{"metrics.example.com"}, Listeners: []config.Listener{{Advertise: "broker.example.com:9092"}}}
+	api := func(mux *http.ServeMux, g *guard) {
+		ok := http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { answer(w, map[string]any{}, nil) })
+		mux.Handle("GET /v1/health", g.named(ok))
+		mux.Handle("POST /v1/findings", g.control(ok))
+	}
+	for _, remote := range []bool{false, true} {
+		cfg.AdminRemote = remote
+		h := adminRoutes(reg, zap.NewAtomicLevel(), newReadiness(metrics.NewProcess(metrics.NewRegistry(), "v").Ready), newGuard(cfg), api)
+		for _, c := range []struct {
+			host, peer   string
+			header       string // NAME: VALUE
+			read, change int
+		}{
+			{"127.0.0.1:9644", "127.0.0.1:5", "", 200, 200},
+			{"localhost:9644", "[::1]:5", "", 200, 200},
+			{"[::1]:9644", "[::ffff:127.0.0.1]:5", "", 200, 200},
+			{"10.0.0.1:9644", "10.0.0.2:5", "", 200, 403},
+			{"broker.example.com:9644", "10.0.0.2:5", "", 200, 403},
+			{"Metrics.Example.com.", "10.0.0.2:5", "", 200, 403},
+			{"evil.example.com:9644", "127.0.0.1:5", "", 403, 403},
+			{"", "127.0.0.1:5", "", 403, 403},
+			{"localhost:9644", "127.0.0.1:5", "X-Forwarded-For: 10.0.0.2", 200, 403},
+			{"localhost:9644", "127.0.0.1:5", "Origin: http://localhost:9644", 200, 200},
+			{"localhost:9644", "127.0.0.1:5", "Origin: http://evil.example.com", 200, 403},
+			{"localhost:9644", "127.0.0.1:5", "Origin: null", 200, 403},
+			{"localhost:9644", "127.0.0.1:5", "Sec-Fetch-Site: cross-site", 200, 403},
+		} {
+			ask := func(method, path, body string) int {
+				w, r := httptest.NewRecorder(), httptest.NewRequest(method, path, strings.NewReader(body))
+				r.Host, r.RemoteAddr = c.host, c.peer
+				if name, value, ok := strings.Cut(c.header, ": "); ok {
+					r.Header.Set(name, value)
+				}
+				h.ServeHTTP(w, r)
+				if w.Code == http.StatusForbidden && !strings.HasPrefix(w.Body.String(), `{"error":"`) {
+					t.Errorf("%s %s from %s at %s: %s", method, path, c.peer, c.host, w.Body)
+				}
+				return w.Code
+			}
+			change := c.change
+			if far := c.peer == "10.0.0.2:5" || strings.HasPrefix(c.header, "X-"); far && remote {
+				change = 200
+			}
+			for path, want := range map[string]int{"/metrics": 200, "/healthz": 200, "/readyz": 503, "/v1/health": c.read, "/loglevel": c.read, "/debug/pprof/cmdline": change} {
+				if got := ask("GET", path, ""); got != want {
+					t.Errorf("GET %s from %s at %s, %s, remote %v: %d, want %d", path, c.peer, c.host, c.header, remote, got, want)
+				}
+			}
+			if got := ask("PUT", "/loglevel", `{"level":"info"}`); got != change {
+				t.Errorf("PUT /loglevel from %s at %s, %s, remote %v: %d, want %d", c.peer, c.host, c.header, remote, got, change)
+			}
+			if got := ask("POST", "/v1/findings", ""); got != change {
+				t.Errorf("POST /v1/findings from %s at %s, %s, remote %v: %d, want %d", c.peer, c.host, c.header, remote, got, change)
+			}
+		}
+	}
+}
+
+// Profiles are taken by few at a time.
+func TestFewTakeProfilesAtATime(t *testing.T) {
+	g, free, busy := newGuard(&config.Config{}), make(chan struct{}), make(chan struct{})
+	h := g.control(http.HandlerFunc(func(http.ResponseWriter, *http.Request) { busy <- struct{}{}; <-free }))
+	ended := make(chan int, adminCostly)
+	for range adminCostly {
+		go func() { code, _ := request(h, "GET", "/", ""); ended <- code }()
+		<-busy
+	}
+	if code, body := request(h, "GET", "/", ""); code != http.StatusTooManyRequests {
+		t.Errorf("%d %s", code, body)
+	}
+	close(free)
+	for range adminCostly {
+		if code := <-ended; code != http.StatusOK {
+			t.Error(code)
+		}
 	}
 }

@@ -29,14 +29,15 @@ func badRequest(format string, args ...any) error {
 }
 
 // register adds the paths.
-func (a *api) register(mux *http.ServeMux) {
-	mux.HandleFunc("GET /v1/health", func(w http.ResponseWriter, r *http.Request) { answer(w, a.health(), nil) })
-	mux.HandleFunc("GET /v1/findings", a.findings)
-	mux.HandleFunc("POST /v1/findings", a.findings)
+func (a *api) register(mux *http.ServeMux, g *guard) {
+	get := func(path string, h http.HandlerFunc) { mux.Handle("GET "+path, g.named(h)) }
+	get("/v1/health", func(w http.ResponseWriter, r *http.Request) { answer(w, a.health(), nil) })
+	get("/v1/findings", a.findings)
+	mux.Handle("POST /v1/findings", g.control(http.HandlerFunc(a.findings)))
 	for path, ask := range map[string]func(*rooms, url.Values) (any, error){
 		"/v1/logs": a.logs, "/v1/dirs": a.dirs, "/v1/profiles": a.profiles,
 	} {
-		mux.HandleFunc("GET "+path, func(w http.ResponseWriter, r *http.Request) {
+		get(path, func(w http.ResponseWriter, r *http.Request) {
 			rooms, err := a.rooms()
 			if err != nil {
 				answer(w, nil, err)

@@ -33,7 +33,7 @@ func (b *Broker) diagnosed(log *zap.Logger) error {
 	dirs := len(places(&broker))
 	there := memoryThere()
 	wanted, cut := divide(there, b.cfg.Produce, dirs, broker.Cleaning.KeyBytes)
-	b.budgets = cut
+	b.budgets, b.memory = cut, there
 	f.memory = diagnose.Memory{There: there, Budgets: cut.sum(dirs), Wanted: wanted.sum(dirs)}
 	if b.fs == vfs.OS() { // a broker in memory depends on no disk
 		f.machine = host.New()

@@ -44,11 +44,18 @@ func (r *rooms) layers(img *metadata.Image) topicconf.Layers {
 // settle takes over what an image says of settings that change while the broker
 // runs, beside those of logs.
 func (b *Broker) settle(r *rooms, img *metadata.Image) error {
-	n, err := b.configs.MinFree(r.layers(img))
+	live, err := b.configs.ResolveLive(r.layers(img))
 	if err != nil {
-		return fmt.Errorf("%s: %w", topicconf.DiskMinFree, err)
+		return fmt.Errorf("settings of the broker: %w", err)
 	}
-	r.minFree.Store(n)
+	r.minFree.Store(live.MinFree)
+	c := &live.Cleaning
+	_, cut := divide(b.memory, b.cfg.Produce, len(places(&r.conf)), c.KeyBytes)
+	cleaning := storage.Cleaning{Backoff: c.Backoff, KeyBytes: cut.Keys, BytesPerSecond: c.BytesPerSecond}
+	r.cleaning.Store(&cleaning)
+	if r.storage != nil {
+		r.storage.SetCleaning(cleaning)
+	}
 	return nil
 }
 

@@ -51,7 +51,8 @@ type rooms struct {
 	// census.
 	server atomic.Pointer[network.Server]
 	// minFree follows the metadata: how full a disk may get can be changed.
-	minFree atomic.Int64
+	minFree  atomic.Int64
+	cleaning atomic.Pointer[storage.Cleaning] // as settle found it last
 }
 
 // open starts the rooms from the disk upwards: metadata, logs, partitions,
@@ -157,6 +158,7 @@ func (b *Broker) openLogs(ctx context.Context, r *rooms) error {
 	if err := b.settle(r, img); err != nil {
 		return err
 	}
+	cleaning := r.cleaning.Load()
 	b.ready.enter("recovering logs")
 	r.measured = metrics.NewStorage(b.reg)
 	all := places(&r.conf)
@@ -165,8 +167,7 @@ func (b *Broker) openLogs(ctx context.Context, r *rooms) error {
 		DeferredBytes: b.budgets.Deferred, JournalFileSize: b.journalFile, JournalBytes: b.journalBytes,
 		ProducerExpiry: r.conf.ProducerExpiration, KeeperInterval: r.conf.Cleaning.Interval,
 		Progress: b.ready.progress, Interrupted: ctx.Err, MinFree: r.minFree.Load,
-		CleanerBytes: b.budgets.Keys, CleanerBytesPerSecond: r.conf.Cleaning.BytesPerSecond,
-		CleanerBackoff: r.conf.Cleaning.Backoff,
+		CleanerBytes: cleaning.KeyBytes, CleanerBytesPerSecond: cleaning.BytesPerSecond, CleanerBackoff: cleaning.Backoff,
 		Absent: func() int {
 			if s := r.server.Load(); s != nil {
 				return s.Census().Absent()

@@ -67,6 +67,7 @@ type Broker struct {
 	ended   sync.Once
 	endErr  error // of the stop, set in ended
 	budgets budgets
+	memory  int64  // bytes that there are; see memoryThere
 	rooms   *rooms // whole once ready says that clients are served
 
 	times times // of the stop
@@ -100,7 +101,7 @@ func Start(ctx context.Context, o Options) (*Broker, error) {
 		return nil, errors.Join(err, b.stop(zapcore.DebugLevel, "start failed"))
 	}
 	if addresses.admin != nil {
-		a := newAdmin(addresses.admin, reg, o.Level, b.ready, (&api{b}).register, o.Log.Named("admin"))
+		a := newAdmin(addresses.admin, reg, o.Level, b.ready, newGuard(o.Config), (&api{b}).register, o.Log.Named("admin"))
 		b.stack.push("admin", func(ctx context.Context) error { a.stop(ctx); return nil })
 	}
 	if o.begun != nil {

@@ -216,7 +216,7 @@ func (p *pass) fill() error {
 	if _, err := rand.Read(key[:]); err != nil {
 		return fmt.Errorf("random key: %w", err)
 	}
-	keys := cleaner.NewKeyMap(key, p.d.opt.CleanerBytes)
+	keys := cleaner.NewKeyMap(key, p.d.cleaning.Load().KeyBytes)
 	var aborted []cleaner.Aborted
 	m, err := p.mapKeys(keys, nil, p.dirt.Until)
 	if errors.Is(err, errTransactions) {

@@ -146,6 +146,14 @@ func (x *pace) spend(d *Dir, n int) bool {
 	return wait < paceLeast || d.sleep(wait)
 }
 
+// limit changes how many bytes a second are allowed. What was spent before is forgotten; a wait
+// under way is not shortened.
+func (x *pace) limit(perSec float64) {
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	x.perSec, x.begun, x.spent = perSec, time.Time{}, 0
+}
+
 // allowed is the time that the bytes take.
 func (x *pace) allowed() time.Duration {
 	return time.Duration(x.spent / x.perSec * float64(time.Second))

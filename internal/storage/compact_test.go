@@ -13,6 +13,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/prometheus/client_golang/prometheus/testutil"
+
 	"github.com/chronik-io/chronik/internal/record"
 	"github.com/chronik-io/chronik/internal/storage/segment"
 	"github.com/chronik-io/chronik/internal/vfs"
@@ -475,6 +477,22 @@ func TestDamageStopsOneLogOnly(t *testing.T) {
 	if rest := files(t, l, segment.CleanedSuffix); len(rest) > 0 {
 		t.Errorf("%v are left", rest)
 	}
+}
+
+// What holds for compactions changes while the broker runs: it is not waited for until the time between
+// two looks, as it was, has passed.
+func TestSettingsOfCompactionChangeAtOnce(t *testing.T) {
+	d, l := compactLog(t, vfs.Memory(), "sync", func(o *Options) { o.CleanerBackoff, o.CleanerBytesPerSecond = time.Hour, 1 })
+	set(t, l, 100, "a")
+	set(t, l, 100, "b")
+	m := newManager()
+	m.dirs = []*Dir{d}
+	m.failed = []*DirError{{}} // its share is kept for the start that opens it
+	m.SetCleaning(Cleaning{Backoff: time.Millisecond, KeyBytes: 4 << 20})
+	if got, want := *d.cleaning.Load(), (Cleaning{time.Millisecond, 2 << 20, 0}); got != want {
+		t.Errorf("%+v, want %+v", got, want)
+	}
+	eventually(t, "the log is compacted", func() bool { return testutil.ToFloat64(d.stats.cleaner.passes) > 0 })
 }
 
 // TestCompactionEndsWithTheDirectory: a pass that is slowed down doesn't hold a stop.

@@ -73,6 +73,8 @@ type Dir struct {
 	keeper                    keeper
 	compacting                sync.Mutex // one pass at a time
 	pace                      pace
+	cleaning                  atomic.Pointer[Cleaning]
+	recleaned                 chan struct{} // cleaning has changed
 	sweeps, repairs, pressure chan struct{}
 	failures                  chan error
 	quit                      chan struct{}
@@ -135,7 +137,7 @@ func newDir(place Place, opt *Options) *Dir {
 		opt: opt, path: path.Clean(place.Path), jpath: place.JournalPath(),
 		logs: map[ID]*Log{}, broken: map[*Log]struct{}{}, deleted: map[ID]tombstone{}, said: map[string]int{},
 		sweeps: make(chan struct{}, 1), repairs: make(chan struct{}, 1), pressure: make(chan struct{}, 1),
-		failures: make(chan error, 1), quit: make(chan struct{}),
+		recleaned: make(chan struct{}, 1), failures: make(chan error, 1), quit: make(chan struct{}),
 	}
 	d.life.Store(&dirLife{})
 	d.log = opt.Logger.With(zap.String("dir", d.path))
@@ -146,7 +148,7 @@ func newDir(place Place, opt *Options) *Dir {
 	d.tasks.init()
 	d.keeper.init()
 	d.guard.init()
-	d.pace.perSec = float64(opt.CleanerBytesPerSecond)
+	d.setCleaning(Cleaning{Backoff: opt.CleanerBackoff, KeyBytes: opt.CleanerBytes, BytesPerSecond: opt.CleanerBytesPerSecond})
 	return d
 }
 

@@ -80,13 +80,57 @@ func (d *Dir) keepHouse() {
 // compactLogs is the goroutine that compacts logs, one after the other. It is not
 // the keeper's: a pass may take hours, and a full disk must not wait for it.
 func (d *Dir) compactLogs() {
-	for d.sleep(d.opt.CleanerBackoff) {
+	again := time.NewTimer(d.cleaning.Load().Backoff)
+	defer again.Stop()
+	for {
+		select {
+		case <-d.quit:
+			return
+		case <-d.recleaned:
+		case <-again.C:
+		}
 		for d.compactNext() {
 			if d.stopping() {
 				return
 			}
 		}
+		again.Reset(d.cleaning.Load().Backoff)
 	}
+}
+
+// Cleaning is what holds for compactions and may change while they go on; 0 for what is
+// to stay as Options or the last SetCleaning have it, but for BytesPerSecond, of which 0 is no
+// limit.
+type Cleaning struct {
+	Backoff        time.Duration // Options.CleanerBackoff
+	KeyBytes       int64         // Options.CleanerBytes, from the next pass on
+	BytesPerSecond int64         // Options.CleanerBytesPerSecond, at once
+}
+
+// SetCleaning changes what holds for compactions in all directories together.
+func (m *Manager) SetCleaning(c Cleaning) {
+	n := int64(len(m.dirs) + len(m.failed))
+	for _, d := range m.dirs {
+		own := *d.cleaning.Load()
+		if c.Backoff > 0 {
+			own.Backoff = c.Backoff
+		}
+		if c.KeyBytes > 0 {
+			own.KeyBytes = max(c.KeyBytes/n, 1)
+		}
+		if own.BytesPerSecond = c.BytesPerSecond; own.BytesPerSecond > 0 {
+			own.BytesPerSecond = max(own.BytesPerSecond/n, 1)
+		}
+		if own != *d.cleaning.Load() {
+			d.setCleaning(own)
+			d.signal(d.recleaned)
+		}
+	}
+}
+
+func (d *Dir) setCleaning(c Cleaning) {
+	d.cleaning.Store(&c)
+	d.pace.limit(float64(c.BytesPerSecond))
 }
 
 // retire takes the files of a segment away that left its log. flushMu of the log is

@@ -131,12 +131,20 @@ func (f *reader) offsets() Offsets {
 	}
 }
 
-// MinFree is how many bytes of a file system have to be free for clients' records
-// to be taken: 0: any number, -1: as is right for its size. It changes while the
-// broker runs.
-func (r *Registry) MinFree(l Layers) (int64, error) {
+// Live is what holds for a broker and changes while it runs, beside the defaults of
+// topics.
+type Live struct {
+	// MinFree is how many bytes of a file system have to be free for clients' records
+	// to be taken: 0: any number, -1: as is right for its size.
+	MinFree int64
+	// Cleaning: Backoff, KeyBytes and BytesPerSecond of it change.
+	Cleaning Cleaning
+}
+
+// ResolveLive builds what changes while a broker runs.
+func (r *Registry) ResolveLive(l Layers) (Live, error) {
 	f := reader{r: r, defs: r.broker, l: l}
-	return f.value(DiskMinFree).n, f.err
+	return Live{MinFree: f.value(DiskMinFree).n, Cleaning: f.cleaning()}, f.err
 }
 
 func (f *reader) cleaning() Cleaning {

@@ -36,8 +36,7 @@ group.streams.session.timeout.ms initial.broker.registration.timeout.ms inter.br
 internal.metadata.delete.delay.millis internal.metadata.log.segment.bytes internal.metadata.max.batch.size.in.bytes
 kafka.metrics.polling.interval.secs kafka.metrics.reporters leader.imbalance.check.interval.seconds
 listener.security.protocol.map
-log.cleaner.io.buffer.load.factor log.cleaner.io.buffer.size
-log.cleaner.threads log.dir log.dir.failure.timeout.ms
+log.dir log.dir.failure.timeout.ms
 log.flush.offset.checkpoint.interval.ms log.flush.scheduler.interval.ms log.flush.start.offset.checkpoint.interval.ms
 log.initial.task.delay.ms log.local.retention.bytes log.local.retention.ms
 max.connection.creation.rate max.connections.per.ip.overrides

@@ -33,7 +33,7 @@ func insteads() []instead {
 		{[]string{"quota.", "client.quota.", "max.connection.creation.rate", "max.connections.per.ip.overrides"},
 			"leave it out: there are no quotas; max.connections and max.connections.per.ip bound connections"},
 		{[]string{"queued."}, "leave it out: produce.profile bounds what waits in the broker"},
-		{[]string{"num.", "background.threads", "group.coordinator.", "log.cleaner.threads", "log.cleaner.io.", "socket."},
+		{[]string{"num.", "background.threads", "group.coordinator.", "socket."},
 			"leave it out: threads and buffers are not set by hand"},
 		{[]string{"metric.", "metrics.", "kafka.metrics.", "telemetry.", "auto.include.jmx.reporter"},
 			"leave it out: metrics are at /metrics of admin.listen"},

@@ -26,6 +26,8 @@ const (
 	KeyListen         = "listen"
 	KeyAdvertise      = "advertise"
 	KeyAdminListen    = "admin.listen"
+	KeyAdminHosts     = "admin.hosts"
+	KeyAdminRemote    = "admin.remote"
 	KeyWALProfile     = "wal.profile"
 	KeyProduceProfile = "produce.profile"
 	KeyLogLevel       = "log.level"
@@ -50,6 +52,11 @@ type Config struct {
 	Listeners []Listener
 	// AdminListen is HOST:PORT of metrics, health and profiling, or empty for none.
 	AdminListen string
+	// AdminHosts are names under which the admin port may be asked, beside those that
+	// are always known; AdminRemote says that other machines may do there what changes
+	// or costs something.
+	AdminHosts  []string
+	AdminRemote bool
 	// MetricsPartitions says whether /metrics has series for each partition.
 	MetricsPartitions bool
 	// LogLevel is debug, info, warn or error; LogFormat auto, console or json.

@@ -156,6 +156,12 @@ func (l *loader) check() {
 	if a := l.value(KeyAdminListen); a != Off {
 		l.cfg.AdminListen = a
 	}
+	for name := range strings.SplitSeq(l.value(KeyAdminHosts), ",") {
+		if name = strings.TrimSpace(name); name != "" {
+			l.cfg.AdminHosts = append(l.cfg.AdminHosts, name)
+		}
+	}
+	l.cfg.AdminRemote = l.value(KeyAdminRemote) == "true"
 	l.listeners()
 	l.cfg.WALProfile = l.value(KeyWALProfile)
 	if _, err := l.cfg.Durability.Lookup(l.cfg.WALProfile); err != nil {

@@ -33,6 +33,10 @@ func Own() []Def {
 			Doc: "The address that clients are told to dial, of the first listener. Empty: the one that the client dialled. Needed where clients reach the broker through address translation, as with a container's published port."},
 		{Name: KeyAdminListen, Default: DefaultAdminListen, Type: "string", Bounds: "HOST:PORT or off", Check: adminAddress,
 			Doc: "Where /metrics, /healthz, /readyz, /loglevel and /debug/pprof are served. There is no authentication on it: keep it on loopback or a private network."},
+		{Name: KeyAdminHosts, Default: "", Type: "list", Bounds: "names of hosts, comma-separated", Check: hostNames,
+			Doc: "Names under which the admin port may be asked for more than metrics and health, beside addresses, localhost, the machine's own name and the names that clients are told. A web page of any other name is refused."},
+		{Name: KeyAdminRemote, Default: "false", Type: "boolean", Bounds: "true, false", Check: oneOf([]string{"true", "false"}),
+			Doc: "Whether other machines may change the log level, have the disks measured and take profiles. Without it only this machine may; everybody who reaches the port reads metrics, health and the JSON."},
 		{Name: KeyWALProfile, Default: "sync", Type: "string", Bounds: "the name of a durability profile", Check: notEmpty,
 			Broker: topicconf.DurabilityProfile, Live: LiveByClients,
 			Doc: "Durability profile of topics that set no chronik.durability.profile of their own. See docs/durability.md."},
@@ -45,6 +49,16 @@ func Own() []Def {
 		{Name: KeyLogFormat, Default: "auto", Type: "string", Bounds: strings.Join(formats(), ", "), Check: oneOf(formats()),
 			Doc: "How messages are written to standard error: console lines or JSON. auto is console on a terminal and JSON otherwise."},
 	}
+}
+
+// hostNames accepts names without ports, or nothing.
+func hostNames(v string) error {
+	for name := range strings.SplitSeq(v, ",") {
+		if name = strings.TrimSpace(name); v != "" && (name == "" || strings.ContainsAny(name, ":/ \t")) {
+			return fmt.Errorf("%q is no name of a host; write names without ports, such as broker.example.com, with commas between them", name)
+		}
+	}
+	return nil
 }
 
 func levels() []string  { return []string{"debug", "info", "warn", "error"} }
