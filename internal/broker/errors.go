@@ -45,7 +45,7 @@ func codes() []struct {
 		{coordinator.ErrNotCoordinator, kerr.NotCoordinator},
 		{coordinator.ErrLoading, kerr.CoordinatorLoadInProgress},
 		{coordinator.ErrRefused, kerr.CoordinatorNotAvailable},
-		{coordinator.ErrBusy, kerr.CoordinatorNotAvailable}, // no load in progress: a Heartbeat was not heard
+		{coordinator.ErrBusy, kerr.CoordinatorLoadInProgress}, // every client backs off on it
 		{storage.ErrOffsetOutOfRange, kerr.OffsetOutOfRange},
 		{storage.ErrCorrupt, kerr.CorruptMessage},
 		// A log that is closed was deleted, or its broker is on the way down:

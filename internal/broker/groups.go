@@ -2,6 +2,7 @@ package broker
 
 import (
 	"bytes"
+	"errors"
 	"net"
 	"slices"
 	"sync/atomic"
@@ -10,6 +11,7 @@ import (
 	"github.com/twmb/franz-go/pkg/kmsg"
 	"go.uber.org/zap"
 
+	"github.com/chronik-io/chronik/internal/coordinator"
 	"github.com/chronik-io/chronik/internal/coordinator/group"
 	"github.com/chronik-io/chronik/internal/network"
 	"github.com/chronik-io/chronik/internal/protocol"
@@ -79,7 +81,9 @@ func (b *Broker) askGroup(r *network.Request, groupID string, req kmsg.Request, 
 	e := group.Request{Connection: r.Connection, ClientID: r.ClientID, ClientHost: clientHost(r.Peer), Body: req}
 	b.opt.Groups.Submit(groupID, e, func(answer any, err error) {
 		resp, ok := answer.(kmsg.Response)
-		if c := b.coordinatorError(answer, ok, err); c != nil {
+		if errors.Is(err, coordinator.ErrLoading) {
+			resp = group.Loading(req)
+		} else if c := b.coordinatorError(answer, ok, err); c != nil {
 			resp = group.Refuse(req, c)
 		}
 		r.Code = groupCode(resp)

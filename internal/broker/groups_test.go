@@ -252,12 +252,17 @@ func TestAStopDoesNotWaitForTheMembersOfAGroup(t *testing.T) {
 func TestAHeartbeatThatWasNotHeardIsNoSuccess(t *testing.T) {
 	for err, want := range map[error]*kerr.Error{
 		coordinator.ErrBusy: kerr.CoordinatorNotAvailable, coordinator.ErrRefused: kerr.CoordinatorNotAvailable, coordinator.ErrNotCoordinator: kerr.NotCoordinator,
-		coordinator.ErrLoading: nil,
 	} {
 		resp := group.Refuse(kmsg.NewPtrHeartbeatRequest(), kerr.TypedErrorForCode(code(err))).(*kmsg.HeartbeatResponse)
-		if resp.ErrorCode != 0 && want == nil || want != nil && resp.ErrorCode != want.Code {
+		if resp.ErrorCode != want.Code {
 			t.Errorf("%v: %d", err, resp.ErrorCode)
 		}
+	}
+	if resp := group.Loading(kmsg.NewPtrHeartbeatRequest()).(*kmsg.HeartbeatResponse); resp.ErrorCode != 0 {
+		t.Errorf("in a load: %d", resp.ErrorCode)
+	}
+	if resp := group.Loading(kmsg.NewPtrJoinGroupRequest()).(*kmsg.JoinGroupResponse); resp.ErrorCode != kerr.CoordinatorLoadInProgress.Code {
+		t.Errorf("a join in a load: %d", resp.ErrorCode)
 	}
 }
 

@@ -35,7 +35,6 @@ var (
 	// ErrLoading: the shard is being loaded (COORDINATOR_LOAD_IN_PROGRESS).
 	ErrLoading = errors.New("the coordinator is loading its state")
 	// ErrBusy: too many requests wait already, and the event had no effect
-	// (COORDINATOR_NOT_AVAILABLE: a Heartbeat that is answered with
-	// COORDINATOR_LOAD_IN_PROGRESS counts as one that was heard).
+	// (COORDINATOR_LOAD_IN_PROGRESS, with which every client backs off and asks again).
 	ErrBusy = errors.New("too many requests wait for the coordinator")
 )

@@ -38,9 +38,10 @@ func (f *failure) message() *string {
 func unknownGroup(id string) *failure { return fail(kerr.GroupIDNotFound, "Group %s not found.", id) }
 
 // Refuse returns the response to a Request whose coordinator can't be asked: in the
-// response's shape, with one error everywhere; nil for what is no Request. Heartbeats of classic members are
-// answered with success while a shard loads, as Kafka does: the member is fine, and
-// an error would make it do something.
+// response's shape, with one error everywhere; nil for what is no Request. Clients don't
+// expect COORDINATOR_LOAD_IN_PROGRESS of Heartbeat and SyncGroup: the one gets
+// COORDINATOR_NOT_AVAILABLE instead, the other REBALANCE_IN_PROGRESS, since a rebalance
+// ends with the state that is lost.
 func Refuse(req kmsg.Request, code *kerr.Error) kmsg.Response {
 	n := code.Code
 	switch resp := req.ResponseKind().(type) {
@@ -48,11 +49,13 @@ func Refuse(req kmsg.Request, code *kerr.Error) kmsg.Response {
 		resp.ErrorCode, resp.MemberID, resp.Generation = n, req.(*kmsg.JoinGroupRequest).MemberID, -1
 		return resp
 	case *kmsg.SyncGroupResponse:
-		resp.ErrorCode = n
+		if resp.ErrorCode = n; code == kerr.CoordinatorLoadInProgress {
+			resp.ErrorCode = kerr.RebalanceInProgress.Code
+		}
 		return resp
 	case *kmsg.HeartbeatResponse:
-		if code != kerr.CoordinatorLoadInProgress {
-			resp.ErrorCode = n
+		if resp.ErrorCode = n; code == kerr.CoordinatorLoadInProgress {
+			resp.ErrorCode = kerr.CoordinatorNotAvailable.Code
 		}
 		return resp
 	case *kmsg.LeaveGroupResponse:
@@ -69,4 +72,14 @@ func Refuse(req kmsg.Request, code *kerr.Error) kmsg.Response {
 	default:
 		return nil
 	}
+}
+
+// Loading returns the response to a Request whose shard is being loaded. Heartbeats of
+// classic members are answered with success, as in Kafka: the load gives the member's
+// session the time that it takes, and an error would make the member do something.
+func Loading(req kmsg.Request) kmsg.Response {
+	if beat, ok := req.ResponseKind().(*kmsg.HeartbeatResponse); ok {
+		return beat
+	}
+	return Refuse(req, kerr.CoordinatorLoadInProgress)
 }

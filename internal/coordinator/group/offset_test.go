@@ -315,7 +315,10 @@ func TestRefuseHasTheShapeOfTheResponse(t *testing.T) {
 		t.Errorf("%+v", r)
 	}
 	beat := kmsg.NewPtrHeartbeatRequest()
-	if r := Refuse(beat, kerr.CoordinatorLoadInProgress).(*kmsg.HeartbeatResponse); r.ErrorCode != 0 {
+	if r := Refuse(beat, kerr.CoordinatorLoadInProgress).(*kmsg.HeartbeatResponse); r.ErrorCode != kerr.CoordinatorNotAvailable.Code {
+		t.Errorf("%+v", r)
+	}
+	if r := Refuse(syncOf("m", 1), kerr.CoordinatorLoadInProgress).(*kmsg.SyncGroupResponse); r.ErrorCode != kerr.RebalanceInProgress.Code {
 		t.Errorf("%+v", r)
 	}
 	if r := Refuse(beat, kerr.NotCoordinator).(*kmsg.HeartbeatResponse); r.ErrorCode == 0 {
