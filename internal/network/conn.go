@@ -151,7 +151,9 @@ func (c *conn) answer(r *Request, now time.Time) {
 		c.mu.Unlock()
 		r.recycle(c.srv)
 		if last {
+			c.srv.mu.Lock()
 			c.srv.vacate(c.ip)
+			c.srv.mu.Unlock()
 		}
 		c.srv.orphans.add(-1)
 		return

@@ -295,7 +295,14 @@ func TestFault13AConnectionCountsUntilItsRequestsAreAnswered(t *testing.T) {
 					r.RespondNone()
 				}
 			}
-			dial(t, addr).wantClosed(t)
+			out := dial(t, addr)
+			defer out.Close()
+			if err := out.SetDeadline(time.Now().Add(30 * time.Second)); err != nil {
+				t.Fatal(err)
+			}
+			if n, err := out.Read(make([]byte, 1)); n > 0 || err == nil || isTimeout(err) {
+				t.Errorf("one too many was let in: %v", err)
+			}
 			left[1].RespondNone()
 			in := dial(t, addr)
 			defer in.Close()

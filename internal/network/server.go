@@ -138,10 +138,13 @@ func (s *Server) add(l *Listener, nc net.Conn) (RefuseReason, bool) {
 	return "", true
 }
 
-// gone is the last act of a connection's writer.
-func (s *Server) gone(c *conn, reason CloseReason) {
+// gone is the last act of a connection's writer. answered: it leaves no requests behind.
+func (s *Server) gone(c *conn, reason CloseReason, answered bool) {
 	s.mu.Lock()
 	delete(s.conns, c)
+	if answered {
+		s.vacate(c.ip)
+	}
 	s.mu.Unlock()
 	if c.fd >= 0 {
 		closeSocket(c.fd)
@@ -154,10 +157,8 @@ func (s *Server) gone(c *conn, reason CloseReason) {
 
 // vacate gives a connection's place back, when it is gone and its requests are answered:
 // clients that leave requests behind, and come again, can't make them more than the
-// limits of connections allow.
+// limits of connections allow. Caller holds mu.
 func (s *Server) vacate(ip netip.Addr) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
 	s.slots--
 	if s.perIP[ip]--; s.perIP[ip] == 0 {
 		delete(s.perIP, ip)

@@ -99,15 +99,12 @@ func (c *conn) abandon() {
 		}
 		r = next
 	}
-	reason, none := c.reason, c.unready == 0
+	reason, answered := c.reason, c.unready == 0
 	c.mu.Unlock()
 	for _, r := range dropped {
 		r.recycle(c.srv)
 	}
-	c.srv.gone(c, reason)
-	if none {
-		c.srv.vacate(c.ip)
-	}
+	c.srv.gone(c, reason, answered)
 }
 
 // flush writes the answers at the head of the queue until none is ready, and
