@@ -87,8 +87,8 @@ func (b *Broker) creatable(t *kmsg.CreateTopicsRequestTopic) error {
 		return refuse(kerr.InvalidRequest, "Creation of internal topic %s is prohibited.", t.Topic)
 	}
 	if controller.IsInternal(t.Topic) {
-		return refuse(kerr.InvalidRequest, "Creation of internal topic %s is prohibited: the broker creates it, with the configs that what it keeps there needs, "+
-			"when a client first looks for a coordinator.", t.Topic)
+		return refuse(kerr.InvalidRequest, "Creation of internal topic %s is prohibited: the broker creates it, "+
+			"with the configs that it needs, when a client first looks for a coordinator.", t.Topic)
 	}
 	return b.noRoom()
 }

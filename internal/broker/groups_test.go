@@ -251,7 +251,9 @@ func TestAStopDoesNotWaitForTheMembersOfAGroup(t *testing.T) {
 // answered with success: the member's session goes on to run out.
 func TestAHeartbeatThatWasNotHeardIsNoSuccess(t *testing.T) {
 	for err, want := range map[error]*kerr.Error{
-		coordinator.ErrBusy: kerr.CoordinatorNotAvailable, coordinator.ErrRefused: kerr.CoordinatorNotAvailable, coordinator.ErrNotCoordinator: kerr.NotCoordinator,
+		coordinator.ErrBusy:           kerr.CoordinatorNotAvailable,
+		coordinator.ErrRefused:        kerr.CoordinatorNotAvailable,
+		coordinator.ErrNotCoordinator: kerr.NotCoordinator,
 	} {
 		resp := group.Refuse(kmsg.NewPtrHeartbeatRequest(), kerr.TypedErrorForCode(code(err))).(*kmsg.HeartbeatResponse)
 		if resp.ErrorCode != want.Code {

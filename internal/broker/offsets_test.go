@@ -327,7 +327,8 @@ func TestNoClientWeakensTheGroupsTopic(t *testing.T) {
 	n := newNode(t, quick)
 	w := n.dial(t)
 	made := ask[*kmsg.CreateTopicsResponse](t, w, 7, createRequest(false, newTopic(groups.Topic, 1, 1))).Topics[0]
-	if made.ErrorCode != kerr.InvalidRequest.Code || !strings.Contains(*made.ErrorMessage, "the broker creates it") || n.image().Topic(groups.Topic) != nil {
+	if made.ErrorCode != kerr.InvalidRequest.Code || !strings.Contains(*made.ErrorMessage, "the broker creates it") ||
+		n.image().Topic(groups.Topic) != nil {
 		t.Errorf("create: %s", said(made.ErrorCode, made.ErrorMessage))
 	}
 	n.coordinates(t)
@@ -343,9 +344,12 @@ func TestNoClientWeakensTheGroupsTopic(t *testing.T) {
 		op          kmsg.IncrementalAlterConfigOp
 		name, value string
 	}{
-		{kmsg.IncrementalAlterConfigOpSet, "cleanup.policy", "delete"}, {kmsg.IncrementalAlterConfigOpAppend, "cleanup.policy", "delete"},
-		{kmsg.IncrementalAlterConfigOpDelete, "cleanup.policy", ""}, {kmsg.IncrementalAlterConfigOpSet, "chronik.durability.profile", "os"},
-		{kmsg.IncrementalAlterConfigOpDelete, "chronik.durability.profile", ""}, {kmsg.IncrementalAlterConfigOpSet, "unclean.leader.election.enable", "true"},
+		{kmsg.IncrementalAlterConfigOpSet, "cleanup.policy", "delete"},
+		{kmsg.IncrementalAlterConfigOpAppend, "cleanup.policy", "delete"},
+		{kmsg.IncrementalAlterConfigOpDelete, "cleanup.policy", ""},
+		{kmsg.IncrementalAlterConfigOpSet, "chronik.durability.profile", "os"},
+		{kmsg.IncrementalAlterConfigOpDelete, "chronik.durability.profile", ""},
+		{kmsg.IncrementalAlterConfigOpSet, "unclean.leader.election.enable", "true"},
 	} {
 		if code, msg := incremental(c.op, c.name, c.value); code != kerr.InvalidConfig.Code || !strings.Contains(*msg, "internal topic") {
 			t.Errorf("%+v: %s", c, said(code, msg))

@@ -30,7 +30,7 @@ func nameByte(b byte) bool {
 }
 
 // promised are the configs on which what the broker acknowledges from an internal topic
-// rests: what is committed stays, on disk, whoever leads.
+// rests: what is committed stays, on disk, whichever broker leads.
 var promised = []string{"cleanup.policy", topicconf.DurabilityProfile, "unclean.leader.election.enable"}
 
 // keepPromise refuses to change such a config of an internal topic.
@@ -40,8 +40,9 @@ func keepPromise(res Resource, before, after map[string]string) error {
 	}
 	for _, name := range promised {
 		if was, is := before[name], after[name]; was != is {
-			return refuse(InvalidConfig, "%s of the internal topic %s can't be changed from %q to %q: offsets and groups that the broker has acknowledged "+
-				"would be lost. Leave it out, or in a request that replaces all configs give it its present value.", name, res.Name, was, is)
+			return refuse(InvalidConfig, "%s of the internal topic %s can't be changed from %q to %q: "+
+				"what the broker has acknowledged in it could be lost. Leave it out, or in a request that replaces all configs "+
+				"give it its present value.", name, res.Name, was, is)
 		}
 	}
 	return nil

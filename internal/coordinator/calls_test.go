@@ -25,8 +25,9 @@ func gated(t *testing.T, opt Options, test func(t *testing.T, rt *Runtime, log *
 	})
 }
 
-// A call holds up nobody, and its result is an event of the request that waits.
-func TestACallHoldsUpNobody(t *testing.T) {
+// A call does not block other requests, and its result is an event of the request that
+// waits.
+func TestACallDoesNotBlockOthers(t *testing.T) {
 	gated(t, Options{MaxCalls: 1}, func(t *testing.T, rt *Runtime, log *fakeLog, gate chan struct{}) {
 		a, b := submit(rt, "call a"), submit(rt, "call b")
 		a.want(t, "", nil)

@@ -50,8 +50,8 @@ func (s *shard) refusal(now time.Time) error {
 // refuse answers a request that writes.
 func (s *shard) refuse(r request, err error) {
 	s.count.refused.Add(1)
-	s.r.refused.log(s.logger, zap.WarnLevel, "the coordinator's log accepts no records: requests that change a group are refused, others are answered",
-		zap.Error(err))
+	s.r.refused.log(s.logger, zap.WarnLevel,
+		"the coordinator's log accepts no records: requests that need some are refused, others are answered", zap.Error(err))
 	s.answer(r.done, nil, err)
 }
 

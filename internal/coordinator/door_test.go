@@ -13,7 +13,7 @@ import (
 
 var errFull = errors.New("no space left on the disk")
 
-// A log that refuses costs the one who writes an answer, and nobody else anything: the
+// A log that refuses costs a request that writes its answer, and other requests nothing: the
 // shard and what waits in it stay, readers are answered, and one line is logged.
 func TestARefusalAnswersOneRequest(t *testing.T) {
 	core, logged := observer.New(zapcore.InfoLevel)

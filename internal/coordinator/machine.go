@@ -109,7 +109,7 @@ type Machine interface {
 	// refused while the log takes no records.
 	Writes(event any) bool
 	// Handle takes an event. to is answered now, or in the effects of a later event. An
-	// event that nobody waits for emits no records: it can't be refused. A machine that
+	// event that has no answer emits no records: it can't be refused. A machine that
 	// has something to write because of it sets a timer.
 	Handle(now time.Time, to Ticket, event any, out *Effects)
 	// Fire takes a timer that was set, whose time has come. None fires while the log

@@ -53,15 +53,17 @@ func New(opt Options) (*Coordinator, error) {
 		cfg.Room = group.NewRoom(opt.MemberBytes)
 	}
 	c := &Coordinator{opt: opt, members: cfg.Room, attended: map[uint64]struct{}{}}
-	c.Host = host.New(host.Options{Self: opt.Self, Replicas: opt.Replicas, Controller: opt.Controller, Configs: opt.Configs, Static: opt.Static, Logger: opt.Logger},
-		host.Definition{
-			Topic: Topic, Partitions: conf.Offsets.Partitions, ReplicationFactor: conf.Offsets.ReplicationFactor, SegmentBytes: conf.Offsets.SegmentBytes,
-			New: func(int32) coordinator.Machine { return group.New(cfg) },
-			Hello: func(img *metadata.Image) any {
-				return group.TopicsChanged{Topics: view{img}, All: true, Times: c.times(img)}
-			},
-			Changed: c.changed,
-		})
+	o := &conf.Offsets
+	c.Host = host.New(host.Options{
+		Self: opt.Self, Replicas: opt.Replicas, Controller: opt.Controller, Configs: opt.Configs, Static: opt.Static, Logger: opt.Logger,
+	}, host.Definition{
+		Topic: Topic, Partitions: o.Partitions, ReplicationFactor: o.ReplicationFactor, SegmentBytes: o.SegmentBytes,
+		New: func(int32) coordinator.Machine { return group.New(cfg) },
+		Hello: func(img *metadata.Image) any {
+			return group.TopicsChanged{Topics: view{img}, All: true, Times: c.times(img)}
+		},
+		Changed: c.changed,
+	})
 	return c, nil
 }
 

@@ -82,8 +82,8 @@ func TestACommitForTheNextTopicOfTheNameStays(t *testing.T) {
 	}
 }
 
-// While the log takes no records a classic member's heartbeat is one all the same, and
-// whoever asks is answered.
+// While the log accepts no records, a classic member's heartbeat counts all the same, and
+// requests that only read are answered.
 func TestWhatWritesAndWhatDoesNot(t *testing.T) {
 	w := newWorld(t)
 	w.topic("t", 1)

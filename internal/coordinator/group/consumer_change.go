@@ -210,5 +210,5 @@ func (c *consumer) loaded(s *Shard, g *group) {
 			s.unresolved(g)
 		}
 	}
-	c.dirty = true // topics may have changed while nobody looked
+	c.dirty = true // topics may have changed since
 }

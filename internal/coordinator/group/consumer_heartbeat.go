@@ -54,7 +54,8 @@ func (s *Shard) checkHeartbeat(e Request, req *kmsg.ConsumerGroupHeartbeatReques
 	case blank(req.RackID):
 		return invalid("RackId can't be empty.")
 	case namesSize(req.SubscribedTopicNames) > s.cfg.MaxRequest:
-		return fail(kerr.InvalidRequest, "SubscribedTopicNames have more than %d bytes in all; use a regular expression instead.", s.cfg.MaxRequest)
+		return fail(kerr.InvalidRequest, "SubscribedTopicNames have more than %d bytes in all; use a regular expression instead.",
+			s.cfg.MaxRequest)
 	case !fits(req.Group, req.MemberID, deref(req.InstanceID), deref(req.SubscribedTopicRegex), e.ClientID, e.ClientHost):
 		return invalid("An id or expression is longer than 32767 bytes.")
 	case (req.MemberEpoch != epochJoin || req.Version >= 1) && strings.TrimSpace(req.MemberID) == "":
@@ -259,7 +260,8 @@ func (s *Shard) admit(g *group, id string, instance *string, joins, classic bool
 
 // replace gives a static member's place to its successor.
 func (s *Shard) replace(g *group, old *member, id string) {
-	target, current := g.consumer().target[old.id], format.Current{State: int8(old.state), Assigned: old.assigned.recorded(), Revoking: old.revoking.recorded()}
+	target := g.consumer().target[old.id]
+	current := format.Current{State: int8(old.state), Assigned: old.assigned.recorded(), Revoking: old.revoking.recorded()}
 	meta := old.meta
 	s.removeConsumer(g, old)
 	key := format.Key{Type: format.TypeMember, Group: g.id, Item: id}

@@ -140,7 +140,8 @@ type rematched struct {
 // rematch has the expressions of all groups matched against topics that have changed. One
 // that this version can't compile, which another one has recorded, matches nothing.
 func (s *Shard) rematch() {
-	r := rematched{topics: s.topics, all: s.changes.all, changed: slices.Sorted(maps.Keys(s.changes.changed)), matches: map[string][]string{}}
+	r := rematched{topics: s.topics, all: s.changes.all, changed: slices.Sorted(maps.Keys(s.changes.changed)),
+		matches: map[string][]string{}}
 	s.changes.all, s.changes.changed = false, nil
 	for id, g := range s.groups {
 		if g.matches() {

@@ -35,7 +35,8 @@ func TestALargeExpressionCostsNothing(t *testing.T) {
 // than its bound.
 func TestInstructionsAreNotUndercounted(t *testing.T) {
 	for _, expression := range []string{
-		"", "a", "abc", "a|b", "(a|bc|)", "a*", "a+?", "(a*)+", "x{5}", "x{0,5}", "x{3,}", "x{0,}", "(ab){2,7}", "((a{2,3}){4}|[a-z]{5}){3}", "^a$", `\bfoo\B`, ".*",
+		"", "a", "abc", "a|b", "(a|bc|)", "a*", "a+?", "(a*)+", "x{5}", "x{0,5}", "x{3,}", "x{0,}",
+		"(ab){2,7}", "((a{2,3}){4}|[a-z]{5}){3}", "^a$", `\bfoo\B`, ".*",
 		"(?i)abc", "(?s).", `[^a]`, `\pL+`, "a{0}", "(a|b|c){3}d", "abc|abd|acd", "(?:)", "(a?){20}", "(x{2,}){9}",
 	} {
 		parsed, err := syntax.Parse(expression, syntax.Perl)
@@ -72,7 +73,7 @@ func (w *world) calling(to coordinator.Ticket, e any) []coordinator.Call {
 	return calls
 }
 
-// A heartbeat with a new expression waits for a call and holds up nobody; one with an
+// A heartbeat with a new expression waits for a call, outside of the shard; one with an
 // expression that the group has does not.
 func TestAnExpressionIsMatchedByACall(t *testing.T) {
 	w := newWorld(t)
@@ -224,7 +225,9 @@ func TestExpressionsWithoutMatchesAreResolvedAfterALoad(t *testing.T) {
 func TestAnExpressionThatIsNoneIsRefused(t *testing.T) {
 	w := newWorld(t)
 	w.topic("t", 1)
-	for expression, says := range map[string]string{"(": "missing closing )", "(x{1000}){1000}": "invalid repeat count", "(" + strings.Repeat("x", 3000) + "){1000}": "too large"} {
+	for expression, says := range map[string]string{
+		"(": "missing closing )", "(x{1000}){1000}": "invalid repeat count", "(" + strings.Repeat("x", 3000) + "){1000}": "too large",
+	} {
 		resp := w.consumerBeat(regexHeartbeat("a", expression))
 		is(t, resp.ErrorCode, kerr.InvalidRegularExpression)
 		if !strings.Contains(*resp.ErrorMessage, says) {

@@ -37,16 +37,16 @@ type kind interface {
 	// writes reports whether one of these, or another request, may make records.
 	writes(req kmsg.Request) bool
 
-	// subscriptions tells of topics whether members subscribe to them, as of now; where
-	// known is false nobody can tell. keeps tells whether nothing of a topic may expire,
-	// since a member may be reading it.
+	// subscriptions reports of topics whether members subscribe to them, as of now; known is
+	// false where the broker can't read them. keeps reports whether nothing of a topic may
+	// expire, since a member may be reading it.
 	subscriptions() (subscribes func(topic string) bool, known bool)
 	keeps() func(topic string) bool
 	// emptied is when the last member went, in ms since 1970; false where the retention of
 	// offsets counts from the commit.
 	emptied() (ms int64, counts bool)
-	// checkCommit says why a member may not commit; allowed, where it is not nil, why it may
-	// not for a partition. checkFetch says why a member may not ask for offsets.
+	// checkCommit returns why a commit is refused; allowed, if it is not nil, why it is for
+	// one partition. checkFetch returns why offsets are not shown.
 	checkCommit(req *kmsg.OffsetCommitRequest) (allowed func(topic [16]byte, partition int32) *failure, f *failure)
 	checkFetch(want *kmsg.OffsetFetchRequestGroup) *failure
 	// committing follows a commit that is allowed.

@@ -55,7 +55,8 @@ func (s *Shard) upgrade(g *group) {
 		s.upgradeMember(g, m, generation, chosen, taken)
 	}
 	s.emit(format.Key{Type: format.TypeTargetEpoch, Group: g.id}, format.TargetEpoch{Epoch: generation, Time: s.nowMillis()})
-	s.emit(format.Key{Type: format.TypeGroup, Group: g.id}, format.Group{Epoch: generation, Hash: hashTopics(s.topics, g.consumer().subscribed())})
+	hash := hashTopics(s.topics, g.consumer().subscribed())
+	s.emit(format.Key{Type: format.TypeGroup, Group: g.id}, format.Group{Epoch: generation, Hash: hash})
 }
 
 // upgradeMember makes one member. taken has what those before it have: a leader may

@@ -82,8 +82,8 @@ func commitRefused(req *kmsg.OffsetCommitRequest, code int16) *kmsg.OffsetCommit
 	return resp
 }
 
-// checkCommit says whether who commits may; allowed, where it is not nil, for which
-// partitions.
+// checkCommit returns why a commit is refused, nil if it is not; allowed, if it is not
+// nil, returns the same for one partition.
 func (s *Shard) checkCommit(req *kmsg.OffsetCommitRequest) (allowed func(topic [16]byte, partition int32) *failure, f *failure) {
 	g := s.groups[req.Group]
 	switch {

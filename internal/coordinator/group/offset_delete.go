@@ -24,7 +24,7 @@ func (s *Shard) deleteOffsets(to coordinator.Ticket, req *kmsg.OffsetDeleteReque
 	default:
 		subscribes, known := g.kind.subscriptions()
 		if !known {
-			resp.ErrorCode = kerr.NonEmptyGroup.Code // nobody can tell what its members read
+			resp.ErrorCode = kerr.NonEmptyGroup.Code // what its members read is not known
 			break
 		}
 		for _, t := range req.Topics {

@@ -13,7 +13,7 @@ const maxPending = 100
 // pendingID is an id that was given out in a group.
 type pendingID struct{ group, id string }
 
-// Closed notifies the shard that a client's connection has ended. Nobody answers.
+// Closed notifies the shard that a client's connection has ended. It has no answer.
 type Closed struct{ Connection uint64 }
 
 // given notes an id that was given out. connection is 0 where it is not known.

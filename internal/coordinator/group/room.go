@@ -127,13 +127,13 @@ func (g *group) heldBy(id string) int {
 // heartbeatWeight is what the member that a heartbeat is from will hold, as far as the
 // heartbeat says it.
 func heartbeatWeight(e Request, req *kmsg.ConsumerGroupHeartbeatRequest) int {
-	return memberWeight + len(e.ClientID) + len(e.ClientHost) + 4*len(req.MemberID) + 2*len(deref(req.InstanceID)) + len(deref(req.RackID)) +
-		3*len(deref(req.SubscribedTopicRegex)) + listWeight(req.SubscribedTopicNames)
+	return memberWeight + len(e.ClientID) + len(e.ClientHost) + 4*len(req.MemberID) + 2*len(deref(req.InstanceID)) +
+		len(deref(req.RackID)) + 3*len(deref(req.SubscribedTopicRegex)) + listWeight(req.SubscribedTopicNames)
 }
 
 func metaWeight(id string, m format.Member) int {
-	n := memberWeight + len(m.ClientID) + len(m.ClientHost) + 4*len(id) + 2*len(deref(m.Instance)) + len(deref(m.Rack)) + len(deref(m.Regex)) +
-		listWeight(m.Topics)
+	n := memberWeight + len(m.ClientID) + len(m.ClientHost) + 4*len(id) + 2*len(deref(m.Instance)) + len(deref(m.Rack)) +
+		len(deref(m.Regex)) + listWeight(m.Topics)
 	if m.Classic != nil {
 		for _, p := range m.Classic.Protocols {
 			n += entryWeight + len(p.Name) + len(p.Metadata)

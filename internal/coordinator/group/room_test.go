@@ -21,7 +21,7 @@ func joinFrom(connection uint64, group, client string, version int16, metadata i
 }
 
 // Members' metadata is bounded in all, in however many groups; when there is room again,
-// whoever was turned away gets in.
+// a member that was refused gets in.
 func TestMembersHoldNoMoreThanTheRoom(t *testing.T) {
 	w := newWorld(t, func(c *Config) { c.Room = NewRoom(4 << 20) })
 	accepted := 0
@@ -45,7 +45,7 @@ func TestMembersHoldNoMoreThanTheRoom(t *testing.T) {
 	w.waits(w.send(joinFrom(0, "g9", "c", 3, 500<<10)))
 }
 
-// A member that could never be kept is told so, and not to try again.
+// A member that could never be kept gets an error that does not ask it to try again.
 func TestAMemberThatCanNeverBeKeptIsRefusedForGood(t *testing.T) {
 	w := newWorld(t, func(c *Config) { c.Room = NewRoom(1 << 20) })
 	w.topic("t", 1)
@@ -93,7 +93,7 @@ func TestAnAssignmentThatThereIsNoRoomForIsRefused(t *testing.T) {
 }
 
 // Ids that were given out are bounded for each connection, the oldest go first; the
-// connection's end takes them all, and nobody else's.
+// connection's end takes them all, and no others.
 func TestIdsThatWereGivenOutLeaveWithTheirConnection(t *testing.T) {
 	w := newWorld(t)
 	first := ""

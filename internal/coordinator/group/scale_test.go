@@ -58,7 +58,7 @@ func TestHundredsOfConsumers(t *testing.T) {
 }
 
 // Members of a large group that come together get one target after a moment, not one for
-// each of them; who waits is told nothing else meanwhile, and gets its share.
+// each of them; all of them get their share.
 func TestALargeGroupGetsItsTargetsTogether(t *testing.T) {
 	w := newWorld(t)
 	w.topic("t", 1000)
@@ -107,7 +107,7 @@ func TestAClassicMemberWaitsForTheTarget(t *testing.T) {
 		w.advance(100 * time.Millisecond)
 	}
 	w.newClient("newer", "t")
-	for range 3 { // hears of it, joins again, and fetches
+	for range 3 { // learns of it, joins again, and fetches
 		o.step()
 	}
 	w.newClient("newest", "t") // gets its target later

@@ -93,7 +93,7 @@ func (s *Shard) Writes(event any) bool {
 		e = event
 	case Delete, matched:
 		return true
-	default: // they only read, or nobody waits for them
+	default: // they only read, or have no answer
 		return false
 	}
 	id := ""

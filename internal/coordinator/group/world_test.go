@@ -122,7 +122,7 @@ func (w *world) take(out coordinator.Effects) {
 	}
 }
 
-// event hands over an event that nobody waits for.
+// event hands over an event that has no answer.
 func (w *world) event(e any) {
 	w.t.Helper()
 	w.handle(0, e)

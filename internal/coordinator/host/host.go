@@ -82,7 +82,7 @@ func New(opt Options, def Definition) *Host {
 // Apply is a metadata.Subscriber, to be told after the partitions. It never fails: a
 // partition that can't be had has no shard, and its keys have no coordinator.
 func (h *Host) Apply(_ context.Context, _, next *metadata.Image, d *metadata.Delta) error {
-	// Before anything is told: a shard that finishes loading meanwhile asks for it.
+	// First of all: a shard that finishes loading meanwhile asks for it.
 	h.image.Store(next)
 	h.follow(next, d)
 	if t := next.Topic(h.def.Topic); t != nil && len(d.BrokerConfigs) > 0 {

@@ -171,8 +171,8 @@ func TestADefinitionIsAllThatACoordinatorNeeds(t *testing.T) {
 	}
 	for _, def := range defs {
 		topic := b.applier.Image().Topic(def.Topic)
-		if !topic.Internal || topic.Partitions.Len() != 2 || topic.Configs["cleanup.policy"] != "compact" || topic.Configs[topicconf.DurabilityProfile] != durability.Default ||
-			len(topic.Partitions.At(0).Replicas) != 1 {
+		if !topic.Internal || topic.Partitions.Len() != 2 || topic.Configs["cleanup.policy"] != "compact" ||
+			topic.Configs[topicconf.DurabilityProfile] != durability.Default || len(topic.Partitions.At(0).Replicas) != 1 {
 			t.Errorf("%+v", topic)
 		}
 	}
