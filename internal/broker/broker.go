@@ -95,9 +95,10 @@ func New(opt Options) (*Broker, error) {
 	if err != nil {
 		return nil, err
 	}
+	opt.ParkedBytes = cmp.Or(opt.ParkedBytes, defaultParkedBytes)
 	opt.AppendTime = cmp.Or(opt.AppendTime, defaultAppendTime)
 	b := &Broker{opt: opt, conf: conf, table: table, entries: newEntries(), sessions: newSessions(int(conf.FetchSessions)),
-		answers: membuf.NewBudget(cmp.Or(opt.AnswerBytes, defaultAnswerBytes)), parked: membuf.NewBudget(cmp.Or(opt.ParkedBytes, defaultParkedBytes))}
+		answers: membuf.NewBudget(cmp.Or(opt.AnswerBytes, defaultAnswerBytes)), parked: membuf.NewBudget(opt.ParkedBytes)}
 	b.ctx, b.stop = context.WithCancel(context.Background())
 	opt.Metadata.Subscribe("broker", b.topics.follow)
 	return b, nil

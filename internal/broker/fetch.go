@@ -123,8 +123,8 @@ func (op *fetchOp) giveBack() {
 		op.w = protocol.FetchWriter{}
 	}
 	op.reset()
-	op.b.parked.Release(op.parked)
+	op.unpark()
 	op.w.Reset()
-	op.r, op.sess, op.parked, op.delay = nil, sessionUse{}, 0, 0
+	op.r, op.sess, op.delay = nil, sessionUse{}, 0
 	op.b.fetches.Put(op)
 }

@@ -142,9 +142,10 @@ type charge struct {
 	stop   func() bool // of Request.OnClose
 }
 
-// charge takes n bytes; nil where that is more than one request may hold now.
+// charge takes n bytes; nil where that is more than half of what is free: most requests end
+// soon, and a group's leader may have much to say.
 func (b *Broker) charge(n int64) *charge {
-	if !b.parked.TryShare(n) {
+	if !b.parked.TryShare(n, 2) {
 		return nil
 	}
 	h := &charge{budget: b.parked}

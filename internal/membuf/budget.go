@@ -96,12 +96,12 @@ func (b *Budget) Share(n, least int64) int64 {
 	return n
 }
 
-// TryShare takes n bytes if they are at most an eighth of what is free, and reports whether
+// TryShare takes n bytes if what is free is at least part times as many, and reports whether
 // it did: of holders that keep their bytes for long, large ones are refused first.
-func (b *Budget) TryShare(n int64) bool {
+func (b *Budget) TryShare(n, part int64) bool {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	if n > (b.size-b.used)/8 {
+	if n > (b.size-b.used)/part {
 		return false
 	}
 	b.take(max(n, 0))
