@@ -11,9 +11,9 @@ import (
 // is not starved by small ones behind it. A request larger than the whole
 // budget is admitted alone: when nothing else is held.
 //
-// Every Acquire that returned nil, every TryShare that returned true, and every Share, owes a Release of the same number of bytes, on
-// every way out. A Budget must not be copied; its methods are safe for
-// concurrent use and Release never blocks.
+// Every Acquire that returned nil, every TryShare that returned true, and every Share,
+// owes a Release of the same number of bytes, on every way out. A Budget must not be
+// copied; its methods are safe for concurrent use and Release never blocks.
 type Budget struct {
 	size int64
 
