@@ -30,8 +30,8 @@ const (
 	opIdempotentWrite = kmsg.ACLOperationIdempotentWrite
 )
 
-// needs collects what a request needs, up to the first thing that its client may not do. Until handlers answer
-// for each part of a request, one part that is denied refuses the whole of it.
+// needs collects what a request needs, up to the first thing that its client may not do. Until
+// handlers answer for each part of a request, one part that is denied refuses the whole of it.
 type needs struct {
 	img    *metadata.Image
 	allow  func(Access) bool
@@ -48,8 +48,8 @@ func (n *needs) topic(op kmsg.ACLOperation, name string) {
 	n.add(op, kmsg.ACLResourceTypeTopic, name, kerr.TopicAuthorizationFailed)
 }
 
-// allTopics is for requests that name none and mean all: until handlers leave out what a client may not see, it
-// has to be allowed to see everything.
+// allTopics is for requests that name none and mean all: until handlers leave out what a client
+// may not see, it has to be allowed to see everything.
 func (n *needs) allTopics(op kmsg.ACLOperation) { n.topic(op, "*") }
 
 // topicID is topic for one that is named by its id. One that is not there is nobody's.

@@ -35,13 +35,13 @@ type Options struct {
 	// AnswerBytes bounds the records in answers that clients have not read yet; at
 	// the bound answers get shorter. Default 256 MiB.
 	AnswerBytes int64
-	// ParkedBytes bounds what requests hold that wait for something: fetches for records,
-	// joins for other members. At the bound a fetch is answered with what there is, and others are refused
-	// with an error on which clients come back. Default 64 MiB.
+	// ParkedBytes bounds what requests hold that wait for something: fetches for records, joins
+	// for other members. At the bound a fetch is answered with what there is, and others are
+	// refused with an error on which clients come back. Default 64 MiB.
 	ParkedBytes int64
-	// AppendTime bounds how long an append waits for this broker's own disk, whatever the timeout of its request:
-	// that concerns the other replicas of acks=all only, as in Kafka. A request with a longer timeout waits
-	// for as long as it says. Default 30 s.
+	// AppendTime bounds how long an append waits for this broker's own disk, whatever the timeout
+	// of its request: that concerns the other replicas of acks=all only, as in Kafka. A request
+	// with a longer timeout waits for as long as it says. Default 30 s.
 	AppendTime time.Duration
 	// Authorize reports whether a request's client may do what the request needs. nil allows everything.
 	Authorize func(*network.Request, Access) bool
@@ -97,9 +97,10 @@ func New(opt Options) (*Broker, error) {
 	if err != nil {
 		return nil, err
 	}
+	opt.ParkedBytes = cmp.Or(opt.ParkedBytes, defaultParkedBytes)
 	opt.AppendTime = cmp.Or(opt.AppendTime, defaultAppendTime)
 	b := &Broker{opt: opt, conf: conf, table: table, entries: newEntries(), sessions: newSessions(int(conf.FetchSessions)),
-		answers: membuf.NewBudget(cmp.Or(opt.AnswerBytes, defaultAnswerBytes)), parked: membuf.NewBudget(cmp.Or(opt.ParkedBytes, defaultParkedBytes)),
+		answers: membuf.NewBudget(cmp.Or(opt.AnswerBytes, defaultAnswerBytes)), parked: membuf.NewBudget(opt.ParkedBytes),
 		heavy: make(chan struct{}, runtime.GOMAXPROCS(0))}
 	b.ctx, b.stop = context.WithCancel(context.Background())
 	opt.Metadata.Subscribe("broker", b.topics.follow)

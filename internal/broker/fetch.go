@@ -19,7 +19,7 @@ import (
 // that it doesn't know.
 func fetchAPI() api {
 	return line[*kmsg.FetchRequest]{
-		API:    protocol.API{Key: int16(kmsg.Fetch), Min: 4, Max: 18},
+		API:    protocol.API{Key: int16(kmsg.Fetch), Min: 4, Max: 18, MaxCost: maxFetchCost},
 		needs:  fetchNeeds,
 		handle: fetch,
 	}.api()
@@ -41,6 +41,9 @@ func claimedReplica(req *kmsg.FetchRequest) int32 {
 	}
 	return req.ReplicaID
 }
+
+// maxFetchCost bounds what a decoded request takes: 100,000 partitions are within it.
+const maxFetchCost = 16 << 20
 
 // maxFetchWait bounds max.wait.ms.
 const maxFetchWait = 5 * time.Minute
@@ -123,8 +126,8 @@ func (op *fetchOp) giveBack() {
 		op.w = protocol.FetchWriter{}
 	}
 	op.reset()
-	op.b.parked.Release(op.parked)
+	op.unpark()
 	op.w.Reset()
-	op.r, op.sess, op.parked, op.delay = nil, sessionUse{}, 0, 0
+	op.r, op.sess, op.delay = nil, sessionUse{}, 0
 	op.b.fetches.Put(op)
 }

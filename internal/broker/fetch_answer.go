@@ -41,7 +41,7 @@ func (op *fetchOp) respond() {
 	}
 	body := op.encode(id)
 	if op.shrink() {
-		op.charge(0)
+		op.unpark()
 	}
 	op.r.RespondRaw(body, op.give)
 }

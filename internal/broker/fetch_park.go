@@ -30,29 +30,34 @@ func (op *fetchOp) admit(req *kmsg.FetchRequest) bool {
 	for i := range req.Topics {
 		n += int64(len(req.Topics[i].Partitions))
 	}
-	return n <= manyParts || op.charge(n*partCost)
+	if n <= manyParts {
+		return true
+	}
+	if n *= partCost; n > op.b.opt.ParkedBytes || !op.b.parked.TryAcquire(n) {
+		return false
+	}
+	op.parked = n
+	return true
 }
 
 // park counts what the fetch holds while it waits. Where there is no room for it the answer
 // is due, and its connection is throttled for the time that the client wanted to wait, up to
 // a second: otherwise it would ask again at once, and be answered at once.
 func (op *fetchOp) park(wait time.Duration) bool {
-	if op.charge(op.cost()) {
-		return true
-	}
-	op.delay = max(op.delay, min(wait, maxFetchDelay))
-	return false
-}
-
-// charge takes n bytes instead of what is charged already.
-func (op *fetchOp) charge(n int64) bool {
-	op.b.parked.Release(op.parked)
-	op.parked = 0
-	if !op.b.parked.TryShare(n) {
+	n := op.cost()
+	if !op.b.parked.TryShare(n, 8) {
+		op.delay = max(op.delay, min(wait, maxFetchDelay))
 		return false
 	}
+	op.unpark()
 	op.parked = n
 	return true
+}
+
+// unpark gives back what is counted.
+func (op *fetchOp) unpark() {
+	op.b.parked.Release(op.parked)
+	op.parked = 0
 }
 
 // cost is the memory that the fetch holds while it waits. The parts of one topic share

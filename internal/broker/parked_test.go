@@ -83,7 +83,8 @@ func TestParkedFetchesStayWithinTheirBudget(t *testing.T) {
 			delay                time.Duration
 		}{
 			{manyParts, manyParts, 200 * time.Millisecond},
-			{manyParts + 1, 0, time.Second}, // nothing is made of it, as in Kafka where a client is over its quota
+			{manyParts + 1, manyParts + 1, 200 * time.Millisecond},
+			{limit/int(partCost) + 1, 0, time.Second}, // nothing is made of it, as in Kafka where a client is over its quota
 		} {
 			large.Topics = []kmsg.FetchRequestTopic{repeated(named("t", id), int32(c.partitions), make([]int64, c.partitions)...)}
 			began, answered := time.Now(), 0

@@ -20,7 +20,8 @@ import (
 type line[R any] struct {
 	// API is the key with its versions, and the most that a decoded request may take.
 	protocol.API
-	// decode reads the body, and returns about how many bytes the request takes beside it. Default: kmsg's.
+	// decode reads the body, and returns about how many bytes the request takes beside it.
+	// Default: kmsg's.
 	// errHandedOver: it called Request.HandOver, and nothing else has happened.
 	decode func(*Broker, *network.Request) (req R, cost int, err error)
 	// needs names the operations and resources that the request needs. nil: whoever can
@@ -28,11 +29,12 @@ type line[R any] struct {
 	needs func(R, *needs)
 	// refuse answers the request as a whole with an error. Default: refuseWhole.
 	refuse func(call, R, *kerr.Error)
-	// busy is the error where the memory for requests that wait is used up; clients come back on it. nil: the
-	// request is answered before handle returns, or counts by itself what it holds.
+	// busy is the error where the memory for requests that wait is used up; clients come back on
+	// it. nil: the request is answered before handle returns, or counts by itself what it holds.
 	busy *kerr.Error
-	// keep replaces what aliases the body by copies that may outlive the request, such as what a member says of
-	// itself; the memory for requests is given back then. nil: nothing does. It needs busy.
+	// keep replaces what aliases the body by copies that may outlive the request, such as what a
+	// member says of itself; the memory for requests is given back then. nil: nothing does. It
+	// needs busy.
 	keep func(R)
 	// handle answers, now or later, with call.respond. It must not block.
 	handle func(call, R)
@@ -150,9 +152,10 @@ type charge struct {
 	stop   func() bool // of Request.OnClose
 }
 
-// charge takes n bytes; nil where that is more than one request may hold now.
+// charge takes n bytes; nil where that is more than half of what is free: most requests end
+// soon, and a group's leader may have much to say.
 func (b *Broker) charge(n int64) *charge {
-	if !b.parked.TryShare(n) {
+	if !b.parked.TryShare(n, 2) {
 		return nil
 	}
 	h := &charge{budget: b.parked}

@@ -11,9 +11,9 @@ import (
 // is not starved by small ones behind it. A request larger than the whole
 // budget is admitted alone: when nothing else is held.
 //
-// Every Acquire that returned nil, every TryShare that returned true, and every Share, owes a Release of the same number of bytes, on
-// every way out. A Budget must not be copied; its methods are safe for
-// concurrent use and Release never blocks.
+// Every Acquire that returned nil, every TryShare that returned true, and every Share,
+// owes a Release of the same number of bytes, on every way out. A Budget must not be
+// copied; its methods are safe for concurrent use and Release never blocks.
 type Budget struct {
 	size int64
 
@@ -96,12 +96,12 @@ func (b *Budget) Share(n, least int64) int64 {
 	return n
 }
 
-// TryShare takes n bytes if they are at most an eighth of what is free, and reports whether
+// TryShare takes n bytes if what is free is at least part times as many, and reports whether
 // it did: of holders that keep their bytes for long, large ones are refused first.
-func (b *Budget) TryShare(n int64) bool {
+func (b *Budget) TryShare(n, part int64) bool {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	if n > (b.size-b.used)/8 {
+	if n > (b.size-b.used)/part {
 		return false
 	}
 	b.take(max(n, 0))

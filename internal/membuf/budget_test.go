@@ -202,10 +202,10 @@ func BenchmarkBudget(b *testing.B) {
 // gets more than there is.
 func TestASharePerHolderLeavesRoomForOthers(t *testing.T) {
 	b := NewBudget(800)
-	if b.TryShare(101) || !b.TryShare(100) || b.TryShare(88) || !b.TryShare(87) || b.Used() != 187 {
+	if b.TryShare(101, 8) || !b.TryShare(100, 8) || b.TryShare(88, 8) || !b.TryShare(87, 8) || b.Used() != 187 {
 		t.Fatalf("%d bytes are held", b.Used())
 	}
-	for b.TryShare(1) {
+	for b.TryShare(1, 8) {
 		if b.Used() > 800 {
 			t.Fatalf("%d bytes are held", b.Used())
 		}
@@ -214,7 +214,7 @@ func TestASharePerHolderLeavesRoomForOthers(t *testing.T) {
 		t.Errorf("%d bytes are left over", free)
 	}
 	b.Release(b.Used())
-	if !b.TryShare(100) {
+	if b.TryShare(401, 2) || !b.TryShare(400, 2) || !b.TryShare(50, 8) {
 		t.Error("what was given back is not there")
 	}
 }
