@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math"
 	"path"
 	"sync/atomic"
 
@@ -274,6 +275,21 @@ func (b *Broker) openHandlers(ctx context.Context, r *rooms) error {
 	return nil
 }
 
+// maxConnections is max.connections or, where that is no bound, how many connections there are
+// descriptors for beside those of segments: one more would take them from the logs.
+func (b *Broker) maxConnections(r *rooms) int {
+	if r.conf.MaxConnections < math.MaxInt32 {
+		return int(r.conf.MaxConnections)
+	}
+	var segments []int
+	if b.fs == vfs.OS() { // in memory none is a file
+		for _, d := range r.storage.Dirs() {
+			segments = append(segments, d.Usage().MaxOpenFiles)
+		}
+	}
+	return diagnose.Connections(vfs.Descriptors(), segments)
+}
+
 // openClients lets clients in.
 func (b *Broker) openClients(_ context.Context, r *rooms) error {
 	table, err := broker.Table()
@@ -289,7 +305,7 @@ func (b *Broker) openClients(_ context.Context, r *rooms) error {
 		Observer: newObserver(metrics.NewNetwork(b.reg), metrics.NewRequests(b.reg), names, table),
 		MaxFrame: int(r.conf.MaxRequestBytes), ProduceBytes: b.budgets.Produce, OtherBytes: b.budgets.Other,
 		ConnectionBytes: b.budgets.Connection, ConnectionRequests: b.cfg.Produce.ConnectionRequests,
-		MaxConnections: int(r.conf.MaxConnections), MaxConnectionsPerIP: int(r.conf.MaxConnectionsPerIP), Idle: r.conf.ConnectionIdle,
+		MaxConnections: b.maxConnections(r), MaxConnectionsPerIP: int(r.conf.MaxConnectionsPerIP), Idle: r.conf.ConnectionIdle,
 	})
 	if err != nil {
 		return err
