@@ -28,6 +28,7 @@ type Options struct {
 	Controller *controller.Controller
 	Replicas   *replica.Manager
 	Configs    *topicconf.Registry
+	Settings   *replica.TopicSettings
 	Groups     *groups.Coordinator
 	// Static are the broker's configs as the configuration sets them, by name.
 	Static map[string]string
@@ -46,7 +47,6 @@ type Broker struct {
 	conf     topicconf.Broker
 	table    *protocol.Table
 	handlers map[int16]handler
-	topics   topicCache
 	sessions *sessions
 	answers  *membuf.Budget // of record bytes in answers to fetches
 	produces sync.Pool      // of *produceOp
@@ -91,7 +91,6 @@ func New(opt Options) (*Broker, error) {
 		b.handlers[a.Key] = a.handle
 	}
 	b.ctx, b.stop = context.WithCancel(context.Background())
-	opt.Metadata.Subscribe("broker", b.topics.follow)
 	return b, nil
 }
 

@@ -146,7 +146,7 @@ func (op *produceOp) topic(img *metadata.Image, vt *protocol.ProduceTopic) (*met
 		return nil, nil, refuse(kerr.InvalidTopicException, "topic %s is internal: only the broker writes to it", t.Name)
 	}
 	conf := op.b.topicConf(img, t)
-	return t, conf, conf.err
+	return t, conf, conf.Err
 }
 
 // append begins one partition's append. An error means that nothing was begun.
@@ -155,7 +155,7 @@ func (op *produceOp) append(part *producePart, t *metadata.Topic, conf *topicCon
 	if err != nil {
 		return err
 	}
-	accepted, err := conf.rules.Accept(vp.Records, now)
+	accepted, err := conf.Rules.Accept(vp.Records, now)
 	if err != nil {
 		return err
 	}
@@ -163,7 +163,7 @@ func (op *produceOp) append(part *producePart, t *metadata.Topic, conf *topicCon
 		return refuse(kerr.UnsupportedCompressionType, "zstd needs Produce version 7 or later (KIP-110), this is version %d", op.view.Version)
 	}
 	part.part = p
-	part.LeaderEpoch, part.Acks, part.MinISR = -1, replica.Acks(op.view.Acks), conf.conf.MinInSyncReplicas
+	part.LeaderEpoch, part.Acks, part.MinISR = -1, replica.Acks(op.view.Acks), conf.Conf.MinInSyncReplicas
 	part.Batches = accepted
 	part.Done = op.done
 	p.Queue(&part.Append)

@@ -24,6 +24,7 @@ const Topic = "__consumer_offsets"
 type Options struct {
 	Self       int32
 	Replicas   *replica.Manager
+	Settings   *replica.TopicSettings
 	Controller *controller.Controller
 	Configs    *topicconf.Registry
 	// Static are the broker's configs as the configuration sets them, by name.
@@ -192,13 +193,7 @@ func (c *Coordinator) assume(t *metadata.Topic, index int32) {
 
 // configure notes what appends need of the topic's configs.
 func (c *Coordinator) configure(img *metadata.Image, t *metadata.Topic) {
-	conf, err := c.opt.Configs.ResolveTopic(topicconf.Layers{Topic: t.Configs, Broker: img.BrokerConfig(c.opt.Self),
-		All: img.BrokerConfig(metadata.DefaultBroker), Static: c.opt.Static})
-	if err != nil {
-		c.opt.Logger.Error("configuration of a topic can't be used", zap.String("topic", t.Name), zap.Error(err))
-		return
-	}
-	c.minISR.Store(conf.MinInSyncReplicas)
+	c.minISR.Store(c.opt.Settings.Of(img, t).Conf.MinInSyncReplicas)
 }
 
 // Partition is the partition of Topic that a group belongs to; false where there is
