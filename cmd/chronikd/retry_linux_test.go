@@ -1,10 +1,13 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"fmt"
+	"net"
 	"os"
 	"path/filepath"
+	"regexp"
 	"strconv"
 	"strings"
 	"syscall"
@@ -35,6 +38,54 @@ func freeDescriptor(t *testing.T, pid int) uint64 {
 		if _, err := os.Lstat(filepath.Join("/proc", strconv.Itoa(pid), "fd", strconv.FormatUint(n, 10))); err != nil {
 			return n
 		}
+	}
+}
+
+// Connections that clients open, however many, leave descriptors for logs: a new topic can be used.
+func TestConnectionsLeaveDescriptorsToLogs(t *testing.T) {
+	dir := t.TempDir()
+	few := filepath.Join(dir, "few")
+	program := "#!/bin/sh\nulimit -n 512 && exec " + cmp.Or(os.Getenv("CHRONIKD"), "chronikd") + ` "$@"` + "\n"
+	if err := os.WriteFile(few, []byte(program), 0o700); err != nil { //nolint:gosec // it is a program
+		t.Fatal(err)
+	}
+	t.Setenv("CHRONIKD", few)
+	p, err := start(dir, nil, "--data-dir", "d", "--listen", "127.0.0.1:0", "--admin-listen", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = p.end(syscall.SIGKILL) })
+	cl, err := kgo.NewClient(kgo.SeedBrokers(p.Addr), kgo.RecordPartitioner(kgo.ManualPartitioner()))
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(cl.Close)
+	adm := kadm.NewClient(cl)
+	if _, err := adm.CreateTopic(t.Context(), 1, 1, nil, "before"); err != nil {
+		t.Fatal(err)
+	}
+	if err := cl.ProduceSync(t.Context(), &kgo.Record{Topic: "before", Value: []byte("v")}).FirstErr(); err != nil {
+		t.Fatal(err) // the client has its connections now
+	}
+	for range 600 {
+		c, err := net.Dial("tcp", p.Addr)
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() { _ = c.Close() })
+	}
+	refused := regexp.MustCompile(`chronik_connections_refused_total\{[^}]*reason="total"\} [1-9]`)
+	waitFor(t, "connections are refused", func() bool { return refused.MatchString(adminText(t, p, "/metrics")) })
+	if _, err := adm.CreateTopic(t.Context(), 20, 1, nil, "new"); err != nil {
+		t.Fatal(err)
+	}
+	for i := range int32(20) {
+		if err := cl.ProduceSync(t.Context(), &kgo.Record{Topic: "new", Partition: i, Value: []byte("v")}).FirstErr(); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if report := adminText(t, p, "/readyz"); report != "ready\n" {
+		t.Error(report)
 	}
 }
 

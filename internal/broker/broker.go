@@ -29,6 +29,7 @@ type Options struct {
 	Controller *controller.Controller
 	Replicas   *replica.Manager
 	Configs    *topicconf.Registry
+	Settings   *replica.TopicSettings
 	Groups     *groups.Coordinator
 	// Static are the broker's configs as the configuration sets them, by name.
 	Static map[string]string
@@ -60,7 +61,6 @@ type Broker struct {
 	conf     topicconf.Broker
 	table    *protocol.Table
 	entries  entries
-	topics   topicCache
 	sessions *sessions
 	answers  *membuf.Budget // of record bytes in answers to fetches
 	parked   *membuf.Budget // of what requests hold that wait
@@ -103,7 +103,6 @@ func New(opt Options) (*Broker, error) {
 		answers: membuf.NewBudget(cmp.Or(opt.AnswerBytes, defaultAnswerBytes)), parked: membuf.NewBudget(opt.ParkedBytes),
 		heavy: make(chan struct{}, runtime.GOMAXPROCS(0))}
 	b.ctx, b.stop = context.WithCancel(context.Background())
-	opt.Metadata.Subscribe("broker", b.topics.follow)
 	return b, nil
 }
 

@@ -130,14 +130,14 @@ func TestConfigsAreDescribedWithEveryPlaceThatSetsThem(t *testing.T) {
 
 	// What is described is what holds.
 	conf := n.topicConf(n.image(), n.image().Topic("t"))
-	if conf.conf.SegmentBytes != 2_000_000 || conf.rules.MaxBatchBytes != 100_000 {
-		t.Errorf("segments of %d bytes, batches of %d", conf.conf.SegmentBytes, conf.rules.MaxBatchBytes)
+	if conf.Conf.SegmentBytes != 2_000_000 || conf.Rules.MaxBatchBytes != 100_000 {
+		t.Errorf("segments of %d bytes, batches of %d", conf.Conf.SegmentBytes, conf.Rules.MaxBatchBytes)
 	}
 	mustAlter(t, w, incremental(brokerType, "", "log.segment.bytes", unset, "null"))
 	mustAlter(t, w, incremental(topicType, "t", "max.message.bytes", unset, "null"))
 	conf = n.topicConf(n.image(), n.image().Topic("t"))
-	if conf.conf.SegmentBytes != 1<<30 || conf.rules.MaxBatchBytes != 400_000 {
-		t.Errorf("segments of %d bytes, batches of %d", conf.conf.SegmentBytes, conf.rules.MaxBatchBytes)
+	if conf.Conf.SegmentBytes != 1<<30 || conf.Rules.MaxBatchBytes != 400_000 {
+		t.Errorf("segments of %d bytes, batches of %d", conf.Conf.SegmentBytes, conf.Rules.MaxBatchBytes)
 	}
 }
 

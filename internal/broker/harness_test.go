@@ -103,18 +103,11 @@ func newNode(t testing.TB, change ...func(*nodeOptions)) *node {
 
 func (n *node) openLogs(t testing.TB, o nodeOptions) {
 	t.Helper()
-	config := func(l topicconf.Layers, internal bool) storage.Config {
-		l.Static = n.static
-		c, err := n.configs.ResolveTopic(l)
-		if err != nil {
-			t.Errorf("configs of a log: %v", err)
-		}
-		return replica.LogConfig(&c, internal)
-	}
+	settings := replica.NewTopicSettings(replica.SettingsOptions{Self: o.self, Configs: n.configs, Static: n.static, Logger: zap.NewNop()})
 	dir := path.Join("/data", "logs")
 	must(t, vfs.MakeDir(n.fs, dir))
 	opt := storage.Options{FS: n.fs, JournalFileSize: 1 << 20, Absent: n.absent,
-		Config: func(string, storage.ID) storage.Config { return config(topicconf.Layers{}, false) }}
+		Config: func(string, storage.ID) storage.Config { return settings.Of(metadata.Empty(), nil).Log }}
 	o.storage(&opt)
 	var err error
 	n.storage, err = storage.Open([]storage.Place{{Path: dir}}, opt)
@@ -124,17 +117,22 @@ func (n *node) openLogs(t testing.TB, o nodeOptions) {
 	n.applier = metadata.NewApplier(zap.NewNop())
 	replicas := replica.NewManager(replica.Options{Self: o.self, Storage: n.storage, Cluster: n.control, Park: n.park, Logger: zap.NewNop(),
 		Config: func(img *metadata.Image, topic *metadata.Topic) storage.Config {
-			return config(topicconf.Layers{Broker: img.BrokerConfig(o.self), All: img.BrokerConfig(metadata.DefaultBroker), Topic: topic.Configs}, topic.Internal)
+			s := settings.Of(img, topic)
+			if s.Err != nil {
+				t.Errorf("configs of a log: %v", s.Err)
+			}
+			return s.Log
 		}})
+	n.applier.Subscribe("settings", settings.Follow)
 	t.Cleanup(func() { must(t, replicas.Close(context.Background())) })
 	n.applier.Subscribe("replicas", replicas.Apply)
 	n.applier.Finish(replicas.Settled)
-	n.groups, err = groups.New(groups.Options{Self: o.self, Replicas: replicas, Controller: n.control, Configs: n.configs,
+	n.groups, err = groups.New(groups.Options{Self: o.self, Replicas: replicas, Settings: settings, Controller: n.control, Configs: n.configs,
 		Static: n.static, Logger: zap.NewNop()})
 	must(t, err)
 	n.applier.Subscribe("groups", n.groups.Apply)
 	t.Cleanup(n.groups.Close)
-	handlers := Options{Self: o.self, Metadata: n.applier, Controller: n.control, Replicas: replicas, Configs: n.configs,
+	handlers := Options{Self: o.self, Metadata: n.applier, Controller: n.control, Replicas: replicas, Settings: settings, Configs: n.configs,
 		Groups: n.groups, Static: n.static, Logger: zap.NewNop(), Level: n.level}
 	o.broker(&handlers)
 	n.Broker, err = New(handlers)

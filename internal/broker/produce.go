@@ -173,7 +173,7 @@ func (op *produceOp) heavy() bool {
 		for p := range vt.Partitions {
 			part := &op.parts[i]
 			i++
-			if part.err == nil && part.conf.rules.Heavy(vt.Partitions[p].Records) {
+			if part.err == nil && part.conf.Rules.Heavy(vt.Partitions[p].Records) {
 				return true
 			}
 		}
@@ -222,7 +222,7 @@ func (op *produceOp) topic(img *metadata.Image, vt *protocol.ProduceTopic) (*met
 		return nil, nil, refuse(kerr.InvalidTopicException, "topic %s is internal: only the broker writes to it", t.Name)
 	}
 	conf := op.b.topicConf(img, t)
-	return t, conf, conf.err
+	return t, conf, conf.Err
 }
 
 // append begins one partition's append. An error means that nothing was begun.
@@ -231,18 +231,18 @@ func (op *produceOp) append(part *producePart, vp *protocol.ProducePartition, no
 	if err != nil {
 		return err
 	}
-	accepted, err := part.conf.rules.Accept(vp.Records, now)
+	accepted, err := part.conf.Rules.Accept(vp.Records, now)
 	if err != nil {
 		return err
 	}
 	if accepted.Codec == record.Zstd && op.view.Version < 7 {
 		return refuse(kerr.UnsupportedCompressionType, "zstd needs Produce version 7 or later (KIP-110), this is version %d", op.view.Version)
 	}
-	if n := int64(len(accepted.Bytes)); n > int64(part.conf.conf.SegmentBytes) {
-		return refuse(kerr.RecordListTooLarge, "%d bytes of records don't fit into a segment, segment.bytes of topic %s is %d", n, part.topic.Name, part.conf.conf.SegmentBytes)
+	if n := int64(len(accepted.Bytes)); n > int64(part.conf.Conf.SegmentBytes) {
+		return refuse(kerr.RecordListTooLarge, "%d bytes of records don't fit into a segment, segment.bytes of topic %s is %d", n, part.topic.Name, part.conf.Conf.SegmentBytes)
 	}
 	part.part = p
-	part.LeaderEpoch, part.Acks, part.MinISR = -1, replica.Acks(op.view.Acks), part.conf.conf.MinInSyncReplicas
+	part.LeaderEpoch, part.Acks, part.MinISR = -1, replica.Acks(op.view.Acks), part.conf.Conf.MinInSyncReplicas
 	part.Batches = accepted
 	part.Done = op.done
 	p.Append(&part.Append, op.r.Batch())

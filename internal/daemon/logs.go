@@ -15,7 +15,6 @@ import (
 	"github.com/chronik-io/chronik/internal/metadata"
 	"github.com/chronik-io/chronik/internal/metrics"
 	"github.com/chronik-io/chronik/internal/network"
-	"github.com/chronik-io/chronik/internal/replica"
 	"github.com/chronik-io/chronik/internal/storage"
 	"github.com/chronik-io/chronik/internal/topicconf"
 	"github.com/chronik-io/chronik/internal/vfs"
@@ -36,15 +35,10 @@ func places(conf *topicconf.Broker) []storage.Place {
 	return places
 }
 
-// layers are the places of an image that give this broker its settings.
-func (r *rooms) layers(img *metadata.Image) topicconf.Layers {
-	return topicconf.Layers{Broker: img.BrokerConfig(r.conf.NodeID), All: img.BrokerConfig(metadata.DefaultBroker), Static: r.static}
-}
-
 // settle takes over what an image says of settings that change while the broker
 // runs, beside those of logs.
 func (b *Broker) settle(r *rooms, img *metadata.Image) error {
-	live, err := b.configs.ResolveLive(r.layers(img))
+	live, err := b.configs.ResolveLive(r.settings.Layers(img, nil))
 	if err != nil {
 		return fmt.Errorf("settings of the broker: %w", err)
 	}
@@ -57,30 +51,6 @@ func (b *Broker) settle(r *rooms, img *metadata.Image) error {
 		r.storage.SetCleaning(cleaning)
 	}
 	return nil
-}
-
-// logConfig is what an image says of a topic's logs. A topic that is not in it
-// is about to be deleted and gets the broker's defaults, as does one whose
-// configuration can't be resolved any more.
-func (b *Broker) logConfig(r *rooms, img *metadata.Image, t *metadata.Topic) storage.Config {
-	layers := r.layers(img)
-	if t != nil {
-		layers.Topic = t.Configs
-	}
-	c, err := b.configs.ResolveTopic(layers)
-	if err != nil {
-		if t != nil {
-			b.log.Error("configuration of a topic can't be used, its logs get the broker's defaults", zap.String("topic", t.Name), zap.Error(err))
-		}
-		layers = topicconf.Layers{Static: r.static}
-		if c, err = b.configs.ResolveTopic(layers); err != nil {
-			b.fail(fmt.Errorf("default configuration of topics: %w", err)) // Load has checked it
-		}
-	}
-	if !r.conf.Cleaning.Compact { // log.cleaner.enable=false
-		c.Compact = false
-	}
-	return replica.LogConfig(&c, t != nil && t.Internal)
 }
 
 // logSource shows the logs to metrics.

@@ -37,7 +37,7 @@ func (r *rooms) countPartition(n *metrics.Partitions, img *metadata.Image, t *me
 	n.Led++
 	if len(p.ISR) < len(p.Replicas) {
 		n.UnderReplicated++
-		if len(p.ISR) < min(int(r.handlers.MinInSync(img, t)), len(p.Replicas)) {
+		if len(p.ISR) < min(int(r.settings.Of(img, t).Conf.MinInSyncReplicas), len(p.Replicas)) {
 			n.UnderMinISR++
 		}
 	}

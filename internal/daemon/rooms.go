@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math"
 	"path"
 	"sync/atomic"
 
@@ -37,6 +38,7 @@ const (
 type rooms struct {
 	static   map[string]string
 	conf     topicconf.Broker
+	settings *replica.TopicSettings
 	store    *filestore.Store
 	control  *controller.Controller
 	storage  *storage.Manager
@@ -64,6 +66,9 @@ func (b *Broker) open(ctx context.Context) error {
 	if r.conf, err = b.configs.ResolveBroker(r.static); err != nil {
 		return &ExitError{ExitUsage, err}
 	}
+	r.settings = replica.NewTopicSettings(replica.SettingsOptions{
+		Self: r.conf.NodeID, Configs: b.configs, Static: r.static, KeepAll: !r.conf.Cleaning.Compact, Logger: b.log.Named("replica"),
+	})
 	for _, step := range []func(context.Context, *rooms) error{
 		b.look, b.openMetadata, b.openLogs, b.openPartitions, b.openHandlers, b.openClients,
 	} {
@@ -175,7 +180,7 @@ func (b *Broker) openLogs(ctx context.Context, r *rooms) error {
 			return 0
 		},
 		Config: func(_ string, id storage.ID) storage.Config {
-			return b.logConfig(r, img, img.TopicByID(id.Topic))
+			return r.settings.Of(img, img.TopicByID(id.Topic)).Log
 		},
 	})
 	if err != nil {
@@ -208,10 +213,11 @@ func (b *Broker) openPartitions(_ context.Context, r *rooms) error {
 	r.park = purgatory.New()
 	r.replicas = replica.NewManager(replica.Options{
 		Self: r.conf.NodeID, Storage: r.storage, Cluster: r.control, Park: r.park, Logger: b.log.Named("replica"),
-		Config: func(img *metadata.Image, t *metadata.Topic) storage.Config { return b.logConfig(r, img, t) },
+		Config: func(img *metadata.Image, t *metadata.Topic) storage.Config { return r.settings.Of(img, t).Log },
 	})
 	r.applier = metadata.NewApplier(b.log.Named("metadata"))
 	r.applier.Subscribe("settings", func(_ context.Context, _, next *metadata.Image, _ *metadata.Delta) error { return b.settle(r, next) })
+	r.applier.Subscribe("topics", r.settings.Follow)
 	r.applier.Subscribe("replicas", r.replicas.Apply)
 	r.applier.Finish(r.replicas.Settled)
 	b.stack.push("replicas", r.replicas.Close)
@@ -219,7 +225,7 @@ func (b *Broker) openPartitions(_ context.Context, r *rooms) error {
 		remedy: "remove the cause: the logs are made by themselves then, within half a minute"})
 	var err error
 	r.groups, err = groups.New(groups.Options{
-		Self: r.conf.NodeID, Replicas: r.replicas, Controller: r.control, Configs: b.configs, Static: r.static, Logger: b.log.Named("groups"),
+		Self: r.conf.NodeID, Replicas: r.replicas, Settings: r.settings, Controller: r.control, Configs: b.configs, Static: r.static, Logger: b.log.Named("groups"),
 		MemberBytes: b.budgets.Members,
 	})
 	if err != nil {
@@ -235,7 +241,7 @@ func (b *Broker) openHandlers(ctx context.Context, r *rooms) error {
 	var err error
 	r.handlers, err = broker.New(broker.Options{
 		AnswerBytes: b.budgets.Answers, ParkedBytes: b.budgets.Parked,
-		Self: r.conf.NodeID, Metadata: r.applier, Controller: r.control, Replicas: r.replicas, Configs: b.configs,
+		Self: r.conf.NodeID, Metadata: r.applier, Controller: r.control, Replicas: r.replicas, Settings: r.settings, Configs: b.configs,
 		Groups: r.groups, Static: r.static, Logger: b.log.Named("broker"), Level: b.level,
 	})
 	if err != nil {
@@ -275,6 +281,21 @@ func (b *Broker) openHandlers(ctx context.Context, r *rooms) error {
 	return nil
 }
 
+// maxConnections is max.connections or, where that is no bound, how many connections there are
+// descriptors for beside those of segments: one more would take them from the logs.
+func (b *Broker) maxConnections(r *rooms) int {
+	if r.conf.MaxConnections < math.MaxInt32 {
+		return int(r.conf.MaxConnections)
+	}
+	var segments []int
+	if b.fs == vfs.OS() { // in memory none is a file
+		for _, d := range r.storage.Dirs() {
+			segments = append(segments, d.Usage().MaxOpenFiles)
+		}
+	}
+	return diagnose.Connections(vfs.Descriptors(), segments)
+}
+
 // openClients lets clients in.
 func (b *Broker) openClients(_ context.Context, r *rooms) error {
 	table, err := broker.Table()
@@ -290,7 +311,7 @@ func (b *Broker) openClients(_ context.Context, r *rooms) error {
 		Observer: newObserver(metrics.NewNetwork(b.reg), metrics.NewRequests(b.reg), names, table),
 		MaxFrame: int(r.conf.MaxRequestBytes), ProduceBytes: b.budgets.Produce, OtherBytes: b.budgets.Other,
 		ConnectionBytes: b.budgets.Connection, ConnectionRequests: b.cfg.Produce.ConnectionRequests,
-		MaxConnections: int(r.conf.MaxConnections), MaxConnectionsPerIP: int(r.conf.MaxConnectionsPerIP), Idle: r.conf.ConnectionIdle,
+		MaxConnections: b.maxConnections(r), MaxConnectionsPerIP: int(r.conf.MaxConnectionsPerIP), Idle: r.conf.ConnectionIdle,
 	})
 	if err != nil {
 		return err

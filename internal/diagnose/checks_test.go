@@ -192,3 +192,18 @@ func TestEveryCheckSaysWhatItIs(t *testing.T) {
 		seen[c.Name] = true
 	}
 }
+
+// Connections get what segments leave, and never nothing.
+func TestConnectionsGetWhatSegmentsLeave(t *testing.T) {
+	for _, c := range []struct {
+		limit    int
+		segments []int
+		want     int
+	}{
+		{512, []int{256}, 92}, {1 << 20, []int{16384, 16384}, 507864}, {300, []int{256}, 37}, {1024, nil, 480}, {0, []int{256}, 0},
+	} {
+		if got := Connections(c.limit, c.segments); got != c.want {
+			t.Errorf("%d files, %v segments: %d connections, want %d", c.limit, c.segments, got, c.want)
+		}
+	}
+}

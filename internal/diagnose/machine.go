@@ -53,14 +53,14 @@ func checkFiles(f *Facts, r *Report) {
 		r.add(Warn, subject, fmt.Sprintf("%d of %d files are open: without one left connections are refused and segments cannot be opened", open, limit), moreFiles)
 		return
 	}
-	segments := 0
-	for _, d := range f.Dirs {
-		segments += d.MaxOpenFiles + filesOfDir
-	}
-	if segments == 0 {
+	if len(f.Dirs) == 0 {
 		return // it is not known yet what they are for
 	}
-	room, need := max(limit-segments-filesBase, 0)/filesOfConn, connections
+	segments := make([]int, len(f.Dirs))
+	for i, d := range f.Dirs {
+		segments[i] = d.MaxOpenFiles
+	}
+	room, need := roomFor(limit, segments), connections
 	if f.Files.MaxConnections > 0 && f.Files.MaxConnections < math.MaxInt32 {
 		need = f.Files.MaxConnections
 	}
@@ -79,6 +79,19 @@ func checkFiles(f *Facts, r *Report) {
 		}
 	}
 }
+
+// roomFor is how many connections a process has descriptors for that may open limit files and
+// keeps so many segments open in each log directory.
+func roomFor(limit int, segments []int) int {
+	for _, n := range segments {
+		limit -= n + filesOfDir
+	}
+	return max(limit-filesBase, 0) / filesOfConn
+}
+
+// Connections is how many connections a broker should take at most: see roomFor, but no less
+// than an eighth of the limit, since segments are seldom all open. 0: the limit is not known.
+func Connections(limit int, segments []int) int { return max(roomFor(limit, segments), limit/8) }
 
 func checkMemory(f *Facts, r *Report) {
 	m := f.Memory

@@ -22,6 +22,7 @@ const Topic = "__consumer_offsets"
 type Options struct {
 	Self       int32
 	Replicas   *replica.Manager
+	Settings   *replica.TopicSettings
 	Controller *controller.Controller
 	Configs    *topicconf.Registry
 	// Static are the broker's configs as the configuration sets them, by name.
@@ -55,7 +56,7 @@ func New(opt Options) (*Coordinator, error) {
 	c := &Coordinator{opt: opt, members: cfg.Room, attended: map[uint64]struct{}{}}
 	o := &conf.Offsets
 	c.Host = host.New(host.Options{
-		Self: opt.Self, Replicas: opt.Replicas, Controller: opt.Controller, Configs: opt.Configs, Static: opt.Static, Logger: opt.Logger,
+		Self: opt.Self, Replicas: opt.Replicas, Controller: opt.Controller, Settings: opt.Settings, Logger: opt.Logger,
 	}, host.Definition{
 		Topic: Topic, Partitions: o.Partitions, ReplicationFactor: o.ReplicationFactor, SegmentBytes: o.SegmentBytes,
 		New: func(int32) coordinator.Machine { return group.New(cfg) },

@@ -66,7 +66,7 @@ func image(t testing.TB, revision int64, topics map[string]int32) *metadata.Imag
 func TestWhatShardsHear(t *testing.T) {
 	prev := image(t, 1, map[string]int32{"same": 1, "more": 1, "gone": 2})
 	next := image(t, 2, map[string]int32{"same": 1, "more": 3, "new": 1})
-	c, err := New(Options{Self: 1, Configs: registry(t), Logger: zap.NewNop()})
+	c, err := New(Options{Self: 1, Replicas: replica.NewManager(replica.Options{}), Configs: registry(t), Logger: zap.NewNop()})
 	if err != nil {
 		t.Fatal(err)
 	}

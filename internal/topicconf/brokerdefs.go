@@ -59,7 +59,7 @@ func networkDefs() []*Def {
 			importance(High), noDefault),
 		brokerDef("socket.request.max.bytes", Int, "104857600", "The largest request in bytes. A larger one closes its connection.",
 			importance(High), atLeast(1)),
-		brokerDef("max.connections", Int, "2147483647", "How many connections the broker accepts at a time.", atLeast(1)),
+		brokerDef("max.connections", Int, "2147483647", "How many connections the broker accepts at a time. By default as many as there are descriptors for beside those of segments.", atLeast(1)),
 		brokerDef("max.connections.per.ip", Int, "2147483647", "How many connections the broker accepts at a time from one address.", atLeast(1)),
 		brokerDef("connections.max.idle.ms", Long, "600000", "After how many milliseconds without a request a connection is closed.", atLeast(1)),
 		brokerDef("fetch.max.bytes", Int, "57671680", "The most bytes that one fetch is answered with, whatever it asks for; a single larger batch excepted.",

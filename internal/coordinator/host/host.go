@@ -12,7 +12,6 @@ import (
 	"github.com/chronik-io/chronik/internal/coordinator/replicalog"
 	"github.com/chronik-io/chronik/internal/metadata"
 	"github.com/chronik-io/chronik/internal/replica"
-	"github.com/chronik-io/chronik/internal/topicconf"
 )
 
 // Options are what a Host works with.
@@ -20,10 +19,8 @@ type Options struct {
 	Self       int32
 	Replicas   *replica.Manager
 	Controller *controller.Controller
-	Configs    *topicconf.Registry
-	// Static are the broker's configs as the configuration sets them, by name.
-	Static map[string]string
-	Logger *zap.Logger
+	Settings   *replica.TopicSettings
+	Logger     *zap.Logger
 }
 
 // Definition is an internal topic and the machines that its records are the state of.
@@ -154,13 +151,7 @@ func (h *Host) assume(t *metadata.Topic, index int32) {
 
 // configure notes what appends need of the topic's configs.
 func (h *Host) configure(img *metadata.Image, t *metadata.Topic) {
-	conf, err := h.opt.Configs.ResolveTopic(topicconf.Layers{Topic: t.Configs, Broker: img.BrokerConfig(h.opt.Self),
-		All: img.BrokerConfig(metadata.DefaultBroker), Static: h.opt.Static})
-	if err != nil {
-		h.opt.Logger.Error("configuration of a topic can't be used", zap.String("topic", t.Name), zap.Error(err))
-		return
-	}
-	h.minISR.Store(conf.MinInSyncReplicas)
+	h.minISR.Store(h.opt.Settings.Of(img, t).Conf.MinInSyncReplicas)
 }
 
 // Image is the metadata that the shards know, or are about to hear.

@@ -77,22 +77,16 @@ func start(t testing.TB, fs vfs.FS, defs ...Definition) (b *broker, stop func())
 		applier: metadata.NewApplier(zap.NewNop())}
 	_, err = b.control.Register(t.Context(), controller.BrokerSpec{ID: 1})
 	must(t, err)
-	logConfig := func(l topicconf.Layers, internal bool) storage.Config {
-		c, err := configs.ResolveTopic(l)
-		must(t, err)
-		return replica.LogConfig(&c, internal)
-	}
+	settings := replica.NewTopicSettings(replica.SettingsOptions{Self: 1, Configs: configs, Logger: zap.NewNop()})
 	logs, err := storage.Open([]storage.Place{{Path: "/logs"}}, storage.Options{FS: fs, JournalFileSize: 1 << 20,
-		Config: func(string, storage.ID) storage.Config { return logConfig(topicconf.Layers{}, false) }})
+		Config: func(string, storage.ID) storage.Config { return settings.Of(metadata.Empty(), nil).Log }})
 	must(t, err)
 	park := purgatory.New()
 	replicas := replica.NewManager(replica.Options{Self: 1, Storage: logs, Cluster: b.control, Park: park, Logger: zap.NewNop(),
-		Config: func(_ *metadata.Image, topic *metadata.Topic) storage.Config {
-			return logConfig(topicconf.Layers{Topic: topic.Configs}, topic.Internal)
-		}})
+		Config: func(img *metadata.Image, topic *metadata.Topic) storage.Config { return settings.Of(img, topic).Log }})
 	b.applier.Subscribe("replicas", replicas.Apply)
 	for _, def := range defs {
-		h := New(Options{Self: 1, Replicas: replicas, Controller: b.control, Configs: configs, Logger: zap.NewNop()}, def)
+		h := New(Options{Self: 1, Replicas: replicas, Controller: b.control, Settings: settings, Logger: zap.NewNop()}, def)
 		b.hosts = append(b.hosts, h)
 		b.applier.Subscribe(def.Topic, h.Apply)
 	}

@@ -1,0 +1,84 @@
+package replica
+
+import (
+	"testing"
+
+	"go.uber.org/zap"
+	"go.uber.org/zap/zaptest/observer"
+
+	"github.com/chronik-io/chronik/internal/metadata"
+	"github.com/chronik-io/chronik/internal/topicconf"
+	"github.com/chronik-io/chronik/internal/vfs"
+	"github.com/chronik-io/chronik/pkg/durability"
+)
+
+// settings are those of a broker with a static default, and what they log.
+func settings(t *testing.T, keepAll bool) (*TopicSettings, *observer.ObservedLogs) {
+	t.Helper()
+	profiles, err := durability.NewSet()
+	must(t, err)
+	core, logs := observer.New(zap.ErrorLevel)
+	return NewTopicSettings(SettingsOptions{Self: self, Configs: topicconf.New(topicconf.Options{Profiles: profiles}),
+		Static: map[string]string{"min.insync.replicas": "3"}, KeepAll: keepAll, Logger: zap.New(core)}), logs
+}
+
+// A topic's configuration is resolved once for each change of it, of the broker's or of the common one.
+func TestSettingsAreResolvedOncePerChange(t *testing.T) {
+	s, _ := settings(t, false)
+	c := newCluster()
+	l := start(t, vfs.Memory(), c)
+	show := func() (*metadata.Image, *metadata.Topic) {
+		must(t, c.apply(t, l.Manager))
+		return c.image, c.image.Topic("a")
+	}
+	c.topic("a", idA, 1)
+	img, topic := show()
+	first := s.Of(img, topic)
+	if first.Conf.MinInSyncReplicas != 3 || first.Err != nil || first.Rules.MaxBatchBytes == 0 {
+		t.Errorf("%+v", first)
+	}
+	c.topic("b", idB, 1) // concerns it not
+	if img, topic = show(); s.Of(img, topic) != first {
+		t.Error("resolved again without a change")
+	}
+	c.put(metadata.TopicConfigKey(idA), metadata.EncodeConfigs(map[string]string{"max.message.bytes": "1000", "cleanup.policy": "compact"}))
+	img, topic = show()
+	own := s.Of(img, topic)
+	if own == first || own.Rules.MaxBatchBytes != 1000 || !own.Rules.RequireKeys || !own.Log.Cleanup.Compact {
+		t.Errorf("its own configs: %+v", own)
+	}
+	c.put(metadata.BrokerConfigKey(self), metadata.EncodeConfigs(map[string]string{"min.insync.replicas": "2"}))
+	if img, topic = show(); s.Of(img, topic).Conf.MinInSyncReplicas != 2 {
+		t.Error("the broker's configs don't count")
+	}
+	must(t, s.Follow(t.Context(), nil, nil, &metadata.Delta{Deleted: []*metadata.Topic{topic}}))
+	if _, kept := s.byID.Load(idA); kept {
+		t.Error("a deleted topic is remembered")
+	}
+}
+
+// Where log.cleaner.enable is false logs are not compacted, and what clients may write stays the same.
+func TestWithoutACleanerLogsKeepAll(t *testing.T) {
+	s, _ := settings(t, true)
+	c := s.Of(metadata.Empty(), &metadata.Topic{ID: idA, Configs: map[string]string{"cleanup.policy": "compact"}})
+	if c.Log.Cleanup.Compact || !c.Conf.Compact || !c.Rules.RequireKeys {
+		t.Errorf("%+v", c)
+	}
+}
+
+// A configuration that can't be used is said once; the rest of the broker's defaults hold.
+func TestAConfigurationThatCannotBeUsedIsSaidOnce(t *testing.T) {
+	s, logs := settings(t, false)
+	topic := &metadata.Topic{ID: idA, Name: "a", Internal: true, Configs: map[string]string{topicconf.DurabilityProfile: "gone"}}
+	for range 3 {
+		if c := s.Of(metadata.Empty(), topic); c.Err == nil || c.Conf.MinInSyncReplicas != 3 || c.Log.Profile.Name == "" || !c.Log.Cleanup.Internal {
+			t.Errorf("%+v", c)
+		}
+	}
+	if logs.Len() != 1 {
+		t.Errorf("said %d times", logs.Len())
+	}
+	if c := s.Of(metadata.Empty(), nil); c.Err != nil || c.Conf.MinInSyncReplicas != 3 {
+		t.Errorf("of no topic: %+v", c)
+	}
+}
