@@ -209,6 +209,72 @@ func (d *deafened) Write(p []byte) (int, error) {
 	return d.Conn.Write(p)
 }
 
+// repeated runs a command of so many failures under a context that ends after a time.
+func repeated(t *testing.T, end time.Duration, wrap func(*App, *cobra.Command) *cobra.Command, failures int, flags ...string) (runs int, out, errs string, took time.Duration, err error) {
+	t.Helper()
+	ctx, stop := context.WithTimeout(t.Context(), end)
+	defer stop()
+	var o, e bytes.Buffer
+	a := app(t)
+	a.Out, a.Err = &o, &e
+	c := wrap(a, &cobra.Command{Use: "x", SilenceErrors: true, SilenceUsage: true, RunE: func(*cobra.Command, []string) error {
+		runs++
+		fmt.Fprintln(a.Out, "run", runs)
+		if runs <= failures {
+			return WithCode(ExitUnhealthy, errors.New("wrong"))
+		}
+		return nil
+	}})
+	c.SetArgs(flags)
+	begin := time.Now()
+	err = c.ExecuteContext(ctx)
+	return runs, o.String(), e.String(), time.Since(begin), err
+}
+
+// With --watch a command runs until it is interrupted, whether it fails or not.
+func TestWatch(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		n, out, errs, took, err := repeated(t, 5*time.Second, (*App).Watched, 1, "--watch")
+		if n != 3 || out != "run 1\nrun 2\nrun 3\n" || errs != "chronikctl: wrong\n" || took != 5*time.Second || err != nil {
+			t.Errorf("%d runs in %v, %v\n%s%s", n, took, err, out, errs)
+		}
+		if n, _, _, _, err := repeated(t, 5*time.Second, (*App).Watched, 0, "--watch=1s"); n != 5 && n != 6 || err != nil {
+			t.Errorf("%d runs, %v", n, err)
+		}
+		if n, _, _, _, err := repeated(t, 5*time.Second, (*App).Watched, 1); n != 1 || ExitCode(err) != ExitUnhealthy {
+			t.Errorf("without --watch: %d runs, %v", n, err)
+		}
+		if _, _, _, _, err := repeated(t, 5*time.Second, (*App).Watched, 0, "--watch=1ms"); ExitCode(err) != ExitUsage {
+			t.Errorf("%v", err)
+		}
+	})
+}
+
+// With --wait a check ends as soon as it is passed, or with its last failure.
+func TestWait(t *testing.T) {
+	wrap := func(a *App, c *cobra.Command) *cobra.Command { return a.Awaited(c, "it is well") }
+	synctest.Test(t, func(t *testing.T) {
+		for _, c := range []struct {
+			failures, runs int
+			took           time.Duration
+			code           int
+			flag           string
+		}{
+			{0, 1, 0, ExitOK, "--wait=3s"}, {2, 3, time.Second, ExitOK, "--wait=3s"}, {99, 7, 3 * time.Second, ExitUnhealthy, "--wait=3s"}, {1, 1, 0, ExitUnhealthy, "--wait=0s"},
+			{99, 3, 1200 * time.Millisecond, ExitUnhealthy, "--wait=1h"},
+		} {
+			end := time.Hour
+			if c.flag == "--wait=1h" {
+				end = 1200 * time.Millisecond // an interrupt
+			}
+			n, out, _, took, err := repeated(t, end, wrap, c.failures, c.flag)
+			if n != c.runs || out != fmt.Sprintf("run %d\n", n) || took != c.took || ExitCode(err) != c.code {
+				t.Errorf("%+v: %d runs in %v, %v\n%s", c, n, took, err, out)
+			}
+		}
+	})
+}
+
 // app is a run with these flags.
 func app(t *testing.T, flags ...string) *App {
 	t.Helper()
