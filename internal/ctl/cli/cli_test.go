@@ -20,6 +20,7 @@ import (
 	"github.com/twmb/franz-go/pkg/kadm"
 	"github.com/twmb/franz-go/pkg/kerr"
 
+	"github.com/chronik-io/chronik/internal/ctl/contexts"
 	"github.com/chronik-io/chronik/pkg/chronik"
 )
 
@@ -273,6 +274,31 @@ func TestWait(t *testing.T) {
 			}
 		}
 	})
+}
+
+// A command that works on files goes on without a contexts file that it may not read; what
+// is wrong in one that it may read is an error for it, too.
+func TestAContextsFileOfAnotherUser(t *testing.T) {
+	locked := t.TempDir() + "/none"
+	if err := os.WriteFile(locked, nil, 0); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := os.ReadFile(locked); err == nil {
+		t.Skip("this user may read everything")
+	}
+	for name, want := range map[string]int{"files": ExitOK, "broker": ExitUsage} {
+		var errs bytes.Buffer
+		a := New("v", Streams{Err: &errs, Getenv: func(name string) string { return map[string]string{contexts.EnvFile: locked}[name] }})
+		none := func(*cobra.Command, []string) error { return nil }
+		root := &cobra.Command{Use: "x", SilenceErrors: true, SilenceUsage: true}
+		root.AddCommand(Local(&cobra.Command{Use: "files", RunE: none}), &cobra.Command{Use: "broker", RunE: none})
+		a.Prepare(root)
+		root.SetArgs([]string{name})
+		err := root.Execute()
+		if ExitCode(err) != want || (want == ExitOK) != strings.HasSuffix(errs.String(), "; going on without it\n") {
+			t.Errorf("%s: %v\n%s", name, err, errs.String())
+		}
+	}
 }
 
 // app is a run with these flags.
