@@ -218,7 +218,7 @@ func TestAnOfflinePartition(t *testing.T) {
 		t.Errorf("trim of both: code %d\n%s", code, errs)
 	}
 	// Records without a key go to the other one, in several batches, too.
-	code, _, errs := run(strings.Repeat("x\n", 1000), "produce", "a", "--max-batch-bytes", "1024")
+	code, _, errs := run(strings.Repeat("x\n", 1000), "produce", "a", "--max-batch-bytes", "1KiB")
 	if code != 0 || errs != "note: partition 1 cannot be written, records without a key go to the others; chronikctl cluster health names the cause\n1000 records written to a\n" {
 		t.Errorf("produce: code %d\n%s", code, errs)
 	}

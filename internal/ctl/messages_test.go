@@ -70,6 +70,8 @@ func misspelt() [][]string {
 		{"", "produce", "a", "--compression", "zip"},
 		{"", "produce", "a", "--header", "x"},
 		{"", "produce", "a", "--max-batch-bytes", "1"},
+		{"", "produce", "a", "--max-batch-bytes", "1G"},
+		{"", "produce", "a", "--max-batch-bytes", "1TiB"},
 		{"", "produce", "a", "--partition", "-2"},
 		{"", "produce", "a", "--rate", "-1"},
 		{"", "produce", "a", "--input", "xml"},

@@ -131,6 +131,11 @@ type ItemRecord struct {
 	Key       *string `json:"key"`
 	Value     *string `json:"value"`
 	Headers   int     `json:"headers,omitempty"`
+	// Control: it marks the end of a transaction and is no client's.
+	Control bool `json:"control,omitempty"`
+	// Raw has the bytes as they are stored; it is valid until the function that got the
+	// item returns.
+	Raw *record.Record `json:"-"`
 }
 
 // Dump shows what there is, in the order in which it stands there, and changes
@@ -315,7 +320,7 @@ func (d *dumper) records(name string, pos int64, topic string, id storage.ID, b 
 			return nil
 		}
 		it := &Item{What: "record", File: name, Position: pos, Bytes: int64(len(r.Key) + len(r.Value)),
-			Record: &ItemRecord{Timestamp: r.Timestamp, Key: text(r.Key), Value: text(r.Value), Headers: len(r.Headers)}}
+			Record: &ItemRecord{Timestamp: r.Timestamp, Key: text(r.Key), Value: text(r.Value), Headers: len(r.Headers), Control: b.Control(), Raw: &r}}
 		d.of(it, topic, id, r.Offset, r.Offset+1)
 		stop = d.emit(it)
 		return stop

@@ -186,7 +186,7 @@ func ctlRooms() map[string]room {
 			"internal/ctl/records", "internal/terminal"),
 		"internal/ctl/cluster": ctl("internal/ctl/cli", "internal/ctl/output", "internal/ctl/adminport", "internal/wrap"),
 		"internal/ctl/doctor":  ctl("internal/ctl/cli", "internal/ctl/adminport", "internal/ctl/cluster", "internal/ctl/group"),
-		"internal/ctl/logs": {may: []string{"internal/ctl/cli", "internal/ctl/output", "internal/ctl/progress", "internal/inspect", "internal/storage", "internal/terminal",
+		"internal/ctl/logs": {may: []string{"internal/ctl/cli", "internal/ctl/records", "internal/ctl/output", "internal/ctl/progress", "internal/inspect", "internal/storage", "internal/terminal",
 			"internal/vfs", "internal/daemon/config", "internal/topicconf", "pkg/durability"}, never: []string{koanfPkg, kmsgPkg},
 			because: "chronikctl log works on files without a broker, and finds them where chronikd's settings say; what they mean internal/inspect knows"},
 		"internal/ctl/profile": ctl("internal/ctl/cli", "internal/ctl/output", "internal/ctl/adminport", "pkg/durability"),

@@ -10,8 +10,10 @@ package cli
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"io"
+	"io/fs"
 	"net"
 	"slices"
 
@@ -45,6 +47,7 @@ type App struct {
 
 	flags   map[string]*string // of the settings, by name
 	context string
+	noFile  bool // the contexts file is left out
 	yes     bool
 	strange []string // variables that nobody reads
 }
@@ -60,6 +63,19 @@ func New(version string, s Streams) *App {
 // offline marks commands that need no settings, so that they work where these
 // are wrong.
 const offline = "offline"
+
+// local marks commands that work on files of this machine.
+const local = "local"
+
+// Local marks a command that works on files: it goes on without a contexts file that its
+// user may not read, as after sudo, which often keeps another user's HOME.
+func Local(c *cobra.Command) *cobra.Command {
+	if c.Annotations == nil {
+		c.Annotations = map[string]string{}
+	}
+	c.Annotations[local] = ""
+	return c
+}
 
 // Offline marks a command as one that talks to nobody.
 func Offline(c *cobra.Command) *cobra.Command {
@@ -86,17 +102,30 @@ func (a *App) Prepare(root *cobra.Command) {
 	f.StringVar(&a.context, "context", "", "context of the file to use, see chronikctl context ("+contexts.EnvContext+")")
 	f.BoolVarP(&a.yes, "yes", "y", false, "do what destroys without asking")
 	root.PersistentPreRunE = func(cmd *cobra.Command, _ []string) error {
-		for c := cmd; c != nil; c = c.Parent() {
-			if _, ok := c.Annotations[offline]; ok {
-				return nil
-			}
+		if marked(cmd, offline) {
+			return nil
 		}
 		err := a.Resolve(cmd)
+		if errors.Is(err, fs.ErrPermission) && marked(cmd, local) && a.context == "" {
+			a.Note("note: %v; going on without it", err)
+			a.noFile = true
+			err = a.Resolve(cmd)
+		}
 		for _, name := range a.strange {
 			a.Note("warning: the variable %s is not read: no setting has this name", name)
 		}
 		return err
 	}
+}
+
+// marked reports whether a command, or one above it, has the annotation.
+func marked(c *cobra.Command, annotation string) bool {
+	for ; c != nil; c = c.Parent() {
+		if _, ok := c.Annotations[annotation]; ok {
+			return true
+		}
+	}
+	return false
 }
 
 // setting is a flag of a setting. It takes any text: what is wrong with it is
@@ -123,7 +152,7 @@ func (s *setting) Type() string { return s.kind }
 
 // Resolve finds the settings.
 func (a *App) Resolve(cmd *cobra.Command) error {
-	in := contexts.Input{Flags: map[string]string{}, Getenv: a.Getenv, Context: a.context}
+	in := contexts.Input{Flags: map[string]string{}, Getenv: a.Getenv, Context: a.context, NoFile: a.noFile}
 	for name, value := range a.flags {
 		if cmd.Flags().Changed(name) {
 			in.Flags[name] = *value

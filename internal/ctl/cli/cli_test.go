@@ -20,6 +20,7 @@ import (
 	"github.com/twmb/franz-go/pkg/kadm"
 	"github.com/twmb/franz-go/pkg/kerr"
 
+	"github.com/chronik-io/chronik/internal/ctl/contexts"
 	"github.com/chronik-io/chronik/pkg/chronik"
 )
 
@@ -207,6 +208,97 @@ func (d *deafened) Write(p []byte) (int, error) {
 		return len(p), nil
 	}
 	return d.Conn.Write(p)
+}
+
+// repeated runs a command of so many failures under a context that ends after a time.
+func repeated(t *testing.T, end time.Duration, wrap func(*App, *cobra.Command) *cobra.Command, failures int, flags ...string) (runs int, out, errs string, took time.Duration, err error) {
+	t.Helper()
+	ctx, stop := context.WithTimeout(t.Context(), end)
+	defer stop()
+	var o, e bytes.Buffer
+	a := app(t)
+	a.Out, a.Err = &o, &e
+	c := wrap(a, &cobra.Command{Use: "x", SilenceErrors: true, SilenceUsage: true, RunE: func(*cobra.Command, []string) error {
+		runs++
+		fmt.Fprintln(a.Out, "run", runs)
+		if runs <= failures {
+			return WithCode(ExitUnhealthy, errors.New("wrong"))
+		}
+		return nil
+	}})
+	c.SetArgs(flags)
+	begin := time.Now()
+	err = c.ExecuteContext(ctx)
+	return runs, o.String(), e.String(), time.Since(begin), err
+}
+
+// With --watch a command runs until it is interrupted, whether it fails or not.
+func TestWatch(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		n, out, errs, took, err := repeated(t, 5*time.Second, (*App).Watched, 1, "--watch")
+		if n != 3 || out != "run 1\nrun 2\nrun 3\n" || errs != "chronikctl: wrong\n" || took != 5*time.Second || err != nil {
+			t.Errorf("%d runs in %v, %v\n%s%s", n, took, err, out, errs)
+		}
+		if n, _, _, _, err := repeated(t, 5*time.Second, (*App).Watched, 0, "--watch=1s"); n != 5 && n != 6 || err != nil {
+			t.Errorf("%d runs, %v", n, err)
+		}
+		if n, _, _, _, err := repeated(t, 5*time.Second, (*App).Watched, 1); n != 1 || ExitCode(err) != ExitUnhealthy {
+			t.Errorf("without --watch: %d runs, %v", n, err)
+		}
+		if _, _, _, _, err := repeated(t, 5*time.Second, (*App).Watched, 0, "--watch=1ms"); ExitCode(err) != ExitUsage {
+			t.Errorf("%v", err)
+		}
+	})
+}
+
+// With --wait a check ends as soon as it is passed, or with its last failure.
+func TestWait(t *testing.T) {
+	wrap := func(a *App, c *cobra.Command) *cobra.Command { return a.Awaited(c, "it is well") }
+	synctest.Test(t, func(t *testing.T) {
+		for _, c := range []struct {
+			failures, runs int
+			took           time.Duration
+			code           int
+			flag           string
+		}{
+			{0, 1, 0, ExitOK, "--wait=3s"}, {2, 3, time.Second, ExitOK, "--wait=3s"}, {99, 7, 3 * time.Second, ExitUnhealthy, "--wait=3s"}, {1, 1, 0, ExitUnhealthy, "--wait=0s"},
+			{99, 3, 1200 * time.Millisecond, ExitUnhealthy, "--wait=1h"},
+		} {
+			end := time.Hour
+			if c.flag == "--wait=1h" {
+				end = 1200 * time.Millisecond // an interrupt
+			}
+			n, out, _, took, err := repeated(t, end, wrap, c.failures, c.flag)
+			if n != c.runs || out != fmt.Sprintf("run %d\n", n) || took != c.took || ExitCode(err) != c.code {
+				t.Errorf("%+v: %d runs in %v, %v\n%s", c, n, took, err, out)
+			}
+		}
+	})
+}
+
+// A command that works on files goes on without a contexts file that it may not read; what
+// is wrong in one that it may read is an error for it, too.
+func TestAContextsFileOfAnotherUser(t *testing.T) {
+	locked := t.TempDir() + "/none"
+	if err := os.WriteFile(locked, nil, 0); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := os.ReadFile(locked); err == nil {
+		t.Skip("this user may read everything")
+	}
+	for name, want := range map[string]int{"files": ExitOK, "broker": ExitUsage} {
+		var errs bytes.Buffer
+		a := New("v", Streams{Err: &errs, Getenv: func(name string) string { return map[string]string{contexts.EnvFile: locked}[name] }})
+		none := func(*cobra.Command, []string) error { return nil }
+		root := &cobra.Command{Use: "x", SilenceErrors: true, SilenceUsage: true}
+		root.AddCommand(Local(&cobra.Command{Use: "files", RunE: none}), &cobra.Command{Use: "broker", RunE: none})
+		a.Prepare(root)
+		root.SetArgs([]string{name})
+		err := root.Execute()
+		if ExitCode(err) != want || (want == ExitOK) != strings.HasSuffix(errs.String(), "; going on without it\n") {
+			t.Errorf("%s: %v\n%s", name, err, errs.String())
+		}
+	}
 }
 
 // app is a run with these flags.

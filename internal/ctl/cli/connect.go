@@ -183,11 +183,7 @@ func (a *App) WhenReady(ctx context.Context, ask func() error) error {
 		if !NotReady(err) {
 			return err
 		}
-		t := time.NewTimer(retryGap)
-		select {
-		case <-t.C:
-		case <-ctx.Done():
-			t.Stop()
+		if pause(ctx, retryGap) != nil {
 			return err
 		}
 	}

@@ -80,10 +80,11 @@ func (c *Checkup) Ended(ctx context.Context, err error) error {
 }
 
 func health(a *cli.App) *cobra.Command {
-	return &cobra.Command{
+	c := &cobra.Command{
 		Use: "health", Short: "Say each thing that is wrong, with its reason and what to do", Args: cli.Args(0, 0, "no argument"),
 		Long: "health looks at brokers, partitions and log directories, and, of chronik, at what the admin port says. It ends with 4\n" +
-			"where something is wrong, so that it can be used as a check.",
+			"where something is wrong, so that it can be used as a check; --wait waits for a broker that is just starting.",
+		Example: "  chronikctl cluster health\n  chronikctl cluster health --wait 30s && start-consumers\n  chronikctl cluster health --watch",
 		RunE: a.Admin(func(ctx context.Context, adm *kadm.Client, _ []string) error {
 			c, err := NewCheckup(ctx, adm)
 			if err == nil {
@@ -96,6 +97,7 @@ func health(a *cli.App) *cobra.Command {
 			return c.Report(a)
 		}),
 	}
+	return a.Watched(a.Awaited(c, "nothing is wrong"))
 }
 
 // Report shows the findings; where there are other than notes the error ends the

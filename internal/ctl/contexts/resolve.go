@@ -18,6 +18,7 @@ type Input struct {
 	Flags   map[string]string // of the flags that were given, by setting
 	Getenv  func(string) string
 	Context string // --context; empty where it was not given
+	NoFile  bool   // leave the contexts file out
 }
 
 // Value is a setting's value and where it was found.
@@ -39,19 +40,22 @@ func Resolve(in Input) (Settings, error) {
 	if name == "" {
 		name, said = in.Getenv(EnvContext), EnvContext
 	}
-	path := Path(in.Getenv)
-	file, err := Load(path)
-	if err == nil {
-		err = file.CheckCurrent()
-	}
-	if err != nil {
-		return Settings{}, err
+	file := &File{}
+	if !in.NoFile {
+		var err error
+		if file, err = Load(Path(in.Getenv)); err == nil {
+			err = file.CheckCurrent()
+		}
+		if err != nil {
+			return Settings{}, err
+		}
 	}
 	if name == "" {
 		name, said = file.Current, "current"
 	}
 	var context map[string]string
 	if name != "" {
+		var err error
 		if context, err = file.Context(name); err != nil {
 			return Settings{}, fmt.Errorf("%s: %w", said, err)
 		}

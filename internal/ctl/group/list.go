@@ -82,7 +82,7 @@ func list(a *cli.App) *cobra.Command {
 	}
 	c.Flags().StringSliceVar(&in, "state", nil, "only groups in these states: "+strings.Join(states(), ", "))
 	cli.CompleteFlag(c, "state", cli.OneOf(states()...))
-	return c
+	return a.Watched(c)
 }
 
 // measure adds the members and the lag of each group. What is not known of one group does

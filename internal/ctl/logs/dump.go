@@ -22,6 +22,7 @@ var parts = []string{"checkpoint", "journal", "segments"}
 func dump(a *cli.App) *cobra.Command {
 	var w where
 	o := inspect.DumpOptions{}
+	var produce bool
 	c := &cobra.Command{
 		Use: "dump [checkpoint|journal|segments...]", Short: "Show what is in a directory: checkpoint, frames of the journal, batches, records",
 		Args: func(cmd *cobra.Command, args []string) error {
@@ -36,15 +37,24 @@ func dump(a *cli.App) *cobra.Command {
 		Long: "dump shows what stands in the files, one line for each thing: what the checkpoint says of each partition, each frame of the journal with\n" +
 			"LSN, partition, offsets, bytes and the highest LSN that it knew to be durable, each batch of each segment; with --records each record. A\n" +
 			"frame counts where it lies beyond what the checkpoint says to be in segments. -o json prints one object a line. It changes nothing\n" +
-			"and works beside a running broker too, whose last writes may then look damaged.",
-		Example: "  chronikctl log dump journal --dir /var/lib/chronik\n  chronikctl log dump segments --dir /var/lib/chronik --topic orders --partition 3 --from 1200 --to 1210 --records",
+			"and works beside a running broker too, whose last writes may then look damaged. With --for-produce the records can be written to a\n" +
+			"broker again; what cannot be read is named, and the exit code is 4.",
+		Example: "  chronikctl log dump journal --dir /var/lib/chronik\n  chronikctl log dump segments --dir /var/lib/chronik --topic orders --partition 3 --from 1200 --to 1210 --records\n" +
+			"  chronikctl log dump --dir /var/lib/chronik --topic orders --for-produce | chronikctl produce orders --input json --same-partition",
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if o.Partition < -1 || o.From < 0 {
 				return cli.Usage("--partition and --from are 0 or more")
 			}
+			if produce && (o.Topic == "" || len(args) > 0 || o.Records || !a.Format().ForPeople()) {
+				return cli.Usage("--for-produce prints the records of one --topic, wherever they are, and nothing else: give --topic, and leave %s, --records and -o out", strings.Join(parts, ", "))
+			}
 			at, err := w.find(cmd)
 			if err != nil {
 				return err
+			}
+			if produce {
+				warn(a, at)
+				return forProduce(cmd.Context(), a, at, o)
 			}
 			has := func(part string) bool { return len(args) == 0 || slices.Contains(args, part) }
 			o.Checkpoint, o.Journal, o.Segments = has("checkpoint"), has("journal"), has("segments")
@@ -59,6 +69,7 @@ func dump(a *cli.App) *cobra.Command {
 	f.Int64Var(&o.From, "from", 0, "only what reaches to this offset or beyond")
 	f.Int64Var(&o.To, "to", 0, "only what begins before this offset; 0: no bound")
 	f.BoolVar(&o.Records, "records", false, "show each record")
+	f.BoolVar(&produce, "for-produce", false, "print the records of --topic as produce --input json reads them, and nothing else")
 	return c
 }
 

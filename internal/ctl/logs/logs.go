@@ -32,7 +32,7 @@ func New(a *cli.App) *cobra.Command {
 		"settings, of which data.dir, log.dirs and journal.dirs count. dump shows what is there, verify what is damaged, what a start\n" +
 		"would make of it and what would be missing; repair does what a start doesn't, on request and after a copy. docs/log.md lists\n" +
 		"every kind of damage."
-	return c
+	return cli.Local(c)
 }
 
 // where is which directories a command is about.

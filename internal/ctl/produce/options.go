@@ -1,7 +1,10 @@
 package produce
 
 import (
+	"fmt"
+	"math"
 	"slices"
+	"strconv"
 	"strings"
 	"time"
 
@@ -25,7 +28,7 @@ type options struct {
 	acks        string
 	compression string
 	headers     []string
-	batchBytes  int32
+	batchBytes  size
 	rate        float64
 	emptyNull   bool
 	tombstone   bool
@@ -47,12 +50,32 @@ func (o *options) flags(c *cobra.Command) {
 	f.BoolVar(&o.keepPlace, "same-partition", false, "with --input json, write each record to the partition that it names; without it the key decides")
 	f.StringVar(&o.acks, "acks", "all", "who must have a record before it counts: all, 1 (the leader) or 0 (nobody)")
 	f.StringVar(&o.compression, "compression", "none", strings.Join(codecs(), ", "))
-	f.Int32Var(&o.batchBytes, "max-batch-bytes", 1_000_000, "largest batch to send; a longer line needs more, here and as the topic's max.message.bytes")
+	o.batchBytes = 1_000_000
+	f.Var(&o.batchBytes, "max-batch-bytes", "largest batch to send; a longer line needs more, here and as the topic's max.message.bytes")
 	f.Float64Var(&o.rate, "rate", 0, "records per second; 0 is as fast as it goes")
 	cli.CompleteFlag(c, "acks", cli.OneOf("all", "1", "0"))
 	cli.CompleteFlag(c, "compression", cli.OneOf(codecs()...))
 	cli.CompleteFlag(c, "input", cli.OneOf("lines", "json"))
 }
+
+// size is a flag in bytes, which may be written with a unit.
+type size int32
+
+func (s *size) String() string { return strconv.Itoa(int(*s)) }
+
+func (s *size) Set(text string) error {
+	n, err := parse.Size(text)
+	if err == nil && n > math.MaxInt32 {
+		err = fmt.Errorf("%s is more than a batch may have", text)
+	}
+	if err == nil {
+		*s = size(n)
+	}
+	return err
+}
+
+// Type is what --help shows behind the flag.
+func (*size) Type() string { return "bytes" }
 
 func codecs() []string { return []string{"none", "gzip", "snappy", "lz4", "zstd"} }
 
@@ -101,7 +124,7 @@ func (o *options) check() error {
 func (o *options) client(topic string) []kgo.Opt {
 	codec := map[string]kgo.CompressionCodec{"none": kgo.NoCompression(), "gzip": kgo.GzipCompression(),
 		"snappy": kgo.SnappyCompression(), "lz4": kgo.Lz4Compression(), "zstd": kgo.ZstdCompression()}[o.compression]
-	opts := []kgo.Opt{kgo.DefaultProduceTopic(topic), kgo.AllowAutoTopicCreation(), kgo.ProducerBatchMaxBytes(o.batchBytes), kgo.ProducerBatchCompression(codec)}
+	opts := []kgo.Opt{kgo.DefaultProduceTopic(topic), kgo.AllowAutoTopicCreation(), kgo.ProducerBatchMaxBytes(int32(o.batchBytes)), kgo.ProducerBatchCompression(codec)}
 	switch o.acks {
 	default:
 		// A record of which nobody knows whether it was written is given up when its

@@ -3,7 +3,7 @@
 //
 // It promises that Decode(Encode(r)) has r's key, value, headers and timestamp,
 // byte for byte, also where they are no text, and that null stays apart from
-// empty. consume writes it and produce reads it.
+// empty. consume and log dump write it and produce reads it.
 package records
 
 import (
@@ -58,15 +58,26 @@ func (t *Text) UnmarshalJSON(p []byte) error {
 
 // From turns a record that was read into JSON's.
 func From(r *kgo.Record) Record {
-	j := Record{Topic: r.Topic, Partition: &r.Partition, Offset: &r.Offset, Timestamp: r.Timestamp.UTC()}
-	j.Key, j.KeyBase64 = split(r.Key)
-	j.Value, j.ValueBase64 = split(r.Value)
+	j := Of(r.Topic, r.Partition, r.Offset, r.Timestamp, r.Key, r.Value)
 	for _, h := range r.Headers {
-		x := Header{Name: h.Key}
-		x.Value, x.ValueBase64 = split(h.Value)
-		j.Headers = append(j.Headers, x)
+		j.AddHeader(h.Key, h.Value)
 	}
 	return j
+}
+
+// Of is a record without headers.
+func Of(topic string, partition int32, offset int64, at time.Time, key, value []byte) Record {
+	j := Record{Topic: topic, Partition: &partition, Offset: &offset, Timestamp: at.UTC()}
+	j.Key, j.KeyBase64 = split(key)
+	j.Value, j.ValueBase64 = split(value)
+	return j
+}
+
+// AddHeader appends a header.
+func (j *Record) AddHeader(name string, value []byte) {
+	x := Header{Name: name}
+	x.Value, x.ValueBase64 = split(value)
+	j.Headers = append(j.Headers, x)
 }
 
 func split(b []byte) (text Text, binary []byte) {
@@ -81,10 +92,13 @@ func split(b []byte) (text Text, binary []byte) {
 }
 
 // Encode is a record as one line, without a line feed.
-func Encode(r *kgo.Record) ([]byte, error) {
-	line, err := plain(From(r))
+func Encode(r *kgo.Record) ([]byte, error) { return From(r).Line() }
+
+// Line is the record as one line, without a line feed.
+func (j Record) Line() ([]byte, error) {
+	line, err := plain(j)
 	if err != nil {
-		return nil, fmt.Errorf("offset %d as JSON: %w", r.Offset, err)
+		return nil, fmt.Errorf("offset %d as JSON: %w", *j.Offset, err)
 	}
 	return line, nil
 }

@@ -54,7 +54,7 @@ func list(a *cli.App) *cobra.Command {
 	c.Flags().BoolVar(&l.internal, "internal", false, "internal topics too")
 	c.Flags().BoolVar(&l.names, "names", false, "only the names, one a line, for scripts")
 	c.Flags().BoolVarP(&l.regex, "regex", "r", false, regexDoc)
-	return c
+	return a.Watched(c)
 }
 
 // choose finds the topics with these names, all without names.

@@ -1,0 +1,83 @@
+package logs
+
+import (
+	"bufio"
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/chronik-io/chronik/internal/ctl/cli"
+	"github.com/chronik-io/chronik/internal/ctl/records"
+	"github.com/chronik-io/chronik/internal/inspect"
+)
+
+// writer prints the records of a dump as produce --input json reads them, each offset of
+// a partition once and in order.
+type writer struct {
+	a    *cli.App
+	out  *bufio.Writer
+	next map[int32]int64 // by partition: the first offset that was not printed
+	// counts is of the last frame: whether a start would read it from the journal.
+	counts bool
+	damage int
+}
+
+// forProduce prints the records of a topic: those in segments, and then those that are in
+// the journal only.
+func forProduce(ctx context.Context, a *cli.App, at inspect.Options, o inspect.DumpOptions) error {
+	w := &writer{a: a, out: bufio.NewWriterSize(a.Out, 64<<10), next: map[int32]int64{}}
+	o.Records, o.Checkpoint = true, false
+	var err error
+	for _, journal := range []bool{false, true} {
+		o.Segments, o.Journal = !journal, journal
+		if err == nil {
+			err = inspect.Dump(ctx, at, o, w.item)
+		}
+	}
+	if e := w.out.Flush(); err == nil {
+		err = e
+	}
+	if err != nil {
+		return explained("dump", err)
+	}
+	if w.damage > 0 {
+		return cli.WithCode(cli.ExitUnhealthy, errors.New(cli.Count(w.damage, "place")+" cannot be read, see above; the records there are missing"))
+	}
+	return nil
+}
+
+func (w *writer) item(it *inspect.Item) error {
+	switch {
+	case it.What == "damage":
+		w.damage++
+		w.a.Note("warning: %s", line(it))
+	case it.Batch != nil:
+		w.counts = true // of a segment
+	case it.Frame != nil:
+		w.counts = it.Frame.Counts
+	case it.Record != nil && w.counts && *it.Offset >= w.next[*it.Partition]:
+		w.next[*it.Partition] = *it.Next
+		if it.Record.Control {
+			return nil
+		}
+		return w.record(it)
+	}
+	return nil
+}
+
+func (w *writer) record(it *inspect.Item) error {
+	raw := it.Record.Raw
+	r := records.Of(it.Topic, *it.Partition, *it.Offset, time.UnixMilli(raw.Timestamp), raw.Key, raw.Value)
+	for _, h := range raw.Headers {
+		r.AddHeader(string(h.Key), h.Value)
+	}
+	text, err := r.Line()
+	if err != nil {
+		return err
+	}
+	if _, err := w.out.Write(append(text, '\n')); err != nil {
+		return fmt.Errorf("standard output: %w", err)
+	}
+	return nil
+}
