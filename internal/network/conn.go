@@ -15,8 +15,8 @@ import (
 	"github.com/chronik-io/chronik/internal/protocol"
 )
 
-// conn is one client connection. Whoever has the reading role owns in and identity;
-// the queue belongs to whoever holds mu.
+// conn is one client connection. The goroutine with the reading role owns in and identity;
+// the queue belongs to the holder of mu.
 type conn struct {
 	srv      *Server
 	listener *Listener
@@ -32,7 +32,7 @@ type conn struct {
 	in       input
 	arrival  arrival
 	batch    groupcommit.Batch // of the reader goroutine
-	handed   *Request          // from the poller, see HandOver; of whoever has the reading role
+	handed   *Request          // from the poller, see HandOver; belongs to the reading role
 	mayBlock bool              // MayBlock said so to the request that is handled; of the same
 	identity
 

@@ -49,7 +49,7 @@
 //	                socket is closed, with a moment for the client to read
 //	killed          the socket is closed at once: it broke, or its client does not read
 //	gone            it has no socket and no goroutines; unanswered requests are orphans,
-//	                which hold what they hold until they are answered, into the void
+//	                which keep their memory until they are answered; the answers are dropped
 //	vacated         they were, and its place is another's
 //
 // A connection that dies cancels nothing that was handed to the Handler.

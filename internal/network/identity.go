@@ -16,7 +16,7 @@ const (
 	AuthDone
 )
 
-// identity is who a connection's client is. It belongs to whoever has the reading role.
+// identity is who a connection's client is. It belongs to the reading role.
 type identity struct {
 	id        uint64
 	principal string

@@ -20,7 +20,7 @@ func announced(key int16, size int) []byte {
 }
 
 // TestWhatIsAnnouncedHoldsNothing: clients that announce as much as they may, and send no
-// more, keep nobody waiting.
+// more, delay no other.
 func TestWhatIsAnnouncedHoldsNothing(t *testing.T) {
 	for _, key := range []int16{protocol.KeyProduce, keyMetadata} {
 		t.Run(fmt.Sprint("API ", key), func(t *testing.T) {
@@ -105,7 +105,7 @@ func TestWhoLagsWhileOthersWaitLosesItsConnection(t *testing.T) {
 		}
 		time.Sleep(5 * time.Minute)
 		if s := f.Stats(); s.Connections != 2 || s.ProduceArriving.Frames != 2 {
-			t.Fatalf("frames that nobody waited for are gone: %+v", s)
+			t.Fatalf("frames are gone though no other waited: %+v", s)
 		}
 		began := time.Now()
 		for i := range int32(3) {
@@ -138,9 +138,9 @@ func TestWhoLagsWhileOthersWaitLosesItsConnection(t *testing.T) {
 	})
 }
 
-// TestAFrameLargerThanTheLineStopsNobody: it arrives at its own pace, and requests of
+// TestAFrameLargerThanTheLineStopsNoOther: it arrives at its own pace, and requests of
 // an ordinary size beside it at theirs.
-func TestAFrameLargerThanTheLineStopsNobody(t *testing.T) {
+func TestAFrameLargerThanTheLineStopsNoOther(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := start(t, echo, func(o *Options) { o.ProduceBytes = 1 << 20 })
 		defer f.end(t)
@@ -202,7 +202,7 @@ type pace struct {
 
 // TestFramesUnderWayNeverStandStill is a model of many clients and little memory: frames
 // of all sizes arrive in pieces, some of their senders slow and some silent from some byte
-// on. Whoever keeps to 64 KiB/s is answered, in bounded time; what is left of the others
+// on. A client that keeps to 64 KiB/s is answered, in bounded time; what is left of the others
 // is gone.
 func TestFramesUnderWayNeverStandStill(t *testing.T) {
 	for seed := range uint64(20) {
@@ -256,7 +256,7 @@ func standStill(t *testing.T, rnd *rand.Rand) {
 	case <-time.After(bound):
 		t.Errorf("not all are through after %v: %+v", bound, f.Stats())
 	}
-	f.Close() // for those that stopped, if they held up nobody
+	f.Close() // for those that stopped, if they held up no other
 	<-through
 	others.Wait()
 	if s := f.Stats(); s.ProduceArriving.Peak > budget/2+most {

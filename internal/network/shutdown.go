@@ -154,7 +154,7 @@ func (s *Server) killAll() {
 type orphans struct {
 	mu   sync.Mutex
 	n    int
-	zero chan struct{} // closed when n gets to zero; nil if nobody waits
+	zero chan struct{} // closed when n gets to zero; nil without a waiter
 }
 
 func (o *orphans) add(n int) {
