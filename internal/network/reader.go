@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"runtime"
 	"time"
 
 	"github.com/chronik-io/chronik/internal/groupcommit"
@@ -24,12 +25,20 @@ var (
 // minFrame is the shortest request: a header with a null client id.
 const minFrame = protocol.HeaderPrefix + 2
 
+// inARow is how many requests a reader handles before it lets other goroutines run. One whose
+// client sends without waiting for answers does not block, and Go's scheduler leaves it alone
+// for 10 ms; of a hundred such readers each would wait a second for the others.
+const inARow = 8
+
 // readLoop is the connection's reader.
 func (c *conn) readLoop() {
 	var err error
-	for err == nil {
+	for n := 1; err == nil; n++ {
 		if err = c.offer(); err == nil {
 			err = c.readRequest()
+		}
+		if n%inARow == 0 && c.batch.Empty() { // what is in the batch waits for this goroutine
+			runtime.Gosched()
 		}
 	}
 	reason, broken := c.classify(err)

@@ -1,6 +1,9 @@
 package network
 
 import (
+	"bytes"
+	"runtime"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -63,5 +66,36 @@ func TestTurnEndsBeforeTheReaderWaits(t *testing.T) {
 				p.want(t, 3)
 			}
 		})
+	}
+}
+
+// TestAReaderLetsOthersRun: one that finds request after request lets other goroutines run
+// now and then, long before Go's scheduler takes its processor away.
+func TestAReaderLetsOthersRun(t *testing.T) {
+	const requests = 500
+	sent := make(chan struct{})
+	var handled atomic.Int32
+	seen := make(chan int32, 1)
+	f := start(t, func(r *Request) {
+		if handled.Add(1) == 1 {
+			<-sent
+			go func() { seen <- handled.Load() }()
+		}
+		r.Respond(body(nil))
+	}, nil)
+	defer f.end(t)
+	defer runtime.GOMAXPROCS(runtime.GOMAXPROCS(1))
+	c := dial(t, f.tcp(t))
+	defer c.Close()
+	if err := c.SetDeadline(time.Now().Add(20 * time.Second)); err != nil {
+		t.Fatal(err)
+	}
+	c.send(t, bytes.Repeat(frame(keyMetadata, 3, 1, nil), requests))
+	close(sent)
+	for range requests {
+		c.want(t, 1)
+	}
+	if n := <-seen; n > 2*inARow {
+		t.Errorf("another goroutine waited for %d requests", n)
 	}
 }
