@@ -177,3 +177,28 @@ func TestDistinct(t *testing.T) {
 		t.Error(got, list)
 	}
 }
+
+// TestHowManyOffsetsARequestMayAskFor: tens of thousands of groups, as tools that watch all
+// groups name them, or hundreds of thousands of partitions; not hundreds of thousands of groups.
+func TestHowManyOffsetsARequestMayAskFor(t *testing.T) {
+	table, err := Table()
+	must(t, err)
+	for name, c := range map[string]struct {
+		groups, partitions int
+		ok                 bool
+	}{"80,000 groups": {80_000, 0, true}, "300,000 partitions": {1, 300_000, true}, "400,000 groups": {400_000, 0, false}} {
+		req := kmsg.NewPtrOffsetFetchRequest()
+		req.Version = 8
+		for i := range c.groups {
+			g := kmsg.NewOffsetFetchRequestGroup()
+			g.Group = fmt.Sprintf("a-group-with-a-name-%06d", i)
+			if c.partitions > 0 {
+				g.Topics = []kmsg.OffsetFetchRequestGroupTopic{{Topic: "t", Partitions: make([]int32, c.partitions)}}
+			}
+			req.Groups = append(req.Groups, g)
+		}
+		if err := table.Check(req.Key(), req.Version, req.AppendTo(nil)); (err == nil) != c.ok {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+}

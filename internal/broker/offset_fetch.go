@@ -17,7 +17,7 @@ import (
 // they are stable, whatever require_stable says: there are no transactions yet.
 func offsetFetchAPI() api {
 	return line[*kmsg.OffsetFetchRequest]{
-		API: protocol.API{Key: int16(kmsg.OffsetFetch), Min: 1, Max: 10},
+		API: protocol.API{Key: int16(kmsg.OffsetFetch), Min: 1, Max: 10, MaxCost: maxOffsetFetch},
 		needs: func(req *kmsg.OffsetFetchRequest, n *needs) {
 			groups := req.Groups
 			if req.Version < 8 {
@@ -37,6 +37,10 @@ func offsetFetchAPI() api {
 		handle: offsetFetch,
 	}.api()
 }
+
+// maxOffsetFetch bounds how many groups one request may name: each takes a µs of its shard,
+// and an entry of the answer. 80,000 are within it, and 300,000 partitions.
+const maxOffsetFetch = 12 << 20
 
 func offsetFetch(c call, req *kmsg.OffsetFetchRequest) {
 	b, r := c.b, c.r
