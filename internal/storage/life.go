@@ -135,8 +135,8 @@ func (l *Log) goOffline(e loglife.Event, found *checkpoint.Log, err error) {
 	l.mu.Unlock()
 	l.dir.stats.offline.Inc()
 	l.dir.log.Error("partition is offline", zap.Stringer("log", l), zap.Error(err))
-	// Whoever commits may still be numbering; what it numbers is lost too. The
-	// caller may hold flushMu, for which the committer may wait.
+	// The goroutine that commits may still be numbering; what it numbers is lost too. The
+	// caller may hold flushMu, for which that goroutine may wait.
 	tell := func() {
 		l.own()
 		defer l.disown()
