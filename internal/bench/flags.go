@@ -36,7 +36,8 @@ func (c *Config) Bind(fs *pflag.FlagSet) {
 	fs.BoolVar(&c.Verify, "verify", c.Verify, "read the topic afterwards: every acknowledged record must be there once")
 	fs.IntVar(&c.FetchMaxBytes, "fetch-max-bytes", c.FetchMaxBytes, "bytes that a raw fetch asks for")
 	fs.IntVar(&c.ServerPID, "server-pid", c.ServerPID, "process of the broker on this machine: shows its CPU time for each request (Linux)")
-	fs.StringVar(&c.Admin, "admin", c.Admin, "HOST:PORT of chronik's admin port, for the broker's version and its fdatasyncs during the run; off for none "+
+	fs.StringVar(&c.Admin, "admin", c.Admin, "HOST:PORT of chronik's admin port, for the broker's version and its fdatasyncs "+
+		"during the run; off for none "+
 		"(default port "+adminPort+" of the first broker)")
 }
 
