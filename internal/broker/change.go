@@ -58,18 +58,6 @@ func (c *change) seen(ctx context.Context) error {
 	return nil
 }
 
-// unmade returns, of the topics that exist, why partitions of theirs have no log here: one reason
-// for each topic. They are made when the reason has gone; until then they can't be used.
-func (c *change) unmade() map[[16]byte]error {
-	why := map[[16]byte]error{}
-	for _, f := range c.b.opt.Replicas.Failed() {
-		if why[f.TopicID] == nil {
-			why[f.TopicID] = f.Err // matches replica.ErrOffline
-		}
-	}
-	return why
-}
-
 // verdict is how an answer tells of an error: code and words; 0 and nil for
 // none. The request's code for metrics is noted too.
 func (c *change) verdict(err error) (int16, *string) {

@@ -72,12 +72,6 @@ func createPartitions(ctx context.Context, b *Broker, r *network.Request, req *k
 			resp.Topics[i].ErrorCode, resp.Topics[i].ErrorMessage = c.verdict(err)
 		}
 	}
-	why, img := c.unmade(), b.image()
-	for i := range resp.Topics {
-		if t := img.Topic(resp.Topics[i].Topic); t != nil && wanted[i] > 0 && why[t.ID] != nil {
-			resp.Topics[i].ErrorCode, resp.Topics[i].ErrorMessage = c.verdict(why[t.ID])
-		}
-	}
 	return resp
 }
 

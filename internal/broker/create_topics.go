@@ -71,13 +71,6 @@ func createTopics(ctx context.Context, b *Broker, r *network.Request, req *kmsg.
 			out.ErrorCode, out.ErrorMessage = c.verdict(err)
 		}
 	}
-	why := c.unmade()
-	for i := range made {
-		if err := why[made[i].ID]; made[i].Revision > 0 && err != nil {
-			out := &resp.Topics[places[i]]
-			out.ErrorCode, out.ErrorMessage = c.verdict(err)
-		}
-	}
 	return resp
 }
 
