@@ -19,7 +19,7 @@ func metadataAPI() api {
 		API: protocol.API{Key: int16(kmsg.Metadata), Max: 13},
 		needs: func(req *kmsg.MetadataRequest, n *needs) {
 			if req.Topics == nil || req.Version == 0 && len(req.Topics) == 0 {
-				n.allTopics(opDescribe)
+				n.allTopics()
 			}
 			for i := range req.Topics {
 				if t := &req.Topics[i]; t.Topic != nil {

@@ -126,7 +126,7 @@ func (l *Log) goOffline(e loglife.Event, found *checkpoint.Log, err error) {
 	err = fmt.Errorf("%w: %s is offline: %w", ErrFailed, l, err)
 	l.mu.Lock()
 	l.onLocked(e, err)
-	if l.life.cause != err { // it was out of use before
+	if l.life.cause != err { //nolint:errorlint // this very error: otherwise it was out of use before
 		l.mu.Unlock()
 		return
 	}
