@@ -32,8 +32,34 @@ func metadataAPI() api {
 		refuse: func(c call, req *kmsg.MetadataRequest, code *kerr.Error) {
 			c.respond(metadataRefused(c.r, req, code))
 		},
+		lists:  listedPartitions,
 		handle: now(describeTopics),
 	}.api()
+}
+
+// listedPartitions counts the topics and partitions of an answer, up to where it is large.
+func listedPartitions(b *Broker, req *kmsg.MetadataRequest) (n int) {
+	img := b.image()
+	if req.Topics == nil || req.Version == 0 && len(req.Topics) == 0 {
+		for t := range img.Topics() {
+			if n += 1 + int(t.Partitions.Len()); n > manyEntries {
+				break
+			}
+		}
+		return n
+	}
+	for i := range req.Topics {
+		var t *metadata.Topic
+		if name := req.Topics[i].Topic; name != nil {
+			t = img.Topic(*name)
+		} else {
+			t = img.TopicByID(req.Topics[i].TopicID)
+		}
+		if t != nil {
+			n += int(t.Partitions.Len())
+		}
+	}
+	return n
 }
 
 // describeTopics answers at once, as in Kafka: a topic that the request has created is
