@@ -280,6 +280,36 @@ func TestFault03JournalErrorReopens(t *testing.T) {
 	}
 }
 
+// A journal that fails takes nothing back that was acknowledged as written: it is brought to
+// segments from memory before the directory takes records again.
+func TestFault03WrittenRecordsOutliveAFailedJournal(t *testing.T) {
+	for _, profile := range []string{"os", "interval"} {
+		disk := crashfs.New(1)
+		errs := errfs.New(disk)
+		reopened := make(chan struct{}, 1)
+		d := mustOpen(t, errs, profile, func(o *Options) { o.reopened = func(*Dir) { reopened <- struct{}{} } })
+		l := makeLogs(t, d, 1, profile)[0]
+		cfg := testConfig(profile)
+		cfg.Profile.Interval = time.Hour
+		l.Configure(cfg)
+		put(t, l, 2, 100)
+		errs.Add(errfs.Rule{Ops: errfs.Datasync, Path: "*.journal", Count: 1, Err: syscall.EIO, Drop: errfs.DropCached})
+		for range 3 {
+			if a := send(l, testBatch(t, 100, nil)); a.Err != nil {
+				t.Fatal(a.Err)
+			}
+		}
+		eventually(t, "the records count", func() bool { return l.AckEnd() == 5 })
+		d.journal.Sync()
+		<-reopened
+		if e := l.Ends(); e.LogEnd != 5 || e.Durable != 5 {
+			t.Errorf("%s: %+v", profile, e)
+		}
+		holds(t, l, 5)
+		holds(t, mustOpen(t, disk.PowerLossImage(crashfs.DropUnsynced, 1), profile).Logs()[0], 5)
+	}
+}
+
 // A full disk stops no read, loses nothing acknowledged, and ends by itself.
 func TestFault04FullSegmentDisk(t *testing.T) {
 	for _, profile := range []string{"sync", "os"} {
