@@ -224,7 +224,7 @@ func (c *conn) offer() error {
 }
 
 func (c *conn) lend() error {
-	for c.poll != nil && !c.poll.failed.Load() && c.in.light && c.in.r == c.in.w && c.in.err == nil {
+	for c.handed == nil && c.poll != nil && !c.poll.failed.Load() && c.in.light && c.in.r == c.in.w && c.in.err == nil {
 		c.in.shrink()
 		c.rest()
 		c.watchIdle()
