@@ -28,17 +28,17 @@ func TestAStopIsBounded(t *testing.T) {
 		s, free := &stack{log: zap.NewNop()}, make(chan struct{})
 		defer close(free)
 		begun := time.Now()
-		var order []string
+		order := make(chan string, 4)
 		stuck := func(name string) func(context.Context) error {
-			return func(context.Context) error { order = append(order, name); <-free; return nil }
+			return func(context.Context) error { order <- name; <-free; return nil }
 		}
-		s.pushDisk("metadata", func(ctx context.Context) error { order = append(order, "metadata"); return ctx.Err() })
+		s.pushDisk("metadata", func(ctx context.Context) error { order <- "metadata"; return ctx.Err() })
 		s.pushDisk("logs", func(ctx context.Context) error {
 			deadline, _ := ctx.Deadline()
 			if left := time.Until(deadline); left != stopTimes().disk {
 				t.Errorf("the logs have %v", left)
 			}
-			order = append(order, "logs")
+			order <- "logs"
 			return nil
 		})
 		s.push("handlers", stuck("handlers"))
@@ -47,8 +47,10 @@ func TestAStopIsBounded(t *testing.T) {
 		if !errors.Is(err, context.DeadlineExceeded) || !strings.HasPrefix(err.Error(), "clients did not stop in time") {
 			t.Error(err)
 		}
-		if got := strings.Join(order, " "); got != "clients handlers logs metadata" {
-			t.Error(got)
+		for _, want := range []string{"clients", "handlers", "logs", "metadata"} {
+			if got := <-order; got != want {
+				t.Errorf("%s stops, want %s", got, want)
+			}
 		}
 		if took, most := time.Since(begun), stopTimes().drain+2*stopTimes().grace; took != most {
 			t.Errorf("it took %v, want %v", took, most)

@@ -37,8 +37,9 @@ func TestOnCloseIsCalledBehindAParkedRequest(t *testing.T) {
 					defer f.Server.mu.Unlock()
 					for c := range f.conns {
 						c.mu.Lock()
-						defer c.mu.Unlock()
-						return c.rwaiting
+						waits := c.rwaiting
+						c.mu.Unlock()
+						return waits
 					}
 					return false
 				})
