@@ -70,3 +70,31 @@ func TestOnCloseIsCalledBehindAParkedRequest(t *testing.T) {
 		}
 	}
 }
+
+// TestAnEventOfAClosedConnectionIsNotItsSuccessors: a poller that waits for a processor after
+// the kernel gave it events finds connections closed, and their ids given to others.
+func TestAnEventOfAClosedConnectionIsNotItsSuccessors(t *testing.T) {
+	f := startPolled(t, echo, nil)
+	defer f.end(t)
+	old := f.dial(t)
+	id, tag, p := old.c.pollID, old.c.pollTag(), old.c.poll
+	old.Close()
+	f.awaitNobody(t)
+	for {
+		next := f.dial(t)
+		defer next.Close()
+		if next.c.poll != p {
+			continue
+		}
+		if next.c.pollID != id {
+			t.Fatalf("id %d is not given again, but %d", id, next.c.pollID)
+		}
+		if list := p.find([]setEvent{{id, tag, true}}, nil); len(list) > 0 {
+			t.Error("the end of one connection is that of another")
+		}
+		if list := p.find([]setEvent{{id, next.c.pollTag(), true}}, nil); len(list) != 1 || list[0].c != next.c || !list[0].ended {
+			t.Error("a connection does not get its event")
+		}
+		return
+	}
+}
