@@ -31,7 +31,7 @@ func TestUnreadAnswersAreBoundedInAll(t *testing.T) {
 				const n = 30
 				for i := range int32(n) {
 					c := f.pipe.dial()
-					defer c.Close()
+					t.Cleanup(func() { c.Close() })
 					c.sendAsync(slices.Repeat(frame(keyMetadata, 3, i, nil), 5))
 				}
 				synctest.Wait()

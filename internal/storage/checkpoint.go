@@ -131,8 +131,7 @@ func (d *Dir) commit(logs ...*Log) error {
 		if lc == nil {
 			continue
 		}
-		// The producers are those below the recovery point.
-		c.Logs = append(c.Logs, checkpoint.Update{Log: lc, SameProducers: l.committed == lc.Offset})
+		c.Logs = append(c.Logs, checkpoint.Update{Log: lc, SameProducers: l.committed == lc.Offset && !l.isCut()})
 	}
 	err := d.store.Append(&c)
 	if errors.Is(err, statelog.ErrTooLarge) {
@@ -156,6 +155,15 @@ func (d *Dir) noteCommitted(lc *checkpoint.Log) {
 	if l := d.logs[lc.ID]; l != nil {
 		l.committed = lc.Offset
 	}
+}
+
+// isCut reports whether a truncation or reset is not finished. The producers that a checkpoint has
+// are those below its recovery point, and the same as long as that stays; but a reset forgets
+// them, and may go on where the recovery point is.
+func (l *Log) isCut() bool {
+	l.mu.RLock()
+	defer l.mu.RUnlock()
+	return l.life.cut != nil
 }
 
 // commitRule is commit, unless a test takes the rule away that something is committed first.

@@ -140,3 +140,10 @@ func (l *Log) sync() error {
 	defer l.flushMu.Unlock()
 	return l.syncLocked()
 }
+
+// lastSeq returns the number of the last checkpoint.
+func (d *Dir) lastSeq() uint64 {
+	d.ckptMu.Lock()
+	defer d.ckptMu.Unlock()
+	return d.last.Seq
+}

@@ -152,10 +152,15 @@ func (d *Dir) copyAside(logs []*Log) error {
 	return nil
 }
 
-// beginAside takes the locks under which frames are copied, and says which; nil if
-// there is nothing to copy or this is not the moment.
+// beginAside takes the locks under which frames are copied, and returns what to copy; nil if
+// there is nothing or this is not the moment. It does not wait for flushMu of a log that is being
+// deleted: the deletion holds that, and may wait for logs whose locks this caller has.
 func (l *Log) beginAside() *asideCopy {
 	if !l.tryOwn() {
+		return nil
+	}
+	if !l.is(loglife.SetAside) {
+		l.disown()
 		return nil
 	}
 	l.flushMu.Lock()
@@ -163,10 +168,7 @@ func (l *Log) beginAside() *asideCopy {
 		l.revertQueued(cause)
 	}
 	entry, oldest := l.checkpointed()
-	l.mu.RLock()
-	usable := l.life.state.Allows(loglife.SetAside)
-	l.mu.RUnlock()
-	if usable && !l.inFlight() && oldest != math.MaxUint64 {
+	if l.is(loglife.SetAside) && !l.inFlight() && oldest != math.MaxUint64 {
 		return &asideCopy{found: found{l: l, Follower: *Follow(&entry)}, oldest: oldest}
 	}
 	l.endAside()

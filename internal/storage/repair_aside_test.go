@@ -3,7 +3,9 @@ package storage
 import (
 	"syscall"
 	"testing"
+	"time"
 
+	"github.com/chronik-io/chronik/internal/storage/loglife"
 	"github.com/chronik-io/chronik/internal/vfs/crashfs"
 	"github.com/chronik-io/chronik/internal/vfs/errfs"
 )
@@ -180,4 +182,40 @@ func TestARepairThatIsCommittedLateLeavesNothing(t *testing.T) {
 		t.Errorf("left behind: %v", left)
 	}
 	holds(t, mustOpen(t, disk.KillImage(1), "sync").Logs()[0], 11)
+}
+
+// A deletion of several logs and a repair of several logs do not wait for each other.
+func TestADeletionBesideARepairEnds(t *testing.T) {
+	d := mustOpen(t, crashfs.New(1), "sync")
+	logs := makeLogs(t, d, 3, "sync")
+	first, gate, last := logs[0], logs[1], logs[2]
+	for _, l := range logs {
+		put(t, l, 1, 10)
+		l.on(loglife.SegmentFailed, ErrFailed)
+	}
+	gate.flushMu.Lock()
+	copied, deleted := make(chan error, 1), make(chan error, 1)
+	go func() { copied <- d.copyAside([]*Log{first, gate, last}) }()
+	eventually(t, "the copy waits for the second log", func() bool {
+		gate.qmu.Lock()
+		defer gate.qmu.Unlock()
+		return gate.owned
+	})
+	go func() { deleted <- d.Delete(last, first) }()
+	eventually(t, "the deletion waits for the first log", func() bool {
+		first.qmu.Lock()
+		defer first.qmu.Unlock()
+		return first.waiters > 0
+	})
+	gate.flushMu.Unlock()
+	for _, c := range []chan error{copied, deleted} {
+		select {
+		case err := <-c:
+			if err != nil {
+				t.Error(err)
+			}
+		case <-time.After(patience):
+			t.Fatal("they wait for each other")
+		}
+	}
 }

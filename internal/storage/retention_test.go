@@ -254,14 +254,14 @@ func TestManyStartsAreOneCheckpoint(t *testing.T) {
 			}
 		}
 	}
-	before := d.last.Seq
+	before := d.lastSeq()
 	d.retain()
 	for _, l := range logs {
 		if e := l.Ends(); e.LogStart != 2 {
 			t.Fatalf("%s: %+v", l, e)
 		}
 	}
-	if n := d.last.Seq - before; n != 1 {
+	if n := d.lastSeq() - before; n != 1 {
 		t.Errorf("%d checkpoints", n)
 	}
 	eventually(t, "their files are gone", func() bool {

@@ -213,3 +213,28 @@ func TestCompactionKeepsFilesOfProducers(t *testing.T) {
 		}
 	}
 }
+
+// A reset to where the log ends commits that no producer is known any more.
+func TestAResetForgetsProducersOverACrash(t *testing.T) {
+	disk := crashfs.New(1)
+	d := mustOpen(t, disk, "sync")
+	l := makeLogs(t, d, 1, "sync")[0]
+	b := testBatch(t, 10, &record.Producer{ID: 7, Epoch: 0, Sequence: 0})
+	if a := send(l, b); a.Err != nil {
+		t.Fatal(a.Err)
+	}
+	synced(t, l)
+	if err := l.flushAndSync(); err != nil {
+		t.Fatal(err)
+	}
+	if err := d.commit(l); err != nil {
+		t.Fatal(err)
+	}
+	if err := l.Reset(1); err != nil {
+		t.Fatal(err)
+	}
+	l = mustOpen(t, disk.KillImage(1), "sync").Logs()[0]
+	if a := send(l, b); a.Duplicate {
+		t.Errorf("a batch that the reset removed is acknowledged as stored at [%d, %d)", a.Base, a.Next)
+	}
+}

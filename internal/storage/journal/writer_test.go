@@ -149,3 +149,28 @@ func TestWriteGroupFails(t *testing.T) {
 		}
 	})
 }
+
+// What is acknowledged when it is written stays unsynced for the shortest interval that waits, or
+// for about as long as the system's own write-back takes.
+func TestAnIntervalBoundsWhatIsUnsynced(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		j := open(t, memory(t), nil)
+		s, o := newStream(1), newTold()
+		after := func(wait time.Duration, durable LSN) {
+			t.Helper()
+			time.Sleep(wait)
+			synctest.Wait()
+			if j.Durable() != durable {
+				t.Errorf("%d is durable, want %d", j.Durable(), durable)
+			}
+		}
+		ok(t, j.Submit(nil, entry(s, 0, 100, loose, o)))
+		after(writeBack-time.Millisecond, 0)
+		after(2*time.Millisecond, 1)
+		ok(t, j.Submit(nil, entry(s, 1, 100, loose, o), entry(s, 2, 100, ticks, o)))
+		after(ticks.Interval/2, 1)
+		after(ticks.Interval, 3)
+		o.verify(t)
+		ok(t, j.Close())
+	})
+}
