@@ -99,11 +99,11 @@ func attacker() {
 	}
 	m := &hostile.Mob{Addr: o.Addr, Part: o.Part, Turns: o.Turns, Most: o.Most}
 	ctx, cancel := context.WithTimeout(context.Background(), o.For)
-	defer cancel()
 	var done outcome
 	if err := all[i].Run(ctx, m); err != nil {
 		done.Error = err.Error()
 	}
+	cancel()
 	done.Sent, done.Outcomes = m.Sent(), m.Outcomes()
 	if err := json.NewEncoder(os.Stdout).Encode(done); err != nil {
 		os.Exit(1)

@@ -59,6 +59,9 @@ func container(t *testing.T) (program string, env []string, contained bool) {
 	return program, nil, true
 }
 
+// cgroups is where Linux has them.
+const cgroups = "/sys/fs/cgroup"
+
 // memoryCgroup is a directory for a cgroup below this process's own, and the name of the file that limits its memory.
 func memoryCgroup() (dir, limit string, err error) {
 	text, err := os.ReadFile("/proc/self/cgroup")
@@ -69,9 +72,9 @@ func memoryCgroup() (dir, limit string, err error) {
 	for line := range strings.Lines(string(text)) {
 		switch id, path, _ := strings.Cut(strings.TrimSpace(line), ":"); {
 		case strings.HasPrefix(path, "memory:"):
-			return filepath.Join("/sys/fs/cgroup/memory", strings.TrimPrefix(path, "memory:"), name), "memory.limit_in_bytes", nil
+			return filepath.Join(cgroups, "memory", strings.TrimPrefix(path, "memory:"), name), "memory.limit_in_bytes", nil
 		case id == "0":
-			dir, limit = filepath.Join("/sys/fs/cgroup", strings.TrimPrefix(path, ":"), name), "memory.max"
+			dir, limit = filepath.Join(cgroups, strings.TrimPrefix(path, ":"), name), "memory.max"
 		}
 	}
 	return dir, limit, nil

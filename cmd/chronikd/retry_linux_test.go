@@ -8,7 +8,6 @@ import (
 	"os"
 	"path/filepath"
 	"regexp"
-	"strconv"
 	"strings"
 	"syscall"
 	"testing"
@@ -35,7 +34,7 @@ func limitFiles(t *testing.T, pid int, n uint64) uint64 {
 func freeDescriptor(t *testing.T, pid int) uint64 {
 	t.Helper()
 	for n := uint64(0); ; n++ {
-		if _, err := os.Lstat(filepath.Join("/proc", strconv.Itoa(pid), "fd", strconv.FormatUint(n, 10))); err != nil {
+		if _, err := os.Lstat(fmt.Sprintf("/proc/%d/fd/%d", pid, n)); err != nil {
 			return n
 		}
 	}

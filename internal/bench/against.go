@@ -204,7 +204,9 @@ func syncsBetween(from, until counters, elapsed time.Duration) *Syncs {
 	if n <= 0 || elapsed <= 0 {
 		return nil
 	}
-	return &Syncs{PerSecond: n / elapsed.Seconds(), Mean: time.Duration((until.seconds - from.seconds) / n * float64(time.Second)), Records: (until.records - from.records) / n}
+	mean := (until.seconds - from.seconds) / n
+	return &Syncs{PerSecond: n / elapsed.Seconds(), Mean: time.Duration(mean * float64(time.Second)),
+		Records: (until.records - from.records) / n}
 }
 
 // loadAverage is that of the last minute, nil where Linux's file is not there.

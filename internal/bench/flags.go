@@ -38,7 +38,8 @@ func (c *Config) Bind(fs *pflag.FlagSet) {
 	fs.IntVar(&c.Consumers, "consumers", c.Consumers, "e2e: so many raw connections that each wait in a fetch of the topic's one partition and "+
 		"receive every record; 0: one kgo consumer")
 	fs.IntVar(&c.ServerPID, "server-pid", c.ServerPID, "process of the broker on this machine: shows its CPU time for each request (Linux)")
-	fs.StringVar(&c.Admin, "admin", c.Admin, "HOST:PORT of chronik's admin port, for the broker's version and its fdatasyncs during the run; off for none "+
+	fs.StringVar(&c.Admin, "admin", c.Admin, "HOST:PORT of chronik's admin port, for the broker's version and its fdatasyncs "+
+		"during the run; off for none "+
 		"(default port "+adminPort+" of the first broker)")
 }
 

@@ -27,7 +27,8 @@ func Explain(brokers []string, err error) error {
 		return wrongport.SpeaksHTTP(context.Background(), new(net.Dialer).DialContext, at)
 	}):
 		return cmdline.WithCode(cmdline.ExitUnreachable,
-			fmt.Errorf("no answer from %s (--bootstrap-servers): HTTP is spoken there, not Kafka's protocol; that may be the admin port: name the one for clients", strings.Join(brokers, ",")))
+			fmt.Errorf("no answer from %s (--bootstrap-servers): HTTP is spoken there, not Kafka's protocol; that may be the admin port: "+
+				"name the one for clients", strings.Join(brokers, ",")))
 	case unanswered(err):
 		return cmdline.WithCode(cmdline.ExitUnreachable,
 			fmt.Errorf("no answer from %s (--bootstrap-servers): %w; is a broker running there?", strings.Join(brokers, ","), err))

@@ -55,7 +55,8 @@ func Run(ctx context.Context, c Config, progress Progress) (_ *Result, err error
 	if c.DeleteTopic {
 		defer func() { err = errors.Join(err, t.remove(ctx)) }()
 	}
-	r := &runner{config: c, cluster: load.NewCluster(c.Brokers, c.Topic, client), window: meter.NewWindow(c.Warmup, c.Duration), against: against, admin: port}
+	r := &runner{config: c, cluster: load.NewCluster(c.Brokers, c.Topic, client), window: meter.NewWindow(c.Warmup, c.Duration),
+		against: against, admin: port}
 	if err := r.cluster.Load(ctx); err != nil {
 		return nil, err
 	}

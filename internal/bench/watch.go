@@ -216,7 +216,8 @@ func (r *runner) notes(res *Result) []string {
 	for _, f := range res.Flows() {
 		add(f.WarmupFailures > 0, fmt.Sprintf("%s: %d failed before the interval, which is not counted.", f.Name, f.WarmupFailures))
 	}
-	add(r.unconfirmed(), "acks=0: nothing is acknowledged. What the broker received is the growth of the topic, by any producer; produce counts writes to sockets, whose buffers hold a lot.")
+	add(r.unconfirmed(), "acks=0: nothing is acknowledged. What the broker received is the growth of the topic, by any producer; produce "+
+		"counts writes to sockets, whose buffers hold a lot.")
 	add(c.Mode == ModeConsume && c.Clients == ClientsOwn, "Raw fetches read batch headers only; payload bytes are those of whole batches.")
 	add(c.Mode == ModeConsume && c.Clients == ClientsShared, "One kgo consumer reads everything; a latency is the time between two polls.")
 	add(c.Consumers > 0, fmt.Sprintf("The receivers are %d raw connections: each record counts once for each of them.", c.Consumers))

@@ -50,7 +50,7 @@ func (n *needs) topic(op kmsg.ACLOperation, name string) {
 
 // allTopics is for requests that name none and mean all: until handlers leave out what a client
 // may not see, it has to be allowed to see everything.
-func (n *needs) allTopics(op kmsg.ACLOperation) { n.topic(op, "*") }
+func (n *needs) allTopics() { n.topic(opDescribe, "*") }
 
 // topicID is topic for one that is named by its id. One that is not there is nobody's.
 func (n *needs) topicID(op kmsg.ACLOperation, id [16]byte) {

@@ -10,6 +10,7 @@ import (
 	"go.uber.org/zap"
 
 	"github.com/chronik-io/chronik/internal/controller"
+	"github.com/chronik-io/chronik/internal/metadata"
 )
 
 // Metadata creates topics that do not exist, where the request and the broker allow it, and
@@ -82,8 +83,8 @@ func (c *creations) end(names []string, failed map[string]error) {
 
 // autoCreate has the topics created that a request may create, in the background, and
 // returns why some could not be.
-func (b *Broker) autoCreate(req *kmsg.MetadataRequest) (failed map[string]error) {
-	missing := b.toCreate(req)
+func (b *Broker) autoCreate(img *metadata.Image, req *kmsg.MetadataRequest) (failed map[string]error) {
+	missing := b.toCreate(img, req)
 	if len(missing) == 0 {
 		return nil
 	}
@@ -103,11 +104,10 @@ func (b *Broker) autoCreate(req *kmsg.MetadataRequest) (failed map[string]error)
 
 // toCreate names the topics that do not exist and that the request and this
 // broker allow to be created. Internal topics are made by who writes to them.
-func (b *Broker) toCreate(req *kmsg.MetadataRequest) []string {
+func (b *Broker) toCreate(img *metadata.Image, req *kmsg.MetadataRequest) []string {
 	if !b.conf.AutoCreateTopics || req.Version >= 4 && !req.AllowAutoTopicCreation {
 		return nil
 	}
-	img := b.image()
 	var missing []string
 	for i := range req.Topics {
 		t := &req.Topics[i]

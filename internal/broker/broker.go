@@ -66,6 +66,7 @@ type Broker struct {
 	parked   *membuf.Budget // of what requests hold that wait
 	produces sync.Pool      // of *produceOp
 	heavy    chan struct{}  // held by who validates heavy batches, one for each processor
+	turns    turns          // of large requests
 
 	producerIDs producerIDs
 	creations   creations
@@ -101,7 +102,7 @@ func New(opt Options) (*Broker, error) {
 	opt.AppendTime = cmp.Or(opt.AppendTime, defaultAppendTime)
 	b := &Broker{opt: opt, conf: conf, table: table, entries: newEntries(), sessions: newSessions(int(conf.FetchSessions)),
 		answers: membuf.NewBudget(cmp.Or(opt.AnswerBytes, defaultAnswerBytes)), parked: membuf.NewBudget(opt.ParkedBytes),
-		heavy: make(chan struct{}, runtime.GOMAXPROCS(0))}
+		heavy: make(chan struct{}, runtime.GOMAXPROCS(0)), turns: newTurns()}
 	b.ctx, b.stop = context.WithCancel(context.Background())
 	return b, nil
 }

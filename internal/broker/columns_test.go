@@ -7,13 +7,13 @@ import (
 	"reflect"
 	"slices"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
 	"github.com/twmb/franz-go/pkg/kerr"
 	"github.com/twmb/franz-go/pkg/kmsg"
 
-	"github.com/chronik-io/chronik/internal/membuf"
 	"github.com/chronik-io/chronik/internal/network"
 	"github.com/chronik-io/chronik/internal/protocol"
 )
@@ -70,7 +70,8 @@ func noPlace(req kmsg.Request) bool {
 func TestEveryLineNeedsSomethingAndIsRefusedWithoutIt(t *testing.T) {
 	var mu sync.Mutex
 	var asked []Access
-	allowed := true
+	var allows atomic.Bool
+	allows.Store(true)
 	n := newNode(t, quick, func(o *nodeOptions) {
 		o.broker = func(b *Options) {
 			b.Authorize = func(r *network.Request, a Access) bool {
@@ -80,7 +81,7 @@ func TestEveryLineNeedsSomethingAndIsRefusedWithoutIt(t *testing.T) {
 					t.Errorf("%s asks for %+v for %q", kmsg.NameForKey(r.Key), a, r.Principal)
 				}
 				asked = append(asked, a)
-				return allowed
+				return allows.Load()
 			}
 		}
 	})
@@ -95,7 +96,8 @@ func TestEveryLineNeedsSomethingAndIsRefusedWithoutIt(t *testing.T) {
 		return list
 	}
 	denied := []int16{kerr.TopicAuthorizationFailed.Code, kerr.GroupAuthorizationFailed.Code, kerr.ClusterAuthorizationFailed.Code}
-	for _, allowed = range []bool{false, true} {
+	for _, allowed := range []bool{false, true} {
+		allows.Store(allowed)
 		take()
 		n.eachLine(t, id, func(t *testing.T, a *api, req kmsg.Request, resp kmsg.Response) {
 			needed, codes := take(), codesIn(resp)
@@ -186,7 +188,9 @@ func TestWhatWaitsIsRefusedWhereItsMemoryIsUsedUp(t *testing.T) {
 	n := newNode(t, quick)
 	id := n.topic(t, "t", 2)
 	n.coordinates(t)
-	n.Broker.parked = membuf.NewBudget(1)
+	all := n.opt.ParkedBytes
+	must(t, n.Broker.parked.Acquire(t.Context(), all))
+	defer n.Broker.parked.Release(all)
 	busy := []int16{kerr.NotController.Code, kerr.CoordinatorNotAvailable.Code, kerr.LeaderNotAvailable.Code, kerr.RequestTimedOut.Code}
 	n.eachLine(t, id, func(t *testing.T, a *api, req kmsg.Request, resp kmsg.Response) {
 		codes := codesIn(resp)
@@ -202,7 +206,7 @@ func TestWhatWaitsIsRefusedWhereItsMemoryIsUsedUp(t *testing.T) {
 			t.Errorf("clients do not come back on %v", e)
 		}
 	})
-	if n.image().NumTopics() != 2 || n.Parked().Peak != 0 {
+	if n.image().NumTopics() != 2 || n.Parked().Used != all {
 		t.Errorf("%d topics, %+v", n.image().NumTopics(), n.Parked())
 	}
 }

@@ -14,7 +14,8 @@ import (
 )
 
 // CreateTopics (key 19), versions 2 to 7. An answer without an error means that
-// the topic can be used.
+// the topic can be used. A topic whose logs could not be made is answered with
+// KAFKA_STORAGE_ERROR and the cause; it exists, and its logs are tried again.
 func createTopicsAPI() api {
 	return line[*kmsg.CreateTopicsRequest]{
 		API: protocol.API{Key: int16(kmsg.CreateTopics), Min: 2, Max: 7},

@@ -25,8 +25,17 @@ func describeLogDirsAPI() api {
 		API:    protocol.API{Key: int16(kmsg.DescribeLogDirs), Min: 1, Max: 5},
 		needs:  func(_ *kmsg.DescribeLogDirsRequest, n *needs) { n.cluster(opDescribe) },
 		busy:   kerr.RequestTimedOut,
+		lists:  func(b *Broker, _ *kmsg.DescribeLogDirsRequest) int { return b.logs() },
 		handle: beside(describeLogDirs),
 	}.api()
+}
+
+// logs is how many logs this broker has.
+func (b *Broker) logs() (n int) {
+	for _, d := range b.opt.Replicas.Dirs() {
+		n += len(d.Logs())
+	}
+	return n
 }
 
 func describeLogDirs(_ context.Context, b *Broker, r *network.Request, req *kmsg.DescribeLogDirsRequest) kmsg.Response {

@@ -19,7 +19,7 @@ func describeTopicPartitionsAPI() api {
 		API: protocol.API{Key: int16(kmsg.DescribeTopicPartitions), Max: 0},
 		needs: func(req *kmsg.DescribeTopicPartitionsRequest, n *needs) {
 			if len(req.Topics) == 0 {
-				n.allTopics(opDescribe)
+				n.allTopics()
 			}
 			for i := range req.Topics {
 				n.topic(opDescribe, req.Topics[i].Topic)

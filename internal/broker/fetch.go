@@ -94,6 +94,7 @@ func fetch(c call, req *kmsg.FetchRequest) {
 	if !op.admit(req) {
 		// As Kafka answers a client that is over its quota.
 		op.delay = max(op.delay, maxFetchDelay)
+		c.turn.end()
 		op.respondEmpty()
 		return
 	}
@@ -101,6 +102,7 @@ func fetch(c call, req *kmsg.FetchRequest) {
 	op.minBytes = min(int64(max(req.MinBytes, 0)), op.maxBytes)
 	op.sess = b.sessions.begin(req, &op.reading, time.Now())
 	keys, atOnce := op.find(claimedReplica(req))
+	c.turn.end() // it may read the disk now, or wait
 	wait := min(time.Duration(req.MaxWaitMillis)*time.Millisecond, maxFetchWait)
 	if !atOnce && len(keys) > 0 && wait > 0 && !op.enough(purgatory.Everything) && op.park(wait) {
 		r.ReleaseBody() // the parts are counted from now on

@@ -66,7 +66,7 @@ func consumerGroupHeartbeatAPI() api {
 			n.topic(opDescribe, topic)
 		}
 		if req.SubscribedTopicRegex != nil && *req.SubscribedTopicRegex != "" {
-			n.allTopics(opDescribe)
+			n.allTopics()
 		}
 	}
 	return l.api()

@@ -19,7 +19,7 @@ func metadataAPI() api {
 		API: protocol.API{Key: int16(kmsg.Metadata), Max: 13},
 		needs: func(req *kmsg.MetadataRequest, n *needs) {
 			if req.Topics == nil || req.Version == 0 && len(req.Topics) == 0 {
-				n.allTopics(opDescribe)
+				n.allTopics()
 			}
 			for i := range req.Topics {
 				if t := &req.Topics[i]; t.Topic != nil {
@@ -32,8 +32,34 @@ func metadataAPI() api {
 		refuse: func(c call, req *kmsg.MetadataRequest, code *kerr.Error) {
 			c.respond(metadataRefused(c.r, req, code))
 		},
+		lists:  listedPartitions,
 		handle: now(describeTopics),
 	}.api()
+}
+
+// listedPartitions counts the topics and partitions of an answer, up to where it is large.
+func listedPartitions(b *Broker, req *kmsg.MetadataRequest) (n int) {
+	img := b.image()
+	if req.Topics == nil || req.Version == 0 && len(req.Topics) == 0 {
+		for t := range img.Topics() {
+			if n += 1 + int(t.Partitions.Len()); n > manyEntries {
+				break
+			}
+		}
+		return n
+	}
+	for i := range req.Topics {
+		var t *metadata.Topic
+		if name := req.Topics[i].Topic; name != nil {
+			t = img.Topic(*name)
+		} else {
+			t = img.TopicByID(req.Topics[i].TopicID)
+		}
+		if t != nil {
+			n += int(t.Partitions.Len())
+		}
+	}
+	return n
 }
 
 // describeTopics answers at once, as in Kafka: a topic that the request has created is
@@ -46,7 +72,8 @@ func describeTopics(b *Broker, r *network.Request, req *kmsg.MetadataRequest) km
 		r.Code = code(err)
 		return metadataRefused(r, req, err)
 	}
-	return b.metadataAnswer(r, req, b.autoCreate(req))
+	img := b.image()
+	return b.metadataAnswer(img, r, req, b.autoCreate(img, req))
 }
 
 // checkMetadata refuses what a version does not allow: ids came with version 12,
@@ -81,8 +108,7 @@ func metadataRefused(r *network.Request, req *kmsg.MetadataRequest, err error) k
 
 // metadataAnswer describes brokers and topics. failed are the topics that could not be
 // created, with the reasons.
-func (b *Broker) metadataAnswer(r *network.Request, req *kmsg.MetadataRequest, failed map[string]error) kmsg.Response {
-	img := b.image()
+func (b *Broker) metadataAnswer(img *metadata.Image, r *network.Request, req *kmsg.MetadataRequest, failed map[string]error) kmsg.Response {
 	resp := respondTo(r, kmsg.NewPtrMetadataResponse())
 	resp.ControllerID = b.opt.Self
 	if id := img.ClusterID(); id != "" {

@@ -26,7 +26,7 @@ func offsetFetchAPI() api {
 			for i := range groups {
 				n.group(opDescribe, groups[i].Group)
 				if groups[i].Topics == nil {
-					n.allTopics(opDescribe)
+					n.allTopics()
 				}
 				for _, t := range groups[i].Topics {
 					n.topicRef(opDescribe, req.Version >= 10, t.Topic, t.TopicID)

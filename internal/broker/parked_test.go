@@ -92,7 +92,7 @@ func TestParkedFetchesStayWithinTheirBudget(t *testing.T) {
 			for i := range got.Topics {
 				answered += len(got.Topics[i].Partitions)
 			}
-			if time.Since(began) != 0 || got.ThrottleMillis != int32(c.delay.Milliseconds()) || answered != c.answered || got.ErrorCode != 0 {
+			if time.Since(began) != 0 || int64(got.ThrottleMillis) != c.delay.Milliseconds() || answered != c.answered || got.ErrorCode != 0 {
 				t.Errorf("%d partitions: %d answered after %v, throttled for %d ms", c.partitions, answered, time.Since(began), got.ThrottleMillis)
 			}
 			if _ = ask[*kmsg.FetchResponse](t, w, 12, fetchRequest(0, named("t", id))); time.Since(began) != c.delay {

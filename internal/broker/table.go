@@ -36,6 +36,9 @@ type line[R any] struct {
 	// member says of itself; the memory for requests is given back then. nil: nothing does. It
 	// needs busy.
 	keep func(R)
+	// lists returns about how many entries the answer has that the request does not name. nil:
+	// the answer is in proportion to the request.
+	lists func(*Broker, R) int
 	// handle answers, now or later, with call.respond. It must not block.
 	handle func(call, R)
 }
@@ -63,15 +66,19 @@ func (l line[R]) api() api {
 
 // serve takes a request through the columns of its line.
 func (l *line[R]) serve(b *Broker, r *network.Request) {
+	c := call{b: b, r: r}
+	if l.Key != protocol.KeyProduce && len(r.Body) > largeBody { // Produce has turns of its own, for what it inflates
+		c.turn = b.turn(r)
+	}
 	req, cost, err := l.decode(b, r)
 	if errors.Is(err, errHandedOver) {
 		return
 	}
 	if err != nil {
+		c.turn.end()
 		r.Abort(err)
 		return
 	}
-	c := call{b: b, r: r}
 	if b.opt.Throttle != nil {
 		c.delay = b.opt.Throttle(r)
 	}
@@ -98,7 +105,13 @@ func (l *line[R]) serve(b *Broker, r *network.Request) {
 		l.keep(req)
 		r.ReleaseBody()
 	}
+	if c.turn == nil && l.lists != nil && l.lists(b, req) > manyEntries {
+		c.turn = b.turn(r)
+	}
 	l.handle(c, req)
+	if l.keep != nil {
+		c.turn.end() // it may wait for others now
+	}
 }
 
 // decode reads a request with kmsg.
@@ -116,6 +129,7 @@ type call struct {
 	r      *network.Request
 	delay  time.Duration // for which the connection is throttled (KIP-219)
 	charge *charge       // nil where nothing is counted
+	turn   *turn         // nil where none is needed
 }
 
 // respond answers.
@@ -128,6 +142,7 @@ func (c call) respond(resp kmsg.Response) {
 	}
 	c.charge.release()
 	c.r.Respond(resp)
+	c.turn.end()
 }
 
 // throttleMillis is a delay as answers have it.

@@ -78,10 +78,10 @@ func TestNoTimerFiresWhileTheLogRefuses(t *testing.T) {
 		time.Sleep(4 * time.Second)
 		log.set(func(l *fakeLog) { l.shut, l.fail = errFull, errFull })
 		submit(rt, "a").want(t, "", ErrRefused)
-		time.Sleep(time.Hour)
+		time.Sleep(time.Hour + shutLook/2) // it looks every shutLook, and did so just an hour after it was shut
 		log.set(func(l *fakeLog) { l.shut, l.fail = nil, nil })
 		submit(rt, "get").want(t, "has ", nil)
-		time.Sleep(1500 * time.Millisecond)
+		time.Sleep(time.Second)
 		submit(rt, "get").want(t, "has ", nil)
 		time.Sleep(2 * time.Second)
 		submit(rt, "get").want(t, "has gone", nil)

@@ -46,7 +46,7 @@ const (
 )
 
 // Runtime runs the shards of one internal topic. All methods may be called
-// concurrently, and none blocks but Close.
+// concurrently, and only Close blocks.
 type Runtime struct {
 	opt  Options
 	ctx  context.Context // ends loads at Close
@@ -166,16 +166,25 @@ func (r *Runtime) Stats() []Stats {
 	return list
 }
 
-// Close answers everything that waits with ErrNotCoordinator, ends loads and waits
-// for all goroutines. Appends in flight end on their own.
-func (r *Runtime) Close() {
+// Stop answers everything that waits, and comes, with ErrNotCoordinator, and ends loads. It
+// waits for nothing.
+func (r *Runtime) Stop() {
 	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.closed {
+		return
+	}
 	r.closed = true
 	for _, s := range r.shards {
 		s.close()
 	}
-	r.mu.Unlock()
 	r.stop()
+}
+
+// Close is Stop, and waits for all goroutines: a load may stand on a disk. Appends in flight
+// end on their own.
+func (r *Runtime) Close() {
+	r.Stop()
 	r.work.Wait()
 }
 

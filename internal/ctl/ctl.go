@@ -74,10 +74,18 @@ func Root(a *cli.App) *cobra.Command {
 	root.Version = a.Version
 	root.SilenceErrors, root.SilenceUsage = true, true
 	cmdline.Instead(root, map[string]string{
-		"status": "chronikctl cluster health finds what is wrong", "health": "chronikctl cluster health finds what is wrong",
-		"list": "chronikctl topic list and group list do that", "ls": "chronikctl topic list and group list do that",
-		"lag": "chronikctl group list shows each group's lag",
-		"acl": notYet, "user": notYet, "role": notYet, "quota": notYet, "schema": notYet, "transaction": notYet, "connect": notYet,
+		"status":      "chronikctl cluster health finds what is wrong",
+		"health":      "chronikctl cluster health finds what is wrong",
+		"list":        "chronikctl topic list and group list do that",
+		"ls":          "chronikctl topic list and group list do that",
+		"lag":         "chronikctl group list shows each group's lag",
+		"acl":         notYet,
+		"user":        notYet,
+		"role":        notYet,
+		"quota":       notYet,
+		"schema":      notYet,
+		"transaction": notYet,
+		"connect":     notYet,
 	})
 	root.SetFlagErrorFunc(cli.FlagError)
 	a.Prepare(root)

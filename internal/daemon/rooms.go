@@ -318,8 +318,8 @@ func (b *Broker) openClients(_ context.Context, r *rooms) error {
 	}
 	r.server.Store(server)
 	b.stack.push("clients", func(ctx context.Context) error {
-		r.groups.Close() // and so do members that wait for others
-		r.park.Close()   // fetches that wait for records answer now
+		r.groups.Stop() // members that wait for others are answered now; what loads need not end
+		r.park.Close()  // and so are fetches that wait for records
 		return server.Shutdown(ctx)
 	})
 	if err := metrics.RegisterBudgets(b.reg, budgetsOf(server, r.handlers, r.groups.Members())); err != nil {

@@ -52,7 +52,7 @@ func (s *stack) unwind(t times) error {
 		if x.disk {
 			if disk == nil {
 				disk, cancel = context.WithTimeout(context.Background(), t.disk)
-				defer cancel()
+				defer cancel() //nolint:gocritic // once
 			}
 			ctx = disk
 		}

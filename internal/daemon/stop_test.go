@@ -3,7 +3,9 @@ package daemon
 import (
 	"context"
 	"errors"
+	"io"
 	"io/fs"
+	"net"
 	"strings"
 	"sync/atomic"
 	"syscall"
@@ -11,6 +13,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/twmb/franz-go/pkg/kadm"
 	"github.com/twmb/franz-go/pkg/kgo"
 	"go.uber.org/zap"
 
@@ -25,17 +28,17 @@ func TestAStopIsBounded(t *testing.T) {
 		s, free := &stack{log: zap.NewNop()}, make(chan struct{})
 		defer close(free)
 		begun := time.Now()
-		var order []string
+		order := make(chan string, 4)
 		stuck := func(name string) func(context.Context) error {
-			return func(context.Context) error { order = append(order, name); <-free; return nil }
+			return func(context.Context) error { order <- name; <-free; return nil }
 		}
-		s.pushDisk("metadata", func(ctx context.Context) error { order = append(order, "metadata"); return ctx.Err() })
+		s.pushDisk("metadata", func(ctx context.Context) error { order <- "metadata"; return ctx.Err() })
 		s.pushDisk("logs", func(ctx context.Context) error {
 			deadline, _ := ctx.Deadline()
 			if left := time.Until(deadline); left != stopTimes().disk {
 				t.Errorf("the logs have %v", left)
 			}
-			order = append(order, "logs")
+			order <- "logs"
 			return nil
 		})
 		s.push("handlers", stuck("handlers"))
@@ -44,8 +47,10 @@ func TestAStopIsBounded(t *testing.T) {
 		if !errors.Is(err, context.DeadlineExceeded) || !strings.HasPrefix(err.Error(), "clients did not stop in time") {
 			t.Error(err)
 		}
-		if got := strings.Join(order, " "); got != "clients handlers logs metadata" {
-			t.Error(got)
+		for _, want := range []string{"clients", "handlers", "logs", "metadata"} {
+			if got := <-order; got != want {
+				t.Errorf("%s stops, want %s", got, want)
+			}
 		}
 		if took, most := time.Since(begun), stopTimes().drain+2*stopTimes().grace; took != most {
 			t.Errorf("it took %v, want %v", took, most)
@@ -155,5 +160,54 @@ func TestAStartThatFailsLeavesAnUncleanStopUnclean(t *testing.T) {
 	}
 	if p.LeaderEpoch() != 1 {
 		t.Errorf("epoch %d goes on", p.LeaderEpoch())
+	}
+}
+
+// A disk on which the groups are being loaded keeps no client from the end of its connection.
+func TestALoadThatStandsOnADiskKeepsNoClient(t *testing.T) {
+	mem := vfs.Memory()
+	b, _ := startHere(t, mem)
+	fill(t, b, "t", 1, 1)
+	c, err := kgo.NewClient(kgo.SeedBrokers(b.Addrs()...))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer c.Close()
+	eventually(t, "an offset is committed", func() bool {
+		offsets := kadm.Offsets{}
+		offsets.AddOffset("t", 0, 1, -1)
+		return kadm.NewClient(c).CommitAllOffsets(t.Context(), "g", offsets) == nil
+	})
+	if err := b.Close(); err != nil { // what is in memory goes with it
+		t.Fatal(err)
+	}
+	errs, free := errfs.New(mem), make(chan struct{})
+	held := errs.Add(errfs.Rule{Ops: errfs.Read, Path: "/data/logs/__consumer_offsets-*/*.log", Before: func(errfs.Call) { <-free }})
+	cfg, err := Load(config.Input{Flags: map[string]string{config.KeyDataDir: "/data", config.KeyListen: "127.0.0.1:0", config.KeyAdminListen: "127.0.0.1:0"}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	b, err = Start(t.Context(), Options{Config: cfg, FS: errs, Log: zap.NewNop(), Version: "test", JournalFileSize: 1 << 20, JournalBytes: 16 << 20,
+		stop: times{drain: time.Hour, disk: time.Hour, grace: time.Hour}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	client, err := net.Dial("tcp", b.Addrs()[0])
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer client.Close()
+	eventually(t, "the groups are being loaded, and a client is there", func() bool { return held.Hits() > 0 && b.rooms.server.Load().Stats().Connections > 0 })
+	ended := make(chan error, 1)
+	go func() { ended <- b.Close() }()
+	if err := client.SetReadDeadline(time.Now().Add(patience)); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := client.Read(make([]byte, 1)); !errors.Is(err, io.EOF) {
+		t.Errorf("the client's connection did not end: %v", err)
+	}
+	close(free)
+	if err := <-ended; err != nil {
+		t.Error(err)
 	}
 }

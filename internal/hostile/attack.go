@@ -42,7 +42,7 @@ func (a Attack) Prepare(ctx context.Context, m *Mob) error {
 	if err != nil {
 		return err
 	}
-	defer c.Close()
+	defer func() { _ = c.Close() }() // what was prepared has been answered
 	return a.prepare(ctx, c, m)
 }
 

@@ -31,7 +31,7 @@ func connectionAttacks() []Attack {
 							err = c.reset()
 							m.drop(c)
 						}
-						if err = m.judge(ctx, err); err != nil {
+						if err := m.judge(ctx, err); err != nil {
 							return err
 						}
 					}

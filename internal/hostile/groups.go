@@ -83,7 +83,7 @@ func abandon(ctx context.Context, m *Mob, n, size int) error {
 				pause(ctx, 100*time.Millisecond)
 				m.drop(c)
 			}
-			if err = m.judge(ctx, err); err != nil {
+			if err := m.judge(ctx, err); err != nil {
 				return err
 			}
 		}

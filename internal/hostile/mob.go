@@ -140,7 +140,7 @@ func (m *Mob) again(ctx context.Context, n int, act func(c *Conn, i, turn int) e
 				m.drop(c)
 				c = nil
 			}
-			if err = m.judge(ctx, err); err != nil {
+			if err := m.judge(ctx, err); err != nil {
 				return err
 			}
 			pause(ctx, 10*time.Millisecond)

@@ -56,7 +56,7 @@ func Prepare(ctx context.Context, addr string) error {
 	if err != nil {
 		return err
 	}
-	defer c.Close()
+	defer func() { _ = c.Close() }() // what was made has been answered
 	if err := c.makeTopic(Bystanders, 1); err != nil {
 		return err
 	}

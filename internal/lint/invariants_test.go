@@ -43,7 +43,7 @@ func TestInvariantsNameWhatExists(t *testing.T) {
 	}
 	numbered := regexp.MustCompile(`^TestI(\d+)[A-Z]`)
 	for name := range tests {
-		if m := numbered.FindStringSubmatch(name); m != nil && !strings.Contains(string(page), "\n| I"+m[1]+" ") {
+		if m := numbered.FindStringSubmatch(name); len(m) == 2 && !strings.Contains(string(page), "\n| I"+m[1]+" ") {
 			t.Errorf("%s is named after invariant I%s, and docs/invariants.md has no such row", name, m[1])
 		}
 	}

@@ -1,14 +1,14 @@
-// Package nearest finds the name that was probably meant by one that nobody knows.
+// Package nearest finds the name that was probably meant by one that is not known.
 //
-// It knows nothing of what the names are of; whoever refuses a setting, a flag or
+// It knows nothing of what the names are of; the code that refuses a setting, a flag or
 // a command calls it.
 package nearest
 
 import "strings"
 
-// Name returns the known name that is most like name, and false where none is near: at
-// most a third of its letters are other ones, but one may always be. Case and the kind of separator do not
-// count.
+// Name returns the known name that is most like name, and false if none is near: at most
+// a third of its letters differ, but one always may. Case and the kind of separator do
+// not count.
 func Name(name string, known []string) (string, bool) {
 	plain := plainer().Replace(strings.ToLower(name))
 	if plain == "" {

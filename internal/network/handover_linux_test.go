@@ -118,3 +118,21 @@ func TestAPollerLeavesABurstThatTakesLongToTheReader(t *testing.T) {
 		t.Errorf("the poller did %d of %d requests itself", n-byReader.Load(), n)
 	}
 }
+
+// TestARecallDoesNotKeepWhatWasHandedOver: the reader looks whether the connection was idle
+// for too long, and would lend it again.
+func TestARecallDoesNotKeepWhatWasHandedOver(t *testing.T) {
+	f := startPolled(t, func(r *Request) {
+		if !r.MayBlock() {
+			r.conn.idleFired()
+			r.HandOver()
+			return
+		}
+		echo(r)
+	}, nil)
+	defer f.end(t)
+	c := f.dial(t)
+	defer c.Close()
+	c.send(t, frame(protocol.KeyProduce, 3, 1, nil))
+	c.want(t, 1)
+}

@@ -43,7 +43,7 @@ func TestAClientThatHasToAuthenticateSendsSmallFramesFirst(t *testing.T) {
 	c.wantClosed(t)
 	for _, addr := range []string{secure, f.tcp(t)} {
 		c := dial(t, addr)
-		defer c.Close()
+		t.Cleanup(func() { c.Close() })
 		frames := [][]byte{frame(keyMetadata, 3, 1, nil), frame(protocol.KeyProduce, 3, 2, make([]byte, 1<<20))}
 		if addr != secure {
 			frames = frames[1:]
@@ -65,7 +65,7 @@ func TestARequestSaysWhoseItIs(t *testing.T) {
 	ids := map[uint64]bool{}
 	for range 2 {
 		c := dial(t, secure)
-		defer c.Close()
+		t.Cleanup(func() { c.Close() })
 		var id uint64
 		for i, want := range []shown{
 			{0, Anonymous, AuthPending, protocol.KeyProduce},
@@ -108,7 +108,7 @@ func TestARequestIsNoLargerThanItsKindsMemoryAllows(t *testing.T) {
 		{keyMetadata, 12 << 20, true}, {keyMetadata, 12<<20 + 1, false},
 	} {
 		c := dial(t, addr)
-		defer c.Close()
+		t.Cleanup(func() { c.Close() })
 		c.sendAsync(frame(r.key, 3, 1, make([]byte, r.size-minFrame)))
 		if r.in {
 			c.want(t, 1)

@@ -27,9 +27,9 @@ import (
 // but its client, whom the rule below bounds, and then for the budget of whole requests,
 // whose holders are with the handler and wait for no frame. When it is through, what it
 // held is free and the next in line is exempt. A frame larger than the line's size is
-// exempt from the step on at which it no longer fits; it holds up other frames that need a
-// step, and no request that arrives whole. All memory of a kind is bounded by the size of the line, one frame, and
-// the budget.
+// exempt from the step on at which it no longer fits; it holds up other frames that need
+// a step, and no request that arrives whole. All memory of a kind is bounded by the size
+// of the line, one frame, and the budget.
 //
 // The rule: while there is a line, a frame under way that gets less than lagBytes in a
 // lagTime loses its connection (ClosedLagging). So a client that sends 64 KiB in every

@@ -29,7 +29,7 @@ func TestWhatIsAnnouncedHoldsNothing(t *testing.T) {
 				defer f.end(t)
 				for range 60 {
 					c := f.pipe.dial()
-					defer c.Close()
+					t.Cleanup(func() { c.Close() })
 					c.send(t, announced(key, 100<<20))
 				}
 				synctest.Wait()
@@ -100,7 +100,7 @@ func TestWhoLagsWhileOthersWaitLosesItsConnection(t *testing.T) {
 		defer f.end(t)
 		still := []*client{f.pipe.dial(), f.pipe.dial()} // the second is the exempt one
 		for _, c := range still {
-			defer c.Close()
+			t.Cleanup(func() { c.Close() })
 			c.send(t, frame(protocol.KeyProduce, 3, 1, make([]byte, 80_000))[:20_000])
 		}
 		time.Sleep(5 * time.Minute)
@@ -110,7 +110,7 @@ func TestWhoLagsWhileOthersWaitLosesItsConnection(t *testing.T) {
 		began := time.Now()
 		for i := range int32(3) {
 			c := f.pipe.dial()
-			defer c.Close()
+			t.Cleanup(func() { c.Close() })
 			c.sendAsync(frame(protocol.KeyProduce, 3, i, make([]byte, 80_000)))
 			c.want(t, i)
 		}
@@ -180,7 +180,7 @@ func TestReadBuffersAreBounded(t *testing.T) {
 	}
 	for range 5 { // each stays
 		c := f.pipe.dial()
-		defer c.Close()
+		t.Cleanup(func() { c.Close() })
 		c.sendAsync(burst)
 		for i := range int32(300) {
 			if got := c.want(t, i); len(got) != int(i)*7%900 {

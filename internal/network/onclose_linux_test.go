@@ -37,8 +37,9 @@ func TestOnCloseIsCalledBehindAParkedRequest(t *testing.T) {
 					defer f.Server.mu.Unlock()
 					for c := range f.conns {
 						c.mu.Lock()
-						defer c.mu.Unlock()
-						return c.rwaiting
+						waits := c.rwaiting
+						c.mu.Unlock()
+						return waits
 					}
 					return false
 				})
@@ -67,5 +68,33 @@ func TestOnCloseIsCalledBehindAParkedRequest(t *testing.T) {
 				f.end(t)
 			})
 		}
+	}
+}
+
+// TestAnEventOfAClosedConnectionIsNotItsSuccessors: a poller that waits for a processor after
+// the kernel gave it events finds connections closed, and their ids given to others.
+func TestAnEventOfAClosedConnectionIsNotItsSuccessors(t *testing.T) {
+	f := startPolled(t, echo, nil)
+	defer f.end(t)
+	old := f.dial(t)
+	id, tag, p := old.c.pollID, old.c.pollTag(), old.c.poll
+	old.Close()
+	f.awaitNobody(t)
+	for {
+		next := f.dial(t)
+		defer next.Close()
+		if next.c.poll != p {
+			continue
+		}
+		if next.c.pollID != id {
+			t.Fatalf("id %d is not given again, but %d", id, next.c.pollID)
+		}
+		if list := p.find([]setEvent{{id, tag, true}}, nil); len(list) > 0 {
+			t.Error("the end of one connection is that of another")
+		}
+		if list := p.find([]setEvent{{id, next.c.pollTag(), true}}, nil); len(list) != 1 || list[0].c != next.c || !list[0].ended {
+			t.Error("a connection does not get its event")
+		}
+		return
 	}
 }

@@ -1,7 +1,9 @@
 package network
 
 import (
+	"context"
 	"errors"
+	"sync"
 	"sync/atomic"
 	"time"
 
@@ -14,11 +16,15 @@ import (
 // while the count is over the bound a connection that has answers to read starts no
 // request, and one that takes less than lagBytes in a second (and as much again at first)
 // is closed. So there are no more than one answer for each connection beyond the bound, for
-// as long as it takes to find out who does not read.
+// as long as it takes to find out who does not read; before a large one its handler waits for
+// room (Request.AwaitRoom), so that these are small.
 type outgoing struct {
 	size     int64
 	held     atomic.Int64
 	watching atomic.Bool
+
+	mu   sync.Mutex
+	room chan struct{} // closed when there is room; nil where it is not waited for
 }
 
 // countStep is how far a connection's bytes are from those that are counted, at most: few
@@ -27,6 +33,47 @@ const countStep = 16 << 10
 
 func (o *outgoing) over() bool { return o.held.Load() > o.size }
 
+// add counts n bytes more or less, and returns how many there are.
+func (o *outgoing) add(n int64) int64 {
+	held := o.held.Add(n)
+	if held <= o.size && held-n > o.size {
+		o.mu.Lock()
+		if o.room != nil {
+			close(o.room)
+			o.room = nil
+		}
+		o.mu.Unlock()
+	}
+	return held
+}
+
+// await waits until the count is within the bound, or ctx ends.
+func (o *outgoing) await(ctx context.Context) {
+	for o.over() {
+		o.mu.Lock()
+		if !o.over() { // who brings it down from now on finds the channel
+			o.mu.Unlock()
+			return
+		}
+		if o.room == nil {
+			o.room = make(chan struct{})
+		}
+		room := o.room
+		o.mu.Unlock()
+		select {
+		case <-room:
+		case <-ctx.Done():
+			return
+		}
+	}
+}
+
+// AwaitRoom blocks while the answers that clients have not read yet are over the server's
+// bound (Options.AnswerBytes), or until the connection ends: some seconds at most, for
+// connections that don't read are closed then. A handler whose answer is large calls it
+// before it makes the answer, where MayBlock allowed it.
+func (r *Request) AwaitRoom() { r.conn.srv.outgoing.await(r.conn.ctx) }
+
 // count has the connection's encoded answers counted. Caller holds mu.
 func (c *conn) count() {
 	n := c.encoded &^ (countStep - 1)
@@ -34,7 +81,7 @@ func (c *conn) count() {
 		return
 	}
 	o := &c.srv.outgoing
-	held := o.held.Add(int64(n - c.counted))
+	held := o.add(int64(n - c.counted))
 	c.counted = n
 	if held > o.size && o.watching.CompareAndSwap(false, true) {
 		time.AfterFunc(lagTime/4, c.srv.lookOut)

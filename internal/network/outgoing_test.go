@@ -31,7 +31,7 @@ func TestUnreadAnswersAreBoundedInAll(t *testing.T) {
 				const n = 30
 				for i := range int32(n) {
 					c := f.pipe.dial()
-					defer c.Close()
+					t.Cleanup(func() { c.Close() })
 					c.sendAsync(slices.Repeat(frame(keyMetadata, 3, i, nil), 5))
 				}
 				synctest.Wait()
@@ -60,4 +60,41 @@ func TestUnreadAnswersAreBoundedInAll(t *testing.T) {
 			})
 		})
 	}
+}
+
+// TestLargeAnswersWaitForRoom: where handlers make large answers in turn, and each waits for
+// room before it makes one, there is no more than one of them beyond the bound, however
+// many clients do not read.
+func TestLargeAnswersWaitForRoom(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		const bound, size, n = 1 << 20, 100_000, 60
+		turn := make(chan struct{}, 1)
+		f := start(t, func(r *Request) {
+			if !r.MayBlock() {
+				t.Error("a poller handles it")
+			}
+			turn <- struct{}{}
+			r.AwaitRoom()
+			r.Respond(body(make([]byte, size)))
+			<-turn
+		}, func(o *Options) { o.AnswerBytes, o.WriteTimeout = bound, time.Hour })
+		defer f.end(t)
+		for i := range int32(n) {
+			c := f.pipe.dial()
+			defer c.Close()
+			c.sendAsync(frame(keyMetadata, 3, i, nil))
+		}
+		synctest.Wait()
+		if s := f.Stats(); s.Unwritten <= bound || s.Unwritten > bound+size+countStep {
+			t.Errorf("%d bytes are unwritten, %d the bound", s.Unwritten, bound)
+		}
+		reads := f.pipe.dial()
+		defer reads.Close()
+		reads.sendAsync(frame(keyMetadata, 3, 99, nil))
+		reads.want(t, 99) // those that don't read are gone by then
+		synctest.Wait()
+		if s := f.Stats(); s.Connections > bound/size+2 {
+			t.Errorf("%d connections are left", s.Connections)
+		}
+	})
 }

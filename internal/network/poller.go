@@ -146,6 +146,10 @@ func (s *Server) join(c *conn) {
 	c.poll, c.raw = p, raw
 }
 
+// pollTag is in the events of this connection and, most probably, in those of no other that
+// has had its id in the poller.
+func (c *conn) pollTag() int32 { return int32(uint32(c.id)) }
+
 // leave is called when a connection is closed.
 func (p *poller) leave(c *conn) {
 	p.mu.Lock()
@@ -224,7 +228,7 @@ func (c *conn) offer() error {
 }
 
 func (c *conn) lend() error {
-	for c.poll != nil && !c.poll.failed.Load() && c.in.light && c.in.r == c.in.w && c.in.err == nil {
+	for c.handed == nil && c.poll != nil && !c.poll.failed.Load() && c.in.light && c.in.r == c.in.w && c.in.err == nil {
 		c.in.shrink()
 		c.rest()
 		c.watchIdle()

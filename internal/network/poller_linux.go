@@ -47,10 +47,10 @@ type pollSet struct {
 	in rawReader
 }
 
-// setEvent is an event of the connection with an id.
+// setEvent is an event of the connection that was added with an id and a tag.
 type setEvent struct {
-	id    int32
-	ended bool
+	id, tag int32
+	ended   bool
 }
 
 // alarmID is no connection's.
@@ -107,7 +107,7 @@ func (s *pollSet) wait() ([]setEvent, error) {
 		if e.Fd == alarmID {
 			return nil, errSetClosed
 		}
-		s.found = append(s.found, setEvent{e.Fd, e.Events&(unix.EPOLLRDHUP|unix.EPOLLHUP|unix.EPOLLERR) != 0})
+		s.found = append(s.found, setEvent{e.Fd, e.Pad, e.Events&(unix.EPOLLRDHUP|unix.EPOLLHUP|unix.EPOLLERR) != 0})
 	}
 	return s.found, nil
 }
@@ -145,7 +145,7 @@ func (s *pollSet) unwatch() {
 
 // watchEnd adds a connection for the event of its end alone.
 func (s *pollSet) watchEnd(c *conn) error {
-	e := unix.EpollEvent{Events: unix.EPOLLRDHUP | unix.EPOLLET, Fd: c.pollID}
+	e := unix.EpollEvent{Events: unix.EPOLLRDHUP | unix.EPOLLET, Fd: c.pollID, Pad: c.pollTag()}
 	var err error
 	outer := c.control(func(fd uintptr) { err = unix.EpollCtl(s.fd, unix.EPOLL_CTL_ADD, int(fd), &e) })
 	return errors.Join(err, outer)
@@ -158,7 +158,7 @@ func (s *pollSet) arm(c *conn) error {
 		op = unix.EPOLL_CTL_MOD
 	}
 	var err error
-	outer := c.control(func(fd uintptr) { err = s.ctl(op, int(fd), c.pollID) })
+	outer := c.control(func(fd uintptr) { err = s.ctl(op, int(fd), c) })
 	if err = errors.Join(err, outer); err == nil {
 		c.armed = true
 	}
@@ -168,16 +168,16 @@ func (s *pollSet) arm(c *conn) error {
 // move has the connection, which is in the set, watched by another descriptor of its socket.
 func (s *pollSet) move(c *conn, to int) error {
 	var err error
-	outer := c.control(func(fd uintptr) { err = s.ctl(unix.EPOLL_CTL_DEL, int(fd), c.pollID) })
+	outer := c.control(func(fd uintptr) { err = s.ctl(unix.EPOLL_CTL_DEL, int(fd), c) })
 	if err = errors.Join(err, outer); err == nil {
-		err = s.ctl(unix.EPOLL_CTL_ADD, to, c.pollID)
+		err = s.ctl(unix.EPOLL_CTL_ADD, to, c)
 	}
 	c.armed = err == nil
 	return err
 }
 
-func (s *pollSet) ctl(op, fd int, id int32) error {
-	e := unix.EpollEvent{Events: unix.EPOLLIN | unix.EPOLLRDHUP | unix.EPOLLET, Fd: id}
+func (s *pollSet) ctl(op, fd int, c *conn) error {
+	e := unix.EpollEvent{Events: unix.EPOLLIN | unix.EPOLLRDHUP | unix.EPOLLET, Fd: c.pollID, Pad: c.pollTag()}
 	return unix.EpollCtl(s.fd, op, fd, &e)
 }
 

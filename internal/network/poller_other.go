@@ -12,8 +12,8 @@ import (
 type pollSet struct{}
 
 type setEvent struct {
-	id    int32
-	ended bool
+	id, tag int32
+	ended   bool
 }
 
 func newPollSet() (*pollSet, error) { return nil, nil }

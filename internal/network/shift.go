@@ -76,16 +76,21 @@ func (p *poller) wait(s *shift) error {
 	if err != nil {
 		return err
 	}
-	s.ready = s.ready[:0]
+	s.ready = p.find(events, s.ready[:0])
+	return nil
+}
+
+// find appends the connections that events are of. One that is gone has none, though its id
+// is in use again: that connection's client has not hung up.
+func (p *poller) find(events []setEvent, list []pollEvent) []pollEvent {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	for _, e := range events {
-		// An id may be in use again; then its connection is read for nothing.
-		if c := p.conns[e.id]; c != nil {
-			s.ready = append(s.ready, pollEvent{c, e.ended})
+		if c := p.conns[e.id]; c != nil && c.pollTag() == e.tag {
+			list = append(list, pollEvent{c, e.ended})
 		}
 	}
-	return nil
+	return list
 }
 
 // serve reads an offered connection once and handles what came.

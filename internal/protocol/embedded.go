@@ -21,14 +21,16 @@ const (
 // wraps ErrMalformed. UserData aliases p.
 func DecodeSubscription(p []byte) (kmsg.ConsumerMemberMetadata, error) {
 	v := kmsg.NewConsumerMemberMetadata()
-	return v, decodeEmbedded(p, subscriptionLayout, subscriptionVersions, &v)
+	err := decodeEmbedded(p, subscriptionLayout, subscriptionVersions, &v)
+	return v, err
 }
 
 // DecodeAssignment decodes what a leader assigns to a consumer in a SyncGroup. The
 // error wraps ErrMalformed. UserData aliases p.
 func DecodeAssignment(p []byte) (kmsg.ConsumerMemberAssignment, error) {
 	v := kmsg.NewConsumerMemberAssignment()
-	return v, decodeEmbedded(p, assignmentLayout, assignmentVersions, &v)
+	err := decodeEmbedded(p, assignmentLayout, assignmentVersions, &v)
+	return v, err
 }
 
 // decodeEmbedded checks bytes that begin with their version, and decodes them.

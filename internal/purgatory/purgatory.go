@@ -32,8 +32,8 @@ type Op interface {
 	// the position, among the keys given to Watch, of the one that something
 	// happened to, or Everything; where a key was given twice it is the last one's.
 	// It is never called again after it returned true, nor at the same time as
-	// itself or Expire. It runs on the goroutine that made the event: it must not
-	// block, and must not call Watch or Close.
+	// itself or Expire. It runs on the goroutine that made the event, or on the one that tries
+	// many operations in a row: it must not block, and must not call Watch or Close.
 	TryComplete(i int) bool
 	// Expire completes the operation because its deadline has passed, or because
 	// the purgatory is closed. It must not block either: a Check waits for it.
@@ -74,6 +74,9 @@ type Purgatory struct {
 type shard struct {
 	mu   sync.Mutex
 	keys map[Key]map[*entry]int
+	// sweeps has the keys of which a goroutine tries the operations, and whether something
+	// has happened to the key since it began.
+	sweeps map[Key]bool
 }
 
 // entry is one watched operation.
@@ -89,7 +92,7 @@ type entry struct {
 	ready bool // all keys are registered: whoever ends the entry takes them out
 }
 
-// New returns an empty purgatory. It starts no goroutine; every waiting
+// New returns an empty purgatory. It starts no goroutine before one is needed; every waiting
 // operation has a timer.
 func New() *Purgatory { return &Purgatory{all: map[*entry]struct{}{}} }
 
@@ -135,14 +138,25 @@ func (p *Purgatory) watch(c Client, op Op, deadline time.Time, keys []Key) {
 	}
 }
 
-// Check gives every operation that waits for the key the chance to complete.
+// atOnce is how many operations of a key the goroutine that made an event tries itself. It
+// has others to serve, and each takes some µs.
+const atOnce = 8
+
+// Check gives every operation that waits for the key the chance to complete: before it
+// returns where they are few, and soon after on a goroutine of its own where they are many.
+// There is one such goroutine for each key at most; what happens meanwhile it sees.
 func (p *Purgatory) Check(k Key) {
 	if p.waiting.Load() == 0 {
 		return
 	}
-	var room [8]waiter
-	for _, w := range p.of(k).list(k, room[:0]) {
+	s := p.of(k)
+	var room [atOnce]waiter
+	list, sweep := s.few(k, room[:0])
+	for _, w := range list {
 		w.e.try(w.i)
+	}
+	if sweep {
+		go s.sweep(k)
 	}
 }
 
@@ -195,14 +209,49 @@ type waiter struct {
 	i int
 }
 
-// list appends who waits for a key, as of now.
-func (s *shard) list(k Key, to []waiter) []waiter {
+// few appends who waits for a key, as of now, or none where they are many; sweep reports
+// whether the caller is to start a goroutine that tries them.
+func (s *shard) few(k Key, to []waiter) (list []waiter, sweep bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	if len(s.keys[k]) <= atOnce {
+		return s.listLocked(k, to), false
+	}
+	if _, runs := s.sweeps[k]; runs {
+		s.sweeps[k] = true
+		return nil, false
+	}
+	if s.sweeps == nil {
+		s.sweeps = map[Key]bool{}
+	}
+	s.sweeps[k] = true
+	return nil, true
+}
+
+func (s *shard) listLocked(k Key, to []waiter) []waiter {
 	for e, i := range s.keys[k] {
 		to = append(to, waiter{e, i})
 	}
 	return to
+}
+
+// sweep tries who waits for a key, until nothing has happened to it meanwhile.
+func (s *shard) sweep(k Key) {
+	var list []waiter
+	for {
+		s.mu.Lock()
+		if !s.sweeps[k] {
+			delete(s.sweeps, k)
+			s.mu.Unlock()
+			return
+		}
+		s.sweeps[k] = false
+		list = s.listLocked(k, list[:0])
+		s.mu.Unlock()
+		for _, w := range list {
+			w.e.try(w.i)
+		}
+	}
 }
 
 func (e *entry) try(i int) {

@@ -198,6 +198,13 @@ func TestAnEventBeforeTheRegistrationIsNotLost(t *testing.T) {
 	empty(t, p)
 }
 
+func registered(p *Purgatory, k Key) int {
+	s := p.of(k)
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return len(s.keys[k])
+}
+
 func TestAnOperationThatEndsWhileItRegistersLeavesNothing(t *testing.T) {
 	p := New()
 	c := &counter{need: 1}
@@ -205,7 +212,7 @@ func TestAnOperationThatEndsWhileItRegistersLeavesNothing(t *testing.T) {
 	second.mu.Lock() // Watch gets no further than the first key
 	var wg sync.WaitGroup
 	wg.Go(func() { p.Watch(c, time.Now().Add(time.Hour), key(1), key(2)) })
-	for len(p.of(key(1)).list(key(1), nil)) == 0 {
+	for registered(p, key(1)) == 0 {
 		time.Sleep(time.Microsecond)
 	}
 	c.have.Store(1)
@@ -216,6 +223,55 @@ func TestAnOperationThatEndsWhileItRegistersLeavesNothing(t *testing.T) {
 		t.Errorf("%+v", c)
 	}
 	empty(t, p)
+}
+
+// gated is an operation that stands still when it has been tried.
+type gated struct {
+	counter
+	tried func()
+}
+
+func (g *gated) TryComplete(i int) bool {
+	defer g.tried()
+	return g.counter.TryComplete(i)
+}
+
+// TestManyOperationsDoNotHoldUpTheEvent: whoever makes an event for which many wait goes on,
+// a goroutine tries them, and it misses no event that comes meanwhile.
+func TestManyOperationsDoNotHoldUpTheEvent(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		p := New()
+		gate, shut := make(chan struct{}), false
+		const n = 10 * atOnce
+		ops := make([]*gated, n)
+		for i := range ops {
+			ops[i] = &gated{counter{need: 2}, func() {
+				if shut {
+					<-gate
+				}
+			}}
+			p.Watch(ops[i], time.Now().Add(time.Hour), key(1))
+		}
+		shut = true
+		for range 2 {
+			for _, op := range ops {
+				op.have.Add(1)
+			}
+			p.Check(key(1)) // returns though the first one that is tried stands still
+			synctest.Wait()
+		}
+		close(gate) // that one came too early for the second event
+		synctest.Wait()
+		for i, op := range ops {
+			if op.complete.Load() != 1 || op.wrong.Load() {
+				t.Fatalf("operation %d: %+v", i, &op.counter)
+			}
+		}
+		empty(t, p)
+		if left := len(p.of(key(1)).sweeps); left > 0 {
+			t.Errorf("%d sweeps are left", left)
+		}
+	})
 }
 
 // Watchers, events, deadlines and a Close all at once: every operation ends

@@ -325,3 +325,26 @@ func TestALogGoesBeforeAnotherTakesItsName(t *testing.T) {
 		t.Errorf("first %v, then %v", first, then)
 	}
 }
+
+// A log that is there before its lane comes with it, because a change of its partition comes
+// first, has the configuration that was changed while it was made.
+func TestALogThatAChangeFindsHasTheNewestConfig(t *testing.T) {
+	c, errs := newCluster(), errfs.New(vfs.Memory())
+	l := start(t, errs, c)
+	slow := hold(t, errs, errfs.Mkdir, "/d/a-0")
+	c.topic("a", idA, 1)
+	must(t, c.show(t, l.Manager))
+	waitFor(t, "the log is being made", func() bool { return slow.Hits() > 0 })
+	c.put(metadata.TopicConfigKey(idA), metadata.EncodeConfigs(map[string]string{"profile": "os"}))
+	must(t, c.show(t, l.Manager))
+	l.roles.Lock() // the lane waits for it, with the log
+	slow.open()
+	id := storage.ID{Topic: idA}
+	waitFor(t, "the log is there", func() bool { return l.storage.Get(id) != nil })
+	_, err := l.bring([]wanted{{c.image.TopicByID(idA), 0}}, false, nil)
+	l.roles.Unlock()
+	must(t, err)
+	if got := l.partition(t, idA, 0).Log().Config().Profile.Name; got != "os" {
+		t.Errorf("profile %s", got)
+	}
+}

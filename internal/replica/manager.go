@@ -220,7 +220,9 @@ func (m *Manager) bring(want []wanted, first bool, r *round) (makes []*missing, 
 			m.lost(w, err)
 			errs = append(errs, err)
 		case l != nil:
-			m.adopt(w.tp(), l)
+			if m.adopt(w.tp(), l) && !first { // it was made under an image that may be older
+				l.Configure(m.opt.Config(m.image, w.topic))
+			}
 			m.assume(w, dirs)
 		default:
 			if x := m.lack(w); x != nil {
@@ -232,14 +234,16 @@ func (m *Manager) bring(want []wanted, first bool, r *round) (makes []*missing, 
 	return makes, errors.Join(errs...)
 }
 
-// adopt makes a log a partition.
-func (m *Manager) adopt(tp metadata.TopicPartition, l *storage.Log) {
+// adopt makes a log a partition, and reports whether it was none.
+func (m *Manager) adopt(tp metadata.TopicPartition, l *storage.Log) bool {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	if m.partitions[tp] == nil {
-		m.partitions[tp] = newPartition(l, m.opt.Self, m.opt.Park)
-	}
 	delete(m.missing, tp)
+	if m.partitions[tp] != nil {
+		return false
+	}
+	m.partitions[tp] = newPartition(l, m.opt.Self, m.opt.Park)
+	return true
 }
 
 // assume gives a partition its role, and notes its directory if the metadata

@@ -185,7 +185,7 @@ func (d *Dir) takeCleanMark(c *checkpoint.State) (bool, error) {
 	if err != nil {
 		return false, fmt.Errorf("remove clean mark: %w", err)
 	}
-	return clean && markErr == nil, nil // what is wrong is reported by who reads the journal
+	return clean && markErr == nil, nil // reading the journal reports what is wrong
 }
 
 func (d *Dir) writeCleanMark(at journal.Position) error {

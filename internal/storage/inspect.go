@@ -47,7 +47,8 @@ func readState(fsys vfs.FS, dir string) (*checkpoint.State, error) {
 // the one that stands there. The errors are those of ReadState.
 func ReadIdentity(fsys vfs.FS, place Place, ofJournal bool) (id Identity, err error) {
 	name, kind := place.identity(ofJournal)
-	return id, readJSON(fsys, name, kind, &id)
+	err = readJSON(fsys, name, kind, &id)
+	return id, err
 }
 
 // identity is the name and the kind of a file that holds an identity.

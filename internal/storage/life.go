@@ -126,7 +126,7 @@ func (l *Log) goOffline(e loglife.Event, found *checkpoint.Log, err error) {
 	err = fmt.Errorf("%w: %s is offline: %w", ErrFailed, l, err)
 	l.mu.Lock()
 	l.onLocked(e, err)
-	if l.life.cause != err { // it was out of use before
+	if l.life.cause != err { //nolint:errorlint // this very error: otherwise it was out of use before
 		l.mu.Unlock()
 		return
 	}
@@ -135,8 +135,8 @@ func (l *Log) goOffline(e loglife.Event, found *checkpoint.Log, err error) {
 	l.mu.Unlock()
 	l.dir.stats.offline.Inc()
 	l.dir.log.Error("partition is offline", zap.Stringer("log", l), zap.Error(err))
-	// Whoever commits may still be numbering; what it numbers is lost too. The
-	// caller may hold flushMu, for which the committer may wait.
+	// The goroutine that commits may still be numbering; what it numbers is lost too. The
+	// caller may hold flushMu, for which that goroutine may wait.
 	tell := func() {
 		l.own()
 		defer l.disown()

@@ -362,7 +362,7 @@ func (s *stage) restart(rules ...errfs.Rule) *stage {
 	return n
 }
 
-// A log is moved in every way that its table has, by what moves it in earnest.
+// A log is moved in every way that its table has, by the operations and faults that cause it.
 func TestALogLivesThroughItsTable(t *testing.T) {
 	v := &lived{seen: map[string]bool{}}
 	for _, scenes := range []map[string]scene{repairs(), truncations(), swaps(), starts()} {

@@ -79,7 +79,8 @@ type CPU struct {
 
 // Of is r as a document.
 func Of(r *bench.Result) Document {
-	d := Document{Clients: ClientsText(r.Config), Config: r.Config, Started: r.Started, Elapsed: r.Elapsed.Seconds(), Verify: r.Verify, Notes: r.Notes,
+	d := Document{Clients: ClientsText(r.Config), Config: r.Config, Started: r.Started, Elapsed: r.Elapsed.Seconds(),
+		Verify: r.Verify, Notes: r.Notes,
 		Program: r.Program, Against: r.Against, Legend: legend(r.Config)}
 	for _, f := range r.Flows() {
 		d.Flows = append(d.Flows, FlowOf(f, r.Elapsed))

@@ -56,7 +56,8 @@ func HTML(w io.Writer, r *bench.Result) error {
 		Title:   fmt.Sprintf("%s, clients %s", r.Config.Mode, kind),
 		Clients: d.Clients, Load: LoadText(r.Config),
 		Started: d.Started.Format("2006-01-02 15:04:05 MST"), Elapsed: fmt.Sprintf("%.3f s, after %v of warm-up", d.Elapsed, r.Config.Warmup),
-		Against: AgainstText(d.Against, d.Program), Legend: d.Legend, Remarks: remarks(d), Bad: d.Verify != nil && d.Verify.Bad() || !r.Succeeded(),
+		Against: AgainstText(d.Against, d.Program), Legend: d.Legend, Remarks: remarks(d),
+		Bad:      d.Verify != nil && d.Verify.Bad() || !r.Succeeded(),
 		Settings: settings,
 	}
 	for _, f := range d.Flows {

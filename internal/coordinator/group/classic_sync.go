@@ -153,7 +153,8 @@ func (s *Shard) answerSync(p parked, of *group, code *kerr.Error, assignment []b
 func (s *Shard) heartbeat(to coordinator.Ticket, req *kmsg.HeartbeatRequest) {
 	resp := kmsg.NewPtrHeartbeatResponse()
 	resp.Version = req.Version
-	g, f := s.groups[req.Group], (*failure)(nil)
+	g := s.groups[req.Group]
+	var f *failure
 	switch {
 	case req.Group == "":
 		f = refuse(kerr.InvalidGroupID)

@@ -23,9 +23,8 @@ func (s *Shard) given(g *group, id string, connection uint64) {
 	if connection == 0 {
 		return
 	}
-	list := append(s.pending[connection], pendingID{g.id, id})
-	s.pending[connection] = list
-	if len(list) > maxPending {
+	s.pending[connection] = append(s.pending[connection], pendingID{g.id, id})
+	if list := s.pending[connection]; len(list) > maxPending {
 		oldest := list[0]
 		s.dropPending(s.groups[oldest.group], oldest.id)
 		s.tidy(oldest.group)

@@ -96,7 +96,7 @@ func (s *Shard) Writes(event any) bool {
 	default: // they only read, or have no answer
 		return false
 	}
-	id := ""
+	var id string
 	switch req := e.Body.(type) {
 	case *kmsg.HeartbeatRequest:
 		id = req.Group
@@ -145,7 +145,7 @@ func (s *Shard) Handle(now time.Time, to coordinator.Ticket, event any, out *coo
 }
 
 func (s *Shard) request(to coordinator.Ticket, e Request) {
-	id := ""
+	var id string
 	switch req := e.Body.(type) {
 	case *kmsg.JoinGroupRequest:
 		id = req.Group

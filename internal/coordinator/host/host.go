@@ -191,12 +191,20 @@ func (h *Host) Partitions() []int32 { return h.rt.Partitions() }
 // Stats are the shards' figures.
 func (h *Host) Stats() []coordinator.Stats { return h.rt.Stats() }
 
-// Close answers everything that waits with coordinator.ErrNotCoordinator, and ends.
-func (h *Host) Close() {
+// Stop answers everything that waits, and comes, with coordinator.ErrNotCoordinator. It waits
+// for nothing.
+func (h *Host) Stop() {
 	h.mu.Lock()
 	h.closed = true
 	h.mu.Unlock()
 	h.stop()
+	h.rt.Stop()
+}
+
+// Close is Stop, and waits for the loads and the creation that have begun: they may stand on
+// a disk.
+func (h *Host) Close() {
+	h.Stop()
 	h.rt.Close()
 	h.work.Wait()
 }

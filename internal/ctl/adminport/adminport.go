@@ -92,7 +92,8 @@ func (p *Port) do(ctx context.Context, client *http.Client, method, path string,
 		}
 		if u := (*url.Error)(nil); errors.As(err, &u) {
 			if u.Timeout() {
-				return fmt.Errorf("admin port %s%s: no answer within %v: connected, but nothing answers there; a broker that hangs says more in its log, --timeout allows more time", p.base, path, client.Timeout)
+				return fmt.Errorf("admin port %s%s: no answer within %v: connected, but nothing answers there; a broker that hangs says more in "+
+					"its log, --timeout allows more time", p.base, path, client.Timeout)
 			}
 			err = u.Err // it names the address once more
 		}

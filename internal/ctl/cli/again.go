@@ -27,7 +27,8 @@ const clearScreen = "\x1b[H\x1b[J"
 // broker that is away for a while does not end it.
 func (a *App) Watched(c *cobra.Command) *cobra.Command {
 	var every time.Duration
-	c.Flags().DurationVar(&every, "watch", 0, "show it again and again, so often, until it is interrupted; without a time every "+watchGap.String()+" (--watch=10s)")
+	c.Flags().DurationVar(&every, "watch", 0, "show it again and again, so often, until it is interrupted; "+
+		"without a time every "+watchGap.String()+" (--watch=10s)")
 	c.Flags().Lookup("watch").NoOptDefVal = watchGap.String()
 	run := c.RunE
 	c.RunE = func(cmd *cobra.Command, args []string) error {

@@ -97,7 +97,8 @@ func (a *App) noAnswer(ctx context.Context, err error, connected bool, web chan 
 	}
 	from := fmt.Sprintf("no answer from %s (%s)", strings.Join(a.Settings.Seeds(), ", "), a.Settings.Source(contexts.Brokers))
 	if connected && late && !errors.Is(err, errWeb) {
-		return WithCode(ExitUnreachable, fmt.Errorf("%s within %v: connected, but nothing answers there; a broker that hangs says more in its log, --timeout allows more time", from, first))
+		return WithCode(ExitUnreachable, fmt.Errorf("%s within %v: connected, but nothing answers there; a broker that hangs says more in "+
+			"its log, --timeout allows more time", from, first))
 	}
 	return WithCode(ExitUnreachable, fmt.Errorf("%s: %w; %s", from, plainly(err), a.whyNoAnswer(err)))
 }
@@ -192,5 +193,6 @@ func (a *App) WhenReady(ctx context.Context, ask func() error) error {
 // NotReady reports whether an error says that a group's coordinator is only being found
 // or made.
 func NotReady(err error) bool {
-	return errors.Is(err, kerr.CoordinatorNotAvailable) || errors.Is(err, kerr.CoordinatorLoadInProgress) || errors.Is(err, kerr.NotCoordinator)
+	return errors.Is(err, kerr.CoordinatorNotAvailable) || errors.Is(err, kerr.CoordinatorLoadInProgress) ||
+		errors.Is(err, kerr.NotCoordinator)
 }

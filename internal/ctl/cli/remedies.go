@@ -56,7 +56,8 @@ func (r *refusal) Error() string {
 func Remedy(err error) string {
 	var k *kerr.Error
 	switch {
-	case errors.Is(err, context.DeadlineExceeded), errors.Is(err, os.ErrDeadlineExceeded), errors.Is(err, kgo.ErrRecordTimeout), errors.Is(err, kgo.ErrRecordRetries):
+	case errors.Is(err, context.DeadlineExceeded), errors.Is(err, os.ErrDeadlineExceeded),
+		errors.Is(err, kgo.ErrRecordTimeout), errors.Is(err, kgo.ErrRecordRetries):
 		return "the broker did not answer in time: try again, or allow more with --timeout"
 	case unsupported(err):
 		return "this broker does not offer that API; chronikctl api-versions lists what it offers"
@@ -89,7 +90,13 @@ func IsUnsupported(err error) bool { return err != nil && unsupported(err) }
 
 // remedies are by error code.
 func remedies() map[int16]string {
-	const changing = "the group's members are changing: try again; its offsets can be changed when its members are stopped (chronikctl group describe shows them)"
+	const (
+		changing = "the group's members are changing: try again; its offsets can be changed when its members are stopped " +
+			"(chronikctl group describe shows them)"
+		offline = "the partition's log or its directory is offline, or the disk is full: chronikctl cluster health and the broker's log " +
+			"name the cause"
+		damaged = "a stored batch is damaged: chronikctl log verify, with the broker stopped or on a copy of its directory, lists the damage"
+	)
 	const user = "ask for the right to it, or use another user (--sasl-user)"
 	return map[int16]string{
 		kerr.TopicAlreadyExists.Code:                 "choose another name, or add --if-not-exists",
@@ -108,8 +115,8 @@ func remedies() map[int16]string {
 		kerr.OffsetOutOfRange.Code:                   "chronikctl topic describe shows which offsets there are",
 		kerr.PolicyViolation.Code:                    "a rule of the broker forbids it: its words say which; chronikctl cluster health says whether its disk is full",
 		kerr.TopicDeletionDisabled.Code:              "the broker has delete.topic.enable=false",
-		kerr.KafkaStorageError.Code:                  "the partition's log or its directory is offline, or the disk is full: chronikctl cluster health and the broker's log name the cause",
-		kerr.CorruptMessage.Code:                     "a stored batch is damaged: chronikctl log verify, with the broker stopped or on a copy of its directory, lists the damage",
+		kerr.KafkaStorageError.Code:                  offline,
+		kerr.CorruptMessage.Code:                     damaged,
 		kerr.NotEnoughReplicas.Code:                  "too few replicas are in sync: chronikctl cluster health names the partitions",
 		kerr.TopicAuthorizationFailed.Code:           user,
 		kerr.GroupAuthorizationFailed.Code:           user,

@@ -28,7 +28,8 @@ func set(a *cli.App) *cobra.Command {
 		}
 		return Change(cmd.Context(), a, []Entity{e}, values, nil, dryRun)
 	})
-	c.Example = "  chronikctl config set topic orders retention.ms=7d segment.bytes=512MiB\n  chronikctl config set broker default log.retention.ms=1d\n" +
+	c.Example = "  chronikctl config set topic orders retention.ms=7d segment.bytes=512MiB\n" +
+		"  chronikctl config set broker default log.retention.ms=1d\n" +
 		"  chronikctl config set group billing consumer.session.timeout.ms=1m\n  chronikctl config set logger 1 root=DEBUG"
 	c.Flags().BoolVar(&dryRun, "dry-run", false, "only check and say what would be done")
 	return c

@@ -83,7 +83,8 @@ func (r *reader) explain(ctx context.Context, p int32, err error) error {
 	if end := r.ends[r.topic][p].End; known && s.next < end && errors.Is(err, kerr.CorruptMessage) {
 		message = fmt.Sprintf("nothing can be read from offset %d on", s.next)
 		if next, ok := r.beyond(ctx, p, s.next, end); ok {
-			message = fmt.Sprintf("offsets %d to %d cannot be read; chronikctl consume %s --partition %d --from %d reads what follows", s.next, next-1, r.topic, p, next)
+			message = fmt.Sprintf("offsets %d to %d cannot be read; chronikctl consume %s --partition %d --from %d reads what follows", s.next,
+				next-1, r.topic, p, next)
 		}
 	}
 	return cli.Refused(offsets.Place(r.topic, p), err, message)

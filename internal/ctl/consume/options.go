@@ -60,9 +60,14 @@ func (o *options) flags(c *cobra.Command, a *cli.App) {
 	cli.CompleteFlag(c, "group", a.Groups(0))
 	cli.CompleteFlag(c, "group-protocol", cli.OneOf(classic, nextGen))
 	cmdline.Instead(c, map[string]string{
-		"--offset": "--from says where to start: earliest, latest, an offset, or a time", "--from-beginning": "that is the default, --from earliest",
-		"--tail": "--from -N prints the last N records", "--last": "--from -N prints the last N records", "--num": "--count ends it after so many records",
-		"--max-messages": "--count ends it after so many records", "--limit": "--count ends it after so many records", "--regex": "consume reads one topic",
+		"--offset":         "--from says where to start: earliest, latest, an offset, or a time",
+		"--from-beginning": "that is the default, --from earliest",
+		"--tail":           "--from -N prints the last N records",
+		"--last":           "--from -N prints the last N records",
+		"--num":            "--count ends it after so many records",
+		"--max-messages":   "--count ends it after so many records",
+		"--limit":          "--count ends it after so many records",
+		"--regex":          "consume reads one topic",
 	})
 	cli.CompleteFlag(c, "from", cli.OneOf("earliest", "latest"))
 }

@@ -128,7 +128,8 @@ func oneOf(allowed ...string) func(string) error {
 // format is how answers are shown. In kcat -o is an offset.
 func format(v string) error {
 	err := oneOf("table", "wide", "json", "yaml")(v)
-	if _, number := strconv.Atoi(v); err != nil && (number == nil || slices.Contains([]string{"earliest", "latest", "beginning", "start", "end"}, v)) {
+	_, number := strconv.Atoi(v)
+	if err != nil && (number == nil || slices.Contains([]string{"earliest", "latest", "beginning", "start", "end"}, v)) {
 		return fmt.Errorf("%w; where to start is --from %s", err, v)
 	}
 	return err

@@ -18,9 +18,13 @@ func New(a *cli.App) *cobra.Command {
 	c := cli.Parent("group", "List, describe, reset, export and delete consumer groups and their offsets",
 		list(a), describe(a), reset(a), export(a), remove(a), deleteOffsets(a))
 	cmdline.Instead(c, map[string]string{
-		"lag": "group list shows each group's lag, group describe that of each partition", "members": "group describe shows the members",
-		"offsets": "group describe shows the offsets", "seek": "group reset sets offsets", "reset-offsets": "group reset sets offsets",
-		"show": "group describe shows a group", "get": "group describe shows a group",
+		"lag":           "group list shows each group's lag, group describe that of each partition",
+		"members":       "group describe shows the members",
+		"offsets":       "group describe shows the offsets",
+		"seek":          "group reset sets offsets",
+		"reset-offsets": "group reset sets offsets",
+		"show":          "group describe shows a group",
+		"get":           "group describe shows a group",
 	})
 	return c
 }

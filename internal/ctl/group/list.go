@@ -60,12 +60,14 @@ func list(a *cli.App) *cobra.Command {
 					return cli.Refused("list groups", shard.Err, "")
 				}
 				for _, g := range resp.Groups {
-					all = append(all, listed{Group: g.Group, State: g.GroupState, Type: strings.ToLower(g.GroupType), Protocol: g.ProtocolType, Coordinator: shard.Meta.NodeID})
+					all = append(all, listed{Group: g.Group, State: g.GroupState, Type: strings.ToLower(g.GroupType), Protocol: g.ProtocolType,
+						Coordinator: shard.Meta.NodeID})
 				}
 			}
 			slices.SortFunc(all, func(x, y listed) int { return cmp.Compare(x.Group, y.Group) })
 			measure(cmd.Context(), a, kadm.NewClient(cl), all)
-			t := &output.Table{Columns: []string{"GROUP", "STATE", "TYPE", "MEMBERS#", "LAG#", "+PROTOCOL", "+COORDINATOR#", "+ERROR"}, Empty: "no groups"}
+			t := &output.Table{Columns: []string{"GROUP", "STATE", "TYPE", "MEMBERS#", "LAG#", "+PROTOCOL", "+COORDINATOR#", "+ERROR"},
+				Empty: "no groups"}
 			for _, g := range all {
 				members := "?"
 				if g.Members != nil {

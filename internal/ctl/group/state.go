@@ -139,7 +139,8 @@ func members(ctx context.Context, adm *kadm.Client, names []string) (found map[s
 		g := answers[name]
 		if err == nil && g.Err == nil && g.Group != "" {
 			epoch := g.Epoch
-			d := &described{Group: name, State: g.State, Type: "consumer", Assignor: g.AssignorName, Epoch: &epoch, Coordinator: g.Coordinator.NodeID, Members: []member{}}
+			d := &described{Group: name, State: g.State, Type: "consumer", Assignor: g.AssignorName, Epoch: &epoch,
+				Coordinator: g.Coordinator.NodeID, Members: []member{}}
 			for _, m := range g.Members {
 				d.Members = append(d.Members, member{m.MemberID, text(m.InstanceID), m.ClientID, m.ClientHost, assignment(m.Assignment)})
 			}

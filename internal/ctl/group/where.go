@@ -157,7 +157,7 @@ func (w *where) plan(ctx context.Context, adm *kadm.Client, d *described) ([]mov
 		return nil, err
 	}
 	found, failed, err := ranges.Find(ctx, adm, w.at)
-	if err = cmp.Or(err, failed.Err()); err != nil {
+	if err := cmp.Or(err, failed.Err()); err != nil {
 		return nil, err
 	}
 	for _, o := range w.read {

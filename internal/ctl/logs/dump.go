@@ -39,14 +39,16 @@ func dump(a *cli.App) *cobra.Command {
 			"frame counts where it lies beyond what the checkpoint says to be in segments. -o json prints one object a line. It changes nothing\n" +
 			"and works beside a running broker too, whose last writes may then look damaged. With --for-produce the records can be written to a\n" +
 			"broker again; what cannot be read is named, and the exit code is 4.",
-		Example: "  chronikctl log dump journal --dir /var/lib/chronik\n  chronikctl log dump segments --dir /var/lib/chronik --topic orders --partition 3 --from 1200 --to 1210 --records\n" +
+		Example: "  chronikctl log dump journal --dir /var/lib/chronik\n" +
+			"  chronikctl log dump segments --dir /var/lib/chronik --topic orders --partition 3 --from 1200 --to 1210 --records\n" +
 			"  chronikctl log dump --dir /var/lib/chronik --topic orders --for-produce | chronikctl produce orders --input json --same-partition",
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if o.Partition < -1 || o.From < 0 {
 				return cli.Usage("--partition and --from are 0 or more")
 			}
 			if produce && (o.Topic == "" || len(args) > 0 || o.Records || !a.Format().ForPeople()) {
-				return cli.Usage("--for-produce prints the records of one --topic, wherever they are, and nothing else: give --topic, and leave %s, --records and -o out", strings.Join(parts, ", "))
+				return cli.Usage("--for-produce prints the records of one --topic, wherever they are, and nothing else: give --topic, and leave "+
+					"%s, --records and -o out", strings.Join(parts, ", "))
 			}
 			at, err := w.find(cmd)
 			if err != nil {

@@ -42,7 +42,8 @@ func forProduce(ctx context.Context, a *cli.App, at inspect.Options, o inspect.D
 		return explained("dump", err)
 	}
 	if w.damage > 0 {
-		return cli.WithCode(cli.ExitUnhealthy, errors.New(cli.Count(w.damage, "place")+" cannot be read, see above; the records there are missing"))
+		return cli.WithCode(cli.ExitUnhealthy, errors.New(cli.Count(w.damage, "place")+" cannot be read, see above; the records there are "+
+			"missing"))
 	}
 	return nil
 }

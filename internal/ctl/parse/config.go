@@ -45,7 +45,8 @@ func Config(name, value string) (string, error) {
 		each := map[string]struct {
 			one   time.Duration
 			words string
-		}{"ms": {time.Millisecond, "milliseconds"}, "seconds": {time.Second, unit}, "minutes": {time.Minute, unit}, "hours": {time.Hour, unit}}[unit]
+		}{"ms": {time.Millisecond, "milliseconds"}, "seconds": {time.Second, unit}, "minutes": {time.Minute, unit},
+			"hours": {time.Hour, unit}}[unit]
 		d, ok := Duration(value)
 		if !ok || d%each.one != 0 {
 			return "", fmt.Errorf("%s: %q is no whole number of %s; write one, or 90s, 5m, 12h, 7d", name, value, each.words)

@@ -43,7 +43,8 @@ func (o *options) flags(c *cobra.Command) {
 	f.StringVar(&o.input, "input", "lines", "what a line is: lines is a value (and a key, with -k), json a record as consume -o json prints it")
 	f.StringVarP(&o.separator, "key-separator", "k", "", "each line is KEY, this, VALUE; \\t is a tab, \\xHH a byte")
 	f.BoolVar(&o.tombstone, "tombstone", false, "each line is a key, and its value null, which deletes the key in a compacted topic")
-	f.StringVar(&o.timestamp, "timestamp", "", "time of every record: 2006-01-02T15:04:05Z, @MILLISECONDS since 1970, or 5m for that long ago; without it the time of writing")
+	f.StringVar(&o.timestamp, "timestamp", "", "time of every record: 2006-01-02T15:04:05Z, @MILLISECONDS since 1970, or 5m for that "+
+		"long ago; without it the time of writing")
 	f.BoolVar(&o.emptyNull, "empty-is-null", false, "an empty value is null, which deletes the key in a compacted topic")
 	f.StringArrayVarP(&o.headers, "header", "H", nil, "header name=value for every record; may be repeated")
 	f.Int32VarP(&o.partition, "partition", "p", -1, "partition to write to; -1 goes by key, or where a batch has room")
@@ -124,7 +125,8 @@ func (o *options) check() error {
 func (o *options) client(topic string) []kgo.Opt {
 	codec := map[string]kgo.CompressionCodec{"none": kgo.NoCompression(), "gzip": kgo.GzipCompression(),
 		"snappy": kgo.SnappyCompression(), "lz4": kgo.Lz4Compression(), "zstd": kgo.ZstdCompression()}[o.compression]
-	opts := []kgo.Opt{kgo.DefaultProduceTopic(topic), kgo.AllowAutoTopicCreation(), kgo.ProducerBatchMaxBytes(int32(o.batchBytes)), kgo.ProducerBatchCompression(codec)}
+	opts := []kgo.Opt{kgo.DefaultProduceTopic(topic), kgo.AllowAutoTopicCreation(), kgo.ProducerBatchMaxBytes(int32(o.batchBytes)),
+		kgo.ProducerBatchCompression(codec)}
 	switch o.acks {
 	default:
 		// A record of which nobody knows whether it was written is given up when its

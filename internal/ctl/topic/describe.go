@@ -111,10 +111,12 @@ func ask(ctx context.Context, adm *kadm.Client, topics []kadm.TopicDetail) (f fa
 		names = append(names, t.Topic)
 		set.Add(t.Topic, t.Partitions.Numbers()...)
 	}
-	if f.starts, err = adm.ListStartOffsets(ctx, names...); cli.Whole(err) != nil {
+	f.starts, err = adm.ListStartOffsets(ctx, names...)
+	if cli.Whole(err) != nil {
 		return f, cli.Refused("start offsets", cli.Words(err), "")
 	}
-	if f.ends, err = adm.ListEndOffsets(ctx, names...); cli.Whole(err) != nil {
+	f.ends, err = adm.ListEndOffsets(ctx, names...)
+	if cli.Whole(err) != nil {
 		return f, cli.Refused("end offsets", cli.Words(err), "")
 	}
 	if f.configs, err = adm.DescribeTopicConfigs(ctx, names...); err != nil {

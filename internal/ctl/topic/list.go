@@ -32,8 +32,9 @@ type lister struct {
 func list(a *cli.App) *cobra.Command {
 	var l lister
 	c := &cobra.Command{
-		Use: "list [NAME...]", Short: "List topics; with -o wide their size, records and profile, too", Args: cli.Args(0, -1, "topics"), ValidArgsFunction: a.Topics(0),
-		Example: "  chronikctl topic list -o wide\n  chronikctl topic list --regex 'orders-.*'",
+		Use: "list [NAME...]", Short: "List topics; with -o wide their size, records and profile, too", Args: cli.Args(0, -1, "topics"),
+		ValidArgsFunction: a.Topics(0),
+		Example:           "  chronikctl topic list -o wide\n  chronikctl topic list --regex 'orders-.*'",
 		RunE: a.Admin(func(ctx context.Context, adm *kadm.Client, names []string) error {
 			topics, missing, err := l.choose(ctx, adm, names)
 			if err != nil {
@@ -58,7 +59,9 @@ func list(a *cli.App) *cobra.Command {
 }
 
 // choose finds the topics with these names, all without names.
-func (l *lister) choose(ctx context.Context, adm *kadm.Client, names []string) (found []kadm.TopicDetail, missing map[string]error, err error) {
+func (l *lister) choose(ctx context.Context, adm *kadm.Client, names []string) (
+	found []kadm.TopicDetail, missing map[string]error, err error,
+) {
 	if len(names) > 0 {
 		return choose(ctx, adm, names, l.regex)
 	}
@@ -89,11 +92,13 @@ func (l *lister) show(ctx context.Context, a *cli.App, adm *kadm.Client, topics 
 			return err
 		}
 	}
-	table := &output.Table{Columns: []string{"TOPIC", "PARTITIONS#", "REPLICAS#", "+SIZE#", "+RECORDS#", "+PROFILE", "+ID", "+INTERNAL"}, Empty: "no topics"}
+	table := &output.Table{Columns: []string{"TOPIC", "PARTITIONS#", "REPLICAS#", "+SIZE#", "+RECORDS#", "+PROFILE", "+ID", "+INTERNAL"},
+		Empty: "no topics"}
 	all := []listed{}
 	for _, t := range topics {
 		d := f.describe(t)
-		x := listed{Topic: t.Topic, Partitions: len(t.Partitions), Replication: d.Replication, ID: d.ID, Internal: t.IsInternal, Size: d.Size, Records: d.Records, Profile: d.Profile}
+		x := listed{Topic: t.Topic, Partitions: len(t.Partitions), Replication: d.Replication, ID: d.ID, Internal: t.IsInternal,
+			Size: d.Size, Records: d.Records, Profile: d.Profile}
 		all = append(all, x)
 		table.Add(x.Topic, x.Partitions, x.Replication, size(x.Size), number(x.Records), x.Profile, x.ID, x.Internal)
 	}

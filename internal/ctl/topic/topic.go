@@ -25,10 +25,17 @@ func New(a *cli.App) *cobra.Command {
 	c := cli.Parent("topic", "Create, list, describe, alter and delete topics, and their records",
 		create(a), list(a), describe(a), alter(a), addPartitions(a), trim(a), remove(a))
 	cmdline.Instead(c, map[string]string{
-		"consume": "chronikctl consume TOPIC prints records", "produce": "chronikctl produce TOPIC writes records",
-		"get": "topic describe shows a topic, config get its configs", "show": "topic describe shows a topic", "info": "topic describe shows a topic",
-		"alter-config": "topic alter changes configs", "set": "topic alter changes configs", "config": "topic alter changes configs, config get shows them",
-		"trim-prefix": "topic trim deletes records", "truncate": "topic trim NAME --before latest deletes all records", "purge": "topic trim NAME --before latest deletes all records",
+		"consume":      "chronikctl consume TOPIC prints records",
+		"produce":      "chronikctl produce TOPIC writes records",
+		"get":          "topic describe shows a topic, config get its configs",
+		"show":         "topic describe shows a topic",
+		"info":         "topic describe shows a topic",
+		"alter-config": "topic alter changes configs",
+		"set":          "topic alter changes configs",
+		"config":       "topic alter changes configs, config get shows them",
+		"trim-prefix":  "topic trim deletes records",
+		"truncate":     "topic trim NAME --before latest deletes all records",
+		"purge":        "topic trim NAME --before latest deletes all records",
 	})
 	return c
 }
@@ -101,7 +108,9 @@ func match(ctx context.Context, adm *kadm.Client, patterns []string) (found []ka
 }
 
 // choose is lookup, or match where regex is set.
-func choose(ctx context.Context, adm *kadm.Client, names []string, regex bool) (found []kadm.TopicDetail, missing map[string]error, err error) {
+func choose(ctx context.Context, adm *kadm.Client, names []string, regex bool) (
+	found []kadm.TopicDetail, missing map[string]error, err error,
+) {
 	if regex {
 		return match(ctx, adm, names)
 	}

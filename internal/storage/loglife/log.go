@@ -10,12 +10,12 @@ const (
 	Opening State = iota
 	// Online: it takes and serves records.
 	Online
-	// Swapping: a compacted segment takes the place of others. Whoever writes segments
-	// waits; appends and reads do not.
+	// Swapping: a compacted segment replaces others. Writes to segments wait until it has;
+	// appends and reads do not.
 	Swapping
 	// SwapStuck: a swap could not be finished. The maintenance goroutine tries again.
 	SwapStuck
-	// Cutting: memory says that the log was truncated, and a checkpoint may not say it yet.
+	// Cutting: the log is truncated in memory; the checkpoint or the files may not be yet.
 	Cutting
 	// CutStuck: a truncation could not be finished. The maintenance goroutine tries again.
 	CutStuck
@@ -29,7 +29,7 @@ const (
 	AsideStuck
 	// Offline: the system refused to read or change its files. The next start tries again.
 	Offline
-	// Damaged: what is stored of it is wrong. It stays offline over starts.
+	// Damaged: its stored bytes are wrong. It stays offline over starts.
 	Damaged
 	// Deleted: a deletion has begun.
 	Deleted
@@ -69,7 +69,7 @@ const (
 	CutFailed                  // a step of the truncation failed
 	CutDone                    // checkpoint and files say what memory does
 	Unreadable                 // the system refused a call without which the log cannot be used
-	Found                      // what is stored is wrong, or acknowledged records are lost
+	Found                      // the stored bytes are wrong, or acknowledged records are lost
 	Deletion                   // the log is to go
 )
 
