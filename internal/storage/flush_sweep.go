@@ -107,13 +107,25 @@ func (d *Dir) maintain() {
 }
 
 // noteBlocked has records refused as long as the journal is full and a sweep's error
-// keeps it so: they would wait for their whole timeout.
+// keeps it so, those that wait for room included: they would wait for their whole timeout.
 func (d *Dir) noteBlocked(err error) {
-	switch {
-	case err == nil:
+	if err == nil {
 		d.on(loglife.JournalFreed, nil)
-	case d.journal.Full():
-		d.on(loglife.JournalFull, fmt.Errorf("%w: log directory %s: the journal is full, and nothing of it can be given up: %w", ErrFailed, d.path, err))
+		return
+	}
+	if !d.journal.Full() {
+		return
+	}
+	err = fmt.Errorf("%w: log directory %s: the journal is full, and nothing of it can be given up: %w", ErrFailed, d.path, err)
+	if d.on(loglife.JournalFull, err) != loglife.Running {
+		return
+	}
+	for _, l := range d.Logs() {
+		l.own()
+		l.flushMu.Lock()
+		l.revertQueued(err)
+		l.flushMu.Unlock()
+		l.disown() // refuses what waits for memory
 	}
 }
 

@@ -396,6 +396,22 @@ func (s *stage) full() *errfs.Fault {
 	return f
 }
 
+// What waits for room in a journal that nothing can be given up of is refused at once, and comes
+// back when it is sent again.
+func TestWhatWaitsForRoomIsRefusedWhenADirectoryIsBlocked(t *testing.T) {
+	s := (&lived{seen: map[string]bool{}}).stage(t)
+	f := s.full()
+	eventually(t, "nothing waits", func() bool { return !s.l.inFlight() })
+	if e := s.l.Ends(); e.Durable != e.LogEnd {
+		t.Errorf("%+v", e)
+	}
+	f.Off()
+	eventually(t, "the directory takes records", func() bool { return s.d.Err() == nil })
+	put(t, s.l, 1, 100)
+	holds(t, s.l, s.l.Ends().LogEnd)
+	holds(t, mustOpen(t, s.disk.KillImage(1), "sync").Logs()[0], s.l.Ends().LogEnd)
+}
+
 // A directory is moved in every way that its table has.
 func TestADirectoryLivesThroughItsTable(t *testing.T) {
 	v := &lived{seen: map[string]bool{}}

@@ -177,6 +177,33 @@ func TestReopenGoesOnWithoutOneLog(t *testing.T) {
 	}
 }
 
+// A log that cannot be repaired and needs nothing of the journal does not keep its directory
+// from being reopened.
+func TestReopenGoesOnWithoutALogThatNeedsNothing(t *testing.T) {
+	errs := errfs.New(crashfs.New(1))
+	d := mustOpen(t, errs, "sync")
+	logs := makeLogs(t, d, 2, "sync")
+	cfg := testConfig("sync")
+	cfg.Preallocate = true
+	logs[0].Configure(cfg)
+	put(t, logs[0], 3, 100)
+	if err := logs[0].flushAndSync(); err != nil {
+		t.Fatal(err)
+	}
+	bad := errs.Add(errfs.Rule{Ops: errfs.Truncate | errfs.Create | errfs.Remove, Path: "/d/t-0/*", Err: syscall.EIO})
+	if err := logs[0].roll(); err == nil || logs[0].Err() == nil {
+		t.Fatal("the segment was sealed")
+	}
+	failed := errs.Add(errfs.Rule{Ops: errfs.Datasync, Path: "*.journal", Count: 1, Err: syscall.EIO, Drop: errfs.DropCached})
+	_ = send(logs[1], testBatch(t, 10, nil))
+	eventually(t, "the directory reopened", func() bool { return failed.Hits() > 0 && d.Err() == nil })
+	put(t, logs[1], 4, 100)
+	bad.Off()
+	eventually(t, "the log takes records", func() bool { return logs[0].Err() == nil })
+	put(t, logs[0], 1, 100)
+	holds(t, logs[0], 4)
+}
+
 // On a disk that is full, or in a process without descriptors, a reopening waits.
 func TestReopenWaitsOutAShortage(t *testing.T) {
 	for _, short := range []error{syscall.ENOSPC, syscall.EMFILE} {

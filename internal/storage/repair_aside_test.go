@@ -219,3 +219,30 @@ func TestADeletionBesideARepairEnds(t *testing.T) {
 		}
 	}
 }
+
+// A start takes what is aside from there only: of the frames that the journal still has the first
+// ones may be gone.
+func TestAStartTakesWhatIsAsideFromThereOnly(t *testing.T) {
+	disk := crashfs.New(1)
+	errs := errfs.New(disk)
+	d := mustOpen(t, errs, "sync", func(o *Options) { o.JournalBytes = 1 << 20 })
+	l := makeLogs(t, d, 1, "sync")[0]
+	put(t, l, 4, 900)
+	if err := l.flushAndSync(); err != nil {
+		t.Fatal(err)
+	}
+	first := d.journal.Oldest(0).File
+	put(t, l, 10, 20_000) // in several files
+	errs.Add(errfs.Rule{Ops: errfs.Write | errfs.Datasync | errfs.Create, Path: "/d/t-0/*.log", Err: syscall.EIO, Drop: errfs.DropCached})
+	_ = l.flushAndSync()
+	eventually(t, "the log is set aside", l.isAside)
+	if err := d.checkpoint(nil); err != nil {
+		t.Fatal(err)
+	}
+	if d.journal.Oldest(0).File == first {
+		t.Fatal("the journal has all its files")
+	}
+	for _, image := range []*crashfs.FS{disk.KillImage(1), disk.PowerLossImage(crashfs.DropUnsynced, 1)} {
+		holds(t, mustOpen(t, image, "sync").Logs()[0], 14)
+	}
+}

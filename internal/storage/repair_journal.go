@@ -2,6 +2,7 @@ package storage
 
 import (
 	"errors"
+	"math"
 	"slices"
 	"syscall"
 	"time"
@@ -70,18 +71,26 @@ func (l *Log) recovered() {
 
 // home brings everything that was acknowledged into synced segments, so that no file
 // of the journal so far is needed. The frames of a log of which that is impossible
-// are set aside: one bad log does not stop a thousand others.
+// are set aside, and one that needs none may stay as it is: one bad log does not stop a
+// thousand others.
 func (d *Dir) home() error {
 	var first error
 	for _, l := range d.Logs() {
 		if l.Offline() != nil || l.is(loglife.Replay) {
 			continue
 		}
-		if err := l.bringHome(); err != nil && l.Offline() == nil && !l.is(loglife.Replay) && first == nil {
+		if err := l.bringHome(); err != nil && first == nil && l.needsJournal() {
 			first = err
 		}
 	}
 	return first
+}
+
+// needsJournal reports whether a start would need frames of the journal for the log.
+func (l *Log) needsJournal() bool {
+	l.mu.RLock()
+	defer l.mu.RUnlock()
+	return l.life.state.Allows(loglife.Read) && l.oldestLocked() != math.MaxUint64
 }
 
 // bringHome flushes and syncs. If a segment fails, now or before, it is replaced or the

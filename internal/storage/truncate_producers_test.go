@@ -238,3 +238,43 @@ func TestAResetForgetsProducersOverACrash(t *testing.T) {
 		t.Errorf("a batch that the reset removed is acknowledged as stored at [%d, %d)", a.Base, a.Next)
 	}
 }
+
+// A commit that leaves the recovery point where it is does not write the producers again.
+func TestACommitWritesProducersOnce(t *testing.T) {
+	const n = 500
+	disk := crashfs.New(1)
+	d := mustOpen(t, disk, "sync", func(o *Options) { o.JournalBytes = 16 << 20 })
+	l := makeLogs(t, d, 1, "sync")[0]
+	var batches []byte
+	for id := range int64(n) {
+		batches = append(batches, testBatch(t, 1, &record.Producer{ID: id})...)
+	}
+	if a := send(l, batches); a.Err != nil {
+		t.Fatal(a.Err)
+	}
+	synced(t, l)
+	if err := l.flushAndSync(); err != nil {
+		t.Fatal(err)
+	}
+	size := func() (n int64) {
+		infos, err := disk.List("/d/" + CheckpointDir)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, in := range infos {
+			n += in.Size
+		}
+		return n
+	}
+	grows := func() int64 {
+		before := size()
+		if err := d.commit(l); err != nil {
+			t.Fatal(err)
+		}
+		return size() - before
+	}
+	if first, second := grows(), grows(); first < 2*n || second > n {
+		t.Errorf("%d bytes are written with the producers of a new recovery point, and then %d", first, second)
+	}
+	holds(t, mustOpen(t, disk.KillImage(1), "sync").Logs()[0], n)
+}
