@@ -4,6 +4,7 @@ import (
 	"encoding/binary"
 	"fmt"
 	"math/rand/v2"
+	"slices"
 	"sync"
 	"testing"
 	"testing/synctest"
@@ -277,4 +278,32 @@ func (p pace) send(c *client, whole []byte, stop int) {
 		n += m
 		time.Sleep(p.every)
 	}
+}
+
+// TestAFrameUnderWayWaitsForNoAnswer: who sends and does not read its answers is waited for
+// before its next frame is under way, where others would wait for it.
+func TestAFrameUnderWayWaitsForNoAnswer(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := start(t, echo, func(o *Options) { o.ProduceBytes, o.WriteTimeout, o.FrameTimeout = 200_000, time.Hour, time.Hour })
+		defer f.end(t)
+		small := make([]byte, 600)
+		for range 2 { // the second would be the exempt one
+			c := f.pipe.dial()
+			t.Cleanup(func() { c.Close() })
+			c.sendAsync(slices.Concat(frame(protocol.KeyProduce, 3, 1, small), frame(protocol.KeyProduce, 3, 2, small),
+				frame(protocol.KeyProduce, 3, 3, make([]byte, 80_000))[:20_000]))
+			c.want(t, 1) // and not the second answer
+		}
+		synctest.Wait()
+		began := time.Now()
+		for i := range int32(3) {
+			c := f.pipe.dial()
+			t.Cleanup(func() { c.Close() })
+			c.sendAsync(frame(protocol.KeyProduce, 3, i, make([]byte, 80_000)))
+			c.want(t, i)
+		}
+		if took := time.Since(began); took > 2*lagTime {
+			t.Errorf("others waited for %v", took)
+		}
+	})
 }

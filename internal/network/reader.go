@@ -178,6 +178,7 @@ func (c *conn) receive(key int16, size int) (*membuf.Buffer, *membuf.Budget, err
 // receiveSteps is receive for a frame of which more than the buffered part is to come.
 func (c *conn) receiveSteps(k *intake, size int) (*membuf.Buffer, *membuf.Budget, error) {
 	a := &c.arrival
+	c.rest() // before others may wait for this frame: a write may take as long as its client likes
 	k.begin(a, time.Now())
 	defer k.end(a)
 	var frame *membuf.Buffer

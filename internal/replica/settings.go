@@ -3,6 +3,7 @@ package replica
 import (
 	"context"
 	"sync"
+	"sync/atomic"
 
 	"go.uber.org/zap"
 
@@ -15,8 +16,9 @@ import (
 // TopicSettings are the configurations of topics, resolved once per change for all that go by
 // them: the logs, the handlers, the coordinators. Its methods may be called concurrently.
 type TopicSettings struct {
-	opt  SettingsOptions
-	byID sync.Map // [16]byte → *TopicSetting
+	opt   SettingsOptions
+	byID  sync.Map                       // [16]byte → *TopicSetting
+	image atomic.Pointer[metadata.Image] // the newest that Follow has seen; nil before it
 }
 
 // SettingsOptions are what TopicSettings resolve from.
@@ -49,7 +51,8 @@ type TopicSetting struct {
 func NewTopicSettings(opt SettingsOptions) *TopicSettings { return &TopicSettings{opt: opt} }
 
 // Follow is a metadata.Subscriber: what is known of deleted topics is forgotten.
-func (s *TopicSettings) Follow(_ context.Context, _, _ *metadata.Image, d *metadata.Delta) error {
+func (s *TopicSettings) Follow(_ context.Context, _, next *metadata.Image, d *metadata.Delta) error {
+	s.image.Store(next)
 	for _, t := range d.Deleted {
 		s.byID.Delete(t.ID)
 	}
@@ -75,6 +78,9 @@ func (s *TopicSettings) Of(img *metadata.Image, t *metadata.Topic) *TopicSetting
 			zap.String("topic", t.Name), zap.Error(c.Err))
 	}
 	s.byID.Store(t.ID, c)
+	if newest := s.image.Load(); newest != nil && newest.TopicByID(t.ID) == nil {
+		s.byID.Delete(t.ID) // a request came with an older image: nothing would forget it
+	}
 	return c
 }
 

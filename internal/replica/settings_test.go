@@ -55,6 +55,16 @@ func TestSettingsAreResolvedOncePerChange(t *testing.T) {
 	if _, kept := s.byID.Load(idA); kept {
 		t.Error("a deleted topic is remembered")
 	}
+	c.delete("a", idA, 1)
+	old := img
+	img, _ = show()
+	must(t, s.Follow(t.Context(), old, img, metadata.Diff(old, img)))
+	if s.Of(old, topic).Conf.MinInSyncReplicas != 2 {
+		t.Error("a request that came before the deletion gets another configuration")
+	}
+	if _, kept := s.byID.Load(idA); kept {
+		t.Error("a request that came before the deletion has a deleted topic remembered for good")
+	}
 }
 
 // Where log.cleaner.enable is false logs are not compacted, and what clients may write stays the same.
