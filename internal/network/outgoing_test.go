@@ -81,7 +81,7 @@ func TestLargeAnswersWaitForRoom(t *testing.T) {
 		defer f.end(t)
 		for i := range int32(n) {
 			c := f.pipe.dial()
-			defer c.Close()
+			t.Cleanup(func() { c.Close() })
 			c.sendAsync(frame(keyMetadata, 3, i, nil))
 		}
 		synctest.Wait()
