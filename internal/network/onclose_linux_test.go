@@ -82,7 +82,7 @@ func TestAnEventOfAClosedConnectionIsNotItsSuccessors(t *testing.T) {
 	f.awaitNobody(t)
 	for {
 		next := f.dial(t)
-		defer next.Close()
+		t.Cleanup(func() { next.Close() })
 		if next.c.poll != p {
 			continue
 		}
