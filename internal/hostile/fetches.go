@@ -16,7 +16,7 @@ func fetchAttacks() []Attack {
 	return []Attack{
 		{
 			Name: "parked-fetches", Aim: "8 fetches that name one partition 400,000 times each and wait for 5 minutes",
-			Holds: some, Keeps: little, Part: 25, prepare: victimTopic,
+			Holds: budget, Keeps: little, Part: 25, prepare: victimTopic,
 			run: func(ctx context.Context, m *Mob) error {
 				request := repeatedFetch(400_000)
 				return m.once(ctx, m.connections(8), func(c *Conn, _ int) error { return c.Send(request) })
