@@ -6,8 +6,10 @@ import (
 	"strconv"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/twmb/franz-go/pkg/kadm"
+	"github.com/twmb/franz-go/pkg/kerr"
 	"github.com/twmb/franz-go/pkg/kgo"
 )
 
@@ -74,14 +76,7 @@ func readAll(t *testing.T, addr string, topics []string) []*kgo.Record {
 		}
 	}
 	left, total := make(map[string]map[int32]int64), 0
-	ends, err := kadm.NewClient(cl).ListEndOffsets(t.Context(), names...)
-	if err != nil {
-		t.Fatal(err)
-	}
-	ends.Each(func(o kadm.ListedOffset) {
-		if o.Err != nil {
-			t.Fatalf("end of %s-%d: %v", o.Topic, o.Partition, o.Err)
-		}
+	endOffsets(t, cl, names).Each(func(o kadm.ListedOffset) {
 		if left[o.Topic] == nil {
 			left[o.Topic] = make(map[int32]int64)
 		}
@@ -109,4 +104,26 @@ func readAll(t *testing.T, addr string, topics []string) []*kgo.Record {
 		})
 	}
 	return all
+}
+
+// endOffsets returns the end of every partition. A topic that a producer has
+// just created has no leader until its log exists, so it asks again, as a
+// client does.
+func endOffsets(t *testing.T, cl *kgo.Client, names []string) kadm.ListedOffsets {
+	t.Helper()
+	deadline := time.Now().Add(startTime)
+	for {
+		ends, err := kadm.NewClient(cl).ListEndOffsets(t.Context(), names...)
+		if err == nil {
+			err = ends.Error()
+		}
+		if err == nil {
+			return ends
+		}
+		if !kerr.IsRetriable(err) || time.Now().After(deadline) {
+			t.Fatalf("end offsets: %v", err)
+		}
+		pause(t.Context(), 10*time.Millisecond)
+		cl.ForceMetadataRefresh()
+	}
 }
