@@ -38,23 +38,19 @@ func (b *Broker) startHealth(version string, ready func(bool), log *zap.Logger) 
 	b.memory = memoryThere()
 	wanted, cut := divide(b.memory, b.cfg.Produce, len(dirs), broker.Cleaning.KeyBytes)
 	b.budgets = cut
-	all, o := checks.Checks(), checks.Options{Broker: broker.NodeID, Version: version, Ready: ready, Log: log}
-	o.Checks = all
+	o := checks.Options{Broker: broker.NodeID, Version: version, Checks: checks.Checks(), SlowEvery: b.slowChecks, Ready: ready, Log: log}
 	settings := settingsOf(b.cfg, &broker, &topic)
-	sources := []checks.Source{func(f *checks.Facts) {
+	o.Sources = []checks.Source{func(f *checks.Facts) {
 		f.Settings = settings
 		f.Memory.There, f.Memory.Budgets, f.Memory.Wanted = b.memory, cut.sum(len(dirs)), wanted.sum(len(dirs))
 	}}
 	if b.fs == vfs.OS() { // a broker in memory depends on no machine
 		m := &machine{Machine: host.New(), data: b.cfg.DataDir, dirs: dirs, maxConnections: int(broker.MaxConnections)}
-		o.Slow = m.slow
-		sources = append(sources, m.quick)
+		o.Slow = []checks.SlowSource{m.slow}
+		o.Sources = append(o.Sources, m.quick)
 	}
 	b.health = checks.Start(o)
-	for _, s := range sources {
-		b.health.Add(s)
-	}
-	return metrics.RegisterFindings(b.reg, findingsOf(b.health, all))
+	return metrics.RegisterFindings(b.reg, findingsOf(b.health, o.Checks))
 }
 
 // findingsOf shows to metrics how many findings there are.
@@ -111,8 +107,8 @@ func (m *machine) quick(f *checks.Facts) {
 }
 
 // slow finds out what the directories lie on. A file system that does not answer may hold it.
-func (m *machine) slow() checks.Slow {
-	s := checks.Slow{Places: []checks.Place{m.Place(checks.RoleData, m.data)}, JournalTotals: map[string]int64{}}
+func (m *machine) slow(s *checks.Slow) {
+	s.Places, s.JournalTotals = []checks.Place{m.Place(checks.RoleData, m.data)}, map[string]int64{}
 	for _, d := range m.dirs {
 		journal := d.Journal
 		if journal == "" {
@@ -123,7 +119,6 @@ func (m *machine) slow() checks.Slow {
 			s.JournalTotals[journal] = int64(min(total, math.MaxInt64))
 		}
 	}
-	return s
 }
 
 // settingsOf is what was configured. It does not change while the broker runs.
@@ -147,6 +142,7 @@ func settingsOf(cfg *config.Config, b *topicconf.Broker, t *topicconf.Topic) che
 // dirFacts is the source of what the log directories say.
 func (b *Broker) dirFacts(r *rooms) checks.Source {
 	var history syncHistory
+	progress := map[*storage.Dir]progressed{}
 	var unopened []checks.Unopened
 	for _, d := range r.storage.Failed() {
 		unopened = append(unopened, checks.Unopened{Path: d.Path, Why: dirErrors(b.cfg.Broker, d).Error()})
@@ -162,6 +158,11 @@ func (b *Broker) dirFacts(r *rooms) checks.Source {
 				JournalBytes: use.JournalBytes, JournalLimit: use.JournalLimit, Syncs: latencies[d.Path()],
 				Probe: b.probes.of(d.JournalPath()),
 			}
+			pulse := d.Pulse()
+			if before, known := progress[d]; !known || !pulse.Waiting || pulse.Durable != before.durable {
+				progress[d] = progressed{pulse.Durable, f.Now}
+			}
+			x.Waiting = f.Now.Sub(progress[d].at)
 			for _, l := range d.Logs() {
 				x.Logs++
 				if c := l.Config().Cleanup; c.Delete && c.RetentionTime < 0 && c.RetentionBytes >= 0 {
@@ -172,6 +173,12 @@ func (b *Broker) dirFacts(r *rooms) checks.Source {
 			f.Dirs = append(f.Dirs, x)
 		}
 	}
+}
+
+// progressed is when a journal was last seen to make progress, or to have nothing to do.
+type progressed struct {
+	durable uint64
+	at      time.Time
 }
 
 func errorText(err error) string {

@@ -1,12 +1,14 @@
 package daemon
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"math"
 	"path"
 	"sync/atomic"
+	"time"
 
 	"go.uber.org/zap"
 
@@ -192,9 +194,6 @@ func (b *Broker) openLogs(ctx context.Context, r *rooms) error {
 		}
 		return r.storage.Shutdown(ctx)
 	})
-	for _, d := range r.storage.Failed() {
-		b.log.Error("log directory not opened: its partitions are offline until a start opens it", zap.String("dir", d.Path), zap.Error(dirErrors(b.cfg.Broker, d)))
-	}
 	b.health.Add(b.dirFacts(r))
 	if err := metrics.RegisterLogs(b.reg, b.cfg.MetricsPartitions, logSource{r.storage}); err != nil {
 		return err
@@ -259,6 +258,8 @@ func (b *Broker) openHandlers(ctx context.Context, r *rooms) error {
 		return err
 	}
 	b.health.Add(r.partitionFacts)
+	b.health.Add(coordinatorFacts(r.groups))
+	b.health.AddSlow(rebalanceFacts(r.groups, cmp.Or(b.slowChecks, time.Minute)))
 	if n := r.replicas.Unled(); n > 0 {
 		return fmt.Errorf("the last stop was not clean, and the metadata did not take new leader epochs for %d partitions (see the log above): they must not be served", n)
 	}

@@ -153,6 +153,33 @@ func TestPartitionsThatCannotBeUsed(t *testing.T) {
 	}
 }
 
+// What does not move for some seconds is reported, and what a failed disk explains is not.
+func TestDisksAndGroupsThatAreStuck(t *testing.T) {
+	dir := func(waiting time.Duration, err string) Facts {
+		return Facts{Dirs: []Dir{{Path: "/d", Journal: "/j", Waiting: waiting, Err: err}}}
+	}
+	examine(t, "stuck_disk", []patient{
+		{"moves", dir(stuckAfter-1, ""), nil},
+		{"hangs", dir(7*time.Second, ""), []string{"bad disk of /j: records have waited for the journal for more than 7s and none became durable"}},
+		{"has failed", dir(time.Hour, "input/output error"), nil},
+	})
+	now := time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
+	loading := func(age time.Duration, failed bool, broken ...Partition) Facts {
+		return Facts{Now: now, Coordinators: []Coordinator{{Index: 3, Since: now.Add(-age), Failed: failed}}, Partitions: broken}
+	}
+	examine(t, "group", []patient{
+		{"loads", loading(time.Second, true), nil},
+		{"loads for long", loading(loadedAfter, false), []string{"warn groups of __consumer_offsets-3: they are not served: their offsets have been loading since 2026-01-02T03:04:02Z"}},
+		{"fails to load", loading(loadedAfter, true), []string{"bad groups of __consumer_offsets-3: they are not served"}},
+		{"its partition is reported", loading(loadedAfter, true, Partition{Topic: "__consumer_offsets", Index: 3, Offline: "x"}), nil},
+		{"rebalances", Facts{Slow: Slow{Rebalancing: []Rebalancing{{"g", "PreparingRebalance", now}}}},
+			[]string{"warn group g: it has been rebalancing (PreparingRebalance) at least since 2026-01-02T03:04:05Z"}},
+	})
+	if found, _ := look(t, "group", Facts{Slow: Slow{Rebalancing: make([]Rebalancing, mostGroups+2)}}); len(found) != mostGroups+1 || found[mostGroups] != "warn groups: 2 more do not finish a rebalance" {
+		t.Errorf("%q", found)
+	}
+}
+
 func TestSettingsThatContradictEachOther(t *testing.T) {
 	good := Settings{MinISR: 1, Replicas: 1, RetentionBytes: -1, SegmentBytes: 1 << 30, MaxMessage: 1 << 20, MaxRequest: 100 << 20}
 	with := func(change func(*Settings)) Facts {

@@ -25,6 +25,8 @@ type Facts struct {
 	Settings Settings
 	// Partitions are those that cannot be used here, or only in part.
 	Partitions []Partition
+	// Coordinators are the partitions of __consumer_offsets whose groups are not served.
+	Coordinators []Coordinator
 	// Weaker names the topics whose profile acknowledges what is only written, though the default
 	// profile promises more.
 	Weaker []string
@@ -34,6 +36,8 @@ type Facts struct {
 type Slow struct {
 	// Places are the directories that data is in.
 	Places []Place
+	// Rebalancing are the groups that have not finished a rebalance for a minute or more.
+	Rebalancing []Rebalancing
 	// JournalTotals are the sizes of the file systems of journals, in bytes, by directory.
 	JournalTotals map[string]int64
 }
@@ -90,6 +94,8 @@ type Dir struct {
 	// Err is why the directory takes no records, SpaceMessage why the disk guard refuses some;
 	// empty if it takes all.
 	Err, SpaceMessage string
+	// Waiting is how long records have waited for the journal without any becoming durable.
+	Waiting time.Duration
 	// JournalBytes and JournalLimit are what the journal holds and may hold.
 	JournalBytes, JournalLimit int64
 	// Kept is what retention.bytes lets its logs hold, for those that time does not
@@ -167,6 +173,19 @@ type Partition struct {
 
 // String is the partition as Kafka names it.
 func (p *Partition) String() string { return fmt.Sprintf("%s-%d", p.Topic, p.Index) }
+
+// Coordinator is a partition of __consumer_offsets whose groups are not served.
+type Coordinator struct {
+	Index  int32
+	Since  time.Time
+	Failed bool // loading it has failed, and is retried
+}
+
+// Rebalancing is a group that does not finish a rebalance.
+type Rebalancing struct {
+	Group, State string
+	Since        time.Time // at the latest
+}
 
 // bytesText is a size for people, never rounded up.
 func bytesText(n int64) string {

@@ -3,6 +3,7 @@ package checks
 import (
 	"fmt"
 	"slices"
+	"time"
 
 	"github.com/chronik-io/chronik/internal/health"
 )
@@ -18,10 +19,14 @@ func servingChecks() []Check {
 			Doc: "Whether the checks themselves finish. If not, a lock or a call of the operating system hangs."},
 		{Name: "log_dir", run: checkLogDirs,
 			Doc: "Whether each log directory was opened and takes records. After a failed write or sync the broker reopens its journal."},
+		{Name: "stuck_disk", run: checkStuckDisks,
+			Doc: "Records that wait for a journal of which nothing becomes durable: a write or an fdatasync hangs."},
 		{Name: "partition", run: checkPartitions,
 			Doc: "Partitions that cannot be written or read: their log is offline or could not be created."},
 		{Name: "damage", run: checkDamage,
 			Doc: "Partitions in which a read found damaged records."},
+		{Name: "group", run: checkGroups,
+			Doc: "Consumer groups that are not served because their offsets cannot be loaded, and those that do not finish a rebalance."},
 	}
 }
 
@@ -73,6 +78,51 @@ func checkPartitions(f *Facts, n *notes) {
 			x.Remedy = "remove the cause; the broker then creates the log automatically within half a minute"
 		}
 		n.addFinding(x)
+	}
+}
+
+// Bounds of the checks of what does not move.
+const (
+	stuckAfter  = 3 * time.Second // longer than a loaded disk takes for an fdatasync
+	loadedAfter = 3 * time.Second // in which most coordinators are loaded
+	mostGroups  = 10              // how many groups are named
+)
+
+func checkStuckDisks(f *Facts, n *notes) {
+	for _, d := range f.Dirs {
+		if d.Err != "" || d.Waiting < stuckAfter {
+			continue
+		}
+		n.addFinding(health.Finding{Severity: health.Bad, Subject: "disk of " + d.Journal,
+			Problem: fmt.Sprintf("records have waited for the journal for more than %v and none became durable: a write or an fdatasync hangs", d.Waiting.Truncate(time.Second)),
+			Works:   "records that consumers have read before, and other log directories, may still be served",
+			Remedy: "check the disk and the kernel's log (dmesg); the broker resumes when the disk answers, and if it never does, replace the disk and restart the broker " +
+				"(docs/operations.md, A damaged disk)"})
+	}
+}
+
+func checkGroups(f *Facts, n *notes) {
+	for _, c := range f.Coordinators {
+		name := fmt.Sprintf("__consumer_offsets-%d", c.Index)
+		reported := slices.ContainsFunc(f.Partitions, func(p Partition) bool { return p.Offline != "" && p.String() == name })
+		if reported || f.Now.Sub(c.Since) < loadedAfter {
+			continue
+		}
+		x := health.Finding{Severity: health.Warn, Subject: "groups of " + name, Problem: "they are not served: their offsets have been loading since " + c.Since.UTC().Format(time.RFC3339),
+			Works: "other groups are served", Remedy: "wait: a load takes as long as the disk needs to read the partition"}
+		if c.Failed {
+			x.Severity = health.Bad
+			x.Remedy = "the broker's log has the error; the load is retried, and succeeds when the cause is gone (docs/groups.md)"
+		}
+		n.addFinding(x)
+	}
+	for i, g := range f.Rebalancing {
+		if i == mostGroups {
+			n.add(health.Warn, "groups", fmt.Sprintf("%d more do not finish a rebalance", len(f.Rebalancing)-i), "chronikctl group list shows their states")
+			return
+		}
+		n.add(health.Warn, "group "+g.Group, fmt.Sprintf("it has been rebalancing (%s) at least since %s: a member joins and leaves, or does not come back", g.State, g.Since.UTC().Format(time.RFC3339)),
+			"chronikctl group describe "+g.Group+" shows its members; check the logs of those that come and go")
 	}
 }
 
