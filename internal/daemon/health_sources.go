@@ -165,7 +165,9 @@ func (b *Broker) dirFacts(r *rooms) checks.Source {
 			x.Waiting = f.Now.Sub(progress[d].at)
 			for _, l := range d.Logs() {
 				x.Logs++
-				if c := l.Config().Cleanup; c.Delete && c.RetentionTime < 0 && c.RetentionBytes >= 0 {
+				conf := l.Config()
+				x.Allowed = max(x.Allowed, conf.Profile.MaxWait, conf.Profile.Interval)
+				if c := conf.Cleanup; c.Delete && c.RetentionTime < 0 && c.RetentionBytes >= 0 {
 					x.KeptLogs++
 					x.Kept += min(c.RetentionBytes, math.MaxInt64-x.Kept)
 				}

@@ -161,6 +161,7 @@ func TestDisksAndGroupsThatAreStuck(t *testing.T) {
 	examine(t, "stuck_disk", []patient{
 		{"moves", dir(stuckAfter-1, ""), nil},
 		{"hangs", dir(7*time.Second, ""), []string{"bad disk of /j: records have waited for the journal for more than 7s and none became durable"}},
+		{"waits as its profile says", Facts{Dirs: []Dir{{Waiting: 12 * time.Second, Allowed: 10 * time.Second}}}, nil},
 		{"has failed", dir(time.Hour, "input/output error"), nil},
 	})
 	now := time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)

@@ -90,7 +90,7 @@ const (
 
 func checkStuckDisks(f *Facts, n *notes) {
 	for _, d := range f.Dirs {
-		if d.Err != "" || d.Waiting < stuckAfter {
+		if d.Err != "" || d.Waiting < stuckAfter+d.Allowed {
 			continue
 		}
 		n.addFinding(health.Finding{Severity: health.Bad, Subject: "disk of " + d.Journal,
