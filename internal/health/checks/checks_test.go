@@ -108,9 +108,9 @@ func TestLogDirectoriesThatFail(t *testing.T) {
 	examine(t, "log_dir", []patient{
 		{"none", Facts{}, nil},
 		{"works", Facts{Dirs: []Dir{{Path: "/d"}}}, nil},
-		{"failed", Facts{Dirs: []Dir{failed}}, []string{"bad log directory /d: input/output error"}},
-		{"not opened", Facts{Dirs: []Dir{{Path: "/e"}}, Unopened: []Unopened{{"/d", "no such device"}}},
-			[]string{"bad log directory /d: it could not be opened, its partitions are offline: no such device"}},
+		{"failed", Facts{Dirs: []Dir{failed}}, []string{"bad log directory /d: none of its 0 partitions can be written: input/output error"}},
+		{"not opened", Facts{Dirs: []Dir{{Path: "/e"}}, Unopened: []Unopened{{"/d", "no such device", "mount it"}}, Partitions: []Partition{{Topic: "t", Offline: "x", Dir: "/d"}}},
+			[]string{"bad log directory /d: it could not be opened, and its partitions can be neither written nor read (t-0): no such device"}},
 	})
 	// One directory that takes records is enough for the broker to be ready.
 	for name, c := range map[string]struct {
@@ -121,7 +121,7 @@ func TestLogDirectoriesThatFail(t *testing.T) {
 		"the only one":      {[]Dir{failed}, nil, true},
 		"one of two":        {[]Dir{failed, {Path: "/e"}}, nil, false},
 		"both":              {[]Dir{failed, {Path: "/e", Err: "x"}}, nil, true},
-		"one, one unopened": {[]Dir{failed}, []Unopened{{"/e", "x"}}, true},
+		"one, one unopened": {[]Dir{failed}, []Unopened{{"/e", "x", "y"}}, true},
 	} {
 		findings, _ := Examine(Checks(), &Facts{Dirs: c.dirs, Unopened: c.unopened})
 		for _, f := range findings {
@@ -137,6 +137,7 @@ func TestPartitionsThatCannotBeUsed(t *testing.T) {
 	examine(t, "partition", []patient{
 		{"offline", Facts{Partitions: []Partition{dead}}, []string{"bad partition t-1: it can be neither written nor read: offline"}},
 		{"damaged", Facts{Partitions: []Partition{{Topic: "t", Damaged: "x"}}}, nil},
+		{"its directory was not opened", Facts{Partitions: []Partition{dead}, Unopened: []Unopened{{Path: "/d"}}}, nil},
 		{"its directory is reported", Facts{Partitions: []Partition{dead}, Dirs: []Dir{{Path: "/d", Err: "x"}}}, nil},
 	})
 	examine(t, "damage", []patient{
@@ -160,7 +161,7 @@ func TestDisksAndGroupsThatAreStuck(t *testing.T) {
 	}
 	examine(t, "stuck_disk", []patient{
 		{"moves", dir(stuckAfter-1, ""), nil},
-		{"hangs", dir(7*time.Second, ""), []string{"bad disk of /j: records have waited for the journal for more than 7s and none became durable"}},
+		{"hangs", dir(7*time.Second, ""), []string{"bad disk of /j: records wait for the journal, and none has become durable for more than 3s"}},
 		{"waits as its profile says", Facts{Dirs: []Dir{{Waiting: 12 * time.Second, Allowed: 10 * time.Second}}}, nil},
 		{"has failed", dir(time.Hour, "input/output error"), nil},
 	})
