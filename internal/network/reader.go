@@ -184,7 +184,7 @@ func (c *conn) receive(key int16, size int) (*membuf.Buffer, *membuf.Budget, err
 func (c *conn) receiveSteps(k *intake, size int) (*membuf.Buffer, *membuf.Budget, error) {
 	a := &c.arrival
 	c.rest() // before others may wait for this frame: a write may take as long as its client likes
-	k.begin(a, time.Now())
+	k.begin(a, size, time.Now())
 	defer k.end(a)
 	var frame *membuf.Buffer
 	err := c.grow(k, a, step(len(c.in.unread()), size))
