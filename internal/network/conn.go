@@ -35,6 +35,7 @@ type conn struct {
 	batch    groupcommit.Batch // of the reader goroutine
 	handed   *Request          // from the poller, see HandOver; belongs to the reading role
 	mayBlock bool              // MayBlock said so to the request that is handled; of the same
+	spoken   bool              // the client has sent a request; of the same
 	identity
 
 	poll     *poller         // nil where the connection can't be polled
