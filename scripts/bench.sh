@@ -344,10 +344,10 @@ row_syncs() {
     for round in 0 $(seq "$rounds"); do # the first one warms up
       for p in "${profiles[@]}"; do
         for l in "${loads[@]}"; do
-          local load=(-c "$l")
-          [ "$l" != rate ] || load=(-c 128 --rate "$rate")
+          local flags=(-c "$l")
+          [ "$l" != rate ] || flags=(-c 128 --rate "$rate")
           "$bench" --bootstrap-servers "$addr" --admin "$admin" --topic "$(topic)" --create-topic --delete-topic \
-            --topic-config "chronik.durability.profile=$p" "${load[@]}" -s 256 -d "$time" --warmup "$warmup" --csv >"$work/csv" ||
+            --topic-config "chronik.durability.profile=$p" "${flags[@]}" -s 256 -d "$time" --warmup "$warmup" --csv >"$work/csv" ||
             { echo "syncs: $p with $l failed"; cat "$work/csv"; exit 1; }
           [ "$round" = 0 ] || column fdatasyncs_per_second p50_us p99_us records_per_second <"$work/csv" >>"$work/cost.$disk.$p.$l"
         done

@@ -105,7 +105,10 @@ func (op *fetchOp) result(p *fetchPart, leaders *nodeSet) protocol.FetchPartitio
 			res.Code = codeByID(p.err)
 		}
 		op.r.Code = res.Code
-		if op.version >= 16 {
+		if unknownTopic(res.Code) {
+			res.Aborted = []protocol.AbortedTransaction{} // as in Kafka; null with any other error
+		}
+		if op.version >= 16 && !op.follower {
 			if res.Leader = op.b.leaderHint(res.Code, p.topic, p.index, p.part); res.Leader != nil {
 				leaders.add(res.Leader.ID)
 			}
