@@ -35,6 +35,8 @@ type conn struct {
 	handed   *Request          // from the poller, see HandOver; belongs to the reading role
 	mayBlock bool              // MayBlock said so to the request that is handled; of the same
 	identity
+	since time.Time
+	shown atomic.Pointer[identity] // a copy for Connections
 
 	poll     *poller         // nil where the connection can't be polled
 	raw      syscall.RawConn // of the nc that it began with
@@ -69,6 +71,7 @@ type conn struct {
 	alone          bool      // the one request without an answer is no Produce
 	away           absence
 	answered       time.Time // the last answer
+	done           traffic
 
 	blocked blocking // the handler that MayBlock let block
 
@@ -93,7 +96,8 @@ type blocking struct {
 }
 
 func newConn(s *Server, l *Listener, nc net.Conn) *conn {
-	c := &conn{srv: s, listener: l, nc: nc, peer: nc.RemoteAddr(), local: nc.LocalAddr(), ip: remoteIP(nc), fd: -1, identity: identityOf(s, l)}
+	c := &conn{srv: s, listener: l, nc: nc, peer: nc.RemoteAddr(), local: nc.LocalAddr(), ip: remoteIP(nc), fd: -1, identity: identityOf(s, l), since: time.Now()}
+	c.show()
 	c.ctx, c.cancel = context.WithCancel(context.Background())
 	c.client, c.hungUp = context.WithCancel(c.ctx)
 	c.rcond.L, c.wcond.L = &c.mu, &c.mu
@@ -117,6 +121,9 @@ func (c *conn) push(r *Request) bool {
 	c.newest = r
 	c.queued++
 	c.unready++
+	c.done.requests++
+	c.done.in += uint64(r.size)
+	c.done.last = r.Received
 	c.busy = c.role == reading
 	if r.Key != protocol.KeyProduce {
 		c.alone = true
@@ -159,6 +166,7 @@ func (c *conn) answer(r *Request, now time.Time) {
 		return
 	}
 	r.ready = true
+	c.done.out += uint64(r.outSize)
 	c.unwritten += r.outSize
 	c.encoded += len(r.head)
 	c.count()

@@ -35,11 +35,15 @@ func identityOf(s *Server, l *Listener) identity {
 
 // SetSoftware remembers what the client called itself, for this connection's
 // later requests. Only ApiVersions' handler calls it, before it answers.
-func (r *Request) SetSoftware(s Software) { r.conn.software = s }
+func (r *Request) SetSoftware(s Software) {
+	r.conn.software = s
+	r.conn.show()
+}
 
 // Authenticated remembers who the client is, for this connection's later requests. The
 // handler of the request that completes the authentication calls it, before it answers;
 // it is no Produce, so that no other is under way.
 func (r *Request) Authenticated(principal string) {
 	r.conn.principal, r.conn.auth = principal, AuthDone
+	r.conn.show()
 }

@@ -285,6 +285,7 @@ func (c *conn) start(frame *membuf.Buffer, budget *membuf.Budget, size int, unsu
 	}
 	if c.clientID != string(h.ClientID) {
 		c.clientID = string(h.ClientID)
+		c.show()
 	}
 	r, _ := c.srv.requests.Get().(*Request)
 	if r == nil {
