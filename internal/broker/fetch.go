@@ -70,6 +70,8 @@ type fetchOp struct {
 	sess    sessionUse
 	parked  int64         // bytes of the budget for what is parked
 	delay   time.Duration // for which the connection is throttled
+	// follower: the request claims to be another broker's, which needs no hint about leaders.
+	follower bool
 
 	// Made once.
 	answers func()
@@ -101,6 +103,7 @@ func fetch(c call, req *kmsg.FetchRequest) {
 	op.maxBytes = int64(min(max(req.MaxBytes, 0), b.conf.MaxFetchBytes))
 	op.minBytes = min(int64(max(req.MinBytes, 0)), op.maxBytes)
 	op.sess = b.sessions.begin(req, &op.reading, time.Now())
+	op.follower = claimedReplica(req) >= 0
 	keys, atOnce := op.find(claimedReplica(req))
 	c.turn.end() // it may read the disk now, or wait
 	wait := max(min(time.Duration(req.MaxWaitMillis)*time.Millisecond, maxFetchWait), op.holdDamage(r.Received))

@@ -110,7 +110,10 @@ func (op *fetchOp) result(p *fetchPart, leaders *nodeSet) protocol.FetchPartitio
 		if errors.Is(p.err, storage.ErrCorrupt) {
 			op.b.damage.note(op.damageReport(p), time.Now())
 		}
-		if op.version >= 16 {
+		if unknownTopic(res.Code) {
+			res.Aborted = []protocol.AbortedTransaction{} // as in Kafka; null with any other error
+		}
+		if op.version >= 16 && !op.follower {
 			if res.Leader = op.b.leaderHint(res.Code, p.topic, p.index, p.part); res.Leader != nil {
 				leaders.add(res.Leader.ID)
 			}

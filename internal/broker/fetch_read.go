@@ -114,8 +114,7 @@ func (rd *reading) find(replicaID int32) (keys []purgatory.Key, atOnce bool) {
 			p.err = unknownReplica(p.currentEpoch, replicaID)
 		}
 		if p.err != nil {
-			c := code(p.err)
-			atOnce = atOnce || c != kerr.UnknownTopicID.Code && c != kerr.UnknownTopicOrPartition.Code
+			atOnce = atOnce || !unknownTopic(code(p.err))
 			continue
 		}
 		if keys == nil {
@@ -125,6 +124,11 @@ func (rd *reading) find(replicaID int32) (keys []purgatory.Key, atOnce bool) {
 		rd.waits = append(rd.waits, int32(i))
 	}
 	return keys, atOnce
+}
+
+// unknownTopic reports whether an error code means that there is no such topic or partition.
+func unknownTopic(code int16) bool {
+	return code == kerr.UnknownTopicID.Code || code == kerr.UnknownTopicOrPartition.Code
 }
 
 // topicByRef finds a topic by its id or name, as the request has it.
