@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"path"
 	"sync"
 	"time"
 
@@ -30,6 +31,9 @@ const (
 	copyPatience = time.Second // the default of Options.CopyPatience
 	copyRetry    = 2 * time.Second
 )
+
+// CopyIn returns where a log directory has the copy of the metadata, if it has one.
+func CopyIn(logDir string) string { return path.Join(logDir, "metadata.copy") }
 
 // ErrForeignCopy marks a copy that was written by another cluster. Nothing was changed.
 var ErrForeignCopy = errors.New("the copy is of another cluster's metadata")
