@@ -1,9 +1,14 @@
 package daemon
 
 import (
+	"context"
+	"errors"
+
 	"github.com/chronik-io/chronik/internal/admin"
 	"github.com/chronik-io/chronik/internal/daemon/config"
+	"github.com/chronik-io/chronik/internal/daemon/observe"
 	"github.com/chronik-io/chronik/internal/metrics"
+	"github.com/chronik-io/chronik/internal/vfs"
 )
 
 // access says who may ask the admin port for what.
@@ -21,6 +26,21 @@ func (b *Broker) view() *admin.View {
 	r := b.rooms
 	return &admin.View{Node: r.conf.NodeID, Storage: r.storage, Replicas: r.replicas, Image: r.applier.Image, Measured: r.measured,
 		Profiles: b.cfg.Durability.All(), Default: b.cfg.WALProfile}
+}
+
+// probe measures the disks of all journals, a few seconds each at most.
+func (b *Broker) probe(ctx context.Context) error {
+	if b.fs != vfs.OS() {
+		return admin.BadRequest("the broker is in memory: there is no disk to measure")
+	}
+	err := b.probes.Measure(ctx, b.rooms.storage.Dirs())
+	switch {
+	case errors.Is(err, observe.ErrProbing):
+		return admin.Conflict(err.Error())
+	case errors.Is(err, errors.ErrUnsupported):
+		return admin.BadRequest("%v; chronik-bench limits --dir DIR measures with files of its own", err)
+	}
+	return err
 }
 
 // readyGauge keeps the metric chronik_ready.
