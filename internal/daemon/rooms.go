@@ -195,6 +195,9 @@ func (b *Broker) openLogs(ctx context.Context, r *rooms) error {
 		return r.storage.Shutdown(ctx)
 	})
 	b.health.Add(b.dirFacts(r))
+	if b.fs == vfs.OS() {
+		b.health.Add(presence(b.cfg.DataDir, r.storage.Dirs()).Source)
+	}
 	if err := metrics.RegisterLogs(b.reg, b.cfg.MetricsPartitions, logSource{r.storage}); err != nil {
 		return err
 	}

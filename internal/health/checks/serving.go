@@ -19,6 +19,8 @@ func servingChecks() []Check {
 			Doc: "Whether the checks themselves finish. If not, a lock or a call of the operating system hangs."},
 		{Name: "log_dir", run: checkLogDirs,
 			Doc: "Whether each log directory was opened and takes records. After a failed write or sync the broker reopens its journal."},
+		{Name: "removed", run: checkLost,
+			Doc: "Whether the directories that the broker uses are still there: open files without a name are gone when the broker stops."},
 		{Name: "stuck_disk", run: checkStuckDisks,
 			Doc: "Records that wait for a journal of which nothing becomes durable: a write or an fdatasync hangs."},
 		{Name: "partition", run: checkPartitions,
