@@ -216,8 +216,12 @@ func (r *rooms) partitionFacts(f *checks.Facts) {
 		if l.Config().Profile.Ack == durability.Written {
 			weaker[l.Topic()] = true
 		}
-		if err := l.Damaged(); err != nil {
-			f.Partitions = append(f.Partitions, checks.Partition{Topic: l.Topic(), Index: l.ID().Partition, Damaged: err.Error(), Dir: l.Dir().Path()})
+		p := checks.Partition{Topic: l.Topic(), Index: l.ID().Partition, Dir: l.Dir().Path()}
+		for _, d := range l.Damages() {
+			p.Damages = append(p.Damages, checks.Damage{From: d.From, Next: d.Next, Where: d.File})
+		}
+		if len(p.Damages) > 0 {
+			f.Partitions = append(f.Partitions, p)
 		}
 	}
 	for name := range weaker {
