@@ -5,6 +5,7 @@ import (
 	"errors"
 	"math"
 	"path"
+	"path/filepath"
 	"runtime/debug"
 	"slices"
 	"strings"
@@ -127,7 +128,7 @@ func (m *machine) slow(s *checks.Slow) {
 
 // settingsOf is what was configured. It does not change while the broker runs.
 func settingsOf(cfg *config.Config, b *topicconf.Broker, t *topicconf.Topic) checks.Settings {
-	s := checks.Settings{Warnings: cfg.Warnings, Profile: cfg.WALProfile, Admin: checks.Listener{Name: "admin", Listen: cfg.AdminListen}}
+	s := checks.Settings{DataDir: absolute(cfg.DataDir), Warnings: cfg.Warnings, Profile: cfg.WALProfile, Admin: checks.Listener{Name: "admin", Listen: cfg.AdminListen}}
 	s.Admin.Open = cfg.AdminListen != "" && !config.Loopback(cfg.AdminListen)
 	for _, l := range cfg.Listeners {
 		s.Listeners = append(s.Listeners, checks.Listener{Name: l.Name, Listen: l.Listen, Advertise: l.Advertise,
@@ -141,6 +142,23 @@ func settingsOf(cfg *config.Config, b *topicconf.Broker, t *topicconf.Topic) che
 	s.RetentionBytes, s.SegmentBytes = t.RetentionBytes, int64(t.SegmentBytes)
 	s.MaxMessage, s.MaxRequest = int64(t.MaxMessageBytes), int64(b.MaxRequestBytes)
 	return s
+}
+
+// absolute is a path for commands that an operator runs in another working directory.
+func absolute(dir string) string {
+	if abs, err := filepath.Abs(dir); err == nil {
+		return abs
+	}
+	return dir
+}
+
+// presence watches the directories that the broker has open files in.
+func presence(data string, dirs []*storage.Dir) *host.Presence {
+	used := []host.Used{{Role: checks.RoleMetadata, Path: path.Join(data, metadataDir), Files: "*.log"}}
+	for _, d := range dirs {
+		used = append(used, host.Used{Role: checks.RoleLogs, Path: d.Path(), Files: storage.IdentityFile}, host.Used{Role: checks.RoleJournal, Path: d.JournalPath(), Files: "*.journal"})
+	}
+	return host.NewPresence(used...)
 }
 
 // dirFacts is the source of what the log directories say.
@@ -203,8 +221,12 @@ func (r *rooms) partitionFacts(f *checks.Facts) {
 		if l.Config().Profile.Ack == durability.Written {
 			weaker[l.Topic()] = true
 		}
-		if err := l.Damaged(); err != nil {
-			f.Partitions = append(f.Partitions, checks.Partition{Topic: l.Topic(), Index: l.ID().Partition, Damaged: err.Error(), Dir: l.Dir().Path()})
+		p := checks.Partition{Topic: l.Topic(), Index: l.ID().Partition, Dir: l.Dir().Path()}
+		for _, d := range l.Damages() {
+			p.Damages = append(p.Damages, checks.Damage{From: d.From, Next: d.Next, Where: d.File})
+		}
+		if len(p.Damages) > 0 {
+			f.Partitions = append(f.Partitions, p)
 		}
 	}
 	for name := range weaker {

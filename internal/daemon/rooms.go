@@ -111,7 +111,8 @@ func (b *Broker) lookForMetadata(all []storage.Place) error {
 			}
 			_ = lock.Close() // it ends with the process in any case
 			return &ExitError{ExitData, fmt.Errorf("directory %s: the log directory %s holds partitions, and %s has no metadata of them; "+
-				"put the metadata back, or set data.dir (--data-dir) to where it is, or give this broker an empty log directory", b.cfg.DataDir, place.Path, dir)}
+				"set data.dir (--data-dir) to where it is, or see with chronikctl log repair %s --dry-run what can be restored of it, or give this broker "+
+				"an empty log directory", b.cfg.DataDir, place.Path, dir, b.repairFlags(all))}
 		}
 	}
 	return nil
@@ -137,6 +138,9 @@ func (b *Broker) openMetadata(ctx context.Context, r *rooms) error {
 		return fail(err)
 	}
 	b.stack.pushDisk("metadata", func(context.Context) error { return r.store.Close() })
+	if err := b.refuseOlder(r); err != nil {
+		return err
+	}
 	r.control = controller.New(controller.Options{
 		Store: r.store, Configs: b.configs, NumPartitions: r.conf.NumPartitions, ReplicationFactor: r.conf.DefaultReplicationFactor,
 		Groups: r.conf.Groups,
@@ -195,6 +199,10 @@ func (b *Broker) openLogs(ctx context.Context, r *rooms) error {
 		return r.storage.Shutdown(ctx)
 	})
 	b.health.Add(b.dirFacts(r))
+	if b.fs == vfs.OS() {
+		b.health.Add(presence(b.cfg.DataDir, r.storage.Dirs()).Source)
+	}
+	b.keepCopy(ctx, r)
 	if err := metrics.RegisterLogs(b.reg, b.cfg.MetricsPartitions, logSource{r.storage}); err != nil {
 		return err
 	}

@@ -50,6 +50,17 @@ func examine(t *testing.T, check string, patients []patient) {
 	}
 }
 
+func TestDirectoriesThatWereRemoved(t *testing.T) {
+	lost := func(role string) Facts {
+		return Facts{Lost: []Lost{{role, "/d/x", "it was removed"}}, Settings: Settings{DataDir: "/d"}}
+	}
+	examine(t, "removed", []patient{
+		{"none", Facts{}, nil},
+		{"a journal", lost(RoleJournal), []string{"bad journal directory /d/x: it was removed while the broker uses it: the records"}},
+		{"metadata", lost(RoleMetadata), []string{"bad metadata directory /d/x: it was removed while the broker uses it: topics, configs"}},
+	})
+}
+
 func TestFilesThatRunOut(t *testing.T) {
 	files := func(limit, open, most int, dirs ...Dir) Facts {
 		return Facts{Files: Files{Limit: limit, Open: open, MaxConnections: most}, Dirs: dirs}
@@ -136,16 +147,16 @@ func TestPartitionsThatCannotBeUsed(t *testing.T) {
 	dead := Partition{Topic: "t", Index: 1, Offline: "offline", Dir: "/d"}
 	examine(t, "partition", []patient{
 		{"offline", Facts{Partitions: []Partition{dead}}, []string{"bad partition t-1: it can be neither written nor read: offline"}},
-		{"damaged", Facts{Partitions: []Partition{{Topic: "t", Damaged: "x"}}}, nil},
+		{"damaged", Facts{Partitions: []Partition{{Topic: "t", Damages: []Damage{{From: 1, Next: 2}}}}}, nil},
 		{"its directory was not opened", Facts{Partitions: []Partition{dead}, Unopened: []Unopened{{Path: "/d"}}}, nil},
 		{"its directory is reported", Facts{Partitions: []Partition{dead}, Dirs: []Dir{{Path: "/d", Err: "x"}}}, nil},
 	})
 	examine(t, "damage", []patient{
-		{"damaged", Facts{Partitions: []Partition{dead, {Topic: "t", Damaged: "batch at 7"}}}, []string{"bad partition t-0: some records cannot be read: batch at 7"}},
+		{"damaged", Facts{Partitions: []Partition{dead, {Topic: "t", Damages: []Damage{{From: 7, Next: 9, Where: "f"}}}}}, []string{"bad partition t-0: offsets 7 to 8 cannot be read: f holds no valid record batches there"}},
 	})
 	var many []Partition
 	for range mostPartitions + 3 {
-		many = append(many, Partition{Topic: "t", Index: 1, Offline: "offline", Damaged: "x"})
+		many = append(many, Partition{Topic: "t", Index: 1, Offline: "offline", Damages: []Damage{{From: 1, Next: 2}}})
 	}
 	for check, last := range map[string]string{"partition": "bad partitions: 3 more cannot be written or read", "damage": "bad partitions: 3 more have damaged records"} {
 		if found, _ := look(t, check, Facts{Partitions: many}); len(found) != mostPartitions+1 || found[mostPartitions] != last {

@@ -18,6 +18,8 @@ type Facts struct {
 	// Dirs are the log directories in use, Unopened those that could not be opened.
 	Dirs     []Dir
 	Unopened []Unopened
+	// Lost are the directories that were removed while the broker uses them.
+	Lost []Lost
 	// Memory and Clock are the machine's.
 	Memory Memory
 	Clock  Clock
@@ -27,6 +29,8 @@ type Facts struct {
 	Partitions []Partition
 	// Coordinators are the partitions of __consumer_offsets whose groups are not served.
 	Coordinators []Coordinator
+	// Metadata is where the broker keeps topics and configs.
+	Metadata Metadata
 	// Weaker names the topics whose profile acknowledges what is only written, though the default
 	// profile promises more.
 	Weaker []string
@@ -148,6 +152,7 @@ type Listener struct {
 
 // Settings is what was configured.
 type Settings struct {
+	DataDir   string   // data.dir
 	Warnings  []string // of the loader
 	Listeners []Listener
 	Admin     Listener // an empty Listen: off
@@ -166,10 +171,24 @@ type Settings struct {
 type Partition struct {
 	Topic   string
 	Index   int32
-	Offline string // why it can be neither written nor read; empty if it can
-	Damaged string // the first damage that a read found; empty if none did
-	Dir     string // the log directory; empty if the partition has no log
-	Retried bool   // it has no log yet, and the broker retries to create it
+	Offline string   // why it can be neither written nor read; empty if it can
+	Damages []Damage // what reads found damaged
+	Dir     string   // the log directory; empty if the partition has no log
+	Retried bool     // it has no log yet, and the broker retries to create it
+}
+
+// Damage is a range of offsets that cannot be read.
+type Damage struct {
+	From, Next int64 // the first of them, and the first one behind that can be read
+	Where      string
+}
+
+// Metadata is the state of the metadata's files.
+type Metadata struct {
+	Dir    string
+	Failed string // why topics and configs cannot be changed; empty if they can
+	Copy   string // where their copy is
+	Behind string // why the copy lacks changes; empty if it has all
 }
 
 // String is the partition as Kafka names it.

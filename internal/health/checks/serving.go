@@ -20,12 +20,16 @@ func servingChecks() []Check {
 			Doc: "Whether the checks themselves finish. If not, a lock or a call of the operating system hangs."},
 		{Name: "log_dir", run: checkLogDirs,
 			Doc: "Whether each log directory was opened and takes records. After a failed write or sync the broker reopens its journal."},
+		{Name: "removed", run: checkLost,
+			Doc: "Whether the directories that the broker uses are still there: open files without a name are gone when the broker stops."},
 		{Name: "stuck_disk", run: checkStuckDisks,
 			Doc: "Records that wait for a journal of which nothing becomes durable: a write or an fdatasync hangs."},
 		{Name: "partition", run: checkPartitions,
 			Doc: "Partitions that cannot be written or read: their log is offline or could not be created."},
 		{Name: "damage", run: checkDamage,
-			Doc: "Partitions in which a read found damaged records."},
+			Doc: "Partitions in which a read found damaged records: the offsets that cannot be read, and the next one that can."},
+		{Name: "metadata", run: checkMetadata,
+			Doc: "Whether topics and configs can be changed, and whether the copy of them has every change."},
 		{Name: "group", run: checkGroups,
 			Doc: "Consumer groups that are not served because their offsets cannot be loaded, and those that do not finish a rebalance."},
 	}
@@ -153,19 +157,51 @@ func (f *Facts) dirFailed(path string) bool {
 func checkDamage(f *Facts, n *notes) {
 	count := 0
 	for _, p := range f.Partitions {
-		if p.Damaged == "" {
+		if len(p.Damages) == 0 {
 			continue
 		}
 		if count++; count > mostPartitions {
 			continue
 		}
-		n.addFinding(health.Finding{Severity: health.Bad, Subject: "partition " + p.String(), Problem: "some records cannot be read: " + p.Damaged,
-			Works: "the records before and after the damage can be read, and new ones can be written",
-			Remedy: "consume from an offset behind the damage; chronikctl log verify on the stopped broker reports the offsets, and chronikctl log repair --dry-run " +
-				"what a repair would do (docs/operations.md, A damaged disk)"})
+		first := p.Damages[0]
+		problem := fmt.Sprintf("%s cannot be read: %s holds no valid record batches there", offsets(first), first.Where)
+		if more := len(p.Damages) - 1; more > 0 {
+			problem = fmt.Sprintf("%s and %d more ranges cannot be read; the first damage is in %s", offsets(first), more, first.Where)
+		}
+		n.addFinding(health.Finding{Severity: health.Bad, Subject: "partition " + p.String(), Problem: problem,
+			Works: fmt.Sprintf("the records before the damage and from offset %d on can be read, and new ones can be written", first.Next),
+			Remedy: fmt.Sprintf("chronikctl consume %s -p %d --from %d reads behind the damage; with the broker stopped, chronikctl log verify --dir %s lists "+
+				"all damage, and chronikctl log repair --dry-run what a repair would do (docs/operations.md, A damaged disk)", p.Topic, p.Index, first.Next, p.Dir)})
 	}
 	if more := count - mostPartitions; more > 0 {
 		n.addFinding(health.Finding{Severity: health.Bad, Subject: "partitions", Problem: fmt.Sprintf("%d more have damaged records", more),
 			Remedy: "follow the findings above; chronikctl topic describe TOPIC -o wide lists the partitions of a topic with their errors"})
+	}
+}
+
+// offsets is a range for people, both ends included.
+func offsets(d Damage) string {
+	if d.Next == d.From+1 {
+		return fmt.Sprintf("offset %d", d.From)
+	}
+	return fmt.Sprintf("offsets %d to %d", d.From, d.Next-1)
+}
+
+func checkMetadata(f *Facts, n *notes) {
+	m := f.Metadata
+	if m.Dir == "" {
+		return
+	}
+	n.see(fmt.Sprintf("metadata in %s, copy in %s", m.Dir, m.Copy))
+	if m.Failed != "" {
+		n.addFinding(health.Finding{Severity: health.Warn, Subject: "metadata in " + m.Dir, Problem: "topics and configs cannot be changed: " + m.Failed,
+			Works:  "records can be written and read",
+			Remedy: "check the disk, and free space on it; each change tries again (docs/operations.md, A damaged disk)"})
+	}
+	if m.Behind != "" {
+		n.addFinding(health.Finding{Severity: health.Warn, Subject: "copy of the metadata in " + m.Copy,
+			Problem: "it lacks the latest changes of topics and configs: " + m.Behind,
+			Works:   "topics and configs can be changed; the metadata itself is whole",
+			Remedy:  "remove the cause; the broker then completes the copy automatically (docs/operations.md, Lost metadata)"})
 	}
 }
