@@ -5,7 +5,7 @@ import (
 	"context"
 	"fmt"
 	"math"
-	"net"
+	"net/netip"
 	"runtime/debug"
 	runtimemetrics "runtime/metrics"
 	"slices"
@@ -250,22 +250,17 @@ func (s *source) Connections() ([]page.Connection, error) {
 	if err != nil {
 		return nil, err
 	}
-	now := time.Now()
 	var list []page.Connection
 	for _, c := range v.Server.Connections() {
-		x := page.Connection{ID: c.ID, ClientID: c.ClientID, Address: addressOf(c.Peer), Software: strings.TrimSpace(c.Software.Name + " " + c.Software.Version),
-			Listener: c.Listener, Principal: c.Principal, Since: c.Since, Last: c.LastRequest, Requests: c.Requests, BytesIn: c.BytesIn, BytesOut: c.BytesOut,
-			Waiting: c.Unanswered}
-		if c.MutedUntil.After(now) {
-			x.Muted = c.MutedUntil
-		}
-		list = append(list, x)
+		list = append(list, page.Connection{ID: c.ID, ClientID: c.ClientID, Address: addressOf(c.Peer), Listener: c.Listener, Principal: c.Principal,
+			Software: strings.TrimSpace(c.Software.Name + " " + c.Software.Version), Since: c.Opened, Last: c.LastRequest, Requests: c.Requests,
+			Records: c.RecordsIn, BytesIn: c.BytesIn, BytesOut: c.BytesOut, Waiting: c.InFlight, Throttled: !c.ThrottledUntil.IsZero()})
 	}
 	return list, nil
 }
 
-func addressOf(a net.Addr) string {
-	if a == nil {
+func addressOf(a netip.AddrPort) string {
+	if !a.IsValid() {
 		return ""
 	}
 	return a.String()

@@ -2,7 +2,6 @@ package page
 
 import (
 	"context"
-	"fmt"
 	"math"
 	"time"
 
@@ -143,8 +142,8 @@ func loaded() (*fake, *History) {
 	}, Offsets: []Offset{{Topic: "payments", Committed: 199_988, End: 200_000, Lag: 12}, {Topic: "payments", Partition: 1, Committed: 204_127, End: 204_127}}}
 	for i, c := range []Connection{
 		{ClientID: "billing-1", Address: "10.0.3.17:51044", Software: "librdkafka 2.6.0", Requests: 81_201, BytesIn: 9 << 20, BytesOut: 600 << 20, Waiting: 1},
-		{ClientID: "orders-api", Address: "10.0.3.20:40112", Software: "apache-kafka-java 4.1.0", Requests: 9_120_004, BytesIn: 12 * gib, BytesOut: 800 << 20, Waiting: 4},
-		{ClientID: "clickstream", Address: "10.0.4.3:33980", Software: "kgo v1.18.1", Requests: 1_004_209, BytesIn: 30 * gib, BytesOut: 90 << 20, Muted: now().Add(time.Second)},
+		{ClientID: "orders-api", Address: "10.0.3.20:40112", Software: "apache-kafka-java 4.1.0", Requests: 9_120_004, Records: 48_211_904, BytesIn: 12 * gib, BytesOut: 800 << 20, Waiting: 4},
+		{ClientID: "clickstream", Address: "10.0.4.3:33980", Software: "kgo v1.18.1", Requests: 1_004_209, BytesIn: 30 * gib, BytesOut: 90 << 20, Throttled: true},
 		{ClientID: "sarama", Address: "[2001:db8::17]:33980", Requests: 12, BytesIn: 1200, BytesOut: 4410},
 	} {
 		c.ID, c.Listener, c.Principal, c.Since, c.Last = uint64(i), "PLAINTEXT", anonymous, now().Add(-3*time.Hour), now().Add(-time.Duration(i)*time.Second)

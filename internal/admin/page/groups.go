@@ -96,7 +96,7 @@ func (p *Page) connections(r *http.Request, _ *Broker) (any, string, error) {
 	})
 	fields := []field{
 		{"client", "Client", "", false}, {"address", "Address", "", false}, {"software", "Software", "opt", false},
-		{"requests", "Requests", "num", true}, {"in", "In", "num", true}, {"out", "Out", "num", true}, {"waiting", "Unanswered", "num opt", true},
+		{"requests", "Requests", "num", true}, {"records", "Records in", "num opt", true}, {"in", "In", "num", true}, {"out", "Out", "num", true}, {"waiting", "Unanswered", "num opt", true},
 		{"last", "Last request", "num opt", true}, {"since", "Open for", "num opt", true},
 	}
 	if body.Principals = slices.ContainsFunc(all, func(c Connection) bool { return c.Principal != anonymous }); body.Principals {
@@ -117,6 +117,8 @@ func (p *Page) connections(r *http.Request, _ *Broker) (any, string, error) {
 			c = cmp.Compare(a.Software, b.Software)
 		case "requests":
 			c = cmp.Compare(a.Requests, b.Requests)
+		case "records":
+			c = cmp.Compare(a.Records, b.Records)
 		case "in":
 			c = cmp.Compare(a.BytesIn, b.BytesIn)
 		case "out":

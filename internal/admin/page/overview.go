@@ -19,6 +19,7 @@ type overviewBody struct {
 	Omitted  int    // findings beyond those
 	Synced   string // when the last disk sync was
 	Rate     string // records in
+	Span     string // what the plots show: "Last hour"
 	Plots    []Plot
 	Sampling bool // there is no sample yet
 }
@@ -36,6 +37,8 @@ func (p *Page) overview(r *http.Request, b *Broker) (any, string, error) {
 	body.Serving = true
 	l := p.history.lines()
 	body.Plots, body.Sampling = plotsOf(&l, b.Now), len(l.at) == 0
+	over := spanFor(&l, b.Now)
+	body.Span = "L" + over.title()[1:]
 	body.Synced = syncedText(b.Now, l.synced)
 	return body, "Overview", nil
 }

@@ -251,9 +251,8 @@ func asset(w http.ResponseWriter, r *http.Request) {
 func functions() template.FuncMap {
 	return template.FuncMap{
 		"bytes": func(n int64) string { return bytesText(float64(n)) }, "count": countText, "short": shortText, "seconds": secondsText,
-		"ubytes": func(n uint64) string { return bytesText(float64(n)) }, "ucount": func(n uint64) string { return countText(int64(min(n, 1<<62))) },
 		"ago": ago, "moment": moment, "percent": percent, "plural": plural, "name": name, "content": contentOf,
-		"span":   func(now, then time.Time) string { return spanText(now.Sub(then)) },
-		"isZero": func(t time.Time) bool { return t.IsZero() }, "clock": func(t time.Time) string { return t.UTC().Format(time.RFC3339Nano) },
+		"span":  func(now, then time.Time) string { return spanText(now.Sub(then)) },
+		"clock": func(t time.Time) string { return t.UTC().Format(time.RFC3339Nano) },
 	}
 }

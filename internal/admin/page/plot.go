@@ -1,19 +1,44 @@
 package page
 
 import (
+	"fmt"
 	"math"
 	"strconv"
 	"strings"
 	"time"
 )
 
-// A plot shows the last hour in columns of equal time; a column is the mean of its
-// samples.
+// A plot shows the last hour in columns of equal time, each the mean of its samples. A
+// broker that has run for less has a shorter span with fewer columns: a column is never
+// shorter than the time between two samples.
 const (
-	plotSpan    = time.Hour
 	plotColumns = 240
 	plotHeight  = 100.0 // in units of the SVG
 )
+
+// span is the time that plots show.
+type span struct {
+	of      time.Duration
+	columns int
+}
+
+// spanFor returns the shortest span that shows all samples.
+func spanFor(l *lines, now time.Time) span {
+	for _, of := range []time.Duration{5 * time.Minute, 15 * time.Minute} {
+		if len(l.at) == 0 || l.at[0] > now.Add(-of).UnixMilli() {
+			return span{of, int(of / SampleEvery)}
+		}
+	}
+	return span{time.Hour, plotColumns}
+}
+
+// title is the span in words: "last 15 minutes".
+func (s span) title() string {
+	if s.of == time.Hour {
+		return "last hour"
+	}
+	return fmt.Sprintf("last %d minutes", s.of/time.Minute)
+}
 
 // Plot is a figure of the overview.
 type Plot struct {
@@ -24,6 +49,7 @@ type Plot struct {
 	// End is the right edge in unix milliseconds, Step the time of a column.
 	End, Step int64
 	Columns   int
+	Minutes   int // from the left edge to the right one
 	// Summary says in words what the plot shows.
 	Summary string
 }
@@ -63,18 +89,19 @@ func figures() []figure {
 // plotsOf draws the history as of now.
 func plotsOf(l *lines, now time.Time) []Plot {
 	var all []Plot
+	over := spanFor(l, now)
 	for _, f := range figures() {
-		all = append(all, f.draw(l, now))
+		all = append(all, f.draw(l, now, over))
 	}
 	return all
 }
 
-func (f *figure) draw(l *lines, now time.Time) Plot {
-	p := Plot{Title: f.title, End: now.UnixMilli(), Step: (plotSpan / plotColumns).Milliseconds(), Columns: plotColumns}
+func (f *figure) draw(l *lines, now time.Time, over span) Plot {
+	p := Plot{Title: f.title, End: now.UnixMilli(), Step: over.of.Milliseconds() / int64(over.columns), Columns: over.columns, Minutes: int(over.of / time.Minute)}
 	columns := make([][]float64, len(f.of))
 	top := f.least
 	for i, s := range f.of {
-		columns[i] = columnsOf(l, s, now)
+		columns[i] = columnsOf(l, s, now, over)
 		for _, v := range columns[i] {
 			if v > top {
 				top = v
@@ -94,23 +121,34 @@ func (f *figure) draw(l *lines, now time.Time) Plot {
 		said = append(said, line.Name+" "+line.Now)
 		p.Lines = append(p.Lines, line)
 	}
-	p.Summary = f.title + " over the last hour; now " + strings.Join(said, ", ") + "; the scale ends at " + p.Top
+	p.Summary = f.title + " over the " + over.title() + "; now " + strings.Join(said, ", ") + "; the scale ends at " + p.Top
 	return p
 }
 
-// columnsOf sorts the samples of a series into columns; NaN is a column without any.
-func columnsOf(l *lines, s series, now time.Time) []float64 {
-	sums, counts := make([]float64, plotColumns), make([]int, plotColumns)
-	begin := now.Add(-plotSpan).UnixMilli()
+// columnsOf sorts the samples of a series into columns; NaN is a column without any. A
+// column that a late sample has left empty between two others is theirs.
+func columnsOf(l *lines, s series, now time.Time, over span) []float64 {
+	sums, counts := make([]float64, over.columns), make([]int, over.columns)
+	sampled := make([]bool, over.columns) // with a sample, though its value may not be known
+	begin := now.Add(-over.of).UnixMilli()
 	for i, v := range l.values[s] {
-		at := (l.at[i] - begin - 1) * plotColumns / plotSpan.Milliseconds()
-		if x := float64(v); at >= 0 && at < plotColumns && !math.IsNaN(x) {
+		at := (l.at[i] - begin - 1) * int64(over.columns) / over.of.Milliseconds()
+		if at < 0 || at >= int64(over.columns) {
+			continue
+		}
+		sampled[at] = true
+		if x := float64(v); !math.IsNaN(x) {
 			sums[at] += x
 			counts[at]++
 		}
 	}
 	for i, n := range counts {
 		sums[i] = ratio(sums[i], float64(n))
+	}
+	for i := 1; i < len(sums)-1; i++ {
+		if !sampled[i] && sampled[i-1] && sampled[i+1] {
+			sums[i] = (sums[i-1] + sums[i+1]) / 2
+		}
 	}
 	return sums
 }

@@ -209,15 +209,14 @@ type Offset struct {
 
 // Connection is an open client connection.
 type Connection struct {
-	ID                          uint64
-	ClientID, Address           string
-	Software, Listener          string
-	Principal                   string
-	Since, Last                 time.Time // Last: the latest request
-	Requests, BytesIn, BytesOut uint64
-	Waiting                     int // requests without an answer
-	// Parked: requests that wait for an event, such as fetches for new records, are
-	// among those. Muted: until then the broker does not read the connection, because
-	// a quota asked its client to wait; zero if it does not.
-	Muted time.Time
+	ID                 uint64
+	ClientID, Address  string
+	Software, Listener string
+	Principal          string
+	Since, Last        time.Time // Last: the latest request
+	Requests           int64
+	Records            int64 // produced
+	BytesIn, BytesOut  int64
+	Waiting            int  // requests without an answer; those that wait for an event are among them
+	Throttled          bool // the broker does not read it now, because a quota asked its client to wait
 }
