@@ -3,6 +3,7 @@ package page
 import (
 	"context"
 	"math"
+	"slices"
 	"time"
 
 	"github.com/chronik-io/chronik/internal/health"
@@ -33,7 +34,7 @@ func (f *fake) Broker(context.Context) Broker { f.ask(); return f.broker }
 
 func (f *fake) Overview(context.Context) (Overview, error) { f.ask(); return f.overview, f.err }
 
-func (f *fake) Topics() ([]Topic, error) { f.ask(); return f.topics, f.err }
+func (f *fake) Topics() ([]Topic, error) { f.ask(); return slices.Clone(f.topics), f.err }
 
 func (f *fake) Topic(_ context.Context, name string) (TopicDetail, error) {
 	f.ask()
@@ -46,11 +47,14 @@ func (f *fake) Topic(_ context.Context, name string) (TopicDetail, error) {
 func (f *fake) Records(context.Context, string, int32, int) (Records, error) {
 	f.ask()
 	r := f.records
-	r.List = append([]Record(nil), r.List...)
+	r.List = slices.Clone(r.List)
 	return r, f.err
 }
 
-func (f *fake) Groups(context.Context) ([]Group, error) { f.ask(); return f.groups, f.err }
+func (f *fake) Groups(context.Context) ([]Group, error) {
+	f.ask()
+	return slices.Clone(f.groups), f.err
+}
 
 func (f *fake) Group(_ context.Context, id string) (GroupDetail, error) {
 	f.ask()
@@ -60,7 +64,7 @@ func (f *fake) Group(_ context.Context, id string) (GroupDetail, error) {
 	return f.group, f.err
 }
 
-func (f *fake) Connections() ([]Connection, error) { f.ask(); return f.conns, f.err }
+func (f *fake) Connections() ([]Connection, error) { f.ask(); return slices.Clone(f.conns), f.err }
 
 // now is the time of all fakes.
 func now() time.Time { return time.Date(2026, 11, 21, 16, 30, 0, 0, time.UTC) }

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"math"
 	"strconv"
+	"strings"
 	"time"
 	"unicode"
 	"unicode/utf8"
@@ -224,13 +225,31 @@ func hexText(b []byte) string {
 // written as an escape.
 func name(s string) string {
 	const most = 200
-	cut := ""
 	if len(s) > most {
-		s, cut = s[:most], "…"
+		return prose(s[:most]) + "…"
 	}
+	return prose(s)
+}
+
+// prose is a text that may hold what a client chose: everything that is not graphic is
+// written as an escape.
+func prose(s string) string {
 	if printable([]byte(s)) {
-		return s + cut
+		return s
 	}
-	q := strconv.QuoteToGraphic(s)
-	return q[1:len(q)-1] + cut
+	var b strings.Builder
+	for len(s) > 0 {
+		r, n := utf8.DecodeRuneInString(s)
+		if printable([]byte(s[:n])) {
+			b.WriteString(s[:n])
+		} else {
+			q := strconv.QuoteRuneToASCII(r)
+			if r == utf8.RuneError && n == 1 {
+				q = strconv.QuoteToASCII(s[:1])
+			}
+			b.WriteString(q[1 : len(q)-1])
+		}
+		s = s[n:]
+	}
+	return b.String()
 }
