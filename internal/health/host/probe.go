@@ -7,7 +7,7 @@ import (
 	"slices"
 	"time"
 
-	"github.com/chronik-io/chronik/internal/diagnose"
+	"github.com/chronik-io/chronik/internal/health/checks"
 	"github.com/chronik-io/chronik/internal/vfs"
 )
 
@@ -23,14 +23,14 @@ const (
 // blocks that were written before are written over, and each is synced. It writes
 // to an unnamed file of 256 KiB, never to one that anybody has. Where the file
 // system has no unnamed files the error matches errors.ErrUnsupported.
-func Probe(ctx context.Context, dir string) (diagnose.Latency, error) {
+func Probe(ctx context.Context, dir string) (checks.Latency, error) {
 	f, err := vfs.Scratch(dir)
 	if err != nil {
-		return diagnose.Latency{}, fmt.Errorf("measure the disk of %s: %w", dir, err)
+		return checks.Latency{}, fmt.Errorf("measure the disk of %s: %w", dir, err)
 	}
 	took, err := probe(ctx, f)
 	if err = errors.Join(err, f.Close()); err != nil {
-		return diagnose.Latency{}, fmt.Errorf("measure the disk of %s: %w", dir, err)
+		return checks.Latency{}, fmt.Errorf("measure the disk of %s: %w", dir, err)
 	}
 	return judged(took), nil
 }
@@ -61,8 +61,8 @@ func probe(ctx context.Context, f vfs.File) (took []time.Duration, err error) {
 }
 
 // judged is what the times say.
-func judged(took []time.Duration) diagnose.Latency {
+func judged(took []time.Duration) checks.Latency {
 	slices.Sort(took)
 	n := len(took)
-	return diagnose.Latency{Count: uint64(n), Median: took[n/2], P99: took[n*99/100], Over: "in a probe"}
+	return checks.Latency{Count: uint64(n), Median: took[n/2], P99: took[n*99/100], Over: "in a probe"}
 }

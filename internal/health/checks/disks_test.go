@@ -1,4 +1,4 @@
-package diagnose
+package checks
 
 import (
 	"strings"
@@ -9,7 +9,7 @@ import (
 // on is a log directory on a file system.
 func on(kind string, options ...string) Facts {
 	m := Mount{Point: "/m", Type: kind, Source: "/dev/sda1", Options: append([]string{"rw", "relatime"}, options...), Device: "8:1"}
-	return Facts{Places: []Place{{Role: RoleLogs, Path: "/m/d", Mount: m}}}
+	return Facts{Slow: Slow{Places: []Place{{Role: RoleLogs, Path: "/m/d", Mount: m}}}}
 }
 
 func TestFileSystemsThatKeepNoPromise(t *testing.T) {
@@ -31,7 +31,7 @@ func TestFileSystemsThatKeepNoPromise(t *testing.T) {
 // not named again.
 func TestDirectoriesOfAFileSystemAreToldTogether(t *testing.T) {
 	m := Mount{Point: "/m", Type: "tmpfs"}
-	f := Facts{Places: []Place{{RoleData, "/m/d", m, Disk{}}, {RoleLogs, "/m/d/logs", m, Disk{}}, {RoleLogs, "/m/e", m, Disk{}}}}
+	f := Facts{Slow: Slow{Places: []Place{{RoleData, "/m/d", m, Disk{}}, {RoleLogs, "/m/d/logs", m, Disk{}}, {RoleLogs, "/m/e", m, Disk{}}}}}
 	found, _ := look(t, "file_system", f)
 	if len(found) != 1 || !strings.Contains(found[0], "nothing of data directory /m/d, log directory /m/e survives") {
 		t.Errorf("%q", found)
@@ -58,11 +58,11 @@ func TestLogDirectoriesOnOneDisk(t *testing.T) {
 		return Place{role, path, Mount{Point: point, Type: "ext4", Device: device}, Disk{Name: disk}}
 	}
 	examine(t, "shared_disk", []patient{
-		{"one directory", Facts{Places: []Place{place(RoleData, "/a", "/", "8:1", "sda"), place(RoleLogs, "/a/logs", "/", "8:1", "sda"), place(RoleJournal, "/a/logs/journal", "/", "8:1", "sda")}}, nil},
-		{"two disks", Facts{Places: []Place{place(RoleLogs, "/a", "/a", "8:1", "sda"), place(RoleLogs, "/b", "/b", "8:17", "sdb")}}, nil},
-		{"two partitions", Facts{Places: []Place{place(RoleLogs, "/a", "/a", "8:1", "sda"), place(RoleLogs, "/b", "/b", "8:2", "sda")}}, []string{"note log directory /b: it is on the same disk sda as /a"}},
-		{"one file system", Facts{Places: []Place{place(RoleLogs, "/a", "/", "0:30", ""), place(RoleLogs, "/b", "/", "0:30", "")}}, []string{"note log directory /b: it is on the same file system / as /a"}},
-		{"disks that are not known", Facts{Places: []Place{place(RoleLogs, "/a", "/a", "0:30", ""), place(RoleLogs, "/b", "/b", "0:31", "")}}, nil},
+		{"one directory", Facts{Slow: Slow{Places: []Place{place(RoleData, "/a", "/", "8:1", "sda"), place(RoleLogs, "/a/logs", "/", "8:1", "sda"), place(RoleJournal, "/a/logs/journal", "/", "8:1", "sda")}}}, nil},
+		{"two disks", Facts{Slow: Slow{Places: []Place{place(RoleLogs, "/a", "/a", "8:1", "sda"), place(RoleLogs, "/b", "/b", "8:17", "sdb")}}}, nil},
+		{"two partitions", Facts{Slow: Slow{Places: []Place{place(RoleLogs, "/a", "/a", "8:1", "sda"), place(RoleLogs, "/b", "/b", "8:2", "sda")}}}, []string{"note log directory /b: it is on the same disk sda as /a"}},
+		{"one file system", Facts{Slow: Slow{Places: []Place{place(RoleLogs, "/a", "/", "0:30", ""), place(RoleLogs, "/b", "/", "0:30", "")}}}, []string{"note log directory /b: it is on the same file system / as /a"}},
+		{"disks that are not known", Facts{Slow: Slow{Places: []Place{place(RoleLogs, "/a", "/a", "0:30", ""), place(RoleLogs, "/b", "/b", "0:31", "")}}}, nil},
 	})
 }
 
@@ -70,8 +70,8 @@ func TestSyncsThatAreSlowOrTooQuick(t *testing.T) {
 	const us, ms = time.Microsecond, time.Millisecond
 	took := func(disk Disk, count uint64, median, p99 time.Duration, records float64) Facts {
 		return Facts{
-			Dirs:   []Dir{{Path: "/d", Journal: "/d/journal", Syncs: Latency{Count: count, Median: median, P99: p99, Over: "since the start", Records: records}}},
-			Places: []Place{{RoleJournal, "/d/journal", Mount{Type: "ext4", Point: "/"}, disk}},
+			Dirs: []Dir{{Path: "/d", Journal: "/d/journal", Syncs: Latency{Count: count, Median: median, P99: p99, Over: "since the start", Records: records}}},
+			Slow: Slow{Places: []Place{{RoleJournal, "/d/journal", Mount{Type: "ext4", Point: "/"}, disk}}},
 		}
 	}
 	back, through := Disk{Name: "sda", WriteCache: "write back"}, Disk{Name: "sda", WriteCache: "write through"}
@@ -109,9 +109,9 @@ func TestSyncsThatAreSlowOrTooQuick(t *testing.T) {
 
 func TestJournalsThatAreFull(t *testing.T) {
 	examine(t, "journal", []patient{
-		{"well", Facts{Dirs: []Dir{{Path: "/d", JournalBytes: 79, JournalLimit: 100, JournalTotal: 1000}}}, nil},
+		{"well", Facts{Dirs: []Dir{{Path: "/d", JournalBytes: 79, JournalLimit: 100}}}, nil},
 		{"full", Facts{Dirs: []Dir{{Path: "/d", JournalBytes: 80, JournalLimit: 100}}}, []string{"warn log directory /d: its journal holds 80 bytes of 100 bytes"}},
-		{"larger than its disk", Facts{Dirs: []Dir{{Path: "/d", Journal: "/j", JournalLimit: 1 << 30, JournalTotal: 512 << 20}}}, []string{"warn log directory /d: its journal may become 1024 MiB, and the file system of /j has 512 MiB"}},
+		{"larger than its disk", Facts{Dirs: []Dir{{Path: "/d", Journal: "/j", JournalLimit: 1 << 30}}, Slow: Slow{JournalTotals: map[string]int64{"/j": 512 << 20}}}, []string{"warn log directory /d: its journal may become 1024 MiB, and the file system of /j has 512 MiB"}},
 	})
 }
 
@@ -120,12 +120,13 @@ func TestDisksThatFill(t *testing.T) {
 	dir := func(free, total, least int64) Facts {
 		return Facts{Dirs: []Dir{{Path: "/d", SpaceKnown: true, Free: free, Total: total, MinFree: least}}}
 	}
-	examine(t, CheckSpace, []patient{
+	examine(t, "space", []patient{
 		{"room", dir(10*gb, 100*gb, 5*gb), nil},
-		{"near the threshold", dir(10*gb-1, 100*gb, 5*gb), []string{"warn disk of /d: 10239 MiB are free: below 5120 MiB records of clients are refused"}},
+		{"near the threshold", dir(10*gb-1, 100*gb, 5*gb), []string{"warn disk of /d: 10239 MiB are free; below 5120 MiB the broker refuses the records of clients"}},
 		{"nobody guards it", dir(4*gb, 100*gb, 0), []string{"warn disk of /d: 4096 MiB of 100 GiB are free, and nothing keeps"}},
 		{"nobody guards it, and there is room", dir(6*gb, 100*gb, 0), nil},
 		{"not known", Facts{Dirs: []Dir{{Path: "/d", MinFree: gb}}}, nil},
+		{"refuses", Facts{Dirs: []Dir{{Path: "/d", SpaceMessage: "80 MiB are free"}}}, []string{"bad disk of /d: 80 MiB are free"}},
 	})
 	keeps := func(kept int64, logs int) Facts {
 		f := dir(50*gb, 100*gb, 5*gb)

@@ -1,4 +1,4 @@
-package diagnose
+package checks
 
 import (
 	"math"
@@ -8,7 +8,7 @@ import (
 	"time"
 )
 
-// look runs one check and returns its findings as "severity subject: what".
+// look runs one check and returns its findings as "severity subject: problem".
 func look(t *testing.T, check string, f Facts) (found []string, saw string) {
 	t.Helper()
 	all := Checks()
@@ -16,14 +16,14 @@ func look(t *testing.T, check string, f Facts) (found []string, saw string) {
 	if i < 0 {
 		t.Fatalf("there is no check %s", check)
 	}
-	r := Examine(all[i:i+1], &f)
-	for _, x := range r.Findings {
-		if x.Check != check || x.Remedy == "" || x.What == "" || x.Subject == "" {
+	findings, examined := Examine(all[i:i+1], &f)
+	for _, x := range findings {
+		if x.Check != check || x.Remedy == "" || x.Problem == "" || x.Subject == "" {
 			t.Errorf("%s: a finding must say where, what and what to do: %+v", check, x)
 		}
-		found = append(found, string(x.Severity)+" "+x.Subject+": "+x.What)
+		found = append(found, string(x.Severity)+" "+x.Subject+": "+x.Problem)
 	}
-	return found, strings.Join(r.Looked[0].Saw, "\n")
+	return found, strings.Join(examined[0].Saw, "\n")
 }
 
 // patient is a machine, and what is wrong with it: a text for each finding, in
@@ -103,21 +103,53 @@ func TestClocksThatAreWrong(t *testing.T) {
 	}
 }
 
-func TestPartsThatDoNotServe(t *testing.T) {
-	down := Finding{Check: CheckLogDir, Severity: Bad, Subject: "log directory /d", What: "input/output error", Remedy: "look"}
-	low := Finding{Check: CheckSpace, Severity: Warn, Subject: "disk of /d", What: "80 MiB free", Remedy: "make room"}
-	starts := Finding{Check: CheckServing, Severity: Bad, Subject: "broker", What: "recovering logs", Remedy: "wait"}
-	f := Facts{Standing: []Finding{starts, down, low}, Dirs: []Dir{{Path: "/d", SpaceKnown: true, Free: 80 << 20, Total: 100 << 30, MinFree: 5 << 30}}}
-	for check, want := range map[string]string{CheckServing: "bad broker: recovering logs", CheckLogDir: "bad log directory /d: input/output error", CheckSpace: "warn disk of /d: 80 MiB free"} {
-		examine(t, check, []patient{{"all three", f, []string{want}}, {"none", Facts{}, nil}})
+func TestLogDirectoriesThatFail(t *testing.T) {
+	failed := Dir{Path: "/d", Err: "input/output error"}
+	examine(t, "log_dir", []patient{
+		{"none", Facts{}, nil},
+		{"works", Facts{Dirs: []Dir{{Path: "/d"}}}, nil},
+		{"failed", Facts{Dirs: []Dir{failed}}, []string{"bad log directory /d: input/output error"}},
+		{"not opened", Facts{Dirs: []Dir{{Path: "/e"}}, Unopened: []Unopened{{"/d", "no such device"}}},
+			[]string{"bad log directory /d: it could not be opened, its partitions are offline: no such device"}},
+	})
+	// One directory that takes records is enough for the broker to be ready.
+	for name, c := range map[string]struct {
+		dirs     []Dir
+		unopened []Unopened
+		notReady bool
+	}{
+		"the only one":      {[]Dir{failed}, nil, true},
+		"one of two":        {[]Dir{failed, {Path: "/e"}}, nil, false},
+		"both":              {[]Dir{failed, {Path: "/e", Err: "x"}}, nil, true},
+		"one, one unopened": {[]Dir{failed}, []Unopened{{"/e", "x"}}, true},
+	} {
+		findings, _ := Examine(Checks(), &Facts{Dirs: c.dirs, Unopened: c.unopened})
+		for _, f := range findings {
+			if f.NotReady != c.notReady || (f.Works != "") == c.notReady {
+				t.Errorf("%s: %+v", name, f)
+			}
+		}
 	}
-	var many []Broken
-	for range mostBroken + 3 {
-		many = append(many, Broken{Partition: "t-1", Why: "offline"})
+}
+
+func TestPartitionsThatCannotBeUsed(t *testing.T) {
+	dead := Partition{Topic: "t", Index: 1, Offline: "offline", Dir: "/d"}
+	examine(t, "partition", []patient{
+		{"offline", Facts{Partitions: []Partition{dead}}, []string{"bad partition t-1: it can be neither written nor read: offline"}},
+		{"damaged", Facts{Partitions: []Partition{{Topic: "t", Damaged: "x"}}}, nil},
+		{"its directory is reported", Facts{Partitions: []Partition{dead}, Dirs: []Dir{{Path: "/d", Err: "x"}}}, nil},
+	})
+	examine(t, "damage", []patient{
+		{"damaged", Facts{Partitions: []Partition{dead, {Topic: "t", Damaged: "batch at 7"}}}, []string{"bad partition t-0: some records cannot be read: batch at 7"}},
+	})
+	var many []Partition
+	for range mostPartitions + 3 {
+		many = append(many, Partition{Topic: "t", Index: 1, Offline: "offline", Damaged: "x"})
 	}
-	found, _ := look(t, "partition", Facts{Partitions: many})
-	if len(found) != mostBroken+1 || found[0] != "bad partition t-1: it cannot be used: offline" || found[mostBroken] != "bad partitions: 3 more cannot be used" {
-		t.Errorf("%q", found)
+	for check, last := range map[string]string{"partition": "bad partitions: 3 more cannot be written or read", "damage": "bad partitions: 3 more have damaged records"} {
+		if found, _ := look(t, check, Facts{Partitions: many}); len(found) != mostPartitions+1 || found[mostPartitions] != last {
+			t.Errorf("%q", found)
+		}
 	}
 }
 
@@ -162,19 +194,19 @@ func TestListenersThatAreOpen(t *testing.T) {
 
 // A broker of which nothing is known is not called ill.
 func TestNothingKnownIsNothingWrong(t *testing.T) {
-	if r := Examine(Checks(), &Facts{}); len(r.Findings) > 0 {
-		t.Errorf("%+v", r.Findings)
+	if findings, _ := Examine(Checks(), &Facts{}); len(findings) > 0 {
+		t.Errorf("%+v", findings)
 	}
 }
 
 func TestWorstComesFirst(t *testing.T) {
-	r := Examine(Checks(), &Facts{
+	findings, _ := Examine(Checks(), &Facts{
 		Settings:   Settings{Profile: "os", Warnings: []string{"w"}},
 		Files:      Files{Limit: 100, Open: 85},
-		Partitions: []Broken{{Partition: "t-0", Why: "gone"}},
+		Partitions: []Partition{{Topic: "t", Offline: "gone"}},
 	})
 	var got []string
-	for _, f := range r.Findings {
+	for _, f := range findings {
 		got = append(got, string(f.Severity)+" "+f.Check)
 	}
 	if want := []string{"bad partition", "warn files", "note settings", "note profile"}; !slices.Equal(got, want) {
@@ -186,7 +218,7 @@ func TestWorstComesFirst(t *testing.T) {
 func TestEveryCheckSaysWhatItIs(t *testing.T) {
 	seen := map[string]bool{}
 	for _, c := range Checks() {
-		if seen[c.Name] || c.Name == "" || strings.Trim(c.Name, "abcdefghijklmnopqrstuvwxyz_") != "" || !strings.HasSuffix(c.Doc, ".") || c.run == nil {
+		if seen[c.Name] || c.Name == "" || strings.Trim(c.Name, "abcdefghijklmnopqrstuvwxyz_") != "" || !strings.HasSuffix(c.Doc, ".") {
 			t.Errorf("%+v", c)
 		}
 		seen[c.Name] = true

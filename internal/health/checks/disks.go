@@ -1,9 +1,11 @@
-package diagnose
+package checks
 
 import (
 	"fmt"
 	"strings"
 	"time"
+
+	"github.com/chronik-io/chronik/internal/health"
 )
 
 func diskChecks() []Check {
@@ -18,7 +20,7 @@ func diskChecks() []Check {
 			Doc: "How long fdatasync of each journal really took, which profile suits that, and whether the disk can have done it at all."},
 		{Name: "journal", run: checkJournals,
 			Doc: "How full each journal is, and whether its file system can hold what it may become: at the limit producers wait."},
-		{Name: CheckSpace, run: checkSpace,
+		{Name: "space", run: checkSpace,
 			Doc: "Free space against the disk guard's threshold, below which records are refused."},
 		{Name: "retention", run: checkRetention,
 			Doc: "Whether the disk can hold what `retention.bytes` lets logs keep that time does not bound."},
@@ -40,7 +42,7 @@ const (
 	littleSpace = 0.05 // of a file system that nobody guards
 )
 
-func checkSyncs(f *Facts, r *Report) {
+func checkSyncs(f *Facts, n *notes) {
 	for _, d := range f.Dirs {
 		l := d.Syncs
 		switch {
@@ -48,18 +50,18 @@ func checkSyncs(f *Facts, r *Report) {
 		case d.Probe.Count >= probedSyncs:
 			l = d.Probe
 		default:
-			r.see(fmt.Sprintf("too few fdatasyncs in %s to judge them (%d); chronikctl doctor --probe-disk measures its disk", d.Journal, l.Count))
+			n.see(fmt.Sprintf("too few fdatasyncs in %s to judge them (%d); chronikctl doctor --probe-disk measures its disk", d.Journal, l.Count))
 			continue
 		}
 		text := fmt.Sprintf("fdatasync in %s: median %s, 99 %% %s (%d %s)", d.Journal, upTo(l.Median), upTo(l.P99), l.Count, l.Over)
 		if l.Records > 0 {
 			text += fmt.Sprintf(", %.1f records share one", l.Records)
 		}
-		r.see(text + "; " + suits(l))
-		judgeSlow("log directory "+d.Path, l, r)
+		n.see(text + "; " + suits(l))
+		judgeSlow("log directory "+d.Path, l, n)
 		for _, p := range f.Places {
 			if p.Path == d.Journal {
-				judgeQuick(p, l, r)
+				judgeQuick(p, l, n)
 			}
 		}
 	}
@@ -80,32 +82,32 @@ func suits(l Latency) string {
 	}
 }
 
-func judgeSlow(subject string, l Latency, r *Report) {
+func judgeSlow(subject string, l Latency, n *notes) {
 	if l.Median > slowSync {
 		what, remedy := fmt.Sprintf("half of its fdatasyncs take longer than %v (%s)", slowSync, l.Over), "put the journal on a faster disk (journal.dirs)"
 		if l.Records > 0 && l.Records < lonely {
 			what += fmt.Sprintf(", and only %.1f records share one", l.Records)
 			remedy += ", or let more records share a sync: the profile medium or high"
 		}
-		r.add(Warn, subject, what, remedy)
+		n.add(health.Warn, subject, what, remedy)
 		return
 	}
 	if l.P99 > rareSync {
-		r.add(Warn, subject, fmt.Sprintf("the median of its fdatasyncs is %s, but 1 in 100 takes longer than %v (%s): every record that waits then waits so long", upTo(l.Median), rareSync, l.Over),
+		n.add(health.Warn, subject, fmt.Sprintf("the median of its fdatasyncs is %s, but 1 in 100 takes longer than %v (%s): every record that waits then waits so long", upTo(l.Median), rareSync, l.Over),
 			"something else writes to that disk, or its quota is used up: give the journal a disk of its own (journal.dirs)")
 	}
 }
 
 // judgeQuick looks for a disk that says it is done before it can be.
-func judgeQuick(p Place, l Latency, r *Report) {
+func judgeQuick(p Place, l Latency, n *notes) {
 	subject := p.String()
 	switch {
 	case kind(p.Mount.Type) == "memory":
 	case l.Median <= instant && p.Disk.WriteCache == "write back":
-		r.add(Warn, subject, fmt.Sprintf("half of its fdatasyncs return within %v, though disk %s has a cache that a power cut empties: that is too quick for emptying it, and acknowledged records may be in no other place",
+		n.add(health.Warn, subject, fmt.Sprintf("half of its fdatasyncs return within %v, though disk %s has a cache that a power cut empties: that is too quick for emptying it, and acknowledged records may be in no other place",
 			instant, p.Disk.Name), "let the disk or its virtual machine honour flushes (no cache=unsafe), or be sure that its cache has a battery")
 	case l.Median < turning && p.Disk.Rotational && !virtual(p.Disk.Name):
-		r.add(Note, subject, fmt.Sprintf("half of its fdatasyncs return within %v, and disk %s says that it rotates: that is quicker than a platter turns, so a cache answers", l.Median, p.Disk.Name),
+		n.add(health.Note, subject, fmt.Sprintf("half of its fdatasyncs return within %v, and disk %s says that it rotates: that is quicker than a platter turns, so a cache answers", l.Median, p.Disk.Name),
 			"be sure that the cache of the disk or of its controller has a battery")
 	}
 }
@@ -116,51 +118,50 @@ func virtual(disk string) bool {
 	return strings.HasPrefix(disk, "vd") || strings.HasPrefix(disk, "xvd")
 }
 
-func checkJournals(f *Facts, r *Report) {
+func checkJournals(f *Facts, n *notes) {
 	for _, d := range f.Dirs {
 		if d.JournalLimit <= 0 {
 			continue
 		}
 		subject := "log directory " + d.Path
-		r.see(fmt.Sprintf("the journal of %s has %s of %s", d.Path, bytesText(d.JournalBytes), bytesText(d.JournalLimit)))
+		n.see(fmt.Sprintf("the journal of %s has %s of %s", d.Path, bytesText(d.JournalBytes), bytesText(d.JournalLimit)))
 		if float64(d.JournalBytes) >= fullJournal*float64(d.JournalLimit) {
-			r.add(Warn, subject, fmt.Sprintf("its journal holds %s of %s: at the limit producers wait until segments are written", bytesText(d.JournalBytes), bytesText(d.JournalLimit)),
+			n.add(health.Warn, subject, fmt.Sprintf("its journal holds %s of %s: at the limit producers wait until segments are written", bytesText(d.JournalBytes), bytesText(d.JournalLimit)),
 				"the disk of the segments does not keep up: give it less, or faster disks")
 		}
-		if d.JournalTotal > 0 && d.JournalTotal < d.JournalLimit {
-			r.add(Warn, subject, fmt.Sprintf("its journal may become %s, and the file system of %s has %s", bytesText(d.JournalLimit), d.Journal, bytesText(d.JournalTotal)),
+		if total := f.JournalTotals[d.Journal]; total > 0 && total < d.JournalLimit {
+			n.add(health.Warn, subject, fmt.Sprintf("its journal may become %s, and the file system of %s has %s", bytesText(d.JournalLimit), d.Journal, bytesText(total)),
 				"put the journal on a larger file system (journal.dirs)")
 		}
 	}
 }
 
-func checkSpace(f *Facts, r *Report) {
-	standing(CheckSpace)(f, r)
-	told := map[string]bool{}
-	for _, x := range r.findings {
-		told[x.Subject] = true
-	}
-	const remedy = "shorten retention, delete topics or records, or enlarge the disk"
+func checkSpace(f *Facts, n *notes) {
+	const remedy = "shorten retention, delete topics or records, or enlarge the disk; chronikctl topic list -o wide lists the sizes (docs/operations.md, A full disk)"
 	for _, d := range f.Dirs {
+		subject := "disk of " + d.Path
+		if d.SpaceMessage != "" {
+			n.addFinding(health.Finding{Severity: health.Bad, Subject: subject, Problem: d.SpaceMessage,
+				Works: "records can be read, topics and records deleted, and offsets committed; writing resumes automatically when enough space is free", Remedy: remedy})
+		}
 		if !d.SpaceKnown {
 			continue
 		}
-		r.see(fmt.Sprintf("%s of %s are free in %s", bytesText(d.Free), bytesText(d.Total), d.Path))
-		subject := "disk of " + d.Path
+		n.see(fmt.Sprintf("%s of %s are free in %s", bytesText(d.Free), bytesText(d.Total), d.Path))
 		switch {
-		case told[subject]:
+		case d.SpaceMessage != "":
 		case d.MinFree > 0 && d.Free < 2*d.MinFree:
-			r.add(Warn, subject, fmt.Sprintf("%s are free: below %s records of clients are refused", bytesText(d.Free), bytesText(d.MinFree)), remedy)
+			n.add(health.Warn, subject, fmt.Sprintf("%s are free; below %s the broker refuses the records of clients", bytesText(d.Free), bytesText(d.MinFree)), remedy)
 		case d.MinFree == 0 && float64(d.Free) < littleSpace*float64(d.Total):
-			r.add(Warn, subject, fmt.Sprintf("%s of %s are free, and nothing keeps the broker from filling the rest: chronik.disk.min.free.bytes is 0", bytesText(d.Free), bytesText(d.Total)), remedy)
+			n.add(health.Warn, subject, fmt.Sprintf("%s of %s are free, and nothing keeps the broker from filling the rest: chronik.disk.min.free.bytes is 0", bytesText(d.Free), bytesText(d.Total)), remedy)
 		}
 	}
 }
 
-func checkRetention(f *Facts, r *Report) {
+func checkRetention(f *Facts, n *notes) {
 	for _, d := range f.Dirs {
 		if room := d.Total - d.MinFree; d.SpaceKnown && d.KeptLogs > 0 && d.Kept > room {
-			r.add(Warn, "log directory "+d.Path, fmt.Sprintf("%d partitions that only retention.bytes bounds may keep %s, and its file system has room for %s: it fills before the oldest go",
+			n.add(health.Warn, "log directory "+d.Path, fmt.Sprintf("%d partitions that only retention.bytes bounds may keep %s, and its file system has room for %s: it fills before the oldest go",
 				d.KeptLogs, bytesText(d.Kept), bytesText(room)), "lower retention.bytes, which counts for each partition, set retention.ms too, or enlarge the disk")
 		}
 	}

@@ -1,33 +1,46 @@
-package diagnose
+package checks
 
 import (
 	"fmt"
 	"time"
 )
 
-// Facts is what checks go by: a snapshot that nobody changes any more. What is
-// zero is not known, and no check takes it for a fault.
+// Facts is what checks go by: a snapshot that is not changed any more. A zero value means "not
+// known", and no check takes it for a fault.
 type Facts struct {
 	Now time.Time
-	// Standing is what the broker says of itself at any moment, what /readyz goes
-	// by too; Check is the name of one of the checks that tell it.
-	Standing []Finding
+	// Serving is true while clients are served.
+	Serving bool
+	// Slow holds what may wait for a disk; it is older than the rest.
+	Slow
 	// Files are the descriptors of the process.
 	Files Files
-	// Places are the directories that data is in.
-	Places []Place
-	// Dirs are the log directories of a broker that serves.
-	Dirs []Dir
+	// Dirs are the log directories in use, Unopened those that could not be opened.
+	Dirs     []Dir
+	Unopened []Unopened
 	// Memory and Clock are the machine's.
 	Memory Memory
 	Clock  Clock
 	// Settings is what was configured.
 	Settings Settings
-	// Partitions are those that cannot be used here.
-	Partitions []Broken
-	// Weaker names the topics whose profile acknowledges what is only written,
-	// though the default profile promises more.
+	// Partitions are those that cannot be used here, or only in part.
+	Partitions []Partition
+	// Weaker names the topics whose profile acknowledges what is only written, though the default
+	// profile promises more.
 	Weaker []string
+}
+
+// Slow are the facts whose source may wait for a disk that does not answer.
+type Slow struct {
+	// Places are the directories that data is in.
+	Places []Place
+	// JournalTotals are the sizes of the file systems of journals, in bytes, by directory.
+	JournalTotals map[string]int64
+}
+
+// Unopened is a log directory that could not be opened at the start.
+type Unopened struct {
+	Path, Why string
 }
 
 // Files are the open files of the process; sockets count.
@@ -74,9 +87,11 @@ type Dir struct {
 	Free, Total int64
 	SpaceKnown  bool
 	MinFree     int64 // the disk guard's threshold, 0 where it is off
-	// JournalBytes and JournalLimit are what the journal holds and may hold,
-	// JournalTotal the size of the file system that it is on.
-	JournalBytes, JournalLimit, JournalTotal int64
+	// Err is why the directory takes no records, SpaceMessage why the disk guard refuses some;
+	// empty if it takes all.
+	Err, SpaceMessage string
+	// JournalBytes and JournalLimit are what the journal holds and may hold.
+	JournalBytes, JournalLimit int64
 	// Kept is what retention.bytes lets its logs hold, for those that time does not
 	// bound; of how many logs.
 	Kept     int64
@@ -140,11 +155,18 @@ type Settings struct {
 	MaxMessage, MaxRequest       int64
 }
 
-// Broken is a partition that cannot be used.
-type Broken struct {
-	Partition, Why string
-	Retried        bool // it has no log yet, and its creation is tried again by itself
+// Partition is a partition of this broker that cannot be used, or only in part.
+type Partition struct {
+	Topic   string
+	Index   int32
+	Offline string // why it can be neither written nor read; empty if it can
+	Damaged string // the first damage that a read found; empty if none did
+	Dir     string // the log directory; empty if the partition has no log
+	Retried bool   // it has no log yet, and the broker retries to create it
 }
+
+// String is the partition as Kafka names it.
+func (p *Partition) String() string { return fmt.Sprintf("%s-%d", p.Topic, p.Index) }
 
 // bytesText is a size for people, never rounded up.
 func bytesText(n int64) string {

@@ -1,4 +1,4 @@
-package daemon
+package admin
 
 import (
 	"net"
@@ -7,48 +7,51 @@ import (
 	"net/url"
 	"os"
 	"strings"
-
-	"github.com/chronik-io/chronik/internal/daemon/config"
 )
 
-// adminCostly is how many requests of guard.control run at a time: a profile costs memory
-// and processor time as long as it is taken.
-const adminCostly = 2
+// maxCostly is how many requests of guard.control run at a time: a profile costs memory and
+// processor time while it is taken.
+const maxCostly = 2
 
-// guard keeps from the admin port, which has no authentication, what a browser on the
-// operator's machine, or another machine, has no business with:
-//
-//	open     /metrics, /healthz, /readyz   everyone who reaches the port
-//	named    /v1/…, GET /loglevel          under a name that is this broker's, so that no web page
-//	                                       reads them through a name of its own (DNS rebinding)
-//	control  profiles and what changes     named, from this machine or with admin.remote, and
-//	         something                     never from a page of another site
-type guard struct {
-	hosts  map[string]bool // lower case
-	remote bool
-	slots  chan struct{} // a token for each request of control that runs
+// Access says who may ask for what.
+type Access struct {
+	// Addresses are HOST:PORT of listeners, as bound and as advertised, and Names are further host
+	// names under which the port may be asked, in addition to localhost and the machine's own.
+	Addresses, Names []string
+	// Remote lets other machines do what may change or cost something.
+	Remote bool
+	// NamesSetting and RemoteSetting are the settings that an error names as the remedy.
+	NamesSetting, RemoteSetting string
 }
 
-// newGuard returns the guard of a configuration.
-func newGuard(cfg *config.Config) *guard {
-	g := &guard{hosts: map[string]bool{config.Localhost: true}, remote: cfg.AdminRemote, slots: make(chan struct{}, adminCostly)}
+// guard keeps requests away that have no business on a port without authentication, from a browser
+// on the operator's machine or from another machine:
+//
+//	open     /metrics, /healthz, /readyz   everyone who reaches the port
+//	named    /v1/…, /, GET /loglevel       under a name that is this broker's, so that no web page
+//	                                       reads them through a name of its own (DNS rebinding)
+//	control  profiles and what changes     named, from this machine or with Access.Remote, and
+//	         something                     never from a page of another site
+type guard struct {
+	Access
+	hosts map[string]bool // lower case
+	slots chan struct{}   // a token for each request of control that runs
+}
+
+func newGuard(a Access) *guard {
+	g := &guard{Access: a, hosts: map[string]bool{"localhost": true}, slots: make(chan struct{}, maxCostly)}
 	add := func(name string) {
 		if name = strings.ToLower(strings.TrimSuffix(name, ".")); name != "" {
 			g.hosts[name] = true
 		}
 	}
-	for _, name := range cfg.AdminHosts {
+	for _, name := range a.Names {
 		add(name)
 	}
-	for _, l := range cfg.Listeners {
-		for _, address := range []string{l.Listen, l.Advertise} {
-			if host, _, err := net.SplitHostPort(address); err == nil {
-				add(host)
-			}
+	for _, address := range a.Addresses {
+		if host, _, err := net.SplitHostPort(address); err == nil {
+			add(host)
 		}
-	}
-	if host, _, err := net.SplitHostPort(cfg.AdminListen); err == nil {
-		add(host)
 	}
 	if name, err := os.Hostname(); err == nil {
 		add(name)
@@ -77,7 +80,7 @@ func hostOf(address string) string {
 func (g *guard) named(h http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if !g.known(r) {
-			forbid(w, "the admin port does not know the host name "+hostOf(r.Host)+"; use an address, or add the name to "+config.KeyAdminHosts)
+			forbid(w, "the admin port does not know the host name "+hostOf(r.Host)+"; use an address, or add the name to "+g.NamesSetting)
 			return
 		}
 		h.ServeHTTP(w, r)
@@ -90,15 +93,15 @@ func (g *guard) control(h http.Handler) http.Handler {
 		switch {
 		case foreignPage(r):
 			forbid(w, "a page of another site may not do this")
-		case !g.remote && !local(r):
-			forbid(w, "only the broker's own machine may do this; ask there, or set "+config.KeyAdminRemote+" to true where everyone who reaches the admin port may")
+		case !g.Remote && !local(r):
+			forbid(w, "only the broker's own machine may do this; ask there, or set "+g.RemoteSetting+" to true where everyone who reaches the admin port may")
 		default:
 			select {
 			case g.slots <- struct{}{}:
 				defer func() { <-g.slots }()
 				h.ServeHTTP(w, r)
 			default:
-				refuseAdmin(w, http.StatusTooManyRequests, "others take profiles or measure disks now; ask again when they have finished")
+				refuse(w, http.StatusTooManyRequests, "other requests take profiles or measure disks now; retry when they have finished")
 			}
 		}
 	}))
@@ -128,9 +131,9 @@ func foreignPage(r *http.Request) bool {
 	return err != nil || u.Host != r.Host
 }
 
-func forbid(w http.ResponseWriter, why string) { refuseAdmin(w, http.StatusForbidden, why) }
+func forbid(w http.ResponseWriter, why string) { refuse(w, http.StatusForbidden, why) }
 
-// refuseAdmin answers with an error in the shape of docs/admin.md.
-func refuseAdmin(w http.ResponseWriter, status int, why string) {
+// refuse answers with an error in the shape of docs/admin.md.
+func refuse(w http.ResponseWriter, status int, why string) {
 	answer(w, nil, &apiError{status, why})
 }

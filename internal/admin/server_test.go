@@ -1,4 +1,4 @@
-package daemon
+package admin
 
 import (
 	"context"
@@ -13,8 +13,7 @@ import (
 	"go.uber.org/zap"
 	"go.uber.org/zap/zapcore"
 
-	"github.com/chronik-io/chronik/internal/daemon/config"
-	"github.com/chronik-io/chronik/internal/diagnose"
+	"github.com/chronik-io/chronik/internal/health"
 	"github.com/chronik-io/chronik/internal/metrics"
 )
 
@@ -27,55 +26,68 @@ func request(h http.Handler, method, path, body string) (int, string) {
 	return w.Code, w.Body.String()
 }
 
-func routes(t *testing.T) (http.Handler, *readiness, zap.AtomicLevel) {
-	t.Helper()
-	reg := metrics.NewRegistry()
-	ready := newReadiness(metrics.NewProcess(reg, "v1").Ready)
-	level := zap.NewAtomicLevel()
-	return adminRoutes(reg, level, ready, newGuard(&config.Config{}), func(*http.ServeMux, *guard) {}), ready, level
+// fixed is a broker's health as a test sets it.
+type fixed struct{ is health.Report }
+
+func (f *fixed) Report(context.Context) *health.Report { return &f.is }
+func (f *fixed) Phase() string                         { return f.is.Phase }
+
+// options are those of a broker that starts.
+func options() (Options, *fixed) {
+	h := &fixed{health.Report{Broker: 7, Phase: "starting", Findings: []health.Finding{}}}
+	return Options{Registry: metrics.NewRegistry(), Level: zap.NewAtomicLevel(), Health: h, Log: zap.NewNop(), Probe: func(context.Context) error { return nil }}, h
 }
 
-func TestReadyOnlyWhileClientsAreServed(t *testing.T) {
-	h, ready, _ := routes(t)
-	at := func(want int, text string) {
-		t.Helper()
-		if code, body := request(h, "GET", "/readyz", ""); code != want || !strings.Contains(body, text) {
-			t.Errorf("/readyz is %d %q, want %d with %q", code, body, want, text)
+// /readyz is the report as text, with a status that follows Ready; /healthz is about the process only.
+func TestReadyzIsTheReport(t *testing.T) {
+	o, h := options()
+	routes := Handler(o)
+	low := health.Finding{Check: "space", Severity: health.Bad, Subject: "disk of /d", Problem: "80 MiB are free", Works: "records can be read"}
+	note := health.Finding{Check: "clock", Severity: health.Note, Subject: "clock", Problem: "not synchronized"}
+	for _, c := range []struct {
+		report health.Report
+		status int
+		body   string
+	}{
+		{health.Report{Phase: "recovering logs", Progress: []string{"/d: partitions read: 3 of 7"},
+			Findings: []health.Finding{{Check: health.CheckServing, Severity: health.Bad}}}, 503, "not ready: recovering logs\n/d: partitions read: 3 of 7\n"},
+		{health.Report{Ready: true, Findings: []health.Finding{note}}, 200, "ready\n"},
+		{health.Report{Ready: true, Findings: []health.Finding{low, note}}, 200, "ready\nbad: disk of /d: 80 MiB are free; records can be read\n"},
+		{health.Report{Findings: []health.Finding{low}}, 503, "not ready\nbad: disk of /d: 80 MiB are free; records can be read\n"},
+	} {
+		h.is = c.report
+		if status, body := request(routes, "GET", "/readyz", ""); status != c.status || body != c.body {
+			t.Errorf("/readyz is %d %q, want %d %q", status, body, c.status, c.body)
 		}
-		// Not being ready is no reason to be killed.
-		if code, _ := request(h, "GET", "/healthz", ""); code != http.StatusOK {
-			t.Errorf("/healthz is %d", code)
-		}
-		gauge := "chronik_ready 0\n"
-		if want == http.StatusOK {
-			gauge = "chronik_ready 1\n"
-		}
-		if _, body := request(h, "GET", "/metrics", ""); !strings.Contains(body, gauge) && text != "disk" {
-			t.Errorf("the metric does not say %q", gauge)
+		if status, _ := request(routes, "GET", "/healthz", ""); status != http.StatusOK {
+			t.Errorf("/healthz is %d", status)
 		}
 	}
-	at(http.StatusServiceUnavailable, "starting")
-	ready.enter("")
-	at(http.StatusOK, "ready")
-	problem := ""
-	ready.watch("directory /d", part{check: diagnose.CheckLogDir, severity: diagnose.Bad, problem: func() string { return problem }})
-	at(http.StatusOK, "ready")
-	problem = "disk full"
-	at(http.StatusServiceUnavailable, "disk")
-	problem = ""
-	// What is degraded is said, and is no reason to send clients away.
-	weak := ""
-	ready.watch("disk of /d", part{check: diagnose.CheckSpace, severity: diagnose.Warn, problem: func() string { return weak }})
-	at(http.StatusOK, "ready")
-	weak = "80 MiB free"
-	at(http.StatusOK, "ready\ndegraded: disk of /d: 80 MiB free\n")
-	weak = ""
-	ready.enter("draining")
-	at(http.StatusServiceUnavailable, "draining")
+}
+
+// The page gets what the port does not have itself, under the broker's own names only.
+func TestThePageIsMounted(t *testing.T) {
+	o, _ := options()
+	o.Page = http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { text(w, http.StatusOK, "page "+r.URL.Path) })
+	h := Handler(o)
+	for path, want := range map[string]string{"/": "page /", "/topics/a": "page /topics/a", "/healthz": "ok\n"} {
+		if status, body := request(h, "GET", path, ""); status != http.StatusOK || body != want {
+			t.Errorf("%s: %d %q", path, status, body)
+		}
+	}
+	if status, _ := request(h, "POST", "/", ""); status != http.StatusMethodNotAllowed {
+		t.Errorf("POST /: %d", status)
+	}
+	w, r := httptest.NewRecorder(), httptest.NewRequest("GET", "/", nil)
+	r.Host = "evil.example.com"
+	if h.ServeHTTP(w, r); w.Code != http.StatusForbidden {
+		t.Errorf("another name: %d", w.Code)
+	}
 }
 
 func TestLogLevelCanBeChangedWhileRunning(t *testing.T) {
-	h, _, level := routes(t)
+	o, _ := options()
+	h, level := Handler(o), o.Level
 	if code, body := request(h, "PUT", "/loglevel", `{"level":"debug"}`); code != http.StatusOK || level.Level() != zapcore.DebugLevel {
 		t.Errorf("PUT: %d %s, level %v", code, body, level.Level())
 	}
@@ -85,13 +97,15 @@ func TestLogLevelCanBeChangedWhileRunning(t *testing.T) {
 	if code, _ := request(h, "PUT", "/loglevel", `{"level":"loud"}`); code != http.StatusBadRequest || level.Level() != zapcore.DebugLevel {
 		t.Errorf("a wrong level: %d, now %v", code, level.Level())
 	}
-	if code, _ := request(h, "PUT", "/loglevel", `{"level":"`+strings.Repeat("x", adminBody)+`"}`); code != http.StatusBadRequest {
+	if code, _ := request(h, "PUT", "/loglevel", `{"level":"`+strings.Repeat("x", maxBody)+`"}`); code != http.StatusBadRequest {
 		t.Errorf("a body beyond the bound: %d", code)
 	}
 }
 
 func TestAdminPaths(t *testing.T) {
-	h, _, _ := routes(t)
+	o, _ := options()
+	metrics.NewProcess(o.Registry, "v1")
+	h := Handler(o)
 	for path, want := range map[string]string{"/metrics": "chronik_build_info{", "/debug/pprof/": "goroutine", "/": "/readyz",
 		"/debug/pprof/goroutine?debug=1": "goroutine profile"} {
 		if code, body := request(h, "GET", path, ""); code != http.StatusOK || !strings.Contains(body, want) {
@@ -114,9 +128,8 @@ func TestAdminStops(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	reg := metrics.NewRegistry()
-	a := newAdmin(l, reg, zap.NewAtomicLevel(), newReadiness(metrics.NewProcess(reg, "v").Ready), newGuard(&config.Config{}),
-		func(*http.ServeMux, *guard) {}, zap.NewNop())
+	o, _ := options()
+	a := Start(l, o)
 	client := &http.Client{Transport: &http.Transport{}}
 	defer client.CloseIdleConnections()
 	resp, err := client.Get("http://" + l.Addr().String() + "/healthz")
@@ -126,7 +139,7 @@ func TestAdminStops(t *testing.T) {
 	_, _ = io.Copy(io.Discard, resp.Body)
 	_ = resp.Body.Close()
 	client.CloseIdleConnections()
-	a.stop(context.Background())
+	a.Stop(context.Background())
 	if c, err := net.Dial("tcp", l.Addr().String()); err == nil {
 		_ = c.Close()
 		t.Error("the port is still open")
@@ -137,16 +150,11 @@ func TestAdminStops(t *testing.T) {
 // broker's own names only; what changes or costs something is for its own machine, or for all with
 // admin.remote, and never for a page of another site.
 func TestAdminPortKeepsControlToItsMachine(t *testing.T) {
-	reg := metrics.NewRegistry()
-	cfg := &config.Config{AdminHosts: []string{"metrics.example.com"}, Listeners: []config.Listener{{Advertise: "broker.example.com:9092"}}}
-	api := func(mux *http.ServeMux, g *guard) {
-		ok := http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { answer(w, map[string]any{}, nil) })
-		mux.Handle("GET /v1/health", g.named(ok))
-		mux.Handle("POST /v1/findings", g.control(ok))
-	}
 	for _, remote := range []bool{false, true} {
-		cfg.AdminRemote = remote
-		h := adminRoutes(reg, zap.NewAtomicLevel(), newReadiness(metrics.NewProcess(metrics.NewRegistry(), "v").Ready), newGuard(cfg), api)
+		o, broker := options()
+		broker.is.Phase = "" // it would refuse to measure its disks
+		o.Access = Access{Names: []string{"metrics.example.com"}, Addresses: []string{"broker.example.com:9092"}, Remote: remote}
+		h := Handler(o)
 		for _, c := range []struct {
 			host, peer   string
 			header       string // NAME: VALUE
@@ -190,8 +198,8 @@ func TestAdminPortKeepsControlToItsMachine(t *testing.T) {
 			if got := ask("PUT", "/loglevel", `{"level":"info"}`); got != change {
 				t.Errorf("PUT /loglevel from %s at %s, %s, remote %v: %d, want %d", c.peer, c.host, c.header, remote, got, change)
 			}
-			if got := ask("POST", "/v1/findings", ""); got != change {
-				t.Errorf("POST /v1/findings from %s at %s, %s, remote %v: %d, want %d", c.peer, c.host, c.header, remote, got, change)
+			if got := ask("POST", "/v1/health", ""); got != change {
+				t.Errorf("POST /v1/health from %s at %s, %s, remote %v: %d, want %d", c.peer, c.host, c.header, remote, got, change)
 			}
 		}
 	}
@@ -199,10 +207,10 @@ func TestAdminPortKeepsControlToItsMachine(t *testing.T) {
 
 // Profiles are taken by few at a time.
 func TestFewTakeProfilesAtATime(t *testing.T) {
-	g, free, busy := newGuard(&config.Config{}), make(chan struct{}), make(chan struct{})
+	g, free, busy := newGuard(Access{}), make(chan struct{}), make(chan struct{})
 	h := g.control(http.HandlerFunc(func(http.ResponseWriter, *http.Request) { busy <- struct{}{}; <-free }))
-	ended := make(chan int, adminCostly)
-	for range adminCostly {
+	ended := make(chan int, maxCostly)
+	for range maxCostly {
 		go func() { code, _ := request(h, "GET", "/", ""); ended <- code }()
 		<-busy
 	}
@@ -210,7 +218,7 @@ func TestFewTakeProfilesAtATime(t *testing.T) {
 		t.Errorf("%d %s", code, body)
 	}
 	close(free)
-	for range adminCostly {
+	for range maxCostly {
 		if code := <-ended; code != http.StatusOK {
 			t.Error(code)
 		}

@@ -8,7 +8,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/chronik-io/chronik/internal/diagnose"
+	"github.com/chronik-io/chronik/internal/health/checks"
 )
 
 const mountinfo = `22 27 0:21 / /proc rw,relatime - proc proc rw
@@ -87,7 +87,7 @@ func TestTheDiskBelowAPartitionIsFound(t *testing.T) {
 		}
 	}
 	m := &Machine{sys: dir}
-	for device, want := range map[string]diagnose.Disk{
+	for device, want := range map[string]checks.Disk{
 		"8:1": {Name: "sda", WriteCache: "write back", Rotational: true}, "8:0": {Name: "sda", WriteCache: "write back", Rotational: true},
 		"259:0": {Name: "nvme0n1", WriteCache: "write through"}, "0:30": {},
 	} {
@@ -115,10 +115,10 @@ func TestTheProcessIsRead(t *testing.T) {
 // A machine that shows nothing is not known, and that is all.
 func TestAMachineThatHidesEverything(t *testing.T) {
 	m := &Machine{proc: "/nowhere", sys: "/nowhere", limit: func() int { return 0 }, clock: func() (bool, bool) { return false, false }}
-	if m.Memory() != (diagnose.Memory{}) || m.Files() != (diagnose.Files{}) || m.Clock() != (diagnose.Clock{}) {
+	if m.Memory() != (checks.Memory{}) || m.Files() != (checks.Files{}) || m.Clock() != (checks.Clock{}) {
 		t.Error("something is known")
 	}
-	if p := m.Place("r", t.TempDir()); p.Mount.Type != "" || p.Disk != (diagnose.Disk{}) {
+	if p := m.Place("r", t.TempDir()); p.Mount.Type != "" || p.Disk != (checks.Disk{}) {
 		t.Errorf("%+v", p)
 	}
 	for text, want := range map[string]int64{" 12 kB": 12 << 10, "x kB": 0, "-1 kB": 0, "": 0, "12 MB": 0} {
@@ -156,7 +156,7 @@ func FuzzMounts(f *testing.F) {
 			if m.Point == "" || m.Type == "" || len(m.Options) == 0 {
 				t.Errorf("%q: %+v", text, m)
 			}
-			if mountOf([]diagnose.Mount{m}, m.Point, m.Device).Type != m.Type {
+			if mountOf([]checks.Mount{m}, m.Point, m.Device).Type != m.Type {
 				t.Errorf("%q: its own point is not on it", text)
 			}
 		}

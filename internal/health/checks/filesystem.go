@@ -1,19 +1,21 @@
-package diagnose
+package checks
 
 import (
 	"fmt"
 	"slices"
 	"strings"
+
+	"github.com/chronik-io/chronik/internal/health"
 )
 
 // checkFileSystems looks at what the directories lie on, once for each file
 // system.
-func checkFileSystems(f *Facts, r *Report) {
+func checkFileSystems(f *Facts, n *notes) {
 	for _, on := range mounts(f.Places) {
 		m := on[0].Mount
 		holds := names(on)
-		r.see(fmt.Sprintf("%s on %s (%s) has %s", m.Type, m.Source, m.Point, holds))
-		judgeType(m, "file system "+m.Point, holds, r)
+		n.see(fmt.Sprintf("%s on %s (%s) has %s", m.Type, m.Source, m.Point, holds))
+		judgeType(m, "file system "+m.Point, holds, n)
 	}
 }
 
@@ -47,27 +49,27 @@ func names(on []Place) string {
 
 const localDisk = "use a local ext4 or XFS for data.dir, log.dirs and journal.dirs"
 
-func judgeType(m Mount, subject, holds string, r *Report) {
+func judgeType(m Mount, subject, holds string, n *notes) {
 	switch kind(m.Type) {
 	case "memory":
-		r.add(Warn, subject, fmt.Sprintf("it is %s, in memory: nothing of %s survives a restart of the machine, whatever the profile promises", m.Type, holds), localDisk)
+		n.add(health.Warn, subject, fmt.Sprintf("it is %s, in memory: nothing of %s survives a restart of the machine, whatever the profile promises", m.Type, holds), localDisk)
 	case "container":
-		r.add(Warn, subject, fmt.Sprintf("it is %s, the container's own layer: %s goes away with the container", m.Type, holds),
+		n.add(health.Warn, subject, fmt.Sprintf("it is %s, the container's own layer: %s goes away with the container", m.Type, holds),
 			"give the container a volume for it: docker run -v chronik:/var/lib/chronik")
 	case "network":
-		r.add(Warn, subject, fmt.Sprintf("it is %s: whether a record is on a disk when fdatasync returns is up to a server, its cache and the network, and the lock that keeps a second broker out may not reach other machines; %s is there",
+		n.add(health.Warn, subject, fmt.Sprintf("it is %s: whether a record is on a disk when fdatasync returns is up to a server, its cache and the network, and the lock that keeps a second broker out may not reach other machines; %s is there",
 			m.Type, holds), localDisk+"; a block device over the network (iSCSI, a cloud's volume) is well")
 	case "user":
-		r.add(Warn, subject, fmt.Sprintf("it is %s, which a program serves: whether a record is on a disk when fdatasync returns is up to that program; %s is there", m.Type, holds), localDisk)
+		n.add(health.Warn, subject, fmt.Sprintf("it is %s, which a program serves: whether a record is on a disk when fdatasync returns is up to that program; %s is there", m.Type, holds), localDisk)
 	case "simple":
-		r.add(Warn, subject, fmt.Sprintf("it is %s, which has no journal of its own: a power cut may damage it as a whole; %s is there", m.Type, holds), localDisk)
+		n.add(health.Warn, subject, fmt.Sprintf("it is %s, which has no journal of its own: a power cut may damage it as a whole; %s is there", m.Type, holds), localDisk)
 	case "cow":
 		if !slices.Contains(m.Options, "nodatacow") {
-			r.add(Note, subject, fmt.Sprintf("it is %s: the journal writes the same blocks again and again, and each time they are written elsewhere, which costs time with every fdatasync; %s is there", m.Type, holds),
+			n.add(health.Note, subject, fmt.Sprintf("it is %s: the journal writes the same blocks again and again, and each time they are written elsewhere, which costs time with every fdatasync; %s is there", m.Type, holds),
 				"chattr +C on the empty journal directory before the first start, or put the journal on ext4 or XFS (journal.dirs)")
 		}
 	case "zfs":
-		r.add(Note, subject, fmt.Sprintf("it is zfs: with sync=disabled fdatasync does nothing and the profiles promise nothing, which cannot be seen from here; %s is there", holds),
+		n.add(health.Note, subject, fmt.Sprintf("it is zfs: with sync=disabled fdatasync does nothing and the profiles promise nothing, which cannot be seen from here; %s is there", holds),
 			"see that zfs get sync says standard or always")
 	}
 }
@@ -95,7 +97,7 @@ func kind(name string) string {
 }
 
 // checkMountOptions looks for options that change what a write or a sync does.
-func checkMountOptions(f *Facts, r *Report) {
+func checkMountOptions(f *Facts, n *notes) {
 	for _, on := range mounts(f.Places) {
 		m := on[0].Mount
 		subject := "file system " + m.Point
@@ -107,33 +109,33 @@ func checkMountOptions(f *Facts, r *Report) {
 			}
 			return ""
 		}
-		r.see(m.Point + " is mounted " + strings.Join(m.Options, ","))
+		n.see(m.Point + " is mounted " + strings.Join(m.Options, ","))
 		if has("ro") != "" {
-			r.add(Bad, subject, "it is mounted read-only: nothing can be written to "+on[0].String(),
+			n.add(health.Bad, subject, "it is mounted read-only: nothing can be written to "+on[0].String(),
 				"the kernel does this after an error of the disk: look at its log, check the file system, and mount it rw")
 		}
 		if o := has("nobarrier", "barrier=0"); o != "" {
-			r.add(Warn, subject, "it is mounted "+o+": fdatasync does not empty the disk's cache, and what the profiles promise does not survive a power cut",
+			n.add(health.Warn, subject, "it is mounted "+o+": fdatasync does not empty the disk's cache, and what the profiles promise does not survive a power cut",
 				"mount it without "+o+", unless the disk's cache has a battery")
 		}
 		if has("volatile") != "" {
-			r.add(Warn, subject, "it is mounted volatile: every sync is left out, and what the profiles promise does not survive a power cut", "mount it without volatile")
+			n.add(health.Warn, subject, "it is mounted volatile: every sync is left out, and what the profiles promise does not survive a power cut", "mount it without volatile")
 		}
 		if o := has("sync", "dirsync"); o == "sync" {
-			r.add(Note, subject, "it is mounted sync: every write waits for the disk, also of profiles that do not ask for it, and segments are written slowly",
+			n.add(health.Note, subject, "it is mounted sync: every write waits for the disk, also of profiles that do not ask for it, and segments are written slowly",
 				"mount it without sync: the broker syncs what it promises")
 		}
 		if has("data=journal") != "" {
-			r.add(Note, subject, "it is mounted data=journal: the file system writes every byte of the journal and of segments twice", "mount it without data=journal")
+			n.add(health.Note, subject, "it is mounted data=journal: the file system writes every byte of the journal and of segments twice", "mount it without data=journal")
 		}
 		if has("strictatime") != "" {
-			r.add(Note, subject, "it is mounted strictatime: every read of a segment is a write of its inode, which competes with syncs", "mount it noatime or relatime")
+			n.add(health.Note, subject, "it is mounted strictatime: every read of a segment is a write of its inode, which competes with syncs", "mount it noatime or relatime")
 		}
 	}
 }
 
 // checkSharedDisk looks for log directories that fail together.
-func checkSharedDisk(f *Facts, r *Report) {
+func checkSharedDisk(f *Facts, n *notes) {
 	var seen []Place
 	for _, p := range f.Places {
 		if p.Role != RoleLogs || p.Mount.Type == "" {
@@ -145,7 +147,7 @@ func checkSharedDisk(f *Facts, r *Report) {
 				if p.Mount.Device != q.Mount.Device {
 					on = "disk " + p.Disk.Name
 				}
-				r.add(Note, "log directory "+p.Path, fmt.Sprintf("it is on the same %s as %s: they fail together, and their journals sync against each other", on, q.Path),
+				n.add(health.Note, "log directory "+p.Path, fmt.Sprintf("it is on the same %s as %s: they fail together, and their journals sync against each other", on, q.Path),
 					"one entry of log.dirs for each disk, and one for all that is on the same")
 				break
 			}

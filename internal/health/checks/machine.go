@@ -1,9 +1,11 @@
-package diagnose
+package checks
 
 import (
 	"fmt"
 	"math"
 	"time"
+
+	"github.com/chronik-io/chronik/internal/health"
 )
 
 func hostChecks() []Check {
@@ -38,19 +40,19 @@ const moreFiles = "raise it and restart: LimitNOFILE=1048576 in the unit (system
 
 const moreMemory = "raise the limit: --memory of the container, MemoryMax of the unit"
 
-func checkFiles(f *Facts, r *Report) {
+func checkFiles(f *Facts, n *notes) {
 	limit, open := f.Files.Limit, f.Files.Open
 	if limit <= 0 {
 		return
 	}
 	const subject = "limit of open files"
-	r.see(fmt.Sprintf("%d of %d files are open", open, limit))
+	n.see(fmt.Sprintf("%d of %d files are open", open, limit))
 	switch used := float64(open) / float64(limit); {
 	case used >= usedUp:
-		r.add(Bad, subject, fmt.Sprintf("%d of %d files are open: connections are refused and segments cannot be opened", open, limit), moreFiles)
+		n.add(health.Bad, subject, fmt.Sprintf("%d of %d files are open: connections are refused and segments cannot be opened", open, limit), moreFiles)
 		return
 	case used >= usedMuch:
-		r.add(Warn, subject, fmt.Sprintf("%d of %d files are open: without one left connections are refused and segments cannot be opened", open, limit), moreFiles)
+		n.add(health.Warn, subject, fmt.Sprintf("%d of %d files are open: without one left connections are refused and segments cannot be opened", open, limit), moreFiles)
 		return
 	}
 	if len(f.Dirs) == 0 {
@@ -69,12 +71,12 @@ func checkFiles(f *Facts, r *Report) {
 		if need != connections {
 			why = fmt.Sprintf("max.connections is %d", need)
 		}
-		r.add(Warn, subject, fmt.Sprintf("the process may open %d files, which beside segments leaves room for %d connections (%s)", limit, room, why), moreFiles)
+		n.add(health.Warn, subject, fmt.Sprintf("the process may open %d files, which beside segments leaves room for %d connections (%s)", limit, room, why), moreFiles)
 	}
 	for _, d := range f.Dirs {
 		// Where it keeps half of what may be open, more would be kept if more might be.
 		if half := 2*len(f.Dirs)*(d.MaxOpenFiles+1) > limit; half && d.Logs > d.MaxOpenFiles {
-			r.add(Warn, "log directory "+d.Path, fmt.Sprintf("it has %d partitions and keeps %d segments open, because the process may open %d files: "+
+			n.add(health.Warn, "log directory "+d.Path, fmt.Sprintf("it has %d partitions and keeps %d segments open, because the process may open %d files: "+
 				"writing to all of them syncs and closes one for each that it opens", d.Logs, d.MaxOpenFiles, limit), moreFiles)
 		}
 	}
@@ -93,58 +95,58 @@ func roomFor(limit int, segments []int) int {
 // than an eighth of the limit, since segments are seldom all open. 0: the limit is not known.
 func Connections(limit int, segments []int) int { return max(roomFor(limit, segments), limit/8) }
 
-func checkMemory(f *Facts, r *Report) {
+func checkMemory(f *Facts, n *notes) {
 	m := f.Memory
 	if m.Resident > 0 {
 		text := fmt.Sprintf("%s of memory in use", bytesText(m.Resident))
 		if m.Limit > 0 {
 			text += " of " + bytesText(m.Limit)
 		}
-		r.see(text)
+		n.see(text)
 	}
 	if m.Limit > 0 {
 		limit := bytesText(m.Limit)
 		if m.GoLimit > m.Limit && m.GoLimit < math.MaxInt64 {
-			r.add(Warn, "memory", fmt.Sprintf("GOMEMLIMIT is %s and the container's limit %s: the kernel kills the broker before the runtime saves memory", bytesText(m.GoLimit), limit),
+			n.add(health.Warn, "memory", fmt.Sprintf("GOMEMLIMIT is %s and the container's limit %s: the kernel kills the broker before the runtime saves memory", bytesText(m.GoLimit), limit),
 				"leave GOMEMLIMIT out, then it is 80 % of the container's limit, or set it lower")
 		}
 		if float64(m.Resident) > residentMuch*float64(m.Limit) {
-			r.add(Warn, "memory", fmt.Sprintf("the broker uses %s of the %s that its container may: the kernel is about to kill it", bytesText(m.Resident), limit),
+			n.add(health.Warn, "memory", fmt.Sprintf("the broker uses %s of the %s that its container may: the kernel is about to kill it", bytesText(m.Resident), limit),
 				moreMemory+", or choose a smaller produce.profile")
 		}
 	}
 	switch there := bytesText(m.There); {
 	case m.There <= 0:
 	case float64(m.Budgets) > budgetsMuch*float64(m.There):
-		r.add(Warn, "memory", fmt.Sprintf("requests, answers, records that wait for segments and compaction may take %s of the %s that there are: with what else the broker needs that is more than there is", bytesText(m.Budgets), there),
+		n.add(health.Warn, "memory", fmt.Sprintf("requests, answers, records that wait for segments and compaction may take %s of the %s that there are: with what else the broker needs that is more than there is", bytesText(m.Budgets), there),
 			moreMemory+", or use fewer log directories")
 	case m.Wanted > m.Budgets:
-		r.add(Note, "memory", fmt.Sprintf("requests, answers, records that wait for segments and compaction may take %s of the %s that there are, and with more memory %s: under load clients wait sooner, and answers are shorter",
+		n.add(health.Note, "memory", fmt.Sprintf("requests, answers, records that wait for segments and compaction may take %s of the %s that there are, and with more memory %s: under load clients wait sooner, and answers are shorter",
 			bytesText(m.Budgets), there, bytesText(m.Wanted)), moreMemory+"; or choose a smaller produce.profile or log.cleaner.dedupe.buffer.size, if that is enough for your load")
 	}
 	if m.Swapped >= swappedMuch {
-		r.add(Warn, "memory", fmt.Sprintf("%s of the broker are swapped out: answers wait until they are read back", bytesText(m.Swapped)),
+		n.add(health.Warn, "memory", fmt.Sprintf("%s of the broker are swapped out: answers wait until they are read back", bytesText(m.Swapped)),
 			"give the machine memory, or forbid it for the broker: MemorySwapMax=0 in the unit, --memory-swap equal to --memory for a container")
 	}
 }
 
-func checkClock(f *Facts, r *Report) {
+func checkClock(f *Facts, n *notes) {
 	c := f.Clock
 	if c.Known {
 		text := "the clock is synchronized"
 		if !c.Synchronized {
 			text = "the clock is not synchronized"
-			r.add(Note, "clock", "nothing keeps this machine's clock right: retention by time, timestamps and searches by time go by it",
+			n.add(health.Note, "clock", "nothing keeps this machine's clock right: retention by time, timestamps and searches by time go by it",
 				"run NTP: chrony or systemd-timesyncd")
 		}
-		r.see(text)
+		n.see(text)
 	}
 	if !c.SteppedAt.IsZero() && f.Now.Sub(c.SteppedAt) < steppedFor {
 		word := "forward"
 		if c.Stepped < 0 {
 			word = "back"
 		}
-		r.add(Warn, "clock", fmt.Sprintf("the clock was set %s by %v at %s: retention by time takes records too early or too late, and timestamps jump",
+		n.add(health.Warn, "clock", fmt.Sprintf("the clock was set %s by %v at %s: retention by time takes records too early or too late, and timestamps jump",
 			word, c.Stepped.Abs().Round(time.Second), c.SteppedAt.UTC().Format(time.RFC3339)),
 			"let NTP slew it (chrony: makestep only at the start); a virtual machine that was suspended does this, too")
 	}

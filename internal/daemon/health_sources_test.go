@@ -14,22 +14,22 @@ import (
 	"go.uber.org/zap"
 
 	"github.com/chronik-io/chronik/internal/daemon/config"
-	"github.com/chronik-io/chronik/internal/diagnose"
+	"github.com/chronik-io/chronik/internal/health/checks"
 	"github.com/chronik-io/chronik/internal/metrics"
 	"github.com/chronik-io/chronik/internal/vfs"
 )
 
-// found lists an answer's findings as "severity check subject: what".
+// found lists an answer's findings as "severity check subject: problem".
 func found(t *testing.T, ask func(string) (int, map[string]any)) string {
 	t.Helper()
-	status, v := ask("/v1/findings")
+	status, v := ask("/v1/health")
 	if status != http.StatusOK {
 		return fmt.Sprint(status, " ", v["error"])
 	}
 	var all []string
 	for _, f := range v["findings"].([]any) {
 		x := f.(map[string]any)
-		all = append(all, fmt.Sprintf("%s %s %s: %s", x["severity"], x["check"], x["subject"], x["what"]))
+		all = append(all, fmt.Sprintf("%s %s %s: %s", x["severity"], x["check"], x["subject"], x["problem"]))
 	}
 	return strings.Join(all, "\n")
 }
@@ -42,39 +42,47 @@ func TestABrokerThatIsWellFindsNothing(t *testing.T) {
 	}
 }
 
-// What health says is in the list of findings, with the same words, and as a metric.
-func TestHealthAndFindingsAreOneList(t *testing.T) {
+// The list of findings is the same in /v1/health, /readyz and the metrics.
+func TestFindingsAreOneList(t *testing.T) {
 	disk := &filling{FS: vfs.Memory()}
 	disk.free.Store(1 << 39)
 	b, ask := startHere(t, disk)
 	fill(t, b, "weak", 1, 1)
 	disk.leave(t, b, 80<<20)
-	_, health := ask("/v1/health")
-	h := health["findings"].([]any)[0].(map[string]any)
-	want := fmt.Sprintf("warn space %s: %s", h["part"], h["message"])
-	if got := found(t, ask); got != want {
-		t.Errorf("found %s\nhealth says %s", got, want)
+	_, report := ask("/v1/health")
+	x := report["findings"].([]any)[0].(map[string]any)
+	if want := fmt.Sprintf("ready\nbad: %s: %s; %s\n", x["subject"], x["problem"], x["works"]); body(t, b, "/readyz") != want || x["check"] != "space" {
+		t.Errorf("/readyz says %s\nwant %s", body(t, b, "/readyz"), want)
 	}
 	scrape := func(line string) {
 		t.Helper()
-		resp, err := http.Get("http://" + b.AdminAddr() + "/metrics")
-		if err != nil {
-			t.Fatal(err)
-		}
-		defer resp.Body.Close()
-		body, err := io.ReadAll(resp.Body)
-		if err != nil || !strings.Contains(string(body), "\n"+line+"\n") {
-			t.Errorf("the scrape has no line %s: %v", line, err)
+		if !strings.Contains(body(t, b, "/metrics"), "\n"+line+"\n") {
+			t.Errorf("the scrape has no line %s", line)
 		}
 	}
-	scrape(`chronik_findings{check="space",severity="warn"} 1`)
-	scrape(`chronik_findings{check="space",severity="bad"} 0`)
+	scrape(`chronik_findings{check="space",severity="bad"} 1`)
+	scrape(`chronik_findings{check="space",severity="warn"} 0`)
 	disk.leave(t, b, 1<<39)
 	if got := found(t, ask); got != "" {
 		t.Errorf("with room again: %s", got)
 	}
-	scrape(`chronik_findings{check="space",severity="warn"} 0`)
-	http.DefaultClient.CloseIdleConnections()
+	scrape(`chronik_findings{check="space",severity="bad"} 0`)
+}
+
+// body is what the admin port answers.
+func body(t *testing.T, b *Broker, path string) string {
+	t.Helper()
+	client := &http.Client{Transport: &http.Transport{DisableKeepAlives: true}}
+	resp, err := client.Get("http://" + b.AdminAddr() + path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer resp.Body.Close()
+	text, err := io.ReadAll(resp.Body)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return string(text)
 }
 
 // What logs keep, what partitions are for and what they promise is looked at.
@@ -88,7 +96,7 @@ func TestTopicsAreLookedAt(t *testing.T) {
 	if err := b.rooms.storage.Delete(b.rooms.storage.Logs()[0].ID()); err != nil {
 		t.Fatal(err)
 	}
-	if got := found(t, ask); !strings.HasPrefix(got, "bad partition partition kept-") || !strings.Contains(got, "it cannot be used: ") {
+	if got := found(t, ask); !strings.HasPrefix(got, "bad partition partition kept-") || !strings.Contains(got, "it can be neither written nor read: ") {
 		t.Errorf("found %s", got)
 	}
 }
@@ -123,9 +131,8 @@ func TestABrokerThatStartsIsLookedAt(t *testing.T) {
 	var got string
 	b, err := Start(t.Context(), Options{Config: cfg, FS: vfs.Memory(), Log: zap.NewNop(), Level: zap.NewAtomicLevel(), Version: "test",
 		JournalFileSize: 1 << 20, JournalBytes: 16 << 20, begun: func(b *Broker) {
-			r, err := b.watch.Now(t.Context())
-			for _, f := range r.Findings {
-				got += fmt.Sprintf("%s %s %v\n", f.Severity, f.Check, err)
+			for _, f := range b.health.Report(t.Context()).Findings {
+				got += fmt.Sprintf("%s %s\n", f.Severity, f.Check)
 			}
 		}})
 	if err != nil {
@@ -134,11 +141,11 @@ func TestABrokerThatStartsIsLookedAt(t *testing.T) {
 	if err := b.Close(); err != nil {
 		t.Error(err)
 	}
-	if got != "bad serving <nil>\nnote profile <nil>\n" {
+	if got != "bad serving\nnote profile\n" {
 		t.Errorf("found %s", got)
 	}
-	if _, err := b.watch.Now(context.Background()); err == nil {
-		t.Error("a broker that is closed is looked at")
+	if r := b.health.Report(t.Context()); r.Ready || r.Phase != "draining" {
+		t.Errorf("a broker that is closed reports %+v", r)
 	}
 }
 
@@ -147,7 +154,7 @@ func TestABrokerThatStartsIsLookedAt(t *testing.T) {
 func TestDisksAreMeasuredWhenAskedFor(t *testing.T) {
 	post := func(b *Broker) (int, string) {
 		t.Helper()
-		resp, err := http.Post("http://"+b.AdminAddr()+"/v1/findings", "", nil)
+		resp, err := http.Post("http://"+b.AdminAddr()+"/v1/health", "", nil)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -165,7 +172,7 @@ func TestDisksAreMeasuredWhenAskedFor(t *testing.T) {
 	}
 	b, ask := startHere(t, vfs.OS(), "chronik.disk.min.free.bytes=0")
 	saw := func() string {
-		_, v := ask("/v1/findings")
+		_, v := ask("/v1/health")
 		for _, c := range v["checks"].([]any) {
 			if x := c.(map[string]any); x["name"] == "sync" {
 				return fmt.Sprint(x["saw"])
@@ -199,15 +206,12 @@ func TestSettingsAreToldToTheChecks(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	b := &Broker{cfg: cfg, configs: registry(cfg.Durability), ready: newReadiness(metrics.NewProcess(nil, "v").Ready), reg: metrics.NewRegistry(), fs: vfs.Memory()}
-	if err := b.diagnosed(zap.NewNop()); err != nil {
+	b := &Broker{cfg: cfg, configs: registry(cfg.Durability), probes: &probes{}, reg: metrics.NewRegistry(), fs: vfs.Memory()}
+	if err := b.startHealth("v", func(bool) {}, zap.NewNop()); err != nil {
 		t.Fatal(err)
 	}
-	defer b.watch.Stop(context.Background())
-	r, err := b.watch.Now(t.Context())
-	if err != nil {
-		t.Fatal(err)
-	}
+	defer b.health.Stop(context.Background())
+	r := b.health.Report(t.Context())
 	var got []string
 	for _, f := range r.Findings {
 		got = append(got, fmt.Sprintf("%s %s: %s", f.Severity, f.Check, f.Subject))
@@ -217,8 +221,8 @@ func TestSettingsAreToldToTheChecks(t *testing.T) {
 		t.Errorf("found\n%s\nwant\n%s", strings.Join(got, "\n"), want)
 	}
 	for _, f := range r.Findings {
-		if f.Check == "profile" && !strings.HasSuffix(f.What, "at most 50ms and one sync are lost") {
-			t.Errorf("%s", f.What)
+		if f.Check == "profile" && !strings.HasSuffix(f.Problem, "at most 50ms and one sync are lost") {
+			t.Errorf("%s", f.Problem)
 		}
 	}
 }
@@ -227,11 +231,11 @@ func TestSettingsAreToldToTheChecks(t *testing.T) {
 func TestSyncsOfTheLastMinutesCount(t *testing.T) {
 	var h syncHistory
 	begin := time.Unix(1000, 0)
-	at := func(after time.Duration, quick, slow uint64) diagnose.Latency {
+	at := func(after time.Duration, quick, slow uint64) checks.Latency {
 		seen := metrics.Seen{Count: quick + slow, Buckets: []metrics.Bucket{{Upper: 0.001, Count: quick}, {Upper: 0.05, Count: quick + slow}}}
 		return h.look(begin.Add(after), map[string]metrics.Seen{"/d": seen}, map[string]metrics.Seen{"/d": {Count: quick + slow, Sum: 3 * float64(quick+slow)}})["/d"]
 	}
-	is := func(got diagnose.Latency, count uint64, median time.Duration, over string) {
+	is := func(got checks.Latency, count uint64, median time.Duration, over string) {
 		t.Helper()
 		if got.Count != count || got.Median != median || got.Over != over || got.Records != 3 {
 			t.Errorf("%+v, want %d, %v %s", got, count, median, over)
@@ -256,7 +260,7 @@ func TestSyncsOfTheLastMinutesCount(t *testing.T) {
 func TestDocsListEveryCheck(t *testing.T) {
 	var b strings.Builder
 	b.WriteString("| check | what it looks at |\n|---|---|\n")
-	for _, c := range diagnose.Checks() {
+	for _, c := range checks.Checks() {
 		fmt.Fprintf(&b, "| `%s` | %s |\n", c.Name, c.Doc)
 	}
 	generated(t, "../../docs/operations.md", "checks", b.String())

@@ -5,7 +5,7 @@ import (
 	"strconv"
 	"strings"
 
-	"github.com/chronik-io/chronik/internal/diagnose"
+	"github.com/chronik-io/chronik/internal/health/checks"
 )
 
 // parseMounts reads /proc/self/mountinfo (proc(5)). A line is
@@ -14,15 +14,15 @@ import (
 //	      device     point  options    optional   type source    options of the file system
 //
 // Lines of another shape are left out.
-func parseMounts(text string) []diagnose.Mount {
-	var all []diagnose.Mount
+func parseMounts(text string) []checks.Mount {
+	var all []checks.Mount
 	for line := range strings.Lines(text) {
 		head, tail, ok := strings.Cut(strings.TrimSuffix(line, "\n"), " - ")
 		left, right := strings.Split(head, " "), strings.Split(tail, " ")
 		if !ok || len(left) < 6 || len(right) < 2 || right[0] == "" || !strings.HasPrefix(left[4], "/") {
 			continue
 		}
-		m := diagnose.Mount{Device: left[2], Point: unescape(left[4]), Options: strings.Split(left[5], ","), Type: right[0], Source: unescape(right[1])}
+		m := checks.Mount{Device: left[2], Point: unescape(left[4]), Options: strings.Split(left[5], ","), Type: right[0], Source: unescape(right[1])}
 		if len(right) > 2 {
 			for o := range strings.SplitSeq(right[2], ",") {
 				// Read-only is the mount's to say: a file system that is rw may be mounted ro.
@@ -58,8 +58,8 @@ func unescape(s string) string {
 // mountOf is the mount that a path, which has no symbolic links, lies on. Of
 // several whose point is above it, those of the path's own device count, which a
 // mount that another one hides is not; then the deepest, then the last.
-func mountOf(all []diagnose.Mount, path, device string) diagnose.Mount {
-	var best diagnose.Mount
+func mountOf(all []checks.Mount, path, device string) checks.Mount {
+	var best checks.Mount
 	for _, m := range all {
 		if !within(path, m.Point) {
 			continue

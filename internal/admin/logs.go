@@ -1,4 +1,4 @@
-package daemon
+package admin
 
 import (
 	"cmp"
@@ -69,12 +69,12 @@ func (s spot) String() string { return fmt.Sprintf("%s-%d", s.topic, s.partition
 func spotOf(l *storage.Log) spot { return spot{l.Topic(), l.ID().Partition} }
 
 // logs is GET /v1/logs.
-func (a *api) logs(r *rooms, q url.Values) (any, error) {
+func logs(v *View, q url.Values) (any, error) {
 	choice, err := parseLogChoice(q)
 	if err != nil {
 		return nil, err
 	}
-	all := r.storage.Logs()
+	all := v.Storage.Logs()
 	if err := choice.covers(all); err != nil {
 		return nil, err
 	}
@@ -84,7 +84,7 @@ func (a *api) logs(r *rooms, q url.Values) (any, error) {
 	all = all[:min(len(all), choice.limit)]
 	list := make([]logState, len(all))
 	for i, l := range all {
-		list[i] = r.logState(l)
+		list[i] = v.logState(l)
 	}
 	return map[string]any{"more": more, "logs": list}, nil
 }
@@ -96,19 +96,19 @@ func parseLogChoice(q url.Values) (c logChoice, err error) {
 	}
 	if v := q.Get("partition"); v != "" {
 		if c.partition, err = strconv.ParseInt(v, 10, 32); err != nil || c.partition < 0 {
-			return c, badRequest("partition=%s is no partition", v)
+			return c, BadRequest("partition=%s is no partition", v)
 		}
 	}
 	if v := q.Get("limit"); v != "" {
 		if c.limit, err = strconv.Atoi(v); err != nil || c.limit < 1 || c.limit > logsAtMost {
-			return c, badRequest("limit=%s is no number from 1 to %d", v, logsAtMost)
+			return c, BadRequest("limit=%s is no number from 1 to %d", v, logsAtMost)
 		}
 	}
 	if v := q.Get("after"); v != "" {
 		topic, n, _ := strings.Cut(v, "/")
 		partition, err := strconv.ParseInt(n, 10, 32)
 		if err != nil || partition < 0 || topic == "" {
-			return c, badRequest("after=%s is not TOPIC/PARTITION", v)
+			return c, BadRequest("after=%s is not TOPIC/PARTITION", v)
 		}
 		c.after = spot{topic, int32(partition)}
 	}
@@ -132,7 +132,7 @@ func (c *logChoice) has(l *storage.Log) bool {
 }
 
 // logState describes one log.
-func (r *rooms) logState(l *storage.Log) logState {
+func (v *View) logState(l *storage.Log) logState {
 	conf, ends := l.Config(), l.Ends()
 	s := logState{
 		Topic: l.Topic(), TopicID: metadata.FormatID(l.ID().Topic), Partition: l.ID().Partition, Dir: l.Dir().Path(),
@@ -148,11 +148,11 @@ func (r *rooms) logState(l *storage.Log) logState {
 	if conf.Cleanup.RetentionTime >= 0 {
 		s.RetentionMs = conf.Cleanup.RetentionTime.Milliseconds()
 	}
-	if p, err := r.replicas.Partition(l.ID().Topic, l.ID().Partition); err == nil {
+	if p, err := v.Replicas.Partition(l.ID().Topic, l.ID().Partition); err == nil {
 		s.HighWatermark = p.Ends().HighWatermark
 		s.Leader, s.LeaderEpoch = p.Leader()
 	}
-	if p := r.applier.Image().Partition(metadata.TopicPartition{Topic: l.ID().Topic, Partition: l.ID().Partition}); p != nil {
+	if p := v.Image().Partition(metadata.TopicPartition{Topic: l.ID().Topic, Partition: l.ID().Partition}); p != nil {
 		s.ISR, s.Replicas = p.ISR, p.Replicas
 	}
 	return s

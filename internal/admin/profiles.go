@@ -1,4 +1,4 @@
-package daemon
+package admin
 
 import (
 	"net/url"
@@ -35,13 +35,13 @@ type groupsSeen struct {
 }
 
 // profiles is GET /v1/profiles.
-func (a *api) profiles(r *rooms, q url.Values) (any, error) {
+func profiles(v *View, q url.Values) (any, error) {
 	if err := known(q); err != nil {
 		return nil, err
 	}
-	waits := metrics.Observed(r.measured.WaitSeconds)
+	waits := metrics.Observed(v.Measured.WaitSeconds)
 	list := []profileState{}
-	for _, p := range a.b.cfg.Durability.All() {
+	for _, p := range v.Profiles {
 		s := profileState{
 			Name: p.Name, Ack: p.Ack.String(), Sync: p.Sync.String(), MaxWaitMs: float64(p.MaxWait.Microseconds()) / 1000,
 			MaxRecords: p.MaxRecords, MaxBytes: p.MaxBytes, IntervalMs: float64(p.Interval.Microseconds()) / 1000, Doc: p.Doc,
@@ -52,11 +52,11 @@ func (a *api) profiles(r *rooms, q url.Values) (any, error) {
 		list = append(list, s)
 	}
 	groups := []groupsSeen{}
-	records, bytes, syncs := metrics.Observed(r.measured.GroupRecords), metrics.Observed(r.measured.GroupBytes), metrics.Observed(r.measured.SyncSeconds)
-	for _, d := range r.storage.Dirs() {
+	records, bytes, syncs := metrics.Observed(v.Measured.GroupRecords), metrics.Observed(v.Measured.GroupBytes), metrics.Observed(v.Measured.SyncSeconds)
+	for _, d := range v.Storage.Dirs() {
 		if at := d.Path(); syncs[at].Count > 0 {
 			groups = append(groups, groupsSeen{at, syncs[at].Count, records[at].Mean(), bytes[at].Mean(), 1000 * syncs[at].Mean()})
 		}
 	}
-	return map[string]any{"default": a.b.cfg.WALProfile, "profiles": list, "groups": groups}, nil
+	return map[string]any{"default": v.Default, "profiles": list, "groups": groups}, nil
 }

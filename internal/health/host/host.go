@@ -1,4 +1,4 @@
-// Package host reads of this machine what diagnose's checks go by: open files,
+// Package host reads of this machine what checks's checks go by: open files,
 // file systems and disks below directories, memory, the clock.
 //
 // It reads /proc, /sys and a few system calls, writes nothing, and takes what it
@@ -20,7 +20,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"github.com/chronik-io/chronik/internal/diagnose"
+	"github.com/chronik-io/chronik/internal/health/checks"
 	"github.com/chronik-io/chronik/internal/vfs"
 )
 
@@ -39,8 +39,8 @@ func New() *Machine {
 // Files returns how many files the process has open and may have; 0 is not known.
 // Go raises the soft limit to the hard one at the start, so there is one to speak
 // of.
-func (m *Machine) Files() diagnose.Files {
-	f := diagnose.Files{Limit: m.limit()}
+func (m *Machine) Files() checks.Files {
+	f := checks.Files{Limit: m.limit()}
 	d, err := os.Open(path.Join(m.proc, "self/fd"))
 	if err != nil {
 		return f
@@ -54,14 +54,14 @@ func (m *Machine) Files() diagnose.Files {
 }
 
 // Clock returns whether the kernel says that the clock is synchronized.
-func (m *Machine) Clock() diagnose.Clock {
+func (m *Machine) Clock() checks.Clock {
 	synchronized, known := m.clock()
-	return diagnose.Clock{Known: known, Synchronized: synchronized}
+	return checks.Clock{Known: known, Synchronized: synchronized}
 }
 
 // Memory returns what the process uses. Limits are not the kernel's to say.
-func (m *Machine) Memory() diagnose.Memory {
-	var x diagnose.Memory
+func (m *Machine) Memory() checks.Memory {
+	var x checks.Memory
 	b, err := os.ReadFile(path.Join(m.proc, "self/status"))
 	if err != nil {
 		return x
@@ -89,8 +89,8 @@ func kilobytes(text string) int64 {
 
 // Place says what a directory lies on. A directory that is not there yet lies
 // where it will be made.
-func (m *Machine) Place(role, dir string) diagnose.Place {
-	p := diagnose.Place{Role: role, Path: dir}
+func (m *Machine) Place(role, dir string) checks.Place {
+	p := checks.Place{Role: role, Path: dir}
 	at, info := settled(dir)
 	if info == nil {
 		return p
@@ -135,15 +135,15 @@ func settled(name string) (string, fs.FileInfo) {
 }
 
 // disk finds the whole disk of a block device, MAJOR:MINOR.
-func (m *Machine) disk(device string) diagnose.Disk {
+func (m *Machine) disk(device string) checks.Disk {
 	at, err := filepath.EvalSymlinks(path.Join(m.sys, "dev/block", device))
 	if err != nil {
-		return diagnose.Disk{} // no block device, or hidden
+		return checks.Disk{} // no block device, or hidden
 	}
 	if _, err := os.Stat(path.Join(at, "partition")); err == nil {
 		at = filepath.Dir(at)
 	}
-	d := diagnose.Disk{Name: filepath.Base(at), WriteCache: word(path.Join(at, "queue/write_cache"))}
+	d := checks.Disk{Name: filepath.Base(at), WriteCache: word(path.Join(at, "queue/write_cache"))}
 	d.Rotational = word(path.Join(at, "queue/rotational")) == "1"
 	return d
 }
