@@ -23,7 +23,6 @@ type conn struct {
 	nc       net.Conn // nil while the connection is detached
 	peer     net.Addr
 	local    net.Addr
-	opened   time.Time
 	ip       netip.Addr
 	ctx      context.Context // ends with the connection
 	cancel   context.CancelFunc
@@ -36,6 +35,8 @@ type conn struct {
 	handed   *Request          // from the poller, see HandOver; belongs to the reading role
 	mayBlock bool              // MayBlock said so to the request that is handled; of the same
 	identity
+	since time.Time
+	shown atomic.Pointer[identity] // a copy for Connections
 
 	poll     *poller         // nil where the connection can't be polled
 	raw      syscall.RawConn // of the nc that it began with
@@ -58,9 +59,8 @@ type conn struct {
 	// oldest to newest are the requests whose answers were not yet taken for
 	// writing, in order of arrival.
 	oldest, newest *Request
-	queued         int // requests whose answers are not written
-	unready        int // requests without an answer
-	traffic        Traffic
+	queued         int       // requests whose answers are not written
+	unready        int       // requests without an answer
 	produces       int       // Produce requests without an answer
 	produceBytes   int64     // of their frames
 	unwritten      int       // bytes of answers that are ready and not written
@@ -71,6 +71,7 @@ type conn struct {
 	alone          bool      // the one request without an answer is no Produce
 	away           absence
 	answered       time.Time // the last answer
+	done           traffic
 
 	blocked blocking // the handler that MayBlock let block
 
@@ -95,7 +96,8 @@ type blocking struct {
 }
 
 func newConn(s *Server, l *Listener, nc net.Conn) *conn {
-	c := &conn{srv: s, listener: l, nc: nc, peer: nc.RemoteAddr(), local: nc.LocalAddr(), opened: time.Now(), ip: remoteIP(nc), fd: -1, identity: identityOf(s, l)}
+	c := &conn{srv: s, listener: l, nc: nc, peer: nc.RemoteAddr(), local: nc.LocalAddr(), ip: remoteIP(nc), fd: -1, identity: identityOf(s, l), since: time.Now()}
+	c.show()
 	c.ctx, c.cancel = context.WithCancel(context.Background())
 	c.client, c.hungUp = context.WithCancel(c.ctx)
 	c.rcond.L, c.wcond.L = &c.mu, &c.mu
@@ -119,8 +121,9 @@ func (c *conn) push(r *Request) bool {
 	c.newest = r
 	c.queued++
 	c.unready++
-	c.traffic.Requests++
-	c.traffic.BytesIn += int64(r.size) + 4
+	c.done.requests++
+	c.done.in += uint64(r.size)
+	c.done.last = r.Received
 	c.busy = c.role == reading
 	if r.Key != protocol.KeyProduce {
 		c.alone = true
@@ -139,8 +142,6 @@ func (c *conn) answer(r *Request, now time.Time) {
 	c.mu.Lock()
 	c.unready--
 	c.answered = now
-	c.traffic.BytesOut += int64(r.outSize)
-	c.traffic.RecordsIn += r.records
 	if r.Key == protocol.KeyProduce {
 		c.produceBytes -= int64(r.size)
 		if c.produces--; c.produces == 0 && !c.dead {
@@ -165,6 +166,8 @@ func (c *conn) answer(r *Request, now time.Time) {
 		return
 	}
 	r.ready = true
+	c.done.out += uint64(r.outSize)
+	c.done.records += r.records
 	c.unwritten += r.outSize
 	c.encoded += len(r.head)
 	c.count()

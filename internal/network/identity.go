@@ -16,8 +16,7 @@ const (
 	AuthDone
 )
 
-// identity is who a connection's client is. The reading role reads it, and changes it
-// with conn.mu held, which all others need to read it.
+// identity is who a connection's client is. It belongs to the reading role.
 type identity struct {
 	id        uint64
 	principal string
@@ -37,18 +36,14 @@ func identityOf(s *Server, l *Listener) identity {
 // SetSoftware remembers what the client called itself, for this connection's
 // later requests. Only ApiVersions' handler calls it, before it answers.
 func (r *Request) SetSoftware(s Software) {
-	c := r.conn
-	c.mu.Lock()
-	c.software = s
-	c.mu.Unlock()
+	r.conn.software = s
+	r.conn.show()
 }
 
 // Authenticated remembers who the client is, for this connection's later requests. The
 // handler of the request that completes the authentication calls it, before it answers;
 // it is no Produce, so that no other is under way.
 func (r *Request) Authenticated(principal string) {
-	c := r.conn
-	c.mu.Lock()
-	c.principal, c.auth = principal, AuthDone
-	c.mu.Unlock()
+	r.conn.principal, r.conn.auth = principal, AuthDone
+	r.conn.show()
 }
