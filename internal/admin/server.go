@@ -19,6 +19,7 @@ import (
 	"go.uber.org/zap"
 
 	"github.com/chronik-io/chronik/internal/health"
+	"github.com/chronik-io/chronik/internal/logtail"
 )
 
 // Bounds of the server: it serves people and scrapers, not load.
@@ -52,6 +53,8 @@ type Options struct {
 	// does not have itself. A request that does not accept text/html gets the text index.
 	Page http.Handler
 	Log  *zap.Logger
+	// Tail holds the last lines of the broker's log, for GET /v1/log; nil for none.
+	Tail *logtail.Tail
 }
 
 // Server is the running HTTP server.
@@ -91,6 +94,9 @@ func (s *Server) Stop(ctx context.Context) {
 
 // Handler serves every path of the admin port.
 func Handler(o Options) http.Handler {
+	if o.Tail == nil {
+		o.Tail = new(logtail.Tail)
+	}
 	g := newGuard(o.Access)
 	mux := http.NewServeMux()
 	mux.Handle("GET /metrics", promhttp.HandlerFor(o.Registry, promhttp.HandlerOpts{MaxRequestsInFlight: maxScrapes, Registry: o.Registry}))
@@ -121,7 +127,7 @@ func Handler(o Options) http.Handler {
 
 // Index lists the paths as text.
 func Index(w http.ResponseWriter, _ *http.Request) {
-	text(w, http.StatusOK, "chronikd: /metrics /healthz /readyz /v1/health /v1/logs /v1/dirs /v1/profiles /loglevel /debug/pprof/\n")
+	text(w, http.StatusOK, "chronikd: /metrics /healthz /readyz /v1/health /v1/logs /v1/dirs /v1/profiles /v1/connections /v1/log /loglevel /debug/pprof/\n")
 }
 
 func text(w http.ResponseWriter, status int, body string) {

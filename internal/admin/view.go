@@ -3,6 +3,7 @@ package admin
 import (
 	"github.com/chronik-io/chronik/internal/metadata"
 	"github.com/chronik-io/chronik/internal/metrics"
+	"github.com/chronik-io/chronik/internal/network"
 	"github.com/chronik-io/chronik/internal/replica"
 	"github.com/chronik-io/chronik/internal/storage"
 	"github.com/chronik-io/chronik/pkg/durability"
@@ -16,6 +17,8 @@ type View struct {
 	Replicas Replicas
 	// Image returns the metadata as this broker has applied it.
 	Image func() *metadata.Image
+	// Connections returns the open connections of clients by id.
+	Connections func() []network.Connection
 	// Measured is what commits took.
 	Measured *metrics.Storage
 	// Profiles are the durability profiles, Default the one that topics have by default.

@@ -20,7 +20,8 @@ func access(cfg *config.Config) admin.Access {
 func (b *Broker) view() *admin.View {
 	r := b.rooms
 	return &admin.View{Node: r.conf.NodeID, Storage: r.storage, Replicas: r.replicas, Image: r.applier.Image, Measured: r.measured,
-		Profiles: b.cfg.Durability.All(), Default: b.cfg.WALProfile}
+		Connections: r.server.Load().Connections,
+		Profiles:    b.cfg.Durability.All(), Default: b.cfg.WALProfile}
 }
 
 // readyGauge keeps the metric chronik_ready.
