@@ -41,11 +41,11 @@ func untar(ts *testscript.TestScript, neg bool, args []string) {
 	}
 }
 
-// silent VARIABLE sets a variable to an address that takes connections and never answers, as
+// hung VARIABLE sets a variable to an address that takes connections and never answers, as
 // a broker that hangs does.
-func silent(ts *testscript.TestScript, neg bool, args []string) {
+func hung(ts *testscript.TestScript, neg bool, args []string) {
 	if neg || len(args) != 1 {
-		ts.Fatalf("usage: silent VARIABLE")
+		ts.Fatalf("usage: hung VARIABLE")
 	}
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	ts.Check(err)

@@ -96,7 +96,7 @@ func Start(ctx context.Context, o Options) (*Broker, error) {
 		o.Level = zap.NewAtomicLevel()
 	}
 	reg, tail := metrics.NewRegistry(), logtail.New(logTailBytes)
-	o.Log = tail.Follow(o.Log)
+	o.Log = tail.Follow(o.Log, o.Level)
 	b := &Broker{cfg: o.Config, configs: registry(o.Config.Durability), fs: o.FS, log: o.Log, level: o.Level, reg: reg, bound: addresses,
 		times: cmp.Or(o.stop, stopTimes()), journalFile: o.JournalFileSize, journalBytes: o.JournalBytes,
 		stack: &stack{log: o.Log}, failed: make(chan error, 1), probes: &probes{}}

@@ -26,12 +26,13 @@ type Tail struct {
 // New returns a Tail that keeps so many bytes at most.
 func New(limit int) *Tail { return &Tail{limit: limit} }
 
-// Follow returns a logger that writes as log does, and each line to the tail, as JSON.
-func (t *Tail) Follow(log *zap.Logger) *zap.Logger {
+// Follow returns a logger that writes as log does, and each line of the level to the tail, as
+// JSON, also where log drops it.
+func (t *Tail) Follow(log *zap.Logger, level zapcore.LevelEnabler) *zap.Logger {
 	c := zap.NewProductionEncoderConfig()
 	c.EncodeTime, c.EncodeDuration = zapcore.RFC3339NanoTimeEncoder, zapcore.StringDurationEncoder
 	return log.WithOptions(zap.WrapCore(func(core zapcore.Core) zapcore.Core {
-		return zapcore.NewTee(core, zapcore.NewCore(zapcore.NewJSONEncoder(c), t, core))
+		return zapcore.NewTee(core, zapcore.NewCore(zapcore.NewJSONEncoder(c), t, level))
 	}))
 }
 

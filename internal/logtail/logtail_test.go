@@ -38,11 +38,12 @@ func TestNothingIsKeptWithoutABound(t *testing.T) {
 	}
 }
 
-// What a logger writes is in both, at the level that the logger has.
+// What is logged is in both, each at its own level.
 func TestFollow(t *testing.T) {
 	core, seen := observer.New(zap.WarnLevel)
 	tail := New(1 << 20)
-	log := tail.Follow(zap.New(core)).Named("disk").With(zap.String("dir", "/d"))
+	log := tail.Follow(zap.New(core), zap.InfoLevel).Named("disk").With(zap.String("dir", "/d"))
+	log.Debug("silent")
 	log.Info("quiet")
 	var all sync.WaitGroup
 	for range 10 {
@@ -50,7 +51,7 @@ func TestFollow(t *testing.T) {
 	}
 	all.Wait()
 	text, _ := tail.Lines()
-	if seen.Len() != 10 || strings.Count(string(text), "\n") != 10 || strings.Contains(string(text), "quiet") ||
+	if seen.Len() != 10 || strings.Count(string(text), "\n") != 11 || strings.Contains(string(text), "silent") ||
 		!strings.Contains(string(text), `"logger":"disk","msg":"loud","dir":"/d","n":3}`) {
 		t.Errorf("%d lines in the log; in the tail:\n%s", seen.Len(), text)
 	}

@@ -72,7 +72,7 @@ func (m *manifest) archive(w io.Writer, dir string, members []member, r *redacto
 		}
 		m.Redacted += n
 		m.Members = append(m.Members, e)
-		if len(text) > 0 {
+		if x.err == nil || len(text) > 0 {
 			if err := put(x.name, text); err != nil {
 				return err
 			}

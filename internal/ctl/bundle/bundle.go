@@ -76,8 +76,9 @@ func bundle(a *cli.App, run Runner) *cobra.Command {
 
 // given are the flags of this run that every command has: they are passed on.
 func given(cmd *cobra.Command) (args []string) {
-	cmd.InheritedFlags().Visit(func(f *pflag.Flag) {
-		if f.Name != contexts.Output && f.Name != "yes" {
+	every := cmd.Root().PersistentFlags()
+	cmd.Flags().Visit(func(f *pflag.Flag) {
+		if every.Lookup(f.Name) != nil && f.Name != contexts.Output && f.Name != "yes" {
 			args = append(args, "--"+f.Name+"="+f.Value.String())
 		}
 	})
@@ -140,15 +141,29 @@ func (nopCloser) Close() error { return nil }
 
 // report says what was written, and what is missing.
 func report(a *cli.App, m *manifest, file string) error {
-	missing := 0
+	there, missing := 0, 0
+	var reasons []string
+	names := map[string][]string{} // by reason
 	for _, e := range m.Members {
-		if e.Status == statusMissing {
+		switch e.Status {
+		case statusOK, statusPartly:
+			there++
+		case statusMissing:
 			missing++
-			a.Note("missing: %s: %s", e.Name, strings.ReplaceAll(e.Error, "\n", "; "))
+		}
+		if e.Error != "" && e.Status != statusSkipped {
+			why := e.Status + ": " + strings.ReplaceAll(e.Error, "\n", "; ")
+			if names[why] == nil {
+				reasons = append(reasons, why)
+			}
+			names[why] = append(names[why], e.Name)
 		}
 	}
+	for _, why := range reasons {
+		a.Note("%s: %s", strings.Join(names[why], ", "), why)
+	}
 	if file != "-" {
-		done := outcome{File: file, Members: len(m.Members) - missing, Missing: missing}
+		done := outcome{File: file, Members: there, Missing: missing}
 		if !a.Format().ForPeople() {
 			if err := a.Print(done); err != nil {
 				return err

@@ -128,7 +128,7 @@ func (k *collector) command(name string, args ...string) member {
 	return member{name: name, source: "chronikctl " + strings.Join(args, " "), get: func(ctx context.Context) ([]byte, error) {
 		var out, errs bytes.Buffer
 		code := k.run(ctx, append(line, k.given...), &out, &errs)
-		said := strings.TrimSpace(errs.String())
+		said := strings.TrimSpace(strings.ReplaceAll("\n"+errs.String(), "\nchronikctl: ", "\n"))
 		switch {
 		case code == cli.ExitOK, code == cli.ExitUnhealthy && out.Len() > 0: // what a check found is what is wanted
 			return out.Bytes(), nil

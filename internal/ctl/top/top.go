@@ -48,9 +48,9 @@ func New(a *cli.App) *cobra.Command {
 			}
 			return a.Admin(func(ctx context.Context, adm *kadm.Client, _ []string) error {
 				k := &collector{a: a, adm: adm, port: adminport.Of(a)}
-				in, out := a.In.(*os.File), a.Out
-				if !once && a.Format().ForPeople() && terminal.Is(a.In) && terminal.Is(a.Out) {
-					return watch(ctx, a, k, in, out, state{every: every, internal: internal})
+				in, isFile := a.In.(*os.File)
+				if !once && a.Format().ForPeople() && isFile && terminal.Is(in) && terminal.Is(a.Out) {
+					return watch(ctx, a, k, in, state{view: all, every: every, internal: internal})
 				}
 				return measureOnce(ctx, a, k, every, internal)
 			})(cmd, nil)
