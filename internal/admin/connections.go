@@ -23,13 +23,13 @@ type connectionState struct {
 	SoftwareVersion string     `json:"softwareVersion"`
 	Principal       string     `json:"principal"`
 	Opened          time.Time  `json:"opened"`
-	LastRequest     *time.Time `json:"lastRequest"` // nil before the first
+	LastRequest     *time.Time `json:"lastRequest"` // nil before the first request
 	InFlight        int        `json:"inFlight"`
 	ThrottledMs     int64      `json:"throttledMs"`
-	Requests        uint64     `json:"requests"`
-	BytesIn         uint64     `json:"bytesIn"`
-	BytesOut        uint64     `json:"bytesOut"`
-	RecordsIn       uint64     `json:"recordsIn"`
+	Requests        int64      `json:"requests"`
+	BytesIn         int64      `json:"bytesIn"`
+	BytesOut        int64      `json:"bytesOut"`
+	RecordsIn       int64      `json:"recordsIn"`
 }
 
 // connections is GET /v1/connections.
@@ -57,9 +57,9 @@ func connections(v *View, q url.Values) (any, error) {
 			break
 		}
 		s := connectionState{ID: c.ID, Listener: c.Listener, Address: c.Peer.String(), ClientID: c.ClientID, Software: c.Software.Name,
-			SoftwareVersion: c.Software.Version, Principal: c.Principal, Opened: c.Since.UTC(), InFlight: c.Unanswered,
-			ThrottledMs: max(c.MutedUntil.Sub(now).Milliseconds(), 0), Requests: c.Requests, BytesIn: c.BytesIn, BytesOut: c.BytesOut, RecordsIn: c.RecordsIn}
-		if !c.LastRequest.IsZero() {
+			SoftwareVersion: c.Software.Version, Principal: c.Principal, Opened: c.Opened.UTC(), InFlight: c.InFlight,
+			ThrottledMs: max(c.ThrottledUntil.Sub(now).Milliseconds(), 0), Requests: c.Requests, BytesIn: c.BytesIn, BytesOut: c.BytesOut, RecordsIn: c.RecordsIn}
+		if c.Requests > 0 {
 			at := c.LastRequest.UTC()
 			s.LastRequest = &at
 		}

@@ -26,11 +26,13 @@ const (
 	ExitUsage   = 2 // the command line or the configuration is wrong
 	ExitData    = 3 // a directory is in use, not writable, damaged, of a newer format or another broker's
 	ExitAddress = 4 // an address cannot be bound
+	ExitCut     = 5 // another signal ended the process before it had drained
 )
 
 // exitCodes is told by --help.
 const exitCodes = "Exit codes: 0 stopped as asked, 1 failed while running, 2 wrong command line or configuration,\n" +
-	"3 a directory is in use, not writable, damaged, of a newer format or another broker's, 4 an address cannot be bound."
+	"3 a directory is in use, not writable, damaged, of a newer format or another broker's, 4 an address cannot be bound,\n" +
+	"5 another signal ended it before it had drained."
 
 // ExitError is an error with the code that it ends the process with.
 type ExitError struct {

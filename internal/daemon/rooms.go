@@ -301,7 +301,7 @@ func (b *Broker) openClients(_ context.Context, r *rooms) error {
 		names = append(names, l.Name)
 	}
 	server, err := network.New(network.Options{
-		Handler: r.handlers, Table: table, Log: b.log.Named("network"),
+		Handler: r.handlers, Table: table, Log: b.log.Named("network"), AdminAddress: b.AdminAddr(),
 		Observer: newObserver(metrics.NewNetwork(b.reg), metrics.NewRequests(b.reg), names, table),
 		MaxFrame: int(r.conf.MaxRequestBytes), ProduceBytes: b.budgets.Produce, OtherBytes: b.budgets.Other,
 		ConnectionBytes: b.budgets.Connection, ConnectionRequests: b.cfg.Produce.ConnectionRequests,

@@ -2,74 +2,69 @@ package network
 
 import (
 	"cmp"
-	"net"
+	"net/netip"
 	"slices"
 	"time"
 )
 
-// Connection is what an open connection has done so far.
+// Traffic counts what a connection carried since it was opened.
+type Traffic struct {
+	Requests  int64 // that arrived and were handled
+	BytesIn   int64 // of these requests, with their lengths
+	BytesOut  int64 // of their answers, written or ready
+	RecordsIn int64 // that handlers counted with CountRecords
+}
+
+// Connection describes an open connection at one moment.
 type Connection struct {
-	ID          uint64
-	Listener    string
-	Peer        net.Addr
-	ClientID    string // of its latest request that changed it
-	Software    Software
-	Principal   string
-	Since       time.Time
-	LastRequest time.Time // zero: it has sent none
-	Requests    uint64
-	BytesIn     uint64 // of whole requests
-	BytesOut    uint64 // of answers that are ready, whether or not the client has read them
-	RecordsIn   uint64 // that handlers counted with CountRecords
-	Unanswered  int    // requests; those that wait for an event are among them
-	// MutedUntil is when the server goes on reading, after a handler asked its client to
-	// wait; in the past or zero if it reads.
-	MutedUntil time.Time
+	ID             uint64 // in the order of arrival; never reused
+	Listener       string
+	Peer           netip.AddrPort // invalid where the peer has no IP address
+	ClientID       string         // of its last request; empty before the first one
+	Software       Software
+	Principal      string
+	Authentication Authentication
+	Opened         time.Time
+	LastRequest    time.Time // now while one is in flight, else when the last answer was ready; Opened if there was none
+	InFlight       int       // requests without an answer
+	ThrottledUntil time.Time // zero where it is not throttled
+	Traffic
 }
 
-// traffic is what a connection has done. It belongs to the holder of conn.mu.
-type traffic struct {
-	requests, in, out uint64 // bytes in and out
-	records           uint64
-	last              time.Time
-}
-
-// Connections returns the open connections by id. It takes the lock of each for a
-// moment, and none of them while it holds that of the server.
+// Connections returns the open connections in the order of their ids. It takes the lock of
+// each connection for an instant; the cost is on the caller, not on requests.
 func (s *Server) Connections() []Connection {
 	s.mu.Lock()
-	open := make([]*conn, 0, len(s.conns))
-	for c := range s.conns {
-		open = append(open, c)
-	}
+	conns := s.snapshot()
 	s.mu.Unlock()
-	list := make([]Connection, len(open))
-	for i, c := range open {
-		list[i] = c.describe()
+	now := time.Now()
+	list := make([]Connection, 0, len(conns))
+	for c := range conns {
+		list = append(list, c.describe(now))
 	}
 	slices.SortFunc(list, func(a, b Connection) int { return cmp.Compare(a.ID, b.ID) })
 	return list
 }
 
-func (c *conn) describe() Connection {
-	who := c.shown.Load()
-	d := Connection{ID: who.id, Listener: c.listener.Name, Peer: c.peer, ClientID: who.clientID, Software: who.software, Principal: who.principal, Since: c.since}
-	if until := c.muteUntil.Load(); until != 0 {
-		d.MutedUntil = time.Unix(0, until)
-	}
+func (c *conn) describe(now time.Time) Connection {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	d.Requests, d.BytesIn, d.BytesOut, d.RecordsIn = c.done.requests, c.done.in, c.done.out, c.done.records
-	d.LastRequest, d.Unanswered = c.done.last, c.unready
+	d := Connection{
+		ID: c.id, Listener: c.listener.Name, ClientID: c.clientID, Software: c.software, Principal: c.principal, Authentication: c.auth,
+		Opened: c.opened, LastRequest: c.opened, InFlight: c.unready, Traffic: c.traffic,
+	}
+	d.Peer, _ = netip.ParseAddrPort(c.peer.String()) // a pipe has none
+	if d.InFlight > 0 {
+		d.LastRequest = now
+	} else if c.answered.After(d.LastRequest) {
+		d.LastRequest = c.answered
+	}
+	if until := c.muteUntil.Load(); until > now.UnixNano() {
+		d.ThrottledUntil = time.Unix(0, until)
+	}
 	return d
-}
-
-// show publishes the identity for Connections. The caller has the reading role.
-func (c *conn) show() {
-	who := c.identity
-	c.shown.Store(&who)
 }
 
 // CountRecords counts records that the request brought, for Connections. Only the handler
 // may call it, before the answer is given.
-func (r *Request) CountRecords(n int) { r.records += uint64(n) }
+func (r *Request) CountRecords(n int) { r.records += int64(n) }
