@@ -91,5 +91,8 @@ func measureOnce(ctx context.Context, a *cli.App, k *collector, every time.Durat
 	for _, why := range r.Missing {
 		a.Note("note: %s", why)
 	}
-	return a.Print(r, tables...)
+	if err := a.Print(r, tables...); err != nil || !now.failed {
+		return err
+	}
+	return errors.New("some of it could not be asked, see above")
 }
