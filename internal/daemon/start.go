@@ -48,6 +48,8 @@ type Options struct {
 	// begun, where set, gets the broker before its rooms are opened, which may
 	// take as long as a recovery does.
 	begun func(*Broker)
+	// slowChecks, where set, is how often slow sources of health's facts are asked.
+	slowChecks time.Duration
 	// stop, where set, is what tests have instead of stopTimes.
 	stop times
 }
@@ -70,7 +72,8 @@ type Broker struct {
 	memory  int64  // bytes that there are; see memoryThere
 	rooms   *rooms // complete once health has no phase any more
 
-	times times // of the stop
+	times      times // of the stop
+	slowChecks time.Duration
 
 	journalFile, journalBytes int64
 	// failed gets the first error that no room can go on with.
@@ -99,7 +102,7 @@ func Start(ctx context.Context, o Options) (*Broker, error) {
 	o.Log = tail.Follow(o.Log, o.Level)
 	b := &Broker{cfg: o.Config, configs: registry(o.Config.Durability), fs: o.FS, log: o.Log, level: o.Level, reg: reg, bound: addresses,
 		times: cmp.Or(o.stop, stopTimes()), journalFile: o.JournalFileSize, journalBytes: o.JournalBytes,
-		stack: &stack{log: o.Log}, failed: make(chan error, 1), probes: &probes{}}
+		stack: &stack{log: o.Log}, failed: make(chan error, 1), probes: &probes{}, slowChecks: o.slowChecks}
 	b.stack.push("addresses", func(context.Context) error { return addresses.close() })
 	if err := b.startHealth(o.Version, readyGauge(metrics.NewProcess(reg, o.Version)), o.Log.Named("health")); err != nil {
 		return nil, errors.Join(err, b.stop(zapcore.DebugLevel, "start failed"))
