@@ -62,6 +62,7 @@ type Broker struct {
 	table    *protocol.Table
 	entries  entries
 	sessions *sessions
+	damage   damageReports
 	answers  *membuf.Budget // of record bytes in answers to fetches
 	parked   *membuf.Budget // of what requests hold that wait
 	produces sync.Pool      // of *produceOp
@@ -100,7 +101,7 @@ func New(opt Options) (*Broker, error) {
 	}
 	opt.ParkedBytes = cmp.Or(opt.ParkedBytes, defaultParkedBytes)
 	opt.AppendTime = cmp.Or(opt.AppendTime, defaultAppendTime)
-	b := &Broker{opt: opt, conf: conf, table: table, entries: newEntries(), sessions: newSessions(int(conf.FetchSessions)),
+	b := &Broker{opt: opt, conf: conf, table: table, entries: newEntries(), sessions: newSessions(int(conf.FetchSessions)), damage: damageReports{gap: damageGap},
 		answers: membuf.NewBudget(cmp.Or(opt.AnswerBytes, defaultAnswerBytes)), parked: membuf.NewBudget(opt.ParkedBytes),
 		heavy: make(chan struct{}, runtime.GOMAXPROCS(0)), turns: newTurns()}
 	b.ctx, b.stop = context.WithCancel(context.Background())

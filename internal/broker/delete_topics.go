@@ -3,6 +3,7 @@ package broker
 import (
 	"context"
 	"fmt"
+	"slices"
 
 	"github.com/twmb/franz-go/pkg/kerr"
 	"github.com/twmb/franz-go/pkg/kmsg"
@@ -113,10 +114,13 @@ func (b *Broker) toDelete(req *kmsg.DeleteTopicsRequest) []deletion {
 	}
 	for i := range list {
 		if d := &list[i]; d.topic != nil && d.name != nil && named[d.topic.ID] > 1 {
-			d.err = refuse(kerr.InvalidRequest, "The provided topic name maps to an ID that was already supplied.")
+			d.id, d.err = d.topic.ID, refuse(kerr.InvalidRequest, "The provided topic name maps to an ID that was already supplied.")
 		}
 	}
-	return list
+	return slices.DeleteFunc(list, func(d deletion) bool {
+		// As in Kafka it is not deleted, and answered once.
+		return d.topic != nil && d.name == nil && named[d.topic.ID] > 1
+	})
 }
 
 // deleteEntries are a request's topics in the shape that they have from version 6 on.

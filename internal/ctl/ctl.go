@@ -2,7 +2,7 @@
 // broker that speaks the Kafka protocol, from a shell.
 //
 // It owns the tree of commands. Each subject has a package of its own below it
-// (topic, config, group, produce, consume, cluster, profile, doctor, logs); what they share is
+// (topic, config, group, produce, consume, cluster, profile, doctor, logs, top); what they share is
 // in cli, contexts, output, offsets, parse, progress and records; adminport asks
 // chronik's admin port. It promises that standard output carries only what was
 // asked for (everything else goes to standard error), and that it ends with 0
@@ -31,6 +31,7 @@ import (
 	"github.com/chronik-io/chronik/internal/ctl/logs"
 	"github.com/chronik-io/chronik/internal/ctl/produce"
 	"github.com/chronik-io/chronik/internal/ctl/profile"
+	"github.com/chronik-io/chronik/internal/ctl/top"
 	"github.com/chronik-io/chronik/internal/ctl/topic"
 )
 
@@ -67,7 +68,7 @@ func Main(ctx context.Context, args []string, version string, s Streams) int {
 func Root(a *cli.App) *cobra.Command {
 	root := cli.Parent("chronikctl", "Administer chronik, or any broker that speaks the Kafka protocol",
 		topic.New(a), config.New(a), group.New(a), produce.New(a), consume.New(a), cluster.NewBroker(a), cluster.New(a),
-		cluster.NewAPIVersions(a), profile.New(a), doctor.New(a), logs.New(a), contextCommand(a), versionCommand(a))
+		cluster.NewAPIVersions(a), profile.New(a), doctor.New(a), top.New(a), logs.New(a), contextCommand(a), versionCommand(a))
 	root.Long = "chronikctl administers chronik, and any other broker that speaks the Kafka protocol: topics, configs, groups, records.\n\n" +
 		"Where the broker is comes from flags, else from variables (CHRONIKCTL_BROKERS for --brokers), else from a context of the\n" +
 		"contexts file (chronikctl context), else it is " + contexts.DefaultBrokers + ".\n\n" + cli.ExitCodes

@@ -132,7 +132,7 @@ func TestDocsShowWhatTheAdminPortAnswers(t *testing.T) {
 	b, ask := startHere(t, disk)
 	fill(t, b, "orders", 1, 3)
 	disk.leave(t, b, 80<<20) // so that there is a finding
-	for _, path := range []string{"/v1/logs", "/v1/dirs", "/v1/profiles", "/v1/health", "/v1/findings"} {
+	for _, path := range []string{"/v1/logs", "/v1/dirs", "/v1/profiles", "/v1/health"} {
 		_, rest, ok := strings.Cut(string(page), "## GET "+path+"\n")
 		_, rest, ok2 := strings.Cut(rest, "```json\n")
 		example, _, ok3 := strings.Cut(rest, "```")
@@ -229,7 +229,7 @@ func TestALogIsTold(t *testing.T) {
 // Before its rooms are whole, and when they go, the broker says what it does.
 func TestTheAdminPortSaysWhyItCantAnswer(t *testing.T) {
 	b, ask := startHere(t, vfs.Memory())
-	b.ready.enter("recovering logs")
+	b.health.Enter("recovering logs")
 	for _, path := range []string{"/v1/logs", "/v1/dirs", "/v1/profiles"} {
 		if status, v := ask(path); status != http.StatusServiceUnavailable || v["error"] != "the broker does not serve now: recovering logs" {
 			t.Errorf("%s: %d %v", path, status, v)
@@ -238,7 +238,7 @@ func TestTheAdminPortSaysWhyItCantAnswer(t *testing.T) {
 	if _, v := ask("/v1/health"); v["ready"] != false || len(v["findings"].([]any)) != 1 {
 		t.Errorf("health: %v", v)
 	}
-	b.ready.enter("")
+	b.health.Enter("")
 	if _, v := ask("/v1/health"); v["ready"] != true || len(v["findings"].([]any)) != 0 {
 		t.Errorf("health: %v", v)
 	}
@@ -250,9 +250,9 @@ func TestALowDiskIsDegradedNotDead(t *testing.T) {
 	disk.free.Store(1 << 39)
 	b, ask := startHere(t, disk)
 	disk.leave(t, b, 80<<20)
-	report, ok := b.ready.report()
-	if !ok || !strings.HasPrefix(report, "ready\ndegraded: disk of /data/logs: log directory /data/logs has 80 MiB free, the threshold is 10 GiB") {
-		t.Errorf("ready %v: %s", ok, report)
+	report := b.health.Report(t.Context())
+	if !report.Ready || !strings.HasPrefix(report.Text(), "ready\nbad: disk of /data/logs: log directory /data/logs has 80 MiB free, the threshold is 10 GiB") {
+		t.Errorf("%s", report.Text())
 	}
 	if !strings.Contains(b.status(), "serving") || !strings.Contains(b.status(), "80 MiB") {
 		t.Errorf("status: %s", b.status())

@@ -13,8 +13,8 @@ import (
 	"github.com/chronik-io/chronik/internal/broker"
 	"github.com/chronik-io/chronik/internal/controller"
 	"github.com/chronik-io/chronik/internal/daemon/config"
-	"github.com/chronik-io/chronik/internal/diagnose"
 	"github.com/chronik-io/chronik/internal/groups"
+	"github.com/chronik-io/chronik/internal/health/checks"
 	"github.com/chronik-io/chronik/internal/metadata"
 	"github.com/chronik-io/chronik/internal/metadata/filestore"
 	"github.com/chronik-io/chronik/internal/metrics"
@@ -164,14 +164,14 @@ func (b *Broker) openLogs(ctx context.Context, r *rooms) error {
 		return err
 	}
 	cleaning := r.cleaning.Load()
-	b.ready.enter("recovering logs")
+	b.health.Enter("recovering logs")
 	r.measured = metrics.NewStorage(b.reg)
 	all := places(&r.conf)
 	r.storage, err = storage.Open(all, storage.Options{
 		FS: b.fs, Holder: holder(), Logger: b.log.Named("storage"), Metrics: r.measured,
 		DeferredBytes: b.budgets.Deferred, JournalFileSize: b.journalFile, JournalBytes: b.journalBytes,
 		ProducerExpiry: r.conf.ProducerExpiration, KeeperInterval: r.conf.Cleaning.Interval,
-		Progress: b.ready.progress, Interrupted: ctx.Err, MinFree: r.minFree.Load,
+		Progress: b.health.Progress, Interrupted: ctx.Err, MinFree: r.minFree.Load,
 		CleanerBytes: cleaning.KeyBytes, CleanerBytesPerSecond: cleaning.BytesPerSecond, CleanerBackoff: cleaning.Backoff,
 		Absent: func() int {
 			if s := r.server.Load(); s != nil {
@@ -192,15 +192,10 @@ func (b *Broker) openLogs(ctx context.Context, r *rooms) error {
 		}
 		return r.storage.Shutdown(ctx)
 	})
-	for _, d := range r.storage.Dirs() {
-		b.ready.watch("log directory "+d.Path(), part{check: diagnose.CheckLogDir, severity: diagnose.Bad, eased: r.takesRecords,
-			problem: func() string { return errorText(d.Err()) },
-			remedy:  "look at the disk and the kernel's log; the directory comes back by itself where the disk does (docs/operations.md, A damaged disk)"})
-		b.ready.watch("disk of "+d.Path(), part{check: diagnose.CheckSpace, severity: diagnose.Warn,
-			problem: func() string { return d.LastSpace().Message },
-			remedy:  "chronikctl topic list -o wide shows who is large; writing goes on by itself when there is room (docs/operations.md, A full disk)"})
+	for _, d := range r.storage.Failed() {
+		b.log.Error("log directory not opened: its partitions are offline until a start opens it", zap.String("dir", d.Path), zap.Error(dirErrors(b.cfg.Broker, d)))
 	}
-	b.leaveOut(r)
+	b.health.Add(b.dirFacts(r))
 	if err := metrics.RegisterLogs(b.reg, b.cfg.MetricsPartitions, logSource{r.storage}); err != nil {
 		return err
 	}
@@ -221,8 +216,6 @@ func (b *Broker) openPartitions(_ context.Context, r *rooms) error {
 	r.applier.Subscribe("replicas", r.replicas.Apply)
 	r.applier.Finish(r.replicas.Settled)
 	b.stack.push("replicas", r.replicas.Close)
-	b.ready.watch("partitions without a log", part{check: diagnose.CheckPartition, severity: diagnose.Warn, problem: r.withoutLogs,
-		remedy: "remove the cause: the logs are made by themselves then, within half a minute"})
 	var err error
 	r.groups, err = groups.New(groups.Options{
 		Self: r.conf.NodeID, Replicas: r.replicas, Settings: r.settings, Controller: r.control, Configs: b.configs, Static: r.static, Logger: b.log.Named("groups"),
@@ -265,6 +258,7 @@ func (b *Broker) openHandlers(ctx context.Context, r *rooms) error {
 	if err := r.applier.WaitFor(ctx, revision); err != nil {
 		return err
 	}
+	b.health.Add(r.partitionFacts)
 	if n := r.replicas.Unled(); n > 0 {
 		return fmt.Errorf("the last stop was not clean, and the metadata did not take new leader epochs for %d partitions (see the log above): they must not be served", n)
 	}
@@ -293,7 +287,7 @@ func (b *Broker) maxConnections(r *rooms) int {
 			segments = append(segments, d.Usage().MaxOpenFiles)
 		}
 	}
-	return diagnose.Connections(vfs.Descriptors(), segments)
+	return checks.Connections(vfs.Descriptors(), segments)
 }
 
 // openClients lets clients in.

@@ -287,7 +287,9 @@ func (c *conn) start(frame *membuf.Buffer, budget *membuf.Budget, size int, unsu
 		body = nil
 	}
 	if c.clientID != string(h.ClientID) {
+		c.mu.Lock()
 		c.clientID = string(h.ClientID)
+		c.mu.Unlock()
 	}
 	r, _ := c.srv.requests.Get().(*Request)
 	if r == nil {

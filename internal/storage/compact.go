@@ -2,7 +2,6 @@ package storage
 
 import (
 	"cmp"
-	"crypto/rand"
 	"errors"
 	"fmt"
 	"math"
@@ -212,11 +211,7 @@ var errEnough = errors.New("enough was read")
 // fill makes the filter: the map of keys, where it ends, and what the transactions
 // came to.
 func (p *pass) fill() error {
-	var key [16]byte
-	if _, err := rand.Read(key[:]); err != nil {
-		return fmt.Errorf("random key: %w", err)
-	}
-	keys := cleaner.NewKeyMap(key, p.d.cleaning.Load().KeyBytes)
+	keys := cleaner.NewKeyMap(p.d.cleaning.Load().KeyBytes)
 	var aborted []cleaner.Aborted
 	m, err := p.mapKeys(keys, nil, p.dirt.Until)
 	if errors.Is(err, errTransactions) {
@@ -292,7 +287,7 @@ func (p *pass) outcomes(o *cleaner.Outcomes) error {
 
 // batches calls fn with the batches of a segment, at the pace that is allowed.
 func (p *pass) batches(s *segment.Segment, from int64, fn func(record.Batch) error) error {
-	return s.Batches(from, func(b record.Batch) error {
+	err := s.Batches(from, func(b record.Batch) error {
 		p.read += int64(len(b))
 		p.d.stats.cleaner.read.Add(float64(len(b)))
 		if err := p.step(len(b)); err != nil {
@@ -300,6 +295,10 @@ func (p *pass) batches(s *segment.Segment, from int64, fn func(record.Batch) err
 		}
 		return fn(b)
 	})
+	if errors.Is(err, segment.ErrCorrupt) && p.wanted() == nil {
+		p.l.examine(s, err)
+	}
+	return err
 }
 
 // groups are the segments below the map's end, as they are to become one each.

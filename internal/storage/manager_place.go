@@ -6,29 +6,6 @@ import (
 	"slices"
 )
 
-// Create makes logs, each in the usable directory that holds the fewest, and returns them
-// in the order of specs when their birth is durable. A directory with little space is used
-// only if all have little. After an error some of the logs may have been made; a log whose
-// creation failed is tried again in the same directory.
-//
-// The directories work concurrently, and Create does not wait for a disk that hangs; see
-// concurrently.
-func (m *Manager) Create(specs []Spec) ([]*Log, error) {
-	byDir, err := m.Place(specs, nil)
-	if err != nil {
-		return nil, err
-	}
-	err = m.concurrently(slices.Collect(maps.Keys(byDir)), func(d *Dir) error { return m.createIn(d, byDir[d]) })
-	if err != nil {
-		return nil, err
-	}
-	made := make([]*Log, len(specs))
-	for i := range specs {
-		made[i] = m.Get(specs[i].ID)
-	}
-	return made, nil
-}
-
 // CreateIn makes logs in the directory that Place chose for them, all or none, and returns
 // them in the order of specs when their birth is durable. It does not wait for a disk that
 // hangs, where the logs may still be made later; see concurrently.
@@ -45,8 +22,8 @@ func (m *Manager) CreateIn(d *Dir, specs []Spec) ([]*Log, error) {
 
 // Place chooses a directory for each log, the usable one with the fewest, and notes that its
 // creation begins there: until CreateIn has ended, or Delete has taken that back, the log is
-// made in no other. One that avoid names is chosen only if all others are unusable; nil
-// avoids none.
+// made in no other. A directory with little space is chosen only if all have little, and one
+// that avoid names only if all others are unusable; nil avoids none.
 func (m *Manager) Place(specs []Spec, avoid map[*Dir]bool) (map[*Dir][]Spec, error) {
 	m.mu.Lock()
 	defer m.mu.Unlock()

@@ -3,7 +3,7 @@
 //
 // A finding says what is wrong, where, and what to do. addresses.go, clock.go,
 // configs.go and groups.go hold what is looked at from here beside what cluster
-// health looks at; broker.go takes over what the broker finds (GET /v1/findings of
+// health looks at; broker.go takes over what the broker finds (GET /v1/health of
 // its admin port). It changes nothing. internal/ctl calls New.
 package doctor
 
@@ -76,7 +76,7 @@ func examine(ctx context.Context, a *cli.App, adm *kadm.Client, f flags) error {
 // everything looks at all there is; an error ends it.
 func (x *examination) everything(ctx context.Context) error {
 	x.addresses(ctx)
-	if err := x.Health(ctx, x.broker); err != nil {
+	if err := x.Health(ctx, x.port, x.broker); err != nil {
 		return err
 	}
 	x.clock(ctx)

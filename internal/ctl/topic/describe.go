@@ -104,7 +104,24 @@ func retained(ctx context.Context, a *cli.App, topics []string) (map[log]string,
 	return why, err
 }
 
-func ask(ctx context.Context, adm *kadm.Client, topics []kadm.TopicDetail) (f facts, err error) {
+// ask asks for offsets, sizes and configs.
+func ask(ctx context.Context, adm *kadm.Client, topics []kadm.TopicDetail) (facts, error) {
+	f, err := askHoldings(ctx, adm, topics)
+	if err != nil {
+		return f, err
+	}
+	var names []string
+	for _, t := range topics {
+		names = append(names, t.Topic)
+	}
+	if f.configs, err = adm.DescribeTopicConfigs(ctx, names...); err != nil {
+		return f, cli.Refused("configs", cli.Words(err), "")
+	}
+	return f, nil
+}
+
+// askHoldings asks for offsets and sizes.
+func askHoldings(ctx context.Context, adm *kadm.Client, topics []kadm.TopicDetail) (f facts, err error) {
 	var names []string
 	set := kadm.TopicsSet{}
 	for _, t := range topics {
@@ -118,9 +135,6 @@ func ask(ctx context.Context, adm *kadm.Client, topics []kadm.TopicDetail) (f fa
 	f.ends, err = adm.ListEndOffsets(ctx, names...)
 	if cli.Whole(err) != nil {
 		return f, cli.Refused("end offsets", cli.Words(err), "")
-	}
-	if f.configs, err = adm.DescribeTopicConfigs(ctx, names...); err != nil {
-		return f, cli.Refused("configs", cli.Words(err), "")
 	}
 	if f.dirs, err = adm.DescribeAllLogDirs(ctx, set); err != nil && !cli.IsUnsupported(cli.Words(err)) {
 		return f, cli.Refused("log directories", cli.Words(err), "")
