@@ -2,13 +2,17 @@ package daemon
 
 import (
 	"cmp"
+	"path"
+	"path/filepath"
 
 	"go.uber.org/zap"
 
 	"github.com/chronik-io/chronik/internal/daemon/config"
 	"github.com/chronik-io/chronik/internal/daemon/observe"
 	"github.com/chronik-io/chronik/internal/health/checks"
+	"github.com/chronik-io/chronik/internal/health/host"
 	"github.com/chronik-io/chronik/internal/metrics"
+	"github.com/chronik-io/chronik/internal/storage"
 	"github.com/chronik-io/chronik/internal/topicconf"
 	"github.com/chronik-io/chronik/internal/vfs"
 	"github.com/chronik-io/chronik/pkg/durability"
@@ -47,7 +51,7 @@ func (b *Broker) startHealth(version string, ready func(bool), log *zap.Logger) 
 
 // settingsOf is what was configured. It does not change while the broker runs.
 func settingsOf(cfg *config.Config, b *topicconf.Broker, t *topicconf.Topic) checks.Settings {
-	s := checks.Settings{Warnings: cfg.Warnings, Profile: cfg.WALProfile, Admin: checks.Listener{Name: "admin", Listen: cfg.AdminListen}}
+	s := checks.Settings{DataDir: absolute(cfg.DataDir), Warnings: cfg.Warnings, Profile: cfg.WALProfile, Admin: checks.Listener{Name: "admin", Listen: cfg.AdminListen}}
 	s.Admin.Open = cfg.AdminListen != "" && !config.Loopback(cfg.AdminListen)
 	for _, l := range cfg.Listeners {
 		s.Listeners = append(s.Listeners, checks.Listener{Name: l.Name, Listen: l.Listen, Advertise: l.Advertise,
@@ -61,6 +65,23 @@ func settingsOf(cfg *config.Config, b *topicconf.Broker, t *topicconf.Topic) che
 	s.RetentionBytes, s.SegmentBytes = t.RetentionBytes, int64(t.SegmentBytes)
 	s.MaxMessage, s.MaxRequest = int64(t.MaxMessageBytes), int64(b.MaxRequestBytes)
 	return s
+}
+
+// absolute is a path for commands that an operator runs in another working directory.
+func absolute(dir string) string {
+	if abs, err := filepath.Abs(dir); err == nil {
+		return abs
+	}
+	return dir
+}
+
+// presence watches the directories that the broker has open files in.
+func presence(data string, dirs []*storage.Dir) *host.Presence {
+	used := []host.Used{{Role: checks.RoleMetadata, Path: path.Join(data, metadataDir), Files: "*.log"}}
+	for _, d := range dirs {
+		used = append(used, host.Used{Role: checks.RoleLogs, Path: d.Path(), Files: storage.IdentityFile}, host.Used{Role: checks.RoleJournal, Path: d.JournalPath(), Files: "*.journal"})
+	}
+	return host.NewPresence(used...)
 }
 
 // unopened are the log directories that could not be opened.

@@ -47,6 +47,8 @@ type rooms struct {
 	storage  *storage.Manager
 	fenced   bool // no partition is led in an epoch that an unclean stop left (I9)
 	measured *metrics.Storage
+	network  *metrics.Network
+	requests *metrics.Requests
 	park     *purgatory.Purgatory
 	replicas *replica.Manager
 	applier  *metadata.Applier
@@ -200,6 +202,9 @@ func (b *Broker) openLogs(ctx context.Context, r *rooms) error {
 		return r.storage.Shutdown(ctx)
 	})
 	b.health.Add(observe.DirFacts(r.storage, b.unopened(r), r.measured, b.probes))
+	if b.fs == vfs.OS() {
+		b.health.Add(presence(b.cfg.DataDir, r.storage.Dirs()).Source)
+	}
 	b.keepCopy(ctx, r)
 	if err := metrics.RegisterLogs(b.reg, b.cfg.MetricsPartitions, observe.Logs{Manager: r.storage}); err != nil {
 		return err
@@ -308,9 +313,10 @@ func (b *Broker) openClients(_ context.Context, r *rooms) error {
 	for _, l := range b.cfg.Listeners {
 		names = append(names, l.Name)
 	}
+	r.network, r.requests = metrics.NewNetwork(b.reg), metrics.NewRequests(b.reg)
 	server, err := network.New(network.Options{
 		Handler: r.handlers, Table: table, Log: b.log.Named("network"), AdminAddress: b.AdminAddr(),
-		Observer: observe.NewNetwork(metrics.NewNetwork(b.reg), metrics.NewRequests(b.reg), names, table),
+		Observer: observe.NewNetwork(r.network, r.requests, names, table),
 		MaxFrame: int(r.conf.MaxRequestBytes), ProduceBytes: b.budgets.Produce, OtherBytes: b.budgets.Other,
 		ConnectionBytes: b.budgets.Connection, ConnectionRequests: b.cfg.Produce.ConnectionRequests,
 		MaxConnections: b.maxConnections(r), MaxConnectionsPerIP: int(r.conf.MaxConnectionsPerIP), Idle: r.conf.ConnectionIdle,

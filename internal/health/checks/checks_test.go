@@ -50,6 +50,17 @@ func examine(t *testing.T, check string, patients []patient) {
 	}
 }
 
+func TestDirectoriesThatWereRemoved(t *testing.T) {
+	lost := func(role string) Facts {
+		return Facts{Lost: []Lost{{role, "/d/x", "it was removed"}}, Settings: Settings{DataDir: "/d"}}
+	}
+	examine(t, "removed", []patient{
+		{"none", Facts{}, nil},
+		{"a journal", lost(RoleJournal), []string{"bad journal directory /d/x: it was removed while the broker uses it: the records"}},
+		{"metadata", lost(RoleMetadata), []string{"bad metadata directory /d/x: it was removed while the broker uses it: topics, configs"}},
+	})
+}
+
 func TestFilesThatRunOut(t *testing.T) {
 	files := func(limit, open, most int, dirs ...Dir) Facts {
 		return Facts{Files: Files{Limit: limit, Open: open, MaxConnections: most}, Dirs: dirs}

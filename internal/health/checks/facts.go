@@ -18,6 +18,8 @@ type Facts struct {
 	// Dirs are the log directories in use, Unopened those that could not be opened.
 	Dirs     []Dir
 	Unopened []Unopened
+	// Lost are the directories that were removed while the broker uses them.
+	Lost []Lost
 	// Memory and Clock are the machine's.
 	Memory Memory
 	Clock  Clock
@@ -150,6 +152,7 @@ type Listener struct {
 
 // Settings is what was configured.
 type Settings struct {
+	DataDir   string   // data.dir
 	Warnings  []string // of the loader
 	Listeners []Listener
 	Admin     Listener // an empty Listen: off

@@ -20,16 +20,18 @@ func servingChecks() []Check {
 			Doc: "Whether the checks themselves finish. If not, a lock or a call of the operating system hangs."},
 		{Name: "log_dir", run: checkLogDirs,
 			Doc: "Whether each log directory was opened and takes records. After a failed write or sync the broker reopens its journal."},
+		{Name: "removed", run: checkLost,
+			Doc: "Whether the directories that the broker uses are still there: open files without a name are gone when the broker stops."},
 		{Name: "stuck_disk", run: checkStuckDisks,
 			Doc: "Records that wait for a journal of which nothing becomes durable: a write or an fdatasync hangs."},
 		{Name: "partition", run: checkPartitions,
 			Doc: "Partitions that cannot be written or read: their log is offline or could not be created."},
 		{Name: "damage", run: checkDamage,
 			Doc: "Partitions in which a read found damaged records: the offsets that cannot be read, and the next one that can."},
-		{Name: "group", run: checkGroups,
-			Doc: "Consumer groups that are not served because their offsets cannot be loaded, and those that do not finish a rebalance."},
 		{Name: "metadata", run: checkMetadata,
 			Doc: "Whether topics and configs can be changed, and whether the copy of them has every change."},
+		{Name: "group", run: checkGroups,
+			Doc: "Consumer groups that are not served because their offsets cannot be loaded, and those that do not finish a rebalance."},
 	}
 }
 
