@@ -25,6 +25,7 @@ import (
 	"github.com/chronik-io/chronik/internal/golden"
 	"github.com/chronik-io/chronik/internal/health"
 	"github.com/chronik-io/chronik/internal/health/checks"
+	"github.com/chronik-io/chronik/internal/metadata/filestore"
 	"github.com/chronik-io/chronik/internal/vfs"
 	"github.com/chronik-io/chronik/internal/vfs/errfs"
 )
@@ -234,6 +235,12 @@ func faults() []fault {
 		{name: "log-not-created", checks: []string{"partition"}, plant: func(t *testing.T, s *sick) {
 			s.errs.Add(errfs.Rule{Ops: errfs.Create | errfs.Mkdir, Err: syscall.EMFILE, When: func(c errfs.Call) bool { return strings.Contains(c.Path, "/new-") }})
 			_, _ = kadm.NewClient(client(t, s.Broker)).CreateTopic(t.Context(), 1, 1, nil, "new")
+		}},
+		{name: "metadata-copy-behind", checks: []string{"metadata"}, plant: func(t *testing.T, s *sick) {
+			s.errs.Add(errfs.Rule{Ops: errfs.Create | errfs.Write | errfs.Datasync, Err: syscall.EIO, When: func(c errfs.Call) bool { return strings.HasPrefix(c.Path, filestore.CopyIn("/data/logs")) }})
+			if _, err := kadm.NewClient(client(t, s.Broker)).CreateTopic(t.Context(), 1, 1, nil, "new"); err != nil {
+				t.Error(err)
+			}
 		}},
 		{name: "stuck-group", set: []string{"group.initial.rebalance.delay.ms=0"}, checks: []string{"group"}, plant: stickGroup},
 		{name: "memory-short", checks: []string{"memory"}, plant: func(_ *testing.T, s *sick) {
