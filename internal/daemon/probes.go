@@ -10,7 +10,6 @@ import (
 
 	"github.com/chronik-io/chronik/internal/diagnose"
 	"github.com/chronik-io/chronik/internal/diagnose/host"
-	"github.com/chronik-io/chronik/internal/storage"
 	"github.com/chronik-io/chronik/internal/vfs"
 )
 
@@ -48,7 +47,7 @@ func (a *api) probe(ctx context.Context) error {
 		maps.Copy(all, *old)
 	}
 	for _, d := range r.storage.Dirs() {
-		if d.LastSpace().Level != storage.SpaceOK || d.Err() != nil {
+		if d.Room() != nil || d.Err() != nil {
 			continue // there are findings about it already
 		}
 		l, err := host.Probe(ctx, d.JournalPath())

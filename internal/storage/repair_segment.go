@@ -17,7 +17,7 @@ func (d *Dir) repair(l *Log) {
 	d.mu.Lock()
 	d.broken[l] = struct{}{}
 	d.mu.Unlock()
-	d.signal(d.repairs)
+	signal(d.repairs)
 }
 
 // repairAll tries every broken log once, and says whether one is left.
