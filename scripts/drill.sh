@@ -81,7 +81,7 @@ begin() {
   export CHRONIKCTL_BROKERS="127.0.0.1:$one" CHRONIKCTL_ADMIN="127.0.0.1:$two"
   start_broker || die "$1: the broker does not start"
   chronikctl topic create kept --partitions 2 --config segment.bytes=1048576 >/dev/null
-  numbered 1 "$records" | chronikctl produce kept 2>/dev/null
+  numbered 1 "$records" | chronikctl produce kept --max-batch-bytes 20000 2>/dev/null
   stop_broker
   start_broker || die "$1: the broker does not start again"
   until_true 10 healthy || die "$1: it is not healthy before the fault: $(cat "$work/said")"
@@ -152,11 +152,12 @@ follow() {
         command="${command%\`}"
         for word in "${names[@]}"; do command="${command//"${word%%=*}"/"${word#*=}"}"; done
         echo "\$ $command" >>"$dir/followed"
-        bash -c "$command" >>"$dir/followed" 2>&1 || return 1
+        # log verify ends with 4 where it found something, which here it must.
+        bash -c "$command" >>"$dir/followed" 2>&1 || { [ $? = 4 ] && [[ "$command" == *' log verify '* ]]; } || return 1
         ;;
     esac
   # shellcheck disable=SC2016 # the backticks are those of the text
-  done < <(grep -oE '`[^`]+`|stop producers|(re)?start the broker|stop the broker' <<<"$remedy")
+  done < <(grep -oE '`(chronikctl|mkdir) [^`]+`|stop producers|(re)?start the broker|stop the broker' <<<"$remedy")
 }
 # restored: the broker is healthy, takes records and gives them back.
 restored() {
@@ -174,7 +175,6 @@ row() { # row FAULT REPORTED RESTORED LOST WHAT
 drill() {
   local ok=yes
   lost='?'
-  names=("${names[@]}")
   if ! detect "$2" "$3"; then
     ok=no
     row "$1" never - - "$problem"
@@ -198,7 +198,8 @@ damage() {
   segment="$(find "$dir"/data/logs/kept-1 -name '*.log' | sort | sed -n 2p)" # not the first, not the active one
   planted=$(now)
   printf '\377\377' | dd of="$segment" bs=1 seek=300000 conv=notrunc status=none
-  names=() drill damage damage kept-1 "$records"
+  names=()
+  drill damage damage kept-1 "$records"
   end
 }
 full-disk() {
@@ -211,7 +212,8 @@ full-disk() {
   local free
   free="$(df --output=avail -B1 "$dir/data" | tail -n 1)"
   fallocate -l "$((free - 80000000))" "$dir/data/of-another-process"
-  names=(TOPIC=backlog) drill full-disk space data/logs
+  names=(TOPIC=backlog AGE=1000)
+  drill full-disk space data/logs
   end
   release
 }
@@ -219,14 +221,16 @@ lost-journal() {
   begin lost-journal
   planted=$(now)
   rm -r "$dir/data/logs/journal"
-  names=() drill lost-journal removed journal
+  names=()
+  drill lost-journal removed journal
   end
 }
 lost-metadata() {
   begin lost-metadata
   planted=$(now)
   rm -r "$dir/data/metadata"
-  names=() drill lost-metadata removed metadata
+  names=()
+  drill lost-metadata removed metadata
   end
 }
 stuck-disk() {

@@ -61,6 +61,13 @@ func checkLogDirs(f *Facts, n *notes) {
 	}
 }
 
+// repair is the remedy of a log directory whose files are damaged. Commands stand in backticks, complete, so that they can be
+// copied as they are; scripts/drill.sh runs them.
+func repair(dir string) string {
+	return fmt.Sprintf("stop the broker, run `chronikctl log verify --dir %[1]s`, which lists all damage, and `chronikctl log repair --dir %[1]s "+
+		"--backup %[1]s.before-repair --yes` (with --dry-run it only reports what is lost), then start the broker (docs/operations.md, A damaged disk)", dir)
+}
+
 func checkPartitions(f *Facts, n *notes) {
 	var all []Partition
 	for _, p := range f.Partitions {
@@ -71,13 +78,12 @@ func checkPartitions(f *Facts, n *notes) {
 	for i, p := range all {
 		if i == mostPartitions {
 			n.addFinding(health.Finding{Severity: health.Bad, Subject: "partitions", Problem: fmt.Sprintf("%d more cannot be written or read", len(all)-i),
-				Remedy: "follow the findings above; chronikctl topic describe TOPIC -o wide lists the partitions of a topic with their errors"})
+				Remedy: "follow the findings above; `chronikctl topic describe TOPIC -o wide` lists the partitions of a topic with their errors"})
 			return
 		}
 		x := health.Finding{Severity: health.Bad, Subject: "partition " + p.String(), Problem: "it can be neither written nor read: " + p.Offline,
-			Works: "the other partitions of the topic can be written and read",
-			Remedy: "stop the broker; chronikctl log verify reports the damage, and chronikctl log repair --dry-run what a repair would do " +
-				"(docs/operations.md, A damaged disk)"}
+			Works:  "the other partitions of the topic can be written and read",
+			Remedy: repair(p.Dir)}
 		if p.Retried {
 			x.Remedy = "remove the cause; the broker then creates the log automatically within half a minute"
 		}
@@ -150,13 +156,12 @@ func checkDamage(f *Facts, n *notes) {
 			problem = fmt.Sprintf("%s and %d more ranges cannot be read; the first damage is in %s", offsets(first), more, first.Where)
 		}
 		n.addFinding(health.Finding{Severity: health.Bad, Subject: "partition " + p.String(), Problem: problem,
-			Works: fmt.Sprintf("the records before the damage and from offset %d on can be read, and new ones can be written", first.Next),
-			Remedy: fmt.Sprintf("chronikctl consume %s -p %d --from %d reads behind the damage; with the broker stopped, chronikctl log verify --dir %s lists "+
-				"all damage, and chronikctl log repair --dry-run what a repair would do (docs/operations.md, A damaged disk)", p.Topic, p.Index, first.Next, p.Dir)})
+			Works:  fmt.Sprintf("the records before the damage and from offset %d on can be read, and new ones can be written", first.Next),
+			Remedy: fmt.Sprintf("`chronikctl consume %s -p %d --from %d` reads behind the damage; to repair, %s", p.Topic, p.Index, first.Next, repair(p.Dir))})
 	}
 	if more := count - mostPartitions; more > 0 {
 		n.addFinding(health.Finding{Severity: health.Bad, Subject: "partitions", Problem: fmt.Sprintf("%d more have damaged records", more),
-			Remedy: "follow the findings above; chronikctl topic describe TOPIC -o wide lists the partitions of a topic with their errors"})
+			Remedy: "follow the findings above; `chronikctl topic describe TOPIC -o wide` lists the partitions of a topic with their errors"})
 	}
 }
 
