@@ -1,11 +1,14 @@
 package daemon
 
 import (
+	"cmp"
+	"errors"
 	"math"
 	"path"
 	"path/filepath"
 	"runtime/debug"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/KimMachineGun/automemlimit/memlimit"
@@ -17,6 +20,7 @@ import (
 	"github.com/chronik-io/chronik/internal/health/host"
 	"github.com/chronik-io/chronik/internal/metadata"
 	"github.com/chronik-io/chronik/internal/metrics"
+	"github.com/chronik-io/chronik/internal/replica"
 	"github.com/chronik-io/chronik/internal/storage"
 	"github.com/chronik-io/chronik/internal/topicconf"
 	"github.com/chronik-io/chronik/internal/vfs"
@@ -163,7 +167,8 @@ func (b *Broker) dirFacts(r *rooms) checks.Source {
 	progress := map[*storage.Dir]progressed{}
 	var unopened []checks.Unopened
 	for _, d := range r.storage.Failed() {
-		unopened = append(unopened, checks.Unopened{Path: d.Path, Why: dirErrors(b.cfg.Broker, d).Error()})
+		setting, flags := placeOf(b.cfg.Broker, d)
+		unopened = append(unopened, checks.Unopened{Path: d.Path, Why: d.Err.Error(), Remedy: cmp.Or(dataRemedy(setting, flags, d.Err), "repair it")})
 	}
 	return func(f *checks.Facts) {
 		f.Unopened = unopened
@@ -171,7 +176,7 @@ func (b *Broker) dirFacts(r *rooms) checks.Source {
 		for _, d := range r.storage.Dirs() {
 			space, use := d.LastSpace(), d.Usage()
 			x := checks.Dir{
-				Path: d.Path(), Journal: d.JournalPath(), Err: errorText(d.Err()), MaxOpenFiles: use.MaxOpenFiles,
+				Path: d.Path(), Journal: d.JournalPath(), Err: failure(d.Err()), MaxOpenFiles: use.MaxOpenFiles,
 				Free: space.Free, Total: space.Total, SpaceKnown: space.Known, MinFree: space.MinFree, SpaceMessage: space.Message,
 				JournalBytes: use.JournalBytes, JournalLimit: use.JournalLimit, Syncs: latencies[d.Path()],
 				Probe: b.probes.of(d.JournalPath()),
@@ -201,11 +206,11 @@ type progressed struct {
 	at      time.Time
 }
 
-func errorText(err error) string {
+func failure(err error) string {
 	if err == nil {
 		return ""
 	}
-	return err.Error()
+	return reason(err)
 }
 
 // partitionFacts is a checks.Source: the partitions that cannot be used or have damaged records, and
@@ -233,10 +238,19 @@ func (r *rooms) partitionFacts(f *checks.Facts) {
 		retried[metadata.TopicPartition{Topic: x.TopicID, Partition: x.Partition}] = true
 	}
 	r.eachUnavailable(r.applier.Image(), func(t *metadata.Topic, index int32, why error) {
-		p := checks.Partition{Topic: t.Name, Index: index, Offline: why.Error(), Retried: retried[metadata.TopicPartition{Topic: t.ID, Partition: index}]}
+		p := checks.Partition{Topic: t.Name, Index: index, Offline: reason(why), Retried: retried[metadata.TopicPartition{Topic: t.ID, Partition: index}]}
 		if x, err := r.replicas.Partition(t.ID, index); err == nil {
 			p.Dir = x.Log().Dir().Path()
 		}
+		if d := (*storage.DirError)(nil); errors.As(why, &d) {
+			p.Dir = d.Path
+		}
 		f.Partitions = append(f.Partitions, p)
 	})
+}
+
+// reason is an error without what the finding says already.
+func reason(err error) string {
+	text := strings.TrimPrefix(err.Error(), replica.ErrOffline.Error()+": ")
+	return strings.TrimPrefix(text, storage.ErrFailed.Error()+": ")
 }

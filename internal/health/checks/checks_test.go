@@ -61,6 +61,19 @@ func TestDirectoriesThatWereRemoved(t *testing.T) {
 	})
 }
 
+// A log directory whose journal is elsewhere cannot be repaired without it.
+func TestTheRemedyOfADamagedDirectoryNamesItsJournal(t *testing.T) {
+	f := Facts{Dirs: []Dir{{Path: "/a", Journal: "/a/journal"}, {Path: "/b", Journal: "/fast/b"}}}
+	for dir, want := range map[string]string{
+		"/a": "`chronikctl log repair --dir /a --backup /a.before-repair --yes`",
+		"/b": "`chronikctl log repair --dir /b --journal /fast/b --backup /b.before-repair --yes`",
+	} {
+		if got := f.repair(dir); !strings.Contains(got, want) {
+			t.Errorf("%s, want %s in it", got, want)
+		}
+	}
+}
+
 func TestFilesThatRunOut(t *testing.T) {
 	files := func(limit, open, most int, dirs ...Dir) Facts {
 		return Facts{Files: Files{Limit: limit, Open: open, MaxConnections: most}, Dirs: dirs}
@@ -119,9 +132,9 @@ func TestLogDirectoriesThatFail(t *testing.T) {
 	examine(t, "log_dir", []patient{
 		{"none", Facts{}, nil},
 		{"works", Facts{Dirs: []Dir{{Path: "/d"}}}, nil},
-		{"failed", Facts{Dirs: []Dir{failed}}, []string{"bad log directory /d: input/output error"}},
-		{"not opened", Facts{Dirs: []Dir{{Path: "/e"}}, Unopened: []Unopened{{"/d", "no such device"}}},
-			[]string{"bad log directory /d: it could not be opened, its partitions are offline: no such device"}},
+		{"failed", Facts{Dirs: []Dir{failed}}, []string{"bad log directory /d: none of its 0 partitions can be written: input/output error"}},
+		{"not opened", Facts{Dirs: []Dir{{Path: "/e"}}, Unopened: []Unopened{{"/d", "no such device", "mount it"}}, Partitions: []Partition{{Topic: "t", Offline: "x", Dir: "/d"}}},
+			[]string{"bad log directory /d: it could not be opened, and its partitions can be neither written nor read (t-0): no such device"}},
 	})
 	// One directory that takes records is enough for the broker to be ready.
 	for name, c := range map[string]struct {
@@ -132,7 +145,7 @@ func TestLogDirectoriesThatFail(t *testing.T) {
 		"the only one":      {[]Dir{failed}, nil, true},
 		"one of two":        {[]Dir{failed, {Path: "/e"}}, nil, false},
 		"both":              {[]Dir{failed, {Path: "/e", Err: "x"}}, nil, true},
-		"one, one unopened": {[]Dir{failed}, []Unopened{{"/e", "x"}}, true},
+		"one, one unopened": {[]Dir{failed}, []Unopened{{"/e", "x", "y"}}, true},
 	} {
 		findings, _ := Examine(Checks(), &Facts{Dirs: c.dirs, Unopened: c.unopened})
 		for _, f := range findings {
@@ -148,6 +161,7 @@ func TestPartitionsThatCannotBeUsed(t *testing.T) {
 	examine(t, "partition", []patient{
 		{"offline", Facts{Partitions: []Partition{dead}}, []string{"bad partition t-1: it can be neither written nor read: offline"}},
 		{"damaged", Facts{Partitions: []Partition{{Topic: "t", Damages: []Damage{{From: 1, Next: 2}}}}}, nil},
+		{"its directory was not opened", Facts{Partitions: []Partition{dead}, Unopened: []Unopened{{Path: "/d"}}}, nil},
 		{"its directory is reported", Facts{Partitions: []Partition{dead}, Dirs: []Dir{{Path: "/d", Err: "x"}}}, nil},
 	})
 	examine(t, "damage", []patient{
@@ -171,7 +185,7 @@ func TestDisksAndGroupsThatAreStuck(t *testing.T) {
 	}
 	examine(t, "stuck_disk", []patient{
 		{"moves", dir(stuckAfter-1, ""), nil},
-		{"hangs", dir(7*time.Second, ""), []string{"bad disk of /j: records have waited for the journal for more than 7s and none became durable"}},
+		{"hangs", dir(7*time.Second, ""), []string{"bad disk of /j: records wait for the journal, and none has become durable for more than 3s"}},
 		{"waits as its profile says", Facts{Dirs: []Dir{{Waiting: 12 * time.Second, Allowed: 10 * time.Second}}}, nil},
 		{"has failed", dir(time.Hour, "input/output error"), nil},
 	})

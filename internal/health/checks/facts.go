@@ -48,7 +48,7 @@ type Slow struct {
 
 // Unopened is a log directory that could not be opened at the start.
 type Unopened struct {
-	Path, Why string
+	Path, Why, Remedy string
 }
 
 // Files are the open files of the process; sockets count.

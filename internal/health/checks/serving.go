@@ -2,7 +2,9 @@ package checks
 
 import (
 	"fmt"
+	"path"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/chronik-io/chronik/internal/health"
@@ -40,32 +42,55 @@ const checkResponding = "responding"
 func checkLogDirs(f *Facts, n *notes) {
 	works := func(d Dir) bool { return d.Err == "" }
 	notReady := len(f.Dirs)+len(f.Unopened) > 0 && !slices.ContainsFunc(f.Dirs, works)
-	const others = "partitions in the other log directories can be written and read"
 	finding := func(path, problem, remedy string) {
 		x := health.Finding{Severity: health.Bad, Subject: "log directory " + path, Problem: problem, Remedy: remedy, NotReady: notReady}
 		if !notReady {
-			x.Works = others
+			x.Works = "partitions in the other log directories can be written and read"
 		}
 		n.addFinding(x)
 	}
 	for _, d := range f.Dirs {
 		n.see(fmt.Sprintf("log directory %s with %d partitions", d.Path, d.Logs))
 		if d.Err != "" {
-			finding(d.Path, d.Err, "check the disk and the kernel's log; the broker reopens the directory automatically when the disk works again "+
-				"(docs/operations.md, A damaged disk)")
+			finding(d.Path, fmt.Sprintf("none of its %d partitions can be written: %s", d.Logs, d.Err),
+				"check the disk and the kernel's log; the broker reopens the directory automatically when the disk works again (docs/operations.md, A damaged disk)")
 		}
 	}
 	for _, d := range f.Unopened {
-		finding(d.Path, "it could not be opened, its partitions are offline: "+d.Why,
-			"repair it and restart the broker (docs/operations.md, A damaged disk)")
+		var in []string
+		for _, p := range f.Partitions {
+			if p.Offline != "" && p.Dir == d.Path {
+				in = append(in, p.String())
+			}
+		}
+		finding(d.Path, fmt.Sprintf("it could not be opened, and its partitions can be neither written nor read%s: %s", named(in), d.Why),
+			d.Remedy+"; a restart of the broker opens it again (docs/operations.md, A damaged disk)")
 	}
 }
 
 // repair is the remedy of a log directory whose files are damaged. Commands stand in backticks, complete, so that they can be
 // copied as they are; scripts/drill.sh runs them.
-func repair(dir string) string {
-	return fmt.Sprintf("stop the broker, run `chronikctl log verify --dir %[1]s`, which lists all damage, and `chronikctl log repair --dir %[1]s "+
-		"--backup %[1]s.before-repair --yes` (with --dry-run it only reports what is lost), then start the broker (docs/operations.md, A damaged disk)", dir)
+func (f *Facts) repair(dir string) string {
+	at := "--dir " + dir
+	for _, d := range f.Dirs {
+		if d.Path == dir && d.Journal != "" && d.Journal != path.Join(dir, "journal") {
+			at += " --journal " + d.Journal
+		}
+	}
+	return fmt.Sprintf("stop the broker, run `chronikctl log verify %[1]s`, which lists all damage, and `chronikctl log repair %[1]s "+
+		"--backup %[2]s.before-repair --yes` (with --dry-run it only reports what is lost), then start the broker (docs/operations.md, A damaged disk)", at, dir)
+}
+
+// named lists the first of some partitions or topics, in parentheses; empty if there are none.
+func named(all []string) string {
+	if len(all) == 0 {
+		return ""
+	}
+	text := strings.Join(all[:min(len(all), mostNamed)], ", ")
+	if n := len(all) - mostNamed; n > 0 {
+		text += fmt.Sprintf(" and %d more", n)
+	}
+	return " (" + text + ")"
 }
 
 func checkPartitions(f *Facts, n *notes) {
@@ -83,7 +108,7 @@ func checkPartitions(f *Facts, n *notes) {
 		}
 		x := health.Finding{Severity: health.Bad, Subject: "partition " + p.String(), Problem: "it can be neither written nor read: " + p.Offline,
 			Works:  "the other partitions of the topic can be written and read",
-			Remedy: repair(p.Dir)}
+			Remedy: f.repair(p.Dir)}
 		if p.Retried {
 			x.Remedy = "remove the cause; the broker then creates the log automatically within half a minute"
 		}
@@ -104,8 +129,8 @@ func checkStuckDisks(f *Facts, n *notes) {
 			continue
 		}
 		n.addFinding(health.Finding{Severity: health.Bad, Subject: "disk of " + d.Journal,
-			Problem: fmt.Sprintf("records have waited for the journal for more than %v and none became durable: a write or an fdatasync hangs", d.Waiting.Truncate(time.Second)),
-			Works:   "records that consumers have read before, and other log directories, may still be served",
+			Problem: fmt.Sprintf("records wait for the journal, and none has become durable for more than %v: a write or an fdatasync hangs", stuckAfter+d.Allowed),
+			Works:   "records that are in memory can be read, and partitions in other log directories can be written and read",
 			Remedy: "check the disk and the kernel's log (dmesg); the broker resumes when the disk answers, and if it never does, replace the disk and restart the broker " +
 				"(docs/operations.md, A damaged disk)"})
 	}
@@ -138,7 +163,8 @@ func checkGroups(f *Facts, n *notes) {
 
 // dirFailed reports whether a log directory has a finding of its own, which covers its partitions.
 func (f *Facts) dirFailed(path string) bool {
-	return slices.ContainsFunc(f.Dirs, func(d Dir) bool { return d.Path == path && d.Err != "" })
+	return slices.ContainsFunc(f.Dirs, func(d Dir) bool { return d.Path == path && d.Err != "" }) ||
+		slices.ContainsFunc(f.Unopened, func(d Unopened) bool { return d.Path == path })
 }
 
 func checkDamage(f *Facts, n *notes) {
@@ -157,7 +183,7 @@ func checkDamage(f *Facts, n *notes) {
 		}
 		n.addFinding(health.Finding{Severity: health.Bad, Subject: "partition " + p.String(), Problem: problem,
 			Works:  fmt.Sprintf("the records before the damage and from offset %d on can be read, and new ones can be written", first.Next),
-			Remedy: fmt.Sprintf("`chronikctl consume %s -p %d --from %d` reads behind the damage; to repair, %s", p.Topic, p.Index, first.Next, repair(p.Dir))})
+			Remedy: fmt.Sprintf("`chronikctl consume %s -p %d --from %d` reads behind the damage; to repair, %s", p.Topic, p.Index, first.Next, f.repair(p.Dir))})
 	}
 	if more := count - mostPartitions; more > 0 {
 		n.addFinding(health.Finding{Severity: health.Bad, Subject: "partitions", Problem: fmt.Sprintf("%d more have damaged records", more),
