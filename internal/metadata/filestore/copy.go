@@ -267,15 +267,22 @@ func (s *Store) cluster() []byte {
 	return s.state.keys[metadata.ClusterKey].Value
 }
 
-// sameCluster reports whether what was found names the given cluster. What names none is
-// any cluster's.
+// SameCluster reports whether both are of one cluster. What names none is of any.
+func (c *Content) SameCluster(other *Content) bool { return c.sameCluster(other.cluster()) }
+
 func (c *Content) sameCluster(cluster []byte) bool {
+	own := c.cluster()
+	return own == nil || cluster == nil || bytes.Equal(own, cluster)
+}
+
+// cluster returns the value that names the cluster, nil if there is none.
+func (c *Content) cluster() []byte {
 	for _, kv := range c.Keys {
 		if kv.Key == metadata.ClusterKey {
-			return cluster == nil || bytes.Equal(kv.Value, cluster)
+			return kv.Value
 		}
 	}
-	return true
+	return nil
 }
 
 // CheckAgainst returns an error that matches ErrOlder if a copy, as KeepCopy has written
