@@ -1,13 +1,15 @@
 #!/usr/bin/env bash
 # drill.sh [FAULT...]   plants each fault on a running broker under load, measures how long
 # `chronikctl cluster health` takes to report it, and follows the remedy that it prints, word for
-# word: commands in backticks are run as they are, "stop the broker" and the like are done. Then
-# the broker must be healthy, take records, and have every record that it had acknowledged, or
-# the drill counts what is lost. Prints a table; any row that does not hold is an error.
+# word: commands in backticks are run as they are (log repair asks, and --yes answers), "stop the
+# broker" and "start the broker" are done. Then the broker must be healthy, accept records, and
+# have every record that it had acknowledged; the drill counts those that are lost. It prints a
+# table, and fails if a row does not hold.
 #
 # Faults: damage full-disk lost-journal lost-metadata stuck-disk wrong-port wrong-advertise
 # killed-without-journal. full-disk and stuck-disk take root and a loop device, and are
 # reported as not run without them. Needs jq, and bin/ of `make build`.
+# shellcheck disable=SC2016 # backticks are those of the remedies, capitals the operator's choice
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 for bin in chronikd chronikctl chronik-bench; do [ -x "bin/$bin" ] || { echo "bin/$bin is missing: make build"; exit 1; }; done
@@ -151,12 +153,12 @@ follow() {
         command="${step#\`}"
         command="${command%\`}"
         for word in "${names[@]}"; do command="${command//"${word%%=*}"/"${word#*=}"}"; done
+        [[ "$command" != *' log repair '* ]] || command="$command --yes" # the answer to its question
         echo "\$ $command" >>"$dir/followed"
         # log verify ends with 4 where it found something, which here it must.
         bash -c "$command" >>"$dir/followed" 2>&1 || { [ $? = 4 ] && [[ "$command" == *' log verify '* ]]; } || return 1
         ;;
     esac
-  # shellcheck disable=SC2016 # the backticks are those of the text
   done < <(grep -oE '`(chronikctl|mkdir) [^`]+`|stop producers|(re)?start the broker|stop the broker' <<<"$remedy")
 }
 # restored: the broker is healthy, takes records and gives them back.
@@ -268,7 +270,7 @@ wrong-port() {
   said="$(chronikctl --brokers "$CHRONIKCTL_ADMIN" cluster health 2>&1 >/dev/null)" || rc=$?
   took=$(($(now) - planted))
   # What it names instead is what the next call dials.
-  if [ "$rc" != 0 ] && grep -q 'admin port' <<<"$said" && [ "$took" -le "$within" ]; then
+  if [ "$rc" != 0 ] && grep -q 'admin port' <<<"$said" && [ "$took" -le "$within" ] && restored; then
     row wrong-port "${took} ms, exit code $rc" yes 0 "${said//"$CHRONIKCTL_ADMIN"/ADDRESS}"
   else
     row wrong-port "${took} ms, exit code $rc" no - "$said"
@@ -301,6 +303,9 @@ wrong-advertise() {
 # to lose it silently. The remedy is that of the start's error.
 killed-without-journal() {
   begin killed-without-journal
+  local before=$records
+  numbered $((records + 1)) $((records + 500)) | chronikctl produce kept 2>/dev/null
+  records=$((records + 500)) # the last 500 are in the journal and nowhere else
   planted=$(now)
   kill -KILL "$broker"
   wait "$broker" 2>/dev/null || true
@@ -320,6 +325,7 @@ killed-without-journal() {
     row killed-without-journal "${took} ms, exit code $rc, start $code" no - "$(tail -n 1 "$dir/followed" 2>/dev/null || true) $remedy"
     failed="$failed killed-without-journal"
   fi
+  records=$before
   [ -z "$broker" ] || end
 }
 

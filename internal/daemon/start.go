@@ -16,6 +16,7 @@ import (
 	"github.com/chronik-io/chronik/internal/admin"
 	"github.com/chronik-io/chronik/internal/daemon/config"
 	"github.com/chronik-io/chronik/internal/health/checks"
+	"github.com/chronik-io/chronik/internal/logtail"
 	"github.com/chronik-io/chronik/internal/metrics"
 	"github.com/chronik-io/chronik/internal/topicconf"
 	"github.com/chronik-io/chronik/internal/vfs"
@@ -79,6 +80,9 @@ type Broker struct {
 	failed chan error
 }
 
+// logTailBytes is how much of its log a broker keeps in memory, for GET /v1/log.
+const logTailBytes = 512 << 10
+
 // Start starts a broker and returns when it serves clients. The order:
 // addresses (nothing is changed on disk where one is taken), checks, admin port,
 // rooms from the disk upwards, clients last. ctx is for the start alone: where it
@@ -94,7 +98,8 @@ func Start(ctx context.Context, o Options) (*Broker, error) {
 	if o.Level == (zap.AtomicLevel{}) {
 		o.Level = zap.NewAtomicLevel()
 	}
-	reg := metrics.NewRegistry()
+	reg, tail := metrics.NewRegistry(), logtail.New(logTailBytes)
+	o.Log = tail.Follow(o.Log, o.Level)
 	b := &Broker{cfg: o.Config, configs: registry(o.Config.Durability), fs: o.FS, log: o.Log, level: o.Level, reg: reg, bound: addresses,
 		times: cmp.Or(o.stop, stopTimes()), journalFile: o.JournalFileSize, journalBytes: o.JournalBytes,
 		stack: &stack{log: o.Log}, failed: make(chan error, 1), probes: &probes{}, slowChecks: o.slowChecks}
@@ -104,7 +109,7 @@ func Start(ctx context.Context, o Options) (*Broker, error) {
 	}
 	if addresses.admin != nil {
 		a, err := admin.Start(addresses.admin, admin.Options{Access: access(o.Config), Registry: reg, Level: o.Level, Health: b.health,
-			View: b.view, Probe: b.probe, Log: o.Log.Named("admin")})
+			View: b.view, Probe: b.probe, Tail: tail, Log: o.Log.Named("admin")})
 		if err != nil {
 			return nil, errors.Join(err, b.stop(zapcore.DebugLevel, "start failed"))
 		}

@@ -65,8 +65,8 @@ func TestDirectoriesThatWereRemoved(t *testing.T) {
 func TestTheRemedyOfADamagedDirectoryNamesItsJournal(t *testing.T) {
 	f := Facts{Dirs: []Dir{{Path: "/a", Journal: "/a/journal"}, {Path: "/b", Journal: "/fast/b"}}}
 	for dir, want := range map[string]string{
-		"/a": "`chronikctl log repair --dir /a --backup /a.before-repair --yes`",
-		"/b": "`chronikctl log repair --dir /b --journal /fast/b --backup /b.before-repair --yes`",
+		"/a": "`chronikctl log repair --dir /a --backup /a.before-repair`",
+		"/b": "`chronikctl log repair --dir /b --journal /fast/b --backup /b.before-repair`",
 	} {
 		if got := f.repair(dir); !strings.Contains(got, want) {
 			t.Errorf("%s, want %s in it", got, want)

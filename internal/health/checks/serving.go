@@ -78,7 +78,7 @@ func (f *Facts) repair(dir string) string {
 		}
 	}
 	return fmt.Sprintf("stop the broker, run `chronikctl log verify %[1]s`, which lists all damage, and `chronikctl log repair %[1]s "+
-		"--backup %[2]s.before-repair --yes` (with --dry-run it only reports what is lost), then start the broker (docs/operations.md, A damaged disk)", at, dir)
+		"--backup %[2]s.before-repair`, which asks before it changes anything, then start the broker (docs/operations.md, A damaged disk)", at, dir)
 }
 
 // named lists the first of some partitions or topics, in parentheses; empty if there are none.
