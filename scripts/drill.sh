@@ -201,7 +201,7 @@ damage() {
   planted=$(now)
   printf '\377\377' | dd of="$segment" bs=1 seek=300000 conv=notrunc status=none
   names=()
-  drill damage damage kept-1 "$records"
+  drill damage damage kept-1 300 # one batch has 20 kB
   end
 }
 full-disk() {
@@ -319,7 +319,7 @@ killed-without-journal() {
   remedy="$(grep '^chronikd: ' "$dir/refused"), start the broker"
   names=()
   stop_load
-  if [ "$code" = 3 ] && [ "$rc" != 0 ] && follow && restored; then
+  if [ "$code" = 3 ] && [ "$rc" != 0 ] && follow && restored && [ "$lost" -le 500 ]; then
     row killed-without-journal "${took} ms, exit code $rc, start $code" yes "$lost" "$(paste -sd, "$dir/steps" | sed "s|$dir|DIR|g; s|,|, |g")"
   else
     row killed-without-journal "${took} ms, exit code $rc, start $code" no - "$(tail -n 1 "$dir/followed" 2>/dev/null || true) $remedy"
