@@ -60,11 +60,12 @@ func (d *Dir) hasCheckpoint() bool {
 func (d *Dir) checkpoint(fresh *journal.Position) error {
 	d.ckptMu.Lock()
 	defer d.ckptMu.Unlock()
-	return d.checkpointAll(fresh)
+	return d.checkpointAll(fresh, false)
 }
 
-// checkpointAll is checkpoint for a caller that holds ckptMu.
-func (d *Dir) checkpointAll(fresh *journal.Position) error {
+// checkpointAll is checkpoint for a caller that holds ckptMu. clean marks the stop that it ends,
+// unless the journal before the fresh file is needed.
+func (d *Dir) checkpointAll(fresh *journal.Position, clean bool) error {
 	unsure := d.unsure.Swap(false) // before the logs are collected: they are without those
 	// First what has been notified, then the logs: a frame whose owner is notified later
 	// has a larger LSN.
@@ -78,7 +79,7 @@ func (d *Dir) checkpointAll(fresh *journal.Position) error {
 	}
 	c.Logs = append(c.Logs, d.tombstones(deleted, redo)...)
 	if fresh != nil && redo >= fresh.LSN {
-		c.Redo = *fresh
+		c.Redo, c.Clean = *fresh, clean
 	} else {
 		c.Redo = d.journal.Oldest(redo)
 	}
@@ -120,11 +121,11 @@ func (d *Dir) commit(logs ...*Log) error {
 	d.ckptMu.Lock()
 	defer d.ckptMu.Unlock()
 	if d.unsure.Load() || d.store.NeedsAll() {
-		return d.checkpointAll(nil)
+		return d.checkpointAll(nil, false)
 	}
 	c := checkpoint.Change{Header: d.nextHeader()}
 	if !d.is(loglife.Journal) { // a fresh journal file may have begun, to which no frame leads from the old redo pointer
-		return d.checkpointAll(nil)
+		return d.checkpointAll(nil, false)
 	}
 	for _, l := range logs {
 		lc := d.entryOf(l)
@@ -135,7 +136,7 @@ func (d *Dir) commit(logs ...*Log) error {
 	}
 	err := d.store.Append(&c)
 	if errors.Is(err, statelog.ErrTooLarge) {
-		return d.checkpointAll(nil)
+		return d.checkpointAll(nil, false)
 	}
 	if err != nil {
 		return err

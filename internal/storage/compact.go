@@ -2,7 +2,6 @@ package storage
 
 import (
 	"cmp"
-	"crypto/rand"
 	"errors"
 	"fmt"
 	"math"
@@ -212,11 +211,7 @@ var errEnough = errors.New("enough was read")
 // fill makes the filter: the map of keys, where it ends, and what the transactions
 // came to.
 func (p *pass) fill() error {
-	var key [16]byte
-	if _, err := rand.Read(key[:]); err != nil {
-		return fmt.Errorf("random key: %w", err)
-	}
-	keys := cleaner.NewKeyMap(key, p.d.cleaning.Load().KeyBytes)
+	keys := cleaner.NewKeyMap(p.d.cleaning.Load().KeyBytes)
 	var aborted []cleaner.Aborted
 	m, err := p.mapKeys(keys, nil, p.dirt.Until)
 	if errors.Is(err, errTransactions) {

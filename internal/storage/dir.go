@@ -36,7 +36,7 @@ type Dir struct {
 	ident Identity
 	lock  io.Closer
 	clean bool // the last stop was clean
-	// unused: nobody has used the directory since it was opened; see leaveUnused.
+	// unused: the directory was not used since it was opened; see Manager.Unused.
 	unused bool
 	log    *zap.Logger
 
@@ -120,13 +120,13 @@ func (d *Dir) relistLocked() {
 	}
 }
 
-// OpenDir opens a log directory, making it if it is empty, and recovers its
-// logs. The error names cause and remedy where the directory must not be used.
+// OpenDir opens a log directory, making it if it is empty, and recovers its logs. A DirError
+// names cause and remedy where the directory must not be used.
 func OpenDir(place Place, opt Options) (*Dir, error) {
 	opt.setDefaults()
 	d := newDir(place, &opt)
 	if err := d.open(); err != nil {
-		return nil, err
+		return nil, &DirError{Path: place.Path, Journal: place.Journal, ID: d.ident.Dir, Err: err}
 	}
 	return d, nil
 }

@@ -82,7 +82,6 @@ func (d *Dir) observeWait(c *chunk) {
 type Usage struct {
 	JournalBytes, JournalLimit, DeferredBytes, CachedBytes int64
 	OpenFiles, MaxOpenFiles                                int
-	IndexBytes                                             int64 // of segments to which nobody appends
 }
 
 // Usage returns what the directory holds now.
@@ -90,7 +89,7 @@ func (d *Dir) Usage() Usage {
 	return Usage{
 		JournalBytes: d.journal.Used(), JournalLimit: d.sizes.All,
 		DeferredBytes: d.memory.deferred.Load(), CachedBytes: d.memory.cached.Load(), OpenFiles: d.files.Open(),
-		MaxOpenFiles: d.opt.OpenFiles, IndexBytes: d.files.IndexBytes(),
+		MaxOpenFiles: d.opt.OpenFiles,
 	}
 }
 
