@@ -164,11 +164,10 @@ func (c *copier) run() {
 	for {
 		err := c.follow()
 		if c.log != nil {
-			cerr := c.log.Close() // after a failure it only closes the file
-			c.log = nil
-			if err == nil {
-				err = cerr
+			if cerr := c.log.Close(); cerr != nil { // after a failure it only closes the file
+				c.store.opts.Log.Warn("close of the copy of the metadata failed", zap.String("dir", c.dir), zap.Error(cerr))
 			}
+			c.log = nil
 		}
 		if errors.Is(err, metadata.ErrClosed) {
 			return
@@ -185,8 +184,8 @@ func (c *copier) run() {
 	}
 }
 
-// follow writes a snapshot of the store, and then every transaction, until something
-// fails or the log has grown so much that a snapshot is due.
+// follow writes a snapshot of the store, and then every transaction, with another snapshot
+// when the log has grown, until something fails or the store closes.
 func (c *copier) follow() error {
 	if err := c.open(); err != nil {
 		return err
