@@ -30,6 +30,7 @@ import (
 const (
 	copyPatience = time.Second // the default of Options.CopyPatience
 	copyRetry    = 2 * time.Second
+	copyClose    = 10 * time.Second // for which Close waits for the copy
 )
 
 // CopyIn returns where a log directory has the copy of the metadata, if it has one.
@@ -247,7 +248,7 @@ func (c *copier) open() error {
 }
 
 // stopCopy ends the copy when the store has closed. It does not wait for a disk that hangs
-// longer than Options.CopyPatience.
+// longer than copyClose.
 func (s *Store) stopCopy() {
 	c := s.copier()
 	if c == nil {
@@ -255,7 +256,7 @@ func (s *Store) stopCopy() {
 	}
 	select {
 	case <-c.ended:
-	case <-time.After(s.opts.CopyPatience):
+	case <-time.After(copyClose):
 	}
 }
 
