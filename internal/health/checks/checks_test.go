@@ -206,6 +206,18 @@ func TestDisksAndGroupsThatAreStuck(t *testing.T) {
 	}
 }
 
+func TestMetadataAndItsCopy(t *testing.T) {
+	whole := Metadata{Dir: "/d/metadata", Copy: "/d/logs/metadata.copy"}
+	failed, behind := whole, whole
+	failed.Failed, behind.Behind = "no space left", "input/output error"
+	examine(t, "metadata", []patient{
+		{"whole", Facts{Metadata: whole}, nil},
+		{"not known", Facts{}, nil},
+		{"failed", Facts{Metadata: failed}, []string{"warn metadata in /d/metadata: topics and configs cannot be changed: no space left"}},
+		{"behind", Facts{Metadata: behind}, []string{"warn copy of the metadata in /d/logs/metadata.copy: it lacks the latest changes of topics and configs: input/output error"}},
+	})
+}
+
 func TestSettingsThatContradictEachOther(t *testing.T) {
 	good := Settings{MinISR: 1, Replicas: 1, RetentionBytes: -1, SegmentBytes: 1 << 30, MaxMessage: 1 << 20, MaxRequest: 100 << 20}
 	with := func(change func(*Settings)) Facts {

@@ -30,6 +30,7 @@ import (
 const (
 	copyPatience = time.Second // the default of Options.CopyPatience
 	copyRetry    = 2 * time.Second
+	copyClose    = 10 * time.Second // for which Close waits for the copy
 )
 
 // CopyIn returns where a log directory has the copy of the metadata, if it has one.
@@ -164,11 +165,10 @@ func (c *copier) run() {
 	for {
 		err := c.follow()
 		if c.log != nil {
-			cerr := c.log.Close() // after a failure it only closes the file
-			c.log = nil
-			if err == nil {
-				err = cerr
+			if cerr := c.log.Close(); cerr != nil { // after a failure it only closes the file
+				c.store.opts.Log.Warn("close of the copy of the metadata failed", zap.String("dir", c.dir), zap.Error(cerr))
 			}
+			c.log = nil
 		}
 		if errors.Is(err, metadata.ErrClosed) {
 			return
@@ -185,8 +185,8 @@ func (c *copier) run() {
 	}
 }
 
-// follow writes a snapshot of the store, and then every transaction, until something
-// fails or the log has grown so much that a snapshot is due.
+// follow writes a snapshot of the store, and then every transaction, with another snapshot
+// when the log has grown, until something fails or the store closes.
 func (c *copier) follow() error {
 	if err := c.open(); err != nil {
 		return err
@@ -248,7 +248,7 @@ func (c *copier) open() error {
 }
 
 // stopCopy ends the copy when the store has closed. It does not wait for a disk that hangs
-// longer than Options.CopyPatience.
+// longer than copyClose.
 func (s *Store) stopCopy() {
 	c := s.copier()
 	if c == nil {
@@ -256,7 +256,7 @@ func (s *Store) stopCopy() {
 	}
 	select {
 	case <-c.ended:
-	case <-time.After(s.opts.CopyPatience):
+	case <-time.After(copyClose):
 	}
 }
 
