@@ -78,6 +78,10 @@ hostile: build ## what clients that have not logged in may cost: memory, for how
 hostile-soak: build ## a broker of 64 MiB with 1,000 connections of hostile and honest clients for SOAK; the honest ones' p99
 	CHRONIKD=$(CURDIR)/$(BIN)/chronikd CHRONIK_HOSTILE=$(ATTACKS) CHRONIK_HOSTILE_SOAK=$(SOAK) go test -count=1 -timeout 24h -v -run '^TestHostileSoak$$' ./cmd/chronikd/
 
+.PHONY: drill
+drill: build ## faults planted on a running broker under load: time until reported, and the printed remedy followed (FAULTS="damage full-disk")
+	scripts/drill.sh $(FAULTS)
+
 .PHONY: bench
 bench: build ## the table of docs/performance.md, beside Kafka where one can be started; ROWS="closed single" for some
 	scripts/bench.sh $(ROWS)
