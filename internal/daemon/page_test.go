@@ -67,7 +67,7 @@ func TestThePageShowsTheRunningBroker(t *testing.T) {
 	group := "/group?id=" + url.QueryEscape("billing & more")
 	for path, want := range map[string][]string{
 		"/":       {"Last 5 minutes", "nothing acknowledged is lost", b.Addrs()[0], `<a href="/topics">2</a>`, `<a href="/groups">2</a>`, "produce arriving"},
-		"/topics": {`<a href="/topic?name=orders">orders</a>`, `<td class="num">2</td><td class="num">10</td>`, "1 internal topic"},
+		"/topics": {`<a href="/topic?name=orders">orders</a>`, `<td class="num opt">2</td><td class="num">10</td>`, "1 internal topic"},
 		"/topic?name=orders": {"<dd>sync</dd>", "<dd>10</dd>", "retention.ms", "604800000", "configs with the default value",
 			`/records?topic=orders&amp;partition=1&amp;last=10`},
 		"/records?topic=orders&partition=1&last=3": {"3 records", `<span class="offset">4</span>`, `<span class="offset">2</span>`, "<pre>k</pre>", "<pre>4</pre>", "offsets 0 to 5"},
