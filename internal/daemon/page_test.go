@@ -2,6 +2,7 @@ package daemon
 
 import (
 	"context"
+	"fmt"
 	"io"
 	"net/http"
 	"net/url"
@@ -63,7 +64,15 @@ func TestThePageShowsTheRunningBroker(t *testing.T) {
 	b, _ := startHere(t, vfs.Memory())
 	fill(t, b, "orders", 2, 5)
 	consumes(t, b, t.Context(), "billing & more", "orders", 10)
-	consumes(t, b, context.WithValue(t.Context(), "opt_in_kafka_next_gen_balancer_beta", true), "new", "orders", 10) //nolint:revive,staticcheck // kgo's name
+	// Another group of the same shard, with the newer protocol.
+	shard, _ := b.rooms.groups.Partition("billing & more")
+	twin := ""
+	for i := 0; twin == ""; i++ {
+		if p, _ := b.rooms.groups.Partition(fmt.Sprint("twin-", i)); p == shard {
+			twin = fmt.Sprint("twin-", i)
+		}
+	}
+	consumes(t, b, context.WithValue(t.Context(), "opt_in_kafka_next_gen_balancer_beta", true), twin, "orders", 10) //nolint:revive,staticcheck // kgo's name
 	group := "/group?id=" + url.QueryEscape("billing & more")
 	for path, want := range map[string][]string{
 		"/":       {"Last 5 minutes", "nothing acknowledged is lost", b.Addrs()[0], `<a href="/topics">2</a>`, `<a href="/groups">2</a>`, "produce arriving"},
@@ -74,8 +83,8 @@ func TestThePageShowsTheRunningBroker(t *testing.T) {
 		"/records?topic=orders&partition=0":        {"5 records", `<span class="offset">0</span>`},
 		"/groups":                                  {"billing &amp; more", "Stable", "classic", "consumer"},
 		group:                                      {"reader of billing &amp; more", "127.0.0.1", "orders 0-1", `<td class="num">5</td><td class="num">5</td><td class="num">0</td>`},
-		"/group?id=new":                            {"reader of new", "orders 0-1", "<dd>consumer</dd>"},
-		"/connections":                             {"reader of new", "kgo", "127.0.0.1:"},
+		"/group?id=" + twin:                        {"reader of " + twin, "orders 0-1", "<dd>consumer</dd>"},
+		"/connections":                             {"reader of " + twin, "kgo", "127.0.0.1:"},
 	} {
 		code, body := browse(t, b, path)
 		for _, text := range want {
@@ -83,6 +92,9 @@ func TestThePageShowsTheRunningBroker(t *testing.T) {
 				t.Errorf("%s: %d, no %q in\n%s", path, code, text, body)
 			}
 		}
+	}
+	if _, body := browse(t, b, group); strings.Count(body, `<a href="/topic?name=orders">`) != 2 {
+		t.Errorf("the offsets are not those of two partitions: %s", body)
 	}
 	for path, want := range map[string]int{"/topic?name=none": 404, "/group?id=none": 404, "/records?topic=none&partition=0": 404, "/records?topic=orders&partition=2": 404} {
 		if code, body := browse(t, b, path); code != want {
