@@ -72,7 +72,7 @@ func TestThePageShowsTheRunningBroker(t *testing.T) {
 			twin = fmt.Sprint("twin-", i)
 		}
 	}
-	consumes(t, b, context.WithValue(t.Context(), "opt_in_kafka_next_gen_balancer_beta", true), twin, "orders", 10) //nolint:revive,staticcheck // kgo's name
+	consumes(t, b, context.WithValue(t.Context(), "opt_in_kafka_next_gen_balancer_beta", true), twin, "orders", 10) //nolint:staticcheck // kgo's name
 	group := "/group?id=" + url.QueryEscape("billing & more")
 	for path, want := range map[string][]string{
 		"/":       {"Last 5 minutes", "nothing acknowledged is lost", b.Addrs()[0], `<a href="/topics">2</a>`, `<a href="/groups">2</a>`, "produce arriving"},

@@ -30,7 +30,7 @@ func TestHistoryKeepsRatesOfTheLastHour(t *testing.T) {
 		perSync: {nan, 20}, syncP50: {nan, 0.75}, produceP99: {nan, nan},
 	} {
 		for i := range want {
-			if got := l.values[s][i]; got != want[i] && !(got != got && want[i] != want[i]) { //nolint:gocritic // NaN is not itself
+			if got := l.values[s][i]; got != want[i] && !(math.IsNaN(float64(got)) && math.IsNaN(float64(want[i]))) {
 				t.Errorf("series %d is %v, want %v", s, l.values[s], want)
 			}
 		}
