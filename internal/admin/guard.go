@@ -90,8 +90,8 @@ func (g *guard) named(h http.Handler) http.Handler {
 	})
 }
 
-// control lets a request pass that may change or cost something.
-func (g *guard) control(h http.Handler) http.Handler {
+// own lets a request of the broker's own machine pass, for what is not everyone's business.
+func (g *guard) own(h http.Handler) http.Handler {
 	return g.named(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		switch {
 		case foreignPage(r):
@@ -99,13 +99,20 @@ func (g *guard) control(h http.Handler) http.Handler {
 		case !g.Remote && !local(r):
 			g.forbid(w, r, "only the broker's own machine may do this; ask there, or set "+g.RemoteSetting+" to true where everyone who reaches the admin port may")
 		default:
-			select {
-			case g.slots <- struct{}{}:
-				defer func() { <-g.slots }()
-				h.ServeHTTP(w, r)
-			default:
-				g.refuse(w, r, http.StatusTooManyRequests, "other requests take profiles, measure disks or read records now; retry when they have finished")
-			}
+			h.ServeHTTP(w, r)
+		}
+	}))
+}
+
+// control is own for what may change or cost something: few of these run at a time.
+func (g *guard) control(h http.Handler) http.Handler {
+	return g.own(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		select {
+		case g.slots <- struct{}{}:
+			defer func() { <-g.slots }()
+			h.ServeHTTP(w, r)
+		default:
+			g.refuse(w, r, http.StatusTooManyRequests, "other requests take profiles, measure disks or read records now; retry when they have finished")
 		}
 	}))
 }

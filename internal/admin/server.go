@@ -21,6 +21,7 @@ import (
 
 	"github.com/chronik-io/chronik/internal/admin/page"
 	"github.com/chronik-io/chronik/internal/health"
+	"github.com/chronik-io/chronik/internal/logtail"
 )
 
 // Bounds of the server: it serves people and scrapers, not load.
@@ -51,6 +52,8 @@ type Options struct {
 	// Probe measures the disks of journals for POST /v1/health.
 	Probe func(context.Context) error
 	Log   *zap.Logger
+	// Tail holds the last lines of the broker's log, for GET /v1/log; nil for none.
+	Tail *logtail.Tail
 
 	page *page.Page // set by Start; without it / is the text index
 }
@@ -100,6 +103,9 @@ func (s *Server) Stop(ctx context.Context) {
 
 // Handler serves every path of the admin port.
 func Handler(o Options) http.Handler {
+	if o.Tail == nil {
+		o.Tail = new(logtail.Tail)
+	}
 	g := newGuard(o.Access)
 	mux := http.NewServeMux()
 	mux.Handle("GET /metrics", promhttp.HandlerFor(o.Registry, promhttp.HandlerOpts{MaxRequestsInFlight: maxScrapes, Registry: o.Registry}))
@@ -153,7 +159,7 @@ func mountPage(mux *http.ServeMux, g *guard, p *page.Page) {
 
 // index lists the paths as text.
 func index(w http.ResponseWriter, _ *http.Request) {
-	text(w, http.StatusOK, "chronikd: /metrics /healthz /readyz /v1/health /v1/logs /v1/dirs /v1/profiles /loglevel /debug/pprof/\n")
+	text(w, http.StatusOK, "chronikd: /metrics /healthz /readyz /v1/health /v1/logs /v1/dirs /v1/profiles /v1/connections /v1/log /loglevel /debug/pprof/\n")
 }
 
 func text(w http.ResponseWriter, status int, body string) {

@@ -173,7 +173,7 @@ func TestAdminPortKeepsControlToItsMachine(t *testing.T) {
 			if far := c.peer == "10.0.0.2:5" || strings.HasPrefix(c.header, "X-"); far && remote {
 				change = 200
 			}
-			for path, want := range map[string]int{"/metrics": 200, "/healthz": 200, "/readyz": 503, "/v1/health": c.read, "/loglevel": c.read, "/debug/pprof/cmdline": change} {
+			for path, want := range map[string]int{"/metrics": 200, "/healthz": 200, "/readyz": 503, "/v1/health": c.read, "/loglevel": c.read, "/v1/log": change, "/debug/pprof/cmdline": change} {
 				if got := ask("GET", path, ""); got != want {
 					t.Errorf("GET %s from %s at %s, %s, remote %v: %d, want %d", path, c.peer, c.host, c.header, remote, got, want)
 				}
