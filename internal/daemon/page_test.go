@@ -3,14 +3,17 @@ package daemon
 import (
 	"context"
 	"fmt"
+	"html"
 	"io"
 	"net/http"
 	"net/url"
+	"slices"
 	"strings"
 	"testing"
 
 	"github.com/twmb/franz-go/pkg/kgo"
 
+	"github.com/chronik-io/chronik/internal/health"
 	"github.com/chronik-io/chronik/internal/vfs"
 )
 
@@ -34,6 +37,24 @@ func browse(t *testing.T, b *Broker, path string) (int, string) {
 		t.Fatal(err)
 	}
 	return resp.StatusCode, string(body)
+}
+
+// onThePage waits until the page shows every finding of the report, in the report's words and
+// order: some of them have numbers that change.
+func onThePage(t *testing.T, b *Broker) {
+	t.Helper()
+	eventually(t, "the page shows the findings", func() bool {
+		all := b.health.Report(t.Context()).Findings
+		_, body := browse(t, b, "/")
+		rest, ok := html.UnescapeString(body), true
+		for _, f := range all {
+			for _, text := range []string{f.Subject, f.Problem, f.Works, f.Remedy} {
+				_, after, found := strings.Cut(rest, text)
+				rest, ok = after, ok && found
+			}
+		}
+		return ok && strings.Contains(body, "<b>Healthy.</b>") == !slices.ContainsFunc(all, func(f health.Finding) bool { return f.Severity != health.Note })
+	})
 }
 
 // consumes joins a group and consumes n records, which it commits.
