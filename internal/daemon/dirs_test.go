@@ -35,7 +35,7 @@ func TestABrokerServesBesideABadLogDirectory(t *testing.T) {
 		t.Errorf("%s", text)
 	}
 	text := found(t, ask)
-	for _, want := range []string{"bad log_dir log directory /two: it could not be opened", "bad partition partition t-1: it can be neither written nor read"} {
+	for _, want := range []string{"bad log_dir log directory /two: it could not be opened, and its partitions can be neither written nor read (t-1)"} {
 		if !strings.Contains(text, want) {
 			t.Errorf("no finding %q in\n%s", want, text)
 		}

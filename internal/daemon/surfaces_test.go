@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"path"
 	"regexp"
+	"strconv"
 	"strings"
 	"syscall"
 	"testing"
@@ -183,7 +184,39 @@ func surfaces(t *testing.T, s *sick, ill bool) string {
 			t.Errorf("%v ends with %d, want %d", args, code, want)
 		}
 	}
+	described(t, s, report.Findings)
 	return normal(out.String())
+}
+
+// described holds that topic describe has an error for each partition that a finding is about.
+func described(t *testing.T, s *sick, findings []health.Finding) {
+	t.Helper()
+	for _, f := range findings {
+		partition, ok := strings.CutPrefix(f.Subject, "partition ")
+		if !ok {
+			continue
+		}
+		topic, index, _ := strings.Cut(partition, "-")
+		var stdout, stderr bytes.Buffer
+		if code := ctl.Main(t.Context(), []string{"topic", "describe", topic, "-o", "json", "--brokers", s.Addrs()[0], "--admin", s.AdminAddr()}, "test",
+			ctl.Streams{Out: &stdout, Err: &stderr}); code != ctlcode.ExitOK {
+			t.Errorf("topic describe %s ends with %d: %s", topic, code, &stderr)
+		}
+		var topics []struct {
+			Partitions []struct {
+				Partition int    `json:"partition"`
+				Error     string `json:"error"`
+			} `json:"partitions"`
+		}
+		if err := json.Unmarshal(stdout.Bytes(), &topics); err != nil {
+			t.Fatal(err)
+		}
+		for _, p := range topics[0].Partitions {
+			if (p.Error != "") != (strconv.Itoa(p.Partition) == index) {
+				t.Errorf("topic describe has the error %q for partition %d of %s, a finding is about %s", p.Error, p.Partition, topic, partition)
+			}
+		}
+	}
 }
 
 // normal replaces what differs from run to run.

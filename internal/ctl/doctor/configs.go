@@ -21,7 +21,7 @@ func (v values) number(key string) (n int64, ok bool) {
 	return n, err == nil
 }
 
-// configs looks for topics whose configs contradict each other, or the broker's.
+// configs finds topics whose configs contradict each other, or the broker's.
 func (x *examination) configs(ctx context.Context) error {
 	topics := map[string]kadm.TopicDetail{}
 	var names []string
@@ -78,7 +78,7 @@ func (x *examination) judgeConfigs(topic string, replicas int, v, broker values)
 	}
 	if replicas == 1 && len(x.Meta.Brokers) > 1 {
 		x.Add("configs", health.Warn, where, fmt.Sprintf("it has one replica in a cluster of %d brokers: with its broker it is gone", len(x.Meta.Brokers)),
-			"make it anew with --replication-factor 3, or add replicas")
+			"recreate it with --replication-factor 3, or add replicas")
 	}
 	bytes, ok1 := v.number("retention.bytes")
 	segment, ok2 := v.number("segment.bytes")

@@ -70,8 +70,8 @@ func TestFilesThatRunOut(t *testing.T) {
 		{"not known", files(0, 0, 0, dir), nil},
 		{"plenty", files(1<<20, 40, math.MaxInt32, Dir{MaxOpenFiles: 16384, Logs: 50_000}), nil},
 		{"just enough", files(512+8+64+2000, 40, math.MaxInt32, dir), nil},
-		{"one too few", files(512+8+64+1999, 40, math.MaxInt32, dir), []string{"warn limit of open files: the process may open 2583 files, which beside segments leaves room for 999 connections (about 333 clients)"}},
-		{"the usual 1024", files(1024, 40, math.MaxInt32, dir), []string{"room for 220 connections"}},
+		{"one too few", files(512+8+64+1999, 40, math.MaxInt32, dir), []string{"warn limit of open files: the process may open 2583 files, which leaves 999 for connections in addition to segments (about 333 clients)"}},
+		{"the usual 1024", files(1024, 40, math.MaxInt32, dir), []string{"leaves 220 for connections"}},
 		{"few are wanted", files(1024, 40, 200, dir), nil},
 		{"more are wanted", files(5000, 40, 5000, dir), []string{"max.connections is 5000"}},
 		{"before the directories are known", files(1024, 40, 0), nil},
@@ -103,7 +103,7 @@ func TestClocksThatAreWrong(t *testing.T) {
 	examine(t, "clock", []patient{
 		{"not known", Facts{Now: now}, nil},
 		{"right", Facts{Now: now, Clock: Clock{Known: true, Synchronized: true}}, nil},
-		{"nobody keeps it right", Facts{Now: now, Clock: Clock{Known: true}}, []string{"note clock: nothing keeps"}},
+		{"nobody keeps it right", Facts{Now: now, Clock: Clock{Known: true}}, []string{"note clock: this machine's clock is not synchronized"}},
 		{"set back", Facts{Now: now, Clock: Clock{Stepped: -time.Minute, SteppedAt: now.Add(-time.Minute)}}, []string{"warn clock: the clock was set back by 1m0s at 2026-01-02T03:03:05Z"}},
 		{"set long ago", Facts{Now: now, Clock: Clock{Stepped: time.Minute, SteppedAt: now.Add(-time.Hour)}}, nil},
 	})
@@ -209,7 +209,7 @@ func TestSettingsThatContradictEachOther(t *testing.T) {
 	})
 	examine(t, "profile", []patient{
 		{"synced", Facts{Settings: Settings{Profile: "sync", Synced: true}}, nil},
-		{"written", Facts{Settings: Settings{Profile: "os", Lost: "what the page cache held may be lost"}, Weaker: []string{"a"}}, []string{"note profile os: it is the default, and when the power goes, of what was acknowledged what the page cache held may be lost"}},
+		{"written", Facts{Settings: Settings{Profile: "os", Lost: "what the page cache held may be lost"}, Weaker: []string{"a"}}, []string{"note profile os: it is the default; if the power fails, of what was acknowledged what the page cache held may be lost"}},
 		{"some topics", Facts{Settings: Settings{Profile: "sync", Synced: true}, Weaker: []string{"a", "b", "c", "d", "e", "f", "g"}},
 			[]string{"note topics: 7 acknowledge what is not on the disk, though the default profile sync does not: a, b, c, d, e and 2 more"}},
 	})
@@ -222,12 +222,12 @@ func TestListenersThatAreOpen(t *testing.T) {
 	out.Advertise, out.AdvertisesLoopback = "localhost:9092", true
 	examine(t, "exposed", []patient{
 		{"loopback", at(Listener{Name: "in", Listen: "127.0.0.1:9092"}), nil},
-		{"open", at(in), []string{"note listener in on 0.0.0.0:9092: ANYBODY WHO REACHES THIS ADDRESS"}},
+		{"open", at(in), []string{"note listener in on 0.0.0.0:9092: EVERY CLIENT THAT REACHES THIS ADDRESS"}},
 		{"admin", Facts{Settings: Settings{Admin: Listener{Listen: ":9644", Open: true}}}, []string{"note admin port on :9644: the admin port is bound beyond loopback"}},
 	})
 	examine(t, "advertise", []patient{
 		{"as dialled", at(in), nil},
-		{"loopback", at(out), []string{"note listener in on 0.0.0.0:9092: clients are told to dial localhost:9092, which works on this machine"}},
+		{"loopback", at(out), []string{"note listener in on 0.0.0.0:9092: the broker advertises localhost:9092 to clients, which works only on this machine"}},
 		{"loopback on loopback", at(Listener{Listen: "127.0.0.1:1", Advertise: "localhost:1", AdvertisesLoopback: true}), nil},
 	})
 }
