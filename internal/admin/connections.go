@@ -49,7 +49,7 @@ func connections(v *View, q url.Values) (any, error) {
 		}
 	}
 	list, more, now := []connectionState{}, false, time.Now()
-	for _, c := range v.Connections() {
+	for _, c := range v.Server.Connections() {
 		if c.ID <= after {
 			continue
 		}

@@ -58,7 +58,7 @@ func (b *Broker) keepCopy(ctx context.Context, r *rooms) {
 	}
 	r.store.KeepCopy(ctx, filestore.CopyIn(at))
 	b.health.Add(func(f *checks.Facts) {
-		f.Metadata = checks.Metadata{Dir: path.Join(b.cfg.DataDir, metadataDir), Failed: errorText(r.store.Failed()),
-			Copy: filestore.CopyIn(at), Behind: errorText(r.store.CopyBehind())}
+		f.Metadata = checks.Metadata{Dir: path.Join(b.cfg.DataDir, metadataDir), Failed: failure(r.store.Failed()),
+			Copy: filestore.CopyIn(at), Behind: failure(r.store.CopyBehind())}
 	})
 }

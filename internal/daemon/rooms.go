@@ -46,6 +46,8 @@ type rooms struct {
 	storage  *storage.Manager
 	fenced   bool // no partition is led in an epoch that an unclean stop left (I9)
 	measured *metrics.Storage
+	network  *metrics.Network
+	requests *metrics.Requests
 	park     *purgatory.Purgatory
 	replicas *replica.Manager
 	applier  *metadata.Applier
@@ -309,9 +311,10 @@ func (b *Broker) openClients(_ context.Context, r *rooms) error {
 	for _, l := range b.cfg.Listeners {
 		names = append(names, l.Name)
 	}
+	r.network, r.requests = metrics.NewNetwork(b.reg), metrics.NewRequests(b.reg)
 	server, err := network.New(network.Options{
 		Handler: r.handlers, Table: table, Log: b.log.Named("network"), AdminAddress: b.AdminAddr(),
-		Observer: newObserver(metrics.NewNetwork(b.reg), metrics.NewRequests(b.reg), names, table),
+		Observer: newObserver(r.network, r.requests, names, table),
 		MaxFrame: int(r.conf.MaxRequestBytes), ProduceBytes: b.budgets.Produce, OtherBytes: b.budgets.Other,
 		ConnectionBytes: b.budgets.Connection, ConnectionRequests: b.cfg.Produce.ConnectionRequests,
 		MaxConnections: b.maxConnections(r), MaxConnectionsPerIP: int(r.conf.MaxConnectionsPerIP), Idle: r.conf.ConnectionIdle,

@@ -108,8 +108,11 @@ func Start(ctx context.Context, o Options) (*Broker, error) {
 		return nil, errors.Join(err, b.stop(zapcore.DebugLevel, "start failed"))
 	}
 	if addresses.admin != nil {
-		a := admin.Start(addresses.admin, admin.Options{Access: access(o.Config), Registry: reg, Level: o.Level, Health: b.health,
+		a, err := admin.Start(addresses.admin, admin.Options{Access: access(o.Config), Registry: reg, Level: o.Level, Health: b.health,
 			View: b.view, Probe: b.probe, Tail: tail, Log: o.Log.Named("admin")})
+		if err != nil {
+			return nil, errors.Join(err, b.stop(zapcore.DebugLevel, "start failed"))
+		}
 		b.stack.push("admin", func(ctx context.Context) error { a.Stop(ctx); return nil })
 	}
 	if o.begun != nil {

@@ -89,8 +89,8 @@ func rooms() map[string]room {
 		"internal/coordinator/group/assign": {never: append([]string{kmsgPkg}, noDisk...), because: machineReason},
 		"internal/coordinator/group/format": {never: noDisk, because: machineReason},
 
-		"internal/groups": {may: []string{"internal/coordinator", "internal/coordinator/...", "internal/controller", "internal/metadata", "internal/replica",
-			"internal/topicconf"}, never: append([]string{netPkg}, noDisk...), because: groupsReason},
+		"internal/groups": {may: []string{"internal/coordinator", "internal/coordinator/...", "internal/controller", "internal/metadata", "internal/protocol",
+			"internal/replica", "internal/topicconf"}, never: append([]string{netPkg}, noDisk...), because: groupsReason},
 
 		"internal/controller": {may: []string{"internal/metadata", "internal/topicconf", "internal/metrics"},
 			never: noProtocol, because: clusterReason},
@@ -170,7 +170,10 @@ func healthRooms() map[string]room {
 		"internal/health/checks": {may: []string{"internal/health"}, never: noProtocol, because: checkReason},
 		"internal/health/host": {may: []string{"internal/health/checks", "internal/vfs"}, never: []string{cobraPkg, koanfPkg, kmsgPkg, netPkg},
 			because: "it reads the machine and knows nothing of the broker"},
-		"internal/admin": {may: []string{"internal/health", "internal/logtail", "internal/metadata", "internal/metrics", "internal/network", "internal/replica", "internal/storage", "pkg/durability"},
+		"internal/admin/page": {may: []string{"internal/health", "internal/metrics"}, never: []string{osPkg, unixPkg, cobraPkg, koanfPkg, kmsgPkg},
+			because: "the page shows what its Source returns, so that a test shows it any broker"},
+		"internal/admin": {may: []string{"internal/admin/page", "internal/groups", "internal/health", "internal/logtail", "internal/metadata", "internal/metrics", "internal/network",
+			"internal/record", "internal/replica", "internal/storage", "internal/topicconf", "pkg/durability"},
 			never: []string{unixPkg, cobraPkg, koanfPkg, kmsgPkg}, because: "the admin port shows what it is given; the daemon builds it"},
 	}
 }
