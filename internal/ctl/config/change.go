@@ -65,6 +65,7 @@ func Change(ctx context.Context, a *cli.App, entities []Entity, values map[strin
 		changed = "would be changed"
 	}
 	var out cli.Outcomes
+	var topics []string // that were changed
 	for _, e := range entities {
 		if err := known(ctx, cl, e, unset); err != nil {
 			out.Failed(e.String(), fmt.Errorf("change configs of %v: %w", e, err))
@@ -91,7 +92,11 @@ func Change(ctx context.Context, a *cli.App, entities []Entity, values map[strin
 			continue
 		}
 		out.Done(e.String(), "%s", changed)
+		if e.Kind == kmsg.ConfigResourceTypeTopic {
+			topics = append(topics, e.Name)
+		}
 	}
+	Warn(ctx, a, kadm.NewClient(cl), topics, values)
 	return a.Report(&out)
 }
 

@@ -65,6 +65,7 @@ func (w *wish) run(ctx context.Context, a *cli.App, adm *kadm.Client, names []st
 		send, done = adm.ValidateCreateTopics, "would be created"
 	}
 	var out cli.Outcomes
+	var created []string
 	for _, name := range names {
 		answers, err := send(ctx, w.partitions, w.replication, with, name)
 		r := answers[name]
@@ -80,7 +81,11 @@ func (w *wish) run(ctx context.Context, a *cli.App, adm *kadm.Client, names []st
 			out.Refused(name, "create "+name, cli.Words(err), r.ErrMessage)
 		default:
 			out.Done(name, "%s", done)
+			if !w.dryRun {
+				created = append(created, name)
+			}
 		}
 	}
+	config.Warn(ctx, a, adm, created, configs)
 	return a.Report(&out)
 }
