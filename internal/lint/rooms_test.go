@@ -182,7 +182,7 @@ func healthRooms() map[string]room {
 func ctlRooms() map[string]room {
 	ctl := func(may ...string) room { return room{may: may, never: []string{koanfPkg}, because: ctlReason} }
 	return map[string]room{
-		"internal/ctl":           ctl("internal/ctl/...", "internal/cmdline"),
+		"internal/ctl":           ctl("internal/ctl/...", "internal/cmdline", "internal/wrap"),
 		"internal/ctl/cli":       ctl("internal/ctl/contexts", "internal/ctl/output", "internal/ctl/parse", "internal/cmdline", "internal/wrongport", "internal/terminal", "internal/nearest"),
 		"internal/ctl/contexts":  ctl("internal/nearest"),
 		"internal/ctl/output":    ctl(),

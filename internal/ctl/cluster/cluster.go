@@ -39,6 +39,7 @@ type overview struct {
 func describe(a *cli.App) *cobra.Command {
 	return &cobra.Command{
 		Use: "describe", Short: "Show id, controller, brokers, features, and how many topics there are", Args: cli.Args(0, 0, "no argument"),
+		Example: "  chronikctl cluster describe",
 		RunE: a.Admin(func(ctx context.Context, adm *kadm.Client, _ []string) error {
 			m, err := adm.Metadata(ctx)
 			if err != nil {

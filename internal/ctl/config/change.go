@@ -40,6 +40,7 @@ func unset(a *cli.App) *cobra.Command {
 	c := command(a, "unset topic|broker|group|logger NAME KEY...", "Give configs back to their defaults", 1, " and KEY", func(cmd *cobra.Command, e Entity, keys []string) error {
 		return Change(cmd.Context(), a, []Entity{e}, nil, keys, dryRun)
 	})
+	c.Example = "  chronikctl config unset topic orders retention.ms segment.bytes"
 	c.Flags().BoolVar(&dryRun, "dry-run", false, "only check and say what would be done")
 	return c
 }

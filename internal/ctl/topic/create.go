@@ -28,7 +28,7 @@ func create(a *cli.App) *cobra.Command {
 	var w wish
 	c := &cobra.Command{
 		Use: "create NAME...", Short: "Create topics", Args: cli.Args(1, -1, "at least one topic"), ValidArgsFunction: cobra.NoFileCompletions,
-		Example: "  chronikctl topic create orders --partitions 12 --config retention.ms=7d\n" +
+		Example: "  chronikctl topic create payments --partitions 12 --config retention.ms=7d\n" +
 			"  chronikctl topic create clicks --config chronik.durability.profile=interval",
 		RunE: func(cmd *cobra.Command, names []string) error {
 			configs, err := parse.Configs(w.configs)
