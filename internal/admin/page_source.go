@@ -81,7 +81,7 @@ func dirOf(d *storage.Dir, syncs metrics.Seen) page.Dir {
 	if space.Known {
 		x.Free, x.Total = space.Free, space.Total
 	}
-	if space.Level != storage.SpaceOK {
+	if space.Message != "" {
 		x.State, x.Severity, x.Problem = space.Level.String()+" space", health.Bad, space.Message
 	}
 	if err := d.Err(); err != nil {

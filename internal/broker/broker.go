@@ -114,6 +114,9 @@ func (b *Broker) Answers() membuf.BudgetStats { return b.answers.Stats() }
 // Parked is the budget of Options.ParkedBytes.
 func (b *Broker) Parked() membuf.BudgetStats { return b.parked.Stats() }
 
+// closeGrace is how long handlers may take to end after the context of Close.
+const closeGrace = 250 * time.Millisecond
+
 // Close ends the background work of handlers and waits for it until ctx ends: what stands
 // on a disk then is left behind. Requests are no longer handed in.
 func (b *Broker) Close(ctx context.Context) error {
@@ -127,6 +130,11 @@ func (b *Broker) Close(ctx context.Context) error {
 	case <-ended:
 		return nil
 	case <-ctx.Done():
+	}
+	select { // stop ended what can be ended; that takes a moment, also where ctx had ended before
+	case <-ended:
+		return nil
+	case <-time.After(closeGrace):
 		return fmt.Errorf("requests that wait for a disk have not ended: %w", context.Cause(ctx))
 	}
 }

@@ -127,9 +127,6 @@ const maxKeptFetch = 256
 
 // giveBack releases the record bytes and makes the op ready for another use.
 func (op *fetchOp) giveBack() {
-	if cap(op.parts) > maxKeptFetch {
-		op.w = protocol.FetchWriter{}
-	}
 	op.reset()
 	op.unpark()
 	op.w.Reset()

@@ -96,7 +96,7 @@ func rooms() map[string]room {
 			never: noProtocol, because: clusterReason},
 
 		"internal/protocol": {may: []string{"internal/membuf"}, never: noDisk, because: wireReason},
-		"internal/network": {may: []string{"internal/protocol", "internal/membuf", "internal/metrics", "internal/groupcommit"},
+		"internal/network": {may: []string{"internal/protocol", "internal/wrongport", "internal/membuf", "internal/metrics", "internal/groupcommit"},
 			never: []string{cobraPkg, koanfPkg}, because: wireReason},
 		"internal/broker": {may: []string{"internal/network", "internal/protocol", "internal/controller", "internal/replica",
 			"internal/groups", "internal/coordinator", "internal/coordinator/group", "internal/metadata", "internal/purgatory", "internal/storage", "internal/record", "internal/membuf",

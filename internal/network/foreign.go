@@ -5,15 +5,17 @@ import (
 	"net/netip"
 
 	"go.uber.org/zap"
+
+	"github.com/chronik-io/chronik/internal/wrongport"
 )
 
 // foreign is a protocol that is not Kafka's. Its first four bytes, read as the length of a
 // request, are out of bounds.
 type foreign struct {
 	cause, remedy string
-	// answer returns what its client understands as a refusal, and admin is the address of
-	// the admin port; nil where there is no such answer.
-	answer func(admin string) []byte
+	// answer returns what its client understands as a refusal. head are the bytes that it
+	// sent first, admin is the address of the admin port. It is nil if there is no such answer.
+	answer func(head []byte, admin string) []byte
 }
 
 // Error is what the client sent and what to do about it.
@@ -25,7 +27,7 @@ func foreignTo(head []byte) *foreign {
 		return &foreign{
 			cause:  "the client sent a TLS handshake, and this listener is plain",
 			remedy: "set security.protocol=PLAINTEXT at the client",
-			answer: func(string) []byte { return []byte{0x15, 3, 1, 0, 2, 2, 40} }, // alert: fatal, handshake_failure
+			answer: func(_ []byte, _ string) []byte { return []byte{0x15, 3, 1, 0, 2, 2, 40} }, // alert: fatal, handshake_failure
 		}
 	}
 	if head[0] == '*' && head[1] >= '1' && head[1] <= '9' {
@@ -49,9 +51,10 @@ func foreignTo(head []byte) *foreign {
 	return nil
 }
 
-// badRequest is the answer to an HTTP request.
-func badRequest(admin string) []byte {
-	text := "This port speaks Kafka's protocol, not HTTP."
+// badRequest is the answer to an HTTP request. A client that asks what is spoken here
+// recognises the reason in the status line.
+func badRequest(head []byte, admin string) []byte {
+	text := wrongport.KafkaHere + "."
 	if a, err := netip.ParseAddrPort(admin); err == nil && a.Addr().IsUnspecified() {
 		text += fmt.Sprintf(" Health, metrics and the admin API are on port %d of this host.", a.Port())
 	} else if admin != "" {
@@ -59,8 +62,12 @@ func badRequest(admin string) []byte {
 	} else {
 		text += " The admin port, which speaks HTTP, is off: set admin.listen."
 	}
-	return fmt.Appendf(nil, "HTTP/1.1 400 Bad Request\r\nContent-Type: text/plain; charset=utf-8\r\nConnection: close\r\nContent-Length: %d\r\n\r\n%s\n",
-		len(text)+1, text)
+	answer := fmt.Appendf(nil, "HTTP/1.1 400 %s\r\nContent-Type: text/plain; charset=utf-8\r\nConnection: close\r\nContent-Length: %d\r\n\r\n",
+		wrongport.KafkaHere, len(text)+1)
+	if string(head[:4]) == "HEAD" {
+		return answer
+	}
+	return fmt.Appendf(answer, "%s\n", text)
 }
 
 // refuse logs that the client speaks another protocol and answers in it where that is
@@ -77,7 +84,7 @@ func (c *conn) refuse(f *foreign) {
 	if !mayWrite {
 		return
 	}
-	err := c.writeOne(f.answer(c.srv.opts.AdminAddress))
+	err := c.writeOne(f.answer(c.in.unread(), c.srv.opts.AdminAddress))
 	c.mu.Lock()
 	c.written(answers{}, false, err)
 	c.mu.Unlock()

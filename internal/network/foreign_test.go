@@ -6,6 +6,7 @@ import (
 	"encoding/binary"
 	"fmt"
 	"io"
+	"net"
 	"net/http"
 	"net/netip"
 	"slices"
@@ -16,6 +17,8 @@ import (
 	"go.uber.org/zap"
 	"go.uber.org/zap/zapcore"
 	zapobserver "go.uber.org/zap/zaptest/observer"
+
+	"github.com/chronik-io/chronik/internal/wrongport"
 )
 
 // foreigners starts a server and returns what it logs of other protocols.
@@ -52,7 +55,7 @@ func TestAnHTTPClientGetsAnAnswerThatNamesTheAdminPort(t *testing.T) {
 		"127.0.0.1:9644": "at http://127.0.0.1:9644/.", "[::]:9644": "on port 9644 of this host.", "": "is off: set admin.listen.",
 	} {
 		addr, logged := foreigners(t, admin)
-		for _, method := range []string{http.MethodGet, http.MethodPost, http.MethodOptions} {
+		for _, method := range []string{http.MethodGet, http.MethodPost, http.MethodOptions, http.MethodHead} {
 			req, err := http.NewRequestWithContext(t.Context(), method, "http://"+addr+"/metrics", bytes.NewReader(make([]byte, 10_000)))
 			if err != nil {
 				t.Fatal(err)
@@ -63,9 +66,12 @@ func TestAnHTTPClientGetsAnAnswerThatNamesTheAdminPort(t *testing.T) {
 			}
 			text, err := io.ReadAll(resp.Body)
 			resp.Body.Close()
-			if err != nil || resp.StatusCode != http.StatusBadRequest || !strings.HasSuffix(string(text), want+"\n") {
+			if err != nil || resp.StatusCode != http.StatusBadRequest || !strings.HasSuffix(string(text), want+"\n") && method != http.MethodHead {
 				t.Errorf("%s: %s %q %v", method, resp.Status, text, err)
 			}
+		}
+		if wrongport.SpeaksHTTP(t.Context(), new(net.Dialer).DialContext, addr) {
+			t.Error("a client that asks whether HTTP is spoken takes it for an HTTP server")
 		}
 		wantLine := "the client sent an HTTP request to a listener of Kafka's protocol: HTTP is served on the admin port (admin.listen)"
 		if got := causes(logged); !slices.Equal(got, []string{wantLine}) {
