@@ -79,6 +79,8 @@ func Root(a *cli.App) *cobra.Command {
 	root.Version = a.Version
 	root.SilenceErrors, root.SilenceUsage = true, true
 	cmdline.Instead(root, map[string]string{
+		"info":        "chronikctl cluster describe shows the cluster",
+		"bundle":      "chronikctl debug bundle writes it",
 		"status":      "chronikctl cluster health finds what is wrong",
 		"health":      "chronikctl cluster health finds what is wrong",
 		"list":        "chronikctl topic list and group list do that",
