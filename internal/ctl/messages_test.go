@@ -19,7 +19,9 @@ import (
 
 // mistakes are command lines of which each has something wrong, with what they
 // read from standard input.
-func mistakes() [][]string { return slices.Concat(elsewhere(), misspelt(), misset(), unanswered(), refused()) }
+func mistakes() [][]string {
+	return slices.Concat(elsewhere(), misspelt(), misset(), unanswered(), refused())
+}
 
 // elsewhere are what other tools have, and this one has under another name or not at all.
 func elsewhere() [][]string {
