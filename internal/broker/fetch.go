@@ -60,7 +60,7 @@ const maxFetchWait = 5 * time.Minute
 //
 // It is owned by one of these at a time: once peek or Expire have started answer
 // they touch it no more. Its parts are in files of their own: what is read (fetch_read.go),
-// waiting (fetch_park.go), sessions (fetch_session.go), the answer (fetch_answer.go).
+// waiting (fetch_park.go, fetch_damage.go), sessions (fetch_session.go), the answer (fetch_answer.go).
 type fetchOp struct {
 	reading
 	r *network.Request
@@ -106,7 +106,7 @@ func fetch(c call, req *kmsg.FetchRequest) {
 	op.follower = claimedReplica(req) >= 0
 	keys, atOnce := op.find(claimedReplica(req))
 	c.turn.end() // it may read the disk now, or wait
-	wait := min(time.Duration(req.MaxWaitMillis)*time.Millisecond, maxFetchWait)
+	wait := max(min(time.Duration(req.MaxWaitMillis)*time.Millisecond, maxFetchWait), op.holdDamage(r.Received))
 	if !atOnce && len(keys) > 0 && wait > 0 && !op.enough(purgatory.Everything) && op.park(wait) {
 		r.ReleaseBody() // the parts are counted from now on
 		b.opt.Replicas.Purgatory().WatchFor(r, op, r.Received.Add(wait), keys...)
@@ -127,9 +127,6 @@ const maxKeptFetch = 256
 
 // giveBack releases the record bytes and makes the op ready for another use.
 func (op *fetchOp) giveBack() {
-	if cap(op.parts) > maxKeptFetch {
-		op.w = protocol.FetchWriter{}
-	}
 	op.reset()
 	op.unpark()
 	op.w.Reset()

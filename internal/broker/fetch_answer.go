@@ -1,9 +1,11 @@
 package broker
 
 import (
+	"errors"
 	"time"
 
 	"github.com/chronik-io/chronik/internal/protocol"
+	"github.com/chronik-io/chronik/internal/storage"
 )
 
 // answer reads what there is and answers. It may read the disk, and runs on a
@@ -105,6 +107,9 @@ func (op *fetchOp) result(p *fetchPart, leaders *nodeSet) protocol.FetchPartitio
 			res.Code = codeByID(p.err)
 		}
 		op.r.Code = res.Code
+		if errors.Is(p.err, storage.ErrCorrupt) {
+			op.b.damage.note(op.damageReport(p), time.Now())
+		}
 		if unknownTopic(res.Code) {
 			res.Aborted = []protocol.AbortedTransaction{} // as in Kafka; null with any other error
 		}

@@ -38,6 +38,7 @@ type fetchPart struct {
 	res    replica.ReadResult
 	have   int64 // bytes, as of the last peek
 	skip   bool  // nothing that the session does not know already
+	held   bool  // its damage was just reported, see fetch_damage.go
 }
 
 func (p *fetchPart) topicRef() topicRef { return p.fetchAsk.topic }
@@ -171,6 +172,9 @@ func (rd *reading) enough(i int) bool {
 
 // peek counts what one part has now, and says whether the answer is due.
 func (rd *reading) peek(p *fetchPart) bool {
+	if p.part.Log().DamagedAt(p.offset) {
+		return !p.held
+	}
 	limit := max(min(int64(p.maxBytes), rd.maxBytes), 1) // one batch may come in any case
 	n, atOnce := p.part.Peek(p.request(rd.committed), limit)
 	n = min(n, limit)

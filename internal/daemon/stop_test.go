@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"io"
-	"io/fs"
 	"net"
 	"strings"
 	"sync/atomic"
@@ -18,6 +17,7 @@ import (
 	"go.uber.org/zap"
 
 	"github.com/chronik-io/chronik/internal/daemon/config"
+	"github.com/chronik-io/chronik/internal/storage"
 	"github.com/chronik-io/chronik/internal/vfs"
 	"github.com/chronik-io/chronik/internal/vfs/errfs"
 )
@@ -58,16 +58,6 @@ func TestAStopIsBounded(t *testing.T) {
 	})
 }
 
-// exists reports whether there is a file.
-func exists(t *testing.T, fsys vfs.FS, name string) bool {
-	t.Helper()
-	_, err := fsys.Stat(name)
-	if err != nil && !errors.Is(err, fs.ErrNotExist) {
-		t.Fatal(err)
-	}
-	return err == nil
-}
-
 // A client that reads from a disk which doesn't answer keeps no other log directory from its clean
 // mark.
 func TestAStuckDiskTakesTheCleanMarkFromNoOther(t *testing.T) {
@@ -100,12 +90,12 @@ func TestAStuckDiskTakesTheCleanMarkFromNoOther(t *testing.T) {
 		c.PollFetches(ctx)
 		return held.Hits() > 0
 	})
-	if exists(t, mem, "/one/clean") || exists(t, mem, "/two/clean") {
+	if markedClean(mem, "/one") || markedClean(mem, "/two") {
 		t.Fatal("a broker that serves has a clean mark")
 	}
 	ended := make(chan error, 1)
 	go func() { ended <- b.Close() }()
-	eventually(t, "the directory that works is marked clean", func() bool { return exists(t, mem, "/one/clean") })
+	eventually(t, "the directory that works is marked clean", func() bool { return markedClean(mem, "/one") })
 	close(free)
 	select {
 	case <-ended:
@@ -135,9 +125,7 @@ func TestAStartThatFailsLeavesAnUncleanStopUnclean(t *testing.T) {
 	if err := b.Close(); err != nil {
 		t.Fatal(err)
 	}
-	if err := mem.Remove("/data/logs/clean"); err != nil {
-		t.Fatal(err)
-	}
+	unclean(t, mem, storage.Place{Path: "/data/logs"})
 	errs := errfs.New(mem)
 	var opened atomic.Bool
 	errs.Add(errfs.Rule{Ops: errfs.Lock, Path: "/data/logs/*", Before: func(errfs.Call) { opened.Store(true) }})
@@ -150,7 +138,7 @@ func TestAStartThatFailsLeavesAnUncleanStopUnclean(t *testing.T) {
 		t.Error("it started")
 		_ = b.Close()
 	}
-	if !opened.Load() || exists(t, mem, "/data/logs/clean") {
+	if !opened.Load() || markedClean(mem, "/data/logs") {
 		t.Error("the stop before is called clean")
 	}
 	b, _ = startHere(t, mem)
@@ -210,4 +198,27 @@ func TestALoadThatStandsOnADiskKeepsNoClient(t *testing.T) {
 	if err := <-ended; err != nil {
 		t.Error(err)
 	}
+}
+
+// unclean makes a directory that was stopped cleanly look as after a crash.
+func unclean(t testing.TB, fsys vfs.FS, place storage.Place) {
+	t.Helper()
+	b, err := storage.OpenBench(place, storage.Options{FS: fsys})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer b.Close()
+	s, err := storage.ReadState(fsys, place.Path)
+	if err == nil {
+		err = b.Commit(s)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+// markedClean reports whether the checkpoint of a log directory is that of a clean stop.
+func markedClean(fsys vfs.FS, dir string) bool {
+	s, err := storage.ReadState(fsys, dir)
+	return err == nil && s.Clean
 }

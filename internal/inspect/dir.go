@@ -296,19 +296,12 @@ func (d *dir) holdJournal(own, theirs storage.Identity, jerr error, jname string
 
 // mark looks at the mark of a clean stop.
 func (d *dir) mark() error {
-	clean, there, err := storage.MarkedClean(d.fs, d.place, d.state)
+	clean, err := storage.StoppedCleanly(d.fs, d.place, d.state)
 	if access(err) {
 		return fmt.Errorf("log directory: %w", err)
 	}
-	d.clean = clean && err == nil && !d.fresh && !d.identity && !d.journalIdentity && !d.restored
-	d.out.Clean = clean && err == nil
-	if there && !d.out.Clean {
-		detail := "it is of another checkpoint, or the journal was written to since"
-		if err != nil {
-			detail = err.Error()
-		}
-		d.find(CleanMarkStale, nil, d.path(storage.CleanFile), -1, "%s", detail)
-	}
+	d.clean = clean && !d.fresh && !d.identity && !d.journalIdentity && !d.restored
+	d.out.Clean = clean
 	return nil
 }
 

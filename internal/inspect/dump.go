@@ -208,7 +208,7 @@ func (d *dumper) load() error {
 
 func (d *dumper) checkpoint() error {
 	s := d.state
-	clean, _, _ := storage.MarkedClean(d.fs, d.place, s)
+	clean, _ := storage.StoppedCleanly(d.fs, d.place, s)
 	err := d.emit(&Item{What: "checkpoint", File: d.file, Checkpoint: &ItemCheckpoint{
 		Sequence: s.Seq, RedoFile: s.Redo.File, RedoLSN: uint64(s.Redo.LSN), DurableLSN: uint64(s.Durable),
 		Directory: fmt.Sprintf("%x", s.Dir), Journal: fmt.Sprintf("%x", s.Journal), Logs: len(s.Logs), Clean: clean,

@@ -159,7 +159,7 @@ func makeUsed(t testing.TB) *crashfs.FS {
 			put(t, logs[name], 60)
 		}
 	}
-	if err := logs["cut"].Truncate(30); err != nil {
+	if err := truncate(logs["cut"], 30); err != nil {
 		t.Fatal(err)
 	}
 	if err := d.Close(); err != nil {
@@ -188,7 +188,7 @@ func makeUsed(t testing.TB) *crashfs.FS {
 	}
 	// Each is a change in the log of the checkpoint.
 	for _, to := range []int64{180, 170, 160} {
-		if err := logs["cut"].Truncate(to); err != nil {
+		if err := truncate(logs["cut"], to); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -302,4 +302,10 @@ func batches(t testing.TB, l *storage.Log) map[int64][]byte {
 		s.Release()
 	}
 	return m
+}
+
+func truncate(l *storage.Log, end int64) error {
+	cuts := []storage.Cut{{Log: l, End: end}}
+	l.Dir().Truncate(cuts)
+	return cuts[0].Err
 }

@@ -32,7 +32,6 @@ const (
 	CheckpointDamaged Kind = "checkpoint-damaged"
 	CheckpointForeign Kind = "checkpoint-foreign"
 	CheckpointCopy    Kind = "checkpoint-copy"
-	CleanMarkStale    Kind = "clean-mark-stale"
 
 	JournalIdentityMissing Kind = "journal-identity-missing"
 	JournalIdentityDamaged Kind = "journal-identity-damaged"
@@ -127,7 +126,6 @@ func directoryKinds() []About {
 		{CheckpointDamaged, Refuses, "a file in `checkpoint/` does not match its checksums, or cannot be decoded", refuses, byCopy, costsOfCopy},
 		{CheckpointForeign, Refuses, "the checkpoint names other ids than `chronik.dir`", refuses, toBackup, "put each file back where it belongs"},
 		{CheckpointCopy, Heals, "`checkpoint.copy/` or a file in it is gone or damaged; only a repair reads it", "writes it anew", "", nothing},
-		{CleanMarkStale, Heals, "`clean` is damaged, or of an earlier checkpoint", "reads the journal as after a crash", "", nothing},
 	}
 }
 

@@ -2,7 +2,6 @@ package inspect_test
 
 import (
 	"encoding/binary"
-	"encoding/json"
 	"fmt"
 	"hash/crc32"
 	"path"
@@ -108,18 +107,15 @@ func (s *site) edit(topic string, change func(st *checkpoint.State, l *checkpoin
 }
 
 func (s *site) identity(name, kind string, dir, jour byte) {
-	text := func(b byte) string { return fmt.Sprintf("%032x", b) }
 	st := s.state()
-	id := map[string]string{"directory": fmt.Sprintf("%x", st.Dir), "journal": fmt.Sprintf("%x", st.Journal)}
+	id := storage.Identity{Dir: st.Dir, Journal: st.Journal}
 	if dir != 0 {
-		id["directory"] = text(dir)
+		id.Dir = [16]byte{15: dir}
 	}
 	if jour != 0 {
-		id["journal"] = text(jour)
+		id.Journal = [16]byte{15: jour}
 	}
-	b, err := json.Marshal(id)
-	s.must(err)
-	s.must(statefile.Write(s.fs, s.at(name), kind, 1, b))
+	s.must(statefile.Write(s.fs, s.at(name), kind, 1, fmt.Appendf(nil, "directory %x\njournal %x\n", id.Dir, id.Journal)))
 }
 
 // frame is a frame that a start needs.
@@ -225,10 +221,7 @@ func plantsOfDirectories() []plant {
 			s.identity("chronik.dir", "directory", 9, 9)
 			s.at("checkpoint")
 		}},
-		{name: "clean mark that lies", kind: inspect.CleanMarkStale, do: func(s *site) {
-			s.must(statefile.Write(s.fs, s.at("clean"), "clean", 1, []byte(`{"checkpoint":1,"file":1,"lsn":1}`)))
-		}},
-		{name: "unfinished state file", kind: inspect.Leftover, do: func(s *site) { s.make("clean.tmp", []byte("half")) }},
+		{name: "unfinished state file", kind: inspect.Leftover, do: func(s *site) { s.make("chronik.dir.tmp", []byte("half")) }},
 		{name: "stray directory", kind: inspect.PartitionStray, stays: true, do: func(s *site) {
 			s.must(s.fs.MkdirAll(root + "/x-0"))
 			s.make("x-0/partition.metadata", []byte("version: 0\n"))

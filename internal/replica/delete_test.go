@@ -87,14 +87,14 @@ func TestRetentionTellsWhoWaits(t *testing.T) {
 	p.park.Watch(watch, time.Now().Add(time.Hour), p.key())
 	defer p.park.Close()
 	before := watch.n
-	must(t, p.log.SetLogStart(2))
+	must(t, moveStart(p.log, 2))
 	if watch.n == before {
 		t.Error("nobody who waits was told")
 	}
 	fault := fs.Add(errfs.Rule{Ops: errfs.Write, Path: "/d/checkpoint/*", Err: syscall.EIO})
 	defer fault.Off()
 	before = watch.n
-	if err := p.log.SetLogStart(3); !errors.Is(err, storage.ErrFailed) || watch.n == before {
+	if err := moveStart(p.log, 3); !errors.Is(err, storage.ErrFailed) || watch.n == before {
 		t.Errorf("with a failed checkpoint: %v, told %d times", err, watch.n-before)
 	}
 }

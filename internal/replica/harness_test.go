@@ -58,7 +58,7 @@ func openStorage(t testing.TB, fs vfs.FS, dirs ...string) *storage.Manager {
 func lone(t testing.TB, fs vfs.FS) *Partition {
 	t.Helper()
 	m := openStorage(t, fs, "/d")
-	logs, err := m.Create([]storage.Spec{{ID: storage.ID{Topic: [16]byte{1}}, Topic: "t", Config: config(t, "sync")}})
+	logs, err := m.CreateIn(m.Dirs()[0], []storage.Spec{{ID: storage.ID{Topic: [16]byte{1}}, Topic: "t", Config: config(t, "sync")}})
 	must(t, err)
 	return newPartition(logs[0], self, purgatory.New())
 }
@@ -286,4 +286,18 @@ func startIn(t testing.TB, fs vfs.FS, c *cluster, dirs ...string) life {
 		}})
 	t.Cleanup(func() { must(t, m.Close(context.Background())) })
 	return life{storage: s, Manager: m}
+}
+
+// cut is storage.Manager.Truncate of one log.
+func cut(log *storage.Log, end int64, reset bool) error {
+	cuts := []storage.Cut{{Log: log, End: end, Reset: reset}}
+	log.Dir().Truncate(cuts)
+	return cuts[0].Err
+}
+
+// moveStart is storage.Manager.MoveStarts of one log.
+func moveStart(log *storage.Log, start int64) error {
+	moves := []storage.StartMove{{Log: log, To: start}}
+	log.Dir().MoveStarts(moves)
+	return moves[0].Err
 }

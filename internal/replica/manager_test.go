@@ -1,10 +1,13 @@
 package replica
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"strings"
 	"testing"
+
+	"go.uber.org/zap"
 
 	"github.com/chronik-io/chronik/internal/metadata"
 	"github.com/chronik-io/chronik/internal/storage"
@@ -76,7 +79,7 @@ func TestAnUncleanRestartLeadsOnlyInANewEpoch(t *testing.T) {
 	must(t, c.apply(t, l.Manager))
 	grow(t, l.partition(t, idA, 0))
 	must(t, l.storage.Close())
-	must(t, fs.Remove("/d/clean"))
+	unclean(t, fs, storage.Place{Path: "/d"})
 
 	l = start(t, fs, c)
 	must(t, c.apply(t, l.Manager))
@@ -107,7 +110,7 @@ func TestEpochsThatCannotBeRaisedAreNotLed(t *testing.T) {
 	must(t, c.apply(t, l.Manager))
 	must(t, c.apply(t, l.Manager))
 	must(t, l.storage.Close())
-	must(t, fs.Remove("/d/clean"))
+	unclean(t, fs, storage.Place{Path: "/d"})
 	c.fail = errors.New("store is gone")
 	l = start(t, fs, c)
 	if err := c.apply(t, l.Manager); !errors.Is(err, c.fail) {
@@ -264,5 +267,34 @@ func TestALogThatCannotBeMadeKeepsNoOtherFromIt(t *testing.T) {
 	}
 	if _, err := l.Partition(idB, 1); !errors.Is(err, ErrOffline) || !strings.Contains(err.Error(), "the log of b-1 could not be made") {
 		t.Error(err)
+	}
+}
+
+// unclean makes a directory that was stopped cleanly look as after a crash.
+func unclean(t testing.TB, fsys vfs.FS, place storage.Place) {
+	t.Helper()
+	b, err := storage.OpenBench(place, storage.Options{FS: fsys})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer b.Close()
+	s, err := storage.ReadState(fsys, place.Path)
+	if err == nil {
+		err = b.Commit(s)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+// Close reports what stands still, and nothing where nothing does: also with a context that ended before.
+func TestCloseWithAnEndedContextFindsNothing(t *testing.T) {
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	for range 200 {
+		m := NewManager(Options{Self: self, Storage: openStorage(t, vfs.Memory(), "/d"), Logger: zap.NewNop()})
+		if err := m.Close(ctx); err != nil {
+			t.Fatal(err)
+		}
 	}
 }

@@ -38,23 +38,23 @@ func TestTruncationLowersTheHighWatermark(t *testing.T) {
 	p.park.Watch(watch, time.Now().Add(time.Hour), p.key())
 	defer p.park.Close()
 	before := watch.n
-	must(t, p.log.Truncate(3))
+	must(t, cut(p.log, 3, false))
 	if e := p.Ends(); e.HighWatermark != 3 || e.LogEnd != 3 || watch.n == before {
 		t.Errorf("after a truncation: %+v, told %d times", e, watch.n-before)
 	}
 	told := make(chan error, 1)
 	p.Follow(1, 3, at(t, 3), func(err error) { told <- err }) // the leader says 3, but said 4 before
 	must(t, <-told)
-	must(t, p.log.Truncate(4)) // waits until it is durable
+	must(t, cut(p.log, 4, false)) // waits until it is durable
 	if e := p.Ends(); e.HighWatermark != 3 || e.LogEnd != 4 {
 		t.Errorf("after the leader told a high watermark of 3: %+v", e)
 	}
-	must(t, p.log.Reset(2))
+	must(t, cut(p.log, 2, true))
 	if e := p.Ends(); e.HighWatermark != 2 || e.LogStart != 2 || e.LogEnd != 2 {
 		t.Errorf("after a reset: %+v", e)
 	}
 	before = watch.n
-	must(t, p.log.Reset(9))
+	must(t, cut(p.log, 9, true))
 	if e := p.Ends(); e.HighWatermark != 9 || e.LogStart != 9 || e.LogEnd != 9 || watch.n == before {
 		t.Errorf("after a reset to a later start: %+v, told %d times", e, watch.n-before)
 	}

@@ -2,7 +2,6 @@ package storage
 
 import (
 	"cmp"
-	"crypto/rand"
 	"errors"
 	"fmt"
 	"math"
@@ -12,6 +11,7 @@ import (
 
 	"github.com/chronik-io/chronik/internal/record"
 	"github.com/chronik-io/chronik/internal/storage/cleaner"
+	"github.com/chronik-io/chronik/internal/storage/diskguard"
 	"github.com/chronik-io/chronik/internal/storage/segment"
 )
 
@@ -58,7 +58,7 @@ func (d *Dir) compactNext() (did bool) {
 
 // cramped says that the disk has no room for the segments that a pass writes before
 // the old ones go. What is left is for what must be written.
-func (d *Dir) cramped() bool { return d.LastSpace().Level == SpaceCritical }
+func (d *Dir) cramped() bool { return d.LastSpace().Level == diskguard.Critical }
 
 // dirtiest returns the log with the largest dirty part of those that are due.
 func (d *Dir) dirtiest(now time.Time) (best *Log, dirt cleaner.Dirt) {
@@ -212,11 +212,7 @@ var errEnough = errors.New("enough was read")
 // fill makes the filter: the map of keys, where it ends, and what the transactions
 // came to.
 func (p *pass) fill() error {
-	var key [16]byte
-	if _, err := rand.Read(key[:]); err != nil {
-		return fmt.Errorf("random key: %w", err)
-	}
-	keys := cleaner.NewKeyMap(key, p.d.cleaning.Load().KeyBytes)
+	keys := cleaner.NewKeyMap(p.d.cleaning.Load().KeyBytes)
 	var aborted []cleaner.Aborted
 	m, err := p.mapKeys(keys, nil, p.dirt.Until)
 	if errors.Is(err, errTransactions) {
@@ -292,7 +288,7 @@ func (p *pass) outcomes(o *cleaner.Outcomes) error {
 
 // batches calls fn with the batches of a segment, at the pace that is allowed.
 func (p *pass) batches(s *segment.Segment, from int64, fn func(record.Batch) error) error {
-	return s.Batches(from, func(b record.Batch) error {
+	err := s.Batches(from, func(b record.Batch) error {
 		p.read += int64(len(b))
 		p.d.stats.cleaner.read.Add(float64(len(b)))
 		if err := p.step(len(b)); err != nil {
@@ -300,6 +296,10 @@ func (p *pass) batches(s *segment.Segment, from int64, fn func(record.Batch) err
 		}
 		return fn(b)
 	})
+	if errors.Is(err, segment.ErrCorrupt) && p.wanted() == nil {
+		p.l.examine(s, err)
+	}
+	return err
 }
 
 // groups are the segments below the map's end, as they are to become one each.

@@ -18,6 +18,7 @@ import (
 // their files go in the background.
 func (d *Dir) Delete(logs ...*Log) error {
 	entries := make([]checkpoint.Log, len(logs))
+	var frames []string
 	for i, l := range logs {
 		l.own()
 		if was := l.on(loglife.Deletion, fmt.Errorf("%s: %w", l, ErrClosed)); was.Allows(loglife.AsFound) {
@@ -26,7 +27,10 @@ func (d *Dir) Delete(logs ...*Log) error {
 		d.journal.Drop(l.stream)
 		l.disown()
 		l.flushMu.Lock() // whoever flushes has finished
-		entries[i], _ = l.checkpointed()
+		if entries[i], _ = l.checkpointed(); entries[i].Aside != "" {
+			frames = append(frames, entries[i].Aside)
+		}
+		frames = append(frames, l.life.spent...)
 		d.steps.Add(1)
 	}
 	defer func() {
@@ -44,11 +48,7 @@ func (d *Dir) Delete(logs ...*Log) error {
 		d.unsure.Store(true)
 		return fmt.Errorf("delete %d logs, %s first: %w", len(logs), logs[0], err)
 	}
-	for i := range entries {
-		if aside := entries[i].Aside; aside != "" {
-			_ = d.opt.FS.Remove(path.Join(d.path, aside)) // it only takes space
-		}
-	}
+	d.removeFrames(frames)
 	return d.removeDeleted(gone)
 }
 
@@ -125,6 +125,27 @@ func (d *Dir) removeDeleted(gone []deletion) error {
 		}
 	})
 	return nil
+}
+
+// leftOf returns which of these logs a failed deletion may have left something of.
+func (d *Dir) leftOf(ids []ID) (left []deletion) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	for _, id := range ids {
+		if t, ok := d.deleted[id]; ok && !t.gone {
+			left = append(left, deletion{id: id, name: t.entry.String()})
+		}
+	}
+	return left
+}
+
+// finishDeletion completes deletions that failed: it makes them durable, where they are not,
+// and removes the directories.
+func (d *Dir) finishDeletion(left []deletion) error {
+	if err := d.ascertain(); err != nil {
+		return err
+	}
+	return d.removeDeleted(left)
 }
 
 // isDeleted reports whether a partition directory is that of a log with a tombstone.

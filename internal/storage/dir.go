@@ -36,7 +36,7 @@ type Dir struct {
 	ident Identity
 	lock  io.Closer
 	clean bool // the last stop was clean
-	// unused: nobody has used the directory since it was opened; see leaveUnused.
+	// unused: the directory was not used since it was opened; see Manager.Unused.
 	unused bool
 	log    *zap.Logger
 
@@ -120,13 +120,13 @@ func (d *Dir) relistLocked() {
 	}
 }
 
-// OpenDir opens a log directory, making it if it is empty, and recovers its
-// logs. The error names cause and remedy where the directory must not be used.
+// OpenDir opens a log directory, making it if it is empty, and recovers its logs. A DirError
+// names cause and remedy where the directory must not be used.
 func OpenDir(place Place, opt Options) (*Dir, error) {
 	opt.setDefaults()
 	d := newDir(place, &opt)
 	if err := d.open(); err != nil {
-		return nil, err
+		return nil, &DirError{Path: place.Path, Journal: place.Journal, ID: d.ident.Dir, Err: err}
 	}
 	return d, nil
 }
@@ -144,7 +144,7 @@ func newDir(place Place, opt *Options) *Dir {
 	d.stats = newStats(opt.Metrics, d.path)
 	d.memory.bound = opt.DeferredBytes
 	d.turnover = turnover{memory: opt.SystemMemory, since: time.Now()}
-	d.memory.press = func() { d.signal(d.pressure) }
+	d.memory.press = func() { signal(d.pressure) }
 	d.tasks.init()
 	d.keeper.init()
 	d.guard.init()
@@ -185,7 +185,7 @@ func (d *Dir) open() (err error) {
 		return err
 	}
 	opt := d.journalOptions()
-	opt.Sweep = func() { d.signal(d.sweeps) }
+	opt.Sweep = func() { signal(d.sweeps) }
 	opt.Absent, opt.Failed, opt.Synced, opt.DurableThrough = d.opt.Absent, d.journalFailed, d.stats.group, d.durableThrough
 	opt.Broken = d.opt.broken.inJournal()
 	opt.UnsyncedBytes = d.opt.DeferredBytes / 8 // what is not synced can't be flushed

@@ -9,7 +9,7 @@ import (
 	"github.com/chronik-io/chronik/internal/storage/loglife"
 )
 
-// Close brings everything into synced segments, marks the stop as clean and
+// Close brings everything into synced segments, marks the stop as clean in the checkpoint and
 // gives the directory back. Appends fail from now on. On error the stop is not
 // clean, and nothing is lost: the next start recovers.
 func (d *Dir) Close() error {
@@ -43,15 +43,14 @@ func (d *Dir) leave() error {
 	d.await(carryWait, func(l *Log) bool { return !l.isCarrying() }) // what an interrupted sweep gave to the journal
 	at, err := d.journal.Rotate()
 	if err == nil {
-		err = d.checkpoint(&at)
+		d.ckptMu.Lock()
+		err = d.checkpointAll(&at, clean && (d.clean || !d.unused))
+		d.ckptMu.Unlock()
 	}
 	if err != nil || !clean {
 		return errors.Join(failed, err)
 	}
-	if d.unused && !d.clean {
-		return nil
-	}
-	return d.writeCleanMark(at)
+	return nil
 }
 
 // allHome brings all logs into synced segments. It says whether all of them are

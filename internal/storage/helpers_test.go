@@ -2,6 +2,8 @@ package storage
 
 import (
 	"bytes"
+	"maps"
+	"slices"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -153,4 +155,40 @@ func (d *Dir) lastSeq() uint64 {
 	d.ckptMu.Lock()
 	defer d.ckptMu.Unlock()
 	return d.last.Seq
+}
+
+// Truncate cuts the log to end; see Dir.Truncate.
+func (l *Log) Truncate(end int64) error { return l.cutOne(Cut{Log: l, End: end}) }
+
+// Reset empties the log; it goes on at start.
+func (l *Log) Reset(start int64) error { return l.cutOne(Cut{Log: l, End: start, Reset: true}) }
+
+func (l *Log) cutOne(c Cut) error {
+	cuts := []Cut{c}
+	l.dir.Truncate(cuts)
+	return cuts[0].Err
+}
+
+// SetLogStart makes start the first offset that may be read; see Dir.MoveStarts.
+func (l *Log) SetLogStart(start int64) error {
+	m := []StartMove{{Log: l, To: start}}
+	l.dir.MoveStarts(m)
+	return m[0].Err
+}
+
+// Create makes logs, each in the directory that Place chooses, all at once.
+func (m *Manager) Create(specs []Spec) ([]*Log, error) {
+	byDir, err := m.Place(specs, nil)
+	if err != nil {
+		return nil, err
+	}
+	err = m.concurrently(slices.Collect(maps.Keys(byDir)), func(d *Dir) error { return m.createIn(d, byDir[d]) })
+	if err != nil {
+		return nil, err
+	}
+	made := make([]*Log, len(specs))
+	for i := range specs {
+		made[i] = m.Get(specs[i].ID)
+	}
+	return made, nil
 }

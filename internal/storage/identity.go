@@ -3,7 +3,6 @@ package storage
 import (
 	"crypto/rand"
 	"encoding/hex"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -21,7 +20,6 @@ import (
 const (
 	IdentityFile        = "chronik.dir"
 	JournalIdentityFile = "chronik.journal"
-	CleanFile           = "clean"
 	LockFile            = ".lock"
 	PartitionFile       = "partition.metadata"
 )
@@ -34,65 +32,69 @@ const (
 // Identity is who a log directory and its journal are. Both places hold the
 // same, so that neither is used with another's other half.
 type Identity struct {
-	Dir     hexID `json:"directory"`
-	Journal hexID `json:"journal"`
+	Dir, Journal [16]byte
 }
 
-type hexID [16]byte
-
-// MarshalText is encoding.TextMarshaler.
-func (h hexID) MarshalText() ([]byte, error) { return hex.AppendEncode(nil, h[:]), nil }
-
-// UnmarshalText is encoding.TextUnmarshaler.
-func (h *hexID) UnmarshalText(b []byte) error {
-	if len(b) != 32 {
-		return fmt.Errorf("an id has 32 hex digits, not %d", len(b))
-	}
-	_, err := hex.Decode(h[:], b)
-	return err
-}
+// identityText is the payload of a file that holds an identity.
+const identityText = "directory %x\njournal %x\n"
 
 func newID() (id [16]byte) {
 	_, _ = rand.Read(id[:]) // never fails
 	return id
 }
 
-func readJSON(fsys vfs.FS, name, kind string, v any) error {
+// ReadIdentity reads the identity that stands in the directory, or, of its journal,
+// the one that stands there. The errors are those of statefile.Read.
+func ReadIdentity(fsys vfs.FS, place Place, ofJournal bool) (id Identity, err error) {
+	name, kind := place.identity(ofJournal)
 	b, err := statefile.Read(fsys, name, kind, identityVersion)
 	if err != nil {
-		return err
+		return id, err
 	}
-	if err := json.Unmarshal(b, v); err != nil {
-		return fmt.Errorf("%w: %s: %w", statefile.ErrCorrupt, name, err)
+	var dir, journal []byte
+	if _, err := fmt.Sscanf(string(b), identityText, &dir, &journal); err != nil || len(dir) != 16 || len(journal) != 16 {
+		return id, fmt.Errorf("%w: %s holds no identity", statefile.ErrCorrupt, name)
 	}
-	return nil
+	return Identity{[16]byte(dir), [16]byte(journal)}, nil
 }
 
-func writeJSON(fsys vfs.FS, name, kind string, v any) error {
-	b, err := json.Marshal(v)
-	if err != nil {
-		return fmt.Errorf("write %s: %w", kind, err)
+func writeIdentity(fsys vfs.FS, place Place, id Identity, ofJournal bool) error {
+	name, kind := place.identity(ofJournal)
+	return statefile.Write(fsys, name, kind, identityVersion, fmt.Appendf(nil, identityText, id.Dir, id.Journal))
+}
+
+// identity is the name and the kind of a file that holds an identity.
+func (p Place) identity(ofJournal bool) (name, kind string) {
+	if ofJournal {
+		return path.Join(p.JournalPath(), JournalIdentityFile), "journal"
 	}
-	return statefile.Write(fsys, name, kind, identityVersion, b)
+	return path.Join(p.Path, IdentityFile), "directory"
+}
+
+// JournalPath is where the journal of the place is.
+func (p Place) JournalPath() string {
+	if p.Journal == "" {
+		return path.Join(path.Clean(p.Path), "journal")
+	}
+	return path.Clean(p.Journal)
 }
 
 // identify reads or makes the identity of a directory and its journal place.
 // found says whether the directory has been used before.
 func (d *Dir) identify() (found bool, err error) {
 	fsys := d.opt.FS
-	own, other := path.Join(d.path, IdentityFile), path.Join(d.jpath, JournalIdentityFile)
-	var theirs Identity
-	err = readJSON(fsys, own, "directory", &d.ident)
-	jerr := readJSON(fsys, other, "journal", &theirs)
+	own, err := ReadIdentity(fsys, d.place(), false)
+	theirs, jerr := ReadIdentity(fsys, d.place(), true)
+	d.ident = own
 	switch {
-	case err == nil && jerr == nil && theirs != d.ident:
+	case err == nil && jerr == nil && theirs != own:
 		return true, foreign("journal %s belongs to log directory %x, not to %s; set journal.dirs to the place that belongs to it",
 			d.jpath, theirs.Dir, d.path)
 	case err == nil && jerr == nil:
 		return true, nil
 	case err == nil && errors.Is(jerr, fs.ErrNotExist):
 		if !d.hasCheckpoint() {
-			return false, writeJSON(fsys, other, "journal", d.ident) // the first start ended here
+			return false, writeIdentity(fsys, d.place(), d.ident, true) // the first start ended here
 		}
 		return true, foreign("log directory %s was used with a journal that is not in %s: records in it would be lost; put it back, or set journal.dirs to where it is; if it is gone for good, chronikctl log verify says what was only in it, and chronikctl log repair goes on without it",
 			d.path, d.jpath)
@@ -113,10 +115,10 @@ func (d *Dir) identify() (found bool, err error) {
 		return true, errors.Join(err, foreign("%s holds journal files and no %s; put that file back, or set journal.dirs to an empty place", d.jpath, JournalIdentityFile))
 	}
 	d.ident = Identity{Dir: newID(), Journal: newID()}
-	if err := writeJSON(fsys, own, "directory", d.ident); err != nil {
+	if err := writeIdentity(fsys, d.place(), d.ident, false); err != nil {
 		return false, err
 	}
-	return false, writeJSON(fsys, other, "journal", d.ident)
+	return false, writeIdentity(fsys, d.place(), d.ident, true)
 }
 
 // untouched refuses a directory of another program before anything is written to it:
@@ -149,47 +151,14 @@ func (d *Dir) strangers() error {
 	return nil
 }
 
-// cleanMark says that a stop left nothing to recover.
-type cleanMark struct {
-	Checkpoint uint64 `json:"checkpoint"`
-	File       uint64 `json:"file"`
-	LSN        uint64 `json:"lsn"`
-}
-
-// MarkedClean reports whether a directory has the mark of a clean stop that fits its
-// checkpoint, as far as files tell, and whether it has one at all.
-func MarkedClean(fsys vfs.FS, place Place, s *checkpoint.State) (clean, marked bool, err error) {
-	var m cleanMark
-	err = readJSON(fsys, path.Join(place.Path, CleanFile), "clean", &m)
-	if errors.Is(err, fs.ErrNotExist) {
-		return false, false, nil
-	}
-	if err != nil || s == nil || m != (cleanMark{s.Seq, s.Redo.File, uint64(s.Redo.LSN)}) {
-		return false, true, err
-	}
-	clean, err = journal.IsUntouched(fsys, place.JournalPath(), s.Journal, s.Redo)
-	return clean, true, err
-}
-
-// takeCleanMark reports whether the last stop was clean, and removes the mark: it
-// speaks of the past only.
-func (d *Dir) takeCleanMark(c *checkpoint.State) (bool, error) {
-	clean, marked, markErr := MarkedClean(d.opt.FS, d.place(), c)
-	if !marked {
+// StoppedCleanly reports whether a checkpoint is that of a clean stop, as far as files tell: the
+// journal was not written to since.
+func StoppedCleanly(fsys vfs.FS, place Place, s *checkpoint.State) (bool, error) {
+	if s == nil || !s.Clean {
 		return false, nil
 	}
-	err := d.opt.FS.Remove(path.Join(d.path, CleanFile))
-	if err == nil {
-		err = d.opt.FS.SyncDir(d.path)
-	}
-	if err != nil {
-		return false, fmt.Errorf("remove clean mark: %w", err)
-	}
-	return clean && markErr == nil, nil // reading the journal reports what is wrong
-}
-
-func (d *Dir) writeCleanMark(at journal.Position) error {
-	return writeJSON(d.opt.FS, path.Join(d.path, CleanFile), "clean", cleanMark{d.last.Seq, at.File, uint64(at.LSN)})
+	clean, err := journal.IsUntouched(fsys, place.JournalPath(), s.Journal, s.Redo)
+	return clean && err == nil, err
 }
 
 // deletedName is what the directory of a log is renamed to before its files go.

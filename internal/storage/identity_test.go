@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	"github.com/chronik-io/chronik/internal/statelog"
+	"github.com/chronik-io/chronik/internal/storage/checkpoint"
 	"github.com/chronik-io/chronik/internal/storage/journal"
 	"github.com/chronik-io/chronik/internal/vfs"
 	"github.com/chronik-io/chronik/internal/vfs/crashfs"
@@ -174,7 +175,7 @@ func TestFault06StaleCheckpoint(t *testing.T) {
 	}
 	eventually(t, "the first journal file was given up and recycled", func() bool {
 		put(t, l, 1, 3000)
-		d.signal(d.sweeps)
+		signal(d.sweeps)
 		_, err := disk.Stat("/d/journal/00000000000000000001.journal")
 		return err != nil
 	})
@@ -192,6 +193,37 @@ func TestFault08SecondBrokerIsRefused(t *testing.T) {
 	refused(t, disk, ErrLocked, "pid 4711", "/d")
 }
 
+// markedClean reports whether the checkpoint of a directory is that of a clean stop.
+func markedClean(fsys vfs.FS, dir string) bool {
+	s, err := ReadState(fsys, dir)
+	return err == nil && s.Clean
+}
+
+// A mark does not count once the journal was written to.
+func TestTheMarkOfACleanStopIsOfAnUntouchedJournal(t *testing.T) {
+	disk := crashfs.New(1)
+	d := mustOpen(t, disk, "sync")
+	put(t, makeLogs(t, d, 1, "sync")[0], 3, 100)
+	d.ckptMu.Lock()
+	marked := d.last
+	d.ckptMu.Unlock()
+	marked.Clean = true
+	state := &checkpoint.State{Header: marked}
+	if clean, err := StoppedCleanly(disk, d.place(), state); clean || err != nil {
+		t.Errorf("with frames behind the redo pointer: %v, %v", clean, err)
+	}
+	if err := d.Close(); err != nil {
+		t.Fatal(err)
+	}
+	state, err := ReadState(disk, "/d")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if clean, err := StoppedCleanly(disk, d.place(), state); !clean || err != nil {
+		t.Errorf("after a clean stop: %v, %v", clean, err)
+	}
+}
+
 // A clean stop is told apart from a crash, and the mark counts once.
 func TestCleanMark(t *testing.T) {
 	disk := crashfs.New(1)
@@ -201,23 +233,41 @@ func TestCleanMark(t *testing.T) {
 	if err := d.Close(); err != nil {
 		t.Fatal(err)
 	}
-	mark := readFile(t, disk, "/d/clean")
+	if !markedClean(disk, "/d") {
+		t.Error("the checkpoint of a clean stop does not say so")
+	}
 	d = mustOpen(t, disk, "sync")
 	if !d.Clean() {
 		t.Error("a clean stop was taken for a crash")
 	}
 	put(t, d.Logs()[0], 1, 100)
 	image := disk.PowerLossImage(crashfs.DropUnsynced, 1)
-	if _, err := image.Stat("/d/clean"); err == nil {
+	if markedClean(image, "/d") {
 		t.Error("the mark is still there after the start")
 	}
-	writeFile(t, image, "/d/clean", mark) // it reappears
 	d = mustOpen(t, image, "sync")
 	if d.Clean() {
-		t.Error("a mark that came back counts")
+		t.Error("a crash after a clean stop was taken for one")
 	}
 	holds(t, d.Logs()[0], 4)
 	if d = mustOpen(t, used(t), "sync"); d.Clean() {
 		t.Error("a crash was taken for a clean stop")
+	}
+}
+
+// unclean makes a directory that was stopped cleanly look as after a crash.
+func unclean(t testing.TB, fsys vfs.FS, place Place) {
+	t.Helper()
+	b, err := OpenBench(place, Options{FS: fsys})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer b.Close()
+	s, err := ReadState(fsys, place.Path)
+	if err == nil {
+		err = b.Commit(s)
+	}
+	if err != nil {
+		t.Fatal(err)
 	}
 }

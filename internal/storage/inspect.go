@@ -43,30 +43,6 @@ func readState(fsys vfs.FS, dir string) (*checkpoint.State, error) {
 	return s, err
 }
 
-// ReadIdentity reads the identity that stands in the directory, or, of its journal,
-// the one that stands there. The errors are those of ReadState.
-func ReadIdentity(fsys vfs.FS, place Place, ofJournal bool) (id Identity, err error) {
-	name, kind := place.identity(ofJournal)
-	err = readJSON(fsys, name, kind, &id)
-	return id, err
-}
-
-// identity is the name and the kind of a file that holds an identity.
-func (p Place) identity(ofJournal bool) (name, kind string) {
-	if ofJournal {
-		return path.Join(p.JournalPath(), JournalIdentityFile), "journal"
-	}
-	return path.Join(p.Path, IdentityFile), "directory"
-}
-
-// JournalPath is where the journal of the place is.
-func (p Place) JournalPath() string {
-	if p.Journal == "" {
-		return path.Join(path.Clean(p.Path), "journal")
-	}
-	return path.Clean(p.Journal)
-}
-
 // Bench is a log directory that nobody uses, held for a repair.
 type Bench struct{ d *Dir }
 
@@ -92,8 +68,7 @@ func (b *Bench) WriteIdentity(id Identity, ofJournal bool) error {
 			return err
 		}
 	}
-	name, kind := b.d.place().identity(ofJournal)
-	return writeJSON(b.d.opt.FS, name, kind, id)
+	return writeIdentity(b.d.opt.FS, b.d.place(), id, ofJournal)
 }
 
 // Commit makes a state the directory's checkpoint, with the next sequence. It replaces both
@@ -116,6 +91,7 @@ func (d *Dir) replaceCheckpoint(c *checkpoint.State) error {
 			return err
 		}
 	}
+	c.Clean = false // the next start counts as one after a crash
 	return d.writeCheckpoint(c)
 }
 
@@ -147,11 +123,10 @@ func (d *Dir) newJournal(c *checkpoint.State) error {
 	if err != nil {
 		return err
 	}
-	if err := writeJSON(d.opt.FS, path.Join(d.jpath, JournalIdentityFile), "journal", d.ident); err != nil {
-		return err
-	}
-	if err := writeJSON(d.opt.FS, path.Join(d.path, IdentityFile), "directory", d.ident); err != nil {
-		return err
+	for _, ofJournal := range []bool{true, false} {
+		if err := writeIdentity(d.opt.FS, d.place(), d.ident, ofJournal); err != nil {
+			return err
+		}
 	}
 	return d.beginAt(c, at)
 }
@@ -180,9 +155,6 @@ func (d *Dir) beginAt(c *checkpoint.State, at journal.Position) error {
 func (b *Bench) WritePartitionFile(l *checkpoint.Log) error {
 	dir := path.Join(b.d.path, l.String())
 	if err := vfs.MakeDir(b.d.opt.FS, dir); err != nil {
-		return err
-	}
-	if err := b.d.opt.FS.Remove(path.Join(dir, PartitionFile)); err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return err
 	}
 	return writePartitionMeta(b.d.opt.FS, dir, l.ID)

@@ -181,11 +181,11 @@ func TestAHungDiskTakesTheCleanMarkFromNoOther(t *testing.T) {
 	for _, l := range logs {
 		put(t, l, 1, 10)
 	}
-	held := h.hold(errfs.Create|errfs.Rename, "/b/*")
+	held := h.hold(errfs.Create|errfs.Rename, "/b/checkpoint/*")
 	ctx, cancel := context.WithCancel(t.Context())
 	ended := make(chan error, 1)
 	go func() { ended <- h.Shutdown(ctx) }()
-	marked := func(dir string) bool { _, err := h.disk.Stat(dir + "/clean"); return err == nil }
+	marked := func(dir string) bool { return markedClean(h.disk, dir) }
 	eventually(t, "/a is marked clean while /b is held", func() bool { return held.Hits() > 0 && marked("/a") })
 	cancel()
 	if err := <-ended; !errors.Is(err, context.Canceled) || !strings.Contains(err.Error(), "log directory /b could not be closed in time") {

@@ -22,30 +22,28 @@ func Open(places []Place, opt Options) (*Manager, error) {
 		return nil, errors.New("no log directory is configured")
 	}
 	opt.share(len(places))
-	dirs, failed := openAll(places, opt)
+	dirs, errs := make([]*Dir, len(places)), make([]error, len(places))
+	var wg sync.WaitGroup
+	for i, p := range places {
+		wg.Go(func() { dirs[i], errs[i] = OpenDir(p, opt) })
+	}
+	wg.Wait()
 	m := newManager()
 	refused := opt.Interrupted != nil && opt.Interrupted() != nil
 	for i, d := range dirs {
 		if d != nil {
-			err := m.admit(d)
-			if err == nil {
-				continue
-			}
-			d.leaveUnused()
-			failed[i] = &DirError{Path: places[i].Path, Journal: places[i].Journal, ID: d.ident.Dir, Err: err}
+			errs[i] = m.admit(d, places[i])
 		}
-		refused = refused || refusesStart(failed[i])
-		m.failed = append(m.failed, failed[i])
+		if failed := (*DirError)(nil); errors.As(errs[i], &failed) {
+			refused = refused || refusesStart(failed)
+			m.failed = append(m.failed, failed)
+		}
 	}
 	if len(m.failed) == 0 || len(m.dirs) > 0 && !refused {
 		return m, nil
 	}
 	m.Unused()
 	_ = m.Close() // on error the next start recovers
-	errs := make([]error, len(m.failed))
-	for i, e := range m.failed {
-		errs[i] = e
-	}
 	return nil, errors.Join(errs...)
 }
 
@@ -64,25 +62,6 @@ func (o *Options) share(dirs int) {
 	}
 }
 
-// openAll opens all directories. For each place it returns the directory or the error.
-func openAll(places []Place, opt Options) ([]*Dir, []*DirError) {
-	opt.setDefaults()
-	dirs, failed := make([]*Dir, len(places)), make([]*DirError, len(places))
-	var wg sync.WaitGroup
-	for i, p := range places {
-		wg.Go(func() {
-			d := newDir(p, &opt)
-			if err := d.open(); err != nil {
-				failed[i] = &DirError{Path: p.Path, Journal: p.Journal, ID: d.ident.Dir, Err: err}
-				return
-			}
-			dirs[i] = d
-		})
-	}
-	wg.Wait()
-	return dirs, failed
-}
-
 // refusesStart reports whether an error of one directory keeps the broker from starting
 // with the others. Such an error is not of a disk: another process has the directory, a
 // newer version wrote it, the configuration names something else, or the process is out
@@ -93,8 +72,25 @@ func refusesStart(err error) bool {
 		shortage(err) && !noSpace(err)
 }
 
-// admit adds an open directory, unless it is a copy of one that was added before.
-func (m *Manager) admit(d *Dir) error {
+// admit adds an open directory. One that is a copy of a directory that was added before is
+// closed: the error is a DirError.
+func (m *Manager) admit(d *Dir, place Place) error {
+	if err := m.isCopy(d); err != nil {
+		// After an unclean stop the next start must still see that: no leader epoch was raised.
+		d.unused = true
+		_ = d.Close() // on error the next start recovers it
+		return &DirError{Path: place.Path, Journal: place.Journal, ID: d.ident.Dir, Err: err}
+	}
+	m.dirs = append(m.dirs, d)
+	for _, l := range d.Logs() {
+		m.logs[l.id] = l
+	}
+	return nil
+}
+
+// isCopy returns an error if a directory shares its identity or a log with one that was added
+// before.
+func (m *Manager) isCopy(d *Dir) error {
 	for _, other := range m.dirs {
 		if other.ident.Dir == d.ident.Dir {
 			return foreign("it has the same identity as %s, which is before it in log.dirs and is used: "+
@@ -108,16 +104,5 @@ func (m *Manager) admit(d *Dir) error {
 				l, other.dir.path, d.path)
 		}
 	}
-	m.dirs = append(m.dirs, d)
-	for _, l := range d.Logs() {
-		m.logs[l.id] = l
-	}
 	return nil
-}
-
-// leaveUnused closes a directory that was recovered and not used. If the stop before was
-// not clean, the next start must still see that: nobody has raised leader epochs since.
-func (d *Dir) leaveUnused() {
-	d.unused = true
-	_ = d.Close() // on error the next start recovers it
 }

@@ -6,29 +6,6 @@ import (
 	"slices"
 )
 
-// Create makes logs, each in the usable directory that holds the fewest, and returns them
-// in the order of specs when their birth is durable. A directory with little space is used
-// only if all have little. After an error some of the logs may have been made; a log whose
-// creation failed is tried again in the same directory.
-//
-// The directories work concurrently, and Create does not wait for a disk that hangs; see
-// concurrently.
-func (m *Manager) Create(specs []Spec) ([]*Log, error) {
-	byDir, err := m.Place(specs, nil)
-	if err != nil {
-		return nil, err
-	}
-	err = m.concurrently(slices.Collect(maps.Keys(byDir)), func(d *Dir) error { return m.createIn(d, byDir[d]) })
-	if err != nil {
-		return nil, err
-	}
-	made := make([]*Log, len(specs))
-	for i := range specs {
-		made[i] = m.Get(specs[i].ID)
-	}
-	return made, nil
-}
-
 // CreateIn makes logs in the directory that Place chose for them, all or none, and returns
 // them in the order of specs when their birth is durable. It does not wait for a disk that
 // hangs, where the logs may still be made later; see concurrently.
@@ -45,8 +22,8 @@ func (m *Manager) CreateIn(d *Dir, specs []Spec) ([]*Log, error) {
 
 // Place chooses a directory for each log, the usable one with the fewest, and notes that its
 // creation begins there: until CreateIn has ended, or Delete has taken that back, the log is
-// made in no other. One that avoid names is chosen only if all others are unusable; nil
-// avoids none.
+// made in no other. A directory with little space is chosen only if all have little, and one
+// that avoid names only if all others are unusable; nil avoids none.
 func (m *Manager) Place(specs []Spec, avoid map[*Dir]bool) (map[*Dir][]Spec, error) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -139,9 +116,10 @@ func (m *Manager) createIn(d *Dir, specs []Spec) error {
 }
 
 // Delete removes logs; see Dir.Delete. A log that isn't there is no error. After an error
-// the logs are out of use, and the next start may find some of them again.
+// the logs are out of use, and the next start may find some of them again; another call
+// completes the deletion.
 func (m *Manager) Delete(ids ...ID) error {
-	byDir, begun := map[*Dir][]*Log{}, map[*Dir][]ID{}
+	byDir, begun, left := map[*Dir][]*Log{}, map[*Dir][]ID{}, map[*Dir][]deletion{}
 	m.mu.Lock()
 	for _, id := range ids {
 		if l := m.logs[id]; l != nil {
@@ -152,8 +130,18 @@ func (m *Manager) Delete(ids ...ID) error {
 			begun[d] = append(begun[d], id)
 		}
 	}
+	for _, d := range m.dirs {
+		if some := d.leftOf(ids); len(some) > 0 {
+			byDir[d], left[d] = append(byDir[d], nil...), some
+		}
+	}
 	m.mu.Unlock()
 	return m.concurrently(slices.Collect(maps.Keys(byDir)), func(d *Dir) error {
+		if len(left[d]) > 0 {
+			if err := d.finishDeletion(left[d]); err != nil {
+				return err
+			}
+		}
 		if len(begun[d]) > 0 {
 			if err := m.unborn(d, begun[d]); err != nil {
 				return err

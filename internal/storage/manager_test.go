@@ -191,9 +191,7 @@ func TestWhatIsNotOfADiskRefusesTheStart(t *testing.T) {
 				disk := filled(t)
 				if !clean {
 					for _, p := range ab {
-						if err := disk.Remove(p.Path + "/clean"); err != nil {
-							t.Fatal(err)
-						}
+						unclean(t, disk, p)
 					}
 				}
 				undo := func() {}

@@ -58,6 +58,8 @@ type Timestamp struct {
 	Epoch  int32 // leader epoch, -1 if unknown
 }
 
+var noTimestamp = Timestamp{Offset: -1, Time: -1, Epoch: -1}
+
 // FindTime returns the first record with a timestamp of ts or later that
 // stands in [log start, limit).
 func (l *Log) FindTime(ts, limit int64) (Timestamp, error) {
@@ -76,10 +78,9 @@ func again(lookup func() (Timestamp, error)) (Timestamp, error) {
 }
 
 func (l *Log) findTime(ts, limit int64) (Timestamp, error) {
-	none := Timestamp{Offset: -1, Time: -1, Epoch: -1}
 	now, memory, err := l.contents(limit)
 	if err != nil {
-		return none, err
+		return noTimestamp, err
 	}
 	defer memory.Release()
 	segments := now.segments
@@ -91,7 +92,7 @@ func (l *Log) findTime(ts, limit int64) (Timestamp, error) {
 			b, err := s.FindTimestamp(ts, from)
 			if err != nil {
 				_, err = l.fromDisk(nil, nil, err, s)
-				return none, err
+				return noTimestamp, err
 			}
 			if len(b) == 0 {
 				break
@@ -106,7 +107,7 @@ func (l *Log) findTime(ts, limit int64) (Timestamp, error) {
 		for len(p) > 0 {
 			b, rest, err := record.Next(p)
 			if err != nil {
-				return none, fmt.Errorf("%w: %s: %w", ErrCorrupt, l, err)
+				return noTimestamp, fmt.Errorf("%w: %s: %w", ErrCorrupt, l, err)
 			}
 			p = rest
 			if b.Newest() < ts {
@@ -117,7 +118,7 @@ func (l *Log) findTime(ts, limit int64) (Timestamp, error) {
 			}
 		}
 	}
-	return none, nil
+	return noTimestamp, nil
 }
 
 // snapshot returns the segments as of now.
@@ -167,118 +168,91 @@ func (l *Log) changed(since lookedAt) bool {
 func (l *Log) inBatch(b record.Batch, ts, limit int64) (Timestamp, bool, error) {
 	off, t, ok, err := b.FindTimestamp(ts, l.logStart.Load(), l.dir.opt.MaxInflatedBytes)
 	if err != nil {
-		return Timestamp{Offset: -1, Time: -1, Epoch: -1}, false, fmt.Errorf("%w: %s: %w", ErrCorrupt, l, err)
+		return noTimestamp, false, fmt.Errorf("%w: %s: %w", ErrCorrupt, l, err)
 	}
 	return Timestamp{Offset: off, Time: t, Epoch: b.LeaderEpoch()}, ok && off < limit, nil
 }
 
-// MaxTime returns the record with the largest timestamp in [log start, limit), as
+// MaxTime returns the first record with the largest timestamp in [log start, limit), as
 // ListOffsets -3 asks for (KIP-734).
 func (l *Log) MaxTime(limit int64) (Timestamp, error) {
-	return again(func() (Timestamp, error) { return l.maxTime(limit) })
+	return again(func() (Timestamp, error) {
+		most, saw, err := l.maxTime(limit)
+		if err != nil || most < 0 {
+			return noTimestamp, err
+		}
+		t, err := l.findTime(most, limit)
+		if err == nil && t.Time != most && l.changed(saw) {
+			err = segment.ErrReplaced // it went meanwhile
+		}
+		return t, err
+	})
 }
 
-func (l *Log) maxTime(limit int64) (Timestamp, error) {
-	best := Timestamp{Offset: -1, Time: -1, Epoch: -1}
-	now, memory, err := l.contents(limit)
+// maxTime returns the largest timestamp in [log start, limit), -1 if there is none, and what it
+// looked through.
+func (l *Log) maxTime(limit int64) (most int64, saw lookedAt, err error) {
+	saw, memory, err := l.contents(limit)
 	if err != nil {
-		return best, err
+		return -1, saw, err
 	}
 	defer memory.Release()
-	for _, s := range now.segments {
+	most = -1
+	for _, s := range saw.segments {
 		ts, at, err := s.MaxTimestamp()
 		if err == nil && (s.Base() < l.logStart.Load() || at >= limit) {
-			ts, at, err = l.maxWithin(s, limit)
+			ts, err = l.maxWithin(s, limit)
 		}
 		if err != nil {
 			_, err = l.fromDisk(nil, nil, err, s)
-			return best, err
+			return -1, saw, err
 		}
-		if ts > best.Time {
-			best.Time, best.Offset = ts, at
-		}
+		most = max(most, ts)
 	}
 	for _, p := range memory.Parts {
-		eachBatch(p, func(b record.Batch) {
-			if ts, at := l.maxOf(b, limit); ts > best.Time {
-				best.Time, best.Offset = ts, at
-			}
-		})
+		eachBatch(p, func(b record.Batch) { most = max(most, l.maxOf(b, limit)) })
 	}
-	if best.Offset < 0 {
-		return best, nil
-	}
-	t, err := l.exactMax(best, limit)
-	if (err == nil && t.Offset < 0 || errors.Is(err, ErrOffsetOutOfRange)) && l.changed(now) {
-		return t, segment.ErrReplaced // it went meanwhile
-	}
-	return t, err
+	return most, saw, nil
 }
 
-// maxOf returns the largest timestamp in [log start, limit) of a whole batch, and
-// an offset of the batch in that range; -1, -1 if it has none there.
-func (l *Log) maxOf(b record.Batch, limit int64) (ts, at int64) {
+// maxOf returns the largest timestamp in [log start, limit) of a whole batch; -1 if it has none
+// there.
+func (l *Log) maxOf(b record.Batch, limit int64) int64 {
 	start := l.logStart.Load()
 	switch {
 	case b.LastOffset() < start || b.BaseOffset() >= limit:
-		return -1, -1
+		return -1
 	case b.BaseOffset() >= start:
-		return b.Newest(), b.BaseOffset()
+		return b.Newest()
 	}
-	ts, at = -1, -1
-	for { // the log starts inside of it: from each record to the next larger one
-		t, ok, err := l.inBatch(b, ts+1, limit)
+	for most := int64(-1); ; { // the log starts inside of it: from each record to the next larger one
+		t, ok, err := l.inBatch(b, most+1, limit)
 		if !ok || err != nil {
-			return ts, at
+			return most
 		}
-		ts, at = t.Time, t.Offset
+		most = t.Time
 	}
 }
 
 // maxWithin is MaxTimestamp for a segment of which a part counts.
-func (l *Log) maxWithin(s *segment.Segment, limit int64) (ts, at int64, err error) {
-	ts, at = -1, -1
+func (l *Log) maxWithin(s *segment.Segment, limit int64) (most int64, err error) {
+	most = -1
 	start, straddles := l.logStart.Load(), false
 	err = s.Headers(s.Base(), func(b record.Batch) bool {
 		if b.BaseOffset() < start {
 			straddles = straddles || b.LastOffset() >= start
-		} else if b.BaseOffset() < limit && b.Newest() > ts {
-			ts, at = b.Newest(), b.BaseOffset()
+		} else if b.BaseOffset() < limit {
+			most = max(most, b.Newest())
 		}
 		return b.LastOffset() < limit
 	})
 	if err != nil || !straddles {
-		return ts, at, err
+		return most, err
 	}
 	whole, err := s.Read(start, limit, 1, true)
 	if err != nil && !errors.Is(err, segment.ErrEnd) {
-		return ts, at, err
+		return most, err
 	}
-	eachBatch(whole, func(b record.Batch) {
-		if t, o := l.maxOf(b, limit); t > ts || t == ts && o < at {
-			ts, at = t, o
-		}
-	})
-	return ts, at, nil
-}
-
-// exactMax finds the record inside the batch that has the largest timestamp.
-func (l *Log) exactMax(best Timestamp, limit int64) (Timestamp, error) {
-	s, err := l.Read(best.Offset, limit, 1, true)
-	if err != nil {
-		return best, err
-	}
-	defer s.Release()
-	if s.Size == 0 {
-		return Timestamp{Offset: -1, Time: -1, Epoch: -1}, nil
-	}
-	b, _, err := record.Next(s.Parts[0])
-	if err != nil {
-		return best, fmt.Errorf("%w: %s: %w", ErrCorrupt, l, err)
-	}
-	t, ok, err := l.inBatch(b, best.Time, limit)
-	if err != nil || !ok {
-		return Timestamp{Offset: -1, Time: -1, Epoch: -1}, err
-	}
-	return t, nil
+	eachBatch(whole, func(b record.Batch) { most = max(most, l.maxOf(b, limit)) })
+	return most, nil
 }

@@ -148,8 +148,7 @@ func TestAReadPassesMissingOffsets(t *testing.T) {
 	}
 }
 
-// What readers of old segments leave of indexes in memory is bounded, and Usage says how
-// much it is.
+// What readers of old segments leave of indexes in memory is bounded.
 func TestIndexesOfOldSegmentsAreBounded(t *testing.T) {
 	const bound = 2000
 	d := mustOpen(t, vfs.Memory(), "sync", func(o *Options) { o.IndexBytes = bound })
@@ -168,7 +167,7 @@ func TestIndexesOfOldSegmentsAreBounded(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	if n := d.Usage().IndexBytes; n != 0 {
+	if n := d.files.IndexBytes(); n != 0 {
 		t.Errorf("%d bytes of indexes before anything was read", n)
 	}
 	d.memory.evictCached([]*Log{l})
@@ -178,7 +177,7 @@ func TestIndexesOfOldSegmentsAreBounded(t *testing.T) {
 		if s, err := l.Read(at, math.MaxInt64, 1, true); err != nil || !slices.Equal(bases(s), []int64{at}) {
 			t.Errorf("read at %d: %v", at, err)
 		}
-		most = max(most, d.Usage().IndexBytes)
+		most = max(most, d.files.IndexBytes())
 	}
 	if most > bound || most < bound/2 {
 		t.Errorf("up to %d bytes of indexes in memory, the bound is %d", most, bound)

@@ -74,15 +74,6 @@ func (d *Dir) recover() error {
 	if err := r.readCheckpoint(); err != nil {
 		return err
 	}
-	// Before the mark goes: what interrupts a start that has nothing to recover
-	// leaves it so.
-	err := d.interrupted()
-	if err != nil {
-		return err
-	}
-	if d.clean, err = d.takeCleanMark(r.ckpt); err != nil {
-		return err
-	}
 	if r.ckpt == nil {
 		if err := r.firstStart(); err != nil {
 			return err
@@ -128,8 +119,15 @@ func (r *recovery) readCheckpoint() error {
 	if r.above = c.Above(); d.opt.broken.has(forgetfulLSN) {
 		r.above = max(c.Durable+1, c.Redo.LSN)
 	}
+	// What interrupts a start that has nothing to recover leaves it so.
+	if err := d.interrupted(); err != nil {
+		return err
+	}
+	d.clean, _ = StoppedCleanly(d.opt.FS, d.place(), c) // reading the journal reports what is wrong
 	// What was read may be in the page cache only, and reading it proves nothing about the
-	// disk. It is written again before anything is done that it alone justifies.
+	// disk. It is written again before anything is done that it alone justifies. From then on
+	// it is no longer that of a clean stop.
+	c.Clean = false
 	return d.writeCheckpoint(c)
 }
 

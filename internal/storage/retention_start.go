@@ -25,13 +25,6 @@ type StartMove struct {
 	from, discarded int64
 }
 
-// SetLogStart makes start the first offset that may be read; see Dir.MoveStarts.
-func (l *Log) SetLogStart(start int64) error {
-	m := []StartMove{{Log: l, To: start}}
-	l.dir.MoveStarts(m)
-	return m[0].Err
-}
-
 // MoveStarts moves the starts of logs; see Dir.MoveStarts.
 func (m *Manager) MoveStarts(moves []StartMove) {
 	inDirs(moves, func(x *StartMove) *Log { return x.Log }, (*Dir).MoveStarts)

@@ -82,7 +82,6 @@ func (d *Dir) observeWait(c *chunk) {
 type Usage struct {
 	JournalBytes, JournalLimit, DeferredBytes, CachedBytes int64
 	OpenFiles, MaxOpenFiles                                int
-	IndexBytes                                             int64 // of segments to which nobody appends
 }
 
 // Usage returns what the directory holds now.
@@ -90,7 +89,7 @@ func (d *Dir) Usage() Usage {
 	return Usage{
 		JournalBytes: d.journal.Used(), JournalLimit: d.sizes.All,
 		DeferredBytes: d.memory.deferred.Load(), CachedBytes: d.memory.cached.Load(), OpenFiles: d.files.Open(),
-		MaxOpenFiles: d.opt.OpenFiles, IndexBytes: d.files.IndexBytes(),
+		MaxOpenFiles: d.opt.OpenFiles,
 	}
 }
 
@@ -141,15 +140,6 @@ func (d *Dir) segmentError(l *Log, err error) {
 func (d *Dir) repaired(l *Log) {
 	d.log.Info("partition takes records again", zap.Stringer("log", l))
 	d.forgive(l.String())
-}
-
-// corrupt marks a log of which a read met damage. It is said once; every read
-// counts in the metric.
-func (d *Dir) corrupt(l *Log, err error) {
-	d.stats.segmentErrors.Inc()
-	if l.damaged.CompareAndSwap(nil, &err) {
-		d.log.Error("stored bytes are damaged; the records there can't be served", zap.Stringer("log", l), zap.Error(err))
-	}
 }
 
 // logOnce logs the first of a row of equal failures; the rest is counted and

@@ -18,26 +18,14 @@ type Cut struct {
 	// End is where the log ends then. It ends lower where a batch straddles End: that one
 	// goes as a whole. A log that ends there or lower stays as it is.
 	End int64
-	// Reset asks that the log be emptied, and go on at End, wherever that is.
+	// Reset asks that the log be emptied, and go on at End, wherever that is. A follower that
+	// is behind its leader's log start begins again so.
 	Reset bool
 	// Err is the result: nil when the cut is durable. It matches ErrOffsetOutOfRange, ErrClosed or
 	// ErrFailed.
 	Err error
 
 	plan *cutting
-}
-
-// Truncate cuts the log to end; see Dir.Truncate.
-func (l *Log) Truncate(end int64) error { return l.cutOne(Cut{Log: l, End: end}) }
-
-// Reset empties the log; it goes on at start. A follower that is behind its
-// leader's log start begins anew so.
-func (l *Log) Reset(start int64) error { return l.cutOne(Cut{Log: l, End: start, Reset: true}) }
-
-func (l *Log) cutOne(c Cut) error {
-	cuts := []Cut{c}
-	l.dir.Truncate(cuts)
-	return cuts[0].Err
 }
 
 // Truncate cuts logs; see Dir.Truncate.
@@ -173,7 +161,7 @@ func (l *Log) planCut(end int64, reset bool) (*cutting, error) {
 		}
 	}
 	l.smu.Lock()
-	c.producers.Seen(&l.producers) // their batches' times may be any
+	c.producers.Complete(&l.producers, c.end) // the times of batches may be any, and the oldest ones gone
 	l.smu.Unlock()
 	c.producers.Expire(now)
 	return c, nil

@@ -18,8 +18,18 @@ func (h *Header) append(b []byte) []byte {
 	b = le.AppendUint64(b, uint64(h.Redo.LSN))
 	b = le.AppendUint64(b, uint64(h.Durable))
 	b = append(b, h.Dir[:]...)
-	return append(b, h.Journal[:]...)
+	b = append(b, h.Journal[:]...)
+	if h.Clean {
+		return append(b, 1)
+	}
+	return append(b, 0)
 }
+
+// Kinds of records in a snapshot.
+const (
+	kindLog    = 1
+	kindHeader = 2
+)
 
 func (c *Change) append(b []byte) []byte {
 	b = c.Header.append(b)
@@ -150,6 +160,13 @@ func (c *cursor) header() (h Header) {
 	h.Redo.File, h.Redo.LSN = c.u64(), c.lsn()
 	h.Durable = c.lsn()
 	h.Dir, h.Journal = c.uuid(), c.uuid()
+	switch c.u8() {
+	case 0:
+	case 1:
+		h.Clean = true
+	default:
+		c.fail(errMalformed)
+	}
 	return h
 }
 

@@ -11,11 +11,11 @@
 // Numbers are little-endian. A length or a count is a uvarint, a string follows its
 // length.
 //
-//	snapshot    header, then one record "log" for each log
+//	snapshot    one record for each log: 1 u8, then "log"; at last a record: 2 u8, then "header"
 //	log         one record "change" for each Append
 //
 //	header      sequence u64 | redo file u64 | redo LSN u64 | durable LSN u64
-//	            | directory id 16 | journal id 16
+//	            | directory id 16 | journal id 16 | clean u8
 //	change      header | count { log }
 //	log         topic id 16 | partition i32 | flags u8 | topic string | reason of being offline string
 //	            | file with frames set aside string | log start i64 | first offset not compacted i64

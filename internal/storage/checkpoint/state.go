@@ -17,6 +17,8 @@ type Header struct {
 	Durable journal.LSN      // every frame up to it was durable when the checkpoint was written
 	Dir     [16]byte         // identity of the directory
 	Journal [16]byte         // and of its journal
+	// Clean: a clean stop wrote the checkpoint, and Redo is a file of the journal without frames.
+	Clean bool
 }
 
 // State is a whole checkpoint.

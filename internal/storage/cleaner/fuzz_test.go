@@ -44,7 +44,7 @@ func FuzzPass(f *testing.F) {
 			next = b.LastOffset() + 1
 			list = append(list, b)
 		}
-		m := Mapper{Keys: NewKeyMap([16]byte{}, 0), Transactions: NewTransactions(o.Aborted()), MaxInflated: 1 << 20}
+		m := Mapper{Keys: NewKeyMap(0), Transactions: NewTransactions(o.Aborted()), MaxInflated: 1 << 20}
 		for _, b := range list {
 			if more, err := m.Batch(b); !more || err != nil {
 				break

@@ -1,6 +1,10 @@
 package cleaner
 
-import "math/bits"
+import (
+	"crypto/sha256"
+	"encoding/binary"
+	"math/bits"
+)
 
 const (
 	// EntryBytes is what a slot of a KeyMap takes: 16 bytes of hash, 8 of offset.
@@ -13,14 +17,14 @@ const (
 	MinMapBytes = shards * firstSize * EntryBytes
 )
 
-// KeyMap maps keys to the last offset that each was seen at. It knows keys by a
-// keyed 128-bit hash, and grows with what it holds up to a bound of bytes. One
+// KeyMap maps keys to the last offset that each was seen at. It knows keys by 128
+// bits of their SHA-256: two keys with the same bits, of which a compaction would remove one, can
+// be neither met by accident nor made. It grows with what it holds up to a bound of bytes. One
 // goroutine uses it.
 //
 // It is made of tables with open addressing, at most three quarters full, so that
 // growing needs the memory of one of them twice, and not of all.
 type KeyMap struct {
-	key    [16]byte
 	budget int64 // bytes that may still be taken
 	n      int
 	tables [shards]table
@@ -34,10 +38,12 @@ type table struct {
 // slot is empty where at is 0; otherwise at is the offset + 1.
 type slot struct{ lo, hi, at uint64 }
 
-// NewKeyMap returns a map of at most budget bytes, MinMapBytes at least. The key
-// must be random.
-func NewKeyMap(key [16]byte, budget int64) *KeyMap {
-	return &KeyMap{key: key, budget: max(budget, MinMapBytes)}
+// NewKeyMap returns a map of at most budget bytes, MinMapBytes at least.
+func NewKeyMap(budget int64) *KeyMap { return &KeyMap{budget: max(budget, MinMapBytes)} }
+
+func hash(key []byte) (lo, hi uint64) {
+	h := sha256.Sum256(key)
+	return binary.LittleEndian.Uint64(h[:]), binary.LittleEndian.Uint64(h[8:])
 }
 
 // Len returns how many keys the map holds.
@@ -47,7 +53,7 @@ func (m *KeyMap) Len() int { return m.n }
 // returns false, having noted nothing, where the key is a new one and there is no
 // room for it.
 func (m *KeyMap) Put(key []byte, offset int64) bool {
-	lo, hi := hash(m.key, key)
+	lo, hi := hash(key)
 	t := &m.tables[hi>>58]
 	if len(t.slots) == 0 && !m.grow(t) {
 		return false
@@ -70,7 +76,7 @@ func (m *KeyMap) Put(key []byte, offset int64) bool {
 
 // Get returns the last offset of a key.
 func (m *KeyMap) Get(key []byte) (offset int64, ok bool) {
-	lo, hi := hash(m.key, key)
+	lo, hi := hash(key)
 	t := &m.tables[hi>>58]
 	if len(t.slots) == 0 {
 		return 0, false

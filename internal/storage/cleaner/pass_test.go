@@ -89,7 +89,7 @@ func (h *history) pass(whole bool) {
 		}
 	}
 	limit := o.Stable(h.end)
-	m := Mapper{Keys: NewKeyMap([16]byte{3}, 0), From: h.clean, End: h.clean, Last: h.clean - 1, Transactions: NewTransactions(o.Aborted())}
+	m := Mapper{Keys: NewKeyMap(0), From: h.clean, End: h.clean, Last: h.clean - 1, Transactions: NewTransactions(o.Aborted())}
 	stop := limit
 	if !whole && h.clean < limit {
 		stop = rapid.Int64Range(h.clean, limit).Draw(h.t, "the map ends")

@@ -33,7 +33,6 @@ type file struct {
 	begun bool // the header is written
 	id    [16]byte
 	first LSN
-	last  LSN
 	dirty bool
 	// durable: the header is known to be on the disk.
 	durable atomic.Bool
@@ -47,7 +46,7 @@ var (
 
 // write puts the staged frames at the end of the file, where they began. The next frames
 // begin at a block of their own.
-func (f *file) write(s *stage, last LSN) error {
+func (f *file) write(s *stage) error {
 	if !f.begun {
 		if err := f.writeHeader(); err != nil {
 			return err
@@ -57,7 +56,6 @@ func (f *file) write(s *stage, last LSN) error {
 		return f.latch(err)
 	}
 	f.off.Store(s.pos())
-	f.last = last
 	f.dirty = true
 	return nil
 }

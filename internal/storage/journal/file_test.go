@@ -76,7 +76,7 @@ func TestEveryGroupBeginsAtABlockOfItsOwn(t *testing.T) {
 			if s.pos() != dataStart+int64(len(want)) {
 				t.Fatalf("position %d after %d bytes", s.pos(), len(want))
 			}
-			if err := f.write(&s, LSN(i)); err != nil {
+			if err := f.write(&s); err != nil {
 				t.Fatal(err)
 			}
 			if n := len(want) - begin; n+block < stageMax && out.writes-writes > 1 {
@@ -112,7 +112,7 @@ func TestAGroupOfWhichAWriteFailsFails(t *testing.T) {
 	var s stage
 	s.begin(f, 2*stageMax, false)
 	s.add(make([]byte, 2*stageMax))
-	if err := f.write(&s, 1); err == nil {
+	if err := f.write(&s); err == nil {
 		t.Fatal("no error")
 	}
 	if !f.dead() || f.off.Load() != dataStart {

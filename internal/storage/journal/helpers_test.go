@@ -108,7 +108,7 @@ func (o *told) verify(t testing.TB) {
 			t.Errorf("LSN %d was told after %d", e.LSN, last)
 		}
 		if e.PrevEnd != at[e.Stream] && !e.Carried {
-			t.Errorf("stream %v: offset %d was told, expected %d", e.Stream.ID(), e.PrevEnd, at[e.Stream])
+			t.Errorf("stream %v: offset %d was told, expected %d", e.Stream.id, e.PrevEnd, at[e.Stream])
 		}
 		last, at[e.Stream] = e.LSN, e.NextEnd
 	}
@@ -223,7 +223,7 @@ func holds(all []Frame, e *Entry) error {
 		if f.LSN != e.LSN {
 			continue
 		}
-		if f.Stream != e.Stream.ID() || f.PrevEnd != e.PrevEnd || f.NextEnd != e.NextEnd || !bytes.Equal(f.Payload, e.Payload) {
+		if f.Stream != e.Stream.id || f.PrevEnd != e.PrevEnd || f.NextEnd != e.NextEnd || !bytes.Equal(f.Payload, e.Payload) {
 			return fmt.Errorf("frame %d is not what was submitted", f.LSN)
 		}
 		return nil

@@ -60,7 +60,6 @@ const unsyncedBytes = 8 << 20
 
 // GroupStats describes what one datasync made durable.
 type GroupStats struct {
-	Entries int
 	Records int
 	Bytes   int64         // payload
 	Sync    time.Duration // of the datasync

@@ -16,9 +16,6 @@ type Stream struct {
 // NewStream returns the queue for a log. It outlives failures of the journal.
 func NewStream(id StreamID) *Stream { return &Stream{id: id} }
 
-// ID names the stream.
-func (s *Stream) ID() StreamID { return s.id }
-
 // keep is the largest capacity that an empty queue holds on to.
 const keep = 1024
 

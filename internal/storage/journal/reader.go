@@ -19,11 +19,10 @@ type FileInfo struct {
 	Size int64
 	// Valid: there is a header of this file's own name. What follows means nothing
 	// without one.
-	Valid    bool
-	Copies   int // of the header that are valid, 0 to 2
-	First    LSN
-	ID       [16]byte
-	Capacity int64
+	Valid  bool
+	Copies int // of the header that are valid, 0 to 2
+	First  LSN
+	ID     [16]byte
 	// Newer is set if a later version of chronik wrote the header.
 	Newer error
 }
@@ -144,7 +143,7 @@ func (r *reader) header() error {
 			continue
 		}
 		if r.Copies++; !r.Valid {
-			r.Valid, r.First, r.ID, r.Capacity, r.salt = true, h.first, h.id, h.capacity, h.salt
+			r.Valid, r.First, r.ID, r.salt = true, h.first, h.id, h.salt
 		}
 	}
 	return nil

@@ -119,7 +119,7 @@ func (c *chain) takes(r *reader) (bool, error) {
 	case !r.Valid:
 		return false, &Damage{Kind: NoHeader, File: r.Name, LSN: c.from.LSN, text: fmt.Sprintf("%s in %s has no valid header", r.Name, r.dir)}
 	case r.First > c.from.LSN:
-		return false, &Damage{Kind: BeginsLate, File: r.Name, LSN: c.from.LSN, Proof: r.First,
+		return false, &Damage{Kind: BeginsLate, File: r.Name, LSN: c.from.LSN,
 			text: fmt.Sprintf("%s in %s begins at LSN %d, %d is needed", r.Name, r.dir, r.First, c.from.LSN)}
 	}
 	c.began, c.next = true, r.First
@@ -163,7 +163,7 @@ func (r *reader) behind(end LSN, above *LSN) error {
 			}
 			*above = max(*above, f.LSN+1)
 			if f.DurableThrough >= end && f.LSN >= end && !r.broken.has(Unalarmed) {
-				return &Damage{Kind: InvalidFrame, File: r.Name, Pos: r.pos, LSN: end, Proof: f.LSN,
+				return &Damage{Kind: InvalidFrame, File: r.Name, Pos: r.pos, LSN: end,
 					text: fmt.Sprintf("LSN %d is invalid at position %d of %s/%s, but LSN %d knew it to be synced", end, r.pos, r.dir, r.Name, f.LSN)}
 			}
 			if f.last {
@@ -175,13 +175,8 @@ func (r *reader) behind(end LSN, above *LSN) error {
 	return nil
 }
 
-// Untouched reports whether the file at a position was never written to but for
+// IsUntouched reports whether the file at a position was never written to but for
 // its header, as a clean stop leaves it. LSN 0 stands for any.
-func (j *Journal) Untouched(at Position) (bool, error) {
-	return IsUntouched(j.opt.FS, j.opt.Dir, j.opt.ID, at)
-}
-
-// IsUntouched is Untouched of a journal that is not open.
 func IsUntouched(fsys vfs.FS, dir string, id [16]byte, at Position) (bool, error) {
 	r := reader{fs: fsys, dir: dir, id: id}
 	if err := r.open(at.File); err != nil {
@@ -257,9 +252,9 @@ type Damage struct {
 	Kind DamageKind
 	File string // name in the journal's directory
 	// Pos is where the chain of valid frames ended in File; of InvalidFrame only. LSN
-	// is the first that is missing, Proof the one that tells.
-	Pos        int64
-	LSN, Proof LSN
+	// is the first that is missing.
+	Pos int64
+	LSN LSN
 
 	text string
 }

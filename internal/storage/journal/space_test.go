@@ -135,13 +135,13 @@ func TestRotateAndUntouched(t *testing.T) {
 	o.wait(1)
 	at, err := j.Rotate()
 	ok(t, err)
-	if clean, err := j.Untouched(at); err != nil || !clean {
+	if clean, err := IsUntouched(j.opt.FS, j.opt.Dir, j.opt.ID, at); err != nil || !clean {
 		t.Errorf("after a rotation: %v, %v", clean, err)
 	}
 	ok(t, j.Resume())
 	ok(t, j.Submit(nil, entry(s, 1, 100, eager, o)))
 	o.wait(2)
-	if clean, err := j.Untouched(at); err != nil || clean {
+	if clean, err := IsUntouched(j.opt.FS, j.opt.Dir, j.opt.ID, at); err != nil || clean {
 		t.Errorf("after an entry: %v, %v", clean, err)
 	}
 	ok(t, j.Close())

@@ -251,7 +251,7 @@ func (j *Journal) sync(last LSN) error {
 	g.pace += (took - g.pace) / 8
 	j.durable.Store(uint64(last))
 	if j.opt.Synced != nil && g.unsynced.entries > 0 {
-		j.opt.Synced(GroupStats{Entries: g.unsynced.entries, Records: g.unsynced.records, Bytes: g.unsynced.bytes, Sync: took})
+		j.opt.Synced(GroupStats{Records: g.unsynced.records, Bytes: g.unsynced.bytes, Sync: took})
 	}
 	g.unsynced = unsynced{}
 	return nil
@@ -338,7 +338,7 @@ func (j *Journal) writeEntries(g *group, entries []*Entry) error {
 		g.records += e.Records
 		g.bytes += int64(len(e.Payload))
 	}
-	if err := f.write(&g.stage, entries[len(entries)-1].LSN); err != nil {
+	if err := f.write(&g.stage); err != nil {
 		return fmt.Errorf("write %d journal entries: %w", len(entries), err)
 	}
 	return nil
