@@ -33,8 +33,9 @@ func Conflict(text string) error { return &apiError{http.StatusConflict, text} }
 func (a *api) register(mux *http.ServeMux, g *guard) {
 	mux.Handle("GET /v1/health", g.named(http.HandlerFunc(a.health)))
 	mux.Handle("POST /v1/health", g.control(http.HandlerFunc(a.health)))
+	mux.Handle("GET /v1/log", g.own(http.HandlerFunc(a.log)))
 	for path, ask := range map[string]func(*View, url.Values) (any, error){
-		"/v1/logs": logs, "/v1/dirs": dirs, "/v1/profiles": profiles,
+		"/v1/logs": logs, "/v1/dirs": dirs, "/v1/profiles": profiles, "/v1/connections": connections,
 	} {
 		mux.Handle("GET "+path, g.named(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 			if phase := a.o.Health.Phase(); phase != "" {

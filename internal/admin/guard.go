@@ -36,6 +36,9 @@ type guard struct {
 	Access
 	hosts map[string]bool // lower case
 	slots chan struct{}   // a token for each request of control that runs
+	// refused, if set, may answer a refused request itself, for a browser for example; it reports
+	// whether it did.
+	refused func(w http.ResponseWriter, r *http.Request, status int, why string) bool
 }
 
 func newGuard(a Access) *guard {
@@ -80,29 +83,36 @@ func hostOf(address string) string {
 func (g *guard) named(h http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if !g.known(r) {
-			forbid(w, "the admin port does not know the host name "+hostOf(r.Host)+"; use an address, or add the name to "+g.NamesSetting)
+			g.forbid(w, r, "the admin port does not know the host name "+hostOf(r.Host)+"; use an address, or add the name to "+g.NamesSetting)
 			return
 		}
 		h.ServeHTTP(w, r)
 	})
 }
 
-// control lets a request pass that may change or cost something.
-func (g *guard) control(h http.Handler) http.Handler {
+// own lets a request of the broker's own machine pass, for what is not everyone's business.
+func (g *guard) own(h http.Handler) http.Handler {
 	return g.named(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		switch {
 		case foreignPage(r):
-			forbid(w, "a page of another site may not do this")
+			g.forbid(w, r, "a page of another site may not do this")
 		case !g.Remote && !local(r):
-			forbid(w, "only the broker's own machine may do this; ask there, or set "+g.RemoteSetting+" to true where everyone who reaches the admin port may")
+			g.forbid(w, r, "only the broker's own machine may do this; ask there, or set "+g.RemoteSetting+" to true where everyone who reaches the admin port may")
 		default:
-			select {
-			case g.slots <- struct{}{}:
-				defer func() { <-g.slots }()
-				h.ServeHTTP(w, r)
-			default:
-				refuse(w, http.StatusTooManyRequests, "other requests take profiles or measure disks now; retry when they have finished")
-			}
+			h.ServeHTTP(w, r)
+		}
+	}))
+}
+
+// control is own for what may change or cost something: few of these run at a time.
+func (g *guard) control(h http.Handler) http.Handler {
+	return g.own(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		select {
+		case g.slots <- struct{}{}:
+			defer func() { <-g.slots }()
+			h.ServeHTTP(w, r)
+		default:
+			g.refuse(w, r, http.StatusTooManyRequests, "other requests take profiles, measure disks or read records now; retry when they have finished")
 		}
 	}))
 }
@@ -131,9 +141,13 @@ func foreignPage(r *http.Request) bool {
 	return err != nil || u.Host != r.Host
 }
 
-func forbid(w http.ResponseWriter, why string) { refuse(w, http.StatusForbidden, why) }
+func (g *guard) forbid(w http.ResponseWriter, r *http.Request, why string) {
+	g.refuse(w, r, http.StatusForbidden, why)
+}
 
 // refuse answers with an error in the shape of docs/admin.md.
-func refuse(w http.ResponseWriter, status int, why string) {
-	answer(w, nil, &apiError{status, why})
+func (g *guard) refuse(w http.ResponseWriter, r *http.Request, status int, why string) {
+	if g.refused == nil || !g.refused(w, r, status, why) {
+		answer(w, nil, &apiError{status, why})
+	}
 }

@@ -12,13 +12,16 @@ import (
 	"net"
 	"net/http"
 	"net/http/pprof"
+	"sync"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/promhttp"
 	"go.uber.org/zap"
 
+	"github.com/chronik-io/chronik/internal/admin/page"
 	"github.com/chronik-io/chronik/internal/health"
+	"github.com/chronik-io/chronik/internal/logtail"
 )
 
 // Bounds of the server: it serves people and scrapers, not load.
@@ -48,21 +51,30 @@ type Options struct {
 	View func() *View
 	// Probe measures the disks of journals for POST /v1/health.
 	Probe func(context.Context) error
-	// Page, if set, is the HTML page: it gets GET requests for / and for every path that the port
-	// does not have itself. A request that does not accept text/html gets the text index.
-	Page http.Handler
-	Log  *zap.Logger
+	Log   *zap.Logger
+	// Tail holds the last lines of the broker's log, for GET /v1/log; nil for none.
+	Tail *logtail.Tail
+
+	page *page.Page // set by Start; without it / is the text index
 }
 
-// Server is the running HTTP server.
+// Server is the running HTTP server, with the history that its page shows.
 type Server struct {
-	http *http.Server
-	done chan struct{} // closed when Serve returned
+	http    *http.Server
+	cancel  context.CancelFunc
+	running sync.WaitGroup
 }
 
-// Start serves on l until Stop is called. It owns l.
-func Start(l net.Listener, o Options) *Server {
+// Start serves on l until Stop is called. It owns l, also after an error.
+func Start(l net.Listener, o Options) (*Server, error) {
+	src, history := &source{o: o, started: time.Now()}, &page.History{}
+	var err error
+	if o.page, err = page.New(src, history); err != nil {
+		return nil, errors.Join(err, l.Close())
+	}
+	ctx, cancel := context.WithCancel(context.Background())
 	s := &Server{
+		cancel: cancel,
 		http: &http.Server{
 			Handler:           Handler(o),
 			ReadHeaderTimeout: headerTime,
@@ -70,27 +82,30 @@ func Start(l net.Listener, o Options) *Server {
 			MaxHeaderBytes:    maxHeader,
 			ErrorLog:          zap.NewStdLog(o.Log),
 		},
-		done: make(chan struct{}),
 	}
-	go func() {
-		defer close(s.done)
+	s.running.Go(func() { history.Run(ctx, src.totals) })
+	s.running.Go(func() {
 		if err := s.http.Serve(l); !errors.Is(err, http.ErrServerClosed) {
 			o.Log.Error("admin port closed: metrics and health are not served any more", zap.Error(err))
 		}
-	}()
-	return s
+	})
+	return s, nil
 }
 
 // Stop ends the server. Requests that do not end within the context are cut off.
 func (s *Server) Stop(ctx context.Context) {
+	s.cancel()
 	if s.http.Shutdown(ctx) != nil {
 		_ = s.http.Close() // cutting the last connections is all that is left to try
 	}
-	<-s.done
+	s.running.Wait()
 }
 
 // Handler serves every path of the admin port.
 func Handler(o Options) http.Handler {
+	if o.Tail == nil {
+		o.Tail = new(logtail.Tail)
+	}
 	g := newGuard(o.Access)
 	mux := http.NewServeMux()
 	mux.Handle("GET /metrics", promhttp.HandlerFor(o.Registry, promhttp.HandlerOpts{MaxRequestsInFlight: maxScrapes, Registry: o.Registry}))
@@ -111,17 +126,40 @@ func Handler(o Options) http.Handler {
 		mux.Handle("GET /debug/pprof/"+path, g.control(profile))
 	}
 	(&api{o}).register(mux, g)
-	if o.Page != nil {
-		mux.Handle("GET /", g.named(o.Page))
-	} else {
-		mux.HandleFunc("GET /{$}", Index)
-	}
+	mountPage(mux, g, o.page)
 	return mux
 }
 
-// Index lists the paths as text.
-func Index(w http.ResponseWriter, _ *http.Request) {
-	text(w, http.StatusOK, "chronikd: /metrics /healthz /readyz /v1/health /v1/logs /v1/dirs /v1/profiles /loglevel /debug/pprof/\n")
+// mountPage adds the page's paths. Records are clients' data, and reading them costs: they are
+// kept to this machine as profiles are. Requests for / that do not come from a browser get the
+// text index.
+func mountPage(mux *http.ServeMux, g *guard, p *page.Page) {
+	if p == nil {
+		mux.HandleFunc("GET /{$}", index)
+		return
+	}
+	g.refused = p.Refused
+	overview := g.named(p.Overview())
+	mux.HandleFunc("GET /{$}", func(w http.ResponseWriter, r *http.Request) {
+		w.Header().Set("Vary", "Accept")
+		if page.Wanted(r) {
+			overview.ServeHTTP(w, r)
+			return
+		}
+		index(w, r)
+	})
+	for _, r := range p.Routes() {
+		if r.Data {
+			mux.Handle("GET "+r.Path, g.control(r.Handler))
+		} else {
+			mux.Handle("GET "+r.Path, g.named(r.Handler))
+		}
+	}
+}
+
+// index lists the paths as text.
+func index(w http.ResponseWriter, _ *http.Request) {
+	text(w, http.StatusOK, "chronikd: /metrics /healthz /readyz /v1/health /v1/logs /v1/dirs /v1/profiles /v1/connections /v1/log /loglevel /debug/pprof/\n")
 }
 
 func text(w http.ResponseWriter, status int, body string) {

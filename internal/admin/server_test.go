@@ -65,26 +65,6 @@ func TestReadyzIsTheReport(t *testing.T) {
 	}
 }
 
-// The page gets what the port does not have itself, under the broker's own names only.
-func TestThePageIsMounted(t *testing.T) {
-	o, _ := options()
-	o.Page = http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { text(w, http.StatusOK, "page "+r.URL.Path) })
-	h := Handler(o)
-	for path, want := range map[string]string{"/": "page /", "/topics/a": "page /topics/a", "/healthz": "ok\n"} {
-		if status, body := request(h, "GET", path, ""); status != http.StatusOK || body != want {
-			t.Errorf("%s: %d %q", path, status, body)
-		}
-	}
-	if status, _ := request(h, "POST", "/", ""); status != http.StatusMethodNotAllowed {
-		t.Errorf("POST /: %d", status)
-	}
-	w, r := httptest.NewRecorder(), httptest.NewRequest("GET", "/", nil)
-	r.Host = "evil.example.com"
-	if h.ServeHTTP(w, r); w.Code != http.StatusForbidden {
-		t.Errorf("another name: %d", w.Code)
-	}
-}
-
 func TestLogLevelCanBeChangedWhileRunning(t *testing.T) {
 	o, _ := options()
 	h, level := Handler(o), o.Level
@@ -129,7 +109,10 @@ func TestAdminStops(t *testing.T) {
 		t.Fatal(err)
 	}
 	o, _ := options()
-	a := Start(l, o)
+	a, err := Start(l, o)
+	if err != nil {
+		t.Fatal(err)
+	}
 	client := &http.Client{Transport: &http.Transport{}}
 	defer client.CloseIdleConnections()
 	resp, err := client.Get("http://" + l.Addr().String() + "/healthz")
@@ -190,7 +173,7 @@ func TestAdminPortKeepsControlToItsMachine(t *testing.T) {
 			if far := c.peer == "10.0.0.2:5" || strings.HasPrefix(c.header, "X-"); far && remote {
 				change = 200
 			}
-			for path, want := range map[string]int{"/metrics": 200, "/healthz": 200, "/readyz": 503, "/v1/health": c.read, "/loglevel": c.read, "/debug/pprof/cmdline": change} {
+			for path, want := range map[string]int{"/metrics": 200, "/healthz": 200, "/readyz": 503, "/v1/health": c.read, "/loglevel": c.read, "/v1/log": change, "/debug/pprof/cmdline": change} {
 				if got := ask("GET", path, ""); got != want {
 					t.Errorf("GET %s from %s at %s, %s, remote %v: %d, want %d", path, c.peer, c.host, c.header, remote, got, want)
 				}

@@ -95,7 +95,7 @@ func (b *Broker) toDelete(req *kmsg.DeleteTopicsRequest) []deletion {
 		return fmt.Sprintf("name %s id %x", *e.Topic, e.TopicID)
 	}
 	times := counts(entries, keyOf)
-	named := map[[16]byte]int{} // how many entries mean a topic
+	named := map[[16]byte]int{} // how many entries mean a topic, by its id or its name
 	img := b.image()
 	var list []deletion
 	for i := range entries {
@@ -107,8 +107,10 @@ func (b *Broker) toDelete(req *kmsg.DeleteTopicsRequest) []deletion {
 		times[keyOf(e)] = 0
 		d := deletion{name: e.Topic, id: e.TopicID}
 		d.topic, d.err = b.deletable(img, req.Version, e, n > 1)
-		if d.topic != nil {
-			named[d.topic.ID]++
+		if e.Topic == nil {
+			named[e.TopicID] += n
+		} else if d.topic != nil {
+			named[d.topic.ID] += n
 		}
 		list = append(list, d)
 	}
@@ -119,7 +121,7 @@ func (b *Broker) toDelete(req *kmsg.DeleteTopicsRequest) []deletion {
 	}
 	return slices.DeleteFunc(list, func(d deletion) bool {
 		// As in Kafka it is not deleted, and answered once.
-		return d.topic != nil && d.name == nil && named[d.topic.ID] > 1
+		return d.err == nil && d.name == nil && named[d.topic.ID] > 1
 	})
 }
 

@@ -104,6 +104,17 @@ func TestDeleteTopicsRefusesAsKafkaDoes(t *testing.T) {
 	if n.image().NumTopics() != 3 {
 		t.Errorf("%d topics, want a, b and c", n.image().NumTopics())
 	}
+	// An entry with both does not count as one for the id.
+	got = deletions(ask[*kmsg.DeleteTopicsResponse](t, w, 6, deleteRequest(6, both, byID(b))))
+	if len(got) != 2 || got[1] != "b ok" {
+		t.Errorf("%q, want b to be deleted", got)
+	}
+	n.topic(t, "b", 1)
+	got = deletions(ask[*kmsg.DeleteTopicsResponse](t, w, 6, deleteRequest(6, byName("a"), byID(a), byID(a))))
+	want = []string{"a INVALID_REQUEST: The provided topic name maps to an ID that was already supplied.", "null INVALID_REQUEST: Duplicate topic id."}
+	if diff := cmp.Diff(want, got); diff != "" || n.image().NumTopics() != 3 {
+		t.Errorf("%d topics (-want +got):\n%s", n.image().NumTopics(), diff)
+	}
 	got = deletions(ask[*kmsg.DeleteTopicsResponse](t, w, 4, deleteRequest(4, byName("no"))))
 	if diff := cmp.Diff([]string{"no UNKNOWN_TOPIC_OR_PARTITION"}, got); diff != "" { // words came with version 5
 		t.Errorf("(-want +got):\n%s", diff)

@@ -42,8 +42,11 @@ func screen(ts *testscript.TestScript, neg bool, args []string) {
 	}
 	c.SysProcAttr = &syscall.SysProcAttr{Setsid: true, Setctty: true}
 	ts.Check(c.Start())
-	d := &drawn{}
-	go d.from(control)
+	d, all := &drawn{}, make(chan struct{})
+	go func() {
+		defer close(all)
+		d.from(control)
+	}()
 	for _, pair := range args[1:cut] {
 		text, keys, _ := strings.Cut(pair, "=")
 		if !d.wait(text) {
@@ -60,6 +63,8 @@ func screen(ts *testscript.TestScript, neg bool, args []string) {
 	if *after != *before {
 		ts.Fatalf("the terminal has %+v; it had %+v", after, before)
 	}
+	ts.Check(tty.Close())
+	<-all // the other end reads what is left, and then an error
 	ts.Check(os.WriteFile(ts.MkAbs(args[0]), []byte(d.text()), 0o600))
 }
 

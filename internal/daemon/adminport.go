@@ -3,7 +3,9 @@ package daemon
 import (
 	"github.com/chronik-io/chronik/internal/admin"
 	"github.com/chronik-io/chronik/internal/daemon/config"
+	"github.com/chronik-io/chronik/internal/metadata"
 	"github.com/chronik-io/chronik/internal/metrics"
+	"github.com/chronik-io/chronik/internal/topicconf"
 )
 
 // access says who may ask the admin port for what.
@@ -19,7 +21,13 @@ func access(cfg *config.Config) admin.Access {
 // view is what the admin port shows of a broker that serves clients.
 func (b *Broker) view() *admin.View {
 	r := b.rooms
+	server := r.server.Load()
 	return &admin.View{Node: r.conf.NodeID, Storage: r.storage, Replicas: r.replicas, Image: r.applier.Image, Measured: r.measured,
+		Network: r.network, Requests: r.requests, Server: server, Addresses: b.Addrs(), Groups: r.groups, Settings: r.settings,
+		Configs: func(img *metadata.Image, t *metadata.Topic) []topicconf.Value {
+			return b.configs.DescribeTopic(r.settings.Layers(img, t))
+		},
+		Budgets:  budgetsOf(server, r.handlers, r.groups.Members()),
 		Profiles: b.cfg.Durability.All(), Default: b.cfg.WALProfile}
 }
 

@@ -2,6 +2,7 @@ package daemon
 
 import (
 	"errors"
+	"net/http"
 	"strings"
 	"syscall"
 	"testing"
@@ -51,6 +52,23 @@ func TestABrokerServesBesideABadLogDirectory(t *testing.T) {
 		if !strings.Contains(scrape, line+"\n") {
 			t.Errorf("the metrics don't say %s", line)
 		}
+	}
+
+	for path, texts := range map[string][]string{
+		"/":                            {"(2) ", `<h3><span class="tag bad">Error</span> log directory /two</h3>`, `">not opened</span>`},
+		"/topics":                      {"1 partition offline"},
+		"/topic?name=t":                {`<h3><span class="tag bad">Error</span> partition t-1</h3>`, "last 10"},
+		"/records?topic=t&partition=0": {"3 records"},
+	} {
+		code, body := browse(t, b, path)
+		for _, text := range texts {
+			if code != http.StatusOK || !strings.Contains(body, text) {
+				t.Errorf("%s: %d, no %q in\n%s", path, code, text, body)
+			}
+		}
+	}
+	if code, body := browse(t, b, "/records?topic=t&partition=1"); code != http.StatusInternalServerError || !strings.Contains(body, "input/output error") {
+		t.Errorf("records of the offline partition: %d %s", code, body)
 	}
 
 	fill(t, b, "new", 4, 1)

@@ -1,10 +1,14 @@
 package daemon
 
 import (
+	"cmp"
+	"errors"
 	"math"
 	"path"
+	"path/filepath"
 	"runtime/debug"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/KimMachineGun/automemlimit/memlimit"
@@ -16,6 +20,7 @@ import (
 	"github.com/chronik-io/chronik/internal/health/host"
 	"github.com/chronik-io/chronik/internal/metadata"
 	"github.com/chronik-io/chronik/internal/metrics"
+	"github.com/chronik-io/chronik/internal/replica"
 	"github.com/chronik-io/chronik/internal/storage"
 	"github.com/chronik-io/chronik/internal/topicconf"
 	"github.com/chronik-io/chronik/internal/vfs"
@@ -38,23 +43,19 @@ func (b *Broker) startHealth(version string, ready func(bool), log *zap.Logger) 
 	b.memory = memoryThere()
 	wanted, cut := divide(b.memory, b.cfg.Produce, len(dirs), broker.Cleaning.KeyBytes)
 	b.budgets = cut
-	all, o := checks.Checks(), checks.Options{Broker: broker.NodeID, Version: version, Ready: ready, Log: log}
-	o.Checks = all
+	o := checks.Options{Broker: broker.NodeID, Version: version, Checks: checks.Checks(), SlowEvery: b.slowChecks, Ready: ready, Log: log}
 	settings := settingsOf(b.cfg, &broker, &topic)
-	sources := []checks.Source{func(f *checks.Facts) {
+	o.Sources = []checks.Source{func(f *checks.Facts) {
 		f.Settings = settings
 		f.Memory.There, f.Memory.Budgets, f.Memory.Wanted = b.memory, cut.sum(len(dirs)), wanted.sum(len(dirs))
 	}}
 	if b.fs == vfs.OS() { // a broker in memory depends on no machine
 		m := &machine{Machine: host.New(), data: b.cfg.DataDir, dirs: dirs, maxConnections: int(broker.MaxConnections)}
-		o.Slow = m.slow
-		sources = append(sources, m.quick)
+		o.Slow = []checks.SlowSource{m.slow}
+		o.Sources = append(o.Sources, m.quick)
 	}
 	b.health = checks.Start(o)
-	for _, s := range sources {
-		b.health.Add(s)
-	}
-	return metrics.RegisterFindings(b.reg, findingsOf(b.health, all))
+	return metrics.RegisterFindings(b.reg, findingsOf(b.health, o.Checks))
 }
 
 // findingsOf shows to metrics how many findings there are.
@@ -111,8 +112,8 @@ func (m *machine) quick(f *checks.Facts) {
 }
 
 // slow finds out what the directories lie on. A file system that does not answer may hold it.
-func (m *machine) slow() checks.Slow {
-	s := checks.Slow{Places: []checks.Place{m.Place(checks.RoleData, m.data)}, JournalTotals: map[string]int64{}}
+func (m *machine) slow(s *checks.Slow) {
+	s.Places, s.JournalTotals = []checks.Place{m.Place(checks.RoleData, m.data)}, map[string]int64{}
 	for _, d := range m.dirs {
 		journal := d.Journal
 		if journal == "" {
@@ -123,12 +124,11 @@ func (m *machine) slow() checks.Slow {
 			s.JournalTotals[journal] = int64(min(total, math.MaxInt64))
 		}
 	}
-	return s
 }
 
 // settingsOf is what was configured. It does not change while the broker runs.
 func settingsOf(cfg *config.Config, b *topicconf.Broker, t *topicconf.Topic) checks.Settings {
-	s := checks.Settings{Warnings: cfg.Warnings, Profile: cfg.WALProfile, Admin: checks.Listener{Name: "admin", Listen: cfg.AdminListen}}
+	s := checks.Settings{DataDir: absolute(cfg.DataDir), Warnings: cfg.Warnings, Profile: cfg.WALProfile, Admin: checks.Listener{Name: "admin", Listen: cfg.AdminListen}}
 	s.Admin.Open = cfg.AdminListen != "" && !config.Loopback(cfg.AdminListen)
 	for _, l := range cfg.Listeners {
 		s.Listeners = append(s.Listeners, checks.Listener{Name: l.Name, Listen: l.Listen, Advertise: l.Advertise,
@@ -144,12 +144,31 @@ func settingsOf(cfg *config.Config, b *topicconf.Broker, t *topicconf.Topic) che
 	return s
 }
 
+// absolute is a path for commands that an operator runs in another working directory.
+func absolute(dir string) string {
+	if abs, err := filepath.Abs(dir); err == nil {
+		return abs
+	}
+	return dir
+}
+
+// presence watches the directories that the broker has open files in.
+func presence(data string, dirs []*storage.Dir) *host.Presence {
+	used := []host.Used{{Role: checks.RoleMetadata, Path: path.Join(data, metadataDir), Files: "*.log"}}
+	for _, d := range dirs {
+		used = append(used, host.Used{Role: checks.RoleLogs, Path: d.Path(), Files: storage.IdentityFile}, host.Used{Role: checks.RoleJournal, Path: d.JournalPath(), Files: "*.journal"})
+	}
+	return host.NewPresence(used...)
+}
+
 // dirFacts is the source of what the log directories say.
 func (b *Broker) dirFacts(r *rooms) checks.Source {
 	var history syncHistory
+	progress := map[*storage.Dir]progressed{}
 	var unopened []checks.Unopened
 	for _, d := range r.storage.Failed() {
-		unopened = append(unopened, checks.Unopened{Path: d.Path, Why: dirErrors(b.cfg.Broker, d).Error()})
+		setting, flags := placeOf(b.cfg.Broker, d)
+		unopened = append(unopened, checks.Unopened{Path: d.Path, Why: d.Err.Error(), Remedy: cmp.Or(dataRemedy(setting, flags, d.Err), "repair it")})
 	}
 	return func(f *checks.Facts) {
 		f.Unopened = unopened
@@ -157,14 +176,21 @@ func (b *Broker) dirFacts(r *rooms) checks.Source {
 		for _, d := range r.storage.Dirs() {
 			space, use := d.LastSpace(), d.Usage()
 			x := checks.Dir{
-				Path: d.Path(), Journal: d.JournalPath(), Err: errorText(d.Err()), MaxOpenFiles: use.MaxOpenFiles,
+				Path: d.Path(), Journal: d.JournalPath(), Err: failure(d.Err()), MaxOpenFiles: use.MaxOpenFiles,
 				Free: space.Free, Total: space.Total, SpaceKnown: space.Known, MinFree: space.MinFree, SpaceMessage: space.Message,
 				JournalBytes: use.JournalBytes, JournalLimit: use.JournalLimit, Syncs: latencies[d.Path()],
 				Probe: b.probes.of(d.JournalPath()),
 			}
+			pulse := d.Pulse()
+			if before, known := progress[d]; !known || !pulse.Waiting || pulse.Durable != before.durable {
+				progress[d] = progressed{pulse.Durable, f.Now}
+			}
+			x.Waiting = f.Now.Sub(progress[d].at)
 			for _, l := range d.Logs() {
 				x.Logs++
-				if c := l.Config().Cleanup; c.Delete && c.RetentionTime < 0 && c.RetentionBytes >= 0 {
+				conf := l.Config()
+				x.Allowed = max(x.Allowed, conf.Profile.MaxWait, conf.Profile.Interval)
+				if c := conf.Cleanup; c.Delete && c.RetentionTime < 0 && c.RetentionBytes >= 0 {
 					x.KeptLogs++
 					x.Kept += min(c.RetentionBytes, math.MaxInt64-x.Kept)
 				}
@@ -174,11 +200,17 @@ func (b *Broker) dirFacts(r *rooms) checks.Source {
 	}
 }
 
-func errorText(err error) string {
+// progressed is when a journal was last seen to make progress, or to have nothing to do.
+type progressed struct {
+	durable uint64
+	at      time.Time
+}
+
+func failure(err error) string {
 	if err == nil {
 		return ""
 	}
-	return err.Error()
+	return reason(err)
 }
 
 // partitionFacts is a checks.Source: the partitions that cannot be used or have damaged records, and
@@ -189,8 +221,12 @@ func (r *rooms) partitionFacts(f *checks.Facts) {
 		if l.Config().Profile.Ack == durability.Written {
 			weaker[l.Topic()] = true
 		}
-		if err := l.Damaged(); err != nil {
-			f.Partitions = append(f.Partitions, checks.Partition{Topic: l.Topic(), Index: l.ID().Partition, Damaged: err.Error(), Dir: l.Dir().Path()})
+		p := checks.Partition{Topic: l.Topic(), Index: l.ID().Partition, Dir: l.Dir().Path()}
+		for _, d := range l.Damages() {
+			p.Damages = append(p.Damages, checks.Damage{From: d.From, Next: d.Next, Where: d.File})
+		}
+		if len(p.Damages) > 0 {
+			f.Partitions = append(f.Partitions, p)
 		}
 	}
 	for name := range weaker {
@@ -202,10 +238,19 @@ func (r *rooms) partitionFacts(f *checks.Facts) {
 		retried[metadata.TopicPartition{Topic: x.TopicID, Partition: x.Partition}] = true
 	}
 	r.eachUnavailable(r.applier.Image(), func(t *metadata.Topic, index int32, why error) {
-		p := checks.Partition{Topic: t.Name, Index: index, Offline: why.Error(), Retried: retried[metadata.TopicPartition{Topic: t.ID, Partition: index}]}
+		p := checks.Partition{Topic: t.Name, Index: index, Offline: reason(why), Retried: retried[metadata.TopicPartition{Topic: t.ID, Partition: index}]}
 		if x, err := r.replicas.Partition(t.ID, index); err == nil {
 			p.Dir = x.Log().Dir().Path()
 		}
+		if d := (*storage.DirError)(nil); errors.As(why, &d) {
+			p.Dir = d.Path
+		}
 		f.Partitions = append(f.Partitions, p)
 	})
+}
+
+// reason is an error without what the finding says already.
+func reason(err error) string {
+	text := strings.TrimPrefix(err.Error(), replica.ErrOffline.Error()+": ")
+	return strings.TrimPrefix(text, storage.ErrFailed.Error()+": ")
 }

@@ -21,6 +21,11 @@ func partitionsOf(r *rooms) func() metrics.Partitions {
 				r.countPartition(&n, img, t, i, p)
 			}
 		}
+		for _, l := range r.storage.Logs() {
+			if l.Damaged() != nil {
+				n.Damaged++
+			}
+		}
 		return n
 	}
 }

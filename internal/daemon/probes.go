@@ -10,7 +10,6 @@ import (
 	"github.com/chronik-io/chronik/internal/admin"
 	"github.com/chronik-io/chronik/internal/health/checks"
 	"github.com/chronik-io/chronik/internal/health/host"
-	"github.com/chronik-io/chronik/internal/storage"
 	"github.com/chronik-io/chronik/internal/vfs"
 )
 
@@ -44,7 +43,7 @@ func (b *Broker) probe(ctx context.Context) error {
 		maps.Copy(all, *old)
 	}
 	for _, d := range b.rooms.storage.Dirs() {
-		if d.LastSpace().Level != storage.SpaceOK || d.Err() != nil {
+		if d.Room() != nil || d.Err() != nil {
 			continue // there are findings about it already
 		}
 		l, err := host.Probe(ctx, d.JournalPath())

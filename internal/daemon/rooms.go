@@ -1,12 +1,14 @@
 package daemon
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"math"
 	"path"
 	"sync/atomic"
+	"time"
 
 	"go.uber.org/zap"
 
@@ -44,6 +46,8 @@ type rooms struct {
 	storage  *storage.Manager
 	fenced   bool // no partition is led in an epoch that an unclean stop left (I9)
 	measured *metrics.Storage
+	network  *metrics.Network
+	requests *metrics.Requests
 	park     *purgatory.Purgatory
 	replicas *replica.Manager
 	applier  *metadata.Applier
@@ -109,7 +113,8 @@ func (b *Broker) lookForMetadata(all []storage.Place) error {
 			}
 			_ = lock.Close() // it ends with the process in any case
 			return &ExitError{ExitData, fmt.Errorf("directory %s: the log directory %s holds partitions, and %s has no metadata of them; "+
-				"put the metadata back, or set data.dir (--data-dir) to where it is, or give this broker an empty log directory", b.cfg.DataDir, place.Path, dir)}
+				"set data.dir (--data-dir) to where it is, or see with chronikctl log repair %s --dry-run what can be restored of it, or give this broker "+
+				"an empty log directory", b.cfg.DataDir, place.Path, dir, b.repairFlags(all))}
 		}
 	}
 	return nil
@@ -135,6 +140,9 @@ func (b *Broker) openMetadata(ctx context.Context, r *rooms) error {
 		return fail(err)
 	}
 	b.stack.pushDisk("metadata", func(context.Context) error { return r.store.Close() })
+	if err := b.refuseOlder(r); err != nil {
+		return err
+	}
 	r.control = controller.New(controller.Options{
 		Store: r.store, Configs: b.configs, NumPartitions: r.conf.NumPartitions, ReplicationFactor: r.conf.DefaultReplicationFactor,
 		Groups: r.conf.Groups,
@@ -192,10 +200,11 @@ func (b *Broker) openLogs(ctx context.Context, r *rooms) error {
 		}
 		return r.storage.Shutdown(ctx)
 	})
-	for _, d := range r.storage.Failed() {
-		b.log.Error("log directory not opened: its partitions are offline until a start opens it", zap.String("dir", d.Path), zap.Error(dirErrors(b.cfg.Broker, d)))
-	}
 	b.health.Add(b.dirFacts(r))
+	if b.fs == vfs.OS() {
+		b.health.Add(presence(b.cfg.DataDir, r.storage.Dirs()).Source)
+	}
+	b.keepCopy(ctx, r)
 	if err := metrics.RegisterLogs(b.reg, b.cfg.MetricsPartitions, logSource{r.storage}); err != nil {
 		return err
 	}
@@ -259,6 +268,8 @@ func (b *Broker) openHandlers(ctx context.Context, r *rooms) error {
 		return err
 	}
 	b.health.Add(r.partitionFacts)
+	b.health.Add(coordinatorFacts(r.groups))
+	b.health.AddSlow(rebalanceFacts(r.groups, cmp.Or(b.slowChecks, time.Minute)))
 	if n := r.replicas.Unled(); n > 0 {
 		return fmt.Errorf("the last stop was not clean, and the metadata did not take new leader epochs for %d partitions (see the log above): they must not be served", n)
 	}
@@ -300,9 +311,10 @@ func (b *Broker) openClients(_ context.Context, r *rooms) error {
 	for _, l := range b.cfg.Listeners {
 		names = append(names, l.Name)
 	}
+	r.network, r.requests = metrics.NewNetwork(b.reg), metrics.NewRequests(b.reg)
 	server, err := network.New(network.Options{
 		Handler: r.handlers, Table: table, Log: b.log.Named("network"), AdminAddress: b.AdminAddr(),
-		Observer: newObserver(metrics.NewNetwork(b.reg), metrics.NewRequests(b.reg), names, table),
+		Observer: newObserver(r.network, r.requests, names, table),
 		MaxFrame: int(r.conf.MaxRequestBytes), ProduceBytes: b.budgets.Produce, OtherBytes: b.budgets.Other,
 		ConnectionBytes: b.budgets.Connection, ConnectionRequests: b.cfg.Produce.ConnectionRequests,
 		MaxConnections: b.maxConnections(r), MaxConnectionsPerIP: int(r.conf.MaxConnectionsPerIP), Idle: r.conf.ConnectionIdle,

@@ -16,6 +16,7 @@ import (
 	"github.com/chronik-io/chronik/internal/admin"
 	"github.com/chronik-io/chronik/internal/daemon/config"
 	"github.com/chronik-io/chronik/internal/health/checks"
+	"github.com/chronik-io/chronik/internal/logtail"
 	"github.com/chronik-io/chronik/internal/metrics"
 	"github.com/chronik-io/chronik/internal/topicconf"
 	"github.com/chronik-io/chronik/internal/vfs"
@@ -47,6 +48,8 @@ type Options struct {
 	// begun, where set, gets the broker before its rooms are opened, which may
 	// take as long as a recovery does.
 	begun func(*Broker)
+	// slowChecks, where set, is how often slow sources of health's facts are asked.
+	slowChecks time.Duration
 	// stop, where set, is what tests have instead of stopTimes.
 	stop times
 }
@@ -69,12 +72,16 @@ type Broker struct {
 	memory  int64  // bytes that there are; see memoryThere
 	rooms   *rooms // complete once health has no phase any more
 
-	times times // of the stop
+	times      times // of the stop
+	slowChecks time.Duration
 
 	journalFile, journalBytes int64
 	// failed gets the first error that no room can go on with.
 	failed chan error
 }
+
+// logTailBytes is how much of its log a broker keeps in memory, for GET /v1/log.
+const logTailBytes = 512 << 10
 
 // Start starts a broker and returns when it serves clients. The order:
 // addresses (nothing is changed on disk where one is taken), checks, admin port,
@@ -91,17 +98,21 @@ func Start(ctx context.Context, o Options) (*Broker, error) {
 	if o.Level == (zap.AtomicLevel{}) {
 		o.Level = zap.NewAtomicLevel()
 	}
-	reg := metrics.NewRegistry()
+	reg, tail := metrics.NewRegistry(), logtail.New(logTailBytes)
+	o.Log = tail.Follow(o.Log, o.Level)
 	b := &Broker{cfg: o.Config, configs: registry(o.Config.Durability), fs: o.FS, log: o.Log, level: o.Level, reg: reg, bound: addresses,
 		times: cmp.Or(o.stop, stopTimes()), journalFile: o.JournalFileSize, journalBytes: o.JournalBytes,
-		stack: &stack{log: o.Log}, failed: make(chan error, 1), probes: &probes{}}
+		stack: &stack{log: o.Log}, failed: make(chan error, 1), probes: &probes{}, slowChecks: o.slowChecks}
 	b.stack.push("addresses", func(context.Context) error { return addresses.close() })
 	if err := b.startHealth(o.Version, readyGauge(metrics.NewProcess(reg, o.Version)), o.Log.Named("health")); err != nil {
 		return nil, errors.Join(err, b.stop(zapcore.DebugLevel, "start failed"))
 	}
 	if addresses.admin != nil {
-		a := admin.Start(addresses.admin, admin.Options{Access: access(o.Config), Registry: reg, Level: o.Level, Health: b.health,
-			View: b.view, Probe: b.probe, Log: o.Log.Named("admin")})
+		a, err := admin.Start(addresses.admin, admin.Options{Access: access(o.Config), Registry: reg, Level: o.Level, Health: b.health,
+			View: b.view, Probe: b.probe, Tail: tail, Log: o.Log.Named("admin")})
+		if err != nil {
+			return nil, errors.Join(err, b.stop(zapcore.DebugLevel, "start failed"))
+		}
 		b.stack.push("admin", func(ctx context.Context) error { a.Stop(ctx); return nil })
 	}
 	if o.begun != nil {

@@ -89,8 +89,8 @@ func rooms() map[string]room {
 		"internal/coordinator/group/assign": {never: append([]string{kmsgPkg}, noDisk...), because: machineReason},
 		"internal/coordinator/group/format": {never: noDisk, because: machineReason},
 
-		"internal/groups": {may: []string{"internal/coordinator", "internal/coordinator/...", "internal/controller", "internal/metadata", "internal/replica",
-			"internal/topicconf"}, never: append([]string{netPkg}, noDisk...), because: groupsReason},
+		"internal/groups": {may: []string{"internal/coordinator", "internal/coordinator/...", "internal/controller", "internal/metadata", "internal/protocol",
+			"internal/replica", "internal/topicconf"}, never: append([]string{netPkg}, noDisk...), because: groupsReason},
 
 		"internal/controller": {may: []string{"internal/metadata", "internal/topicconf", "internal/metrics"},
 			never: noProtocol, because: clusterReason},
@@ -128,6 +128,7 @@ func rooms() map[string]room {
 			because: "it words what is wrong with a command line, whichever it is"},
 		"internal/terminal": {never: []string{cobraPkg, koanfPkg, kmsgPkg, netPkg}, because: "a leaf: it asks what a stream is and not what is written"},
 		"internal/wrap":     {never: append([]string{kmsgPkg}, noDisk...), because: "a leaf: texts are words to it"},
+		"internal/logtail":  {never: noProtocol, because: "a leaf: lines of a log are bytes to it"},
 		"internal/golden":   {never: []string{cobraPkg, unixPkg, koanfPkg, kmsgPkg, netPkg}, because: "a leaf: it holds what tests print against a file"},
 		"internal/hostile": {may: []string{"internal/record"}, never: []string{unixPkg, cobraPkg, koanfPkg},
 			because: "an attack speaks the protocol from outside and must not know what it attacks; record builds its batches"},
@@ -169,7 +170,10 @@ func healthRooms() map[string]room {
 		"internal/health/checks": {may: []string{"internal/health"}, never: noProtocol, because: checkReason},
 		"internal/health/host": {may: []string{"internal/health/checks", "internal/vfs"}, never: []string{cobraPkg, koanfPkg, kmsgPkg, netPkg},
 			because: "it reads the machine and knows nothing of the broker"},
-		"internal/admin": {may: []string{"internal/health", "internal/metadata", "internal/metrics", "internal/replica", "internal/storage", "pkg/durability"},
+		"internal/admin/page": {may: []string{"internal/health", "internal/metrics"}, never: []string{osPkg, unixPkg, cobraPkg, koanfPkg, kmsgPkg},
+			because: "the page shows what its Source returns, so that a test shows it any broker"},
+		"internal/admin": {may: []string{"internal/admin/page", "internal/groups", "internal/health", "internal/logtail", "internal/metadata", "internal/metrics", "internal/network",
+			"internal/record", "internal/replica", "internal/storage", "internal/topicconf", "pkg/durability"},
 			never: []string{unixPkg, cobraPkg, koanfPkg, kmsgPkg}, because: "the admin port shows what it is given; the daemon builds it"},
 	}
 }
@@ -193,6 +197,7 @@ func ctlRooms() map[string]room {
 		"internal/ctl/produce":   ctl("internal/ctl/cli", "internal/ctl/parse", "internal/ctl/progress", "internal/ctl/records", "internal/terminal"),
 		"internal/ctl/consume": ctl("internal/cmdline", "internal/ctl/cli", "internal/ctl/output", "internal/ctl/parse", "internal/ctl/offsets", "internal/ctl/progress",
 			"internal/ctl/records", "internal/terminal"),
+		"internal/ctl/bundle": ctl("internal/ctl/adminport", "internal/ctl/cli", "internal/ctl/contexts", "internal/ctl/parse", "internal/terminal"),
 		"internal/ctl/top": ctl("internal/ctl/adminport", "internal/ctl/cli", "internal/ctl/group", "internal/ctl/output", "internal/ctl/parse", "internal/ctl/topic",
 			"internal/terminal"),
 		"internal/ctl/cluster": ctl("internal/ctl/cli", "internal/ctl/output", "internal/ctl/adminport", "internal/health", "internal/wrap"),

@@ -69,30 +69,44 @@ func (d *Dir) checkpointAll(fresh *journal.Position, clean bool) error {
 	unsure := d.unsure.Swap(false) // before the logs are collected: they are without those
 	// First what has been notified, then the logs: a frame whose owner is notified later
 	// has a larger LSN.
-	c := checkpoint.State{Header: d.nextHeader()}
-	redo := d.journal.Notified() + 1
+	h, redo := d.nextHeader(), d.journal.Notified()+1
 	logs, deleted := d.logsAndDeleted()
-	for _, l := range logs {
-		lc, oldest := l.checkpointed()
-		redo = min(redo, oldest)
-		c.Logs = append(c.Logs, lc)
-	}
-	c.Logs = append(c.Logs, d.tombstones(deleted, redo)...)
-	if fresh != nil && redo >= fresh.LSN {
-		c.Redo, c.Clean = *fresh, clean
-	} else {
-		c.Redo = d.journal.Oldest(redo)
-	}
-	if d.opt.broken.has(earlyRelease) {
-		d.journal.Release(c.Redo)
-	}
-	if err := d.writeCheckpoint(&c); err != nil {
+	points := make([]int64, len(logs))
+	err := d.store.WriteEach(func(yield func(*checkpoint.Log) bool) {
+		for i, l := range logs {
+			lc, oldest := l.checkpointed()
+			redo, points[i] = min(redo, oldest), lc.Offset
+			if !yield(&lc) {
+				return
+			}
+		}
+		for _, lc := range d.tombstones(deleted, redo) {
+			if !yield(&lc) {
+				return
+			}
+		}
+	}, func() checkpoint.Header {
+		if fresh != nil && redo >= fresh.LSN {
+			h.Redo, h.Clean = *fresh, clean
+		} else {
+			h.Redo = d.journal.Oldest(redo)
+		}
+		if d.opt.broken.has(earlyRelease) {
+			d.journal.Release(h.Redo)
+		}
+		return h
+	})
+	if err != nil {
 		if unsure {
 			d.unsure.Store(true)
 		}
 		return err
 	}
-	d.journal.Release(c.Redo)
+	d.last = h
+	for i, l := range logs {
+		l.committed = points[i]
+	}
+	d.journal.Release(h.Redo)
 	return nil
 }
 
@@ -103,15 +117,12 @@ func (d *Dir) nextHeader() checkpoint.Header {
 	return checkpoint.Header{Seq: d.last.Seq + 1, Redo: d.last.Redo, Durable: durable, Dir: d.ident.Dir, Journal: d.ident.Journal}
 }
 
-// writeCheckpoint writes a whole checkpoint.
+// writeCheckpoint writes a whole checkpoint of a directory that has no users.
 func (d *Dir) writeCheckpoint(c *checkpoint.State) error {
 	if err := d.store.WriteAll(c); err != nil {
 		return err
 	}
 	d.last = c.Header
-	for i := range c.Logs {
-		d.noteCommitted(&c.Logs[i])
-	}
 	return nil
 }
 
@@ -127,12 +138,12 @@ func (d *Dir) commit(logs ...*Log) error {
 	if !d.is(loglife.Journal) { // a fresh journal file may have begun, to which no frame leads from the old redo pointer
 		return d.checkpointAll(nil, false)
 	}
+	var named []*Log
 	for _, l := range logs {
-		lc := d.entryOf(l)
-		if lc == nil {
-			continue
+		if lc := d.entryOf(l); lc != nil {
+			c.Logs = append(c.Logs, checkpoint.Update{Log: lc, SameProducers: l.committed == lc.Offset && !l.isCut()})
+			named = append(named, l)
 		}
-		c.Logs = append(c.Logs, checkpoint.Update{Log: lc, SameProducers: l.committed == lc.Offset && !l.isCut()})
 	}
 	err := d.store.Append(&c)
 	if errors.Is(err, statelog.ErrTooLarge) {
@@ -142,20 +153,10 @@ func (d *Dir) commit(logs ...*Log) error {
 		return err
 	}
 	d.last = c.Header
-	for _, u := range c.Logs {
-		d.noteCommitted(u.Log)
+	for i, l := range named {
+		l.committed = c.Logs[i].Offset
 	}
 	return nil
-}
-
-// noteCommitted remembers which recovery point the checkpoint has for a log. The caller
-// holds ckptMu.
-func (d *Dir) noteCommitted(lc *checkpoint.Log) {
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	if l := d.logs[lc.ID]; l != nil {
-		l.committed = lc.Offset
-	}
 }
 
 // isCut reports whether a truncation or reset is not finished. The producers that a checkpoint has

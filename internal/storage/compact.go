@@ -11,6 +11,7 @@ import (
 
 	"github.com/chronik-io/chronik/internal/record"
 	"github.com/chronik-io/chronik/internal/storage/cleaner"
+	"github.com/chronik-io/chronik/internal/storage/diskguard"
 	"github.com/chronik-io/chronik/internal/storage/segment"
 )
 
@@ -57,7 +58,7 @@ func (d *Dir) compactNext() (did bool) {
 
 // cramped says that the disk has no room for the segments that a pass writes before
 // the old ones go. What is left is for what must be written.
-func (d *Dir) cramped() bool { return d.LastSpace().Level == SpaceCritical }
+func (d *Dir) cramped() bool { return d.LastSpace().Level == diskguard.Critical }
 
 // dirtiest returns the log with the largest dirty part of those that are due.
 func (d *Dir) dirtiest(now time.Time) (best *Log, dirt cleaner.Dirt) {

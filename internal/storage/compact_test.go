@@ -16,6 +16,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus/testutil"
 
 	"github.com/chronik-io/chronik/internal/record"
+	"github.com/chronik-io/chronik/internal/storage/diskguard"
 	"github.com/chronik-io/chronik/internal/storage/segment"
 	"github.com/chronik-io/chronik/internal/vfs"
 	"github.com/chronik-io/chronik/internal/vfs/crashfs"
@@ -208,11 +209,11 @@ func TestNoCompactionOnACrampedDisk(t *testing.T) {
 	for _, suffix := range []string{"a", "b", "c"} {
 		set(t, l, 50, suffix)
 	}
-	d.guard.found.Store(&Space{Level: SpaceCritical})
+	d.guard.found.Store(&foundSpace{Space: Space{Level: diskguard.Critical}})
 	if n := compactAll(t, d); n != 0 {
 		t.Errorf("%d passes on a disk that is nearly full", n)
 	}
-	d.guard.found.Store(&Space{Level: SpaceLow})
+	d.guard.found.Store(&foundSpace{Space: Space{Level: diskguard.Low}})
 	if n := compactAll(t, d); n != 1 {
 		t.Errorf("%d passes where there is room", n)
 	}

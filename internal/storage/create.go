@@ -100,21 +100,10 @@ func (d *Dir) makeLog(s Spec) (*Log, error) {
 
 // writePartitionMeta puts the topic's id into the directory of a partition.
 func writePartitionMeta(fsys vfs.FS, dir string, id ID) error {
-	f, err := fsys.Create(path.Join(dir, PartitionFile))
-	if err != nil {
+	if err := vfs.WriteFile(fsys, path.Join(dir, PartitionFile), partitionMetaOf(id), true); err != nil {
 		return err
 	}
-	_, err = f.WriteAt(partitionMetaOf(id), 0)
-	if err == nil {
-		err = f.Datasync()
-	}
-	if e := f.Close(); err == nil {
-		err = e
-	}
-	if err == nil {
-		err = fsys.SyncDir(dir)
-	}
-	return err
+	return fsys.SyncDir(dir)
 }
 
 func partitionMetaOf(id ID) []byte {

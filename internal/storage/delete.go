@@ -18,6 +18,7 @@ import (
 // their files go in the background.
 func (d *Dir) Delete(logs ...*Log) error {
 	entries := make([]checkpoint.Log, len(logs))
+	var frames []string
 	for i, l := range logs {
 		l.own()
 		if was := l.on(loglife.Deletion, fmt.Errorf("%s: %w", l, ErrClosed)); was.Allows(loglife.AsFound) {
@@ -26,7 +27,10 @@ func (d *Dir) Delete(logs ...*Log) error {
 		d.journal.Drop(l.stream)
 		l.disown()
 		l.flushMu.Lock() // whoever flushes has finished
-		entries[i], _ = l.checkpointed()
+		if entries[i], _ = l.checkpointed(); entries[i].Aside != "" {
+			frames = append(frames, entries[i].Aside)
+		}
+		frames = append(frames, l.life.spent...)
 		d.steps.Add(1)
 	}
 	defer func() {
@@ -44,11 +48,7 @@ func (d *Dir) Delete(logs ...*Log) error {
 		d.unsure.Store(true)
 		return fmt.Errorf("delete %d logs, %s first: %w", len(logs), logs[0], err)
 	}
-	for i := range entries {
-		if aside := entries[i].Aside; aside != "" {
-			_ = d.opt.FS.Remove(path.Join(d.path, aside)) // it only takes space
-		}
-	}
+	d.removeFrames(frames)
 	return d.removeDeleted(gone)
 }
 

@@ -144,7 +144,7 @@ func newDir(place Place, opt *Options) *Dir {
 	d.stats = newStats(opt.Metrics, d.path)
 	d.memory.bound = opt.DeferredBytes
 	d.turnover = turnover{memory: opt.SystemMemory, since: time.Now()}
-	d.memory.press = func() { d.signal(d.pressure) }
+	d.memory.press = func() { signal(d.pressure) }
 	d.tasks.init()
 	d.keeper.init()
 	d.guard.init()
@@ -185,7 +185,7 @@ func (d *Dir) open() (err error) {
 		return err
 	}
 	opt := d.journalOptions()
-	opt.Sweep = func() { d.signal(d.sweeps) }
+	opt.Sweep = func() { signal(d.sweeps) }
 	opt.Absent, opt.Failed, opt.Synced, opt.DurableThrough = d.opt.Absent, d.journalFailed, d.stats.group, d.durableThrough
 	opt.Broken = d.opt.broken.inJournal()
 	opt.UnsyncedBytes = d.opt.DeferredBytes / 8 // what is not synced can't be flushed

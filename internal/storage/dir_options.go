@@ -52,7 +52,7 @@ type Options struct {
 	// KeeperInterval is how often the logs are looked at for what their retention
 	// takes (log.retention.check.interval.ms). Default 5 minutes.
 	KeeperInterval time.Duration
-	// MinFree returns how many bytes must be free for new records: AutoMinFree, or
+	// MinFree returns how many bytes must be free for new records: diskguard.Auto, or
 	// 0 for none. It is asked at each look, once a second or more often. nil: none.
 	MinFree func() int64
 	// CleanerBytes bounds the memory of the key map of a compaction, of all

@@ -41,7 +41,8 @@ func (d *Dir) start() {
 	}
 }
 
-func (d *Dir) signal(c chan struct{}) {
+// signal wakes a goroutine that waits for c, or will.
+func signal(c chan struct{}) {
 	select {
 	case c <- struct{}{}:
 	default:
@@ -95,7 +96,7 @@ func (d *Dir) maintain() {
 			retry = time.After(0)
 		case <-retry:
 			retry = nil
-			d.signal(d.sweeps)
+			signal(d.sweeps)
 			if d.repairAll() {
 				wait = min(2*wait, 30*time.Second)
 				retry = time.After(wait)

@@ -1,6 +1,7 @@
 package storage
 
 import (
+	"cmp"
 	"fmt"
 	"math"
 	"strings"
@@ -13,24 +14,10 @@ import (
 	"github.com/chronik-io/chronik/internal/storage/journal"
 )
 
-// AutoMinFree is the value of Options.MinFree that has the threshold follow from
-// the size of the file system.
-const AutoMinFree = diskguard.Auto
-
 const (
 	spaceEvery   = time.Second           // between two looks at the free space
 	spaceSoonest = 20 * time.Millisecond // the same where much is written
 	spaceAsks    = 30 * time.Second      // between two requests for retention while space is low
-)
-
-// SpaceLevel says who may write to a log directory.
-type SpaceLevel = diskguard.Level
-
-// The levels.
-const (
-	SpaceOK       = diskguard.OK
-	SpaceLow      = diskguard.Low
-	SpaceCritical = diskguard.Critical
 )
 
 // Space is what the guard of a log directory found when it last looked.
@@ -40,8 +27,7 @@ type Space = diskguard.Space
 // is full, new records are refused. An append asks it with one atomic read, and
 // says what it wrote with one addition; a goroutine of the directory looks.
 type spaceGuard struct {
-	low   atomic.Pointer[lowSpace] // nil: there is room
-	found atomic.Pointer[Space]
+	found atomic.Pointer[foundSpace]
 	left  atomic.Int64  // bytes that may be appended until the next look
 	least atomic.Int64  // what left may come down to while the look is due
 	looks chan struct{} // asks for one before its time
@@ -49,13 +35,24 @@ type spaceGuard struct {
 	blind bool          // the last look failed; the goroutine's
 }
 
-// lowSpace are the errors of appends while space is low; nil where they may.
-type lowSpace struct{ clients, internal error }
+// foundSpace is what the guard found, with the error of appends that its level refuses.
+type foundSpace struct {
+	Space
+	refused error
+}
+
+// refuses returns the error of appends to an internal topic, or to others; nil if they may.
+func (s *foundSpace) refuses(internal bool) error {
+	if s.Level == diskguard.Critical || s.Level == diskguard.Low && !internal {
+		return s.refused
+	}
+	return nil
+}
 
 func (g *spaceGuard) init() {
 	g.looks = make(chan struct{}, 1)
 	g.unlimited()
-	g.found.Store(&Space{})
+	g.found.Store(&foundSpace{})
 }
 
 func (g *spaceGuard) unlimited() {
@@ -77,16 +74,11 @@ func (g *spaceGuard) overdue() bool { return g.left.Load() < g.least.Load() }
 var errOverdue = fmt.Errorf("%w: what was free when it was last looked at may be used up; it is looked at in this moment", ErrLowSpace)
 
 // LastSpace returns what the guard found when it last looked.
-func (d *Dir) LastSpace() Space { return *d.guard.found.Load() }
+func (d *Dir) LastSpace() Space { return d.guard.found.Load().Space }
 
 // Room returns why no partition should be made for a client now, nil if one may.
 // The error matches ErrLowSpace.
-func (d *Dir) Room() error {
-	if low := d.guard.low.Load(); low != nil {
-		return low.clients
-	}
-	return nil
-}
+func (d *Dir) Room() error { return d.guard.found.Load().refuses(false) }
 
 // Refusal returns why an append would be refused now, nil if it would be taken: the log
 // or its directory has failed, or space is low. It does not block.
@@ -94,27 +86,21 @@ func (l *Log) Refusal() error {
 	if err := l.Err(); err != nil {
 		return err
 	}
-	low := l.dir.guard.low.Load()
-	switch internal := l.cfg.Load().Cleanup.Internal; {
-	case low == nil && !internal && l.dir.guard.overdue():
-		return errOverdue
-	case low == nil:
-		return nil
-	case internal:
-		return low.internal
-	default:
-		return low.clients
+	g, internal := &l.dir.guard, l.cfg.Load().Cleanup.Internal
+	if err := g.found.Load().refuses(internal); err != nil {
+		return err
 	}
+	if !internal && g.overdue() {
+		return errOverdue
+	}
+	return nil
 }
 
 // wrote notes bytes that were appended. Where they may have used up what there was
 // above the threshold, the guard looks before its second has passed.
 func (g *spaceGuard) wrote(n int) {
 	if g.left.Add(-int64(n)) < 0 {
-		select {
-		case g.looks <- struct{}{}:
-		default:
-		}
+		signal(g.looks)
 	}
 }
 
@@ -147,43 +133,33 @@ func (d *Dir) look() {
 		}
 		g.blind = true
 		g.unlimited()
-		old := d.LastSpace()
+		old := *g.found.Load()
 		old.Known = false
 		g.found.Store(&old)
 		return
 	}
 	g.blind = false
-	old := d.LastSpace()
 	g.allow(&s)
-	refused := fmt.Errorf("%w: %s", ErrLowSpace, s.Message)
-	switch s.Level {
-	case SpaceOK:
-		g.low.Store(nil)
-	case SpaceLow:
-		g.low.Store(&lowSpace{clients: refused})
-	case SpaceCritical:
-		g.low.Store(&lowSpace{clients: refused, internal: refused})
-	}
-	g.found.Store(&s) // last: what LastSpace says is in force
+	old := g.found.Swap(&foundSpace{s, fmt.Errorf("%w: %s", ErrLowSpace, s.Message)})
 	d.tellSpace(old.Level, &s)
 }
 
 // tellSpace logs a change, and asks the keeper to make room while space is low.
-func (d *Dir) tellSpace(before SpaceLevel, s *Space) {
-	if s.Level == SpaceOK {
-		if before != SpaceOK {
+func (d *Dir) tellSpace(before diskguard.Level, s *Space) {
+	if s.Level == diskguard.OK {
+		if before != diskguard.OK {
 			d.log.Info("the disk has room again: records are taken", zap.Int64("free", s.Free), zap.Int64("owed", s.Owed), zap.Int64("journalFree", s.JournalFree), zap.Int64("threshold", s.MinFree))
 		}
 		return
 	}
 	if before != s.Level {
 		log := d.log.Warn
-		if s.Level == SpaceCritical {
+		if s.Level == diskguard.Critical {
 			log = d.log.Error
 		}
 		log(s.Message, zap.Stringer("level", s.Level), zap.Int64("free", s.Free), zap.Int64("owed", s.Owed), zap.Int64("journalFree", s.JournalFree), zap.Int64("threshold", s.MinFree))
 	}
-	if now := time.Now(); before == SpaceOK || now.Sub(d.guard.asked) >= spaceAsks {
+	if now := time.Now(); before == diskguard.OK || now.Sub(d.guard.asked) >= spaceAsks {
 		d.guard.asked = now
 		d.Reclaim()
 	}
@@ -191,13 +167,12 @@ func (d *Dir) tellSpace(before SpaceLevel, s *Space) {
 
 // measure asks the file systems.
 func (d *Dir) measure() (Space, error) {
-	now, err := d.spaces()
+	r, _, err := d.spaces()
 	if err != nil {
 		return Space{}, err
 	}
-	r := diskguard.Reading{Free: now.free, Total: now.total, JournalFree: now.journalFree, Apart: now.apart,
-		Owed: d.memory.deferred.Load(), Growth: d.journal.Growth()}
-	if !now.apart {
+	r.Owed, r.Growth = d.memory.deferred.Load(), d.journal.Growth()
+	if !r.Apart {
 		r.Owed += d.journal.Preparing()
 	}
 	return r.Judge(d.opt.MinFree(), d.LastSpace().Level, d.path, d.jpath), nil
@@ -206,52 +181,40 @@ func (d *Dir) measure() (Space, error) {
 // Space asks the file system of the directory for the bytes that may still be
 // written to it, and for its size.
 func (d *Dir) Space() (available, total int64, err error) {
-	s, err := d.spaces()
+	r, _, err := d.spaces()
 	if err != nil {
 		return 0, 0, fmt.Errorf("free space of %s: %w", d.path, err)
 	}
-	return s.free, s.total, nil
+	return r.Free, r.Total, nil
 }
 
-// spaces is what the file systems of a directory say. apart: the journal is on
-// another one than the logs.
-type spaces struct {
-	free, total, journalFree, journalTotal int64
-	apart                                  bool
-}
-
-func (d *Dir) spaces() (s spaces, err error) {
-	free, total, err := d.opt.FS.Free(d.path)
-	if err != nil {
-		return s, err
+// spaces asks the file systems of the directory and of its journal. It also returns the size of
+// the latter.
+func (d *Dir) spaces() (r diskguard.Reading, journalTotal int64, err error) {
+	free := func(dir string) (available, total int64) {
+		a, t, e := d.opt.FS.Free(dir)
+		err = cmp.Or(err, e)
+		return int64(min(a, math.MaxInt64)), int64(min(t, math.MaxInt64))
 	}
-	s.free, s.total = clampBytes(free), clampBytes(total)
-	s.journalFree, s.journalTotal = s.free, s.total
+	r.Free, r.Total = free(d.path)
+	r.JournalFree, journalTotal = r.Free, r.Total
 	if strings.HasPrefix(d.jpath+"/", d.path+"/") {
-		return s, nil
+		return r, journalTotal, err
 	}
-	if free, total, err = d.opt.FS.Free(d.jpath); err != nil {
-		return s, err
-	}
-	s.journalFree, s.journalTotal = clampBytes(free), clampBytes(total)
+	r.JournalFree, journalTotal = free(d.jpath)
 	// Of one that is written to meanwhile the answers differ: what the journal's says
 	// lies between two of the logs' then.
-	if free, _, err = d.opt.FS.Free(d.path); err != nil {
-		return s, err
-	}
-	least, most := min(s.free, clampBytes(free)), max(s.free, clampBytes(free))
-	s.apart = s.journalTotal != s.total || s.journalFree < least || s.journalFree > most
-	return s, nil
+	later, _ := free(d.path)
+	r.Apart = journalTotal != r.Total || r.JournalFree < min(r.Free, later) || r.JournalFree > max(r.Free, later)
+	return r, journalTotal, err
 }
-
-func clampBytes(n uint64) int64 { return int64(min(n, math.MaxInt64)) }
 
 // journalOptions returns how the directory's journal is opened, in the sizes that are set or follow
 // from the disk. Where the disk doesn't say how large it is, it is taken for large.
 func (d *Dir) journalOptions() journal.Options {
 	sizes := diskguard.LargeDisk
-	if s, err := d.spaces(); err == nil {
-		sizes = diskguard.SizesFor(s.journalTotal, s.apart)
+	if r, total, err := d.spaces(); err == nil {
+		sizes = diskguard.SizesFor(total, r.Apart)
 	}
 	if n := d.opt.JournalFileSize; n > 0 {
 		sizes = diskguard.JournalSizes{File: n, All: max(sizes.All, 4*n)}

@@ -15,6 +15,7 @@ import (
 	"go.uber.org/zap/zapcore"
 	logtest "go.uber.org/zap/zaptest/observer"
 
+	"github.com/chronik-io/chronik/internal/storage/diskguard"
 	"github.com/chronik-io/chronik/internal/storage/segment"
 	"github.com/chronik-io/chronik/internal/vfs"
 	"github.com/chronik-io/chronik/internal/vfs/errfs"
@@ -77,7 +78,7 @@ func (g *gaugeFS) leave(t *testing.T, d *Dir, free int64) {
 	t.Helper()
 	eventually(t, "the guard looks", func() bool {
 		g.free.Store(uint64(free + d.memory.deferred.Load() + d.journal.Preparing()))
-		d.signal(d.guard.looks)
+		signal(d.guard.looks)
 		s := d.LastSpace()
 		return s.Free-s.Owed == free
 	})
@@ -102,23 +103,23 @@ func TestALowDiskRefusesRecordsUntilItHasRoom(t *testing.T) {
 	data := testBatch(t, 100, nil)
 	for _, step := range []struct {
 		free             int64
-		level            SpaceLevel
+		level            diskguard.Level
 		client, internal bool // are taken
 	}{
-		{100 * mib, SpaceOK, true, true},
-		{100*mib - 1, SpaceLow, false, true},
-		{105 * mib, SpaceLow, false, true}, // not yet a tenth more
-		{50 * mib, SpaceLow, false, true},
-		{50*mib - 1, SpaceCritical, false, false},
-		{54 * mib, SpaceCritical, false, false},
-		{55 * mib, SpaceLow, false, true},
-		{110*mib - 1, SpaceLow, false, true},
-		{110 * mib, SpaceOK, true, true},
-		{10 * mib, SpaceCritical, false, false},
-		{200 * mib, SpaceOK, true, true},
+		{100 * mib, diskguard.OK, true, true},
+		{100*mib - 1, diskguard.Low, false, true},
+		{105 * mib, diskguard.Low, false, true}, // not yet a tenth more
+		{50 * mib, diskguard.Low, false, true},
+		{50*mib - 1, diskguard.Critical, false, false},
+		{54 * mib, diskguard.Critical, false, false},
+		{55 * mib, diskguard.Low, false, true},
+		{110*mib - 1, diskguard.Low, false, true},
+		{110 * mib, diskguard.OK, true, true},
+		{10 * mib, diskguard.Critical, false, false},
+		{200 * mib, diskguard.OK, true, true},
 	} {
 		fsys.leave(t, d, step.free)
-		if s := d.LastSpace(); s.Level != step.level || (s.Message == "") != (s.Level == SpaceOK) {
+		if s := d.LastSpace(); s.Level != step.level || (s.Message == "") != (s.Level == diskguard.OK) {
 			t.Fatalf("%d bytes free: %+v, want %s", step.free, s, step.level)
 		}
 		for l, taken := range map[*Log]bool{client: step.client, internal: step.internal} {
@@ -252,9 +253,9 @@ func TestASilentDiskChangesNothing(t *testing.T) {
 	d := mustOpen(t, fsys, "sync", guarded)
 	client, _ := ours(t, d)
 	fsys.dead.Store(true)
-	d.signal(d.guard.looks)
+	signal(d.guard.looks)
 	eventually(t, "the guard looks", func() bool { return !d.LastSpace().Known })
-	if a := send(client, testBatch(t, 10, nil)); !errors.Is(a.Err, ErrLowSpace) || d.LastSpace().Level != SpaceCritical {
+	if a := send(client, testBatch(t, 10, nil)); !errors.Is(a.Err, ErrLowSpace) || d.LastSpace().Level != diskguard.Critical {
 		t.Errorf("it was low: %v, %+v", a.Err, d.LastSpace())
 	}
 	fsys.dead.Store(false)
@@ -278,7 +279,7 @@ func TestNothingIsTakenAheadOfALateLook(t *testing.T) {
 	for ; err == nil && sent < 20*mib; sent += len(data) {
 		err = send(client, data).Err
 	}
-	if !errors.Is(err, ErrLowSpace) || d.LastSpace().Level != SpaceOK || sent > 5*mib+2*len(data) {
+	if !errors.Is(err, ErrLowSpace) || d.LastSpace().Level != diskguard.OK || sent > 5*mib+2*len(data) {
 		t.Errorf("after %d bytes: %v, %+v", sent, err, d.LastSpace())
 	}
 	if a := send(internal, data); a.Err != nil {
@@ -297,12 +298,12 @@ func TestWhatIsOwedToTheDiskCounts(t *testing.T) {
 	client, _ := ours(t, d)
 	put(t, client, 1, 10)
 	fsys.leave(t, d, 100*mib) // has more free by what is owed
-	if s := d.LastSpace(); s.Level != SpaceOK || s.Owed < d.memory.deferred.Load() || s.Owed == 0 {
+	if s := d.LastSpace(); s.Level != diskguard.OK || s.Owed < d.memory.deferred.Load() || s.Owed == 0 {
 		t.Errorf("%+v", s)
 	}
 	fsys.free.Store(100 * mib)
-	d.signal(d.guard.looks)
-	eventually(t, "it is low", func() bool { return d.LastSpace().Level == SpaceLow })
+	signal(d.guard.looks)
+	eventually(t, "it is low", func() bool { return d.LastSpace().Level == diskguard.Low })
 	if m := d.LastSpace().Message; !strings.Contains(m, "of it spoken for by what is in memory") {
 		t.Error(m)
 	}
@@ -327,20 +328,20 @@ func TestAJournalsOwnDiskIsGuarded(t *testing.T) {
 	}
 	look := func(journal int64) Space {
 		fsys.journal.Store(uint64(journal))
-		d.signal(d.guard.looks)
+		signal(d.guard.looks)
 		eventually(t, "the guard looks", func() bool { return d.LastSpace().JournalFree == journal })
 		return d.LastSpace()
 	}
-	if s := look(2 * grow); s.Level != SpaceOK {
+	if s := look(2 * grow); s.Level != diskguard.OK {
 		t.Errorf("room to grow: %+v", s)
 	}
-	if s := look(grow/2 - 1); s.Level != SpaceCritical || !strings.HasPrefix(s.Message, "journal directory /j has ") {
+	if s := look(grow/2 - 1); s.Level != diskguard.Critical || !strings.HasPrefix(s.Message, "journal directory /j has ") {
 		t.Errorf("no room to grow: %+v", s)
 	}
 	if a := send(client, testBatch(t, 10, nil)); !errors.Is(a.Err, ErrLowSpace) {
 		t.Errorf("%v", a.Err)
 	}
-	if s := look(2 * grow); s.Level != SpaceOK {
+	if s := look(2 * grow); s.Level != diskguard.OK {
 		t.Errorf("room again: %+v", s)
 	}
 }
@@ -393,8 +394,8 @@ func TestPartitionsAreMadeWhereThereIsRoom(t *testing.T) {
 	}
 	fsys.full.Store("/")
 	for _, d := range m.Dirs() {
-		d.signal(d.guard.looks)
-		eventually(t, "the guard looks", func() bool { return d.LastSpace().Level != SpaceOK })
+		signal(d.guard.looks)
+		eventually(t, "the guard looks", func() bool { return d.LastSpace().Level != diskguard.OK })
 	}
 	if err := m.Room(); !errors.Is(err, ErrLowSpace) {
 		t.Errorf("nobody has room: %v", err)
@@ -425,16 +426,16 @@ func TestWhatTheGuardFoundIsInForce(t *testing.T) {
 	d := mustOpen(t, fsys, "sync", guarded)
 	client, _ := ours(t, d)
 	for i := range 100 {
-		free, want := uint64(10*mib), SpaceCritical
+		free, want := uint64(10*mib), diskguard.Critical
 		if i%2 == 1 {
-			free, want = 1000*mib, SpaceOK
+			free, want = 1000*mib, diskguard.OK
 		}
 		fsys.free.Store(free)
-		d.signal(d.guard.looks)
+		signal(d.guard.looks)
 		for d.LastSpace().Level != want {
 			runtime.Gosched()
 		}
-		if err := client.Refusal(); (err == nil) != (want == SpaceOK) {
+		if err := client.Refusal(); (err == nil) != (want == diskguard.OK) {
 			t.Fatalf("%s, and records get %v", want, err)
 		}
 	}

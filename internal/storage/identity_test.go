@@ -175,7 +175,7 @@ func TestFault06StaleCheckpoint(t *testing.T) {
 	}
 	eventually(t, "the first journal file was given up and recycled", func() bool {
 		put(t, l, 1, 3000)
-		d.signal(d.sweeps)
+		signal(d.sweeps)
 		_, err := disk.Stat("/d/journal/00000000000000000001.journal")
 		return err != nil
 	})

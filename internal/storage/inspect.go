@@ -157,9 +157,6 @@ func (b *Bench) WritePartitionFile(l *checkpoint.Log) error {
 	if err := vfs.MakeDir(b.d.opt.FS, dir); err != nil {
 		return err
 	}
-	if err := b.d.opt.FS.Remove(path.Join(dir, PartitionFile)); err != nil && !errors.Is(err, fs.ErrNotExist) {
-		return err
-	}
 	return writePartitionMeta(b.d.opt.FS, dir, l.ID)
 }
 

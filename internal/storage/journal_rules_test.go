@@ -69,7 +69,7 @@ func TestSweepCarriesSmallPartitions(t *testing.T) {
 		put(t, logs[0], 4, 1<<20)
 	}
 	before := disk.Calls(errfs.Datasync)
-	d.signal(d.sweeps) // once: what is counted is one sweep's
+	signal(d.sweeps) // once: what is counted is one sweep's
 	eventually(t, "the sweep moved the redo pointer", func() bool {
 		for _, l := range logs[1:] {
 			l.mu.RLock()

@@ -2,6 +2,7 @@ package storage
 
 import (
 	"fmt"
+	"math"
 
 	"go.uber.org/zap"
 
@@ -21,7 +22,7 @@ type life struct {
 	cut   *cutting        // Cutting, CutStuck: the truncation
 	swap  *swap           // Swapping, SwapStuck, AsideStuck: the swap
 	aside *asideFrames    // Aside, AsideStuck: what holds the frames
-	spent string          // Failing: file of frames that were replayed, which the next checkpoint does not name
+	spent []string        // files of frames that were replayed, which the next commit of the log does not name
 	found *checkpoint.Log // Offline, Damaged: what checkpoints repeat
 }
 
@@ -148,6 +149,13 @@ func (l *Log) goOffline(e loglife.Event, found *checkpoint.Log, err error) {
 	if !l.dir.run(tell) {
 		l.observer().Reverted(end, err)
 	}
+}
+
+// giveUp takes the log offline for good: its stored bytes are wrong, or acknowledged records are
+// lost. Checkpoints repeat an entry of it, and no frame of the journal counts for it any more.
+func (l *Log) giveUp(entry *checkpoint.Log, err error) {
+	entry.Offline, entry.LSN = err.Error(), math.MaxInt64
+	l.goOffline(loglife.Found, entry, err)
 }
 
 // dirLife is the state of a directory and why it takes no records; nil if it does.

@@ -182,6 +182,14 @@ func repairs() map[string]scene {
 			s.v.await(s, loglife.Failing, loglife.FramesAside)
 			s.end(loglife.Aside)
 		}),
+		"what is aside is damaged": plain(func(s *stage) {
+			s.failing()
+			s.v.await(s, loglife.Failing, loglife.FramesAside)
+			change(s.T, s.disk, "/d/"+framesIn(s.T, s.disk)[0], 100, []byte{0xde, 0xad, 0xbe, 0xef})
+			s.errs.Clear()
+			s.v.await(s, loglife.Aside, loglife.Found)
+			s.end(loglife.Damaged)
+		}),
 		"the next segment cannot be made": plain(func(s *stage) {
 			cfg := testConfig("sync")
 			cfg.Segment.Bytes = 1000
@@ -525,4 +533,26 @@ func TestADeletionThatIsNotCommittedTakesNothing(t *testing.T) {
 			holds(t, l, 4)
 		}
 	}
+}
+
+// Frames that can neither come to a segment nor be set aside keep the journal full. The sweep that
+// sees that has records refused, those of other logs too, instead of having them wait.
+func TestASweepThatCannotSetAsideRefusesRecords(t *testing.T) {
+	s := (&lived{seen: map[string]bool{}}).stage(t)
+	other, err := s.d.Create([]Spec{{ID: ID{Topic: [16]byte{2}}, Topic: "u", Config: testConfig("sync")}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	s.errs.Add(framesCalls)
+	s.failing()
+	s.l = other[0]
+	eventually(t, "the directory is blocked", func() bool {
+		s.l.Append(&Append{Batches: testBatch(t, 20_000, nil), Sink: make(sink, 1)}, nil)
+		return s.d.life.Load().state == loglife.Blocked
+	})
+	eventually(t, "nothing waits", func() bool { return !s.l.inFlight() })
+	s.errs.Clear()
+	eventually(t, "the directory takes records", func() bool { return s.d.Err() == nil })
+	put(t, s.l, 1, 100)
+	holds(t, s.l, s.l.Ends().LogEnd)
 }

@@ -78,7 +78,7 @@ func (w *world) disturbance(l *Log) func() {
 	case 1:
 		return func() { w.dir.memory.evictCached([]*Log{l}) }
 	case 2:
-		return func() { w.dir.signal(w.dir.sweeps) }
+		return func() { signal(w.dir.sweeps) }
 	case 3:
 		return func() { _ = l.flush() }
 	default:

@@ -39,7 +39,7 @@ func (w *world) step() {
 	case n < 73:
 		_ = w.dir.checkpoint(nil)
 	case n < 76:
-		w.dir.signal(w.dir.sweeps)
+		signal(w.dir.sweeps)
 	case n < 81:
 		w.configure(m)
 	case n < 84:

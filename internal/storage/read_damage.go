@@ -132,20 +132,3 @@ func (l *Log) endOf(s *segment.Segment) int64 {
 	}
 	return l.flushed
 }
-
-// LogDamage is a damage with the log that has it.
-type LogDamage struct {
-	Topic     string
-	Partition int32
-	Damage
-}
-
-// Damages returns what Log.Damages returns for every log, in the order of Logs.
-func (m *Manager) Damages() (all []LogDamage) {
-	for _, l := range m.Logs() {
-		for _, d := range l.Damages() {
-			all = append(all, LogDamage{Topic: l.topic, Partition: l.id.Partition, Damage: d})
-		}
-	}
-	return all
-}

@@ -52,7 +52,7 @@ func (f *found) readAside(name string, fn func(*journal.Frame) error, end func()
 			return nil // of a carried frame, or a repair that did not finish came that far
 		}
 		if err := f.Take(&fr); err != nil {
-			return err
+			return fmt.Errorf("%w: %s: %w", journal.ErrDamaged, name, err)
 		}
 		return fn(&fr)
 	})

@@ -1,6 +1,7 @@
 package storage
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"math"
@@ -125,24 +126,24 @@ func (d *Dir) copyAside(logs []*Log) error {
 		return nil
 	}
 	w := newAside(d)
-	err := d.journal.Read(d.journal.Oldest(from), d.journal.Notified(), func(fr journal.Frame) error {
+	var err error
+	unread := d.journal.Read(d.journal.Oldest(from), d.journal.Notified(), func(fr journal.Frame) error {
 		if c := copies[fr.Stream]; c != nil && c.err == nil && fr.LSN >= c.oldest && fr.NextEnd > c.end {
-			return c.copy(w, &fr)
+			err = c.copy(w, &fr)
 		}
-		return nil
+		return err
 	})
-	if errors.Is(err, journal.ErrDamaged) {
-		err = nil // a journal file that failed may lack what was only written, but memory has it
-	}
+	// A journal file that failed may lack what was only written, or refuse to be read, but memory
+	// may have it. If memory lacks it too, only what is known to be damaged is given up.
 	for _, c := range copies {
 		if err == nil && c.err == nil {
 			err = c.takeMemory(w)
 		}
+		if err == nil && unread != nil && !errors.Is(unread, journal.ErrDamaged) && (c.err != nil || c.end < c.l.logEnd.Load()) {
+			err = unread
+		}
 	}
-	if e := w.close(); err == nil {
-		err = e
-	}
-	if err != nil {
+	if err = cmp.Or(err, w.close()); err != nil {
 		w.discard()
 		return err
 	}
@@ -223,8 +224,7 @@ func (c *asideCopy) finish(lsn journal.LSN) {
 		c.err = fmt.Errorf("%w: the journal lacks acknowledged records of [%d, %d)", ErrCorrupt, c.end, end)
 	}
 	if c.err != nil {
-		c.lc.Offline, c.lc.LSN = c.err.Error(), math.MaxInt64
-		l.goOffline(loglife.Found, c.lc, c.err)
+		l.giveUp(c.lc, c.err)
 		return
 	}
 	l.mu.Lock()

@@ -1,10 +1,13 @@
 package storage
 
 import (
+	"errors"
+	"sync/atomic"
 	"syscall"
 	"testing"
 	"time"
 
+	"github.com/chronik-io/chronik/internal/storage/journal"
 	"github.com/chronik-io/chronik/internal/storage/loglife"
 	"github.com/chronik-io/chronik/internal/vfs/crashfs"
 	"github.com/chronik-io/chronik/internal/vfs/errfs"
@@ -15,7 +18,8 @@ func TestAJournalFailureTakesNothingBackThatIsSetAside(t *testing.T) {
 	for _, profile := range []string{"sync", "os"} {
 		disk := crashfs.New(1)
 		errs := errfs.New(disk)
-		d := mustOpen(t, errs, profile)
+		var reopened atomic.Int32
+		d := mustOpen(t, errs, profile, countReopened(&reopened))
 		logs := makeLogs(t, d, 2, profile)
 		put(t, logs[0], 4, 900)
 		if err := logs[0].flush(); err != nil {
@@ -25,10 +29,10 @@ func TestAJournalFailureTakesNothingBackThatIsSetAside(t *testing.T) {
 		errs.Add(errfs.Rule{Ops: errfs.Write | errfs.Datasync | errfs.Create, Path: "/d/t-0/*.log", Err: syscall.EIO, Drop: errfs.DropCached})
 		_ = logs[0].sync()
 		eventually(t, "the log is set aside", logs[0].isAside)
-		failed := errs.Add(errfs.Rule{Ops: errfs.Datasync, Path: "*.journal", Count: 1, Err: syscall.EIO, Drop: errfs.DropCached})
+		errs.Add(errfs.Rule{Ops: errfs.Datasync, Path: "*.journal", Count: 1, Err: syscall.EIO, Drop: errfs.DropCached})
 		_ = send(logs[1], testBatch(t, 10, nil))
 		d.journal.Sync()
-		eventually(t, "the directory reopened", func() bool { return failed.Hits() > 0 && d.Err() == nil })
+		eventually(t, "the directory reopened", func() bool { return reopened.Load() == 1 })
 		if e := logs[0].Ends(); e.LogEnd != 10 || logs[0].logEnd.Load() != 10 {
 			t.Errorf("%s: the log ends at %d, %d", profile, e.LogEnd, logs[0].logEnd.Load())
 		}
@@ -245,4 +249,106 @@ func TestAStartTakesWhatIsAsideFromThereOnly(t *testing.T) {
 	for _, image := range []*crashfs.FS{disk.KillImage(1), disk.PowerLossImage(crashfs.DropUnsynced, 1)} {
 		holds(t, mustOpen(t, image, "sync").Logs()[0], 14)
 	}
+}
+
+// A journal file that cannot be read does not keep its directory from being reopened if memory has
+// what is to be set aside.
+func TestWhatIsSetAsideComesFromMemoryIfTheJournalCannotBeRead(t *testing.T) {
+	errs := errfs.New(crashfs.New(1))
+	d := mustOpen(t, errs, "sync")
+	logs := makeLogs(t, d, 2, "sync")
+	put(t, logs[0], 4, 900)
+	if err := logs[0].flushAndSync(); err != nil {
+		t.Fatal(err)
+	}
+	put(t, logs[0], 6, 900)
+	unread := errs.Add(errfs.Rule{Ops: errfs.Read, Path: "*.journal", Err: syscall.EIO})
+	errs.Add(errfs.Rule{Ops: errfs.Write | errfs.Datasync | errfs.Create, Path: "/d/t-0/*.log", Err: syscall.EIO, Drop: errfs.DropCached})
+	_ = logs[0].flush()
+	errs.Add(errfs.Rule{Ops: errfs.Datasync, Path: "*.journal", Count: 1, Err: syscall.EIO, Drop: errfs.DropCached})
+	_ = send(logs[1], testBatch(t, 10, nil))
+	d.journal.Sync()
+	eventually(t, "the log is set aside", logs[0].isAside)
+	eventually(t, "the directory takes records", func() bool { return d.Err() == nil })
+	if unread.Hits() == 0 {
+		t.Error("the journal was not read")
+	}
+	errs.Clear()
+	eventually(t, "the log takes records again", func() bool { return logs[0].Err() == nil })
+	put(t, logs[0], 1, 10)
+	holds(t, logs[0], 11)
+}
+
+// If memory lacks what the journal refuses to read, nothing is given up: it is tried again.
+func TestAJournalThatCannotBeReadForATimeLosesNothing(t *testing.T) {
+	errs := errfs.New(crashfs.New(1))
+	d := mustOpen(t, errs, "sync", func(o *Options) { o.JournalBytes = 1 << 20 })
+	l := makeLogs(t, d, 1, "sync")[0]
+	put(t, l, 10, 900)
+	if err := l.flush(); err != nil {
+		t.Fatal(err)
+	}
+	d.memory.evictCached(d.Logs())
+	unread := errs.Add(errfs.Rule{Ops: errfs.Read, Path: "*.journal", Err: syscall.EIO})
+	errs.Add(errfs.Rule{Ops: errfs.Write | errfs.Datasync | errfs.Create, Path: "/d/t-0/*.log", Count: 1, Err: syscall.EIO, Drop: errfs.DropCached})
+	_ = l.sync()
+	eventually(t, "the journal refuses twice", func() bool { return unread.Hits() > 1 })
+	if err := l.Offline(); err != nil || l.isAside() {
+		t.Fatalf("aside: %v, offline: %v", l.isAside(), err)
+	}
+	unread.Off()
+	eventually(t, "the log takes records again", func() bool { return l.Err() == nil })
+	holds(t, l, 10)
+}
+
+// Frames that are set aside and then found damaged take the log offline, once and with the reason.
+func TestDamageOfWhatIsAsideEndsTheRepair(t *testing.T) {
+	disk := crashfs.New(1)
+	errs := errfs.New(disk)
+	d := mustOpen(t, errs, "sync", func(o *Options) { o.JournalBytes = 1 << 20 })
+	l := makeLogs(t, d, 1, "sync")[0]
+	put(t, l, 10, 900)
+	bad := errs.Add(errfs.Rule{Ops: errfs.Write | errfs.Datasync | errfs.Create, Path: "/d/t-0/*.log", Err: syscall.EIO, Drop: errfs.DropCached})
+	_ = l.flush()
+	eventually(t, "the log is set aside", l.isAside)
+	name := "/d/" + framesIn(t, disk)[0]
+	change(t, disk, name, 100, []byte{0xde, 0xad, 0xbe, 0xef})
+	bad.Off()
+	eventually(t, "the log is offline", func() bool { return l.Offline() != nil })
+	if err := l.Offline(); !errors.Is(err, journal.ErrDamaged) || l.state() != loglife.Damaged {
+		t.Errorf("%v: %v", l.state(), err)
+	}
+	if err := d.checkpoint(nil); err != nil {
+		t.Fatal(err)
+	}
+	if s, err := ReadState(disk, "/d"); err != nil || s.Logs[0].Offline == "" || "/d/"+s.Logs[0].Aside != name {
+		t.Errorf("the checkpoint says %+v: %v", s, err)
+	}
+	again := mustOpen(t, disk.KillImage(1), "sync").Logs()[0]
+	if again.state() != loglife.Damaged {
+		t.Errorf("after a start the log is %v", again.state())
+	}
+	if left := framesIn(t, disk); len(left) != 1 {
+		t.Errorf("kept for a repair: %v", left)
+	}
+}
+
+// A log that is deleted before its repair is committed leaves no frames behind.
+func TestADeletionOfARepairedLogLeavesNothing(t *testing.T) {
+	disk := crashfs.New(1)
+	errs := errfs.New(disk)
+	d := mustOpen(t, errs, "sync", func(o *Options) { o.JournalBytes = 1 << 20 })
+	l := makeLogs(t, d, 1, "sync")[0]
+	put(t, l, 5, 900)
+	bad := errs.Add(errfs.Rule{Ops: errfs.Write | errfs.Datasync | errfs.Create, Path: "/d/t-0/*.log", Err: syscall.EIO, Drop: errfs.DropCached})
+	_ = l.flush()
+	eventually(t, "the log is set aside", l.isAside)
+	full := errs.Add(errfs.Rule{Ops: errfs.Write | errfs.Datasync, Path: "/d/checkpoint*/*", Err: syscall.EIO})
+	bad.Off()
+	eventually(t, "the log is replayed, and that can't be committed", func() bool { return l.state() == loglife.Failing && full.Hits() > 0 })
+	full.Off()
+	if err := d.Delete(l); err != nil {
+		t.Fatal(err)
+	}
+	eventually(t, "its frames are gone", func() bool { return len(framesIn(t, disk)) == 0 })
 }

@@ -17,7 +17,7 @@ func (d *Dir) repair(l *Log) {
 	d.mu.Lock()
 	d.broken[l] = struct{}{}
 	d.mu.Unlock()
-	d.signal(d.repairs)
+	signal(d.repairs)
 }
 
 // repairAll tries every broken log once, and says whether one is left.
@@ -89,17 +89,21 @@ func (l *Log) lacks() bool {
 // longer names the file that was replayed, if there was one.
 func (l *Log) mended() {
 	l.mu.Lock()
-	file := l.life.spent
-	l.life.spent = ""
+	files := l.life.spent
+	l.life.spent = nil
 	l.onLocked(loglife.Mended, nil)
 	l.mu.Unlock()
 	l.recovered()
 	l.dir.repaired(l)
-	if file == "" {
-		return
-	}
-	if err := l.dir.opt.FS.Remove(path.Join(l.dir.path, file)); err != nil {
-		l.dir.logOnce(nil, "frames that are not needed any more could not be removed, the next start tries again", err)
+	l.dir.removeFrames(files)
+}
+
+// removeFrames removes files of frames that no log needs, and that no checkpoint names.
+func (d *Dir) removeFrames(files []string) {
+	for _, name := range files {
+		if err := d.opt.FS.Remove(path.Join(d.path, name)); err != nil {
+			d.logOnce(nil, "frames that are not needed any more could not be removed, the next start tries again", err)
+		}
 	}
 }
 
@@ -163,6 +167,10 @@ func (l *Log) replaceSegment() (done bool, err error) {
 	l.dir.memory.drop(gone, cached)
 	if aside != nil {
 		if err := l.replayAside(aside.name, at); err != nil {
+			if errors.Is(err, journal.ErrDamaged) { // trying again would find the same
+				entry, _ := l.checkpointed()
+				l.giveUp(&entry, err)
+			}
 			return false, err
 		}
 	}
@@ -173,7 +181,7 @@ func (l *Log) replaceSegment() (done bool, err error) {
 	if aside != nil {
 		l.mu.Lock()
 		if l.onLocked(loglife.Replayed, nil) == loglife.Aside { // otherwise a deletion has ended the replay
-			l.life.aside, l.life.spent = nil, aside.name
+			l.life.aside, l.life.spent = nil, append(l.life.spent, aside.name)
 			l.rp.LSN = max(l.rp.LSN, aside.lsn)
 		}
 		l.mu.Unlock()

@@ -38,7 +38,7 @@ func (k *keeper) init() {
 }
 
 // keep has the keeper look at all logs at once: what they keep may have changed.
-func (d *Dir) keep() { d.signal(d.keeper.asked) }
+func (d *Dir) keep() { signal(d.keeper.asked) }
 
 // Reclaim has retention look at all logs of the directory at once, because the
 // disk is full; the files of what went before don't wait any longer either. It
@@ -123,7 +123,7 @@ func (m *Manager) SetCleaning(c Cleaning) {
 		}
 		if own != *d.cleaning.Load() {
 			d.setCleaning(own)
-			d.signal(d.recleaned)
+			signal(d.recleaned)
 		}
 	}
 }
@@ -150,7 +150,7 @@ func (d *Dir) retire(l *Log, s *segment.Segment) {
 	k.waiting += s.Size()
 	d.stats.retiredBytes.Set(float64(k.waiting))
 	k.mu.Unlock()
-	d.signal(k.buried)
+	signal(k.buried)
 }
 
 // dig removes the files that have waited long enough, or all, and returns when the

@@ -4,6 +4,7 @@ import (
 	"sync/atomic"
 	"testing"
 
+	"github.com/chronik-io/chronik/internal/storage/diskguard"
 	"github.com/chronik-io/chronik/internal/vfs"
 )
 
@@ -38,7 +39,7 @@ func TestTheSameDiskUnderLoad(t *testing.T) {
 func TestASmallDiskHasRoomAgain(t *testing.T) {
 	fsys := newGauge(150 * mib)
 	fsys.total.Store(150 * mib)
-	d, err := OpenDir(Place{Path: "/d"}, Options{FS: fsys, MinFree: func() int64 { return AutoMinFree }, Config: func(string, ID) Config { return testConfig("sync") }})
+	d, err := OpenDir(Place{Path: "/d"}, Options{FS: fsys, MinFree: func() int64 { return diskguard.Auto }, Config: func(string, ID) Config { return testConfig("sync") }})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -161,7 +161,7 @@ func (l *Log) planCut(end int64, reset bool) (*cutting, error) {
 		}
 	}
 	l.smu.Lock()
-	c.producers.Seen(&l.producers) // their batches' times may be any
+	c.producers.Complete(&l.producers, c.end) // the times of batches may be any, and the oldest ones gone
 	l.smu.Unlock()
 	c.producers.Expire(now)
 	return c, nil

@@ -278,3 +278,39 @@ func TestACommitWritesProducersOnce(t *testing.T) {
 	}
 	holds(t, mustOpen(t, disk.KillImage(1), "sync").Logs()[0], n)
 }
+
+// A truncation remembers a producer whose batches retention took, also if no file of producers can
+// be read.
+func TestTruncationKeepsProducersOfWhatRetentionTook(t *testing.T) {
+	disk := crashfs.New(1)
+	d := mustOpen(t, disk, "sync")
+	l := makeLogs(t, d, 1, "sync")[0]
+	l.Configure(turnsConfig())
+	gone := numbered(77, 0, time.Now())
+	if a := send(l, gone); a.Err != nil {
+		t.Fatal(a.Err)
+	}
+	for seq := range int32(40) {
+		if a := send(l, numbered(1, seq, time.Now())); a.Err != nil {
+			t.Fatal(a.Err)
+		}
+		if err := l.settleAll(); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := l.SetLogStart(l.segments[len(l.segments)-3].Base()); err != nil {
+		t.Fatal(err)
+	}
+	for _, s := range l.segments {
+		if err := disk.Remove(s.ProducersPath()); err != nil {
+			t.Fatal(err)
+		}
+	}
+	end := l.Ends().LogEnd - 1
+	if err := l.Truncate(end); err != nil || l.Ends().LogEnd != end {
+		t.Fatalf("%+v, %v", l.Ends(), err)
+	}
+	if a := send(l, gone); a.Err != nil || !a.Duplicate || a.Base != 0 {
+		t.Errorf("a retry is taken for a new batch: [%d, %d), %v", a.Base, a.Next, a.Err)
+	}
+}

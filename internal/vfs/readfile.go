@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"io/fs"
 )
 
 // ReadFile returns what a file holds. A missing one matches fs.ErrNotExist.
@@ -25,4 +26,30 @@ func ReadFile(fsys FS, name string) ([]byte, error) {
 		return nil, fmt.Errorf("read %s: %w", name, err)
 	}
 	return p, nil
+}
+
+// WriteFile makes a file with a content, in the place of one of that name if there is any. If
+// durable is set the content is on the disk when it returns; the name is once its directory has
+// been synced.
+func WriteFile(fsys FS, name string, content []byte, durable bool) error {
+	f, err := fsys.Create(name)
+	if errors.Is(err, fs.ErrExist) {
+		if err = fsys.Remove(name); err == nil {
+			f, err = fsys.Create(name)
+		}
+	}
+	if err != nil {
+		return fmt.Errorf("write %s: %w", name, err)
+	}
+	_, err = f.WriteAt(content, 0)
+	if err == nil && durable {
+		err = f.Datasync()
+	}
+	if e := f.Close(); err == nil {
+		err = e
+	}
+	if err != nil {
+		return fmt.Errorf("write %s: %w", name, err)
+	}
+	return nil
 }

@@ -87,6 +87,8 @@ type Log struct {
 	Topic     string `json:"topic"`
 	Partition int32  `json:"partition"`
 	Retained  string `json:"retained"` // why its oldest segment is still there; empty where there is none
+	Error     string `json:"error"`    // why the log cannot be used; empty if it can
+	Damaged   string `json:"damaged"`  // the first range of offsets that cannot be read; empty if all can
 }
 
 // logsAtOnce is how many logs one answer holds at most.

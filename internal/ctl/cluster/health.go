@@ -43,6 +43,11 @@ func (c *Checkup) Add(check string, severity health.Severity, subject, problem, 
 	c.findings = append(c.findings, health.Finding{Check: check, Severity: severity, Subject: subject, Problem: problem, Remedy: remedy, Since: c.at})
 }
 
+// Reported reports whether there is a finding of a check about a subject.
+func (c *Checkup) Reported(check, subject string) bool {
+	return slices.ContainsFunc(c.findings, func(f health.Finding) bool { return f.Check == check && f.Subject == subject })
+}
+
 // Examined notes what was examined, so that "healthy" is not mistaken for more than it is.
 func (c *Checkup) Examined(what string) { c.examined = append(c.examined, what) }
 
@@ -95,11 +100,11 @@ func healthCommand(a *cli.App) *cobra.Command {
 func (c *Checkup) Report(a *cli.App) error {
 	health.Sort(c.findings)
 	wrong := 0
-	t := &output.Table{Columns: []string{"SEVERITY", "SUBJECT", "PROBLEM", "STILL WORKS", "REMEDY", "SINCE"}, Empty: "healthy"}
+	t := &output.Table{Columns: []string{"SEVERITY", "SUBJECT", "PROBLEM", "REMEDY", "STILL WORKS", "SINCE"}, Empty: "healthy"}
 	var blocks []string
 	for i := range c.findings {
 		f := &c.findings[i]
-		t.Add(f.Severity, f.Subject, f.Problem, f.Works, f.Remedy, f.Since.Format(time.RFC3339))
+		t.Add(f.Severity, f.Subject, f.Problem, f.Remedy, f.Works, f.Since.Format(time.RFC3339))
 		blocks = append(blocks, block(f))
 		if f.Severity != health.Note {
 			wrong++

@@ -76,6 +76,8 @@ func busy(all map[string]group.Standing) bool {
 func (x *examination) judgeGroup(name string, before, now group.Standing) {
 	where, show := "group "+name, "chronikctl group describe "+name+" shows its members"
 	switch {
+	case x.Reported("group", where):
+		// The broker has been watching it for longer.
 	case strings.Contains(now.State, "Rebalance") && before.State == now.State:
 		x.Add("group", health.Warn, where, fmt.Sprintf("it was rebalancing (%s) the whole %v: a member joins and leaves, or does not come back", now.State, x.wait),
 			show+"; look at the logs of those that come and go")

@@ -30,6 +30,7 @@ type sample struct {
 	connections []adminport.Connection
 
 	missing []string // what could not be asked, and why
+	failed  bool     // some of it is known to be there: the broker did not answer
 }
 
 type brokerNow struct {
@@ -76,8 +77,10 @@ func (k *collector) sample(ctx context.Context) (*sample, error) {
 	if err := k.groups(ctx, s); err != nil {
 		s.lack(err)
 	}
+	s.failed = len(s.missing) > 0
 	if err := k.admin(ctx, s); err != nil {
 		s.lack(err)
+		s.failed = s.failed || k.port != nil && (k.port.Named || !errors.Is(err, adminport.ErrAbsent))
 	}
 	return s, ctx.Err()
 }

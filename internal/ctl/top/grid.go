@@ -92,11 +92,13 @@ func (g *grid) lines(width, height, first, by int, reversed bool) (head string, 
 	shown := g.rows[min(first, len(g.rows)):]
 	shown = shown[:min(len(shown), max(height-1, 0))]
 	heads := slices.Clone(g.columns)
-	mark := "↓"
-	if g.numeric(by) == reversed {
-		mark = "↑"
+	switch {
+	case len(g.rows) == 0:
+	case g.numeric(by) == reversed:
+		heads[by] += "↑"
+	default:
+		heads[by] += "↓"
 	}
-	heads[by] += mark
 	widths := make([]int, len(heads))
 	for i, h := range heads {
 		widths[i] = utf8.RuneCountInString(h)

@@ -48,9 +48,9 @@ func New(a *cli.App) *cobra.Command {
 			}
 			return a.Admin(func(ctx context.Context, adm *kadm.Client, _ []string) error {
 				k := &collector{a: a, adm: adm, port: adminport.Of(a)}
-				in, out := a.In.(*os.File), a.Out
-				if !once && a.Format().ForPeople() && terminal.Is(a.In) && terminal.Is(a.Out) {
-					return watch(ctx, a, k, in, out, state{every: every, internal: internal})
+				in, isFile := a.In.(*os.File)
+				if !once && a.Format().ForPeople() && isFile && terminal.Is(in) && terminal.Is(a.Out) {
+					return watch(ctx, a, k, in, state{view: all, every: every, internal: internal})
 				}
 				return measureOnce(ctx, a, k, every, internal)
 			})(cmd, nil)
@@ -91,5 +91,8 @@ func measureOnce(ctx context.Context, a *cli.App, k *collector, every time.Durat
 	for _, why := range r.Missing {
 		a.Note("note: %s", why)
 	}
-	return a.Print(r, tables...)
+	if err := a.Print(r, tables...); err != nil || !now.failed {
+		return err
+	}
+	return errors.New("some of it could not be asked, see above")
 }

@@ -41,7 +41,8 @@ type watcher struct {
 }
 
 // watch is top in a terminal: in and a.Out are one.
-func watch(ctx context.Context, a *cli.App, k *collector, in *os.File, out io.Writer, st state) error {
+func watch(ctx context.Context, a *cli.App, k *collector, in *os.File, st state) error {
+	out := a.Out
 	restore, err := terminal.Characters(in)
 	if err != nil {
 		return fmt.Errorf("top: %w; --once needs no terminal", err)
@@ -64,7 +65,6 @@ func watch(ctx context.Context, a *cli.App, k *collector, in *os.File, out io.Wr
 		cancel()
 		<-ended
 	}()
-	st.view = all
 	w := &watcher{
 		out: out, size: func() (int, int) { return terminal.Size(out) }, ask: k.sample, pressed: pressed, resized: resized,
 		st: st, screen: screen{seeds: strings.Join(a.Settings.Seeds(), ",")},

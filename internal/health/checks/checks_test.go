@@ -50,6 +50,17 @@ func examine(t *testing.T, check string, patients []patient) {
 	}
 }
 
+func TestDirectoriesThatWereRemoved(t *testing.T) {
+	lost := func(role string) Facts {
+		return Facts{Lost: []Lost{{role, "/d/x", "it was removed"}}, Settings: Settings{DataDir: "/d"}}
+	}
+	examine(t, "removed", []patient{
+		{"none", Facts{}, nil},
+		{"a journal", lost(RoleJournal), []string{"bad journal directory /d/x: it was removed while the broker uses it: the records"}},
+		{"metadata", lost(RoleMetadata), []string{"bad metadata directory /d/x: it was removed while the broker uses it: topics, configs"}},
+	})
+}
+
 func TestFilesThatRunOut(t *testing.T) {
 	files := func(limit, open, most int, dirs ...Dir) Facts {
 		return Facts{Files: Files{Limit: limit, Open: open, MaxConnections: most}, Dirs: dirs}
@@ -108,9 +119,9 @@ func TestLogDirectoriesThatFail(t *testing.T) {
 	examine(t, "log_dir", []patient{
 		{"none", Facts{}, nil},
 		{"works", Facts{Dirs: []Dir{{Path: "/d"}}}, nil},
-		{"failed", Facts{Dirs: []Dir{failed}}, []string{"bad log directory /d: input/output error"}},
-		{"not opened", Facts{Dirs: []Dir{{Path: "/e"}}, Unopened: []Unopened{{"/d", "no such device"}}},
-			[]string{"bad log directory /d: it could not be opened, its partitions are offline: no such device"}},
+		{"failed", Facts{Dirs: []Dir{failed}}, []string{"bad log directory /d: none of its 0 partitions can be written: input/output error"}},
+		{"not opened", Facts{Dirs: []Dir{{Path: "/e"}}, Unopened: []Unopened{{"/d", "no such device", "mount it"}}, Partitions: []Partition{{Topic: "t", Offline: "x", Dir: "/d"}}},
+			[]string{"bad log directory /d: it could not be opened, and its partitions can be neither written nor read (t-0): no such device"}},
 	})
 	// One directory that takes records is enough for the broker to be ready.
 	for name, c := range map[string]struct {
@@ -121,7 +132,7 @@ func TestLogDirectoriesThatFail(t *testing.T) {
 		"the only one":      {[]Dir{failed}, nil, true},
 		"one of two":        {[]Dir{failed, {Path: "/e"}}, nil, false},
 		"both":              {[]Dir{failed, {Path: "/e", Err: "x"}}, nil, true},
-		"one, one unopened": {[]Dir{failed}, []Unopened{{"/e", "x"}}, true},
+		"one, one unopened": {[]Dir{failed}, []Unopened{{"/e", "x", "y"}}, true},
 	} {
 		findings, _ := Examine(Checks(), &Facts{Dirs: c.dirs, Unopened: c.unopened})
 		for _, f := range findings {
@@ -136,20 +147,49 @@ func TestPartitionsThatCannotBeUsed(t *testing.T) {
 	dead := Partition{Topic: "t", Index: 1, Offline: "offline", Dir: "/d"}
 	examine(t, "partition", []patient{
 		{"offline", Facts{Partitions: []Partition{dead}}, []string{"bad partition t-1: it can be neither written nor read: offline"}},
-		{"damaged", Facts{Partitions: []Partition{{Topic: "t", Damaged: "x"}}}, nil},
+		{"damaged", Facts{Partitions: []Partition{{Topic: "t", Damages: []Damage{{From: 1, Next: 2}}}}}, nil},
+		{"its directory was not opened", Facts{Partitions: []Partition{dead}, Unopened: []Unopened{{Path: "/d"}}}, nil},
 		{"its directory is reported", Facts{Partitions: []Partition{dead}, Dirs: []Dir{{Path: "/d", Err: "x"}}}, nil},
 	})
 	examine(t, "damage", []patient{
-		{"damaged", Facts{Partitions: []Partition{dead, {Topic: "t", Damaged: "batch at 7"}}}, []string{"bad partition t-0: some records cannot be read: batch at 7"}},
+		{"damaged", Facts{Partitions: []Partition{dead, {Topic: "t", Damages: []Damage{{From: 7, Next: 9, Where: "f"}}}}}, []string{"bad partition t-0: offsets 7 to 8 cannot be read: f holds no valid record batches there"}},
 	})
 	var many []Partition
 	for range mostPartitions + 3 {
-		many = append(many, Partition{Topic: "t", Index: 1, Offline: "offline", Damaged: "x"})
+		many = append(many, Partition{Topic: "t", Index: 1, Offline: "offline", Damages: []Damage{{From: 1, Next: 2}}})
 	}
 	for check, last := range map[string]string{"partition": "bad partitions: 3 more cannot be written or read", "damage": "bad partitions: 3 more have damaged records"} {
 		if found, _ := look(t, check, Facts{Partitions: many}); len(found) != mostPartitions+1 || found[mostPartitions] != last {
 			t.Errorf("%q", found)
 		}
+	}
+}
+
+// What does not move for some seconds is reported, and what a failed disk explains is not.
+func TestDisksAndGroupsThatAreStuck(t *testing.T) {
+	dir := func(waiting time.Duration, err string) Facts {
+		return Facts{Dirs: []Dir{{Path: "/d", Journal: "/j", Waiting: waiting, Err: err}}}
+	}
+	examine(t, "stuck_disk", []patient{
+		{"moves", dir(stuckAfter-1, ""), nil},
+		{"hangs", dir(7*time.Second, ""), []string{"bad disk of /j: records wait for the journal, and none has become durable for more than 3s"}},
+		{"waits as its profile says", Facts{Dirs: []Dir{{Waiting: 12 * time.Second, Allowed: 10 * time.Second}}}, nil},
+		{"has failed", dir(time.Hour, "input/output error"), nil},
+	})
+	now := time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
+	loading := func(age time.Duration, failed bool, broken ...Partition) Facts {
+		return Facts{Now: now, Coordinators: []Coordinator{{Index: 3, Since: now.Add(-age), Failed: failed}}, Partitions: broken}
+	}
+	examine(t, "group", []patient{
+		{"loads", loading(time.Second, true), nil},
+		{"loads for long", loading(loadedAfter, false), []string{"warn groups of __consumer_offsets-3: they are not served: their offsets have been loading since 2026-01-02T03:04:02Z"}},
+		{"fails to load", loading(loadedAfter, true), []string{"bad groups of __consumer_offsets-3: they are not served"}},
+		{"its partition is reported", loading(loadedAfter, true, Partition{Topic: "__consumer_offsets", Index: 3, Offline: "x"}), nil},
+		{"rebalances", Facts{Slow: Slow{Rebalancing: []Rebalancing{{"g", "PreparingRebalance", now}}}},
+			[]string{"warn group g: it has been rebalancing (PreparingRebalance) at least since 2026-01-02T03:04:05Z"}},
+	})
+	if found, _ := look(t, "group", Facts{Slow: Slow{Rebalancing: make([]Rebalancing, mostGroups+2)}}); len(found) != mostGroups+1 || found[mostGroups] != "warn groups: 2 more do not finish a rebalance" {
+		t.Errorf("%q", found)
 	}
 }
 

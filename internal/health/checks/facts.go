@@ -18,6 +18,8 @@ type Facts struct {
 	// Dirs are the log directories in use, Unopened those that could not be opened.
 	Dirs     []Dir
 	Unopened []Unopened
+	// Lost are the directories that were removed while the broker uses them.
+	Lost []Lost
 	// Memory and Clock are the machine's.
 	Memory Memory
 	Clock  Clock
@@ -25,6 +27,10 @@ type Facts struct {
 	Settings Settings
 	// Partitions are those that cannot be used here, or only in part.
 	Partitions []Partition
+	// Coordinators are the partitions of __consumer_offsets whose groups are not served.
+	Coordinators []Coordinator
+	// Metadata is where the broker keeps topics and configs.
+	Metadata Metadata
 	// Weaker names the topics whose profile acknowledges what is only written, though the default
 	// profile promises more.
 	Weaker []string
@@ -34,13 +40,15 @@ type Facts struct {
 type Slow struct {
 	// Places are the directories that data is in.
 	Places []Place
+	// Rebalancing are the groups that have not finished a rebalance for a minute or more.
+	Rebalancing []Rebalancing
 	// JournalTotals are the sizes of the file systems of journals, in bytes, by directory.
 	JournalTotals map[string]int64
 }
 
 // Unopened is a log directory that could not be opened at the start.
 type Unopened struct {
-	Path, Why string
+	Path, Why, Remedy string
 }
 
 // Files are the open files of the process; sockets count.
@@ -90,6 +98,9 @@ type Dir struct {
 	// Err is why the directory takes no records, SpaceMessage why the disk guard refuses some;
 	// empty if it takes all.
 	Err, SpaceMessage string
+	// Waiting is how long records have waited for the journal without any becoming durable, Allowed
+	// how long the profiles of its logs let them.
+	Waiting, Allowed time.Duration
 	// JournalBytes and JournalLimit are what the journal holds and may hold.
 	JournalBytes, JournalLimit int64
 	// Kept is what retention.bytes lets its logs hold, for those that time does not
@@ -141,6 +152,7 @@ type Listener struct {
 
 // Settings is what was configured.
 type Settings struct {
+	DataDir   string   // data.dir
 	Warnings  []string // of the loader
 	Listeners []Listener
 	Admin     Listener // an empty Listen: off
@@ -159,14 +171,41 @@ type Settings struct {
 type Partition struct {
 	Topic   string
 	Index   int32
-	Offline string // why it can be neither written nor read; empty if it can
-	Damaged string // the first damage that a read found; empty if none did
-	Dir     string // the log directory; empty if the partition has no log
-	Retried bool   // it has no log yet, and the broker retries to create it
+	Offline string   // why it can be neither written nor read; empty if it can
+	Damages []Damage // what reads found damaged
+	Dir     string   // the log directory; empty if the partition has no log
+	Retried bool     // it has no log yet, and the broker retries to create it
+}
+
+// Damage is a range of offsets that cannot be read.
+type Damage struct {
+	From, Next int64 // the first of them, and the first one behind that can be read
+	Where      string
+}
+
+// Metadata is the state of the metadata's files.
+type Metadata struct {
+	Dir    string
+	Failed string // why topics and configs cannot be changed; empty if they can
+	Copy   string // where their copy is
+	Behind string // why the copy lacks changes; empty if it has all
 }
 
 // String is the partition as Kafka names it.
 func (p *Partition) String() string { return fmt.Sprintf("%s-%d", p.Topic, p.Index) }
+
+// Coordinator is a partition of __consumer_offsets whose groups are not served.
+type Coordinator struct {
+	Index  int32
+	Since  time.Time
+	Failed bool // loading it has failed, and is retried
+}
+
+// Rebalancing is a group that does not finish a rebalance.
+type Rebalancing struct {
+	Group, State string
+	Since        time.Time // at the latest
+}
 
 // bytesText is a size for people, never rounded up.
 func bytesText(n int64) string {

@@ -158,7 +158,8 @@ func checkSharedDisk(f *Facts, n *notes) {
 
 // Roles of places.
 const (
-	RoleData    = "data directory"
-	RoleLogs    = "log directory"
-	RoleJournal = "journal directory"
+	RoleData     = "data directory"
+	RoleMetadata = "metadata directory"
+	RoleLogs     = "log directory"
+	RoleJournal  = "journal directory"
 )

@@ -1,6 +1,7 @@
 package checks
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -29,14 +30,20 @@ const (
 // requests, from one goroutine. It must not wait for a disk.
 type Source func(*Facts)
 
+// SlowSource adds facts whose source may wait for a disk or for other goroutines. A Monitor calls it
+// once a minute, from a goroutine of its own.
+type SlowSource func(*Slow)
+
 // Options are what a Monitor is started with.
 type Options struct {
 	Broker  int32 // node.id
 	Version string
 	Checks  []Check
-	// Slow gathers the facts that may wait for a disk, once a minute in a goroutine of its own; nil
-	// if there are none.
-	Slow func() Slow
+	// Sources and Slow are those that are there from the start; more can be added.
+	Sources []Source
+	Slow    []SlowSource
+	// SlowEvery is the period of slow sources; 0 is a minute.
+	SlowEvery time.Duration
 	// Ready is notified when the broker becomes ready or stops being so.
 	Ready func(bool)
 	// Log gets a line for each finding that appears, changes its severity or goes.
@@ -57,7 +64,7 @@ type Monitor struct {
 	ended chan struct{} // closed when done is
 	once  sync.Once
 	slow  atomic.Pointer[Slow]
-	aware chan struct{} // closed when there are slow facts, or none will come
+	aware chan struct{} // closed when there are slow facts
 
 	mu       sync.Mutex
 	phase    string // empty while clients are served
@@ -65,6 +72,7 @@ type Monitor struct {
 	progress map[string]string // how far the phase is, by part
 	moves    uint64            // grows with every change of phase and progress
 	sources  []Source
+	slowly   []SlowSource
 	found    found
 	ready    bool // as Options.Ready was notified
 
@@ -93,11 +101,8 @@ func Start(o Options) *Monitor {
 	m := &Monitor{o: o, asks: make(chan chan struct{}), speak: make(chan chan struct{}), quit: make(chan struct{}), ended: make(chan struct{}),
 		aware: make(chan struct{}), phase: "starting", since: time.Now(), found: found{at: time.Now()}, known: map[key]time.Time{}, logged: map[key]health.Finding{}}
 	m.slow.Store(&Slow{})
-	if o.Slow == nil {
-		close(m.aware)
-	} else {
-		m.done.Go(m.gatherSlow)
-	}
+	m.sources, m.slowly = slices.Clone(o.Sources), slices.Clone(o.Slow)
+	m.done.Go(m.gatherSlow)
 	m.done.Go(m.run)
 	go func() { m.done.Wait(); close(m.ended) }()
 	return m
@@ -108,6 +113,13 @@ func (m *Monitor) Add(s Source) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	m.sources = append(m.sources, s)
+}
+
+// AddSlow registers a slow source of facts.
+func (m *Monitor) AddSlow(s SlowSource) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.slowly = append(m.slowly, s)
 }
 
 // Enter sets what the broker does instead of serving clients; an empty phase means that it serves them.
@@ -238,11 +250,17 @@ func (m *Monitor) report(extra func(time.Time) *health.Finding) *health.Report {
 
 // gatherSlow is the goroutine that may hang with a disk.
 func (m *Monitor) gatherSlow() {
-	tick := time.NewTicker(slowEvery)
+	tick := time.NewTicker(cmp.Or(m.o.SlowEvery, slowEvery))
 	defer tick.Stop()
 	for first := true; ; first = false {
-		s := m.o.Slow()
-		m.slow.Store(&s)
+		m.mu.Lock()
+		sources := slices.Clone(m.slowly)
+		m.mu.Unlock()
+		s := &Slow{}
+		for _, gather := range sources {
+			gather(s)
+		}
+		m.slow.Store(s)
 		if first {
 			close(m.aware)
 		}

@@ -150,7 +150,7 @@ func TestAReportDoesNotWaitForALockThatHangs(t *testing.T) {
 // A file system that does not answer holds neither the checks nor a stop.
 func TestAFileSystemThatHangsHoldsNoCheck(t *testing.T) {
 	hang, entered := make(chan struct{}), make(chan struct{})
-	m := Start(Options{Checks: Checks(), Slow: func() Slow { close(entered); <-hang; return Slow{} }, Log: zap.NewNop()})
+	m := Start(Options{Checks: Checks(), Slow: []SlowSource{func(*Slow) { close(entered); <-hang }}, Log: zap.NewNop()})
 	<-entered
 	m.Enter("")
 	if r := m.Report(t.Context()); len(r.Findings) > 0 {

@@ -233,23 +233,29 @@ func raw(t testing.TB, snapshot [][]byte, changes ...[]byte) vfs.FS {
 // A valid checksum proves only that somebody wrote the record.
 func TestMalformedRecordsAreDamage(t *testing.T) {
 	one := full(1)
-	head, log := header(1), one.append(nil, true)
-	h := head.append(nil)
+	head, body := header(1), one.append(nil, true)
+	h, log := head.append([]byte{kindHeader}), append([]byte{kindLog}, body...)
 	change := func(c Change) []byte { return c.append(nil) }
 	all := func(records ...[]byte) [][]byte { return records }
 	for name, c := range map[string]struct{ snapshot, changes [][]byte }{
 		"no header":              {},
+		"a log and no header":    {snapshot: all(log)},
 		"a change and no header": {changes: all(change(Change{Header: head}))},
-		"a short header":         {snapshot: all(h[1:])},
+		"a short header":         {snapshot: all(h[:len(h)-1])},
 		"a long header":          {snapshot: all(append(slices.Clone(h), 0))},
-		"a log twice":            {snapshot: all(h, log, log)},
-		"a log and no producers": {snapshot: all(h, one.append(nil, false))},
-		"a short log":            {snapshot: all(h, log[:len(log)-1])},
-		"a long log":             {snapshot: all(h, append(slices.Clone(log), 0))},
-		"an unknown flag":        {snapshot: all(h, slices.Concat(log[:20], []byte{log[20] | 8}, log[21:]))},
+		"a header twice":         {snapshot: all(h, h)},
+		"a log after the header": {snapshot: all(h, log)},
+		"an unknown kind":        {snapshot: all(slices.Concat([]byte{3}, body), h)},
+		"an empty record":        {snapshot: all([]byte{}, h)},
+		"neither clean nor not":  {snapshot: all(append(slices.Clone(h[:len(h)-1]), 2))},
+		"a log twice":            {snapshot: all(log, log, h)},
+		"a log and no producers": {snapshot: all(one.append([]byte{kindLog}, false), h)},
+		"a short log":            {snapshot: all(log[:len(log)-1], h)},
+		"a long log":             {snapshot: all(append(slices.Clone(log), 0), h)},
+		"an unknown flag":        {snapshot: all(slices.Concat(log[:21], []byte{log[21] | 8}, log[22:]), h)},
 		"a change without them":  {snapshot: all(h), changes: all(change(Change{Logs: []Update{{Log: &one, SameProducers: true}}}))},
-		"a count that lies":      {snapshot: all(h), changes: all(append(slices.Clone(h), 0xff, 0xff, 0xff, 0xff, 0x0f))},
-		"epochs that shrink":     {snapshot: all(h, []byte(strings.Replace(string(log), "\x04\x00\x00\x00\x3c", "\x02\x00\x00\x00\x3c", 1)))},
+		"a count that lies":      {snapshot: all(h), changes: all(append(head.append(nil), 0xff, 0xff, 0xff, 0xff, 0x0f))},
+		"epochs that shrink":     {snapshot: all([]byte(strings.Replace(string(log), "\x04\x00\x00\x00\x3c", "\x02\x00\x00\x00\x3c", 1)), h)},
 	} {
 		if s, err := Read(raw(t, c.snapshot, c.changes...), "/d/checkpoint"); !errors.Is(err, statelog.ErrDamaged) {
 			t.Errorf("%s: %+v, %v", name, s, err)
@@ -257,17 +263,45 @@ func TestMalformedRecordsAreDamage(t *testing.T) {
 	}
 }
 
+// A whole state takes the memory of one log: what was written is not needed when the next one is
+// asked for, and the header is asked for at last.
+func TestAWholeStateIsWrittenLogByLog(t *testing.T) {
+	fsys := vfs.Memory()
+	s, _, err := Open(options(fsys))
+	must(t, err)
+	want, asked := &State{header(7), nil}, false
+	var one Log
+	producers := make([]byte, 1000)
+	must(t, s.WriteEach(func(yield func(*Log) bool) {
+		for n := range byte(20) {
+			for i := range producers {
+				producers[i] = n
+			}
+			one = full(n)
+			one.Producers = producers
+			if asked || !yield(&one) {
+				t.Error("the header is asked for, or the write ends, before the last log")
+				return
+			}
+			one.Producers = slices.Clone(producers)
+			want.Logs = append(want.Logs, one)
+		}
+	}, func() Header { asked = true; return header(7) }))
+	wantState(t, fsys, want)
+}
+
 // The bytes of the records, so that no change of the format goes unnoticed.
 func TestBytesOfACheckpoint(t *testing.T) {
 	l := full(1)
 	c := Change{Header: header(0x11), Logs: []Update{{Log: &l}, {Log: &l, SameProducers: true}}}
+	c.Clean = true
 	logID := "00000000000000000000000000000001" + "01000000"
 	log := "06" + hex.EncodeToString([]byte("topic1")) + "07" + hex.EncodeToString([]byte("damaged")) + "06" + hex.EncodeToString([]byte("frames")) +
 		"0700000000000000" + "0900000000000000" + "0800000000000000" +
 		"6400000000000000" + "0500000000000000" + "02" + "0000000000000000" + "0a00000000000000" + "3200000000000000" + "1400000000000000" +
 		"02000000" + "03000000" + "0000000000000000" + "04000000" + "3c00000000000000"
 	want := "1100000000000000" + "1200000000000000" + "1300000000000000" + "1400000000000000" +
-		"01000000000000000000000000000000" + "02000000000000000000000000000000" + "02" +
+		"01000000000000000000000000000000" + "02000000000000000000000000000000" + "01" + "02" +
 		logID + "07" + log + "09" + hex.EncodeToString([]byte("producers")) +
 		logID + "03" + log
 	if got := hex.EncodeToString(c.append(nil)); got != want {

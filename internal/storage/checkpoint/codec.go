@@ -25,6 +25,12 @@ func (h *Header) append(b []byte) []byte {
 	return append(b, 0)
 }
 
+// Kinds of records in a snapshot.
+const (
+	kindLog    = 1
+	kindHeader = 2
+)
+
 func (c *Change) append(b []byte) []byte {
 	b = c.Header.append(b)
 	b = binary.AppendUvarint(b, uint64(len(c.Logs)))

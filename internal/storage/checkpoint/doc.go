@@ -11,7 +11,7 @@
 // Numbers are little-endian. A length or a count is a uvarint, a string follows its
 // length.
 //
-//	snapshot    header, then one record "log" for each log
+//	snapshot    one record for each log: 1 u8, then "log"; at last a record: 2 u8, then "header"
 //	log         one record "change" for each Append
 //
 //	header      sequence u64 | redo file u64 | redo LSN u64 | durable LSN u64

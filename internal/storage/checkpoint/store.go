@@ -3,6 +3,7 @@ package checkpoint
 import (
 	"errors"
 	"fmt"
+	"iter"
 	"maps"
 	"slices"
 
@@ -83,25 +84,35 @@ func (s *Store) NeedsAll() bool { return s.all || s.log.ShouldRotate() }
 
 // WriteAll commits a whole state.
 func (s *Store) WriteAll(state *State) error {
+	logs := func(yield func(*Log) bool) {
+		for i := range state.Logs {
+			if !yield(&state.Logs[i]) {
+				return
+			}
+		}
+	}
+	return s.WriteEach(logs, func() Header { return state.Header })
+}
+
+// WriteEach commits a whole state: the logs, and the header that is asked for after the last of
+// them. One log at a time is in memory: of many logs with many producers that is little.
+func (s *Store) WriteEach(logs iter.Seq[*Log], header func() Header) error {
 	s.all = true
 	clear(s.known)
 	err := s.log.Rotate(func(emit statelog.Emit) error {
-		s.buf = state.Header.append(s.buf[:0])
-		if err := emit(s.buf); err != nil {
-			return err
-		}
-		for i := range state.Logs {
-			l := &state.Logs[i]
+		for l := range logs {
 			if s.known[l.ID] {
 				return fmt.Errorf("log %v is there twice", l)
 			}
 			s.known[l.ID] = true
-			s.buf = l.append(s.buf[:0], true)
+			s.buf = l.append(append(s.buf[:0], kindLog), true)
 			if err := emit(s.buf); err != nil {
 				return fmt.Errorf("log %v: %w", l, err)
 			}
 		}
-		return nil
+		h := header()
+		s.buf = h.append(append(s.buf[:0], kindHeader))
+		return emit(s.buf)
 	})
 	s.release()
 	if err != nil {
@@ -153,7 +164,7 @@ func (s *Store) Close() error { return s.log.Close() }
 
 // loader builds a state from records.
 type loader struct {
-	header *Header // nil before the first record
+	header *Header // nil before the snapshot's last record
 	logs   map[journal.StreamID]*Log
 }
 
@@ -164,16 +175,21 @@ func (l *loader) known(id journal.StreamID) *Log { return l.logs[id] }
 // Load implements statelog.Reader.
 func (l *loader) Load(record []byte) error {
 	c := cursor{b: record}
-	if l.header == nil {
+	switch kind := c.u8(); {
+	case l.header != nil:
+		c.fail(errMalformed)
+	case kind == kindHeader:
 		h := c.header()
 		l.header = &h
-		return c.end()
+	case kind == kindLog:
+		log := c.log(func(journal.StreamID) *Log { return nil })
+		if l.logs[log.ID] != nil {
+			c.fail(fmt.Errorf("log %v is there twice", log))
+		}
+		l.logs[log.ID] = log
+	default:
+		c.fail(errMalformed)
 	}
-	log := c.log(func(journal.StreamID) *Log { return nil })
-	if l.logs[log.ID] != nil {
-		c.fail(fmt.Errorf("log %v is there twice", log))
-	}
-	l.logs[log.ID] = log
 	return c.end()
 }
 

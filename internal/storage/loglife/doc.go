@@ -20,7 +20,7 @@
 //	                                                  cut stuck ── cut failed ──▶ cut stuck
 //
 //	{opening, online, cutting, cut stuck} ── unreadable ──▶ offline
-//	{opening, failing, swap stuck} ── found wrong ──▶ damaged
+//	{opening, failing, aside, swap stuck} ── found wrong ──▶ damaged
 //	{any but opening and deleted} ── deletion ──▶ deleted
 //
 // A state has one cause, an error: why the log takes no appends. Online and swapping have

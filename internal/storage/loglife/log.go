@@ -114,7 +114,7 @@ var logs = table[State, Event, Use]{
 			SegmentFailed: Failing, FramesAside: Aside, Mended: Online, Found: Damaged, Deletion: Deleted,
 		}},
 		Aside: {"aside", Read | Start | Repair | Replay, map[Event]State{
-			SegmentFailed: Aside, Replayed: Failing, Deletion: Deleted,
+			SegmentFailed: Aside, Replayed: Failing, Found: Damaged, Deletion: Deleted,
 		}},
 		AsideStuck: {"aside, swap stuck", Read | Repair | Replay, map[Event]State{
 			SwapFailed: AsideStuck, SwapDone: Aside, Deletion: Deleted,
@@ -124,7 +124,7 @@ var logs = table[State, Event, Use]{
 		// What was going on when it was deleted comes to its end, and changes nothing.
 		Deleted: {"deleted", 0, map[Event]State{
 			SegmentFailed: ignore, Replayed: ignore, Mended: ignore, SwapFailed: ignore, SwapDone: ignore, CutFailed: ignore,
-			CutDone: ignore, Unreadable: ignore, Deletion: ignore,
+			CutDone: ignore, Unreadable: ignore, Found: ignore, Deletion: ignore,
 		}},
 	},
 }

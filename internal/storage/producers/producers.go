@@ -298,13 +298,22 @@ func (s *State) Expire(now time.Time) {
 	}
 }
 
-// Seen takes over when producers were seen from a state that has heard of them later.
-func (s *State) Seen(by *State) {
-	for id, p := range s.ids {
-		if q := by.ids[id]; q != nil {
+// Complete adds what the state of the whole log knows to one that was rebuilt from the batches
+// below end: when producers were seen, and producers whose batches are no longer in the log.
+func (s *State) Complete(whole *State, end int64) {
+	for q := whole.oldest; q != nil; q = q.newer {
+		p := s.ids[q.id]
+		if p != nil {
+			s.unlink(p)
 			p.seen = max(p.seen, q.seen)
+		} else if known := q.window(q.below(end)); len(known) > 0 {
+			p = &producer{id: q.id, seen: q.seen, batches: slices.Clone(known)}
+		} else {
+			continue
 		}
+		s.link(p) // in the order of the whole log
 	}
+	s.shrink(s.limit())
 }
 
 // LastOffsets returns the last settled offset of each producer.

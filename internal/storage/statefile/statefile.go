@@ -14,7 +14,6 @@ import (
 	"errors"
 	"fmt"
 	"hash/crc32"
-	"io/fs"
 	"path"
 
 	"github.com/chronik-io/chronik/internal/vfs"
@@ -35,7 +34,7 @@ const maxSize = 1 << 30
 // rename, sync of the directory. After an error, and after a crash, it is what it was
 // or what it was to be.
 func Write(fsys vfs.FS, name, kind string, version int, payload []byte) error {
-	err := write(fsys, name+temporary, kind, version, payload, vfs.File.Datasync)
+	err := vfs.WriteFile(fsys, name+temporary, encode(kind, version, payload), true)
 	if err == nil {
 		err = fsys.Rename(name+temporary, name)
 	}
@@ -53,66 +52,32 @@ const temporary = ".tmp"
 // WriteCache makes payload the content of a file without making it durable: after a crash
 // Read finds all of it, or reports a file that is missing or damaged.
 func WriteCache(fsys vfs.FS, name, kind string, version int, payload []byte) error {
-	if err := write(fsys, name, kind, version, payload, func(vfs.File) error { return nil }); err != nil {
+	if err := vfs.WriteFile(fsys, name, encode(kind, version, payload), false); err != nil {
 		return fmt.Errorf("write %s: %w", kind, err)
 	}
 	return nil
 }
 
-// write makes a file anew.
-func write(fsys vfs.FS, name, kind string, version int, payload []byte, sync func(vfs.File) error) error {
-	if err := fsys.Remove(name); err != nil && !errors.Is(err, fs.ErrNotExist) {
-		return err
-	}
-	f, err := fsys.Create(name)
-	if err != nil {
-		return err
-	}
-	_, err = f.WriteVecAt([][]byte{header(kind, version, payload), payload}, 0)
-	if err == nil {
-		err = sync(f)
-	}
-	if e := f.Close(); err == nil {
-		err = e
-	}
-	return err
-}
-
 // Read returns the payload of a state file written by a version up to max. A
 // missing file matches fs.ErrNotExist.
 func Read(fsys vfs.FS, name, kind string, max int) ([]byte, error) {
-	b, err := content(fsys, name, kind)
+	if in, err := fsys.Stat(name); err == nil && in.Size > maxSize {
+		return nil, fmt.Errorf("%w: %s has %d bytes", ErrCorrupt, name, in.Size)
+	}
+	b, err := vfs.ReadFile(fsys, name)
 	if err != nil {
-		return nil, err
+		return nil, fmt.Errorf("read %s: %w", kind, err)
 	}
 	return parse(b, name, kind, max)
-}
-
-func content(fsys vfs.FS, name, kind string) ([]byte, error) {
-	f, err := fsys.Open(name)
-	if err != nil {
-		return nil, fmt.Errorf("read %s: %w", kind, err)
-	}
-	defer func() { _ = f.Close() }()
-	size, err := f.Size()
-	if err != nil {
-		return nil, fmt.Errorf("read %s: %w", kind, err)
-	}
-	if size > maxSize {
-		return nil, fmt.Errorf("%w: %s has %d bytes", ErrCorrupt, name, size)
-	}
-	b := make([]byte, size)
-	if size > 0 {
-		if _, err := f.ReadAt(b, 0); err != nil {
-			return nil, fmt.Errorf("read %s: %w", kind, err)
-		}
-	}
-	return b, nil
 }
 
 // header returns the line before a payload.
 func header(kind string, version int, payload []byte) []byte {
 	return fmt.Appendf(nil, "chronik-%s %d %d %08x\n", kind, version, len(payload), crc32.Checksum(payload, castagnoli))
+}
+
+func encode(kind string, version int, payload []byte) []byte {
+	return append(header(kind, version, payload), payload...)
 }
 
 func parse(b []byte, name, kind string, max int) ([]byte, error) {
