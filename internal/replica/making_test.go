@@ -400,11 +400,19 @@ func TestARetryWaitsForApplyAndCloseForARetry(t *testing.T) {
 	c.topic("a", idA, 1)
 	must(t, c.apply(t, l.Manager))
 	l.roles.Lock() // as Apply
+	l.mu.Lock()
+	l.missing[metadata.TopicPartition{Topic: idA}].next = time.Now() // it is due
+	l.mu.Unlock()
 	l.startRetry()
 	ctx, cancel := context.WithTimeout(t.Context(), time.Millisecond)
 	defer cancel()
 	if err := l.Close(ctx); !errors.Is(err, context.DeadlineExceeded) {
 		t.Errorf("closed beside a retry: %v", err)
 	}
+	l.mu.RLock()
+	if l.missing[metadata.TopicPartition{Topic: idA}].queued {
+		t.Error("a retry chose a directory beside Apply, which may be deleting the topic")
+	}
+	l.mu.RUnlock()
 	l.roles.Unlock()
 }
