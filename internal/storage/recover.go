@@ -196,7 +196,7 @@ func (r *recovery) logs() error {
 			if err := r.d.interrupted(); err != nil {
 				return err
 			}
-			if err := r.d.journal.SyncFiles([]string{name}); err != nil {
+			if err := r.d.journal.SyncFile(name); err != nil {
 				return err
 			}
 		}
