@@ -82,6 +82,10 @@ hostile-soak: build ## a broker of 64 MiB with 1,000 connections of hostile and 
 bench: build ## the table of docs/performance.md, beside Kafka where one can be started; ROWS="closed single" for some
 	scripts/bench.sh $(ROWS)
 
+.PHONY: bench-windows
+bench-windows: build ## what the windows of the profiles bring, on this disk and on one of SYNC_TIME (5ms) for a sync; UPDATE=1 writes docs/durability.md
+	scripts/bench.sh syncs
+
 .PHONY: bench-start
 bench-start: build ## the figures of docs/performance.md about starting and idling
 	CHRONIKD=$(CURDIR)/$(BIN)/chronikd go test -run '^$$' -bench . -benchtime 10x ./cmd/chronikd/

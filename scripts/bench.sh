@@ -2,12 +2,14 @@
 # bench.sh [ROW...]   the rows of docs/performance.md, measured on this machine.
 #
 # ROW: limits closed acks shared windows single batches throttled read cold e2e
-#      fanout partitions profiles groups tools sweeps bulk start (default: all of them but the last six, which take minutes).
+#      fanout partitions profiles syncs groups tools sweeps bulk start (default: all of them but the last seven, which take minutes).
 # ROUNDS=5 TIME=5s      counted rounds of each comparison, measured time of each run.
 # KAFKA_TOOLS=DIR       where a real Kafka can be started (default ../shared/kafka);
 #                       without it chronik is measured alone, and that is said.
 # KAFKA=HOST:PORT       a Kafka that runs already; KAFKA_PID for its CPU time.
 # CHRONIKD=FILE         the binary to measure (default bin/chronikd).
+# SYNC_TIME=5ms         of the row syncs: what a sync of its slowed disk takes.
+# UPDATE=1              the rows profiles and syncs write their tables into docs/durability.md.
 # BULK_TIME=120s BULK_KEEP=8   of the row bulk: how long, and how many GiB its topics keep, so that it fits on a disk;
 # BALLAST=16            GiB of memory that are taken away meanwhile, so that the page cache is full soon.
 #
@@ -35,7 +37,8 @@ trap finish EXIT
 trap 'exit 130' INT TERM
 
 start_chronik() { # on the same directory as before, if there was one
-  "$chronikd" --data-dir "${work_data:-$work/data}" --listen "${addr:-127.0.0.1:0}" --admin-listen off "${housekeeping[@]/#/--set=}" "$@" 2>"$work/chronikd.log" &
+  : >"$work/chronikd.log" # or the address of the process before would be read from it
+  "$chronikd" --data-dir "${work_data:-$work/data}" --listen "${addr:-127.0.0.1:0}" --admin-listen "${admin_listen:-off}" "${housekeeping[@]/#/--set=}" "$@" 2>"$work/chronikd.log" &
   pid=$!
   for _ in $(seq 1200); do
     addr="$(sed -n 's/.*"msg":"ready".*"listen":\["\([^"]*\)".*/\1/p' "$work/chronikd.log")"
@@ -295,7 +298,7 @@ row_profiles() {
     done
   done
   {
-    echo "Measured with \`make bench ROWS=profiles\` ($(date -u +%F), $(nproc) CPUs, $(sed -n 's/^model name[^:]*: //p' /proc/cpuinfo | head -1 | xargs); medians of $rounds rounds of $time):"
+    echo "Measured with \`make bench ROWS=profiles\` ($(date -u +%F), $(machine); medians of $rounds rounds of $time):"
     echo
     echo "| profile | one producer, one record at a time: p50, p99 | records/s | 128 connections, one record each: p50, p99 | records/s |"
     echo "|---|---|---|---|---|"
@@ -305,15 +308,75 @@ row_profiles() {
         "$(cost "$p" 128 2 1000 %.1f)" "$(cost "$p" 128 3 1000 %.1f)" "$(cost "$p" 128 1 1 %.0f)"
     done
   } | tee "$work/cost.table"
-  [ -z "${UPDATE:-}" ] || python3 - "$root/docs/durability.md" "$work/cost.table" <<'PY'
+  [ -z "${UPDATE:-}" ] || put_table cost "$work/cost.table"
+}
+# put_table NAME FILE: into the place of this name in docs/durability.md.
+put_table() {
+  python3 - "$root/docs/durability.md" "$1" "$2" <<'PY'
 import sys
-page, table = sys.argv[1:]
+page, name, table = sys.argv[1:]
 text = open(page, encoding="utf-8").read()
-begin, end = "<!-- measured: cost -->\n", "<!-- end: cost -->\n"
+begin, end = f"<!-- measured: {name} -->\n", f"<!-- end: {name} -->\n"
 head, rest = text.split(begin, 1)
 tail = rest.split(end, 1)[1]
 open(page, "w", encoding="utf-8").write(head + begin + open(table, encoding="utf-8").read() + end + tail)
 PY
+}
+machine() { echo "$(nproc) CPUs, $(sed -n 's/^model name[^:]*: //p' /proc/cpuinfo | head -1 | xargs)"; }
+
+# What the windows of the profiles bring: syncs, latency and records with 1, 16 and 128
+# connections in a closed loop, and with 128 at a fixed rate, on this disk and on one whose
+# syncs take SYNC_TIME. The profiles take turns; medians of the rounds count.
+row_syncs() {
+  local disk p l round slow="$work/chronikd-slowdisk" real="$chronikd" real_addr="$addr" profiles=(sync low medium high ultra) loads=(1 16 128 rate)
+  export SYNC_TIME="${SYNC_TIME:-5ms}"
+  local rate="${RATE_SYNCS:-2000}"
+  title "syncs: what the windows bring, on this disk and on one of $SYNC_TIME for a sync; acks=all, 256 B"
+  (cd "$root" && go test -c -o "$slow" ./cmd/chronikd) || exit 1
+  stop_chronik
+  rm -f "$work"/cost.*
+  for disk in this slow; do
+    addr='' admin_listen=127.0.0.1:0 work_data="$work/$disk"
+    [ $disk = this ] || chronikd="$slow"
+    start_chronik
+    local admin
+    admin="$(sed -n 's/.*"msg":"ready".*"admin":"\([^"]*\)".*/\1/p' "$work/chronikd.log")"
+    for round in 0 $(seq "$rounds"); do # the first one warms up
+      for p in "${profiles[@]}"; do
+        for l in "${loads[@]}"; do
+          local flags=(-c "$l")
+          [ "$l" != rate ] || flags=(-c 128 --rate "$rate")
+          "$bench" --bootstrap-servers "$addr" --admin "$admin" --topic "$(topic)" --create-topic --delete-topic \
+            --topic-config "chronik.durability.profile=$p" "${flags[@]}" -s 256 -d "$time" --warmup "$warmup" --csv >"$work/csv" ||
+            { echo "syncs: $p with $l failed"; cat "$work/csv"; exit 1; }
+          [ "$round" = 0 ] || column fdatasyncs_per_second p50_us p99_us records_per_second <"$work/csv" >>"$work/cost.$disk.$p.$l"
+        done
+      done
+    done
+    stop_chronik
+  done
+  chronikd="$real" addr="$real_addr" admin_listen=off
+  unset work_data
+  start_chronik
+  {
+    echo "Measured with \`make bench-windows\` ($(date -u +%F), $(machine), load average $(cut -d' ' -f1 /proc/loadavg) at the end; medians of $rounds rounds of $time)."
+    echo "A cell is fdatasyncs/s; latency p50, p99 in ms; records/s:"
+    for disk in this slow; do
+      echo
+      case $disk in this) echo "| this disk | 1 connection | 16 connections | 128 connections | 128 connections, $rate records/s in all |" ;;
+        *) echo "| $SYNC_TIME for a sync | 1 connection | 16 connections | 128 connections | 128 connections, $rate records/s in all |" ;; esac
+      echo "|---|---|---|---|---|"
+      for p in "${profiles[@]}"; do
+        printf '| `%s` |' "$p"
+        for l in "${loads[@]}"; do
+          printf ' %s; %s, %s; %s |' "$(cost "$disk.$p" "$l" 1 1 %.0f)" "$(cost "$disk.$p" "$l" 2 1000 %.2f)" \
+            "$(cost "$disk.$p" "$l" 3 1000 %.2f)" "$(cost "$disk.$p" "$l" 4 1 %.0f)"
+        done
+        echo
+      done
+    done
+  } | tee "$work/syncs.table"
+  [ -z "${UPDATE:-}" ] || put_table windows "$work/syncs.table"
 }
 # column NAME...: these columns of the last line of a CSV.
 column() {
@@ -371,9 +434,9 @@ perf_consume() { # ADDR TOPIC SIZE -: records/s, and of the fetching alone
 
 all="limits closed acks shared windows single batches throttled read cold e2e fanout partitions"
 for row in "${@:-$all}"; do for r in $row; do
-  declare -F "row_$r" >/dev/null || { echo "bench: there is no row $r; there are: $all profiles groups tools sweeps bulk start"; exit 2; }
+  declare -F "row_$r" >/dev/null || { echo "bench: there is no row $r; there are: $all profiles syncs groups tools sweeps bulk start"; exit 2; }
 done; done
 printf 'machine: %s CPUs, %s, Linux %s, %s\n' "$(nproc)" "$(sed -n 's/^model name[^:]*: //p' /proc/cpuinfo | head -1)" "$(uname -r)" "$(date -u +%F)"
 start_chronik
-[ "$*" = profiles ] || start_kafka
+case "$*" in profiles | syncs) ;; *) start_kafka ;; esac
 for row in "${@:-$all}"; do for r in $row; do "row_$r"; done; done

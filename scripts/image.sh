@@ -2,12 +2,13 @@
 # image.sh [TAG]   builds deploy/docker/Dockerfile, and tries the image: its size,
 # its user, its health check, and that clients outside of it write and read.
 #
-# Uses Docker or podman where an engine answers. Else, as root, buildah (Debian:
-# buildah busybox-static iproute2 jq) builds with chroot isolation, and the image's
-# root is run as an engine would, as far as that goes by hand: its user, variables
-# and command, a read-only root, a network of its own; no cgroups and no seccomp.
-# Where the base image cannot be fetched, the build stage is made of this machine's
-# Go and a static busybox: nothing of that stage but the binaries is in the image.
+# Uses Docker or podman if one answers and has, or can fetch, the base image. Otherwise,
+# as root, buildah (Debian: buildah busybox-static iproute2 jq) builds with chroot
+# isolation, and the script runs the image's root as an engine would, as far as that
+# is possible without one: its user, variables and command, a read-only root, a network
+# namespace; no cgroups and no seccomp. If the base image cannot be fetched there
+# either, the build stage consists of this machine's Go and a static busybox: the image
+# contains nothing of that stage but the binaries.
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 tag="${1:-chronik:dev}"
@@ -19,9 +20,12 @@ args=(-f deploy/docker/Dockerfile -t "$tag" --build-arg "GOPROXY=$(go env GOPROX
   --build-arg "VERSION=$(git describe --tags --always --dirty 2>/dev/null || echo unknown)")
 
 # Each way of running the image gives these: start, health, logs, ctl, stop, gone.
+base="$(sed -n 's/^ARG GO_IMAGE=//p' deploy/docker/Dockerfile)"
 engine=
 for e in docker podman; do
-  if command -v "$e" >/dev/null && "$e" info >/dev/null 2>&1; then engine="$e"; break; fi
+  if ! command -v "$e" >/dev/null || ! "$e" info >/dev/null 2>&1; then continue; fi
+  if "$e" image inspect "$base" >/dev/null 2>&1 || timeout 300 "$e" pull -q "$base" >"$work/pull.log" 2>&1; then engine="$e"; break; fi
+  echo "$e answers and cannot fetch $base: $(tail -n 1 "$work/pull.log")"
 done
 if [ -n "$engine" ]; then
   container=
@@ -41,14 +45,14 @@ if [ -n "$engine" ]; then
   stop() { "$engine" stop -t 60 "$container" >/dev/null && [ "$("$engine" inspect -f '{{.State.ExitCode}}' "$container")" = 0 ]; }
   gone() { [ -z "$container" ] || "$engine" rm -f -v "$container" >/dev/null; }
 else
-  [ "$(id -u)" = 0 ] || { echo "NOT RUN: the image, because no container engine answers, and without one it takes root"; exit 0; }
+  [ "$(id -u)" = 0 ] || { echo "NOT RUN: the image, because no container engine can build it, and without one the build requires root"; exit 0; }
   for tool in buildah busybox ip jq; do
-    command -v "$tool" >/dev/null || { echo "NOT RUN: the image, because no container engine answers, and $tool is not there (Debian: buildah busybox-static iproute2 jq)"; exit 0; }
+    command -v "$tool" >/dev/null || { echo "NOT RUN: the image, because no container engine can build it, and $tool is not installed (Debian: buildah busybox-static iproute2 jq)"; exit 0; }
   done
   at=localhost:9092 space='' broker=''
   store=(--root "$work/store" --runroot "$work/run" --storage-driver vfs)
   b() { buildah "${store[@]}" "$@"; }
-  go_image() { # golang:1.26, as far as the build stage needs it
+  go_image() { # a stand-in for $base, as far as the build stage needs it
     local base root
     base="$(b from scratch)"
     root="$(b mount "$base")"
@@ -62,8 +66,8 @@ else
   }
   build() {
     local volumes=()
-    if ! timeout 60 buildah "${store[@]}" pull -q golang:1.26 >"$work/build.log" 2>&1; then
-      echo "golang:1.26 cannot be fetched: the build stage is this machine's $(go env GOVERSION)"
+    if ! timeout 60 buildah "${store[@]}" pull -q "$base" >"$work/build.log" 2>&1; then
+      echo "$base cannot be fetched: the build stage is this machine's $(go env GOVERSION)"
       go_image
       args+=(--build-arg GO_IMAGE=localhost/chronik-go)
       volumes=(-v "$(go env GOMODCACHE):/go/pkg/mod" -v "$(go env GOCACHE):/root/.cache/go-build")

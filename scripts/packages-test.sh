@@ -5,7 +5,8 @@
 # machine lets one boot, the unit with readiness, sandbox, restart, stop and
 # upgrade; removal and purge, which keep the data. The .rpm is installed and erased
 # in the same root by rpm, without its dependencies (no Fedora is tried).
-# Needs mmdebstrap and rpm (Debian: mmdebstrap rpm iproute2).
+# lintian checks the .deb where it is installed.
+# Needs mmdebstrap and rpm (Debian: mmdebstrap rpm iproute2 lintian).
 # shellcheck disable=SC2015 # A && B || fail is meant as it stands
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
@@ -39,6 +40,11 @@ until_true() {
   fail "never: $*"
 }
 
+if command -v lintian >/dev/null; then
+  lintian --allow-root --fail-on error,warning,info "${deb[0]}" || fail "lintian has complaints"
+else
+  echo "NOT RUN: lintian, because it is not installed"
+fi
 mmdebstrap --quiet --variant=minbase --include=systemd,systemd-sysv,bash "${DEBIAN_SUITE:-bookworm}" "$root" >"$work/log" 2>&1 || { tail -5 "$work/log"; fail "no clean root could be made"; }
 cp "${deb[0]}" "$root/chronik.deb"
 mkdir -p "$root/proc"
@@ -59,9 +65,15 @@ records() { # records COMMAND...: 100 records in and out with that chronikctl
 # ---- .deb ---------------------------------------------------------------------
 inside dpkg -i /chronik.deb
 for f in usr/bin/chronikd usr/bin/chronikctl usr/bin/chronik-bench usr/lib/systemd/system/chronikd.service etc/chronik/chronikd.yaml \
-  usr/share/man/man8/chronikd.8.gz usr/share/man/man5/chronikd.yaml.5.gz usr/share/man/man1/chronikctl.1.gz; do
+  usr/share/man/man8/chronikd.8.gz usr/share/man/man5/chronikd.yaml.5.gz usr/share/man/man1/chronikctl.1.gz usr/share/man/man1/chronik-bench.1.gz \
+  usr/share/doc/chronik/{README.md,copyright,changelog.gz,changelog.Debian.gz,third-party.gz} usr/share/chronik/prometheus/rules.yml \
+  usr/share/chronik/grafana/{dashboards/overview.json,provisioning/dashboards/chronik.yml}; do
   [ -s "$root/$f" ] || fail "/$f is not there"
 done
+for page in docs/*.md; do
+  cmp -s "$page" "$root/usr/share/doc/chronik/$page" || fail "/usr/share/doc/chronik/$page is missing or another one"
+done
+zgrep -q 'Apache License' "$root/usr/share/doc/chronik/third-party.gz" || fail "third-party.gz has no license in it"
 [ "$(stat -c %U:%a "$root/etc/chronik/chronikd.yaml")" = root:644 ] || fail "the configuration file has another owner or mode"
 [ "$(inside stat -c %U:%G:%a /var/lib/chronik)" = chronik:chronik:750 ] || fail "the data directory has another owner or mode"
 inside getent passwd chronik | grep -q nologin || fail "there is no user chronik without a login"

@@ -1,7 +1,8 @@
 #!/usr/bin/env bash
-# packages.sh [ARCH...] [--into DIR]   makes chronik_VERSION_ARCH.deb and .rpm for amd64
-# and arm64 or those given, in DIR or dist: static binaries, the unit, a configuration file in which
-# everything stands, manual pages and completions.
+# packages.sh [ARCH...] [--into DIR]   writes chronik_VERSION_ARCH.deb and .rpm for amd64
+# and arm64 or those given, in DIR or dist: static binaries, the unit, a configuration file
+# with every setting, manual pages, completions, the documentation with the changelog, the
+# dashboards and alerts, and the licenses of what is linked in.
 # Needs nfpm: go install github.com/goreleaser/nfpm/v2/cmd/nfpm@v2.43.0
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
@@ -43,12 +44,42 @@ done
 {
   echo '# The configuration of the service chronikd; after a change: systemctl restart chronikd.'
   # shellcheck disable=SC2016 # the quotes are for the file
-  echo '# `chronikd config check --config FILE` says whether it is right. chronikd.yaml(5).'
+  echo '# `chronikd config check --config FILE` finds mistakes. chronikd.yaml(5).'
   echo
   "$stage/tool/chronikd" config print-defaults | sed 's|^# data.dir: .*|data.dir: /var/lib/chronik|'
 } >"$stage/chronikd.yaml"
 grep -qx 'data.dir: /var/lib/chronik' "$stage/chronikd.yaml" || { echo "the data directory of the configuration file is not set"; exit 1; }
 "$stage/tool/chronikd" config check --config "$stage/chronikd.yaml" >/dev/null
+
+# The documentation with the paths of the repository, so that its links work.
+mkdir -p "$stage/doc/docs" "$stage/debian"
+cp README.md SECURITY.md CHANGELOG.md "$stage/doc/"
+cp docs/*.md "$stage/doc/docs/"
+gzip -9nk "$stage/doc/CHANGELOG.md"
+mv "$stage/doc/CHANGELOG.md.gz" "$stage/debian/changelog.gz"
+maintainer="$(sed -n 's/^maintainer: //p' deploy/packages/nfpm.yaml)"
+{
+  printf 'chronik (%s-1) unstable; urgency=medium\n\n' "$VERSION"
+  printf '  * What changed is in /usr/share/doc/chronik/changelog.gz.\n\n'
+  printf -- ' -- %s  %s\n' "$maintainer" "$(LC_ALL=C date -Ru -d "@$SOURCE_DATE_EPOCH")"
+} | gzip -9n >"$stage/debian/changelog.Debian.gz"
+
+# Every module that is linked in, with its notices: their licenses require it.
+: >"$stage/third-party"
+{ echo "Go $(go env GOVERSION) $(go env GOROOT)"; go list -deps -f '{{with .Module}}{{if not .Main}}{{.Path}} {{.Version}} {{.Dir}}{{end}}{{end}}' ./cmd/... | sort -u; } |
+  while read -r module version dir; do
+    found=''
+    for notice in "$dir"/{LICENSE,LICENCE,COPYING,NOTICE,PATENTS}*; do
+      [ -f "$notice" ] || continue
+      case "$notice" in */NOTICE* | */PATENTS*) ;; *) found=yes ;; esac
+      printf '==== %s %s: %s\n\n' "$module" "$version" "${notice##*/}"
+      cat "$notice"
+      echo
+    done
+    [ -n "$found" ] || { echo "packages: $module $version has no license file" >&2; exit 1; }
+  done >"$stage/third-party"
+gzip -9n <"$stage/third-party" >"$stage/doc/third-party.gz"
+chmod -R u=rwX,go=rX "$stage/doc"
 
 for ARCH in "${archs[@]}"; do
   export ARCH

@@ -175,7 +175,7 @@ func TestADiskThatFillsLosesNothing(t *testing.T) {
 
 	full := func() {
 		t.Helper()
-		waitFor(t, "the disk is nearly full", func() bool { return strings.Contains(adminText(t, p, "/readyz"), "ready\ndegraded: disk of") })
+		waitFor(t, "the disk is nearly full", func() bool { return strings.Contains(adminText(t, p, "/readyz"), "bad: disk of") })
 		if free := freeOn(t, dir); free < smallDiskKeep/2 {
 			t.Errorf("%d bytes are free, the broker had to stop at %d", free, smallDiskKeep)
 		}

@@ -64,7 +64,7 @@ func TestHostileCommitsOnAFullDiskAreRefusedOneByOne(t *testing.T) {
 	const commits, linesAllowed = 300, 20
 	v := startVictim(t) // it has committed offset 1 of partition 0 for the bystanders
 	v.minFree(math.MaxInt64 / 4)
-	waitFor(t, "the disk is low", func() bool { return strings.Contains(adminText(t, v.process, "/readyz"), "degraded: disk of") })
+	waitFor(t, "the disk is low", func() bool { return strings.Contains(adminText(t, v.process, "/readyz"), "bad: disk of") })
 	c := v.raw()
 	lines := strings.Count(v.logged(), "\n")
 	codes := map[string]int{}

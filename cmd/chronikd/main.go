@@ -14,11 +14,9 @@ import (
 var version = "dev"
 
 func main() {
-	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
-	// The first signal drains; a second one finds the default handling again and
-	// ends the process at once, which loses nothing that was acknowledged.
-	context.AfterFunc(ctx, stop)
-	os.Exit(daemon.Main(ctx, daemon.Process{
-		Args: os.Args[1:], Environ: os.Environ(), Out: os.Stdout, Err: os.Stderr, Version: version,
+	signals := make(chan os.Signal, 1) // one that comes while another waits means the same
+	signal.Notify(signals, os.Interrupt, syscall.SIGTERM)
+	os.Exit(daemon.Main(context.Background(), daemon.Process{
+		Args: os.Args[1:], Environ: os.Environ(), Out: os.Stdout, Err: os.Stderr, Version: version, Signals: signals, Exit: os.Exit,
 	}))
 }

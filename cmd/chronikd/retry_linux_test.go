@@ -83,7 +83,7 @@ func TestConnectionsLeaveDescriptorsToLogs(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	if report := adminText(t, p, "/readyz"); report != "ready\n" {
+	if report := adminText(t, p, "/readyz"); !allServed(report) {
 		t.Error(report)
 	}
 }
@@ -106,7 +106,7 @@ func TestATopicHealsWhenThereAreDescriptorsAgain(t *testing.T) {
 	if _, err := adm.CreateTopic(t.Context(), 1, 1, nil, "before"); err != nil {
 		t.Fatal(err)
 	}
-	if report := adminText(t, p, "/readyz"); report != "ready\n" {
+	if report := adminText(t, p, "/readyz"); !allServed(report) {
 		t.Fatal(report)
 	}
 	pid := p.cmd.Process.Pid
@@ -114,7 +114,7 @@ func TestATopicHealsWhenThereAreDescriptorsAgain(t *testing.T) {
 	_, _ = adm.CreateTopic(t.Context(), 4, 1, nil, "new")
 	waitFor(t, "the partitions are reported", func() bool {
 		report := adminText(t, p, "/readyz")
-		return strings.HasPrefix(report, "ready\ndegraded: partitions without a log: ") && strings.Contains(report, "too many open files")
+		return strings.HasPrefix(report, "ready\n") && strings.Contains(report, "bad: partition ") && strings.Contains(report, "too many open files")
 	})
 	if health := adminText(t, p, "/v1/health"); !strings.Contains(health, "too many open files") {
 		t.Error(health)
@@ -130,5 +130,11 @@ func TestATopicHealsWhenThereAreDescriptorsAgain(t *testing.T) {
 			t.Fatal(fmt.Errorf("partition %d: %w\n%s", i, err, p.logged()))
 		}
 	}
-	waitFor(t, "nothing is reported any more", func() bool { return adminText(t, p, "/readyz") == "ready\n" })
+	waitFor(t, "nothing is reported any more", func() bool { return allServed(adminText(t, p, "/readyz")) })
+}
+
+// allServed reports whether /readyz says that everything can be read and written; the machine that
+// the test runs on may give cause for warnings.
+func allServed(report string) bool {
+	return strings.HasPrefix(report, "ready\n") && !strings.Contains(report, "\nbad: ")
 }

@@ -1,5 +1,5 @@
 #!/bin/sh
-# Runs after the files are there: of a .deb with "configure [OLD]", of an .rpm with
+# Runs after the files are installed: of a .deb with "configure [OLD]", of an .rpm with
 # 1 (first install) or 2 (upgrade). Starts nothing: the configuration comes first.
 set -e
 
@@ -25,8 +25,8 @@ case "$1" in
 esac
 if [ -n "$upgrade" ]; then
   if [ -d /run/systemd/system ] && systemctl -q is-active chronikd; then
-    echo "chronik: the running broker is still the one before; systemctl restart chronikd changes to this one"
+    echo "chronik: the version before this one is still running. Restart it with: systemctl restart chronikd"
   fi
 else
-  echo "chronik: look at /etc/chronik/chronikd.yaml, then start it: systemctl enable --now chronikd"
+  echo "chronik: edit /etc/chronik/chronikd.yaml, then start the broker: systemctl enable --now chronikd"
 fi

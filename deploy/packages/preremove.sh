@@ -1,5 +1,5 @@
 #!/bin/sh
-# Runs before the files go: of a .deb with "remove" or "upgrade NEW", of an .rpm
+# Runs before the files are removed: of a .deb with "remove" or "upgrade NEW", of an .rpm
 # with 0 (last removal) or 1 (upgrade). An upgrade leaves the broker running.
 set -e
 

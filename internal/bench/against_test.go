@@ -36,6 +36,25 @@ func topics(t *testing.T, broker string) []string {
 	return found.Names()
 }
 
+// A run that fails after it made its topic reports in its error that the topic stays, or
+// deletes it if it is to.
+func TestAFailedRunReportsTheTopicThatItMade(t *testing.T) {
+	c := short(t)
+	c.Admin = c.Brokers[0] // refused after the topic was made
+	_, err := Run(context.Background(), c, nil)
+	if err == nil || !strings.Contains(err.Error(), "Topic "+c.Topic+" was made and stays") {
+		t.Errorf("the error is %v", err)
+	}
+	c.DeleteTopic = true
+	_, err = Run(context.Background(), c, nil)
+	if err == nil || strings.Contains(err.Error(), "stays") {
+		t.Errorf("the error is %v", err)
+	}
+	if left := topics(t, c.Brokers[0]); len(left) != 0 {
+		t.Errorf("%q are left", left)
+	}
+}
+
 // A run without any word about a topic makes its own, reports that it stays, and deletes it
 // if it is to. One that is there is used as it is.
 func TestTheDefaultTopicIsMade(t *testing.T) {
@@ -47,7 +66,7 @@ func TestTheDefaultTopicIsMade(t *testing.T) {
 	c.Mode = ModeProduce
 	for _, want := range []string{"Topic chronik-bench was made and stays, with ", "Topic chronik-bench stays, with "} {
 		if notes := run(t, c, nil).Notes; !slices.ContainsFunc(notes, func(n string) bool {
-			return strings.HasPrefix(n, want) && strings.HasSuffix(n, " MB; --delete-topic deletes it after a run.")
+			return strings.HasPrefix(n, want) && strings.HasSuffix(n, " MB: chronikctl topic delete "+c.Topic+" removes it, and so does a run with --delete-topic.")
 		}) {
 			t.Errorf("%q not in %q", want, notes)
 		}

@@ -59,7 +59,7 @@ func (f *atLeastOne) Set(text string) error {
 		return errors.Unwrap(err)
 	}
 	if n == 0 {
-		return errors.New("with none nothing is sent")
+		return errors.New("must be at least 1: with none nothing is sent")
 	}
 	*f.n = n // Complete checks the bounds
 	return nil

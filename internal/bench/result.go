@@ -77,8 +77,8 @@ type Flow struct {
 	// raw clients have one per request, kgo producers and EndToEnd one per
 	// record, a kgo consumer one per poll.
 	Latency *hdrhistogram.Histogram `json:"-"`
-	// Series has one point for each second of the interval; the last may be
-	// shorter.
+	// Series has one point for each step of the interval, 100 ms to 1 s depending on its
+	// length; the last may be shorter.
 	Series []Point `json:"series,omitempty"`
 }
 
@@ -110,11 +110,11 @@ func (f *Flow) Failed() int64 {
 	return n
 }
 
-// Point is one second of a flow.
+// Point is one step of a flow.
 type Point struct {
-	// At is the end of the second, counted from the start of the interval.
+	// At is the end of the point, counted from the start of the interval.
 	At time.Duration `json:"at_ns"`
-	// Width is the length of the point: one second but for the last.
+	// Width is the length of the point.
 	Width        time.Duration `json:"width_ns"`
 	Requests     int64         `json:"requests"`
 	Records      int64         `json:"records"`
@@ -161,7 +161,7 @@ const (
 	FlowEndToEnd = "end-to-end"
 )
 
-// Progress is called from one goroutine after each second of the measured
+// Progress is called from one goroutine after each point of the measured
 // interval, once for each flow. It must not block. nil is allowed.
 type Progress func(flow string, p Point)
 

@@ -45,15 +45,13 @@ func Run(ctx context.Context, c Config, progress Progress) (_ *Result, err error
 	}
 	defer client.Close()
 	t := topic{config: c, client: client}
+	defer func() { err = t.end(ctx, err) }()
 	if err := t.prepare(ctx); err != nil {
 		return nil, Explain(c.Brokers, err)
 	}
 	against, port, err := t.against(ctx)
 	if err != nil {
 		return nil, cmdline.WithCode(cmdline.ExitUsage, err)
-	}
-	if c.DeleteTopic {
-		defer func() { err = errors.Join(err, t.remove(ctx)) }()
 	}
 	r := &runner{config: c, cluster: load.NewCluster(c.Brokers, c.Topic, client), window: meter.NewWindow(c.Warmup, c.Duration),
 		against: against, admin: port}
@@ -73,7 +71,7 @@ func Run(ctx context.Context, c Config, progress Progress) (_ *Result, err error
 			return nil, err
 		}
 	}
-	if left := t.leaves(ctx); left != "" {
+	if left := t.leaves(ctx); left != "" && c.Mode != ModeConsume {
 		result.Notes = append(result.Notes, left)
 	}
 	return result, nil
@@ -92,8 +90,11 @@ type runner struct {
 	unasked  error  // of the admin port, during the run
 	// cpu is what the server's edges of the interval differ by.
 	cpu time.Duration
-	// received is what the broker appended, nil where every answer says so.
+	// received is what the broker appended, nil where every answer reports it; growthMu
+	// guards growth, from which it is computed.
 	received *Flow
+	growthMu sync.Mutex
+	growth   growth
 }
 
 // flow is one direction of the run.
@@ -231,7 +232,7 @@ func (r *runner) measure(ctx context.Context, progress Progress) error {
 	var senders, receivers, watch sync.WaitGroup
 	receiving, received := context.WithCancel(inner)
 	defer received()
-	errs := make([]error, len(r.flows)+1)
+	errs := make([]error, len(r.flows)+2)
 	for i, f := range r.flows {
 		if f.generator == load.Generator(r.receiver) {
 			receivers.Go(func() { errs[i] = f.generator.Run(receiving) })
@@ -240,6 +241,7 @@ func (r *runner) measure(ctx context.Context, progress Progress) error {
 		senders.Go(func() { errs[i] = f.generator.Run(inner) })
 	}
 	watch.Go(func() { errs[len(r.flows)] = r.watch(ctx, progress) })
+	watch.Go(func() { errs[len(r.flows)+1] = r.measureGrowth(inner) })
 	senders.Wait()
 	if r.receiver != nil {
 		r.await(inner)
@@ -253,6 +255,7 @@ func (r *runner) measure(ctx context.Context, progress Progress) error {
 	if r.window.Elapsed() == 0 {
 		return ErrInterrupted
 	}
+	r.receive(int((r.window.Elapsed()+r.window.Step()-1)/r.window.Step()), nil)
 	return nil
 }
 

@@ -281,21 +281,22 @@ func TestTopics(t *testing.T) {
 	}
 }
 
-func TestProgressTellsEverySecond(t *testing.T) {
+func TestProgressReportsEveryPoint(t *testing.T) {
 	c := short(t)
-	c.Mode, c.Duration = ModeMixed, 2100*time.Millisecond
+	c.Mode, c.Duration = ModeMixed, 2150*time.Millisecond
 	told := make(map[string][]Point)
 	r, err := Run(context.Background(), c, func(flow string, p Point) { told[flow] = append(told[flow], p) })
 	if err != nil {
 		t.Fatal(err)
 	}
+	const step = 100 * time.Millisecond // of such a short run
 	for _, f := range r.Flows() {
-		if len(told[f.Name]) != 2 || len(f.Series) != 3 {
-			t.Fatalf("%s: told %d seconds, has %d points", f.Name, len(told[f.Name]), len(f.Series))
+		if len(told[f.Name]) != 21 || len(f.Series) != 22 {
+			t.Fatalf("%s: %d points reported, has %d", f.Name, len(told[f.Name]), len(f.Series))
 		}
 		for i, p := range told[f.Name] {
-			if p.At != time.Duration(i+1)*time.Second || (p.Records == 0) != (p.Max == 0) || p.P50 > p.Max {
-				t.Errorf("%s: told %+v", f.Name, p)
+			if p.At != time.Duration(i+1)*step || p.Width != step || (p.Records == 0) != (p.Max == 0) || p.P50 > p.Max {
+				t.Errorf("%s: reported %+v", f.Name, p)
 			}
 		}
 	}
@@ -309,7 +310,11 @@ func TestAnInterruptedRunHasTheResultOfItsTime(t *testing.T) {
 	}
 	ctx, stop := context.WithCancel(context.Background())
 	defer stop()
-	r, err := Run(ctx, c, func(string, Point) { stop() })
+	r, err := Run(ctx, c, func(_ string, p Point) {
+		if p.At >= time.Second {
+			stop()
+		}
+	})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -23,6 +23,7 @@ type topic struct {
 	config Config
 	client *kgo.Client
 	made   bool // by this run
+	ready  bool // every partition has a leader
 }
 
 // prepare makes the topic if it is to and waits until every partition has a
@@ -50,6 +51,7 @@ func (t *topic) prepare(ctx context.Context) error {
 			return fmt.Errorf("metadata of %s: %w", name, &refusal{err: found.Err})
 		}
 		if led(found) {
+			t.ready = true
 			return nil
 		}
 		select {
@@ -93,11 +95,11 @@ func (t *topic) create(ctx context.Context) error {
 	return nil
 }
 
-// leaves says what stays behind of the topic, and how it goes. It is asked after the run;
-// a broker that does not tell sizes is believed without.
+// leaves describes what stays behind of the topic and how to remove it. It is called after
+// the run, also after one that failed; the size is left out where the broker does not report it.
 func (t *topic) leaves(ctx context.Context) string {
 	c := t.config
-	if c.DeleteTopic || c.Mode == ModeConsume {
+	if c.DeleteTopic {
 		return ""
 	}
 	ctx, stop := context.WithTimeout(context.WithoutCancel(ctx), adminTimeout)
@@ -116,7 +118,19 @@ func (t *topic) leaves(ctx context.Context) string {
 	if err == nil {
 		text += fmt.Sprintf(", with %.1f MB", float64(size)/1e6)
 	}
-	return text + "; --delete-topic deletes it after a run."
+	return text + ": chronikctl topic delete " + c.Topic + " removes it, and so does a run with --delete-topic."
+}
+
+// end deletes the topic where the run is to, and adds to the error of a failed run that the
+// topic which it made stays behind.
+func (t *topic) end(ctx context.Context, err error) error {
+	switch {
+	case t.config.DeleteTopic && (t.made || t.ready):
+		return errors.Join(err, t.remove(ctx))
+	case err != nil && t.made:
+		return fmt.Errorf("%w\n%s", err, t.leaves(ctx))
+	}
+	return err
 }
 
 // matches refuses a topic that is there and is not what was asked for.

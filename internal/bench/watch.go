@@ -28,29 +28,8 @@ func (r *runner) edge(ctx context.Context) (e edge, err error) {
 	return e, nil
 }
 
-// ends is where the topic ended at a time, summed over its partitions.
-type ends struct {
-	at      time.Duration
-	records int64
-}
-
-func (r *runner) ends(ctx context.Context) (e ends, err error) {
-	if !r.unconfirmed() {
-		return e, nil
-	}
-	e.at = r.window.Now()
-	offsets, err := r.cluster.Offsets(context.WithoutCancel(ctx))
-	for _, end := range offsets.End {
-		e.records += end
-	}
-	return e, err
-}
-
-// unconfirmed reports whether only the topic's ends say what was written.
-func (r *runner) unconfirmed() bool { return r.config.Acks == AcksNone && r.config.Mode != ModeConsume }
-
-// watch ends the seconds of the interval as they pass, notifies progress of them and
-// asks the server at both edges. It ends with the interval.
+// watch ends the points of the interval as they pass, passes them to progress and asks
+// the server at both edges. It ends with the interval.
 func (r *runner) watch(ctx context.Context, progress Progress) error {
 	w := r.window
 	sleepUntil(ctx, w, w.From())
@@ -58,28 +37,17 @@ func (r *runner) watch(ctx context.Context, progress Progress) error {
 	if err != nil {
 		return err
 	}
-	last, err := r.ends(ctx)
-	if err != nil {
-		return err
-	}
-	for second := 1; ctx.Err() == nil && w.From()+time.Duration(second)*time.Second <= w.Until(); second++ {
-		sleepUntil(ctx, w, w.From()+time.Duration(second)*time.Second)
+	for n := 1; ctx.Err() == nil && w.From()+time.Duration(n)*w.Step() <= w.Until(); n++ {
+		sleepUntil(ctx, w, w.From()+time.Duration(n)*w.Step())
 		if ctx.Err() == nil {
-			if last, err = r.receive(ctx, last, time.Duration(second)*time.Second, time.Second, progress); err != nil {
-				return err
-			}
-			r.tell(second, progress)
+			r.receive(n, progress)
+			r.tell(n, progress)
 		}
 	}
 	sleepUntil(ctx, w, w.Until())
 	if ctx.Err() != nil {
-		// Whoever cuts the window may not have come to it.
+		// The callback that cuts the window may not have run yet.
 		w.Cut()
-	}
-	if rest := w.Elapsed() % time.Second; rest > 0 {
-		if _, err := r.receive(ctx, last, w.Elapsed(), rest, nil); err != nil {
-			return err
-		}
 	}
 	until, err := r.edge(ctx)
 	if err != nil {
@@ -93,37 +61,14 @@ func (r *runner) watch(ctx context.Context, progress Progress) error {
 	return nil
 }
 
-// receive adds the point that ends at at to what the broker received: the growth of the
-// topic since last, by the time between the questions, which come a little late.
-func (r *runner) receive(ctx context.Context, last ends, at, width time.Duration, progress Progress) (ends, error) {
-	if !r.unconfirmed() {
-		return last, nil
-	}
-	now, err := r.ends(ctx)
-	if err != nil || now.at <= last.at {
-		return last, err
-	}
-	n := int64(float64(now.records-last.records) * float64(width) / float64(now.at-last.at))
-	p := Point{At: at, Width: width, Records: n, PayloadBytes: n * int64(r.config.MessageSize)}
-	if r.received == nil {
-		r.received = &Flow{}
-	}
-	r.received.Records += p.Records
-	r.received.PayloadBytes += p.PayloadBytes
-	r.received.Series = append(r.received.Series, p)
-	if progress != nil {
-		progress(FlowReceived, p)
-	}
-	return now, nil
-}
-
-// tell ends the points up to second and passes the new ones on.
-func (r *runner) tell(second int, progress Progress) {
+// tell ends the first n points and passes the new ones on.
+func (r *runner) tell(n int, progress Progress) {
+	step := r.window.Step()
 	for _, f := range r.flows {
-		points := f.meter.Close(second)
+		points := f.meter.Close(n)
 		for i, p := range points {
 			if progress != nil {
-				progress(f.name, pointOf(p, time.Duration(second-len(points)+i+1)*time.Second, time.Second))
+				progress(f.name, pointOf(p, time.Duration(n-len(points)+i+1)*step, step))
 			}
 		}
 	}
@@ -190,10 +135,10 @@ func (r *runner) flowOf(f *flow) *Flow {
 		PayloadIsBatches: f.name == FlowConsume && r.config.Clients == ClientsOwn,
 		SentOnly:         f.name == FlowProduce && r.config.Acks == AcksNone,
 	}
-	elapsed := r.window.Elapsed()
+	elapsed, step := r.window.Elapsed(), r.window.Step()
 	for i, p := range t.Points {
-		begin := time.Duration(i) * time.Second
-		if width := min(time.Second, elapsed-begin); width > 0 {
+		begin := time.Duration(i) * step
+		if width := min(step, elapsed-begin); width > 0 {
 			out.Series = append(out.Series, pointOf(p, begin+width, width))
 		}
 	}

@@ -62,6 +62,7 @@ type Broker struct {
 	table    *protocol.Table
 	entries  entries
 	sessions *sessions
+	damage   damageReports
 	answers  *membuf.Budget // of record bytes in answers to fetches
 	parked   *membuf.Budget // of what requests hold that wait
 	produces sync.Pool      // of *produceOp
@@ -100,7 +101,7 @@ func New(opt Options) (*Broker, error) {
 	}
 	opt.ParkedBytes = cmp.Or(opt.ParkedBytes, defaultParkedBytes)
 	opt.AppendTime = cmp.Or(opt.AppendTime, defaultAppendTime)
-	b := &Broker{opt: opt, conf: conf, table: table, entries: newEntries(), sessions: newSessions(int(conf.FetchSessions)),
+	b := &Broker{opt: opt, conf: conf, table: table, entries: newEntries(), sessions: newSessions(int(conf.FetchSessions)), damage: damageReports{gap: damageGap},
 		answers: membuf.NewBudget(cmp.Or(opt.AnswerBytes, defaultAnswerBytes)), parked: membuf.NewBudget(opt.ParkedBytes),
 		heavy: make(chan struct{}, runtime.GOMAXPROCS(0)), turns: newTurns()}
 	b.ctx, b.stop = context.WithCancel(context.Background())
@@ -112,6 +113,9 @@ func (b *Broker) Answers() membuf.BudgetStats { return b.answers.Stats() }
 
 // Parked is the budget of Options.ParkedBytes.
 func (b *Broker) Parked() membuf.BudgetStats { return b.parked.Stats() }
+
+// closeGrace is how long handlers may take to end after the context of Close.
+const closeGrace = 250 * time.Millisecond
 
 // Close ends the background work of handlers and waits for it until ctx ends: what stands
 // on a disk then is left behind. Requests are no longer handed in.
@@ -126,6 +130,11 @@ func (b *Broker) Close(ctx context.Context) error {
 	case <-ended:
 		return nil
 	case <-ctx.Done():
+	}
+	select { // stop ended what can be ended; that takes a moment, also where ctx had ended before
+	case <-ended:
+		return nil
+	case <-time.After(closeGrace):
 		return fmt.Errorf("requests that wait for a disk have not ended: %w", context.Cause(ctx))
 	}
 }

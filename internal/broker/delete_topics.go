@@ -3,6 +3,7 @@ package broker
 import (
 	"context"
 	"fmt"
+	"slices"
 
 	"github.com/twmb/franz-go/pkg/kerr"
 	"github.com/twmb/franz-go/pkg/kmsg"
@@ -94,7 +95,7 @@ func (b *Broker) toDelete(req *kmsg.DeleteTopicsRequest) []deletion {
 		return fmt.Sprintf("name %s id %x", *e.Topic, e.TopicID)
 	}
 	times := counts(entries, keyOf)
-	named := map[[16]byte]int{} // how many entries mean a topic
+	named := map[[16]byte]int{} // how many entries mean a topic, by its id or its name
 	img := b.image()
 	var list []deletion
 	for i := range entries {
@@ -106,17 +107,22 @@ func (b *Broker) toDelete(req *kmsg.DeleteTopicsRequest) []deletion {
 		times[keyOf(e)] = 0
 		d := deletion{name: e.Topic, id: e.TopicID}
 		d.topic, d.err = b.deletable(img, req.Version, e, n > 1)
-		if d.topic != nil {
-			named[d.topic.ID]++
+		if e.Topic == nil {
+			named[e.TopicID] += n
+		} else if d.topic != nil {
+			named[d.topic.ID] += n
 		}
 		list = append(list, d)
 	}
 	for i := range list {
 		if d := &list[i]; d.topic != nil && d.name != nil && named[d.topic.ID] > 1 {
-			d.err = refuse(kerr.InvalidRequest, "The provided topic name maps to an ID that was already supplied.")
+			d.id, d.err = d.topic.ID, refuse(kerr.InvalidRequest, "The provided topic name maps to an ID that was already supplied.")
 		}
 	}
-	return list
+	return slices.DeleteFunc(list, func(d deletion) bool {
+		// As in Kafka it is not deleted, and answered once.
+		return d.err == nil && d.name == nil && named[d.topic.ID] > 1
+	})
 }
 
 // deleteEntries are a request's topics in the shape that they have from version 6 on.

@@ -79,8 +79,9 @@ func TestDeleteTopicsRefusesAsKafkaDoes(t *testing.T) {
 	w := n.dial(t)
 	both := byName("c")
 	both.TopicID = b
-	got := deletions(ask[*kmsg.DeleteTopicsResponse](t, w, 6, deleteRequest(6,
-		byName("no"), byName("bad!"), byID(unknown), byID([16]byte{}), both, byName("twice"), byName("twice"), byID(b), byID(b), byID(a), byName("a"))))
+	resp := ask[*kmsg.DeleteTopicsResponse](t, w, 6, deleteRequest(6,
+		byName("no"), byName("bad!"), byID(unknown), byID([16]byte{}), both, byName("twice"), byName("twice"), byID(b), byID(b), byID(a), byName("a")))
+	got := deletions(resp)
 	want := []string{
 		"no UNKNOWN_TOPIC_OR_PARTITION: This server does not host this topic-partition.",
 		"bad! UNKNOWN_TOPIC_OR_PARTITION: This server does not host this topic-partition.",
@@ -89,14 +90,30 @@ func TestDeleteTopicsRefusesAsKafkaDoes(t *testing.T) {
 		"c INVALID_REQUEST: You may not specify both topic name and topic id.",
 		"twice INVALID_REQUEST: Duplicate topic name.",
 		"null INVALID_REQUEST: Duplicate topic id.",
-		"a ok",
 		"a INVALID_REQUEST: The provided topic name maps to an ID that was already supplied.",
 	}
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Errorf("(-want +got):\n%s", diff)
 	}
-	if n.image().NumTopics() != 2 {
-		t.Errorf("%d topics, want b and c", n.image().NumTopics())
+	if id := resp.Topics[4].TopicID; id != b {
+		t.Errorf("a topic named by name and id is answered with id %x, want %x", id, b)
+	}
+	if id := resp.Topics[len(resp.Topics)-1].TopicID; id != a {
+		t.Errorf("a topic named by name and by id is answered with id %x, want %x", id, a)
+	}
+	if n.image().NumTopics() != 3 {
+		t.Errorf("%d topics, want a, b and c", n.image().NumTopics())
+	}
+	// An entry with both does not count as one for the id.
+	got = deletions(ask[*kmsg.DeleteTopicsResponse](t, w, 6, deleteRequest(6, both, byID(b))))
+	if len(got) != 2 || got[1] != "b ok" {
+		t.Errorf("%q, want b to be deleted", got)
+	}
+	n.topic(t, "b", 1)
+	got = deletions(ask[*kmsg.DeleteTopicsResponse](t, w, 6, deleteRequest(6, byName("a"), byID(a), byID(a))))
+	want = []string{"a INVALID_REQUEST: The provided topic name maps to an ID that was already supplied.", "null INVALID_REQUEST: Duplicate topic id."}
+	if diff := cmp.Diff(want, got); diff != "" || n.image().NumTopics() != 3 {
+		t.Errorf("%d topics (-want +got):\n%s", n.image().NumTopics(), diff)
 	}
 	got = deletions(ask[*kmsg.DeleteTopicsResponse](t, w, 4, deleteRequest(4, byName("no"))))
 	if diff := cmp.Diff([]string{"no UNKNOWN_TOPIC_OR_PARTITION"}, got); diff != "" { // words came with version 5

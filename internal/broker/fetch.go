@@ -60,7 +60,7 @@ const maxFetchWait = 5 * time.Minute
 //
 // It is owned by one of these at a time: once peek or Expire have started answer
 // they touch it no more. Its parts are in files of their own: what is read (fetch_read.go),
-// waiting (fetch_park.go), sessions (fetch_session.go), the answer (fetch_answer.go).
+// waiting (fetch_park.go, fetch_damage.go), sessions (fetch_session.go), the answer (fetch_answer.go).
 type fetchOp struct {
 	reading
 	r *network.Request
@@ -70,6 +70,8 @@ type fetchOp struct {
 	sess    sessionUse
 	parked  int64         // bytes of the budget for what is parked
 	delay   time.Duration // for which the connection is throttled
+	// follower: the request claims to be another broker's, which needs no hint about leaders.
+	follower bool
 
 	// Made once.
 	answers func()
@@ -101,9 +103,10 @@ func fetch(c call, req *kmsg.FetchRequest) {
 	op.maxBytes = int64(min(max(req.MaxBytes, 0), b.conf.MaxFetchBytes))
 	op.minBytes = min(int64(max(req.MinBytes, 0)), op.maxBytes)
 	op.sess = b.sessions.begin(req, &op.reading, time.Now())
+	op.follower = claimedReplica(req) >= 0
 	keys, atOnce := op.find(claimedReplica(req))
 	c.turn.end() // it may read the disk now, or wait
-	wait := min(time.Duration(req.MaxWaitMillis)*time.Millisecond, maxFetchWait)
+	wait := max(min(time.Duration(req.MaxWaitMillis)*time.Millisecond, maxFetchWait), op.holdDamage(r.Received))
 	if !atOnce && len(keys) > 0 && wait > 0 && !op.enough(purgatory.Everything) && op.park(wait) {
 		r.ReleaseBody() // the parts are counted from now on
 		b.opt.Replicas.Purgatory().WatchFor(r, op, r.Received.Add(wait), keys...)
@@ -124,9 +127,6 @@ const maxKeptFetch = 256
 
 // giveBack releases the record bytes and makes the op ready for another use.
 func (op *fetchOp) giveBack() {
-	if cap(op.parts) > maxKeptFetch {
-		op.w = protocol.FetchWriter{}
-	}
 	op.reset()
 	op.unpark()
 	op.w.Reset()

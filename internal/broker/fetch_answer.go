@@ -1,9 +1,11 @@
 package broker
 
 import (
+	"errors"
 	"time"
 
 	"github.com/chronik-io/chronik/internal/protocol"
+	"github.com/chronik-io/chronik/internal/storage"
 )
 
 // answer reads what there is and answers. It may read the disk, and runs on a
@@ -105,7 +107,13 @@ func (op *fetchOp) result(p *fetchPart, leaders *nodeSet) protocol.FetchPartitio
 			res.Code = codeByID(p.err)
 		}
 		op.r.Code = res.Code
-		if op.version >= 16 {
+		if errors.Is(p.err, storage.ErrCorrupt) {
+			op.b.damage.note(op.damageReport(p), time.Now())
+		}
+		if unknownTopic(res.Code) {
+			res.Aborted = []protocol.AbortedTransaction{} // as in Kafka; null with any other error
+		}
+		if op.version >= 16 && !op.follower {
 			if res.Leader = op.b.leaderHint(res.Code, p.topic, p.index, p.part); res.Leader != nil {
 				leaders.add(res.Leader.ID)
 			}

@@ -38,6 +38,7 @@ type fetchPart struct {
 	res    replica.ReadResult
 	have   int64 // bytes, as of the last peek
 	skip   bool  // nothing that the session does not know already
+	held   bool  // its damage was just reported, see fetch_damage.go
 }
 
 func (p *fetchPart) topicRef() topicRef { return p.fetchAsk.topic }
@@ -113,8 +114,7 @@ func (rd *reading) find(replicaID int32) (keys []purgatory.Key, atOnce bool) {
 			p.err = unknownReplica(p.currentEpoch, replicaID)
 		}
 		if p.err != nil {
-			c := code(p.err)
-			atOnce = atOnce || c != kerr.UnknownTopicID.Code && c != kerr.UnknownTopicOrPartition.Code
+			atOnce = atOnce || !unknownTopic(code(p.err))
 			continue
 		}
 		if keys == nil {
@@ -124,6 +124,11 @@ func (rd *reading) find(replicaID int32) (keys []purgatory.Key, atOnce bool) {
 		rd.waits = append(rd.waits, int32(i))
 	}
 	return keys, atOnce
+}
+
+// unknownTopic reports whether an error code means that there is no such topic or partition.
+func unknownTopic(code int16) bool {
+	return code == kerr.UnknownTopicID.Code || code == kerr.UnknownTopicOrPartition.Code
 }
 
 // topicByRef finds a topic by its id or name, as the request has it.
@@ -167,6 +172,9 @@ func (rd *reading) enough(i int) bool {
 
 // peek counts what one part has now, and says whether the answer is due.
 func (rd *reading) peek(p *fetchPart) bool {
+	if p.part.Log().DamagedAt(p.offset) {
+		return !p.held
+	}
 	limit := max(min(int64(p.maxBytes), rd.maxBytes), 1) // one batch may come in any case
 	n, atOnce := p.part.Peek(p.request(rd.committed), limit)
 	n = min(n, limit)

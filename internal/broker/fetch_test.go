@@ -125,6 +125,7 @@ func TestFetchErrorsAreKafkasAndPerPartition(t *testing.T) {
 		{"a replica", 12, named("t", id), func(r *kmsg.FetchRequest, _ *part) { r.ReplicaID = 5 }, kerr.NotLeaderForPartition},
 		{"a replica with an epoch", 12, named("t", id), func(r *kmsg.FetchRequest, p *part) { r.ReplicaID, p.CurrentLeaderEpoch = 5, 0 }, kerr.UnknownLeaderEpoch},
 		{"a replica of version 15", 15, named("t", id), func(r *kmsg.FetchRequest, _ *part) { r.ReplicaState.ID = 1 }, kerr.NotLeaderForPartition},
+		{"a replica of version 16", 16, named("t", id), func(r *kmsg.FetchRequest, _ *part) { r.ReplicaState.ID = 1 }, kerr.NotLeaderForPartition},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			req := fetchRequest(0, c.topic, named("u", other))
@@ -133,8 +134,15 @@ func TestFetchErrorsAreKafkasAndPerPartition(t *testing.T) {
 			}
 			resp := ask[*kmsg.FetchResponse](t, w, c.version, req)
 			p := resp.Topics[0].Partitions[0]
-			if p.ErrorCode != c.want.Code || p.HighWatermark != -1 || p.LogStartOffset != -1 || len(p.RecordBatches) != 0 || p.AbortedTransactions != nil {
+			if p.ErrorCode != c.want.Code || p.HighWatermark != -1 || p.LogStartOffset != -1 || len(p.RecordBatches) != 0 {
 				t.Errorf("%+v, want %v", p, c.want)
+			}
+			// As in Kafka, whatever the isolation level.
+			if unknown := c.want == kerr.UnknownTopicID || c.want == kerr.UnknownTopicOrPartition; (p.AbortedTransactions != nil) != unknown {
+				t.Errorf("aborted transactions %v, null only where a partition is known", p.AbortedTransactions)
+			}
+			if len(resp.Brokers) > 0 || p.CurrentLeader.LeaderID >= 0 {
+				t.Errorf("a hint to %+v at %v", p.CurrentLeader, resp.Brokers)
 			}
 			last := resp.Topics[len(resp.Topics)-1]
 			if other := last.Partitions[len(last.Partitions)-1]; resp.ErrorCode != 0 || req.ReplicaID < 0 && req.ReplicaState.ID < 0 && other.ErrorCode != 0 {

@@ -31,14 +31,20 @@ func listOffsetsAPI() api {
 
 func listOffsets(_ context.Context, b *Broker, r *network.Request, req *kmsg.ListOffsetsRequest) kmsg.Response {
 	resp := respondTo(r, kmsg.NewPtrListOffsetsResponse())
-	twice := repeatedOffsets(req)
+	times := timesAsked(req)
 	for i := range req.Topics {
 		t := &req.Topics[i]
 		out := kmsg.NewListOffsetsResponseTopic()
 		out.Topic = t.Topic
 		for j := range t.Partitions {
 			p := &t.Partitions[j]
-			found, err := b.listOffset(req, t.Topic, p, twice)
+			tp := topicPartition{t.Topic, p.Partition}
+			n := times[tp]
+			if n == 0 {
+				continue // answered where it was first named
+			}
+			found, err := b.listOffset(req, t.Topic, p, n > 1)
+			times[tp] = 0
 			one := kmsg.NewListOffsetsResponseTopicPartition()
 			one.Partition = p.Partition
 			if err != nil {
@@ -49,16 +55,18 @@ func listOffsets(_ context.Context, b *Broker, r *network.Request, req *kmsg.Lis
 			}
 			out.Partitions = append(out.Partitions, one)
 		}
-		resp.Topics = append(resp.Topics, out)
+		if len(out.Partitions) > 0 || len(t.Partitions) == 0 {
+			resp.Topics = append(resp.Topics, out)
+		}
 	}
 	return resp
 }
 
-// listOffset answers for one partition, unless it is asked for twice.
+// listOffset answers for one partition, unless it is asked for repeatedly.
 func (b *Broker) listOffset(req *kmsg.ListOffsetsRequest, topic string, p *kmsg.ListOffsetsRequestTopicPartition,
-	twice map[topicPartition]bool) (storage.Timestamp, error) {
+	repeated bool) (storage.Timestamp, error) {
 	none := storage.Timestamp{Offset: -1, Time: -1, Epoch: -1}
-	if twice[topicPartition{topic, p.Partition}] {
+	if repeated {
 		return none, refuse(kerr.InvalidRequest, "%s-%d is asked for twice", topic, p.Partition)
 	}
 	if !knownTimestamp(p.Timestamp, req.Version) {
@@ -102,21 +110,13 @@ type topicPartition struct {
 	partition int32
 }
 
-// repeatedOffsets returns the partitions that a request names more than once; it
-// is nil where there are none.
-func repeatedOffsets(req *kmsg.ListOffsetsRequest) (twice map[topicPartition]bool) {
-	seen := map[topicPartition]bool{}
+// timesAsked counts how often a request names each partition.
+func timesAsked(req *kmsg.ListOffsetsRequest) map[topicPartition]int {
+	times := map[topicPartition]int{}
 	for i := range req.Topics {
 		for j := range req.Topics[i].Partitions {
-			tp := topicPartition{req.Topics[i].Topic, req.Topics[i].Partitions[j].Partition}
-			if seen[tp] {
-				if twice == nil {
-					twice = map[topicPartition]bool{}
-				}
-				twice[tp] = true
-			}
-			seen[tp] = true
+			times[topicPartition{req.Topics[i].Topic, req.Topics[i].Partitions[j].Partition}]++
 		}
 	}
-	return twice
+	return times
 }

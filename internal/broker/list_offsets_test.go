@@ -62,16 +62,21 @@ func TestListOffsetsAnswersAsKafkaDoes(t *testing.T) {
 	}
 }
 
+// As in Kafka a partition that is asked for repeatedly is refused and answered once.
 func TestListOffsetsOfOnePartitionTwice(t *testing.T) {
 	n := newNode(t)
 	n.topic(t, "t", 2)
 	req := listRequest("t", 0, -1)
 	req.Topics[0].Partitions = append(req.Topics[0].Partitions, listRequest("t", 0, -2).Topics[0].Partitions...)
 	req.Topics[0].Partitions = append(req.Topics[0].Partitions, listRequest("t", 1, -2).Topics[0].Partitions...)
+	req.Topics = append(req.Topics, listRequest("t", 0, -1).Topics...)
 	resp := ask[*kmsg.ListOffsetsResponse](t, n.dial(t), 7, req)
-	for i, want := range []int16{kerr.InvalidRequest.Code, kerr.InvalidRequest.Code, 0} {
-		if got := resp.Topics[0].Partitions[i].ErrorCode; got != want {
-			t.Errorf("partition %d: %d, want %d", i, got, want)
+	if len(resp.Topics) != 1 || len(resp.Topics[0].Partitions) != 2 {
+		t.Fatalf("answered %+v, want each of two partitions once", resp.Topics)
+	}
+	for i, want := range []int16{kerr.InvalidRequest.Code, 0} {
+		if p := resp.Topics[0].Partitions[i]; p.ErrorCode != want || p.Partition != int32(i) {
+			t.Errorf("partition %d: %d, want %d", p.Partition, p.ErrorCode, want)
 		}
 	}
 }

@@ -241,6 +241,7 @@ func (op *produceOp) append(part *producePart, vp *protocol.ProducePartition, no
 	if n := int64(len(accepted.Bytes)); n > int64(part.conf.Conf.SegmentBytes) {
 		return refuse(kerr.RecordListTooLarge, "%d bytes of records don't fit into a segment, segment.bytes of topic %s is %d", n, part.topic.Name, part.conf.Conf.SegmentBytes)
 	}
+	op.r.CountRecords(accepted.Records)
 	part.part = p
 	part.LeaderEpoch, part.Acks, part.MinISR = -1, replica.Acks(op.view.Acks), part.conf.Conf.MinInSyncReplicas
 	part.Batches = accepted

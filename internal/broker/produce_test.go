@@ -153,7 +153,7 @@ func TestProduceIsRefusedWithKafkasErrors(t *testing.T) {
 		{name: "acks", topic: "t", version: 12, acks: 2, want: kerr.InvalidRequiredAcks, message: "0, 1 or -1"},
 		{name: "no records", topic: "t", version: 12, records: []byte{}, want: kerr.InvalidRecord},
 		{name: "bad CRC", id: id, version: 13, records: corrupt, want: kerr.CorruptMessage},
-		{name: "cut short", topic: "t", version: 12, records: corrupt[:30], want: kerr.CorruptMessage},
+		{name: "cut short", topic: "t", version: 12, records: corrupt[:30], want: kerr.InvalidRecord},
 		{name: "two batches", topic: "t", version: 12, records: two, want: kerr.InvalidRecord, message: "exactly one"},
 		{name: "too large", topic: "small", version: 12, records: plain(t, strings.Repeat("x", 200)), want: kerr.MessageTooLarge},
 		{name: "too old", topic: "strict", version: 12, records: old, want: kerr.InvalidTimestamp, records2: 2},

@@ -36,7 +36,7 @@ func (s *shard) refusal(now time.Time) error {
 	err := d.cause
 	if !now.Before(d.until) {
 		if err = s.log.Ready(s.epoch); err == nil {
-			s.open()
+			s.open(now)
 			return nil
 		}
 	}
@@ -56,13 +56,17 @@ func (s *shard) refuse(r request, err error) {
 }
 
 // open ends the time for which the door was shut. No timer ran meanwhile: a member
-// whose heartbeat was refused could not be heard of.
-func (s *shard) open() {
+// whose heartbeat was refused could not be heard of. A log that refused may have done so for
+// up to shutLook after it was last asked; members get that time, too.
+func (s *shard) open(now time.Time) {
 	d := &s.door
 	if d.since.IsZero() {
 		return
 	}
 	shut := d.seen.Sub(d.since)
+	if d.seen.After(d.until) {
+		shut += min(now.Sub(d.seen), shutLook)
+	}
 	d.since, d.seen, d.again = time.Time{}, time.Time{}, time.Time{}
 	if shut < slowAppend {
 		return

@@ -81,9 +81,9 @@ func TestNoTimerFiresWhileTheLogRefuses(t *testing.T) {
 		time.Sleep(time.Hour + shutLook/2) // it looks every shutLook, and did so just an hour after it was shut
 		log.set(func(l *fakeLog) { l.shut, l.fail = nil, nil })
 		submit(rt, "get").want(t, "has ", nil)
-		time.Sleep(time.Second)
+		time.Sleep(1900 * time.Millisecond) // the timer had two seconds left when the log was shut
 		submit(rt, "get").want(t, "has ", nil)
-		time.Sleep(2 * time.Second)
+		time.Sleep(100*time.Millisecond + shutLook)
 		submit(rt, "get").want(t, "has gone", nil)
 		if log.loads != 1 {
 			t.Errorf("%d loads", log.loads)

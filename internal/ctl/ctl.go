@@ -2,7 +2,7 @@
 // broker that speaks the Kafka protocol, from a shell.
 //
 // It owns the tree of commands. Each subject has a package of its own below it
-// (topic, config, group, produce, consume, cluster, profile, doctor, logs); what they share is
+// (topic, config, group, produce, consume, cluster, profile, doctor, logs, top, bundle); what they share is
 // in cli, contexts, output, offsets, parse, progress and records; adminport asks
 // chronik's admin port. It promises that standard output carries only what was
 // asked for (everything else goes to standard error), and that it ends with 0
@@ -14,6 +14,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"os"
 	"strings"
 	"syscall"
@@ -21,6 +22,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/chronik-io/chronik/internal/cmdline"
+	"github.com/chronik-io/chronik/internal/ctl/bundle"
 	"github.com/chronik-io/chronik/internal/ctl/cli"
 	"github.com/chronik-io/chronik/internal/ctl/cluster"
 	"github.com/chronik-io/chronik/internal/ctl/config"
@@ -31,6 +33,7 @@ import (
 	"github.com/chronik-io/chronik/internal/ctl/logs"
 	"github.com/chronik-io/chronik/internal/ctl/produce"
 	"github.com/chronik-io/chronik/internal/ctl/profile"
+	"github.com/chronik-io/chronik/internal/ctl/top"
 	"github.com/chronik-io/chronik/internal/ctl/topic"
 )
 
@@ -67,7 +70,7 @@ func Main(ctx context.Context, args []string, version string, s Streams) int {
 func Root(a *cli.App) *cobra.Command {
 	root := cli.Parent("chronikctl", "Administer chronik, or any broker that speaks the Kafka protocol",
 		topic.New(a), config.New(a), group.New(a), produce.New(a), consume.New(a), cluster.NewBroker(a), cluster.New(a),
-		cluster.NewAPIVersions(a), profile.New(a), doctor.New(a), logs.New(a), contextCommand(a), versionCommand(a))
+		cluster.NewAPIVersions(a), profile.New(a), doctor.New(a), top.New(a), bundle.New(a, runner(a)), logs.New(a), contextCommand(a), versionCommand(a))
 	root.Long = "chronikctl administers chronik, and any other broker that speaks the Kafka protocol: topics, configs, groups, records.\n\n" +
 		"Where the broker is comes from flags, else from variables (CHRONIKCTL_BROKERS for --brokers), else from a context of the\n" +
 		"contexts file (chronikctl context), else it is " + contexts.DefaultBrokers + ".\n\n" + cli.ExitCodes
@@ -96,6 +99,13 @@ func Root(a *cli.App) *cobra.Command {
 	completion(a, root)
 	root.SetUsageFunc(usage)
 	return root
+}
+
+// runner runs other command lines with the settings' sources of this run, and nothing to read.
+func runner(a *cli.App) bundle.Runner {
+	return func(ctx context.Context, args []string, out, errs io.Writer) int {
+		return Main(ctx, args, a.Version, Streams{In: strings.NewReader(""), Out: out, Err: errs, Getenv: a.Getenv, Environ: a.Environ})
+	}
 }
 
 // notYet is said of what other brokers' tools have.

@@ -61,7 +61,7 @@ func TestScripts(t *testing.T) {
 			e.Vars = append(e.Vars, "BROKER="+b.Addr(), "ADMIN="+b.AdminAddr(), "CHRONIK_BROKERS="+b.Addr(), "NOBODY="+nobody, "HOME="+e.WorkDir)
 			return nil
 		},
-		Cmds: map[string]func(*testscript.TestScript, bool, []string){"tlsproxy": tlsProxy, "until": until, "broker": broker, "snapshot": snapshot, "flip": flip},
+		Cmds: map[string]func(*testscript.TestScript, bool, []string){"tlsproxy": tlsProxy, "until": until, "broker": broker, "snapshot": snapshot, "flip": flip, "screen": screen, "untar": untar, "hung": hung},
 	})
 }
 

@@ -132,7 +132,9 @@ func TestDocsShowWhatTheAdminPortAnswers(t *testing.T) {
 	b, ask := startHere(t, disk)
 	fill(t, b, "orders", 1, 3)
 	disk.leave(t, b, 80<<20) // so that there is a finding
-	for _, path := range []string{"/v1/logs", "/v1/dirs", "/v1/profiles", "/v1/health", "/v1/findings"} {
+	client := connect(t, b, "shop")
+	defer client.Close()
+	for _, path := range []string{"/v1/logs", "/v1/dirs", "/v1/profiles", "/v1/connections", "/v1/health"} {
 		_, rest, ok := strings.Cut(string(page), "## GET "+path+"\n")
 		_, rest, ok2 := strings.Cut(rest, "```json\n")
 		example, _, ok3 := strings.Cut(rest, "```")
@@ -152,6 +154,62 @@ func TestDocsShowWhatTheAdminPortAnswers(t *testing.T) {
 		keysOf(got, "", have)
 		if !maps.Equal(want, have) {
 			t.Errorf("%s\nin docs %v\nanswered %v", path, slices.Sorted(maps.Keys(want)), slices.Sorted(maps.Keys(have)))
+		}
+	}
+}
+
+// connect opens connections with a client id and asks something over them.
+func connect(t *testing.T, b *Broker, id string) *kgo.Client {
+	t.Helper()
+	c, err := kgo.NewClient(kgo.SeedBrokers(b.Addrs()...), kgo.ClientID(id))
+	if err == nil {
+		err = c.Ping(t.Context())
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	return c
+}
+
+// Each open connection is there with its client and what it carried, a page at a time.
+func TestConnectionsAreListed(t *testing.T) {
+	b, ask := startHere(t, vfs.Memory())
+	first, second := connect(t, b, "shop"), connect(t, b, "audit")
+	defer first.Close()
+	defer second.Close()
+	if err := first.ProduceSync(t.Context(), kgo.StringRecord("x"), kgo.StringRecord("y")).FirstErr(); err == nil {
+		t.Fatal("records without a topic were written")
+	}
+	fill(t, b, "orders", 1, 1)
+	r := []*kgo.Record{{Topic: "orders", Value: []byte("1")}, {Topic: "orders", Value: []byte("2")}}
+	if err := first.ProduceSync(t.Context(), r...).FirstErr(); err != nil {
+		t.Fatal(err)
+	}
+	records, requests, seen, after := 0.0, 0.0, 0, ""
+	for page := 0; ; page++ {
+		status, v := ask("/v1/connections?limit=1" + after)
+		if status != http.StatusOK || page > 20 {
+			t.Fatalf("page %d: %d %v", page, status, v)
+		}
+		for _, c := range v["connections"].([]any) {
+			c := c.(map[string]any)
+			after = fmt.Sprintf("&after=%v", c["id"])
+			if c["clientId"] == "shop" {
+				seen++
+				records += c["recordsIn"].(float64)
+				requests += c["requests"].(float64)
+			}
+		}
+		if !v["more"].(bool) {
+			break
+		}
+	}
+	if seen == 0 || records != 2 || requests < 3 {
+		t.Errorf("%d connections of shop with %v records and %v requests", seen, records, requests)
+	}
+	for _, path := range []string{"/v1/connections?limit=0", "/v1/connections?limit=10001", "/v1/connections?after=x", "/v1/connections?of=shop", "/v1/log?n=3"} {
+		if status, v := ask(path); status != http.StatusBadRequest {
+			t.Errorf("%s: %d %v", path, status, v)
 		}
 	}
 }
@@ -229,8 +287,8 @@ func TestALogIsTold(t *testing.T) {
 // Before its rooms are whole, and when they go, the broker says what it does.
 func TestTheAdminPortSaysWhyItCantAnswer(t *testing.T) {
 	b, ask := startHere(t, vfs.Memory())
-	b.ready.enter("recovering logs")
-	for _, path := range []string{"/v1/logs", "/v1/dirs", "/v1/profiles"} {
+	b.health.Enter("recovering logs")
+	for _, path := range []string{"/v1/logs", "/v1/dirs", "/v1/profiles", "/v1/connections"} {
 		if status, v := ask(path); status != http.StatusServiceUnavailable || v["error"] != "the broker does not serve now: recovering logs" {
 			t.Errorf("%s: %d %v", path, status, v)
 		}
@@ -238,7 +296,7 @@ func TestTheAdminPortSaysWhyItCantAnswer(t *testing.T) {
 	if _, v := ask("/v1/health"); v["ready"] != false || len(v["findings"].([]any)) != 1 {
 		t.Errorf("health: %v", v)
 	}
-	b.ready.enter("")
+	b.health.Enter("")
 	if _, v := ask("/v1/health"); v["ready"] != true || len(v["findings"].([]any)) != 0 {
 		t.Errorf("health: %v", v)
 	}
@@ -250,9 +308,9 @@ func TestALowDiskIsDegradedNotDead(t *testing.T) {
 	disk.free.Store(1 << 39)
 	b, ask := startHere(t, disk)
 	disk.leave(t, b, 80<<20)
-	report, ok := b.ready.report()
-	if !ok || !strings.HasPrefix(report, "ready\ndegraded: disk of /data/logs: log directory /data/logs has 80 MiB free, the threshold is 10 GiB") {
-		t.Errorf("ready %v: %s", ok, report)
+	report := b.health.Report(t.Context())
+	if !report.Ready || !strings.HasPrefix(report.Text(), "ready\nbad: disk of /data/logs: log directory /data/logs has 80 MiB free, the threshold is 10 GiB") {
+		t.Errorf("%s", report.Text())
 	}
 	if !strings.Contains(b.status(), "serving") || !strings.Contains(b.status(), "80 MiB") {
 		t.Errorf("status: %s", b.status())

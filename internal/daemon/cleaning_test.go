@@ -36,7 +36,7 @@ func TestSettingsOfCompactionAreAlteredWhileTheBrokerRuns(t *testing.T) {
 	if got := *b.rooms.cleaning.Load(); got != (storage.Cleaning{Backoff: 7 * time.Second, KeyBytes: 2 << 20, BytesPerSecond: 1_000_000}) {
 		t.Errorf("%+v", got)
 	}
-	described, err := admin.DescribeBrokerConfigs(t.Context(), b.node)
+	described, err := admin.DescribeBrokerConfigs(t.Context(), b.rooms.conf.NodeID)
 	if err != nil {
 		t.Fatal(err)
 	}

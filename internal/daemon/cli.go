@@ -23,6 +23,11 @@ type Process struct {
 	Out     io.Writer // what was asked for
 	Err     io.Writer // the log and errors
 	Version string
+	// Signals gets the signals that ask the process to end: the first ends what Main does,
+	// one that comes two seconds later or more calls Exit. It may be nil.
+	Signals <-chan os.Signal
+	// Exit ends the process.
+	Exit func(code int)
 	// FS holds the directories of the configuration; nil is the system's.
 	FS vfs.FS
 }
@@ -30,7 +35,10 @@ type Process struct {
 // Main runs one command line until it is done or ctx ends, and returns the exit
 // code. Errors are lines of Err: what is wrong and what to do about it.
 func Main(ctx context.Context, p Process) int {
-	root := command(p)
+	s := &signals{ch: p.Signals, exit: p.Exit}
+	ctx, end := s.heed(ctx)
+	defer end()
+	root := command(p, s)
 	root.SetArgs(p.Args)
 	root.SetOut(p.Out)
 	root.SetErr(p.Err)
@@ -59,6 +67,7 @@ type cli struct {
 	set   []string
 	flags map[string]*string // by setting
 	root  *cobra.Command
+	heeds *signals
 }
 
 // flagged are the settings that have a flag, in the order of --help.
@@ -69,8 +78,8 @@ func flagged() []string {
 
 func flagName(setting string) string { return strings.ReplaceAll(setting, ".", "-") }
 
-func command(p Process) *cobra.Command {
-	c := &cli{Process: p, flags: make(map[string]*string)}
+func command(p Process, s *signals) *cobra.Command {
+	c := &cli{Process: p, heeds: s, flags: make(map[string]*string)}
 	c.root = &cobra.Command{
 		Use:   "chronikd",
 		Short: "A log broker that speaks the Kafka protocol; an acknowledged record is on disk",
@@ -167,6 +176,7 @@ func (c *cli) serve(ctx context.Context) error {
 	}
 	defer func() { _ = log.Sync() }() // standard error cannot always be synced, and nothing could be done
 	limitMemory(log)
+	c.heeds.log.Store(log)
 	return run(ctx, Options{Config: cfg, FS: c.fileSystem(), Log: log, Level: level, Version: c.Version})
 }
 

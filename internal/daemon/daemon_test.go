@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"io/fs"
 	"net"
+	"regexp"
 	"slices"
 	"strings"
 	"syscall"
@@ -79,6 +80,14 @@ func TestPrintedDefaultsAreAValidFile(t *testing.T) {
 	}
 	if len(cfg.Broker) != 0 {
 		t.Errorf("it sets %v", cfg.Broker)
+	}
+	// The file of the packages starts with these; a setting that is renamed is missing there.
+	first, _, _ := strings.Cut(out, "# ---- All other settings")
+	if n := strings.Count(first, "\n#  "); n != 3 {
+		t.Errorf("listeners has %d lines in the first part, want 3:\n%s", n, first)
+	}
+	if n := len(regexp.MustCompile(`(?m)^# [a-z.]+:( |$)`).FindAllString(first, -1)); n != 10 {
+		t.Errorf("%d settings come first, want 10:\n%s", n, first)
 	}
 	for _, name := range []string{"data.dir", "wal.profile", "num.partitions", "min.insync.replicas", "socket.request.max.bytes"} {
 		if !strings.Contains(out, "\n# "+name+":") {

@@ -2,6 +2,7 @@ package daemon
 
 import (
 	"errors"
+	"net/http"
 	"strings"
 	"syscall"
 	"testing"
@@ -29,12 +30,12 @@ func TestABrokerServesBesideABadLogDirectory(t *testing.T) {
 	errs.Add(errfs.Rule{Ops: errfs.Read, Path: "/two/checkpoint/*", Err: syscall.EIO})
 	b, ask := startHere(t, errs, two)
 
-	report, ok := b.ready.report()
-	if !ok || !strings.Contains(report, "degraded: log directory /two: ") || !strings.Contains(report, "input/output error") {
-		t.Errorf("ready %v: %s", ok, report)
+	report := b.health.Report(t.Context())
+	if text := report.Text(); !report.Ready || !strings.Contains(text, "bad: log directory /two: ") || !strings.Contains(text, "input/output error") {
+		t.Errorf("%s", text)
 	}
 	text := found(t, ask)
-	for _, want := range []string{"warn log_dir log directory /two: it could not be opened", "bad partition partition t-1: it cannot be used"} {
+	for _, want := range []string{"bad log_dir log directory /two: it could not be opened", "bad partition partition t-1: it can be neither written nor read"} {
 		if !strings.Contains(text, want) {
 			t.Errorf("no finding %q in\n%s", want, text)
 		}
@@ -51,6 +52,23 @@ func TestABrokerServesBesideABadLogDirectory(t *testing.T) {
 		if !strings.Contains(scrape, line+"\n") {
 			t.Errorf("the metrics don't say %s", line)
 		}
+	}
+
+	for path, texts := range map[string][]string{
+		"/":                            {"(2) ", `<h3><span class="tag bad">Error</span> log directory /two</h3>`, `">not opened</span>`},
+		"/topics":                      {"1 partition offline"},
+		"/topic?name=t":                {`<h3><span class="tag bad">Error</span> partition t-1</h3>`, "last 10"},
+		"/records?topic=t&partition=0": {"3 records"},
+	} {
+		code, body := browse(t, b, path)
+		for _, text := range texts {
+			if code != http.StatusOK || !strings.Contains(body, text) {
+				t.Errorf("%s: %d, no %q in\n%s", path, code, text, body)
+			}
+		}
+	}
+	if code, body := browse(t, b, "/records?topic=t&partition=1"); code != http.StatusInternalServerError || !strings.Contains(body, "input/output error") {
+		t.Errorf("records of the offline partition: %d %s", code, body)
 	}
 
 	fill(t, b, "new", 4, 1)
@@ -82,7 +100,6 @@ func TestOneDirectoryThatTakesRecordsIsEnough(t *testing.T) {
 	for _, dirs := range []string{"/one", "/one,/two"} {
 		errs := errfs.New(vfs.Memory())
 		b, ask := startHere(t, errs, "log.dirs="+dirs)
-		fault := errs.Add(errfs.Rule{Ops: errfs.Write | errfs.Datasync | errfs.Create | errfs.Allocate, Path: "/one/journal/*", Err: syscall.EIO})
 		c, err := kgo.NewClient(kgo.SeedBrokers(b.Addrs()...), kgo.RecordPartitioner(kgo.ManualPartitioner()), kgo.DisableIdempotentWrite(), kgo.RecordRetries(0))
 		if err != nil {
 			t.Fatal(err)
@@ -90,13 +107,14 @@ func TestOneDirectoryThatTakesRecordsIsEnough(t *testing.T) {
 		if _, err := kadm.NewClient(c).CreateTopic(t.Context(), 2, 1, nil, "t"); err != nil {
 			t.Fatal(err)
 		}
+		fault := errs.Add(errfs.Rule{Ops: errfs.Write | errfs.Datasync | errfs.Create | errfs.Allocate, Path: "/one/journal/*", Err: syscall.EIO})
 		for i := range int32(2) {
 			_ = c.ProduceSync(t.Context(), &kgo.Record{Topic: "t", Partition: i, Value: []byte("v")})
 		}
 		alone := dirs == "/one"
 		eventually(t, "the directory has failed and is reported", func() bool {
-			report, ready := b.ready.report()
-			return strings.Contains(report, "log directory /one: ") && ready == !alone
+			report := b.health.Report(t.Context())
+			return strings.Contains(report.Text(), "log directory /one: ") && report.Ready == !alone
 		})
 		if _, health := ask("/v1/health"); health["ready"] != !alone {
 			t.Errorf("%v", health)
@@ -104,7 +122,7 @@ func TestOneDirectoryThatTakesRecordsIsEnough(t *testing.T) {
 		fault.Off()
 		c.Close()
 		for begun := time.Now(); ; time.Sleep(time.Millisecond) {
-			report, _ := b.ready.report()
+			report := b.health.Report(t.Context()).Text()
 			if report == "ready\n" {
 				break
 			}

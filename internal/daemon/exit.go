@@ -26,11 +26,13 @@ const (
 	ExitUsage   = 2 // the command line or the configuration is wrong
 	ExitData    = 3 // a directory is in use, not writable, damaged, of a newer format or another broker's
 	ExitAddress = 4 // an address cannot be bound
+	ExitCut     = 5 // another signal ended the process before it had drained
 )
 
 // exitCodes is told by --help.
 const exitCodes = "Exit codes: 0 stopped as asked, 1 failed while running, 2 wrong command line or configuration,\n" +
-	"3 a directory is in use, not writable, damaged, of a newer format or another broker's, 4 an address cannot be bound."
+	"3 a directory is in use, not writable, damaged, of a newer format or another broker's, 4 an address cannot be bound,\n" +
+	"5 another signal ended it before it had drained."
 
 // ExitError is an error with the code that it ends the process with.
 type ExitError struct {
@@ -67,11 +69,11 @@ func dataError(setting, dir string, err error) error {
 // dataErrorAt is dataError with the flags that show the directory to
 // chronikctl log.
 func dataErrorAt(setting, dir, flags string, err error) error {
-	remedy := "; " + dataRemedy(setting, flags, err)
-	if errors.Is(err, storage.ErrForeign) || errors.Is(err, statefile.ErrNewer) {
-		remedy = "" // their texts say what to do
+	text := dataRemedy(setting, flags, err)
+	if text != "" {
+		text = "; " + text
 	}
-	return &ExitError{ExitData, fmt.Errorf("directory %s: %w%s", dir, err, remedy)}
+	return &ExitError{ExitData, fmt.Errorf("directory %s: %w%s", dir, err, text)}
 }
 
 // told is a setting as an error names it: with its flag, where it has one.
@@ -82,10 +84,13 @@ func told(setting string) string {
 	return setting
 }
 
+// dataRemedy says what to do about a directory that cannot be used; empty if the error says it.
 func dataRemedy(setting, flags string, err error) string {
 	setting = told(setting)
 	remedy := "choose another with " + setting
 	switch {
+	case errors.Is(err, storage.ErrForeign), errors.Is(err, statefile.ErrNewer):
+		return "" // their texts say what to do
 	case errors.Is(err, journal.ErrDamaged):
 		return "put the journal back as it was, or see with chronikctl log verify " + flags + " what of it chronikctl log repair saves"
 	case errors.Is(err, statefile.ErrCorrupt), errors.Is(err, filestore.ErrDamaged):
@@ -119,18 +124,25 @@ func dirErrors(static map[string]string, err error) error {
 	if !errors.As(err, &d) {
 		return &ExitError{ExitData, err}
 	}
-	setting := config.KeyDataDir
+	setting, flags := placeOf(static, d)
+	return dataErrorAt(setting, d.Path, flags, d.Err)
+}
+
+// placeOf is the setting that an error of a log directory is about, and the flags that show the
+// directory to chronikctl log.
+func placeOf(static map[string]string, d *storage.DirError) (setting, flags string) {
+	setting = config.KeyDataDir
 	if static["log.dirs"] != "" {
 		setting = "log.dirs"
 	}
-	if p := (*fs.PathError)(nil); static["journal.dirs"] != "" && errors.As(err, &p) && within(path.Clean(p.Path), d.Journal) {
+	if p := (*fs.PathError)(nil); static["journal.dirs"] != "" && errors.As(d.Err, &p) && within(path.Clean(p.Path), d.Journal) {
 		setting = "journal.dirs"
 	}
-	flags := "--dir " + d.Path
+	flags = "--dir " + d.Path
 	if d.Journal != "" {
 		flags += " --journal " + d.Journal
 	}
-	return dataErrorAt(setting, d.Path, flags, d.Err)
+	return setting, flags
 }
 
 // addressError explains why an address cannot be bound. setting is the one that

@@ -2,14 +2,66 @@ package daemon
 
 import (
 	"context"
+	"slices"
+	"strings"
 	"time"
 
 	"github.com/chronik-io/chronik/internal/groups"
+	"github.com/chronik-io/chronik/internal/health/checks"
 	"github.com/chronik-io/chronik/internal/metrics"
 )
 
 // censusTime bounds how long a scrape waits for the group coordinator.
 const censusTime = time.Second
+
+// coordinatorFacts is the source of the coordinators that do not serve their groups.
+func coordinatorFacts(c *groups.Coordinator) checks.Source {
+	since := map[int32]time.Time{}
+	return func(f *checks.Facts) {
+		if !f.Serving {
+			return
+		}
+		for _, s := range c.Stats() {
+			if s.State == "active" || s.State == "idle" {
+				delete(since, s.Partition)
+				continue
+			}
+			if since[s.Partition].IsZero() {
+				since[s.Partition] = f.Now
+			}
+			f.Coordinators = append(f.Coordinators, checks.Coordinator{Index: s.Partition, Since: since[s.Partition], Failed: s.Failures > 0})
+		}
+	}
+}
+
+// rebalanceFacts is the source of the groups that were rebalancing each time it was called, for a
+// minute at least.
+func rebalanceFacts(c *groups.Coordinator, patience time.Duration) checks.SlowSource {
+	type rebalance struct {
+		state string
+		since time.Time
+	}
+	before := map[string]rebalance{}
+	return func(s *checks.Slow) {
+		ctx, cancel := context.WithTimeout(context.Background(), censusTime)
+		defer cancel()
+		now, at := map[string]rebalance{}, time.Now()
+		for _, g := range c.Census(ctx).Groups {
+			if !slices.Contains([]string{"PreparingRebalance", "CompletingRebalance", "Assigning", "Reconciling"}, g.GroupState) {
+				continue
+			}
+			r := rebalance{g.GroupState, at}
+			if old, known := before[g.Group]; known && old.state == r.state {
+				r.since = old.since
+			}
+			if now[g.Group] = r; at.Sub(r.since) >= patience {
+				s.Rebalancing = append(s.Rebalancing, checks.Rebalancing{Group: g.Group, State: r.state, Since: r.since})
+			}
+		}
+		slices.SortFunc(s.Rebalancing, func(a, b checks.Rebalancing) int { return strings.Compare(a.Group, b.Group) })
+		before = now
+	}
+}
 
 // groupsOf shows groups to metrics.
 func groupsOf(c *groups.Coordinator) func() metrics.Groups {

@@ -63,7 +63,7 @@ func (c *cli) health(ctx context.Context, live bool, timeout time.Duration) erro
 		return fmt.Errorf("%s answers, but no broker of chronik; is admin.listen the same as the broker's own?", cfg.AdminListen)
 	}
 	if status != http.StatusOK {
-		return fmt.Errorf("not ready: %s", oneLine(body))
+		return errors.New(oneLine(body))
 	}
 	_, err = fmt.Fprintln(c.Out, oneLine(body))
 	return err

@@ -1,16 +1,24 @@
 package daemon
 
 import (
+	"context"
 	"net/http"
 	"net/http/httptest"
 	"strings"
 	"testing"
+
+	"go.uber.org/zap"
+
+	"github.com/chronik-io/chronik/internal/admin"
+	"github.com/chronik-io/chronik/internal/health/checks"
+	"github.com/chronik-io/chronik/internal/metrics"
 )
 
 // A broker that is not ready says why, in one line; it is alive all the same.
 func TestHealthTellsWhatStandsInTheWay(t *testing.T) {
-	h, ready, _ := routes(t)
-	s := httptest.NewServer(h)
+	m := checks.Start(checks.Options{Log: zap.NewNop()})
+	defer m.Stop(context.Background())
+	s := httptest.NewServer(admin.Handler(admin.Options{Registry: metrics.NewRegistry(), Level: zap.NewAtomicLevel(), Health: m, Log: zap.NewNop()}))
 	defer s.Close()
 	at := strings.TrimPrefix(s.URL, "http://")
 	check := func(want int, text string, args ...string) {
@@ -20,11 +28,11 @@ func TestHealthTellsWhatStandsInTheWay(t *testing.T) {
 			t.Errorf("%v: %d %q, want %d %q", args, code, out+errs, want, text)
 		}
 	}
-	ready.enter("recovering logs")
-	ready.progress("/d", "partitions read", 3, 7)
+	m.Enter("recovering logs")
+	m.Progress("/d", "partitions read", 3, 7)
 	check(ExitFailed, "chronikd: not ready: recovering logs; /d: partitions read: 3 of 7\n")
 	check(ExitOK, "ok\n", "--live")
-	ready.enter("")
+	m.Enter("")
 	check(ExitOK, "ready\n")
 }
 

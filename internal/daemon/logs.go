@@ -5,13 +5,9 @@ import (
 	"math"
 	"net"
 	"os"
-	"slices"
 	"strconv"
 
-	"go.uber.org/zap"
-
 	"github.com/chronik-io/chronik/internal/daemon/config"
-	"github.com/chronik-io/chronik/internal/diagnose"
 	"github.com/chronik-io/chronik/internal/metadata"
 	"github.com/chronik-io/chronik/internal/metrics"
 	"github.com/chronik-io/chronik/internal/network"
@@ -63,24 +59,6 @@ func (s logSource) EachLog(yield func(metrics.Log)) {
 		yield(metrics.Log{
 			Topic: l.Topic(), Partition: strconv.Itoa(int(l.ID().Partition)), Size: l.Size(), Start: e.LogStart, End: e.LogEnd,
 		})
-	}
-}
-
-// takesRecords reports whether any log directory does. While one does, the broker is ready:
-// what is wrong with another one, since the start or since then, concerns its partitions only.
-func (r *rooms) takesRecords() bool {
-	return slices.ContainsFunc(r.storage.Dirs(), func(d *storage.Dir) bool { return d.Err() == nil })
-}
-
-// leaveOut reports log directories that could not be opened.
-func (b *Broker) leaveOut(r *rooms) {
-	for _, d := range r.storage.Failed() {
-		err := dirErrors(b.cfg.Broker, d)
-		b.log.Error("log directory could not be opened: its partitions are offline until a start opens it",
-			zap.String("dir", d.Path), zap.Error(err))
-		b.ready.watch("log directory "+d.Path, part{check: diagnose.CheckLogDir, severity: diagnose.Bad, eased: r.takesRecords,
-			problem: func() string { return "it could not be opened, its partitions are offline: " + err.Error() },
-			remedy:  "mend it and start the broker again (docs/operations.md, A damaged disk); the other directories are in use"})
 	}
 }
 

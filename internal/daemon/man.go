@@ -16,7 +16,7 @@ func Manual(version string) ([]manpage.Page, error) {
 	if err != nil {
 		return nil, err
 	}
-	root := command(Process{Version: version})
+	root := command(Process{Version: version}, new(signals))
 	see := manpage.Part{Title: "SEE ALSO", Text: "chronikd(8), chronikd.yaml(5), chronikctl(1), chronik-bench(1)"}
 	settings := manpage.Part{Title: "SETTINGS", Text: "In the file a setting is written as name: value; what it is not set to has its default."}
 	for _, d := range slices.Concat(config.Own(), kafkaSettings(registry(cfg.Durability))) {
@@ -34,7 +34,7 @@ func Manual(version string) ([]manpage.Page, error) {
 				{Term: "NOTIFY_SOCKET, WATCHDOG_USEC", Text: "Set by systemd: where readiness, the status and keep-alives are sent."},
 			}},
 			{Title: "SIGNALS", Items: []manpage.Item{
-				{Term: "SIGTERM, SIGINT", Text: "Drain: answer what was accepted, mark the data directory clean, end. A broker that starts or recovers ends, and the next start recovers. A second one ends the process at once, which loses nothing that was acknowledged as synced."},
+				{Term: "SIGTERM, SIGINT", Text: "Drain: answer what was accepted, mark the data directory clean, end. A broker that starts or recovers ends, and the next start recovers. Further ones within two seconds mean the same. One that comes later ends the process at once: requests under way are not answered, and the next start recovers; nothing is lost that was acknowledged as synced."},
 			}},
 			{Title: "EXIT STATUS", Items: []manpage.Item{
 				{Term: fmt.Sprint(ExitOK), Text: "Stopped as asked, also before it was ready."},
@@ -42,6 +42,7 @@ func Manual(version string) ([]manpage.Page, error) {
 				{Term: fmt.Sprint(ExitUsage), Text: "The command line or the configuration is wrong; nothing was touched."},
 				{Term: fmt.Sprint(ExitData), Text: "A directory is in use, not writable, damaged, of a newer format or another broker's."},
 				{Term: fmt.Sprint(ExitAddress), Text: "An address cannot be bound; nothing was touched."},
+				{Term: fmt.Sprint(ExitCut), Text: "Another signal ended the process before it had drained; the next start recovers."},
 			}},
 			{Title: "FILES", Items: []manpage.Item{
 				{Term: "/etc/chronik/chronikd.yaml", Text: "The configuration of the service, where a package installed it."},

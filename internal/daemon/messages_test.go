@@ -191,7 +191,7 @@ func somewhere(t *testing.T) map[string]string {
 	quiet, other, unready := make(chan struct{}), http.NewServeMux(), http.NewServeMux()
 	other.HandleFunc("/wait/", func(http.ResponseWriter, *http.Request) { <-quiet })
 	unready.HandleFunc("/readyz", func(w http.ResponseWriter, _ *http.Request) {
-		text(w, http.StatusServiceUnavailable, "recovering logs\nd/logs: partitions written and synced: 3 of 7\n")
+		http.Error(w, "not ready: recovering logs\nd/logs: partitions written and synced: 3 of 7", http.StatusServiceUnavailable)
 	})
 	o, u := httptest.NewServer(other), httptest.NewServer(unready)
 	t.Cleanup(func() { close(quiet); o.Close(); u.Close() })

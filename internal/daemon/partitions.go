@@ -1,9 +1,7 @@
 package daemon
 
 import (
-	"fmt"
 	"slices"
-	"time"
 
 	"github.com/chronik-io/chronik/internal/metadata"
 	"github.com/chronik-io/chronik/internal/metrics"
@@ -21,6 +19,11 @@ func partitionsOf(r *rooms) func() metrics.Partitions {
 					continue
 				}
 				r.countPartition(&n, img, t, i, p)
+			}
+		}
+		for _, l := range r.storage.Logs() {
+			if l.Damaged() != nil {
+				n.Damaged++
 			}
 		}
 		return n
@@ -46,16 +49,6 @@ func (r *rooms) countPartition(n *metrics.Partitions, img *metadata.Image, t *me
 // unmade returns the partitions whose logs could not be made and are tried again.
 func (r *rooms) unmade() []replica.Failure {
 	return slices.DeleteFunc(r.replicas.Failed(), func(f replica.Failure) bool { return f.NextTry.IsZero() })
-}
-
-// withoutLogs says which partitions' logs could not be made, empty where all were.
-func (r *rooms) withoutLogs() string {
-	all := r.unmade()
-	if len(all) == 0 {
-		return ""
-	}
-	oldest := slices.MinFunc(all, func(a, b replica.Failure) int { return a.Since.Compare(b.Since) })
-	return fmt.Sprintf("%d cannot be used, since %s: %s", len(all), oldest.Since.UTC().Format(time.RFC3339), all[0].Err)
 }
 
 // unavailable says why a partition of this broker can't be used; nil if it can.

@@ -1,20 +1,22 @@
 package daemon
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"math"
 	"path"
 	"sync/atomic"
+	"time"
 
 	"go.uber.org/zap"
 
 	"github.com/chronik-io/chronik/internal/broker"
 	"github.com/chronik-io/chronik/internal/controller"
 	"github.com/chronik-io/chronik/internal/daemon/config"
-	"github.com/chronik-io/chronik/internal/diagnose"
 	"github.com/chronik-io/chronik/internal/groups"
+	"github.com/chronik-io/chronik/internal/health/checks"
 	"github.com/chronik-io/chronik/internal/metadata"
 	"github.com/chronik-io/chronik/internal/metadata/filestore"
 	"github.com/chronik-io/chronik/internal/metrics"
@@ -44,6 +46,8 @@ type rooms struct {
 	storage  *storage.Manager
 	fenced   bool // no partition is led in an epoch that an unclean stop left (I9)
 	measured *metrics.Storage
+	network  *metrics.Network
+	requests *metrics.Requests
 	park     *purgatory.Purgatory
 	replicas *replica.Manager
 	applier  *metadata.Applier
@@ -109,7 +113,8 @@ func (b *Broker) lookForMetadata(all []storage.Place) error {
 			}
 			_ = lock.Close() // it ends with the process in any case
 			return &ExitError{ExitData, fmt.Errorf("directory %s: the log directory %s holds partitions, and %s has no metadata of them; "+
-				"put the metadata back, or set data.dir (--data-dir) to where it is, or give this broker an empty log directory", b.cfg.DataDir, place.Path, dir)}
+				"set data.dir (--data-dir) to where it is, or see with chronikctl log repair %s --dry-run what can be restored of it, or give this broker "+
+				"an empty log directory", b.cfg.DataDir, place.Path, dir, b.repairFlags(all))}
 		}
 	}
 	return nil
@@ -135,6 +140,9 @@ func (b *Broker) openMetadata(ctx context.Context, r *rooms) error {
 		return fail(err)
 	}
 	b.stack.pushDisk("metadata", func(context.Context) error { return r.store.Close() })
+	if err := b.refuseOlder(r); err != nil {
+		return err
+	}
 	r.control = controller.New(controller.Options{
 		Store: r.store, Configs: b.configs, NumPartitions: r.conf.NumPartitions, ReplicationFactor: r.conf.DefaultReplicationFactor,
 		Groups: r.conf.Groups,
@@ -164,14 +172,14 @@ func (b *Broker) openLogs(ctx context.Context, r *rooms) error {
 		return err
 	}
 	cleaning := r.cleaning.Load()
-	b.ready.enter("recovering logs")
+	b.health.Enter("recovering logs")
 	r.measured = metrics.NewStorage(b.reg)
 	all := places(&r.conf)
 	r.storage, err = storage.Open(all, storage.Options{
 		FS: b.fs, Holder: holder(), Logger: b.log.Named("storage"), Metrics: r.measured,
 		DeferredBytes: b.budgets.Deferred, JournalFileSize: b.journalFile, JournalBytes: b.journalBytes,
 		ProducerExpiry: r.conf.ProducerExpiration, KeeperInterval: r.conf.Cleaning.Interval,
-		Progress: b.ready.progress, Interrupted: ctx.Err, MinFree: r.minFree.Load,
+		Progress: b.health.Progress, Interrupted: ctx.Err, MinFree: r.minFree.Load,
 		CleanerBytes: cleaning.KeyBytes, CleanerBytesPerSecond: cleaning.BytesPerSecond, CleanerBackoff: cleaning.Backoff,
 		Absent: func() int {
 			if s := r.server.Load(); s != nil {
@@ -192,15 +200,11 @@ func (b *Broker) openLogs(ctx context.Context, r *rooms) error {
 		}
 		return r.storage.Shutdown(ctx)
 	})
-	for _, d := range r.storage.Dirs() {
-		b.ready.watch("log directory "+d.Path(), part{check: diagnose.CheckLogDir, severity: diagnose.Bad, eased: r.takesRecords,
-			problem: func() string { return errorText(d.Err()) },
-			remedy:  "look at the disk and the kernel's log; the directory comes back by itself where the disk does (docs/operations.md, A damaged disk)"})
-		b.ready.watch("disk of "+d.Path(), part{check: diagnose.CheckSpace, severity: diagnose.Warn,
-			problem: func() string { return d.LastSpace().Message },
-			remedy:  "chronikctl topic list -o wide shows who is large; writing goes on by itself when there is room (docs/operations.md, A full disk)"})
+	b.health.Add(b.dirFacts(r))
+	if b.fs == vfs.OS() {
+		b.health.Add(presence(b.cfg.DataDir, r.storage.Dirs()).Source)
 	}
-	b.leaveOut(r)
+	b.keepCopy(ctx, r)
 	if err := metrics.RegisterLogs(b.reg, b.cfg.MetricsPartitions, logSource{r.storage}); err != nil {
 		return err
 	}
@@ -221,8 +225,6 @@ func (b *Broker) openPartitions(_ context.Context, r *rooms) error {
 	r.applier.Subscribe("replicas", r.replicas.Apply)
 	r.applier.Finish(r.replicas.Settled)
 	b.stack.push("replicas", r.replicas.Close)
-	b.ready.watch("partitions without a log", part{check: diagnose.CheckPartition, severity: diagnose.Warn, problem: r.withoutLogs,
-		remedy: "remove the cause: the logs are made by themselves then, within half a minute"})
 	var err error
 	r.groups, err = groups.New(groups.Options{
 		Self: r.conf.NodeID, Replicas: r.replicas, Settings: r.settings, Controller: r.control, Configs: b.configs, Static: r.static, Logger: b.log.Named("groups"),
@@ -265,6 +267,9 @@ func (b *Broker) openHandlers(ctx context.Context, r *rooms) error {
 	if err := r.applier.WaitFor(ctx, revision); err != nil {
 		return err
 	}
+	b.health.Add(r.partitionFacts)
+	b.health.Add(coordinatorFacts(r.groups))
+	b.health.AddSlow(rebalanceFacts(r.groups, cmp.Or(b.slowChecks, time.Minute)))
 	if n := r.replicas.Unled(); n > 0 {
 		return fmt.Errorf("the last stop was not clean, and the metadata did not take new leader epochs for %d partitions (see the log above): they must not be served", n)
 	}
@@ -293,7 +298,7 @@ func (b *Broker) maxConnections(r *rooms) int {
 			segments = append(segments, d.Usage().MaxOpenFiles)
 		}
 	}
-	return diagnose.Connections(vfs.Descriptors(), segments)
+	return checks.Connections(vfs.Descriptors(), segments)
 }
 
 // openClients lets clients in.
@@ -306,9 +311,10 @@ func (b *Broker) openClients(_ context.Context, r *rooms) error {
 	for _, l := range b.cfg.Listeners {
 		names = append(names, l.Name)
 	}
+	r.network, r.requests = metrics.NewNetwork(b.reg), metrics.NewRequests(b.reg)
 	server, err := network.New(network.Options{
-		Handler: r.handlers, Table: table, Log: b.log.Named("network"),
-		Observer: newObserver(metrics.NewNetwork(b.reg), metrics.NewRequests(b.reg), names, table),
+		Handler: r.handlers, Table: table, Log: b.log.Named("network"), AdminAddress: b.AdminAddr(),
+		Observer: newObserver(r.network, r.requests, names, table),
 		MaxFrame: int(r.conf.MaxRequestBytes), ProduceBytes: b.budgets.Produce, OtherBytes: b.budgets.Other,
 		ConnectionBytes: b.budgets.Connection, ConnectionRequests: b.cfg.Produce.ConnectionRequests,
 		MaxConnections: b.maxConnections(r), MaxConnectionsPerIP: int(r.conf.MaxConnectionsPerIP), Idle: r.conf.ConnectionIdle,

@@ -13,8 +13,10 @@ import (
 	"go.uber.org/zap"
 	"go.uber.org/zap/zapcore"
 
+	"github.com/chronik-io/chronik/internal/admin"
 	"github.com/chronik-io/chronik/internal/daemon/config"
-	"github.com/chronik-io/chronik/internal/diagnose"
+	"github.com/chronik-io/chronik/internal/health/checks"
+	"github.com/chronik-io/chronik/internal/logtail"
 	"github.com/chronik-io/chronik/internal/metrics"
 	"github.com/chronik-io/chronik/internal/topicconf"
 	"github.com/chronik-io/chronik/internal/vfs"
@@ -46,6 +48,8 @@ type Options struct {
 	// begun, where set, gets the broker before its rooms are opened, which may
 	// take as long as a recovery does.
 	begun func(*Broker)
+	// slowChecks, where set, is how often slow sources of health's facts are asked.
+	slowChecks time.Duration
 	// stop, where set, is what tests have instead of stopTimes.
 	stop times
 }
@@ -58,24 +62,26 @@ type Broker struct {
 	log     *zap.Logger
 	level   zap.AtomicLevel
 	reg     *prometheus.Registry
-	ready   *readiness
-	watch   *diagnose.Watcher
+	health  *checks.Monitor
 	probes  *probes
-	node    int32 // node.id
 	bound   *bound
 	stack   *stack
 	ended   sync.Once
 	endErr  error // of the stop, set in ended
 	budgets budgets
 	memory  int64  // bytes that there are; see memoryThere
-	rooms   *rooms // whole once ready says that clients are served
+	rooms   *rooms // complete once health has no phase any more
 
-	times times // of the stop
+	times      times // of the stop
+	slowChecks time.Duration
 
 	journalFile, journalBytes int64
 	// failed gets the first error that no room can go on with.
 	failed chan error
 }
+
+// logTailBytes is how much of its log a broker keeps in memory, for GET /v1/log.
+const logTailBytes = 512 << 10
 
 // Start starts a broker and returns when it serves clients. The order:
 // addresses (nothing is changed on disk where one is taken), checks, admin port,
@@ -92,17 +98,22 @@ func Start(ctx context.Context, o Options) (*Broker, error) {
 	if o.Level == (zap.AtomicLevel{}) {
 		o.Level = zap.NewAtomicLevel()
 	}
-	reg := metrics.NewRegistry()
+	reg, tail := metrics.NewRegistry(), logtail.New(logTailBytes)
+	o.Log = tail.Follow(o.Log, o.Level)
 	b := &Broker{cfg: o.Config, configs: registry(o.Config.Durability), fs: o.FS, log: o.Log, level: o.Level, reg: reg, bound: addresses,
 		times: cmp.Or(o.stop, stopTimes()), journalFile: o.JournalFileSize, journalBytes: o.JournalBytes,
-		stack: &stack{log: o.Log}, failed: make(chan error, 1), ready: newReadiness(metrics.NewProcess(reg, o.Version).Ready)}
+		stack: &stack{log: o.Log}, failed: make(chan error, 1), probes: &probes{}, slowChecks: o.slowChecks}
 	b.stack.push("addresses", func(context.Context) error { return addresses.close() })
-	if err := b.diagnosed(o.Log.Named("findings")); err != nil {
+	if err := b.startHealth(o.Version, readyGauge(metrics.NewProcess(reg, o.Version)), o.Log.Named("health")); err != nil {
 		return nil, errors.Join(err, b.stop(zapcore.DebugLevel, "start failed"))
 	}
 	if addresses.admin != nil {
-		a := newAdmin(addresses.admin, reg, o.Level, b.ready, newGuard(o.Config), (&api{b}).register, o.Log.Named("admin"))
-		b.stack.push("admin", func(ctx context.Context) error { a.stop(ctx); return nil })
+		a, err := admin.Start(addresses.admin, admin.Options{Access: access(o.Config), Registry: reg, Level: o.Level, Health: b.health,
+			View: b.view, Probe: b.probe, Tail: tail, Log: o.Log.Named("admin")})
+		if err != nil {
+			return nil, errors.Join(err, b.stop(zapcore.DebugLevel, "start failed"))
+		}
+		b.stack.push("admin", func(ctx context.Context) error { a.Stop(ctx); return nil })
 	}
 	if o.begun != nil {
 		o.begun(b)
@@ -110,8 +121,8 @@ func Start(ctx context.Context, o Options) (*Broker, error) {
 	if err := b.open(ctx); err != nil {
 		return nil, errors.Join(err, b.stop(zapcore.DebugLevel, "start failed"))
 	}
-	b.ready.enter("")
-	if err := b.watch.Speak(ctx); err != nil { // the start was given up
+	b.health.Enter("")
+	if err := b.health.Speak(ctx); err != nil { // the start was given up
 		return nil, errors.Join(err, b.stop(zapcore.DebugLevel, "start failed"))
 	}
 	o.Log.Info("ready", zap.String("version", o.Version), zap.Strings("listen", b.Addrs()), zap.String("admin", b.AdminAddr()),
@@ -161,10 +172,11 @@ func (b *Broker) Close() error {
 // stop stops what was started. A start that failed is told by its error alone,
 // so it logs at debug.
 func (b *Broker) stop(level zapcore.Level, phase string) error {
-	b.ready.enter(phase)
 	b.log.Log(level, phase)
-	if b.watch != nil { // first: it looks at all rooms
-		b.stack.push("findings", func(ctx context.Context) error { b.watch.Stop(ctx); return nil })
+	if b.health != nil {
+		b.health.Enter(phase)
+		// First, because the sources of its facts use all components.
+		b.stack.push("health", func(ctx context.Context) error { b.health.Stop(ctx); return nil })
 	}
 	if err := b.stack.unwind(b.times); err != nil {
 		return fmt.Errorf("stop: %w", err)

@@ -8,16 +8,16 @@ import (
 // status is what goes on, in one line for people: how far a start is, what is
 // served, and what stands in the way.
 func (b *Broker) status() string {
-	report, ok := b.ready.report()
-	if !ok {
-		return oneLine(report)
+	report := b.health.Last()
+	if !report.Ready {
+		return oneLine(report.Text())
 	}
 	// The broker is ready, so its rooms are all there.
 	text := fmt.Sprintf("serving %d partitions on %s", len(b.rooms.storage.Logs()), strings.Join(b.Addrs(), ", "))
 	if s := b.rooms.server.Load(); s != nil {
 		text += fmt.Sprintf(", %d connections", s.Stats().Connections)
 	}
-	if _, weak, _ := strings.Cut(report, "\n"); weak != "" {
+	if _, weak, _ := strings.Cut(report.Text(), "\n"); weak != "" {
 		text += "; " + oneLine(weak)
 	}
 	return text

@@ -146,7 +146,7 @@ func (s *supervisor) run() {
 				continue
 			}
 			more := ""
-			if n := s.broker.ready.moved(); now.state == "" && n != moves {
+			if n := s.broker.health.Moves(); now.state == "" && n != moves {
 				moves, more = n, fmt.Sprintf("EXTEND_TIMEOUT_USEC=%d\n", startExtension.Microseconds())
 			}
 			if text := s.status(now); text != said || more != "" {

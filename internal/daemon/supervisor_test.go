@@ -13,7 +13,7 @@ import (
 	sd "github.com/coreos/go-systemd/v22/daemon"
 	"go.uber.org/zap"
 
-	"github.com/chronik-io/chronik/internal/metrics"
+	"github.com/chronik-io/chronik/internal/health/checks"
 )
 
 // manager is a service manager that keeps what it is told.
@@ -38,9 +38,10 @@ func (m *manager) take() []string {
 	return told
 }
 
-// supervised returns a supervisor of a broker that has only its readiness.
-func supervised(m *manager, watch time.Duration) (*supervisor, *Broker) {
-	b := &Broker{ready: newReadiness(metrics.NewProcess(nil, "v").Ready)}
+// supervised returns a supervisor of a broker that has only its health.
+func supervised(t *testing.T, m *manager, watch time.Duration) (*supervisor, *Broker) {
+	b := &Broker{health: checks.Start(checks.Options{Log: zap.NewNop()})}
+	t.Cleanup(func() { b.health.Stop(context.Background()) })
 	s := newSupervisor(zap.NewNop())
 	s.send, s.watch = m.send, watch
 	s.begin(b)
@@ -52,12 +53,12 @@ func supervised(m *manager, watch time.Duration) (*supervisor, *Broker) {
 func TestAStartIsGivenTimeWhileItMakesProgress(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		m := &manager{}
-		s, b := supervised(m, 0)
-		b.ready.enter("recovering logs")
-		b.ready.progress("/d", "partitions read", 3, 7)
+		s, b := supervised(t, m, 0)
+		b.health.Enter("recovering logs")
+		b.health.Progress("/d", "partitions read", 3, 7)
 		time.Sleep(statusEvery)
 		synctest.Wait()
-		want := []string{"EXTEND_TIMEOUT_USEC=120000000\nSTATUS=recovering logs; /d: partitions read: 3 of 7"}
+		want := []string{"EXTEND_TIMEOUT_USEC=120000000\nSTATUS=not ready: recovering logs; /d: partitions read: 3 of 7"}
 		if got := m.take(); !slices.Equal(got, want) {
 			t.Errorf("told %q, want %q", got, want)
 		}
@@ -65,7 +66,7 @@ func TestAStartIsGivenTimeWhileItMakesProgress(t *testing.T) {
 		if got := m.take(); len(got) != 0 {
 			t.Errorf("a start that stands still told %q", got)
 		}
-		b.ready.progress("/d", "partitions read", 7, 7)
+		b.health.Progress("/d", "partitions read", 7, 7)
 		time.Sleep(statusEvery)
 		synctest.Wait()
 		if got := m.take(); len(got) != 1 || !strings.HasPrefix(got[0], "EXTEND_TIMEOUT_USEC=") || !strings.HasSuffix(got[0], "read: 7") {
@@ -78,7 +79,7 @@ func TestAStartIsGivenTimeWhileItMakesProgress(t *testing.T) {
 // A start that fails says why, which stays to be read when the process is gone.
 func TestAFailedStartSaysWhy(t *testing.T) {
 	m := &manager{}
-	s, _ := supervised(m, time.Minute)
+	s, _ := supervised(t, m, time.Minute)
 	s.failed(errors.New("directory /d: in use\nstop that broker"))
 	s.end()
 	want := []string{"STOPPING=1\nSTATUS=failed to start: directory /d: in use; stop that broker"}

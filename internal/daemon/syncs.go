@@ -4,7 +4,7 @@ import (
 	"math"
 	"time"
 
-	"github.com/chronik-io/chronik/internal/diagnose"
+	"github.com/chronik-io/chronik/internal/health/checks"
 	"github.com/chronik-io/chronik/internal/metrics"
 )
 
@@ -26,7 +26,7 @@ type syncLook struct {
 
 // look adds what the histograms say now and returns the latency of each directory:
 // of the last minutes, or since the start where those are too few.
-func (h *syncHistory) look(now time.Time, syncs, records map[string]metrics.Seen) map[string]diagnose.Latency {
+func (h *syncHistory) look(now time.Time, syncs, records map[string]metrics.Seen) map[string]checks.Latency {
 	h.looks = append(h.looks, syncLook{now, syncs, records})
 	// The first look that stays is the last one that is old enough.
 	for len(h.looks) > 2 && now.Sub(h.looks[1].at) >= recently {
@@ -36,13 +36,13 @@ func (h *syncHistory) look(now time.Time, syncs, records map[string]metrics.Seen
 	if n := len(h.looks); n > 2 && h.looks[n-2].at.Sub(h.looks[n-3].at) < recently/10 {
 		h.looks = append(h.looks[:n-2], h.looks[n-1])
 	}
-	first, all := h.looks[0], make(map[string]diagnose.Latency, len(syncs))
+	first, all := h.looks[0], make(map[string]checks.Latency, len(syncs))
 	for dir, s := range syncs {
 		over, r := "since the start", records[dir]
 		if d := s.Since(first.syncs[dir]); now.Sub(first.at) >= recently/2 && d.Count >= enough {
 			s, r, over = d, r.Since(first.records[dir]), "in the last "+now.Sub(first.at).Round(time.Minute).String()
 		}
-		all[dir] = diagnose.Latency{Count: s.Count, Median: seconds(s.Quantile(0.5)), P99: seconds(s.Quantile(0.99)), Over: over, Records: r.Mean()}
+		all[dir] = checks.Latency{Count: s.Count, Median: seconds(s.Quantile(0.5)), P99: seconds(s.Quantile(0.99)), Over: over, Records: r.Mean()}
 	}
 	return all
 }

@@ -78,12 +78,7 @@ func (c *Coordinator) lags(offsets []group.CommittedOffset) []Lag {
 		tp := metadata.TopicPartition{Topic: t.ID, Partition: o.Partition}
 		end, known := high[tp]
 		if !known {
-			end = -1
-			if p, err := c.opt.Replicas.Partition(tp.Topic, tp.Partition); err == nil {
-				if leader, _ := p.Leader(); leader == c.opt.Self {
-					end = p.Ends().HighWatermark
-				}
-			}
+			end = c.high(tp)
 			high[tp] = end
 		}
 		if end >= 0 {

@@ -111,3 +111,14 @@ func (c *Conn) deafly(frame []byte, n int) error {
 	}
 	return nil
 }
+
+// Deaf opens a connection that has requested more than its sockets take and reads nothing. It stays open for as long as ctx.
+func Deaf(ctx context.Context, addr string) error {
+	c, err := Dial(ctx, addr)
+	if err != nil {
+		return err
+	}
+	context.AfterFunc(ctx, func() { _ = c.Close() })
+	c.mob = new(Mob)
+	return c.deafly(frame(metadataRequest(manyNames)), 1000)
+}

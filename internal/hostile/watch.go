@@ -190,8 +190,11 @@ func latencyOf(all []series) Latency {
 // floor is a p99 that no bystander has to complain of.
 const floor = 50 * time.Millisecond
 
-// Bound is the p99 that a bystander may have beside an attack: twice what it has alone, or 50 ms.
-func Bound(alone Latency) time.Duration { return max(2*alone.P99, floor) }
+// Bound is the p99 that a bystander may have beside an attack: twice what it has without it, before or at the same time
+// at a broker that is not attacked, or 50 ms.
+func Bound(alone, control Latency) time.Duration {
+	return max(2*alone.P99, 2*control.P99, floor)
+}
 
 func produced(r kmsg.Response) error {
 	return kerr.ErrorForCode(r.(*kmsg.ProduceResponse).Topics[0].Partitions[0].ErrorCode)

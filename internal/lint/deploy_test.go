@@ -42,6 +42,8 @@ func TestWhatDoesNotFitIsFound(t *testing.T) {
 		{imageFile, "./cmd/chronikctl", "./cmd/ctl", "builds ./cmd/ctl"},
 		{imageFile, "CHRONIK_LISTEN=:9092", "CHRONIK_LISTEN=:9093", "first listener"},
 		{imageFile, "CHRONIK_ADMIN_LISTEN=:9644", "CHRONIK_ADMIN_LISTEN=:9092", "no service's admin port"},
+		{imageFile, "docker.io/library/golang", "golang", "go.mod asks for"},
+		{composeFile, "docker.io/prom/", "prom/", "without its registry"},
 		{composeFile, "image: chronik", "image: broker", "Dockerfile names the image chronik, compose broker"},
 		{"docs/quickstart.md", "-t chronik", "-t broker", "quickstart.md names the image broker"},
 		{"docs/operations.md", "--stop-timeout 90 chronik", "--stop-timeout 90 broker", "operations.md names the image broker"},
@@ -148,7 +150,7 @@ func (d *deployment) checkImage() {
 		d.fault("%v", err)
 	}
 	wanted := regexp.MustCompile(`(?m)^go (\d+\.\d+)`).FindSubmatch(mod)
-	if len(d.image.from) != 1 || wanted == nil || d.image.from[0] != "golang:"+string(wanted[1]) {
+	if len(d.image.from) != 1 || wanted == nil || d.image.from[0] != "docker.io/library/golang:"+string(wanted[1]) {
 		d.fault("Dockerfile builds with %v, go.mod asks for %s", d.image.from, wanted)
 	}
 	uid, _, _ := strings.Cut(d.image.user, ":")
@@ -199,6 +201,10 @@ func (d *deployment) checkTag() {
 func (d *deployment) checkMounts() {
 	used := map[string]bool{}
 	for name, s := range d.stack.Services {
+		// Podman resolves no short names unless it is configured to.
+		if host, _, slash := strings.Cut(s.Image, "/"); s.Build.Context == "" && (!slash || !strings.Contains(host, ".")) {
+			d.fault("compose: %s is the image %s, without its registry", name, s.Image)
+		}
 		for _, m := range s.mounts() {
 			if _, declared := d.stack.Volumes[m.source]; !m.bound && !declared {
 				d.fault("compose: %s mounts %s, which is no volume of the file", name, m.source)

@@ -38,7 +38,7 @@ const (
 	benchReason   = "a load generator speaks the protocol from outside and must not know what it measures; record builds its batches"
 	groupsReason  = "the group coordinator of this broker defines what a host runs; requests are above it"
 	wireReason    = "protocol and network carry requests and know neither logs nor topics"
-	checkReason   = "a check takes facts and notes findings: it reads nothing, so that a test gives it any machine"
+	checkReason   = "a check takes facts and adds findings; it reads nothing, so that a test can give it any machine"
 	brokerReason  = "a handler maps a request to the rooms below it; it opens no files and starts no rooms"
 )
 
@@ -89,23 +89,19 @@ func rooms() map[string]room {
 		"internal/coordinator/group/assign": {never: append([]string{kmsgPkg}, noDisk...), because: machineReason},
 		"internal/coordinator/group/format": {never: noDisk, because: machineReason},
 
-		"internal/groups": {may: []string{"internal/coordinator", "internal/coordinator/...", "internal/controller", "internal/metadata", "internal/replica",
-			"internal/topicconf"}, never: append([]string{netPkg}, noDisk...), because: groupsReason},
+		"internal/groups": {may: []string{"internal/coordinator", "internal/coordinator/...", "internal/controller", "internal/metadata", "internal/protocol",
+			"internal/replica", "internal/topicconf"}, never: append([]string{netPkg}, noDisk...), because: groupsReason},
 
 		"internal/controller": {may: []string{"internal/metadata", "internal/topicconf", "internal/metrics"},
 			never: noProtocol, because: clusterReason},
 
 		"internal/protocol": {may: []string{"internal/membuf"}, never: noDisk, because: wireReason},
-		"internal/network": {may: []string{"internal/protocol", "internal/membuf", "internal/metrics", "internal/groupcommit"},
+		"internal/network": {may: []string{"internal/protocol", "internal/wrongport", "internal/membuf", "internal/metrics", "internal/groupcommit"},
 			never: []string{cobraPkg, koanfPkg}, because: wireReason},
 		"internal/broker": {may: []string{"internal/network", "internal/protocol", "internal/controller", "internal/replica",
 			"internal/groups", "internal/coordinator", "internal/coordinator/group", "internal/metadata", "internal/purgatory", "internal/storage", "internal/record", "internal/membuf",
 			"internal/metrics", "internal/topicconf", "pkg/durability"},
 			never: noDisk, because: brokerReason},
-
-		"internal/diagnose": {never: noProtocol, because: checkReason},
-		"internal/diagnose/host": {may: []string{"internal/diagnose", "internal/vfs"}, never: []string{cobraPkg, koanfPkg, kmsgPkg, netPkg},
-			because: "it reads the machine and knows nothing of the broker"},
 
 		"internal/daemon/config": {may: []string{"internal/nearest", "internal/wrap", "internal/topicconf", "pkg/durability", "internal/vfs"},
 			never: []string{kmsgPkg}, because: "the loader knows names, units and bounds; only the daemon knows who gets them"},
@@ -132,6 +128,7 @@ func rooms() map[string]room {
 			because: "it words what is wrong with a command line, whichever it is"},
 		"internal/terminal": {never: []string{cobraPkg, koanfPkg, kmsgPkg, netPkg}, because: "a leaf: it asks what a stream is and not what is written"},
 		"internal/wrap":     {never: append([]string{kmsgPkg}, noDisk...), because: "a leaf: texts are words to it"},
+		"internal/logtail":  {never: noProtocol, because: "a leaf: lines of a log are bytes to it"},
 		"internal/golden":   {never: []string{cobraPkg, unixPkg, koanfPkg, kmsgPkg, netPkg}, because: "a leaf: it holds what tests print against a file"},
 		"internal/hostile": {may: []string{"internal/record"}, never: []string{unixPkg, cobraPkg, koanfPkg},
 			because: "an attack speaks the protocol from outside and must not know what it attacks; record builds its batches"},
@@ -140,6 +137,7 @@ func rooms() map[string]room {
 		"scripts/man":      {may: []string{"internal/daemon", "internal/ctl/...", "internal/bench/command", "internal/manpage"}, because: "it collects the texts of the tools and has none of its own"},
 	}
 	maps.Copy(all, storageRooms())
+	maps.Copy(all, healthRooms())
 	maps.Copy(all, ctlRooms())
 	return all
 }
@@ -165,27 +163,45 @@ func storageRooms() map[string]room {
 	}
 }
 
+// healthRooms are those of what an operator sees of a broker.
+func healthRooms() map[string]room {
+	return map[string]room{
+		"internal/health":        {never: noProtocol, because: "a leaf: the broker and chronikctl share its words"},
+		"internal/health/checks": {may: []string{"internal/health"}, never: noProtocol, because: checkReason},
+		"internal/health/host": {may: []string{"internal/health/checks", "internal/vfs"}, never: []string{cobraPkg, koanfPkg, kmsgPkg, netPkg},
+			because: "it reads the machine and knows nothing of the broker"},
+		"internal/admin/page": {may: []string{"internal/health", "internal/metrics"}, never: []string{osPkg, unixPkg, cobraPkg, koanfPkg, kmsgPkg},
+			because: "the page shows what its Source returns, so that a test shows it any broker"},
+		"internal/admin": {may: []string{"internal/admin/page", "internal/groups", "internal/health", "internal/logtail", "internal/metadata", "internal/metrics", "internal/network",
+			"internal/record", "internal/replica", "internal/storage", "internal/topicconf", "pkg/durability"},
+			never: []string{unixPkg, cobraPkg, koanfPkg, kmsgPkg}, because: "the admin port shows what it is given; the daemon builds it"},
+	}
+}
+
 // ctlRooms are chronikctl's: each subject has one, and knows only what all share.
 func ctlRooms() map[string]room {
 	ctl := func(may ...string) room { return room{may: may, never: []string{koanfPkg}, because: ctlReason} }
 	return map[string]room{
 		"internal/ctl":           ctl("internal/ctl/...", "internal/cmdline"),
-		"internal/ctl/cli":       ctl("internal/ctl/contexts", "internal/ctl/output", "internal/cmdline", "internal/wrongport", "internal/terminal", "internal/nearest"),
+		"internal/ctl/cli":       ctl("internal/ctl/contexts", "internal/ctl/output", "internal/ctl/parse", "internal/cmdline", "internal/wrongport", "internal/terminal", "internal/nearest"),
 		"internal/ctl/contexts":  ctl("internal/nearest"),
 		"internal/ctl/output":    ctl(),
 		"internal/ctl/parse":     ctl(),
 		"internal/ctl/progress":  ctl(),
 		"internal/ctl/records":   ctl(),
 		"internal/ctl/offsets":   ctl("internal/ctl/cli", "internal/ctl/parse"),
-		"internal/ctl/adminport": ctl("internal/ctl/cli", "internal/ctl/contexts", "pkg/durability"),
+		"internal/ctl/adminport": ctl("internal/ctl/cli", "internal/ctl/contexts", "internal/health", "pkg/durability"),
 		"internal/ctl/topic":     ctl("internal/cmdline", "internal/ctl/adminport", "internal/ctl/cli", "internal/ctl/output", "internal/ctl/parse", "internal/ctl/offsets", "internal/ctl/config"),
 		"internal/ctl/config":    ctl("internal/ctl/cli", "internal/ctl/output", "internal/ctl/parse", "internal/wrap", "internal/nearest"),
 		"internal/ctl/group":     ctl("internal/cmdline", "internal/ctl/cli", "internal/ctl/output", "internal/ctl/parse", "internal/ctl/offsets"),
 		"internal/ctl/produce":   ctl("internal/ctl/cli", "internal/ctl/parse", "internal/ctl/progress", "internal/ctl/records", "internal/terminal"),
 		"internal/ctl/consume": ctl("internal/cmdline", "internal/ctl/cli", "internal/ctl/output", "internal/ctl/parse", "internal/ctl/offsets", "internal/ctl/progress",
 			"internal/ctl/records", "internal/terminal"),
-		"internal/ctl/cluster": ctl("internal/ctl/cli", "internal/ctl/output", "internal/ctl/adminport", "internal/wrap"),
-		"internal/ctl/doctor":  ctl("internal/ctl/cli", "internal/ctl/adminport", "internal/ctl/cluster", "internal/ctl/group"),
+		"internal/ctl/bundle": ctl("internal/ctl/adminport", "internal/ctl/cli", "internal/ctl/contexts", "internal/ctl/parse", "internal/terminal"),
+		"internal/ctl/top": ctl("internal/ctl/adminport", "internal/ctl/cli", "internal/ctl/group", "internal/ctl/output", "internal/ctl/parse", "internal/ctl/topic",
+			"internal/terminal"),
+		"internal/ctl/cluster": ctl("internal/ctl/cli", "internal/ctl/output", "internal/ctl/adminport", "internal/health", "internal/wrap"),
+		"internal/ctl/doctor":  ctl("internal/ctl/cli", "internal/ctl/adminport", "internal/ctl/cluster", "internal/ctl/group", "internal/health"),
 		"internal/ctl/logs": {may: []string{"internal/ctl/cli", "internal/ctl/records", "internal/ctl/output", "internal/ctl/progress", "internal/inspect", "internal/storage", "internal/terminal",
 			"internal/vfs", "internal/daemon/config", "internal/topicconf", "pkg/durability"}, never: []string{koanfPkg, kmsgPkg},
 			because: "chronikctl log works on files without a broker, and finds them where chronikd's settings say; what they mean internal/inspect knows"},

@@ -96,6 +96,7 @@ func partitionAdvice() map[string]string {
 		nameUnderReplicated: "Not 0 for long: a follower is down or too slow.",
 		nameUnderMinISR:     "Not 0: producers with acks=all get NOT_ENOUGH_REPLICAS. Bring the followers back.",
 		nameUnavailable:     "Not 0: these partitions can't be used here. `/v1/logs` has the reason.",
+		nameDamaged:         "Not 0: records cannot be read. `chronikctl cluster health` names the offsets, and the next ones that can be read.",
 		nameUnmade:          "Not 0: what keeps these logs from being made is in `/readyz` and `chronikctl doctor`; they are made when it is gone.",
 		nameTopics:          "",
 		namePartitions:      "Ten thousand cost a scrape about a tenth of a second; `metrics.partitions=false` leaves only sums.",

@@ -48,7 +48,7 @@ func everything(t *testing.T) *prometheus.Registry {
 		t.Fatal(err)
 	}
 	if err := RegisterPartitions(reg, func() Partitions {
-		return Partitions{Led: 4, UnderReplicated: 3, UnderMinISR: 2, Unavailable: 2, Failed: 1}
+		return Partitions{Led: 4, UnderReplicated: 3, UnderMinISR: 2, Unavailable: 2, Damaged: 5, Failed: 1}
 	}); err != nil {
 		t.Fatal(err)
 	}

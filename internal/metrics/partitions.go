@@ -13,14 +13,17 @@ type Partitions struct {
 	UnderReplicated, UnderMinISR int
 	// Unavailable are those that can't be used here: their log is offline or missing.
 	Unavailable int
+	// Damaged are those in which reads found damaged records.
+	Damaged int
 	// Failed are those of them whose log could not be made, which is tried again.
 	Failed int
 }
 
 // partitions collects on scrape, like logs.
 type partitions struct {
-	source                                           func() Partitions
-	led, underReplicated, underMin, unusable, failed *prometheus.Desc
+	source                                   func() Partitions
+	led, underReplicated, underMin, unusable *prometheus.Desc
+	damaged, failed                          *prometheus.Desc
 }
 
 // RegisterPartitions adds how many partitions this broker has in which state,
@@ -33,13 +36,14 @@ func RegisterPartitions(reg prometheus.Registerer, source func() Partitions) err
 		underReplicated: desc(nameUnderReplicated, "Partitions that this broker leads and of which a replica is not in sync."),
 		underMin:        desc(nameUnderMinISR, "Partitions that this broker leads and that have fewer replicas in sync than min.insync.replicas: acks=all is refused."),
 		unusable:        desc(nameUnavailable, "Partitions of this broker whose log is offline or missing."),
+		damaged:         desc(nameDamaged, "Partitions of this broker in which reads found damaged records; the others of the partition are served."),
 		failed:          desc(nameUnmade, "Partitions of this broker whose log could not be made; it is tried again until it exists."),
 	})
 }
 
 // Describe implements prometheus.Collector.
 func (p *partitions) Describe(ch chan<- *prometheus.Desc) {
-	for _, d := range []*prometheus.Desc{p.led, p.underReplicated, p.underMin, p.unusable, p.failed} {
+	for _, d := range []*prometheus.Desc{p.led, p.underReplicated, p.underMin, p.unusable, p.damaged, p.failed} {
 		ch <- d
 	}
 }
@@ -54,5 +58,6 @@ func (p *partitions) Collect(ch chan<- prometheus.Metric) {
 	send(p.underReplicated, now.UnderReplicated)
 	send(p.underMin, now.UnderMinISR)
 	send(p.unusable, now.Unavailable)
+	send(p.damaged, now.Damaged)
 	send(p.failed, now.Failed)
 }

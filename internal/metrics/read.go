@@ -68,12 +68,73 @@ func Observed(h *prometheus.HistogramVec) map[string]Seen {
 		if m.Write(&x) != nil || len(x.GetLabel()) != 1 || x.GetHistogram() == nil {
 			continue // it is not of the kind that was asked for
 		}
-		h := x.GetHistogram()
-		seen := Seen{Count: h.GetSampleCount(), Sum: h.GetSampleSum()}
-		for _, b := range h.GetBucket() {
-			seen.Buckets = append(seen.Buckets, Bucket{b.GetUpperBound(), b.GetCumulativeCount()})
-		}
-		all[x.GetLabel()[0].GetValue()] = seen
+		all[x.GetLabel()[0].GetValue()] = seenOf(x.GetHistogram())
 	}
 	return all
+}
+
+// ObservedOne reads one series of a histogram, by the values of its labels.
+func ObservedOne(h *prometheus.HistogramVec, labels ...string) Seen {
+	var x dto.Metric
+	if m, ok := h.WithLabelValues(labels...).(prometheus.Metric); !ok || m.Write(&x) != nil {
+		return Seen{} // it is not of the kind that was asked for
+	}
+	return seenOf(x.GetHistogram())
+}
+
+func seenOf(h *dto.Histogram) Seen {
+	seen := Seen{Count: h.GetSampleCount(), Sum: h.GetSampleSum()}
+	for _, b := range h.GetBucket() {
+		seen.Buckets = append(seen.Buckets, Bucket{b.GetUpperBound(), b.GetCumulativeCount()})
+	}
+	return seen
+}
+
+// Estimate returns the q-quantile (0 ≤ q ≤ 1) under the assumption that observations are
+// spread evenly within their bucket, as Prometheus's histogram_quantile does. For
+// observations above the last bucket it returns that bucket's bound; 0 if nothing was
+// observed.
+func (s Seen) Estimate(q float64) float64 {
+	rank := q * float64(s.Count)
+	lower, below := 0.0, uint64(0)
+	for _, b := range s.Buckets {
+		if n := b.Count - below; n > 0 && float64(b.Count) >= rank {
+			return lower + (b.Upper-lower)*(rank-float64(below))/float64(n)
+		}
+		lower, below = b.Upper, b.Count
+	}
+	return lower
+}
+
+// Merge returns the observations of both. They must have the same buckets, as the series
+// of one histogram have.
+func (s Seen) Merge(other Seen) Seen {
+	if len(s.Buckets) == 0 {
+		return other
+	}
+	sum := Seen{Count: s.Count + other.Count, Sum: s.Sum + other.Sum, Buckets: make([]Bucket, len(s.Buckets))}
+	for i, b := range s.Buckets {
+		sum.Buckets[i] = b
+		if i < len(other.Buckets) {
+			sum.Buckets[i].Count += other.Buckets[i].Count
+		}
+	}
+	return sum
+}
+
+// Total returns the sum of all series of a counter.
+func Total(c *prometheus.CounterVec) float64 {
+	ch := make(chan prometheus.Metric)
+	go func() {
+		defer close(ch)
+		c.Collect(ch)
+	}()
+	sum := 0.0
+	for m := range ch {
+		var x dto.Metric
+		if m.Write(&x) == nil {
+			sum += x.GetCounter().GetValue()
+		}
+	}
+	return sum
 }

@@ -3,7 +3,9 @@ package network
 import (
 	"errors"
 	"fmt"
+	"maps"
 	"net"
+	"net/netip"
 	"sync"
 	"time"
 
@@ -56,16 +58,28 @@ func (s *Server) admit(l *Listener, nc net.Conn) {
 	}
 }
 
-// noiseInterval is how often one message is logged while its cause repeats.
-const noiseInterval = 10 * time.Second
+const (
+	// noiseInterval is how often a message about one client address is logged while its
+	// cause repeats.
+	noiseInterval = time.Minute
+	// noiseSources bounds how many messages and addresses are remembered. Beyond it all
+	// other addresses count as one.
+	noiseSources = 256
+)
 
 // noise logs what clients can cause at will: the first time, and then with a
-// count.
+// count. Messages are constants.
 type noise struct {
 	logger *zap.Logger
 
 	mu   sync.Mutex
-	seen map[string]*repeated // by message; all of them constants
+	seen map[noiseSource]*repeated
+}
+
+// noiseSource is what a message is about; the address is zero for those of a listener.
+type noiseSource struct {
+	msg string
+	ip  netip.Addr
 }
 
 type repeated struct {
@@ -74,29 +88,36 @@ type repeated struct {
 }
 
 func (n *noise) log(c *conn, level zapcore.Level, msg string, err error) {
-	if skipped, ok := n.due(msg); ok {
+	if skipped, ok := n.due(noiseSource{msg, c.ip}, time.Now()); ok {
 		n.logger.Log(level, msg, zap.Error(err), zap.String("listener", c.listener.Name), zap.Stringer("peer", c.peer),
 			zap.Int("repeated", skipped))
 	}
 }
 
 func (n *noise) listener(l *Listener, msg string, err error) {
-	if skipped, ok := n.due(msg); ok {
+	if skipped, ok := n.due(noiseSource{msg: msg}, time.Now()); ok {
 		n.logger.Warn(msg, zap.Error(err), zap.String("listener", l.Name), zap.Int("repeated", skipped))
 	}
 }
 
-func (n *noise) due(msg string) (skipped int, ok bool) {
-	now := time.Now()
+// due reports whether a message is to be logged now, and how many were not since the last.
+func (n *noise) due(from noiseSource, now time.Time) (skipped int, ok bool) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
-	r := n.seen[msg]
+	r := n.seen[from]
+	if r == nil && len(n.seen) >= noiseSources {
+		maps.DeleteFunc(n.seen, func(_ noiseSource, r *repeated) bool { return now.Sub(r.last) >= noiseInterval })
+		if len(n.seen) >= noiseSources {
+			from.ip = netip.Addr{}
+			r = n.seen[from]
+		}
+	}
 	if r == nil {
 		if n.seen == nil {
-			n.seen = make(map[string]*repeated)
+			n.seen = make(map[noiseSource]*repeated)
 		}
 		r = &repeated{}
-		n.seen[msg] = r
+		n.seen[from] = r
 	}
 	if !r.last.IsZero() && now.Sub(r.last) < noiseInterval {
 		r.skipped++

@@ -23,6 +23,7 @@ type conn struct {
 	nc       net.Conn // nil while the connection is detached
 	peer     net.Addr
 	local    net.Addr
+	opened   time.Time
 	ip       netip.Addr
 	ctx      context.Context // ends with the connection
 	cancel   context.CancelFunc
@@ -34,6 +35,7 @@ type conn struct {
 	batch    groupcommit.Batch // of the reader goroutine
 	handed   *Request          // from the poller, see HandOver; belongs to the reading role
 	mayBlock bool              // MayBlock said so to the request that is handled; of the same
+	spoken   bool              // the client has sent a request; of the same
 	identity
 
 	poll     *poller         // nil where the connection can't be polled
@@ -57,8 +59,9 @@ type conn struct {
 	// oldest to newest are the requests whose answers were not yet taken for
 	// writing, in order of arrival.
 	oldest, newest *Request
-	queued         int       // requests whose answers are not written
-	unready        int       // requests without an answer
+	queued         int // requests whose answers are not written
+	unready        int // requests without an answer
+	traffic        Traffic
 	produces       int       // Produce requests without an answer
 	produceBytes   int64     // of their frames
 	unwritten      int       // bytes of answers that are ready and not written
@@ -93,7 +96,7 @@ type blocking struct {
 }
 
 func newConn(s *Server, l *Listener, nc net.Conn) *conn {
-	c := &conn{srv: s, listener: l, nc: nc, peer: nc.RemoteAddr(), local: nc.LocalAddr(), ip: remoteIP(nc), fd: -1, identity: identityOf(s, l)}
+	c := &conn{srv: s, listener: l, nc: nc, peer: nc.RemoteAddr(), local: nc.LocalAddr(), opened: time.Now(), ip: remoteIP(nc), fd: -1, identity: identityOf(s, l)}
 	c.ctx, c.cancel = context.WithCancel(context.Background())
 	c.client, c.hungUp = context.WithCancel(c.ctx)
 	c.rcond.L, c.wcond.L = &c.mu, &c.mu
@@ -117,6 +120,8 @@ func (c *conn) push(r *Request) bool {
 	c.newest = r
 	c.queued++
 	c.unready++
+	c.traffic.Requests++
+	c.traffic.BytesIn += int64(r.size) + 4
 	c.busy = c.role == reading
 	if r.Key != protocol.KeyProduce {
 		c.alone = true
@@ -135,6 +140,8 @@ func (c *conn) answer(r *Request, now time.Time) {
 	c.mu.Lock()
 	c.unready--
 	c.answered = now
+	c.traffic.BytesOut += int64(r.outSize)
+	c.traffic.RecordsIn += r.records
 	if r.Key == protocol.KeyProduce {
 		c.produceBytes -= int64(r.size)
 		if c.produces--; c.produces == 0 && !c.dead {

@@ -58,7 +58,8 @@
 //
 //	what                                 bound                             beyond it
 //	a request's bytes, arriving          32 times what has arrived;        waits in line; who lags
-//	                                     half of its kind's budget         meanwhile is closed
+//	                                     half of its kind's budget, of     meanwhile is closed
+//	                                     which 1/8 is for small requests
 //	whole requests, unanswered           ProduceBytes, OtherBytes;         waits, first come, first
 //	                                     ConnectionBytes and -Requests     served; is not read
 //	one request                          MaxFrame, 4 times its budget      is closed

@@ -17,7 +17,7 @@ import (
 func TestFault11LengthOutOfBoundsClosesAndAllocatesNothing(t *testing.T) {
 	f := start(t, func(*Request) { t.Error("handled") }, func(o *Options) { o.MaxFrame = 1000 })
 	addr := f.tcp(t)
-	for _, length := range []uint32{0, 1, minFrame - 1, 1001, 1 << 31, 0xffffffff, 0x7fffffff, 0x47455420} {
+	for _, length := range []uint32{0, 1, minFrame - 1, 1001, 1 << 31, 0xffffffff, 0x7fffffff, 0x51554954} {
 		c := dial(t, addr)
 		c.send(t, binary.BigEndian.AppendUint32(nil, length))
 		c.wantClosed(t)

@@ -16,7 +16,8 @@ const (
 	AuthDone
 )
 
-// identity is who a connection's client is. It belongs to the reading role.
+// identity is who a connection's client is. The reading role reads it, and changes it
+// with conn.mu held, which all others need to read it.
 type identity struct {
 	id        uint64
 	principal string
@@ -35,11 +36,19 @@ func identityOf(s *Server, l *Listener) identity {
 
 // SetSoftware remembers what the client called itself, for this connection's
 // later requests. Only ApiVersions' handler calls it, before it answers.
-func (r *Request) SetSoftware(s Software) { r.conn.software = s }
+func (r *Request) SetSoftware(s Software) {
+	c := r.conn
+	c.mu.Lock()
+	c.software = s
+	c.mu.Unlock()
+}
 
 // Authenticated remembers who the client is, for this connection's later requests. The
 // handler of the request that completes the authentication calls it, before it answers;
 // it is no Produce, so that no other is under way.
 func (r *Request) Authenticated(principal string) {
-	r.conn.principal, r.conn.auth = principal, AuthDone
+	c := r.conn
+	c.mu.Lock()
+	c.principal, c.auth = principal, AuthDone
+	c.mu.Unlock()
 }

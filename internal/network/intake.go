@@ -2,6 +2,7 @@ package network
 
 import (
 	"context"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -17,19 +18,24 @@ import (
 //	    └───────────────all of it there────────────────────────────────▲
 //
 // A frame under way has memory for at most wholeAt times what has arrived of it, taken
-// in steps. A frame that needs a step for which there is no room waits in line, first
-// come, first served, and holds what it has: bytes that were read can't be put back into
-// a socket. Frames that hold and wait would stand still for ever, so one of them, the
-// exempt one, gets every step at once, room or not.
+// in steps. There are two classes of frames under way, by the size that they announce:
+// small ones, of at most smallArrival bytes, and large ones. Both may use the memory of
+// the kind, except that large frames leave the smallShare'th part of it to small ones, so
+// that large frames that trickle in don't delay small ones. A frame that needs a step for
+// which its class has no room waits in the line of its class, first come, first served,
+// and keeps what it holds: bytes that were read can't be put back into a socket. Frames
+// that hold and wait would stand still for ever, so one frame of each class, the exempt
+// one, gets every step at once, room or not.
 //
-// That ends every wait, by two facts. The line is empty unless a frame is exempt, since
-// its head becomes exempt when there is no other. And the exempt frame waits for nothing
-// but its client, whom the rule below bounds, and then for the budget of whole requests,
-// whose holders are with the handler and wait for no frame. When it is through, what it
-// held is free and the next in line is exempt. A frame larger than the line's size is
-// exempt from the step on at which it no longer fits; it holds up other frames that need
-// a step, and no request that arrives whole. All memory of a kind is bounded by the size
-// of the line, one frame, and the budget.
+// That ends every wait, by two facts, and they hold for each class whatever the other one
+// does. The line of a class is empty unless a frame of the class is exempt, since its head
+// becomes exempt when there is no other. And the exempt frame waits for nothing but its
+// client, whom the rule below bounds, and then for the budget of whole requests, whose
+// holders are with the handler and wait for no frame. When it is through, what it held is
+// free and the next in line is exempt. A large frame that exceeds the memory of the kind is
+// exempt from the step on at which it no longer fits; then other large frames that need a
+// step wait, small ones have their part, and requests that arrive whole pass. All memory of
+// a kind is bounded by the size, one frame of each class, and the budget.
 //
 // The rule: while there is a line, a frame under way that gets less than lagBytes in a
 // lagTime loses its connection (ClosedLagging). So a client that sends 64 KiB in every
@@ -38,17 +44,22 @@ import (
 type intake struct {
 	name  string
 	whole *membuf.Budget // requests that have arrived and are not answered
-	size  int64          // bytes that frames under way may hold together, but for the exempt one's
+	size  int64          // bytes that frames under way may hold together, except the exempt ones
 	most  int            // bytes of the largest frame
 
-	mu     sync.Mutex
+	mu           sync.Mutex
+	under        map[*arrival]struct{}
+	small, large arrivalClass
+	watch        *time.Timer // runs while there is a line
+	stats        membuf.BudgetStats
+	lagged       uint64
+}
+
+// arrivalClass is the frames under way of one class.
+type arrivalClass struct {
 	held   int64
-	under  map[*arrival]struct{}
 	exempt *arrival
 	line   []*arrival
-	watch  *time.Timer // runs while there is a line
-	stats  membuf.BudgetStats
-	lagged uint64
 }
 
 const (
@@ -61,6 +72,9 @@ const (
 	// begins.
 	lagTime  = 1500 * time.Millisecond
 	lagBytes = 64 << 10
+	// Most requests of ordinary clients have at most smallArrival bytes.
+	smallArrival = 64 << 10
+	smallShare   = 8
 )
 
 // arrival is a frame under way; a connection has one at a time.
@@ -70,6 +84,7 @@ type arrival struct {
 	lagging atomic.Bool  // its connection is to end
 
 	// Guarded by intake.mu.
+	class   *arrivalClass
 	held    int64
 	wants   int64         // in line for so many more; 0 otherwise
 	granted chan struct{} // of the present wait
@@ -95,10 +110,13 @@ func step(arrived, size int) int {
 	return stepFactor * arrived
 }
 
-// begin registers a frame.
-func (k *intake) begin(a *arrival, now time.Time) {
+// begin registers a frame of so many bytes.
+func (k *intake) begin(a *arrival, size int, now time.Time) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
+	if a.class = &k.large; size <= smallArrival {
+		a.class = &k.small
+	}
 	a.since, a.mark = now, a.got.Load()
 	a.lagging.Store(false)
 	k.under[a] = struct{}{}
@@ -125,21 +143,21 @@ func (a *arrival) holds() int64 { return a.held }
 func (k *intake) tryGrow(a *arrival, n int64) bool {
 	k.mu.Lock()
 	defer k.mu.Unlock()
-	if k.exempt != a && len(k.line) > 0 || !k.fits(a, n) {
+	if a.class.exempt != a && len(a.class.line) > 0 || !k.fits(a, n) {
 		return false
 	}
 	k.give(a, n)
 	return true
 }
 
-// grow is tryGrow for who waits; an error means that ctx ended and nothing was charged.
+// grow is tryGrow that waits for room; an error means that ctx ended and nothing was charged.
 func (k *intake) grow(ctx context.Context, a *arrival, n int64) error {
 	k.mu.Lock()
 	a.wants, a.granted = n, make(chan struct{})
-	k.line = append(k.line, a)
+	a.class.line = append(a.class.line, a)
 	k.stats.Waited++
 	k.admit() // what there was no room for may have found it by now
-	if len(k.line) > 0 {
+	if k.waiting() > 0 {
 		k.watchLine()
 	}
 	granted := a.granted
@@ -152,38 +170,50 @@ func (k *intake) grow(ctx context.Context, a *arrival, n int64) error {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	k.stats.Canceled++
-	for i, w := range k.line {
-		if w == a {
-			k.line = append(k.line[:i], k.line[i+1:]...)
-			a.wants = 0
-			k.admit()
-			break
-		} // else it was granted at the same moment, and end gives it back
+	if i := slices.Index(a.class.line, a); i >= 0 { // otherwise it was granted at the same moment, and end releases it
+		a.class.line = slices.Delete(a.class.line, i, i+1)
+		a.wants = 0
+		k.admit()
 	}
 	return ctx.Err()
 }
 
-// end gives back what a frame holds; it may be called for one that did not begin.
+// end gives back what a frame holds.
 func (k *intake) end(a *arrival) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	k.leave(a)
-	k.held -= a.held
+	a.class.held -= a.held
 	a.held = 0
-	if k.exempt == a {
-		k.exempt = nil
+	if a.class.exempt == a {
+		a.class.exempt = nil
 	}
 	k.admit()
 }
 
-// fits reports whether a frame may have n more bytes, and makes it the exempt one where
-// that takes it. Caller holds mu.
+// held is what all frames under way hold. Caller holds mu.
+func (k *intake) held() int64 { return k.small.held + k.large.held }
+
+// waiting is how many frames are in line. Caller holds mu.
+func (k *intake) waiting() int { return len(k.small.line) + len(k.large.line) }
+
+// room returns how many more bytes the frames of a class may hold. Caller holds mu.
+func (k *intake) room(class *arrivalClass) int64 {
+	free, share := k.size-k.held(), k.size/smallShare
+	if class == &k.small {
+		return max(free, share-k.small.held)
+	}
+	return min(free, k.size-share-k.large.held)
+}
+
+// fits reports whether a frame may have n more bytes, and makes it the exempt one of its
+// class if there is none and it needs to be. Caller holds mu.
 func (k *intake) fits(a *arrival, n int64) bool {
-	if k.exempt == a || n <= k.size-k.held {
+	if a.class.exempt == a || n <= k.room(a.class) {
 		return true
 	}
-	if k.exempt == nil {
-		k.exempt = a
+	if a.class.exempt == nil {
+		a.class.exempt = a
 		return true
 	}
 	return false
@@ -191,23 +221,25 @@ func (k *intake) fits(a *arrival, n int64) bool {
 
 func (k *intake) give(a *arrival, n int64) {
 	a.held += n
-	k.held += n
+	a.class.held += n
 	k.stats.Acquired++
-	k.stats.Peak = max(k.stats.Peak, k.held)
+	k.stats.Peak = max(k.stats.Peak, k.held())
 }
 
-// admit grants steps to the head of the line. Caller holds mu.
+// admit grants steps to the heads of the lines. Caller holds mu.
 func (k *intake) admit() {
-	for len(k.line) > 0 && k.fits(k.line[0], k.line[0].wants) {
-		a := k.line[0]
-		k.line[0] = nil
-		k.line = k.line[1:]
-		k.give(a, a.wants)
-		a.wants, a.since, a.mark = 0, time.Now(), a.got.Load()
-		close(a.granted)
-	}
-	if len(k.line) == 0 {
-		k.line = nil
+	for _, class := range [...]*arrivalClass{&k.small, &k.large} {
+		for len(class.line) > 0 && k.fits(class.line[0], class.line[0].wants) {
+			a := class.line[0]
+			class.line[0] = nil
+			class.line = class.line[1:]
+			k.give(a, a.wants)
+			a.wants, a.since, a.mark = 0, time.Now(), a.got.Load()
+			close(a.granted)
+		}
+		if len(class.line) == 0 {
+			class.line = nil
+		}
 	}
 }
 
@@ -234,7 +266,7 @@ func (k *intake) look() {
 		a.since, a.mark = now, got
 	}
 	k.lagged += uint64(len(late))
-	if k.watch = nil; len(k.line) > 0 {
+	if k.watch = nil; k.waiting() > 0 {
 		k.watchLine()
 	}
 	k.mu.Unlock()
@@ -254,7 +286,7 @@ func (k *intake) arrivals() ArrivalStats {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	s := k.stats
-	s.Size, s.Used, s.Waiting = k.size, k.held, len(k.line)
+	s.Size, s.Used, s.Waiting = k.size, k.held(), k.waiting()
 	return ArrivalStats{BudgetStats: s, Frames: len(k.under), Lagged: k.lagged}
 }
 

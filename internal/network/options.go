@@ -15,9 +15,11 @@ type Options struct {
 	Handler Handler
 	// Table says which requests are dispatched; any other closes the connection.
 	Table *protocol.Table
-	// Log gets one line for each cause that closes connections against their
-	// will, with a count when it repeats. Default: none.
+	// Log gets a line for each cause that closes a connection against its client's
+	// will, once a minute for each address, with a count where it repeats. Default: none.
 	Log *zap.Logger
+	// AdminAddress is where HTTP is served, for clients that speak it here; empty is nowhere.
+	AdminAddress string
 	// Observer is told of connections and answers. Default: nobody.
 	Observer Observer
 	// Pool is where requests' memory comes from. Default: one of its own.

@@ -53,7 +53,10 @@ func (c *conn) readLoop() {
 // classify says why the reader ended and whether the connection is broken: its
 // answers could not be written.
 func (c *conn) classify(err error) (reason CloseReason, broken bool) {
-	switch {
+	switch f := (*foreign)(nil); {
+	case errors.As(err, &f):
+		c.refuse(f)
+		return ClosedBadFrame, false
 	case errors.Is(err, errStopped):
 		return ClosedShutdown, false
 	case errors.Is(err, errIdle):
@@ -116,7 +119,7 @@ func (c *conn) readPrefix() (size int, h protocol.Header, err error) {
 	}
 	size = int(int32(binary.BigEndian.Uint32(c.in.unread())))
 	if size < minFrame || size > c.srv.opts.MaxFrame {
-		return 0, h, fmt.Errorf("%w: length %d is not between %d and %d", errBadFrame, size, minFrame, c.srv.opts.MaxFrame)
+		return 0, h, c.badLength(size)
 	}
 	if err := c.fill(4 + protocol.HeaderPrefix); err != nil {
 		return 0, h, err
@@ -184,7 +187,7 @@ func (c *conn) receive(key int16, size int) (*membuf.Buffer, *membuf.Budget, err
 func (c *conn) receiveSteps(k *intake, size int) (*membuf.Buffer, *membuf.Budget, error) {
 	a := &c.arrival
 	c.rest() // before others may wait for this frame: a write may take as long as its client likes
-	k.begin(a, time.Now())
+	k.begin(a, size, time.Now())
 	defer k.end(a)
 	var frame *membuf.Buffer
 	err := c.grow(k, a, step(len(c.in.unread()), size))
@@ -284,7 +287,9 @@ func (c *conn) start(frame *membuf.Buffer, budget *membuf.Budget, size int, unsu
 		body = nil
 	}
 	if c.clientID != string(h.ClientID) {
+		c.mu.Lock()
 		c.clientID = string(h.ClientID)
+		c.mu.Unlock()
 	}
 	r, _ := c.srv.requests.Get().(*Request)
 	if r == nil {
@@ -296,7 +301,7 @@ func (c *conn) start(frame *membuf.Buffer, budget *membuf.Budget, size int, unsu
 	r.Key, r.Version, r.CorrelationID, r.Unsupported = h.Key, h.Version, h.CorrelationID, unsupported
 	r.Body, r.Received, r.commits = body, now, batch
 	r.conn, r.flexible, r.frame, r.budget, r.size = c, flexible, frame, budget, size
-	c.in.last = r.Received
+	c.in.last, c.spoken = r.Received, true
 	if !c.push(r) {
 		return errStopped
 	}

@@ -58,6 +58,8 @@ type Request struct {
 	budget *membuf.Budget // charged with size bytes; nil where it was not
 	size   int            // of the frame, its length not counted
 
+	records int64 // see CountRecords
+
 	answered atomic.Bool
 	expireAt time.Time
 	expire   func()

@@ -2,6 +2,7 @@ package protocol
 
 import (
 	"fmt"
+	"slices"
 
 	"github.com/twmb/franz-go/pkg/kmsg"
 )
@@ -23,6 +24,16 @@ func DecodeSubscription(p []byte) (kmsg.ConsumerMemberMetadata, error) {
 	v := kmsg.NewConsumerMemberMetadata()
 	err := decodeEmbedded(p, subscriptionLayout, subscriptionVersions, &v)
 	return v, err
+}
+
+// DecodeSubscribedTopics decodes the topics that a consumer subscribes to in a JoinGroup. As
+// Kafka does, it reads any version as version 0, the fields of which every version begins
+// with: what follows may be cut. The error wraps ErrMalformed.
+func DecodeSubscribedTopics(p []byte) ([]string, error) {
+	first := slices.Clone(p)
+	clear(first[:min(len(first), 2)])
+	v, err := DecodeSubscription(first)
+	return v.Topics, err
 }
 
 // DecodeAssignment decodes what a leader assigns to a consumer in a SyncGroup. The

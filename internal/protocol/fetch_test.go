@@ -100,3 +100,19 @@ func TestFetchWriterCopiesNoRecords(t *testing.T) {
 		t.Fatal("an empty writer pins records")
 	}
 }
+
+// A writer waits in a pool, or with a fetch that waits for records: what a large answer took is not kept.
+func TestAFetchWriterKeepsLittle(t *testing.T) {
+	var w FetchWriter
+	const partitions = 2000
+	w.Begin(12, 0, 0, 0, 1)
+	w.Topic("t", [16]byte{}, partitions)
+	for i := range int32(partitions) {
+		w.Partition(&FetchPartitionResult{Index: i, Records: [][]byte{{1}, {2}}})
+	}
+	w.End(nil)
+	w.Reset()
+	if cap(w.dst) > maxKeptAnswer || cap(w.records) > maxKeptPieces || cap(w.parts) > maxKeptPieces {
+		t.Errorf("kept: %d bytes, %d and %d pieces", cap(w.dst), cap(w.records), cap(w.parts))
+	}
+}

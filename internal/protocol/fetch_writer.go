@@ -10,7 +10,8 @@ package protocol
 // The parts, one after the other, are exactly what kmsg writes for the same
 // content. They are valid, like the record bytes among them, until the next
 // Begin. The caller must write as many topics and partitions as it announced.
-// A FetchWriter is reused; it keeps its memory.
+// A FetchWriter is reused. It keeps its memory up to maxKeptAnswer and maxKeptPieces, since
+// the next fetch that has it may wait for minutes.
 type FetchWriter struct {
 	encoder
 	version int16
@@ -71,10 +72,24 @@ func (w *FetchWriter) Begin(version int16, throttleMillis int32, code int16, ses
 	w.count(topics)
 }
 
+const (
+	maxKeptAnswer = 8 << 10 // bytes
+	maxKeptPieces = 256
+)
+
 // Reset empties the writer, so that it pins no record bytes.
 func (w *FetchWriter) Reset() {
 	clear(w.records)
 	clear(w.parts[:cap(w.parts)])
+	if cap(w.dst) > maxKeptAnswer {
+		w.dst = nil
+	}
+	if cap(w.records) > maxKeptPieces {
+		w.records = nil
+	}
+	if cap(w.parts) > maxKeptPieces {
+		w.parts = nil
+	}
 	*w = FetchWriter{encoder: encoder{dst: w.dst[:0]}, records: w.records[:0], parts: w.parts[:0]}
 }
 

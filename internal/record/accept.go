@@ -108,7 +108,7 @@ func single(p []byte) (Batch, error) {
 	}
 	b, rest, err := Next(p)
 	if errors.Is(err, ErrShort) {
-		return nil, refuse(Corrupt, "the record batch is longer than the %d bytes that were sent", len(p))
+		return nil, refuse(EmptySet, "the record batch is longer than the %d bytes that were sent", len(p))
 	}
 	if err != nil {
 		return nil, err

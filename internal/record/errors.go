@@ -7,7 +7,7 @@ import (
 
 // ErrShort is returned by Next and PeekSize when p ends before the batch does:
 // the bytes so far are not wrong, there are too few of them. A scan of a file
-// meets it at a torn end; a client that sends it has sent a corrupt request.
+// meets it at a torn end; a client that sends it has sent no batch (EmptySet).
 var ErrShort = errors.New("record batch is cut short")
 
 // Kind says in which way a batch was refused. The broker maps a Kind to a
@@ -36,7 +36,8 @@ const (
 	// UnsupportedFormat: a message set of format 0 or 1, which Kafka 4 takes from
 	// nobody (KIP-724); a newer client library is the remedy.
 	UnsupportedFormat
-	// EmptySet: no batch at all where exactly one is required.
+	// EmptySet: no whole batch where exactly one is required. As in Kafka the client is at
+	// fault, and sending it again will not help (INVALID_RECORD).
 	EmptySet
 	// Transactional: a transactional batch where Rules.AllowTransactional is off.
 	Transactional

@@ -45,6 +45,7 @@ type task struct {
 	drops  []storage.ID
 	topics []*removal // of the topics of drops
 	rounds []*round
+	tries  int // to delete drops, that failed
 }
 
 // queue gives a task to the lane of a directory.
@@ -152,10 +153,9 @@ func (m *Manager) resume(l *lane) {
 
 // removal is a deleted topic of which a log may be on a disk. Manager.mu guards it.
 type removal struct {
-	topic  [16]byte
-	name   string
-	left   int  // lanes that have not deleted its logs yet
-	failed bool // a log may be left: the next start tries again
+	topic [16]byte
+	name  string
+	left  int // lanes that have not deleted its logs yet
 }
 
 // bury queues the deletion of what is left of deleted topics. When that is done their
@@ -238,22 +238,30 @@ func (m *Manager) eachLeft(d *metadata.Delta, gone map[[16]byte]*removal, drop f
 	}
 }
 
-// dropIn deletes logs in a directory, and returns the topics of which none is left.
+// dropIn deletes logs in a directory, and returns the topics of which none is left. A
+// deletion that fails is tried again until it succeeds; the tombstones of its topics stay
+// until then.
 func (m *Manager) dropIn(d *storage.Dir, e *task) (done [][16]byte) {
-	err := m.opt.Storage.Delete(e.drops...)
-	if err != nil {
-		m.opt.Logger.Error("logs of deleted topics could not be removed, the next start tries again", zap.String("dir", d.Path()),
-			zap.Int("topics", len(e.topics)), zap.String("first", e.topics[0].name), zap.Error(err))
+	if err := m.opt.Storage.Delete(e.drops...); err != nil {
+		e.tries++
+		log := m.opt.Logger.Debug
+		if e.tries == 1 {
+			log = m.opt.Logger.Error
+		}
+		log("logs of deleted topics could not be removed, it is tried again until they are", zap.String("dir", d.Path()),
+			zap.Int("topics", len(e.topics)), zap.String("first", e.topics[0].name), zap.Int("tries", e.tries), zap.Error(err))
+		again := &task{drops: e.drops, topics: e.topics, tries: e.tries} // what e had asked for was tried once
+		time.AfterFunc(backoff(e.tries), func() { m.queue(d, again) })
+		return nil
+	}
+	if e.tries > 0 {
+		m.opt.Logger.Info("logs of deleted topics were removed", zap.String("dir", d.Path()), zap.Int("tries", e.tries+1))
 	}
 	m.mu.Lock()
 	for _, g := range e.topics {
-		g.left--
-		g.failed = g.failed || err != nil
-		if g.left == 0 {
+		if g.left--; g.left == 0 {
 			delete(m.removals, g.topic)
-			if !g.failed {
-				done = append(done, g.topic)
-			}
+			done = append(done, g.topic)
 		}
 	}
 	m.mu.Unlock()

@@ -271,20 +271,41 @@ func (m *Manager) armLocked() {
 	switch {
 	case next.IsZero() || m.closed:
 	case m.again == nil:
-		m.again = time.AfterFunc(time.Until(next), func() { m.retry(time.Now()) })
+		m.again = time.AfterFunc(time.Until(next), m.startRetry)
 	default:
 		m.again.Reset(time.Until(next))
+	}
+}
+
+// startRetry has retry called by work that Close waits for.
+func (m *Manager) startRetry() {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if !m.closed {
+		m.work.Go(func() { m.retry(time.Now()) })
 	}
 }
 
 // retry queues the creations that are due. A log that was made after it had been given up for
 // a disk that hung is taken over.
 func (m *Manager) retry(now time.Time) {
+	late := m.retryDue(now)
+	dirs := map[metadata.TopicPartition][16]byte{}
+	m.made(late, -1, dirs)
+	m.recorder.add(dirs, nil, nil)
+}
+
+// retryDue is retry for all but the logs that exist by now, which it returns. It holds roles: a
+// topic that is deleted between the choice of a directory and its note in missing would leave
+// the choice behind.
+func (m *Manager) retryDue(now time.Time) (late []*storage.Log) {
+	m.roles.Lock()
+	defer m.roles.Unlock()
 	var due []*missing
 	m.mu.Lock()
 	if m.closed {
 		m.mu.Unlock()
-		return
+		return nil
 	}
 	for _, x := range m.missing {
 		if !x.queued && !x.lasting && !x.next.After(now) {
@@ -294,8 +315,6 @@ func (m *Manager) retry(now time.Time) {
 	}
 	m.armLocked()
 	m.mu.Unlock()
-	dirs := map[metadata.TopicPartition][16]byte{}
-	var late []*storage.Log
 	due = slices.DeleteFunc(due, func(x *missing) bool {
 		l := m.opt.Storage.Get(storage.ID{Topic: x.topic.ID, Partition: x.partition})
 		if l != nil {
@@ -303,9 +322,8 @@ func (m *Manager) retry(now time.Time) {
 		}
 		return l != nil
 	})
-	m.made(late, -1, dirs)
-	m.recorder.add(dirs, nil, nil)
 	m.place(due, nil)
+	return late
 }
 
 // unusable returns why a directory should not be asked to make or delete logs now.

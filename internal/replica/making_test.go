@@ -254,6 +254,48 @@ func TestADeletionWaitsForADiskThatHangs(t *testing.T) {
 	})
 }
 
+// A deletion that fails is tried again until it succeeds. Until then the topic's tombstone
+// stays; its logs serve no request, and one under the same name can be made.
+func TestADeletionThatFailsIsTriedAgain(t *testing.T) {
+	for name, rule := range map[string]errfs.Rule{
+		"directory":  {Ops: errfs.Rename, Path: "/d/a-*", Err: syscall.EIO},
+		"sync":       {Ops: errfs.SyncDir, Path: "/d", Err: syscall.EIO},
+		"checkpoint": {Ops: errfs.Write, Path: "/d/checkpoint/*", Err: syscall.ENOSPC},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				c, errs := newCluster(), errfs.New(vfs.Memory())
+				l := start(t, errs, c)
+				c.topic("a", idA, 2)
+				must(t, c.apply(t, l.Manager))
+				fault := errs.Add(rule)
+				c.delete("a", idA, 2)
+				must(t, c.apply(t, l.Manager))
+				time.Sleep(5 * time.Minute)
+				synctest.Wait()
+				must(t, c.apply(t, l.Manager))
+				if n := fault.Hits(); n < 5 || n > 60 || c.image.Deleting(idA) == nil {
+					t.Fatalf("tried %d times, tombstone %v", n, c.image.Deleting(idA))
+				}
+				fault.Off()
+				time.Sleep(2 * retryMost)
+				synctest.Wait()
+				must(t, c.apply(t, l.Manager))
+				if c.image.Deleting(idA) != nil {
+					t.Error("the tombstone stays though the disk takes deletions again")
+				}
+				names, err := errs.List("/d")
+				must(t, err)
+				for _, e := range names {
+					if strings.HasPrefix(e.Name, "a-") {
+						t.Errorf("%s is left", e.Name)
+					}
+				}
+			})
+		})
+	}
+}
+
 // A watcher hears of the partitions that get their logs after Apply, once they can be used.
 func TestAWatcherHearsOfLogsThatAreMadeLater(t *testing.T) {
 	c, errs := newCluster(), errfs.New(vfs.Memory())

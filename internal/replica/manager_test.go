@@ -1,10 +1,13 @@
 package replica
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"strings"
 	"testing"
+
+	"go.uber.org/zap"
 
 	"github.com/chronik-io/chronik/internal/metadata"
 	"github.com/chronik-io/chronik/internal/storage"
@@ -281,5 +284,17 @@ func unclean(t testing.TB, fsys vfs.FS, place storage.Place) {
 	}
 	if err != nil {
 		t.Fatal(err)
+	}
+}
+
+// Close reports what stands still, and nothing where nothing does: also with a context that ended before.
+func TestCloseWithAnEndedContextFindsNothing(t *testing.T) {
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	for range 200 {
+		m := NewManager(Options{Self: self, Storage: openStorage(t, vfs.Memory(), "/d"), Logger: zap.NewNop()})
+		if err := m.Close(ctx); err != nil {
+			t.Fatal(err)
+		}
 	}
 }

@@ -40,6 +40,16 @@ func (l *Log) Rotate(snapshot func(Emit) error) error {
 	return nil
 }
 
+// Restart makes the next Rotate begin behind the record with a number, whatever the log
+// held before: an owner that copies another log takes over where that one is. Append fails
+// until Rotate has succeeded.
+func (l *Log) Restart(sequence uint64) {
+	if errors.Is(l.failed, errClosed) {
+		return
+	}
+	l.sequence, l.failed = sequence, errNotBegun
+}
+
 // begin writes the files of a new generation and returns its log, and the size of
 // its snapshot. The package comment lists the steps.
 func (l *Log) begin(snapshot func(Emit) error) (copies, int64, error) {

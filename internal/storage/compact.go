@@ -288,7 +288,7 @@ func (p *pass) outcomes(o *cleaner.Outcomes) error {
 
 // batches calls fn with the batches of a segment, at the pace that is allowed.
 func (p *pass) batches(s *segment.Segment, from int64, fn func(record.Batch) error) error {
-	return s.Batches(from, func(b record.Batch) error {
+	err := s.Batches(from, func(b record.Batch) error {
 		p.read += int64(len(b))
 		p.d.stats.cleaner.read.Add(float64(len(b)))
 		if err := p.step(len(b)); err != nil {
@@ -296,6 +296,10 @@ func (p *pass) batches(s *segment.Segment, from int64, fn func(record.Batch) err
 		}
 		return fn(b)
 	})
+	if errors.Is(err, segment.ErrCorrupt) && p.wanted() == nil {
+		p.l.examine(s, err)
+	}
+	return err
 }
 
 // groups are the segments below the map's end, as they are to become one each.

@@ -475,6 +475,9 @@ func TestDamageStopsOneLogOnly(t *testing.T) {
 	if l.attempts.failures != 1 || !l.attempts.retry.After(time.Now()) || l.Err() != nil {
 		t.Errorf("%+v, %v", l.attempts, l.Err())
 	}
+	if damages := l.Damages(); len(damages) != 1 || damages[0].From != 1 || damages[0].Next != 2 {
+		t.Errorf("damages: %v", damages)
+	}
 	if rest := files(t, l, segment.CleanedSuffix); len(rest) > 0 {
 		t.Errorf("%v are left", rest)
 	}

@@ -127,6 +127,27 @@ func (d *Dir) removeDeleted(gone []deletion) error {
 	return nil
 }
 
+// leftOf returns which of these logs a failed deletion may have left something of.
+func (d *Dir) leftOf(ids []ID) (left []deletion) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	for _, id := range ids {
+		if t, ok := d.deleted[id]; ok && !t.gone {
+			left = append(left, deletion{id: id, name: t.entry.String()})
+		}
+	}
+	return left
+}
+
+// finishDeletion completes deletions that failed: it makes them durable, where they are not,
+// and removes the directories.
+func (d *Dir) finishDeletion(left []deletion) error {
+	if err := d.ascertain(); err != nil {
+		return err
+	}
+	return d.removeDeleted(left)
+}
+
 // isDeleted reports whether a partition directory is that of a log with a tombstone.
 func (d *Dir) isDeleted(dir string) bool {
 	d.mu.Lock()

@@ -15,7 +15,7 @@ var (
 	ErrFailed = errors.New("storage failed")
 	// ErrLowSpace: the directory has too little free space for new records. It
 	// passes; nothing was numbered.
-	ErrLowSpace = errors.New("too little free disk space")
+	ErrLowSpace = errors.New("free space reserve reached")
 	// ErrCorrupt: stored bytes are damaged.
 	ErrCorrupt = errors.New("stored record batch is damaged")
 	// ErrClosed: the log was closed or deleted.

@@ -144,8 +144,8 @@ func TestALowDiskIsExplained(t *testing.T) {
 	d := mustOpen(t, fsys, "sync", guarded) // it is low from the first moment on
 	client, _ := ours(t, d)
 	err := send(client, testBatch(t, 10, nil)).Err
-	want := "too little free disk space: log directory /d has 30 MiB free, the threshold is 100 MiB (chronik.disk.min.free.bytes): " +
-		"all records are refused until 110 MiB are free; delete records or topics, lower retention, or enlarge the disk"
+	want := "free space reserve reached: log directory /d has 30 MiB free, the threshold is 100 MiB (chronik.disk.min.free.bytes): " +
+		"all records are refused: clients' until 110 MiB are free, those of internal topics until 55 MiB are; delete records or topics, lower retention, or enlarge the disk"
 	if err == nil || err.Error() != want {
 		t.Errorf("got  %v\nwant %s", err, want)
 	}

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"maps"
 	"slices"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -110,6 +111,12 @@ func eventually(t testing.TB, what string, ok func() bool) {
 			t.Fatalf("never: %s", what)
 		}
 	}
+}
+
+// countReopened counts how often a directory takes records again after its journal failed. That
+// Err is nil does not tell: the call that fails comes before the directory knows of it.
+func countReopened(n *atomic.Int32) func(*Options) {
+	return func(o *Options) { o.reopened = func(*Dir) { n.Add(1) } }
 }
 
 // holds fails the test unless the log has exactly n records, whole and in order.

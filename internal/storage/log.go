@@ -99,8 +99,8 @@ type Log struct {
 
 	attempts attempts // of compaction
 
-	damaged   atomic.Pointer[error] // the first damage that a read met
-	readAt    atomic.Int64          // when batches were last read from a segment, unix ns; 0: never
+	flawed    atomic.Bool  // a segment has flaws, or had; see Damages
+	readAt    atomic.Int64 // when batches were last read from a segment, unix ns; 0: never
 	wait      atomic.Pointer[waitSeries]
 	scheduled atomic.Bool // stands in the directory's flush queue
 	unsynced  bool        // stands in Dir.unsynced
@@ -160,15 +160,6 @@ func (l *Log) Configure(cfg Config) {
 	if old.Cleanup != cfg.Cleanup {
 		l.dir.keep()
 	}
-}
-
-// Damaged returns the first damage that a read of this run met, nil if none did.
-// The records there are answered with ErrCorrupt; the others are served.
-func (l *Log) Damaged() error {
-	if p := l.damaged.Load(); p != nil {
-		return *p
-	}
-	return nil
 }
 
 // Size returns the bytes of record batches in the log, in segments and beyond.

@@ -116,9 +116,10 @@ func (m *Manager) createIn(d *Dir, specs []Spec) error {
 }
 
 // Delete removes logs; see Dir.Delete. A log that isn't there is no error. After an error
-// the logs are out of use, and the next start may find some of them again.
+// the logs are out of use, and the next start may find some of them again; another call
+// completes the deletion.
 func (m *Manager) Delete(ids ...ID) error {
-	byDir, begun := map[*Dir][]*Log{}, map[*Dir][]ID{}
+	byDir, begun, left := map[*Dir][]*Log{}, map[*Dir][]ID{}, map[*Dir][]deletion{}
 	m.mu.Lock()
 	for _, id := range ids {
 		if l := m.logs[id]; l != nil {
@@ -129,8 +130,18 @@ func (m *Manager) Delete(ids ...ID) error {
 			begun[d] = append(begun[d], id)
 		}
 	}
+	for _, d := range m.dirs {
+		if some := d.leftOf(ids); len(some) > 0 {
+			byDir[d], left[d] = append(byDir[d], nil...), some
+		}
+	}
 	m.mu.Unlock()
 	return m.concurrently(slices.Collect(maps.Keys(byDir)), func(d *Dir) error {
+		if len(left[d]) > 0 {
+			if err := d.finishDeletion(left[d]); err != nil {
+				return err
+			}
+		}
 		if len(begun[d]) > 0 {
 			if err := m.unborn(d, begun[d]); err != nil {
 				return err

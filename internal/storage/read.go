@@ -111,9 +111,10 @@ func (l *Log) fromDisk(buf *membuf.Buffer, b []byte, err error, seg *segment.Seg
 	case err != nil && (l.Offline() != nil || !l.holds(seg)):
 		return Slice{}, segment.ErrReplaced // or the log is out of use, which who looks again finds out
 	case errors.Is(err, segment.ErrCorrupt):
-		err = fmt.Errorf("%w: %s: %w", ErrCorrupt, l, err)
-		l.dir.corrupt(l, err)
-		return Slice{}, err
+		if l.examine(seg, err) {
+			return Slice{}, segment.ErrReplaced // what lies behind the damage can be read now
+		}
+		return Slice{}, fmt.Errorf("%w: %s: %w", ErrCorrupt, l, err)
 	case err != nil:
 		l.dir.segmentError(l, err)
 		return Slice{}, fmt.Errorf("%w: %s: %w", ErrFailed, l, err)

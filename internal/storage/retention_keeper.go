@@ -140,9 +140,13 @@ func (d *Dir) retire(l *Log, s *segment.Segment) {
 		d.logOnce(l, "files of a removed segment could not be renamed, the next start removes them", err)
 		return
 	}
+	delay := l.cfg.Load().Cleanup.DeleteDelay
+	if d.Room() != nil {
+		delay = 0 // space is low
+	}
 	k := &d.keeper
 	k.mu.Lock()
-	k.graves = append(k.graves, grave{time.Now().Add(l.cfg.Load().Cleanup.DeleteDelay), s, s.Size()})
+	k.graves = append(k.graves, grave{time.Now().Add(delay), s, s.Size()})
 	k.waiting += s.Size()
 	d.stats.retiredBytes.Set(float64(k.waiting))
 	k.mu.Unlock()

@@ -142,15 +142,6 @@ func (d *Dir) repaired(l *Log) {
 	d.forgive(l.String())
 }
 
-// corrupt marks a log of which a read met damage. It is said once; every read
-// counts in the metric.
-func (d *Dir) corrupt(l *Log, err error) {
-	d.stats.segmentErrors.Inc()
-	if l.damaged.CompareAndSwap(nil, &err) {
-		d.log.Error("stored bytes are damaged; the records there can't be served", zap.Stringer("log", l), zap.Error(err))
-	}
-}
-
 // logOnce logs the first of a row of equal failures; the rest is counted and
 // said with the next different one. That a log or the directory was closed under
 // somebody's hands is no failure.

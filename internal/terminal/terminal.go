@@ -1,5 +1,5 @@
-// Package terminal says whether a person looks at a stream, and whether anybody
-// still reads it.
+// Package terminal reports whether a stream is a terminal and whether its other end is
+// still open, and makes a terminal pass single keys.
 //
 // It asks the kernel for the settings that only a terminal has: a device like
 // /dev/null is none. Whoever writes for people or for programs calls it; it

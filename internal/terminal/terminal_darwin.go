@@ -2,4 +2,7 @@ package terminal
 
 import "golang.org/x/sys/unix"
 
-const readTermios = unix.TIOCGETA
+const (
+	readTermios  = unix.TIOCGETA
+	writeTermios = unix.TIOCSETA
+)

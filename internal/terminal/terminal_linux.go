@@ -2,4 +2,7 @@ package terminal
 
 import "golang.org/x/sys/unix"
 
-const readTermios = unix.TCGETS
+const (
+	readTermios  = unix.TCGETS
+	writeTermios = unix.TCSETS
+)

@@ -5,14 +5,23 @@
 package wrongport
 
 import (
+	"bufio"
 	"context"
 	"io"
 	"net"
+	"strings"
 	"time"
 )
 
+// longestStatus bounds a status line.
+const longestStatus = 1 << 10
+
 // httpTime bounds the question whether an address speaks HTTP.
 const httpTime = time.Second
+
+// KafkaHere is the reason in the status line with which a broker's own listener answers an
+// HTTP request (HTTP/1.1 400): the address is right, HTTP is not.
+const KafkaHere = "This port speaks Kafka's protocol, not HTTP"
 
 // Dial opens a connection, as net.Dialer.DialContext does.
 type Dial func(ctx context.Context, network, addr string) (net.Conn, error)
@@ -33,7 +42,6 @@ func SpeaksHTTP(ctx context.Context, dial Dial, addr string) bool {
 	if _, err := io.WriteString(c, "HEAD / HTTP/1.0\r\n\r\n"); err != nil {
 		return false
 	}
-	answer := make([]byte, 5)
-	_, err = io.ReadFull(c, answer)
-	return err == nil && string(answer) == "HTTP/"
+	status, err := bufio.NewReader(io.LimitReader(c, longestStatus)).ReadString('\n')
+	return err == nil && strings.HasPrefix(status, "HTTP/") && !strings.Contains(status, KafkaHere)
 }

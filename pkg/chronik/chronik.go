@@ -85,12 +85,12 @@ func Start(ctx context.Context, o Options) (*Broker, error) {
 	if err != nil {
 		return nil, fmt.Errorf("chronik: %w", err)
 	}
-	log := o.Log
-	if log == nil {
-		log = zap.NewNop()
+	log, level := zap.NewNop(), zap.NewAtomicLevel() // the admin port shows the last lines also where Log is nil
+	if o.Log != nil {
+		level.SetLevel(o.Log.Level())
+		log = o.Log.WithOptions(zap.IncreaseLevel(level))
 	}
-	level := zap.NewAtomicLevelAt(log.Level())
-	inner, err := daemon.Start(ctx, daemon.Options{Config: cfg, FS: fs, Log: log.WithOptions(zap.IncreaseLevel(level)), Level: level, Version: "embedded",
+	inner, err := daemon.Start(ctx, daemon.Options{Config: cfg, FS: fs, Log: log, Level: level, Version: "embedded",
 		JournalFileSize: journalFile, JournalBytes: 16 * journalFile})
 	if err != nil {
 		return nil, fmt.Errorf("chronik: %w", err)

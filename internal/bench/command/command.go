@@ -104,14 +104,9 @@ func measure(cmd *cobra.Command, version string, c bench.Config, o outputs) erro
 			return err // and not after the run
 		}
 	}
-	var progress bench.Progress
-	end := func() {}
-	if w := cmd.ErrOrStderr(); terminal.Is(w) {
-		live := report.NewLive(w, c)
-		progress, end = live.Progress, live.Done
-	}
-	r, err := bench.Run(cmd.Context(), c, progress)
-	end()
+	live := report.NewLive(cmd.ErrOrStderr(), c, terminal.Is(cmd.ErrOrStderr()))
+	r, err := bench.Run(cmd.Context(), c, live.Progress)
+	live.Done()
 	if err != nil {
 		return err
 	}

@@ -23,13 +23,13 @@ func (a *Amount) add(b Amount) {
 }
 
 // Lane records the outcomes of one worker. Its methods may be called from any
-// goroutine; the lock is the lane's own, and free but for one flush a second.
+// goroutine; the lock is the lane's own, and free but for one flush in each point.
 type Lane struct {
 	meter *Meter
 
 	mu sync.Mutex
-	// second is the point that samples and sums belong to.
-	second   int
+	// point is the index of the one that samples and sums belong to.
+	point    int
 	samples  []uint32
 	sums     Amount
 	failures int64
@@ -89,7 +89,7 @@ func (l *Lane) Unsent(began time.Duration, n int64) {
 	l.mu.Unlock()
 }
 
-// inside says whether an outcome at now counts and moves the lane to its second.
+// inside reports whether an outcome at now counts, and moves the lane to its point.
 // What ended after the interval and began before its end is in n outcomes that
 // were in flight. The caller holds l.mu.
 func (l *Lane) inside(began, now time.Duration, n int64) bool {
@@ -101,9 +101,9 @@ func (l *Lane) inside(began, now time.Duration, n int64) bool {
 		l.late(began, until, n)
 		return false
 	}
-	if second := int((now - w.warmup) / time.Second); second != l.second {
+	if point := int((now - w.warmup) / w.step); point != l.point {
 		l.flush()
-		l.second = second
+		l.point = point
 	}
 	return true
 }
@@ -121,7 +121,7 @@ func (l *Lane) flush() {
 	if len(l.samples) == 0 && l.failures == 0 && l.sums == (Amount{}) {
 		return
 	}
-	l.meter.absorb(l.second, l.samples, l.sums, l.failures)
+	l.meter.absorb(l.point, l.samples, l.sums, l.failures)
 	l.samples, l.sums, l.failures = l.samples[:0], Amount{}, 0
 }
 

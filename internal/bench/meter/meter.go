@@ -17,7 +17,7 @@ const (
 // NewHistogram is an empty histogram of microseconds as a Meter makes them.
 func NewHistogram() *hdrhistogram.Histogram { return hdrhistogram.New(1, highest, digits) }
 
-// Point is one second of the interval.
+// Point is one step of the interval (see Window.Step).
 type Point struct {
 	Amount
 	Failures      int64
@@ -58,19 +58,19 @@ func (m *Meter) Lane() *Lane {
 	return l
 }
 
-// absorb takes what a lane gathered in a second.
-func (m *Meter) absorb(second int, samples []uint32, sums Amount, failures int64) {
+// absorb takes what a lane gathered in one point.
+func (m *Meter) absorb(at int, samples []uint32, sums Amount, failures int64) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	for len(m.points) <= second {
+	for len(m.points) <= at {
 		m.points = append(m.points, Point{})
 	}
-	p := &m.points[second]
+	p := &m.points[at]
 	p.add(sums)
 	p.Failures += failures
 	into := m.total
-	if second >= m.closed {
-		into = m.histogram(second)
+	if at >= m.closed {
+		into = m.histogram(at)
 	}
 	for _, us := range samples {
 		v := min(int64(us), highest)
@@ -80,8 +80,8 @@ func (m *Meter) absorb(second int, samples []uint32, sums Amount, failures int64
 	}
 }
 
-func (m *Meter) histogram(second int) *hdrhistogram.Histogram {
-	h := m.open[second]
+func (m *Meter) histogram(at int) *hdrhistogram.Histogram {
+	h := m.open[at]
 	if h != nil {
 		return h
 	}
@@ -90,20 +90,20 @@ func (m *Meter) histogram(second int) *hdrhistogram.Histogram {
 	} else {
 		h = NewHistogram()
 	}
-	m.open[second] = h
+	m.open[at] = h
 	return h
 }
 
-// Close ends all seconds before the given one and returns the points that it
-// ended. A sample that a worker took before the end of a second and hands over
-// after Close still counts, but for the point's percentiles.
-func (m *Meter) Close(seconds int) []Point {
+// Close ends the first n points of the interval and returns those that it ended. A
+// sample that a worker took before the end of a point and hands over after Close
+// still counts, but for the point's percentiles.
+func (m *Meter) Close(n int) []Point {
 	m.lanesMu.Lock()
 	lanes := m.lanes
 	m.lanesMu.Unlock()
 	for _, l := range lanes {
 		l.mu.Lock()
-		if l.second < seconds {
+		if l.point < n {
 			l.flush()
 		}
 		l.mu.Unlock()
@@ -111,26 +111,26 @@ func (m *Meter) Close(seconds int) []Point {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	from := m.closed
-	for ; m.closed < seconds; m.closed++ {
+	for ; m.closed < n; m.closed++ {
 		m.closePoint(m.closed)
 	}
 	return append([]Point(nil), m.points[from:m.closed]...)
 }
 
-func (m *Meter) closePoint(second int) {
-	for len(m.points) <= second {
+func (m *Meter) closePoint(at int) {
+	for len(m.points) <= at {
 		m.points = append(m.points, Point{})
 	}
-	h := m.open[second]
+	h := m.open[at]
 	if h == nil {
 		return
 	}
-	p := &m.points[second]
+	p := &m.points[at]
 	p.P50 = time.Duration(h.ValueAtQuantile(50)) * time.Microsecond
 	p.P99 = time.Duration(h.ValueAtQuantile(99)) * time.Microsecond
 	m.total.Merge(h)
 	h.Reset()
-	delete(m.open, second)
+	delete(m.open, at)
 	m.spare = append(m.spare, h)
 }
 
@@ -146,11 +146,11 @@ type Totals struct {
 	Points  []Point
 }
 
-// Totals ends all seconds of the interval and returns everything. It is called
+// Totals ends all points of the interval and returns everything. It is called
 // once, when the workers have ended.
 func (m *Meter) Totals() Totals {
-	seconds := int((m.window.Elapsed() + time.Second - 1) / time.Second)
-	m.Close(seconds)
+	w := m.window
+	m.Close(int((w.Elapsed() + w.step - 1) / w.step))
 	m.lanesMu.Lock()
 	defer m.lanesMu.Unlock()
 	t := Totals{Latency: m.total, Points: m.points, Failures: make(map[string]int64)}

@@ -14,6 +14,7 @@ func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 // begun is a meter whose window has begun: one second of warm-up, then 2.5 s.
 func begun() *Meter {
 	w := NewWindow(time.Second, 2500*time.Millisecond)
+	w.step = time.Second
 	w.Begin()
 	return New(w)
 }

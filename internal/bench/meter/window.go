@@ -1,6 +1,6 @@
 // Package meter counts and times what load generators do: which outcomes lie
-// inside the measured interval, how many there were, how long each took, second
-// by second and in all.
+// inside the measured interval, how many there were, how long each took, point
+// by point (see Window.Step) and in all.
 //
 // It promises that an outcome counts exactly when it ended inside the interval,
 // that every such outcome is recorded (nothing is sampled or dropped), and that
@@ -21,13 +21,31 @@ type Window struct {
 	base     time.Time
 	warmup   time.Duration
 	duration time.Duration
+	step     time.Duration
 	until    atomic.Int64
 }
 
 // NewWindow is an interval of duration that starts warmup after Begin.
 func NewWindow(warmup, duration time.Duration) *Window {
-	return &Window{warmup: warmup, duration: duration}
+	return &Window{warmup: warmup, duration: duration, step: stepOf(duration)}
 }
+
+// stepOf is the length of one point, so that the curve of a short run has a shape, and
+// that of a long one is not noise.
+func stepOf(duration time.Duration) time.Duration {
+	switch {
+	case duration >= 30*time.Second:
+		return time.Second
+	case duration > 10*time.Second:
+		return 250 * time.Millisecond
+	default:
+		return 100 * time.Millisecond
+	}
+}
+
+// Step is the length of the points that the interval is divided into, 100 ms to 1 s. The
+// last point may be shorter.
+func (w *Window) Step() time.Duration { return w.step }
 
 // Begin starts the clock. It is called once, before any other method and before
 // the goroutines that use the window start.

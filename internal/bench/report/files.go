@@ -17,7 +17,7 @@ func CSV(w io.Writer, r *bench.Result) error {
 	header := []string{"started", "clients", "mode", "flow", "topic", "concurrency", "pipeline", "message_size", "acks", "compression", "rate",
 		"elapsed_seconds", "requests", "records", "failures", "payload_bytes", "wire_bytes", "requests_per_second", "records_per_second",
 		"payload_bytes_per_second", "min_us", "mean_us", "p50_us", "p90_us", "p95_us", "p99_us", "p99_9_us", "p99_99_us", "max_us",
-		"unanswered", "server_cpu_us_per_request", "lost", "duplicated"}
+		"unanswered", "server_cpu_us_per_request", "lost", "duplicated", "fdatasyncs_per_second", "fdatasync_mean_us"}
 	if err := c.Write(header); err != nil {
 		return fmt.Errorf("write CSV: %w", err)
 	}
@@ -37,7 +37,7 @@ func CSV(w io.Writer, r *bench.Result) error {
 func csvRow(d Document, f Flow) []string {
 	whole := func(n int64) string { return strconv.FormatInt(n, 10) }
 	number := func(v float64) string { return strconv.FormatFloat(v, 'f', 3, 64) }
-	var wire, cpu, lost, duplicated string
+	var wire, cpu, lost, duplicated, syncs, syncTime string
 	if f.Wire != nil {
 		wire = whole(*f.Wire)
 	}
@@ -47,6 +47,9 @@ func csvRow(d Document, f Flow) []string {
 	if d.Verify != nil {
 		lost, duplicated = whole(d.Verify.Lost), whole(d.Verify.Duplicated)
 	}
+	if d.Against != nil && d.Against.Syncs != nil {
+		syncs, syncTime = number(d.Against.Syncs.PerSecond), number(micros(d.Against.Syncs.Mean))
+	}
 	c, l := d.Config, f.Latency
 	row := []string{d.Started.Format(time.RFC3339Nano), string(c.Clients), string(c.Mode), f.Name, c.Topic, strconv.Itoa(c.Concurrency),
 		strconv.Itoa(c.Pipeline), strconv.Itoa(c.MessageSize), string(c.Acks), c.Compression, number(c.Rate),
@@ -55,7 +58,7 @@ func csvRow(d Document, f Flow) []string {
 	for _, v := range []float64{l.Min, l.Mean, l.P50, l.P90, l.P95, l.P99, l.P999, l.P9999, l.Max} {
 		row = append(row, number(v))
 	}
-	return append(row, whole(f.Unanswered), cpu, lost, duplicated)
+	return append(row, whole(f.Unanswered), cpu, lost, duplicated, syncs, syncTime)
 }
 
 // Resolution of the percentile text: ticks for each halving of the distance to

@@ -140,7 +140,7 @@ func throughput(d Document) template.HTML {
 			}
 			v := float64(at.Records) / at.Width
 			high = max(high, v)
-			l.points = append(l.points, point{x: at.At, y: v})
+			l.points = append(l.points, point{x: at.At, y: v, width: at.Width})
 		}
 		p.lines = append(p.lines, l)
 	}
@@ -174,7 +174,7 @@ func percentiles(r *bench.Result) template.HTML {
 					x = min(100/(100-b.Quantile), p.x.max)
 				}
 				low, high = min(low, ms), max(high, ms)
-				l.points = append(l.points, point{x, ms, fmt.Sprintf("%.6g%%: %.3f ms", b.Quantile, ms)})
+				l.points = append(l.points, point{x: x, y: ms, text: fmt.Sprintf("%.6g%%: %.3f ms", b.Quantile, ms)})
 			}
 		}
 		p.lines = append(p.lines, l)
@@ -192,12 +192,12 @@ func overTime(f Flow, elapsed float64) template.HTML {
 	low, high := math.Inf(1), 0.0
 	for _, at := range f.Series {
 		if at.Max <= 0 {
-			continue // nothing succeeded in this second
+			continue // nothing succeeded in this point
 		}
 		low, high = min(low, max(at.P50, 1)/1000), max(high, at.Max/1000)
-		p50.points = append(p50.points, point{x: at.At, y: at.P50 / 1000})
-		p99.points = append(p99.points, point{x: at.At, y: at.P99 / 1000})
-		most.points = append(most.points, point{x: at.At, y: at.Max / 1000})
+		p50.points = append(p50.points, point{x: at.At, y: at.P50 / 1000, width: at.Width})
+		p99.points = append(p99.points, point{x: at.At, y: at.P99 / 1000, width: at.Width})
+		most.points = append(most.points, point{x: at.At, y: at.Max / 1000, width: at.Width})
 	}
 	if high == 0 {
 		low, high = 1, 10

@@ -10,27 +10,36 @@ import (
 	"github.com/chronik-io/chronik/internal/bench"
 )
 
-// Live is the line that a terminal shows while a run measures. It is used by one
-// goroutine at a time.
+// Live shows how a run goes on while it measures: on a terminal in a line that is
+// replaced, elsewhere in a line every ten seconds. It is used by one goroutine at a time.
 type Live struct {
-	w     io.Writer
-	total time.Duration
-	names []string
-	texts map[string]string
-	shown bool
+	w        io.Writer
+	terminal bool
+	total    time.Duration
+	at, next time.Duration // of the interval: reached, and of the next line
+	names    []string
+	texts    map[string]string
+	shown    bool
 }
 
-// NewLive shows a run of c on w, which should be a terminal.
-func NewLive(w io.Writer, c bench.Config) *Live {
-	return &Live{w: w, total: c.Duration, texts: map[string]string{}}
+// lineEvery is the time between two lines where there is no terminal.
+const lineEvery = 10 * time.Second
+
+// NewLive shows a run of c on w.
+func NewLive(w io.Writer, c bench.Config, terminal bool) *Live {
+	return &Live{w: w, terminal: terminal, total: c.Duration, next: lineEvery, texts: map[string]string{}}
 }
 
 // backToStart begins the line again and clears it (ECMA-48 EL).
 const backToStart = "\r\x1b[K"
 
-// Progress is a bench.Progress. What the terminal does not take is lost, and the
-// run goes on.
+// Progress is a bench.Progress. An error of the writer does not end the run.
 func (l *Live) Progress(flow string, p bench.Point) {
+	if !l.terminal && l.at >= l.next && p.At > l.at {
+		fmt.Fprintln(l.w, l.line()) // with what all flows reported of that point
+		l.next += lineEvery
+	}
+	l.at = max(l.at, p.At)
 	if !slices.Contains(l.names, flow) {
 		l.names = append(l.names, flow)
 	}
@@ -42,12 +51,18 @@ func (l *Live) Progress(flow string, p bench.Point) {
 		text += fmt.Sprintf(" %d FAILED", p.Failures)
 	}
 	l.texts[flow] = text
+	if l.terminal {
+		fmt.Fprint(l.w, backToStart+l.line())
+		l.shown = true
+	}
+}
+
+func (l *Live) line() string {
 	all := make([]string, len(l.names))
 	for i, name := range l.names {
 		all[i] = l.texts[name]
 	}
-	fmt.Fprintf(l.w, "%s%.0f of %.0f s  %s", backToStart, p.At.Seconds(), l.total.Seconds(), strings.Join(all, " | "))
-	l.shown = true
+	return fmt.Sprintf("%.0f of %.0f s  %s", l.at.Seconds(), l.total.Seconds(), strings.Join(all, " | "))
 }
 
 // Done clears the line.

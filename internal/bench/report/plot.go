@@ -26,16 +26,19 @@ type plot struct {
 	caption, empty string
 }
 
-// line is one of them. Its colour is that of its place in the plot.
+// line is one of them. Its colour is that of its index in the plot.
 type line struct {
 	name   string
 	points []point
 }
 
-// point is a place; text is said when it is pointed at, instead of its numbers.
+// point is a value at x, or over the stretch of width that ends at x: such a value is drawn
+// as a step, and its dot in the middle. text is shown when the pointer is over it, instead
+// of its numbers.
 type point struct {
-	x, y float64
-	text string
+	x, y  float64
+	text  string
+	width float64
 }
 
 func (p plot) left(x float64) float64 { return marginLeft + p.x.place(x)*areaWidth }
@@ -83,6 +86,9 @@ func (p plot) line(b *strings.Builder, i int, l line) {
 	}
 	fmt.Fprintf(b, `<polyline class="line c%d" points="`, i)
 	for _, at := range l.points {
+		if at.width > 0 {
+			fmt.Fprintf(b, "%.1f,%.1f ", p.left(at.x-at.width), p.top(at.y))
+		}
 		fmt.Fprintf(b, "%.1f,%.1f ", p.left(at.x), p.top(at.y))
 	}
 	b.WriteString(`"/>`)
@@ -99,7 +105,7 @@ func (p plot) line(b *strings.Builder, i int, l line) {
 			text = fmt.Sprintf("%s%s: %s%s", short(at.x), p.xUnit, short(at.y), p.yUnit)
 		}
 		fmt.Fprintf(b, `<circle class="%s c%d" cx="%.1f" cy="%.1f" r="4"><title>%s</title></circle>`,
-			class, i, p.left(at.x), p.top(at.y), html.EscapeString(l.name+" "+text))
+			class, i, p.left(at.x-at.width/2), p.top(at.y), html.EscapeString(l.name+" "+text))
 	}
 }
 

@@ -3,6 +3,7 @@ package report
 import (
 	"encoding/xml"
 	"errors"
+	"fmt"
 	"io"
 	"math"
 	"strings"
@@ -66,7 +67,7 @@ func TestShort(t *testing.T) {
 // and a place to point at for each value, and says so when it is empty.
 func TestPlotIsWellFormed(t *testing.T) {
 	p := plot{x: linear(3), y: decades(1, 50), xName: "a < b & \"c\"", yName: "<script>", caption: `"><script>`, empty: "nothing & no one",
-		lines: []line{{name: "<one>", points: []point{{1, 2, "<b>"}, {2, 30, ""}}}, {name: "two", points: []point{{3, 50, ""}}}}}
+		lines: []line{{name: "<one>", points: []point{{x: 1, y: 2, text: "<b>"}, {x: 2, y: 30}}}, {name: "two", points: []point{{x: 3, y: 50}}}}}
 	got := p.svg()
 	if n := strings.Count(got, `class="dot one c1"`); n != 1 {
 		t.Errorf("a line of one place shows it %d times", n)
@@ -77,6 +78,16 @@ func TestPlotIsWellFormed(t *testing.T) {
 	p.lines = nil
 	if got := p.svg(); !strings.Contains(got, "nothing &amp; no one") {
 		t.Errorf("an empty plot says nothing: %s", got)
+	}
+}
+
+// The value of a stretch is drawn over all of it: a curve begins where the interval does.
+func TestAStretchIsDrawnFromItsBeginning(t *testing.T) {
+	p := plot{x: linear(2), y: linear(10), lines: []line{{name: "rate", points: []point{{x: 1, y: 5, width: 1}, {x: 2, y: 10, width: 1}}}}}
+	got := p.svg()
+	begin, middle := fmt.Sprintf(`points="%.1f,`, p.left(0)), fmt.Sprintf(`cx="%.1f"`, p.left(0.5))
+	if !strings.Contains(got, begin) || !strings.Contains(got, middle) {
+		t.Errorf("no %q or no %q in %s", begin, middle, got)
 	}
 }
 

@@ -241,7 +241,7 @@ func TestSilentSecondIsNoZero(t *testing.T) {
 // The line shows the second just measured, each flow of it, and goes away.
 func TestLive(t *testing.T) {
 	var b bytes.Buffer
-	l := NewLive(&b, bench.Default())
+	l := NewLive(&b, bench.Default(), true)
 	p := bench.Point{At: 3 * time.Second, Width: 500 * time.Millisecond, Records: 100, PayloadBytes: 1e6, P50: time.Millisecond, P99: 2 * time.Millisecond}
 	l.Progress("produce", p)
 	p.Failures = 7
@@ -256,6 +256,23 @@ func TestLive(t *testing.T) {
 	l.Done()
 	if b.String() != backToStart {
 		t.Errorf("the end %q", b.String())
+	}
+}
+
+// Without a terminal there is a line every ten seconds, which has every flow.
+func TestLiveWithoutATerminal(t *testing.T) {
+	var b bytes.Buffer
+	l := NewLive(&b, bench.Default(), false)
+	for at := time.Second; at <= 30*time.Second; at += time.Second {
+		for _, flow := range []string{"produce", "consume"} {
+			l.Progress(flow, bench.Point{At: at, Width: time.Second, Records: int64(at / time.Second)})
+		}
+	}
+	l.Done()
+	const want = "10 of 30 s  produce 10/s 0.0 MB/s p50 0.000 p99 0.000 ms | consume 10/s 0.0 MB/s p50 0.000 p99 0.000 ms\n" +
+		"20 of 30 s  produce 20/s 0.0 MB/s p50 0.000 p99 0.000 ms | consume 20/s 0.0 MB/s p50 0.000 p99 0.000 ms\n"
+	if b.String() != want {
+		t.Errorf("%q, not\n%q", b.String(), want)
 	}
 }
 

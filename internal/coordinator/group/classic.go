@@ -283,11 +283,11 @@ func (c *classic) subscribed() (topics map[string]struct{}, known bool) {
 		return nil, false
 	}
 	for _, m := range c.members {
-		sub, err := protocol.DecodeSubscription(m.metadata(c.protocol))
+		list, err := protocol.DecodeSubscribedTopics(m.metadata(c.protocol))
 		if err != nil {
 			return nil, false
 		}
-		for _, t := range sub.Topics {
+		for _, t := range list {
 			topics[t] = struct{}{}
 		}
 	}

@@ -15,9 +15,9 @@ import (
 // a new target.
 func (s *Shard) updateMember(g *group, id string, meta format.Member) {
 	c := g.consumer()
-	old, known := c.members[id]
-	changed := !known || !slices.Equal(old.meta.Topics, meta.Topics) || deref(old.meta.Regex) != deref(meta.Regex)
-	if !known || !sameMember(&old.meta, &meta) {
+	old := c.member0(id)
+	changed := !slices.Equal(old.meta.Topics, meta.Topics) || deref(old.meta.Regex) != deref(meta.Regex)
+	if c.members[id] == nil || !sameMember(&old.meta, &meta) {
 		s.emit(format.Key{Type: format.TypeMember, Group: g.id, Item: id}, meta)
 	}
 	if changed {
@@ -45,10 +45,13 @@ func sameClassic(a, b *format.Classic) bool {
 	})
 }
 
-// bump raises the group epoch, in any case or if the subscribed topics have changed.
+// bump raises the group epoch, in any case or if the subscribed topics have changed. As in
+// Kafka a new group begins at epoch 1, and its first member is in epoch 2 if it subscribes
+// to anything.
 func (s *Shard) bump(g *group, anyway bool) {
 	c := g.consumer()
-	if !anyway && (!c.dirty || s.blind()) {
+	begins := c.epoch == 0
+	if !anyway && !begins && (!c.dirty || s.blind()) {
 		return
 	}
 	hash := c.hash
@@ -56,8 +59,12 @@ func (s *Shard) bump(g *group, anyway bool) {
 		c.dirty = false
 		hash = hashTopics(s.topics, c.subscribed())
 	}
-	if anyway || hash != c.hash {
-		s.emit(format.Key{Type: format.TypeGroup, Group: g.id}, format.Group{Epoch: c.epoch + 1, Hash: hash})
+	epoch := max(c.epoch, 1)
+	if anyway || !begins && hash != c.hash {
+		epoch++
+	}
+	if epoch != c.epoch {
+		s.emit(format.Key{Type: format.TypeGroup, Group: g.id}, format.Group{Epoch: epoch, Hash: hash})
 	}
 }
 

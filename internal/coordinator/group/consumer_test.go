@@ -116,18 +116,18 @@ func TestAConsumerGroupSharesPartitions(t *testing.T) {
 	w := newWorld(t)
 	w.topic("t", 6)
 	a := w.newClient("a", "t")
-	if a.epoch != 1 || a.has.Count() != 6 {
+	if a.epoch != 2 || a.has.Count() != 6 {
 		t.Fatalf("the first: epoch %d, %v", a.epoch, a.has)
 	}
 	b := w.newClient("b", "t")
-	if b.epoch != 2 || b.has.Count() != 0 {
+	if b.epoch != 3 || b.has.Count() != 0 {
 		t.Fatalf("the second has nothing before the first has given it up: epoch %d, %v", b.epoch, b.has)
 	}
 	if s := w.state("g"); s != "Reconciling" {
 		t.Error(s)
 	}
 	is(t, a.beat(), nil) // is asked to give up three
-	if a.epoch != 1 || a.has.Count() != 3 {
+	if a.epoch != 2 || a.has.Count() != 3 {
 		t.Fatalf("epoch %d, %v", a.epoch, a.has)
 	}
 	is(t, b.beat(), nil)
@@ -136,7 +136,7 @@ func TestAConsumerGroupSharesPartitions(t *testing.T) {
 	}
 	is(t, a.beat(), nil)
 	is(t, b.beat(), nil)
-	if a.epoch != 2 || b.epoch != 2 || !slices.Equal(counts(a, b), []int{3, 3}) {
+	if a.epoch != 3 || b.epoch != 3 || !slices.Equal(counts(a, b), []int{3, 3}) {
 		t.Fatalf("epochs %d %d, %v", a.epoch, b.epoch, counts(a, b))
 	}
 	if s := w.state("g"); s != "Stable" {
@@ -151,7 +151,7 @@ func TestAConsumerGroupSharesPartitions(t *testing.T) {
 
 	is(t, w.consumerBeat(heartbeatOf("a", -1)).ErrorCode, nil)
 	settle(w, b)
-	if b.epoch != 3 || b.has.Count() != 6 {
+	if b.epoch != 4 || b.has.Count() != 6 {
 		t.Errorf("alone: epoch %d, %v", b.epoch, b.has)
 	}
 	w.replays()
@@ -162,7 +162,7 @@ func TestAConsumerThatDoesNotGiveUpPartitionsIsFenced(t *testing.T) {
 	w.topic("t", 2)
 	a, b := w.newClient("a", "t"), w.newClient("b", "t")
 	is(t, a.beat(), nil)
-	stubborn := heartbeatOf("a", 1)
+	stubborn := heartbeatOf("a", 2)
 	stubborn.Topics = []kmsg.ConsumerGroupHeartbeatRequestTopic{{TopicID: idOf("t"), Partitions: []int32{0, 1}}}
 	for range 6 {
 		w.advance(5*time.Second - time.Millisecond)
@@ -263,9 +263,27 @@ func TestAConsumerJoinsAgain(t *testing.T) {
 	a, b := w.newClient("a", "t"), w.newClient("b", "t")
 	settle(w, a, b)
 	is(t, a.join(), nil)
-	if a.has.Count() != 2 || a.epoch != 2 {
+	if a.has.Count() != 2 || a.epoch != 3 {
 		t.Errorf("epoch %d, %v", a.epoch, a.has)
 	}
+}
+
+// As Kafka counts: a group begins at epoch 1, and a member that subscribes to nothing
+// raises no epoch when it comes.
+func TestEpochsBeginAsThoseOfKafka(t *testing.T) {
+	w := newWorld(t)
+	w.topic("t", 2)
+	a, b := w.newClient("a", []string{}...), w.newClient("b", []string{}...)
+	if a.epoch != 1 || b.epoch != 1 {
+		t.Fatalf("members without a subscription are in epochs %d and %d, want 1", a.epoch, b.epoch)
+	}
+	b.request = func(r *kmsg.ConsumerGroupHeartbeatRequest) { r.SubscribedTopicNames = []string{"t"} }
+	is(t, b.join(), nil)
+	settle(w, a, b)
+	if d := w.described(); d.Epoch != 2 || a.epoch != 2 || b.epoch != 2 || b.has.Count() != 2 {
+		t.Errorf("a subscription later: group epoch %d, members in %d and %d, %v", d.Epoch, a.epoch, b.epoch, b.has)
+	}
+	w.replays()
 }
 
 func TestTopicsThatGrowComeAndGo(t *testing.T) {
@@ -275,7 +293,7 @@ func TestTopicsThatGrowComeAndGo(t *testing.T) {
 	w.topic("t", 5)
 	w.topic("other", 3)
 	settle(w, a)
-	if a.has.Count() != 5 || a.epoch != 2 {
+	if a.has.Count() != 5 || a.epoch != 3 {
 		t.Errorf("grown: epoch %d, %v", a.epoch, a.has)
 	}
 	w.topic("later", 2)
@@ -448,7 +466,7 @@ func TestAReloadInAReconciliation(t *testing.T) {
 	is(t, a.beat(), nil)
 	w.start()
 	settle(w, a, b)
-	if !slices.Equal(counts(a, b), []int{3, 3}) || a.epoch != 2 {
+	if !slices.Equal(counts(a, b), []int{3, 3}) || a.epoch != 3 {
 		t.Errorf("%v in epoch %d", counts(a, b), a.epoch)
 	}
 }
@@ -482,7 +500,7 @@ func TestAShardThatKnowsNoTopicsAssignsNothing(t *testing.T) {
 	}
 	w.start()
 	settle(w, a)
-	if a.has.Count() != 2 || a.epoch != 1 {
+	if a.has.Count() != 2 || a.epoch != 2 {
 		t.Errorf("epoch %d, %v", a.epoch, a.has)
 	}
 }

@@ -7,16 +7,11 @@ import (
 	"github.com/twmb/franz-go/pkg/kmsg"
 )
 
-// script is a conversation. It must not depend on time, but for assigned().
-type script struct {
-	base int32 // see play.base
-	play func(*play)
-}
-
-func scripts() map[string]script {
-	return map[string]script{
-		"consumer": {1, playConsumer}, "consumer errors": {1, playConsumerErrors}, "static consumer": {1, playStaticConsumer},
-		"classic": {0, playClassic}, "classic errors": {0, playClassicErrors}, "static classic": {0, playStaticClassic}, "migration": {0, playMigration},
+// scripts are conversations. They must not depend on time, but for assigned().
+func scripts() map[string]func(*play) {
+	return map[string]func(*play){
+		"consumer": playConsumer, "consumer errors": playConsumerErrors, "static consumer": playStaticConsumer,
+		"classic": playClassic, "classic errors": playClassicErrors, "static classic": playStaticClassic, "migration": playMigration,
 	}
 }
 

@@ -201,6 +201,28 @@ func TestOffsetDelete(t *testing.T) {
 	w.replays()
 }
 
+// As in Kafka the topics of a subscription are known if its first fields can be read,
+// whatever its version, and members of which they are not known may subscribe to any.
+func TestOffsetDeleteReadsTheBeginningOfASubscription(t *testing.T) {
+	topics := []byte{0, 1, 0, 0, 0, 1, 0, 1, 'u'} // version 1, one topic
+	for name, c := range map[string]struct {
+		subscription []byte
+		want         *kerr.Error
+	}{
+		"cut behind the topics":    {topics, kerr.GroupSubscribedToTopic},
+		"cut behind the user data": {append(slices.Clone(topics), 0xff, 0xff, 0xff, 0xff), nil},
+		"of a later version":       {append([]byte{0, 9}, append(topics[2:], 0xff, 0xff, 0xff, 0xff)...), nil},
+	} {
+		w := newWorld(t)
+		w.topic("t", 1)
+		id, ticket := w.join("", func(r *kmsg.JoinGroupRequest) { r.Protocols[0].Metadata = c.subscription })
+		w.advance(0)
+		w.sync(id, w.joined(ticket).Generation, id, "")
+		resp := ask[*kmsg.OffsetDeleteResponse](w, request(deleteOf("t")))
+		t.Run(name, func(t *testing.T) { is(t, resp.Topics[0].Partitions[0].ErrorCode, c.want) })
+	}
+}
+
 func TestDeleteGroups(t *testing.T) {
 	w := newWorld(t)
 	w.topic("t", 1)

@@ -21,6 +21,7 @@ type work struct {
 	had       map[claim]string
 	said      map[worker]string // what it was last told, in words
 	consumer  bool              // the group was a consumer group when it was last looked at
+	epoch     int32             // of the group then
 }
 
 // spot is a partition.
@@ -119,12 +120,21 @@ func (c *chaos) note() {
 }
 
 // forget drops what was in a group that is gone: another one of that name counts its
-// epochs anew, and so does an empty one that changes its protocol.
+// epochs from the beginning, and so does an empty one that changes its protocol.
 func (c *chaos) forget() {
 	g := c.shard.groups["g"]
 	if g == nil {
 		clear(c.had)
 		return
+	}
+	last := c.work.epoch
+	if g.consumer() != nil {
+		c.work.epoch = g.consumer().epoch
+	} else {
+		c.work.epoch = g.classic().generation
+	}
+	if c.work.epoch < last {
+		clear(c.had)
 	}
 	if c.work.consumer == (g.consumer() != nil) {
 		return

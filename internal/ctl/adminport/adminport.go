@@ -78,53 +78,63 @@ func (p *Port) get(ctx context.Context, path string, v any) error {
 	return p.do(ctx, &p.client, http.MethodGet, path, v)
 }
 
-// do is one request.
+// do is one request whose answer is JSON.
 func (p *Port) do(ctx context.Context, client *http.Client, method, path string, v any) error {
-	req, err := http.NewRequestWithContext(ctx, method, p.base+path, http.NoBody)
+	body, err := p.ask(ctx, client, method, path)
 	if err != nil {
-		return fmt.Errorf("admin port %s: %w", p.base, err)
-	}
-	resp, err := client.Do(req)
-	if err != nil {
-		var op *net.OpError
-		if errors.As(err, &op) && op.Op == "dial" {
-			return fmt.Errorf("%s: %w: %w; name it with --admin, or say --admin off", p.base, ErrAbsent, op.Err)
-		}
-		if u := (*url.Error)(nil); errors.As(err, &u) {
-			if u.Timeout() {
-				return fmt.Errorf("admin port %s%s: no answer within %v: connected, but nothing answers there; a broker that hangs says more in "+
-					"its log, --timeout allows more time", p.base, path, client.Timeout)
-			}
-			err = u.Err // it names the address once more
-		}
-		return fmt.Errorf("admin port %s%s: %w; is --admin right?", p.base, path, err)
-	}
-	defer resp.Body.Close()
-	body, err := io.ReadAll(io.LimitReader(resp.Body, maxAnswer+1))
-	if err != nil {
-		return fmt.Errorf("admin port %s%s: %w", p.base, path, err)
-	}
-	if len(body) > maxAnswer {
-		return fmt.Errorf("admin port %s%s: the answer is larger than %d bytes", p.base, path, maxAnswer)
-	}
-	return p.decode(resp, path, body, v)
-}
-
-func (p *Port) decode(resp *http.Response, path string, body []byte, v any) error {
-	if resp.StatusCode != http.StatusOK {
-		var said struct {
-			Error string `json:"error"`
-		}
-		if json.Unmarshal(body, &said) == nil && said.Error != "" {
-			return fmt.Errorf("admin port %s%s: %s", p.base, path, said.Error)
-		}
-		if resp.StatusCode == http.StatusNotFound {
-			return fmt.Errorf("%s%s: %w", p.base, path, ErrAbsent)
-		}
-		return fmt.Errorf("admin port %s%s: status %s", p.base, path, resp.Status)
+		return err
 	}
 	if err := json.Unmarshal(body, v); err != nil {
 		return fmt.Errorf("%s%s is no answer of chronik (%w): %w", p.base, path, err, ErrAbsent)
 	}
 	return nil
+}
+
+// Text asks for a path and returns the answer as it is.
+func (p *Port) Text(ctx context.Context, path string) ([]byte, error) {
+	return p.ask(ctx, &p.client, http.MethodGet, path)
+}
+
+// ask is one request; a status other than 200 is an error.
+func (p *Port) ask(ctx context.Context, client *http.Client, method, path string) ([]byte, error) {
+	req, err := http.NewRequestWithContext(ctx, method, p.base+path, http.NoBody)
+	if err != nil {
+		return nil, fmt.Errorf("admin port %s: %w", p.base, err)
+	}
+	resp, err := client.Do(req)
+	if err != nil {
+		var op *net.OpError
+		if errors.As(err, &op) && op.Op == "dial" {
+			return nil, fmt.Errorf("%s: %w: %w; name it with --admin, or say --admin off", p.base, ErrAbsent, op.Err)
+		}
+		if u := (*url.Error)(nil); errors.As(err, &u) {
+			if u.Timeout() {
+				return nil, fmt.Errorf("admin port %s%s: no answer within %v: connected, but nothing answers there; a broker that hangs says more in "+
+					"its log, --timeout allows more time", p.base, path, client.Timeout)
+			}
+			err = u.Err // it names the address once more
+		}
+		return nil, fmt.Errorf("admin port %s%s: %w; is --admin right?", p.base, path, err)
+	}
+	defer resp.Body.Close()
+	body, err := io.ReadAll(io.LimitReader(resp.Body, maxAnswer+1))
+	if err != nil {
+		return nil, fmt.Errorf("admin port %s%s: %w", p.base, path, err)
+	}
+	if len(body) > maxAnswer {
+		return nil, fmt.Errorf("admin port %s%s: the answer is larger than %d bytes", p.base, path, maxAnswer)
+	}
+	if resp.StatusCode == http.StatusOK {
+		return body, nil
+	}
+	var said struct {
+		Error string `json:"error"`
+	}
+	switch {
+	case json.Unmarshal(body, &said) == nil && said.Error != "":
+		return nil, fmt.Errorf("admin port %s%s: %s", p.base, path, said.Error)
+	case resp.StatusCode == http.StatusNotFound:
+		return nil, fmt.Errorf("%s%s: %w", p.base, path, ErrAbsent)
+	}
+	return nil, fmt.Errorf("admin port %s%s: status %s", p.base, path, resp.Status)
 }

@@ -8,6 +8,7 @@ import (
 	"strconv"
 	"time"
 
+	"github.com/chronik-io/chronik/internal/health"
 	"github.com/chronik-io/chronik/pkg/durability"
 )
 
@@ -63,67 +64,19 @@ func (p *Port) Profiles(ctx context.Context) (*Profiles, error) {
 	return &answer, nil
 }
 
-// Problem is something that keeps a broker from serving all, in its words.
-type Problem struct {
-	Severity string `json:"severity"` // down or degraded
-	Part     string `json:"part"`
-	Message  string `json:"message"`
-	Remedy   string `json:"remedy"`
+// Health asks for the broker's health.
+func (p *Port) Health(ctx context.Context) (*health.Report, error) {
+	return p.report(ctx, &p.client, http.MethodGet)
 }
 
-// Health is the answer of GET /v1/health.
-type Health struct {
-	Broker   int32     `json:"broker"` // its id
-	Problems []Problem `json:"findings"`
+// Probe is Health after the broker has measured its disks, which takes some seconds.
+func (p *Port) Probe(ctx context.Context) (*health.Report, error) {
+	return p.report(ctx, &http.Client{Timeout: probeTime, Transport: p.client.Transport}, http.MethodPost)
 }
 
-// Health asks whether clients are served, worst first. A healthy broker has no
-// problem.
-func (p *Port) Health(ctx context.Context) (*Health, error) {
-	var answer Health
-	if err := p.get(ctx, "/v1/health", &answer); err != nil {
-		return nil, err
-	}
-	return &answer, nil
-}
-
-// Finding is something that is wrong, in the broker's words.
-type Finding struct {
-	Severity string `json:"severity"` // bad, warn or note
-	Subject  string `json:"subject"`
-	What     string `json:"what"`
-	Remedy   string `json:"remedy"`
-}
-
-// Findings is the answer of GET /v1/findings.
-type Findings struct {
-	Broker   int32     `json:"broker"` // its id
-	Findings []Finding `json:"findings"`
-	Checks   []Check   `json:"checks"`
-}
-
-// Check is what a broker looked at.
-type Check struct {
-	Name string   `json:"name"`
-	Saw  []string `json:"saw"`
-}
-
-// Findings asks for everything that the broker finds wrong with itself and its
-// machine, worst first.
-func (p *Port) Findings(ctx context.Context) (*Findings, error) {
-	var answer Findings
-	if err := p.get(ctx, "/v1/findings", &answer); err != nil {
-		return nil, err
-	}
-	return &answer, nil
-}
-
-// Probe is Findings after the broker has measured its disks, which takes some
-// seconds.
-func (p *Port) Probe(ctx context.Context) (*Findings, error) {
-	var answer Findings
-	patient := http.Client{Timeout: probeTime, Transport: p.client.Transport}
-	if err := p.do(ctx, &patient, http.MethodPost, "/v1/findings", &answer); err != nil {
+func (p *Port) report(ctx context.Context, client *http.Client, method string) (*health.Report, error) {
+	var answer health.Report
+	if err := p.do(ctx, client, method, "/v1/health", &answer); err != nil {
 		return nil, err
 	}
 	return &answer, nil
@@ -134,6 +87,8 @@ type Log struct {
 	Topic     string `json:"topic"`
 	Partition int32  `json:"partition"`
 	Retained  string `json:"retained"` // why its oldest segment is still there; empty where there is none
+	Error     string `json:"error"`    // why the log cannot be used; empty if it can
+	Damaged   string `json:"damaged"`  // the first range of offsets that cannot be read; empty if all can
 }
 
 // logsAtOnce is how many logs one answer holds at most.

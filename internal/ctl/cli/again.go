@@ -10,6 +10,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/chronik-io/chronik/internal/ctl/parse"
 	"github.com/chronik-io/chronik/internal/terminal"
 )
 
@@ -26,12 +27,13 @@ const clearScreen = "\x1b[H\x1b[J"
 // Watched adds --watch to a command: it runs again and again until it is interrupted. A
 // broker that is away for a while does not end it.
 func (a *App) Watched(c *cobra.Command) *cobra.Command {
-	var every time.Duration
-	c.Flags().DurationVar(&every, "watch", 0, "show it again and again, so often, until it is interrupted; "+
+	var flag parse.DurationFlag
+	c.Flags().Var(&flag, "watch", "show it again and again, so often, until it is interrupted; "+
 		"without a time every "+watchGap.String()+" (--watch=10s)")
 	c.Flags().Lookup("watch").NoOptDefVal = watchGap.String()
 	run := c.RunE
 	c.RunE = func(cmd *cobra.Command, args []string) error {
+		every := flag.Value()
 		if every == 0 {
 			return run(cmd, args)
 		}
@@ -68,10 +70,11 @@ func (a *App) Watched(c *cobra.Command) *cobra.Command {
 // Awaited adds --wait to a command that checks something: it runs until the check is
 // passed, and shows the last run only.
 func (a *App) Awaited(c *cobra.Command, what string) *cobra.Command {
-	var limit time.Duration
-	c.Flags().DurationVar(&limit, "wait", 0, "wait so long until "+what+", and end as soon as it is")
+	var flag parse.DurationFlag
+	c.Flags().Var(&flag, "wait", "wait so long until "+what+", and end as soon as it is")
 	run := c.RunE
 	c.RunE = func(cmd *cobra.Command, args []string) error {
+		limit := flag.Value()
 		if limit < 0 {
 			return Usage("--wait %v is negative", limit)
 		}

@@ -112,6 +112,7 @@ func (a *App) whyNoAnswer(err error) string {
 	var host x509.HostnameError
 	var header tls.RecordHeaderError
 	var dns *net.DNSError
+	var remote *net.OpError
 	var eof *kgo.ErrFirstReadEOF
 	switch {
 	case errors.Is(err, errWeb):
@@ -124,6 +125,9 @@ func (a *App) whyNoAnswer(err error) string {
 		return "give the name that its certificate has with --tls-server-name"
 	case errors.As(err, &header):
 		return "it does not speak TLS there: leave the tls settings out, or name its TLS port with --brokers"
+	case errors.As(err, &remote) && remote.Op == "remote error": // crypto/tls's, of an alert
+		return "it refused the TLS handshake: it may not speak TLS there; leave the tls settings out, or name its TLS port with --brokers; " +
+			"a broker that does wants another certificate (--tls-cert) or version"
 	case errors.As(err, &dns):
 		return "is the name right?"
 	case !errors.Is(err, io.EOF) && !errors.As(err, &eof):

@@ -12,6 +12,7 @@ import (
 
 	"github.com/chronik-io/chronik/internal/ctl/cli"
 	"github.com/chronik-io/chronik/internal/ctl/output"
+	"github.com/chronik-io/chronik/internal/health"
 )
 
 // lowSpace is the part of a file system that should stay free.
@@ -20,9 +21,9 @@ const lowSpace = 0.05
 // brokers: is there a controller, and does each broker answer where clients are
 // sent to.
 func (c *Checkup) brokers(ctx context.Context) {
-	c.Looked(cli.Count(len(c.Meta.Brokers), "broker"))
+	c.Examined(cli.Count(len(c.Meta.Brokers), "broker"))
 	if c.Meta.Controller < 0 {
-		c.Add(Bad, "cluster", "it has no controller: topics cannot be made or changed", "see the brokers' logs")
+		c.Add("controller", health.Bad, "cluster", "it has no controller: topics cannot be made or changed", "see the brokers' logs")
 	}
 	versions, err := c.adm.ApiVersions(ctx)
 	for _, b := range c.Meta.Brokers {
@@ -31,7 +32,7 @@ func (c *Checkup) brokers(ctx context.Context) {
 			why = v.Err
 		}
 		if why != nil {
-			c.Add(Bad, fmt.Sprintf("broker %d", b.NodeID), fmt.Sprintf("it does not answer at the address that clients are told, %s: %v",
+			c.Add("broker", health.Bad, fmt.Sprintf("broker %d", b.NodeID), fmt.Sprintf("it does not answer at the address that clients are told, %s: %v",
 				net.JoinHostPort(b.Host, strconv.Itoa(int(b.Port))), cli.Words(why)),
 				"start it, or make its advertised address one that clients reach")
 		}
@@ -44,23 +45,39 @@ func (c *Checkup) partitions(ctx context.Context) error {
 	var behind []kadm.PartitionDetail
 	for _, t := range c.Meta.Topics.Sorted() {
 		if t.Err != nil {
-			c.Add(Bad, "topic "+t.Topic, t.Err.Error(), "see the brokers' logs")
+			c.Add("topic", health.Bad, "topic "+t.Topic, t.Err.Error(), "see the brokers' logs")
 		}
 		for _, p := range t.Partitions.Sorted() {
 			n++
-			where := fmt.Sprintf("%s partition %d", p.Topic, p.Partition)
+			offline := c.offline(p)
 			switch {
+			case len(offline) == 0 && len(p.OfflineReplicas) > 0:
+				// The broker reports it itself.
 			case p.Leader < 0:
-				c.Add(Bad, where, "it has no leader: it can be neither written nor read"+because(p.Err), "bring back one of its replicas: brokers "+numbers(p.Replicas))
+				c.Add("partition", health.Bad, subject(p), "it has no leader: it can be neither written nor read"+because(p.Err), "bring back one of its replicas: brokers "+numbers(p.Replicas))
 			case len(p.ISR) < len(p.Replicas):
 				behind = append(behind, p)
-			case len(p.OfflineReplicas) > 0:
-				c.Add(Warn, where, "replicas are offline on brokers "+numbers(p.OfflineReplicas), "start these brokers, or replace their log directories")
+			case slices.Contains(offline, p.Leader):
+				c.Add("partition", health.Bad, subject(p), fmt.Sprintf("it can be neither written nor read: the log of its leader, broker %d, is offline", p.Leader),
+					fmt.Sprintf("the log of broker %d says why; chronikctl log verify on its machine reports damage while it is stopped", p.Leader))
+			case len(offline) > 0:
+				c.Add("partition", health.Warn, subject(p), "replicas are offline on brokers "+numbers(offline), "start these brokers, or replace their log directories")
 			}
 		}
 	}
-	c.Looked(cli.Count(n, "partition") + " of " + cli.Count(len(c.Meta.Topics), "topic"))
+	c.Examined(cli.Count(n, "partition") + " of " + cli.Count(len(c.Meta.Topics), "topic"))
 	return c.behind(ctx, behind)
+}
+
+// subject is a partition as a chronik broker's own findings name it.
+func subject(p kadm.PartitionDetail) string {
+	return fmt.Sprintf("partition %s-%d", p.Topic, p.Partition)
+}
+
+// offline returns the brokers with an offline replica of a partition, without the one that has
+// reported its own.
+func (c *Checkup) offline(p kadm.PartitionDetail) []int32 {
+	return slices.DeleteFunc(slices.Clone(p.OfflineReplicas), func(id int32) bool { return id == c.reported })
 }
 
 func because(err error) string {
@@ -86,7 +103,6 @@ func (c *Checkup) behind(ctx context.Context, partitions []kadm.PartitionDetail)
 // judge says how bad a partition's missing replicas are; need is the number
 // without which acks=all is refused.
 func (c *Checkup) judge(p kadm.PartitionDetail, need int) {
-	where := fmt.Sprintf("%s partition %d", p.Topic, p.Partition)
 	text := fmt.Sprintf("%d of %d replicas are in sync (brokers %s of %s)", len(p.ISR), len(p.Replicas), numbers(p.ISR), numbers(p.Replicas))
 	var missing []int32
 	for _, id := range p.Replicas {
@@ -97,11 +113,11 @@ func (c *Checkup) judge(p kadm.PartitionDetail, need int) {
 	remedy := "look at brokers " + numbers(missing)
 	switch {
 	case len(p.ISR) < need:
-		c.Add(Bad, where, text+fmt.Sprintf(": acks=all is refused, min.insync.replicas is %d", need), remedy)
+		c.Add("partition", health.Bad, subject(p), text+fmt.Sprintf(": acks=all is refused, min.insync.replicas is %d", need), remedy)
 	case len(p.ISR) == need && need > 1:
-		c.Add(Warn, where, text+": with one less acks=all is refused", remedy)
+		c.Add("partition", health.Warn, subject(p), text+": with one less acks=all is refused", remedy)
 	default:
-		c.Add(Warn, where, text, remedy)
+		c.Add("partition", health.Warn, subject(p), text, remedy)
 	}
 }
 
@@ -127,41 +143,41 @@ func (c *Checkup) minISR(ctx context.Context, partitions []kadm.PartitionDetail)
 	return least, nil
 }
 
-// dirs: does each log directory work, and has it room. Those of one broker are left
-// out, which has told of them itself.
-func (c *Checkup) dirs(ctx context.Context, told int32) {
+// dirs: does each log directory work, and has it room. Those of the broker that has
+// reported its own are left out.
+func (c *Checkup) dirs(ctx context.Context) {
 	all, err := c.adm.DescribeAllLogDirs(ctx, nil)
 	if err = cli.Words(err); err != nil {
 		if !cli.IsUnsupported(err) {
-			c.Add(Warn, "log directories", "they are not told: "+err.Error(), "see the brokers' logs")
+			c.Add("log_dir", health.Warn, "log directories", "brokers do not describe them: "+err.Error(), "see the brokers' logs")
 		}
 		return
 	}
-	c.judgeDirs(all, told)
+	c.judgeDirs(all)
 }
 
-func (c *Checkup) judgeDirs(all kadm.DescribedAllLogDirs, told int32) {
+func (c *Checkup) judgeDirs(all kadm.DescribedAllLogDirs) {
 	n := 0
 	for _, d := range all.Sorted() {
 		n++
-		if d.Broker != told {
+		if d.Broker != c.reported {
 			c.judgeDir(d)
 		}
 	}
 	if n == 1 {
-		c.Looked("1 log directory")
+		c.Examined("1 log directory")
 		return
 	}
-	c.Looked(fmt.Sprintf("%d log directories", n))
+	c.Examined(fmt.Sprintf("%d log directories", n))
 }
 
 func (c *Checkup) judgeDir(d kadm.DescribedLogDir) {
 	where := fmt.Sprintf("broker %d, %s", d.Broker, d.Dir)
 	switch {
 	case d.Err != nil:
-		c.Add(Bad, where, "the log directory is offline: "+d.Err.Error(), "see the broker's log; replace the disk, or repair it and start the broker anew")
+		c.Add("log_dir", health.Bad, where, "the log directory is offline: "+d.Err.Error(), "see the broker's log; replace the disk, or repair it and restart the broker")
 	case d.TotalBytes > 0 && float64(d.UsableBytes) < lowSpace*float64(d.TotalBytes):
-		c.Add(Warn, where, fmt.Sprintf("%s of %s are free", output.Bytes(d.UsableBytes), output.Bytes(d.TotalBytes)),
+		c.Add("space", health.Warn, where, fmt.Sprintf("%s of %s are free", output.Bytes(d.UsableBytes), output.Bytes(d.TotalBytes)),
 			"delete topics, shorten retention, or give it more room")
 	}
 }

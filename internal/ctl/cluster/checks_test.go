@@ -1,11 +1,14 @@
 package cluster
 
 import (
+	"encoding/json"
 	"fmt"
 	"net/http"
 	"net/http/httptest"
+	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/spf13/cobra"
 	"github.com/twmb/franz-go/pkg/kadm"
@@ -13,12 +16,13 @@ import (
 
 	"github.com/chronik-io/chronik/internal/ctl/adminport"
 	"github.com/chronik-io/chronik/internal/ctl/cli"
+	"github.com/chronik-io/chronik/internal/health"
 )
 
 func lines(c *Checkup) string {
 	var all []string
 	for _, f := range c.findings {
-		all = append(all, fmt.Sprintf("%s|%s|%s|%s", f.Severity, f.Where, f.Problem, f.Remedy))
+		all = append(all, fmt.Sprintf("%s|%s|%s|%s", f.Severity, f.Subject, f.Problem, f.Remedy))
 	}
 	return strings.Join(all, "\n")
 }
@@ -27,7 +31,7 @@ func TestPartitionsWithoutLeaderOrReplicasAreFound(t *testing.T) {
 	p := func(n, leader int32, isr, offline []int32, err error) kadm.PartitionDetail {
 		return kadm.PartitionDetail{Topic: "a", Partition: n, Leader: leader, Replicas: []int32{1, 2}, ISR: isr, OfflineReplicas: offline, Err: err}
 	}
-	c := &Checkup{Meta: kadm.Metadata{Topics: kadm.TopicDetails{
+	c := &Checkup{reported: -1, Meta: kadm.Metadata{Topics: kadm.TopicDetails{
 		"a": {Topic: "a", Partitions: kadm.PartitionDetails{
 			0: p(0, 1, []int32{1, 2}, nil, nil),
 			1: p(1, -1, nil, nil, kerr.LeaderNotAvailable),
@@ -38,8 +42,8 @@ func TestPartitionsWithoutLeaderOrReplicasAreFound(t *testing.T) {
 	if err := c.partitions(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	want := `bad|a partition 1|it has no leader: it can be neither written nor read (` + kerr.LeaderNotAvailable.Error() + `)|bring back one of its replicas: brokers 1,2
-warn|a partition 2|replicas are offline on brokers 2|start these brokers, or replace their log directories
+	want := `bad|partition a-1|it has no leader: it can be neither written nor read (` + kerr.LeaderNotAvailable.Error() + `)|bring back one of its replicas: brokers 1,2
+warn|partition a-2|replicas are offline on brokers 2|start these brokers, or replace their log directories
 bad|topic b|` + kerr.TopicAuthorizationFailed.Error() + `|see the brokers' logs`
 	if got := lines(c); got != want {
 		t.Errorf("got\n%s\nwant\n%s", got, want)
@@ -51,10 +55,10 @@ func TestMinInsyncReplicasDecidesHowBadItIs(t *testing.T) {
 		isr, need int
 		want      string
 	}{
-		{1, 2, "bad|a partition 0|1 of 3 replicas are in sync (brokers 1 of 1,2,3): acks=all is refused, min.insync.replicas is 2|look at brokers 2,3"},
-		{2, 2, "warn|a partition 0|2 of 3 replicas are in sync (brokers 1,2 of 1,2,3): with one less acks=all is refused|look at brokers 3"},
-		{2, 1, "warn|a partition 0|2 of 3 replicas are in sync (brokers 1,2 of 1,2,3)|look at brokers 3"},
-		{1, 1, "warn|a partition 0|1 of 3 replicas are in sync (brokers 1 of 1,2,3)|look at brokers 2,3"},
+		{1, 2, "bad|partition a-0|1 of 3 replicas are in sync (brokers 1 of 1,2,3): acks=all is refused, min.insync.replicas is 2|look at brokers 2,3"},
+		{2, 2, "warn|partition a-0|2 of 3 replicas are in sync (brokers 1,2 of 1,2,3): with one less acks=all is refused|look at brokers 3"},
+		{2, 1, "warn|partition a-0|2 of 3 replicas are in sync (brokers 1,2 of 1,2,3)|look at brokers 3"},
+		{1, 1, "warn|partition a-0|1 of 3 replicas are in sync (brokers 1 of 1,2,3)|look at brokers 2,3"},
 	} {
 		c := &Checkup{}
 		all := []int32{1, 2, 3}
@@ -72,21 +76,23 @@ func TestLogDirectoriesThatFail(t *testing.T) {
 		2: {"/c": {Broker: 2, Dir: "/c", Err: kerr.KafkaStorageError}, "/d": {Broker: 2, Dir: "/d", TotalBytes: -1, UsableBytes: -1}},
 	}
 	full := "warn|broker 1, /b|49 B of 1000 B are free|delete topics, shorten retention, or give it more room"
-	failed := "bad|broker 2, /c|the log directory is offline: " + kerr.KafkaStorageError.Error() + "|see the broker's log; replace the disk, or repair it and start the broker anew"
-	for told, want := range map[int32]string{-1: full + "\n" + failed, 1: failed, 2: full} {
-		c := &Checkup{}
-		c.judgeDirs(all, told)
+	failed := "bad|broker 2, /c|the log directory is offline: " + kerr.KafkaStorageError.Error() + "|see the broker's log; replace the disk, or repair it and restart the broker"
+	for reported, want := range map[int32]string{-1: full + "\n" + failed, 1: failed, 2: full} {
+		c := &Checkup{reported: reported}
+		c.judgeDirs(all)
 		if got := lines(c); got != want {
-			t.Errorf("told of %d\ngot  %s\nwant %s", told, got, want)
+			t.Errorf("broker %d has reported\ngot  %s\nwant %s", reported, got, want)
 		}
 	}
 }
 
-// What chronik says of itself is taken over.
-func TestTheAdminPortsFindingsAreTakenOver(t *testing.T) {
-	s := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
-		_, _ = w.Write([]byte(`{"broker":7,"ready":false,"findings":[{"severity":"down","part":"x","message":"m","remedy":"r"},{"severity":"degraded","part":"y","message":"n","remedy":"s"}]}`))
-	}))
+// The report of a chronik broker is taken over as it is.
+func TestABrokersReportIsTakenOver(t *testing.T) {
+	want := health.Report{Broker: 7, Findings: []health.Finding{
+		{Check: "log_dir", Severity: health.Bad, Subject: "x", Problem: "m", Works: "w", Remedy: "r", Since: time.Unix(1, 0).UTC(), NotReady: true},
+		{Check: "files", Severity: health.Warn, Subject: "y", Problem: "n", Remedy: "s"},
+	}}
+	s := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { _ = json.NewEncoder(w).Encode(want) }))
 	defer s.Close()
 	a := cli.New("v", cli.Streams{})
 	root := &cobra.Command{Use: "x", RunE: func(*cobra.Command, []string) error { return nil }}
@@ -95,9 +101,26 @@ func TestTheAdminPortsFindingsAreTakenOver(t *testing.T) {
 	if err := root.Execute(); err != nil {
 		t.Fatal(err)
 	}
-	c := &Checkup{}
-	id := c.admin(t.Context(), adminport.Of(a))
-	if got := lines(c); got != "bad|x|m|r\nwarn|y|n|s" || id != 7 {
-		t.Errorf("%s", got)
+	c, port := &Checkup{reported: -1}, adminport.Of(a)
+	c.AdminReport(t.Context(), port, port.Health)
+	if !slices.Equal(c.findings, want.Findings) || c.reported != 7 {
+		t.Errorf("%+v", c)
+	}
+}
+
+// A fault is reported once: what the broker reports itself is not found again over Kafka's protocol.
+func TestNoFaultIsReportedTwice(t *testing.T) {
+	offline := kadm.PartitionDetail{Topic: "a", Leader: 7, Replicas: []int32{7}, ISR: []int32{7}, OfflineReplicas: []int32{7}}
+	for reported, want := range map[int32]string{
+		7: "", -1: "bad|partition a-0|it can be neither written nor read: the log of its leader, broker 7, is offline|" +
+			"the log of broker 7 says why; chronikctl log verify on its machine reports damage while it is stopped",
+	} {
+		c := &Checkup{reported: reported, Meta: kadm.Metadata{Topics: kadm.TopicDetails{"a": {Topic: "a", Partitions: kadm.PartitionDetails{0: offline}}}}}
+		if err := c.partitions(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		if got := lines(c); got != want {
+			t.Errorf("broker %d has reported\ngot  %s\nwant %s", reported, got, want)
+		}
 	}
 }

@@ -23,7 +23,7 @@ import (
 
 // New is the command cluster with all those below it.
 func New(a *cli.App) *cobra.Command {
-	return cli.Parent("cluster", "Describe the cluster, and find what is wrong with it", describe(a), health(a))
+	return cli.Parent("cluster", "Describe the cluster, and find what is wrong with it", describe(a), healthCommand(a))
 }
 
 // overview is the answer of cluster describe.

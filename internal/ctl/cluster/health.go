@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/spf13/cobra"
 	"github.com/twmb/franz-go/pkg/kadm"
@@ -13,83 +14,77 @@ import (
 	"github.com/chronik-io/chronik/internal/ctl/adminport"
 	"github.com/chronik-io/chronik/internal/ctl/cli"
 	"github.com/chronik-io/chronik/internal/ctl/output"
+	"github.com/chronik-io/chronik/internal/health"
 	"github.com/chronik-io/chronik/internal/wrap"
-)
-
-// finding is one thing that is wrong.
-type finding struct {
-	Severity string `json:"severity"` // Bad, Warn or Note
-	Where    string `json:"where"`
-	Problem  string `json:"problem"`
-	Remedy   string `json:"remedy"`
-}
-
-// Severities, which chronik's own findings have, too.
-const (
-	Bad  = "bad"  // records cannot be written or read
-	Warn = "warn" // one more failure, or more of the same, and they cannot; or a promise does not hold
-	Note = "note" // it works as it was set up; somebody should know
 )
 
 // Checkup gathers findings. doctor adds its own to those of health.
 type Checkup struct {
 	Meta     kadm.Metadata // the cluster as it was at the beginning
 	adm      *kadm.Client
-	findings []finding
-	looked   []string // what was looked at
+	findings []health.Finding
+	examined []string // what was examined
+	at       time.Time
+	// reported is the id of the broker whose own report is among the findings, -1 for none.
+	reported int32
 }
 
 // NewCheckup begins with the cluster's metadata.
 func NewCheckup(ctx context.Context, adm *kadm.Client) (*Checkup, error) {
 	m, err := adm.Metadata(ctx)
 	if err != nil {
-		return nil, cli.Refused("look at the cluster", cli.Words(err), "")
+		return nil, cli.Refused("examine the cluster", cli.Words(err), "")
 	}
-	return &Checkup{adm: adm, Meta: m, findings: []finding{}}, nil
+	return &Checkup{adm: adm, Meta: m, findings: []health.Finding{}, reported: -1, at: time.Now().UTC()}, nil
 }
 
 // Add notes something that is wrong, with what to do about it.
-func (c *Checkup) Add(severity, where, problem, remedy string) {
-	c.findings = append(c.findings, finding{severity, where, problem, remedy})
+func (c *Checkup) Add(check string, severity health.Severity, subject, problem, remedy string) {
+	c.findings = append(c.findings, health.Finding{Check: check, Severity: severity, Subject: subject, Problem: problem, Remedy: remedy, Since: c.at})
 }
 
-// Looked notes what was looked at, so that nobody takes "healthy" for more than
-// it is.
-func (c *Checkup) Looked(at string) { c.looked = append(c.looked, at) }
+// Reported reports whether there is a finding of a check about a subject.
+func (c *Checkup) Reported(check, subject string) bool {
+	return slices.ContainsFunc(c.findings, func(f health.Finding) bool { return f.Check == check && f.Subject == subject })
+}
 
-// Health looks at brokers, partitions and log directories. told asks one broker
-// itself and returns its id, or -1: of its log directories Kafka's protocol knows
-// less, and the same is not said twice.
-func (c *Checkup) Health(ctx context.Context, told func(context.Context) int32) error {
+// Examined notes what was examined, so that "healthy" is not mistaken for more than it is.
+func (c *Checkup) Examined(what string) { c.examined = append(c.examined, what) }
+
+// Health examines brokers, partitions and log directories. ask asks the admin port p, nil for none,
+// for its broker's report, which knows more than Kafka's protocol carries: what it covers is not
+// examined from here, so that no fault is reported twice.
+func (c *Checkup) Health(ctx context.Context, p *adminport.Port, ask func(context.Context) (*health.Report, error)) error {
+	c.AdminReport(ctx, p, ask)
 	c.brokers(ctx)
 	err := c.partitions(ctx)
-	c.dirs(ctx, told(ctx))
+	c.dirs(ctx)
 	return err
 }
 
-// Ended makes a finding of an error that ended the look, where something bad was
-// found before: that is the likely cause, and what somebody has to know. Otherwise
-// it returns the error.
+// Ended makes a finding of an error that ended the examination if something bad was found before:
+// that is the likely cause, and what the operator has to know. Otherwise it returns the error.
 func (c *Checkup) Ended(ctx context.Context, err error) error {
-	bad := slices.ContainsFunc(c.findings, func(f finding) bool { return f.Severity == Bad })
+	bad := slices.ContainsFunc(c.findings, func(f health.Finding) bool { return f.Severity == health.Bad })
 	if err == nil || !bad || ctx.Err() != nil {
 		return err
 	}
-	c.Add(Bad, "this look", "it could not go on: "+err.Error(), "mend what is bad above, and look again")
+	c.Add("examination", health.Bad, "examination", "it could not be completed: "+err.Error(), "repair what is bad above, and run it again")
 	return nil
 }
 
-func health(a *cli.App) *cobra.Command {
+func healthCommand(a *cli.App) *cobra.Command {
 	c := &cobra.Command{
 		Use: "health", Short: "Say each thing that is wrong, with its reason and what to do", Args: cli.Args(0, 0, "no argument"),
-		Long: "health looks at brokers, partitions and log directories, and, of chronik, at what the admin port says. It ends with 4\n" +
-			"where something is wrong, so that it can be used as a check; --wait waits for a broker that is just starting.",
+		Long: "health prints what is wrong with brokers, partitions and log directories: the report of a chronik broker, from its admin\n" +
+			"port, and what Kafka's protocol carries of the others. It exits with 4 if a finding is bad or warn, so that it can be used\n" +
+			"as a check; notes do not change that. --wait waits for a broker that is just starting.",
 		Example: "  chronikctl cluster health\n  chronikctl cluster health --wait 30s && start-consumers\n  chronikctl cluster health --watch",
 		RunE: a.Admin(func(ctx context.Context, adm *kadm.Client, _ []string) error {
 			c, err := NewCheckup(ctx, adm)
 			if err == nil {
 				port := adminport.Of(a)
-				err = c.Ended(ctx, c.Health(ctx, func(ctx context.Context) int32 { return c.admin(ctx, port) }))
+				err = c.Ended(ctx, c.Health(ctx, port, func(ctx context.Context) (*health.Report, error) { return port.Health(ctx) }))
 			}
 			if err != nil {
 				return err
@@ -100,34 +95,36 @@ func health(a *cli.App) *cobra.Command {
 	return a.Watched(a.Awaited(c, "nothing is wrong"))
 }
 
-// Report shows the findings; where there are other than notes the error ends the
-// process with ExitUnhealthy.
+// Report shows the findings, worst first. If there are other than notes, the error ends the process
+// with ExitUnhealthy.
 func (c *Checkup) Report(a *cli.App) error {
+	health.Sort(c.findings)
 	wrong := 0
-	t := &output.Table{Columns: []string{"SEVERITY", "WHERE", "PROBLEM", "REMEDY"}, Empty: "healthy"}
+	t := &output.Table{Columns: []string{"SEVERITY", "SUBJECT", "PROBLEM", "REMEDY", "STILL WORKS", "SINCE"}, Empty: "healthy"}
 	var blocks []string
-	for _, f := range c.findings {
-		t.Add(f.Severity, f.Where, f.Problem, f.Remedy)
-		blocks = append(blocks, f.block())
-		if f.Severity != Note {
+	for i := range c.findings {
+		f := &c.findings[i]
+		t.Add(f.Severity, f.Subject, f.Problem, f.Remedy, f.Works, f.Since.Format(time.RFC3339))
+		blocks = append(blocks, block(f))
+		if f.Severity != health.Note {
 			wrong++
 		}
 	}
 	answer := struct {
-		Healthy  bool      `json:"healthy"`
-		Looked   []string  `json:"lookedAt"`
-		Findings []finding `json:"findings"`
-	}{wrong == 0, c.looked, c.findings}
+		Healthy  bool             `json:"healthy"`
+		Examined []string         `json:"examined"`
+		Findings []health.Finding `json:"findings"`
+	}{wrong == 0, c.examined, c.findings}
 	if len(blocks) > 0 && a.Format() != output.Wide {
 		// A line of a terminal does not hold these texts.
 		t = &output.Table{Title: strings.Join(blocks, "\n\n")}
 	}
-	var looked output.Table
-	looked.Columns = []string{"LOOKED AT"}
-	for _, l := range c.looked {
-		looked.Add(l)
+	var examined output.Table
+	examined.Columns = []string{"EXAMINED"}
+	for _, e := range c.examined {
+		examined.Add(e)
 	}
-	if err := a.Print(answer, t, &looked); err != nil {
+	if err := a.Print(answer, t, &examined); err != nil {
 		return err
 	}
 	if wrong == 1 {
@@ -140,54 +137,41 @@ func (c *Checkup) Report(a *cli.App) error {
 }
 
 // block is a finding for people.
-func (f *finding) block() string {
-	lines := []string{fmt.Sprintf("%s  %s", f.Severity, f.Where)}
+func block(f *health.Finding) string {
+	lines := []string{fmt.Sprintf("%s  %s", f.Severity, f.Subject)}
+	add := func(head, text string) {
+		for _, line := range wrap.Text(text, textWidth) {
+			lines = append(lines, head+line)
+			head = "    "
+		}
+	}
 	for _, line := range wrap.Text(f.Problem, textWidth) {
 		lines = append(lines, "  "+line)
 	}
-	for i, line := range wrap.Text(f.Remedy, textWidth) {
-		head := "  > "
-		if i > 0 {
-			head = "    "
-		}
-		lines = append(lines, head+line)
-	}
+	add("  + ", f.Works)
+	add("  > ", f.Remedy)
 	return strings.Join(lines, "\n")
 }
 
 // textWidth is how long a line of a finding may be, without what stands before it.
 const textWidth = 96
 
-// Ask asks the admin port p, nil for none, and says whether it answered. That it
-// does not is a finding, unless the port is only where it would be by default.
-func (c *Checkup) Ask(p *adminport.Port, ask func() error) bool {
+// AdminReport takes over the report of a chronik broker. That the admin port does not answer is a finding,
+// unless the port is only where it would be by default.
+func (c *Checkup) AdminReport(ctx context.Context, p *adminport.Port, ask func(context.Context) (*health.Report, error)) {
+	const less = "only what Kafka's protocol carries is known of brokers"
 	if p == nil {
-		return false
+		c.Examined("no admin port (--admin): " + less)
+		return
 	}
-	err := ask()
-	if errors.Is(err, adminport.ErrAbsent) && !p.Named {
-		return false
+	report, err := ask(ctx)
+	switch {
+	case errors.Is(err, adminport.ErrAbsent) && !p.Named:
+		c.Examined("no admin port at " + p.String() + ": " + less)
+	case err != nil:
+		c.Add("admin_port", health.Warn, "admin port", err.Error(), "check --admin; without the port "+less)
+	default:
+		c.Examined(fmt.Sprintf("broker %d, by its admin port %s", report.Broker, p))
+		c.findings, c.reported = append(c.findings, report.Findings...), report.Broker
 	}
-	c.Looked("admin port " + p.String())
-	if err != nil {
-		c.Add(Warn, "admin port", err.Error(), "check --admin; without the port only what Kafka's protocol carries is known")
-	}
-	return err == nil
-}
-
-// admin takes over what a chronik broker says of itself, and returns its id; -1
-// where none answers.
-func (c *Checkup) admin(ctx context.Context, p *adminport.Port) int32 {
-	var h *adminport.Health
-	if !c.Ask(p, func() (err error) { h, err = p.Health(ctx); return err }) {
-		return -1
-	}
-	for _, f := range h.Problems {
-		severity := Warn
-		if f.Severity == "down" {
-			severity = Bad
-		}
-		c.Add(severity, f.Part, f.Message, f.Remedy)
-	}
-	return h.Broker
 }

@@ -14,7 +14,6 @@ import (
 	"time"
 
 	"github.com/spf13/cobra"
-	"github.com/twmb/franz-go/pkg/kadm"
 	"github.com/twmb/franz-go/pkg/kgo"
 
 	"github.com/chronik-io/chronik/internal/ctl/cli"
@@ -51,12 +50,14 @@ func New(a *cli.App) *cobra.Command {
 
 func run(ctx context.Context, a *cli.App, o *options, topic string) error {
 	r := newReader(a, o, topic)
-	cl, err := a.Client(ctx, o.client(topic, r)...)
+	// Questions have a client of their own, which waits no longer than --timeout for an
+	// answer; a member of a group may have to wait longer until it can join.
+	adm, err := a.Connect(ctx)
 	if err != nil {
 		return err
 	}
-	defer cl.CloseAllowingRebalance()
-	r.client, r.admin = cl, kadm.NewClient(cl)
+	defer adm.Close()
+	r.admin = adm
 	from, err := r.plan(ctx)
 	if err != nil {
 		return err
@@ -64,6 +65,12 @@ func run(ctx context.Context, a *cli.App, o *options, topic string) error {
 	if err := r.offered(ctx); err != nil {
 		return err
 	}
+	cl, err := a.Client(ctx, o.client(topic, r)...)
+	if err != nil {
+		return err
+	}
+	defer cl.CloseAllowingRebalance()
+	r.client = cl
 	if o.group == "" {
 		if len(r.left) == 0 && !o.follow {
 			return r.unread()

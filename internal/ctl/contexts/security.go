@@ -65,7 +65,7 @@ func (s Settings) mechanism() (sasl.Mechanism, error) {
 	if s.Get(SASL) == "" {
 		return nil, nil
 	}
-	password, err := s.password()
+	password, err := s.Password()
 	if err != nil {
 		return nil, err
 	}
@@ -81,7 +81,9 @@ func (s Settings) mechanism() (sasl.Mechanism, error) {
 	return oauth.Oauth(func(context.Context) (oauth.Auth, error) { return oauth.Auth{Token: password}, nil }), nil
 }
 
-func (s Settings) password() (string, error) {
+// Password is the password or token of the SASL settings, from its setting or its file; empty
+// without one.
+func (s Settings) Password() (string, error) {
 	path := s.Get(SASLPasswordFile)
 	if path == "" || s.Get(SASLPassword) != "" {
 		return s.Get(SASLPassword), nil

@@ -4,27 +4,23 @@ import (
 	"context"
 	"fmt"
 
-	"github.com/chronik-io/chronik/internal/ctl/adminport"
+	"github.com/chronik-io/chronik/internal/health"
 )
 
-// broker takes over what a chronik broker finds wrong with itself and its machine,
-// and returns its id; -1 where none answers.
-func (x *examination) broker(ctx context.Context) int32 {
-	var found *adminport.Findings
-	ask := func() (err error) { found, err = x.port.Findings(ctx); return err }
+// broker asks a chronik broker for its report, and notes what its checks measured.
+func (x *examination) broker(ctx context.Context) (*health.Report, error) {
+	ask := x.port.Health
 	if x.probe {
-		ask = func() (err error) { found, err = x.port.Probe(ctx); return err }
+		ask = x.port.Probe
 	}
-	if !x.Ask(x.port, ask) {
-		return -1
+	report, err := ask(ctx)
+	if err != nil {
+		return nil, err
 	}
-	for _, f := range found.Findings {
-		x.Add(f.Severity, f.Subject, f.What, f.Remedy)
-	}
-	for _, c := range found.Checks {
+	for _, c := range report.Checks {
 		for _, saw := range c.Saw {
-			x.Looked(fmt.Sprintf("broker %d, %s: %s", found.Broker, c.Name, saw))
+			x.Examined(fmt.Sprintf("broker %d, %s: %s", report.Broker, c.Name, saw))
 		}
 	}
-	return found.Broker
+	return report, nil
 }

@@ -5,7 +5,7 @@ import (
 	"fmt"
 	"time"
 
-	"github.com/chronik-io/chronik/internal/ctl/cluster"
+	"github.com/chronik-io/chronik/internal/health"
 )
 
 // skew is by how much clocks may differ; the answer is exact to a second.
@@ -22,7 +22,7 @@ func (x *examination) clock(ctx context.Context) {
 	if err != nil {
 		return // health says it where the port was named
 	}
-	x.Looked("clocks")
+	x.Examined("clocks")
 	x.judgeClock(there, before, time.Now())
 }
 
@@ -42,6 +42,6 @@ func (x *examination) judgeClock(there, before, after time.Time) {
 	if off < 0 {
 		word = "behind"
 	}
-	x.Add(cluster.Warn, "clock", fmt.Sprintf("the broker's clock is %v %s this machine's: retention, timestamps and --from with a time go by it", off.Abs().Round(time.Second), word),
+	x.Add("clock", health.Warn, "clock", fmt.Sprintf("the broker's clock is %v %s this machine's: retention, timestamps and --from with a time go by it", off.Abs().Round(time.Second), word),
 		"run NTP (chrony, systemd-timesyncd) on both machines")
 }

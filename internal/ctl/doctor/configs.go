@@ -9,7 +9,7 @@ import (
 	"github.com/twmb/franz-go/pkg/kadm"
 
 	"github.com/chronik-io/chronik/internal/ctl/cli"
-	"github.com/chronik-io/chronik/internal/ctl/cluster"
+	"github.com/chronik-io/chronik/internal/health"
 )
 
 // values are the configs of one topic or broker.
@@ -47,7 +47,7 @@ func (x *examination) configs(ctx context.Context) error {
 			broker = read(r)
 		}
 	}
-	x.Looked("configs of " + cli.Count(len(names), "topic"))
+	x.Examined("configs of " + cli.Count(len(names), "topic"))
 	slices.SortFunc(found, func(a, b kadm.ResourceConfig) int { return slices.Index(names, a.Name) - slices.Index(names, b.Name) })
 	for _, r := range found {
 		if r.Err == nil {
@@ -70,26 +70,26 @@ func (x *examination) judgeConfigs(topic string, replicas int, v, broker values)
 	where := "topic " + topic
 	set := "chronikctl config set topic " + topic + " "
 	if n, ok := v.number("min.insync.replicas"); ok && n > int64(replicas) && replicas > 0 {
-		x.Add(cluster.Warn, where, fmt.Sprintf("min.insync.replicas is %d and it has %d replicas: Kafka refuses acks=all, chronik takes it for %d", n, replicas, replicas),
+		x.Add("configs", health.Warn, where, fmt.Sprintf("min.insync.replicas is %d and it has %d replicas: Kafka refuses acks=all, chronik takes it for %d", n, replicas, replicas),
 			set+fmt.Sprintf("min.insync.replicas=%d", replicas))
 	} else if ok && replicas > 1 && n == int64(replicas) {
-		x.Add(cluster.Warn, where, fmt.Sprintf("min.insync.replicas is %d, as many as it has replicas: acks=all is refused as soon as one is away", n),
+		x.Add("configs", health.Warn, where, fmt.Sprintf("min.insync.replicas is %d, as many as it has replicas: acks=all is refused as soon as one is away", n),
 			set+fmt.Sprintf("min.insync.replicas=%d", replicas-1))
 	}
 	if replicas == 1 && len(x.Meta.Brokers) > 1 {
-		x.Add(cluster.Warn, where, fmt.Sprintf("it has one replica in a cluster of %d brokers: with its broker it is gone", len(x.Meta.Brokers)),
+		x.Add("configs", health.Warn, where, fmt.Sprintf("it has one replica in a cluster of %d brokers: with its broker it is gone", len(x.Meta.Brokers)),
 			"make it anew with --replication-factor 3, or add replicas")
 	}
 	bytes, ok1 := v.number("retention.bytes")
 	segment, ok2 := v.number("segment.bytes")
 	if ok1 && ok2 && bytes >= 0 && bytes < segment {
-		x.Add(cluster.Warn, where, fmt.Sprintf("retention.bytes is %d and a segment has up to %d bytes, which go together: a partition keeps more than was meant", bytes, segment),
+		x.Add("configs", health.Warn, where, fmt.Sprintf("retention.bytes is %d and a segment has up to %d bytes, which go together: a partition keeps more than was meant", bytes, segment),
 			set+fmt.Sprintf("segment.bytes=%d", max(1<<20, bytes/4)))
 	}
 	largest, ok1 := v.number("max.message.bytes")
 	request, ok2 := broker.number("socket.request.max.bytes")
 	if ok1 && ok2 && largest > request {
-		x.Add(cluster.Warn, where, fmt.Sprintf("max.message.bytes is %d and the broker takes requests of %d bytes at most: such a batch closes the connection", largest, request),
+		x.Add("configs", health.Warn, where, fmt.Sprintf("max.message.bytes is %d and the broker takes requests of %d bytes at most: such a batch closes the connection", largest, request),
 			set+fmt.Sprintf("max.message.bytes=%d, or raise the broker's socket.request.max.bytes", request))
 	}
 }

@@ -3,7 +3,7 @@
 //
 // A finding says what is wrong, where, and what to do. addresses.go, clock.go,
 // configs.go and groups.go hold what is looked at from here beside what cluster
-// health looks at; broker.go takes over what the broker finds (GET /v1/findings of
+// health looks at; broker.go takes over what the broker finds (GET /v1/health of
 // its admin port). It changes nothing. internal/ctl calls New.
 package doctor
 
@@ -38,12 +38,11 @@ func New(a *cli.App) *cobra.Command {
 	var f flags
 	c := &cobra.Command{
 		Use: "doctor", Short: "Look for what goes wrong, from here and from the broker's side", Args: cli.Args(0, 0, "no argument"),
-		Long: "doctor looks at all that cluster health looks at, and further: can each advertised address be dialled from here, do the\n" +
-			"clocks agree, do configs contradict each other, are groups stuck. Of chronik it asks the admin port what the broker finds:\n" +
-			"open files, file systems and how they are mounted, what fdatasync takes and which durability profile suits that, memory,\n" +
-			"clock, space, listeners, settings (docs/operations.md has the list). Each finding has a remedy: bad means that records\n" +
-			"cannot be written or read, warn that a promise does not hold or that little is missing to it, note what somebody should\n" +
-			"know. It ends with 4 where it finds more than notes.",
+		Long: "doctor prints what cluster health prints, and checks more from here: whether each advertised address can be dialled,\n" +
+			"whether the clocks agree, whether configs contradict each other, whether groups are stuck. It also prints what each check\n" +
+			"of a chronik broker has measured (docs/operations.md lists them). Each finding has a remedy. bad means that some records\n" +
+			"cannot be written or read, warn that one more failure, or more of the same, leads to that or that a promise does not hold,\n" +
+			"note that everything works as configured but the operator should know. It exits with 4 if it finds more than notes.",
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if f.wait < 0 || f.wait > time.Hour {
 				return cli.Usage("--wait %v is not between 0s and 1h", f.wait)
@@ -76,7 +75,7 @@ func examine(ctx context.Context, a *cli.App, adm *kadm.Client, f flags) error {
 // everything looks at all there is; an error ends it.
 func (x *examination) everything(ctx context.Context) error {
 	x.addresses(ctx)
-	if err := x.Health(ctx, x.broker); err != nil {
+	if err := x.Health(ctx, x.port, x.broker); err != nil {
 		return err
 	}
 	x.clock(ctx)

@@ -9,8 +9,8 @@ import (
 	"time"
 
 	"github.com/chronik-io/chronik/internal/ctl/cli"
-	"github.com/chronik-io/chronik/internal/ctl/cluster"
 	"github.com/chronik-io/chronik/internal/ctl/group"
+	"github.com/chronik-io/chronik/internal/health"
 )
 
 // mostGroups is how many groups are looked at.
@@ -25,10 +25,10 @@ func (x *examination) groups(ctx context.Context) error {
 	names := listed.Groups()
 	slices.Sort(names)
 	if len(names) > mostGroups {
-		x.Looked(fmt.Sprintf("the first %d of %d groups", mostGroups, len(names)))
+		x.Examined(fmt.Sprintf("the first %d of %d groups", mostGroups, len(names)))
 		names = names[:mostGroups]
 	} else {
-		x.Looked(cli.Count(len(names), "group"))
+		x.Examined(cli.Count(len(names), "group"))
 	}
 	before := x.look(ctx, names)
 	if busy(before) {
@@ -76,14 +76,16 @@ func busy(all map[string]group.Standing) bool {
 func (x *examination) judgeGroup(name string, before, now group.Standing) {
 	where, show := "group "+name, "chronikctl group describe "+name+" shows its members"
 	switch {
+	case x.Reported("group", where):
+		// The broker has been watching it for longer.
 	case strings.Contains(now.State, "Rebalance") && before.State == now.State:
-		x.Add(cluster.Warn, where, fmt.Sprintf("it was rebalancing (%s) the whole %v: a member joins and leaves, or does not come back", now.State, x.wait),
+		x.Add("group", health.Warn, where, fmt.Sprintf("it was rebalancing (%s) the whole %v: a member joins and leaves, or does not come back", now.State, x.wait),
 			show+"; look at the logs of those that come and go")
 	case now.Members > 0 && before.Members > 0 && now.Lag > 0 && now.Committed == before.Committed:
-		x.Add(cluster.Warn, where, fmt.Sprintf("it has %s and is %s behind, but committed nothing in %v", cli.Count(now.Members, "member"), cli.Count(now.Lag, "record"), x.wait),
+		x.Add("group", health.Warn, where, fmt.Sprintf("it has %s and is %s behind, but committed nothing in %v", cli.Count(now.Members, "member"), cli.Count(now.Lag, "record"), x.wait),
 			show+"; one of them hangs, or commits rarely (watch longer with --wait)")
 	case now.Members == 0 && now.Lag > 0:
-		x.Add(cluster.Warn, where, fmt.Sprintf("nobody reads it, and it is %s behind", cli.Count(now.Lag, "record")),
+		x.Add("group", health.Warn, where, fmt.Sprintf("nobody reads it, and it is %s behind", cli.Count(now.Lag, "record")),
 			"start its consumers; or chronikctl group delete "+name+", if nobody needs it")
 	}
 }

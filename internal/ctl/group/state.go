@@ -93,13 +93,30 @@ func Look(ctx context.Context, a *cli.App, adm *kadm.Client, name string) (Stand
 	if err != nil {
 		return Standing{}, err
 	}
+	return d.standing(), nil
+}
+
+// LookAll asks where groups stand. Each name is in found or in failed.
+func LookAll(ctx context.Context, a *cli.App, adm *kadm.Client, names []string) (found map[string]Standing, failed map[string]error) {
+	found = map[string]Standing{}
+	if len(names) == 0 {
+		return found, nil
+	}
+	all, failed := loadAll(ctx, a, adm, names)
+	for name, d := range all {
+		found[name] = d.standing()
+	}
+	return found, failed
+}
+
+func (d *described) standing() Standing {
 	s := Standing{State: d.State, Members: len(d.Members), Lag: d.Lag}
 	for _, p := range d.Partitions {
 		if p.Committed != nil {
 			s.Committed += *p.Committed
 		}
 	}
-	return s, nil
+	return s
 }
 
 // once asks for groups once.

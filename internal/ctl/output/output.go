@@ -188,6 +188,12 @@ func cell(s string) string {
 	if s == "" {
 		return "-"
 	}
+	return Plain(s)
+}
+
+// Plain shows control characters as escapes, so that a text stays in its line and changes
+// nothing else on a terminal.
+func Plain(s string) string {
 	if !strings.ContainsFunc(s, unicode.IsControl) {
 		return s
 	}

@@ -1,6 +1,7 @@
 package topic
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -79,7 +80,7 @@ type facts struct {
 	starts, ends kadm.ListedOffsets
 	configs      kadm.ResourceConfigs
 	dirs         kadm.DescribedAllLogDirs // empty where the broker has no such API
-	retained     map[log]string           // of the logs that the admin port tells of
+	logs         map[log]adminport.Log    // what the admin port has of them, if there is one
 }
 
 type log struct {
@@ -87,8 +88,9 @@ type log struct {
 	partition int32
 }
 
-// retained asks the admin port, where there is one, why old segments are still there.
-func retained(ctx context.Context, a *cli.App, topics []string) (map[log]string, error) {
+// logsOf asks the admin port, if there is one, why old segments are still there, and what is
+// wrong with logs.
+func logsOf(ctx context.Context, a *cli.App, topics []string) (map[log]adminport.Log, error) {
 	p := adminport.Of(a)
 	if p == nil {
 		return nil, nil
@@ -97,14 +99,31 @@ func retained(ctx context.Context, a *cli.App, topics []string) (map[log]string,
 	if err != nil && !p.Named {
 		return nil, nil // it is not said that there is one
 	}
-	why := map[log]string{}
+	all := map[log]adminport.Log{}
 	for _, l := range logs {
-		why[log{l.Topic, l.Partition}] = l.Retained
+		all[log{l.Topic, l.Partition}] = l
 	}
-	return why, err
+	return all, err
 }
 
-func ask(ctx context.Context, adm *kadm.Client, topics []kadm.TopicDetail) (f facts, err error) {
+// ask asks for offsets, sizes and configs.
+func ask(ctx context.Context, adm *kadm.Client, topics []kadm.TopicDetail) (facts, error) {
+	f, err := askHoldings(ctx, adm, topics)
+	if err != nil {
+		return f, err
+	}
+	var names []string
+	for _, t := range topics {
+		names = append(names, t.Topic)
+	}
+	if f.configs, err = adm.DescribeTopicConfigs(ctx, names...); err != nil {
+		return f, cli.Refused("configs", cli.Words(err), "")
+	}
+	return f, nil
+}
+
+// askHoldings asks for offsets and sizes.
+func askHoldings(ctx context.Context, adm *kadm.Client, topics []kadm.TopicDetail) (f facts, err error) {
 	var names []string
 	set := kadm.TopicsSet{}
 	for _, t := range topics {
@@ -118,9 +137,6 @@ func ask(ctx context.Context, adm *kadm.Client, topics []kadm.TopicDetail) (f fa
 	f.ends, err = adm.ListEndOffsets(ctx, names...)
 	if cli.Whole(err) != nil {
 		return f, cli.Refused("end offsets", cli.Words(err), "")
-	}
-	if f.configs, err = adm.DescribeTopicConfigs(ctx, names...); err != nil {
-		return f, cli.Refused("configs", cli.Words(err), "")
 	}
 	if f.dirs, err = adm.DescribeAllLogDirs(ctx, set); err != nil && !cli.IsUnsupported(cli.Words(err)) {
 		return f, cli.Refused("log directories", cli.Words(err), "")
@@ -138,7 +154,7 @@ func show(ctx context.Context, a *cli.App, adm *kadm.Client, topics []kadm.Topic
 		names[i] = t.Topic
 	}
 	var unasked error // what the broker itself has said is shown all the same
-	f.retained, unasked = retained(ctx, a, names)
+	f.logs, unasked = logsOf(ctx, a, names)
 	all := []described{}
 	var tables []*output.Table
 	for _, t := range topics {
@@ -195,7 +211,11 @@ func (f *facts) partition(p kadm.PartitionDetail) partition {
 		}
 	})
 	slices.Sort(x.Dirs)
-	x.Retained = f.retained[log{p.Topic, p.Partition}]
+	l := f.logs[log{p.Topic, p.Partition}]
+	x.Retained = l.Retained
+	if own := cmp.Or(l.Error, l.Damaged); own != "" {
+		x.Error = own
+	}
 	return x
 }
 

@@ -23,6 +23,7 @@ type cut struct {
 	Start     int64  `json:"start"`    // before
 	NewStart  int64  `json:"newStart"` // after; where it failed, what was asked for
 	End       int64  `json:"end"`
+	Freed     *int64 `json:"freedBytes,omitempty"` // what left the log; nil where it is not known, as before a trim
 	Error     string `json:"error,omitempty"`
 }
 
@@ -32,7 +33,8 @@ func trim(a *cli.App) *cobra.Command {
 	c := &cobra.Command{
 		Use: "trim NAME", Short: "Delete the records before an offset or a time", Args: cli.Args(1, 1, "one topic"), ValidArgsFunction: a.Topics(1),
 		Long: "trim moves the start of a topic's partitions up: what lies before is gone at once for all readers, and its space is given\n" +
-			"back when a whole segment is free. It shows what would go and asks first; --yes answers, --dry-run ends there.",
+			"back by whole segments: records that share one with later records take space until those go, too. FREED shows how much\n" +
+			"left each log. It shows what would go and asks first; --yes answers, --dry-run ends there.",
 		Example: "  chronikctl topic trim orders --before 7d\n  chronikctl topic trim orders --before 1200 --partition 0,3",
 		RunE: func(cmd *cobra.Command, names []string) error {
 			if before == "" {
@@ -109,6 +111,7 @@ func trimAll(ctx context.Context, a *cli.App, adm *kadm.Client, topic string, cu
 			ask.AddOffset(topic, c.Partition, c.NewStart, -1)
 		}
 	}
+	before := sizes(ctx, adm, topic, cuts)
 	answers, err := adm.DeleteRecords(ctx, ask)
 	if err != nil && len(answers) == 0 {
 		return cli.Refused("trim "+topic, cli.Words(err), "")
@@ -129,13 +132,65 @@ func trimAll(ctx context.Context, a *cli.App, adm *kadm.Client, topic string, cu
 			c.NewStart = r.LowWatermark
 		}
 	}
+	freed(cuts, before, sizes(ctx, adm, topic, cuts))
+	noteKept(a, cuts)
 	return errors.Join(printCuts(a, topic, "NEW START", cuts), out.Err())
 }
 
-func printCuts(a *cli.App, topic, head string, cuts []cut) error {
-	t := &output.Table{Title: "topic " + topic, Columns: []string{"PARTITION#", "START#", head + "#", "END#", "+ERROR"}}
+// sizes returns the bytes of partitions on all brokers; those that are not reported are missing.
+func sizes(ctx context.Context, adm *kadm.Client, topic string, cuts []cut) map[int32]int64 {
+	set := kadm.TopicsSet{}
 	for _, c := range cuts {
-		t.Add(c.Partition, c.Start, c.NewStart, c.End, c.Error)
+		set.Add(topic, c.Partition)
+	}
+	dirs, err := adm.DescribeAllLogDirs(ctx, set)
+	if err != nil {
+		return nil // sizes are not what the command is for
+	}
+	found := map[int32]int64{}
+	dirs.Each(func(d kadm.DescribedLogDir) {
+		d.Topics.Each(func(p kadm.DescribedLogDirPartition) {
+			if p.Topic == topic && d.Err == nil && !p.IsFuture {
+				found[p.Partition] += p.Size
+			}
+		})
+	})
+	return found
+}
+
+// freed sets what left each log between two looks at the sizes. Records that were written
+// meanwhile make it smaller.
+func freed(cuts []cut, before, after map[int32]int64) {
+	for i := range cuts {
+		c := &cuts[i]
+		was, known := before[c.Partition]
+		is, still := after[c.Partition]
+		if known && still && c.NewStart > c.Start && c.Error == "" {
+			n := max(was-is, 0)
+			c.Freed = &n
+		}
+	}
+}
+
+// noteKept explains a trim that freed nothing.
+func noteKept(a *cli.App, cuts []cut) {
+	for _, c := range cuts {
+		if c.Freed != nil && *c.Freed == 0 {
+			a.Note("partition %d: no bytes were freed, because records from %d on are in the same segment; they are freed together, "+
+				"at once with --before latest, which deletes these too", c.Partition, c.NewStart)
+			return // one partition is enough to know it
+		}
+	}
+}
+
+func printCuts(a *cli.App, topic, head string, cuts []cut) error {
+	t := &output.Table{Title: "topic " + topic, Columns: []string{"PARTITION#", "START#", head + "#", "END#", "FREED#", "+ERROR"}}
+	for _, c := range cuts {
+		size := ""
+		if c.Freed != nil {
+			size = output.Bytes(*c.Freed)
+		}
+		t.Add(c.Partition, c.Start, c.NewStart, c.End, size, c.Error)
 	}
 	return a.Print(cuts, t)
 }

@@ -5,6 +5,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 	"testing"
@@ -337,6 +338,47 @@ func TestPrintedDefaultsAreTheDefaults(t *testing.T) {
 		if c.Broker[d.Name] != d.Default {
 			t.Errorf("%s = %q, want %q", d.Name, c.Broker[d.Name], d.Default)
 		}
+	}
+}
+
+// A new operator reads the first screen of the file: it holds the settings that most
+// brokers change, and each setting is in the file once.
+func TestPrintedDefaultsBeginWithTheEssentials(t *testing.T) {
+	defs := kafka()
+	known := append(Own(), defs...)
+	for _, name := range essentials {
+		if !slices.ContainsFunc(known, func(d Def) bool { return d.Name == name }) {
+			defs = append(defs, Def{Name: name, Default: "1", Type: "int"})
+		}
+	}
+	var b strings.Builder
+	if err := Defaults(&b, defs); err != nil {
+		t.Fatal(err)
+	}
+	first, rest, ok := strings.Cut(b.String(), "# ---- All other settings")
+	if !ok {
+		t.Fatalf("no second part in\n%s", b.String())
+	}
+	printed := func(text, name string) int { return strings.Count("\n"+text, "\n# "+name+":") }
+	last := strings.Index(first, "\n# listeners:")
+	for _, name := range essentials {
+		at := strings.Index(first, "\n# "+name+":")
+		if at < last || last < 0 {
+			t.Errorf("%s is not in its place among the first settings", name)
+		}
+		last = at
+	}
+	for _, d := range append(Own(), defs...) {
+		want := 1
+		if d.Name == KeyListen || d.Name == KeyAdvertise { // fields of listeners
+			want = 0
+		}
+		if n := printed(first, d.Name) + printed(rest, d.Name); n != want {
+			t.Errorf("%s is in the file %d times, want %d", d.Name, n, want)
+		}
+	}
+	if lines := strings.Count(first, "\n"); lines > 70 {
+		t.Errorf("the first part has %d lines; a screen or two is what a new operator reads", lines)
 	}
 }
 

@@ -8,33 +8,60 @@ import (
 	"github.com/chronik-io/chronik/internal/wrap"
 )
 
-// Defaults writes a configuration file in which every setting stands with its
-// documentation and its default, commented out.
+// essentials are the settings that most brokers change, in the order in which a new
+// operator decides them. `listeners:` is above them, as it is no single value.
+var essentials = []string{
+	KeyDataDir, "log.dirs", KeyAdminListen, KeyWALProfile, "num.partitions", "auto.create.topics.enable",
+	"log.retention.hours", "log.retention.bytes", "message.max.bytes",
+}
+
+// Defaults writes a configuration file that contains every setting with its
+// documentation and its default, commented out: the essentials first, then the
+// daemon's other settings, then the broker's by name.
 func Defaults(w io.Writer, broker []Def) error {
+	all := slices.Concat(Own(), sorted(broker))
 	var b strings.Builder
 	b.WriteString("# chronikd's settings and their defaults. Every one can also be given as --set name=value\n" +
 		"# and as a variable: CHRONIK_NUM_PARTITIONS for num.partitions.\n\n" +
-		"# Where clients connect. A listener after the first needs a name and listen.\n" +
-		"# listeners:\n#   - name: default\n#     listen: " + DefaultListen + "\n#     advertise: \"\"\n\n" +
-		"# Durability profiles of your own, beside the built-in ones.\n" +
+		heading("Settings that most brokers change") +
+		"\n# Where clients connect. A listener after the first needs a name and listen. For clients on other\n" +
+		"# machines listen on \":9092\"; there is no authentication. advertise is the address that clients\n" +
+		"# dial after the first connection; empty is the address that the client dialled.\n" +
+		"# listeners:\n#   - name: default\n#     listen: " + DefaultListen + "\n#     advertise: \"\"\n")
+	for _, name := range essentials {
+		if i := slices.IndexFunc(all, func(d Def) bool { return d.Name == name }); i >= 0 {
+			describe(&b, &all[i])
+		}
+	}
+	b.WriteString("\n" + heading("All other settings") +
+		"\n# Durability profiles of your own, in addition to the built-in ones.\n" +
 		"# profiles:\n#   patient:\n#     ack: synced\n#     sync: group\n#     max_wait: 20ms\n#     max_records: 5000\n#     max_bytes: 20MB\n")
-	for _, d := range slices.Concat(Own(), sorted(broker)) {
-		if d.Name == KeyListen || d.Name == KeyAdvertise {
-			continue
+	for i := range all {
+		if d := &all[i]; d.Name != KeyListen && d.Name != KeyAdvertise && !slices.Contains(essentials, d.Name) {
+			describe(&b, d)
 		}
-		b.WriteByte('\n')
-		for _, line := range wrap.Text(d.Doc, 96) {
-			b.WriteString("# " + line + "\n")
-		}
-		b.WriteString("# (" + strings.Join(d.Facts(), "; ") + ")\n")
-		if d.Unset {
-			b.WriteString("# " + d.Name + ":\n")
-			continue
-		}
-		b.WriteString("# " + d.Name + ": " + quoted(d.Default) + "\n")
 	}
 	_, err := io.WriteString(w, b.String())
 	return err
+}
+
+// heading is a comment that divides the file.
+func heading(text string) string {
+	return "# ---- " + text + " " + strings.Repeat("-", 90-len(text)) + "\n"
+}
+
+// describe writes one setting: its documentation, its facts and its default.
+func describe(b *strings.Builder, d *Def) {
+	b.WriteByte('\n')
+	for _, line := range wrap.Text(d.Doc, 96) {
+		b.WriteString("# " + line + "\n")
+	}
+	b.WriteString("# (" + strings.Join(d.Facts(), "; ") + ")\n")
+	value := ""
+	if !d.Unset {
+		value = " " + quoted(d.Default)
+	}
+	b.WriteString("# " + d.Name + ":" + value + "\n")
 }
 
 // Facts are the type and the bounds of a setting and how it can be changed, each a

@@ -24,6 +24,9 @@ func Open(opts Options) (*Store, error) {
 	if opts.Log == nil {
 		opts.Log = zap.NewNop()
 	}
+	if opts.CopyPatience <= 0 {
+		opts.CopyPatience = copyPatience
+	}
 	s := &Store{
 		opts: opts, queue: make(chan *request, queueLength), stop: make(chan struct{}), ended: make(chan struct{}),
 		moved: make(chan struct{}), history: history{limit: opts.History}, state: newState(),

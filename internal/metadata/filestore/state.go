@@ -64,14 +64,7 @@ func (s *state) Apply(sequence uint64, record []byte) error {
 
 // emit writes all keys into a snapshot.
 func (s *state) emit(emit statelog.Emit) error {
-	var record []byte
-	for _, kv := range s.sorted(func(string) bool { return true }) {
-		record = appendKey(record[:0], kv)
-		if err := emit(record); err != nil {
-			return err
-		}
-	}
-	return nil
+	return emitKeys(s.sorted(func(string) bool { return true }))(emit)
 }
 
 // sorted returns all keys with a prefix in order.

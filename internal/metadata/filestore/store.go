@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"strings"
 	"sync"
+	"time"
 
 	"go.uber.org/zap"
 
@@ -37,6 +38,9 @@ type Options struct {
 	// History is how many transactions a watcher may be behind before it gets
 	// ErrCompacted; at most 16 MiB of them. 0: 4,096.
 	History int
+	// CopyPatience is how long a transaction waits for the copy that KeepCopy keeps before
+	// the copy counts as behind. 0: 1 s.
+	CopyPatience time.Duration
 }
 
 // Store is a metadata.Store in a directory. One goroutine, started by Open and
@@ -63,6 +67,7 @@ type Store struct {
 	history history
 	moved   chan struct{} // closed and replaced when revision grows
 	failed  error         // why nothing is written any more
+	copy    *copier       // nil: none is kept
 }
 
 // Get is metadata.Store's.
@@ -96,9 +101,18 @@ func (s *Store) readable(ctx context.Context) error {
 	}
 }
 
-// Txn is metadata.Store's. It returns when the changes are on disk. Should the
-// context end while they are on their way, they may still be made.
+// Txn is metadata.Store's. It returns when the changes are on disk, and in the copy if one
+// is kept and not behind. Should the context end while they are on their way, they may
+// still be made.
 func (s *Store) Txn(ctx context.Context, t metadata.Txn) (int64, error) {
+	revision, err := s.txn(ctx, t)
+	if c := s.copier(); c != nil && err == nil {
+		c.wait(ctx, revision, false)
+	}
+	return revision, err
+}
+
+func (s *Store) txn(ctx context.Context, t metadata.Txn) (int64, error) {
 	if err := check(t); err != nil {
 		return 0, err
 	}
@@ -173,5 +187,6 @@ func (s *Store) Failed() error {
 func (s *Store) Close() error {
 	s.once.Do(func() { close(s.stop) })
 	<-s.ended
+	s.stopCopy()
 	return s.err
 }

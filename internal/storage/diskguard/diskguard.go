@@ -138,13 +138,13 @@ func message(what string, free, owed, need int64, level Level) string {
 	if owed > 0 && free >= need {
 		has += ", " + bytesText(owed) + " of it spoken for by what is in memory and by the journal's next file"
 	}
-	who := "records of clients are refused, internal topics go on"
+	refused := fmt.Sprintf("clients' records are refused until %s are free; internal topics go on", bytesText(need+need/10))
 	if level == Critical {
-		who = "all records are refused"
+		refused = fmt.Sprintf("all records are refused: clients' until %s are free, those of internal topics until %s are",
+			bytesText(need+need/10), bytesText(need/2+need/20))
 	}
-	return fmt.Sprintf("%s has %s, the threshold is %s (chronik.disk.min.free.bytes): %s until %s are free; "+
-		"delete records or topics, lower retention, or enlarge the disk",
-		what, has, bytesText(need), who, bytesText(need+need/10))
+	return fmt.Sprintf("%s has %s, the threshold is %s (chronik.disk.min.free.bytes): %s; "+
+		"delete records or topics, lower retention, or enlarge the disk", what, has, bytesText(need), refused)
 }
 
 // bytesText returns a size for people, never rounded up.

@@ -10,6 +10,7 @@ import (
 
 	"github.com/chronik-io/chronik/internal/vfs/crashfs"
 	"github.com/chronik-io/chronik/internal/vfs/errfs"
+	"github.com/chronik-io/chronik/pkg/durability"
 )
 
 // A write or a datasync fails, whichever one: what is told durable is on the disk,
@@ -194,6 +195,42 @@ func TestCloseWithoutRoom(t *testing.T) {
 		}
 		if o.count() != 30 || failed == 0 || len(j.failed) > 0 {
 			t.Errorf("%d told, %d of them that there is no room", o.count(), failed)
+		}
+	})
+}
+
+// A journal fails once in a life, whatever is asked of it afterwards and however long it
+// stands still: a failure that came after Resume would stop a journal that works.
+func TestAJournalFailsOnceInALife(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		fsys := errfs.New(crashing(t, 1))
+		j := open(t, fsys, nil)
+		defer j.Close()
+		synctest.Wait()
+		broken := fsys.Add(errfs.Rule{Ops: errfs.Write | errfs.Datasync, Err: syscall.EIO})
+		s, o := newStream(1), newTold()
+		for i, p := range []*durability.Profile{ticks, eager, loose} {
+			ok(t, j.give(0, entry(s, int64(i), 100, p, o)))
+		}
+		for i := range 3 {
+			j.Sync()
+			time.Sleep(time.Minute)
+			synctest.Wait()
+			if err := j.give(i, entry(s, 3, 100, eager, o)); err == nil {
+				t.Fatal("an entry was accepted after the failure")
+			}
+		}
+		if n := len(j.failed); n != 1 {
+			t.Fatalf("it failed %d times", n)
+		}
+		<-j.failed
+		broken.Off()
+		j.begin(t, 0)
+		ok(t, j.give(0, entry(s, 3, 100, eager, o)))
+		time.Sleep(time.Minute)
+		synctest.Wait()
+		if n := len(j.failed); n != 0 {
+			t.Errorf("it failed %d times after it was resumed", n)
 		}
 	})
 }

@@ -32,6 +32,9 @@ var ErrEnd = errors.New("no batch at or after the offset in this segment")
 // A reader that goes on where its last read ended costs one read of the file: the
 // place is remembered. Any other one is found with the index.
 func (s *Segment) ReadInto(pool *membuf.Pool, offset, limit int64, max int, atLeastOne bool) (*membuf.Buffer, []byte, error) {
+	if err := s.inFlaw(offset); err != nil {
+		return nil, nil, err
+	}
 	h, err := s.open()
 	if err != nil {
 		return nil, nil, fmt.Errorf("read segment: %w", err)
@@ -184,13 +187,13 @@ func (s *Segment) whole(buf []byte, pos, limit int64) (batches []byte, next int6
 			err = b.CheckCRC()
 		}
 		if err == nil && !follows(b, next) {
-			err = ErrCorrupt
+			err = errOffsets
 		}
 		if err != nil {
 			if at > 0 {
 				break // hand out what is good; the next read meets the damage first
 			}
-			return nil, 0, fmt.Errorf("%w at position %d of %s: %w", ErrCorrupt, pos, s.Path(), err)
+			return nil, 0, s.corrupt(pos, err)
 		}
 		at += len(b)
 		next = b.LastOffset() + 1

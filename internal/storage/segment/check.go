@@ -69,7 +69,7 @@ func Check(fsys vfs.FS, dir string, base, size, limit int64, waiting bool, fn fu
 			return c.Checked, err
 		}
 	}
-	if err := c.run(); err != nil {
+	if err := c.run(0, toEnd); err != nil {
 		return c.Checked, fmt.Errorf("read %s: %w", s.Path(), err)
 	}
 	if waiting {
@@ -109,8 +109,9 @@ func (c *checker) valid(pos int64) (record.Batch, error) {
 	return b, nil
 }
 
-func (c *checker) run() error {
-	for pos := int64(0); pos < c.size; {
+// run checks the batches from a position on, until it is beyond last.
+func (c *checker) run(pos, last int64) error {
+	for pos < c.size && pos <= last {
 		b, err := c.valid(pos)
 		switch {
 		case err != nil:

@@ -97,7 +97,7 @@ func (s *Segment) timeStart(h *handle, x *index, ts int64) (pos int64, err error
 // first one after it; size 0 means that there is none.
 func (s *Segment) find(h *handle, offset int64) (pos, size int64, err error) {
 	x := s.complete(h)
-	err = s.walk(h, s.start(h, &x, offset), func(b record.Batch, at, n int64) bool {
+	err = s.walkOver(h, s.start(h, &x, offset), func(b record.Batch, at, n int64) bool {
 		if b.LastOffset() < offset {
 			return true
 		}

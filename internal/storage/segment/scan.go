@@ -134,20 +134,29 @@ func (s *Segment) Batches(offset int64, fn func(record.Batch) error) error {
 		return fn(b)
 	})
 	if err == nil && pos < sc.size {
-		err = s.corrupt(pos)
+		err = s.corrupt(pos, errNoBatch)
 	}
 	return err
 }
 
-func (s *Segment) corrupt(pos int64) error {
-	return fmt.Errorf("%w at position %d of %s", ErrCorrupt, pos, s.Path())
+// walk calls fn for the header of every batch from pos on, until fn returns
+// false or the end of the readable bytes. What is no batch is an error that matches
+// ErrCorrupt; walkOver gets over it where Examine found its end.
+func (s *Segment) walk(h *handle, pos int64, fn func(b record.Batch, pos, size int64) bool) error {
+	return s.walkBy(h, pos, func(int64) *Flaw { return nil }, fn)
 }
 
-// walk calls fn for the header of every batch from pos on, until fn returns
-// false or the end of the readable bytes.
-func (s *Segment) walk(h *handle, pos int64, fn func(b record.Batch, pos, size int64) bool) error {
+func (s *Segment) walkOver(h *handle, pos int64, fn func(b record.Batch, pos, size int64) bool) error {
+	return s.walkBy(h, pos, s.flawAt, fn)
+}
+
+func (s *Segment) walkBy(h *handle, pos int64, flaw func(pos int64) *Flaw, fn func(b record.Batch, pos, size int64) bool) error {
 	sc, next := scanner{f: h.f, size: s.Size(), step: headerStep}, s.base
 	for pos < sc.size {
+		if f := flaw(pos); f != nil {
+			pos, next = pos+f.Size, f.To
+			continue
+		}
 		b, size, err := sc.header(pos)
 		if err != nil {
 			return err
@@ -156,7 +165,7 @@ func (s *Segment) walk(h *handle, pos int64, fn func(b record.Batch, pos, size i
 			if s.Size() < sc.size {
 				return nil // it was cut meanwhile
 			}
-			return s.corrupt(pos)
+			return s.corrupt(pos, errNoBatch)
 		}
 		next = b.LastOffset() + 1
 		if !fn(b, pos, size) {

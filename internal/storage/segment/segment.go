@@ -68,6 +68,7 @@ type Segment struct {
 	begun  time.Time // by this process: it was made or opened then
 	chance float64   // 0 to 1: which part of the jitter it rolls earlier
 
+	flaws  atomic.Pointer[[]Flaw] // that reads met; replaced with mu held
 	places places
 	ahead  atomic.Int64 // up to where the system was asked to read (reading.read)
 }
@@ -328,6 +329,7 @@ func (s *Segment) Cut(size, next int64) error {
 	err = s.cutIndex(size, next)
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	s.cutFlawsLocked(size)
 	if s.maxAt >= next {
 		s.maxTs, s.maxAt, s.known = -1, -1, false
 	}

@@ -1,0 +1,171 @@
+package admin
+
+import (
+	"cmp"
+	"fmt"
+	"net/http"
+	"net/url"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/chronik-io/chronik/internal/metadata"
+	"github.com/chronik-io/chronik/internal/storage"
+)
+
+// The bounds of one GET /v1/logs.
+const (
+	logsByDefault = 1000
+	logsAtMost    = 10_000
+)
+
+// logState is a partition in GET /v1/logs.
+type logState struct {
+	Topic          string   `json:"topic"`
+	TopicID        string   `json:"topicId"`
+	Partition      int32    `json:"partition"`
+	Dir            string   `json:"dir"`
+	Leader         int32    `json:"leader"`
+	LeaderEpoch    int32    `json:"leaderEpoch"`
+	ISR            []int32  `json:"isr"`
+	Replicas       []int32  `json:"replicas"`
+	LogStart       int64    `json:"logStart"`
+	HighWatermark  int64    `json:"highWatermark"`
+	DurableEnd     int64    `json:"durableEnd"`
+	LogEnd         int64    `json:"logEnd"`
+	Bytes          int64    `json:"bytes"`
+	Segments       int      `json:"segments"`
+	Profile        string   `json:"profile"`
+	CleanupPolicy  string   `json:"cleanupPolicy"`
+	RetentionMs    int64    `json:"retentionMs"`
+	RetentionBytes int64    `json:"retentionBytes"`
+	DirtyRatio     *float64 `json:"dirtyRatio"`
+	Retained       string   `json:"retained"`
+	Error          string   `json:"error"`
+	Damaged        string   `json:"damaged"`
+}
+
+// logChoice is what a request for logs asks for.
+type logChoice struct {
+	topics    []string // empty: all
+	partition int64    // -1: all
+	limit     int
+	after     spot
+}
+
+// spot is a place in the list of partitions.
+type spot struct {
+	topic     string
+	partition int32
+}
+
+func compareSpots(a, b spot) int {
+	return cmp.Or(cmp.Compare(a.topic, b.topic), cmp.Compare(a.partition, b.partition))
+}
+
+// String is the partition as Kafka names it.
+func (s spot) String() string { return fmt.Sprintf("%s-%d", s.topic, s.partition) }
+
+func spotOf(l *storage.Log) spot { return spot{l.Topic(), l.ID().Partition} }
+
+// logs is GET /v1/logs.
+func logs(v *View, q url.Values) (any, error) {
+	choice, err := parseLogChoice(q)
+	if err != nil {
+		return nil, err
+	}
+	all := v.Storage.Logs()
+	if err := choice.covers(all); err != nil {
+		return nil, err
+	}
+	all = slices.DeleteFunc(all, func(l *storage.Log) bool { return !choice.has(l) })
+	slices.SortFunc(all, func(x, y *storage.Log) int { return compareSpots(spotOf(x), spotOf(y)) })
+	more := len(all) > choice.limit
+	all = all[:min(len(all), choice.limit)]
+	list := make([]logState, len(all))
+	for i, l := range all {
+		list[i] = v.logState(l)
+	}
+	return map[string]any{"more": more, "logs": list}, nil
+}
+
+func parseLogChoice(q url.Values) (c logChoice, err error) {
+	c = logChoice{topics: q["topic"], partition: -1, limit: logsByDefault, after: spot{partition: -1}}
+	if err := known(q, "topic", "partition", "limit", "after"); err != nil {
+		return c, err
+	}
+	if v := q.Get("partition"); v != "" {
+		if c.partition, err = strconv.ParseInt(v, 10, 32); err != nil || c.partition < 0 {
+			return c, BadRequest("partition=%s is no partition", v)
+		}
+	}
+	if v := q.Get("limit"); v != "" {
+		if c.limit, err = strconv.Atoi(v); err != nil || c.limit < 1 || c.limit > logsAtMost {
+			return c, BadRequest("limit=%s is no number from 1 to %d", v, logsAtMost)
+		}
+	}
+	if v := q.Get("after"); v != "" {
+		topic, n, _ := strings.Cut(v, "/")
+		partition, err := strconv.ParseInt(n, 10, 32)
+		if err != nil || partition < 0 || topic == "" {
+			return c, BadRequest("after=%s is not TOPIC/PARTITION", v)
+		}
+		c.after = spot{topic, int32(partition)}
+	}
+	return c, nil
+}
+
+// covers refuses a topic that has no log here.
+func (c *logChoice) covers(all []*storage.Log) error {
+	for _, t := range c.topics {
+		if !slices.ContainsFunc(all, func(l *storage.Log) bool { return l.Topic() == t }) {
+			return &apiError{http.StatusNotFound, "this broker has no partition of a topic " + strconv.Quote(t)}
+		}
+	}
+	return nil
+}
+
+func (c *logChoice) has(l *storage.Log) bool {
+	at := spotOf(l)
+	return (len(c.topics) == 0 || slices.Contains(c.topics, at.topic)) &&
+		(c.partition < 0 || int64(at.partition) == c.partition) && compareSpots(at, c.after) > 0
+}
+
+// logState describes one log.
+func (v *View) logState(l *storage.Log) logState {
+	conf, ends := l.Config(), l.Ends()
+	s := logState{
+		Topic: l.Topic(), TopicID: metadata.FormatID(l.ID().Topic), Partition: l.ID().Partition, Dir: l.Dir().Path(),
+		Leader: -1, LeaderEpoch: -1, ISR: []int32{}, Replicas: []int32{},
+		LogStart: ends.LogStart, HighWatermark: ends.LogStart, DurableEnd: ends.Durable, LogEnd: ends.LogEnd,
+		Bytes: l.Size(), Segments: l.Segments(), Profile: conf.Profile.Name,
+		CleanupPolicy: policyText(conf.Cleanup), RetentionMs: -1, RetentionBytes: max(conf.Cleanup.RetentionBytes, -1),
+		Retained: l.Retained(), Error: errorText(l.Err()), Damaged: errorText(l.Damaged()),
+	}
+	if ratio, ok := l.DirtyRatio(); ok {
+		s.DirtyRatio = &ratio
+	}
+	if conf.Cleanup.RetentionTime >= 0 {
+		s.RetentionMs = conf.Cleanup.RetentionTime.Milliseconds()
+	}
+	if p, err := v.Replicas.Partition(l.ID().Topic, l.ID().Partition); err == nil {
+		s.HighWatermark = p.Ends().HighWatermark
+		s.Leader, s.LeaderEpoch = p.Leader()
+	}
+	if p := v.Image().Partition(metadata.TopicPartition{Topic: l.ID().Topic, Partition: l.ID().Partition}); p != nil {
+		s.ISR, s.Replicas = p.ISR, p.Replicas
+	}
+	return s
+}
+
+// policyText is cleanup.policy as a config has it.
+func policyText(c storage.Cleanup) string {
+	var parts []string
+	if c.Compact {
+		parts = append(parts, "compact")
+	}
+	if c.Delete {
+		parts = append(parts, "delete")
+	}
+	return strings.Join(parts, ",")
+}

@@ -1,0 +1,137 @@
+package page
+
+import (
+	"cmp"
+	"net/http"
+	"slices"
+	"strings"
+)
+
+// groupsBody is the list of groups.
+type groupsBody struct {
+	Columns     []Column
+	List        []Group
+	Pager       Pager
+	Filter      string
+	Sort, Order string
+	All         int
+}
+
+func (p *Page) groups(r *http.Request, _ *Broker) (any, string, error) {
+	all, err := p.src.Groups(r.Context())
+	if err != nil {
+		return nil, "", err
+	}
+	q := r.URL.Query()
+	body := &groupsBody{Filter: q.Get("filter"), Sort: q.Get("sort"), Order: q.Get("order"), All: len(all)}
+	filter := strings.ToLower(body.Filter)
+	all = slices.DeleteFunc(all, func(g Group) bool { return !strings.Contains(strings.ToLower(g.ID), filter) })
+	var order sorting
+	body.Columns, order = columnsFor([]field{
+		{"id", "Group", "", false}, {"state", "State", "", false}, {"lag", "Lag", "num", true}, {"kind", "Protocol", "opt", false},
+	}, "/groups", "lag", q)
+	slices.SortFunc(all, func(a, b Group) int {
+		c := 0
+		switch order.by {
+		case "state":
+			c = cmp.Or(cmp.Compare(weight(b.Severity), weight(a.Severity)), cmp.Compare(a.State, b.State))
+		case "lag":
+			c = cmp.Compare(a.Lag, b.Lag)
+		case "kind":
+			c = cmp.Compare(a.Kind, b.Kind)
+		case "id":
+			c = cmp.Compare(a.ID, b.ID)
+		}
+		return cmp.Or(order.direct(c), cmp.Compare(a.ID, b.ID))
+	})
+	body.List, body.Pager = paged(all, "/groups", q)
+	return body, "Groups", nil
+}
+
+// groupBody is one group.
+type groupBody struct {
+	GroupDetail
+	ShownMembers []Member
+	MoreMembers  int
+	Shown        []Offset
+	Pager        Pager
+}
+
+func (p *Page) group(r *http.Request, _ *Broker) (any, string, error) {
+	q := r.URL.Query()
+	g, err := p.src.Group(r.Context(), q.Get("id"))
+	if err != nil {
+		return nil, "", err
+	}
+	body := &groupBody{GroupDetail: g, ShownMembers: g.Members[:min(len(g.Members), perPage)]}
+	body.MoreMembers = len(g.Members) - len(body.ShownMembers)
+	body.Shown, body.Pager = paged(g.Offsets, "/group", q)
+	return body, name(g.ID), nil
+}
+
+// connectionsBody is the list of connections.
+type connectionsBody struct {
+	Columns     []Column
+	List        []Connection
+	Pager       Pager
+	Filter      string
+	Sort, Order string
+	All         int
+	Principals  bool // a client has logged in, so that there is something to show
+}
+
+// anonymous is the principal of a client that did not log in.
+const anonymous = "User:ANONYMOUS"
+
+func (p *Page) connections(r *http.Request, _ *Broker) (any, string, error) {
+	all, err := p.src.Connections()
+	if err != nil {
+		return nil, "", err
+	}
+	q := r.URL.Query()
+	body := &connectionsBody{Filter: q.Get("filter"), Sort: q.Get("sort"), Order: q.Get("order"), All: len(all)}
+	filter := strings.ToLower(body.Filter)
+	all = slices.DeleteFunc(all, func(c Connection) bool {
+		return !strings.Contains(strings.ToLower(c.ClientID+"\n"+c.Address+"\n"+c.Software+"\n"+c.Principal), filter)
+	})
+	fields := []field{
+		{"client", "Client", "", false}, {"address", "Address", "", false}, {"software", "Software", "opt", false},
+		{"requests", "Requests", "num", true}, {"records", "Records in", "num opt", true}, {"in", "In", "num", true}, {"out", "Out", "num", true}, {"waiting", "Unanswered", "num opt", true},
+		{"last", "Last request", "num opt", true}, {"since", "Open for", "num opt", true},
+	}
+	if body.Principals = slices.ContainsFunc(all, func(c Connection) bool { return c.Principal != anonymous }); body.Principals {
+		fields = slices.Insert(fields, 2, field{"principal", "Principal", "", false})
+	}
+	var order sorting
+	body.Columns, order = columnsFor(fields, "/connections", "client", q)
+	slices.SortFunc(all, func(a, b Connection) int {
+		c := 0
+		switch order.by {
+		case "client":
+			c = cmp.Compare(a.ClientID, b.ClientID)
+		case "address":
+			c = cmp.Compare(a.Address, b.Address)
+		case "principal":
+			c = cmp.Compare(a.Principal, b.Principal)
+		case "software":
+			c = cmp.Compare(a.Software, b.Software)
+		case "requests":
+			c = cmp.Compare(a.Requests, b.Requests)
+		case "records":
+			c = cmp.Compare(a.Records, b.Records)
+		case "in":
+			c = cmp.Compare(a.BytesIn, b.BytesIn)
+		case "out":
+			c = cmp.Compare(a.BytesOut, b.BytesOut)
+		case "waiting":
+			c = cmp.Compare(a.Waiting, b.Waiting)
+		case "last":
+			c = a.Last.Compare(b.Last)
+		case "since":
+			c = b.Since.Compare(a.Since)
+		}
+		return cmp.Or(order.direct(c), cmp.Compare(a.ID, b.ID))
+	})
+	body.List, body.Pager = paged(all, "/connections", q)
+	return body, "Connections", nil
+}

@@ -1,0 +1,294 @@
+package page
+
+import (
+	"fmt"
+	"net/http"
+	"net/http/httptest"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"testing"
+
+	"github.com/chronik-io/chronik/internal/golden"
+	"github.com/chronik-io/chronik/internal/health"
+)
+
+// handlerOf serves all paths of a page, whoever asks.
+func handlerOf(t *testing.T, src Source, h *History) http.Handler {
+	t.Helper()
+	p, err := New(src, h)
+	if err != nil {
+		t.Fatal(err)
+	}
+	mux := http.NewServeMux()
+	mux.Handle("GET /{$}", p.Overview())
+	for _, r := range p.Routes() {
+		mux.Handle("GET "+r.Path, r.Handler)
+	}
+	return mux
+}
+
+func get(t *testing.T, h http.Handler, path string) (int, string) {
+	t.Helper()
+	w := httptest.NewRecorder()
+	h.ServeHTTP(w, httptest.NewRequest("GET", path, nil))
+	return w.Code, w.Body.String()
+}
+
+// assetsVersion is the part of an address that changes with the style and the script.
+var assetsVersion = regexp.MustCompile(`\?v=[0-9a-f]{12}`)
+
+// What a browser gets for a broker that is empty, under load, ill in five ways, and for one
+// that starts.
+func TestPagesAreAsTheGoldenFilesHaveThem(t *testing.T) {
+	starting := func() (*fake, *History) {
+		f, h := empty()
+		f.err, f.broker.Phase, f.broker.Progress = ErrNotServing, "recovering logs", []string{"/var/lib/chronik/logs: 12 of 40 journal files"}
+		return f, h
+	}
+	for name, broker := range map[string]func() (*fake, *History){"empty": empty, "load": loaded, "ill": ill, "starting": starting} {
+		src, history := broker()
+		h := handlerOf(t, src, history)
+		paths := map[string]string{"overview": "/", "topics": "/topics", "groups": "/groups", "connections": "/connections"}
+		if name == "load" || name == "ill" {
+			paths["topic"], paths["group"] = "/topic?name=payments", "/group?id=billing"
+		}
+		if name == "load" {
+			paths["records"], paths["refreshing"] = "/records?topic=payments&partition=0&last=2", "/groups?refresh=10"
+		}
+		for page, path := range paths {
+			_, body := get(t, h, path)
+			golden.File(t, filepath.Join("testdata", name+"-"+page+".html"), assetsVersion.ReplaceAllString(body, "?v=0"), "go test ./internal/admin/page -run Golden")
+		}
+	}
+}
+
+// What is wrong comes before everything else, worst first, with its remedy.
+func TestTheIllnessIsTheFirstThingAReaderSees(t *testing.T) {
+	src, history := ill()
+	_, body := get(t, handlerOf(t, src, history), "/")
+	if !strings.Contains(body, "<title>(5) ") {
+		t.Error("the title does not count the problems")
+	}
+	_, main, _ := strings.Cut(body, `<main id="main"`)
+	at := 0
+	for _, f := range src.broker.Findings {
+		for _, text := range []string{f.Subject, f.Works, f.Remedy} {
+			i := strings.Index(main[at:], strings.ReplaceAll(text, "'", "&#39;"))
+			if i < 0 {
+				t.Fatalf("%q is missing, or stands too late", text)
+			}
+			at += i
+		}
+	}
+	if plot := strings.Index(main, `class="plots"`); plot < at {
+		t.Error("a plot stands above a finding")
+	}
+	if strings.Contains(body, "Healthy") {
+		t.Error("it calls itself healthy")
+	}
+}
+
+// Names and records are chosen by clients.
+func TestHostileTextIsOnlyText(t *testing.T) {
+	const (
+		markup = `"><script>alert(1)</script><img src=x onerror=alert(2)>'` // in what the broker itself chose
+		evil   = markup + "\x00\x1b[31m\u202e\xff"
+	)
+	src, history := loaded()
+	src.broker.Findings = []health.Finding{{Severity: health.Bad, Subject: evil, Problem: evil, Works: evil, Remedy: evil}}
+	src.broker.Version, src.broker.Addresses = markup, []string{markup}
+	src.topics = []Topic{{Name: evil, Profile: markup, Problem: evil, Severity: health.Bad}}
+	src.detail = TopicDetail{Topic: src.topics[0], ID: markup, Configs: []Config{{Name: markup, Value: evil, Default: evil, Source: markup, Doc: markup, Set: true}},
+		Partitions: []Partition{{Dir: evil, Problem: evil, Severity: health.Bad, High: 1}, {Dir: "other"}}, Findings: src.broker.Findings}
+	src.records.Note = evil
+	src.records.List = []Record{{Key: []byte(evil), KeySize: len(evil), Value: []byte("<script>alert(3)</script>"), ValueSize: 25, HeaderCount: 1,
+		Headers: []Header{{Key: evil, Value: []byte("<img src=x onerror=alert(4)>"), ValueSize: 28}}}}
+	src.groups = []Group{{ID: evil, State: markup, Kind: markup, Problem: evil, Severity: health.Warn}}
+	src.group = GroupDetail{Group: src.groups[0], Assignor: evil, Findings: src.broker.Findings,
+		Members: []Member{{ID: evil, Instance: evil, ClientID: evil, Host: evil, Assigned: []string{evil}}}, Offsets: []Offset{{Topic: evil}}}
+	src.conns = []Connection{{ClientID: evil, Address: evil, Software: evil, Listener: evil, Principal: evil}}
+	src.overview.Dirs[0].Path, src.overview.Dirs[0].Problem, src.overview.Dirs[0].Severity = evil, evil, health.Bad
+	h := handlerOf(t, src, history)
+	asked := "%22%3E%3Cscript%3Ealert(1)%3C%2Fscript%3E%3Cimg+src%3Dx+onerror%3Dalert(2)%3E%27%00%1B%5B31m%E2%80%AE"
+	for _, path := range []string{"/", "/topics?filter=" + asked, "/topics?filter=script&sort=" + asked + "&order=" + asked, "/topic?name=" + asked,
+		"/records?topic=" + asked + "&partition=0", "/records?topic=a&partition=" + asked, "/groups", "/groups?filter=" + asked, "/group?id=" + asked, "/group?id=x" + asked,
+		"/connections", "/connections?filter=" + asked} {
+		code, body := get(t, h, path)
+		if n := strings.Count(strings.ToLower(body), "<script"); n != 1 || strings.Contains(body, "<img") {
+			t.Errorf("%s (%d) has %d scripts:\n%s", path, code, n, body)
+		}
+		for _, line := range strings.Split(body, "\n") {
+			if strings.ContainsAny(line, "\x00\x1b\u202e\ufffd") && !strings.Contains(line, `type="search"`) && !strings.Contains(line, `type="hidden"`) {
+				t.Errorf("%s: control characters in %q", path, line)
+			}
+		}
+	}
+}
+
+// Everything that a browser may do with the page is said in its headers.
+func TestNothingFromElsewhereAndNothingInline(t *testing.T) {
+	src, history := ill()
+	h := handlerOf(t, src, history)
+	for _, path := range []string{"/", "/topics", "/topic?name=payments", "/topic?name=none", "/records?topic=a&partition=x", "/groups", "/group?id=billing", "/connections",
+		"/assets/page.css", "/assets/page.js", "/assets/icon.svg"} {
+		w := httptest.NewRecorder()
+		h.ServeHTTP(w, httptest.NewRequest("GET", path, nil))
+		head := w.Header()
+		if p := head.Get("Content-Security-Policy"); !strings.HasPrefix(p, "default-src 'none';") || strings.Contains(p, "unsafe") || !strings.Contains(p, "frame-ancestors 'none'") {
+			t.Errorf("%s: %q", path, p)
+		}
+		if head.Get("X-Content-Type-Options") != "nosniff" || head.Get("Referrer-Policy") != "no-referrer" {
+			t.Errorf("%s: %v", path, head)
+		}
+		body := w.Body.String()
+		for _, bad := range []string{"http://", "https://", "//cdn", " style=", "<style", " onclick", "javascript:"} {
+			if strings.HasPrefix(path, "/assets/icon") || !strings.Contains(body, bad) || bad == "http://" && strings.Contains(body, "http://www.w3.org/2000/svg") && strings.Count(body, bad) == 1 {
+				continue
+			}
+			t.Errorf("%s has %s", path, bad)
+		}
+	}
+	for _, path := range []string{"/assets/layout.html", "/assets/", "/assets/..%2fpage.go", "/assets/none"} {
+		if code, _ := get(t, h, path); code != http.StatusNotFound {
+			t.Errorf("%s: %d", path, code)
+		}
+	}
+}
+
+// However much there is, a page is small and complete.
+func TestLongListsArePaged(t *testing.T) {
+	src, history := loaded()
+	src.topics, src.groups, src.conns, src.broker.Findings = nil, nil, nil, nil
+	for i := range 10_000 {
+		src.topics = append(src.topics, Topic{Name: fmt.Sprintf("topic-%05d", (i*7919)%10_000), Partitions: 1, Records: int64(i), Profile: "sync"})
+		src.groups = append(src.groups, Group{ID: fmt.Sprintf("group-%05d", i), Lag: int64(i)})
+		src.conns = append(src.conns, Connection{ID: uint64(i), ClientID: fmt.Sprintf("client-%05d", i)})
+		src.broker.Findings = append(src.broker.Findings, health.Finding{Severity: health.Note, Subject: fmt.Sprintf("subject-%05d", i)})
+		src.detail.Partitions = append(src.detail.Partitions, Partition{Number: int32(i)})
+		src.group.Members = append(src.group.Members, Member{ID: fmt.Sprintf("member-%05d", i)})
+		src.group.Offsets = append(src.group.Offsets, Offset{Topic: "t", Partition: int32(i)})
+	}
+	src.topics[0].Severity, src.topics[0].Problem = health.Bad, "damaged" // topic-00000, of which there is the least
+	h := handlerOf(t, src, history)
+	for path, want := range map[string][]string{
+		"/":                           {"subject-00000", "subject-00019", "9,980 further findings"},
+		"/topics":                     {"topic-00000", "damaged", "topic-00099", "1–100 of 10000", "page=2"},
+		"/topics?page=100":            {"topic-09999", "9901–10000 of 10000", "page=99"},
+		"/topics?page=1000000":        {"topic-09999"},
+		"/topics?page=-1":             {"topic-00001"},
+		"/topics?sort=records":        {"9,999", "1–100 of 10000"},
+		"/topics?filter=TOPIC-0123":   {"topic-01230", "1–10 of 10", "topic-01239"},
+		"/topics?filter=none":         {"No topic has <b>none</b> in its name"},
+		"/groups?page=2":              {"9,899", "101–200 of 10000"},
+		"/connections?sort=unknown":   {"client-00099"},
+		"/topic?name=payments&page=3": {"201–300 of 10006"},
+		"/group?id=billing":           {"9,902 further members", "1–100 of 10002"},
+	} {
+		code, body := get(t, h, path)
+		if code != http.StatusOK || len(body) > 100<<10 {
+			t.Errorf("%s: %d, %d bytes", path, code, len(body))
+		}
+		for _, text := range want {
+			if !strings.Contains(body, text) {
+				t.Errorf("%s has no %q", path, text)
+			}
+		}
+	}
+}
+
+// A column's link sorts by it, and once more the other way; filter and page follow.
+func TestListsAreSorted(t *testing.T) {
+	src, history := loaded()
+	h := handlerOf(t, src, history)
+	order := func(path string) string {
+		_, body := get(t, h, path)
+		var names []string
+		for _, m := range regexp.MustCompile(`<th scope="row">(?:<a[^>]*>)?([^<]*)<`).FindAllStringSubmatch(body, -1) {
+			names = append(names, m[1])
+		}
+		return strings.Join(names, " ")
+	}
+	for path, want := range map[string]string{
+		"/topics":                                  "clickstream customers orders payments",
+		"/topics?sort=records":                     "clickstream orders payments customers",
+		"/topics?sort=records&order=reversed":      "customers payments orders clickstream",
+		"/topics?sort=partitions":                  "orders payments clickstream customers",
+		"/topics?sort=profile":                     "customers clickstream orders payments",
+		"/topics?sort=bytes&internal=show":         "clickstream orders payments customers __consumer_offsets",
+		"/groups":                                  "reporting billing search",
+		"/groups?sort=id":                          "billing reporting search",
+		"/groups?sort=kind":                        "reporting search billing",
+		"/connections?sort=in":                     "clickstream orders-api billing-1 sarama",
+		"/connections?sort=address&order=reversed": "sarama clickstream orders-api billing-1",
+		"/connections?filter=rdkafka":              "billing-1",
+		"/connections?sort=last":                   "billing-1 orders-api clickstream sarama",
+	} {
+		if got := order(path); got != want {
+			t.Errorf("%s: %s, want %s", path, got, want)
+		}
+	}
+	_, body := get(t, h, "/topics?sort=records&filter=e&page=2")
+	for _, link := range []string{`<th scope="col" class="num" aria-sort="descending"><a href="/topics?filter=e&amp;order=reversed&amp;sort=records">`, `<a href="/topics?filter=e&amp;sort=bytes">`} {
+		if !strings.Contains(body, link) {
+			t.Errorf("no %s", link)
+		}
+	}
+}
+
+// A broker that cannot show something says why.
+func TestWhatCannotBeShownIsExplained(t *testing.T) {
+	src, history := loaded()
+	h := handlerOf(t, src, history)
+	for path, want := range map[string]string{
+		"/topic?name=nowhere":                      "404 This broker has no topic &#34;nowhere&#34;",
+		"/group?id=":                               "404 This broker coordinates no group",
+		"/records?topic=a&partition=x":             "400 partition=x is not the number of a partition",
+		"/records?topic=a&partition=-1":            "400 partition=-1",
+		"/records?topic=a&partition=0&last=101":    "400 last=101 is not a number from 1 to 100",
+		"/records?topic=a&partition=0&last=many":   "400 last=many",
+		"/records?topic=a&partition=4000000000000": "400 partition=4000000000000",
+	} {
+		code, body := get(t, h, path)
+		status, text, _ := strings.Cut(want, " ")
+		if fmt.Sprint(code) != status || !strings.Contains(body, text) {
+			t.Errorf("%s: %d, no %q in %s", path, code, text, body)
+		}
+	}
+	src.err = fmt.Errorf("%w: draining", ErrNotServing)
+	for path, want := range map[string]int{"/": http.StatusOK, "/topics": http.StatusServiceUnavailable, "/group?id=a": http.StatusServiceUnavailable} {
+		if code, _ := get(t, h, path); code != want {
+			t.Errorf("%s of a broker that stops: %d", path, code)
+		}
+	}
+	src.err = fmt.Errorf("a disk that burns")
+	for _, path := range []string{"/", "/topics", "/topic?name=payments", "/records?topic=a&partition=0", "/groups", "/group?id=billing", "/connections"} {
+		if code, body := get(t, h, path); code != http.StatusInternalServerError || !strings.Contains(body, "a disk that burns") {
+			t.Errorf("%s: %d %s", path, code, body)
+		}
+	}
+}
+
+// A source that needs the page's own locks gets them: none is held while it is asked.
+func TestNoLockIsHeldWhileTheSourceIsAsked(t *testing.T) {
+	src, history := loaded()
+	p, err := New(src, history)
+	if err != nil {
+		t.Fatal(err)
+	}
+	src.asked = func() {
+		if !history.mu.TryLock() {
+			t.Error("the history is locked")
+		} else {
+			history.mu.Unlock()
+		}
+		if !p.rates.mu.TryLock() {
+			t.Error("the rates are locked")
+		} else {
+			p.rates.mu.Unlock()
+		}
+	}
+	for _, h := range append(p.Routes(), Route{Handler: p.Overview()}) {
+		h.Handler.ServeHTTP(httptest.NewRecorder(), httptest.NewRequest("GET", "/?name=payments&id=billing&topic=payments&partition=0", nil))
+	}
+}

@@ -1,0 +1,222 @@
+package page
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/http"
+	"time"
+
+	"github.com/chronik-io/chronik/internal/health"
+)
+
+// ErrNotServing: the broker is starting or stopping. Together with NotFound it is what a
+// Source returns that the page explains; any other error is shown as an internal one.
+var ErrNotServing = errors.New("the broker does not serve now")
+
+// NotFound is the error for a topic, a partition or a group that does not exist.
+func NotFound(format string, args ...any) error {
+	return &failure{http.StatusNotFound, fmt.Sprintf(format, args...), "It may have been deleted since; the list shows what there is now."}
+}
+
+// Source returns what the page shows, as of the call. Its methods may be called
+// concurrently; they copy what they return and hold no lock when they return. All
+// but Broker may fail with ErrNotServing.
+type Source interface {
+	// Broker never fails: it also describes a broker that is starting.
+	Broker(ctx context.Context) Broker
+	Overview(ctx context.Context) (Overview, error)
+	// Topics returns all topics, in no order.
+	Topics() ([]Topic, error)
+	Topic(ctx context.Context, name string) (TopicDetail, error)
+	// Records returns up to last records from the end of a partition.
+	Records(ctx context.Context, topic string, partition int32, last int) (Records, error)
+	// Groups returns the groups that this broker coordinates, in no order.
+	Groups(ctx context.Context) ([]Group, error)
+	Group(ctx context.Context, id string) (GroupDetail, error)
+	// Connections returns the open client connections, in no order.
+	Connections() ([]Connection, error)
+}
+
+// Broker is what holds for the broker as a whole.
+type Broker struct {
+	ID           int32
+	Version      string
+	Now, Started time.Time
+	// Phase is what keeps the broker from serving ("recovering logs", "draining"),
+	// empty while it serves. Progress has a line for each part of it.
+	Phase    string
+	Progress []string
+	// Profile is the default durability profile, Promise what it promises for a loss of
+	// power, as a clause: "nothing acknowledged is lost".
+	Profile, Promise string
+	// Addresses are those at which clients connect.
+	Addresses []string
+	// Findings is everything that the broker finds wrong, worst first.
+	Findings []health.Finding
+}
+
+// Overview is what a broker that serves adds to Broker.
+type Overview struct {
+	Topics, Partitions, Groups, Connections int
+	Dirs                                    []Dir
+	Budgets                                 []Budget
+	// Heap is the memory of Go's heap in bytes, MemoryLimit the limit of the
+	// process or its container, 0 if there is none.
+	Heap, MemoryLimit int64
+}
+
+// Dir is a log directory with its journal.
+type Dir struct {
+	Path, Journal string
+	// Problem is why the directory or its disk does not take all writes, with its
+	// Severity; both are empty if it does. State is that in a word.
+	State, Problem string
+	Severity       health.Severity
+	// Free, Total and Reserve are bytes of the file system; below Reserve free ones
+	// clients' records are refused, 0 is never.
+	Free, Total, Reserve int64
+	// Journal's bytes that a recovery would read, and at how many commits wait.
+	JournalBytes, JournalLimit int64
+	Logs, Offline              int
+	// P50 and P99 are of the journal's fdatasyncs since the start, in seconds; 0 if there
+	// were none.
+	P50, P99 float64
+}
+
+// Used is how many bytes of the file system are not free.
+func (d *Dir) Used() int64 { return d.Total - d.Free }
+
+// Budget is a part of the memory with a bound, in bytes.
+type Budget struct {
+	Name        string
+	Used, Limit int64
+}
+
+// Topic is one line of the list of topics.
+type Topic struct {
+	Name           string
+	Internal       bool
+	Partitions     int
+	Records, Bytes int64
+	// Ends is the sum of the log end offsets; its growth is the rate of records.
+	Ends    int64
+	Profile string
+	Cleanup string
+	// Severity is that of its worst problem, empty if it has none; Problem says what it is.
+	Severity health.Severity
+	Problem  string
+}
+
+// TopicDetail is one topic.
+type TopicDetail struct {
+	Topic
+	ID      string
+	Configs []Config
+	// Findings are those that name the topic or a partition of it.
+	Findings   []health.Finding
+	Partitions []Partition // by number
+}
+
+// Config is a config of a topic with the place that sets it.
+type Config struct {
+	Name, Value, Default string
+	// Source is what sets the value, in words: "this topic", "broker's file", "default".
+	Source string
+	// Set: the value does not come from the default.
+	Set bool
+	Doc string
+}
+
+// Partition is one partition of a topic on this broker.
+type Partition struct {
+	Number, Leader, Epoch      int32
+	Start, High, End           int64 // offsets
+	Bytes                      int64
+	Segments, Replicas, InSync int
+	Dir                        string
+	// Problem is why it cannot be read or written; with Damaged, only some records
+	// cannot be read.
+	Problem  string
+	Severity health.Severity
+	Damaged  bool
+}
+
+// Records is what was read from the end of a partition.
+type Records struct {
+	// Start and High are the offsets between which there are records.
+	Start, High int64
+	List        []Record // by offset
+	// Note says why there are fewer than were asked for, empty if there are not.
+	Note string
+}
+
+// Record is one record. Key, Value and the values of headers hold at most their
+// first MaxShown bytes; the sizes are those of the record.
+type Record struct {
+	Offset             int64
+	Time               time.Time // zero: the record has none
+	Key, Value         []byte    // nil: null
+	KeySize, ValueSize int
+	Headers            []Header // the first MaxHeaders
+	HeaderCount        int
+}
+
+// Header is a header of a record.
+type Header struct {
+	Key       string
+	Value     []byte // nil: null
+	ValueSize int
+}
+
+// Bounds of what the page shows of records.
+const (
+	MaxShown   = 2048 // bytes of a key, a value or a header
+	MaxHeaders = 20
+	MaxLast    = 100 // records
+)
+
+// Group is one line of the list of groups.
+type Group struct {
+	ID, Kind, State string
+	Lag             int64
+	Severity        health.Severity
+	Problem         string
+}
+
+// GroupDetail is one group.
+type GroupDetail struct {
+	Group
+	Assignor string
+	Findings []health.Finding // those that name the group
+	Members  []Member
+	Offsets  []Offset // by topic and partition
+}
+
+// Member is a member of a group.
+type Member struct {
+	ID, Instance, ClientID, Host string
+	Assigned                     []string // topic and its partitions, "orders 0-3, 7"
+}
+
+// Offset is a group's committed offset in a partition. End and Lag are -1 if this
+// broker does not lead the partition.
+type Offset struct {
+	Topic               string
+	Partition           int32
+	Committed, End, Lag int64
+}
+
+// Connection is an open client connection.
+type Connection struct {
+	ID                 uint64
+	ClientID, Address  string
+	Software, Listener string
+	Principal          string
+	Since, Last        time.Time // Last: the latest request
+	Requests           int64
+	Records            int64 // produced
+	BytesIn, BytesOut  int64
+	Waiting            int  // requests without an answer; those that wait for an event are among them
+	Throttled          bool // the broker does not read it now, because a quota asked its client to wait
+}

@@ -1,0 +1,123 @@
+package admin
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/chronik-io/chronik/internal/admin/page"
+	"github.com/chronik-io/chronik/internal/record"
+	"github.com/chronik-io/chronik/internal/replica"
+)
+
+// What reading records for a page may cost.
+const (
+	recordBytes    = 4 << 20  // of batches, as they are stored
+	recordInflated = 64 << 20 // after decompression
+)
+
+// Records implements page.Source. It reads up to recordBytes of batches, and ends with a
+// note where that is not enough, or where a batch cannot be read.
+func (s *source) Records(ctx context.Context, topic string, partition int32, last int) (page.Records, error) {
+	v, err := s.view()
+	if err != nil {
+		return page.Records{}, err
+	}
+	t := v.Image().Topic(topic)
+	if t == nil {
+		return page.Records{}, page.NotFound("There is no topic %q", topic)
+	}
+	if t.Partitions.At(partition) == nil {
+		return page.Records{}, page.NotFound("Topic %q has no partition %d", topic, partition)
+	}
+	p, err := v.Replicas.Partition(t.ID, partition)
+	if err != nil {
+		return page.Records{}, fmt.Errorf("partition %d of %s: %w", partition, topic, err)
+	}
+	ends := p.Ends()
+	c := collector{from: max(ends.LogStart, ends.HighWatermark-int64(last)), bytes: recordBytes, inflated: recordInflated}
+	c.next = c.from
+	for c.next < ends.HighWatermark && c.note == "" && ctx.Err() == nil {
+		c.read(p)
+	}
+	if wanted := min(int64(last), ends.HighWatermark-ends.LogStart); c.note == "" && int64(len(c.list)) < wanted {
+		c.note = fmt.Sprintf("The last %d offsets hold no more: compaction has removed the others, or they mark transactions.", wanted)
+	}
+	return page.Records{Start: ends.LogStart, High: ends.HighWatermark, List: c.list, Note: c.note}, ctx.Err()
+}
+
+// collector keeps the records from an offset on, cut at the page's bounds.
+type collector struct {
+	from, next      int64
+	bytes, inflated int64 // that may still be read
+	list            []page.Record
+	note            string
+}
+
+// read appends the records of the next batches. It moves next, or sets note.
+func (c *collector) read(p *replica.Partition) {
+	res, err := p.Read(replica.ReadRequest{Offset: c.next, MaxBytes: int(c.bytes), CurrentEpoch: -1, FetchedEpoch: -1})
+	defer res.Release()
+	if err != nil {
+		c.note = fmt.Sprintf("The records from offset %d on cannot be read: %v.", c.next, err)
+		return
+	}
+	before := c.next
+	for _, rest := range res.Parts {
+		for len(rest) > 0 {
+			var b record.Batch
+			if b, rest, err = record.Next(rest); err != nil {
+				c.note = fmt.Sprintf("The records from offset %d on cannot be read: %v.", c.next, err)
+				return
+			}
+			if !c.add(b) {
+				return
+			}
+		}
+	}
+	if c.next == before {
+		c.note = fmt.Sprintf("The records from offset %d on are not shown: this page reads at most %d MiB of batches.", c.next, recordBytes>>20)
+	}
+}
+
+// add appends a batch's records. It reports whether more may follow.
+func (c *collector) add(b record.Batch) bool {
+	c.next = b.LastOffset() + 1
+	c.bytes -= int64(b.Size())
+	if b.Control() {
+		return true
+	}
+	// Records of a compressed batch are small in it and large outside.
+	err := b.Each(c.inflated, func(r record.Record) error {
+		c.inflated -= int64(len(r.Key) + len(r.Value))
+		if r.Offset >= c.from {
+			c.list = append(c.list, recordOf(&r))
+		}
+		return nil
+	})
+	var refused *record.Error
+	switch {
+	case errors.As(err, &refused) && refused.Kind == record.TooLarge, c.inflated <= 0 && err == nil:
+		c.note = fmt.Sprintf("The records from offset %d on are not shown: this page decompresses at most %d MiB.", b.BaseOffset(), recordInflated>>20)
+	case err != nil:
+		c.note = fmt.Sprintf("The batch at offset %d cannot be shown: %v.", b.BaseOffset(), err)
+	}
+	return c.note == ""
+}
+
+// recordOf copies what the page shows of a record, whose bytes are valid during the call.
+func recordOf(r *record.Record) page.Record {
+	x := page.Record{Offset: r.Offset, Key: cut(r.Key), Value: cut(r.Value), KeySize: len(r.Key), ValueSize: len(r.Value), HeaderCount: len(r.Headers)}
+	if r.Timestamp >= 0 {
+		x.Time = time.UnixMilli(r.Timestamp)
+	}
+	for _, h := range r.Headers[:min(len(r.Headers), page.MaxHeaders)] {
+		x.Headers = append(x.Headers, page.Header{Key: string(cut(h.Key)), Value: cut(h.Value), ValueSize: len(h.Value)})
+	}
+	return x
+}
+
+// cut copies the first page.MaxShown bytes; nil stays nil.
+func cut(b []byte) []byte { return bytes.Clone(b[:min(len(b), page.MaxShown)]) }

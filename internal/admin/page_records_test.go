@@ -1,0 +1,110 @@
+package admin
+
+import (
+	"bytes"
+	"fmt"
+	"strings"
+	"testing"
+
+	"github.com/chronik-io/chronik/internal/admin/page"
+	"github.com/chronik-io/chronik/internal/record"
+)
+
+// batchOf has records with these values from an offset on.
+func batchOf(t *testing.T, codec record.Codec, base int64, control bool, values ...[]byte) record.Batch {
+	t.Helper()
+	c, err := record.CompressWith(codec, 0)
+	if codec == record.Gzip {
+		c, err = record.CompressWith(codec, 6)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	w := record.NewBuilder(record.BatchOptions{BaseOffset: base, Compression: c, Control: control})
+	for i, v := range values {
+		w.Append(1_700_000_000_000+int64(i), fmt.Append(nil, "key-", i), v, []record.Header{{Key: []byte("h"), Value: nil}})
+	}
+	b, err := w.Build()
+	if err != nil {
+		t.Fatal(err)
+	}
+	return b
+}
+
+func TestRecordsAreCutAndCopied(t *testing.T) {
+	long := bytes.Repeat([]byte{'x'}, 3*page.MaxShown)
+	c := collector{from: 11, next: 11, bytes: recordBytes, inflated: recordInflated}
+	b := batchOf(t, record.None, 10, false, []byte("before"), nil, []byte{}, long)
+	if !c.add(b) || c.next != 14 || c.bytes != recordBytes-int64(b.Size()) {
+		t.Errorf("%+v", c)
+	}
+	for i := range b {
+		b[i] = 0 // the batch's memory is somebody else's by now
+	}
+	if len(c.list) != 3 || c.list[0].Offset != 11 || c.list[0].Value != nil || c.list[1].Value == nil || len(c.list[2].Value) != page.MaxShown ||
+		c.list[2].ValueSize != len(long) || string(c.list[2].Key) != "key-3" || c.list[2].HeaderCount != 1 || c.list[2].Headers[0].Key != "h" ||
+		c.list[2].Headers[0].Value != nil || c.list[2].Time.UnixMilli() != 1_700_000_000_003 {
+		t.Errorf("%+v", c.list)
+	}
+	var many []record.Header
+	for range 3 * page.MaxHeaders {
+		many = append(many, record.Header{Key: []byte("h")})
+	}
+	if x := recordOf(&record.Record{Timestamp: -1, Headers: many}); len(x.Headers) != page.MaxHeaders || x.HeaderCount != len(many) || !x.Time.IsZero() {
+		t.Errorf("%+v", x)
+	}
+}
+
+// A batch that inflates to more than a page may cost ends the reading, with the reason.
+func TestABatchThatInflatesIsNotShown(t *testing.T) {
+	zeros := make([]byte, 1<<20)
+	b := batchOf(t, record.Gzip, 0, false, []byte("small"), zeros, zeros)
+	if b.Size() > 64<<10 {
+		t.Fatalf("%d bytes are no bomb", b.Size())
+	}
+	c := collector{bytes: recordBytes, inflated: 1 << 20}
+	if c.add(b) || !strings.Contains(c.note, "decompresses at most 64 MiB") || len(c.list) != 1 {
+		t.Errorf("%q with %d records", c.note, len(c.list))
+	}
+	c = collector{bytes: recordBytes, inflated: 3 << 20}
+	if !c.add(b) || c.inflated > 1<<20 || len(c.list) != 3 {
+		t.Errorf("%q, %d bytes left, %d records", c.note, c.inflated, len(c.list))
+	}
+	if c.add(b) {
+		t.Error("a second batch has a budget of its own")
+	}
+}
+
+func TestBatchesThatHoldNoRecordsOfClients(t *testing.T) {
+	c := collector{bytes: recordBytes, inflated: recordInflated}
+	if !c.add(batchOf(t, record.None, 5, true, []byte("marker"))) || len(c.list) != 0 || c.next != 6 {
+		t.Errorf("a control batch: %+v", c)
+	}
+	broken := batchOf(t, record.None, 6, false, []byte("value"))
+	for i := record.HeaderSize; i < len(broken); i++ {
+		broken[i] = 0xff
+	}
+	if c.add(broken) || !strings.Contains(c.note, "The batch at offset 6 cannot be shown") {
+		t.Errorf("%q", c.note)
+	}
+}
+
+func TestAssignmentsAreShort(t *testing.T) {
+	all := map[string][]int32{"orders": {3, 1, 0, 2, 7}, "b": {5}, "none": nil}
+	if got := strings.Join(assignedText(all), "|"); got != "b 5|none |orders 0-3, 7" {
+		t.Error(got)
+	}
+	var odd []int32
+	for i := range int32(1000) {
+		odd = append(odd, 2*i)
+	}
+	if got := rangesText(odd); !strings.HasSuffix(got, ", 98, …") {
+		t.Error(got)
+	}
+	for i := range 100 {
+		all[fmt.Sprint("topic-", i)] = []int32{0}
+	}
+	if got := assignedText(all); len(got) != maxAssigned+1 || got[maxAssigned] != "and 83 more topics" {
+		t.Error(got)
+	}
+}

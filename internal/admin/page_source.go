@@ -1,0 +1,287 @@
+package admin
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"math"
+	"net/netip"
+	"runtime/debug"
+	runtimemetrics "runtime/metrics"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/chronik-io/chronik/internal/admin/page"
+	"github.com/chronik-io/chronik/internal/health"
+	"github.com/chronik-io/chronik/internal/metadata"
+	"github.com/chronik-io/chronik/internal/metrics"
+	"github.com/chronik-io/chronik/internal/storage"
+	"github.com/chronik-io/chronik/internal/topicconf"
+	"github.com/chronik-io/chronik/pkg/durability"
+)
+
+// source is the page's Source: it reads the View of the running broker at each request
+// and keeps nothing.
+type source struct {
+	o       Options
+	started time.Time
+}
+
+// view returns what there is to show, or why there is nothing.
+func (s *source) view() (*View, error) {
+	if phase := s.o.Health.Phase(); phase != "" {
+		return nil, fmt.Errorf("%w: %s", page.ErrNotServing, phase)
+	}
+	return s.o.View(), nil
+}
+
+// Broker implements page.Source.
+func (s *source) Broker(ctx context.Context) page.Broker {
+	r := s.o.Health.Report(ctx)
+	b := page.Broker{ID: r.Broker, Version: r.Version, Now: time.Now(), Started: s.started, Phase: r.Phase, Progress: r.Progress, Findings: r.Findings}
+	if v, err := s.view(); err == nil {
+		b.Addresses, b.Profile = v.Addresses, v.Default
+		if i := slices.IndexFunc(v.Profiles, func(p durability.Profile) bool { return p.Name == v.Default }); i >= 0 {
+			b.Promise = v.Profiles[i].Promise(durability.Setting{Acks: -1, Replicas: 1, MinISR: 1}, durability.LeaderPowerLoss).String()
+		}
+	}
+	return b
+}
+
+// Overview implements page.Source.
+func (s *source) Overview(ctx context.Context) (page.Overview, error) {
+	v, err := s.view()
+	if err != nil {
+		return page.Overview{}, err
+	}
+	o := page.Overview{Topics: v.Image().NumTopics(), Partitions: len(v.Storage.Logs()), Groups: len(v.Groups.Census(ctx).Groups),
+		Connections: v.Server.Stats().Connections, Heap: int64(heapBytes())}
+	if limit := debug.SetMemoryLimit(-1); limit < math.MaxInt64 {
+		o.MemoryLimit = limit
+	}
+	for _, b := range v.Budgets() {
+		o.Budgets = append(o.Budgets, page.Budget{Name: strings.ReplaceAll(b.Name, "_", " "), Used: b.Used, Limit: b.Limit})
+	}
+	syncs := metrics.Observed(v.Measured.SyncSeconds)
+	for _, d := range v.Storage.Dirs() {
+		o.Dirs = append(o.Dirs, dirOf(d, syncs[d.Path()]))
+	}
+	for _, d := range v.Storage.Failed() {
+		o.Dirs = append(o.Dirs, page.Dir{Path: d.Path, State: "not opened", Severity: health.Bad, Problem: d.Err.Error()})
+	}
+	return o, nil
+}
+
+func dirOf(d *storage.Dir, syncs metrics.Seen) page.Dir {
+	space, use := d.LastSpace(), d.Usage()
+	x := page.Dir{Path: d.Path(), State: "ok", Reserve: space.MinFree, JournalBytes: use.JournalBytes, JournalLimit: use.JournalLimit,
+		P50: syncs.Estimate(0.5), P99: syncs.Estimate(0.99)}
+	if space.Known {
+		x.Free, x.Total = space.Free, space.Total
+	}
+	if space.Message != "" {
+		x.State, x.Severity, x.Problem = space.Level.String()+" space", health.Bad, space.Message
+	}
+	if err := d.Err(); err != nil {
+		x.State, x.Severity, x.Problem = "failed", health.Bad, err.Error()
+	}
+	for _, l := range d.Logs() {
+		x.Logs++
+		if l.Offline() != nil {
+			x.Offline++
+		}
+	}
+	return x
+}
+
+// heapBytes is the memory of live objects in Go's heap and of those not yet collected.
+func heapBytes() uint64 {
+	sample := []runtimemetrics.Sample{{Name: "/memory/classes/heap/objects:bytes"}}
+	runtimemetrics.Read(sample)
+	if sample[0].Value.Kind() != runtimemetrics.KindUint64 {
+		return 0
+	}
+	return sample[0].Value.Uint64()
+}
+
+// Topics implements page.Source.
+func (s *source) Topics() ([]page.Topic, error) {
+	v, err := s.view()
+	if err != nil {
+		return nil, err
+	}
+	var list []page.Topic
+	img := v.Image()
+	for t := range img.Topics() {
+		x, _ := v.topicOf(img, t, false)
+		list = append(list, x)
+	}
+	return list, nil
+}
+
+// topicOf adds up a topic's partitions on this broker; with each it returns them too.
+func (v *View) topicOf(img *metadata.Image, t *metadata.Topic, each bool) (page.Topic, []page.Partition) {
+	conf := v.Settings.Of(img, t)
+	x := page.Topic{Name: t.Name, Internal: t.Internal, Partitions: int(t.Partitions.Len()), Profile: conf.Conf.Durability.Name,
+		Cleanup: cmp.Or(policyText(conf.Log.Cleanup), "none")}
+	offline, damaged := 0, 0
+	var list []page.Partition
+	for i, p := range t.Partitions.All() {
+		if !slices.Contains(p.Replicas, v.Node) {
+			continue
+		}
+		one := v.partitionOf(t.ID, i, p)
+		x.Records += one.High - one.Start
+		x.Ends += one.End
+		x.Bytes += one.Bytes
+		switch {
+		case one.Severity == "":
+		case one.Damaged:
+			damaged++
+		default:
+			offline++
+		}
+		if each {
+			list = append(list, one)
+		}
+	}
+	var problems []string
+	if offline > 0 {
+		problems = append(problems, plural(offline, "partition")+" offline")
+	}
+	if damaged > 0 {
+		problems = append(problems, plural(damaged, "partition")+" damaged")
+	}
+	if len(problems) > 0 {
+		x.Severity, x.Problem = health.Bad, strings.Join(problems, ", ")
+	}
+	return x, list
+}
+
+func plural(n int, noun string) string {
+	if n == 1 {
+		return "1 " + noun
+	}
+	return strconv.Itoa(n) + " " + noun + "s"
+}
+
+func (v *View) partitionOf(topic [16]byte, index int32, meta *metadata.Partition) page.Partition {
+	x := page.Partition{Number: index, Leader: meta.Leader, Epoch: meta.LeaderEpoch, Replicas: len(meta.Replicas), InSync: len(meta.ISR)}
+	p, err := v.Replicas.Partition(topic, index)
+	if err != nil {
+		x.Severity, x.Problem = health.Bad, err.Error()
+		return x
+	}
+	l, ends := p.Log(), p.Ends()
+	x.Start, x.High, x.End = ends.LogStart, ends.HighWatermark, ends.LogEnd
+	x.Bytes, x.Segments, x.Dir = l.Size(), l.Segments(), l.Dir().Path()
+	if err := l.Err(); err != nil {
+		x.Severity, x.Problem = health.Bad, err.Error()
+	} else if err := l.Damaged(); err != nil {
+		x.Severity, x.Problem, x.Damaged = health.Bad, err.Error(), true
+	}
+	return x
+}
+
+// Topic implements page.Source.
+func (s *source) Topic(ctx context.Context, name string) (page.TopicDetail, error) {
+	v, err := s.view()
+	if err != nil {
+		return page.TopicDetail{}, err
+	}
+	img := v.Image()
+	t := img.Topic(name)
+	if t == nil {
+		return page.TopicDetail{}, page.NotFound("There is no topic %q", name)
+	}
+	d := page.TopicDetail{ID: metadata.FormatID(t.ID)}
+	d.Topic, d.Partitions = v.topicOf(img, t, true)
+	for _, c := range v.Configs(img, t) {
+		d.Configs = append(d.Configs, configOf(&c))
+	}
+	d.Findings = findingsOf(s.o.Health.Report(ctx), func(subject string) bool {
+		if subject == "topic "+name {
+			return true
+		}
+		partition, ok := strings.CutPrefix(subject, "partition "+name+"-")
+		_, err := strconv.ParseUint(partition, 10, 31)
+		return ok && err == nil
+	})
+	return d, nil
+}
+
+// findingsOf are those of a report with a subject.
+func findingsOf(r *health.Report, about func(subject string) bool) []health.Finding {
+	return slices.DeleteFunc(slices.Clone(r.Findings), func(f health.Finding) bool { return !about(f.Subject) })
+}
+
+// configOf is a config with what sets it, in the words of the page.
+func configOf(v *topicconf.Value) page.Config {
+	c := page.Config{Name: v.Def.Name, Value: v.Value, Default: v.Def.Default, Set: v.Source != topicconf.SourceDefault, Doc: v.Def.Doc}
+	switch v.Source {
+	case topicconf.SourceTopic:
+		c.Source = "this topic"
+	case topicconf.SourceDynamicBroker:
+		c.Source = "this broker, at run time"
+	case topicconf.SourceDynamicAll:
+		c.Source = "all brokers, at run time"
+	case topicconf.SourceStatic:
+		c.Source = "configuration of the broker"
+	default:
+		c.Source = "default"
+	}
+	switch {
+	case v.Def.Type == topicconf.Password:
+		c.Value, c.Default = "hidden", "hidden"
+	case v.Null:
+		c.Value = "none"
+	}
+	if !v.Def.HasDefault {
+		c.Default = "none"
+	}
+	return c
+}
+
+// Connections implements page.Source.
+func (s *source) Connections() ([]page.Connection, error) {
+	v, err := s.view()
+	if err != nil {
+		return nil, err
+	}
+	var list []page.Connection
+	for _, c := range v.Server.Connections() {
+		list = append(list, page.Connection{ID: c.ID, ClientID: c.ClientID, Address: addressOf(c.Peer), Listener: c.Listener, Principal: c.Principal,
+			Software: strings.TrimSpace(c.Software.Name + " " + c.Software.Version), Since: c.Opened, Last: c.LastRequest, Requests: c.Requests,
+			Records: c.RecordsIn, BytesIn: c.BytesIn, BytesOut: c.BytesOut, Waiting: c.InFlight, Throttled: !c.ThrottledUntil.IsZero()})
+	}
+	return list, nil
+}
+
+func addressOf(a netip.AddrPort) string {
+	if !a.IsValid() {
+		return ""
+	}
+	return a.String()
+}
+
+// totals is a sample for the page's history; a broker that does not serve has none.
+func (s *source) totals() (page.Totals, bool) {
+	v, err := s.view()
+	if err != nil {
+		return page.Totals{}, false
+	}
+	t := page.Totals{BytesIn: metrics.Total(v.Network.BytesIn), BytesOut: metrics.Total(v.Network.BytesOut), Requests: metrics.Total(v.Requests.Count),
+		Produce: metrics.ObservedOne(v.Requests.Seconds, "Produce"), Heap: float64(heapBytes())}
+	for _, records := range metrics.Observed(v.Measured.GroupRecords) {
+		t.Records += records.Sum
+	}
+	for _, syncs := range metrics.Observed(v.Measured.SyncSeconds) {
+		t.Syncs = t.Syncs.Merge(syncs)
+	}
+	for _, d := range v.Storage.Dirs() {
+		t.JournalBytes += float64(d.Usage().JournalBytes)
+	}
+	return t, true
+}

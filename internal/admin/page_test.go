@@ -1,0 +1,90 @@
+package admin
+
+import (
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"testing"
+
+	"github.com/chronik-io/chronik/internal/admin/page"
+)
+
+// paged is a port with a page, and browse asks it as a browser does.
+func paged(t *testing.T, o *Options) http.Handler {
+	t.Helper()
+	var err error
+	if o.page, err = page.New(&source{o: *o}, &page.History{}); err != nil {
+		t.Fatal(err)
+	}
+	return Handler(*o)
+}
+
+func browse(h http.Handler, path, host, peer string) *httptest.ResponseRecorder {
+	w, r := httptest.NewRecorder(), httptest.NewRequest("GET", path, nil)
+	r.Host, r.RemoteAddr = host, peer
+	r.Header.Set("Accept", "text/html,application/xhtml+xml,*/*;q=0.8")
+	h.ServeHTTP(w, r)
+	return w
+}
+
+const (
+	near = "127.0.0.1:5"
+	far  = "10.0.0.2:5"
+)
+
+// A browser gets the page and everything else the text, as scripts have it.
+func TestBrowsersGetThePage(t *testing.T) {
+	o, health := options()
+	health.is.Phase = "recovering logs"
+	h := paged(t, &o)
+	if w := browse(h, "/", "localhost:9644", near); w.Code != http.StatusOK || !strings.Contains(w.Body.String(), "Not serving: recovering logs") ||
+		w.Header().Get("Content-Type") != "text/html; charset=utf-8" {
+		t.Errorf("%d %v %s", w.Code, w.Header(), w.Body)
+	}
+	if code, body := request(h, "GET", "/", ""); code != http.StatusOK || !strings.HasPrefix(body, "chronikd: /metrics ") {
+		t.Errorf("%d %s", code, body)
+	}
+	if code, _ := request(h, "POST", "/topics", ""); code != http.StatusMethodNotAllowed {
+		t.Errorf("POST: %d", code)
+	}
+	for _, path := range []string{"/topics", "/topic?name=a", "/records?topic=a&partition=0", "/groups", "/group?id=a", "/connections"} {
+		if w := browse(h, path, "localhost:9644", near); w.Code != http.StatusServiceUnavailable || !strings.Contains(w.Body.String(), "recovering logs") {
+			t.Errorf("%s of a broker that does not serve: %d %s", path, w.Code, w.Body)
+		}
+	}
+}
+
+// The page is read under the broker's own names only, and records by its own machine unless
+// Access.Remote allows others.
+func TestWhoMaySeeThePage(t *testing.T) {
+	for _, remote := range []bool{false, true} {
+		o, health := options()
+		health.is.Phase = "draining"
+		o.Access.Remote, o.Access.RemoteSetting = remote, "admin.remote"
+		h := paged(t, &o)
+		const named, data = http.StatusServiceUnavailable, http.StatusServiceUnavailable
+		for _, c := range []struct {
+			path, host, peer string
+			want             int
+		}{
+			{"/", "localhost:9644", far, http.StatusOK},
+			{"/", "evil.example.com", near, http.StatusForbidden},
+			{"/topics", "10.0.0.1:9644", far, named},
+			{"/topics", "evil.example.com", near, http.StatusForbidden},
+			{"/records?topic=a&partition=0", "localhost:9644", near, data},
+			{"/records?topic=a&partition=0", "10.0.0.1:9644", far, map[bool]int{false: http.StatusForbidden, true: data}[remote]},
+			{"/records?topic=a&partition=0", "evil.example.com", near, http.StatusForbidden},
+		} {
+			w := browse(h, c.path, c.host, c.peer)
+			if w.Code != c.want || !strings.HasPrefix(w.Body.String(), "<!doctype html>") {
+				t.Errorf("%s at %s from %s, remote %v: %d, want %d\n%.200s", c.path, c.host, c.peer, remote, w.Code, c.want, w.Body)
+			}
+			if c.want == http.StatusForbidden && (strings.Contains(w.Body.String(), "Broker 1") || strings.Contains(w.Body.String(), "draining")) {
+				t.Errorf("a refusal shows the broker: %s", w.Body)
+			}
+			if c.want == http.StatusForbidden && c.host != "evil.example.com" && !strings.Contains(w.Body.String(), "admin.remote") {
+				t.Errorf("no remedy: %s", w.Body)
+			}
+		}
+	}
+}

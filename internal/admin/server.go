@@ -1,0 +1,169 @@
+// Package admin is the broker's admin port: an HTTP server for metrics, health, the log level,
+// profiles, and JSON about what Kafka's protocol does not carry.
+//
+// It shows what it is given in Options and changes nothing but the log level. Its JSON is promised
+// in docs/admin.md. Access keeps away what has no business there, because the port has no
+// authentication. The daemon starts it.
+package admin
+
+import (
+	"context"
+	"errors"
+	"net"
+	"net/http"
+	"net/http/pprof"
+	"sync"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/promhttp"
+	"go.uber.org/zap"
+
+	"github.com/chronik-io/chronik/internal/admin/page"
+	"github.com/chronik-io/chronik/internal/health"
+	"github.com/chronik-io/chronik/internal/logtail"
+)
+
+// Bounds of the server: it serves people and scrapers, not load.
+const (
+	headerTime = 10 * time.Second
+	idleTime   = 2 * time.Minute
+	maxHeader  = 64 << 10 // bytes
+	maxBody    = 64 << 10 // bytes
+	maxScrapes = 4        // at a time
+)
+
+// Health is what the port needs of the broker's health monitor.
+type Health interface {
+	// Report runs the checks and returns what is known then; it waits a second at most.
+	Report(context.Context) *health.Report
+	// Phase returns what the broker does instead of serving clients, empty while it serves them.
+	Phase() string
+}
+
+// Options are what the port shows.
+type Options struct {
+	Access   Access
+	Registry *prometheus.Registry
+	Level    zap.AtomicLevel
+	Health   Health
+	// View returns what a broker that serves clients shows; it is not called before.
+	View func() *View
+	// Probe measures the disks of journals for POST /v1/health.
+	Probe func(context.Context) error
+	Log   *zap.Logger
+	// Tail holds the last lines of the broker's log, for GET /v1/log; nil for none.
+	Tail *logtail.Tail
+
+	page *page.Page // set by Start; without it / is the text index
+}
+
+// Server is the running HTTP server, with the history that its page shows.
+type Server struct {
+	http    *http.Server
+	cancel  context.CancelFunc
+	running sync.WaitGroup
+}
+
+// Start serves on l until Stop is called. It owns l, also after an error.
+func Start(l net.Listener, o Options) (*Server, error) {
+	src, history := &source{o: o, started: time.Now()}, &page.History{}
+	var err error
+	if o.page, err = page.New(src, history); err != nil {
+		return nil, errors.Join(err, l.Close())
+	}
+	ctx, cancel := context.WithCancel(context.Background())
+	s := &Server{
+		cancel: cancel,
+		http: &http.Server{
+			Handler:           Handler(o),
+			ReadHeaderTimeout: headerTime,
+			IdleTimeout:       idleTime,
+			MaxHeaderBytes:    maxHeader,
+			ErrorLog:          zap.NewStdLog(o.Log),
+		},
+	}
+	s.running.Go(func() { history.Run(ctx, src.totals) })
+	s.running.Go(func() {
+		if err := s.http.Serve(l); !errors.Is(err, http.ErrServerClosed) {
+			o.Log.Error("admin port closed: metrics and health are not served any more", zap.Error(err))
+		}
+	})
+	return s, nil
+}
+
+// Stop ends the server. Requests that do not end within the context are cut off.
+func (s *Server) Stop(ctx context.Context) {
+	s.cancel()
+	if s.http.Shutdown(ctx) != nil {
+		_ = s.http.Close() // cutting the last connections is all that is left to try
+	}
+	s.running.Wait()
+}
+
+// Handler serves every path of the admin port.
+func Handler(o Options) http.Handler {
+	if o.Tail == nil {
+		o.Tail = new(logtail.Tail)
+	}
+	g := newGuard(o.Access)
+	mux := http.NewServeMux()
+	mux.Handle("GET /metrics", promhttp.HandlerFor(o.Registry, promhttp.HandlerOpts{MaxRequestsInFlight: maxScrapes, Registry: o.Registry}))
+	mux.HandleFunc("GET /healthz", func(w http.ResponseWriter, _ *http.Request) { text(w, http.StatusOK, "ok\n") })
+	mux.HandleFunc("GET /readyz", func(w http.ResponseWriter, r *http.Request) {
+		report, status := o.Health.Report(r.Context()), http.StatusOK
+		if !report.Ready {
+			status = http.StatusServiceUnavailable
+		}
+		text(w, status, report.Text())
+	})
+	// GET answers {"level":"info"}; PUT accepts the same, or a form.
+	mux.Handle("GET /loglevel", g.named(o.Level))
+	mux.Handle("PUT /loglevel", g.control(http.MaxBytesHandler(o.Level, maxBody)))
+	for path, profile := range map[string]http.HandlerFunc{
+		"": pprof.Index, "cmdline": pprof.Cmdline, "profile": pprof.Profile, "symbol": pprof.Symbol, "trace": pprof.Trace,
+	} {
+		mux.Handle("GET /debug/pprof/"+path, g.control(profile))
+	}
+	(&api{o}).register(mux, g)
+	mountPage(mux, g, o.page)
+	return mux
+}
+
+// mountPage adds the page's paths. Records are clients' data, and reading them costs: they are
+// kept to this machine as profiles are. Requests for / that do not come from a browser get the
+// text index.
+func mountPage(mux *http.ServeMux, g *guard, p *page.Page) {
+	if p == nil {
+		mux.HandleFunc("GET /{$}", index)
+		return
+	}
+	g.refused = p.Refused
+	overview := g.named(p.Overview())
+	mux.HandleFunc("GET /{$}", func(w http.ResponseWriter, r *http.Request) {
+		w.Header().Set("Vary", "Accept")
+		if page.Wanted(r) {
+			overview.ServeHTTP(w, r)
+			return
+		}
+		index(w, r)
+	})
+	for _, r := range p.Routes() {
+		if r.Data {
+			mux.Handle("GET "+r.Path, g.control(r.Handler))
+		} else {
+			mux.Handle("GET "+r.Path, g.named(r.Handler))
+		}
+	}
+}
+
+// index lists the paths as text.
+func index(w http.ResponseWriter, _ *http.Request) {
+	text(w, http.StatusOK, "chronikd: /metrics /healthz /readyz /v1/health /v1/logs /v1/dirs /v1/profiles /v1/connections /v1/log /loglevel /debug/pprof/\n")
+}
+
+func text(w http.ResponseWriter, status int, body string) {
+	w.Header().Set("Content-Type", "text/plain; charset=utf-8")
+	w.WriteHeader(status)
+	_, _ = w.Write([]byte(body)) // a client that went away needs no answer
+}

@@ -1,0 +1,209 @@
+package admin
+
+import (
+	"context"
+	"io"
+	"net"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"testing"
+
+	"go.uber.org/goleak"
+	"go.uber.org/zap"
+	"go.uber.org/zap/zapcore"
+
+	"github.com/chronik-io/chronik/internal/health"
+	"github.com/chronik-io/chronik/internal/metrics"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+func request(h http.Handler, method, path, body string) (int, string) {
+	w, r := httptest.NewRecorder(), httptest.NewRequest(method, path, strings.NewReader(body))
+	r.Host, r.RemoteAddr = "localhost:9644", "127.0.0.1:5"
+	h.ServeHTTP(w, r)
+	return w.Code, w.Body.String()
+}
+
+// fixed is a broker's health as a test sets it.
+type fixed struct{ is health.Report }
+
+func (f *fixed) Report(context.Context) *health.Report { return &f.is }
+func (f *fixed) Phase() string                         { return f.is.Phase }
+
+// options are those of a broker that starts.
+func options() (Options, *fixed) {
+	h := &fixed{health.Report{Broker: 7, Phase: "starting", Findings: []health.Finding{}}}
+	return Options{Registry: metrics.NewRegistry(), Level: zap.NewAtomicLevel(), Health: h, Log: zap.NewNop(), Probe: func(context.Context) error { return nil }}, h
+}
+
+// /readyz is the report as text, with a status that follows Ready; /healthz is about the process only.
+func TestReadyzIsTheReport(t *testing.T) {
+	o, h := options()
+	routes := Handler(o)
+	low := health.Finding{Check: "space", Severity: health.Bad, Subject: "disk of /d", Problem: "80 MiB are free", Works: "records can be read"}
+	note := health.Finding{Check: "clock", Severity: health.Note, Subject: "clock", Problem: "not synchronized"}
+	for _, c := range []struct {
+		report health.Report
+		status int
+		body   string
+	}{
+		{health.Report{Phase: "recovering logs", Progress: []string{"/d: partitions read: 3 of 7"},
+			Findings: []health.Finding{{Check: health.CheckServing, Severity: health.Bad}}}, 503, "not ready: recovering logs\n/d: partitions read: 3 of 7\n"},
+		{health.Report{Ready: true, Findings: []health.Finding{note}}, 200, "ready\n"},
+		{health.Report{Ready: true, Findings: []health.Finding{low, note}}, 200, "ready\nbad: disk of /d: 80 MiB are free; records can be read\n"},
+		{health.Report{Findings: []health.Finding{low}}, 503, "not ready\nbad: disk of /d: 80 MiB are free; records can be read\n"},
+	} {
+		h.is = c.report
+		if status, body := request(routes, "GET", "/readyz", ""); status != c.status || body != c.body {
+			t.Errorf("/readyz is %d %q, want %d %q", status, body, c.status, c.body)
+		}
+		if status, _ := request(routes, "GET", "/healthz", ""); status != http.StatusOK {
+			t.Errorf("/healthz is %d", status)
+		}
+	}
+}
+
+func TestLogLevelCanBeChangedWhileRunning(t *testing.T) {
+	o, _ := options()
+	h, level := Handler(o), o.Level
+	if code, body := request(h, "PUT", "/loglevel", `{"level":"debug"}`); code != http.StatusOK || level.Level() != zapcore.DebugLevel {
+		t.Errorf("PUT: %d %s, level %v", code, body, level.Level())
+	}
+	if code, body := request(h, "GET", "/loglevel", ""); code != http.StatusOK || !strings.Contains(body, "debug") {
+		t.Errorf("GET: %d %s", code, body)
+	}
+	if code, _ := request(h, "PUT", "/loglevel", `{"level":"loud"}`); code != http.StatusBadRequest || level.Level() != zapcore.DebugLevel {
+		t.Errorf("a wrong level: %d, now %v", code, level.Level())
+	}
+	if code, _ := request(h, "PUT", "/loglevel", `{"level":"`+strings.Repeat("x", maxBody)+`"}`); code != http.StatusBadRequest {
+		t.Errorf("a body beyond the bound: %d", code)
+	}
+}
+
+func TestAdminPaths(t *testing.T) {
+	o, _ := options()
+	metrics.NewProcess(o.Registry, "v1")
+	h := Handler(o)
+	for path, want := range map[string]string{"/metrics": "chronik_build_info{", "/debug/pprof/": "goroutine", "/": "/readyz",
+		"/debug/pprof/goroutine?debug=1": "goroutine profile"} {
+		if code, body := request(h, "GET", path, ""); code != http.StatusOK || !strings.Contains(body, want) {
+			t.Errorf("%s: %d, no %q", path, code, want)
+		}
+	}
+	for _, path := range []string{"/nothing", "/metricsx"} {
+		if code, _ := request(h, "GET", path, ""); code != http.StatusNotFound {
+			t.Errorf("%s: %d", path, code)
+		}
+	}
+	if code, _ := request(h, "POST", "/metrics", ""); code != http.StatusMethodNotAllowed {
+		t.Errorf("POST /metrics: %d", code)
+	}
+}
+
+// The server ends with its listener and its goroutine (goleak looks).
+func TestAdminStops(t *testing.T) {
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	o, _ := options()
+	a, err := Start(l, o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	client := &http.Client{Transport: &http.Transport{}}
+	defer client.CloseIdleConnections()
+	resp, err := client.Get("http://" + l.Addr().String() + "/healthz")
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, _ = io.Copy(io.Discard, resp.Body)
+	_ = resp.Body.Close()
+	client.CloseIdleConnections()
+	a.Stop(context.Background())
+	if c, err := net.Dial("tcp", l.Addr().String()); err == nil {
+		_ = c.Close()
+		t.Error("the port is still open")
+	}
+}
+
+// Metrics and health are for everyone who reaches the port. The JSON and the log level are read under the
+// broker's own names only; what changes or costs something is for its own machine, or for all with
+// admin.remote, and never for a page of another site.
+func TestAdminPortKeepsControlToItsMachine(t *testing.T) {
+	for _, remote := range []bool{false, true} {
+		o, broker := options()
+		broker.is.Phase = "" // it would refuse to measure its disks
+		o.Access = Access{Names: []string{"metrics.example.com"}, Addresses: []string{"broker.example.com:9092"}, Remote: remote}
+		h := Handler(o)
+		for _, c := range []struct {
+			host, peer   string
+			header       string // NAME: VALUE
+			read, change int
+		}{
+			{"127.0.0.1:9644", "127.0.0.1:5", "", 200, 200},
+			{"localhost:9644", "[::1]:5", "", 200, 200},
+			{"[::1]:9644", "[::ffff:127.0.0.1]:5", "", 200, 200},
+			{"10.0.0.1:9644", "10.0.0.2:5", "", 200, 403},
+			{"broker.example.com:9644", "10.0.0.2:5", "", 200, 403},
+			{"Metrics.Example.com.", "10.0.0.2:5", "", 200, 403},
+			{"evil.example.com:9644", "127.0.0.1:5", "", 403, 403},
+			{"", "127.0.0.1:5", "", 403, 403},
+			{"localhost:9644", "127.0.0.1:5", "X-Forwarded-For: 10.0.0.2", 200, 403},
+			{"localhost:9644", "127.0.0.1:5", "Origin: http://localhost:9644", 200, 200},
+			{"localhost:9644", "127.0.0.1:5", "Origin: http://evil.example.com", 200, 403},
+			{"localhost:9644", "127.0.0.1:5", "Origin: null", 200, 403},
+			{"localhost:9644", "127.0.0.1:5", "Sec-Fetch-Site: cross-site", 200, 403},
+		} {
+			ask := func(method, path, body string) int {
+				w, r := httptest.NewRecorder(), httptest.NewRequest(method, path, strings.NewReader(body))
+				r.Host, r.RemoteAddr = c.host, c.peer
+				if name, value, ok := strings.Cut(c.header, ": "); ok {
+					r.Header.Set(name, value)
+				}
+				h.ServeHTTP(w, r)
+				if w.Code == http.StatusForbidden && !strings.HasPrefix(w.Body.String(), `{"error":"`) {
+					t.Errorf("%s %s from %s at %s: %s", method, path, c.peer, c.host, w.Body)
+				}
+				return w.Code
+			}
+			change := c.change
+			if far := c.peer == "10.0.0.2:5" || strings.HasPrefix(c.header, "X-"); far && remote {
+				change = 200
+			}
+			for path, want := range map[string]int{"/metrics": 200, "/healthz": 200, "/readyz": 503, "/v1/health": c.read, "/loglevel": c.read, "/v1/log": change, "/debug/pprof/cmdline": change} {
+				if got := ask("GET", path, ""); got != want {
+					t.Errorf("GET %s from %s at %s, %s, remote %v: %d, want %d", path, c.peer, c.host, c.header, remote, got, want)
+				}
+			}
+			if got := ask("PUT", "/loglevel", `{"level":"info"}`); got != change {
+				t.Errorf("PUT /loglevel from %s at %s, %s, remote %v: %d, want %d", c.peer, c.host, c.header, remote, got, change)
+			}
+			if got := ask("POST", "/v1/health", ""); got != change {
+				t.Errorf("POST /v1/health from %s at %s, %s, remote %v: %d, want %d", c.peer, c.host, c.header, remote, got, change)
+			}
+		}
+	}
+}
+
+// Profiles are taken by few at a time.
+func TestFewTakeProfilesAtATime(t *testing.T) {
+	g, free, busy := newGuard(Access{}), make(chan struct{}), make(chan struct{})
+	h := g.control(http.HandlerFunc(func(http.ResponseWriter, *http.Request) { busy <- struct{}{}; <-free }))
+	ended := make(chan int, maxCostly)
+	for range maxCostly {
+		go func() { code, _ := request(h, "GET", "/", ""); ended <- code }()
+		<-busy
+	}
+	if code, body := request(h, "GET", "/", ""); code != http.StatusTooManyRequests {
+		t.Errorf("%d %s", code, body)
+	}
+	close(free)
+	for range maxCostly {
+		if code := <-ended; code != http.StatusOK {
+			t.Error(code)
+		}
+	}
+}

@@ -1,0 +1,92 @@
+package broker
+
+import (
+	"sync"
+	"time"
+)
+
+// A client that meets damaged bytes asks again, and most clients do so at once: the error
+// of a damaged batch (CORRUPT_MESSAGE) is one that Kafka's protocol calls retriable. The
+// first answer goes out at once. From then on the same connection is answered for the same
+// offset at most once in damageGap: until then, or for as long as the client wants to wait
+// (max.wait.ms) if that is longer, the fetch waits as if the partition had nothing. Records
+// of its other partitions end that wait as always.
+
+// damageGap is the least time between two answers that report the same damage to the same
+// connection and have nothing else.
+const damageGap = 500 * time.Millisecond
+
+// maxReports bounds how many reports of damage are remembered. When there are more, every
+// damage counts as reported.
+const maxReports = 4096
+
+// damageReports remembers which connections were answered with which damage less than
+// damageGap ago.
+type damageReports struct {
+	gap time.Duration // damageGap
+
+	mu   sync.Mutex
+	last map[damageReport]time.Time
+}
+
+type damageReport struct {
+	connection uint64
+	topic      [16]byte
+	partition  int32
+	offset     int64
+}
+
+// note remembers that a connection is answered with damage now.
+func (d *damageReports) note(r damageReport, now time.Time) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if d.last == nil {
+		d.last = map[damageReport]time.Time{}
+	}
+	if len(d.last) >= maxReports {
+		for old, at := range d.last {
+			if now.Sub(at) >= d.gap {
+				delete(d.last, old)
+			}
+		}
+	}
+	if len(d.last) < maxReports {
+		d.last[r] = now
+	}
+}
+
+// wait returns for how long the damage need not be reported again, 0 if it is due.
+func (d *damageReports) wait(r damageReport, now time.Time) time.Duration {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	at, ok := d.last[r]
+	switch {
+	case ok:
+		return max(0, d.gap-now.Sub(at))
+	case len(d.last) >= maxReports:
+		return d.gap
+	}
+	return 0
+}
+
+func (op *fetchOp) damageReport(p *fetchPart) damageReport {
+	return damageReport{op.r.Connection, p.topic.ID, p.index, p.offset}
+}
+
+// holdDamage marks the parts whose damage was just reported to this connection and returns
+// how long the fetch waits at least if it has nothing else.
+func (op *fetchOp) holdDamage(now time.Time) (least time.Duration) {
+	for _, i := range op.waits {
+		p := &op.parts[i]
+		if !p.part.Log().DamagedAt(p.offset) {
+			continue
+		}
+		wait := op.b.damage.wait(op.damageReport(p), now)
+		p.held = wait > 0
+		least = max(least, wait)
+	}
+	if least > 0 {
+		op.minBytes = max(op.minBytes, 1) // a client that does not want to wait does here
+	}
+	return least
+}

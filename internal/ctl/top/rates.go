@@ -1,0 +1,249 @@
+package top
+
+import (
+	"cmp"
+	"maps"
+	"net"
+	"slices"
+	"time"
+
+	"github.com/chronik-io/chronik/internal/ctl/adminport"
+	"github.com/chronik-io/chronik/internal/ctl/topic"
+)
+
+// Report is what happened between two samples. Rates are per second; null is unknown.
+type Report struct {
+	At      time.Time `json:"at"`
+	Seconds float64   `json:"seconds"` // that the rates are measured over
+	Brokers []Broker  `json:"brokers"`
+	Topics  []Topic   `json:"topics"`
+	Groups  []Group   `json:"groups"`
+	Clients []Client  `json:"clients"`
+	Missing []string  `json:"missing"` // what could not be asked, and why
+}
+
+// Broker is what a broker does. Only the one behind the admin port has more than its leads.
+type Broker struct {
+	ID          int32    `json:"id"`
+	Address     string   `json:"address"`
+	Leads       int      `json:"leads"` // partitions
+	Connections *float64 `json:"connections"`
+	Requests    *float64 `json:"requestsPerSecond"`
+	BytesIn     *float64 `json:"bytesInPerSecond"`
+	BytesOut    *float64 `json:"bytesOutPerSecond"`
+	Syncs       *float64 `json:"syncsPerSecond"` // fdatasync calls of its journals
+	SyncMs      *float64 `json:"syncMs"`         // mean duration of one of them
+	CPU         *float64 `json:"cpus"`           // processors in use
+	Memory      *float64 `json:"memoryBytes"`    // resident
+}
+
+// Topic is what a topic takes.
+type Topic struct {
+	Topic      string  `json:"topic"`
+	Internal   bool    `json:"internal"`
+	Partitions int     `json:"partitions"`
+	RecordsIn  float64 `json:"recordsInPerSecond"`
+	Records    int64   `json:"records"` // offsets between start and end: an upper bound
+	Size       *int64  `json:"sizeBytes"`
+}
+
+// Group is how a group gets on.
+type Group struct {
+	Group   string   `json:"group"`
+	State   string   `json:"state"`
+	Members *int     `json:"members"`
+	Read    *float64 `json:"recordsPerSecond"` // by its commits
+	Lag     *int64   `json:"lag"`
+	Growth  *float64 `json:"lagGrowthPerSecond"` // below 0 where it catches up
+	Error   string   `json:"error,omitempty"`
+}
+
+// Client is all open connections with one client id from one host.
+type Client struct {
+	ClientID    string  `json:"clientId"`
+	Host        string  `json:"host"`
+	Software    string  `json:"software"` // with its version, as the client named itself
+	Connections int     `json:"connections"`
+	Requests    float64 `json:"requestsPerSecond"`
+	RecordsIn   float64 `json:"recordsInPerSecond"`
+	BytesIn     float64 `json:"bytesInPerSecond"`
+	BytesOut    float64 `json:"bytesOutPerSecond"`
+	InFlight    int     `json:"inFlight"`
+	Throttled   bool    `json:"throttled"` // one of its connections is
+}
+
+// between is what happened from one sample to a later one.
+func between(before, now *sample) *Report {
+	d := delta{before, now, now.at.Sub(before.at).Seconds()}
+	r := &Report{At: now.at, Seconds: d.seconds, Missing: slices.Clone(now.missing),
+		Brokers: []Broker{}, Topics: []Topic{}, Groups: []Group{}, Clients: []Client{}}
+	if r.Missing == nil {
+		r.Missing = []string{}
+	}
+	for _, b := range now.brokers {
+		r.Brokers = append(r.Brokers, d.broker(b))
+	}
+	earlier := map[string]*topic.Total{}
+	for i := range before.topics {
+		earlier[before.topics[i].Topic] = &before.topics[i]
+	}
+	for _, t := range now.topics {
+		r.Topics = append(r.Topics, d.topic(earlier[t.Topic], t))
+	}
+	stood := map[string]groupNow{}
+	for _, g := range before.groups {
+		stood[g.name] = g
+	}
+	for _, g := range now.groups {
+		was, ok := stood[g.name]
+		r.Groups = append(r.Groups, d.group(was, ok && was.err == nil, g))
+	}
+	r.Clients = append(r.Clients, d.clients()...)
+	return r
+}
+
+// hideInternal leaves internal topics out.
+func (r *Report) hideInternal() {
+	r.Topics = slices.DeleteFunc(r.Topics, func(t Topic) bool { return t.Internal })
+}
+
+// delta compares two samples.
+type delta struct {
+	before, now *sample
+	seconds     float64
+}
+
+// rate is how fast a counter grew. One that has fallen began again at 0: its broker was
+// restarted.
+func (d delta) rate(before, now float64) float64 {
+	if now < before {
+		before = 0
+	}
+	if d.seconds <= 0 {
+		return 0
+	}
+	return (now - before) / d.seconds
+}
+
+// counter is the rate of a metric; nil where it is not known.
+func (d delta) counter(name string) *float64 {
+	now, ok := d.now.metrics[name]
+	if !ok || d.before.metrics == nil {
+		return nil
+	}
+	r := d.rate(d.before.metrics[name], now)
+	return &r
+}
+
+// gauge is a metric's value; nil where it is not known.
+func (d delta) gauge(name string) *float64 {
+	if v, ok := d.now.metrics[name]; ok {
+		return &v
+	}
+	return nil
+}
+
+func (d delta) broker(b brokerNow) Broker {
+	x := Broker{ID: b.id, Address: b.address, Leads: b.leads}
+	if b.id != d.now.admin {
+		return x
+	}
+	x.Connections, x.Memory = d.gauge("chronik_connections"), d.gauge("process_resident_memory_bytes")
+	x.Requests, x.CPU = d.counter("chronik_requests_total"), d.counter("process_cpu_seconds_total")
+	x.BytesIn, x.BytesOut = d.counter("chronik_network_bytes_in_total"), d.counter("chronik_network_bytes_out_total")
+	x.Syncs = d.counter("chronik_commit_group_sync_seconds_count")
+	if busy := d.counter("chronik_commit_group_sync_seconds_sum"); busy != nil && x.Syncs != nil && *x.Syncs > 0 {
+		ms := *busy / *x.Syncs * 1000
+		x.SyncMs = &ms
+	}
+	return x
+}
+
+func (d delta) topic(was *topic.Total, t topic.Total) Topic {
+	x := Topic{Topic: t.Topic, Internal: t.Internal, Partitions: t.Partitions, Records: t.Records, Size: t.Size}
+	if was == nil {
+		was = &topic.Total{Ends: map[int32]int64{}}
+		for p := range t.Ends {
+			if d.before.topics != nil { // it is new, and so are all its records
+				was.Ends[p] = 0
+			}
+		}
+	}
+	for p, end := range t.Ends {
+		if before, ok := was.Ends[p]; ok {
+			x.RecordsIn += d.rate(float64(before), float64(end))
+		}
+	}
+	return x
+}
+
+func (d delta) group(was groupNow, compared bool, g groupNow) Group {
+	x := Group{Group: g.name, State: g.State}
+	if g.err != nil {
+		x.Error = g.err.Error()
+		return x
+	}
+	x.Members, x.Lag = &g.Members, &g.Lag
+	if compared && d.seconds > 0 {
+		// An offset that was reset to an earlier one is no reading.
+		read, growth := max(float64(g.Committed-was.Committed), 0)/d.seconds, float64(g.Lag-was.Lag)/d.seconds
+		x.Read, x.Growth = &read, &growth
+	}
+	return x
+}
+
+// clients adds up connections by client id and host.
+func (d delta) clients() []Client {
+	type place struct{ id, host string }
+	type lasting struct { // a broker that was restarted numbers connections from 1 again
+		id     uint64
+		opened time.Time
+	}
+	earlier := map[lasting]*adminport.Connection{}
+	for i := range d.before.connections {
+		c := &d.before.connections[i]
+		earlier[lasting{c.ID, c.Opened}] = c
+	}
+	all := map[place]*Client{}
+	for _, c := range d.now.connections {
+		host, _, err := net.SplitHostPort(c.Address)
+		if err != nil {
+			host = c.Address
+		}
+		x := all[place{c.ClientID, host}]
+		if x == nil {
+			x = &Client{ClientID: c.ClientID, Host: host}
+			all[place{c.ClientID, host}] = x
+		}
+		was := earlier[lasting{c.ID, c.Opened}]
+		switch {
+		case was != nil:
+		case d.before.admin < 0: // nothing is known of the time before
+			was = &c
+		default:
+			was = &adminport.Connection{} // it is new
+		}
+		if x.Software == "" {
+			x.Software = named(c.Software, c.Version)
+		}
+		x.Connections++
+		x.InFlight += c.InFlight
+		x.Throttled = x.Throttled || c.ThrottledMs > 0
+		x.Requests += d.rate(float64(was.Requests), float64(c.Requests))
+		x.RecordsIn += d.rate(float64(was.RecordsIn), float64(c.RecordsIn))
+		x.BytesIn += d.rate(float64(was.BytesIn), float64(c.BytesIn))
+		x.BytesOut += d.rate(float64(was.BytesOut), float64(c.BytesOut))
+	}
+	var list []Client
+	for _, k := range slices.SortedFunc(maps.Keys(all), func(x, y place) int { return cmp.Or(cmp.Compare(x.id, y.id), cmp.Compare(x.host, y.host)) }) {
+		list = append(list, *all[k])
+	}
+	return list
+}
+
+func named(software, version string) string {
+	if software == "" || version == "" {
+		return software
+	}
+	return software + " " + version
+}

@@ -1,0 +1,128 @@
+package top
+
+import (
+	"slices"
+	"strings"
+	"time"
+)
+
+// views of the screen: one table each, by its place among Report.grids, or all.
+const (
+	brokersView = iota
+	topicsView
+	groupsView
+	clientsView
+	viewCount
+	all = -1
+)
+
+// state is what keys have chosen.
+type state struct {
+	view     int
+	every    time.Duration
+	internal bool
+	paused   bool
+	help     bool
+	quit     bool
+	first    int             // row that a single table begins with
+	column   [viewCount]int  // that a table is sorted by, counted from 1; 0 is the usual one
+	reversed [viewCount]bool // the order
+}
+
+func (s *state) sortedBy(view int, g *grid) int {
+	if s.column[view] == 0 {
+		return g.usual
+	}
+	return s.column[view] - 1
+}
+
+// key is what a key of the terminal does.
+type key struct {
+	names []string
+	what  string
+	do    func(s *state, g []*grid) // g are the tables that are shown
+}
+
+// keys are all keys, in the order of the help.
+func keys() []key {
+	show := func(view int) func(*state, []*grid) {
+		return func(s *state, _ []*grid) { s.view, s.first, s.help = view, 0, false }
+	}
+	scroll := func(n int) func(*state, []*grid) {
+		return func(s *state, _ []*grid) { s.first = max(s.first+n, 0) }
+	}
+	return []key{
+		{[]string{"a"}, "all tables", show(all)},
+		{[]string{"b"}, "brokers", show(brokersView)},
+		{[]string{"t"}, "topics", show(topicsView)},
+		{[]string{"g"}, "groups", show(groupsView)},
+		{[]string{"c"}, "clients", show(clientsView)},
+		{[]string{"<", "left"}, "sort one table by the column to the left", func(s *state, g []*grid) { s.sortBeside(g, -1) }},
+		{[]string{">", "right"}, "sort one table by the column to the right", func(s *state, g []*grid) { s.sortBeside(g, 1) }},
+		{[]string{"r"}, "reverse the order of one table", func(s *state, _ []*grid) {
+			if s.view != all {
+				s.reversed[s.view] = !s.reversed[s.view]
+			}
+		}},
+		{[]string{"k", "up"}, "scroll one table up", scroll(-1)},
+		{[]string{"j", "down"}, "scroll one table down", scroll(1)},
+		{[]string{"i"}, "show or hide internal topics", func(s *state, _ []*grid) { s.internal = !s.internal }},
+		{[]string{"p", "space"}, "pause, and go on", func(s *state, _ []*grid) { s.paused = !s.paused }},
+		{[]string{"+"}, "measure twice as often", func(s *state, _ []*grid) { s.every = max(s.every/2, leastInterval) }},
+		{[]string{"-"}, "measure half as often", func(s *state, _ []*grid) { s.every = min(s.every*2, mostInterval) }},
+		{[]string{"?", "h"}, "this help; any key ends it", func(s *state, _ []*grid) { s.help = true }},
+		{[]string{"q"}, "end", func(s *state, _ []*grid) { s.quit = true }},
+	}
+}
+
+// press does what a key does; an unknown one does nothing.
+func (s *state) press(name string, g []*grid) {
+	wasHelp := s.help
+	s.help = false
+	if wasHelp && name != "q" {
+		return
+	}
+	for _, k := range keys() {
+		if slices.Contains(k.names, name) {
+			k.do(s, g)
+			return
+		}
+	}
+}
+
+// sortBeside sorts the table that is shown alone by the column beside the present one.
+func (s *state) sortBeside(g []*grid, by int) {
+	if s.view == all || s.view >= len(g) {
+		return
+	}
+	t := g[s.view]
+	s.column[s.view] = 1 + min(max(s.sortedBy(s.view, t)+by, 0), len(t.columns)-1)
+}
+
+func helpLines() []string {
+	lines := []string{"Keys:"}
+	for _, k := range keys() {
+		name := strings.Join(k.names, ", ")
+		lines = append(lines, "  "+name+strings.Repeat(" ", max(10-len(name), 1))+k.what)
+	}
+	return lines
+}
+
+// readKeys names the keys in what a terminal sent: characters, and the arrows' sequences.
+func readKeys(p []byte) (names []string) {
+	arrows := map[byte]string{'A': "up", 'B': "down", 'C': "right", 'D': "left"}
+	for i := 0; i < len(p); i++ {
+		switch {
+		case p[i] == 0x1b && i+2 < len(p) && (p[i+1] == '[' || p[i+1] == 'O'):
+			if name, ok := arrows[p[i+2]]; ok {
+				names = append(names, name)
+			}
+			i += 2
+		case p[i] == ' ':
+			names = append(names, "space")
+		case p[i] > ' ' && p[i] < 0x7f:
+			names = append(names, string(p[i:i+1]))
+		}
+	}
+	return names
+}

@@ -1,0 +1,98 @@
+// Package top is chronikctl top: brokers, topics, groups and clients by rate, in a terminal
+// or once as a table or JSON.
+//
+// A collector asks for counters (collect.go), two samples give rates (rates.go), and these
+// are drawn (view.go, grid.go) while keys change what is shown (state.go). What Kafka's
+// protocol carries is asked of any broker; clients, and what a broker does, come from
+// chronik's admin port. internal/ctl calls New.
+package top
+
+import (
+	"context"
+	"errors"
+	"os"
+	"time"
+
+	"github.com/spf13/cobra"
+	"github.com/twmb/franz-go/pkg/kadm"
+
+	"github.com/chronik-io/chronik/internal/ctl/adminport"
+	"github.com/chronik-io/chronik/internal/ctl/cli"
+	"github.com/chronik-io/chronik/internal/ctl/output"
+	"github.com/chronik-io/chronik/internal/ctl/parse"
+	"github.com/chronik-io/chronik/internal/terminal"
+)
+
+// Bounds of the time between two samples.
+const (
+	usualInterval = 2 * time.Second
+	leastInterval = 100 * time.Millisecond
+	mostInterval  = time.Minute
+)
+
+// New is the command.
+func New(a *cli.App) *cobra.Command {
+	interval := parse.DurationFlag(usualInterval)
+	var once, internal bool
+	c := &cobra.Command{
+		Use: "top", Short: "Show brokers, topics, groups and clients by rate", Args: cli.Args(0, 0, "no argument"),
+		Long: "top shows what brokers, topics, groups and clients do, the busiest first, and again after each interval. Keys sort, pause\n" +
+			"and choose; ? lists them, q ends. It waits for a broker that is away. With --once, -o json or -o yaml, and where standard\n" +
+			"output is no terminal, it measures one interval, prints all tables and ends. Clients, and the requests of brokers, are\n" +
+			"known where chronik's admin port answers (--admin).",
+		Example: "  chronikctl top\n  chronikctl top --once --interval 10s\n  chronikctl top -o json | jq '.clients[0]'",
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			every := interval.Value()
+			if every < leastInterval || every > mostInterval {
+				return cli.Usage("--interval %v is not between %v and %v", every, leastInterval, mostInterval)
+			}
+			return a.Admin(func(ctx context.Context, adm *kadm.Client, _ []string) error {
+				k := &collector{a: a, adm: adm, port: adminport.Of(a)}
+				in, isFile := a.In.(*os.File)
+				if !once && a.Format().ForPeople() && isFile && terminal.Is(in) && terminal.Is(a.Out) {
+					return watch(ctx, a, k, in, state{view: all, every: every, internal: internal})
+				}
+				return measureOnce(ctx, a, k, every, internal)
+			})(cmd, nil)
+		},
+	}
+	c.Flags().Var(&interval, "interval", "time between two samples, 100ms to 1m")
+	c.Flags().BoolVar(&once, "once", false, "measure one interval, print the tables, and end")
+	c.Flags().BoolVar(&internal, "internal", false, "internal topics too")
+	return c
+}
+
+// measureOnce prints the rates of one interval.
+func measureOnce(ctx context.Context, a *cli.App, k *collector, every time.Duration, internal bool) error {
+	before, err := k.sample(ctx)
+	if err != nil {
+		return err
+	}
+	t := time.NewTimer(every)
+	defer t.Stop()
+	select {
+	case <-t.C:
+	case <-ctx.Done():
+		return errors.New("interrupted before the interval was over")
+	}
+	now, err := k.sample(ctx)
+	if err != nil {
+		return err
+	}
+	r := between(before, now)
+	if !internal {
+		r.hideInternal()
+	}
+	var tables []*output.Table
+	for _, g := range r.grids() {
+		g.sort(g.usual, false)
+		tables = append(tables, g.table())
+	}
+	for _, why := range r.Missing {
+		a.Note("note: %s", why)
+	}
+	if err := a.Print(r, tables...); err != nil || !now.failed {
+		return err
+	}
+	return errors.New("some of it could not be asked, see above")
+}

@@ -1,0 +1,43 @@
+package daemon
+
+import (
+	"github.com/chronik-io/chronik/internal/admin"
+	"github.com/chronik-io/chronik/internal/daemon/config"
+	"github.com/chronik-io/chronik/internal/metadata"
+	"github.com/chronik-io/chronik/internal/metrics"
+	"github.com/chronik-io/chronik/internal/topicconf"
+)
+
+// access says who may ask the admin port for what.
+func access(cfg *config.Config) admin.Access {
+	a := admin.Access{Addresses: []string{cfg.AdminListen}, Names: cfg.AdminHosts, Remote: cfg.AdminRemote,
+		NamesSetting: config.KeyAdminHosts, RemoteSetting: config.KeyAdminRemote}
+	for _, l := range cfg.Listeners {
+		a.Addresses = append(a.Addresses, l.Listen, l.Advertise)
+	}
+	return a
+}
+
+// view is what the admin port shows of a broker that serves clients.
+func (b *Broker) view() *admin.View {
+	r := b.rooms
+	server := r.server.Load()
+	return &admin.View{Node: r.conf.NodeID, Storage: r.storage, Replicas: r.replicas, Image: r.applier.Image, Measured: r.measured,
+		Network: r.network, Requests: r.requests, Server: server, Addresses: b.Addrs(), Groups: r.groups, Settings: r.settings,
+		Configs: func(img *metadata.Image, t *metadata.Topic) []topicconf.Value {
+			return b.configs.DescribeTopic(r.settings.Layers(img, t))
+		},
+		Budgets:  budgetsOf(server, r.handlers, r.groups.Members()),
+		Profiles: b.cfg.Durability.All(), Default: b.cfg.WALProfile}
+}
+
+// readyGauge keeps the metric chronik_ready.
+func readyGauge(p *metrics.Process) func(bool) {
+	return func(ready bool) {
+		if ready {
+			p.Ready.Set(1)
+		} else {
+			p.Ready.Set(0)
+		}
+	}
+}

@@ -1,0 +1,267 @@
+package daemon
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"net/http"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/twmb/franz-go/pkg/kadm"
+	"github.com/twmb/franz-go/pkg/kgo"
+	"go.uber.org/zap"
+
+	"github.com/chronik-io/chronik/internal/daemon/config"
+	"github.com/chronik-io/chronik/internal/health/checks"
+	"github.com/chronik-io/chronik/internal/metrics"
+	"github.com/chronik-io/chronik/internal/vfs"
+)
+
+// found lists an answer's findings as "severity check subject: problem".
+func found(t *testing.T, ask func(string) (int, map[string]any)) string {
+	t.Helper()
+	status, v := ask("/v1/health")
+	if status != http.StatusOK {
+		return fmt.Sprint(status, " ", v["error"])
+	}
+	var all []string
+	for _, f := range v["findings"].([]any) {
+		x := f.(map[string]any)
+		all = append(all, fmt.Sprintf("%s %s %s: %s", x["severity"], x["check"], x["subject"], x["problem"]))
+	}
+	return strings.Join(all, "\n")
+}
+
+// A broker in memory with its settings as they are has nothing to say.
+func TestABrokerThatIsWellFindsNothing(t *testing.T) {
+	_, ask := startHere(t, vfs.Memory(), "chronik.disk.min.free.bytes=0")
+	if got := found(t, ask); got != "" {
+		t.Errorf("found %s", got)
+	}
+}
+
+// The list of findings is the same in /v1/health, /readyz and the metrics.
+func TestFindingsAreOneList(t *testing.T) {
+	disk := &filling{FS: vfs.Memory()}
+	disk.free.Store(1 << 39)
+	b, ask := startHere(t, disk)
+	fill(t, b, "weak", 1, 1)
+	disk.leave(t, b, 80<<20)
+	_, report := ask("/v1/health")
+	x := report["findings"].([]any)[0].(map[string]any)
+	if want := fmt.Sprintf("ready\nbad: %s: %s; %s\n", x["subject"], x["problem"], x["works"]); body(t, b, "/readyz") != want || x["check"] != "space" {
+		t.Errorf("/readyz says %s\nwant %s", body(t, b, "/readyz"), want)
+	}
+	scrape := func(line string) {
+		t.Helper()
+		if !strings.Contains(body(t, b, "/metrics"), "\n"+line+"\n") {
+			t.Errorf("the scrape has no line %s", line)
+		}
+	}
+	scrape(`chronik_findings{check="space",severity="bad"} 1`)
+	scrape(`chronik_findings{check="space",severity="warn"} 0`)
+	disk.leave(t, b, 1<<39)
+	if got := found(t, ask); got != "" {
+		t.Errorf("with room again: %s", got)
+	}
+	scrape(`chronik_findings{check="space",severity="bad"} 0`)
+}
+
+// body is what the admin port answers.
+func body(t *testing.T, b *Broker, path string) string {
+	t.Helper()
+	client := &http.Client{Transport: &http.Transport{DisableKeepAlives: true}}
+	resp, err := client.Get("http://" + b.AdminAddr() + path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer resp.Body.Close()
+	text, err := io.ReadAll(resp.Body)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return string(text)
+}
+
+// What logs keep, what partitions are for and what they promise is looked at.
+func TestTopicsAreLookedAt(t *testing.T) {
+	b, ask := startHere(t, vfs.Memory(), "chronik.disk.min.free.bytes=0", "log.retention.ms=-1", "log.retention.bytes=9223372036854775807")
+	fill(t, b, "kept", 2, 1)
+	got := found(t, ask)
+	if !strings.HasPrefix(got, "warn retention log directory /data/logs: 2 partitions that only retention.bytes bounds may keep ") {
+		t.Errorf("found %s", got)
+	}
+	if err := b.rooms.storage.Delete(b.rooms.storage.Logs()[0].ID()); err != nil {
+		t.Fatal(err)
+	}
+	if got := found(t, ask); !strings.HasPrefix(got, "bad partition partition kept-") || !strings.Contains(got, "it can be neither written nor read: ") {
+		t.Errorf("found %s", got)
+	}
+}
+
+// What time bounds is no contradiction; a topic that promises less than the default
+// is named.
+func TestTopicsThatPromiseLessAreNamed(t *testing.T) {
+	b, ask := startHere(t, vfs.Memory(), "chronik.disk.min.free.bytes=0", "log.retention.bytes=9223372036854775807")
+	fill(t, b, "kept", 1, 1)
+	c, err := kgo.NewClient(kgo.SeedBrokers(b.Addrs()...))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer c.Close()
+	profile := "os"
+	if _, err := kadm.NewClient(c).CreateTopic(t.Context(), 2, 1, map[string]*string{"chronik.durability.profile": &profile}, "weak"); err != nil {
+		t.Fatal(err)
+	}
+	want := "note profile topics: 1 acknowledge what is not on the disk, though the default profile sync does not: weak"
+	if got := found(t, ask); got != want {
+		t.Errorf("found %s\nwant %s", got, want)
+	}
+}
+
+// Before the rooms are there, the configuration is looked at; a start that fails
+// logs none of it.
+func TestABrokerThatStartsIsLookedAt(t *testing.T) {
+	cfg, err := Load(config.Input{Flags: map[string]string{config.KeyDataDir: "/data", config.KeyListen: "127.0.0.1:0", config.KeyAdminListen: "127.0.0.1:0", config.KeyWALProfile: "os"}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	var got string
+	b, err := Start(t.Context(), Options{Config: cfg, FS: vfs.Memory(), Log: zap.NewNop(), Level: zap.NewAtomicLevel(), Version: "test",
+		JournalFileSize: 1 << 20, JournalBytes: 16 << 20, begun: func(b *Broker) {
+			for _, f := range b.health.Report(t.Context()).Findings {
+				got += fmt.Sprintf("%s %s\n", f.Severity, f.Check)
+			}
+		}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := b.Close(); err != nil {
+		t.Error(err)
+	}
+	if got != "bad serving\nnote profile\n" {
+		t.Errorf("found %s", got)
+	}
+	if r := b.health.Report(t.Context()); r.Ready || r.Phase != "draining" {
+		t.Errorf("a broker that is closed reports %+v", r)
+	}
+}
+
+// Whoever asks has the disks measured: one at a time, and what was found counts
+// from then on.
+func TestDisksAreMeasuredWhenAskedFor(t *testing.T) {
+	post := func(b *Broker) (int, string) {
+		t.Helper()
+		resp, err := http.Post("http://"+b.AdminAddr()+"/v1/health", "", nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer resp.Body.Close()
+		body, err := io.ReadAll(resp.Body)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return resp.StatusCode, string(body)
+	}
+	defer http.DefaultClient.CloseIdleConnections()
+	memory, _ := startHere(t, vfs.Memory())
+	if status, body := post(memory); status != http.StatusBadRequest || !strings.Contains(body, "no disk to measure") {
+		t.Errorf("in memory: %d %s", status, body)
+	}
+	b, ask := startHere(t, vfs.OS(), "chronik.disk.min.free.bytes=0")
+	saw := func() string {
+		_, v := ask("/v1/health")
+		for _, c := range v["checks"].([]any) {
+			if x := c.(map[string]any); x["name"] == "sync" {
+				return fmt.Sprint(x["saw"])
+			}
+		}
+		return ""
+	}
+	if got := saw(); !strings.Contains(got, "too few fdatasyncs") {
+		t.Errorf("before: %s", got)
+	}
+	b.probes.busy.Lock()
+	if status, body := post(b); status != http.StatusConflict {
+		t.Errorf("at the same time: %d %s", status, body)
+	}
+	b.probes.busy.Unlock()
+	status, body := post(b)
+	if status == http.StatusBadRequest && strings.Contains(body, "unsupported") {
+		t.Skip(body)
+	}
+	if status != http.StatusOK {
+		t.Fatalf("%d %s", status, body)
+	}
+	if got := saw(); !strings.Contains(got, "in a probe") {
+		t.Errorf("afterwards: %s", got)
+	}
+}
+
+func TestSettingsAreToldToTheChecks(t *testing.T) {
+	file := "listeners: [{name: in, listen: ':1', advertise: 'localhost:1'}, {name: out, listen: '127.0.0.1:2', advertise: 'h:1'}]\nadmin.listen: ':3'\nwal.profile: interval\nmin.insync.replicas: 2\n"
+	cfg, err := Load(config.Input{File: "f", ReadFile: func(string) ([]byte, error) { return []byte(file), nil }})
+	if err != nil {
+		t.Fatal(err)
+	}
+	b := &Broker{cfg: cfg, configs: registry(cfg.Durability), probes: &probes{}, reg: metrics.NewRegistry(), fs: vfs.Memory()}
+	if err := b.startHealth("v", func(bool) {}, zap.NewNop()); err != nil {
+		t.Fatal(err)
+	}
+	defer b.health.Stop(context.Background())
+	r := b.health.Report(t.Context())
+	var got []string
+	for _, f := range r.Findings {
+		got = append(got, fmt.Sprintf("%s %s: %s", f.Severity, f.Check, f.Subject))
+	}
+	want := "bad serving: broker\nnote exposed: listener in on :1\nnote exposed: admin port on :3\nnote advertise: listener in on :1\nnote settings: configuration\nnote profile: profile interval"
+	if strings.Join(got, "\n") != want {
+		t.Errorf("found\n%s\nwant\n%s", strings.Join(got, "\n"), want)
+	}
+	for _, f := range r.Findings {
+		if f.Check == "profile" && !strings.HasSuffix(f.Problem, "at most 50ms and one sync are lost") {
+			t.Errorf("%s", f.Problem)
+		}
+	}
+}
+
+// The last minutes count where there were enough syncs in them, else all.
+func TestSyncsOfTheLastMinutesCount(t *testing.T) {
+	var h syncHistory
+	begin := time.Unix(1000, 0)
+	at := func(after time.Duration, quick, slow uint64) checks.Latency {
+		seen := metrics.Seen{Count: quick + slow, Buckets: []metrics.Bucket{{Upper: 0.001, Count: quick}, {Upper: 0.05, Count: quick + slow}}}
+		return h.look(begin.Add(after), map[string]metrics.Seen{"/d": seen}, map[string]metrics.Seen{"/d": {Count: quick + slow, Sum: 3 * float64(quick+slow)}})["/d"]
+	}
+	is := func(got checks.Latency, count uint64, median time.Duration, over string) {
+		t.Helper()
+		if got.Count != count || got.Median != median || got.Over != over || got.Records != 3 {
+			t.Errorf("%+v, want %d, %v %s", got, count, median, over)
+		}
+	}
+	is(at(0, 1000, 0), 1000, time.Millisecond, "since the start")
+	is(at(time.Minute, 1000, 200), 1200, time.Millisecond, "since the start")
+	is(at(6*time.Minute, 1000, 300), 300, 50*time.Millisecond, "in the last 6m0s")
+	for i := range 1000 { // whoever asks often changes nothing
+		at(6*time.Minute+time.Duration(i)*time.Millisecond, 1000, 300)
+	}
+	is(at(10*time.Minute, 1000, 350), 350, 50*time.Millisecond, "in the last 10m0s")
+	if n := len(h.looks); n > 20 {
+		t.Errorf("%d looks are kept", n)
+	}
+	is(at(16*time.Minute, 1000, 380), 1380, time.Millisecond, "since the start")
+	if got := seconds(metrics.Seen{Count: 1}.Quantile(0.5)); got < 100*time.Hour {
+		t.Errorf("above every bucket: %v", got)
+	}
+}
+
+func TestDocsListEveryCheck(t *testing.T) {
+	var b strings.Builder
+	b.WriteString("| check | what it looks at |\n|---|---|\n")
+	for _, c := range checks.Checks() {
+		fmt.Fprintf(&b, "| `%s` | %s |\n", c.Name, c.Doc)
+	}
+	generated(t, "../../docs/operations.md", "checks", b.String())
+}

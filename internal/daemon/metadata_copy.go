@@ -1,0 +1,64 @@
+package daemon
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"path"
+	"strings"
+
+	"github.com/chronik-io/chronik/internal/health/checks"
+	"github.com/chronik-io/chronik/internal/metadata/filestore"
+	"github.com/chronik-io/chronik/internal/storage"
+)
+
+// The metadata of all topics is a few files in data.dir; their copy is in a log directory,
+// if possible in one outside of data.dir. It is begun when storage holds the locks of the
+// log directories: none of them is another broker's then.
+
+// refuseOlder refuses metadata that one of the copies is ahead of: topics that were made
+// since would be gone, and deleted ones would come back.
+func (b *Broker) refuseOlder(r *rooms) error {
+	for _, p := range places(&r.conf) {
+		if err := r.store.CheckAgainst(filestore.CopyIn(p.Path)); errors.Is(err, filestore.ErrOlder) {
+			return &ExitError{ExitData, fmt.Errorf("directory %s: %w: the metadata was put back from an older time; chronikctl log repair %s "+
+				"puts the copy in its place; to go on with the older metadata, move the copy away", b.cfg.DataDir, err, b.repairFlags(places(&r.conf)))}
+		}
+	}
+	return nil
+}
+
+// repairFlags are the flags with which chronikctl log looks at everything that this broker has.
+func (b *Broker) repairFlags(all []storage.Place) string {
+	flags := []string{"--dir " + b.cfg.DataDir}
+	journals := ""
+	for _, p := range all {
+		if p.Path != path.Join(b.cfg.DataDir, logsDir) {
+			flags = append(flags, "--dir "+p.Path)
+		}
+		if p.Journal != "" {
+			journals += " --journal " + p.Journal
+		}
+	}
+	return strings.Join(flags, " ") + journals
+}
+
+// keepCopy begins the copy of the metadata.
+func (b *Broker) keepCopy(ctx context.Context, r *rooms) {
+	dirs := r.storage.Dirs()
+	if len(dirs) == 0 {
+		return
+	}
+	at := dirs[0].Path()
+	for _, d := range dirs {
+		if !within(d.Path(), path.Clean(b.cfg.DataDir)) {
+			at = d.Path()
+			break
+		}
+	}
+	r.store.KeepCopy(ctx, filestore.CopyIn(at))
+	b.health.Add(func(f *checks.Facts) {
+		f.Metadata = checks.Metadata{Dir: path.Join(b.cfg.DataDir, metadataDir), Failed: failure(r.store.Failed()),
+			Copy: filestore.CopyIn(at), Behind: failure(r.store.CopyBehind())}
+	})
+}

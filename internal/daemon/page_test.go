@@ -1,0 +1,95 @@
+package daemon
+
+import (
+	"context"
+	"io"
+	"net/http"
+	"net/url"
+	"strings"
+	"testing"
+
+	"github.com/twmb/franz-go/pkg/kgo"
+
+	"github.com/chronik-io/chronik/internal/vfs"
+)
+
+// browse asks the admin port as a browser does.
+func browse(t *testing.T, b *Broker, path string) (int, string) {
+	t.Helper()
+	req, err := http.NewRequestWithContext(t.Context(), http.MethodGet, "http://"+b.AdminAddr()+path, http.NoBody)
+	if err != nil {
+		t.Fatal(err)
+	}
+	req.Header.Set("Accept", "text/html")
+	transport := &http.Transport{DisableKeepAlives: true}
+	defer transport.CloseIdleConnections()
+	resp, err := (&http.Client{Transport: transport}).Do(req)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer resp.Body.Close()
+	body, err := io.ReadAll(resp.Body)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return resp.StatusCode, string(body)
+}
+
+// consumes joins a group and consumes n records, which it commits.
+func consumes(t *testing.T, b *Broker, ctx context.Context, group, topic string, n int) *kgo.Client {
+	t.Helper()
+	c, err := kgo.NewClient(kgo.WithContext(ctx), kgo.SeedBrokers(b.Addrs()...), kgo.ClientID("reader of "+group), kgo.ConsumerGroup(group), kgo.ConsumeTopics(topic),
+		kgo.DisableAutoCommit(), kgo.ConsumeResetOffset(kgo.NewOffset().AtStart()))
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(c.Close)
+	for got := 0; got < n; {
+		f := c.PollFetches(t.Context())
+		if err := f.Err(); err != nil {
+			t.Fatal(err)
+		}
+		got += f.NumRecords()
+	}
+	if err := c.CommitUncommittedOffsets(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	return c
+}
+
+// The page shows what the running broker has: topics, their records, configs, groups of both
+// protocols, and connections.
+func TestThePageShowsTheRunningBroker(t *testing.T) {
+	b, _ := startHere(t, vfs.Memory())
+	fill(t, b, "orders", 2, 5)
+	consumes(t, b, t.Context(), "billing & more", "orders", 10)
+	consumes(t, b, context.WithValue(t.Context(), "opt_in_kafka_next_gen_balancer_beta", true), "new", "orders", 10) //nolint:revive,staticcheck // kgo's name
+	group := "/group?id=" + url.QueryEscape("billing & more")
+	for path, want := range map[string][]string{
+		"/":       {"Last 5 minutes", "nothing acknowledged is lost", b.Addrs()[0], `<a href="/topics">2</a>`, `<a href="/groups">2</a>`, "produce arriving"},
+		"/topics": {`<a href="/topic?name=orders">orders</a>`, `<td class="num">2</td><td class="num">10</td>`, "1 internal topic"},
+		"/topic?name=orders": {"<dd>sync</dd>", "<dd>10</dd>", "retention.ms", "604800000", "configs with the default value",
+			`/records?topic=orders&amp;partition=1&amp;last=10`},
+		"/records?topic=orders&partition=1&last=3": {"3 records", `<span class="offset">4</span>`, `<span class="offset">2</span>`, "<pre>k</pre>", "<pre>4</pre>", "offsets 0 to 5"},
+		"/records?topic=orders&partition=0":        {"5 records", `<span class="offset">0</span>`},
+		"/groups":                                  {"billing &amp; more", "Stable", "classic", "consumer"},
+		group:                                      {"reader of billing &amp; more", "127.0.0.1", "orders 0-1", `<td class="num">5</td><td class="num">5</td><td class="num">0</td>`},
+		"/group?id=new":                            {"reader of new", "orders 0-1", "<dd>consumer</dd>"},
+		"/connections":                             {"reader of new", "kgo", "127.0.0.1:"},
+	} {
+		code, body := browse(t, b, path)
+		for _, text := range want {
+			if code != http.StatusOK || !strings.Contains(body, text) {
+				t.Errorf("%s: %d, no %q in\n%s", path, code, text, body)
+			}
+		}
+	}
+	for path, want := range map[string]int{"/topic?name=none": 404, "/group?id=none": 404, "/records?topic=none&partition=0": 404, "/records?topic=orders&partition=2": 404} {
+		if code, body := browse(t, b, path); code != want {
+			t.Errorf("%s: %d %s", path, code, body)
+		}
+	}
+	if _, body := browse(t, b, "/records?topic=orders&partition=0&last=3"); strings.Contains(body, `<span class="offset">1</span>`) {
+		t.Error("more records than were asked for")
+	}
+}

@@ -1,0 +1,73 @@
+package daemon
+
+import (
+	"context"
+	"os"
+	"sync/atomic"
+	"time"
+
+	"go.uber.org/zap"
+)
+
+// signalsMerge is how long after the first signal further ones mean the same. Two often come
+// within milliseconds: `timeout` signals the process and its group, a terminal signals a whole
+// pipeline, and people press Ctrl-C twice.
+const signalsMerge = 2 * time.Second
+
+// signals turns the signals that ask the process to end into a drain, and into its end
+// where one comes that is not the first.
+type signals struct {
+	ch   <-chan os.Signal
+	exit func(code int)
+	log  atomic.Pointer[zap.Logger] // of a broker; nil before it has one, and for other commands
+}
+
+// heed returns a context that ends with the first signal, and with parent. It handles
+// signals until end is called.
+func (s *signals) heed(parent context.Context) (ctx context.Context, end func()) {
+	ctx, cancel := context.WithCancel(parent)
+	over := make(chan struct{})
+	go func() {
+		select {
+		case sig := <-s.ch:
+			first := time.Now()
+			s.first(sig)
+			cancel()
+			s.later(over, first)
+		case <-over:
+		}
+	}()
+	return ctx, func() {
+		close(over)
+		cancel()
+	}
+}
+
+// first logs what the first signal does, and what a second one would do.
+func (s *signals) first(sig os.Signal) {
+	if log := s.log.Load(); log != nil {
+		log.Info("signal received: accepted requests are answered and the data directory is marked clean; another signal, "+
+			signalsMerge.String()+" from now or later, ends the process at once, and the next start has to recover",
+			zap.Stringer("signal", sig), zap.Duration("atMost", stopTimes().drain+stopTimes().disk))
+	}
+}
+
+// later ends the process on a signal that comes signalsMerge after the first.
+func (s *signals) later(over <-chan struct{}, first time.Time) {
+	for {
+		select {
+		case sig := <-s.ch:
+			if time.Since(first) < signalsMerge {
+				continue
+			}
+			if log := s.log.Load(); log != nil {
+				log.Warn("another signal: ending at once; requests under way are not answered, the data directory is not marked clean, "+
+					"and the next start recovers it", zap.Stringer("signal", sig), zap.Duration("afterTheFirst", time.Since(first)))
+			}
+			s.exit(ExitCut)
+			return
+		case <-over:
+			return
+		}
+	}
+}

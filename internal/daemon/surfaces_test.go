@@ -1,0 +1,346 @@
+package daemon
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"fmt"
+	"path"
+	"regexp"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/twmb/franz-go/pkg/kadm"
+	"github.com/twmb/franz-go/pkg/kgo"
+	"github.com/twmb/franz-go/pkg/kmsg"
+	"go.uber.org/zap"
+	logged "go.uber.org/zap/zaptest/observer"
+
+	"github.com/chronik-io/chronik/internal/ctl"
+	ctlcode "github.com/chronik-io/chronik/internal/ctl/cli"
+	"github.com/chronik-io/chronik/internal/daemon/config"
+	"github.com/chronik-io/chronik/internal/golden"
+	"github.com/chronik-io/chronik/internal/health"
+	"github.com/chronik-io/chronik/internal/health/checks"
+	"github.com/chronik-io/chronik/internal/vfs"
+	"github.com/chronik-io/chronik/internal/vfs/errfs"
+)
+
+// A fault of a broker, and how a test makes it have that fault.
+type fault struct {
+	name string
+	set  []string // settings
+	// damage changes what a broker with the topic orders has left on its disk, before it is started
+	// again; plant changes the broker that runs. Either may be nil.
+	damage func(t *testing.T, fsys vfs.FS)
+	plant  func(t *testing.T, s *sick)
+	checks []string // that must find it; none for a broker that is well
+}
+
+// sick is a broker with a fault.
+type sick struct {
+	*Broker
+	disk *filling
+	errs *errfs.FS
+	logs *logged.ObservedLogs
+}
+
+// Every fault is one finding with the same words on every surface: /readyz, /v1/health, metrics, the
+// log, chronikctl cluster health and doctor. testdata/surfaces has what each of them shows.
+func TestEverySurfaceShowsTheSameFindings(t *testing.T) {
+	for _, f := range faults() {
+		t.Run(f.name, func(t *testing.T) {
+			mem := vfs.Memory()
+			if f.damage != nil {
+				s := start(t, mem, f.set)
+				orders(t, s.Broker)
+				if err := s.Close(); err != nil {
+					t.Fatal(err)
+				}
+				f.damage(t, mem)
+			}
+			s := start(t, mem, f.set)
+			if f.damage == nil {
+				orders(t, s.Broker)
+			}
+			if f.plant != nil {
+				f.plant(t, s)
+			}
+			for _, check := range f.checks {
+				eventually(t, "the check "+check+" finds it", func() bool {
+					for _, x := range s.health.Report(t.Context()).Findings {
+						if x.Check == check && x.Severity != health.Note {
+							return true
+						}
+					}
+					return false
+				})
+			}
+			golden.File(t, path.Join("testdata/surfaces", f.name+".golden"), surfaces(t, s, len(f.checks) > 0),
+				"go test ./internal/daemon -run TestEverySurface")
+		})
+	}
+}
+
+// start starts a broker whose disk can fill and fail.
+func start(t *testing.T, mem vfs.FS, set []string) *sick {
+	t.Helper()
+	s := &sick{disk: &filling{FS: mem}}
+	s.disk.free.Store(1 << 39)
+	s.errs = errfs.New(s.disk)
+	cfg, err := Load(config.Input{Set: set, Flags: map[string]string{config.KeyDataDir: "/data", config.KeyListen: "127.0.0.1:0", config.KeyAdminListen: "127.0.0.1:0"}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	core, logs := logged.New(zap.InfoLevel)
+	s.logs = logs
+	s.Broker, err = Start(t.Context(), Options{Config: cfg, FS: s.errs, Log: zap.New(core), Level: zap.NewAtomicLevel(), Version: "test",
+		JournalFileSize: 1 << 20, JournalBytes: 16 << 20, slowChecks: 50 * time.Millisecond})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = s.Close() })
+	return s
+}
+
+// orders makes the topic orders with two partitions and 50 records in each, in several segments.
+func orders(t *testing.T, b *Broker) {
+	t.Helper()
+	c := client(t, b)
+	size, wide := "1048576", strings.Repeat("x", 40_000)
+	if _, err := kadm.NewClient(c).CreateTopic(t.Context(), 2, 1, map[string]*string{"segment.bytes": &size}, "orders"); err != nil {
+		t.Fatal(err)
+	}
+	for i := range 100 {
+		if err := c.ProduceSync(t.Context(), &kgo.Record{Topic: "orders", Partition: int32(i % 2), Value: []byte(wide)}).FirstErr(); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
+func client(t *testing.T, b *Broker) *kgo.Client {
+	t.Helper()
+	c, err := kgo.NewClient(kgo.SeedBrokers(b.Addrs()...), kgo.RecordPartitioner(kgo.ManualPartitioner()), kgo.DisableIdempotentWrite(),
+		kgo.ProducerBatchCompression(kgo.NoCompression()))
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(c.Close)
+	return c
+}
+
+// surfaces is what every surface shows.
+func surfaces(t *testing.T, s *sick, ill bool) string {
+	t.Helper()
+	var out strings.Builder
+	show := func(surface, text string) { fmt.Fprintf(&out, "--- %s\n%s\n", surface, strings.TrimRight(text, "\n")) }
+	show("GET /readyz", body(t, s.Broker, "/readyz"))
+	var report health.Report
+	if err := json.Unmarshal([]byte(body(t, s.Broker, "/v1/health")), &report); err != nil {
+		t.Fatal(err)
+	}
+	report.Checks = []health.Examined{} // they have numbers
+	text, err := json.MarshalIndent(report, "", "  ")
+	if err != nil {
+		t.Fatal(err)
+	}
+	show("GET /v1/health", string(text))
+	var lines []string
+	for line := range strings.Lines(body(t, s.Broker, "/metrics")) {
+		if strings.HasPrefix(line, "chronik_ready ") || strings.HasPrefix(line, "chronik_findings{") && !strings.HasSuffix(line, " 0\n") {
+			lines = append(lines, line)
+		}
+	}
+	show("GET /metrics", strings.Join(lines, ""))
+	// The golden file shows the words; that they are the same everywhere is not left to the eye.
+	said := func(surface, text string) {
+		for _, x := range report.Findings {
+			if !strings.Contains(text, x.Problem) || !strings.Contains(text, x.Subject) {
+				t.Errorf("%s does not have %s", surface, x.String())
+			}
+		}
+	}
+	lines = nil
+	for _, e := range s.logs.All() {
+		if e.LoggerName == "health" {
+			f := e.ContextMap()
+			lines = append(lines, fmt.Sprintf("%s %s: %s (check %s; remedy: %s)\n", e.Level, f["subject"], e.Message, f["check"], f["remedy"]))
+		}
+	}
+	show("log", strings.Join(lines, ""))
+	said("the log", strings.Join(lines, ""))
+	for _, args := range [][]string{{"cluster", "health"}, {"doctor", "--wait", "10ms"}} {
+		var stdout, stderr bytes.Buffer
+		code := ctl.Main(t.Context(), append(args, "--brokers", s.Addrs()[0], "--admin", s.AdminAddr()), "test", ctl.Streams{Out: &stdout, Err: &stderr})
+		findings, _, _ := strings.Cut(stdout.String(), "EXAMINED")
+		findings += stderr.String()
+		show(fmt.Sprintf("chronikctl %s: exit code %d", strings.Join(args, " "), code), findings)
+		said(strings.Join(args, " "), strings.Join(strings.Fields(findings), " "))
+		if want := map[bool]int{false: ctlcode.ExitOK, true: ctlcode.ExitUnhealthy}[ill]; code != want {
+			t.Errorf("%v ends with %d, want %d", args, code, want)
+		}
+	}
+	return normal(out.String())
+}
+
+// normal replaces what differs from run to run.
+func normal(text string) string {
+	for _, x := range [][2]string{
+		{`\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(\.\d+)?Z`, "TIME"}, {`(127\.0\.0\.1|\[::1\]):\d+`, "ADDRESS"}, {`is [0-9a-f]{8}, the batch says [0-9a-f]{8}`, "is CHECKSUM, the batch says CHECKSUM"},
+	} {
+		text = regexp.MustCompile(x[0]).ReplaceAllString(text, x[1])
+	}
+	return text
+}
+
+func faults() []fault {
+	return append(diskFaults(), []fault{
+		{name: "healthy"},
+		{name: "log-not-created", checks: []string{"partition"}, plant: func(t *testing.T, s *sick) {
+			s.errs.Add(errfs.Rule{Ops: errfs.Create | errfs.Mkdir, Err: syscall.EMFILE, When: func(c errfs.Call) bool { return strings.Contains(c.Path, "/new-") }})
+			_, _ = kadm.NewClient(client(t, s.Broker)).CreateTopic(t.Context(), 1, 1, nil, "new")
+		}},
+		{name: "stuck-group", set: []string{"group.initial.rebalance.delay.ms=0"}, checks: []string{"group"}, plant: stickGroup},
+		{name: "memory-short", checks: []string{"memory"}, plant: func(_ *testing.T, s *sick) {
+			s.health.Add(func(f *checks.Facts) { f.Memory.Limit, f.Memory.Resident = 1<<30, 1<<30-1 })
+		}},
+		{name: "clock-set", checks: []string{"clock"}, plant: func(_ *testing.T, s *sick) {
+			at := time.Now()
+			s.health.Add(func(f *checks.Facts) { f.Clock = checks.Clock{Known: true, Stepped: time.Hour, SteppedAt: at} })
+		}},
+		{name: "files-used-up", checks: []string{"files"}, plant: func(_ *testing.T, s *sick) {
+			s.health.Add(func(f *checks.Facts) { f.Files = checks.Files{Limit: 1024, Open: 1020} })
+		}},
+	}...)
+}
+
+// diskFaults are those of disks and of what is on them.
+func diskFaults() []fault {
+	write := func(t *testing.T, s *sick) {
+		c := client(t, s.Broker)
+		c.Produce(t.Context(), &kgo.Record{Topic: "orders", Value: []byte("v")}, func(*kgo.Record, error) {})
+	}
+	fail := func(t *testing.T, s *sick) {
+		s.errs.Add(errfs.Rule{Ops: errfs.Write | errfs.Datasync | errfs.Create | errfs.Allocate, Path: "/one/journal/*", Err: syscall.EIO})
+		c := client(t, s.Broker)
+		for p := range int32(2) { // one of them is in /one
+			c.Produce(t.Context(), &kgo.Record{Topic: "orders", Partition: p, Value: []byte("v")}, func(*kgo.Record, error) {})
+		}
+	}
+	return []fault{
+		{name: "space-low", checks: []string{"space"}, plant: func(t *testing.T, s *sick) { s.disk.leave(t, s.Broker, 80<<20) }},
+		{name: "space-nearly-low", checks: []string{"space"}, plant: func(t *testing.T, s *sick) { s.disk.leave(t, s.Broker, 15<<30) }},
+		{name: "dir-failed", set: []string{"log.dirs=/one"}, checks: []string{"log_dir"}, plant: fail},
+		{name: "one-dir-of-two-failed", set: []string{"log.dirs=/one,/two"}, checks: []string{"log_dir"}, plant: fail},
+		{name: "dir-not-opened", set: []string{"log.dirs=/one,/two"}, checks: []string{"log_dir"}, damage: func(t *testing.T, fsys vfs.FS) { truncate(t, fsys, "/two/chronik.dir", 3) }},
+		{name: "disk-stuck", checks: []string{"stuck_disk"}, plant: func(t *testing.T, s *sick) {
+			free := make(chan struct{})
+			s.errs.Add(errfs.Rule{Ops: errfs.Datasync, Path: "/data/logs/journal/*", Before: func(errfs.Call) { <-free }})
+			write(t, s)
+			t.Cleanup(func() { close(free) })
+		}},
+		{name: "segment-short", checks: []string{"partition"}, damage: func(t *testing.T, fsys vfs.FS) { truncate(t, fsys, segment(t, fsys, "orders-0", ".log"), 1000) }},
+		{name: "segment-missing", checks: []string{"partition"}, damage: func(t *testing.T, fsys vfs.FS) { removed(t, fsys, segment(t, fsys, "orders-0", ".log")) }},
+		{name: "partition-missing", checks: []string{"partition"}, damage: func(t *testing.T, fsys vfs.FS) { removed(t, fsys, "/data/logs/orders-0") }},
+		{name: "index-missing", damage: func(t *testing.T, fsys vfs.FS) { removed(t, fsys, segment(t, fsys, "orders-0", ".index")) }},
+		{name: "batch-damaged", checks: []string{"damage"}, damage: func(t *testing.T, fsys vfs.FS) { flip(t, fsys, segment(t, fsys, "orders-0", ".log"), 50_000) },
+			plant: func(t *testing.T, s *sick) {
+				c, err := kgo.NewClient(kgo.SeedBrokers(s.Addrs()...), kgo.ConsumePartitions(map[string]map[int32]kgo.Offset{"orders": {0: kgo.NewOffset().At(0)}}))
+				if err != nil {
+					t.Fatal(err)
+				}
+				defer c.Close()
+				eventually(t, "a read finds the damage", func() bool {
+					ctx, cancel := context.WithTimeout(t.Context(), 100*time.Millisecond)
+					defer cancel()
+					c.PollFetches(ctx)
+					for _, l := range s.rooms.storage.Logs() {
+						if l.Damaged() != nil {
+							return true
+						}
+					}
+					return false
+				})
+			}},
+	}
+}
+
+// segment is the oldest file with a suffix that a partition has.
+func segment(t *testing.T, fsys vfs.FS, partition, suffix string) string {
+	t.Helper()
+	dir := path.Join("/data/logs", partition)
+	all, err := fsys.List(dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, x := range all {
+		if strings.HasSuffix(x.Name, suffix) {
+			return path.Join(dir, x.Name)
+		}
+	}
+	t.Fatalf("%s has no file %s: %v", dir, suffix, all)
+	return ""
+}
+
+func removed(t *testing.T, fsys vfs.FS, name string) {
+	t.Helper()
+	if err := fsys.RemoveAll(name); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func truncate(t *testing.T, fsys vfs.FS, name string, size int64) {
+	t.Helper()
+	changed(t, fsys, name, func(f vfs.File) error { return f.Truncate(size) })
+}
+
+func flip(t *testing.T, fsys vfs.FS, name string, at int64) {
+	t.Helper()
+	changed(t, fsys, name, func(f vfs.File) error {
+		b := []byte{0}
+		if _, err := f.ReadAt(b, at); err != nil {
+			return err
+		}
+		b[0] ^= 0xff
+		_, err := f.WriteAt(b, at)
+		return err
+	})
+}
+
+func changed(t *testing.T, fsys vfs.FS, name string, fn func(vfs.File) error) {
+	t.Helper()
+	f, err := fsys.Open(name)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := fn(f); err != nil {
+		t.Fatal(err)
+	}
+	if err := f.Close(); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// stickGroup makes the group g with a member that does not come back when another one joins.
+func stickGroup(t *testing.T, s *sick) {
+	join := func(c *kgo.Client) (*kmsg.JoinGroupResponse, error) {
+		r := kmsg.NewPtrJoinGroupRequest()
+		r.Group, r.SessionTimeoutMillis, r.RebalanceTimeoutMillis, r.ProtocolType = "g", 300_000, 300_000, "consumer"
+		r.Protocols = []kmsg.JoinGroupRequestProtocol{{Name: "range"}}
+		for {
+			answer, err := r.RequestWith(t.Context(), c)
+			if err != nil || answer.MemberID == "" || answer.ErrorCode == 0 {
+				return answer, err
+			}
+			r.MemberID = answer.MemberID // the first answer only gives an id
+		}
+	}
+	first, err := join(client(t, s.Broker))
+	if err != nil || first.ErrorCode != 0 {
+		t.Fatal(first, err)
+	}
+	second := client(t, s.Broker)
+	go func() { _, _ = join(second) }() // it ends with its client
+}

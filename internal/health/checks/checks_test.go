@@ -1,0 +1,281 @@
+package checks
+
+import (
+	"math"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+)
+
+// look runs one check and returns its findings as "severity subject: problem".
+func look(t *testing.T, check string, f Facts) (found []string, saw string) {
+	t.Helper()
+	all := Checks()
+	i := slices.IndexFunc(all, func(c Check) bool { return c.Name == check })
+	if i < 0 {
+		t.Fatalf("there is no check %s", check)
+	}
+	findings, examined := Examine(all[i:i+1], &f)
+	for _, x := range findings {
+		if x.Check != check || x.Remedy == "" || x.Problem == "" || x.Subject == "" {
+			t.Errorf("%s: a finding must say where, what and what to do: %+v", check, x)
+		}
+		found = append(found, string(x.Severity)+" "+x.Subject+": "+x.Problem)
+	}
+	return found, strings.Join(examined[0].Saw, "\n")
+}
+
+// patient is a machine, and what is wrong with it: a text for each finding, in
+// order. None is a healthy one.
+type patient struct {
+	name  string
+	facts Facts
+	finds []string
+}
+
+func examine(t *testing.T, check string, patients []patient) {
+	t.Helper()
+	for _, p := range patients {
+		found, _ := look(t, check, p.facts)
+		if len(found) != len(p.finds) {
+			t.Errorf("%s, %s: found %d: %q, want %q", check, p.name, len(found), found, p.finds)
+			continue
+		}
+		for i, text := range p.finds {
+			if !strings.Contains(found[i], text) {
+				t.Errorf("%s, %s: found %q, which does not say %q", check, p.name, found[i], text)
+			}
+		}
+	}
+}
+
+func TestDirectoriesThatWereRemoved(t *testing.T) {
+	lost := func(role string) Facts {
+		return Facts{Lost: []Lost{{role, "/d/x", "it was removed"}}, Settings: Settings{DataDir: "/d"}}
+	}
+	examine(t, "removed", []patient{
+		{"none", Facts{}, nil},
+		{"a journal", lost(RoleJournal), []string{"bad journal directory /d/x: it was removed while the broker uses it: the records"}},
+		{"metadata", lost(RoleMetadata), []string{"bad metadata directory /d/x: it was removed while the broker uses it: topics, configs"}},
+	})
+}
+
+func TestFilesThatRunOut(t *testing.T) {
+	files := func(limit, open, most int, dirs ...Dir) Facts {
+		return Facts{Files: Files{Limit: limit, Open: open, MaxConnections: most}, Dirs: dirs}
+	}
+	dir := Dir{Path: "/d", MaxOpenFiles: 512, Logs: 10}
+	examine(t, "files", []patient{
+		{"not known", files(0, 0, 0, dir), nil},
+		{"plenty", files(1<<20, 40, math.MaxInt32, Dir{MaxOpenFiles: 16384, Logs: 50_000}), nil},
+		{"just enough", files(512+8+64+2000, 40, math.MaxInt32, dir), nil},
+		{"one too few", files(512+8+64+1999, 40, math.MaxInt32, dir), []string{"warn limit of open files: the process may open 2583 files, which beside segments leaves room for 999 connections (about 333 clients)"}},
+		{"the usual 1024", files(1024, 40, math.MaxInt32, dir), []string{"room for 220 connections"}},
+		{"few are wanted", files(1024, 40, 200, dir), nil},
+		{"more are wanted", files(5000, 40, 5000, dir), []string{"max.connections is 5000"}},
+		{"before the directories are known", files(1024, 40, 0), nil},
+		{"nearly all", files(1000, 800, 0), []string{"warn limit of open files: 800 of 1000 files are open"}},
+		{"all", files(1000, 990, 0, dir), []string{"bad limit of open files: 990 of 1000"}},
+		{"more partitions than files", files(3000, 40, 700, Dir{Path: "/d", MaxOpenFiles: 1500, Logs: 1501}), []string{"log directory /d: it has 1501 partitions and keeps 1500"}},
+		{"as many partitions as files", files(3000, 40, 700, Dir{Path: "/d", MaxOpenFiles: 1500, Logs: 1500}), nil},
+		{"more partitions than anybody keeps open", files(1<<20, 40, math.MaxInt32, Dir{Path: "/d", MaxOpenFiles: 16384, Logs: 20_000}), nil},
+	})
+}
+
+func TestMemoryThatRunsOut(t *testing.T) {
+	const mb = 1 << 20
+	examine(t, "memory", []patient{
+		{"no limit", Facts{Memory: Memory{Resident: 500 * mb, GoLimit: math.MaxInt64, Budgets: 1 << 40}}, nil},
+		{"fits", Facts{Memory: Memory{Limit: 1000 * mb, GoLimit: 800 * mb, Resident: 500 * mb, There: 1000 * mb, Budgets: 500 * mb, Wanted: 500 * mb}}, nil},
+		{"the runtime knows no limit", Facts{Memory: Memory{Limit: 1000 * mb, GoLimit: math.MaxInt64}}, nil},
+		{"the runtime's is higher", Facts{Memory: Memory{Limit: 1000 * mb, GoLimit: 2000 * mb}}, []string{"warn memory: GOMEMLIMIT is 2000 MiB and the container's limit 1000 MiB"}},
+		{"nearly killed", Facts{Memory: Memory{Limit: 1000 * mb, Resident: 960 * mb}}, []string{"uses 960 MiB of the 1000 MiB"}},
+		{"hardly any", Facts{Memory: Memory{There: 8 * mb, Budgets: 6 * mb, Wanted: 288 * mb}}, []string{"warn memory: requests, answers, records that wait for segments and compaction may take 6144 KiB of the 8192 KiB"}},
+		{"little", Facts{Memory: Memory{There: 256 * mb, Budgets: 102 * mb, Wanted: 288 * mb}}, []string{"note memory: requests, answers, records that wait for segments and compaction may take 102 MiB of the 256 MiB that there are, and with more memory 288 MiB"}},
+		{"swapped", Facts{Memory: Memory{Swapped: 64 * mb}}, []string{"64 MiB of the broker are swapped out"}},
+		{"what nobody uses is swapped", Facts{Memory: Memory{Swapped: 63 * mb}}, nil},
+	})
+}
+
+func TestClocksThatAreWrong(t *testing.T) {
+	now := time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
+	examine(t, "clock", []patient{
+		{"not known", Facts{Now: now}, nil},
+		{"right", Facts{Now: now, Clock: Clock{Known: true, Synchronized: true}}, nil},
+		{"nobody keeps it right", Facts{Now: now, Clock: Clock{Known: true}}, []string{"note clock: nothing keeps"}},
+		{"set back", Facts{Now: now, Clock: Clock{Stepped: -time.Minute, SteppedAt: now.Add(-time.Minute)}}, []string{"warn clock: the clock was set back by 1m0s at 2026-01-02T03:03:05Z"}},
+		{"set long ago", Facts{Now: now, Clock: Clock{Stepped: time.Minute, SteppedAt: now.Add(-time.Hour)}}, nil},
+	})
+	for by, want := range map[time.Duration]time.Duration{0: 0, 4 * time.Second: 0, time.Minute: time.Minute, -time.Hour: -time.Hour} {
+		if got := Stepped(now, now.Add(time.Minute+by), time.Minute); got != want {
+			t.Errorf("set by %v: %v", by, got)
+		}
+	}
+}
+
+func TestLogDirectoriesThatFail(t *testing.T) {
+	failed := Dir{Path: "/d", Err: "input/output error"}
+	examine(t, "log_dir", []patient{
+		{"none", Facts{}, nil},
+		{"works", Facts{Dirs: []Dir{{Path: "/d"}}}, nil},
+		{"failed", Facts{Dirs: []Dir{failed}}, []string{"bad log directory /d: none of its 0 partitions can be written: input/output error"}},
+		{"not opened", Facts{Dirs: []Dir{{Path: "/e"}}, Unopened: []Unopened{{"/d", "no such device", "mount it"}}, Partitions: []Partition{{Topic: "t", Offline: "x", Dir: "/d"}}},
+			[]string{"bad log directory /d: it could not be opened, and its partitions can be neither written nor read (t-0): no such device"}},
+	})
+	// One directory that takes records is enough for the broker to be ready.
+	for name, c := range map[string]struct {
+		dirs     []Dir
+		unopened []Unopened
+		notReady bool
+	}{
+		"the only one":      {[]Dir{failed}, nil, true},
+		"one of two":        {[]Dir{failed, {Path: "/e"}}, nil, false},
+		"both":              {[]Dir{failed, {Path: "/e", Err: "x"}}, nil, true},
+		"one, one unopened": {[]Dir{failed}, []Unopened{{"/e", "x", "y"}}, true},
+	} {
+		findings, _ := Examine(Checks(), &Facts{Dirs: c.dirs, Unopened: c.unopened})
+		for _, f := range findings {
+			if f.NotReady != c.notReady || (f.Works != "") == c.notReady {
+				t.Errorf("%s: %+v", name, f)
+			}
+		}
+	}
+}
+
+func TestPartitionsThatCannotBeUsed(t *testing.T) {
+	dead := Partition{Topic: "t", Index: 1, Offline: "offline", Dir: "/d"}
+	examine(t, "partition", []patient{
+		{"offline", Facts{Partitions: []Partition{dead}}, []string{"bad partition t-1: it can be neither written nor read: offline"}},
+		{"damaged", Facts{Partitions: []Partition{{Topic: "t", Damages: []Damage{{From: 1, Next: 2}}}}}, nil},
+		{"its directory was not opened", Facts{Partitions: []Partition{dead}, Unopened: []Unopened{{Path: "/d"}}}, nil},
+		{"its directory is reported", Facts{Partitions: []Partition{dead}, Dirs: []Dir{{Path: "/d", Err: "x"}}}, nil},
+	})
+	examine(t, "damage", []patient{
+		{"damaged", Facts{Partitions: []Partition{dead, {Topic: "t", Damages: []Damage{{From: 7, Next: 9, Where: "f"}}}}}, []string{"bad partition t-0: offsets 7 to 8 cannot be read: f holds no valid record batches there"}},
+	})
+	var many []Partition
+	for range mostPartitions + 3 {
+		many = append(many, Partition{Topic: "t", Index: 1, Offline: "offline", Damages: []Damage{{From: 1, Next: 2}}})
+	}
+	for check, last := range map[string]string{"partition": "bad partitions: 3 more cannot be written or read", "damage": "bad partitions: 3 more have damaged records"} {
+		if found, _ := look(t, check, Facts{Partitions: many}); len(found) != mostPartitions+1 || found[mostPartitions] != last {
+			t.Errorf("%q", found)
+		}
+	}
+}
+
+// What does not move for some seconds is reported, and what a failed disk explains is not.
+func TestDisksAndGroupsThatAreStuck(t *testing.T) {
+	dir := func(waiting time.Duration, err string) Facts {
+		return Facts{Dirs: []Dir{{Path: "/d", Journal: "/j", Waiting: waiting, Err: err}}}
+	}
+	examine(t, "stuck_disk", []patient{
+		{"moves", dir(stuckAfter-1, ""), nil},
+		{"hangs", dir(7*time.Second, ""), []string{"bad disk of /j: records wait for the journal, and none has become durable for more than 3s"}},
+		{"waits as its profile says", Facts{Dirs: []Dir{{Waiting: 12 * time.Second, Allowed: 10 * time.Second}}}, nil},
+		{"has failed", dir(time.Hour, "input/output error"), nil},
+	})
+	now := time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
+	loading := func(age time.Duration, failed bool, broken ...Partition) Facts {
+		return Facts{Now: now, Coordinators: []Coordinator{{Index: 3, Since: now.Add(-age), Failed: failed}}, Partitions: broken}
+	}
+	examine(t, "group", []patient{
+		{"loads", loading(time.Second, true), nil},
+		{"loads for long", loading(loadedAfter, false), []string{"warn groups of __consumer_offsets-3: they are not served: their offsets have been loading since 2026-01-02T03:04:02Z"}},
+		{"fails to load", loading(loadedAfter, true), []string{"bad groups of __consumer_offsets-3: they are not served"}},
+		{"its partition is reported", loading(loadedAfter, true, Partition{Topic: "__consumer_offsets", Index: 3, Offline: "x"}), nil},
+		{"rebalances", Facts{Slow: Slow{Rebalancing: []Rebalancing{{"g", "PreparingRebalance", now}}}},
+			[]string{"warn group g: it has been rebalancing (PreparingRebalance) at least since 2026-01-02T03:04:05Z"}},
+	})
+	if found, _ := look(t, "group", Facts{Slow: Slow{Rebalancing: make([]Rebalancing, mostGroups+2)}}); len(found) != mostGroups+1 || found[mostGroups] != "warn groups: 2 more do not finish a rebalance" {
+		t.Errorf("%q", found)
+	}
+}
+
+func TestSettingsThatContradictEachOther(t *testing.T) {
+	good := Settings{MinISR: 1, Replicas: 1, RetentionBytes: -1, SegmentBytes: 1 << 30, MaxMessage: 1 << 20, MaxRequest: 100 << 20}
+	with := func(change func(*Settings)) Facts {
+		s := good
+		change(&s)
+		return Facts{Settings: s}
+	}
+	examine(t, "settings", []patient{
+		{"good", Facts{Settings: good}, nil},
+		{"not read", with(func(s *Settings) { s.Warnings = []string{"CHRONIK_X is not read"} }), []string{"note configuration: CHRONIK_X is not read"}},
+		{"in sync", with(func(s *Settings) { s.MinISR = 2 }), []string{"note configuration: min.insync.replicas is 2 and a new topic has 1 replicas"}},
+		{"retention", with(func(s *Settings) { s.RetentionBytes = 1 << 20 }), []string{"warn configuration: log.retention.bytes is 1048576"}},
+		{"messages", with(func(s *Settings) { s.MaxMessage = 200 << 20 }), []string{"warn configuration: message.max.bytes is 209715200"}},
+	})
+	examine(t, "profile", []patient{
+		{"synced", Facts{Settings: Settings{Profile: "sync", Synced: true}}, nil},
+		{"written", Facts{Settings: Settings{Profile: "os", Lost: "what the page cache held may be lost"}, Weaker: []string{"a"}}, []string{"note profile os: it is the default, and when the power goes, of what was acknowledged what the page cache held may be lost"}},
+		{"some topics", Facts{Settings: Settings{Profile: "sync", Synced: true}, Weaker: []string{"a", "b", "c", "d", "e", "f", "g"}},
+			[]string{"note topics: 7 acknowledge what is not on the disk, though the default profile sync does not: a, b, c, d, e and 2 more"}},
+	})
+}
+
+func TestListenersThatAreOpen(t *testing.T) {
+	at := func(l Listener) Facts { return Facts{Settings: Settings{Listeners: []Listener{l}}} }
+	in := Listener{Name: "in", Listen: "0.0.0.0:9092", Open: true}
+	out := in
+	out.Advertise, out.AdvertisesLoopback = "localhost:9092", true
+	examine(t, "exposed", []patient{
+		{"loopback", at(Listener{Name: "in", Listen: "127.0.0.1:9092"}), nil},
+		{"open", at(in), []string{"note listener in on 0.0.0.0:9092: ANYBODY WHO REACHES THIS ADDRESS"}},
+		{"admin", Facts{Settings: Settings{Admin: Listener{Listen: ":9644", Open: true}}}, []string{"note admin port on :9644: the admin port is bound beyond loopback"}},
+	})
+	examine(t, "advertise", []patient{
+		{"as dialled", at(in), nil},
+		{"loopback", at(out), []string{"note listener in on 0.0.0.0:9092: clients are told to dial localhost:9092, which works on this machine"}},
+		{"loopback on loopback", at(Listener{Listen: "127.0.0.1:1", Advertise: "localhost:1", AdvertisesLoopback: true}), nil},
+	})
+}
+
+// A broker of which nothing is known is not called ill.
+func TestNothingKnownIsNothingWrong(t *testing.T) {
+	if findings, _ := Examine(Checks(), &Facts{}); len(findings) > 0 {
+		t.Errorf("%+v", findings)
+	}
+}
+
+func TestWorstComesFirst(t *testing.T) {
+	findings, _ := Examine(Checks(), &Facts{
+		Settings:   Settings{Profile: "os", Warnings: []string{"w"}},
+		Files:      Files{Limit: 100, Open: 85},
+		Partitions: []Partition{{Topic: "t", Offline: "gone"}},
+	})
+	var got []string
+	for _, f := range findings {
+		got = append(got, string(f.Severity)+" "+f.Check)
+	}
+	if want := []string{"bad partition", "warn files", "note settings", "note profile"}; !slices.Equal(got, want) {
+		t.Errorf("%q, want %q", got, want)
+	}
+}
+
+// Names are labels of a metric and in the documentation.
+func TestEveryCheckSaysWhatItIs(t *testing.T) {
+	seen := map[string]bool{}
+	for _, c := range Checks() {
+		if seen[c.Name] || c.Name == "" || strings.Trim(c.Name, "abcdefghijklmnopqrstuvwxyz_") != "" || !strings.HasSuffix(c.Doc, ".") {
+			t.Errorf("%+v", c)
+		}
+		seen[c.Name] = true
+	}
+}
+
+// Connections get what segments leave, and never nothing.
+func TestConnectionsGetWhatSegmentsLeave(t *testing.T) {
+	for _, c := range []struct {
+		limit    int
+		segments []int
+		want     int
+	}{
+		{512, []int{256}, 92}, {1 << 20, []int{16384, 16384}, 507864}, {300, []int{256}, 37}, {1024, nil, 480}, {0, []int{256}, 0},
+	} {
+		if got := Connections(c.limit, c.segments); got != c.want {
+			t.Errorf("%d files, %v segments: %d connections, want %d", c.limit, c.segments, got, c.want)
+		}
+	}
+}

@@ -1,0 +1,168 @@
+package checks
+
+import (
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/chronik-io/chronik/internal/health"
+)
+
+func diskChecks() []Check {
+	return []Check{
+		{Name: "file_system", run: checkFileSystems,
+			Doc: "What the directories lie on: memory, a container's layer, a network or user-space file system, or one without a journal keep no promise of fdatasync."},
+		{Name: "mount", run: checkMountOptions,
+			Doc: "Mount options that change what a write or a sync does: read-only, no barriers, volatile, sync."},
+		{Name: "shared_disk", run: checkSharedDisk,
+			Doc: "Log directories on the same disk: they fail together, which `log.dirs` is there to avoid."},
+		{Name: "sync", run: checkSyncs,
+			Doc: "How long fdatasync of each journal really took, which profile suits that, and whether the disk can have done it at all."},
+		{Name: "journal", run: checkJournals,
+			Doc: "How full each journal is, and whether its file system can hold what it may become: at the limit producers wait."},
+		{Name: "space", run: checkSpace,
+			Doc: "Free space against the disk guard's threshold, below which records are refused."},
+		{Name: "retention", run: checkRetention,
+			Doc: "Whether the disk can hold what `retention.bytes` lets logs keep that time does not bound."},
+	}
+}
+
+// Bounds of the checks of disks.
+const (
+	enoughSyncs = 100                    // of which a median says something
+	probedSyncs = 20                     // the same, of a probe: it writes alone
+	instant     = 50 * time.Microsecond  // less than any disk takes to empty its cache
+	turning     = time.Millisecond       // a platter turns once in 4 to 11 ms
+	quickSync   = 5 * time.Millisecond   // up to it sync costs little
+	slowSync    = 20 * time.Millisecond  // from it on producers feel every one
+	rareSync    = 250 * time.Millisecond // as the alert ChronikSyncSlow has it
+	lonely      = 5                      // records of a group that hardly shares its sync
+
+	fullJournal = 0.8  // of its limit
+	littleSpace = 0.05 // of a file system that nobody guards
+)
+
+func checkSyncs(f *Facts, n *notes) {
+	for _, d := range f.Dirs {
+		l := d.Syncs
+		switch {
+		case l.Count >= enoughSyncs:
+		case d.Probe.Count >= probedSyncs:
+			l = d.Probe
+		default:
+			n.see(fmt.Sprintf("too few fdatasyncs in %s to judge them (%d); chronikctl doctor --probe-disk measures its disk", d.Journal, l.Count))
+			continue
+		}
+		text := fmt.Sprintf("fdatasync in %s: median %s, 99 %% %s (%d %s)", d.Journal, upTo(l.Median), upTo(l.P99), l.Count, l.Over)
+		if l.Records > 0 {
+			text += fmt.Sprintf(", %.1f records share one", l.Records)
+		}
+		n.see(text + "; " + suits(l))
+		judgeSlow("log directory "+d.Path, l, n)
+		for _, p := range f.Places {
+			if p.Path == d.Journal {
+				judgeQuick(p, l, n)
+			}
+		}
+	}
+}
+
+// upTo is a duration that is known to be not longer.
+func upTo(d time.Duration) string { return "≤ " + d.Round(time.Microsecond).String() }
+
+// suits says which profile goes with a disk.
+func suits(l Latency) string {
+	switch {
+	case l.Median <= quickSync:
+		return "the profile sync suits it"
+	case l.Median <= slowSync:
+		return "sync suits where producers send in batches, medium where single records come from many"
+	default:
+		return "high lets the most records share one; interval does not wait for it, and may lose what it says"
+	}
+}
+
+func judgeSlow(subject string, l Latency, n *notes) {
+	if l.Median > slowSync {
+		what, remedy := fmt.Sprintf("half of its fdatasyncs take longer than %v (%s)", slowSync, l.Over), "put the journal on a faster disk (journal.dirs)"
+		if l.Records > 0 && l.Records < lonely {
+			what += fmt.Sprintf(", and only %.1f records share one", l.Records)
+			remedy += ", or let more records share a sync: the profile medium or high"
+		}
+		n.add(health.Warn, subject, what, remedy)
+		return
+	}
+	if l.P99 > rareSync {
+		n.add(health.Warn, subject, fmt.Sprintf("the median of its fdatasyncs is %s, but 1 in 100 takes longer than %v (%s): every record that waits then waits so long", upTo(l.Median), rareSync, l.Over),
+			"something else writes to that disk, or its quota is used up: give the journal a disk of its own (journal.dirs)")
+	}
+}
+
+// judgeQuick looks for a disk that says it is done before it can be.
+func judgeQuick(p Place, l Latency, n *notes) {
+	subject := p.String()
+	switch {
+	case kind(p.Mount.Type) == "memory":
+	case l.Median <= instant && p.Disk.WriteCache == "write back":
+		n.add(health.Warn, subject, fmt.Sprintf("half of its fdatasyncs return within %v, though disk %s has a cache that a power cut empties: that is too quick for emptying it, and acknowledged records may be in no other place",
+			instant, p.Disk.Name), "let the disk or its virtual machine honour flushes (no cache=unsafe), or be sure that its cache has a battery")
+	case l.Median < turning && p.Disk.Rotational && !virtual(p.Disk.Name):
+		n.add(health.Note, subject, fmt.Sprintf("half of its fdatasyncs return within %v, and disk %s says that it rotates: that is quicker than a platter turns, so a cache answers", l.Median, p.Disk.Name),
+			"be sure that the cache of the disk or of its controller has a battery")
+	}
+}
+
+// virtual says whether a disk is a virtual machine's, which calls everything
+// rotating.
+func virtual(disk string) bool {
+	return strings.HasPrefix(disk, "vd") || strings.HasPrefix(disk, "xvd")
+}
+
+func checkJournals(f *Facts, n *notes) {
+	for _, d := range f.Dirs {
+		if d.JournalLimit <= 0 {
+			continue
+		}
+		subject := "log directory " + d.Path
+		n.see(fmt.Sprintf("the journal of %s has %s of %s", d.Path, bytesText(d.JournalBytes), bytesText(d.JournalLimit)))
+		if float64(d.JournalBytes) >= fullJournal*float64(d.JournalLimit) {
+			n.add(health.Warn, subject, fmt.Sprintf("its journal holds %s of %s: at the limit producers wait until segments are written", bytesText(d.JournalBytes), bytesText(d.JournalLimit)),
+				"the disk of the segments does not keep up: give it less, or faster disks")
+		}
+		if total := f.JournalTotals[d.Journal]; total > 0 && total < d.JournalLimit {
+			n.add(health.Warn, subject, fmt.Sprintf("its journal may become %s, and the file system of %s has %s", bytesText(d.JournalLimit), d.Journal, bytesText(total)),
+				"put the journal on a larger file system (journal.dirs)")
+		}
+	}
+}
+
+func checkSpace(f *Facts, n *notes) {
+	const remedy = "shorten retention, delete topics or records, or enlarge the disk; chronikctl topic list -o wide lists the sizes (docs/operations.md, A full disk)"
+	for _, d := range f.Dirs {
+		subject := "disk of " + d.Path
+		if d.SpaceMessage != "" {
+			n.addFinding(health.Finding{Severity: health.Bad, Subject: subject, Problem: d.SpaceMessage,
+				Works: "records can be read, topics and records deleted, and offsets committed; writing resumes automatically when enough space is free", Remedy: remedy})
+		}
+		if !d.SpaceKnown {
+			continue
+		}
+		n.see(fmt.Sprintf("%s of %s are free in %s", bytesText(d.Free), bytesText(d.Total), d.Path))
+		switch {
+		case d.SpaceMessage != "":
+		case d.MinFree > 0 && d.Free < 2*d.MinFree:
+			n.add(health.Warn, subject, fmt.Sprintf("%s are free; below %s the broker refuses the records of clients", bytesText(d.Free), bytesText(d.MinFree)), remedy)
+		case d.MinFree == 0 && float64(d.Free) < littleSpace*float64(d.Total):
+			n.add(health.Warn, subject, fmt.Sprintf("%s of %s are free, and nothing keeps the broker from filling the rest: chronik.disk.min.free.bytes is 0", bytesText(d.Free), bytesText(d.Total)), remedy)
+		}
+	}
+}
+
+func checkRetention(f *Facts, n *notes) {
+	for _, d := range f.Dirs {
+		if room := d.Total - d.MinFree; d.SpaceKnown && d.KeptLogs > 0 && d.Kept > room {
+			n.add(health.Warn, "log directory "+d.Path, fmt.Sprintf("%d partitions that only retention.bytes bounds may keep %s, and its file system has room for %s: it fills before the oldest go",
+				d.KeptLogs, bytesText(d.Kept), bytesText(room)), "lower retention.bytes, which counts for each partition, set retention.ms too, or enlarge the disk")
+		}
+	}
+}

@@ -1,0 +1,165 @@
+package checks
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/chronik-io/chronik/internal/health"
+)
+
+// checkFileSystems looks at what the directories lie on, once for each file
+// system.
+func checkFileSystems(f *Facts, n *notes) {
+	for _, on := range mounts(f.Places) {
+		m := on[0].Mount
+		holds := names(on)
+		n.see(fmt.Sprintf("%s on %s (%s) has %s", m.Type, m.Source, m.Point, holds))
+		judgeType(m, "file system "+m.Point, holds, n)
+	}
+}
+
+// mounts groups places by the file system that they are on; those whose file
+// system is not known are left out.
+func mounts(places []Place) [][]Place {
+	var all [][]Place
+	for _, p := range places {
+		if p.Mount.Type == "" {
+			continue
+		}
+		i := slices.IndexFunc(all, func(on []Place) bool { return on[0].Mount.Point == p.Mount.Point })
+		if i < 0 {
+			all, i = append(all, nil), len(all)
+		}
+		all[i] = append(all[i], p)
+	}
+	return all
+}
+
+// names lists places; one that lies in another is left out.
+func names(on []Place) string {
+	var all []string
+	for _, p := range on {
+		if !slices.ContainsFunc(on, func(q Place) bool { return strings.HasPrefix(p.Path, q.Path+"/") }) {
+			all = append(all, p.String())
+		}
+	}
+	return strings.Join(all, ", ")
+}
+
+const localDisk = "use a local ext4 or XFS for data.dir, log.dirs and journal.dirs"
+
+func judgeType(m Mount, subject, holds string, n *notes) {
+	switch kind(m.Type) {
+	case "memory":
+		n.add(health.Warn, subject, fmt.Sprintf("it is %s, in memory: nothing of %s survives a restart of the machine, whatever the profile promises", m.Type, holds), localDisk)
+	case "container":
+		n.add(health.Warn, subject, fmt.Sprintf("it is %s, the container's own layer: %s goes away with the container", m.Type, holds),
+			"give the container a volume for it: docker run -v chronik:/var/lib/chronik")
+	case "network":
+		n.add(health.Warn, subject, fmt.Sprintf("it is %s: whether a record is on a disk when fdatasync returns is up to a server, its cache and the network, and the lock that keeps a second broker out may not reach other machines; %s is there",
+			m.Type, holds), localDisk+"; a block device over the network (iSCSI, a cloud's volume) is well")
+	case "user":
+		n.add(health.Warn, subject, fmt.Sprintf("it is %s, which a program serves: whether a record is on a disk when fdatasync returns is up to that program; %s is there", m.Type, holds), localDisk)
+	case "simple":
+		n.add(health.Warn, subject, fmt.Sprintf("it is %s, which has no journal of its own: a power cut may damage it as a whole; %s is there", m.Type, holds), localDisk)
+	case "cow":
+		if !slices.Contains(m.Options, "nodatacow") {
+			n.add(health.Note, subject, fmt.Sprintf("it is %s: the journal writes the same blocks again and again, and each time they are written elsewhere, which costs time with every fdatasync; %s is there", m.Type, holds),
+				"chattr +C on the empty journal directory before the first start, or put the journal on ext4 or XFS (journal.dirs)")
+		}
+	case "zfs":
+		n.add(health.Note, subject, fmt.Sprintf("it is zfs: with sync=disabled fdatasync does nothing and the profiles promise nothing, which cannot be seen from here; %s is there", holds),
+			"see that zfs get sync says standard or always")
+	}
+}
+
+// kind sorts the file systems about which there is something to say; empty are
+// those that keep what fdatasync promises, and unknown ones.
+func kind(name string) string {
+	if strings.HasPrefix(name, "fuse.") {
+		return "user"
+	}
+	for kind, names := range map[string][]string{
+		"memory":    {"tmpfs", "ramfs", "devtmpfs"},
+		"container": {"overlay", "aufs"},
+		"network":   {"nfs", "nfs4", "cifs", "smb3", "9p", "virtiofs", "ceph", "afs", "lustre", "glusterfs", "vboxsf", "prl_fs", "smbfs", "webdav"},
+		"user":      {"fuse", "macfuse", "osxfuse"},
+		"simple":    {"ext2", "vfat", "msdos", "exfat", "minix", "fuseblk"},
+		"cow":       {"btrfs", "bcachefs"},
+		"zfs":       {"zfs"},
+	} {
+		if slices.Contains(names, name) {
+			return kind
+		}
+	}
+	return ""
+}
+
+// checkMountOptions looks for options that change what a write or a sync does.
+func checkMountOptions(f *Facts, n *notes) {
+	for _, on := range mounts(f.Places) {
+		m := on[0].Mount
+		subject := "file system " + m.Point
+		has := func(options ...string) string {
+			for _, o := range options {
+				if slices.Contains(m.Options, o) {
+					return o
+				}
+			}
+			return ""
+		}
+		n.see(m.Point + " is mounted " + strings.Join(m.Options, ","))
+		if has("ro") != "" {
+			n.add(health.Bad, subject, "it is mounted read-only: nothing can be written to "+on[0].String(),
+				"the kernel does this after an error of the disk: look at its log, check the file system, and mount it rw")
+		}
+		if o := has("nobarrier", "barrier=0"); o != "" {
+			n.add(health.Warn, subject, "it is mounted "+o+": fdatasync does not empty the disk's cache, and what the profiles promise does not survive a power cut",
+				"mount it without "+o+", unless the disk's cache has a battery")
+		}
+		if has("volatile") != "" {
+			n.add(health.Warn, subject, "it is mounted volatile: every sync is left out, and what the profiles promise does not survive a power cut", "mount it without volatile")
+		}
+		if o := has("sync", "dirsync"); o == "sync" {
+			n.add(health.Note, subject, "it is mounted sync: every write waits for the disk, also of profiles that do not ask for it, and segments are written slowly",
+				"mount it without sync: the broker syncs what it promises")
+		}
+		if has("data=journal") != "" {
+			n.add(health.Note, subject, "it is mounted data=journal: the file system writes every byte of the journal and of segments twice", "mount it without data=journal")
+		}
+		if has("strictatime") != "" {
+			n.add(health.Note, subject, "it is mounted strictatime: every read of a segment is a write of its inode, which competes with syncs", "mount it noatime or relatime")
+		}
+	}
+}
+
+// checkSharedDisk looks for log directories that fail together.
+func checkSharedDisk(f *Facts, n *notes) {
+	var seen []Place
+	for _, p := range f.Places {
+		if p.Role != RoleLogs || p.Mount.Type == "" {
+			continue
+		}
+		for _, q := range seen {
+			if p.Mount.Device == q.Mount.Device || p.Disk.Name != "" && p.Disk.Name == q.Disk.Name {
+				on := "file system " + p.Mount.Point
+				if p.Mount.Device != q.Mount.Device {
+					on = "disk " + p.Disk.Name
+				}
+				n.add(health.Note, "log directory "+p.Path, fmt.Sprintf("it is on the same %s as %s: they fail together, and their journals sync against each other", on, q.Path),
+					"one entry of log.dirs for each disk, and one for all that is on the same")
+				break
+			}
+		}
+		seen = append(seen, p)
+	}
+}
+
+// Roles of places.
+const (
+	RoleData     = "data directory"
+	RoleMetadata = "metadata directory"
+	RoleLogs     = "log directory"
+	RoleJournal  = "journal directory"
+)

@@ -1,0 +1,163 @@
+package checks
+
+import (
+	"fmt"
+	"math"
+	"time"
+
+	"github.com/chronik-io/chronik/internal/health"
+)
+
+func hostChecks() []Check {
+	return []Check{
+		{Name: "files", run: checkFiles,
+			Doc: "Whether the process may open enough files: each connection and each segment in use is one; without one left, connections are refused and partitions fail."},
+		{Name: "memory", run: checkMemory,
+			Doc: "The container's memory limit against the Go runtime's and what the broker may fill, and whether the broker was swapped out: a killed or swapped broker answers nobody."},
+		{Name: "clock", run: checkClock,
+			Doc: "Whether the clock is synchronized and was not set: retention by time, timestamps of LogAppendTime and searches by time go by it."},
+	}
+}
+
+// Bounds of the checks of the machine.
+const (
+	filesBase   = 64   // files of the process itself: listeners, pollers, metadata, the log
+	filesOfConn = 2    // of a connection, for which the broker may duplicate its socket's
+	filesOfDir  = 8    // of a log directory beside segments: journal files, locks
+	connections = 1000 // for which there should be room: a client has two or three
+	usedMuch    = 0.8  // of the limit of open files
+	usedUp      = 0.95
+
+	residentMuch = 0.95     // of the container's limit
+	budgetsMuch  = 0.7      // of what there is: the Go heap may have 0.8, and the broker needs some for itself
+	swappedMuch  = 64 << 20 // below it is what nobody uses
+
+	steppedFor = time.Hour // for which a clock that was set is told
+	stepped    = 5 * time.Second
+)
+
+const moreFiles = "raise it and restart: LimitNOFILE=1048576 in the unit (systemctl edit chronikd), --ulimit nofile=1048576:1048576 for a container, ulimit -n in a shell"
+
+const moreMemory = "raise the limit: --memory of the container, MemoryMax of the unit"
+
+func checkFiles(f *Facts, n *notes) {
+	limit, open := f.Files.Limit, f.Files.Open
+	if limit <= 0 {
+		return
+	}
+	const subject = "limit of open files"
+	n.see(fmt.Sprintf("%d of %d files are open", open, limit))
+	switch used := float64(open) / float64(limit); {
+	case used >= usedUp:
+		n.add(health.Bad, subject, fmt.Sprintf("%d of %d files are open: connections are refused and segments cannot be opened", open, limit), moreFiles)
+		return
+	case used >= usedMuch:
+		n.add(health.Warn, subject, fmt.Sprintf("%d of %d files are open: without one left connections are refused and segments cannot be opened", open, limit), moreFiles)
+		return
+	}
+	if len(f.Dirs) == 0 {
+		return // it is not known yet what they are for
+	}
+	segments := make([]int, len(f.Dirs))
+	for i, d := range f.Dirs {
+		segments[i] = d.MaxOpenFiles
+	}
+	room, need := roomFor(limit, segments), connections
+	if f.Files.MaxConnections > 0 && f.Files.MaxConnections < math.MaxInt32 {
+		need = f.Files.MaxConnections
+	}
+	if room < need {
+		why := fmt.Sprintf("about %d clients", room/3)
+		if need != connections {
+			why = fmt.Sprintf("max.connections is %d", need)
+		}
+		n.add(health.Warn, subject, fmt.Sprintf("the process may open %d files, which beside segments leaves room for %d connections (%s)", limit, room, why), moreFiles)
+	}
+	for _, d := range f.Dirs {
+		// Where it keeps half of what may be open, more would be kept if more might be.
+		if half := 2*len(f.Dirs)*(d.MaxOpenFiles+1) > limit; half && d.Logs > d.MaxOpenFiles {
+			n.add(health.Warn, "log directory "+d.Path, fmt.Sprintf("it has %d partitions and keeps %d segments open, because the process may open %d files: "+
+				"writing to all of them syncs and closes one for each that it opens", d.Logs, d.MaxOpenFiles, limit), moreFiles)
+		}
+	}
+}
+
+// roomFor is how many connections a process has descriptors for that may open limit files and
+// keeps so many segments open in each log directory.
+func roomFor(limit int, segments []int) int {
+	for _, n := range segments {
+		limit -= n + filesOfDir
+	}
+	return max(limit-filesBase, 0) / filesOfConn
+}
+
+// Connections is how many connections a broker should take at most: see roomFor, but no less
+// than an eighth of the limit, since segments are seldom all open. 0: the limit is not known.
+func Connections(limit int, segments []int) int { return max(roomFor(limit, segments), limit/8) }
+
+func checkMemory(f *Facts, n *notes) {
+	m := f.Memory
+	if m.Resident > 0 {
+		text := fmt.Sprintf("%s of memory in use", bytesText(m.Resident))
+		if m.Limit > 0 {
+			text += " of " + bytesText(m.Limit)
+		}
+		n.see(text)
+	}
+	if m.Limit > 0 {
+		limit := bytesText(m.Limit)
+		if m.GoLimit > m.Limit && m.GoLimit < math.MaxInt64 {
+			n.add(health.Warn, "memory", fmt.Sprintf("GOMEMLIMIT is %s and the container's limit %s: the kernel kills the broker before the runtime saves memory", bytesText(m.GoLimit), limit),
+				"leave GOMEMLIMIT out, then it is 80 % of the container's limit, or set it lower")
+		}
+		if float64(m.Resident) > residentMuch*float64(m.Limit) {
+			n.add(health.Warn, "memory", fmt.Sprintf("the broker uses %s of the %s that its container may: the kernel is about to kill it", bytesText(m.Resident), limit),
+				moreMemory+", or choose a smaller produce.profile")
+		}
+	}
+	switch there := bytesText(m.There); {
+	case m.There <= 0:
+	case float64(m.Budgets) > budgetsMuch*float64(m.There):
+		n.add(health.Warn, "memory", fmt.Sprintf("requests, answers, records that wait for segments and compaction may take %s of the %s that there are: with what else the broker needs that is more than there is", bytesText(m.Budgets), there),
+			moreMemory+", or use fewer log directories")
+	case m.Wanted > m.Budgets:
+		n.add(health.Note, "memory", fmt.Sprintf("requests, answers, records that wait for segments and compaction may take %s of the %s that there are, and with more memory %s: under load clients wait sooner, and answers are shorter",
+			bytesText(m.Budgets), there, bytesText(m.Wanted)), moreMemory+"; or choose a smaller produce.profile or log.cleaner.dedupe.buffer.size, if that is enough for your load")
+	}
+	if m.Swapped >= swappedMuch {
+		n.add(health.Warn, "memory", fmt.Sprintf("%s of the broker are swapped out: answers wait until they are read back", bytesText(m.Swapped)),
+			"give the machine memory, or forbid it for the broker: MemorySwapMax=0 in the unit, --memory-swap equal to --memory for a container")
+	}
+}
+
+func checkClock(f *Facts, n *notes) {
+	c := f.Clock
+	if c.Known {
+		text := "the clock is synchronized"
+		if !c.Synchronized {
+			text = "the clock is not synchronized"
+			n.add(health.Note, "clock", "nothing keeps this machine's clock right: retention by time, timestamps and searches by time go by it",
+				"run NTP: chrony or systemd-timesyncd")
+		}
+		n.see(text)
+	}
+	if !c.SteppedAt.IsZero() && f.Now.Sub(c.SteppedAt) < steppedFor {
+		word := "forward"
+		if c.Stepped < 0 {
+			word = "back"
+		}
+		n.add(health.Warn, "clock", fmt.Sprintf("the clock was set %s by %v at %s: retention by time takes records too early or too late, and timestamps jump",
+			word, c.Stepped.Abs().Round(time.Second), c.SteppedAt.UTC().Format(time.RFC3339)),
+			"let NTP slew it (chrony: makestep only at the start); a virtual machine that was suspended does this, too")
+	}
+}
+
+// Stepped says by how much a clock was set between two moments, of which passed
+// lay between by a clock that nobody sets; 0 where they agree.
+func Stepped(before, after time.Time, passed time.Duration) time.Duration {
+	by := after.Round(0).Sub(before.Round(0)) - passed
+	if by.Abs() < stepped {
+		return 0
+	}
+	return by
+}

@@ -1,0 +1,352 @@
+package checks
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"go.uber.org/zap"
+
+	"github.com/chronik-io/chronik/internal/health"
+)
+
+// How often a Monitor works, and how long a report waits for it.
+const (
+	// quickEvery keeps a fault from staying unreported for more than a few seconds.
+	quickEvery = 2 * time.Second
+	// slowEvery is for facts whose source may wait for a disk.
+	slowEvery = time.Minute
+	// patience bounds how long Report waits for the checks.
+	patience = time.Second
+)
+
+// Source adds what a component knows to the facts. A Monitor calls it every few seconds and on
+// requests, from one goroutine. It must not wait for a disk.
+type Source func(*Facts)
+
+// SlowSource adds facts whose source may wait for a disk or for other goroutines. A Monitor calls it
+// once a minute, from a goroutine of its own.
+type SlowSource func(*Slow)
+
+// Options are what a Monitor is started with.
+type Options struct {
+	Broker  int32 // node.id
+	Version string
+	Checks  []Check
+	// Sources and Slow are those that are there from the start; more can be added.
+	Sources []Source
+	Slow    []SlowSource
+	// SlowEvery is the period of slow sources; 0 is a minute.
+	SlowEvery time.Duration
+	// Ready is notified when the broker becomes ready or stops being so.
+	Ready func(bool)
+	// Log gets a line for each finding that appears, changes its severity or goes.
+	Log *zap.Logger
+}
+
+// Monitor knows a broker's health. Its goroutines, which Start starts and Stop ends, gather the
+// facts and run the checks. It is safe for concurrent use.
+//
+// Not being ready is no failure: a broker that recovers or drains is healthy and must not be killed
+// for it, so a liveness probe must not use the report.
+type Monitor struct {
+	o     Options
+	asks  chan chan struct{}
+	speak chan chan struct{}
+	quit  chan struct{}
+	done  sync.WaitGroup
+	ended chan struct{} // closed when done is
+	once  sync.Once
+	slow  atomic.Pointer[Slow]
+	aware chan struct{} // closed when there are slow facts
+
+	mu       sync.Mutex
+	phase    string // empty while clients are served
+	since    time.Time
+	progress map[string]string // how far the phase is, by part
+	moves    uint64            // grows with every change of phase and progress
+	sources  []Source
+	slowly   []SlowSource
+	found    found
+	ready    bool // as Options.Ready was notified
+
+	// The quick goroutine's own.
+	speaks bool
+	known  map[key]time.Time      // since when
+	logged map[key]health.Finding // those that the log has
+}
+
+// found is what the checks found last.
+type found struct {
+	at       time.Time
+	findings []health.Finding
+	examined []health.Examined
+}
+
+// key identifies a finding: its numbers and its severity may change.
+type key struct {
+	check, subject string
+	nth            int // of those that are the same otherwise
+}
+
+// Start returns the Monitor of a broker that is starting. The checks run at once, and then every few
+// seconds; what they find is logged only after Speak.
+func Start(o Options) *Monitor {
+	m := &Monitor{o: o, asks: make(chan chan struct{}), speak: make(chan chan struct{}), quit: make(chan struct{}), ended: make(chan struct{}),
+		aware: make(chan struct{}), phase: "starting", since: time.Now(), found: found{at: time.Now()}, known: map[key]time.Time{}, logged: map[key]health.Finding{}}
+	m.slow.Store(&Slow{})
+	m.sources, m.slowly = slices.Clone(o.Sources), slices.Clone(o.Slow)
+	m.done.Go(m.gatherSlow)
+	m.done.Go(m.run)
+	go func() { m.done.Wait(); close(m.ended) }()
+	return m
+}
+
+// Add registers a source of facts.
+func (m *Monitor) Add(s Source) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.sources = append(m.sources, s)
+}
+
+// AddSlow registers a slow source of facts.
+func (m *Monitor) AddSlow(s SlowSource) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.slowly = append(m.slowly, s)
+}
+
+// Enter sets what the broker does instead of serving clients; an empty phase means that it serves them.
+func (m *Monitor) Enter(phase string) {
+	m.mu.Lock()
+	m.phase, m.progress, m.since = phase, nil, time.Now()
+	m.moves++
+	m.mu.Unlock()
+	m.Last() // notifies Options.Ready
+}
+
+// Progress sets how far one part of the phase is; all is 0 if the total is not known.
+func (m *Monitor) Progress(part, doing string, done, all int) {
+	text := fmt.Sprintf("%s: %d", doing, done)
+	if all > 0 && all != done {
+		text += fmt.Sprintf(" of %d", all)
+	}
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if m.progress == nil {
+		m.progress = make(map[string]string)
+	}
+	m.progress[part] = text
+	m.moves++
+}
+
+// Moves returns a number that grows while a start or a stop makes progress.
+func (m *Monitor) Moves() uint64 {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return m.moves
+}
+
+// Phase returns what the broker does instead of serving clients, empty while it serves them.
+func (m *Monitor) Phase() string {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return m.phase
+}
+
+// Last returns what is known without waiting: the phase as it is now, and what the checks found
+// last.
+func (m *Monitor) Last() *health.Report { return m.report(nil) }
+
+// Report runs the checks and returns what is known then. It waits a second at most: if the checks
+// do not finish, the report has what they found last, and a finding that says so.
+func (m *Monitor) Report(ctx context.Context) *health.Report {
+	ctx, cancel := context.WithTimeout(ctx, patience)
+	defer cancel()
+	err := m.await(ctx, m.asks)
+	if !errors.Is(err, context.DeadlineExceeded) {
+		return m.Last()
+	}
+	return m.report(func(at time.Time) *health.Finding {
+		return &health.Finding{Check: checkResponding, Severity: health.Bad, Subject: "broker", Since: at.UTC(),
+			Problem: "the checks have not finished since " + at.UTC().Format(time.RFC3339) + ": a lock or a call of the operating system hangs; the other findings are of that time",
+			Remedy:  "check the disks and the kernel's log; send the broker SIGQUIT, which writes to its log where each goroutine waits and ends the process, and restart it"}
+	})
+}
+
+// Speak runs the checks, waits until the slow facts are there, and has findings logged from then
+// on: a start that fails reports its error alone. The error is that of the context, or that the
+// Monitor was stopped.
+func (m *Monitor) Speak(ctx context.Context) error {
+	select {
+	case <-m.aware:
+	case <-m.ended:
+	case <-ctx.Done():
+		return fmt.Errorf("check the broker's health: %w", ctx.Err())
+	}
+	return m.await(ctx, m.speak)
+}
+
+func (m *Monitor) await(ctx context.Context, asks chan chan struct{}) error {
+	answer := make(chan struct{}, 1)
+	select {
+	case asks <- answer:
+	case <-m.quit:
+		return errors.New("check the broker's health: the broker stops")
+	case <-ctx.Done():
+		return fmt.Errorf("check the broker's health: %w", ctx.Err())
+	}
+	select {
+	case <-answer:
+		return nil
+	case <-ctx.Done():
+		return fmt.Errorf("check the broker's health: %w", ctx.Err())
+	}
+}
+
+// Stop ends the goroutines and waits for them until the context ends: a file system that does not
+// answer may hold one. A second call only waits. Reports have the phase and the last findings.
+func (m *Monitor) Stop(ctx context.Context) {
+	m.once.Do(func() { close(m.quit) })
+	select {
+	case <-m.ended:
+	case <-ctx.Done():
+	}
+}
+
+// report composes a report; extra, if set, is called with the time of the last checks and adds a
+// finding.
+func (m *Monitor) report(extra func(time.Time) *health.Finding) *health.Report {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	r := &health.Report{Broker: m.o.Broker, Version: m.o.Version, At: time.Now().UTC(), Ready: true, Phase: m.phase, Progress: []string{},
+		Findings: []health.Finding{}, Checks: m.found.examined}
+	for _, part := range slices.Sorted(maps.Keys(m.progress)) {
+		r.Progress = append(r.Progress, part+": "+m.progress[part])
+	}
+	if m.phase != "" {
+		r.Findings = append(r.Findings, health.Finding{Check: health.CheckServing, Severity: health.Bad, Subject: "broker", NotReady: true, Since: m.since.UTC(),
+			Problem: "clients are not served: " + m.phase,
+			Remedy:  "wait: /readyz and systemctl status report the progress; a recovery takes as long as the disk needs to read the journal, a stop at most a minute"})
+	}
+	if extra != nil {
+		r.Findings = append(r.Findings, *extra(m.found.at))
+	}
+	r.Findings = append(r.Findings, m.found.findings...)
+	health.Sort(r.Findings)
+	r.Ready = !slices.ContainsFunc(r.Findings, func(f health.Finding) bool { return f.NotReady })
+	if r.Ready != m.ready && m.o.Ready != nil {
+		m.o.Ready(r.Ready)
+	}
+	m.ready = r.Ready
+	return r
+}
+
+// gatherSlow is the goroutine that may hang with a disk.
+func (m *Monitor) gatherSlow() {
+	tick := time.NewTicker(cmp.Or(m.o.SlowEvery, slowEvery))
+	defer tick.Stop()
+	for first := true; ; first = false {
+		m.mu.Lock()
+		sources := slices.Clone(m.slowly)
+		m.mu.Unlock()
+		s := &Slow{}
+		for _, gather := range sources {
+			gather(s)
+		}
+		m.slow.Store(s)
+		if first {
+			close(m.aware)
+		}
+		select {
+		case <-m.quit:
+			return
+		case <-tick.C:
+		}
+	}
+}
+
+// run is the goroutine of the checks.
+func (m *Monitor) run() {
+	tick := time.NewTicker(quickEvery)
+	defer tick.Stop()
+	m.examine()
+	for {
+		select {
+		case <-m.quit:
+			return
+		case <-tick.C:
+			m.examine()
+		case answer := <-m.asks:
+			m.examine()
+			answer <- struct{}{}
+		case answer := <-m.speak:
+			m.speaks = true
+			m.examine()
+			answer <- struct{}{}
+		}
+	}
+}
+
+// examine runs the checks over new facts.
+func (m *Monitor) examine() {
+	m.mu.Lock()
+	sources, serving := slices.Clone(m.sources), m.phase == ""
+	m.mu.Unlock()
+	f := &Facts{Now: time.Now(), Serving: serving, Slow: *m.slow.Load()}
+	for _, s := range sources {
+		s(f)
+	}
+	findings, examined := Examine(m.o.Checks, f)
+	m.compare(findings, f.Now)
+	m.mu.Lock()
+	m.found = found{f.Now, findings, examined}
+	m.mu.Unlock()
+	m.Last() // notifies Options.Ready
+}
+
+// compare sets since when each finding is known, and logs what appeared, changed or went.
+func (m *Monitor) compare(findings []health.Finding, at time.Time) {
+	now, known := make(map[key]health.Finding, len(findings)), make(map[key]time.Time, len(findings))
+	for i := range findings {
+		f := &findings[i]
+		k := key{f.Check, f.Subject, 0}
+		for ; !known[k].IsZero(); k.nth++ {
+		}
+		if f.Since = m.known[k]; f.Since.IsZero() {
+			f.Since = at.UTC()
+		}
+		now[k], known[k] = *f, f.Since
+		if m.speaks && m.logged[k].Severity != f.Severity {
+			m.log(f)
+		}
+	}
+	m.known = known
+	if !m.speaks {
+		return
+	}
+	for k, f := range m.logged {
+		if _, still := now[k]; !still {
+			m.o.Log.Info("resolved: "+f.Problem, zap.String("check", f.Check), zap.String("subject", f.Subject))
+		}
+	}
+	m.logged = now
+}
+
+func (m *Monitor) log(f *health.Finding) {
+	loud := slices.ContainsFunc(m.o.Checks, func(c Check) bool { return c.Name == f.Check && c.Loud })
+	log := m.o.Log.Warn
+	switch {
+	case f.Severity == health.Bad:
+		log = m.o.Log.Error
+	case f.Severity == health.Note && !loud:
+		log = m.o.Log.Info
+	}
+	log(f.Problem, zap.String("check", f.Check), zap.String("subject", f.Subject), zap.String("remedy", f.Remedy))
+}

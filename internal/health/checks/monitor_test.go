@@ -1,0 +1,167 @@
+package checks
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"go.uber.org/goleak"
+	"go.uber.org/zap"
+	"go.uber.org/zap/zaptest/observer"
+
+	"github.com/chronik-io/chronik/internal/health"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+// monitored is a Monitor of a broker that serves, over facts that the test changes.
+func monitored(t *testing.T) (m *Monitor, set func(Facts), logged func() string) {
+	t.Helper()
+	var facts atomic.Pointer[Facts]
+	facts.Store(&Facts{})
+	core, logs := observer.New(zap.DebugLevel)
+	m = Start(Options{Broker: 7, Version: "v", Checks: Checks(), Log: zap.New(core)})
+	m.Add(func(f *Facts) {
+		now, slow := f.Now, f.Slow
+		*f = *facts.Load()
+		f.Now, f.Slow = now, slow
+	})
+	m.Enter("")
+	t.Cleanup(func() { m.Stop(context.Background()) })
+	return m, func(f Facts) { facts.Store(&f) }, func() string {
+		var lines []string
+		for _, e := range logs.TakeAll() {
+			lines = append(lines, fmt.Sprint(e.Level, " ", e.Message))
+		}
+		return strings.Join(lines, "\n")
+	}
+}
+
+// The log has a line when a finding appears, one when its severity changes and one when it goes,
+// whatever its numbers do in between, and none before it is asked to.
+func TestAFindingIsLoggedOnce(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		m, set, logged := monitored(t)
+		is := func(when, want string) {
+			t.Helper()
+			if got := logged(); got != want {
+				t.Errorf("%s: logged %q, want %q", when, got, want)
+			}
+		}
+		change := func(f Facts) {
+			set(f)
+			time.Sleep(5 * time.Second) // no fault is unknown for longer
+			synctest.Wait()
+		}
+		change(Facts{Files: Files{Limit: 100, Open: 85}})
+		begun := m.Last().Findings[0].Since
+		is("silent", "")
+		if err := m.Speak(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		is("speaks", "warn 85 of 100 files are open: without one left connections are refused and segments cannot be opened")
+		change(Facts{Files: Files{Limit: 100, Open: 90}})
+		is("other numbers", "")
+		change(Facts{Files: Files{Limit: 100, Open: 99}})
+		is("worse", "error 99 of 100 files are open: connections are refused and segments cannot be opened")
+		if since := m.Last().Findings[0].Since; since != begun || since.IsZero() {
+			t.Errorf("it is known since %v, and was since %v", since, begun)
+		}
+		change(Facts{})
+		is("well", "info resolved: 99 of 100 files are open: connections are refused and segments cannot be opened")
+		// Two of the same check and subject are two.
+		change(Facts{Settings: Settings{Warnings: []string{"a", "b"}}})
+		is("loud notes", "warn a\nwarn b")
+		change(Facts{Settings: Settings{Profile: "os", Warnings: []string{"a"}}})
+		got := logged()
+		if !strings.Contains(got, "info it is the default") || !strings.Contains(got, "info resolved: b") || strings.Count(got, "\n") != 1 {
+			t.Errorf("a quiet note: %q", got)
+		}
+	})
+}
+
+// A request gets what is true now, not what was true some seconds ago.
+func TestAReportIsOfNow(t *testing.T) {
+	m, set, _ := monitored(t)
+	set(Facts{Files: Files{Limit: 100, Open: 85}})
+	r := m.Report(t.Context())
+	if len(r.Findings) != 1 || len(r.Checks) != len(Checks()) || !r.Ready || r.Broker != 7 || r.Version != "v" {
+		t.Errorf("%+v", r)
+	}
+	m.Enter("draining")
+	m.Progress("/d", "partitions read", 3, 7)
+	m.Stop(context.Background())
+	r = m.Report(t.Context())
+	if want := "not ready: draining\n/d: partitions read: 3 of 7\nwarn: limit of open files: 85 of 100 files are open: without one left connections are refused and segments cannot be opened\n"; r.Text() != want || r.Ready {
+		t.Errorf("%s", r.Text())
+	}
+	if err := m.Speak(t.Context()); err == nil {
+		t.Error("a Monitor that was stopped speaks")
+	}
+}
+
+// Readiness follows the findings, not only the phase.
+func TestReadinessFollowsTheFindings(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var changes []bool
+		var failed atomic.Bool
+		m := Start(Options{Checks: Checks(), Log: zap.NewNop(), Ready: func(ready bool) { changes = append(changes, ready) }})
+		m.Add(func(f *Facts) {
+			if failed.Load() {
+				f.Dirs = []Dir{{Path: "/d", Err: "x"}}
+			}
+		})
+		m.Enter("")
+		failed.Store(true)
+		time.Sleep(2 * quickEvery)
+		failed.Store(false)
+		time.Sleep(2 * quickEvery)
+		m.Enter("draining")
+		m.Stop(context.Background())
+		if want := []bool{true, false, true, false}; !slices.Equal(changes, want) {
+			t.Errorf("%v, want %v", changes, want)
+		}
+	})
+}
+
+// A source that hangs holds no report for longer than a second, and the report says so.
+func TestAReportDoesNotWaitForALockThatHangs(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		hang := make(chan struct{})
+		m := Start(Options{Checks: Checks(), Log: zap.NewNop()})
+		m.Enter("")
+		m.Add(func(*Facts) { <-hang })
+		begun := time.Now()
+		r := m.Report(t.Context())
+		if took := time.Since(begun); took != patience || len(r.Findings) != 1 || r.Findings[0].Check != checkResponding || r.Findings[0].Severity != health.Bad {
+			t.Errorf("after %v: %+v", took, r.Findings)
+		}
+		close(hang)
+		m.Stop(context.Background())
+	})
+}
+
+// A file system that does not answer holds neither the checks nor a stop.
+func TestAFileSystemThatHangsHoldsNoCheck(t *testing.T) {
+	hang, entered := make(chan struct{}), make(chan struct{})
+	m := Start(Options{Checks: Checks(), Slow: []SlowSource{func(*Slow) { close(entered); <-hang }}, Log: zap.NewNop()})
+	<-entered
+	m.Enter("")
+	if r := m.Report(t.Context()); len(r.Findings) > 0 {
+		t.Errorf("%+v", r.Findings)
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	if err := m.Speak(ctx); !errors.Is(err, context.Canceled) {
+		t.Errorf("%v", err)
+	}
+	m.Stop(ctx)
+	close(hang)
+	m.Stop(context.Background())
+}

@@ -1,0 +1,207 @@
+package checks
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/chronik-io/chronik/internal/health"
+)
+
+// mostPartitions bounds how many partitions a check reports one by one.
+const mostPartitions = 10
+
+func servingChecks() []Check {
+	return []Check{
+		{Name: health.CheckServing, // a Monitor adds its finding: see Monitor.Enter
+			Doc: "Whether clients are served, and what the broker does instead: a start that recovers, a stop that drains."},
+		{Name: checkResponding, // a Monitor adds its finding: see Monitor.Report
+			Doc: "Whether the checks themselves finish. If not, a lock or a call of the operating system hangs."},
+		{Name: "log_dir", run: checkLogDirs,
+			Doc: "Whether each log directory was opened and takes records. After a failed write or sync the broker reopens its journal."},
+		{Name: "removed", run: checkLost,
+			Doc: "Whether the directories that the broker uses are still there: open files without a name are gone when the broker stops."},
+		{Name: "stuck_disk", run: checkStuckDisks,
+			Doc: "Records that wait for a journal of which nothing becomes durable: a write or an fdatasync hangs."},
+		{Name: "partition", run: checkPartitions,
+			Doc: "Partitions that cannot be written or read: their log is offline or could not be created."},
+		{Name: "damage", run: checkDamage,
+			Doc: "Partitions in which a read found damaged records: the offsets that cannot be read, and the next one that can."},
+		{Name: "metadata", run: checkMetadata,
+			Doc: "Whether topics and configs can be changed, and whether the copy of them has every change."},
+		{Name: "group", run: checkGroups,
+			Doc: "Consumer groups that are not served because their offsets cannot be loaded, and those that do not finish a rebalance."},
+	}
+}
+
+// checkResponding is the name of the check whose finding reports checks that hang.
+const checkResponding = "responding"
+
+func checkLogDirs(f *Facts, n *notes) {
+	works := func(d Dir) bool { return d.Err == "" }
+	notReady := len(f.Dirs)+len(f.Unopened) > 0 && !slices.ContainsFunc(f.Dirs, works)
+	finding := func(path, problem, remedy string) {
+		x := health.Finding{Severity: health.Bad, Subject: "log directory " + path, Problem: problem, Remedy: remedy, NotReady: notReady}
+		if !notReady {
+			x.Works = "partitions in the other log directories can be written and read"
+		}
+		n.addFinding(x)
+	}
+	for _, d := range f.Dirs {
+		n.see(fmt.Sprintf("log directory %s with %d partitions", d.Path, d.Logs))
+		if d.Err != "" {
+			finding(d.Path, fmt.Sprintf("none of its %d partitions can be written: %s", d.Logs, d.Err),
+				"check the disk and the kernel's log; the broker reopens the directory automatically when the disk works again (docs/operations.md, A damaged disk)")
+		}
+	}
+	for _, d := range f.Unopened {
+		var in []string
+		for _, p := range f.Partitions {
+			if p.Offline != "" && p.Dir == d.Path {
+				in = append(in, p.String())
+			}
+		}
+		finding(d.Path, fmt.Sprintf("it could not be opened, and its partitions can be neither written nor read%s: %s", named(in), d.Why),
+			d.Remedy+"; a restart of the broker opens it again (docs/operations.md, A damaged disk)")
+	}
+}
+
+// named lists the first of some partitions or topics, in parentheses; empty if there are none.
+func named(all []string) string {
+	if len(all) == 0 {
+		return ""
+	}
+	text := strings.Join(all[:min(len(all), mostNamed)], ", ")
+	if n := len(all) - mostNamed; n > 0 {
+		text += fmt.Sprintf(" and %d more", n)
+	}
+	return " (" + text + ")"
+}
+
+func checkPartitions(f *Facts, n *notes) {
+	var all []Partition
+	for _, p := range f.Partitions {
+		if p.Offline != "" && !f.dirFailed(p.Dir) {
+			all = append(all, p)
+		}
+	}
+	for i, p := range all {
+		if i == mostPartitions {
+			n.addFinding(health.Finding{Severity: health.Bad, Subject: "partitions", Problem: fmt.Sprintf("%d more cannot be written or read", len(all)-i),
+				Remedy: "follow the findings above; chronikctl topic describe TOPIC -o wide lists the partitions of a topic with their errors"})
+			return
+		}
+		x := health.Finding{Severity: health.Bad, Subject: "partition " + p.String(), Problem: "it can be neither written nor read: " + p.Offline,
+			Works: "the other partitions of the topic can be written and read",
+			Remedy: "stop the broker; chronikctl log verify reports the damage, and chronikctl log repair --dry-run what a repair would do " +
+				"(docs/operations.md, A damaged disk)"}
+		if p.Retried {
+			x.Remedy = "remove the cause; the broker then creates the log automatically within half a minute"
+		}
+		n.addFinding(x)
+	}
+}
+
+// Bounds of the checks of what does not move.
+const (
+	stuckAfter  = 3 * time.Second // longer than a loaded disk takes for an fdatasync
+	loadedAfter = 3 * time.Second // in which most coordinators are loaded
+	mostGroups  = 10              // how many groups are named
+)
+
+func checkStuckDisks(f *Facts, n *notes) {
+	for _, d := range f.Dirs {
+		if d.Err != "" || d.Waiting < stuckAfter+d.Allowed {
+			continue
+		}
+		n.addFinding(health.Finding{Severity: health.Bad, Subject: "disk of " + d.Journal,
+			Problem: fmt.Sprintf("records wait for the journal, and none has become durable for more than %v: a write or an fdatasync hangs", stuckAfter+d.Allowed),
+			Works:   "records that are in memory can be read, and partitions in other log directories can be written and read",
+			Remedy: "check the disk and the kernel's log (dmesg); the broker resumes when the disk answers, and if it never does, replace the disk and restart the broker " +
+				"(docs/operations.md, A damaged disk)"})
+	}
+}
+
+func checkGroups(f *Facts, n *notes) {
+	for _, c := range f.Coordinators {
+		name := fmt.Sprintf("__consumer_offsets-%d", c.Index)
+		reported := slices.ContainsFunc(f.Partitions, func(p Partition) bool { return p.Offline != "" && p.String() == name })
+		if reported || f.Now.Sub(c.Since) < loadedAfter {
+			continue
+		}
+		x := health.Finding{Severity: health.Warn, Subject: "groups of " + name, Problem: "they are not served: their offsets have been loading since " + c.Since.UTC().Format(time.RFC3339),
+			Works: "other groups are served", Remedy: "wait: a load takes as long as the disk needs to read the partition"}
+		if c.Failed {
+			x.Severity = health.Bad
+			x.Remedy = "the broker's log has the error; the load is retried, and succeeds when the cause is gone (docs/groups.md)"
+		}
+		n.addFinding(x)
+	}
+	for i, g := range f.Rebalancing {
+		if i == mostGroups {
+			n.add(health.Warn, "groups", fmt.Sprintf("%d more do not finish a rebalance", len(f.Rebalancing)-i), "chronikctl group list shows their states")
+			return
+		}
+		n.add(health.Warn, "group "+g.Group, fmt.Sprintf("it has been rebalancing (%s) at least since %s: a member joins and leaves, or does not come back", g.State, g.Since.UTC().Format(time.RFC3339)),
+			"chronikctl group describe "+g.Group+" shows its members; check the logs of those that come and go")
+	}
+}
+
+// dirFailed reports whether a log directory has a finding of its own, which covers its partitions.
+func (f *Facts) dirFailed(path string) bool {
+	return slices.ContainsFunc(f.Dirs, func(d Dir) bool { return d.Path == path && d.Err != "" }) ||
+		slices.ContainsFunc(f.Unopened, func(d Unopened) bool { return d.Path == path })
+}
+
+func checkDamage(f *Facts, n *notes) {
+	count := 0
+	for _, p := range f.Partitions {
+		if len(p.Damages) == 0 {
+			continue
+		}
+		if count++; count > mostPartitions {
+			continue
+		}
+		first := p.Damages[0]
+		problem := fmt.Sprintf("%s cannot be read: %s holds no valid record batches there", offsets(first), first.Where)
+		if more := len(p.Damages) - 1; more > 0 {
+			problem = fmt.Sprintf("%s and %d more ranges cannot be read; the first damage is in %s", offsets(first), more, first.Where)
+		}
+		n.addFinding(health.Finding{Severity: health.Bad, Subject: "partition " + p.String(), Problem: problem,
+			Works: fmt.Sprintf("the records before the damage and from offset %d on can be read, and new ones can be written", first.Next),
+			Remedy: fmt.Sprintf("chronikctl consume %s -p %d --from %d reads behind the damage; with the broker stopped, chronikctl log verify --dir %s lists "+
+				"all damage, and chronikctl log repair --dry-run what a repair would do (docs/operations.md, A damaged disk)", p.Topic, p.Index, first.Next, p.Dir)})
+	}
+	if more := count - mostPartitions; more > 0 {
+		n.addFinding(health.Finding{Severity: health.Bad, Subject: "partitions", Problem: fmt.Sprintf("%d more have damaged records", more),
+			Remedy: "follow the findings above; chronikctl topic describe TOPIC -o wide lists the partitions of a topic with their errors"})
+	}
+}
+
+// offsets is a range for people, both ends included.
+func offsets(d Damage) string {
+	if d.Next == d.From+1 {
+		return fmt.Sprintf("offset %d", d.From)
+	}
+	return fmt.Sprintf("offsets %d to %d", d.From, d.Next-1)
+}
+
+func checkMetadata(f *Facts, n *notes) {
+	m := f.Metadata
+	if m.Dir == "" {
+		return
+	}
+	n.see(fmt.Sprintf("metadata in %s, copy in %s", m.Dir, m.Copy))
+	if m.Failed != "" {
+		n.addFinding(health.Finding{Severity: health.Warn, Subject: "metadata in " + m.Dir, Problem: "topics and configs cannot be changed: " + m.Failed,
+			Works:  "records can be written and read",
+			Remedy: "check the disk, and free space on it; each change tries again (docs/operations.md, A damaged disk)"})
+	}
+	if m.Behind != "" {
+		n.addFinding(health.Finding{Severity: health.Warn, Subject: "copy of the metadata in " + m.Copy,
+			Problem: "it lacks the latest changes of topics and configs: " + m.Behind,
+			Works:   "topics and configs can be changed; the metadata itself is whole",
+			Remedy:  "remove the cause; the broker then completes the copy automatically (docs/operations.md, Lost metadata)"})
+	}
+}

@@ -1,0 +1,87 @@
+package checks
+
+import (
+	"fmt"
+	"strings"
+
+	"github.com/chronik-io/chronik/internal/health"
+)
+
+func configChecks() []Check {
+	return []Check{
+		{Name: "exposed", Loud: true, run: checkExposed,
+			Doc: "Listeners and the admin port that are bound beyond loopback: there is no authentication."},
+		{Name: "advertise", run: checkAdvertise,
+			Doc: "Listeners that others reach and that tell clients an address of their own machine."},
+		{Name: "settings", Loud: true, run: checkSettings,
+			Doc: "Settings that are not read, and those that contradict each other."},
+		{Name: "profile", run: checkProfiles,
+			Doc: "A default profile, or topics, that acknowledge what a loss of power takes."},
+	}
+}
+
+// mostNamed is how many topics a finding names.
+const mostNamed = 5
+
+func checkExposed(f *Facts, n *notes) {
+	for _, l := range f.Settings.Listeners {
+		n.see(fmt.Sprintf("listener %s is bound to %s", l.Name, l.Listen))
+		if l.Open {
+			n.add(health.Note, "listener "+l.Name+" on "+l.Listen, "ANYBODY WHO REACHES THIS ADDRESS CAN READ, WRITE AND DELETE EVERYTHING: this listener is bound beyond loopback and there is no authentication",
+				"keep the network around it private, or bind it to 127.0.0.1")
+		}
+	}
+	if a := f.Settings.Admin; a.Open {
+		n.add(health.Note, "admin port on "+a.Listen, "the admin port is bound beyond loopback and has no authentication: whoever reaches it can read metrics and profiles and change the log level",
+			"bind it to 127.0.0.1 (admin.listen), or keep the network around it private")
+	}
+}
+
+func checkAdvertise(f *Facts, n *notes) {
+	for _, l := range f.Settings.Listeners {
+		if l.Open && l.AdvertisesLoopback {
+			n.add(health.Note, "listener "+l.Name+" on "+l.Listen, "clients are told to dial "+l.Advertise+", which works on this machine and through a port published on it",
+				"for clients elsewhere set advertise (CHRONIK_ADVERTISE) to HOST:PORT as they reach this broker")
+		}
+	}
+}
+
+func checkSettings(f *Facts, n *notes) {
+	s := f.Settings
+	for _, w := range s.Warnings {
+		n.add(health.Note, "configuration", w, "chronikd config check shows what is read and from where")
+	}
+	if s.MinISR > s.Replicas && s.Replicas > 0 {
+		n.add(health.Note, "configuration", fmt.Sprintf("min.insync.replicas is %d and a new topic has %d replicas: Kafka would refuse acks=all, chronik takes it for %d", s.MinISR, s.Replicas, s.Replicas),
+			fmt.Sprintf("set min.insync.replicas to %d", s.Replicas))
+	}
+	if s.RetentionBytes >= 0 && s.RetentionBytes < s.SegmentBytes {
+		n.add(health.Warn, "configuration", fmt.Sprintf("log.retention.bytes is %d and a segment has up to %d bytes, which go together: a partition keeps more than was meant", s.RetentionBytes, s.SegmentBytes),
+			"set log.segment.bytes to a quarter of it or less")
+	}
+	if s.MaxRequest > 0 && s.MaxMessage > s.MaxRequest {
+		n.add(health.Warn, "configuration", fmt.Sprintf("message.max.bytes is %d and a request has %d bytes at most: such a batch closes the connection", s.MaxMessage, s.MaxRequest),
+			"lower message.max.bytes or raise socket.request.max.bytes")
+	}
+}
+
+func checkProfiles(f *Facts, n *notes) {
+	s := f.Settings
+	if s.Profile == "" {
+		return
+	}
+	n.see("the default profile is " + s.Profile)
+	if !s.Synced {
+		n.add(health.Note, "profile "+s.Profile, "it is the default, and when the power goes, of what was acknowledged "+s.Lost,
+			"wal.profile=sync acknowledges only what is on the disk; chronikctl profile explain TOPIC says what holds for one")
+		return
+	}
+	if count := len(f.Weaker); count > 0 {
+		names := strings.Join(f.Weaker[:min(count, mostNamed)], ", ")
+		if count > mostNamed {
+			names += fmt.Sprintf(" and %d more", count-mostNamed)
+		}
+		n.add(health.Note, "topics", fmt.Sprintf("%d acknowledge what is not on the disk, though the default profile %s does not: %s", count, s.Profile, names),
+			"chronikctl profile explain TOPIC says what that loses; chronikctl config unset topic TOPIC chronik.durability.profile")
+	}
+}

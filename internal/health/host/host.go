@@ -1,0 +1,158 @@
+// Package host reads of this machine what checks's checks go by: open files,
+// file systems and disks below directories, memory, the clock.
+//
+// It reads /proc, /sys and a few system calls, writes nothing, and takes what it
+// cannot read for not known: a container, a sandbox or another system hides much
+// of it, and that is no fault. A file system that does not answer may hold it, so
+// it is called by a goroutine that nobody waits for. The daemon calls it.
+package host
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"syscall"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/chronik-io/chronik/internal/health/checks"
+	"github.com/chronik-io/chronik/internal/vfs"
+)
+
+// Machine is where facts are read from.
+type Machine struct {
+	proc, sys string // /proc and /sys
+	limit     func() int
+	clock     func() (synchronized, known bool)
+}
+
+// New is this machine.
+func New() *Machine {
+	return &Machine{proc: "/proc", sys: "/sys", limit: vfs.Descriptors, clock: clockState}
+}
+
+// Files returns how many files the process has open and may have; 0 is not known.
+// Go raises the soft limit to the hard one at the start, so there is one to speak
+// of.
+func (m *Machine) Files() checks.Files {
+	f := checks.Files{Limit: m.limit()}
+	d, err := os.Open(path.Join(m.proc, "self/fd"))
+	if err != nil {
+		return f
+	}
+	names, err := d.Readdirnames(-1)
+	if err == nil {
+		f.Open = len(names) - 1 // without the directory itself
+	}
+	_ = d.Close() // it was read
+	return f
+}
+
+// Clock returns whether the kernel says that the clock is synchronized.
+func (m *Machine) Clock() checks.Clock {
+	synchronized, known := m.clock()
+	return checks.Clock{Known: known, Synchronized: synchronized}
+}
+
+// Memory returns what the process uses. Limits are not the kernel's to say.
+func (m *Machine) Memory() checks.Memory {
+	var x checks.Memory
+	b, err := os.ReadFile(path.Join(m.proc, "self/status"))
+	if err != nil {
+		return x
+	}
+	for line := range strings.Lines(string(b)) {
+		name, value, _ := strings.Cut(line, ":")
+		switch name {
+		case "VmRSS":
+			x.Resident = kilobytes(value)
+		case "VmSwap":
+			x.Swapped = kilobytes(value)
+		}
+	}
+	return x
+}
+
+// kilobytes reads "  123 kB" as bytes; 0 where it is something else.
+func kilobytes(text string) int64 {
+	n, err := strconv.ParseInt(strings.TrimSuffix(strings.TrimSpace(text), " kB"), 10, 54)
+	if err != nil || n < 0 {
+		return 0
+	}
+	return n << 10
+}
+
+// Place says what a directory lies on. A directory that is not there yet lies
+// where it will be made.
+func (m *Machine) Place(role, dir string) checks.Place {
+	p := checks.Place{Role: role, Path: dir}
+	at, info := settled(dir)
+	if info == nil {
+		return p
+	}
+	b, err := os.ReadFile(path.Join(m.proc, "self/mountinfo"))
+	if err != nil {
+		return p
+	}
+	var device string
+	if st, ok := info.Sys().(*syscall.Stat_t); ok {
+		dev := uint64(st.Dev) //nolint:unconvert // it is an int32 on macOS
+		device = fmt.Sprintf("%d:%d", unix.Major(dev), unix.Minor(dev))
+	}
+	p.Mount = mountOf(parseMounts(string(b)), at, device)
+	if p.Mount.Type != "" {
+		p.Disk = m.disk(p.Mount.Device)
+	}
+	return p
+}
+
+// settled is a path without symbolic links, of the directory or of the nearest above
+// it that exists; a nil info where nothing can be said.
+func settled(name string) (string, fs.FileInfo) {
+	name, err := filepath.Abs(name)
+	if err != nil {
+		return "", nil
+	}
+	for {
+		at, err := filepath.EvalSymlinks(name)
+		if err == nil {
+			if info, err := os.Stat(at); err == nil {
+				return at, info
+			}
+			return "", nil
+		}
+		up := filepath.Dir(name)
+		if !errors.Is(err, fs.ErrNotExist) || up == name {
+			return "", nil
+		}
+		name = up
+	}
+}
+
+// disk finds the whole disk of a block device, MAJOR:MINOR.
+func (m *Machine) disk(device string) checks.Disk {
+	at, err := filepath.EvalSymlinks(path.Join(m.sys, "dev/block", device))
+	if err != nil {
+		return checks.Disk{} // no block device, or hidden
+	}
+	if _, err := os.Stat(path.Join(at, "partition")); err == nil {
+		at = filepath.Dir(at)
+	}
+	d := checks.Disk{Name: filepath.Base(at), WriteCache: word(path.Join(at, "queue/write_cache"))}
+	d.Rotational = word(path.Join(at, "queue/rotational")) == "1"
+	return d
+}
+
+// word reads a file of one line; empty where it can't be read.
+func word(name string) string {
+	b, err := os.ReadFile(name)
+	if err != nil {
+		return ""
+	}
+	return strings.TrimSpace(string(b))
+}

@@ -1,0 +1,103 @@
+package host
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"sync/atomic"
+
+	"github.com/chronik-io/chronik/internal/health/checks"
+)
+
+// Used is a directory that the broker has open files in, and a pattern that at least one of them
+// matches at any time.
+type Used struct {
+	Role, Path, Files string
+}
+
+// Presence notices that a directory was removed, replaced or emptied while the broker uses it. The
+// broker itself does not: on Unix its open files stay readable and writable until it closes them.
+type Presence struct {
+	used []identity
+	busy atomic.Bool
+	lost atomic.Pointer[[]checks.Lost]
+}
+
+// identity is a directory as it was when the broker opened it.
+type identity struct {
+	Used
+	info fs.FileInfo
+}
+
+// NewPresence remembers which directories these are now. One that cannot be read now is left out:
+// its opening has reported it.
+func NewPresence(used ...Used) *Presence {
+	p := &Presence{}
+	for _, u := range used {
+		if info, err := os.Stat(u.Path); err == nil {
+			p.used = append(p.used, identity{u, info})
+		}
+	}
+	return p
+}
+
+// Source is a checks.Source. It does not wait for a disk: it starts a look in the background, of
+// which there is one at a time, and returns what the last one found.
+func (p *Presence) Source(f *checks.Facts) {
+	if p.busy.CompareAndSwap(false, true) {
+		go func() {
+			defer p.busy.Store(false)
+			p.examine()
+		}()
+	}
+	if lost := p.lost.Load(); lost != nil {
+		f.Lost = *lost
+	}
+}
+
+func (p *Presence) examine() {
+	var lost []checks.Lost
+	for i := range p.used {
+		if why := p.used[i].why(); why != "" {
+			lost = append(lost, checks.Lost{Role: p.used[i].Role, Path: p.used[i].Path, Why: why})
+		}
+	}
+	p.lost.Store(&lost)
+}
+
+// why returns what happened to the directory, empty if nothing did. What cannot be read for another
+// reason is not reported: that is no proof, and other checks report disks that fail.
+func (d *identity) why() string {
+	info, err := os.Stat(d.Path)
+	switch {
+	case errors.Is(err, fs.ErrNotExist):
+		return "it was removed"
+	case err != nil:
+		return ""
+	case !os.SameFile(info, d.info):
+		return "another directory or mount took its place"
+	}
+	// A file that is renamed while a directory is read can be missed: what is missing twice is gone.
+	for range 2 {
+		found, err := filepath.Glob(filepath.Join(escaped(d.Path), d.Files))
+		if err != nil || len(found) > 0 {
+			return ""
+		}
+	}
+	return fmt.Sprintf("its files (%s) were removed", d.Files)
+}
+
+// escaped is a path in which no character has a meaning for Glob.
+func escaped(path string) string {
+	var b []rune
+	for _, r := range path {
+		switch r {
+		case '*', '?', '[', '\\':
+			b = append(b, '\\')
+		}
+		b = append(b, r)
+	}
+	return string(b)
+}

@@ -1,0 +1,74 @@
+package host
+
+import (
+	"os"
+	"path/filepath"
+	"testing"
+	"time"
+
+	"github.com/chronik-io/chronik/internal/health/checks"
+)
+
+func TestADirectoryThatIsNotThereAnyMoreIsNoticed(t *testing.T) {
+	move := func(from, to string) func(dir string) error {
+		return func(dir string) error { return os.Rename(filepath.Join(dir, from), filepath.Join(dir, to)) }
+	}
+	for _, c := range []struct {
+		name string
+		do   func(dir string) error
+		want string // what happened, empty: nothing
+	}{
+		{"nothing", func(string) error { return nil }, ""},
+		{"the directory is removed", func(dir string) error { return os.RemoveAll(filepath.Join(dir, "a [b]*")) }, "it was removed"},
+		{"it is moved away", move("a [b]*", "b"), "it was removed"},
+		{"it is replaced", func(dir string) error {
+			if err := move("a [b]*", "b")(dir); err != nil {
+				return err
+			}
+			return os.CopyFS(filepath.Join(dir, "a [b]*"), os.DirFS(filepath.Join(dir, "b")))
+		}, "another directory or mount took its place"},
+		{"its files are removed", func(dir string) error { return os.Remove(filepath.Join(dir, "a [b]*", "1.journal")) }, "its files (*.journal) were removed"},
+		{"a file is replaced by the next", move("a [b]*/1.journal", "a [b]*/2.journal"), ""},
+		{"other files are removed", func(dir string) error { return os.Remove(filepath.Join(dir, "a [b]*", "other")) }, ""},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			dir := t.TempDir()
+			at := filepath.Join(dir, "a [b]*")
+			if err := os.Mkdir(at, 0o750); err != nil {
+				t.Fatal(err)
+			}
+			for _, name := range []string{"1.journal", "other"} {
+				if err := os.WriteFile(filepath.Join(at, name), nil, 0o600); err != nil {
+					t.Fatal(err)
+				}
+			}
+			p := NewPresence(Used{checks.RoleJournal, at, "*.journal"}, Used{checks.RoleJournal, filepath.Join(dir, "never there"), "*"})
+			if err := c.do(dir); err != nil {
+				t.Fatal(err)
+			}
+			found := lostOf(t, p)
+			switch {
+			case c.want == "" && len(found) > 0:
+				t.Errorf("found %+v", found)
+			case c.want != "" && (len(found) != 1 || found[0] != checks.Lost{Role: checks.RoleJournal, Path: at, Why: c.want}):
+				t.Errorf("found %+v, want %s", found, c.want)
+			}
+		})
+	}
+}
+
+// lostOf asks until a look that began after the call has ended.
+func lostOf(t *testing.T, p *Presence) []checks.Lost {
+	t.Helper()
+	deadline := time.Now().Add(time.Minute)
+	p.lost.Store(nil)
+	for p.lost.Load() == nil || p.busy.Load() {
+		if time.Now().After(deadline) {
+			t.Fatal("no look ends")
+		}
+		p.Source(&checks.Facts{})
+	}
+	var f checks.Facts
+	p.Source(&f)
+	return f.Lost
+}

@@ -1,0 +1,68 @@
+package host
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/chronik-io/chronik/internal/health/checks"
+	"github.com/chronik-io/chronik/internal/vfs"
+)
+
+// The bounds of a probe: it is to say something about a disk and to be no load.
+const (
+	probeBlock = 4096            // bytes written before each fdatasync
+	probeSize  = 64 * probeBlock // bytes of its file
+	probeSyncs = 200             // at most
+	probeTime  = 2 * time.Second // about at most
+)
+
+// Probe measures fdatasync on the file system of a directory as a journal sees it:
+// blocks that were written before are written over, and each is synced. It writes
+// to an unnamed file of 256 KiB, never to one that anybody has. Where the file
+// system has no unnamed files the error matches errors.ErrUnsupported.
+func Probe(ctx context.Context, dir string) (checks.Latency, error) {
+	f, err := vfs.Scratch(dir)
+	if err != nil {
+		return checks.Latency{}, fmt.Errorf("measure the disk of %s: %w", dir, err)
+	}
+	took, err := probe(ctx, f)
+	if err = errors.Join(err, f.Close()); err != nil {
+		return checks.Latency{}, fmt.Errorf("measure the disk of %s: %w", dir, err)
+	}
+	return judged(took), nil
+}
+
+func probe(ctx context.Context, f vfs.File) (took []time.Duration, err error) {
+	if _, err := f.WriteAt(make([]byte, probeSize), 0); err != nil {
+		return nil, err
+	}
+	if err := f.Datasync(); err != nil {
+		return nil, err
+	}
+	block, begin := make([]byte, probeBlock), time.Now()
+	for i := int64(0); i < probeSyncs && time.Since(begin) < probeTime; i++ {
+		if err := ctx.Err(); err != nil {
+			return nil, err
+		}
+		block[0] = byte(i)
+		if _, err := f.WriteAt(block, i*probeBlock%probeSize); err != nil {
+			return nil, err
+		}
+		at := time.Now()
+		if err := f.Datasync(); err != nil {
+			return nil, err
+		}
+		took = append(took, time.Since(at))
+	}
+	return took, nil
+}
+
+// judged is what the times say.
+func judged(took []time.Duration) checks.Latency {
+	slices.Sort(took)
+	n := len(took)
+	return checks.Latency{Count: uint64(n), Median: took[n/2], P99: took[n*99/100], Over: "in a probe"}
+}

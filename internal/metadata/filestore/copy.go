@@ -1,0 +1,342 @@
+package filestore
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"path"
+	"sync"
+	"time"
+
+	"go.uber.org/zap"
+
+	"github.com/chronik-io/chronik/internal/metadata"
+	"github.com/chronik-io/chronik/internal/statelog"
+	"github.com/chronik-io/chronik/internal/vfs"
+)
+
+// A second directory, best on another disk, can hold a copy of the metadata: KeepCopy. A
+// goroutine follows the store as any watcher does and writes what it sees into a state log
+// of its own, with the same revisions.
+//
+//	Txn ── committer: durable in Dir ──▶ visible ──▶ copier: durable in the copy ──▶ Txn returns
+//
+// Txn waits for the copy, so that an acknowledged transaction is in both, as long as the
+// copy keeps up: it costs one more fdatasync. A copy that fails or takes longer than
+// Options.CopyPatience is behind: transactions go on without it, CopyBehind reports it, and the
+// copier begins it again until it has caught up. The copy is never ahead of what Dir has
+// durably; so one that is proves that Dir was set back, and CheckAgainst refuses that.
+const (
+	copyPatience = time.Second // the default of Options.CopyPatience
+	copyRetry    = 2 * time.Second
+)
+
+// CopyIn returns where a log directory has the copy of the metadata, if it has one.
+func CopyIn(logDir string) string { return path.Join(logDir, "metadata.copy") }
+
+// ErrForeignCopy marks a copy that was written by another cluster. Nothing was changed.
+var ErrForeignCopy = errors.New("the copy is of another cluster's metadata")
+
+// ErrOlder marks a store that ends before its copy does.
+var ErrOlder = errors.New("the metadata is older than its copy")
+
+// copier keeps the copy. One goroutine runs it.
+type copier struct {
+	store *Store
+	dir   string
+	log   *statelog.Log // nil: not begun
+
+	ended chan struct{}
+
+	mu     sync.Mutex
+	has    int64         // revision up to which the copy is durable
+	behind error         // why transactions don't wait for it
+	moved  chan struct{} // closed and replaced when has or behind changes
+}
+
+var errCopyBegins = errors.New("the copy was not begun yet")
+
+// KeepCopy begins to keep a copy of the store in a directory, until Close, and waits until
+// it is complete for at most Options.CopyPatience. A copy of the same cluster that is there already
+// is replaced; one of another cluster is left alone. What prevents the copy is no error of
+// the store: CopyBehind reports it. It must be called at most once.
+func (s *Store) KeepCopy(ctx context.Context, dir string) {
+	c := &copier{store: s, dir: dir, ended: make(chan struct{}), behind: errCopyBegins, moved: make(chan struct{})}
+	s.mu.Lock()
+	s.copy = c
+	s.mu.Unlock()
+	go c.run()
+	c.wait(ctx, 0, true)
+}
+
+// CopyBehind returns why the copy lacks transactions that were acknowledged, or may lack
+// some soon; nil if it has all, or none is kept.
+func (s *Store) CopyBehind() error {
+	c := s.copier()
+	if c == nil {
+		return nil
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.behind
+}
+
+func (s *Store) copier() *copier {
+	s.mu.RLock()
+	defer s.mu.RUnlock()
+	return s.copy
+}
+
+// wait returns when the copy has a revision, or is behind. begins waits for one that is
+// only beginning, too.
+func (c *copier) wait(ctx context.Context, revision int64, begins bool) {
+	patience := time.NewTimer(c.store.opts.CopyPatience)
+	defer patience.Stop()
+	for {
+		c.mu.Lock()
+		has, behind, moved := c.has, c.behind, c.moved
+		c.mu.Unlock()
+		if behind == nil && has >= revision || behind != nil && !(begins && errors.Is(behind, errCopyBegins)) {
+			return
+		}
+		select {
+		case <-moved:
+		case <-ctx.Done():
+			return
+		case <-c.ended:
+			return
+		case <-patience.C:
+			c.slow(revision)
+			return
+		}
+	}
+}
+
+// slow notes that the copy has kept a transaction waiting too long.
+func (c *copier) slow(revision int64) {
+	c.mu.Lock()
+	late := c.behind == nil && c.has < revision
+	c.mu.Unlock()
+	if late {
+		c.report(fmt.Errorf("the disk of %s has not written a transaction for %v", c.dir, c.store.opts.CopyPatience))
+	}
+}
+
+// report notes why transactions don't wait for the copy, nil when they do again.
+func (c *copier) report(behind error) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	switch was := c.behind; {
+	case behind != nil && (was == nil || errors.Is(was, errCopyBegins)):
+		c.store.opts.Log.Warn("the copy of the metadata is behind", zap.String("dir", c.dir), zap.Error(behind))
+	case behind == nil && was != nil && !errors.Is(was, errCopyBegins):
+		c.store.opts.Log.Info("the copy of the metadata is complete again", zap.String("dir", c.dir))
+	}
+	c.behind = behind
+	c.wakeLocked()
+}
+
+func (c *copier) wakeLocked() {
+	close(c.moved)
+	c.moved = make(chan struct{})
+}
+
+// reached notes that the copy is durable up to a revision. One that was behind is complete
+// when it has all that the store shows.
+func (c *copier) reached(revision int64) {
+	c.store.mu.RLock()
+	all := revision >= c.store.state.revision
+	c.store.mu.RUnlock()
+	c.mu.Lock()
+	c.has = revision
+	late := c.behind != nil
+	c.wakeLocked()
+	c.mu.Unlock()
+	if all && late {
+		c.report(nil)
+	}
+}
+
+// run begins the copy and follows the store, again and again until the store closes.
+func (c *copier) run() {
+	defer close(c.ended)
+	for {
+		err := c.follow()
+		if c.log != nil {
+			cerr := c.log.Close() // after a failure it only closes the file
+			c.log = nil
+			if err == nil {
+				err = cerr
+			}
+		}
+		if errors.Is(err, metadata.ErrClosed) {
+			return
+		}
+		if errors.Is(err, metadata.ErrCompacted) {
+			continue // it was slow: begin with what is there now
+		}
+		c.report(err)
+		select {
+		case <-time.After(copyRetry):
+		case <-c.store.stop:
+			return
+		}
+	}
+}
+
+// follow writes a snapshot of the store, and then every transaction, until something
+// fails or the log has grown so much that a snapshot is due.
+func (c *copier) follow() error {
+	if err := c.open(); err != nil {
+		return err
+	}
+	for {
+		kvs, revision, err := c.store.Range(context.Background(), "")
+		if err != nil {
+			return err
+		}
+		c.log.Restart(uint64(revision))
+		if err := c.log.Rotate(emitKeys(kvs)); err != nil {
+			return err
+		}
+		c.reached(revision)
+		if err := c.append(revision + 1); err != nil {
+			return err
+		}
+	}
+}
+
+// append writes the transactions from a revision on, and returns nil when a snapshot is due.
+func (c *copier) append(from int64) error {
+	w, err := c.store.Watch(context.Background(), from)
+	if err != nil {
+		return err
+	}
+	defer w.Close()
+	for !c.log.ShouldRotate() {
+		b, err := w.Next(context.Background())
+		if err != nil {
+			return err
+		}
+		if err := c.log.Append(encodeBatch(b)); err != nil {
+			return err
+		}
+		c.reached(b.Revision)
+	}
+	return nil
+}
+
+// open opens the copy's log. A damaged copy is replaced, one of another cluster is not.
+func (c *copier) open() error {
+	fsys := c.store.opts.FS
+	found, err := Check(fsys, c.dir)
+	switch {
+	case errors.Is(err, ErrDamaged):
+		err = fsys.RemoveAll(c.dir)
+	case err == nil && found.Used && !found.sameCluster(c.store.cluster()):
+		err = fmt.Errorf("%w: %s; move it away", ErrForeignCopy, c.dir)
+	}
+	if err != nil {
+		return err
+	}
+	old := newState()
+	c.log, _, err = statelog.Open(statelog.Options{
+		FS: fsys, Dir: c.dir, Format: format, CompactBytes: c.store.opts.CompactBytes, Log: c.store.opts.Log,
+	}, &old)
+	return err
+}
+
+// stopCopy ends the copy when the store has closed. It does not wait for a disk that hangs
+// longer than Options.CopyPatience.
+func (s *Store) stopCopy() {
+	c := s.copier()
+	if c == nil {
+		return
+	}
+	select {
+	case <-c.ended:
+	case <-time.After(s.opts.CopyPatience):
+	}
+}
+
+// cluster returns the value that names the cluster.
+func (s *Store) cluster() []byte {
+	s.mu.RLock()
+	defer s.mu.RUnlock()
+	return s.state.keys[metadata.ClusterKey].Value
+}
+
+// sameCluster reports whether what was found names the given cluster. What names none is
+// any cluster's.
+func (c *Content) sameCluster(cluster []byte) bool {
+	for _, kv := range c.Keys {
+		if kv.Key == metadata.ClusterKey {
+			return cluster == nil || bytes.Equal(kv.Value, cluster)
+		}
+	}
+	return true
+}
+
+// CheckAgainst returns an error that matches ErrOlder if a copy, as KeepCopy has written
+// it, has transactions that the store lacks: the store's files were put back from an older
+// time. Whatever else is wrong with the copy is no error here. It must be called before
+// the first transaction.
+func (s *Store) CheckAgainst(dir string) error {
+	found, err := Check(s.opts.FS, dir)
+	s.mu.RLock()
+	has := s.state.revision
+	s.mu.RUnlock()
+	if err != nil || !found.Used || found.Revision <= has || !found.sameCluster(s.cluster()) {
+		return nil
+	}
+	return fmt.Errorf("%w: %s ends at revision %d, %s at %d", ErrOlder, s.opts.Dir, has, dir, found.Revision)
+}
+
+// Write makes a store in a directory, which must be missing or empty, that holds the keys
+// at a revision. It is durable when Write returns.
+func Write(fsys vfs.FS, dir string, keys []metadata.KV, revision int64) error {
+	empty := newState()
+	log, found, err := statelog.Open(statelog.Options{FS: fsys, Dir: dir, Format: format}, &empty)
+	if err == nil && found.Used {
+		err = errors.New("it holds a store already")
+	}
+	if err == nil {
+		log.Restart(uint64(revision))
+		err = log.Rotate(emitKeys(keys))
+	}
+	if err == nil {
+		err = log.Close()
+	}
+	if err != nil {
+		return fmt.Errorf("write metadata in %s: %w", dir, err)
+	}
+	return nil
+}
+
+// emitKeys returns what emits keys, which are in order, as the records of a snapshot.
+func emitKeys(keys []metadata.KV) func(statelog.Emit) error {
+	return func(emit statelog.Emit) error {
+		var record []byte
+		for _, kv := range keys {
+			record = appendKey(record[:0], kv)
+			if err := emit(record); err != nil {
+				return err
+			}
+		}
+		return nil
+	}
+}
+
+// encodeBatch is encodeTxn for what a watcher sees.
+func encodeBatch(b metadata.Batch) []byte {
+	var t metadata.Txn
+	for _, e := range b.Events {
+		if e.Deleted {
+			t.Delete = append(t.Delete, e.Key)
+		} else {
+			t.Put = append(t.Put, metadata.KV{Key: e.Key, Value: e.Value})
+		}
+	}
+	return encodeTxn(t)
+}

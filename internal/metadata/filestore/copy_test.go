@@ -1,0 +1,238 @@
+package filestore
+
+import (
+	"context"
+	"errors"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"go.uber.org/zap"
+
+	"github.com/chronik-io/chronik/internal/metadata"
+	"github.com/chronik-io/chronik/internal/vfs"
+	"github.com/chronik-io/chronik/internal/vfs/crashfs"
+	"github.com/chronik-io/chronik/internal/vfs/errfs"
+)
+
+const copyDir = "/c"
+
+// patiently has transactions wait for the copy however busy the machine is.
+func patiently(o *Options) { o.CopyPatience = 10 * time.Minute }
+
+// copied is what the copy holds.
+func copied(t testing.TB, fsys vfs.FS) string {
+	t.Helper()
+	c, err := Check(fsys, copyDir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return text(c.Keys, c.Revision)
+}
+
+// eventually waits for what must come.
+func eventually(t *testing.T, what string, ok func() bool) {
+	t.Helper()
+	for begin := time.Now(); !ok(); time.Sleep(time.Millisecond) {
+		if time.Since(begin) > 2*time.Minute {
+			t.Fatalf("never: %s", what)
+		}
+	}
+}
+
+// A transaction that was acknowledged is in the copy, whatever generation the copy is in,
+// and a store that is opened again goes on with it.
+func TestTheCopyHasWhatWasAcknowledged(t *testing.T) {
+	fsys := vfs.Memory()
+	for range 3 {
+		s := open(t, fsys, patiently, func(o *Options) { o.CompactBytes = 600 })
+		s.KeepCopy(t.Context(), copyDir)
+		for _, txn := range script() {
+			mustTxn(t, s, txn)
+			if err := s.CopyBehind(); err != nil {
+				t.Fatal(err)
+			}
+			if got, want := copied(t, fsys), dump(t, s); got != want {
+				t.Fatalf("the copy has %s\nwant %s", got, want)
+			}
+		}
+		if err := s.Close(); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
+// copyRun is crashRun with a copy. It returns how many transactions were acknowledged, and
+// how many of them when the copy was complete.
+func copyRun(fsys vfs.FS, txns []metadata.Txn) (acknowledged, inCopy int) {
+	for _, part := range [][]metadata.Txn{txns[:9], txns[9:]} {
+		s, err := Open(Options{FS: fsys, Dir: "/m", Log: zap.NewNop(), CompactBytes: 600, CopyPatience: 10 * time.Minute})
+		if err != nil {
+			return acknowledged, inCopy
+		}
+		s.KeepCopy(context.Background(), copyDir)
+		for _, t := range part {
+			if _, err := s.Txn(context.Background(), t); err != nil || s.CopyBehind() != nil {
+				_ = s.Close()
+				return acknowledged, inCopy
+			}
+			acknowledged++
+			inCopy = acknowledged
+		}
+		if s.Close() != nil {
+			return acknowledged, inCopy
+		}
+	}
+	return acknowledged, inCopy
+}
+
+// Whatever the process was doing when it or the power failed, the copy holds what had been
+// acknowledged, as a whole, and nothing that the store does not have.
+func TestTheCopyAfterACrashAtEverySystemCall(t *testing.T) {
+	txns := script()
+	want := expectations(txns)
+	whole := crashfs.New(1)
+	if n, m := copyRun(whole, txns); n != len(txns) || m != n {
+		t.Fatalf("%d of %d transactions without a crash, %d in the copy", n, len(txns), m)
+	}
+	check := func(call int, image *crashfs.FS, acknowledged, inCopy int) {
+		t.Helper()
+		checkAfterCrash(t, image.KillImage(1), acknowledged, want)
+		c, err := Check(image, copyDir)
+		if err != nil {
+			t.Fatalf("call %d: the copy: %v", call, err)
+		}
+		if !c.Used && inCopy > 0 || c.Used && (c.Revision < int64(inCopy) || text(c.Keys, c.Revision) != want[c.Revision]) {
+			t.Fatalf("call %d: %d transactions were in the copy, it has %s", call, inCopy, text(c.Keys, c.Revision))
+		}
+		s, err := Open(Options{FS: image, Dir: "/m", Log: zap.NewNop()})
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer s.Close()
+		if err := s.CheckAgainst(copyDir); err != nil {
+			t.Fatalf("call %d: %v", call, err)
+		}
+	}
+	for call := range whole.Ops() + 1 {
+		for _, die := range []func(*crashfs.FS, int){(*crashfs.FS).CrashAt, (*crashfs.FS).CrashDuring} {
+			fsys := crashfs.New(uint64(call))
+			die(fsys, call)
+			acknowledged, inCopy := copyRun(fsys, txns)
+			check(call, fsys.KillImage(1), acknowledged, inCopy)
+			for _, m := range crashfs.Modes() {
+				check(call, fsys.PowerLossImage(m, uint64(call)), acknowledged, inCopy)
+			}
+		}
+	}
+}
+
+// A copy whose disk fails keeps no transaction from being made. It is reported as behind,
+// and complete again once the disk is back.
+func TestAFailedCopyIsBehind(t *testing.T) {
+	disk := errfs.New(vfs.Memory())
+	s := open(t, disk, patiently)
+	s.KeepCopy(t.Context(), copyDir)
+	mustTxn(t, s, put("/a", "1"))
+	fault := disk.Add(errfs.Rule{Ops: errfs.Write | errfs.Create | errfs.Datasync, Path: copyDir + "/*", Err: syscall.EIO})
+	mustTxn(t, s, put("/a", "2"))
+	if err := s.CopyBehind(); !errors.Is(err, syscall.EIO) {
+		t.Errorf("behind: %v", err)
+	}
+	mustTxn(t, s, put("/a", "3"))
+	fault.Off()
+	eventually(t, "the copy is complete again", func() bool { return s.CopyBehind() == nil })
+	if got, want := copied(t, disk), dump(t, s); got != want {
+		t.Errorf("the copy has %s, want %s", got, want)
+	}
+}
+
+// A copy whose disk hangs holds a transaction for a bounded time, and the next ones not at all.
+func TestAStuckCopyHoldsNoTransaction(t *testing.T) {
+	disk := errfs.New(vfs.Memory())
+	s := open(t, disk)
+	s.KeepCopy(t.Context(), copyDir)
+	free := make(chan struct{})
+	disk.Add(errfs.Rule{Ops: errfs.Datasync, Path: copyDir + "/*", Before: func(errfs.Call) { <-free }})
+	for range 20 {
+		mustTxn(t, s, put("/a", "1"))
+	}
+	if err := s.CopyBehind(); err == nil || !strings.Contains(err.Error(), copyDir) {
+		t.Errorf("behind: %v", err)
+	}
+	close(free)
+	eventually(t, "the copy is complete again", func() bool { return s.CopyBehind() == nil })
+}
+
+// A copy of another cluster is left alone, a damaged one is replaced.
+func TestWhatIsInThePlaceOfTheCopy(t *testing.T) {
+	cluster := func(id string) metadata.Txn {
+		return put(metadata.ClusterKey, string(metadata.Cluster{ID: id, FeatureLevel: 1}.Encode()))
+	}
+	fsys := vfs.Memory()
+	if err := Write(fsys, copyDir, []metadata.KV{{Key: metadata.ClusterKey, Value: metadata.Cluster{ID: "theirs"}.Encode(), ModRevision: 7}}, 7); err != nil {
+		t.Fatal(err)
+	}
+	before := copied(t, fsys)
+	s := open(t, fsys, patiently)
+	mustTxn(t, s, cluster("ours"))
+	s.KeepCopy(t.Context(), copyDir)
+	if err := s.CopyBehind(); !errors.Is(err, ErrForeignCopy) {
+		t.Errorf("behind: %v", err)
+	}
+	if err := s.CheckAgainst(copyDir); err != nil {
+		t.Errorf("a copy of others makes the store old: %v", err)
+	}
+	if err := s.Close(); err != nil || copied(t, fsys) != before {
+		t.Errorf("the copy of others is %s, %v", copied(t, fsys), err)
+	}
+	infos, err := fsys.List(copyDir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, in := range infos {
+		f, err := fsys.Open(copyDir + "/" + in.Name)
+		if err == nil {
+			_, err = f.WriteAt([]byte("damage"), 60)
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+		_ = f.Close()
+	}
+	s = open(t, fsys, patiently)
+	s.KeepCopy(t.Context(), copyDir)
+	if err := s.CopyBehind(); err != nil || copied(t, fsys) != dump(t, s) {
+		t.Errorf("the damaged copy was not replaced: %v", err)
+	}
+}
+
+// A store that was put back from an older time is recognised by its copy.
+func TestAnOlderStoreIsRecognised(t *testing.T) {
+	fsys := vfs.Memory()
+	s := open(t, fsys, patiently)
+	mustTxn(t, s, put(metadata.ClusterKey, string(metadata.Cluster{ID: "ours"}.Encode())))
+	s.KeepCopy(t.Context(), copyDir)
+	older, _, err := s.Range(t.Context(), "")
+	if err != nil {
+		t.Fatal(err)
+	}
+	mustTxn(t, s, put("/a", "2"))
+	if err := s.Close(); err != nil {
+		t.Fatal(err)
+	}
+	if err := fsys.RemoveAll("/m"); err != nil {
+		t.Fatal(err)
+	}
+	if err := Write(fsys, "/m", older, 1); err != nil {
+		t.Fatal(err)
+	}
+	if err := Write(fsys, "/m", older, 1); err == nil {
+		t.Error("a store was written over another")
+	}
+	s = open(t, fsys, patiently)
+	if err := s.CheckAgainst(copyDir); !errors.Is(err, ErrOlder) {
+		t.Errorf("an older store: %v", err)
+	}
+}

@@ -1,0 +1,99 @@
+package network
+
+import (
+	"fmt"
+	"net/netip"
+
+	"go.uber.org/zap"
+
+	"github.com/chronik-io/chronik/internal/wrongport"
+)
+
+// foreign is a protocol that is not Kafka's. Its first four bytes, read as the length of a
+// request, are out of bounds.
+type foreign struct {
+	cause, remedy string
+	// answer returns what its client understands as a refusal. head are the bytes that it
+	// sent first, admin is the address of the admin port. It is nil if there is no such answer.
+	answer func(head []byte, admin string) []byte
+}
+
+// Error is what the client sent and what to do about it.
+func (f *foreign) Error() string { return f.cause + ": " + f.remedy }
+
+// foreignTo returns the protocol of which the first four bytes are known, otherwise nil.
+func foreignTo(head []byte) *foreign {
+	if head[0] == 0x16 && head[1] == 3 && head[2] <= 4 { // a handshake record of SSL 3 to TLS 1.3 (RFC 8446, 5.1)
+		return &foreign{
+			cause:  "the client sent a TLS handshake, and this listener is plain",
+			remedy: "set security.protocol=PLAINTEXT at the client",
+			answer: func(_ []byte, _ string) []byte { return []byte{0x15, 3, 1, 0, 2, 2, 40} }, // alert: fatal, handshake_failure
+		}
+	}
+	if head[0] == '*' && head[1] >= '1' && head[1] <= '9' {
+		return &foreign{cause: "the client sent a Redis command", remedy: "check the port that it connects to"}
+	}
+	switch string(head[:4]) {
+	case "GET ", "HEAD", "POST", "PUT ", "DELE", "OPTI", "PATC", "CONN", "TRAC", "PRI ":
+		return &foreign{
+			cause:  "the client sent an HTTP request to a listener of Kafka's protocol",
+			remedy: "HTTP is served on the admin port (admin.listen)",
+			answer: badRequest,
+		}
+	case "SSH-":
+		return &foreign{cause: "the client sent an SSH greeting", remedy: "check the port that it connects to"}
+	case "PROX", "\r\n\r\n":
+		return &foreign{
+			cause:  "the client sent a PROXY protocol header, which this listener does not support",
+			remedy: "turn it off in the load balancer (send-proxy, proxy_protocol)",
+		}
+	}
+	return nil
+}
+
+// badRequest is the answer to an HTTP request. A client that asks what is spoken here
+// recognises the reason in the status line.
+func badRequest(head []byte, admin string) []byte {
+	text := wrongport.KafkaHere + "."
+	if a, err := netip.ParseAddrPort(admin); err == nil && a.Addr().IsUnspecified() {
+		text += fmt.Sprintf(" Health, metrics and the admin API are on port %d of this host.", a.Port())
+	} else if admin != "" {
+		text += fmt.Sprintf(" Health, metrics and the admin API are at http://%s/.", admin)
+	} else {
+		text += " The admin port, which speaks HTTP, is off: set admin.listen."
+	}
+	answer := fmt.Appendf(nil, "HTTP/1.1 400 %s\r\nContent-Type: text/plain; charset=utf-8\r\nConnection: close\r\nContent-Length: %d\r\n\r\n",
+		wrongport.KafkaHere, len(text)+1)
+	if string(head[:4]) == "HEAD" {
+		return answer
+	}
+	return fmt.Appendf(answer, "%s\n", text)
+}
+
+// refuse logs that the client speaks another protocol and answers in it where that is
+// possible. Nothing else was written on the connection or will be. The reader calls it.
+func (c *conn) refuse(f *foreign) {
+	c.srv.noise.log(c, zap.WarnLevel, "closing a connection of another protocol", f)
+	if f.answer == nil {
+		return
+	}
+	c.mu.Lock()
+	mayWrite := !c.dead && !c.writing && c.queued == 0
+	c.writing = c.writing || mayWrite
+	c.mu.Unlock()
+	if !mayWrite {
+		return
+	}
+	err := c.writeOne(f.answer(c.in.unread(), c.srv.opts.AdminAddress))
+	c.mu.Lock()
+	c.written(answers{}, false, err)
+	c.mu.Unlock()
+}
+
+// badLength is the error for a request's length that is out of bounds.
+func (c *conn) badLength(size int) error {
+	if f := foreignTo(c.in.unread()); f != nil && !c.spoken {
+		return f
+	}
+	return fmt.Errorf("%w: length %d is not between %d and %d", errBadFrame, size, minFrame, c.srv.opts.MaxFrame)
+}

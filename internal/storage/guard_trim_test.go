@@ -1,0 +1,47 @@
+package storage
+
+import (
+	"testing"
+	"time"
+)
+
+// While space is low, the files of segments that leave their log are removed at once: the
+// records were deleted to make room, and file.delete.delay.ms would keep the bytes.
+func TestATrimFreesBytesAtOnceWhileSpaceIsLow(t *testing.T) {
+	fsys := newGauge(1000 * mib)
+	d := mustOpen(t, fsys, "sync", guarded)
+	client, _ := ours(t, d)
+	cfg := client.Config()
+	cfg.Cleanup.DeleteDelay = time.Hour
+	client.Configure(cfg)
+	retired := func() (later int) {
+		d.keeper.mu.Lock()
+		defer d.keeper.mu.Unlock()
+		for _, g := range d.keeper.graves {
+			if g.due.After(time.Now()) {
+				later++
+			}
+		}
+		return later
+	}
+	for range 2 {
+		put(t, client, 5, 100)
+		if err := client.roll(); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := client.SetLogStart(5); err != nil {
+		t.Fatal(err)
+	}
+	if retired() != 1 {
+		t.Fatal("with room, the files don't stay for the delay")
+	}
+	fsys.leave(t, d, 60*mib) // which has what was retired before removed, too
+	eventually(t, "what was retired is removed", func() bool { return retired() == 0 })
+	if err := client.SetLogStart(10); err != nil {
+		t.Fatal(err)
+	}
+	if retired() > 0 {
+		t.Error("a trim keeps its bytes for the delay")
+	}
+}

@@ -1,0 +1,110 @@
+package storage
+
+import (
+	"encoding/binary"
+	"errors"
+	"slices"
+	"testing"
+
+	"github.com/prometheus/client_golang/prometheus/testutil"
+
+	"github.com/chronik-io/chronik/internal/metrics"
+)
+
+// damagedAt returns a log of 20 one-record batches in a directory that was started after
+// bytes of one batch were overwritten.
+func damagedAt(t *testing.T, offset, at int64, with []byte) *Log {
+	t.Helper()
+	image := served(t, "sync")
+	size := int64(len(readFile(t, image, firstSegment))) / 20
+	change(t, image, firstSegment, offset*size+at, with)
+	return byPartition(t, mustOpen(t, image, "sync"), 0)
+}
+
+// damagedOffsets reads at every offset and returns those that are damaged.
+func damagedOffsets(t *testing.T, l *Log) (bad []int64) {
+	t.Helper()
+	for at := l.Ends().LogStart; at < l.Ends().LogEnd; at++ {
+		s, err := l.Read(at, l.Ends().LogEnd, 1, true)
+		if errors.Is(err, ErrCorrupt) {
+			bad = append(bad, at)
+		} else if err != nil || s.Size == 0 {
+			t.Errorf("read at %d: %d bytes, %v", at, s.Size, err)
+		}
+		s.Release()
+	}
+	return bad
+}
+
+// A batch whose header is destroyed takes no other batch with it, and the log names the
+// offsets that are lost and the next one that can be read.
+func TestDamageIsABoundedRange(t *testing.T) {
+	l := damagedAt(t, 5, 8, binary.BigEndian.AppendUint32(nil, 1<<30)) // its length
+	if d := l.Damages(); len(d) > 0 {
+		t.Errorf("known before a read: %v", d)
+	}
+	// A read behind the damage is what finds it.
+	if s, err := l.Read(7, 20, 1, true); err != nil || s.Size == 0 {
+		t.Errorf("read behind the damage: %d bytes, %v", s.Size, err)
+	} else {
+		s.Release()
+	}
+	if bad := damagedOffsets(t, l); !slices.Equal(bad, []int64{5}) {
+		t.Errorf("offsets %v are damaged, want 5", bad)
+	}
+	d := l.Damages()
+	if len(d) != 1 || d[0].From != 5 || d[0].Next != 6 || d[0].File != firstSegment || d[0].Position == 0 {
+		t.Errorf("damages: %+v", d)
+	}
+	if !l.DamagedAt(5) || l.DamagedAt(4) || l.DamagedAt(6) {
+		t.Error("DamagedAt does not agree with Damages")
+	}
+	put(t, l, 2, 100)
+	if bad := damagedOffsets(t, l); !slices.Equal(bad, []int64{5}) {
+		t.Errorf("after more appends offsets %v are damaged, want 5", bad)
+	}
+}
+
+// Damage is forgotten when its bytes have left the log, at its end or at its start.
+func TestDamageLeavesWithItsBytes(t *testing.T) {
+	for name, remove := range map[string]func(l *Log) error{
+		"truncated":           func(l *Log) error { return l.Truncate(5) },
+		"below the log start": func(l *Log) error { return l.SetLogStart(6) },
+	} {
+		l := damagedAt(t, 5, 200, []byte{0xff})
+		l.Observe(idle{})
+		if bad := damagedOffsets(t, l); !slices.Equal(bad, []int64{5}) {
+			t.Fatalf("%s: offsets %v are damaged, want 5", name, bad)
+		}
+		if err := remove(l); err != nil {
+			t.Fatal(err)
+		}
+		if d := l.Damages(); len(d) > 0 || l.Damaged() != nil {
+			t.Errorf("%s: still known: %v", name, d)
+		}
+		put(t, l, 3, 100)
+		if bad := damagedOffsets(t, l); len(bad) > 0 {
+			t.Errorf("%s: offsets %v are damaged", name, bad)
+		}
+	}
+}
+
+// A lookup by time and the cleaner find damage as a read does, and count each meeting.
+func TestLookupsFindDamage(t *testing.T) {
+	image := served(t, "sync")
+	size := int64(len(readFile(t, image, firstSegment))) / 20
+	change(t, image, firstSegment, 0*size+200, []byte{0xff})
+	m := metrics.NewStorage(nil)
+	l := byPartition(t, mustOpen(t, image, "sync", func(o *Options) { o.Metrics = m }), 0)
+	for range 2 {
+		if _, err := l.FindTime(1, 20); !errors.Is(err, ErrCorrupt) {
+			t.Errorf("lookup: %v", err)
+		}
+	}
+	if d := l.Damages(); len(d) != 1 || d[0].From != 0 || d[0].Next != 1 {
+		t.Errorf("damages: %+v", d)
+	}
+	if n := testutil.ToFloat64(m.SegmentErrors.WithLabelValues("/d")); n < 2 {
+		t.Errorf("%v meetings are counted", n)
+	}
+}

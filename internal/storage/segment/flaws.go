@@ -1,0 +1,160 @@
+package segment
+
+import (
+	"errors"
+	"fmt"
+	"math"
+	"slices"
+	"sort"
+)
+
+// A read that meets damage names the position. Examine then finds out, once, where the
+// damage ends; from then on reads get over it, and a read inside of it costs no call to
+// the disk.
+
+// DamageError is the error of a read that met bytes that are no valid batch. It matches
+// ErrCorrupt.
+type DamageError struct {
+	Path  string
+	Pos   int64 // of the batch in the file
+	cause error
+}
+
+// Error names the place.
+func (e *DamageError) Error() string {
+	return fmt.Sprintf("%v at position %d of %s: %v", ErrCorrupt, e.Pos, e.Path, e.cause)
+}
+
+// Causes of a DamageError besides those of package record.
+var (
+	errNoBatch = errors.New("no valid batch begins there")
+	errOffsets = errors.New("its offsets do not follow those before it")
+	errKnown   = errors.New("an earlier read found it damaged")
+)
+
+// Unwrap makes it match ErrCorrupt and what is wrong with the batch.
+func (e *DamageError) Unwrap() []error { return []error{ErrCorrupt, e.cause} }
+
+func (s *Segment) corrupt(pos int64, cause error) error {
+	return &DamageError{Path: s.Path(), Pos: pos, cause: cause}
+}
+
+// Flaws returns what Examine has found, in the order of positions. The slice must not be
+// changed.
+func (s *Segment) Flaws() []Flaw {
+	if p := s.flaws.Load(); p != nil {
+		return *p
+	}
+	return nil
+}
+
+// flawAt returns the known flaw that begins at a position.
+func (s *Segment) flawAt(pos int64) *Flaw {
+	list := s.Flaws()
+	for i := range list {
+		if list[i].Pos == pos {
+			return &list[i]
+		}
+	}
+	return nil
+}
+
+// flawOf returns the known flaw that holds an offset.
+func (s *Segment) flawOf(offset int64) *Flaw {
+	list := s.Flaws()
+	for i := range list {
+		if offset >= list[i].From && offset < list[i].To {
+			return &list[i]
+		}
+	}
+	return nil
+}
+
+// Examine finds the flaw that a read met at a position, as a DamageError has it, and
+// remembers it until the segment is cut below it. size bytes of the file count, and limit
+// is above all their offsets. It reads from the last index entry before the position to
+// the end of the flaw, which is the end of the segment at worst. It reports whether
+// something was found that was not known.
+func (s *Segment) Examine(pos, size, limit int64) (bool, error) {
+	if s.flawAt(pos) != nil {
+		return false, nil
+	}
+	cuts := s.places.count()
+	h, err := s.open()
+	if err != nil {
+		return false, fmt.Errorf("read segment: %w", err)
+	}
+	defer s.files.release(h)
+	c := checker{scanner: scanner{f: h.f, size: size, step: batchStep}, base: s.base, x: &index{}, limit: limit, next: s.base}
+	from, base := s.before(h, pos)
+	c.next = base
+	if err := c.run(from, pos); err != nil {
+		return false, fmt.Errorf("read %s: %w", s.Path(), err)
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.places.count() != cuts || s.Size() < size { // what was read may be gone
+		return false, fmt.Errorf("%w: %s was cut", ErrReplaced, s.Path())
+	}
+	return s.learnFlawsLocked(c.Flaws), nil
+}
+
+// learnFlawsLocked adds flaws to those that are known, in place of those that they
+// overlap, and reports whether any is new.
+func (s *Segment) learnFlawsLocked(found []Flaw) (news bool) {
+	list := slices.Clone(s.Flaws())
+	for _, f := range found {
+		if slices.Contains(list, f) {
+			continue
+		}
+		list = slices.DeleteFunc(list, func(old Flaw) bool { return old.Pos < f.Pos+f.Size && f.Pos < old.Pos+old.Size })
+		list, news = append(list, f), true
+	}
+	slices.SortFunc(list, func(a, b Flaw) int { return int(a.Pos - b.Pos) })
+	if news {
+		s.flaws.Store(&list)
+	}
+	return news
+}
+
+// cutFlawsLocked forgets the flaws that do not lie below a size.
+func (s *Segment) cutFlawsLocked(size int64) {
+	list := s.Flaws()
+	if len(list) == 0 {
+		return
+	}
+	kept := slices.DeleteFunc(slices.Clone(list), func(f Flaw) bool { return f.Pos+f.Size > size })
+	s.flaws.Store(&kept)
+}
+
+// before returns the position of a batch that an index entry has before a position, with
+// another entry between them, and its base offset: the start of the file if there is none
+// that its batch confirms. Batches before the one at the position may be what is wrong.
+func (s *Segment) before(h *handle, pos int64) (start, base int64) {
+	x, _ := s.indexes()
+	i := sort.Search(len(x.offsets), func(i int) bool { return int64(x.offsets[i].pos) >= pos })
+	if i < 2 {
+		return 0, s.base
+	}
+	at, right := s.floor(h, &x, s.base+int64(x.offsets[i-2].rel))
+	if !right || at >= pos {
+		return 0, s.base
+	}
+	sc := scanner{f: h.f, size: s.Size(), step: headerStep}
+	b, _, err := sc.header(at)
+	if b == nil || err != nil {
+		return 0, s.base
+	}
+	return at, b.BaseOffset()
+}
+
+// inFlaw is the error of a read of an offset that a known flaw holds, nil if none does.
+func (s *Segment) inFlaw(offset int64) error {
+	if f := s.flawOf(offset); f != nil {
+		return s.corrupt(f.Pos, errKnown)
+	}
+	return nil
+}
+
+// toEnd makes a checker run through the whole file.
+const toEnd = math.MaxInt64
