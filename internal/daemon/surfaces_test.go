@@ -50,7 +50,7 @@ type sick struct {
 }
 
 // Every fault is one finding with the same words on every surface: /readyz, /v1/health, metrics, the
-// log, chronikctl cluster health and doctor. testdata/surfaces has what each of them shows.
+// log, chronikctl cluster health and doctor, and the page for a browser. testdata/surfaces has what each of them shows.
 func TestEverySurfaceShowsTheSameFindings(t *testing.T) {
 	for _, f := range faults() {
 		t.Run(f.name, func(t *testing.T) {
@@ -82,6 +82,7 @@ func TestEverySurfaceShowsTheSameFindings(t *testing.T) {
 			}
 			golden.File(t, path.Join("testdata/surfaces", f.name+".golden"), surfaces(t, s, len(f.checks) > 0),
 				"go test ./internal/daemon -run TestEverySurface")
+			onThePage(t, s.Broker)
 		})
 	}
 }

@@ -96,7 +96,9 @@ func (d *Dir) identify() (found bool, err error) {
 		if !d.hasCheckpoint() {
 			return false, writeIdentity(fsys, d.place(), d.ident, true) // the first start ended here
 		}
-		return true, foreign("log directory %s was used with a journal that is not in %s: records in it would be lost; put it back, or set journal.dirs to where it is; if it is gone for good, chronikctl log verify says what was only in it, and chronikctl log repair goes on without it",
+		return true, foreign("log directory %s was used with a journal that is not in %s: records in it would be lost; put it back, or set journal.dirs to where it is; "+
+			"if it is lost, `chronikctl log verify --dir %[1]s --journal %[2]s` lists what was only in it, and "+
+			"`chronikctl log repair --dir %[1]s --journal %[2]s --backup %[1]s.before-repair` continues without it",
 			d.path, d.jpath)
 	case err == nil && errors.Is(jerr, statefile.ErrCorrupt):
 		return true, fmt.Errorf("%w: %w", journal.ErrDamaged, jerr)

@@ -34,7 +34,8 @@ type options struct {
 	tombstone   bool
 	timestamp   string
 
-	at time.Time // of timestamp; zero for the time of writing
+	at     time.Time // of timestamp; zero for the time of writing
+	chosen bool      // --input was given
 }
 
 func (o *options) flags(c *cobra.Command) {

@@ -10,7 +10,6 @@ import (
 	"github.com/chronik-io/chronik/internal/health/checks"
 	"github.com/chronik-io/chronik/internal/health/host"
 	"github.com/chronik-io/chronik/internal/storage"
-	"github.com/chronik-io/chronik/internal/storage/diskguard"
 )
 
 // ErrProbing is the error of a measurement while another one runs.
@@ -43,7 +42,7 @@ func (p *Probes) Measure(ctx context.Context, dirs []*storage.Dir) error {
 		maps.Copy(all, *old)
 	}
 	for _, d := range dirs {
-		if d.LastSpace().Level != diskguard.OK || d.Err() != nil {
+		if d.Room() != nil || d.Err() != nil {
 			continue // there are findings about it already
 		}
 		l, err := host.Probe(ctx, d.JournalPath())

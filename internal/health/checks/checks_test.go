@@ -61,6 +61,19 @@ func TestDirectoriesThatWereRemoved(t *testing.T) {
 	})
 }
 
+// A log directory whose journal is elsewhere cannot be repaired without it.
+func TestTheRemedyOfADamagedDirectoryNamesItsJournal(t *testing.T) {
+	f := Facts{Dirs: []Dir{{Path: "/a", Journal: "/a/journal"}, {Path: "/b", Journal: "/fast/b"}}}
+	for dir, want := range map[string]string{
+		"/a": "`chronikctl log repair --dir /a --backup /a.before-repair`",
+		"/b": "`chronikctl log repair --dir /b --journal /fast/b --backup /b.before-repair`",
+	} {
+		if got := f.repair(dir); !strings.Contains(got, want) {
+			t.Errorf("%s, want %s in it", got, want)
+		}
+	}
+}
+
 func TestFilesThatRunOut(t *testing.T) {
 	files := func(limit, open, most int, dirs ...Dir) Facts {
 		return Facts{Files: Files{Limit: limit, Open: open, MaxConnections: most}, Dirs: dirs}
@@ -191,6 +204,18 @@ func TestDisksAndGroupsThatAreStuck(t *testing.T) {
 	if found, _ := look(t, "group", Facts{Slow: Slow{Rebalancing: make([]Rebalancing, mostGroups+2)}}); len(found) != mostGroups+1 || found[mostGroups] != "warn groups: 2 more do not finish a rebalance" {
 		t.Errorf("%q", found)
 	}
+}
+
+func TestMetadataAndItsCopy(t *testing.T) {
+	whole := Metadata{Dir: "/d/metadata", Copy: "/d/logs/metadata.copy"}
+	failed, behind := whole, whole
+	failed.Failed, behind.Behind = "no space left", "input/output error"
+	examine(t, "metadata", []patient{
+		{"whole", Facts{Metadata: whole}, nil},
+		{"not known", Facts{}, nil},
+		{"failed", Facts{Metadata: failed}, []string{"warn metadata in /d/metadata: topics and configs cannot be changed: no space left"}},
+		{"behind", Facts{Metadata: behind}, []string{"warn copy of the metadata in /d/logs/metadata.copy: it lacks the latest changes of topics and configs: input/output error"}},
+	})
 }
 
 func TestSettingsThatContradictEachOther(t *testing.T) {

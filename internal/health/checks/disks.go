@@ -137,7 +137,8 @@ func checkJournals(f *Facts, n *notes) {
 }
 
 func checkSpace(f *Facts, n *notes) {
-	const remedy = "shorten retention, delete topics or records, or enlarge the disk; chronikctl topic list -o wide lists the sizes (docs/operations.md, A full disk)"
+	const remedy = "remove files of other programs, enlarge the disk, or keep fewer records: `chronikctl topic list -o wide` lists the sizes, `chronikctl config set topic TOPIC retention.ms=AGE` " +
+		"removes what is older (docs/operations.md, A full disk)"
 	for _, d := range f.Dirs {
 		subject := "disk of " + d.Path
 		if d.SpaceMessage != "" {

@@ -21,6 +21,6 @@ func checkLost(f *Facts, n *notes) {
 		n.addFinding(health.Finding{Severity: health.Bad, Subject: l.Role + " " + l.Path, Problem: l.Why + " while the broker uses it: " + what,
 			Works: "until then the broker reads and writes its open files",
 			Remedy: "stop producers; as the broker's user run `mkdir -p " + l.Path + "`; stop the broker, run `chronikctl log repair --dir " + f.Settings.DataDir +
-				" --backup " + f.Settings.DataDir + ".before-repair --yes`, start the broker (docs/operations.md, A directory that was removed)"})
+				" --backup " + f.Settings.DataDir + ".before-repair`, then start the broker (docs/operations.md, A directory that was removed)"})
 	}
 }
