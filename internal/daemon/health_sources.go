@@ -77,9 +77,9 @@ func absolute(dir string) string {
 
 // presence watches the directories that the broker has open files in.
 func presence(data string, dirs []*storage.Dir) *host.Presence {
-	used := []host.Used{{Role: checks.RoleMetadata, Path: path.Join(data, metadataDir), Files: "*.log"}}
+	used := []host.Used{{Role: checks.RoleMetadata, Path: absolute(path.Join(data, metadataDir)), Files: "*.log"}}
 	for _, d := range dirs {
-		used = append(used, host.Used{Role: checks.RoleLogs, Path: d.Path(), Files: storage.IdentityFile}, host.Used{Role: checks.RoleJournal, Path: d.JournalPath(), Files: "*.journal"})
+		used = append(used, host.Used{Role: checks.RoleLogs, Path: absolute(d.Path()), Files: storage.IdentityFile}, host.Used{Role: checks.RoleJournal, Path: absolute(d.JournalPath()), Files: "*.journal"})
 	}
 	return host.NewPresence(used...)
 }

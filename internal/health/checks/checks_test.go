@@ -74,6 +74,22 @@ func TestTheRemedyOfADamagedDirectoryNamesItsJournal(t *testing.T) {
 	}
 }
 
+func TestTheRemedyOfARemovedDirectoryNamesAllDirectories(t *testing.T) {
+	const alone, config = "log repair --dir /srv/d --backup /srv/d.before-repair`", "log repair --config /etc/chronik/chronikd.yaml --backup /srv/d.before-repair`"
+	for _, c := range []struct{ logs, journal, want string }{
+		{"/srv/d/logs", "/srv/d/logs/journal", alone},
+		{"d/logs", "d/logs/journal", alone},
+		{"/srv/d/logs", "/fast", config},
+		{"/disk", "/disk/journal", config},
+	} {
+		f := Facts{Dirs: []Dir{{Path: c.logs, Journal: c.journal}}, Lost: []Lost{{RoleMetadata, "/srv/d/metadata", "it was removed"}}, Settings: Settings{DataDir: "/srv/d"}}
+		findings, _ := Examine(Checks(), &f)
+		if len(findings) != 1 || !strings.Contains(findings[0].Remedy, c.want) {
+			t.Errorf("%+v: %+v, want a remedy with %s", c, findings, c.want)
+		}
+	}
+}
+
 func TestFilesThatRunOut(t *testing.T) {
 	files := func(limit, open, most int, dirs ...Dir) Facts {
 		return Facts{Files: Files{Limit: limit, Open: open, MaxConnections: most}, Dirs: dirs}
