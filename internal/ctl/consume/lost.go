@@ -101,11 +101,17 @@ func (r *reader) skip(ctx context.Context, p int32) bool {
 	if !known || s.next >= end {
 		return false
 	}
-	next, err := r.beyond(ctx, p, s.next, end)
+	probe, err := r.probe(ctx, p)
 	if err != nil {
 		return false
 	}
-	r.note("note: %s: offsets %d to %d cannot be read and are skipped, at most %s", offsets.Place(r.topic, p), s.next, next-1, cli.Count(int(next-s.next), "record"))
+	next := s.next
+	if _, err := probe.next(ctx, next); errors.Is(err, kerr.CorruptMessage) { // otherwise the answer is of before the last skip
+		if next, err = r.beyond(ctx, p, next, end); err != nil {
+			return false
+		}
+		r.note("note: %s: offsets %d to %d cannot be read and are skipped, at most %s", offsets.Place(r.topic, p), s.next, next-1, cli.Count(int(next-s.next), "record"))
+	}
 	r.client.SetOffsets(map[string]map[int32]kgo.EpochOffset{r.topic: {p: {Epoch: -1, Offset: next}}})
 	if r.left[p] = (span{next, s.end}); next >= s.end && !r.endless() {
 		delete(r.left, p)

@@ -57,8 +57,8 @@ func (o *options) flags(c *cobra.Command, a *cli.App) {
 	f.StringVar(&o.format, "format", "", "how a record is printed, see above; not with -o json or yaml")
 	f.StringVarP(&o.group, "group", "g", "", "read as a member of this group, and commit what was printed")
 	f.BoolVar(&o.committed, "read-committed", false, "leave out records of open and aborted transactions")
-	f.BoolVar(&o.skipDamaged, "skip-damaged", false, "go on behind damaged records, and name the offsets that are skipped")
-	f.StringVar(&o.protocol, "group-protocol", classic, "how the member joins: classic, or consumer (KIP-848), where the broker assigns the partitions")
+	f.BoolVar(&o.skipDamaged, "skip-damaged", false, "skip damaged records and name their offsets; not with --group")
+	f.StringVar(&o.protocol, "group-protocol", classic, "how to join: classic or consumer (KIP-848)")
 	cli.CompleteFlag(c, "group", a.Groups(0))
 	cli.CompleteFlag(c, "group-protocol", cli.OneOf(classic, nextGen))
 	cmdline.Instead(c, map[string]string{
@@ -101,6 +101,8 @@ func (o *options) check(f output.Format) error {
 		return cli.Usage("--group-protocol is of a group's member: give --group, too")
 	case o.group != "" && o.some != nil:
 		return cli.Usage("--partition and --group: a group gives its members their partitions; leave one out")
+	case o.skipDamaged && o.group != "":
+		return cli.Usage("--skip-damaged and --group: chronikctl group reset moves a group behind the damage; leave one out")
 	case o.group != "" && o.until != "":
 		return cli.Usage("--until and --group: a group goes on where it stopped; leave one out, or use --count")
 	case o.format != "" && !f.ForPeople():
