@@ -1,5 +1,5 @@
-// Package doctor is chronikctl doctor: it looks for what goes wrong before
-// somebody notices, from here and, of chronik, from the broker's side.
+// Package doctor is chronikctl doctor: it finds what is about to go
+// wrong, from here and, for a chronik broker, from the broker's side.
 //
 // A finding says what is wrong, where, and what to do. addresses.go, clock.go,
 // configs.go and groups.go hold what is looked at from here beside what cluster
@@ -38,6 +38,7 @@ func New(a *cli.App) *cobra.Command {
 	var f flags
 	c := &cobra.Command{
 		Use: "doctor", Short: "Look for what goes wrong, from here and from the broker's side", Args: cli.Args(0, 0, "no argument"),
+		Example: "  chronikctl doctor\n  chronikctl doctor --probe-disk --wait 0s",
 		Long: "doctor prints what cluster health prints, and checks more from here: whether each advertised address can be dialled,\n" +
 			"whether the clocks agree, whether configs contradict each other, whether groups are stuck. It also prints what each check\n" +
 			"of a chronik broker has measured (docs/operations.md lists them). Each finding has a remedy. bad means that some records\n" +
@@ -72,7 +73,7 @@ func examine(ctx context.Context, a *cli.App, adm *kadm.Client, f flags) error {
 	return c.Report(a)
 }
 
-// everything looks at all there is; an error ends it.
+// everything runs all checks; an error ends it.
 func (x *examination) everything(ctx context.Context) error {
 	x.addresses(ctx)
 	if err := x.Health(ctx, x.port, x.broker); err != nil {

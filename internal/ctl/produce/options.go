@@ -34,7 +34,9 @@ type options struct {
 	tombstone   bool
 	timestamp   string
 
-	at time.Time // of timestamp; zero for the time of writing
+	at     time.Time          // of timestamp; zero for the time of writing
+	common []kgo.RecordHeader // of every record
+	chosen bool               // --input was given
 }
 
 func (o *options) flags(c *cobra.Command) {
@@ -46,7 +48,7 @@ func (o *options) flags(c *cobra.Command) {
 	f.StringVar(&o.timestamp, "timestamp", "", "time of every record: 2006-01-02T15:04:05Z, @MILLISECONDS since 1970, or 5m for that "+
 		"long ago; without it the time of writing")
 	f.BoolVar(&o.emptyNull, "empty-is-null", false, "an empty value is null, which deletes the key in a compacted topic")
-	f.StringArrayVarP(&o.headers, "header", "H", nil, "header name=value for every record; may be repeated")
+	f.StringArrayVarP(&o.headers, "header", "H", nil, "header name=value for every record, with escapes as in -k; may be repeated")
 	f.Int32VarP(&o.partition, "partition", "p", -1, "partition to write to; -1 goes by key, or where a batch has room")
 	f.BoolVar(&o.keepPlace, "same-partition", false, "with --input json, write each record to the partition that it names; without it the key decides")
 	f.StringVar(&o.acks, "acks", "all", "who must have a record before it counts: all, 1 (the leader) or 0 (nobody)")
@@ -114,9 +116,14 @@ func (o *options) check() error {
 		}
 	}
 	for _, h := range o.headers {
-		if _, _, err := parse.KeyValue(h); err != nil {
+		name, value, err := parse.KeyValue(h)
+		if err == nil {
+			value, err = parse.Escapes(value)
+		}
+		if err != nil {
 			return cli.Usage("--header %w", err)
 		}
+		o.common = append(o.common, kgo.RecordHeader{Key: name, Value: []byte(value)})
 	}
 	return nil
 }
@@ -152,14 +159,4 @@ func (o *options) client(topic string) []kgo.Opt {
 		opts = append(opts, kgo.RecordPartitioner(kgo.ManualPartitioner()))
 	}
 	return opts
-}
-
-// common are the headers that every record gets.
-func (o *options) common() []kgo.RecordHeader {
-	var headers []kgo.RecordHeader
-	for _, h := range o.headers {
-		name, value, _ := strings.Cut(h, "=") // checked by check
-		headers = append(headers, kgo.RecordHeader{Key: name, Value: []byte(value)})
-	}
-	return headers
 }

@@ -11,8 +11,10 @@ import (
 
 	"github.com/spf13/cobra"
 	"github.com/twmb/franz-go/pkg/kadm"
+	"github.com/twmb/franz-go/pkg/kerr"
 	"github.com/twmb/franz-go/pkg/kmsg"
 
+	"github.com/chronik-io/chronik/internal/cmdline"
 	"github.com/chronik-io/chronik/internal/ctl/adminport"
 	"github.com/chronik-io/chronik/internal/ctl/cli"
 	"github.com/chronik-io/chronik/internal/ctl/output"
@@ -52,8 +54,9 @@ type partition struct {
 func describe(a *cli.App) *cobra.Command {
 	var regex bool
 	c := &cobra.Command{
-		Use: "describe NAME...", Short: "Show partitions, offsets, sizes, the profile, and configs that differ from the default",
-		Args: cli.Args(1, -1, "at least one topic"), ValidArgsFunction: a.Topics(0),
+		Use: "describe NAME...", Short: "Show partitions, offsets, sizes, the profile, and configs that are set",
+		Example: "  chronikctl topic describe orders -o wide\n  chronikctl topic describe --regex 'orders-.*'",
+		Args:    cli.Args(1, -1, "at least one topic"), ValidArgsFunction: a.Topics(0),
 		RunE: a.Admin(func(ctx context.Context, adm *kadm.Client, names []string) error {
 			topics, missing, err := choose(ctx, adm, names, regex)
 			if err != nil {
@@ -72,7 +75,8 @@ func describe(a *cli.App) *cobra.Command {
 		}),
 	}
 	c.Flags().BoolVarP(&regex, "regex", "r", false, regexDoc)
-	return c
+	cmdline.Instead(c, map[string]string{"--all": "--regex '.*' describes all topics"})
+	return a.Watched(c)
 }
 
 // facts is what is asked for beside the metadata.
@@ -131,17 +135,23 @@ func askHoldings(ctx context.Context, adm *kadm.Client, topics []kadm.TopicDetai
 		set.Add(t.Topic, t.Partitions.Numbers()...)
 	}
 	f.starts, err = adm.ListStartOffsets(ctx, names...)
-	if cli.Whole(err) != nil {
+	if unanswered(err) {
 		return f, cli.Refused("start offsets", cli.Words(err), "")
 	}
 	f.ends, err = adm.ListEndOffsets(ctx, names...)
-	if cli.Whole(err) != nil {
+	if unanswered(err) {
 		return f, cli.Refused("end offsets", cli.Words(err), "")
 	}
-	if f.dirs, err = adm.DescribeAllLogDirs(ctx, set); err != nil && !cli.IsUnsupported(cli.Words(err)) {
+	if f.dirs, err = adm.DescribeAllLogDirs(ctx, set); unanswered(err) && !cli.IsUnsupported(cli.Words(err)) {
 		return f, cli.Refused("log directories", cli.Words(err), "")
 	}
 	return f, nil
+}
+
+// unanswered reports whether nothing is known because brokers did not answer. Partitions
+// without a leader are no such reason, even if no other one was asked for.
+func unanswered(err error) bool {
+	return cli.Whole(err) != nil && !errors.Is(err, kerr.LeaderNotAvailable)
 }
 
 func show(ctx context.Context, a *cli.App, adm *kadm.Client, topics []kadm.TopicDetail) error {
