@@ -19,6 +19,9 @@ MODEL_RUNS ?= 5000
 # The attacks of `make hostile`, and how long `make hostile-soak` lasts.
 ATTACKS ?= all
 SOAK ?= 10m
+# The browser of `make screenshots`, and which pictures it takes.
+CHROMIUM ?= $(firstword $(shell command -v chromium chromium-browser google-chrome 2>/dev/null))
+PAGES ?= .
 # How long `make chaos` lets consumers come, go and stand still.
 CHAOS ?= 10m
 
@@ -78,6 +81,10 @@ hostile: build ## what clients that have not logged in may cost: memory, for how
 hostile-soak: build ## a broker of 64 MiB with 1,000 connections of hostile and honest clients for SOAK; the honest ones' p99
 	CHRONIKD=$(CURDIR)/$(BIN)/chronikd CHRONIK_HOSTILE=$(ATTACKS) CHRONIK_HOSTILE_SOAK=$(SOAK) go test -count=1 -timeout 24h -v -run '^TestHostileSoak$$' ./cmd/chronikd/
 
+.PHONY: drill
+drill: build ## faults planted on a running broker under load: time until reported, and the printed remedy followed (FAULTS="damage full-disk")
+	scripts/drill.sh $(FAULTS)
+
 .PHONY: bench
 bench: build ## the table of docs/performance.md, beside Kafka where one can be started; ROWS="closed single" for some
 	scripts/bench.sh $(ROWS)
@@ -113,6 +120,11 @@ packages-test: ## install, run under systemd and remove the packages of dist in 
 .PHONY: prometheus
 prometheus: build ## the alerts' tests, and every query against a Prometheus that scrapes a broker under load
 	scripts/prometheus.sh live
+
+.PHONY: screenshots
+screenshots: ## pictures of the admin port's page in dist/screenshots, and its script tried, with Chromium (PAGES=regexp)
+	@test -n "$(CHROMIUM)" || { echo "Chromium is missing: apt-get install chromium, or set CHROMIUM to its path"; exit 1; }
+	CHROMIUM=$(CHROMIUM) CHRONIK_SCREENSHOTS=$(CURDIR)/dist/screenshots PAGES='$(PAGES)' go test -count=1 -timeout 20m -v -run 'Screenshots|Script' ./internal/admin/page/
 
 .PHONY: release-check
 release-check: ## what a release would be, without publishing it (goreleaser)

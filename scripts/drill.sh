@@ -1,13 +1,15 @@
 #!/usr/bin/env bash
 # drill.sh [FAULT...]   plants each fault on a running broker under load, measures how long
 # `chronikctl cluster health` takes to report it, and follows the remedy that it prints, word for
-# word: commands in backticks are run as they are, "stop the broker" and the like are done. Then
-# the broker must be healthy, take records, and have every record that it had acknowledged, or
-# the drill counts what is lost. Prints a table; any row that does not hold is an error.
+# word: commands in backticks are run as they are (log repair asks, and --yes answers), "stop the
+# broker" and "start the broker" are done. Then the broker must be healthy, accept records, and
+# have every record that it had acknowledged; the drill counts those that are lost. It prints a
+# table, and fails if a row does not hold.
 #
 # Faults: damage full-disk lost-journal lost-metadata stuck-disk wrong-port wrong-advertise
 # killed-without-journal. full-disk and stuck-disk take root and a loop device, and are
 # reported as not run without them. Needs jq, and bin/ of `make build`.
+# shellcheck disable=SC2016 # backticks are those of the remedies, capitals the operator's choice
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 for bin in chronikd chronikctl chronik-bench; do [ -x "bin/$bin" ] || { echo "bin/$bin is missing: make build"; exit 1; }; done
@@ -81,7 +83,7 @@ begin() {
   export CHRONIKCTL_BROKERS="127.0.0.1:$one" CHRONIKCTL_ADMIN="127.0.0.1:$two"
   start_broker || die "$1: the broker does not start"
   chronikctl topic create kept --partitions 2 --config segment.bytes=1048576 >/dev/null
-  numbered 1 "$records" | chronikctl produce kept 2>/dev/null
+  numbered 1 "$records" | chronikctl produce kept --max-batch-bytes 20000 2>/dev/null
   stop_broker
   start_broker || die "$1: the broker does not start again"
   until_true 10 healthy || die "$1: it is not healthy before the fault: $(cat "$work/said")"
@@ -151,12 +153,13 @@ follow() {
         command="${step#\`}"
         command="${command%\`}"
         for word in "${names[@]}"; do command="${command//"${word%%=*}"/"${word#*=}"}"; done
+        [[ "$command" != *' log repair '* ]] || command="$command --yes" # the answer to its question
         echo "\$ $command" >>"$dir/followed"
-        bash -c "$command" >>"$dir/followed" 2>&1 || return 1
+        # log verify ends with 4 where it found something, which here it must.
+        bash -c "$command" >>"$dir/followed" 2>&1 || { [ $? = 4 ] && [[ "$command" == *' log verify '* ]]; } || return 1
         ;;
     esac
-  # shellcheck disable=SC2016 # the backticks are those of the text
-  done < <(grep -oE '`[^`]+`|stop producers|(re)?start the broker|stop the broker' <<<"$remedy")
+  done < <(grep -oE '`(chronikctl|mkdir) [^`]+`|stop producers|(re)?start the broker|stop the broker' <<<"$remedy")
 }
 # restored: the broker is healthy, takes records and gives them back.
 restored() {
@@ -174,7 +177,6 @@ row() { # row FAULT REPORTED RESTORED LOST WHAT
 drill() {
   local ok=yes
   lost='?'
-  names=("${names[@]}")
   if ! detect "$2" "$3"; then
     ok=no
     row "$1" never - - "$problem"
@@ -198,7 +200,8 @@ damage() {
   segment="$(find "$dir"/data/logs/kept-1 -name '*.log' | sort | sed -n 2p)" # not the first, not the active one
   planted=$(now)
   printf '\377\377' | dd of="$segment" bs=1 seek=300000 conv=notrunc status=none
-  names=() drill damage damage kept-1 "$records"
+  names=()
+  drill damage damage kept-1 300 # one batch has 20 kB
   end
 }
 full-disk() {
@@ -211,7 +214,8 @@ full-disk() {
   local free
   free="$(df --output=avail -B1 "$dir/data" | tail -n 1)"
   fallocate -l "$((free - 80000000))" "$dir/data/of-another-process"
-  names=(TOPIC=backlog) drill full-disk space data/logs
+  names=(TOPIC=backlog AGE=1000)
+  drill full-disk space data/logs
   end
   release
 }
@@ -219,14 +223,16 @@ lost-journal() {
   begin lost-journal
   planted=$(now)
   rm -r "$dir/data/logs/journal"
-  names=() drill lost-journal removed journal
+  names=()
+  drill lost-journal removed journal
   end
 }
 lost-metadata() {
   begin lost-metadata
   planted=$(now)
   rm -r "$dir/data/metadata"
-  names=() drill lost-metadata removed metadata
+  names=()
+  drill lost-metadata removed metadata
   end
 }
 stuck-disk() {
@@ -264,7 +270,7 @@ wrong-port() {
   said="$(chronikctl --brokers "$CHRONIKCTL_ADMIN" cluster health 2>&1 >/dev/null)" || rc=$?
   took=$(($(now) - planted))
   # What it names instead is what the next call dials.
-  if [ "$rc" != 0 ] && grep -q 'admin port' <<<"$said" && [ "$took" -le "$within" ]; then
+  if [ "$rc" != 0 ] && grep -q 'admin port' <<<"$said" && [ "$took" -le "$within" ] && restored; then
     row wrong-port "${took} ms, exit code $rc" yes 0 "${said//"$CHRONIKCTL_ADMIN"/ADDRESS}"
   else
     row wrong-port "${took} ms, exit code $rc" no - "$said"
@@ -297,6 +303,9 @@ wrong-advertise() {
 # to lose it silently. The remedy is that of the start's error.
 killed-without-journal() {
   begin killed-without-journal
+  local before=$records
+  numbered $((records + 1)) $((records + 500)) | chronikctl produce kept 2>/dev/null
+  records=$((records + 500)) # the last 500 are in the journal and nowhere else
   planted=$(now)
   kill -KILL "$broker"
   wait "$broker" 2>/dev/null || true
@@ -310,12 +319,13 @@ killed-without-journal() {
   remedy="$(grep '^chronikd: ' "$dir/refused"), start the broker"
   names=()
   stop_load
-  if [ "$code" = 3 ] && [ "$rc" != 0 ] && follow && restored; then
+  if [ "$code" = 3 ] && [ "$rc" != 0 ] && follow && restored && [ "$lost" -le 500 ]; then
     row killed-without-journal "${took} ms, exit code $rc, start $code" yes "$lost" "$(paste -sd, "$dir/steps" | sed "s|$dir|DIR|g; s|,|, |g")"
   else
     row killed-without-journal "${took} ms, exit code $rc, start $code" no - "$(tail -n 1 "$dir/followed" 2>/dev/null || true) $remedy"
     failed="$failed killed-without-journal"
   fi
+  records=$before
   [ -z "$broker" ] || end
 }
 

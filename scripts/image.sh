@@ -138,7 +138,7 @@ start
 until_true health
 echo "health: $(cat "$work/said")"
 logs >"$work/logs"
-grep -q "clients are told to dial $at" "$work/logs" || { echo "it does not say what clients are told to dial"; exit 1; }
+grep -q "the broker advertises $at" "$work/logs" || { echo "it does not say which address it advertises"; exit 1; }
 
 seq 1000 >"$work/sent"
 ctl topic create image-test

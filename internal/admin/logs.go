@@ -75,7 +75,7 @@ func logs(v *View, q url.Values) (any, error) {
 		return nil, err
 	}
 	all := v.Storage.Logs()
-	if err := choice.covers(all); err != nil {
+	if err := choice.covers(all, v.Image()); err != nil {
 		return nil, err
 	}
 	all = slices.DeleteFunc(all, func(l *storage.Log) bool { return !choice.has(l) })
@@ -115,10 +115,11 @@ func parseLogChoice(q url.Values) (c logChoice, err error) {
 	return c, nil
 }
 
-// covers refuses a topic that has no log here.
-func (c *logChoice) covers(all []*storage.Log) error {
+// covers refuses a topic that is unknown and has no log here. A topic whose logs could not be created
+// is known.
+func (c *logChoice) covers(all []*storage.Log, img *metadata.Image) error {
 	for _, t := range c.topics {
-		if !slices.ContainsFunc(all, func(l *storage.Log) bool { return l.Topic() == t }) {
+		if img.Topic(t) == nil && !slices.ContainsFunc(all, func(l *storage.Log) bool { return l.Topic() == t }) {
 			return &apiError{http.StatusNotFound, "this broker has no partition of a topic " + strconv.Quote(t)}
 		}
 	}

@@ -1,6 +1,9 @@
 package controller
 
-import "github.com/chronik-io/chronik/internal/topicconf"
+import (
+	"github.com/chronik-io/chronik/internal/metadata"
+	"github.com/chronik-io/chronik/internal/topicconf"
+)
 
 // MaxNameLength of a topic keeps "<topic>-<partition>" within what file systems take.
 const MaxNameLength = 249
@@ -50,10 +53,4 @@ func keepPromise(res Resource, before, after map[string]string) error {
 
 // IsInternal reports whether a name is that of a topic which the broker itself
 // writes, and clients may not produce to.
-func IsInternal(name string) bool {
-	switch name {
-	case "__consumer_offsets", "__transaction_state", "__share_group_state":
-		return true
-	}
-	return false
-}
+func IsInternal(name string) bool { return metadata.IsInternal(name) }

@@ -149,6 +149,25 @@ func TestADamagedBatch(t *testing.T) {
 	if code, out, errs := run("", "consume", "a", "-p", "0"); code != 0 || out != first || errs != "" {
 		t.Errorf("the other partition: code %d\n%s%s", code, out, errs)
 	}
+	for _, line := range []string{"consume a --skip-damaged -p 1", "consume a --skip-damaged -p 1 --from 3", "consume a --skip-damaged --group skips"} {
+		code, out, errs := run("", strings.Fields(line)...)
+		var skipped string
+		for l := range strings.Lines(out) {
+			if l[1] == '1' {
+				skipped += l
+			}
+		}
+		want, note := "p1-0\np1-1\np1-4\np1-5\n", "note: a partition 1: offsets 2 to 3 cannot be read and are skipped, at most 2 records\n"
+		if strings.Contains(line, "--from") {
+			want, note = "p1-4\np1-5\n", "note: a partition 1: offsets 3 to 3 cannot be read and are skipped, at most 1 record\n"
+		}
+		if code != 0 || skipped != want || errs != note {
+			t.Errorf("%s: code %d\n%s%s", line, code, out, errs)
+		}
+	}
+	if code, out, errs := run("", "group", "export", "skips"); code != 0 || !strings.Contains(out, "a,1,6\n") {
+		t.Errorf("code %d\n%s%s", code, out, errs)
+	}
 	// The group has committed what was printed, and nothing of what could not be read.
 	if code, out, errs := run("", "group", "export", "g"); code != 0 || !strings.Contains(out, "a,0,6\n") || !strings.Contains(out, "a,1,2\n") {
 		t.Errorf("code %d\n%s%s", code, out, errs)
@@ -164,6 +183,18 @@ func TestADamagedEnd(t *testing.T) {
 	rewrite(t, file, data)
 	code, out, errs := start().run("", "consume", "a", "--partition", "1")
 	if code != 1 || out != "p1-0\np1-1\n" || !strings.HasPrefix(errs, "chronikctl: a partition 1: CORRUPT_MESSAGE: nothing can be read from offset 2 on; a stored batch") {
+		t.Errorf("code %d\n%s%s", code, out, errs)
+	}
+}
+
+// Skipping damage up to the end comes to the end.
+func TestSkippingADamagedEnd(t *testing.T) {
+	dir, start := stored(t)
+	file, data := segmentOf(t, dir, 1)
+	data[len(data)-1] ^= 1
+	rewrite(t, file, data)
+	code, out, errs := start().run("", "consume", "a", "--partition", "1", "--skip-damaged")
+	if code != 0 || out != "p1-0\np1-1\np1-2\np1-3\n" || errs != "note: a partition 1: offsets 4 to 5 cannot be read and are skipped, at most 2 records\n" {
 		t.Errorf("code %d\n%s%s", code, out, errs)
 	}
 }

@@ -1,11 +1,16 @@
 package daemon
 
 import (
+	"context"
+	"errors"
+
 	"github.com/chronik-io/chronik/internal/admin"
 	"github.com/chronik-io/chronik/internal/daemon/config"
+	"github.com/chronik-io/chronik/internal/daemon/observe"
 	"github.com/chronik-io/chronik/internal/metadata"
 	"github.com/chronik-io/chronik/internal/metrics"
 	"github.com/chronik-io/chronik/internal/topicconf"
+	"github.com/chronik-io/chronik/internal/vfs"
 )
 
 // access says who may ask the admin port for what.
@@ -27,8 +32,23 @@ func (b *Broker) view() *admin.View {
 		Configs: func(img *metadata.Image, t *metadata.Topic) []topicconf.Value {
 			return b.configs.DescribeTopic(r.settings.Layers(img, t))
 		},
-		Budgets:  budgetsOf(server, r.handlers, r.groups.Members()),
+		Budgets:  observe.Budgets(server, r.handlers, r.groups.Members()),
 		Profiles: b.cfg.Durability.All(), Default: b.cfg.WALProfile}
+}
+
+// probe measures the disks of all journals, a few seconds each at most.
+func (b *Broker) probe(ctx context.Context) error {
+	if b.fs != vfs.OS() {
+		return admin.BadRequest("the broker is in memory: there is no disk to measure")
+	}
+	err := b.probes.Measure(ctx, b.rooms.storage.Dirs())
+	switch {
+	case errors.Is(err, observe.ErrProbing):
+		return admin.Conflict(err.Error())
+	case errors.Is(err, errors.ErrUnsupported):
+		return admin.BadRequest("%v; chronik-bench limits --dir DIR measures with files of its own", err)
+	}
+	return err
 }
 
 // readyGauge keeps the metric chronik_ready.

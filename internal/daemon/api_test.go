@@ -2,6 +2,7 @@ package daemon
 
 import (
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"maps"
@@ -210,6 +211,41 @@ func TestConnectionsAreListed(t *testing.T) {
 	for _, path := range []string{"/v1/connections?limit=0", "/v1/connections?limit=10001", "/v1/connections?after=x", "/v1/connections?of=shop", "/v1/log?n=3"} {
 		if status, v := ask(path); status != http.StatusBadRequest {
 			t.Errorf("%s: %d %v", path, status, v)
+		}
+	}
+}
+
+// The profiles that the example in docs/admin.md shows have the values that they have in the broker.
+func TestDocsShowProfilesAsTheyAre(t *testing.T) {
+	page, err := os.ReadFile("../../docs/admin.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	type profiles struct {
+		Default  string           `json:"default"`
+		Profiles []map[string]any `json:"profiles"`
+	}
+	_, rest, _ := strings.Cut(string(page), "## GET /v1/profiles\n")
+	_, rest, _ = strings.Cut(rest, "```json\n")
+	example, _, _ := strings.Cut(rest, "```")
+	b, _ := startHere(t, vfs.Memory())
+	var shown, real profiles
+	if err := errors.Join(json.Unmarshal([]byte(example), &shown), json.Unmarshal([]byte(body(t, b, "/v1/profiles")), &real)); err != nil {
+		t.Fatal(err)
+	}
+	if shown.Default != real.Default || len(shown.Profiles) == 0 {
+		t.Errorf("the default is %q, the page shows %q and %d profiles", real.Default, shown.Default, len(shown.Profiles))
+	}
+	for _, p := range shown.Profiles {
+		i := slices.IndexFunc(real.Profiles, func(r map[string]any) bool { return r["name"] == p["name"] })
+		if i < 0 {
+			t.Errorf("there is no profile %v", p["name"])
+			continue
+		}
+		for field, value := range p {
+			if field != "waits" && real.Profiles[i][field] != value {
+				t.Errorf("%s of %v is %v, the page shows %v", field, p["name"], real.Profiles[i][field], value)
+			}
 		}
 	}
 }

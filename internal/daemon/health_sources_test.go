@@ -7,13 +7,13 @@ import (
 	"net/http"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/twmb/franz-go/pkg/kadm"
 	"github.com/twmb/franz-go/pkg/kgo"
 	"go.uber.org/zap"
 
 	"github.com/chronik-io/chronik/internal/daemon/config"
+	"github.com/chronik-io/chronik/internal/daemon/observe"
 	"github.com/chronik-io/chronik/internal/health/checks"
 	"github.com/chronik-io/chronik/internal/metrics"
 	"github.com/chronik-io/chronik/internal/vfs"
@@ -149,8 +149,7 @@ func TestABrokerThatStartsIsLookedAt(t *testing.T) {
 	}
 }
 
-// Whoever asks has the disks measured: one at a time, and what was found counts
-// from then on.
+// A request has the disks measured, and the result counts from then on.
 func TestDisksAreMeasuredWhenAskedFor(t *testing.T) {
 	post := func(b *Broker) (int, string) {
 		t.Helper()
@@ -183,11 +182,6 @@ func TestDisksAreMeasuredWhenAskedFor(t *testing.T) {
 	if got := saw(); !strings.Contains(got, "too few fdatasyncs") {
 		t.Errorf("before: %s", got)
 	}
-	b.probes.busy.Lock()
-	if status, body := post(b); status != http.StatusConflict {
-		t.Errorf("at the same time: %d %s", status, body)
-	}
-	b.probes.busy.Unlock()
 	status, body := post(b)
 	if status == http.StatusBadRequest && strings.Contains(body, "unsupported") {
 		t.Skip(body)
@@ -206,7 +200,7 @@ func TestSettingsAreToldToTheChecks(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	b := &Broker{cfg: cfg, configs: registry(cfg.Durability), probes: &probes{}, reg: metrics.NewRegistry(), fs: vfs.Memory()}
+	b := &Broker{cfg: cfg, configs: registry(cfg.Durability), probes: &observe.Probes{}, reg: metrics.NewRegistry(), fs: vfs.Memory()}
 	if err := b.startHealth("v", func(bool) {}, zap.NewNop()); err != nil {
 		t.Fatal(err)
 	}
@@ -224,36 +218,6 @@ func TestSettingsAreToldToTheChecks(t *testing.T) {
 		if f.Check == "profile" && !strings.HasSuffix(f.Problem, "at most 50ms and one sync are lost") {
 			t.Errorf("%s", f.Problem)
 		}
-	}
-}
-
-// The last minutes count where there were enough syncs in them, else all.
-func TestSyncsOfTheLastMinutesCount(t *testing.T) {
-	var h syncHistory
-	begin := time.Unix(1000, 0)
-	at := func(after time.Duration, quick, slow uint64) checks.Latency {
-		seen := metrics.Seen{Count: quick + slow, Buckets: []metrics.Bucket{{Upper: 0.001, Count: quick}, {Upper: 0.05, Count: quick + slow}}}
-		return h.look(begin.Add(after), map[string]metrics.Seen{"/d": seen}, map[string]metrics.Seen{"/d": {Count: quick + slow, Sum: 3 * float64(quick+slow)}})["/d"]
-	}
-	is := func(got checks.Latency, count uint64, median time.Duration, over string) {
-		t.Helper()
-		if got.Count != count || got.Median != median || got.Over != over || got.Records != 3 {
-			t.Errorf("%+v, want %d, %v %s", got, count, median, over)
-		}
-	}
-	is(at(0, 1000, 0), 1000, time.Millisecond, "since the start")
-	is(at(time.Minute, 1000, 200), 1200, time.Millisecond, "since the start")
-	is(at(6*time.Minute, 1000, 300), 300, 50*time.Millisecond, "in the last 6m0s")
-	for i := range 1000 { // whoever asks often changes nothing
-		at(6*time.Minute+time.Duration(i)*time.Millisecond, 1000, 300)
-	}
-	is(at(10*time.Minute, 1000, 350), 350, 50*time.Millisecond, "in the last 10m0s")
-	if n := len(h.looks); n > 20 {
-		t.Errorf("%d looks are kept", n)
-	}
-	is(at(16*time.Minute, 1000, 380), 1380, time.Millisecond, "since the start")
-	if got := seconds(metrics.Seen{Count: 1}.Quantile(0.5)); got < 100*time.Hour {
-		t.Errorf("above every bucket: %v", got)
 	}
 }
 

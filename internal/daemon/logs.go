@@ -9,11 +9,9 @@ import (
 
 	"github.com/chronik-io/chronik/internal/daemon/config"
 	"github.com/chronik-io/chronik/internal/metadata"
-	"github.com/chronik-io/chronik/internal/metrics"
 	"github.com/chronik-io/chronik/internal/network"
 	"github.com/chronik-io/chronik/internal/storage"
 	"github.com/chronik-io/chronik/internal/topicconf"
-	"github.com/chronik-io/chronik/internal/vfs"
 )
 
 // holder is what lock files say of this process.
@@ -47,38 +45,6 @@ func (b *Broker) settle(r *rooms, img *metadata.Image) error {
 		r.storage.SetCleaning(cleaning)
 	}
 	return nil
-}
-
-// logSource shows the logs to metrics.
-type logSource struct{ m *storage.Manager }
-
-// EachLog implements metrics.LogSource.
-func (s logSource) EachLog(yield func(metrics.Log)) {
-	for _, l := range s.m.Logs() {
-		e := l.Ends()
-		yield(metrics.Log{
-			Topic: l.Topic(), Partition: strconv.Itoa(int(l.ID().Partition)), Size: l.Size(), Start: e.LogStart, End: e.LogEnd,
-		})
-	}
-}
-
-// dirsOf shows log directories to metrics.
-func dirsOf(fsys vfs.FS, all []*storage.Dir) func() []metrics.Dir {
-	return func() []metrics.Dir {
-		told := make([]metrics.Dir, len(all))
-		for i, d := range all {
-			x := d.Usage()
-			s := d.LastSpace()
-			free, total, err := fsys.Free(d.Path())
-			journal, _, journalErr := fsys.Free(d.JournalPath())
-			told[i] = metrics.Dir{
-				Path: d.Path(), JournalBytes: x.JournalBytes, JournalLimit: x.JournalLimit, DeferredBytes: x.DeferredBytes,
-				CachedBytes: x.CachedBytes, OpenFiles: x.OpenFiles, FreeBytes: free, Capacity: total, JournalFree: journal,
-				FreeKnown: err == nil && journalErr == nil, MinFree: s.MinFree, LowSpace: int(s.Level),
-			}
-		}
-		return told
-	}
 }
 
 // listenerOf is a listener as the network room has it.

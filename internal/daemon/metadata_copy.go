@@ -7,6 +7,7 @@ import (
 	"path"
 	"strings"
 
+	"github.com/chronik-io/chronik/internal/daemon/observe"
 	"github.com/chronik-io/chronik/internal/health/checks"
 	"github.com/chronik-io/chronik/internal/metadata/filestore"
 	"github.com/chronik-io/chronik/internal/storage"
@@ -58,7 +59,7 @@ func (b *Broker) keepCopy(ctx context.Context, r *rooms) {
 	}
 	r.store.KeepCopy(ctx, filestore.CopyIn(at))
 	b.health.Add(func(f *checks.Facts) {
-		f.Metadata = checks.Metadata{Dir: path.Join(b.cfg.DataDir, metadataDir), Failed: failure(r.store.Failed()),
-			Copy: filestore.CopyIn(at), Behind: failure(r.store.CopyBehind())}
+		f.Metadata = checks.Metadata{Dir: path.Join(b.cfg.DataDir, metadataDir), Failed: observe.Reason(r.store.Failed()),
+			Copy: filestore.CopyIn(at), Behind: observe.Reason(r.store.CopyBehind())}
 	})
 }

@@ -15,6 +15,7 @@ import (
 	"github.com/chronik-io/chronik/internal/broker"
 	"github.com/chronik-io/chronik/internal/controller"
 	"github.com/chronik-io/chronik/internal/daemon/config"
+	"github.com/chronik-io/chronik/internal/daemon/observe"
 	"github.com/chronik-io/chronik/internal/groups"
 	"github.com/chronik-io/chronik/internal/health/checks"
 	"github.com/chronik-io/chronik/internal/metadata"
@@ -200,15 +201,15 @@ func (b *Broker) openLogs(ctx context.Context, r *rooms) error {
 		}
 		return r.storage.Shutdown(ctx)
 	})
-	b.health.Add(b.dirFacts(r))
+	b.health.Add(observe.DirFacts(r.storage, b.unopened(r), r.measured, b.probes))
 	if b.fs == vfs.OS() {
 		b.health.Add(presence(b.cfg.DataDir, r.storage.Dirs()).Source)
 	}
 	b.keepCopy(ctx, r)
-	if err := metrics.RegisterLogs(b.reg, b.cfg.MetricsPartitions, logSource{r.storage}); err != nil {
+	if err := metrics.RegisterLogs(b.reg, b.cfg.MetricsPartitions, observe.Logs{Manager: r.storage}); err != nil {
 		return err
 	}
-	return metrics.RegisterDirs(b.reg, dirsOf(b.fs, r.storage.Dirs()))
+	return metrics.RegisterDirs(b.reg, observe.Dirs(b.fs, r.storage.Dirs()))
 }
 
 // openPartitions starts following the metadata, which makes, opens and removes
@@ -235,7 +236,7 @@ func (b *Broker) openPartitions(_ context.Context, r *rooms) error {
 	}
 	r.applier.Subscribe("groups", r.groups.Apply)
 	b.stack.push("groups", func(context.Context) error { r.groups.Close(); return nil })
-	return metrics.RegisterGroups(b.reg, b.cfg.MetricsPartitions, groupsOf(r.groups))
+	return metrics.RegisterGroups(b.reg, b.cfg.MetricsPartitions, observe.Groups(r.groups))
 }
 
 // openHandlers connects the handlers to the rooms, and lets the metadata flow.
@@ -249,7 +250,8 @@ func (b *Broker) openHandlers(ctx context.Context, r *rooms) error {
 	if err != nil {
 		return err
 	}
-	if err := metrics.RegisterPartitions(b.reg, partitionsOf(r)); err != nil {
+	partitions := &observe.Partitions{Self: r.conf.NodeID, Image: r.applier.Image, Replicas: r.replicas, Settings: r.settings, Storage: r.storage}
+	if err := metrics.RegisterPartitions(b.reg, partitions.Metrics); err != nil {
 		return err
 	}
 	b.stack.push("handlers", r.handlers.Close)
@@ -267,9 +269,9 @@ func (b *Broker) openHandlers(ctx context.Context, r *rooms) error {
 	if err := r.applier.WaitFor(ctx, revision); err != nil {
 		return err
 	}
-	b.health.Add(r.partitionFacts)
-	b.health.Add(coordinatorFacts(r.groups))
-	b.health.AddSlow(rebalanceFacts(r.groups, cmp.Or(b.slowChecks, time.Minute)))
+	b.health.Add(partitions.Facts)
+	b.health.Add(observe.Coordinators(r.groups))
+	b.health.AddSlow(observe.Rebalances(r.groups, cmp.Or(b.slowChecks, time.Minute)))
 	if n := r.replicas.Unled(); n > 0 {
 		return fmt.Errorf("the last stop was not clean, and the metadata did not take new leader epochs for %d partitions (see the log above): they must not be served", n)
 	}
@@ -314,7 +316,7 @@ func (b *Broker) openClients(_ context.Context, r *rooms) error {
 	r.network, r.requests = metrics.NewNetwork(b.reg), metrics.NewRequests(b.reg)
 	server, err := network.New(network.Options{
 		Handler: r.handlers, Table: table, Log: b.log.Named("network"), AdminAddress: b.AdminAddr(),
-		Observer: newObserver(r.network, r.requests, names, table),
+		Observer: observe.NewNetwork(r.network, r.requests, names, table),
 		MaxFrame: int(r.conf.MaxRequestBytes), ProduceBytes: b.budgets.Produce, OtherBytes: b.budgets.Other,
 		ConnectionBytes: b.budgets.Connection, ConnectionRequests: b.cfg.Produce.ConnectionRequests,
 		MaxConnections: b.maxConnections(r), MaxConnectionsPerIP: int(r.conf.MaxConnectionsPerIP), Idle: r.conf.ConnectionIdle,
@@ -328,7 +330,7 @@ func (b *Broker) openClients(_ context.Context, r *rooms) error {
 		r.park.Close()  // and so are fetches that wait for records
 		return server.Shutdown(ctx)
 	})
-	if err := metrics.RegisterBudgets(b.reg, budgetsOf(server, r.handlers, r.groups.Members())); err != nil {
+	if err := metrics.RegisterBudgets(b.reg, observe.Budgets(server, r.handlers, r.groups.Members())); err != nil {
 		return err
 	}
 	for i, l := range b.cfg.Listeners {

@@ -29,7 +29,7 @@ func TestDocsListEveryKind(t *testing.T) {
 	golden.Part(t, "../../docs/log.md", "kinds", b.String(), "go test ./internal/inspect -run Docs")
 	planted := map[inspect.Kind]bool{
 		// These have tests of their own.
-		inspect.MetadataMissing: true, inspect.MetadataDamaged: true, inspect.MetadataTorn: true, inspect.LogMissing: true, inspect.Unreadable: true,
+		inspect.MetadataMissing: true, inspect.MetadataDamaged: true, inspect.MetadataOlder: true, inspect.MetadataTorn: true, inspect.LogMissing: true, inspect.Unreadable: true,
 	}
 	for _, p := range plants() {
 		planted[p.kind] = true

@@ -25,6 +25,8 @@ type Options struct {
 	// whose metadata is looked at too.
 	Places []storage.Place
 	Data   []string
+	// Node is the node.id of the broker, for partitions of which only logs are left.
+	Node int32
 	// Progress hears how many bytes more were read; nil: nobody. Size is their sum.
 	Progress func(n int64)
 }

@@ -27,6 +27,7 @@ func (d *dir) journal() error {
 	}
 	d.files = infos
 	d.out.JournalFiles, d.out.Checkpoint = len(infos), d.state.Seq
+	d.out.CheckpointAt = modified(d.fs, d.path(storage.CheckpointDir))
 	d.out.RedoFile, d.out.RedoLSN = d.state.Redo.File, uint64(d.state.Redo.LSN)
 	d.out.NextLSN = d.out.RedoLSN
 	if d.headers(infos) {

@@ -74,6 +74,7 @@ const (
 
 	MetadataMissing Kind = "metadata-missing"
 	MetadataDamaged Kind = "metadata-damaged"
+	MetadataOlder   Kind = "metadata-older"
 	MetadataTorn    Kind = "metadata-torn"
 
 	Leftover   Kind = "leftover"
@@ -181,9 +182,14 @@ func segmentKinds() []About {
 }
 
 func otherKinds() []About {
+	const (
+		byCopy = "puts the copy from a log directory, `metadata.copy/`, in its place; topics that it lacks, or all without a copy, are made of the logs"
+		costs  = "nothing, if the copy has all; of topics that are made of their logs the configs, without a copy those of brokers and groups and the cluster id, too"
+	)
 	return []About{
-		{MetadataMissing, Refuses, "a file of the metadata is gone", refuses, toBackup, "restore the data directory from a backup: what topics keep, and who may do what, stands nowhere else"},
-		{MetadataDamaged, Refuses, "a file of the metadata is not what was written", refuses, toBackup, "restore the data directory from a backup: what topics keep, and who may do what, stands nowhere else"},
+		{MetadataMissing, Refuses, "a file of the metadata is gone", refuses, byCopy, costs},
+		{MetadataDamaged, Refuses, "a file of the metadata is not what was written", refuses, byCopy, costs},
+		{MetadataOlder, Refuses, "the metadata ends before its copy does: it was put back from an older time", refuses, "puts the copy in its place", nothing},
 		{MetadataTorn, Heals, "the last transaction did not come to its end: nobody was told that it was made", "cuts it off", "", nothing},
 		{Leftover, Heals, "a file that a crash or a deletion left", "removes or replaces it", "", nothing},
 		{Unreadable, Offline, "the system answers a read with an error", "depends on what cannot be read", toBackup, "copy what can be read to another disk, and look at that"},

@@ -11,8 +11,8 @@ import (
 	"github.com/chronik-io/chronik/internal/vfs"
 )
 
-// metadata looks at the metadata of the data directories, and holds the logs against
-// it.
+// metadata looks at the metadata of the data directories, holds the logs against it, and
+// decides what a repair makes of metadata that no start accepts.
 func (r *Report) metadata(opt Options) error {
 	for _, data := range opt.Data {
 		at := path.Join(data, metadataDir)
@@ -24,16 +24,22 @@ func (r *Report) metadata(opt Options) error {
 		case errors.Is(err, filestore.ErrNewerFormat):
 			r.find(FormatNewer, at, at, -1, err.Error())
 		case errors.As(err, &damage) && damage.Lost:
-			r.find(MetadataMissing, at, damage.File, -1, damage.What)
+			r.lost(opt, at, &c, r.find(MetadataMissing, at, damage.File, -1, damage.What))
 		case errors.As(err, &damage):
-			r.find(MetadataDamaged, at, damage.File, int64(damage.Offset), damage.What)
+			r.lost(opt, at, &c, r.find(MetadataDamaged, at, damage.File, int64(damage.Offset), damage.What))
 		case err != nil:
 			r.find(Unreadable, at, at, -1, err.Error()).Effect = Refuses
 		case !c.Used:
-			r.unused(opt.FS, at)
+			if f := r.unused(opt.FS, at); f != nil {
+				r.lost(opt, at, &c, f)
+			}
 		default:
 			if c.Torn > 0 {
 				r.find(MetadataTorn, at, c.Log, -1, fmt.Sprintf("%d bytes at its end are no whole transaction", c.Torn))
+			}
+			if copied := r.newerCopy(opt, &c); copied != "" {
+				r.lost(opt, at, &c, r.find(MetadataOlder, at, c.Log, -1, fmt.Sprintf("it ends at revision %d, its copy in %s later", c.Revision, copied)))
+				continue
 			}
 			r.hold(at, &c)
 		}
@@ -41,15 +47,42 @@ func (r *Report) metadata(opt Options) error {
 	return nil
 }
 
-// unused notes that there is no metadata although a log directory was used: no start
-// gives it another.
-func (r *Report) unused(fsys vfs.FS, at string) {
+// lost decides what a repair makes of metadata that f reports as lost; c is what can be
+// read of it.
+func (r *Report) lost(opt Options, at string, c *filestore.Content, f *Finding) {
+	b := r.rebuild(opt, at, c)
+	if b == nil {
+		f.Repair, f.Restore = "", "repair the checkpoints of the log directories first, or "+oneBackup
+		return
+	}
+	r.rebuilds = append(r.rebuilds, b)
+	f.Repair = b.what()
+	f.Restore = ""
+	r.hold(at, &filestore.Content{Keys: b.sorted(), Revision: b.revision + 1, Log: at})
+}
+
+// newerCopy returns where a copy of the metadata is that has transactions which the
+// metadata lacks.
+func (r *Report) newerCopy(opt Options, c *filestore.Content) string {
 	for _, d := range r.dirs {
-		if d.out.Used || storage.Used(fsys, d.place) {
-			r.find(MetadataMissing, at, at, -1, "there is no snapshot, and "+d.place.Path+" was used")
-			return
+		dir := filestore.CopyIn(d.place.Path)
+		theirs, err := filestore.Check(opt.FS, dir)
+		if err == nil && theirs.Used && theirs.Revision > c.Revision && c.SameCluster(&theirs) {
+			return dir
 		}
 	}
+	return ""
+}
+
+// unused notes that there is no metadata although a log directory was used: no start
+// gives it another.
+func (r *Report) unused(fsys vfs.FS, at string) *Finding {
+	for _, d := range r.dirs {
+		if d.out.Used || storage.Used(fsys, d.place) {
+			return r.find(MetadataMissing, at, at, -1, "there is no snapshot, and "+d.place.Path+" was used")
+		}
+	}
+	return nil
 }
 
 // hold finds the partitions that the metadata has in one of the directories and the

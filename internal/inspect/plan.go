@@ -20,6 +20,8 @@ type Act struct {
 	Files []string `json:"files"`
 	// Loses is what is not there any more afterwards, or cannot be had.
 	Loses []Loss `json:"loses,omitempty"`
+	// Gone is what it loses besides records; empty: nothing.
+	Gone string `json:"gone,omitempty"`
 }
 
 // Plan is what a repair would do.
@@ -63,6 +65,9 @@ func (r *Report) Plan() *Plan {
 		if d.state != nil && !blocked[d.place.Path] {
 			p.Acts = append(p.Acts, d.acts()...)
 		}
+	}
+	for _, b := range r.rebuilds {
+		p.Acts = append(p.Acts, b.act())
 	}
 	for _, f := range r.Findings {
 		if !f.Healing() && (f.Repair == "" || blocked[f.Dir]) {
@@ -191,7 +196,7 @@ func (l *log) segmentFiles(base int64) (names []string) {
 }
 
 func (l *log) describe(base int64) string {
-	out, numbered, epochs := 0, 0, 0
+	out, numbered, epochs, records, unsure := 0, 0, 0, 0, false
 	for _, f := range l.flaws[base] {
 		switch {
 		case f.epoch >= 0:
@@ -200,9 +205,17 @@ func (l *log) describe(base int64) string {
 			numbered++
 		default:
 			out++
+			records, unsure = records+int(f.Records), unsure || f.Records == 0
 		}
 	}
-	return fmt.Sprintf("%d stretches left out, %d batches numbered again, %d with the right leader epoch", out, numbered, epochs)
+	held := ""
+	switch {
+	case out > 0 && !unsure:
+		held = fmt.Sprintf(" with %s by their headers", counted(records, "record", "records"))
+	case out > 0:
+		held = ", not all with a readable header"
+	}
+	return fmt.Sprintf("%s left out%s, %d batches numbered again, %d with the right leader epoch", counted(out, "stretch", "stretches"), held, numbered, epochs)
 }
 
 // flawLoss is what leaving out the flaws of a segment loses.

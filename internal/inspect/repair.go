@@ -99,6 +99,11 @@ func (r *Repair) Do(ctx context.Context, backup string) error {
 			return fmt.Errorf("repair %s: %w", d.place.Path, err)
 		}
 	}
+	for _, b := range r.report.rebuilds {
+		if err := b.run(r.opt.FS); err != nil {
+			return fmt.Errorf("repair %s: %w", b.at, err)
+		}
+	}
 	return r.look(ctx)
 }
 

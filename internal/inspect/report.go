@@ -2,7 +2,9 @@ package inspect
 
 import (
 	"fmt"
+	"time"
 
+	"github.com/chronik-io/chronik/internal/metadata"
 	"github.com/chronik-io/chronik/internal/storage"
 )
 
@@ -87,12 +89,14 @@ type Directory struct {
 	Clean bool `json:"clean"`
 	// Checkpoint is its sequence; Redo where the journal is needed from, NextLSN where
 	// it ends.
-	Checkpoint   uint64 `json:"checkpoint"`
-	RedoFile     uint64 `json:"redoFile"`
-	RedoLSN      uint64 `json:"redoLsn"`
-	NextLSN      uint64 `json:"nextLsn"`
-	JournalFiles int    `json:"journalFiles"`
-	Frames       int    `json:"frames"`
+	Checkpoint uint64 `json:"checkpoint"`
+	// CheckpointAt is when it was written, as far as the file system knows; zero otherwise.
+	CheckpointAt time.Time `json:"checkpointAt"`
+	RedoFile     uint64    `json:"redoFile"`
+	RedoLSN      uint64    `json:"redoLsn"`
+	NextLSN      uint64    `json:"nextLsn"`
+	JournalFiles int       `json:"journalFiles"`
+	Frames       int       `json:"frames"`
 }
 
 // Report is what Verify found.
@@ -101,7 +105,8 @@ type Report struct {
 	Partitions  []Partition `json:"partitions"`
 	Findings    []Finding   `json:"findings"`
 
-	dirs []*dir
+	dirs     []*dir
+	rebuilds []*rebuild
 }
 
 // Clean says whether a start comes up with everything that was acknowledged, and
@@ -143,3 +148,6 @@ func (l Loss) Offsets() string {
 	}
 	return fmt.Sprintf("%d to %d", l.From, l.To-1)
 }
+
+// Internal reports whether a topic is one that the broker itself writes.
+func Internal(topic string) bool { return metadata.IsInternal(topic) }

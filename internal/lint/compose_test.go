@@ -17,6 +17,8 @@ type deployment struct {
 	image  dockerfile
 	stack  compose
 	faults []string
+	// neighbours are the services of stack that neighbours.yaml adds.
+	neighbours []string
 }
 
 // compose is the part of deploy/docker/compose.yaml that names something elsewhere.
@@ -55,7 +57,22 @@ func readDeployment(root string) (*deployment, error) {
 		return nil, err
 	}
 	d.image = parseDockerfile(string(text))
-	return d, readYAML(filepath.Join(root, stackDir, "compose.yaml"), &d.stack)
+	if err := readYAML(filepath.Join(root, stackDir, "compose.yaml"), &d.stack); err != nil {
+		return nil, err
+	}
+	// They are started together with the stack, so their names and ports must fit into it.
+	var beside compose
+	if err := readYAML(filepath.Join(root, stackDir, "neighbours.yaml"), &beside); err != nil {
+		return nil, err
+	}
+	for name, s := range beside.Services {
+		if _, ok := d.stack.Services[name]; ok {
+			d.fault("neighbours.yaml: %s is a service of compose.yaml, too", name)
+		}
+		d.stack.Services[name] = s
+		d.neighbours = append(d.neighbours, name)
+	}
+	return d, nil
 }
 
 func readYAML(file string, into any) error {

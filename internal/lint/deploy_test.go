@@ -29,8 +29,9 @@ func TestDeploymentFitsTogether(t *testing.T) {
 
 func TestWhatDoesNotFitIsFound(t *testing.T) {
 	const (
-		composeFile = "deploy/docker/compose.yaml"
-		imageFile   = "deploy/docker/Dockerfile"
+		composeFile    = "deploy/docker/compose.yaml"
+		imageFile      = "deploy/docker/Dockerfile"
+		neighboursFile = "deploy/docker/neighbours.yaml"
 	)
 	for _, c := range []struct{ file, was, is, fault string }{
 		{imageFile, "COPY pkg pkg", "COPY pkgs pkg", "pkgs, which is not there"},
@@ -44,6 +45,12 @@ func TestWhatDoesNotFitIsFound(t *testing.T) {
 		{imageFile, "CHRONIK_ADMIN_LISTEN=:9644", "CHRONIK_ADMIN_LISTEN=:9092", "no service's admin port"},
 		{imageFile, "docker.io/library/golang", "golang", "go.mod asks for"},
 		{composeFile, "docker.io/prom/", "prom/", "without its registry"},
+		{neighboursFile, "chronik:19092", "chronik:9092", "where no service listens for containers"},
+		{neighboursFile, "http://karapace:8081", "http://registry:8081", "where no service listens for containers"},
+		{neighboursFile, "http://karapace:8081", "http://karapace:80", "where no service listens for containers"},
+		{neighboursFile, "127.0.0.1:8080:8080", "127.0.0.1:3000:8080", "both published at"},
+		{neighboursFile, "  kafbat:", "  grafana:", "is a service of compose.yaml, too"},
+		{neighboursFile, "ghcr.io/kafbat/", "kafbat/", "without its registry"},
 		{composeFile, "image: chronik", "image: broker", "Dockerfile names the image chronik, compose broker"},
 		{"docs/quickstart.md", "-t chronik", "-t broker", "quickstart.md names the image broker"},
 		{"docs/operations.md", "--stop-timeout 90 chronik", "--stop-timeout 90 broker", "operations.md names the image broker"},
@@ -127,6 +134,7 @@ func deployFaults(t *testing.T, root string) []string {
 	d.checkBroker()
 	d.checkPrometheus()
 	d.checkGrafana()
+	d.checkNeighbours()
 	return d.faults
 }
 
@@ -381,6 +389,34 @@ func (d *deployment) checkGrafana() {
 		}
 	}
 	d.checkDashboards()
+}
+
+// checkNeighbours: each address in the environment of a neighbour leads to a service: to a listener of the broker whose
+// clients are told that address, or to a port that another service publishes.
+func (d *deployment) checkNeighbours() {
+	listeners, err := os.ReadFile(filepath.Join(d.root, stackDir, "chronikd.yaml"))
+	if err != nil {
+		d.fault("%v", err)
+	}
+	for _, name := range d.neighbours {
+		addresses := 0
+		for key, value := range d.stack.Services[name].Environment {
+			for _, m := range regexp.MustCompile(`([a-z]+):(\d+)`).FindAllStringSubmatch(value, -1) {
+				addresses++
+				target, known := d.stack.Services[m[1]]
+				listens := slices.Contains(slices.Collect(maps.Values(target.published())), m[2])
+				if m[1] == "chronik" { // whose clients dial what it advertises
+					listens = strings.Contains(string(listeners), "advertise: "+m[0]+"\n")
+				}
+				if !known || !listens {
+					d.fault("neighbours.yaml: %s of %s is %s, where no service listens for containers", key, name, value)
+				}
+			}
+		}
+		if addresses == 0 {
+			d.fault("neighbours.yaml: %s is connected to nothing", name)
+		}
+	}
 }
 
 // checkDashboards: each has an id of its own, and takes the data source that is

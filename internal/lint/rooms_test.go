@@ -166,7 +166,10 @@ func storageRooms() map[string]room {
 // healthRooms are those of what an operator sees of a broker.
 func healthRooms() map[string]room {
 	return map[string]room{
-		"internal/health":        {never: noProtocol, because: "a leaf: the broker and chronikctl share its words"},
+		"internal/health": {never: noProtocol, because: "a leaf: the broker and chronikctl share its words"},
+		"internal/daemon/observe": {may: []string{"internal/broker", "internal/coordinator/group", "internal/groups", "internal/health", "internal/health/...", "internal/metadata", "internal/metrics",
+			"internal/network", "internal/protocol", "internal/replica", "internal/storage", "internal/storage/diskguard", "internal/vfs", "pkg/durability"},
+			never: []string{osPkg, unixPkg, cobraPkg, koanfPkg, netPkg}, because: "it reads the components that the daemon opened, and opens none"},
 		"internal/health/checks": {may: []string{"internal/health"}, never: noProtocol, because: checkReason},
 		"internal/health/host": {may: []string{"internal/health/checks", "internal/vfs"}, never: []string{cobraPkg, koanfPkg, kmsgPkg, netPkg},
 			because: "it reads the machine and knows nothing of the broker"},

@@ -83,3 +83,12 @@ type TopicPartition struct {
 	Topic     [16]byte
 	Partition int32
 }
+
+// IsInternal reports whether a name is that of a topic which the broker itself writes.
+func IsInternal(name string) bool {
+	switch name {
+	case "__consumer_offsets", "__transaction_state", "__share_group_state":
+		return true
+	}
+	return false
+}

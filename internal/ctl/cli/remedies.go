@@ -95,7 +95,8 @@ func remedies() map[int16]string {
 			"(chronikctl group describe shows them)"
 		offline = "the partition's log or its directory is offline, or the disk is full: chronikctl cluster health and the broker's log " +
 			"name the cause"
-		damaged = "a stored batch is damaged: chronikctl log verify, with the broker stopped or on a copy of its directory, lists the damage"
+		damaged = "a stored batch is damaged: chronikctl log verify, with the broker stopped or on a copy of its directory, lists the damage, " +
+			"and chronikctl log repair removes it; consume --skip-damaged reads the other records"
 	)
 	const user = "ask for the right to it, or use another user (--sasl-user)"
 	return map[int16]string{

@@ -32,7 +32,7 @@ func (c *Checkup) brokers(ctx context.Context) {
 			why = v.Err
 		}
 		if why != nil {
-			c.Add("broker", health.Bad, fmt.Sprintf("broker %d", b.NodeID), fmt.Sprintf("it does not answer at the address that clients are told, %s: %v",
+			c.Add("broker", health.Bad, fmt.Sprintf("broker %d", b.NodeID), fmt.Sprintf("it does not answer at the address that it advertises to clients, %s: %v",
 				net.JoinHostPort(b.Host, strconv.Itoa(int(b.Port))), cli.Words(why)),
 				"start it, or make its advertised address one that clients reach")
 		}
@@ -87,8 +87,8 @@ func because(err error) string {
 	return " (" + err.Error() + ")"
 }
 
-// behind looks at partitions whose replicas are not all in sync: what
-// min.insync.replicas says decides how bad it is.
+// behind judges partitions whose replicas are not all in sync: min.insync.replicas decides how bad
+// it is.
 func (c *Checkup) behind(ctx context.Context, partitions []kadm.PartitionDetail) error {
 	least, err := c.minISR(ctx, partitions)
 	if err != nil {
@@ -110,7 +110,7 @@ func (c *Checkup) judge(p kadm.PartitionDetail, need int) {
 			missing = append(missing, id)
 		}
 	}
-	remedy := "look at brokers " + numbers(missing)
+	remedy := "check brokers " + numbers(missing)
 	switch {
 	case len(p.ISR) < need:
 		c.Add("partition", health.Bad, subject(p), text+fmt.Sprintf(": acks=all is refused, min.insync.replicas is %d", need), remedy)
@@ -143,7 +143,7 @@ func (c *Checkup) minISR(ctx context.Context, partitions []kadm.PartitionDetail)
 	return least, nil
 }
 
-// dirs: does each log directory work, and has it room. Those of the broker that has
+// dirs: does each log directory work, and is there space. Those of the broker that has
 // reported its own are left out.
 func (c *Checkup) dirs(ctx context.Context) {
 	all, err := c.adm.DescribeAllLogDirs(ctx, nil)

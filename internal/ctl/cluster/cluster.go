@@ -83,7 +83,7 @@ func describe(a *cli.App) *cobra.Command {
 // broker is one of the cluster.
 type broker struct {
 	ID         int32  `json:"id"`
-	Address    string `json:"address"` // what clients are told to dial
+	Address    string `json:"address"` // what it advertises to clients
 	Rack       string `json:"rack,omitempty"`
 	Controller bool   `json:"controller"`
 	Leaders    int    `json:"leaders"` // partitions that it leads

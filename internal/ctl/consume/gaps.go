@@ -79,6 +79,9 @@ func (p *probe) next(ctx context.Context, from int64) (int64, error) {
 	for {
 		p.req.Topics[0].Partitions[0].FetchOffset = from
 		resp, err := p.req.RequestWith(ctx, p.leader)
+		if kgo.IsRetryableBrokerErr(err) { // the client has closed the connection to begin its fetches anew
+			resp, err = p.req.RequestWith(ctx, p.leader)
+		}
 		if err != nil {
 			return from, err
 		}

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/twmb/franz-go/pkg/kerr"
+	"github.com/twmb/franz-go/pkg/kgo"
 
 	"github.com/chronik-io/chronik/internal/ctl/cli"
 	"github.com/chronik-io/chronik/internal/ctl/offsets"
@@ -50,6 +51,8 @@ func (r *reader) found(p int32) {
 // Any other error is returned.
 func (r *reader) failed(ctx context.Context, p int32, err error) error {
 	switch k := (*kerr.Error)(nil); {
+	case r.skipDamaged && errors.Is(err, kerr.CorruptMessage) && r.skip(ctx, p):
+		return nil
 	case unreadable(err):
 		if r.lost[p] == nil {
 			err = r.explain(ctx, p, err)
@@ -82,7 +85,7 @@ func (r *reader) explain(ctx context.Context, p int32, err error) error {
 	s, known := r.left[p]
 	if end := r.ends[r.topic][p].End; known && s.next < end && errors.Is(err, kerr.CorruptMessage) {
 		message = fmt.Sprintf("nothing can be read from offset %d on", s.next)
-		if next, ok := r.beyond(ctx, p, s.next, end); ok {
+		if next, err := r.beyond(ctx, p, s.next, end); err == nil && next < end {
 			message = fmt.Sprintf("offsets %d to %d cannot be read; chronikctl consume %s --partition %d --from %d reads what follows", s.next,
 				next-1, r.topic, p, next)
 		}
@@ -90,13 +93,34 @@ func (r *reader) explain(ctx context.Context, p int32, err error) error {
 	return cli.Refused(offsets.Place(r.topic, p), err, message)
 }
 
+// skip goes on behind the damage that a partition's next record lies in, reports what it
+// passes over, and reports whether it could find out where the damage ends.
+func (r *reader) skip(ctx context.Context, p int32) bool {
+	s, known := r.left[p]
+	end := r.ends[r.topic][p].End
+	if !known || s.next >= end {
+		return false
+	}
+	next, err := r.beyond(ctx, p, s.next, end)
+	if err != nil {
+		return false
+	}
+	r.note("note: %s: offsets %d to %d cannot be read and are skipped, at most %s", offsets.Place(r.topic, p), s.next, next-1, cli.Count(int(next-s.next), "record"))
+	r.client.SetOffsets(map[string]map[int32]kgo.EpochOffset{r.topic: {p: {Epoch: -1, Offset: next}}})
+	if r.left[p] = (span{next, s.end}); next >= s.end && !r.endless() {
+		delete(r.left, p)
+	}
+	return true
+}
+
 // beyond finds an offset after from, below end, that can be read although the one before
-// it cannot: where the damage ends, unless there is more of it. It doubles the distance
-// until a fetch succeeds and then halves the interval, with some twenty small fetches.
-func (r *reader) beyond(ctx context.Context, p int32, from, end int64) (int64, bool) {
+// it cannot: where the damage ends, unless there is more of it; end if there is none. It
+// doubles the distance until a fetch succeeds and then halves the interval, with some
+// twenty small fetches.
+func (r *reader) beyond(ctx context.Context, p int32, from, end int64) (int64, error) {
 	probe, err := r.probe(ctx, p)
 	if err != nil {
-		return 0, false
+		return 0, err
 	}
 	damaged, readable := from, end
 	for step := int64(1); damaged+step < end; step *= 2 {
@@ -106,7 +130,7 @@ func (r *reader) beyond(ctx context.Context, p int32, from, end int64) (int64, b
 			break
 		}
 		if !unreadable(err) {
-			return 0, false
+			return 0, err
 		}
 		damaged += step
 	}
@@ -118,10 +142,10 @@ func (r *reader) beyond(ctx context.Context, p int32, from, end int64) (int64, b
 		case unreadable(err):
 			damaged = at
 		default:
-			return 0, false
+			return 0, err
 		}
 	}
-	return readable, readable < end
+	return readable, nil
 }
 
 // unread is what could not be read, an error for each partition; nil for nothing.

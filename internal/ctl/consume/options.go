@@ -37,6 +37,7 @@ type options struct {
 	format      string
 	group       string
 	protocol    string
+	skipDamaged bool
 
 	begin, end parse.Position // of from and until
 	some       []int32        // of partitions
@@ -56,6 +57,7 @@ func (o *options) flags(c *cobra.Command, a *cli.App) {
 	f.StringVar(&o.format, "format", "", "how a record is printed, see above; not with -o json or yaml")
 	f.StringVarP(&o.group, "group", "g", "", "read as a member of this group, and commit what was printed")
 	f.BoolVar(&o.committed, "read-committed", false, "leave out records of open and aborted transactions")
+	f.BoolVar(&o.skipDamaged, "skip-damaged", false, "go on behind damaged records, and name the offsets that are skipped")
 	f.StringVar(&o.protocol, "group-protocol", classic, "how the member joins: classic, or consumer (KIP-848), where the broker assigns the partitions")
 	cli.CompleteFlag(c, "group", a.Groups(0))
 	cli.CompleteFlag(c, "group-protocol", cli.OneOf(classic, nextGen))

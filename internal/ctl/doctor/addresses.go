@@ -10,25 +10,24 @@ import (
 	"github.com/chronik-io/chronik/internal/health"
 )
 
-// dialTime is how long an address may take that clients are told to dial.
+// dialTime is how long an address may take that is advertised to clients.
 const dialTime = 3 * time.Second
 
-// addresses dials what clients are told to dial: the address that one asked
-// first may work where the advertised one does not.
+// addresses dials the advertised addresses: the bootstrap address may work where those do not.
 func (x *examination) addresses(ctx context.Context) {
 	x.Examined("advertised addresses, dialled from here")
 	for _, b := range x.Meta.Brokers {
 		at := net.JoinHostPort(b.Host, strconv.Itoa(int(b.Port)))
 		where := fmt.Sprintf("broker %d, %s", b.NodeID, at)
 		if loopback(b.Host) && !x.asksLoopback() {
-			x.Add("advertise", health.Bad, where, "it tells clients an address of their own machine, though it was asked at "+x.a.Settings.Seeds()[0],
+			x.Add("advertise", health.Bad, where, "it advertises a loopback address, though it was reached at "+x.a.Settings.Seeds()[0],
 				"set its advertised address (chronikd --advertise HOST:PORT) to one that clients reach")
 			continue
 		}
 		d := net.Dialer{Timeout: dialTime}
 		c, err := d.DialContext(ctx, "tcp", at)
 		if err != nil {
-			x.Add("advertise", health.Bad, where, "the address that it tells clients cannot be dialled from here: "+err.Error(),
+			x.Add("advertise", health.Bad, where, "the address that it advertises to clients cannot be dialled from here: "+err.Error(),
 				"set its advertised address (chronikd --advertise HOST:PORT) to one that clients reach, or open the way to it")
 			continue
 		}

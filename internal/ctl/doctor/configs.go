@@ -56,6 +56,6 @@ func (x *examination) judgeConfigs(topic string, replicas int, v, broker config.
 	}
 	if replicas == 1 && len(x.Meta.Brokers) > 1 {
 		x.Add("configs", health.Warn, where, fmt.Sprintf("it has one replica in a cluster of %d brokers: with its broker it is gone", len(x.Meta.Brokers)),
-			"make it anew with --replication-factor 3, or add replicas")
+			"recreate it with --replication-factor 3, or add replicas")
 	}
 }

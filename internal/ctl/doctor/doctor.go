@@ -1,5 +1,5 @@
-// Package doctor is chronikctl doctor: it looks for what goes wrong before
-// somebody notices, from here and, of chronik, from the broker's side.
+// Package doctor is chronikctl doctor: it finds what is about to go
+// wrong, from here and, for a chronik broker, from the broker's side.
 //
 // A finding says what is wrong, where, and what to do. addresses.go, clock.go,
 // configs.go and groups.go hold what is looked at from here beside what cluster
@@ -73,7 +73,7 @@ func examine(ctx context.Context, a *cli.App, adm *kadm.Client, f flags) error {
 	return c.Report(a)
 }
 
-// everything looks at all there is; an error ends it.
+// everything runs all checks; an error ends it.
 func (x *examination) everything(ctx context.Context) error {
 	x.addresses(ctx)
 	if err := x.Health(ctx, x.port, x.broker); err != nil {

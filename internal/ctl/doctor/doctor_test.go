@@ -83,7 +83,7 @@ func TestGroupsThatAreStuck(t *testing.T) {
 		"has just begun":  {group.Standing{State: "Empty", Lag: 9}, group.Standing{State: "Stable", Members: 1, Lag: 9}, nil},
 		"hangs":           {group.Standing{State: "Stable", Members: 2, Lag: 9, Committed: 1}, group.Standing{State: "Stable", Members: 2, Lag: 9, Committed: 1}, []string{"2 members and is 9 records behind"}},
 		"never gets done": {group.Standing{State: "PreparingRebalance", Members: 1}, group.Standing{State: "PreparingRebalance", Members: 1}, []string{"it was rebalancing"}},
-		"is left":         {group.Standing{State: "Empty", Lag: 5}, group.Standing{State: "Empty", Lag: 5}, []string{"nobody reads it, and it is 5 records behind", "group delete g"}},
+		"is left":         {group.Standing{State: "Empty", Lag: 5}, group.Standing{State: "Empty", Lag: 5}, []string{"it has no member, and it is 5 records behind", "group delete g"}},
 	} {
 		x, found := patient(t)
 		x.judgeGroup("g", c.before, c.now)
@@ -164,7 +164,7 @@ func TestAddressesThatClientsCannotDial(t *testing.T) {
 	x, found := patient(t, "--brokers", "broker.example.com:9092")
 	x.Meta.Brokers = kadm.BrokerDetails{{NodeID: 1, Host: "127.0.0.1", Port: 9092}}
 	x.addresses(t.Context())
-	finds(t, "loopback", found(), "an address of their own machine", "--advertise")
+	finds(t, "loopback", found(), "a loopback address", "--advertise")
 	x, found = patient(t, "--brokers", "localhost:1")
 	x.Meta.Brokers = kadm.BrokerDetails{{NodeID: 1, Host: "127.0.0.1", Port: 1}}
 	x.addresses(t.Context())

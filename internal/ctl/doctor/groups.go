@@ -16,7 +16,7 @@ import (
 // mostGroups is how many groups are looked at.
 const mostGroups = 1000
 
-// groups looks at each group twice: who has members and does not move is stuck.
+// groups reads each group twice: one that has members and makes no progress is stuck.
 func (x *examination) groups(ctx context.Context) error {
 	listed, err := x.adm.ListGroups(ctx)
 	if err != nil {
@@ -30,7 +30,7 @@ func (x *examination) groups(ctx context.Context) error {
 	} else {
 		x.Examined(cli.Count(len(names), "group"))
 	}
-	before := x.look(ctx, names)
+	before := x.progress(ctx, names)
 	if busy(before) {
 		t := time.NewTimer(x.wait)
 		defer t.Stop()
@@ -42,7 +42,7 @@ func (x *examination) groups(ctx context.Context) error {
 	}
 	after := before
 	if busy(before) {
-		after = x.look(ctx, slices.Sorted(maps.Keys(before)))
+		after = x.progress(ctx, slices.Sorted(maps.Keys(before)))
 	}
 	for _, name := range slices.Sorted(maps.Keys(before)) {
 		if now, still := after[name]; still {
@@ -52,8 +52,8 @@ func (x *examination) groups(ctx context.Context) error {
 	return nil
 }
 
-// look asks where groups stand; one that went meanwhile is left out.
-func (x *examination) look(ctx context.Context, names []string) map[string]group.Standing {
+// progress reads the state of groups; one that was deleted meanwhile is left out.
+func (x *examination) progress(ctx context.Context, names []string) map[string]group.Standing {
 	all := map[string]group.Standing{}
 	for _, name := range names {
 		if s, err := group.Look(ctx, x.a, x.adm, name); err == nil {
@@ -63,7 +63,7 @@ func (x *examination) look(ctx context.Context, names []string) map[string]group
 	return all
 }
 
-// busy says whether a second look can tell anything.
+// busy reports whether a second reading can differ.
 func busy(all map[string]group.Standing) bool {
 	for _, s := range all {
 		if s.Members > 0 {
@@ -80,12 +80,12 @@ func (x *examination) judgeGroup(name string, before, now group.Standing) {
 		// The broker has been watching it for longer.
 	case strings.Contains(now.State, "Rebalance") && before.State == now.State:
 		x.Add("group", health.Warn, where, fmt.Sprintf("it was rebalancing (%s) the whole %v: a member joins and leaves, or does not come back", now.State, x.wait),
-			show+"; look at the logs of those that come and go")
+			show+"; check the logs of those that come and go")
 	case now.Members > 0 && before.Members > 0 && now.Lag > 0 && now.Committed == before.Committed:
 		x.Add("group", health.Warn, where, fmt.Sprintf("it has %s and is %s behind, but committed nothing in %v", cli.Count(now.Members, "member"), cli.Count(now.Lag, "record"), x.wait),
 			show+"; one of them hangs, or commits rarely (watch longer with --wait)")
 	case now.Members == 0 && now.Lag > 0:
-		x.Add("group", health.Warn, where, fmt.Sprintf("nobody reads it, and it is %s behind", cli.Count(now.Lag, "record")),
-			"start its consumers; or chronikctl group delete "+name+", if nobody needs it")
+		x.Add("group", health.Warn, where, fmt.Sprintf("it has no member, and it is %s behind", cli.Count(now.Lag, "record")),
+			"start its consumers; or chronikctl group delete "+name+", if it is not needed any more")
 	}
 }

@@ -7,11 +7,13 @@
 package logs
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"io/fs"
 	"os"
 	"path"
+	"strconv"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -39,12 +41,14 @@ func New(a *cli.App) *cobra.Command {
 type where struct {
 	dirs, journals []string
 	config         string
+	node           int32
 }
 
 func (w *where) flags(c *cobra.Command) {
 	c.Flags().StringArrayVar(&w.dirs, "dir", nil, "data directory, or a single log directory; may be repeated")
 	c.Flags().StringArrayVar(&w.journals, "journal", nil, "where the journal of the log directory is, if it is not in it (journal.dirs); one for each log directory, in the same order")
 	c.Flags().StringVar(&w.config, "config", "", "chronikd's YAML file, instead of --dir")
+	c.Flags().Int32Var(&w.node, "node-id", 1, "node.id of the broker, for metadata of which nothing is left but logs; --config has it")
 	for _, name := range []string{"dir", "journal"} {
 		cli.CompleteFlag(c, name, func(*cobra.Command, []string, string) ([]cobra.Completion, cobra.ShellCompDirective) {
 			return nil, cobra.ShellCompDirectiveFilterDirs
@@ -74,6 +78,7 @@ func (w *where) find(cmd *cobra.Command) (inspect.Options, error) {
 	case err != nil:
 		return o, cli.Usage("--dir: %w; name chronikd's data.dir, or one of its log.dirs", err)
 	}
+	o.Node = w.node
 	return o, nil
 }
 
@@ -99,7 +104,11 @@ func configured(file string) (o inspect.Options, err error) {
 	if err != nil {
 		return o, cli.Usage("--config %w", err)
 	}
-	o = inspect.Options{FS: vfs.OS(), Data: []string{cfg.DataDir}}
+	node, err := strconv.ParseInt(cmp.Or(cfg.Broker["node.id"], "1"), 10, 32)
+	if err != nil {
+		return o, cli.Usage("--config %s: node.id: %w", file, err)
+	}
+	o = inspect.Options{FS: vfs.OS(), Data: []string{cfg.DataDir}, Node: int32(node)}
 	dirs, journals := listed(cfg.Broker["log.dirs"]), listed(cfg.Broker["journal.dirs"])
 	if len(dirs) == 0 {
 		dirs = []string{path.Join(cfg.DataDir, "logs")}

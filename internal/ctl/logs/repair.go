@@ -123,8 +123,8 @@ func mend(cmd *cobra.Command, a *cli.App, o inspect.Options, backup string) (err
 	out := repaired{Plan: r.Plan(), Loses: r.Plan().Loses()}
 	if len(out.Acts) > 0 {
 		var list []string
-		for _, act := range out.Acts {
-			list = append(list, what(&act))
+		for _, group := range foldActs(out.Acts, false) {
+			list = append(list, what(group))
 		}
 		if err := a.Confirm("do "+plural(len(list), "act of repair", "acts of repair")+", after copying what they change to "+backup, wayBack, list); err != nil {
 			return err
@@ -144,22 +144,54 @@ func mend(cmd *cobra.Command, a *cli.App, o inspect.Options, backup string) (err
 	return plan(a, out)
 }
 
-// what is an act in a line.
-func what(act *inspect.Act) string {
-	text := act.Dir + ": "
-	if act.Topic != "" {
-		text += fmt.Sprintf("%s-%d: ", act.Topic, act.Partition)
-	}
-	return text + act.What + "; loses " + losses(act.Loses)
+// foldActs groups acts that do the same to partitions of an internal topic.
+func foldActs(acts []inspect.Act, wide bool) [][]*inspect.Act {
+	return fold(acts, func(a *inspect.Act) string { return foldable(wide, a.Topic, a.Dir, a.What) })
 }
 
-func losses(list []inspect.Loss) string {
-	if len(list) == 0 {
-		return "nothing"
+// partitionsOf names the partitions of acts that were folded.
+func partitionsOf(group []*inspect.Act) string {
+	var parts []int32
+	for _, a := range group {
+		parts = append(parts, a.Partition)
 	}
+	return span(group[0].Topic, parts)
+}
+
+// lossesOf is what acts that were folded lose.
+func lossesOf(group []*inspect.Act) string {
 	var texts []string
-	for _, l := range list {
-		texts = append(texts, "offsets "+l.Offsets())
+	for _, a := range group {
+		texts = append(texts, losses(a))
+	}
+	return common(texts)
+}
+
+// what is an act, or several that were folded, in a line.
+func what(group []*inspect.Act) string {
+	text := group[0].Dir + ": "
+	if parts := partitionsOf(group); parts != "" {
+		text += parts + ": "
+	}
+	return text + group[0].What + "; loses " + lossesOf(group)
+}
+
+// losses is what an act loses: each range of offsets, how many records that is at most,
+// and what else is gone.
+func losses(a *inspect.Act) string {
+	var texts []string
+	for _, l := range a.Loses {
+		text := "offsets " + l.Offsets()
+		if n := l.To - l.From; l.To != inspect.Unknown && n > 1 {
+			text += fmt.Sprintf(" (at most %d records)", n)
+		}
+		texts = append(texts, text)
+	}
+	if a.Gone != "" {
+		texts = append(texts, a.Gone)
+	}
+	if len(texts) == 0 {
+		return "nothing"
 	}
 	return strings.Join(texts, ", ")
 }
@@ -177,20 +209,21 @@ func plan(a *cli.App, out repaired) error {
 		empty = "nothing can be repaired"
 	}
 	acts := &output.Table{Columns: []string{"DIRECTORY", "PARTITION", head, "LOSES", "+FILES"}, Empty: empty}
-	for i := range out.Acts {
-		act := &out.Acts[i]
-		part := ""
-		if act.Topic != "" {
-			part = fmt.Sprintf("%s-%d", act.Topic, act.Partition)
-		}
-		acts.Add(act.Dir, part, act.What, losses(act.Loses), strings.Join(act.Files, " "))
+	for _, group := range foldActs(out.Acts, a.Format() == output.Wide) {
+		acts.Add(group[0].Dir, partitionsOf(group), group[0].What, lossesOf(group), strings.Join(group[0].Files, " "))
 	}
 	tables := []*output.Table{acts}
 	if len(out.Left) > 0 {
 		left := &output.Table{Title: "not repaired", Columns: []string{"KIND", "A START", "WHERE", "WHAT", "TO DO"}}
-		for i := range out.Left {
-			f := &out.Left[i]
-			left.Add(f.Kind, f.Effect, f.File, f.Detail, f.Restore)
+		key := func(f *inspect.Finding) string {
+			return foldable(a.Format() == output.Wide, f.Topic, f.Kind, f.Effect, f.Dir)
+		}
+		for _, group := range fold(out.Left, key) {
+			f, file := group[0], group[0].File
+			if len(group) > 1 {
+				file += fmt.Sprintf(" … (%d)", len(group))
+			}
+			left.Add(f.Kind, f.Effect, file, f.Detail, f.Restore)
 		}
 		tables = append(tables, left)
 	}

@@ -3,6 +3,8 @@ package logs
 import (
 	"fmt"
 	"strconv"
+	"strings"
+	"time"
 
 	"github.com/spf13/cobra"
 
@@ -66,7 +68,7 @@ func show(a *cli.App, r *inspect.Report) error {
 	}
 	tables := []*output.Table{{Title: v.Summary}}
 	if len(r.Findings) > 0 {
-		tables = append(tables, findings(r))
+		tables = append(tables, findings(r, a.Format() == output.Wide))
 	}
 	if t := partitions(r, a.Format() == output.Wide); len(t.Rows) > 0 {
 		tables = append(tables, t)
@@ -77,25 +79,33 @@ func show(a *cli.App, r *inspect.Report) error {
 	if v.Clean {
 		return nil
 	}
-	n := 0
-	for i := range r.Findings {
-		if !r.Findings[i].Healing() {
-			n++
-		}
-	}
-	return cli.WithCode(cli.ExitUnhealthy, fmt.Errorf("%s, see above; chronikctl log repair --dry-run says what a repair would do", plural(n, "thing is wrong", "things are wrong")))
-}
-
-func findings(r *inspect.Report) *output.Table {
-	t := &output.Table{Columns: []string{"KIND", "A START", "WHERE", "AT#", "PARTITION", "WHAT", "REPAIR", "+LOST"}}
+	n, remedy := 0, ""
 	for i := range r.Findings {
 		f := &r.Findings[i]
-		at, part, lost := "", "", ""
-		if f.Position >= 0 {
-			at = strconv.FormatInt(f.Position, 10)
+		if !f.Healing() {
+			n++
 		}
-		if f.Topic != "" {
-			part = fmt.Sprintf("%s-%d", f.Topic, f.Partition)
+		if !f.Healing() && f.Mends() {
+			remedy = "; chronikctl log repair --dry-run says what a repair would do"
+		}
+	}
+	return cli.WithCode(cli.ExitUnhealthy, fmt.Errorf("%s, see above%s", plural(n, "thing is wrong", "things are wrong"), remedy))
+}
+
+func findings(r *inspect.Report, wide bool) *output.Table {
+	t := &output.Table{Columns: []string{"KIND", "A START", "WHERE", "AT#", "PARTITION", "WHAT", "REPAIR", "+LOST"}}
+	for _, group := range fold(r.Findings, func(f *inspect.Finding) string { return foldable(wide, f.Topic, f.Kind, f.Effect, f.Dir) }) {
+		f, at, lost := group[0], "", ""
+		var parts []int32
+		for _, x := range group {
+			parts = append(parts, x.Partition)
+		}
+		file := f.File
+		switch {
+		case len(group) > 1:
+			file += " …"
+		case f.Position >= 0:
+			at = strconv.FormatInt(f.Position, 10)
 		}
 		for k, l := range f.Lost {
 			if k > 0 {
@@ -110,7 +120,7 @@ func findings(r *inspect.Report) *output.Table {
 		case do == "":
 			do = "none: " + f.Restore
 		}
-		t.Add(f.Kind, f.Effect, f.File, at, part, f.Detail, do, lost)
+		t.Add(f.Kind, f.Effect, file, at, span(f.Topic, parts), f.Detail, do, lost)
 	}
 	return t
 }
@@ -118,21 +128,33 @@ func findings(r *inspect.Report) *output.Table {
 // partitions shows those of which something is to be said, or all.
 func partitions(r *inspect.Report, all bool) *output.Table {
 	t := &output.Table{Columns: []string{"PARTITION", "START#", "+IN SEGMENTS#", "END#", "+FRAMES#", "+BATCHES#", "STATE", "MISSING"}}
-	for i := range r.Partitions {
-		p := &r.Partitions[i]
-		if !all && (p.Effect == "" || p.Effect == inspect.Heals) && len(p.Missing) == 0 {
-			continue
+	var shown []inspect.Partition
+	for _, p := range r.Partitions {
+		if all || p.Effect != "" && p.Effect != inspect.Heals || len(p.Missing) > 0 {
+			shown = append(shown, p)
 		}
-		missing := ""
-		for k, l := range p.Missing {
-			if k > 0 {
-				missing += ", "
-			}
-			missing += l.Offsets()
+	}
+	for _, group := range fold(shown, func(p *inspect.Partition) string { return foldable(all, p.Topic, state(p.Effect)) }) {
+		var parts []int32
+		var missing []string
+		for _, p := range group {
+			parts, missing = append(parts, p.Partition), append(missing, offsetsOf(p.Missing))
 		}
-		t.Add(fmt.Sprintf("%s-%d", p.Topic, p.Partition), p.Start, p.Stored, p.End, p.Frames, p.Batches, state(p.Effect), missing)
+		if p := group[0]; len(group) == 1 {
+			t.Add(span(p.Topic, parts), p.Start, p.Stored, p.End, p.Frames, p.Batches, state(p.Effect), missing[0])
+		} else {
+			t.Add(span(p.Topic, parts), "", "", "", "", "", state(p.Effect), common(missing))
+		}
 	}
 	return t
+}
+
+func offsetsOf(list []inspect.Loss) string {
+	var texts []string
+	for _, l := range list {
+		texts = append(texts, l.Offsets())
+	}
+	return strings.Join(texts, ", ")
 }
 
 // state is what becomes of a partition at a start.
@@ -183,12 +205,28 @@ func summary(r *inspect.Report) string {
 		text += "a start would come up"
 	}
 	switch {
+	case unknown && n > 0:
+		return text + fmt.Sprintf("; %s missing, and records that came after %s, if there were any", plural(int(n), "offset is", "offsets are"), since(r))
 	case unknown:
-		return text + fmt.Sprintf("; at least %s missing, and nothing tells how many more", plural(int(n), "offset is", "offsets are"))
+		return text + "; records that came after " + since(r) + " are missing, if there were any"
 	case n > 0:
 		return text + fmt.Sprintf("; %s missing", plural(int(n), "offset is", "offsets are"))
 	}
 	return text + "; nothing that was acknowledged is lost"
+}
+
+// since names the checkpoints behind which nothing is known.
+func since(r *inspect.Report) string {
+	var first time.Time
+	for _, d := range r.Directories {
+		if at := d.CheckpointAt; !at.IsZero() && (first.IsZero() || at.Before(first)) {
+			first = at
+		}
+	}
+	if first.IsZero() {
+		return "the last checkpoint"
+	}
+	return "the checkpoint of " + first.UTC().Format("2006-01-02 15:04:05 UTC")
 }
 
 func plural(n int, one, more string) string {

@@ -36,6 +36,7 @@ type options struct {
 
 	at     time.Time          // of timestamp; zero for the time of writing
 	common []kgo.RecordHeader // of every record
+	chosen bool               // --input was given
 }
 
 func (o *options) flags(c *cobra.Command) {
@@ -127,12 +128,17 @@ func (o *options) check() error {
 	return nil
 }
 
+// metadataAge is how soon the client asks again for metadata. The first answer about a topic
+// that the broker creates is that there is none; by the library's default a person would wait
+// a quarter of a second for the next.
+const metadataAge = 30 * time.Millisecond
+
 // client turns the flags into the client's options.
 func (o *options) client(topic string) []kgo.Opt {
 	codec := map[string]kgo.CompressionCodec{"none": kgo.NoCompression(), "gzip": kgo.GzipCompression(),
 		"snappy": kgo.SnappyCompression(), "lz4": kgo.Lz4Compression(), "zstd": kgo.ZstdCompression()}[o.compression]
 	opts := []kgo.Opt{kgo.DefaultProduceTopic(topic), kgo.AllowAutoTopicCreation(), kgo.ProducerBatchMaxBytes(int32(o.batchBytes)),
-		kgo.ProducerBatchCompression(codec)}
+		kgo.ProducerBatchCompression(codec), kgo.MetadataMinAge(metadataAge)}
 	switch o.acks {
 	default:
 		// A record of which nobody knows whether it was written is given up when its

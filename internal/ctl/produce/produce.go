@@ -40,6 +40,7 @@ func New(a *cli.App) *cobra.Command {
 			if err := o.check(); err != nil {
 				return err
 			}
+			o.chosen = cmd.Flags().Changed("input")
 			return run(cmd, a, &o, names[0])
 		},
 	}

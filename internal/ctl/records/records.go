@@ -11,6 +11,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
+	"strings"
 	"time"
 	"unicode/utf8"
 
@@ -114,6 +115,15 @@ func plain(v any) ([]byte, error) {
 	return bytes.TrimSuffix(b.Bytes(), []byte("\n")), nil
 }
 
+// Printed reports whether a line is a record as Line prints it: with the place that it came
+// from.
+func Printed(line []byte) bool {
+	var j Record
+	d := json.NewDecoder(bytes.NewReader(line))
+	d.DisallowUnknownFields()
+	return d.Decode(&j) == nil && j.Topic != "" && j.Partition != nil && j.Offset != nil
+}
+
 // Decode reads a record to be written. Its topic and offset do not count: where
 // it goes is the writer's to say. Its partition is -1 where the line has none. An
 // unknown field is an error: it may be a misspelt one.
@@ -122,6 +132,9 @@ func Decode(line []byte) (*kgo.Record, error) {
 	d := json.NewDecoder(bytes.NewReader(line))
 	d.DisallowUnknownFields()
 	if err := d.Decode(&j); err != nil {
+		if strings.Contains(err.Error(), `unknown field "what"`) {
+			err = fmt.Errorf("%w: that is a line of chronikctl log dump, which prints with --for-produce what can be written", err)
+		}
 		return nil, err
 	}
 	if _, err := d.Token(); err != io.EOF {

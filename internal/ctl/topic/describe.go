@@ -11,6 +11,7 @@ import (
 
 	"github.com/spf13/cobra"
 	"github.com/twmb/franz-go/pkg/kadm"
+	"github.com/twmb/franz-go/pkg/kerr"
 	"github.com/twmb/franz-go/pkg/kmsg"
 
 	"github.com/chronik-io/chronik/internal/cmdline"
@@ -134,17 +135,23 @@ func askHoldings(ctx context.Context, adm *kadm.Client, topics []kadm.TopicDetai
 		set.Add(t.Topic, t.Partitions.Numbers()...)
 	}
 	f.starts, err = adm.ListStartOffsets(ctx, names...)
-	if cli.Whole(err) != nil {
+	if unanswered(err) {
 		return f, cli.Refused("start offsets", cli.Words(err), "")
 	}
 	f.ends, err = adm.ListEndOffsets(ctx, names...)
-	if cli.Whole(err) != nil {
+	if unanswered(err) {
 		return f, cli.Refused("end offsets", cli.Words(err), "")
 	}
-	if f.dirs, err = adm.DescribeAllLogDirs(ctx, set); err != nil && !cli.IsUnsupported(cli.Words(err)) {
+	if f.dirs, err = adm.DescribeAllLogDirs(ctx, set); unanswered(err) && !cli.IsUnsupported(cli.Words(err)) {
 		return f, cli.Refused("log directories", cli.Words(err), "")
 	}
 	return f, nil
+}
+
+// unanswered reports whether nothing is known because brokers did not answer. Partitions
+// without a leader are no such reason, even if no other one was asked for.
+func unanswered(err error) bool {
+	return cli.Whole(err) != nil && !errors.Is(err, kerr.LeaderNotAvailable)
 }
 
 func show(ctx context.Context, a *cli.App, adm *kadm.Client, topics []kadm.TopicDetail) error {

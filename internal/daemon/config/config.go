@@ -84,7 +84,7 @@ type Listener struct {
 	// Listen is HOST:PORT to bind. An empty host is every address, port 0 a
 	// free one.
 	Listen string
-	// Advertise is HOST:PORT that clients are told to dial. Empty means the
+	// Advertise is HOST:PORT that is advertised to clients. Empty means the
 	// address that the client dialled.
 	Advertise string
 }

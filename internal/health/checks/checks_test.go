@@ -61,6 +61,35 @@ func TestDirectoriesThatWereRemoved(t *testing.T) {
 	})
 }
 
+// A log directory whose journal is elsewhere cannot be repaired without it.
+func TestTheRemedyOfADamagedDirectoryNamesItsJournal(t *testing.T) {
+	f := Facts{Dirs: []Dir{{Path: "/a", Journal: "/a/journal"}, {Path: "/b", Journal: "/fast/b"}}}
+	for dir, want := range map[string]string{
+		"/a": "`chronikctl log repair --dir /a --backup /a.before-repair`",
+		"/b": "`chronikctl log repair --dir /b --journal /fast/b --backup /b.before-repair`",
+	} {
+		if got := f.repair(dir); !strings.Contains(got, want) {
+			t.Errorf("%s, want %s in it", got, want)
+		}
+	}
+}
+
+func TestTheRemedyOfARemovedDirectoryNamesAllDirectories(t *testing.T) {
+	const alone, config = "log repair --dir /srv/d --backup /srv/d.before-repair`", "log repair --config /etc/chronik/chronikd.yaml --backup /srv/d.before-repair`"
+	for _, c := range []struct{ logs, journal, want string }{
+		{"/srv/d/logs", "/srv/d/logs/journal", alone},
+		{"d/logs", "d/logs/journal", alone},
+		{"/srv/d/logs", "/fast", config},
+		{"/disk", "/disk/journal", config},
+	} {
+		f := Facts{Dirs: []Dir{{Path: c.logs, Journal: c.journal}}, Lost: []Lost{{RoleMetadata, "/srv/d/metadata", "it was removed"}}, Settings: Settings{DataDir: "/srv/d"}}
+		findings, _ := Examine(Checks(), &f)
+		if len(findings) != 1 || !strings.Contains(findings[0].Remedy, c.want) {
+			t.Errorf("%+v: %+v, want a remedy with %s", c, findings, c.want)
+		}
+	}
+}
+
 func TestFilesThatRunOut(t *testing.T) {
 	files := func(limit, open, most int, dirs ...Dir) Facts {
 		return Facts{Files: Files{Limit: limit, Open: open, MaxConnections: most}, Dirs: dirs}
@@ -70,8 +99,8 @@ func TestFilesThatRunOut(t *testing.T) {
 		{"not known", files(0, 0, 0, dir), nil},
 		{"plenty", files(1<<20, 40, math.MaxInt32, Dir{MaxOpenFiles: 16384, Logs: 50_000}), nil},
 		{"just enough", files(512+8+64+2000, 40, math.MaxInt32, dir), nil},
-		{"one too few", files(512+8+64+1999, 40, math.MaxInt32, dir), []string{"warn limit of open files: the process may open 2583 files, which beside segments leaves room for 999 connections (about 333 clients)"}},
-		{"the usual 1024", files(1024, 40, math.MaxInt32, dir), []string{"room for 220 connections"}},
+		{"one too few", files(512+8+64+1999, 40, math.MaxInt32, dir), []string{"warn limit of open files: the process may open 2583 files, which leaves 999 for connections in addition to segments (about 333 clients)"}},
+		{"the usual 1024", files(1024, 40, math.MaxInt32, dir), []string{"leaves 220 for connections"}},
 		{"few are wanted", files(1024, 40, 200, dir), nil},
 		{"more are wanted", files(5000, 40, 5000, dir), []string{"max.connections is 5000"}},
 		{"before the directories are known", files(1024, 40, 0), nil},
@@ -103,7 +132,7 @@ func TestClocksThatAreWrong(t *testing.T) {
 	examine(t, "clock", []patient{
 		{"not known", Facts{Now: now}, nil},
 		{"right", Facts{Now: now, Clock: Clock{Known: true, Synchronized: true}}, nil},
-		{"nobody keeps it right", Facts{Now: now, Clock: Clock{Known: true}}, []string{"note clock: nothing keeps"}},
+		{"nobody keeps it right", Facts{Now: now, Clock: Clock{Known: true}}, []string{"note clock: this machine's clock is not synchronized"}},
 		{"set back", Facts{Now: now, Clock: Clock{Stepped: -time.Minute, SteppedAt: now.Add(-time.Minute)}}, []string{"warn clock: the clock was set back by 1m0s at 2026-01-02T03:03:05Z"}},
 		{"set long ago", Facts{Now: now, Clock: Clock{Stepped: time.Minute, SteppedAt: now.Add(-time.Hour)}}, nil},
 	})
@@ -193,6 +222,18 @@ func TestDisksAndGroupsThatAreStuck(t *testing.T) {
 	}
 }
 
+func TestMetadataAndItsCopy(t *testing.T) {
+	whole := Metadata{Dir: "/d/metadata", Copy: "/d/logs/metadata.copy"}
+	failed, behind := whole, whole
+	failed.Failed, behind.Behind = "no space left", "input/output error"
+	examine(t, "metadata", []patient{
+		{"whole", Facts{Metadata: whole}, nil},
+		{"not known", Facts{}, nil},
+		{"failed", Facts{Metadata: failed}, []string{"warn metadata in /d/metadata: topics and configs cannot be changed: no space left"}},
+		{"behind", Facts{Metadata: behind}, []string{"warn copy of the metadata in /d/logs/metadata.copy: it lacks the latest changes of topics and configs: input/output error"}},
+	})
+}
+
 func TestSettingsThatContradictEachOther(t *testing.T) {
 	good := Settings{MinISR: 1, Replicas: 1, RetentionBytes: -1, SegmentBytes: 1 << 30, MaxMessage: 1 << 20, MaxRequest: 100 << 20}
 	with := func(change func(*Settings)) Facts {
@@ -209,7 +250,7 @@ func TestSettingsThatContradictEachOther(t *testing.T) {
 	})
 	examine(t, "profile", []patient{
 		{"synced", Facts{Settings: Settings{Profile: "sync", Synced: true}}, nil},
-		{"written", Facts{Settings: Settings{Profile: "os", Lost: "what the page cache held may be lost"}, Weaker: []string{"a"}}, []string{"note profile os: it is the default, and when the power goes, of what was acknowledged what the page cache held may be lost"}},
+		{"written", Facts{Settings: Settings{Profile: "os", Lost: "what the page cache held may be lost"}, Weaker: []string{"a"}}, []string{"note profile os: it is the default; if the power fails, of what was acknowledged what the page cache held may be lost"}},
 		{"some topics", Facts{Settings: Settings{Profile: "sync", Synced: true}, Weaker: []string{"a", "b", "c", "d", "e", "f", "g"}},
 			[]string{"note topics: 7 acknowledge what is not on the disk, though the default profile sync does not: a, b, c, d, e and 2 more"}},
 	})
@@ -222,12 +263,12 @@ func TestListenersThatAreOpen(t *testing.T) {
 	out.Advertise, out.AdvertisesLoopback = "localhost:9092", true
 	examine(t, "exposed", []patient{
 		{"loopback", at(Listener{Name: "in", Listen: "127.0.0.1:9092"}), nil},
-		{"open", at(in), []string{"note listener in on 0.0.0.0:9092: ANYBODY WHO REACHES THIS ADDRESS"}},
+		{"open", at(in), []string{"note listener in on 0.0.0.0:9092: EVERY CLIENT THAT REACHES THIS ADDRESS"}},
 		{"admin", Facts{Settings: Settings{Admin: Listener{Listen: ":9644", Open: true}}}, []string{"note admin port on :9644: the admin port is bound beyond loopback"}},
 	})
 	examine(t, "advertise", []patient{
 		{"as dialled", at(in), nil},
-		{"loopback", at(out), []string{"note listener in on 0.0.0.0:9092: clients are told to dial localhost:9092, which works on this machine"}},
+		{"loopback", at(out), []string{"note listener in on 0.0.0.0:9092: the broker advertises localhost:9092 to clients, which works only on this machine"}},
 		{"loopback on loopback", at(Listener{Listen: "127.0.0.1:1", Advertise: "localhost:1", AdvertisesLoopback: true}), nil},
 	})
 }

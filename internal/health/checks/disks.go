@@ -39,7 +39,7 @@ const (
 	lonely      = 5                      // records of a group that hardly shares its sync
 
 	fullJournal = 0.8  // of its limit
-	littleSpace = 0.05 // of a file system that nobody guards
+	littleSpace = 0.05 // of a file system without a disk guard
 )
 
 func checkSyncs(f *Facts, n *notes) {
@@ -98,7 +98,7 @@ func judgeSlow(subject string, l Latency, n *notes) {
 	}
 }
 
-// judgeQuick looks for a disk that says it is done before it can be.
+// judgeQuick finds a disk that reports a flush as done sooner than it can be.
 func judgeQuick(p Place, l Latency, n *notes) {
 	subject := p.String()
 	switch {
@@ -137,7 +137,8 @@ func checkJournals(f *Facts, n *notes) {
 }
 
 func checkSpace(f *Facts, n *notes) {
-	const remedy = "shorten retention, delete topics or records, or enlarge the disk; chronikctl topic list -o wide lists the sizes (docs/operations.md, A full disk)"
+	const remedy = "remove files of other programs, enlarge the disk, or keep fewer records: `chronikctl topic list -o wide` lists the sizes, `chronikctl config set topic TOPIC retention.ms=AGE` " +
+		"removes what is older (docs/operations.md, A full disk)"
 	for _, d := range f.Dirs {
 		subject := "disk of " + d.Path
 		if d.SpaceMessage != "" {

@@ -91,7 +91,7 @@ type Dir struct {
 	Path, Journal string
 	Logs          int // partitions in it
 	MaxOpenFiles  int // segment files that it keeps open at most
-	// Free and Total are bytes of its file system; SpaceKnown says whether it told.
+	// Free and Total are bytes of its file system; SpaceKnown is false if it did not report them.
 	Free, Total int64
 	SpaceKnown  bool
 	MinFree     int64 // the disk guard's threshold, 0 where it is off
@@ -107,8 +107,8 @@ type Dir struct {
 	// bound; of how many logs.
 	Kept     int64
 	KeptLogs int
-	// Syncs is what the journal measured, Probe what somebody measured on its disk
-	// because there was too little of that.
+	// Syncs is what the journal measured, Probe what was measured on its disk on request,
+	// in case that is too little.
 	Syncs, Probe Latency
 }
 
@@ -136,7 +136,7 @@ type Memory struct {
 
 // Clock is the machine's clock.
 type Clock struct {
-	Known        bool // the kernel told of its synchronization
+	Known        bool // the kernel reports its synchronization
 	Synchronized bool
 	Stepped      time.Duration // by how much it was last set while the broker ran
 	SteppedAt    time.Time     // zero where it was not
@@ -146,7 +146,7 @@ type Clock struct {
 type Listener struct {
 	Name, Listen, Advertise string
 	// Open says that it is bound beyond loopback, AdvertisesLoopback that clients
-	// are told an address of their own machine all the same.
+	// are told a loopback address all the same.
 	Open, AdvertisesLoopback bool
 }
 

@@ -8,8 +8,7 @@ import (
 	"github.com/chronik-io/chronik/internal/health"
 )
 
-// checkFileSystems looks at what the directories lie on, once for each file
-// system.
+// checkFileSystems checks what the directories are on, once for each file system.
 func checkFileSystems(f *Facts, n *notes) {
 	for _, on := range mounts(f.Places) {
 		m := on[0].Mount
@@ -58,7 +57,7 @@ func judgeType(m Mount, subject, holds string, n *notes) {
 			"give the container a volume for it: docker run -v chronik:/var/lib/chronik")
 	case "network":
 		n.add(health.Warn, subject, fmt.Sprintf("it is %s: whether a record is on a disk when fdatasync returns is up to a server, its cache and the network, and the lock that keeps a second broker out may not reach other machines; %s is there",
-			m.Type, holds), localDisk+"; a block device over the network (iSCSI, a cloud's volume) is well")
+			m.Type, holds), localDisk+"; a block device over the network (iSCSI, a cloud volume) is fine")
 	case "user":
 		n.add(health.Warn, subject, fmt.Sprintf("it is %s, which a program serves: whether a record is on a disk when fdatasync returns is up to that program; %s is there", m.Type, holds), localDisk)
 	case "simple":
@@ -96,7 +95,7 @@ func kind(name string) string {
 	return ""
 }
 
-// checkMountOptions looks for options that change what a write or a sync does.
+// checkMountOptions finds options that change what a write or a sync does.
 func checkMountOptions(f *Facts, n *notes) {
 	for _, on := range mounts(f.Places) {
 		m := on[0].Mount
@@ -112,7 +111,7 @@ func checkMountOptions(f *Facts, n *notes) {
 		n.see(m.Point + " is mounted " + strings.Join(m.Options, ","))
 		if has("ro") != "" {
 			n.add(health.Bad, subject, "it is mounted read-only: nothing can be written to "+on[0].String(),
-				"the kernel does this after an error of the disk: look at its log, check the file system, and mount it rw")
+				"the kernel does this after a disk error: check its log and the file system, and remount it read-write")
 		}
 		if o := has("nobarrier", "barrier=0"); o != "" {
 			n.add(health.Warn, subject, "it is mounted "+o+": fdatasync does not empty the disk's cache, and what the profiles promise does not survive a power cut",
@@ -134,7 +133,7 @@ func checkMountOptions(f *Facts, n *notes) {
 	}
 }
 
-// checkSharedDisk looks for log directories that fail together.
+// checkSharedDisk finds log directories that fail together.
 func checkSharedDisk(f *Facts, n *notes) {
 	var seen []Place
 	for _, p := range f.Places {

@@ -1,6 +1,9 @@
 package checks
 
 import (
+	"path"
+	"strings"
+
 	"github.com/chronik-io/chronik/internal/health"
 )
 
@@ -20,7 +23,20 @@ func checkLost(f *Facts, n *notes) {
 		}
 		n.addFinding(health.Finding{Severity: health.Bad, Subject: l.Role + " " + l.Path, Problem: l.Why + " while the broker uses it: " + what,
 			Works: "until then the broker reads and writes its open files",
-			Remedy: "stop producers; as the broker's user run `mkdir -p " + l.Path + "`; stop the broker, run `chronikctl log repair --dir " + f.Settings.DataDir +
-				" --backup " + f.Settings.DataDir + ".before-repair --yes`, start the broker (docs/operations.md, A directory that was removed)"})
+			Remedy: "stop producers; as the broker's user run `mkdir -p " + l.Path + "`; stop the broker, run `chronikctl log repair " + f.whole() +
+				" --backup " + f.Settings.DataDir + ".before-repair`, then start the broker (docs/operations.md, A directory that was removed)"})
 	}
+}
+
+// whole is the flags that show all directories of the broker to chronikctl log: a repair that does not see one takes it for lost.
+func (f *Facts) whole() string {
+	logs := path.Join(f.Settings.DataDir, "logs")
+	for _, d := range f.Dirs {
+		// A log directory may be named relative to the broker's working directory, as data.dir is.
+		own := d.Path == logs || !path.IsAbs(d.Path) && strings.HasSuffix(logs, "/"+d.Path)
+		if !own || d.Journal != path.Join(d.Path, "journal") {
+			return "--config /etc/chronik/chronikd.yaml" // the broker does not know which file was read; the unit's is there
+		}
+	}
+	return "--dir " + f.Settings.DataDir
 }

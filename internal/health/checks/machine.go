@@ -13,7 +13,7 @@ func hostChecks() []Check {
 		{Name: "files", run: checkFiles,
 			Doc: "Whether the process may open enough files: each connection and each segment in use is one; without one left, connections are refused and partitions fail."},
 		{Name: "memory", run: checkMemory,
-			Doc: "The container's memory limit against the Go runtime's and what the broker may fill, and whether the broker was swapped out: a killed or swapped broker answers nobody."},
+			Doc: "The container's memory limit against the Go runtime's and what the broker may fill, and whether the broker was swapped out: a broker that is killed or swapped out answers no request."},
 		{Name: "clock", run: checkClock,
 			Doc: "Whether the clock is synchronized and was not set: retention by time, timestamps of LogAppendTime and searches by time go by it."},
 	}
@@ -30,9 +30,9 @@ const (
 
 	residentMuch = 0.95     // of the container's limit
 	budgetsMuch  = 0.7      // of what there is: the Go heap may have 0.8, and the broker needs some for itself
-	swappedMuch  = 64 << 20 // below it is what nobody uses
+	swappedMuch  = 64 << 20 // less is memory that is not used
 
-	steppedFor = time.Hour // for which a clock that was set is told
+	steppedFor = time.Hour // for which a clock that was set is reported
 	stepped    = 5 * time.Second
 )
 
@@ -71,7 +71,7 @@ func checkFiles(f *Facts, n *notes) {
 		if need != connections {
 			why = fmt.Sprintf("max.connections is %d", need)
 		}
-		n.add(health.Warn, subject, fmt.Sprintf("the process may open %d files, which beside segments leaves room for %d connections (%s)", limit, room, why), moreFiles)
+		n.add(health.Warn, subject, fmt.Sprintf("the process may open %d files, which leaves %d for connections in addition to segments (%s)", limit, room, why), moreFiles)
 	}
 	for _, d := range f.Dirs {
 		// Where it keeps half of what may be open, more would be kept if more might be.
@@ -136,7 +136,7 @@ func checkClock(f *Facts, n *notes) {
 		text := "the clock is synchronized"
 		if !c.Synchronized {
 			text = "the clock is not synchronized"
-			n.add(health.Note, "clock", "nothing keeps this machine's clock right: retention by time, timestamps and searches by time go by it",
+			n.add(health.Note, "clock", "this machine's clock is not synchronized: retention by time, timestamps and searches by time depend on it",
 				"run NTP: chrony or systemd-timesyncd")
 		}
 		n.see(text)
@@ -153,7 +153,7 @@ func checkClock(f *Facts, n *notes) {
 }
 
 // Stepped says by how much a clock was set between two moments, of which passed
-// lay between by a clock that nobody sets; 0 where they agree.
+// lay between by a monotonic clock; 0 if they agree.
 func Stepped(before, after time.Time, passed time.Duration) time.Duration {
 	by := after.Round(0).Sub(before.Round(0)) - passed
 	if by.Abs() < stepped {

@@ -24,6 +24,9 @@ const (
 	slowEvery = time.Minute
 	// patience bounds how long Report waits for the checks.
 	patience = time.Second
+	// staleAfter is the age of the last findings from which on the checks count as hanging. It is
+	// more than a busy machine delays them.
+	staleAfter = 5 * time.Second
 )
 
 // Source adds what a component knows to the facts. A Monitor calls it every few seconds and on
@@ -165,7 +168,8 @@ func (m *Monitor) Phase() string {
 func (m *Monitor) Last() *health.Report { return m.report(nil) }
 
 // Report runs the checks and returns what is known then. It waits a second at most: if the checks
-// do not finish, the report has what they found last, and a finding that says so.
+// do not finish, the report has what they found last, and a finding that says so if that is more
+// than five seconds old.
 func (m *Monitor) Report(ctx context.Context) *health.Report {
 	ctx, cancel := context.WithTimeout(ctx, patience)
 	defer cancel()
@@ -174,6 +178,9 @@ func (m *Monitor) Report(ctx context.Context) *health.Report {
 		return m.Last()
 	}
 	return m.report(func(at time.Time) *health.Finding {
+		if time.Since(at) < staleAfter {
+			return nil
+		}
 		return &health.Finding{Check: checkResponding, Severity: health.Bad, Subject: "broker", Since: at.UTC(),
 			Problem: "the checks have not finished since " + at.UTC().Format(time.RFC3339) + ": a lock or a call of the operating system hangs; the other findings are of that time",
 			Remedy:  "check the disks and the kernel's log; send the broker SIGQUIT, which writes to its log where each goroutine waits and ends the process, and restart it"}
@@ -220,7 +227,7 @@ func (m *Monitor) Stop(ctx context.Context) {
 	}
 }
 
-// report composes a report; extra, if set, is called with the time of the last checks and adds a
+// report composes a report; extra, if set, is called with the time of the last checks and may add a
 // finding.
 func (m *Monitor) report(extra func(time.Time) *health.Finding) *health.Report {
 	m.mu.Lock()
@@ -236,7 +243,9 @@ func (m *Monitor) report(extra func(time.Time) *health.Finding) *health.Report {
 			Remedy:  "wait: /readyz and systemctl status report the progress; a recovery takes as long as the disk needs to read the journal, a stop at most a minute"})
 	}
 	if extra != nil {
-		r.Findings = append(r.Findings, *extra(m.found.at))
+		if f := extra(m.found.at); f != nil {
+			r.Findings = append(r.Findings, *f)
+		}
 	}
 	r.Findings = append(r.Findings, m.found.findings...)
 	health.Sort(r.Findings)

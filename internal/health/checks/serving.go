@@ -2,6 +2,7 @@ package checks
 
 import (
 	"fmt"
+	"path"
 	"slices"
 	"strings"
 	"time"
@@ -67,6 +68,19 @@ func checkLogDirs(f *Facts, n *notes) {
 	}
 }
 
+// repair is the remedy of a log directory whose files are damaged. Commands stand in backticks, complete, so that they can be
+// copied as they are; scripts/drill.sh runs them.
+func (f *Facts) repair(dir string) string {
+	at := "--dir " + dir
+	for _, d := range f.Dirs {
+		if d.Path == dir && d.Journal != "" && d.Journal != path.Join(dir, "journal") {
+			at += " --journal " + d.Journal
+		}
+	}
+	return fmt.Sprintf("stop the broker, run `chronikctl log verify %[1]s`, which lists all damage, and `chronikctl log repair %[1]s "+
+		"--backup %[2]s.before-repair`, which asks before it changes anything, then start the broker (docs/operations.md, A damaged disk)", at, dir)
+}
+
 // named lists the first of some partitions or topics, in parentheses; empty if there are none.
 func named(all []string) string {
 	if len(all) == 0 {
@@ -89,13 +103,12 @@ func checkPartitions(f *Facts, n *notes) {
 	for i, p := range all {
 		if i == mostPartitions {
 			n.addFinding(health.Finding{Severity: health.Bad, Subject: "partitions", Problem: fmt.Sprintf("%d more cannot be written or read", len(all)-i),
-				Remedy: "follow the findings above; chronikctl topic describe TOPIC -o wide lists the partitions of a topic with their errors"})
+				Remedy: "follow the findings above; `chronikctl topic describe TOPIC -o wide` lists the partitions of a topic with their errors"})
 			return
 		}
 		x := health.Finding{Severity: health.Bad, Subject: "partition " + p.String(), Problem: "it can be neither written nor read: " + p.Offline,
-			Works: "the other partitions of the topic can be written and read",
-			Remedy: "stop the broker; chronikctl log verify reports the damage, and chronikctl log repair --dry-run what a repair would do " +
-				"(docs/operations.md, A damaged disk)"}
+			Works:  "the other partitions of the topic can be written and read",
+			Remedy: f.repair(p.Dir)}
 		if p.Retried {
 			x.Remedy = "remove the cause; the broker then creates the log automatically within half a minute"
 		}
@@ -169,13 +182,12 @@ func checkDamage(f *Facts, n *notes) {
 			problem = fmt.Sprintf("%s and %d more ranges cannot be read; the first damage is in %s", offsets(first), more, first.Where)
 		}
 		n.addFinding(health.Finding{Severity: health.Bad, Subject: "partition " + p.String(), Problem: problem,
-			Works: fmt.Sprintf("the records before the damage and from offset %d on can be read, and new ones can be written", first.Next),
-			Remedy: fmt.Sprintf("chronikctl consume %s -p %d --from %d reads behind the damage; with the broker stopped, chronikctl log verify --dir %s lists "+
-				"all damage, and chronikctl log repair --dry-run what a repair would do (docs/operations.md, A damaged disk)", p.Topic, p.Index, first.Next, p.Dir)})
+			Works:  fmt.Sprintf("the records before the damage and from offset %d on can be read, and new ones can be written", first.Next),
+			Remedy: fmt.Sprintf("`chronikctl consume %s -p %d --from %d` reads behind the damage; to repair, %s", p.Topic, p.Index, first.Next, f.repair(p.Dir))})
 	}
 	if more := count - mostPartitions; more > 0 {
 		n.addFinding(health.Finding{Severity: health.Bad, Subject: "partitions", Problem: fmt.Sprintf("%d more have damaged records", more),
-			Remedy: "follow the findings above; chronikctl topic describe TOPIC -o wide lists the partitions of a topic with their errors"})
+			Remedy: "follow the findings above; `chronikctl topic describe TOPIC -o wide` lists the partitions of a topic with their errors"})
 	}
 }
 

@@ -12,11 +12,11 @@ func configChecks() []Check {
 		{Name: "exposed", Loud: true, run: checkExposed,
 			Doc: "Listeners and the admin port that are bound beyond loopback: there is no authentication."},
 		{Name: "advertise", run: checkAdvertise,
-			Doc: "Listeners that others reach and that tell clients an address of their own machine."},
+			Doc: "Listeners that others reach and that tell clients a loopback address."},
 		{Name: "settings", Loud: true, run: checkSettings,
 			Doc: "Settings that are not read, and those that contradict each other."},
 		{Name: "profile", run: checkProfiles,
-			Doc: "A default profile, or topics, that acknowledge what a loss of power takes."},
+			Doc: "A default profile, or topics, that acknowledge what a power failure loses."},
 	}
 }
 
@@ -27,12 +27,12 @@ func checkExposed(f *Facts, n *notes) {
 	for _, l := range f.Settings.Listeners {
 		n.see(fmt.Sprintf("listener %s is bound to %s", l.Name, l.Listen))
 		if l.Open {
-			n.add(health.Note, "listener "+l.Name+" on "+l.Listen, "ANYBODY WHO REACHES THIS ADDRESS CAN READ, WRITE AND DELETE EVERYTHING: this listener is bound beyond loopback and there is no authentication",
+			n.add(health.Note, "listener "+l.Name+" on "+l.Listen, "EVERY CLIENT THAT REACHES THIS ADDRESS CAN READ, WRITE AND DELETE EVERYTHING: the listener is bound beyond loopback and there is no authentication",
 				"keep the network around it private, or bind it to 127.0.0.1")
 		}
 	}
 	if a := f.Settings.Admin; a.Open {
-		n.add(health.Note, "admin port on "+a.Listen, "the admin port is bound beyond loopback and has no authentication: whoever reaches it can read metrics and profiles and change the log level",
+		n.add(health.Note, "admin port on "+a.Listen, "the admin port is bound beyond loopback and has no authentication: every client that reaches it can read metrics and health, and with admin.remote also take profiles and change the log level",
 			"bind it to 127.0.0.1 (admin.listen), or keep the network around it private")
 	}
 }
@@ -40,7 +40,7 @@ func checkExposed(f *Facts, n *notes) {
 func checkAdvertise(f *Facts, n *notes) {
 	for _, l := range f.Settings.Listeners {
 		if l.Open && l.AdvertisesLoopback {
-			n.add(health.Note, "listener "+l.Name+" on "+l.Listen, "clients are told to dial "+l.Advertise+", which works on this machine and through a port published on it",
+			n.add(health.Note, "listener "+l.Name+" on "+l.Listen, "the broker advertises "+l.Advertise+" to clients, which works only on this machine and through a port published on it",
 				"for clients elsewhere set advertise (CHRONIK_ADVERTISE) to HOST:PORT as they reach this broker")
 		}
 	}
@@ -72,7 +72,7 @@ func checkProfiles(f *Facts, n *notes) {
 	}
 	n.see("the default profile is " + s.Profile)
 	if !s.Synced {
-		n.add(health.Note, "profile "+s.Profile, "it is the default, and when the power goes, of what was acknowledged "+s.Lost,
+		n.add(health.Note, "profile "+s.Profile, "it is the default; if the power fails, of what was acknowledged "+s.Lost,
 			"wal.profile=sync acknowledges only what is on the disk; chronikctl profile explain TOPIC says what holds for one")
 		return
 	}

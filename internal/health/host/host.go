@@ -4,7 +4,7 @@
 // It reads /proc, /sys and a few system calls, writes nothing, and takes what it
 // cannot read for not known: a container, a sandbox or another system hides much
 // of it, and that is no fault. A file system that does not answer may hold it, so
-// it is called by a goroutine that nobody waits for. The daemon calls it.
+// it must be called from a goroutine for which no request waits. The daemon calls it.
 package host
 
 import (

@@ -1,4 +1,4 @@
 package host
 
-// clockState is not known on macOS, which keeps its clock right by itself.
+// clockState is not known on macOS, which synchronizes its clock automatically.
 func clockState() (synchronized, known bool) { return false, false }

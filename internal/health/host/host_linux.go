@@ -2,7 +2,7 @@ package host
 
 import "golang.org/x/sys/unix"
 
-// clockState asks the kernel whether somebody keeps its clock right. A sandbox
+// clockState asks the kernel whether its clock is synchronized. A sandbox
 // may forbid to ask.
 func clockState() (synchronized, known bool) {
 	var t unix.Timex

@@ -26,18 +26,18 @@ type Content struct {
 }
 
 // Check reads a store's directory as Open does, and changes nothing. A *Damage, or
-// ErrNewerFormat, is why Open would refuse it.
+// ErrNewerFormat, is why Open would refuse it. If the snapshot is whole and the log is
+// damaged, the keys are those before the damage; if there are keys, the revision is theirs.
 func Check(fsys vfs.FS, dir string) (Content, error) {
 	st := newState()
 	found, err := statelog.Read(fsys, dir, format, &st)
 	c := Content{
 		Used: found.Used, Generation: found.Generation, Revision: int64(found.Sequence), Torn: int(found.Torn), Log: found.Log,
 	}
-	if err != nil {
-		return c, err
+	if err == nil || found.Sequence > 0 { // the snapshot is whole, and the log up to the damage
+		c.Keys = st.sorted(func(string) bool { return true })
 	}
-	c.Keys = st.sorted(func(string) bool { return true })
-	return c, nil
+	return c, err
 }
 
 // Peek returns ErrNewerFormat where a newer version of chronik wrote the metadata

@@ -30,6 +30,7 @@ import (
 const (
 	copyPatience = time.Second // the default of Options.CopyPatience
 	copyRetry    = 2 * time.Second
+	copyClose    = 10 * time.Second // for which Close waits for the copy
 )
 
 // CopyIn returns where a log directory has the copy of the metadata, if it has one.
@@ -164,11 +165,10 @@ func (c *copier) run() {
 	for {
 		err := c.follow()
 		if c.log != nil {
-			cerr := c.log.Close() // after a failure it only closes the file
-			c.log = nil
-			if err == nil {
-				err = cerr
+			if cerr := c.log.Close(); cerr != nil { // after a failure it only closes the file
+				c.store.opts.Log.Warn("close of the copy of the metadata failed", zap.String("dir", c.dir), zap.Error(cerr))
 			}
+			c.log = nil
 		}
 		if errors.Is(err, metadata.ErrClosed) {
 			return
@@ -185,8 +185,8 @@ func (c *copier) run() {
 	}
 }
 
-// follow writes a snapshot of the store, and then every transaction, until something
-// fails or the log has grown so much that a snapshot is due.
+// follow writes a snapshot of the store, and then every transaction, with another snapshot
+// when the log has grown, until something fails or the store closes.
 func (c *copier) follow() error {
 	if err := c.open(); err != nil {
 		return err
@@ -248,7 +248,7 @@ func (c *copier) open() error {
 }
 
 // stopCopy ends the copy when the store has closed. It does not wait for a disk that hangs
-// longer than Options.CopyPatience.
+// longer than copyClose.
 func (s *Store) stopCopy() {
 	c := s.copier()
 	if c == nil {
@@ -256,7 +256,7 @@ func (s *Store) stopCopy() {
 	}
 	select {
 	case <-c.ended:
-	case <-time.After(s.opts.CopyPatience):
+	case <-time.After(copyClose):
 	}
 }
 
@@ -267,15 +267,22 @@ func (s *Store) cluster() []byte {
 	return s.state.keys[metadata.ClusterKey].Value
 }
 
-// sameCluster reports whether what was found names the given cluster. What names none is
-// any cluster's.
+// SameCluster reports whether both are of one cluster. What names none is of any.
+func (c *Content) SameCluster(other *Content) bool { return c.sameCluster(other.cluster()) }
+
 func (c *Content) sameCluster(cluster []byte) bool {
+	own := c.cluster()
+	return own == nil || cluster == nil || bytes.Equal(own, cluster)
+}
+
+// cluster returns the value that names the cluster, nil if there is none.
+func (c *Content) cluster() []byte {
 	for _, kv := range c.Keys {
 		if kv.Key == metadata.ClusterKey {
-			return cluster == nil || bytes.Equal(kv.Value, cluster)
+			return kv.Value
 		}
 	}
-	return true
+	return nil
 }
 
 // CheckAgainst returns an error that matches ErrOlder if a copy, as KeepCopy has written

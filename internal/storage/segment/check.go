@@ -22,7 +22,9 @@ type Flaw struct {
 	// one and nothing is lost.
 	Numbering bool
 	Base      int64
-	Records   int32 // that the batch says it holds, where Numbering
+	// Records is how many records the header of the batch says that it holds; 0 if the
+	// stretch is not one batch whose header can be read.
+	Records int32
 }
 
 // Renumbers reports whether the flaw is mended by giving the batch the offset From.
@@ -186,11 +188,20 @@ func (c *checker) following(pos int64) (int64, error) {
 // skip notes a stretch that is no batch and returns where the next one begins.
 func (c *checker) skip(pos int64) (int64, error) {
 	f := Flaw{Pos: pos, From: c.next, To: c.limit}
+	head, size, err := c.header(pos)
+	if err != nil {
+		return 0, err
+	}
+	if head != nil {
+		f.Records = head.Records()
+	}
 	at, err := c.resume(pos)
 	if err != nil {
 		return 0, err
 	}
-	f.Size = at - pos
+	if f.Size = at - pos; f.Size != size || f.Records < 0 {
+		f.Records = 0 // not that of one batch
+	}
 	if at < c.size {
 		if f.To, err = c.following(at); err != nil {
 			return 0, err

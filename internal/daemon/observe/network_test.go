@@ -1,4 +1,4 @@
-package daemon
+package observe
 
 import (
 	"testing"
@@ -12,14 +12,14 @@ import (
 	"github.com/chronik-io/chronik/internal/protocol"
 )
 
-func newTestObserver(t testing.TB) (*observer, *metrics.Network, *metrics.Requests) {
+func newTestObserver(t testing.TB) (*Network, *metrics.Network, *metrics.Requests) {
 	t.Helper()
 	table, err := protocol.NewTable(protocol.API{Key: 3, Min: 0, Max: 13}, protocol.API{Key: 18, Min: 0, Max: 4})
 	if err != nil {
 		t.Fatal(err)
 	}
 	n, r := metrics.NewNetwork(prometheus.NewRegistry()), metrics.NewRequests(prometheus.NewRegistry())
-	return newObserver(n, r, []string{"default"}, table), n, r
+	return NewNetwork(n, r, []string{"default"}, table), n, r
 }
 
 func TestRequestsAreCountedByAPIAndError(t *testing.T) {

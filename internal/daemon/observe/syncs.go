@@ -1,4 +1,4 @@
-package daemon
+package observe
 
 import (
 	"math"
@@ -15,28 +15,28 @@ const (
 	enough   = 100
 )
 
-// syncHistory keeps looks at the histograms of fdatasyncs, to tell the last ones
+// syncHistory keeps samples of the histograms of fdatasyncs, to separate the recent ones
 // from all. It is used by one goroutine.
-type syncHistory struct{ looks []syncLook }
+type syncHistory struct{ samples []syncSample }
 
-type syncLook struct {
+type syncSample struct {
 	at             time.Time
 	syncs, records map[string]metrics.Seen // by log directory
 }
 
-// look adds what the histograms say now and returns the latency of each directory:
+// add samples the histograms and returns the latency of each directory:
 // of the last minutes, or since the start where those are too few.
-func (h *syncHistory) look(now time.Time, syncs, records map[string]metrics.Seen) map[string]checks.Latency {
-	h.looks = append(h.looks, syncLook{now, syncs, records})
-	// The first look that stays is the last one that is old enough.
-	for len(h.looks) > 2 && now.Sub(h.looks[1].at) >= recently {
-		h.looks = h.looks[1:]
+func (h *syncHistory) add(now time.Time, syncs, records map[string]metrics.Seen) map[string]checks.Latency {
+	h.samples = append(h.samples, syncSample{now, syncs, records})
+	// The first sample that stays is the last one that is old enough.
+	for len(h.samples) > 2 && now.Sub(h.samples[1].at) >= recently {
+		h.samples = h.samples[1:]
 	}
-	// Whoever asks often gets the last seconds told apart no finer than a tenth.
-	if n := len(h.looks); n > 2 && h.looks[n-2].at.Sub(h.looks[n-3].at) < recently/10 {
-		h.looks = append(h.looks[:n-2], h.looks[n-1])
+	// Frequent calls distinguish the recent past no finer than a tenth of it.
+	if n := len(h.samples); n > 2 && h.samples[n-2].at.Sub(h.samples[n-3].at) < recently/10 {
+		h.samples = append(h.samples[:n-2], h.samples[n-1])
 	}
-	first, all := h.looks[0], make(map[string]checks.Latency, len(syncs))
+	first, all := h.samples[0], make(map[string]checks.Latency, len(syncs))
 	for dir, s := range syncs {
 		over, r := "since the start", records[dir]
 		if d := s.Since(first.syncs[dir]); now.Sub(first.at) >= recently/2 && d.Count >= enough {

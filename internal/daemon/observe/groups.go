@@ -1,4 +1,4 @@
-package daemon
+package observe
 
 import (
 	"context"
@@ -14,8 +14,8 @@ import (
 // censusTime bounds how long a scrape waits for the group coordinator.
 const censusTime = time.Second
 
-// coordinatorFacts is the source of the coordinators that do not serve their groups.
-func coordinatorFacts(c *groups.Coordinator) checks.Source {
+// Coordinators is the source of the coordinators that do not serve their groups.
+func Coordinators(c *groups.Coordinator) checks.Source {
 	since := map[int32]time.Time{}
 	return func(f *checks.Facts) {
 		if !f.Serving {
@@ -34,9 +34,9 @@ func coordinatorFacts(c *groups.Coordinator) checks.Source {
 	}
 }
 
-// rebalanceFacts is the source of the groups that were rebalancing each time it was called, for a
+// Rebalances is the source of the groups that were rebalancing each time it was called, for a
 // minute at least.
-func rebalanceFacts(c *groups.Coordinator, patience time.Duration) checks.SlowSource {
+func Rebalances(c *groups.Coordinator, patience time.Duration) checks.SlowSource {
 	type rebalance struct {
 		state string
 		since time.Time
@@ -63,22 +63,22 @@ func rebalanceFacts(c *groups.Coordinator, patience time.Duration) checks.SlowSo
 	}
 }
 
-// groupsOf shows groups to metrics.
-func groupsOf(c *groups.Coordinator) func() metrics.Groups {
+// Groups shows groups to metrics.
+func Groups(c *groups.Coordinator) func() metrics.Groups {
 	return func() metrics.Groups {
 		ctx, cancel := context.WithTimeout(context.Background(), censusTime)
 		defer cancel()
 		now := c.Census(ctx)
-		told := metrics.Groups{States: map[metrics.GroupState]int{}, Shards: map[string]int{}}
+		shown := metrics.Groups{States: map[metrics.GroupState]int{}, Shards: map[string]int{}}
 		for _, g := range now.Groups {
-			told.States[metrics.GroupState{Type: g.GroupType, State: g.GroupState}]++
+			shown.States[metrics.GroupState{Type: g.GroupType, State: g.GroupState}]++
 		}
 		for _, s := range c.Stats() {
-			told.Shards[s.State]++
+			shown.Shards[s.State]++
 		}
 		for _, l := range now.Lags {
-			told.Lags = append(told.Lags, metrics.Lag{Group: l.Group, Topic: l.Topic, Partition: l.Partition, Records: l.Records})
+			shown.Lags = append(shown.Lags, metrics.Lag{Group: l.Group, Topic: l.Topic, Partition: l.Partition, Records: l.Records})
 		}
-		return told
+		return shown
 	}
 }

@@ -1,4 +1,4 @@
-package daemon
+package observe
 
 import (
 	"fmt"
@@ -16,9 +16,9 @@ import (
 	"github.com/chronik-io/chronik/internal/protocol"
 )
 
-// observer turns what the network room tells into metrics. The series that are
+// Network turns what connections do into metrics. The series that are
 // written on every request are resolved once.
-type observer struct {
+type Network struct {
 	net       *metrics.Network
 	req       *metrics.Requests
 	listeners map[string]listenerSeries // by name; never changes
@@ -40,9 +40,9 @@ type apiSeries struct {
 	failed  sync.Map // error code (int16) to prometheus.Counter
 }
 
-// newObserver resolves the series of these listeners and APIs.
-func newObserver(net *metrics.Network, req *metrics.Requests, listeners []string, table *protocol.Table) *observer {
-	o := &observer{net: net, req: req, listeners: make(map[string]listenerSeries, len(listeners))}
+// NewNetwork resolves the series of these listeners and APIs.
+func NewNetwork(net *metrics.Network, req *metrics.Requests, listeners []string, table *protocol.Table) *Network {
+	o := &Network{net: net, req: req, listeners: make(map[string]listenerSeries, len(listeners))}
 	for _, name := range listeners {
 		o.listeners[name] = listenerSeries{in: net.BytesIn.WithLabelValues(name), out: net.BytesOut.WithLabelValues(name),
 			open: net.Connections.WithLabelValues(name)}
@@ -70,24 +70,24 @@ func errorName(code int16) string {
 }
 
 // Opened implements network.Observer.
-func (o *observer) Opened(l *network.Listener) {
+func (o *Network) Opened(l *network.Listener) {
 	o.net.Accepted.WithLabelValues(l.Name).Inc()
 	o.listeners[l.Name].open.Inc()
 }
 
 // Closed implements network.Observer.
-func (o *observer) Closed(l *network.Listener, why network.CloseReason) {
+func (o *Network) Closed(l *network.Listener, why network.CloseReason) {
 	o.net.Closed.WithLabelValues(l.Name, string(why)).Inc()
 	o.listeners[l.Name].open.Dec()
 }
 
 // Refused implements network.Observer.
-func (o *observer) Refused(l *network.Listener, why network.RefuseReason) {
+func (o *Network) Refused(l *network.Listener, why network.RefuseReason) {
 	o.net.Refused.WithLabelValues(l.Name, string(why)).Inc()
 }
 
 // Answered implements network.Observer.
-func (o *observer) Answered(r *network.Request, responseBytes int, took time.Duration) {
+func (o *Network) Answered(r *network.Request, responseBytes int, took time.Duration) {
 	s := o.listeners[r.Listener.Name]
 	s.in.Add(float64(r.FrameSize()))
 	s.out.Add(float64(responseBytes))
@@ -100,13 +100,13 @@ func (o *observer) Answered(r *network.Request, responseBytes int, took time.Dur
 }
 
 // Sent implements network.Observer.
-func (o *observer) Sent(key int16, took time.Duration) {
+func (o *Network) Sent(key int16, took time.Duration) {
 	if a := o.api(key); a != nil {
 		a.send.Observe(took.Seconds())
 	}
 }
 
-func (o *observer) api(key int16) *apiSeries {
+func (o *Network) api(key int16) *apiSeries {
 	if key < 0 || int(key) >= len(o.apis) {
 		return nil
 	}
@@ -128,15 +128,15 @@ func (a *apiSeries) counter(code int16) prometheus.Counter {
 }
 
 // Throttled implements network.Observer.
-func (o *observer) Throttled(key int16, d time.Duration) {
+func (o *Network) Throttled(key int16, d time.Duration) {
 	o.req.Throttle.WithLabelValues(kmsg.NameForKey(key)).Add(d.Seconds())
 }
 
 // BudgetWait implements network.Observer.
-func (o *observer) BudgetWait(budget string) { o.net.BudgetWaits.WithLabelValues(budget).Inc() }
+func (o *Network) BudgetWait(budget string) { o.net.BudgetWaits.WithLabelValues(budget).Inc() }
 
-// budgetsOf reads the byte budgets of requests, answers and members for a scrape.
-func budgetsOf(s *network.Server, b *broker.Broker, members *group.Room) func() []metrics.Budget {
+// Budgets reads the byte budgets of requests, answers and members for a scrape.
+func Budgets(s *network.Server, b *broker.Broker, members *group.Room) func() []metrics.Budget {
 	return func() []metrics.Budget {
 		x, answers, parked := s.Stats(), b.Answers(), b.Parked()
 		return []metrics.Budget{

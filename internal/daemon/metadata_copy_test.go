@@ -1,0 +1,76 @@
+package daemon
+
+import (
+	"errors"
+	"slices"
+	"strings"
+	"syscall"
+	"testing"
+
+	"go.uber.org/zap"
+
+	"github.com/chronik-io/chronik/internal/daemon/config"
+	"github.com/chronik-io/chronik/internal/metadata/filestore"
+	"github.com/chronik-io/chronik/internal/vfs"
+	"github.com/chronik-io/chronik/internal/vfs/errfs"
+)
+
+// The copy of the metadata is outside of data.dir, if a log directory is, and has all that
+// the metadata has. Metadata that is older than it starts no broker.
+func TestTheMetadataHasACopy(t *testing.T) {
+	const dirs, at = "log.dirs=/data/logs,/two", "/two/metadata.copy"
+	mem := vfs.Memory()
+	b, _ := startHere(t, mem, dirs)
+	fill(t, b, "first", 1, 1)
+	older, err := filestore.Check(mem, "/data/metadata")
+	if err != nil {
+		t.Fatal(err)
+	}
+	fill(t, b, "second", 1, 1)
+	if err := b.Close(); err != nil {
+		t.Fatal(err)
+	}
+	own, err := filestore.Check(mem, "/data/metadata")
+	copied, cerr := filestore.Check(mem, at)
+	if err := errors.Join(err, cerr); err != nil {
+		t.Fatal(err)
+	}
+	names := func(c filestore.Content) (all []string) {
+		for _, kv := range c.Keys {
+			all = append(all, kv.Key+"="+string(kv.Value))
+		}
+		return all
+	}
+	if own.Revision != copied.Revision || !slices.Equal(names(own), names(copied)) {
+		t.Errorf("the copy has revision %d, the metadata %d", copied.Revision, own.Revision)
+	}
+	if err := mem.RemoveAll("/data/metadata"); err != nil {
+		t.Fatal(err)
+	}
+	if err := filestore.Write(mem, "/data/metadata", older.Keys, older.Revision); err != nil {
+		t.Fatal(err)
+	}
+	cfg, err := Load(config.Input{Set: []string{dirs}, Flags: map[string]string{config.KeyDataDir: "/data", config.KeyListen: "127.0.0.1:0", config.KeyAdminListen: "off"}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, err = Start(t.Context(), Options{Config: cfg, FS: mem, Log: zap.NewNop(), Level: zap.NewAtomicLevel(), Version: "test"})
+	if !errors.Is(err, filestore.ErrOlder) || !strings.Contains(err.Error(), "chronikctl log repair --dir /data --dir /two ") {
+		t.Errorf("with older metadata: %v", err)
+	}
+	if again, err := filestore.Check(mem, at); err != nil || again.Revision != copied.Revision {
+		t.Errorf("the copy was changed to revision %d, %v", again.Revision, err)
+	}
+}
+
+// A copy that cannot be written is a finding, and topics can be created all the same.
+func TestACopyThatCannotBeWrittenIsAFinding(t *testing.T) {
+	disk := errfs.New(vfs.Memory())
+	disk.Add(errfs.Rule{Ops: errfs.Create, Path: "/data/logs/metadata.copy/*", Err: syscall.EIO})
+	b, ask := startHere(t, disk)
+	fill(t, b, "t", 1, 1)
+	const want = "warn metadata copy of the metadata in /data/logs/metadata.copy: it lacks the latest changes of topics and configs: "
+	if text := found(t, ask); !strings.Contains(text, want) || !strings.Contains(text, "input/output error") {
+		t.Errorf("findings:\n%s", text)
+	}
+}

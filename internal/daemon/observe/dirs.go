@@ -1,0 +1,85 @@
+package observe
+
+import (
+	"math"
+	"strconv"
+	"time"
+
+	"github.com/chronik-io/chronik/internal/health/checks"
+	"github.com/chronik-io/chronik/internal/metrics"
+	"github.com/chronik-io/chronik/internal/storage"
+	"github.com/chronik-io/chronik/internal/vfs"
+)
+
+// Logs shows the logs to metrics.
+type Logs struct{ *storage.Manager }
+
+// EachLog implements metrics.LogSource.
+func (s Logs) EachLog(yield func(metrics.Log)) {
+	for _, l := range s.Logs() {
+		e := l.Ends()
+		yield(metrics.Log{
+			Topic: l.Topic(), Partition: strconv.Itoa(int(l.ID().Partition)), Size: l.Size(), Start: e.LogStart, End: e.LogEnd,
+		})
+	}
+}
+
+// Dirs shows log directories to metrics.
+func Dirs(fsys vfs.FS, all []*storage.Dir) func() []metrics.Dir {
+	return func() []metrics.Dir {
+		shown := make([]metrics.Dir, len(all))
+		for i, d := range all {
+			x := d.Usage()
+			s := d.LastSpace()
+			free, total, err := fsys.Free(d.Path())
+			journal, _, journalErr := fsys.Free(d.JournalPath())
+			shown[i] = metrics.Dir{
+				Path: d.Path(), JournalBytes: x.JournalBytes, JournalLimit: x.JournalLimit, DeferredBytes: x.DeferredBytes,
+				CachedBytes: x.CachedBytes, OpenFiles: x.OpenFiles, FreeBytes: free, Capacity: total, JournalFree: journal,
+				FreeKnown: err == nil && journalErr == nil, MinFree: s.MinFree, LowSpace: int(s.Level),
+			}
+		}
+		return shown
+	}
+}
+
+// DirFacts is the source of what the log directories report; unopened are those that could not be
+// opened.
+func DirFacts(m *storage.Manager, unopened []checks.Unopened, measured *metrics.Storage, probes *Probes) checks.Source {
+	var history syncHistory
+	progress := map[*storage.Dir]progressed{}
+	return func(f *checks.Facts) {
+		f.Unopened = unopened
+		latencies := history.add(f.Now, metrics.Observed(measured.SyncSeconds), metrics.Observed(measured.GroupRecords))
+		for _, d := range m.Dirs() {
+			space, use := d.LastSpace(), d.Usage()
+			x := checks.Dir{
+				Path: d.Path(), Journal: d.JournalPath(), Err: Reason(d.Err()), MaxOpenFiles: use.MaxOpenFiles,
+				Free: space.Free, Total: space.Total, SpaceKnown: space.Known, MinFree: space.MinFree, SpaceMessage: space.Message,
+				JournalBytes: use.JournalBytes, JournalLimit: use.JournalLimit, Syncs: latencies[d.Path()],
+				Probe: probes.of(d.JournalPath()),
+			}
+			pulse := d.Pulse()
+			if before, known := progress[d]; !known || !pulse.Waiting || pulse.Durable != before.durable {
+				progress[d] = progressed{pulse.Durable, f.Now}
+			}
+			x.Waiting = f.Now.Sub(progress[d].at)
+			for _, l := range d.Logs() {
+				x.Logs++
+				conf := l.Config()
+				x.Allowed = max(x.Allowed, conf.Profile.MaxWait, conf.Profile.Interval)
+				if c := conf.Cleanup; c.Delete && c.RetentionTime < 0 && c.RetentionBytes >= 0 {
+					x.KeptLogs++
+					x.Kept += min(c.RetentionBytes, math.MaxInt64-x.Kept)
+				}
+			}
+			f.Dirs = append(f.Dirs, x)
+		}
+	}
+}
+
+// progressed is when a journal was last seen to make progress, or to have nothing to do.
+type progressed struct {
+	durable uint64
+	at      time.Time
+}

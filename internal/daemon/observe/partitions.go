@@ -1,0 +1,134 @@
+package observe
+
+import (
+	"errors"
+	"slices"
+	"strings"
+
+	"github.com/chronik-io/chronik/internal/health/checks"
+	"github.com/chronik-io/chronik/internal/metadata"
+	"github.com/chronik-io/chronik/internal/metrics"
+	"github.com/chronik-io/chronik/internal/replica"
+	"github.com/chronik-io/chronik/internal/storage"
+	"github.com/chronik-io/chronik/pkg/durability"
+)
+
+// Partitions are those of this broker.
+type Partitions struct {
+	Self     int32
+	Image    func() *metadata.Image
+	Replicas *replica.Manager
+	Settings *replica.TopicSettings
+	Storage  *storage.Manager
+}
+
+// Metrics counts them by state.
+func (r *Partitions) Metrics() (n metrics.Partitions) {
+	n.Failed = len(r.notCreated())
+	img := r.Image()
+	for t := range img.Topics() {
+		for i, p := range t.Partitions.All() {
+			if slices.Contains(p.Replicas, r.Self) {
+				r.count(&n, img, t, i, p)
+			}
+		}
+	}
+	for _, l := range r.Storage.Logs() {
+		if l.Damaged() != nil {
+			n.Damaged++
+		}
+	}
+	return n
+}
+
+func (r *Partitions) count(n *metrics.Partitions, img *metadata.Image, t *metadata.Topic, index int32, p *metadata.Partition) {
+	if r.offline(t, index) != nil {
+		n.Unavailable++
+	}
+	if p.Leader != r.Self {
+		return
+	}
+	n.Led++
+	if len(p.ISR) < len(p.Replicas) {
+		n.UnderReplicated++
+		if len(p.ISR) < min(int(r.Settings.Of(img, t).Conf.MinInSyncReplicas), len(p.Replicas)) {
+			n.UnderMinISR++
+		}
+	}
+}
+
+// notCreated returns the partitions whose logs could not be created and are retried.
+func (r *Partitions) notCreated() []replica.Failure {
+	return slices.DeleteFunc(r.Replicas.Failed(), func(f replica.Failure) bool { return f.NextTry.IsZero() })
+}
+
+// offline returns why a partition can be neither written nor read, nil if it can.
+func (r *Partitions) offline(t *metadata.Topic, index int32) error {
+	p, err := r.Replicas.Partition(t.ID, index)
+	if err != nil {
+		return err
+	}
+	return p.Log().Offline()
+}
+
+// Facts is a checks.Source: the partitions that cannot be used or have damaged records, and
+// the topics that promise less than the default.
+func (r *Partitions) Facts(f *checks.Facts) {
+	weaker := map[string]bool{}
+	for _, l := range r.Storage.Logs() {
+		if l.Config().Profile.Ack == durability.Written {
+			weaker[l.Topic()] = true
+		}
+		p := checks.Partition{Topic: l.Topic(), Index: l.ID().Partition, Dir: l.Dir().Path()}
+		for _, d := range l.Damages() {
+			p.Damages = append(p.Damages, checks.Damage{From: d.From, Next: d.Next, Where: d.File})
+		}
+		if len(p.Damages) > 0 {
+			f.Partitions = append(f.Partitions, p)
+		}
+	}
+	for name := range weaker {
+		f.Weaker = append(f.Weaker, name)
+	}
+	slices.Sort(f.Weaker)
+	retried := map[metadata.TopicPartition]bool{}
+	for _, x := range r.notCreated() {
+		retried[metadata.TopicPartition{Topic: x.TopicID, Partition: x.Partition}] = true
+	}
+	for t := range r.Image().Topics() {
+		for i, p := range t.Partitions.All() {
+			if !slices.Contains(p.Replicas, r.Self) {
+				continue
+			}
+			if err := r.offline(t, i); err != nil {
+				f.Partitions = append(f.Partitions, checks.Partition{Topic: t.Name, Index: i, Offline: reason(err), Dir: r.dir(t, i, err),
+					Retried: retried[metadata.TopicPartition{Topic: t.ID, Partition: i}]})
+			}
+		}
+	}
+}
+
+// dir is the log directory of a partition that is offline because of err; empty if it is not known.
+func (r *Partitions) dir(t *metadata.Topic, index int32, err error) string {
+	if p, err := r.Replicas.Partition(t.ID, index); err == nil {
+		return p.Log().Dir().Path()
+	}
+	if d := (*storage.DirError)(nil); errors.As(err, &d) {
+		return d.Path
+	}
+	return ""
+}
+
+// Reason returns the text of an error without what the finding says already, empty for nil.
+func Reason(err error) string {
+	if err == nil {
+		return ""
+	}
+	return reason(err)
+}
+
+// reason is an error without what the finding says already.
+func reason(err error) string {
+	text := strings.TrimPrefix(err.Error(), replica.ErrOffline.Error()+": ")
+	return strings.TrimPrefix(text, storage.ErrFailed.Error()+": ")
+}

@@ -1,0 +1,56 @@
+package observe
+
+import (
+	"context"
+	"errors"
+	"maps"
+	"sync"
+	"sync/atomic"
+
+	"github.com/chronik-io/chronik/internal/health/checks"
+	"github.com/chronik-io/chronik/internal/health/host"
+	"github.com/chronik-io/chronik/internal/storage"
+)
+
+// ErrProbing is the error of a measurement while another one runs.
+var ErrProbing = errors.New("the disks are being measured now for another request; retry in some seconds")
+
+// Probes are the times of fdatasync that were measured on request, by journal directory. It is safe
+// for concurrent use.
+type Probes struct {
+	busy  sync.Mutex // one at a time: two would measure each other
+	found atomic.Pointer[map[string]checks.Latency]
+}
+
+// of is what the last measurement of a journal's disk found; zero if there was none.
+func (p *Probes) of(journal string) checks.Latency {
+	if all := p.found.Load(); all != nil {
+		return (*all)[journal]
+	}
+	return checks.Latency{}
+}
+
+// Measure measures the disks of all journals, a few seconds each at most. The error matches
+// ErrProbing, or errors.ErrUnsupported if a file system has no unnamed files.
+func (p *Probes) Measure(ctx context.Context, dirs []*storage.Dir) error {
+	if !p.busy.TryLock() {
+		return ErrProbing
+	}
+	defer p.busy.Unlock()
+	all := map[string]checks.Latency{}
+	if old := p.found.Load(); old != nil {
+		maps.Copy(all, *old)
+	}
+	for _, d := range dirs {
+		if d.Room() != nil || d.Err() != nil {
+			continue // there are findings about it already
+		}
+		l, err := host.Probe(ctx, d.JournalPath())
+		if err != nil {
+			return err
+		}
+		all[d.JournalPath()] = l
+	}
+	p.found.Store(&all)
+	return nil
+}

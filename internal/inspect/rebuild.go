@@ -1,0 +1,363 @@
+package inspect
+
+import (
+	"cmp"
+	"errors"
+	"fmt"
+	"io/fs"
+	"maps"
+	"path"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/chronik-io/chronik/internal/metadata"
+	"github.com/chronik-io/chronik/internal/metadata/filestore"
+	"github.com/chronik-io/chronik/internal/storage/producers"
+	"github.com/chronik-io/chronik/internal/vfs"
+)
+
+// rebuild is what a repair makes of metadata that is lost, damaged or older than its copy:
+// the best base that can be read, and in addition every topic that only logs know.
+type rebuild struct {
+	at       string    // the directory of the metadata
+	from     string    // where the base was read; empty: there is none
+	written  time.Time // when the base was
+	revision int64     // of the base
+	keys     map[string]metadata.KV
+	made     []string // topics that were added, with what is known of them
+	partly   []string // partitions of them that no directory has
+	skipped  []string // logs that no topic could be made for, and why
+	dropped  []string // topics of the base that gave way
+	behind   bool     // the base lacks transactions, or may
+}
+
+// Names of configs that a topic gets which is made of its logs. Nothing may go before an
+// operator has said what is to be kept.
+const (
+	retentionTime  = "retention.ms"
+	retentionBytes = "retention.bytes"
+	cleanupPolicy  = "cleanup.policy"
+	unlimited      = "-1"
+	compact        = "compact"
+	profile        = "chronik.durability.profile"
+	durable        = "sync"
+)
+
+// Every producer id that a rebuild hands out later is above all that were handed out
+// before: those that logs know, and as many as none has used up since.
+const producerIDMargin = 1 << 32
+
+// base is what a rebuild may begin with.
+type base struct {
+	from    string
+	content filestore.Content
+	copy    bool
+}
+
+// rebuild decides what a repair makes of the metadata in a directory. content is what can be
+// read there. It returns nil if logs could not be read that it would have to know.
+// Where what is known contradicts itself it returns nil, too.
+func (r *Report) rebuild(opt Options, at string, content *filestore.Content) *rebuild {
+	b := &rebuild{at: at, keys: map[string]metadata.KV{}}
+	if best := r.bestBase(opt, at, content); best != nil {
+		b.from, b.revision, b.behind = best.from, best.content.Revision, !best.copy
+		b.written = modified(opt.FS, best.from)
+		for _, kv := range best.content.Keys {
+			b.keys[kv.Key] = kv
+		}
+	}
+	for _, d := range r.dirs {
+		if d.state == nil && d.out.Used && b.from == "" {
+			return nil // what it holds can't be known before its checkpoint is back
+		}
+	}
+	if _, ok := b.keys[metadata.ClusterKey]; !ok {
+		cluster := metadata.Cluster{ID: metadata.FormatID(metadata.NewID()), FeatureLevel: metadata.MaxFeatureLevel}
+		b.put(metadata.ClusterKey, cluster.Encode())
+	}
+	b.addTopics(r.dirs, max(opt.Node, 0))
+	b.raiseEpochs(r.dirs)
+	b.skipProducerIDs(r.dirs)
+	if _, err := metadata.Load(b.sorted(), b.revision+1); err != nil {
+		return nil
+	}
+	return b
+}
+
+// sorted returns the keys in order.
+func (b *rebuild) sorted() []metadata.KV {
+	return slices.SortedFunc(maps.Values(b.keys), func(x, y metadata.KV) int { return strings.Compare(x.Key, y.Key) })
+}
+
+// bestBase returns the copy or the remainder with the highest revision whose topics are
+// those of the log directories; nil if there is none.
+func (r *Report) bestBase(opt Options, at string, content *filestore.Content) *base {
+	all := []base{}
+	copies := []string{at + newSuffix} // of a repair that was interrupted
+	for _, d := range r.dirs {
+		copies = append(copies, filestore.CopyIn(d.place.Path))
+	}
+	for _, dir := range copies {
+		if c, err := filestore.Check(opt.FS, dir); err == nil && c.Used {
+			all = append(all, base{from: dir, content: c, copy: true})
+		}
+	}
+	if len(content.Keys) > 0 {
+		all = append(all, base{from: at, content: *content})
+	}
+	slices.SortStableFunc(all, func(a, b base) int { return cmp.Compare(b.content.Revision, a.content.Revision) })
+	for i := range all {
+		img, err := metadata.Load(all[i].content.Keys, all[i].content.Revision)
+		if err == nil && r.owns(img) {
+			return &all[i]
+		}
+	}
+	return nil
+}
+
+// owns reports whether an image can be that of these log directories: it has one of their
+// topics, unless they have none. The copy of another broker has not.
+func (r *Report) owns(img *metadata.Image) bool {
+	any := false
+	for _, d := range r.dirs {
+		for _, l := range d.logs {
+			if img.TopicByID(l.st.ID.Topic) != nil || img.Deleting(l.st.ID.Topic) != nil {
+				return true
+			}
+			any = true
+		}
+	}
+	return !any
+}
+
+func (b *rebuild) put(key string, value []byte) {
+	b.keys[key] = metadata.KV{Key: key, Value: value, ModRevision: b.revision + 1}
+}
+
+// logsByTopic returns the live logs of all directories by topic id.
+func logsByTopic(dirs []*dir) map[[16]byte][]*log {
+	all := map[[16]byte][]*log{}
+	for _, d := range dirs {
+		for _, l := range d.logs {
+			if !l.st.Deleted {
+				all[l.st.ID.Topic] = append(all[l.st.ID.Topic], l)
+			}
+		}
+	}
+	return all
+}
+
+// addTopics makes a topic for all logs that the base has none for.
+func (b *rebuild) addTopics(dirs []*dir, node int32) {
+	logs := logsByTopic(dirs)
+	ids := slices.SortedFunc(maps.Keys(logs), func(x, y [16]byte) int {
+		return cmp.Or(strings.Compare(logs[x][0].st.Topic, logs[y][0].st.Topic), slices.Compare(x[:], y[:]))
+	})
+	for _, id := range ids {
+		_, known := b.keys[metadata.TopicKey(id)]
+		_, dying := b.keys[metadata.DeletingKey(id)]
+		if known || dying {
+			continue
+		}
+		if other, taken := b.nameOf(logs[id][0].st.Topic); taken {
+			if len(logs[other]) > 0 {
+				b.skipped = append(b.skipped, fmt.Sprintf("%s (topic id %s): another topic has that name", logs[id][0].st, metadata.FormatID(id)))
+				continue
+			}
+			b.drop(other)
+		}
+		b.addTopic(id, logs[id], node)
+	}
+}
+
+// nameOf returns the topic that has a name, or one that collides with it.
+func (b *rebuild) nameOf(name string) (id [16]byte, taken bool) {
+	kv, taken := b.keys[metadata.NameKey(name)]
+	if !taken {
+		return id, false
+	}
+	n, err := metadata.DecodeName(kv)
+	return n.ID, err == nil
+}
+
+// drop removes a topic of the base: it was deleted after the base was written, and another
+// one got its name.
+func (b *rebuild) drop(id [16]byte) {
+	prefix := metadata.PartitionPrefix + metadata.FormatID(id) + "/"
+	for key := range b.keys {
+		if strings.HasPrefix(key, prefix) {
+			delete(b.keys, key)
+		}
+	}
+	if rec, err := metadata.DecodeTopicRecord(b.keys[metadata.TopicKey(id)]); err == nil {
+		b.dropped = append(b.dropped, rec.Name)
+	}
+	delete(b.keys, metadata.TopicKey(id))
+	delete(b.keys, metadata.TopicConfigKey(id))
+}
+
+func (b *rebuild) addTopic(id [16]byte, logs []*log, node int32) {
+	name, count := logs[0].st.Topic, int32(0)
+	at := map[int32]*log{}
+	for _, l := range logs {
+		at[l.st.ID.Partition] = l
+		count = max(count, l.st.ID.Partition+1)
+	}
+	b.put(metadata.NameKey(name), metadata.Name{Topic: name, ID: id}.Encode())
+	b.put(metadata.TopicKey(id), metadata.TopicRecord{Name: name, Internal: metadata.IsInternal(name), Partitions: count}.Encode())
+	for i := range count {
+		p := metadata.Partition{Leader: node, Replicas: []int32{node}, ISR: []int32{node}, Dirs: make([][16]byte, 1)}
+		if l := at[i]; l != nil {
+			p.Dirs[0] = l.dir.state.Dir
+		} else {
+			b.partly = append(b.partly, fmt.Sprintf("%s-%d", name, i))
+		}
+		b.put(metadata.PartitionKey(id, i), p.Encode())
+	}
+	set := map[string]string{retentionTime: unlimited, retentionBytes: unlimited}
+	if metadata.IsInternal(name) {
+		set = map[string]string{cleanupPolicy: compact, profile: durable}
+	}
+	b.put(metadata.TopicConfigKey(id), metadata.EncodeConfigs(set))
+	b.behind = true
+	b.made = append(b.made, fmt.Sprintf("%s (%s)", name, counted(int(count), "partition", "partitions")))
+}
+
+// raiseEpochs gives each partition a leader epoch above those of its log. A start writes a
+// checkpoint before it leads a partition in the next epoch, so that frames carry at most
+// one that the checkpoint does not know.
+func (b *rebuild) raiseEpochs(dirs []*dir) {
+	for _, d := range dirs {
+		for _, l := range d.logs {
+			key := metadata.PartitionKey(l.st.ID.Topic, l.st.ID.Partition)
+			kv, ok := b.keys[key]
+			if !ok {
+				continue
+			}
+			p, err := metadata.DecodePartition(kv)
+			if latest := l.st.Epochs.Latest(); err == nil && latest >= 0 && (latest > p.LeaderEpoch || kv.ModRevision > b.revision) {
+				b.behind = b.behind || kv.ModRevision <= b.revision
+				p.LeaderEpoch, p.PartitionEpoch = latest+2, p.PartitionEpoch+1
+				b.put(key, p.Encode())
+			}
+		}
+	}
+}
+
+// skipProducerIDs makes the next producer id one that no log knows: a producer that got a
+// known one would be taken for the old one, and its records for duplicates.
+func (b *rebuild) skipProducerIDs(dirs []*dir) {
+	var ids metadata.ProducerIDs
+	if kv, ok := b.keys[metadata.ProducerIDsKey]; ok {
+		if known, err := metadata.DecodeProducerIDs(kv); err == nil {
+			ids = known
+		}
+	}
+	for _, d := range dirs {
+		for _, l := range d.logs {
+			var known producers.State
+			if _, err := known.Decode(l.st.Producers); err != nil {
+				continue // a finding of its own
+			}
+			for id := range known.LastOffsets() {
+				ids.Next = max(ids.Next, id+1)
+			}
+		}
+	}
+	ids.Next += producerIDMargin
+	b.put(metadata.ProducerIDsKey, ids.Encode())
+}
+
+// what describes the rebuild, and gone what it cannot bring back.
+func (b *rebuild) what() string {
+	text := "make metadata anew"
+	if b.from != "" && b.from != b.at {
+		text = fmt.Sprintf("put the copy of the metadata in %s, of revision %d%s, in its place", b.from, b.revision, b.when())
+	} else if b.from != "" {
+		text = fmt.Sprintf("keep what can be read of the metadata, up to revision %d", b.revision)
+	}
+	if len(b.made) > 0 {
+		text += "; make " + counted(len(b.made), "topic", "topics") + " of the logs, which keep all records until their configs are set: " + strings.Join(b.made, ", ")
+	}
+	return text
+}
+
+// when is the time of the base for people.
+func (b *rebuild) when() string {
+	if b.written.IsZero() {
+		return ""
+	}
+	return b.written.Format(" and 2006-01-02 15:04:05 UTC")
+}
+
+func (b *rebuild) gone() string {
+	var list []string
+	if b.from == "" {
+		list = append(list, "configs of topics, brokers and groups", "the cluster id")
+	} else if len(b.made) > 0 {
+		list = append(list, "configs of the topics that are made of their logs")
+	}
+	if b.behind && b.from != "" {
+		list = append(list, fmt.Sprintf("changes of topics and configs after revision %d", b.revision))
+	}
+	for _, x := range []struct {
+		what  string
+		names []string
+	}{{"what was in partitions that no directory has: ", b.partly}, {"topics whose names others have by now: ", b.dropped}, {"the use of ", b.skipped}} {
+		if len(x.names) > 0 {
+			list = append(list, x.what+strings.Join(x.names, ", "))
+		}
+	}
+	return strings.Join(list, "; ")
+}
+
+// act is the rebuild in a plan.
+func (b *rebuild) act() Act {
+	return Act{Dir: b.at, Partition: -1, What: b.what(), Files: []string{b.at}, Gone: b.gone()}
+}
+
+// newSuffix ends the name of the directory in which metadata is made.
+const newSuffix = ".new"
+
+// run writes the metadata beside its place and moves it there. Until the move the copy and
+// the logs, of which it is made, are as they were, so that a repair which was interrupted
+// can be repeated.
+func (b *rebuild) run(fsys vfs.FS) error {
+	fresh := b.at + newSuffix
+	if err := fsys.RemoveAll(fresh); err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return err
+	}
+	if err := vfs.MakeDir(fsys, fresh); err != nil {
+		return err
+	}
+	if err := filestore.Write(fsys, fresh, b.sorted(), b.revision+1); err != nil {
+		return err
+	}
+	if err := fsys.RemoveAll(b.at); err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return err
+	}
+	if err := fsys.Rename(fresh, b.at); err != nil {
+		return err
+	}
+	return fsys.SyncDir(path.Dir(b.at))
+}
+
+// modified returns when a file in a directory was last written, in UTC, zero if that is
+// not known.
+func modified(fsys vfs.FS, dir string) (last time.Time) {
+	infos, _ := fsys.List(dir) // what can't be listed was found by others
+	for _, in := range infos {
+		if in.Modified.After(last) {
+			last = in.Modified
+		}
+	}
+	return last.UTC()
+}
+
+func counted(n int, one, more string) string {
+	if n == 1 {
+		return "1 " + one
+	}
+	return fmt.Sprintf("%d %s", n, more)
+}

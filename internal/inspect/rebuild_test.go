@@ -1,0 +1,299 @@
+package inspect_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/chronik-io/chronik/internal/inspect"
+	"github.com/chronik-io/chronik/internal/metadata"
+	"github.com/chronik-io/chronik/internal/metadata/filestore"
+	"github.com/chronik-io/chronik/internal/storage"
+	"github.com/chronik-io/chronik/internal/vfs"
+	"github.com/chronik-io/chronik/internal/vfs/crashfs"
+)
+
+const metadataAt, logsAt = data + "/metadata", data + "/logs"
+
+// keysOf are the keys of the fixture's topics, with a config each, in the directory dir.
+func keysOf(dir [16]byte, names ...string) []metadata.KV {
+	kvs := []metadata.KV{{Key: metadata.ClusterKey, Value: metadata.Cluster{ID: "this"}.Encode()}}
+	for _, name := range names {
+		id := idOf(slices.Index(topics, name)).Topic
+		p := metadata.Partition{Leader: 4, LeaderEpoch: 5, Replicas: []int32{4}, ISR: []int32{4}, Dirs: [][16]byte{dir}}
+		kvs = append(kvs, metadata.KV{Key: metadata.NameKey(name), Value: metadata.Name{Topic: name, ID: id}.Encode()},
+			metadata.KV{Key: metadata.TopicKey(id), Value: metadata.TopicRecord{Name: name, Partitions: 1}.Encode()},
+			metadata.KV{Key: metadata.PartitionKey(id, 0), Value: p.Encode()},
+			metadata.KV{Key: metadata.TopicConfigKey(id), Value: metadata.EncodeConfigs(map[string]string{"cleanup.policy": "of-" + name})})
+	}
+	return kvs
+}
+
+// withTopics returns a data directory with the fixture's logs, the metadata of the topics
+// and a copy of it, and all keys in short.
+func withTopics(t *testing.T, names ...string) (*crashfs.FS, map[string]string) {
+	t.Helper()
+	disk := crashfs.New(1)
+	if err := disk.MkdirAll(data); err != nil {
+		t.Fatal(err)
+	}
+	d, err := storage.OpenDir(storage.Place{Path: logsAt}, options(disk))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, l := range create(t, d) {
+		put(t, l, 3)
+	}
+	if err := d.Close(); err != nil {
+		t.Fatal(err)
+	}
+	st, err := storage.ReadState(disk, logsAt)
+	if err != nil {
+		t.Fatal(err)
+	}
+	s, err := filestore.Open(filestore.Options{FS: disk, Dir: metadataAt, CopyPatience: time.Hour})
+	if err != nil {
+		t.Fatal(err)
+	}
+	s.KeepCopy(t.Context(), filestore.CopyIn(logsAt))
+	if _, err := s.Txn(t.Context(), metadata.Txn{Put: keysOf(st.Dir, names...)}); err != nil {
+		t.Fatal(err)
+	}
+	if err := errors.Join(s.CopyBehind(), s.Close()); err != nil {
+		t.Fatal(err)
+	}
+	durable(t, disk, data)
+	return disk, held(t, disk)
+}
+
+// held are the values of all keys but the one of producer ids, which a rebuild changes.
+func held(t *testing.T, fsys vfs.FS) map[string]string {
+	t.Helper()
+	c, err := filestore.Check(fsys, metadataAt)
+	if err != nil || !c.Used {
+		t.Fatalf("the metadata: used %t, %v", c.Used, err)
+	}
+	m := map[string]string{}
+	for _, kv := range c.Keys {
+		if kv.Key != metadata.ProducerIDsKey {
+			m[kv.Key] = string(kv.Value)
+		}
+	}
+	return m
+}
+
+// rebuilt repairs a data directory of which the metadata is lost, and returns the one act.
+func rebuilt(t *testing.T, fsys vfs.FS) inspect.Act {
+	t.Helper()
+	o, err := inspect.Find(fsys, []string{data}, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	o.Node = 4
+	r, err := inspect.Begin(context.Background(), o, "me")
+	if err != nil {
+		t.Fatal(err)
+	}
+	acts := r.Plan().Acts
+	if len(acts) != 1 || len(r.Plan().Left) > 0 {
+		t.Fatalf("acts %+v, left %+v", acts, r.Plan().Left)
+	}
+	if err := errors.Join(r.Do(context.Background(), "/backup"), r.Close()); err != nil {
+		t.Fatal(err)
+	}
+	if !r.Report().Clean() {
+		t.Fatalf("after the repair: %+v", r.Report().Findings)
+	}
+	return acts[0]
+}
+
+// With the copy nothing is lost: neither topics, ids and configs, nor anything else.
+func TestMetadataComesBackFromItsCopy(t *testing.T) {
+	t.Parallel()
+	image, want := withTopics(t, topics...)
+	for name, lose := range map[string]func(fsys *crashfs.FS) error{
+		"its directory": func(fsys *crashfs.FS) error { return fsys.RemoveAll(metadataAt) },
+		"its files": func(fsys *crashfs.FS) error {
+			return errors.Join(fsys.RemoveAll(metadataAt), fsys.MkdirAll(metadataAt))
+		},
+		"the whole but logs": func(fsys *crashfs.FS) error {
+			return errors.Join(fsys.RemoveAll(metadataAt), fsys.RemoveAll(data+"/.lock"))
+		},
+		"a byte of its log": func(fsys *crashfs.FS) error {
+			_, log := metadataFiles(t, fsys)
+			(&site{TB: t, fs: fsys}).turn(log, 90)
+			return nil
+		},
+	} {
+		fsys := image.KillImage(2)
+		if err := lose(fsys); err != nil {
+			t.Fatal(err)
+		}
+		act := rebuilt(t, fsys)
+		if got := held(t, fsys); !maps.Equal(got, want) || act.Gone != "" || !strings.Contains(act.What, filestore.CopyIn(logsAt)) {
+			t.Errorf("%s: %+v\nmetadata is %v\nwant %v", name, act, got, want)
+		}
+	}
+}
+
+// Without a copy every topic comes back with its id and partitions, in epochs and with
+// producer ids that were never used, and nothing is removed by retention until configs are
+// set. Internal topics stay compacted.
+func TestMetadataIsMadeOfTheLogs(t *testing.T) {
+	t.Parallel()
+	fsys, _ := withTopics(t, topics...)
+	if err := errors.Join(fsys.RemoveAll(metadataAt), fsys.RemoveAll(filestore.CopyIn(logsAt))); err != nil {
+		t.Fatal(err)
+	}
+	act := rebuilt(t, fsys)
+	for _, gone := range []string{"configs of topics, brokers and groups", "cluster id"} {
+		if !strings.Contains(act.Gone, gone) {
+			t.Errorf("%q does not name the %s", act.Gone, gone)
+		}
+	}
+	c, err := filestore.Check(fsys, metadataAt)
+	if err != nil {
+		t.Fatal(err)
+	}
+	img, err := metadata.Load(c.Keys, c.Revision)
+	if err != nil {
+		t.Fatal(err)
+	}
+	st, err := storage.ReadState(fsys, logsAt)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for i, name := range topics {
+		topic := img.Topic(name)
+		if topic == nil || topic.ID != idOf(i).Topic || topic.Partitions.Len() != 1 {
+			t.Fatalf("topic %s: %+v", name, topic)
+		}
+		p := topic.Partitions.At(0)
+		if dir, ok := p.Dir(4); !ok || dir != st.Dir || p.Leader != 4 || p.LeaderEpoch < 5 {
+			t.Errorf("partition of %s: %+v", name, p)
+		}
+		if topic.Configs["retention.ms"] != "-1" || topic.Configs["retention.bytes"] != "-1" {
+			t.Errorf("configs of %s: %v", name, topic.Configs)
+		}
+	}
+	for _, kv := range c.Keys {
+		if kv.Key == metadata.ProducerIDsKey {
+			if ids, err := metadata.DecodeProducerIDs(kv); err != nil || ids.Next < 8+1<<32 {
+				t.Errorf("the next producer id is %d, %v; 7 is in use", ids.Next, err)
+			}
+		}
+	}
+}
+
+// A topic that the copy lacks, because it was behind, is made of its logs, and that is
+// reported; the copy of another broker is not used.
+func TestWhatACopyLacks(t *testing.T) {
+	t.Parallel()
+	fsys, want := withTopics(t, topics[:3]...)
+	if err := fsys.RemoveAll(metadataAt); err != nil {
+		t.Fatal(err)
+	}
+	foreign := fsys.KillImage(3)
+	act := rebuilt(t, fsys)
+	got := held(t, fsys)
+	for key, value := range want {
+		if got[key] != value {
+			t.Errorf("%s is %q, want %q", key, got[key], value)
+		}
+	}
+	if !strings.Contains(act.What, fmt.Sprintf("%d topics of the logs", len(topics)-3)) || !strings.Contains(act.Gone, "after revision 1") {
+		t.Errorf("act: %+v", act)
+	}
+	other := [16]byte{77}
+	if err := foreign.RemoveAll(filestore.CopyIn(logsAt)); err != nil {
+		t.Fatal(err)
+	}
+	kvs := []metadata.KV{
+		{Key: metadata.ClusterKey, Value: metadata.Cluster{ID: "theirs"}.Encode(), ModRevision: 90},
+		{Key: metadata.NameKey("x"), Value: metadata.Name{Topic: "x", ID: other}.Encode(), ModRevision: 90},
+		{Key: metadata.PartitionKey(other, 0), Value: metadata.Partition{Replicas: []int32{4}, ISR: []int32{4}, Dirs: make([][16]byte, 1)}.Encode(), ModRevision: 90},
+		{Key: metadata.TopicKey(other), Value: metadata.TopicRecord{Name: "x", Partitions: 1}.Encode(), ModRevision: 90},
+	}
+	if err := filestore.Write(foreign, filestore.CopyIn(logsAt), kvs, 90); err != nil {
+		t.Fatal(err)
+	}
+	if act := rebuilt(t, foreign); !strings.HasPrefix(act.What, "make metadata anew") {
+		t.Errorf("with the copy of another broker: %+v", act)
+	}
+	if got := held(t, foreign); got[metadata.TopicKey(other)] != "" {
+		t.Error("a topic of another broker was taken over")
+	}
+}
+
+// Metadata that was put back from an older time is refused, and replaced by its copy.
+func TestOlderMetadataIsReplacedByItsCopy(t *testing.T) {
+	t.Parallel()
+	fsys, want := withTopics(t, topics...)
+	older, err := filestore.Check(fsys, metadataAt)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := fsys.RemoveAll(metadataAt); err != nil {
+		t.Fatal(err)
+	}
+	if err := filestore.Write(fsys, metadataAt, older.Keys[:1], 0); err != nil {
+		t.Fatal(err)
+	}
+	r, err := found(t, fsys)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if len(r.Findings) != 1 || r.Findings[0].Kind != inspect.MetadataOlder || !r.Refused() {
+		t.Errorf("findings: %+v", r.Findings)
+	}
+	rebuilt(t, fsys)
+	if got := held(t, fsys); !maps.Equal(got, want) {
+		t.Errorf("metadata is %v\nwant %v", got, want)
+	}
+}
+
+// A repair that is killed, or loses power, at any call leaves what another repair
+// finishes, with the same result.
+func TestMetadataRepairKilledAtEachCall(t *testing.T) {
+	t.Parallel()
+	image, want := withTopics(t, topics...)
+	if err := image.RemoveAll(metadataAt); err != nil {
+		t.Fatal(err)
+	}
+	durable(t, image, data)
+	image = image.KillImage(1)
+	whole := image.KillImage(2)
+	rebuilt(t, whole)
+	for call := range whole.Ops() {
+		fsys := image.KillImage(3)
+		fsys.CrashAt(call)
+		o, err := inspect.Find(fsys, []string{data}, nil)
+		if err != nil {
+			continue
+		}
+		r, err := inspect.Begin(context.Background(), o, "me")
+		if err != nil {
+			continue
+		}
+		_ = r.Do(context.Background(), "/backup")
+		_ = r.Close()
+		for _, after := range []*crashfs.FS{fsys.KillImage(4), fsys.PowerLossImage(crashfs.KeepSectors, uint64(call))} {
+			if err := after.RemoveAll("/backup"); err != nil {
+				t.Fatal(err)
+			}
+			if report, err := found(t, after); err != nil {
+				t.Fatalf("call %d: %v", call, err)
+			} else if !report.Clean() {
+				rebuilt(t, after)
+			}
+			if got := held(t, after); !maps.Equal(got, want) {
+				t.Fatalf("call %d: metadata is %v\nwant %v", call, got, want)
+			}
+		}
+	}
+}
