@@ -37,7 +37,8 @@ func connections(v *View, q url.Values) (any, error) {
 	if err := known(q, "limit", "after"); err != nil {
 		return nil, err
 	}
-	limit, after, err := usualConnections, uint64(0), error(nil)
+	var err error
+	limit, after := usualConnections, uint64(0)
 	if s := q.Get("limit"); s != "" {
 		if limit, err = strconv.Atoi(s); err != nil || limit < 1 || limit > mostConnections {
 			return nil, BadRequest("limit %q is not between 1 and %d", s, mostConnections)

@@ -118,7 +118,7 @@ func (o *options) check(f output.Format) error {
 
 // client is what the client needs besides the connection.
 func (o *options) client(topic string, r *reader) []kgo.Opt {
-	opts := []kgo.Opt{kgo.KeepControlRecords(), kgo.KeepRetryableFetchErrors(), kgo.FetchMaxWait(500 * time.Millisecond)}
+	opts := []kgo.Opt{kgo.WithHooks(&r.contact), kgo.KeepControlRecords(), kgo.KeepRetryableFetchErrors(), kgo.FetchMaxWait(500 * time.Millisecond)}
 	if o.committed {
 		opts = append(opts, kgo.FetchIsolationLevel(kgo.ReadCommitted()))
 	}

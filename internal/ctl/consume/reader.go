@@ -42,12 +42,13 @@ type reader struct {
 	note   func(format string, args ...any) // tells people
 	line   []byte
 
-	left    map[int32]span        // partitions whose end was not reached, or that are followed
-	lost    map[int32]error       // partitions that cannot be read, see lose
-	paused  map[int32]time.Time   // partitions that are not fetched until then, see failed
-	ends    offsets.Ranges        // of the topic when it was asked
-	printed int64                 // records
-	away    bool                  // the member has told that it is out of its group
+	left    map[int32]span      // partitions whose end was not reached, or that are followed
+	lost    map[int32]error     // partitions that cannot be read, see lose
+	paused  map[int32]time.Time // partitions that are not fetched until then, see failed
+	ends    offsets.Ranges      // of the topic when it was asked
+	printed int64               // records
+	away    bool                // it was reported that the broker, or the member's group, is away
+	contact contact
 	last    map[int32]*kgo.Record // printed by a group's member and not committed yet
 
 	mu      sync.Mutex     // guards what the group's goroutine tells
@@ -145,6 +146,7 @@ func (r *reader) run(ctx context.Context) error {
 		if ctx.Err() != nil {
 			return nil
 		}
+		r.watchContact()
 		if err := r.reassign(ctx); err != nil {
 			return err
 		}
@@ -227,7 +229,7 @@ func (r *reader) take(fetches kgo.Fetches) (full bool, err error) {
 
 // record prints one record and reports whether the count is full.
 func (r *reader) record(rec *kgo.Record) (full bool, err error) {
-	r.away = false
+	r.away = r.away && r.group == ""
 	r.found(rec.Partition)
 	s, waiting := r.left[rec.Partition]
 	if r.endless() {
