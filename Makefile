@@ -19,6 +19,9 @@ MODEL_RUNS ?= 5000
 # The attacks of `make hostile`, and how long `make hostile-soak` lasts.
 ATTACKS ?= all
 SOAK ?= 10m
+# The browser of `make screenshots`, and which pictures it takes.
+CHROMIUM ?= $(firstword $(shell command -v chromium chromium-browser google-chrome 2>/dev/null))
+PAGES ?= .
 # How long `make chaos` lets consumers come, go and stand still.
 CHAOS ?= 10m
 
@@ -117,6 +120,11 @@ packages-test: ## install, run under systemd and remove the packages of dist in 
 .PHONY: prometheus
 prometheus: build ## the alerts' tests, and every query against a Prometheus that scrapes a broker under load
 	scripts/prometheus.sh live
+
+.PHONY: screenshots
+screenshots: ## pictures of the admin port's page in dist/screenshots, and its script tried, with Chromium (PAGES=regexp)
+	@test -n "$(CHROMIUM)" || { echo "Chromium is missing: apt-get install chromium, or set CHROMIUM to its path"; exit 1; }
+	CHROMIUM=$(CHROMIUM) CHRONIK_SCREENSHOTS=$(CURDIR)/dist/screenshots PAGES='$(PAGES)' go test -count=1 -timeout 20m -v -run 'Screenshots|Script' ./internal/admin/page/
 
 .PHONY: release-check
 release-check: ## what a release would be, without publishing it (goreleaser)

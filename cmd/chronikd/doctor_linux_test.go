@@ -68,5 +68,5 @@ func TestDoctorFindsALowLimitOfFiles(t *testing.T) {
 		t.Fatal(err)
 	}
 	t.Setenv("CHRONIKD", few)
-	finds(t, dir, `^warn +limit of open files +the process may open 512 files, which beside segments leaves room for 92 connections .*LimitNOFILE`, `"check":"files","subject":"limit of open files"`)
+	finds(t, dir, `^warn +limit of open files +the process may open 512 files, which leaves 92 for connections in addition to segments .*LimitNOFILE`, `"check":"files","subject":"limit of open files"`)
 }

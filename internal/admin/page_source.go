@@ -56,6 +56,8 @@ func (s *source) Overview(ctx context.Context) (page.Overview, error) {
 	if err != nil {
 		return page.Overview{}, err
 	}
+	ctx, cancel := context.WithTimeout(ctx, groupTime)
+	defer cancel()
 	o := page.Overview{Topics: v.Image().NumTopics(), Partitions: len(v.Storage.Logs()), Groups: len(v.Groups.Census(ctx).Groups),
 		Connections: v.Server.Stats().Connections, Heap: int64(heapBytes())}
 	if limit := debug.SetMemoryLimit(-1); limit < math.MaxInt64 {
@@ -172,6 +174,13 @@ func (v *View) partitionOf(topic [16]byte, index int32, meta *metadata.Partition
 	p, err := v.Replicas.Partition(topic, index)
 	if err != nil {
 		x.Severity, x.Problem = health.Bad, err.Error()
+		if id, ok := meta.Dir(v.Node); ok && id != [16]byte{} {
+			for _, d := range v.Storage.Failed() {
+				if d.ID == id {
+					x.Dir = d.Path
+				}
+			}
+		}
 		return x
 	}
 	l, ends := p.Log(), p.Ends()
@@ -201,15 +210,27 @@ func (s *source) Topic(ctx context.Context, name string) (page.TopicDetail, erro
 	for _, c := range v.Configs(img, t) {
 		d.Configs = append(d.Configs, configOf(&c))
 	}
-	d.Findings = findingsOf(s.o.Health.Report(ctx), func(subject string) bool {
-		if subject == "topic "+name {
-			return true
-		}
-		partition, ok := strings.CutPrefix(subject, "partition "+name+"-")
-		_, err := strconv.ParseUint(partition, 10, 31)
-		return ok && err == nil
-	})
+	d.Findings = findingsOf(s.o.Health.Report(ctx), aboutTopic(&d))
 	return d, nil
+}
+
+// aboutTopic reports which subjects are a topic, a partition of it, or the log directory of a
+// partition that has a problem.
+func aboutTopic(d *page.TopicDetail) func(string) bool {
+	dirs := map[string]bool{}
+	for i := range d.Partitions {
+		if p := &d.Partitions[i]; p.Severity != "" {
+			dirs[p.Dir] = true
+		}
+	}
+	return func(subject string) bool {
+		if dir, ok := strings.CutPrefix(subject, "log directory "); ok {
+			return dirs[dir]
+		}
+		partition, ok := strings.CutPrefix(subject, "partition "+d.Name+"-")
+		_, err := strconv.ParseUint(partition, 10, 31)
+		return subject == "topic "+d.Name || ok && err == nil
+	}
 }
 
 // findingsOf are those of a report with a subject.

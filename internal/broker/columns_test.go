@@ -237,11 +237,7 @@ func TestAJoinThatWaitsIsCounted(t *testing.T) {
 	}
 	must(t, w.Conn.(*net.TCPConn).SetLinger(0))
 	must(t, w.Close())
-	for begin := time.Now(); n.Parked().Used > 0; time.Sleep(100 * time.Microsecond) {
-		if time.Since(begin) > patience {
-			t.Fatalf("its client is gone: %+v", n.Parked())
-		}
-	}
+	eventually(t, "nothing is parked for a client that is gone", func() bool { return n.Parked().Used == 0 })
 }
 
 // A request whose parts each take some time to answer has few of them.

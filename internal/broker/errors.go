@@ -52,7 +52,6 @@ func codes() []struct {
 		// clients look for it anew.
 		{storage.ErrClosed, kerr.NotLeaderForPartition},
 		{storage.ErrStaleEpoch, kerr.NotLeaderForPartition},
-		{storage.ErrNotFound, kerr.UnknownTopicOrPartition},
 		{storage.ErrFailed, kerr.KafkaStorageError},
 		{storage.ErrLowSpace, kerr.KafkaStorageError}, // clients take it for passing, and repeat
 		{storage.ErrOutOfOrderSequence, kerr.OutOfOrderSequenceNumber},

@@ -59,7 +59,7 @@ func TestEveryErrorOfTheLogHasACode(t *testing.T) {
 		"replica.ErrNotEnoughReplicasAfterAppend": replica.ErrNotEnoughReplicasAfterAppend,
 		"replica.ErrTimedOut":                     replica.ErrTimedOut, "replica.ErrOffsetNotAvailable": replica.ErrOffsetNotAvailable, "replica.ErrPolicy": replica.ErrPolicy, "replica.ErrDeleted": replica.ErrDeleted,
 		"storage.ErrOffsetOutOfRange": storage.ErrOffsetOutOfRange, "storage.ErrFailed": storage.ErrFailed, "storage.ErrLowSpace": storage.ErrLowSpace,
-		"storage.ErrCorrupt": storage.ErrCorrupt, "storage.ErrClosed": storage.ErrClosed, "storage.ErrNotFound": storage.ErrNotFound,
+		"storage.ErrCorrupt": storage.ErrCorrupt, "storage.ErrClosed": storage.ErrClosed,
 		"storage.ErrStaleEpoch":             storage.ErrStaleEpoch,
 		"storage.ErrOutOfOrderSequence":     storage.ErrOutOfOrderSequence,
 		"storage.ErrInvalidProducerEpoch":   storage.ErrInvalidProducerEpoch,

@@ -103,16 +103,21 @@ func TestAGroupReadsCommitsAndGoesOn(t *testing.T) {
 func (n *node) coordinates(t testing.TB) {
 	t.Helper()
 	w := n.dial(t)
-	for {
+	eventually(t, "groups have a coordinator", func() bool {
 		req := kmsg.NewPtrFindCoordinatorRequest()
 		req.CoordinatorKeys = []string{"g"}
 		resp := ask[*kmsg.FindCoordinatorResponse](t, w, 4, req)
 		list := kmsg.NewPtrListGroupsRequest()
-		if resp.Coordinators[0].ErrorCode == 0 && ask[*kmsg.ListGroupsResponse](t, w, 4, list).ErrorCode == 0 {
-			return
-		}
-		time.Sleep(time.Millisecond)
-	}
+		return resp.Coordinators[0].ErrorCode == 0 && ask[*kmsg.ListGroupsResponse](t, w, 4, list).ErrorCode == 0
+	})
+}
+
+// listed waits until ListGroups reports a group.
+func listed(t *testing.T, w *wire) {
+	t.Helper()
+	eventually(t, "there is a group", func() bool {
+		return len(ask[*kmsg.ListGroupsResponse](t, w, 4, kmsg.NewPtrListGroupsRequest()).Groups) > 0
+	})
 }
 
 // Members come and go; every partition is somebody's, and nobody's twice.
@@ -235,10 +240,7 @@ func TestAStopDoesNotWaitForTheMembersOfAGroup(t *testing.T) {
 	join.Protocols = []kmsg.JoinGroupRequestProtocol{{Name: "range", Metadata: make([]byte, 1000)}}
 	join.SetVersion(3)
 	must(t, w.send(join))
-	list := kmsg.NewPtrListGroupsRequest()
-	for other := n.dial(t); len(ask[*kmsg.ListGroupsResponse](t, other, 4, list).Groups) == 0; {
-		time.Sleep(time.Millisecond)
-	}
+	listed(t, n.dial(t))
 	n.groups.Close()
 	resp, err := w.receive(join)
 	must(t, err)
@@ -289,11 +291,7 @@ func TestAnIdThatWasGivenOutLeavesWithItsConnection(t *testing.T) {
 		t.Fatalf("%d groups, %d bytes", there(), n.groups.Members().Used())
 	}
 	must(t, w.Close())
-	for begun := time.Now(); there() > 0; time.Sleep(time.Millisecond) {
-		if time.Since(begun) > patience {
-			t.Fatal("the group is there without its connection")
-		}
-	}
+	eventually(t, "the group is gone with its connection", func() bool { return there() == 0 })
 	if used := n.groups.Members().Used(); used != 0 {
 		t.Errorf("%d bytes are left", used)
 	}
@@ -359,10 +357,7 @@ func TestWhatAMemberSaysOutlivesItsRequest(t *testing.T) {
 	join.Protocols = []kmsg.JoinGroupRequestProtocol{{Name: "range", Metadata: said}}
 	join.SetVersion(3)
 	must(t, w.send(join))
-	list := kmsg.NewPtrListGroupsRequest()
-	for len(ask[*kmsg.ListGroupsResponse](t, other, 4, list).Groups) == 0 {
-		time.Sleep(time.Millisecond)
-	}
+	listed(t, other)
 	noise := kmsg.NewPtrDescribeGroupsRequest()
 	noise.Groups = []string{strings.Repeat("x", 1990)}
 	for range 100 {

@@ -38,6 +38,16 @@ func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 // with other things: it tells a hang and says nothing of how long anything may take.
 const patience = 2 * time.Minute
 
+// eventually polls for what must come.
+func eventually(t testing.TB, what string, ok func() bool) {
+	t.Helper()
+	for begun := time.Now(); !ok(); time.Sleep(time.Millisecond) {
+		if time.Since(begun) > patience {
+			t.Fatalf("never: %s", what)
+		}
+	}
+}
+
 // node is a whole broker on a file system in memory, with clients on loopback.
 type node struct {
 	*Broker

@@ -33,11 +33,7 @@ func (f *filling) leave(t *testing.T, n *node, free uint64) {
 	t.Helper()
 	f.free.Store(free)
 	d := n.storage.Dirs()[0]
-	for begun := time.Now(); d.LastSpace().Free != int64(free); time.Sleep(time.Millisecond) {
-		if time.Since(begun) > patience {
-			t.Fatal("the guard doesn't look")
-		}
-	}
+	eventually(t, "the guard has looked", func() bool { return d.LastSpace().Free == int64(free) })
 }
 
 // On a disk that is nearly full a producer hears what is wrong and keeps its

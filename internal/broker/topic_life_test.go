@@ -6,7 +6,6 @@ import (
 	"sync"
 	"sync/atomic"
 	"testing"
-	"time"
 
 	"github.com/twmb/franz-go/pkg/kerr"
 	"github.com/twmb/franz-go/pkg/kmsg"
@@ -116,12 +115,7 @@ func TestTopicsAreDeletedUnderLoad(t *testing.T) {
 	for range 20 {
 		n.remove(t, *id.Load())
 		last = publish()
-		for n.highWatermark(t, last) < 5 { // let them write some
-			if t.Failed() {
-				break
-			}
-			time.Sleep(100 * time.Microsecond)
-		}
+		eventually(t, "they write some", func() bool { return t.Failed() || n.highWatermark(t, last) >= 5 })
 	}
 	close(stop)
 	work.Wait()

@@ -67,6 +67,7 @@ func contextSettings(a *cli.App) cli.Completion {
 func contextList(a *cli.App) *cobra.Command {
 	return &cobra.Command{
 		Use: "list", Short: "List the contexts", Args: cli.Args(0, 0, "no argument"),
+		Example: "  chronikctl context list",
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			f, err := contexts.Load(contexts.Path(a.Getenv))
 			if err == nil {
@@ -95,6 +96,7 @@ func contextList(a *cli.App) *cobra.Command {
 func contextUse(a *cli.App) *cobra.Command {
 	return &cobra.Command{
 		Use: "use NAME", Short: "Make a context the one that is used", Args: cli.Args(1, 1, "one context"), ValidArgsFunction: contextNames(a),
+		Example: "  chronikctl context use prod",
 		RunE: func(_ *cobra.Command, names []string) error {
 			return edit(a, func(f *contexts.File) (string, error) {
 				_, err := f.Context(names[0])
@@ -135,6 +137,7 @@ func contextSet(a *cli.App) *cobra.Command {
 func contextDelete(a *cli.App) *cobra.Command {
 	return &cobra.Command{
 		Use: "delete NAME", Short: "Remove a context", Args: cli.Args(1, 1, "one context"), ValidArgsFunction: contextNames(a),
+		Example: "  chronikctl context delete prod",
 		RunE: func(_ *cobra.Command, names []string) error {
 			return edit(a, func(f *contexts.File) (string, error) {
 				if _, err := f.Context(names[0]); err != nil {
@@ -155,6 +158,7 @@ func contextDelete(a *cli.App) *cobra.Command {
 func contextShow(a *cli.App) *cobra.Command {
 	return &cobra.Command{
 		Use: "show", Short: "Show every setting, and where it comes from", Args: cli.Args(0, 0, "no argument; --context chooses one"),
+		Example: "  chronikctl context show\n  chronikctl --context prod context show -o json",
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if err := a.Resolve(cmd); err != nil {
 				return err

@@ -20,6 +20,7 @@ import (
 	"syscall"
 
 	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
 
 	"github.com/chronik-io/chronik/internal/cmdline"
 	"github.com/chronik-io/chronik/internal/ctl/bundle"
@@ -35,6 +36,7 @@ import (
 	"github.com/chronik-io/chronik/internal/ctl/profile"
 	"github.com/chronik-io/chronik/internal/ctl/top"
 	"github.com/chronik-io/chronik/internal/ctl/topic"
+	"github.com/chronik-io/chronik/internal/wrap"
 )
 
 // Streams are the standard ones of the process, and its variables.
@@ -71,12 +73,14 @@ func Root(a *cli.App) *cobra.Command {
 	root := cli.Parent("chronikctl", "Administer chronik, or any broker that speaks the Kafka protocol",
 		topic.New(a), config.New(a), group.New(a), produce.New(a), consume.New(a), cluster.NewBroker(a), cluster.New(a),
 		cluster.NewAPIVersions(a), profile.New(a), doctor.New(a), top.New(a), bundle.New(a, runner(a)), logs.New(a), contextCommand(a), versionCommand(a))
-	root.Long = "chronikctl administers chronik, and any other broker that speaks the Kafka protocol: topics, configs, groups, records.\n\n" +
+	root.Long = "chronikctl administers chronik, and any other broker that speaks the Kafka protocol.\n\n" +
 		"Where the broker is comes from flags, else from variables (CHRONIKCTL_BROKERS for --brokers), else from a context of the\n" +
 		"contexts file (chronikctl context), else it is " + contexts.DefaultBrokers + ".\n\n" + cli.ExitCodes
 	root.Version = a.Version
 	root.SilenceErrors, root.SilenceUsage = true, true
 	cmdline.Instead(root, map[string]string{
+		"info":        "chronikctl cluster describe shows the cluster",
+		"bundle":      "chronikctl debug bundle writes it",
 		"status":      "chronikctl cluster health finds what is wrong",
 		"health":      "chronikctl cluster health finds what is wrong",
 		"list":        "chronikctl topic list and group list do that",
@@ -98,6 +102,7 @@ func Root(a *cli.App) *cobra.Command {
 	cmdline.Help(root, cmdline.NoArgs)
 	completion(a, root)
 	root.SetUsageFunc(usage)
+	root.SetHelpFunc(help)
 	return root
 }
 
@@ -111,6 +116,35 @@ func runner(a *cli.App) bundle.Runner {
 // notYet is said of what other brokers' tools have.
 const notYet = "chronikctl has nothing of that kind; docs/compatibility.md lists what chronik offers"
 
+// columns is how wide a line of help may be.
+const columns = 100
+
+// help prints what a command does, and its usage.
+func help(c *cobra.Command, _ []string) {
+	text := c.Long
+	if text == "" {
+		text = c.Short + "."
+	}
+	w := c.OutOrStdout()
+	for _, paragraph := range strings.Split(text, "\n\n") {
+		for _, line := range filled(paragraph) {
+			fmt.Fprintln(w, line)
+		}
+		fmt.Fprintln(w)
+	}
+	c.SetOut(w)  // usage is an answer here
+	_ = usage(c) // a stream that is gone is found by the process
+}
+
+// filled breaks a paragraph into lines that fit; one that is indented, as a list or an
+// example is, stays as it is.
+func filled(paragraph string) []string {
+	if strings.HasPrefix(paragraph, " ") || strings.Contains(paragraph, "\n ") || strings.Contains(paragraph, "\n\t") {
+		return strings.Split(paragraph, "\n")
+	}
+	return wrap.Text(paragraph, columns)
+}
+
 // usage prints how a command is called, with lines that fit, and without the list
 // of the flags that all commands have: they would bury those that it has itself. It
 // is no template: the linker keeps every method of every type where one is used,
@@ -118,13 +152,12 @@ const notYet = "chronikctl has nothing of that kind; docs/compatibility.md lists
 func usage(c *cobra.Command) error {
 	w := c.OutOrStderr()
 	fmt.Fprintln(w, "Usage:")
-	if c.Runnable() {
+	if !c.HasAvailableSubCommands() {
 		fmt.Fprintf(w, "  %s\n", c.UseLine())
-	}
-	if c.HasAvailableSubCommands() {
-		fmt.Fprintf(w, "  %s [command]\n\nAvailable Commands:\n", c.CommandPath())
+	} else {
+		fmt.Fprintf(w, "  %s [command]\n\nCommands:\n", c.CommandPath())
 		for _, sub := range c.Commands() {
-			if sub.IsAvailableCommand() || sub.Name() == "help" {
+			if sub.IsAvailableCommand() {
 				fmt.Fprintf(w, "  %-*s %s\n", sub.NamePadding(), sub.Name(), sub.Short)
 			}
 		}
@@ -133,20 +166,37 @@ func usage(c *cobra.Command) error {
 		fmt.Fprintf(w, "\nExamples:\n%s\n", c.Example)
 	}
 	if c.HasAvailableLocalFlags() {
-		fmt.Fprintf(w, "\nFlags:\n%s", c.LocalFlags().FlagUsagesWrapped(100))
+		fmt.Fprintf(w, "\nFlags:\n%s", shownFlags(c).FlagUsagesWrapped(columns))
 	}
-	if c.HasAvailableInheritedFlags() {
-		fmt.Fprintln(w, "\nEvery command takes --brokers, --context, --output, --timeout, --yes and the other flags of chronikctl --help, too.")
-	}
-	if c.HasAvailableSubCommands() {
-		fmt.Fprintf(w, "\nUse \"%s [command] --help\" for more information about a command.\n", c.CommandPath())
+	if !c.HasParent() {
+		fmt.Fprintln(w, "      --tls…, --sasl…      TLS and authentication; chronikctl context show lists these settings")
+	} else if c.HasAvailableInheritedFlags() {
+		fmt.Fprintln(w, "\nEvery command has --brokers, --context, --output, --timeout, --yes and others (chronikctl --help).")
 	}
 	return nil
+}
+
+// shownFlags are a command's own flags. Those of the root are the flags of all commands: TLS
+// and SASL, which go into a context, are left out, and the variables, which are named alike.
+func shownFlags(c *cobra.Command) *pflag.FlagSet {
+	if c.HasParent() {
+		return c.LocalFlags()
+	}
+	some := pflag.NewFlagSet(c.Name(), pflag.ContinueOnError)
+	c.LocalFlags().VisitAll(func(f *pflag.Flag) {
+		if !strings.HasPrefix(f.Name, "tls") && !strings.HasPrefix(f.Name, "sasl") {
+			short := *f
+			short.Usage = strings.TrimSuffix(short.Usage, " ("+contexts.Env(f.Name)+")")
+			some.AddFlag(&short)
+		}
+	})
+	return some
 }
 
 func versionCommand(a *cli.App) *cobra.Command {
 	return cli.Offline(&cobra.Command{
 		Use: "version", Short: "Print the version", Args: cli.Args(0, 0, "no argument"),
+		Example: "  chronikctl version",
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			// Whose settings are wrong is still told the version.
 			if a.Resolve(cmd) == nil && !a.Format().ForPeople() {

@@ -19,7 +19,24 @@ import (
 
 // mistakes are command lines of which each has something wrong, with what they
 // read from standard input.
-func mistakes() [][]string { return slices.Concat(misspelt(), misset(), unanswered(), refused()) }
+func mistakes() [][]string {
+	return slices.Concat(elsewhere(), misspelt(), misset(), unanswered(), refused())
+}
+
+// elsewhere are what other tools have, and this one has under another name or not at all.
+func elsewhere() [][]string {
+	return [][]string{
+		{"", "topic", "consume", "x"},
+		{"", "topic", "produce", "x"},
+		{"", "group", "lag", "g"},
+		{"", "status"},
+		{"", "acl", "list"},
+		{"", "cluster", "info"},
+		{"", "cluster", "health", "--exit-when-healthy"},
+		{"", "topic", "describe", "--all"},
+		{"", "bundle"},
+	}
+}
 
 // misspelt are wrong in themselves.
 func misspelt() [][]string {
@@ -27,12 +44,10 @@ func misspelt() [][]string {
 		{"", "topc"},
 		{"", "topic", "lst"},
 		{"", "help", "nothing"},
-		{"", "topic", "consume", "x"},
-		{"", "topic", "produce", "x"},
 		{"", "topic", "lits"},
-		{"", "group", "lag", "g"},
-		{"", "status"},
-		{"", "acl", "list"},
+		{"", "top", "--interval", "1ms"},
+		{"", "debug", "bundle", "--dir", "/nowhere/at/all"},
+		{"", "debug", "bundle", "--file", "/nowhere/at/all/b.tar.gz"},
 		{"", "consume", "a", "--offset", "end"},
 		{"", "consume", "a", "--tail", "2"},
 		{"", "consume", "a", "-o", "earliest"},
@@ -111,13 +126,13 @@ func misspelt() [][]string {
 		{"", "log", "verify"},
 		{"", "log", "verify", "--dir", "/nowhere/at/all"},
 		{"", "log", "verify", "--dir", "BADFILE"},
-		{"", "log", "verify", "--dir", "/"},
-		{"", "log", "verify", "--dir", "/", "--config", "BADFILE"},
+		{"", "log", "verify", "--dir", "EMPTYDIR"},
+		{"", "log", "verify", "--dir", "EMPTYDIR", "--config", "BADFILE"},
 		{"", "log", "verify", "--config", "BADFILE"},
 		{"", "log", "verify", "--config", "/nowhere/at/all"},
-		{"", "log", "dump", "files", "--dir", "/"},
-		{"", "log", "dump", "--dir", "/", "--partition", "-2"},
-		{"", "log", "repair", "--dir", "/"},
+		{"", "log", "dump", "files", "--dir", "EMPTYDIR"},
+		{"", "log", "dump", "--dir", "EMPTYDIR", "--partition", "-2"},
+		{"", "log", "repair", "--dir", "EMPTYDIR"},
 		{"", "log", "repair", "--dir", "/nowhere/at/all", "--dry-run"},
 	}
 }
@@ -218,8 +233,9 @@ func TestMessages(t *testing.T) {
 	if err := os.WriteFile(bad, []byte("neither PEM nor offsets\n"), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	at := strings.NewReplacer("BADFILE", bad, "NOBODY", nobody)
-	back := strings.NewReplacer(bad, "BADFILE", nobody, "NOBODY", b.Addr(), "BROKER", home, "HOME")
+	empty := t.TempDir()
+	at := strings.NewReplacer("BADFILE", bad, "EMPTYDIR", empty, "NOBODY", nobody)
+	back := strings.NewReplacer(bad, "BADFILE", empty, "EMPTYDIR", nobody, "NOBODY", b.Addr(), "BROKER", home, "HOME")
 	getenv := func(name string) string { return map[string]string{"HOME": home, "CHRONIK_BROKERS": b.Addr()}[name] }
 	run := func(in string, args ...string) (code int, out, errs string) {
 		var o, e bytes.Buffer

@@ -61,7 +61,7 @@ func TestScripts(t *testing.T) {
 			e.Vars = append(e.Vars, "BROKER="+b.Addr(), "ADMIN="+b.AdminAddr(), "CHRONIK_BROKERS="+b.Addr(), "NOBODY="+nobody, "HOME="+e.WorkDir)
 			return nil
 		},
-		Cmds: map[string]func(*testscript.TestScript, bool, []string){"tlsproxy": tlsProxy, "until": until, "broker": broker, "snapshot": snapshot, "flip": flip, "screen": screen, "untar": untar, "hung": hung},
+		Cmds: map[string]func(*testscript.TestScript, bool, []string){"tlsproxy": tlsProxy, "until": until, "broker": broker, "snapshot": snapshot, "flip": flip, "screen": screen, "untar": untar, "hung": hung, "examples": examples},
 	})
 }
 
@@ -74,10 +74,10 @@ func until(ts *testscript.TestScript, neg bool, args []string) {
 	if neg || len(args) != 2 {
 		ts.Fatalf("usage: until FILE TEXT")
 	}
-	for {
+	for begun := time.Now(); time.Since(begun) < 2*time.Minute; time.Sleep(time.Millisecond) {
 		if b, err := os.ReadFile(ts.MkAbs(args[0])); err == nil && strings.Contains(string(b), args[1]) {
 			return
 		}
-		time.Sleep(time.Millisecond)
 	}
+	ts.Fatalf("%s never contains %q", args[0], args[1])
 }

@@ -55,9 +55,9 @@ func TestABrokerServesBesideABadLogDirectory(t *testing.T) {
 	}
 
 	for path, texts := range map[string][]string{
-		"/":                            {"(2) ", `<h3><span class="tag bad">Error</span> log directory /two</h3>`, `">not opened</span>`},
+		"/":                            {"(1) ", `<h3><span class="tag bad">bad</span> log directory /two</h3>`, `">not opened</span>`},
 		"/topics":                      {"1 partition offline"},
-		"/topic?name=t":                {`<h3><span class="tag bad">Error</span> partition t-1</h3>`, "last 10"},
+		"/topic?name=t":                {`<h3><span class="tag bad">bad</span> log directory /two</h3>`, `<td class="path opt">/two</td>`, "last 10"},
 		"/records?topic=t&partition=0": {"3 records"},
 	} {
 		code, body := browse(t, b, path)

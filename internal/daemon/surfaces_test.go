@@ -25,6 +25,7 @@ import (
 	"github.com/chronik-io/chronik/internal/golden"
 	"github.com/chronik-io/chronik/internal/health"
 	"github.com/chronik-io/chronik/internal/health/checks"
+	"github.com/chronik-io/chronik/internal/metadata/filestore"
 	"github.com/chronik-io/chronik/internal/vfs"
 	"github.com/chronik-io/chronik/internal/vfs/errfs"
 )
@@ -49,7 +50,7 @@ type sick struct {
 }
 
 // Every fault is one finding with the same words on every surface: /readyz, /v1/health, metrics, the
-// log, chronikctl cluster health and doctor. testdata/surfaces has what each of them shows.
+// log, chronikctl cluster health and doctor, and the page for a browser. testdata/surfaces has what each of them shows.
 func TestEverySurfaceShowsTheSameFindings(t *testing.T) {
 	for _, f := range faults() {
 		t.Run(f.name, func(t *testing.T) {
@@ -81,6 +82,7 @@ func TestEverySurfaceShowsTheSameFindings(t *testing.T) {
 			}
 			golden.File(t, path.Join("testdata/surfaces", f.name+".golden"), surfaces(t, s, len(f.checks) > 0),
 				"go test ./internal/daemon -run TestEverySurface")
+			onThePage(t, s.Broker)
 		})
 	}
 }
@@ -234,6 +236,12 @@ func faults() []fault {
 		{name: "log-not-created", checks: []string{"partition"}, plant: func(t *testing.T, s *sick) {
 			s.errs.Add(errfs.Rule{Ops: errfs.Create | errfs.Mkdir, Err: syscall.EMFILE, When: func(c errfs.Call) bool { return strings.Contains(c.Path, "/new-") }})
 			_, _ = kadm.NewClient(client(t, s.Broker)).CreateTopic(t.Context(), 1, 1, nil, "new")
+		}},
+		{name: "metadata-copy-behind", checks: []string{"metadata"}, plant: func(t *testing.T, s *sick) {
+			s.errs.Add(errfs.Rule{Ops: errfs.Create | errfs.Write | errfs.Datasync, Err: syscall.EIO, When: func(c errfs.Call) bool { return strings.HasPrefix(c.Path, filestore.CopyIn("/data/logs")) }})
+			if _, err := kadm.NewClient(client(t, s.Broker)).CreateTopic(t.Context(), 1, 1, nil, "new"); err != nil {
+				t.Error(err)
+			}
 		}},
 		{name: "stuck-group", set: []string{"group.initial.rebalance.delay.ms=0"}, checks: []string{"group"}, plant: stickGroup},
 		{name: "memory-short", checks: []string{"memory"}, plant: func(_ *testing.T, s *sick) {

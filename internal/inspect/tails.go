@@ -42,9 +42,7 @@ func (l *log) findTail() error {
 	t := tail{end: l.st.Offset, segments: append([]checkpoint.Extent(nil), l.st.Segments...)}
 	var known producers.State
 	_, _ = known.Decode(l.st.Producers) // a damaged one is forgotten
-	if t.epochs, _, err = epochs.Decode(l.st.Epochs.Append(nil, math.MaxInt64)); err != nil {
-		return fmt.Errorf("%s: %w", l.st, err)
-	}
+	t.epochs = l.st.Epochs.Below(math.MaxInt64)
 	now, latest := time.Now(), t.epochs.Latest()
 	read := func(base, from int64) (int64, error) {
 		end, pos, err := segment.Prefix(l.dir.fs, l.path, base, from, t.end, files[base], func(b record.Batch) error {

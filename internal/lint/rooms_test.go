@@ -168,7 +168,7 @@ func healthRooms() map[string]room {
 	return map[string]room{
 		"internal/health": {never: noProtocol, because: "a leaf: the broker and chronikctl share its words"},
 		"internal/daemon/observe": {may: []string{"internal/broker", "internal/coordinator/group", "internal/groups", "internal/health", "internal/health/...", "internal/metadata", "internal/metrics",
-			"internal/network", "internal/protocol", "internal/replica", "internal/storage", "internal/vfs", "pkg/durability"},
+			"internal/network", "internal/protocol", "internal/replica", "internal/storage", "internal/storage/diskguard", "internal/vfs", "pkg/durability"},
 			never: []string{osPkg, unixPkg, cobraPkg, koanfPkg, netPkg}, because: "it reads the components that the daemon opened, and opens none"},
 		"internal/health/checks": {may: []string{"internal/health"}, never: noProtocol, because: checkReason},
 		"internal/health/host": {may: []string{"internal/health/checks", "internal/vfs"}, never: []string{cobraPkg, koanfPkg, kmsgPkg, netPkg},
@@ -185,7 +185,7 @@ func healthRooms() map[string]room {
 func ctlRooms() map[string]room {
 	ctl := func(may ...string) room { return room{may: may, never: []string{koanfPkg}, because: ctlReason} }
 	return map[string]room{
-		"internal/ctl":           ctl("internal/ctl/...", "internal/cmdline"),
+		"internal/ctl":           ctl("internal/ctl/...", "internal/cmdline", "internal/wrap"),
 		"internal/ctl/cli":       ctl("internal/ctl/contexts", "internal/ctl/output", "internal/ctl/parse", "internal/cmdline", "internal/wrongport", "internal/terminal", "internal/nearest"),
 		"internal/ctl/contexts":  ctl("internal/nearest"),
 		"internal/ctl/output":    ctl(),
@@ -203,8 +203,8 @@ func ctlRooms() map[string]room {
 		"internal/ctl/bundle": ctl("internal/ctl/adminport", "internal/ctl/cli", "internal/ctl/contexts", "internal/ctl/parse", "internal/terminal"),
 		"internal/ctl/top": ctl("internal/ctl/adminport", "internal/ctl/cli", "internal/ctl/group", "internal/ctl/output", "internal/ctl/parse", "internal/ctl/topic",
 			"internal/terminal"),
-		"internal/ctl/cluster": ctl("internal/ctl/cli", "internal/ctl/output", "internal/ctl/adminport", "internal/health", "internal/wrap"),
-		"internal/ctl/doctor":  ctl("internal/ctl/cli", "internal/ctl/adminport", "internal/ctl/cluster", "internal/ctl/group", "internal/health"),
+		"internal/ctl/cluster": ctl("internal/cmdline", "internal/ctl/cli", "internal/ctl/output", "internal/ctl/adminport", "internal/health", "internal/wrap"),
+		"internal/ctl/doctor":  ctl("internal/ctl/cli", "internal/ctl/adminport", "internal/ctl/cluster", "internal/ctl/config", "internal/ctl/group", "internal/health"),
 		"internal/ctl/logs": {may: []string{"internal/ctl/cli", "internal/ctl/records", "internal/ctl/output", "internal/ctl/progress", "internal/inspect", "internal/storage", "internal/terminal",
 			"internal/vfs", "internal/daemon/config", "internal/topicconf", "pkg/durability"}, never: []string{koanfPkg, kmsgPkg},
 			because: "chronikctl log works on files without a broker, and finds them where chronikd's settings say; what they mean internal/inspect knows"},

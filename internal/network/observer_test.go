@@ -63,8 +63,10 @@ func TestObserverIsToldInOrder(t *testing.T) {
 	refused := f.pipe.dial()
 	refused.wantClosed(t)
 	c.Close()
-	for f.Stats().Connections != 0 {
-		time.Sleep(time.Millisecond)
+	for begun := time.Now(); f.Stats().Connections != 0; time.Sleep(time.Millisecond) {
+		if time.Since(begun) > time.Minute {
+			t.Fatalf("%+v: a connection is never closed", f.Stats())
+		}
 	}
 	f.end(t)
 	want := []string{"test opened", "answered 0: code 0, 10 in, 18 out", "throttled 0: 1ms", "answered 0: code 3, 10 in, 18 out",

@@ -25,25 +25,21 @@ var (
 // minFrame is the shortest request: a header with a null client id.
 const minFrame = protocol.HeaderPrefix + 2
 
-// inARow is how many requests a reader handles before it lets other goroutines run, if each
-// was followed by bytes of the next one. A reader whose client sends without waiting for
-// answers does not block, and Go's scheduler leaves it alone for 10 ms; of a hundred such
-// readers each would wait a second for the others. A client that waits for each answer is
-// left alone: its reader blocks anyway, and moves to another processor if it yields.
-const inARow = 8
-
 // readLoop is the connection's reader.
+//
+// A reader whose client sends without waiting for answers does not block, and Go's scheduler
+// leaves it alone for 10 ms; of two hundred such readers each wake-up of another connection
+// would wait for seconds. So it yields after each request that is followed by bytes of the
+// next one, unless commits in its batch wait for it. A client that waits for each answer is
+// left alone: its reader blocks anyway, and moves to another processor if it yields.
 func (c *conn) readLoop() {
 	var err error
-	for n := 0; err == nil; {
+	for err == nil {
 		if err = c.offer(); err == nil {
 			err = c.readRequest()
 		}
-		if n++; len(c.in.unread()) == 0 {
-			n = 0
-		} else if n >= inARow && c.batch.Empty() { // what is in the batch waits for this goroutine
+		if len(c.in.unread()) > 0 && c.batch.Empty() {
 			runtime.Gosched()
-			n = 0
 		}
 	}
 	reason, broken := c.classify(err)

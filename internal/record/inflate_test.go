@@ -289,6 +289,13 @@ func TestZstdWindows(t *testing.T) {
 		t.Fatal(err)
 	}
 	mustAccept(t, &Rules{}, b)
+	if spent := allocated(func() { mustAccept(t, &Rules{}, b) }); spent > 1<<20 {
+		t.Errorf("the next wide frame took %d bytes of memory: its decoder is made anew", spent)
+	}
+	sharedWide.forget()
+	if sharedWide.idle != nil {
+		t.Error("the decoder for wide windows is kept")
+	}
 	if _, _, found, err := b.FindTimestamp(-1, 0, 0); !found || err != nil {
 		t.Error("a wide frame is not searched", err)
 	}
@@ -297,7 +304,7 @@ func TestZstdWindows(t *testing.T) {
 			t.Errorf("value has %d bytes", len(r.Value))
 		}
 	}
-	if len(wideTurn) != 0 {
+	if len(sharedWide.turn) != 0 {
 		t.Error("the turn for a wide window was not given back")
 	}
 

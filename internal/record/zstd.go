@@ -4,6 +4,8 @@ import (
 	"errors"
 	"io"
 	"math/bits"
+	"sync"
+	"time"
 
 	"github.com/klauspost/compress/zstd"
 )
@@ -25,9 +27,58 @@ var (
 	errZstdWindow = errors.New("zstd: the frame asks for a window of more than 128 MiB")
 )
 
-// wideTurn is held by the one who uses a wide window politely. It blocks, so a poller
-// must not come here: what needs a wide window is Heavy.
-var wideTurn = make(chan struct{}, 1)
+// wideIdle is how long the decoder for wide windows is kept for the next batch. To make
+// one for each of many batches would keep a processor busy with clearing memory.
+const wideIdle = time.Second
+
+// wideDecoder is the decoder for wide windows, which one batch at a time may use.
+type wideDecoder struct {
+	turn chan struct{} // held by its user
+	mu   sync.Mutex
+	idle *zstd.Decoder // of the last user, until drop
+	drop *time.Timer
+}
+
+// sharedWide is a cache and no state.
+var sharedWide = wideDecoder{turn: make(chan struct{}, 1)}
+
+// take waits for the turn and returns a decoder. It blocks, so a poller must not come here:
+// what needs a wide window is Heavy. After an error the caller must give nil back.
+func (w *wideDecoder) take() (*zstd.Decoder, error) {
+	w.turn <- struct{}{}
+	w.mu.Lock()
+	dec := w.idle
+	w.idle = nil
+	w.mu.Unlock()
+	if dec != nil {
+		return dec, nil
+	}
+	return newZstdDecoder(zstdWideWindow)
+}
+
+// give ends the turn and keeps the decoder for a while.
+func (w *wideDecoder) give(dec *zstd.Decoder) {
+	if dec != nil && dec.Reset(nil) == nil {
+		w.mu.Lock()
+		if w.idle = dec; w.drop == nil {
+			w.drop = time.AfterFunc(wideIdle, w.forget)
+		} else {
+			w.drop.Reset(wideIdle)
+		}
+		w.mu.Unlock()
+	}
+	<-w.turn
+}
+
+// forget drops the decoder if it is idle.
+func (w *wideDecoder) forget() {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if w.idle != nil {
+		w.idle.Close()
+		w.idle = nil
+	}
+}
 
 // zstdInput is the batch's bytes, the header of the first frame apart where it
 // was changed.
@@ -48,7 +99,7 @@ func (in *zstdInput) Read(p []byte) (int, error) {
 type zstdInflater struct {
 	dec    *zstd.Decoder // for windows up to zstdWindow; made once
 	wide   *zstd.Decoder // instead of it, for this batch only
-	turn   bool          // holds wideTurn
+	turn   bool          // wide is the shared one
 	header [zstd.HeaderMaxSize]byte
 	in     zstdInput
 }
@@ -59,11 +110,12 @@ func (z *zstdInflater) open(p []byte, limit int64, polite bool) error {
 		return err
 	}
 	if window > zstdWindow {
-		if polite {
-			wideTurn <- struct{}{}
-			z.turn = true
+		if z.turn = polite; polite {
+			z.wide, err = sharedWide.take()
+		} else {
+			z.wide, err = newZstdDecoder(zstdWideWindow)
 		}
-		if z.wide, err = newZstdDecoder(zstdWideWindow); err != nil {
+		if err != nil {
 			return err
 		}
 		return z.wide.Reset(&z.in)
@@ -168,15 +220,14 @@ func (z *zstdInflater) Read(p []byte) (int, error) {
 
 func (z *zstdInflater) close() {
 	z.in = zstdInput{}
-	if z.wide != nil {
+	switch {
+	case z.turn:
+		sharedWide.give(z.wide)
+	case z.wide != nil:
 		z.wide.Close()
-		z.wide = nil
-	} else if z.dec != nil {
+	case z.dec != nil:
 		// The error is of a closed decoder only, and this one never is.
 		_ = z.dec.Reset(nil)
 	}
-	if z.turn {
-		<-wideTurn
-		z.turn = false
-	}
+	z.wide, z.turn = nil, false
 }

@@ -1,6 +1,7 @@
 package replica
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"slices"
@@ -389,4 +390,29 @@ func TestALogThatAChangeFindsHasTheNewestConfig(t *testing.T) {
 	if got := l.partition(t, idA, 0).Log().Config().Profile.Name; got != "os" {
 		t.Errorf("profile %s", got)
 	}
+}
+
+// A retry changes roles as Apply does, and never at the same time; Close waits for one that has begun.
+func TestARetryWaitsForApplyAndCloseForARetry(t *testing.T) {
+	c, errs := newCluster(), errfs.New(vfs.Memory())
+	l := start(t, errs, c)
+	errs.Add(errfs.Rule{Ops: errfs.Mkdir, Path: "/d/a-0", Err: syscall.EMFILE})
+	c.topic("a", idA, 1)
+	must(t, c.apply(t, l.Manager))
+	l.roles.Lock() // as Apply
+	l.mu.Lock()
+	l.missing[metadata.TopicPartition{Topic: idA}].next = time.Now() // it is due
+	l.mu.Unlock()
+	l.startRetry()
+	ctx, cancel := context.WithTimeout(t.Context(), time.Millisecond)
+	defer cancel()
+	if err := l.Close(ctx); !errors.Is(err, context.DeadlineExceeded) {
+		t.Errorf("closed beside a retry: %v", err)
+	}
+	l.mu.RLock()
+	if l.missing[metadata.TopicPartition{Topic: idA}].queued {
+		t.Error("a retry chose a directory beside Apply, which may be deleting the topic")
+	}
+	l.mu.RUnlock()
+	l.roles.Unlock()
 }

@@ -7,7 +7,6 @@ import (
 
 	"github.com/chronik-io/chronik/internal/statelog"
 	"github.com/chronik-io/chronik/internal/storage/checkpoint"
-	"github.com/chronik-io/chronik/internal/storage/epochs"
 	"github.com/chronik-io/chronik/internal/storage/journal"
 	"github.com/chronik-io/chronik/internal/storage/loglife"
 )
@@ -209,11 +208,7 @@ func (l *Log) checkpointed() (checkpoint.Log, journal.LSN) {
 	if x := l.life.swap; x != nil && !x.placed && !l.dir.opt.broken.has(forgetfulSwap) {
 		lc.Swapping, lc.Swap = true, x.old[0].Base() // a start finishes it
 	}
-	var err error
-	// Epochs that began above the recovery point come back with the frames.
-	if lc.Epochs, _, err = epochs.Decode(l.epochs.Append(nil, l.rp.Offset+1)); err != nil {
-		lc.Epochs = epochs.Cache{} // can't be: it has just been encoded
-	}
+	lc.Epochs = l.epochs.Below(l.rp.Offset + 1) // those that began above it come back with the frames
 	lc.Producers = l.producers.Append(nil, l.rp.Offset)
 	if aside := l.life.aside; aside != nil {
 		lc.Aside, lc.LSN = aside.name, max(lc.LSN, aside.lsn)

@@ -4,7 +4,9 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"maps"
 	"path"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -114,10 +116,7 @@ func (d *Dir) Logs() []*Log {
 }
 
 func (d *Dir) relistLocked() {
-	d.list = make([]*Log, 0, len(d.logs))
-	for _, l := range d.logs {
-		d.list = append(d.list, l)
-	}
+	d.list = slices.Collect(maps.Values(d.logs))
 }
 
 // OpenDir opens a log directory, making it if it is empty, and recovers its logs. A DirError
@@ -181,7 +180,7 @@ func (d *Dir) open() (err error) {
 			d.abort()
 		}
 	}()
-	if _, err := d.identify(); err != nil {
+	if err := d.identify(); err != nil {
 		return err
 	}
 	opt := d.journalOptions()

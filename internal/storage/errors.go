@@ -20,8 +20,6 @@ var (
 	ErrCorrupt = errors.New("stored record batch is damaged")
 	// ErrClosed: the log was closed or deleted.
 	ErrClosed = errors.New("log is closed")
-	// ErrNotFound: no such log.
-	ErrNotFound = errors.New("no such log")
 	// ErrExists: the log exists already.
 	ErrExists = errors.New("log exists already")
 	// ErrGap: a follower's batches don't continue the log.

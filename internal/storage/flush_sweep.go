@@ -26,18 +26,16 @@ const carryAhead = 256 << 10
 
 // start starts the directory's goroutines; Close ends them.
 func (d *Dir) start() {
-	d.done.Add(flushers + 4)
 	for range flushers {
-		go func() { defer d.done.Done(); d.work() }()
+		d.done.Go(d.work)
 	}
-	go func() { defer d.done.Done(); d.maintain() }()
-	go func() { defer d.done.Done(); d.relieveMemory() }()
-	go func() { defer d.done.Done(); d.keepHouse() }()
-	go func() { defer d.done.Done(); d.compactLogs() }()
+	d.done.Go(d.maintain)
+	d.done.Go(d.relieveMemory)
+	d.done.Go(d.keepHouse)
+	d.done.Go(d.compactLogs)
 	if d.opt.MinFree != nil {
 		d.look() // before the first record
-		d.done.Add(1)
-		go func() { defer d.done.Done(); d.guardSpace() }()
+		d.done.Go(d.guardSpace)
 	}
 }
 

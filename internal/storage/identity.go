@@ -80,47 +80,46 @@ func (p Place) JournalPath() string {
 }
 
 // identify reads or makes the identity of a directory and its journal place.
-// found says whether the directory has been used before.
-func (d *Dir) identify() (found bool, err error) {
+func (d *Dir) identify() error {
 	fsys := d.opt.FS
 	own, err := ReadIdentity(fsys, d.place(), false)
 	theirs, jerr := ReadIdentity(fsys, d.place(), true)
 	d.ident = own
 	switch {
 	case err == nil && jerr == nil && theirs != own:
-		return true, foreign("journal %s belongs to log directory %x, not to %s; set journal.dirs to the place that belongs to it",
+		return foreign("journal %s belongs to log directory %x, not to %s; set journal.dirs to the place that belongs to it",
 			d.jpath, theirs.Dir, d.path)
 	case err == nil && jerr == nil:
-		return true, nil
+		return nil
 	case err == nil && errors.Is(jerr, fs.ErrNotExist):
 		if !d.hasCheckpoint() {
-			return false, writeIdentity(fsys, d.place(), d.ident, true) // the first start ended here
+			return writeIdentity(fsys, d.place(), d.ident, true) // the first start ended here
 		}
-		return true, foreign("log directory %s was used with a journal that is not in %s: records in it would be lost; put it back, or set journal.dirs to where it is; "+
+		return foreign("log directory %s was used with a journal that is not in %s: records in it would be lost; put it back, or set journal.dirs to where it is; "+
 			"if it is lost, `chronikctl log verify --dir %[1]s --journal %[2]s` lists what was only in it, and "+
 			"`chronikctl log repair --dir %[1]s --journal %[2]s --backup %[1]s.before-repair` continues without it",
 			d.path, d.jpath)
 	case err == nil && errors.Is(jerr, statefile.ErrCorrupt):
-		return true, fmt.Errorf("%w: %w", journal.ErrDamaged, jerr)
+		return fmt.Errorf("%w: %w", journal.ErrDamaged, jerr)
 	case err == nil:
-		return true, jerr
+		return jerr
 	case !errors.Is(err, fs.ErrNotExist):
-		return true, err
+		return err
 	}
 	if jerr == nil {
-		return true, foreign("journal %s belongs to log directory %x, but %s is new, or has lost its %s; put that file back, as chronikctl log repair does, or give the directory another journal with journal.dirs", d.jpath, theirs.Dir, d.path, IdentityFile)
+		return foreign("journal %s belongs to log directory %x, but %s is new, or has lost its %s; put that file back, as chronikctl log repair does, or give the directory another journal with journal.dirs", d.jpath, theirs.Dir, d.path, IdentityFile)
 	}
 	if !errors.Is(jerr, fs.ErrNotExist) {
-		return true, jerr
+		return jerr
 	}
 	if used, err := journal.Exists(fsys, d.jpath); err != nil || used {
-		return true, errors.Join(err, foreign("%s holds journal files and no %s; put that file back, or set journal.dirs to an empty place", d.jpath, JournalIdentityFile))
+		return errors.Join(err, foreign("%s holds journal files and no %s; put that file back, or set journal.dirs to an empty place", d.jpath, JournalIdentityFile))
 	}
 	d.ident = Identity{Dir: newID(), Journal: newID()}
 	if err := writeIdentity(fsys, d.place(), d.ident, false); err != nil {
-		return false, err
+		return err
 	}
-	return false, writeIdentity(fsys, d.place(), d.ident, true)
+	return writeIdentity(fsys, d.place(), d.ident, true)
 }
 
 // untouched refuses a directory of another program before anything is written to it:

@@ -1,6 +1,7 @@
 package storage
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -138,10 +139,7 @@ func (d *Dir) freshFile(above journal.LSN) (at journal.Position, err error) {
 		return at, err
 	}
 	at, err = j.Fresh(above)
-	if e := j.Close(); err == nil {
-		err = e
-	}
-	return at, err
+	return at, cmp.Or(err, j.Close())
 }
 
 // beginAt writes a checkpoint that needs nothing of the journal before a file.

@@ -4,6 +4,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
+	"slices"
 	"sync"
 	"time"
 )
@@ -48,11 +50,7 @@ func (m *Manager) Get(id ID) *Log {
 func (m *Manager) Logs() []*Log {
 	m.mu.RLock()
 	defer m.mu.RUnlock()
-	list := make([]*Log, 0, len(m.logs))
-	for _, l := range m.logs {
-		list = append(list, l)
-	}
-	return list
+	return slices.Collect(maps.Values(m.logs))
 }
 
 // Room returns why no partition should be made for a client now: every directory

@@ -108,6 +108,9 @@ const manyFrames = 50_000
 func (r *recovery) readCheckpoint() error {
 	d := r.d
 	c, err := d.openCheckpoint()
+	if err == nil {
+		err = d.interrupted() // before anything is written: a start that has nothing to recover leaves it so
+	}
 	if c == nil || err != nil {
 		return err
 	}
@@ -118,10 +121,6 @@ func (r *recovery) readCheckpoint() error {
 	}
 	if r.above = c.Above(); d.opt.broken.has(forgetfulLSN) {
 		r.above = max(c.Durable+1, c.Redo.LSN)
-	}
-	// What interrupts a start that has nothing to recover leaves it so.
-	if err := d.interrupted(); err != nil {
-		return err
 	}
 	d.clean, _ = StoppedCleanly(d.opt.FS, d.place(), c) // reading the journal reports what is wrong
 	// What was read may be in the page cache only, and reading it proves nothing about the
@@ -197,7 +196,7 @@ func (r *recovery) logs() error {
 			if err := r.d.interrupted(); err != nil {
 				return err
 			}
-			if err := r.d.journal.SyncFiles([]string{name}); err != nil {
+			if err := r.d.journal.SyncFile(name); err != nil {
 				return err
 			}
 		}

@@ -76,10 +76,7 @@ func asideName(name string, seq uint64) string { return fmt.Sprintf("%s-%d", nam
 func (a *aside) close() error {
 	var first error
 	for name, x := range a.files {
-		err := x.f.Datasync()
-		if e := x.f.Close(); err == nil {
-			err = e
-		}
+		err := cmp.Or(x.f.Datasync(), x.f.Close())
 		if err == nil {
 			err = a.d.opt.FS.SyncDir(path.Dir(name))
 		}

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"errors"
 	"fmt"
+	"maps"
 	"path"
 	"slices"
 
@@ -23,10 +24,7 @@ func (d *Dir) repair(l *Log) {
 // repairAll tries every broken log once, and says whether one is left.
 func (d *Dir) repairAll() bool {
 	d.mu.Lock()
-	logs := make([]*Log, 0, len(d.broken))
-	for l := range d.broken {
-		logs = append(logs, l)
-	}
+	logs := slices.Collect(maps.Keys(d.broken))
 	clear(d.broken) // one that fails anew while it is being repaired comes back
 	d.mu.Unlock()
 	err := d.mend(logs...)

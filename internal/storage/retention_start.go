@@ -60,24 +60,19 @@ func inDirs[T any](items []T, log func(*T) *Log, do func(*Dir, []T)) {
 // since nobody who writes waits for the checkpoint. That is no harm: the journal
 // holds what lies above the recovery point.
 func (d *Dir) MoveStarts(moves []StartMove) {
-	any := false
+	var logs []*Log // that wait for the checkpoint
 	for i := range moves {
 		m := &moves[i]
 		if d.stopping() {
 			m.Err = fmt.Errorf("move the start of %s: %w", m.Log, ErrClosed)
 			continue
 		}
-		m.Err = m.Log.raiseStart(m)
-		any = any || m.wait
-	}
-	if !any {
-		return
-	}
-	var logs []*Log
-	for i := range moves {
-		if moves[i].wait {
-			logs = append(logs, moves[i].Log)
+		if m.Err = m.Log.raiseStart(m); m.wait {
+			logs = append(logs, m.Log)
 		}
+	}
+	if len(logs) == 0 {
+		return
 	}
 	err := d.commitRule(silentStart, logs...)
 	for i := range moves {

@@ -222,7 +222,10 @@ func (l *Log) complete(c *cutting, err error) error {
 func (l *Log) finish(err error) error {
 	c := l.life.cut
 	if err == nil {
-		err = l.applyCut(c)
+		err = l.cutFiles(c)
+		if n := len(c.keep); err != nil && (!shortage(err) || n > 0 && c.keep[n-1].Err() != nil) {
+			l.goOffline(loglife.Unreadable, nil, err) // what the files are is not known; a start cuts them
+		}
 	}
 	if err == nil {
 		l.mu.Lock()
@@ -240,16 +243,6 @@ func (l *Log) finish(err error) error {
 		l.dir.repair(l)
 	}
 	return err
-}
-
-func (l *Log) applyCut(c *cutting) error {
-	if err := l.cutFiles(c); err != nil {
-		if n := len(c.keep); !shortage(err) || n > 0 && c.keep[n-1].Err() != nil {
-			l.goOffline(loglife.Unreadable, nil, err) // what the files are is not known; a start cuts them
-		}
-		return err
-	}
-	return nil // a start cuts the log at its recovery point
 }
 
 // cutFiles makes the files what the checkpoint says they are.

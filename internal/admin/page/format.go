@@ -190,14 +190,14 @@ func contentOf(b []byte, size int) Content {
 // maxHex bounds what is shown of binary data: 16 lines.
 const maxHex = 256
 
-// printable reports whether all of b is text that a page shows as it is. Bidirectional
-// controls are not: they would show characters in another order than they are stored.
+// printable reports whether all of b is text that a page shows as it is. Format characters
+// are not: some of them show text in another order than it is stored.
 func printable(b []byte) bool {
 	if !utf8.Valid(b) {
 		return false
 	}
 	for _, r := range string(b) {
-		if r != '\n' && r != '\t' && r != '\r' && !unicode.IsGraphic(r) || unicode.Is(unicode.Bidi_Control, r) {
+		if r != '\n' && r != '\t' && r != '\r' && !unicode.IsGraphic(r) {
 			return false
 		}
 	}

@@ -2,6 +2,7 @@ package page
 
 import (
 	"math"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -30,7 +31,7 @@ func TestHistoryKeepsRatesOfTheLastHour(t *testing.T) {
 		perSync: {nan, 20}, syncP50: {nan, 0.75}, produceP99: {nan, nan},
 	} {
 		for i := range want {
-			if got := l.values[s][i]; got != want[i] && !(got != got && want[i] != want[i]) { //nolint:gocritic // NaN is not itself
+			if got := l.values[s][i]; got != want[i] && !(math.IsNaN(float64(got)) && math.IsNaN(float64(want[i]))) {
 				t.Errorf("series %d is %v, want %v", s, l.values[s], want)
 			}
 		}
@@ -82,14 +83,15 @@ func TestHistoryIsBounded(t *testing.T) {
 func TestHistorySamplesWhileThereIsSomething(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var h History
-		asked, serving := 0, false
-		go h.Run(t.Context(), func() (Totals, bool) { asked++; return Totals{}, serving })
+		var asked atomic.Int64
+		var serving atomic.Bool
+		go h.Run(t.Context(), func() (Totals, bool) { asked.Add(1); return Totals{}, serving.Load() })
 		time.Sleep(time.Minute) // of the test's own clock
 		synctest.Wait()
-		if l := h.lines(); asked != 13 || len(l.at) != 0 {
-			t.Errorf("asked %d times, %d samples of a broker that starts", asked, len(l.at))
+		if l := h.lines(); asked.Load() != 13 || len(l.at) != 0 {
+			t.Errorf("asked %d times, %d samples of a broker that starts", asked.Load(), len(l.at))
 		}
-		serving = true
+		serving.Store(true)
 		time.Sleep(time.Minute)
 		synctest.Wait()
 		if l := h.lines(); len(l.at) != 11 {

@@ -2,6 +2,7 @@ package page
 
 import (
 	"math"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -50,7 +51,7 @@ func TestPlotBridgesALateSampleOnly(t *testing.T) {
 	var h History
 	at := []int{-100, -95, -90, -84, -80, -40, -35, 0} // seconds; 5 between -90 and -84 holds no sample
 	for i, s := range at {
-		h.Add(now().Add(time.Duration(s)*time.Second), Totals{Records: float64(10 * i), JournalBytes: 4})
+		h.Add(now().Add(time.Duration(s)*time.Second), Totals{JournalBytes: float64(10 * i * i)})
 	}
 	l := h.lines()
 	columns := columnsOf(&l, journal, now(), spanFor(&l, now()))
@@ -60,6 +61,10 @@ func TestPlotBridgesALateSampleOnly(t *testing.T) {
 	}
 	if got := b.String()[len(columns)-20:]; got != "xxxx       xx      x" {
 		t.Errorf("%q", got)
+	}
+	// What was sampled is as it was, and what was bridged is in the middle.
+	if got := columns[40:44]; !slices.Equal(got, []float64{10, 40, 82.5, 125}) {
+		t.Errorf("%v", got)
 	}
 }
 

@@ -1,6 +1,7 @@
 package page
 
 import (
+	"context"
 	"html"
 	"net/http"
 	"net/http/httptest"
@@ -10,7 +11,9 @@ import (
 	"path/filepath"
 	"regexp"
 	"strings"
+	"sync/atomic"
 	"testing"
+	"time"
 )
 
 // TestScreenshots writes pictures of the page into the directory that
@@ -48,6 +51,54 @@ func TestScreenshots(t *testing.T) {
 		}
 		server.Close()
 	}
+}
+
+// The script refreshes the page in place, and takes the place of the links for browsers
+// without it. The policy lets it: a page that the policy broke would stay as it came.
+func TestTheScriptRefreshesThePage(t *testing.T) {
+	chromium := os.Getenv("CHROMIUM")
+	if chromium == "" {
+		t.Skip("CHROMIUM is not set; make screenshots sets it")
+	}
+	src, h := loaded()
+	var asked atomic.Int64
+	p, err := New(&moving{src, &asked}, h)
+	if err != nil {
+		t.Fatal(err)
+	}
+	mux := http.NewServeMux()
+	mux.Handle("GET /{$}", p.Overview())
+	for _, r := range p.Routes() {
+		mux.Handle("GET "+r.Path, r.Handler)
+	}
+	server := httptest.NewServer(mux)
+	defer server.Close()
+	out, err := exec.CommandContext(t.Context(), chromium, "--headless=new", "--no-sandbox", "--disable-gpu", "--user-data-dir="+t.TempDir(),
+		"--virtual-time-budget=12000", "--dump-dom", server.URL+"/").Output()
+	if err != nil {
+		t.Fatal(err)
+	}
+	body := string(out)
+	if n := asked.Load(); n < 2 || !strings.Contains(body, moment(now().Add(time.Duration(n)*time.Second))) {
+		t.Errorf("asked %d times, and shows\n%s", n, body)
+	}
+	for _, text := range []string{`data-pause="">Pause</button>`, `class="noscript" href="/?refresh=10" hidden=""`} {
+		if !strings.Contains(body, text) {
+			t.Errorf("no %s in\n%s", text, body)
+		}
+	}
+}
+
+// moving is a broker whose clock goes on by a second at each request.
+type moving struct {
+	*fake
+	asked *atomic.Int64
+}
+
+func (m *moving) Broker(ctx context.Context) Broker {
+	b := m.fake.Broker(ctx)
+	b.Now = now().Add(time.Duration(m.asked.Add(1)) * time.Second)
+	return b
 }
 
 // framed also shows a page in a frame of 390 pixels, which the policy forbids otherwise.

@@ -10,7 +10,7 @@ import (
 	"github.com/chronik-io/chronik/internal/health"
 )
 
-// ErrNotServing: the broker is starting or stopping. Together with NotFound it is what a
+// ErrNotServing is the error while the broker is starting or stopping. Together with NotFound it is what a
 // Source returns that the page explains; any other error is shown as an internal one.
 var ErrNotServing = errors.New("the broker does not serve now")
 

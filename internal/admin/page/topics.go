@@ -68,8 +68,8 @@ func (p *Page) topics(r *http.Request, b *Broker) (any, string, error) {
 	body.InternalLink = link("/topics", q, "internal", show, "page", "")
 	var order sorting
 	body.Columns, order = columnsFor([]field{
-		{"name", "Topic", "", false}, {"partitions", "Partitions", "num", true}, {"records", "Records", "num", true},
-		{"bytes", "Size", "num", true}, {"rate", "Records/s", "num", true}, {"profile", "Durability", "opt", false}, {"state", "State", "", true},
+		{"name", "Topic", "", false}, {"state", "State", "", true}, {"partitions", "Partitions", "num opt", true}, {"records", "Records", "num", true},
+		{"bytes", "Size", "num", true}, {"rate", "Records/s", "num", true}, {"profile", "Durability", "opt", false},
 	}, "/topics", "state", q)
 	sortTopics(lines, order)
 	body.List, body.Pager = paged(lines, "/topics", q)

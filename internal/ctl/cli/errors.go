@@ -19,9 +19,8 @@ const (
 )
 
 // ExitCodes is told by --help.
-const ExitCodes = "Exit codes: 0 all was done; 1 the broker refused, or not all was done in time; 2 the command line, a variable or the\n" +
-	"contexts file is wrong, nothing was sent; 3 no broker answered, or it let nobody in; 4 a check found something wrong;\n" +
-	"5 it would have destroyed something and nobody said yes."
+const ExitCodes = "Exit codes: 0 all was done; 1 the broker refused, or not all was done in time; 2 the command line, a variable or a file\n" +
+	"is wrong, nothing was sent; 3 no broker answered; 4 a check found something wrong; 5 not confirmed, nothing was done."
 
 // WithCode returns an error that ends the process with this code.
 func WithCode(code int, err error) error { return cmdline.WithCode(code, err) }

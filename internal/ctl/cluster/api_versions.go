@@ -25,6 +25,7 @@ type offered struct {
 func NewAPIVersions(a *cli.App) *cobra.Command {
 	return &cobra.Command{
 		Use: "api-versions", Short: "List the APIs that brokers offer, with their versions", Args: cli.Args(0, 0, "no argument"),
+		Example: "  chronikctl api-versions",
 		RunE: a.Admin(func(ctx context.Context, adm *kadm.Client, _ []string) error {
 			versions, err := adm.ApiVersions(ctx)
 			if err != nil {

@@ -21,6 +21,7 @@ func NewBroker(a *cli.App) *cobra.Command {
 func listBrokers(a *cli.App) *cobra.Command {
 	return &cobra.Command{
 		Use: "list", Short: "List the brokers", Args: cli.Args(0, 0, "no argument"),
+		Example: "  chronikctl broker list",
 		RunE: a.Admin(func(ctx context.Context, adm *kadm.Client, _ []string) error {
 			m, err := adm.Metadata(ctx)
 			if err != nil {
@@ -51,6 +52,7 @@ type dir struct {
 func describeBroker(a *cli.App) *cobra.Command {
 	return &cobra.Command{
 		Use: "describe ID", Short: "Show a broker and its log directories", Args: cli.Args(1, 1, "one broker's id"), ValidArgsFunction: a.Brokers(1),
+		Example: "  chronikctl broker describe 1",
 		RunE: func(cmd *cobra.Command, args []string) error {
 			id, err := strconv.ParseInt(args[0], 10, 32)
 			if err != nil {

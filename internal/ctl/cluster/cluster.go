@@ -17,13 +17,20 @@ import (
 	"github.com/spf13/cobra"
 	"github.com/twmb/franz-go/pkg/kadm"
 
+	"github.com/chronik-io/chronik/internal/cmdline"
 	"github.com/chronik-io/chronik/internal/ctl/cli"
 	"github.com/chronik-io/chronik/internal/ctl/output"
 )
 
 // New is the command cluster with all those below it.
 func New(a *cli.App) *cobra.Command {
-	return cli.Parent("cluster", "Describe the cluster, and find what is wrong with it", describe(a), healthCommand(a))
+	c := cli.Parent("cluster", "Describe the cluster, and find what is wrong with it", describe(a), healthCommand(a))
+	cmdline.Instead(c, map[string]string{
+		"info":    "cluster describe shows the cluster",
+		"status":  "cluster health finds what is wrong",
+		"brokers": "chronikctl broker list shows the brokers",
+	})
+	return c
 }
 
 // overview is the answer of cluster describe.
@@ -39,6 +46,7 @@ type overview struct {
 func describe(a *cli.App) *cobra.Command {
 	return &cobra.Command{
 		Use: "describe", Short: "Show id, controller, brokers, features, and how many topics there are", Args: cli.Args(0, 0, "no argument"),
+		Example: "  chronikctl cluster describe",
 		RunE: a.Admin(func(ctx context.Context, adm *kadm.Client, _ []string) error {
 			m, err := adm.Metadata(ctx)
 			if err != nil {

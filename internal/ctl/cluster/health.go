@@ -11,6 +11,7 @@ import (
 	"github.com/spf13/cobra"
 	"github.com/twmb/franz-go/pkg/kadm"
 
+	"github.com/chronik-io/chronik/internal/cmdline"
 	"github.com/chronik-io/chronik/internal/ctl/adminport"
 	"github.com/chronik-io/chronik/internal/ctl/cli"
 	"github.com/chronik-io/chronik/internal/ctl/output"
@@ -92,6 +93,7 @@ func healthCommand(a *cli.App) *cobra.Command {
 			return c.Report(a)
 		}),
 	}
+	cmdline.Instead(c, map[string]string{"--exit-when-healthy": "--wait 30s ends as soon as nothing is wrong"})
 	return a.Watched(a.Awaited(c, "nothing is wrong"))
 }
 

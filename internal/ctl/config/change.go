@@ -40,6 +40,7 @@ func unset(a *cli.App) *cobra.Command {
 	c := command(a, "unset topic|broker|group|logger NAME KEY...", "Give configs back to their defaults", 1, " and KEY", func(cmd *cobra.Command, e Entity, keys []string) error {
 		return Change(cmd.Context(), a, []Entity{e}, nil, keys, dryRun)
 	})
+	c.Example = "  chronikctl config unset topic orders retention.ms segment.bytes"
 	c.Flags().BoolVar(&dryRun, "dry-run", false, "only check and say what would be done")
 	return c
 }
@@ -65,6 +66,7 @@ func Change(ctx context.Context, a *cli.App, entities []Entity, values map[strin
 		changed = "would be changed"
 	}
 	var out cli.Outcomes
+	var topics []string // that were changed
 	for _, e := range entities {
 		if err := known(ctx, cl, e, unset); err != nil {
 			out.Failed(e.String(), fmt.Errorf("change configs of %v: %w", e, err))
@@ -91,7 +93,11 @@ func Change(ctx context.Context, a *cli.App, entities []Entity, values map[strin
 			continue
 		}
 		out.Done(e.String(), "%s", changed)
+		if e.Kind == kmsg.ConfigResourceTypeTopic {
+			topics = append(topics, e.Name)
+		}
 	}
+	Warn(ctx, a, kadm.NewClient(cl), topics, values)
 	return a.Report(&out)
 }
 

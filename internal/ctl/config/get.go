@@ -31,6 +31,7 @@ func get(a *cli.App) *cobra.Command {
 		}
 		return a.Print(some, t)
 	})
+	c.Example = "  chronikctl config get topic orders\n  chronikctl config get broker 1 --changed -o wide"
 	c.Flags().BoolVar(&changed, "changed", false, "only those that are not at their default")
 	return c
 }
@@ -53,7 +54,7 @@ func value(s *string) string {
 }
 
 func describe(a *cli.App) *cobra.Command {
-	c := command(a, "describe topic|broker|group|logger NAME [KEY...]", "Show what configs mean: documentation, type, bounds, default, where the value comes from", 0, "",
+	c := command(a, "describe topic|broker|group|logger NAME [KEY...]", "Show what configs mean: documentation, type, bounds, default, source", 0, "",
 		func(cmd *cobra.Command, e Entity, keys []string) error {
 			all, err := ask(cmd.Context(), a, e)
 			if err != nil {
@@ -68,6 +69,7 @@ func describe(a *cli.App) *cobra.Command {
 			}
 			return a.Print(all, blocks...)
 		})
+	c.Example = "  chronikctl config describe topic orders retention.ms"
 	return c
 }
 

@@ -26,8 +26,8 @@ func New(a *cli.App) *cobra.Command {
 	var o options
 	c := &cobra.Command{
 		Use: "consume TOPIC", Short: "Print records",
-		Long: "consume prints what a topic holds, up to the end that it had when it was asked, and ends. With --follow it goes on until\n" +
-			"it is interrupted. Records of one partition come in order. With --group it reads as a member of that group, from where\n" +
+		Long: "consume prints what a topic held when it was asked, and ends. With --follow it goes on until it is interrupted.\n" +
+			"Records of one partition come in order. With --group it reads as a member of that group, from where\n" +
 			"the group is, and commits what it has printed. A partition that cannot be read is named at the end, with exit code 1; the\n" +
 			"others are read all the same.\n\n" + formatHelp,
 		Example: "  chronikctl consume orders --from 1h --follow\n  chronikctl consume orders --partition 0 --from 1200 --until 1300 -o json\n" +

@@ -46,7 +46,7 @@ type options struct {
 
 func (o *options) flags(c *cobra.Command, a *cli.App) {
 	f := c.Flags()
-	f.StringVar(&o.from, "from", "earliest", "where to start: earliest, latest, an offset, -N for the last N, a time, or 5m for that long ago; for a group, where it has committed nothing")
+	f.StringVar(&o.from, "from", "earliest", "where to start: earliest, latest, an offset, -N for the last N, a time, or 5m for that long ago; for a group: without a commit")
 	f.StringVar(&o.until, "until", "", "where to stop, without it: latest, an offset, -N, or a time")
 	f.StringVarP(&o.partitions, "partition", "p", "", "read these partitions only: 3 or 0,2,5-7")
 	f.Int64VarP(&o.count, "count", "n", 0, "stop after this many records; 0 is no limit")
@@ -58,7 +58,7 @@ func (o *options) flags(c *cobra.Command, a *cli.App) {
 	f.StringVarP(&o.group, "group", "g", "", "read as a member of this group, and commit what was printed")
 	f.BoolVar(&o.committed, "read-committed", false, "leave out records of open and aborted transactions")
 	f.BoolVar(&o.skipDamaged, "skip-damaged", false, "go on behind damaged records, and name the offsets that are skipped")
-	f.StringVar(&o.protocol, "group-protocol", classic, "how the member joins its group: classic, or consumer (KIP-848), where the broker assigns the partitions; Kafka 4 and chronik have both")
+	f.StringVar(&o.protocol, "group-protocol", classic, "how the member joins: classic, or consumer (KIP-848), where the broker assigns the partitions")
 	cli.CompleteFlag(c, "group", a.Groups(0))
 	cli.CompleteFlag(c, "group-protocol", cli.OneOf(classic, nextGen))
 	cmdline.Instead(c, map[string]string{

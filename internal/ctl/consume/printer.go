@@ -3,6 +3,7 @@ package consume
 import (
 	"bufio"
 	"fmt"
+	"strings"
 
 	"github.com/twmb/franz-go/pkg/kgo"
 
@@ -23,11 +24,30 @@ func newPrinter(o *options, f output.Format) (printer, error) {
 	case o.format == "":
 		return o.plain, nil
 	}
-	format, err := kgo.NewRecordFormatter(o.format)
+	format, err := kgo.NewRecordFormatter(zeros(o.format))
 	if err != nil {
 		return nil, cli.Usage("--format %q: %w; chronikctl consume --help lists what may stand there", o.format, err)
 	}
 	return func(p []byte, r *kgo.Record) ([]byte, error) { return format.AppendRecord(p, r), nil }, nil
+}
+
+// zeros writes \0, which the client library's formats lack, as \x00, so that a format has the
+// same escapes as every other flag.
+func zeros(format string) string {
+	var b strings.Builder
+	for i := 0; i < len(format); i++ {
+		switch rest := format[i:]; {
+		case strings.HasPrefix(rest, `\0`):
+			b.WriteString(`\x00`)
+			i++
+		case rest[0] == '\\' && len(rest) > 1:
+			b.WriteString(rest[:2])
+			i++
+		default:
+			b.WriteByte(rest[0])
+		}
+	}
+	return b.String()
 }
 
 // plain is a line with what the flags ask for.

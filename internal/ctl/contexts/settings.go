@@ -66,9 +66,9 @@ func (s Setting) Kind() string {
 // All are the settings, in the order in which they are shown.
 func All() []Setting {
 	return []Setting{
-		{Name: Brokers, Default: DefaultBrokers, Doc: "comma-separated HOST:PORT of the brokers to ask first", check: addresses},
-		{Name: Admin, Default: DefaultAdmin, Doc: "HOST:PORT or http(s):// address of chronik's admin port, for what Kafka's protocol does not carry; off for none", check: adminAddress},
-		{Name: Timeout, Default: "30s", Doc: "longest time for one request, or for one record to be acknowledged", check: timeout},
+		{Name: Brokers, Default: DefaultBrokers, Doc: "HOST:PORT of brokers, with commas", check: addresses},
+		{Name: Admin, Default: DefaultAdmin, Doc: "HOST:PORT or URL of the admin port, or off", check: adminAddress},
+		{Name: Timeout, Default: "30s", Doc: "longest time for a request or an acknowledgement", check: timeout},
 		{Name: Output, Default: "table", Doc: "how answers are shown: table, wide, json or yaml", check: format},
 		{Name: TLS, Default: "false", Doc: "speak TLS to the brokers; implied by the other tls settings", Bool: true, check: boolean},
 		{Name: TLSCA, Doc: "PEM file of the certificate authorities that brokers are held against; without it the system's"},

@@ -38,6 +38,7 @@ func New(a *cli.App) *cobra.Command {
 	var f flags
 	c := &cobra.Command{
 		Use: "doctor", Short: "Look for what goes wrong, from here and from the broker's side", Args: cli.Args(0, 0, "no argument"),
+		Example: "  chronikctl doctor\n  chronikctl doctor --probe-disk --wait 0s",
 		Long: "doctor prints what cluster health prints, and checks more from here: whether each advertised address can be dialled,\n" +
 			"whether the clocks agree, whether configs contradict each other, whether groups are stuck. It also prints what each check\n" +
 			"of a chronik broker has measured (docs/operations.md lists them). Each finding has a remedy. bad means that some records\n" +

@@ -15,6 +15,7 @@ import (
 	"github.com/chronik-io/chronik/internal/ctl/adminport"
 	"github.com/chronik-io/chronik/internal/ctl/cli"
 	"github.com/chronik-io/chronik/internal/ctl/cluster"
+	"github.com/chronik-io/chronik/internal/ctl/config"
 	"github.com/chronik-io/chronik/internal/ctl/group"
 )
 
@@ -54,16 +55,16 @@ func finds(t *testing.T, name, got string, texts ...string) {
 func TestConfigsThatContradictEachOther(t *testing.T) {
 	for name, c := range map[string]struct {
 		replicas, brokers int
-		v, broker         values
+		v, broker         config.Values
 		finds             []string
 	}{
-		"all is well":     {1, 1, values{"min.insync.replicas": "1", "retention.bytes": "-1", "segment.bytes": "1000000", "max.message.bytes": "10"}, values{"socket.request.max.bytes": "100"}, nil},
-		"too many in isr": {1, 1, values{"min.insync.replicas": "2"}, nil, []string{"min.insync.replicas is 2 and it has 1 replicas", "set topic a min.insync.replicas=1"}},
-		"no slack":        {3, 3, values{"min.insync.replicas": "3"}, nil, []string{"as many as it has replicas"}},
-		"one replica":     {1, 3, values{}, nil, []string{"one replica in a cluster of 3 brokers"}},
-		"small retention": {1, 1, values{"retention.bytes": "10485760", "segment.bytes": "1073741824"}, nil, []string{"segment.bytes=2621440"}},
-		"large messages":  {1, 1, values{"max.message.bytes": "200"}, values{"socket.request.max.bytes": "100"}, []string{"closes the connection"}},
-		"not told":        {3, 3, values{}, values{}, nil},
+		"all is well":     {1, 1, config.Values{"min.insync.replicas": "1", "retention.bytes": "-1", "segment.bytes": "1000000", "max.message.bytes": "10"}, config.Values{"socket.request.max.bytes": "100"}, nil},
+		"too many in isr": {1, 1, config.Values{"min.insync.replicas": "2"}, nil, []string{"min.insync.replicas is 2 and it has 1 replica:", "set topic a min.insync.replicas=1"}},
+		"no slack":        {3, 3, config.Values{"min.insync.replicas": "3"}, nil, []string{"as many as it has replicas"}},
+		"one replica":     {1, 3, config.Values{}, nil, []string{"one replica in a cluster of 3 brokers"}},
+		"small retention": {1, 1, config.Values{"retention.bytes": "10485760", "segment.bytes": "1073741824"}, nil, []string{"segment.bytes=2621440"}},
+		"large messages":  {1, 1, config.Values{"max.message.bytes": "200"}, config.Values{"socket.request.max.bytes": "100"}, []string{"closes the connection"}},
+		"not told":        {3, 3, config.Values{}, config.Values{}, nil},
 	} {
 		x, found := patient(t)
 		x.Meta.Brokers = make(kadm.BrokerDetails, c.brokers)

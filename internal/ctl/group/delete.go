@@ -16,7 +16,8 @@ func remove(a *cli.App) *cobra.Command {
 	var dryRun bool
 	c := &cobra.Command{
 		Use: "delete GROUP...", Short: "Delete groups and all their offsets", Args: cli.Args(1, -1, "at least one group"), ValidArgsFunction: a.Groups(0),
-		Long: "delete removes groups that have no members, with all their offsets. It asks first; --yes answers, --dry-run only says\nwhat would go.",
+		Example: "  chronikctl group delete audit --dry-run\n  chronikctl group delete audit --yes",
+		Long:    "delete removes groups that have no members, with all their offsets. It asks first; --yes answers, --dry-run only says\nwhat would go.",
 		RunE: a.Admin(func(ctx context.Context, adm *kadm.Client, names []string) error {
 			var out cli.Outcomes
 			var left, losses []string
@@ -80,7 +81,8 @@ func deleteOffsets(a *cli.App) *cobra.Command {
 	var dryRun bool
 	c := &cobra.Command{
 		Use: "delete-offsets GROUP", Short: "Forget a group's offsets of topics", Args: cli.Args(1, 1, "one group"), ValidArgsFunction: a.Groups(1),
-		Long: "delete-offsets makes a group forget how far it is in topics that none of its members reads. It asks first; --yes answers,\n--dry-run only says what would go.",
+		Example: "  chronikctl group delete-offsets audit --topic orders:0 --dry-run",
+		Long:    "delete-offsets makes a group forget how far it is in topics that none of its members reads. It asks first; --yes answers,\n--dry-run only says what would go.",
 		RunE: func(cmd *cobra.Command, names []string) error {
 			only := map[string][]int32{}
 			for _, s := range topics {

@@ -19,6 +19,7 @@ func describe(a *cli.App) *cobra.Command {
 	var every bool
 	c := &cobra.Command{
 		Use: "describe GROUP...|--all", Short: "Show state, members, offsets and lag", Args: someOrAll(&every), ValidArgsFunction: a.Groups(0),
+		Example: "  chronikctl group describe audit\n  chronikctl group describe --all --watch",
 		Long: "describe shows for each partition that a group has committed, or that a member is assigned, how far it is. The lag of a\n" +
 			"partition without a commit counts from its start.",
 		RunE: a.Admin(func(ctx context.Context, adm *kadm.Client, names []string) error {
@@ -49,7 +50,7 @@ func describe(a *cli.App) *cobra.Command {
 		}),
 	}
 	c.Flags().BoolVar(&every, "all", false, "all groups of the cluster")
-	return c
+	return a.Watched(c)
 }
 
 // someOrAll refuses groups beside --all, and neither.

@@ -37,6 +37,7 @@ func list(a *cli.App) *cobra.Command {
 	var in []string
 	c := &cobra.Command{
 		Use: "list", Short: "List groups with their lag", Args: cli.Args(0, 0, "no argument"),
+		Example: "  chronikctl group list\n  chronikctl group list --state Empty -o json",
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			for _, s := range in {
 				if !slices.ContainsFunc(states(), func(known string) bool { return strings.EqualFold(s, known) }) {

@@ -34,8 +34,9 @@ type options struct {
 	tombstone   bool
 	timestamp   string
 
-	at     time.Time // of timestamp; zero for the time of writing
-	chosen bool      // --input was given
+	at     time.Time          // of timestamp; zero for the time of writing
+	common []kgo.RecordHeader // of every record
+	chosen bool               // --input was given
 }
 
 func (o *options) flags(c *cobra.Command) {
@@ -47,7 +48,7 @@ func (o *options) flags(c *cobra.Command) {
 	f.StringVar(&o.timestamp, "timestamp", "", "time of every record: 2006-01-02T15:04:05Z, @MILLISECONDS since 1970, or 5m for that "+
 		"long ago; without it the time of writing")
 	f.BoolVar(&o.emptyNull, "empty-is-null", false, "an empty value is null, which deletes the key in a compacted topic")
-	f.StringArrayVarP(&o.headers, "header", "H", nil, "header name=value for every record; may be repeated")
+	f.StringArrayVarP(&o.headers, "header", "H", nil, "header name=value for every record, with escapes as in -k; may be repeated")
 	f.Int32VarP(&o.partition, "partition", "p", -1, "partition to write to; -1 goes by key, or where a batch has room")
 	f.BoolVar(&o.keepPlace, "same-partition", false, "with --input json, write each record to the partition that it names; without it the key decides")
 	f.StringVar(&o.acks, "acks", "all", "who must have a record before it counts: all, 1 (the leader) or 0 (nobody)")
@@ -115,19 +116,29 @@ func (o *options) check() error {
 		}
 	}
 	for _, h := range o.headers {
-		if _, _, err := parse.KeyValue(h); err != nil {
+		name, value, err := parse.KeyValue(h)
+		if err == nil {
+			value, err = parse.Escapes(value)
+		}
+		if err != nil {
 			return cli.Usage("--header %w", err)
 		}
+		o.common = append(o.common, kgo.RecordHeader{Key: name, Value: []byte(value)})
 	}
 	return nil
 }
+
+// metadataAge is how soon the client asks again for metadata. The first answer about a topic
+// that the broker creates is that there is none; by the library's default a person would wait
+// a quarter of a second for the next.
+const metadataAge = 30 * time.Millisecond
 
 // client turns the flags into the client's options.
 func (o *options) client(topic string) []kgo.Opt {
 	codec := map[string]kgo.CompressionCodec{"none": kgo.NoCompression(), "gzip": kgo.GzipCompression(),
 		"snappy": kgo.SnappyCompression(), "lz4": kgo.Lz4Compression(), "zstd": kgo.ZstdCompression()}[o.compression]
 	opts := []kgo.Opt{kgo.DefaultProduceTopic(topic), kgo.AllowAutoTopicCreation(), kgo.ProducerBatchMaxBytes(int32(o.batchBytes)),
-		kgo.ProducerBatchCompression(codec)}
+		kgo.ProducerBatchCompression(codec), kgo.MetadataMinAge(metadataAge)}
 	switch o.acks {
 	default:
 		// A record of which nobody knows whether it was written is given up when its
@@ -148,14 +159,4 @@ func (o *options) client(topic string) []kgo.Opt {
 		opts = append(opts, kgo.RecordPartitioner(kgo.ManualPartitioner()))
 	}
 	return opts
-}
-
-// common are the headers that every record gets.
-func (o *options) common() []kgo.RecordHeader {
-	var headers []kgo.RecordHeader
-	for _, h := range o.headers {
-		name, value, _ := strings.Cut(h, "=") // checked by check
-		headers = append(headers, kgo.RecordHeader{Key: name, Value: []byte(value)})
-	}
-	return headers
 }

@@ -11,6 +11,7 @@ import (
 	"io"
 	"os"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -73,9 +74,9 @@ func run(cmd *cobra.Command, a *cli.App, o *options, topic string) error {
 	return err
 }
 
-// look asks for the topic and returns its partitions that take no records. Where there
-// is no such topic it says that the topic will be made: a name may be mistaken. An error
-// is that of asking.
+// look asks for the topic and returns its partitions that take no records. A name that no
+// topic has may be mistaken: at a terminal a person has to confirm it, elsewhere a note says
+// that the first record creates the topic. An error is that of asking, or of a no.
 func look(ctx context.Context, a *cli.App, cl *kgo.Client, topic string) (closed []int32, err error) {
 	req := kmsg.NewPtrMetadataRequest() // the client's own would make the topic
 	t := kmsg.NewMetadataRequestTopic()
@@ -90,7 +91,11 @@ func look(ctx context.Context, a *cli.App, cl *kgo.Client, topic string) (closed
 	}
 	// Any other error is the first record's too, which says more of it.
 	if resp.Topics[0].ErrorCode == kerr.UnknownTopicOrPartition.Code {
-		a.Note("note: %s; the first record makes it, where the broker lets it (auto.create.topics.enable)", cli.Mistaken(ctx, kadm.NewClient(cl), topic))
+		missing := cli.Mistaken(ctx, kadm.NewClient(cl), topic)
+		if terminal.Is(a.In) { // a script has nobody to ask, and relied on it
+			return nil, a.Confirm("create topic "+topic, strings.ToUpper(missing[:1])+missing[1:]+".", nil)
+		}
+		a.Note("note: %s; the first record makes it, where the broker lets it (auto.create.topics.enable)", missing)
 	}
 	for _, p := range resp.Topics[0].Partitions {
 		if p.Leader < 0 || slices.Contains(p.OfflineReplicas, p.Leader) {

@@ -75,7 +75,7 @@ func (w *writer) read(ctx, sending context.Context, in io.Reader) {
 	scan := bufio.NewScanner(in)
 	scan.Buffer(make([]byte, 64<<10), maxLine)
 	scan.Split(wholeLines)
-	headers, pace := w.o.common(), newPace(w.o.rate)
+	headers, pace := w.o.common, newPace(w.o.rate)
 	for line := 1; scan.Scan(); line++ {
 		rec, err := w.o.record(scan.Bytes())
 		if line == 1 && !w.o.chosen && records.Printed(scan.Bytes()) {

@@ -33,6 +33,7 @@ type facts struct {
 func explain(a *cli.App) *cobra.Command {
 	return &cobra.Command{
 		Use: "explain TOPIC", Short: "Say in plain words what an acknowledgement promises in a topic", Args: cli.Args(1, 1, "one topic"), ValidArgsFunction: a.Topics(1),
+		Example: "  chronikctl profile explain orders",
 		Long: "explain says what an acknowledgement promises for a topic as it is now: its profile, replicas and min.insync.replicas, for\n" +
 			"each acks a producer may ask for. Where chronik's admin port answers it adds what was really seen: how many records\n" +
 			"shared a sync, how long syncs took.",

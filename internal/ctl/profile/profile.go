@@ -102,6 +102,7 @@ func (k *known) show(p durability.Profile) shown {
 func list(a *cli.App) *cobra.Command {
 	return &cobra.Command{
 		Use: "list", Short: "List the durability profiles", Args: cli.Args(0, 0, "no argument"),
+		Example: "  chronikctl profile list",
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			k, err := ask(cmd.Context(), a)
 			if err != nil {

@@ -13,6 +13,7 @@ import (
 func show(a *cli.App) *cobra.Command {
 	return &cobra.Command{
 		Use: "show NAME", Short: "Show a profile, and what it promises on one replica and on three", Args: cli.Args(1, 1, "one profile"),
+		Example: "  chronikctl profile show sync",
 		ValidArgsFunction: func(cmd *cobra.Command, args []string, _ string) ([]cobra.Completion, cobra.ShellCompDirective) {
 			if len(args) > 0 || a.Resolve(cmd) != nil {
 				return nil, cobra.ShellCompDirectiveNoFileComp

@@ -40,7 +40,7 @@ func New(a *cli.App) *cobra.Command {
 			"and choose; ? lists them, q ends. It waits for a broker that is away. With --once, -o json or -o yaml, and where standard\n" +
 			"output is no terminal, it measures one interval, prints all tables and ends. Clients, and the requests of brokers, are\n" +
 			"known where chronik's admin port answers (--admin).",
-		Example: "  chronikctl top\n  chronikctl top --once --interval 10s\n  chronikctl top -o json | jq '.clients[0]'",
+		Example: "  chronikctl top\n  chronikctl top --once --interval 5s\n  chronikctl top -o json | jq '.clients[0]'",
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			every := interval.Value()
 			if every < leastInterval || every > mostInterval {

@@ -14,6 +14,7 @@ func addPartitions(a *cli.App) *cobra.Command {
 	var dryRun bool
 	c := &cobra.Command{
 		Use: "add-partitions NAME...", Short: "Give topics more partitions", Args: cli.Args(1, -1, "at least one topic"), ValidArgsFunction: a.Topics(0),
+		Example: "  chronikctl topic add-partitions orders --add 2\n  chronikctl topic add-partitions orders --to 24 --dry-run",
 		Long: "add-partitions gives topics more partitions; there is no way back. Records that have keys may from now on go to other\n" +
 			"partitions than earlier ones with the same key.",
 		RunE: func(cmd *cobra.Command, names []string) error {

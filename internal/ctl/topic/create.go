@@ -28,7 +28,7 @@ func create(a *cli.App) *cobra.Command {
 	var w wish
 	c := &cobra.Command{
 		Use: "create NAME...", Short: "Create topics", Args: cli.Args(1, -1, "at least one topic"), ValidArgsFunction: cobra.NoFileCompletions,
-		Example: "  chronikctl topic create orders --partitions 12 --config retention.ms=7d\n" +
+		Example: "  chronikctl topic create payments --partitions 12 --config retention.ms=7d\n" +
 			"  chronikctl topic create clicks --config chronik.durability.profile=interval",
 		RunE: func(cmd *cobra.Command, names []string) error {
 			configs, err := parse.Configs(w.configs)
@@ -65,6 +65,7 @@ func (w *wish) run(ctx context.Context, a *cli.App, adm *kadm.Client, names []st
 		send, done = adm.ValidateCreateTopics, "would be created"
 	}
 	var out cli.Outcomes
+	var created []string
 	for _, name := range names {
 		answers, err := send(ctx, w.partitions, w.replication, with, name)
 		r := answers[name]
@@ -80,7 +81,11 @@ func (w *wish) run(ctx context.Context, a *cli.App, adm *kadm.Client, names []st
 			out.Refused(name, "create "+name, cli.Words(err), r.ErrMessage)
 		default:
 			out.Done(name, "%s", done)
+			if !w.dryRun {
+				created = append(created, name)
+			}
 		}
 	}
+	config.Warn(ctx, a, adm, created, configs)
 	return a.Report(&out)
 }

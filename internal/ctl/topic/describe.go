@@ -14,6 +14,7 @@ import (
 	"github.com/twmb/franz-go/pkg/kerr"
 	"github.com/twmb/franz-go/pkg/kmsg"
 
+	"github.com/chronik-io/chronik/internal/cmdline"
 	"github.com/chronik-io/chronik/internal/ctl/adminport"
 	"github.com/chronik-io/chronik/internal/ctl/cli"
 	"github.com/chronik-io/chronik/internal/ctl/output"
@@ -53,8 +54,9 @@ type partition struct {
 func describe(a *cli.App) *cobra.Command {
 	var regex bool
 	c := &cobra.Command{
-		Use: "describe NAME...", Short: "Show partitions, offsets, sizes, the profile, and configs that differ from the default",
-		Args: cli.Args(1, -1, "at least one topic"), ValidArgsFunction: a.Topics(0),
+		Use: "describe NAME...", Short: "Show partitions, offsets, sizes, the profile, and configs that are set",
+		Example: "  chronikctl topic describe orders -o wide\n  chronikctl topic describe --regex 'orders-.*'",
+		Args:    cli.Args(1, -1, "at least one topic"), ValidArgsFunction: a.Topics(0),
 		RunE: a.Admin(func(ctx context.Context, adm *kadm.Client, names []string) error {
 			topics, missing, err := choose(ctx, adm, names, regex)
 			if err != nil {
@@ -73,7 +75,8 @@ func describe(a *cli.App) *cobra.Command {
 		}),
 	}
 	c.Flags().BoolVarP(&regex, "regex", "r", false, regexDoc)
-	return c
+	cmdline.Instead(c, map[string]string{"--all": "--regex '.*' describes all topics"})
+	return a.Watched(c)
 }
 
 // facts is what is asked for beside the metadata.

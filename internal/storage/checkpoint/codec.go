@@ -4,7 +4,6 @@ import (
 	"encoding/binary"
 	"errors"
 	"fmt"
-	"math"
 
 	"github.com/chronik-io/chronik/internal/storage/epochs"
 	"github.com/chronik-io/chronik/internal/storage/journal"
@@ -74,7 +73,12 @@ func (l *Log) append(b []byte, producers bool) []byte {
 	for _, v := range []int64{l.Start, l.Clean, l.Swap} {
 		b = le.AppendUint64(b, uint64(v))
 	}
-	b = l.Epochs.Append(l.Point.append(b), math.MaxInt64)
+	b = l.Point.append(b)
+	known := l.Epochs.Entries()
+	b = binary.AppendUvarint(b, uint64(len(known)))
+	for _, e := range known {
+		b = le.AppendUint64(le.AppendUint32(b, uint32(e.Epoch)), uint64(e.Start))
+	}
 	if producers {
 		b = appendString(b, l.Producers)
 	}
@@ -202,11 +206,13 @@ func (c *cursor) log(known func(journal.StreamID) *Log) *Log {
 }
 
 func (c *cursor) epochs() epochs.Cache {
-	cache, rest, err := epochs.Decode(c.b)
+	var list []epochs.Entry
+	for n := c.count(12); n > 0; n-- {
+		list = append(list, epochs.Entry{Epoch: int32(le.Uint32(c.take(4))), Start: c.i64()})
+	}
+	cache, err := epochs.Of(list)
 	if err != nil {
 		c.fail(err)
-		return cache
 	}
-	c.b = rest
 	return cache
 }

@@ -20,7 +20,7 @@
 //	log         topic id 16 | partition i32 | flags u8 | topic string | reason of being offline string
 //	            | file with frames set aside string | log start i64 | first offset not compacted i64
 //	            | base of the segment that takes the place of others i64 | recovery point
-//	            | epochs as epochs.Cache.Append writes them
+//	            | count { leader epoch i32, its first offset i64 }
 //	            | producers, as producers.State.Append writes them, as a string, if flag 4 is set
 //	recovery    offset i64 | LSN u64 | count { segment base i64, size i64 }
 //	point

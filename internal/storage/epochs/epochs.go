@@ -7,8 +7,6 @@
 package epochs
 
 import (
-	"encoding/binary"
-	"errors"
 	"fmt"
 	"slices"
 	"sort"
@@ -96,44 +94,23 @@ func (c *Cache) CutStart(start int64) {
 // Clear forgets everything.
 func (c *Cache) Clear() { c.entries = nil }
 
+// Below returns the part of the cache that begins below end.
+func (c *Cache) Below(end int64) Cache {
+	n := sort.Search(len(c.entries), func(i int) bool { return c.entries[i].Start >= end })
+	return Cache{slices.Clone(c.entries[:n])}
+}
+
 // Entries returns a copy.
 func (c *Cache) Entries() []Entry { return slices.Clone(c.entries) }
 
-// Append encodes the entries that begin below end: count u32, then epoch i32
-// and start i64 of each, little endian.
-func (c *Cache) Append(b []byte, end int64) []byte {
-	n := sort.Search(len(c.entries), func(i int) bool { return c.entries[i].Start >= end })
-	b = binary.LittleEndian.AppendUint32(b, uint32(n))
-	for _, e := range c.entries[:n] {
-		b = binary.LittleEndian.AppendUint32(b, uint32(e.Epoch))
-		b = binary.LittleEndian.AppendUint64(b, uint64(e.Start))
-	}
-	return b
-}
-
-var errShort = errors.New("leader epochs are cut short")
-
-// Decode reads what Append wrote and returns the rest of b.
-func Decode(b []byte) (Cache, []byte, error) {
-	if len(b) < 4 {
-		return Cache{}, nil, errShort
-	}
-	n := int(binary.LittleEndian.Uint32(b))
-	b = b[4:]
-	if n > len(b)/12 {
-		return Cache{}, nil, errShort
-	}
-	c := Cache{entries: make([]Entry, 0, n)}
-	for i := range n {
-		e := Entry{int32(binary.LittleEndian.Uint32(b)), int64(binary.LittleEndian.Uint64(b[4:]))}
-		if e.Epoch < 0 || e.Start < 0 {
-			return Cache{}, nil, fmt.Errorf("leader epoch %d at offset %d can't be", e.Epoch, e.Start)
+// Of returns the cache with some entries, which it keeps. It fails if Assign cannot have made them.
+func Of(entries []Entry) (Cache, error) {
+	last := Entry{Epoch: -1}
+	for _, e := range entries {
+		if e.Epoch <= last.Epoch || e.Start < last.Start {
+			return Cache{}, fmt.Errorf("leader epoch %d at offset %d follows epoch %d at %d", e.Epoch, e.Start, last.Epoch, last.Start)
 		}
-		if i > 0 && (e.Epoch <= c.entries[i-1].Epoch || e.Start < c.entries[i-1].Start) {
-			return Cache{}, nil, fmt.Errorf("leader epoch %d at offset %d follows epoch %d at %d", e.Epoch, e.Start, c.entries[i-1].Epoch, c.entries[i-1].Start)
-		}
-		c.entries = append(c.entries, e)
-		b = b[12:]
+		last = e
 	}
-	return c, b, nil
+	return Cache{entries}, nil
 }

@@ -63,11 +63,11 @@ func TestAgainstEveryRecord(t *testing.T) {
 			},
 			"restart": func(t *rapid.T) {
 				cut := rapid.Int64Range(start, end()).Draw(t, "end")
-				part, rest, err := Decode(append(c.Append(nil, cut), 7))
-				if err != nil || len(rest) != 1 {
-					t.Fatalf("decode: %d bytes left, %v", len(rest), err)
+				below := c.Below(cut)
+				part, err := Of(below.Entries())
+				if err != nil {
+					t.Fatal(err)
 				}
-				part.CutEnd(cut)
 				before := c.Entries()
 				c.CutEnd(cut)
 				if !slices.Equal(part.Entries(), c.Entries()) {
@@ -104,24 +104,10 @@ func TestAgainstEveryRecord(t *testing.T) {
 	})
 }
 
-func FuzzDecode(f *testing.F) {
-	var c Cache
-	c.Assign(1, 0)
-	c.Assign(4, 100)
-	f.Add(c.Append(nil, 1000))
-	f.Add([]byte{255, 255, 255, 255})
-	f.Fuzz(func(t *testing.T, b []byte) {
-		c, rest, err := Decode(b)
-		if err != nil {
-			return
+func TestEntriesThatCannotBeAreRefused(t *testing.T) {
+	for _, list := range [][]Entry{{{-1, 0}}, {{0, -1}}, {{2, 5}, {2, 6}}, {{2, 5}, {1, 6}}, {{2, 5}, {3, 4}}} {
+		if c, err := Of(list); err == nil || c.Latest() != -1 {
+			t.Errorf("%v is taken: %v", list, c)
 		}
-		again := c.Append(nil, 1<<63-1)
-		last := c.Entries()
-		if n := len(last); n > 0 && last[n-1].Start == 1<<63-1 {
-			return // no record can have that offset
-		}
-		if !slices.Equal(append(again, rest...), b) {
-			t.Errorf("%x reads as %v", b, c.Entries())
-		}
-	})
+	}
 }

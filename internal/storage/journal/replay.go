@@ -1,6 +1,7 @@
 package journal
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -200,21 +201,15 @@ func (j *Journal) Empty() (bool, error) {
 	return empty, err
 }
 
-// SyncFiles makes what was read from files durable: after the end of a process
-// they read well and may still be in the page cache only.
-func (j *Journal) SyncFiles(names []string) error {
-	for _, name := range names {
-		f, err := j.opt.FS.Open(j.opt.Dir + "/" + name)
-		if err != nil {
-			return fmt.Errorf("sync journal: %w", err)
-		}
-		err = f.Datasync()
-		if e := f.Close(); err == nil {
-			err = e
-		}
-		if err != nil {
-			return fmt.Errorf("sync journal: %w", err)
-		}
+// SyncFile makes what was read from a file durable: after the end of a process
+// it reads well and may still be in the page cache only.
+func (j *Journal) SyncFile(name string) error {
+	f, err := j.opt.FS.Open(j.space.path(name))
+	if err == nil {
+		err = cmp.Or(f.Datasync(), f.Close())
+	}
+	if err != nil {
+		return fmt.Errorf("sync journal: %w", err)
 	}
 	return nil
 }
