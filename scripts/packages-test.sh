@@ -94,7 +94,7 @@ topic=by-hand records inside chronikctl
 kill -TERM "$broker"
 wait "$broker" || fail "the stop was not clean"
 broker=
-[ -e "$root/var/lib/chronik/logs/checkpoint" ] || fail "the data is not in /var/lib/chronik"
+[ -e "$root/var/lib/chronik/logs/chronik.dir" ] || fail "the data is not in /var/lib/chronik"
 echo "packages: .deb installed, started by hand as chronik, 100 records in and out, stopped"
 
 # ---- the unit, under a systemd that boots in this root -------------------------
