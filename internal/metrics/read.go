@@ -95,6 +95,9 @@ func seenOf(h *dto.Histogram) Seen {
 // observations above the last bucket it returns that bucket's bound; 0 if nothing was
 // observed.
 func (s Seen) Estimate(q float64) float64 {
+	if s.Count == 0 {
+		return 0
+	}
 	rank := q * float64(s.Count)
 	lower, below := 0.0, uint64(0)
 	for _, b := range s.Buckets {

@@ -13,8 +13,10 @@ func TestEstimateIsWithinTheBucket(t *testing.T) {
 			t.Errorf("%v: %v, want %v", q, got, want)
 		}
 	}
-	if got := (Seen{}).Estimate(0.5); got != 0 {
-		t.Error(got)
+	for _, none := range []Seen{{}, {Buckets: []Bucket{{1, 0}, {2, 0}}}} {
+		if got := none.Estimate(0.5); got != 0 {
+			t.Errorf("%+v: %v", none, got)
+		}
 	}
 }
 
