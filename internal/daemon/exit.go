@@ -12,6 +12,7 @@ import (
 	"syscall"
 
 	"github.com/chronik-io/chronik/internal/daemon/config"
+	"github.com/chronik-io/chronik/internal/health"
 	"github.com/chronik-io/chronik/internal/metadata/filestore"
 	"github.com/chronik-io/chronik/internal/storage"
 	"github.com/chronik-io/chronik/internal/storage/journal"
@@ -63,12 +64,12 @@ const moreFiles = "raise the limit of open files: LimitNOFILE in the unit, ulimi
 // dataError explains why a directory cannot be used. setting is the one that
 // names it.
 func dataError(setting, dir string, err error) error {
-	return dataErrorAt(setting, dir, "--dir "+dir, err)
+	return dataErrorAt(setting, dir, []string{"--dir", dir}, err)
 }
 
-// dataErrorAt is dataError with the flags that show the directory to
+// dataErrorAt is dataError with the flags that name the directory to
 // chronikctl log.
-func dataErrorAt(setting, dir, flags string, err error) error {
+func dataErrorAt(setting, dir string, flags []string, err error) error {
 	text := dataRemedy(setting, flags, err)
 	if text != "" {
 		text = "; " + text
@@ -85,22 +86,24 @@ func told(setting string) string {
 }
 
 // dataRemedy says what to do about a directory that cannot be used; empty if the error says it.
-func dataRemedy(setting, flags string, err error) string {
+func dataRemedy(setting string, flags []string, err error) string {
 	setting = told(setting)
 	remedy := "choose another with " + setting
+	verify := health.Command(append([]string{"chronikctl", "log", "verify"}, flags...)...)
+	preview := health.Command(append([]string{"chronikctl", "log", "repair", "--dry-run"}, flags...)...)
 	switch {
 	case errors.Is(err, storage.ErrForeign), errors.Is(err, statefile.ErrNewer):
 		return "" // their texts say what to do
 	case errors.Is(err, journal.ErrDamaged):
-		return "put the journal back as it was, or see with chronikctl log verify " + flags + " what of it chronikctl log repair saves"
+		return "put the journal back as it was; if it is gone, " + verify + " lists what is damaged and " + preview + " what a repair saves"
 	case errors.Is(err, statefile.ErrCorrupt), errors.Is(err, filestore.ErrDamaged):
-		return "chronikctl log verify " + flags + " says what is damaged and whether chronikctl log repair mends it; if not, put the whole directory back from a backup"
+		return verify + " lists what is damaged and " + preview + " what a repair does; if it cannot repair everything, restore the whole directory from a backup"
 	case errors.Is(err, filestore.ErrNewerFormat):
 		return "start the version that wrote it, or " + remedy
 	case errors.Is(err, syscall.EMFILE), errors.Is(err, syscall.ENFILE):
 		return moreFiles
 	case errors.Is(err, syscall.EIO):
-		return "the disk failed to read or write: look at the kernel's log, and copy the directory before anything else"
+		return "the disk failed to read or write: `journalctl -k -n 50` shows what the kernel reports about it; copy the directory before you do anything else"
 	case errors.Is(err, vfs.ErrLocked):
 		remedy = "stop that broker, or give this one a directory of its own with " + setting
 	case errors.Is(err, fs.ErrPermission), errors.Is(err, syscall.EROFS):
@@ -128,9 +131,9 @@ func dirErrors(static map[string]string, err error) error {
 	return dataErrorAt(setting, d.Path, flags, d.Err)
 }
 
-// placeOf is the setting that an error of a log directory is about, and the flags that show the
+// placeOf is the setting that an error of a log directory is about, and the flags that name the
 // directory to chronikctl log.
-func placeOf(static map[string]string, d *storage.DirError) (setting, flags string) {
+func placeOf(static map[string]string, d *storage.DirError) (setting string, flags []string) {
 	setting = config.KeyDataDir
 	if static["log.dirs"] != "" {
 		setting = "log.dirs"
@@ -138,9 +141,9 @@ func placeOf(static map[string]string, d *storage.DirError) (setting, flags stri
 	if p := (*fs.PathError)(nil); static["journal.dirs"] != "" && errors.As(d.Err, &p) && within(path.Clean(p.Path), d.Journal) {
 		setting = "journal.dirs"
 	}
-	flags = "--dir " + d.Path
-	if d.Journal != "" {
-		flags += " --journal " + d.Journal
+	flags = []string{"--dir", d.Path}
+	if d.Journal != "" && d.Journal != path.Join(d.Path, "journal") {
+		flags = append(flags, "--journal", d.Journal)
 	}
 	return setting, flags
 }

@@ -26,7 +26,7 @@ func (c *cli) healthCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use: "health", Short: "Ask the broker of this configuration whether it is ready", Args: noArgs,
 		Long: "health asks the admin port that this configuration names (admin.listen) whether the broker serves clients, and prints what\n" +
-			"it says. It exits with 0 where it is ready, with 1 where it is not or nobody answers, with 2 where the configuration is\n" +
+			"it answers. It exits with 0 if the broker is ready, with 1 if it is not or does not answer, with 2 if the configuration is\n" +
 			"wrong or has no admin port. With --live a broker that recovers or drains is well, too: it asks only whether it is alive.",
 		RunE: func(cmd *cobra.Command, _ []string) error { return c.health(cmd.Context(), live, timeout) },
 	}
@@ -44,7 +44,7 @@ func (c *cli) health(ctx context.Context, live bool, timeout time.Duration) erro
 		return &configError{err}
 	}
 	if cfg.AdminListen == "" {
-		return &ExitError{ExitUsage, errors.New("admin.listen is off: there is nobody to ask; set it to HOST:PORT")}
+		return &ExitError{ExitUsage, errors.New("admin.listen is off: there is no port to ask; set it to HOST:PORT")}
 	}
 	path := "/readyz"
 	if live {

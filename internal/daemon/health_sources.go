@@ -51,7 +51,7 @@ func (b *Broker) startHealth(version string, ready func(bool), log *zap.Logger) 
 
 // settingsOf is what was configured. It does not change while the broker runs.
 func settingsOf(cfg *config.Config, b *topicconf.Broker, t *topicconf.Topic) checks.Settings {
-	s := checks.Settings{DataDir: absolute(cfg.DataDir), Warnings: cfg.Warnings, Profile: cfg.WALProfile, Admin: checks.Listener{Name: "admin", Listen: cfg.AdminListen}}
+	s := checks.Settings{DataDir: absolute(cfg.DataDir), WorkingDir: absolute("."), Warnings: cfg.Warnings, Profile: cfg.WALProfile, Admin: checks.Listener{Name: "admin", Listen: cfg.AdminListen}}
 	s.Admin.Open = cfg.AdminListen != "" && !config.Loopback(cfg.AdminListen)
 	for _, l := range cfg.Listeners {
 		s.Listeners = append(s.Listeners, checks.Listener{Name: l.Name, Listen: l.Listen, Advertise: l.Advertise,

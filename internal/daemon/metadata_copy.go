@@ -5,9 +5,10 @@ import (
 	"errors"
 	"fmt"
 	"path"
-	"strings"
+	"slices"
 
 	"github.com/chronik-io/chronik/internal/daemon/observe"
+	"github.com/chronik-io/chronik/internal/health"
 	"github.com/chronik-io/chronik/internal/health/checks"
 	"github.com/chronik-io/chronik/internal/metadata/filestore"
 	"github.com/chronik-io/chronik/internal/storage"
@@ -22,26 +23,27 @@ import (
 func (b *Broker) refuseOlder(r *rooms) error {
 	for _, p := range places(&r.conf) {
 		if err := r.store.CheckAgainst(filestore.CopyIn(p.Path)); errors.Is(err, filestore.ErrOlder) {
-			return &ExitError{ExitData, fmt.Errorf("directory %s: %w: the metadata was put back from an older time; chronikctl log repair %s "+
-				"puts the copy in its place; to go on with the older metadata, move the copy away", b.cfg.DataDir, err, b.repairFlags(places(&r.conf)))}
+			return &ExitError{ExitData, fmt.Errorf("directory %s: %w: the metadata was put back from an older time; %s "+
+				"puts the copy in its place; to go on with the older metadata, move the copy away", b.cfg.DataDir, err,
+				b.repairAll(places(&r.conf), "--backup", path.Join(b.cfg.DataDir, "before-repair")))}
 		}
 	}
 	return nil
 }
 
-// repairFlags are the flags with which chronikctl log looks at everything that this broker has.
-func (b *Broker) repairFlags(all []storage.Place) string {
-	flags := []string{"--dir " + b.cfg.DataDir}
-	journals := ""
+// repairAll is the command that repairs everything that this broker has, with more flags.
+func (b *Broker) repairAll(all []storage.Place, more ...string) string {
+	dirs := []string{"chronikctl", "log", "repair", "--dir", b.cfg.DataDir}
+	var journals []string
 	for _, p := range all {
 		if p.Path != path.Join(b.cfg.DataDir, logsDir) {
-			flags = append(flags, "--dir "+p.Path)
+			dirs = append(dirs, "--dir", p.Path)
 		}
 		if p.Journal != "" {
-			journals += " --journal " + p.Journal
+			journals = append(journals, "--journal", p.Journal)
 		}
 	}
-	return strings.Join(flags, " ") + journals
+	return health.Command(slices.Concat(dirs, journals, more)...)
 }
 
 // keepCopy begins the copy of the metadata.

@@ -114,8 +114,8 @@ func (b *Broker) lookForMetadata(all []storage.Place) error {
 			}
 			_ = lock.Close() // it ends with the process in any case
 			return &ExitError{ExitData, fmt.Errorf("directory %s: the log directory %s holds partitions, and %s has no metadata of them; "+
-				"set data.dir (--data-dir) to where it is, or see with chronikctl log repair %s --dry-run what can be restored of it, or give this broker "+
-				"an empty log directory", b.cfg.DataDir, place.Path, dir, b.repairFlags(all))}
+				"set data.dir (--data-dir) to where it is, or give this broker an empty log directory; if it is lost, %s shows what can be restored of it",
+				b.cfg.DataDir, place.Path, dir, b.repairAll(all, "--dry-run"))}
 		}
 	}
 	return nil

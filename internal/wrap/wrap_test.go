@@ -18,3 +18,18 @@ func TestText(t *testing.T) {
 		}
 	}
 }
+
+// What is copied into a shell is one line.
+func TestACommandIsNotBroken(t *testing.T) {
+	for text, want := range map[string][]string{
+		"run `log  repair --dir x`, then go": {"run", "`log  repair --dir x`,", "then", "go"},
+		"`a b` `c d` e":                      {"`a b`", "`c d`", "e"},
+		"it`s a b":                           {"it`s", "a b"},
+		"`a b":                               {"`a b"},
+		"x `":                                {"x `"},
+	} {
+		if got := Text(text, 5); !slices.Equal(got, want) {
+			t.Errorf("%q: %q, want %q", text, got, want)
+		}
+	}
+}

@@ -14,7 +14,7 @@ const mb = 1_000_000
 func Builtin() []Profile {
 	return []Profile{
 		{
-			Name: "sync", Doc: "Everything: the group is what arrived during the last fdatasync; nobody waits for company.",
+			Name: "sync", Doc: "Everything: the group is what arrived during the last fdatasync; no append waits for others.",
 			Ack: Synced, Sync: SyncGroup, MaxRecords: 10_000, MaxBytes: 50 * mb,
 		},
 		{

@@ -253,3 +253,29 @@ func prose(s string) string {
 	}
 	return b.String()
 }
+
+// phrase is a part of a text: words, or a command that the text has in backticks.
+type phrase struct {
+	Text    string
+	Command bool
+}
+
+// commands takes a text apart at its commands. A backtick without another one is a part of the words.
+func commands(text string) (all []phrase) {
+	add := func(s string, command bool) {
+		if s != "" {
+			all = append(all, phrase{prose(s), command})
+		}
+	}
+	for {
+		words, rest, opened := strings.Cut(text, "`")
+		command, after, closed := strings.Cut(rest, "`")
+		if !opened || !closed {
+			add(text, false)
+			return all
+		}
+		add(words, false)
+		add(command, true)
+		text = after
+	}
+}

@@ -2,6 +2,7 @@ package page
 
 import (
 	"math"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -55,5 +56,20 @@ func TestContentOfRecords(t *testing.T) {
 	}
 	if got := hexText(make([]byte, 17)); got != "00 00 00 00 00 00 00 00  00 00 00 00 00 00 00 00\n00" {
 		t.Errorf("%q", got)
+	}
+}
+
+func TestCommandsOfARemedy(t *testing.T) {
+	for text, want := range map[string][]phrase{
+		"":                         nil,
+		"wait":                     {{"wait", false}},
+		"run `a -b`, then `c\x00`": {{"run ", false}, {"a -b", true}, {", then ", false}, {`c\x00`, true}},
+		"`a` b":                    {{"a", true}, {" b", false}},
+		"it`s":                     {{"it`s", false}},
+		"`a` it`s":                 {{"a", true}, {" it`s", false}},
+	} {
+		if got := commands(text); !slices.Equal(got, want) {
+			t.Errorf("%q: %+v, want %+v", text, got, want)
+		}
 	}
 }

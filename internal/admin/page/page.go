@@ -251,7 +251,7 @@ func asset(w http.ResponseWriter, r *http.Request) {
 func functions() template.FuncMap {
 	return template.FuncMap{
 		"bytes": func(n int64) string { return bytesText(float64(n)) }, "count": countText, "short": shortText, "seconds": secondsText,
-		"ago": ago, "moment": moment, "percent": percent, "plural": plural, "name": name, "prose": prose, "content": contentOf,
+		"ago": ago, "moment": moment, "percent": percent, "plural": plural, "name": name, "prose": prose, "commands": commands, "content": contentOf,
 		"span":  func(now, then time.Time) string { return spanText(now.Sub(then)) },
 		"clock": func(t time.Time) string { return t.UTC().Format(time.RFC3339Nano) },
 	}

@@ -74,7 +74,7 @@ func busy(all map[string]group.Standing) bool {
 }
 
 func (x *examination) judgeGroup(name string, before, now group.Standing) {
-	where, show := "group "+name, "chronikctl group describe "+name+" shows its members"
+	where, show := "group "+name, health.Command("chronikctl", "group", "describe", name)+" shows its members"
 	switch {
 	case x.Reported("group", where):
 		// The broker has been watching it for longer.
@@ -83,9 +83,9 @@ func (x *examination) judgeGroup(name string, before, now group.Standing) {
 			show+"; check the logs of those that come and go")
 	case now.Members > 0 && before.Members > 0 && now.Lag > 0 && now.Committed == before.Committed:
 		x.Add("group", health.Warn, where, fmt.Sprintf("it has %s and is %s behind, but committed nothing in %v", cli.Count(now.Members, "member"), cli.Count(now.Lag, "record"), x.wait),
-			show+"; one of them hangs, or commits rarely (watch longer with --wait)")
+			show+"; one of them hangs, or commits rarely: "+health.Command("chronikctl", "doctor", "--wait", "1m")+" watches longer")
 	case now.Members == 0 && now.Lag > 0:
 		x.Add("group", health.Warn, where, fmt.Sprintf("it has no member, and it is %s behind", cli.Count(now.Lag, "record")),
-			"start its consumers; or chronikctl group delete "+name+", if it is not needed any more")
+			"start its consumers; if it is not needed any more, "+health.Command("chronikctl", "group", "delete", name))
 	}
 }

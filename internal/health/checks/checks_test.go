@@ -6,6 +6,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/chronik-io/chronik/internal/health"
 )
 
 // look runs one check and returns its findings as "severity subject: problem".
@@ -63,10 +65,12 @@ func TestDirectoriesThatWereRemoved(t *testing.T) {
 
 // A log directory whose journal is elsewhere cannot be repaired without it.
 func TestTheRemedyOfADamagedDirectoryNamesItsJournal(t *testing.T) {
-	f := Facts{Dirs: []Dir{{Path: "/a", Journal: "/a/journal"}, {Path: "/b", Journal: "/fast/b"}}}
+	f := Facts{Dirs: []Dir{{Path: "/a", Journal: "/a/journal"}, {Path: "/b", Journal: "/fast/b"}}, Settings: Settings{DataDir: "/srv/d", WorkingDir: "/srv"}}
 	for dir, want := range map[string]string{
-		"/a": "`chronikctl log repair --dir /a --backup /a.before-repair`",
-		"/b": "`chronikctl log repair --dir /b --journal /fast/b --backup /b.before-repair`",
+		"d/logs":    "`chronikctl log repair --dir /srv/d/logs --backup /srv/d/logs.before-repair`",
+		"/mnt/my d": "`chronikctl log verify --dir '/mnt/my d'`",
+		"/a":        "`chronikctl log repair --dir /a --backup /srv/d/a.before-repair`",
+		"/b":        "`chronikctl log repair --dir /b --journal /fast/b --backup /srv/d/b.before-repair`",
 	} {
 		if got := f.repair(dir); !strings.Contains(got, want) {
 			t.Errorf("%s, want %s in it", got, want)
@@ -75,18 +79,46 @@ func TestTheRemedyOfADamagedDirectoryNamesItsJournal(t *testing.T) {
 }
 
 func TestTheRemedyOfARemovedDirectoryNamesAllDirectories(t *testing.T) {
-	const alone, config = "log repair --dir /srv/d --backup /srv/d.before-repair`", "log repair --config /etc/chronik/chronikd.yaml --backup /srv/d.before-repair`"
+	const alone, config = "log repair --dir /srv/d --backup /srv/d/before-repair`", "log repair --config /etc/chronik/chronikd.yaml --backup /srv/d/before-repair`"
 	for _, c := range []struct{ logs, journal, want string }{
 		{"/srv/d/logs", "/srv/d/logs/journal", alone},
 		{"d/logs", "d/logs/journal", alone},
 		{"/srv/d/logs", "/fast", config},
 		{"/disk", "/disk/journal", config},
+		{"/srv/d", "/srv/d/journal", "log repair --config /etc/chronik/chronikd.yaml --backup /srv/d.before-repair`"},
 	} {
-		f := Facts{Dirs: []Dir{{Path: c.logs, Journal: c.journal}}, Lost: []Lost{{RoleMetadata, "/srv/d/metadata", "it was removed"}}, Settings: Settings{DataDir: "/srv/d"}}
+		f := Facts{Dirs: []Dir{{Path: c.logs, Journal: c.journal}}, Lost: []Lost{{RoleMetadata, "/srv/d/metadata", "it was removed"}}, Settings: Settings{DataDir: "/srv/d", WorkingDir: "/srv"}}
 		findings, _ := Examine(Checks(), &f)
 		if len(findings) != 1 || !strings.Contains(findings[0].Remedy, c.want) {
 			t.Errorf("%+v: %+v, want a remedy with %s", c, findings, c.want)
 		}
+	}
+}
+
+// A remedy is right for all damage that a finding reports, not only for the first range.
+func TestARemedyForSeveralDamages(t *testing.T) {
+	p := Partition{Topic: "t", Index: 3, Dir: "/d", Damages: []Damage{{From: 5, Next: 7, Where: "/d/t-3/x.log"}}}
+	found := func() health.Finding {
+		findings, _ := Examine(Checks(), &Facts{Partitions: []Partition{p}})
+		if len(findings) != 1 {
+			t.Fatalf("%+v", findings)
+		}
+		return findings[0]
+	}
+	if x := found(); !strings.HasPrefix(x.Remedy, "`chronikctl consume t -p 3 --from 7` reads the records behind the damage; ") || !strings.Contains(x.Works, "from offset 7 on") {
+		t.Errorf("%+v", x)
+	}
+	p.Damages = append(p.Damages, Damage{From: 9, Next: 10, Where: "/d/t-3/x.log"})
+	if x := found(); !strings.HasPrefix(x.Remedy, "`chronikctl consume t -p 3 --skip-damaged` reads all other records; ") || strings.Contains(x.Works, "7") {
+		t.Errorf("%+v", x)
+	}
+}
+
+// The name of a group may hold what a shell interprets.
+func TestARemedyQuotesTheNameOfAGroup(t *testing.T) {
+	findings, _ := Examine(Checks(), &Facts{Slow: Slow{Rebalancing: []Rebalancing{{Group: "x; reboot", State: "PreparingRebalance"}}}})
+	if len(findings) != 1 || !strings.HasPrefix(findings[0].Remedy, "`chronikctl group describe 'x; reboot'` shows") {
+		t.Errorf("%+v", findings)
 	}
 }
 

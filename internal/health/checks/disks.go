@@ -142,8 +142,12 @@ func checkSpace(f *Facts, n *notes) {
 	for _, d := range f.Dirs {
 		subject := "disk of " + d.Path
 		if d.SpaceMessage != "" {
+			works := "records can be read, topics and records deleted, and offsets committed"
+			if d.SpaceCritical {
+				works = "records can be read, and topics and records deleted, but groups cannot commit offsets"
+			}
 			n.addFinding(health.Finding{Severity: health.Bad, Subject: subject, Problem: d.SpaceMessage,
-				Works: "records can be read, topics and records deleted, and offsets committed; writing resumes automatically when enough space is free", Remedy: remedy})
+				Works: works + "; writing resumes automatically when enough space is free", Remedy: remedy})
 		}
 		if !d.SpaceKnown {
 			continue

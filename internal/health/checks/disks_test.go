@@ -138,3 +138,13 @@ func TestDisksThatFill(t *testing.T) {
 		{"does not", keeps(96*gb, 10), []string{"warn log directory /d: 10 partitions that only retention.bytes bounds may keep 96 GiB, and its file system has room for 95 GiB"}},
 	})
 }
+
+// What still works depends on how little is free: commits of groups are records of an internal topic.
+func TestWhatAFullDiskStillDoes(t *testing.T) {
+	for critical, want := range map[bool]string{false: ", and offsets committed; ", true: ", but groups cannot commit offsets; "} {
+		findings, _ := Examine(Checks(), &Facts{Dirs: []Dir{{Path: "/d", SpaceMessage: "little is free", SpaceCritical: critical}}})
+		if len(findings) != 1 || !strings.Contains(findings[0].Works, want) {
+			t.Errorf("critical %t: %+v", critical, findings)
+		}
+	}
+}

@@ -98,6 +98,9 @@ type Dir struct {
 	// Err is why the directory takes no records, SpaceMessage why the disk guard refuses some;
 	// empty if it takes all.
 	Err, SpaceMessage string
+	// SpaceCritical reports that the disk guard also refuses records of internal topics, such as
+	// offsets that groups commit.
+	SpaceCritical bool
 	// Waiting is how long records have waited for the journal without any becoming durable, Allowed
 	// how long the profiles of its logs let them.
 	Waiting, Allowed time.Duration
@@ -152,10 +155,11 @@ type Listener struct {
 
 // Settings is what was configured.
 type Settings struct {
-	DataDir   string   // data.dir
-	Warnings  []string // of the loader
-	Listeners []Listener
-	Admin     Listener // an empty Listen: off
+	DataDir    string   // data.dir, absolute
+	WorkingDir string   // of the process: relative paths of directories begin there
+	Warnings   []string // of the loader
+	Listeners  []Listener
+	Admin      Listener // an empty Listen: off
 	// Profile is the default durability profile; Synced says that it acknowledges
 	// only what is durable, Lost what a loss of power takes otherwise.
 	Profile string

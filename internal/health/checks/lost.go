@@ -23,20 +23,40 @@ func checkLost(f *Facts, n *notes) {
 		}
 		n.addFinding(health.Finding{Severity: health.Bad, Subject: l.Role + " " + l.Path, Problem: l.Why + " while the broker uses it: " + what,
 			Works: "until then the broker reads and writes its open files",
-			Remedy: "stop producers; as the broker's user run `mkdir -p " + l.Path + "`; stop the broker, run `chronikctl log repair " + f.whole() +
-				" --backup " + f.Settings.DataDir + ".before-repair`, then start the broker (docs/operations.md, A directory that was removed)"})
+			Remedy: "stop producers; as the broker's user run " + health.Command("mkdir", "-p", l.Path) + "; stop the broker, run " +
+				logCommand("repair", f.whole(), "--backup", f.backup("")) +
+				", then start the broker (docs/operations.md, A directory that was removed)"})
 	}
 }
 
 // whole is the flags that show all directories of the broker to chronikctl log: a repair that does not see one takes it for lost.
-func (f *Facts) whole() string {
+func (f *Facts) whole() []string {
 	logs := path.Join(f.Settings.DataDir, "logs")
 	for _, d := range f.Dirs {
-		// A log directory may be named relative to the broker's working directory, as data.dir is.
-		own := d.Path == logs || !path.IsAbs(d.Path) && strings.HasSuffix(logs, "/"+d.Path)
-		if !own || d.Journal != path.Join(d.Path, "journal") {
-			return "--config /etc/chronik/chronikd.yaml" // the broker does not know which file was read; the unit's is there
+		if f.absolute(d.Path) != logs || f.absolute(d.Journal) != path.Join(logs, "journal") {
+			return []string{"--config", "/etc/chronik/chronikd.yaml"} // the broker does not know which file was read; the unit's is there
 		}
 	}
-	return "--dir " + f.Settings.DataDir
+	return []string{"--dir", f.Settings.DataDir}
+}
+
+// absolute is a path for a remedy, which is followed in another working directory than the broker's.
+func (f *Facts) absolute(p string) string {
+	if path.IsAbs(p) {
+		return p
+	}
+	return path.Join(f.Settings.WorkingDir, p)
+}
+
+// backup is a new directory for what a repair of a log directory changes; of all directories if dir is empty.
+// It is in the data directory: the broker's user, as whom a repair has to run, can write there. A repair does not
+// accept one in a log directory.
+func (f *Facts) backup(dir string) string {
+	name := path.Join(f.Settings.DataDir, strings.TrimLeft(path.Base(dir)+".before-repair", "."))
+	for _, d := range f.Dirs {
+		if strings.HasPrefix(name, f.absolute(d.Path)+"/") {
+			return f.Settings.DataDir + ".before-repair"
+		}
+	}
+	return name
 }

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"path"
 	"slices"
+	"strconv"
 	"strings"
 	"time"
 
@@ -36,6 +37,9 @@ func servingChecks() []Check {
 	}
 }
 
+// kernelLog is the command that shows what the kernel reports about disks.
+const kernelLog = "`journalctl -k -n 50`"
+
 // checkResponding is the name of the check whose finding reports checks that hang.
 const checkResponding = "responding"
 
@@ -53,7 +57,7 @@ func checkLogDirs(f *Facts, n *notes) {
 		n.see(fmt.Sprintf("log directory %s with %d partitions", d.Path, d.Logs))
 		if d.Err != "" {
 			finding(d.Path, fmt.Sprintf("none of its %d partitions can be written: %s", d.Logs, d.Err),
-				"check the disk and the kernel's log; the broker reopens the directory automatically when the disk works again (docs/operations.md, A damaged disk)")
+				"run "+kernelLog+" to see what the kernel reports about the disk; the broker reopens the directory automatically when the disk works again (docs/operations.md, A damaged disk)")
 		}
 	}
 	for _, d := range f.Unopened {
@@ -71,14 +75,22 @@ func checkLogDirs(f *Facts, n *notes) {
 // repair is the remedy of a log directory whose files are damaged. Commands stand in backticks, complete, so that they can be
 // copied as they are; scripts/drill.sh runs them.
 func (f *Facts) repair(dir string) string {
-	at := "--dir " + dir
+	at := []string{"--dir", f.absolute(dir)}
+	if dir == "" {
+		at = f.whole()
+	}
 	for _, d := range f.Dirs {
 		if d.Path == dir && d.Journal != "" && d.Journal != path.Join(dir, "journal") {
-			at += " --journal " + d.Journal
+			at = append(at, "--journal", f.absolute(d.Journal))
 		}
 	}
-	return fmt.Sprintf("stop the broker, run `chronikctl log verify %[1]s`, which lists all damage, and `chronikctl log repair %[1]s "+
-		"--backup %[2]s.before-repair`, which asks before it changes anything, then start the broker (docs/operations.md, A damaged disk)", at, dir)
+	return "stop the broker, run " + logCommand("verify", at) + ", which lists all damage, and " + logCommand("repair", at, "--backup", f.backup(dir)) +
+		", which asks before it changes anything, then start the broker (docs/operations.md, A damaged disk)"
+}
+
+// logCommand is chronikctl log with the flags that name the directories, and more.
+func logCommand(name string, at []string, more ...string) string {
+	return health.Command(slices.Concat([]string{"chronikctl", "log", name}, at, more)...)
 }
 
 // named lists the first of some partitions or topics, in parentheses; empty if there are none.
@@ -131,8 +143,8 @@ func checkStuckDisks(f *Facts, n *notes) {
 		n.addFinding(health.Finding{Severity: health.Bad, Subject: "disk of " + d.Journal,
 			Problem: fmt.Sprintf("records wait for the journal, and none has become durable for more than %v: a write or an fdatasync hangs", stuckAfter+d.Allowed),
 			Works:   "records that are in memory can be read, and partitions in other log directories can be written and read",
-			Remedy: "check the disk and the kernel's log (dmesg); the broker resumes when the disk answers, and if it never does, replace the disk and restart the broker " +
-				"(docs/operations.md, A damaged disk)"})
+			Remedy: "run " + kernelLog + " to see what the kernel reports about the disk; the broker resumes when the disk answers, and if it never does, replace the disk and " +
+				"restart the broker (docs/operations.md, A damaged disk)"})
 	}
 }
 
@@ -153,11 +165,11 @@ func checkGroups(f *Facts, n *notes) {
 	}
 	for i, g := range f.Rebalancing {
 		if i == mostGroups {
-			n.add(health.Warn, "groups", fmt.Sprintf("%d more do not finish a rebalance", len(f.Rebalancing)-i), "chronikctl group list shows their states")
+			n.add(health.Warn, "groups", fmt.Sprintf("%d more do not finish a rebalance", len(f.Rebalancing)-i), health.Command("chronikctl", "group", "list")+" shows their states")
 			return
 		}
 		n.add(health.Warn, "group "+g.Group, fmt.Sprintf("it has been rebalancing (%s) at least since %s: a member joins and leaves, or does not come back", g.State, g.Since.UTC().Format(time.RFC3339)),
-			"chronikctl group describe "+g.Group+" shows its members; check the logs of those that come and go")
+			health.Command("chronikctl", "group", "describe", g.Group)+" shows its members; check the logs of those that come and go")
 	}
 }
 
@@ -178,12 +190,20 @@ func checkDamage(f *Facts, n *notes) {
 		}
 		first := p.Damages[0]
 		problem := fmt.Sprintf("%s cannot be read: %s holds no valid record batches there", offsets(first), first.Where)
+		works := fmt.Sprintf("the records before the damage and from offset %d on can be read, and new ones can be written", first.Next)
+		read := []string{"--from", strconv.FormatInt(first.Next, 10)}
+		what := " reads the records behind the damage"
 		if more := len(p.Damages) - 1; more > 0 {
-			problem = fmt.Sprintf("%s and %d more ranges cannot be read; the first damage is in %s", offsets(first), more, first.Where)
+			ranges := "1 more range"
+			if more > 1 {
+				ranges = fmt.Sprintf("%d more ranges", more)
+			}
+			problem = fmt.Sprintf("%s and %s cannot be read; the first damage is in %s", offsets(first), ranges, first.Where)
+			works, read, what = "all other records can be read, and new ones can be written", []string{"--skip-damaged"}, " reads all other records"
 		}
-		n.addFinding(health.Finding{Severity: health.Bad, Subject: "partition " + p.String(), Problem: problem,
-			Works:  fmt.Sprintf("the records before the damage and from offset %d on can be read, and new ones can be written", first.Next),
-			Remedy: fmt.Sprintf("`chronikctl consume %s -p %d --from %d` reads behind the damage; to repair, %s", p.Topic, p.Index, first.Next, f.repair(p.Dir))})
+		read = append([]string{"chronikctl", "consume", p.Topic, "-p", strconv.Itoa(int(p.Index))}, read...)
+		n.addFinding(health.Finding{Severity: health.Bad, Subject: "partition " + p.String(), Problem: problem, Works: works,
+			Remedy: health.Command(read...) + what + "; to repair, " + f.repair(p.Dir)})
 	}
 	if more := count - mostPartitions; more > 0 {
 		n.addFinding(health.Finding{Severity: health.Bad, Subject: "partitions", Problem: fmt.Sprintf("%d more have damaged records", more),
@@ -207,13 +227,15 @@ func checkMetadata(f *Facts, n *notes) {
 	n.see(fmt.Sprintf("metadata in %s, copy in %s", m.Dir, m.Copy))
 	if m.Failed != "" {
 		n.addFinding(health.Finding{Severity: health.Warn, Subject: "metadata in " + m.Dir, Problem: "topics and configs cannot be changed: " + m.Failed,
-			Works:  "records can be written and read",
-			Remedy: "check the disk, and free space on it; each change tries again (docs/operations.md, A damaged disk)"})
+			Works: "records can be written and read",
+			Remedy: "run " + health.Command("df", "-h", f.absolute(m.Dir)) + " and " + kernelLog + " to see whether the disk is full or broken, and remove the cause; each change tries again " +
+				"(docs/operations.md, A damaged disk)"})
 	}
 	if m.Behind != "" {
 		n.addFinding(health.Finding{Severity: health.Warn, Subject: "copy of the metadata in " + m.Copy,
 			Problem: "it lacks the latest changes of topics and configs: " + m.Behind,
 			Works:   "topics and configs can be changed; the metadata itself is whole",
-			Remedy:  "remove the cause; the broker then completes the copy automatically (docs/operations.md, Lost metadata)"})
+			Remedy: "run " + health.Command("df", "-h", f.absolute(m.Copy)) + " and " + kernelLog + " to see whether the disk is full or broken, and remove the cause; the broker then completes " +
+				"the copy automatically (docs/operations.md, Lost metadata)"})
 	}
 }
