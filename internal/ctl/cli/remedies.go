@@ -88,16 +88,17 @@ func unsupported(err error) bool {
 // IsUnsupported says whether the broker has no API for it.
 func IsUnsupported(err error) bool { return err != nil && unsupported(err) }
 
-// remedies are by error code.
+// remedies are by error code. They hold for every command that meets the code: one that knows
+// better reports another error, as group reset does.
 func remedies() map[int16]string {
 	const (
-		changing = "the group's members are changing: try again; its offsets can be changed when its members are stopped " +
-			"(chronikctl group describe shows them)"
-		offline = "the partition's log or its directory is offline, or the disk is full: chronikctl cluster health and the broker's log " +
+		changing = "the group's members are changing: try again"
+		offline  = "the partition's log or its directory is offline, or the disk is full: chronikctl cluster health and the broker's log " +
 			"name the cause"
 		damaged = "a stored batch is damaged: chronikctl log verify, with the broker stopped or on a copy of its directory, lists the damage, " +
-			"and chronikctl log repair removes it; consume --skip-damaged reads the other records"
+			"and chronikctl log repair removes it"
 	)
+	const coordinator = "the group's coordinator loads its offsets, or cannot write them: try again; if it stays so, chronikctl cluster health names the cause"
 	const user = "ask for the right to it, or use another user (--sasl-user)"
 	return map[int16]string{
 		kerr.TopicAlreadyExists.Code:                 "choose another name, or add --if-not-exists",
@@ -111,6 +112,8 @@ func remedies() map[int16]string {
 		kerr.GroupIDNotFound.Code:                    "chronikctl group list shows the groups",
 		kerr.GroupSubscribedToTopic.Code:             "stop the members that read the topic first; chronikctl group describe shows them",
 		kerr.InvalidGroupID.Code:                     "give a name that is not empty",
+		kerr.CoordinatorNotAvailable.Code:            coordinator,
+		kerr.CoordinatorLoadInProgress.Code:          coordinator,
 		kerr.UnknownMemberID.Code:                    changing,
 		kerr.RebalanceInProgress.Code:                changing,
 		kerr.OffsetOutOfRange.Code:                   "chronikctl topic describe shows which offsets there are",

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"maps"
 	"slices"
+	"strconv"
 	"time"
 
 	"github.com/twmb/franz-go/pkg/kerr"
@@ -13,6 +14,7 @@ import (
 
 	"github.com/chronik-io/chronik/internal/ctl/cli"
 	"github.com/chronik-io/chronik/internal/ctl/offsets"
+	"github.com/chronik-io/chronik/internal/health"
 )
 
 // A partition that cannot be read does not end the reading of the others: it is set
@@ -79,18 +81,27 @@ func (r *reader) resume() {
 	}
 }
 
-// explain adds to the error of a damaged batch where the partition can be read again.
+// explain adds to the error of a damaged batch where the partition can be read again, and the command that does it.
 func (r *reader) explain(ctx context.Context, p int32, err error) error {
 	message := ""
 	s, known := r.left[p]
 	if end := r.ends[r.topic][p].End; known && s.next < end && errors.Is(err, kerr.CorruptMessage) {
 		message = fmt.Sprintf("nothing can be read from offset %d on", s.next)
 		if next, err := r.beyond(ctx, p, s.next, end); err == nil && next < end {
-			message = fmt.Sprintf("offsets %d to %d cannot be read; chronikctl consume %s --partition %d --from %d reads what follows", s.next,
-				next-1, r.topic, p, next)
+			message = fmt.Sprintf("offsets %d to %d cannot be read; ", s.next, next-1) + r.goOn(p, next)
 		}
 	}
 	return cli.Refused(offsets.Place(r.topic, p), err, message)
+}
+
+// goOn is how to read a partition from an offset on.
+func (r *reader) goOn(p int32, next int64) string {
+	at := strconv.FormatInt(next, 10)
+	if r.group != "" {
+		return health.Command("chronikctl", "group", "reset", r.group, "--topic", fmt.Sprintf("%s:%d", r.topic, p), "--to-offset", at) +
+			", without members, makes the group go on behind them"
+	}
+	return health.Command("chronikctl", "consume", r.topic, "--partition", strconv.Itoa(int(p)), "--from", at) + " reads what follows, --skip-damaged all other records"
 }
 
 // skip goes on behind the damage that a partition's next record lies in, reports what it

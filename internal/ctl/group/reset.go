@@ -2,6 +2,7 @@ package group
 
 import (
 	"context"
+	"errors"
 	"fmt"
 
 	"github.com/spf13/cobra"
@@ -84,13 +85,24 @@ func run(ctx context.Context, a *cli.App, adm *kadm.Client, name string, w *wher
 				r.Err = kerr.UnknownServerError
 			}
 			m.Error = r.Err.Error()
-			out.Refused(m.Topic, fmt.Sprintf("reset group %s: %s partition %d", name, m.Topic, m.Partition), r.Err, "")
+			err, message := joined(r.Err)
+			out.Refused(m.Topic, fmt.Sprintf("reset group %s: %s partition %d", name, m.Topic, m.Partition), err, message)
 		}
 	}
 	if err := printMoves(a, name, "goes on at", moves); err != nil {
 		return err
 	}
 	return out.Err()
+}
+
+// joined makes NON_EMPTY_GROUP, with a message, of the errors with which a broker refuses
+// offsets of a group that has members: it takes a reset for a commit of an unknown member.
+// Any other error comes back as it is.
+func joined(err error) (refused error, message string) {
+	if k := (*kerr.Error)(nil); errors.As(err, &k) && (k == kerr.UnknownMemberID || k == kerr.RebalanceInProgress) {
+		return kerr.NonEmptyGroup, "members have joined it meanwhile (" + k.Message + ")"
+	}
+	return err, ""
 }
 
 func printMoves(a *cli.App, name, title string, moves []move) error {

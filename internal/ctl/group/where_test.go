@@ -1,9 +1,14 @@
 package group
 
 import (
+	"errors"
 	"math"
+	"strings"
 	"testing"
 
+	"github.com/twmb/franz-go/pkg/kerr"
+
+	"github.com/chronik-io/chronik/internal/ctl/cli"
 	"github.com/chronik-io/chronik/internal/ctl/offsets"
 )
 
@@ -58,5 +63,23 @@ func TestLag(t *testing.T) {
 		} else if got == nil && p.Error == "" {
 			t.Errorf("%s: no reason is given", name)
 		}
+	}
+}
+
+// A broker takes a reset of a group whose members have just joined for a commit of an unknown member.
+func TestAResetOfAGroupThatGotMembers(t *testing.T) {
+	for _, code := range []error{kerr.UnknownMemberID, kerr.RebalanceInProgress} {
+		err, message := joined(code)
+		if text := cli.Refused("reset group g", err, message).Error(); !errors.Is(err, kerr.NonEmptyGroup) || !strings.Contains(text, "members have joined it meanwhile") ||
+			!strings.Contains(text, "stop its members first") {
+			t.Errorf("%v: %s", code, text)
+		}
+		// For a consumer it is no reason to stop the others.
+		if text := cli.Remedy(code); strings.Contains(text, "stop") {
+			t.Errorf("%v: %s", code, text)
+		}
+	}
+	if err, message := joined(kerr.GroupAuthorizationFailed); !errors.Is(err, kerr.GroupAuthorizationFailed) || message != "" {
+		t.Errorf("%v, %q", err, message)
 	}
 }
