@@ -103,6 +103,10 @@ func (c *Checkup) Report(a *cli.App) error {
 	health.Sort(c.findings)
 	wrong := 0
 	t := &output.Table{Columns: []string{"SEVERITY", "SUBJECT", "PROBLEM", "REMEDY", "STILL WORKS", "SINCE"}, Empty: "healthy"}
+	if c.reported < 0 {
+		// A broker reports damaged records and ill disks on its admin port only.
+		t.Empty = "healthy, as far as Kafka's protocol shows; --admin HOST:PORT reads the broker's own report, too"
+	}
 	var blocks []string
 	for i := range c.findings {
 		f := &c.findings[i]

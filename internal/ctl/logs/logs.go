@@ -20,6 +20,7 @@ import (
 
 	"github.com/chronik-io/chronik/internal/ctl/cli"
 	"github.com/chronik-io/chronik/internal/daemon/config"
+	"github.com/chronik-io/chronik/internal/health"
 	"github.com/chronik-io/chronik/internal/inspect"
 	"github.com/chronik-io/chronik/internal/storage"
 	"github.com/chronik-io/chronik/internal/topicconf"
@@ -57,6 +58,21 @@ func (w *where) flags(c *cobra.Command) {
 	cli.CompleteFlag(c, "config", func(*cobra.Command, []string, string) ([]cobra.Completion, cobra.ShellCompDirective) {
 		return []cobra.Completion{"yaml", "yml"}, cobra.ShellCompDirectiveFilterFileExt
 	})
+}
+
+// repair is the command that repairs the directories that the flags name, with more flags.
+func (w *where) repair(more ...string) string {
+	words := []string{"chronikctl", "log", "repair"}
+	for _, d := range w.dirs {
+		words = append(words, "--dir", d)
+	}
+	for _, j := range w.journals {
+		words = append(words, "--journal", j)
+	}
+	if w.config != "" {
+		words = append(words, "--config", w.config)
+	}
+	return health.Command(append(words, more...)...)
 }
 
 // find returns what the flags name.

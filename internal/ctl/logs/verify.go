@@ -33,7 +33,7 @@ func verify(a *cli.App) *cobra.Command {
 			if err != nil {
 				return err
 			}
-			return show(a, r)
+			return show(a, r, w.repair("--dry-run"))
 		},
 	}
 	w.flags(c)
@@ -61,7 +61,7 @@ type report struct {
 	Missing []inspect.Loss `json:"missing"`
 }
 
-func show(a *cli.App, r *inspect.Report) error {
+func show(a *cli.App, r *inspect.Report, dryRun string) error {
 	v := report{Clean: r.Clean(), Refused: r.Refused(), Report: r, Missing: r.Missing(), Summary: summary(r)}
 	if v.Missing == nil {
 		v.Missing = []inspect.Loss{}
@@ -86,7 +86,7 @@ func show(a *cli.App, r *inspect.Report) error {
 			n++
 		}
 		if !f.Healing() && f.Mends() {
-			remedy = "; chronikctl log repair --dry-run says what a repair would do"
+			remedy = "; " + dryRun + " shows what a repair would do"
 		}
 	}
 	return cli.WithCode(cli.ExitUnhealthy, fmt.Errorf("%s, see above%s", plural(n, "thing is wrong", "things are wrong"), remedy))
@@ -212,7 +212,7 @@ func summary(r *inspect.Report) string {
 	case n > 0:
 		return text + fmt.Sprintf("; %s missing", plural(int(n), "offset is", "offsets are"))
 	}
-	return text + "; nothing that was acknowledged is lost"
+	return text + "; no acknowledged record is lost"
 }
 
 // since names the checkpoints behind which nothing is known.
