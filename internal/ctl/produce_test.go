@@ -114,7 +114,7 @@ func TestProduceGivesUpARecordThatNobodyAcknowledges(t *testing.T) {
 	deaf.Store(true)
 	say(t, in, "two\n")
 	got := <-end // in is still open
-	if got.code != 1 || !strings.Contains(got.errs, " to a: nobody acknowledged it in time, and it may be written or not; ") {
+	if got.code != 1 || !strings.Contains(got.errs, " to a: it was not acknowledged in time, and may or may not be written; ") {
 		t.Errorf("%+v", got)
 	}
 	say(t, in, "three\n") // who is left to read it writes nothing any more

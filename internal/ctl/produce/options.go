@@ -51,7 +51,7 @@ func (o *options) flags(c *cobra.Command) {
 	f.StringArrayVarP(&o.headers, "header", "H", nil, "header name=value for every record, with escapes as in -k; may be repeated")
 	f.Int32VarP(&o.partition, "partition", "p", -1, "partition to write to; -1 goes by key, or where a batch has room")
 	f.BoolVar(&o.keepPlace, "same-partition", false, "with --input json, write each record to the partition that it names; without it the key decides")
-	f.StringVar(&o.acks, "acks", "all", "who must have a record before it counts: all, 1 (the leader) or 0 (nobody)")
+	f.StringVar(&o.acks, "acks", "all", "which replicas must have a record before it is acknowledged: all, 1 (the leader) or 0 (none)")
 	f.StringVar(&o.compression, "compression", "none", strings.Join(codecs(), ", "))
 	o.batchBytes = 1_000_000
 	f.Var(&o.batchBytes, "max-batch-bytes", "largest batch to send; a longer line needs more, here and as the topic's max.message.bytes")

@@ -36,7 +36,7 @@ type writer struct {
 }
 
 // errUnanswered is what became of a record that nobody acknowledged in time.
-var errUnanswered = errors.New("nobody acknowledged it in time, and it may be written or not")
+var errUnanswered = errors.New("it was not acknowledged in time, and may or may not be written")
 
 // lines writes until the input ends, a record fails or ctx does, waits for every
 // answer, and returns how many records were acknowledged.

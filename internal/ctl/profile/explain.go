@@ -122,17 +122,17 @@ func (f *facts) print(a *cli.App, k *known, p durability.Profile) error {
 	return a.Print(f, &output.Table{Title: strings.Join(append(head, f.seen(k)...), "\n")})
 }
 
-// who must have a record before its producer is told.
+// who must have a record before it is acknowledged.
 func (f *facts) who(acks int16) string {
 	switch {
 	case acks == 0:
-		return "the producer is told nothing, so nothing is promised."
+		return "the producer receives no acknowledgement, so nothing is promised."
 	case f.Replicas == 1:
-		return "the producer is told when the one replica has the record."
+		return "the producer receives its acknowledgement when the one replica has the record."
 	case acks == 1:
-		return "the producer is told when the leader has the record."
+		return "the producer receives its acknowledgement when the leader has the record."
 	}
-	return fmt.Sprintf("the producer is told when all replicas in sync have the record, at least %d of %d.", min(f.MinISR, f.Replicas), f.Replicas)
+	return fmt.Sprintf("the producer receives its acknowledgement when all in-sync replicas have the record, at least %d of %d.", min(f.MinISR, f.Replicas), f.Replicas)
 }
 
 // seen is what the admin port measured.

@@ -88,7 +88,7 @@ func grouped(p durability.Profile) string {
 	case p.Sync == durability.SyncOS:
 		return "No record waits for a sync: the journal syncs when another topic asks for it, or after 5 s or 1/8 of the deferred bytes."
 	case p.MaxWait == 0:
-		return fmt.Sprintf("One fdatasync covers all that arrived during the last one; nobody waits for company. At most %d records or %d bytes go together.", p.MaxRecords, p.MaxBytes)
+		return fmt.Sprintf("One fdatasync covers all that arrived during the last one; no append waits for others. At most %d records or %d bytes go together.", p.MaxRecords, p.MaxBytes)
 	}
 	return fmt.Sprintf("One fdatasync covers all that arrives within %v, or earlier %d records or %d bytes.", p.MaxWait, p.MaxRecords, p.MaxBytes)
 }
