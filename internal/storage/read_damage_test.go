@@ -65,6 +65,18 @@ func TestDamageIsABoundedRange(t *testing.T) {
 	}
 }
 
+// The offset of a batch is not part of its checksum. One that is larger than all offsets of the
+// log must not look like the end of the log.
+func TestABatchBeyondTheEndIsDamage(t *testing.T) {
+	l := damagedAt(t, 5, 0, binary.BigEndian.AppendUint64(nil, 1<<40))
+	if bad := damagedOffsets(t, l); !slices.Equal(bad, []int64{5}) {
+		t.Errorf("offsets %v are damaged, want 5", bad)
+	}
+	if d := l.Damages(); len(d) != 1 || d[0].From != 5 || d[0].Next != 6 {
+		t.Errorf("damages: %+v", d)
+	}
+}
+
 // Damage is forgotten when its bytes have left the log, at its end or at its start.
 func TestDamageLeavesWithItsBytes(t *testing.T) {
 	for name, remove := range map[string]func(l *Log) error{
