@@ -85,7 +85,7 @@ func run(ctx context.Context, a *cli.App, adm *kadm.Client, name string, w *wher
 				r.Err = kerr.UnknownServerError
 			}
 			m.Error = r.Err.Error()
-			err, message := joined(r.Err)
+			message, err := joined(r.Err)
 			out.Refused(m.Topic, fmt.Sprintf("reset group %s: %s partition %d", name, m.Topic, m.Partition), err, message)
 		}
 	}
@@ -98,11 +98,11 @@ func run(ctx context.Context, a *cli.App, adm *kadm.Client, name string, w *wher
 // joined makes NON_EMPTY_GROUP, with a message, of the errors with which a broker refuses
 // offsets of a group that has members: it takes a reset for a commit of an unknown member.
 // Any other error comes back as it is.
-func joined(err error) (refused error, message string) {
+func joined(err error) (message string, refused error) {
 	if k := (*kerr.Error)(nil); errors.As(err, &k) && (k == kerr.UnknownMemberID || k == kerr.RebalanceInProgress) {
-		return kerr.NonEmptyGroup, "members have joined it meanwhile (" + k.Message + ")"
+		return "members have joined it meanwhile (" + k.Message + ")", kerr.NonEmptyGroup
 	}
-	return err, ""
+	return "", err
 }
 
 func printMoves(a *cli.App, name, title string, moves []move) error {

@@ -69,7 +69,7 @@ func TestLag(t *testing.T) {
 // A broker takes a reset of a group whose members have just joined for a commit of an unknown member.
 func TestAResetOfAGroupThatGotMembers(t *testing.T) {
 	for _, code := range []error{kerr.UnknownMemberID, kerr.RebalanceInProgress} {
-		err, message := joined(code)
+		message, err := joined(code)
 		if text := cli.Refused("reset group g", err, message).Error(); !errors.Is(err, kerr.NonEmptyGroup) || !strings.Contains(text, "members have joined it meanwhile") ||
 			!strings.Contains(text, "stop its members first") {
 			t.Errorf("%v: %s", code, text)
@@ -79,7 +79,7 @@ func TestAResetOfAGroupThatGotMembers(t *testing.T) {
 			t.Errorf("%v: %s", code, text)
 		}
 	}
-	if err, message := joined(kerr.GroupAuthorizationFailed); !errors.Is(err, kerr.GroupAuthorizationFailed) || message != "" {
+	if message, err := joined(kerr.GroupAuthorizationFailed); !errors.Is(err, kerr.GroupAuthorizationFailed) || message != "" {
 		t.Errorf("%v, %q", err, message)
 	}
 }
