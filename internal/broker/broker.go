@@ -66,7 +66,7 @@ type Broker struct {
 	answers  *membuf.Budget // of record bytes in answers to fetches
 	parked   *membuf.Budget // of what requests hold that wait
 	produces sync.Pool      // of *produceOp
-	heavy    chan struct{}  // held by who validates heavy batches, one for each processor
+	heavy    chan struct{}  // held while heavy batches are validated, one for every two processors
 	turns    turns          // of large requests
 
 	producerIDs producerIDs
@@ -103,7 +103,7 @@ func New(opt Options) (*Broker, error) {
 	opt.AppendTime = cmp.Or(opt.AppendTime, defaultAppendTime)
 	b := &Broker{opt: opt, conf: conf, table: table, entries: newEntries(), sessions: newSessions(int(conf.FetchSessions)), damage: damageReports{gap: damageGap},
 		answers: membuf.NewBudget(cmp.Or(opt.AnswerBytes, defaultAnswerBytes)), parked: membuf.NewBudget(opt.ParkedBytes),
-		heavy: make(chan struct{}, runtime.GOMAXPROCS(0)), turns: newTurns()}
+		heavy: make(chan struct{}, max(1, runtime.GOMAXPROCS(0)/2)), turns: newTurns()}
 	b.ctx, b.stop = context.WithCancel(context.Background())
 	return b, nil
 }
