@@ -117,3 +117,23 @@ func TestFramesInARowGetAllOfTheRoom(t *testing.T) {
 		t.Error("the second frame has a window that is larger than the room")
 	}
 }
+
+// TestInflatingTakesATurn: what inflates to much holds one of the turns, and what does not, none.
+func TestInflatingTakesATurn(t *testing.T) {
+	turns := sharedRoom().turns
+	for _, codec := range allCodecs[1:] {
+		for size, want := range map[int]int{1 << 20: 1, 50: 0} {
+			b, _, err := Next(packed(t, codec, bomb(t, codec, size), 1))
+			if err != nil {
+				t.Fatal(err)
+			}
+			held := -1
+			if err := b.Each(0, func(Record) error { held = len(turns); return nil }); err != nil {
+				t.Fatal(err)
+			}
+			if held != want || len(turns) != 0 {
+				t.Errorf("%s, %d bytes: %d turns are held, and %d afterwards", codec, size, held, len(turns))
+			}
+		}
+	}
+}
