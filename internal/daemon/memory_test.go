@@ -24,10 +24,13 @@ func TestBudgetsFitIntoTheMemory(t *testing.T) {
 		if fits != (cut == wanted) {
 			t.Fatalf("wanted %+v, got %+v of %d", wanted, cut, memory)
 		}
-		if most := budgetShare*float64(memory) + float64(8+dirs)*leastBudget; float64(cut.sum(dirs)) > most {
+		if most := budgetShare*float64(memory) + float64(9+dirs)*leastBudget; float64(cut.sum(dirs)) > most {
 			t.Fatalf("%+v are %d of %d", cut, cut.sum(dirs), memory)
 		}
-		for _, n := range []int64{cut.Produce, cut.Connection, cut.Other, cut.Answers, cut.Parked, cut.Deferred, cut.Keys, cut.Members} {
+		if cut.Decoded < 4<<20 || cut.Decoded > 64<<20 || cut.Decoded > max(memory/16, 4<<20) {
+			t.Fatalf("%d bytes for a decoded request, of %d", cut.Decoded, memory)
+		}
+		for _, n := range []int64{cut.Produce, cut.Connection, cut.Other, cut.Answers, cut.Parked, cut.Deferred, cut.Keys, cut.Members, cut.Sessions} {
 			if n < leastBudget {
 				t.Fatalf("%+v", cut)
 			}
@@ -41,7 +44,7 @@ func TestBudgetsWhereTheMemoryIsNotKnown(t *testing.T) {
 		t.Fatal(err)
 	}
 	wanted, cut := divide(0, preset, 1, 5)
-	if wanted != cut || cut.Produce != preset.ProduceBytes || cut.Answers == 0 || cut.Parked == 0 || cut.Members == 0 || cut.Keys != 5 {
+	if wanted != cut || cut.Produce != preset.ProduceBytes || cut.Answers == 0 || cut.Parked == 0 || cut.Members == 0 || cut.Sessions == 0 || cut.Decoded == 0 || cut.Keys != 5 {
 		t.Errorf("%+v, %+v", wanted, cut)
 	}
 }
