@@ -75,10 +75,13 @@ type budgets struct {
 }
 
 const (
-	// budgetShare is how much of the memory there is the budgets may have together. The
-	// rest is for what no budget counts, such as connections and indexes, for garbage
+	// budgetShare is how much of the memory beyond fixedBytes the budgets may have together.
+	// The rest is for what no budget counts, such as connections and indexes, for garbage
 	// and for the page cache.
 	budgetShare = 0.4
+	// fixedBytes is what does not shrink with the memory: the process itself, a thousand
+	// connections, one inflated batch and one large request.
+	fixedBytes = 24 << 20
 	otherBytes  = 64 << 20
 	// answerShare of the memory is for answers, within bounds: more makes no reader
 	// faster but those that are far away.
@@ -119,13 +122,16 @@ func divide(memory int64, preset durability.ProducePreset, dirs int, keys int64)
 	wanted.Sessions = min(max(int64(sessionShare*float64(memory)), minSessions), maxSessions)
 	wanted.Decoded = min(max(int64(decodedShare*float64(memory)), minDecoded), maxDecoded)
 	cut = wanted
-	if part := budgetShare * float64(memory) / float64(wanted.sum(dirs)); part < 1 {
+	if part := spendable(memory) / float64(wanted.sum(dirs)); part < 1 {
 		for _, n := range []*int64{&cut.Produce, &cut.Connection, &cut.Other, &cut.Answers, &cut.Parked, &cut.Deferred, &cut.Keys, &cut.Members, &cut.Sessions} {
 			*n = min(*n, max(int64(part*float64(*n)), leastBudget))
 		}
 	}
 	return wanted, cut
 }
+
+// spendable is how many bytes the budgets may have together.
+func spendable(memory int64) float64 { return budgetShare * float64(max(memory-fixedBytes, 0)) }
 
 // sum is what all of them may fill; a connection's are the broker's. network has half of
 // Produce and of Other beside them for requests that are arriving, half of Other for

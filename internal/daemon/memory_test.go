@@ -20,11 +20,11 @@ func TestBudgetsFitIntoTheMemory(t *testing.T) {
 		if wanted.Produce != preset.ProduceBytes || wanted.Deferred != preset.DeferredBytes || wanted.Keys != keys {
 			t.Fatalf("wanted %+v", wanted)
 		}
-		fits := float64(wanted.sum(dirs)) <= budgetShare*float64(memory)
+		fits := float64(wanted.sum(dirs)) <= spendable(memory)
 		if fits != (cut == wanted) {
 			t.Fatalf("wanted %+v, got %+v of %d", wanted, cut, memory)
 		}
-		if most := budgetShare*float64(memory) + float64(9+dirs)*leastBudget; float64(cut.sum(dirs)) > most {
+		if most := spendable(memory) + float64(9+dirs)*leastBudget; float64(cut.sum(dirs)) > most {
 			t.Fatalf("%+v are %d of %d", cut, cut.sum(dirs), memory)
 		}
 		if cut.Decoded < 4<<20 || cut.Decoded > 64<<20 || cut.Decoded > max(memory/16, 4<<20) {
