@@ -82,7 +82,7 @@ const (
 	// fixedBytes is what does not shrink with the memory: the process itself, a thousand
 	// connections, one inflated batch and one large request.
 	fixedBytes = 24 << 20
-	otherBytes  = 64 << 20
+	otherBytes = 64 << 20
 	// answerShare of the memory is for answers, within bounds: more makes no reader
 	// faster but those that are far away.
 	answerShare            = 1.0 / 8
