@@ -33,12 +33,13 @@ func (r *Rules) Heavy(p []byte) bool {
 	if r.Compression.set && r.Compression.codec != None && r.Compression.codec != b.Codec() {
 		return true
 	}
-	return b.Codec().Known() && b.Codec().inflatesBeyond(b.payload(), lightInflated)
+	return b.Codec().Known() && b.Codec().inflatesMuch(b.payload())
 }
 
-// inflatesBeyond reports whether compressed records may inflate to more than limit bytes.
+// inflatesMuch reports whether compressed records may inflate to more than lightInflated.
 // Where an inflater finds an error, what it makes of the bytes before that counts.
-func (c Codec) inflatesBeyond(p []byte, limit int64) bool {
+func (c Codec) inflatesMuch(p []byte) bool {
+	const limit = lightInflated
 	switch c {
 	case None:
 		return false
@@ -49,7 +50,7 @@ func (c Codec) inflatesBeyond(p []byte, limit int64) bool {
 	case Zstd:
 		return zstdBound(p, limit) > limit
 	}
-	return int64(len(p)) > limit/deflateRatio
+	return len(p) > limit/deflateRatio
 }
 
 // The bounds below stop when they pass limit.

@@ -55,7 +55,7 @@ func (s *scanner) open(b Batch, limit int64, tee io.Writer) error {
 	}
 	r := sharedRoom()
 	s.limit, s.tee, s.most = limit, tee, r.size
-	if codec.inflatesBeyond(b.payload(), lightInflated) {
+	if codec.inflatesMuch(b.payload()) {
 		r.turns <- struct{}{}
 		s.turns = r.turns
 	}
