@@ -7,6 +7,8 @@ import (
 	"runtime/debug"
 	"sync"
 
+	"github.com/klauspost/compress/zstd"
+
 	"github.com/chronik-io/chronik/internal/membuf"
 )
 
@@ -23,6 +25,7 @@ type room struct {
 	size   int64 // bytes; what needs more than all of it is refused
 	budget *membuf.Budget
 	wide   wideDecoders
+	best   bool // zstd's best compressors have a quarter of the memory at most
 }
 
 const (
@@ -37,7 +40,24 @@ const (
 // newRoom returns the room of a process with so many bytes of memory.
 func newRoom(memory int64) *room {
 	size := min(max(memory/roomShare, leastRoom), mostRoom)
-	return &room{turns: make(chan struct{}, max(1, runtime.GOMAXPROCS(0)/2)), size: size, budget: membuf.NewBudget(size)}
+	turns := max(1, runtime.GOMAXPROCS(0)/2)
+	return &room{turns: make(chan struct{}, turns), size: size, budget: membuf.NewBudget(size), best: memory/4 >= int64(turns)*zstdBestBytes}
+}
+
+// zstdBestBytes is what one compressor of zstd's best level takes; the level below takes 6 MiB.
+const zstdBestBytes = 36 << 20
+
+// zstdLevel returns the library's level for one of zstd's. A broker with little memory uses the
+// second best one instead of the best, so that a topic's config cannot exhaust it.
+func (r *room) zstdLevel(level int) zstd.EncoderLevel {
+	return min(zstd.EncoderLevelFromZstd(level), r.bestLevel())
+}
+
+func (r *room) bestLevel() zstd.EncoderLevel {
+	if r.best {
+		return zstd.SpeedBestCompression
+	}
+	return zstd.SpeedBetterCompression
 }
 
 // sharedRoom returns the process's room. The memory limit is read once, at the first batch

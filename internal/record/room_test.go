@@ -8,6 +8,7 @@ import (
 	"testing"
 
 	"github.com/klauspost/compress/s2"
+	"github.com/klauspost/compress/zstd"
 )
 
 // TestRoomIsAPartOfTheMemory: and never less than what RFC 8878 asks for.
@@ -16,6 +17,26 @@ func TestRoomIsAPartOfTheMemory(t *testing.T) {
 		if got := newRoom(memory).size; got != want {
 			t.Errorf("%d bytes of memory: a room of %d, want %d", memory, got, want)
 		}
+	}
+}
+
+// TestZstdLevelGoesByTheMemory: the compressors of all turns have a quarter of it at most.
+func TestZstdLevelGoesByTheMemory(t *testing.T) {
+	turns := int64(cap(newRoom(0).turns))
+	for memory, want := range map[int64]zstd.EncoderLevel{51 << 20: zstd.SpeedBetterCompression, 4*turns*zstdBestBytes - 4: zstd.SpeedBetterCompression,
+		4 * turns * zstdBestBytes: zstd.SpeedBestCompression, math.MaxInt64: zstd.SpeedBestCompression} {
+		r := newRoom(memory)
+		if got := r.zstdLevel(22); got != want {
+			t.Errorf("%d bytes of memory: %v, want %v", memory, got, want)
+		}
+		if got := r.zstdLevel(3); got != zstd.SpeedDefault {
+			t.Errorf("level 3: %v", got)
+		}
+	}
+	plain := foreignRaw(t, None, raw1(), 1, nil)
+	spent := allocated(func() { mustAccept(t, &Rules{Compression: Compression{set: true, codec: Zstd, level: 22}}, plain) })
+	if spent > zstdBestBytes {
+		t.Errorf("a compressor of the best level takes %d bytes", spent)
 	}
 }
 
