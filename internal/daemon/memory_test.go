@@ -48,3 +48,15 @@ func TestBudgetsWhereTheMemoryIsNotKnown(t *testing.T) {
 		t.Errorf("%+v, %+v", wanted, cut)
 	}
 }
+
+// What does not shrink with the memory is a third of a container of 64 MiB, which `make hostile-soak` has.
+func TestBudgetsOfASmallContainer(t *testing.T) {
+	preset, err := durability.LookupPreset("balanced")
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, cut := divide(64<<20, preset, 1, 128<<20)
+	if n := cut.sum(1); n > 20<<20 {
+		t.Errorf("%+v are %d bytes of 64 MiB", cut, n)
+	}
+}
