@@ -23,7 +23,7 @@ import (
 //	Txn ── committer: durable in Dir ──▶ visible ──▶ copier: durable in the copy ──▶ Txn returns
 //
 // Txn waits for the copy, so that an acknowledged transaction is in both, as long as the
-// copy keeps up: it costs one more fdatasync. A copy that fails or takes longer than
+// copy keeps up: it costs one more fdatasync, which those that came meanwhile share. A copy that fails or takes longer than
 // Options.CopyPatience is behind: transactions go on without it, CopyBehind reports it, and the
 // copier begins it again until it has caught up. The copy is never ahead of what Dir has
 // durably; so one that is proves that Dir was set back, and CheckAgainst refuses that.
@@ -209,22 +209,36 @@ func (c *copier) follow() error {
 
 // append writes the transactions from a revision on, and returns nil when a snapshot is due.
 func (c *copier) append(from int64) error {
-	w, err := c.store.Watch(context.Background(), from)
-	if err != nil {
-		return err
-	}
+	w := c.store.watch(from)
 	defer w.Close()
 	for !c.log.ShouldRotate() {
-		b, err := w.Next(context.Background())
+		records, revision, err := w.group()
 		if err != nil {
 			return err
 		}
-		if err := c.log.Append(encodeBatch(b)); err != nil {
+		if err := c.log.Append(records...); err != nil {
 			return err
 		}
-		c.reached(b.Revision)
+		c.reached(revision)
 	}
 	return nil
+}
+
+// group waits for the next transaction and returns it and those that follow it by now, up to
+// the size of a group, and the revision of the last one.
+func (w *watcher) group() (records [][]byte, revision int64, err error) {
+	b, err := w.Next(context.Background())
+	for bytes := int64(0); err == nil; {
+		records, revision = append(records, encodeBatch(b)), b.Revision
+		if bytes += batchSize(b); bytes >= maxGroup {
+			break
+		}
+		var later <-chan struct{}
+		if b, later, err = w.look(); later != nil {
+			break
+		}
+	}
+	return records, revision, err
 }
 
 // open opens the copy's log. A damaged copy is replaced, one of another cluster is not.

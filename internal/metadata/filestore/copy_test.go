@@ -3,6 +3,7 @@ package filestore
 import (
 	"context"
 	"errors"
+	"fmt"
 	"strings"
 	"syscall"
 	"testing"
@@ -163,6 +164,40 @@ func TestAStuckCopyHoldsNoTransaction(t *testing.T) {
 	}
 	close(free)
 	eventually(t, "the copy is complete again", func() bool { return s.CopyBehind() == nil })
+}
+
+// Transactions that come while the disk of the copy is busy share its next datasync, as they
+// share the store's: otherwise a healthy disk would count as one that hangs.
+func TestTheCopyGroupsTransactions(t *testing.T) {
+	const n = 50
+	disk := errfs.New(vfs.Memory())
+	s := open(t, disk, patiently)
+	s.KeepCopy(t.Context(), copyDir)
+	free := make(chan struct{})
+	syncs := disk.Add(errfs.Rule{Ops: errfs.Datasync, Path: copyDir + "/*", Before: func(errfs.Call) { <-free }})
+	errs := make(chan error, n)
+	for i := range n {
+		go func() {
+			_, err := s.Txn(context.Background(), put(fmt.Sprintf("/k%d", i), "v"))
+			errs <- err
+		}()
+	}
+	eventually(t, "the transactions are visible", func() bool {
+		_, revision, err := s.Get(t.Context(), "/k0")
+		return err == nil && revision == n && syncs.Hits() > 0
+	})
+	close(free)
+	for range n {
+		if err := <-errs; err != nil {
+			t.Fatal(err)
+		}
+	}
+	if got := syncs.Hits(); got > 2 {
+		t.Errorf("%d datasyncs of the copy for %d transactions that came together", got, n)
+	}
+	if got, want := copied(t, disk), dump(t, s); got != want || s.CopyBehind() != nil {
+		t.Errorf("the copy has %s, want %s; %v", got, want, s.CopyBehind())
+	}
 }
 
 // A copy of another cluster is left alone, a damaged one is replaced.
