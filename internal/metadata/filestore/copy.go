@@ -192,10 +192,7 @@ func (c *copier) follow() error {
 		return err
 	}
 	for {
-		kvs, revision, err := c.store.Range(context.Background(), "")
-		if err != nil {
-			return err
-		}
+		kvs, revision := c.store.all()
 		c.log.Restart(uint64(revision))
 		if err := c.log.Rotate(emitKeys(kvs)); err != nil {
 			return err
@@ -225,20 +222,36 @@ func (c *copier) append(from int64) error {
 }
 
 // group waits for the next transaction and returns it and those that follow it by now, up to
-// the size of a group, and the revision of the last one.
+// the size of a group, and the revision of the last one. It returns ErrClosed only when the
+// store has ended: a transaction that is on its way when Close is called is acknowledged, too.
 func (w *watcher) group() (records [][]byte, revision int64, err error) {
-	b, err := w.Next(context.Background())
-	for bytes := int64(0); err == nil; {
-		records, revision = append(records, encodeBatch(b)), b.Revision
-		if bytes += batchSize(b); bytes >= maxGroup {
-			break
+	for bytes, last := int64(0), false; bytes < maxGroup; {
+		b, later, err := w.look()
+		switch {
+		case err != nil:
+			return nil, 0, err
+		case later == nil:
+			records, revision, bytes = append(records, encodeBatch(b)), b.Revision, bytes+batchSize(b)
+			continue
+		case len(records) > 0:
+			return records, revision, nil
+		case last:
+			return nil, 0, metadata.ErrClosed
 		}
-		var later <-chan struct{}
-		if b, later, err = w.look(); later != nil {
-			break
+		select {
+		case <-later:
+		case <-w.store.ended:
+			last = true
 		}
 	}
-	return records, revision, err
+	return records, revision, nil
+}
+
+// all returns all keys in order, and the revision at that moment.
+func (s *Store) all() ([]metadata.KV, int64) {
+	s.mu.RLock()
+	defer s.mu.RUnlock()
+	return s.state.sorted(func(string) bool { return true }), s.state.revision
 }
 
 // open opens the copy's log. A damaged copy is replaced, one of another cluster is not.
