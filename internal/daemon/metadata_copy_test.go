@@ -63,6 +63,47 @@ func TestTheMetadataHasACopy(t *testing.T) {
 	}
 }
 
+// Metadata of which only a log without records is left is lost: a start that took it for that of a
+// first start would go on without topics.
+func TestALogWithoutASnapshotIsNoMetadata(t *testing.T) {
+	mem := vfs.Memory()
+	b, _ := startHere(t, mem)
+	fill(t, b, "t", 1, 1)
+	if err := errors.Join(b.Close(), mem.RemoveAll("/data/logs/metadata.copy")); err != nil {
+		t.Fatal(err)
+	}
+	infos, err := mem.List("/data/metadata")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, in := range infos {
+		name := "/data/metadata/" + in.Name
+		if strings.HasSuffix(name, ".log") {
+			f, ferr := mem.Open(name)
+			if ferr != nil {
+				t.Fatal(ferr)
+			}
+			err = errors.Join(err, f.Truncate(48), f.Close()) // its header
+		} else {
+			err = errors.Join(err, mem.Remove(name))
+		}
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	cfg, err := Load(config.Input{Flags: map[string]string{config.KeyDataDir: "/data", config.KeyListen: "127.0.0.1:0", config.KeyAdminListen: "off"}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	b, err = Start(t.Context(), Options{Config: cfg, FS: mem, Log: zap.NewNop(), Level: zap.NewAtomicLevel(), Version: "test"})
+	if err == nil {
+		_ = b.Close()
+	}
+	if exit := (*ExitError)(nil); !errors.As(err, &exit) || exit.Code != ExitData || !strings.Contains(err.Error(), "has no metadata") {
+		t.Errorf("the start: %v", err)
+	}
+}
+
 // A copy that cannot be written is a finding, and topics can be created all the same.
 func TestACopyThatCannotBeWrittenIsAFinding(t *testing.T) {
 	disk := errfs.New(vfs.Memory())
