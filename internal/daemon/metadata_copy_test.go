@@ -6,6 +6,7 @@ import (
 	"strings"
 	"syscall"
 	"testing"
+	"time"
 
 	"go.uber.org/zap"
 
@@ -60,6 +61,37 @@ func TestTheMetadataHasACopy(t *testing.T) {
 	}
 	if again, err := filestore.Check(mem, at); err != nil || again.Revision != copied.Revision {
 		t.Errorf("the copy was changed to revision %d, %v", again.Revision, err)
+	}
+}
+
+// There is one copy: where a start chooses another directory for it, the former one goes. One that
+// stayed would be taken for a complete one when the metadata is lost.
+func TestAFormerCopyGoes(t *testing.T) {
+	const former = "/data/logs/metadata.copy"
+	mem := vfs.Memory()
+	b, _ := startHere(t, mem)
+	fill(t, b, "t", 1, 1)
+	if err := b.Close(); err != nil {
+		t.Fatal(err)
+	}
+	if c, err := filestore.Check(mem, former); err != nil || !c.Used {
+		t.Fatalf("the copy: used %t, %v", c.Used, err)
+	}
+	b, _ = startHere(t, mem, "log.dirs=/data/logs,/two")
+	for begin := time.Now(); ; time.Sleep(time.Millisecond) {
+		left, err := filestore.Exists(mem, former)
+		if err == nil && !left {
+			break
+		}
+		if time.Since(begin) > time.Minute {
+			t.Fatalf("the former copy is left: %t, %v", left, err)
+		}
+	}
+	if err := b.Close(); err != nil {
+		t.Fatal(err)
+	}
+	if now, err := filestore.Check(mem, "/two/metadata.copy"); err != nil || !now.Used {
+		t.Errorf("the copy of now: used %t, %v", now.Used, err)
 	}
 }
 

@@ -44,9 +44,10 @@ var ErrOlder = errors.New("the metadata is older than its copy")
 
 // copier keeps the copy. One goroutine runs it.
 type copier struct {
-	store *Store
-	dir   string
-	log   *statelog.Log // nil: not begun
+	store  *Store
+	dir    string
+	former []string      // where earlier starts may have kept it
+	log    *statelog.Log // nil: not begun
 
 	ended chan struct{}
 
@@ -62,8 +63,11 @@ var errCopyBegins = errors.New("the copy was not begun yet")
 // it is complete for at most Options.CopyPatience. A copy of the same cluster that is there already
 // is replaced; one of another cluster is left alone. What prevents the copy is no error of
 // the store: CopyBehind reports it. It must be called at most once.
-func (s *Store) KeepCopy(ctx context.Context, dir string) {
-	c := &copier{store: s, dir: dir, ended: make(chan struct{}), behind: errCopyBegins, moved: make(chan struct{})}
+//
+// former names directories in which earlier starts may have kept the copy. When it is complete
+// in dir, it is removed there: it would age, and nothing would show what it lacks.
+func (s *Store) KeepCopy(ctx context.Context, dir string, former ...string) {
+	c := &copier{store: s, dir: dir, former: former, ended: make(chan struct{}), behind: errCopyBegins, moved: make(chan struct{})}
 	s.mu.Lock()
 	s.copy = c
 	s.mu.Unlock()
@@ -198,10 +202,26 @@ func (c *copier) follow() error {
 			return err
 		}
 		c.reached(revision)
+		c.dropFormer()
 		if err := c.append(revision + 1); err != nil {
 			return err
 		}
 	}
+}
+
+// dropFormer removes what earlier starts kept elsewhere. What is not a copy of this cluster's
+// metadata stays.
+func (c *copier) dropFormer() {
+	for _, dir := range c.former {
+		found, err := Check(c.store.opts.FS, dir)
+		if dir == c.dir || err != nil || !found.Used || found.cluster() == nil || !found.sameCluster(c.store.cluster()) {
+			continue
+		}
+		if err := c.store.opts.FS.RemoveAll(dir); err != nil {
+			c.store.opts.Log.Warn("a former copy of the metadata stays: a repair could take it for the present one", zap.String("dir", dir), zap.Error(err))
+		}
+	}
+	c.former = nil
 }
 
 // append writes the transactions from a revision on, and returns nil when a snapshot is due.
