@@ -57,14 +57,6 @@ func (l *Log) Read(offset, limit int64, max int, atLeastOne bool) (Slice, error)
 		case errors.Is(err, segment.ErrReplaced): // the log lists another one
 		case errors.Is(err, segment.ErrEnd):
 			at = next
-		case err == nil && len(b) == 0 && atLeastOne && flushed <= limit:
-			// The next batch says an offset that segments do not hold: more was flushed
-			// meanwhile, or it is damaged.
-			if l.endsAt(flushed, cuts) {
-				if s, err := l.fromDisk(buf, nil, seg.Overrun(at), seg); !errors.Is(err, segment.ErrReplaced) {
-					return s, err
-				}
-			}
 		default:
 			s, err := l.fromDisk(buf, b, err, seg)
 			if !errors.Is(err, segment.ErrReplaced) {
@@ -72,13 +64,6 @@ func (l *Log) Read(offset, limit int64, max int, atLeastOne bool) (Slice, error)
 			}
 		}
 	}
-}
-
-// endsAt reports whether segments still end at flushed, and were not cut since.
-func (l *Log) endsAt(flushed int64, cuts int) bool {
-	l.mu.RLock()
-	defer l.mu.RUnlock()
-	return l.flushed == flushed && l.cuts == cuts
 }
 
 // ReadMemory is Read without the disk: it never blocks, and ok says whether it could

@@ -41,21 +41,6 @@ func (s *Segment) corrupt(pos int64, cause error, known *[]Flaw) error {
 	return &DamageError{Path: s.Path(), Pos: pos, cause: cause, known: known}
 }
 
-// Overrun is the error of a read at offset whose next batch begins beyond all offsets of the
-// log: a DamageError that names its position.
-func (s *Segment) Overrun(offset int64) error {
-	return s.lookup(func(h *handle) error {
-		pos, size, err := s.find(h, offset)
-		switch {
-		case err != nil:
-			return err
-		case size == 0:
-			return ErrReplaced // it is gone
-		}
-		return s.corrupt(pos, errOffsets)
-	})
-}
-
 // Flaws returns what Examine has found, in the order of positions. The slice must not be
 // changed.
 func (s *Segment) Flaws() []Flaw {
