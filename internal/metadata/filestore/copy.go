@@ -207,19 +207,25 @@ func (c *copier) follow() error {
 	}
 }
 
-// append writes the transactions from a revision on, and returns nil when a snapshot is due.
+// append writes the transactions from a revision on, and returns nil when a snapshot is due. What
+// the store has by then is written together: the committer takes many transactions with one
+// fdatasync, and the copy must not need one for each of them.
 func (c *copier) append(from int64) error {
-	w, err := c.store.Watch(context.Background(), from)
-	if err != nil {
-		return err
-	}
-	defer w.Close()
+	w := &watcher{store: c.store, next: from, closed: make(chan struct{})}
 	for !c.log.ShouldRotate() {
 		b, err := w.Next(context.Background())
 		if err != nil {
 			return err
 		}
-		if err := c.log.Append(encodeBatch(b)); err != nil {
+		records := [][]byte{encodeBatch(b)}
+		for bytes := len(records[0]); bytes < maxGroup; bytes += len(records[len(records)-1]) {
+			more, wait, err := w.look()
+			if err != nil || wait != nil {
+				break // Next returns the error, if it is one that stays
+			}
+			b, records = more, append(records, encodeBatch(more))
+		}
+		if err := c.log.Append(records...); err != nil {
 			return err
 		}
 		c.reached(b.Revision)

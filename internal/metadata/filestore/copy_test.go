@@ -3,7 +3,9 @@ package filestore
 import (
 	"context"
 	"errors"
+	"fmt"
 	"strings"
+	"sync"
 	"syscall"
 	"testing"
 	"time"
@@ -21,18 +23,17 @@ const copyDir = "/c"
 // patiently has transactions wait for the copy however busy the machine is.
 func patiently(o *Options) { o.CopyPatience = 10 * time.Minute }
 
-// copied is what the copy holds.
+// copied is what the copy holds. It may be found while a snapshot takes the place of the log before.
 func copied(t testing.TB, fsys vfs.FS) string {
 	t.Helper()
-	c, err := Check(fsys, copyDir)
-	if err != nil {
-		t.Fatal(err)
-	}
+	var c Content
+	var err error
+	eventually(t, "the copy can be read", func() bool { c, err = Check(fsys, copyDir); return err == nil })
 	return text(c.Keys, c.Revision)
 }
 
 // eventually waits for what must come.
-func eventually(t *testing.T, what string, ok func() bool) {
+func eventually(t testing.TB, what string, ok func() bool) {
 	t.Helper()
 	for begin := time.Now(); !ok(); time.Sleep(time.Millisecond) {
 		if time.Since(begin) > 2*time.Minute {
@@ -234,5 +235,41 @@ func TestAnOlderStoreIsRecognised(t *testing.T) {
 	s = open(t, fsys, patiently)
 	if err := s.CheckAgainst(copyDir); !errors.Is(err, ErrOlder) {
 		t.Errorf("an older store: %v", err)
+	}
+}
+
+// What the store commits together, the copy writes together: many changes at a time do not wait for one
+// fdatasync each.
+func TestTheCopySyncsManyTransactionsAtOnce(t *testing.T) {
+	disk := errfs.New(vfs.Memory())
+	s := open(t, disk, patiently)
+	s.KeepCopy(t.Context(), copyDir)
+	entered, free := make(chan struct{}, 1000), make(chan struct{})
+	syncs := disk.Add(errfs.Rule{Ops: errfs.Datasync, Path: copyDir + "/*", Before: func(errfs.Call) { entered <- struct{}{}; <-free }})
+	var all sync.WaitGroup
+	all.Go(func() { mustTxn(t, s, put("/first", "1")) })
+	<-entered
+	const n = 200
+	_, before, err := s.Range(t.Context(), "")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for i := range n {
+		all.Go(func() { mustTxn(t, s, put(fmt.Sprintf("/%d", i), "1")) })
+	}
+	eventually(t, "the store has all of them", func() bool {
+		_, now, err := s.Range(t.Context(), "")
+		return err != nil || now == before+n
+	})
+	close(free)
+	all.Wait()
+	if got := syncs.Hits(); got > 3 {
+		t.Errorf("%d fdatasyncs", got)
+	}
+	if err := s.Close(); err != nil {
+		t.Fatal(err)
+	}
+	if got := copied(t, disk); strings.Count(got, "/") <= n {
+		t.Errorf("the copy has %s", got)
 	}
 }
