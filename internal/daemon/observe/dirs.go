@@ -8,7 +8,6 @@ import (
 	"github.com/chronik-io/chronik/internal/health/checks"
 	"github.com/chronik-io/chronik/internal/metrics"
 	"github.com/chronik-io/chronik/internal/storage"
-	"github.com/chronik-io/chronik/internal/vfs"
 )
 
 // Logs shows the logs to metrics.
@@ -24,19 +23,17 @@ func (s Logs) EachLog(yield func(metrics.Log)) {
 	}
 }
 
-// Dirs shows log directories to metrics.
-func Dirs(fsys vfs.FS, all []*storage.Dir) func() []metrics.Dir {
+// Dirs shows log directories to metrics. It asks no file system, which might not answer: the disk guard
+// of a directory does so once a second.
+func Dirs(all []*storage.Dir) func() []metrics.Dir {
 	return func() []metrics.Dir {
 		shown := make([]metrics.Dir, len(all))
 		for i, d := range all {
-			x := d.Usage()
-			s := d.LastSpace()
-			free, total, err := fsys.Free(d.Path())
-			journal, _, journalErr := fsys.Free(d.JournalPath())
+			x, s := d.Usage(), d.LastSpace()
 			shown[i] = metrics.Dir{
 				Path: d.Path(), JournalBytes: x.JournalBytes, JournalLimit: x.JournalLimit, DeferredBytes: x.DeferredBytes,
-				CachedBytes: x.CachedBytes, OpenFiles: x.OpenFiles, FreeBytes: free, Capacity: total, JournalFree: journal,
-				FreeKnown: err == nil && journalErr == nil, MinFree: s.MinFree, LowSpace: int(s.Level),
+				CachedBytes: x.CachedBytes, OpenFiles: x.OpenFiles, FreeBytes: uint64(max(s.Free, 0)), Capacity: uint64(max(s.Total, 0)),
+				JournalFree: uint64(max(s.JournalFree, 0)), FreeKnown: s.Known, MinFree: s.MinFree, LowSpace: int(s.Level),
 			}
 		}
 		return shown
