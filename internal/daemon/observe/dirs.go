@@ -57,14 +57,13 @@ func DirFacts(m *storage.Manager, unopened []checks.Unopened, measured *metrics.
 				Probe: probes.of(d.JournalPath()),
 			}
 			pulse := d.Pulse()
-			if before, known := progress[d]; !known || !pulse.Waiting || pulse.Durable != before.durable {
-				progress[d] = progressed{pulse.Durable, f.Now}
+			if before, known := progress[d]; !known || !pulse.Waiting || pulse.Progress != before.progress {
+				progress[d] = progressed{pulse.Progress, f.Now}
 			}
 			x.Waiting = f.Now.Sub(progress[d].at)
 			for _, l := range d.Logs() {
 				x.Logs++
 				conf := l.Config()
-				x.Allowed = max(x.Allowed, conf.Profile.MaxWait, conf.Profile.Interval)
 				if c := conf.Cleanup; c.Delete && c.RetentionTime < 0 && c.RetentionBytes >= 0 {
 					x.KeptLogs++
 					x.Kept += min(c.RetentionBytes, math.MaxInt64-x.Kept)
@@ -77,6 +76,6 @@ func DirFacts(m *storage.Manager, unopened []checks.Unopened, measured *metrics.
 
 // progressed is when a journal was last seen to make progress, or to have nothing to do.
 type progressed struct {
-	durable uint64
-	at      time.Time
+	progress uint64
+	at       time.Time
 }
