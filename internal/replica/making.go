@@ -54,13 +54,27 @@ type missing struct {
 func (x *missing) why() error {
 	switch {
 	case x.err == nil:
-		return fmt.Errorf("%w: the log of %s is being made", ErrOffline, x)
+		return &CreatingError{Partition: x.String(), Since: x.since}
 	case x.lasting:
 		return x.err
 	default:
 		return fmt.Errorf("%w: the log of %s could not be made: %w", ErrOffline, x, x.err)
 	}
 }
+
+// CreatingError is the error of a partition whose log is being created for the first time,
+// which takes milliseconds unless a disk hangs. It matches ErrOffline.
+type CreatingError struct {
+	Partition string
+	Since     time.Time // when the creation was queued
+}
+
+func (e *CreatingError) Error() string {
+	return fmt.Sprintf("%v: the log of %s is being created", ErrOffline, e.Partition)
+}
+
+// Is reports whether target is ErrOffline.
+func (e *CreatingError) Is(target error) bool { return target == ErrOffline }
 
 // Failure is a partition of this broker that has no log.
 type Failure struct {
@@ -101,7 +115,7 @@ func (m *Manager) lack(w wanted) *missing {
 	if x := m.missing[w.tp()]; x != nil && !x.lasting {
 		return nil
 	}
-	x := &missing{wanted: w, queued: true}
+	x := &missing{wanted: w, queued: true, since: time.Now()}
 	m.missing[w.tp()] = x
 	return x
 }

@@ -57,6 +57,11 @@ try '^timeout +20s +context mine$' context show
 try 'context mine is used' context use mine
 try 'context mine is gone' context delete mine
 try '.' version
+try '^BROKER ' top --once
+# Without an admin port parts are missing, which it says with a 1.
+echo debug bundle >>"$CALLED"
+"$ctl" debug bundle --file "$WORK/ctl.tar.gz" --interval 200ms >"$WORK/ctl.out" 2>&1 || [ $? = 1 ] || { cat "$WORK/ctl.out"; exit 1; }
+tar -xzOf "$WORK/ctl.tar.gz" --wildcards '*/manifest.json' | jq -e '.' >/dev/null || { echo "debug bundle has no manifest:"; cat "$WORK/ctl.out"; tar -tzf "$WORK/ctl.tar.gz"; exit 1; }
 
 # Offline: the directory of a broker that has stopped.
 chronikd="${ctl%ctl}d"

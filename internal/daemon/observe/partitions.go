@@ -4,6 +4,7 @@ import (
 	"errors"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/chronik-io/chronik/internal/health/checks"
 	"github.com/chronik-io/chronik/internal/metadata"
@@ -42,7 +43,7 @@ func (r *Partitions) Metrics() (n metrics.Partitions) {
 }
 
 func (r *Partitions) count(n *metrics.Partitions, img *metadata.Image, t *metadata.Topic, index int32, p *metadata.Partition) {
-	if r.offline(t, index) != nil {
+	if err := r.offline(t, index); err != nil && !creating(err, time.Now()) {
 		n.Unavailable++
 	}
 	if p.Leader != r.Self {
@@ -100,12 +101,21 @@ func (r *Partitions) Facts(f *checks.Facts) {
 			if !slices.Contains(p.Replicas, r.Self) {
 				continue
 			}
-			if err := r.offline(t, i); err != nil {
+			if err := r.offline(t, i); err != nil && !creating(err, f.Now) {
 				f.Partitions = append(f.Partitions, checks.Partition{Topic: t.Name, Index: i, Offline: reason(err), Dir: r.dir(t, i, err),
-					Retried: retried[metadata.TopicPartition{Topic: t.ID, Partition: i}]})
+					Retried: retried[metadata.TopicPartition{Topic: t.ID, Partition: i}] || errors.As(err, new(*replica.CreatingError))})
 			}
 		}
 	}
+}
+
+// creationTime is how long the creation of a log may take before its partition counts as offline.
+const creationTime = 3 * time.Second
+
+// creating reports whether a partition has no log only because the log is being created now.
+func creating(err error, now time.Time) bool {
+	var c *replica.CreatingError
+	return errors.As(err, &c) && now.Sub(c.Since) < creationTime
 }
 
 // dir is the log directory of a partition that is offline because of err; empty if it is not known.

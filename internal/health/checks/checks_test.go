@@ -172,6 +172,14 @@ func TestLogDirectoriesThatFail(t *testing.T) {
 	}
 }
 
+// The remedy of a partition without a directory names the data directory.
+func TestRemedyOfAPartitionWithoutADirectory(t *testing.T) {
+	f := Facts{Settings: Settings{DataDir: "/var/lib/chronik"}}
+	if got := f.repair(""); !strings.Contains(got, "log verify --dir /var/lib/chronik`") || !strings.Contains(got, "--backup /var/lib/chronik.before-repair`") {
+		t.Error(got)
+	}
+}
+
 func TestPartitionsThatCannotBeUsed(t *testing.T) {
 	dead := Partition{Topic: "t", Index: 1, Offline: "offline", Dir: "/d"}
 	examine(t, "partition", []patient{

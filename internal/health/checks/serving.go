@@ -71,6 +71,9 @@ func checkLogDirs(f *Facts, n *notes) {
 // repair is the remedy of a log directory whose files are damaged. Commands stand in backticks, complete, so that they can be
 // copied as they are; scripts/drill.sh runs them.
 func (f *Facts) repair(dir string) string {
+	if dir == "" {
+		dir = f.Settings.DataDir
+	}
 	at := "--dir " + dir
 	for _, d := range f.Dirs {
 		if d.Path == dir && d.Journal != "" && d.Journal != path.Join(dir, "journal") {
