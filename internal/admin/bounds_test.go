@@ -72,7 +72,7 @@ func TestClientsThatDoNotReadAreCutOff(t *testing.T) {
 	eventually(t, "they are cut off", func() bool {
 		s.conns.mu.Lock()
 		defer s.conns.mu.Unlock()
-		return len(s.conns.open) == 0
+		return len(s.conns.open) == len(s.conns.idle)
 	})
 }
 
@@ -205,6 +205,49 @@ func TestProfilesAreThereWhenADiskHangs(t *testing.T) {
 	for range maxCostly {
 		if code := <-ended; code != http.StatusOK {
 			t.Error(code)
+		}
+	}
+}
+
+// unreadBy is a client that does not read its answer until it is freed.
+type unreadBy struct {
+	*httptest.ResponseRecorder
+	entered, free chan struct{}
+}
+
+func (w *unreadBy) Write(b []byte) (int, error) {
+	w.entered <- struct{}{}
+	<-w.free
+	return len(b), nil
+}
+
+// Answers that clients have not read are bounded in memory; one that is larger is sent alone.
+func TestUnreadAnswersAreBounded(t *testing.T) {
+	g := newGuard(Access{})
+	h := g.reading(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		n := maxUnread + 1
+		if r.URL.Path == "/small" {
+			n = 1
+		}
+		_, _ = w.Write(make([]byte, n))
+	}))
+	slow := &unreadBy{httptest.NewRecorder(), make(chan struct{}), make(chan struct{})}
+	ended := make(chan struct{})
+	go func() {
+		defer close(ended)
+		r := httptest.NewRequest("GET", "/", nil)
+		r.Host = "localhost"
+		h.ServeHTTP(slow, r)
+	}()
+	<-slow.entered
+	if code, _ := request(h, "GET", "/small", ""); code != http.StatusServiceUnavailable {
+		t.Errorf("%d", code)
+	}
+	close(slow.free)
+	<-ended
+	for _, path := range []string{"/small", "/"} {
+		if code, _ := request(h, "GET", path, ""); code != http.StatusOK {
+			t.Errorf("%s: %d", path, code)
 		}
 	}
 }

@@ -10,6 +10,7 @@ import (
 	"net/url"
 	"os"
 	"strings"
+	"sync/atomic"
 	"time"
 )
 
@@ -20,6 +21,7 @@ const (
 	maxReads   = 16               // other requests that take part in no commit, but take its locks
 	turnTime   = 2 * time.Second  // for which one of these waits for a slot
 	answerTime = 10 * time.Second // for its answer
+	maxUnread  = 64 << 20         // bytes of answers that clients have not read
 )
 
 // Access says who may ask for what.
@@ -45,6 +47,7 @@ type guard struct {
 	Access
 	hosts                  map[string]bool // lower case
 	profiles, disks, reads slots
+	unread                 atomic.Int64 // bytes
 	// refused, if set, may answer a refused request itself, for a browser for example; it reports
 	// whether it did.
 	refused func(w http.ResponseWriter, r *http.Request, status int, why string) bool
@@ -130,26 +133,31 @@ func (g *guard) control(of slots, h http.Handler) http.Handler {
 	}))
 }
 
-// reading is named for what reads the broker's state. A bounded number of these run at a time, and
-// one that hangs is answered without it.
+// reading is named for what reads the broker's state.
 func (g *guard) reading(h http.Handler) http.Handler {
-	return g.named(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+	return g.named(g.bounded(g.reads, answerTime, h))
+}
+
+// bounded has few requests of a kind run at a time, answers one that hangs without it, and keeps no
+// more than maxUnread of answers that clients have not read.
+func (g *guard) bounded(of slots, most time.Duration, h http.Handler) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		turn := time.NewTimer(turnTime)
 		defer turn.Stop()
 		select {
-		case g.reads <- struct{}{}:
+		case of <- struct{}{}:
 		case <-r.Context().Done():
 			return
 		case <-turn.C:
-			g.refuse(w, r, http.StatusTooManyRequests, fmt.Sprintf("%d other requests are being answered; retry when they have finished", maxReads))
+			g.refuse(w, r, http.StatusTooManyRequests, fmt.Sprintf("%d other requests are being answered; retry when they have finished", cap(of)))
 			return
 		}
-		late := time.NewTimer(answerTime)
+		late := time.NewTimer(most)
 		defer late.Stop()
 		a, done := &kept{header: http.Header{}, status: http.StatusOK}, make(chan any, 1)
 		go func() {
 			defer func() {
-				<-g.reads
+				<-of
 				done <- recover()
 			}()
 			h.ServeHTTP(a, r)
@@ -159,11 +167,26 @@ func (g *guard) reading(h http.Handler) http.Handler {
 			if panicked != nil {
 				panic(panicked) // for the server, which logs it
 			}
-			a.send(w)
+			g.send(w, r, a)
 		case <-late.C:
-			g.refuse(w, r, http.StatusServiceUnavailable, fmt.Sprintf("there is no answer after %v: a disk or a lock hangs; /readyz and /v1/health report what is known of it", answerTime))
+			g.refuse(w, r, http.StatusServiceUnavailable, fmt.Sprintf("there is no answer after %v: a disk or a lock hangs; /readyz and /v1/health report what is known of it", most))
 		}
-	}))
+	})
+}
+
+// send sends an answer that is complete, unless clients have left too much unread: a large one is sent
+// alone then.
+func (g *guard) send(w http.ResponseWriter, r *http.Request, a *kept) {
+	n := int64(a.body.Len())
+	unread := g.unread.Add(n)
+	defer g.unread.Add(-n)
+	if unread > maxUnread && unread > n {
+		g.refuse(w, r, http.StatusServiceUnavailable, "other clients have not read their answers; retry when they have, or were cut off")
+		return
+	}
+	maps.Copy(w.Header(), a.header)
+	w.WriteHeader(a.status)
+	_, _ = w.Write(a.body.Bytes()) // a client that went away needs no answer
 }
 
 // kept is an answer that is sent when it is complete.
@@ -176,12 +199,6 @@ type kept struct {
 func (k *kept) Header() http.Header         { return k.header }
 func (k *kept) WriteHeader(status int)      { k.status = status }
 func (k *kept) Write(b []byte) (int, error) { return k.body.Write(b) }
-
-func (k *kept) send(w http.ResponseWriter) {
-	maps.Copy(w.Header(), k.header)
-	w.WriteHeader(k.status)
-	_, _ = w.Write(k.body.Bytes()) // a client that went away needs no answer
-}
 
 // local reports whether a request comes from this machine, and from itself: not through a
 // proxy that says that it is one.

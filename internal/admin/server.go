@@ -33,7 +33,7 @@ const (
 	// for keeps no slot; profiles and probes, which take longer, have it beyond their own time.
 	writeTime  = 30 * time.Second
 	probeTime  = time.Minute
-	scrapeTime = 9 * time.Second // less than Prometheus waits by default
+	scrapeTime = 8 * time.Second // with turnTime not more than Prometheus waits by default
 	stopTime   = 2 * time.Second // for which a stop waits for requests
 	maxHeader  = 64 << 10        // bytes
 	maxBody    = 64 << 10        // bytes
@@ -123,9 +123,7 @@ func Handler(o Options) http.Handler {
 	}
 	g := newGuard(o.Access)
 	mux := http.NewServeMux()
-	mux.Handle("GET /metrics", promhttp.HandlerFor(o.Registry, promhttp.HandlerOpts{
-		MaxRequestsInFlight: maxScrapes, Timeout: scrapeTime, Registry: o.Registry,
-	}))
+	mux.Handle("GET /metrics", g.bounded(make(slots, maxScrapes), scrapeTime, promhttp.HandlerFor(o.Registry, promhttp.HandlerOpts{Registry: o.Registry})))
 	mux.HandleFunc("GET /healthz", func(w http.ResponseWriter, _ *http.Request) { text(w, http.StatusOK, "ok\n") })
 	mux.HandleFunc("GET /readyz", func(w http.ResponseWriter, r *http.Request) {
 		report, status := o.Health.Report(r.Context()), http.StatusOK
