@@ -47,7 +47,10 @@ func trueProducers(l *Log) (n int, err error) {
 		}
 	}
 	end := l.Ends().LogEnd
-	if got, want := batchesOf(l.producers.Append(nil, end)), batchesOf(known.Append(nil, end)); fmt.Sprint(got) != fmt.Sprint(want) {
+	l.smu.Lock() // a checkpoint may be under way
+	all := l.producers.Append(nil, end)
+	l.smu.Unlock()
+	if got, want := batchesOf(all), batchesOf(known.Append(nil, end)); fmt.Sprint(got) != fmt.Sprint(want) {
 		return n, fmt.Errorf("the producers of a log that ends at %d are %v, want %v", end, got, want)
 	}
 	return n, err

@@ -126,8 +126,9 @@ func (m *Meter) closePoint(at int) {
 		return
 	}
 	p := &m.points[at]
-	p.P50 = time.Duration(h.ValueAtQuantile(50)) * time.Microsecond
-	p.P99 = time.Duration(h.ValueAtQuantile(99)) * time.Microsecond
+	// The histogram rounds up within its three digits; the maximum is exact.
+	p.P50 = min(time.Duration(h.ValueAtQuantile(50))*time.Microsecond, p.Max)
+	p.P99 = min(time.Duration(h.ValueAtQuantile(99))*time.Microsecond, p.Max)
 	m.total.Merge(h)
 	h.Reset()
 	delete(m.open, at)

@@ -123,6 +123,15 @@ func TestPointsHoldTheirSecond(t *testing.T) {
 	}
 }
 
+// The histogram rounds up; the quantiles of a point are not above its exact maximum.
+func TestQuantilesOfAPointAreNotAboveItsMaximum(t *testing.T) {
+	m := begun()
+	m.Lane().Done(1100*ms, 1100*ms+37_220*time.Microsecond, one)
+	if p := m.Totals().Points[0]; p.Max != 37_220*time.Microsecond || p.P50 != p.Max || p.P99 != p.Max {
+		t.Errorf("%+v", p)
+	}
+}
+
 func TestLongSamplesAreAnHour(t *testing.T) {
 	m := begun()
 	m.Lane().Done(-100*time.Hour, 1100*ms, one)
