@@ -9,6 +9,7 @@ import (
 	"net/http/httptest"
 	"os"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -142,9 +143,10 @@ func TestAStopDoesNotWaitForARequestThatHangs(t *testing.T) {
 // requests are left behind than may run at a time.
 func TestWhatHangsIsAnswered(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		g, free, running := newGuard(Access{}), make(chan struct{}), 0
+		g, free := newGuard(Access{}), make(chan struct{})
+		var running atomic.Int32
 		h := g.reading(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
-			running++
+			running.Add(1)
 			<-free
 			text(w, http.StatusTeapot, "late")
 		}))
@@ -156,8 +158,8 @@ func TestWhatHangsIsAnswered(t *testing.T) {
 		for range 3 * maxReads {
 			seen[<-codes]++
 		}
-		if seen[http.StatusServiceUnavailable] != maxReads || seen[http.StatusTooManyRequests] != 2*maxReads || running != maxReads {
-			t.Errorf("%v, %d run", seen, running)
+		if seen[http.StatusServiceUnavailable] != maxReads || seen[http.StatusTooManyRequests] != 2*maxReads || running.Load() != maxReads {
+			t.Errorf("%v, %d run", seen, running.Load())
 		}
 		close(free)
 		synctest.Wait()

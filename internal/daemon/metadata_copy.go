@@ -57,7 +57,11 @@ func (b *Broker) keepCopy(ctx context.Context, r *rooms) {
 			break
 		}
 	}
-	r.store.KeepCopy(ctx, filestore.CopyIn(at))
+	former := make([]string, len(dirs))
+	for i, d := range dirs {
+		former[i] = filestore.CopyIn(d.Path())
+	}
+	r.store.KeepCopy(ctx, filestore.CopyIn(at), former...)
 	b.health.Add(func(f *checks.Facts) {
 		f.Metadata = checks.Metadata{Dir: path.Join(b.cfg.DataDir, metadataDir), Failed: observe.Reason(r.store.Failed()),
 			Copy: filestore.CopyIn(at), Behind: observe.Reason(r.store.CopyBehind())}

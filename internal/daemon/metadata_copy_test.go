@@ -6,6 +6,7 @@ import (
 	"strings"
 	"syscall"
 	"testing"
+	"time"
 
 	"go.uber.org/zap"
 
@@ -60,6 +61,78 @@ func TestTheMetadataHasACopy(t *testing.T) {
 	}
 	if again, err := filestore.Check(mem, at); err != nil || again.Revision != copied.Revision {
 		t.Errorf("the copy was changed to revision %d, %v", again.Revision, err)
+	}
+}
+
+// There is one copy: where a start chooses another directory for it, the former one goes. One that
+// stayed would be taken for a complete one when the metadata is lost.
+func TestAFormerCopyGoes(t *testing.T) {
+	const former = "/data/logs/metadata.copy"
+	mem := vfs.Memory()
+	b, _ := startHere(t, mem)
+	fill(t, b, "t", 1, 1)
+	if err := b.Close(); err != nil {
+		t.Fatal(err)
+	}
+	if c, err := filestore.Check(mem, former); err != nil || !c.Used {
+		t.Fatalf("the copy: used %t, %v", c.Used, err)
+	}
+	b, _ = startHere(t, mem, "log.dirs=/data/logs,/two")
+	for begin := time.Now(); ; time.Sleep(time.Millisecond) {
+		left, err := filestore.Exists(mem, former)
+		if err == nil && !left {
+			break
+		}
+		if time.Since(begin) > time.Minute {
+			t.Fatalf("the former copy is left: %t, %v", left, err)
+		}
+	}
+	if err := b.Close(); err != nil {
+		t.Fatal(err)
+	}
+	if now, err := filestore.Check(mem, "/two/metadata.copy"); err != nil || !now.Used {
+		t.Errorf("the copy of now: used %t, %v", now.Used, err)
+	}
+}
+
+// Metadata of which only a log without records is left is lost: a start that took it for that of a
+// first start would go on without topics.
+func TestALogWithoutASnapshotIsNoMetadata(t *testing.T) {
+	mem := vfs.Memory()
+	b, _ := startHere(t, mem)
+	fill(t, b, "t", 1, 1)
+	if err := errors.Join(b.Close(), mem.RemoveAll("/data/logs/metadata.copy")); err != nil {
+		t.Fatal(err)
+	}
+	infos, err := mem.List("/data/metadata")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, in := range infos {
+		name := "/data/metadata/" + in.Name
+		if strings.HasSuffix(name, ".log") {
+			f, ferr := mem.Open(name)
+			if ferr != nil {
+				t.Fatal(ferr)
+			}
+			err = errors.Join(err, f.Truncate(48), f.Close()) // its header
+		} else {
+			err = errors.Join(err, mem.Remove(name))
+		}
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	cfg, err := Load(config.Input{Flags: map[string]string{config.KeyDataDir: "/data", config.KeyListen: "127.0.0.1:0", config.KeyAdminListen: "off"}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	b, err = Start(t.Context(), Options{Config: cfg, FS: mem, Log: zap.NewNop(), Level: zap.NewAtomicLevel(), Version: "test"})
+	if err == nil {
+		_ = b.Close()
+	}
+	if exit := (*ExitError)(nil); !errors.As(err, &exit) || exit.Code != ExitData || !strings.Contains(err.Error(), "has no metadata") {
+		t.Errorf("the start: %v", err)
 	}
 }
 

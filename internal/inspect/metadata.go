@@ -58,7 +58,7 @@ func (r *Report) lost(opt Options, at string, c *filestore.Content, f *Finding) 
 	r.rebuilds = append(r.rebuilds, b)
 	f.Repair = b.what()
 	f.Restore = ""
-	r.hold(at, &filestore.Content{Keys: b.sorted(), Revision: b.revision + 1, Log: at})
+	r.hold(at, &filestore.Content{Keys: b.sorted(), Revision: b.next, Log: at})
 }
 
 // newerCopy returns where a copy of the metadata is that has transactions which the

@@ -24,6 +24,7 @@ type rebuild struct {
 	from     string    // where the base was read; empty: there is none
 	written  time.Time // when the base was
 	revision int64     // of the base
+	next     int64     // that of the outcome: above the base's, and above those of all copies
 	keys     map[string]metadata.KV
 	made     []string // topics that were added, with what is known of them
 	partly   []string // partitions of them that no directory has
@@ -60,7 +61,9 @@ type base struct {
 // Where what is known contradicts itself it returns nil, too.
 func (r *Report) rebuild(opt Options, at string, content *filestore.Content) *rebuild {
 	b := &rebuild{at: at, keys: map[string]metadata.KV{}}
-	if best := r.bestBase(opt, at, content); best != nil {
+	best, newest := r.bestBase(opt, at, content)
+	b.next = newest + 1
+	if best != nil {
 		b.from, b.revision, b.behind = best.from, best.content.Revision, !best.copy
 		b.written = modified(opt.FS, best.from)
 		for _, kv := range best.content.Keys {
@@ -79,7 +82,7 @@ func (r *Report) rebuild(opt Options, at string, content *filestore.Content) *re
 	b.addTopics(r.dirs, max(opt.Node, 0))
 	b.raiseEpochs(r.dirs)
 	b.skipProducerIDs(r.dirs)
-	if _, err := metadata.Load(b.sorted(), b.revision+1); err != nil {
+	if _, err := metadata.Load(b.sorted(), b.next); err != nil {
 		return nil
 	}
 	return b
@@ -90,16 +93,17 @@ func (b *rebuild) sorted() []metadata.KV {
 	return slices.SortedFunc(maps.Values(b.keys), func(x, y metadata.KV) int { return strings.Compare(x.Key, y.Key) })
 }
 
-// bestBase returns the copy or the remainder with the highest revision whose topics are
-// those of the log directories; nil if there is none.
-func (r *Report) bestBase(opt Options, at string, content *filestore.Content) *base {
+// bestBase returns the copy or the remainder with the highest revision that is of these log
+// directories, and of the remainder's cluster if there is one; nil if there is none. newest is the
+// highest revision of all of them: a start refuses metadata that one of its copies is ahead of.
+func (r *Report) bestBase(opt Options, at string, content *filestore.Content) (best *base, newest int64) {
 	all := []base{}
-	copies := []string{at + newSuffix} // of a repair that was interrupted
+	copies := []string{at + newSuffixes[0], at + newSuffixes[1]} // of a repair that was interrupted
 	for _, d := range r.dirs {
 		copies = append(copies, filestore.CopyIn(d.place.Path))
 	}
 	for _, dir := range copies {
-		if c, err := filestore.Check(opt.FS, dir); err == nil && c.Used {
+		if c, err := filestore.Check(opt.FS, dir); err == nil && c.Used && c.SameCluster(content) {
 			all = append(all, base{from: dir, content: c, copy: true})
 		}
 	}
@@ -108,17 +112,30 @@ func (r *Report) bestBase(opt Options, at string, content *filestore.Content) *b
 	}
 	slices.SortStableFunc(all, func(a, b base) int { return cmp.Compare(b.content.Revision, a.content.Revision) })
 	for i := range all {
+		newest = max(newest, all[i].content.Revision)
 		img, err := metadata.Load(all[i].content.Keys, all[i].content.Revision)
-		if err == nil && r.owns(img) {
-			return &all[i]
+		if best == nil && err == nil && r.owns(img) {
+			best = &all[i]
 		}
 	}
-	return nil
+	return best, newest
 }
 
 // owns reports whether an image can be that of these log directories: it has one of their
-// topics, unless they have none. The copy of another broker has not.
+// topics, or has placed a partition in one of them. The copy of another broker has not. Where
+// there is neither a topic nor a partition nothing contradicts it.
 func (r *Report) owns(img *metadata.Image) bool {
+	placed := false
+	for t := range img.Topics() {
+		for _, p := range t.Partitions.All() {
+			for _, id := range p.Dirs {
+				if r.hasDir(id) {
+					return true
+				}
+				placed = placed || id != [16]byte{}
+			}
+		}
+	}
 	any := false
 	for _, d := range r.dirs {
 		for _, l := range d.logs {
@@ -128,11 +145,16 @@ func (r *Report) owns(img *metadata.Image) bool {
 			any = true
 		}
 	}
-	return !any
+	return !any && !placed
+}
+
+// hasDir reports whether one of the log directories has an id.
+func (r *Report) hasDir(id [16]byte) bool {
+	return id != [16]byte{} && slices.ContainsFunc(r.dirs, func(d *dir) bool { return d.state != nil && d.state.Dir == id })
 }
 
 func (b *rebuild) put(key string, value []byte) {
-	b.keys[key] = metadata.KV{Key: key, Value: value, ModRevision: b.revision + 1}
+	b.keys[key] = metadata.KV{Key: key, Value: value, ModRevision: b.next}
 }
 
 // logsByTopic returns the live logs of all directories by topic id.
@@ -317,21 +339,25 @@ func (b *rebuild) act() Act {
 	return Act{Dir: b.at, Partition: -1, What: b.what(), Files: []string{b.at}, Gone: b.gone()}
 }
 
-// newSuffix ends the name of the directory in which metadata is made.
-const newSuffix = ".new"
+// newSuffixes end the names of the directories in which metadata is made: the first one, or the
+// second one if what an interrupted repair left in the first one is the base.
+var newSuffixes = [2]string{".new", ".new2"}
 
 // run writes the metadata beside its place and moves it there. Until the move the copy and
 // the logs, of which it is made, are as they were, so that a repair which was interrupted
 // can be repeated.
 func (b *rebuild) run(fsys vfs.FS) error {
-	fresh := b.at + newSuffix
+	fresh, other := b.at+newSuffixes[0], b.at+newSuffixes[1]
+	if b.from == fresh {
+		fresh, other = other, fresh
+	}
 	if err := fsys.RemoveAll(fresh); err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return err
 	}
 	if err := vfs.MakeDir(fsys, fresh); err != nil {
 		return err
 	}
-	if err := filestore.Write(fsys, fresh, b.sorted(), b.revision+1); err != nil {
+	if err := filestore.Write(fsys, fresh, b.sorted(), b.next); err != nil {
 		return err
 	}
 	if err := fsys.RemoveAll(b.at); err != nil && !errors.Is(err, fs.ErrNotExist) {
@@ -340,7 +366,13 @@ func (b *rebuild) run(fsys vfs.FS) error {
 	if err := fsys.Rename(fresh, b.at); err != nil {
 		return err
 	}
-	return fsys.SyncDir(path.Dir(b.at))
+	if err := fsys.SyncDir(path.Dir(b.at)); err != nil {
+		return err
+	}
+	if err := fsys.RemoveAll(other); err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return err
+	}
+	return nil
 }
 
 // modified returns when a file in a directory was last written, in UTC, zero if that is

@@ -216,7 +216,7 @@ func TestWhatACopyLacks(t *testing.T) {
 	kvs := []metadata.KV{
 		{Key: metadata.ClusterKey, Value: metadata.Cluster{ID: "theirs"}.Encode(), ModRevision: 90},
 		{Key: metadata.NameKey("x"), Value: metadata.Name{Topic: "x", ID: other}.Encode(), ModRevision: 90},
-		{Key: metadata.PartitionKey(other, 0), Value: metadata.Partition{Replicas: []int32{4}, ISR: []int32{4}, Dirs: make([][16]byte, 1)}.Encode(), ModRevision: 90},
+		{Key: metadata.PartitionKey(other, 0), Value: metadata.Partition{Leader: 4, Replicas: []int32{4}, ISR: []int32{4}, Dirs: make([][16]byte, 1)}.Encode(), ModRevision: 90},
 		{Key: metadata.TopicKey(other), Value: metadata.TopicRecord{Name: "x", Partitions: 1}.Encode(), ModRevision: 90},
 	}
 	if err := filestore.Write(foreign, filestore.CopyIn(logsAt), kvs, 90); err != nil {
@@ -254,6 +254,112 @@ func TestOlderMetadataIsReplacedByItsCopy(t *testing.T) {
 	rebuilt(t, fsys)
 	if got := held(t, fsys); !maps.Equal(got, want) {
 		t.Errorf("metadata is %v\nwant %v", got, want)
+	}
+}
+
+// A copy of these log directories is known by where it has placed partitions, also if it was
+// behind and has none of today's topics: the cluster id and the configs of brokers are not lost.
+// The outcome is above every copy, so that the next start does not take it for an older one.
+func TestACopyIsKnownByItsDirectories(t *testing.T) {
+	t.Parallel()
+	fsys, _ := withTopics(t, topics[0])
+	st, err := storage.ReadState(fsys, logsAt)
+	if err != nil {
+		t.Fatal(err)
+	}
+	gone, copied := [16]byte{77}, filestore.CopyIn(logsAt)
+	kvs := []metadata.KV{
+		{Key: metadata.ClusterKey, Value: metadata.Cluster{ID: "this"}.Encode(), ModRevision: 90},
+		{Key: metadata.NameKey("x"), Value: metadata.Name{Topic: "x", ID: gone}.Encode(), ModRevision: 90},
+		{Key: metadata.TopicKey(gone), Value: metadata.TopicRecord{Name: "x", Partitions: 1}.Encode(), ModRevision: 90},
+		{Key: metadata.PartitionKey(gone, 0), Value: metadata.Partition{Leader: 4, Replicas: []int32{4}, ISR: []int32{4}, Dirs: [][16]byte{st.Dir}}.Encode(), ModRevision: 90},
+	}
+	foreign := fsys.KillImage(2)
+	if err := errors.Join(fsys.RemoveAll(metadataAt), fsys.RemoveAll(copied), filestore.Write(fsys, copied, kvs, 90)); err != nil {
+		t.Fatal(err)
+	}
+	if got := repairedMetadata(t, fsys); got.Revision <= 90 || !got.SameCluster(&filestore.Content{Keys: kvs}) {
+		t.Errorf("revision %d, which is to be above 90, of another cluster: %t", got.Revision, !got.SameCluster(&filestore.Content{Keys: kvs}))
+	}
+
+	// One whose partitions are in other directories is another broker's, also if there is no log.
+	kvs[3].Value = metadata.Partition{Leader: 4, Replicas: []int32{4}, ISR: []int32{4}, Dirs: [][16]byte{{99}}}.Encode()
+	ahead := foreign.KillImage(3)
+	if err := errors.Join(ahead.RemoveAll(copied), filestore.Write(ahead, copied, kvs, 90)); err != nil {
+		t.Fatal(err)
+	}
+	if got := repairedMetadata(t, ahead); got.Revision <= 90 || len(got.Keys) < 5 {
+		t.Errorf("with a copy of the same cluster that is none of these directories': revision %d, %d keys", got.Revision, len(got.Keys))
+	}
+	d, err := storage.OpenDir(storage.Place{Path: logsAt}, options(foreign))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := errors.Join(d.Delete(d.Logs()...), d.Close(), foreign.RemoveAll(metadataAt), foreign.RemoveAll(copied), filestore.Write(foreign, copied, kvs, 90)); err != nil {
+		t.Fatal(err)
+	}
+	if got := repairedMetadata(t, foreign); got.SameCluster(&filestore.Content{Keys: kvs}) {
+		t.Error("the copy of another broker was put in the place of the metadata")
+	}
+}
+
+// repairedMetadata repairs a data directory of which the metadata is lost, and returns what it
+// has then.
+func repairedMetadata(t *testing.T, fsys vfs.FS) filestore.Content {
+	t.Helper()
+	o, err := inspect.Find(fsys, []string{data}, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	o.Node = 4
+	r, err := inspect.Begin(context.Background(), o, "me")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := errors.Join(r.Do(context.Background(), "/backup"), r.Close()); err != nil {
+		t.Fatal(err)
+	}
+	c, err := filestore.Check(fsys, metadataAt)
+	if err != nil || !c.Used {
+		t.Fatalf("the metadata: used %t, %v", c.Used, err)
+	}
+	return c
+}
+
+// What an interrupted repair left may be all that there is of the metadata: a second one that is
+// killed at any call leaves it, or its outcome, to a third.
+func TestASecondRepairKilledAtEachCall(t *testing.T) {
+	t.Parallel()
+	image, want := withTopics(t, topics...)
+	// As if the first had been killed between the removal of the damaged metadata and the move.
+	if err := errors.Join(image.RemoveAll(filestore.CopyIn(logsAt)), image.Rename(metadataAt, metadataAt+".new")); err != nil {
+		t.Fatal(err)
+	}
+	durable(t, image, data)
+	image = image.KillImage(1)
+	whole := image.KillImage(2)
+	rebuilt(t, whole)
+	for call := range whole.Ops() {
+		fsys := image.KillImage(3)
+		fsys.CrashAt(call)
+		if o, err := inspect.Find(fsys, []string{data}, nil); err == nil {
+			if r, err := inspect.Begin(context.Background(), o, "me"); err == nil {
+				_ = r.Do(context.Background(), "/backup")
+				_ = r.Close()
+			}
+		}
+		after := fsys.KillImage(4)
+		if err := after.RemoveAll("/backup"); err != nil {
+			t.Fatal(err)
+		}
+		if report, err := found(t, after); err != nil {
+			t.Fatalf("call %d: %v", call, err)
+		} else if !report.Clean() {
+			rebuilt(t, after)
+		}
+		if got := held(t, after); !maps.Equal(got, want) {
+			t.Fatalf("call %d: metadata is %v\nwant %v", call, got, want)
+		}
 	}
 }
 

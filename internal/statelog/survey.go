@@ -76,14 +76,15 @@ func survey(fsys vfs.FS, dir string, f *Format) (inventory, error) {
 	return inv, nil
 }
 
-// Exists reports whether dir has files of any log; a missing directory has none.
+// Exists reports whether dir has files of a generation that was in force, damaged or not: a
+// snapshot, or a log with records. A missing directory has none.
 func Exists(fsys vfs.FS, dir string) (bool, error) {
 	list, err := fsys.List(dir)
 	if errors.Is(err, fs.ErrNotExist) {
 		return false, nil
 	}
 	for _, info := range list {
-		if _, suffix := parseName(info.Name); suffix == suffixSnapshot || suffix == suffixLog {
+		if _, suffix := parseName(info.Name); suffix == suffixSnapshot || suffix == suffixLog && info.Size > headerSize {
 			return true, nil
 		}
 	}

@@ -3,6 +3,7 @@ package storage
 import (
 	"context"
 	"errors"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -168,6 +169,32 @@ func TestALogThatIsBeingMadeIsNotTakenForDeleted(t *testing.T) {
 	h.during(t, held, h.made(1), func() { _, _ = h.Create(specs) })
 	if err := h.Delete(specs[0].ID, specs[1].ID); !errors.Is(err, ErrFailed) {
 		t.Errorf("deleted while one is being made: %v", err)
+	}
+}
+
+// A deletion that a hung directory refuses is not forgotten: the next one deletes the logs.
+func TestARefusedDeletionIsMadeUpFor(t *testing.T) {
+	h := hangs(t)
+	specs := specsOf('t', 2)
+	logs, err := h.Create(specs)
+	if err != nil {
+		t.Fatal(err)
+	}
+	held := h.hold(errfs.Mkdir, "/b/*")
+	more := specsOf('u', 2)
+	h.during(t, held, h.made(3), func() { _, _ = h.Create(more) })
+	if err := h.Delete(specs[0].ID, specs[1].ID); !errors.Is(err, ErrFailed) {
+		t.Errorf("deleted in a directory that hangs: %v", err)
+	}
+	h.release()
+	eventually(t, "/b answers", func() bool { return h.Hung(h.dirs[1]) == nil })
+	if err := h.Delete(specs[0].ID, specs[1].ID); err != nil {
+		t.Fatal(err)
+	}
+	for _, l := range logs {
+		if slices.Contains(l.Dir().Logs(), l) {
+			t.Errorf("%s was reported as deleted, and its directory has it", l)
+		}
 	}
 }
 

@@ -124,7 +124,9 @@ func (m *Manager) Delete(ids ...ID) error {
 	for _, id := range ids {
 		if l := m.logs[id]; l != nil {
 			byDir[l.dir] = append(byDir[l.dir], l)
-			delete(m.logs, id)
+			if m.hungLocked(l.dir) == nil { // otherwise nothing is begun, and the next call must find it
+				delete(m.logs, id)
+			}
 		} else if d := m.begun[id]; d != nil {
 			byDir[d] = append(byDir[d], nil...)
 			begun[d] = append(begun[d], id)

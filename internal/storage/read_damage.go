@@ -83,7 +83,7 @@ func (l *Log) examine(s *segment.Segment, met error) bool {
 		return false
 	}
 	size, limit := l.extent(s)
-	news, err := s.Examine(at.Pos, size, limit)
+	news, err := s.Examine(at, size, limit)
 	switch {
 	case errors.Is(err, segment.ErrReplaced):
 		return true

@@ -1,11 +1,13 @@
 package storage
 
 import (
+	"errors"
 	"fmt"
 	"time"
 
 	"github.com/chronik-io/chronik/internal/storage/cleaner"
 	"github.com/chronik-io/chronik/internal/storage/loglife"
+	"github.com/chronik-io/chronik/internal/storage/segment"
 )
 
 // A look waits for logs whose files are being changed, but only this often and this long: a
@@ -94,7 +96,7 @@ func (l *Log) partsLocked() []cleaner.Part {
 	n := len(l.segments)
 	parts := make([]cleaner.Part, n, n+1)
 	for i, s := range l.segments {
-		parts[i] = cleaner.Part{Base: s.Base(), End: l.end(i), Bytes: s.Size(), Newest: s.Newest, Written: s.Written}
+		parts[i] = cleaner.Part{Base: s.Base(), End: l.end(i), Bytes: s.Size(), Newest: func() (int64, error) { return l.newest(s) }, Written: s.Written}
 	}
 	rest := l.tail.chunks[l.tail.flushed:]
 	if n == 0 {
@@ -111,6 +113,19 @@ func (l *Log) partsLocked() []cleaner.Part {
 		withMemory(last, rest)
 	}
 	return parts
+}
+
+// newest returns the largest timestamp of a segment. Of one with damage, of which that cannot be
+// known, it returns when the segment was last written: it must go at some time, and so must all
+// segments behind it.
+func (l *Log) newest(s *segment.Segment) (int64, error) {
+	ts, err := s.Newest()
+	if !errors.Is(err, segment.ErrCorrupt) {
+		return ts, err
+	}
+	l.examine(s, err)
+	at, err := s.Written()
+	return at.UnixMilli(), err
 }
 
 // withMemory adds to a part what is not in its segment yet.

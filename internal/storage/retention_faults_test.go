@@ -271,3 +271,40 @@ func knowsGoneProducers(t *testing.T, b broken) bool {
 	}
 	return a.Duplicate
 }
+
+// Of a segment with damage the newest timestamp can't be known after a start. It goes when
+// retention.ms has passed since it was last written, so that the disk doesn't fill up with all
+// that comes behind it.
+func TestFault17DamageHoldsUpNoRetention(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		disk := crashfs.New(1)
+		options := func(o *Options) {
+			o.KeeperInterval = 1000 * time.Hour
+			o.Config = func(string, ID) Config { return keeping("sync", hour, -1) }
+		}
+		d, err := openDir(disk, "sync", options)
+		if err != nil {
+			t.Fatal(err)
+		}
+		l := kept(t, d, keeping("sync", hour, -1))
+		putAt(t, l, 6, 700, ago(0)) // two to a segment
+		if err := d.Close(); err != nil {
+			t.Fatal(err)
+		}
+		change(t, disk, firstSegment, 8, []byte{0x7f})
+		if d, err = openDir(disk, "sync", options); err != nil {
+			t.Fatal(err)
+		}
+		defer d.Close()
+		l = d.Logs()[0]
+		l.Observe(idle{})
+		time.Sleep(59 * time.Minute)
+		if d.retain(); l.Ends().LogStart != 0 {
+			t.Errorf("gone before retention.ms has passed since it was written: %+v", l.Ends())
+		}
+		time.Sleep(2 * time.Minute)
+		if d.retain(); l.Ends().LogStart != 6 {
+			t.Errorf("the log starts at %d: %s", l.Ends().LogStart, l.Retained())
+		}
+	})
+}

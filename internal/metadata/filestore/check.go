@@ -44,5 +44,6 @@ func Check(fsys vfs.FS, dir string) (Content, error) {
 // in dir. It changes nothing. Anything else is Open's to find and to tell.
 func Peek(fsys vfs.FS, dir string) error { return statelog.Peek(fsys, dir, format) }
 
-// Exists says whether there is any metadata in dir; a missing directory has none.
+// Exists reports whether there is metadata in dir, damaged or not. What a first start left that was
+// interrupted is none, and a missing directory has none.
 func Exists(fsys vfs.FS, dir string) (bool, error) { return statelog.Exists(fsys, dir) }

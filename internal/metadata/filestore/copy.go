@@ -23,7 +23,7 @@ import (
 //	Txn ── committer: durable in Dir ──▶ visible ──▶ copier: durable in the copy ──▶ Txn returns
 //
 // Txn waits for the copy, so that an acknowledged transaction is in both, as long as the
-// copy keeps up: it costs one more fdatasync. A copy that fails or takes longer than
+// copy keeps up: it costs one more fdatasync, which those that came meanwhile share. A copy that fails or takes longer than
 // Options.CopyPatience is behind: transactions go on without it, CopyBehind reports it, and the
 // copier begins it again until it has caught up. The copy is never ahead of what Dir has
 // durably; so one that is proves that Dir was set back, and CheckAgainst refuses that.
@@ -44,9 +44,10 @@ var ErrOlder = errors.New("the metadata is older than its copy")
 
 // copier keeps the copy. One goroutine runs it.
 type copier struct {
-	store *Store
-	dir   string
-	log   *statelog.Log // nil: not begun
+	store  *Store
+	dir    string
+	former []string      // where earlier starts may have kept it
+	log    *statelog.Log // nil: not begun
 
 	ended chan struct{}
 
@@ -62,8 +63,11 @@ var errCopyBegins = errors.New("the copy was not begun yet")
 // it is complete for at most Options.CopyPatience. A copy of the same cluster that is there already
 // is replaced; one of another cluster is left alone. What prevents the copy is no error of
 // the store: CopyBehind reports it. It must be called at most once.
-func (s *Store) KeepCopy(ctx context.Context, dir string) {
-	c := &copier{store: s, dir: dir, ended: make(chan struct{}), behind: errCopyBegins, moved: make(chan struct{})}
+//
+// former names directories in which earlier starts may have kept the copy. When it is complete
+// in dir, it is removed there: it would age, and nothing would show what it lacks.
+func (s *Store) KeepCopy(ctx context.Context, dir string, former ...string) {
+	c := &copier{store: s, dir: dir, former: former, ended: make(chan struct{}), behind: errCopyBegins, moved: make(chan struct{})}
 	s.mu.Lock()
 	s.copy = c
 	s.mu.Unlock()
@@ -192,45 +196,82 @@ func (c *copier) follow() error {
 		return err
 	}
 	for {
-		kvs, revision, err := c.store.Range(context.Background(), "")
-		if err != nil {
-			return err
-		}
+		kvs, revision := c.store.all()
 		c.log.Restart(uint64(revision))
 		if err := c.log.Rotate(emitKeys(kvs)); err != nil {
 			return err
 		}
 		c.reached(revision)
+		c.dropFormer()
 		if err := c.append(revision + 1); err != nil {
 			return err
 		}
 	}
 }
 
-// append writes the transactions from a revision on, and returns nil when a snapshot is due. What
-// the store has by then is written together: the committer takes many transactions with one
-// fdatasync, and the copy must not need one for each of them.
+// dropFormer removes what earlier starts kept elsewhere. What is not a copy of this cluster's
+// metadata stays.
+func (c *copier) dropFormer() {
+	for _, dir := range c.former {
+		found, err := Check(c.store.opts.FS, dir)
+		if dir == c.dir || err != nil || !found.Used || found.cluster() == nil || !found.sameCluster(c.store.cluster()) {
+			continue
+		}
+		if err := c.store.opts.FS.RemoveAll(dir); err != nil {
+			c.store.opts.Log.Warn("a former copy of the metadata stays: a repair could take it for the present one", zap.String("dir", dir), zap.Error(err))
+		}
+	}
+	c.former = nil
+}
+
+// append writes the transactions from a revision on, and returns nil when a snapshot is due.
 func (c *copier) append(from int64) error {
-	w := &watcher{store: c.store, next: from, closed: make(chan struct{})}
+	w := c.store.watch(from)
+	defer w.Close()
 	for !c.log.ShouldRotate() {
-		b, err := w.Next(context.Background())
+		records, revision, err := w.group()
 		if err != nil {
 			return err
-		}
-		records := [][]byte{encodeBatch(b)}
-		for bytes := len(records[0]); bytes < maxGroup; bytes += len(records[len(records)-1]) {
-			more, wait, err := w.look()
-			if err != nil || wait != nil {
-				break // Next returns the error, if it is one that stays
-			}
-			b, records = more, append(records, encodeBatch(more))
 		}
 		if err := c.log.Append(records...); err != nil {
 			return err
 		}
-		c.reached(b.Revision)
+		c.reached(revision)
 	}
 	return nil
+}
+
+// group waits for the next transaction and returns it and those that follow it by now, up to
+// the size of a group, and the revision of the last one. It returns ErrClosed only when the
+// store has ended: a transaction that is on its way when Close is called is acknowledged, too.
+func (w *watcher) group() (records [][]byte, revision int64, err error) {
+	for bytes, last := int64(0), false; bytes < maxGroup; {
+		b, later, err := w.look()
+		switch {
+		case err != nil:
+			return nil, 0, err
+		case later == nil:
+			records, revision, bytes = append(records, encodeBatch(b)), b.Revision, bytes+batchSize(b)
+			continue
+		case len(records) > 0:
+			return records, revision, nil
+		case last:
+			return nil, 0, metadata.ErrClosed
+		}
+		select {
+		case <-later:
+		case <-w.store.ended:
+			last = true
+		}
+	}
+	return records, revision, nil
+}
+
+// all returns all keys in order, and the revision at that moment.
+func (s *Store) all() ([]metadata.KV, int64) {
+	s.mu.RLock()
+	defer s.mu.RUnlock()
+	return s.state.sorted(func(string) bool { return true }), s.state.revision
 }
 
 // open opens the copy's log. A damaged copy is replaced, one of another cluster is not.

@@ -42,7 +42,11 @@ func (s *Store) Watch(ctx context.Context, from int64) (metadata.Watcher, error)
 	if err := s.readable(ctx); err != nil {
 		return nil, fmt.Errorf("watch from revision %d: %w", from, err)
 	}
-	return &watcher{store: s, next: from, closed: make(chan struct{})}, nil
+	return s.watch(from), nil
+}
+
+func (s *Store) watch(from int64) *watcher {
+	return &watcher{store: s, next: from, closed: make(chan struct{})}
 }
 
 type watcher struct {

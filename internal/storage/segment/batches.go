@@ -172,8 +172,12 @@ func (r *reading) read(p []byte, pos, end int64) error {
 
 // whole trims buf to whole batches that begin below limit and compares their
 // checksums. next is the offset after the last one.
+//
+// No checksum covers base offsets. A batch behind a gap is left to the next read if none follows
+// it here: what follows may show that there is no gap.
 func (s *Segment) whole(buf []byte, pos, limit int64) (batches []byte, next int64, err error) {
-	at := 0
+	at, before, gap := 0, 0, false // before is where the last batch begins
+	known, last := s.flaws.Load(), s.base
 	next = s.base
 	for at < len(buf) {
 		b, _, err := record.Next(buf[at:])
@@ -193,10 +197,14 @@ func (s *Segment) whole(buf []byte, pos, limit int64) (batches []byte, next int6
 			if at > 0 {
 				break // hand out what is good; the next read meets the damage first
 			}
-			return nil, 0, s.corrupt(pos, err)
+			return nil, 0, s.corrupt(pos, err, known)
 		}
+		gap, before, last = at > 0 && b.BaseOffset() > next, at, next
 		at += len(b)
 		next = b.LastOffset() + 1
+	}
+	if gap {
+		at, next = before, last
 	}
 	return buf[:at:at], next, nil
 }

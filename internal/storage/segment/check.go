@@ -212,41 +212,70 @@ func (c *checker) skip(pos int64) (int64, error) {
 	return at, nil
 }
 
-// resume finds the next valid batch behind a position, the end where there is none:
-// first where the damaged one says that it ends, then byte by byte.
+// resume finds the next valid batch behind a position, the end where there is none: first
+// where the damaged one says that it ends, then byte by byte. A wrong length may lead to the end
+// of a later batch, so that one that the offsets don't confirm counts only if no batch before
+// that end has the offset that the damaged one says to follow.
 func (c *checker) resume(pos int64) (int64, error) {
-	p, err := c.fill(pos, record.PrefixSize)
+	end, follows, sure, err := c.claimedEnd(pos)
+	if sure || err != nil {
+		return end, err
+	}
+	until, err := c.f.Size() // it may lack bytes
 	if err != nil {
-		return 0, err
+		return 0, fmt.Errorf("read segment: %w", err)
 	}
-	if n, err := record.PeekSize(p); err == nil && int64(n) <= c.size-pos {
-		ok, err := c.resumes(pos + int64(n))
-		if err != nil || ok || pos+int64(n) == c.size {
-			return pos + int64(n), err
-		}
+	if until = min(c.size, until); end >= 0 {
+		until = min(until, end)
 	}
-	for at := pos + 1; at+record.HeaderSize <= c.size; at++ {
-		if ok, err := c.resumes(at); ok || err != nil {
+	for at := pos + 1; at+record.HeaderSize <= until; at++ {
+		base, err := c.resumes(at)
+		if err != nil || base >= 0 && (end < 0 || base == follows) {
 			return at, err
 		}
+	}
+	if end >= 0 {
+		return end, nil
 	}
 	return c.size, nil
 }
 
-// resumes reports whether a batch stands at a position that may follow. What can be
-// told from its offset comes first: a byte by byte search must not compare
+// claimedEnd returns where the header at a position says that its batch ends, if a batch that
+// may follow or the end of the segment is there, otherwise -1; the offset that it says to
+// follow; and whether that is the one that follows.
+func (c *checker) claimedEnd(pos int64) (end, follows int64, sure bool, err error) {
+	head, n, err := c.header(pos)
+	if head == nil {
+		return -1, -1, false, err
+	}
+	end, follows = pos+n, head.LastOffset()+1
+	if end == c.size {
+		return end, follows, follows == c.limit, nil
+	}
+	base, err := c.resumes(end)
+	if base < 0 {
+		end = -1
+	}
+	return end, follows, base >= 0 && base == follows, err
+}
+
+// resumes returns the base offset of a batch at a position that may follow, -1 if there is
+// none. What can be told from its offset comes first: a byte by byte search must not compare
 // checksums everywhere.
-func (c *checker) resumes(pos int64) (bool, error) {
+func (c *checker) resumes(pos int64) (base int64, err error) {
 	p, err := c.fill(pos, record.HeaderSize)
 	if len(p) < record.HeaderSize {
-		return false, err
+		return -1, err
 	}
 	head := record.Batch(p)
-	if head.Magic() != 2 || head.BaseOffset() < c.next || head.BaseOffset() >= c.limit {
-		return false, nil
+	if base = head.BaseOffset(); head.Magic() != 2 || base < c.next || base >= c.limit {
+		return -1, nil
 	}
 	b, err := c.valid(pos)
-	return b != nil && b.LastOffset() < c.limit, err
+	if b == nil || b.LastOffset() >= c.limit {
+		return -1, err
+	}
+	return base, err
 }
 
 // held holds the index entries that point to a batch against it.

@@ -9,6 +9,7 @@ import (
 
 	"github.com/chronik-io/chronik/internal/record"
 	"github.com/chronik-io/chronik/internal/vfs"
+	"github.com/chronik-io/chronik/internal/vfs/errfs"
 )
 
 // checkable is a segment of n batches of two records each with its indexes, and where
@@ -98,6 +99,40 @@ func TestCheckFindsAFlaw(t *testing.T) {
 		if seen < 11 || got.Batches != 11 || got.Next != 124 {
 			t.Errorf("%s: %d batches were seen, %+v", name, seen, got)
 		}
+	}
+}
+
+// A length that leads to the batch behind the next one, or to the end of the segment, takes
+// no whole batch with it.
+func TestAWrongLengthCostsOneBatch(t *testing.T) {
+	const n, hurt = 12, 5
+	fsys, size, at := checkable(t, n)
+	for _, end := range []int64{at[hurt+2], at[n-1], size} {
+		change(t, fsys, Name(100)+LogSuffix, at[hurt]+8, binary.BigEndian.AppendUint32(nil, uint32(end-at[hurt]-12))...)
+		got, err := Check(fsys, testDir, 100, size, 124, false, nil)
+		ok(t, err)
+		if len(got.Flaws) != 1 || got.Flaws[0].Pos != at[hurt] || got.Flaws[0].Size != at[hurt+1]-at[hurt] || got.Batches != n-1 {
+			t.Errorf("up to %d: %+v", end, got)
+		}
+	}
+}
+
+// Of bytes that the file lost, nothing is read one by one.
+func TestWhatAFileLostIsNotSearched(t *testing.T) {
+	fsys, size, at := checkable(t, 40)
+	f, err := fsys.Open(testDir + "/" + Name(100) + LogSuffix)
+	ok(t, err)
+	ok(t, f.Truncate(at[20]+10))
+	ok(t, f.Close())
+	disk := errfs.New(fsys)
+	reads := disk.Add(errfs.Rule{Ops: errfs.Read, Path: testDir + "/*" + LogSuffix, Before: func(errfs.Call) {}})
+	got, err := Check(disk, testDir, 100, size, 180, false, nil)
+	ok(t, err)
+	if len(got.Flaws) != 1 || got.Flaws[0].Pos != at[20] || got.Flaws[0].Pos+got.Flaws[0].Size != size || got.Flaws[0].To != 180 {
+		t.Errorf("%+v", got)
+	}
+	if n := reads.Hits(); n > 10 {
+		t.Errorf("%d reads of a file that ends at %d instead of %d", n, at[20]+10, size)
 	}
 }
 

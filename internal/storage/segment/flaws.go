@@ -18,6 +18,7 @@ type DamageError struct {
 	Path  string
 	Pos   int64 // of the batch in the file
 	cause error
+	known *[]Flaw // Segment.flaws when the read began
 }
 
 // Error names the place.
@@ -35,8 +36,9 @@ var (
 // Unwrap makes it match ErrCorrupt and what is wrong with the batch.
 func (e *DamageError) Unwrap() []error { return []error{ErrCorrupt, e.cause} }
 
-func (s *Segment) corrupt(pos int64, cause error) error {
-	return &DamageError{Path: s.Path(), Pos: pos, cause: cause}
+// corrupt is the error of a read that began when the known flaws were these.
+func (s *Segment) corrupt(pos int64, cause error, known *[]Flaw) error {
+	return &DamageError{Path: s.Path(), Pos: pos, cause: cause, known: known}
 }
 
 // Flaws returns what Examine has found, in the order of positions. The slice must not be
@@ -48,36 +50,35 @@ func (s *Segment) Flaws() []Flaw {
 	return nil
 }
 
-// flawAt returns the known flaw that begins at a position.
-func (s *Segment) flawAt(pos int64) *Flaw {
-	list := s.Flaws()
-	for i := range list {
-		if list[i].Pos == pos {
-			return &list[i]
-		}
+// among returns the flaw of a list, as Segment.flaws has it, for which is holds; nil if there is
+// none.
+func among(list *[]Flaw, is func(f *Flaw) bool) *Flaw {
+	if list == nil {
+		return nil
+	}
+	if i := slices.IndexFunc(*list, func(f Flaw) bool { return is(&f) }); i >= 0 {
+		return &(*list)[i]
 	}
 	return nil
 }
 
-// flawOf returns the known flaw that holds an offset.
-func (s *Segment) flawOf(offset int64) *Flaw {
-	list := s.Flaws()
-	for i := range list {
-		if offset >= list[i].From && offset < list[i].To {
-			return &list[i]
-		}
-	}
-	return nil
+// flawAt returns the flaw of a list that begins at a position.
+func flawAt(list *[]Flaw, pos int64) *Flaw {
+	return among(list, func(f *Flaw) bool { return f.Pos == pos })
 }
 
-// Examine finds the flaw that a read met at a position, as a DamageError has it, and
-// remembers it until the segment is cut below it. size bytes of the file count, and limit
-// is above all their offsets. It reads from the last index entry before the position to
-// the end of the flaw, which is the end of the segment at worst. It reports whether
-// something was found that was not known.
-func (s *Segment) Examine(pos, size, limit int64) (bool, error) {
-	if s.flawAt(pos) != nil {
-		return false, nil
+// Examine finds the flaw that a read met, and remembers it until the segment is cut below it.
+// size bytes of the file count, and limit is above all their offsets. It reads from the last
+// index entry before the position to the end of the flaw, which is the end of the segment at
+// worst; of readers that meet the same damage one does that and the others wait. It reports
+// whether something is known by now that was not when the read began, so that the read is to
+// be repeated.
+func (s *Segment) Examine(met *DamageError, size, limit int64) (bool, error) {
+	s.examining.Lock()
+	defer s.examining.Unlock()
+	pos := met.Pos
+	if now := s.flaws.Load(); now != met.known || flawAt(now, pos) != nil {
+		return now != met.known, nil
 	}
 	cuts := s.places.count()
 	h, err := s.open()
@@ -150,8 +151,9 @@ func (s *Segment) before(h *handle, pos int64) (start, base int64) {
 
 // inFlaw is the error of a read of an offset that a known flaw holds, nil if none does.
 func (s *Segment) inFlaw(offset int64) error {
-	if f := s.flawOf(offset); f != nil {
-		return s.corrupt(f.Pos, errKnown)
+	known := s.flaws.Load()
+	if f := among(known, func(f *Flaw) bool { return offset >= f.From && offset < f.To }); f != nil {
+		return s.corrupt(f.Pos, errKnown, known)
 	}
 	return nil
 }

@@ -1,10 +1,12 @@
 package segment
 
 import (
+	"encoding/binary"
 	"errors"
 	"math/rand/v2"
 	"testing"
 
+	"github.com/chronik-io/chronik/internal/record"
 	"github.com/chronik-io/chronik/internal/vfs"
 	"github.com/chronik-io/chronik/internal/vfs/errfs"
 )
@@ -13,13 +15,19 @@ import (
 // while that finds something new.
 func readAt(t testing.TB, s *Segment, offset, limit int64) ([]byte, error) {
 	t.Helper()
+	return readUpTo(t, s, offset, limit, 1)
+}
+
+// readUpTo is readAt for as many bytes.
+func readUpTo(t testing.TB, s *Segment, offset, limit int64, max int) ([]byte, error) {
+	t.Helper()
 	for {
-		b, err := s.Read(offset, limit, 1, true)
+		b, err := s.Read(offset, limit, max, true)
 		var d *DamageError
 		if !errors.As(err, &d) {
 			return b, err
 		}
-		news, xerr := s.Examine(d.Pos, s.Size(), limit)
+		news, xerr := s.Examine(d, s.Size(), limit)
 		ok(t, xerr)
 		if !news {
 			return nil, err
@@ -83,5 +91,65 @@ func TestKnownDamageIsNotReadAgain(t *testing.T) {
 	ok(t, s.Append([][]byte{batch(t, 140, 2, 1, "in its place")}, interval))
 	if b, err := readAt(t, s, 141, 142); err != nil || len(b) == 0 {
 		t.Errorf("what was appended in its place: %d bytes, %v", len(b), err)
+	}
+}
+
+// No checksum covers a batch's base offset. One that is too high is never handed out where
+// the batches behind it show that it is: a consumer would go on behind it and miss them.
+func TestAWrongOffsetLeadsNoReaderOn(t *testing.T) {
+	const n, hurt = 40, 20
+	for _, base := range []int64{150, 178} {
+		for _, size := range []int{1, 300, 1 << 20} {
+			fsys, end, at := checkable(t, n)
+			change(t, fsys, Name(100)+LogSuffix, at[hurt], binary.BigEndian.AppendUint64(nil, uint64(base))...)
+			s := Open(NewFiles(fsys, 4), testDir, 100, end)
+			seen := map[int64]bool{}
+			for next := int64(100); next < 180; {
+				b, err := readUpTo(t, s, next, 180, size)
+				if errors.Is(err, ErrCorrupt) {
+					next++ // as one does who was told that it cannot be read
+					continue
+				}
+				ok(t, err)
+				for rest := b; len(rest) > 0; {
+					var b record.Batch
+					b, rest, err = record.Next(rest)
+					ok(t, err)
+					for o := b.BaseOffset(); o <= b.LastOffset(); o++ {
+						seen[o] = true
+					}
+					next = b.LastOffset() + 1
+				}
+			}
+			for o := int64(100); o < 180; o++ {
+				if lost := o == 100+2*hurt || o == 101+2*hurt; seen[o] == lost {
+					t.Errorf("base %d, reads of %d bytes: offset %d was read: %t", base, size, o, seen[o])
+				}
+			}
+			ok(t, s.files.Close())
+		}
+	}
+}
+
+// A reader that meets damage while another one finds out how far that reaches gets over it,
+// too.
+func TestDamageThatAnotherReaderFinds(t *testing.T) {
+	fsys, size, at := checkable(t, 40)
+	change(t, fsys, Name(100)+LogSuffix, at[20]+8, 0x7f)
+	s := Open(NewFiles(fsys, 4), testDir, 100, size)
+	defer s.files.Close()
+	_, err := s.Read(144, 180, 1, true)
+	var met *DamageError
+	if !errors.As(err, &met) {
+		t.Fatalf("the damage is not met: %v", err)
+	}
+	if b, err := readAt(t, s, 144, 180); err != nil || len(b) == 0 {
+		t.Fatalf("behind the damage: %d bytes, %v", len(b), err)
+	}
+	if news, err := s.Examine(met, size, 180); err != nil || !news {
+		t.Errorf("the other reader hears of nothing new: %t, %v", news, err)
+	}
+	if news, err := s.Examine(s.inFlaw(140).(*DamageError), size, 180); err != nil || news { //nolint:errorlint // it is one
+		t.Errorf("a read inside of known damage is to be repeated: %t, %v", news, err)
 	}
 }

@@ -94,15 +94,18 @@ func (s *Segment) timeStart(h *handle, x *index, ts int64) (pos int64, err error
 }
 
 // find returns the position and size of the batch that holds offset, or of the
-// first one after it; size 0 means that there is none.
+// first one after it; size 0 means that there is none. One after it must be confirmed by the
+// header of the batch that follows it: no checksum covers its base offset.
 func (s *Segment) find(h *handle, offset int64) (pos, size int64, err error) {
 	x := s.complete(h)
 	err = s.walkOver(h, s.start(h, &x, offset), func(b record.Batch, at, n int64) bool {
-		if b.LastOffset() < offset {
-			return true
+		switch {
+		case size > 0:
+			return false
+		case b.LastOffset() >= offset:
+			pos, size = at, n
 		}
-		pos, size = at, n
-		return false
+		return b.BaseOffset() > offset || size == 0
 	})
 	return pos, size, err
 }

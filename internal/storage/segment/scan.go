@@ -126,6 +126,7 @@ func (s *Segment) Batches(offset int64, fn func(record.Batch) error) error {
 	}
 	defer s.files.release(h)
 	sc := scanner{f: h.f, size: s.Size(), step: batchStep}
+	known := s.flaws.Load()
 	x, _ := s.indexes()
 	_, pos, err := sc.prefix(s.start(h, &x, offset), s.base, func(b record.Batch) error {
 		if b.LastOffset() < offset {
@@ -134,7 +135,7 @@ func (s *Segment) Batches(offset int64, fn func(record.Batch) error) error {
 		return fn(b)
 	})
 	if err == nil && pos < sc.size {
-		err = s.corrupt(pos, errNoBatch)
+		err = s.corrupt(pos, errNoBatch, known)
 	}
 	return err
 }
@@ -143,17 +144,17 @@ func (s *Segment) Batches(offset int64, fn func(record.Batch) error) error {
 // false or the end of the readable bytes. What is no batch is an error that matches
 // ErrCorrupt; walkOver gets over it where Examine found its end.
 func (s *Segment) walk(h *handle, pos int64, fn func(b record.Batch, pos, size int64) bool) error {
-	return s.walkBy(h, pos, func(int64) *Flaw { return nil }, fn)
+	return s.walkBy(h, pos, false, fn)
 }
 
 func (s *Segment) walkOver(h *handle, pos int64, fn func(b record.Batch, pos, size int64) bool) error {
-	return s.walkBy(h, pos, s.flawAt, fn)
+	return s.walkBy(h, pos, true, fn)
 }
 
-func (s *Segment) walkBy(h *handle, pos int64, flaw func(pos int64) *Flaw, fn func(b record.Batch, pos, size int64) bool) error {
-	sc, next := scanner{f: h.f, size: s.Size(), step: headerStep}, s.base
+func (s *Segment) walkBy(h *handle, pos int64, over bool, fn func(b record.Batch, pos, size int64) bool) error {
+	sc, next, known := scanner{f: h.f, size: s.Size(), step: headerStep}, s.base, s.flaws.Load()
 	for pos < sc.size {
-		if f := flaw(pos); f != nil {
+		if f := flawAt(known, pos); f != nil && over {
 			pos, next = pos+f.Size, f.To
 			continue
 		}
@@ -165,7 +166,7 @@ func (s *Segment) walkBy(h *handle, pos int64, flaw func(pos int64) *Flaw, fn fu
 			if s.Size() < sc.size {
 				return nil // it was cut meanwhile
 			}
-			return s.corrupt(pos, errNoBatch)
+			return s.corrupt(pos, errNoBatch, known)
 		}
 		next = b.LastOffset() + 1
 		if !fn(b, pos, size) {

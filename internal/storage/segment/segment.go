@@ -47,6 +47,7 @@ type Segment struct {
 	synced atomic.Int64 // bytes that a datasync has covered
 	err    atomic.Pointer[error]
 
+	examining sync.Mutex // held by Examine; before all others
 	saving    sync.Mutex // held while the index files are written or removed; before mu
 	unindexed bool       // they were removed for good; guarded by saving
 
