@@ -7,6 +7,7 @@
 package admin
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"net"
@@ -28,9 +29,15 @@ import (
 const (
 	headerTime = 10 * time.Second
 	idleTime   = 2 * time.Minute
-	maxHeader  = 64 << 10 // bytes
-	maxBody    = 64 << 10 // bytes
-	maxScrapes = 4        // at a time
+	// writeTime bounds a request and its answer, so that a client that does not read what it asked
+	// for keeps no slot; profiles and probes, which take longer, have it beyond their own time.
+	writeTime  = 30 * time.Second
+	probeTime  = time.Minute
+	scrapeTime = 8 * time.Second // with turnTime not more than Prometheus waits by default
+	stopTime   = 2 * time.Second // for which a stop waits for requests
+	maxHeader  = 64 << 10        // bytes
+	maxBody    = 64 << 10        // bytes
+	maxScrapes = 4               // at a time
 )
 
 // Health is what the port needs of the broker's health monitor.
@@ -55,12 +62,14 @@ type Options struct {
 	// Tail holds the last lines of the broker's log, for GET /v1/log; nil for none.
 	Tail *logtail.Tail
 
-	page *page.Page // set by Start; without it / is the text index
+	page      *page.Page    // set by Start; without it / is the text index
+	writeTime time.Duration // what tests have instead of writeTime
 }
 
 // Server is the running HTTP server, with the history that its page shows.
 type Server struct {
 	http    *http.Server
+	conns   *connLimit
 	cancel  context.CancelFunc
 	running sync.WaitGroup
 }
@@ -73,13 +82,16 @@ func Start(l net.Listener, o Options) (*Server, error) {
 		return nil, errors.Join(err, l.Close())
 	}
 	ctx, cancel := context.WithCancel(context.Background())
+	conns := newConnLimit(maxConnections)
 	s := &Server{
-		cancel: cancel,
+		cancel: cancel, conns: conns,
 		http: &http.Server{
 			Handler:           Handler(o),
 			ReadHeaderTimeout: headerTime,
+			WriteTimeout:      cmp.Or(o.writeTime, writeTime),
 			IdleTimeout:       idleTime,
 			MaxHeaderBytes:    maxHeader,
+			ConnState:         conns.changed,
 			ErrorLog:          zap.NewStdLog(o.Log),
 		},
 	}
@@ -92,8 +104,11 @@ func Start(l net.Listener, o Options) (*Server, error) {
 	return s, nil
 }
 
-// Stop ends the server. Requests that do not end within the context are cut off.
+// Stop ends the server. Requests that do not end within two seconds, or the context, are cut off: a
+// broker does not stop later because of them.
 func (s *Server) Stop(ctx context.Context) {
+	ctx, cancel := context.WithTimeout(ctx, stopTime)
+	defer cancel()
 	s.cancel()
 	if s.http.Shutdown(ctx) != nil {
 		_ = s.http.Close() // cutting the last connections is all that is left to try
@@ -108,7 +123,7 @@ func Handler(o Options) http.Handler {
 	}
 	g := newGuard(o.Access)
 	mux := http.NewServeMux()
-	mux.Handle("GET /metrics", promhttp.HandlerFor(o.Registry, promhttp.HandlerOpts{MaxRequestsInFlight: maxScrapes, Registry: o.Registry}))
+	mux.Handle("GET /metrics", g.bounded(make(slots, maxScrapes), scrapeTime, promhttp.HandlerFor(o.Registry, promhttp.HandlerOpts{Registry: o.Registry})))
 	mux.HandleFunc("GET /healthz", func(w http.ResponseWriter, _ *http.Request) { text(w, http.StatusOK, "ok\n") })
 	mux.HandleFunc("GET /readyz", func(w http.ResponseWriter, r *http.Request) {
 		report, status := o.Health.Report(r.Context()), http.StatusOK
@@ -119,15 +134,23 @@ func Handler(o Options) http.Handler {
 	})
 	// GET answers {"level":"info"}; PUT accepts the same, or a form.
 	mux.Handle("GET /loglevel", g.named(o.Level))
-	mux.Handle("PUT /loglevel", g.control(http.MaxBytesHandler(o.Level, maxBody)))
+	mux.Handle("PUT /loglevel", g.own(http.MaxBytesHandler(prompt(o.Level), maxBody)))
 	for path, profile := range map[string]http.HandlerFunc{
 		"": pprof.Index, "cmdline": pprof.Cmdline, "profile": pprof.Profile, "symbol": pprof.Symbol, "trace": pprof.Trace,
 	} {
-		mux.Handle("GET /debug/pprof/"+path, g.control(profile))
+		mux.Handle("GET /debug/pprof/"+path, g.control(g.profiles, profile))
 	}
 	(&api{o}).register(mux, g)
 	mountPage(mux, g, o.page)
 	return mux
+}
+
+// prompt has a request's body read within the time of its header.
+func prompt(h http.Handler) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		_ = http.NewResponseController(w).SetReadDeadline(time.Now().Add(headerTime)) // a test's recorder has none
+		h.ServeHTTP(w, r)
+	})
 }
 
 // mountPage adds the page's paths. Records are clients' data, and reading them costs: they are
@@ -139,7 +162,7 @@ func mountPage(mux *http.ServeMux, g *guard, p *page.Page) {
 		return
 	}
 	g.refused = p.Refused
-	overview := g.named(p.Overview())
+	overview := g.reading(p.Overview())
 	mux.HandleFunc("GET /{$}", func(w http.ResponseWriter, r *http.Request) {
 		w.Header().Set("Vary", "Accept")
 		if page.Wanted(r) {
@@ -150,9 +173,9 @@ func mountPage(mux *http.ServeMux, g *guard, p *page.Page) {
 	})
 	for _, r := range p.Routes() {
 		if r.Data {
-			mux.Handle("GET "+r.Path, g.control(r.Handler))
+			mux.Handle("GET "+r.Path, g.control(g.disks, r.Handler))
 		} else {
-			mux.Handle("GET "+r.Path, g.named(r.Handler))
+			mux.Handle("GET "+r.Path, g.reading(r.Handler))
 		}
 	}
 }

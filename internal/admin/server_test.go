@@ -152,6 +152,9 @@ func TestAdminPortKeepsControlToItsMachine(t *testing.T) {
 			{"evil.example.com:9644", "127.0.0.1:5", "", 403, 403},
 			{"", "127.0.0.1:5", "", 403, 403},
 			{"localhost:9644", "127.0.0.1:5", "X-Forwarded-For: 10.0.0.2", 200, 403},
+			{"localhost:9644", "127.0.0.1:5", "X-Forwarded-For: ", 200, 403},
+			{"localhost:9644", "127.0.0.1:5", "X-Real-IP: 10.0.0.2", 200, 403},
+			{"localhost:9644", "127.0.0.1:5", "X-Forwarded-Proto: https", 200, 403},
 			{"localhost:9644", "127.0.0.1:5", "Origin: http://localhost:9644", 200, 200},
 			{"localhost:9644", "127.0.0.1:5", "Origin: http://evil.example.com", 200, 403},
 			{"localhost:9644", "127.0.0.1:5", "Origin: null", 200, 403},
@@ -191,7 +194,7 @@ func TestAdminPortKeepsControlToItsMachine(t *testing.T) {
 // Profiles are taken by few at a time.
 func TestFewTakeProfilesAtATime(t *testing.T) {
 	g, free, busy := newGuard(Access{}), make(chan struct{}), make(chan struct{})
-	h := g.control(http.HandlerFunc(func(http.ResponseWriter, *http.Request) { busy <- struct{}{}; <-free }))
+	h := g.control(g.disks, http.HandlerFunc(func(http.ResponseWriter, *http.Request) { busy <- struct{}{}; <-free }))
 	ended := make(chan int, maxCostly)
 	for range maxCostly {
 		go func() { code, _ := request(h, "GET", "/", ""); ended <- code }()

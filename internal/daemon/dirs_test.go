@@ -132,3 +132,23 @@ func TestOneDirectoryThatTakesRecordsIsEnough(t *testing.T) {
 		}
 	}
 }
+
+// A file system that does not answer holds no scrape: the metrics are what shows it to an operator.
+func TestAFileSystemThatHangsHoldsNoScrape(t *testing.T) {
+	errs := errfs.New(vfs.Memory())
+	b, _ := startHere(t, errs)
+	entered, free := make(chan struct{}, 1000), make(chan struct{})
+	errs.Add(errfs.Rule{Ops: errfs.Free, Before: func(errfs.Call) { entered <- struct{}{}; <-free }})
+	<-entered // the disk guard's own
+	scraped := make(chan error, 1)
+	go func() { _, err := prometheusText(b); scraped <- err }()
+	select {
+	case err := <-scraped:
+		if err != nil {
+			t.Error(err)
+		}
+	case <-time.After(time.Minute):
+		t.Error("the scrape waits")
+	}
+	close(free)
+}

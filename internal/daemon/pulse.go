@@ -31,7 +31,7 @@ type beating interface {
 type pulse struct {
 	address string    // of the first listener
 	dirs    []beating // never changes
-	last    []uint64  // what was durable at the last look, by directory
+	last    []uint64  // progress at the last look, by directory
 
 	conn   net.Conn // nil where there is none
 	number int32    // of the last request
@@ -40,7 +40,7 @@ type pulse struct {
 func newPulse(address string, dirs []beating) pulse {
 	p := pulse{address: address, dirs: dirs, last: make([]uint64, len(dirs))}
 	for i, d := range dirs {
-		p.last[i] = d.Pulse().Durable
+		p.last[i] = d.Pulse().Progress
 	}
 	return p
 }
@@ -55,22 +55,22 @@ func (p *pulse) beat(ctx context.Context) error {
 	return p.ask(ctx)
 }
 
-// moving is an error where records wait in every directory that works and none
-// became durable since the last call.
+// moving is an error where records wait in every directory that works and nothing was written or
+// synced since the last call.
 func (p *pulse) moving() error {
 	working, stuck := 0, 0
 	for i, d := range p.dirs {
 		now := d.Pulse()
 		if d.Err() == nil {
 			working++
-			if now.Waiting && now.Durable == p.last[i] {
+			if now.Waiting && now.Progress == p.last[i] {
 				stuck++
 			}
 		}
-		p.last[i] = now.Durable
+		p.last[i] = now.Progress
 	}
 	if stuck > 0 && stuck == working {
-		return fmt.Errorf("records wait in all %d log directories that work and none became durable", working)
+		return fmt.Errorf("records wait in all %d log directories that work, and no write or fdatasync ends", working)
 	}
 	return nil
 }

@@ -22,7 +22,7 @@ type dir struct {
 	err     error
 }
 
-func (d *dir) Pulse() storage.Pulse { return storage.Pulse{Durable: d.durable, Waiting: d.waiting} }
+func (d *dir) Pulse() storage.Pulse { return storage.Pulse{Progress: d.durable, Waiting: d.waiting} }
 func (d *dir) Err() error           { return d.err }
 
 func listen(t *testing.T) net.Listener {
@@ -35,7 +35,7 @@ func listen(t *testing.T) net.Listener {
 	return l
 }
 
-// A journal hangs where records wait and none became durable; and the broker
+// A journal hangs where records wait and nothing is written or synced; and the broker
 // does where all its journals hang that work.
 func TestABrokerHangsWhereEveryJournalHangs(t *testing.T) {
 	a, b := &dir{durable: 5}, &dir{durable: 9}

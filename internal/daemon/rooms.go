@@ -209,7 +209,7 @@ func (b *Broker) openLogs(ctx context.Context, r *rooms) error {
 	if err := metrics.RegisterLogs(b.reg, b.cfg.MetricsPartitions, observe.Logs{Manager: r.storage}); err != nil {
 		return err
 	}
-	return metrics.RegisterDirs(b.reg, observe.Dirs(b.fs, r.storage.Dirs()))
+	return metrics.RegisterDirs(b.reg, observe.Dirs(r.storage.Dirs()))
 }
 
 // openPartitions starts following the metadata, which makes, opens and removes

@@ -111,5 +111,5 @@ func hung(d *Dir) error {
 }
 
 // progress is a number that changes while the directory works: it makes or deletes logs, or
-// records become durable.
-func (d *Dir) progress() uint64 { return d.steps.Load() + d.Pulse().Durable }
+// its journal does.
+func (d *Dir) progress() uint64 { return d.steps.Load() + d.Pulse().Progress }

@@ -9,26 +9,26 @@ import (
 	"github.com/chronik-io/chronik/internal/vfs/errfs"
 )
 
-// A directory whose disk does not answer is one where records wait and none
-// becomes durable; one that failed or is idle is not.
+// A directory whose disk does not answer is one where records wait and nothing ends; one that failed or
+// is idle is not.
 func TestPulseStandsWhileTheDiskHangs(t *testing.T) {
 	disk := errfs.New(crashfs.New(1))
 	d := mustOpen(t, disk, "sync")
 	l := makeLogs(t, d, 1, "sync")[0]
 	put(t, l, 1, 100)
 	eventually(t, "nothing waits", func() bool { return !d.Pulse().Waiting })
-	before := d.Pulse().Durable
 	held, free := make(chan struct{}), make(chan struct{})
 	disk.Add(errfs.Rule{Ops: errfs.Datasync, Path: "*.journal", Count: 1, Before: func(errfs.Call) { close(held); <-free }})
 	if a := send(l, testBatch(t, 100, nil)); a.Err != nil {
 		t.Fatal(a.Err)
 	}
 	<-held
-	if p := d.Pulse(); !p.Waiting || p.Durable != before || d.Err() != nil {
+	before := d.Pulse().Progress // the write has ended
+	if p := d.Pulse(); !p.Waiting || p.Progress != before || d.Err() != nil {
 		t.Errorf("while the disk hangs: %+v after %d, %v", p, before, d.Err())
 	}
 	close(free)
-	eventually(t, "the pulse moves", func() bool { p := d.Pulse(); return !p.Waiting && p.Durable > before })
+	eventually(t, "the pulse moves", func() bool { p := d.Pulse(); return !p.Waiting && p.Progress > before })
 }
 
 // A recovery says what it does, so that somebody who waits sees that it goes on.

@@ -178,16 +178,16 @@ func (d *Dir) forgive(prefix string) {
 	}
 }
 
-// Pulse is a directory's progress at a moment: whether records wait to become
-// durable there, and a number that grows whenever some do. A directory that has
-// failed has no pulse to look for; see Err.
+// Pulse is a directory's progress at a moment: whether a write or an fdatasync of its journal runs or
+// is due, and a number that grows whenever one ends. A directory that has failed has no pulse to look
+// for; see Err.
 type Pulse struct {
-	Durable uint64
-	Waiting bool
+	Progress uint64
+	Waiting  bool
 }
 
 // Pulse returns the directory's progress. It takes the journal's lock.
 func (d *Dir) Pulse() Pulse {
-	lsn, waiting := d.journal.Pulse()
-	return Pulse{Durable: uint64(lsn), Waiting: waiting}
+	progress, waiting := d.journal.Pulse()
+	return Pulse{Progress: progress, Waiting: waiting}
 }

@@ -82,7 +82,9 @@ func (m *manifest) archive(w io.Writer, dir string, members []member, r *redacto
 	if err != nil {
 		return err
 	}
-	return errors.Join(put("manifest.json", append(text, '\n')), put("README.txt", m.readme()), out.Close(), zip.Close())
+	clean, _ := r.mask(append(text, '\n')) // addresses and file names may have secrets, too
+	about, _ := r.mask(m.readme())
+	return errors.Join(put("manifest.json", clean), put("README.txt", about), out.Close(), zip.Close())
 }
 
 // readme is the manifest for people.

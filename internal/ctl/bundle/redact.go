@@ -34,8 +34,8 @@ var (
 		`(\\?"(?:[^"\\]|\\[^"])*\\?"|'[^']*'|[^\s,;"'{}\[\]]+)`)
 	// valued is the value that follows in {"key":"…password","value":"…"}.
 	valued = regexp.MustCompile(`(?i)("(?:key|name)"\s*:\s*"[^"]*(?:password|passwd|passphrase|secret|credential|token|jaas)[^"]*"\s*,\s*"value"\s*:\s*)"(?:[^"\\]|\\.)*"`)
-	// inURL is the password of an address.
-	inURL = regexp.MustCompile(`(://[^/\s:@"']+:)[^/\s@"']+@`)
+	// inURL is the password of an address; it may have an @ itself.
+	inURL = regexp.MustCompile(`(://[^/\s:@"']*:)[^/\s"']+@`)
 	// private is a key in PEM, also within a JSON text.
 	private = regexp.MustCompile(`(?s)(-----BEGIN [A-Z ]*PRIVATE KEY-----).*?(-----END [A-Z ]*PRIVATE KEY-----)`)
 	bearer  = regexp.MustCompile(`(?i)(bearer\s+)[\w.~+/=-]{8,}`)

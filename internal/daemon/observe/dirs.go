@@ -9,7 +9,6 @@ import (
 	"github.com/chronik-io/chronik/internal/metrics"
 	"github.com/chronik-io/chronik/internal/storage"
 	"github.com/chronik-io/chronik/internal/storage/diskguard"
-	"github.com/chronik-io/chronik/internal/vfs"
 )
 
 // Logs shows the logs to metrics.
@@ -25,19 +24,17 @@ func (s Logs) EachLog(yield func(metrics.Log)) {
 	}
 }
 
-// Dirs shows log directories to metrics.
-func Dirs(fsys vfs.FS, all []*storage.Dir) func() []metrics.Dir {
+// Dirs shows log directories to metrics. It asks no file system, which might not answer: the disk guard
+// of a directory does so once a second.
+func Dirs(all []*storage.Dir) func() []metrics.Dir {
 	return func() []metrics.Dir {
 		shown := make([]metrics.Dir, len(all))
 		for i, d := range all {
-			x := d.Usage()
-			s := d.LastSpace()
-			free, total, err := fsys.Free(d.Path())
-			journal, _, journalErr := fsys.Free(d.JournalPath())
+			x, s := d.Usage(), d.LastSpace()
 			shown[i] = metrics.Dir{
 				Path: d.Path(), JournalBytes: x.JournalBytes, JournalLimit: x.JournalLimit, DeferredBytes: x.DeferredBytes,
-				CachedBytes: x.CachedBytes, OpenFiles: x.OpenFiles, FreeBytes: free, Capacity: total, JournalFree: journal,
-				FreeKnown: err == nil && journalErr == nil, MinFree: s.MinFree, LowSpace: int(s.Level),
+				CachedBytes: x.CachedBytes, OpenFiles: x.OpenFiles, FreeBytes: uint64(max(s.Free, 0)), Capacity: uint64(max(s.Total, 0)),
+				JournalFree: uint64(max(s.JournalFree, 0)), FreeKnown: s.Known, MinFree: s.MinFree, LowSpace: int(s.Level),
 			}
 		}
 		return shown
@@ -61,14 +58,13 @@ func DirFacts(m *storage.Manager, unopened []checks.Unopened, measured *metrics.
 				Probe: probes.of(d.JournalPath()),
 			}
 			pulse := d.Pulse()
-			if before, known := progress[d]; !known || !pulse.Waiting || pulse.Durable != before.durable {
-				progress[d] = progressed{pulse.Durable, f.Now}
+			if before, known := progress[d]; !known || !pulse.Waiting || pulse.Progress != before.progress {
+				progress[d] = progressed{pulse.Progress, f.Now}
 			}
 			x.Waiting = f.Now.Sub(progress[d].at)
 			for _, l := range d.Logs() {
 				x.Logs++
 				conf := l.Config()
-				x.Allowed = max(x.Allowed, conf.Profile.MaxWait, conf.Profile.Interval)
 				if c := conf.Cleanup; c.Delete && c.RetentionTime < 0 && c.RetentionBytes >= 0 {
 					x.KeptLogs++
 					x.Kept += min(c.RetentionBytes, math.MaxInt64-x.Kept)
@@ -81,6 +77,6 @@ func DirFacts(m *storage.Manager, unopened []checks.Unopened, measured *metrics.
 
 // progressed is when a journal was last seen to make progress, or to have nothing to do.
 type progressed struct {
-	durable uint64
-	at      time.Time
+	progress uint64
+	at       time.Time
 }

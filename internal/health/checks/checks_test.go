@@ -242,7 +242,6 @@ func TestDisksAndGroupsThatAreStuck(t *testing.T) {
 	examine(t, "stuck_disk", []patient{
 		{"moves", dir(stuckAfter-1, ""), nil},
 		{"hangs", dir(7*time.Second, ""), []string{"bad disk of /j: records wait for the journal, and none has become durable for more than 3s"}},
-		{"waits as its profile says", Facts{Dirs: []Dir{{Waiting: 12 * time.Second, Allowed: 10 * time.Second}}}, nil},
 		{"has failed", dir(time.Hour, "input/output error"), nil},
 	})
 	now := time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)

@@ -101,9 +101,8 @@ type Dir struct {
 	// SpaceCritical reports that the disk guard also refuses records of internal topics, such as
 	// offsets that groups commit.
 	SpaceCritical bool
-	// Waiting is how long records have waited for the journal without any becoming durable, Allowed
-	// how long the profiles of its logs let them.
-	Waiting, Allowed time.Duration
+	// Waiting is how long a write or an fdatasync of the journal was due and none ended.
+	Waiting time.Duration
 	// JournalBytes and JournalLimit are what the journal holds and may hold.
 	JournalBytes, JournalLimit int64
 	// Kept is what retention.bytes lets its logs hold, for those that time does not

@@ -27,6 +27,12 @@ const (
 	// staleAfter is the age of the last findings from which on the checks count as hanging. It is
 	// more than a busy machine delays them.
 	staleAfter = 5 * time.Second
+	// slowStaleAfter is how late slow facts may be.
+	slowStaleAfter = 30 * time.Second
+	// Checks that are asked for take at most a tenth of one processor, however many ask; but no
+	// request waits longer for its turn than mostPause.
+	idleShare = 9
+	mostPause = 400 * time.Millisecond
 )
 
 // Source adds what a component knows to the facts. A Monitor calls it every few seconds and on
@@ -59,15 +65,16 @@ type Options struct {
 // Not being ready is no failure: a broker that recovers or drains is healthy and must not be killed
 // for it, so a liveness probe must not use the report.
 type Monitor struct {
-	o     Options
-	asks  chan chan struct{}
-	speak chan chan struct{}
-	quit  chan struct{}
-	done  sync.WaitGroup
-	ended chan struct{} // closed when done is
-	once  sync.Once
-	slow  atomic.Pointer[Slow]
-	aware chan struct{} // closed when there are slow facts
+	o      Options
+	asks   chan chan struct{}
+	speak  chan chan struct{}
+	quit   chan struct{}
+	done   sync.WaitGroup
+	ended  chan struct{} // closed when done is
+	once   sync.Once
+	slow   atomic.Pointer[Slow]
+	aware  chan struct{} // closed when there are slow facts
+	speaks atomic.Bool
 
 	mu       sync.Mutex
 	phase    string // empty while clients are served
@@ -77,12 +84,13 @@ type Monitor struct {
 	sources  []Source
 	slowly   []SlowSource
 	found    found
-	ready    bool // as Options.Ready was notified
+	slowAt   time.Time // of the slow facts
+	ready    bool      // as Options.Ready was notified
 
 	// The quick goroutine's own.
-	speaks bool
-	known  map[key]time.Time      // since when
-	logged map[key]health.Finding // those that the log has
+	ledger ledger
+	rested time.Time     // of the last checks
+	took   time.Duration // by them
 }
 
 // found is what the checks found last.
@@ -92,21 +100,17 @@ type found struct {
 	examined []health.Examined
 }
 
-// key identifies a finding: its numbers and its severity may change.
-type key struct {
-	check, subject string
-	nth            int // of those that are the same otherwise
-}
-
 // Start returns the Monitor of a broker that is starting. The checks run at once, and then every few
 // seconds; what they find is logged only after Speak.
 func Start(o Options) *Monitor {
+	now := time.Now()
 	m := &Monitor{o: o, asks: make(chan chan struct{}), speak: make(chan chan struct{}), quit: make(chan struct{}), ended: make(chan struct{}),
-		aware: make(chan struct{}), phase: "starting", since: time.Now(), found: found{at: time.Now()}, known: map[key]time.Time{}, logged: map[key]health.Finding{}}
+		aware: make(chan struct{}), phase: "starting", since: now, found: found{at: now}, slowAt: now, ledger: newLedger(&o)}
 	m.slow.Store(&Slow{})
 	m.sources, m.slowly = slices.Clone(o.Sources), slices.Clone(o.Slow)
 	m.done.Go(m.gatherSlow)
 	m.done.Go(m.run)
+	m.done.Go(m.watch)
 	go func() { m.done.Wait(); close(m.ended) }()
 	return m
 }
@@ -163,28 +167,13 @@ func (m *Monitor) Phase() string {
 	return m.phase
 }
 
-// Last returns what is known without waiting: the phase as it is now, and what the checks found
-// last.
-func (m *Monitor) Last() *health.Report { return m.report(nil) }
-
-// Report runs the checks and returns what is known then. It waits a second at most: if the checks
-// do not finish, the report has what they found last, and a finding that says so if that is more
-// than five seconds old.
+// Report runs the checks and returns what is known then. It waits a second at most; see Last for
+// checks that do not finish.
 func (m *Monitor) Report(ctx context.Context) *health.Report {
 	ctx, cancel := context.WithTimeout(ctx, patience)
 	defer cancel()
-	err := m.await(ctx, m.asks)
-	if !errors.Is(err, context.DeadlineExceeded) {
-		return m.Last()
-	}
-	return m.report(func(at time.Time) *health.Finding {
-		if time.Since(at) < staleAfter {
-			return nil
-		}
-		return &health.Finding{Check: checkResponding, Severity: health.Bad, Subject: "broker", Since: at.UTC(),
-			Problem: "the checks have not finished since " + at.UTC().Format(time.RFC3339) + ": a lock or a call of the operating system hangs; the other findings are of that time",
-			Remedy:  "check the disks and the kernel's log; send the broker SIGQUIT, which writes to its log where each goroutine waits and ends the process, and restart it"}
-	})
+	_ = m.await(ctx, m.asks) // without an answer the report is of what was found last
+	return m.Last()
 }
 
 // Speak runs the checks, waits until the slow facts are there, and has findings logged from then
@@ -227,9 +216,9 @@ func (m *Monitor) Stop(ctx context.Context) {
 	}
 }
 
-// report composes a report; extra, if set, is called with the time of the last checks and may add a
-// finding.
-func (m *Monitor) report(extra func(time.Time) *health.Finding) *health.Report {
+// Last returns what is known without waiting: the phase as it is now, and what the checks found
+// last, with a finding that they hang if that is more than five seconds old.
+func (m *Monitor) Last() *health.Report {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	r := &health.Report{Broker: m.o.Broker, Version: m.o.Version, At: time.Now().UTC(), Ready: true, Phase: m.phase, Progress: []string{},
@@ -242,12 +231,7 @@ func (m *Monitor) report(extra func(time.Time) *health.Finding) *health.Report {
 			Problem: "clients are not served: " + m.phase,
 			Remedy:  "wait: /readyz and systemctl status report the progress; a recovery takes as long as the disk needs to read the journal, a stop at most a minute"})
 	}
-	if extra != nil {
-		if f := extra(m.found.at); f != nil {
-			r.Findings = append(r.Findings, *f)
-		}
-	}
-	r.Findings = append(r.Findings, m.found.findings...)
+	r.Findings = append(append(r.Findings, m.hangingLocked()...), m.found.findings...)
 	health.Sort(r.Findings)
 	r.Ready = !slices.ContainsFunc(r.Findings, func(f health.Finding) bool { return f.NotReady })
 	if r.Ready != m.ready && m.o.Ready != nil {
@@ -255,6 +239,30 @@ func (m *Monitor) report(extra func(time.Time) *health.Finding) *health.Report {
 	}
 	m.ready = r.Ready
 	return r
+}
+
+// hangingLocked returns the findings about the checks themselves: what they found last must not pass for
+// the present. After a stop there are none.
+func (m *Monitor) hangingLocked() (all []health.Finding) {
+	select {
+	case <-m.quit:
+		return nil
+	default:
+	}
+	add := func(severity health.Severity, subject string, since time.Time, problem, remedy string) {
+		all = append(all, health.Finding{Check: checkResponding, Severity: severity, Subject: subject, Since: since.UTC(), Problem: problem, Remedy: remedy})
+	}
+	if at := m.found.at; time.Since(at) >= staleAfter {
+		add(health.Bad, "broker", at,
+			"the checks have not finished since "+at.UTC().Format(time.RFC3339)+": a lock or a call of the operating system hangs; the other findings are of that time",
+			"check the disks and the kernel's log; send the broker SIGQUIT, which writes to its log where each goroutine waits and ends the process, and restart it")
+	}
+	if at := m.slowAt; time.Since(at) >= cmp.Or(m.o.SlowEvery, slowEvery)+slowStaleAfter {
+		add(health.Warn, "file systems", at,
+			"they have not been examined since "+at.UTC().Format(time.RFC3339)+": one of them does not answer; what is reported of them, of mounts and of rebalances is of that time",
+			"check the mounts of the data directory, the log directories and the journals: `df` on each of them, and the kernel's log")
+	}
+	return all
 }
 
 // gatherSlow is the goroutine that may hang with a disk.
@@ -270,6 +278,9 @@ func (m *Monitor) gatherSlow() {
 			gather(s)
 		}
 		m.slow.Store(s)
+		m.mu.Lock()
+		m.slowAt = time.Now()
+		m.mu.Unlock()
 		if first {
 			close(m.aware)
 		}
@@ -281,25 +292,51 @@ func (m *Monitor) gatherSlow() {
 	}
 }
 
+// watch is the goroutine that logs that the other two hang.
+func (m *Monitor) watch() {
+	tick := time.NewTicker(quickEvery)
+	defer tick.Stop()
+	l := newLedger(&m.o)
+	for {
+		select {
+		case <-m.quit:
+			return
+		case now := <-tick.C:
+			m.mu.Lock()
+			hanging := m.hangingLocked()
+			m.mu.Unlock()
+			l.enter(hanging, now, m.speaks.Load())
+		}
+	}
+}
+
 // run is the goroutine of the checks.
 func (m *Monitor) run() {
 	tick := time.NewTicker(quickEvery)
 	defer tick.Stop()
 	m.examine()
+	var waiting []chan struct{} // for the next checks
+	var due <-chan time.Time    // when those run
 	for {
 		select {
 		case <-m.quit:
 			return
-		case <-tick.C:
-			m.examine()
 		case answer := <-m.asks:
-			m.examine()
-			answer <- struct{}{}
+			if waiting = append(waiting, answer); due == nil {
+				due = time.After(min(idleShare*m.took-time.Since(m.rested), mostPause))
+			}
+			continue
 		case answer := <-m.speak:
-			m.speaks = true
-			m.examine()
+			m.speaks.Store(true)
+			waiting = append(waiting, answer)
+		case <-due:
+		case <-tick.C:
+		}
+		m.examine()
+		for _, answer := range waiting {
 			answer <- struct{}{}
 		}
+		waiting, due = nil, nil
 	}
 }
 
@@ -313,49 +350,11 @@ func (m *Monitor) examine() {
 		s(f)
 	}
 	findings, examined := Examine(m.o.Checks, f)
-	m.compare(findings, f.Now)
+	m.ledger.enter(findings, f.Now, m.speaks.Load())
 	m.mu.Lock()
 	m.found = found{f.Now, findings, examined}
 	m.mu.Unlock()
 	m.Last() // notifies Options.Ready
-}
-
-// compare sets since when each finding is known, and logs what appeared, changed or went.
-func (m *Monitor) compare(findings []health.Finding, at time.Time) {
-	now, known := make(map[key]health.Finding, len(findings)), make(map[key]time.Time, len(findings))
-	for i := range findings {
-		f := &findings[i]
-		k := key{f.Check, f.Subject, 0}
-		for ; !known[k].IsZero(); k.nth++ {
-		}
-		if f.Since = m.known[k]; f.Since.IsZero() {
-			f.Since = at.UTC()
-		}
-		now[k], known[k] = *f, f.Since
-		if m.speaks && m.logged[k].Severity != f.Severity {
-			m.log(f)
-		}
-	}
-	m.known = known
-	if !m.speaks {
-		return
-	}
-	for k, f := range m.logged {
-		if _, still := now[k]; !still {
-			m.o.Log.Info("resolved: "+f.Problem, zap.String("check", f.Check), zap.String("subject", f.Subject))
-		}
-	}
-	m.logged = now
-}
-
-func (m *Monitor) log(f *health.Finding) {
-	loud := slices.ContainsFunc(m.o.Checks, func(c Check) bool { return c.Name == f.Check && c.Loud })
-	log := m.o.Log.Warn
-	switch {
-	case f.Severity == health.Bad:
-		log = m.o.Log.Error
-	case f.Severity == health.Note && !loud:
-		log = m.o.Log.Info
-	}
-	log(f.Problem, zap.String("check", f.Check), zap.String("subject", f.Subject), zap.String("remedy", f.Remedy))
+	m.rested = time.Now()
+	m.took = m.rested.Sub(f.Now)
 }

@@ -137,11 +137,11 @@ const (
 
 func checkStuckDisks(f *Facts, n *notes) {
 	for _, d := range f.Dirs {
-		if d.Err != "" || d.Waiting < stuckAfter+d.Allowed {
+		if d.Err != "" || d.Waiting < stuckAfter {
 			continue
 		}
 		n.addFinding(health.Finding{Severity: health.Bad, Subject: "disk of " + d.Journal,
-			Problem: fmt.Sprintf("records wait for the journal, and none has become durable for more than %v: a write or an fdatasync hangs", stuckAfter+d.Allowed),
+			Problem: fmt.Sprintf("records wait for the journal, and none has become durable for more than %v: a write or an fdatasync hangs", stuckAfter),
 			Works:   "records that are in memory can be read, and partitions in other log directories can be written and read",
 			Remedy: "run " + kernelLog + " to see what the kernel reports about the disk; the broker resumes when the disk answers, and if it never does, replace the disk and " +
 				"restart the broker (docs/operations.md, A damaged disk)"})

@@ -5,7 +5,8 @@ import (
 	"fmt"
 	"io/fs"
 	"os"
-	"path/filepath"
+	"path"
+	"slices"
 	"sync/atomic"
 
 	"github.com/chronik-io/chronik/internal/health/checks"
@@ -81,23 +82,21 @@ func (d *identity) why() string {
 	}
 	// A file that is renamed while a directory is read can be missed: what is missing twice is gone.
 	for range 2 {
-		found, err := filepath.Glob(filepath.Join(escaped(d.Path), d.Files))
-		if err != nil || len(found) > 0 {
+		names, err := namesIn(d.Path)
+		if err != nil || slices.ContainsFunc(names, func(name string) bool { ok, _ := path.Match(d.Files, name); return ok }) {
 			return ""
 		}
 	}
 	return fmt.Sprintf("its files (%s) were removed", d.Files)
 }
 
-// escaped is a path in which no character has a meaning for Glob.
-func escaped(path string) string {
-	var b []rune
-	for _, r := range path {
-		switch r {
-		case '*', '?', '[', '\\':
-			b = append(b, '\\')
-		}
-		b = append(b, r)
+// namesIn lists a directory. An error is no proof that anything is missing: the process may have no
+// descriptor left to read it with.
+func namesIn(dir string) ([]string, error) {
+	f, err := os.Open(dir)
+	if err != nil {
+		return nil, err
 	}
-	return string(b)
+	defer f.Close()
+	return f.Readdirnames(-1)
 }

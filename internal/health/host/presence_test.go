@@ -6,6 +6,8 @@ import (
 	"testing"
 	"time"
 
+	"golang.org/x/sys/unix"
+
 	"github.com/chronik-io/chronik/internal/health/checks"
 )
 
@@ -71,4 +73,30 @@ func lostOf(t *testing.T, p *Presence) []checks.Lost {
 	var f checks.Facts
 	p.Source(&f)
 	return f.Lost
+}
+
+// A directory that cannot be read, because the process has no descriptor left for example, is not taken
+// for an empty one: the remedy of that would stop the broker.
+func TestADirectoryThatCannotBeReadIsNotLost(t *testing.T) {
+	dir := t.TempDir()
+	if err := os.WriteFile(filepath.Join(dir, "1.journal"), nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	p := NewPresence(Used{checks.RoleJournal, dir, "*.journal"})
+	var limit unix.Rlimit
+	if err := unix.Getrlimit(unix.RLIMIT_NOFILE, &limit); err != nil {
+		t.Fatal(err)
+	}
+	none := limit
+	none.Cur = 0
+	if err := unix.Setrlimit(unix.RLIMIT_NOFILE, &none); err != nil {
+		t.Skip("the limit of open files cannot be set here:", err)
+	}
+	p.examine()
+	if err := unix.Setrlimit(unix.RLIMIT_NOFILE, &limit); err != nil {
+		t.Fatal(err)
+	}
+	if lost := *p.lost.Load(); len(lost) > 0 {
+		t.Errorf("%+v", lost)
+	}
 }

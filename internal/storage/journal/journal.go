@@ -137,6 +137,7 @@ type Journal struct {
 	state    state
 	ready    fifo[*Stream] // streams with queued entries, in turn
 	waiting  window        // of all queued entries
+	steps    atomic.Uint64 // writes and datasyncs that ended well
 	busy     bool          // somebody writes a group: the writer, or a caller of WriteGroup
 	idle     *sync.Cond    // busy became false, or telling 0
 	parked   bool          // the writer waits for wake
@@ -231,13 +232,14 @@ func (j *Journal) Sync() {
 // Notified returns the LSN through which all owners have been told.
 func (j *Journal) Notified() LSN { return LSN(j.notified.Load()) }
 
-// Pulse returns the last durable LSN, and whether somebody waits for the next
-// one: entries are queued, or the writer has a group. Where that stays so and
-// the LSN stays the same for long, the journal hangs, or its disk does.
-func (j *Journal) Pulse() (durable LSN, waiting bool) {
+// Pulse returns a number that grows with every write and datasync that ends, and whether one runs or
+// is due. If that stays so and the number stays the same for long, the journal hangs, or its disk
+// does. Entries that wait for others because their profile says so are not due.
+func (j *Journal) Pulse() (progress uint64, waiting bool) {
 	j.mu.Lock()
 	defer j.mu.Unlock()
-	return j.Durable(), j.waiting.entries > 0 || j.busy || j.asked
+	due := j.waiting.entries > 0 && (j.roomless || !time.Now().Before(j.waiting.wakeAt))
+	return j.steps.Load(), due || j.busy || j.asked
 }
 
 // Close writes what is queued, if the journal runs, and stops the goroutines.

@@ -209,3 +209,47 @@ func TestRestOfAFullGroupKeepsItsDeadline(t *testing.T) {
 		}
 	})
 }
+
+// An entry that waits for others, as its profile says, waits for no disk: a journal that hangs under a
+// log is noticed although another one's profile has patience.
+func TestAPatientEntryDoesNotLookLikeADiskThatHangs(t *testing.T) {
+	windowed(t, several, func(t *testing.T, j *opened, fsys *errfs.FS) {
+		s, o := newStream(1), newTold()
+		before, _ := j.Pulse()
+		ok(t, j.Submit(nil, entry(s, 0, 350, high, o)))
+		time.Sleep(high.MaxWait / 2)
+		if progress, waiting := j.Pulse(); progress != before || waiting {
+			t.Errorf("%d after %d, waiting %v", progress, before, waiting)
+		}
+		free := make(chan struct{})
+		fsys.Add(errfs.Rule{Ops: errfs.Datasync, Count: 1, Before: func(errfs.Call) { <-free }})
+		time.Sleep(time.Hour)
+		progress, waiting := j.Pulse()
+		if !waiting {
+			t.Error("the disk hangs, and nothing waits for it")
+		}
+		close(free)
+		synctest.Wait()
+		if now, waiting := j.Pulse(); now <= progress || waiting || o.count() != 1 {
+			t.Errorf("%d after %d, waiting %v", now, progress, waiting)
+		}
+	})
+}
+
+// Writes that need no datasync are progress: a journal that is busy with them does not hang.
+func TestWritesWithoutADatasyncAreProgress(t *testing.T) {
+	windowed(t, several, func(t *testing.T, j *opened, _ *errfs.FS) {
+		s, o := newStream(1), newTold()
+		for i := range 3 {
+			before, _ := j.Pulse()
+			ok(t, j.Submit(nil, entry(s, int64(i), 350, loose, o)))
+			synctest.Wait()
+			if now, waiting := j.Pulse(); now <= before || waiting || o.count() != i+1 {
+				t.Errorf("%d after %d, waiting %v, %d acknowledged", now, before, waiting, o.count())
+			}
+		}
+		if j.Durable() > 0 {
+			t.Error("there was a datasync")
+		}
+	})
+}

@@ -250,6 +250,7 @@ func (j *Journal) sync(last LSN) error {
 	j.space.keepAhead(g.file)
 	g.pace += (took - g.pace) / 8
 	j.durable.Store(uint64(last))
+	j.steps.Add(1)
 	if j.opt.Synced != nil && g.unsynced.entries > 0 {
 		j.opt.Synced(GroupStats{Records: g.unsynced.records, Bytes: g.unsynced.bytes, Sync: took})
 	}
@@ -341,6 +342,7 @@ func (j *Journal) writeEntries(g *group, entries []*Entry) error {
 	if err := f.write(&g.stage); err != nil {
 		return fmt.Errorf("write %d journal entries: %w", len(entries), err)
 	}
+	j.steps.Add(1)
 	return nil
 }
 

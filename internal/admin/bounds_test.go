@@ -1,0 +1,255 @@
+package admin
+
+import (
+	"context"
+	"errors"
+	"io"
+	"net"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/chronik-io/chronik/internal/health"
+)
+
+// served is a port with a client that ends with the test.
+func served(t *testing.T, o Options) (s *Server, address string, get func(path string) (int, error)) {
+	t.Helper()
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if s, err = Start(l, o); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { s.Stop(context.Background()) })
+	client := &http.Client{Transport: &http.Transport{DisableKeepAlives: true}}
+	return s, l.Addr().String(), func(path string) (int, error) {
+		resp, err := client.Get("http://" + l.Addr().String() + path)
+		if err != nil {
+			return 0, err
+		}
+		defer resp.Body.Close()
+		_, err = io.Copy(io.Discard, resp.Body)
+		return resp.StatusCode, err
+	}
+}
+
+func dial(t *testing.T, address string) net.Conn {
+	t.Helper()
+	c, err := net.Dial("tcp", address)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = c.Close() })
+	return c
+}
+
+// Clients that do not read the metrics they asked for do not keep others from reading theirs.
+func TestClientsThatDoNotReadAreCutOff(t *testing.T) {
+	o, _ := options()
+	o.writeTime = 3 * time.Second
+	large := prometheus.NewGaugeVec(prometheus.GaugeOpts{Name: "large"}, []string{"text"})
+	for i := range 500 {
+		large.WithLabelValues(strings.Repeat("x", 32<<10+i))
+	}
+	o.Registry.MustRegister(large)
+	s, address, get := served(t, o)
+	for range 2 * maxScrapes {
+		c := dial(t, address)
+		if _, err := io.WriteString(c, "GET /metrics HTTP/1.1\r\nHost: localhost\r\n\r\n"); err != nil {
+			t.Fatal(err)
+		}
+		_, _ = c.Read(make([]byte, 1)) // a busy machine may have cut it off already
+	}
+	eventually(t, "the metrics are served", func() bool { code, _ := get("/metrics"); return code == http.StatusOK })
+	eventually(t, "they are cut off", func() bool {
+		s.conns.mu.Lock()
+		defer s.conns.mu.Unlock()
+		return len(s.conns.open) == len(s.conns.idle)
+	})
+}
+
+func eventually(t *testing.T, what string, ok func() bool) {
+	t.Helper()
+	for begin := time.Now(); !ok(); time.Sleep(10 * time.Millisecond) {
+		if time.Since(begin) > time.Minute {
+			t.Fatalf("never: %s", what)
+		}
+	}
+}
+
+// Connections that ask for nothing take no more descriptors than the port may have.
+func TestConnectionsAreBounded(t *testing.T) {
+	o, _ := options()
+	_, address, get := served(t, o)
+	var first net.Conn
+	for i := range maxConnections + 20 {
+		if c := dial(t, address); i == 0 {
+			first = c
+		}
+	}
+	if code, err := get("/healthz"); code != http.StatusOK {
+		t.Errorf("%d, %v", code, err)
+	}
+	if err := first.SetReadDeadline(time.Now().Add(headerTime / 2)); err != nil { // the server closes it after headerTime in any case
+		t.Fatal(err)
+	}
+	if _, err := first.Read(make([]byte, 1)); err == nil || errors.Is(err, os.ErrDeadlineExceeded) {
+		t.Errorf("the oldest connection is still open: %v", err)
+	}
+}
+
+// hung is a Health whose reports do not come.
+type hung struct {
+	fixed
+	entered chan struct{}
+	free    chan struct{}
+}
+
+func (h *hung) Report(ctx context.Context) *health.Report {
+	h.entered <- struct{}{}
+	<-h.free
+	return h.fixed.Report(ctx)
+}
+
+// A request that hangs does not keep the broker from stopping.
+func TestAStopDoesNotWaitForARequestThatHangs(t *testing.T) {
+	o, _ := options()
+	h := &hung{fixed: fixed{health.Report{Phase: "starting"}}, entered: make(chan struct{}), free: make(chan struct{})}
+	o.Health = h
+	s, _, get := served(t, o)
+	answered, stopped := make(chan struct{}), make(chan struct{})
+	go func() { defer close(answered); _, _ = get("/readyz") }()
+	<-h.entered
+	go func() { s.Stop(context.Background()); close(stopped) }()
+	select {
+	case <-stopped:
+	case <-time.After(time.Minute):
+		t.Error("it waits")
+	}
+	close(h.free)
+	<-answered
+}
+
+// What reads the broker's state is answered although a disk or a lock hangs, and no more of these
+// requests are left behind than may run at a time.
+func TestWhatHangsIsAnswered(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		g, free := newGuard(Access{}), make(chan struct{})
+		var running atomic.Int32
+		h := g.reading(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+			running.Add(1)
+			<-free
+			text(w, http.StatusTeapot, "late")
+		}))
+		codes := make(chan int)
+		for range 3 * maxReads {
+			go func() { code, _ := request(h, "GET", "/", ""); codes <- code }()
+		}
+		seen := map[int]int{}
+		for range 3 * maxReads {
+			seen[<-codes]++
+		}
+		if seen[http.StatusServiceUnavailable] != maxReads || seen[http.StatusTooManyRequests] != 2*maxReads || running.Load() != maxReads {
+			t.Errorf("%v, %d run", seen, running.Load())
+		}
+		close(free)
+		synctest.Wait()
+		if code, body := request(h, "GET", "/", ""); code != http.StatusTeapot || body != "late" {
+			t.Errorf("%d %q", code, body)
+		}
+	})
+}
+
+// A panic is the request's own.
+func TestAPanicIsTheServers(t *testing.T) {
+	g := newGuard(Access{})
+	defer func() {
+		if recover() != "x" {
+			t.Error("no panic")
+		}
+		if len(g.reads) > 0 {
+			t.Error("it keeps its slot")
+		}
+	}()
+	r := httptest.NewRequest("GET", "/", nil)
+	r.Host = "localhost"
+	g.reading(http.HandlerFunc(func(http.ResponseWriter, *http.Request) { panic("x") })).ServeHTTP(httptest.NewRecorder(), r)
+}
+
+// With a disk that hangs under what reads it, profiles show where.
+func TestProfilesAreThereWhenADiskHangs(t *testing.T) {
+	o, broker := options()
+	broker.is.Phase = ""
+	entered, free := make(chan struct{}), make(chan struct{})
+	o.Probe = func(context.Context) error { entered <- struct{}{}; <-free; return nil }
+	h := Handler(o)
+	ended := make(chan int, maxCostly)
+	for range maxCostly {
+		go func() { code, _ := request(h, "POST", "/v1/health", ""); ended <- code }()
+		<-entered
+	}
+	if code, _ := request(h, "POST", "/v1/health", ""); code != http.StatusTooManyRequests {
+		t.Errorf("a third one: %d", code)
+	}
+	if code, body := request(h, "GET", "/debug/pprof/cmdline", ""); code != http.StatusOK {
+		t.Errorf("%d %s", code, body)
+	}
+	close(free)
+	for range maxCostly {
+		if code := <-ended; code != http.StatusOK {
+			t.Error(code)
+		}
+	}
+}
+
+// unreadBy is a client that does not read its answer until it is freed.
+type unreadBy struct {
+	*httptest.ResponseRecorder
+	entered, free chan struct{}
+}
+
+func (w *unreadBy) Write(b []byte) (int, error) {
+	w.entered <- struct{}{}
+	<-w.free
+	return len(b), nil
+}
+
+// Answers that clients have not read are bounded in memory; one that is larger is sent alone.
+func TestUnreadAnswersAreBounded(t *testing.T) {
+	g := newGuard(Access{})
+	h := g.reading(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		n := maxUnread + 1
+		if r.URL.Path == "/small" {
+			n = 1
+		}
+		_, _ = w.Write(make([]byte, n))
+	}))
+	slow := &unreadBy{httptest.NewRecorder(), make(chan struct{}), make(chan struct{})}
+	ended := make(chan struct{})
+	go func() {
+		defer close(ended)
+		r := httptest.NewRequest("GET", "/", nil)
+		r.Host = "localhost"
+		h.ServeHTTP(slow, r)
+	}()
+	<-slow.entered
+	if code, _ := request(h, "GET", "/small", ""); code != http.StatusServiceUnavailable {
+		t.Errorf("%d", code)
+	}
+	close(slow.free)
+	<-ended
+	for _, path := range []string{"/small", "/"} {
+		if code, _ := request(h, "GET", path, ""); code != http.StatusOK {
+			t.Errorf("%s: %d", path, code)
+		}
+	}
+}

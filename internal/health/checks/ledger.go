@@ -1,0 +1,155 @@
+package checks
+
+import (
+	"slices"
+	"strings"
+	"time"
+
+	"go.uber.org/zap"
+
+	"github.com/chronik-io/chronik/internal/health"
+)
+
+// A finding that comes and goes writes freeLines lines to the log at once, then one in quietFor at
+// most. It has its lines again when the log has had none of it for forgetAfter.
+const (
+	freeLines   = 4
+	quietFor    = time.Minute
+	forgetAfter = 10 * time.Minute
+)
+
+// ledger knows since when each finding is there and what the log has of it. It is used by one
+// goroutine.
+type ledger struct {
+	log     *zap.Logger
+	loud    func(check string) bool
+	entries map[place][]*entry
+}
+
+// place is where findings are: those of one check about one subject. If there is one of them before
+// and after, it is the same fault, whatever its text; of several, those with the same shape are.
+type place struct{ check, subject string }
+
+// entry is a fault, also for some time after it went, so that one that comes and goes is known.
+type entry struct {
+	shape   string
+	since   time.Time // zero: it went
+	problem string    // as it was found last
+
+	severity, logged health.Severity // as found, and as the log has it; empty: not there, or resolved
+	remedy           string
+	lines            int
+	spoken           time.Time // when the last line was logged
+}
+
+func newLedger(o *Options) ledger {
+	return ledger{log: o.Log, entries: map[place][]*entry{}, loud: func(check string) bool {
+		return slices.ContainsFunc(o.Checks, func(c Check) bool { return c.Name == check && c.Loud })
+	}}
+}
+
+// enter takes all findings of a moment, sets since when each is there, and, if it speaks, logs what
+// appeared, changed its severity or went.
+func (l *ledger) enter(findings []health.Finding, at time.Time, speaks bool) {
+	now := map[place][]*health.Finding{}
+	for i := range findings {
+		f := &findings[i]
+		now[place{f.Check, f.Subject}] = append(now[place{f.Check, f.Subject}], f)
+	}
+	for p, list := range now {
+		l.entries[p] = matched(l.entries[p], list, at)
+	}
+	if speaks {
+		for i := range findings { // in the order of the report
+			for _, e := range l.entries[place{findings[i].Check, findings[i].Subject}] {
+				l.say(place{findings[i].Check, findings[i].Subject}, e, at)
+			}
+		}
+	}
+	for p, all := range l.entries {
+		for _, e := range all {
+			if now[p] == nil {
+				e.since, e.severity = time.Time{}, ""
+			}
+			if speaks {
+				l.say(p, e, at)
+			}
+		}
+		all = slices.DeleteFunc(all, func(e *entry) bool {
+			return e.severity == "" && e.logged == "" && at.Sub(e.spoken) >= forgetAfter
+		})
+		if l.entries[p] = all; len(all) == 0 {
+			delete(l.entries, p)
+		}
+	}
+}
+
+// matched returns the entries of a place for what was found there now, followed by those of faults
+// that went.
+func matched(before []*entry, now []*health.Finding, at time.Time) []*entry {
+	left := slices.Clone(before)
+	known := slices.DeleteFunc(slices.Clone(before), func(e *entry) bool { return e.severity == "" })
+	if len(known) == 0 {
+		known = before
+	}
+	same := len(now) == 1 && len(known) == 1
+	var all []*entry
+	for _, f := range now {
+		shape := shapeOf(f.Problem)
+		i := slices.IndexFunc(left, func(e *entry) bool { return e.shape == shape })
+		if i < 0 && same {
+			i = slices.Index(left, known[0])
+		}
+		e := &entry{}
+		if i >= 0 {
+			e = left[i]
+			left = slices.Delete(left, i, i+1)
+		}
+		if e.since.IsZero() {
+			e.since = at.UTC()
+		}
+		e.shape, e.problem, e.remedy, e.severity, f.Since = shape, f.Problem, f.Remedy, f.Severity, e.since
+		all = append(all, e)
+	}
+	for _, e := range left {
+		e.since, e.severity = time.Time{}, ""
+	}
+	return append(all, left...)
+}
+
+// shapeOf is a text without its numbers.
+func shapeOf(text string) string {
+	return strings.Map(func(r rune) rune {
+		if r >= '0' && r <= '9' {
+			return -1
+		}
+		return r
+	}, text)
+}
+
+// say logs how a fault is now, unless the log has it, or has had enough of it for the moment.
+func (l *ledger) say(p place, e *entry, at time.Time) {
+	if e.logged == e.severity {
+		return
+	}
+	switch quiet := at.Sub(e.spoken); {
+	case quiet >= forgetAfter:
+		e.lines = 0
+	case e.lines >= freeLines && quiet < quietFor:
+		return
+	}
+	e.lines++
+	e.spoken, e.logged = at, e.severity
+	if e.severity == "" {
+		l.log.Info("resolved: "+e.problem, zap.String("check", p.check), zap.String("subject", p.subject))
+		return
+	}
+	log := l.log.Warn
+	switch {
+	case e.severity == health.Bad:
+		log = l.log.Error
+	case e.severity == health.Note && !l.loud(p.check):
+		log = l.log.Info
+	}
+	log(e.problem, zap.String("check", p.check), zap.String("subject", p.subject), zap.String("remedy", e.remedy))
+}

@@ -1,0 +1,124 @@
+package checks
+
+import (
+	"context"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"go.uber.org/zap"
+	"go.uber.org/zap/zaptest/observer"
+)
+
+// Of two faults of one check and subject the one that goes is resolved, and the other one stays as old
+// as it is.
+func TestTheFaultThatGoesIsResolved(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		m, set, logged := monitored(t)
+		if err := m.Speak(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		unsynchronized := Clock{Known: true}
+		set(Facts{Clock: unsynchronized})
+		time.Sleep(time.Minute)
+		since := m.Last().Findings[0].Since
+		stepped := unsynchronized
+		stepped.Stepped, stepped.SteppedAt = time.Hour, time.Now()
+		set(Facts{Clock: stepped})
+		time.Sleep(5 * time.Second)
+		synctest.Wait()
+		logged()
+		set(Facts{Clock: unsynchronized})
+		time.Sleep(5 * time.Second)
+		synctest.Wait()
+		if got := logged(); !strings.HasPrefix(got, "info resolved: the clock was set forward") || strings.Contains(got, "\n") {
+			t.Errorf("logged %q", got)
+		}
+		if got := m.Last().Findings[0].Since; got != since {
+			t.Errorf("it is there since %v, and was since %v", got, since)
+		}
+	})
+}
+
+// A finding that comes and goes does not fill the log, which has the truth at the end.
+func TestAFindingThatFlapsIsNoFlood(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		m, set, logged := monitored(t)
+		if err := m.Speak(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		for range 100 {
+			set(Facts{Files: Files{Limit: 100, Open: 85}})
+			time.Sleep(3 * quickEvery / 2)
+			set(Facts{})
+			time.Sleep(3 * quickEvery / 2)
+		}
+		set(Facts{Files: Files{Limit: 100, Open: 99}})
+		time.Sleep(quietFor + quickEvery)
+		synctest.Wait()
+		all := strings.Split(logged(), "\n")
+		if most := freeLines + 12; len(all) > most || !strings.HasPrefix(all[len(all)-1], "error 99 of 100") {
+			t.Errorf("%d lines, %d are enough:\n%s", len(all), most, strings.Join(all, "\n"))
+		}
+	})
+}
+
+// Checks that hang are a finding wherever findings are: what they found last does not pass for the
+// present.
+func TestChecksThatHangAreReportedWithoutBeingAskedFor(t *testing.T) {
+	for name, add := range map[string]func(*Monitor, func()){
+		"the checks":   func(m *Monitor, hang func()) { m.Add(func(*Facts) { hang() }) },
+		"slow sources": func(m *Monitor, hang func()) { m.AddSlow(func(*Slow) { hang() }) },
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				core, logs := observer.New(zap.DebugLevel)
+				m := Start(Options{Checks: Checks(), Log: zap.New(core)})
+				m.Enter("")
+				if err := m.Speak(t.Context()); err != nil {
+					t.Fatal(err)
+				}
+				free := make(chan struct{})
+				add(m, func() { <-free })
+				time.Sleep(slowEvery + slowStaleAfter + slowEvery)
+				if r := m.Last(); len(r.Findings) != 1 || r.Findings[0].Check != checkResponding || r.Findings[0].Since.IsZero() {
+					t.Errorf("%+v", r.Findings)
+				}
+				if n := logs.FilterMessageSnippet(" since ").Len(); n != 1 {
+					t.Errorf("%d lines: %v", n, logs.All())
+				}
+				close(free)
+				time.Sleep(2 * quickEvery)
+				synctest.Wait()
+				if r := m.Last(); len(r.Findings) > 0 || logs.FilterMessageSnippet("resolved").Len() != 1 {
+					t.Errorf("%+v, %v", r.Findings, logs.All())
+				}
+				m.Stop(context.Background())
+			})
+		})
+	}
+}
+
+// However many ask, the checks take a small part of the time.
+func TestManyRequestsShareTheChecks(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		runs := 0
+		m := Start(Options{Checks: Checks(), Log: zap.NewNop()})
+		m.Add(func(*Facts) { runs++; time.Sleep(10 * time.Millisecond) })
+		m.Enter("")
+		begin := time.Now()
+		for range 3 {
+			go func() {
+				for time.Since(begin) < 2*time.Second {
+					m.Report(t.Context())
+				}
+			}()
+		}
+		time.Sleep(4 * time.Second)
+		m.Stop(context.Background())
+		if runs < 10 || runs > 30 {
+			t.Errorf("the checks ran %d times", runs)
+		}
+	})
+}
