@@ -16,6 +16,9 @@ var version = "dev"
 func main() {
 	signals := make(chan os.Signal, 1) // one that comes while another waits means the same
 	signal.Notify(signals, os.Interrupt, syscall.SIGTERM)
+	if !signal.Ignored(syscall.SIGHUP) { // it is under nohup
+		signal.Notify(signals, syscall.SIGHUP)
+	}
 	os.Exit(daemon.Main(context.Background(), daemon.Process{
 		Args: os.Args[1:], Environ: os.Environ(), Out: os.Stdout, Err: os.Stderr, Version: version, Signals: signals, Exit: os.Exit,
 	}))

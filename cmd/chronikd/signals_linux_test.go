@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"os/exec"
+	"os/signal"
 	"strings"
 	"syscall"
 	"testing"
@@ -29,6 +30,20 @@ func TestSignalsThatComeTogetherDrain(t *testing.T) {
 	}
 	if log := p.logged(); !strings.Contains(log, `"msg":"stopped"`) || !strings.Contains(log, "another signal, 2s from now or later, ends the process at once") {
 		t.Errorf("it has not drained, or has not logged what a second signal does:\n%s", log)
+	}
+}
+
+// A terminal that is closed sends SIGHUP: the broker drains, unless it was started to outlive it.
+func TestAHangUpDrains(t *testing.T) {
+	if signal.Ignored(syscall.SIGHUP) {
+		t.Skip("hang-ups are ignored here, and by what is started here")
+	}
+	p, err := start(t.TempDir(), nil, "--listen", "127.0.0.1:0", "--admin-listen", "off")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := p.end(syscall.SIGHUP); err != nil || !strings.Contains(p.logged(), `"msg":"stopped"`) {
+		t.Errorf("ended with %v\n%s", err, p.logged())
 	}
 }
 

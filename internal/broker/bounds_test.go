@@ -139,7 +139,7 @@ func TestTheWordsOfAnErrorAreBounded(t *testing.T) {
 // must be those that topics can have.
 func TestNoSessionKeepsNamesThatNoTopicCanHave(t *testing.T) {
 	now := time.Now()
-	c := newSessions(10)
+	c := newSessions(10, defaultSessionBytes)
 	parts := asked(2)
 	parts[1].fetchAsk.topic.name = strings.Repeat("x", controller.MaxNameLength)
 	s := c.create(false, parts, now)
@@ -162,7 +162,7 @@ func TestNoSessionKeepsNamesThatNoTopicCanHave(t *testing.T) {
 // What can have no session drives none away.
 func TestARequestThatIsTooLargeForASessionLeavesTheOthers(t *testing.T) {
 	now := time.Now()
-	c := newSessions(10)
+	c := newSessions(10, defaultSessionBytes)
 	for range 5 {
 		c.create(true, asked(10), now)
 	}
@@ -178,10 +178,30 @@ func TestDistinct(t *testing.T) {
 	}
 }
 
+// TestHowMuchARequestMayNameGoesByTheMemory: a broker with 64 MiB is not asked for 100,000 topics at once.
+func TestHowMuchARequestMayNameGoesByTheMemory(t *testing.T) {
+	for most, fits := range map[int64]map[int]bool{0: {20_000: true, 100_000: true}, 4 << 20: {20_000: true, 100_000: false}} {
+		table, err := Table(most)
+		must(t, err)
+		for topics, want := range fits {
+			req := kmsg.NewPtrMetadataRequest()
+			req.Version = 9
+			for i := range topics {
+				topic := kmsg.NewMetadataRequestTopic()
+				topic.Topic = kmsg.StringPtr(fmt.Sprintf("absent-from-here-%06d", i))
+				req.Topics = append(req.Topics, topic)
+			}
+			if err := table.Check(req.Key(), req.Version, req.AppendTo(nil)); (err == nil) != want {
+				t.Errorf("%d topics with %d bytes: %v", topics, most, err)
+			}
+		}
+	}
+}
+
 // TestHowManyOffsetsARequestMayAskFor: tens of thousands of groups, as tools that watch all
 // groups name them, or hundreds of thousands of partitions; not hundreds of thousands of groups.
 func TestHowManyOffsetsARequestMayAskFor(t *testing.T) {
-	table, err := Table()
+	table, err := Table(0)
 	must(t, err)
 	for name, c := range map[string]struct {
 		groups, partitions int

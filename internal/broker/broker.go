@@ -40,6 +40,12 @@ type Options struct {
 	// for other members. At the bound a fetch is answered with what there is, and others are
 	// refused with an error on which clients come back. Default 64 MiB.
 	ParkedBytes int64
+	// SessionBytes bounds what fetch sessions take; a client that gets none names all its
+	// partitions in every fetch. Default 128 MiB.
+	SessionBytes int64
+	// DecodedBytes bounds what the arrays of one decoded request take, in addition to the bound of
+	// its API. Default: only that.
+	DecodedBytes int64
 	// AppendTime bounds how long an append waits for this broker's own disk, whatever the timeout
 	// of its request: that concerns the other replicas of acks=all only, as in Kafka. A request
 	// with a longer timeout waits for as long as it says. Default 30 s.
@@ -66,7 +72,7 @@ type Broker struct {
 	answers  *membuf.Budget // of record bytes in answers to fetches
 	parked   *membuf.Budget // of what requests hold that wait
 	produces sync.Pool      // of *produceOp
-	heavy    chan struct{}  // held by who validates heavy batches, one for each processor
+	heavy    chan struct{}  // held while heavy batches are validated, one for every two processors
 	turns    turns          // of large requests
 
 	producerIDs producerIDs
@@ -81,9 +87,10 @@ type Broker struct {
 
 // The defaults of Options.
 const (
-	defaultAnswerBytes = 256 << 20
-	defaultParkedBytes = 64 << 20
-	defaultAppendTime  = 30 * time.Second
+	defaultAnswerBytes  = 256 << 20
+	defaultParkedBytes  = 64 << 20
+	defaultSessionBytes = 128 << 20
+	defaultAppendTime   = 30 * time.Second
 )
 
 // changeTimeout bounds a change of metadata whose request names no time.
@@ -95,15 +102,15 @@ func New(opt Options) (*Broker, error) {
 	if err != nil {
 		return nil, fmt.Errorf("broker configuration: %w", err)
 	}
-	table, err := Table()
+	table, err := Table(opt.DecodedBytes)
 	if err != nil {
 		return nil, err
 	}
 	opt.ParkedBytes = cmp.Or(opt.ParkedBytes, defaultParkedBytes)
 	opt.AppendTime = cmp.Or(opt.AppendTime, defaultAppendTime)
-	b := &Broker{opt: opt, conf: conf, table: table, entries: newEntries(), sessions: newSessions(int(conf.FetchSessions)), damage: damageReports{gap: damageGap},
+	b := &Broker{opt: opt, conf: conf, table: table, entries: newEntries(), sessions: newSessions(int(conf.FetchSessions), cmp.Or(opt.SessionBytes, defaultSessionBytes)), damage: damageReports{gap: damageGap},
 		answers: membuf.NewBudget(cmp.Or(opt.AnswerBytes, defaultAnswerBytes)), parked: membuf.NewBudget(opt.ParkedBytes),
-		heavy: make(chan struct{}, runtime.GOMAXPROCS(0)), turns: newTurns()}
+		heavy: make(chan struct{}, max(1, runtime.GOMAXPROCS(0)/2)), turns: newTurns()}
 	b.ctx, b.stop = context.WithCancel(context.Background())
 	return b, nil
 }

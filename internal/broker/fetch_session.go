@@ -10,6 +10,8 @@ import (
 
 	"github.com/twmb/franz-go/pkg/kerr"
 	"github.com/twmb/franz-go/pkg/kmsg"
+
+	"github.com/chronik-io/chronik/internal/controller"
 )
 
 // sessions are the incremental fetch sessions of this broker (KIP-227): a client
@@ -17,7 +19,8 @@ import (
 // what changed. They live in memory and belong to no connection.
 //
 // Bounds: the configured slots, and sessionPartitions partitions for each of
-// them on average (but at least 65,536 in all). A full cache gives the slot of a session that was not used
+// them on average (but at least 65,536 in all), as far as the memory for sessions goes: a
+// partition counts memberBytes. A full cache gives the slot of a session that was not used
 // for evictAfter, or of an older one with fewer partitions than the new one has;
 // else the new client gets no session, and goes on naming everything.
 //
@@ -34,6 +37,9 @@ type sessions struct {
 const (
 	evictAfter        = 2 * time.Minute // Kafka's min.incremental.fetch.session.eviction.ms
 	sessionPartitions = 256
+	// memberBytes is what a partition takes in a session: 200 bytes, and its topic's name,
+	// which a client may choose as long as a name can be.
+	memberBytes = 200 + controller.MaxNameLength
 )
 
 // session is one client's.
@@ -79,8 +85,9 @@ type sessionUse struct {
 	epoch   int32 // of session, when the request came
 }
 
-func newSessions(slots int) *sessions {
-	return &sessions{slots: slots, limit: max(slots*sessionPartitions, 1<<16), byID: map[int32]*session{}}
+// newSessions returns a cache for so many sessions, which may take so many bytes.
+func newSessions(slots int, bytes int64) *sessions {
+	return &sessions{slots: slots, limit: int(min(max(int64(slots)*sessionPartitions, 1<<16), bytes/memberBytes)), byID: map[int32]*session{}}
 }
 
 // begin finds the session of a request, has it follow what the request changes,

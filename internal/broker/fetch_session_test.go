@@ -1,12 +1,16 @@
 package broker
 
 import (
+	"fmt"
 	"math"
+	"runtime"
 	"testing"
 	"time"
 
 	"github.com/twmb/franz-go/pkg/kerr"
 	"github.com/twmb/franz-go/pkg/kmsg"
+
+	"github.com/chronik-io/chronik/internal/controller"
 )
 
 // inSession gives a request a session's id and epoch.
@@ -155,7 +159,7 @@ func asked(partitions int) []fetchPart {
 
 func TestAFullCacheKeepsWhatIsWorthMost(t *testing.T) {
 	now := time.Now()
-	c := newSessions(2)
+	c := newSessions(2, defaultSessionBytes)
 	small, large := c.create(true, asked(2), now), c.create(true, asked(10), now)
 	if small == nil || large == nil || c.create(true, asked(100), now.Add(time.Minute)) != nil {
 		t.Fatal("young sessions stay")
@@ -175,14 +179,14 @@ func TestAFullCacheKeepsWhatIsWorthMost(t *testing.T) {
 	if len(c.byID) != 2 || c.used.Len() != 2 || c.parts != 4 {
 		t.Fatalf("%d sessions, %d in order, %d partitions", len(c.byID), c.used.Len(), c.parts)
 	}
-	if newSessions(0).create(true, asked(1), now) != nil {
+	if newSessions(0, defaultSessionBytes).create(true, asked(1), now) != nil {
 		t.Fatal("no slots, no sessions")
 	}
 }
 
 func TestSessionsPartitionsAreBounded(t *testing.T) {
 	now := time.Now()
-	c := newSessions(10)
+	c := newSessions(10, defaultSessionBytes)
 	if c.create(true, asked(c.limit+1), now) != nil {
 		t.Fatal("larger than the cache")
 	}
@@ -207,12 +211,41 @@ func TestSessionsPartitionsAreBounded(t *testing.T) {
 	}
 }
 
+// A broker with little memory has fewer partitions in sessions, however many slots are configured.
+func TestSessionsHaveTheMemoryThatIsGiven(t *testing.T) {
+	now := time.Now()
+	c := newSessions(1000, 1<<20)
+	before := live()
+	var made int
+	for range 1000 {
+		parts := asked(100)
+		for i := range parts {
+			parts[i].fetchAsk.topic.name = fmt.Sprintf("%0*d-%d", controller.MaxNameLength-10, i, made)
+		}
+		if c.create(false, parts, now) != nil {
+			made++
+		}
+	}
+	if held := live() - before; made == 0 || held > 1<<20 {
+		t.Errorf("%d sessions of 100 partitions take %d bytes", made, held)
+	}
+	runtime.KeepAlive(c)
+}
+
+// live returns how many bytes a garbage collection leaves.
+func live() int64 {
+	runtime.GC()
+	var m runtime.MemStats
+	runtime.ReadMemStats(&m)
+	return int64(m.HeapAlloc)
+}
+
 func TestSessionEpochsWrapAroundZero(t *testing.T) {
 	if nextEpoch(1) != 2 || nextEpoch(math.MaxInt32) != 1 {
 		t.Fatal(nextEpoch(1), nextEpoch(math.MaxInt32))
 	}
 	now := time.Now()
-	c := newSessions(1)
+	c := newSessions(1, defaultSessionBytes)
 	s := c.create(false, asked(1), now)
 	use := sessionUse{session: s, epoch: s.epoch}
 	s.epoch++

@@ -159,7 +159,7 @@ func (n *node) openLogs(t testing.TB, o nodeOptions) {
 
 func (n *node) serve(t testing.TB, o nodeOptions) {
 	t.Helper()
-	table, err := Table()
+	table, err := Table(0)
 	must(t, err)
 	opt := network.Options{Handler: n.Broker, Table: table, Linger: time.Millisecond}
 	o.network(&opt)

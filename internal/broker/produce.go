@@ -181,7 +181,7 @@ func (op *produceOp) heavy() bool {
 	return false
 }
 
-// beginInTurn is begin; of requests that inflate much, one is under way for each processor.
+// beginInTurn is begin; requests that inflate or compress much have half of the processors.
 func (op *produceOp) beginInTurn() {
 	if op.inflates {
 		op.b.heavy <- struct{}{}

@@ -1,6 +1,7 @@
 package broker
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -209,10 +210,14 @@ func newEntries() entries {
 	return list
 }
 
-// Table returns the versions of the APIs that there is a handler for.
-func Table() (*protocol.Table, error) {
+// Table returns the versions of the APIs that there is a handler for. The arrays of a decoded
+// request may take as many bytes as its line says, and no more than most; 0 is no bound.
+func Table(most int64) (*protocol.Table, error) {
 	var lines []protocol.API
 	for _, a := range apis() {
+		if most > 0 {
+			a.MaxCost = int(min(int64(cmp.Or(a.MaxCost, protocol.MaxCost)), most))
+		}
 		lines = append(lines, a.API)
 	}
 	return protocol.NewTable(lines...)

@@ -34,7 +34,7 @@ func Manual(version string) ([]manpage.Page, error) {
 				{Term: "NOTIFY_SOCKET, WATCHDOG_USEC", Text: "Set by systemd: where readiness, the status and keep-alives are sent."},
 			}},
 			{Title: "SIGNALS", Items: []manpage.Item{
-				{Term: "SIGTERM, SIGINT", Text: "Drain: answer what was accepted, mark the data directory clean, end. A broker that starts or recovers ends, and the next start recovers. Further ones within two seconds mean the same. One that comes later ends the process at once: requests under way are not answered, and the next start recovers; nothing is lost that was acknowledged as synced."},
+				{Term: "SIGTERM, SIGINT, SIGHUP", Text: "Drain: answer what was accepted, mark the data directory clean, end. A broker that starts or recovers ends, and the next start recovers. Further ones within two seconds mean the same. One that comes later ends the process at once: requests under way are not answered, and the next start recovers; nothing is lost that was acknowledged as synced."},
 			}},
 			{Title: "EXIT STATUS", Items: []manpage.Item{
 				{Term: fmt.Sprint(ExitOK), Text: "Stopped as asked, also before it was ready."},

@@ -20,14 +20,17 @@ func TestBudgetsFitIntoTheMemory(t *testing.T) {
 		if wanted.Produce != preset.ProduceBytes || wanted.Deferred != preset.DeferredBytes || wanted.Keys != keys {
 			t.Fatalf("wanted %+v", wanted)
 		}
-		fits := float64(wanted.sum(dirs)) <= budgetShare*float64(memory)
+		fits := float64(wanted.sum(dirs)) <= spendable(memory)
 		if fits != (cut == wanted) {
 			t.Fatalf("wanted %+v, got %+v of %d", wanted, cut, memory)
 		}
-		if most := budgetShare*float64(memory) + float64(8+dirs)*leastBudget; float64(cut.sum(dirs)) > most {
+		if most := spendable(memory) + float64(9+dirs)*leastBudget; float64(cut.sum(dirs)) > most {
 			t.Fatalf("%+v are %d of %d", cut, cut.sum(dirs), memory)
 		}
-		for _, n := range []int64{cut.Produce, cut.Connection, cut.Other, cut.Answers, cut.Parked, cut.Deferred, cut.Keys, cut.Members} {
+		if cut.Decoded < 4<<20 || cut.Decoded > 64<<20 || cut.Decoded > max(memory/16, 4<<20) {
+			t.Fatalf("%d bytes for a decoded request, of %d", cut.Decoded, memory)
+		}
+		for _, n := range []int64{cut.Produce, cut.Connection, cut.Other, cut.Answers, cut.Parked, cut.Deferred, cut.Keys, cut.Members, cut.Sessions} {
 			if n < leastBudget {
 				t.Fatalf("%+v", cut)
 			}
@@ -41,7 +44,19 @@ func TestBudgetsWhereTheMemoryIsNotKnown(t *testing.T) {
 		t.Fatal(err)
 	}
 	wanted, cut := divide(0, preset, 1, 5)
-	if wanted != cut || cut.Produce != preset.ProduceBytes || cut.Answers == 0 || cut.Parked == 0 || cut.Members == 0 || cut.Keys != 5 {
+	if wanted != cut || cut.Produce != preset.ProduceBytes || cut.Answers == 0 || cut.Parked == 0 || cut.Members == 0 || cut.Sessions == 0 || cut.Decoded == 0 || cut.Keys != 5 {
 		t.Errorf("%+v, %+v", wanted, cut)
+	}
+}
+
+// What does not shrink with the memory is a third of a container of 64 MiB, which `make hostile-soak` has.
+func TestBudgetsOfASmallContainer(t *testing.T) {
+	preset, err := durability.LookupPreset("balanced")
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, cut := divide(64<<20, preset, 1, 128<<20)
+	if n := cut.sum(1); n > 20<<20 {
+		t.Errorf("%+v are %d bytes of 64 MiB", cut, n)
 	}
 }

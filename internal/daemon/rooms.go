@@ -243,7 +243,7 @@ func (b *Broker) openPartitions(_ context.Context, r *rooms) error {
 func (b *Broker) openHandlers(ctx context.Context, r *rooms) error {
 	var err error
 	r.handlers, err = broker.New(broker.Options{
-		AnswerBytes: b.budgets.Answers, ParkedBytes: b.budgets.Parked,
+		AnswerBytes: b.budgets.Answers, ParkedBytes: b.budgets.Parked, SessionBytes: b.budgets.Sessions, DecodedBytes: b.budgets.Decoded,
 		Self: r.conf.NodeID, Metadata: r.applier, Controller: r.control, Replicas: r.replicas, Settings: r.settings, Configs: b.configs,
 		Groups: r.groups, Static: r.static, Logger: b.log.Named("broker"), Level: b.level,
 	})
@@ -305,7 +305,7 @@ func (b *Broker) maxConnections(r *rooms) int {
 
 // openClients lets clients in.
 func (b *Broker) openClients(_ context.Context, r *rooms) error {
-	table, err := broker.Table()
+	table, err := broker.Table(b.budgets.Decoded)
 	if err != nil {
 		return err
 	}

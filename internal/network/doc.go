@@ -62,7 +62,7 @@
 //	                                     which 1/8 is for small requests
 //	whole requests, unanswered           ProduceBytes, OtherBytes;         waits, first come, first
 //	                                     ConnectionBytes and -Requests     served; is not read
-//	one request                          MaxFrame, 4 times its budget      is closed
+//	one request                          MaxFrame, 2 times its budget      is closed
 //	read buffers                         1 KiB each, ReadBytes in all      reads in smaller pieces
 //	answers that it does not read        UnwrittenBytes each and one       is not read, and closed
 //	                                     more, AnswerBytes in all          after WriteTimeout or sooner

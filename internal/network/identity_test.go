@@ -104,8 +104,8 @@ func TestARequestIsNoLargerThanItsKindsMemoryAllows(t *testing.T) {
 		size int
 		in   bool
 	}{
-		{protocol.KeyProduce, leastFrame, true}, {protocol.KeyProduce, leastFrame + 1, false},
-		{keyMetadata, 12 << 20, true}, {keyMetadata, 12<<20 + 1, false},
+		{protocol.KeyProduce, leastProduce, true}, {protocol.KeyProduce, leastProduce + 1, false},
+		{keyMetadata, 6 << 20, true}, {keyMetadata, 6<<20 + 1, false},
 	} {
 		c := dial(t, addr)
 		t.Cleanup(func() { c.Close() })

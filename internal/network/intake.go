@@ -92,15 +92,19 @@ type arrival struct {
 	mark    int64         // got, then
 }
 
-func newIntake(name string, budget int64, maxFrame int) *intake {
+func newIntake(name string, budget int64, maxFrame, least int) *intake {
 	return &intake{
 		name: name, whole: membuf.NewBudget(budget), size: max(budget/2, 1), under: make(map[*arrival]struct{}),
-		most: int(min(int64(maxFrame), max(4*budget, leastFrame))),
+		most: int(min(int64(maxFrame), max(2*budget, int64(least)))),
 	}
 }
 
-// leastFrame is how large a request may be however small the budgets are.
-const leastFrame = 8 << 20
+// How large a request may be however small the budgets are: a Produce has a batch for each of
+// many partitions, and of other requests none that is useful is so large.
+const (
+	leastProduce = 8 << 20
+	leastOther   = 4 << 20
+)
 
 // step returns how many bytes of memory a frame of which some have arrived gets.
 func step(arrived, size int) int {

@@ -26,8 +26,8 @@ type Options struct {
 	Pool *membuf.Pool
 
 	// MaxFrame is the most bytes that a request may have
-	// (socket.request.max.bytes). Default 100 MiB. Four times its kind's budget are
-	// never passed, unless that is less than 8 MiB: one request must not be what a
+	// (socket.request.max.bytes). Default 100 MiB. Twice its kind's budget is
+	// never exceeded, unless that is less than 8 MiB for a Produce and 4 MiB for others: one request must not be what a
 	// broker with little memory fails of.
 	MaxFrame int
 	// MaxFrameUnauthenticated is the same for clients that have yet to authenticate

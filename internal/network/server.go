@@ -53,8 +53,8 @@ func New(opts Options) (*Server, error) {
 	}
 	return &Server{
 		opts:      opts,
-		produce:   newIntake("produce", opts.ProduceBytes, opts.MaxFrame),
-		other:     newIntake("other", opts.OtherBytes, opts.MaxFrame),
+		produce:   newIntake("produce", opts.ProduceBytes, opts.MaxFrame, leastProduce),
+		other:     newIntake("other", opts.OtherBytes, opts.MaxFrame, leastOther),
 		reads:     membuf.NewBudget(opts.ReadBytes),
 		outgoing:  outgoing{size: opts.AnswerBytes},
 		census:    newCensus(opts.CensusWindow),

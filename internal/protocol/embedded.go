@@ -52,7 +52,7 @@ func decodeEmbedded(p []byte, layout string, versions int16, into interface{ Rea
 	if err != nil {
 		return fmt.Errorf("layout %q: %w", layout, err)
 	}
-	if _, err := checkBody(&versionInfo{body: shape, maxCost: maxCost}, p); err != nil {
+	if _, err := checkBody(&versionInfo{body: shape, maxCost: MaxCost}, p); err != nil {
 		return fmt.Errorf("embedded protocol of consumers, version %d: %w", version, err)
 	}
 	if err := into.ReadFrom(p); err != nil {

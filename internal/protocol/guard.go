@@ -15,10 +15,10 @@ const (
 	// two to four bytes of memory for each of theirs; one with a million empty
 	// names would take fifty.
 	costPerByte = 8
-	// maxCost is the default of API.MaxCost. It bounds what the arrays of a request may take, however many bytes it
+	// MaxCost is the default of API.MaxCost. It bounds what the arrays of a request may take, however many bytes it
 	// sends: what is made of an entry, and answered to it, may take a multiple of that.
 	// 400,000 topics are within it, and two million partitions.
-	maxCost = 64 << 20
+	MaxCost = 64 << 20
 	// tagCost is the memory that one unknown tagged field is counted with, and
 	// tagsCost that of the map which holds those of one struct.
 	tagCost, tagsCost = 64, 256
@@ -42,7 +42,7 @@ func checkBody(v *versionInfo, body []byte) (cost int, err error) {
 	case g.bad:
 		return 0, ErrMalformed
 	case g.budget < 0:
-		return 0, fmt.Errorf("decoded size of %d bytes exceeds its bound: %w", len(body), ErrMalformed)
+		return 0, fmt.Errorf("%d bytes take more than %d when they are decoded; name less in one request or give the broker more memory: %w", len(body), bound, ErrMalformed)
 	}
 	return baseCost + bound - g.budget, nil
 }

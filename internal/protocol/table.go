@@ -85,7 +85,7 @@ func NewTable(apis ...API) (*Table, error) {
 			if err != nil {
 				return nil, fmt.Errorf("layout of %s version %d: %w", a.Name(), v, err)
 			}
-			e.versions = append(e.versions, versionInfo{flexible: req.IsFlexible(), body: shape, maxCost: cmp.Or(a.MaxCost, maxCost)})
+			e.versions = append(e.versions, versionInfo{flexible: req.IsFlexible(), body: shape, maxCost: cmp.Or(a.MaxCost, MaxCost)})
 		}
 		for len(t.byKey) <= int(a.Key) {
 			t.byKey = append(t.byKey, nil)

@@ -226,7 +226,7 @@ func (r *Rules) recode(b Batch, now int64) (stored Batch, latest int64, err erro
 func (r *Rules) scan(b Batch, now int64, tee io.Writer) (latest int64, err error) {
 	var s scanner
 	defer s.close()
-	if err := s.open(b, r.maxInflated(), tee, true); err != nil {
+	if err := s.open(b, r.maxInflated(), tee); err != nil {
 		return 0, err
 	}
 	var found findings

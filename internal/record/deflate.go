@@ -41,7 +41,7 @@ func (c Compression) pool() *sync.Pool {
 	case Lz4:
 		return &recoders.lz4[c.level]
 	case Zstd:
-		return &recoders.zstd[zstd.EncoderLevelFromZstd(c.level)]
+		return &recoders.zstd[sharedRoom().zstdLevel(c.level)]
 	}
 	return &recoders.none
 }
@@ -58,7 +58,7 @@ func (c Compression) deflater() (deflater, error) {
 	case Zstd:
 		w, err := zstd.NewWriter(nil, zstd.WithEncoderConcurrency(1), zstd.WithLowerEncoderMem(true),
 			zstd.WithWindowSize(zstdEncodeWindow), zstd.WithEncoderCRC(false), zstd.WithZeroFrames(true),
-			zstd.WithEncoderLevel(zstd.EncoderLevelFromZstd(c.level)))
+			zstd.WithEncoderLevel(sharedRoom().zstdLevel(c.level)))
 		return zstdWriter{w}, err
 	}
 	return new(plainWriter), nil

@@ -20,13 +20,14 @@ type Record struct {
 // error, which it returns. The record's slices are valid until fn returns. At most
 // maxInflated bytes are inflated, DefaultMaxInflated where it is 0 or less; a
 // batch that has more is refused with an *Error of Kind TooLarge. Other bytes than
-// a batch should have are an *Error too: Each does not rely on Accept.
+// a batch should have are an *Error too: Each does not rely on Accept. fn must not
+// inflate another batch, nor wait for a client: others may wait for the memory.
 //
 // The memory is that of the largest record and the codec's window.
 func (b Batch) Each(maxInflated int64, fn func(Record) error) error {
 	var s scanner
 	defer s.close()
-	if err := s.open(b, maxInflated, nil, false); err != nil {
+	if err := s.open(b, maxInflated, nil); err != nil {
 		return err
 	}
 	var rec Record
@@ -56,7 +57,7 @@ func (b Batch) FindTimestamp(ts, from, maxInflated int64) (offset, timestamp int
 func (b Batch) find(maxInflated int64, match func(head, int64) bool) (offset, timestamp int64, found bool, err error) {
 	var s scanner
 	defer s.close()
-	if err := s.open(b, maxInflated, nil, true); err != nil {
+	if err := s.open(b, maxInflated, nil); err != nil {
 		return 0, 0, false, err
 	}
 	for range s.count {

@@ -33,12 +33,13 @@ func (r *Rules) Heavy(p []byte) bool {
 	if r.Compression.set && r.Compression.codec != None && r.Compression.codec != b.Codec() {
 		return true
 	}
-	return b.Codec().Known() && b.Codec().inflatesBeyond(b.payload(), lightInflated)
+	return b.Codec().Known() && b.Codec().inflatesMuch(b.payload())
 }
 
-// inflatesBeyond reports whether compressed records may inflate to more than limit bytes.
+// inflatesMuch reports whether compressed records may inflate to more than lightInflated.
 // Where an inflater finds an error, what it makes of the bytes before that counts.
-func (c Codec) inflatesBeyond(p []byte, limit int64) bool {
+func (c Codec) inflatesMuch(p []byte) bool {
+	const limit = lightInflated
 	switch c {
 	case None:
 		return false
@@ -49,7 +50,7 @@ func (c Codec) inflatesBeyond(p []byte, limit int64) bool {
 	case Zstd:
 		return zstdBound(p, limit) > limit
 	}
-	return int64(len(p)) > limit/deflateRatio
+	return len(p) > limit/deflateRatio
 }
 
 // The bounds below stop when they pass limit.
@@ -57,7 +58,7 @@ func (c Codec) inflatesBeyond(p []byte, limit int64) bool {
 // snappyBound sums what the blocks say, which the inflater holds them to.
 func snappyBound(p []byte, limit int64) (bound int64) {
 	var s snappyInflater
-	if s.open(p, limit, false) != nil {
+	if s.begin(p, limit) != nil {
 		return 0
 	}
 	for bound <= limit {
@@ -75,7 +76,7 @@ func snappyBound(p []byte, limit int64) (bound int64) {
 // says little of a small one: that is looked into.
 func lz4Bound(p []byte, limit int64) (bound int64) {
 	var l lz4Inflater
-	if l.open(p, limit, false) != nil {
+	if l.begin(p, limit) != nil {
 		return 0
 	}
 	for bound <= limit {
@@ -124,26 +125,19 @@ func lz4BlockBound(p []byte, limit int64) (bound int64) {
 	return bound
 }
 
-// zstdBound sums what the blocks of all frames can inflate to.
-func zstdBound(p []byte, limit int64) (bound int64) {
-	for len(p) > 0 && bound <= limit {
-		var h zstd.Header
-		if h.Decode(p[:min(len(p), zstd.HeaderMaxSize)]) != nil {
-			break
-		}
-		if h.Skippable {
-			skip := int64(h.HeaderSize) + int64(h.SkippableSize)
-			p = p[min(skip, int64(len(p))):]
-			continue
-		}
-		blocks, rest, err := zstdBlocks(p[h.HeaderSize:])
-		bound += int64(blocks)
-		if err != nil {
-			break
-		}
-		if p = rest; h.HasCheckSum {
-			p = p[min(4, len(p)):]
-		}
+// zstdBound sums what the blocks of the frame can inflate to. Several frames, which no
+// producer sends, are more than any limit, as each may have a window of its own.
+func zstdBound(p []byte, limit int64) int64 {
+	var h zstd.Header
+	if h.Decode(p[:min(len(p), zstd.HeaderMaxSize)]) != nil {
+		return 0
 	}
-	return bound
+	if h.Skippable {
+		return limit + 1
+	}
+	bound, rest, err := zstdBlocks(p[h.HeaderSize:])
+	if err == nil && len(zstdSum(h, rest)) > 0 {
+		return limit + 1
+	}
+	return int64(bound)
 }

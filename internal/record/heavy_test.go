@@ -39,7 +39,7 @@ func TestLightBatchesInflateToLittle(t *testing.T) {
 					p[rnd.IntN(len(p))] = byte(rnd.Int())
 				}
 				got, err := inflateAll(codec, p, 16<<20)
-				if codec.inflatesBeyond(p, lightInflated) {
+				if codec.inflatesMuch(p) {
 					if heavy++; err == nil && codec == Snappy && len(got) <= lightInflated {
 						t.Errorf("%s: heavy, and inflates to %d bytes", codec, len(got))
 					}

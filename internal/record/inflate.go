@@ -13,12 +13,13 @@ import (
 // one goroutine at a time and reused for the next batch.
 //
 // open readies it; limit is how much its user will read at most, so that data
-// that says it is larger is refused at once, with errInflated. polite makes it
-// wait for its turn where it needs more than a few MiB of memory. Read ends with
+// that says it is larger is refused at once, with errInflated. Its memory is taken
+// from the room, for which it may have to wait; a roomError means that it needs more
+// than all of it. Read ends with
 // io.EOF only when the compressed data was used up, to the last byte. close drops
 // what it holds of the batch, and may be called more than once.
 type inflater interface {
-	open(p []byte, limit int64, polite bool) error
+	open(p []byte, limit int64, r *room) error
 	io.Reader
 	close()
 }
@@ -49,7 +50,7 @@ type gzipInflater struct {
 	z   gzip.Reader
 }
 
-func (g *gzipInflater) open(p []byte, _ int64, _ bool) error {
+func (g *gzipInflater) open(p []byte, _ int64, _ *room) error {
 	g.src.Reset(p)
 	return g.z.Reset(&g.src)
 }

@@ -288,12 +288,17 @@ func TestZstdWindows(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+	shared := sharedRoom()
+	shared.wide.forget()
 	mustAccept(t, &Rules{}, b)
 	if spent := allocated(func() { mustAccept(t, &Rules{}, b) }); spent > 1<<20 {
 		t.Errorf("the next wide frame took %d bytes of memory: its decoder is made anew", spent)
 	}
-	sharedWide.forget()
-	if sharedWide.idle != nil {
+	if shared.wide.kept != 32<<20 {
+		t.Errorf("decoders for %d bytes of windows are kept", shared.wide.kept)
+	}
+	shared.wide.forget()
+	if shared.wide.idle != nil {
 		t.Error("the decoder for wide windows is kept")
 	}
 	if _, _, found, err := b.FindTimestamp(-1, 0, 0); !found || err != nil {
@@ -304,8 +309,8 @@ func TestZstdWindows(t *testing.T) {
 			t.Errorf("value has %d bytes", len(r.Value))
 		}
 	}
-	if len(sharedWide.turn) != 0 {
-		t.Error("the turn for a wide window was not given back")
+	if used := shared.budget.Stats().Used; used != 0 {
+		t.Errorf("%d bytes of the room were not given back", used)
 	}
 
 	single := []byte{0x28, 0xb5, 0x2f, 0xfd, 0xa0, 0, 0, 0, 1, 0x01, 0, 0} // 16 MiB in an empty block

@@ -181,7 +181,7 @@ func inflateAll(codec Codec, p []byte, limit int64) ([]byte, error) {
 	inf := getInflater(codec)
 	defer putInflater(codec, inf)
 	defer inf.close()
-	if err := inf.open(p, limit, true); err != nil {
+	if err := inf.open(p, limit, sharedRoom()); err != nil {
 		return nil, err
 	}
 	var all bytes.Buffer

@@ -58,9 +58,22 @@ type lz4Inflater struct {
 	block    []byte
 	unread   []byte
 	done     bool
+	hold
 }
 
-func (l *lz4Inflater) open(p []byte, limit int64, _ bool) error {
+func (l *lz4Inflater) open(p []byte, limit int64, r *room) error {
+	if err := l.begin(p, limit); err != nil {
+		return err
+	}
+	need := int64(min(l.largest, len(l.rest)*lz4Ratio))
+	if need > roomFree && lz4Bound(p, lightInflated) <= lightInflated {
+		return nil // it is not Heavy, and may not wait
+	}
+	return l.take(r, need)
+}
+
+// begin readies l for walking over the blocks.
+func (l *lz4Inflater) begin(p []byte, limit int64) error {
 	l.rest, l.unread, l.done, l.inflated = nil, nil, false, 0
 	l.sum.reset()
 	if len(p) < 7 || binary.LittleEndian.Uint32(p) != lz4Magic {
@@ -185,6 +198,7 @@ func (l *lz4Inflater) finish() error {
 func (l *lz4Inflater) close() {
 	l.rest, l.unread = nil, nil
 	l.block = spare(l.block)
+	l.release()
 }
 
 // lz4FrameHeader is that of Java's Lz4BlockOutputStream: independent blocks of at

@@ -118,7 +118,7 @@ const rewriteStep = 32 << 10
 func (w *rewriter) copy(b Batch, maxInflated int64, keep func(i int32) bool) error {
 	var s scanner
 	defer s.close()
-	if err := s.open(b, maxInflated, nil, true); err != nil {
+	if err := s.open(b, maxInflated, nil); err != nil {
 		return err
 	}
 	var r Record

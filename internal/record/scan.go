@@ -19,6 +19,8 @@ type scanner struct {
 	fail  error // the first thing found wrong, an *Error
 
 	inf    inflater
+	most   int64         // bytes of one record that is inflated
+	turns  chan struct{} // of which one is held; nil if not
 	window *[]byte
 }
 
@@ -33,9 +35,9 @@ type head struct {
 
 // open readies s for the records of b, of which at most limit bytes are inflated
 // (0 or less: DefaultMaxInflated). tee, unless nil, gets all that is inflated.
-// polite: wait for a turn where a lot of memory is needed. Every open is followed
-// by a close, after an error too.
-func (s *scanner) open(b Batch, limit int64, tee io.Writer, polite bool) error {
+// Every open is followed by a close, after an error too. In between the caller must not
+// open another batch, nor wait for one that does: both may need the same turn and room.
+func (s *scanner) open(b Batch, limit int64, tee io.Writer) error {
 	s.batch, s.count = b, b.Records()
 	if s.count < 0 {
 		return refuse(InvalidRecord, "record count %d is negative", s.count)
@@ -51,9 +53,14 @@ func (s *scanner) open(b Batch, limit int64, tee io.Writer, polite bool) error {
 	if limit <= 0 {
 		limit = DefaultMaxInflated
 	}
-	s.limit, s.tee = limit, tee
+	r := sharedRoom()
+	s.limit, s.tee, s.most = limit, tee, r.size
+	if codec.inflatesMuch(b.payload()) {
+		r.turns <- struct{}{}
+		s.turns = r.turns
+	}
 	s.inf = getInflater(codec)
-	if err := s.inf.open(b.payload(), limit, polite); err != nil {
+	if err := s.inf.open(b.payload(), limit, r); err != nil {
 		return s.streamError(err)
 	}
 	s.window = getWindow()
@@ -67,6 +74,10 @@ func (s *scanner) close() {
 		s.inf.close()
 		putInflater(s.batch.Codec(), s.inf)
 		s.inf = nil
+	}
+	if s.turns != nil {
+		<-s.turns
+		s.turns = nil
 	}
 	if s.window != nil {
 		putWindow(s.window, s.buf)
@@ -89,6 +100,9 @@ func (s *scanner) next(rec *Record) (head, error) {
 		s.reject("record length is %d, %d bytes are left", length, s.left())
 	case int64(length) > s.left():
 		s.fail = refuseAt(TooLarge, s.index, "record length is %d, at most %d more bytes may be inflated", length, s.left())
+	case s.src != nil && int64(length) > s.most:
+		// Accept does not need it in one piece, but who reads it does.
+		s.fail = refuseAt(TooLarge, s.index, "record length is %d, %v", length, roomError{int64(length), s.most})
 	case rec != nil && !s.need(int(length)):
 		s.cut()
 	}
@@ -241,6 +255,9 @@ func (s *scanner) streamError(err error) error {
 	}
 	if e, ok := errors.AsType[teeError](err); ok {
 		return e.error
+	}
+	if e, ok := errors.AsType[roomError](err); ok {
+		return refuse(TooLarge, "the %s data cannot be inflated: %v", s.batch.Codec(), e)
 	}
 	if errors.Is(err, errInflated) {
 		return refuse(TooLarge, "the %s data inflates to more than %d bytes", s.batch.Codec(), s.limit)

@@ -5,6 +5,7 @@ import (
 	"encoding/binary"
 	"errors"
 	"io"
+	"math"
 
 	"github.com/klauspost/compress/s2"
 )
@@ -24,6 +25,9 @@ const (
 	xerialVersion = 1
 	// xerialBlock is how much goes into a chunk, as in Java's SnappyOutputStream.
 	xerialBlock = 32 << 10
+	// snappyRatio is how many bytes one byte of a block can stand for at most: a copy of
+	// 64 bytes takes 3.
+	snappyRatio = 22
 )
 
 var xerialMagic = [8]byte{0x82, 'S', 'N', 'A', 'P', 'P', 'Y', 0}
@@ -43,9 +47,18 @@ type snappyInflater struct {
 	limit  int64
 	block  []byte
 	unread []byte // of block
+	hold
 }
 
-func (s *snappyInflater) open(p []byte, limit int64, _ bool) error {
+func (s *snappyInflater) open(p []byte, limit int64, r *room) error {
+	if err := s.begin(p, limit); err != nil {
+		return err
+	}
+	return s.take(r, s.largest())
+}
+
+// begin readies s for walking over the blocks.
+func (s *snappyInflater) begin(p []byte, limit int64) error {
 	s.framed = len(p) > xerialHeader && bytes.Equal(p[:len(xerialMagic)], xerialMagic[:])
 	s.rest, s.first, s.limit, s.unread = p, !s.framed, limit, nil
 	if !s.framed {
@@ -88,6 +101,18 @@ func (s *snappyInflater) inflate() error {
 	return err
 }
 
+// largest is the size of the largest block, as far as it could be true.
+func (s *snappyInflater) largest() (most int64) {
+	for walk := (snappyInflater{rest: s.rest, framed: s.framed, first: s.first}); ; {
+		chunk, err := walk.chunk()
+		if err != nil {
+			return most
+		}
+		n, _ := binary.Uvarint(chunk)
+		most = max(most, min(int64(min(n, math.MaxUint32)), s.limit, snappyRatio*int64(len(chunk))))
+	}
+}
+
 // chunk takes the next compressed block off the rest.
 func (s *snappyInflater) chunk() ([]byte, error) {
 	if !s.framed {
@@ -115,6 +140,7 @@ func (s *snappyInflater) chunk() ([]byte, error) {
 func (s *snappyInflater) close() {
 	s.rest, s.unread = nil, nil
 	s.block = spare(s.block)
+	s.release()
 }
 
 // snappyLen walks over the elements of a block and returns how much they inflate

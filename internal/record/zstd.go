@@ -11,15 +11,12 @@ import (
 )
 
 // A zstd frame (RFC 8878) names the window its reader must remember, and readers
-// make room for it before they see any data. Up to 8 MiB, which the RFC asks of
-// everybody, that is granted. Frames of the levels 20 to 22 name up to 128 MiB,
-// mostly for no reason: there the blocks are counted first, the window is cut to
-// what they can fill, and what still needs more than 8 MiB gets a decoder of its
-// own, one at a time.
+// make room for it before they see any data. Producers name more than they need: 2 MiB for
+// a batch of 100 bytes is usual, and the levels 20 to 22 name up to 128 MiB. So the blocks are
+// counted first, the window is cut to what they can fill, and that is taken from the room.
 const (
-	zstdWindow     = 8 << 20
-	zstdWideWindow = 128 << 20 // the limit of zstd's command line and of Java's reader
-	zstdBlock      = 128 << 10
+	zstdMaxWindow = 128 << 20 // the limit of zstd's command line and of Java's reader
+	zstdBlock     = 128 << 10
 )
 
 var (
@@ -27,57 +24,66 @@ var (
 	errZstdWindow = errors.New("zstd: the frame asks for a window of more than 128 MiB")
 )
 
-// wideIdle is how long the decoder for wide windows is kept for the next batch. To make
+// wideIdle is how long decoders for wide windows are kept for the next batch. To make
 // one for each of many batches would keep a processor busy with clearing memory.
 const wideIdle = time.Second
 
-// wideDecoder is the decoder for wide windows, which one batch at a time may use.
+// wideDecoder is a decoder for windows of more than bufferKept.
 type wideDecoder struct {
-	turn chan struct{} // held by its user
+	*zstd.Decoder
+	window int64 // the widest that it had
+}
+
+// wideDecoders are those of a room that no batch uses: together they have no more memory than
+// the room, and none after wideIdle.
+type wideDecoders struct {
 	mu   sync.Mutex
-	idle *zstd.Decoder // of the last user, until drop
+	idle []*wideDecoder
+	kept int64 // bytes of their windows
 	drop *time.Timer
 }
 
-// sharedWide is a cache and no state.
-var sharedWide = wideDecoder{turn: make(chan struct{}, 1)}
-
-// take waits for the turn and returns a decoder. It blocks, so a poller must not come here:
-// what needs a wide window is Heavy. After an error the caller must give nil back.
-func (w *wideDecoder) take() (*zstd.Decoder, error) {
-	w.turn <- struct{}{}
+// take returns a decoder for windows of at most so many bytes, which is always the same number.
+func (w *wideDecoders) take(most int64) (*wideDecoder, error) {
 	w.mu.Lock()
-	dec := w.idle
-	w.idle = nil
-	w.mu.Unlock()
-	if dec != nil {
+	if n := len(w.idle); n > 0 {
+		dec := w.idle[n-1]
+		w.idle[n-1] = nil
+		w.idle = w.idle[:n-1]
+		w.kept -= dec.window
+		w.mu.Unlock()
 		return dec, nil
 	}
-	return newZstdDecoder(zstdWideWindow)
+	w.mu.Unlock()
+	dec, err := newZstdDecoder(uint64(most))
+	return &wideDecoder{Decoder: dec}, err
 }
 
-// give ends the turn and keeps the decoder for a while.
-func (w *wideDecoder) give(dec *zstd.Decoder) {
-	if dec != nil && dec.Reset(nil) == nil {
-		w.mu.Lock()
-		if w.idle = dec; w.drop == nil {
-			w.drop = time.AfterFunc(wideIdle, w.forget)
-		} else {
-			w.drop.Reset(wideIdle)
-		}
-		w.mu.Unlock()
-	}
-	<-w.turn
-}
-
-// forget drops the decoder if it is idle.
-func (w *wideDecoder) forget() {
+// give keeps a decoder for a while, if those that are kept and it have at most so many bytes.
+func (w *wideDecoders) give(dec *wideDecoder, most int64) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	if w.idle != nil {
-		w.idle.Close()
-		w.idle = nil
+	if w.kept+dec.window > most || dec.Reset(nil) != nil {
+		dec.Close()
+		return
 	}
+	w.idle = append(w.idle, dec)
+	w.kept += dec.window
+	if w.drop == nil {
+		w.drop = time.AfterFunc(wideIdle, w.forget)
+	} else {
+		w.drop.Reset(wideIdle)
+	}
+}
+
+// forget drops the decoders that no batch uses.
+func (w *wideDecoders) forget() {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	for _, dec := range w.idle {
+		dec.Close()
+	}
+	w.idle, w.kept = nil, 0
 }
 
 // zstdInput is the batch's bytes, the header of the first frame apart where it
@@ -97,31 +103,32 @@ func (in *zstdInput) Read(p []byte) (int, error) {
 }
 
 type zstdInflater struct {
-	dec    *zstd.Decoder // for windows up to zstdWindow; made once
-	wide   *zstd.Decoder // instead of it, for this batch only
-	turn   bool          // wide is the shared one
+	dec    *zstd.Decoder // for windows up to bufferKept; made once
+	wide   *wideDecoder  // instead of it, for this batch only
+	from   *room         // of wide
 	header [zstd.HeaderMaxSize]byte
 	in     zstdInput
+	hold
 }
 
-func (z *zstdInflater) open(p []byte, limit int64, polite bool) error {
-	window, err := z.fit(p, limit)
+func (z *zstdInflater) open(p []byte, limit int64, r *room) error {
+	window, err := z.fit(p, limit, r)
+	if err == nil {
+		err = z.take(r, window)
+	}
 	if err != nil {
 		return err
 	}
-	if window > zstdWindow {
-		if z.turn = polite; polite {
-			z.wide, err = sharedWide.take()
-		} else {
-			z.wide, err = newZstdDecoder(zstdWideWindow)
-		}
-		if err != nil {
+	if window > bufferKept {
+		if z.wide, err = r.wide.take(r.size); err != nil {
+			z.wide = nil
 			return err
 		}
+		z.from, z.wide.window = r, max(z.wide.window, window)
 		return z.wide.Reset(&z.in)
 	}
 	if z.dec == nil {
-		if z.dec, err = newZstdDecoder(zstdWindow); err != nil {
+		if z.dec, err = newZstdDecoder(bufferKept); err != nil {
 			return err
 		}
 	}
@@ -134,16 +141,16 @@ func newZstdDecoder(window uint64) (*zstd.Decoder, error) {
 		zstd.WithDecoderMaxWindow(window), zstd.WithDecoderMaxMemory(window))
 }
 
-// fit readies the input and returns the window its first frame needs. A later
-// frame gets no more than the first.
-func (z *zstdInflater) fit(p []byte, limit int64) (uint64, error) {
+// fit readies the input and returns the window it needs: that of its only frame. Several
+// frames, which no producer sends, get all of the room, as each may name a window.
+func (z *zstdInflater) fit(p []byte, limit int64, r *room) (int64, error) {
 	z.in = zstdInput{rest: p}
 	var h zstd.Header
 	if err := h.Decode(p[:min(len(p), zstd.HeaderMaxSize)]); err != nil {
 		return 0, errZstdFrame
 	}
 	if h.Skippable {
-		return 0, nil
+		return r.size, nil
 	}
 	if h.HasFCS && h.FrameContentSize > uint64(limit) {
 		return 0, errInflated
@@ -152,30 +159,35 @@ func (z *zstdInflater) fit(p []byte, limit int64) (uint64, error) {
 	if h.SingleSegment {
 		window = h.FrameContentSize
 	}
-	if window <= zstdWindow {
-		return window, nil
-	}
-	if window > zstdWideWindow {
+	if window > zstdMaxWindow {
 		return 0, errZstdWindow
 	}
-	bound, _, err := zstdBlocks(p[h.HeaderSize:])
+	bound, rest, err := zstdBlocks(p[h.HeaderSize:])
 	if err != nil {
 		return 0, err
 	}
-	if h.SingleSegment {
-		if bound < window {
-			return 0, errZstdFrame // the blocks cannot fill what the header promises
-		}
-		return window, nil
+	if h.SingleSegment && bound < window {
+		return 0, errZstdFrame // the blocks cannot fill what the header promises
 	}
-	if fits := uint64(1) << bits.Len64(max(bound, zstdBlock)-1); fits < window {
+	if fits := uint64(1) << bits.Len64(max(bound, zstdBlock)-1); fits < window && !h.SingleSegment {
 		// Byte 5 is the window descriptor: the exponent over 2^10 in bits 3 to 7.
 		head := z.header[:copy(z.header[:], p[:h.HeaderSize])]
 		head[5] = byte(bits.Len64(fits)-1-10) << 3
 		z.in = zstdInput{head: head, rest: p[h.HeaderSize:]}
 		window = fits
 	}
-	return window, nil
+	if len(zstdSum(h, rest)) > 0 {
+		return r.size, nil
+	}
+	return int64(window), nil
+}
+
+// zstdSum skips the checksum behind a frame's blocks, if the frame has one.
+func zstdSum(h zstd.Header, p []byte) []byte {
+	if h.HasCheckSum {
+		return p[min(4, len(p)):]
+	}
+	return p
 }
 
 // zstdBlocks returns the most that the blocks of a frame can inflate to, and what follows
@@ -209,7 +221,7 @@ func zstdBlocks(p []byte) (bound uint64, rest []byte, err error) {
 func (z *zstdInflater) Read(p []byte) (int, error) {
 	dec := z.dec
 	if z.wide != nil {
-		dec = z.wide
+		dec = z.wide.Decoder
 	}
 	n, err := dec.Read(p)
 	if errors.Is(err, io.EOF) && len(z.in.head)+len(z.in.rest) > 0 {
@@ -221,13 +233,12 @@ func (z *zstdInflater) Read(p []byte) (int, error) {
 func (z *zstdInflater) close() {
 	z.in = zstdInput{}
 	switch {
-	case z.turn:
-		sharedWide.give(z.wide)
 	case z.wide != nil:
-		z.wide.Close()
+		z.from.wide.give(z.wide, z.from.size)
 	case z.dec != nil:
 		// The error is of a closed decoder only, and this one never is.
 		_ = z.dec.Reset(nil)
 	}
-	z.wide, z.turn = nil, false
+	z.wide, z.from = nil, nil
+	z.release()
 }

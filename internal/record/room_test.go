@@ -1,0 +1,160 @@
+package record
+
+import (
+	"errors"
+	"math"
+	"strings"
+	"sync"
+	"testing"
+
+	"github.com/klauspost/compress/s2"
+	"github.com/klauspost/compress/zstd"
+)
+
+// TestRoomIsAPartOfTheMemory: and never less than what RFC 8878 asks for.
+func TestRoomIsAPartOfTheMemory(t *testing.T) {
+	for memory, want := range map[int64]int64{0: 8 << 20, 51 << 20: 8 << 20, 256 << 20: 32 << 20, 1 << 40: 128 << 20, math.MaxInt64: 128 << 20} {
+		if got := newRoom(memory).size; got != want {
+			t.Errorf("%d bytes of memory: a room of %d, want %d", memory, got, want)
+		}
+	}
+}
+
+// TestZstdLevelGoesByTheMemory: the compressors of all turns have a quarter of it at most.
+func TestZstdLevelGoesByTheMemory(t *testing.T) {
+	turns := int64(cap(newRoom(0).turns))
+	for memory, want := range map[int64]zstd.EncoderLevel{51 << 20: zstd.SpeedBetterCompression, 4*turns*zstdBestBytes - 4: zstd.SpeedBetterCompression,
+		4 * turns * zstdBestBytes: zstd.SpeedBestCompression, math.MaxInt64: zstd.SpeedBestCompression} {
+		r := newRoom(memory)
+		if got := r.zstdLevel(22); got != want {
+			t.Errorf("%d bytes of memory: %v, want %v", memory, got, want)
+		}
+		if got := r.zstdLevel(3); got != zstd.SpeedDefault {
+			t.Errorf("level 3: %v", got)
+		}
+	}
+	plain := foreignRaw(t, None, raw1(), 1, nil)
+	spent := allocated(func() { mustAccept(t, &Rules{Compression: Compression{set: true, codec: Zstd, level: 22}}, plain) })
+	if spent > zstdBestBytes {
+		t.Errorf("a compressor of the best level takes %d bytes", spent)
+	}
+}
+
+// inflateIn inflates a payload in a room.
+func inflateIn(r *room, codec Codec, p []byte) error {
+	inf := getInflater(codec)
+	defer putInflater(codec, inf)
+	defer inf.close()
+	if err := inf.open(p, 256<<20, r); err != nil {
+		return err
+	}
+	c := cursor{src: inf, limit: 256 << 20, buf: make([]byte, 0, windowSize)}
+	for c.more() {
+		c.pos = len(c.buf)
+	}
+	return c.err
+}
+
+// windowed is a bomb of zstd with a window of 2^log bytes.
+func windowed(t *testing.T, log, n int) []byte {
+	p := bomb(t, Zstd, n)
+	p[5] = byte(log-10) << 3
+	return p
+}
+
+// TestRoomRefuses: what needs more memory than there is for inflating is refused before any is
+// taken, with the remedy; what could never fill its window is not.
+func TestRoomRefuses(t *testing.T) {
+	for name, c := range map[string]struct {
+		codec Codec
+		p     []byte
+		need  int64 // 0: it is inflated
+	}{
+		"window of 128 MiB":                 {Zstd, windowed(t, 27, 200<<20), 128 << 20},
+		"window of 128 MiB for 10 MiB":      {Zstd, windowed(t, 27, 10<<20), 16 << 20},
+		"window of 128 MiB for 5 MiB":       {Zstd, windowed(t, 27, 5<<20), 0},
+		"window of 8 MiB":                   {Zstd, windowed(t, 23, 200<<20), 0},
+		"raw block of 20 MiB":               {Snappy, s2.EncodeSnappy(nil, make([]byte, 20<<20)), 20 << 20},
+		"raw block of 7 MiB":                {Snappy, s2.EncodeSnappy(nil, make([]byte, 7<<20)), 0},
+		"blocks of 4 MiB, 50 times of them": {Lz4, bomb(t, Lz4, 200<<20), 0},
+	} {
+		r := newRoom(64 << 20)
+		var err error
+		spent := allocated(func() { err = inflateIn(r, c.codec, c.p) })
+		e, refused := errors.AsType[roomError](err)
+		if c.need == 0 && err != nil || c.need > 0 && (!refused || e.need != c.need || spent > 1<<20) {
+			t.Errorf("%s: %v, and %d bytes of memory; want %d", name, err, spent, c.need)
+		}
+		if used := r.budget.Stats().Used; used != 0 {
+			t.Errorf("%s: %d bytes are still taken", name, used)
+		}
+		r.wide.forget()
+	}
+	err := (&scanner{batch: make(Batch, HeaderSize)}).streamError(roomError{128 << 20, 8 << 20})
+	if e, ok := errors.AsType[*Error](err); !ok || e.Kind != TooLarge || !strings.Contains(e.Msg, "takes 128 MiB of memory, of which there is 8 MiB here; send smaller batches") {
+		t.Errorf("a client gets %v", err)
+	}
+}
+
+// TestRoomIsShared: batches that are inflated at the same time have the room together, however
+// many they are, and so have the decoders that are kept for later ones.
+func TestRoomIsShared(t *testing.T) {
+	r := newRoom(64 << 20)
+	defer r.wide.forget()
+	wide, narrow, block := windowed(t, 23, 20<<20), windowed(t, 21, 20<<20), bomb(t, Lz4, 20<<20)
+	var all sync.WaitGroup
+	for range 12 {
+		for codec, p := range map[Codec][][]byte{Zstd: {wide, narrow}, Lz4: {block}} {
+			for _, one := range p {
+				all.Go(func() {
+					if err := inflateIn(r, codec, one); err != nil {
+						t.Error(err)
+					}
+				})
+			}
+		}
+	}
+	all.Wait()
+	if s := r.budget.Stats(); s.Peak > r.size || s.Used != 0 || s.Waited == 0 {
+		t.Errorf("of %d: %+v", r.size, s)
+	}
+	if r.wide.kept > r.size || len(r.wide.idle) == 0 {
+		t.Errorf("%d decoders are kept, for %d bytes", len(r.wide.idle), r.wide.kept)
+	}
+}
+
+// TestFramesInARowGetAllOfTheRoom: the first frame says nothing of the window of the next.
+func TestFramesInARowGetAllOfTheRoom(t *testing.T) {
+	r := newRoom(64 << 20)
+	defer r.wide.forget()
+	small := foreignDeflate(t, Zstd, raw1())
+	if err := inflateIn(r, Zstd, append(small[:len(small):len(small)], windowed(t, 23, 20<<20)...)); err != nil {
+		t.Fatal(err)
+	}
+	if peak := r.budget.Stats().Peak; peak != r.size {
+		t.Errorf("%d bytes were taken", peak)
+	}
+	if err := inflateIn(r, Zstd, append(small[:len(small):len(small)], windowed(t, 24, 20<<20)...)); err == nil {
+		t.Error("the second frame has a window that is larger than the room")
+	}
+}
+
+// TestInflatingTakesATurn: what inflates to much holds one of the turns, and what does not, none.
+func TestInflatingTakesATurn(t *testing.T) {
+	turns := sharedRoom().turns
+	for _, codec := range allCodecs[1:] {
+		for size, want := range map[int]int{1 << 20: 1, 50: 0} {
+			b, _, err := Next(packed(t, codec, bomb(t, codec, size), 1))
+			if err != nil {
+				t.Fatal(err)
+			}
+			held := -1
+			if err := b.Each(0, func(Record) error { held = len(turns); return nil }); err != nil {
+				t.Fatal(err)
+			}
+			if held != want || len(turns) != 0 {
+				t.Errorf("%s, %d bytes: %d turns are held, and %d afterwards", codec, size, held, len(turns))
+			}
+		}
+	}
+}
