@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/chronik-io/chronik/internal/membuf"
+	"github.com/chronik-io/chronik/internal/record"
 	"github.com/chronik-io/chronik/internal/storage/loglife"
 	"github.com/chronik-io/chronik/internal/storage/segment"
 )
@@ -53,6 +54,14 @@ func (l *Log) Read(offset, limit int64, max int, atLeastOne bool) (Slice, error)
 			return Slice{}, nil
 		}
 		buf, b, err := seg.ReadInto(&l.dir.memory.pool, at, min(limit, flushed), max, atLeastOne)
+		if err == nil && next < min(limit, flushed) && isBeyond(b, at, next, atLeastOne) {
+			if buf != nil {
+				buf.Release()
+			}
+			if err = seg.Misnumbered(at); l.wasCut(cuts) {
+				err = segment.ErrReplaced
+			}
+		}
 		switch {
 		case errors.Is(err, segment.ErrReplaced): // the log lists another one
 		case errors.Is(err, segment.ErrEnd):
@@ -64,6 +73,23 @@ func (l *Log) Read(offset, limit int64, max int, atLeastOne bool) (Slice, error)
 			}
 		}
 	}
+}
+
+// wasCut reports whether the log was truncated since cuts was read.
+func (l *Log) wasCut(cuts int) bool {
+	l.mu.RLock()
+	defer l.mu.RUnlock()
+	return l.cuts != cuts
+}
+
+// isBeyond reports whether what a read at an offset of a segment that ends below the limit returned
+// reaches beyond it: the base offset of its last batch is too high.
+func isBeyond(batches []byte, offset, end int64, atLeastOne bool) bool {
+	if len(batches) == 0 {
+		return atLeastOne
+	}
+	b := record.Batch(batches)
+	return b.BaseOffset() > offset && b.LastOffset() >= end
 }
 
 // ReadMemory is Read without the disk: it never blocks, and ok says whether it could

@@ -9,6 +9,8 @@ import (
 	"github.com/prometheus/client_golang/prometheus/testutil"
 
 	"github.com/chronik-io/chronik/internal/metrics"
+	"github.com/chronik-io/chronik/internal/record"
+	"github.com/chronik-io/chronik/internal/vfs/crashfs"
 )
 
 // damagedAt returns a log of 20 one-record batches in a directory that was started after
@@ -118,5 +120,31 @@ func TestLookupsFindDamage(t *testing.T) {
 	}
 	if n := testutil.ToFloat64(m.SegmentErrors.WithLabelValues("/d")); n < 2 {
 		t.Errorf("%v meetings are counted", n)
+	}
+}
+
+// The last batch of a segment, too, leads no reader on whose base offset, which no checksum
+// covers, is too high: neither past the segments behind it nor into a wait for what is there.
+func TestTheLastBatchOfASegmentIsMisnumbered(t *testing.T) {
+	for _, base := range []int64{4, 1 << 40} {
+		disk := crashfs.New(1)
+		d := mustOpen(t, disk, "sync")
+		l := kept(t, d, keeping("sync", -1, -1))
+		putAt(t, l, 6, 700, 1) // two to a segment
+		if err := d.Close(); err != nil {
+			t.Fatal(err)
+		}
+		change(t, disk, firstSegment, int64(len(readFile(t, disk, firstSegment)))/2, binary.BigEndian.AppendUint64(nil, uint64(base)))
+		l = byPartition(t, mustOpen(t, disk, "sync"), 0)
+		if bad := damagedOffsets(t, l); !slices.Equal(bad, []int64{1}) {
+			t.Errorf("base offset %d instead of 1: offsets %v are damaged, want 1", base, bad)
+		}
+		for _, offset := range []int64{0, 2} {
+			s, err := l.Read(offset, 6, 1<<20, true)
+			if err != nil || s.Size == 0 || record.Batch(s.Parts[0]).BaseOffset() != offset {
+				t.Errorf("read at %d: %d bytes, %v", offset, s.Size, err)
+			}
+			s.Release()
+		}
 	}
 }
