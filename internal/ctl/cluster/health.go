@@ -116,6 +116,9 @@ func (c *Checkup) Report(a *cli.App) error {
 			wrong++
 		}
 	}
+	if wrong == 0 && len(blocks) > 0 {
+		blocks = slices.Insert(blocks, 0, t.Empty) // notes are no reason not to say so
+	}
 	answer := struct {
 		Healthy  bool             `json:"healthy"`
 		Examined []string         `json:"examined"`

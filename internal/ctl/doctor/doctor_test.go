@@ -17,6 +17,7 @@ import (
 	"github.com/chronik-io/chronik/internal/ctl/cluster"
 	"github.com/chronik-io/chronik/internal/ctl/config"
 	"github.com/chronik-io/chronik/internal/ctl/group"
+	"github.com/chronik-io/chronik/internal/health"
 )
 
 // patient is an examination without a broker, and what it found.
@@ -49,6 +50,17 @@ func finds(t *testing.T, name, got string, texts ...string) {
 		if !strings.Contains(got, text) {
 			t.Errorf("%s: did not find %q in\n%s", name, text, got)
 		}
+	}
+}
+
+// A note is listed under "healthy", because it does not change the exit code either.
+func TestANoteIsNoIllness(t *testing.T) {
+	x, found := patient(t)
+	x.Add("clock", health.Note, "clock", "a note", "a remedy")
+	finds(t, "note", found(), "healthy", "a note")
+	x.Add("clock", health.Warn, "clock", "a warning", "a remedy")
+	if got := found(); strings.Contains(got, "healthy") {
+		t.Errorf("with a warning: %s", got)
 	}
 }
 
