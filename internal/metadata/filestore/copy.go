@@ -23,10 +23,11 @@ import (
 //	Txn ── committer: durable in Dir ──▶ visible ──▶ copier: durable in the copy ──▶ Txn returns
 //
 // Txn waits for the copy, so that an acknowledged transaction is in both, as long as the
-// copy keeps up: it costs one more fdatasync, which those that came meanwhile share. A copy that fails or takes longer than
-// Options.CopyPatience is behind: transactions go on without it, CopyBehind reports it, and the
-// copier begins it again until it has caught up. The copy is never ahead of what Dir has
-// durably; so one that is proves that Dir was set back, and CheckAgainst refuses that.
+// copy keeps up: it costs one more fdatasync, which those that came meanwhile share. A copy
+// that fails or takes longer than Options.CopyPatience is behind: transactions go on without it,
+// CopyBehind reports it, and the copier begins it again until it has caught up. The copy is
+// never ahead of what Dir has durably; so one that is proves that Dir was set back, and
+// CheckAgainst refuses that.
 const (
 	copyPatience = time.Second // the default of Options.CopyPatience
 	copyRetry    = 2 * time.Second
@@ -121,10 +122,9 @@ func (c *copier) wait(ctx context.Context, revision int64, begins bool) {
 // slow notes that the copy has kept a transaction waiting too long.
 func (c *copier) slow(revision int64) {
 	c.mu.Lock()
-	late := c.behind == nil && c.has < revision
-	c.mu.Unlock()
-	if late {
-		c.report(fmt.Errorf("the disk of %s has not written a transaction for %v", c.dir, c.store.opts.CopyPatience))
+	defer c.mu.Unlock()
+	if c.behind == nil && c.has < revision {
+		c.reportLocked(fmt.Errorf("the disk of %s has not written a transaction for %v", c.dir, c.store.opts.CopyPatience))
 	}
 }
 
@@ -132,6 +132,10 @@ func (c *copier) slow(revision int64) {
 func (c *copier) report(behind error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
+	c.reportLocked(behind)
+}
+
+func (c *copier) reportLocked(behind error) {
 	switch was := c.behind; {
 	case behind != nil && (was == nil || errors.Is(was, errCopyBegins)):
 		c.store.opts.Log.Warn("the copy of the metadata is behind", zap.String("dir", c.dir), zap.Error(behind))
@@ -154,12 +158,12 @@ func (c *copier) reached(revision int64) {
 	all := revision >= c.store.state.revision
 	c.store.mu.RUnlock()
 	c.mu.Lock()
+	defer c.mu.Unlock()
 	c.has = revision
-	late := c.behind != nil
-	c.wakeLocked()
-	c.mu.Unlock()
-	if all && late {
-		c.report(nil)
+	if all && c.behind != nil {
+		c.reportLocked(nil)
+	} else {
+		c.wakeLocked()
 	}
 }
 
