@@ -12,9 +12,9 @@ import (
 	"github.com/twmb/franz-go/pkg/kmsg"
 	"go.uber.org/zap"
 
+	"github.com/chronik-io/chronik/internal/bufpool"
 	"github.com/chronik-io/chronik/internal/controller"
 	"github.com/chronik-io/chronik/internal/groups"
-	"github.com/chronik-io/chronik/internal/membuf"
 	"github.com/chronik-io/chronik/internal/metadata"
 	"github.com/chronik-io/chronik/internal/network"
 	"github.com/chronik-io/chronik/internal/protocol"
@@ -69,11 +69,11 @@ type Broker struct {
 	entries  entries
 	sessions *sessions
 	damage   damageReports
-	answers  *membuf.Budget // of record bytes in answers to fetches
-	parked   *membuf.Budget // of what requests hold that wait
-	produces sync.Pool      // of *produceOp
-	heavy    chan struct{}  // held while heavy batches are validated, one for every two processors
-	turns    turns          // of large requests
+	answers  *bufpool.Budget // of record bytes in answers to fetches
+	parked   *bufpool.Budget // of what requests hold that wait
+	produces sync.Pool       // of *produceOp
+	heavy    chan struct{}   // held while heavy batches are validated, one for every two processors
+	turns    turns           // of large requests
 
 	producerIDs producerIDs
 	creations   creations
@@ -109,17 +109,17 @@ func New(opt Options) (*Broker, error) {
 	opt.ParkedBytes = cmp.Or(opt.ParkedBytes, defaultParkedBytes)
 	opt.AppendTime = cmp.Or(opt.AppendTime, defaultAppendTime)
 	b := &Broker{opt: opt, conf: conf, table: table, entries: newEntries(), sessions: newSessions(int(conf.FetchSessions), cmp.Or(opt.SessionBytes, defaultSessionBytes)), damage: damageReports{gap: damageGap},
-		answers: membuf.NewBudget(cmp.Or(opt.AnswerBytes, defaultAnswerBytes)), parked: membuf.NewBudget(opt.ParkedBytes),
+		answers: bufpool.NewBudget(cmp.Or(opt.AnswerBytes, defaultAnswerBytes)), parked: bufpool.NewBudget(opt.ParkedBytes),
 		heavy: make(chan struct{}, max(1, runtime.GOMAXPROCS(0)/2)), turns: newTurns()}
 	b.ctx, b.stop = context.WithCancel(context.Background())
 	return b, nil
 }
 
 // Answers is the budget of Options.AnswerBytes.
-func (b *Broker) Answers() membuf.BudgetStats { return b.answers.Stats() }
+func (b *Broker) Answers() bufpool.BudgetStats { return b.answers.Stats() }
 
 // Parked is the budget of Options.ParkedBytes.
-func (b *Broker) Parked() membuf.BudgetStats { return b.parked.Stats() }
+func (b *Broker) Parked() bufpool.BudgetStats { return b.parked.Stats() }
 
 // closeGrace is how long handlers may take to end after the context of Close.
 const closeGrace = 250 * time.Millisecond

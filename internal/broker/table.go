@@ -11,7 +11,7 @@ import (
 	"github.com/twmb/franz-go/pkg/kerr"
 	"github.com/twmb/franz-go/pkg/kmsg"
 
-	"github.com/chronik-io/chronik/internal/membuf"
+	"github.com/chronik-io/chronik/internal/bufpool"
 	"github.com/chronik-io/chronik/internal/network"
 	"github.com/chronik-io/chronik/internal/protocol"
 )
@@ -163,7 +163,7 @@ func beside[R any](answer func(context.Context, *Broker, *network.Request, R) km
 
 // charge is what one request that waits has taken of Options.ParkedBytes. nil holds nothing.
 type charge struct {
-	budget *membuf.Budget
+	budget *bufpool.Budget
 	n      atomic.Int64
 	stop   func() bool // of Request.OnClose
 }

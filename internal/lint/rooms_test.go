@@ -55,9 +55,9 @@ func rooms() map[string]room {
 		"internal/vfs/crashfs": leaf("internal/vfs", "internal/vfs/ram"),
 		"internal/vfs/errfs":   leaf("internal/vfs"),
 		"internal/vfs/vfstest": leaf("internal/vfs"),
-		"internal/record": {may: []string{"internal/membuf"}, never: noProtocol,
+		"internal/record": {may: []string{"internal/bufpool"}, never: noProtocol,
 			because: "record is bytes in, bytes out: no files, no requests, so that it can be fuzzed and reused anywhere"},
-		"internal/membuf":      leaf(),
+		"internal/bufpool":     leaf(),
 		"internal/groupcommit": leaf(),
 		"internal/metrics":     {never: append([]string{kmsgPkg, cobraPkg, koanfPkg}, osPkg), because: leafReason},
 		"internal/topicconf":   leaf("internal/record", "pkg/durability"),
@@ -71,7 +71,7 @@ func rooms() map[string]room {
 		"internal/metadata/filestore": {may: []string{"internal/metadata", "internal/statelog", "internal/vfs"}, never: noProtocol,
 			because: "a back end implements metadata.Store and knows nothing of what is stored"},
 		"internal/replica": {may: []string{"internal/storage/...", "internal/purgatory", "internal/metadata", "internal/record",
-			"internal/membuf", "internal/metrics", "internal/topicconf", "internal/groupcommit", "internal/vfs", "pkg/durability"},
+			"internal/bufpool", "internal/metrics", "internal/topicconf", "internal/groupcommit", "internal/vfs", "pkg/durability"},
 			never: noProtocol, because: replicaReason},
 
 		"internal/coordinator": {never: noProtocol,
@@ -95,11 +95,11 @@ func rooms() map[string]room {
 		"internal/controller": {may: []string{"internal/metadata", "internal/topicconf", "internal/metrics"},
 			never: noProtocol, because: clusterReason},
 
-		"internal/protocol": {may: []string{"internal/membuf"}, never: noDisk, because: wireReason},
-		"internal/network": {may: []string{"internal/protocol", "internal/wrongport", "internal/membuf", "internal/metrics", "internal/groupcommit"},
+		"internal/protocol": {may: []string{"internal/bufpool"}, never: noDisk, because: wireReason},
+		"internal/network": {may: []string{"internal/protocol", "internal/wrongport", "internal/bufpool", "internal/metrics", "internal/groupcommit"},
 			never: []string{cobraPkg, koanfPkg}, because: wireReason},
 		"internal/broker": {may: []string{"internal/network", "internal/protocol", "internal/controller", "internal/replica",
-			"internal/groups", "internal/coordinator", "internal/coordinator/group", "internal/metadata", "internal/purgatory", "internal/storage", "internal/record", "internal/membuf",
+			"internal/groups", "internal/coordinator", "internal/coordinator/group", "internal/metadata", "internal/purgatory", "internal/storage", "internal/record", "internal/bufpool",
 			"internal/metrics", "internal/topicconf", "pkg/durability"},
 			never: noDisk, because: brokerReason},
 
@@ -150,7 +150,7 @@ func storageRooms() map[string]room {
 			because: "a record is bytes to it: it knows neither metadata nor logs"},
 
 		"internal/storage/journal":    store("internal/vfs", "internal/groupcommit", "pkg/durability"),
-		"internal/storage/segment":    store("internal/vfs", "internal/record", "internal/membuf", "internal/metrics"),
+		"internal/storage/segment":    store("internal/vfs", "internal/record", "internal/bufpool", "internal/metrics"),
 		"internal/storage/producers":  store("internal/vfs", "internal/record", "internal/storage/statefile"),
 		"internal/storage/checkpoint": store("internal/statelog", "internal/storage/epochs", "internal/storage/journal", "internal/vfs"),
 		"internal/storage/epochs":     store("internal/vfs", "internal/storage/statefile"),
@@ -158,7 +158,7 @@ func storageRooms() map[string]room {
 		"internal/storage/cleaner":    store("internal/storage/segment", "internal/record"),
 		"internal/storage/diskguard":  store(),
 		"internal/storage/loglife":    store(),
-		"internal/storage": store("internal/storage/...", "internal/statelog", "internal/vfs", "internal/record", "internal/membuf",
+		"internal/storage": store("internal/storage/...", "internal/statelog", "internal/vfs", "internal/record", "internal/bufpool",
 			"internal/metrics", "internal/topicconf", "internal/groupcommit", "pkg/durability"),
 	}
 }

@@ -8,7 +8,7 @@ import (
 	"sync"
 	"testing"
 
-	"github.com/chronik-io/chronik/internal/membuf"
+	"github.com/chronik-io/chronik/internal/bufpool"
 	"github.com/chronik-io/chronik/internal/protocol"
 	"go.uber.org/goleak"
 )
@@ -35,14 +35,14 @@ func echo(r *Request) { r.Respond(body(r.Body)) }
 // fixture is a server and what it may not leak.
 type fixture struct {
 	*Server
-	pool *membuf.Pool
+	pool *bufpool.Pool
 	pipe *pipeListener
 	name Listener
 }
 
 func start(t testing.TB, h func(*Request), change func(*Options)) *fixture {
 	t.Helper()
-	f := &fixture{pool: new(membuf.Pool), pipe: newPipeListener(), name: Listener{Name: "test"}}
+	f := &fixture{pool: new(bufpool.Pool), pipe: newPipeListener(), name: Listener{Name: "test"}}
 	o := Options{Handler: handlerFunc(h), Table: produceTable(t), Pool: f.pool}
 	if change != nil {
 		change(&o)

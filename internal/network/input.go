@@ -3,7 +3,7 @@ package network
 import (
 	"time"
 
-	"github.com/chronik-io/chronik/internal/membuf"
+	"github.com/chronik-io/chronik/internal/bufpool"
 )
 
 const (
@@ -20,10 +20,10 @@ const (
 // input is a connection's read buffer. It belongs to the reader.
 type input struct {
 	small [readSmall]byte
-	big   *membuf.Buffer
-	bytes *membuf.Budget // charged with big
-	buf   []byte         // small or big
-	r, w  int            // buf[r:w] was read and not used
+	big   *bufpool.Buffer
+	bytes *bufpool.Budget // charged with big
+	buf   []byte          // small or big
+	r, w  int             // buf[r:w] was read and not used
 
 	armed time.Time // the socket's read deadline; zero where none is set
 	last  time.Time // when the last whole request had arrived, or the last look found one under way
@@ -33,7 +33,7 @@ type input struct {
 	err   error // what the poller's read ended with
 }
 
-func (in *input) init(budget *membuf.Budget) {
+func (in *input) init(budget *bufpool.Budget) {
 	in.bytes, in.buf = budget, in.small[:]
 	in.last = time.Now()
 }
@@ -63,7 +63,7 @@ func (in *input) room(n int) {
 
 // grow changes to a big buffer of n bytes, if it is not as large already and if there is
 // room for it, or it must.
-func (in *input) grow(pool *membuf.Pool, n int, must bool) {
+func (in *input) grow(pool *bufpool.Pool, n int, must bool) {
 	switch {
 	case len(in.buf) >= n:
 		return
@@ -90,7 +90,7 @@ func (in *input) drop() {
 
 // putBack makes bytes that the poller read the next ones of the reader, whose
 // buffer is empty.
-func (in *input) putBack(pool *membuf.Pool, p []byte, err error) {
+func (in *input) putBack(pool *bufpool.Pool, p []byte, err error) {
 	if len(p) >= len(in.buf) {
 		in.grow(pool, max(len(p), readBig), true)
 	}

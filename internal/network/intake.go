@@ -7,7 +7,7 @@ import (
 	"sync/atomic"
 	"time"
 
-	"github.com/chronik-io/chronik/internal/membuf"
+	"github.com/chronik-io/chronik/internal/bufpool"
 )
 
 // A request's memory is charged in two places, one after the other: to the line of frames
@@ -43,15 +43,15 @@ import (
 // Time in line does not count.
 type intake struct {
 	name  string
-	whole *membuf.Budget // requests that have arrived and are not answered
-	size  int64          // bytes that frames under way may hold together, except the exempt ones
-	most  int            // bytes of the largest frame
+	whole *bufpool.Budget // requests that have arrived and are not answered
+	size  int64           // bytes that frames under way may hold together, except the exempt ones
+	most  int             // bytes of the largest frame
 
 	mu           sync.Mutex
 	under        map[*arrival]struct{}
 	small, large arrivalClass
 	watch        *time.Timer // runs while there is a line
-	stats        membuf.BudgetStats
+	stats        bufpool.BudgetStats
 	lagged       uint64
 }
 
@@ -94,7 +94,7 @@ type arrival struct {
 
 func newIntake(name string, budget int64, maxFrame, least int) *intake {
 	return &intake{
-		name: name, whole: membuf.NewBudget(budget), size: max(budget/2, 1), under: make(map[*arrival]struct{}),
+		name: name, whole: bufpool.NewBudget(budget), size: max(budget/2, 1), under: make(map[*arrival]struct{}),
 		most: int(min(int64(maxFrame), max(2*budget, int64(least)))),
 	}
 }
@@ -281,7 +281,7 @@ func (k *intake) look() {
 
 // ArrivalStats are of the frames of one kind that are under way.
 type ArrivalStats struct {
-	membuf.BudgetStats
+	bufpool.BudgetStats
 	Frames int    // under way now
 	Lagged uint64 // that lost their connection because others waited
 }

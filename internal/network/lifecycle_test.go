@@ -9,11 +9,11 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/chronik-io/chronik/internal/membuf"
+	"github.com/chronik-io/chronik/internal/bufpool"
 	"github.com/chronik-io/chronik/internal/protocol"
 )
 
-const raceOrInvariants = membuf.Invariants
+const raceOrInvariants = bufpool.Invariants
 
 // inUse is the memory of heap and stacks after a collection.
 func inUse() int64 {
@@ -278,7 +278,7 @@ func TestSoftwareIsRememberedForTheConnection(t *testing.T) {
 }
 
 func TestFrameMayOutliveItsRequest(t *testing.T) {
-	kept := make(chan *membuf.Buffer, 1)
+	kept := make(chan *bufpool.Buffer, 1)
 	f := start(t, func(r *Request) {
 		r.Frame().Retain()
 		kept <- r.Frame()
@@ -297,7 +297,7 @@ func TestFrameMayOutliveItsRequest(t *testing.T) {
 }
 
 func TestSecondAnswerIsFound(t *testing.T) {
-	if !membuf.Invariants {
+	if !bufpool.Invariants {
 		t.Skip("panics with -race or -tags invariants only")
 	}
 	again := make(chan any, 1)

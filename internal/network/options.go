@@ -4,7 +4,7 @@ import (
 	"errors"
 	"time"
 
-	"github.com/chronik-io/chronik/internal/membuf"
+	"github.com/chronik-io/chronik/internal/bufpool"
 	"github.com/chronik-io/chronik/internal/protocol"
 	"go.uber.org/zap"
 )
@@ -23,7 +23,7 @@ type Options struct {
 	// Observer is told of connections and answers. Default: nobody.
 	Observer Observer
 	// Pool is where requests' memory comes from. Default: one of its own.
-	Pool *membuf.Pool
+	Pool *bufpool.Pool
 
 	// MaxFrame is the most bytes that a request may have
 	// (socket.request.max.bytes). Default 100 MiB. Twice its kind's budget is
@@ -94,7 +94,7 @@ func (o *Options) complete() error {
 		o.Observer = nobody{}
 	}
 	if o.Pool == nil {
-		o.Pool = new(membuf.Pool)
+		o.Pool = new(bufpool.Pool)
 	}
 	orDefault(&o.MaxFrame, 100<<20)
 	orDefault(&o.MaxFrameUnauthenticated, 512<<10)

@@ -8,8 +8,8 @@ import (
 	"runtime"
 	"time"
 
+	"github.com/chronik-io/chronik/internal/bufpool"
 	"github.com/chronik-io/chronik/internal/groupcommit"
-	"github.com/chronik-io/chronik/internal/membuf"
 	"github.com/chronik-io/chronik/internal/protocol"
 	"go.uber.org/zap"
 )
@@ -151,7 +151,7 @@ func (c *conn) checkSize(key int16, size int) error {
 
 // receive reads the rest of a frame of which the prefix is buffered. The caller owns
 // the buffer, and the charge of size bytes if there is a budget.
-func (c *conn) receive(key int16, size int) (*membuf.Buffer, *membuf.Budget, error) {
+func (c *conn) receive(key int16, size int) (*bufpool.Buffer, *bufpool.Budget, error) {
 	in := &c.in
 	if have := len(in.unread()); have < 4+size {
 		in.since = time.Now()
@@ -164,7 +164,7 @@ func (c *conn) receive(key int16, size int) (*membuf.Buffer, *membuf.Budget, err
 	if k != nil && len(in.unread()) < size {
 		return c.receiveSteps(k, size)
 	}
-	var budget *membuf.Budget
+	var budget *bufpool.Budget
 	if k != nil {
 		if err := c.charge(k, size); err != nil {
 			return nil, nil, err
@@ -180,12 +180,12 @@ func (c *conn) receive(key int16, size int) (*membuf.Buffer, *membuf.Budget, err
 }
 
 // receiveSteps is receive for a frame of which more than the buffered part is to come.
-func (c *conn) receiveSteps(k *intake, size int) (*membuf.Buffer, *membuf.Budget, error) {
+func (c *conn) receiveSteps(k *intake, size int) (*bufpool.Buffer, *bufpool.Budget, error) {
 	a := &c.arrival
 	c.rest() // before others may wait for this frame: a write may take as long as its client likes
 	k.begin(a, size, time.Now())
 	defer k.end(a)
-	var frame *membuf.Buffer
+	var frame *bufpool.Buffer
 	err := c.grow(k, a, step(len(c.in.unread()), size))
 	for have := 0; err == nil; {
 		larger := c.srv.opts.Pool.Get(int(a.holds()))
@@ -271,7 +271,7 @@ func (c *conn) readRest(p []byte, n int) error {
 
 // start parses the header and calls the handler. On success the request owns
 // frame and charge.
-func (c *conn) start(frame *membuf.Buffer, budget *membuf.Budget, size int, unsupported bool, batch *groupcommit.Batch, now time.Time) error {
+func (c *conn) start(frame *bufpool.Buffer, budget *bufpool.Budget, size int, unsupported bool, batch *groupcommit.Batch, now time.Time) error {
 	p := frame.Bytes()
 	h := protocol.ParsePrefix(p)
 	flexible := c.srv.opts.Table.Flexible(h.Key, h.Version)

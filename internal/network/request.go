@@ -7,8 +7,8 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/chronik-io/chronik/internal/bufpool"
 	"github.com/chronik-io/chronik/internal/groupcommit"
-	"github.com/chronik-io/chronik/internal/membuf"
 	"github.com/chronik-io/chronik/internal/protocol"
 	"go.uber.org/zap"
 )
@@ -54,9 +54,9 @@ type Request struct {
 	commits  *groupcommit.Batch // of the goroutine that handles the request
 	flexible bool               // header and body, as the table says
 
-	frame  *membuf.Buffer // what Body lies in
-	budget *membuf.Budget // charged with size bytes; nil where it was not
-	size   int            // of the frame, its length not counted
+	frame  *bufpool.Buffer // what Body lies in
+	budget *bufpool.Budget // charged with size bytes; nil where it was not
+	size   int             // of the frame, its length not counted
 
 	records int64 // see CountRecords
 
@@ -177,7 +177,7 @@ func (r *Request) OnClose(fn func()) (stop func() bool) { return context.AfterFu
 // one have been handled, on the same goroutine. Only Handle may call it and add to it,
 // before the answer can be given.
 func (r *Request) Batch() *groupcommit.Batch {
-	if membuf.Invariants && r.answered.Load() {
+	if bufpool.Invariants && r.answered.Load() {
 		// Outside such a build it would be another request's batch by now, and work
 		// would be lost between two goroutines.
 		panic(fmt.Sprintf("network: API %d version %d asked for its batch after its answer", r.Key, r.Version))
@@ -219,7 +219,7 @@ func (r *Request) Throttle(d time.Duration) {
 
 // Frame returns the buffer that Body lies in. Who needs the bytes beyond the
 // answer retains it; the byte budget no longer counts it then.
-func (r *Request) Frame() *membuf.Buffer { return r.frame }
+func (r *Request) Frame() *bufpool.Buffer { return r.frame }
 
 // ReleaseBody gives the request's memory and charge back before the answer, for
 // a request that is parked after it was decoded. Body is nil afterwards.
@@ -244,7 +244,7 @@ func (r *Request) claim() bool {
 	if !r.answered.Swap(true) {
 		return true
 	}
-	if membuf.Invariants {
+	if bufpool.Invariants {
 		panic(fmt.Sprintf("network: API %d version %d answered twice", r.Key, r.Version))
 	}
 	r.conn.srv.opts.Log.Error("BUG: a request was answered twice",
@@ -281,7 +281,7 @@ func (r *Request) recycle(s *Server) {
 	if r.release != nil {
 		r.release()
 	}
-	if membuf.Invariants {
+	if bufpool.Invariants {
 		return // whoever still answers through it is found out
 	}
 	head := r.head[:0]

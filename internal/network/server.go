@@ -7,7 +7,7 @@ import (
 	"sync"
 	"sync/atomic"
 
-	"github.com/chronik-io/chronik/internal/membuf"
+	"github.com/chronik-io/chronik/internal/bufpool"
 )
 
 // ErrClosed says that the Server was shut down.
@@ -19,7 +19,7 @@ type Server struct {
 	produce  *intake
 	other    *intake
 	outgoing outgoing
-	reads    *membuf.Budget // of read buffers
+	reads    *bufpool.Budget // of read buffers
 	census   *Census
 	requests sync.Pool // of *Request
 	lastID   atomic.Uint64
@@ -55,7 +55,7 @@ func New(opts Options) (*Server, error) {
 		opts:      opts,
 		produce:   newIntake("produce", opts.ProduceBytes, opts.MaxFrame, leastProduce),
 		other:     newIntake("other", opts.OtherBytes, opts.MaxFrame, leastOther),
-		reads:     membuf.NewBudget(opts.ReadBytes),
+		reads:     bufpool.NewBudget(opts.ReadBytes),
 		outgoing:  outgoing{size: opts.AnswerBytes},
 		census:    newCensus(opts.CensusWindow),
 		noise:     noise{logger: opts.Log},
@@ -89,12 +89,12 @@ func (s *Server) Census() *Census { return s.census }
 type Stats struct {
 	Connections int
 	// Produce and Other are the budgets of Options.ProduceBytes and OtherBytes.
-	Produce, Other membuf.BudgetStats
+	Produce, Other bufpool.BudgetStats
 	// ProduceArriving and OtherArriving are of the requests of these kinds of which not
 	// all bytes are there.
 	ProduceArriving, OtherArriving ArrivalStats
 	// Reads is of the large read buffers of connections that pipeline; see Options.ReadBytes.
-	Reads membuf.BudgetStats
+	Reads bufpool.BudgetStats
 	// Unwritten is how many bytes of encoded answers clients have not read, in steps of
 	// 16 KiB for each connection; see Options.AnswerBytes.
 	Unwritten, UnwrittenLimit int64

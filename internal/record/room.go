@@ -9,7 +9,7 @@ import (
 
 	"github.com/klauspost/compress/zstd"
 
-	"github.com/chronik-io/chronik/internal/membuf"
+	"github.com/chronik-io/chronik/internal/bufpool"
 )
 
 // room bounds what inflating takes of the whole process.
@@ -23,7 +23,7 @@ import (
 type room struct {
 	turns  chan struct{}
 	size   int64 // bytes; what needs more than all of it is refused
-	budget *membuf.Budget
+	budget *bufpool.Budget
 	wide   wideDecoders
 	best   bool // zstd's best compressors have a quarter of the memory at most
 }
@@ -41,7 +41,7 @@ const (
 func newRoom(memory int64) *room {
 	size := min(max(memory/roomShare, leastRoom), mostRoom)
 	turns := max(1, runtime.GOMAXPROCS(0)/2)
-	return &room{turns: make(chan struct{}, turns), size: size, budget: membuf.NewBudget(size), best: memory/4 >= int64(turns)*zstdBestBytes}
+	return &room{turns: make(chan struct{}, turns), size: size, budget: bufpool.NewBudget(size), best: memory/4 >= int64(turns)*zstdBestBytes}
 }
 
 // zstdBestBytes is what one compressor of zstd's best level takes; the level below takes 6 MiB.

@@ -8,7 +8,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/chronik-io/chronik/internal/membuf"
+	"github.com/chronik-io/chronik/internal/bufpool"
 	"github.com/chronik-io/chronik/internal/storage/journal"
 	"github.com/chronik-io/chronik/internal/vfs"
 )
@@ -136,7 +136,7 @@ func findTimeForgetful(l *Log, ts, limit int64) (Timestamp, error) {
 // Without any one of the rules the model must find something wrong. Where that
 // takes thousands of histories it is asked only with CHRONIK_MODEL_RUNS set.
 func TestModelMissesEveryRule(t *testing.T) {
-	if membuf.Invariants {
+	if bufpool.Invariants {
 		t.Skip("without its rules the code uses memory that it gave back, which this build tells before the model can")
 	}
 	for name, cfg := range rules {

@@ -3,7 +3,7 @@ package storage
 import (
 	"testing"
 
-	"github.com/chronik-io/chronik/internal/membuf"
+	"github.com/chronik-io/chronik/internal/bufpool"
 	"github.com/chronik-io/chronik/internal/vfs"
 	"github.com/chronik-io/chronik/internal/vfs/crashfs"
 	"github.com/chronik-io/chronik/internal/vfs/errfs"
@@ -66,7 +66,7 @@ func TestDeleteLeavesTheJournalItsMemory(t *testing.T) {
 	if err := d.Delete(logs[1]); err != nil {
 		t.Fatal(err)
 	}
-	var others []*membuf.Buffer
+	var others []*bufpool.Buffer
 	for range 16 { // a pool gives them back in no order that it promises
 		b := d.memory.pool.Get(len(data))
 		clear(b.Bytes())

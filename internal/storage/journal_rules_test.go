@@ -9,7 +9,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/chronik-io/chronik/internal/membuf"
+	"github.com/chronik-io/chronik/internal/bufpool"
 	"github.com/chronik-io/chronik/internal/vfs"
 	"github.com/chronik-io/chronik/internal/vfs/crashfs"
 	"github.com/chronik-io/chronik/internal/vfs/errfs"
@@ -85,12 +85,12 @@ func TestSweepCarriesSmallPartitions(t *testing.T) {
 	// they come beside a disk that takes no time; the race detector makes them slow.
 	// At most 256 KiB are under way at a time, so a slow machine makes more groups
 	// of them; it never makes one for each log.
-	if syncs := disk.Calls(errfs.Datasync) - before; syncs > n/10 && !membuf.Invariants {
+	if syncs := disk.Calls(errfs.Datasync) - before; syncs > n/10 && !bufpool.Invariants {
 		t.Errorf("the sweep took %d fdatasyncs", syncs)
 	}
 	for _, l := range logs[1:] {
 		// Beside the race detector a carried entry may take longer than a sweep waits for it.
-		if list, err := l.snapshot(); len(list) > 0 && !membuf.Invariants || err != nil {
+		if list, err := l.snapshot(); len(list) > 0 && !bufpool.Invariants || err != nil {
 			t.Fatalf("%s was brought into %d segments instead of being carried, %v", l, len(list), err)
 		}
 	}

@@ -6,7 +6,7 @@ import (
 
 	"go.uber.org/zap"
 
-	"github.com/chronik-io/chronik/internal/membuf"
+	"github.com/chronik-io/chronik/internal/bufpool"
 	"github.com/chronik-io/chronik/internal/storage/checkpoint"
 	"github.com/chronik-io/chronik/internal/storage/loglife"
 )
@@ -61,7 +61,7 @@ func (d *Dir) answered(of string, state, event fmt.Stringer, a loglife.Answer) {
 	if a != loglife.Refused {
 		return
 	}
-	if membuf.Invariants {
+	if bufpool.Invariants {
 		panic(fmt.Sprintf("%s is %s: %s", of, state, event))
 	}
 	d.log.Error("BUG: an event that the state does not know", zap.String("of", of), zap.Stringer("state", state), zap.Stringer("event", event))

@@ -8,7 +8,7 @@ import (
 	"syscall"
 	"testing"
 
-	"github.com/chronik-io/chronik/internal/membuf"
+	"github.com/chronik-io/chronik/internal/bufpool"
 	"github.com/chronik-io/chronik/internal/storage/loglife"
 	"github.com/chronik-io/chronik/internal/vfs/crashfs"
 	"github.com/chronik-io/chronik/internal/vfs/errfs"
@@ -465,7 +465,7 @@ func TestADirectoryLivesThroughItsTable(t *testing.T) {
 func TestAnEventThatCannotBeChangesNothing(t *testing.T) {
 	d := mustOpen(t, crashfs.New(1), "sync")
 	l := makeLogs(t, d, 1, "sync")[0]
-	if membuf.Invariants {
+	if bufpool.Invariants {
 		defer func() {
 			if recover() == nil {
 				t.Error("no panic")

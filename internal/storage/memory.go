@@ -5,7 +5,7 @@ import (
 	"sync"
 	"sync/atomic"
 
-	"github.com/chronik-io/chronik/internal/membuf"
+	"github.com/chronik-io/chronik/internal/bufpool"
 )
 
 // flushAt is how many bytes of a log wait in memory before they are worth a
@@ -18,7 +18,7 @@ const flushAt = 64 << 10
 // budget bounds. Internal topics have a reserve beyond it (I13): the bulk that clients
 // write must not hold up what the broker itself needs to keep.
 type memory struct {
-	pool   membuf.Pool
+	pool   bufpool.Pool
 	chunks sync.Pool // of *chunk
 	bound  int64
 

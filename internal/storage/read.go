@@ -6,7 +6,7 @@ import (
 	"slices"
 	"time"
 
-	"github.com/chronik-io/chronik/internal/membuf"
+	"github.com/chronik-io/chronik/internal/bufpool"
 	"github.com/chronik-io/chronik/internal/record"
 	"github.com/chronik-io/chronik/internal/storage/loglife"
 	"github.com/chronik-io/chronik/internal/storage/segment"
@@ -18,7 +18,7 @@ import (
 type Slice struct {
 	Parts [][]byte
 	Size  int
-	held  []*membuf.Buffer
+	held  []*bufpool.Buffer
 }
 
 // Release gives the memory back.
@@ -129,7 +129,7 @@ func (l *Log) readableLocked(offset int64) error {
 
 // fromDisk makes a slice of what a segment's read returned; buf holds b, nil
 // where there is none.
-func (l *Log) fromDisk(buf *membuf.Buffer, b []byte, err error, seg *segment.Segment) (Slice, error) {
+func (l *Log) fromDisk(buf *bufpool.Buffer, b []byte, err error, seg *segment.Segment) (Slice, error) {
 	l.dir.stats.diskReads.Inc()
 	switch {
 	case errors.Is(err, segment.ErrReplaced):
@@ -148,7 +148,7 @@ func (l *Log) fromDisk(buf *membuf.Buffer, b []byte, err error, seg *segment.Seg
 		return Slice{}, nil
 	}
 	l.readAt.Store(time.Now().UnixNano())
-	return Slice{Parts: [][]byte{b}, Size: len(b), held: []*membuf.Buffer{buf}}, nil
+	return Slice{Parts: [][]byte{b}, Size: len(b), held: []*bufpool.Buffer{buf}}, nil
 }
 
 // holds reports whether a segment is one of the log's.
@@ -161,7 +161,7 @@ func (l *Log) holds(seg *segment.Segment) bool {
 // few is room for the parts of a slice that has few.
 type few struct {
 	parts [8][]byte
-	held  [8]*membuf.Buffer
+	held  [8]*bufpool.Buffer
 }
 
 // readTailLocked gathers batches out of memory.

@@ -7,7 +7,7 @@ import (
 	"sort"
 	"time"
 
-	"github.com/chronik-io/chronik/internal/membuf"
+	"github.com/chronik-io/chronik/internal/bufpool"
 	"github.com/chronik-io/chronik/internal/record"
 	"github.com/chronik-io/chronik/internal/storage/journal"
 )
@@ -18,7 +18,7 @@ import (
 // little more than its bytes.
 type chunk struct {
 	log     *Log
-	buf     *membuf.Buffer
+	buf     *bufpool.Buffer
 	at      int    // where data begins in buf
 	data    []byte // the batches, in buf
 	base    int64  // first offset
@@ -70,7 +70,7 @@ type tail struct {
 	bytes   int64 // in chunks[flushed:]
 	cached  int64 // what chunks[:flushed] account for
 
-	page *membuf.Buffer // takes the next small chunk behind its used bytes; may be nil
+	page *bufpool.Buffer // takes the next small chunk behind its used bytes; may be nil
 	used int
 }
 
@@ -80,7 +80,7 @@ const pageMax = 16 << 10
 
 // place returns memory for a chunk of up to size bytes, with a reference that the
 // caller owns, and where in it the chunk begins.
-func (t *tail) place(p *membuf.Pool, size int) (*membuf.Buffer, int) {
+func (t *tail) place(p *bufpool.Pool, size int) (*bufpool.Buffer, int) {
 	if t.page != nil && size <= t.page.Len()-t.used {
 		t.page.Retain()
 		return t.page, t.used

@@ -7,7 +7,7 @@ import (
 
 	"pgregory.net/rapid"
 
-	"github.com/chronik-io/chronik/internal/membuf"
+	"github.com/chronik-io/chronik/internal/bufpool"
 	"github.com/chronik-io/chronik/internal/record"
 	"github.com/chronik-io/chronik/internal/storage/journal"
 	"github.com/chronik-io/chronik/internal/vfs/crashfs"
@@ -56,7 +56,7 @@ func TestSmallRecordsShareMemory(t *testing.T) {
 // A chunk joins the one before it only where nothing is lost by that: not while
 // that one is being written or is in a segment, not across pages, limits or times.
 func TestJoin(t *testing.T) {
-	var pool membuf.Pool
+	var pool bufpool.Pool
 	page := pool.Get(1000)
 	defer page.Release()
 	for _, c := range []struct {
@@ -110,10 +110,10 @@ func TestJoin(t *testing.T) {
 
 // The pages of a log grow with it, and what does not fit gets memory of its own.
 func TestPages(t *testing.T) {
-	var pool membuf.Pool
+	var pool bufpool.Pool
 	var tl tail
 	var got []string
-	var bufs []*membuf.Buffer
+	var bufs []*bufpool.Buffer
 	next := int64(0)
 	for _, size := range []int{300, 300, 300, 300, 300, 5000, 300, 300} {
 		b, at := tl.place(&pool, size)

@@ -4,7 +4,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/chronik-io/chronik/internal/membuf"
+	"github.com/chronik-io/chronik/internal/bufpool"
 	"github.com/chronik-io/chronik/internal/record"
 	"github.com/chronik-io/chronik/internal/vfs"
 )
@@ -49,7 +49,7 @@ func TestLargeReadsFromTheDiskAreReadAhead(t *testing.T) {
 	}{{aheadLeast, true}, {aheadLeast / 4, false}} {
 		var asked [][2]int64
 		s := Open(NewFiles(slowDisk{fs, &asked}, 10), testDir, 0, size)
-		var pool membuf.Pool
+		var pool bufpool.Pool
 		for at := int64(0); at < n; {
 			buf, b, err := s.ReadInto(&pool, at, n, c.max, true)
 			ok(t, err)

@@ -6,14 +6,14 @@ import (
 	"sync"
 	"time"
 
-	"github.com/chronik-io/chronik/internal/membuf"
+	"github.com/chronik-io/chronik/internal/bufpool"
 	"github.com/chronik-io/chronik/internal/record"
 	"github.com/chronik-io/chronik/internal/vfs"
 )
 
 // Read is ReadInto with memory of its own.
 func (s *Segment) Read(offset, limit int64, max int, atLeastOne bool) ([]byte, error) {
-	var own membuf.Pool
+	var own bufpool.Pool
 	_, b, err := s.ReadInto(&own, offset, limit, max, atLeastOne)
 	return b, err
 }
@@ -31,7 +31,7 @@ var ErrEnd = errors.New("no batch at or after the offset in this segment")
 //
 // A reader that goes on where its last read ended costs one read of the file: the
 // place is remembered. Any other one is found with the index.
-func (s *Segment) ReadInto(pool *membuf.Pool, offset, limit int64, max int, atLeastOne bool) (*membuf.Buffer, []byte, error) {
+func (s *Segment) ReadInto(pool *bufpool.Pool, offset, limit int64, max int, atLeastOne bool) (*bufpool.Buffer, []byte, error) {
 	if err := s.inFlaw(offset); err != nil {
 		return nil, nil, err
 	}
@@ -60,7 +60,7 @@ func (s *Segment) ReadInto(pool *membuf.Pool, offset, limit int64, max int, atLe
 }
 
 // indexed reads from where the index finds the offset.
-func (r *reading) indexed(cuts int64) (*membuf.Buffer, []byte, error) {
+func (r *reading) indexed(cuts int64) (*bufpool.Buffer, []byte, error) {
 	pos, size, err := r.s.find(r.h, r.offset)
 	switch {
 	case err != nil:
@@ -90,7 +90,7 @@ const (
 type reading struct {
 	s             *Segment
 	h             *handle
-	pool          *membuf.Pool
+	pool          *bufpool.Pool
 	offset, limit int64
 	max           int64
 	one           bool
@@ -105,7 +105,7 @@ var errMoved = errors.New("the batch is not there")
 // offset itself: of batches after a gap only the index knows the first. No batches
 // without an error means that the batch at pos does not fit or begins at or beyond
 // the limit. The buffer is nil if there are none.
-func (r *reading) at(pos, least int64, guess bool) (buf *membuf.Buffer, batches []byte, next int64, err error) {
+func (r *reading) at(pos, least int64, guess bool) (buf *bufpool.Buffer, batches []byte, next int64, err error) {
 	end := r.s.Size()
 	n := min(max(r.max, least), end-pos)
 	if n < least {

@@ -6,14 +6,14 @@ import (
 	"math"
 	"testing"
 
-	"github.com/chronik-io/chronik/internal/membuf"
+	"github.com/chronik-io/chronik/internal/bufpool"
 	"github.com/chronik-io/chronik/internal/record"
 	"github.com/chronik-io/chronik/internal/vfs/errfs"
 )
 
 // scan reads a segment from front to back, max bytes at a time, and returns all
 // of it and the number of reads.
-func scan(t testing.TB, s *Segment, pool *membuf.Pool, from int64, max int) (all []byte, reads int) {
+func scan(t testing.TB, s *Segment, pool *bufpool.Pool, from int64, max int) (all []byte, reads int) {
 	t.Helper()
 	for offset := from; ; reads++ {
 		buf, b, err := s.ReadInto(pool, offset, math.MaxInt64, max, true)
@@ -40,7 +40,7 @@ func TestAReaderThatGoesOnCostsOneReadOfTheFile(t *testing.T) {
 	fsys := errfs.New(memory(t))
 	all := history(t, 0, 2000, 5)
 	s := written(t, fsys, 0, all)
-	var pool membuf.Pool
+	var pool bufpool.Pool
 	want := bytes.Join(asBytes(all), nil)
 	for _, max := range []int{1, 300, 5000, 1 << 20} {
 		before := fsys.Calls(errfs.Read)
@@ -80,7 +80,7 @@ func TestAReaderThatGoesOnCostsOneReadOfTheFile(t *testing.T) {
 func TestAnEmptyReadSaysWhetherTheSegmentEnds(t *testing.T) {
 	all := append(history(t, 0, 20, 3), batch(t, 1000, 1, 1, string(make([]byte, 5000))), batch(t, 1001, 1, 1, "v"))
 	s := written(t, memory(t), 0, all)
-	var pool membuf.Pool
+	var pool bufpool.Pool
 	for _, goesOn := range []bool{false, true} {
 		s.places.forget()
 		for _, c := range []struct {
@@ -161,7 +161,7 @@ func TestARememberedPlaceDoesNotOutliveACut(t *testing.T) {
 	fsys := memory(t)
 	all := history(t, 0, 60, 6)
 	s := written(t, fsys, 0, all)
-	var pool membuf.Pool
+	var pool bufpool.Pool
 	at := all[40].BaseOffset()
 	buf, b, err := s.ReadInto(&pool, all[30].BaseOffset(), at, 1<<20, true)
 	if err != nil || end(t, b) != at {

@@ -1,4 +1,4 @@
-// Package membuf owns the memory that request bytes live in: pooled,
+// Package bufpool owns the memory that request bytes live in: pooled,
 // reference-counted buffers, and byte budgets that bound how much of it clients
 // can make the broker hold (invariants I13 and I15).
 //
@@ -10,4 +10,4 @@
 // network gets buffers and charges budgets; handlers retain a request's buffer
 // when they need its bytes beyond the response. The package knows nothing of
 // frames, records or files.
-package membuf
+package bufpool

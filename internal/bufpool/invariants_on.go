@@ -1,6 +1,6 @@
-//go:build !race && !invariants
+//go:build race || invariants
 
-package membuf
+package bufpool
 
 // Invariants says that this build checks ownership: see the package comment.
-const Invariants = false
+const Invariants = true

@@ -1,4 +1,4 @@
-package membuf
+package bufpool
 
 import (
 	"context"
