@@ -14,11 +14,11 @@ import (
 	"time"
 
 	"github.com/chronik-io/chronik/internal/admin/page"
+	"github.com/chronik-io/chronik/internal/configdef"
 	"github.com/chronik-io/chronik/internal/health"
 	"github.com/chronik-io/chronik/internal/metadata"
 	"github.com/chronik-io/chronik/internal/metrics"
 	"github.com/chronik-io/chronik/internal/storage"
-	"github.com/chronik-io/chronik/internal/topicconf"
 	"github.com/chronik-io/chronik/pkg/durability"
 )
 
@@ -239,22 +239,22 @@ func findingsOf(r *health.Report, about func(subject string) bool) []health.Find
 }
 
 // configOf is a config with what sets it, in the words of the page.
-func configOf(v *topicconf.Value) page.Config {
-	c := page.Config{Name: v.Def.Name, Value: v.Value, Default: v.Def.Default, Set: v.Source != topicconf.SourceDefault, Doc: v.Def.Doc}
+func configOf(v *configdef.Value) page.Config {
+	c := page.Config{Name: v.Def.Name, Value: v.Value, Default: v.Def.Default, Set: v.Source != configdef.SourceDefault, Doc: v.Def.Doc}
 	switch v.Source {
-	case topicconf.SourceTopic:
+	case configdef.SourceTopic:
 		c.Source = "this topic"
-	case topicconf.SourceDynamicBroker:
+	case configdef.SourceDynamicBroker:
 		c.Source = "this broker, at run time"
-	case topicconf.SourceDynamicAll:
+	case configdef.SourceDynamicAll:
 		c.Source = "all brokers, at run time"
-	case topicconf.SourceStatic:
+	case configdef.SourceStatic:
 		c.Source = "configuration of the broker"
 	default:
 		c.Source = "default"
 	}
 	switch {
-	case v.Def.Type == topicconf.Password:
+	case v.Def.Type == configdef.Password:
 		c.Value, c.Default = "hidden", "hidden"
 	case v.Null:
 		c.Value = "none"

@@ -1,12 +1,12 @@
 package admin
 
 import (
+	"github.com/chronik-io/chronik/internal/configdef"
 	"github.com/chronik-io/chronik/internal/metadata"
 	"github.com/chronik-io/chronik/internal/metrics"
 	"github.com/chronik-io/chronik/internal/network"
 	"github.com/chronik-io/chronik/internal/replica"
 	"github.com/chronik-io/chronik/internal/storage"
-	"github.com/chronik-io/chronik/internal/topicconf"
 	"github.com/chronik-io/chronik/pkg/durability"
 )
 
@@ -30,7 +30,7 @@ type View struct {
 	// Settings are the topics' resolved configurations, and Configs describes every config of
 	// a topic.
 	Settings Settings
-	Configs  func(*metadata.Image, *metadata.Topic) []topicconf.Value
+	Configs  func(*metadata.Image, *metadata.Topic) []configdef.Value
 	// Budgets returns the parts of the memory that have a bound.
 	Budgets func() []metrics.Budget
 	// Profiles are the durability profiles, Default the one that topics have by default.

@@ -13,13 +13,13 @@ import (
 	"go.uber.org/zap"
 
 	"github.com/chronik-io/chronik/internal/bufpool"
+	"github.com/chronik-io/chronik/internal/configdef"
 	"github.com/chronik-io/chronik/internal/controller"
 	"github.com/chronik-io/chronik/internal/groups"
 	"github.com/chronik-io/chronik/internal/metadata"
 	"github.com/chronik-io/chronik/internal/network"
 	"github.com/chronik-io/chronik/internal/protocol"
 	"github.com/chronik-io/chronik/internal/replica"
-	"github.com/chronik-io/chronik/internal/topicconf"
 )
 
 // Options are what the handlers work with.
@@ -28,7 +28,7 @@ type Options struct {
 	Metadata   *metadata.Applier
 	Controller *controller.Controller
 	Replicas   *replica.Manager
-	Configs    *topicconf.Registry
+	Configs    *configdef.Registry
 	Settings   *replica.TopicSettings
 	Groups     *groups.Coordinator
 	// Static are the broker's configs as the configuration sets them, by name.
@@ -64,7 +64,7 @@ type Options struct {
 // Broker answers requests. It implements network.Handler.
 type Broker struct {
 	opt      Options
-	conf     topicconf.Broker
+	conf     configdef.Broker
 	table    *protocol.Table
 	entries  entries
 	sessions *sessions

@@ -6,11 +6,11 @@ import (
 	"github.com/twmb/franz-go/pkg/kerr"
 	"github.com/twmb/franz-go/pkg/kmsg"
 
+	"github.com/chronik-io/chronik/internal/configdef"
 	"github.com/chronik-io/chronik/internal/controller"
 	"github.com/chronik-io/chronik/internal/metadata"
 	"github.com/chronik-io/chronik/internal/network"
 	"github.com/chronik-io/chronik/internal/protocol"
-	"github.com/chronik-io/chronik/internal/topicconf"
 )
 
 // CreateTopics (key 19), versions 2 to 7. An answer without an error means that
@@ -132,7 +132,7 @@ func (b *Broker) createdConfigs(set map[string]string) []kmsg.CreateTopicsRespon
 	for i := range values {
 		v := &values[i]
 		out := kmsg.NewCreateTopicsResponseTopicConfig()
-		out.Name, out.Source, out.IsSensitive = v.Def.Name, int8(v.Source), v.Def.Type == topicconf.Password
+		out.Name, out.Source, out.IsSensitive = v.Def.Name, int8(v.Source), v.Def.Type == configdef.Password
 		out.Value = shown(v.Def, v.Value, v.Null)
 		list = append(list, out)
 	}

@@ -6,11 +6,11 @@ import (
 	"github.com/twmb/franz-go/pkg/kerr"
 	"github.com/twmb/franz-go/pkg/kmsg"
 
+	"github.com/chronik-io/chronik/internal/configdef"
 	"github.com/chronik-io/chronik/internal/controller"
 	"github.com/chronik-io/chronik/internal/metadata"
 	"github.com/chronik-io/chronik/internal/network"
 	"github.com/chronik-io/chronik/internal/protocol"
-	"github.com/chronik-io/chronik/internal/topicconf"
 )
 
 // DescribeConfigs (key 32), versions 1 to 4: the configs that chronik reads, of
@@ -108,7 +108,7 @@ func (b *Broker) describedConfigs(img *metadata.Image, req *kmsg.DescribeConfigs
 }
 
 // configsOf resolves all configs of a resource.
-func (b *Broker) configsOf(img *metadata.Image, res resource) ([]topicconf.Value, error) {
+func (b *Broker) configsOf(img *metadata.Image, res resource) ([]configdef.Value, error) {
 	switch res.kind {
 	case kmsg.ConfigResourceTypeTopic:
 		if err := controller.CheckTopicName(res.name); err != nil {
@@ -149,10 +149,10 @@ func unknownResource(t kmsg.ConfigResourceType) error {
 }
 
 // describedConfig is how a config is answered.
-func describedConfig(req *kmsg.DescribeConfigsRequest, t kmsg.ConfigResourceType, v *topicconf.Value) kmsg.DescribeConfigsResponseResourceConfig {
+func describedConfig(req *kmsg.DescribeConfigsRequest, t kmsg.ConfigResourceType, v *configdef.Value) kmsg.DescribeConfigsResponseResourceConfig {
 	out := kmsg.NewDescribeConfigsResponseResourceConfig()
-	out.Name, out.Value, out.IsSensitive = v.Def.Name, shown(v.Def, v.Value, v.Null), v.Def.Type == topicconf.Password
-	out.ReadOnly = t == kmsg.ConfigResourceTypeBroker && v.Def.Update == topicconf.ReadOnly
+	out.Name, out.Value, out.IsSensitive = v.Def.Name, shown(v.Def, v.Value, v.Null), v.Def.Type == configdef.Password
+	out.ReadOnly = t == kmsg.ConfigResourceTypeBroker && v.Def.Update == configdef.ReadOnly
 	out.Source, out.ConfigType = kmsg.ConfigSource(v.Source), kmsg.ConfigType(v.Def.Type)
 	if req.IncludeDocumentation {
 		doc := v.Def.Documentation()
@@ -169,8 +169,8 @@ func describedConfig(req *kmsg.DescribeConfigsRequest, t kmsg.ConfigResourceType
 }
 
 // shown is a config's value as clients may see it: a secret is null.
-func shown(d *topicconf.Def, value string, null bool) *string {
-	if null || d.Type == topicconf.Password {
+func shown(d *configdef.Def, value string, null bool) *string {
+	if null || d.Type == configdef.Password {
 		return nil
 	}
 	return &value

@@ -8,13 +8,13 @@ import (
 
 	"github.com/twmb/franz-go/pkg/kerr"
 
+	"github.com/chronik-io/chronik/internal/configdef"
 	"github.com/chronik-io/chronik/internal/controller"
 	"github.com/chronik-io/chronik/internal/coordinator"
 	"github.com/chronik-io/chronik/internal/metadata"
 	"github.com/chronik-io/chronik/internal/record"
 	"github.com/chronik-io/chronik/internal/replica"
 	"github.com/chronik-io/chronik/internal/storage"
-	"github.com/chronik-io/chronik/internal/topicconf"
 )
 
 // errTimedOut: something did not happen within the request's time.
@@ -112,7 +112,7 @@ func code(err error) int16 {
 func kafkaError(err error) *kerr.Error {
 	var bad *record.Error
 	var refused *controller.Error
-	var conf *topicconf.Error
+	var conf *configdef.Error
 	var direct *kerr.Error
 	switch {
 	case errors.As(err, &bad):

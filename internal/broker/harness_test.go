@@ -18,6 +18,7 @@ import (
 	"go.uber.org/goleak"
 	"go.uber.org/zap"
 
+	"github.com/chronik-io/chronik/internal/configdef"
 	"github.com/chronik-io/chronik/internal/controller"
 	"github.com/chronik-io/chronik/internal/groups"
 	"github.com/chronik-io/chronik/internal/metadata"
@@ -27,7 +28,6 @@ import (
 	"github.com/chronik-io/chronik/internal/purgatory"
 	"github.com/chronik-io/chronik/internal/replica"
 	"github.com/chronik-io/chronik/internal/storage"
-	"github.com/chronik-io/chronik/internal/topicconf"
 	"github.com/chronik-io/chronik/internal/vfs"
 	"github.com/chronik-io/chronik/pkg/durability"
 )
@@ -59,7 +59,7 @@ type node struct {
 	park    *purgatory.Purgatory
 	applier *metadata.Applier
 	server  atomic.Pointer[network.Server] // storage asks its census before it is there
-	configs *topicconf.Registry
+	configs *configdef.Registry
 	groups  *groups.Coordinator
 	static  map[string]string
 	level   zap.AtomicLevel
@@ -94,7 +94,7 @@ func newNode(t testing.TB, change ...func(*nodeOptions)) *node {
 	n := &node{fs: o.fs, static: o.static, level: zap.NewAtomicLevel()}
 	profiles, err := durability.NewSet(o.profiles...)
 	must(t, err)
-	n.configs = topicconf.New(topicconf.Options{Profiles: profiles, ProducePresets: []string{"balanced"}})
+	n.configs = configdef.New(configdef.Options{Profiles: profiles, ProducePresets: []string{"balanced"}})
 	must(t, n.configs.CheckStatic(o.static))
 	conf, err := n.configs.ResolveBroker(o.static)
 	must(t, err)

@@ -1,9 +1,9 @@
 package broker
 
 import (
+	"github.com/chronik-io/chronik/internal/configdef"
 	"github.com/chronik-io/chronik/internal/metadata"
 	"github.com/chronik-io/chronik/internal/replica"
-	"github.com/chronik-io/chronik/internal/topicconf"
 )
 
 // topicConf is a topic's resolved configuration; where it can't be used, records for the topic
@@ -17,6 +17,6 @@ func (b *Broker) topicConf(img *metadata.Image, t *metadata.Topic) *topicConf {
 
 // layers are the places where the configs of a topic may be set; t may be nil
 // for those of the broker.
-func (b *Broker) layers(img *metadata.Image, t *metadata.Topic) topicconf.Layers {
+func (b *Broker) layers(img *metadata.Image, t *metadata.Topic) configdef.Layers {
 	return b.opt.Settings.Layers(img, t)
 }

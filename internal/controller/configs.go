@@ -8,8 +8,8 @@ import (
 	"strconv"
 	"strings"
 
+	"github.com/chronik-io/chronik/internal/configdef"
 	"github.com/chronik-io/chronik/internal/metadata"
-	"github.com/chronik-io/chronik/internal/topicconf"
 )
 
 // ResourceType is what a config belongs to.
@@ -126,7 +126,7 @@ func (c *Controller) apply(t ResourceType, set map[string]string, op ConfigOp) e
 	case GroupResource:
 		def = c.opts.Configs.GroupDef(op.Name)
 	}
-	if def == nil || def.Type != topicconf.List {
+	if def == nil || def.Type != configdef.List {
 		verb := map[Op]string{Append: "APPEND", Subtract: "SUBTRACT"}[op.Op]
 		return refuse(InvalidConfig, "Can't %s to key %s because its type is not LIST.", verb, op.Name)
 	}

@@ -5,8 +5,8 @@ import (
 	"errors"
 	"fmt"
 
+	"github.com/chronik-io/chronik/internal/configdef"
 	"github.com/chronik-io/chronik/internal/metadata"
-	"github.com/chronik-io/chronik/internal/topicconf"
 )
 
 // Limits of one operation.
@@ -22,13 +22,13 @@ const (
 // Options are what a Controller depends on.
 type Options struct {
 	Store   metadata.Store
-	Configs *topicconf.Registry
+	Configs *configdef.Registry
 	// NumPartitions and ReplicationFactor are what a topic gets whose creator did
 	// not say; at least 1, smaller values count as 1.
 	NumPartitions     int32
 	ReplicationFactor int16
 	// Groups bounds what consumer groups may set for themselves.
-	Groups topicconf.Groups
+	Groups configdef.Groups
 }
 
 // Controller changes metadata. Its methods may be called concurrently; it has no

@@ -10,9 +10,9 @@ import (
 	"go.uber.org/goleak"
 	"go.uber.org/zap"
 
+	"github.com/chronik-io/chronik/internal/configdef"
 	"github.com/chronik-io/chronik/internal/metadata"
 	"github.com/chronik-io/chronik/internal/metadata/filestore"
-	"github.com/chronik-io/chronik/internal/topicconf"
 	"github.com/chronik-io/chronik/internal/vfs"
 	"github.com/chronik-io/chronik/pkg/durability"
 )
@@ -47,7 +47,7 @@ func cluster(t testing.TB, brokers ...int32) (*Controller, metadata.Store) {
 
 func over(s metadata.Store) *Controller {
 	return New(Options{Store: s, NumPartitions: 2, ReplicationFactor: 1,
-		Configs: topicconf.New(topicconf.Options{Profiles: profiles{}, ProducePresets: []string{"balanced"}})})
+		Configs: configdef.New(configdef.Options{Profiles: profiles{}, ProducePresets: []string{"balanced"}})})
 }
 
 // image is what the store holds, as a broker would see it.

@@ -1,8 +1,8 @@
 package controller
 
 import (
+	"github.com/chronik-io/chronik/internal/configdef"
 	"github.com/chronik-io/chronik/internal/metadata"
-	"github.com/chronik-io/chronik/internal/topicconf"
 )
 
 // MaxNameLength of a topic keeps "<topic>-<partition>" within what file systems take.
@@ -34,7 +34,7 @@ func nameByte(b byte) bool {
 
 // promised are the configs on which what the broker acknowledges from an internal topic
 // rests: what is committed stays, on disk, whichever broker leads.
-var promised = []string{"cleanup.policy", topicconf.DurabilityProfile, "unclean.leader.election.enable"}
+var promised = []string{"cleanup.policy", configdef.DurabilityProfile, "unclean.leader.election.enable"}
 
 // keepPromise refuses to change such a config of an internal topic.
 func keepPromise(res Resource, before, after map[string]string) error {

@@ -5,11 +5,11 @@ import (
 	"errors"
 
 	"github.com/chronik-io/chronik/internal/admin"
+	"github.com/chronik-io/chronik/internal/configdef"
 	"github.com/chronik-io/chronik/internal/daemon/config"
 	"github.com/chronik-io/chronik/internal/daemon/observe"
 	"github.com/chronik-io/chronik/internal/metadata"
 	"github.com/chronik-io/chronik/internal/metrics"
-	"github.com/chronik-io/chronik/internal/topicconf"
 	"github.com/chronik-io/chronik/internal/vfs"
 )
 
@@ -29,7 +29,7 @@ func (b *Broker) view() *admin.View {
 	server := r.server.Load()
 	return &admin.View{Node: r.conf.NodeID, Storage: r.storage, Replicas: r.replicas, Image: r.applier.Image, Measured: r.measured,
 		Network: r.network, Requests: r.requests, Server: server, Addresses: b.Addrs(), Groups: r.groups, Settings: r.settings,
-		Configs: func(img *metadata.Image, t *metadata.Topic) []topicconf.Value {
+		Configs: func(img *metadata.Image, t *metadata.Topic) []configdef.Value {
 			return b.configs.DescribeTopic(r.settings.Layers(img, t))
 		},
 		Budgets:  observe.Budgets(server, r.handlers, r.groups.Members()),

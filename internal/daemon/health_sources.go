@@ -7,13 +7,13 @@ import (
 
 	"go.uber.org/zap"
 
+	"github.com/chronik-io/chronik/internal/configdef"
 	"github.com/chronik-io/chronik/internal/daemon/config"
 	"github.com/chronik-io/chronik/internal/daemon/observe"
 	"github.com/chronik-io/chronik/internal/health/checks"
 	"github.com/chronik-io/chronik/internal/health/host"
 	"github.com/chronik-io/chronik/internal/metrics"
 	"github.com/chronik-io/chronik/internal/storage"
-	"github.com/chronik-io/chronik/internal/topicconf"
 	"github.com/chronik-io/chronik/internal/vfs"
 	"github.com/chronik-io/chronik/pkg/durability"
 )
@@ -26,7 +26,7 @@ func (b *Broker) startHealth(version string, ready func(bool), log *zap.Logger) 
 	if err != nil {
 		return &ExitError{ExitUsage, err}
 	}
-	topic, err := b.configs.ResolveTopic(topicconf.Layers{Static: conf})
+	topic, err := b.configs.ResolveTopic(configdef.Layers{Static: conf})
 	if err != nil {
 		return &ExitError{ExitUsage, err}
 	}
@@ -50,7 +50,7 @@ func (b *Broker) startHealth(version string, ready func(bool), log *zap.Logger) 
 }
 
 // settingsOf is what was configured. It does not change while the broker runs.
-func settingsOf(cfg *config.Config, b *topicconf.Broker, t *topicconf.Topic) checks.Settings {
+func settingsOf(cfg *config.Config, b *configdef.Broker, t *configdef.Topic) checks.Settings {
 	s := checks.Settings{DataDir: absolute(cfg.DataDir), WorkingDir: absolute("."), Warnings: cfg.Warnings, Profile: cfg.WALProfile, Admin: checks.Listener{Name: "admin", Listen: cfg.AdminListen}}
 	s.Admin.Open = cfg.AdminListen != "" && !config.Loopback(cfg.AdminListen)
 	for _, l := range cfg.Listeners {

@@ -7,18 +7,18 @@ import (
 	"os"
 	"strconv"
 
+	"github.com/chronik-io/chronik/internal/configdef"
 	"github.com/chronik-io/chronik/internal/daemon/config"
 	"github.com/chronik-io/chronik/internal/metadata"
 	"github.com/chronik-io/chronik/internal/network"
 	"github.com/chronik-io/chronik/internal/storage"
-	"github.com/chronik-io/chronik/internal/topicconf"
 )
 
 // holder is what lock files say of this process.
 func holder() string { return "pid " + strconv.Itoa(os.Getpid()) }
 
 // places are the log directories and their journals.
-func places(conf *topicconf.Broker) []storage.Place {
+func places(conf *configdef.Broker) []storage.Place {
 	places := make([]storage.Place, len(conf.LogDirs))
 	for i, dir := range conf.LogDirs {
 		places[i].Path = dir

@@ -6,8 +6,8 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/chronik-io/chronik/internal/configdef"
 	"github.com/chronik-io/chronik/internal/daemon/config"
-	"github.com/chronik-io/chronik/internal/topicconf"
 )
 
 const reference = "../../docs/configuration.md"
@@ -54,12 +54,12 @@ func TestDocsListWhatIsRefused(t *testing.T) {
 	reg := defaultRegistry(t)
 	byRemedy := make(map[string][]string)
 	for _, name := range slices.Concat(reg.ForeignBrokers(), reg.ForeignTopics(), reg.ForeignGroups()) {
-		text := topicconf.Instead(name)
+		text := configdef.Instead(name)
 		byRemedy[text] = append(byRemedy[text], code(name))
 	}
 	var b strings.Builder
 	b.WriteString("| names | what to do |\n|---|---|\n")
-	general := topicconf.Instead("")
+	general := configdef.Instead("")
 	for _, text := range append(slices.DeleteFunc(slices.Sorted(maps.Keys(byRemedy)), func(s string) bool { return s == general }), general) {
 		row(&b, strings.Join(byRemedy[text], ", "), text)
 	}
@@ -83,7 +83,7 @@ func TestEveryBrokerConfigHasASetting(t *testing.T) {
 		if !ok {
 			t.Errorf("%s is set by no setting", d.Name)
 		}
-		if (s.Live != "") != (d.Update != topicconf.ReadOnly) {
+		if (s.Live != "") != (d.Update != configdef.ReadOnly) {
 			t.Errorf("%s: %q is not what the config says of changes", s.Name, s.Live)
 		}
 	}
@@ -103,10 +103,10 @@ func TestEveryBoundedConfigSaysItsBounds(t *testing.T) {
 			t.Errorf("%s has no documentation", d.Name)
 		}
 		for _, odd := range []string{"-9223372036854775808", "0", "no such value"} {
-			if d.Bounds != "" || d.Type == topicconf.Boolean {
+			if d.Bounds != "" || d.Type == configdef.Boolean {
 				break
 			}
-			if _, numeric := map[topicconf.Type]bool{topicconf.Int: true, topicconf.Short: true, topicconf.Long: true, topicconf.Double: true}[d.Type]; numeric == (odd == "no such value") {
+			if _, numeric := map[configdef.Type]bool{configdef.Int: true, configdef.Short: true, configdef.Long: true, configdef.Double: true}[d.Type]; numeric == (odd == "no such value") {
 				continue
 			}
 			if err := d.Check(odd); err != nil && !strings.Contains(err.Error(), "Not a number of type") {
@@ -116,7 +116,7 @@ func TestEveryBoundedConfigSaysItsBounds(t *testing.T) {
 	}
 }
 
-func defaultRegistry(t *testing.T) *topicconf.Registry {
+func defaultRegistry(t *testing.T) *configdef.Registry {
 	t.Helper()
 	cfg, err := Load(config.Input{})
 	if err != nil {
@@ -127,7 +127,7 @@ func defaultRegistry(t *testing.T) *topicconf.Registry {
 
 // topicDefaults are the broker configs that are only the default of a topic's, with
 // that topic config and, where it is another, the unit.
-func topicDefaults(reg *topicconf.Registry) map[string]string {
+func topicDefaults(reg *configdef.Registry) map[string]string {
 	units := map[int64]string{1: "", 60_000: ", in minutes", 3_600_000: ", in hours"}
 	all := make(map[string]string)
 	for _, d := range reg.Topics() {
@@ -139,7 +139,7 @@ func topicDefaults(reg *topicconf.Registry) map[string]string {
 }
 
 // single is the table of the configs of topics or of groups.
-func single(defs []*topicconf.Def) string {
+func single(defs []*configdef.Def) string {
 	ours := make(map[string]string)
 	for _, d := range config.Own() {
 		ours[d.Broker] = d.Name

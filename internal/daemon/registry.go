@@ -6,8 +6,8 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/chronik-io/chronik/internal/configdef"
 	"github.com/chronik-io/chronik/internal/daemon/config"
-	"github.com/chronik-io/chronik/internal/topicconf"
 	"github.com/chronik-io/chronik/pkg/durability"
 )
 
@@ -17,23 +17,23 @@ func elsewhere() map[string]string {
 	return map[string]string{
 		"listeners":                 "is a list; write it in the file as listeners: [{listen: HOST:PORT}], or use listen for the first",
 		"advertised.listeners":      "is set as advertise of each entry of `listeners:`, or as advertise for the first",
-		topicconf.ProduceProfile:    "is set as " + config.KeyProduceProfile + " (CHRONIK_PRODUCE_PROFILE)",
-		topicconf.DurabilityProfile: "is set as " + config.KeyWALProfile + " (CHRONIK_WAL_PROFILE)",
+		configdef.ProduceProfile:    "is set as " + config.KeyProduceProfile + " (CHRONIK_PRODUCE_PROFILE)",
+		configdef.DurabilityProfile: "is set as " + config.KeyWALProfile + " (CHRONIK_WAL_PROFILE)",
 	}
 }
 
 // registry returns all broker and topic configs, for these durability profiles.
-func registry(profiles topicconf.Profiles) *topicconf.Registry {
+func registry(profiles configdef.Profiles) *configdef.Registry {
 	var presets []string
 	for _, p := range durability.Presets() {
 		presets = append(presets, p.Name)
 	}
-	return topicconf.New(topicconf.Options{Profiles: profiles, ProducePresets: presets})
+	return configdef.New(configdef.Options{Profiles: profiles, ProducePresets: presets})
 }
 
 // kafkaSettings are the settings under Kafka's names that the file, the
 // environment and --set may have.
-func kafkaSettings(reg *topicconf.Registry) []config.Def {
+func kafkaSettings(reg *configdef.Registry) []config.Def {
 	hidden := elsewhere()
 	var defs []config.Def
 	for _, d := range reg.Brokers() {
@@ -41,7 +41,7 @@ func kafkaSettings(reg *topicconf.Registry) []config.Def {
 			continue
 		}
 		live := ""
-		if d.Update != topicconf.ReadOnly {
+		if d.Update != configdef.ReadOnly {
 			live = config.LiveByClients
 		}
 		defs = append(defs, config.Def{Name: d.Name, Default: d.Default, Unset: !d.HasDefault, Type: strings.ToLower(d.Type.String()), Doc: d.Doc,
@@ -53,7 +53,7 @@ func kafkaSettings(reg *topicconf.Registry) []config.Def {
 
 // plain takes out of Kafka's error text what the line says already, and says what
 // to write where Kafka names a type of Java's.
-func plain(d *topicconf.Def, value string, err error) error {
+func plain(d *configdef.Def, value string, err error) error {
 	if err == nil {
 		return nil
 	}
@@ -62,18 +62,18 @@ func plain(d *topicconf.Def, value string, err error) error {
 		text = rest
 	}
 	if strings.HasPrefix(text, "Not a number of type ") {
-		text = map[topicconf.Type]string{
-			topicconf.Short:  "write a whole number, at most 32767",
-			topicconf.Int:    "write a whole number, at most 2147483647",
-			topicconf.Long:   "write a whole number, at most 9223372036854775807",
-			topicconf.Double: "write a number, with a point where it is no whole one",
+		text = map[configdef.Type]string{
+			configdef.Short:  "write a whole number, at most 32767",
+			configdef.Int:    "write a whole number, at most 2147483647",
+			configdef.Long:   "write a whole number, at most 9223372036854775807",
+			configdef.Double: "write a number, with a point where it is no whole one",
 		}[d.Type]
 	}
 	return fmt.Errorf("invalid value %q: %s", value, text)
 }
 
 // explain says what to do about a key that is no setting here.
-func explain(reg *topicconf.Registry) func(string) string {
+func explain(reg *configdef.Registry) func(string) string {
 	return func(key string) string {
 		if text := elsewhere()[key]; text != "" {
 			return text
@@ -86,7 +86,7 @@ func explain(reg *topicconf.Registry) func(string) string {
 			return text
 		}
 		if reg.Foreign(key) || reg.Topic(key) != nil {
-			return "Kafka has this setting and chronik does not act on it; " + topicconf.Instead(key)
+			return "Kafka has this setting and chronik does not act on it; " + configdef.Instead(key)
 		}
 		return ""
 	}
@@ -161,9 +161,9 @@ func static(cfg *config.Config) map[string]string {
 		switch {
 		case s.Source == config.SourceDefault:
 		case s.Name == config.KeyProduceProfile:
-			all[topicconf.ProduceProfile] = cfg.Produce.Name
+			all[configdef.ProduceProfile] = cfg.Produce.Name
 		case s.Name == config.KeyWALProfile:
-			all[topicconf.DurabilityProfile] = cfg.WALProfile
+			all[configdef.DurabilityProfile] = cfg.WALProfile
 		}
 	}
 	return all

@@ -13,6 +13,7 @@ import (
 	"go.uber.org/zap"
 
 	"github.com/chronik-io/chronik/internal/broker"
+	"github.com/chronik-io/chronik/internal/configdef"
 	"github.com/chronik-io/chronik/internal/controller"
 	"github.com/chronik-io/chronik/internal/daemon/config"
 	"github.com/chronik-io/chronik/internal/daemon/observe"
@@ -25,7 +26,6 @@ import (
 	"github.com/chronik-io/chronik/internal/purgatory"
 	"github.com/chronik-io/chronik/internal/replica"
 	"github.com/chronik-io/chronik/internal/storage"
-	"github.com/chronik-io/chronik/internal/topicconf"
 	"github.com/chronik-io/chronik/internal/vfs"
 )
 
@@ -40,7 +40,7 @@ const (
 // left here.
 type rooms struct {
 	static   map[string]string
-	conf     topicconf.Broker
+	conf     configdef.Broker
 	settings *replica.TopicSettings
 	store    *filestore.Store
 	control  *controller.Controller

@@ -14,12 +14,12 @@ import (
 	"go.uber.org/zap/zapcore"
 
 	"github.com/chronik-io/chronik/internal/admin"
+	"github.com/chronik-io/chronik/internal/configdef"
 	"github.com/chronik-io/chronik/internal/daemon/config"
 	"github.com/chronik-io/chronik/internal/daemon/observe"
 	"github.com/chronik-io/chronik/internal/health/checks"
 	"github.com/chronik-io/chronik/internal/logtail"
 	"github.com/chronik-io/chronik/internal/metrics"
-	"github.com/chronik-io/chronik/internal/topicconf"
 	"github.com/chronik-io/chronik/internal/vfs"
 )
 
@@ -58,7 +58,7 @@ type Options struct {
 // Broker is a running broker. It is served until Close.
 type Broker struct {
 	cfg     *config.Config
-	configs *topicconf.Registry
+	configs *configdef.Registry
 	fs      vfs.FS
 	log     *zap.Logger
 	level   zap.AtomicLevel

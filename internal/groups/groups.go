@@ -6,13 +6,13 @@ import (
 
 	"go.uber.org/zap"
 
+	"github.com/chronik-io/chronik/internal/configdef"
 	"github.com/chronik-io/chronik/internal/controller"
 	"github.com/chronik-io/chronik/internal/coordinator"
 	"github.com/chronik-io/chronik/internal/coordinator/group"
 	"github.com/chronik-io/chronik/internal/coordinator/host"
 	"github.com/chronik-io/chronik/internal/metadata"
 	"github.com/chronik-io/chronik/internal/replica"
-	"github.com/chronik-io/chronik/internal/topicconf"
 )
 
 // Topic is where groups and their offsets are kept.
@@ -24,7 +24,7 @@ type Options struct {
 	Replicas   *replica.Manager
 	Settings   *replica.TopicSettings
 	Controller *controller.Controller
-	Configs    *topicconf.Registry
+	Configs    *configdef.Registry
 	// Static are the broker's configs as the configuration sets them, by name.
 	Static map[string]string
 	// MemberBytes bounds what members make the broker keep, see group.Room. 0 is 64 MiB.
@@ -68,7 +68,7 @@ func New(opt Options) (*Coordinator, error) {
 	return c, nil
 }
 
-func configOf(conf *topicconf.Broker) group.Config {
+func configOf(conf *configdef.Broker) group.Config {
 	cfg, g, o := group.DefaultConfig(), &conf.Groups, &conf.Offsets
 	cfg.MinSession, cfg.MaxSession, cfg.InitialDelay, cfg.MaxSize = g.MinSession, g.MaxSession, g.InitialDelay, int(g.MaxSize)
 	cfg.ConsumerSession, cfg.ConsumerHeartbeat, cfg.ConsumerMaxSize = g.ConsumerSession, g.ConsumerHeartbeat, int(g.ConsumerMaxSize)
@@ -85,7 +85,7 @@ func (c *Coordinator) times(img *metadata.Image) func(string) group.Times {
 		if len(set) == 0 {
 			return group.Times{}
 		}
-		g, err := c.opt.Configs.ResolveGroup(topicconf.Layers{Group: set, Static: c.opt.Static})
+		g, err := c.opt.Configs.ResolveGroup(configdef.Layers{Group: set, Static: c.opt.Static})
 		if err != nil {
 			c.opt.Logger.Warn("configs of a group can't be used", zap.String("group", id), zap.Error(err))
 			return group.Times{}

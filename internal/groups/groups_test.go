@@ -8,23 +8,23 @@ import (
 	"go.uber.org/goleak"
 	"go.uber.org/zap"
 
+	"github.com/chronik-io/chronik/internal/configdef"
 	"github.com/chronik-io/chronik/internal/coordinator"
 	"github.com/chronik-io/chronik/internal/coordinator/group"
 	"github.com/chronik-io/chronik/internal/metadata"
 	"github.com/chronik-io/chronik/internal/replica"
-	"github.com/chronik-io/chronik/internal/topicconf"
 	"github.com/chronik-io/chronik/pkg/durability"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-func registry(t testing.TB) *topicconf.Registry {
+func registry(t testing.TB) *configdef.Registry {
 	t.Helper()
 	profiles, err := durability.NewSet()
 	if err != nil {
 		t.Fatal(err)
 	}
-	return topicconf.New(topicconf.Options{Profiles: profiles, ProducePresets: []string{"balanced"}})
+	return configdef.New(configdef.Options{Profiles: profiles, ProducePresets: []string{"balanced"}})
 }
 
 // Two places have Kafka's defaults; they are the same.

@@ -60,18 +60,18 @@ func rooms() map[string]room {
 		"internal/bufpool":     leaf(),
 		"internal/groupcommit": leaf(),
 		"internal/metrics":     {never: append([]string{kmsgPkg, cobraPkg, koanfPkg}, osPkg), because: leafReason},
-		"internal/topicconf":   leaf("internal/record", "pkg/durability"),
+		"internal/configdef":   leaf("internal/record", "pkg/durability"),
 
 		"internal/inspect": {may: []string{"internal/statelog", "internal/storage/...", "internal/storage", "internal/metadata", "internal/metadata/filestore", "internal/record", "internal/vfs"},
 			never: noProtocol, because: "a look from outside uses storage's own code, reaches the disk through vfs, and knows no command line"},
 
 		"internal/purgatory": {never: noProtocol, because: "purgatory delays operations and does not know what they are"},
-		"internal/metadata": {may: []string{"internal/topicconf"}, never: noProtocol,
+		"internal/metadata": {may: []string{"internal/configdef"}, never: noProtocol,
 			because: "the Image is data; whoever acts on it subscribes"},
 		"internal/metadata/filestore": {may: []string{"internal/metadata", "internal/statelog", "internal/vfs"}, never: noProtocol,
 			because: "a back end implements metadata.Store and knows nothing of what is stored"},
 		"internal/replica": {may: []string{"internal/storage/...", "internal/purgatory", "internal/metadata", "internal/record",
-			"internal/bufpool", "internal/metrics", "internal/topicconf", "internal/groupcommit", "internal/vfs", "pkg/durability"},
+			"internal/bufpool", "internal/metrics", "internal/configdef", "internal/groupcommit", "internal/vfs", "pkg/durability"},
 			never: noProtocol, because: replicaReason},
 
 		"internal/coordinator": {never: noProtocol,
@@ -82,7 +82,7 @@ func rooms() map[string]room {
 			"internal/record", "internal/metadata", "internal/storage", "internal/vfs", "pkg/durability"},
 			never: noProtocol, because: "it makes a partition the runtime's log and knows nothing of machines"},
 		"internal/coordinator/host": {may: []string{"internal/coordinator", "internal/coordinator/replicalog", "internal/controller", "internal/metadata",
-			"internal/replica", "internal/topicconf", "pkg/durability", "internal/metadata/filestore", "internal/purgatory",
+			"internal/replica", "internal/configdef", "pkg/durability", "internal/metadata/filestore", "internal/purgatory",
 			"internal/storage", "internal/vfs"},
 			never:   append([]string{netPkg, kmsgPkg}, noDisk...),
 			because: "it runs coordinators over an internal topic, whichever it is, and knows no requests"},
@@ -90,9 +90,9 @@ func rooms() map[string]room {
 		"internal/coordinator/group/format": {never: noDisk, because: machineReason},
 
 		"internal/groups": {may: []string{"internal/coordinator", "internal/coordinator/...", "internal/controller", "internal/metadata", "internal/protocol",
-			"internal/replica", "internal/topicconf"}, never: append([]string{netPkg}, noDisk...), because: groupsReason},
+			"internal/replica", "internal/configdef"}, never: append([]string{netPkg}, noDisk...), because: groupsReason},
 
-		"internal/controller": {may: []string{"internal/metadata", "internal/topicconf", "internal/metrics"},
+		"internal/controller": {may: []string{"internal/metadata", "internal/configdef", "internal/metrics"},
 			never: noProtocol, because: clusterReason},
 
 		"internal/protocol": {may: []string{"internal/bufpool"}, never: noDisk, because: wireReason},
@@ -100,10 +100,10 @@ func rooms() map[string]room {
 			never: []string{cobraPkg, koanfPkg}, because: wireReason},
 		"internal/broker": {may: []string{"internal/network", "internal/protocol", "internal/controller", "internal/replica",
 			"internal/groups", "internal/coordinator", "internal/coordinator/group", "internal/metadata", "internal/purgatory", "internal/storage", "internal/record", "internal/bufpool",
-			"internal/metrics", "internal/topicconf", "pkg/durability"},
+			"internal/metrics", "internal/configdef", "pkg/durability"},
 			never: noDisk, because: brokerReason},
 
-		"internal/daemon/config": {may: []string{"internal/nearest", "internal/wrap", "internal/topicconf", "pkg/durability", "internal/vfs"},
+		"internal/daemon/config": {may: []string{"internal/nearest", "internal/wrap", "internal/configdef", "pkg/durability", "internal/vfs"},
 			never: []string{kmsgPkg}, because: "the loader knows names, units and bounds; only the daemon knows who gets them"},
 		"internal/daemon":         {may: []string{"internal/...", "pkg/durability"}},
 		"internal/bench/wire":     bench("internal/record"),
@@ -159,7 +159,7 @@ func storageRooms() map[string]room {
 		"internal/storage/diskguard":  store(),
 		"internal/storage/loglife":    store(),
 		"internal/storage": store("internal/storage/...", "internal/statelog", "internal/vfs", "internal/record", "internal/bufpool",
-			"internal/metrics", "internal/topicconf", "internal/groupcommit", "pkg/durability"),
+			"internal/metrics", "internal/configdef", "internal/groupcommit", "pkg/durability"),
 	}
 }
 
@@ -176,7 +176,7 @@ func healthRooms() map[string]room {
 		"internal/admin/page": {may: []string{"internal/health", "internal/metrics"}, never: []string{osPkg, unixPkg, cobraPkg, koanfPkg, kmsgPkg},
 			because: "the page shows what its Source returns, so that a test shows it any broker"},
 		"internal/admin": {may: []string{"internal/admin/page", "internal/groups", "internal/health", "internal/logtail", "internal/metadata", "internal/metrics", "internal/network",
-			"internal/record", "internal/replica", "internal/storage", "internal/topicconf", "pkg/durability"},
+			"internal/record", "internal/replica", "internal/storage", "internal/configdef", "pkg/durability"},
 			never: []string{unixPkg, cobraPkg, koanfPkg, kmsgPkg}, because: "the admin port shows what it is given; the daemon builds it"},
 	}
 }
@@ -206,7 +206,7 @@ func ctlRooms() map[string]room {
 		"internal/ctl/cluster": ctl("internal/cmdline", "internal/ctl/cli", "internal/ctl/output", "internal/ctl/adminport", "internal/health", "internal/wrap"),
 		"internal/ctl/doctor":  ctl("internal/ctl/cli", "internal/ctl/adminport", "internal/ctl/cluster", "internal/ctl/config", "internal/ctl/group", "internal/health"),
 		"internal/ctl/logs": {may: []string{"internal/health", "internal/ctl/cli", "internal/ctl/records", "internal/ctl/output", "internal/ctl/progress", "internal/inspect", "internal/storage", "internal/terminal",
-			"internal/vfs", "internal/daemon/config", "internal/topicconf", "pkg/durability"}, never: []string{koanfPkg, kmsgPkg},
+			"internal/vfs", "internal/daemon/config", "internal/configdef", "pkg/durability"}, never: []string{koanfPkg, kmsgPkg},
 			because: "chronikctl log works on files without a broker, and finds them where chronikd's settings say; what they mean internal/inspect knows"},
 		"internal/ctl/profile": ctl("internal/ctl/cli", "internal/ctl/output", "internal/ctl/adminport", "pkg/durability"),
 	}

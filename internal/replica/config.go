@@ -1,14 +1,14 @@
 package replica
 
 import (
+	"github.com/chronik-io/chronik/internal/configdef"
 	"github.com/chronik-io/chronik/internal/storage"
 	"github.com/chronik-io/chronik/internal/storage/segment"
-	"github.com/chronik-io/chronik/internal/topicconf"
 )
 
 // LogConfig is what a topic's resolved configuration means to its logs. internal
 // says that the broker itself writes the topic.
-func LogConfig(c *topicconf.Topic, internal bool) storage.Config {
+func LogConfig(c *configdef.Topic, internal bool) storage.Config {
 	return storage.Config{
 		Profile: c.Durability,
 		Segment: segment.Limits{

@@ -5,8 +5,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/chronik-io/chronik/internal/configdef"
 	"github.com/chronik-io/chronik/internal/storage"
-	"github.com/chronik-io/chronik/internal/topicconf"
 	"github.com/chronik-io/chronik/pkg/durability"
 )
 
@@ -16,7 +16,7 @@ func TestEveryConfigOfATopicReachesItsLogs(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	resolved, err := topicconf.New(topicconf.Options{Profiles: profiles}).ResolveTopic(topicconf.Layers{Topic: map[string]string{
+	resolved, err := configdef.New(configdef.Options{Profiles: profiles}).ResolveTopic(configdef.Layers{Topic: map[string]string{
 		"cleanup.policy": "compact,delete", "retention.ms": "11", "retention.bytes": "12", "message.timestamp.after.max.ms": "13",
 		"file.delete.delay.ms": "14", "min.cleanable.dirty.ratio": "0.15", "min.compaction.lag.ms": "16", "max.compaction.lag.ms": "17",
 		"delete.retention.ms": "18", "segment.bytes": "1900000", "segment.ms": "20", "segment.jitter.ms": "21", "index.interval.bytes": "22",

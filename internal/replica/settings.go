@@ -7,10 +7,10 @@ import (
 
 	"go.uber.org/zap"
 
+	"github.com/chronik-io/chronik/internal/configdef"
 	"github.com/chronik-io/chronik/internal/metadata"
 	"github.com/chronik-io/chronik/internal/record"
 	"github.com/chronik-io/chronik/internal/storage"
-	"github.com/chronik-io/chronik/internal/topicconf"
 )
 
 // TopicSettings are the configurations of topics, resolved once per change for all that go by
@@ -24,7 +24,7 @@ type TopicSettings struct {
 // SettingsOptions are what TopicSettings resolve from.
 type SettingsOptions struct {
 	Self    int32
-	Configs *topicconf.Registry
+	Configs *configdef.Registry
 	// Static are the broker's configs as the configuration sets them, by name; they were
 	// checked.
 	Static map[string]string
@@ -39,7 +39,7 @@ type TopicSetting struct {
 	// profile that is gone for example: clients' records are refused then, and the rest
 	// is the broker's defaults.
 	Err   error
-	Conf  topicconf.Topic
+	Conf  configdef.Topic
 	Rules record.Rules   // for what clients produce
 	Log   storage.Config // for its logs
 
@@ -86,8 +86,8 @@ func (s *TopicSettings) Of(img *metadata.Image, t *metadata.Topic) *TopicSetting
 
 // Layers are the places where the configs of a topic may be set, under an image; t may be nil for
 // those of the broker.
-func (s *TopicSettings) Layers(img *metadata.Image, t *metadata.Topic) topicconf.Layers {
-	l := topicconf.Layers{Broker: img.BrokerConfig(s.opt.Self), All: img.BrokerConfig(metadata.DefaultBroker), Static: s.opt.Static}
+func (s *TopicSettings) Layers(img *metadata.Image, t *metadata.Topic) configdef.Layers {
+	l := configdef.Layers{Broker: img.BrokerConfig(s.opt.Self), All: img.BrokerConfig(metadata.DefaultBroker), Static: s.opt.Static}
 	if t != nil {
 		l.Topic = t.Configs
 	}
@@ -101,7 +101,7 @@ func (s *TopicSettings) resolve(img *metadata.Image, t *metadata.Topic) *TopicSe
 		c.Rules, c.Err = recordRules(&c.Conf)
 	}
 	if c.Err != nil {
-		c.Conf, _ = s.opt.Configs.ResolveTopic(topicconf.Layers{Static: s.opt.Static}) // they were checked
+		c.Conf, _ = s.opt.Configs.ResolveTopic(configdef.Layers{Static: s.opt.Static}) // they were checked
 	}
 	logs := c.Conf
 	logs.Compact = logs.Compact && !s.opt.KeepAll
@@ -110,7 +110,7 @@ func (s *TopicSettings) resolve(img *metadata.Image, t *metadata.Topic) *TopicSe
 }
 
 // recordRules is what a resolved configuration means to records that clients produce.
-func recordRules(c *topicconf.Topic) (record.Rules, error) {
+func recordRules(c *configdef.Topic) (record.Rules, error) {
 	levels := record.DefaultLevels()
 	switch c.Compression {
 	case "gzip":

@@ -6,8 +6,8 @@ import (
 	"go.uber.org/zap"
 	"go.uber.org/zap/zaptest/observer"
 
+	"github.com/chronik-io/chronik/internal/configdef"
 	"github.com/chronik-io/chronik/internal/metadata"
-	"github.com/chronik-io/chronik/internal/topicconf"
 	"github.com/chronik-io/chronik/internal/vfs"
 	"github.com/chronik-io/chronik/pkg/durability"
 )
@@ -18,7 +18,7 @@ func settings(t *testing.T, keepAll bool) (*TopicSettings, *observer.ObservedLog
 	profiles, err := durability.NewSet()
 	must(t, err)
 	core, logs := observer.New(zap.ErrorLevel)
-	return NewTopicSettings(SettingsOptions{Self: self, Configs: topicconf.New(topicconf.Options{Profiles: profiles}),
+	return NewTopicSettings(SettingsOptions{Self: self, Configs: configdef.New(configdef.Options{Profiles: profiles}),
 		Static: map[string]string{"min.insync.replicas": "3"}, KeepAll: keepAll, Logger: zap.New(core)}), logs
 }
 
@@ -79,7 +79,7 @@ func TestWithoutACleanerLogsKeepAll(t *testing.T) {
 // A configuration that can't be used is said once; the rest of the broker's defaults hold.
 func TestAConfigurationThatCannotBeUsedIsSaidOnce(t *testing.T) {
 	s, logs := settings(t, false)
-	topic := &metadata.Topic{ID: idA, Name: "a", Internal: true, Configs: map[string]string{topicconf.DurabilityProfile: "gone"}}
+	topic := &metadata.Topic{ID: idA, Name: "a", Internal: true, Configs: map[string]string{configdef.DurabilityProfile: "gone"}}
 	for range 3 {
 		if c := s.Of(metadata.Empty(), topic); c.Err == nil || c.Conf.MinInSyncReplicas != 3 || c.Log.Profile.Name == "" || !c.Log.Cleanup.Internal {
 			t.Errorf("%+v", c)

@@ -8,8 +8,8 @@ import (
 
 	"go.uber.org/zap"
 
+	"github.com/chronik-io/chronik/internal/configdef"
 	"github.com/chronik-io/chronik/internal/controller"
-	"github.com/chronik-io/chronik/internal/topicconf"
 	"github.com/chronik-io/chronik/pkg/durability"
 )
 
@@ -51,7 +51,7 @@ func (h *Host) create() error {
 	_, err := h.opt.Controller.CreateTopic(ctx, controller.TopicSpec{
 		Name: h.def.Topic, Partitions: h.def.Partitions, ReplicationFactor: int16(min(int(h.def.ReplicationFactor), max(brokers, 1))),
 		Configs: map[string]*string{"cleanup.policy": &policy, "compression.type": &compression, "segment.bytes": &segment,
-			topicconf.DurabilityProfile: &profile},
+			configdef.DurabilityProfile: &profile},
 	})
 	return err
 }

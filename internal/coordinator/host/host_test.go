@@ -11,6 +11,7 @@ import (
 	"go.uber.org/goleak"
 	"go.uber.org/zap"
 
+	"github.com/chronik-io/chronik/internal/configdef"
 	"github.com/chronik-io/chronik/internal/controller"
 	"github.com/chronik-io/chronik/internal/coordinator"
 	"github.com/chronik-io/chronik/internal/metadata"
@@ -18,7 +19,6 @@ import (
 	"github.com/chronik-io/chronik/internal/purgatory"
 	"github.com/chronik-io/chronik/internal/replica"
 	"github.com/chronik-io/chronik/internal/storage"
-	"github.com/chronik-io/chronik/internal/topicconf"
 	"github.com/chronik-io/chronik/internal/vfs"
 	"github.com/chronik-io/chronik/pkg/durability"
 )
@@ -70,7 +70,7 @@ func start(t testing.TB, fs vfs.FS, defs ...Definition) (b *broker, stop func())
 	t.Helper()
 	profiles, err := durability.NewSet()
 	must(t, err)
-	configs := topicconf.New(topicconf.Options{Profiles: profiles, ProducePresets: []string{"balanced"}})
+	configs := configdef.New(configdef.Options{Profiles: profiles, ProducePresets: []string{"balanced"}})
 	store, err := filestore.Open(filestore.Options{FS: fs, Dir: "/metadata", Log: zap.NewNop()})
 	must(t, err)
 	b = &broker{control: controller.New(controller.Options{Store: store, Configs: configs, NumPartitions: 1, ReplicationFactor: 1}),
@@ -166,7 +166,7 @@ func TestADefinitionIsAllThatACoordinatorNeeds(t *testing.T) {
 	for _, def := range defs {
 		topic := b.applier.Image().Topic(def.Topic)
 		if !topic.Internal || topic.Partitions.Len() != 2 || topic.Configs["cleanup.policy"] != "compact" ||
-			topic.Configs[topicconf.DurabilityProfile] != durability.Default || len(topic.Partitions.At(0).Replicas) != 1 {
+			topic.Configs[configdef.DurabilityProfile] != durability.Default || len(topic.Partitions.At(0).Replicas) != 1 {
 			t.Errorf("%+v", topic)
 		}
 	}

@@ -18,12 +18,12 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/chronik-io/chronik/internal/configdef"
 	"github.com/chronik-io/chronik/internal/ctl/cli"
 	"github.com/chronik-io/chronik/internal/daemon/config"
 	"github.com/chronik-io/chronik/internal/health"
 	"github.com/chronik-io/chronik/internal/inspect"
 	"github.com/chronik-io/chronik/internal/storage"
-	"github.com/chronik-io/chronik/internal/topicconf"
 	"github.com/chronik-io/chronik/internal/vfs"
 	"github.com/chronik-io/chronik/pkg/durability"
 )
@@ -109,9 +109,9 @@ func configured(file string) (o inspect.Options, err error) {
 		presets = append(presets, p.Name)
 	}
 	var defs []config.Def
-	for _, d := range topicconf.New(topicconf.Options{Profiles: profiles, ProducePresets: presets}).Brokers() {
+	for _, d := range configdef.New(configdef.Options{Profiles: profiles, ProducePresets: presets}).Brokers() {
 		switch d.Name {
-		case "listeners", "advertised.listeners", topicconf.ProduceProfile, topicconf.DurabilityProfile: // the daemon's own settings
+		case "listeners", "advertised.listeners", configdef.ProduceProfile, configdef.DurabilityProfile: // the daemon's own settings
 		default:
 			defs = append(defs, config.Def{Name: d.Name, Default: d.Default, Unset: !d.HasDefault})
 		}

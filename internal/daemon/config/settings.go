@@ -6,7 +6,7 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/chronik-io/chronik/internal/topicconf"
+	"github.com/chronik-io/chronik/internal/configdef"
 	"github.com/chronik-io/chronik/pkg/durability"
 )
 
@@ -38,9 +38,9 @@ func Own() []Def {
 		{Name: KeyAdminRemote, Default: "false", Type: "boolean", Bounds: "true, false", Check: oneOf([]string{"true", "false"}),
 			Doc: "Whether other machines may change the log level, have the disks measured and take profiles. Without it only this machine may; everybody who reaches the port reads metrics, health and the JSON."},
 		{Name: KeyWALProfile, Default: "sync", Type: "string", Bounds: "the name of a durability profile", Check: notEmpty,
-			Broker: topicconf.DurabilityProfile, Live: LiveByClients,
+			Broker: configdef.DurabilityProfile, Live: LiveByClients,
 			Doc: "Durability profile of topics that set no chronik.durability.profile of their own. See docs/durability.md."},
-		{Name: KeyProduceProfile, Default: "balanced", Type: "string", Bounds: "low-latency, balanced, high-throughput, extreme", Check: producePreset, Broker: topicconf.ProduceProfile,
+		{Name: KeyProduceProfile, Default: "balanced", Type: "string", Bounds: "low-latency, balanced, high-throughput, extreme", Check: producePreset, Broker: configdef.ProduceProfile,
 			Doc: "How many bytes of produce requests may wait in the broker before producing connections are no longer read, and how many one connection may have in flight."},
 		{Name: KeyMetricsEach, Default: "true", Type: "boolean", Bounds: "true, false", Check: oneOf([]string{"true", "false"}),
 			Doc: "Whether /metrics has series of each partition: sizes, offsets, lag of groups. Without them there are sums by broker, and by group and topic; /v1/logs has the rest."},

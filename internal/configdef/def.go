@@ -1,4 +1,4 @@
-package topicconf
+package configdef
 
 // Type is a config's type; the numbers are those of DescribeConfigs (KIP-569).
 type Type int8

@@ -1,4 +1,4 @@
-package topicconf
+package configdef
 
 // foreignBrokerNames are the broker configs of Apache Kafka 4.3 that chronik does
 // not read. They are refused by name, so that nobody believes them to work.

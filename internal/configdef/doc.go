@@ -1,4 +1,4 @@
-// Package topicconf is the registry of typed topic and broker configs: their
+// Package configdef is the registry of typed topic and broker configs: their
 // names, types, defaults, bounds, documentation and synonyms.
 //
 // It holds the configs that chronik reads, and no others, so that
@@ -15,4 +15,4 @@
 // The controller checks alterations with it, handlers describe with it, and the
 // broker resolves each topic once per change into a Topic, whose fields the hot
 // path reads. It knows neither where configs are kept nor the protocol.
-package topicconf
+package configdef

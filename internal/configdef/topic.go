@@ -1,4 +1,4 @@
-package topicconf
+package configdef
 
 import (
 	"fmt"
