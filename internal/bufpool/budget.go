@@ -118,7 +118,7 @@ func (b *Budget) Release(n int64) {
 	b.used -= n
 	if b.used < 0 {
 		if Invariants {
-			panic(fmt.Sprintf("membuf: budget of %d bytes got %d more than it gave", b.size, -b.used))
+			panic(fmt.Sprintf("bufpool: budget of %d bytes got %d more than it gave", b.size, -b.used))
 		}
 		b.used = 0
 	}

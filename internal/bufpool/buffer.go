@@ -44,13 +44,13 @@ func (b *Buffer) Release() {
 	case n == 0:
 		b.pool.put(b)
 	case n < 0 && Invariants:
-		panic(fmt.Sprintf("membuf: buffer of %d bytes released more often than retained", len(b.data)))
+		panic(fmt.Sprintf("bufpool: buffer of %d bytes released more often than retained", len(b.data)))
 	}
 }
 
 func (b *Buffer) check(op string) {
 	if Invariants && b.refs.Load() <= 0 {
-		panic(fmt.Sprintf("membuf: %s of a released buffer of %d bytes", op, len(b.data)))
+		panic(fmt.Sprintf("bufpool: %s of a released buffer of %d bytes", op, len(b.data)))
 	}
 }
 
@@ -67,7 +67,7 @@ func poison(p []byte) {
 func checkPoison(p []byte) {
 	for i, c := range p {
 		if c != poisonByte {
-			panic(fmt.Sprintf("membuf: byte %d of a buffer of %d bytes was written after its release", i, len(p)))
+			panic(fmt.Sprintf("bufpool: byte %d of a buffer of %d bytes was written after its release", i, len(p)))
 		}
 	}
 }
