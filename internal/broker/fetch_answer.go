@@ -34,7 +34,7 @@ func (op *fetchOp) respond() {
 	if op.delay > 0 {
 		op.r.Throttle(op.delay)
 	}
-	id, err := op.b.sessions.settle(&op.sess, op.parts, time.Now())
+	id, err := op.b.sessions.finish(&op.sess, op.parts, time.Now())
 	if err != nil {
 		op.r.Code = code(err)
 		op.w.Begin(op.version, throttleMillis(op.delay), op.r.Code, id, 0)

@@ -185,10 +185,10 @@ func (s *session) add(a fetchAsk) {
 	s.members[key] = m
 }
 
-// settle is the session's part of an answer: it marks the parts that say nothing
+// finish is the session's part of an answer: it marks the parts that say nothing
 // new, and returns the session id that the answer has. The error is the one of
 // the request as a whole.
-func (c *sessions) settle(use *sessionUse, parts []fetchPart, now time.Time) (int32, error) {
+func (c *sessions) finish(use *sessionUse, parts []fetchPart, now time.Time) (int32, error) {
 	switch {
 	case use.err != nil:
 		return 0, use.err

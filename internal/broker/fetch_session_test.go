@@ -249,7 +249,7 @@ func TestSessionEpochsWrapAroundZero(t *testing.T) {
 	s := c.create(false, asked(1), now)
 	use := sessionUse{session: s, epoch: s.epoch}
 	s.epoch++
-	if id, err := c.settle(&use, asked(1), now); id != s.id || code(err) != kerr.InvalidFetchSessionEpoch.Code {
+	if id, err := c.finish(&use, asked(1), now); id != s.id || code(err) != kerr.InvalidFetchSessionEpoch.Code {
 		t.Errorf("a request that was overtaken: session %d, %v", id, err)
 	}
 }

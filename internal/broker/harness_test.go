@@ -136,7 +136,7 @@ func (n *node) openLogs(t testing.TB, o nodeOptions) {
 	n.applier.Subscribe("settings", settings.Follow)
 	t.Cleanup(func() { must(t, replicas.Close(context.Background())) })
 	n.applier.Subscribe("replicas", replicas.Apply)
-	n.applier.Finish(replicas.Settled)
+	n.applier.Finish(replicas.AwaitApplied)
 	n.groups, err = groups.New(groups.Options{Self: o.self, Replicas: replicas, Settings: settings, Controller: n.control, Configs: n.configs,
 		Static: n.static, Logger: zap.NewNop()})
 	must(t, err)

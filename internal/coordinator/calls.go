@@ -74,7 +74,7 @@ func (s *shard) called(to Ticket, result any) {
 		}
 	}
 	s.machine.Handle(now, to, result, &s.effects)
-	s.settle()
+	s.applyEffects()
 }
 
 // dropCalls forgets the calls of a life that ends.

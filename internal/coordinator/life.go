@@ -123,7 +123,7 @@ func (s *shard) loaded(life uint64, m Machine, records int64, took time.Duration
 	s.setPhase(active)
 	now := time.Now()
 	m.Loaded(now, &s.effects)
-	s.settle()
+	s.applyEffects()
 	s.resume(now)
 	if s.r.opt.Hello != nil {
 		s.notify(s.r.opt.Hello(s.partition))

@@ -185,7 +185,7 @@ func (s *shard) handle(r request) {
 		s.lastTicket++
 		s.tickets[s.lastTicket] = r.done
 		s.machine.Handle(now, s.lastTicket, r.event, &s.effects)
-		s.settle()
+		s.applyEffects()
 	}
 }
 
@@ -193,7 +193,7 @@ func (s *shard) handle(r request) {
 func (s *shard) notify(event any) {
 	if s.phase == active {
 		s.machine.Handle(time.Now(), 0, event, &s.effects)
-		s.settle()
+		s.applyEffects()
 	}
 }
 
@@ -211,12 +211,12 @@ func (s *shard) fire() {
 			return
 		}
 		s.machine.Fire(now, key, &s.effects)
-		s.settle()
+		s.applyEffects()
 	}
 }
 
-// settle takes the machine's effects.
-func (s *shard) settle() {
+// applyEffects takes the machine's effects.
+func (s *shard) applyEffects() {
 	s.take(&s.effects)
 	for _, t := range s.effects.Timers {
 		s.timers.set(t)

@@ -29,9 +29,9 @@ func places(conf *configdef.Broker) []storage.Place {
 	return places
 }
 
-// settle takes over what an image says of settings that change while the broker
+// applySettings takes over what an image says of settings that change while the broker
 // runs, beside those of logs.
-func (b *Broker) settle(r *rooms, img *metadata.Image) error {
+func (b *Broker) applySettings(r *rooms, img *metadata.Image) error {
 	live, err := b.configs.ResolveLive(r.settings.Layers(img, nil))
 	if err != nil {
 		return fmt.Errorf("settings of the broker: %w", err)

@@ -169,7 +169,7 @@ func (b *Broker) openLogs(ctx context.Context, r *rooms) error {
 	if err != nil {
 		return fmt.Errorf("read metadata: %w", err)
 	}
-	if err := b.settle(r, img); err != nil {
+	if err := b.applySettings(r, img); err != nil {
 		return err
 	}
 	cleaning := r.cleaning.Load()
@@ -221,10 +221,12 @@ func (b *Broker) openPartitions(_ context.Context, r *rooms) error {
 		Config: func(img *metadata.Image, t *metadata.Topic) storage.Config { return r.settings.Of(img, t).Log },
 	})
 	r.applier = metadata.NewApplier(b.log.Named("metadata"))
-	r.applier.Subscribe("settings", func(_ context.Context, _, next *metadata.Image, _ *metadata.Delta) error { return b.settle(r, next) })
+	r.applier.Subscribe("settings", func(_ context.Context, _, next *metadata.Image, _ *metadata.Delta) error {
+		return b.applySettings(r, next)
+	})
 	r.applier.Subscribe("topics", r.settings.Follow)
 	r.applier.Subscribe("replicas", r.replicas.Apply)
-	r.applier.Finish(r.replicas.Settled)
+	r.applier.Finish(r.replicas.AwaitApplied)
 	b.stack.push("replicas", r.replicas.Close)
 	var err error
 	r.groups, err = groups.New(groups.Options{

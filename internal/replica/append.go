@@ -177,11 +177,11 @@ func (p *Partition) Append(a *Append, batch *groupcommit.Batch) {
 func (a *Append) Numbered(*storage.Append) {
 	switch {
 	case a.inner.Err != nil:
-		a.settle(a.inner.Err)
+		a.resolve(a.inner.Err)
 		return
 	case a.Acks == AcksNone:
 		a.BaseOffset, a.AppendTime = a.inner.Base, a.inner.Time
-		a.settle(nil)
+		a.resolve(nil)
 		return
 	}
 	a.BaseOffset, a.AppendTime = a.inner.Base, a.inner.Time
@@ -190,13 +190,13 @@ func (a *Append) Numbered(*storage.Append) {
 	waits, err := p.awaitLocked(a)
 	p.mu.Unlock() // if it waits, another goroutine may have finished it by now
 	if !waits {
-		a.settle(err)
+		a.resolve(err)
 	}
 }
 
-// settle finishes an append that stands in no queue; an Expire that came before
+// resolve finishes an append that stands in no queue; an Expire that came before
 // decides.
-func (a *Append) settle(err error) {
+func (a *Append) resolve(err error) {
 	if !a.state.CompareAndSwap(pending, settled) {
 		err = a.timedOut()
 	}

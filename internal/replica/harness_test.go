@@ -177,7 +177,7 @@ func (c *cluster) delete(name string, id [16]byte, partitions int32) {
 func (c *cluster) apply(t testing.TB, m *Manager) error {
 	t.Helper()
 	err := c.show(t, m)
-	must(t, m.Settled(t.Context(), c.image.Version()))
+	must(t, m.AwaitApplied(t.Context(), c.image.Version()))
 	return err
 }
 

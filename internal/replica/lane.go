@@ -321,12 +321,12 @@ func (m *Manager) ended(rounds ...*round) {
 	}
 }
 
-// Settled waits until everything that the image of a version asked for was tried once: logs
+// AwaitApplied waits until everything that the image of a version asked for was tried once: logs
 // were made or deleted, and the metadata knows, or it failed. It returns at once for a
 // version that asked for nothing, and where Apply has not seen the version. The error is
 // the context's. What other versions asked for is not waited for: it may be in a directory
 // that hangs.
-func (m *Manager) Settled(ctx context.Context, version int64) error {
+func (m *Manager) AwaitApplied(ctx context.Context, version int64) error {
 	m.mu.RLock()
 	r := m.rounds[version]
 	m.mu.RUnlock()

@@ -158,7 +158,7 @@ func (l *Log) chunksFlushed(run []*chunk) {
 		bytes += c.cap
 	}
 	l.smu.Lock()
-	l.settle(last.next)
+	l.settleProducers(last.next)
 	l.smu.Unlock()
 	l.mu.Lock()
 	l.tail.setFlushed(len(run))
@@ -173,12 +173,12 @@ func (l *Log) chunksFlushed(run []*chunk) {
 	l.dir.memory.flushed(l, bytes)
 }
 
-// settle advances the end that the producer state answers for besides the log's. It
+// settleProducers advances the end that the producer state answers for besides the log's. It
 // follows the segments: batches that are not durable yet may never come to be, and must
 // push none out that checkpoints store. The caller holds smu.
-func (l *Log) settle(end int64) {
+func (l *Log) settleProducers(end int64) {
 	if !l.dir.opt.broken.has(liveProducers) {
-		l.producers.Settle(end)
+		l.producers.MarkDurable(end)
 	}
 }
 
@@ -243,9 +243,9 @@ func (l *Log) segmentFailed(err error) error {
 	return err
 }
 
-// settleAll brings everything into synced segments. The caller owns the right to
+// flushAll brings everything into synced segments. The caller owns the right to
 // commit, so that nothing is added.
-func (l *Log) settleAll() error {
+func (l *Log) flushAll() error {
 	if err := l.awaitDurable(math.MaxInt64); err != nil {
 		return err
 	}

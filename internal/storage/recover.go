@@ -225,7 +225,7 @@ func (r *recovery) home() error {
 			return
 		}
 		if f.err == nil {
-			f.err = f.l.settleHome()
+			f.err = f.l.flushReplayed()
 		}
 		mu.Lock()
 		defer mu.Unlock()
@@ -255,9 +255,9 @@ func (r *recovery) home() error {
 	return errors.Join(err, aside.close())
 }
 
-// settleHome flushes and syncs without saving indexes, which are caches that a start
+// flushReplayed flushes and syncs without saving indexes, which are caches that a start
 // doesn't wait for: the next sync or the stop saves them.
-func (l *Log) settleHome() error {
+func (l *Log) flushReplayed() error {
 	l.flushMu.Lock()
 	defer l.flushMu.Unlock()
 	if err := l.flushLocked(); err != nil {
@@ -325,7 +325,7 @@ func (r *recovery) look(lc *checkpoint.Log) {
 // setEnds moves all ends of a log that nobody uses yet.
 func (l *Log) setEnds(end int64) {
 	l.flushed = end
-	l.settle(end)
+	l.settleProducers(end)
 	l.moveEnd(end)
 }
 

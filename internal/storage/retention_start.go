@@ -150,7 +150,7 @@ func (l *Log) discardLocked(to int64) (gone []*chunk, cached int) {
 	if l.dir.opt.broken.has(forgetGone) {
 		l.producers.Cut(l.flushed)
 	}
-	l.settle(end)
+	l.settleProducers(end)
 	cached = l.tail.flushed
 	l.tail.setFlushed(len(rest))
 	gone = l.tail.evict(math.MaxInt64)

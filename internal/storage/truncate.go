@@ -87,7 +87,7 @@ func (l *Log) beginCut(x *Cut) error {
 	if x.End < 0 {
 		return fmt.Errorf("%w: no log ends there", ErrOffsetOutOfRange)
 	}
-	if err := l.settleAll(); err != nil {
+	if err := l.flushAll(); err != nil {
 		return err
 	}
 	l.flushMu.Lock()
@@ -197,7 +197,7 @@ func (l *Log) publishCut(c *cutting) {
 		l.epochs.Clear()
 	}
 	l.producers = c.producers
-	l.settle(c.end)
+	l.settleProducers(c.end)
 	l.mu.Unlock()
 	l.smu.Unlock()
 	l.dir.memory.drop(gone, len(gone))

@@ -88,7 +88,7 @@ func afterCuts(image *crashfs.FS, promised int64) error {
 				return a.Err
 			}
 		}
-		if err := l.settleAll(); err != nil {
+		if err := l.flushAll(); err != nil {
 			return err
 		}
 		if _, err := trueProducers(l); err != nil {

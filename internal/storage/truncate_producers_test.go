@@ -161,7 +161,7 @@ func TestProducersOfALogAreBounded(t *testing.T) {
 			}
 		}
 	}
-	if err := l.settleAll(); err != nil {
+	if err := l.flushAll(); err != nil {
 		t.Fatal(err)
 	}
 	if err := d.checkpoint(nil); err != nil {
@@ -297,7 +297,7 @@ func TestTruncationKeepsProducersOfWhatRetentionTook(t *testing.T) {
 		if a := send(l, numbered(1, seq, time.Now())); a.Err != nil {
 			t.Fatal(a.Err)
 		}
-		if err := l.settleAll(); err != nil {
+		if err := l.flushAll(); err != nil {
 			t.Fatal(err)
 		}
 	}

@@ -35,7 +35,7 @@ func inTurns(l *Log, first int64, n int) error {
 			return a.Err
 		}
 	}
-	return l.settleAll()
+	return l.flushAll()
 }
 
 // turnsLog makes a log of small segments with n batches of inTurns(l, 1, n).

@@ -75,7 +75,7 @@ func (c *cluster) apply(t testing.TB, m *replica.Manager) {
 	prev := c.image
 	c.image = next
 	must(t, m.Apply(t.Context(), prev, next, metadata.Diff(prev, next)))
-	must(t, m.Settled(t.Context(), next.Version()))
+	must(t, m.AwaitApplied(t.Context(), next.Version()))
 }
 
 // open opens the partition on a file system.

@@ -91,7 +91,7 @@ func kilobytes(text string) int64 {
 // where it will be made.
 func (m *Machine) Place(role, dir string) checks.Place {
 	p := checks.Place{Role: role, Path: dir}
-	at, info := settled(dir)
+	at, info := resolvePath(dir)
 	if info == nil {
 		return p
 	}
@@ -111,9 +111,9 @@ func (m *Machine) Place(role, dir string) checks.Place {
 	return p
 }
 
-// settled is a path without symbolic links, of the directory or of the nearest above
+// resolvePath is a path without symbolic links, of the directory or of the nearest above
 // it that exists; a nil info where nothing can be said.
-func settled(name string) (string, fs.FileInfo) {
+func resolvePath(name string) (string, fs.FileInfo) {
 	name, err := filepath.Abs(name)
 	if err != nil {
 		return "", nil

@@ -141,7 +141,7 @@ func TestWhatIsNotThereYetLiesWhereItWillBeMade(t *testing.T) {
 		t.Fatal(err)
 	}
 	for name, want := range map[string]string{"link/a/b": "there", "link": "there", "there": "there", "gone/x": ""} {
-		if got, info := settled(path.Join(dir, name)); got != path.Join(dir, want) || info == nil {
+		if got, info := resolvePath(path.Join(dir, name)); got != path.Join(dir, want) || info == nil {
 			t.Errorf("%s: %s, want %s", name, got, want)
 		}
 	}

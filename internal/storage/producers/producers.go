@@ -183,7 +183,7 @@ func (s *State) Add(b record.Batch, now time.Time) {
 // trim forgets batches that are settled and out of the window, so that at most room of
 // the settled ones stay.
 func (s *State) trim(p *producer, room int) {
-	n := s.settledOf(p)
+	n := s.durableBatches(p)
 	if n == 0 {
 		return
 	}
@@ -195,16 +195,16 @@ func (s *State) trim(p *producer, room int) {
 	}
 }
 
-// settledOf returns how many batches of a producer are settled.
-func (s *State) settledOf(p *producer) int {
+// durableBatches returns how many batches of a producer are settled.
+func (s *State) durableBatches(p *producer) int {
 	if !s.settles {
 		return len(p.batches)
 	}
 	return p.below(s.settled)
 }
 
-// Settle says that the batches below end stay: they are in segments.
-func (s *State) Settle(end int64) {
+// MarkDurable says that the batches below end stay: they are in segments.
+func (s *State) MarkDurable(end int64) {
 	s.settled, s.settles = end, true
 	s.shrink(s.limit())
 }
@@ -268,7 +268,7 @@ func (s *State) makeRoom(now int64) {
 // shrink forgets the oldest producers while there are more than n, up to the first with a
 // batch that is not settled: those that were seen later have such batches, too.
 func (s *State) shrink(n int) {
-	for len(s.ids) > n && s.settledOf(s.oldest) == len(s.oldest.batches) {
+	for len(s.ids) > n && s.durableBatches(s.oldest) == len(s.oldest.batches) {
 		s.forget(s.oldest)
 	}
 }
@@ -320,7 +320,7 @@ func (s *State) Complete(whole *State, end int64) {
 func (s *State) LastOffsets() map[int64]int64 {
 	m := make(map[int64]int64, len(s.ids))
 	for id, p := range s.ids {
-		if n := s.settledOf(p); n > 0 {
+		if n := s.durableBatches(p); n > 0 {
 			m[id] = p.batches[n-1].lastOffset
 		}
 	}

@@ -167,7 +167,7 @@ func TestAgainstEveryBatch(t *testing.T) {
 				}
 				if s = c; settled >= 0 {
 					settled = end // what was decoded has lost what lies before the window
-					s.Settle(end)
+					s.MarkDurable(end)
 				}
 			},
 			"settle": func(t *rapid.T) {
@@ -176,7 +176,7 @@ func TestAgainstEveryBatch(t *testing.T) {
 				} else {
 					settled = rapid.Int64Range(settled, end).Draw(t, "below")
 				}
-				s.Settle(settled)
+				s.MarkDurable(settled)
 			},
 			"take back": func(t *rapid.T) {
 				if settled < 0 {
@@ -254,11 +254,11 @@ func TestLimitForgetsTheOldest(t *testing.T) {
 // A producer's settled window outlives any number of batches that are taken back.
 func TestTakenBackBatchesPushNothingOut(t *testing.T) {
 	var s State
-	s.Settle(0)
+	s.MarkDurable(0)
 	for i := range int32(20) {
 		s.Add(made(t, int64(i), 1, 0, i, 1), now)
 	}
-	s.Settle(20)
+	s.MarkDurable(20)
 	s.Add(made(t, 20, 1, 1, 0, 1), now) // a new epoch
 	for i := range int32(30) {
 		s.Add(made(t, int64(21+i), 1, 1, 1+i, 1), now)
@@ -269,7 +269,7 @@ func TestTakenBackBatchesPushNothingOut(t *testing.T) {
 			t.Errorf("batch %d is not known: %v", i, err)
 		}
 	}
-	s.Settle(21)
+	s.MarkDurable(21)
 	s.Add(made(t, 20, 1, 0, 20, 1), now)
 	if n := len(s.ids[1].batches); n > Window+1 {
 		t.Errorf("%d batches are kept", n)

@@ -49,9 +49,9 @@ func NewFiles(fs vfs.FS, max int) *Files {
 	return s
 }
 
-// settledLocked returns the handle of a path once nobody opens or closes it; nil
+// idleHandleLocked returns the handle of a path once nobody opens or closes it; nil
 // if it isn't open.
-func (s *Files) settledLocked(path string) *handle {
+func (s *Files) idleHandleLocked(path string) *handle {
 	h := s.open[path]
 	for h != nil && h.busy {
 		s.idle.Wait()
@@ -63,7 +63,7 @@ func (s *Files) settledLocked(path string) *handle {
 // acquire opens a file or finds it open. Release must follow.
 func (s *Files) acquire(path string, create bool) (*handle, error) {
 	s.mu.Lock()
-	if h := s.settledLocked(path); h != nil {
+	if h := s.idleHandleLocked(path); h != nil {
 		h.unlist()
 		h.refs++
 		s.mu.Unlock()
@@ -172,7 +172,7 @@ func (s *Files) evict(h *handle) {
 // Those who use it may go on.
 func (s *Files) forget(path string) {
 	s.mu.Lock()
-	h := s.settledLocked(path)
+	h := s.idleHandleLocked(path)
 	if h == nil {
 		s.mu.Unlock()
 		return
