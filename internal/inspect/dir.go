@@ -333,7 +333,7 @@ func (d *dir) leftovers() error {
 				return err
 			}
 		case !in.Dir || known[in.Name] || d.state == nil || name == d.place.JournalPath() || !exists(d.fs, path.Join(name, storage.PartitionFile)):
-		case storage.IsDeletedName(in.Name) || d.buried(in.Name):
+		case storage.IsDeletedName(in.Name) || d.deleted(in.Name):
 			d.find(Leftover, nil, name, -1, "the directory of a partition that was deleted")
 		case storage.IsStrayName(in.Name):
 			d.find(PartitionStray, nil, name, -1, "it was set aside by a start before").Start = "leaves it alone"
@@ -344,8 +344,8 @@ func (d *dir) leftovers() error {
 	return nil
 }
 
-// buried says whether a directory is that of a log whose deletion is durable.
-func (d *dir) buried(name string) bool {
+// deleted says whether a directory is that of a log whose deletion is durable.
+func (d *dir) deleted(name string) bool {
 	return slices.ContainsFunc(d.logs, func(l *log) bool { return l.st.Deleted && l.st.String() == name })
 }
 

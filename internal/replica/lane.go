@@ -158,9 +158,9 @@ type removal struct {
 	left  int // lanes that have not deleted its logs yet
 }
 
-// bury queues the deletion of what is left of deleted topics. When that is done their
+// queueDeletions queues the deletion of what is left of deleted topics. When that is done their
 // tombstones go, which keep a start from taking such a log for a live one's.
-func (m *Manager) bury(d *metadata.Delta, next *metadata.Image, r *round) {
+func (m *Manager) queueDeletions(d *metadata.Delta, next *metadata.Image, r *round) {
 	gone := map[[16]byte]*removal{}
 	m.mu.Lock()
 	for _, t := range d.Deleted {

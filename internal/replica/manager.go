@@ -192,7 +192,7 @@ func (m *Manager) Apply(ctx context.Context, _, next *metadata.Image, d *metadat
 	makes, err := m.bring(want, first, r)
 	errs = append(errs, err)
 	m.configure(next, d)
-	m.bury(d, next, r)
+	m.queueDeletions(d, next, r)
 	m.place(makes, r)
 	return errors.Join(errs...)
 }

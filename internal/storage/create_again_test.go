@@ -107,7 +107,7 @@ func TestACheckpointHasALogOrItsTombstone(t *testing.T) {
 		}
 		return true
 	})
-	d.bury(logs[1:], []checkpoint.Log{{ID: logs[1].id, Topic: "t"}})
+	d.putTombstones(logs[1:], []checkpoint.Log{{ID: logs[1].id, Topic: "t"}})
 	logs[0].smu.Unlock()
 	if err := <-ended; err != nil {
 		t.Fatal(err)

@@ -38,12 +38,12 @@ func (d *Dir) Delete(logs ...*Log) error {
 			l.flushMu.Unlock()
 		}
 	}()
-	gone := d.bury(logs, entries)
+	gone := d.putTombstones(logs, entries)
 	if len(gone) == 0 {
 		return d.ascertain() // an earlier attempt may have failed
 	}
 	err := d.commit(logs...)
-	d.letGo(gone) // also after an error: nobody flushes them any more
+	d.releaseLogs(gone) // also after an error: nobody flushes them any more
 	if err != nil {
 		d.unsure.Store(true)
 		return fmt.Errorf("delete %d logs, %s first: %w", len(logs), logs[0], err)
@@ -52,8 +52,8 @@ func (d *Dir) Delete(logs ...*Log) error {
 	return d.removeDeleted(gone)
 }
 
-// letGo ends what is still going on in deleted logs, and gives their memory back.
-func (d *Dir) letGo(gone []deletion) {
+// releaseLogs ends what is still going on in deleted logs, and gives their memory back.
+func (d *Dir) releaseLogs(gone []deletion) {
 	logs := make([]*Log, len(gone))
 	for i, g := range gone {
 		l := g.log
@@ -66,9 +66,9 @@ func (d *Dir) letGo(gone []deletion) {
 	d.memory.evictAll(logs)
 }
 
-// bury puts tombstones in the place of the logs that the directory knows, all in
+// putTombstones puts tombstones in the place of the logs that the directory knows, all in
 // one step: a checkpoint has either a log or its tombstone.
-func (d *Dir) bury(logs []*Log, entries []checkpoint.Log) []deletion {
+func (d *Dir) putTombstones(logs []*Log, entries []checkpoint.Log) []deletion {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	var gone []deletion

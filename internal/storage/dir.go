@@ -72,7 +72,7 @@ type Dir struct {
 	syncedLSN atomic.Uint64 // the logs know that the frames up to it are durable
 
 	tasks
-	keeper                    keeper
+	keeper                    retentionLoop
 	compacting                sync.Mutex // one pass at a time
 	pace                      pace
 	cleaning                  atomic.Pointer[Cleaning]

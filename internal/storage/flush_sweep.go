@@ -31,7 +31,7 @@ func (d *Dir) start() {
 	}
 	d.done.Go(d.maintain)
 	d.done.Go(d.relieveMemory)
-	d.done.Go(d.keepHouse)
+	d.done.Go(d.runRetention)
 	d.done.Go(d.compactLogs)
 	if d.opt.MinFree != nil {
 		d.look() // before the first record

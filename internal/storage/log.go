@@ -158,7 +158,7 @@ func (l *Log) Configure(cfg Config) {
 		l.dir.journal.Sync()
 	}
 	if old.Cleanup != cfg.Cleanup {
-		l.dir.keep()
+		l.dir.wakeRetention()
 	}
 }
 

@@ -14,44 +14,44 @@ import (
 // beside everything else that a start does.
 const keeperDelay = 30 * time.Second
 
-// keeper is what a directory does about what its logs need not keep.
-type keeper struct {
+// retentionLoop is what a directory does about what its logs need not keep.
+type retentionLoop struct {
 	asked  chan struct{} // for a look at all logs
 	buried chan struct{} // a segment was retired
 
 	urgent atomic.Bool // no file waits
 
 	mu      sync.Mutex
-	graves  []grave // bounded by what goes from logs in the longest file.delete.delay.ms
-	waiting int64   // bytes in them
+	graves  []pendingDelete // bounded by what goes from logs in the longest file.delete.delay.ms
+	waiting int64           // bytes in them
 }
 
-// grave is a segment that left its log and whose file is still there.
-type grave struct {
+// pendingDelete is a segment that left its log and whose file is still there.
+type pendingDelete struct {
 	due   time.Time
 	seg   *segment.Segment
 	bytes int64
 }
 
-func (k *keeper) init() {
+func (k *retentionLoop) init() {
 	k.asked, k.buried = make(chan struct{}, 1), make(chan struct{}, 1)
 }
 
-// keep has the keeper look at all logs at once: what they keep may have changed.
-func (d *Dir) keep() { signal(d.keeper.asked) }
+// wakeRetention has the keeper look at all logs at once: what they keep may have changed.
+func (d *Dir) wakeRetention() { signal(d.keeper.asked) }
 
 // Reclaim has retention look at all logs of the directory at once, because the
 // disk is full; the files of what went before don't wait any longer either. It
 // doesn't wait for that.
 func (d *Dir) Reclaim() {
 	d.keeper.urgent.Store(true)
-	d.keep()
+	d.wakeRetention()
 }
 
-// keepHouse is the keeper: it asks the logs in turn what may go from them, and
+// runRetention is the keeper: it asks the logs in turn what may go from them, and
 // removes the files of what went. Close ends it, and doesn't wait for the files: the
 // next start removes them.
-func (d *Dir) keepHouse() {
+func (d *Dir) runRetention() {
 	look := time.NewTimer(min(d.opt.KeeperInterval, keeperDelay))
 	defer look.Stop()
 	bury := time.NewTimer(time.Hour)
@@ -73,7 +73,7 @@ func (d *Dir) keepHouse() {
 		if !all {
 			look.Reset(min(d.opt.KeeperInterval, keeperDelay))
 		}
-		bury.Reset(d.dig(urgent))
+		bury.Reset(d.removeDue(urgent))
 	}
 }
 
@@ -146,19 +146,19 @@ func (d *Dir) retire(l *Log, s *segment.Segment) {
 	}
 	k := &d.keeper
 	k.mu.Lock()
-	k.graves = append(k.graves, grave{time.Now().Add(delay), s, s.Size()})
+	k.graves = append(k.graves, pendingDelete{time.Now().Add(delay), s, s.Size()})
 	k.waiting += s.Size()
 	d.stats.retiredBytes.Set(float64(k.waiting))
 	k.mu.Unlock()
 	signal(k.buried)
 }
 
-// dig removes the files that have waited long enough, or all, and returns when the
+// removeDue removes the files that have waited long enough, or all, and returns when the
 // next ones will have.
-func (d *Dir) dig(all bool) time.Duration {
+func (d *Dir) removeDue(all bool) time.Duration {
 	k, now := &d.keeper, time.Now()
 	k.mu.Lock()
-	var due, left []grave
+	var due, left []pendingDelete
 	next := time.Hour
 	for _, g := range k.graves {
 		if wait := g.due.Sub(now); wait > 0 && !all {
