@@ -24,7 +24,7 @@ func (d *Dir) Close() error {
 	close(d.quit)
 	d.tasks.stop()
 	d.done.Wait()
-	err := d.leave()
+	err := d.closeClean()
 	for _, e := range []error{d.journal.Close(), d.closeCheckpoint(), d.files.Close(), d.lock.Close()} {
 		if err == nil && e != nil {
 			err = fmt.Errorf("close log directory %s: %w", d.path, e)
@@ -34,12 +34,12 @@ func (d *Dir) Close() error {
 	return err
 }
 
-// leave is the part of Close that makes the next start short.
-func (d *Dir) leave() error {
+// closeClean is the part of Close that makes the next start short.
+func (d *Dir) closeClean() error {
 	if life := d.life.Load(); !life.state.Allows(loglife.Journal) {
 		return fmt.Errorf("close log directory %s: %w", d.path, life.cause)
 	}
-	clean, failed := d.allHome()
+	clean, failed := d.allDrained()
 	d.await(carryWait, func(l *Log) bool { return !l.isCarrying() }) // what an interrupted sweep gave to the journal
 	at, err := d.journal.Rotate()
 	if err == nil {
@@ -53,9 +53,9 @@ func (d *Dir) leave() error {
 	return nil
 }
 
-// allHome brings all logs into synced segments. It says whether all of them are
+// allDrained brings all logs into synced segments. It says whether all of them are
 // there, and the first error.
-func (d *Dir) allHome() (clean bool, failed error) {
+func (d *Dir) allDrained() (clean bool, failed error) {
 	var mu sync.Mutex
 	logs := d.Logs()
 	clean = true
@@ -64,7 +64,7 @@ func (d *Dir) allHome() (clean bool, failed error) {
 		var err error
 		if !l.is(loglife.Read) {
 			home = l.state() == loglife.Damaged // the next start is to look at the others as after a crash
-		} else if err = l.bringHome(); err == nil {
+		} else if err = l.drain(); err == nil {
 			home = l.logEnd.Load() == l.flushed
 		}
 		mu.Lock()

@@ -44,7 +44,7 @@ func killedWithWork(t *testing.T, logs int) (live *crashfs.FS, n int64) {
 			put(t, l, 2, 100)
 		}
 		if round == 0 {
-			_, err := d.allHome()
+			_, err := d.allDrained()
 			if err := errors.Join(err, d.checkpoint(nil)); err != nil {
 				t.Fatal(err)
 			}

@@ -201,7 +201,7 @@ func (r *recovery) logs() error {
 			}
 		}
 	}
-	if err := r.home(); err != nil {
+	if err := r.flushReplayed(); err != nil {
 		return err
 	}
 	for _, f := range r.found {
@@ -213,9 +213,9 @@ func (r *recovery) logs() error {
 	return r.strays()
 }
 
-// home brings what was replayed into synced segments. What the journal holds of
+// flushReplayed brings what was replayed into synced segments. What the journal holds of
 // logs that failed on the way here is kept aside: the journal is given up.
-func (r *recovery) home() error {
+func (r *recovery) flushReplayed() error {
 	all := slices.Collect(maps.Values(r.found))
 	var mu sync.Mutex
 	done := 0

@@ -79,7 +79,7 @@ func (d *Dir) home() error {
 		if l.Offline() != nil || l.is(loglife.Replay) {
 			continue
 		}
-		if err := l.bringHome(); err != nil && first == nil && l.needsJournal() {
+		if err := l.drain(); err != nil && first == nil && l.needsJournal() {
 			first = err
 		}
 	}
@@ -93,9 +93,9 @@ func (l *Log) needsJournal() bool {
 	return l.life.state.Allows(loglife.Read) && l.oldestLocked() != math.MaxUint64
 }
 
-// bringHome flushes and syncs. If a segment fails, now or before, it is replaced or the
+// drain flushes and syncs. If a segment fails, now or before, it is replaced or the
 // log is set aside.
-func (l *Log) bringHome() error {
+func (l *Log) drain() error {
 	if l.flushAndSync() == nil {
 		return nil
 	}
@@ -145,7 +145,7 @@ func (l *Log) revert(err error) {
 	}
 	gone := l.tail.cutEnd(end)
 	l.mu.Unlock()
-	l.takeBack(end, gone, err)
+	l.rollBack(end, gone, err)
 }
 
 // revertQueued takes back what waits in the journal's queue, because the log is out of
@@ -162,11 +162,11 @@ func (l *Log) revertQueued(err error) {
 	end := l.tail.chunks[i].base
 	gone := l.tail.cutEnd(end)
 	l.mu.Unlock()
-	l.takeBack(end, gone, err)
+	l.rollBack(end, gone, err)
 }
 
-// takeBack ends the log at end, beyond which gone were numbered.
-func (l *Log) takeBack(end int64, gone []*chunk, err error) {
+// rollBack ends the log at end, beyond which gone were numbered.
+func (l *Log) rollBack(end int64, gone []*chunk, err error) {
 	l.dir.memory.drop(gone, 0)
 	if l.logEnd.Load() == end {
 		return
