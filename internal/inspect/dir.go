@@ -329,7 +329,7 @@ func (d *dir) leftovers() error {
 		case strings.HasSuffix(in.Name, ".tmp") && !in.Dir:
 			d.find(Leftover, nil, name, -1, "a state file that was not finished")
 		case strings.HasSuffix(in.Name, framesSuffix) && !in.Dir && !named[in.Name]:
-			if err := d.kept(name, nil); err != nil {
+			if err := d.noteQuarantine(name, nil); err != nil {
 				return err
 			}
 		case !in.Dir || known[in.Name] || d.state == nil || name == d.place.JournalPath() || !exists(d.fs, path.Join(name, storage.PartitionFile)):

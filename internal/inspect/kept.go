@@ -10,13 +10,13 @@ import (
 	"github.com/chronik-io/chronik/internal/storage/journal"
 )
 
-// aside follows the frames that a run before kept of a log that was offline.
-func (l *log) aside() error {
+// readQuarantine follows the frames that a run before kept of a log that was offline.
+func (l *log) readQuarantine() error {
 	if l.st.Aside == "" {
 		return nil
 	}
 	name, gap := l.dir.path(l.st.Aside), false
-	err := journal.ReadKept(l.dir.fs, name, func(fr journal.Frame) error {
+	err := journal.ReadQuarantine(l.dir.fs, name, func(fr journal.Frame) error {
 		if fr.NextEnd <= l.follow.End() {
 			return nil // a repair that did not finish came that far
 		}
@@ -51,12 +51,12 @@ func (l *log) aside() error {
 	return nil
 }
 
-// kept notes a file of frames that no log takes; l is set where it lies in a
+// noteQuarantine notes a file of frames that no log takes; l is set where it lies in a
 // partition's directory.
-func (d *dir) kept(name string, l *log) error {
+func (d *dir) noteQuarantine(name string, l *log) error {
 	from, to, n := int64(math.MaxInt64), int64(0), 0
 	owner := l
-	err := journal.ReadKept(d.fs, name, func(fr journal.Frame) error {
+	err := journal.ReadQuarantine(d.fs, name, func(fr journal.Frame) error {
 		from, to, n = min(from, fr.PrevEnd), max(to, fr.NextEnd), n+1
 		if owner == nil {
 			owner = d.byID[fr.Stream]

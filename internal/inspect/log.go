@@ -95,7 +95,7 @@ func (l *log) look() error {
 			return err
 		}
 	}
-	return l.aside()
+	return l.readQuarantine()
 }
 
 // unreadable turns an error of the system into a finding; one of rights ends the look.
@@ -115,7 +115,7 @@ func (l *log) list() error {
 		l.absent = true
 		f := d.find(PartitionMissing, l, l.path, -1, "the directory is gone; its segments held offsets %d to %d", l.st.Start, l.st.Offset)
 		l.lose(f, l.st.Start, l.st.Offset)
-		return l.aside()
+		return l.readQuarantine()
 	}
 	if err != nil {
 		l.unseen = true
@@ -134,7 +134,7 @@ func (l *log) list() error {
 		case segment.IsDeleted(in.Name), segment.IsUnfinished(in.Name), strings.HasSuffix(in.Name, ".tmp"):
 			d.find(Leftover, l, name, -1, "a start removes it")
 		case strings.HasSuffix(in.Name, framesSuffix):
-			if err := d.kept(name, l); err != nil {
+			if err := d.noteQuarantine(name, l); err != nil {
 				return err
 			}
 		}

@@ -265,7 +265,7 @@ func (m *mend) segments(l *log, s *checkpoint.Log) bool {
 // frames puts what is to come back at a start into files of their own.
 func (m *mend) frames() error {
 	d := m.dir
-	kept, err := m.bench.Keep(m.state)
+	kept, err := m.bench.NewQuarantine(m.state)
 	if err != nil {
 		return err
 	}
@@ -302,7 +302,7 @@ func (m *mend) frames() error {
 
 // again keeps the frames of a file once more, as far as they are whole.
 func (m *mend) again(l *log, name string, add func(*log, *journal.Frame) error) error {
-	err := journal.ReadKept(m.fs, name, func(f journal.Frame) error {
+	err := journal.ReadQuarantine(m.fs, name, func(f journal.Frame) error {
 		if f.Stream != l.st.ID {
 			return nil
 		}

@@ -82,7 +82,7 @@ func (d *Dir) makeLog(s Spec) (*Log, error) {
 	fsys := d.opt.FS
 	if _, err := fsys.Stat(l.path); err == nil {
 		// No checkpoint knows it: an earlier attempt ended half-way.
-		if err := d.setAside(dirName); err != nil {
+		if err := d.quarantineDir(dirName); err != nil {
 			return nil, err
 		}
 	}

@@ -164,7 +164,7 @@ func (d *Dir) sweep() error {
 		}
 		pace.after(time.Since(begin))
 	}
-	err := d.copyAside(failed)
+	err := d.quarantineLogs(failed)
 	// Where that takes too long, in a journal without space, their old frames stay
 	// needed, and the next sweep syncs their segments.
 	d.awaitCarry(&carried, 0)

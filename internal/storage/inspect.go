@@ -158,12 +158,12 @@ func (b *Bench) WritePartitionFile(l *checkpoint.Log) error {
 	return writePartitionMeta(b.d.opt.FS, dir, l.ID)
 }
 
-// Kept writes frames of logs into files of their own beside the partitions, as a
+// Quarantine writes frames of logs into files of their own beside the partitions, as a
 // start does with those of a log that is offline.
-type Kept struct{ a *aside }
+type Quarantine struct{ a *quarantine }
 
-// Keep returns a keeper of frames, for names that are not taken.
-func (b *Bench) Keep(s *checkpoint.State) (*Kept, error) {
+// NewQuarantine returns a keeper of frames, for names that are not taken.
+func (b *Bench) NewQuarantine(s *checkpoint.State) (*Quarantine, error) {
 	infos, err := b.d.opt.FS.List(b.d.path)
 	if err != nil {
 		return nil, fmt.Errorf("keep journal frames aside: %w", err)
@@ -173,16 +173,16 @@ func (b *Bench) Keep(s *checkpoint.State) (*Kept, error) {
 		taken[in.Name] = true
 	}
 	seq := s.Seq
-	for slices.ContainsFunc(s.Logs, func(l checkpoint.Log) bool { return taken[asideName(l.String(), seq)] }) {
+	for slices.ContainsFunc(s.Logs, func(l checkpoint.Log) bool { return taken[quarantineName(l.String(), seq)] }) {
 		seq++
 	}
-	return &Kept{&aside{d: b.d, seq: seq, files: map[string]*asideFile{}}}, nil
+	return &Quarantine{&quarantine{d: b.d, seq: seq, files: map[string]*quarantineFile{}}}, nil
 }
 
 // Add keeps a frame and returns the name of the file, for LogState.Aside.
-func (k *Kept) Add(l *checkpoint.Log, fr *journal.Frame) (string, error) {
-	return k.a.keep(fr, k.a.d.path, l.String())
+func (k *Quarantine) Add(l *checkpoint.Log, fr *journal.Frame) (string, error) {
+	return k.a.append(fr, k.a.d.path, l.String())
 }
 
 // Close makes what was kept durable.
-func (k *Kept) Close() error { return k.a.close() }
+func (k *Quarantine) Close() error { return k.a.close() }

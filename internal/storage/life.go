@@ -19,11 +19,11 @@ type life struct {
 
 	// What the state left to do or to say stays when the log is deleted, until that is
 	// committed.
-	cut   *cutting        // Cutting, CutStuck: the truncation
-	swap  *swap           // Swapping, SwapStuck, AsideStuck: the swap
-	aside *asideFrames    // Aside, AsideStuck: what holds the frames
-	spent []string        // files of frames that were replayed, which the next commit of the log does not name
-	found *checkpoint.Log // Offline, Damaged: what checkpoints repeat
+	cut   *cutting          // Cutting, CutStuck: the truncation
+	swap  *swap             // Swapping, SwapStuck, AsideStuck: the swap
+	aside *quarantineFrames // Aside, AsideStuck: what holds the frames
+	spent []string          // files of frames that were replayed, which the next commit of the log does not name
+	found *checkpoint.Log   // Offline, Damaged: what checkpoints repeat
 }
 
 // on is onLocked for a caller that does not hold mu.

@@ -184,8 +184,8 @@ func (r *recovery) logs() error {
 			return err
 		}
 		if f.err == nil && f.lc.Aside != "" {
-			f.err = f.readAside(f.lc.Aside, f.l.replay, func() error { return nil })
-			r.later(nil, func() error { return r.forgetAside(f) })
+			f.err = f.readQuarantine(f.lc.Aside, f.l.replay, func() error { return nil })
+			r.later(nil, func() error { return r.removeQuarantine(f) })
 		}
 	}
 	if !r.d.clean {
@@ -245,12 +245,12 @@ func (r *recovery) flushReplayed() error {
 	if r.d.clean || !keep {
 		return nil
 	}
-	aside := newAside(r.d)
+	aside := newQuarantine(r.d)
 	_, err := r.d.journal.Scan(r.ckpt.Redo, func(fr journal.Frame) error {
 		if err := r.d.interrupted(); err != nil {
 			return err
 		}
-		return r.keepAside(aside, &fr)
+		return r.quarantine(aside, &fr)
 	})
 	return errors.Join(err, aside.close())
 }
@@ -266,26 +266,26 @@ func (l *Log) flushReplayed() error {
 	return l.syncBy((*segment.Segment).SyncBatches)
 }
 
-// keepAside keeps a frame that no log has taken.
-func (r *recovery) keepAside(aside *aside, fr *journal.Frame) (err error) {
+// quarantine keeps a frame that no log has taken.
+func (r *recovery) quarantine(aside *quarantine, fr *journal.Frame) (err error) {
 	if t, ok := r.d.deleted[fr.Stream]; ok && fr.LSN <= t.lsn {
 		return nil
 	}
 	f := r.found[fr.Stream]
 	switch {
 	case f == nil:
-		_, err = aside.keep(fr, r.d.path, fmt.Sprintf(unknownFrames+"%x-%d", fr.Stream.Topic, fr.Stream.Partition))
+		_, err = aside.append(fr, r.d.path, fmt.Sprintf(unknownFrames+"%x-%d", fr.Stream.Topic, fr.Stream.Partition))
 	case f.err == nil || f.lc.Offline != "" || fr.LSN <= f.lc.LSN:
 	case passes(f.err): // not in a place that may be what is wrong
-		f.aside, err = aside.keep(fr, r.d.path, f.l.String())
+		f.aside, err = aside.append(fr, r.d.path, f.l.String())
 	default:
-		_, err = aside.keep(fr, f.l.path, "recovery")
+		_, err = aside.append(fr, f.l.path, "recovery")
 	}
 	return err
 }
 
-// forgetAside removes what a log that came back has taken.
-func (r *recovery) forgetAside(f *found) error {
+// removeQuarantine removes what a log that came back has taken.
+func (r *recovery) removeQuarantine(f *found) error {
 	if f.err != nil {
 		return nil
 	}

@@ -44,10 +44,10 @@ func (r *recovery) verify() error {
 	return nil
 }
 
-// readAside calls fn for the frames of a file aside that the recovery point lacks, and
+// readQuarantine calls fn for the frames of a file aside that the recovery point lacks, and
 // then end.
-func (f *found) readAside(name string, fn func(*journal.Frame) error, end func() error) error {
-	err := journal.ReadKept(f.l.dir.opt.FS, path.Join(f.l.dir.path, name), func(fr journal.Frame) error {
+func (f *found) readQuarantine(name string, fn func(*journal.Frame) error, end func() error) error {
+	err := journal.ReadQuarantine(f.l.dir.opt.FS, path.Join(f.l.dir.path, name), func(fr journal.Frame) error {
 		if fr.NextEnd <= f.end {
 			return nil // of a carried frame, or a repair that did not finish came that far
 		}

@@ -42,10 +42,10 @@ func (r *recovery) abandonedFrames(infos []vfs.Info) {
 	}
 }
 
-// setAside renames a partition directory that no checkpoint knows, so that
+// quarantineDir renames a partition directory that no checkpoint knows, so that
 // nothing in it is taken for a log's, and nothing is lost. What a deleted log left is
 // removed.
-func (d *Dir) setAside(dirName string) error {
+func (d *Dir) quarantineDir(dirName string) error {
 	from := path.Join(d.path, dirName)
 	if d.isDeleted(from) {
 		return d.opt.FS.RemoveAll(from)
@@ -91,7 +91,7 @@ func (r *recovery) strays() error {
 			if _, err := d.opt.FS.Stat(path.Join(d.path, name)); errors.Is(err, fs.ErrNotExist) || IsStrayName(name) {
 				return nil
 			}
-			return d.setAside(name)
+			return d.quarantineDir(name)
 		})
 	}
 	return nil

@@ -15,31 +15,31 @@ import (
 	"github.com/chronik-io/chronik/internal/vfs"
 )
 
-// aside keeps frames that no log takes now: those of logs that were found
+// quarantine keeps frames that no log takes now: those of logs that were found
 // damaged, of logs whose files can't be written in this run, and of logs that
 // nobody knows. They go to a file of their own, in the journal's frame format, so
 // that they neither are lost nor hold the journal.
-type aside struct {
+type quarantine struct {
 	d     *Dir
 	seq   uint64 // of the checkpoint before the one that will speak of the files
-	files map[string]*asideFile
+	files map[string]*quarantineFile
 }
 
-type asideFile struct {
+type quarantineFile struct {
 	f   vfs.File
 	end int64
 }
 
-func newAside(d *Dir) *aside {
+func newQuarantine(d *Dir) *quarantine {
 	d.ckptMu.Lock()
 	defer d.ckptMu.Unlock()
-	return &aside{d: d, seq: d.last.Seq, files: map[string]*asideFile{}}
+	return &quarantine{d: d, seq: d.last.Seq, files: map[string]*quarantineFile{}}
 }
 
-// keep appends a frame to DIR/NAME-<checkpoint sequence>.frames and returns the
+// append appends a frame to DIR/NAME-<checkpoint sequence>.frames and returns the
 // file's name in DIR.
-func (a *aside) keep(f *journal.Frame, dir, name string) (string, error) {
-	base := asideName(name, a.seq)
+func (a *quarantine) append(f *journal.Frame, dir, name string) (string, error) {
+	base := quarantineName(name, a.seq)
 	full := path.Join(dir, base)
 	x := a.files[full]
 	if x == nil {
@@ -51,7 +51,7 @@ func (a *aside) keep(f *journal.Frame, dir, name string) (string, error) {
 		if err != nil {
 			return "", fmt.Errorf("keep journal frames aside: %w", err)
 		}
-		x = &asideFile{f: file}
+		x = &quarantineFile{f: file}
 		a.files[full] = x
 		a.d.log.Error("journal holds frames that no partition takes now; they are kept aside", zap.String("file", full))
 	}
@@ -64,16 +64,18 @@ func (a *aside) keep(f *journal.Frame, dir, name string) (string, error) {
 }
 
 // discard removes the files, which nothing speaks of.
-func (a *aside) discard() {
+func (a *quarantine) discard() {
 	for name := range a.files {
 		_ = a.d.opt.FS.Remove(name) // the next start removes it
 	}
 }
 
-func asideName(name string, seq uint64) string { return fmt.Sprintf("%s-%d", name, seq) + framesSuffix }
+func quarantineName(name string, seq uint64) string {
+	return fmt.Sprintf("%s-%d", name, seq) + framesSuffix
+}
 
 // close makes everything that was kept durable.
-func (a *aside) close() error {
+func (a *quarantine) close() error {
 	var first error
 	for name, x := range a.files {
 		err := cmp.Or(x.f.Datasync(), x.f.Close())
@@ -87,42 +89,42 @@ func (a *aside) close() error {
 	return first
 }
 
-// asideFrames are the frames of a log in a file of their own: all that the journal holds
+// quarantineFrames are the frames of a log in a file of their own: all that the journal holds
 // of it beyond the recovery point. Neither this process nor a start needs the journal for
 // the log then, and what is in memory is a cache.
-type asideFrames struct {
+type quarantineFrames struct {
 	name string      // of the file, in the log directory
 	lsn  journal.LSN // no frame of the journal up to it counts for the log
 }
 
-// asideCopy is one log whose frames are being copied.
-type asideCopy struct {
+// quarantineCopy is one log whose frames are being copied.
+type quarantineCopy struct {
 	found
 	oldest journal.LSN
 	name   string
 }
 
-// copyAside copies what the journal holds of logs whose segments fail, each into a file
+// quarantineLogs copies what the journal holds of logs whose segments fail, each into a file
 // of its own, with one pass over the journal. The logs are repaired from there
 // (replayAside) and hold neither the journal nor memory meanwhile. What waits in the
 // journal's queue is taken back; a log of which something is being written is left for
 // the next time. flushMu of the logs must not be held.
-func (d *Dir) copyAside(logs []*Log) error {
-	copies, from := map[ID]*asideCopy{}, journal.LSN(math.MaxUint64)
+func (d *Dir) quarantineLogs(logs []*Log) error {
+	copies, from := map[ID]*quarantineCopy{}, journal.LSN(math.MaxUint64)
 	defer func() {
 		for _, c := range copies {
-			c.l.endAside()
+			c.l.unlockFromQuarantine()
 		}
 	}()
 	for _, l := range logs {
-		if c := l.beginAside(); c != nil {
+		if c := l.lockForQuarantine(); c != nil {
 			copies[l.id], from = c, min(from, c.oldest)
 		}
 	}
 	if len(copies) == 0 {
 		return nil
 	}
-	w := newAside(d)
+	w := newQuarantine(d)
 	var err error
 	unread := d.journal.Read(d.journal.Oldest(from), d.journal.Notified(), func(fr journal.Frame) error {
 		if c := copies[fr.Stream]; c != nil && c.err == nil && fr.LSN >= c.oldest && fr.NextEnd > c.end {
@@ -150,10 +152,10 @@ func (d *Dir) copyAside(logs []*Log) error {
 	return nil
 }
 
-// beginAside takes the locks under which frames are copied, and returns what to copy; nil if
+// lockForQuarantine takes the locks under which frames are copied, and returns what to copy; nil if
 // there is nothing or this is not the moment. It does not wait for flushMu of a log that is being
 // deleted: the deletion holds that, and may wait for logs whose locks this caller has.
-func (l *Log) beginAside() *asideCopy {
+func (l *Log) lockForQuarantine() *quarantineCopy {
 	if !l.tryOwn() {
 		return nil
 	}
@@ -167,32 +169,32 @@ func (l *Log) beginAside() *asideCopy {
 	}
 	entry, oldest := l.checkpointed()
 	if l.is(loglife.SetAside) && !l.inFlight() && oldest != math.MaxUint64 {
-		return &asideCopy{found: found{l: l, Follower: *Follow(&entry)}, oldest: oldest}
+		return &quarantineCopy{found: found{l: l, Follower: *Follow(&entry)}, oldest: oldest}
 	}
-	l.endAside()
+	l.unlockFromQuarantine()
 	l.dir.journal.Sync() // what is in flight comes to its end
 	return nil
 }
 
-func (l *Log) endAside() {
+func (l *Log) unlockFromQuarantine() {
 	l.flushMu.Unlock()
 	l.disown()
 }
 
 // copy copies a frame. The error is that of the copy; a frame that doesn't continue the
 // log ends the copy of this log.
-func (c *asideCopy) copy(w *aside, fr *journal.Frame) error {
+func (c *quarantineCopy) copy(w *quarantine, fr *journal.Frame) error {
 	if c.err = c.Take(fr); c.err != nil {
 		return nil
 	}
 	var err error
-	c.name, err = w.keep(fr, c.l.dir.path, c.l.String())
+	c.name, err = w.append(fr, c.l.dir.path, c.l.String())
 	return err
 }
 
 // takeMemory copies what follows the frames in memory: nothing as a rule. Others may evict it
 // meanwhile.
-func (c *asideCopy) takeMemory(w *aside) error {
+func (c *quarantineCopy) takeMemory(w *quarantine) error {
 	c.l.mu.RLock()
 	rest := slices.Clone(c.l.tail.chunks[c.l.tail.find(c.end):])
 	for _, k := range rest {
@@ -215,7 +217,7 @@ func (c *asideCopy) takeMemory(w *aside) error {
 
 // finish notes that the frames are aside. Where some are lost, the log goes offline for
 // good: segment and journal have failed.
-func (c *asideCopy) finish(lsn journal.LSN) {
+func (c *quarantineCopy) finish(lsn journal.LSN) {
 	l := c.l
 	if end := l.logEnd.Load(); c.err == nil && c.end < end {
 		c.err = fmt.Errorf("%w: the journal lacks acknowledged records of [%d, %d)", ErrCorrupt, c.end, end)
@@ -226,7 +228,7 @@ func (c *asideCopy) finish(lsn journal.LSN) {
 	}
 	l.mu.Lock()
 	l.onLocked(loglife.FramesAside, nil)
-	l.life.aside = &asideFrames{name: c.name, lsn: lsn}
+	l.life.aside = &quarantineFrames{name: c.name, lsn: lsn}
 	bytes := l.tail.cacheAll()
 	l.mu.Unlock()
 	l.dir.memory.flushed(l, bytes) // readers find it there as long as nobody needs the memory

@@ -199,7 +199,7 @@ func TestADeletionBesideARepairEnds(t *testing.T) {
 	}
 	gate.flushMu.Lock()
 	copied, deleted := make(chan error, 1), make(chan error, 1)
-	go func() { copied <- d.copyAside([]*Log{first, gate, last}) }()
+	go func() { copied <- d.quarantineLogs([]*Log{first, gate, last}) }()
 	eventually(t, "the copy waits for the second log", func() bool {
 		gate.qmu.Lock()
 		defer gate.qmu.Unlock()

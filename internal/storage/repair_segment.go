@@ -49,7 +49,7 @@ func (d *Dir) repairAll() bool {
 // that cannot be mended now is set aside too, so that it holds neither the journal nor
 // memory. mend returns the first error.
 func (d *Dir) mend(logs ...*Log) error {
-	first := d.copyAside(slices.DeleteFunc(slices.Clone(logs), func(l *Log) bool { return !l.lacks() }))
+	first := d.quarantineLogs(slices.DeleteFunc(slices.Clone(logs), func(l *Log) bool { return !l.lacks() }))
 	var done, failed []*Log
 	for _, l := range logs {
 		ok, err := l.replaceSegment()
@@ -61,7 +61,7 @@ func (d *Dir) mend(logs ...*Log) error {
 			done = append(done, l)
 		}
 	}
-	first = cmp.Or(first, d.copyAside(failed))
+	first = cmp.Or(first, d.quarantineLogs(failed))
 	if len(done) == 0 {
 		return first
 	}
@@ -164,7 +164,7 @@ func (l *Log) replaceSegment() (done bool, err error) {
 	gone, cached := l.continueIn(old, aside != nil)
 	l.dir.memory.drop(gone, cached)
 	if aside != nil {
-		if err := l.replayAside(aside.name, at); err != nil {
+		if err := l.replayQuarantine(aside.name, at); err != nil {
 			if errors.Is(err, journal.ErrDamaged) { // trying again would find the same
 				entry, _ := l.checkpointed()
 				l.giveUp(&entry, err)
@@ -202,12 +202,12 @@ func (l *Log) continueIn(segments []*segment.Segment, aside bool) (gone []*chunk
 	return l.tail.cutEnd(-1), cached
 }
 
-// replayAside brings back what was set aside beyond at, as a start does, by way of memory; an
+// replayQuarantine brings back what was set aside beyond at, as a start does, by way of memory; an
 // attempt that failed after it had sealed a segment came to at. The log's ends and its producers
 // stay as they are. It needs flushMu.
-func (l *Log) replayAside(name string, at int64) error {
+func (l *Log) replayQuarantine(name string, at int64) error {
 	f := found{l: l, Follower: Follower{end: at}}
-	return f.readAside(name, func(fr *journal.Frame) error {
+	return f.readQuarantine(name, func(fr *journal.Frame) error {
 		if l.chunkOf(fr) < replayFlush {
 			return nil
 		}

@@ -261,10 +261,10 @@ func (r *reader) claim(pos int64) (*Frame, error) {
 	return &f, nil
 }
 
-// ReadKept calls fn for the frames in a file that Frame.Encode filled, in order.
+// ReadQuarantine calls fn for the frames in a file that Frame.Encode filled, in order.
 // A payload is valid during the call. Every byte of such a file was synced before
 // anything spoke of it: one that is not a whole valid frame matches ErrDamaged.
-func ReadKept(fsys vfs.FS, name string, fn func(Frame) error) error {
+func ReadQuarantine(fsys vfs.FS, name string, fn func(Frame) error) error {
 	r := reader{fs: fsys}
 	if err := r.openFile(name); err != nil {
 		return fmt.Errorf("read frames that were kept aside: %w", err)

@@ -135,18 +135,18 @@ func TestFramesLargerThanTheWindow(t *testing.T) {
 	_, err = kept.WriteAt(aside, 0)
 	ok(t, err)
 	back := 0
-	ok(t, ReadKept(fsys, "/kept", func(f Frame) error { back++; return holds([]Frame{f}, all[f.LSN-all[0].LSN]) }))
+	ok(t, ReadQuarantine(fsys, "/kept", func(f Frame) error { back++; return holds([]Frame{f}, all[f.LSN-all[0].LSN]) }))
 	if n := len(all); seen != n || len(got) != n || walked != n || back != n {
 		t.Errorf("of %d frames %d were read, %d scanned, %d walked and %d read back", n, seen, len(got), walked, back)
 	}
 	ok(t, kept.Close())
-	if err := ReadKept(fsys, "/kept", func(Frame) error { return errors.New("mine") }); err == nil {
+	if err := ReadQuarantine(fsys, "/kept", func(Frame) error { return errors.New("mine") }); err == nil {
 		t.Error("an error of the caller is lost")
 	}
 	cut, err := fsys.Open("/kept")
 	ok(t, err)
 	ok(t, cut.Truncate(int64(len(aside)-1)))
-	if err := ReadKept(fsys, "/kept", func(Frame) error { return nil }); !errors.Is(err, ErrDamaged) {
+	if err := ReadQuarantine(fsys, "/kept", func(Frame) error { return nil }); !errors.Is(err, ErrDamaged) {
 		t.Errorf("a file that lost a byte: %v", err)
 	}
 }
