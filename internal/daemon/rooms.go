@@ -75,7 +75,7 @@ func (b *Broker) open(ctx context.Context) error {
 		Self: r.conf.NodeID, Configs: b.configs, Static: r.static, KeepAll: !r.conf.Cleaning.Compact, Logger: b.log.Named("replica"),
 	})
 	for _, step := range []func(context.Context, *rooms) error{
-		b.look, b.openMetadata, b.openLogs, b.openPartitions, b.openHandlers, b.openClients,
+		b.refuseNewerFormats, b.openMetadata, b.openLogs, b.openPartitions, b.openHandlers, b.openClients,
 	} {
 		if err := step(ctx, r); err != nil {
 			return err
@@ -84,9 +84,9 @@ func (b *Broker) open(ctx context.Context) error {
 	return nil
 }
 
-// look refuses what a newer version wrote before anything is touched: a
+// refuseNewerFormats refuses what a newer version wrote before anything is touched: a
 // directory that is only half taken over would be the worst of both.
-func (b *Broker) look(_ context.Context, r *rooms) error {
+func (b *Broker) refuseNewerFormats(_ context.Context, r *rooms) error {
 	for _, place := range places(&r.conf) {
 		if err := storage.Peek(b.fs, place); err != nil {
 			return dirErrors(b.cfg.Broker, &storage.DirError{Path: place.Path, Journal: place.Journal, Err: err})

@@ -69,8 +69,8 @@ const moveAway = "move it away once nobody needs what is in it"
 
 func (d *dir) path(name string) string { return path.Join(d.place.Path, name) }
 
-// look reads the directory from its identity to the last batch.
-func (d *dir) look() error {
+// read reads the directory from its identity to the last batch.
+func (d *dir) read() error {
 	if err := d.identities(); err != nil {
 		return err
 	}
@@ -103,7 +103,7 @@ func (d *dir) look() error {
 		if err := d.ctx.Err(); err != nil {
 			return err
 		}
-		if err := l.look(); err != nil {
+		if err := l.read(); err != nil {
 			return err
 		}
 	}

@@ -126,7 +126,7 @@ func verify(ctx context.Context, opt Options) (*Report, error) {
 	for _, place := range opt.Places {
 		place.Path = path.Clean(place.Path)
 		d := &dir{ctx: ctx, fs: opt.FS, place: place, opt: &opt, out: Directory{Path: place.Path, Journal: place.JournalPath()}}
-		if err := d.look(); err != nil {
+		if err := d.read(); err != nil {
 			return nil, err
 		}
 		rep.dirs = append(rep.dirs, d)

@@ -71,8 +71,8 @@ func (l *log) lose(f *Finding, from, to int64) {
 	l.lost = append(l.lost, l.loss(from, to))
 }
 
-// look reads the log's directory and what it is to hold.
-func (l *log) look() error {
+// read reads the log's directory and what it is to hold.
+func (l *log) read() error {
 	if l.st.Deleted {
 		return nil
 	}

@@ -46,14 +46,14 @@ func Begin(ctx context.Context, opt Options, holder string) (*Repair, error) {
 		}
 		r.benches = append(r.benches, b)
 	}
-	if err := r.look(ctx); err != nil {
+	if err := r.makePlan(ctx); err != nil {
 		return nil, errors.Join(err, r.Close())
 	}
 	return r, nil
 }
 
-// look looks with the view of Verify, and makes the plan.
-func (r *Repair) look(ctx context.Context) error {
+// makePlan looks with the view of Verify, and makes the plan.
+func (r *Repair) makePlan(ctx context.Context) error {
 	o := r.opt
 	o.FS = vfs.ReadOnly(r.opt.FS)
 	report, err := verify(ctx, o)
@@ -104,7 +104,7 @@ func (r *Repair) Do(ctx context.Context, backup string) error {
 			return fmt.Errorf("repair %s: %w", b.at, err)
 		}
 	}
-	return r.look(ctx)
+	return r.makePlan(ctx)
 }
 
 // mend is the repair of one directory. The steps are in an order in which each leaves

@@ -155,8 +155,8 @@ func (c *conn) read(p []byte) (int, error) {
 // at after the deadline is set, because stopReading and hurry set theirs after it.
 func (c *conn) armRead() error {
 	in := &c.in
-	if in.armed.IsZero() || c.nextLook().Before(in.armed) {
-		in.armed = c.nextLook()
+	if in.armed.IsZero() || c.nextCheck().Before(in.armed) {
+		in.armed = c.nextCheck()
 		if err := c.nc.SetReadDeadline(in.armed); err != nil {
 			return err
 		}
@@ -170,7 +170,7 @@ func (c *conn) armRead() error {
 	return nil
 }
 
-func (c *conn) nextLook() time.Time {
+func (c *conn) nextCheck() time.Time {
 	in := &c.in
 	switch {
 	case !in.since.IsZero():

@@ -250,12 +250,12 @@ func (k *intake) admit() {
 // watchLine looks after lagging frames while there is a line. Caller holds mu.
 func (k *intake) watchLine() {
 	if k.watch == nil {
-		k.watch = time.AfterFunc(lagTime/4, k.look)
+		k.watch = time.AfterFunc(lagTime/4, k.closeLagging)
 	}
 }
 
-// look ends the connections of frames that lag.
-func (k *intake) look() {
+// closeLagging ends the connections of frames that lag.
+func (k *intake) closeLagging() {
 	now := time.Now()
 	var late []*arrival
 	k.mu.Lock()

@@ -84,14 +84,14 @@ func (c *conn) count() {
 	held := o.add(int64(n - c.counted))
 	c.counted = n
 	if held > o.size && o.watching.CompareAndSwap(false, true) {
-		time.AfterFunc(lagTime/4, c.srv.lookOut)
+		time.AfterFunc(lagTime/4, c.srv.closeSlowReaders)
 	}
 }
 
 var errUnread = errors.New("its answers are among those that fill the memory for answers")
 
-// lookOut closes connections that take their answers too slowly, while there are too many.
-func (s *Server) lookOut() {
+// closeSlowReaders closes connections that take their answers too slowly, while there are too many.
+func (s *Server) closeSlowReaders() {
 	o := &s.outgoing
 	if !o.over() {
 		o.watching.Store(false)
@@ -121,5 +121,5 @@ func (s *Server) lookOut() {
 			s.noise.log(c, zap.InfoLevel, "client does not read its answers", errUnread)
 		}
 	}
-	time.AfterFunc(lagTime/4, s.lookOut)
+	time.AfterFunc(lagTime/4, s.closeSlowReaders)
 }

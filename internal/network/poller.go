@@ -90,7 +90,7 @@ func (s *Server) pollers() []*poller {
 			}
 			p := &poller{srv: s, set: set}
 			p.flusher.wake = make(chan struct{}, 1)
-			p.relief.timer = time.AfterFunc(math.MaxInt64, p.look)
+			p.relief.timer = time.AfterFunc(math.MaxInt64, p.checkRelief)
 			s.poll = append(s.poll, p)
 			s.pollWG.Add(1) // until a shift finds the set closed
 			p.begin()

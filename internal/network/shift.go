@@ -149,8 +149,8 @@ func (p *poller) end(s *shift) bool {
 	return s.ends.CompareAndSwap(n, n+1)
 }
 
-// look is called by relief's timer.
-func (p *poller) look() {
+// checkRelief is called by relief's timer.
+func (p *poller) checkRelief() {
 	r := &p.relief
 	s := p.shift.Load()
 	ends := s.ends.Load()

@@ -35,7 +35,7 @@ type ReadResult struct {
 // offset. On error the ends in the result hold all the same. It may read the
 // disk.
 func (p *Partition) Read(r ReadRequest) (ReadResult, error) {
-	res, limit, err := p.look(r)
+	res, limit, err := p.prepareRead(r)
 	if err != nil || res.DivergingEpoch >= 0 {
 		return res, err
 	}
@@ -46,7 +46,7 @@ func (p *Partition) Read(r ReadRequest) (ReadResult, error) {
 // ReadMemory is Read without the disk: it never blocks, and ok says whether it could
 // do without.
 func (p *Partition) ReadMemory(r ReadRequest) (res ReadResult, ok bool, err error) {
-	res, limit, err := p.look(r)
+	res, limit, err := p.prepareRead(r)
 	if err != nil || res.DivergingEpoch >= 0 {
 		return res, true, err
 	}
@@ -58,15 +58,15 @@ func (p *Partition) ReadMemory(r ReadRequest) (res ReadResult, ok bool, err erro
 // bytes there are, up to max; and whether it would end at once whatever there
 // is, with an error or because the histories part.
 func (p *Partition) Peek(r ReadRequest, max int64) (bytes int64, atOnce bool) {
-	res, limit, err := p.look(r)
+	res, limit, err := p.prepareRead(r)
 	if err != nil || res.DivergingEpoch >= 0 {
 		return 0, true
 	}
 	return p.log.Bytes(r.Offset, limit, max), false
 }
 
-// look does everything of Read but the reading. limit is where it ends.
-func (p *Partition) look(r ReadRequest) (res ReadResult, limit int64, err error) {
+// prepareRead does everything of Read but the reading. limit is where it ends.
+func (p *Partition) prepareRead(r ReadRequest) (res ReadResult, limit int64, err error) {
 	role, e := p.role.Load(), p.Ends()
 	res = ReadResult{HighWatermark: e.HighWatermark, LastStable: e.LastStable, LogStart: e.LogStart, DivergingEpoch: -1, DivergingEnd: -1}
 	if err := p.readable(role, r.CurrentEpoch); err != nil {

@@ -34,7 +34,7 @@ func (d *Dir) start() {
 	d.done.Go(d.runRetention)
 	d.done.Go(d.compactLogs)
 	if d.opt.MinFree != nil {
-		d.look() // before the first record
+		d.measureSpace() // before the first record
 		d.done.Go(d.guardSpace)
 	}
 }

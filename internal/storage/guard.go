@@ -118,13 +118,13 @@ func (d *Dir) guardSpace() {
 				return
 			}
 		}
-		d.look()
+		d.measureSpace()
 	}
 }
 
-// look measures the free space and opens or closes the directory for records. An
+// measureSpace measures the free space and opens or closes the directory for records. An
 // error leaves it as it was.
-func (d *Dir) look() {
+func (d *Dir) measureSpace() {
 	g := &d.guard
 	s, err := d.measure()
 	if err != nil {

@@ -169,7 +169,7 @@ func (r *recovery) tidy() {
 // logs recovers the logs of a checkpoint.
 func (r *recovery) logs() error {
 	for i := range r.ckpt.Logs {
-		r.look(&r.ckpt.Logs[i])
+		r.openLog(&r.ckpt.Logs[i])
 	}
 	if !r.d.clean {
 		if err := r.verify(); err != nil {
@@ -292,8 +292,8 @@ func (r *recovery) removeQuarantine(f *found) error {
 	return r.d.opt.FS.Remove(path.Join(r.d.path, f.lc.Aside))
 }
 
-// look opens one log of the checkpoint.
-func (r *recovery) look(lc *checkpoint.Log) {
+// openLog opens one log of the checkpoint.
+func (r *recovery) openLog(lc *checkpoint.Log) {
 	d := r.d
 	dirName := fmt.Sprintf("%s-%d", lc.Topic, lc.ID.Partition)
 	if lc.Deleted {

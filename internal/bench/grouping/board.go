@@ -38,7 +38,7 @@ func (b *board) says(member int, s share) {
 	defer b.mu.Unlock()
 	if b.shares[member] != s {
 		b.shares[member] = s
-		b.look(s.epoch)
+		b.checkStable(s.epoch)
 	}
 }
 
@@ -49,9 +49,9 @@ func (b *board) gone(member int) {
 	delete(b.shares, member)
 }
 
-// look finds out whether the group is at rest: all are in one epoch, and all partitions
+// checkStable finds out whether the group is at rest: all are in one epoch, and all partitions
 // are shared out evenly.
-func (b *board) look(epoch int32) {
+func (b *board) checkStable(epoch int32) {
 	if b.resting || len(b.shares) != b.members || epoch <= b.epoch {
 		return
 	}

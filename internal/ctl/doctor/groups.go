@@ -56,7 +56,7 @@ func (x *examination) groups(ctx context.Context) error {
 func (x *examination) progress(ctx context.Context, names []string) map[string]group.Standing {
 	all := map[string]group.Standing{}
 	for _, name := range names {
-		if s, err := group.Look(ctx, x.a, x.adm, name); err == nil {
+		if s, err := group.Describe(ctx, x.a, x.adm, name); err == nil {
 			all[name] = s
 		}
 	}

@@ -87,8 +87,8 @@ type Standing struct {
 	Committed int64 // sum of all offsets: it grows while the group reads
 }
 
-// Look asks where a group stands.
-func Look(ctx context.Context, a *cli.App, adm *kadm.Client, name string) (Standing, error) {
+// Describe asks where a group stands.
+func Describe(ctx context.Context, a *cli.App, adm *kadm.Client, name string) (Standing, error) {
 	d, err := load(ctx, a, adm, name)
 	if err != nil {
 		return Standing{}, err
@@ -96,8 +96,8 @@ func Look(ctx context.Context, a *cli.App, adm *kadm.Client, name string) (Stand
 	return d.standing(), nil
 }
 
-// LookAll asks where groups stand. Each name is in found or in failed.
-func LookAll(ctx context.Context, a *cli.App, adm *kadm.Client, names []string) (found map[string]Standing, failed map[string]error) {
+// DescribeAll asks where groups stand. Each name is in found or in failed.
+func DescribeAll(ctx context.Context, a *cli.App, adm *kadm.Client, names []string) (found map[string]Standing, failed map[string]error) {
 	found = map[string]Standing{}
 	if len(names) == 0 {
 		return found, nil

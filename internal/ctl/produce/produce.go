@@ -60,7 +60,7 @@ func run(cmd *cobra.Command, a *cli.App, o *options, topic string) error {
 		return err
 	}
 	defer cl.Close()
-	if way.closed, err = look(cmd.Context(), a, cl, topic); err != nil {
+	if way.closed, err = checkTopic(cmd.Context(), a, cl, topic); err != nil {
 		return err
 	}
 	if len(way.closed) > 0 && o.partition < 0 && !o.keepPlace {
@@ -74,10 +74,10 @@ func run(cmd *cobra.Command, a *cli.App, o *options, topic string) error {
 	return err
 }
 
-// look asks for the topic and returns its partitions that take no records. A name that no
+// checkTopic asks for the topic and returns its partitions that take no records. A name that no
 // topic has may be mistaken: at a terminal a person has to confirm it, elsewhere a note says
 // that the first record creates the topic. An error is that of asking, or of a no.
-func look(ctx context.Context, a *cli.App, cl *kgo.Client, topic string) (closed []int32, err error) {
+func checkTopic(ctx context.Context, a *cli.App, cl *kgo.Client, topic string) (closed []int32, err error) {
 	req := kmsg.NewPtrMetadataRequest() // the client's own would make the topic
 	t := kmsg.NewMetadataRequestTopic()
 	t.Topic = &topic

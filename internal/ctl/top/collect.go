@@ -94,7 +94,7 @@ func (k *collector) groups(ctx context.Context, s *sample) error {
 	}
 	names := listed.Groups()
 	slices.Sort(names)
-	found, failed := group.LookAll(ctx, k.a, k.adm, names)
+	found, failed := group.DescribeAll(ctx, k.a, k.adm, names)
 	for _, name := range names {
 		g := groupNow{name: name, Standing: found[name], err: failed[name]}
 		if g.err != nil {
