@@ -173,8 +173,8 @@ func (p *Partition) Append(a *Append, batch *groupcommit.Batch) {
 	p.log.Append(&a.inner, batch)
 }
 
-// Numbered is storage.Sink: the append has its place in the log, or was refused.
-func (a *Append) Numbered(*storage.Append) {
+// OffsetsAssigned is storage.Sink: the append has its place in the log, or was refused.
+func (a *Append) OffsetsAssigned(*storage.Append) {
 	switch {
 	case a.inner.Err != nil:
 		a.resolve(a.inner.Err)

@@ -181,7 +181,7 @@ func (p *Partition) Follow(epoch int32, leaderHigh int64, batches []byte, done f
 		done(fmt.Errorf("follow %s in epoch %d: %w: the current epoch is %d", p, epoch, ErrFencedEpoch, r.epoch))
 		return
 	}
-	p.log.Append(&storage.Append{Batches: batches, Assigned: true, Sink: followed{p, leaderHigh, done}}, nil)
+	p.log.Append(&storage.Append{Batches: batches, Replicated: true, Sink: followed{p, leaderHigh, done}}, nil)
 }
 
 // followed is the sink of Follow.
@@ -191,8 +191,8 @@ type followed struct {
 	done func(error)
 }
 
-// Numbered is storage.Sink.
-func (f followed) Numbered(a *storage.Append) {
+// OffsetsAssigned is storage.Sink.
+func (f followed) OffsetsAssigned(a *storage.Append) {
 	if a.Err == nil {
 		f.p.mu.Lock()
 		f.p.leaderHigh = max(f.p.leaderHigh, f.high)

@@ -31,7 +31,7 @@ type Append struct {
 	LeaderEpoch int32
 	// Assigned batches come from a leader: offsets and epochs stand in them, and
 	// the first one must not lie below the log's end. Gaps are kept.
-	Assigned bool
+	Replicated bool
 	// Sink hears of the outcome.
 	Sink Sink
 
@@ -48,7 +48,7 @@ type Sink interface {
 	// Numbered is called exactly once per Append, in the order of the log, by
 	// whichever goroutine commits: offsets are given or Err is set. It must not
 	// block nor append. The records count only once the log's ends pass Next.
-	Numbered(*Append)
+	OffsetsAssigned(*Append)
 }
 
 // queueState is the queue of a log and the right to commit. There is no
@@ -176,7 +176,7 @@ func (l *Log) refuse(group []*Append, err error) {
 	}
 	for _, a := range group {
 		a.Err = err
-		a.Sink.Numbered(a)
+		a.Sink.OffsetsAssigned(a)
 	}
 }
 
@@ -197,7 +197,7 @@ func (l *Log) commitGroup(group []*Append, size int, batch *groupcommit.Batch) {
 		l.dir.memory.release(c)
 	}
 	for _, a := range group {
-		a.Sink.Numbered(a)
+		a.Sink.OffsetsAssigned(a)
 	}
 	if len(c.data) > 0 {
 		l.handOver(c, batch)
@@ -214,7 +214,7 @@ func (l *Log) newChunk(size int, now time.Time) *chunk {
 // number appends a's batches to the chunk, all of them or none. The caller
 // holds smu.
 func (l *Log) number(c *chunk, a *Append, now time.Time) error {
-	if latest := l.epochs.Latest(); !a.Assigned && a.LeaderEpoch < latest {
+	if latest := l.epochs.Latest(); !a.Replicated && a.LeaderEpoch < latest {
 		return fmt.Errorf("append to %s in leader epoch %d: %w: %d has begun", l, a.LeaderEpoch, ErrStaleEpoch, latest)
 	}
 	a.Duplicate, a.Time = false, -1
@@ -225,7 +225,7 @@ func (l *Log) number(c *chunk, a *Append, now time.Time) error {
 			return fmt.Errorf("append to %s: %w", l, err)
 		}
 		p = rest
-		if a.Assigned {
+		if a.Replicated {
 			if b.BaseOffset() < next || b.LastOffsetDelta() < 0 {
 				return fmt.Errorf("append offset %d to %s, which ends at %d: %w", b.BaseOffset(), l, next, ErrGap)
 			}
@@ -261,7 +261,7 @@ func (l *Log) number(c *chunk, a *Append, now time.Time) error {
 // place gives a batch, which stands in the chunk, its offsets.
 func (l *Log) place(c *chunk, a *Append, b record.Batch, now time.Time) {
 	n := int64(b.LastOffsetDelta()) + 1
-	if a.Assigned {
+	if a.Replicated {
 		l.logEnd.Store(b.BaseOffset() + n)
 		l.epochs.Assign(b.LeaderEpoch(), b.BaseOffset())
 	} else {

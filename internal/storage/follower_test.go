@@ -28,7 +28,7 @@ func at(t testing.TB, base int64, epoch int32, times ...int64) record.Batch {
 
 // follow appends batches as they are.
 func follow(l *Log, batches ...record.Batch) *Append {
-	a := &Append{Assigned: true, Sink: make(sink, 1)}
+	a := &Append{Replicated: true, Sink: make(sink, 1)}
 	for _, b := range batches {
 		a.Batches = append(a.Batches, b...)
 	}
