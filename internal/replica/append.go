@@ -93,8 +93,8 @@ func (q *fifo) covered(end int64, ready *decided) {
 	}
 }
 
-// lost moves the appends beyond end to ready, with an error.
-func (q *fifo) lost(end int64, err error, ready *decided) {
+// discardAbove moves the appends beyond end to ready, with an error.
+func (q *fifo) discardAbove(end int64, err error, ready *decided) {
 	for a := q.head; a != nil; {
 		next := a.next
 		if a.inner.Next > end {

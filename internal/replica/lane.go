@@ -67,7 +67,7 @@ func (m *Manager) queue(d *storage.Dir, e *task) {
 // drive carries out the tasks of a lane until there are none, or the directory can't.
 func (m *Manager) drive(l *lane) {
 	for {
-		if err := m.unusable(l.dir); err != nil && m.hold(l, err) {
+		if err := m.unusable(l.dir); err != nil && m.postpone(l, err) {
 			return
 		}
 		e := m.next(l)
@@ -107,10 +107,10 @@ func (m *Manager) next(l *lane) *task {
 	return e
 }
 
-// hold is what becomes of a lane whose directory can't do anything now: creations fail and
+// postpone is what becomes of a lane whose directory can't do anything now: creations fail and
 // are tried again, perhaps in another directory; deletions stay in their order until it can.
 // It reports whether the lane's goroutine is to end.
-func (m *Manager) hold(l *lane, err error) bool {
+func (m *Manager) postpone(l *lane, err error) bool {
 	m.mu.Lock()
 	var makes []*missing
 	var rounds []*round

@@ -120,8 +120,8 @@ func (m *Manager) lack(w wanted) *missing {
 	return x
 }
 
-// lost notes that a partition's log must not be made, and why it is not there.
-func (m *Manager) lost(w wanted, err error) {
+// noteMissing notes that a partition's log must not be made, and why it is not there.
+func (m *Manager) noteMissing(w wanted, err error) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	m.missing[w.tp()] = &missing{wanted: w, lasting: true, err: err, since: time.Now()}
@@ -234,7 +234,7 @@ func (m *Manager) made(logs []*storage.Log, version int64, dirs map[metadata.Top
 			l.Configure(m.opt.Config(m.image, t))
 		}
 		w := wanted{t, tp.Partition}
-		m.assume(w, dirs)
+		m.applyRole(w, dirs)
 		adopted = append(adopted, w)
 	}
 	m.roles.Unlock()

@@ -384,7 +384,7 @@ func TestALogThatAChangeFindsHasTheNewestConfig(t *testing.T) {
 	slow.open()
 	id := storage.ID{Topic: idA}
 	waitFor(t, "the log is there", func() bool { return l.storage.Get(id) != nil })
-	_, err := l.bring([]wanted{{c.image.TopicByID(idA), 0}}, false, nil)
+	_, err := l.reconcile([]wanted{{c.image.TopicByID(idA), 0}}, false, nil)
 	l.roles.Unlock()
 	must(t, err)
 	if got := l.partition(t, idA, 0).Log().Config().Profile.Name; got != "os" {

@@ -189,7 +189,7 @@ func (m *Manager) Apply(ctx context.Context, _, next *metadata.Image, d *metadat
 			want = append(want, wanted{c.Next, i})
 		}
 	}
-	makes, err := m.bring(want, first, r)
+	makes, err := m.reconcile(want, first, r)
 	errs = append(errs, err)
 	m.configure(next, d)
 	m.queueDeletions(d, next, r)
@@ -210,9 +210,9 @@ func (w wanted) tp() metadata.TopicPartition {
 // String is the partition as Kafka names it.
 func (w wanted) String() string { return fmt.Sprintf("%s-%d", w.topic.Name, w.partition) }
 
-// bring gives partitions their roles and returns those whose log has to be made. first is
+// reconcile gives partitions their roles and returns those whose log has to be made. first is
 // true for the partitions that an earlier run may have made.
-func (m *Manager) bring(want []wanted, first bool, r *round) (makes []*missing, err error) {
+func (m *Manager) reconcile(want []wanted, first bool, r *round) (makes []*missing, err error) {
 	var errs []error
 	dirs := map[metadata.TopicPartition][16]byte{}
 	for _, w := range want {
@@ -225,13 +225,13 @@ func (m *Manager) bring(want []wanted, first bool, r *round) (makes []*missing, 
 		err := m.misplaced(w, dir, l, first)
 		switch {
 		case err != nil:
-			m.lost(w, err)
+			m.noteMissing(w, err)
 			errs = append(errs, err)
 		case l != nil:
 			if m.adopt(w.tp(), l) && !first { // it was made under an image that may be older
 				l.Configure(m.opt.Config(m.image, w.topic))
 			}
-			m.assume(w, dirs)
+			m.applyRole(w, dirs)
 		default:
 			if x := m.lack(w); x != nil {
 				makes = append(makes, x)
@@ -254,9 +254,9 @@ func (m *Manager) adopt(tp metadata.TopicPartition, l *storage.Log) bool {
 	return true
 }
 
-// assume gives a partition its role, and notes its directory if the metadata
+// applyRole gives a partition its role, and notes its directory if the metadata
 // doesn't know it yet.
-func (m *Manager) assume(w wanted, dirs map[metadata.TopicPartition][16]byte) {
+func (m *Manager) applyRole(w wanted, dirs map[metadata.TopicPartition][16]byte) {
 	tp := w.tp()
 	m.mu.RLock()
 	p := m.partitions[tp]

@@ -165,8 +165,8 @@ func (p *Partition) retire(next *role) {
 	p.leaderHigh = 0
 	var ready decided
 	err := p.deposed(p.role.Load())
-	p.waitLeader.lost(-1, err, &ready)
-	p.waitISR.lost(-1, err, &ready)
+	p.waitLeader.discardAbove(-1, err, &ready)
+	p.waitISR.discardAbove(-1, err, &ready)
 	p.mu.Unlock()
 	ready.finish()
 	p.park.Check(p.key())
@@ -307,8 +307,8 @@ func (r *role) stillEnough(a *Append) error {
 func (p *Partition) Reverted(end int64, err error) {
 	var ready decided
 	p.mu.Lock()
-	p.waitLeader.lost(end, err, &ready)
-	p.waitISR.lost(end, err, &ready)
+	p.waitLeader.discardAbove(end, err, &ready)
+	p.waitISR.discardAbove(end, err, &ready)
 	p.mu.Unlock()
 	ready.finish()
 	p.park.Check(p.key())

@@ -108,7 +108,7 @@ func (h *Host) follow(next *metadata.Image, d *metadata.Delta) {
 		if t.Name == h.def.Topic {
 			h.configure(next, t)
 			for i := range t.Partitions.All() {
-				h.assume(t, i)
+				h.applyRole(t, i)
 			}
 		}
 	}
@@ -116,7 +116,7 @@ func (h *Host) follow(next *metadata.Image, d *metadata.Delta) {
 		if t := change.Next; t.Name == h.def.Topic {
 			h.configure(next, t)
 			for _, i := range change.Partitions {
-				h.assume(t, i)
+				h.applyRole(t, i)
 			}
 		}
 	}
@@ -128,14 +128,14 @@ func (h *Host) arrived(t *metadata.Topic, index int32) {
 	h.assuming.Lock()
 	defer h.assuming.Unlock()
 	if now := h.image.Load().Topic(h.def.Topic); now != nil && now.ID == t.ID {
-		h.assume(now, index)
+		h.applyRole(now, index)
 	}
 }
 
-// assume gives a shard the role that its partition has. The partition's own word
+// applyRole gives a shard the role that its partition has. The partition's own word
 // counts, not the metadata's: after an unclean stop it does not lead in the epoch
 // that it had. The caller holds assuming.
-func (h *Host) assume(t *metadata.Topic, index int32) {
+func (h *Host) applyRole(t *metadata.Topic, index int32) {
 	part, err := h.opt.Replicas.Partition(t.ID, index)
 	if err != nil {
 		h.rt.Resign(index, t.Partitions.At(index).LeaderEpoch)
