@@ -88,7 +88,7 @@ func (b *Broker) autoCreate(img *metadata.Image, req *kmsg.MetadataRequest) (fai
 	if len(missing) == 0 {
 		return nil
 	}
-	if err := b.opt.Replicas.Room(); err != nil {
+	if err := b.opt.Replicas.CanCreate(); err != nil {
 		failed = map[string]error{}
 		for _, name := range missing {
 			failed[name] = err // clients take the code for passing and come back

@@ -79,7 +79,7 @@ func (c *change) createPartitions(ctx context.Context, t *kmsg.CreatePartitionsR
 	if controller.IsInternal(t.Topic) {
 		return refuse(kerr.InvalidRequest, "What topic %s keeps is bound to its partitions by their number: it can't be changed.", t.Topic)
 	}
-	if err := c.b.noRoom(); err != nil {
+	if err := c.b.checkSpace(); err != nil {
 		return err
 	}
 	spec := controller.PartitionsSpec{Topic: t.Topic, Count: t.Count, ValidateOnly: validateOnly}

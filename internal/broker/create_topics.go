@@ -91,7 +91,7 @@ func (b *Broker) creatable(t *kmsg.CreateTopicsRequestTopic) error {
 		return refuse(kerr.InvalidRequest, "Creation of internal topic %s is prohibited: the broker creates it, "+
 			"with the configs that it needs, when a client first looks for a coordinator.", t.Topic)
 	}
-	return b.noRoom()
+	return b.checkSpace()
 }
 
 func specOf(t *kmsg.CreateTopicsRequestTopic, validateOnly bool) controller.TopicSpec {

@@ -85,7 +85,7 @@ func presence(data string, dirs []*storage.Dir) *host.Presence {
 }
 
 // unopened are the log directories that could not be opened.
-func (b *Broker) unopened(r *rooms) (all []checks.Unopened) {
+func (b *Broker) unopened(r *components) (all []checks.Unopened) {
 	for _, d := range r.storage.Failed() {
 		setting, flags := placeOf(b.cfg.Broker, d)
 		all = append(all, checks.Unopened{Path: d.Path, Why: d.Err.Error(), Remedy: cmp.Or(dataRemedy(setting, flags, d.Err), "repair it")})

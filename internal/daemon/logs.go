@@ -31,7 +31,7 @@ func places(conf *configdef.Broker) []storage.Place {
 
 // applySettings takes over what an image says of settings that change while the broker
 // runs, beside those of logs.
-func (b *Broker) applySettings(r *rooms, img *metadata.Image) error {
+func (b *Broker) applySettings(r *components, img *metadata.Image) error {
 	live, err := b.configs.ResolveLive(r.settings.Layers(img, nil))
 	if err != nil {
 		return fmt.Errorf("settings of the broker: %w", err)

@@ -20,7 +20,7 @@ import (
 
 // refuseOlder refuses metadata that one of the copies is ahead of: topics that were made
 // since would be gone, and deleted ones would come back.
-func (b *Broker) refuseOlder(r *rooms) error {
+func (b *Broker) refuseOlder(r *components) error {
 	for _, p := range places(&r.conf) {
 		if err := r.store.CheckAgainst(filestore.CopyIn(p.Path)); errors.Is(err, filestore.ErrOlder) {
 			return &ExitError{ExitData, fmt.Errorf("directory %s: %w: the metadata was put back from an older time; %s "+
@@ -47,7 +47,7 @@ func (b *Broker) repairAll(all []storage.Place, more ...string) string {
 }
 
 // keepCopy begins the copy of the metadata.
-func (b *Broker) keepCopy(ctx context.Context, r *rooms) {
+func (b *Broker) keepCopy(ctx context.Context, r *components) {
 	dirs := r.storage.Dirs()
 	if len(dirs) == 0 {
 		return

@@ -36,9 +36,9 @@ const (
 	logsDir     = "logs"
 )
 
-// rooms is what open has built so far; each step uses what the steps before it
+// components is what open has built so far; each step uses what the steps before it
 // left here.
-type rooms struct {
+type components struct {
 	static   map[string]string
 	conf     configdef.Broker
 	settings *replica.TopicSettings
@@ -65,7 +65,7 @@ type rooms struct {
 // open starts the rooms from the disk upwards: metadata, logs, partitions,
 // handlers, and connections last.
 func (b *Broker) open(ctx context.Context) error {
-	r := &rooms{static: static(b.cfg)}
+	r := &components{static: static(b.cfg)}
 	b.rooms = r
 	var err error
 	if r.conf, err = b.configs.ResolveBroker(r.static); err != nil {
@@ -74,7 +74,7 @@ func (b *Broker) open(ctx context.Context) error {
 	r.settings = replica.NewTopicSettings(replica.SettingsOptions{
 		Self: r.conf.NodeID, Configs: b.configs, Static: r.static, KeepAll: !r.conf.Cleaning.Compact, Logger: b.log.Named("replica"),
 	})
-	for _, step := range []func(context.Context, *rooms) error{
+	for _, step := range []func(context.Context, *components) error{
 		b.refuseNewerFormats, b.openMetadata, b.openLogs, b.openPartitions, b.openHandlers, b.openClients,
 	} {
 		if err := step(ctx, r); err != nil {
@@ -86,7 +86,7 @@ func (b *Broker) open(ctx context.Context) error {
 
 // refuseNewerFormats refuses what a newer version wrote before anything is touched: a
 // directory that is only half taken over would be the worst of both.
-func (b *Broker) refuseNewerFormats(_ context.Context, r *rooms) error {
+func (b *Broker) refuseNewerFormats(_ context.Context, r *components) error {
 	for _, place := range places(&r.conf) {
 		if err := storage.Peek(b.fs, place); err != nil {
 			return dirErrors(b.cfg.Broker, &storage.DirError{Path: place.Path, Journal: place.Journal, Err: err})
@@ -123,7 +123,7 @@ func (b *Broker) lookForMetadata(all []storage.Place) error {
 
 // openMetadata locks the data directory, opens the metadata in it and registers
 // this broker.
-func (b *Broker) openMetadata(ctx context.Context, r *rooms) error {
+func (b *Broker) openMetadata(ctx context.Context, r *components) error {
 	fail := func(err error) error { return dataError(config.KeyDataDir, b.cfg.DataDir, err) }
 	if err := vfs.MakeDir(b.fs, b.cfg.DataDir); err != nil {
 		return fail(err)
@@ -160,7 +160,7 @@ func (b *Broker) openMetadata(ctx context.Context, r *rooms) error {
 }
 
 // openLogs recovers the log directories.
-func (b *Broker) openLogs(ctx context.Context, r *rooms) error {
+func (b *Broker) openLogs(ctx context.Context, r *components) error {
 	kvs, revision, err := r.store.Range(ctx, "/")
 	if err != nil {
 		return fmt.Errorf("read metadata: %w", err)
@@ -214,7 +214,7 @@ func (b *Broker) openLogs(ctx context.Context, r *rooms) error {
 
 // openPartitions starts following the metadata, which makes, opens and removes
 // logs, and waits until every partition has its role.
-func (b *Broker) openPartitions(_ context.Context, r *rooms) error {
+func (b *Broker) openPartitions(_ context.Context, r *components) error {
 	r.park = purgatory.New()
 	r.replicas = replica.NewManager(replica.Options{
 		Self: r.conf.NodeID, Storage: r.storage, Cluster: r.control, Park: r.park, Logger: b.log.Named("replica"),
@@ -242,7 +242,7 @@ func (b *Broker) openPartitions(_ context.Context, r *rooms) error {
 }
 
 // openHandlers connects the handlers to the rooms, and lets the metadata flow.
-func (b *Broker) openHandlers(ctx context.Context, r *rooms) error {
+func (b *Broker) openHandlers(ctx context.Context, r *components) error {
 	var err error
 	r.handlers, err = broker.New(broker.Options{
 		AnswerBytes: b.budgets.Answers, ParkedBytes: b.budgets.Parked, SessionBytes: b.budgets.Sessions, DecodedBytes: b.budgets.Decoded,
@@ -292,7 +292,7 @@ func (b *Broker) openHandlers(ctx context.Context, r *rooms) error {
 
 // maxConnections is max.connections or, where that is no bound, how many connections there are
 // descriptors for beside those of segments: one more would take them from the logs.
-func (b *Broker) maxConnections(r *rooms) int {
+func (b *Broker) maxConnections(r *components) int {
 	if r.conf.MaxConnections < math.MaxInt32 {
 		return int(r.conf.MaxConnections)
 	}
@@ -306,7 +306,7 @@ func (b *Broker) maxConnections(r *rooms) int {
 }
 
 // openClients lets clients in.
-func (b *Broker) openClients(_ context.Context, r *rooms) error {
+func (b *Broker) openClients(_ context.Context, r *components) error {
 	table, err := broker.Table(b.budgets.Decoded)
 	if err != nil {
 		return err

@@ -70,8 +70,8 @@ type Broker struct {
 	ended   sync.Once
 	endErr  error // of the stop, set in ended
 	budgets budgets
-	memory  int64  // bytes that there are; see memoryThere
-	rooms   *rooms // complete once health has no phase any more
+	memory  int64       // bytes that there are; see memoryThere
+	rooms   *components // complete once health has no phase any more
 
 	times      times // of the stop
 	slowChecks time.Duration

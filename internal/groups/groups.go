@@ -37,7 +37,7 @@ type Options struct {
 type Coordinator struct {
 	*host.Host
 	opt     Options
-	members *group.Room
+	members *group.MemoryBudget
 
 	mu       sync.Mutex
 	attended map[uint64]struct{} // connections whose end the shards will hear of
@@ -51,7 +51,7 @@ func New(opt Options) (*Coordinator, error) {
 	}
 	cfg := configOf(&conf)
 	if opt.MemberBytes > 0 {
-		cfg.Room = group.NewRoom(opt.MemberBytes)
+		cfg.Room = group.NewMemoryBudget(opt.MemberBytes)
 	}
 	c := &Coordinator{opt: opt, members: cfg.Room, attended: map[uint64]struct{}{}}
 	o := &conf.Offsets
@@ -116,7 +116,7 @@ func (c *Coordinator) changed(next *metadata.Image, d *metadata.Delta) any {
 }
 
 // Members is the memory that members hold.
-func (c *Coordinator) Members() *group.Room { return c.members }
+func (c *Coordinator) Members() *group.MemoryBudget { return c.members }
 
 // Attend has the shards hear of the end of a connection, whose request onClose is of: ids
 // that its client was given leave with it. It is called for any number of requests of a

@@ -19,7 +19,7 @@ import (
 // io.EOF only when the compressed data was used up, to the last byte. close drops
 // what it holds of the batch, and may be called more than once.
 type inflater interface {
-	open(p []byte, limit int64, r *room) error
+	open(p []byte, limit int64, r *decodeBudget) error
 	io.Reader
 	close()
 }
@@ -50,7 +50,7 @@ type gzipInflater struct {
 	z   gzip.Reader
 }
 
-func (g *gzipInflater) open(p []byte, _ int64, _ *room) error {
+func (g *gzipInflater) open(p []byte, _ int64, _ *decodeBudget) error {
 	g.src.Reset(p)
 	return g.z.Reset(&g.src)
 }

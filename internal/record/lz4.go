@@ -58,10 +58,10 @@ type lz4Inflater struct {
 	block    []byte
 	unread   []byte
 	done     bool
-	hold
+	decodeHold
 }
 
-func (l *lz4Inflater) open(p []byte, limit int64, r *room) error {
+func (l *lz4Inflater) open(p []byte, limit int64, r *decodeBudget) error {
 	if err := l.begin(p, limit); err != nil {
 		return err
 	}

@@ -12,7 +12,7 @@ import (
 	"github.com/chronik-io/chronik/internal/bufpool"
 )
 
-// room bounds what inflating takes of the whole process.
+// decodeBudget bounds what inflating takes of the whole process.
 //
 // Memory: zstd's windows and the blocks of lz4 and snappy, of all batches that are inflated at
 // the same time, have a part of the Go runtime's memory limit. That memory is allocated at once
@@ -20,7 +20,7 @@ import (
 //
 // Processors: batches that inflate to much take turns, half of the processors at a time. Go's
 // scheduler lets each such goroutine run for 10 ms, and small requests would wait for that at each of their steps.
-type room struct {
+type decodeBudget struct {
 	turns  chan struct{}
 	size   int64 // bytes; what needs more than all of it is refused
 	budget *bufpool.Budget
@@ -37,11 +37,11 @@ const (
 	roomFree = 128 << 10
 )
 
-// newRoom returns the room of a process with so many bytes of memory.
-func newRoom(memory int64) *room {
+// newDecodeBudget returns the room of a process with so many bytes of memory.
+func newDecodeBudget(memory int64) *decodeBudget {
 	size := min(max(memory/roomShare, leastRoom), mostRoom)
 	turns := max(1, runtime.GOMAXPROCS(0)/2)
-	return &room{turns: make(chan struct{}, turns), size: size, budget: bufpool.NewBudget(size), best: memory/4 >= int64(turns)*zstdBestBytes}
+	return &decodeBudget{turns: make(chan struct{}, turns), size: size, budget: bufpool.NewBudget(size), best: memory/4 >= int64(turns)*zstdBestBytes}
 }
 
 // zstdBestBytes is what one compressor of zstd's best level takes; the level below takes 6 MiB.
@@ -49,11 +49,11 @@ const zstdBestBytes = 36 << 20
 
 // zstdLevel returns the library's level for one of zstd's. A broker with little memory uses the
 // second best one instead of the best, so that a topic's config cannot exhaust it.
-func (r *room) zstdLevel(level int) zstd.EncoderLevel {
+func (r *decodeBudget) zstdLevel(level int) zstd.EncoderLevel {
 	return min(zstd.EncoderLevelFromZstd(level), r.bestLevel())
 }
 
-func (r *room) bestLevel() zstd.EncoderLevel {
+func (r *decodeBudget) bestLevel() zstd.EncoderLevel {
 	if r.best {
 		return zstd.SpeedBestCompression
 	}
@@ -62,7 +62,7 @@ func (r *room) bestLevel() zstd.EncoderLevel {
 
 // sharedRoom returns the process's room. The memory limit is read once, at the first batch
 // that is inflated: it is set before.
-var sharedRoom = sync.OnceValue(func() *room { return newRoom(debug.SetMemoryLimit(-1)) })
+var sharedRoom = sync.OnceValue(func() *decodeBudget { return newDecodeBudget(debug.SetMemoryLimit(-1)) })
 
 // roomError is the refusal of a batch that needs more memory than there is for inflating.
 type roomError struct{ need, most int64 }
@@ -75,15 +75,15 @@ func (e roomError) Error() string {
 // mib is a number of bytes in MiB, rounded up.
 func mib(n int64) string { return fmt.Sprintf("%d MiB", (n+1<<20-1)>>20) }
 
-// hold is what one batch has taken of a room; the zero value holds nothing.
-type hold struct {
-	room  *room
+// decodeHold is what one batch has taken of a room; the zero value holds nothing.
+type decodeHold struct {
+	room  *decodeBudget
 	taken int64
 }
 
 // take waits for n bytes. It waits for holders that compute, and for nothing else. The error
 // is a roomError, and nothing was taken.
-func (h *hold) take(r *room, n int64) error {
+func (h *decodeHold) take(r *decodeBudget, n int64) error {
 	if n > r.size {
 		return roomError{n, r.size}
 	}
@@ -98,9 +98,9 @@ func (h *hold) take(r *room, n int64) error {
 }
 
 // release gives back what was taken. More than once does nothing.
-func (h *hold) release() {
+func (h *decodeHold) release() {
 	if h.taken > 0 {
 		h.room.budget.Release(h.taken)
 	}
-	*h = hold{}
+	*h = decodeHold{}
 }

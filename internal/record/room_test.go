@@ -14,7 +14,7 @@ import (
 // TestRoomIsAPartOfTheMemory: and never less than what RFC 8878 asks for.
 func TestRoomIsAPartOfTheMemory(t *testing.T) {
 	for memory, want := range map[int64]int64{0: 8 << 20, 51 << 20: 8 << 20, 256 << 20: 32 << 20, 1 << 40: 128 << 20, math.MaxInt64: 128 << 20} {
-		if got := newRoom(memory).size; got != want {
+		if got := newDecodeBudget(memory).size; got != want {
 			t.Errorf("%d bytes of memory: a room of %d, want %d", memory, got, want)
 		}
 	}
@@ -22,10 +22,10 @@ func TestRoomIsAPartOfTheMemory(t *testing.T) {
 
 // TestZstdLevelGoesByTheMemory: the compressors of all turns have a quarter of it at most.
 func TestZstdLevelGoesByTheMemory(t *testing.T) {
-	turns := int64(cap(newRoom(0).turns))
+	turns := int64(cap(newDecodeBudget(0).turns))
 	for memory, want := range map[int64]zstd.EncoderLevel{51 << 20: zstd.SpeedBetterCompression, 4*turns*zstdBestBytes - 4: zstd.SpeedBetterCompression,
 		4 * turns * zstdBestBytes: zstd.SpeedBestCompression, math.MaxInt64: zstd.SpeedBestCompression} {
-		r := newRoom(memory)
+		r := newDecodeBudget(memory)
 		if got := r.zstdLevel(22); got != want {
 			t.Errorf("%d bytes of memory: %v, want %v", memory, got, want)
 		}
@@ -41,7 +41,7 @@ func TestZstdLevelGoesByTheMemory(t *testing.T) {
 }
 
 // inflateIn inflates a payload in a room.
-func inflateIn(r *room, codec Codec, p []byte) error {
+func inflateIn(r *decodeBudget, codec Codec, p []byte) error {
 	inf := getInflater(codec)
 	defer putInflater(codec, inf)
 	defer inf.close()
@@ -78,7 +78,7 @@ func TestRoomRefuses(t *testing.T) {
 		"raw block of 7 MiB":                {Snappy, s2.EncodeSnappy(nil, make([]byte, 7<<20)), 0},
 		"blocks of 4 MiB, 50 times of them": {Lz4, bomb(t, Lz4, 200<<20), 0},
 	} {
-		r := newRoom(64 << 20)
+		r := newDecodeBudget(64 << 20)
 		var err error
 		spent := allocated(func() { err = inflateIn(r, c.codec, c.p) })
 		e, refused := errors.AsType[roomError](err)
@@ -99,7 +99,7 @@ func TestRoomRefuses(t *testing.T) {
 // TestRoomIsShared: batches that are inflated at the same time have the room together, however
 // many they are, and so have the decoders that are kept for later ones.
 func TestRoomIsShared(t *testing.T) {
-	r := newRoom(64 << 20)
+	r := newDecodeBudget(64 << 20)
 	defer r.wide.forget()
 	wide, narrow, block := windowed(t, 23, 20<<20), windowed(t, 21, 20<<20), bomb(t, Lz4, 20<<20)
 	var all sync.WaitGroup
@@ -125,7 +125,7 @@ func TestRoomIsShared(t *testing.T) {
 
 // TestFramesInARowGetAllOfTheRoom: the first frame says nothing of the window of the next.
 func TestFramesInARowGetAllOfTheRoom(t *testing.T) {
-	r := newRoom(64 << 20)
+	r := newDecodeBudget(64 << 20)
 	defer r.wide.forget()
 	small := foreignDeflate(t, Zstd, raw1())
 	if err := inflateIn(r, Zstd, append(small[:len(small):len(small)], windowed(t, 23, 20<<20)...)); err != nil {

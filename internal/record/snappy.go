@@ -47,10 +47,10 @@ type snappyInflater struct {
 	limit  int64
 	block  []byte
 	unread []byte // of block
-	hold
+	decodeHold
 }
 
-func (s *snappyInflater) open(p []byte, limit int64, r *room) error {
+func (s *snappyInflater) open(p []byte, limit int64, r *decodeBudget) error {
 	if err := s.begin(p, limit); err != nil {
 		return err
 	}

@@ -105,13 +105,13 @@ func (in *zstdInput) Read(p []byte) (int, error) {
 type zstdInflater struct {
 	dec    *zstd.Decoder // for windows up to bufferKept; made once
 	wide   *wideDecoder  // instead of it, for this batch only
-	from   *room         // of wide
+	from   *decodeBudget // of wide
 	header [zstd.HeaderMaxSize]byte
 	in     zstdInput
-	hold
+	decodeHold
 }
 
-func (z *zstdInflater) open(p []byte, limit int64, r *room) error {
+func (z *zstdInflater) open(p []byte, limit int64, r *decodeBudget) error {
 	window, err := z.fit(p, limit, r)
 	if err == nil {
 		err = z.take(r, window)
@@ -143,7 +143,7 @@ func newZstdDecoder(window uint64) (*zstd.Decoder, error) {
 
 // fit readies the input and returns the window it needs: that of its only frame. Several
 // frames, which no producer sends, get all of the room, as each may name a window.
-func (z *zstdInflater) fit(p []byte, limit int64, r *room) (int64, error) {
+func (z *zstdInflater) fit(p []byte, limit int64, r *decodeBudget) (int64, error) {
 	z.in = zstdInput{rest: p}
 	var h zstd.Header
 	if err := h.Decode(p[:min(len(p), zstd.HeaderMaxSize)]); err != nil {

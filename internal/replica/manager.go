@@ -155,9 +155,9 @@ func (m *Manager) Partitions() []*Partition {
 	return list
 }
 
-// Room returns why no partition should be made for a client now, nil if one may:
+// CanCreate returns why no partition should be made for a client now, nil if one may:
 // see storage.Manager.Room.
-func (m *Manager) Room() error { return m.opt.Storage.Room() }
+func (m *Manager) CanCreate() error { return m.opt.Storage.CanCreate() }
 
 // Apply is a metadata.Subscriber: it changes the roles and configurations of partitions,
 // and has logs made and deleted; Settled waits for that. The first call waits for the

@@ -32,8 +32,8 @@ const (
 func (d *Dir) compactNext() (did bool) {
 	d.compacting.Lock()
 	defer d.compacting.Unlock()
-	l, dirt := d.dirtiest(time.Now())
-	if l == nil || d.stopping() || d.cramped() {
+	l, dirt := d.mostDirty(time.Now())
+	if l == nil || d.stopping() || d.spaceCritical() {
 		return false
 	}
 	p := &pass{d: d, l: l, now: time.Now(), dirt: dirt}
@@ -56,12 +56,12 @@ func (d *Dir) compactNext() (did bool) {
 	return true
 }
 
-// cramped says that the disk has no room for the segments that a pass writes before
+// spaceCritical says that the disk has no room for the segments that a pass writes before
 // the old ones go. What is left is for what must be written.
-func (d *Dir) cramped() bool { return d.LastSpace().Level == diskguard.Critical }
+func (d *Dir) spaceCritical() bool { return d.LastSpace().Level == diskguard.Critical }
 
-// dirtiest returns the log with the largest dirty part of those that are due.
-func (d *Dir) dirtiest(now time.Time) (best *Log, dirt cleaner.Dirt) {
+// mostDirty returns the log with the largest dirty part of those that are due.
+func (d *Dir) mostDirty(now time.Time) (best *Log, dirt cleaner.Dirt) {
 	most, stopped := 0.0, 0
 	for _, l := range d.Logs() {
 		if !l.cfg.Load().Cleanup.Compact {
@@ -186,7 +186,7 @@ func (p *pass) wanted() error {
 	l := p.l
 	l.mu.RLock()
 	defer l.mu.RUnlock()
-	if p.d.cramped() || l.unusableLocked() != nil || l.cuts != p.cuts || !l.cfg.Load().Cleanup.Compact || l.logStart.Load() > p.dirt.Until {
+	if p.d.spaceCritical() || l.unusableLocked() != nil || l.cuts != p.cuts || !l.cfg.Load().Cleanup.Compact || l.logStart.Load() > p.dirt.Until {
 		return fmt.Errorf("%w: %s", errGivenUp, l)
 	}
 	return nil

@@ -68,17 +68,17 @@ func (g *spaceGuard) allow(s *Space) {
 	g.least.Store(due - most)
 }
 
-// overdue says that more was appended than the last look allowed.
-func (g *spaceGuard) overdue() bool { return g.left.Load() < g.least.Load() }
+// stale says that more was appended than the last look allowed.
+func (g *spaceGuard) stale() bool { return g.left.Load() < g.least.Load() }
 
 var errOverdue = fmt.Errorf("%w: what was free when it was last looked at may be used up; it is looked at in this moment", ErrLowSpace)
 
 // LastSpace returns what the guard found when it last looked.
 func (d *Dir) LastSpace() Space { return d.guard.found.Load().Space }
 
-// Room returns why no partition should be made for a client now, nil if one may.
+// CanCreate returns why no partition should be made for a client now, nil if one may.
 // The error matches ErrLowSpace.
-func (d *Dir) Room() error { return d.guard.found.Load().refuses(false) }
+func (d *Dir) CanCreate() error { return d.guard.found.Load().refuses(false) }
 
 // Refusal returns why an append would be refused now, nil if it would be taken: the log
 // or its directory has failed, or space is low. It does not block.
@@ -90,7 +90,7 @@ func (l *Log) Refusal() error {
 	if err := g.found.Load().refuses(internal); err != nil {
 		return err
 	}
-	if !internal && g.overdue() {
+	if !internal && g.stale() {
 		return errOverdue
 	}
 	return nil
@@ -141,11 +141,11 @@ func (d *Dir) measureSpace() {
 	g.blind = false
 	g.allow(&s)
 	old := g.found.Swap(&foundSpace{s, fmt.Errorf("%w: %s", ErrLowSpace, s.Message)})
-	d.tellSpace(old.Level, &s)
+	d.reportSpace(old.Level, &s)
 }
 
-// tellSpace logs a change, and asks the keeper to make room while space is low.
-func (d *Dir) tellSpace(before diskguard.Level, s *Space) {
+// reportSpace logs a change, and asks the keeper to make room while space is low.
+func (d *Dir) reportSpace(before diskguard.Level, s *Space) {
 	if s.Level == diskguard.OK {
 		if before != diskguard.OK {
 			d.log.Info("the disk has room again: records are taken", zap.Int64("free", s.Free), zap.Int64("owed", s.Owed), zap.Int64("journalFree", s.JournalFree), zap.Int64("threshold", s.MinFree))

@@ -129,7 +129,7 @@ func TestALowDiskRefusesRecordsUntilItHasRoom(t *testing.T) {
 				t.Errorf("%d bytes free: %s at %d answers %v and ends at %d", step.free, l, before, a.Err, l.Ends().LogEnd)
 			}
 		}
-		if room := d.Room() == nil; room != step.client {
+		if room := d.CanCreate() == nil; room != step.client {
 			t.Errorf("%d bytes free: room for partitions: %v", step.free, room)
 		}
 	}
@@ -377,7 +377,7 @@ func TestPartitionsAreMadeWhereThereIsRoom(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer m.Close()
-	if err := m.Room(); err != nil {
+	if err := m.CanCreate(); err != nil {
 		t.Errorf("/a has room: %v", err)
 	}
 	place := func(topic byte) string {
@@ -397,7 +397,7 @@ func TestPartitionsAreMadeWhereThereIsRoom(t *testing.T) {
 		signal(d.guard.looks)
 		eventually(t, "the guard looks", func() bool { return d.LastSpace().Level != diskguard.OK })
 	}
-	if err := m.Room(); !errors.Is(err, ErrLowSpace) {
+	if err := m.CanCreate(); !errors.Is(err, ErrLowSpace) {
 		t.Errorf("nobody has room: %v", err)
 	}
 	if at := place(9); at != "/b" {

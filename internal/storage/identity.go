@@ -133,11 +133,11 @@ func (d *Dir) untouched() error {
 	if _, err := d.opt.FS.Stat(d.path); errors.Is(err, fs.ErrNotExist) {
 		return nil
 	}
-	return d.strangers()
+	return d.refuseForeignFiles()
 }
 
-// strangers refuses a directory that holds logs and has no checkpoint.
-func (d *Dir) strangers() error {
+// refuseForeignFiles refuses a directory that holds logs and has no checkpoint.
+func (d *Dir) refuseForeignFiles() error {
 	infos, err := d.opt.FS.List(d.path)
 	if err != nil {
 		return fmt.Errorf("log directory: %w", err)

@@ -53,14 +53,14 @@ func (m *Manager) Logs() []*Log {
 	return slices.Collect(maps.Values(m.logs))
 }
 
-// Room returns why no partition should be made for a client now: every directory
+// CanCreate returns why no partition should be made for a client now: every directory
 // that takes records has too little space. The error matches ErrLowSpace.
-func (m *Manager) Room() (err error) {
+func (m *Manager) CanCreate() (err error) {
 	for _, d := range m.dirs {
 		if d.Err() != nil {
 			continue
 		}
-		low := d.Room()
+		low := d.CanCreate()
 		if low == nil {
 			return nil
 		}

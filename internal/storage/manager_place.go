@@ -78,7 +78,7 @@ func (m *Manager) candidatesLocked(avoid map[*Dir]bool) map[*Dir]int {
 			continue
 		}
 		all[d] = len(d.Logs())
-		if d.Room() == nil {
+		if d.CanCreate() == nil {
 			if roomy[d] = all[d]; !avoid[d] {
 				quick[d] = all[d]
 			}

@@ -134,7 +134,7 @@ func (r *recovery) readCheckpoint() error {
 func (r *recovery) firstStart() error {
 	d := r.d
 	d.clean = true
-	if err := d.strangers(); err != nil {
+	if err := d.refuseForeignFiles(); err != nil {
 		return err
 	}
 	if empty, err := d.journal.Empty(); err != nil || !empty {

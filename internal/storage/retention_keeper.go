@@ -141,7 +141,7 @@ func (d *Dir) retire(l *Log, s *segment.Segment) {
 		return
 	}
 	delay := l.cfg.Load().Cleanup.DeleteDelay
-	if d.Room() != nil {
+	if d.CanCreate() != nil {
 		delay = 0 // space is low
 	}
 	k := &d.keeper

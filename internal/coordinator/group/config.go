@@ -33,7 +33,7 @@ type Config struct {
 	// of itself: a JoinGroup's metadata, the topics that a heartbeat names.
 	MaxRecord, MaxRequest int
 	// Room bounds what members make the broker keep.
-	Room *Room
+	Room *MemoryBudget
 	// NewID makes member ids. Each is unique.
 	NewID func() string
 }
@@ -45,7 +45,7 @@ func DefaultConfig() Config {
 		ConsumerSession: 45 * time.Second, ConsumerHeartbeat: 5 * time.Second, ConsumerMaxSize: 1<<31 - 1,
 		Assignors: []string{"uniform", "range"}, Upgrade: true, Downgrade: true,
 		MaxMetadata: 4096, Retention: 7 * 24 * time.Hour, RetentionCheck: 10 * time.Minute,
-		MaxRecord: 16 << 20, MaxRequest: 1 << 20, Room: NewRoom(64 << 20), NewID: RandomID,
+		MaxRecord: 16 << 20, MaxRequest: 1 << 20, Room: NewMemoryBudget(64 << 20), NewID: RandomID,
 	}
 }
 

@@ -8,27 +8,27 @@ import (
 	"github.com/chronik-io/chronik/internal/coordinator/group/format"
 )
 
-// Room bounds the memory that members make a broker keep: what they said of themselves,
+// MemoryBudget bounds the memory that members make a broker keep: what they said of themselves,
 // what is assigned to them, ids that were given out. It outlives the requests that
 // brought it, and their connections. All shards of a broker share one Room; its methods
 // may be called concurrently.
 //
 // Offsets are not counted: there are no more of one group than partitions, and they are
 // on disk.
-type Room struct {
+type MemoryBudget struct {
 	size int64
 	used atomic.Int64
 }
 
-// NewRoom returns a room for so many bytes.
-func NewRoom(size int64) *Room { return &Room{size: size} }
+// NewMemoryBudget returns a room for so many bytes.
+func NewMemoryBudget(size int64) *MemoryBudget { return &MemoryBudget{size: size} }
 
 // Size is how many bytes there are, Used how many are taken. What a load brings is taken
 // in any case, so that Used may be larger.
-func (r *Room) Size() int64 { return r.size }
+func (r *MemoryBudget) Size() int64 { return r.size }
 
 // Used is how many bytes are taken.
-func (r *Room) Used() int64 { return r.used.Load() }
+func (r *MemoryBudget) Used() int64 { return r.used.Load() }
 
 // shardShare is the part of a Room that one shard may take: groups of other shards are
 // not turned away because of those in one.

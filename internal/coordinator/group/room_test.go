@@ -23,7 +23,7 @@ func joinFrom(connection uint64, group, client string, version int16, metadata i
 // Members' metadata is bounded in all, in however many groups; when there is room again,
 // a member that was refused gets in.
 func TestMembersHoldNoMoreThanTheRoom(t *testing.T) {
-	w := newWorld(t, func(c *Config) { c.Room = NewRoom(4 << 20) })
+	w := newWorld(t, func(c *Config) { c.Room = NewMemoryBudget(4 << 20) })
 	accepted := 0
 	for i := range 40 {
 		ticket := w.send(joinFrom(0, fmt.Sprint("g", i), "c", 3, 500<<10))
@@ -47,7 +47,7 @@ func TestMembersHoldNoMoreThanTheRoom(t *testing.T) {
 
 // A member that could never be kept gets an error that does not ask it to try again.
 func TestAMemberThatCanNeverBeKeptIsRefusedForGood(t *testing.T) {
-	w := newWorld(t, func(c *Config) { c.Room = NewRoom(1 << 20) })
+	w := newWorld(t, func(c *Config) { c.Room = NewMemoryBudget(1 << 20) })
 	w.topic("t", 1)
 	resp := ask[*kmsg.JoinGroupResponse](w, joinFrom(0, "g", "c", 3, 200<<10))
 	is(t, resp.ErrorCode, kerr.InvalidRequest)
@@ -138,7 +138,7 @@ func TestAnIdThatWasGivenOutOutlivesTheRetentionsLook(t *testing.T) {
 
 // Ids that were given out are bounded in all, over however many connections.
 func TestIdsThatWereGivenOutAreBounded(t *testing.T) {
-	w := newWorld(t, func(c *Config) { c.Room = NewRoom(4 << 20) })
+	w := newWorld(t, func(c *Config) { c.Room = NewMemoryBudget(4 << 20) })
 	refused := 0
 	for i := range 1000 {
 		resp := ask[*kmsg.JoinGroupResponse](w, joinFrom(uint64(i), "g", string(make([]byte, 15<<10)), 5, 10))

@@ -136,7 +136,7 @@ func (o *Network) Throttled(key int16, d time.Duration) {
 func (o *Network) BudgetWait(budget string) { o.net.BudgetWaits.WithLabelValues(budget).Inc() }
 
 // Budgets reads the byte budgets of requests, answers and members for a scrape.
-func Budgets(s *network.Server, b *broker.Broker, members *group.Room) func() []metrics.Budget {
+func Budgets(s *network.Server, b *broker.Broker, members *group.MemoryBudget) func() []metrics.Budget {
 	return func() []metrics.Budget {
 		x, answers, parked := s.Stats(), b.Answers(), b.Parked()
 		return []metrics.Budget{

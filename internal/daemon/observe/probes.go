@@ -42,7 +42,7 @@ func (p *Probes) Measure(ctx context.Context, dirs []*storage.Dir) error {
 		maps.Copy(all, *old)
 	}
 	for _, d := range dirs {
-		if d.Room() != nil || d.Err() != nil {
+		if d.CanCreate() != nil || d.Err() != nil {
 			continue // there are findings about it already
 		}
 		l, err := host.Probe(ctx, d.JournalPath())

@@ -62,7 +62,7 @@ func checkFiles(f *Facts, n *notes) {
 	for i, d := range f.Dirs {
 		segments[i] = d.MaxOpenFiles
 	}
-	room, need := roomFor(limit, segments), connections
+	room, need := connectionLimit(limit, segments), connections
 	if f.Files.MaxConnections > 0 && f.Files.MaxConnections < math.MaxInt32 {
 		need = f.Files.MaxConnections
 	}
@@ -82,9 +82,9 @@ func checkFiles(f *Facts, n *notes) {
 	}
 }
 
-// roomFor is how many connections a process has descriptors for that may open limit files and
+// connectionLimit is how many connections a process has descriptors for that may open limit files and
 // keeps so many segments open in each log directory.
-func roomFor(limit int, segments []int) int {
+func connectionLimit(limit int, segments []int) int {
 	for _, n := range segments {
 		limit -= n + filesOfDir
 	}
@@ -93,7 +93,9 @@ func roomFor(limit int, segments []int) int {
 
 // Connections is how many connections a broker should take at most: see roomFor, but no less
 // than an eighth of the limit, since segments are seldom all open. 0: the limit is not known.
-func Connections(limit int, segments []int) int { return max(roomFor(limit, segments), limit/8) }
+func Connections(limit int, segments []int) int {
+	return max(connectionLimit(limit, segments), limit/8)
+}
 
 func checkMemory(f *Facts, n *notes) {
 	m := f.Memory

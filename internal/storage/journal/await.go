@@ -35,7 +35,7 @@ func (j *Journal) await(timer *time.Timer) bool {
 			j.sleepLocked(nil)
 			continue
 		}
-		if j.state == closing && j.waiting.entries > 0 && !j.roomLocked() && j.space.stuck() {
+		if j.state == closing && j.waiting.entries > 0 && !j.canPlaceLocked() && j.space.stuck() {
 			left := j.emptyLocked(nil)
 			j.mu.Unlock()
 			j.tellLater(batch{entries: left, err: fmt.Errorf("journal %s has no room: %w", j.opt.Dir, ErrStopped)})
@@ -124,7 +124,7 @@ func (j *Journal) decideLocked(now time.Time) (write bool, wait time.Duration) {
 	sync, until := j.syncDueLocked(now)
 	write, wait = j.waiting.verdict(now, j.opt.Absent)
 	if write || j.state == closing {
-		if write = j.roomLocked(); j.roomless {
+		if write = j.canPlaceLocked(); j.roomless {
 			wait = time.Hour // what makes room pokes
 		}
 	}
@@ -163,9 +163,9 @@ func (j *Journal) lateLocked(now time.Time) bool {
 	return due || !at.IsZero() && (j.alarm.IsZero() || at.Before(j.alarm))
 }
 
-// roomLocked reports whether a write of what waits can be placed. It sets roomless if only
+// canPlaceLocked reports whether a write of what waits can be placed. It sets roomless if only
 // control entries can be, for which space is kept.
-func (j *Journal) roomLocked() bool {
+func (j *Journal) canPlaceLocked() bool {
 	if j.roomless = !j.space.room(j.needLocked()); !j.roomless {
 		return true
 	}

@@ -268,7 +268,7 @@ func (j *Journal) take(l limits) (taken []*Entry, more, patient bool) {
 	taken, patient = j.slice(), true
 	j.mu.Lock()
 	defer j.mu.Unlock()
-	if !j.roomLocked() {
+	if !j.canPlaceLocked() {
 		return taken, false, false
 	}
 	reserved := j.roomless
