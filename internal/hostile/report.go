@@ -43,8 +43,8 @@ func (r Result) Faults(limit int64) []string {
 	for _, name := range slices.Sorted(maps.Keys(r.Beside)) {
 		alone, beside, control := r.Alone[name], r.Beside[name], r.Control[name]
 		if bound := Bound(alone, control); beside.P99 > bound {
-			bad("a bystander's %s took %v (p99, bound %v; alone %v, at a broker that is not attacked %v)", name, tidy(beside.P99), tidy(bound),
-				tidy(alone.P99), tidy(control.P99))
+			bad("a bystander's %s took %v (p99, bound %v; alone %v, at a broker that is not attacked %v)", name, round(beside.P99), round(bound),
+				round(alone.P99), round(control.P99))
 		}
 		if beside.Failed > 0 {
 			bad("a bystander's %s failed %d of %d times, first with: %v", name, beside.Failed, beside.N, beside.Failure)
@@ -72,7 +72,7 @@ func Table(w io.Writer, results []Result, limit int64) error {
 		worst := r.worst()
 		alone, beside, control := r.Alone[worst], r.Beside[worst], r.Control[worst]
 		fmt.Fprintf(t, "%s\t%s\t%s, %s, %s\t%s\t%s (%v)\t%s\t%v, %v\t%v, %v\t%v, %v\t%d\t%s\n", r.Attack.Name, mib(r.Sent), mib(r.Before), mib(r.Peak), mib(r.After),
-			mib(r.Held), mib(r.Kept), r.Waited.Round(time.Second), worst, tidy(alone.P50), tidy(alone.P99), tidy(beside.P50), tidy(beside.P99), tidy(control.P50), tidy(control.P99),
+			mib(r.Held), mib(r.Kept), r.Waited.Round(time.Second), worst, round(alone.P50), round(alone.P99), round(beside.P50), round(beside.P99), round(control.P50), round(control.P99),
 			len(r.Faults(limit)), r.Outcomes)
 	}
 	return t.Flush()
@@ -84,7 +84,7 @@ func Latencies(w io.Writer, seen map[string]Latency) error {
 	fmt.Fprintln(t, "request\tsent\tfailed\tp50\tp99")
 	for _, name := range slices.Sorted(maps.Keys(seen)) {
 		l := seen[name]
-		fmt.Fprintf(t, "%s\t%d\t%d\t%v\t%v\n", name, l.N, l.Failed, tidy(l.P50), tidy(l.P99))
+		fmt.Fprintf(t, "%s\t%d\t%d\t%v\t%v\n", name, l.N, l.Failed, round(l.P50), round(l.P99))
 	}
 	return t.Flush()
 }
@@ -93,8 +93,8 @@ func mib(n int64) string {
 	return strings.TrimSuffix(fmt.Sprintf("%.1f", float64(n)/(1<<20)), ".0") + " MiB"
 }
 
-// tidy rounds to three digits or so.
-func tidy(d time.Duration) time.Duration {
+// round rounds to three digits or so.
+func round(d time.Duration) time.Duration {
 	switch {
 	case d > time.Second:
 		return d.Round(10 * time.Millisecond)

@@ -139,7 +139,7 @@ func (d *dir) identities() error {
 		return nil // a first start was not over, or never came
 	}
 	d.checkpoint(serr, theirState, cerr)
-	d.hold(own, err, theirs, jerr)
+	d.checkIdentity(own, err, theirs, jerr)
 	return d.mark()
 }
 
@@ -234,8 +234,8 @@ func (d *dir) used() (bool, error) {
 
 var errFound = errors.New("found")
 
-// hold holds the identities against each other and the checkpoint.
-func (d *dir) hold(own storage.Identity, err error, theirs storage.Identity, jerr error) {
+// checkIdentity holds the identities against each other and the checkpoint.
+func (d *dir) checkIdentity(own storage.Identity, err error, theirs storage.Identity, jerr error) {
 	name, jname := d.path(storage.IdentityFile), path.Join(d.place.JournalPath(), storage.JournalIdentityFile)
 	s := d.state
 	switch {

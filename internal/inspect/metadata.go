@@ -41,7 +41,7 @@ func (r *Report) metadata(opt Options) error {
 				r.lost(opt, at, &c, r.find(MetadataOlder, at, c.Log, -1, fmt.Sprintf("it ends at revision %d, its copy in %s later", c.Revision, copied)))
 				continue
 			}
-			r.hold(at, &c)
+			r.checkPartitions(at, &c)
 		}
 	}
 	return nil
@@ -58,7 +58,7 @@ func (r *Report) lost(opt Options, at string, c *filestore.Content, f *Finding) 
 	r.rebuilds = append(r.rebuilds, b)
 	f.Repair = b.what()
 	f.Restore = ""
-	r.hold(at, &filestore.Content{Keys: b.sorted(), Revision: b.next, Log: at})
+	r.checkPartitions(at, &filestore.Content{Keys: b.sorted(), Revision: b.next, Log: at})
 }
 
 // newerCopy returns where a copy of the metadata is that has transactions which the
@@ -85,9 +85,9 @@ func (r *Report) unused(fsys vfs.FS, at string) *Finding {
 	return nil
 }
 
-// hold finds the partitions that the metadata has in one of the directories and the
+// checkPartitions finds the partitions that the metadata has in one of the directories and the
 // directory doesn't know.
-func (r *Report) hold(at string, c *filestore.Content) {
+func (r *Report) checkPartitions(at string, c *filestore.Content) {
 	img, err := metadata.Load(c.Keys, c.Revision)
 	if err != nil {
 		r.find(MetadataDamaged, at, c.Log, -1, err.Error())

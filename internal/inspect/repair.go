@@ -94,7 +94,7 @@ func (r *Repair) Do(ctx context.Context, backup string) error {
 		if !slices.ContainsFunc(r.plan.Acts, func(a Act) bool { return a.Dir == d.place.Path }) {
 			continue
 		}
-		m := &mend{ctx: ctx, fs: r.opt.FS, bench: r.benches[i], dir: d}
+		m := &apply{ctx: ctx, fs: r.opt.FS, bench: r.benches[i], dir: d}
 		if err := m.run(); err != nil {
 			return fmt.Errorf("repair %s: %w", d.place.Path, err)
 		}
@@ -107,7 +107,7 @@ func (r *Repair) Do(ctx context.Context, backup string) error {
 	return r.makePlan(ctx)
 }
 
-// mend is the repair of one directory. The steps are in an order in which each leaves
+// apply is the repair of one directory. The steps are in an order in which each leaves
 // something that a start or a repair handles:
 //
 //	1  a lost checkpoint from its copy; identities, ids of partitions, foreign files out of
@@ -117,7 +117,7 @@ func (r *Repair) Do(ctx context.Context, backup string) error {
 //	   that is needed: from here on the partitions are what was announced
 //	4  segments that are written anew take their places as those of a compaction do
 //	5  what is not needed any more is removed
-type mend struct {
+type apply struct {
 	ctx   context.Context
 	fs    vfs.FS
 	bench *storage.Bench
@@ -126,9 +126,9 @@ type mend struct {
 	spent []string // files to be removed in the end
 }
 
-func (m *mend) run() error {
+func (m *apply) run() error {
 	m.state = m.dir.state.Clone()
-	for _, step := range []func() error{m.whole, m.commit, m.rewrite, m.tidy} {
+	for _, step := range []func() error{m.replaceFiles, m.commit, m.rewrite, m.removeUnneeded} {
 		if err := m.ctx.Err(); err != nil {
 			return err
 		}
@@ -139,8 +139,8 @@ func (m *mend) run() error {
 	return nil
 }
 
-// whole does what is one file each.
-func (m *mend) whole() error {
+// replaceFiles does what is one file each.
+func (m *apply) replaceFiles() error {
 	d := m.dir
 	if d.restored {
 		if _, err := checkpoint.Restore(m.fs, d.path(storage.CheckpointMirror), d.path(storage.CheckpointDir)); err != nil {
@@ -179,7 +179,7 @@ func (m *mend) whole() error {
 }
 
 // commit writes the checkpoint that says what is kept.
-func (m *mend) commit() error {
+func (m *apply) commit() error {
 	d := m.dir
 	above := max(d.above, m.state.Above())
 	changed := d.fresh || d.restored
@@ -229,7 +229,7 @@ func (m *mend) commit() error {
 }
 
 // segments lists those of a log that are there, and says whether that is another list.
-func (m *mend) segments(l *log, s *checkpoint.Log) bool {
+func (m *apply) segments(l *log, s *checkpoint.Log) bool {
 	if l.absent {
 		s.Segments, s.Start, s.Swapping = nil, s.Offset, false
 		return true
@@ -263,7 +263,7 @@ func (m *mend) segments(l *log, s *checkpoint.Log) bool {
 }
 
 // frames puts what is to come back at a start into files of their own.
-func (m *mend) frames() error {
+func (m *apply) frames() error {
 	d := m.dir
 	kept, err := m.bench.NewQuarantine(m.state)
 	if err != nil {
@@ -301,7 +301,7 @@ func (m *mend) frames() error {
 }
 
 // again keeps the frames of a file once more, as far as they are whole.
-func (m *mend) again(l *log, name string, add func(*log, *journal.Frame) error) error {
+func (m *apply) again(l *log, name string, add func(*log, *journal.Frame) error) error {
 	err := journal.ReadQuarantine(m.fs, name, func(f journal.Frame) error {
 		if f.Stream != l.st.ID {
 			return nil
@@ -318,8 +318,8 @@ func (m *mend) again(l *log, name string, add func(*log, *journal.Frame) error) 
 	return err
 }
 
-// tidy removes what is not needed any more.
-func (m *mend) tidy() error {
+// removeUnneeded removes what is not needed any more.
+func (m *apply) removeUnneeded() error {
 	dirs := map[string]bool{}
 	for _, name := range m.spent {
 		if err := m.fs.Remove(name); err != nil && !errors.Is(err, fs.ErrNotExist) {

@@ -35,8 +35,8 @@ type Finding struct {
 // be done.
 func (f *Finding) Healing() bool { return f.Effect == Heals }
 
-// Mends says whether a repair does something about it.
-func (f *Finding) Mends() bool { return f.Repair != "" }
+// Repairable says whether a repair does something about it.
+func (f *Finding) Repairable() bool { return f.Repair != "" }
 
 // Unknown stands for an end of a loss that nothing tells.
 const Unknown = -1

@@ -15,7 +15,7 @@ import (
 
 // rewrite writes the segments with flaws anew, one of each log at a time, since a
 // checkpoint names one that is about to take its place.
-func (m *mend) rewrite() error {
+func (m *apply) rewrite() error {
 	type work struct {
 		log  *log
 		base int64
@@ -50,7 +50,7 @@ func (m *mend) rewrite() error {
 		}
 		var ready []work
 		for _, w := range round {
-			if err := m.anew(files, w.log, w.base); err != nil {
+			if err := m.rewriteSegment(files, w.log, w.base); err != nil {
 				return fmt.Errorf("segment %d of %s: %w", w.base, w.log.st, err)
 			}
 			ready = append(ready, w)
@@ -71,10 +71,10 @@ func (m *mend) rewrite() error {
 }
 
 // entry is what the checkpoint to be says of a log.
-func (m *mend) entry(l *log) *checkpoint.Log { return &m.state.Logs[slices.Index(m.dir.logs, l)] }
+func (m *apply) entry(l *log) *checkpoint.Log { return &m.state.Logs[slices.Index(m.dir.logs, l)] }
 
 // finish gives the segment that waits its place.
-func (m *mend) finish(files *segment.Files, l *log) error {
+func (m *apply) finish(files *segment.Files, l *log) error {
 	s := m.entry(l)
 	if !s.Swapping {
 		return nil
@@ -104,9 +104,9 @@ func (m *mend) finish(files *segment.Files, l *log) error {
 	return nil
 }
 
-// anew writes a segment without its flaws beside the old one, and has the checkpoint
+// rewriteSegment writes a segment without its flaws beside the old one, and has the checkpoint
 // to be speak of it.
-func (m *mend) anew(files *segment.Files, l *log, base int64) error {
+func (m *apply) rewriteSegment(files *segment.Files, l *log, base int64) error {
 	s := m.entry(l)
 	i := slices.IndexFunc(s.Segments, func(e checkpoint.Extent) bool { return e.Base == base })
 	if i < 0 {
@@ -140,7 +140,7 @@ func (m *mend) anew(files *segment.Files, l *log, base int64) error {
 const copyStep = 1 << 20
 
 // copy copies what stands between the flaws, and what is made of those that are mended.
-func (m *mend) copy(l *log, base, size int64, to *segment.Segment) error {
+func (m *apply) copy(l *log, base, size int64, to *segment.Segment) error {
 	f, err := m.fs.Open(l.segmentPath(base))
 	if err != nil {
 		return err

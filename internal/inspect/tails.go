@@ -130,7 +130,7 @@ func (l *log) begin() {
 }
 
 // sync makes what a tail is made of durable.
-func (m *mend) sync(l *log) error {
+func (m *apply) sync(l *log) error {
 	for _, name := range l.behind.files {
 		f, err := m.fs.Open(name)
 		if err != nil {

@@ -191,7 +191,7 @@ func (l *Log) commitGroup(group []*Append, size int, batch *groupcommit.Batch) {
 	}
 	l.smu.Unlock()
 	if len(c.data) > 0 {
-		l.dir.guard.wrote(len(c.data))
+		l.dir.guard.count(len(c.data))
 		l.publish(c)
 	} else {
 		l.dir.memory.release(c)

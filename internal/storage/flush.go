@@ -93,7 +93,7 @@ func (l *Log) writeRun(run []*chunk) error {
 			bufs[i] = c.data
 		}
 		now, write := time.Now(), active.Append
-		if l.dir.turnover.wrote(size, now) && size >= onceAt && !l.lagging(now) {
+		if l.dir.turnover.count(size, now) && size >= onceAt && !l.lagging(now) {
 			write = active.AppendOnce
 		}
 		if err := write(bufs, cfg.Segment.IndexInterval); err != nil {

@@ -314,15 +314,15 @@ func (d *Dir) relieveMemory() {
 		case <-d.quit:
 			return
 		case <-d.pressure:
-			d.relieve()
+			d.flushLargest()
 		}
 	}
 }
 
-// relieve flushes the logs with the most bytes in memory until enough of the
+// flushLargest flushes the logs with the most bytes in memory until enough of the
 // bound is free. Of 10,000 logs, of which none has much, it flushes many at a
 // time: to look for the largest costs a look at each.
-func (d *Dir) relieve() {
+func (d *Dir) flushLargest() {
 	type load struct {
 		l *Log
 		n int64

@@ -96,9 +96,9 @@ func (l *Log) Refusal() error {
 	return nil
 }
 
-// wrote notes bytes that were appended. Where they may have used up what there was
+// count notes bytes that were appended. Where they may have used up what there was
 // above the threshold, the guard looks before its second has passed.
-func (g *spaceGuard) wrote(n int) {
+func (g *spaceGuard) count(n int) {
 	if g.left.Add(-int64(n)) < 0 {
 		signal(g.looks)
 	}

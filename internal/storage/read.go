@@ -134,7 +134,7 @@ func (l *Log) fromDisk(buf *bufpool.Buffer, b []byte, err error, seg *segment.Se
 	switch {
 	case errors.Is(err, segment.ErrReplaced):
 		return Slice{}, err
-	case err != nil && (l.Offline() != nil || !l.holds(seg)):
+	case err != nil && (l.Offline() != nil || !l.hasSegment(seg)):
 		return Slice{}, segment.ErrReplaced // or the log is out of use, which who looks again finds out
 	case errors.Is(err, segment.ErrCorrupt):
 		if l.examine(seg, err) {
@@ -151,8 +151,8 @@ func (l *Log) fromDisk(buf *bufpool.Buffer, b []byte, err error, seg *segment.Se
 	return Slice{Parts: [][]byte{b}, Size: len(b), held: []*bufpool.Buffer{buf}}, nil
 }
 
-// holds reports whether a segment is one of the log's.
-func (l *Log) holds(seg *segment.Segment) bool {
+// hasSegment reports whether a segment is one of the log's.
+func (l *Log) hasSegment(seg *segment.Segment) bool {
 	l.mu.RLock()
 	defer l.mu.RUnlock()
 	return slices.Contains(l.segments, seg)

@@ -86,7 +86,7 @@ func (d *Dir) recover() error {
 	if err := d.begin(); err != nil {
 		return err
 	}
-	r.tidy()
+	r.runDeferred()
 	if r.frames > manyFrames {
 		d.memory.evictCached(d.Logs())
 		runtime.GC() // empties the pools, together with the next one
@@ -151,9 +151,9 @@ type task struct {
 
 func (r *recovery) later(l *Log, run func() error) { r.after = append(r.after, task{l, run}) }
 
-// tidy does what waited for the checkpoint. What can't be done stops nobody else:
+// runDeferred does what waited for the checkpoint. What can't be done stops nobody else:
 // the next start tries again.
-func (r *recovery) tidy() {
+func (r *recovery) runDeferred() {
 	for _, t := range r.after {
 		err := t.run()
 		switch {

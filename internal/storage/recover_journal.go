@@ -106,7 +106,7 @@ func (r *recovery) apply() error {
 			return nil
 		}
 		if f.err = f.l.replay(&fr); r.d.memory.deferred.Load() > r.d.memory.bound {
-			r.relieve()
+			r.flushForMemory()
 		}
 		return nil
 	})
@@ -155,9 +155,9 @@ func (l *Log) chunkOf(f *journal.Frame) int64 {
 	return l.tail.unflushedBytes()
 }
 
-// relieve brings all logs to segments: what was replayed so far fills the memory
+// flushForMemory brings all logs to segments: what was replayed so far fills the memory
 // that there is for it.
-func (r *recovery) relieve() {
+func (r *recovery) flushForMemory() {
 	all := slices.Collect(maps.Values(r.found))
 	each(len(all), func(i int) {
 		if all[i].err == nil && r.d.interrupted() == nil {

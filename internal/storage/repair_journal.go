@@ -99,7 +99,7 @@ func (l *Log) drain() error {
 	if l.flushAndSync() == nil {
 		return nil
 	}
-	if err := l.dir.mend(l); err != nil {
+	if err := l.dir.replaceFailedSegments(l); err != nil {
 		return err
 	}
 	return l.flushAndSync()

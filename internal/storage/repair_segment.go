@@ -27,7 +27,7 @@ func (d *Dir) repairAll() bool {
 	logs := slices.Collect(maps.Keys(d.broken))
 	clear(d.broken) // one that fails anew while it is being repaired comes back
 	d.mu.Unlock()
-	err := d.mend(logs...)
+	err := d.replaceFailedSegments(logs...)
 	left := false
 	for _, l := range logs {
 		if !l.is(loglife.Repair) {
@@ -43,12 +43,12 @@ func (d *Dir) repairAll() bool {
 	return left
 }
 
-// mend brings logs back whose segments failed. A dead segment is followed by a new one
+// replaceFailedSegments brings logs back whose segments failed. A dead segment is followed by a new one
 // at the last synced offset. What was written to the dead one since then proves nothing;
 // it is replayed from frames that are set aside. One commit lists the new segments. A log
 // that cannot be mended now is set aside too, so that it holds neither the journal nor
 // memory. mend returns the first error.
-func (d *Dir) mend(logs ...*Log) error {
+func (d *Dir) replaceFailedSegments(logs ...*Log) error {
 	first := d.quarantineLogs(slices.DeleteFunc(slices.Clone(logs), func(l *Log) bool { return !l.lacks() }))
 	var done, failed []*Log
 	for _, l := range logs {
@@ -69,7 +69,7 @@ func (d *Dir) mend(logs ...*Log) error {
 		return errors.Join(first, err)
 	}
 	for _, l := range done {
-		l.mended()
+		l.resume()
 	}
 	return first
 }
@@ -83,9 +83,9 @@ func (l *Log) lacks() bool {
 	return l.life.state.Allows(loglife.SetAside) && active != nil && active.Err() != nil && l.flushed > l.rp.Offset && !l.dir.opt.broken.has(forgetfulFail)
 }
 
-// mended lets the log take records again: a checkpoint holds what was repaired, and no
+// resume lets the log take records again: a checkpoint holds what was repaired, and no
 // longer names the file that was replayed, if there was one.
-func (l *Log) mended() {
+func (l *Log) resume() {
 	l.mu.Lock()
 	files := l.life.spent
 	l.life.spent = nil

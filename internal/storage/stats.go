@@ -126,7 +126,7 @@ func (d *Dir) journalFailed(err error) {
 func (d *Dir) reopened() {
 	d.stats.online.Set(1)
 	d.log.Info("log directory takes records again")
-	d.forgive("")
+	d.clearFailures("")
 	if d.opt.reopened != nil {
 		d.opt.reopened(d)
 	}
@@ -139,7 +139,7 @@ func (d *Dir) segmentError(l *Log, err error) {
 
 func (d *Dir) repaired(l *Log) {
 	d.log.Info("partition takes records again", zap.Stringer("log", l))
-	d.forgive(l.String())
+	d.clearFailures(l.String())
 }
 
 // logOnce logs the first of a row of equal failures; the rest is counted and
@@ -167,8 +167,8 @@ func (d *Dir) logOnce(l *Log, what string, err error) {
 	d.log.Error(what, fields...)
 }
 
-// forgive forgets the failures of a log, or of the directory.
-func (d *Dir) forgive(prefix string) {
+// clearFailures forgets the failures of a log, or of the directory.
+func (d *Dir) clearFailures(prefix string) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	for key := range d.said {

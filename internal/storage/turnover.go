@@ -21,8 +21,8 @@ type turnover struct {
 	fast  bool  // in the time before
 }
 
-// wrote counts bytes, and says whether they come too fast.
-func (t *turnover) wrote(n int, now time.Time) bool {
+// count counts bytes, and says whether they come too fast.
+func (t *turnover) count(n int, now time.Time) bool {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	t.bytes += int64(n)

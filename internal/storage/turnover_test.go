@@ -13,12 +13,12 @@ func TestTurnover(t *testing.T) {
 	run := func(m *turnover, perSecond int) (fast bool) {
 		for range 50 {
 			now = now.Add(100 * time.Millisecond)
-			fast = m.wrote(perSecond/10, now)
+			fast = m.count(perSecond/10, now)
 		}
 		return fast
 	}
 	m := &turnover{memory: memory, since: now}
-	if m.wrote(1<<30, now.Add(time.Millisecond)) {
+	if m.count(1<<30, now.Add(time.Millisecond)) {
 		t.Error("a single write is taken for a load")
 	}
 	m = &turnover{memory: memory, since: now}

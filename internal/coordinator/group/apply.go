@@ -28,7 +28,7 @@ func (s *Shard) Apply(r coordinator.Record) error {
 		}
 	}
 	s.apply(k, v)
-	s.tidy(k.Group)
+	s.finishEvent(k.Group)
 	return nil
 }
 

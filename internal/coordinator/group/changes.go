@@ -68,7 +68,7 @@ func (s *Shard) followTopics() {
 	left := maxTombstones
 	for _, id := range s.concerned() {
 		left -= s.dropDeleted(s.groups[id], left)
-		s.tidy(id)
+		s.finishEvent(id)
 		if left <= 0 {
 			s.setTimer(timerTopics, "", "", tombstonesSoon)
 			return

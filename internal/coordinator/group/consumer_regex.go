@@ -74,7 +74,7 @@ func (s *Shard) goOn(to coordinator.Ticket, m matched) {
 		s.consumerHeartbeat(to, m.request, req)
 		s.matched = nil
 	}
-	s.tidy(req.Group)
+	s.finishEvent(req.Group)
 }
 
 // resolveRegexes records what new expressions match, and forgets those that nobody
@@ -206,7 +206,7 @@ func (s *Shard) applyMatches(r *rematched) (all bool) {
 			}
 		}
 		c.unresolved = false
-		s.tidy(g.id)
+		s.finishEvent(g.id)
 	}
 	return true
 }

@@ -35,9 +35,9 @@ func (s *Shard) group(id string) *group {
 	return g
 }
 
-// tidy ends an event about a group: what it holds is counted, and one of which nothing
+// finishEvent ends an event about a group: what it holds is counted, and one of which nothing
 // is left is forgotten.
-func (s *Shard) tidy(id string) {
+func (s *Shard) finishEvent(id string) {
 	g := s.groups[id]
 	if g == nil {
 		return

@@ -87,7 +87,7 @@ func (s *Shard) deleteGroup(id string) *failure {
 	}
 	s.dropOffsets(g, slices.Sorted(maps.Keys(g.offsets)))
 	g.kind.drop(s, g)
-	s.tidy(id)
+	s.finishEvent(id)
 	return nil
 }
 
@@ -105,7 +105,7 @@ func (s *Shard) expireOffsets() {
 		if all && g.kind.idle() {
 			g.kind.drop(s, g)
 		}
-		s.tidy(id)
+		s.finishEvent(id)
 	}
 	again := s.cfg.RetentionCheck
 	if left <= 0 {

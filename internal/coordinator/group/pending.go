@@ -27,7 +27,7 @@ func (s *Shard) given(g *group, id string, connection uint64) {
 	if list := s.pending[connection]; len(list) > maxPending {
 		oldest := list[0]
 		s.dropPending(s.groups[oldest.group], oldest.id)
-		s.tidy(oldest.group)
+		s.finishEvent(oldest.group)
 	}
 }
 

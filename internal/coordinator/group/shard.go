@@ -171,7 +171,7 @@ func (s *Shard) request(to coordinator.Ticket, e Request) {
 	default:
 		s.out.Reply(to, fmt.Errorf("the group coordinator knows no request %T", e.Body))
 	}
-	s.tidy(id)
+	s.finishEvent(id)
 }
 
 // Loaded is coordinator.Machine: members get their time anew, since what they sent
@@ -195,7 +195,7 @@ func (s *Shard) Fire(now time.Time, key coordinator.TimerKey, out *coordinator.E
 	} else if g := s.groups[key.Owner]; g != nil {
 		g.kind.fire(s, g, key)
 	}
-	s.tidy(key.Owner)
+	s.finishEvent(key.Owner)
 	s.out = nil
 }
 

@@ -85,7 +85,7 @@ func show(a *cli.App, r *inspect.Report, dryRun string) error {
 		if !f.Healing() {
 			n++
 		}
-		if !f.Healing() && f.Mends() {
+		if !f.Healing() && f.Repairable() {
 			remedy = "; " + dryRun + " shows what a repair would do"
 		}
 	}

@@ -99,7 +99,7 @@ func (s *Segment) built(n *builder, changes int, whole bool) {
 	if whole {
 		s.maxTs, s.maxAt, s.known = n.ts, n.at, true
 	}
-	victims, save := s.keepLocked(), !s.appending
+	victims, save := s.cacheIndexLocked(), !s.appending
 	s.mu.Unlock()
 	if save {
 		s.saveIndex()

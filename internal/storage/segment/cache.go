@@ -56,7 +56,7 @@ func (c *indexCache) removeLocked(s *Segment) {
 	}
 }
 
-func (c *indexCache) holds(s *Segment) bool {
+func (c *indexCache) contains(s *Segment) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return s.cached.at != nil
@@ -73,9 +73,9 @@ func (s *Files) IndexBytes() int64 {
 	return s.indexes.held
 }
 
-// keepLocked puts the indexes into the cache, unless they are those of a segment to
+// cacheIndexLocked puts the indexes into the cache, unless they are those of a segment to
 // which somebody appends, and returns what evict is to be called for. The caller holds mu.
-func (s *Segment) keepLocked() []*Segment {
+func (s *Segment) cacheIndexLocked() []*Segment {
 	if s.appending || s.x == nil {
 		return nil
 	}
@@ -87,7 +87,7 @@ func (s *Segment) keepLocked() []*Segment {
 func evict(victims []*Segment) {
 	for _, s := range victims {
 		s.mu.Lock()
-		if !s.appending && !s.files.indexes.holds(s) { // otherwise it was used again
+		if !s.appending && !s.files.indexes.contains(s) { // otherwise it was used again
 			s.dropIndexLocked()
 		}
 		s.mu.Unlock()
@@ -113,7 +113,7 @@ func (s *Segment) sealed() {
 	if s.x != nil && s.x.saved() && s.stage.Load() == live {
 		s.dropIndexLocked()
 	} else {
-		victims = s.keepLocked()
+		victims = s.cacheIndexLocked()
 	}
 	s.mu.Unlock()
 	evict(victims)

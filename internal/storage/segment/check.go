@@ -146,7 +146,7 @@ func (c *checker) blamesLast(b record.Batch) bool {
 }
 
 func (c *checker) take(pos int64, b record.Batch) (int64, error) {
-	c.held(pos, b)
+	c.checkIndexEntries(pos, b)
 	if c.fn != nil {
 		if err := c.fn(pos, b); err != nil {
 			return 0, err
@@ -278,8 +278,8 @@ func (c *checker) resumes(pos int64) (base int64, err error) {
 	return base, err
 }
 
-// held holds the index entries that point to a batch against it.
-func (c *checker) held(pos int64, b record.Batch) {
+// checkIndexEntries holds the index entries that point to a batch against it.
+func (c *checker) checkIndexEntries(pos int64, b record.Batch) {
 	rel := b.LastOffset() - c.base
 	for c.Index.Wrong == 0 && c.offsets < len(c.x.offsets) && int64(c.x.offsets[c.offsets].pos) <= pos {
 		if e := c.x.offsets[c.offsets]; int64(e.pos) == pos && int64(e.rel) == rel {

@@ -120,7 +120,7 @@ func (s *Segment) cutIndex(size, next int64) error {
 	x.cut(size, int32(min(next-s.base, math.MaxInt32)))
 	s.x = &x
 	s.changes++
-	victims := s.keepLocked()
+	victims := s.cacheIndexLocked()
 	s.mu.Unlock()
 	evict(victims)
 	if x.savedOffsets >= 0 {

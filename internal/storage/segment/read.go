@@ -32,7 +32,7 @@ func (s *Segment) indexes() (x index, changes int) {
 		}
 	}
 	x, changes = *s.x, s.changes
-	victims := s.keepLocked()
+	victims := s.cacheIndexLocked()
 	s.mu.Unlock()
 	evict(victims)
 	return x, changes
