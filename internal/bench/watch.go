@@ -41,7 +41,7 @@ func (r *runner) watch(ctx context.Context, progress Progress) error {
 		sleepUntil(ctx, w, w.From()+time.Duration(n)*w.Step())
 		if ctx.Err() == nil {
 			r.receive(n, progress)
-			r.tell(n, progress)
+			r.passOn(n, progress)
 		}
 	}
 	sleepUntil(ctx, w, w.Until())
@@ -61,8 +61,8 @@ func (r *runner) watch(ctx context.Context, progress Progress) error {
 	return nil
 }
 
-// tell ends the first n points and passes the new ones on.
-func (r *runner) tell(n int, progress Progress) {
+// passOn ends the first n points and passes the new ones on.
+func (r *runner) passOn(n int, progress Progress) {
 	step := r.window.Step()
 	for _, f := range r.flows {
 		points := f.meter.Close(n)

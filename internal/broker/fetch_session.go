@@ -208,7 +208,7 @@ func (c *sessions) finish(use *sessionUse, parts []fetchPart, now time.Time) (in
 	}
 	for i := range parts {
 		p := &parts[i]
-		p.skip = !p.member.tell(p)
+		p.skip = !p.member.changed(p)
 		if p.res.Size > 0 {
 			s.order.MoveToBack(p.member.elem)
 		}
@@ -216,9 +216,9 @@ func (c *sessions) finish(use *sessionUse, parts []fetchPart, now time.Time) (in
 	return s.id, nil
 }
 
-// tell says whether a part has something that the client was not told yet, and
+// changed says whether a part has something that the client was not told yet, and
 // notes it as told.
-func (m *member) tell(p *fetchPart) bool {
+func (m *member) changed(p *fetchPart) bool {
 	if p.err != nil || p.res.DivergingEpoch >= 0 {
 		m.highWatermark = -1 // the next answer without an error is news
 		return true
@@ -243,7 +243,7 @@ func (c *sessions) create(byTopic bool, parts []fetchPart, now time.Time) *sessi
 	}
 	for i := range parts {
 		s.add(parts[i].fetchAsk)
-		s.members[memberKey{parts[i].topicRef(), parts[i].index}].tell(&parts[i])
+		s.members[memberKey{parts[i].topicRef(), parts[i].index}].changed(&parts[i])
 	}
 	for s.id == 0 || c.byID[s.id] != nil {
 		s.id = rand.Int32N(math.MaxInt32)

@@ -77,8 +77,8 @@ func dataErrorAt(setting, dir string, flags []string, err error) error {
 	return &ExitError{ExitData, fmt.Errorf("directory %s: %w%s", dir, err, text)}
 }
 
-// told is a setting as an error names it: with its flag, where it has one.
-func told(setting string) string {
+// settingName is a setting as an error names it: with its flag, where it has one.
+func settingName(setting string) string {
 	if slices.Contains(flagged(), setting) {
 		return setting + " (--" + flagName(setting) + ")"
 	}
@@ -87,7 +87,7 @@ func told(setting string) string {
 
 // dataRemedy says what to do about a directory that cannot be used; empty if the error says it.
 func dataRemedy(setting string, flags []string, err error) string {
-	setting = told(setting)
+	setting = settingName(setting)
 	remedy := "choose another with " + setting
 	verify := health.Command(append([]string{"chronikctl", "log", "verify"}, flags...)...)
 	preview := health.Command(append([]string{"chronikctl", "log", "repair", "--dry-run"}, flags...)...)
@@ -151,7 +151,7 @@ func placeOf(static map[string]string, d *storage.DirError) (setting string, fla
 // addressError explains why an address cannot be bound. setting is the one that
 // names it.
 func addressError(setting, address string, err error) error {
-	setting = told(setting)
+	setting = settingName(setting)
 	remedy := "choose an address of this machine with " + setting
 	switch {
 	case errors.Is(err, syscall.EADDRINUSE):

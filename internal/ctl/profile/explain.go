@@ -77,7 +77,7 @@ func gather(ctx context.Context, adm *kadm.Client, topic string) (*facts, error)
 		for _, c := range r.Configs {
 			switch c.Key {
 			case "chronik.durability.profile":
-				f.Profile, f.Source = c.MaybeValue(), whoSaid(c.Source)
+				f.Profile, f.Source = c.MaybeValue(), sourceOf(c.Source)
 			case "min.insync.replicas":
 				if n, err := strconv.Atoi(c.MaybeValue()); err == nil {
 					f.MinISR = n
@@ -91,7 +91,7 @@ func gather(ctx context.Context, adm *kadm.Client, topic string) (*facts, error)
 	return f, nil
 }
 
-func whoSaid(s kmsg.ConfigSource) string {
+func sourceOf(s kmsg.ConfigSource) string {
 	switch s {
 	case kmsg.ConfigSourceDynamicTopicConfig:
 		return "set on the topic"

@@ -19,7 +19,7 @@ func (j *Journal) write() {
 		// a sixth less processor time per request with 128 connections); an idle
 		// machine returns at once.
 		runtime.Gosched()
-		j.writeAndSync(j.tellLater)
+		j.writeAndSync(j.notifyLater)
 		j.mu.Lock()
 		j.freeLocked()
 		j.mu.Unlock()
@@ -38,7 +38,7 @@ func (j *Journal) await(timer *time.Timer) bool {
 		if j.state == closing && j.waiting.entries > 0 && !j.canPlaceLocked() && j.space.stuck() {
 			left := j.emptyLocked(nil)
 			j.mu.Unlock()
-			j.tellLater(batch{entries: left, err: fmt.Errorf("journal %s has no room: %w", j.opt.Dir, ErrStopped)})
+			j.notifyLater(batch{entries: left, err: fmt.Errorf("journal %s has no room: %w", j.opt.Dir, ErrStopped)})
 			continue
 		}
 		if j.state == closed || j.state == closing && j.waiting.entries == 0 && j.group.unsynced.entries == 0 {

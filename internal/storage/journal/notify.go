@@ -26,7 +26,7 @@ func (j *Journal) fail(err error) {
 	}
 	j.mu.Unlock()
 	g.entries, g.records, g.bytes, g.unsynced = nil, 0, 0, unsynced{}
-	j.tellLater(batch{entries: lost, err: fmt.Errorf("journal %s: %w", j.opt.Dir, err), failed: true})
+	j.notifyLater(batch{entries: lost, err: fmt.Errorf("journal %s: %w", j.opt.Dir, err), failed: true})
 }
 
 // emptyLocked appends everything queued to lost and empties the queues.
@@ -41,17 +41,17 @@ func (j *Journal) emptyLocked(lost []*Entry) []*Entry {
 	return lost
 }
 
-// tellLater leaves a batch to the notifier.
-func (j *Journal) tellLater(b batch) {
+// notifyLater leaves a batch to the notifier.
+func (j *Journal) notifyLater(b batch) {
 	j.telling.Add(1)
 	j.told <- b
 }
 
-// tellNow tells the owners unless the notifier is not through with those before; the
+// notifyNow tells the owners unless the notifier is not through with those before; the
 // caller is busy, so that there will be no more of them.
-func (j *Journal) tellNow(b batch) {
+func (j *Journal) notifyNow(b batch) {
 	if j.telling.Load() > 0 {
-		j.tellLater(b)
+		j.notifyLater(b)
 		return
 	}
 	j.tell(b)

@@ -118,7 +118,7 @@ func (j *Journal) WriteGroup() {
 	j.busy, j.waiting.wakeAt = true, time.Time{}
 	j.mu.Unlock()
 
-	j.writeAndSync(j.tellNow)
+	j.writeAndSync(j.notifyNow)
 
 	j.mu.Lock()
 	j.freeLocked()
