@@ -73,7 +73,7 @@ type Broker struct {
 	parked   *bufpool.Budget // of what requests hold that wait
 	produces sync.Pool       // of *produceOp
 	heavy    chan struct{}   // held while heavy batches are validated, one for every two processors
-	turns    turns           // of large requests
+	turns    decodeSlots     // of large requests
 
 	producerIDs producerIDs
 	creations   creations

@@ -82,7 +82,7 @@ func (b *Broker) fetchOp(r *network.Request) *fetchOp {
 	op, _ := b.fetches.Get().(*fetchOp)
 	if op == nil {
 		op = &fetchOp{reading: reading{b: b}}
-		op.answers, op.give = op.answer, op.giveBack
+		op.answers, op.give = op.answer, op.recycle
 	}
 	op.r = r
 	return op
@@ -125,8 +125,8 @@ func fetch(c call, req *kmsg.FetchRequest) {
 // written.
 const maxKeptFetch = 256
 
-// giveBack releases the record bytes and makes the op ready for another use.
-func (op *fetchOp) giveBack() {
+// recycle releases the record bytes and makes the op ready for another use.
+func (op *fetchOp) recycle() {
 	op.reset()
 	op.unpark()
 	op.w.Reset()

@@ -73,7 +73,7 @@ func (b *Broker) produceOp(r *network.Request) *produceOp {
 	if op == nil {
 		op = &produceOp{b: b, born: time.Now()}
 		op.done = func(*replica.Append) { op.finished() }
-		op.give, op.expire = op.giveBack, op.expired
+		op.give, op.expire = op.recycle, op.expired
 		op.expires.Store(never)
 	}
 	op.r = r
@@ -84,7 +84,7 @@ func (b *Broker) produceOp(r *network.Request) *produceOp {
 func parseProduce(b *Broker, r *network.Request) (*produceOp, int, error) {
 	op := b.produceOp(r)
 	if err := op.view.Parse(r.Version, r.Body); err != nil {
-		op.giveBack()
+		op.recycle()
 		return nil, 0, err
 	}
 	n := op.view.Partitions()
@@ -95,7 +95,7 @@ func parseProduce(b *Broker, r *network.Request) (*produceOp, int, error) {
 	// A poller must not decompress much: the request is begun again on the connection's reader.
 	op.resolve()
 	if op.inflates = op.heavy(); op.inflates && !r.MayBlock() {
-		op.giveBack()
+		op.recycle()
 		r.HandOver()
 		return nil, 0, errHandedOver
 	}
@@ -276,12 +276,12 @@ func (op *produceOp) endQuietly() {
 		if err := op.parts[i].result(); err != nil {
 			err = fmt.Errorf("acks=0: %w", err)
 			r.Code = code(err)
-			op.giveBack()
+			op.recycle()
 			r.Abort(err)
 			return
 		}
 	}
-	op.giveBack()
+	op.recycle()
 	r.RespondNone()
 }
 
@@ -376,8 +376,8 @@ const (
 	maxKeptOut   = 8 << 10
 )
 
-// giveBack makes the op ready for another use.
-func (op *produceOp) giveBack() {
+// recycle makes the op ready for another use.
+func (op *produceOp) recycle() {
 	op.view.Reset()
 	for i := range op.parts {
 		part := &op.parts[i]

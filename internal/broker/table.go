@@ -69,7 +69,7 @@ func (l line[R]) api() api {
 func (l *line[R]) serve(b *Broker, r *network.Request) {
 	c := call{b: b, r: r}
 	if l.Key != protocol.KeyProduce && len(r.Body) > largeBody { // Produce has turns of its own, for what it inflates
-		c.turn = b.turn(r)
+		c.turn = b.awaitDecodeSlot(r)
 	}
 	req, cost, err := l.decode(b, r)
 	if errors.Is(err, errHandedOver) {
@@ -107,7 +107,7 @@ func (l *line[R]) serve(b *Broker, r *network.Request) {
 		r.ReleaseBody()
 	}
 	if c.turn == nil && l.lists != nil && l.lists(b, req) > manyEntries {
-		c.turn = b.turn(r)
+		c.turn = b.awaitDecodeSlot(r)
 	}
 	l.handle(c, req)
 	if l.keep != nil {
@@ -130,7 +130,7 @@ type call struct {
 	r      *network.Request
 	delay  time.Duration // for which the connection is throttled (KIP-219)
 	charge *charge       // nil where nothing is counted
-	turn   *turn         // nil where none is needed
+	turn   *decodeSlot   // nil where none is needed
 }
 
 // respond answers.

@@ -21,55 +21,55 @@ const (
 // exist, and one that waits for a disk or for other members keeps no other from its turn.
 const turnTime = time.Second
 
-// turns are taken by large requests, so that they leave half of the processors to the small
+// decodeSlots are taken by large requests, so that they leave half of the processors to the small
 // ones: these take microseconds, and would wait 10 ms for a processor at each of their steps,
 // which is how long Go's scheduler leaves a goroutine alone that computes. Nor are there more
 // large answers in memory that clients have yet to read than one for each turn beyond the
 // network's bound.
-type turns chan struct{}
+type decodeSlots chan struct{}
 
-func newTurns() turns { return make(turns, max(1, runtime.GOMAXPROCS(0)/2)) }
+func newTurns() decodeSlots { return make(decodeSlots, max(1, runtime.GOMAXPROCS(0)/2)) }
 
-// turn is what a request holds that has its turn; nil holds nothing.
-type turn struct {
-	of    turns
+// decodeSlot is what a request holds that has its turn; nil holds nothing.
+type decodeSlot struct {
+	of    decodeSlots
 	ended atomic.Bool
 	lapse *time.Timer
 }
 
 // take waits for a turn; nil where ctx ended first.
-func (all turns) take(ctx context.Context) *turn {
+func (all decodeSlots) take(ctx context.Context) *decodeSlot {
 	select {
 	case all <- struct{}{}:
 	case <-ctx.Done():
 		return nil
 	}
-	t := &turn{of: all}
-	t.lapse = time.AfterFunc(turnTime, t.giveBack)
+	t := &decodeSlot{of: all}
+	t.lapse = time.AfterFunc(turnTime, t.release)
 	return t
 }
 
-// turn waits for the turn of a large request, and for room for its answer, on its connection's
+// awaitDecodeSlot waits for the turn of a large request, and for room for its answer, on its connection's
 // reader. No poller handles one: it handles Produce only.
-func (b *Broker) turn(r *network.Request) *turn {
+func (b *Broker) awaitDecodeSlot(r *network.Request) *decodeSlot {
 	if !r.MayBlock() {
 		return nil
 	}
 	t := b.turns.take(b.ctx)
-	r.AwaitRoom()
+	r.AwaitAnswerBudget()
 	return t
 }
 
 // end ends a turn, unless it has ended.
-func (t *turn) end() {
+func (t *decodeSlot) end() {
 	if t == nil {
 		return
 	}
 	t.lapse.Stop()
-	t.giveBack()
+	t.release()
 }
 
-func (t *turn) giveBack() {
+func (t *decodeSlot) release() {
 	if !t.ended.Swap(true) {
 		<-t.of
 	}

@@ -90,7 +90,7 @@ func TestLargeRequestsTakeTurns(t *testing.T) {
 // TestATurnLapses: a request that waits for something else keeps no other from its turn.
 func TestATurnLapses(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		all := make(turns, 1)
+		all := make(decodeSlots, 1)
 		first := all.take(t.Context())
 		began := time.Now()
 		second := all.take(t.Context())

@@ -187,7 +187,7 @@ func (c *conn) answer(r *Request, now time.Time) {
 func (c *conn) mayStart(key int16, size int) bool {
 	o := &c.srv.opts
 	switch {
-	case c.alone, c.queued >= o.ConnectionRequests, c.unwritten > o.UnwrittenBytes, c.counted > 0 && c.srv.outgoing.over():
+	case c.alone, c.queued >= o.ConnectionRequests, c.unwritten > o.UnwrittenBytes, c.counted > 0 && c.srv.outgoing.aboveLimit():
 		return false
 	case key != protocol.KeyProduce:
 		return c.unready == 0

@@ -54,11 +54,11 @@ func (f *flusher) attend() {
 // finish writes what there is, and leaves what comes later to the goroutine.
 func (f *flusher) finish(p *pen) {
 	f.flushAll(p)
-	f.leave()
+	f.unattend()
 }
 
-// leave says that nobody attends any more.
-func (f *flusher) leave() {
+// unattend says that nobody attends any more.
+func (f *flusher) unattend() {
 	f.mu.Lock()
 	f.attended = false
 	more := len(f.list) > 0

@@ -130,12 +130,12 @@ func (k *intake) begin(a *arrival, size int, now time.Time) {
 // what it has until end, when the budget has it.
 func (k *intake) arrived(a *arrival) {
 	k.mu.Lock()
-	k.leave(a)
+	k.finish(a)
 	k.mu.Unlock()
 }
 
-// leave ends the watch over a frame. Caller holds mu.
-func (k *intake) leave(a *arrival) {
+// finish ends the watch over a frame. Caller holds mu.
+func (k *intake) finish(a *arrival) {
 	delete(k.under, a)
 	a.lagging.Store(false)
 }
@@ -186,7 +186,7 @@ func (k *intake) grow(ctx context.Context, a *arrival, n int64) error {
 func (k *intake) end(a *arrival) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
-	k.leave(a)
+	k.finish(a)
 	a.class.held -= a.held
 	a.held = 0
 	if a.class.exempt == a {

@@ -91,7 +91,7 @@ func (o *Options) complete() error {
 		o.Log = zap.NewNop()
 	}
 	if o.Observer == nil {
-		o.Observer = nobody{}
+		o.Observer = noopObserver{}
 	}
 	if o.Pool == nil {
 		o.Pool = new(bufpool.Pool)
@@ -179,13 +179,13 @@ const (
 	RefusedDraining RefuseReason = "draining"
 )
 
-// nobody is the Observer that looks away.
-type nobody struct{}
+// noopObserver is the Observer that looks away.
+type noopObserver struct{}
 
-func (nobody) Opened(*Listener)                      {}
-func (nobody) Closed(*Listener, CloseReason)         {}
-func (nobody) Refused(*Listener, RefuseReason)       {}
-func (nobody) Answered(*Request, int, time.Duration) {}
-func (nobody) Sent(int16, time.Duration)             {}
-func (nobody) Throttled(int16, time.Duration)        {}
-func (nobody) BudgetWait(string)                     {}
+func (noopObserver) Opened(*Listener)                      {}
+func (noopObserver) Closed(*Listener, CloseReason)         {}
+func (noopObserver) Refused(*Listener, RefuseReason)       {}
+func (noopObserver) Answered(*Request, int, time.Duration) {}
+func (noopObserver) Sent(int16, time.Duration)             {}
+func (noopObserver) Throttled(int16, time.Duration)        {}
+func (noopObserver) BudgetWait(string)                     {}

@@ -31,7 +31,7 @@ type outgoing struct {
 // answers change a counter that all connections share.
 const countStep = 16 << 10
 
-func (o *outgoing) over() bool { return o.held.Load() > o.size }
+func (o *outgoing) aboveLimit() bool { return o.held.Load() > o.size }
 
 // add counts n bytes more or less, and returns how many there are.
 func (o *outgoing) add(n int64) int64 {
@@ -49,9 +49,9 @@ func (o *outgoing) add(n int64) int64 {
 
 // await waits until the count is within the bound, or ctx ends.
 func (o *outgoing) await(ctx context.Context) {
-	for o.over() {
+	for o.aboveLimit() {
 		o.mu.Lock()
-		if !o.over() { // who brings it down from now on finds the channel
+		if !o.aboveLimit() { // who brings it down from now on finds the channel
 			o.mu.Unlock()
 			return
 		}
@@ -68,11 +68,11 @@ func (o *outgoing) await(ctx context.Context) {
 	}
 }
 
-// AwaitRoom blocks while the answers that clients have not read yet are over the server's
+// AwaitAnswerBudget blocks while the answers that clients have not read yet are over the server's
 // bound (Options.AnswerBytes), or until the connection ends: some seconds at most, for
 // connections that don't read are closed then. A handler whose answer is large calls it
 // before it makes the answer, where MayBlock allowed it.
-func (r *Request) AwaitRoom() { r.conn.srv.outgoing.await(r.conn.ctx) }
+func (r *Request) AwaitAnswerBudget() { r.conn.srv.outgoing.await(r.conn.ctx) }
 
 // count has the connection's encoded answers counted. Caller holds mu.
 func (c *conn) count() {
@@ -93,9 +93,9 @@ var errUnread = errors.New("its answers are among those that fill the memory for
 // closeSlowReaders closes connections that take their answers too slowly, while there are too many.
 func (s *Server) closeSlowReaders() {
 	o := &s.outgoing
-	if !o.over() {
+	if !o.aboveLimit() {
 		o.watching.Store(false)
-		if !o.over() || !o.watching.CompareAndSwap(false, true) {
+		if !o.aboveLimit() || !o.watching.CompareAndSwap(false, true) {
 			return
 		}
 	}

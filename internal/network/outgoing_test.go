@@ -74,7 +74,7 @@ func TestLargeAnswersWaitForRoom(t *testing.T) {
 				t.Error("a poller handles it")
 			}
 			turn <- struct{}{}
-			r.AwaitRoom()
+			r.AwaitAnswerBudget()
 			r.Respond(body(make([]byte, size)))
 			<-turn
 		}, func(o *Options) { o.AnswerBytes, o.WriteTimeout = bound, time.Hour })

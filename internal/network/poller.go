@@ -150,8 +150,8 @@ func (s *Server) join(c *conn) {
 // has had its id in the poller.
 func (c *conn) pollTag() int32 { return int32(uint32(c.id)) }
 
-// leave is called when a connection is closed.
-func (p *poller) leave(c *conn) {
+// detach is called when a connection is closed.
+func (p *poller) detach(c *conn) {
 	p.mu.Lock()
 	p.conns[c.pollID] = nil
 	p.free = append(p.free, c.pollID)

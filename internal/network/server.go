@@ -138,8 +138,8 @@ func (s *Server) add(l *Listener, nc net.Conn) (RefuseReason, bool) {
 	return "", true
 }
 
-// gone is the last act of a connection's writer. answered: it leaves no requests behind.
-func (s *Server) gone(c *conn, reason CloseReason, answered bool) {
+// connectionClosed is the last act of a connection's writer. answered: it leaves no requests behind.
+func (s *Server) connectionClosed(c *conn, reason CloseReason, answered bool) {
 	s.mu.Lock()
 	delete(s.conns, c)
 	if answered {
@@ -150,7 +150,7 @@ func (s *Server) gone(c *conn, reason CloseReason, answered bool) {
 		closeSocket(c.fd)
 	}
 	if c.poll != nil {
-		c.poll.leave(c)
+		c.poll.detach(c)
 	}
 	s.opts.Observer.Closed(c.listener, reason)
 }

@@ -161,7 +161,7 @@ func (p *poller) checkRelief() {
 			return
 		}
 	} else if r.shift == s && r.ends == ends && s.ends.CompareAndSwap(ends, relieved) {
-		p.flusher.leave()
+		p.flusher.unattend()
 		p.begin()
 	}
 	r.shift, r.ends = s, ends

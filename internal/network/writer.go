@@ -104,7 +104,7 @@ func (c *conn) abandon() {
 	for _, r := range dropped {
 		r.recycle(c.srv)
 	}
-	c.srv.gone(c, reason, answered)
+	c.srv.connectionClosed(c, reason, answered)
 }
 
 // flush writes the answers at the head of the queue until none is ready, and

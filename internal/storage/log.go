@@ -136,15 +136,15 @@ func (l *Log) observer() Observer {
 	if p := l.obs.Load(); p != nil {
 		return *p
 	}
-	return nobody{}
+	return noopObserver{}
 }
 
-type nobody struct{}
+type noopObserver struct{}
 
-func (nobody) Advanced()             {}
-func (nobody) Reverted(int64, error) {}
-func (nobody) Truncated(int64)       {}
-func (nobody) StartMoved()           {}
+func (noopObserver) Advanced()             {}
+func (noopObserver) Reverted(int64, error) {}
+func (noopObserver) Truncated(int64)       {}
+func (noopObserver) StartMoved()           {}
 
 // Config returns the configuration in force.
 func (l *Log) Config() Config { return *l.cfg.Load() }

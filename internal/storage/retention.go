@@ -190,7 +190,7 @@ type Bounds interface {
 // high returns the offset at and above which nothing goes by time or size.
 func (l *Log) high() int64 {
 	switch o := l.observer().(type) {
-	case nobody:
+	case noopObserver:
 		return 0
 	case Bounds:
 		return min(o.High(), l.AckEnd())

@@ -221,7 +221,7 @@ func TestRetentionStopsAtTheHighWatermark(t *testing.T) {
 		who   Observer
 		start int64
 		why   string
-	}{{nobody{}, 0, "above the high watermark 0"}, {bounded{high: 5}, 4, "its end 6 is above the high watermark 5"}, {idle{}, 8, ""}} {
+	}{{noopObserver{}, 0, "above the high watermark 0"}, {bounded{high: 5}, 4, "its end 6 is above the high watermark 5"}, {idle{}, 8, ""}} {
 		l.Observe(c.who)
 		d.retain()
 		if start := l.Ends().LogStart; start != c.start {

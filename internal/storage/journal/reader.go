@@ -149,8 +149,8 @@ func (r *reader) header() error {
 	return nil
 }
 
-// assume takes a file without a header to be of the life of its first frame.
-func (r *reader) assume() error {
+// adoptSalt takes a file without a header to be of the life of its first frame.
+func (r *reader) adoptSalt() error {
 	b, err := r.fill(dataStart, frameHeader)
 	if len(b) >= frameHeader {
 		r.salt = binary.LittleEndian.Uint64(b[16:])
@@ -229,7 +229,7 @@ func Walk(fsys vfs.FS, dir string, seq uint64, fn func(At) error) (Walked, error
 	defer r.close()
 	w, err := Walked{FileInfo: r.FileInfo, End: dataStart}, r.Newer
 	if err == nil && !r.Valid {
-		err = r.assume()
+		err = r.adoptSalt()
 	}
 	for pos := int64(dataStart); err == nil && pos+frameHeader <= r.Size; {
 		f, size, ok, e := r.frame(pos)

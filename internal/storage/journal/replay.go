@@ -63,7 +63,7 @@ func (r *reader) scan(c *chain, ext *Extent, fn func(Frame) error) error {
 	if !r.Valid {
 		// Its header may have been there once: a datasync that covered a frame of the
 		// file covered that too. Frames of a life before are all below what is needed.
-		if err := r.assume(); err != nil {
+		if err := r.adoptSalt(); err != nil {
 			return err
 		}
 		if f, _, ok, err := r.frame(dataStart); err != nil || !ok || f.LSN < c.next {

@@ -199,9 +199,9 @@ func (s *space) begin(f *file) {
 	}
 }
 
-// keepAhead has room made in time after a sync of the current file: long before the writer
+// prepareAhead has room made in time after a sync of the current file: long before the writer
 // would have to wait for it. Only the writer calls it.
-func (s *space) keepAhead(f *file) {
+func (s *space) prepareAhead(f *file) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if off := f.off.Load(); f.zeroed.Load() < min(f.capacity, off+zeroAhead/2) || s.next == nil && off > f.capacity/4 {

@@ -247,7 +247,7 @@ func (j *Journal) sync(last LSN) error {
 		return err
 	}
 	took := time.Since(start)
-	j.space.keepAhead(g.file)
+	j.space.prepareAhead(g.file)
 	g.pace += (took - g.pace) / 8
 	j.durable.Store(uint64(last))
 	j.steps.Add(1)
