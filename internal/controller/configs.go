@@ -197,7 +197,7 @@ func (c *Controller) changeConfigs(ctx context.Context, res Resource, validateOn
 		if missing != nil {
 			return missing
 		}
-		if err := keepPromise(res, before, after); err != nil {
+		if err := checkFixedConfigs(res, before, after); err != nil {
 			return err
 		}
 		if validateOnly {

@@ -36,8 +36,8 @@ func nameByte(b byte) bool {
 // rests: what is committed stays, on disk, whichever broker leads.
 var promised = []string{"cleanup.policy", configdef.DurabilityProfile, "unclean.leader.election.enable"}
 
-// keepPromise refuses to change such a config of an internal topic.
-func keepPromise(res Resource, before, after map[string]string) error {
+// checkFixedConfigs refuses to change such a config of an internal topic.
+func checkFixedConfigs(res Resource, before, after map[string]string) error {
 	if res.Type != TopicResource || !IsInternal(res.Name) {
 		return nil
 	}

@@ -22,10 +22,10 @@ func Is(stream any) bool {
 	return err == nil
 }
 
-// Gone says whether nobody is left to read what is written to a stream: the other
+// ReaderClosed says whether nobody is left to read what is written to a stream: the other
 // end of a pipe is closed. Who waits with nothing to write would not learn it. A
 // file, and what is none, is never gone.
-func Gone(stream any) bool {
+func ReaderClosed(stream any) bool {
 	f, ok := stream.(*os.File)
 	if !ok || f == nil {
 		return false

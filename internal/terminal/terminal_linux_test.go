@@ -23,13 +23,13 @@ func TestGone(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer w.Close()
-	if Gone(w) || Gone(open(t, os.DevNull)) || Gone(&bytes.Buffer{}) || Gone((*os.File)(nil)) {
+	if ReaderClosed(w) || ReaderClosed(open(t, os.DevNull)) || ReaderClosed(&bytes.Buffer{}) || ReaderClosed((*os.File)(nil)) {
 		t.Error("what is read is taken for gone")
 	}
 	if err := r.Close(); err != nil {
 		t.Fatal(err)
 	}
-	if !Gone(w) {
+	if !ReaderClosed(w) {
 		t.Error("a pipe that nobody reads is taken for read")
 	}
 }

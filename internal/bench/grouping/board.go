@@ -32,8 +32,8 @@ func (b *board) expect(members int) {
 	}
 }
 
-// says is called by a member that is told what it has.
-func (b *board) says(member int, s share) {
+// assigned is called by a member that is told what it has.
+func (b *board) assigned(member int, s share) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	if b.shares[member] != s {
@@ -42,8 +42,8 @@ func (b *board) says(member int, s share) {
 	}
 }
 
-// gone is called by a member that has left.
-func (b *board) gone(member int) {
+// left is called by a member that has left.
+func (b *board) left(member int) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	delete(b.shares, member)

@@ -32,29 +32,29 @@ func TestAGroupIsAtRestWhenAllAgree(t *testing.T) {
 		{"two partitions are nobody's", 0, share{2, 2}, false},
 		{"shared out", 1, share{2, 2}, true},
 	} {
-		if b.says(c.member, c.share); b.isAtRest() != c.rests {
+		if b.assigned(c.member, c.share); b.isAtRest() != c.rests {
 			t.Fatalf("%s: at rest: %t", c.why, !c.rests)
 		}
 	}
 	b.expect(3)
-	b.says(2, share{3, 0})
-	b.says(0, share{3, 1})
-	b.says(1, share{3, 2})
+	b.assigned(2, share{3, 0})
+	b.assigned(0, share{3, 1})
+	b.assigned(1, share{3, 2})
 	if b.isAtRest() {
 		t.Error("a partition is nobody's")
 	}
-	b.says(2, share{3, 1})
+	b.assigned(2, share{3, 1})
 	if !b.isAtRest() {
 		t.Error("shared out among three")
 	}
 	b.expect(2)
-	b.gone(2)
-	b.says(0, share{3, 2})
+	b.left(2)
+	b.assigned(0, share{3, 2})
 	if b.isAtRest() {
 		t.Error("the epoch is the one before the leave")
 	}
-	b.says(0, share{4, 2})
-	b.says(1, share{4, 2})
+	b.assigned(0, share{4, 2})
+	b.assigned(1, share{4, 2})
 	if !b.isAtRest() {
 		t.Error("shared out among the two that are left")
 	}
@@ -63,8 +63,8 @@ func TestAGroupIsAtRestWhenAllAgree(t *testing.T) {
 func TestAnUnevenShareIsNoRest(t *testing.T) {
 	b := newBoard(4)
 	b.expect(2)
-	b.says(0, share{1, 3})
-	b.says(1, share{1, 1})
+	b.assigned(0, share{1, 3})
+	b.assigned(1, share{1, 1})
 	if b.isAtRest() {
 		t.Error("three and one")
 	}

@@ -103,7 +103,7 @@ func (m *member) live(ctx context.Context) error {
 	if err := joinPatiently(ctx, m.player); err != nil {
 		return err
 	}
-	m.board.says(m.number, m.player.share())
+	m.board.assigned(m.number, m.player.share())
 	next := time.NewTimer(0)
 	defer next.Stop()
 	again := true // one of the new protocol says at once what it has taken over
@@ -113,7 +113,7 @@ func (m *member) live(ctx context.Context) error {
 		case <-next.C:
 		case <-m.quit:
 			err := m.player.leave()
-			m.board.gone(m.number)
+			m.board.left(m.number)
 			return err
 		case <-ctx.Done():
 			return nil
@@ -122,7 +122,7 @@ func (m *member) live(ctx context.Context) error {
 		if again, err = m.beat(ctx); err != nil {
 			return err
 		}
-		m.board.says(m.number, m.player.share())
+		m.board.assigned(m.number, m.player.share())
 	}
 }
 

@@ -100,7 +100,7 @@ func (s *Shard) concerned() (ids []string) {
 		return nil
 	}
 	for id, g := range s.groups {
-		if len(gone(g, s.changes.deleted)) > 0 {
+		if len(deletedTopicsOf(g, s.changes.deleted)) > 0 {
 			ids = append(ids, id)
 		}
 	}
@@ -119,7 +119,7 @@ const (
 // gone, and returns how many. What is committed already for a topic that has the name
 // now stays.
 func (s *Shard) dropDeleted(g *group, limit int) (n int) {
-	for _, topic := range gone(g, s.changes.deleted) {
+	for _, topic := range deletedTopicsOf(g, s.changes.deleted) {
 		for _, p := range slices.Sorted(maps.Keys(g.offsets[topic])) {
 			if _, shown := s.offset(g, topic, p); shown {
 				continue
@@ -134,8 +134,8 @@ func (s *Shard) dropDeleted(g *group, limit int) (n int) {
 	return n
 }
 
-// gone are the topics of some that a group has offsets of, sorted.
-func gone(g *group, deleted map[string]struct{}) (topics []string) {
+// deletedTopicsOf are the topics of some that a group has offsets of, sorted.
+func deletedTopicsOf(g *group, deleted map[string]struct{}) (topics []string) {
 	for t := range deleted {
 		if _, has := g.offsets[t]; has {
 			topics = append(topics, t)

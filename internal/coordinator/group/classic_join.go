@@ -115,7 +115,7 @@ func (s *Shard) joinNew(g *group, j joining) {
 		s.addMember(g, id, j)
 	case j.req.Version >= 4: // KIP-394: whoever can't remember an id leaves no member behind
 		id := j.ClientID + "-" + s.cfg.NewID()
-		s.given(g, id, j.Connection)
+		s.notePending(g, id, j.Connection)
 		s.setTimer(timerSession, g.id, id, millis(j.req.SessionTimeoutMillis))
 		s.refuseJoin(j.parked(), id, kerr.MemberIDRequired)
 	default:

@@ -38,9 +38,9 @@ func (c *classic) subscriptions() (subscribes func(topic string) bool, known boo
 	return func(string) bool { return consumers }, consumers || c.state == empty
 }
 
-// keeps: what the members of an unfinished rebalance read is not known, nor what those
+// readTopics: what the members of an unfinished rebalance read is not known, nor what those
 // do that are no consumers.
-func (c *classic) keeps() func(topic string) bool {
+func (c *classic) readTopics() func(topic string) bool {
 	switch {
 	case c.protocolType == "" || c.state == empty:
 		return func(string) bool { return false }

@@ -161,13 +161,13 @@ func (s *Shard) heartbeat(to coordinator.Ticket, req *kmsg.HeartbeatRequest) {
 	case g == nil:
 		f = refuse(kerr.UnknownMemberID)
 	default:
-		f = g.kind.beat(s, g, req)
+		f = g.kind.heartbeat(s, g, req)
 	}
 	resp.ErrorCode = f.errorCode()
 	s.out.Reply(to, resp)
 }
 
-func (c *classic) beat(s *Shard, g *group, req *kmsg.HeartbeatRequest) *failure {
+func (c *classic) heartbeat(s *Shard, g *group, req *kmsg.HeartbeatRequest) *failure {
 	if f := c.known(req.MemberID, req.InstanceID); f != nil {
 		return f
 	}

@@ -181,9 +181,9 @@ func (c *consumer) sync(s *Shard, g *group, p parked, req *kmsg.SyncGroupRequest
 	s.out.Reply(p.to, resp)
 }
 
-// beat answers a Heartbeat: the member is to join again where there is more for it, or
+// heartbeat answers a Heartbeat: the member is to join again where there is more for it, or
 // less.
-func (c *consumer) beat(s *Shard, g *group, req *kmsg.HeartbeatRequest) *failure {
+func (c *consumer) heartbeat(s *Shard, g *group, req *kmsg.HeartbeatRequest) *failure {
 	m, f := c.classicMember(req.MemberID, req.InstanceID, req.Generation)
 	if f != nil {
 		return f

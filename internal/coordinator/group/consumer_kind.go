@@ -26,7 +26,7 @@ func (c *consumer) subscriptions() (subscribes func(topic string) bool, known bo
 	return in(c.subscribed()), true
 }
 
-func (c *consumer) keeps() func(topic string) bool { return in(c.subscribed()) }
+func (c *consumer) readTopics() func(topic string) bool { return in(c.subscribed()) }
 
 func (c *consumer) emptied() (ms int64, counts bool) { return 0, false }
 

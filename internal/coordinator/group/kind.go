@@ -31,7 +31,7 @@ type kind interface {
 	// took a member out.
 	join(s *Shard, g *group, j joining)
 	sync(s *Shard, g *group, p parked, req *kmsg.SyncGroupRequest)
-	beat(s *Shard, g *group, req *kmsg.HeartbeatRequest) *failure
+	heartbeat(s *Shard, g *group, req *kmsg.HeartbeatRequest) *failure
 	leave(s *Shard, g *group, m kmsg.LeaveGroupRequestMember) (id string, f *failure)
 	left(s *Shard, g *group)
 	// writes reports whether one of these, or another request, may make records.
@@ -41,7 +41,7 @@ type kind interface {
 	// false where the broker can't read them. keeps reports whether nothing of a topic may
 	// expire, since a member may be reading it.
 	subscriptions() (subscribes func(topic string) bool, known bool)
-	keeps() func(topic string) bool
+	readTopics() func(topic string) bool
 	// emptied is when the last member went, in ms since 1970; false where the retention of
 	// offsets counts from the commit.
 	emptied() (ms int64, counts bool)

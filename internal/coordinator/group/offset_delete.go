@@ -120,7 +120,7 @@ func (s *Shard) expireGroup(g *group, limit int) (n int, all bool) {
 	if len(g.offsets) == 0 {
 		return 0, true
 	}
-	keeps := g.kind.keeps()
+	keeps := g.kind.readTopics()
 	for _, topic := range slices.Sorted(maps.Keys(g.offsets)) {
 		if keeps(topic) {
 			continue

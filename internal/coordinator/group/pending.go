@@ -16,8 +16,8 @@ type pendingID struct{ group, id string }
 // Closed notifies the shard that a client's connection has ended. It has no answer.
 type Closed struct{ Connection uint64 }
 
-// given notes an id that was given out. connection is 0 where it is not known.
-func (s *Shard) given(g *group, id string, connection uint64) {
+// notePending notes an id that was given out. connection is 0 where it is not known.
+func (s *Shard) notePending(g *group, id string, connection uint64) {
 	c := g.classic()
 	c.pending[id], c.touched = connection, true
 	if connection == 0 {

@@ -67,9 +67,9 @@ func (a *App) Watched(c *cobra.Command) *cobra.Command {
 	return c
 }
 
-// Awaited adds --wait to a command that checks something: it runs until the check is
+// AddWait adds --wait to a command that checks something: it runs until the check is
 // passed, and shows the last run only.
-func (a *App) Awaited(c *cobra.Command, what string) *cobra.Command {
+func (a *App) AddWait(c *cobra.Command, what string) *cobra.Command {
 	var flag parse.DurationFlag
 	c.Flags().Var(&flag, "wait", "wait so long until "+what+", and end as soon as it is")
 	run := c.RunE

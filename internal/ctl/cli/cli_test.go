@@ -253,7 +253,7 @@ func TestWatch(t *testing.T) {
 
 // With --wait a check ends as soon as it is passed, or with its last failure.
 func TestWait(t *testing.T) {
-	wrap := func(a *App, c *cobra.Command) *cobra.Command { return a.Awaited(c, "it is well") }
+	wrap := func(a *App, c *cobra.Command) *cobra.Command { return a.AddWait(c, "it is well") }
 	synctest.Test(t, func(t *testing.T) {
 		for _, c := range []struct {
 			failures, runs int

@@ -32,8 +32,8 @@ func NoTopic(ctx context.Context, adm *kadm.Client, name string) error {
 	return e
 }
 
-// Mistaken says that there is no topic of that name, and which one may be meant.
-func Mistaken(ctx context.Context, adm *kadm.Client, name string) string {
+// UnknownTopic says that there is no topic of that name, and which one may be meant.
+func UnknownTopic(ctx context.Context, adm *kadm.Client, name string) string {
 	e := &noTopic{}
 	if errors.As(NoTopic(ctx, adm, name), &e) && e.near != "" {
 		return fmt.Sprintf("there is no topic %s (did you mean %s?)", name, e.near)

@@ -136,9 +136,9 @@ func remedies() map[int16]string {
 	}
 }
 
-// Whole is the error of a request of which no part was answered. What the client does not
+// RequestFailed is the error of a request of which no part was answered. What the client does not
 // get from one broker, as of partitions without a leader, is missing in the answer.
-func Whole(err error) error {
+func RequestFailed(err error) error {
 	if s := (*kadm.ShardErrors)(nil); errors.As(err, &s) && !s.AllFailed {
 		return nil
 	}

@@ -94,7 +94,7 @@ func healthCommand(a *cli.App) *cobra.Command {
 		}),
 	}
 	cmdline.Instead(c, map[string]string{"--exit-when-healthy": "--wait 30s ends as soon as nothing is wrong"})
-	return a.Watched(a.Awaited(c, "nothing is wrong"))
+	return a.Watched(a.AddWait(c, "nothing is wrong"))
 }
 
 // Report shows the findings, worst first. If there are other than notes, the error ends the process

@@ -161,7 +161,7 @@ func (r *reader) run(ctx context.Context) error {
 		if err != nil || full {
 			return err
 		}
-		if fetches.NumRecords() == 0 && terminal.Gone(r.sink) {
+		if fetches.NumRecords() == 0 && terminal.ReaderClosed(r.sink) {
 			return fmt.Errorf("standard output: %w", syscall.EPIPE) // as the next record would find it
 		}
 		if r.group != "" {

@@ -68,7 +68,7 @@ func Resolve(in Input) (Settings, error) {
 		}
 		s.values[x.Name] = v
 	}
-	return s, s.together()
+	return s, s.checkConflicts()
 }
 
 // find is the rule: flag, variable, context, default.
@@ -91,8 +91,8 @@ func find(s Setting, in Input, context map[string]string, name string) Value {
 	return Value{s.Default, "default"}
 }
 
-// together looks for settings that contradict each other.
-func (s Settings) together() error {
+// checkConflicts looks for settings that contradict each other.
+func (s Settings) checkConflicts() error {
 	has := func(name string) bool { return s.Get(name) != "" }
 	source := func(name string) string { return s.values[name].Source }
 	switch {

@@ -95,7 +95,7 @@ func Ask(ctx context.Context, adm *kadm.Client, committed bool, wanted map[strin
 		if len(r[topic])+len(failed[topic]) == 0 {
 			return nil, nil, cli.Refused(topic, cli.NoTopic(ctx, adm, topic), "")
 		}
-		if err := keep(topic, wanted[topic], r[topic], failed[topic]); err != nil {
+		if err := selectPartitions(topic, wanted[topic], r[topic], failed[topic]); err != nil {
 			return nil, nil, err
 		}
 	}
@@ -140,9 +140,9 @@ func (f Failures) unanswered(req *kmsg.ListOffsetsRequest, err error) {
 	}
 }
 
-// keep leaves only the wanted partitions, all where none are named; one that does not
+// selectPartitions leaves only the wanted partitions, all where none are named; one that does not
 // exist is an error.
-func keep(topic string, wanted []int32, known map[int32]Range, failed map[int32]error) error {
+func selectPartitions(topic string, wanted []int32, known map[int32]Range, failed map[int32]error) error {
 	if len(wanted) == 0 {
 		return nil
 	}

@@ -91,7 +91,7 @@ func checkTopic(ctx context.Context, a *cli.App, cl *kgo.Client, topic string) (
 	}
 	// Any other error is the first record's too, which says more of it.
 	if resp.Topics[0].ErrorCode == kerr.UnknownTopicOrPartition.Code {
-		missing := cli.Mistaken(ctx, kadm.NewClient(cl), topic)
+		missing := cli.UnknownTopic(ctx, kadm.NewClient(cl), topic)
 		if terminal.Is(a.In) { // a script has nobody to ask, and relied on it
 			return nil, a.Confirm("create topic "+topic, strings.ToUpper(missing[:1])+missing[1:]+".", nil)
 		}

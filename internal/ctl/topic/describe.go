@@ -151,7 +151,7 @@ func askHoldings(ctx context.Context, adm *kadm.Client, topics []kadm.TopicDetai
 // unanswered reports whether nothing is known because brokers did not answer. Partitions
 // without a leader are no such reason, even if no other one was asked for.
 func unanswered(err error) bool {
-	return cli.Whole(err) != nil && !errors.Is(err, kerr.LeaderNotAvailable)
+	return cli.RequestFailed(err) != nil && !errors.Is(err, kerr.LeaderNotAvailable)
 }
 
 func show(ctx context.Context, a *cli.App, adm *kadm.Client, topics []kadm.TopicDetail) error {

@@ -133,7 +133,7 @@ func trimAll(ctx context.Context, a *cli.App, adm *kadm.Client, topic string, cu
 		}
 	}
 	freed(cuts, before, sizes(ctx, adm, topic, cuts))
-	noteKept(a, cuts)
+	explainNothingFreed(a, cuts)
 	return errors.Join(printCuts(a, topic, "NEW START", cuts), out.Err())
 }
 
@@ -172,8 +172,8 @@ func freed(cuts []cut, before, after map[int32]int64) {
 	}
 }
 
-// noteKept explains a trim that freed nothing.
-func noteKept(a *cli.App, cuts []cut) {
+// explainNothingFreed explains a trim that freed nothing.
+func explainNothingFreed(a *cli.App, cuts []cut) {
 	for _, c := range cuts {
 		if c.Freed != nil && *c.Freed == 0 {
 			a.Note("partition %d: no bytes were freed, because records from %d on are in the same segment; they are freed together, "+
