@@ -100,7 +100,7 @@ func (b bounds) Stable() int64       { return b.l.AckEnd() }
 
 type sink chan *storage.Append
 
-func (s sink) Numbered(a *storage.Append) { s <- a }
+func (s sink) OffsetsAssigned(a *storage.Append) { s <- a }
 
 // put appends n batches of two records each and waits until they count.
 func put(t testing.TB, l *storage.Log, n int) {

@@ -68,7 +68,7 @@ type conn struct {
 	encoded        int       // those of them that Respond encoded
 	counted        int       // those of these that are counted, see outgoing
 	writingBytes   int       // bytes of the answers that are being written
-	slowSince      time.Time // lookOut saw them being written
+	slowSince      time.Time // closeSlowReaders saw them being written
 	alone          bool      // the one request without an answer is no Produce
 	away           absence
 	answered       time.Time // the last answer

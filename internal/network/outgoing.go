@@ -17,7 +17,7 @@ import (
 // request, and one that takes less than lagBytes in a second (and as much again at first)
 // is closed. So there are no more than one answer for each connection beyond the bound, for
 // as long as it takes to find out who does not read; before a large one its handler waits for
-// room (Request.AwaitRoom), so that these are small.
+// room (Request.AwaitAnswerBudget), so that these are small.
 type outgoing struct {
 	size     int64
 	held     atomic.Int64

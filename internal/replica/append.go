@@ -50,7 +50,7 @@ type Append struct {
 // The states of an Append, beside being linked into a queue.
 const (
 	pending uint32 = iota
-	expired        // Expire came while the log was numbering it: Numbered ends it
+	expired        // Expire came while the log was numbering it: OffsetsAssigned ends it
 	settled        // its outcome is decided, finish follows
 	done
 )
@@ -217,7 +217,7 @@ func (a *Append) Overdue() {
 	p.mu.Lock()
 	a.overdue, p.overdue = true, true
 	if a.queue == nil || a.inner.Next > p.log.AckEnd() {
-		p.mu.Unlock() // what makes it held ends it: Numbered or Advanced
+		p.mu.Unlock() // what makes it held ends it: OffsetsAssigned or Advanced
 		return
 	}
 	a.queue.remove(a)

@@ -25,7 +25,7 @@ const joinMs = 1000
 // piece of a replication stream.
 type Append struct {
 	// Batches are whole, validated batches. The bytes are not changed and not
-	// needed after Sink.Numbered.
+	// needed after Sink.OffsetsAssigned.
 	Batches []byte
 	// LeaderEpoch is written into the batches; not for Assigned ones.
 	LeaderEpoch int32
@@ -35,7 +35,7 @@ type Append struct {
 	// Sink hears of the outcome.
 	Sink Sink
 
-	// Results, valid from Sink.Numbered on.
+	// Results, valid from Sink.OffsetsAssigned on.
 	Base      int64 // first offset
 	Next      int64 // offset after the last one
 	Time      int64 // ms under LogAppendTime, else -1
@@ -45,7 +45,7 @@ type Append struct {
 
 // Sink hears of appends.
 type Sink interface {
-	// Numbered is called exactly once per Append, in the order of the log, by
+	// OffsetsAssigned is called exactly once per Append, in the order of the log, by
 	// whichever goroutine commits: offsets are given or Err is set. It must not
 	// block nor append. The records count only once the log's ends pass Next.
 	OffsetsAssigned(*Append)

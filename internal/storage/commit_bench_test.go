@@ -13,7 +13,7 @@ import (
 // counted counts appends that were numbered.
 type counted struct{ sync.WaitGroup }
 
-func (c *counted) Numbered(*Append) { c.Done() }
+func (c *counted) OffsetsAssigned(*Append) { c.Done() }
 
 // BenchmarkAppend is what 128 requests with one small record each cost that a poller handles in
 // a row, up to the datasync, on a file system in memory.

@@ -15,7 +15,7 @@
 //	Append     commit.go   any goroutine            the append joins the log's queue, and the log the caller's
 //	                                                groupcommit.Batch; without one it is committed at once
 //	Commit     commit.go   one goroutine at a time  takes from the queue what makes one chunk: sequence check, offsets,
-//	                                                copy into pooled memory (the tail), Sink.Numbered, journal.Submit
+//	                                                copy into pooled memory (the tail), Sink.OffsetsAssigned, journal.Submit
 //	journal                writer or poller         one write, and one datasync, for all logs of the directory,
 //	                                                whatever their profiles
 //	Written,   tail.go,    notifier or poller       writtenEnd moves after the write (profiles that acknowledge what is

@@ -17,8 +17,8 @@ import (
 
 type sink chan *Append
 
-// Numbered is Sink.
-func (s sink) Numbered(a *Append) { s <- a }
+// OffsetsAssigned is Sink.
+func (s sink) OffsetsAssigned(a *Append) { s <- a }
 
 func testConfig(profile string) Config {
 	return Config{Profile: modelProfiles()[profile], Segment: segment.Limits{Bytes: 1 << 20, Ms: 1 << 40, IndexInterval: 4096, IndexBytes: 10 << 20}}

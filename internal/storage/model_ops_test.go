@@ -164,8 +164,8 @@ type modelSink struct {
 	done chan struct{}
 }
 
-// Numbered is Sink.
-func (s *modelSink) Numbered(a *Append) {
+// OffsetsAssigned is Sink.
+func (s *modelSink) OffsetsAssigned(a *Append) {
 	m := s.m
 	m.mu.Lock()
 	defer m.mu.Unlock()

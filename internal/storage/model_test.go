@@ -104,8 +104,8 @@ type mlog struct {
 	says      func(string, ...any)
 }
 
-// Numbered is Sink.
-func (m *mlog) Numbered(a *Append) {}
+// OffsetsAssigned is Sink.
+func (m *mlog) OffsetsAssigned(a *Append) {}
 
 // Advanced is Observer.
 func (m *mlog) Advanced() {}

@@ -106,7 +106,7 @@ type quarantineCopy struct {
 
 // quarantineLogs copies what the journal holds of logs whose segments fail, each into a file
 // of its own, with one pass over the journal. The logs are repaired from there
-// (replayAside) and hold neither the journal nor memory meanwhile. What waits in the
+// (replayQuarantine) and hold neither the journal nor memory meanwhile. What waits in the
 // journal's queue is taken back; a log of which something is being written is left for
 // the next time. flushMu of the logs must not be held.
 func (d *Dir) quarantineLogs(logs []*Log) error {

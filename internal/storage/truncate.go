@@ -172,7 +172,7 @@ func (l *Log) planCut(end int64, reset bool) (*cutting, error) {
 func (l *Log) publishCut(c *cutting) {
 	l.smu.Lock()
 	l.mu.Lock()
-	gone := l.tail.evict(math.MaxInt64) // settleAll flushed everything
+	gone := l.tail.evict(math.MaxInt64) // flushAll flushed everything
 	l.segments = c.keep
 	l.rp = checkpoint.Point{Offset: c.end, LSN: max(l.rp.LSN, l.dir.journal.Assigned()), Segments: l.extents()}
 	if n := len(l.rp.Segments); n > 0 {
