@@ -20,7 +20,7 @@ func (d *Dir) reopen(err error) {
 		l.revert(err)
 	}
 	for wait := 10 * time.Millisecond; ; wait = min(2*wait, 10*time.Second) {
-		again := d.home()
+		again := d.flushJournal()
 		if again == nil {
 			again = d.begin()
 		}
@@ -69,11 +69,11 @@ func (l *Log) recovered() {
 	}
 }
 
-// home brings everything that was acknowledged into synced segments, so that no file
+// flushJournal brings everything that was acknowledged into synced segments, so that no file
 // of the journal so far is needed. The frames of a log of which that is impossible
 // are set aside, and one that needs none may stay as it is: one bad log does not stop a
 // thousand others.
-func (d *Dir) home() error {
+func (d *Dir) flushJournal() error {
 	var first error
 	for _, l := range d.Logs() {
 		if l.Offline() != nil || l.is(loglife.Replay) {

@@ -158,7 +158,7 @@ func (s *Shard) joinKnown(g *group, j joining) {
 func (s *Shard) addMember(g *group, id string, j joining) {
 	c := g.classic()
 	m := newMember(id, j.Request, j.req)
-	s.settled(g, id)
+	s.removePending(g, id)
 	c.newMember = c.newMember || c.state == preparing && c.initial
 	c.add(m)
 	s.park(c, m, j.parked())

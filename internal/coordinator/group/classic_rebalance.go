@@ -138,7 +138,7 @@ func (s *Shard) drop(g *group, id string) {
 // takeOut is drop for one of several, after which the group may have no leader.
 func (s *Shard) takeOut(g *group, id string) {
 	s.cancelTimer(timerSession, g.id, id)
-	s.settled(g, id)
+	s.removePending(g, id)
 	g.classic().remove(id)
 }
 

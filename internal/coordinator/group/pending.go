@@ -37,8 +37,8 @@ func (s *Shard) dropPending(g *group, id string) {
 	s.completeIfAllJoined(g)
 }
 
-// settled takes an id off its connection's list: it is a member's now, or forgotten.
-func (s *Shard) settled(g *group, id string) {
+// removePending takes an id off its connection's list: it is a member's now, or forgotten.
+func (s *Shard) removePending(g *group, id string) {
 	c := g.classic()
 	if c == nil {
 		return

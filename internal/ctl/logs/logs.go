@@ -30,7 +30,7 @@ import (
 
 // New is the command with all those below it.
 func New(a *cli.App) *cobra.Command {
-	c := cli.Parent("log", "Look at a data directory that no broker uses, find what is damaged, and repair it", dump(a), verify(a), repair(a))
+	c := cli.Parent("log", "Look at a data directory that no broker uses, find what is damaged, and repair it", dump(a), verifyCommand(a), repairCommand(a))
 	c.Long = "log works on files, without a broker: --dir names a data directory or a log directory, or --config chronikd's file of\n" +
 		"settings, of which data.dir, log.dirs and journal.dirs count. dump shows what is there, verify what is damaged, what a start\n" +
 		"would make of it and what would be missing; repair does what a start doesn't, on request and after a copy. docs/log.md lists\n" +

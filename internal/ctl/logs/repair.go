@@ -17,7 +17,7 @@ import (
 	"github.com/chronik-io/chronik/internal/terminal"
 )
 
-func repair(a *cli.App) *cobra.Command {
+func repairCommand(a *cli.App) *cobra.Command {
 	var w where
 	var backup string
 	var dryRun bool
@@ -37,7 +37,7 @@ func repair(a *cli.App) *cobra.Command {
 				return err
 			}
 			if dryRun {
-				r, err := look(cmd, a, o)
+				r, err := runVerify(cmd, a, o)
 				if err != nil {
 					return err
 				}
@@ -50,7 +50,7 @@ func repair(a *cli.App) *cobra.Command {
 			if o, backup, err = absolute(o, backup); err != nil {
 				return err
 			}
-			return mend(cmd, a, o, backup)
+			return runRepair(cmd, a, o, backup)
 		},
 	}
 	w.flags(c)
@@ -110,8 +110,8 @@ func owner(o inspect.Options) error {
 // wayBack is how a repair is undone.
 const wayBack = "The manifest.json there will name the way back."
 
-// mend asks and repairs.
-func mend(cmd *cobra.Command, a *cli.App, o inspect.Options, backup string) (err error) {
+// runRepair asks and repairs.
+func runRepair(cmd *cobra.Command, a *cli.App, o inspect.Options, backup string) (err error) {
 	bar := progress.New(a.Err, terminal.Is(a.Err), "reading", inspect.Size(o))
 	o.Progress = bar.Add
 	r, err := inspect.Begin(cmd.Context(), o, fmt.Sprintf("chronikctl log repair, pid %d", os.Getpid()))

@@ -15,7 +15,7 @@ import (
 	"github.com/chronik-io/chronik/internal/terminal"
 )
 
-func verify(a *cli.App) *cobra.Command {
+func verifyCommand(a *cli.App) *cobra.Command {
 	var w where
 	c := &cobra.Command{
 		Use: "verify", Short: "Find what is damaged, what a start would make of it, and what would be missing", Args: cli.Args(0, 0, "no argument; --dir says where"),
@@ -29,7 +29,7 @@ func verify(a *cli.App) *cobra.Command {
 			if err != nil {
 				return err
 			}
-			r, err := look(cmd, a, o)
+			r, err := runVerify(cmd, a, o)
 			if err != nil {
 				return err
 			}
@@ -40,8 +40,8 @@ func verify(a *cli.App) *cobra.Command {
 	return c
 }
 
-// look verifies with a bar on a terminal.
-func look(cmd *cobra.Command, a *cli.App, o inspect.Options) (*inspect.Report, error) {
+// runVerify verifies with a bar on a terminal.
+func runVerify(cmd *cobra.Command, a *cli.App, o inspect.Options) (*inspect.Report, error) {
 	bar := progress.New(a.Err, terminal.Is(a.Err), "reading", inspect.Size(o))
 	defer bar.End()
 	o.Progress = bar.Add

@@ -250,7 +250,7 @@ func (c *copier) append(from int64) error {
 // store has ended: a transaction that is on its way when Close is called is acknowledged, too.
 func (w *watcher) group() (records [][]byte, revision int64, err error) {
 	for bytes, last := int64(0), false; bytes < maxGroup; {
-		b, later, err := w.look()
+		b, later, err := w.poll()
 		switch {
 		case err != nil:
 			return nil, 0, err

@@ -60,7 +60,7 @@ func (w *watcher) Close() { w.once.Do(func() { close(w.closed) }) }
 
 func (w *watcher) Next(ctx context.Context) (metadata.Batch, error) {
 	for {
-		b, moved, err := w.look()
+		b, moved, err := w.poll()
 		if err != nil || moved == nil {
 			return b, err
 		}
@@ -76,8 +76,8 @@ func (w *watcher) Next(ctx context.Context) (metadata.Batch, error) {
 	}
 }
 
-// look returns the next batch, or what to wait for.
-func (w *watcher) look() (metadata.Batch, <-chan struct{}, error) {
+// poll returns the next batch, or what to wait for.
+func (w *watcher) poll() (metadata.Batch, <-chan struct{}, error) {
 	select {
 	case <-w.closed:
 		return metadata.Batch{}, nil, metadata.ErrClosed

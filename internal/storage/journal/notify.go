@@ -54,7 +54,7 @@ func (j *Journal) notifyNow(b batch) {
 		j.notifyLater(b)
 		return
 	}
-	j.tell(b)
+	j.notifyOwners(b)
 }
 
 // notify is the notifier goroutine: it tells owners while the writer is at the
@@ -63,7 +63,7 @@ func (j *Journal) notify() {
 	defer j.done.Done()
 	defer j.space.stop()
 	for b := range j.told {
-		j.tell(b)
+		j.notifyOwners(b)
 		if j.telling.Add(-1) == 0 {
 			j.mu.Lock() // a caller of Rotate that saw the batch waits by now
 			j.idle.Broadcast()
@@ -72,9 +72,9 @@ func (j *Journal) notify() {
 	}
 }
 
-// tell notifies owners of what became of their entries. Batches are told one after the
+// notifyOwners notifies owners of what became of their entries. Batches are told one after the
 // other.
-func (j *Journal) tell(b batch) {
+func (j *Journal) notifyOwners(b batch) {
 	for _, e := range b.entries {
 		if b.written {
 			e.Owner.Written(e)
