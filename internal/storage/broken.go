@@ -13,7 +13,7 @@ const (
 	silentStart                       // segments are removed before the log's start is durable
 	forgetGone                        // the producers of records that never came to a segment are forgotten with them
 	forgetfulFail                     // what a failed segment should have held is not written anew
-	removeQuarantine                  // no checkpoint names the frames that were kept aside
+	forgetQuarantine                  // no checkpoint names the frames that were kept aside
 	silentSwap                        // segments are swapped before a checkpoint says so
 	eagerSwap                         // a swap counts as finished before its names are synced
 	hastySwap                         // a compacted segment is given its name before it is synced

@@ -87,7 +87,7 @@ var rules = map[string]modelConfig{
 	"a swap of segments is committed":               {broken: broken{rules: silentSwap}},
 	"a start finishes a swap":                       {broken: broken{rules: forgetfulSwap}},
 	"a swap ends after its names are synced":        {broken: broken{rules: eagerSwap}},
-	"a checkpoint names what was kept aside":        {broken: broken{rules: removeQuarantine}},
+	"a checkpoint names what was kept aside":        {broken: broken{rules: forgetQuarantine}},
 	"what does not fit is not skipped":              {read: readSkipping},
 	"a lookup sees what is flushed meanwhile":       {findTime: findTimeForgetful},
 	"a failed segment is written anew":              {broken: broken{rules: forgetfulFail}, rare: true},

@@ -343,7 +343,7 @@ func (r *recovery) finish(f *found) {
 			event, as.Offline = loglife.Found, f.err.Error()
 			// Its frames were put aside: none of the journal's counts for it any more.
 			as.LSN = math.MaxInt64
-		case f.aside != "" && !r.d.opt.broken.has(removeQuarantine):
+		case f.aside != "" && !r.d.opt.broken.has(forgetQuarantine):
 			as.Aside = f.aside
 		}
 		l.segments = nil
