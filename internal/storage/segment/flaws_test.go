@@ -152,3 +152,33 @@ func TestDamageExaminedByAnotherReader(t *testing.T) {
 		t.Errorf("a read inside of known damage must be repeated: %t, %v", news, err)
 	}
 }
+
+// A lookup by time whose answer lies before the damage finds it, whether or not the index files exist.
+// A lookup whose answer lies at or beyond the damage reports it.
+func TestLookupsByTimeBeforeDamage(t *testing.T) {
+	const n = 40
+	for damaged := range n {
+		for _, indexed := range []bool{true, false} {
+			fsys, size, at := checkable(t, n)
+			change(t, fsys, Name(100)+LogSuffix, at[damaged]+16, 0xff) // magic: not a batch
+			if !indexed {
+				for _, suffix := range indexSuffixes {
+					ok(t, fsys.Remove(testDir+"/"+Name(100)+suffix))
+				}
+			}
+			s := Open(NewFiles(fsys, 4), testDir, 100, size)
+			for i := range n {
+				b, err := s.FindTimestamp(int64(1000+i), 0)
+				switch {
+				case i < damaged && (err != nil || len(b) == 0 || b.BaseOffset() != 100+int64(2*i)):
+					t.Fatalf("index files %t, batch %d damaged: lookup of batch %d: %v", indexed, damaged, i, err)
+				case i == damaged && !errors.Is(err, ErrCorrupt):
+					t.Fatalf("index files %t: lookup of the damaged batch %d: %d bytes, %v", indexed, i, len(b), err)
+				case i > damaged && !errors.Is(err, ErrCorrupt) && (err != nil || len(b) == 0 || b.BaseOffset() != 100+int64(2*i)):
+					t.Fatalf("index files %t, batch %d damaged: lookup of batch %d: %v", indexed, damaged, i, err)
+				}
+			}
+			ok(t, s.files.Close())
+		}
+	}
+}

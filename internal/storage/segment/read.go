@@ -1,6 +1,7 @@
 package segment
 
 import (
+	"errors"
 	"fmt"
 	"math"
 
@@ -162,8 +163,9 @@ func (s *Segment) lookup(fn func(h *handle) error) error {
 // FindTimestamp returns the first whole batch that has a timestamp of ts or later and whose last
 // offset is at or beyond from; nil if there is none.
 func (s *Segment) FindTimestamp(ts, from int64) (b record.Batch, err error) {
-	if top, _, err := s.MaxTimestamp(); err != nil || top < ts {
-		return nil, err // usually without disk I/O
+	// MaxTimestamp usually needs no disk I/O. Damage in the segment may lie behind the answer.
+	if top, _, err := s.MaxTimestamp(); err != nil && !errors.Is(err, ErrCorrupt) || err == nil && top < ts {
+		return nil, err
 	}
 	err = s.lookup(func(h *handle) (err error) {
 		b, err = s.findTimestamp(h, ts, from)
