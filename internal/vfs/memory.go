@@ -12,35 +12,34 @@ import (
 	"github.com/chronik-io/chronik/internal/vfs/ram"
 )
 
-// memorySize is what Free reports: the size of a disk that never gets full.
+// memorySize is the size that Free reports, that of a disk that never fills up.
 const memorySize = 1 << 40
 
-// Memory returns an empty file system that lives in memory and dies with the
-// process. It behaves like OS, with two differences: relative names are taken
-// from its root, and Free always reports an empty terabyte. Bytes that are only
-// zeros take no memory.
+// Memory returns an empty file system that exists only in memory. It behaves like OS, with two
+// differences: relative names start at its root, and Free always reports an empty terabyte. Zero
+// bytes use no memory.
 func Memory() FS {
 	return &memFS{root: ram.NewDir(&memNode{}), locks: map[*memDir]string{}}
 }
 
 type memDir = ram.Node[*memNode]
 
-// memFS guards the tree and the locks by mu; a file's content has its own lock,
-// taken after mu or without it.
+// memFS guards the tree and the locks by mu. A file's content has its own lock, which is taken
+// after mu or without it.
 type memFS struct {
 	mu    sync.RWMutex
 	root  *memDir
-	locks map[*memDir]string // held locks and what their holders wrote
+	locks map[*memDir]string // held locks and the holders' texts
 }
 
-// memNode is the content of a file; a directory's stays empty.
+// memNode is the content of a file; that of a directory stays empty.
 type memNode struct {
 	mu       sync.RWMutex
 	data     ram.Bytes
 	modified time.Time
 }
 
-// memErr names the call and the path of an error that is not nil.
+// memErr adds the operation and the path to an error that is not nil.
 func memErr(op, name string, err error) error {
 	if err == nil {
 		return nil
@@ -105,7 +104,7 @@ func (m *memFS) RemoveAll(name string) error {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	if _, err := m.root.Find(name); err != nil {
-		return nil // nothing stands there
+		return nil // there is nothing to remove
 	}
 	slot, err := m.root.Slot(name)
 	if err != nil {

@@ -181,10 +181,10 @@ func (s *Segment) Append(chunks [][]byte, indexInterval int) error {
 	return s.append(chunks, indexInterval, vfs.File.WriteVecAt)
 }
 
-// AppendOnce is Append for many bytes that are unlikely to be read soon: they need not stay in the
+// AppendUncached is Append for many bytes that are unlikely to be read soon: they need not stay in the
 // page cache.
-func (s *Segment) AppendOnce(chunks [][]byte, indexInterval int) error {
-	return s.append(chunks, indexInterval, vfs.WriteVecOnce)
+func (s *Segment) AppendUncached(chunks [][]byte, indexInterval int) error {
+	return s.append(chunks, indexInterval, vfs.WriteVecUncached)
 }
 
 func (s *Segment) append(chunks [][]byte, indexInterval int, write func(vfs.File, [][]byte, int64) (int, error)) error {

@@ -10,8 +10,8 @@ import (
 	"github.com/chronik-io/chronik/internal/vfs/ram"
 )
 
-// names are the entries of all directories as a disk has them. A node stands at
-// one place at most: there are no hard links.
+// names are the entries of all directories on disk. A node has at most one name: there are no hard
+// links.
 type names struct {
 	dirs map[*node]map[string]*node
 	at   map[*node]slot
@@ -29,16 +29,15 @@ func (n names) clone() names {
 	return c
 }
 
-// nameChange is one change of names, which survives as a whole or not at all:
-// node comes to stand in to, where it has a directory, and nothing stands in
-// from any more, where it has one. A rename has both.
+// nameChange is one atomic change of names: if to has a directory, node becomes its entry; if from
+// has a directory, its entry is removed. A rename has both.
 type nameChange struct {
 	node     *node
 	from, to slot
 }
 
-// apply makes the change. Changes may be applied without those before them, so
-// nothing is taken for granted of what stands where.
+// apply makes the change. Changes may be applied without earlier ones, so apply assumes nothing
+// about existing entries.
 func (n names) apply(c nameChange) {
 	if c.from.Dir != nil {
 		n.clear(c.from)
@@ -63,7 +62,7 @@ func (n names) clear(s slot) {
 	}
 }
 
-// changed applies c to the tree that the process sees and remembers it.
+// changed applies c to the tree that the process sees, and records it.
 func (f *FS) changed(c nameChange) {
 	if c.from.Dir != nil {
 		delete(c.from.Dir.Entries, c.from.Name)
@@ -74,11 +73,12 @@ func (f *FS) changed(c nameChange) {
 	f.pending = append(f.pending, c)
 }
 
-// commit makes durable the pending changes in dir, and earlier ones elsewhere
-// that they build on: a journal commits a rename between two directories as one
+// commit makes the pending changes in dir durable, and earlier changes elsewhere that they depend
+// on: a file system journal commits a rename between two directories as one transaction, and never
+// before earlier changes of the same name or file.
 // transaction, and never before what the same name or file went through earlier.
 func (f *FS) commit(dir *node) {
-	slots := map[slot]bool{} // a file's changes are a chain of slots
+	slots := map[slot]bool{} // the changes of a file form a chain of slots
 	needed := make([]bool, len(f.pending))
 	for i := len(f.pending) - 1; i >= 0; i-- {
 		c := f.pending[i]
@@ -190,7 +190,7 @@ func (f *FS) RemoveAll(name string) error {
 	}
 	n, err := f.root.Find(name)
 	if err != nil {
-		return nil // nothing stands there
+		return nil // there is nothing to remove
 	}
 	return wrap("remove", name, f.removeAll(name, n))
 }
@@ -253,7 +253,7 @@ func (f *FS) SyncDir(dir string) error {
 	return wrap("fsync", dir, err)
 }
 
-// wait takes the time of a sync, without any lock.
+// wait sleeps for the time of a sync, without any lock.
 func (f *FS) wait() {
 	f.mu.Lock()
 	latency := f.latency
