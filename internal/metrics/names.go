@@ -1,8 +1,7 @@
 package metrics
 
-// The metric names. All of them are part of what an operator relies on: a name
-// or a label is changed as carefully as a config's. The comments that are followed
-// by names are the headings of docs/metrics.md.
+// The metric names. Operators rely on all of them: a name or a label is changed as carefully as the
+// name of a config. The comments that are followed by names are the headings of docs/metrics.md.
 const (
 	// How records become durable
 	nameGroupRecords  = "chronik_commit_group_records"
