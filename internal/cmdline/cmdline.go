@@ -18,9 +18,9 @@ import (
 	"github.com/chronik-io/chronik/internal/nearest"
 )
 
-// Flag is the text of what cobra's flag parser refused. known says that the flag
+// FlagError is the text of what cobra's flag parser refused. known says that the flag
 // itself is right.
-func Flag(cmd *cobra.Command, err error) (text string, known bool) {
+func FlagError(cmd *cobra.Command, err error) (text string, known bool) {
 	text = regexp.MustCompile(`(strconv\.\w+: parsing "[^"]*"|time): `).ReplaceAllString(err.Error(), "")
 	if e := (*pflag.NotExistError)(nil); errors.As(err, &e) && e.GetSpecifiedShortnames() == "" {
 		if what := cmd.Annotations[instead+"--"+e.GetSpecifiedName()]; what != "" {
@@ -67,7 +67,7 @@ func nearFlag(cmd *cobra.Command, name string) string {
 	}
 	cmd.Flags().VisitAll(look)
 	cmd.InheritedFlags().VisitAll(look)
-	near, _ := nearest.Name(name, known)
+	near, _ := nearest.Closest(name, known)
 	return near
 }
 
@@ -90,7 +90,7 @@ func NoArgs(cmd *cobra.Command, args []string) error {
 	if what := cmd.Annotations[instead+args[0]]; what != "" {
 		return Usage("%s has no command %q; %s", path, args[0], what)
 	}
-	if near, found := nearest.Name(args[0], names); found {
+	if near, found := nearest.Closest(args[0], names); found {
 		return Usage("%s has no command %q; did you mean %s?", path, args[0], near)
 	}
 	return Usage("%s has no command %q; %s --help lists the commands", path, args[0], path)
@@ -110,9 +110,9 @@ func Instead(c *cobra.Command, texts map[string]string) {
 	}
 }
 
-// Help makes the root's help command refuse what is no command, with args, the
+// RejectUnknownHelp makes the root's help command refuse what is no command, with args, the
 // root's own: cobra's shows the root's help and succeeds.
-func Help(root *cobra.Command, args cobra.PositionalArgs) {
+func RejectUnknownHelp(root *cobra.Command, args cobra.PositionalArgs) {
 	root.InitDefaultHelpCmd()
 	for _, c := range root.Commands() {
 		if c.Name() == "help" {

@@ -22,13 +22,13 @@ func tree() *cobra.Command {
 	Instead(sub, map[string]string{"--tail": "give --name"})
 	root.CompletionOptions.DisableDefaultCmd = true
 	root.SetFlagErrorFunc(func(cmd *cobra.Command, err error) error {
-		text, known := Flag(cmd, err)
+		text, known := FlagError(cmd, err)
 		if known {
 			text += " (known)"
 		}
 		return errors.New(text)
 	})
-	Help(root, NoArgs)
+	RejectUnknownHelp(root, NoArgs)
 	return root
 }
 

@@ -71,8 +71,8 @@ func Main(ctx context.Context, args []string, version string, s Streams) int {
 // Root is the tree of all commands.
 func Root(a *cli.App) *cobra.Command {
 	root := cli.Parent("chronikctl", "Administer chronik, or any broker that speaks the Kafka protocol",
-		topic.New(a), config.New(a), group.New(a), produce.New(a), consume.New(a), cluster.NewBroker(a), cluster.New(a),
-		cluster.NewAPIVersions(a), profile.New(a), doctor.New(a), top.New(a), bundle.New(a, runner(a)), logs.New(a), contextCommand(a), versionCommand(a))
+		topic.New(a), config.New(a), group.New(a), produce.NewProduce(a), consume.NewConsume(a), cluster.NewBroker(a), cluster.New(a),
+		cluster.NewAPIVersions(a), profile.NewProfile(a), doctor.NewDoctor(a), top.New(a), bundle.NewDebug(a, runner(a)), logs.New(a), contextCommand(a), versionCommand(a))
 	root.Long = "chronikctl administers chronik, and any other broker that speaks the Kafka protocol.\n\n" +
 		"Where the broker is comes from flags, else from variables (CHRONIKCTL_BROKERS for --brokers), else from a context of the\n" +
 		"contexts file (chronikctl context), else it is " + contexts.DefaultBrokers + ".\n\n" + cli.ExitCodes
@@ -99,7 +99,7 @@ func Root(a *cli.App) *cobra.Command {
 	cli.CompleteFlag(root, contexts.Output, cli.OneOf("table", "wide", "json", "yaml"))
 	cli.CompleteFlag(root, contexts.SASL, cli.OneOf("PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512", "OAUTHBEARER"))
 	cli.CompleteFlag(root, "context", contextNames(a))
-	cmdline.Help(root, cmdline.NoArgs)
+	cmdline.RejectUnknownHelp(root, cmdline.NoArgs)
 	completion(a, root)
 	root.SetUsageFunc(usage)
 	root.SetHelpFunc(help)
@@ -142,7 +142,7 @@ func filled(paragraph string) []string {
 	if strings.HasPrefix(paragraph, " ") || strings.Contains(paragraph, "\n ") || strings.Contains(paragraph, "\n\t") {
 		return strings.Split(paragraph, "\n")
 	}
-	return wrap.Text(paragraph, columns)
+	return wrap.Wrap(paragraph, columns)
 }
 
 // usage prints how a command is called, with lines that fit, and without the list

@@ -107,7 +107,7 @@ func command(p Process, s *signals) *cobra.Command {
 	c.root.SetFlagErrorFunc(usageError)
 	c.root.CompletionOptions.HiddenDefaultCmd = true
 	c.root.AddCommand(c.configCommand(), c.healthCommand(), c.versionCommand())
-	cmdline.Help(c.root, noArgs)
+	cmdline.RejectUnknownHelp(c.root, noArgs)
 	c.root.InitDefaultCompletionCmd()
 	for _, x := range c.root.Commands() {
 		if x.Name() == "completion" {
@@ -120,7 +120,7 @@ func command(p Process, s *signals) *cobra.Command {
 
 // usageError names the nearest flag where there is one like it.
 func usageError(cmd *cobra.Command, err error) error {
-	text, known := cmdline.Flag(cmd, err)
+	text, known := cmdline.FlagError(cmd, err)
 	if !known && !strings.HasSuffix(text, "?") {
 		text += ", and --set name=value takes any setting"
 	}

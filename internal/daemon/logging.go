@@ -19,7 +19,7 @@ func newLogger(w io.Writer, format, level string) (*zap.Logger, zap.AtomicLevel,
 	}
 	if format == "auto" {
 		format = "json"
-		if terminal.Is(w) {
+		if terminal.IsTerminal(w) {
 			format = "console"
 		}
 	}

@@ -15,8 +15,8 @@ import (
 	"github.com/spf13/pflag"
 )
 
-// Page is one manual page.
-type Page struct {
+// ManPage is one manual page.
+type ManPage struct {
 	// Name and Section are those of the file: chronikd, 8.
 	Name    string
 	Section int
@@ -27,24 +27,24 @@ type Page struct {
 	// Command, where set, gives synopsis, description, options and commands.
 	Command *cobra.Command
 	// Parts are what follows.
-	Parts []Part
+	Parts []ManSection
 }
 
-// Part is a section of a page: plain text, and a list.
-type Part struct {
+// ManSection is a section of a page: plain text, and a list.
+type ManSection struct {
 	Title string // EXIT STATUS
 	Text  string // paragraphs, an empty line between them
-	Items []Item
+	Items []ManItem
 }
 
-// Item is an entry of a list: what it is about, and what there is to say.
-type Item struct{ Term, Text string }
+// ManItem is an entry of a list: what it is about, and what there is to say.
+type ManItem struct{ Term, Text string }
 
 // File is the page's file name: chronikd.8.
-func (p *Page) File() string { return fmt.Sprintf("%s.%d", p.Name, p.Section) }
+func (p *ManPage) File() string { return fmt.Sprintf("%s.%d", p.Name, p.Section) }
 
 // Write writes the page.
-func (p *Page) Write(w io.Writer) error {
+func (p *ManPage) Write(w io.Writer) error {
 	var r roff
 	r.line(".TH %s %d %s %s %s", quote(strings.ToUpper(p.Name)), p.Section, `""`, quote("chronik "+p.Version), quote("chronik"))
 	r.line(".SH NAME")

@@ -24,8 +24,8 @@ func tool() *cobra.Command {
 func page(t *testing.T) string {
 	t.Helper()
 	var b strings.Builder
-	p := Page{Name: "tool", Section: 1, Version: "v1", Short: "does things", Command: tool(),
-		Parts: []Part{{Title: "EXIT STATUS", Items: []Item{{"0", "all was done"}}}}}
+	p := ManPage{Name: "tool", Section: 1, Version: "v1", Short: "does things", Command: tool(),
+		Parts: []ManSection{{Title: "EXIT STATUS", Items: []ManItem{{"0", "all was done"}}}}}
 	if err := p.Write(&b); err != nil {
 		t.Fatal(err)
 	}

@@ -6,10 +6,10 @@ package nearest
 
 import "strings"
 
-// Name returns the known name that is most like name, and false if none is near: at most
+// Closest returns the known name that is most like name, and false if none is near: at most
 // a third of its letters differ, but one always may. Case and the kind of separator do
 // not count.
-func Name(name string, known []string) (string, bool) {
+func Closest(name string, known []string) (string, bool) {
 	plain := plainer().Replace(strings.ToLower(name))
 	if plain == "" {
 		return "", false

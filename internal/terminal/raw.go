@@ -11,10 +11,10 @@ import (
 // a second: VTIME of termios(3).
 const readWait = 1
 
-// Characters puts a terminal into character mode: a read returns each key at once and
+// CharacterMode puts a terminal into character mode: a read returns each key at once and
 // without an echo, and no bytes (io.EOF) after 100 ms without one, so that who reads can
 // end. Signals of keys, such as Ctrl-C, and output work as before. restore undoes it.
-func Characters(f *os.File) (restore func(), err error) {
+func CharacterMode(f *os.File) (restore func(), err error) {
 	before, err := unix.IoctlGetTermios(int(f.Fd()), readTermios)
 	if err != nil {
 		return nil, fmt.Errorf("read the terminal's settings: %w", err)
@@ -28,8 +28,8 @@ func Characters(f *os.File) (restore func(), err error) {
 	return func() { _ = unix.IoctlSetTermios(int(f.Fd()), writeTermios, before) }, nil // a terminal that is gone needs none
 }
 
-// Size returns the columns and rows of a terminal; 80 and 24 where it has no size.
-func Size(stream any) (columns, rows int) {
+// TerminalSize returns the columns and rows of a terminal; 80 and 24 where it has no size.
+func TerminalSize(stream any) (columns, rows int) {
 	if f, ok := stream.(*os.File); ok && f != nil {
 		if w, err := unix.IoctlGetWinsize(int(f.Fd()), unix.TIOCGWINSZ); err == nil && w.Col > 0 && w.Row > 0 {
 			return int(w.Col), int(w.Row)

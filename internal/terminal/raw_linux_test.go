@@ -32,7 +32,7 @@ func TestCharacters(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	restore, err := Characters(tty)
+	restore, err := CharacterMode(tty)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -51,23 +51,23 @@ func TestCharacters(t *testing.T) {
 	if err != nil || *after != *before {
 		t.Errorf("the terminal has %+v, %v; it had %+v", after, err, before)
 	}
-	if _, err := Characters(open(t, os.DevNull)); err == nil {
+	if _, err := CharacterMode(open(t, os.DevNull)); err == nil {
 		t.Error("a device that is no terminal is in character mode")
 	}
 }
 
 func TestSize(t *testing.T) {
 	_, tty := pty(t)
-	if c, r := Size(tty); c != 80 || r != 24 {
+	if c, r := TerminalSize(tty); c != 80 || r != 24 {
 		t.Errorf("%d columns, %d rows where there is no size", c, r)
 	}
 	if err := unix.IoctlSetWinsize(int(tty.Fd()), unix.TIOCSWINSZ, &unix.Winsize{Col: 132, Row: 50}); err != nil {
 		t.Fatal(err)
 	}
-	if c, r := Size(tty); c != 132 || r != 50 {
+	if c, r := TerminalSize(tty); c != 132 || r != 50 {
 		t.Errorf("%d columns, %d rows", c, r)
 	}
-	if c, r := Size(os.Stdin.Name()); c != 80 || r != 24 {
+	if c, r := TerminalSize(os.Stdin.Name()); c != 80 || r != 24 {
 		t.Errorf("%d columns, %d rows of what is no file", c, r)
 	}
 }

@@ -12,8 +12,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Is says whether a stream is a terminal. What is no file is none.
-func Is(stream any) bool {
+// IsTerminal says whether a stream is a terminal. What is no file is none.
+func IsTerminal(stream any) bool {
 	f, ok := stream.(*os.File)
 	if !ok || f == nil {
 		return false

@@ -44,11 +44,11 @@ func TestIs(t *testing.T) {
 	defer w.Close()
 	for name, stream := range map[string]any{"/dev/null": open(t, os.DevNull), "/dev/zero": open(t, "/dev/zero"), "a pipe": w,
 		"a buffer": &bytes.Buffer{}, "nothing": nil, "no file": (*os.File)(nil)} {
-		if Is(stream) {
+		if IsTerminal(stream) {
 			t.Errorf("%s is taken for a terminal", name)
 		}
 	}
-	if _, tty := pty(t); !Is(tty) {
+	if _, tty := pty(t); !IsTerminal(tty) {
 		t.Errorf("%s is not taken for a terminal", tty.Name())
 	}
 }

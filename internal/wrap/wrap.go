@@ -9,11 +9,11 @@ import (
 	"unicode"
 )
 
-// Text breaks a text at its spaces into lines of at most width bytes. A word that
+// Wrap breaks a text at its spaces into lines of at most width bytes. A word that
 // is longer has a line to itself; a text without words has no line. A command in
 // backticks is one word and stays as it is: a shell into which its lines were copied
 // would run the first one alone.
-func Text(text string, width int) []string {
+func Wrap(text string, width int) []string {
 	var lines []string
 	line := ""
 	for _, word := range words(text) {

@@ -13,7 +13,7 @@ func TestText(t *testing.T) {
 		{"", nil}, {"  \n ", nil}, {"one", []string{"one"}}, {"a b", []string{"a b"}}, {"one two  three", []string{"one", "two", "three"}},
 		{"ab cd e", []string{"ab cd", "e"}}, {"a longest b", []string{"a", "longest", "b"}}, {"a\nb", []string{"a b"}},
 	} {
-		if got := Text(c.text, 5); !slices.Equal(got, c.want) {
+		if got := Wrap(c.text, 5); !slices.Equal(got, c.want) {
 			t.Errorf("%q: %q, want %q", c.text, got, c.want)
 		}
 	}
@@ -28,7 +28,7 @@ func TestACommandIsNotBroken(t *testing.T) {
 		"`a b":                               {"`a b"},
 		"x `":                                {"x `"},
 	} {
-		if got := Text(text, 5); !slices.Equal(got, want) {
+		if got := Wrap(text, 5); !slices.Equal(got, want) {
 			t.Errorf("%q: %q, want %q", text, got, want)
 		}
 	}

@@ -23,14 +23,14 @@ const httpTime = time.Second
 // HTTP request (HTTP/1.1 400): the address is right, HTTP is not.
 const KafkaHere = "This port speaks Kafka's protocol, not HTTP"
 
-// Dial opens a connection, as net.Dialer.DialContext does.
-type Dial func(ctx context.Context, network, addr string) (net.Conn, error)
+// DialFunc opens a connection, as net.Dialer.DialContext does.
+type DialFunc func(ctx context.Context, network, addr string) (net.Conn, error)
 
 // SpeaksHTTP reports whether HTTP is spoken at HOST:PORT, within a second. A client of
 // Kafka's protocol that names an admin port often gets no answer at all, because an HTTP
 // server waits for the end of the request's first line; so an address that did not answer
 // is asked in HTTP before an error is worded. It ends with ctx.
-func SpeaksHTTP(ctx context.Context, dial Dial, addr string) bool {
+func SpeaksHTTP(ctx context.Context, dial DialFunc, addr string) bool {
 	ctx, stop := context.WithTimeout(ctx, httpTime)
 	defer stop()
 	c, err := dial(ctx, "tcp", addr)

@@ -35,12 +35,12 @@ func run(args []string) error {
 	if err != nil {
 		return err
 	}
-	see := manpage.Part{Title: "SEE ALSO", Text: "chronikd(8), chronikctl(1), chronik-bench(1)"}
+	see := manpage.ManSection{Title: "SEE ALSO", Text: "chronikd(8), chronikctl(1), chronik-bench(1)"}
 	pages = append(pages,
-		manpage.Page{Name: "chronikctl", Section: 1, Version: version, Short: "administer a broker that speaks the Kafka protocol", Command: ctl.Root(cli.New(version, ctl.Streams{})),
-			Parts: []manpage.Part{{Title: "ENVIRONMENT", Items: []manpage.Item{{Term: contexts.EnvBrokers, Text: "Brokers to ask first, where --brokers is not given."}}}, see}},
-		manpage.Page{Name: "chronik-bench", Section: 1, Version: version, Short: "measure a broker that speaks the Kafka protocol", Command: command.New(version),
-			Parts: []manpage.Part{see}})
+		manpage.ManPage{Name: "chronikctl", Section: 1, Version: version, Short: "administer a broker that speaks the Kafka protocol", Command: ctl.Root(cli.New(version, ctl.Streams{})),
+			Parts: []manpage.ManSection{{Title: "ENVIRONMENT", Items: []manpage.ManItem{{Term: contexts.EnvBrokers, Text: "Brokers to ask first, where --brokers is not given."}}}, see}},
+		manpage.ManPage{Name: "chronik-bench", Section: 1, Version: version, Short: "measure a broker that speaks the Kafka protocol", Command: command.New(version),
+			Parts: []manpage.ManSection{see}})
 	if err := os.MkdirAll(dir, 0o755); err != nil {
 		return err
 	}
@@ -52,7 +52,7 @@ func run(args []string) error {
 	return nil
 }
 
-func writePage(dir string, p *manpage.Page) error {
+func writePage(dir string, p *manpage.ManPage) error {
 	f, err := os.Create(filepath.Join(dir, p.File()))
 	if err != nil {
 		return err

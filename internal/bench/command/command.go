@@ -82,11 +82,11 @@ func New(version string) *cobra.Command {
 	f.StringVar(&o.hdr, "hdr", "", "write the latencies to this file as HdrHistogram's percentile distribution")
 	f.StringVar(&o.report, "report", "", "write an HTML page with plots to this file")
 	root.SetFlagErrorFunc(func(cmd *cobra.Command, err error) error {
-		text, _ := cmdline.Flag(cmd, err)
+		text, _ := cmdline.FlagError(cmd, err)
 		return cmdline.Usage("%s", text)
 	})
 	root.AddCommand(limits.Command(), limits.EchoServerCommand(), compare.Command(), grouping.Command())
-	cmdline.Help(root, cmdline.NoArgs)
+	cmdline.RejectUnknownHelp(root, cmdline.NoArgs)
 	return root
 }
 
@@ -104,7 +104,7 @@ func measure(cmd *cobra.Command, version string, c bench.Config, o outputs) erro
 			return err // and not after the run
 		}
 	}
-	live := report.NewLive(cmd.ErrOrStderr(), c, terminal.Is(cmd.ErrOrStderr()))
+	live := report.NewLive(cmd.ErrOrStderr(), c, terminal.IsTerminal(cmd.ErrOrStderr()))
 	r, err := bench.Run(cmd.Context(), c, live.Progress)
 	live.Done()
 	if err != nil {

@@ -98,7 +98,7 @@ func (o *options) planOf(cmd *cobra.Command, args []string) (Plan, error) {
 	f := cmd.Flags()
 	if len(args) > 0 {
 		if err := f.Parse(args); err != nil {
-			text, _ := cmdline.Flag(cmd, err)
+			text, _ := cmdline.FlagError(cmd, err)
 			return Plan{}, cmdline.Usage("flags of the load: %s", text)
 		}
 		if rest := f.Args(); len(rest) > 0 {
@@ -133,7 +133,7 @@ func (o sideOptions) side(cmd *cobra.Command, letter string, c bench.Config) (Si
 			return Side{}, cmdline.Usage("--set-%s: %q is not name=value; write for example acks=1", letter, text)
 		}
 		if err := fs.Set(name, value); err != nil {
-			text, _ := cmdline.Flag(cmd, err)
+			text, _ := cmdline.FlagError(cmd, err)
 			return Side{}, cmdline.Usage("--set-%s: %s", letter, text)
 		}
 	}

@@ -36,8 +36,8 @@ const (
 	mostInterval  = time.Minute
 )
 
-// New is the command debug with the one below it.
-func New(a *cli.App, run Runner) *cobra.Command {
+// NewDebug is the command debug with the one below it.
+func NewDebug(a *cli.App, run Runner) *cobra.Command {
 	return cli.Parent("debug", "Collect what a report of a fault needs", bundle(a, run))
 }
 
@@ -57,7 +57,7 @@ func bundle(a *cli.App, run Runner) *cobra.Command {
 			if every := interval.Value(); every < leastInterval || every > mostInterval {
 				return cli.Usage("--interval %v is not between %v and %v", every, leastInterval, mostInterval)
 			}
-			k := &collector{run: run, given: given(cmd), interval: interval.Value(), patience: a.Settings.Timeout(), port: adminport.Of(a)}
+			k := &collector{run: run, given: given(cmd), interval: interval.Value(), patience: a.Settings.Timeout(), port: adminport.AdminPortOf(a)}
 			list := k.online
 			if dir != "" {
 				if info, err := os.Stat(dir); err != nil || !info.IsDir() {
@@ -120,7 +120,7 @@ func write(ctx context.Context, a *cli.App, k *collector, list func(context.Cont
 // open makes the file, which nobody else may read.
 func open(a *cli.App, file string) (io.WriteCloser, error) {
 	if file == "-" {
-		if terminal.Is(a.Out) {
+		if terminal.IsTerminal(a.Out) {
 			return nil, cli.Usage("--file -: standard output is a terminal; name a file, or send it to another program")
 		}
 		return nopCloser{a.Out}, nil

@@ -44,10 +44,10 @@ const grace = 10 * time.Second
 // collector asks for members.
 type collector struct {
 	run      Runner
-	given    []string        // flags that are passed on
-	interval time.Duration   // between two measurements
-	patience time.Duration   // of one request
-	port     *adminport.Port // nil for none
+	given    []string             // flags that are passed on
+	interval time.Duration        // between two measurements
+	patience time.Duration        // of one request
+	port     *adminport.AdminPort // nil for none
 }
 
 // collect asks for all members side by side.
@@ -154,7 +154,7 @@ func (k *collector) admin(name, path string, after time.Duration) member {
 			return nil, ctx.Err()
 		}
 		text, err := k.port.Text(ctx, path)
-		if errors.Is(err, adminport.ErrAbsent) && !k.port.Named {
+		if errors.Is(err, adminport.ErrNoAdminPort) && !k.port.Named {
 			err = fmt.Errorf("%w: %w", errSkipped, err)
 		}
 		return text, err

@@ -48,7 +48,7 @@ func (a *App) Watched(c *cobra.Command) *cobra.Command {
 			if cmd.Context().Err() != nil {
 				return nil
 			}
-			if terminal.Is(a.Out) {
+			if terminal.IsTerminal(a.Out) {
 				text = append(fmt.Appendf(nil, "%severy %v, %s\n\n", clearScreen, every, time.Now().Format(time.TimeOnly)), text...)
 			}
 			if _, err := a.Out.Write(text); err != nil {

@@ -43,7 +43,7 @@ type App struct {
 	Version  string
 	Settings contexts.Settings
 
-	dial wrongport.Dial // without TLS
+	dial wrongport.DialFunc // without TLS
 
 	flags   map[string]*string // of the settings, by name
 	context string

@@ -15,7 +15,7 @@ import (
 // that a broker which hangs is told apart from one that cannot be reached: the client
 // library reports both as a dial that failed.
 type dialer struct {
-	tcp wrongport.Dial
+	tcp wrongport.DialFunc
 	tls *tls.Config // nil without TLS
 	// limit is the longest wait for an answer, 0 for what the client library asks for. It
 	// grants requests that carry a timeout that much more than any other.

@@ -33,6 +33,6 @@ func ExitCode(err error) int { return cmdline.ExitCode(err) }
 
 // FlagError says which flags are like the one that does not exist.
 func FlagError(cmd *cobra.Command, err error) error {
-	text, _ := cmdline.Flag(cmd, err)
+	text, _ := cmdline.FlagError(cmd, err)
 	return Usage("%s", text)
 }

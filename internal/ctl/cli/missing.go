@@ -28,7 +28,7 @@ func NoTopic(ctx context.Context, adm *kadm.Client, name string) error {
 			names = append(names, t.Topic)
 		}
 	}
-	e.near, _ = nearest.Name(name, names)
+	e.near, _ = nearest.Closest(name, names)
 	return e
 }
 

@@ -101,7 +101,7 @@ func TestABrokersReportIsTakenOver(t *testing.T) {
 	if err := root.Execute(); err != nil {
 		t.Fatal(err)
 	}
-	c, port := &Checkup{reported: -1}, adminport.Of(a)
+	c, port := &Checkup{reported: -1}, adminport.AdminPortOf(a)
 	c.AdminReport(t.Context(), port, port.Health)
 	if !slices.Equal(c.findings, want.Findings) || c.reported != 7 {
 		t.Errorf("%+v", c)

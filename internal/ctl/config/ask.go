@@ -172,7 +172,7 @@ func like(key string, names []string) string {
 			parts = append(parts, n)
 		}
 	}
-	if one, ok := nearest.Name(key, names); ok && len(near) == 0 {
+	if one, ok := nearest.Closest(key, names); ok && len(near) == 0 {
 		near = []string{one}
 	}
 	if len(near) == 0 {

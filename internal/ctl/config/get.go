@@ -77,7 +77,7 @@ func describe(a *cli.App) *cobra.Command {
 func (d *Described) block() string {
 	var b strings.Builder
 	b.WriteString(d.Key)
-	for _, line := range wrap.Text(d.Doc, 96) {
+	for _, line := range wrap.Wrap(d.Doc, 96) {
 		b.WriteString("\n  " + line)
 	}
 	b.WriteString("\n  value    " + d.shown() + " (" + d.Source + ")")

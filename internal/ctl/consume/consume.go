@@ -21,9 +21,9 @@ import (
 	"github.com/chronik-io/chronik/internal/terminal"
 )
 
-// New is the command.
-func New(a *cli.App) *cobra.Command {
-	var o options
+// NewConsume is the command.
+func NewConsume(a *cli.App) *cobra.Command {
+	var o consumeOptions
 	c := &cobra.Command{
 		Use: "consume TOPIC", Short: "Print records",
 		Long: "consume prints what a topic held when it was asked, and ends. With --follow it goes on until it is interrupted.\n" +
@@ -41,14 +41,14 @@ func New(a *cli.App) *cobra.Command {
 			if err := o.check(a.Format()); err != nil {
 				return err
 			}
-			return run(cmd.Context(), a, &o, names[0])
+			return runConsume(cmd.Context(), a, &o, names[0])
 		},
 	}
 	o.flags(c, a)
 	return c
 }
 
-func run(ctx context.Context, a *cli.App, o *options, topic string) error {
+func runConsume(ctx context.Context, a *cli.App, o *consumeOptions, topic string) error {
 	r := newReader(a, o, topic)
 	// Questions have a client of their own, which waits no longer than --timeout for an
 	// answer; a member of a group may have to wait longer until it can join.
@@ -77,13 +77,13 @@ func run(ctx context.Context, a *cli.App, o *options, topic string) error {
 		}
 		cl.AddConsumePartitions(map[string]map[int32]kgo.Offset{topic: from})
 	}
-	r.bar = progress.New(a.Err, !o.follow && terminal.Is(a.Err) && !terminal.Is(a.Out), topic, r.total())
+	r.bar = progress.NewBar(a.Err, !o.follow && terminal.IsTerminal(a.Err) && !terminal.IsTerminal(a.Out), topic, r.total())
 	defer r.bar.End()
 	return errors.Join(r.run(ctx), r.flush(), r.unread())
 }
 
-func newReader(a *cli.App, o *options, topic string) *reader {
-	return &reader{options: o, topic: topic, note: a.Note, out: bufio.NewWriterSize(a.Out, 64<<10), sink: a.Out,
+func newReader(a *cli.App, o *consumeOptions, topic string) *reader {
+	return &reader{consumeOptions: o, topic: topic, note: a.Note, out: bufio.NewWriterSize(a.Out, 64<<10), sink: a.Out,
 		left: map[int32]span{}, lost: map[int32]error{}, paused: map[int32]time.Time{}, last: map[int32]*kgo.Record{}, own: map[int32]bool{}}
 }
 

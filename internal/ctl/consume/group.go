@@ -127,7 +127,7 @@ func (r *reader) reassign(ctx context.Context) error {
 
 // fresh is where partitions are begun of which the group has committed nothing.
 func (r *reader) fresh(ctx context.Context, some []int32) (map[int32]int64, error) {
-	own := offsets.Ranges{r.topic: map[int32]offsets.Range{}}
+	own := offsets.OffsetRanges{r.topic: map[int32]offsets.OffsetRange{}}
 	for _, p := range some {
 		own[r.topic][p] = r.ends[r.topic][p]
 	}

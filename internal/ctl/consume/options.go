@@ -24,8 +24,8 @@ const (
 	nextGen = "consumer" // KIP-848
 )
 
-// options are the flags of consume.
-type options struct {
+// consumeOptions are the flags of consume.
+type consumeOptions struct {
 	from, until string
 	partitions  string
 	count       int64
@@ -44,7 +44,7 @@ type options struct {
 	print      printer
 }
 
-func (o *options) flags(c *cobra.Command, a *cli.App) {
+func (o *consumeOptions) flags(c *cobra.Command, a *cli.App) {
 	f := c.Flags()
 	f.StringVar(&o.from, "from", "earliest", "where to start: earliest, latest, an offset, -N for the last N, a time, or 5m for that long ago; for a group: without a commit")
 	f.StringVar(&o.until, "until", "", "where to stop, without it: latest, an offset, -N, or a time")
@@ -75,7 +75,7 @@ func (o *options) flags(c *cobra.Command, a *cli.App) {
 }
 
 // check reads what the flags say, before anything is sent.
-func (o *options) check(f output.Format) error {
+func (o *consumeOptions) check(f output.Format) error {
 	var err error
 	now := time.Now()
 	if o.begin, err = parse.ReadPosition(o.from, now); err != nil {
@@ -117,7 +117,7 @@ func (o *options) check(f output.Format) error {
 }
 
 // client is what the client needs besides the connection.
-func (o *options) client(topic string, r *reader) []kgo.Opt {
+func (o *consumeOptions) client(topic string, r *reader) []kgo.Opt {
 	opts := []kgo.Opt{kgo.WithHooks(&r.contact), kgo.KeepControlRecords(), kgo.KeepRetryableFetchErrors(), kgo.FetchMaxWait(500 * time.Millisecond)}
 	if o.committed {
 		opts = append(opts, kgo.FetchIsolationLevel(kgo.ReadCommitted()))

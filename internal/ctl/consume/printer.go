@@ -15,7 +15,7 @@ import (
 // printer appends a record's form to p.
 type printer func(p []byte, r *kgo.Record) ([]byte, error)
 
-func newPrinter(o *options, f output.Format) (printer, error) {
+func newPrinter(o *consumeOptions, f output.Format) (printer, error) {
 	switch {
 	case f == output.JSON:
 		return printJSON, nil
@@ -51,7 +51,7 @@ func zeros(format string) string {
 }
 
 // plain is a line with what the flags ask for.
-func (o *options) plain(p []byte, r *kgo.Record) ([]byte, error) {
+func (o *consumeOptions) plain(p []byte, r *kgo.Record) ([]byte, error) {
 	if o.offsets {
 		p = fmt.Appendf(p, "%d:%d\t", r.Partition, r.Offset)
 	}
@@ -68,14 +68,14 @@ func (o *options) plain(p []byte, r *kgo.Record) ([]byte, error) {
 
 // printJSON is one line, so that a reader needs no end.
 func printJSON(p []byte, r *kgo.Record) ([]byte, error) {
-	line, err := records.Encode(r)
+	line, err := records.EncodeRecord(r)
 	return append(append(p, line...), '\n'), err
 }
 
 // printYAML is one document.
 func printYAML(p []byte, r *kgo.Record) ([]byte, error) {
 	w := appender(append(p, "---\n"...))
-	err := output.Print(&w, output.YAML, records.From(r))
+	err := output.Print(&w, output.YAML, records.FromKafka(r))
 	return w, err
 }
 

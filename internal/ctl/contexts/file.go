@@ -139,7 +139,7 @@ func (f *File) Set(context, name, value string) error {
 	}
 	s, ok := Lookup(name)
 	if !ok {
-		if near, ok := nearest.Name(name, Names()); ok {
+		if near, ok := nearest.Closest(name, Names()); ok {
 			return fmt.Errorf("there is no setting %q; did you mean %s?", name, near)
 		}
 		return fmt.Errorf("there is no setting %q; there are %s", name, strings.Join(Names(), ", "))

@@ -22,20 +22,20 @@ import (
 // examination is one run.
 type examination struct {
 	*cluster.Checkup
-	flags
+	doctorFlags
 	a    *cli.App
 	adm  *kadm.Client
-	port *adminport.Port // nil for none
+	port *adminport.AdminPort // nil for none
 }
 
-type flags struct {
+type doctorFlags struct {
 	wait  time.Duration
 	probe bool
 }
 
-// New is the command.
-func New(a *cli.App) *cobra.Command {
-	var f flags
+// NewDoctor is the command.
+func NewDoctor(a *cli.App) *cobra.Command {
+	var f doctorFlags
 	c := &cobra.Command{
 		Use: "doctor", Short: "Look for what goes wrong, from here and from the broker's side", Args: cli.Args(0, 0, "no argument"),
 		Example: "  chronikctl doctor\n  chronikctl doctor --probe-disk --wait 0s",
@@ -48,7 +48,7 @@ func New(a *cli.App) *cobra.Command {
 			if f.wait < 0 || f.wait > time.Hour {
 				return cli.Usage("--wait %v is not between 0s and 1h", f.wait)
 			}
-			if f.probe && adminport.Of(a) == nil {
+			if f.probe && adminport.AdminPortOf(a) == nil {
 				return cli.Usage("--probe-disk asks the broker's admin port, and none is named; name it with --admin HOST:PORT")
 			}
 			return a.Admin(func(ctx context.Context, adm *kadm.Client, _ []string) error {
@@ -61,12 +61,12 @@ func New(a *cli.App) *cobra.Command {
 	return c
 }
 
-func examine(ctx context.Context, a *cli.App, adm *kadm.Client, f flags) error {
+func examine(ctx context.Context, a *cli.App, adm *kadm.Client, f doctorFlags) error {
 	c, err := cluster.NewCheckup(ctx, adm)
 	if err != nil {
 		return err
 	}
-	x := &examination{Checkup: c, a: a, adm: adm, port: adminport.Of(a), flags: f}
+	x := &examination{Checkup: c, a: a, adm: adm, port: adminport.AdminPortOf(a), doctorFlags: f}
 	if err := c.Ended(ctx, x.everything(ctx)); err != nil {
 		return err
 	}

@@ -142,7 +142,7 @@ func TestWhatTheBrokerFindsIsTakenOver(t *testing.T) {
 			_, _ = w.Write([]byte(c.answer))
 		}))
 		x, found := patient(t, "--admin", s.URL)
-		x.port = adminport.Of(x.a)
+		x.port = adminport.AdminPortOf(x.a)
 		x.AdminReport(t.Context(), x.port, x.broker)
 		s.Close()
 		finds(t, name, found(), c.findsIn...)
@@ -162,7 +162,7 @@ func TestAProbeIsAskedFor(t *testing.T) {
 	defer s.Close()
 	for _, probe := range []bool{false, true} {
 		x, _ := patient(t, "--admin", s.URL)
-		x.port, x.probe = adminport.Of(x.a), probe
+		x.port, x.probe = adminport.AdminPortOf(x.a), probe
 		if _, err := x.broker(t.Context()); err != nil {
 			t.Error(err)
 		}

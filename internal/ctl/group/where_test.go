@@ -15,7 +15,7 @@ import (
 func offset(n int64) *int64 { return &n }
 
 func TestAMoveStaysWithinWhatThePartitionHas(t *testing.T) {
-	x := offsets.Range{Start: 10, End: 20}
+	x := offsets.OffsetRange{Start: 10, End: 20}
 	for name, c := range map[string]struct {
 		w    where
 		from *int64

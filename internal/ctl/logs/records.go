@@ -69,7 +69,7 @@ func (w *writer) item(it *inspect.Item) error {
 
 func (w *writer) record(it *inspect.Item) error {
 	raw := it.Record.Raw
-	r := records.Of(it.Topic, *it.Partition, *it.Offset, time.UnixMilli(raw.Timestamp), raw.Key, raw.Value)
+	r := records.RecordOf(it.Topic, *it.Partition, *it.Offset, time.UnixMilli(raw.Timestamp), raw.Key, raw.Value)
 	for _, h := range raw.Headers {
 		r.AddHeader(string(h.Key), h.Value)
 	}

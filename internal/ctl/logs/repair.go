@@ -112,7 +112,7 @@ const wayBack = "The manifest.json there will name the way back."
 
 // runRepair asks and repairs.
 func runRepair(cmd *cobra.Command, a *cli.App, o inspect.Options, backup string) (err error) {
-	bar := progress.New(a.Err, terminal.Is(a.Err), "reading", inspect.Size(o))
+	bar := progress.NewBar(a.Err, terminal.IsTerminal(a.Err), "reading", inspect.Size(o))
 	o.Progress = bar.Add
 	r, err := inspect.Begin(cmd.Context(), o, fmt.Sprintf("chronikctl log repair, pid %d", os.Getpid()))
 	bar.End()

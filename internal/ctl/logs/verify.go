@@ -42,7 +42,7 @@ func verifyCommand(a *cli.App) *cobra.Command {
 
 // runVerify verifies with a bar on a terminal.
 func runVerify(cmd *cobra.Command, a *cli.App, o inspect.Options) (*inspect.Report, error) {
-	bar := progress.New(a.Err, terminal.Is(a.Err), "reading", inspect.Size(o))
+	bar := progress.NewBar(a.Err, terminal.IsTerminal(a.Err), "reading", inspect.Size(o))
 	defer bar.End()
 	o.Progress = bar.Add
 	r, err := inspect.Verify(cmd.Context(), o)

@@ -18,8 +18,8 @@ import (
 // maxLine bounds one line of the input, in bytes.
 const maxLine = 64 << 20
 
-// options are the flags of produce.
-type options struct {
+// produceOptions are the flags of produce.
+type produceOptions struct {
 	file        string
 	input       string
 	separator   string
@@ -39,7 +39,7 @@ type options struct {
 	chosen bool               // --input was given
 }
 
-func (o *options) flags(c *cobra.Command) {
+func (o *produceOptions) flags(c *cobra.Command) {
 	f := c.Flags()
 	f.StringVar(&o.file, "file", "", "read this file instead of standard input")
 	f.StringVar(&o.input, "input", "lines", "what a line is: lines is a value (and a key, with -k), json a record as consume -o json prints it")
@@ -83,7 +83,7 @@ func (*size) Type() string { return "bytes" }
 func codecs() []string { return []string{"none", "gzip", "snappy", "lz4", "zstd"} }
 
 // check holds the flags against each other before anything is sent.
-func (o *options) check() error {
+func (o *produceOptions) check() error {
 	switch {
 	case o.batchBytes < 1<<10 || o.batchBytes > maxLine:
 		return cli.Usage("--max-batch-bytes %d is not between %d and %d", o.batchBytes, 1<<10, maxLine)
@@ -134,7 +134,7 @@ func (o *options) check() error {
 const metadataAge = 30 * time.Millisecond
 
 // client turns the flags into the client's options.
-func (o *options) client(topic string) []kgo.Opt {
+func (o *produceOptions) client(topic string) []kgo.Opt {
 	codec := map[string]kgo.CompressionCodec{"none": kgo.NoCompression(), "gzip": kgo.GzipCompression(),
 		"snappy": kgo.SnappyCompression(), "lz4": kgo.Lz4Compression(), "zstd": kgo.ZstdCompression()}[o.compression]
 	opts := []kgo.Opt{kgo.DefaultProduceTopic(topic), kgo.AllowAutoTopicCreation(), kgo.ProducerBatchMaxBytes(int32(o.batchBytes)),

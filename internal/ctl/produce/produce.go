@@ -25,9 +25,9 @@ import (
 	"github.com/chronik-io/chronik/internal/terminal"
 )
 
-// New is the command.
-func New(a *cli.App) *cobra.Command {
-	var o options
+// NewProduce is the command.
+func NewProduce(a *cli.App) *cobra.Command {
+	var o produceOptions
 	c := &cobra.Command{
 		Use: "produce TOPIC", Short: "Write each line of standard input, or of a file, as a record",
 		Long: "produce writes each line as one record, in order, and ends with 0 when all of them are acknowledged. With -k the part\n" +
@@ -41,14 +41,14 @@ func New(a *cli.App) *cobra.Command {
 				return err
 			}
 			o.chosen = cmd.Flags().Changed("input")
-			return run(cmd, a, &o, names[0])
+			return runProduce(cmd, a, &o, names[0])
 		},
 	}
 	o.flags(c)
 	return c
 }
 
-func run(cmd *cobra.Command, a *cli.App, o *options, topic string) error {
+func runProduce(cmd *cobra.Command, a *cli.App, o *produceOptions, topic string) error {
 	in, size, err := o.open(a.In)
 	if err != nil {
 		return err
@@ -66,7 +66,7 @@ func run(cmd *cobra.Command, a *cli.App, o *options, topic string) error {
 	if len(way.closed) > 0 && o.partition < 0 && !o.keepPlace {
 		a.Note("note: %s cannot be written, records without a key go to the others; chronikctl cluster health names the cause", way)
 	}
-	bar := progress.New(a.Err, o.file != "" && terminal.Is(a.Err), topic, size)
+	bar := progress.NewBar(a.Err, o.file != "" && terminal.IsTerminal(a.Err), topic, size)
 	w := &writer{client: cl, topic: topic, o: o, bar: bar, said: said, patience: max(a.Settings.Timeout(), time.Second), broken: make(chan struct{})}
 	n, err := w.lines(cmd.Context(), in)
 	bar.End()
@@ -92,7 +92,7 @@ func checkTopic(ctx context.Context, a *cli.App, cl *kgo.Client, topic string) (
 	// Any other error is the first record's too, which says more of it.
 	if resp.Topics[0].ErrorCode == kerr.UnknownTopicOrPartition.Code {
 		missing := cli.UnknownTopic(ctx, kadm.NewClient(cl), topic)
-		if terminal.Is(a.In) { // a script has nobody to ask, and relied on it
+		if terminal.IsTerminal(a.In) { // a script has nobody to ask, and relied on it
 			return nil, a.Confirm("create topic "+topic, strings.ToUpper(missing[:1])+missing[1:]+".", nil)
 		}
 		a.Note("note: %s; the first record makes it, where the broker lets it (auto.create.topics.enable)", missing)
@@ -107,7 +107,7 @@ func checkTopic(ctx context.Context, a *cli.App, cl *kgo.Client, topic string) (
 }
 
 // open is the input and its size, 0 where it is not known.
-func (o *options) open(stdin io.Reader) (io.ReadCloser, int64, error) {
+func (o *produceOptions) open(stdin io.Reader) (io.ReadCloser, int64, error) {
 	if o.file == "" || o.file == "-" {
 		return io.NopCloser(stdin), 0, nil
 	}

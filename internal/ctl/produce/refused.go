@@ -16,7 +16,7 @@ const batchOverhead = 200
 
 // refused says what became of a line. said is what the broker last answered for its
 // partition, nil for no error.
-func (o *options) refused(line int, topic string, rec *kgo.Record, err error, said *kerr.Error) error {
+func (o *produceOptions) refused(line int, topic string, rec *kgo.Record, err error, said *kerr.Error) error {
 	what := fmt.Sprintf("line %d to %s", line, topic)
 	expired := errors.Is(err, errUnanswered) || errors.Is(err, kgo.ErrRecordTimeout)
 	if expired && said == nil {

@@ -20,14 +20,14 @@ import (
 
 // facts are what a topic's promise depends on.
 type facts struct {
-	Topic    string             `json:"topic"`
-	Profile  string             `json:"profile"`
-	Source   string             `json:"profileSource"`
-	Replicas int                `json:"replicas"`
-	MinISR   int                `json:"minInsyncReplicas"`
-	Promises []promised         `json:"promises"`
-	Waits    *adminport.Waits   `json:"waits"`  // seen under the profile; nil where nobody tells
-	Groups   []adminport.Groups `json:"groups"` // seen in the log directories
+	Topic    string                 `json:"topic"`
+	Profile  string                 `json:"profile"`
+	Source   string                 `json:"profileSource"`
+	Replicas int                    `json:"replicas"`
+	MinISR   int                    `json:"minInsyncReplicas"`
+	Promises []promised             `json:"promises"`
+	Waits    *adminport.CommitWaits `json:"waits"`  // seen under the profile; nil where nobody tells
+	Groups   []adminport.Groups     `json:"groups"` // seen in the log directories
 }
 
 func explain(a *cli.App) *cobra.Command {
@@ -42,7 +42,7 @@ func explain(a *cli.App) *cobra.Command {
 			if err != nil {
 				return err
 			}
-			k, err := ask(ctx, a)
+			k, err := askProfiles(ctx, a)
 			if err != nil {
 				return err
 			}
@@ -102,7 +102,7 @@ func sourceOf(s kmsg.ConfigSource) string {
 }
 
 // print says it.
-func (f *facts) print(a *cli.App, k *known, p durability.Profile) error {
+func (f *facts) print(a *cli.App, k *profileList, p durability.Profile) error {
 	head := []string{fmt.Sprintf("topic %s: profile %s (%s), %s, min.insync.replicas %d", f.Topic, f.Profile, f.Source, cli.Count(f.Replicas, "replica"), f.MinISR), "", earned(p), grouped(p)}
 	for _, n := range []int16{-1, 1, 0} {
 		s := durability.Setting{Acks: n, Replicas: f.Replicas, MinISR: f.MinISR}
@@ -136,7 +136,7 @@ func (f *facts) who(acks int16) string {
 }
 
 // seen is what the admin port measured.
-func (f *facts) seen(k *known) []string {
+func (f *facts) seen(k *profileList) []string {
 	if k.seen == nil {
 		return []string{"  unknown: no admin port of chronik was asked; name it with --admin"}
 	}

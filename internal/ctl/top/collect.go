@@ -49,7 +49,7 @@ type groupNow struct {
 type collector struct {
 	a    *cli.App
 	adm  *kadm.Client
-	port *adminport.Port // nil for none
+	port *adminport.AdminPort // nil for none
 }
 
 // sample asks for all. The error is that of asking the brokers for what everything else
@@ -80,7 +80,7 @@ func (k *collector) sample(ctx context.Context) (*sample, error) {
 	s.failed = len(s.missing) > 0
 	if err := k.admin(ctx, s); err != nil {
 		s.lack(err)
-		s.failed = s.failed || k.port != nil && (k.port.Named || !errors.Is(err, adminport.ErrAbsent))
+		s.failed = s.failed || k.port != nil && (k.port.Named || !errors.Is(err, adminport.ErrNoAdminPort))
 	}
 	return s, ctx.Err()
 }

@@ -47,9 +47,9 @@ func New(a *cli.App) *cobra.Command {
 				return cli.Usage("--interval %v is not between %v and %v", every, leastInterval, mostInterval)
 			}
 			return a.Admin(func(ctx context.Context, adm *kadm.Client, _ []string) error {
-				k := &collector{a: a, adm: adm, port: adminport.Of(a)}
+				k := &collector{a: a, adm: adm, port: adminport.AdminPortOf(a)}
 				in, isFile := a.In.(*os.File)
-				if !once && a.Format().ForPeople() && isFile && terminal.Is(in) && terminal.Is(a.Out) {
+				if !once && a.Format().ForPeople() && isFile && terminal.IsTerminal(in) && terminal.IsTerminal(a.Out) {
 					return watch(ctx, a, k, in, state{view: all, every: every, internal: internal})
 				}
 				return measureOnce(ctx, a, k, every, internal)

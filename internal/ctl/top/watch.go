@@ -43,7 +43,7 @@ type watcher struct {
 // watch is top in a terminal: in and a.Out are one.
 func watch(ctx context.Context, a *cli.App, k *collector, in *os.File, st state) error {
 	out := a.Out
-	restore, err := terminal.Characters(in)
+	restore, err := terminal.CharacterMode(in)
 	if err != nil {
 		return fmt.Errorf("top: %w; --once needs no terminal", err)
 	}
@@ -66,7 +66,7 @@ func watch(ctx context.Context, a *cli.App, k *collector, in *os.File, st state)
 		<-ended
 	}()
 	w := &watcher{
-		out: out, size: func() (int, int) { return terminal.Size(out) }, ask: k.sample, pressed: pressed, resized: resized,
+		out: out, size: func() (int, int) { return terminal.TerminalSize(out) }, ask: k.sample, pressed: pressed, resized: resized,
 		st: st, screen: screen{seeds: strings.Join(a.Settings.Seeds(), ",")},
 	}
 	return w.run(ctx)

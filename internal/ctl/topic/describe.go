@@ -95,7 +95,7 @@ type log struct {
 // logsOf asks the admin port, if there is one, why old segments are still there, and what is
 // wrong with logs.
 func logsOf(ctx context.Context, a *cli.App, topics []string) (map[log]adminport.Log, error) {
-	p := adminport.Of(a)
+	p := adminport.AdminPortOf(a)
 	if p == nil {
 		return nil, nil
 	}

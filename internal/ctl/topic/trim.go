@@ -65,7 +65,7 @@ func trim(a *cli.App) *cobra.Command {
 
 // plan finds the new start of each partition.
 func plan(ctx context.Context, adm *kadm.Client, topic string, some []int32, at parse.Position) ([]cut, error) {
-	r, err := offsets.List(ctx, adm, map[string][]int32{topic: some})
+	r, err := offsets.ListOffsets(ctx, adm, map[string][]int32{topic: some})
 	if err != nil {
 		return nil, fmt.Errorf("trim %w", err)
 	}

@@ -71,6 +71,6 @@ func nearestEnv(env string, known []string) (string, bool) {
 	for i, k := range known {
 		bare[i] = strings.ToLower(strings.TrimPrefix(k, EnvPrefix))
 	}
-	near, ok := nearest.Name(strings.TrimPrefix(env, EnvPrefix), bare)
+	near, ok := nearest.Closest(strings.TrimPrefix(env, EnvPrefix), bare)
 	return EnvPrefix + strings.ToUpper(near), ok
 }

@@ -53,7 +53,7 @@ func heading(text string) string {
 // describe writes one setting: its documentation, its facts and its default.
 func describe(b *strings.Builder, d *Def) {
 	b.WriteByte('\n')
-	for _, line := range wrap.Text(d.Doc, 96) {
+	for _, line := range wrap.Wrap(d.Doc, 96) {
 		b.WriteString("# " + line + "\n")
 	}
 	b.WriteString("# (" + strings.Join(d.Facts(), "; ") + ")\n")

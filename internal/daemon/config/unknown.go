@@ -4,7 +4,7 @@ import "github.com/chronik-io/chronik/internal/nearest"
 
 // unknown is the problem of a name that is not known.
 func unknown(kind, name string, known []string, all string) string {
-	if near, ok := nearest.Name(name, known); ok {
+	if near, ok := nearest.Closest(name, known); ok {
 		return "unknown " + kind + "; did you mean " + near + "?"
 	}
 	return "unknown " + kind + "; " + all
