@@ -15,7 +15,7 @@ import (
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 
-	"github.com/chronik-io/chronik/internal/nearest"
+	"github.com/chronik-io/chronik/internal/text"
 )
 
 // FlagError is the text of what cobra's flag parser refused. known says that the flag
@@ -67,7 +67,7 @@ func nearFlag(cmd *cobra.Command, name string) string {
 	}
 	cmd.Flags().VisitAll(look)
 	cmd.InheritedFlags().VisitAll(look)
-	near, _ := nearest.Closest(name, known)
+	near, _ := text.Closest(name, known)
 	return near
 }
 
@@ -90,7 +90,7 @@ func NoArgs(cmd *cobra.Command, args []string) error {
 	if what := cmd.Annotations[instead+args[0]]; what != "" {
 		return Usage("%s has no command %q; %s", path, args[0], what)
 	}
-	if near, found := nearest.Closest(args[0], names); found {
+	if near, found := text.Closest(args[0], names); found {
 		return Usage("%s has no command %q; did you mean %s?", path, args[0], near)
 	}
 	return Usage("%s has no command %q; %s --help lists the commands", path, args[0], path)

@@ -58,13 +58,13 @@ func TestTexts(t *testing.T) {
 		root := tree()
 		root.SetArgs(strings.Fields(line))
 		err := root.Execute()
-		if got := text(err); got != want {
+		if got := errorText(err); got != want {
 			t.Errorf("%s\n got %s\nwant %s", line, got, want)
 		}
 	}
 }
 
-func text(err error) string {
+func errorText(err error) string {
 	if err == nil {
 		return ""
 	}

@@ -36,7 +36,7 @@ import (
 	"github.com/chronik-io/chronik/internal/ctl/profile"
 	"github.com/chronik-io/chronik/internal/ctl/top"
 	"github.com/chronik-io/chronik/internal/ctl/topic"
-	"github.com/chronik-io/chronik/internal/wrap"
+	"github.com/chronik-io/chronik/internal/text"
 )
 
 // Streams are the standard ones of the process, and its variables.
@@ -142,7 +142,7 @@ func filled(paragraph string) []string {
 	if strings.HasPrefix(paragraph, " ") || strings.Contains(paragraph, "\n ") || strings.Contains(paragraph, "\n\t") {
 		return strings.Split(paragraph, "\n")
 	}
-	return wrap.Wrap(paragraph, columns)
+	return text.Wrap(paragraph, columns)
 }
 
 // usage prints how a command is called, with lines that fit, and without the list

@@ -62,7 +62,7 @@ func rooms() map[string]room {
 		"internal/metrics":     {never: append([]string{kmsgPkg, cobraPkg, koanfPkg}, osPkg), because: leafReason},
 		"internal/configdef":   leaf("internal/record", "pkg/durability"),
 
-		"internal/inspect": {may: []string{"internal/statelog", "internal/storage/...", "internal/storage", "internal/metadata", "internal/metadata/filestore", "internal/record", "internal/vfs"},
+		"internal/inspect": {may: []string{"internal/text", "internal/statelog", "internal/storage/...", "internal/storage", "internal/metadata", "internal/metadata/filestore", "internal/record", "internal/vfs"},
 			never: noProtocol, because: "a look from outside uses storage's own code, reaches the disk through vfs, and knows no command line"},
 
 		"internal/purgatory": {never: noProtocol, because: "purgatory delays operations and does not know what they are"},
@@ -103,7 +103,7 @@ func rooms() map[string]room {
 			"internal/metrics", "internal/configdef", "pkg/durability"},
 			never: noDisk, because: brokerReason},
 
-		"internal/daemon/config": {may: []string{"internal/nearest", "internal/wrap", "internal/configdef", "pkg/durability", "internal/vfs"},
+		"internal/daemon/config": {may: []string{"internal/text", "internal/configdef", "pkg/durability", "internal/vfs"},
 			never: []string{kmsgPkg}, because: "the loader knows names, units and bounds; only the daemon knows who gets them"},
 		"internal/daemon":         {may: []string{"internal/...", "pkg/durability"}},
 		"internal/bench/wire":     bench("internal/record"),
@@ -124,15 +124,14 @@ func rooms() map[string]room {
 		"scripts/clients/kgo":    {because: "a client test speaks the protocol from outside"},
 		"scripts/clients/groups": {because: "a client test speaks the protocol from outside"},
 		"internal/wrongport":     {never: []string{koanfPkg}, because: "it asks an address one question, and knows no command"},
-		"internal/cmdline": {may: []string{"internal/nearest"}, never: []string{osPkg, unixPkg, koanfPkg, kmsgPkg, netPkg},
+		"internal/cmdline": {may: []string{"internal/text"}, never: []string{osPkg, unixPkg, koanfPkg, kmsgPkg, netPkg},
 			because: "it words what is wrong with a command line, whichever it is"},
 		"internal/terminal": {never: []string{cobraPkg, koanfPkg, kmsgPkg, netPkg}, because: "a leaf: it asks what a stream is and not what is written"},
-		"internal/wrap":     {never: append([]string{kmsgPkg}, noDisk...), because: "a leaf: texts are words to it"},
+		"internal/text":     {never: append([]string{kmsgPkg}, noDisk...), because: "a leaf: it formats texts and does not know what they say"},
 		"internal/logtail":  {never: noProtocol, because: "a leaf: lines of a log are bytes to it"},
 		"internal/golden":   {never: []string{cobraPkg, unixPkg, koanfPkg, kmsgPkg, netPkg}, because: "a leaf: it holds what tests print against a file"},
 		"internal/hostile": {may: []string{"internal/record"}, never: []string{unixPkg, cobraPkg, koanfPkg},
 			because: "an attack speaks the protocol from outside and must not know what it attacks; record builds its batches"},
-		"internal/nearest": {because: "a leaf: names are strings to it"},
 		"internal/manpage": {never: []string{osPkg, unixPkg, koanfPkg, kmsgPkg, netPkg}, because: "a manual page is made of the texts of a command line, whichever it is"},
 		"scripts/man":      {may: []string{"internal/daemon", "internal/ctl/...", "internal/bench/command", "internal/manpage"}, because: "it collects the texts of the tools and has none of its own"},
 	}
@@ -156,7 +155,7 @@ func storageRooms() map[string]room {
 		"internal/storage/epochs":     store("internal/vfs", "internal/storage/statefile"),
 		"internal/storage/statefile":  store("internal/vfs"),
 		"internal/storage/cleaner":    store("internal/storage/segment", "internal/record"),
-		"internal/storage/diskguard":  store(),
+		"internal/storage/diskguard":  store("internal/text"),
 		"internal/storage/loglife":    store(),
 		"internal/storage": store("internal/storage/...", "internal/statelog", "internal/vfs", "internal/record", "internal/bufpool",
 			"internal/metrics", "internal/configdef", "internal/groupcommit", "pkg/durability"),
@@ -170,24 +169,24 @@ func healthRooms() map[string]room {
 		"internal/daemon/observe": {may: []string{"internal/broker", "internal/coordinator/group", "internal/groups", "internal/health", "internal/health/...", "internal/metadata", "internal/metrics",
 			"internal/network", "internal/protocol", "internal/replica", "internal/storage", "internal/storage/diskguard", "internal/vfs", "pkg/durability"},
 			never: []string{osPkg, unixPkg, cobraPkg, koanfPkg, netPkg}, because: "it reads the components that the daemon opened, and opens none"},
-		"internal/health/checks": {may: []string{"internal/health"}, never: noProtocol, because: checkReason},
+		"internal/health/checks": {may: []string{"internal/health", "internal/text"}, never: noProtocol, because: checkReason},
 		"internal/health/host": {may: []string{"internal/health/checks", "internal/vfs"}, never: []string{cobraPkg, koanfPkg, kmsgPkg, netPkg},
 			because: "it reads the machine and knows nothing of the broker"},
-		"internal/admin/page": {may: []string{"internal/health", "internal/metrics"}, never: []string{osPkg, unixPkg, cobraPkg, koanfPkg, kmsgPkg},
+		"internal/admin/page": {may: []string{"internal/health", "internal/metrics", "internal/text"}, never: []string{osPkg, unixPkg, cobraPkg, koanfPkg, kmsgPkg},
 			because: "the page shows what its Source returns, so that a test shows it any broker"},
 		"internal/admin": {may: []string{"internal/admin/page", "internal/groups", "internal/health", "internal/logtail", "internal/metadata", "internal/metrics", "internal/network",
-			"internal/record", "internal/replica", "internal/storage", "internal/configdef", "pkg/durability"},
+			"internal/record", "internal/replica", "internal/storage", "internal/configdef", "internal/text", "pkg/durability"},
 			never: []string{unixPkg, cobraPkg, koanfPkg, kmsgPkg}, because: "the admin port shows what it is given; the daemon builds it"},
 	}
 }
 
 // ctlRooms are chronikctl's: each subject has one, and knows only what all share.
 func ctlRooms() map[string]room {
-	ctl := func(may ...string) room { return room{may: may, never: []string{koanfPkg}, because: ctlReason} }
+	ctl := func(may ...string) room { return room{may: append(may, "internal/text"), never: []string{koanfPkg}, because: ctlReason} }
 	return map[string]room{
-		"internal/ctl":           ctl("internal/ctl/...", "internal/cmdline", "internal/wrap"),
-		"internal/ctl/cli":       ctl("internal/ctl/contexts", "internal/ctl/output", "internal/ctl/parse", "internal/cmdline", "internal/wrongport", "internal/terminal", "internal/nearest"),
-		"internal/ctl/contexts":  ctl("internal/nearest"),
+		"internal/ctl":           ctl("internal/ctl/...", "internal/cmdline", "internal/text"),
+		"internal/ctl/cli":       ctl("internal/ctl/contexts", "internal/ctl/output", "internal/ctl/parse", "internal/cmdline", "internal/wrongport", "internal/terminal", "internal/text"),
+		"internal/ctl/contexts":  ctl("internal/text"),
 		"internal/ctl/output":    ctl(),
 		"internal/ctl/parse":     ctl(),
 		"internal/ctl/progress":  ctl(),
@@ -195,7 +194,7 @@ func ctlRooms() map[string]room {
 		"internal/ctl/offsets":   ctl("internal/ctl/cli", "internal/ctl/parse"),
 		"internal/ctl/adminport": ctl("internal/ctl/cli", "internal/ctl/contexts", "internal/health", "pkg/durability"),
 		"internal/ctl/topic":     ctl("internal/cmdline", "internal/ctl/adminport", "internal/ctl/cli", "internal/ctl/output", "internal/ctl/parse", "internal/ctl/offsets", "internal/ctl/config"),
-		"internal/ctl/config":    ctl("internal/ctl/cli", "internal/ctl/output", "internal/ctl/parse", "internal/wrap", "internal/nearest"),
+		"internal/ctl/config":    ctl("internal/ctl/cli", "internal/ctl/output", "internal/ctl/parse", "internal/text"),
 		"internal/ctl/group":     ctl("internal/cmdline", "internal/ctl/cli", "internal/ctl/output", "internal/ctl/parse", "internal/ctl/offsets"),
 		"internal/ctl/produce":   ctl("internal/ctl/cli", "internal/ctl/parse", "internal/ctl/progress", "internal/ctl/records", "internal/terminal"),
 		"internal/ctl/consume": ctl("internal/cmdline", "internal/ctl/cli", "internal/ctl/output", "internal/ctl/parse", "internal/ctl/offsets", "internal/ctl/progress",
@@ -203,10 +202,10 @@ func ctlRooms() map[string]room {
 		"internal/ctl/bundle": ctl("internal/ctl/adminport", "internal/ctl/cli", "internal/ctl/contexts", "internal/ctl/parse", "internal/terminal"),
 		"internal/ctl/top": ctl("internal/ctl/adminport", "internal/ctl/cli", "internal/ctl/group", "internal/ctl/output", "internal/ctl/parse", "internal/ctl/topic",
 			"internal/terminal"),
-		"internal/ctl/cluster": ctl("internal/cmdline", "internal/ctl/cli", "internal/ctl/output", "internal/ctl/adminport", "internal/health", "internal/wrap"),
+		"internal/ctl/cluster": ctl("internal/cmdline", "internal/ctl/cli", "internal/ctl/output", "internal/ctl/adminport", "internal/health", "internal/text"),
 		"internal/ctl/doctor":  ctl("internal/ctl/cli", "internal/ctl/adminport", "internal/ctl/cluster", "internal/ctl/config", "internal/ctl/group", "internal/health"),
 		"internal/ctl/logs": {may: []string{"internal/health", "internal/ctl/cli", "internal/ctl/records", "internal/ctl/output", "internal/ctl/progress", "internal/inspect", "internal/storage", "internal/terminal",
-			"internal/vfs", "internal/daemon/config", "internal/configdef", "pkg/durability"}, never: []string{koanfPkg, kmsgPkg},
+			"internal/text", "internal/vfs", "internal/daemon/config", "internal/configdef", "pkg/durability"}, never: []string{koanfPkg, kmsgPkg},
 			because: "chronikctl log works on files without a broker, and finds them where chronikd's settings say; what they mean internal/inspect knows"},
 		"internal/ctl/profile": ctl("internal/ctl/cli", "internal/ctl/output", "internal/ctl/adminport", "pkg/durability"),
 	}

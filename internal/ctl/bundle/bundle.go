@@ -24,6 +24,7 @@ import (
 	"github.com/chronik-io/chronik/internal/ctl/contexts"
 	"github.com/chronik-io/chronik/internal/ctl/parse"
 	"github.com/chronik-io/chronik/internal/terminal"
+	"github.com/chronik-io/chronik/internal/text"
 )
 
 // Runner runs another command line of chronikctl in this process and returns its exit code.
@@ -168,12 +169,12 @@ func report(a *cli.App, m *manifest, file string) error {
 			if err := a.Print(done); err != nil {
 				return err
 			}
-		} else if _, err := fmt.Fprintf(a.Out, "%s written, %s; look through it before you pass it on\n", file, cli.Count(done.Members, "member")); err != nil {
+		} else if _, err := fmt.Fprintf(a.Out, "%s written, %s; look through it before you pass it on\n", file, text.Count(done.Members, "member")); err != nil {
 			return fmt.Errorf("standard output: %w", err)
 		}
 	}
 	if missing > 0 {
-		return fmt.Errorf("%s could not be had, see above; manifest.json in the file has the reasons", cli.Count(missing, "member"))
+		return fmt.Errorf("%s could not be had, see above; manifest.json in the file has the reasons", text.Count(missing, "member"))
 	}
 	return nil
 }

@@ -8,7 +8,7 @@ import (
 	"github.com/twmb/franz-go/pkg/kadm"
 	"github.com/twmb/franz-go/pkg/kerr"
 
-	"github.com/chronik-io/chronik/internal/nearest"
+	"github.com/chronik-io/chronik/internal/text"
 )
 
 // noTopic is the error of a topic that does not exist.
@@ -28,7 +28,7 @@ func NoTopic(ctx context.Context, adm *kadm.Client, name string) error {
 			names = append(names, t.Topic)
 		}
 	}
-	e.near, _ = nearest.Closest(name, names)
+	e.near, _ = text.Closest(name, names)
 	return e
 }
 

@@ -11,6 +11,7 @@ import (
 
 	"github.com/chronik-io/chronik/internal/ctl/cli"
 	"github.com/chronik-io/chronik/internal/ctl/output"
+	"github.com/chronik-io/chronik/internal/text"
 )
 
 // NewBroker is the command broker with all those below it.
@@ -89,7 +90,7 @@ func showBroker(ctx context.Context, a *cli.App, adm *kadm.Client, id int32) err
 				y.Error = x.Err.Error()
 			}
 			d.Dirs = append(d.Dirs, y)
-			t.Add(y.Path, y.Partitions, output.Bytes(y.Size), bytesOr(y.Usable), bytesOr(y.Total), y.Error)
+			t.Add(y.Path, y.Partitions, text.Bytes(y.Size), bytesOr(y.Usable), bytesOr(y.Total), y.Error)
 		}
 		return a.Print(d, brokerTable([]broker{b}), t)
 	}
@@ -100,5 +101,5 @@ func bytesOr(n int64) string {
 	if n < 0 {
 		return "?"
 	}
-	return output.Bytes(n)
+	return text.Bytes(n)
 }

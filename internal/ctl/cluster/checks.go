@@ -11,8 +11,8 @@ import (
 	"github.com/twmb/franz-go/pkg/kadm"
 
 	"github.com/chronik-io/chronik/internal/ctl/cli"
-	"github.com/chronik-io/chronik/internal/ctl/output"
 	"github.com/chronik-io/chronik/internal/health"
+	"github.com/chronik-io/chronik/internal/text"
 )
 
 // lowSpace is the part of a file system that should stay free.
@@ -21,7 +21,7 @@ const lowSpace = 0.05
 // brokers: is there a controller, and does each broker answer where clients are
 // sent to.
 func (c *Checkup) brokers(ctx context.Context) {
-	c.Examined(cli.Count(len(c.Meta.Brokers), "broker"))
+	c.Examined(text.Count(len(c.Meta.Brokers), "broker"))
 	if c.Meta.Controller < 0 {
 		c.Add("controller", health.Bad, "cluster", "it has no controller: topics cannot be made or changed", "see the brokers' logs")
 	}
@@ -65,7 +65,7 @@ func (c *Checkup) partitions(ctx context.Context) error {
 			}
 		}
 	}
-	c.Examined(cli.Count(n, "partition") + " of " + cli.Count(len(c.Meta.Topics), "topic"))
+	c.Examined(text.Count(n, "partition") + " of " + text.Count(len(c.Meta.Topics), "topic"))
 	return c.behind(ctx, behind)
 }
 
@@ -177,7 +177,7 @@ func (c *Checkup) judgeDir(d kadm.DescribedLogDir) {
 	case d.Err != nil:
 		c.Add("log_dir", health.Bad, where, "the log directory is offline: "+d.Err.Error(), "see the broker's log; replace the disk, or repair it and restart the broker")
 	case d.TotalBytes > 0 && float64(d.UsableBytes) < lowSpace*float64(d.TotalBytes):
-		c.Add("space", health.Warn, where, fmt.Sprintf("%s of %s are free", output.Bytes(d.UsableBytes), output.Bytes(d.TotalBytes)),
+		c.Add("space", health.Warn, where, fmt.Sprintf("%s of %s are free", text.Bytes(d.UsableBytes), text.Bytes(d.TotalBytes)),
 			"delete topics, shorten retention, or give it more room")
 	}
 }

@@ -20,6 +20,7 @@ import (
 	"github.com/chronik-io/chronik/internal/cmdline"
 	"github.com/chronik-io/chronik/internal/ctl/cli"
 	"github.com/chronik-io/chronik/internal/ctl/output"
+	"github.com/chronik-io/chronik/internal/text"
 )
 
 // New is the command cluster with all those below it.
@@ -71,7 +72,7 @@ func describe(a *cli.App) *cobra.Command {
 				}
 			})
 			t := brokerTable(o.Brokers)
-			t.Title = fmt.Sprintf("cluster %s  controller %d  %s  %s", o.ID, o.Controller, cli.Count(o.Topics, "topic"), cli.Count(o.Partitions, "partition"))
+			t.Title = fmt.Sprintf("cluster %s  controller %d  %s  %s", o.ID, o.Controller, text.Count(o.Topics, "topic"), text.Count(o.Partitions, "partition"))
 			for _, name := range slices.Sorted(maps.Keys(o.Features)) {
 				t.Title += fmt.Sprintf("\nfeature %s=%d", name, o.Features[name])
 			}

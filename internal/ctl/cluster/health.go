@@ -16,7 +16,7 @@ import (
 	"github.com/chronik-io/chronik/internal/ctl/cli"
 	"github.com/chronik-io/chronik/internal/ctl/output"
 	"github.com/chronik-io/chronik/internal/health"
-	"github.com/chronik-io/chronik/internal/wrap"
+	"github.com/chronik-io/chronik/internal/text"
 )
 
 // Checkup gathers findings. doctor adds its own to those of health.
@@ -148,13 +148,13 @@ func (c *Checkup) Report(a *cli.App) error {
 // block is a finding for people.
 func block(f *health.Finding) string {
 	lines := []string{fmt.Sprintf("%s  %s", f.Severity, f.Subject)}
-	add := func(head, text string) {
-		for _, line := range wrap.Wrap(text, textWidth) {
+	add := func(head, s string) {
+		for _, line := range text.Wrap(s, textWidth) {
 			lines = append(lines, head+line)
 			head = "    "
 		}
 	}
-	for _, line := range wrap.Wrap(f.Problem, textWidth) {
+	for _, line := range text.Wrap(f.Problem, textWidth) {
 		lines = append(lines, "  "+line)
 	}
 	add("  + ", f.Works)

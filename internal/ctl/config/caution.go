@@ -9,6 +9,7 @@ import (
 	"github.com/twmb/franz-go/pkg/kadm"
 
 	"github.com/chronik-io/chronik/internal/ctl/cli"
+	"github.com/chronik-io/chronik/internal/text"
 )
 
 // Values are the configs of one topic or broker, by key.
@@ -45,7 +46,7 @@ func Cautions(topic string, replicas int, v, broker Values) (all []Caution) {
 	}
 	if n, ok := v.number(minISR); ok && n > int64(replicas) && replicas > 0 {
 		add([]string{minISR}, fmt.Sprintf("min.insync.replicas is %d and it has %s: Kafka refuses acks=all, chronik takes it for %d", n,
-			cli.Count(replicas, "replica"), replicas), "min.insync.replicas=%d", replicas)
+			text.Count(replicas, "replica"), replicas), "min.insync.replicas=%d", replicas)
 	} else if ok && replicas > 1 && n == int64(replicas) {
 		add([]string{minISR}, fmt.Sprintf("min.insync.replicas is %d, as many as it has replicas: acks=all is refused as soon as one is away", n),
 			"min.insync.replicas=%d", replicas-1)

@@ -7,7 +7,7 @@ import (
 
 	"github.com/chronik-io/chronik/internal/ctl/cli"
 	"github.com/chronik-io/chronik/internal/ctl/output"
-	"github.com/chronik-io/chronik/internal/wrap"
+	"github.com/chronik-io/chronik/internal/text"
 )
 
 func get(a *cli.App) *cobra.Command {
@@ -77,7 +77,7 @@ func describe(a *cli.App) *cobra.Command {
 func (d *Described) block() string {
 	var b strings.Builder
 	b.WriteString(d.Key)
-	for _, line := range wrap.Wrap(d.Doc, 96) {
+	for _, line := range text.Wrap(d.Doc, 96) {
 		b.WriteString("\n  " + line)
 	}
 	b.WriteString("\n  value    " + d.shown() + " (" + d.Source + ")")

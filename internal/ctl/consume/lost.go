@@ -15,6 +15,7 @@ import (
 	"github.com/chronik-io/chronik/internal/ctl/cli"
 	"github.com/chronik-io/chronik/internal/ctl/offsets"
 	"github.com/chronik-io/chronik/internal/health"
+	"github.com/chronik-io/chronik/internal/text"
 )
 
 // A partition that cannot be read does not end the reading of the others: it is set
@@ -121,7 +122,7 @@ func (r *reader) skip(ctx context.Context, p int32) bool {
 		if next, err = r.beyond(ctx, p, next, end); err != nil {
 			return false
 		}
-		r.note("note: %s: offsets %d to %d cannot be read and are skipped, at most %s", offsets.PartitionName(r.topic, p), s.next, next-1, cli.Count(int(next-s.next), "record"))
+		r.note("note: %s: offsets %d to %d cannot be read and are skipped, at most %s", offsets.PartitionName(r.topic, p), s.next, next-1, text.Count(int(next-s.next), "record"))
 	}
 	r.client.SetOffsets(map[string]map[int32]kgo.EpochOffset{r.topic: {p: {Epoch: -1, Offset: next}}})
 	if r.left[p] = (span{next, s.end}); next >= s.end && !r.endless() {

@@ -10,6 +10,7 @@ import (
 	"github.com/chronik-io/chronik/internal/ctl/cli"
 	"github.com/chronik-io/chronik/internal/ctl/config"
 	"github.com/chronik-io/chronik/internal/health"
+	"github.com/chronik-io/chronik/internal/text"
 )
 
 // configs looks for topics whose configs contradict each other, or the broker's.
@@ -38,7 +39,7 @@ func (x *examination) configs(ctx context.Context) error {
 			broker = config.Read(r)
 		}
 	}
-	x.Examined("configs of " + cli.Count(len(names), "topic"))
+	x.Examined("configs of " + text.Count(len(names), "topic"))
 	slices.SortFunc(found, func(a, b kadm.ResourceConfig) int { return slices.Index(names, a.Name) - slices.Index(names, b.Name) })
 	for _, r := range found {
 		if r.Err == nil {

@@ -10,6 +10,7 @@ import (
 
 	"github.com/chronik-io/chronik/internal/ctl/cli"
 	"github.com/chronik-io/chronik/internal/ctl/parse"
+	"github.com/chronik-io/chronik/internal/text"
 )
 
 func remove(a *cli.App) *cobra.Command {
@@ -27,16 +28,16 @@ func remove(a *cli.App) *cobra.Command {
 				case err != nil:
 					out.Failed(name, fmt.Errorf("delete %w", err))
 				case len(d.Members) > 0:
-					out.Refused(name, "delete group "+name, kerr.NonEmptyGroup, "it has "+cli.Count(len(d.Members), "member"))
+					out.Refused(name, "delete group "+name, kerr.NonEmptyGroup, "it has "+text.Count(len(d.Members), "member"))
 				case dryRun:
-					out.Done(name, "would be deleted: %s", cli.Count(d.committed(), "offset"))
+					out.Done(name, "would be deleted: %s", text.Count(d.committed(), "offset"))
 				default:
 					left = append(left, name)
-					losses = append(losses, name+": "+cli.Count(d.committed(), "offset"))
+					losses = append(losses, name+": "+text.Count(d.committed(), "offset"))
 				}
 			}
 			if len(left) > 0 {
-				if err := a.Confirm("delete "+cli.Count(len(left), "group"), exportFirst, losses); err != nil {
+				if err := a.Confirm("delete "+text.Count(len(left), "group"), exportFirst, losses); err != nil {
 					return err
 				}
 				deleteGroups(ctx, adm, left, &out)

@@ -10,6 +10,7 @@ import (
 	"github.com/twmb/franz-go/pkg/kerr"
 
 	"github.com/chronik-io/chronik/internal/ctl/cli"
+	"github.com/chronik-io/chronik/internal/text"
 )
 
 // forget deletes the offsets of these topics, or of these partitions of them.
@@ -41,7 +42,7 @@ func forget(ctx context.Context, a *cli.App, adm *kadm.Client, name string, only
 	if dryRun || len(losses) == 0 {
 		return a.Report(&out)
 	}
-	if err := a.Confirm(fmt.Sprintf("forget %s of group %s", cli.Count(len(losses), "offset"), name), exportFirst, losses); err != nil {
+	if err := a.Confirm(fmt.Sprintf("forget %s of group %s", text.Count(len(losses), "offset"), name), exportFirst, losses); err != nil {
 		return err
 	}
 	answers, err := adm.DeleteOffsets(ctx, name, set)

@@ -13,6 +13,7 @@ import (
 
 	"github.com/chronik-io/chronik/internal/ctl/cli"
 	"github.com/chronik-io/chronik/internal/ctl/output"
+	"github.com/chronik-io/chronik/internal/text"
 )
 
 func describe(a *cli.App) *cobra.Command {
@@ -69,7 +70,7 @@ func someOrAll(all *bool) cobra.PositionalArgs {
 
 // tables is a group for people.
 func (d *described) tables() []*output.Table {
-	head := []string{"group " + d.Group, d.State, d.Type, fmt.Sprintf("coordinator %d", d.Coordinator), cli.Count(len(d.Members), "member"), fmt.Sprintf("lag %d", d.Lag)}
+	head := []string{"group " + d.Group, d.State, d.Type, fmt.Sprintf("coordinator %d", d.Coordinator), text.Count(len(d.Members), "member"), fmt.Sprintf("lag %d", d.Lag)}
 	if d.Assignor != "" {
 		head = append(head, "assignor "+d.Assignor)
 	}

@@ -11,6 +11,7 @@ import (
 
 	"github.com/chronik-io/chronik/internal/ctl/cli"
 	"github.com/chronik-io/chronik/internal/ctl/output"
+	"github.com/chronik-io/chronik/internal/text"
 )
 
 // move is one partition of a reset.
@@ -55,7 +56,7 @@ func run(ctx context.Context, a *cli.App, adm *kadm.Client, name string, w *wher
 		return err
 	}
 	if len(d.Members) > 0 {
-		return cli.Refused("reset group "+name, kerr.NonEmptyGroup, fmt.Sprintf("it has %s, which would commit their own offsets", cli.Count(len(d.Members), "member")))
+		return cli.Refused("reset group "+name, kerr.NonEmptyGroup, fmt.Sprintf("it has %s, which would commit their own offsets", text.Count(len(d.Members), "member")))
 	}
 	moves, err := w.plan(ctx, adm, d)
 	if err != nil {
@@ -70,7 +71,7 @@ func run(ctx context.Context, a *cli.App, adm *kadm.Client, name string, w *wher
 		ask.AddOffset(m.Topic, m.Partition, m.To, -1)
 		changes = append(changes, fmt.Sprintf("%s partition %d: %s to %d", m.Topic, m.Partition, known(m.From), m.To))
 	}
-	if err := a.Confirm(fmt.Sprintf("set %s of group %s", cli.Count(len(moves), "offset"), name), exportFirst, changes); err != nil {
+	if err := a.Confirm(fmt.Sprintf("set %s of group %s", text.Count(len(moves), "offset"), name), exportFirst, changes); err != nil {
 		return err
 	}
 	answers, err := adm.CommitOffsets(ctx, name, ask)

@@ -159,7 +159,7 @@ func members(ctx context.Context, adm *kadm.Client, names []string) (found map[s
 			d := &described{Group: name, State: g.State, Type: "consumer", Assignor: g.AssignorName, Epoch: &epoch,
 				Coordinator: g.Coordinator.NodeID, Members: []member{}}
 			for _, m := range g.Members {
-				d.Members = append(d.Members, member{m.MemberID, text(m.InstanceID), m.ClientID, m.ClientHost, assignment(m.Assignment)})
+				d.Members = append(d.Members, member{m.MemberID, orEmpty(m.InstanceID), m.ClientID, m.ClientHost, assignment(m.Assignment)})
 			}
 			found[name] = d
 			continue
@@ -198,7 +198,7 @@ func classic(ctx context.Context, adm *kadm.Client, names []string, found map[st
 func classicOf(name string, g kadm.DescribedGroup) *described {
 	d := &described{Group: name, State: g.State, Type: "classic", Assignor: g.Protocol, Coordinator: g.Coordinator.NodeID, Members: []member{}}
 	for _, m := range g.Members {
-		x := member{m.MemberID, text(m.InstanceID), m.ClientID, m.ClientHost, map[string][]int32{}}
+		x := member{m.MemberID, orEmpty(m.InstanceID), m.ClientID, m.ClientHost, map[string][]int32{}}
 		if c, ok := m.Assigned.AsConsumer(); ok {
 			for _, t := range c.Topics {
 				x.Assignment[t.Topic] = slices.Sorted(slices.Values(t.Partitions))
@@ -217,7 +217,7 @@ func assignment(s kadm.TopicsSet) map[string][]int32 {
 	return m
 }
 
-func text(s *string) string {
+func orEmpty(s *string) string {
 	if s == nil {
 		return ""
 	}

@@ -10,6 +10,7 @@ import (
 	"github.com/chronik-io/chronik/internal/ctl/cli"
 	"github.com/chronik-io/chronik/internal/ctl/records"
 	"github.com/chronik-io/chronik/internal/inspect"
+	"github.com/chronik-io/chronik/internal/text"
 )
 
 // writer prints the records of a dump as produce --input json reads them, each offset of
@@ -42,7 +43,7 @@ func forProduce(ctx context.Context, a *cli.App, at inspect.Options, o inspect.D
 		return explained("dump", err)
 	}
 	if w.damage > 0 {
-		return cli.WithCode(cli.ExitUnhealthy, errors.New(cli.Count(w.damage, "place")+" cannot be read, see above; the records there are "+
+		return cli.WithCode(cli.ExitUnhealthy, errors.New(text.Count(w.damage, "place")+" cannot be read, see above; the records there are "+
 			"missing"))
 	}
 	return nil

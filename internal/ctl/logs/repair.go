@@ -15,6 +15,7 @@ import (
 	"github.com/chronik-io/chronik/internal/ctl/progress"
 	"github.com/chronik-io/chronik/internal/inspect"
 	"github.com/chronik-io/chronik/internal/terminal"
+	"github.com/chronik-io/chronik/internal/text"
 )
 
 func repairCommand(a *cli.App) *cobra.Command {
@@ -126,7 +127,7 @@ func runRepair(cmd *cobra.Command, a *cli.App, o inspect.Options, backup string)
 		for _, group := range foldActs(out.Acts, false) {
 			list = append(list, what(group))
 		}
-		if err := a.Confirm("do "+plural(len(list), "act of repair", "acts of repair")+", after copying what they change to "+backup, wayBack, list); err != nil {
+		if err := a.Confirm("do "+text.Plural(len(list), "act of repair", "acts of repair")+", after copying what they change to "+backup, wayBack, list); err != nil {
 			return err
 		}
 		if err := r.Do(cmd.Context(), backup); err != nil {
@@ -234,7 +235,7 @@ func plan(a *cli.App, out repaired) error {
 		return err
 	}
 	if len(out.Left) > 0 {
-		return cli.WithCode(cli.ExitUnhealthy, fmt.Errorf("%s not repaired, see above", plural(len(out.Left), "thing is", "things are")))
+		return cli.WithCode(cli.ExitUnhealthy, fmt.Errorf("%s not repaired, see above", text.Plural(len(out.Left), "thing is", "things are")))
 	}
 	return nil
 }

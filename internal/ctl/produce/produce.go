@@ -23,6 +23,7 @@ import (
 	"github.com/chronik-io/chronik/internal/ctl/cli"
 	"github.com/chronik-io/chronik/internal/ctl/progress"
 	"github.com/chronik-io/chronik/internal/terminal"
+	"github.com/chronik-io/chronik/internal/text"
 )
 
 // NewProduce is the command.
@@ -70,7 +71,7 @@ func runProduce(cmd *cobra.Command, a *cli.App, o *produceOptions, topic string)
 	w := &writer{client: cl, topic: topic, o: o, bar: bar, said: said, patience: max(a.Settings.Timeout(), time.Second), broken: make(chan struct{})}
 	n, err := w.lines(cmd.Context(), in)
 	bar.End()
-	a.Note("%s written to %s", cli.Count(n, "record"), topic)
+	a.Note("%s written to %s", text.Count(n, "record"), topic)
 	return err
 }
 

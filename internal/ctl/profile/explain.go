@@ -15,6 +15,7 @@ import (
 	"github.com/chronik-io/chronik/internal/ctl/adminport"
 	"github.com/chronik-io/chronik/internal/ctl/cli"
 	"github.com/chronik-io/chronik/internal/ctl/output"
+	"github.com/chronik-io/chronik/internal/text"
 	"github.com/chronik-io/chronik/pkg/durability"
 )
 
@@ -103,7 +104,7 @@ func sourceOf(s kmsg.ConfigSource) string {
 
 // print says it.
 func (f *facts) print(a *cli.App, k *profileList, p durability.Profile) error {
-	head := []string{fmt.Sprintf("topic %s: profile %s (%s), %s, min.insync.replicas %d", f.Topic, f.Profile, f.Source, cli.Count(f.Replicas, "replica"), f.MinISR), "", earned(p), grouped(p)}
+	head := []string{fmt.Sprintf("topic %s: profile %s (%s), %s, min.insync.replicas %d", f.Topic, f.Profile, f.Source, text.Count(f.Replicas, "replica"), f.MinISR), "", earned(p), grouped(p)}
 	for _, n := range []int16{-1, 1, 0} {
 		s := durability.Setting{Acks: n, Replicas: f.Replicas, MinISR: f.MinISR}
 		head = append(head, "", fmt.Sprintf("acks=%s: %s", acks(n), f.who(n)))
@@ -144,13 +145,13 @@ func (f *facts) seen(k *profileList) []string {
 	for _, x := range k.seen.Profiles {
 		if x.Name == f.Profile && x.Waits != nil && x.Waits.Count > 0 {
 			f.Waits = x.Waits
-			lines = append(lines, fmt.Sprintf("  %s under this profile waited %s on average until they counted.", cli.Count(x.Waits.Count, "append"), ms(x.Waits.MeanMs)))
+			lines = append(lines, fmt.Sprintf("  %s under this profile waited %s on average until they counted.", text.Count(x.Waits.Count, "append"), ms(x.Waits.MeanMs)))
 		}
 	}
 	for _, g := range k.seen.Groups {
 		f.Groups = append(f.Groups, g)
 		if g.Count > 0 && g.MeanRecords != nil && g.MeanBytes != nil && g.MeanSyncMs != nil {
-			lines = append(lines, fmt.Sprintf("  In %s one fdatasync covered %.1f records (%s) on average and took %s; there were %d.", g.Dir, *g.MeanRecords, output.Bytes(int64(*g.MeanBytes)), ms(*g.MeanSyncMs), g.Count))
+			lines = append(lines, fmt.Sprintf("  In %s one fdatasync covered %.1f records (%s) on average and took %s; there were %d.", g.Dir, *g.MeanRecords, text.Bytes(int64(*g.MeanBytes)), ms(*g.MeanSyncMs), g.Count))
 		}
 	}
 	if lines == nil {

@@ -7,6 +7,7 @@ import (
 	"github.com/twmb/franz-go/pkg/kadm"
 
 	"github.com/chronik-io/chronik/internal/ctl/cli"
+	"github.com/chronik-io/chronik/internal/text"
 )
 
 func addPartitions(a *cli.App) *cobra.Command {
@@ -68,7 +69,7 @@ func grow(ctx context.Context, a *cli.App, adm *kadm.Client, names []string, n, 
 		if dryRun {
 			verb = "would have"
 		}
-		out.Done(t.Topic, "%s %s", verb, plural(total, "partition"))
+		out.Done(t.Topic, "%s %s", verb, text.Count(total, "partition"))
 	}
 	for _, name := range names {
 		if e, ok := missing[name]; ok {

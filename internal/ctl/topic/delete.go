@@ -8,6 +8,7 @@ import (
 	"github.com/twmb/franz-go/pkg/kadm"
 
 	"github.com/chronik-io/chronik/internal/ctl/cli"
+	"github.com/chronik-io/chronik/internal/text"
 )
 
 func remove(a *cli.App) *cobra.Command {
@@ -30,7 +31,7 @@ func remove(a *cli.App) *cobra.Command {
 			for _, t := range topics {
 				d := f.describe(t)
 				left = append(left, t.Topic)
-				losses = append(losses, fmt.Sprintf("%s: %s, %s offsets", t.Topic, plural(len(d.Partitions), "partition"), number(d.Records)))
+				losses = append(losses, fmt.Sprintf("%s: %s, %s offsets", t.Topic, text.Count(len(d.Partitions), "partition"), text.Number(d.Records)))
 			}
 			if dryRun {
 				for i, name := range left {
@@ -39,7 +40,7 @@ func remove(a *cli.App) *cobra.Command {
 				left = nil
 			}
 			if len(left) > 0 {
-				if err := a.Confirm("delete "+plural(len(left), "topic"), cli.Final, losses); err != nil {
+				if err := a.Confirm("delete "+text.Count(len(left), "topic"), cli.Final, losses); err != nil {
 					return err
 				}
 				deleteTopics(ctx, adm, left, &out)

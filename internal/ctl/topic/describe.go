@@ -18,6 +18,7 @@ import (
 	"github.com/chronik-io/chronik/internal/ctl/adminport"
 	"github.com/chronik-io/chronik/internal/ctl/cli"
 	"github.com/chronik-io/chronik/internal/ctl/output"
+	"github.com/chronik-io/chronik/internal/text"
 )
 
 // profileConfig is the config of a chronik topic that says what an ack means.
@@ -231,8 +232,8 @@ func (f *facts) partition(p kadm.PartitionDetail) partition {
 
 // table is a topic for people.
 func (d *described) table() *output.Table {
-	head := []string{"topic " + d.Topic, "id " + or(d.ID, "-"), plural(len(d.Partitions), "partition"), fmt.Sprintf("replication factor %d", d.Replication),
-		number(d.Records) + " offsets", size(d.Size)}
+	head := []string{"topic " + d.Topic, "id " + or(d.ID, "-"), text.Count(len(d.Partitions), "partition"), fmt.Sprintf("replication factor %d", d.Replication),
+		text.Number(d.Records) + " offsets", size(d.Size)}
 	if d.Profile != "" {
 		head = append(head, "profile "+d.Profile)
 	}
@@ -284,18 +285,9 @@ func size(n *int64) string {
 	if n == nil {
 		return "?"
 	}
-	return output.Bytes(*n)
+	return text.Bytes(*n)
 }
 
 func numbers(ids []int32) string {
 	return strings.Trim(strings.ReplaceAll(fmt.Sprint(ids), " ", ","), "[]")
-}
-
-// number groups the digits of a number by thousands.
-func number(n int64) string {
-	s := fmt.Sprint(n)
-	for i := len(s) - 3; i > 0; i -= 3 {
-		s = s[:i] + "," + s[i:]
-	}
-	return s
 }

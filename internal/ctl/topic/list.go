@@ -10,6 +10,7 @@ import (
 
 	"github.com/chronik-io/chronik/internal/ctl/cli"
 	"github.com/chronik-io/chronik/internal/ctl/output"
+	"github.com/chronik-io/chronik/internal/text"
 )
 
 // listed is one topic of list.
@@ -100,7 +101,7 @@ func (l *lister) show(ctx context.Context, a *cli.App, adm *kadm.Client, topics 
 		x := listed{Topic: t.Topic, Partitions: len(t.Partitions), Replication: d.Replication, ID: d.ID, Internal: t.IsInternal,
 			Size: d.Size, Records: d.Records, Profile: d.Profile}
 		all = append(all, x)
-		table.Add(x.Topic, x.Partitions, x.Replication, size(x.Size), number(x.Records), x.Profile, x.ID, x.Internal)
+		table.Add(x.Topic, x.Partitions, x.Replication, size(x.Size), text.Number(x.Records), x.Profile, x.ID, x.Internal)
 	}
 	return a.Print(all, table)
 }

@@ -116,10 +116,3 @@ func choose(ctx context.Context, adm *kadm.Client, names []string, regex bool) (
 	}
 	return lookup(ctx, adm, names)
 }
-
-func plural(n int, one string) string {
-	if n == 1 {
-		return "1 " + one
-	}
-	return strings.Join([]string{number(int64(n)), one + "s"}, " ")
-}

@@ -15,6 +15,7 @@ import (
 	"github.com/chronik-io/chronik/internal/ctl/offsets"
 	"github.com/chronik-io/chronik/internal/ctl/output"
 	"github.com/chronik-io/chronik/internal/ctl/parse"
+	"github.com/chronik-io/chronik/internal/text"
 )
 
 // cut is one partition of trim.
@@ -102,7 +103,7 @@ func trimAll(ctx context.Context, a *cli.App, adm *kadm.Client, topic string, cu
 			losses = append(losses, fmt.Sprintf("%s partition %d: offsets %d to %d", topic, c.Partition, c.Start, c.NewStart-1))
 		}
 	}
-	if err := a.Confirm(fmt.Sprintf("delete up to %s records of %s", number(gone), topic), cli.Final, losses); err != nil {
+	if err := a.Confirm(fmt.Sprintf("delete up to %s records of %s", text.Number(gone), topic), cli.Final, losses); err != nil {
 		return err
 	}
 	ask := kadm.Offsets{}
@@ -188,7 +189,7 @@ func printCuts(a *cli.App, topic, head string, cuts []cut) error {
 	for _, c := range cuts {
 		size := ""
 		if c.Freed != nil {
-			size = output.Bytes(*c.Freed)
+			size = text.Bytes(*c.Freed)
 		}
 		t.Add(c.Partition, c.Start, c.NewStart, c.End, size, c.Error)
 	}

@@ -1,11 +1,11 @@
-package wrap
+package text
 
 import (
 	"slices"
 	"testing"
 )
 
-func TestText(t *testing.T) {
+func TestWrap(t *testing.T) {
 	for _, c := range []struct {
 		text string
 		want []string
@@ -19,8 +19,8 @@ func TestText(t *testing.T) {
 	}
 }
 
-// What is copied into a shell is one line.
-func TestACommandIsNotBroken(t *testing.T) {
+// A command stays on one line, because people paste it into a shell.
+func TestWrapKeepsCommandsOnOneLine(t *testing.T) {
 	for text, want := range map[string][]string{
 		"run `log  repair --dir x`, then go": {"run", "`log  repair --dir x`,", "then", "go"},
 		"`a b` `c d` e":                      {"`a b`", "`c d`", "e"},

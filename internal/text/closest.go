@@ -1,32 +1,30 @@
-// Package nearest finds the name that was probably meant by one that is not known.
-//
-// It knows nothing of what the names are of; the code that refuses a setting, a flag or
-// a command calls it.
-package nearest
+package text
 
 import "strings"
 
-// Closest returns the known name that is most like name, and false if none is near: at most
-// a third of its letters differ, but one always may. Case and the kind of separator do
-// not count.
+// Closest returns the known name that is most similar to name, and false if none is close:
+// at most a third of the letters may differ, but always at least one. It ignores case and
+// treats ".", "_" and "-" as equal.
 func Closest(name string, known []string) (string, bool) {
-	plain := plainer().Replace(strings.ToLower(name))
+	plain := normalize(name)
 	if plain == "" {
 		return "", false
 	}
 	best, at := "", max(1, len(plain)/3)+1
 	for _, k := range known {
-		if d := distance(plain, plainer().Replace(strings.ToLower(k))); d < at {
+		if d := distance(plain, normalize(k)); d < at {
 			best, at = k, d
 		}
 	}
 	return best, best != ""
 }
 
-func plainer() *strings.Replacer { return strings.NewReplacer("_", ".", "-", ".") }
+func normalize(name string) string {
+	return strings.NewReplacer("_", ".", "-", ".").Replace(strings.ToLower(name))
+}
 
-// distance counts the letters to insert, remove or replace between a and b, and the
-// neighbours to exchange.
+// distance returns the number of letters to insert, remove, replace or swap with a neighbour
+// to turn a into b (optimal string alignment distance).
 func distance(a, b string) int {
 	var before []int // the row before the last one
 	last := make([]int, len(b)+1)
