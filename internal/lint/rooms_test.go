@@ -182,31 +182,33 @@ func healthRooms() map[string]room {
 
 // ctlRooms are chronikctl's: each subject has one, and knows only what all share.
 func ctlRooms() map[string]room {
-	ctl := func(may ...string) room { return room{may: append(may, "internal/text"), never: []string{koanfPkg}, because: ctlReason} }
+	ctl := func(may ...string) room {
+		return room{may: append(may, "internal/text"), never: []string{koanfPkg}, because: ctlReason}
+	}
 	return map[string]room{
 		"internal/ctl":           ctl("internal/ctl/...", "internal/cmdline", "internal/text"),
-		"internal/ctl/cli":       ctl("internal/ctl/contexts", "internal/ctl/output", "internal/ctl/parse", "internal/cmdline", "internal/wrongport", "internal/terminal", "internal/text"),
+		"internal/ctl/app":       ctl("internal/ctl/contexts", "internal/ctl/output", "internal/ctl/parse", "internal/cmdline", "internal/wrongport", "internal/terminal", "internal/text"),
 		"internal/ctl/contexts":  ctl("internal/text"),
 		"internal/ctl/output":    ctl(),
 		"internal/ctl/parse":     ctl(),
 		"internal/ctl/progress":  ctl(),
 		"internal/ctl/records":   ctl(),
-		"internal/ctl/offsets":   ctl("internal/ctl/cli", "internal/ctl/parse"),
-		"internal/ctl/adminport": ctl("internal/ctl/cli", "internal/ctl/contexts", "internal/health", "pkg/durability"),
-		"internal/ctl/topic":     ctl("internal/cmdline", "internal/ctl/adminport", "internal/ctl/cli", "internal/ctl/output", "internal/ctl/parse", "internal/ctl/offsets", "internal/ctl/config"),
-		"internal/ctl/config":    ctl("internal/ctl/cli", "internal/ctl/output", "internal/ctl/parse", "internal/text"),
-		"internal/ctl/group":     ctl("internal/cmdline", "internal/ctl/cli", "internal/ctl/output", "internal/ctl/parse", "internal/ctl/offsets"),
-		"internal/ctl/produce":   ctl("internal/ctl/cli", "internal/ctl/parse", "internal/ctl/progress", "internal/ctl/records", "internal/terminal"),
-		"internal/ctl/consume": ctl("internal/cmdline", "internal/ctl/cli", "internal/ctl/output", "internal/ctl/parse", "internal/ctl/offsets", "internal/ctl/progress",
+		"internal/ctl/offsets":   ctl("internal/ctl/app", "internal/ctl/parse"),
+		"internal/ctl/adminport": ctl("internal/ctl/app", "internal/ctl/contexts", "internal/health", "pkg/durability"),
+		"internal/ctl/topic":     ctl("internal/cmdline", "internal/ctl/adminport", "internal/ctl/app", "internal/ctl/output", "internal/ctl/parse", "internal/ctl/offsets", "internal/ctl/config"),
+		"internal/ctl/config":    ctl("internal/ctl/app", "internal/ctl/output", "internal/ctl/parse", "internal/text"),
+		"internal/ctl/group":     ctl("internal/cmdline", "internal/ctl/app", "internal/ctl/output", "internal/ctl/parse", "internal/ctl/offsets"),
+		"internal/ctl/produce":   ctl("internal/ctl/app", "internal/ctl/parse", "internal/ctl/progress", "internal/ctl/records", "internal/terminal"),
+		"internal/ctl/consume": ctl("internal/cmdline", "internal/ctl/app", "internal/ctl/output", "internal/ctl/parse", "internal/ctl/offsets", "internal/ctl/progress",
 			"internal/ctl/records", "internal/health", "internal/terminal"),
-		"internal/ctl/bundle": ctl("internal/ctl/adminport", "internal/ctl/cli", "internal/ctl/contexts", "internal/ctl/parse", "internal/terminal"),
-		"internal/ctl/top": ctl("internal/ctl/adminport", "internal/ctl/cli", "internal/ctl/group", "internal/ctl/output", "internal/ctl/parse", "internal/ctl/topic",
+		"internal/ctl/bundle": ctl("internal/ctl/adminport", "internal/ctl/app", "internal/ctl/contexts", "internal/ctl/parse", "internal/terminal"),
+		"internal/ctl/top": ctl("internal/ctl/adminport", "internal/ctl/app", "internal/ctl/group", "internal/ctl/output", "internal/ctl/parse", "internal/ctl/topic",
 			"internal/terminal"),
-		"internal/ctl/cluster": ctl("internal/cmdline", "internal/ctl/cli", "internal/ctl/output", "internal/ctl/adminport", "internal/health", "internal/text"),
-		"internal/ctl/doctor":  ctl("internal/ctl/cli", "internal/ctl/adminport", "internal/ctl/cluster", "internal/ctl/config", "internal/ctl/group", "internal/health"),
-		"internal/ctl/logs": {may: []string{"internal/health", "internal/ctl/cli", "internal/ctl/records", "internal/ctl/output", "internal/ctl/progress", "internal/inspect", "internal/storage", "internal/terminal",
+		"internal/ctl/cluster": ctl("internal/cmdline", "internal/ctl/app", "internal/ctl/output", "internal/ctl/adminport", "internal/health", "internal/text"),
+		"internal/ctl/doctor":  ctl("internal/ctl/app", "internal/ctl/adminport", "internal/ctl/cluster", "internal/ctl/config", "internal/ctl/group", "internal/health"),
+		"internal/ctl/logs": {may: []string{"internal/health", "internal/ctl/app", "internal/ctl/records", "internal/ctl/output", "internal/ctl/progress", "internal/inspect", "internal/storage", "internal/terminal",
 			"internal/text", "internal/vfs", "internal/daemon/config", "internal/configdef", "pkg/durability"}, never: []string{koanfPkg, kmsgPkg},
 			because: "chronikctl log works on files without a broker, and finds them where chronikd's settings say; what they mean internal/inspect knows"},
-		"internal/ctl/profile": ctl("internal/ctl/cli", "internal/ctl/output", "internal/ctl/adminport", "pkg/durability"),
+		"internal/ctl/profile": ctl("internal/ctl/app", "internal/ctl/output", "internal/ctl/adminport", "pkg/durability"),
 	}
 }

@@ -13,7 +13,7 @@ import (
 
 	"github.com/chronik-io/chronik/internal/bench/command"
 	"github.com/chronik-io/chronik/internal/ctl"
-	"github.com/chronik-io/chronik/internal/ctl/cli"
+	"github.com/chronik-io/chronik/internal/ctl/app"
 	"github.com/chronik-io/chronik/internal/ctl/contexts"
 	"github.com/chronik-io/chronik/internal/daemon"
 	"github.com/chronik-io/chronik/internal/manpage"
@@ -37,7 +37,7 @@ func run(args []string) error {
 	}
 	see := manpage.ManSection{Title: "SEE ALSO", Text: "chronikd(8), chronikctl(1), chronik-bench(1)"}
 	pages = append(pages,
-		manpage.ManPage{Name: "chronikctl", Section: 1, Version: version, Short: "administer a broker that speaks the Kafka protocol", Command: ctl.Root(cli.New(version, ctl.Streams{})),
+		manpage.ManPage{Name: "chronikctl", Section: 1, Version: version, Short: "administer a broker that speaks the Kafka protocol", Command: ctl.Root(app.New(version, ctl.Streams{})),
 			Parts: []manpage.ManSection{{Title: "ENVIRONMENT", Items: []manpage.ManItem{{Term: contexts.EnvBrokers, Text: "Brokers to ask first, where --brokers is not given."}}}, see}},
 		manpage.ManPage{Name: "chronik-bench", Section: 1, Version: version, Short: "measure a broker that speaks the Kafka protocol", Command: command.New(version),
 			Parts: []manpage.ManSection{see}})

@@ -18,7 +18,7 @@ import (
 	"strings"
 	"time"
 
-	"github.com/chronik-io/chronik/internal/ctl/cli"
+	"github.com/chronik-io/chronik/internal/ctl/app"
 	"github.com/chronik-io/chronik/internal/ctl/contexts"
 )
 
@@ -45,7 +45,7 @@ type AdminPort struct {
 // AdminPortOf is the admin port of the broker that the settings name, nil for none. The
 // default address is that of a broker with default settings on this machine, so
 // it is asked only where the broker itself is at such a one's address.
-func AdminPortOf(a *cli.App) *AdminPort {
+func AdminPortOf(a *app.App) *AdminPort {
 	at := a.Settings.Get(contexts.Admin)
 	named := a.Settings.Source(contexts.Admin) != "default"
 	if at == contexts.Off || !named && !onThisHost(a.Settings.Seeds()) {

@@ -9,14 +9,14 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/chronik-io/chronik/internal/ctl/cli"
+	"github.com/chronik-io/chronik/internal/ctl/app"
 	"github.com/chronik-io/chronik/pkg/durability"
 )
 
 // port is the admin port that these flags name.
 func port(t *testing.T, flags ...string) *AdminPort {
 	t.Helper()
-	a := cli.New("v", cli.Streams{Getenv: func(name string) string { return map[string]string{"HOME": t.TempDir()}[name] }})
+	a := app.New("v", app.Streams{Getenv: func(name string) string { return map[string]string{"HOME": t.TempDir()}[name] }})
 	root := &cobra.Command{Use: "x", RunE: func(*cobra.Command, []string) error { return nil }}
 	a.Prepare(root)
 	root.SetArgs(flags)

@@ -17,7 +17,7 @@ import (
 	"time"
 
 	"github.com/chronik-io/chronik/internal/ctl/adminport"
-	"github.com/chronik-io/chronik/internal/ctl/cli"
+	"github.com/chronik-io/chronik/internal/ctl/app"
 )
 
 // member is one file of the bundle.
@@ -130,7 +130,7 @@ func (k *collector) command(name string, args ...string) member {
 		code := k.run(ctx, append(line, k.given...), &out, &errs)
 		said := strings.TrimSpace(strings.ReplaceAll("\n"+errs.String(), "\nchronikctl: ", "\n"))
 		switch {
-		case code == cli.ExitOK, code == cli.ExitUnhealthy && out.Len() > 0: // what a check found is what is wanted
+		case code == app.ExitOK, code == app.ExitUnhealthy && out.Len() > 0: // what a check found is what is wanted
 			return out.Bytes(), nil
 		case said == "":
 			said = fmt.Sprintf("it ended with %d", code)

@@ -10,7 +10,7 @@ import (
 
 	"github.com/twmb/franz-go/pkg/kadm"
 
-	"github.com/chronik-io/chronik/internal/ctl/cli"
+	"github.com/chronik-io/chronik/internal/ctl/app"
 	"github.com/chronik-io/chronik/internal/health"
 	"github.com/chronik-io/chronik/internal/text"
 )
@@ -33,7 +33,7 @@ func (c *Checkup) brokers(ctx context.Context) {
 		}
 		if why != nil {
 			c.Add("broker", health.Bad, fmt.Sprintf("broker %d", b.NodeID), fmt.Sprintf("it does not answer at the address that it advertises to clients, %s: %v",
-				net.JoinHostPort(b.Host, strconv.Itoa(int(b.Port))), cli.Words(why)),
+				net.JoinHostPort(b.Host, strconv.Itoa(int(b.Port))), app.Words(why)),
 				"start it, or make its advertised address one that clients reach")
 		}
 	}
@@ -131,7 +131,7 @@ func (c *Checkup) minISR(ctx context.Context, partitions []kadm.PartitionDetail)
 	}
 	configs, err := c.adm.DescribeTopicConfigs(ctx, slices.Sorted(maps.Keys(least))...)
 	if err != nil {
-		return nil, cli.Refused("ask for min.insync.replicas", cli.Words(err), "")
+		return nil, app.Refused("ask for min.insync.replicas", app.Words(err), "")
 	}
 	for _, r := range configs {
 		for _, x := range r.Configs {
@@ -147,8 +147,8 @@ func (c *Checkup) minISR(ctx context.Context, partitions []kadm.PartitionDetail)
 // reported its own are left out.
 func (c *Checkup) dirs(ctx context.Context) {
 	all, err := c.adm.DescribeAllLogDirs(ctx, nil)
-	if err = cli.Words(err); err != nil {
-		if !cli.IsUnsupported(err) {
+	if err = app.Words(err); err != nil {
+		if !app.IsUnsupported(err) {
 			c.Add("log_dir", health.Warn, "log directories", "brokers do not describe them: "+err.Error(), "see the brokers' logs")
 		}
 		return

@@ -13,7 +13,7 @@ import (
 
 	"github.com/chronik-io/chronik/internal/cmdline"
 	"github.com/chronik-io/chronik/internal/ctl/adminport"
-	"github.com/chronik-io/chronik/internal/ctl/cli"
+	"github.com/chronik-io/chronik/internal/ctl/app"
 	"github.com/chronik-io/chronik/internal/ctl/output"
 	"github.com/chronik-io/chronik/internal/health"
 	"github.com/chronik-io/chronik/internal/text"
@@ -34,7 +34,7 @@ type Checkup struct {
 func NewCheckup(ctx context.Context, adm *kadm.Client) (*Checkup, error) {
 	m, err := adm.Metadata(ctx)
 	if err != nil {
-		return nil, cli.Refused("examine the cluster", cli.Words(err), "")
+		return nil, app.Refused("examine the cluster", app.Words(err), "")
 	}
 	return &Checkup{adm: adm, Meta: m, findings: []health.Finding{}, reported: -1, at: time.Now().UTC()}, nil
 }
@@ -74,9 +74,9 @@ func (c *Checkup) Ended(ctx context.Context, err error) error {
 	return nil
 }
 
-func healthCommand(a *cli.App) *cobra.Command {
+func healthCommand(a *app.App) *cobra.Command {
 	c := &cobra.Command{
-		Use: "health", Short: "Say each thing that is wrong, with its reason and what to do", Args: cli.Args(0, 0, "no argument"),
+		Use: "health", Short: "Say each thing that is wrong, with its reason and what to do", Args: app.Args(0, 0, "no argument"),
 		Long: "health prints what is wrong with brokers, partitions and log directories: the report of a chronik broker, from its admin\n" +
 			"port, and what Kafka's protocol carries of the others. It exits with 4 if a finding is bad or warn, so that it can be used\n" +
 			"as a check; notes do not change that. --wait waits for a broker that is just starting.",
@@ -99,7 +99,7 @@ func healthCommand(a *cli.App) *cobra.Command {
 
 // Report shows the findings, worst first. If there are other than notes, the error ends the process
 // with ExitUnhealthy.
-func (c *Checkup) Report(a *cli.App) error {
+func (c *Checkup) Report(a *app.App) error {
 	health.Sort(c.findings)
 	wrong := 0
 	t := &output.Table{Columns: []string{"SEVERITY", "SUBJECT", "PROBLEM", "REMEDY", "STILL WORKS", "SINCE"}, Empty: "healthy"}
@@ -137,10 +137,10 @@ func (c *Checkup) Report(a *cli.App) error {
 		return err
 	}
 	if wrong == 1 {
-		return cli.WithCode(cli.ExitUnhealthy, errors.New("1 thing is wrong, see above"))
+		return app.WithCode(app.ExitUnhealthy, errors.New("1 thing is wrong, see above"))
 	}
 	if wrong > 1 {
-		return cli.WithCode(cli.ExitUnhealthy, fmt.Errorf("%d things are wrong, see above", wrong))
+		return app.WithCode(app.ExitUnhealthy, fmt.Errorf("%d things are wrong, see above", wrong))
 	}
 	return nil
 }

@@ -13,7 +13,7 @@ import (
 	"github.com/twmb/franz-go/pkg/kgo"
 	"github.com/twmb/franz-go/pkg/kmsg"
 
-	"github.com/chronik-io/chronik/internal/ctl/cli"
+	"github.com/chronik-io/chronik/internal/ctl/app"
 	"github.com/chronik-io/chronik/internal/text"
 )
 
@@ -38,7 +38,7 @@ type Synonym struct {
 }
 
 // ask describes all configs of an entity, sorted by key.
-func ask(ctx context.Context, a *cli.App, e Entity) ([]Described, error) {
+func ask(ctx context.Context, a *app.App, e Entity) ([]Described, error) {
 	cl, err := a.Client(ctx)
 	if err != nil {
 		return nil, err
@@ -55,14 +55,14 @@ func askOver(ctx context.Context, cl *kgo.Client, e Entity) ([]Described, error)
 	req.Resources = append(req.Resources, r)
 	resp, err := req.RequestWith(ctx, cl)
 	if err != nil {
-		return nil, cli.Refused("describe "+e.String(), err, "")
+		return nil, app.Refused("describe "+e.String(), err, "")
 	}
 	if len(resp.Resources) != 1 {
 		return nil, fmt.Errorf("describe %v: the broker answered for %d things; it was asked for one", e, len(resp.Resources))
 	}
 	answer := resp.Resources[0]
 	if err := kerr.ErrorForCode(answer.ErrorCode); err != nil {
-		return nil, cli.Refused("describe "+e.String(), err, orEmpty(answer.ErrorMessage))
+		return nil, app.Refused("describe "+e.String(), err, orEmpty(answer.ErrorMessage))
 	}
 	all := []Described{}
 	for i := range answer.Configs {

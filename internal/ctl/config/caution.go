@@ -8,7 +8,7 @@ import (
 
 	"github.com/twmb/franz-go/pkg/kadm"
 
-	"github.com/chronik-io/chronik/internal/ctl/cli"
+	"github.com/chronik-io/chronik/internal/ctl/app"
 	"github.com/chronik-io/chronik/internal/text"
 )
 
@@ -69,7 +69,7 @@ func Cautions(topic string, replicas int, v, broker Values) (all []Caution) {
 // Warn tells people of cautions about topics of which some configs were just set. It asks
 // for what there is now; planned goes over it. Where that cannot be asked it says nothing:
 // the change itself has succeeded.
-func Warn(ctx context.Context, a *cli.App, adm *kadm.Client, topics []string, planned map[string]string) {
+func Warn(ctx context.Context, a *app.App, adm *kadm.Client, topics []string, planned map[string]string) {
 	if len(topics) == 0 || len(planned) == 0 {
 		return
 	}

@@ -16,13 +16,13 @@ import (
 	"github.com/spf13/cobra"
 	"github.com/twmb/franz-go/pkg/kgo"
 
-	"github.com/chronik-io/chronik/internal/ctl/cli"
+	"github.com/chronik-io/chronik/internal/ctl/app"
 	"github.com/chronik-io/chronik/internal/ctl/progress"
 	"github.com/chronik-io/chronik/internal/terminal"
 )
 
 // NewConsume is the command.
-func NewConsume(a *cli.App) *cobra.Command {
+func NewConsume(a *app.App) *cobra.Command {
 	var o consumeOptions
 	c := &cobra.Command{
 		Use: "consume TOPIC", Short: "Print records",
@@ -33,10 +33,10 @@ func NewConsume(a *cli.App) *cobra.Command {
 		Example: "  chronikctl consume orders --from 1h --follow\n  chronikctl consume orders --partition 0 --from 1200 --until 1300 -o json\n" +
 			"  chronikctl consume orders --from -10 --format '%p:%o %k=%v\\n'\n  chronikctl consume orders --group audit --count 100\n" +
 			"  chronikctl consume orders --group audit --group-protocol consumer --follow",
-		Args: cli.Args(1, 1, "one topic"), ValidArgsFunction: a.Topics(1),
+		Args: app.Args(1, 1, "one topic"), ValidArgsFunction: a.Topics(1),
 		RunE: func(cmd *cobra.Command, names []string) error {
 			if cmd.Flags().Changed("group") && o.group == "" {
-				return cli.Usage("--group is empty; is a variable not set?")
+				return app.Usage("--group is empty; is a variable not set?")
 			}
 			if err := o.check(a.Format()); err != nil {
 				return err
@@ -48,7 +48,7 @@ func NewConsume(a *cli.App) *cobra.Command {
 	return c
 }
 
-func runConsume(ctx context.Context, a *cli.App, o *consumeOptions, topic string) error {
+func runConsume(ctx context.Context, a *app.App, o *consumeOptions, topic string) error {
 	r := newReader(a, o, topic)
 	// Questions have a client of their own, which waits no longer than --timeout for an
 	// answer; a member of a group may have to wait longer until it can join.
@@ -82,7 +82,7 @@ func runConsume(ctx context.Context, a *cli.App, o *consumeOptions, topic string
 	return errors.Join(r.run(ctx), r.flush(), r.unread())
 }
 
-func newReader(a *cli.App, o *consumeOptions, topic string) *reader {
+func newReader(a *app.App, o *consumeOptions, topic string) *reader {
 	return &reader{consumeOptions: o, topic: topic, note: a.Note, out: bufio.NewWriterSize(a.Out, 64<<10), sink: a.Out,
 		left: map[int32]span{}, lost: map[int32]error{}, paused: map[int32]time.Time{}, last: map[int32]*kgo.Record{}, own: map[int32]bool{}}
 }

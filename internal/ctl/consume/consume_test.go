@@ -13,7 +13,7 @@ import (
 	"github.com/twmb/franz-go/pkg/kgo"
 	"github.com/twmb/franz-go/pkg/kmsg"
 
-	"github.com/chronik-io/chronik/internal/ctl/cli"
+	"github.com/chronik-io/chronik/internal/ctl/app"
 	"github.com/chronik-io/chronik/internal/ctl/output"
 )
 
@@ -28,7 +28,7 @@ func aReader(t *testing.T, o consumeOptions, f output.Format, out *bytes.Buffer)
 	if err := o.check(f); err != nil {
 		t.Fatal(err)
 	}
-	return newReader(cli.New("v", cli.Streams{Out: out, Err: io.Discard}), &o, "t")
+	return newReader(app.New("v", app.Streams{Out: out, Err: io.Discard}), &o, "t")
 }
 
 // A member that follows waits for its broker as a reader without a group does, and

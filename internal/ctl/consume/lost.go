@@ -12,7 +12,7 @@ import (
 	"github.com/twmb/franz-go/pkg/kerr"
 	"github.com/twmb/franz-go/pkg/kgo"
 
-	"github.com/chronik-io/chronik/internal/ctl/cli"
+	"github.com/chronik-io/chronik/internal/ctl/app"
 	"github.com/chronik-io/chronik/internal/ctl/offsets"
 	"github.com/chronik-io/chronik/internal/health"
 	"github.com/chronik-io/chronik/internal/text"
@@ -62,7 +62,7 @@ func (r *reader) failed(ctx context.Context, p int32, err error) error {
 		}
 		r.lose(p, err)
 	case !errors.As(err, &k) || !k.Retriable:
-		return cli.Refused(offsets.PartitionName(r.topic, p), err, "")
+		return app.Refused(offsets.PartitionName(r.topic, p), err, "")
 	}
 	// Without a pause the client would ask again at once, for ever.
 	r.client.PauseFetchPartitions(map[string][]int32{r.topic: {p}})
@@ -92,7 +92,7 @@ func (r *reader) explain(ctx context.Context, p int32, err error) error {
 			message = fmt.Sprintf("offsets %d to %d cannot be read; ", s.next, next-1) + r.goOn(p, next)
 		}
 	}
-	return cli.Refused(offsets.PartitionName(r.topic, p), err, message)
+	return app.Refused(offsets.PartitionName(r.topic, p), err, message)
 }
 
 // goOn is how to read a partition from an offset on.

@@ -7,7 +7,7 @@ import (
 
 	"github.com/twmb/franz-go/pkg/kgo"
 
-	"github.com/chronik-io/chronik/internal/ctl/cli"
+	"github.com/chronik-io/chronik/internal/ctl/app"
 	"github.com/chronik-io/chronik/internal/ctl/output"
 	"github.com/chronik-io/chronik/internal/ctl/records"
 )
@@ -26,7 +26,7 @@ func newPrinter(o *consumeOptions, f output.Format) (printer, error) {
 	}
 	format, err := kgo.NewRecordFormatter(zeros(o.format))
 	if err != nil {
-		return nil, cli.Usage("--format %q: %w; chronikctl consume --help lists what may stand there", o.format, err)
+		return nil, app.Usage("--format %q: %w; chronikctl consume --help lists what may stand there", o.format, err)
 	}
 	return func(p []byte, r *kgo.Record) ([]byte, error) { return format.AppendRecord(p, r), nil }, nil
 }

@@ -16,7 +16,7 @@ import (
 	"github.com/twmb/franz-go/pkg/kerr"
 	"github.com/twmb/franz-go/pkg/kgo"
 
-	"github.com/chronik-io/chronik/internal/ctl/cli"
+	"github.com/chronik-io/chronik/internal/ctl/app"
 	"github.com/chronik-io/chronik/internal/ctl/offsets"
 	"github.com/chronik-io/chronik/internal/ctl/parse"
 	"github.com/chronik-io/chronik/internal/ctl/progress"
@@ -199,7 +199,7 @@ func (r *reader) failure(ctx context.Context, fetches kgo.Fetches) error {
 			}
 			r.away = true
 		case e.Topic == "":
-			return cli.Refused("consume "+r.topic, e.Err, "")
+			return app.Refused("consume "+r.topic, e.Err, "")
 		default:
 			if err := r.failed(ctx, e.Partition, e.Err); err != nil {
 				return err

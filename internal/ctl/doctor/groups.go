@@ -8,7 +8,7 @@ import (
 	"strings"
 	"time"
 
-	"github.com/chronik-io/chronik/internal/ctl/cli"
+	"github.com/chronik-io/chronik/internal/ctl/app"
 	"github.com/chronik-io/chronik/internal/ctl/group"
 	"github.com/chronik-io/chronik/internal/health"
 	"github.com/chronik-io/chronik/internal/text"
@@ -21,7 +21,7 @@ const mostGroups = 1000
 func (x *examination) groups(ctx context.Context) error {
 	listed, err := x.adm.ListGroups(ctx)
 	if err != nil {
-		return cli.Refused("list groups", cli.Words(err), "")
+		return app.Refused("list groups", app.Words(err), "")
 	}
 	names := listed.Groups()
 	slices.Sort(names)

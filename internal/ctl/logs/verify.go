@@ -8,7 +8,7 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/chronik-io/chronik/internal/ctl/cli"
+	"github.com/chronik-io/chronik/internal/ctl/app"
 	"github.com/chronik-io/chronik/internal/ctl/output"
 	"github.com/chronik-io/chronik/internal/ctl/progress"
 	"github.com/chronik-io/chronik/internal/inspect"
@@ -16,10 +16,10 @@ import (
 	"github.com/chronik-io/chronik/internal/text"
 )
 
-func verifyCommand(a *cli.App) *cobra.Command {
+func verifyCommand(a *app.App) *cobra.Command {
 	var w where
 	c := &cobra.Command{
-		Use: "verify", Short: "Find what is damaged, what a start would make of it, and what would be missing", Args: cli.Args(0, 0, "no argument; --dir says where"),
+		Use: "verify", Short: "Find what is damaged, what a start would make of it, and what would be missing", Args: app.Args(0, 0, "no argument; --dir says where"),
 		Long: "verify reads everything: identities, checkpoint, journal, every batch of every segment, indexes, metadata. It names each damage with\n" +
 			"its place, says what a start would do about it, where each partition would end, and which acknowledged records would be missing.\n" +
 			"It changes nothing, and keeps a broker from starting meanwhile. What a start puts right by itself is no reason for concern, and is\n" +
@@ -42,7 +42,7 @@ func verifyCommand(a *cli.App) *cobra.Command {
 }
 
 // runVerify verifies with a bar on a terminal.
-func runVerify(cmd *cobra.Command, a *cli.App, o inspect.Options) (*inspect.Report, error) {
+func runVerify(cmd *cobra.Command, a *app.App, o inspect.Options) (*inspect.Report, error) {
 	bar := progress.NewBar(a.Err, terminal.IsTerminal(a.Err), "reading", inspect.Size(o))
 	defer bar.End()
 	o.Progress = bar.Add
@@ -62,7 +62,7 @@ type report struct {
 	Missing []inspect.Loss `json:"missing"`
 }
 
-func show(a *cli.App, r *inspect.Report, dryRun string) error {
+func show(a *app.App, r *inspect.Report, dryRun string) error {
 	v := report{Clean: r.Clean(), Refused: r.Refused(), Report: r, Missing: r.Missing(), Summary: summary(r)}
 	if v.Missing == nil {
 		v.Missing = []inspect.Loss{}
@@ -90,7 +90,7 @@ func show(a *cli.App, r *inspect.Report, dryRun string) error {
 			remedy = "; " + dryRun + " shows what a repair would do"
 		}
 	}
-	return cli.WithCode(cli.ExitUnhealthy, fmt.Errorf("%s, see above%s", text.Plural(n, "thing is wrong", "things are wrong"), remedy))
+	return app.WithCode(app.ExitUnhealthy, fmt.Errorf("%s, see above%s", text.Plural(n, "thing is wrong", "things are wrong"), remedy))
 }
 
 func findings(r *inspect.Report, wide bool) *output.Table {

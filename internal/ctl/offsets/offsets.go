@@ -17,7 +17,7 @@ import (
 	"github.com/twmb/franz-go/pkg/kerr"
 	"github.com/twmb/franz-go/pkg/kmsg"
 
-	"github.com/chronik-io/chronik/internal/ctl/cli"
+	"github.com/chronik-io/chronik/internal/ctl/app"
 	"github.com/chronik-io/chronik/internal/ctl/parse"
 )
 
@@ -48,7 +48,7 @@ func (f OffsetFailures) add(topic string, partition int32, err error) {
 	if f[topic] == nil {
 		f[topic] = map[int32]error{}
 	}
-	f[topic][partition] = cli.Refused(PartitionName(topic, partition), err, "")
+	f[topic][partition] = app.Refused(PartitionName(topic, partition), err, "")
 }
 
 // PartitionName names a partition in errors.
@@ -93,7 +93,7 @@ func AskOffsets(ctx context.Context, adm *kadm.Client, committed bool, wanted ma
 			}
 		}
 		if len(r[topic])+len(failed[topic]) == 0 {
-			return nil, nil, cli.Refused(topic, cli.NoTopic(ctx, adm, topic), "")
+			return nil, nil, app.Refused(topic, app.NoTopic(ctx, adm, topic), "")
 		}
 		if err := selectPartitions(topic, wanted[topic], r[topic], failed[topic]); err != nil {
 			return nil, nil, err
@@ -114,16 +114,16 @@ func (f OffsetFailures) gather(ctx context.Context, adm *kadm.Client, l kadm.Lis
 			}
 		}
 	case err != nil:
-		return cli.Refused("list offsets", cli.Words(err), "")
+		return app.Refused("list offsets", app.Words(err), "")
 	}
 	for _, topic := range slices.Sorted(maps.Keys(l)) {
 		for p, o := range l[topic] {
 			switch {
 			case o.Err == nil:
 			case p < 0 && errors.Is(o.Err, kerr.UnknownTopicOrPartition):
-				return cli.Refused(topic, cli.NoTopic(ctx, adm, topic), "")
+				return app.Refused(topic, app.NoTopic(ctx, adm, topic), "")
 			case p < 0:
-				return cli.Refused(topic, o.Err, "")
+				return app.Refused(topic, o.Err, "")
 			default:
 				f.add(topic, p, o.Err)
 			}
@@ -150,7 +150,7 @@ func selectPartitions(topic string, wanted []int32, known map[int32]OffsetRange,
 	for _, p := range wanted {
 		_, ok := known[p]
 		if !ok && failed[p] == nil {
-			return cli.Refused(PartitionName(topic, p), kerr.UnknownTopicOrPartition, fmt.Sprintf("the topic has partitions 0 to %d", last))
+			return app.Refused(PartitionName(topic, p), kerr.UnknownTopicOrPartition, fmt.Sprintf("the topic has partitions 0 to %d", last))
 		}
 	}
 	maps.DeleteFunc(known, func(p int32, _ OffsetRange) bool { return !slices.Contains(wanted, p) })

@@ -20,14 +20,14 @@ import (
 	"github.com/twmb/franz-go/pkg/kgo"
 	"github.com/twmb/franz-go/pkg/kmsg"
 
-	"github.com/chronik-io/chronik/internal/ctl/cli"
+	"github.com/chronik-io/chronik/internal/ctl/app"
 	"github.com/chronik-io/chronik/internal/ctl/progress"
 	"github.com/chronik-io/chronik/internal/terminal"
 	"github.com/chronik-io/chronik/internal/text"
 )
 
 // NewProduce is the command.
-func NewProduce(a *cli.App) *cobra.Command {
+func NewProduce(a *app.App) *cobra.Command {
 	var o produceOptions
 	c := &cobra.Command{
 		Use: "produce TOPIC", Short: "Write each line of standard input, or of a file, as a record",
@@ -36,7 +36,7 @@ func NewProduce(a *cli.App) *cobra.Command {
 			"It keeps its timestamp, and with --same-partition its partition.",
 		Example: "  printf 'one\\ntwo\\n' | chronikctl produce hello\n  chronikctl produce orders --file orders.txt --key-separator : --compression zstd\n" +
 			"  chronikctl consume orders -o json | chronikctl produce copy --input json",
-		Args: cli.Args(1, 1, "one topic"), ValidArgsFunction: a.Topics(1),
+		Args: app.Args(1, 1, "one topic"), ValidArgsFunction: a.Topics(1),
 		RunE: func(cmd *cobra.Command, names []string) error {
 			if err := o.check(); err != nil {
 				return err
@@ -49,7 +49,7 @@ func NewProduce(a *cli.App) *cobra.Command {
 	return c
 }
 
-func runProduce(cmd *cobra.Command, a *cli.App, o *produceOptions, topic string) error {
+func runProduce(cmd *cobra.Command, a *app.App, o *produceOptions, topic string) error {
 	in, size, err := o.open(a.In)
 	if err != nil {
 		return err
@@ -78,21 +78,21 @@ func runProduce(cmd *cobra.Command, a *cli.App, o *produceOptions, topic string)
 // checkTopic asks for the topic and returns its partitions that take no records. A name that no
 // topic has may be mistaken: at a terminal a person has to confirm it, elsewhere a note says
 // that the first record creates the topic. An error is that of asking, or of a no.
-func checkTopic(ctx context.Context, a *cli.App, cl *kgo.Client, topic string) (closed []int32, err error) {
+func checkTopic(ctx context.Context, a *app.App, cl *kgo.Client, topic string) (closed []int32, err error) {
 	req := kmsg.NewPtrMetadataRequest() // the client's own would make the topic
 	t := kmsg.NewMetadataRequestTopic()
 	t.Topic = &topic
 	req.Topics = append(req.Topics, t)
 	resp, err := req.RequestWith(ctx, cl)
 	if err != nil {
-		return nil, cli.Refused("ask for topic "+topic, err, "")
+		return nil, app.Refused("ask for topic "+topic, err, "")
 	}
 	if len(resp.Topics) != 1 {
 		return nil, nil
 	}
 	// Any other error is the first record's too, which says more of it.
 	if resp.Topics[0].ErrorCode == kerr.UnknownTopicOrPartition.Code {
-		missing := cli.UnknownTopic(ctx, kadm.NewClient(cl), topic)
+		missing := app.UnknownTopic(ctx, kadm.NewClient(cl), topic)
 		if terminal.IsTerminal(a.In) { // a script has nobody to ask, and relied on it
 			return nil, a.Confirm("create topic "+topic, strings.ToUpper(missing[:1])+missing[1:]+".", nil)
 		}
@@ -114,7 +114,7 @@ func (o *produceOptions) open(stdin io.Reader) (io.ReadCloser, int64, error) {
 	}
 	f, err := os.Open(o.file)
 	if err != nil {
-		return nil, 0, cli.Usage("--file: %w", err)
+		return nil, 0, app.Usage("--file: %w", err)
 	}
 	info, err := f.Stat()
 	if err == nil && info.IsDir() {
@@ -122,7 +122,7 @@ func (o *produceOptions) open(stdin io.Reader) (io.ReadCloser, int64, error) {
 	}
 	if err != nil {
 		_ = f.Close() // it was not written to
-		return nil, 0, cli.Usage("--file: %w", err)
+		return nil, 0, app.Usage("--file: %w", err)
 	}
 	return f, info.Size(), nil
 }

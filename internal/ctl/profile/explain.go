@@ -13,7 +13,7 @@ import (
 	"github.com/twmb/franz-go/pkg/kmsg"
 
 	"github.com/chronik-io/chronik/internal/ctl/adminport"
-	"github.com/chronik-io/chronik/internal/ctl/cli"
+	"github.com/chronik-io/chronik/internal/ctl/app"
 	"github.com/chronik-io/chronik/internal/ctl/output"
 	"github.com/chronik-io/chronik/internal/text"
 	"github.com/chronik-io/chronik/pkg/durability"
@@ -31,9 +31,9 @@ type facts struct {
 	Groups   []adminport.Groups     `json:"groups"` // seen in the log directories
 }
 
-func explain(a *cli.App) *cobra.Command {
+func explain(a *app.App) *cobra.Command {
 	return &cobra.Command{
-		Use: "explain TOPIC", Short: "Say in plain words what an acknowledgement promises in a topic", Args: cli.Args(1, 1, "one topic"), ValidArgsFunction: a.Topics(1),
+		Use: "explain TOPIC", Short: "Say in plain words what an acknowledgement promises in a topic", Args: app.Args(1, 1, "one topic"), ValidArgsFunction: a.Topics(1),
 		Example: "  chronikctl profile explain orders",
 		Long: "explain says what an acknowledgement promises for a topic as it is now: its profile, replicas and min.insync.replicas, for\n" +
 			"each acks a producer may ask for. Where chronik's admin port answers it adds what was really seen: how many records\n" +
@@ -60,18 +60,18 @@ func explain(a *cli.App) *cobra.Command {
 func gather(ctx context.Context, adm *kadm.Client, topic string) (*facts, error) {
 	topics, err := adm.ListTopicsWithInternal(ctx, topic)
 	if err != nil {
-		return nil, cli.Refused("explain "+topic, cli.Words(err), "")
+		return nil, app.Refused("explain "+topic, app.Words(err), "")
 	}
 	t, ok := topics[topic]
 	if !ok || t.Err != nil {
 		if t.Err == nil || errors.Is(t.Err, kerr.UnknownTopicOrPartition) {
-			t.Err = cli.NoTopic(ctx, adm, topic)
+			t.Err = app.NoTopic(ctx, adm, topic)
 		}
-		return nil, cli.Refused("explain "+topic, t.Err, "")
+		return nil, app.Refused("explain "+topic, t.Err, "")
 	}
 	configs, err := adm.DescribeTopicConfigs(ctx, topic)
 	if err != nil {
-		return nil, cli.Refused("explain "+topic, cli.Words(err), "")
+		return nil, app.Refused("explain "+topic, app.Words(err), "")
 	}
 	f := &facts{Topic: topic, Replicas: t.Partitions.NumReplicas(), MinISR: 1, Promises: []promised{}, Groups: []adminport.Groups{}}
 	for _, r := range configs {
@@ -103,7 +103,7 @@ func sourceOf(s kmsg.ConfigSource) string {
 }
 
 // print says it.
-func (f *facts) print(a *cli.App, k *profileList, p durability.Profile) error {
+func (f *facts) print(a *app.App, k *profileList, p durability.Profile) error {
 	head := []string{fmt.Sprintf("topic %s: profile %s (%s), %s, min.insync.replicas %d", f.Topic, f.Profile, f.Source, text.Count(f.Replicas, "replica"), f.MinISR), "", earned(p), grouped(p)}
 	for _, n := range []int16{-1, 1, 0} {
 		s := durability.Setting{Acks: n, Replicas: f.Replicas, MinISR: f.MinISR}

@@ -13,14 +13,14 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/chronik-io/chronik/internal/ctl/adminport"
-	"github.com/chronik-io/chronik/internal/ctl/cli"
+	"github.com/chronik-io/chronik/internal/ctl/app"
 	"github.com/chronik-io/chronik/internal/ctl/output"
 	"github.com/chronik-io/chronik/pkg/durability"
 )
 
 // NewProfile is the command with all those below it.
-func NewProfile(a *cli.App) *cobra.Command {
-	return cli.Parent("profile", "Show durability profiles, and explain what an acknowledgement promises", listProfiles(a), showProfile(a), explain(a))
+func NewProfile(a *app.App) *cobra.Command {
+	return app.Parent("profile", "Show durability profiles, and explain what an acknowledgement promises", listProfiles(a), showProfile(a), explain(a))
 }
 
 // profileList is the profiles to speak of.
@@ -32,7 +32,7 @@ type profileList struct {
 
 // askProfiles takes the broker's own profiles where its admin port answers, else the
 // built-in ones.
-func askProfiles(ctx context.Context, a *cli.App) (profileList, error) {
+func askProfiles(ctx context.Context, a *app.App) (profileList, error) {
 	k := profileList{profiles: durability.Builtin(), standard: durability.Default}
 	p := adminport.AdminPortOf(a)
 	if p == nil {
@@ -99,9 +99,9 @@ func (k *profileList) show(p durability.Profile) shown {
 	return s
 }
 
-func listProfiles(a *cli.App) *cobra.Command {
+func listProfiles(a *app.App) *cobra.Command {
 	return &cobra.Command{
-		Use: "list", Short: "List the durability profiles", Args: cli.Args(0, 0, "no argument"),
+		Use: "list", Short: "List the durability profiles", Args: app.Args(0, 0, "no argument"),
 		Example: "  chronikctl profile list",
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			k, err := askProfiles(cmd.Context(), a)

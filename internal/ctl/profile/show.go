@@ -5,14 +5,14 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/chronik-io/chronik/internal/ctl/cli"
+	"github.com/chronik-io/chronik/internal/ctl/app"
 	"github.com/chronik-io/chronik/internal/ctl/output"
 	"github.com/chronik-io/chronik/pkg/durability"
 )
 
-func showProfile(a *cli.App) *cobra.Command {
+func showProfile(a *app.App) *cobra.Command {
 	return &cobra.Command{
-		Use: "show NAME", Short: "Show a profile, and what it promises on one replica and on three", Args: cli.Args(1, 1, "one profile"),
+		Use: "show NAME", Short: "Show a profile, and what it promises on one replica and on three", Args: app.Args(1, 1, "one profile"),
 		Example: "  chronikctl profile show sync",
 		ValidArgsFunction: func(cmd *cobra.Command, args []string, _ string) ([]cobra.Completion, cobra.ShellCompDirective) {
 			if len(args) > 0 || a.Resolve(cmd) != nil {

@@ -10,7 +10,7 @@ import (
 	"syscall"
 	"time"
 
-	"github.com/chronik-io/chronik/internal/ctl/cli"
+	"github.com/chronik-io/chronik/internal/ctl/app"
 	"github.com/chronik-io/chronik/internal/terminal"
 )
 
@@ -41,7 +41,7 @@ type watcher struct {
 }
 
 // watch is top in a terminal: in and a.Out are one.
-func watch(ctx context.Context, a *cli.App, k *collector, in *os.File, st state) error {
+func watch(ctx context.Context, a *app.App, k *collector, in *os.File, st state) error {
 	out := a.Out
 	restore, err := terminal.CharacterMode(in)
 	if err != nil {

@@ -16,7 +16,7 @@ import (
 
 	"github.com/chronik-io/chronik/internal/cmdline"
 	"github.com/chronik-io/chronik/internal/ctl/adminport"
-	"github.com/chronik-io/chronik/internal/ctl/cli"
+	"github.com/chronik-io/chronik/internal/ctl/app"
 	"github.com/chronik-io/chronik/internal/ctl/output"
 	"github.com/chronik-io/chronik/internal/text"
 )
@@ -52,12 +52,12 @@ type partition struct {
 	Error     string   `json:"error,omitempty"`
 }
 
-func describe(a *cli.App) *cobra.Command {
+func describe(a *app.App) *cobra.Command {
 	var regex bool
 	c := &cobra.Command{
 		Use: "describe NAME...", Short: "Show partitions, offsets, sizes, the profile, and configs that are set",
 		Example: "  chronikctl topic describe orders -o wide\n  chronikctl topic describe --regex 'orders-.*'",
-		Args:    cli.Args(1, -1, "at least one topic"), ValidArgsFunction: a.Topics(0),
+		Args:    app.Args(1, -1, "at least one topic"), ValidArgsFunction: a.Topics(0),
 		RunE: a.Admin(func(ctx context.Context, adm *kadm.Client, names []string) error {
 			topics, missing, err := choose(ctx, adm, names, regex)
 			if err != nil {
@@ -66,7 +66,7 @@ func describe(a *cli.App) *cobra.Command {
 			var failed []error
 			for _, name := range names {
 				if e, ok := missing[name]; ok {
-					failed = append(failed, cli.Refused("describe "+name, e, ""))
+					failed = append(failed, app.Refused("describe "+name, e, ""))
 				}
 			}
 			if len(topics) > 0 {
@@ -95,7 +95,7 @@ type log struct {
 
 // logsOf asks the admin port, if there is one, why old segments are still there, and what is
 // wrong with logs.
-func logsOf(ctx context.Context, a *cli.App, topics []string) (map[log]adminport.Log, error) {
+func logsOf(ctx context.Context, a *app.App, topics []string) (map[log]adminport.Log, error) {
 	p := adminport.AdminPortOf(a)
 	if p == nil {
 		return nil, nil
@@ -122,7 +122,7 @@ func ask(ctx context.Context, adm *kadm.Client, topics []kadm.TopicDetail) (fact
 		names = append(names, t.Topic)
 	}
 	if f.configs, err = adm.DescribeTopicConfigs(ctx, names...); err != nil {
-		return f, cli.Refused("configs", cli.Words(err), "")
+		return f, app.Refused("configs", app.Words(err), "")
 	}
 	return f, nil
 }
@@ -137,14 +137,14 @@ func askHoldings(ctx context.Context, adm *kadm.Client, topics []kadm.TopicDetai
 	}
 	f.starts, err = adm.ListStartOffsets(ctx, names...)
 	if unanswered(err) {
-		return f, cli.Refused("start offsets", cli.Words(err), "")
+		return f, app.Refused("start offsets", app.Words(err), "")
 	}
 	f.ends, err = adm.ListEndOffsets(ctx, names...)
 	if unanswered(err) {
-		return f, cli.Refused("end offsets", cli.Words(err), "")
+		return f, app.Refused("end offsets", app.Words(err), "")
 	}
-	if f.dirs, err = adm.DescribeAllLogDirs(ctx, set); unanswered(err) && !cli.IsUnsupported(cli.Words(err)) {
-		return f, cli.Refused("log directories", cli.Words(err), "")
+	if f.dirs, err = adm.DescribeAllLogDirs(ctx, set); unanswered(err) && !app.IsUnsupported(app.Words(err)) {
+		return f, app.Refused("log directories", app.Words(err), "")
 	}
 	return f, nil
 }
@@ -152,10 +152,10 @@ func askHoldings(ctx context.Context, adm *kadm.Client, topics []kadm.TopicDetai
 // unanswered reports whether nothing is known because brokers did not answer. Partitions
 // without a leader are no such reason, even if no other one was asked for.
 func unanswered(err error) bool {
-	return cli.RequestFailed(err) != nil && !errors.Is(err, kerr.LeaderNotAvailable)
+	return app.RequestFailed(err) != nil && !errors.Is(err, kerr.LeaderNotAvailable)
 }
 
-func show(ctx context.Context, a *cli.App, adm *kadm.Client, topics []kadm.TopicDetail) error {
+func show(ctx context.Context, a *app.App, adm *kadm.Client, topics []kadm.TopicDetail) error {
 	f, err := ask(ctx, adm, topics)
 	if err != nil {
 		return err

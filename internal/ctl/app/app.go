@@ -1,4 +1,4 @@
-// Package cli is what all commands of chronikctl share: one run with its streams
+// Package app is what all commands of chronikctl share: one run with its streams
 // and settings, the connection to the broker, errors with their exit codes and
 // remedies, confirmation, and answers in the format that was asked for.
 //
@@ -6,7 +6,7 @@
 // error says what happened, where, and what to do, and that nothing which
 // destroys is done without a yes. The packages of commands beside it call it; it
 // knows none of them.
-package cli
+package app
 
 import (
 	"context"
