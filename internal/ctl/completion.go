@@ -5,7 +5,7 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/chronik-io/chronik/internal/cmdline"
+	"github.com/chronik-io/chronik/internal/cli"
 	"github.com/chronik-io/chronik/internal/ctl/app"
 )
 
@@ -51,7 +51,7 @@ func completion(a *app.App, root *cobra.Command) {
 			continue
 		}
 		app.Offline(c)
-		c.Args = cmdline.NoArgs
+		c.Args = cli.NoArgs
 		c.RunE = func(cmd *cobra.Command, _ []string) error { return cmd.Help() }
 		c.Short = "Print a completion script for bash, zsh, fish or powershell"
 		for _, shell := range c.Commands() {

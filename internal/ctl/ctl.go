@@ -22,7 +22,7 @@ import (
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 
-	"github.com/chronik-io/chronik/internal/cmdline"
+	"github.com/chronik-io/chronik/internal/cli"
 	"github.com/chronik-io/chronik/internal/ctl/app"
 	"github.com/chronik-io/chronik/internal/ctl/bundle"
 	"github.com/chronik-io/chronik/internal/ctl/cluster"
@@ -78,7 +78,7 @@ func Root(a *app.App) *cobra.Command {
 		"contexts file (chronikctl context), else it is " + contexts.DefaultBrokers + ".\n\n" + app.ExitCodes
 	root.Version = a.Version
 	root.SilenceErrors, root.SilenceUsage = true, true
-	cmdline.Instead(root, map[string]string{
+	cli.Instead(root, map[string]string{
 		"info":        "chronikctl cluster describe shows the cluster",
 		"bundle":      "chronikctl debug bundle writes it",
 		"status":      "chronikctl cluster health finds what is wrong",
@@ -99,7 +99,7 @@ func Root(a *app.App) *cobra.Command {
 	app.CompleteFlag(root, contexts.Output, app.OneOf("table", "wide", "json", "yaml"))
 	app.CompleteFlag(root, contexts.SASL, app.OneOf("PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512", "OAUTHBEARER"))
 	app.CompleteFlag(root, "context", contextNames(a))
-	cmdline.RejectUnknownHelp(root, cmdline.NoArgs)
+	cli.RejectUnknownHelp(root, cli.NoArgs)
 	completion(a, root)
 	root.SetUsageFunc(usage)
 	root.SetHelpFunc(help)

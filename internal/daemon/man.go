@@ -5,38 +5,38 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/chronik-io/chronik/internal/cli"
 	"github.com/chronik-io/chronik/internal/daemon/config"
-	"github.com/chronik-io/chronik/internal/manpage"
 )
 
 // Manual returns chronikd's manual pages: the command, and its configuration
 // file. They say what --help and config print-defaults say.
-func Manual(version string) ([]manpage.ManPage, error) {
+func Manual(version string) ([]cli.ManPage, error) {
 	cfg, err := Load(config.Input{})
 	if err != nil {
 		return nil, err
 	}
 	root := command(Process{Version: version}, new(signals))
-	see := manpage.ManSection{Title: "SEE ALSO", Text: "chronikd(8), chronikd.yaml(5), chronikctl(1), chronik-bench(1)"}
-	settings := manpage.ManSection{Title: "SETTINGS", Text: "In the file a setting is written as name: value; what it is not set to has its default."}
+	see := cli.ManSection{Title: "SEE ALSO", Text: "chronikd(8), chronikd.yaml(5), chronikctl(1), chronik-bench(1)"}
+	settings := cli.ManSection{Title: "SETTINGS", Text: "In the file a setting is written as name: value; what it is not set to has its default."}
 	for _, d := range slices.Concat(config.Own(), kafkaSettings(registry(cfg.Durability))) {
 		if d.Name == config.KeyListen || d.Name == config.KeyAdvertise {
 			continue // in the file they are of an entry of listeners
 		}
-		settings.Items = append(settings.Items, manpage.ManItem{Term: d.Name, Text: settingText(&d)})
+		settings.Items = append(settings.Items, cli.ManItem{Term: d.Name, Text: settingText(&d)})
 	}
-	return []manpage.ManPage{
-		{Name: "chronikd", Section: 8, Version: version, Short: "log broker that speaks the Kafka protocol", Command: root, Parts: []manpage.ManSection{
-			{Title: "ENVIRONMENT", Items: []manpage.ManItem{
+	return []cli.ManPage{
+		{Name: "chronikd", Section: 8, Version: version, Short: "log broker that speaks the Kafka protocol", Command: root, Sections: []cli.ManSection{
+			{Title: "ENVIRONMENT", Items: []cli.ManItem{
 				{Term: config.EnvFile, Text: "The configuration file, where --config is not given."},
 				{Term: "CHRONIK_*", Text: "Any setting: its name in capitals, _ for every dot, as in CHRONIK_NUM_PARTITIONS for num.partitions."},
 				{Term: "GOMEMLIMIT", Text: "Bytes that the Go heap is kept below. In a container with a limit the default is 80 % of it."},
 				{Term: "NOTIFY_SOCKET, WATCHDOG_USEC", Text: "Set by systemd: where readiness, the status and keep-alives are sent."},
 			}},
-			{Title: "SIGNALS", Items: []manpage.ManItem{
+			{Title: "SIGNALS", Items: []cli.ManItem{
 				{Term: "SIGTERM, SIGINT, SIGHUP", Text: "Drain: answer what was accepted, mark the data directory clean, end. A broker that starts or recovers ends, and the next start recovers. Further ones within two seconds mean the same. One that comes later ends the process at once: requests under way are not answered, and the next start recovers; nothing is lost that was acknowledged as synced."},
 			}},
-			{Title: "EXIT STATUS", Items: []manpage.ManItem{
+			{Title: "EXIT STATUS", Items: []cli.ManItem{
 				{Term: fmt.Sprint(ExitOK), Text: "Stopped as asked, also before it was ready."},
 				{Term: fmt.Sprint(ExitFailed), Text: "Failed while running."},
 				{Term: fmt.Sprint(ExitUsage), Text: "The command line or the configuration is wrong; nothing was touched."},
@@ -44,11 +44,11 @@ func Manual(version string) ([]manpage.ManPage, error) {
 				{Term: fmt.Sprint(ExitAddress), Text: "An address cannot be bound; nothing was touched."},
 				{Term: fmt.Sprint(ExitCut), Text: "Another signal ended the process before it had drained; the next start recovers."},
 			}},
-			{Title: "FILES", Items: []manpage.ManItem{
+			{Title: "FILES", Items: []cli.ManItem{
 				{Term: "/etc/chronik/chronikd.yaml", Text: "The configuration of the service, where a package installed it."},
 				{Term: "/var/lib/chronik", Text: "Its data."},
 			}}, see}},
-		{Name: "chronikd.yaml", Section: 5, Version: version, Short: "configuration of chronikd", Parts: []manpage.ManSection{
+		{Name: "chronikd.yaml", Section: 5, Version: version, Short: "configuration of chronikd", Sections: []cli.ManSection{
 			{Title: "DESCRIPTION", Text: "A YAML file with one key for every setting that is not to have its default. Every setting can also be given as a variable, " +
 				"with --set name=value or, where it has one, by a flag; the later goes over the earlier.\n\n" +
 				"chronikd config check --config FILE says whether a file is right, and chronikd config print-defaults prints one with everything in it."},

@@ -10,8 +10,8 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/chronik-io/chronik/internal/cli"
 	"github.com/chronik-io/chronik/internal/ctl/parse"
-	"github.com/chronik-io/chronik/internal/terminal"
 )
 
 // Times between two runs of one command.
@@ -48,7 +48,7 @@ func (a *App) Watched(c *cobra.Command) *cobra.Command {
 			if cmd.Context().Err() != nil {
 				return nil
 			}
-			if terminal.IsTerminal(a.Out) {
+			if cli.IsTerminal(a.Out) {
 				text = append(fmt.Appendf(nil, "%severy %v, %s\n\n", clearScreen, every, time.Now().Format(time.TimeOnly)), text...)
 			}
 			if _, err := a.Out.Write(text); err != nil {

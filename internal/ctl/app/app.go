@@ -20,10 +20,9 @@ import (
 	"github.com/spf13/cobra"
 	"github.com/twmb/franz-go/pkg/kadm"
 
-	"github.com/chronik-io/chronik/internal/cmdline"
+	"github.com/chronik-io/chronik/internal/cli"
 	"github.com/chronik-io/chronik/internal/ctl/contexts"
 	"github.com/chronik-io/chronik/internal/ctl/output"
-	"github.com/chronik-io/chronik/internal/wrongport"
 )
 
 // Streams are what a run takes from its process.
@@ -43,7 +42,7 @@ type App struct {
 	Version  string
 	Settings contexts.Settings
 
-	dial wrongport.DialFunc // without TLS
+	dial cli.DialFunc // without TLS
 
 	flags   map[string]*string // of the settings, by name
 	context string
@@ -219,7 +218,7 @@ func Args(least, most int, wanted string) cobra.PositionalArgs {
 // Parent is a command that only has others below it.
 func Parent(use, short string, children ...*cobra.Command) *cobra.Command {
 	c := &cobra.Command{
-		Use: use, Short: short, Args: cmdline.NoArgs,
+		Use: use, Short: short, Args: cli.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
 	}
 	c.AddCommand(children...)

@@ -6,7 +6,7 @@ import (
 	"fmt"
 	"strings"
 
-	"github.com/chronik-io/chronik/internal/terminal"
+	"github.com/chronik-io/chronik/internal/cli"
 )
 
 // shownLosses is how many things a question lists before it counts the rest.
@@ -22,7 +22,7 @@ func (a *App) Confirm(what, back string, losses []string) error {
 	if a.yes {
 		return nil
 	}
-	if !terminal.IsTerminal(a.In) {
+	if !cli.IsTerminal(a.In) {
 		return WithCode(ExitUnconfirmed, fmt.Errorf("%s: not confirmed, nothing was done: standard input is no terminal to ask on; add --yes to do it, --dry-run to see what it would do", what))
 	}
 	return a.ask(what, back, losses)

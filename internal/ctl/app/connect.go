@@ -17,8 +17,8 @@ import (
 	"github.com/twmb/franz-go/pkg/kerr"
 	"github.com/twmb/franz-go/pkg/kgo"
 
+	"github.com/chronik-io/chronik/internal/cli"
 	"github.com/chronik-io/chronik/internal/ctl/contexts"
-	"github.com/chronik-io/chronik/internal/wrongport"
 )
 
 // dialTime bounds the first answer: a command should not wait where no broker is.
@@ -84,7 +84,7 @@ func (a *App) asksHTTP(ctx context.Context, silence time.Duration) (web chan boo
 
 func (a *App) speaksHTTP(ctx context.Context) bool {
 	return !a.Settings.Encrypted() &&
-		slices.ContainsFunc(a.Settings.Seeds(), func(at string) bool { return wrongport.SpeaksHTTP(ctx, a.dial, at) })
+		slices.ContainsFunc(a.Settings.Seeds(), func(at string) bool { return cli.SpeaksHTTP(ctx, a.dial, at) })
 }
 
 // noAnswer is the error of a first request that failed, in ctx, which is over after the

@@ -8,14 +8,14 @@ import (
 	"sync/atomic"
 	"time"
 
-	"github.com/chronik-io/chronik/internal/wrongport"
+	"github.com/chronik-io/chronik/internal/cli"
 )
 
 // dialer connects to brokers and remembers whether any of them took a connection, so
 // that a broker which hangs is told apart from one that cannot be reached: the client
 // library reports both as a dial that failed.
 type dialer struct {
-	tcp wrongport.DialFunc
+	tcp cli.DialFunc
 	tls *tls.Config // nil without TLS
 	// limit is the longest wait for an answer, 0 for what the client library asks for. It
 	// grants requests that carry a timeout that much more than any other.

@@ -3,17 +3,17 @@ package app
 import (
 	"github.com/spf13/cobra"
 
-	"github.com/chronik-io/chronik/internal/cmdline"
+	"github.com/chronik-io/chronik/internal/cli"
 )
 
 // Exit codes. They are stable: scripts may rely on them.
 const (
-	ExitOK          = cmdline.ExitOK
-	ExitFailed      = cmdline.ExitFailed      // the broker refused, or not all of it was done in time
-	ExitUsage       = cmdline.ExitUsage       // command line, variable or contexts file is wrong; nothing was sent
-	ExitUnreachable = cmdline.ExitUnreachable // no broker answered, or it let nobody in
-	ExitUnhealthy   = cmdline.ExitUnhealthy   // a check found something wrong
-	ExitUnconfirmed = 5                       // it would have destroyed something and nobody said yes
+	ExitOK          = cli.ExitOK
+	ExitFailed      = cli.ExitFailed      // the broker refused, or not all of it was done in time
+	ExitUsage       = cli.ExitUsage       // command line, variable or contexts file is wrong; nothing was sent
+	ExitUnreachable = cli.ExitUnreachable // no broker answered, or it let nobody in
+	ExitUnhealthy   = cli.ExitUnhealthy   // a check found something wrong
+	ExitUnconfirmed = 5                   // it would have destroyed something and nobody said yes
 
 	ExitPipe = 141 // who read standard output has gone; what SIGPIPE ends a process with
 )
@@ -23,16 +23,16 @@ const ExitCodes = "Exit codes: 0 all was done; 1 the broker refused, or not all 
 	"is wrong, nothing was sent; 3 no broker answered; 4 a check found something wrong; 5 not confirmed, nothing was done."
 
 // WithCode returns an error that ends the process with this code.
-func WithCode(code int, err error) error { return cmdline.WithCode(code, err) }
+func WithCode(code int, err error) error { return cli.WithCode(code, err) }
 
 // Usage is an error of the command line.
-func Usage(format string, args ...any) error { return cmdline.Usage(format, args...) }
+func Usage(format string, args ...any) error { return cli.Usage(format, args...) }
 
 // ExitCode is the code that an error ends the process with.
-func ExitCode(err error) int { return cmdline.ExitCode(err) }
+func ExitCode(err error) int { return cli.ExitCode(err) }
 
 // FlagError says which flags are like the one that does not exist.
 func FlagError(cmd *cobra.Command, err error) error {
-	text, _ := cmdline.FlagError(cmd, err)
+	text, _ := cli.FlagError(cmd, err)
 	return Usage("%s", text)
 }

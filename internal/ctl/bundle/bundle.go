@@ -19,11 +19,11 @@ import (
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 
+	"github.com/chronik-io/chronik/internal/cli"
 	"github.com/chronik-io/chronik/internal/ctl/adminport"
 	"github.com/chronik-io/chronik/internal/ctl/app"
 	"github.com/chronik-io/chronik/internal/ctl/contexts"
 	"github.com/chronik-io/chronik/internal/ctl/parse"
-	"github.com/chronik-io/chronik/internal/terminal"
 	"github.com/chronik-io/chronik/internal/text"
 )
 
@@ -121,7 +121,7 @@ func write(ctx context.Context, a *app.App, k *collector, list func(context.Cont
 // open makes the file, which nobody else may read.
 func open(a *app.App, file string) (io.WriteCloser, error) {
 	if file == "-" {
-		if terminal.IsTerminal(a.Out) {
+		if cli.IsTerminal(a.Out) {
 			return nil, app.Usage("--file -: standard output is a terminal; name a file, or send it to another program")
 		}
 		return nopCloser{a.Out}, nil

@@ -17,7 +17,7 @@ import (
 	"github.com/spf13/cobra"
 	"github.com/twmb/franz-go/pkg/kadm"
 
-	"github.com/chronik-io/chronik/internal/cmdline"
+	"github.com/chronik-io/chronik/internal/cli"
 	"github.com/chronik-io/chronik/internal/ctl/app"
 	"github.com/chronik-io/chronik/internal/ctl/output"
 	"github.com/chronik-io/chronik/internal/text"
@@ -26,7 +26,7 @@ import (
 // New is the command cluster with all those below it.
 func New(a *app.App) *cobra.Command {
 	c := app.Parent("cluster", "Describe the cluster, and find what is wrong with it", describe(a), healthCommand(a))
-	cmdline.Instead(c, map[string]string{
+	cli.Instead(c, map[string]string{
 		"info":    "cluster describe shows the cluster",
 		"status":  "cluster health finds what is wrong",
 		"brokers": "chronikctl broker list shows the brokers",

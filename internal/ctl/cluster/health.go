@@ -11,7 +11,7 @@ import (
 	"github.com/spf13/cobra"
 	"github.com/twmb/franz-go/pkg/kadm"
 
-	"github.com/chronik-io/chronik/internal/cmdline"
+	"github.com/chronik-io/chronik/internal/cli"
 	"github.com/chronik-io/chronik/internal/ctl/adminport"
 	"github.com/chronik-io/chronik/internal/ctl/app"
 	"github.com/chronik-io/chronik/internal/ctl/output"
@@ -93,7 +93,7 @@ func healthCommand(a *app.App) *cobra.Command {
 			return c.Report(a)
 		}),
 	}
-	cmdline.Instead(c, map[string]string{"--exit-when-healthy": "--wait 30s ends as soon as nothing is wrong"})
+	cli.Instead(c, map[string]string{"--exit-when-healthy": "--wait 30s ends as soon as nothing is wrong"})
 	return a.Watched(a.AddWait(c, "nothing is wrong"))
 }
 

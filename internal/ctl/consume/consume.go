@@ -16,9 +16,9 @@ import (
 	"github.com/spf13/cobra"
 	"github.com/twmb/franz-go/pkg/kgo"
 
+	"github.com/chronik-io/chronik/internal/cli"
 	"github.com/chronik-io/chronik/internal/ctl/app"
 	"github.com/chronik-io/chronik/internal/ctl/progress"
-	"github.com/chronik-io/chronik/internal/terminal"
 )
 
 // NewConsume is the command.
@@ -77,7 +77,7 @@ func runConsume(ctx context.Context, a *app.App, o *consumeOptions, topic string
 		}
 		cl.AddConsumePartitions(map[string]map[int32]kgo.Offset{topic: from})
 	}
-	r.bar = progress.NewBar(a.Err, !o.follow && terminal.IsTerminal(a.Err) && !terminal.IsTerminal(a.Out), topic, r.total())
+	r.bar = progress.NewBar(a.Err, !o.follow && cli.IsTerminal(a.Err) && !cli.IsTerminal(a.Out), topic, r.total())
 	defer r.bar.End()
 	return errors.Join(r.run(ctx), r.flush(), r.unread())
 }

@@ -7,7 +7,7 @@ import (
 	"github.com/spf13/cobra"
 	"github.com/twmb/franz-go/pkg/kgo"
 
-	"github.com/chronik-io/chronik/internal/cmdline"
+	"github.com/chronik-io/chronik/internal/cli"
 	"github.com/chronik-io/chronik/internal/ctl/app"
 	"github.com/chronik-io/chronik/internal/ctl/output"
 	"github.com/chronik-io/chronik/internal/ctl/parse"
@@ -61,7 +61,7 @@ func (o *consumeOptions) flags(c *cobra.Command, a *app.App) {
 	f.StringVar(&o.protocol, "group-protocol", classic, "how to join: classic or consumer (KIP-848)")
 	app.CompleteFlag(c, "group", a.Groups(0))
 	app.CompleteFlag(c, "group-protocol", app.OneOf(classic, nextGen))
-	cmdline.Instead(c, map[string]string{
+	cli.Instead(c, map[string]string{
 		"--offset":         "--from says where to start: earliest, latest, an offset, or a time",
 		"--from-beginning": "that is the default, --from earliest",
 		"--tail":           "--from -N prints the last N records",

@@ -16,11 +16,11 @@ import (
 	"github.com/twmb/franz-go/pkg/kerr"
 	"github.com/twmb/franz-go/pkg/kgo"
 
+	"github.com/chronik-io/chronik/internal/cli"
 	"github.com/chronik-io/chronik/internal/ctl/app"
 	"github.com/chronik-io/chronik/internal/ctl/offsets"
 	"github.com/chronik-io/chronik/internal/ctl/parse"
 	"github.com/chronik-io/chronik/internal/ctl/progress"
-	"github.com/chronik-io/chronik/internal/terminal"
 )
 
 // span is what is still to be read of a partition: next up to, and without, end.
@@ -161,7 +161,7 @@ func (r *reader) run(ctx context.Context) error {
 		if err != nil || full {
 			return err
 		}
-		if fetches.NumRecords() == 0 && terminal.ReaderClosed(r.sink) {
+		if fetches.NumRecords() == 0 && cli.ReaderClosed(r.sink) {
 			return fmt.Errorf("standard output: %w", syscall.EPIPE) // as the next record would find it
 		}
 		if r.group != "" {

@@ -20,9 +20,9 @@ import (
 	"github.com/twmb/franz-go/pkg/kgo"
 	"github.com/twmb/franz-go/pkg/kmsg"
 
+	"github.com/chronik-io/chronik/internal/cli"
 	"github.com/chronik-io/chronik/internal/ctl/app"
 	"github.com/chronik-io/chronik/internal/ctl/progress"
-	"github.com/chronik-io/chronik/internal/terminal"
 	"github.com/chronik-io/chronik/internal/text"
 )
 
@@ -67,7 +67,7 @@ func runProduce(cmd *cobra.Command, a *app.App, o *produceOptions, topic string)
 	if len(way.closed) > 0 && o.partition < 0 && !o.keepPlace {
 		a.Note("note: %s cannot be written, records without a key go to the others; chronikctl cluster health names the cause", way)
 	}
-	bar := progress.NewBar(a.Err, o.file != "" && terminal.IsTerminal(a.Err), topic, size)
+	bar := progress.NewBar(a.Err, o.file != "" && cli.IsTerminal(a.Err), topic, size)
 	w := &writer{client: cl, topic: topic, o: o, bar: bar, said: said, patience: max(a.Settings.Timeout(), time.Second), broken: make(chan struct{})}
 	n, err := w.lines(cmd.Context(), in)
 	bar.End()
@@ -93,7 +93,7 @@ func checkTopic(ctx context.Context, a *app.App, cl *kgo.Client, topic string) (
 	// Any other error is the first record's too, which says more of it.
 	if resp.Topics[0].ErrorCode == kerr.UnknownTopicOrPartition.Code {
 		missing := app.UnknownTopic(ctx, kadm.NewClient(cl), topic)
-		if terminal.IsTerminal(a.In) { // a script has nobody to ask, and relied on it
+		if cli.IsTerminal(a.In) { // a script has nobody to ask, and relied on it
 			return nil, a.Confirm("create topic "+topic, strings.ToUpper(missing[:1])+missing[1:]+".", nil)
 		}
 		a.Note("note: %s; the first record makes it, where the broker lets it (auto.create.topics.enable)", missing)

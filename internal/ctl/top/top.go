@@ -16,11 +16,11 @@ import (
 	"github.com/spf13/cobra"
 	"github.com/twmb/franz-go/pkg/kadm"
 
+	"github.com/chronik-io/chronik/internal/cli"
 	"github.com/chronik-io/chronik/internal/ctl/adminport"
 	"github.com/chronik-io/chronik/internal/ctl/app"
 	"github.com/chronik-io/chronik/internal/ctl/output"
 	"github.com/chronik-io/chronik/internal/ctl/parse"
-	"github.com/chronik-io/chronik/internal/terminal"
 )
 
 // Bounds of the time between two samples.
@@ -49,7 +49,7 @@ func New(a *app.App) *cobra.Command {
 			return a.Admin(func(ctx context.Context, adm *kadm.Client, _ []string) error {
 				k := &collector{a: a, adm: adm, port: adminport.AdminPortOf(a)}
 				in, isFile := a.In.(*os.File)
-				if !once && a.Format().ForPeople() && isFile && terminal.IsTerminal(in) && terminal.IsTerminal(a.Out) {
+				if !once && a.Format().ForPeople() && isFile && cli.IsTerminal(in) && cli.IsTerminal(a.Out) {
 					return watch(ctx, a, k, in, state{view: all, every: every, internal: internal})
 				}
 				return measureOnce(ctx, a, k, every, internal)

@@ -10,8 +10,8 @@ import (
 	"syscall"
 	"time"
 
+	"github.com/chronik-io/chronik/internal/cli"
 	"github.com/chronik-io/chronik/internal/ctl/app"
-	"github.com/chronik-io/chronik/internal/terminal"
 )
 
 // What a terminal understands (ECMA-48, xterm): another screen without a cursor and back,
@@ -43,7 +43,7 @@ type watcher struct {
 // watch is top in a terminal: in and a.Out are one.
 func watch(ctx context.Context, a *app.App, k *collector, in *os.File, st state) error {
 	out := a.Out
-	restore, err := terminal.CharacterMode(in)
+	restore, err := cli.CharacterMode(in)
 	if err != nil {
 		return fmt.Errorf("top: %w; --once needs no terminal", err)
 	}
@@ -66,7 +66,7 @@ func watch(ctx context.Context, a *app.App, k *collector, in *os.File, st state)
 		<-ended
 	}()
 	w := &watcher{
-		out: out, size: func() (int, int) { return terminal.TerminalSize(out) }, ask: k.sample, pressed: pressed, resized: resized,
+		out: out, size: func() (int, int) { return cli.TerminalSize(out) }, ask: k.sample, pressed: pressed, resized: resized,
 		st: st, screen: screen{seeds: strings.Join(a.Settings.Seeds(), ",")},
 	}
 	return w.run(ctx)

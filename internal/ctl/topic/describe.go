@@ -14,7 +14,7 @@ import (
 	"github.com/twmb/franz-go/pkg/kerr"
 	"github.com/twmb/franz-go/pkg/kmsg"
 
-	"github.com/chronik-io/chronik/internal/cmdline"
+	"github.com/chronik-io/chronik/internal/cli"
 	"github.com/chronik-io/chronik/internal/ctl/adminport"
 	"github.com/chronik-io/chronik/internal/ctl/app"
 	"github.com/chronik-io/chronik/internal/ctl/output"
@@ -76,7 +76,7 @@ func describe(a *app.App) *cobra.Command {
 		}),
 	}
 	c.Flags().BoolVarP(&regex, "regex", "r", false, regexDoc)
-	cmdline.Instead(c, map[string]string{"--all": "--regex '.*' describes all topics"})
+	cli.Instead(c, map[string]string{"--all": "--regex '.*' describes all topics"})
 	return a.Watched(c)
 }
 

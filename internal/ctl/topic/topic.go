@@ -16,7 +16,7 @@ import (
 	"github.com/twmb/franz-go/pkg/kadm"
 	"github.com/twmb/franz-go/pkg/kerr"
 
-	"github.com/chronik-io/chronik/internal/cmdline"
+	"github.com/chronik-io/chronik/internal/cli"
 	"github.com/chronik-io/chronik/internal/ctl/app"
 )
 
@@ -24,7 +24,7 @@ import (
 func New(a *app.App) *cobra.Command {
 	c := app.Parent("topic", "Create, list, describe, alter and delete topics, and their records",
 		create(a), list(a), describe(a), alter(a), addPartitions(a), trim(a), remove(a))
-	cmdline.Instead(c, map[string]string{
+	cli.Instead(c, map[string]string{
 		"consume":      "chronikctl consume TOPIC prints records",
 		"produce":      "chronikctl produce TOPIC writes records",
 		"get":          "topic describe shows a topic, config get its configs",

@@ -1,4 +1,4 @@
-package wrongport
+package cli
 
 import (
 	"net"

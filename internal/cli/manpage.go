@@ -1,10 +1,4 @@
-// Package manpage writes manual pages (man(7)) of command lines, from the same
-// texts that --help prints.
-//
-// It owns the format and nothing of the texts. It promises that what a command,
-// a flag or a setting says reaches the page as it is, whatever characters are in
-// it. scripts/man calls it for packages; it knows no tool.
-package manpage
+package cli
 
 import (
 	"fmt"
@@ -15,35 +9,36 @@ import (
 	"github.com/spf13/pflag"
 )
 
-// ManPage is one manual page.
+// ManPage is a manual page (man(7)) made of the texts that --help prints. It escapes the texts,
+// so that the page shows every character as it is.
 type ManPage struct {
-	// Name and Section are those of the file: chronikd, 8.
+	// Name and Section make the file name: chronikd, 8.
 	Name    string
 	Section int
-	// Version is told in the footer.
+	// Version goes into the footer.
 	Version string
-	// Short is the one line that apropos finds.
+	// Short is the line that apropos searches.
 	Short string
-	// Command, where set, gives synopsis, description, options and commands.
+	// Command, if set, provides synopsis, description, options and commands.
 	Command *cobra.Command
-	// Parts are what follows.
-	Parts []ManSection
+	// Sections follow those that Command provides.
+	Sections []ManSection
 }
 
-// ManSection is a section of a page: plain text, and a list.
+// ManSection is a section of a page: plain text, then a list.
 type ManSection struct {
 	Title string // EXIT STATUS
-	Text  string // paragraphs, an empty line between them
+	Text  string // paragraphs, separated by empty lines
 	Items []ManItem
 }
 
-// ManItem is an entry of a list: what it is about, and what there is to say.
+// ManItem is an entry of a list.
 type ManItem struct{ Term, Text string }
 
-// File is the page's file name: chronikd.8.
+// File returns the page's file name: chronikd.8.
 func (p *ManPage) File() string { return fmt.Sprintf("%s.%d", p.Name, p.Section) }
 
-// Write writes the page.
+// Write writes the page in roff.
 func (p *ManPage) Write(w io.Writer) error {
 	var r roff
 	r.line(".TH %s %d %s %s %s", quote(strings.ToUpper(p.Name)), p.Section, `""`, quote("chronik "+p.Version), quote("chronik"))
@@ -52,7 +47,7 @@ func (p *ManPage) Write(w io.Writer) error {
 	if p.Command != nil {
 		r.command(p.Command)
 	}
-	for _, part := range p.Parts {
+	for _, part := range p.Sections {
 		r.line(".SH %s", quote(part.Title))
 		r.text(part.Text)
 		for _, i := range part.Items {
@@ -63,12 +58,12 @@ func (p *ManPage) Write(w io.Writer) error {
 	return err
 }
 
-// roff is a page in the making.
+// roff builds a page.
 type roff struct{ strings.Builder }
 
 func (r *roff) line(format string, args ...any) { fmt.Fprintf(r, format+"\n", args...) }
 
-// text writes paragraphs. Lines that begin with blanks stay as they are.
+// text writes paragraphs. It keeps the line breaks of indented lines.
 func (r *roff) text(s string) {
 	plain := false
 	verbatim := func(on bool) {
@@ -90,14 +85,14 @@ func (r *roff) text(s string) {
 	verbatim(false)
 }
 
-// item writes an entry of a list.
+// item writes a list entry.
 func (r *roff) item(term, text string) {
 	r.line(".TP")
 	r.line(".B %s", escape(term))
 	r.text(text)
 }
 
-// command writes what there is to know of a tool.
+// command writes synopsis, description, options and all subcommands of a tool.
 func (r *roff) command(c *cobra.Command) {
 	c.InitDefaultHelpFlag()
 	r.line(".SH SYNOPSIS")
@@ -122,7 +117,7 @@ func (r *roff) command(c *cobra.Command) {
 	}
 }
 
-// below returns the commands that do something, in the order of --help.
+// below returns the commands below c that can be run, in the order of --help.
 func below(c *cobra.Command) []*cobra.Command {
 	var all []*cobra.Command
 	for _, sub := range c.Commands() {
@@ -164,7 +159,7 @@ func (r *roff) flags(set *pflag.FlagSet) {
 	})
 }
 
-// escape makes text that roff prints as it is.
+// escape returns s such that roff prints it unchanged.
 func escape(s string) string {
 	s = strings.NewReplacer(`\`, `\e`, "-", `\-`, "`", `\(ga`, "'", `\(aq`, "^", `\(ha`, "~", `\(ti`).Replace(s)
 	if strings.HasPrefix(s, ".") {
@@ -173,5 +168,5 @@ func escape(s string) string {
 	return s
 }
 
-// quote makes one argument of a request.
+// quote returns s as one argument of a roff request.
 func quote(s string) string { return `"` + strings.ReplaceAll(escape(s), `"`, `""`) + `"` }

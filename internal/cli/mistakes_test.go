@@ -1,4 +1,4 @@
-package cmdline
+package cli
 
 import (
 	"errors"
@@ -32,7 +32,7 @@ func tree() *cobra.Command {
 	return root
 }
 
-// Each mistake is told with what to write instead.
+// Each error says what to write instead.
 func TestTexts(t *testing.T) {
 	for line, want := range map[string]string{
 		"--partition 3":               "unknown flag: --partition; did you mean --partitions?",

@@ -1,21 +1,20 @@
-package cmdline
+package cli
 
 import (
 	"errors"
 	"fmt"
 )
 
-// Exit codes that chronikctl and chronik-bench have in common. They are stable:
-// scripts may rely on them.
+// Exit codes of chronikctl and chronik-bench. They are stable: scripts may rely on them.
 const (
 	ExitOK          = 0
-	ExitFailed      = 1 // the broker refused, or not all of it was done
-	ExitUsage       = 2 // what was asked for is wrong; nothing was sent
+	ExitFailed      = 1 // the broker refused the request, or only part of the work was done
+	ExitUsage       = 2 // the command line is wrong; nothing was sent
 	ExitUnreachable = 3 // no broker answered
 	ExitUnhealthy   = 4 // a check found something wrong
 )
 
-// coded is an error with the code it ends the process with.
+// coded is an error with an exit code.
 type coded struct {
 	code int
 	err  error
@@ -24,7 +23,7 @@ type coded struct {
 func (e *coded) Error() string { return e.err.Error() }
 func (e *coded) Unwrap() error { return e.err }
 
-// WithCode returns an error that ends the process with this code; nil for none.
+// WithCode attaches an exit code to err. It returns nil if err is nil.
 func WithCode(code int, err error) error {
 	if err == nil {
 		return nil
@@ -32,12 +31,12 @@ func WithCode(code int, err error) error {
 	return &coded{code, err}
 }
 
-// Usage is an error of the command line.
+// Usage returns an error about the command line, with exit code ExitUsage.
 func Usage(format string, args ...any) error {
 	return &coded{ExitUsage, fmt.Errorf(format, args...)}
 }
 
-// ExitCode is the code that an error ends the process with.
+// ExitCode returns the exit code for err: ExitFailed unless WithCode or Usage set another.
 func ExitCode(err error) int {
 	if err == nil {
 		return ExitOK

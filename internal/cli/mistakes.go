@@ -1,11 +1,10 @@
-// Package cmdline words what is wrong with a command line: the cause as cobra
-// finds it, and what to write instead.
+// Package cli holds what the command lines of chronikd, chronikctl and chronik-bench share:
+// the wording of mistakes in a command line, exit codes, terminals and manual pages.
 //
-// It owns the texts that the three commands have in common, so that a flag which
-// does not exist is told in the same words everywhere, with the one that was
-// probably meant, and the exit codes that chronikctl and chronik-bench share;
-// chronikd has codes of its own. It knows nothing of what any command does.
-package cmdline
+// The three tools report an unknown flag in the same words, together with the flag that was
+// probably meant. chronikctl and chronik-bench also share their exit codes; chronikd has codes
+// of its own. The package does not know what any command does.
+package cli
 
 import (
 	"errors"
@@ -18,8 +17,8 @@ import (
 	"github.com/chronik-io/chronik/internal/text"
 )
 
-// FlagError is the text of what cobra's flag parser refused. known says that the flag
-// itself is right.
+// FlagError returns the text for an error of cobra's flag parser, with a remedy. known reports
+// whether the flag itself exists.
 func FlagError(cmd *cobra.Command, err error) (text string, known bool) {
 	text = regexp.MustCompile(`(strconv\.\w+: parsing "[^"]*"|time): `).ReplaceAllString(err.Error(), "")
 	if e := (*pflag.NotExistError)(nil); errors.As(err, &e) && e.GetSpecifiedShortnames() == "" {
@@ -39,8 +38,8 @@ func FlagError(cmd *cobra.Command, err error) (text string, known bool) {
 	return fmt.Sprintf("%s; %s --help lists the flags", text, cmd.CommandPath()), true
 }
 
-// example is what to write for a flag of a type of pflag's; empty where its own
-// text says it.
+// example returns a hint for a value of one of pflag's types, or "" if pflag's own text
+// suffices.
 func example(kind string) string {
 	switch kind {
 	case "duration":
@@ -57,22 +56,22 @@ func example(kind string) string {
 	return ""
 }
 
-// nearFlag is the flag of the command that is most like name; empty for none.
+// nearFlag returns the flag of the command that is closest to name, or "" if none is close.
 func nearFlag(cmd *cobra.Command, name string) string {
 	var known []string
-	look := func(f *pflag.Flag) {
+	add := func(f *pflag.Flag) {
 		if !f.Hidden {
 			known = append(known, f.Name)
 		}
 	}
-	cmd.Flags().VisitAll(look)
-	cmd.InheritedFlags().VisitAll(look)
+	cmd.Flags().VisitAll(add)
+	cmd.InheritedFlags().VisitAll(add)
 	near, _ := text.Closest(name, known)
 	return near
 }
 
-// NoArgs refuses arguments of a command that takes none; below one that has
-// others, they are commands which do not exist.
+// NoArgs is a cobra.PositionalArgs for commands without arguments. If the command has
+// subcommands, it reports the argument as an unknown command.
 func NoArgs(cmd *cobra.Command, args []string) error {
 	if len(args) == 0 {
 		return nil
@@ -96,11 +95,11 @@ func NoArgs(cmd *cobra.Command, args []string) error {
 	return Usage("%s has no command %q; %s --help lists the commands", path, args[0], path)
 }
 
-// instead begins the annotation of a command that says what to write instead of a name.
+// instead prefixes the annotations that Instead sets.
 const instead = "instead of "
 
-// Instead says what to write instead of commands below c, or of flags of it ("--name"),
-// that other tools have and this one has elsewhere or not at all.
+// Instead registers hints for subcommands and flags ("--name") that other tools have and c does
+// not. The error for an unknown name then carries the hint.
 func Instead(c *cobra.Command, texts map[string]string) {
 	if c.Annotations == nil {
 		c.Annotations = map[string]string{}
@@ -110,8 +109,8 @@ func Instead(c *cobra.Command, texts map[string]string) {
 	}
 }
 
-// RejectUnknownHelp makes the root's help command refuse what is no command, with args, the
-// root's own: cobra's shows the root's help and succeeds.
+// RejectUnknownHelp makes the root's help command fail for an unknown command, by calling args.
+// cobra's own shows the root's help and succeeds.
 func RejectUnknownHelp(root *cobra.Command, args cobra.PositionalArgs) {
 	root.InitDefaultHelpCmd()
 	for _, c := range root.Commands() {

@@ -1,4 +1,4 @@
-package manpage
+package cli
 
 import (
 	"os/exec"
@@ -8,15 +8,15 @@ import (
 	"github.com/spf13/cobra"
 )
 
-// tool is a command line with everything that a page shows or must not show.
+// tool returns a command line with everything that a page shows or must hide.
 func tool() *cobra.Command {
 	root := &cobra.Command{Use: "tool", Long: "tool does things.\n\n  tool -x\n\n.it 'is' a \\ tool", Run: func(*cobra.Command, []string) {}}
 	root.PersistentFlags().StringP("out", "o", "here", "where `FILE` goes")
 	group := &cobra.Command{Use: "topic", Short: "Topics"}
-	deed := &cobra.Command{Use: "create NAME", Short: "Create one", Example: "tool topic create a", Run: root.Run}
-	deed.Flags().Bool("dry-run", false, "only say it")
+	create := &cobra.Command{Use: "create NAME", Short: "Create one", Example: "tool topic create a", Run: root.Run}
+	create.Flags().Bool("dry-run", false, "only say it")
 	secret := &cobra.Command{Use: "secret", Short: "Not for people", Hidden: true, Run: root.Run}
-	group.AddCommand(deed)
+	group.AddCommand(create)
 	root.AddCommand(group, secret)
 	return root
 }
@@ -25,7 +25,7 @@ func page(t *testing.T) string {
 	t.Helper()
 	var b strings.Builder
 	p := ManPage{Name: "tool", Section: 1, Version: "v1", Short: "does things", Command: tool(),
-		Parts: []ManSection{{Title: "EXIT STATUS", Items: []ManItem{{"0", "all was done"}}}}}
+		Sections: []ManSection{{Title: "EXIT STATUS", Items: []ManItem{{"0", "all was done"}}}}}
 	if err := p.Write(&b); err != nil {
 		t.Fatal(err)
 	}
@@ -35,7 +35,7 @@ func page(t *testing.T) string {
 	return b.String()
 }
 
-func TestAPageHasAllCommandsAndFlags(t *testing.T) {
+func TestManPageHasAllCommandsAndFlags(t *testing.T) {
 	got := page(t)
 	for _, want := range []string{`.TH "TOOL" 1 "" "chronik v1" "chronik"`, `tool \- does things`, `.SS "tool topic create NAME [flags]"`,
 		"Create one.", `\-o, \-\-out FILE`, `(default here)`, `\-\-dry\-run`, ".SH \"EXIT STATUS\"", "all was done", "tool topic create a"} {
@@ -50,10 +50,10 @@ func TestAPageHasAllCommandsAndFlags(t *testing.T) {
 	}
 }
 
-// What a formatter prints is what the texts say, every character of it.
-func TestAPageReadsAsItsTexts(t *testing.T) {
+// man(1) prints every character of the texts.
+func TestManPrintsTheTextsUnchanged(t *testing.T) {
 	if _, err := exec.LookPath("man"); err != nil {
-		t.Skip("there is no man here")
+		t.Skip("man is not installed")
 	}
 	cmd := exec.Command("man", "--local-file", "--warnings=w", "-")
 	cmd.Env = append(cmd.Environ(), "MANWIDTH=100", "LC_ALL=C", "PAGER=cat", "MANPAGER=cat")
