@@ -2,7 +2,7 @@ package config
 
 import "github.com/chronik-io/chronik/internal/nearest"
 
-// unknown is the problem of a name that is not known.
+// unknown returns the problem of an unknown name.
 func unknown(kind, name string, known []string, all string) string {
 	if near, ok := nearest.Name(name, known); ok {
 		return "unknown " + kind + "; did you mean " + near + "?"
