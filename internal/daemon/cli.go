@@ -11,7 +11,7 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/chronik-io/chronik/internal/cmdline"
+	"github.com/chronik-io/chronik/internal/cli"
 	"github.com/chronik-io/chronik/internal/daemon/config"
 	"github.com/chronik-io/chronik/internal/vfs"
 )
@@ -60,8 +60,8 @@ func (p Process) fileSystem() vfs.FS {
 	return vfs.OS()
 }
 
-// cli holds the flags of one command line.
-type cli struct {
+// commandLine holds the flags of one command line.
+type commandLine struct {
 	Process
 	file    string
 	set     []string
@@ -79,7 +79,7 @@ func flagged() []string {
 func flagName(setting string) string { return strings.ReplaceAll(setting, ".", "-") }
 
 func command(p Process, s *signals) *cobra.Command {
-	c := &cli{Process: p, signals: s, flags: make(map[string]*string)}
+	c := &commandLine{Process: p, signals: s, flags: make(map[string]*string)}
 	c.root = &cobra.Command{
 		Use:   "chronikd",
 		Short: "A log broker that speaks the Kafka protocol; an acknowledged record is on disk",
@@ -107,7 +107,7 @@ func command(p Process, s *signals) *cobra.Command {
 	c.root.SetFlagErrorFunc(usageError)
 	c.root.CompletionOptions.HiddenDefaultCmd = true
 	c.root.AddCommand(c.configCommand(), c.healthCommand(), c.versionCommand())
-	cmdline.Help(c.root, noArgs)
+	cli.RejectUnknownHelp(c.root, noArgs)
 	c.root.InitDefaultCompletionCmd()
 	for _, x := range c.root.Commands() {
 		if x.Name() == "completion" {
@@ -120,7 +120,7 @@ func command(p Process, s *signals) *cobra.Command {
 
 // usageError adds the closest flag to the text, if one is similar.
 func usageError(cmd *cobra.Command, err error) error {
-	text, known := cmdline.Flag(cmd, err)
+	text, known := cli.FlagError(cmd, err)
 	if !known && !strings.HasSuffix(text, "?") {
 		text += ", and --set name=value accepts any setting"
 	}
@@ -131,7 +131,7 @@ func usage(err error) error { return &ExitError{ExitUsage, err} }
 
 // noArgs rejects arguments. If cmd has subcommands, the error names the closest one.
 func noArgs(cmd *cobra.Command, args []string) error {
-	err := cmdline.NoArgs(cmd, args)
+	err := cli.NoArgs(cmd, args)
 	if err == nil {
 		return nil
 	}
@@ -142,7 +142,7 @@ func noArgs(cmd *cobra.Command, args []string) error {
 }
 
 // input gathers the sources of the configuration.
-func (c *cli) input() config.Input {
+func (c *commandLine) input() config.Input {
 	in := config.Input{File: c.file, ReadFile: os.ReadFile, Environ: c.Environ, Set: c.set, Flags: make(map[string]string)}
 	for name, value := range c.flags {
 		if c.root.PersistentFlags().Changed(flagName(name)) {
@@ -160,7 +160,7 @@ func (c *cli) input() config.Input {
 }
 
 // serve runs the broker until ctx ends.
-func (c *cli) serve(ctx context.Context) error {
+func (c *commandLine) serve(ctx context.Context) error {
 	// A panic, and the SIGABRT of a watchdog, must end the process by a signal. By default both
 	// exit with 2, which reports a wrong configuration: a supervisor restarts the process after a
 	// signal but not after 2.
@@ -185,7 +185,7 @@ type configError struct{ err error }
 func (e *configError) Error() string { return e.err.Error() }
 func (e *configError) Unwrap() error { return &ExitError{ExitUsage, e.err} }
 
-func (c *cli) configCommand() *cobra.Command {
+func (c *commandLine) configCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use: "config", Short: "Check a configuration, or print the defaults", Args: noArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
@@ -210,7 +210,7 @@ func (c *cli) configCommand() *cobra.Command {
 	return cmd
 }
 
-func (c *cli) check() error {
+func (c *commandLine) check() error {
 	cfg, err := Load(c.input())
 	if err != nil {
 		return &configError{err}
@@ -229,7 +229,7 @@ func (c *cli) check() error {
 	return errors.Join(append(errs, err)...)
 }
 
-func (c *cli) versionCommand() *cobra.Command {
+func (c *commandLine) versionCommand() *cobra.Command {
 	return &cobra.Command{
 		Use: "version", Short: "Print the version", Args: noArgs,
 		RunE: func(*cobra.Command, []string) error {

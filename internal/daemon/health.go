@@ -18,7 +18,7 @@ const healthBody = 16 << 10
 
 // healthCommand queries the health of a running broker, for a container's health check and for
 // scripts.
-func (c *cli) healthCommand() *cobra.Command {
+func (c *commandLine) healthCommand() *cobra.Command {
 	var (
 		live    bool
 		timeout time.Duration
@@ -35,7 +35,7 @@ func (c *cli) healthCommand() *cobra.Command {
 	return cmd
 }
 
-func (c *cli) health(ctx context.Context, live bool, timeout time.Duration) error {
+func (c *commandLine) health(ctx context.Context, live bool, timeout time.Duration) error {
 	if timeout <= 0 {
 		return &ExitError{ExitUsage, fmt.Errorf("--timeout %v is not a positive duration; write for example 5s", timeout)}
 	}

@@ -6,7 +6,7 @@ import (
 	"go.uber.org/zap"
 	"go.uber.org/zap/zapcore"
 
-	"github.com/chronik-io/chronik/internal/terminal"
+	"github.com/chronik-io/chronik/internal/cli"
 )
 
 // newLogger returns a logger that writes to w, and its level, which can be changed while it is in
@@ -18,7 +18,7 @@ func newLogger(w io.Writer, format, level string) (*zap.Logger, zap.AtomicLevel,
 	}
 	if format == "auto" {
 		format = "json"
-		if terminal.Is(w) {
+		if cli.IsTerminal(w) {
 			format = "console"
 		}
 	}

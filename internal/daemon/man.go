@@ -5,38 +5,38 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/chronik-io/chronik/internal/cli"
 	"github.com/chronik-io/chronik/internal/daemon/config"
-	"github.com/chronik-io/chronik/internal/manpage"
 )
 
 // Manual returns chronikd's manual pages: the command and its configuration file. Their texts are
 // those of --help and config print-defaults.
-func Manual(version string) ([]manpage.Page, error) {
+func Manual(version string) ([]cli.ManPage, error) {
 	cfg, err := Load(config.Input{})
 	if err != nil {
 		return nil, err
 	}
 	root := command(Process{Version: version}, new(signals))
-	see := manpage.Part{Title: "SEE ALSO", Text: "chronikd(8), chronikd.yaml(5), chronikctl(1), chronik-bench(1)"}
-	settings := manpage.Part{Title: "SETTINGS", Text: "The file holds settings as name: value. A setting that is not in the file has its default."}
+	see := cli.ManSection{Title: "SEE ALSO", Text: "chronikd(8), chronikd.yaml(5), chronikctl(1), chronik-bench(1)"}
+	settings := cli.ManSection{Title: "SETTINGS", Text: "The file holds settings as name: value. A setting that is not in the file has its default."}
 	for _, d := range slices.Concat(config.Own(), kafkaSettings(registry(cfg.Durability))) {
 		if d.Name == config.KeyListen || d.Name == config.KeyAdvertise {
 			continue // in the file they belong to an entry of listeners
 		}
-		settings.Items = append(settings.Items, manpage.Item{Term: d.Name, Text: settingText(&d)})
+		settings.Items = append(settings.Items, cli.ManItem{Term: d.Name, Text: settingText(&d)})
 	}
-	return []manpage.Page{
-		{Name: "chronikd", Section: 8, Version: version, Short: "log broker that speaks the Kafka protocol", Command: root, Parts: []manpage.Part{
-			{Title: "ENVIRONMENT", Items: []manpage.Item{
+	return []cli.ManPage{
+		{Name: "chronikd", Section: 8, Version: version, Short: "log broker that speaks the Kafka protocol", Command: root, Sections: []cli.ManSection{
+			{Title: "ENVIRONMENT", Items: []cli.ManItem{
 				{Term: config.EnvFile, Text: "The configuration file, if --config is not given."},
 				{Term: "CHRONIK_*", Text: "Any setting: its name in capitals, _ for every dot, as in CHRONIK_NUM_PARTITIONS for num.partitions."},
 				{Term: "GOMEMLIMIT", Text: "Limit of the Go heap in bytes. In a container with a memory limit the default is 80 % of that."},
 				{Term: "NOTIFY_SOCKET, WATCHDOG_USEC", Text: "Set by systemd: the destination of readiness, status and keep-alives."},
 			}},
-			{Title: "SIGNALS", Items: []manpage.Item{
+			{Title: "SIGNALS", Items: []cli.ManItem{
 				{Term: "SIGTERM, SIGINT, SIGHUP", Text: "Drain: answer accepted requests, mark the data directory clean, end. A broker that is still starting or recovering ends, and the next start recovers. Further signals within two seconds mean the same. A later signal ends the process at once: in-flight requests are not answered, and the next start recovers; no record that was acknowledged as synced is lost."},
 			}},
-			{Title: "EXIT STATUS", Items: []manpage.Item{
+			{Title: "EXIT STATUS", Items: []cli.ManItem{
 				{Term: fmt.Sprint(ExitOK), Text: "Stopped as requested, also before it was ready."},
 				{Term: fmt.Sprint(ExitFailed), Text: "Failed while running."},
 				{Term: fmt.Sprint(ExitUsage), Text: "The command line or the configuration is wrong; nothing was touched."},
@@ -44,11 +44,11 @@ func Manual(version string) ([]manpage.Page, error) {
 				{Term: fmt.Sprint(ExitAddress), Text: "An address cannot be bound; nothing was touched."},
 				{Term: fmt.Sprint(ExitCut), Text: "Another signal ended the process before it had drained; the next start recovers."},
 			}},
-			{Title: "FILES", Items: []manpage.Item{
+			{Title: "FILES", Items: []cli.ManItem{
 				{Term: "/etc/chronik/chronikd.yaml", Text: "The configuration of the service, if a package installed it."},
 				{Term: "/var/lib/chronik", Text: "Its data."},
 			}}, see}},
-		{Name: "chronikd.yaml", Section: 5, Version: version, Short: "configuration of chronikd", Parts: []manpage.Part{
+		{Name: "chronikd.yaml", Section: 5, Version: version, Short: "configuration of chronikd", Sections: []cli.ManSection{
 			{Title: "DESCRIPTION", Text: "A YAML file with one key for every setting that differs from its default. Every setting can also be given as a variable, " +
 				"with --set name=value or, if it has one, by a flag; a later source overrides an earlier one.\n\n" +
 				"chronikd config check --config FILE checks a file, and chronikd config print-defaults prints a file with all settings."},

@@ -20,7 +20,7 @@ import (
 	logged "go.uber.org/zap/zaptest/observer"
 
 	"github.com/chronik-io/chronik/internal/ctl"
-	ctlcode "github.com/chronik-io/chronik/internal/ctl/cli"
+	ctlapp "github.com/chronik-io/chronik/internal/ctl/app"
 	"github.com/chronik-io/chronik/internal/daemon/config"
 	"github.com/chronik-io/chronik/internal/golden"
 	"github.com/chronik-io/chronik/internal/health"
@@ -182,7 +182,7 @@ func surfaces(t *testing.T, s *sick, ill bool) string {
 		findings += stderr.String()
 		show(fmt.Sprintf("chronikctl %s: exit code %d", strings.Join(args, " "), code), findings)
 		shows(strings.Join(args, " "), strings.Join(strings.Fields(findings), " "))
-		if want := map[bool]int{false: ctlcode.ExitOK, true: ctlcode.ExitUnhealthy}[ill]; code != want {
+		if want := map[bool]int{false: ctlapp.ExitOK, true: ctlapp.ExitUnhealthy}[ill]; code != want {
 			t.Errorf("%v ends with %d, want %d", args, code, want)
 		}
 	}
@@ -201,7 +201,7 @@ func described(t *testing.T, s *sick, findings []health.Finding) {
 		topic, index, _ := strings.Cut(partition, "-")
 		var stdout, stderr bytes.Buffer
 		if code := ctl.Main(t.Context(), []string{"topic", "describe", topic, "-o", "json", "--brokers", s.Addrs()[0], "--admin", s.AdminAddr()}, "test",
-			ctl.Streams{Out: &stdout, Err: &stderr}); code != ctlcode.ExitOK {
+			ctl.Streams{Out: &stdout, Err: &stderr}); code != ctlapp.ExitOK {
 			t.Errorf("topic describe %s ends with %d: %s", topic, code, &stderr)
 		}
 		var topics []struct {

@@ -7,6 +7,9 @@ type importRule struct {
 	// may lists the packages of this module that it may import, without the module path;
 	// "x/..." stands for x and everything below it. TestImportRulesAreUsed rejects unused entries.
 	may []string
+	// common lists further packages of this module that all packages of a group may import, whether
+	// each of them does or not.
+	common []string
 	// never lists packages of other modules that it must not import.
 	never []string
 	// because is the reason that a failing test prints.
@@ -64,7 +67,7 @@ func importRules() map[string]importRule {
 		"internal/metrics":     {never: append([]string{kmsgPkg, cobraPkg, koanfPkg}, osPkg), because: leafReason},
 		"internal/configdef":   leaf("pkg/durability"),
 
-		"internal/inspect": {may: []string{"internal/statelog", "internal/storage/...", "internal/storage", "internal/metadata", "internal/metadata/filestore", "internal/record", "internal/vfs"},
+		"internal/inspect": {may: []string{"internal/text", "internal/statelog", "internal/storage/...", "internal/storage", "internal/metadata", "internal/metadata/filestore", "internal/record", "internal/vfs"},
 			never: noProtocol, because: "an offline inspection uses storage's own code, reaches the disk through vfs, and knows no command line"},
 
 		"internal/purgatory": {never: noProtocol, because: "purgatory delays operations without knowing their kinds"},
@@ -97,25 +100,25 @@ func importRules() map[string]importRule {
 			never: noProtocol, because: clusterReason},
 
 		"internal/protocol": {never: noDisk, because: wireReason},
-		"internal/network": {may: []string{"internal/protocol", "internal/wrongport", "internal/bufpool", "internal/groupcommit"},
+		"internal/network": {may: []string{"internal/protocol", "internal/bufpool", "internal/groupcommit"},
 			never: []string{cobraPkg, koanfPkg}, because: wireReason},
 		"internal/broker": {may: []string{"internal/network", "internal/protocol", "internal/controller", "internal/replica",
 			"internal/groups", "internal/coordinator", "internal/coordinator/group", "internal/metadata", "internal/purgatory", "internal/storage", "internal/record", "internal/bufpool",
 			"internal/configdef"},
 			never: noDisk, because: brokerReason},
 
-		"internal/daemon/config": {may: []string{"internal/nearest", "internal/wrap", "internal/configdef", "pkg/durability"},
+		"internal/daemon/config": {may: []string{"internal/text", "internal/configdef", "pkg/durability"},
 			never: []string{kmsgPkg}, because: "the loader knows names, units and bounds; only the daemon knows which component gets a value"},
 		"internal/daemon":         {may: []string{"internal/...", "pkg/durability"}},
 		"internal/bench/wire":     bench("internal/record"),
 		"internal/bench/meter":    bench(),
 		"internal/bench/load":     bench("internal/bench/wire", "internal/bench/meter"),
-		"internal/bench":          bench("internal/cmdline", "internal/wrongport", "internal/bench/load", "internal/bench/wire", "internal/bench/meter"),
+		"internal/bench":          bench("internal/cli", "internal/bench/load", "internal/bench/wire", "internal/bench/meter"),
 		"internal/bench/report":   bench("internal/bench"),
-		"internal/bench/limits":   bench("internal/cmdline", "internal/bench", "internal/bench/wire", "internal/bench/meter", "internal/bench/report"),
-		"internal/bench/compare":  bench("internal/cmdline", "internal/bench", "internal/bench/limits", "internal/bench/report"),
-		"internal/bench/grouping": bench("internal/cmdline", "internal/bench", "internal/bench/wire", "internal/bench/meter", "internal/bench/report"),
-		"internal/bench/command":  bench("internal/bench/...", "internal/cmdline", "internal/terminal"),
+		"internal/bench/limits":   bench("internal/cli", "internal/bench", "internal/bench/wire", "internal/bench/meter", "internal/bench/report"),
+		"internal/bench/compare":  bench("internal/cli", "internal/bench", "internal/bench/limits", "internal/bench/report"),
+		"internal/bench/grouping": bench("internal/cli", "internal/bench", "internal/bench/wire", "internal/bench/meter", "internal/bench/report"),
+		"internal/bench/command":  bench("internal/bench/...", "internal/cli"),
 		"internal/lint":           {},
 		"pkg/chronik": {may: []string{"internal/daemon/...", "internal/vfs", "pkg/durability"},
 			because: "a program that embeds a broker gets the daemon's wiring, not one of its own"},
@@ -124,18 +127,13 @@ func importRules() map[string]importRule {
 		"cmd/chronik-bench":      {may: []string{"internal/bench/command"}, because: "a main of at most 40 lines"},
 		"scripts/clients/kgo":    {because: "a client test speaks the protocol from outside"},
 		"scripts/clients/groups": {because: "a client test speaks the protocol from outside"},
-		"internal/wrongport":     {never: []string{koanfPkg}, because: "it probes one address and knows no command"},
-		"internal/cmdline": {may: []string{"internal/nearest"}, never: []string{osPkg, unixPkg, koanfPkg, kmsgPkg, netPkg},
-			because: "it words the errors of any command line"},
-		"internal/terminal": {never: []string{cobraPkg, koanfPkg, kmsgPkg, netPkg}, because: "a leaf: it inspects a stream and not the text that is written"},
-		"internal/wrap":     {never: append([]string{kmsgPkg}, noDisk...), because: "a leaf: texts are words to it"},
-		"internal/logtail":  {never: noProtocol, because: "a leaf: lines of a log are bytes to it"},
-		"internal/golden":   {never: []string{cobraPkg, unixPkg, koanfPkg, kmsgPkg, netPkg}, because: "a leaf: it compares the output of tests with files"},
+		"internal/cli":           {may: []string{"internal/text"}, never: []string{koanfPkg, kmsgPkg}, because: "it holds the parts that three command lines share and knows no command"},
+		"internal/text":          {never: append([]string{kmsgPkg}, noDisk...), because: "a leaf: it formats texts without interpreting them"},
+		"internal/logtail":       {never: noProtocol, because: "a leaf: lines of a log are bytes to it"},
+		"internal/golden":        {never: []string{cobraPkg, unixPkg, koanfPkg, kmsgPkg, netPkg}, because: "a leaf: it compares the output of tests with files"},
 		"internal/hostile": {may: []string{"internal/record"}, never: []string{unixPkg, cobraPkg, koanfPkg},
 			because: "an attack speaks the protocol from outside and must not know its target; record builds its batches"},
-		"internal/nearest": {because: "a leaf: names are strings to it"},
-		"internal/manpage": {never: []string{osPkg, unixPkg, koanfPkg, kmsgPkg, netPkg}, because: "a manual page is built from the texts of any command line"},
-		"scripts/man":      {may: []string{"internal/daemon", "internal/ctl/...", "internal/bench/command", "internal/manpage"}, because: "it collects the texts of the tools and adds none of its own"},
+		"scripts/man": {may: []string{"internal/daemon", "internal/ctl/...", "internal/bench/command", "internal/cli"}, because: "it collects the texts of the tools and adds none of its own"},
 	}
 	maps.Copy(all, storageRules())
 	maps.Copy(all, healthRules())
@@ -157,7 +155,7 @@ func storageRules() map[string]importRule {
 		"internal/storage/epochs":     store(),
 		"internal/storage/statefile":  store("internal/vfs"),
 		"internal/storage/cleaner":    store("internal/record"),
-		"internal/storage/diskguard":  store(),
+		"internal/storage/diskguard":  store("internal/text"),
 		"internal/storage/loglife":    store(),
 		"internal/storage": store("internal/storage/...", "internal/statelog", "internal/vfs", "internal/record", "internal/bufpool",
 			"internal/metrics", "internal/groupcommit", "pkg/durability"),
@@ -171,46 +169,47 @@ func healthRules() map[string]importRule {
 		"internal/daemon/observe": {may: []string{"internal/broker", "internal/coordinator/group", "internal/groups", "internal/health", "internal/health/...", "internal/metadata", "internal/metrics",
 			"internal/network", "internal/protocol", "internal/replica", "internal/storage", "internal/storage/diskguard", "internal/vfs", "pkg/durability"},
 			never: []string{osPkg, unixPkg, cobraPkg, koanfPkg, netPkg}, because: "it reads the components that the daemon opened, and opens none"},
-		"internal/health/checks": {may: []string{"internal/health"}, never: noProtocol, because: checkReason},
+		"internal/health/checks": {may: []string{"internal/health", "internal/text"}, never: noProtocol, because: checkReason},
 		"internal/health/host": {may: []string{"internal/health/checks", "internal/vfs"}, never: []string{cobraPkg, koanfPkg, kmsgPkg, netPkg},
 			because: "it reads the machine and knows nothing of the broker"},
-		"internal/admin/page": {may: []string{"internal/health", "internal/metrics"}, never: []string{osPkg, unixPkg, cobraPkg, koanfPkg, kmsgPkg},
+		"internal/admin/page": {may: []string{"internal/health", "internal/metrics", "internal/text"}, never: []string{osPkg, unixPkg, cobraPkg, koanfPkg, kmsgPkg},
 			because: "the page shows what its Source returns, so that a test shows it any broker"},
 		"internal/admin": {may: []string{"internal/admin/page", "internal/groups", "internal/health", "internal/logtail", "internal/metadata", "internal/metrics", "internal/network",
-			"internal/record", "internal/replica", "internal/storage", "internal/configdef", "pkg/durability"},
+			"internal/record", "internal/replica", "internal/storage", "internal/configdef", "internal/text", "pkg/durability"},
 			never: []string{unixPkg, cobraPkg, koanfPkg, kmsgPkg}, because: "the admin port shows the components that the daemon passes to it"},
 	}
 }
 
-// ctlRules returns the rules of chronikctl: a package for each group of commands imports only what all share.
+// ctlRules returns the rules of chronikctl: a package for each group of commands imports only what
+// all share.
 func ctlRules() map[string]importRule {
 	ctl := func(may ...string) importRule {
-		return importRule{may: may, never: []string{koanfPkg}, because: ctlReason}
+		return importRule{may: may, common: []string{"internal/text"}, never: []string{koanfPkg}, because: ctlReason}
 	}
 	return map[string]importRule{
-		"internal/ctl":           ctl("internal/ctl/...", "internal/cmdline", "internal/wrap"),
-		"internal/ctl/cli":       ctl("internal/ctl/contexts", "internal/ctl/output", "internal/ctl/parse", "internal/cmdline", "internal/wrongport", "internal/terminal", "internal/nearest"),
-		"internal/ctl/contexts":  ctl("internal/nearest"),
+		"internal/ctl":           ctl("internal/ctl/...", "internal/cli"),
+		"internal/ctl/app":       ctl("internal/ctl/contexts", "internal/ctl/output", "internal/ctl/parse", "internal/cli"),
+		"internal/ctl/contexts":  ctl(),
 		"internal/ctl/output":    ctl(),
 		"internal/ctl/parse":     ctl(),
 		"internal/ctl/progress":  ctl(),
 		"internal/ctl/records":   ctl(),
-		"internal/ctl/offsets":   ctl("internal/ctl/cli", "internal/ctl/parse"),
-		"internal/ctl/adminport": ctl("internal/ctl/cli", "internal/ctl/contexts", "internal/health", "pkg/durability"),
-		"internal/ctl/topic":     ctl("internal/cmdline", "internal/ctl/adminport", "internal/ctl/cli", "internal/ctl/output", "internal/ctl/parse", "internal/ctl/offsets", "internal/ctl/config"),
-		"internal/ctl/config":    ctl("internal/ctl/cli", "internal/ctl/output", "internal/ctl/parse", "internal/wrap", "internal/nearest"),
-		"internal/ctl/group":     ctl("internal/cmdline", "internal/ctl/cli", "internal/ctl/output", "internal/ctl/parse", "internal/ctl/offsets"),
-		"internal/ctl/produce":   ctl("internal/ctl/cli", "internal/ctl/parse", "internal/ctl/progress", "internal/ctl/records", "internal/terminal"),
-		"internal/ctl/consume": ctl("internal/cmdline", "internal/ctl/cli", "internal/ctl/output", "internal/ctl/parse", "internal/ctl/offsets", "internal/ctl/progress",
-			"internal/ctl/records", "internal/health", "internal/terminal"),
-		"internal/ctl/bundle": ctl("internal/ctl/adminport", "internal/ctl/cli", "internal/ctl/contexts", "internal/ctl/parse", "internal/terminal"),
-		"internal/ctl/top": ctl("internal/ctl/adminport", "internal/ctl/cli", "internal/ctl/group", "internal/ctl/output", "internal/ctl/parse", "internal/ctl/topic",
-			"internal/terminal"),
-		"internal/ctl/cluster": ctl("internal/cmdline", "internal/ctl/cli", "internal/ctl/output", "internal/ctl/adminport", "internal/health", "internal/wrap"),
-		"internal/ctl/doctor":  ctl("internal/ctl/cli", "internal/ctl/adminport", "internal/ctl/cluster", "internal/ctl/config", "internal/ctl/group", "internal/health"),
-		"internal/ctl/logs": {may: []string{"internal/health", "internal/ctl/cli", "internal/ctl/records", "internal/ctl/output", "internal/ctl/progress", "internal/inspect", "internal/storage", "internal/terminal",
-			"internal/vfs", "internal/daemon/config", "internal/configdef", "pkg/durability"}, never: []string{koanfPkg, kmsgPkg},
+		"internal/ctl/offsets":   ctl("internal/ctl/app", "internal/ctl/parse"),
+		"internal/ctl/adminport": ctl("internal/ctl/app", "internal/ctl/contexts", "internal/health", "pkg/durability"),
+		"internal/ctl/topic":     ctl("internal/cli", "internal/ctl/adminport", "internal/ctl/app", "internal/ctl/output", "internal/ctl/parse", "internal/ctl/offsets", "internal/ctl/config"),
+		"internal/ctl/config":    ctl("internal/ctl/app", "internal/ctl/output", "internal/ctl/parse"),
+		"internal/ctl/group":     ctl("internal/cli", "internal/ctl/app", "internal/ctl/output", "internal/ctl/parse", "internal/ctl/offsets"),
+		"internal/ctl/produce":   ctl("internal/ctl/app", "internal/ctl/parse", "internal/ctl/progress", "internal/ctl/records", "internal/cli"),
+		"internal/ctl/consume": ctl("internal/cli", "internal/ctl/app", "internal/ctl/output", "internal/ctl/parse", "internal/ctl/offsets", "internal/ctl/progress",
+			"internal/ctl/records", "internal/health", "internal/cli"),
+		"internal/ctl/bundle": ctl("internal/ctl/adminport", "internal/ctl/app", "internal/ctl/contexts", "internal/ctl/parse", "internal/cli"),
+		"internal/ctl/top": ctl("internal/ctl/adminport", "internal/ctl/app", "internal/ctl/group", "internal/ctl/output", "internal/ctl/parse", "internal/ctl/topic",
+			"internal/cli"),
+		"internal/ctl/cluster": ctl("internal/cli", "internal/ctl/app", "internal/ctl/output", "internal/ctl/adminport", "internal/health"),
+		"internal/ctl/doctor":  ctl("internal/ctl/app", "internal/ctl/adminport", "internal/ctl/cluster", "internal/ctl/config", "internal/ctl/group", "internal/health"),
+		"internal/ctl/logs": {may: []string{"internal/health", "internal/ctl/app", "internal/ctl/records", "internal/ctl/output", "internal/ctl/progress", "internal/inspect", "internal/storage", "internal/cli",
+			"internal/text", "internal/vfs", "internal/daemon/config", "internal/configdef", "pkg/durability"}, never: []string{koanfPkg, kmsgPkg},
 			because: "chronikctl log works on files without a broker and finds them through chronikd's settings; internal/inspect interprets them"},
-		"internal/ctl/profile": ctl("internal/ctl/cli", "internal/ctl/output", "internal/ctl/adminport", "pkg/durability"),
+		"internal/ctl/profile": ctl("internal/ctl/app", "internal/ctl/output", "internal/ctl/adminport", "pkg/durability"),
 	}
 }

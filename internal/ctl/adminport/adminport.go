@@ -18,7 +18,7 @@ import (
 	"strings"
 	"time"
 
-	"github.com/chronik-io/chronik/internal/ctl/cli"
+	"github.com/chronik-io/chronik/internal/ctl/app"
 	"github.com/chronik-io/chronik/internal/ctl/contexts"
 )
 
@@ -29,12 +29,12 @@ const (
 	probeTime = time.Minute // for which disks may be measured
 )
 
-// ErrAbsent is the error of an admin port that is not there, or that knows no
+// ErrNoAdminPort is the error of an admin port that is not there, or that knows no
 // such question: it is another broker's, or an older one.
-var ErrAbsent = errors.New("no admin port of chronik answers there")
+var ErrNoAdminPort = errors.New("no admin port of chronik answers there")
 
-// Port is an admin port.
-type Port struct {
+// AdminPort is an admin port.
+type AdminPort struct {
 	base   string
 	client http.Client
 	// Named is true where somebody said where the port is; otherwise it is only
@@ -42,22 +42,22 @@ type Port struct {
 	Named bool
 }
 
-// Of is the admin port of the broker that the settings name, nil for none. The
+// AdminPortOf is the admin port of the broker that the settings name, nil for none. The
 // default address is that of a broker with default settings on this machine, so
 // it is asked only where the broker itself is at such a one's address.
-func Of(a *cli.App) *Port {
+func AdminPortOf(a *app.App) *AdminPort {
 	at := a.Settings.Get(contexts.Admin)
 	named := a.Settings.Source(contexts.Admin) != "default"
-	if at == contexts.Off || !named && !local(a.Settings.Seeds()) {
+	if at == contexts.Off || !named && !onThisHost(a.Settings.Seeds()) {
 		return nil
 	}
 	if !strings.Contains(at, "://") {
 		at = "http://" + at
 	}
-	return &Port{base: strings.TrimRight(at, "/"), Named: named, client: http.Client{Timeout: min(askTime, a.Settings.Timeout()), Transport: &http.Transport{DisableKeepAlives: true}}}
+	return &AdminPort{base: strings.TrimRight(at, "/"), Named: named, client: http.Client{Timeout: min(askTime, a.Settings.Timeout()), Transport: &http.Transport{DisableKeepAlives: true}}}
 }
 
-func local(seeds []string) bool {
+func onThisHost(seeds []string) bool {
 	for _, at := range seeds {
 		host, port, err := net.SplitHostPort(at)
 		if err != nil {
@@ -71,32 +71,32 @@ func local(seeds []string) bool {
 }
 
 // String is where the port is.
-func (p *Port) String() string { return p.base }
+func (p *AdminPort) String() string { return p.base }
 
 // get asks for a path and reads the answer into v.
-func (p *Port) get(ctx context.Context, path string, v any) error {
+func (p *AdminPort) get(ctx context.Context, path string, v any) error {
 	return p.do(ctx, &p.client, http.MethodGet, path, v)
 }
 
 // do is one request whose answer is JSON.
-func (p *Port) do(ctx context.Context, client *http.Client, method, path string, v any) error {
+func (p *AdminPort) do(ctx context.Context, client *http.Client, method, path string, v any) error {
 	body, err := p.ask(ctx, client, method, path)
 	if err != nil {
 		return err
 	}
 	if err := json.Unmarshal(body, v); err != nil {
-		return fmt.Errorf("%s%s is no answer of chronik (%w): %w", p.base, path, err, ErrAbsent)
+		return fmt.Errorf("%s%s is no answer of chronik (%w): %w", p.base, path, err, ErrNoAdminPort)
 	}
 	return nil
 }
 
 // Text asks for a path and returns the answer as it is.
-func (p *Port) Text(ctx context.Context, path string) ([]byte, error) {
+func (p *AdminPort) Text(ctx context.Context, path string) ([]byte, error) {
 	return p.ask(ctx, &p.client, http.MethodGet, path)
 }
 
 // ask is one request; a status other than 200 is an error.
-func (p *Port) ask(ctx context.Context, client *http.Client, method, path string) ([]byte, error) {
+func (p *AdminPort) ask(ctx context.Context, client *http.Client, method, path string) ([]byte, error) {
 	req, err := http.NewRequestWithContext(ctx, method, p.base+path, http.NoBody)
 	if err != nil {
 		return nil, fmt.Errorf("admin port %s: %w", p.base, err)
@@ -105,7 +105,7 @@ func (p *Port) ask(ctx context.Context, client *http.Client, method, path string
 	if err != nil {
 		var op *net.OpError
 		if errors.As(err, &op) && op.Op == "dial" {
-			return nil, fmt.Errorf("%s: %w: %w; name it with --admin, or say --admin off", p.base, ErrAbsent, op.Err)
+			return nil, fmt.Errorf("%s: %w: %w; name it with --admin, or say --admin off", p.base, ErrNoAdminPort, op.Err)
 		}
 		if u := (*url.Error)(nil); errors.As(err, &u) {
 			if u.Timeout() {
@@ -134,7 +134,7 @@ func (p *Port) ask(ctx context.Context, client *http.Client, method, path string
 	case json.Unmarshal(body, &said) == nil && said.Error != "":
 		return nil, fmt.Errorf("admin port %s%s: %s", p.base, path, said.Error)
 	case resp.StatusCode == http.StatusNotFound:
-		return nil, fmt.Errorf("%s%s: %w", p.base, path, ErrAbsent)
+		return nil, fmt.Errorf("%s%s: %w", p.base, path, ErrNoAdminPort)
 	}
 	return nil, fmt.Errorf("admin port %s%s: status %s", p.base, path, resp.Status)
 }

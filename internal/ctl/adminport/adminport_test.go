@@ -9,25 +9,25 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/chronik-io/chronik/internal/ctl/cli"
+	"github.com/chronik-io/chronik/internal/ctl/app"
 	"github.com/chronik-io/chronik/pkg/durability"
 )
 
 // port is the admin port that these flags name.
-func port(t *testing.T, flags ...string) *Port {
+func port(t *testing.T, flags ...string) *AdminPort {
 	t.Helper()
-	a := cli.New("v", cli.Streams{Getenv: func(name string) string { return map[string]string{"HOME": t.TempDir()}[name] }})
+	a := app.New("v", app.Streams{Getenv: func(name string) string { return map[string]string{"HOME": t.TempDir()}[name] }})
 	root := &cobra.Command{Use: "x", RunE: func(*cobra.Command, []string) error { return nil }}
 	a.Prepare(root)
 	root.SetArgs(flags)
 	if err := root.Execute(); err != nil {
 		t.Fatal(err)
 	}
-	return Of(a)
+	return AdminPortOf(a)
 }
 
 // answering is an admin port with one answer to everything.
-func answering(t *testing.T, status int, body string) *Port {
+func answering(t *testing.T, status int, body string) *AdminPort {
 	t.Helper()
 	s := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
 		w.WriteHeader(status)
@@ -67,7 +67,7 @@ func TestProfilesAreReadAsDocumented(t *testing.T) {
 
 func TestAbsentIsToldApartFromWrong(t *testing.T) {
 	for name, c := range map[string]struct {
-		p      *Port
+		p      *AdminPort
 		absent bool
 		says   string
 	}{
@@ -78,7 +78,7 @@ func TestAbsentIsToldApartFromWrong(t *testing.T) {
 		"broken":       {answering(t, 500, "oops"), false, "status 500"},
 	} {
 		_, err := c.p.Health(t.Context())
-		if err == nil || errors.Is(err, ErrAbsent) != c.absent || !strings.Contains(err.Error(), c.says) {
+		if err == nil || errors.Is(err, ErrNoAdminPort) != c.absent || !strings.Contains(err.Error(), c.says) {
 			t.Errorf("%s: %v", name, err)
 		}
 	}

@@ -29,11 +29,11 @@ type Profile struct {
 	MaxBytes   int64           `json:"maxBytes"`
 	IntervalMs float64         `json:"intervalMs"`
 	Doc        string          `json:"doc"`
-	Waits      *Waits          `json:"waits"` // nil where nothing waited yet
+	Waits      *CommitWaits    `json:"waits"` // nil where nothing waited yet
 }
 
-// Waits is how long records waited for their acknowledgement under a profile.
-type Waits struct {
+// CommitWaits is how long records waited for their acknowledgement under a profile.
+type CommitWaits struct {
 	Count  int64   `json:"count"`
 	MeanMs float64 `json:"meanMs"`
 }
@@ -56,7 +56,7 @@ func (p Profile) Durability() durability.Profile {
 func milliseconds(ms float64) time.Duration { return time.Duration(ms * float64(time.Millisecond)) }
 
 // Profiles asks for the durability profiles and what was seen of them.
-func (p *Port) Profiles(ctx context.Context) (*Profiles, error) {
+func (p *AdminPort) Profiles(ctx context.Context) (*Profiles, error) {
 	var answer Profiles
 	if err := p.get(ctx, "/v1/profiles", &answer); err != nil {
 		return nil, err
@@ -65,16 +65,16 @@ func (p *Port) Profiles(ctx context.Context) (*Profiles, error) {
 }
 
 // Health asks for the broker's health.
-func (p *Port) Health(ctx context.Context) (*health.Report, error) {
+func (p *AdminPort) Health(ctx context.Context) (*health.Report, error) {
 	return p.report(ctx, &p.client, http.MethodGet)
 }
 
 // Probe is Health after the broker has measured its disks, which takes some seconds.
-func (p *Port) Probe(ctx context.Context) (*health.Report, error) {
+func (p *AdminPort) Probe(ctx context.Context) (*health.Report, error) {
 	return p.report(ctx, &http.Client{Timeout: probeTime, Transport: p.client.Transport}, http.MethodPost)
 }
 
-func (p *Port) report(ctx context.Context, client *http.Client, method string) (*health.Report, error) {
+func (p *AdminPort) report(ctx context.Context, client *http.Client, method string) (*health.Report, error) {
 	var answer health.Report
 	if err := p.do(ctx, client, method, "/v1/health", &answer); err != nil {
 		return nil, err
@@ -95,7 +95,7 @@ type Log struct {
 const logsAtOnce = 10_000
 
 // Logs asks for the logs that the broker has of some topics.
-func (p *Port) Logs(ctx context.Context, topics ...string) ([]Log, error) {
+func (p *AdminPort) Logs(ctx context.Context, topics ...string) ([]Log, error) {
 	q := url.Values{"topic": topics, "limit": {strconv.Itoa(logsAtOnce)}}
 	var all []Log
 	for {
@@ -117,7 +117,7 @@ func (p *Port) Logs(ctx context.Context, topics ...string) ([]Log, error) {
 }
 
 // Clock asks how late it is at the broker, to the second.
-func (p *Port) Clock(ctx context.Context) (time.Time, error) {
+func (p *AdminPort) Clock(ctx context.Context) (time.Time, error) {
 	req, err := http.NewRequestWithContext(ctx, http.MethodGet, p.base+"/healthz", nil)
 	if err != nil {
 		return time.Time{}, fmt.Errorf("admin port %s: %w", p.base, err)

@@ -38,7 +38,7 @@ type Connection struct {
 const connectionsAtOnce = 10_000
 
 // Connections asks for the open connections, the oldest 10,000 of them.
-func (p *Port) Connections(ctx context.Context) (*Connections, error) {
+func (p *AdminPort) Connections(ctx context.Context) (*Connections, error) {
 	var answer Connections
 	q := url.Values{"limit": {strconv.Itoa(connectionsAtOnce)}}
 	if err := p.get(ctx, "/v1/connections?"+q.Encode(), &answer); err != nil {
@@ -48,7 +48,7 @@ func (p *Port) Connections(ctx context.Context) (*Connections, error) {
 }
 
 // Metrics asks for all metrics and returns the sum of each name's series.
-func (p *Port) Metrics(ctx context.Context) (map[string]float64, error) {
+func (p *AdminPort) Metrics(ctx context.Context) (map[string]float64, error) {
 	text, err := p.Text(ctx, "/metrics")
 	if err != nil {
 		return nil, err

@@ -19,11 +19,12 @@ import (
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 
+	"github.com/chronik-io/chronik/internal/cli"
 	"github.com/chronik-io/chronik/internal/ctl/adminport"
-	"github.com/chronik-io/chronik/internal/ctl/cli"
+	"github.com/chronik-io/chronik/internal/ctl/app"
 	"github.com/chronik-io/chronik/internal/ctl/contexts"
 	"github.com/chronik-io/chronik/internal/ctl/parse"
-	"github.com/chronik-io/chronik/internal/terminal"
+	"github.com/chronik-io/chronik/internal/text"
 )
 
 // Runner runs another command line of chronikctl in this process and returns its exit code.
@@ -36,16 +37,16 @@ const (
 	mostInterval  = time.Minute
 )
 
-// New is the command debug with the one below it.
-func New(a *cli.App, run Runner) *cobra.Command {
-	return cli.Parent("debug", "Collect what a report of a fault needs", bundle(a, run))
+// NewDebug is the command debug with the one below it.
+func NewDebug(a *app.App, run Runner) *cobra.Command {
+	return app.Parent("debug", "Collect what a report of a fault needs", bundle(a, run))
 }
 
-func bundle(a *cli.App, run Runner) *cobra.Command {
+func bundle(a *app.App, run Runner) *cobra.Command {
 	interval := parse.DurationFlag(usualInterval)
 	var file, dir string
 	c := &cobra.Command{
-		Use: "bundle", Short: "Write one file with what a report of a fault needs", Args: cli.Args(0, 0, "no argument; --file names the file"),
+		Use: "bundle", Short: "Write one file with what a report of a fault needs", Args: app.Args(0, 0, "no argument; --file names the file"),
 		Long: "bundle collects version, health, findings, metrics of two moments, configs, topics, groups, clients, log directories, the\n" +
 			"broker's last log lines, its goroutines, and facts about this machine. Passwords and keys are masked, and no record is read;\n" +
 			"names of topics, groups, clients and hosts are in it. manifest.json lists each member and why one is missing: of a broker that\n" +
@@ -55,13 +56,13 @@ func bundle(a *cli.App, run Runner) *cobra.Command {
 			"  chronikctl debug bundle --dir /var/lib/chronik",
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if every := interval.Value(); every < leastInterval || every > mostInterval {
-				return cli.Usage("--interval %v is not between %v and %v", every, leastInterval, mostInterval)
+				return app.Usage("--interval %v is not between %v and %v", every, leastInterval, mostInterval)
 			}
-			k := &collector{run: run, given: given(cmd), interval: interval.Value(), patience: a.Settings.Timeout(), port: adminport.Of(a)}
+			k := &collector{run: run, given: given(cmd), interval: interval.Value(), patience: a.Settings.Timeout(), port: adminport.AdminPortOf(a)}
 			list := k.online
 			if dir != "" {
 				if info, err := os.Stat(dir); err != nil || !info.IsDir() {
-					return cli.Usage("--dir %s is no directory; name the data directory, as in chronikctl log verify --dir", dir)
+					return app.Usage("--dir %s is no directory; name the data directory, as in chronikctl log verify --dir", dir)
 				}
 				list = func(context.Context) []member { return k.offline(dir) }
 			}
@@ -71,7 +72,7 @@ func bundle(a *cli.App, run Runner) *cobra.Command {
 	c.Flags().StringVarP(&file, "file", "f", "", "file to write, - for standard output; without it chronik-debug-TIME.tar.gz in this directory")
 	c.Flags().StringVar(&dir, "dir", "", "data directory of a broker that does not run, described instead of one that does")
 	c.Flags().Var(&interval, "interval", "time between the two measurements, 100ms to 1m")
-	return cli.Local(c)
+	return app.Local(c)
 }
 
 // given are the flags of this run that every command has: they are passed on.
@@ -86,7 +87,7 @@ func given(cmd *cobra.Command) (args []string) {
 }
 
 // write collects the members and writes the file.
-func write(ctx context.Context, a *cli.App, k *collector, list func(context.Context) []member, file string) error {
+func write(ctx context.Context, a *app.App, k *collector, list func(context.Context) []member, file string) error {
 	now := time.Now().UTC()
 	name := "chronik-debug-" + now.Format("20060102T150405Z")
 	if file == "" {
@@ -118,19 +119,19 @@ func write(ctx context.Context, a *cli.App, k *collector, list func(context.Cont
 }
 
 // open makes the file, which nobody else may read.
-func open(a *cli.App, file string) (io.WriteCloser, error) {
+func open(a *app.App, file string) (io.WriteCloser, error) {
 	if file == "-" {
-		if terminal.Is(a.Out) {
-			return nil, cli.Usage("--file -: standard output is a terminal; name a file, or send it to another program")
+		if cli.IsTerminal(a.Out) {
+			return nil, app.Usage("--file -: standard output is a terminal; name a file, or send it to another program")
 		}
 		return nopCloser{a.Out}, nil
 	}
 	f, err := os.OpenFile(file, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o600)
 	if errors.Is(err, os.ErrExist) {
-		return nil, cli.Usage("--file %s exists; name another one", file)
+		return nil, app.Usage("--file %s exists; name another one", file)
 	}
 	if err != nil {
-		return nil, cli.Usage("--file: %w", err)
+		return nil, app.Usage("--file: %w", err)
 	}
 	return f, nil
 }
@@ -140,7 +141,7 @@ type nopCloser struct{ io.Writer }
 func (nopCloser) Close() error { return nil }
 
 // report says what was written, and what is missing.
-func report(a *cli.App, m *manifest, file string) error {
+func report(a *app.App, m *manifest, file string) error {
 	there, missing := 0, 0
 	var reasons []string
 	names := map[string][]string{} // by reason
@@ -168,12 +169,12 @@ func report(a *cli.App, m *manifest, file string) error {
 			if err := a.Print(done); err != nil {
 				return err
 			}
-		} else if _, err := fmt.Fprintf(a.Out, "%s written, %s; look through it before you pass it on\n", file, cli.Count(done.Members, "member")); err != nil {
+		} else if _, err := fmt.Fprintf(a.Out, "%s written, %s; look through it before you pass it on\n", file, text.Count(done.Members, "member")); err != nil {
 			return fmt.Errorf("standard output: %w", err)
 		}
 	}
 	if missing > 0 {
-		return fmt.Errorf("%s could not be had, see above; manifest.json in the file has the reasons", cli.Count(missing, "member"))
+		return fmt.Errorf("%s could not be had, see above; manifest.json in the file has the reasons", text.Count(missing, "member"))
 	}
 	return nil
 }

@@ -17,7 +17,7 @@ import (
 	"time"
 
 	"github.com/chronik-io/chronik/internal/ctl/adminport"
-	"github.com/chronik-io/chronik/internal/ctl/cli"
+	"github.com/chronik-io/chronik/internal/ctl/app"
 )
 
 // member is one file of the bundle.
@@ -44,10 +44,10 @@ const grace = 10 * time.Second
 // collector asks for members.
 type collector struct {
 	run      Runner
-	given    []string        // flags that are passed on
-	interval time.Duration   // between two measurements
-	patience time.Duration   // of one request
-	port     *adminport.Port // nil for none
+	given    []string             // flags that are passed on
+	interval time.Duration        // between two measurements
+	patience time.Duration        // of one request
+	port     *adminport.AdminPort // nil for none
 }
 
 // collect asks for all members side by side.
@@ -130,7 +130,7 @@ func (k *collector) command(name string, args ...string) member {
 		code := k.run(ctx, append(line, k.given...), &out, &errs)
 		said := strings.TrimSpace(strings.ReplaceAll("\n"+errs.String(), "\nchronikctl: ", "\n"))
 		switch {
-		case code == cli.ExitOK, code == cli.ExitUnhealthy && out.Len() > 0: // what a check found is what is wanted
+		case code == app.ExitOK, code == app.ExitUnhealthy && out.Len() > 0: // what a check found is what is wanted
 			return out.Bytes(), nil
 		case said == "":
 			said = fmt.Sprintf("it ended with %d", code)
@@ -154,7 +154,7 @@ func (k *collector) admin(name, path string, after time.Duration) member {
 			return nil, ctx.Err()
 		}
 		text, err := k.port.Text(ctx, path)
-		if errors.Is(err, adminport.ErrAbsent) && !k.port.Named {
+		if errors.Is(err, adminport.ErrNoAdminPort) && !k.port.Named {
 			err = fmt.Errorf("%w: %w", errSkipped, err)
 		}
 		return text, err

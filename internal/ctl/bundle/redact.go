@@ -4,7 +4,7 @@ import (
 	"regexp"
 	"strings"
 
-	"github.com/chronik-io/chronik/internal/ctl/cli"
+	"github.com/chronik-io/chronik/internal/ctl/app"
 )
 
 // masked stands instead of a secret.
@@ -19,7 +19,7 @@ type redactor struct{ known []string }
 const leastSecret = 4
 
 // newRedactor knows the secrets of this run.
-func newRedactor(a *cli.App) *redactor {
+func newRedactor(a *app.App) *redactor {
 	r := &redactor{}
 	if p, err := a.Settings.Password(); err == nil && len(p) >= leastSecret { // one that cannot be read is in no answer either
 		r.known = append(r.known, p)

@@ -10,9 +10,9 @@ import (
 
 	"github.com/twmb/franz-go/pkg/kadm"
 
-	"github.com/chronik-io/chronik/internal/ctl/cli"
-	"github.com/chronik-io/chronik/internal/ctl/output"
+	"github.com/chronik-io/chronik/internal/ctl/app"
 	"github.com/chronik-io/chronik/internal/health"
+	"github.com/chronik-io/chronik/internal/text"
 )
 
 // lowSpace is the part of a file system that should stay free.
@@ -21,7 +21,7 @@ const lowSpace = 0.05
 // brokers: is there a controller, and does each broker answer where clients are
 // sent to.
 func (c *Checkup) brokers(ctx context.Context) {
-	c.Examined(cli.Count(len(c.Meta.Brokers), "broker"))
+	c.Examined(text.Count(len(c.Meta.Brokers), "broker"))
 	if c.Meta.Controller < 0 {
 		c.Add("controller", health.Bad, "cluster", "it has no controller: topics cannot be made or changed", "see the brokers' logs")
 	}
@@ -33,7 +33,7 @@ func (c *Checkup) brokers(ctx context.Context) {
 		}
 		if why != nil {
 			c.Add("broker", health.Bad, fmt.Sprintf("broker %d", b.NodeID), fmt.Sprintf("it does not answer at the address that it advertises to clients, %s: %v",
-				net.JoinHostPort(b.Host, strconv.Itoa(int(b.Port))), cli.Words(why)),
+				net.JoinHostPort(b.Host, strconv.Itoa(int(b.Port))), app.Words(why)),
 				"start it, or make its advertised address one that clients reach")
 		}
 	}
@@ -65,7 +65,7 @@ func (c *Checkup) partitions(ctx context.Context) error {
 			}
 		}
 	}
-	c.Examined(cli.Count(n, "partition") + " of " + cli.Count(len(c.Meta.Topics), "topic"))
+	c.Examined(text.Count(n, "partition") + " of " + text.Count(len(c.Meta.Topics), "topic"))
 	return c.behind(ctx, behind)
 }
 
@@ -131,7 +131,7 @@ func (c *Checkup) minISR(ctx context.Context, partitions []kadm.PartitionDetail)
 	}
 	configs, err := c.adm.DescribeTopicConfigs(ctx, slices.Sorted(maps.Keys(least))...)
 	if err != nil {
-		return nil, cli.Refused("ask for min.insync.replicas", cli.Words(err), "")
+		return nil, app.Refused("ask for min.insync.replicas", app.Words(err), "")
 	}
 	for _, r := range configs {
 		for _, x := range r.Configs {
@@ -147,8 +147,8 @@ func (c *Checkup) minISR(ctx context.Context, partitions []kadm.PartitionDetail)
 // reported its own are left out.
 func (c *Checkup) dirs(ctx context.Context) {
 	all, err := c.adm.DescribeAllLogDirs(ctx, nil)
-	if err = cli.Words(err); err != nil {
-		if !cli.IsUnsupported(err) {
+	if err = app.Words(err); err != nil {
+		if !app.IsUnsupported(err) {
 			c.Add("log_dir", health.Warn, "log directories", "brokers do not describe them: "+err.Error(), "see the brokers' logs")
 		}
 		return
@@ -177,7 +177,7 @@ func (c *Checkup) judgeDir(d kadm.DescribedLogDir) {
 	case d.Err != nil:
 		c.Add("log_dir", health.Bad, where, "the log directory is offline: "+d.Err.Error(), "see the broker's log; replace the disk, or repair it and restart the broker")
 	case d.TotalBytes > 0 && float64(d.UsableBytes) < lowSpace*float64(d.TotalBytes):
-		c.Add("space", health.Warn, where, fmt.Sprintf("%s of %s are free", output.Bytes(d.UsableBytes), output.Bytes(d.TotalBytes)),
+		c.Add("space", health.Warn, where, fmt.Sprintf("%s of %s are free", text.Bytes(d.UsableBytes), text.Bytes(d.TotalBytes)),
 			"delete topics, shorten retention, or give it more room")
 	}
 }

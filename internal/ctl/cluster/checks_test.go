@@ -15,7 +15,7 @@ import (
 	"github.com/twmb/franz-go/pkg/kerr"
 
 	"github.com/chronik-io/chronik/internal/ctl/adminport"
-	"github.com/chronik-io/chronik/internal/ctl/cli"
+	"github.com/chronik-io/chronik/internal/ctl/app"
 	"github.com/chronik-io/chronik/internal/health"
 )
 
@@ -94,14 +94,14 @@ func TestABrokersReportIsTakenOver(t *testing.T) {
 	}}
 	s := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { _ = json.NewEncoder(w).Encode(want) }))
 	defer s.Close()
-	a := cli.New("v", cli.Streams{})
+	a := app.New("v", app.Streams{})
 	root := &cobra.Command{Use: "x", RunE: func(*cobra.Command, []string) error { return nil }}
 	a.Prepare(root)
 	root.SetArgs([]string{"--admin", s.URL})
 	if err := root.Execute(); err != nil {
 		t.Fatal(err)
 	}
-	c, port := &Checkup{reported: -1}, adminport.Of(a)
+	c, port := &Checkup{reported: -1}, adminport.AdminPortOf(a)
 	c.AdminReport(t.Context(), port, port.Health)
 	if !slices.Equal(c.findings, want.Findings) || c.reported != 7 {
 		t.Errorf("%+v", c)

@@ -17,15 +17,16 @@ import (
 	"github.com/spf13/cobra"
 	"github.com/twmb/franz-go/pkg/kadm"
 
-	"github.com/chronik-io/chronik/internal/cmdline"
-	"github.com/chronik-io/chronik/internal/ctl/cli"
+	"github.com/chronik-io/chronik/internal/cli"
+	"github.com/chronik-io/chronik/internal/ctl/app"
 	"github.com/chronik-io/chronik/internal/ctl/output"
+	"github.com/chronik-io/chronik/internal/text"
 )
 
 // New is the command cluster with all those below it.
-func New(a *cli.App) *cobra.Command {
-	c := cli.Parent("cluster", "Describe the cluster, and find what is wrong with it", describe(a), healthCommand(a))
-	cmdline.Instead(c, map[string]string{
+func New(a *app.App) *cobra.Command {
+	c := app.Parent("cluster", "Describe the cluster, and find what is wrong with it", describe(a), healthCommand(a))
+	cli.Instead(c, map[string]string{
 		"info":    "cluster describe shows the cluster",
 		"status":  "cluster health finds what is wrong",
 		"brokers": "chronikctl broker list shows the brokers",
@@ -43,18 +44,18 @@ type overview struct {
 	Features   map[string]int16 `json:"features"` // finalized levels
 }
 
-func describe(a *cli.App) *cobra.Command {
+func describe(a *app.App) *cobra.Command {
 	return &cobra.Command{
-		Use: "describe", Short: "Show id, controller, brokers, features, and how many topics there are", Args: cli.Args(0, 0, "no argument"),
+		Use: "describe", Short: "Show id, controller, brokers, features, and how many topics there are", Args: app.Args(0, 0, "no argument"),
 		Example: "  chronikctl cluster describe",
 		RunE: a.Admin(func(ctx context.Context, adm *kadm.Client, _ []string) error {
 			m, err := adm.Metadata(ctx)
 			if err != nil {
-				return cli.Refused("describe the cluster", cli.Words(err), "")
+				return app.Refused("describe the cluster", app.Words(err), "")
 			}
 			versions, err := adm.ApiVersions(ctx)
 			if err != nil {
-				return cli.Refused("describe the cluster", cli.Words(err), "")
+				return app.Refused("describe the cluster", app.Words(err), "")
 			}
 			o := overview{ID: m.Cluster, Controller: m.Controller, Brokers: brokers(m), Features: map[string]int16{}}
 			for _, t := range m.Topics {
@@ -71,7 +72,7 @@ func describe(a *cli.App) *cobra.Command {
 				}
 			})
 			t := brokerTable(o.Brokers)
-			t.Title = fmt.Sprintf("cluster %s  controller %d  %s  %s", o.ID, o.Controller, cli.Count(o.Topics, "topic"), cli.Count(o.Partitions, "partition"))
+			t.Title = fmt.Sprintf("cluster %s  controller %d  %s  %s", o.ID, o.Controller, text.Count(o.Topics, "topic"), text.Count(o.Partitions, "partition"))
 			for _, name := range slices.Sorted(maps.Keys(o.Features)) {
 				t.Title += fmt.Sprintf("\nfeature %s=%d", name, o.Features[name])
 			}

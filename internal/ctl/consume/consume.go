@@ -16,14 +16,14 @@ import (
 	"github.com/spf13/cobra"
 	"github.com/twmb/franz-go/pkg/kgo"
 
-	"github.com/chronik-io/chronik/internal/ctl/cli"
+	"github.com/chronik-io/chronik/internal/cli"
+	"github.com/chronik-io/chronik/internal/ctl/app"
 	"github.com/chronik-io/chronik/internal/ctl/progress"
-	"github.com/chronik-io/chronik/internal/terminal"
 )
 
-// New is the command.
-func New(a *cli.App) *cobra.Command {
-	var o options
+// NewConsume is the command.
+func NewConsume(a *app.App) *cobra.Command {
+	var o consumeOptions
 	c := &cobra.Command{
 		Use: "consume TOPIC", Short: "Print records",
 		Long: "consume prints what a topic held when it was asked, and ends. With --follow it goes on until it is interrupted.\n" +
@@ -33,22 +33,22 @@ func New(a *cli.App) *cobra.Command {
 		Example: "  chronikctl consume orders --from 1h --follow\n  chronikctl consume orders --partition 0 --from 1200 --until 1300 -o json\n" +
 			"  chronikctl consume orders --from -10 --format '%p:%o %k=%v\\n'\n  chronikctl consume orders --group audit --count 100\n" +
 			"  chronikctl consume orders --group audit --group-protocol consumer --follow",
-		Args: cli.Args(1, 1, "one topic"), ValidArgsFunction: a.Topics(1),
+		Args: app.Args(1, 1, "one topic"), ValidArgsFunction: a.Topics(1),
 		RunE: func(cmd *cobra.Command, names []string) error {
 			if cmd.Flags().Changed("group") && o.group == "" {
-				return cli.Usage("--group is empty; is a variable not set?")
+				return app.Usage("--group is empty; is a variable not set?")
 			}
 			if err := o.check(a.Format()); err != nil {
 				return err
 			}
-			return run(cmd.Context(), a, &o, names[0])
+			return runConsume(cmd.Context(), a, &o, names[0])
 		},
 	}
 	o.flags(c, a)
 	return c
 }
 
-func run(ctx context.Context, a *cli.App, o *options, topic string) error {
+func runConsume(ctx context.Context, a *app.App, o *consumeOptions, topic string) error {
 	r := newReader(a, o, topic)
 	// Questions have a client of their own, which waits no longer than --timeout for an
 	// answer; a member of a group may have to wait longer until it can join.
@@ -77,13 +77,13 @@ func run(ctx context.Context, a *cli.App, o *options, topic string) error {
 		}
 		cl.AddConsumePartitions(map[string]map[int32]kgo.Offset{topic: from})
 	}
-	r.bar = progress.New(a.Err, !o.follow && terminal.Is(a.Err) && !terminal.Is(a.Out), topic, r.total())
+	r.bar = progress.NewBar(a.Err, !o.follow && cli.IsTerminal(a.Err) && !cli.IsTerminal(a.Out), topic, r.total())
 	defer r.bar.End()
 	return errors.Join(r.run(ctx), r.flush(), r.unread())
 }
 
-func newReader(a *cli.App, o *options, topic string) *reader {
-	return &reader{options: o, topic: topic, note: a.Note, out: bufio.NewWriterSize(a.Out, 64<<10), sink: a.Out,
+func newReader(a *app.App, o *consumeOptions, topic string) *reader {
+	return &reader{consumeOptions: o, topic: topic, note: a.Note, out: bufio.NewWriterSize(a.Out, 64<<10), sink: a.Out,
 		left: map[int32]span{}, lost: map[int32]error{}, paused: map[int32]time.Time{}, last: map[int32]*kgo.Record{}, own: map[int32]bool{}}
 }
 

@@ -13,7 +13,7 @@ import (
 	"github.com/twmb/franz-go/pkg/kgo"
 	"github.com/twmb/franz-go/pkg/kmsg"
 
-	"github.com/chronik-io/chronik/internal/ctl/cli"
+	"github.com/chronik-io/chronik/internal/ctl/app"
 	"github.com/chronik-io/chronik/internal/ctl/output"
 )
 
@@ -22,13 +22,13 @@ func rec(partition int32, offset int64) *kgo.Record {
 		Headers: []kgo.RecordHeader{{Key: "h", Value: []byte("1")}}}
 }
 
-func aReader(t *testing.T, o options, f output.Format, out *bytes.Buffer) *reader {
+func aReader(t *testing.T, o consumeOptions, f output.Format, out *bytes.Buffer) *reader {
 	t.Helper()
 	o.from, o.protocol = "earliest", classic
 	if err := o.check(f); err != nil {
 		t.Fatal(err)
 	}
-	return newReader(cli.New("v", cli.Streams{Out: out, Err: io.Discard}), &o, "t")
+	return newReader(app.New("v", app.Streams{Out: out, Err: io.Discard}), &o, "t")
 }
 
 // A member that follows waits for its broker as a reader without a group does, and
@@ -51,7 +51,7 @@ func TestAMemberOutlivesItsBroker(t *testing.T) {
 		}
 	}
 	var told []string
-	r := aReader(t, options{group: "g", follow: true}, output.Text, &bytes.Buffer{})
+	r := aReader(t, consumeOptions{group: "g", follow: true}, output.Text, &bytes.Buffer{})
 	r.note = func(format string, args ...any) { told = append(told, fmt.Sprintf(format, args...)) }
 	down := kgo.NewErrFetch(session(errors.New("refused")))
 	for range 3 {
@@ -71,7 +71,7 @@ func TestAMemberOutlivesItsBroker(t *testing.T) {
 // Without --follow the output is what the topic held when it was asked.
 func TestOnlyWhatWasThereIsPrinted(t *testing.T) {
 	var out bytes.Buffer
-	r := aReader(t, options{}, output.Text, &out)
+	r := aReader(t, consumeOptions{}, output.Text, &out)
 	r.left = map[int32]span{0: {0, 2}, 1: {0, 1}, 3: {0, 5}}
 	for _, x := range []*kgo.Record{rec(0, 0), rec(1, 0), rec(1, 1), rec(0, 1), rec(0, 2), rec(2, 0), rec(3, 7)} {
 		if full, err := r.record(x); full || err != nil {
@@ -85,7 +85,7 @@ func TestOnlyWhatWasThereIsPrinted(t *testing.T) {
 }
 
 func TestForms(t *testing.T) {
-	for want, o := range map[string]options{
+	for want, o := range map[string]consumeOptions{
 		"v7\n":               {},
 		"3:7\th=1\tk=v7\n":   {separator: "=", headers: true, offsets: true},
 		"t/3/7 k 1 1000 h=1": {format: "%t/%p/%o %k %H %d %h{%k=%v}"},
@@ -104,7 +104,7 @@ func TestForms(t *testing.T) {
 
 func TestCountEndsIt(t *testing.T) {
 	var out bytes.Buffer
-	r := aReader(t, options{follow: true, count: 2}, output.Text, &out)
+	r := aReader(t, consumeOptions{follow: true, count: 2}, output.Text, &out)
 	full1, _ := r.record(rec(0, 7))
 	full2, _ := r.record(rec(0, 8))
 	if full1 || !full2 {
@@ -117,7 +117,7 @@ type brokenPipe struct{}
 func (brokenPipe) Write([]byte) (int, error) { return 0, errors.New("broken pipe") }
 
 func TestABrokenPipeIsAnError(t *testing.T) {
-	r := aReader(t, options{follow: true}, output.Text, &bytes.Buffer{})
+	r := aReader(t, consumeOptions{follow: true}, output.Text, &bytes.Buffer{})
 	r.out = bufio.NewWriterSize(brokenPipe{}, 16)
 	var err error
 	for i := int64(0); i < 20 && err == nil; i++ {
@@ -130,7 +130,7 @@ func TestABrokenPipeIsAnError(t *testing.T) {
 
 // What a member was told is looked at in the order in which it was told.
 func TestAMemberForgetsWhatItLost(t *testing.T) {
-	r := aReader(t, options{group: "g", follow: true}, output.Text, &bytes.Buffer{})
+	r := aReader(t, consumeOptions{group: "g", follow: true}, output.Text, &bytes.Buffer{})
 	r.left = map[int32]span{1: {0, 5}, 2: {0, 5}}
 	r.assigned(t.Context(), nil, map[string][]int32{"t": {3}})
 	r.revoked(t.Context(), nil, map[string][]int32{"t": {2, 3}})

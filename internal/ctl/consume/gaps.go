@@ -7,7 +7,7 @@ import (
 	"github.com/twmb/franz-go/pkg/kgo"
 	"github.com/twmb/franz-go/pkg/kmsg"
 
-	"github.com/chronik-io/chronik/internal/ctl/cli"
+	"github.com/chronik-io/chronik/internal/ctl/app"
 )
 
 // Compaction leaves offsets without records, also just before the end, and the
@@ -55,7 +55,7 @@ type probe struct {
 func (r *reader) probe(ctx context.Context, partition int32) (*probe, error) {
 	topics, err := r.admin.ListTopicsWithInternal(ctx, r.topic)
 	if err != nil {
-		return nil, cli.Words(err)
+		return nil, app.Words(err)
 	}
 	d, ok := topics[r.topic].Partitions[partition]
 	if !ok {

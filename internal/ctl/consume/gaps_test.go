@@ -22,7 +22,7 @@ func TestABrokerIsAskedWhatIsLeft(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	r := &reader{options: &options{}, topic: "t", client: cl, admin: kadm.NewClient(cl), ends: offsets.Ranges{"t": {0: {Start: 0, End: 3}}}}
+	r := &reader{consumeOptions: &consumeOptions{}, topic: "t", client: cl, admin: kadm.NewClient(cl), ends: offsets.OffsetRanges{"t": {0: {Start: 0, End: 3}}}}
 	for from, want := range map[int64]int64{0: 0, 1: 1, 2: 2, 3: 3} {
 		if got, err := r.nextRecord(t.Context(), 0, from); err != nil || got != want {
 			t.Errorf("from %d: %d, %v", from, got, err)

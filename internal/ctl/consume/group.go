@@ -11,7 +11,7 @@ import (
 	"github.com/twmb/franz-go/pkg/kgo"
 	"github.com/twmb/franz-go/pkg/kmsg"
 
-	"github.com/chronik-io/chronik/internal/ctl/cli"
+	"github.com/chronik-io/chronik/internal/ctl/app"
 	"github.com/chronik-io/chronik/internal/ctl/offsets"
 )
 
@@ -48,7 +48,7 @@ func (r *reader) offered(ctx context.Context) error {
 	}
 	brokers, err := r.admin.ApiVersions(ctx)
 	if err != nil {
-		return cli.Refused("consume "+r.topic, cli.Words(err), "")
+		return app.Refused("consume "+r.topic, app.Words(err), "")
 	}
 	for _, b := range brokers.Sorted() {
 		if newest, ok := b.KeyMaxVersion(int16(kmsg.ConsumerGroupHeartbeat)); b.Err == nil && (!ok || newest < 1) {
@@ -67,7 +67,7 @@ func (r *reader) awaits(ctx context.Context) (bool, error) {
 	}
 	found, err := r.admin.DescribeConsumerGroups(ctx, r.group)
 	if err = errors.Join(err, found[r.group].Err); err != nil {
-		return false, cli.Refused("group "+r.group, cli.Words(err), "")
+		return false, app.Refused("group "+r.group, app.Words(err), "")
 	}
 	id, _ := r.client.GroupMetadata()
 	r.mu.Lock()
@@ -100,7 +100,7 @@ func (r *reader) reassign(ctx context.Context) error {
 	}
 	committed, err := r.admin.FetchOffsetsForTopics(ctx, r.group, r.topic)
 	if err != nil {
-		return cli.Refused("offsets of group "+r.group, cli.Words(err), "")
+		return app.Refused("offsets of group "+r.group, app.Words(err), "")
 	}
 	at := map[int32]int64{}
 	var begun []int32
@@ -127,7 +127,7 @@ func (r *reader) reassign(ctx context.Context) error {
 
 // fresh is where partitions are begun of which the group has committed nothing.
 func (r *reader) fresh(ctx context.Context, some []int32) (map[int32]int64, error) {
-	own := offsets.Ranges{r.topic: map[int32]offsets.Range{}}
+	own := offsets.OffsetRanges{r.topic: map[int32]offsets.OffsetRange{}}
 	for _, p := range some {
 		own[r.topic][p] = r.ends[r.topic][p]
 	}
@@ -148,7 +148,7 @@ func (r *reader) commit(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), commitTime)
 	defer cancel()
 	if err := r.client.CommitRecords(ctx, all...); err != nil {
-		return cli.Refused(fmt.Sprintf("commit for group %s: what was printed last will come again", r.group), err, "")
+		return app.Refused(fmt.Sprintf("commit for group %s: what was printed last will come again", r.group), err, "")
 	}
 	return nil
 }

@@ -12,9 +12,10 @@ import (
 	"github.com/twmb/franz-go/pkg/kerr"
 	"github.com/twmb/franz-go/pkg/kgo"
 
-	"github.com/chronik-io/chronik/internal/ctl/cli"
+	"github.com/chronik-io/chronik/internal/ctl/app"
 	"github.com/chronik-io/chronik/internal/ctl/offsets"
 	"github.com/chronik-io/chronik/internal/health"
+	"github.com/chronik-io/chronik/internal/text"
 )
 
 // A partition that cannot be read does not end the reading of the others: it is set
@@ -45,7 +46,7 @@ func (r *reader) lose(p int32, err error) {
 func (r *reader) found(p int32) {
 	if r.lost[p] != nil {
 		delete(r.lost, p)
-		r.note("note: %s is read again", offsets.Place(r.topic, p))
+		r.note("note: %s is read again", offsets.PartitionName(r.topic, p))
 	}
 }
 
@@ -61,7 +62,7 @@ func (r *reader) failed(ctx context.Context, p int32, err error) error {
 		}
 		r.lose(p, err)
 	case !errors.As(err, &k) || !k.Retriable:
-		return cli.Refused(offsets.Place(r.topic, p), err, "")
+		return app.Refused(offsets.PartitionName(r.topic, p), err, "")
 	}
 	// Without a pause the client would ask again at once, for ever.
 	r.client.PauseFetchPartitions(map[string][]int32{r.topic: {p}})
@@ -91,7 +92,7 @@ func (r *reader) explain(ctx context.Context, p int32, err error) error {
 			message = fmt.Sprintf("offsets %d to %d cannot be read; ", s.next, next-1) + r.goOn(p, next)
 		}
 	}
-	return cli.Refused(offsets.Place(r.topic, p), err, message)
+	return app.Refused(offsets.PartitionName(r.topic, p), err, message)
 }
 
 // goOn is how to read a partition from an offset on.
@@ -121,7 +122,7 @@ func (r *reader) skip(ctx context.Context, p int32) bool {
 		if next, err = r.beyond(ctx, p, next, end); err != nil {
 			return false
 		}
-		r.note("note: %s: offsets %d to %d cannot be read and are skipped, at most %s", offsets.Place(r.topic, p), s.next, next-1, cli.Count(int(next-s.next), "record"))
+		r.note("note: %s: offsets %d to %d cannot be read and are skipped, at most %s", offsets.PartitionName(r.topic, p), s.next, next-1, text.Count(int(next-s.next), "record"))
 	}
 	r.client.SetOffsets(map[string]map[int32]kgo.EpochOffset{r.topic: {p: {Epoch: -1, Offset: next}}})
 	if r.left[p] = (span{next, s.end}); next >= s.end && !r.endless() {

@@ -7,8 +7,8 @@ import (
 	"github.com/spf13/cobra"
 	"github.com/twmb/franz-go/pkg/kgo"
 
-	"github.com/chronik-io/chronik/internal/cmdline"
-	"github.com/chronik-io/chronik/internal/ctl/cli"
+	"github.com/chronik-io/chronik/internal/cli"
+	"github.com/chronik-io/chronik/internal/ctl/app"
 	"github.com/chronik-io/chronik/internal/ctl/output"
 	"github.com/chronik-io/chronik/internal/ctl/parse"
 )
@@ -24,8 +24,8 @@ const (
 	nextGen = "consumer" // KIP-848
 )
 
-// options are the flags of consume.
-type options struct {
+// consumeOptions are the flags of consume.
+type consumeOptions struct {
 	from, until string
 	partitions  string
 	count       int64
@@ -44,7 +44,7 @@ type options struct {
 	print      printer
 }
 
-func (o *options) flags(c *cobra.Command, a *cli.App) {
+func (o *consumeOptions) flags(c *cobra.Command, a *app.App) {
 	f := c.Flags()
 	f.StringVar(&o.from, "from", "earliest", "where to start: earliest, latest, an offset, -N for the last N, a time, or 5m for that long ago; for a group: without a commit")
 	f.StringVar(&o.until, "until", "", "where to stop, without it: latest, an offset, -N, or a time")
@@ -59,9 +59,9 @@ func (o *options) flags(c *cobra.Command, a *cli.App) {
 	f.BoolVar(&o.committed, "read-committed", false, "leave out records of open and aborted transactions")
 	f.BoolVar(&o.skipDamaged, "skip-damaged", false, "skip damaged records and name their offsets; not with --group")
 	f.StringVar(&o.protocol, "group-protocol", classic, "how to join: classic or consumer (KIP-848)")
-	cli.CompleteFlag(c, "group", a.Groups(0))
-	cli.CompleteFlag(c, "group-protocol", cli.OneOf(classic, nextGen))
-	cmdline.Instead(c, map[string]string{
+	app.CompleteFlag(c, "group", a.Groups(0))
+	app.CompleteFlag(c, "group-protocol", app.OneOf(classic, nextGen))
+	cli.Instead(c, map[string]string{
 		"--offset":         "--from says where to start: earliest, latest, an offset, or a time",
 		"--from-beginning": "that is the default, --from earliest",
 		"--tail":           "--from -N prints the last N records",
@@ -71,53 +71,53 @@ func (o *options) flags(c *cobra.Command, a *cli.App) {
 		"--limit":          "--count ends it after so many records",
 		"--regex":          "consume reads one topic",
 	})
-	cli.CompleteFlag(c, "from", cli.OneOf("earliest", "latest"))
+	app.CompleteFlag(c, "from", app.OneOf("earliest", "latest"))
 }
 
 // check reads what the flags say, before anything is sent.
-func (o *options) check(f output.Format) error {
+func (o *consumeOptions) check(f output.Format) error {
 	var err error
 	now := time.Now()
 	if o.begin, err = parse.ReadPosition(o.from, now); err != nil {
-		return cli.Usage("--from %w", err)
+		return app.Usage("--from %w", err)
 	}
 	if o.until != "" {
 		if o.end, err = parse.ReadPosition(o.until, now); err != nil {
-			return cli.Usage("--until %w", err)
+			return app.Usage("--until %w", err)
 		}
 	}
 	if o.some, err = parse.Partitions(o.partitions); err != nil {
-		return cli.Usage("--partition %w", err)
+		return app.Usage("--partition %w", err)
 	}
 	if o.separator, err = parse.Escapes(o.separator); err != nil {
-		return cli.Usage("--key-separator %w", err)
+		return app.Usage("--key-separator %w", err)
 	}
 	switch {
 	case o.count < 0:
-		return cli.Usage("--count %d is negative", o.count)
+		return app.Usage("--count %d is negative", o.count)
 	case o.protocol != classic && o.protocol != nextGen:
-		return cli.Usage("--group-protocol %q is none of %s, %s", o.protocol, classic, nextGen)
+		return app.Usage("--group-protocol %q is none of %s, %s", o.protocol, classic, nextGen)
 	case o.protocol != classic && o.group == "":
-		return cli.Usage("--group-protocol is of a group's member: give --group, too")
+		return app.Usage("--group-protocol is of a group's member: give --group, too")
 	case o.group != "" && o.some != nil:
-		return cli.Usage("--partition and --group: a group gives its members their partitions; leave one out")
+		return app.Usage("--partition and --group: a group gives its members their partitions; leave one out")
 	case o.skipDamaged && o.group != "":
-		return cli.Usage("--skip-damaged and --group: chronikctl group reset moves a group behind the damage; leave one out")
+		return app.Usage("--skip-damaged and --group: chronikctl group reset moves a group behind the damage; leave one out")
 	case o.group != "" && o.until != "":
-		return cli.Usage("--until and --group: a group goes on where it stopped; leave one out, or use --count")
+		return app.Usage("--until and --group: a group goes on where it stopped; leave one out, or use --count")
 	case o.format != "" && !f.ForPeople():
-		return cli.Usage("--format and -o %s: choose one", f)
+		return app.Usage("--format and -o %s: choose one", f)
 	case !f.ForPeople() && (o.separator != "" || o.headers || o.offsets):
-		return cli.Usage("-o %s shows keys, headers and offsets anyway: leave --key-separator, --headers and --offsets out", f)
+		return app.Usage("-o %s shows keys, headers and offsets anyway: leave --key-separator, --headers and --offsets out", f)
 	case o.format != "" && (o.separator != "" || o.headers || o.offsets):
-		return cli.Usage("--format says all of it: leave --key-separator, --headers and --offsets out")
+		return app.Usage("--format says all of it: leave --key-separator, --headers and --offsets out")
 	}
 	o.print, err = newPrinter(o, f)
 	return err
 }
 
 // client is what the client needs besides the connection.
-func (o *options) client(topic string, r *reader) []kgo.Opt {
+func (o *consumeOptions) client(topic string, r *reader) []kgo.Opt {
 	opts := []kgo.Opt{kgo.WithHooks(&r.contact), kgo.KeepControlRecords(), kgo.KeepRetryableFetchErrors(), kgo.FetchMaxWait(500 * time.Millisecond)}
 	if o.committed {
 		opts = append(opts, kgo.FetchIsolationLevel(kgo.ReadCommitted()))

@@ -7,7 +7,7 @@ import (
 
 	"github.com/twmb/franz-go/pkg/kgo"
 
-	"github.com/chronik-io/chronik/internal/ctl/cli"
+	"github.com/chronik-io/chronik/internal/ctl/app"
 	"github.com/chronik-io/chronik/internal/ctl/output"
 	"github.com/chronik-io/chronik/internal/ctl/records"
 )
@@ -15,7 +15,7 @@ import (
 // printer appends a record's form to p.
 type printer func(p []byte, r *kgo.Record) ([]byte, error)
 
-func newPrinter(o *options, f output.Format) (printer, error) {
+func newPrinter(o *consumeOptions, f output.Format) (printer, error) {
 	switch {
 	case f == output.JSON:
 		return printJSON, nil
@@ -26,7 +26,7 @@ func newPrinter(o *options, f output.Format) (printer, error) {
 	}
 	format, err := kgo.NewRecordFormatter(zeros(o.format))
 	if err != nil {
-		return nil, cli.Usage("--format %q: %w; chronikctl consume --help lists what may stand there", o.format, err)
+		return nil, app.Usage("--format %q: %w; chronikctl consume --help lists what may stand there", o.format, err)
 	}
 	return func(p []byte, r *kgo.Record) ([]byte, error) { return format.AppendRecord(p, r), nil }, nil
 }
@@ -51,7 +51,7 @@ func zeros(format string) string {
 }
 
 // plain is a line with what the flags ask for.
-func (o *options) plain(p []byte, r *kgo.Record) ([]byte, error) {
+func (o *consumeOptions) plain(p []byte, r *kgo.Record) ([]byte, error) {
 	if o.offsets {
 		p = fmt.Appendf(p, "%d:%d\t", r.Partition, r.Offset)
 	}
@@ -68,14 +68,14 @@ func (o *options) plain(p []byte, r *kgo.Record) ([]byte, error) {
 
 // printJSON is one line, so that a reader needs no end.
 func printJSON(p []byte, r *kgo.Record) ([]byte, error) {
-	line, err := records.Encode(r)
+	line, err := records.EncodeRecord(r)
 	return append(append(p, line...), '\n'), err
 }
 
 // printYAML is one document.
 func printYAML(p []byte, r *kgo.Record) ([]byte, error) {
 	w := appender(append(p, "---\n"...))
-	err := output.Print(&w, output.YAML, records.From(r))
+	err := output.Print(&w, output.YAML, records.FromKafka(r))
 	return w, err
 }
 

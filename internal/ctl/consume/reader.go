@@ -16,11 +16,11 @@ import (
 	"github.com/twmb/franz-go/pkg/kerr"
 	"github.com/twmb/franz-go/pkg/kgo"
 
-	"github.com/chronik-io/chronik/internal/ctl/cli"
+	"github.com/chronik-io/chronik/internal/cli"
+	"github.com/chronik-io/chronik/internal/ctl/app"
 	"github.com/chronik-io/chronik/internal/ctl/offsets"
 	"github.com/chronik-io/chronik/internal/ctl/parse"
 	"github.com/chronik-io/chronik/internal/ctl/progress"
-	"github.com/chronik-io/chronik/internal/terminal"
 )
 
 // span is what is still to be read of a partition: next up to, and without, end.
@@ -32,7 +32,7 @@ const patience = 500 * time.Millisecond
 
 // reader prints one topic.
 type reader struct {
-	*options
+	*consumeOptions
 	topic  string
 	client *kgo.Client
 	admin  *kadm.Client
@@ -42,12 +42,12 @@ type reader struct {
 	note   func(format string, args ...any) // tells people
 	line   []byte
 
-	left    map[int32]span      // partitions whose end was not reached, or that are followed
-	lost    map[int32]error     // partitions that cannot be read, see lose
-	paused  map[int32]time.Time // partitions that are not fetched until then, see failed
-	ends    offsets.Ranges      // of the topic when it was asked
-	printed int64               // records
-	away    bool                // it was reported that the broker, or the member's group, is away
+	left    map[int32]span       // partitions whose end was not reached, or that are followed
+	lost    map[int32]error      // partitions that cannot be read, see lose
+	paused  map[int32]time.Time  // partitions that are not fetched until then, see failed
+	ends    offsets.OffsetRanges // of the topic when it was asked
+	printed int64                // records
+	away    bool                 // it was reported that the broker, or the member's group, is away
 	contact contact
 	last    map[int32]*kgo.Record // printed by a group's member and not committed yet
 
@@ -61,7 +61,7 @@ type reader struct {
 // plan finds where each partition starts and ends. One that the broker does not know the
 // offsets of is lost.
 func (r *reader) plan(ctx context.Context) (map[int32]kgo.Offset, error) {
-	ranges, failed, err := offsets.Ask(ctx, r.admin, r.committed, map[string][]int32{r.topic: r.some})
+	ranges, failed, err := offsets.AskOffsets(ctx, r.admin, r.committed, map[string][]int32{r.topic: r.some})
 	if err != nil {
 		return nil, err
 	}
@@ -105,13 +105,13 @@ func (r *reader) plan(ctx context.Context) (map[int32]kgo.Offset, error) {
 }
 
 // find is where a position is in each partition; those without an answer are lost.
-func (r *reader) find(ctx context.Context, in offsets.Ranges, at parse.Position) (map[int32]int64, error) {
+func (r *reader) find(ctx context.Context, in offsets.OffsetRanges, at parse.Position) (map[int32]int64, error) {
 	found, failed, err := in.Find(ctx, r.admin, at)
 	r.loseAll(failed)
 	return found[r.topic], err
 }
 
-func (r *reader) loseAll(failed offsets.Failures) {
+func (r *reader) loseAll(failed offsets.OffsetFailures) {
 	for _, p := range slices.Sorted(maps.Keys(failed[r.topic])) {
 		r.lose(p, failed[r.topic][p])
 	}
@@ -161,7 +161,7 @@ func (r *reader) run(ctx context.Context) error {
 		if err != nil || full {
 			return err
 		}
-		if fetches.NumRecords() == 0 && terminal.ReaderClosed(r.sink) {
+		if fetches.NumRecords() == 0 && cli.ReaderClosed(r.sink) {
 			return fmt.Errorf("standard output: %w", syscall.EPIPE) // as the next record would find it
 		}
 		if r.group != "" {
@@ -199,7 +199,7 @@ func (r *reader) failure(ctx context.Context, fetches kgo.Fetches) error {
 			}
 			r.away = true
 		case e.Topic == "":
-			return cli.Refused("consume "+r.topic, e.Err, "")
+			return app.Refused("consume "+r.topic, e.Err, "")
 		default:
 			if err := r.failed(ctx, e.Partition, e.Err); err != nil {
 				return err

@@ -6,6 +6,6 @@
 // context of the file, else its default. A setting has one name everywhere:
 // tls-ca is --tls-ca, CHRONIKCTL_TLS_CA, and tls-ca: in the file. Errors name
 // the place that a wrong value came from. It promises that a secret is never
-// printed and that the file is readable by its owner only. internal/ctl/cli
+// printed and that the file is readable by its owner only. internal/ctl/app
 // calls it; it knows no commands and opens no connection.
 package contexts

@@ -7,9 +7,10 @@ import (
 
 	"github.com/twmb/franz-go/pkg/kadm"
 
-	"github.com/chronik-io/chronik/internal/ctl/cli"
+	"github.com/chronik-io/chronik/internal/ctl/app"
 	"github.com/chronik-io/chronik/internal/ctl/config"
 	"github.com/chronik-io/chronik/internal/health"
+	"github.com/chronik-io/chronik/internal/text"
 )
 
 // configs looks for topics whose configs contradict each other, or the broker's.
@@ -26,19 +27,19 @@ func (x *examination) configs(ctx context.Context) error {
 	}
 	found, err := x.adm.DescribeTopicConfigs(ctx, names...)
 	if err != nil {
-		return cli.Refused("ask for the configs of topics", cli.Words(err), "")
+		return app.Refused("ask for the configs of topics", app.Words(err), "")
 	}
 	broker := config.Values{}
 	if ids := x.Meta.Brokers.NodeIDs(); len(ids) > 0 {
 		all, err := x.adm.DescribeBrokerConfigs(ctx, ids[0])
 		if err != nil {
-			return cli.Refused("ask for the configs of brokers", cli.Words(err), "")
+			return app.Refused("ask for the configs of brokers", app.Words(err), "")
 		}
 		for _, r := range all {
 			broker = config.Read(r)
 		}
 	}
-	x.Examined("configs of " + cli.Count(len(names), "topic"))
+	x.Examined("configs of " + text.Count(len(names), "topic"))
 	slices.SortFunc(found, func(a, b kadm.ResourceConfig) int { return slices.Index(names, a.Name) - slices.Index(names, b.Name) })
 	for _, r := range found {
 		if r.Err == nil {

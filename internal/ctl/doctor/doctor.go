@@ -15,29 +15,29 @@ import (
 	"github.com/twmb/franz-go/pkg/kadm"
 
 	"github.com/chronik-io/chronik/internal/ctl/adminport"
-	"github.com/chronik-io/chronik/internal/ctl/cli"
+	"github.com/chronik-io/chronik/internal/ctl/app"
 	"github.com/chronik-io/chronik/internal/ctl/cluster"
 )
 
 // examination is one run.
 type examination struct {
 	*cluster.Checkup
-	flags
-	a    *cli.App
+	doctorFlags
+	a    *app.App
 	adm  *kadm.Client
-	port *adminport.Port // nil for none
+	port *adminport.AdminPort // nil for none
 }
 
-type flags struct {
+type doctorFlags struct {
 	wait  time.Duration
 	probe bool
 }
 
-// New is the command.
-func New(a *cli.App) *cobra.Command {
-	var f flags
+// NewDoctor is the command.
+func NewDoctor(a *app.App) *cobra.Command {
+	var f doctorFlags
 	c := &cobra.Command{
-		Use: "doctor", Short: "Look for what goes wrong, from here and from the broker's side", Args: cli.Args(0, 0, "no argument"),
+		Use: "doctor", Short: "Look for what goes wrong, from here and from the broker's side", Args: app.Args(0, 0, "no argument"),
 		Example: "  chronikctl doctor\n  chronikctl doctor --probe-disk --wait 0s",
 		Long: "doctor prints what cluster health prints, and checks more from here: whether each advertised address can be dialled,\n" +
 			"whether the clocks agree, whether configs contradict each other, whether groups are stuck. It also prints what each check\n" +
@@ -46,10 +46,10 @@ func New(a *cli.App) *cobra.Command {
 			"note that everything works as configured but the operator should know. It exits with 4 if it finds more than notes.",
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if f.wait < 0 || f.wait > time.Hour {
-				return cli.Usage("--wait %v is not between 0s and 1h", f.wait)
+				return app.Usage("--wait %v is not between 0s and 1h", f.wait)
 			}
-			if f.probe && adminport.Of(a) == nil {
-				return cli.Usage("--probe-disk asks the broker's admin port, and none is named; name it with --admin HOST:PORT")
+			if f.probe && adminport.AdminPortOf(a) == nil {
+				return app.Usage("--probe-disk asks the broker's admin port, and none is named; name it with --admin HOST:PORT")
 			}
 			return a.Admin(func(ctx context.Context, adm *kadm.Client, _ []string) error {
 				return examine(ctx, a, adm, f)
@@ -61,12 +61,12 @@ func New(a *cli.App) *cobra.Command {
 	return c
 }
 
-func examine(ctx context.Context, a *cli.App, adm *kadm.Client, f flags) error {
+func examine(ctx context.Context, a *app.App, adm *kadm.Client, f doctorFlags) error {
 	c, err := cluster.NewCheckup(ctx, adm)
 	if err != nil {
 		return err
 	}
-	x := &examination{Checkup: c, a: a, adm: adm, port: adminport.Of(a), flags: f}
+	x := &examination{Checkup: c, a: a, adm: adm, port: adminport.AdminPortOf(a), doctorFlags: f}
 	if err := c.Ended(ctx, x.everything(ctx)); err != nil {
 		return err
 	}

@@ -13,7 +13,7 @@ import (
 	"github.com/twmb/franz-go/pkg/kadm"
 
 	"github.com/chronik-io/chronik/internal/ctl/adminport"
-	"github.com/chronik-io/chronik/internal/ctl/cli"
+	"github.com/chronik-io/chronik/internal/ctl/app"
 	"github.com/chronik-io/chronik/internal/ctl/cluster"
 	"github.com/chronik-io/chronik/internal/ctl/config"
 	"github.com/chronik-io/chronik/internal/ctl/group"
@@ -24,7 +24,7 @@ import (
 func patient(t *testing.T, flags ...string) (*examination, func() string) {
 	t.Helper()
 	var out bytes.Buffer
-	a := cli.New("v", cli.Streams{Out: &out})
+	a := app.New("v", app.Streams{Out: &out})
 	root := &cobra.Command{Use: "x", RunE: func(*cobra.Command, []string) error { return nil }}
 	a.Prepare(root)
 	root.SetArgs(flags)
@@ -129,11 +129,11 @@ func TestWhatTheBrokerFindsIsTakenOver(t *testing.T) {
 		findsIn []string
 	}{
 		"a warning": {`{"broker":3,"findings":[{"check":"files","severity":"warn","subject":"limit of open files","problem":"few","remedy":"raise it"}],
-			"checks":[{"name":"files","doc":"d","saw":["9 of 10 files are open"]}]}`, cli.ExitUnhealthy,
+			"checks":[{"name":"files","doc":"d","saw":["9 of 10 files are open"]}]}`, app.ExitUnhealthy,
 			[]string{"warn limit of open files few > raise it", "broker 3, files: 9 of 10 files are open"}},
-		"a note":    {`{"broker":3,"findings":[{"severity":"note","subject":"s","problem":"w","remedy":"r"}],"checks":[]}`, cli.ExitOK, []string{"note s w > r"}},
-		"nothing":   {`{"broker":3,"findings":[],"checks":[]}`, cli.ExitOK, nil},
-		"no answer": {`<html>`, cli.ExitUnhealthy, []string{"is no answer of chronik"}},
+		"a note":    {`{"broker":3,"findings":[{"severity":"note","subject":"s","problem":"w","remedy":"r"}],"checks":[]}`, app.ExitOK, []string{"note s w > r"}},
+		"nothing":   {`{"broker":3,"findings":[],"checks":[]}`, app.ExitOK, nil},
+		"no answer": {`<html>`, app.ExitUnhealthy, []string{"is no answer of chronik"}},
 	} {
 		s := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 			if r.URL.Path != "/v1/health" {
@@ -142,11 +142,11 @@ func TestWhatTheBrokerFindsIsTakenOver(t *testing.T) {
 			_, _ = w.Write([]byte(c.answer))
 		}))
 		x, found := patient(t, "--admin", s.URL)
-		x.port = adminport.Of(x.a)
+		x.port = adminport.AdminPortOf(x.a)
 		x.AdminReport(t.Context(), x.port, x.broker)
 		s.Close()
 		finds(t, name, found(), c.findsIn...)
-		if code := cli.ExitCode(x.Report(x.a)); code != c.code {
+		if code := app.ExitCode(x.Report(x.a)); code != c.code {
 			t.Errorf("%s: ends with %d, want %d", name, code, c.code)
 		}
 	}
@@ -162,7 +162,7 @@ func TestAProbeIsAskedFor(t *testing.T) {
 	defer s.Close()
 	for _, probe := range []bool{false, true} {
 		x, _ := patient(t, "--admin", s.URL)
-		x.port, x.probe = adminport.Of(x.a), probe
+		x.port, x.probe = adminport.AdminPortOf(x.a), probe
 		if _, err := x.broker(t.Context()); err != nil {
 			t.Error(err)
 		}

@@ -8,9 +8,10 @@ import (
 	"strings"
 	"time"
 
-	"github.com/chronik-io/chronik/internal/ctl/cli"
+	"github.com/chronik-io/chronik/internal/ctl/app"
 	"github.com/chronik-io/chronik/internal/ctl/group"
 	"github.com/chronik-io/chronik/internal/health"
+	"github.com/chronik-io/chronik/internal/text"
 )
 
 // mostGroups is how many groups are looked at.
@@ -20,7 +21,7 @@ const mostGroups = 1000
 func (x *examination) groups(ctx context.Context) error {
 	listed, err := x.adm.ListGroups(ctx)
 	if err != nil {
-		return cli.Refused("list groups", cli.Words(err), "")
+		return app.Refused("list groups", app.Words(err), "")
 	}
 	names := listed.Groups()
 	slices.Sort(names)
@@ -28,7 +29,7 @@ func (x *examination) groups(ctx context.Context) error {
 		x.Examined(fmt.Sprintf("the first %d of %d groups", mostGroups, len(names)))
 		names = names[:mostGroups]
 	} else {
-		x.Examined(cli.Count(len(names), "group"))
+		x.Examined(text.Count(len(names), "group"))
 	}
 	before := x.progress(ctx, names)
 	if busy(before) {
@@ -82,10 +83,10 @@ func (x *examination) judgeGroup(name string, before, now group.Standing) {
 		x.Add("group", health.Warn, where, fmt.Sprintf("it was rebalancing (%s) the whole %v: a member joins and leaves, or does not come back", now.State, x.wait),
 			show+"; check the logs of those that come and go")
 	case now.Members > 0 && before.Members > 0 && now.Lag > 0 && now.Committed == before.Committed:
-		x.Add("group", health.Warn, where, fmt.Sprintf("it has %s and is %s behind, but committed nothing in %v", cli.Count(now.Members, "member"), cli.Count(now.Lag, "record"), x.wait),
+		x.Add("group", health.Warn, where, fmt.Sprintf("it has %s and is %s behind, but committed nothing in %v", text.Count(now.Members, "member"), text.Count(now.Lag, "record"), x.wait),
 			show+"; one of them hangs, or commits rarely: "+health.Command("chronikctl", "doctor", "--wait", "1m")+" watches longer")
 	case now.Members == 0 && now.Lag > 0:
-		x.Add("group", health.Warn, where, fmt.Sprintf("it has no member, and it is %s behind", cli.Count(now.Lag, "record")),
+		x.Add("group", health.Warn, where, fmt.Sprintf("it has no member, and it is %s behind", text.Count(now.Lag, "record")),
 			"start its consumers; if it is not needed any more, "+health.Command("chronikctl", "group", "delete", name))
 	}
 }

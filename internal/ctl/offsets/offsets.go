@@ -17,25 +17,25 @@ import (
 	"github.com/twmb/franz-go/pkg/kerr"
 	"github.com/twmb/franz-go/pkg/kmsg"
 
-	"github.com/chronik-io/chronik/internal/ctl/cli"
+	"github.com/chronik-io/chronik/internal/ctl/app"
 	"github.com/chronik-io/chronik/internal/ctl/parse"
 )
 
-// Range is what a partition holds: Start up to, and without, End.
-type Range struct{ Start, End int64 }
+// OffsetRange is what a partition holds: Start up to, and without, End.
+type OffsetRange struct{ Start, End int64 }
 
-// Ranges are the partitions of topics.
-type Ranges map[string]map[int32]Range
+// OffsetRanges are the partitions of topics.
+type OffsetRanges map[string]map[int32]OffsetRange
 
 // Partitions are the partitions of a topic, sorted.
-func (r Ranges) Partitions(topic string) []int32 { return slices.Sorted(maps.Keys(r[topic])) }
+func (r OffsetRanges) Partitions(topic string) []int32 { return slices.Sorted(maps.Keys(r[topic])) }
 
-// Failures are the partitions that the broker did not answer for, each with an error
+// OffsetFailures are the partitions that the broker did not answer for, each with an error
 // that names it.
-type Failures map[string]map[int32]error
+type OffsetFailures map[string]map[int32]error
 
 // Err is the error of the first partition in order, nil for none.
-func (f Failures) Err() error {
+func (f OffsetFailures) Err() error {
 	for _, topic := range slices.Sorted(maps.Keys(f)) {
 		for _, p := range slices.Sorted(maps.Keys(f[topic])) {
 			return f[topic][p]
@@ -44,34 +44,34 @@ func (f Failures) Err() error {
 	return nil
 }
 
-func (f Failures) add(topic string, partition int32, err error) {
+func (f OffsetFailures) add(topic string, partition int32, err error) {
 	if f[topic] == nil {
 		f[topic] = map[int32]error{}
 	}
-	f[topic][partition] = cli.Refused(Place(topic, partition), err, "")
+	f[topic][partition] = app.Refused(PartitionName(topic, partition), err, "")
 }
 
-// Place names a partition in errors.
-func Place(topic string, partition int32) string {
+// PartitionName names a partition in errors.
+func PartitionName(topic string, partition int32) string {
 	return fmt.Sprintf("%s partition %d", topic, partition)
 }
 
-// List is Ask for callers that need every partition that they asked for.
-func List(ctx context.Context, adm *kadm.Client, wanted map[string][]int32) (Ranges, error) {
-	r, failed, err := Ask(ctx, adm, false, wanted)
+// ListOffsets is Ask for callers that need every partition that they asked for.
+func ListOffsets(ctx context.Context, adm *kadm.Client, wanted map[string][]int32) (OffsetRanges, error) {
+	r, failed, err := AskOffsets(ctx, adm, false, wanted)
 	if err == nil {
 		err = failed.Err()
 	}
 	return r, err
 }
 
-// Ask asks for the wanted partitions of topics, all of a topic for none. With
+// AskOffsets asks for the wanted partitions of topics, all of a topic for none. With
 // committed a range ends where an open transaction begins. A partition that the broker
 // does not answer for is in Failures and not in Ranges; one that does not exist is an
 // error, as is a topic.
-func Ask(ctx context.Context, adm *kadm.Client, committed bool, wanted map[string][]int32) (Ranges, Failures, error) {
+func AskOffsets(ctx context.Context, adm *kadm.Client, committed bool, wanted map[string][]int32) (OffsetRanges, OffsetFailures, error) {
 	topics := slices.Sorted(maps.Keys(wanted))
-	failed := Failures{}
+	failed := OffsetFailures{}
 	starts, err := adm.ListStartOffsets(ctx, topics...)
 	if err := failed.gather(ctx, adm, starts, err); err != nil {
 		return nil, nil, err
@@ -84,16 +84,16 @@ func Ask(ctx context.Context, adm *kadm.Client, committed bool, wanted map[strin
 	if err := failed.gather(ctx, adm, ends, err); err != nil {
 		return nil, nil, err
 	}
-	r := Ranges{}
+	r := OffsetRanges{}
 	for _, topic := range topics {
-		r[topic] = map[int32]Range{}
+		r[topic] = map[int32]OffsetRange{}
 		for p, start := range starts[topic] {
 			if end, ok := ends.Lookup(topic, p); ok && failed[topic][p] == nil {
-				r[topic][p] = Range{start.Offset, end.Offset}
+				r[topic][p] = OffsetRange{start.Offset, end.Offset}
 			}
 		}
 		if len(r[topic])+len(failed[topic]) == 0 {
-			return nil, nil, cli.Refused(topic, cli.NoTopic(ctx, adm, topic), "")
+			return nil, nil, app.Refused(topic, app.NoTopic(ctx, adm, topic), "")
 		}
 		if err := selectPartitions(topic, wanted[topic], r[topic], failed[topic]); err != nil {
 			return nil, nil, err
@@ -104,7 +104,7 @@ func Ask(ctx context.Context, adm *kadm.Client, committed bool, wanted map[strin
 
 // gather adds the partitions that an answer lacks or has errors for. What concerns a
 // whole topic, or the request, is an error.
-func (f Failures) gather(ctx context.Context, adm *kadm.Client, l kadm.ListedOffsets, err error) error {
+func (f OffsetFailures) gather(ctx context.Context, adm *kadm.Client, l kadm.ListedOffsets, err error) error {
 	var shards *kadm.ShardErrors
 	switch {
 	case errors.As(err, &shards) && !shards.AllFailed:
@@ -114,16 +114,16 @@ func (f Failures) gather(ctx context.Context, adm *kadm.Client, l kadm.ListedOff
 			}
 		}
 	case err != nil:
-		return cli.Refused("list offsets", cli.Words(err), "")
+		return app.Refused("list offsets", app.Words(err), "")
 	}
 	for _, topic := range slices.Sorted(maps.Keys(l)) {
 		for p, o := range l[topic] {
 			switch {
 			case o.Err == nil:
 			case p < 0 && errors.Is(o.Err, kerr.UnknownTopicOrPartition):
-				return cli.Refused(topic, cli.NoTopic(ctx, adm, topic), "")
+				return app.Refused(topic, app.NoTopic(ctx, adm, topic), "")
 			case p < 0:
-				return cli.Refused(topic, o.Err, "")
+				return app.Refused(topic, o.Err, "")
 			default:
 				f.add(topic, p, o.Err)
 			}
@@ -132,7 +132,7 @@ func (f Failures) gather(ctx context.Context, adm *kadm.Client, l kadm.ListedOff
 	return nil
 }
 
-func (f Failures) unanswered(req *kmsg.ListOffsetsRequest, err error) {
+func (f OffsetFailures) unanswered(req *kmsg.ListOffsetsRequest, err error) {
 	for _, t := range req.Topics {
 		for _, p := range t.Partitions {
 			f.add(t.Topic, p.Partition, err)
@@ -142,7 +142,7 @@ func (f Failures) unanswered(req *kmsg.ListOffsetsRequest, err error) {
 
 // selectPartitions leaves only the wanted partitions, all where none are named; one that does not
 // exist is an error.
-func selectPartitions(topic string, wanted []int32, known map[int32]Range, failed map[int32]error) error {
+func selectPartitions(topic string, wanted []int32, known map[int32]OffsetRange, failed map[int32]error) error {
 	if len(wanted) == 0 {
 		return nil
 	}
@@ -150,10 +150,10 @@ func selectPartitions(topic string, wanted []int32, known map[int32]Range, faile
 	for _, p := range wanted {
 		_, ok := known[p]
 		if !ok && failed[p] == nil {
-			return cli.Refused(Place(topic, p), kerr.UnknownTopicOrPartition, fmt.Sprintf("the topic has partitions 0 to %d", last))
+			return app.Refused(PartitionName(topic, p), kerr.UnknownTopicOrPartition, fmt.Sprintf("the topic has partitions 0 to %d", last))
 		}
 	}
-	maps.DeleteFunc(known, func(p int32, _ Range) bool { return !slices.Contains(wanted, p) })
+	maps.DeleteFunc(known, func(p int32, _ OffsetRange) bool { return !slices.Contains(wanted, p) })
 	maps.DeleteFunc(failed, func(p int32, _ error) bool { return !slices.Contains(wanted, p) })
 	return nil
 }
@@ -161,9 +161,9 @@ func selectPartitions(topic string, wanted []int32, known map[int32]Range, faile
 // Find is where a position is in each partition. An offset in the position is returned
 // as it is, whether the partition has it or not. A partition for which the broker does
 // not answer is in Failures only.
-func (r Ranges) Find(ctx context.Context, adm *kadm.Client, at parse.Position) (map[string]map[int32]int64, Failures, error) {
+func (r OffsetRanges) Find(ctx context.Context, adm *kadm.Client, at parse.Position) (map[string]map[int32]int64, OffsetFailures, error) {
 	var after kadm.ListedOffsets
-	failed := Failures{}
+	failed := OffsetFailures{}
 	if at.Kind == parse.FromTime {
 		var err error
 		after, err = adm.ListOffsetsAfterMilli(ctx, at.Time.UnixMilli(), slices.Sorted(maps.Keys(r))...)

@@ -207,16 +207,3 @@ func Plain(s string) string {
 	}
 	return b.String()
 }
-
-// Bytes is a size for people, in binary units.
-func Bytes(n int64) string {
-	if n < 1<<10 {
-		return fmt.Sprintf("%d B", n)
-	}
-	f, units := float64(n), "KMGTPE"
-	i := -1
-	for f >= 1024 && i < len(units)-1 {
-		f, i = f/1024, i+1
-	}
-	return fmt.Sprintf("%.1f %ciB", f, units[i])
-}

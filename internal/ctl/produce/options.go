@@ -11,15 +11,15 @@ import (
 	"github.com/spf13/cobra"
 	"github.com/twmb/franz-go/pkg/kgo"
 
-	"github.com/chronik-io/chronik/internal/ctl/cli"
+	"github.com/chronik-io/chronik/internal/ctl/app"
 	"github.com/chronik-io/chronik/internal/ctl/parse"
 )
 
 // maxLine bounds one line of the input, in bytes.
 const maxLine = 64 << 20
 
-// options are the flags of produce.
-type options struct {
+// produceOptions are the flags of produce.
+type produceOptions struct {
 	file        string
 	input       string
 	separator   string
@@ -39,7 +39,7 @@ type options struct {
 	chosen bool               // --input was given
 }
 
-func (o *options) flags(c *cobra.Command) {
+func (o *produceOptions) flags(c *cobra.Command) {
 	f := c.Flags()
 	f.StringVar(&o.file, "file", "", "read this file instead of standard input")
 	f.StringVar(&o.input, "input", "lines", "what a line is: lines is a value (and a key, with -k), json a record as consume -o json prints it")
@@ -56,9 +56,9 @@ func (o *options) flags(c *cobra.Command) {
 	o.batchBytes = 1_000_000
 	f.Var(&o.batchBytes, "max-batch-bytes", "largest batch to send; a longer line needs more, here and as the topic's max.message.bytes")
 	f.Float64Var(&o.rate, "rate", 0, "records per second; 0 is as fast as it goes")
-	cli.CompleteFlag(c, "acks", cli.OneOf("all", "1", "0"))
-	cli.CompleteFlag(c, "compression", cli.OneOf(codecs()...))
-	cli.CompleteFlag(c, "input", cli.OneOf("lines", "json"))
+	app.CompleteFlag(c, "acks", app.OneOf("all", "1", "0"))
+	app.CompleteFlag(c, "compression", app.OneOf(codecs()...))
+	app.CompleteFlag(c, "input", app.OneOf("lines", "json"))
 }
 
 // size is a flag in bytes, which may be written with a unit.
@@ -83,36 +83,36 @@ func (*size) Type() string { return "bytes" }
 func codecs() []string { return []string{"none", "gzip", "snappy", "lz4", "zstd"} }
 
 // check holds the flags against each other before anything is sent.
-func (o *options) check() error {
+func (o *produceOptions) check() error {
 	switch {
 	case o.batchBytes < 1<<10 || o.batchBytes > maxLine:
-		return cli.Usage("--max-batch-bytes %d is not between %d and %d", o.batchBytes, 1<<10, maxLine)
+		return app.Usage("--max-batch-bytes %d is not between %d and %d", o.batchBytes, 1<<10, maxLine)
 	case o.partition < -1:
-		return cli.Usage("--partition %d: partitions begin at 0; -1 goes by key", o.partition)
+		return app.Usage("--partition %d: partitions begin at 0; -1 goes by key", o.partition)
 	case o.keepPlace && (o.input != "json" || o.partition >= 0):
-		return cli.Usage("--same-partition is for --input json without --partition: it takes the partition of each record")
+		return app.Usage("--same-partition is for --input json without --partition: it takes the partition of each record")
 	case !(o.rate >= 0 && o.rate <= 1e9):
-		return cli.Usage("--rate %v is not between 0 and 1e9 records per second", o.rate)
+		return app.Usage("--rate %v is not between 0 and 1e9 records per second", o.rate)
 	case !slices.Contains([]string{"all", "-1", "1", "0"}, o.acks):
-		return cli.Usage("--acks %q is none of all, 1, 0", o.acks)
+		return app.Usage("--acks %q is none of all, 1, 0", o.acks)
 	case !slices.Contains(codecs(), o.compression):
-		return cli.Usage("--compression %q is none of %s", o.compression, strings.Join(codecs(), ", "))
+		return app.Usage("--compression %q is none of %s", o.compression, strings.Join(codecs(), ", "))
 	case o.input != "lines" && o.input != "json":
-		return cli.Usage("--input %q is neither lines nor json", o.input)
+		return app.Usage("--input %q is neither lines nor json", o.input)
 	case o.tombstone && (o.input != "lines" || o.separator != "" || o.emptyNull):
-		return cli.Usage("--tombstone: a line is a key and nothing else; leave --input json, --key-separator and --empty-is-null out")
+		return app.Usage("--tombstone: a line is a key and nothing else; leave --input json, --key-separator and --empty-is-null out")
 	case o.input == "json" && o.timestamp != "":
-		return cli.Usage("--timestamp is for --input lines: in JSON the timestamp has its own field")
+		return app.Usage("--timestamp is for --input lines: in JSON the timestamp has its own field")
 	case o.input == "json" && o.separator != "":
-		return cli.Usage("--key-separator is for --input lines: in JSON the key has its own field")
+		return app.Usage("--key-separator is for --input lines: in JSON the key has its own field")
 	}
 	var err error
 	if o.separator, err = parse.Escapes(o.separator); err != nil {
-		return cli.Usage("--key-separator %w", err)
+		return app.Usage("--key-separator %w", err)
 	}
 	if o.timestamp != "" {
 		if o.at, err = parse.Time(o.timestamp, time.Now()); err != nil {
-			return cli.Usage("--timestamp %w", err)
+			return app.Usage("--timestamp %w", err)
 		}
 	}
 	for _, h := range o.headers {
@@ -121,7 +121,7 @@ func (o *options) check() error {
 			value, err = parse.Escapes(value)
 		}
 		if err != nil {
-			return cli.Usage("--header %w", err)
+			return app.Usage("--header %w", err)
 		}
 		o.common = append(o.common, kgo.RecordHeader{Key: name, Value: []byte(value)})
 	}
@@ -134,7 +134,7 @@ func (o *options) check() error {
 const metadataAge = 30 * time.Millisecond
 
 // client turns the flags into the client's options.
-func (o *options) client(topic string) []kgo.Opt {
+func (o *produceOptions) client(topic string) []kgo.Opt {
 	codec := map[string]kgo.CompressionCodec{"none": kgo.NoCompression(), "gzip": kgo.GzipCompression(),
 		"snappy": kgo.SnappyCompression(), "lz4": kgo.Lz4Compression(), "zstd": kgo.ZstdCompression()}[o.compression]
 	opts := []kgo.Opt{kgo.DefaultProduceTopic(topic), kgo.AllowAutoTopicCreation(), kgo.ProducerBatchMaxBytes(int32(o.batchBytes)),

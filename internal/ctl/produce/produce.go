@@ -20,14 +20,15 @@ import (
 	"github.com/twmb/franz-go/pkg/kgo"
 	"github.com/twmb/franz-go/pkg/kmsg"
 
-	"github.com/chronik-io/chronik/internal/ctl/cli"
+	"github.com/chronik-io/chronik/internal/cli"
+	"github.com/chronik-io/chronik/internal/ctl/app"
 	"github.com/chronik-io/chronik/internal/ctl/progress"
-	"github.com/chronik-io/chronik/internal/terminal"
+	"github.com/chronik-io/chronik/internal/text"
 )
 
-// New is the command.
-func New(a *cli.App) *cobra.Command {
-	var o options
+// NewProduce is the command.
+func NewProduce(a *app.App) *cobra.Command {
+	var o produceOptions
 	c := &cobra.Command{
 		Use: "produce TOPIC", Short: "Write each line of standard input, or of a file, as a record",
 		Long: "produce writes each line as one record, in order, and ends with 0 when all of them are acknowledged. With -k the part\n" +
@@ -35,20 +36,20 @@ func New(a *cli.App) *cobra.Command {
 			"It keeps its timestamp, and with --same-partition its partition.",
 		Example: "  printf 'one\\ntwo\\n' | chronikctl produce hello\n  chronikctl produce orders --file orders.txt --key-separator : --compression zstd\n" +
 			"  chronikctl consume orders -o json | chronikctl produce copy --input json",
-		Args: cli.Args(1, 1, "one topic"), ValidArgsFunction: a.Topics(1),
+		Args: app.Args(1, 1, "one topic"), ValidArgsFunction: a.Topics(1),
 		RunE: func(cmd *cobra.Command, names []string) error {
 			if err := o.check(); err != nil {
 				return err
 			}
 			o.chosen = cmd.Flags().Changed("input")
-			return run(cmd, a, &o, names[0])
+			return runProduce(cmd, a, &o, names[0])
 		},
 	}
 	o.flags(c)
 	return c
 }
 
-func run(cmd *cobra.Command, a *cli.App, o *options, topic string) error {
+func runProduce(cmd *cobra.Command, a *app.App, o *produceOptions, topic string) error {
 	in, size, err := o.open(a.In)
 	if err != nil {
 		return err
@@ -66,33 +67,33 @@ func run(cmd *cobra.Command, a *cli.App, o *options, topic string) error {
 	if len(way.closed) > 0 && o.partition < 0 && !o.keepPlace {
 		a.Note("note: %s cannot be written, records without a key go to the others; chronikctl cluster health names the cause", way)
 	}
-	bar := progress.New(a.Err, o.file != "" && terminal.Is(a.Err), topic, size)
+	bar := progress.NewBar(a.Err, o.file != "" && cli.IsTerminal(a.Err), topic, size)
 	w := &writer{client: cl, topic: topic, o: o, bar: bar, said: said, patience: max(a.Settings.Timeout(), time.Second), broken: make(chan struct{})}
 	n, err := w.lines(cmd.Context(), in)
 	bar.End()
-	a.Note("%s written to %s", cli.Count(n, "record"), topic)
+	a.Note("%s written to %s", text.Count(n, "record"), topic)
 	return err
 }
 
 // checkTopic asks for the topic and returns its partitions that take no records. A name that no
 // topic has may be mistaken: at a terminal a person has to confirm it, elsewhere a note says
 // that the first record creates the topic. An error is that of asking, or of a no.
-func checkTopic(ctx context.Context, a *cli.App, cl *kgo.Client, topic string) (closed []int32, err error) {
+func checkTopic(ctx context.Context, a *app.App, cl *kgo.Client, topic string) (closed []int32, err error) {
 	req := kmsg.NewPtrMetadataRequest() // the client's own would make the topic
 	t := kmsg.NewMetadataRequestTopic()
 	t.Topic = &topic
 	req.Topics = append(req.Topics, t)
 	resp, err := req.RequestWith(ctx, cl)
 	if err != nil {
-		return nil, cli.Refused("ask for topic "+topic, err, "")
+		return nil, app.Refused("ask for topic "+topic, err, "")
 	}
 	if len(resp.Topics) != 1 {
 		return nil, nil
 	}
 	// Any other error is the first record's too, which says more of it.
 	if resp.Topics[0].ErrorCode == kerr.UnknownTopicOrPartition.Code {
-		missing := cli.UnknownTopic(ctx, kadm.NewClient(cl), topic)
-		if terminal.Is(a.In) { // a script has nobody to ask, and relied on it
+		missing := app.UnknownTopic(ctx, kadm.NewClient(cl), topic)
+		if cli.IsTerminal(a.In) { // a script has nobody to ask, and relied on it
 			return nil, a.Confirm("create topic "+topic, strings.ToUpper(missing[:1])+missing[1:]+".", nil)
 		}
 		a.Note("note: %s; the first record makes it, where the broker lets it (auto.create.topics.enable)", missing)
@@ -107,13 +108,13 @@ func checkTopic(ctx context.Context, a *cli.App, cl *kgo.Client, topic string) (
 }
 
 // open is the input and its size, 0 where it is not known.
-func (o *options) open(stdin io.Reader) (io.ReadCloser, int64, error) {
+func (o *produceOptions) open(stdin io.Reader) (io.ReadCloser, int64, error) {
 	if o.file == "" || o.file == "-" {
 		return io.NopCloser(stdin), 0, nil
 	}
 	f, err := os.Open(o.file)
 	if err != nil {
-		return nil, 0, cli.Usage("--file: %w", err)
+		return nil, 0, app.Usage("--file: %w", err)
 	}
 	info, err := f.Stat()
 	if err == nil && info.IsDir() {
@@ -121,7 +122,7 @@ func (o *options) open(stdin io.Reader) (io.ReadCloser, int64, error) {
 	}
 	if err != nil {
 		_ = f.Close() // it was not written to
-		return nil, 0, cli.Usage("--file: %w", err)
+		return nil, 0, app.Usage("--file: %w", err)
 	}
 	return f, info.Size(), nil
 }

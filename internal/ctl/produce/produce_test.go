@@ -31,17 +31,17 @@ func TestLinesAreKeptByteForByte(t *testing.T) {
 
 func TestLinesBecomeRecords(t *testing.T) {
 	for _, c := range []struct {
-		o          options
+		o          produceOptions
 		line       string
 		key, value string // %q; nil for null
 	}{
-		{options{input: "lines"}, "a:b", "nil", `"a:b"`},
-		{options{input: "lines"}, "", "nil", `""`},
-		{options{input: "lines", emptyNull: true}, "", "nil", "nil"},
-		{options{input: "lines", separator: ":"}, "a:b:c", `"a"`, `"b:c"`},
-		{options{input: "lines", separator: ":", emptyNull: true}, "a:", `"a"`, "nil"},
-		{options{input: "lines", tombstone: true}, "a:b", `"a:b"`, "nil"},
-		{options{input: "json"}, `{"key":null,"value":"v"}`, "nil", `"v"`},
+		{produceOptions{input: "lines"}, "a:b", "nil", `"a:b"`},
+		{produceOptions{input: "lines"}, "", "nil", `""`},
+		{produceOptions{input: "lines", emptyNull: true}, "", "nil", "nil"},
+		{produceOptions{input: "lines", separator: ":"}, "a:b:c", `"a"`, `"b:c"`},
+		{produceOptions{input: "lines", separator: ":", emptyNull: true}, "a:", `"a"`, "nil"},
+		{produceOptions{input: "lines", tombstone: true}, "a:b", `"a:b"`, "nil"},
+		{produceOptions{input: "json"}, `{"key":null,"value":"v"}`, "nil", `"v"`},
 	} {
 		r, err := c.o.record([]byte(c.line))
 		if err != nil {
@@ -51,7 +51,7 @@ func TestLinesBecomeRecords(t *testing.T) {
 			t.Errorf("%q: key %s, value %s", c.line, k, v)
 		}
 	}
-	o := options{input: "lines", separator: ":"}
+	o := produceOptions{input: "lines", separator: ":"}
 	if _, err := o.record([]byte("none")); err == nil {
 		t.Error("a line without a separator is a record")
 	}
@@ -124,7 +124,7 @@ func TestAStallIsNoticed(t *testing.T) {
 }
 
 func TestARecordKeepsItsPartition(t *testing.T) {
-	o := options{input: "json", partition: -1, keepPlace: true}
+	o := produceOptions{input: "json", partition: -1, keepPlace: true}
 	r, err := o.record([]byte(`{"partition":7,"value":"v"}`))
 	if err != nil || r.Partition != 7 {
 		t.Errorf("%+v, %v", r, err)

@@ -8,7 +8,7 @@ import (
 	"github.com/twmb/franz-go/pkg/kerr"
 	"github.com/twmb/franz-go/pkg/kgo"
 
-	"github.com/chronik-io/chronik/internal/ctl/cli"
+	"github.com/chronik-io/chronik/internal/ctl/app"
 )
 
 // batchOverhead is about what a batch holds beside its records, in bytes.
@@ -16,7 +16,7 @@ const batchOverhead = 200
 
 // refused says what became of a line. said is what the broker last answered for its
 // partition, nil for no error.
-func (o *options) refused(line int, topic string, rec *kgo.Record, err error, said *kerr.Error) error {
+func (o *produceOptions) refused(line int, topic string, rec *kgo.Record, err error, said *kerr.Error) error {
 	what := fmt.Sprintf("line %d to %s", line, topic)
 	expired := errors.Is(err, errUnanswered) || errors.Is(err, kgo.ErrRecordTimeout)
 	if expired && said == nil {
@@ -24,7 +24,7 @@ func (o *options) refused(line int, topic string, rec *kgo.Record, err error, sa
 	}
 	switch size := len(rec.Key) + len(rec.Value); {
 	case expired && said != nil:
-		return cli.Refused(what, said, strings.TrimRight(said.Description, ".")+", the broker's last answer before --timeout was over")
+		return app.Refused(what, said, strings.TrimRight(said.Description, ".")+", the broker's last answer before --timeout was over")
 	case expired:
 		return fmt.Errorf("%s: %w; is the broker running? chronikctl cluster health says what is wrong, --timeout allows more time", what, errUnanswered)
 	case errors.Is(err, kerr.MessageTooLarge) && size+batchOverhead > int(o.batchBytes):
@@ -33,5 +33,5 @@ func (o *options) refused(line int, topic string, rec *kgo.Record, err error, sa
 	case strings.Contains(err.Error(), "invalid record partitioning choice"): // the client's; it has no exported name
 		return fmt.Errorf("%s: the topic has no partition %d; chronikctl topic describe %s shows which there are", what, rec.Partition, topic)
 	}
-	return cli.Refused(what, err, "")
+	return app.Refused(what, err, "")
 }

@@ -21,7 +21,7 @@ import (
 type writer struct {
 	client *kgo.Client
 	topic  string
-	o      *options
+	o      *produceOptions
 	bar    *progress.Bar
 	said   *verdicts
 	// patience is how long nothing may be answered while something is asked.
@@ -78,7 +78,7 @@ func (w *writer) read(ctx, sending context.Context, in io.Reader) {
 	headers, pace := w.o.common, newPace(w.o.rate)
 	for line := 1; scan.Scan(); line++ {
 		rec, err := w.o.record(scan.Bytes())
-		if line == 1 && !w.o.chosen && records.Printed(scan.Bytes()) {
+		if line == 1 && !w.o.chosen && records.IsRecord(scan.Bytes()) {
 			err = errors.New("it is a record as consume -o json and log dump --for-produce print it: add --input json, or --input lines to write its text as a value")
 		}
 		if err != nil {
@@ -109,9 +109,9 @@ func (w *writer) read(ctx, sending context.Context, in io.Reader) {
 }
 
 // record turns a line, which is only lent, into a record.
-func (o *options) record(line []byte) (*kgo.Record, error) {
+func (o *produceOptions) record(line []byte) (*kgo.Record, error) {
 	if o.input == "json" {
-		rec, err := records.Decode(line)
+		rec, err := records.DecodeRecord(line)
 		if err != nil {
 			return nil, fmt.Errorf("no record in JSON: %w", err)
 		}

@@ -13,26 +13,27 @@ import (
 	"github.com/twmb/franz-go/pkg/kmsg"
 
 	"github.com/chronik-io/chronik/internal/ctl/adminport"
-	"github.com/chronik-io/chronik/internal/ctl/cli"
+	"github.com/chronik-io/chronik/internal/ctl/app"
 	"github.com/chronik-io/chronik/internal/ctl/output"
+	"github.com/chronik-io/chronik/internal/text"
 	"github.com/chronik-io/chronik/pkg/durability"
 )
 
 // facts are what a topic's promise depends on.
 type facts struct {
-	Topic    string             `json:"topic"`
-	Profile  string             `json:"profile"`
-	Source   string             `json:"profileSource"`
-	Replicas int                `json:"replicas"`
-	MinISR   int                `json:"minInsyncReplicas"`
-	Promises []promised         `json:"promises"`
-	Waits    *adminport.Waits   `json:"waits"`  // seen under the profile; nil where nobody tells
-	Groups   []adminport.Groups `json:"groups"` // seen in the log directories
+	Topic    string                 `json:"topic"`
+	Profile  string                 `json:"profile"`
+	Source   string                 `json:"profileSource"`
+	Replicas int                    `json:"replicas"`
+	MinISR   int                    `json:"minInsyncReplicas"`
+	Promises []promised             `json:"promises"`
+	Waits    *adminport.CommitWaits `json:"waits"`  // seen under the profile; nil where nobody tells
+	Groups   []adminport.Groups     `json:"groups"` // seen in the log directories
 }
 
-func explain(a *cli.App) *cobra.Command {
+func explain(a *app.App) *cobra.Command {
 	return &cobra.Command{
-		Use: "explain TOPIC", Short: "Say in plain words what an acknowledgement promises in a topic", Args: cli.Args(1, 1, "one topic"), ValidArgsFunction: a.Topics(1),
+		Use: "explain TOPIC", Short: "Say in plain words what an acknowledgement promises in a topic", Args: app.Args(1, 1, "one topic"), ValidArgsFunction: a.Topics(1),
 		Example: "  chronikctl profile explain orders",
 		Long: "explain says what an acknowledgement promises for a topic as it is now: its profile, replicas and min.insync.replicas, for\n" +
 			"each acks a producer may ask for. Where chronik's admin port answers it adds what was really seen: how many records\n" +
@@ -42,7 +43,7 @@ func explain(a *cli.App) *cobra.Command {
 			if err != nil {
 				return err
 			}
-			k, err := ask(ctx, a)
+			k, err := askProfiles(ctx, a)
 			if err != nil {
 				return err
 			}
@@ -59,18 +60,18 @@ func explain(a *cli.App) *cobra.Command {
 func gather(ctx context.Context, adm *kadm.Client, topic string) (*facts, error) {
 	topics, err := adm.ListTopicsWithInternal(ctx, topic)
 	if err != nil {
-		return nil, cli.Refused("explain "+topic, cli.Words(err), "")
+		return nil, app.Refused("explain "+topic, app.Words(err), "")
 	}
 	t, ok := topics[topic]
 	if !ok || t.Err != nil {
 		if t.Err == nil || errors.Is(t.Err, kerr.UnknownTopicOrPartition) {
-			t.Err = cli.NoTopic(ctx, adm, topic)
+			t.Err = app.NoTopic(ctx, adm, topic)
 		}
-		return nil, cli.Refused("explain "+topic, t.Err, "")
+		return nil, app.Refused("explain "+topic, t.Err, "")
 	}
 	configs, err := adm.DescribeTopicConfigs(ctx, topic)
 	if err != nil {
-		return nil, cli.Refused("explain "+topic, cli.Words(err), "")
+		return nil, app.Refused("explain "+topic, app.Words(err), "")
 	}
 	f := &facts{Topic: topic, Replicas: t.Partitions.NumReplicas(), MinISR: 1, Promises: []promised{}, Groups: []adminport.Groups{}}
 	for _, r := range configs {
@@ -102,8 +103,8 @@ func sourceOf(s kmsg.ConfigSource) string {
 }
 
 // print says it.
-func (f *facts) print(a *cli.App, k *known, p durability.Profile) error {
-	head := []string{fmt.Sprintf("topic %s: profile %s (%s), %s, min.insync.replicas %d", f.Topic, f.Profile, f.Source, cli.Count(f.Replicas, "replica"), f.MinISR), "", earned(p), grouped(p)}
+func (f *facts) print(a *app.App, k *profileList, p durability.Profile) error {
+	head := []string{fmt.Sprintf("topic %s: profile %s (%s), %s, min.insync.replicas %d", f.Topic, f.Profile, f.Source, text.Count(f.Replicas, "replica"), f.MinISR), "", earned(p), grouped(p)}
 	for _, n := range []int16{-1, 1, 0} {
 		s := durability.Setting{Acks: n, Replicas: f.Replicas, MinISR: f.MinISR}
 		head = append(head, "", fmt.Sprintf("acks=%s: %s", acks(n), f.who(n)))
@@ -136,7 +137,7 @@ func (f *facts) who(acks int16) string {
 }
 
 // seen is what the admin port measured.
-func (f *facts) seen(k *known) []string {
+func (f *facts) seen(k *profileList) []string {
 	if k.seen == nil {
 		return []string{"  unknown: no admin port of chronik was asked; name it with --admin"}
 	}
@@ -144,13 +145,13 @@ func (f *facts) seen(k *known) []string {
 	for _, x := range k.seen.Profiles {
 		if x.Name == f.Profile && x.Waits != nil && x.Waits.Count > 0 {
 			f.Waits = x.Waits
-			lines = append(lines, fmt.Sprintf("  %s under this profile waited %s on average until they counted.", cli.Count(x.Waits.Count, "append"), ms(x.Waits.MeanMs)))
+			lines = append(lines, fmt.Sprintf("  %s under this profile waited %s on average until they counted.", text.Count(x.Waits.Count, "append"), ms(x.Waits.MeanMs)))
 		}
 	}
 	for _, g := range k.seen.Groups {
 		f.Groups = append(f.Groups, g)
 		if g.Count > 0 && g.MeanRecords != nil && g.MeanBytes != nil && g.MeanSyncMs != nil {
-			lines = append(lines, fmt.Sprintf("  In %s one fdatasync covered %.1f records (%s) on average and took %s; there were %d.", g.Dir, *g.MeanRecords, output.Bytes(int64(*g.MeanBytes)), ms(*g.MeanSyncMs), g.Count))
+			lines = append(lines, fmt.Sprintf("  In %s one fdatasync covered %.1f records (%s) on average and took %s; there were %d.", g.Dir, *g.MeanRecords, text.Bytes(int64(*g.MeanBytes)), ms(*g.MeanSyncMs), g.Count))
 		}
 	}
 	if lines == nil {

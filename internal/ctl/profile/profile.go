@@ -13,33 +13,33 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/chronik-io/chronik/internal/ctl/adminport"
-	"github.com/chronik-io/chronik/internal/ctl/cli"
+	"github.com/chronik-io/chronik/internal/ctl/app"
 	"github.com/chronik-io/chronik/internal/ctl/output"
 	"github.com/chronik-io/chronik/pkg/durability"
 )
 
-// New is the command with all those below it.
-func New(a *cli.App) *cobra.Command {
-	return cli.Parent("profile", "Show durability profiles, and explain what an acknowledgement promises", list(a), show(a), explain(a))
+// NewProfile is the command with all those below it.
+func NewProfile(a *app.App) *cobra.Command {
+	return app.Parent("profile", "Show durability profiles, and explain what an acknowledgement promises", listProfiles(a), showProfile(a), explain(a))
 }
 
-// known is the profiles to speak of.
-type known struct {
+// profileList is the profiles to speak of.
+type profileList struct {
 	profiles []durability.Profile
 	standard string              // the broker's default
 	seen     *adminport.Profiles // nil where no broker was asked
 }
 
-// ask takes the broker's own profiles where its admin port answers, else the
+// askProfiles takes the broker's own profiles where its admin port answers, else the
 // built-in ones.
-func ask(ctx context.Context, a *cli.App) (known, error) {
-	k := known{profiles: durability.Builtin(), standard: durability.Default}
-	p := adminport.Of(a)
+func askProfiles(ctx context.Context, a *app.App) (profileList, error) {
+	k := profileList{profiles: durability.Builtin(), standard: durability.Default}
+	p := adminport.AdminPortOf(a)
 	if p == nil {
 		return k, nil
 	}
 	answer, err := p.Profiles(ctx)
-	if errors.Is(err, adminport.ErrAbsent) && !p.Named {
+	if errors.Is(err, adminport.ErrNoAdminPort) && !p.Named {
 		return k, nil
 	}
 	if err != nil {
@@ -53,7 +53,7 @@ func ask(ctx context.Context, a *cli.App) (known, error) {
 }
 
 // lookup finds a profile by name.
-func (k *known) lookup(name string) (durability.Profile, error) {
+func (k *profileList) lookup(name string) (durability.Profile, error) {
 	for _, p := range k.profiles {
 		if p.Name == name {
 			return p, nil
@@ -66,7 +66,7 @@ func (k *known) lookup(name string) (durability.Profile, error) {
 }
 
 // source says whose profiles they are.
-func (k *known) source() string {
+func (k *profileList) source() string {
 	if k.seen == nil {
 		return "built-in profiles; no admin port was asked for a broker's own"
 	}
@@ -75,19 +75,19 @@ func (k *known) source() string {
 
 // shown is a profile in JSON.
 type shown struct {
-	Name       string           `json:"name"`
-	Default    bool             `json:"default"`
-	Ack        durability.Ack   `json:"ack"`
-	Sync       durability.Sync  `json:"sync"`
-	MaxWaitMs  int64            `json:"maxWaitMs"`
-	MaxRecords int              `json:"maxRecords"`
-	MaxBytes   int64            `json:"maxBytes"`
-	IntervalMs int64            `json:"intervalMs"`
-	Doc        string           `json:"doc"`
-	Waits      *adminport.Waits `json:"waits"`
+	Name       string                 `json:"name"`
+	Default    bool                   `json:"default"`
+	Ack        durability.Ack         `json:"ack"`
+	Sync       durability.Sync        `json:"sync"`
+	MaxWaitMs  int64                  `json:"maxWaitMs"`
+	MaxRecords int                    `json:"maxRecords"`
+	MaxBytes   int64                  `json:"maxBytes"`
+	IntervalMs int64                  `json:"intervalMs"`
+	Doc        string                 `json:"doc"`
+	Waits      *adminport.CommitWaits `json:"waits"`
 }
 
-func (k *known) show(p durability.Profile) shown {
+func (k *profileList) show(p durability.Profile) shown {
 	s := shown{p.Name, p.Name == k.standard, p.Ack, p.Sync, p.MaxWait.Milliseconds(), p.MaxRecords, p.MaxBytes, p.Interval.Milliseconds(), p.Doc, nil}
 	if k.seen != nil {
 		for _, x := range k.seen.Profiles {
@@ -99,12 +99,12 @@ func (k *known) show(p durability.Profile) shown {
 	return s
 }
 
-func list(a *cli.App) *cobra.Command {
+func listProfiles(a *app.App) *cobra.Command {
 	return &cobra.Command{
-		Use: "list", Short: "List the durability profiles", Args: cli.Args(0, 0, "no argument"),
+		Use: "list", Short: "List the durability profiles", Args: app.Args(0, 0, "no argument"),
 		Example: "  chronikctl profile list",
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			k, err := ask(cmd.Context(), a)
+			k, err := askProfiles(cmd.Context(), a)
 			if err != nil {
 				return err
 			}

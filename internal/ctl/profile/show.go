@@ -5,20 +5,20 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/chronik-io/chronik/internal/ctl/cli"
+	"github.com/chronik-io/chronik/internal/ctl/app"
 	"github.com/chronik-io/chronik/internal/ctl/output"
 	"github.com/chronik-io/chronik/pkg/durability"
 )
 
-func show(a *cli.App) *cobra.Command {
+func showProfile(a *app.App) *cobra.Command {
 	return &cobra.Command{
-		Use: "show NAME", Short: "Show a profile, and what it promises on one replica and on three", Args: cli.Args(1, 1, "one profile"),
+		Use: "show NAME", Short: "Show a profile, and what it promises on one replica and on three", Args: app.Args(1, 1, "one profile"),
 		Example: "  chronikctl profile show sync",
 		ValidArgsFunction: func(cmd *cobra.Command, args []string, _ string) ([]cobra.Completion, cobra.ShellCompDirective) {
 			if len(args) > 0 || a.Resolve(cmd) != nil {
 				return nil, cobra.ShellCompDirectiveNoFileComp
 			}
-			k, _ := ask(cmd.Context(), a) // the built-in ones, where nobody answers
+			k, _ := askProfiles(cmd.Context(), a) // the built-in ones, where nobody answers
 			var names []string
 			for _, p := range k.profiles {
 				names = append(names, p.Name)
@@ -26,7 +26,7 @@ func show(a *cli.App) *cobra.Command {
 			return names, cobra.ShellCompDirectiveNoFileComp
 		},
 		RunE: func(cmd *cobra.Command, names []string) error {
-			k, err := ask(cmd.Context(), a)
+			k, err := askProfiles(cmd.Context(), a)
 			if err != nil {
 				return err
 			}

@@ -32,9 +32,9 @@ type Bar struct {
 	drawn time.Time
 }
 
-// New returns a bar that draws to w, or nil where show is false. total is in the
+// NewBar returns a bar that draws to w, or nil where show is false. total is in the
 // units of Add; 0 counts without an end.
-func New(w io.Writer, show bool, what string, total int64) *Bar {
+func NewBar(w io.Writer, show bool, what string, total int64) *Bar {
 	if !show {
 		return nil
 	}

@@ -11,7 +11,7 @@ import (
 func TestABarDrawsAtMostTenTimesASecondAndGoes(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var out bytes.Buffer
-		b := New(&out, true, "orders", 1000)
+		b := NewBar(&out, true, "orders", 1000)
 		for range 100 {
 			time.Sleep(10 * time.Millisecond)
 			b.Add(5)
@@ -28,7 +28,7 @@ func TestABarDrawsAtMostTenTimesASecondAndGoes(t *testing.T) {
 
 func TestWithoutATerminalNothingIsDrawn(t *testing.T) {
 	var out bytes.Buffer
-	b := New(&out, false, "x", 10)
+	b := NewBar(&out, false, "x", 10)
 	b.Add(5)
 	b.End()
 	if out.Len() > 0 {
@@ -47,7 +47,7 @@ func TestLine(t *testing.T) {
 		{150, 100, "x [##############################] 100%"},
 		{70, 0, "x 70, 7/s"},
 	} {
-		b := New(nil, true, "x", c.total)
+		b := NewBar(nil, true, "x", c.total)
 		b.done = c.done
 		if got := b.line(10 * time.Second); got != c.want {
 			t.Errorf("%d of %d: %q, want %q", c.done, c.total, got, c.want)

@@ -21,53 +21,53 @@ import (
 // Record is a record in JSON. A key or value that is not UTF-8 is in the field that ends
 // with Base64, and the other one is left out: null is a key or value that is null.
 type Record struct {
-	Topic       string    `json:"topic,omitempty"`
-	Partition   *int32    `json:"partition,omitempty"`
-	Offset      *int64    `json:"offset,omitempty"`
-	Timestamp   time.Time `json:"timestamp,omitzero"`
-	Key         Text      `json:"key,omitzero"`
-	KeyBase64   []byte    `json:"keyBase64,omitempty"`
-	Value       Text      `json:"value,omitzero"`
-	ValueBase64 []byte    `json:"valueBase64,omitempty"`
-	Headers     []Header  `json:"headers,omitempty"`
+	Topic       string       `json:"topic,omitempty"`
+	Partition   *int32       `json:"partition,omitempty"`
+	Offset      *int64       `json:"offset,omitempty"`
+	Timestamp   time.Time    `json:"timestamp,omitzero"`
+	Key         OptionalText `json:"key,omitzero"`
+	KeyBase64   []byte       `json:"keyBase64,omitempty"`
+	Value       OptionalText `json:"value,omitzero"`
+	ValueBase64 []byte       `json:"valueBase64,omitempty"`
+	Headers     []Header     `json:"headers,omitempty"`
 }
 
 // Header is a record's header.
 type Header struct {
-	Name        string `json:"name"`
-	Value       Text   `json:"value,omitzero"`
-	ValueBase64 []byte `json:"valueBase64,omitempty"`
+	Name        string       `json:"name"`
+	Value       OptionalText `json:"value,omitzero"`
+	ValueBase64 []byte       `json:"valueBase64,omitempty"`
 }
 
-// Text is a string, null, or not there.
-type Text struct {
+// OptionalText is a string, null, or not there.
+type OptionalText struct {
 	there bool
 	text  *string // nil for null
 }
 
 // IsZero reports whether it is not there.
-func (t Text) IsZero() bool { return !t.there }
+func (t OptionalText) IsZero() bool { return !t.there }
 
 // MarshalJSON writes a string or null. As all of this JSON it is not for HTML.
-func (t Text) MarshalJSON() ([]byte, error) { return plain(t.text) }
+func (t OptionalText) MarshalJSON() ([]byte, error) { return plain(t.text) }
 
 // UnmarshalJSON reads a string or null.
-func (t *Text) UnmarshalJSON(p []byte) error {
+func (t *OptionalText) UnmarshalJSON(p []byte) error {
 	t.there = true
 	return json.Unmarshal(p, &t.text)
 }
 
-// From turns a record that was read into JSON's.
-func From(r *kgo.Record) Record {
-	j := Of(r.Topic, r.Partition, r.Offset, r.Timestamp, r.Key, r.Value)
+// FromKafka turns a record that was read into JSON's.
+func FromKafka(r *kgo.Record) Record {
+	j := RecordOf(r.Topic, r.Partition, r.Offset, r.Timestamp, r.Key, r.Value)
 	for _, h := range r.Headers {
 		j.AddHeader(h.Key, h.Value)
 	}
 	return j
 }
 
-// Of is a record without headers.
-func Of(topic string, partition int32, offset int64, at time.Time, key, value []byte) Record {
+// RecordOf is a record without headers.
+func RecordOf(topic string, partition int32, offset int64, at time.Time, key, value []byte) Record {
 	j := Record{Topic: topic, Partition: &partition, Offset: &offset, Timestamp: at.UTC()}
 	j.Key, j.KeyBase64 = split(key)
 	j.Value, j.ValueBase64 = split(value)
@@ -81,19 +81,19 @@ func (j *Record) AddHeader(name string, value []byte) {
 	j.Headers = append(j.Headers, x)
 }
 
-func split(b []byte) (text Text, binary []byte) {
+func split(b []byte) (text OptionalText, binary []byte) {
 	if b == nil {
-		return Text{there: true}, nil
+		return OptionalText{there: true}, nil
 	}
 	if !utf8.Valid(b) {
-		return Text{}, b
+		return OptionalText{}, b
 	}
 	s := string(b)
-	return Text{true, &s}, nil
+	return OptionalText{true, &s}, nil
 }
 
-// Encode is a record as one line, without a line feed.
-func Encode(r *kgo.Record) ([]byte, error) { return From(r).Line() }
+// EncodeRecord is a record as one line, without a line feed.
+func EncodeRecord(r *kgo.Record) ([]byte, error) { return FromKafka(r).Line() }
 
 // Line is the record as one line, without a line feed.
 func (j Record) Line() ([]byte, error) {
@@ -115,19 +115,19 @@ func plain(v any) ([]byte, error) {
 	return bytes.TrimSuffix(b.Bytes(), []byte("\n")), nil
 }
 
-// Printed reports whether a line is a record as Line prints it: with the place that it came
+// IsRecord reports whether a line is a record as Line prints it: with the place that it came
 // from.
-func Printed(line []byte) bool {
+func IsRecord(line []byte) bool {
 	var j Record
 	d := json.NewDecoder(bytes.NewReader(line))
 	d.DisallowUnknownFields()
 	return d.Decode(&j) == nil && j.Topic != "" && j.Partition != nil && j.Offset != nil
 }
 
-// Decode reads a record to be written. Its topic and offset do not count: where
+// DecodeRecord reads a record to be written. Its topic and offset do not count: where
 // it goes is the writer's to say. Its partition is -1 where the line has none. An
 // unknown field is an error: it may be a misspelt one.
-func Decode(line []byte) (*kgo.Record, error) {
+func DecodeRecord(line []byte) (*kgo.Record, error) {
 	var j Record
 	d := json.NewDecoder(bytes.NewReader(line))
 	d.DisallowUnknownFields()
@@ -161,7 +161,7 @@ func Decode(line []byte) (*kgo.Record, error) {
 	return r, nil
 }
 
-func join(what string, t Text, binary []byte) ([]byte, error) {
+func join(what string, t OptionalText, binary []byte) ([]byte, error) {
 	switch {
 	case t.text != nil && binary != nil:
 		return nil, fmt.Errorf("%s and %sBase64 stand beside each other; give one", what, what)

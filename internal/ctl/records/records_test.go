@@ -11,11 +11,11 @@ import (
 
 func same(t *testing.T, r *kgo.Record) {
 	t.Helper()
-	line, err := Encode(r)
+	line, err := EncodeRecord(r)
 	if err != nil || bytes.ContainsAny(line, "\n\r") {
 		t.Fatalf("%q, %v", line, err)
 	}
-	got, err := Decode(line)
+	got, err := DecodeRecord(line)
 	if err != nil {
 		t.Fatalf("%s: %v", line, err)
 	}
@@ -39,14 +39,14 @@ func TestWhatIsWrittenIsReadBack(t *testing.T) {
 
 // null is a tombstone and nothing else.
 func TestBytesAreNotNull(t *testing.T) {
-	line, err := Encode(&kgo.Record{Key: []byte{0xff}, Value: []byte{0xfe}, Timestamp: time.UnixMilli(0), Headers: []kgo.RecordHeader{{Key: "h", Value: []byte{0xfd}}}})
+	line, err := EncodeRecord(&kgo.Record{Key: []byte{0xff}, Value: []byte{0xfe}, Timestamp: time.UnixMilli(0), Headers: []kgo.RecordHeader{{Key: "h", Value: []byte{0xfd}}}})
 	if want := `{"partition":0,"offset":0,"timestamp":"1970-01-01T00:00:00Z","keyBase64":"/w==","valueBase64":"/g==","headers":[{"name":"h","valueBase64":"/Q=="}]}`; err != nil || string(line) != want {
 		t.Errorf("%s, %v", line, err)
 	}
-	if line, err = Encode(&kgo.Record{Value: []byte("<a>&")}); err != nil || !strings.HasSuffix(string(line), `"key":null,"value":"<a>&"}`) {
+	if line, err = EncodeRecord(&kgo.Record{Value: []byte("<a>&")}); err != nil || !strings.HasSuffix(string(line), `"key":null,"value":"<a>&"}`) {
 		t.Errorf("%s, %v", line, err)
 	}
-	if line, err = Encode(&kgo.Record{Timestamp: time.UnixMilli(0)}); err != nil || !strings.HasSuffix(string(line), `"key":null,"value":null}`) {
+	if line, err = EncodeRecord(&kgo.Record{Timestamp: time.UnixMilli(0)}); err != nil || !strings.HasSuffix(string(line), `"key":null,"value":null}`) {
 		t.Errorf("%s, %v", line, err)
 	}
 }
@@ -60,7 +60,7 @@ func TestWhatIsNoRecordIsRefused(t *testing.T) {
 		`{"key":"x","keyBase64":"eA=="}`: "beside each other",
 		`{"headers":[{"name":"h","value":"x","valueBase64":"eA=="}]}`: "header h",
 	} {
-		if r, err := Decode([]byte(in)); err == nil || !strings.Contains(err.Error(), want) {
+		if r, err := DecodeRecord([]byte(in)); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%s: %+v, %v", in, r, err)
 		}
 	}
@@ -70,7 +70,7 @@ func FuzzDecode(f *testing.F) {
 	f.Add([]byte(`{"key":"k","value":null,"headers":[{"name":"h","value":"x"}],"timestamp":"2026-01-02T03:04:05Z"}`))
 	f.Add([]byte(`{"keyBase64":"/w==","partition":2}`))
 	f.Fuzz(func(t *testing.T, line []byte) {
-		if r, err := Decode(line); err == nil && r.Timestamp.Year() < 10_000 && r.Timestamp.Year() >= 0 {
+		if r, err := DecodeRecord(line); err == nil && r.Timestamp.Year() < 10_000 && r.Timestamp.Year() >= 0 {
 			same(t, r)
 		}
 	})

@@ -4,7 +4,7 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/chronik-io/chronik/internal/nearest"
+	"github.com/chronik-io/chronik/internal/text"
 )
 
 // EnvPrefix is the prefix of every variable that chronikd reads.
@@ -70,6 +70,6 @@ func nearestEnv(env string, known []string) (string, bool) {
 	for i, k := range known {
 		bare[i] = strings.ToLower(strings.TrimPrefix(k, EnvPrefix))
 	}
-	near, ok := nearest.Name(strings.TrimPrefix(env, EnvPrefix), bare)
+	near, ok := text.Closest(strings.TrimPrefix(env, EnvPrefix), bare)
 	return EnvPrefix + strings.ToUpper(near), ok
 }

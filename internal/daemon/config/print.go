@@ -5,7 +5,7 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/chronik-io/chronik/internal/wrap"
+	"github.com/chronik-io/chronik/internal/text"
 )
 
 // essentials are the settings that most brokers change, in the order in which a new operator
@@ -54,7 +54,7 @@ func heading(text string) string {
 // describe writes one setting: its documentation, its facts and its default.
 func describe(b *strings.Builder, d *Def) {
 	b.WriteByte('\n')
-	for _, line := range wrap.Text(d.Doc, 96) {
+	for _, line := range text.Wrap(d.Doc, 96) {
 		b.WriteString("# " + line + "\n")
 	}
 	b.WriteString("# (" + strings.Join(d.Facts(), "; ") + ")\n")
