@@ -2,18 +2,21 @@ package lint
 
 import "maps"
 
-// room says what a package may import of this module and of others.
-type room struct {
-	// may lists the packages of this module that it may import, without the
-	// module's path. "x/..." stands for x and everything below it.
+// importRule states what one package may import.
+type importRule struct {
+	// may lists the packages of this module that it may import, without the module path;
+	// "x/..." stands for x and everything below it. TestImportRulesAreUsed rejects unused entries.
 	may []string
-	// never lists packages from elsewhere that it must not import.
+	// common lists further packages of this module that all packages of a group may import, whether
+	// each of them does or not.
+	common []string
+	// never lists packages of other modules that it must not import.
 	never []string
-	// because is told to whoever breaks the rule.
+	// because is the reason that a failing test prints.
 	because string
 }
 
-// Packages that only some rooms may touch.
+// Packages of other modules that only some packages may import.
 const (
 	kmsgPkg  = "github.com/twmb/franz-go/..."
 	osPkg    = "os"
@@ -29,28 +32,30 @@ var (
 )
 
 const (
-	leafReason    = "leaves know nothing of the rooms above them"
+	leafReason    = "a leaf package knows nothing of the packages above it"
 	storageReason = "storage knows neither acks nor ISR nor kmsg, and reaches the disk through vfs only"
-	replicaReason = "replica stands on storage and metadata; who asks it is none of its business"
+	replicaReason = "replica stands on storage and metadata and does not know its callers"
 	clusterReason = "the controller and the coordinators change metadata; requests and connections are above them"
 	machineReason = "a state machine takes events and the time and returns records and answers: no I/O, no goroutines, no clock"
 	ctlReason     = "chronikctl talks to any broker over the protocol, and to chronik's admin port, and must not know this one's insides"
-	benchReason   = "a load generator speaks the protocol from outside and must not know what it measures; record builds its batches"
-	groupsReason  = "the group coordinator of this broker defines what a host runs; requests are above it"
+	benchReason   = "a load generator speaks the protocol from outside and must not know the broker that it measures; record builds its batches"
+	groupsReason  = "the group coordinator defines the state machines that a host runs; requests are above it"
 	wireReason    = "protocol and network carry requests and know neither logs nor topics"
-	checkReason   = "a check takes facts and adds findings; it reads nothing, so that a test can give it any machine"
-	brokerReason  = "a handler maps a request to the rooms below it; it opens no files and starts no rooms"
+	checkReason   = "a check turns facts into findings and reads nothing, so that a test can describe any machine"
+	brokerReason  = "a handler maps a request to the packages below it; it opens no files and starts no components"
 )
 
-// rooms is the direction of imports. A new package is added here and in
-// docs/architecture.md in the same commit.
-func rooms() map[string]room {
-	leaf := func(may ...string) room { return room{may: may, never: noProtocol, because: leafReason} }
-	bench := func(may ...string) room { return room{may: may, never: []string{koanfPkg}, because: benchReason} }
-	all := map[string]room{
+// importRules returns the rule of every package, by its path without the module path. Add a new
+// package here and to docs/architecture.md in the same commit.
+func importRules() map[string]importRule {
+	leaf := func(may ...string) importRule { return importRule{may: may, never: noProtocol, because: leafReason} }
+	bench := func(may ...string) importRule {
+		return importRule{may: may, never: []string{koanfPkg}, because: benchReason}
+	}
+	all := map[string]importRule{
 		"pkg/durability": leaf(),
 		"internal/vfs": {may: []string{"internal/vfs/ram"}, never: []string{cobraPkg, koanfPkg, kmsgPkg},
-			because: "vfs is the door to the disk and knows no room"},
+			because: "vfs is the only way to the disk and knows no other package"},
 		"internal/vfs/ram":     leaf(),
 		"internal/vfs/crashfs": leaf("internal/vfs", "internal/vfs/ram"),
 		"internal/vfs/errfs":   leaf("internal/vfs"),
@@ -60,51 +65,50 @@ func rooms() map[string]room {
 		"internal/bufpool":     leaf(),
 		"internal/groupcommit": leaf(),
 		"internal/metrics":     {never: append([]string{kmsgPkg, cobraPkg, koanfPkg}, osPkg), because: leafReason},
-		"internal/configdef":   leaf("internal/record", "pkg/durability"),
+		"internal/configdef":   leaf("pkg/durability"),
 
 		"internal/inspect": {may: []string{"internal/text", "internal/statelog", "internal/storage/...", "internal/storage", "internal/metadata", "internal/metadata/filestore", "internal/record", "internal/vfs"},
-			never: noProtocol, because: "a look from outside uses storage's own code, reaches the disk through vfs, and knows no command line"},
+			never: noProtocol, because: "an offline inspection uses storage's own code, reaches the disk through vfs, and knows no command line"},
 
-		"internal/purgatory": {never: noProtocol, because: "purgatory delays operations and does not know what they are"},
-		"internal/metadata": {may: []string{"internal/configdef"}, never: noProtocol,
-			because: "the Image is data; whoever acts on it subscribes"},
+		"internal/purgatory": {never: noProtocol, because: "purgatory delays operations without knowing their kinds"},
+		"internal/metadata": {never: noProtocol,
+			because: "the Image is data; components that act on it subscribe"},
 		"internal/metadata/filestore": {may: []string{"internal/metadata", "internal/statelog", "internal/vfs"}, never: noProtocol,
-			because: "a back end implements metadata.Store and knows nothing of what is stored"},
+			because: "a back end implements metadata.Store and does not interpret the records that it stores"},
 		"internal/replica": {may: []string{"internal/storage/...", "internal/purgatory", "internal/metadata", "internal/record",
-			"internal/bufpool", "internal/metrics", "internal/configdef", "internal/groupcommit", "internal/vfs", "pkg/durability"},
+			"internal/configdef", "internal/groupcommit"},
 			never: noProtocol, because: replicaReason},
 
 		"internal/coordinator": {never: noProtocol,
-			because: "the runtime runs machines over logs that it is given; it knows neither what they mean nor how a log is kept"},
+			because: "the runtime runs state machines over logs; it knows neither their meaning nor how a log is stored"},
 		"internal/coordinator/group": {may: []string{"internal/coordinator", "internal/coordinator/group/...", "internal/protocol"},
 			never: noDisk, because: machineReason},
 		"internal/coordinator/replicalog": {may: []string{"internal/coordinator", "internal/replica", "internal/purgatory",
-			"internal/record", "internal/metadata", "internal/storage", "internal/vfs", "pkg/durability"},
-			never: noProtocol, because: "it makes a partition the runtime's log and knows nothing of machines"},
+			"internal/record"},
+			never: noProtocol, because: "it adapts a partition to the runtime's log interface and knows nothing of state machines"},
 		"internal/coordinator/host": {may: []string{"internal/coordinator", "internal/coordinator/replicalog", "internal/controller", "internal/metadata",
-			"internal/replica", "internal/configdef", "pkg/durability", "internal/metadata/filestore", "internal/purgatory",
-			"internal/storage", "internal/vfs"},
+			"internal/replica", "internal/configdef", "pkg/durability"},
 			never:   append([]string{netPkg, kmsgPkg}, noDisk...),
-			because: "it runs coordinators over an internal topic, whichever it is, and knows no requests"},
+			because: "it runs coordinators over any internal topic and knows no requests"},
 		"internal/coordinator/group/assign": {never: append([]string{kmsgPkg}, noDisk...), because: machineReason},
 		"internal/coordinator/group/format": {never: noDisk, because: machineReason},
 
 		"internal/groups": {may: []string{"internal/coordinator", "internal/coordinator/...", "internal/controller", "internal/metadata", "internal/protocol",
 			"internal/replica", "internal/configdef"}, never: append([]string{netPkg}, noDisk...), because: groupsReason},
 
-		"internal/controller": {may: []string{"internal/metadata", "internal/configdef", "internal/metrics"},
+		"internal/controller": {may: []string{"internal/metadata", "internal/configdef"},
 			never: noProtocol, because: clusterReason},
 
-		"internal/protocol": {may: []string{"internal/bufpool"}, never: noDisk, because: wireReason},
-		"internal/network": {may: []string{"internal/protocol", "internal/bufpool", "internal/metrics", "internal/groupcommit"},
+		"internal/protocol": {never: noDisk, because: wireReason},
+		"internal/network": {may: []string{"internal/protocol", "internal/bufpool", "internal/groupcommit"},
 			never: []string{cobraPkg, koanfPkg}, because: wireReason},
 		"internal/broker": {may: []string{"internal/network", "internal/protocol", "internal/controller", "internal/replica",
 			"internal/groups", "internal/coordinator", "internal/coordinator/group", "internal/metadata", "internal/purgatory", "internal/storage", "internal/record", "internal/bufpool",
-			"internal/metrics", "internal/configdef", "pkg/durability"},
+			"internal/configdef"},
 			never: noDisk, because: brokerReason},
 
-		"internal/daemon/config": {may: []string{"internal/text", "internal/configdef", "pkg/durability", "internal/vfs"},
-			never: []string{kmsgPkg}, because: "the loader knows names, units and bounds; only the daemon knows who gets them"},
+		"internal/daemon/config": {may: []string{"internal/text", "internal/configdef", "pkg/durability"},
+			never: []string{kmsgPkg}, because: "the loader knows names, units and bounds; only the daemon knows which component gets a value"},
 		"internal/daemon":         {may: []string{"internal/...", "pkg/durability"}},
 		"internal/bench/wire":     bench("internal/record"),
 		"internal/bench/meter":    bench(),
@@ -123,45 +127,45 @@ func rooms() map[string]room {
 		"cmd/chronik-bench":      {may: []string{"internal/bench/command"}, because: "a main of at most 40 lines"},
 		"scripts/clients/kgo":    {because: "a client test speaks the protocol from outside"},
 		"scripts/clients/groups": {because: "a client test speaks the protocol from outside"},
-		"internal/cli":           {may: []string{"internal/text"}, never: []string{koanfPkg, kmsgPkg}, because: "it holds what three command lines share and knows no command"},
-		"internal/text":          {never: append([]string{kmsgPkg}, noDisk...), because: "a leaf: it formats texts and does not know what they say"},
+		"internal/cli":           {may: []string{"internal/text"}, never: []string{koanfPkg, kmsgPkg}, because: "it holds the parts that three command lines share and knows no command"},
+		"internal/text":          {never: append([]string{kmsgPkg}, noDisk...), because: "a leaf: it formats texts without interpreting them"},
 		"internal/logtail":       {never: noProtocol, because: "a leaf: lines of a log are bytes to it"},
-		"internal/golden":        {never: []string{cobraPkg, unixPkg, koanfPkg, kmsgPkg, netPkg}, because: "a leaf: it holds what tests print against a file"},
+		"internal/golden":        {never: []string{cobraPkg, unixPkg, koanfPkg, kmsgPkg, netPkg}, because: "a leaf: it compares the output of tests with files"},
 		"internal/hostile": {may: []string{"internal/record"}, never: []string{unixPkg, cobraPkg, koanfPkg},
-			because: "an attack speaks the protocol from outside and must not know what it attacks; record builds its batches"},
-		"scripts/man": {may: []string{"internal/daemon", "internal/ctl/...", "internal/bench/command", "internal/cli"}, because: "it collects the texts of the tools and has none of its own"},
+			because: "an attack speaks the protocol from outside and must not know its target; record builds its batches"},
+		"scripts/man": {may: []string{"internal/daemon", "internal/ctl/...", "internal/bench/command", "internal/cli"}, because: "it collects the texts of the tools and adds none of its own"},
 	}
-	maps.Copy(all, storageRooms())
-	maps.Copy(all, healthRooms())
-	maps.Copy(all, ctlRooms())
+	maps.Copy(all, storageRules())
+	maps.Copy(all, healthRules())
+	maps.Copy(all, ctlRules())
 	return all
 }
 
-// storageRooms are those of what the disk holds of logs.
-func storageRooms() map[string]room {
-	store := func(may ...string) room { return room{may: may, never: noProtocol, because: storageReason} }
-	return map[string]room{
+// storageRules returns the rules of the packages that write logs to disk.
+func storageRules() map[string]importRule {
+	store := func(may ...string) importRule { return importRule{may: may, never: noProtocol, because: storageReason} }
+	return map[string]importRule{
 		"internal/statelog": {may: []string{"internal/vfs"}, never: noProtocol,
 			because: "a record is bytes to it: it knows neither metadata nor logs"},
 
 		"internal/storage/journal":    store("internal/vfs", "internal/groupcommit", "pkg/durability"),
-		"internal/storage/segment":    store("internal/vfs", "internal/record", "internal/bufpool", "internal/metrics"),
-		"internal/storage/producers":  store("internal/vfs", "internal/record", "internal/storage/statefile"),
+		"internal/storage/segment":    store("internal/vfs", "internal/record", "internal/bufpool"),
+		"internal/storage/producers":  store("internal/record"),
 		"internal/storage/checkpoint": store("internal/statelog", "internal/storage/epochs", "internal/storage/journal", "internal/vfs"),
-		"internal/storage/epochs":     store("internal/vfs", "internal/storage/statefile"),
+		"internal/storage/epochs":     store(),
 		"internal/storage/statefile":  store("internal/vfs"),
-		"internal/storage/cleaner":    store("internal/storage/segment", "internal/record"),
+		"internal/storage/cleaner":    store("internal/record"),
 		"internal/storage/diskguard":  store("internal/text"),
 		"internal/storage/loglife":    store(),
 		"internal/storage": store("internal/storage/...", "internal/statelog", "internal/vfs", "internal/record", "internal/bufpool",
-			"internal/metrics", "internal/configdef", "internal/groupcommit", "pkg/durability"),
+			"internal/metrics", "internal/groupcommit", "pkg/durability"),
 	}
 }
 
-// healthRooms are those of what an operator sees of a broker.
-func healthRooms() map[string]room {
-	return map[string]room{
-		"internal/health": {never: noProtocol, because: "a leaf: the broker and chronikctl share its words"},
+// healthRules returns the rules of the packages that show an operator the broker's state.
+func healthRules() map[string]importRule {
+	return map[string]importRule{
+		"internal/health": {never: noProtocol, because: "a leaf: the broker and chronikctl share its vocabulary"},
 		"internal/daemon/observe": {may: []string{"internal/broker", "internal/coordinator/group", "internal/groups", "internal/health", "internal/health/...", "internal/metadata", "internal/metrics",
 			"internal/network", "internal/protocol", "internal/replica", "internal/storage", "internal/storage/diskguard", "internal/vfs", "pkg/durability"},
 			never: []string{osPkg, unixPkg, cobraPkg, koanfPkg, netPkg}, because: "it reads the components that the daemon opened, and opens none"},
@@ -172,31 +176,31 @@ func healthRooms() map[string]room {
 			because: "the page shows what its Source returns, so that a test shows it any broker"},
 		"internal/admin": {may: []string{"internal/admin/page", "internal/groups", "internal/health", "internal/logtail", "internal/metadata", "internal/metrics", "internal/network",
 			"internal/record", "internal/replica", "internal/storage", "internal/configdef", "internal/text", "pkg/durability"},
-			never: []string{unixPkg, cobraPkg, koanfPkg, kmsgPkg}, because: "the admin port shows what it is given; the daemon builds it"},
+			never: []string{unixPkg, cobraPkg, koanfPkg, kmsgPkg}, because: "the admin port shows the components that the daemon passes to it"},
 	}
 }
 
-// ctlRooms are chronikctl's: one for each subject, and those that all of them share.
-func ctlRooms() map[string]room {
-	ctl := func(may ...string) room { return room{may: may, never: []string{koanfPkg}, because: ctlReason} }
-	command := func(may ...string) room {
-		return ctl(append(may, "internal/ctl/app", "internal/ctl/output", "internal/ctl/parse", "internal/cli", "internal/text")...)
+// ctlRules returns the rules of chronikctl: a package for each group of commands imports only what
+// all share.
+func ctlRules() map[string]importRule {
+	ctl := func(may ...string) importRule {
+		return importRule{may: may, common: []string{"internal/text"}, never: []string{koanfPkg}, because: ctlReason}
 	}
-	return map[string]room{
-		"internal/ctl":          ctl("internal/ctl/...", "internal/cli", "internal/text"),
-		"internal/ctl/contexts": ctl("internal/text"),
+	return map[string]importRule{
+		"internal/ctl":          ctl("internal/ctl/...", "internal/cli"),
+		"internal/ctl/app":      ctl("internal/ctl/contexts", "internal/ctl/output", "internal/ctl/parse", "internal/cli", "internal/health", "pkg/durability"),
+		"internal/ctl/contexts": ctl(),
 		"internal/ctl/output":   ctl(),
 		"internal/ctl/parse":    ctl(),
-		"internal/ctl/app": ctl("internal/ctl/contexts", "internal/ctl/output", "internal/ctl/parse", "internal/cli", "internal/health",
-			"internal/text", "pkg/durability"),
-		"internal/ctl/topic":   command("internal/ctl/config"),
-		"internal/ctl/config":  ctl("internal/ctl/app", "internal/ctl/output", "internal/ctl/parse", "internal/text"),
-		"internal/ctl/group":   command(),
-		"internal/ctl/records": command("internal/health"),
-		"internal/ctl/cluster": command("internal/ctl/config", "internal/ctl/contexts", "internal/ctl/group", "internal/health", "pkg/durability"),
-		"internal/ctl/top":     command("internal/ctl/group", "internal/ctl/topic"),
-		"internal/ctl/logs": {may: []string{"internal/ctl/app", "internal/ctl/output", "internal/cli", "internal/text", "internal/inspect", "internal/health",
-			"internal/storage", "internal/vfs", "internal/daemon/config", "internal/configdef", "pkg/durability"}, never: []string{koanfPkg, kmsgPkg},
-			because: "chronikctl log works on files without a broker, and finds them through chronikd's settings; internal/inspect knows the formats"},
+		"internal/ctl/config":   ctl("internal/ctl/app", "internal/ctl/output", "internal/ctl/parse"),
+		"internal/ctl/topic":    ctl("internal/cli", "internal/ctl/app", "internal/ctl/output", "internal/ctl/parse", "internal/ctl/config"),
+		"internal/ctl/group":    ctl("internal/cli", "internal/ctl/app", "internal/ctl/output", "internal/ctl/parse"),
+		"internal/ctl/records":  ctl("internal/cli", "internal/ctl/app", "internal/ctl/output", "internal/ctl/parse", "internal/health"),
+		"internal/ctl/top":      ctl("internal/cli", "internal/ctl/app", "internal/ctl/group", "internal/ctl/output", "internal/ctl/parse", "internal/ctl/topic"),
+		"internal/ctl/cluster": ctl("internal/cli", "internal/ctl/app", "internal/ctl/output", "internal/ctl/parse", "internal/ctl/config", "internal/ctl/contexts", "internal/ctl/group",
+			"internal/health", "pkg/durability"),
+		"internal/ctl/logs": {may: []string{"internal/health", "internal/ctl/app", "internal/ctl/output", "internal/inspect", "internal/storage", "internal/cli",
+			"internal/text", "internal/vfs", "internal/daemon/config", "internal/configdef", "pkg/durability"}, never: []string{koanfPkg, kmsgPkg},
+			because: "chronikctl log works on files without a broker and finds them through chronikd's settings; internal/inspect interprets them"},
 	}
 }

@@ -29,15 +29,14 @@ import (
 	"github.com/chronik-io/chronik/internal/vfs"
 )
 
-// Places below the data directory.
+// Names below the data directory.
 const (
 	lockName    = ".lock"
 	metadataDir = "metadata"
 	logsDir     = "logs"
 )
 
-// components is what open has built so far; each step uses what the steps before it
-// left here.
+// components holds what open has built so far; each step uses the results of the steps before it.
 type components struct {
 	static   map[string]string
 	conf     configdef.Broker
@@ -45,7 +44,7 @@ type components struct {
 	store    *filestore.Store
 	control  *controller.Controller
 	storage  *storage.Manager
-	fenced   bool // no partition is led in an epoch that an unclean stop left (I9)
+	fenced   bool // no partition is led in a leader epoch of an unclean stop (I9)
 	measured *metrics.Storage
 	network  *metrics.Network
 	requests *metrics.Requests
@@ -54,19 +53,18 @@ type components struct {
 	applier  *metadata.Applier
 	groups   *groups.Coordinator
 	handlers *broker.Broker
-	// server is set last: the journals of storage, which come before it, ask its
-	// census.
+	// server is set last, and storage's journals, which are opened earlier, read its census.
 	server atomic.Pointer[network.Server]
-	// minFree follows the metadata: how full a disk may get can be changed.
+	// minFree follows the metadata, because the free-space threshold can change at run time.
 	minFree  atomic.Int64
-	cleaning atomic.Pointer[storage.Cleaning] // as settle found it last
+	cleaning atomic.Pointer[storage.Cleaning] // as applySettings set it last
 }
 
-// open starts the rooms from the disk upwards: metadata, logs, partitions,
-// handlers, and connections last.
+// open starts the components from the disk upwards: metadata, logs, partitions, handlers and, last,
+// connections.
 func (b *Broker) open(ctx context.Context) error {
 	r := &components{static: static(b.cfg)}
-	b.rooms = r
+	b.components = r
 	var err error
 	if r.conf, err = b.configs.ResolveBroker(r.static); err != nil {
 		return &ExitError{ExitUsage, err}
@@ -84,8 +82,8 @@ func (b *Broker) open(ctx context.Context) error {
 	return nil
 }
 
-// refuseNewerFormats refuses what a newer version wrote before anything is touched: a
-// directory that is only half taken over would be the worst of both.
+// refuseNewerFormats rejects directories that a newer version wrote, before anything is changed: a
+// directory that is converted only in part would suit neither version.
 func (b *Broker) refuseNewerFormats(_ context.Context, r *components) error {
 	for _, place := range places(&r.conf) {
 		if err := storage.Peek(b.fs, place); err != nil {
@@ -95,34 +93,33 @@ func (b *Broker) refuseNewerFormats(_ context.Context, r *components) error {
 	if err := filestore.Peek(b.fs, path.Join(b.cfg.DataDir, metadataDir)); err != nil {
 		return dataError(config.KeyDataDir, b.cfg.DataDir, err)
 	}
-	return b.lookForMetadata(places(&r.conf))
+	return b.requireMetadata(places(&r.conf))
 }
 
-// lookForMetadata refuses log directories that were used with metadata which is
-// not here: every topic in them would be gone, and the next one of the same name
-// another one.
-func (b *Broker) lookForMetadata(all []storage.Place) error {
+// requireMetadata rejects log directories that hold partitions if the metadata that describes them
+// is missing: all their topics would be gone, and a new topic of the same name would be a different
+// one.
+func (b *Broker) requireMetadata(all []storage.Place) error {
 	dir := path.Join(b.cfg.DataDir, metadataDir)
 	if there, err := filestore.Exists(b.fs, dir); err != nil || there {
-		return nil // whatever is wrong is told when it is opened
+		return nil // opening it reports any other error
 	}
 	for _, place := range all {
 		if storage.Used(b.fs, place) {
 			lock, err := b.fs.Lock(path.Join(place.Path, lockName), holder())
-			if err != nil { // whoever has it has the metadata, too
+			if err != nil { // the broker that holds the lock also has the metadata
 				return dirErrors(b.cfg.Broker, &storage.DirError{Path: place.Path, Journal: place.Journal, Err: err})
 			}
-			_ = lock.Close() // it ends with the process in any case
+			_ = lock.Close() // the lock ends with the process in any case
 			return &ExitError{ExitData, fmt.Errorf("directory %s: the log directory %s holds partitions, and %s has no metadata of them; "+
-				"set data.dir (--data-dir) to where it is, or give this broker an empty log directory; if it is lost, %s shows what can be restored of it",
+				"set data.dir (--data-dir) to the directory that has it, or give this broker an empty log directory; if it is lost, %s shows which topics can be restored",
 				b.cfg.DataDir, place.Path, dir, b.repairAll(all, "--dry-run"))}
 		}
 	}
 	return nil
 }
 
-// openMetadata locks the data directory, opens the metadata in it and registers
-// this broker.
+// openMetadata locks the data directory, opens the metadata in it and registers this broker.
 func (b *Broker) openMetadata(ctx context.Context, r *components) error {
 	fail := func(err error) error { return dataError(config.KeyDataDir, b.cfg.DataDir, err) }
 	if err := vfs.MakeDir(b.fs, b.cfg.DataDir); err != nil {
@@ -212,8 +209,8 @@ func (b *Broker) openLogs(ctx context.Context, r *components) error {
 	return metrics.RegisterDirs(b.reg, observe.Dirs(r.storage.Dirs()))
 }
 
-// openPartitions starts following the metadata, which makes, opens and removes
-// logs, and waits until every partition has its role.
+// openPartitions subscribes to the metadata, which creates, opens and removes logs, and waits until
+// every partition has its role.
 func (b *Broker) openPartitions(_ context.Context, r *components) error {
 	r.park = purgatory.New()
 	r.replicas = replica.NewManager(replica.Options{
@@ -241,7 +238,7 @@ func (b *Broker) openPartitions(_ context.Context, r *components) error {
 	return metrics.RegisterGroups(b.reg, b.cfg.MetricsPartitions, observe.Groups(r.groups))
 }
 
-// openHandlers connects the handlers to the rooms, and lets the metadata flow.
+// openHandlers connects the handlers to the components and starts the flow of metadata.
 func (b *Broker) openHandlers(ctx context.Context, r *components) error {
 	var err error
 	r.handlers, err = broker.New(broker.Options{
@@ -257,13 +254,13 @@ func (b *Broker) openHandlers(ctx context.Context, r *components) error {
 		return err
 	}
 	b.stack.push("handlers", r.handlers.Close)
-	// The applier lives as long as the broker, not as long as its start.
+	// The applier lives as long as the broker, not only as long as its start.
 	if err := r.applier.Start(context.WithoutCancel(ctx), r.store); err != nil {
 		return err
 	}
 	b.stack.push("applier", func(context.Context) error { r.applier.Stop(); return nil })
-	// What the first round changed, raised leader epochs above all, is applied
-	// before a client can see the broker.
+	// The changes of the first round, above all raised leader epochs, must be applied before a
+	// client can see the broker.
 	_, revision, err := r.store.Range(ctx, metadata.ClusterKey)
 	if err != nil {
 		return fmt.Errorf("read metadata: %w", err)
@@ -290,14 +287,14 @@ func (b *Broker) openHandlers(ctx context.Context, r *components) error {
 	return nil
 }
 
-// maxConnections is max.connections or, where that is no bound, how many connections there are
-// descriptors for beside those of segments: one more would take them from the logs.
+// maxConnections returns max.connections or, if that sets no limit, the number of file descriptors
+// that segments leave for connections: any more would take descriptors from the logs.
 func (b *Broker) maxConnections(r *components) int {
 	if r.conf.MaxConnections < math.MaxInt32 {
 		return int(r.conf.MaxConnections)
 	}
 	var segments []int
-	if b.fs == vfs.OS() { // in memory none is a file
+	if b.fs == vfs.OS() { // in memory there are no files
 		for _, d := range r.storage.Dirs() {
 			segments = append(segments, d.Usage().MaxOpenFiles)
 		}
@@ -305,7 +302,7 @@ func (b *Broker) maxConnections(r *components) int {
 	return checks.Connections(vfs.Descriptors(), segments)
 }
 
-// openClients lets clients in.
+// openClients accepts connections.
 func (b *Broker) openClients(_ context.Context, r *components) error {
 	table, err := broker.Table(b.budgets.Decoded)
 	if err != nil {
@@ -328,8 +325,8 @@ func (b *Broker) openClients(_ context.Context, r *components) error {
 	}
 	r.server.Store(server)
 	b.stack.push("clients", func(ctx context.Context) error {
-		r.groups.Stop() // members that wait for others are answered now; what loads need not end
-		r.park.Close()  // and so are fetches that wait for records
+		r.groups.Stop() // members that wait for others are answered now; loads need not end first
+		r.park.Close()  // so are fetches that wait for records
 		return server.Shutdown(ctx)
 	})
 	if err := metrics.RegisterBudgets(b.reg, observe.Budgets(server, r.handlers, r.groups.Members())); err != nil {
