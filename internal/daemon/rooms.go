@@ -15,9 +15,9 @@ import (
 	"github.com/chronik-io/chronik/internal/broker"
 	"github.com/chronik-io/chronik/internal/configdef"
 	"github.com/chronik-io/chronik/internal/controller"
+	"github.com/chronik-io/chronik/internal/coordinator/service"
 	"github.com/chronik-io/chronik/internal/daemon/config"
 	"github.com/chronik-io/chronik/internal/daemon/observe"
-	"github.com/chronik-io/chronik/internal/groups"
 	"github.com/chronik-io/chronik/internal/health/checks"
 	"github.com/chronik-io/chronik/internal/metadata"
 	"github.com/chronik-io/chronik/internal/metadata/filestore"
@@ -52,7 +52,7 @@ type components struct {
 	park     *purgatory.Purgatory
 	replicas *replica.Manager
 	applier  *metadata.Applier
-	groups   *groups.Coordinator
+	groups   *service.Groups
 	handlers *broker.Broker
 	// server is set last: the journals of storage, which come before it, ask its
 	// census.
@@ -229,7 +229,7 @@ func (b *Broker) openPartitions(_ context.Context, r *components) error {
 	r.applier.Finish(r.replicas.AwaitApplied)
 	b.stack.push("replicas", r.replicas.Close)
 	var err error
-	r.groups, err = groups.New(groups.Options{
+	r.groups, err = service.NewGroups(service.GroupsOptions{
 		Self: r.conf.NodeID, Replicas: r.replicas, Settings: r.settings, Controller: r.control, Configs: b.configs, Static: r.static, Logger: b.log.Named("groups"),
 		MemberBytes: b.budgets.Members,
 	})

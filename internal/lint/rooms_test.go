@@ -36,7 +36,7 @@ const (
 	machineReason = "a state machine takes events and the time and returns records and answers: no I/O, no goroutines, no clock"
 	ctlReason     = "chronikctl talks to any broker over the protocol, and to chronik's admin port, and must not know this one's insides"
 	benchReason   = "a load generator speaks the protocol from outside and must not know what it measures; record builds its batches"
-	groupsReason  = "the group coordinator of this broker defines what a host runs; requests are above it"
+	serviceReason = "a service connects the coordinator runtime to partitions and metadata; requests are above it"
 	wireReason    = "protocol and network carry requests and know neither logs nor topics"
 	checkReason   = "a check takes facts and adds findings; it reads nothing, so that a test can give it any machine"
 	brokerReason  = "a handler maps a request to the rooms below it; it opens no files and starts no rooms"
@@ -78,19 +78,12 @@ func rooms() map[string]room {
 			because: "the runtime runs machines over logs that it is given; it knows neither what they mean nor how a log is kept"},
 		"internal/coordinator/group": {may: []string{"internal/coordinator", "internal/coordinator/group/...", "internal/protocol"},
 			never: noDisk, because: machineReason},
-		"internal/coordinator/replicalog": {may: []string{"internal/coordinator", "internal/replica", "internal/purgatory",
-			"internal/record", "internal/metadata", "internal/storage", "internal/vfs", "pkg/durability"},
-			never: noProtocol, because: "it makes a partition the runtime's log and knows nothing of machines"},
-		"internal/coordinator/host": {may: []string{"internal/coordinator", "internal/coordinator/replicalog", "internal/controller", "internal/metadata",
-			"internal/replica", "internal/configdef", "pkg/durability", "internal/metadata/filestore", "internal/purgatory",
-			"internal/storage", "internal/vfs"},
-			never:   append([]string{netPkg, kmsgPkg}, noDisk...),
-			because: "it runs coordinators over an internal topic, whichever it is, and knows no requests"},
+		"internal/coordinator/service": {may: []string{"internal/coordinator", "internal/coordinator/group", "internal/controller", "internal/metadata",
+			"internal/metadata/filestore", "internal/replica", "internal/configdef", "internal/protocol", "internal/purgatory", "internal/record",
+			"internal/storage", "internal/storage/segment", "internal/vfs", "pkg/durability"},
+			never: append([]string{netPkg}, noDisk...), because: serviceReason},
 		"internal/coordinator/group/assign": {never: append([]string{kmsgPkg}, noDisk...), because: machineReason},
 		"internal/coordinator/group/format": {never: noDisk, because: machineReason},
-
-		"internal/groups": {may: []string{"internal/coordinator", "internal/coordinator/...", "internal/controller", "internal/metadata", "internal/protocol",
-			"internal/replica", "internal/configdef"}, never: append([]string{netPkg}, noDisk...), because: groupsReason},
 
 		"internal/controller": {may: []string{"internal/metadata", "internal/configdef", "internal/metrics"},
 			never: noProtocol, because: clusterReason},
@@ -99,7 +92,7 @@ func rooms() map[string]room {
 		"internal/network": {may: []string{"internal/protocol", "internal/wrongport", "internal/bufpool", "internal/metrics", "internal/groupcommit"},
 			never: []string{cobraPkg, koanfPkg}, because: wireReason},
 		"internal/broker": {may: []string{"internal/network", "internal/protocol", "internal/controller", "internal/replica",
-			"internal/groups", "internal/coordinator", "internal/coordinator/group", "internal/metadata", "internal/purgatory", "internal/storage", "internal/record", "internal/bufpool",
+			"internal/coordinator", "internal/coordinator/group", "internal/coordinator/service", "internal/metadata", "internal/purgatory", "internal/storage", "internal/record", "internal/bufpool",
 			"internal/metrics", "internal/configdef", "pkg/durability"},
 			never: noDisk, because: brokerReason},
 
@@ -167,7 +160,7 @@ func storageRooms() map[string]room {
 func healthRooms() map[string]room {
 	return map[string]room{
 		"internal/health": {never: noProtocol, because: "a leaf: the broker and chronikctl share its words"},
-		"internal/daemon/observe": {may: []string{"internal/broker", "internal/coordinator/group", "internal/groups", "internal/health", "internal/health/...", "internal/metadata", "internal/metrics",
+		"internal/daemon/observe": {may: []string{"internal/broker", "internal/coordinator/group", "internal/coordinator/service", "internal/health", "internal/health/...", "internal/metadata", "internal/metrics",
 			"internal/network", "internal/protocol", "internal/replica", "internal/storage", "internal/storage/diskguard", "internal/vfs", "pkg/durability"},
 			never: []string{osPkg, unixPkg, cobraPkg, koanfPkg, netPkg}, because: "it reads the components that the daemon opened, and opens none"},
 		"internal/health/checks": {may: []string{"internal/health"}, never: noProtocol, because: checkReason},
@@ -175,7 +168,7 @@ func healthRooms() map[string]room {
 			because: "it reads the machine and knows nothing of the broker"},
 		"internal/admin/page": {may: []string{"internal/health", "internal/metrics"}, never: []string{osPkg, unixPkg, cobraPkg, koanfPkg, kmsgPkg},
 			because: "the page shows what its Source returns, so that a test shows it any broker"},
-		"internal/admin": {may: []string{"internal/admin/page", "internal/groups", "internal/health", "internal/logtail", "internal/metadata", "internal/metrics", "internal/network",
+		"internal/admin": {may: []string{"internal/admin/page", "internal/coordinator/service", "internal/health", "internal/logtail", "internal/metadata", "internal/metrics", "internal/network",
 			"internal/record", "internal/replica", "internal/storage", "internal/configdef", "pkg/durability"},
 			never: []string{unixPkg, cobraPkg, koanfPkg, kmsgPkg}, because: "the admin port shows what it is given; the daemon builds it"},
 	}

@@ -1,4 +1,4 @@
-package groups
+package service
 
 import (
 	"cmp"
@@ -13,22 +13,22 @@ import (
 	"github.com/chronik-io/chronik/internal/protocol"
 )
 
-// Description is one group with its members and offsets, as of now.
-type Description struct {
+// GroupDescription is one group with its members and offsets, as of now.
+type GroupDescription struct {
 	Kind, State, Assignor string // Kind: "classic" or "consumer"
-	Members               []Member
-	Offsets               []Offset // by topic and partition
+	Members               []GroupMember
+	Offsets               []GroupOffset // by topic and partition
 }
 
-// Member is a member of a group.
-type Member struct {
+// GroupMember is a member of a group.
+type GroupMember struct {
 	ID, Instance, ClientID, Host string
 	Assigned                     map[string][]int32 // by topic; nil if the assignment is not a consumer's
 }
 
-// Offset is a committed offset. End is the partition's high watermark, -1 if this broker
+// GroupOffset is a committed offset. End is the partition's high watermark, -1 if this broker
 // does not lead it.
-type Offset struct {
+type GroupOffset struct {
 	Topic          string
 	Partition      int32
 	Committed, End int64
@@ -37,12 +37,12 @@ type Offset struct {
 // Describe describes a group; false if this broker coordinates no group with that id. It
 // waits for the group's shard until ctx ends; the error then is ctx's, and
 // coordinator.ErrLoading while the shard is loading.
-func (c *Coordinator) Describe(ctx context.Context, id string) (*Description, bool, error) {
+func (c *Groups) Describe(ctx context.Context, id string) (*GroupDescription, bool, error) {
 	shard, ok := c.Partition(id)
 	if !ok {
 		return nil, false, nil
 	}
-	d, found := &Description{}, false
+	d, found := &GroupDescription{}, false
 	for _, event := range []any{group.Describe{Groups: []string{id}, Version: 6}, group.DescribeConsumers{Groups: []string{id}}, group.Committed{}} {
 		answer, err := c.ask(ctx, shard, event)
 		if err != nil {
@@ -61,7 +61,7 @@ func (c *Coordinator) Describe(ctx context.Context, id string) (*Description, bo
 }
 
 // ask waits for a shard's answer to an event.
-func (c *Coordinator) ask(ctx context.Context, shard int32, event any) (any, error) {
+func (c *Groups) ask(ctx context.Context, shard int32, event any) (any, error) {
 	type outcome struct {
 		answer any
 		err    error
@@ -76,7 +76,7 @@ func (c *Coordinator) ask(ctx context.Context, shard int32, event any) (any, err
 	}
 }
 
-func (d *Description) classic(list []kmsg.DescribeGroupsResponseGroup) bool {
+func (d *GroupDescription) classic(list []kmsg.DescribeGroupsResponseGroup) bool {
 	if len(list) != 1 || list[0].ErrorCode != 0 {
 		return false
 	}
@@ -84,7 +84,7 @@ func (d *Description) classic(list []kmsg.DescribeGroupsResponseGroup) bool {
 	d.Kind, d.State, d.Assignor = "classic", g.State, g.Protocol
 	for i := range g.Members {
 		m := &g.Members[i]
-		one := Member{ID: m.MemberID, Instance: deref(m.InstanceID), ClientID: m.ClientID, Host: strings.TrimPrefix(m.ClientHost, "/")}
+		one := GroupMember{ID: m.MemberID, Instance: deref(m.InstanceID), ClientID: m.ClientID, Host: strings.TrimPrefix(m.ClientHost, "/")}
 		if g.ProtocolType == "consumer" && len(m.MemberAssignment) > 0 {
 			if a, err := protocol.DecodeAssignment(m.MemberAssignment); err == nil { // clients send what they like
 				one.Assigned = map[string][]int32{}
@@ -98,7 +98,7 @@ func (d *Description) classic(list []kmsg.DescribeGroupsResponseGroup) bool {
 	return true
 }
 
-func (d *Description) consumer(list []kmsg.ConsumerGroupDescribeResponseGroup) bool {
+func (d *GroupDescription) consumer(list []kmsg.ConsumerGroupDescribeResponseGroup) bool {
 	if len(list) != 1 || list[0].ErrorCode != 0 {
 		return false
 	}
@@ -106,7 +106,7 @@ func (d *Description) consumer(list []kmsg.ConsumerGroupDescribeResponseGroup) b
 	d.Kind, d.State, d.Assignor = "consumer", g.State, g.AssignorName
 	for i := range g.Members {
 		m := &g.Members[i]
-		one := Member{ID: m.MemberID, Instance: deref(m.InstanceID), ClientID: m.ClientID, Host: strings.TrimPrefix(m.ClientHost, "/"), Assigned: map[string][]int32{}}
+		one := GroupMember{ID: m.MemberID, Instance: deref(m.InstanceID), ClientID: m.ClientID, Host: strings.TrimPrefix(m.ClientHost, "/"), Assigned: map[string][]int32{}}
 		for _, t := range m.Assignment.TopicPartitions {
 			one.Assigned[t.Topic] = t.Partitions
 		}
@@ -123,27 +123,27 @@ func deref(s *string) string {
 }
 
 // offsetsOf are those of one group among a shard's.
-func (c *Coordinator) offsetsOf(id string, all []group.CommittedOffset) []Offset {
-	var list []Offset
+func (c *Groups) offsetsOf(id string, all []group.CommittedOffset) []GroupOffset {
+	var list []GroupOffset
 	img := c.Image()
 	for _, o := range all {
 		if o.Group != id {
 			continue
 		}
-		x := Offset{Topic: o.Topic, Partition: o.Partition, Committed: o.Offset, End: -1}
+		x := GroupOffset{Topic: o.Topic, Partition: o.Partition, Committed: o.Offset, End: -1}
 		if t := img.Topic(o.Topic); t != nil {
 			x.End = c.high(metadata.TopicPartition{Topic: t.ID, Partition: o.Partition})
 		}
 		list = append(list, x)
 	}
-	slices.SortFunc(list, func(a, b Offset) int {
+	slices.SortFunc(list, func(a, b GroupOffset) int {
 		return cmp.Or(cmp.Compare(a.Topic, b.Topic), cmp.Compare(a.Partition, b.Partition))
 	})
 	return list
 }
 
 // high is the high watermark of a partition that this broker leads, -1 for any other.
-func (c *Coordinator) high(tp metadata.TopicPartition) int64 {
+func (c *Groups) high(tp metadata.TopicPartition) int64 {
 	p, err := c.opt.Replicas.Partition(tp.Topic, tp.Partition)
 	if err != nil {
 		return -1

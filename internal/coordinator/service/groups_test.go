@@ -1,4 +1,4 @@
-package groups
+package service
 
 import (
 	"reflect"
@@ -66,7 +66,7 @@ func image(t testing.TB, revision int64, topics map[string]int32) *metadata.Imag
 func TestWhatShardsHear(t *testing.T) {
 	prev := image(t, 1, map[string]int32{"same": 1, "more": 1, "gone": 2})
 	next := image(t, 2, map[string]int32{"same": 1, "more": 3, "new": 1})
-	c, err := New(Options{Self: 1, Replicas: replica.NewManager(replica.Options{}), Configs: registry(t), Logger: zap.NewNop()})
+	c, err := NewGroups(GroupsOptions{Self: 1, Replicas: replica.NewManager(replica.Options{}), Configs: registry(t), Logger: zap.NewNop()})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -103,7 +103,7 @@ func TestTheViewShowsTheImage(t *testing.T) {
 }
 
 func TestNobodyIsAskedBeforeThereIsATopicNorAfterTheEnd(t *testing.T) {
-	c, err := New(Options{Self: 1, Replicas: replica.NewManager(replica.Options{}), Configs: registry(t), Logger: zap.NewNop()})
+	c, err := NewGroups(GroupsOptions{Self: 1, Replicas: replica.NewManager(replica.Options{}), Configs: registry(t), Logger: zap.NewNop()})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -114,7 +114,7 @@ func TestNobodyIsAskedBeforeThereIsATopicNorAfterTheEnd(t *testing.T) {
 	if err := ask(); err != coordinator.ErrNotCoordinator { //nolint:errorlint // it is what the contract names
 		t.Error(err)
 	}
-	if got := c.Census(t.Context()); got.Groups != nil || got.Lags != nil {
+	if got := c.Overview(t.Context()); got.Groups != nil || got.Lags != nil {
 		t.Errorf("%+v", got)
 	}
 	c.Close()

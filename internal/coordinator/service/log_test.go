@@ -1,4 +1,4 @@
-package replicalog
+package service
 
 import (
 	"context"
@@ -11,7 +11,6 @@ import (
 	"testing/synctest"
 	"time"
 
-	"go.uber.org/goleak"
 	"go.uber.org/zap"
 
 	"github.com/chronik-io/chronik/internal/coordinator"
@@ -24,16 +23,7 @@ import (
 	"github.com/chronik-io/chronik/pkg/durability"
 )
 
-func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
-
 var topicID = [16]byte{0xa}
-
-func must(t testing.TB, err error) {
-	t.Helper()
-	if err != nil {
-		t.Fatal(err)
-	}
-}
 
 // cluster is the metadata of one topic with one partition, led by broker 1.
 type cluster struct {
@@ -105,7 +95,7 @@ func open(t testing.TB, fs vfs.FS, c *cluster) (*replica.Partition, *purgatory.P
 func one() int32 { return 1 }
 
 // put appends records and waits for them.
-func put(t testing.TB, l *Log, epoch int32, words ...string) error {
+func put(t testing.TB, l *partitionLog, epoch int32, words ...string) error {
 	t.Helper()
 	var records []coordinator.Record
 	for _, w := range words {
@@ -121,7 +111,7 @@ func put(t testing.TB, l *Log, epoch int32, words ...string) error {
 }
 
 // get loads everything.
-func get(ctx context.Context, l *Log, epoch int32) (string, error) {
+func get(ctx context.Context, l *partitionLog, epoch int32) (string, error) {
 	var all []string
 	err := l.Load(ctx, epoch, func(r coordinator.Record) error {
 		if r.Value == nil {
@@ -136,7 +126,7 @@ func get(ctx context.Context, l *Log, epoch int32) (string, error) {
 
 func TestWhatIsAppendedIsLoaded(t *testing.T) {
 	p, park := open(t, vfs.Memory(), &cluster{})
-	l := New(p, park, one)
+	l := newPartitionLog(p, park, one)
 	if got, err := get(t.Context(), l, 0); got != "" || err != nil {
 		t.Errorf("%q, %v", got, err)
 	}
@@ -158,7 +148,7 @@ func TestWhatIsAppendedIsLoaded(t *testing.T) {
 
 func TestAnotherEpochNeitherWritesNorReads(t *testing.T) {
 	p, park := open(t, vfs.Memory(), &cluster{})
-	l := New(p, park, one)
+	l := newPartitionLog(p, park, one)
 	must(t, put(t, l, 0, "a"))
 	p.Lead(3, []int32{1}, []int32{1})
 	if err := put(t, l, 0, "b"); !errors.Is(err, replica.ErrFencedEpoch) {
@@ -179,7 +169,7 @@ func TestAnotherEpochNeitherWritesNorReads(t *testing.T) {
 func TestALoadWaitsForWhatIsNotCommitted(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		p, park := open(t, vfs.Memory(), &cluster{})
-		l := New(p, park, one)
+		l := newPartitionLog(p, park, one)
 		must(t, put(t, l, 0, "a"))
 		p.Lead(1, []int32{1, 2}, []int32{1, 2})
 		p.Acknowledged(2, 1, 1)
@@ -208,7 +198,7 @@ func TestALoadWaitsForWhatIsNotCommitted(t *testing.T) {
 
 func TestALoadEndsWithTheLeadership(t *testing.T) {
 	p, park := open(t, vfs.Memory(), &cluster{})
-	l := New(p, park, one)
+	l := newPartitionLog(p, park, one)
 	p.Lead(1, []int32{1, 2}, []int32{1, 2})
 	ended := make(chan error, 1)
 	l.Append(1, []coordinator.Record{{Key: []byte("a")}}, time.UnixMilli(1), func(err error) { ended <- err })
@@ -231,7 +221,7 @@ func TestALoadEndsWithTheLeadership(t *testing.T) {
 
 func TestAnErrorOfTheMachineEndsTheLoad(t *testing.T) {
 	p, park := open(t, vfs.Memory(), &cluster{})
-	l := New(p, park, one)
+	l := newPartitionLog(p, park, one)
 	must(t, put(t, l, 0, "a", "b"))
 	wrong := errors.New("wrong")
 	if err := l.Load(t.Context(), 0, func(coordinator.Record) error { return wrong }); !errors.Is(err, wrong) {
@@ -243,7 +233,7 @@ func TestAnErrorOfTheMachineEndsTheLoad(t *testing.T) {
 func TestALogSaysBeforeAnAppendThatItWouldRefuse(t *testing.T) {
 	p, park := open(t, vfs.Memory(), &cluster{})
 	replicas := int32(1)
-	l := New(p, park, func() int32 { return replicas })
+	l := newPartitionLog(p, park, func() int32 { return replicas })
 	must(t, l.Ready(0))
 	for _, epoch := range []int32{0, 7} {
 		if err := l.Ready(epoch); (err == nil) != (put(t, l, epoch, "x") == nil) {
@@ -269,7 +259,7 @@ func TestAShardOverALog(t *testing.T) {
 	words := func(event string) string {
 		rt := coordinator.NewRuntime(coordinator.Options{New: func(int32) coordinator.Machine { return &list{} }})
 		defer rt.Close()
-		rt.Lead(0, p.LeaderEpoch(), New(p, park, one))
+		rt.Lead(0, p.LeaderEpoch(), newPartitionLog(p, park, one))
 		for {
 			answered := make(chan any, 1)
 			rt.Submit(0, event, func(response any, err error) {

@@ -1,4 +1,4 @@
-package host
+package service
 
 import (
 	"context"
@@ -9,12 +9,11 @@ import (
 
 	"github.com/chronik-io/chronik/internal/controller"
 	"github.com/chronik-io/chronik/internal/coordinator"
-	"github.com/chronik-io/chronik/internal/coordinator/replicalog"
 	"github.com/chronik-io/chronik/internal/metadata"
 	"github.com/chronik-io/chronik/internal/replica"
 )
 
-// Options are what a Host works with.
+// Options are what a Service works with.
 type Options struct {
 	Self       int32
 	Replicas   *replica.Manager
@@ -40,9 +39,9 @@ type Definition struct {
 	Changed func(next *metadata.Image, d *metadata.Delta) any
 }
 
-// Host runs the coordinators of one Definition. Its methods may be called concurrently,
+// Service runs the coordinators of one Definition. Its methods may be called concurrently,
 // and only Close blocks.
-type Host struct {
+type Service struct {
 	opt Options
 	def Definition
 	rt  *coordinator.Runtime
@@ -62,61 +61,61 @@ type Host struct {
 }
 
 // New returns a host that coordinates nothing; Apply brings partitions.
-func New(opt Options, def Definition) *Host {
-	h := &Host{opt: opt, def: def}
-	h.image.Store(metadata.Empty())
-	h.minISR.Store(1)
-	h.ctx, h.stop = context.WithCancel(context.Background())
+func New(opt Options, def Definition) *Service {
+	s := &Service{opt: opt, def: def}
+	s.image.Store(metadata.Empty())
+	s.minISR.Store(1)
+	s.ctx, s.stop = context.WithCancel(context.Background())
 	rt := coordinator.Options{New: def.New, Logger: opt.Logger}
 	if def.Hello != nil {
-		rt.Hello = func(int32) any { return def.Hello(h.image.Load()) }
+		rt.Hello = func(int32) any { return def.Hello(s.image.Load()) }
 	}
-	h.rt = coordinator.NewRuntime(rt)
-	opt.Replicas.Watch(h.arrived)
-	return h
+	s.rt = coordinator.NewRuntime(rt)
+	opt.Replicas.Watch(s.arrived)
+	return s
 }
 
 // Apply is a metadata.Subscriber, to be told after the partitions. It never fails: a
 // partition that can't be had has no shard, and its keys have no coordinator.
-func (h *Host) Apply(_ context.Context, _, next *metadata.Image, d *metadata.Delta) error {
+func (s *Service) Apply(_ context.Context, _, next *metadata.Image, d *metadata.Delta) error {
 	// First of all: a shard that finishes loading meanwhile asks for it.
-	h.image.Store(next)
-	h.follow(next, d)
-	if t := next.Topic(h.def.Topic); t != nil && len(d.BrokerConfigs) > 0 {
-		h.configure(next, t)
+	s.image.Store(next)
+	s.follow(next, d)
+	if t := next.Topic(s.def.Topic); t != nil && len(d.BrokerConfigs) > 0 {
+		s.configure(next, t)
 	}
-	if h.def.Changed != nil {
-		if e := h.def.Changed(next, d); e != nil {
-			h.rt.Broadcast(e)
+	if s.def.Changed != nil {
+		if e := s.def.Changed(next, d); e != nil {
+			s.rt.Broadcast(e)
 		}
 	}
 	return nil
 }
 
 // follow gives shards the roles that a change of the topic's partitions gives them.
-func (h *Host) follow(next *metadata.Image, d *metadata.Delta) {
-	h.assuming.Lock()
-	defer h.assuming.Unlock()
+func (s *Service) follow(next *metadata.Image, d *metadata.Delta) {
+	s.assuming.Lock()
+	defer s.assuming.Unlock()
 	for _, t := range d.Deleted {
-		if t.Name == h.def.Topic {
+		if t.Name == s.def.Topic {
 			for i := range t.Partitions.All() {
-				h.rt.Remove(i)
+				s.rt.Remove(i)
 			}
 		}
 	}
 	for _, t := range d.Created {
-		if t.Name == h.def.Topic {
-			h.configure(next, t)
+		if t.Name == s.def.Topic {
+			s.configure(next, t)
 			for i := range t.Partitions.All() {
-				h.applyRole(t, i)
+				s.applyRole(t, i)
 			}
 		}
 	}
 	for _, change := range d.Changed {
-		if t := change.Next; t.Name == h.def.Topic {
-			h.configure(next, t)
+		if t := change.Next; t.Name == s.def.Topic {
+			s.configure(next, t)
 			for _, i := range change.Partitions {
-				h.applyRole(t, i)
+				s.applyRole(t, i)
 			}
 		}
 	}
@@ -124,43 +123,43 @@ func (h *Host) follow(next *metadata.Image, d *metadata.Delta) {
 
 // arrived gives a shard its role when the log of its partition has been created. If the
 // topic is not the one that Apply knows, Apply will do it.
-func (h *Host) arrived(t *metadata.Topic, index int32) {
-	h.assuming.Lock()
-	defer h.assuming.Unlock()
-	if now := h.image.Load().Topic(h.def.Topic); now != nil && now.ID == t.ID {
-		h.applyRole(now, index)
+func (s *Service) arrived(t *metadata.Topic, index int32) {
+	s.assuming.Lock()
+	defer s.assuming.Unlock()
+	if now := s.image.Load().Topic(s.def.Topic); now != nil && now.ID == t.ID {
+		s.applyRole(now, index)
 	}
 }
 
 // applyRole gives a shard the role that its partition has. The partition's own word
 // counts, not the metadata's: after an unclean stop it does not lead in the epoch
 // that it had. The caller holds assuming.
-func (h *Host) applyRole(t *metadata.Topic, index int32) {
-	part, err := h.opt.Replicas.Partition(t.ID, index)
+func (s *Service) applyRole(t *metadata.Topic, index int32) {
+	part, err := s.opt.Replicas.Partition(t.ID, index)
 	if err != nil {
-		h.rt.Resign(index, t.Partitions.At(index).LeaderEpoch)
+		s.rt.Resign(index, t.Partitions.At(index).LeaderEpoch)
 		return
 	}
 	leader, epoch := part.Leader()
-	if leader != h.opt.Self {
-		h.rt.Resign(index, epoch)
+	if leader != s.opt.Self {
+		s.rt.Resign(index, epoch)
 		return
 	}
-	h.rt.Lead(index, epoch, replicalog.New(part, h.opt.Replicas.Purgatory(), h.minISR.Load))
+	s.rt.Lead(index, epoch, newPartitionLog(part, s.opt.Replicas.Purgatory(), s.minISR.Load))
 }
 
 // configure notes what appends need of the topic's configs.
-func (h *Host) configure(img *metadata.Image, t *metadata.Topic) {
-	h.minISR.Store(h.opt.Settings.Of(img, t).Conf.MinInSyncReplicas)
+func (s *Service) configure(img *metadata.Image, t *metadata.Topic) {
+	s.minISR.Store(s.opt.Settings.Of(img, t).Conf.MinInSyncReplicas)
 }
 
 // Image is the metadata that the shards know, or are about to hear.
-func (h *Host) Image() *metadata.Image { return h.image.Load() }
+func (s *Service) Image() *metadata.Image { return s.image.Load() }
 
 // Partition is the partition of the topic that a key belongs to; false where there is
 // no such topic yet.
-func (h *Host) Partition(key string) (int32, bool) {
-	t := h.image.Load().Topic(h.def.Topic)
+func (s *Service) Partition(key string) (int32, bool) {
+	t := s.image.Load().Topic(s.def.Topic)
 	if t == nil {
 		return 0, false
 	}
@@ -168,43 +167,43 @@ func (h *Host) Partition(key string) (int32, bool) {
 }
 
 // Submit hands an event about a key to its shard; see coordinator.Runtime.Submit.
-func (h *Host) Submit(key string, event any, done func(response any, err error)) {
-	p, ok := h.Partition(key)
+func (s *Service) Submit(key string, event any, done func(response any, err error)) {
+	p, ok := s.Partition(key)
 	if !ok {
 		done(nil, coordinator.ErrNotCoordinator)
 		return
 	}
-	h.rt.Submit(p, event, done)
+	s.rt.Submit(p, event, done)
 }
 
 // SubmitTo hands an event to the shard of a partition.
-func (h *Host) SubmitTo(partition int32, event any, done func(response any, err error)) {
-	h.rt.Submit(partition, event, done)
+func (s *Service) SubmitTo(partition int32, event any, done func(response any, err error)) {
+	s.rt.Submit(partition, event, done)
 }
 
 // Broadcast hands an event to every shard that is loaded.
-func (h *Host) Broadcast(event any) { h.rt.Broadcast(event) }
+func (s *Service) Broadcast(event any) { s.rt.Broadcast(event) }
 
 // Partitions are those that this broker coordinates or has coordinated, in no order.
-func (h *Host) Partitions() []int32 { return h.rt.Partitions() }
+func (s *Service) Partitions() []int32 { return s.rt.Partitions() }
 
 // Stats are the shards' figures.
-func (h *Host) Stats() []coordinator.Stats { return h.rt.Stats() }
+func (s *Service) Stats() []coordinator.Stats { return s.rt.Stats() }
 
 // Stop answers everything that waits, and comes, with coordinator.ErrNotCoordinator. It waits
 // for nothing.
-func (h *Host) Stop() {
-	h.mu.Lock()
-	h.closed = true
-	h.mu.Unlock()
-	h.stop()
-	h.rt.Stop()
+func (s *Service) Stop() {
+	s.mu.Lock()
+	s.closed = true
+	s.mu.Unlock()
+	s.stop()
+	s.rt.Stop()
 }
 
 // Close is Stop, and waits for the loads and the creation that have begun: they may stand on
 // a disk.
-func (h *Host) Close() {
-	h.Stop()
-	h.rt.Close()
-	h.work.Wait()
+func (s *Service) Close() {
+	s.Stop()
+	s.rt.Close()
+	s.work.Wait()
 }

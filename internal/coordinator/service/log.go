@@ -6,7 +6,7 @@
 // the end that the log had, once that is committed. The daemon makes a Log for every
 // partition of an internal topic that the broker leads; the package knows nothing of
 // what the records mean.
-package replicalog
+package service
 
 import (
 	"context"
@@ -19,21 +19,21 @@ import (
 	"github.com/chronik-io/chronik/internal/replica"
 )
 
-// Log is a coordinator.Log. Its methods may be called concurrently.
-type Log struct {
+// partitionLog is a coordinator.Log. Its methods may be called concurrently.
+type partitionLog struct {
 	part   *replica.Partition
 	park   *purgatory.Purgatory
 	minISR func() int32
 }
 
-// New returns the log of a partition. park is where its readers wait; minISR is the
+// newPartitionLog returns the log of a partition. park is where its readers wait; minISR is the
 // topic's min.insync.replicas as of now.
-func New(part *replica.Partition, park *purgatory.Purgatory, minISR func() int32) *Log {
-	return &Log{part: part, park: park, minISR: minISR}
+func newPartitionLog(part *replica.Partition, park *purgatory.Purgatory, minISR func() int32) *partitionLog {
+	return &partitionLog{part: part, park: park, minISR: minISR}
 }
 
 // Append is coordinator.Log.
-func (l *Log) Append(epoch int32, records []coordinator.Record, now time.Time, done func(error)) {
+func (l *partitionLog) Append(epoch int32, records []coordinator.Record, now time.Time, done func(error)) {
 	b := record.NewBuilder(record.BatchOptions{})
 	for _, r := range records {
 		b.Append(now.UnixMilli(), r.Key, r.Value, nil)
@@ -51,7 +51,7 @@ func (l *Log) Append(epoch int32, records []coordinator.Record, now time.Time, d
 }
 
 // Ready is coordinator.Log.
-func (l *Log) Ready(epoch int32) error { return l.part.Refusal(epoch, l.minISR()) }
+func (l *partitionLog) Ready(epoch int32) error { return l.part.Refusal(epoch, l.minISR()) }
 
 const (
 	readBytes = 1 << 20
@@ -61,7 +61,7 @@ const (
 )
 
 // Load is coordinator.Log.
-func (l *Log) Load(ctx context.Context, epoch int32, apply func(coordinator.Record) error) error {
+func (l *partitionLog) Load(ctx context.Context, epoch int32, apply func(coordinator.Record) error) error {
 	ends := l.part.Ends()
 	for offset := ends.LogStart; offset < ends.LogEnd; {
 		if err := ctx.Err(); err != nil {
@@ -81,7 +81,7 @@ func (l *Log) Load(ctx context.Context, epoch int32, apply func(coordinator.Reco
 
 // read applies the committed records from offset on that one read returns, up to
 // end, and says where to go on: at offset where nothing is committed there yet.
-func (l *Log) read(offset, end int64, epoch int32, apply func(coordinator.Record) error) (next int64, err error) {
+func (l *partitionLog) read(offset, end int64, epoch int32, apply func(coordinator.Record) error) (next int64, err error) {
 	res, err := l.part.Read(replica.ReadRequest{Offset: offset, MaxBytes: readBytes, AtLeastOne: true, CurrentEpoch: epoch, FetchedEpoch: -1})
 	if err != nil {
 		return offset, err
@@ -124,7 +124,7 @@ func applyBatch(b record.Batch, from, end int64, apply func(coordinator.Record) 
 
 // wait waits until more than offset is committed, the role of the partition changes,
 // or ctx ends.
-func (l *Log) wait(ctx context.Context, offset int64, epoch int32) {
+func (l *partitionLog) wait(ctx context.Context, offset int64, epoch int32) {
 	w := &waiting{l: l, offset: offset, epoch: epoch, over: make(chan struct{})}
 	id := l.part.Log().ID()
 	l.park.Watch(w, time.Now().Add(waitTime), purgatory.Key{Topic: id.Topic, Partition: id.Partition})
@@ -136,7 +136,7 @@ func (l *Log) wait(ctx context.Context, offset int64, epoch int32) {
 
 // waiting is a purgatory.Op.
 type waiting struct {
-	l      *Log
+	l      *partitionLog
 	offset int64
 	epoch  int32
 	over   chan struct{}

@@ -1,4 +1,4 @@
-package groups
+package service
 
 import (
 	"fmt"
@@ -10,16 +10,15 @@ import (
 	"github.com/chronik-io/chronik/internal/controller"
 	"github.com/chronik-io/chronik/internal/coordinator"
 	"github.com/chronik-io/chronik/internal/coordinator/group"
-	"github.com/chronik-io/chronik/internal/coordinator/host"
 	"github.com/chronik-io/chronik/internal/metadata"
 	"github.com/chronik-io/chronik/internal/replica"
 )
 
-// Topic is where groups and their offsets are kept.
-const Topic = "__consumer_offsets"
+// OffsetsTopic is where groups and their offsets are kept.
+const OffsetsTopic = "__consumer_offsets"
 
-// Options are what a Coordinator works with.
-type Options struct {
+// GroupsOptions are what a Coordinator works with.
+type GroupsOptions struct {
 	Self       int32
 	Replicas   *replica.Manager
 	Settings   *replica.TopicSettings
@@ -32,19 +31,19 @@ type Options struct {
 	Logger      *zap.Logger
 }
 
-// Coordinator is the group coordinator of this broker. Its methods may be called
+// Groups is the group coordinator of this broker. Its methods may be called
 // concurrently, and only Close blocks.
-type Coordinator struct {
-	*host.Host
-	opt     Options
+type Groups struct {
+	*Service
+	opt     GroupsOptions
 	members *group.MemoryBudget
 
 	mu       sync.Mutex
 	attended map[uint64]struct{} // connections whose end the shards will hear of
 }
 
-// New returns a coordinator that coordinates nothing; Apply brings partitions.
-func New(opt Options) (*Coordinator, error) {
+// NewGroups returns a coordinator that coordinates nothing; Apply brings partitions.
+func NewGroups(opt GroupsOptions) (*Groups, error) {
 	conf, err := opt.Configs.ResolveBroker(opt.Static)
 	if err != nil {
 		return nil, fmt.Errorf("configuration of groups: %w", err)
@@ -53,12 +52,12 @@ func New(opt Options) (*Coordinator, error) {
 	if opt.MemberBytes > 0 {
 		cfg.Room = group.NewMemoryBudget(opt.MemberBytes)
 	}
-	c := &Coordinator{opt: opt, members: cfg.Room, attended: map[uint64]struct{}{}}
+	c := &Groups{opt: opt, members: cfg.Room, attended: map[uint64]struct{}{}}
 	o := &conf.Offsets
-	c.Host = host.New(host.Options{
+	c.Service = New(Options{
 		Self: opt.Self, Replicas: opt.Replicas, Controller: opt.Controller, Settings: opt.Settings, Logger: opt.Logger,
-	}, host.Definition{
-		Topic: Topic, Partitions: o.Partitions, ReplicationFactor: o.ReplicationFactor, SegmentBytes: o.SegmentBytes,
+	}, Definition{
+		Topic: OffsetsTopic, Partitions: o.Partitions, ReplicationFactor: o.ReplicationFactor, SegmentBytes: o.SegmentBytes,
 		New: func(int32) coordinator.Machine { return group.New(cfg) },
 		Hello: func(img *metadata.Image) any {
 			return group.TopicsChanged{Topics: view{img}, All: true, Times: c.times(img)}
@@ -79,7 +78,7 @@ func configOf(conf *configdef.Broker) group.Config {
 
 // times are what the groups of an image have set for themselves. One that can't be
 // resolved has nothing of its own.
-func (c *Coordinator) times(img *metadata.Image) func(string) group.Times {
+func (c *Groups) times(img *metadata.Image) func(string) group.Times {
 	return func(id string) group.Times {
 		set := img.GroupConfig(id)
 		if len(set) == 0 {
@@ -95,7 +94,7 @@ func (c *Coordinator) times(img *metadata.Image) func(string) group.Times {
 }
 
 // changed is what shards are to hear of a change of metadata, nil for nothing.
-func (c *Coordinator) changed(next *metadata.Image, d *metadata.Delta) any {
+func (c *Groups) changed(next *metadata.Image, d *metadata.Delta) any {
 	e := group.TopicsChanged{Topics: view{next}}
 	for _, t := range d.Created {
 		e.Changed = append(e.Changed, t.Name)
@@ -116,12 +115,12 @@ func (c *Coordinator) changed(next *metadata.Image, d *metadata.Delta) any {
 }
 
 // Members is the memory that members hold.
-func (c *Coordinator) Members() *group.MemoryBudget { return c.members }
+func (c *Groups) Members() *group.MemoryBudget { return c.members }
 
 // Attend has the shards hear of the end of a connection, whose request onClose is of: ids
 // that its client was given leave with it. It is called for any number of requests of a
 // connection, and notes it once.
-func (c *Coordinator) Attend(connection uint64, onClose func(func()) (stop func() bool)) {
+func (c *Groups) Attend(connection uint64, onClose func(func()) (stop func() bool)) {
 	c.mu.Lock()
 	_, known := c.attended[connection]
 	c.attended[connection] = struct{}{}

@@ -1,4 +1,4 @@
-package host
+package service
 
 import (
 	"context"
@@ -18,38 +18,38 @@ const createTimeout = 30 * time.Second
 
 // Ensure has the topic created, in the background, where it isn't there. Asked again it
 // does so again if the last attempt has failed.
-func (h *Host) Ensure() {
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	if h.closed || h.creating || h.image.Load().Topic(h.def.Topic) != nil {
+func (s *Service) Ensure() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.closed || s.creating || s.image.Load().Topic(s.def.Topic) != nil {
 		return
 	}
-	h.creating = true
-	h.work.Go(func() {
-		err := h.create()
+	s.creating = true
+	s.work.Go(func() {
+		err := s.create()
 		var refused *controller.Error
 		if errors.As(err, &refused) && refused.Kind == controller.TopicExists {
 			err = nil // another request was quicker
 		}
-		if err != nil && h.ctx.Err() == nil {
-			h.opt.Logger.Error("an internal topic could not be created: nothing that it is for has a coordinator",
-				zap.String("topic", h.def.Topic), zap.Error(err))
+		if err != nil && s.ctx.Err() == nil {
+			s.opt.Logger.Error("an internal topic could not be created: nothing that it is for has a coordinator",
+				zap.String("topic", s.def.Topic), zap.Error(err))
 		}
-		h.mu.Lock()
-		h.creating = false
-		h.mu.Unlock()
+		s.mu.Lock()
+		s.creating = false
+		s.mu.Unlock()
 	})
 }
 
 // create creates the topic: compacted, and acknowledged on disk whatever the broker's
 // default profile is, since a coordinator must not forget what it has acknowledged.
-func (h *Host) create() error {
-	ctx, cancel := context.WithTimeout(h.ctx, createTimeout)
+func (s *Service) create() error {
+	ctx, cancel := context.WithTimeout(s.ctx, createTimeout)
 	defer cancel()
-	brokers := len(h.image.Load().Brokers())
-	segment, policy, profile, compression := strconv.Itoa(int(h.def.SegmentBytes)), "compact", durability.Default, "producer"
-	_, err := h.opt.Controller.CreateTopic(ctx, controller.TopicSpec{
-		Name: h.def.Topic, Partitions: h.def.Partitions, ReplicationFactor: int16(min(int(h.def.ReplicationFactor), max(brokers, 1))),
+	brokers := len(s.image.Load().Brokers())
+	segment, policy, profile, compression := strconv.Itoa(int(s.def.SegmentBytes)), "compact", durability.Default, "producer"
+	_, err := s.opt.Controller.CreateTopic(ctx, controller.TopicSpec{
+		Name: s.def.Topic, Partitions: s.def.Partitions, ReplicationFactor: int16(min(int(s.def.ReplicationFactor), max(brokers, 1))),
 		Configs: map[string]*string{"cleanup.policy": &policy, "compression.type": &compression, "segment.bytes": &segment,
 			configdef.DurabilityProfile: &profile},
 	})
