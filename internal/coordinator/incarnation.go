@@ -8,7 +8,7 @@ import (
 	"go.uber.org/zap"
 )
 
-// lead begins to lead in an epoch.
+// lead starts to lead in an epoch.
 func (s *shard) lead(epoch int32, log Log) {
 	if epoch <= s.epoch {
 		return
@@ -26,8 +26,8 @@ func (s *shard) resign(epoch int32) {
 	}
 }
 
-// begin starts a new life: everything of the last one is thrown away, and the log
-// is read once no append of it can change the log any more.
+// begin starts a new incarnation: it discards the machine and loads the log once no earlier append
+// can still change it.
 func (s *shard) begin() {
 	if s.phase == active {
 		s.left = leftover{timers: s.timers, since: time.Now()}
@@ -39,8 +39,8 @@ func (s *shard) begin() {
 	}
 }
 
-// end ends the present life. Whoever waits is told to look for the coordinator
-// again: what they asked for may or may not be in the log.
+// end ends the current incarnation. Waiting clients get ErrNotCoordinator and look for the
+// coordinator again; their records may or may not be in the log.
 func (s *shard) end(next phase) {
 	s.life++
 	s.setPhase(next)
@@ -77,8 +77,7 @@ func (s *shard) setPhase(p phase) {
 	s.count.epoch.Store(s.epoch)
 }
 
-// load reads the log into a new machine, on a goroutine of its own that ends with
-// the life it is for.
+// load reads the log into a new machine, on a goroutine that ends with the incarnation.
 func (s *shard) load() {
 	s.setPhase(loading)
 	ctx, cancel := context.WithCancel(s.r.ctx)
@@ -97,10 +96,10 @@ func (s *shard) load() {
 	})
 }
 
-// slowLoad is how long a load may take before it is worth a line in the log.
+// slowLoad is the time from which a load is logged at info level.
 const slowLoad = time.Second
 
-// loaded takes the machine that a load has made, or tries again later.
+// loaded installs the machine that a load has built, or schedules a retry.
 func (s *shard) loaded(life uint64, m Machine, records int64, took time.Duration, err error) {
 	if life != s.life {
 		m.End()
@@ -130,16 +129,14 @@ func (s *shard) loaded(life uint64, m Machine, records int64, took time.Duration
 	}
 }
 
-// leftover is what a machine's timers had left when it was thrown away for another one
-// of the same broker.
+// savedTimers are the timers of a discarded machine, kept for its successor on this broker.
 type leftover struct {
-	timers *timers // nil: there was none
+	timers *timers // nil: none
 	since  time.Time
 }
 
-// resume gives the timers of a machine that was just loaded the times that its
-// predecessor's had left. The time without a machine does not count, and where it was
-// long, members get some to be heard of.
+// resume gives the timers of a newly loaded machine the time that its predecessor's had left. The
+// time without a machine does not count. If it was long, members get stallGrace to be heard from.
 func (s *shard) resume(now time.Time) {
 	if s.left.timers == nil {
 		return
@@ -151,17 +148,17 @@ func (s *shard) resume(now time.Time) {
 	s.timers.inherit(s.left.timers, away)
 	s.left = leftover{}
 	if !s.door.since.IsZero() {
-		s.door.since, s.door.seen = now, later(s.door.seen, now) // what came before is counted
+		s.door.since, s.door.seen = now, later(s.door.seen, now) // the time until now is accounted for
 	}
 }
 
 func (s *shard) loadFailed(err error) {
 	if errors.Is(err, context.Canceled) {
-		return // a stop; a new life has its own load
+		return // stopped; a new incarnation starts its own load
 	}
 	s.count.failures.Add(1)
-	s.logger.Error("the coordinator's log can't be loaded: its groups are unavailable until it can", zap.Int32("epoch", s.epoch),
-		zap.Duration("again_in", s.retryAfter), zap.Error(err))
+	s.logger.Error("coordinator log can't be loaded, its groups are unavailable until a retry succeeds", zap.Int32("epoch", s.epoch),
+		zap.Duration("retry_in", s.retryAfter), zap.Error(err))
 	life := s.life
 	s.retry = time.AfterFunc(s.retryAfter, func() {
 		s.post(func() {
