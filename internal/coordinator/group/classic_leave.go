@@ -7,7 +7,7 @@ import (
 	"github.com/chronik-io/chronik/internal/coordinator"
 )
 
-// leave answers a LeaveGroup. Before version 3 it names one member, and its error is
+// leave answers a LeaveGroup. Before version 3 the request names a single member, and its error is
 // the response's.
 func (s *Shard) leave(to coordinator.Ticket, req *kmsg.LeaveGroupRequest) {
 	resp := kmsg.NewPtrLeaveGroupResponse()
@@ -47,7 +47,7 @@ func (s *Shard) leave(to coordinator.Ticket, req *kmsg.LeaveGroupRequest) {
 	}
 }
 
-// leave takes out one member. An administrator names the instance alone.
+// leave removes a member. Administrators name only the instance.
 func (c *classic) leave(s *Shard, g *group, m kmsg.LeaveGroupRequestMember) (string, *failure) {
 	id := m.MemberID
 	if _, pending := c.pending[id]; pending {

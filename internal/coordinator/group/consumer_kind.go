@@ -8,15 +8,15 @@ import (
 	"github.com/chronik-io/chronik/internal/coordinator"
 )
 
-// What a consumer group does as a kind, beyond its requests.
+// The methods of kind on consumer groups, other than requests.
 
 func (c *consumer) name() string         { return "consumer" }
 func (c *consumer) protocolName() string { return consumerProtocol }
 func (c *consumer) empty() bool          { return len(c.members) == 0 }
 func (c *consumer) idle() bool           { return c.empty() }
-func (c *consumer) blank() bool          { return false } // there are records of it
+func (c *consumer) blank() bool          { return false } // it has records
 
-// writes: a Heartbeat may find that topics have changed; a SyncGroup fetches.
+// writes implements kind. A Heartbeat may notice that topics have changed; a SyncGroup only reads.
 func (c *consumer) writes(req kmsg.Request) bool {
 	_, fetches := req.(*kmsg.SyncGroupRequest)
 	return !fetches
@@ -30,8 +30,7 @@ func (c *consumer) readTopics() func(topic string) bool { return in(c.subscribed
 
 func (c *consumer) emptied() (ms int64, counts bool) { return 0, false }
 
-// fire takes out a member whose time is over, whatever it was for, or computes the target
-// that the group waits for.
+// fire implements kind: it removes a member whose time is over, or computes a pending target.
 func (c *consumer) fire(s *Shard, g *group, key coordinator.TimerKey) {
 	if key.Kind == timerTarget {
 		s.bump(g, false)

@@ -24,7 +24,7 @@ func (s *Shard) deleteOffsets(to coordinator.Ticket, req *kmsg.OffsetDeleteReque
 	default:
 		subscribes, known := g.kind.subscriptions()
 		if !known {
-			resp.ErrorCode = kerr.NonEmptyGroup.Code // what its members read is not known
+			resp.ErrorCode = kerr.NonEmptyGroup.Code // the members' subscriptions are not known
 			break
 		}
 		for _, t := range req.Topics {
@@ -51,7 +51,7 @@ func (s *Shard) deleteOffset(g *group, topic string, partition int32) {
 	s.emit(format.Key{Type: format.TypeOffset, Group: g.id, Item: topic, Partition: partition}, nil)
 }
 
-// dropOffsets deletes what was committed for topics that are gone.
+// dropOffsets deletes all offsets of topics.
 func (s *Shard) dropOffsets(g *group, topics []string) {
 	for _, t := range topics {
 		for _, p := range slices.Sorted(maps.Keys(g.offsets[t])) {
@@ -60,8 +60,8 @@ func (s *Shard) dropOffsets(g *group, topics []string) {
 	}
 }
 
-// Delete deletes groups that have no members, with their offsets. It is answered
-// with a []kmsg.DeleteGroupsResponseGroup.
+// Delete deletes groups without members, and their offsets. The response is a
+// []kmsg.DeleteGroupsResponseGroup.
 type Delete struct {
 	Groups []string
 }
@@ -91,8 +91,7 @@ func (s *Shard) deleteGroup(id string) *failure {
 	return nil
 }
 
-// expireOffsets deletes offsets whose retention is over, and groups of which nothing
-// is left then.
+// expireOffsets deletes offsets whose retention has expired, and groups of which nothing is left.
 func (s *Shard) expireOffsets() {
 	left := maxTombstones
 	for _, id := range slices.Sorted(maps.Keys(s.groups)) {
@@ -114,8 +113,7 @@ func (s *Shard) expireOffsets() {
 	s.setTimer(timerRetention, "", "", again)
 }
 
-// expireGroup deletes at most limit offsets of a group. all says that it has none any
-// more.
+// expireGroup deletes at most limit offsets of a group. all reports whether none are left.
 func (s *Shard) expireGroup(g *group, limit int) (n int, all bool) {
 	if len(g.offsets) == 0 {
 		return 0, true
@@ -140,9 +138,9 @@ func (s *Shard) expireGroup(g *group, limit int) (n int, all bool) {
 	return n, len(g.offsets) == 0
 }
 
-// expired: the retention counts from when an empty classic group lost its last
-// member, else from the commit. A time of its own that an old client has asked for
-// counts instead.
+// expired reports whether an offset's retention has expired. The retention starts when an empty
+// classic group lost its last member, otherwise at the commit. An old client may have set an
+// expiration time of its own.
 func (s *Shard) expired(g *group, o format.Offset) bool {
 	now := s.nowMillis()
 	if o.Expires >= 0 {

@@ -16,8 +16,8 @@ import (
 // createTimeout bounds one attempt to create the topic.
 const createTimeout = 30 * time.Second
 
-// Ensure has the topic created, in the background, where it isn't there. Asked again it
-// does so again if the last attempt has failed.
+// Ensure creates the topic in the background if it does not exist. If the last attempt failed, a
+// further call tries again. Ensure does not block.
 func (s *Service) Ensure() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -32,7 +32,7 @@ func (s *Service) Ensure() {
 			err = nil // another request was quicker
 		}
 		if err != nil && s.ctx.Err() == nil {
-			s.opt.Logger.Error("an internal topic could not be created: nothing that it is for has a coordinator",
+			s.opt.Logger.Error("internal topic can't be created, its clients have no coordinator",
 				zap.String("topic", s.def.Topic), zap.Error(err))
 		}
 		s.mu.Lock()
@@ -41,8 +41,8 @@ func (s *Service) Ensure() {
 	})
 }
 
-// create creates the topic: compacted, and acknowledged on disk whatever the broker's
-// default profile is, since a coordinator must not forget what it has acknowledged.
+// create creates the topic: compacted, and with the profile that acknowledges on disk whatever the
+// broker's default is, because a coordinator must not lose what it has acknowledged.
 func (s *Service) create() error {
 	ctx, cancel := context.WithTimeout(s.ctx, createTimeout)
 	defer cancel()

@@ -13,11 +13,11 @@ import (
 	"github.com/chronik-io/chronik/internal/protocol"
 )
 
-// GroupDescription is one group with its members and offsets, as of now.
+// GroupDescription is the current state of one group, with its members and offsets.
 type GroupDescription struct {
 	Kind, State, Assignor string // Kind: "classic" or "consumer"
 	Members               []GroupMember
-	Offsets               []GroupOffset // by topic and partition
+	Offsets               []GroupOffset // sorted by topic and partition
 }
 
 // GroupMember is a member of a group.
@@ -26,16 +26,16 @@ type GroupMember struct {
 	Assigned                     map[string][]int32 // by topic; nil if the assignment is not a consumer's
 }
 
-// GroupOffset is a committed offset. End is the partition's high watermark, -1 if this broker
-// does not lead it.
+// GroupOffset is a committed offset. End is the partition's high watermark, or -1 if this broker
+// does not lead the partition.
 type GroupOffset struct {
 	Topic          string
 	Partition      int32
 	Committed, End int64
 }
 
-// Describe describes a group; false if this broker coordinates no group with that id. It
-// waits for the group's shard until ctx ends; the error then is ctx's, and
+// Describe describes a group. It returns false if this broker coordinates no group with that id. It
+// waits for the group's shard until ctx ends and then returns ctx's error; it returns
 // coordinator.ErrLoading while the shard is loading.
 func (c *Groups) Describe(ctx context.Context, id string) (*GroupDescription, bool, error) {
 	shard, ok := c.Partition(id)
@@ -60,13 +60,13 @@ func (c *Groups) Describe(ctx context.Context, id string) (*GroupDescription, bo
 	return d, found, nil
 }
 
-// ask waits for a shard's answer to an event.
+// ask waits for a shard's response to an event.
 func (c *Groups) ask(ctx context.Context, shard int32, event any) (any, error) {
 	type outcome struct {
 		answer any
 		err    error
 	}
-	done := make(chan outcome, 1) // the answer may come after ctx has ended
+	done := make(chan outcome, 1) // the response may come after ctx has ended
 	c.SubmitTo(shard, event, func(answer any, err error) { done <- outcome{answer, err} })
 	select {
 	case x := <-done:
@@ -84,16 +84,16 @@ func (d *GroupDescription) classic(list []kmsg.DescribeGroupsResponseGroup) bool
 	d.Kind, d.State, d.Assignor = "classic", g.State, g.Protocol
 	for i := range g.Members {
 		m := &g.Members[i]
-		one := GroupMember{ID: m.MemberID, Instance: deref(m.InstanceID), ClientID: m.ClientID, Host: strings.TrimPrefix(m.ClientHost, "/")}
+		member := newGroupMember(m.MemberID, m.InstanceID, m.ClientID, m.ClientHost)
 		if g.ProtocolType == "consumer" && len(m.MemberAssignment) > 0 {
-			if a, err := protocol.DecodeAssignment(m.MemberAssignment); err == nil { // clients send what they like
-				one.Assigned = map[string][]int32{}
+			if a, err := protocol.DecodeAssignment(m.MemberAssignment); err == nil { // a client may send anything
+				member.Assigned = map[string][]int32{}
 				for _, t := range a.Topics {
-					one.Assigned[t.Topic] = append(one.Assigned[t.Topic], t.Partitions...)
+					member.Assigned[t.Topic] = append(member.Assigned[t.Topic], t.Partitions...)
 				}
 			}
 		}
-		d.Members = append(d.Members, one)
+		d.Members = append(d.Members, member)
 	}
 	return true
 }
@@ -106,23 +106,25 @@ func (d *GroupDescription) consumer(list []kmsg.ConsumerGroupDescribeResponseGro
 	d.Kind, d.State, d.Assignor = "consumer", g.State, g.AssignorName
 	for i := range g.Members {
 		m := &g.Members[i]
-		one := GroupMember{ID: m.MemberID, Instance: deref(m.InstanceID), ClientID: m.ClientID, Host: strings.TrimPrefix(m.ClientHost, "/"), Assigned: map[string][]int32{}}
+		member := newGroupMember(m.MemberID, m.InstanceID, m.ClientID, m.ClientHost)
+		member.Assigned = map[string][]int32{}
 		for _, t := range m.Assignment.TopicPartitions {
-			one.Assigned[t.Topic] = t.Partitions
+			member.Assigned[t.Topic] = t.Partitions
 		}
-		d.Members = append(d.Members, one)
+		d.Members = append(d.Members, member)
 	}
 	return true
 }
 
-func deref(s *string) string {
-	if s == nil {
-		return ""
+func newGroupMember(id string, instance *string, clientID, host string) GroupMember {
+	m := GroupMember{ID: id, ClientID: clientID, Host: strings.TrimPrefix(host, "/")}
+	if instance != nil {
+		m.Instance = *instance
 	}
-	return *s
+	return m
 }
 
-// offsetsOf are those of one group among a shard's.
+// offsetsOf returns one group's offsets, out of all offsets of its shard.
 func (c *Groups) offsetsOf(id string, all []group.CommittedOffset) []GroupOffset {
 	var list []GroupOffset
 	img := c.Image()
@@ -142,7 +144,7 @@ func (c *Groups) offsetsOf(id string, all []group.CommittedOffset) []GroupOffset
 	return list
 }
 
-// high is the high watermark of a partition that this broker leads, -1 for any other.
+// high returns the high watermark of a partition that this broker leads, -1 for any other.
 func (c *Groups) high(tp metadata.TopicPartition) int64 {
 	p, err := c.opt.Replicas.Partition(tp.Topic, tp.Partition)
 	if err != nil {

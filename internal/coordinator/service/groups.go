@@ -14,39 +14,39 @@ import (
 	"github.com/chronik-io/chronik/internal/replica"
 )
 
-// OffsetsTopic is where groups and their offsets are kept.
+// OffsetsTopic holds groups and their offsets.
 const OffsetsTopic = "__consumer_offsets"
 
-// GroupsOptions are what a Coordinator works with.
+// GroupsOptions configure Groups.
 type GroupsOptions struct {
 	Self       int32
 	Replicas   *replica.Manager
 	Settings   *replica.TopicSettings
 	Controller *controller.Controller
 	Configs    *configdef.Registry
-	// Static are the broker's configs as the configuration sets them, by name.
+	// Static has the broker configs that the configuration file sets, by name.
 	Static map[string]string
-	// MemberBytes bounds what members make the broker keep, see group.Room. 0 is 64 MiB.
+	// MemberBytes bounds the memory that members occupy, see group.MemoryBudget. 0 is 64 MiB.
 	MemberBytes int64
 	Logger      *zap.Logger
 }
 
-// Groups is the group coordinator of this broker. Its methods may be called
-// concurrently, and only Close blocks.
+// Groups is the group coordinator of this broker. Its methods may be called concurrently. Only
+// Close, and Overview and Describe until their context ends, block.
 type Groups struct {
 	*Service
 	opt     GroupsOptions
 	members *group.MemoryBudget
 
 	mu       sync.Mutex
-	attended map[uint64]struct{} // connections whose end the shards will hear of
+	attended map[uint64]struct{} // connections whose end will be sent to the shards
 }
 
-// NewGroups returns a coordinator that coordinates nothing; Apply brings partitions.
+// NewGroups returns a coordinator without partitions; Apply adds them.
 func NewGroups(opt GroupsOptions) (*Groups, error) {
 	conf, err := opt.Configs.ResolveBroker(opt.Static)
 	if err != nil {
-		return nil, fmt.Errorf("configuration of groups: %w", err)
+		return nil, fmt.Errorf("group configs: %w", err)
 	}
 	cfg := configOf(&conf)
 	if opt.MemberBytes > 0 {
@@ -76,8 +76,8 @@ func configOf(conf *configdef.Broker) group.Config {
 	return cfg
 }
 
-// times are what the groups of an image have set for themselves. One that can't be
-// resolved has nothing of its own.
+// times returns a function with the timeouts that groups of an image have configured. A group whose
+// configs can't be resolved gets the broker's.
 func (c *Groups) times(img *metadata.Image) func(string) group.Times {
 	return func(id string) group.Times {
 		set := img.GroupConfig(id)
@@ -86,14 +86,14 @@ func (c *Groups) times(img *metadata.Image) func(string) group.Times {
 		}
 		g, err := c.opt.Configs.ResolveGroup(configdef.Layers{Group: set, Static: c.opt.Static})
 		if err != nil {
-			c.opt.Logger.Warn("configs of a group can't be used", zap.String("group", id), zap.Error(err))
+			c.opt.Logger.Warn("invalid group configs, using the broker's", zap.String("group", id), zap.Error(err))
 			return group.Times{}
 		}
 		return group.Times{Session: g.Session, Heartbeat: g.Heartbeat}
 	}
 }
 
-// changed is what shards are to hear of a change of metadata, nil for nothing.
+// changed returns the event that tells shards about a metadata change, nil if it affects no group.
 func (c *Groups) changed(next *metadata.Image, d *metadata.Delta) any {
 	e := group.TopicsChanged{Topics: view{next}}
 	for _, t := range d.Created {
@@ -114,12 +114,12 @@ func (c *Groups) changed(next *metadata.Image, d *metadata.Delta) any {
 	return e
 }
 
-// Members is the memory that members hold.
+// Members returns the memory budget of group members.
 func (c *Groups) Members() *group.MemoryBudget { return c.members }
 
-// Attend has the shards hear of the end of a connection, whose request onClose is of: ids
-// that its client was given leave with it. It is called for any number of requests of a
-// connection, and notes it once.
+// Attend notifies the shards when a connection ends, because member ids that its client was given
+// expire with it. onClose registers a function with the connection. Attend may be called for every
+// request of a connection; it registers once.
 func (c *Groups) Attend(connection uint64, onClose func(func()) (stop func() bool)) {
 	c.mu.Lock()
 	_, known := c.attended[connection]

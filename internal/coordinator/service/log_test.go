@@ -110,7 +110,7 @@ func put(t testing.TB, l *partitionLog, epoch int32, words ...string) error {
 	return <-ended
 }
 
-// get loads everything.
+// get loads all records.
 func get(ctx context.Context, l *partitionLog, epoch int32) (string, error) {
 	var all []string
 	err := l.Load(ctx, epoch, func(r coordinator.Record) error {
@@ -124,7 +124,7 @@ func get(ctx context.Context, l *partitionLog, epoch int32) (string, error) {
 	return strings.Join(all, " "), err
 }
 
-func TestWhatIsAppendedIsLoaded(t *testing.T) {
+func TestAppendedRecordsAreLoaded(t *testing.T) {
 	p, park := open(t, vfs.Memory(), &cluster{})
 	l := newPartitionLog(p, park, one)
 	if got, err := get(t.Context(), l, 0); got != "" || err != nil {
@@ -146,7 +146,7 @@ func TestWhatIsAppendedIsLoaded(t *testing.T) {
 	}
 }
 
-func TestAnotherEpochNeitherWritesNorReads(t *testing.T) {
+func TestOtherEpochsCanNeitherWriteNorRead(t *testing.T) {
 	p, park := open(t, vfs.Memory(), &cluster{})
 	l := newPartitionLog(p, park, one)
 	must(t, put(t, l, 0, "a"))
@@ -161,12 +161,12 @@ func TestAnotherEpochNeitherWritesNorReads(t *testing.T) {
 		t.Errorf("%q, %v", got, err)
 	}
 	if err := put(t, l, 3); err == nil {
-		t.Error("no records are no batch")
+		t.Error("an empty batch was accepted")
 	}
 }
 
-// What is in the log and not committed is waited for: a replica has yet to confirm it.
-func TestALoadWaitsForWhatIsNotCommitted(t *testing.T) {
+// A load waits for records that are not committed yet, because a replica has yet to confirm them.
+func TestLoadWaitsForUncommittedRecords(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		p, park := open(t, vfs.Memory(), &cluster{})
 		l := newPartitionLog(p, park, one)
@@ -196,7 +196,7 @@ func TestALoadWaitsForWhatIsNotCommitted(t *testing.T) {
 	})
 }
 
-func TestALoadEndsWithTheLeadership(t *testing.T) {
+func TestLoadEndsWithLeadership(t *testing.T) {
 	p, park := open(t, vfs.Memory(), &cluster{})
 	l := newPartitionLog(p, park, one)
 	p.Lead(1, []int32{1, 2}, []int32{1, 2})
@@ -219,7 +219,7 @@ func TestALoadEndsWithTheLeadership(t *testing.T) {
 	}
 }
 
-func TestAnErrorOfTheMachineEndsTheLoad(t *testing.T) {
+func TestMachineErrorEndsTheLoad(t *testing.T) {
 	p, park := open(t, vfs.Memory(), &cluster{})
 	l := newPartitionLog(p, park, one)
 	must(t, put(t, l, 0, "a", "b"))
@@ -229,8 +229,8 @@ func TestAnErrorOfTheMachineEndsTheLoad(t *testing.T) {
 	}
 }
 
-// The log refuses before anything is applied what it would refuse afterwards.
-func TestALogSaysBeforeAnAppendThatItWouldRefuse(t *testing.T) {
+// Ready refuses, before anything is applied, exactly those appends that would fail.
+func TestReadyPredictsRefusedAppends(t *testing.T) {
 	p, park := open(t, vfs.Memory(), &cluster{})
 	replicas := int32(1)
 	l := newPartitionLog(p, park, func() int32 { return replicas })
@@ -253,11 +253,11 @@ func TestALogSaysBeforeAnAppendThatItWouldRefuse(t *testing.T) {
 	}
 }
 
-// A shard over a real log: what was acknowledged is there for the next one.
-func TestAShardOverALog(t *testing.T) {
+// A shard over a real log: the next shard loads all acknowledged records.
+func TestShardOverALog(t *testing.T) {
 	p, park := open(t, vfs.Memory(), &cluster{})
 	words := func(event string) string {
-		rt := coordinator.NewRuntime(coordinator.Options{New: func(int32) coordinator.Machine { return &list{} }})
+		rt := coordinator.NewRuntime(coordinator.Options{New: func(int32) coordinator.Machine { return &words{} }})
 		defer rt.Close()
 		rt.Lead(0, p.LeaderEpoch(), newPartitionLog(p, park, one))
 		for {
@@ -284,25 +284,3 @@ func TestAShardOverALog(t *testing.T) {
 		t.Error(got)
 	}
 }
-
-// list is a machine that answers with all words that it was ever sent.
-type list struct{ words []string }
-
-func (m *list) Apply(r coordinator.Record) error {
-	m.words = append(m.words, string(r.Key))
-	return nil
-}
-
-func (m *list) Loaded(time.Time, *coordinator.Effects) {}
-
-func (m *list) Handle(_ time.Time, to coordinator.Ticket, event any, out *coordinator.Effects) {
-	m.words = append(m.words, event.(string))
-	out.Emit(coordinator.Record{Key: []byte(event.(string))})
-	out.Reply(to, strings.Join(m.words, " "))
-}
-
-func (m *list) Writes(any) bool { return true }
-
-func (m *list) End() {}
-
-func (m *list) Fire(time.Time, coordinator.TimerKey, *coordinator.Effects) {}

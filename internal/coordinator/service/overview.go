@@ -10,7 +10,7 @@ import (
 	"github.com/chronik-io/chronik/internal/metadata"
 )
 
-// GroupOverview is what there is, as of now.
+// GroupOverview lists the current groups and their lag.
 type GroupOverview struct {
 	Groups []kmsg.ListGroupsResponseGroup
 	Lags   []GroupLag
@@ -20,13 +20,12 @@ type GroupOverview struct {
 type GroupLag struct {
 	Group, Topic string
 	Partition    int32
-	// Records is the high watermark less the committed offset. A partition that another
-	// broker leads is left out.
+	// Records is the high watermark less the committed offset. Partitions led by other brokers are
+	// omitted.
 	Records int64
 }
 
-// Overview asks all shards. Those that don't answer before ctx ends, or have nothing to
-// tell because they are loading, are left out.
+// Overview asks all shards. It omits those that are loading or do not answer before ctx ends.
 func (c *Groups) Overview(ctx context.Context) GroupOverview {
 	var mu sync.Mutex
 	var all GroupOverview
@@ -65,7 +64,7 @@ func (c *Groups) Overview(ctx context.Context) GroupOverview {
 	return known
 }
 
-// lags holds what is committed against the partitions here.
+// lags compares committed offsets with the partitions that this broker leads.
 func (c *Groups) lags(offsets []group.CommittedOffset) []GroupLag {
 	img := c.Image()
 	high := map[metadata.TopicPartition]int64{}

@@ -13,7 +13,7 @@ import (
 	"github.com/chronik-io/chronik/internal/replica"
 )
 
-// Options are what a Service works with.
+// Options configure a Service.
 type Options struct {
 	Self       int32
 	Replicas   *replica.Manager
@@ -22,19 +22,19 @@ type Options struct {
 	Logger     *zap.Logger
 }
 
-// Definition is an internal topic and the machines that its records are the state of.
+// Definition is an internal topic and the machines whose state its records hold.
 type Definition struct {
-	// Topic is its name. It is created with Partitions, which stay as they are, since keys
-	// are bound to them by their number, and with ReplicationFactor replicas or as many as
-	// there are brokers.
+	// Topic is the topic's name. It is created with Partitions partitions, a number that must not
+	// change because it determines the partition of each key. It gets ReplicationFactor replicas,
+	// or as many as there are brokers.
 	Topic             string
 	Partitions        int32
 	ReplicationFactor int16
 	SegmentBytes      int32
 	// New makes an empty machine for a partition.
 	New func(partition int32) coordinator.Machine
-	// Hello makes the event that a machine is handed after it is loaded; Changed the one
-	// for a change of metadata, nil where it concerns no machine. Either may be nil.
+	// Hello makes the event that a machine gets after it is loaded. Changed makes the event for a
+	// metadata change, or nil if the change affects no machine. Either may be nil.
 	Hello   func(img *metadata.Image) any
 	Changed func(next *metadata.Image, d *metadata.Delta) any
 }
@@ -45,13 +45,13 @@ type Service struct {
 	opt Options
 	def Definition
 	rt  *coordinator.Runtime
-	// image is what the shards know, or are about to hear.
+	// image is what the shards know, or are about to be notified of.
 	image  atomic.Pointer[metadata.Image]
 	minISR atomic.Int32
 
-	assuming sync.Mutex // a shard's role is that of its partition at this moment
+	assuming sync.Mutex // keeps a shard's role equal to its partition's
 
-	ctx  context.Context // ends the creation of the topic at Close
+	ctx  context.Context // ends the topic's creation at Close
 	stop context.CancelFunc
 	work sync.WaitGroup
 
@@ -60,7 +60,7 @@ type Service struct {
 	creating bool
 }
 
-// New returns a host that coordinates nothing; Apply brings partitions.
+// New returns a service without partitions; Apply adds them.
 func New(opt Options, def Definition) *Service {
 	s := &Service{opt: opt, def: def}
 	s.image.Store(metadata.Empty())
@@ -75,10 +75,10 @@ func New(opt Options, def Definition) *Service {
 	return s
 }
 
-// Apply is a metadata.Subscriber, to be told after the partitions. It never fails: a
-// partition that can't be had has no shard, and its keys have no coordinator.
+// Apply is a metadata.Subscriber that must run after the replica manager's. It never fails: a
+// partition that is not available has no shard, and its keys have no coordinator.
 func (s *Service) Apply(_ context.Context, _, next *metadata.Image, d *metadata.Delta) error {
-	// First of all: a shard that finishes loading meanwhile asks for it.
+	// First, because a shard that finishes loading meanwhile reads it.
 	s.image.Store(next)
 	s.follow(next, d)
 	if t := next.Topic(s.def.Topic); t != nil && len(d.BrokerConfigs) > 0 {
@@ -92,7 +92,7 @@ func (s *Service) Apply(_ context.Context, _, next *metadata.Image, d *metadata.
 	return nil
 }
 
-// follow gives shards the roles that a change of the topic's partitions gives them.
+// follow applies changes of the topic's partitions to the shards.
 func (s *Service) follow(next *metadata.Image, d *metadata.Delta) {
 	s.assuming.Lock()
 	defer s.assuming.Unlock()
@@ -121,8 +121,8 @@ func (s *Service) follow(next *metadata.Image, d *metadata.Delta) {
 	}
 }
 
-// arrived gives a shard its role when the log of its partition has been created. If the
-// topic is not the one that Apply knows, Apply will do it.
+// arrived applies the role of a partition whose log was just created. If the topic is not the one
+// that Apply last saw, Apply will do it.
 func (s *Service) arrived(t *metadata.Topic, index int32) {
 	s.assuming.Lock()
 	defer s.assuming.Unlock()
@@ -131,9 +131,9 @@ func (s *Service) arrived(t *metadata.Topic, index int32) {
 	}
 }
 
-// applyRole gives a shard the role that its partition has. The partition's own word
-// counts, not the metadata's: after an unclean stop it does not lead in the epoch
-// that it had. The caller holds assuming.
+// applyRole gives a shard the role of its partition. The partition is asked rather than the
+// metadata, because after an unclean stop it does not lead in its former epoch. The caller holds
+// assuming.
 func (s *Service) applyRole(t *metadata.Topic, index int32) {
 	part, err := s.opt.Replicas.Partition(t.ID, index)
 	if err != nil {
@@ -148,16 +148,16 @@ func (s *Service) applyRole(t *metadata.Topic, index int32) {
 	s.rt.Lead(index, epoch, newPartitionLog(part, s.opt.Replicas.Purgatory(), s.minISR.Load))
 }
 
-// configure notes what appends need of the topic's configs.
+// configure updates the topic configs that appends need.
 func (s *Service) configure(img *metadata.Image, t *metadata.Topic) {
 	s.minISR.Store(s.opt.Settings.Of(img, t).Conf.MinInSyncReplicas)
 }
 
-// Image is the metadata that the shards know, or are about to hear.
+// Image returns the metadata that the shards know, or are about to be notified of.
 func (s *Service) Image() *metadata.Image { return s.image.Load() }
 
-// Partition is the partition of the topic that a key belongs to; false where there is
-// no such topic yet.
+// Partition returns the partition of the topic that a key belongs to, false if the topic does not
+// exist yet.
 func (s *Service) Partition(key string) (int32, bool) {
 	t := s.image.Load().Topic(s.def.Topic)
 	if t == nil {
@@ -166,7 +166,7 @@ func (s *Service) Partition(key string) (int32, bool) {
 	return coordinator.PartitionFor(key, t.Partitions.Len()), true
 }
 
-// Submit hands an event about a key to its shard; see coordinator.Runtime.Submit.
+// Submit hands an event about a key to the key's shard; see coordinator.Runtime.Submit.
 func (s *Service) Submit(key string, event any, done func(response any, err error)) {
 	p, ok := s.Partition(key)
 	if !ok {
@@ -181,17 +181,17 @@ func (s *Service) SubmitTo(partition int32, event any, done func(response any, e
 	s.rt.Submit(partition, event, done)
 }
 
-// Broadcast hands an event to every shard that is loaded.
+// Broadcast hands an event to every loaded shard.
 func (s *Service) Broadcast(event any) { s.rt.Broadcast(event) }
 
-// Partitions are those that this broker coordinates or has coordinated, in no order.
+// Partitions returns the partitions that this broker coordinates or has coordinated, in no order.
 func (s *Service) Partitions() []int32 { return s.rt.Partitions() }
 
-// Stats are the shards' figures.
+// Stats returns the current figures of all shards.
 func (s *Service) Stats() []coordinator.Stats { return s.rt.Stats() }
 
-// Stop answers everything that waits, and comes, with coordinator.ErrNotCoordinator. It waits
-// for nothing.
+// Stop answers all waiting and future requests with coordinator.ErrNotCoordinator. It does not
+// block.
 func (s *Service) Stop() {
 	s.mu.Lock()
 	s.closed = true
@@ -200,8 +200,8 @@ func (s *Service) Stop() {
 	s.rt.Stop()
 }
 
-// Close is Stop, and waits for the loads and the creation that have begun: they may stand on
-// a disk.
+// Close stops the service and waits for loads and for the creation of the topic, which may be
+// blocked on a disk.
 func (s *Service) Close() {
 	s.Stop()
 	s.rt.Close()

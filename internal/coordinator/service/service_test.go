@@ -29,8 +29,8 @@ func must(t testing.TB, err error) {
 	}
 }
 
-// words is a machine that answers with all words that its shard was ever sent, and notes
-// which topics it heard of.
+// words is a machine that answers with all words sent to its shard. Notifications are in
+// parentheses.
 type words struct{ list []string }
 
 func (m *words) Apply(r coordinator.Record) error {
@@ -62,7 +62,7 @@ type broker struct {
 	services []*Service
 }
 
-// start starts a broker on a file system. stop ends it.
+// start starts a broker on a file system; stop ends it.
 func start(t testing.TB, fs vfs.FS, defs ...Definition) (b *broker, stop func()) {
 	t.Helper()
 	profiles, err := durability.NewSet()
@@ -99,7 +99,7 @@ func start(t testing.TB, fs vfs.FS, defs ...Definition) (b *broker, stop func())
 	}
 }
 
-// say sends a word to a key's shard until it is answered; no word only asks.
+// say sends a word to a key's shard until it is answered; an empty word only reads.
 func say(t testing.TB, h *Service, key, word string) string {
 	t.Helper()
 	for end := time.Now().Add(time.Minute); ; time.Sleep(time.Millisecond) {
@@ -132,10 +132,9 @@ func definition(topic string) Definition {
 		}}
 }
 
-// Two coordinators on one broker need no more than a definition each: their topics are
-// created when they are needed, each has its own state, which a restart finds, and hears
-// of what its definition says.
-func TestADefinitionIsAllThatACoordinatorNeeds(t *testing.T) {
+// Two coordinators on one broker need only a definition each: their topics are created on demand,
+// each has its own state, which survives a restart, and gets the events of its definition.
+func TestTwoDefinitionsOnOneBroker(t *testing.T) {
 	fs := vfs.Memory()
 	must(t, vfs.MakeDir(fs, "/metadata"))
 	must(t, vfs.MakeDir(fs, "/logs"))
@@ -145,7 +144,7 @@ func TestADefinitionIsAllThatACoordinatorNeeds(t *testing.T) {
 		var err error
 		h.Submit("k", "x", func(_ any, e error) { err = e })
 		if !errors.Is(err, coordinator.ErrNotCoordinator) {
-			t.Errorf("before there is a topic: %v", err)
+			t.Errorf("before the topic exists: %v", err)
 		}
 	}
 	if got := say(t, b.services[0], "k", "a"); got != "(hello) a" {
@@ -181,9 +180,9 @@ func TestADefinitionIsAllThatACoordinatorNeeds(t *testing.T) {
 	}
 }
 
-func TestNothingIsCreatedAfterTheEnd(t *testing.T) {
+func TestNothingIsCreatedAfterClose(t *testing.T) {
 	h := New(Options{Self: 1, Replicas: replica.NewManager(replica.Options{}), Logger: zap.NewNop()}, definition("__transaction_state"))
 	h.Close()
-	h.Ensure() // there is no controller to create it
+	h.Ensure() // there is no controller that could create it
 	h.Close()
 }
