@@ -290,12 +290,12 @@ func TestAnIdThatWasGivenOutLeavesWithItsConnection(t *testing.T) {
 			t.Fatal(code)
 		}
 	}
-	if there() != 1 || n.groups.Members().Used() == 0 {
-		t.Fatalf("%d groups, %d bytes", there(), n.groups.Members().Used())
+	if there() != 1 || n.groups.MemberMemory().Used() == 0 {
+		t.Fatalf("%d groups, %d bytes", there(), n.groups.MemberMemory().Used())
 	}
 	must(t, w.Close())
 	eventually(t, "the group is gone with its connection", func() bool { return there() == 0 })
-	if used := n.groups.Members().Used(); used != 0 {
+	if used := n.groups.MemberMemory().Used(); used != 0 {
 		t.Errorf("%d bytes are left", used)
 	}
 }

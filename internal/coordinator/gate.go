@@ -16,7 +16,7 @@ import (
 // The gate is closed while the log reports that it would refuse an append, and for a pause after an
 // append has failed. The pause doubles with every further failure, from minRetry to maxRetry, until
 // an append is committed.
-type door struct {
+type writeGate struct {
 	since time.Time     // when it was first seen closed; zero: open
 	seen  time.Time     // when it was last known to be closed
 	again time.Time     // while it is closed, timers are due no earlier than this
@@ -26,15 +26,15 @@ type door struct {
 }
 
 // gateCheckInterval is how often a shard with due timers checks whether the gate is open.
-const shutLook = time.Second
+const gateCheckInterval = time.Second
 
 // refusal returns an ErrRefused if an event that writes can't be handled now, otherwise nil.
 func (s *shard) refusal(now time.Time) error {
-	d := &s.door
+	d := &s.gate
 	err := d.cause
 	if !now.Before(d.until) {
 		if err = s.log.Ready(s.epoch); err == nil {
-			s.open(now)
+			s.openGate(now)
 			return nil
 		}
 	}
@@ -56,14 +56,14 @@ func (s *shard) refuse(r request, err error) {
 // openGate ends the time for which the gate was closed. No timer ran meanwhile, because the
 // heartbeats of live members were refused. The log may have refused for up to gateCheckInterval
 // after the last check; timers get that time too.
-func (s *shard) open(now time.Time) {
-	d := &s.door
+func (s *shard) openGate(now time.Time) {
+	d := &s.gate
 	if d.since.IsZero() {
 		return
 	}
 	shut := d.seen.Sub(d.since)
 	if d.seen.After(d.until) {
-		shut += min(now.Sub(d.seen), shutLook)
+		shut += min(now.Sub(d.seen), gateCheckInterval)
 	}
 	d.since, d.seen, d.again = time.Time{}, time.Time{}, time.Time{}
 	if shut < slowAppend {
@@ -74,8 +74,8 @@ func (s *shard) open(now time.Time) {
 }
 
 // closeGate closes the gate after an append has failed.
-func (s *shard) failed(now time.Time, err error) {
-	d := &s.door
+func (s *shard) closeGate(now time.Time, err error) {
+	d := &s.gate
 	d.cause, d.until = err, now.Add(d.pause)
 	d.pause = min(2*d.pause, maxRetry)
 	if d.since.IsZero() {
@@ -85,33 +85,33 @@ func (s *shard) failed(now time.Time, err error) {
 }
 
 // committed resets the pause when an append is committed.
-func (d *door) committed() { d.pause = minRetry }
+func (d *writeGate) committed() { d.pause = minRetry }
 
 // holdsTimers reports whether timers must wait because their records would be refused.
 func (s *shard) holdsTimers(now time.Time) bool {
 	if s.refusal(now) == nil {
 		return false
 	}
-	s.door.again = now.Add(shutLook)
+	s.gate.again = now.Add(gateCheckInterval)
 	return true
 }
 
 // limitedLog logs an event that may happen a thousand times a second at most once per
 // limitedLogInterval: the first at once, further ones as a count in the next line. Its methods may
 // be called concurrently.
-type digest struct {
+type limitedLog struct {
 	mu    sync.Mutex
 	last  time.Time
 	count int64
 }
 
-const digestEvery = time.Minute
+const limitedLogInterval = time.Minute
 
-func (d *digest) log(to *zap.Logger, level zapcore.Level, msg string, fields ...zap.Field) {
+func (d *limitedLog) log(to *zap.Logger, level zapcore.Level, msg string, fields ...zap.Field) {
 	d.mu.Lock()
 	now := time.Now()
 	d.count++
-	n, due := d.count, d.last.IsZero() || now.Sub(d.last) >= digestEvery
+	n, due := d.count, d.last.IsZero() || now.Sub(d.last) >= limitedLogInterval
 	if due {
 		d.last, d.count = now, 0
 	}

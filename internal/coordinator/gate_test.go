@@ -78,12 +78,12 @@ func TestNoTimerFiresWhileTheLogRefuses(t *testing.T) {
 		time.Sleep(4 * time.Second)
 		log.set(func(l *fakeLog) { l.shut, l.fail = errFull, errFull })
 		submit(rt, "a").want(t, "", ErrRefused)
-		time.Sleep(time.Hour + shutLook/2) // the shard checks every gateCheckInterval, last an hour after the gate closed
+		time.Sleep(time.Hour + gateCheckInterval/2) // the shard checks every gateCheckInterval, last an hour after the gate closed
 		log.set(func(l *fakeLog) { l.shut, l.fail = nil, nil })
 		submit(rt, "get").want(t, "has ", nil)
 		time.Sleep(1900 * time.Millisecond) // the timer had two seconds left when the gate closed
 		submit(rt, "get").want(t, "has ", nil)
-		time.Sleep(100*time.Millisecond + shutLook)
+		time.Sleep(100*time.Millisecond + gateCheckInterval)
 		submit(rt, "get").want(t, "has gone", nil)
 		if log.loads != 1 {
 			t.Errorf("%d loads", log.loads)
@@ -140,7 +140,7 @@ func TestTheTimeOfALoadDoesNotCount(t *testing.T) {
 		time.Sleep(time.Minute)
 		close(gate)
 		synctest.Wait()
-		time.Sleep(thaw)
+		time.Sleep(stallGrace)
 		submit(rt, "get").want(t, "has in", nil)
 		time.Sleep(2 * time.Second)
 		submit(rt, "get").want(t, "has in out", nil)

@@ -13,7 +13,7 @@ func (s *shard) lead(epoch int32, log Log) {
 	if epoch <= s.epoch {
 		return
 	}
-	s.epoch, s.log, s.door = epoch, log, door{pause: minRetry}
+	s.epoch, s.log, s.gate = epoch, log, writeGate{pause: minRetry}
 	s.begin()
 }
 
@@ -22,7 +22,7 @@ func (s *shard) resign(epoch int32) {
 	if epoch >= s.epoch {
 		s.epoch = epoch
 		s.end(idle)
-		s.left = leftover{}
+		s.saved = savedTimers{}
 	}
 }
 
@@ -30,7 +30,7 @@ func (s *shard) resign(epoch int32) {
 // can still change it.
 func (s *shard) begin() {
 	if s.phase == active {
-		s.left = leftover{timers: s.timers, since: time.Now()}
+		s.saved = savedTimers{timers: s.timers, since: time.Now()}
 	}
 	s.end(draining)
 	s.retryAfter = minRetry
@@ -42,7 +42,7 @@ func (s *shard) begin() {
 // end ends the current incarnation. Waiting clients get ErrNotCoordinator and look for the
 // coordinator again; their records may or may not be in the log.
 func (s *shard) end(next phase) {
-	s.life++
+	s.incarnation++
 	s.setPhase(next)
 	if s.machine != nil {
 		s.machine.End()
@@ -82,7 +82,7 @@ func (s *shard) load() {
 	s.setPhase(loading)
 	ctx, cancel := context.WithCancel(s.r.ctx)
 	s.endLoad = cancel
-	life, epoch, log, machine := s.life, s.epoch, s.log, s.r.opt.New(s.partition)
+	life, epoch, log, machine := s.incarnation, s.epoch, s.log, s.r.opt.New(s.partition)
 	s.r.work.Go(func() {
 		defer cancel()
 		begin, n := time.Now(), int64(0)
@@ -101,7 +101,7 @@ const slowLoad = time.Second
 
 // loaded installs the machine that a load has built, or schedules a retry.
 func (s *shard) loaded(life uint64, m Machine, records int64, took time.Duration, err error) {
-	if life != s.life {
+	if life != s.incarnation {
 		m.End()
 		return
 	}
@@ -124,13 +124,13 @@ func (s *shard) loaded(life uint64, m Machine, records int64, took time.Duration
 	m.Loaded(now, &s.effects)
 	s.applyEffects()
 	s.resume(now)
-	if s.r.opt.Hello != nil {
-		s.notify(s.r.opt.Hello(s.partition))
+	if s.r.opt.InitialEvent != nil {
+		s.notify(s.r.opt.InitialEvent(s.partition))
 	}
 }
 
 // savedTimers are the timers of a discarded machine, kept for its successor on this broker.
-type leftover struct {
+type savedTimers struct {
 	timers *timers // nil: none
 	since  time.Time
 }
@@ -138,17 +138,17 @@ type leftover struct {
 // resume gives the timers of a newly loaded machine the time that its predecessor's had left. The
 // time without a machine does not count. If it was long, members get stallGrace to be heard from.
 func (s *shard) resume(now time.Time) {
-	if s.left.timers == nil {
+	if s.saved.timers == nil {
 		return
 	}
-	away := now.Sub(s.left.since)
+	away := now.Sub(s.saved.since)
 	if away >= slowAppend {
-		away += thaw
+		away += stallGrace
 	}
-	s.timers.inherit(s.left.timers, away)
-	s.left = leftover{}
-	if !s.door.since.IsZero() {
-		s.door.since, s.door.seen = now, later(s.door.seen, now) // the time until now is accounted for
+	s.timers.inherit(s.saved.timers, away)
+	s.saved = savedTimers{}
+	if !s.gate.since.IsZero() {
+		s.gate.since, s.gate.seen = now, later(s.gate.seen, now) // the time until now is accounted for
 	}
 }
 
@@ -159,10 +159,10 @@ func (s *shard) loadFailed(err error) {
 	s.count.failures.Add(1)
 	s.logger.Error("coordinator log can't be loaded, its groups are unavailable until a retry succeeds", zap.Int32("epoch", s.epoch),
 		zap.Duration("retry_in", s.retryAfter), zap.Error(err))
-	life := s.life
+	life := s.incarnation
 	s.retry = time.AfterFunc(s.retryAfter, func() {
 		s.post(func() {
-			if life == s.life {
+			if life == s.incarnation {
 				s.load()
 			}
 		})

@@ -32,7 +32,7 @@ type heldReply struct {
 func newPipeline() pipeline { return pipeline{ended: map[uint64]struct{}{}} }
 
 // queueEffects adds records to the open batch and holds responses.
-func (s *shard) take(e *Effects) {
+func (s *shard) queueEffects(e *Effects) {
 	p := &s.pipeline
 	p.open = append(p.open, e.Records...)
 	for _, r := range e.Records {
@@ -70,7 +70,7 @@ func (s *shard) flush() {
 	p.inFlight++
 	s.count.appends.Add(1)
 	s.count.records.Add(int64(len(records)))
-	life, batch := s.life, p.sent
+	life, batch := s.incarnation, p.sent
 	s.log.Append(s.epoch, records, time.Now(), func(err error) {
 		s.post(func() { s.appended(life, batch, err) })
 	})
@@ -79,18 +79,18 @@ func (s *shard) flush() {
 // appended handles the result of an append.
 func (s *shard) appended(life, batch uint64, err error) {
 	p := &s.pipeline
-	s.ended(time.Now())
+	s.excuseAppend(time.Now())
 	p.inFlight--
 	switch {
-	case life != s.life:
+	case life != s.incarnation:
 		if s.phase == draining && p.inFlight == 0 {
 			s.load()
 		}
 	case err != nil:
 		s.count.failures.Add(1)
-		s.r.broken.log(s.logger, zap.WarnLevel, "append to coordinator log failed, reloading the shard",
+		s.r.failed.log(s.logger, zap.WarnLevel, "append to coordinator log failed, reloading the shard",
 			zap.Int32("epoch", s.epoch), zap.Error(err))
-		s.failed(time.Now(), err)
+		s.closeGate(time.Now(), err)
 		s.begin()
 	default:
 		p.ended[batch] = struct{}{}
@@ -98,7 +98,7 @@ func (s *shard) appended(life, batch uint64, err error) {
 			p.covered++
 			delete(p.ended, p.covered)
 		}
-		s.door.committed()
+		s.gate.committed()
 	}
 }
 

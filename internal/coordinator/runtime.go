@@ -16,7 +16,7 @@ type Options struct {
 	// InitialEvent, if it is set, makes the event that a machine gets right after it is loaded,
 	// before any request. A loading shard misses broadcasts, so the event must include everything
 	// that earlier calls of Broadcast announced.
-	Hello func(partition int32) any
+	InitialEvent func(partition int32) any
 	// MaxWaiting bounds the unanswered requests per shard; further ones get ErrBusy.
 	MaxWaiting int
 	// MaxBatchBytes is the size from which a batch accepts no further events. The records of one
@@ -53,7 +53,7 @@ type Runtime struct {
 
 	slots chan struct{} // a slot for each running call
 
-	refused, opened, broken digest // rate-limited log lines about appends
+	refused, opened, failed limitedLog // rate-limited log lines about appends
 
 	mu     sync.RWMutex
 	closed bool

@@ -297,7 +297,7 @@ func TestTooManyRequests(t *testing.T) {
 
 func TestBroadcastAndInitialEvent(t *testing.T) {
 	hello := func(int32) any { return "hello" }
-	run(t, Options{Hello: hello}, func(t *testing.T, rt *Runtime, log *fakeLog) {
+	run(t, Options{InitialEvent: hello}, func(t *testing.T, rt *Runtime, log *fakeLog) {
 		rt.Broadcast("news")
 		submit(rt, "get").want(t, "has hello news", nil)
 		if got := rt.Partitions(); !slices.Equal(got, []int32{0}) {

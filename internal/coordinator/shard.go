@@ -41,18 +41,18 @@ type shard struct {
 	epoch int32 // of the last Lead or Resign
 	log   Log
 	// incarnation counts machines: results for an earlier incarnation are ignored.
-	life       uint64
-	machine    Machine
-	effects    Effects
-	timers     *timers
-	alarm      *time.Timer
-	alarmAt    time.Time // zero: not set
-	left       leftover
-	door       door
-	calls      caller
-	endLoad    context.CancelFunc
-	retry      *time.Timer
-	retryAfter time.Duration
+	incarnation uint64
+	machine     Machine
+	effects     Effects
+	timers      *timers
+	alarm       *time.Timer
+	alarmAt     time.Time // zero: not set
+	saved       savedTimers
+	gate        writeGate
+	calls       caller
+	endLoad     context.CancelFunc
+	retry       *time.Timer
+	retryAfter  time.Duration
 
 	lastTicket Ticket
 	tickets    map[Ticket]func(any, error)
@@ -68,7 +68,7 @@ type request struct {
 
 func newShard(r *Runtime, partition int32) *shard {
 	return &shard{
-		r: r, partition: partition, epoch: -1, tickets: map[Ticket]func(any, error){}, timers: newTimers(), door: door{pause: minRetry},
+		r: r, partition: partition, epoch: -1, tickets: map[Ticket]func(any, error){}, timers: newTimers(), gate: writeGate{pause: minRetry},
 		logger: r.opt.Logger.With(zap.Int32("partition", partition)), pipeline: newPipeline(),
 	}
 }
@@ -201,7 +201,7 @@ func (s *shard) notify(event any) {
 func (s *shard) fire() {
 	s.alarmAt = time.Time{}
 	now := time.Now()
-	if s.phase != active || s.pipeline.stalled(now) || s.holdsTimers(now) || s.thawed(now) {
+	if s.phase != active || s.pipeline.stalled(now) || s.holdsTimers(now) || s.excuseStandstill(now) {
 		return
 	}
 	for s.phase == active {
@@ -216,7 +216,7 @@ func (s *shard) fire() {
 
 // applyEffects applies the effects of the machine's last event.
 func (s *shard) applyEffects() {
-	s.take(&s.effects)
+	s.queueEffects(&s.effects)
 	for _, t := range s.effects.Timers {
 		s.timers.set(t)
 	}
@@ -229,7 +229,7 @@ func (s *shard) applyEffects() {
 // setAlarm wakes the actor for its next timer.
 func (s *shard) setAlarm() {
 	at, ok := s.timers.wake()
-	at = later(at, s.door.again)
+	at = later(at, s.gate.again)
 	switch {
 	case !ok || s.alarmAt.Equal(at):
 	case s.alarmAt.IsZero() && s.pipeline.stalled(time.Now()): // until the append ends

@@ -87,7 +87,7 @@ func TestTimersExpireSoonAfterALateAlarm(t *testing.T) {
 	run(t, Options{}, func(t *testing.T, rt *Runtime, log *fakeLog) {
 		submit(rt, "after 6s gone").want(t, "set", nil)
 		submit(rt, "freeze 30s").want(t, "", nil)
-		time.Sleep(30*time.Second + thaw - time.Millisecond)
+		time.Sleep(30*time.Second + stallGrace - time.Millisecond)
 		submit(rt, "get").want(t, "has ", nil)
 		time.Sleep(time.Millisecond)
 		synctest.Wait() // the alarm for this moment has been handled

@@ -19,7 +19,7 @@ const (
 	lateAlarm  = time.Second
 	// stallGrace is how long members have to be heard from after a standstill. Clients send a
 	// heartbeat every 3 to 5 s, and overdue heartbeats at once.
-	thaw = 5 * time.Second
+	stallGrace = 5 * time.Second
 )
 
 func later(a, b time.Time) time.Time {
@@ -37,7 +37,7 @@ func (p *pipeline) stalled(now time.Time) bool {
 // excuseAppend extends all timers by the duration of an append that was slow. It must be called for
 // every append that ends, before inFlight is decremented. Overlapping time of several appends
 // counts once.
-func (s *shard) ended(now time.Time) {
+func (s *shard) excuseAppend(now time.Time) {
 	p := &s.pipeline
 	took := now.Sub(p.since)
 	p.since = now
@@ -50,20 +50,20 @@ func (s *shard) ended(now time.Time) {
 
 // level returns the log level for a standstill: on a busy machine, a second is normal.
 func level(stood time.Duration) zapcore.Level {
-	if stood < thaw {
+	if stood < stallGrace {
 		return zap.DebugLevel
 	}
 	return zap.WarnLevel
 }
 
 // excuseStandstill extends all timers if the first one is long overdue, and reports whether it did.
-func (s *shard) thawed(now time.Time) bool {
+func (s *shard) excuseStandstill(now time.Time) bool {
 	at, ok := s.timers.wake()
 	late := now.Sub(at)
 	if !ok || late < lateAlarm {
 		return false
 	}
-	s.timers.delay(late + thaw)
+	s.timers.delay(late + stallGrace)
 	s.logger.Log(level(late), "coordinator stood still, member timeouts extended", zap.Duration("late", late))
 	return true
 }

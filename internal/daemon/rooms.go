@@ -332,7 +332,7 @@ func (b *Broker) openClients(_ context.Context, r *components) error {
 		r.park.Close()  // and so are fetches that wait for records
 		return server.Shutdown(ctx)
 	})
-	if err := metrics.RegisterBudgets(b.reg, observe.Budgets(server, r.handlers, r.groups.Members())); err != nil {
+	if err := metrics.RegisterBudgets(b.reg, observe.Budgets(server, r.handlers, r.groups.MemberMemory())); err != nil {
 		return err
 	}
 	for i, l := range b.cfg.Listeners {

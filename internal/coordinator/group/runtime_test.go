@@ -75,8 +75,8 @@ func TestCommittedOffsetsNeverDecrease(t *testing.T) {
 	defer goleak.VerifyNone(t)
 	log := &shakyLog{}
 	rt := coordinator.NewRuntime(coordinator.Options{
-		New:   func(int32) coordinator.Machine { return New(DefaultConfig()) },
-		Hello: func(int32) any { return TopicsChanged{Topics: fakeTopics{}, All: true} },
+		New:          func(int32) coordinator.Machine { return New(DefaultConfig()) },
+		InitialEvent: func(int32) any { return TopicsChanged{Topics: fakeTopics{}, All: true} },
 	})
 	rt.Lead(0, 1, log)
 	var clients sync.WaitGroup

@@ -38,8 +38,8 @@ type Groups struct {
 	opt     GroupsOptions
 	members *group.MemoryBudget
 
-	mu       sync.Mutex
-	attended map[uint64]struct{} // connections whose end will be sent to the shards
+	mu      sync.Mutex
+	watched map[uint64]struct{} // connections whose end will be sent to the shards
 }
 
 // NewGroups returns a coordinator without partitions; Apply adds them.
@@ -52,17 +52,17 @@ func NewGroups(opt GroupsOptions) (*Groups, error) {
 	if opt.MemberBytes > 0 {
 		cfg.Room = group.NewMemoryBudget(opt.MemberBytes)
 	}
-	c := &Groups{opt: opt, members: cfg.Room, attended: map[uint64]struct{}{}}
+	c := &Groups{opt: opt, members: cfg.Room, watched: map[uint64]struct{}{}}
 	o := &conf.Offsets
 	c.Service = New(Options{
 		Self: opt.Self, Replicas: opt.Replicas, Controller: opt.Controller, Settings: opt.Settings, Logger: opt.Logger,
 	}, Definition{
 		Topic: OffsetsTopic, Partitions: o.Partitions, ReplicationFactor: o.ReplicationFactor, SegmentBytes: o.SegmentBytes,
 		New: func(int32) coordinator.Machine { return group.New(cfg) },
-		Hello: func(img *metadata.Image) any {
+		InitialEvent: func(img *metadata.Image) any {
 			return group.TopicsChanged{Topics: view{img}, All: true, Times: c.times(img)}
 		},
-		Changed: c.changed,
+		ChangeEvent: c.changed,
 	})
 	return c, nil
 }
@@ -114,23 +114,23 @@ func (c *Groups) changed(next *metadata.Image, d *metadata.Delta) any {
 	return e
 }
 
-// Members returns the memory budget of group members.
-func (c *Groups) Members() *group.MemoryBudget { return c.members }
+// MemberMemory returns the memory budget of group members.
+func (c *Groups) MemberMemory() *group.MemoryBudget { return c.members }
 
-// Attend notifies the shards when a connection ends, because member ids that its client was given
+// WatchConnection notifies the shards when a connection ends, because member ids that its client was given
 // expire with it. onClose registers a function with the connection. Attend may be called for every
 // request of a connection; it registers once.
-func (c *Groups) Attend(connection uint64, onClose func(func()) (stop func() bool)) {
+func (c *Groups) WatchConnection(connection uint64, onClose func(func()) (stop func() bool)) {
 	c.mu.Lock()
-	_, known := c.attended[connection]
-	c.attended[connection] = struct{}{}
+	_, known := c.watched[connection]
+	c.watched[connection] = struct{}{}
 	c.mu.Unlock()
 	if known {
 		return
 	}
 	onClose(func() {
 		c.mu.Lock()
-		delete(c.attended, connection)
+		delete(c.watched, connection)
 		c.mu.Unlock()
 		c.Broadcast(group.Closed{Connection: connection})
 	})

@@ -14,15 +14,15 @@ import (
 // partitionLog implements coordinator.Log on a replicated partition. It knows nothing about the
 // meaning of the records. Its methods may be called concurrently.
 type partitionLog struct {
-	part   *replica.Partition
-	park   *purgatory.Purgatory
-	minISR func() int32
+	part      *replica.Partition
+	purgatory *purgatory.Purgatory
+	minISR    func() int32
 }
 
 // newPartitionLog returns the log of a partition. Loads wait in purgatory for records to be
 // committed; minISR returns the topic's current min.insync.replicas.
 func newPartitionLog(part *replica.Partition, park *purgatory.Purgatory, minISR func() int32) *partitionLog {
-	return &partitionLog{part: part, park: park, minISR: minISR}
+	return &partitionLog{part: part, purgatory: park, minISR: minISR}
 }
 
 // Append implements coordinator.Log with acks=all.
@@ -119,7 +119,7 @@ func applyBatch(b record.Batch, from, end int64, apply func(coordinator.Record) 
 func (l *partitionLog) wait(ctx context.Context, offset int64, epoch int32) {
 	w := &waiting{l: l, offset: offset, epoch: epoch, over: make(chan struct{})}
 	id := l.part.Log().ID()
-	l.park.Watch(w, time.Now().Add(waitTime), purgatory.Key{Topic: id.Topic, Partition: id.Partition})
+	l.purgatory.Watch(w, time.Now().Add(waitTime), purgatory.Key{Topic: id.Topic, Partition: id.Partition})
 	select {
 	case <-w.over:
 	case <-ctx.Done():

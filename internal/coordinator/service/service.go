@@ -35,8 +35,8 @@ type Definition struct {
 	New func(partition int32) coordinator.Machine
 	// Hello makes the event that a machine gets after it is loaded. Changed makes the event for a
 	// metadata change, or nil if the change affects no machine. Either may be nil.
-	Hello   func(img *metadata.Image) any
-	Changed func(next *metadata.Image, d *metadata.Delta) any
+	InitialEvent func(img *metadata.Image) any
+	ChangeEvent  func(next *metadata.Image, d *metadata.Delta) any
 }
 
 // Service runs the coordinators of one Definition. Its methods may be called concurrently,
@@ -49,7 +49,7 @@ type Service struct {
 	image  atomic.Pointer[metadata.Image]
 	minISR atomic.Int32
 
-	assuming sync.Mutex // keeps a shard's role equal to its partition's
+	roleMu sync.Mutex // keeps a shard's role equal to its partition's
 
 	ctx  context.Context // ends the topic's creation at Close
 	stop context.CancelFunc
@@ -67,11 +67,11 @@ func New(opt Options, def Definition) *Service {
 	s.minISR.Store(1)
 	s.ctx, s.stop = context.WithCancel(context.Background())
 	rt := coordinator.Options{New: def.New, Logger: opt.Logger}
-	if def.Hello != nil {
-		rt.Hello = func(int32) any { return def.Hello(s.image.Load()) }
+	if def.InitialEvent != nil {
+		rt.InitialEvent = func(int32) any { return def.InitialEvent(s.image.Load()) }
 	}
 	s.rt = coordinator.NewRuntime(rt)
-	opt.Replicas.Watch(s.arrived)
+	opt.Replicas.Watch(s.partitionCreated)
 	return s
 }
 
@@ -80,22 +80,22 @@ func New(opt Options, def Definition) *Service {
 func (s *Service) Apply(_ context.Context, _, next *metadata.Image, d *metadata.Delta) error {
 	// First, because a shard that finishes loading meanwhile reads it.
 	s.image.Store(next)
-	s.follow(next, d)
+	s.applyTopicChanges(next, d)
 	if t := next.Topic(s.def.Topic); t != nil && len(d.BrokerConfigs) > 0 {
 		s.configure(next, t)
 	}
-	if s.def.Changed != nil {
-		if e := s.def.Changed(next, d); e != nil {
+	if s.def.ChangeEvent != nil {
+		if e := s.def.ChangeEvent(next, d); e != nil {
 			s.rt.Broadcast(e)
 		}
 	}
 	return nil
 }
 
-// follow applies changes of the topic's partitions to the shards.
-func (s *Service) follow(next *metadata.Image, d *metadata.Delta) {
-	s.assuming.Lock()
-	defer s.assuming.Unlock()
+// applyTopicChanges applies changes of the topic's partitions to the shards.
+func (s *Service) applyTopicChanges(next *metadata.Image, d *metadata.Delta) {
+	s.roleMu.Lock()
+	defer s.roleMu.Unlock()
 	for _, t := range d.Deleted {
 		if t.Name == s.def.Topic {
 			for i := range t.Partitions.All() {
@@ -121,11 +121,11 @@ func (s *Service) follow(next *metadata.Image, d *metadata.Delta) {
 	}
 }
 
-// arrived applies the role of a partition whose log was just created. If the topic is not the one
+// partitionCreated applies the role of a partition whose log was just created. If the topic is not the one
 // that Apply last saw, Apply will do it.
-func (s *Service) arrived(t *metadata.Topic, index int32) {
-	s.assuming.Lock()
-	defer s.assuming.Unlock()
+func (s *Service) partitionCreated(t *metadata.Topic, index int32) {
+	s.roleMu.Lock()
+	defer s.roleMu.Unlock()
 	if now := s.image.Load().Topic(s.def.Topic); now != nil && now.ID == t.ID {
 		s.applyRole(now, index)
 	}

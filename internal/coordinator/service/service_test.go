@@ -122,9 +122,9 @@ func say(t testing.TB, h *Service, key, word string) string {
 
 func definition(topic string) Definition {
 	return Definition{Topic: topic, Partitions: 2, ReplicationFactor: 3, SegmentBytes: 1 << 20,
-		New:   func(int32) coordinator.Machine { return &words{} },
-		Hello: func(*metadata.Image) any { return "hello" },
-		Changed: func(_ *metadata.Image, d *metadata.Delta) any {
+		New:          func(int32) coordinator.Machine { return &words{} },
+		InitialEvent: func(*metadata.Image) any { return "hello" },
+		ChangeEvent: func(_ *metadata.Image, d *metadata.Delta) any {
 			if !slices.ContainsFunc(d.Created, func(t *metadata.Topic) bool { return t.Name == "news" }) {
 				return nil
 			}
