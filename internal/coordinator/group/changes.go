@@ -25,7 +25,7 @@ func (s *Shard) topicsChanged(e TopicsChanged) {
 	for _, g := range s.groups {
 		g.kind.topicsChanged(e)
 	}
-	if s.concerns(e) {
+	if s.needsRecords(e) {
 		s.changes.note(e)
 		s.setTimer(timerTopics, "", "", 0)
 	}
@@ -33,10 +33,10 @@ func (s *Shard) topicsChanged(e TopicsChanged) {
 
 // needsRecords reports whether a change of topics requires records. Usually it does not, however
 // many groups there are.
-func (s *Shard) concerns(e TopicsChanged) bool {
+func (s *Shard) needsRecords(e TopicsChanged) bool {
 	for _, g := range s.groups {
 		has := func(t string) bool { _, ok := g.offsets[t]; return ok }
-		if slices.ContainsFunc(e.Deleted, has) || (e.All || len(e.Changed) > 0) && g.matches() {
+		if slices.ContainsFunc(e.Deleted, has) || (e.All || len(e.Changed) > 0) && g.usesRegex() {
 			return true
 		}
 	}
@@ -60,23 +60,23 @@ func union(set map[string]struct{}, list []string) map[string]struct{} {
 
 // applyTopicChanges records the consequences of topic changes and starts matching regular
 // expressions against the changed topics.
-func (s *Shard) followTopics() {
-	if s.blind() {
+func (s *Shard) applyTopicChanges() {
+	if s.topicsUnknown() {
 		return // the first TopicsChanged has All set
 	}
 	left := maxTombstones
-	for _, id := range s.concerned() {
+	for _, id := range s.groupsWithDeletedTopics() {
 		left -= s.dropDeleted(s.groups[id], left)
 		s.finishEvent(id)
 		if left <= 0 {
-			s.setTimer(timerTopics, "", "", tombstonesSoon)
+			s.setTimer(timerTopics, "", "", tombstoneDelay)
 			return
 		}
 	}
 	s.changes.deleted = nil
 	if s.rematched != nil {
 		if !s.applyMatches(s.rematched) {
-			s.setTimer(timerTopics, "", "", tombstonesSoon)
+			s.setTimer(timerTopics, "", "", tombstoneDelay)
 			return
 		}
 		s.rematched, s.rematching = nil, false
@@ -88,13 +88,13 @@ func (s *Shard) followTopics() {
 
 // receiveMatches stores the result of a call. It is not a request that could be refused, so a timer
 // records it.
-func (s *Shard) matchedAgain(r rematched) {
+func (s *Shard) receiveMatches(r topicMatches) {
 	s.rematched = &r
 	s.setTimer(timerTopics, "", "", 0)
 }
 
 // groupsWithDeletedTopics returns the groups with committed offsets for deleted topics, sorted.
-func (s *Shard) concerned() (ids []string) {
+func (s *Shard) groupsWithDeletedTopics() (ids []string) {
 	if len(s.changes.deleted) == 0 {
 		return nil
 	}
@@ -111,7 +111,7 @@ func (s *Shard) concerned() (ids []string) {
 // tombstoneDelay.
 const (
 	maxTombstones  = 10_000
-	tombstonesSoon = 100 * time.Millisecond
+	tombstoneDelay = 100 * time.Millisecond
 )
 
 // dropDeleted deletes at most limit offsets that a group has committed for deleted topics and

@@ -51,7 +51,7 @@ func TestOffsetsOfADeletedTopicAreDeletedInBatches(t *testing.T) {
 		left -= len(out.Records)
 		w.take(out)
 	}
-	w.advance(tombstonesSoon)
+	w.advance(tombstoneDelay)
 	if len(w.shard.groups) != 1 || w.fetched("u").Offset != 1 {
 		t.Errorf("%d groups are left", len(w.shard.groups))
 	}

@@ -50,13 +50,13 @@ type classic struct {
 	newMember      bool                // initial: a member joined since the delay began
 	delay, remains time.Duration       // initial: the current delay, and by how much it may still be extended
 
-	bytes   int  // memory for members and pending ids, see weight
-	touched bool // bytes is out of date
+	bytes int  // memory for members and pending ids, see weight
+	stale bool // bytes is out of date
 }
 
 func newClassic() *classic {
 	return &classic{since: -1, members: map[string]*classicMember{}, static: map[string]string{},
-		touched: true, pending: map[string]uint64{}, pendingSync: map[string]struct{}{}}
+		stale: true, pending: map[string]uint64{}, pendingSync: map[string]struct{}{}}
 }
 
 // classicMember is a member of a classic group.
@@ -85,7 +85,7 @@ type parked struct {
 
 // apply applies the group's record. Members that remain keep their volatile state.
 func (c *classic) apply(v format.ClassicGroup) {
-	c.recorded, c.touched = true, true
+	c.recorded, c.stale = true, true
 	c.protocolType, c.generation, c.since = v.ProtocolType, v.Generation, v.Since
 	c.protocol, c.leader = deref(v.Protocol), deref(v.Leader)
 	old := c.members
@@ -137,7 +137,7 @@ func (c *classic) list() []*classicMember {
 
 // add adds a member.
 func (c *classic) add(m *classicMember) {
-	c.touched = true
+	c.stale = true
 	if len(c.members) == 0 {
 		c.protocolType = m.protocolType()
 	}
@@ -156,7 +156,7 @@ func (c *classic) add(m *classicMember) {
 // remove removes a member or a pending id. The caller must then call replaceLeader, once for any
 // number of them.
 func (c *classic) remove(id string) {
-	c.touched = true
+	c.stale = true
 	if m := c.members[id]; m != nil {
 		delete(c.members, id)
 		if m.join.to != 0 {
@@ -171,7 +171,7 @@ func (c *classic) remove(id string) {
 }
 
 // replaceLeader makes the member that joined first the leader, if the leader was removed.
-func (c *classic) succeed() {
+func (c *classic) replaceLeader() {
 	if c.leader == "" || c.members[c.leader] != nil {
 		return
 	}

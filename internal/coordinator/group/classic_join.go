@@ -34,7 +34,7 @@ func (s *Shard) join(to coordinator.Ticket, e Request, req *kmsg.JoinGroupReques
 		return
 	}
 	g := s.groups[req.Group]
-	if !s.has(joinWeight(j) - g.heldBy(req.MemberID)) {
+	if !s.hasMemory(joinWeight(j) - g.memoryOf(req.MemberID)) {
 		s.refuseJoin(j.parked(), req.MemberID, kerr.CoordinatorLoadInProgress) // all clients back off on this error
 		return
 	}
@@ -53,7 +53,7 @@ func (s *Shard) join(to coordinator.Ticket, e Request, req *kmsg.JoinGroupReques
 func (c *classic) join(s *Shard, g *group, j joining) {
 	switch id := j.req.MemberID; {
 	case !s.accepts(c, id):
-		s.drop(g, id)
+		s.dropMember(g, id)
 		s.refuseJoin(j.parked(), "", kerr.GroupMaxSizeReached)
 	case id == "":
 		s.joinNew(g, j)
@@ -70,7 +70,7 @@ func (s *Shard) checkJoin(j joining) *kerr.Error {
 	case session < s.cfg.MinSession || session > s.cfg.MaxSession:
 		return kerr.InvalidSessionTimeout
 	// Generated member ids are 37 bytes longer than the client id or instance id.
-	case !fits(j.ClientHost, j.ClientID+idRoom, deref(j.req.InstanceID)+idRoom, j.req.MemberID, j.req.ProtocolType):
+	case !fits(j.ClientHost, j.ClientID+idSuffix, deref(j.req.InstanceID)+idSuffix, j.req.MemberID, j.req.ProtocolType):
 		return kerr.InvalidRequest
 	}
 	size := 0
@@ -82,7 +82,7 @@ func (s *Shard) checkJoin(j joining) *kerr.Error {
 	return nil
 }
 
-const idRoom = "-................................................"
+const idSuffix = "-................................................"
 
 // accepts reports whether the group has space for a member. During a join phase only members that
 // have joined count, so the last ones to join are rejected.
@@ -133,16 +133,16 @@ func (s *Shard) joinKnown(g *group, j joining) {
 		s.addMember(g, id, j)
 		return
 	}
-	if f := c.known(id, j.req.InstanceID); f != nil {
+	if f := c.checkMember(id, j.req.InstanceID); f != nil {
 		s.refuseJoin(j.parked(), id, f.code)
 		return
 	}
 	m := c.members[id]
 	switch {
 	case c.state == preparing,
-		c.state == completing && !m.same(j.req.Protocols),
+		c.state == completing && !m.sameProtocols(j.req.Protocols),
 		// The leader may want a rebalance for a reason that only it sees, such as new partitions.
-		c.state == stable && (c.leader == id || !m.same(j.req.Protocols)):
+		c.state == stable && (c.leader == id || !m.sameProtocols(j.req.Protocols)):
 		s.rejoin(g, m, j)
 		s.rebalance(g)
 	case c.state == empty:
@@ -168,7 +168,7 @@ func (s *Shard) addMember(g *group, id string, j joining) {
 // rejoin updates a member and parks its join.
 func (s *Shard) rejoin(g *group, m *classicMember, j joining) {
 	m.update(j.req)
-	g.classic().touched = true
+	g.classic().stale = true
 	s.park(g.classic(), m, j.parked())
 }
 
@@ -265,7 +265,7 @@ func (s *Shard) fenceDuplicate(c *classic, m *classicMember) {
 
 // rename changes a member's id.
 func (c *classic) rename(m *classicMember, id string) {
-	c.touched = true
+	c.stale = true
 	delete(c.members, m.id)
 	c.members[id] = m
 	c.static[m.instance] = id

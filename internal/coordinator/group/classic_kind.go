@@ -14,7 +14,9 @@ func (c *classic) stateName() string    { return c.state.String() }
 func (c *classic) protocolName() string { return c.protocolType }
 func (c *classic) empty() bool          { return c.state == empty }
 func (c *classic) idle() bool           { return c.empty() && len(c.pending) == 0 }
-func (c *classic) blank() bool          { return !c.recorded && len(c.members) == 0 && len(c.pending) == 0 }
+func (c *classic) forgettable() bool {
+	return !c.recorded && len(c.members) == 0 && len(c.pending) == 0
+}
 
 // writes implements kind. Heartbeats only extend sessions; a SyncGroup of the leader records the
 // assignment.
@@ -51,7 +53,7 @@ func (c *classic) readTopics() func(topic string) bool {
 	return subscribes
 }
 
-func (c *classic) emptied() (ms int64, counts bool) {
+func (c *classic) emptySince() (ms int64, counts bool) {
 	return c.since, c.protocolType != "" && c.state == empty && c.since >= 0
 }
 
@@ -74,7 +76,7 @@ func (c *classic) fire(s *Shard, g *group, key coordinator.TimerKey) {
 
 func (c *classic) topicsChanged(TopicsChanged) {}
 
-func (c *classic) drop(s *Shard, g *group) {
+func (c *classic) removeRecords(s *Shard, g *group) {
 	s.forgetPending(g)
 	if c.recorded {
 		s.emit(format.Key{Type: format.TypeClassicGroup, Group: g.id}, nil)

@@ -43,7 +43,7 @@ func (s *Shard) leave(to coordinator.Ticket, req *kmsg.LeaveGroupRequest) {
 	}
 	s.out.Reply(to, resp)
 	if gone {
-		g.kind.left(s, g)
+		g.kind.afterLeave(s, g)
 	}
 }
 
@@ -51,17 +51,17 @@ func (s *Shard) leave(to coordinator.Ticket, req *kmsg.LeaveGroupRequest) {
 func (c *classic) leave(s *Shard, g *group, m kmsg.LeaveGroupRequestMember) (string, *failure) {
 	id := m.MemberID
 	if _, pending := c.pending[id]; pending {
-		s.drop(g, id)
+		s.dropMember(g, id)
 		return id, nil
 	}
 	if id == "" && m.InstanceID != nil {
 		id = c.static[*m.InstanceID]
 	}
-	if f := c.known(id, m.InstanceID); f != nil {
+	if f := c.checkMember(id, m.InstanceID); f != nil {
 		return "", f
 	}
 	s.removeMember(g, c.members[id])
 	return m.MemberID, nil
 }
 
-func (c *classic) left(s *Shard, g *group) { s.memberGone(g) }
+func (c *classic) afterLeave(s *Shard, g *group) { s.afterRemoval(g) }

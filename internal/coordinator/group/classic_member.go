@@ -53,14 +53,14 @@ func (m *classicMember) metadata(protocol string) []byte {
 }
 
 // sameProtocols reports whether a JoinGroup has the protocols that the member already has.
-func (m *classicMember) same(protocols []kmsg.JoinGroupRequestProtocol) bool {
+func (m *classicMember) sameProtocols(protocols []kmsg.JoinGroupRequestProtocol) bool {
 	return slices.EqualFunc(m.protocols, protocols, func(a format.Protocol, b kmsg.JoinGroupRequestProtocol) bool {
 		return a.Name == b.Name && bytes.Equal(a.Metadata, b.Metadata)
 	})
 }
 
 // checkMember returns why a request's member id and instance id do not match, nil if they do.
-func (c *classic) known(id string, instance *string) *failure {
+func (c *classic) checkMember(id string, instance *string) *failure {
 	if instance != nil {
 		switch owner, ok := c.static[*instance]; {
 		case !ok:

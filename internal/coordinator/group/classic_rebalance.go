@@ -79,10 +79,10 @@ func (s *Shard) completeJoin(g *group) {
 	s.cancelTimer(timerJoin, g.id, "")
 	for _, m := range c.list() {
 		if m.join.to == 0 && m.instance == "" {
-			s.takeOut(g, m.id)
+			s.detach(g, m.id)
 		}
 	}
-	c.succeed()
+	c.replaceLeader()
 	if len(c.members) > 0 && !c.electLeader() {
 		s.setTimer(timerJoin, g.id, "", c.rebalanceTimeout()) // there is no member that could lead
 		return
@@ -129,13 +129,13 @@ func (s *Shard) emitClassic(g *group) {
 }
 
 // dropMember removes a member or pending id without starting a rebalance.
-func (s *Shard) drop(g *group, id string) {
-	s.takeOut(g, id)
-	g.classic().succeed()
+func (s *Shard) dropMember(g *group, id string) {
+	s.detach(g, id)
+	g.classic().replaceLeader()
 }
 
 // detach removes one of several members or ids. Afterwards the group may have no leader.
-func (s *Shard) takeOut(g *group, id string) {
+func (s *Shard) detach(g *group, id string) {
 	s.cancelTimer(timerSession, g.id, id)
 	s.removePending(g, id)
 	g.classic().remove(id)
@@ -154,7 +154,7 @@ func (s *Shard) sessionTimeout(g *group, id string) {
 		return
 	}
 	s.removeMember(g, m)
-	s.memberGone(g)
+	s.afterRemoval(g)
 }
 
 // removeMember removes a member and fails its waiting requests. The caller must then call
@@ -166,12 +166,12 @@ func (s *Shard) removeMember(g *group, m *classicMember) {
 	if m.sync.to != 0 {
 		s.answerSync(m.sync, nil, kerr.UnknownMemberID, nil)
 	}
-	s.takeOut(g, m.id)
+	s.detach(g, m.id)
 }
 
 // afterRemoval starts or completes a rebalance after members were removed.
-func (s *Shard) memberGone(g *group) {
-	g.classic().succeed()
+func (s *Shard) afterRemoval(g *group) {
+	g.classic().replaceLeader()
 	switch g.classic().state {
 	case stable, completing:
 		s.prepare(g)
@@ -191,6 +191,6 @@ func (s *Shard) syncTimeout(g *group) {
 			s.removeMember(g, m)
 		}
 	}
-	c.succeed()
+	c.replaceLeader()
 	s.prepare(g)
 }

@@ -49,7 +49,7 @@ func (c *classic) sync(s *Shard, g *group, p parked, req *kmsg.SyncGroupRequest)
 }
 
 func (c *classic) checkSync(req *kmsg.SyncGroupRequest) *failure {
-	if f := c.known(req.MemberID, req.InstanceID); f != nil {
+	if f := c.checkMember(req.MemberID, req.InstanceID); f != nil {
 		return f
 	}
 	switch {
@@ -77,7 +77,7 @@ func (s *Shard) synced(g *group, id string) {
 func (s *Shard) assign(g *group, req *kmsg.SyncGroupRequest) {
 	c := g.classic()
 	held := c.count()
-	c.touched = true
+	c.stale = true
 	for _, m := range c.members {
 		m.assignment = nil
 	}
@@ -90,7 +90,7 @@ func (s *Shard) assign(g *group, req *kmsg.SyncGroupRequest) {
 	switch {
 	case c.size() > s.cfg.MaxRecord:
 		code = kerr.UnknownServerError
-	case !s.has(c.count() - held):
+	case !s.hasMemory(c.count() - held):
 		code = kerr.CoordinatorNotAvailable // clients back off on this error
 	}
 	if code != nil {
@@ -168,7 +168,7 @@ func (s *Shard) heartbeat(to coordinator.Ticket, req *kmsg.HeartbeatRequest) {
 }
 
 func (c *classic) heartbeat(s *Shard, g *group, req *kmsg.HeartbeatRequest) *failure {
-	if f := c.known(req.MemberID, req.InstanceID); f != nil {
+	if f := c.checkMember(req.MemberID, req.InstanceID); f != nil {
 		return f
 	}
 	if req.Generation != c.generation {

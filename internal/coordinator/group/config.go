@@ -33,7 +33,7 @@ type Config struct {
 	// JoinGroup, the topic names of a heartbeat.
 	MaxRecord, MaxRequest int
 	// MemberMemory bounds the memory for members.
-	Room *MemoryBudget
+	MemberMemory *MemoryBudget
 	// NewID returns a new, unique member id.
 	NewID func() string
 }
@@ -45,7 +45,7 @@ func DefaultConfig() Config {
 		ConsumerSession: 45 * time.Second, ConsumerHeartbeat: 5 * time.Second, ConsumerMaxSize: 1<<31 - 1,
 		Assignors: []string{"uniform", "range"}, Upgrade: true, Downgrade: true,
 		MaxMetadata: 4096, Retention: 7 * 24 * time.Hour, RetentionCheck: 10 * time.Minute,
-		MaxRecord: 16 << 20, MaxRequest: 1 << 20, Room: NewMemoryBudget(64 << 20), NewID: RandomID,
+		MaxRecord: 16 << 20, MaxRequest: 1 << 20, MemberMemory: NewMemoryBudget(64 << 20), NewID: RandomID,
 	}
 }
 

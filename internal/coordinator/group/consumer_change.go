@@ -14,7 +14,7 @@ import (
 // subscriptions or topics have changed, and for a new epoch a new target.
 func (s *Shard) updateMember(g *group, id string, meta format.Member) {
 	c := g.consumer()
-	old := c.member0(id)
+	old := c.memberOrNew(id)
 	changed := !slices.Equal(old.meta.Topics, meta.Topics) || deref(old.meta.Regex) != deref(meta.Regex)
 	if c.members[id] == nil || !sameMember(&old.meta, &meta) {
 		s.emit(format.Key{Type: format.TypeMember, Group: g.id, Item: id}, meta)
@@ -22,8 +22,8 @@ func (s *Shard) updateMember(g *group, id string, meta format.Member) {
 	if changed {
 		s.resolveRegexes(g)
 	}
-	s.bump(g, changed)
-	s.retarget(g)
+	s.bumpEpoch(g, changed)
+	s.updateTarget(g)
 }
 
 // sameMember reports whether two versions of a member's metadata are equal.
@@ -47,14 +47,14 @@ func sameClassic(a, b *format.Classic) bool {
 // bumpEpoch raises the group epoch if anyway is true or the subscribed topics have changed. As in
 // Kafka, a new group begins at epoch 1, and its first member joins in epoch 2 if it subscribes to
 // any topic.
-func (s *Shard) bump(g *group, anyway bool) {
+func (s *Shard) bumpEpoch(g *group, anyway bool) {
 	c := g.consumer()
 	begins := c.epoch == 0
-	if !anyway && !begins && (!c.dirty || s.blind()) {
+	if !anyway && !begins && (!c.dirty || s.topicsUnknown()) {
 		return
 	}
 	hash := c.hash
-	if !s.blind() {
+	if !s.topicsUnknown() {
 		c.dirty = false
 		hash = hashTopics(s.topics, c.subscribed())
 	}
@@ -70,9 +70,9 @@ func (s *Shard) bump(g *group, anyway bool) {
 // updateTarget computes and records the target of the group's epoch, if it is missing. In a large
 // group this waits for targetInterval after the last target, so that members that join together
 // share one.
-func (s *Shard) retarget(g *group) {
+func (s *Shard) updateTarget(g *group) {
 	c := g.consumer()
-	if s.blind() || c.epoch <= c.targetEpoch {
+	if s.topicsUnknown() || c.epoch <= c.targetEpoch {
 		return
 	}
 	if wait := time.UnixMilli(c.targetTime).Add(c.targetInterval()).Sub(s.now); wait > 0 {
@@ -166,18 +166,18 @@ func (s *Shard) fence(g *group, m *member) {
 		return
 	}
 	s.removeConsumer(g, m)
-	s.shrunk(g)
+	s.afterConsumerRemoval(g)
 }
 
 // afterConsumerRemoval raises the epoch after members were removed. A later request of a remaining
 // member, if there is any, computes the target.
-func (s *Shard) shrunk(g *group) {
+func (s *Shard) afterConsumerRemoval(g *group) {
 	s.dropRegexes(g)
-	s.bump(g, true)
+	s.bumpEpoch(g, true)
 }
 
 // removeRecords implements kind: the group is no longer a consumer group. Its offsets stay.
-func (c *consumer) drop(s *Shard, g *group) {
+func (c *consumer) removeRecords(s *Shard, g *group) {
 	for _, m := range c.list() {
 		s.removeConsumer(g, m)
 	}

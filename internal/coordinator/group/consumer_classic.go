@@ -27,7 +27,7 @@ func (c *consumer) join(s *Shard, g *group, j joining) {
 	case j.req.MemberID != "":
 		s.refuseJoin(j.parked(), j.req.MemberID, kerr.UnknownMemberID)
 	default:
-		c.drop(s, g)
+		c.removeRecords(s, g)
 		g.kind.join(s, g, j) // the group is a classic one now
 	}
 }
@@ -35,7 +35,7 @@ func (c *consumer) join(s *Shard, g *group, j joining) {
 // joinConsumer answers a JoinGroup to a consumer group that has members.
 func (s *Shard) joinConsumer(g *group, j joining) {
 	p, id := j.parked(), j.req.MemberID
-	if s.blind() {
+	if s.topicsUnknown() {
 		s.refuseJoin(p, "", kerr.CoordinatorLoadInProgress)
 		return
 	}
@@ -58,7 +58,7 @@ func (s *Shard) joinConsumer(g *group, j joining) {
 		s.refuseJoin(p, "", f.code)
 		return
 	}
-	s.updateMember(g, id, classicMeta(g.consumer().member0(id).meta, j, sub))
+	s.updateMember(g, id, classicMeta(g.consumer().memberOrNew(id).meta, j, sub))
 	s.reconcile(g, g.consumer().members[id], s.reported(sub))
 	m := g.consumer().members[id]
 
@@ -177,7 +177,7 @@ func (c *consumer) sync(s *Shard, g *group, p parked, req *kmsg.SyncGroupRequest
 	resp := kmsg.NewPtrSyncGroupResponse()
 	resp.Version = p.version
 	resp.ProtocolType, resp.Protocol = kmsg.StringPtr(consumerProtocol), kmsg.StringPtr(m.meta.Classic.Protocols[0].Name)
-	resp.MemberAssignment = s.embedded(m.assigned.assignment(), m.meta.Classic.Protocols[0].Metadata)
+	resp.MemberAssignment = s.encodeAssignment(m.assigned.assignment(), m.meta.Classic.Protocols[0].Metadata)
 	s.out.Reply(p.to, resp)
 }
 
@@ -188,9 +188,9 @@ func (c *consumer) heartbeat(s *Shard, g *group, req *kmsg.HeartbeatRequest) *fa
 		return f
 	}
 	s.setTimer(timerSession, g.id, m.id, millis(m.meta.Classic.SessionTimeout))
-	s.bump(g, false)
-	s.retarget(g)
-	if m.epoch < c.targetEpoch || m.state == memberUnrevoked || m.state == memberUnreleased && !c.waits(m) {
+	s.bumpEpoch(g, false)
+	s.updateTarget(g)
+	if m.epoch < c.targetEpoch || m.state == memberUnrevoked || m.state == memberUnreleased && !c.waitsForOthers(m) {
 		s.expectJoin(g, m)
 		return refuse(kerr.RebalanceInProgress)
 	}
@@ -198,7 +198,7 @@ func (c *consumer) heartbeat(s *Shard, g *group, req *kmsg.HeartbeatRequest) *fa
 }
 
 // waitsForOthers reports whether other members own partitions of the member's target.
-func (c *consumer) waits(m *member) bool {
+func (c *consumer) waitsForOthers(m *member) bool {
 	for id, list := range c.target[m.id] {
 		for _, p := range list {
 			if owner, taken := c.owners[id][p]; taken && owner != m.id {
@@ -221,7 +221,7 @@ func (s *Shard) expectJoin(g *group, m *member) {
 
 // encodeAssignment encodes an assignment in the embedded consumer protocol, in the version of the
 // member's subscription.
-func (s *Shard) embedded(a assign.Assignment, subscription []byte) []byte {
+func (s *Shard) encodeAssignment(a assign.Assignment, subscription []byte) []byte {
 	v := kmsg.NewConsumerMemberAssignment()
 	if len(subscription) >= 2 {
 		v.Version = int16(binary.BigEndian.Uint16(subscription))
@@ -237,7 +237,7 @@ func (s *Shard) embedded(a assign.Assignment, subscription []byte) []byte {
 }
 
 // decodeAssignment decodes an assignment. It omits topics that no longer exist.
-func (s *Shard) unembedded(p []byte) (assign.Assignment, error) {
+func (s *Shard) decodeAssignment(p []byte) (assign.Assignment, error) {
 	a := assign.Assignment{}
 	if len(p) == 0 {
 		return a, nil // the member has never synced

@@ -18,7 +18,7 @@ func (s *Shard) consumerHeartbeat(to coordinator.Ticket, e Request, req *kmsg.Co
 	f := s.checkHeartbeat(e, req)
 	switch {
 	case f != nil:
-	case s.blind():
+	case s.topicsUnknown():
 		f = refuse(kerr.CoordinatorLoadInProgress)
 	case req.MemberEpoch < 0:
 		f = s.leaveByHeartbeat(req, resp)
@@ -26,7 +26,7 @@ func (s *Shard) consumerHeartbeat(to coordinator.Ticket, e Request, req *kmsg.Co
 		s.match(to, e, *req.SubscribedTopicRegex)
 		return
 	default:
-		f = s.stay(e, req, resp)
+		f = s.acceptHeartbeat(e, req, resp)
 	}
 	if f != nil {
 		s.refuseHeartbeat(to, req, f)
@@ -94,9 +94,9 @@ func checkFirst(req *kmsg.ConsumerGroupHeartbeatRequest) *failure {
 }
 
 // acceptHeartbeat handles a heartbeat of a member that joins or stays.
-func (s *Shard) stay(e Request, req *kmsg.ConsumerGroupHeartbeatRequest, resp *kmsg.ConsumerGroupHeartbeatResponse) *failure {
+func (s *Shard) acceptHeartbeat(e Request, req *kmsg.ConsumerGroupHeartbeatRequest, resp *kmsg.ConsumerGroupHeartbeatResponse) *failure {
 	if joins := req.MemberEpoch == epochJoin; joins || req.SubscribedTopicNames != nil || req.SubscribedTopicRegex != nil {
-		if !s.has(heartbeatWeight(e, req) - s.groups[req.Group].heldBy(req.MemberID)) {
+		if !s.hasMemory(heartbeatWeight(e, req) - s.groups[req.Group].memoryOf(req.MemberID)) {
 			return fail(kerr.CoordinatorLoadInProgress, "The memory limit for group members is reached; try again later.")
 		}
 	}
@@ -116,7 +116,7 @@ func (s *Shard) stay(e Request, req *kmsg.ConsumerGroupHeartbeatRequest, resp *k
 			return f
 		}
 	}
-	s.updateMember(g, id, updated(g.consumer().member0(id).meta, e, req))
+	s.updateMember(g, id, updated(g.consumer().memberOrNew(id).meta, e, req))
 	m := g.consumer().members[id]
 	changed := s.reconcile(g, m, req.Topics)
 	times := s.timesOf(g)
@@ -133,7 +133,7 @@ func (s *Shard) stay(e Request, req *kmsg.ConsumerGroupHeartbeatRequest, resp *k
 }
 
 // memberOrNew returns a copy of a member, or a new one.
-func (c *consumer) member0(id string) member {
+func (c *consumer) memberOrNew(id string) member {
 	if m := c.members[id]; m != nil {
 		return *m
 	}
@@ -226,7 +226,7 @@ func (s *Shard) full() *failure {
 // forgetPending drops all pending member ids of a classic group.
 func (s *Shard) forgetPending(g *group) {
 	for id := range g.classic().pending {
-		s.drop(g, id)
+		s.dropMember(g, id)
 	}
 }
 
@@ -252,12 +252,12 @@ func (s *Shard) admit(g *group, id string, instance *string, joins, classic bool
 		return "", fail(kerr.UnreleasedInstanceID, "Static member %s with instance id %s cannot join the group because the instance id is owned by %s member.",
 			id, *instance, old.id)
 	}
-	s.replace(g, old, id)
+	s.replaceMember(g, old, id)
 	return id, nil
 }
 
 // replaceMember replaces a static member by its successor.
-func (s *Shard) replace(g *group, old *member, id string) {
+func (s *Shard) replaceMember(g *group, old *member, id string) {
 	target := g.consumer().target[old.id]
 	current := format.Current{State: int8(old.state), Assigned: old.assigned.recorded(), Revoking: old.revoking.recorded()}
 	meta := old.meta

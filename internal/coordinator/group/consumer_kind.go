@@ -14,7 +14,7 @@ func (c *consumer) name() string         { return "consumer" }
 func (c *consumer) protocolName() string { return consumerProtocol }
 func (c *consumer) empty() bool          { return len(c.members) == 0 }
 func (c *consumer) idle() bool           { return c.empty() }
-func (c *consumer) blank() bool          { return false } // it has records
+func (c *consumer) forgettable() bool    { return false } // it has records
 
 // writes implements kind. A Heartbeat may notice that topics have changed; a SyncGroup only reads.
 func (c *consumer) writes(req kmsg.Request) bool {
@@ -28,13 +28,13 @@ func (c *consumer) subscriptions() (subscribes func(topic string) bool, known bo
 
 func (c *consumer) readTopics() func(topic string) bool { return in(c.subscribed()) }
 
-func (c *consumer) emptied() (ms int64, counts bool) { return 0, false }
+func (c *consumer) emptySince() (ms int64, counts bool) { return 0, false }
 
 // fire implements kind: it removes a member whose time is over, or computes a pending target.
 func (c *consumer) fire(s *Shard, g *group, key coordinator.TimerKey) {
 	if key.Kind == timerTarget {
-		s.bump(g, false)
-		s.retarget(g)
+		s.bumpEpoch(g, false)
+		s.updateTarget(g)
 		return
 	}
 	if m := c.members[key.Part]; m != nil {

@@ -55,4 +55,4 @@ func (c *consumer) leave(s *Shard, g *group, req kmsg.LeaveGroupRequestMember) (
 	return id, nil
 }
 
-func (c *consumer) left(s *Shard, g *group) { s.shrunk(g) }
+func (c *consumer) afterLeave(s *Shard, g *group) { s.afterConsumerRemoval(g) }

@@ -19,7 +19,7 @@ func (s *Shard) reconcile(g *group, m *member, reported []kmsg.ConsumerGroupHear
 	}
 	epoch := m.epoch
 	if m.state == memberUnrevoked {
-		if reports(reported, m.revoking) {
+		if stillReports(reported, m.revoking) {
 			return false
 		}
 		// The revocation is complete. It gets an epoch of its own, even if a newer target requires
@@ -72,7 +72,7 @@ func (c *consumer) step(m *member, epoch int32, reported []kmsg.ConsumerGroupHea
 			}
 		}
 	}
-	if len(revoking) > 0 && reports(reported, revoking) {
+	if len(revoking) > 0 && stillReports(reported, revoking) {
 		next.state, next.revoking = memberUnrevoked, revoking
 		return next
 	}
@@ -101,7 +101,7 @@ func (o owned) put(id assign.TopicID, p, epoch int32) {
 }
 
 // stillReports reports whether a member still owns any partition in of. Without a list it may.
-func reports(reported []kmsg.ConsumerGroupHeartbeatRequestTopic, of owned) bool {
+func stillReports(reported []kmsg.ConsumerGroupHeartbeatRequestTopic, of owned) bool {
 	if reported == nil {
 		return true
 	}

@@ -18,7 +18,7 @@ import (
 // the shard.
 
 // heartbeatMatch is the result of a call for a heartbeat. It is an event.
-type matched struct {
+type heartbeatMatch struct {
 	request    Request // its body is the heartbeat
 	expression string
 	topics     Topics // the topics it was matched against
@@ -40,7 +40,7 @@ func (s *Shard) unmatched(req *kmsg.ConsumerGroupHeartbeatRequest) bool {
 }
 
 // usesRegex reports whether members of the group subscribe by regular expression.
-func (g *group) matches() bool {
+func (g *group) usesRegex() bool {
 	c := g.consumer()
 	return c != nil && (len(c.regexes) > 0 || c.unresolved)
 }
@@ -49,7 +49,7 @@ func (g *group) matches() bool {
 func (s *Shard) match(to coordinator.Ticket, e Request, expression string) {
 	topics := s.topics
 	s.out.Call(to, func(ctx context.Context) any {
-		m := matched{request: e, expression: expression, topics: topics}
+		m := heartbeatMatch{request: e, expression: expression, topics: topics}
 		re, err := compile(expression)
 		if m.err = err; err == nil {
 			m.matches = matching(ctx, re, topics)
@@ -60,12 +60,12 @@ func (s *Shard) match(to coordinator.Ticket, e Request, expression string) {
 
 // resumeHeartbeat handles a heartbeat whose expression was matched. If topics have changed
 // meanwhile, the expression is matched again.
-func (s *Shard) goOn(to coordinator.Ticket, m matched) {
+func (s *Shard) resumeHeartbeat(to coordinator.Ticket, m heartbeatMatch) {
 	req := m.request.Body.(*kmsg.ConsumerGroupHeartbeatRequest)
 	switch {
 	case m.err != nil:
 		s.refuseHeartbeat(to, req, fail(kerr.InvalidRegularExpression, "SubscribedTopicRegex `%s` is not a valid regular expression: %s.",
-			shortened(m.expression), wrong(m.err)))
+			shortened(m.expression), reason(m.err)))
 	case m.topics.Version() != s.topics.Version():
 		s.match(to, m.request, m.expression)
 	default:
@@ -127,7 +127,7 @@ func (c *consumer) expressions() map[string]bool {
 }
 
 // topicMatches is the result of the call that follows a change of topics. It is an event.
-type rematched struct {
+type topicMatches struct {
 	topics  Topics
 	all     bool
 	changed []string            // sorted
@@ -138,11 +138,11 @@ type rematched struct {
 // rematch starts a call that matches the expressions of all groups against changed topics. An
 // expression that this version can't compile, recorded by another version, matches nothing.
 func (s *Shard) rematch() {
-	r := rematched{topics: s.topics, all: s.changes.all, changed: slices.Sorted(maps.Keys(s.changes.changed)),
+	r := topicMatches{topics: s.topics, all: s.changes.all, changed: slices.Sorted(maps.Keys(s.changes.changed)),
 		matches: map[string][]string{}}
 	s.changes.all, s.changes.changed = false, nil
 	for id, g := range s.groups {
-		if g.matches() {
+		if g.usesRegex() {
 			r.groups = append(r.groups, id)
 			for re := range g.consumer().expressions() {
 				r.matches[re] = nil
@@ -176,7 +176,7 @@ func (s *Shard) rematch() {
 const maxMatches = 1 << 20
 
 // applyMatches records the result of a call and reports whether that was all of it.
-func (s *Shard) applyMatches(r *rematched) (all bool) {
+func (s *Shard) applyMatches(r *topicMatches) (all bool) {
 	for size := 0; len(r.groups) > 0; r.groups = r.groups[1:] {
 		if size > maxMatches {
 			return false

@@ -88,7 +88,7 @@ func shortened(expression string) string {
 const maxShown = 1 << 10
 
 // reason returns the reason why an expression is invalid, without the expression.
-func wrong(err error) string {
+func reason(err error) string {
 	var e *syntax.Error
 	if errors.As(err, &e) {
 		return e.Code.String()

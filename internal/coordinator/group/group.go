@@ -10,7 +10,7 @@ type group struct {
 	id      string
 	offsets map[string]map[int32]format.Offset // by topic and partition
 	kind    kind
-	held    int64 // bytes counted so far, see weigh
+	memory  int64 // bytes counted so far, see weigh
 }
 
 // classic returns the group's kind if it is a classic group, otherwise nil.
@@ -43,7 +43,7 @@ func (s *Shard) finishEvent(id string) {
 		return
 	}
 	s.weigh(g)
-	if len(g.offsets) == 0 && g.kind.blank() {
+	if len(g.offsets) == 0 && g.kind.forgettable() {
 		delete(s.groups, id)
 	}
 }

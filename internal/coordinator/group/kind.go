@@ -20,7 +20,7 @@ type kind interface {
 	// also has no offsets.
 	empty() bool
 	idle() bool
-	blank() bool
+	forgettable() bool
 	// weight returns the number of bytes that the members occupy, see MemoryBudget. weightOf
 	// returns that of one member, 0 if there is none.
 	weight() int
@@ -33,7 +33,7 @@ type kind interface {
 	sync(s *Shard, g *group, p parked, req *kmsg.SyncGroupRequest)
 	heartbeat(s *Shard, g *group, req *kmsg.HeartbeatRequest) *failure
 	leave(s *Shard, g *group, m kmsg.LeaveGroupRequestMember) (id string, f *failure)
-	left(s *Shard, g *group)
+	afterLeave(s *Shard, g *group)
 	// writes reports whether a request may emit records.
 	writes(req kmsg.Request) bool
 
@@ -44,13 +44,13 @@ type kind interface {
 	readTopics() func(topic string) bool
 	// emptySince returns when the last member left, in ms since 1970. It returns false if the
 	// retention of offsets starts at the commit.
-	emptied() (ms int64, counts bool)
+	emptySince() (ms int64, counts bool)
 	// checkCommit returns why a commit is refused. If allowed is not nil, it returns the same for
 	// one partition. checkFetch returns why a fetch of offsets is refused.
 	checkCommit(req *kmsg.OffsetCommitRequest) (allowed func(topic [16]byte, partition int32) *failure, f *failure)
 	checkFetch(want *kmsg.OffsetFetchRequestGroup) *failure
 	// commitAllowed is called after a commit was allowed.
-	committing(s *Shard, g *group, member string)
+	commitAllowed(s *Shard, g *group, member string)
 
 	// loaded sets the timers of a group that was just loaded; fire handles one of them.
 	loaded(s *Shard, g *group)
@@ -58,5 +58,5 @@ type kind interface {
 	// topicsChanged notes created, deleted or grown topics. It emits no records.
 	topicsChanged(e TopicsChanged)
 	// removeRecords deletes the group's own records. The group has no members.
-	drop(s *Shard, g *group)
+	removeRecords(s *Shard, g *group)
 }

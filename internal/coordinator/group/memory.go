@@ -32,21 +32,21 @@ func (r *MemoryBudget) Used() int64 { return r.used.Load() }
 const shardShare = 4
 
 // hasMemory reports whether the shard may use n more bytes. Zero or fewer are always allowed.
-func (s *Shard) has(n int) bool {
-	r := s.cfg.Room
-	return n <= 0 || r.Used()+int64(n) <= r.size && s.held+int64(n) <= r.size/shardShare
+func (s *Shard) hasMemory(n int) bool {
+	r := s.cfg.MemberMemory
+	return n <= 0 || r.Used()+int64(n) <= r.size && s.memory+int64(n) <= r.size/shardShare
 }
 
 // weigh updates the accounting of a group's memory.
 func (s *Shard) weigh(g *group) {
 	n := int64(g.kind.weight())
-	s.take(n - g.held)
-	g.held = n
+	s.countMemory(n - g.memory)
+	g.memory = n
 }
 
-func (s *Shard) take(n int64) {
-	s.held += n
-	s.cfg.Room.used.Add(n)
+func (s *Shard) countMemory(n int64) {
+	s.memory += n
+	s.cfg.MemberMemory.used.Add(n)
 }
 
 // Overheads that are counted in addition to the data: a member with its maps and timers, an entry
@@ -60,8 +60,8 @@ const (
 
 // weight returns the memory of the group's members and pending ids.
 func (c *classic) weight() int {
-	if c.touched {
-		c.touched, c.bytes = false, c.count()
+	if c.stale {
+		c.stale, c.bytes = false, c.count()
 	}
 	return c.bytes
 }
@@ -114,7 +114,7 @@ func joinWeight(j joining) int {
 }
 
 // memoryOf returns the memory that a member of a group, which may be nil, occupies already.
-func (g *group) heldBy(id string) int {
+func (g *group) memoryOf(id string) int {
 	if g == nil {
 		return 0
 	}

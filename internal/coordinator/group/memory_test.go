@@ -23,7 +23,7 @@ func joinFrom(connection uint64, group, client string, version int16, metadata i
 // The total size of members' metadata is bounded, in however many groups. When memory is free
 // again, a refused member gets in.
 func TestMemberMemoryIsBounded(t *testing.T) {
-	w := newWorld(t, func(c *Config) { c.Room = NewMemoryBudget(4 << 20) })
+	w := newWorld(t, func(c *Config) { c.MemberMemory = NewMemoryBudget(4 << 20) })
 	accepted := 0
 	for i := range 40 {
 		ticket := w.send(joinFrom(0, fmt.Sprint("g", i), "c", 3, 500<<10))
@@ -33,21 +33,21 @@ func TestMemberMemoryIsBounded(t *testing.T) {
 			accepted++
 		}
 	}
-	if used := w.cfg.Room.Used(); accepted != 2 || used > 1<<20 { // a shard's share
+	if used := w.cfg.MemberMemory.Used(); accepted != 2 || used > 1<<20 { // a shard's share
 		t.Errorf("%d of 40 were accepted and use %d bytes", accepted, used)
 	}
 	w.weighs()
 	w.advance(0) // the joins are answered
 	w.advance(time.Minute)
-	if w.cfg.Room.Used() != 0 {
-		t.Errorf("%d bytes are used by members that left", w.cfg.Room.Used())
+	if w.cfg.MemberMemory.Used() != 0 {
+		t.Errorf("%d bytes are used by members that left", w.cfg.MemberMemory.Used())
 	}
 	w.waits(w.send(joinFrom(0, "g9", "c", 3, 500<<10)))
 }
 
 // A member that could never fit gets an error that does not make it retry.
 func TestMemberThatCanNeverFitIsRefusedForGood(t *testing.T) {
-	w := newWorld(t, func(c *Config) { c.Room = NewMemoryBudget(1 << 20) })
+	w := newWorld(t, func(c *Config) { c.MemberMemory = NewMemoryBudget(1 << 20) })
 	w.topic("t", 1)
 	resp := ask[*kmsg.JoinGroupResponse](w, joinFrom(0, "g", "c", 3, 200<<10))
 	is(t, resp.ErrorCode, kerr.InvalidRequest)
@@ -62,7 +62,7 @@ func TestMemberStaysWhenMemoryIsUsedUp(t *testing.T) {
 	leader, other, _ := w.two()
 	a := &client{w: w, id: "a", request: func(r *kmsg.ConsumerGroupHeartbeatRequest) { r.Group, r.SubscribedTopicNames = "k", []string{"t"} }}
 	is(t, a.join(), nil)
-	w.cfg.Room.size = 1
+	w.cfg.MemberMemory.size = 1
 	w.join(leader)
 	_, j := w.join(other)
 	if resp := answer[*kmsg.JoinGroupResponse](w, j); resp.ErrorCode != 0 {
@@ -85,7 +85,7 @@ func TestAssignmentBeyondTheBudgetIsRefused(t *testing.T) {
 	w.join(leader)
 	_, j := w.join(other)
 	gen := answer[*kmsg.JoinGroupResponse](w, j).Generation
-	w.cfg.Room.size = w.cfg.Room.Used() + 100
+	w.cfg.MemberMemory.size = w.cfg.MemberMemory.Used() + 100
 	s := w.sync(leader, gen, leader, string(bytes.Repeat([]byte("x"), 1000)))
 	is(t, answer[*kmsg.SyncGroupResponse](w, s).ErrorCode, kerr.CoordinatorNotAvailable)
 	w.replays()
@@ -103,7 +103,7 @@ func TestPendingIDsEndWithTheirConnection(t *testing.T) {
 			first = resp.MemberID
 		}
 	}
-	if used := w.cfg.Room.Used(); used > 2<<20 {
+	if used := w.cfg.MemberMemory.Used(); used > 2<<20 {
 		t.Errorf("ids hold %d bytes", used)
 	}
 	w.weighs()
@@ -136,7 +136,7 @@ func TestPendingIDSurvivesTheRetentionCheck(t *testing.T) {
 
 // The total size of pending ids is bounded, over however many connections.
 func TestPendingIDsAreBounded(t *testing.T) {
-	w := newWorld(t, func(c *Config) { c.Room = NewMemoryBudget(4 << 20) })
+	w := newWorld(t, func(c *Config) { c.MemberMemory = NewMemoryBudget(4 << 20) })
 	refused := 0
 	for i := range 1000 {
 		resp := ask[*kmsg.JoinGroupResponse](w, joinFrom(uint64(i), "g", string(make([]byte, 15<<10)), 5, 10))
@@ -144,12 +144,12 @@ func TestPendingIDsAreBounded(t *testing.T) {
 			refused++
 		}
 	}
-	if used := w.cfg.Room.Used(); used > 1<<20 || refused == 0 {
+	if used := w.cfg.MemberMemory.Used(); used > 1<<20 || refused == 0 {
 		t.Errorf("ids use %d bytes, %d were refused", used, refused)
 	}
 	w.advance(30 * time.Minute)
-	if w.cfg.Room.Used() != 0 || len(w.timers) != 1 {
-		t.Errorf("%d bytes and %d timers are left", w.cfg.Room.Used(), len(w.timers))
+	if w.cfg.MemberMemory.Used() != 0 || len(w.timers) != 1 {
+		t.Errorf("%d bytes and %d timers are left", w.cfg.MemberMemory.Used(), len(w.timers))
 	}
 }
 
@@ -158,16 +158,16 @@ func TestMemoryIsReleased(t *testing.T) {
 	w := newWorld(t)
 	w.topic("t", 10)
 	w.newClient("a", "t")
-	held := w.cfg.Room.Used()
+	held := w.cfg.MemberMemory.Used()
 	if held < memberWeight+10*partitionWeight {
 		t.Errorf("%d bytes", held)
 	}
 	w.start()
-	if got := w.cfg.Room.Used(); got != held {
+	if got := w.cfg.MemberMemory.Used(); got != held {
 		t.Errorf("%d bytes after a load, %d before", got, held)
 	}
 	w.shard.End()
-	if got := w.cfg.Room.Used(); got != 0 {
+	if got := w.cfg.MemberMemory.Used(); got != 0 {
 		t.Errorf("%d bytes are left", got)
 	}
 }

@@ -25,7 +25,7 @@ func (s *Shard) upgradable(g *group) *failure {
 		if _, err := protocol.DecodeSubscription(m.metadata(c.protocol)); err != nil {
 			return malformed
 		}
-		if _, err := s.unembedded(m.assignment); err != nil {
+		if _, err := s.decodeAssignment(m.assignment); err != nil {
 			return malformed
 		}
 	}
@@ -62,7 +62,7 @@ func (s *Shard) upgrade(g *group) {
 // leader may have assigned a partition twice.
 func (s *Shard) upgradeMember(g *group, m *classicMember, generation int32, chosen string, taken map[assign.TopicID]map[int32]bool) {
 	sub, _ := protocol.DecodeSubscription(m.metadata(chosen)) // upgradable has checked it
-	a, _ := s.unembedded(m.assignment)
+	a, _ := s.decodeAssignment(m.assignment)
 	for id, list := range a {
 		if taken[id] == nil {
 			taken[id] = map[int32]bool{}
@@ -128,18 +128,18 @@ func (s *Shard) downgrade(g *group, without string) {
 		protocols[m.id] = m.meta.Classic.Protocols
 		v.Members = append(v.Members, format.ClassicMember{ID: m.id, Instance: m.meta.Instance, ClientID: m.meta.ClientID, ClientHost: m.meta.ClientHost,
 			RebalanceTimeout: m.meta.RebalanceTimeout, SessionTimeout: m.meta.Classic.SessionTimeout,
-			Assignment: s.embedded(m.assigned.assignment(), m.meta.Classic.Protocols[0].Metadata)})
+			Assignment: s.encodeAssignment(m.assigned.assignment(), m.meta.Classic.Protocols[0].Metadata)})
 	}
 	v.Leader, v.Protocol = ptr(v.Members[0].ID), ptr(electAmong(protocols))
 	for i := range v.Members {
 		m := &v.Members[i]
 		m.Subscription = (&classicMember{protocols: protocols[m.ID]}).metadata(deref(v.Protocol))
 	}
-	c.drop(s, g)
+	c.removeRecords(s, g)
 	s.emit(format.Key{Type: format.TypeClassicGroup, Group: g.id}, v)
 	for _, m := range g.classic().members {
 		m.protocols, m.groupType = protocols[m.id], consumerProtocol
-		g.classic().touched = true
+		g.classic().stale = true
 		s.expectHeartbeat(g, m)
 	}
 	if without != "" {

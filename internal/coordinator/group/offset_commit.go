@@ -20,7 +20,7 @@ func (s *Shard) commit(to coordinator.Ticket, req *kmsg.OffsetCommitRequest) {
 		return
 	}
 	if g := s.groups[req.Group]; g != nil {
-		g.kind.committing(s, g, req.MemberID)
+		g.kind.commitAllowed(s, g, req.MemberID)
 	}
 	resp := commitRefused(req, 0)
 	for i, t := range req.Topics {
@@ -109,7 +109,7 @@ func (c *classic) mayCommit(req *kmsg.OffsetCommitRequest) *failure {
 	case req.Generation < 0 && c.state == empty:
 		return nil
 	case req.Generation >= 0 || req.MemberID != "" || req.InstanceID != nil:
-		if f := c.known(req.MemberID, req.InstanceID); f != nil {
+		if f := c.checkMember(req.MemberID, req.InstanceID); f != nil {
 			return f
 		}
 		if req.Generation != c.generation {
@@ -152,14 +152,14 @@ func (c *consumer) checkCommit(req *kmsg.OffsetCommitRequest) (allowed func([16]
 }
 
 // commitAllowed implements kind: a commit counts as a heartbeat.
-func (c *classic) committing(s *Shard, g *group, id string) {
+func (c *classic) commitAllowed(s *Shard, g *group, id string) {
 	if m := c.members[id]; m != nil {
 		s.expectHeartbeat(g, m)
 	}
 }
 
 // commitAllowed implements kind: only heartbeats keep members of consumer groups alive.
-func (c *consumer) committing(*Shard, *group, string) {}
+func (c *consumer) commitAllowed(*Shard, *group, string) {}
 
 // stale returns the error for a member with the wrong epoch.
 func (m *member) stale() *failure {

@@ -86,7 +86,7 @@ func (s *Shard) deleteGroup(id string) *failure {
 		return fail(kerr.NonEmptyGroup, "Group %s is not empty.", id)
 	}
 	s.dropOffsets(g, slices.Sorted(maps.Keys(g.offsets)))
-	g.kind.drop(s, g)
+	g.kind.removeRecords(s, g)
 	s.finishEvent(id)
 	return nil
 }
@@ -102,13 +102,13 @@ func (s *Shard) expireOffsets() {
 		n, all := s.expireGroup(g, left)
 		left -= n
 		if all && g.kind.idle() {
-			g.kind.drop(s, g)
+			g.kind.removeRecords(s, g)
 		}
 		s.finishEvent(id)
 	}
 	again := s.cfg.RetentionCheck
 	if left <= 0 {
-		again = tombstonesSoon
+		again = tombstoneDelay
 	}
 	s.setTimer(timerRetention, "", "", again)
 }
@@ -147,7 +147,7 @@ func (s *Shard) expired(g *group, o format.Offset) bool {
 		return now >= o.Expires
 	}
 	from := o.Committed
-	if emptied, counts := g.kind.emptied(); counts {
+	if emptied, counts := g.kind.emptySince(); counts {
 		from = emptied
 	}
 	return now-from >= s.cfg.Retention.Milliseconds()

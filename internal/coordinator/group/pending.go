@@ -18,7 +18,7 @@ type Closed struct{ Connection uint64 }
 // notePending notes a pending id. connection is 0 if it is not known.
 func (s *Shard) notePending(g *group, id string, connection uint64) {
 	c := g.classic()
-	c.pending[id], c.touched = connection, true
+	c.pending[id], c.stale = connection, true
 	if connection == 0 {
 		return
 	}
@@ -32,7 +32,7 @@ func (s *Shard) notePending(g *group, id string, connection uint64) {
 
 // dropPending drops a pending id, and ends a join phase that waited only for it.
 func (s *Shard) dropPending(g *group, id string) {
-	s.drop(g, id)
+	s.dropMember(g, id)
 	s.completeIfAllJoined(g)
 }
 

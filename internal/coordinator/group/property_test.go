@@ -76,7 +76,7 @@ func (c *oldClient) take(response any) {
 			c.failed(r.ErrorCode)
 			return
 		}
-		a, err := c.w.shard.unembedded(r.MemberAssignment)
+		a, err := c.w.shard.decodeAssignment(r.MemberAssignment)
 		if err != nil {
 			c.w.t.Fatalf("assignment: %v", err)
 		}
@@ -116,7 +116,7 @@ func (c *oldClient) lead(members []kmsg.JoinGroupResponseMember) (out []kmsg.Syn
 		in.Members = append(in.Members, a)
 	}
 	for id, a := range assign.Range(in) {
-		out = append(out, kmsg.SyncGroupRequestGroupAssignment{MemberID: id, MemberAssignment: c.w.shard.embedded(a, subscription())})
+		out = append(out, kmsg.SyncGroupRequestGroupAssignment{MemberID: id, MemberAssignment: c.w.shard.encodeAssignment(a, subscription())})
 	}
 	return out
 }

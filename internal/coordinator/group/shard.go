@@ -16,15 +16,15 @@ type Shard struct {
 	topics Topics
 	times  func(group string) Times
 	groups map[string]*group
-	held   int64 // bytes in use of cfg.MemberMemory
+	memory int64 // bytes in use of cfg.MemberMemory
 	// pending has the pending member ids by connection, in order. Volatile.
 	pending map[uint64][]pendingID
 	// matched is the match that a resumed heartbeat waited for, while it is handled.
-	matched *matched
+	matched *heartbeatMatch
 	// rematching: a call is matching all expressions. rematched is its result until it is recorded.
 	// Volatile.
 	rematching bool
-	rematched  *rematched
+	rematched  *topicMatches
 	// changes of topics that the records do not reflect yet. Volatile: after a load, a
 	// TopicsChanged with All set follows.
 	changes changes
@@ -38,7 +38,7 @@ type Shard struct {
 func New(cfg Config) *Shard {
 	// A request that could never fit gets a permanent error rather than one that makes the member
 	// retry.
-	cfg.MaxRequest = min(cfg.MaxRequest, int(cfg.Room.size/shardShare/2))
+	cfg.MaxRequest = min(cfg.MaxRequest, int(cfg.MemberMemory.size/shardShare/2))
 	return &Shard{cfg: cfg, topics: noTopics{}, times: func(string) Times { return Times{} }, groups: map[string]*group{},
 		pending: map[uint64][]pendingID{}}
 }
@@ -90,7 +90,7 @@ func (s *Shard) Writes(event any) bool {
 	switch event := event.(type) {
 	case Request:
 		e = event
-	case Delete, matched:
+	case Delete, heartbeatMatch:
 		return true
 	default: // they only read, or have no response
 		return false
@@ -109,7 +109,7 @@ func (s *Shard) Writes(event any) bool {
 }
 
 // End implements coordinator.Machine.
-func (s *Shard) End() { s.take(-s.held) }
+func (s *Shard) End() { s.countMemory(-s.memory) }
 
 // Handle implements coordinator.Machine.
 func (s *Shard) Handle(now time.Time, to coordinator.Ticket, event any, out *coordinator.Effects) {
@@ -121,10 +121,10 @@ func (s *Shard) Handle(now time.Time, to coordinator.Ticket, event any, out *coo
 		s.topicsChanged(e)
 	case Closed:
 		s.closed(e.Connection)
-	case matched:
-		s.goOn(to, e)
-	case rematched:
-		s.matchedAgain(e)
+	case heartbeatMatch:
+		s.resumeHeartbeat(to, e)
+	case topicMatches:
+		s.receiveMatches(e)
 	case FetchOffsets:
 		out.Reply(to, s.fetchOffsets(e))
 	case Describe:
@@ -190,7 +190,7 @@ func (s *Shard) Fire(now time.Time, key coordinator.TimerKey, out *coordinator.E
 	if key.Kind == timerRetention {
 		s.expireOffsets()
 	} else if key.Kind == timerTopics {
-		s.followTopics()
+		s.applyTopicChanges()
 	} else if g := s.groups[key.Owner]; g != nil {
 		g.kind.fire(s, g, key)
 	}

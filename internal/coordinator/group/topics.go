@@ -31,7 +31,7 @@ type Topics interface {
 type noTopics struct{}
 
 // topicsUnknown reports whether the shard has not received its first TopicsChanged yet.
-func (s *Shard) blind() bool {
+func (s *Shard) topicsUnknown() bool {
 	_, blind := s.topics.(noTopics)
 	return blind
 }

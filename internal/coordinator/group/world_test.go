@@ -276,13 +276,13 @@ func (w *world) weighs() {
 				n += regexWeight(re, r)
 			}
 		}
-		if g.held != int64(n) {
-			w.t.Fatalf("group %s holds %d bytes, counted are %d", id, n, g.held)
+		if g.memory != int64(n) {
+			w.t.Fatalf("group %s holds %d bytes, counted are %d", id, n, g.memory)
 		}
 		total += n
 	}
-	if w.shard.held != int64(total) || w.cfg.Room.Used() != int64(total) {
-		w.t.Fatalf("groups use %d bytes, the shard counts %d and the budget %d", total, w.shard.held, w.cfg.Room.Used())
+	if w.shard.memory != int64(total) || w.cfg.MemberMemory.Used() != int64(total) {
+		w.t.Fatalf("groups use %d bytes, the shard counts %d and the budget %d", total, w.shard.memory, w.cfg.MemberMemory.Used())
 	}
 	given := 0
 	for _, list := range w.shard.pending {

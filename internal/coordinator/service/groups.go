@@ -50,9 +50,9 @@ func NewGroups(opt GroupsOptions) (*Groups, error) {
 	}
 	cfg := configOf(&conf)
 	if opt.MemberBytes > 0 {
-		cfg.Room = group.NewMemoryBudget(opt.MemberBytes)
+		cfg.MemberMemory = group.NewMemoryBudget(opt.MemberBytes)
 	}
-	c := &Groups{opt: opt, members: cfg.Room, watched: map[uint64]struct{}{}}
+	c := &Groups{opt: opt, members: cfg.MemberMemory, watched: map[uint64]struct{}{}}
 	o := &conf.Offsets
 	c.Service = New(Options{
 		Self: opt.Self, Replicas: opt.Replicas, Controller: opt.Controller, Settings: opt.Settings, Logger: opt.Logger,

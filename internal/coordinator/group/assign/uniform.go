@@ -55,7 +55,7 @@ func (u *uniform) homogeneous() bool {
 	return true
 }
 
-func (u *uniform) give(p partition, member int) {
+func (u *uniform) assign(p partition, member int) {
 	u.owner[p] = member
 	u.count[member]++
 }
@@ -96,7 +96,7 @@ func (u *uniform) keepFair() {
 			default:
 				return false
 			}
-			u.give(p, m)
+			u.assign(p, m)
 			return true
 		})
 	}
@@ -117,7 +117,7 @@ func (u *uniform) handOut() {
 		if at > 0 && (at == len(order) || u.count[order[at]] > u.count[order[0]]) {
 			at = 0
 		}
-		u.give(p, order[at])
+		u.assign(p, order[at])
 		at++
 	})
 }
@@ -140,7 +140,7 @@ func (u *uniform) unowned(fn func(partition)) {
 func (u *uniform) keepAll() {
 	for m := range u.members {
 		u.previous(m, func(p partition) bool {
-			u.give(p, m)
+			u.assign(p, m)
 			return true
 		})
 	}
@@ -148,10 +148,10 @@ func (u *uniform) keepAll() {
 
 // handOutSparse assigns each remaining partition to its subscriber with the fewest.
 func (u *uniform) handOutSparse() {
-	u.unowned(func(p partition) { u.give(p, u.poorest(p.topic)) })
+	u.unowned(func(p partition) { u.assign(p, u.leastLoaded(p.topic)) })
 }
 
-func (u *uniform) poorest(t TopicID) int {
+func (u *uniform) leastLoaded(t TopicID) int {
 	subs := u.by[t]
 	best := subs[0]
 	for _, m := range subs[1:] {
@@ -170,10 +170,10 @@ func (u *uniform) balance() {
 		for _, t := range u.topics {
 			for i := range u.in.Partitions[t] {
 				p := partition{t, i}
-				from, to := u.owner[p], u.poorest(t)
+				from, to := u.owner[p], u.leastLoaded(t)
 				if u.count[from] > u.count[to]+1 {
 					u.count[from]--
-					u.give(p, to)
+					u.assign(p, to)
 					moved = true
 				}
 			}
