@@ -35,7 +35,7 @@ func (s *shard) nextCall() {
 		q.ctx, q.stop = context.WithCancel(s.r.ctx)
 	}
 	q.busy = true
-	ctx, life := q.ctx, s.incarnation
+	ctx, incarnation := q.ctx, s.incarnation
 	s.r.work.Go(func() {
 		var result any
 		select {
@@ -46,7 +46,7 @@ func (s *shard) nextCall() {
 		}
 		s.post(func() {
 			s.calls.busy = false
-			if life == s.incarnation {
+			if incarnation == s.incarnation {
 				s.called(c.To, result)
 			}
 			s.nextCall()

@@ -82,7 +82,7 @@ func (s *shard) load() {
 	s.setPhase(loading)
 	ctx, cancel := context.WithCancel(s.r.ctx)
 	s.endLoad = cancel
-	life, epoch, log, machine := s.incarnation, s.epoch, s.log, s.r.opt.New(s.partition)
+	incarnation, epoch, log, machine := s.incarnation, s.epoch, s.log, s.r.opt.New(s.partition)
 	s.r.work.Go(func() {
 		defer cancel()
 		begin, n := time.Now(), int64(0)
@@ -90,7 +90,7 @@ func (s *shard) load() {
 			n++
 			return machine.Apply(r)
 		})
-		if !s.post(func() { s.loaded(life, machine, n, time.Since(begin), err) }) {
+		if !s.post(func() { s.loaded(incarnation, machine, n, time.Since(begin), err) }) {
 			machine.End()
 		}
 	})
@@ -100,8 +100,8 @@ func (s *shard) load() {
 const slowLoad = time.Second
 
 // loaded installs the machine that a load has built, or schedules a retry.
-func (s *shard) loaded(life uint64, m Machine, records int64, took time.Duration, err error) {
-	if life != s.incarnation {
+func (s *shard) loaded(incarnation uint64, m Machine, records int64, took time.Duration, err error) {
+	if incarnation != s.incarnation {
 		m.End()
 		return
 	}
@@ -159,10 +159,10 @@ func (s *shard) loadFailed(err error) {
 	s.count.failures.Add(1)
 	s.logger.Error("coordinator log can't be loaded, its groups are unavailable until a retry succeeds", zap.Int32("epoch", s.epoch),
 		zap.Duration("retry_in", s.retryAfter), zap.Error(err))
-	life := s.incarnation
+	incarnation := s.incarnation
 	s.retry = time.AfterFunc(s.retryAfter, func() {
 		s.post(func() {
-			if life == s.incarnation {
+			if incarnation == s.incarnation {
 				s.load()
 			}
 		})

@@ -70,19 +70,19 @@ func (s *shard) flush() {
 	p.inFlight++
 	s.count.appends.Add(1)
 	s.count.records.Add(int64(len(records)))
-	life, batch := s.incarnation, p.sent
+	incarnation, batch := s.incarnation, p.sent
 	s.log.Append(s.epoch, records, time.Now(), func(err error) {
-		s.post(func() { s.appended(life, batch, err) })
+		s.post(func() { s.appended(incarnation, batch, err) })
 	})
 }
 
 // appended handles the result of an append.
-func (s *shard) appended(life, batch uint64, err error) {
+func (s *shard) appended(incarnation, batch uint64, err error) {
 	p := &s.pipeline
 	s.excuseAppend(time.Now())
 	p.inFlight--
 	switch {
-	case life != s.incarnation:
+	case incarnation != s.incarnation:
 		if s.phase == draining && p.inFlight == 0 {
 			s.load()
 		}

@@ -26,7 +26,7 @@ func BenchmarkHeartbeat(b *testing.B) {
 		for i := range 10 {
 			all = append(all, w.newClient(fmt.Sprint("m", i), "t"))
 		}
-		settle(w, all...)
+		stabilize(w, all...)
 		handle(b, w, heartbeatOf("m3", all[3].epoch))
 	})
 }

@@ -61,16 +61,26 @@ func (m *classicMember) sameProtocols(protocols []kmsg.JoinGroupRequestProtocol)
 
 // checkMember returns why a request's member id and instance id do not match, nil if they do.
 func (c *classic) checkMember(id string, instance *string) *failure {
-	if instance != nil {
-		switch owner, ok := c.static[*instance]; {
-		case !ok:
-			return refuse(kerr.UnknownMemberID)
-		case owner != id:
-			return refuse(kerr.FencedInstanceID)
-		}
+	if f := checkInstance(c.static, id, instance); f != nil {
+		return f
 	}
 	if c.members[id] == nil {
 		return refuse(kerr.UnknownMemberID)
+	}
+	return nil
+}
+
+// checkInstance returns why an instance id, if there is one, is not that of a member. static has
+// the group's member ids by instance.
+func checkInstance(static map[string]string, id string, instance *string) *failure {
+	if instance == nil {
+		return nil
+	}
+	switch owner, known := static[*instance]; {
+	case !known:
+		return refuse(kerr.UnknownMemberID)
+	case owner != id:
+		return refuse(kerr.FencedInstanceID)
 	}
 	return nil
 }

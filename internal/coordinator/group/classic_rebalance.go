@@ -8,7 +8,7 @@ import (
 
 //	empty ──join──▶ preparing ──all joined, or timeout──▶ completing ──leader syncs──▶ stable
 //	  ▲                 │  ▲                                  │                          │
-//	  └───nobody left───┘  └── join, leave, death, no sync ───┴──────────────────────────┘
+//	  └────none left────┘  └── join, leave, death, no sync ───┴──────────────────────────┘
 //
 // Records are written on the way into stable and empty.
 

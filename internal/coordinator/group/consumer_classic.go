@@ -139,13 +139,8 @@ func (s *Shard) reported(sub kmsg.ConsumerMemberMetadata) []kmsg.ConsumerGroupHe
 
 // classicMember returns the member that sent a Heartbeat or SyncGroup.
 func (c *consumer) classicMember(id string, instance *string, generation int32) (*member, *failure) {
-	if instance != nil {
-		switch owner, known := c.static[*instance]; {
-		case !known:
-			return nil, refuse(kerr.UnknownMemberID)
-		case owner != id:
-			return nil, refuse(kerr.FencedInstanceID)
-		}
+	if f := checkInstance(c.static, id, instance); f != nil {
+		return nil, f
 	}
 	m := c.members[id]
 	switch {

@@ -85,8 +85,8 @@ func (c *client) take(resp *kmsg.ConsumerGroupHeartbeatResponse) int16 {
 	return 0
 }
 
-// settle lets clients send heartbeats until nothing changes.
-func settle(w *world, clients ...*client) {
+// stabilize lets clients send heartbeats until nothing changes.
+func stabilize(w *world, clients ...*client) {
 	w.t.Helper()
 	for range 30 {
 		n := len(w.log)
@@ -144,13 +144,13 @@ func TestConsumerGroupSharesPartitions(t *testing.T) {
 	}
 	w.replays()
 	n := len(w.log)
-	settle(w, a, b)
+	stabilize(w, a, b)
 	if len(w.log) != n {
 		t.Error("heartbeats of a stable group write records")
 	}
 
 	is(t, w.consumerBeat(heartbeatOf("a", -1)).ErrorCode, nil)
-	settle(w, b)
+	stabilize(w, b)
 	if b.epoch != 4 || b.has.Count() != 6 {
 		t.Errorf("alone: epoch %d, %v", b.epoch, b.has)
 	}
@@ -171,7 +171,7 @@ func TestConsumerThatDoesNotRevokeIsFenced(t *testing.T) {
 	}
 	w.advance(time.Second)
 	is(t, w.consumerBeat(stubborn).ErrorCode, kerr.UnknownMemberID)
-	settle(w, b)
+	stabilize(w, b)
 	if b.has.Count() != 2 {
 		t.Errorf("%v", b.has)
 	}
@@ -181,17 +181,17 @@ func TestSilentConsumerIsRemoved(t *testing.T) {
 	w := newWorld(t)
 	w.topic("t", 2)
 	a, b := w.newClient("a", "t"), w.newClient("b", "t")
-	settle(w, a, b)
+	stabilize(w, a, b)
 	w.advance(30 * time.Second)
 	is(t, b.beat(), nil)
 	w.advance(20 * time.Second)
-	settle(w, b)
+	stabilize(w, b)
 	if b.has.Count() != 2 {
 		t.Errorf("%v", b.has)
 	}
 	is(t, a.beat(), kerr.UnknownMemberID)
 	is(t, a.join(), nil)
-	settle(w, a, b)
+	stabilize(w, a, b)
 	if !slices.Equal(counts(a, b), []int{1, 1}) {
 		t.Error(counts(a, b))
 	}
@@ -246,7 +246,7 @@ func TestConsumerWithAnotherEpochIsFenced(t *testing.T) {
 	w := newWorld(t)
 	w.topic("t", 4)
 	a, b := w.newClient("a", "t"), w.newClient("b", "t")
-	settle(w, a, b)
+	stabilize(w, a, b)
 	is(t, w.consumerBeat(heartbeatOf("a", a.epoch+1)).ErrorCode, kerr.FencedMemberEpoch)
 	lost := heartbeatOf("a", a.epoch-1) // the response with the new epoch was lost
 	is(t, w.consumerBeat(lost).ErrorCode, kerr.FencedMemberEpoch)
@@ -261,7 +261,7 @@ func TestConsumerJoinsAgain(t *testing.T) {
 	w := newWorld(t)
 	w.topic("t", 4)
 	a, b := w.newClient("a", "t"), w.newClient("b", "t")
-	settle(w, a, b)
+	stabilize(w, a, b)
 	is(t, a.join(), nil)
 	if a.has.Count() != 2 || a.epoch != 3 {
 		t.Errorf("epoch %d, %v", a.epoch, a.has)
@@ -279,7 +279,7 @@ func TestFirstEpochsMatchKafka(t *testing.T) {
 	}
 	b.request = func(r *kmsg.ConsumerGroupHeartbeatRequest) { r.SubscribedTopicNames = []string{"t"} }
 	is(t, b.join(), nil)
-	settle(w, a, b)
+	stabilize(w, a, b)
 	if d := w.described(); d.Epoch != 2 || a.epoch != 2 || b.epoch != 2 || b.has.Count() != 2 {
 		t.Errorf("with a subscription: group epoch %d, members in %d and %d, %v", d.Epoch, a.epoch, b.epoch, b.has)
 	}
@@ -292,17 +292,17 @@ func TestTopicsAreCreatedGrownAndDeleted(t *testing.T) {
 	a := w.newClient("a", "t", "later")
 	w.topic("t", 5)
 	w.topic("other", 3)
-	settle(w, a)
+	stabilize(w, a)
 	if a.has.Count() != 5 || a.epoch != 3 {
 		t.Errorf("grown: epoch %d, %v", a.epoch, a.has)
 	}
 	w.topic("later", 2)
-	settle(w, a)
+	stabilize(w, a)
 	if a.has.Count() != 7 {
 		t.Errorf("made: %v", a.has)
 	}
 	w.topic("t", 0)
-	settle(w, a)
+	stabilize(w, a)
 	if a.has.Count() != 2 {
 		t.Errorf("deleted: %v", a.has)
 	}
@@ -323,18 +323,18 @@ func TestRegularExpressions(t *testing.T) {
 	}
 	w.topic("orders-asia", 2)
 	w.topic("orders-mars", 2)
-	settle(w, a)
+	stabilize(w, a)
 	if a.has.Count() != 5 {
 		t.Errorf("%v", a.has)
 	}
 	w.topic("else", 0)
-	settle(w, a)
+	stabilize(w, a)
 	if a.has.Count() != 4 {
 		t.Errorf("%v", a.has)
 	}
 	w.replays()
 	w.start()
-	settle(w, a)
+	stabilize(w, a)
 	if a.has.Count() != 4 {
 		t.Errorf("after a reload: %v", a.has)
 	}
@@ -362,7 +362,7 @@ func TestStaticConsumerReturns(t *testing.T) {
 	a := &client{w: w, id: "a", request: instance}
 	is(t, a.join(), nil)
 	b := w.newClient("b", "t")
-	settle(w, a, b)
+	stabilize(w, a, b)
 	had, epoch := a.has, a.epoch
 
 	again := &client{w: w, id: "a2", request: instance}
@@ -375,7 +375,7 @@ func TestStaticConsumerReturns(t *testing.T) {
 	if !again.has.Equal(had) || again.epoch != epoch {
 		t.Errorf("it had %v in epoch %d and has %v in %d", had, epoch, again.has, again.epoch)
 	}
-	settle(w, again, b)
+	stabilize(w, again, b)
 	old := heartbeatOf("a", epoch)
 	old.InstanceID = kmsg.StringPtr("i")
 	is(t, w.consumerBeat(old).ErrorCode, kerr.FencedInstanceID)
@@ -387,7 +387,7 @@ func TestStaticConsumerReturns(t *testing.T) {
 		w.advance(5 * time.Second)
 		is(t, b.beat(), nil)
 	}
-	settle(w, b)
+	stabilize(w, b)
 	if b.has.Count() != 4 {
 		t.Errorf("%v", b.has)
 	}
@@ -449,7 +449,7 @@ func TestMostNamedAssignorIsUsed(t *testing.T) {
 		is(t, c.join(), nil)
 		all = append(all, c)
 	}
-	settle(w, all...)
+	stabilize(w, all...)
 	if d := w.described(); d.AssignorName != "range" || d.State != "Stable" || len(d.Members) != 3 || d.Members[0].MemberType != 1 {
 		t.Errorf("%+v", d)
 	}
@@ -465,7 +465,7 @@ func TestReloadDuringReconciliation(t *testing.T) {
 	a, b := w.newClient("a", "t"), w.newClient("b", "t")
 	is(t, a.beat(), nil)
 	w.start()
-	settle(w, a, b)
+	stabilize(w, a, b)
 	if !slices.Equal(counts(a, b), []int{3, 3}) || a.epoch != 3 {
 		t.Errorf("%v in epoch %d", counts(a, b), a.epoch)
 	}
@@ -478,7 +478,7 @@ func TestThreeConsumersJoin(t *testing.T) {
 	for i := range 3 {
 		all = append(all, w.newClient(fmt.Sprint("m", i), "t"))
 	}
-	settle(w, all...)
+	stabilize(w, all...)
 	if !slices.Equal(counts(all...), []int{3, 3, 3}) {
 		t.Error(counts(all...))
 	}
@@ -498,7 +498,7 @@ func TestShardWithoutTopicsAssignsNothing(t *testing.T) {
 		t.Error("records were written")
 	}
 	w.start()
-	settle(w, a)
+	stabilize(w, a)
 	if a.has.Count() != 2 || a.epoch != 2 {
 		t.Errorf("epoch %d, %v", a.epoch, a.has)
 	}

@@ -10,8 +10,8 @@ import (
 	"github.com/chronik-io/chronik/internal/coordinator/group/assign"
 )
 
-// settleOld lets clients of both protocols continue until the group is stable.
-func settleOld(w *world, news []*client, olds []*oldClient) {
+// stabilizeOld lets clients of both protocols continue until the group is stable.
+func stabilizeOld(w *world, news []*client, olds []*oldClient) {
 	w.t.Helper()
 	for range 20 {
 		w.advance(time.Second)
@@ -29,7 +29,7 @@ func oldGroup(w *world) []*oldClient {
 	w.t.Helper()
 	w.topic("t", 6)
 	olds := []*oldClient{{w: w, topics: []string{"t"}, generation: -1}, {w: w, topics: []string{"t"}, generation: -1}}
-	settleOld(w, nil, olds)
+	stabilizeOld(w, nil, olds)
 	if olds[0].has.Count() != 3 || olds[1].has.Count() != 3 || w.state("g") != "Stable" {
 		w.t.Fatalf("%v %v, the group is %s", olds[0].has, olds[1].has, w.state("g"))
 	}
@@ -54,7 +54,7 @@ func TestUpgradeAndDowngrade(t *testing.T) {
 	if olds[0].generation != -1 {
 		t.Error("the old members are not asked to rejoin")
 	}
-	settleOld(w, []*client{n}, olds)
+	stabilizeOld(w, []*client{n}, olds)
 	if n.has.Count() != 2 || olds[0].has.Count() != 2 || olds[1].has.Count() != 2 {
 		t.Errorf("%v, %v, %v", n.has, olds[0].has, olds[1].has)
 	}
@@ -67,13 +67,13 @@ func TestUpgradeAndDowngrade(t *testing.T) {
 	}
 	w.replays()
 	w.start()
-	settleOld(w, []*client{n}, olds)
+	stabilizeOld(w, []*client{n}, olds)
 
 	is(t, w.consumerBeat(heartbeatOf("n", -1)).ErrorCode, nil)
 	if s := w.state("g"); s != "PreparingRebalance" {
 		t.Error(s)
 	}
-	settleOld(w, nil, olds)
+	stabilizeOld(w, nil, olds)
 	if olds[0].has.Count() != 3 || olds[1].has.Count() != 3 || w.shard.groups["g"].consumer() != nil {
 		t.Errorf("%v, %v", olds[0].has, olds[1].has)
 	}
@@ -106,9 +106,9 @@ func TestDisabledDowngrade(t *testing.T) {
 	w := newWorld(t, func(c *Config) { c.Downgrade = false })
 	olds := oldGroup(w)
 	n := w.newClient("n", "t")
-	settleOld(w, []*client{n}, olds)
+	stabilizeOld(w, []*client{n}, olds)
 	is(t, w.consumerBeat(heartbeatOf("n", -1)).ErrorCode, nil)
-	settleOld(w, nil, olds)
+	stabilizeOld(w, nil, olds)
 	if w.shard.groups["g"].consumer() == nil || olds[0].has.Count() != 3 {
 		t.Error("it became a classic group, or does not continue")
 	}
@@ -122,7 +122,7 @@ func TestEmptyGroupAcceptsEitherProtocol(t *testing.T) {
 	n := w.newClient("n", "t")
 	is(t, w.consumerBeat(heartbeatOf("n", -1)).ErrorCode, nil)
 	old := &oldClient{w: w, topics: []string{"t"}, generation: -1}
-	settleOld(w, nil, []*oldClient{old})
+	stabilizeOld(w, nil, []*oldClient{old})
 	if old.has.Count() != 2 || w.shard.groups["g"].consumer() != nil {
 		t.Errorf("%v", old.has)
 	}
@@ -140,7 +140,7 @@ func TestFailingClassicMembersOfAConsumerGroup(t *testing.T) {
 	w := newWorld(t)
 	olds := oldGroup(w)
 	n := w.newClient("n", "t")
-	settleOld(w, []*client{n}, olds)
+	stabilizeOld(w, []*client{n}, olds)
 	beat := func(id string, generation int32) int16 { return w.beat(id, generation) }
 	is(t, beat("nobody", 1), kerr.UnknownMemberID)
 	is(t, beat(olds[0].id, 1), kerr.IllegalGeneration)
@@ -160,7 +160,7 @@ func TestFailingClassicMembersOfAConsumerGroup(t *testing.T) {
 		is(t, n.beat(), nil)
 		olds[0].step()
 	}
-	settleOld(w, []*client{n}, olds[:1])
+	stabilizeOld(w, []*client{n}, olds[:1])
 	if n.has.Count()+olds[0].has.Count() != 6 {
 		t.Errorf("%v, %v", n.has, olds[0].has)
 	}

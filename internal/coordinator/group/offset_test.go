@@ -135,7 +135,7 @@ func TestCommitsOfAConsumerGroup(t *testing.T) {
 	// owned.
 	before := a.epoch
 	b := w.newClient("b", "t")
-	settle(w, a, b)
+	stabilize(w, a, b)
 	mine := slices.Contains(a.has[idOf("t")], 0)
 	lagging := commitOf("a", before, "t", 5)
 	if !mine {

@@ -32,8 +32,8 @@ type noTopics struct{}
 
 // topicsUnknown reports whether the shard has not received its first TopicsChanged yet.
 func (s *Shard) topicsUnknown() bool {
-	_, blind := s.topics.(noTopics)
-	return blind
+	_, unknown := s.topics.(noTopics)
+	return unknown
 }
 
 func (noTopics) ByName(string) (Topic, bool)       { return Topic{}, false }

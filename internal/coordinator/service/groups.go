@@ -117,9 +117,9 @@ func (c *Groups) changed(next *metadata.Image, d *metadata.Delta) any {
 // MemberMemory returns the memory budget of group members.
 func (c *Groups) MemberMemory() *group.MemoryBudget { return c.members }
 
-// WatchConnection notifies the shards when a connection ends, because member ids that its client was given
-// expire with it. onClose registers a function with the connection. Attend may be called for every
-// request of a connection; it registers once.
+// WatchConnection notifies the shards when a connection ends, because member ids that its client
+// was given expire with it. onClose registers a function with the connection. It may be called for
+// every request of a connection; it registers once.
 func (c *Groups) WatchConnection(connection uint64, onClose func(func()) (stop func() bool)) {
 	c.mu.Lock()
 	_, known := c.watched[connection]

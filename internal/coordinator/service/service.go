@@ -33,8 +33,8 @@ type Definition struct {
 	SegmentBytes      int32
 	// New makes an empty machine for a partition.
 	New func(partition int32) coordinator.Machine
-	// Hello makes the event that a machine gets after it is loaded. Changed makes the event for a
-	// metadata change, or nil if the change affects no machine. Either may be nil.
+	// InitialEvent makes the event that a machine gets after it is loaded. ChangeEvent makes the
+	// event for a metadata change, or nil if the change affects no machine. Either may be nil.
 	InitialEvent func(img *metadata.Image) any
 	ChangeEvent  func(next *metadata.Image, d *metadata.Delta) any
 }
@@ -121,8 +121,8 @@ func (s *Service) applyTopicChanges(next *metadata.Image, d *metadata.Delta) {
 	}
 }
 
-// partitionCreated applies the role of a partition whose log was just created. If the topic is not the one
-// that Apply last saw, Apply will do it.
+// partitionCreated applies the role of a partition whose log was just created. If the topic is not
+// the one that Apply last saw, Apply will do it.
 func (s *Service) partitionCreated(t *metadata.Topic, index int32) {
 	s.roleMu.Lock()
 	defer s.roleMu.Unlock()
@@ -133,7 +133,7 @@ func (s *Service) partitionCreated(t *metadata.Topic, index int32) {
 
 // applyRole gives a shard the role of its partition. The partition is asked rather than the
 // metadata, because after an unclean stop it does not lead in its former epoch. The caller holds
-// assuming.
+// roleMu.
 func (s *Service) applyRole(t *metadata.Topic, index int32) {
 	part, err := s.opt.Replicas.Partition(t.ID, index)
 	if err != nil {
