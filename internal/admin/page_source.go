@@ -59,7 +59,7 @@ func (s *source) Overview(ctx context.Context) (page.Overview, error) {
 	}
 	ctx, cancel := context.WithTimeout(ctx, groupTime)
 	defer cancel()
-	o := page.Overview{Topics: v.Image().NumTopics(), Partitions: len(v.Storage.Logs()), Groups: len(v.Groups.Census(ctx).Groups),
+	o := page.Overview{Topics: v.Image().NumTopics(), Partitions: len(v.Storage.Logs()), Groups: len(v.Groups.Overview(ctx).Groups),
 		Connections: v.Server.Stats().Connections, Heap: int64(heapBytes())}
 	if limit := debug.SetMemoryLimit(-1); limit < math.MaxInt64 {
 		o.MemoryLimit = limit

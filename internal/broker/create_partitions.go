@@ -76,7 +76,7 @@ func createPartitions(ctx context.Context, b *Broker, r *network.Request, req *k
 }
 
 func (c *change) createPartitions(ctx context.Context, t *kmsg.CreatePartitionsRequestTopic, validateOnly bool) error {
-	if controller.IsInternal(t.Topic) {
+	if metadata.IsInternal(t.Topic) {
 		return refuse(kerr.InvalidRequest, "What topic %s keeps is bound to its partitions by their number: it can't be changed.", t.Topic)
 	}
 	if err := c.b.checkSpace(); err != nil {

@@ -15,9 +15,9 @@ import (
 	"github.com/chronik-io/chronik/internal/broker"
 	"github.com/chronik-io/chronik/internal/configdef"
 	"github.com/chronik-io/chronik/internal/controller"
+	"github.com/chronik-io/chronik/internal/coordinator/service"
 	"github.com/chronik-io/chronik/internal/daemon/config"
 	"github.com/chronik-io/chronik/internal/daemon/observe"
-	"github.com/chronik-io/chronik/internal/groups"
 	"github.com/chronik-io/chronik/internal/health/checks"
 	"github.com/chronik-io/chronik/internal/metadata"
 	"github.com/chronik-io/chronik/internal/metadata/filestore"
@@ -51,7 +51,7 @@ type components struct {
 	park     *purgatory.Purgatory
 	replicas *replica.Manager
 	applier  *metadata.Applier
-	groups   *groups.Coordinator
+	groups   *service.Groups
 	handlers *broker.Broker
 	// server is set last, and storage's journals, which are opened earlier, read its census.
 	server atomic.Pointer[network.Server]
@@ -226,7 +226,7 @@ func (b *Broker) openPartitions(_ context.Context, r *components) error {
 	r.applier.Finish(r.replicas.AwaitApplied)
 	b.stack.push("replicas", r.replicas.Close)
 	var err error
-	r.groups, err = groups.New(groups.Options{
+	r.groups, err = service.NewGroups(service.GroupsOptions{
 		Self: r.conf.NodeID, Replicas: r.replicas, Settings: r.settings, Controller: r.control, Configs: b.configs, Static: r.static, Logger: b.log.Named("groups"),
 		MemberBytes: b.budgets.Members,
 	})
@@ -329,7 +329,7 @@ func (b *Broker) openClients(_ context.Context, r *components) error {
 		r.park.Close()  // so are fetches that wait for records
 		return server.Shutdown(ctx)
 	})
-	if err := metrics.RegisterBudgets(b.reg, observe.Budgets(server, r.handlers, r.groups.Members())); err != nil {
+	if err := metrics.RegisterBudgets(b.reg, observe.Budgets(server, r.handlers, r.groups.MemberMemory())); err != nil {
 		return err
 	}
 	for i, l := range b.cfg.Listeners {

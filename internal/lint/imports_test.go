@@ -39,7 +39,7 @@ const (
 	machineReason = "a state machine takes events and the time and returns records and answers: no I/O, no goroutines, no clock"
 	ctlReason     = "chronikctl talks to any broker over the protocol, and to chronik's admin port, and must not know this one's insides"
 	benchReason   = "a load generator speaks the protocol from outside and must not know the broker that it measures; record builds its batches"
-	groupsReason  = "the group coordinator defines the state machines that a host runs; requests are above it"
+	serviceReason = "a service connects the coordinator runtime to partitions and metadata; requests are above it"
 	wireReason    = "protocol and network carry requests and know neither logs nor topics"
 	checkReason   = "a check turns facts into findings and reads nothing, so that a test can describe any machine"
 	brokerReason  = "a handler maps a request to the packages below it; it opens no files and starts no components"
@@ -83,18 +83,12 @@ func importRules() map[string]importRule {
 			because: "the runtime runs state machines over logs; it knows neither their meaning nor how a log is stored"},
 		"internal/coordinator/group": {may: []string{"internal/coordinator", "internal/coordinator/group/...", "internal/protocol"},
 			never: noDisk, because: machineReason},
-		"internal/coordinator/replicalog": {may: []string{"internal/coordinator", "internal/replica", "internal/purgatory",
-			"internal/record"},
-			never: noProtocol, because: "it adapts a partition to the runtime's log interface and knows nothing of state machines"},
-		"internal/coordinator/host": {may: []string{"internal/coordinator", "internal/coordinator/replicalog", "internal/controller", "internal/metadata",
-			"internal/replica", "internal/configdef", "pkg/durability"},
-			never:   append([]string{netPkg, kmsgPkg}, noDisk...),
-			because: "it runs coordinators over any internal topic and knows no requests"},
+		"internal/coordinator/service": {may: []string{"internal/coordinator", "internal/coordinator/group", "internal/controller", "internal/metadata",
+			"internal/replica", "internal/configdef", "internal/protocol", "internal/purgatory", "internal/record",
+			"pkg/durability"},
+			never: append([]string{netPkg}, noDisk...), because: serviceReason},
 		"internal/coordinator/group/assign": {never: append([]string{kmsgPkg}, noDisk...), because: machineReason},
 		"internal/coordinator/group/format": {never: noDisk, because: machineReason},
-
-		"internal/groups": {may: []string{"internal/coordinator", "internal/coordinator/...", "internal/controller", "internal/metadata", "internal/protocol",
-			"internal/replica", "internal/configdef"}, never: append([]string{netPkg}, noDisk...), because: groupsReason},
 
 		"internal/controller": {may: []string{"internal/metadata", "internal/configdef"},
 			never: noProtocol, because: clusterReason},
@@ -103,7 +97,7 @@ func importRules() map[string]importRule {
 		"internal/network": {may: []string{"internal/protocol", "internal/bufpool", "internal/groupcommit"},
 			never: []string{cobraPkg, koanfPkg}, because: wireReason},
 		"internal/broker": {may: []string{"internal/network", "internal/protocol", "internal/controller", "internal/replica",
-			"internal/groups", "internal/coordinator", "internal/coordinator/group", "internal/metadata", "internal/purgatory", "internal/storage", "internal/record", "internal/bufpool",
+			"internal/coordinator", "internal/coordinator/group", "internal/coordinator/service", "internal/metadata", "internal/purgatory", "internal/storage", "internal/record", "internal/bufpool",
 			"internal/configdef"},
 			never: noDisk, because: brokerReason},
 
@@ -166,7 +160,7 @@ func storageRules() map[string]importRule {
 func healthRules() map[string]importRule {
 	return map[string]importRule{
 		"internal/health": {never: noProtocol, because: "a leaf: the broker and chronikctl share its vocabulary"},
-		"internal/daemon/observe": {may: []string{"internal/broker", "internal/coordinator/group", "internal/groups", "internal/health", "internal/health/...", "internal/metadata", "internal/metrics",
+		"internal/daemon/observe": {may: []string{"internal/broker", "internal/coordinator/group", "internal/coordinator/service", "internal/health", "internal/health/...", "internal/metadata", "internal/metrics",
 			"internal/network", "internal/protocol", "internal/replica", "internal/storage", "internal/storage/diskguard", "internal/vfs", "pkg/durability"},
 			never: []string{osPkg, unixPkg, cobraPkg, koanfPkg, netPkg}, because: "it reads the components that the daemon opened, and opens none"},
 		"internal/health/checks": {may: []string{"internal/health", "internal/text"}, never: noProtocol, because: checkReason},
@@ -174,7 +168,7 @@ func healthRules() map[string]importRule {
 			because: "it reads the machine and knows nothing of the broker"},
 		"internal/admin/page": {may: []string{"internal/health", "internal/metrics", "internal/text"}, never: []string{osPkg, unixPkg, cobraPkg, koanfPkg, kmsgPkg},
 			because: "the page shows what its Source returns, so that a test shows it any broker"},
-		"internal/admin": {may: []string{"internal/admin/page", "internal/groups", "internal/health", "internal/logtail", "internal/metadata", "internal/metrics", "internal/network",
+		"internal/admin": {may: []string{"internal/admin/page", "internal/coordinator/service", "internal/health", "internal/logtail", "internal/metadata", "internal/metrics", "internal/network",
 			"internal/record", "internal/replica", "internal/storage", "internal/configdef", "internal/text", "pkg/durability"},
 			never: []string{unixPkg, cobraPkg, koanfPkg, kmsgPkg}, because: "the admin port shows the components that the daemon passes to it"},
 	}

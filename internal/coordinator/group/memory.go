@@ -8,52 +8,49 @@ import (
 	"github.com/chronik-io/chronik/internal/coordinator/group/format"
 )
 
-// MemoryBudget bounds the memory that members make a broker keep: what they said of themselves,
-// what is assigned to them, ids that were given out. It outlives the requests that
-// brought it, and their connections. All shards of a broker share one Room; its methods
-// may be called concurrently.
+// MemoryBudget bounds the memory that group members occupy in the broker: their metadata, their
+// assignments, and pending ids. That memory outlives the requests that carried it, and their
+// connections. All shards of a broker share a MemoryBudget; its methods may be called concurrently.
 //
-// Offsets are not counted: there are no more of one group than partitions, and they are
-// on disk.
+// Offsets are not counted: a group has at most one for each partition, and they are on disk.
 type MemoryBudget struct {
 	size int64
 	used atomic.Int64
 }
 
-// NewMemoryBudget returns a room for so many bytes.
+// NewMemoryBudget returns a budget of size bytes.
 func NewMemoryBudget(size int64) *MemoryBudget { return &MemoryBudget{size: size} }
 
-// Size is how many bytes there are, Used how many are taken. What a load brings is taken
-// in any case, so that Used may be larger.
+// Size returns the limit in bytes.
 func (r *MemoryBudget) Size() int64 { return r.size }
 
-// Used is how many bytes are taken.
+// Used returns the number of bytes in use. Loads are never refused, so it may exceed Size.
 func (r *MemoryBudget) Used() int64 { return r.used.Load() }
 
-// shardShare is the part of a Room that one shard may take: groups of other shards are
-// not turned away because of those in one.
+// shardShare limits one shard to a fraction of the budget, so that its groups can't exclude those
+// of other shards.
 const shardShare = 4
 
-// has reports whether the shard may take n bytes more. None or fewer always fit.
-func (s *Shard) has(n int) bool {
-	r := s.cfg.Room
-	return n <= 0 || r.Used()+int64(n) <= r.size && s.held+int64(n) <= r.size/shardShare
+// hasMemory reports whether the shard may use n more bytes. Zero or fewer are always allowed.
+func (s *Shard) hasMemory(n int) bool {
+	r := s.cfg.MemberMemory
+	return n <= 0 || r.Used()+int64(n) <= r.size && s.memory+int64(n) <= r.size/shardShare
 }
 
-// weigh takes account of what a group holds now.
+// weigh updates the accounting of a group's memory.
 func (s *Shard) weigh(g *group) {
 	n := int64(g.kind.weight())
-	s.take(n - g.held)
-	g.held = n
+	s.countMemory(n - g.memory)
+	g.memory = n
 }
 
-func (s *Shard) take(n int64) {
-	s.held += n
-	s.cfg.Room.used.Add(n)
+func (s *Shard) countMemory(n int64) {
+	s.memory += n
+	s.cfg.MemberMemory.used.Add(n)
 }
 
-// What is counted besides the bytes themselves: a member with its maps and timers, an
-// entry of a list or map, a partition that a member has, and one that it is to have.
+// Overheads that are counted in addition to the data: a member with its maps and timers, an entry
+// of a list or map, a partition that a member owns, and a partition in its target.
 const (
 	memberWeight    = 512
 	entryWeight     = 48
@@ -61,10 +58,10 @@ const (
 	targetWeight    = 8
 )
 
-// weight is what the group's members and the ids that were given out hold.
+// weight returns the memory of the group's members and pending ids.
 func (c *classic) weight() int {
-	if c.touched {
-		c.touched, c.bytes = false, c.count()
+	if c.stale {
+		c.stale, c.bytes = false, c.count()
 	}
 	return c.bytes
 }
@@ -85,7 +82,7 @@ func (c *consumer) weightOf(id string) int {
 	return 0
 }
 
-// count is weight, counted.
+// count computes the weight.
 func (c *classic) count() int {
 	n := 0
 	for _, m := range c.members {
@@ -107,7 +104,7 @@ func (m *classicMember) weight() int {
 	return n
 }
 
-// joinWeight is what the member that a JoinGroup asks for will hold.
+// joinWeight returns the memory that the member of a JoinGroup will occupy.
 func joinWeight(j joining) int {
 	n := memberWeight + 3*len(j.ClientID) + len(j.ClientHost) + 2*len(j.req.MemberID) + 4*len(deref(j.req.InstanceID))
 	for _, p := range j.req.Protocols {
@@ -116,16 +113,16 @@ func joinWeight(j joining) int {
 	return n
 }
 
-// heldBy is what a member of a group, which may be nil, holds already.
-func (g *group) heldBy(id string) int {
+// memoryOf returns the memory that a member of a group, which may be nil, occupies already.
+func (g *group) memoryOf(id string) int {
 	if g == nil {
 		return 0
 	}
 	return g.kind.weightOf(id)
 }
 
-// heartbeatWeight is what the member that a heartbeat is from will hold, as far as the
-// heartbeat says it.
+// heartbeatWeight returns the memory that the member of a heartbeat will occupy, as far as the
+// heartbeat determines it.
 func heartbeatWeight(e Request, req *kmsg.ConsumerGroupHeartbeatRequest) int {
 	return memberWeight + len(e.ClientID) + len(e.ClientHost) + 4*len(req.MemberID) + 2*len(deref(req.InstanceID)) +
 		len(deref(req.RackID)) + 3*len(deref(req.SubscribedTopicRegex)) + listWeight(req.SubscribedTopicNames)

@@ -1,4 +1,4 @@
-package replicalog
+package service
 
 import (
 	"context"
@@ -11,7 +11,6 @@ import (
 	"testing/synctest"
 	"time"
 
-	"go.uber.org/goleak"
 	"go.uber.org/zap"
 
 	"github.com/chronik-io/chronik/internal/coordinator"
@@ -24,16 +23,7 @@ import (
 	"github.com/chronik-io/chronik/pkg/durability"
 )
 
-func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
-
 var topicID = [16]byte{0xa}
-
-func must(t testing.TB, err error) {
-	t.Helper()
-	if err != nil {
-		t.Fatal(err)
-	}
-}
 
 // cluster is the metadata of one topic with one partition, led by broker 1.
 type cluster struct {
@@ -105,7 +95,7 @@ func open(t testing.TB, fs vfs.FS, c *cluster) (*replica.Partition, *purgatory.P
 func one() int32 { return 1 }
 
 // put appends records and waits for them.
-func put(t testing.TB, l *Log, epoch int32, words ...string) error {
+func put(t testing.TB, l *partitionLog, epoch int32, words ...string) error {
 	t.Helper()
 	var records []coordinator.Record
 	for _, w := range words {
@@ -120,8 +110,8 @@ func put(t testing.TB, l *Log, epoch int32, words ...string) error {
 	return <-ended
 }
 
-// get loads everything.
-func get(ctx context.Context, l *Log, epoch int32) (string, error) {
+// get loads all records.
+func get(ctx context.Context, l *partitionLog, epoch int32) (string, error) {
 	var all []string
 	err := l.Load(ctx, epoch, func(r coordinator.Record) error {
 		if r.Value == nil {
@@ -134,9 +124,9 @@ func get(ctx context.Context, l *Log, epoch int32) (string, error) {
 	return strings.Join(all, " "), err
 }
 
-func TestWhatIsAppendedIsLoaded(t *testing.T) {
+func TestAppendedRecordsAreLoaded(t *testing.T) {
 	p, park := open(t, vfs.Memory(), &cluster{})
-	l := New(p, park, one)
+	l := newPartitionLog(p, park, one)
 	if got, err := get(t.Context(), l, 0); got != "" || err != nil {
 		t.Errorf("%q, %v", got, err)
 	}
@@ -156,9 +146,9 @@ func TestWhatIsAppendedIsLoaded(t *testing.T) {
 	}
 }
 
-func TestAnotherEpochNeitherWritesNorReads(t *testing.T) {
+func TestOtherEpochsCanNeitherWriteNorRead(t *testing.T) {
 	p, park := open(t, vfs.Memory(), &cluster{})
-	l := New(p, park, one)
+	l := newPartitionLog(p, park, one)
 	must(t, put(t, l, 0, "a"))
 	p.Lead(3, []int32{1}, []int32{1})
 	if err := put(t, l, 0, "b"); !errors.Is(err, replica.ErrFencedEpoch) {
@@ -171,15 +161,15 @@ func TestAnotherEpochNeitherWritesNorReads(t *testing.T) {
 		t.Errorf("%q, %v", got, err)
 	}
 	if err := put(t, l, 3); err == nil {
-		t.Error("no records are no batch")
+		t.Error("an empty batch was accepted")
 	}
 }
 
-// What is in the log and not committed is waited for: a replica has yet to confirm it.
-func TestALoadWaitsForWhatIsNotCommitted(t *testing.T) {
+// A load waits for records that are not committed yet, because a replica has yet to confirm them.
+func TestLoadWaitsForUncommittedRecords(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		p, park := open(t, vfs.Memory(), &cluster{})
-		l := New(p, park, one)
+		l := newPartitionLog(p, park, one)
 		must(t, put(t, l, 0, "a"))
 		p.Lead(1, []int32{1, 2}, []int32{1, 2})
 		p.Acknowledged(2, 1, 1)
@@ -206,9 +196,9 @@ func TestALoadWaitsForWhatIsNotCommitted(t *testing.T) {
 	})
 }
 
-func TestALoadEndsWithTheLeadership(t *testing.T) {
+func TestLoadEndsWithLeadership(t *testing.T) {
 	p, park := open(t, vfs.Memory(), &cluster{})
-	l := New(p, park, one)
+	l := newPartitionLog(p, park, one)
 	p.Lead(1, []int32{1, 2}, []int32{1, 2})
 	ended := make(chan error, 1)
 	l.Append(1, []coordinator.Record{{Key: []byte("a")}}, time.UnixMilli(1), func(err error) { ended <- err })
@@ -229,9 +219,9 @@ func TestALoadEndsWithTheLeadership(t *testing.T) {
 	}
 }
 
-func TestAnErrorOfTheMachineEndsTheLoad(t *testing.T) {
+func TestMachineErrorEndsTheLoad(t *testing.T) {
 	p, park := open(t, vfs.Memory(), &cluster{})
-	l := New(p, park, one)
+	l := newPartitionLog(p, park, one)
 	must(t, put(t, l, 0, "a", "b"))
 	wrong := errors.New("wrong")
 	if err := l.Load(t.Context(), 0, func(coordinator.Record) error { return wrong }); !errors.Is(err, wrong) {
@@ -239,11 +229,11 @@ func TestAnErrorOfTheMachineEndsTheLoad(t *testing.T) {
 	}
 }
 
-// The log refuses before anything is applied what it would refuse afterwards.
-func TestALogSaysBeforeAnAppendThatItWouldRefuse(t *testing.T) {
+// Ready refuses, before anything is applied, exactly those appends that would fail.
+func TestReadyPredictsRefusedAppends(t *testing.T) {
 	p, park := open(t, vfs.Memory(), &cluster{})
 	replicas := int32(1)
-	l := New(p, park, func() int32 { return replicas })
+	l := newPartitionLog(p, park, func() int32 { return replicas })
 	must(t, l.Ready(0))
 	for _, epoch := range []int32{0, 7} {
 		if err := l.Ready(epoch); (err == nil) != (put(t, l, epoch, "x") == nil) {
@@ -263,13 +253,13 @@ func TestALogSaysBeforeAnAppendThatItWouldRefuse(t *testing.T) {
 	}
 }
 
-// A shard over a real log: what was acknowledged is there for the next one.
-func TestAShardOverALog(t *testing.T) {
+// A shard over a real log: the next shard loads all acknowledged records.
+func TestShardOverALog(t *testing.T) {
 	p, park := open(t, vfs.Memory(), &cluster{})
 	words := func(event string) string {
-		rt := coordinator.NewRuntime(coordinator.Options{New: func(int32) coordinator.Machine { return &list{} }})
+		rt := coordinator.NewRuntime(coordinator.Options{New: func(int32) coordinator.Machine { return &words{} }})
 		defer rt.Close()
-		rt.Lead(0, p.LeaderEpoch(), New(p, park, one))
+		rt.Lead(0, p.LeaderEpoch(), newPartitionLog(p, park, one))
 		for {
 			answered := make(chan any, 1)
 			rt.Submit(0, event, func(response any, err error) {
@@ -294,25 +284,3 @@ func TestAShardOverALog(t *testing.T) {
 		t.Error(got)
 	}
 }
-
-// list is a machine that answers with all words that it was ever sent.
-type list struct{ words []string }
-
-func (m *list) Apply(r coordinator.Record) error {
-	m.words = append(m.words, string(r.Key))
-	return nil
-}
-
-func (m *list) Loaded(time.Time, *coordinator.Effects) {}
-
-func (m *list) Handle(_ time.Time, to coordinator.Ticket, event any, out *coordinator.Effects) {
-	m.words = append(m.words, event.(string))
-	out.Emit(coordinator.Record{Key: []byte(event.(string))})
-	out.Reply(to, strings.Join(m.words, " "))
-}
-
-func (m *list) Writes(any) bool { return true }
-
-func (m *list) End() {}
-
-func (m *list) Fire(time.Time, coordinator.TimerKey, *coordinator.Effects) {}

@@ -1,4 +1,4 @@
-package groups
+package service
 
 import (
 	"cmp"
@@ -13,36 +13,36 @@ import (
 	"github.com/chronik-io/chronik/internal/protocol"
 )
 
-// Description is one group with its members and offsets, as of now.
-type Description struct {
+// GroupDescription is the current state of one group, with its members and offsets.
+type GroupDescription struct {
 	Kind, State, Assignor string // Kind: "classic" or "consumer"
-	Members               []Member
-	Offsets               []Offset // by topic and partition
+	Members               []GroupMember
+	Offsets               []GroupOffset // sorted by topic and partition
 }
 
-// Member is a member of a group.
-type Member struct {
+// GroupMember is a member of a group.
+type GroupMember struct {
 	ID, Instance, ClientID, Host string
 	Assigned                     map[string][]int32 // by topic; nil if the assignment is not a consumer's
 }
 
-// Offset is a committed offset. End is the partition's high watermark, -1 if this broker
-// does not lead it.
-type Offset struct {
+// GroupOffset is a committed offset. End is the partition's high watermark, or -1 if this broker
+// does not lead the partition.
+type GroupOffset struct {
 	Topic          string
 	Partition      int32
 	Committed, End int64
 }
 
-// Describe describes a group; false if this broker coordinates no group with that id. It
-// waits for the group's shard until ctx ends; the error then is ctx's, and
+// Describe describes a group. It returns false if this broker coordinates no group with that id. It
+// waits for the group's shard until ctx ends and then returns ctx's error; it returns
 // coordinator.ErrLoading while the shard is loading.
-func (c *Coordinator) Describe(ctx context.Context, id string) (*Description, bool, error) {
+func (c *Groups) Describe(ctx context.Context, id string) (*GroupDescription, bool, error) {
 	shard, ok := c.Partition(id)
 	if !ok {
 		return nil, false, nil
 	}
-	d, found := &Description{}, false
+	d, found := &GroupDescription{}, false
 	for _, event := range []any{group.Describe{Groups: []string{id}, Version: 6}, group.DescribeConsumers{Groups: []string{id}}, group.Committed{}} {
 		answer, err := c.ask(ctx, shard, event)
 		if err != nil {
@@ -60,13 +60,13 @@ func (c *Coordinator) Describe(ctx context.Context, id string) (*Description, bo
 	return d, found, nil
 }
 
-// ask waits for a shard's answer to an event.
-func (c *Coordinator) ask(ctx context.Context, shard int32, event any) (any, error) {
+// ask waits for a shard's response to an event.
+func (c *Groups) ask(ctx context.Context, shard int32, event any) (any, error) {
 	type outcome struct {
 		answer any
 		err    error
 	}
-	done := make(chan outcome, 1) // the answer may come after ctx has ended
+	done := make(chan outcome, 1) // the response may come after ctx has ended
 	c.SubmitTo(shard, event, func(answer any, err error) { done <- outcome{answer, err} })
 	select {
 	case x := <-done:
@@ -76,7 +76,7 @@ func (c *Coordinator) ask(ctx context.Context, shard int32, event any) (any, err
 	}
 }
 
-func (d *Description) classic(list []kmsg.DescribeGroupsResponseGroup) bool {
+func (d *GroupDescription) classic(list []kmsg.DescribeGroupsResponseGroup) bool {
 	if len(list) != 1 || list[0].ErrorCode != 0 {
 		return false
 	}
@@ -84,21 +84,21 @@ func (d *Description) classic(list []kmsg.DescribeGroupsResponseGroup) bool {
 	d.Kind, d.State, d.Assignor = "classic", g.State, g.Protocol
 	for i := range g.Members {
 		m := &g.Members[i]
-		one := Member{ID: m.MemberID, Instance: deref(m.InstanceID), ClientID: m.ClientID, Host: strings.TrimPrefix(m.ClientHost, "/")}
+		member := newGroupMember(m.MemberID, m.InstanceID, m.ClientID, m.ClientHost)
 		if g.ProtocolType == "consumer" && len(m.MemberAssignment) > 0 {
-			if a, err := protocol.DecodeAssignment(m.MemberAssignment); err == nil { // clients send what they like
-				one.Assigned = map[string][]int32{}
+			if a, err := protocol.DecodeAssignment(m.MemberAssignment); err == nil { // a client may send anything
+				member.Assigned = map[string][]int32{}
 				for _, t := range a.Topics {
-					one.Assigned[t.Topic] = append(one.Assigned[t.Topic], t.Partitions...)
+					member.Assigned[t.Topic] = append(member.Assigned[t.Topic], t.Partitions...)
 				}
 			}
 		}
-		d.Members = append(d.Members, one)
+		d.Members = append(d.Members, member)
 	}
 	return true
 }
 
-func (d *Description) consumer(list []kmsg.ConsumerGroupDescribeResponseGroup) bool {
+func (d *GroupDescription) consumer(list []kmsg.ConsumerGroupDescribeResponseGroup) bool {
 	if len(list) != 1 || list[0].ErrorCode != 0 {
 		return false
 	}
@@ -106,44 +106,46 @@ func (d *Description) consumer(list []kmsg.ConsumerGroupDescribeResponseGroup) b
 	d.Kind, d.State, d.Assignor = "consumer", g.State, g.AssignorName
 	for i := range g.Members {
 		m := &g.Members[i]
-		one := Member{ID: m.MemberID, Instance: deref(m.InstanceID), ClientID: m.ClientID, Host: strings.TrimPrefix(m.ClientHost, "/"), Assigned: map[string][]int32{}}
+		member := newGroupMember(m.MemberID, m.InstanceID, m.ClientID, m.ClientHost)
+		member.Assigned = map[string][]int32{}
 		for _, t := range m.Assignment.TopicPartitions {
-			one.Assigned[t.Topic] = t.Partitions
+			member.Assigned[t.Topic] = t.Partitions
 		}
-		d.Members = append(d.Members, one)
+		d.Members = append(d.Members, member)
 	}
 	return true
 }
 
-func deref(s *string) string {
-	if s == nil {
-		return ""
+func newGroupMember(id string, instance *string, clientID, host string) GroupMember {
+	m := GroupMember{ID: id, ClientID: clientID, Host: strings.TrimPrefix(host, "/")}
+	if instance != nil {
+		m.Instance = *instance
 	}
-	return *s
+	return m
 }
 
-// offsetsOf are those of one group among a shard's.
-func (c *Coordinator) offsetsOf(id string, all []group.CommittedOffset) []Offset {
-	var list []Offset
+// offsetsOf returns one group's offsets, out of all offsets of its shard.
+func (c *Groups) offsetsOf(id string, all []group.CommittedOffset) []GroupOffset {
+	var list []GroupOffset
 	img := c.Image()
 	for _, o := range all {
 		if o.Group != id {
 			continue
 		}
-		x := Offset{Topic: o.Topic, Partition: o.Partition, Committed: o.Offset, End: -1}
+		x := GroupOffset{Topic: o.Topic, Partition: o.Partition, Committed: o.Offset, End: -1}
 		if t := img.Topic(o.Topic); t != nil {
 			x.End = c.high(metadata.TopicPartition{Topic: t.ID, Partition: o.Partition})
 		}
 		list = append(list, x)
 	}
-	slices.SortFunc(list, func(a, b Offset) int {
+	slices.SortFunc(list, func(a, b GroupOffset) int {
 		return cmp.Or(cmp.Compare(a.Topic, b.Topic), cmp.Compare(a.Partition, b.Partition))
 	})
 	return list
 }
 
-// high is the high watermark of a partition that this broker leads, -1 for any other.
-func (c *Coordinator) high(tp metadata.TopicPartition) int64 {
+// high returns the high watermark of a partition that this broker leads, -1 for any other.
+func (c *Groups) high(tp metadata.TopicPartition) int64 {
 	p, err := c.opt.Replicas.Partition(tp.Topic, tp.Partition)
 	if err != nil {
 		return -1

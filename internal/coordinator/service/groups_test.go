@@ -1,4 +1,4 @@
-package groups
+package service
 
 import (
 	"reflect"
@@ -27,7 +27,7 @@ func registry(t testing.TB) *configdef.Registry {
 	return configdef.New(configdef.Options{Profiles: profiles, ProducePresets: []string{"balanced"}})
 }
 
-// Two places have Kafka's defaults; they are the same.
+// Two places define Kafka's defaults; they must agree.
 func TestDefaultsAreKafkas(t *testing.T) {
 	conf, err := registry(t).ResolveBroker(nil)
 	if err != nil {
@@ -40,7 +40,7 @@ func TestDefaultsAreKafkas(t *testing.T) {
 	}
 }
 
-// image has topics by name, with so many partitions; their ids are their first letters.
+// image returns an image with topics and their partition counts; a topic's id is its first letter.
 func image(t testing.TB, revision int64, topics map[string]int32) *metadata.Image {
 	t.Helper()
 	var kvs []metadata.KV
@@ -62,11 +62,11 @@ func image(t testing.TB, revision int64, topics map[string]int32) *metadata.Imag
 	return img
 }
 
-// Shards hear of topics that came, went or grew, and of nothing else.
-func TestWhatShardsHear(t *testing.T) {
+// Shards are notified of created, deleted and grown topics, and of nothing else.
+func TestTopicChangesForShards(t *testing.T) {
 	prev := image(t, 1, map[string]int32{"same": 1, "more": 1, "gone": 2})
 	next := image(t, 2, map[string]int32{"same": 1, "more": 3, "new": 1})
-	c, err := New(Options{Self: 1, Replicas: replica.NewManager(replica.Options{}), Configs: registry(t), Logger: zap.NewNop()})
+	c, err := NewGroups(GroupsOptions{Self: 1, Replicas: replica.NewManager(replica.Options{}), Configs: registry(t), Logger: zap.NewNop()})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -81,7 +81,7 @@ func TestWhatShardsHear(t *testing.T) {
 	}
 }
 
-func TestTheViewShowsTheImage(t *testing.T) {
+func TestViewShowsTheImage(t *testing.T) {
 	v := view{image(t, 5, map[string]int32{"a": 3, "b": 1})}
 	a, ok := v.ByName("a")
 	byID, ok2 := v.ByID(a.ID)
@@ -89,21 +89,21 @@ func TestTheViewShowsTheImage(t *testing.T) {
 		t.Errorf("%+v %+v", a, byID)
 	}
 	if _, ok := v.ByName("c"); ok {
-		t.Error("a topic that is not there")
+		t.Error("found a topic that does not exist")
 	}
 	if _, ok := v.ByID([16]byte{'c'}); ok {
-		t.Error("an id that is not there")
+		t.Error("found an id that does not exist")
 	}
 	if names := slices.Sorted(v.Names()); !slices.Equal(names, []string{"a", "b"}) {
 		t.Error(names)
 	}
 	for range v.Names() {
-		break // a walk may end early
+		break // an iteration may end early
 	}
 }
 
-func TestNobodyIsAskedBeforeThereIsATopicNorAfterTheEnd(t *testing.T) {
-	c, err := New(Options{Self: 1, Replicas: replica.NewManager(replica.Options{}), Configs: registry(t), Logger: zap.NewNop()})
+func TestNotCoordinatorWithoutTopicAndAfterClose(t *testing.T) {
+	c, err := NewGroups(GroupsOptions{Self: 1, Replicas: replica.NewManager(replica.Options{}), Configs: registry(t), Logger: zap.NewNop()})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -114,10 +114,10 @@ func TestNobodyIsAskedBeforeThereIsATopicNorAfterTheEnd(t *testing.T) {
 	if err := ask(); err != coordinator.ErrNotCoordinator { //nolint:errorlint // it is what the contract names
 		t.Error(err)
 	}
-	if got := c.Census(t.Context()); got.Groups != nil || got.Lags != nil {
+	if got := c.Overview(t.Context()); got.Groups != nil || got.Lags != nil {
 		t.Errorf("%+v", got)
 	}
 	c.Close()
-	c.Ensure() // makes nothing any more: there is no controller to make it
+	c.Ensure() // creates nothing: there is no controller that could
 	c.Close()
 }

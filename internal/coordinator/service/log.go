@@ -1,12 +1,4 @@
-// Package replicalog is a replicated partition as a coordinator's log.
-//
-// It owns the way from records to a batch and back. It promises what
-// coordinator.Log asks: an append is reported as committed when the high watermark
-// covers it (acks=all under the topic's profile), and a load shows everything up to
-// the end that the log had, once that is committed. The daemon makes a Log for every
-// partition of an internal topic that the broker leads; the package knows nothing of
-// what the records mean.
-package replicalog
+package service
 
 import (
 	"context"
@@ -19,21 +11,22 @@ import (
 	"github.com/chronik-io/chronik/internal/replica"
 )
 
-// Log is a coordinator.Log. Its methods may be called concurrently.
-type Log struct {
-	part   *replica.Partition
-	park   *purgatory.Purgatory
-	minISR func() int32
+// partitionLog implements coordinator.Log on a replicated partition. It knows nothing about the
+// meaning of the records. Its methods may be called concurrently.
+type partitionLog struct {
+	part      *replica.Partition
+	purgatory *purgatory.Purgatory
+	minISR    func() int32
 }
 
-// New returns the log of a partition. park is where its readers wait; minISR is the
-// topic's min.insync.replicas as of now.
-func New(part *replica.Partition, park *purgatory.Purgatory, minISR func() int32) *Log {
-	return &Log{part: part, park: park, minISR: minISR}
+// newPartitionLog returns the log of a partition. Loads wait in purgatory for records to be
+// committed; minISR returns the topic's current min.insync.replicas.
+func newPartitionLog(part *replica.Partition, park *purgatory.Purgatory, minISR func() int32) *partitionLog {
+	return &partitionLog{part: part, purgatory: park, minISR: minISR}
 }
 
-// Append is coordinator.Log.
-func (l *Log) Append(epoch int32, records []coordinator.Record, now time.Time, done func(error)) {
+// Append implements coordinator.Log with acks=all.
+func (l *partitionLog) Append(epoch int32, records []coordinator.Record, now time.Time, done func(error)) {
 	b := record.NewBuilder(record.BatchOptions{})
 	for _, r := range records {
 		b.Append(now.UnixMilli(), r.Key, r.Value, nil)
@@ -50,18 +43,17 @@ func (l *Log) Append(epoch int32, records []coordinator.Record, now time.Time, d
 	}, nil)
 }
 
-// Ready is coordinator.Log.
-func (l *Log) Ready(epoch int32) error { return l.part.Refusal(epoch, l.minISR()) }
+// Ready implements coordinator.Log.
+func (l *partitionLog) Ready(epoch int32) error { return l.part.Refusal(epoch, l.minISR()) }
 
 const (
 	readBytes = 1 << 20
-	// waitTime bounds how long a wait that nobody is interested in any more stays in
-	// the purgatory.
+	// waitTime bounds how long an abandoned wait stays in the purgatory.
 	waitTime = time.Second
 )
 
-// Load is coordinator.Log.
-func (l *Log) Load(ctx context.Context, epoch int32, apply func(coordinator.Record) error) error {
+// Load implements coordinator.Log.
+func (l *partitionLog) Load(ctx context.Context, epoch int32, apply func(coordinator.Record) error) error {
 	ends := l.part.Ends()
 	for offset := ends.LogStart; offset < ends.LogEnd; {
 		if err := ctx.Err(); err != nil {
@@ -79,9 +71,9 @@ func (l *Log) Load(ctx context.Context, epoch int32, apply func(coordinator.Reco
 	return nil
 }
 
-// read applies the committed records from offset on that one read returns, up to
-// end, and says where to go on: at offset where nothing is committed there yet.
-func (l *Log) read(offset, end int64, epoch int32, apply func(coordinator.Record) error) (next int64, err error) {
+// read applies the committed records from offset up to end that a single read returns. It returns
+// the offset to continue at, which is the same if no record is committed there yet.
+func (l *partitionLog) read(offset, end int64, epoch int32, apply func(coordinator.Record) error) (next int64, err error) {
 	res, err := l.part.Read(replica.ReadRequest{Offset: offset, MaxBytes: readBytes, AtLeastOne: true, CurrentEpoch: epoch, FetchedEpoch: -1})
 	if err != nil {
 		return offset, err
@@ -100,7 +92,7 @@ func (l *Log) read(offset, end int64, epoch int32, apply func(coordinator.Record
 		}
 	}
 	if next == offset && res.HighWatermark > offset {
-		return min(res.HighWatermark, end), nil // a hole that compaction left
+		return min(res.HighWatermark, end), nil // a gap left by compaction
 	}
 	return next, nil
 }
@@ -111,7 +103,7 @@ func applyBatch(b record.Batch, from, end int64, apply func(coordinator.Record) 
 	case b.Control():
 		return b.LastOffset() + 1, nil
 	case b.Transactional():
-		return from, fmt.Errorf("the batch at offset %d is part of a transaction, which this version can't read here", b.BaseOffset())
+		return from, fmt.Errorf("batch at offset %d is part of a transaction, which this version can't read here", b.BaseOffset())
 	}
 	err = b.Each(0, func(r record.Record) error {
 		if r.Offset < from || r.Offset >= end {
@@ -122,12 +114,12 @@ func applyBatch(b record.Batch, from, end int64, apply func(coordinator.Record) 
 	return b.LastOffset() + 1, err
 }
 
-// wait waits until more than offset is committed, the role of the partition changes,
-// or ctx ends.
-func (l *Log) wait(ctx context.Context, offset int64, epoch int32) {
+// wait waits until the record at offset is committed, the role of the partition changes, or ctx
+// ends.
+func (l *partitionLog) wait(ctx context.Context, offset int64, epoch int32) {
 	w := &waiting{l: l, offset: offset, epoch: epoch, over: make(chan struct{})}
 	id := l.part.Log().ID()
-	l.park.Watch(w, time.Now().Add(waitTime), purgatory.Key{Topic: id.Topic, Partition: id.Partition})
+	l.purgatory.Watch(w, time.Now().Add(waitTime), purgatory.Key{Topic: id.Topic, Partition: id.Partition})
 	select {
 	case <-w.over:
 	case <-ctx.Done():
@@ -136,13 +128,13 @@ func (l *Log) wait(ctx context.Context, offset int64, epoch int32) {
 
 // waiting is a purgatory.Op.
 type waiting struct {
-	l      *Log
+	l      *partitionLog
 	offset int64
 	epoch  int32
 	over   chan struct{}
 }
 
-// TryComplete is purgatory.Op.
+// TryComplete implements purgatory.Op.
 func (w *waiting) TryComplete(int) bool {
 	_, atOnce := w.l.part.Peek(replica.ReadRequest{Offset: w.offset, CurrentEpoch: w.epoch, FetchedEpoch: -1}, 1)
 	if !atOnce && w.l.part.Ends().HighWatermark <= w.offset {
@@ -152,5 +144,5 @@ func (w *waiting) TryComplete(int) bool {
 	return true
 }
 
-// Expire is purgatory.Op.
+// Expire implements purgatory.Op.
 func (w *waiting) Expire() { close(w.over) }

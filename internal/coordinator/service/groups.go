@@ -1,4 +1,4 @@
-package groups
+package service
 
 import (
 	"fmt"
@@ -10,60 +10,59 @@ import (
 	"github.com/chronik-io/chronik/internal/controller"
 	"github.com/chronik-io/chronik/internal/coordinator"
 	"github.com/chronik-io/chronik/internal/coordinator/group"
-	"github.com/chronik-io/chronik/internal/coordinator/host"
 	"github.com/chronik-io/chronik/internal/metadata"
 	"github.com/chronik-io/chronik/internal/replica"
 )
 
-// Topic is where groups and their offsets are kept.
-const Topic = "__consumer_offsets"
+// OffsetsTopic holds groups and their offsets.
+const OffsetsTopic = "__consumer_offsets"
 
-// Options are what a Coordinator works with.
-type Options struct {
+// GroupsOptions configure Groups.
+type GroupsOptions struct {
 	Self       int32
 	Replicas   *replica.Manager
 	Settings   *replica.TopicSettings
 	Controller *controller.Controller
 	Configs    *configdef.Registry
-	// Static are the broker's configs as the configuration sets them, by name.
+	// Static has the broker configs that the configuration file sets, by name.
 	Static map[string]string
-	// MemberBytes bounds what members make the broker keep, see group.Room. 0 is 64 MiB.
+	// MemberBytes bounds the memory that members occupy, see group.MemoryBudget. 0 is 64 MiB.
 	MemberBytes int64
 	Logger      *zap.Logger
 }
 
-// Coordinator is the group coordinator of this broker. Its methods may be called
-// concurrently, and only Close blocks.
-type Coordinator struct {
-	*host.Host
-	opt     Options
+// Groups is the group coordinator of this broker. Its methods may be called concurrently. Only
+// Close, and Overview and Describe until their context ends, block.
+type Groups struct {
+	*Service
+	opt     GroupsOptions
 	members *group.MemoryBudget
 
-	mu       sync.Mutex
-	attended map[uint64]struct{} // connections whose end the shards will hear of
+	mu      sync.Mutex
+	watched map[uint64]struct{} // connections whose end will be sent to the shards
 }
 
-// New returns a coordinator that coordinates nothing; Apply brings partitions.
-func New(opt Options) (*Coordinator, error) {
+// NewGroups returns a coordinator without partitions; Apply adds them.
+func NewGroups(opt GroupsOptions) (*Groups, error) {
 	conf, err := opt.Configs.ResolveBroker(opt.Static)
 	if err != nil {
-		return nil, fmt.Errorf("configuration of groups: %w", err)
+		return nil, fmt.Errorf("group configs: %w", err)
 	}
 	cfg := configOf(&conf)
 	if opt.MemberBytes > 0 {
-		cfg.Room = group.NewMemoryBudget(opt.MemberBytes)
+		cfg.MemberMemory = group.NewMemoryBudget(opt.MemberBytes)
 	}
-	c := &Coordinator{opt: opt, members: cfg.Room, attended: map[uint64]struct{}{}}
+	c := &Groups{opt: opt, members: cfg.MemberMemory, watched: map[uint64]struct{}{}}
 	o := &conf.Offsets
-	c.Host = host.New(host.Options{
+	c.Service = New(Options{
 		Self: opt.Self, Replicas: opt.Replicas, Controller: opt.Controller, Settings: opt.Settings, Logger: opt.Logger,
-	}, host.Definition{
-		Topic: Topic, Partitions: o.Partitions, ReplicationFactor: o.ReplicationFactor, SegmentBytes: o.SegmentBytes,
+	}, Definition{
+		Topic: OffsetsTopic, Partitions: o.Partitions, ReplicationFactor: o.ReplicationFactor, SegmentBytes: o.SegmentBytes,
 		New: func(int32) coordinator.Machine { return group.New(cfg) },
-		Hello: func(img *metadata.Image) any {
+		InitialEvent: func(img *metadata.Image) any {
 			return group.TopicsChanged{Topics: view{img}, All: true, Times: c.times(img)}
 		},
-		Changed: c.changed,
+		ChangeEvent: c.changed,
 	})
 	return c, nil
 }
@@ -77,9 +76,9 @@ func configOf(conf *configdef.Broker) group.Config {
 	return cfg
 }
 
-// times are what the groups of an image have set for themselves. One that can't be
-// resolved has nothing of its own.
-func (c *Coordinator) times(img *metadata.Image) func(string) group.Times {
+// times returns a function with the timeouts that groups of an image have configured. A group whose
+// configs can't be resolved gets the broker's.
+func (c *Groups) times(img *metadata.Image) func(string) group.Times {
 	return func(id string) group.Times {
 		set := img.GroupConfig(id)
 		if len(set) == 0 {
@@ -87,15 +86,15 @@ func (c *Coordinator) times(img *metadata.Image) func(string) group.Times {
 		}
 		g, err := c.opt.Configs.ResolveGroup(configdef.Layers{Group: set, Static: c.opt.Static})
 		if err != nil {
-			c.opt.Logger.Warn("configs of a group can't be used", zap.String("group", id), zap.Error(err))
+			c.opt.Logger.Warn("invalid group configs, using the broker's", zap.String("group", id), zap.Error(err))
 			return group.Times{}
 		}
 		return group.Times{Session: g.Session, Heartbeat: g.Heartbeat}
 	}
 }
 
-// changed is what shards are to hear of a change of metadata, nil for nothing.
-func (c *Coordinator) changed(next *metadata.Image, d *metadata.Delta) any {
+// changed returns the event that tells shards about a metadata change, nil if it affects no group.
+func (c *Groups) changed(next *metadata.Image, d *metadata.Delta) any {
 	e := group.TopicsChanged{Topics: view{next}}
 	for _, t := range d.Created {
 		e.Changed = append(e.Changed, t.Name)
@@ -115,23 +114,23 @@ func (c *Coordinator) changed(next *metadata.Image, d *metadata.Delta) any {
 	return e
 }
 
-// Members is the memory that members hold.
-func (c *Coordinator) Members() *group.MemoryBudget { return c.members }
+// MemberMemory returns the memory budget of group members.
+func (c *Groups) MemberMemory() *group.MemoryBudget { return c.members }
 
-// Attend has the shards hear of the end of a connection, whose request onClose is of: ids
-// that its client was given leave with it. It is called for any number of requests of a
-// connection, and notes it once.
-func (c *Coordinator) Attend(connection uint64, onClose func(func()) (stop func() bool)) {
+// WatchConnection notifies the shards when a connection ends, because member ids that its client
+// was given expire with it. onClose registers a function with the connection. It may be called for
+// every request of a connection; it registers once.
+func (c *Groups) WatchConnection(connection uint64, onClose func(func()) (stop func() bool)) {
 	c.mu.Lock()
-	_, known := c.attended[connection]
-	c.attended[connection] = struct{}{}
+	_, known := c.watched[connection]
+	c.watched[connection] = struct{}{}
 	c.mu.Unlock()
 	if known {
 		return
 	}
 	onClose(func() {
 		c.mu.Lock()
-		delete(c.attended, connection)
+		delete(c.watched, connection)
 		c.mu.Unlock()
 		c.Broadcast(group.Closed{Connection: connection})
 	})

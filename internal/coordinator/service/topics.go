@@ -1,4 +1,4 @@
-package groups
+package service
 
 import (
 	"iter"
@@ -7,13 +7,13 @@ import (
 	"github.com/chronik-io/chronik/internal/metadata"
 )
 
-// view shows an image's topics to the shards. It is group.Topics.
+// view shows an image's topics to the shards. It implements group.Topics.
 type view struct{ img *metadata.Image }
 
-// ByName is group.Topics.
+// ByName implements group.Topics.
 func (v view) ByName(name string) (group.Topic, bool) { return topic(v.img.Topic(name)) }
 
-// ByID is group.Topics.
+// ByID implements group.Topics.
 func (v view) ByID(id [16]byte) (group.Topic, bool) { return topic(v.img.TopicByID(id)) }
 
 func topic(t *metadata.Topic) (group.Topic, bool) {
@@ -23,7 +23,7 @@ func topic(t *metadata.Topic) (group.Topic, bool) {
 	return group.Topic{ID: t.ID, Name: t.Name, Partitions: t.Partitions.Len()}, true
 }
 
-// Names is group.Topics.
+// Names implements group.Topics.
 func (v view) Names() iter.Seq[string] {
 	return func(yield func(string) bool) {
 		for t := range v.img.Topics() {
@@ -34,5 +34,5 @@ func (v view) Names() iter.Seq[string] {
 	}
 }
 
-// Version is group.Topics.
+// Version implements group.Topics.
 func (v view) Version() int64 { return v.img.Version() }

@@ -1,4 +1,4 @@
-package groups
+package service
 
 import (
 	"context"
@@ -10,26 +10,25 @@ import (
 	"github.com/chronik-io/chronik/internal/metadata"
 )
 
-// Census is what there is, as of now.
-type Census struct {
+// GroupOverview lists the current groups and their lag.
+type GroupOverview struct {
 	Groups []kmsg.ListGroupsResponseGroup
-	Lags   []Lag
+	Lags   []GroupLag
 }
 
-// Lag is how far a group is behind in a partition.
-type Lag struct {
+// GroupLag is how far a group is behind in a partition.
+type GroupLag struct {
 	Group, Topic string
 	Partition    int32
-	// Records is the high watermark less the committed offset. A partition that another
-	// broker leads is left out.
+	// Records is the high watermark less the committed offset. Partitions led by other brokers are
+	// omitted.
 	Records int64
 }
 
-// Census asks all shards. Those that don't answer before ctx ends, or have nothing to
-// tell because they are loading, are left out.
-func (c *Coordinator) Census(ctx context.Context) Census {
+// Overview asks all shards. It omits those that are loading or do not answer before ctx ends.
+func (c *Groups) Overview(ctx context.Context) GroupOverview {
 	var mu sync.Mutex
-	var all Census
+	var all GroupOverview
 	var committed []group.CommittedOffset
 	done := make(chan struct{})
 	shards := c.Partitions()
@@ -59,17 +58,17 @@ func (c *Coordinator) Census(ctx context.Context) Census {
 	case <-ctx.Done():
 	}
 	mu.Lock()
-	known, offsets := Census{Groups: all.Groups}, committed
+	known, offsets := GroupOverview{Groups: all.Groups}, committed
 	mu.Unlock()
 	known.Lags = c.lags(offsets)
 	return known
 }
 
-// lags holds what is committed against the partitions here.
-func (c *Coordinator) lags(offsets []group.CommittedOffset) []Lag {
+// lags compares committed offsets with the partitions that this broker leads.
+func (c *Groups) lags(offsets []group.CommittedOffset) []GroupLag {
 	img := c.Image()
 	high := map[metadata.TopicPartition]int64{}
-	var lags []Lag
+	var lags []GroupLag
 	for _, o := range offsets {
 		t := img.Topic(o.Topic)
 		if t == nil {
@@ -82,7 +81,7 @@ func (c *Coordinator) lags(offsets []group.CommittedOffset) []Lag {
 			high[tp] = end
 		}
 		if end >= 0 {
-			lags = append(lags, Lag{Group: o.Group, Topic: o.Topic, Partition: o.Partition, Records: max(end-o.Offset, 0)})
+			lags = append(lags, GroupLag{Group: o.Group, Topic: o.Topic, Partition: o.Partition, Records: max(end-o.Offset, 0)})
 		}
 	}
 	return lags

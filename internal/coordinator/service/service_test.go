@@ -1,4 +1,4 @@
-package host
+package service
 
 import (
 	"context"
@@ -8,7 +8,6 @@ import (
 	"testing"
 	"time"
 
-	"go.uber.org/goleak"
 	"go.uber.org/zap"
 
 	"github.com/chronik-io/chronik/internal/configdef"
@@ -23,8 +22,6 @@ import (
 	"github.com/chronik-io/chronik/pkg/durability"
 )
 
-func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
-
 func must(t testing.TB, err error) {
 	t.Helper()
 	if err != nil {
@@ -32,8 +29,8 @@ func must(t testing.TB, err error) {
 	}
 }
 
-// words is a machine that answers with all words that its shard was ever sent, and notes
-// which topics it heard of.
+// words is a machine that answers with all words sent to its shard. Notifications are in
+// parentheses.
 type words struct{ list []string }
 
 func (m *words) Apply(r coordinator.Record) error {
@@ -58,14 +55,14 @@ func (m *words) Loaded(time.Time, *coordinator.Effects)                     {}
 func (m *words) Fire(time.Time, coordinator.TimerKey, *coordinator.Effects) {}
 func (m *words) End()                                                       {}
 
-// broker is one broker with hosts on it.
+// broker is one broker with services on it.
 type broker struct {
-	control *controller.Controller
-	applier *metadata.Applier
-	hosts   []*Host
+	control  *controller.Controller
+	applier  *metadata.Applier
+	services []*Service
 }
 
-// start starts a broker on a file system. stop ends it.
+// start starts a broker on a file system; stop ends it.
 func start(t testing.TB, fs vfs.FS, defs ...Definition) (b *broker, stop func()) {
 	t.Helper()
 	profiles, err := durability.NewSet()
@@ -87,12 +84,12 @@ func start(t testing.TB, fs vfs.FS, defs ...Definition) (b *broker, stop func())
 	b.applier.Subscribe("replicas", replicas.Apply)
 	for _, def := range defs {
 		h := New(Options{Self: 1, Replicas: replicas, Controller: b.control, Settings: settings, Logger: zap.NewNop()}, def)
-		b.hosts = append(b.hosts, h)
+		b.services = append(b.services, h)
 		b.applier.Subscribe(def.Topic, h.Apply)
 	}
 	must(t, b.applier.Start(context.Background(), store))
 	return b, func() {
-		for _, h := range b.hosts {
+		for _, h := range b.services {
 			h.Close()
 		}
 		b.applier.Stop()
@@ -102,8 +99,8 @@ func start(t testing.TB, fs vfs.FS, defs ...Definition) (b *broker, stop func())
 	}
 }
 
-// say sends a word to a key's shard until it is answered; no word only asks.
-func say(t testing.TB, h *Host, key, word string) string {
+// say sends a word to a key's shard until it is answered; an empty word only reads.
+func say(t testing.TB, h *Service, key, word string) string {
 	t.Helper()
 	for end := time.Now().Add(time.Minute); ; time.Sleep(time.Millisecond) {
 		type result struct {
@@ -125,9 +122,9 @@ func say(t testing.TB, h *Host, key, word string) string {
 
 func definition(topic string) Definition {
 	return Definition{Topic: topic, Partitions: 2, ReplicationFactor: 3, SegmentBytes: 1 << 20,
-		New:   func(int32) coordinator.Machine { return &words{} },
-		Hello: func(*metadata.Image) any { return "hello" },
-		Changed: func(_ *metadata.Image, d *metadata.Delta) any {
+		New:          func(int32) coordinator.Machine { return &words{} },
+		InitialEvent: func(*metadata.Image) any { return "hello" },
+		ChangeEvent: func(_ *metadata.Image, d *metadata.Delta) any {
 			if !slices.ContainsFunc(d.Created, func(t *metadata.Topic) bool { return t.Name == "news" }) {
 				return nil
 			}
@@ -135,32 +132,31 @@ func definition(topic string) Definition {
 		}}
 }
 
-// Two coordinators on one broker need no more than a definition each: their topics are
-// created when they are needed, each has its own state, which a restart finds, and hears
-// of what its definition says.
-func TestADefinitionIsAllThatACoordinatorNeeds(t *testing.T) {
+// Two coordinators on one broker need only a definition each: their topics are created on demand,
+// each has its own state, which survives a restart, and gets the events of its definition.
+func TestTwoDefinitionsOnOneBroker(t *testing.T) {
 	fs := vfs.Memory()
 	must(t, vfs.MakeDir(fs, "/metadata"))
 	must(t, vfs.MakeDir(fs, "/logs"))
 	defs := []Definition{definition("__transaction_state"), definition("__share_group_state")}
 	b, stop := start(t, fs, defs...)
-	for _, h := range b.hosts {
+	for _, h := range b.services {
 		var err error
 		h.Submit("k", "x", func(_ any, e error) { err = e })
 		if !errors.Is(err, coordinator.ErrNotCoordinator) {
-			t.Errorf("before there is a topic: %v", err)
+			t.Errorf("before the topic exists: %v", err)
 		}
 	}
-	if got := say(t, b.hosts[0], "k", "a"); got != "(hello) a" {
+	if got := say(t, b.services[0], "k", "a"); got != "(hello) a" {
 		t.Error(got)
 	}
-	if got := say(t, b.hosts[1], "k", "b"); got != "(hello) b" {
+	if got := say(t, b.services[1], "k", "b"); got != "(hello) b" {
 		t.Error(got)
 	}
 	made, err := b.control.CreateTopic(t.Context(), controller.TopicSpec{Name: "news", Partitions: 1, ReplicationFactor: 1})
 	must(t, err)
 	must(t, b.applier.WaitFor(t.Context(), made.Revision))
-	if got := say(t, b.hosts[0], "k", ""); got != "(hello) a (news)" {
+	if got := say(t, b.services[0], "k", ""); got != "(hello) a (news)" {
 		t.Error(got)
 	}
 	for _, def := range defs {
@@ -173,20 +169,20 @@ func TestADefinitionIsAllThatACoordinatorNeeds(t *testing.T) {
 	stop()
 	b, stop = start(t, fs, defs...)
 	defer stop()
-	if got := say(t, b.hosts[1], "k", "c"); got != "b (hello) c" {
+	if got := say(t, b.services[1], "k", "c"); got != "b (hello) c" {
 		t.Error(got)
 	}
 	revision, err := b.control.DeleteTopic(t.Context(), b.applier.Image().Topic(defs[0].Topic).ID)
 	must(t, err)
 	must(t, b.applier.WaitFor(t.Context(), revision))
-	if got := say(t, b.hosts[0], "k", "d"); got != "(hello) d" {
+	if got := say(t, b.services[0], "k", "d"); got != "(hello) d" {
 		t.Errorf("after the topic was deleted: %s", got)
 	}
 }
 
-func TestNothingIsCreatedAfterTheEnd(t *testing.T) {
+func TestNothingIsCreatedAfterClose(t *testing.T) {
 	h := New(Options{Self: 1, Replicas: replica.NewManager(replica.Options{}), Logger: zap.NewNop()}, definition("__transaction_state"))
 	h.Close()
-	h.Ensure() // there is no controller to create it
+	h.Ensure() // there is no controller that could create it
 	h.Close()
 }

@@ -11,7 +11,7 @@ import (
 	"github.com/twmb/franz-go/pkg/kmsg"
 )
 
-// joinFrom is the JoinGroup of a connection.
+// joinFrom returns the JoinGroup of a connection.
 func joinFrom(connection uint64, group, client string, version int16, metadata int) Request {
 	req := joinOf("", func(r *kmsg.JoinGroupRequest) {
 		r.Version, r.Group = version, group
@@ -20,10 +20,10 @@ func joinFrom(connection uint64, group, client string, version int16, metadata i
 	return Request{Connection: connection, ClientID: client, ClientHost: "/1.2.3.4", Body: req}
 }
 
-// Members' metadata is bounded in all, in however many groups; when there is room again,
-// a member that was refused gets in.
-func TestMembersHoldNoMoreThanTheRoom(t *testing.T) {
-	w := newWorld(t, func(c *Config) { c.Room = NewMemoryBudget(4 << 20) })
+// The total size of members' metadata is bounded, in however many groups. When memory is free
+// again, a refused member gets in.
+func TestMemberMemoryIsBounded(t *testing.T) {
+	w := newWorld(t, func(c *Config) { c.MemberMemory = NewMemoryBudget(4 << 20) })
 	accepted := 0
 	for i := range 40 {
 		ticket := w.send(joinFrom(0, fmt.Sprint("g", i), "c", 3, 500<<10))
@@ -33,21 +33,21 @@ func TestMembersHoldNoMoreThanTheRoom(t *testing.T) {
 			accepted++
 		}
 	}
-	if used := w.cfg.Room.Used(); accepted != 2 || used > 1<<20 { // a shard's part
-		t.Errorf("%d of 40 were accepted, and hold %d bytes", accepted, used)
+	if used := w.cfg.MemberMemory.Used(); accepted != 2 || used > 1<<20 { // a shard's share
+		t.Errorf("%d of 40 were accepted and use %d bytes", accepted, used)
 	}
 	w.weighs()
 	w.advance(0) // the joins are answered
 	w.advance(time.Minute)
-	if w.cfg.Room.Used() != 0 {
-		t.Errorf("%d bytes are held by members that are gone", w.cfg.Room.Used())
+	if w.cfg.MemberMemory.Used() != 0 {
+		t.Errorf("%d bytes are used by members that left", w.cfg.MemberMemory.Used())
 	}
 	w.waits(w.send(joinFrom(0, "g9", "c", 3, 500<<10)))
 }
 
-// A member that could never be kept gets an error that does not ask it to try again.
-func TestAMemberThatCanNeverBeKeptIsRefusedForGood(t *testing.T) {
-	w := newWorld(t, func(c *Config) { c.Room = NewMemoryBudget(1 << 20) })
+// A member that could never fit gets an error that does not make it retry.
+func TestMemberThatCanNeverFitIsRefusedForGood(t *testing.T) {
+	w := newWorld(t, func(c *Config) { c.MemberMemory = NewMemoryBudget(1 << 20) })
 	w.topic("t", 1)
 	resp := ask[*kmsg.JoinGroupResponse](w, joinFrom(0, "g", "c", 3, 200<<10))
 	is(t, resp.ErrorCode, kerr.InvalidRequest)
@@ -55,15 +55,14 @@ func TestAMemberThatCanNeverBeKeptIsRefusedForGood(t *testing.T) {
 	is(t, w.consumerBeat(beat).ErrorCode, kerr.InvalidRequest)
 }
 
-// A member that is in may say something else of itself where that takes no more, also
-// where there is no room.
-func TestAMemberStaysWhereThereIsNoRoom(t *testing.T) {
+// A member may change its metadata if that needs no more memory, even if the budget is used up.
+func TestMemberStaysWhenMemoryIsUsedUp(t *testing.T) {
 	w := newWorld(t)
 	w.topic("t", 2)
 	leader, other, _ := w.two()
 	a := &client{w: w, id: "a", request: func(r *kmsg.ConsumerGroupHeartbeatRequest) { r.Group, r.SubscribedTopicNames = "k", []string{"t"} }}
 	is(t, a.join(), nil)
-	w.cfg.Room.size = 1
+	w.cfg.MemberMemory.size = 1
 	w.join(leader)
 	_, j := w.join(other)
 	if resp := answer[*kmsg.JoinGroupResponse](w, j); resp.ErrorCode != 0 {
@@ -79,22 +78,22 @@ func TestAMemberStaysWhereThereIsNoRoom(t *testing.T) {
 	}
 }
 
-// A leader's assignment counts as well.
-func TestAnAssignmentThatThereIsNoRoomForIsRefused(t *testing.T) {
+// A leader's assignment counts, too.
+func TestAssignmentBeyondTheBudgetIsRefused(t *testing.T) {
 	w := newWorld(t)
 	leader, other, _ := w.two()
 	w.join(leader)
 	_, j := w.join(other)
 	gen := answer[*kmsg.JoinGroupResponse](w, j).Generation
-	w.cfg.Room.size = w.cfg.Room.Used() + 100
+	w.cfg.MemberMemory.size = w.cfg.MemberMemory.Used() + 100
 	s := w.sync(leader, gen, leader, string(bytes.Repeat([]byte("x"), 1000)))
 	is(t, answer[*kmsg.SyncGroupResponse](w, s).ErrorCode, kerr.CoordinatorNotAvailable)
 	w.replays()
 }
 
-// Ids that were given out are bounded for each connection, the oldest go first; the
-// connection's end takes them all, and no others.
-func TestIdsThatWereGivenOutLeaveWithTheirConnection(t *testing.T) {
+// Pending ids are bounded for each connection; the oldest are dropped first. The end of a
+// connection drops all of its ids, and no others.
+func TestPendingIDsEndWithTheirConnection(t *testing.T) {
 	w := newWorld(t)
 	first := ""
 	for i := range 2000 {
@@ -104,7 +103,7 @@ func TestIdsThatWereGivenOutLeaveWithTheirConnection(t *testing.T) {
 			first = resp.MemberID
 		}
 	}
-	if used := w.cfg.Room.Used(); used > 2<<20 {
+	if used := w.cfg.MemberMemory.Used(); used > 2<<20 {
 		t.Errorf("ids hold %d bytes", used)
 	}
 	w.weighs()
@@ -118,16 +117,15 @@ func TestIdsThatWereGivenOutLeaveWithTheirConnection(t *testing.T) {
 	w.weighs()
 	w.waits(w.send(request(joinOf(other, func(r *kmsg.JoinGroupRequest) { r.Group = "g0" }))))
 	w.weighs()
-	w.event(Closed{Connection: 8}) // whose id is a member's by now
+	w.event(Closed{Connection: 8}) // its id belongs to a member by now
 	w.advance(0)
 	if len(w.shard.groups["g0"].classic().members) != 1 {
-		t.Error("a member went with a connection")
+		t.Error("a member was removed with a connection")
 	}
 }
 
-// The look for expired offsets, which removes groups that are empty, leaves those to which
-// a member is on its way.
-func TestAnIdThatWasGivenOutOutlivesTheRetentionsLook(t *testing.T) {
+// The retention check, which removes empty groups, keeps those with pending ids.
+func TestPendingIDSurvivesTheRetentionCheck(t *testing.T) {
 	w := newWorld(t)
 	join := joinFrom(1, "g", "c", 5, 10)
 	join.Body.(*kmsg.JoinGroupRequest).SessionTimeoutMillis = 1_800_000
@@ -136,9 +134,9 @@ func TestAnIdThatWasGivenOutOutlivesTheRetentionsLook(t *testing.T) {
 	w.waits(w.send(request(joinOf(id))))
 }
 
-// Ids that were given out are bounded in all, over however many connections.
-func TestIdsThatWereGivenOutAreBounded(t *testing.T) {
-	w := newWorld(t, func(c *Config) { c.Room = NewMemoryBudget(4 << 20) })
+// The total size of pending ids is bounded, over however many connections.
+func TestPendingIDsAreBounded(t *testing.T) {
+	w := newWorld(t, func(c *Config) { c.MemberMemory = NewMemoryBudget(4 << 20) })
 	refused := 0
 	for i := range 1000 {
 		resp := ask[*kmsg.JoinGroupResponse](w, joinFrom(uint64(i), "g", string(make([]byte, 15<<10)), 5, 10))
@@ -146,38 +144,37 @@ func TestIdsThatWereGivenOutAreBounded(t *testing.T) {
 			refused++
 		}
 	}
-	if used := w.cfg.Room.Used(); used > 1<<20 || refused == 0 {
-		t.Errorf("ids hold %d bytes, %d were refused", used, refused)
+	if used := w.cfg.MemberMemory.Used(); used > 1<<20 || refused == 0 {
+		t.Errorf("ids use %d bytes, %d were refused", used, refused)
 	}
 	w.advance(30 * time.Minute)
-	if w.cfg.Room.Used() != 0 || len(w.timers) != 1 {
-		t.Errorf("%d bytes and %d timers are left", w.cfg.Room.Used(), len(w.timers))
+	if w.cfg.MemberMemory.Used() != 0 || len(w.timers) != 1 {
+		t.Errorf("%d bytes and %d timers are left", w.cfg.MemberMemory.Used(), len(w.timers))
 	}
 }
 
-// A shard gives back what it holds when it is thrown away, and takes it again when it is
-// loaded.
-func TestARoomIsGivenBack(t *testing.T) {
+// A shard releases its memory when it is discarded, and counts it again when it is loaded.
+func TestMemoryIsReleased(t *testing.T) {
 	w := newWorld(t)
 	w.topic("t", 10)
 	w.newClient("a", "t")
-	held := w.cfg.Room.Used()
+	held := w.cfg.MemberMemory.Used()
 	if held < memberWeight+10*partitionWeight {
 		t.Errorf("%d bytes", held)
 	}
 	w.start()
-	if got := w.cfg.Room.Used(); got != held {
+	if got := w.cfg.MemberMemory.Used(); got != held {
 		t.Errorf("%d bytes after a load, %d before", got, held)
 	}
 	w.shard.End()
-	if got := w.cfg.Room.Used(); got != 0 {
+	if got := w.cfg.MemberMemory.Used(); got != 0 {
 		t.Errorf("%d bytes are left", got)
 	}
 }
 
-// What an embedded subscription claims to have costs a look and no memory, wherever it is
-// read.
-func TestASubscriptionThatLies(t *testing.T) {
+// An embedded subscription that claims to be large costs little time and no memory, wherever it is
+// decoded.
+func TestSubscriptionWithFalseLengths(t *testing.T) {
 	w := newWorld(t)
 	w.topic("t", 1)
 	lie := append([]byte{0, 1, 0, 0, 0, 0, 0xff, 0xff, 0xff, 0xff, 0, 0x0f, 0, 0}, make([]byte, 1<<20-100)...)

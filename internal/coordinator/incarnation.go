@@ -8,12 +8,12 @@ import (
 	"go.uber.org/zap"
 )
 
-// lead begins to lead in an epoch.
+// lead starts to lead in an epoch.
 func (s *shard) lead(epoch int32, log Log) {
 	if epoch <= s.epoch {
 		return
 	}
-	s.epoch, s.log, s.door = epoch, log, door{pause: minRetry}
+	s.epoch, s.log, s.gate = epoch, log, writeGate{pause: minRetry}
 	s.begin()
 }
 
@@ -22,15 +22,15 @@ func (s *shard) resign(epoch int32) {
 	if epoch >= s.epoch {
 		s.epoch = epoch
 		s.end(idle)
-		s.left = leftover{}
+		s.saved = savedTimers{}
 	}
 }
 
-// begin starts a new life: everything of the last one is thrown away, and the log
-// is read once no append of it can change the log any more.
+// begin starts a new incarnation: it discards the machine and loads the log once no earlier append
+// can still change it.
 func (s *shard) begin() {
 	if s.phase == active {
-		s.left = leftover{timers: s.timers, since: time.Now()}
+		s.saved = savedTimers{timers: s.timers, since: time.Now()}
 	}
 	s.end(draining)
 	s.retryAfter = minRetry
@@ -39,10 +39,10 @@ func (s *shard) begin() {
 	}
 }
 
-// end ends the present life. Whoever waits is told to look for the coordinator
-// again: what they asked for may or may not be in the log.
+// end ends the current incarnation. Waiting clients get ErrNotCoordinator and look for the
+// coordinator again; their records may or may not be in the log.
 func (s *shard) end(next phase) {
-	s.life++
+	s.incarnation++
 	s.setPhase(next)
 	if s.machine != nil {
 		s.machine.End()
@@ -77,13 +77,12 @@ func (s *shard) setPhase(p phase) {
 	s.count.epoch.Store(s.epoch)
 }
 
-// load reads the log into a new machine, on a goroutine of its own that ends with
-// the life it is for.
+// load reads the log into a new machine, on a goroutine that ends with the incarnation.
 func (s *shard) load() {
 	s.setPhase(loading)
 	ctx, cancel := context.WithCancel(s.r.ctx)
 	s.endLoad = cancel
-	life, epoch, log, machine := s.life, s.epoch, s.log, s.r.opt.New(s.partition)
+	incarnation, epoch, log, machine := s.incarnation, s.epoch, s.log, s.r.opt.New(s.partition)
 	s.r.work.Go(func() {
 		defer cancel()
 		begin, n := time.Now(), int64(0)
@@ -91,18 +90,18 @@ func (s *shard) load() {
 			n++
 			return machine.Apply(r)
 		})
-		if !s.post(func() { s.loaded(life, machine, n, time.Since(begin), err) }) {
+		if !s.post(func() { s.loaded(incarnation, machine, n, time.Since(begin), err) }) {
 			machine.End()
 		}
 	})
 }
 
-// slowLoad is how long a load may take before it is worth a line in the log.
+// slowLoad is the time from which a load is logged at info level.
 const slowLoad = time.Second
 
-// loaded takes the machine that a load has made, or tries again later.
-func (s *shard) loaded(life uint64, m Machine, records int64, took time.Duration, err error) {
-	if life != s.life {
+// loaded installs the machine that a load has built, or schedules a retry.
+func (s *shard) loaded(incarnation uint64, m Machine, records int64, took time.Duration, err error) {
+	if incarnation != s.incarnation {
 		m.End()
 		return
 	}
@@ -125,47 +124,45 @@ func (s *shard) loaded(life uint64, m Machine, records int64, took time.Duration
 	m.Loaded(now, &s.effects)
 	s.applyEffects()
 	s.resume(now)
-	if s.r.opt.Hello != nil {
-		s.notify(s.r.opt.Hello(s.partition))
+	if s.r.opt.InitialEvent != nil {
+		s.notify(s.r.opt.InitialEvent(s.partition))
 	}
 }
 
-// leftover is what a machine's timers had left when it was thrown away for another one
-// of the same broker.
-type leftover struct {
-	timers *timers // nil: there was none
+// savedTimers are the timers of a discarded machine, kept for its successor on this broker.
+type savedTimers struct {
+	timers *timers // nil: none
 	since  time.Time
 }
 
-// resume gives the timers of a machine that was just loaded the times that its
-// predecessor's had left. The time without a machine does not count, and where it was
-// long, members get some to be heard of.
+// resume gives the timers of a newly loaded machine the time that its predecessor's had left. The
+// time without a machine does not count. If it was long, members get stallGrace to be heard from.
 func (s *shard) resume(now time.Time) {
-	if s.left.timers == nil {
+	if s.saved.timers == nil {
 		return
 	}
-	away := now.Sub(s.left.since)
+	away := now.Sub(s.saved.since)
 	if away >= slowAppend {
-		away += thaw
+		away += stallGrace
 	}
-	s.timers.inherit(s.left.timers, away)
-	s.left = leftover{}
-	if !s.door.since.IsZero() {
-		s.door.since, s.door.seen = now, later(s.door.seen, now) // what came before is counted
+	s.timers.inherit(s.saved.timers, away)
+	s.saved = savedTimers{}
+	if !s.gate.since.IsZero() {
+		s.gate.since, s.gate.seen = now, later(s.gate.seen, now) // the time until now is accounted for
 	}
 }
 
 func (s *shard) loadFailed(err error) {
 	if errors.Is(err, context.Canceled) {
-		return // a stop; a new life has its own load
+		return // stopped; a new incarnation starts its own load
 	}
 	s.count.failures.Add(1)
-	s.logger.Error("the coordinator's log can't be loaded: its groups are unavailable until it can", zap.Int32("epoch", s.epoch),
-		zap.Duration("again_in", s.retryAfter), zap.Error(err))
-	life := s.life
+	s.logger.Error("coordinator log can't be loaded, its groups are unavailable until a retry succeeds", zap.Int32("epoch", s.epoch),
+		zap.Duration("retry_in", s.retryAfter), zap.Error(err))
+	incarnation := s.incarnation
 	s.retry = time.AfterFunc(s.retryAfter, func() {
 		s.post(func() {
-			if life == s.life {
+			if incarnation == s.incarnation {
 				s.load()
 			}
 		})

@@ -13,9 +13,9 @@ import (
 
 var errFull = errors.New("no space left on the disk")
 
-// A log that refuses costs a request that writes its answer, and other requests nothing: the
-// shard and what waits in it stay, readers are answered, and one line is logged.
-func TestARefusalAnswersOneRequest(t *testing.T) {
+// A log that refuses costs each writing request its response, and nothing else: the shard and its
+// waiting requests stay, readers are answered, and one line is logged.
+func TestRefusalAnswersOneRequest(t *testing.T) {
 	core, logged := observer.New(zapcore.InfoLevel)
 	run(t, Options{Logger: zap.New(core)}, func(t *testing.T, rt *Runtime, log *fakeLog) {
 		submit(rt, "a").want(t, "1", nil)
@@ -42,9 +42,9 @@ func TestARefusalAnswersOneRequest(t *testing.T) {
 	})
 }
 
-// Appends that fail although the log was ready cost one load each, so they get rarer;
-// who reads meanwhile is answered.
-func TestAppendsThatFailGetRarer(t *testing.T) {
+// Each append that fails although the log was ready costs one load, so the pauses grow. Readers are
+// answered meanwhile.
+func TestPausesGrowWhileAppendsFail(t *testing.T) {
 	core, logged := observer.New(zapcore.WarnLevel)
 	run(t, Options{Logger: zap.New(core)}, func(t *testing.T, rt *Runtime, log *fakeLog) {
 		log.set(func(l *fakeLog) { l.fail = errDisk })
@@ -62,7 +62,7 @@ func TestAppendsThatFailGetRarer(t *testing.T) {
 		submit(rt, "a").want(t, "1", nil)
 		log.set(func(l *fakeLog) { l.fail = errDisk })
 		submit(rt, "b").want(t, "", ErrNotCoordinator)
-		time.Sleep(minRetry) // the first failure after a success is the first again
+		time.Sleep(minRetry) // the first failure after a success counts as the first again
 		log.set(func(l *fakeLog) { l.fail = nil })
 		submit(rt, "c").want(t, "2", nil)
 	})
@@ -71,19 +71,19 @@ func TestAppendsThatFailGetRarer(t *testing.T) {
 	}
 }
 
-// No timer fires whose records would be refused, and no session runs meanwhile.
+// No timer fires if its records would be refused, and no session expires meanwhile.
 func TestNoTimerFiresWhileTheLogRefuses(t *testing.T) {
 	run(t, Options{}, func(t *testing.T, rt *Runtime, log *fakeLog) {
 		submit(rt, "after 6s gone").want(t, "set", nil)
 		time.Sleep(4 * time.Second)
 		log.set(func(l *fakeLog) { l.shut, l.fail = errFull, errFull })
 		submit(rt, "a").want(t, "", ErrRefused)
-		time.Sleep(time.Hour + shutLook/2) // it looks every shutLook, and did so just an hour after it was shut
+		time.Sleep(time.Hour + gateCheckInterval/2) // the shard checks every gateCheckInterval, last an hour after the gate closed
 		log.set(func(l *fakeLog) { l.shut, l.fail = nil, nil })
 		submit(rt, "get").want(t, "has ", nil)
-		time.Sleep(1900 * time.Millisecond) // the timer had two seconds left when the log was shut
+		time.Sleep(1900 * time.Millisecond) // the timer had two seconds left when the gate closed
 		submit(rt, "get").want(t, "has ", nil)
-		time.Sleep(100*time.Millisecond + shutLook)
+		time.Sleep(100*time.Millisecond + gateCheckInterval)
 		submit(rt, "get").want(t, "has gone", nil)
 		if log.loads != 1 {
 			t.Errorf("%d loads", log.loads)
@@ -91,8 +91,8 @@ func TestNoTimerFiresWhileTheLogRefuses(t *testing.T) {
 	})
 }
 
-// sessions is a machine that gives every member 10 s to be heard of, also after a load:
-// "in" is a member, and "out" what is recorded when the time is over.
+// sessions is a machine that gives every member 10 s to be heard from, also after a load: "in" is a
+// member, "out" is recorded when its time is over.
 type sessions struct{ tally }
 
 func (m *sessions) Loaded(now time.Time, out *Effects) {
@@ -103,9 +103,9 @@ func (m *sessions) Loaded(now time.Time, out *Effects) {
 
 func newSessions(int32) Machine { return &sessions{tally{after: map[string]string{}}} }
 
-// A reload gives no member a new session: who is dead is out in time, however often
-// appends fail.
-func TestSessionsGoOnOverReloads(t *testing.T) {
+// A reload gives no member a new session: a dead member expires in time, however often appends
+// fail.
+func TestSessionsContinueAcrossReloads(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		rt, log := NewRuntime(Options{New: newSessions}), &fakeLog{}
 		defer rt.Close()
@@ -118,7 +118,7 @@ func TestSessionsGoOnOverReloads(t *testing.T) {
 			log.set(func(l *fakeLog) { l.fail = nil })
 		}
 		submit(rt, "get").want(t, "has in", nil)
-		time.Sleep(4 * time.Second) // and what the pauses after the failures took
+		time.Sleep(4 * time.Second) // plus the pauses after the failures
 		submit(rt, "get").want(t, "has in out", nil)
 		if log.loads != 5 {
 			t.Errorf("%d loads", log.loads)
@@ -126,7 +126,7 @@ func TestSessionsGoOnOverReloads(t *testing.T) {
 	})
 }
 
-// A load that takes its time does not count, and leaves some to be heard of.
+// The time of a slow load does not count, and members get some time afterwards.
 func TestTheTimeOfALoadDoesNotCount(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		rt, log := NewRuntime(Options{New: newSessions}), &fakeLog{}
@@ -140,18 +140,18 @@ func TestTheTimeOfALoadDoesNotCount(t *testing.T) {
 		time.Sleep(time.Minute)
 		close(gate)
 		synctest.Wait()
-		time.Sleep(thaw)
+		time.Sleep(stallGrace)
 		submit(rt, "get").want(t, "has in", nil)
 		time.Sleep(2 * time.Second)
 		submit(rt, "get").want(t, "has in out", nil)
-		rt.Resign(0, 3) // another broker's word counts from here on
+		rt.Resign(0, 3) // a newer epoch of another broker
 		rt.Lead(0, 4, log)
 		synctest.Wait()
 		submit(rt, "get").want(t, "has in out", nil)
 	})
 }
 
-// Every machine is ended, once: loaded or not, with its shard or with the runtime.
+// Every machine is ended exactly once: loaded or not, with its shard or with the runtime.
 func TestEveryMachineIsEnded(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var made []*tally
@@ -170,7 +170,7 @@ func TestEveryMachineIsEnded(t *testing.T) {
 		log.set(func(l *fakeLog) { l.load, l.gate = nil, gate })
 		rt.Lead(0, 3, log)
 		synctest.Wait()
-		rt.Remove(0) // in a load
+		rt.Remove(0) // during a load
 		other := &fakeLog{}
 		rt.Lead(1, 1, other)
 		synctest.Wait()
