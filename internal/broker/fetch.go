@@ -68,7 +68,8 @@ type fetchOp struct {
 
 	version int16
 	sess    sessionUse
-	parked  int64         // bytes of the budget for what is parked
+	parked  int64         // bytes taken from Broker.parked
+	wide    int64         // bytes taken from Broker.wide
 	delay   time.Duration // for which the connection is throttled
 	// follower: the request claims to be another broker's, which needs no hint about leaders.
 	follower bool

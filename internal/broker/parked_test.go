@@ -84,7 +84,7 @@ func TestParkedFetchesStayWithinTheirBudget(t *testing.T) {
 		}{
 			{manyParts, manyParts, 200 * time.Millisecond},
 			{manyParts + 1, manyParts + 1, 200 * time.Millisecond},
-			{limit/int(partCost) + 1, 0, time.Second}, // nothing is made of it, as in Kafka where a client is over its quota
+			{limit/int(partCost) + 1, limit/int(partCost) + 1, 200 * time.Millisecond},
 		} {
 			large.Topics = []kmsg.FetchRequestTopic{repeated(named("t", id), int32(c.partitions), make([]int64, c.partitions)...)}
 			began, answered := time.Now(), 0

@@ -95,7 +95,7 @@ func (l *line[R]) serve(b *Broker, r *network.Request) {
 		if l.keep != nil {
 			n += int64(len(r.Body))
 		}
-		if c.charge = b.charge(n); c.charge == nil {
+		if c.charge = b.charge(r, n, l.keep == nil); c.charge == nil {
 			r.Code = l.busy.Code
 			l.refuse(c, req, l.busy)
 			return
@@ -161,22 +161,46 @@ func beside[R any](answer func(context.Context, *Broker, *network.Request, R) km
 	return func(c call, req R) { c.b.work.Go(func() { c.respond(answer(c.b.ctx, c.b, c.r, req)) }) }
 }
 
-// charge is what one request that waits has taken of Options.ParkedBytes. nil holds nothing.
+// charge is the memory that one waiting request has taken from Broker.parked or Broker.wide.
+// nil holds nothing.
 type charge struct {
 	budget *bufpool.Budget
 	n      atomic.Int64
 	stop   func() bool // of Request.OnClose
 }
 
-// charge takes n bytes; nil where that is more than half of what is free: most requests end
-// soon, and a group's leader may have much to say.
-func (b *Broker) charge(n int64) *charge {
-	if !b.parked.TryShare(n, 2) {
-		return nil
+// charge takes n bytes from Broker.parked, at most half of what is free: most requests end
+// soon, and a group's leader may have much to say. A large request that is answered soon may
+// wait for Broker.wide instead. charge returns nil if the request must be refused.
+func (b *Broker) charge(r *network.Request, n int64, soon bool) *charge {
+	budget := b.parked
+	if !budget.TryShare(n, 2) {
+		if budget = b.wide; !soon || n <= b.opt.ParkedBytes/wideShare || !b.acquireWide(r, n) {
+			return nil
+		}
 	}
-	h := &charge{budget: b.parked}
+	h := &charge{budget: budget}
 	h.n.Store(n)
 	return h
+}
+
+const (
+	// wideShare: a request that needs more than this share of Options.ParkedBytes is wide. On
+	// a broker with little memory that can be more than is ever free.
+	wideShare = 8
+	// wideTime bounds how long a wide request waits for the wide ones before it.
+	wideTime = time.Second
+)
+
+// acquireWide takes n bytes from Broker.wide and reports whether it did. It blocks for at most
+// wideTime. A request larger than the whole budget gets its turn alone.
+func (b *Broker) acquireWide(r *network.Request, n int64) bool {
+	if !r.MayBlock() {
+		return false
+	}
+	ctx, cancel := context.WithTimeout(b.ctx, wideTime)
+	defer cancel()
+	return b.wide.Acquire(ctx, n) == nil
 }
 
 // until has what is held released when the client is gone, too: a group keeps its members

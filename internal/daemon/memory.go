@@ -135,7 +135,8 @@ func spendable(memory int64) float64 { return budgetShare * float64(max(memory-f
 
 // sum is what all of them may fill; a connection's are the broker's. network has half of
 // Produce and of Other beside them for requests that are arriving, half of Other for
-// answers that are not fetches', and a quarter of it for read buffers.
+// answers that are not fetches', and a quarter of it for read buffers. broker has a quarter of
+// Parked in addition, for requests that are too large to wait.
 func (b budgets) sum(dirs int) int64 {
-	return b.Produce*3/2 + b.Other*9/4 + b.Answers + b.Parked + int64(dirs)*b.Deferred + b.Keys + b.Members + b.Sessions
+	return b.Produce*3/2 + b.Other*9/4 + b.Answers + b.Parked*5/4 + int64(dirs)*b.Deferred + b.Keys + b.Members + b.Sessions
 }
