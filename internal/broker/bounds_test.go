@@ -153,7 +153,7 @@ func TestNoSessionKeepsNamesThatNoTopicCanHave(t *testing.T) {
 	req := kmsg.NewPtrFetchRequest()
 	req.Version, req.SessionID, req.SessionEpoch = 12, s.id, 1
 	req.Topics = []kmsg.FetchRequestTopic{{Topic: parts[1].fetchAsk.topic.name, Partitions: make([]kmsg.FetchRequestTopicPartition, 1)}}
-	var got reading
+	var got fetchRead
 	if use := c.begin(req, &got, now); use.err != nil || len(got.parts) != 3 || s.elem != nil {
 		t.Errorf("%v, %d parts; the session goes on: %t", use.err, len(got.parts), s.elem != nil)
 	}

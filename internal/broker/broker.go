@@ -64,18 +64,18 @@ type Options struct {
 
 // Broker answers requests. It implements network.Handler.
 type Broker struct {
-	opt      Options
-	conf     configdef.Broker
-	table    *protocol.Table
-	entries  entries
-	sessions *sessions
-	damage   damageReports
-	answers  *bufpool.Budget // of record bytes in answers to fetches
-	parked   *bufpool.Budget // of what requests hold that wait
-	wide     *bufpool.Budget // of large requests that parked has no memory for, until they are answered
-	produces sync.Pool       // of *produceOp
-	heavy    chan struct{}   // held while heavy batches are validated, one for every two processors
-	turns    decodeSlots     // of large requests
+	opt         Options
+	conf        configdef.Broker
+	table       *protocol.Table
+	entries     entries
+	sessions    *sessions
+	damage      damageReports
+	answers     *bufpool.Budget // of record bytes in answers to fetches
+	parked      *bufpool.Budget // of what requests hold that wait
+	wide        *bufpool.Budget // of large requests that parked has no memory for, until they are answered
+	produces    sync.Pool       // of *produceOp
+	heavy       chan struct{}   // held while heavy batches are validated, one for every two processors
+	decodeSlots decodeSlots     // of large requests
 
 	producerIDs producerIDs
 	creations   creations
@@ -112,7 +112,7 @@ func New(opt Options) (*Broker, error) {
 	opt.AppendTime = cmp.Or(opt.AppendTime, defaultAppendTime)
 	b := &Broker{opt: opt, conf: conf, table: table, entries: newEntries(), sessions: newSessions(int(conf.FetchSessions), cmp.Or(opt.SessionBytes, defaultSessionBytes)), damage: damageReports{gap: damageGap},
 		answers: bufpool.NewBudget(cmp.Or(opt.AnswerBytes, defaultAnswerBytes)), parked: bufpool.NewBudget(opt.ParkedBytes), wide: bufpool.NewBudget(opt.ParkedBytes / 4),
-		heavy: make(chan struct{}, max(1, runtime.GOMAXPROCS(0)/2)), turns: newTurns()}
+		heavy: make(chan struct{}, max(1, runtime.GOMAXPROCS(0)/2)), decodeSlots: newDecodeSlots()}
 	b.ctx, b.stop = context.WithCancel(context.Background())
 	return b, nil
 }

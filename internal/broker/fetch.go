@@ -18,7 +18,7 @@ import (
 // that claims to come from a replica is answered like Kafka answers a replica
 // that it doesn't know.
 func fetchAPI() api {
-	return line[*kmsg.FetchRequest]{
+	return apiDef[*kmsg.FetchRequest]{
 		API:    protocol.API{Key: int16(kmsg.Fetch), Min: 4, Max: 18, MaxCost: maxFetchCost},
 		needs:  fetchNeeds,
 		handle: fetch,
@@ -62,7 +62,7 @@ const maxFetchWait = 5 * time.Minute
 // they touch it no more. Its parts are in files of their own: what is read (fetch_read.go),
 // waiting (fetch_park.go, fetch_damage.go), sessions (fetch_session.go), the answer (fetch_answer.go).
 type fetchOp struct {
-	reading
+	fetchRead
 	r *network.Request
 	w protocol.FetchWriter
 
@@ -82,7 +82,7 @@ type fetchOp struct {
 func (b *Broker) fetchOp(r *network.Request) *fetchOp {
 	op, _ := b.fetches.Get().(*fetchOp)
 	if op == nil {
-		op = &fetchOp{reading: reading{b: b}}
+		op = &fetchOp{reading: fetchRead{b: b}}
 		op.answers, op.give = op.answer, op.recycle
 	}
 	op.r = r
@@ -97,7 +97,7 @@ func fetch(c call, req *kmsg.FetchRequest) {
 	if !op.admit(req) {
 		// As Kafka answers a client that is over its quota.
 		op.delay = max(op.delay, maxFetchDelay)
-		c.turn.end()
+		c.slot.end()
 		op.respondEmpty()
 		return
 	}
@@ -106,7 +106,7 @@ func fetch(c call, req *kmsg.FetchRequest) {
 	op.sess = b.sessions.begin(req, &op.reading, time.Now())
 	op.follower = claimedReplica(req) >= 0
 	keys, atOnce := op.find(claimedReplica(req))
-	c.turn.end() // it may read the disk now, or wait
+	c.slot.end() // it may read the disk now, or wait
 	wait := max(min(time.Duration(req.MaxWaitMillis)*time.Millisecond, maxFetchWait), op.holdDamage(r.Received))
 	if !atOnce && len(keys) > 0 && wait > 0 && !op.enough(purgatory.Everything) && op.park(wait) {
 		r.ReleaseBody() // the parts are counted from now on

@@ -16,7 +16,7 @@ const maxFetchDelay = time.Second
 // a map of its own where nothing else waits for the partition. opCost is what a fetch takes
 // beside its parts.
 const (
-	partCost = int64(unsafe.Sizeof(fetchPart{})) + 320
+	partCost = int64(unsafe.Sizeof(fetchPartition{})) + 320
 	opCost   = int64(unsafe.Sizeof(fetchOp{})) + 1024
 )
 

@@ -157,9 +157,9 @@ func TestAParkedFetchEndsWithItsConnection(t *testing.T) {
 
 // A fetch with far more parts than records does not hold them while its client does not read.
 func TestAnAnswerThatIsNotReadHoldsNoParts(t *testing.T) {
-	var op reading
+	var op fetchRead
 	for i := range 5 * maxKeptFetch {
-		op.parts = append(op.parts, fetchPart{fetchAsk: fetchAsk{topic: topicRef{name: fmt.Sprint(i)}}})
+		op.parts = append(op.parts, fetchPartition{fetchAsk: partitionRequest{topic: topicRef{name: fmt.Sprint(i)}}})
 	}
 	op.parts[7].res.Size = 1
 	op.shrink()
