@@ -82,7 +82,7 @@ type fetchOp struct {
 func (b *Broker) fetchOp(r *network.Request) *fetchOp {
 	op, _ := b.fetches.Get().(*fetchOp)
 	if op == nil {
-		op = &fetchOp{reading: fetchRead{b: b}}
+		op = &fetchOp{fetchRead: fetchRead{b: b}}
 		op.answers, op.give = op.answer, op.recycle
 	}
 	op.r = r
@@ -103,7 +103,7 @@ func fetch(c call, req *kmsg.FetchRequest) {
 	}
 	op.maxBytes = int64(min(max(req.MaxBytes, 0), b.conf.MaxFetchBytes))
 	op.minBytes = min(int64(max(req.MinBytes, 0)), op.maxBytes)
-	op.sess = b.sessions.begin(req, &op.reading, time.Now())
+	op.sess = b.sessions.begin(req, &op.fetchRead, time.Now())
 	op.follower = claimedReplica(req) >= 0
 	keys, atOnce := op.find(claimedReplica(req))
 	c.slot.end() // it may read the disk now, or wait

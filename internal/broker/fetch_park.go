@@ -74,7 +74,7 @@ func (op *fetchOp) cost() int64 {
 	n := opCost + int64(len(op.parts))*partCost
 	var last *byte
 	for i := range op.parts {
-		name := op.parts[i].fetchAsk.topic.name
+		name := op.parts[i].partitionRequest.topic.name
 		if at := unsafe.StringData(name); at != last {
 			n, last = n+int64(len(name)), at
 		}

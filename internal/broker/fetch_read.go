@@ -41,7 +41,7 @@ type fetchPartition struct {
 	held   bool  // its damage was just reported, see fetch_damage.go
 }
 
-func (p *fetchPartition) topicRef() topicRef { return p.fetchAsk.topic }
+func (p *fetchPartition) topicRef() topicRef { return p.partitionRequest.topic }
 
 func (p *fetchPartition) request(committed bool) replica.ReadRequest {
 	return replica.ReadRequest{Offset: p.offset, Committed: committed, CurrentEpoch: p.currentEpoch, FetchedEpoch: p.fetchedEpoch}
@@ -70,10 +70,10 @@ const fewParts = 16
 // are put into, it asks for what is asked last, at the place of the first.
 func (rd *fetchRead) add(a partitionRequest) {
 	if at := rd.place(&a); at < len(rd.parts) {
-		rd.parts[at].fetchAsk = a
+		rd.parts[at].partitionRequest = a
 		return
 	}
-	rd.parts = append(rd.parts, fetchPartition{fetchAsk: a})
+	rd.parts = append(rd.parts, fetchPartition{partitionRequest: a})
 }
 
 // place returns the place of the part that names the partition of a, or that of the next one.
@@ -81,7 +81,7 @@ func (rd *fetchRead) place(a *partitionRequest) int {
 	n := len(rd.parts)
 	if n < fewParts {
 		for i := range rd.parts {
-			if x := &rd.parts[i].fetchAsk; x.index == a.index && x.topic == a.topic {
+			if x := &rd.parts[i].partitionRequest; x.index == a.index && x.topic == a.topic {
 				return i
 			}
 		}

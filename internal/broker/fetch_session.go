@@ -133,7 +133,7 @@ func (c *sessions) begin(req *kmsg.FetchRequest, rd *fetchRead, now time.Time) s
 	c.touch(s, now)
 	for e := s.order.Front(); e != nil; e = e.Next() {
 		m := e.Value.(*member)
-		rd.parts = append(rd.parts, fetchPartition{fetchAsk: m.fetchAsk, member: m})
+		rd.parts = append(rd.parts, fetchPartition{partitionRequest: m.partitionRequest, member: m})
 	}
 	return use
 }
@@ -176,11 +176,11 @@ func (s *session) update(req *kmsg.FetchRequest) {
 func (s *session) add(a partitionRequest) {
 	key := memberKey{a.topic, a.index}
 	if m := s.members[key]; m != nil {
-		m.fetchAsk = a
+		m.partitionRequest = a
 		return
 	}
 	s.badName = s.badName || a.topic.tooLong()
-	m := &member{fetchAsk: a, highWatermark: -1, logStart: -1}
+	m := &member{partitionRequest: a, highWatermark: -1, logStart: -1}
 	m.elem = s.order.PushBack(m)
 	s.members[key] = m
 }
@@ -231,7 +231,7 @@ func (m *member) changed(p *fetchPartition) bool {
 // create makes a session of what a request named; nil where there is no room.
 func (c *sessions) create(byTopic bool, parts []fetchPartition, now time.Time) *session {
 	s := &session{byTopic: byTopic, created: now, lastUsed: now, epoch: 1, members: make(map[memberKey]*member, len(parts))}
-	if c.slots == 0 || len(parts) > c.limit || slices.ContainsFunc(parts, func(p fetchPartition) bool { return p.fetchAsk.topic.tooLong() }) {
+	if c.slots == 0 || len(parts) > c.limit || slices.ContainsFunc(parts, func(p fetchPartition) bool { return p.partitionRequest.topic.tooLong() }) {
 		return nil // and nobody makes room for it
 	}
 	c.mu.Lock()
@@ -242,7 +242,7 @@ func (c *sessions) create(byTopic bool, parts []fetchPartition, now time.Time) *
 		}
 	}
 	for i := range parts {
-		s.add(parts[i].fetchAsk)
+		s.add(parts[i].partitionRequest)
 		s.members[memberKey{parts[i].topicRef(), parts[i].index}].changed(&parts[i])
 	}
 	for s.id == 0 || c.byID[s.id] != nil {

@@ -220,7 +220,7 @@ func TestSessionsHaveTheMemoryThatIsGiven(t *testing.T) {
 	for range 1000 {
 		parts := asked(100)
 		for i := range parts {
-			parts[i].fetchAsk.topic.name = fmt.Sprintf("%0*d-%d", controller.MaxNameLength-10, i, made)
+			parts[i].partitionRequest.topic.name = fmt.Sprintf("%0*d-%d", controller.MaxNameLength-10, i, made)
 		}
 		if c.create(false, parts, now) != nil {
 			made++

@@ -159,7 +159,7 @@ func TestAParkedFetchEndsWithItsConnection(t *testing.T) {
 func TestAnAnswerThatIsNotReadHoldsNoParts(t *testing.T) {
 	var op fetchRead
 	for i := range 5 * maxKeptFetch {
-		op.parts = append(op.parts, fetchPartition{fetchAsk: partitionRequest{topic: topicRef{name: fmt.Sprint(i)}}})
+		op.parts = append(op.parts, fetchPartition{partitionRequest: partitionRequest{topic: topicRef{name: fmt.Sprint(i)}}})
 	}
 	op.parts[7].res.Size = 1
 	op.shrink()
