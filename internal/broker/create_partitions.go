@@ -14,15 +14,15 @@ import (
 
 // CreatePartitions (key 37), versions 0 to 3.
 func createPartitionsAPI() api {
-	return line[*kmsg.CreatePartitionsRequest]{
+	return apiDef[*kmsg.CreatePartitionsRequest]{
 		API: protocol.API{Key: int16(kmsg.CreatePartitions), Max: 3},
 		needs: func(req *kmsg.CreatePartitionsRequest, n *needs) {
 			for i := range req.Topics {
 				n.topic(opAlter, req.Topics[i].Topic)
 			}
 		},
-		busy:   kerr.NotController,
-		handle: beside(createPartitions),
+		overloaded: kerr.NotController,
+		handle:     inBackground(createPartitions),
 	}.api()
 }
 

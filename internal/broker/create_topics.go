@@ -17,15 +17,15 @@ import (
 // the topic can be used. A topic whose logs could not be made is answered with
 // KAFKA_STORAGE_ERROR and the cause; it exists, and its logs are tried again.
 func createTopicsAPI() api {
-	return line[*kmsg.CreateTopicsRequest]{
+	return apiDef[*kmsg.CreateTopicsRequest]{
 		API: protocol.API{Key: int16(kmsg.CreateTopics), Min: 2, Max: 7},
 		needs: func(req *kmsg.CreateTopicsRequest, n *needs) {
 			for i := range req.Topics {
 				n.topic(opCreate, req.Topics[i].Topic)
 			}
 		},
-		busy:   kerr.NotController,
-		handle: beside(createTopics),
+		overloaded: kerr.NotController,
+		handle:     inBackground(createTopics),
 	}.api()
 }
 

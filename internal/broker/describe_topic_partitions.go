@@ -14,7 +14,7 @@ import (
 // DescribeTopicPartitions (key 75), version 0: topics and partitions in order, a
 // page at a time (KIP-966).
 func describeTopicPartitionsAPI() api {
-	return line[*kmsg.DescribeTopicPartitionsRequest]{
+	return apiDef[*kmsg.DescribeTopicPartitionsRequest]{
 		API: protocol.API{Key: int16(kmsg.DescribeTopicPartitions), Max: 0},
 		needs: func(req *kmsg.DescribeTopicPartitionsRequest, n *needs) {
 			if len(req.Topics) == 0 {
@@ -24,7 +24,7 @@ func describeTopicPartitionsAPI() api {
 				n.topic(opDescribe, req.Topics[i].Topic)
 			}
 		},
-		handle: now(describeTopicPartitions),
+		handle: answering(describeTopicPartitions),
 	}.api()
 }
 

@@ -13,7 +13,7 @@ import (
 // 4 on several. The first one to ask has the groups' topic made, and is told to come
 // back.
 func findCoordinatorAPI() api {
-	return line[*kmsg.FindCoordinatorRequest]{
+	return apiDef[*kmsg.FindCoordinatorRequest]{
 		API: protocol.API{Key: int16(kmsg.FindCoordinator), Max: 6},
 		needs: func(req *kmsg.FindCoordinatorRequest, n *needs) {
 			for _, key := range coordinatorKeys(req) {
@@ -34,7 +34,7 @@ func findCoordinatorAPI() api {
 			}
 			c.respond(resp)
 		},
-		handle: now(findCoordinator),
+		handle: answering(findCoordinator),
 	}.api()
 }
 

@@ -186,7 +186,7 @@ func (n *node) serve(t testing.TB, o nodeOptions) {
 // absent is what the daemon tells the journals of the connections.
 func (n *node) absent() int {
 	if s := n.server.Load(); s != nil {
-		return s.Census().Absent()
+		return s.Producers().Absent()
 	}
 	return 0
 }

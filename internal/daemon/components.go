@@ -181,7 +181,7 @@ func (b *Broker) openLogs(ctx context.Context, r *components) error {
 		CleanerBytes: cleaning.KeyBytes, CleanerBytesPerSecond: cleaning.BytesPerSecond, CleanerBackoff: cleaning.Backoff,
 		Absent: func() int {
 			if s := r.server.Load(); s != nil {
-				return s.Census().Absent()
+				return s.Producers().Absent()
 			}
 			return 0
 		},

@@ -74,7 +74,7 @@ func badRequest(head []byte, admin string) []byte {
 // refuse logs that the client speaks another protocol and answers in it where that is
 // possible. Nothing else was written on the connection or will be. The reader calls it.
 func (c *conn) refuse(f *foreign) {
-	c.srv.noise.log(c, zap.WarnLevel, "closing a connection of another protocol", f)
+	c.srv.limited.log(c, zap.WarnLevel, "closing a connection of another protocol", f)
 	if f.answer == nil {
 		return
 	}

@@ -54,8 +54,8 @@ func TestLargeRequestsTakeTurns(t *testing.T) {
 				n := newNode(t, quick, func(o *nodeOptions) { o.pipe = true })
 				n.topic(t, "small", 1)
 				n.topic(t, "wide", manyEntries+1)
-				for range cap(n.turns) {
-					n.turns <- struct{}{}
+				for range cap(n.decodeSlots) {
+					n.decodeSlots <- struct{}{}
 				}
 				w := n.dial(t)
 				defer w.Close()
@@ -74,11 +74,11 @@ func TestLargeRequestsTakeTurns(t *testing.T) {
 				if answered.Load() == x.waits || n.park.Waiting() > 0 {
 					t.Errorf("answered: %v", answered.Load())
 				}
-				for range cap(n.turns) {
-					<-n.turns
+				for range cap(n.decodeSlots) {
+					<-n.decodeSlots
 				}
 				synctest.Wait()
-				if len(n.turns) > 0 {
+				if len(n.decodeSlots) > 0 {
 					t.Error("the turn has not ended")
 				}
 				must(t, <-ended)
@@ -94,7 +94,7 @@ func TestATurnLapses(t *testing.T) {
 		first := all.take(t.Context())
 		began := time.Now()
 		second := all.take(t.Context())
-		if took := time.Since(began); took != turnTime {
+		if took := time.Since(began); took != slotTime {
 			t.Errorf("the second turn began after %v", took)
 		}
 		if first.end(); len(all) != 1 {

@@ -41,14 +41,14 @@ import (
 // lagTime loses its connection (ClosedLagging). So a client that sends 64 KiB in every
 // second never does, and one that stops holds up others for twice lagTime and a bit.
 // Time in line does not count.
-type intake struct {
+type admission struct {
 	name  string
 	whole *bufpool.Budget // requests that have arrived and are not answered
 	size  int64           // bytes that frames under way may hold together, except the exempt ones
 	most  int             // bytes of the largest frame
 
 	mu           sync.Mutex
-	under        map[*arrival]struct{}
+	receiving    map[*arrival]struct{}
 	small, large arrivalClass
 	watch        *time.Timer // runs while there is a line
 	stats        bufpool.BudgetStats
@@ -59,7 +59,7 @@ type intake struct {
 type arrivalClass struct {
 	held   int64
 	exempt *arrival
-	line   []*arrival
+	queue  []*arrival
 }
 
 const (
@@ -92,9 +92,9 @@ type arrival struct {
 	mark    int64         // got, then
 }
 
-func newIntake(name string, budget int64, maxFrame, least int) *intake {
-	return &intake{
-		name: name, whole: bufpool.NewBudget(budget), size: max(budget/2, 1), under: make(map[*arrival]struct{}),
+func newAdmission(name string, budget int64, maxFrame, least int) *admission {
+	return &admission{
+		name: name, whole: bufpool.NewBudget(budget), size: max(budget/2, 1), receiving: make(map[*arrival]struct{}),
 		most: int(min(int64(maxFrame), max(2*budget, int64(least)))),
 	}
 }
@@ -115,7 +115,7 @@ func step(arrived, size int) int {
 }
 
 // begin registers a frame of so many bytes.
-func (k *intake) begin(a *arrival, size int, now time.Time) {
+func (k *admission) begin(a *arrival, size int, now time.Time) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	if a.class = &k.large; size <= smallArrival {
@@ -123,20 +123,20 @@ func (k *intake) begin(a *arrival, size int, now time.Time) {
 	}
 	a.since, a.mark = now, a.got.Load()
 	a.lagging.Store(false)
-	k.under[a] = struct{}{}
+	k.receiving[a] = struct{}{}
 }
 
 // arrived takes a frame that is whole from those whose clients are waited for. It holds
 // what it has until end, when the budget has it.
-func (k *intake) arrived(a *arrival) {
+func (k *admission) arrived(a *arrival) {
 	k.mu.Lock()
 	k.finish(a)
 	k.mu.Unlock()
 }
 
 // finish ends the watch over a frame. Caller holds mu.
-func (k *intake) finish(a *arrival) {
-	delete(k.under, a)
+func (k *admission) finish(a *arrival) {
+	delete(k.receiving, a)
 	a.lagging.Store(false)
 }
 
@@ -144,10 +144,10 @@ func (k *intake) finish(a *arrival) {
 func (a *arrival) holds() int64 { return a.held }
 
 // tryGrow charges a frame with n more bytes if there is room for them.
-func (k *intake) tryGrow(a *arrival, n int64) bool {
+func (k *admission) tryGrow(a *arrival, n int64) bool {
 	k.mu.Lock()
 	defer k.mu.Unlock()
-	if a.class.exempt != a && len(a.class.line) > 0 || !k.fits(a, n) {
+	if a.class.exempt != a && len(a.class.queue) > 0 || !k.fits(a, n) {
 		return false
 	}
 	k.give(a, n)
@@ -155,14 +155,14 @@ func (k *intake) tryGrow(a *arrival, n int64) bool {
 }
 
 // grow is tryGrow that waits for room; an error means that ctx ended and nothing was charged.
-func (k *intake) grow(ctx context.Context, a *arrival, n int64) error {
+func (k *admission) grow(ctx context.Context, a *arrival, n int64) error {
 	k.mu.Lock()
 	a.wants, a.granted = n, make(chan struct{})
-	a.class.line = append(a.class.line, a)
+	a.class.queue = append(a.class.queue, a)
 	k.stats.Waited++
 	k.admit() // what there was no room for may have found it by now
-	if k.waiting() > 0 {
-		k.watchLine()
+	if k.queued() > 0 {
+		k.watchQueue()
 	}
 	granted := a.granted
 	k.mu.Unlock()
@@ -174,8 +174,8 @@ func (k *intake) grow(ctx context.Context, a *arrival, n int64) error {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	k.stats.Canceled++
-	if i := slices.Index(a.class.line, a); i >= 0 { // otherwise it was granted at the same moment, and end releases it
-		a.class.line = slices.Delete(a.class.line, i, i+1)
+	if i := slices.Index(a.class.queue, a); i >= 0 { // otherwise it was granted at the same moment, and end releases it
+		a.class.queue = slices.Delete(a.class.queue, i, i+1)
 		a.wants = 0
 		k.admit()
 	}
@@ -183,7 +183,7 @@ func (k *intake) grow(ctx context.Context, a *arrival, n int64) error {
 }
 
 // end gives back what a frame holds.
-func (k *intake) end(a *arrival) {
+func (k *admission) end(a *arrival) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	k.finish(a)
@@ -196,13 +196,13 @@ func (k *intake) end(a *arrival) {
 }
 
 // held is what all frames under way hold. Caller holds mu.
-func (k *intake) held() int64 { return k.small.held + k.large.held }
+func (k *admission) held() int64 { return k.small.held + k.large.held }
 
-// waiting is how many frames are in line. Caller holds mu.
-func (k *intake) waiting() int { return len(k.small.line) + len(k.large.line) }
+// queued is how many frames are in line. Caller holds mu.
+func (k *admission) queued() int { return len(k.small.queue) + len(k.large.queue) }
 
-// room returns how many more bytes the frames of a class may hold. Caller holds mu.
-func (k *intake) room(class *arrivalClass) int64 {
+// free returns how many more bytes the frames of a class may hold. Caller holds mu.
+func (k *admission) free(class *arrivalClass) int64 {
 	free, share := k.size-k.held(), k.size/smallShare
 	if class == &k.small {
 		return max(free, share-k.small.held)
@@ -212,8 +212,8 @@ func (k *intake) room(class *arrivalClass) int64 {
 
 // fits reports whether a frame may have n more bytes, and makes it the exempt one of its
 // class if there is none and it needs to be. Caller holds mu.
-func (k *intake) fits(a *arrival, n int64) bool {
-	if a.class.exempt == a || n <= k.room(a.class) {
+func (k *admission) fits(a *arrival, n int64) bool {
+	if a.class.exempt == a || n <= k.free(a.class) {
 		return true
 	}
 	if a.class.exempt == nil {
@@ -223,7 +223,7 @@ func (k *intake) fits(a *arrival, n int64) bool {
 	return false
 }
 
-func (k *intake) give(a *arrival, n int64) {
+func (k *admission) give(a *arrival, n int64) {
 	a.held += n
 	a.class.held += n
 	k.stats.Acquired++
@@ -231,35 +231,35 @@ func (k *intake) give(a *arrival, n int64) {
 }
 
 // admit grants steps to the heads of the lines. Caller holds mu.
-func (k *intake) admit() {
+func (k *admission) admit() {
 	for _, class := range [...]*arrivalClass{&k.small, &k.large} {
-		for len(class.line) > 0 && k.fits(class.line[0], class.line[0].wants) {
-			a := class.line[0]
-			class.line[0] = nil
-			class.line = class.line[1:]
+		for len(class.queue) > 0 && k.fits(class.queue[0], class.queue[0].wants) {
+			a := class.queue[0]
+			class.queue[0] = nil
+			class.queue = class.queue[1:]
 			k.give(a, a.wants)
 			a.wants, a.since, a.mark = 0, time.Now(), a.got.Load()
 			close(a.granted)
 		}
-		if len(class.line) == 0 {
-			class.line = nil
+		if len(class.queue) == 0 {
+			class.queue = nil
 		}
 	}
 }
 
-// watchLine looks after lagging frames while there is a line. Caller holds mu.
-func (k *intake) watchLine() {
+// watchQueue looks after lagging frames while there is a line. Caller holds mu.
+func (k *admission) watchQueue() {
 	if k.watch == nil {
 		k.watch = time.AfterFunc(lagTime/4, k.closeLagging)
 	}
 }
 
 // closeLagging ends the connections of frames that lag.
-func (k *intake) closeLagging() {
+func (k *admission) closeLagging() {
 	now := time.Now()
 	var late []*arrival
 	k.mu.Lock()
-	for a := range k.under {
+	for a := range k.receiving {
 		if a.wants > 0 || now.Sub(a.since) < lagTime {
 			continue
 		}
@@ -270,12 +270,12 @@ func (k *intake) closeLagging() {
 		a.since, a.mark = now, got
 	}
 	k.lagged += uint64(len(late))
-	if k.watch = nil; k.waiting() > 0 {
-		k.watchLine()
+	if k.watch = nil; k.queued() > 0 {
+		k.watchQueue()
 	}
 	k.mu.Unlock()
 	for _, a := range late {
-		a.c.hurry()
+		a.c.interruptRead()
 	}
 }
 
@@ -286,16 +286,16 @@ type ArrivalStats struct {
 	Lagged uint64 // that lost their connection because others waited
 }
 
-func (k *intake) arrivals() ArrivalStats {
+func (k *admission) arrivals() ArrivalStats {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	s := k.stats
-	s.Size, s.Used, s.Waiting = k.size, k.held(), k.waiting()
-	return ArrivalStats{BudgetStats: s, Frames: len(k.under), Lagged: k.lagged}
+	s.Size, s.Used, s.Waiting = k.size, k.held(), k.queued()
+	return ArrivalStats{BudgetStats: s, Frames: len(k.receiving), Lagged: k.lagged}
 }
 
-// hurry ends a connection whose frame lags; its reader finds out.
-func (c *conn) hurry() {
+// interruptRead ends a connection whose frame lags; its reader finds out.
+func (c *conn) interruptRead() {
 	c.mu.Lock()
 	nc := c.nc
 	c.mu.Unlock()

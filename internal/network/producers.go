@@ -5,7 +5,7 @@ import (
 	"time"
 )
 
-// Census counts the connections that produce. A producing connection is present
+// Producers counts the connections that produce. A producing connection is present
 // while one of its Produce requests is with the handler, and absent between its
 // last answer and its next request; after one to two windows without a request
 // it is forgotten. The journal asks Absent to close a group early when nobody is
@@ -14,7 +14,7 @@ import (
 // The absent ones are counted by the window in which they became so. Slots are
 // reused in turn; a slot of another window than the one asked for counts as
 // empty, so that nothing needs to run when a window ends.
-type Census struct {
+type Producers struct {
 	start  time.Time
 	window time.Duration
 	slots  [4]atomic.Uint64 // the window's low 32 bits above, the count below
@@ -24,13 +24,13 @@ type Census struct {
 // than the window in which it became absent, 0 where it is not counted.
 type absence uint32
 
-func newCensus(window time.Duration) *Census {
-	return &Census{start: time.Now(), window: window}
+func newProducers(window time.Duration) *Producers {
+	return &Producers{start: time.Now(), window: window}
 }
 
 // Absent returns how many connections that produced within the last window have
 // no Produce request with the handler now.
-func (c *Census) Absent() int {
+func (c *Producers) Absent() int {
 	now := c.at(time.Now())
 	n := c.count(now)
 	if now > 0 {
@@ -39,13 +39,13 @@ func (c *Census) Absent() int {
 	return n
 }
 
-func (c *Census) at(now time.Time) uint32 { return uint32(now.Sub(c.start) / c.window) }
+func (c *Producers) at(now time.Time) uint32 { return uint32(now.Sub(c.start) / c.window) }
 
-func (c *Census) slot(window uint32) *atomic.Uint64 {
+func (c *Producers) slot(window uint32) *atomic.Uint64 {
 	return &c.slots[window%uint32(len(c.slots))]
 }
 
-func (c *Census) count(window uint32) int {
+func (c *Producers) count(window uint32) int {
 	s := c.slot(window).Load()
 	if s>>32 != uint64(window) {
 		return 0
@@ -53,8 +53,8 @@ func (c *Census) count(window uint32) int {
 	return int(uint32(s))
 }
 
-// leave counts a connection as absent from now on.
-func (c *Census) leave(now time.Time) absence {
+// markAbsent counts a connection as absent from now on.
+func (c *Producers) markAbsent(now time.Time) absence {
 	window := c.at(now)
 	slot := c.slot(window)
 	for {
@@ -72,8 +72,8 @@ func (c *Census) leave(now time.Time) absence {
 	}
 }
 
-// back takes a connection out again.
-func (c *Census) back(a absence) {
+// markPresent takes a connection out again.
+func (c *Producers) markPresent(a absence) {
 	if a == 0 {
 		return
 	}

@@ -11,10 +11,10 @@ import (
 
 func TestCensusForgetsAfterOneToTwoWindows(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		c := newCensus(time.Second)
-		c.leave(time.Now())
+		c := newProducers(time.Second)
+		c.markAbsent(time.Now())
 		time.Sleep(1500 * time.Millisecond)
-		late := c.leave(time.Now())
+		late := c.markAbsent(time.Now())
 		if n := c.Absent(); n != 2 {
 			t.Errorf("%d absent, want both", n)
 		}
@@ -22,18 +22,18 @@ func TestCensusForgetsAfterOneToTwoWindows(t *testing.T) {
 		if n := c.Absent(); n != 1 {
 			t.Errorf("%d absent, want the one of the last window", n)
 		}
-		c.back(late)
+		c.markPresent(late)
 		if n := c.Absent(); n != 0 {
 			t.Errorf("%d absent", n)
 		}
 		time.Sleep(time.Hour) // nothing runs meanwhile
-		c.back(late)
-		c.back(0)
-		first := c.leave(time.Now())
+		c.markPresent(late)
+		c.markPresent(0)
+		first := c.markAbsent(time.Now())
 		if n := c.Absent(); n != 1 {
 			t.Errorf("%d absent after an hour, want the new one", n)
 		}
-		c.back(first)
+		c.markPresent(first)
 	})
 }
 
@@ -44,7 +44,7 @@ func TestCensusOfConnections(t *testing.T) {
 		defer f.end(t)
 		absent := func(want int, when string) {
 			t.Helper()
-			if n := f.Census().Absent(); n != want {
+			if n := f.Producers().Absent(); n != want {
 				t.Errorf("%s: %d absent, want %d", when, n, want)
 			}
 		}
@@ -76,12 +76,12 @@ func TestCensusOfConnections(t *testing.T) {
 }
 
 func TestCensusIsExactUnderContention(t *testing.T) {
-	c := newCensus(time.Millisecond) // windows change all the time
+	c := newProducers(time.Millisecond) // windows change all the time
 	var wg sync.WaitGroup
 	for range 4 {
 		wg.Go(func() {
 			for range 20_000 {
-				c.back(c.leave(time.Now()))
+				c.markPresent(c.markAbsent(time.Now()))
 			}
 		})
 	}
@@ -92,9 +92,9 @@ func TestCensusIsExactUnderContention(t *testing.T) {
 }
 
 func BenchmarkCensus(b *testing.B) {
-	c := newCensus(time.Second)
+	c := newProducers(time.Second)
 	now := time.Now()
 	for b.Loop() {
-		c.back(c.leave(now))
+		c.markPresent(c.markAbsent(now))
 	}
 }

@@ -9,46 +9,46 @@ import (
 	"github.com/chronik-io/chronik/internal/groupcommit"
 )
 
-// shift is what a goroutine needs that does a poller's work: it waits, reads and
+// pollLoop is what a goroutine needs that does a poller's work: it waits, reads and
 // handles what there is, ends the turn and writes the answers, over and over. The end
 // of a turn may wait for a disk. Where that takes long the goroutine is relieved: another
 // shift takes over the poller, and this one ends with its turn.
-type shift struct {
+type pollLoop struct {
 	ready []pollEvent
 	buf   []byte // what one read takes
 	batch groupcommit.Batch
-	pen   pen
+	out   writeBuffers
 	// ends counts when the end of a turn begins and is over: it is odd in between, and
 	// relieved once another shift has taken over.
-	ends atomic.Uint64
+	phase atomic.Uint64
 }
 
-const relieved = 0
+const replaced = 0
 
-// reliefAfter is about how long the end of a turn may take. Twice as long may pass.
-const reliefAfter = 5 * time.Millisecond
+// stallAfter is about how long the end of a turn may take. Twice as long may pass.
+const stallAfter = 5 * time.Millisecond
 
-// relief watches over the end of turns, with a timer that runs only while there are
+// stallWatch watches over the end of turns, with a timer that runs only while there are
 // turns and that no turn has to set.
-type relief struct {
+type stallWatch struct {
 	timer *time.Timer
 	armed atomic.Bool
 	// Of the timer's goroutine: the shift that it last saw in the end of a turn, and in which.
-	shift *shift
-	ends  uint64
+	loop  *pollLoop
+	phase uint64
 }
 
-// begin starts a shift.
-func (p *poller) begin() {
-	s := &shift{buf: make([]byte, pollRead)}
-	s.ends.Store(2) // even, and not relieved
-	p.shift.Store(s)
-	p.srv.shifts.Go(func() { p.run(s) })
+// startLoop starts a shift.
+func (p *poller) startLoop() {
+	s := &pollLoop{buf: make([]byte, pollRead)}
+	s.phase.Store(2) // even, and not relieved
+	p.loop.Store(s)
+	p.srv.loops.Go(func() { p.run(s) })
 }
 
 // run is a shift's goroutine. It ends when it was relieved or the set is closed; were
 // the set ever to fail, the connections are read by their own goroutines from then on.
-func (p *poller) run(s *shift) {
+func (p *poller) run(s *pollLoop) {
 	for {
 		if err := p.wait(s); err != nil {
 			if !errors.Is(err, errSetClosed) {
@@ -63,15 +63,15 @@ func (p *poller) run(s *shift) {
 			p.serve(s, &s.ready[i], now)
 		}
 		clear(s.ready)
-		if !p.end(s) {
+		if !p.commit(s) {
 			return
 		}
-		p.flusher.finish(&s.pen)
+		p.flusher.finish(&s.out)
 	}
 }
 
 // wait sleeps until connections have something to read; an error ends the poller.
-func (p *poller) wait(s *shift) error {
+func (p *poller) wait(s *pollLoop) error {
 	events, err := p.set.wait()
 	if err != nil {
 		return err
@@ -94,7 +94,7 @@ func (p *poller) find(events []setEvent, list []pollEvent) []pollEvent {
 }
 
 // serve reads an offered connection once and handles what came.
-func (p *poller) serve(s *shift, e *pollEvent, now time.Time) {
+func (p *poller) serve(s *pollLoop, e *pollEvent, now time.Time) {
 	c := e.c
 	if e.ended {
 		c.hungUp()
@@ -113,7 +113,7 @@ func (p *poller) serve(s *shift, e *pollEvent, now time.Time) {
 		c.in.putBack(c.srv.opts.Pool, rest, err)
 	}
 	c.mu.Lock()
-	if done && !c.stopped.Load() && !c.dead && !c.recalled && c.stays() {
+	if done && !c.stopped.Load() && !c.dead && !c.recalled && c.afterPoll() {
 		c.role = offered
 	} else {
 		c.role = reading
@@ -122,10 +122,10 @@ func (p *poller) serve(s *shift, e *pollEvent, now time.Time) {
 	c.mu.Unlock()
 }
 
-// stays counts that the poller has handled all that came, and detaches the
+// afterPoll counts that the poller has handled all that came, and detaches the
 // connection once that pays; false where it lost its place in the poller's set over that.
 // Caller holds mu and has the reading role.
-func (c *conn) stays() bool {
+func (c *conn) afterPoll() bool {
 	c.polled++
 	if c.polled < detachAfter || c.nc == nil || c.writing || c.out.left != nil {
 		return true
@@ -136,34 +136,34 @@ func (c *conn) stays() bool {
 	return c.armed
 }
 
-// end ends a shift's turn; false says that the shift was relieved meanwhile.
-func (p *poller) end(s *shift) bool {
+// commit ends a shift's turn; false says that the shift was relieved meanwhile.
+func (p *poller) commit(s *pollLoop) bool {
 	if s.batch.Empty() {
 		return true
 	}
-	n := s.ends.Add(1)
-	if !p.relief.armed.Load() && p.relief.armed.CompareAndSwap(false, true) {
-		p.relief.timer.Reset(reliefAfter)
+	n := s.phase.Add(1)
+	if !p.stalls.armed.Load() && p.stalls.armed.CompareAndSwap(false, true) {
+		p.stalls.timer.Reset(stallAfter)
 	}
 	s.batch.Run()
-	return s.ends.CompareAndSwap(n, n+1)
+	return s.phase.CompareAndSwap(n, n+1)
 }
 
-// checkRelief is called by relief's timer.
-func (p *poller) checkRelief() {
-	r := &p.relief
-	s := p.shift.Load()
-	ends := s.ends.Load()
+// checkStall is called by relief's timer.
+func (p *poller) checkStall() {
+	r := &p.stalls
+	s := p.loop.Load()
+	ends := s.phase.Load()
 	if ends%2 == 0 {
 		r.armed.Store(false)
 		// A turn whose end began before that has not set the timer.
-		if s.ends.Load()%2 == 0 || !r.armed.CompareAndSwap(false, true) {
+		if s.phase.Load()%2 == 0 || !r.armed.CompareAndSwap(false, true) {
 			return
 		}
-	} else if r.shift == s && r.ends == ends && s.ends.CompareAndSwap(ends, relieved) {
+	} else if r.loop == s && r.phase == ends && s.phase.CompareAndSwap(ends, replaced) {
 		p.flusher.unattend()
-		p.begin()
+		p.startLoop()
 	}
-	r.shift, r.ends = s, ends
-	r.timer.Reset(reliefAfter)
+	r.loop, r.phase = s, ends
+	r.timer.Reset(stallAfter)
 }

@@ -66,7 +66,7 @@ func TestAStuckTurnIsRelieved(t *testing.T) {
 	defer beside.Close()
 	defer parked.Close()
 	for round := range int32(3) {
-		first := p.c.poll.shift.Load()
+		first := p.c.poll.loop.Load()
 		parked.send(t, frame(protocol.KeyProduce, 3, 50+round, nil))
 		r := q.next()
 		p.send(t, frame(protocol.KeyProduce, 3, 100, nil))
@@ -77,7 +77,7 @@ func TestAStuckTurnIsRelieved(t *testing.T) {
 			beside.send(t, frame(protocol.KeyProduce, 3, i, nil))
 			beside.want(t, i)
 		}
-		if p.c.poll.shift.Load() == first {
+		if p.c.poll.loop.Load() == first {
 			t.Error("the shift that waits for the disk was not relieved")
 		}
 		d.release <- struct{}{}
@@ -99,7 +99,7 @@ func TestShutdownWhileATurnIsStuck(t *testing.T) {
 	}
 	d.release <- struct{}{}
 	p.Close()
-	f.shifts.Wait()
+	f.loops.Wait()
 	f.end(t)
 }
 

@@ -17,9 +17,9 @@ const (
 	manyEntries = 2000
 )
 
-// turnTime is how long a turn lasts at most: a request that computes for so long does not
+// slotTime is how long a turn lasts at most: a request that computes for so long does not
 // exist, and one that waits for a disk or for other members keeps no other from its turn.
-const turnTime = time.Second
+const slotTime = time.Second
 
 // decodeSlots are taken by large requests, so that they leave half of the processors to the small
 // ones: these take microseconds, and would wait 10 ms for a processor at each of their steps,
@@ -28,7 +28,7 @@ const turnTime = time.Second
 // network's bound.
 type decodeSlots chan struct{}
 
-func newTurns() decodeSlots { return make(decodeSlots, max(1, runtime.GOMAXPROCS(0)/2)) }
+func newDecodeSlots() decodeSlots { return make(decodeSlots, max(1, runtime.GOMAXPROCS(0)/2)) }
 
 // decodeSlot is what a request holds that has its turn; nil holds nothing.
 type decodeSlot struct {
@@ -45,7 +45,7 @@ func (all decodeSlots) take(ctx context.Context) *decodeSlot {
 		return nil
 	}
 	t := &decodeSlot{of: all}
-	t.lapse = time.AfterFunc(turnTime, t.release)
+	t.lapse = time.AfterFunc(slotTime, t.release)
 	return t
 }
 
@@ -55,7 +55,7 @@ func (b *Broker) awaitDecodeSlot(r *network.Request) *decodeSlot {
 	if !r.MayBlock() {
 		return nil
 	}
-	t := b.turns.take(b.ctx)
+	t := b.decodeSlots.take(b.ctx)
 	r.AwaitAnswerBudget()
 	return t
 }
