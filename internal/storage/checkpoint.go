@@ -44,12 +44,6 @@ func (d *Dir) closeCheckpoint() error {
 	return d.store.Close()
 }
 
-// hasCheckpoint reports whether the directory has a checkpoint, whatever its state.
-func (d *Dir) hasCheckpoint() bool {
-	has, err := statelog.Exists(d.opt.FS, path.Join(d.path, CheckpointDir))
-	return has || err != nil
-}
-
 // checkpoint makes the recovery points of all logs durable, with the redo
 // pointer that they allow, and gives up the journal files before it. A caller
 // that has just begun a fresh file names it.
@@ -187,7 +181,7 @@ func (d *Dir) entryOf(l *Log) *checkpoint.Log {
 		lc, _ := l.checkpointed()
 		return &lc
 	case now == nil && deleted:
-		return &t.entry
+		return &t.Log
 	default:
 		return nil
 	}

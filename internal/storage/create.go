@@ -77,12 +77,11 @@ func (d *Dir) makeLog(s Spec) (*Log, error) {
 	if exists {
 		return nil, ErrExists
 	}
-	dirName := fmt.Sprintf("%s-%d", s.Topic, s.ID.Partition)
-	l := newLog(d, s.ID, s.Topic, dirName, s.Config)
+	l := newLog(d, s.ID, s.Topic, s.Config)
 	fsys := d.opt.FS
 	if _, err := fsys.Stat(l.path); err == nil {
 		// No checkpoint knows it: an earlier attempt ended half-way.
-		if err := d.quarantineDir(dirName); err != nil {
+		if err := d.quarantineDir(l.String()); err != nil {
 			return nil, err
 		}
 	}
@@ -133,7 +132,7 @@ func (d *Dir) forget(logs []*Log, buried []tombstone) {
 		delete(d.logs, l.id)
 	}
 	for _, t := range buried {
-		d.deleted[t.entry.ID] = t
+		d.deleted[t.ID] = t
 	}
 	d.relistLocked()
 }

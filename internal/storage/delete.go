@@ -38,7 +38,7 @@ func (d *Dir) Delete(logs ...*Log) error {
 			l.flushMu.Unlock()
 		}
 	}()
-	gone := d.putTombstones(logs, entries)
+	gone, deleted := d.putTombstones(logs, entries)
 	if len(gone) == 0 {
 		return d.ascertain() // an earlier attempt may have failed
 	}
@@ -49,15 +49,12 @@ func (d *Dir) Delete(logs ...*Log) error {
 		return fmt.Errorf("delete %d logs, %s first: %w", len(logs), logs[0], err)
 	}
 	d.removeFrames(frames)
-	return d.removeDeleted(gone)
+	return d.removeDeleted(deleted)
 }
 
 // releaseLogs ends what is still going on in deleted logs, and gives their memory back.
-func (d *Dir) releaseLogs(gone []deletion) {
-	logs := make([]*Log, len(gone))
-	for i, g := range gone {
-		l := g.log
-		logs[i] = l
+func (d *Dir) releaseLogs(logs []*Log) {
+	for _, l := range logs {
 		l.observer().Reverted(l.Ends().Written, fmt.Errorf("%s: %w", l, ErrClosed))
 		for _, s := range l.segments {
 			s.Forget()
@@ -68,37 +65,29 @@ func (d *Dir) releaseLogs(gone []deletion) {
 
 // putTombstones puts tombstones in the place of the logs that the directory knows, all in
 // one step: a checkpoint has either a log or its tombstone.
-func (d *Dir) putTombstones(logs []*Log, entries []checkpoint.Log) []deletion {
+func (d *Dir) putTombstones(logs []*Log, entries []checkpoint.Log) (gone []*Log, deleted []checkpoint.Log) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	var gone []deletion
 	for i, l := range logs {
 		if _, known := d.logs[l.id]; known {
 			e := entries[i]
 			e.Deleted, e.Offline, e.Aside, e.Producers, e.Epochs = true, "", "", nil, epochs.Cache{}
 			e.LSN = max(d.journal.Assigned(), 1)
-			d.deleted[l.id] = tombstone{entry: e, lsn: e.LSN}
-			gone = append(gone, deletion{l, l.id, path.Base(l.path)})
+			d.deleted[l.id] = tombstone{Log: e}
+			gone, deleted = append(gone, l), append(deleted, e)
 		}
 		delete(d.logs, l.id)
 		delete(d.broken, l)
 	}
 	d.relistLocked()
-	return gone
-}
-
-// deletion names a log whose deletion is durable and its directory.
-type deletion struct {
-	log  *Log // nil where a start goes on with it
-	id   ID
-	name string
+	return gone, deleted
 }
 
 // removeDeleted removes the directories of deleted logs.
-func (d *Dir) removeDeleted(gone []deletion) error {
-	for _, g := range gone {
-		from, to := path.Join(d.path, g.name), path.Join(d.path, deletedName(g.name, g.id))
-		if Belongs(d.opt.FS, from, g.id) {
+func (d *Dir) removeDeleted(gone []checkpoint.Log) error {
+	for i := range gone {
+		from, to := path.Join(d.path, gone[i].String()), path.Join(d.path, deletedName(&gone[i]))
+		if Belongs(d.opt.FS, from, gone[i].ID) {
 			_ = d.opt.FS.RemoveAll(to) // of an earlier log with the same id
 			if err := d.opt.FS.Rename(from, to); err != nil {
 				return fmt.Errorf("delete %s: %w", from, err)
@@ -110,16 +99,16 @@ func (d *Dir) removeDeleted(gone []deletion) error {
 		return fmt.Errorf("delete %d logs: %w", len(gone), err)
 	}
 	d.mu.Lock()
-	for _, g := range gone {
-		if t, ok := d.deleted[g.id]; ok {
+	for i := range gone {
+		if t, ok := d.deleted[gone[i].ID]; ok {
 			t.gone = true
-			d.deleted[g.id] = t
+			d.deleted[gone[i].ID] = t
 		}
 	}
 	d.mu.Unlock()
 	d.run(func() {
-		for _, g := range gone {
-			if err := d.opt.FS.RemoveAll(path.Join(d.path, deletedName(g.name, g.id))); err != nil {
+		for i := range gone {
+			if err := d.opt.FS.RemoveAll(path.Join(d.path, deletedName(&gone[i]))); err != nil {
 				d.logOnce(nil, "files of a deleted partition could not be removed", err) // the next start tries again
 			}
 		}
@@ -128,12 +117,12 @@ func (d *Dir) removeDeleted(gone []deletion) error {
 }
 
 // leftOf returns which of these logs a failed deletion may have left something of.
-func (d *Dir) leftOf(ids []ID) (left []deletion) {
+func (d *Dir) leftOf(ids []ID) (left []checkpoint.Log) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	for _, id := range ids {
 		if t, ok := d.deleted[id]; ok && !t.gone {
-			left = append(left, deletion{id: id, name: t.entry.String()})
+			left = append(left, t.Log)
 		}
 	}
 	return left
@@ -141,7 +130,7 @@ func (d *Dir) leftOf(ids []ID) (left []deletion) {
 
 // finishDeletion completes deletions that failed: it makes them durable, where they are not,
 // and removes the directories.
-func (d *Dir) finishDeletion(left []deletion) error {
+func (d *Dir) finishDeletion(left []checkpoint.Log) error {
 	if err := d.ascertain(); err != nil {
 		return err
 	}
@@ -181,12 +170,12 @@ func (d *Dir) logsAndDeleted() ([]*Log, map[ID]tombstone) {
 func (d *Dir) tombstones(deleted map[ID]tombstone, redo journal.LSN) []checkpoint.Log {
 	var list []checkpoint.Log
 	for id, t := range deleted {
-		if !t.gone || t.lsn >= redo {
-			list = append(list, t.entry)
+		if !t.gone || t.LSN >= redo {
+			list = append(list, t.Log)
 			continue
 		}
 		d.mu.Lock()
-		if d.deleted[id].lsn == t.lsn {
+		if d.deleted[id].LSN == t.LSN {
 			delete(d.deleted, id)
 		}
 		d.mu.Unlock()

@@ -85,11 +85,8 @@ type Dir struct {
 
 // tombstone is a deleted log whose frames or files may still be there.
 type tombstone struct {
-	entry checkpoint.Log
-	// lsn: frames up to it may be the log's.
-	lsn journal.LSN
-	// gone: the directory no longer stands under the log's name.
-	gone bool
+	checkpoint.Log      // frames up to its LSN may be the log's
+	gone           bool // no directory has the log's name any more
 }
 
 // Path returns the directory's path.

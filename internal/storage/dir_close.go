@@ -47,10 +47,7 @@ func (d *Dir) closeClean() error {
 		err = d.checkpointAll(&at, clean && (d.clean || !d.unused))
 		d.ckptMu.Unlock()
 	}
-	if err != nil || !clean {
-		return errors.Join(failed, err)
-	}
-	return nil
+	return errors.Join(failed, err)
 }
 
 // allDrained brings all logs into synced segments. It says whether all of them are

@@ -93,27 +93,20 @@ func (o *Options) setDefaults() {
 	if o.Metrics == nil {
 		o.Metrics = metrics.NewStorage(nil)
 	}
-	set := func(p *int64, v int64) {
-		if *p <= 0 {
-			*p = v
-		}
-	}
-	set(&o.DeferredBytes, 64<<20)
-	set(&o.MaxInflatedBytes, 1<<30)
-	if o.ProducersPerLog <= 0 {
-		o.ProducersPerLog = int(min(max(o.DeferredBytes/640, 1000), producers.DefaultLimit))
-	}
-	set(&o.CleanerBytes, cleanerBytes)
-	set(&o.IndexBytes, 16<<20)
-	if o.CleanerBackoff <= 0 {
-		o.CleanerBackoff = 15 * time.Second
-	}
-	set(&o.SystemMemory, vfs.SystemMemory())
-	if o.KeeperInterval <= 0 {
-		o.KeeperInterval = 5 * time.Minute
-	}
-	if o.OpenFiles <= 0 {
-		o.OpenFiles = openFiles(1)
+	setDefault(&o.DeferredBytes, 64<<20)
+	setDefault(&o.MaxInflatedBytes, 1<<30)
+	setDefault(&o.ProducersPerLog, int(min(max(o.DeferredBytes/640, 1000), producers.DefaultLimit)))
+	setDefault(&o.CleanerBytes, cleanerBytes)
+	setDefault(&o.IndexBytes, 16<<20)
+	setDefault(&o.CleanerBackoff, 15*time.Second)
+	setDefault(&o.SystemMemory, vfs.SystemMemory())
+	setDefault(&o.KeeperInterval, 5*time.Minute)
+	setDefault(&o.OpenFiles, openFiles(1))
+}
+
+func setDefault[T ~int | ~int64](p *T, v T) {
+	if *p <= 0 {
+		*p = v
 	}
 }
 

@@ -9,8 +9,8 @@ import (
 	"path"
 	"strings"
 
+	"github.com/chronik-io/chronik/internal/statelog"
 	"github.com/chronik-io/chronik/internal/storage/checkpoint"
-
 	"github.com/chronik-io/chronik/internal/storage/journal"
 	"github.com/chronik-io/chronik/internal/storage/statefile"
 	"github.com/chronik-io/chronik/internal/vfs"
@@ -79,6 +79,11 @@ func (p Place) JournalPath() string {
 	return path.Clean(p.Journal)
 }
 
+// repairCommand returns the command line that repairs the log directory, in backticks.
+func (p Place) repairCommand() string {
+	return fmt.Sprintf("`chronikctl log repair --dir %s --journal %s --backup %[1]s.before-repair`", p.Path, p.JournalPath())
+}
+
 // identify reads or makes the identity of a directory and its journal place.
 func (d *Dir) identify() error {
 	fsys := d.opt.FS
@@ -87,18 +92,18 @@ func (d *Dir) identify() error {
 	d.ident = own
 	switch {
 	case err == nil && jerr == nil && theirs != own:
-		return foreign("journal %s belongs to log directory %x, not to %s; set journal.dirs to the place that belongs to it",
+		return foreign("journal %s belongs to log directory %x, not to %s; set journal.dirs to the journal of this directory",
 			d.jpath, theirs.Dir, d.path)
 	case err == nil && jerr == nil:
 		return nil
 	case err == nil && errors.Is(jerr, fs.ErrNotExist):
-		if !d.hasCheckpoint() {
+		if has, err := statelog.Exists(fsys, path.Join(d.path, CheckpointDir)); !has && err == nil {
 			return writeIdentity(fsys, d.place(), d.ident, true) // the first start ended here
 		}
-		return foreign("log directory %s was used with a journal that is not in %s: records in it would be lost; put it back, or set journal.dirs to where it is; "+
-			"if it is lost, `chronikctl log verify --dir %[1]s --journal %[2]s` lists what was only in it, and "+
-			"`chronikctl log repair --dir %[1]s --journal %[2]s --backup %[1]s.before-repair` continues without it",
-			d.path, d.jpath)
+		return foreign("the journal of log directory %s is not in %s: records that only the journal holds would be lost; "+
+			"restore the journal, or set journal.dirs to its location; if it is lost, "+
+			"`chronikctl log verify --dir %[1]s --journal %[2]s` lists the records that only the journal held, and %[3]s continues without them",
+			d.path, d.jpath, d.place().repairCommand())
 	case err == nil && errors.Is(jerr, statefile.ErrCorrupt):
 		return fmt.Errorf("%w: %w", journal.ErrDamaged, jerr)
 	case err == nil:
@@ -107,13 +112,16 @@ func (d *Dir) identify() error {
 		return err
 	}
 	if jerr == nil {
-		return foreign("journal %s belongs to log directory %x, but %s is new, or has lost its %s; put that file back, as chronikctl log repair does, or give the directory another journal with journal.dirs", d.jpath, theirs.Dir, d.path, IdentityFile)
+		return foreign("journal %s belongs to log directory %x, but %s is new or has lost its %s; "+
+			"if that file is lost, %s restores it; otherwise set journal.dirs to another directory",
+			d.jpath, theirs.Dir, d.path, IdentityFile, d.place().repairCommand())
 	}
 	if !errors.Is(jerr, fs.ErrNotExist) {
 		return jerr
 	}
 	if used, err := journal.Exists(fsys, d.jpath); err != nil || used {
-		return errors.Join(err, foreign("%s holds journal files and no %s; put that file back, or set journal.dirs to an empty place", d.jpath, JournalIdentityFile))
+		return errors.Join(err, foreign("%s holds journal files but no %s; restore that file, or set journal.dirs to an empty directory",
+			d.jpath, JournalIdentityFile))
 	}
 	d.ident = Identity{Dir: newID(), Journal: newID()}
 	if err := writeIdentity(fsys, d.place(), d.ident, false); err != nil {
@@ -145,8 +153,9 @@ func (d *Dir) refuseForeignFiles() error {
 	for _, in := range infos {
 		_, err := d.opt.FS.Stat(path.Join(d.path, in.Name, PartitionFile))
 		if in.Name == "meta.properties" || in.Dir && err == nil {
-			return foreign("%s holds %s but no checkpoint: it was written by another program, or its checkpoint is lost; put the checkpoint back, as chronikctl log repair does, or use an empty directory",
-				d.path, in.Name)
+			return foreign("%s holds %s but no checkpoint: it was written by another program, or its checkpoint is lost; "+
+				"if the checkpoint is lost, %s restores it; otherwise use an empty directory",
+				d.path, in.Name, d.place().repairCommand())
 		}
 	}
 	return nil
@@ -163,8 +172,8 @@ func StoppedCleanly(fsys vfs.FS, place Place, s *checkpoint.State) (bool, error)
 }
 
 // deletedName is what the directory of a log is renamed to before its files go.
-func deletedName(dirName string, id ID) string {
-	return dirName + "." + hex.EncodeToString(id.Topic[:]) + deleteSuffix
+func deletedName(l *checkpoint.Log) string {
+	return l.String() + "." + hex.EncodeToString(l.ID.Topic[:]) + deleteSuffix
 }
 
 // IsDeletedName reports whether a start removes a partition directory of this name, which the

@@ -158,15 +158,11 @@ func (b *Bench) WritePartitionFile(l *checkpoint.Log) error {
 	return writePartitionMeta(b.d.opt.FS, dir, l.ID)
 }
 
-// Quarantine writes frames of logs into files of their own beside the partitions, as a
-// start does with those of a log that is offline.
-type Quarantine struct{ a *quarantine }
-
-// NewQuarantine returns a keeper of frames, for names that are not taken.
+// NewQuarantine returns a Quarantine whose file names are not taken.
 func (b *Bench) NewQuarantine(s *checkpoint.State) (*Quarantine, error) {
 	infos, err := b.d.opt.FS.List(b.d.path)
 	if err != nil {
-		return nil, fmt.Errorf("keep journal frames aside: %w", err)
+		return nil, fmt.Errorf("quarantine journal frames: %w", err)
 	}
 	taken := map[string]bool{}
 	for _, in := range infos {
@@ -176,13 +172,5 @@ func (b *Bench) NewQuarantine(s *checkpoint.State) (*Quarantine, error) {
 	for slices.ContainsFunc(s.Logs, func(l checkpoint.Log) bool { return taken[quarantineName(l.String(), seq)] }) {
 		seq++
 	}
-	return &Quarantine{&quarantine{d: b.d, seq: seq, files: map[string]*quarantineFile{}}}, nil
+	return &Quarantine{d: b.d, seq: seq, files: map[string]*quarantineFile{}}, nil
 }
-
-// Add keeps a frame and returns the name of the file, for LogState.Aside.
-func (k *Quarantine) Add(l *checkpoint.Log, fr *journal.Frame) (string, error) {
-	return k.a.append(fr, k.a.d.path, l.String())
-}
-
-// Close makes what was kept durable.
-func (k *Quarantine) Close() error { return k.a.close() }

@@ -49,13 +49,9 @@ func Open(places []Place, opt Options) (*Manager, error) {
 
 // share divides what the options bound for a broker among its directories.
 func (o *Options) share(dirs int) {
-	if o.OpenFiles <= 0 {
-		o.OpenFiles = openFiles(dirs)
-	}
+	setDefault(&o.OpenFiles, openFiles(dirs))
 	// Each directory runs at most one compaction at a time.
-	if o.CleanerBytes <= 0 {
-		o.CleanerBytes = cleanerBytes
-	}
+	setDefault(&o.CleanerBytes, cleanerBytes)
 	o.CleanerBytes = max(o.CleanerBytes/int64(dirs), 1)
 	if o.CleanerBytesPerSecond > 0 {
 		o.CleanerBytesPerSecond = max(o.CleanerBytesPerSecond/int64(dirs), 1)

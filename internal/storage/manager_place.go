@@ -4,6 +4,8 @@ import (
 	"fmt"
 	"maps"
 	"slices"
+
+	"github.com/chronik-io/chronik/internal/storage/checkpoint"
 )
 
 // CreateIn makes logs in the directory that Place chose for them, all or none, and returns
@@ -119,7 +121,7 @@ func (m *Manager) createIn(d *Dir, specs []Spec) error {
 // the logs are out of use, and the next start may find some of them again; another call
 // completes the deletion.
 func (m *Manager) Delete(ids ...ID) error {
-	byDir, begun, left := map[*Dir][]*Log{}, map[*Dir][]ID{}, map[*Dir][]deletion{}
+	byDir, begun, left := map[*Dir][]*Log{}, map[*Dir][]ID{}, map[*Dir][]checkpoint.Log{}
 	m.mu.Lock()
 	for _, id := range ids {
 		if l := m.logs[id]; l != nil {

@@ -116,8 +116,9 @@ func (r *recovery) readCheckpoint() error {
 	}
 	r.ckpt, d.last = c, c.Header
 	if c.Dir != d.ident.Dir || c.Journal != d.ident.Journal {
-		return foreign("%s was written for log directory %x and journal %x, not for %x and %x; put back the files that belong together; if a repair was interrupted, chronikctl log repair finishes it with what can be read of the old journal",
-			path.Join(d.path, CheckpointDir), c.Dir, c.Journal, d.ident.Dir, d.ident.Journal)
+		return foreign("%s was written for log directory %x and journal %x, not for %x and %x; "+
+			"restore files that belong together; if a repair was interrupted, %s completes it with the frames of the old journal that can be read",
+			path.Join(d.path, CheckpointDir), c.Dir, c.Journal, d.ident.Dir, d.ident.Journal, d.place().repairCommand())
 	}
 	if r.above = c.Above(); d.opt.broken.has(forgetfulLSN) {
 		r.above = max(c.Durable+1, c.Redo.LSN)
@@ -138,7 +139,8 @@ func (r *recovery) firstStart() error {
 		return err
 	}
 	if empty, err := d.journal.Empty(); err != nil || !empty {
-		return errors.Join(err, foreign("journal %s holds records, but %s has no checkpoint; put the checkpoint back, as chronikctl log repair does, or use an empty directory and journal", d.jpath, d.path))
+		return errors.Join(err, foreign("journal %s holds records, but %s has no checkpoint; if the checkpoint is lost, %s restores it; "+
+			"otherwise use an empty directory and journal", d.jpath, d.path, d.place().repairCommand()))
 	}
 	return nil
 }
@@ -184,7 +186,7 @@ func (r *recovery) logs() error {
 			return err
 		}
 		if f.err == nil && f.lc.Aside != "" {
-			f.err = f.readQuarantine(f.lc.Aside, f.l.replay, func() error { return nil })
+			f.err = f.readQuarantine(f.lc.Aside, f.l.replay)
 			r.later(nil, func() error { return r.removeQuarantine(f) })
 		}
 	}
@@ -220,11 +222,10 @@ func (r *recovery) flushReplayed() error {
 	var mu sync.Mutex
 	done := 0
 	each(len(all), func(i int) {
-		f := all[i]
 		if r.d.interrupted() != nil {
 			return
 		}
-		if f.err == nil {
+		if f := all[i]; f.err == nil {
 			f.err = f.l.flushReplayed()
 		}
 		mu.Lock()
@@ -252,7 +253,7 @@ func (r *recovery) flushReplayed() error {
 		}
 		return r.quarantine(aside, &fr)
 	})
-	return errors.Join(err, aside.close())
+	return errors.Join(err, aside.Close())
 }
 
 // flushReplayed flushes and syncs without saving indexes, which are caches that a start
@@ -267,19 +268,19 @@ func (l *Log) flushReplayed() error {
 }
 
 // quarantine keeps a frame that no log has taken.
-func (r *recovery) quarantine(aside *quarantine, fr *journal.Frame) (err error) {
-	if t, ok := r.d.deleted[fr.Stream]; ok && fr.LSN <= t.lsn {
+func (r *recovery) quarantine(aside *Quarantine, fr *journal.Frame) (err error) {
+	if t, ok := r.d.deleted[fr.Stream]; ok && fr.LSN <= t.LSN {
 		return nil
 	}
 	f := r.found[fr.Stream]
 	switch {
 	case f == nil:
-		_, err = aside.append(fr, r.d.path, fmt.Sprintf(unknownFrames+"%x-%d", fr.Stream.Topic, fr.Stream.Partition))
+		_, err = aside.Add(fr, fmt.Sprintf(unknownFrames+"%x-%d", fr.Stream.Topic, fr.Stream.Partition))
 	case f.err == nil || f.lc.Offline != "" || fr.LSN <= f.lc.LSN:
 	case passes(f.err): // not in a place that may be what is wrong
-		f.aside, err = aside.append(fr, r.d.path, f.l.String())
+		f.aside, err = aside.Add(fr, f.l.String())
 	default:
-		_, err = aside.append(fr, f.l.path, "recovery")
+		_, err = aside.addIn(f.l.path, fr, "recovery")
 	}
 	return err
 }
@@ -295,17 +296,16 @@ func (r *recovery) removeQuarantine(f *found) error {
 // openLog opens one log of the checkpoint.
 func (r *recovery) openLog(lc *checkpoint.Log) {
 	d := r.d
-	dirName := fmt.Sprintf("%s-%d", lc.Topic, lc.ID.Partition)
 	if lc.Deleted {
-		d.deleted[lc.ID] = tombstone{entry: *lc, lsn: lc.LSN}
-		r.later(nil, func() error { return d.removeDeleted([]deletion{{id: lc.ID, name: dirName}}) })
+		d.deleted[lc.ID] = tombstone{Log: *lc}
+		r.later(nil, func() error { return d.removeDeleted([]checkpoint.Log{*lc}) })
 		return
 	}
 	cfg := Config{}
 	if d.opt.Config != nil {
 		cfg = d.opt.Config(lc.Topic, lc.ID)
 	}
-	l := newLog(d, lc.ID, lc.Topic, dirName, cfg)
+	l := newLog(d, lc.ID, lc.Topic, cfg)
 	f := &found{l: l, Follower: *Follow(lc), files: map[int64]int64{}}
 	r.found[lc.ID] = f
 	d.logs[lc.ID] = l

@@ -44,10 +44,9 @@ func (r *recovery) verify() error {
 	return nil
 }
 
-// readQuarantine calls fn for the frames of a file aside that the recovery point lacks, and
-// then end.
-func (f *found) readQuarantine(name string, fn func(*journal.Frame) error, end func() error) error {
-	err := journal.ReadQuarantine(f.l.dir.opt.FS, path.Join(f.l.dir.path, name), func(fr journal.Frame) error {
+// readQuarantine calls fn for the frames of a quarantine file that lie beyond f.end.
+func (f *found) readQuarantine(name string, fn func(*journal.Frame) error) error {
+	return journal.ReadQuarantine(f.l.dir.opt.FS, path.Join(f.l.dir.path, name), func(fr journal.Frame) error {
 		if fr.NextEnd <= f.end {
 			return nil // of a carried frame, or a repair that did not finish came that far
 		}
@@ -56,10 +55,6 @@ func (f *found) readQuarantine(name string, fn func(*journal.Frame) error, end f
 		}
 		return fn(&fr)
 	})
-	if err != nil {
-		return err
-	}
-	return end()
 }
 
 // Follower follows a log's frames, as a start does.

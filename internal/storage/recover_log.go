@@ -7,8 +7,8 @@ import (
 	"slices"
 
 	"github.com/chronik-io/chronik/internal/storage/checkpoint"
-
 	"github.com/chronik-io/chronik/internal/storage/segment"
+	"github.com/chronik-io/chronik/internal/vfs"
 )
 
 // prepare opens the segments of a log: up to the recovery point they are
@@ -19,19 +19,19 @@ func (r *recovery) prepare(f *found) error {
 	if err != nil {
 		return fmt.Errorf("log directory of the partition: %w", err)
 	}
-	swaps := map[int64]int64{} // base → size
+	compacted, waits := int64(0), false // the segment that the swap puts in place
 	for _, in := range infos {
 		if base, ok := segment.ParseName(in.Name); ok {
 			f.files[base] = in.Size
 		}
 		if base, ok := segment.ParseSwap(in.Name); ok && f.lc.Swapping && base == f.lc.Swap {
-			swaps[base] = in.Size
+			compacted, waits = in.Size, true
 		} else if segment.IsDeleted(in.Name) || segment.IsUnfinished(in.Name) {
 			r.later(nil, func() error { return r.d.opt.FS.Remove(path.Join(l.path, in.Name)) })
 		}
 	}
 	if f.lc.Swapping {
-		if err := r.finishSwap(f, swaps); err != nil {
+		if err := r.finishSwap(f, compacted, waits); err != nil {
 			return err
 		}
 	}
@@ -45,13 +45,13 @@ func (r *recovery) prepare(f *found) error {
 // finishSwap brings a swap to its end that a crash came into: the checkpoint that
 // speaks of it is durable, and the next one will not. A crash in here finds the same
 // again.
-func (r *recovery) finishSwap(f *found, swaps map[int64]int64) error {
-	listed := map[int64]int64{}
+func (r *recovery) finishSwap(f *found, size int64, found bool) error {
+	need, wanted := int64(0), false
 	for _, e := range f.lc.Segments {
-		listed[e.Base] = e.Size
+		if e.Base == f.lc.Swap {
+			need, wanted = e.Size, true
+		}
 	}
-	need, wanted := listed[f.lc.Swap]
-	size, found := swaps[f.lc.Swap]
 	name := path.Join(f.l.path, segment.Name(f.lc.Swap)+segment.LogSuffix+segment.SwapSuffix)
 	switch {
 	case found && !wanted:
@@ -60,22 +60,29 @@ func (r *recovery) finishSwap(f *found, swaps map[int64]int64) error {
 	case found && size < need:
 		return fmt.Errorf("segment %s has %d bytes, %d are needed", name, size, need)
 	}
-	if err := segment.FinishSwap(r.d.files, f.l.path, f.lc.Swap, found); err != nil {
-		return err
-	}
 	if found {
 		f.files[f.lc.Swap] = size
 	}
-	for base := range f.files {
-		if _, ok := listed[base]; ok || base >= f.lc.Offset {
+	return FinishSwap(r.d.files, r.d.opt.FS, f.l.path, f.lc, found, f.files)
+}
+
+// FinishSwap completes the swap that a checkpoint names: it renames the compacted segment, if
+// waits is set, and removes the segments that it replaces from the directory and from files.
+func FinishSwap(segments *segment.Files, fsys vfs.FS, dir string, l *checkpoint.Log, waits bool, files map[int64]int64) error {
+	if err := segment.FinishSwap(segments, dir, l.Swap, waits); err != nil {
+		return err
+	}
+	for base := range files {
+		listed := slices.ContainsFunc(l.Segments, func(e checkpoint.Extent) bool { return e.Base == base })
+		if listed || base >= l.Offset {
 			continue
 		}
-		if err := segment.Open(r.d.files, f.l.path, base, 0).Remove(); err != nil {
+		if err := segment.Open(segments, dir, base, 0).Remove(); err != nil {
 			return err
 		}
-		delete(f.files, base)
+		delete(files, base)
 	}
-	return r.d.opt.FS.SyncDir(f.l.path)
+	return fsys.SyncDir(dir)
 }
 
 // Needs says of a listed segment whether it counts, up to which offset, and what is

@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"io/fs"
 	"path"
-	"strconv"
 	"strings"
 
 	"go.uber.org/zap"
@@ -23,7 +22,7 @@ func (r *recovery) abandonedFrames(infos []vfs.Info) {
 	taken, needed := map[string]bool{}, map[string]bool{}
 	for i := range r.ckpt.Logs {
 		lc := &r.ckpt.Logs[i]
-		name := lc.Topic + "-" + strconv.Itoa(int(lc.ID.Partition))
+		name := lc.String()
 		if f := r.found[lc.ID]; f != nil && f.err != nil {
 			needed[name] = true
 		}
@@ -83,15 +82,15 @@ func (r *recovery) strays() error {
 		if _, err := d.opt.FS.Stat(path.Join(d.path, in.Name, PartitionFile)); err != nil {
 			continue
 		}
-		name := in.Name
 		r.later(nil, func() error {
-			if IsDeletedName(name) {
-				return d.opt.FS.RemoveAll(path.Join(d.path, name))
+			name := path.Join(d.path, in.Name)
+			if IsDeletedName(in.Name) {
+				return d.opt.FS.RemoveAll(name)
 			}
-			if _, err := d.opt.FS.Stat(path.Join(d.path, name)); errors.Is(err, fs.ErrNotExist) || IsStrayName(name) {
+			if _, err := d.opt.FS.Stat(name); errors.Is(err, fs.ErrNotExist) || IsStrayName(in.Name) {
 				return nil
 			}
-			return d.quarantineDir(name)
+			return d.quarantineDir(in.Name)
 		})
 	}
 	return nil
@@ -100,5 +99,5 @@ func (r *recovery) strays() error {
 // IsStrayName reports whether a start leaves a partition directory of this name alone, which
 // the checkpoint does not know.
 func IsStrayName(name string) bool {
-	return path.Ext(name) != "" && len(name) > 6 && name[len(name)-6:] == "-stray"
+	return path.Ext(name) != "" && strings.HasSuffix(name, "-stray")
 }

@@ -15,13 +15,12 @@ import (
 	"github.com/chronik-io/chronik/internal/vfs"
 )
 
-// quarantine keeps frames that no log takes now: those of logs that were found
-// damaged, of logs whose files can't be written in this run, and of logs that
-// nobody knows. They go to a file of their own, in the journal's frame format, so
-// that they neither are lost nor hold the journal.
-type quarantine struct {
+// Quarantine stores frames that no log takes now in files in the journal's frame format: those
+// of logs that were found damaged, of logs whose files can't be written in this run, and of
+// unknown logs. The frames are not lost, and the journal's files can be released.
+type Quarantine struct {
 	d     *Dir
-	seq   uint64 // of the checkpoint before the one that will speak of the files
+	seq   uint64 // of the checkpoint before the one that names the files
 	files map[string]*quarantineFile
 }
 
@@ -30,41 +29,50 @@ type quarantineFile struct {
 	end int64
 }
 
-func newQuarantine(d *Dir) *quarantine {
+func newQuarantine(d *Dir) *Quarantine {
 	d.ckptMu.Lock()
 	defer d.ckptMu.Unlock()
-	return &quarantine{d: d, seq: d.last.Seq, files: map[string]*quarantineFile{}}
+	return &Quarantine{d: d, seq: d.last.Seq, files: map[string]*quarantineFile{}}
 }
 
-// append appends a frame to DIR/NAME-<checkpoint sequence>.frames and returns the
-// file's name in DIR.
-func (a *quarantine) append(f *journal.Frame, dir, name string) (string, error) {
-	base := quarantineName(name, a.seq)
+// Add appends a frame of a log to the log's file in the log directory. It returns the file's
+// name, for checkpoint.Log.Aside.
+func (a *Quarantine) Add(f *journal.Frame, log string) (string, error) {
+	return a.addIn(a.d.path, f, log)
+}
+
+// addIn appends a frame to DIR/NAME-<checkpoint sequence>.frames and returns the file's name in
+// DIR.
+func (a *Quarantine) addIn(dir string, f *journal.Frame, name string) (base string, err error) {
+	base = quarantineName(name, a.seq)
+	defer func() {
+		if err != nil {
+			err = fmt.Errorf("quarantine journal frames: %w", err)
+		}
+	}()
 	full := path.Join(dir, base)
 	x := a.files[full]
 	if x == nil {
 		if err := a.d.opt.FS.MkdirAll(dir); err != nil {
-			return "", fmt.Errorf("keep journal frames aside: %w", err)
+			return "", err
 		}
-		_ = a.d.opt.FS.Remove(full) // of an earlier start that crashed here
+		_ = a.d.opt.FS.Remove(full) // an earlier start that crashed may have left it
 		file, err := a.d.opt.FS.Create(full)
 		if err != nil {
-			return "", fmt.Errorf("keep journal frames aside: %w", err)
+			return "", err
 		}
 		x = &quarantineFile{f: file}
 		a.files[full] = x
-		a.d.log.Error("journal holds frames that no partition takes now; they are kept aside", zap.String("file", full))
+		a.d.log.Error("journal frames that no partition takes were quarantined", zap.String("file", full))
 	}
 	b := f.Encode(nil)
-	if _, err := x.f.WriteAt(b, x.end); err != nil {
-		return "", fmt.Errorf("keep journal frames aside: %w", err)
-	}
+	_, err = x.f.WriteAt(b, x.end)
 	x.end += int64(len(b))
-	return base, nil
+	return base, err
 }
 
-// discard removes the files, which nothing speaks of.
-func (a *quarantine) discard() {
+// discard removes the files, which no checkpoint names.
+func (a *Quarantine) discard() {
 	for name := range a.files {
 		_ = a.d.opt.FS.Remove(name) // the next start removes it
 	}
@@ -74,16 +82,12 @@ func quarantineName(name string, seq uint64) string {
 	return fmt.Sprintf("%s-%d", name, seq) + framesSuffix
 }
 
-// close makes everything that was kept durable.
-func (a *quarantine) close() error {
+// Close makes the files durable and closes them.
+func (a *Quarantine) Close() error {
 	var first error
 	for name, x := range a.files {
-		err := cmp.Or(x.f.Datasync(), x.f.Close())
-		if err == nil {
-			err = a.d.opt.FS.SyncDir(path.Dir(name))
-		}
-		if err != nil && first == nil {
-			first = fmt.Errorf("keep journal frames aside: %w", err)
+		if err := cmp.Or(x.f.Datasync(), x.f.Close(), a.d.opt.FS.SyncDir(path.Dir(name))); err != nil && first == nil {
+			first = fmt.Errorf("quarantine journal frames: %w", err)
 		}
 	}
 	return first
@@ -142,7 +146,7 @@ func (d *Dir) quarantineLogs(logs []*Log) error {
 			err = unread
 		}
 	}
-	if err = cmp.Or(err, w.close()); err != nil {
+	if err = cmp.Or(err, w.Close()); err != nil {
 		w.discard()
 		return err
 	}
@@ -183,18 +187,18 @@ func (l *Log) unlockFromQuarantine() {
 
 // copy copies a frame. The error is that of the copy; a frame that doesn't continue the
 // log ends the copy of this log.
-func (c *quarantineCopy) copy(w *quarantine, fr *journal.Frame) error {
+func (c *quarantineCopy) copy(w *Quarantine, fr *journal.Frame) error {
 	if c.err = c.Take(fr); c.err != nil {
 		return nil
 	}
 	var err error
-	c.name, err = w.append(fr, c.l.dir.path, c.l.String())
+	c.name, err = w.Add(fr, c.l.String())
 	return err
 }
 
 // takeMemory copies what follows the frames in memory: nothing as a rule. Others may evict it
 // meanwhile.
-func (c *quarantineCopy) takeMemory(w *quarantine) error {
+func (c *quarantineCopy) takeMemory(w *Quarantine) error {
 	c.l.mu.RLock()
 	rest := slices.Clone(c.l.tail.chunks[c.l.tail.find(c.end):])
 	for _, k := range rest {

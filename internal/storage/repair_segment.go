@@ -207,12 +207,15 @@ func (l *Log) continueIn(segments []*segment.Segment, aside bool) (gone []*chunk
 // stay as they are. It needs flushMu.
 func (l *Log) replayQuarantine(name string, at int64) error {
 	f := found{l: l, Follower: Follower{end: at}}
-	return f.readQuarantine(name, func(fr *journal.Frame) error {
+	if err := f.readQuarantine(name, func(fr *journal.Frame) error {
 		if l.chunkOf(fr) < replayFlush {
 			return nil
 		}
 		return l.writeFlushable()
-	}, l.writeFlushable)
+	}); err != nil {
+		return err
+	}
+	return l.writeFlushable()
 }
 
 // bound cuts the last of the old segments to its synced bytes, so that the bytes
