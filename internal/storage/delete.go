@@ -13,9 +13,9 @@ import (
 	"github.com/chronik-io/chronik/internal/vfs"
 )
 
-// Delete removes logs of the directory, with one checkpoint for all of them. When
-// it returns without error the deletion is durable: no start brings the logs back;
-// their files go in the background.
+// Delete deletes logs of the directory, with one checkpoint for all of them. When it returns
+// without error the deletion is durable: no start brings the logs back. Their files are removed in
+// the background.
 func (d *Dir) Delete(logs ...*Log) error {
 	entries := make([]checkpoint.Log, len(logs))
 	var frames []string
@@ -26,7 +26,7 @@ func (d *Dir) Delete(logs ...*Log) error {
 		}
 		d.journal.Drop(l.stream)
 		l.disown()
-		l.flushMu.Lock() // whoever flushes has finished
+		l.flushMu.Lock() // waits for a flush to end
 		if entries[i], _ = l.checkpointed(); entries[i].Aside != "" {
 			frames = append(frames, entries[i].Aside)
 		}
@@ -43,7 +43,7 @@ func (d *Dir) Delete(logs ...*Log) error {
 		return d.ascertain() // an earlier attempt may have failed
 	}
 	err := d.commit(logs...)
-	d.releaseLogs(gone) // also after an error: nobody flushes them any more
+	d.releaseLogs(gone) // also after an error: no goroutine flushes the logs any longer
 	if err != nil {
 		d.unsure.Store(true)
 		return fmt.Errorf("delete %d logs, %s first: %w", len(logs), logs[0], err)
@@ -52,7 +52,7 @@ func (d *Dir) Delete(logs ...*Log) error {
 	return d.removeDeleted(deleted)
 }
 
-// releaseLogs ends what is still going on in deleted logs, and gives their memory back.
+// releaseLogs fails what is still in flight in deleted logs, and releases their memory.
 func (d *Dir) releaseLogs(logs []*Log) {
 	for _, l := range logs {
 		l.observer().Reverted(l.Ends().Written, fmt.Errorf("%s: %w", l, ErrClosed))
@@ -63,8 +63,8 @@ func (d *Dir) releaseLogs(logs []*Log) {
 	d.memory.evictAll(logs)
 }
 
-// putTombstones puts tombstones in the place of the logs that the directory knows, all in
-// one step: a checkpoint has either a log or its tombstone.
+// putTombstones replaces the logs that the directory knows with tombstones, in one step: a
+// checkpoint holds either a log or its tombstone.
 func (d *Dir) putTombstones(logs []*Log, entries []checkpoint.Log) (gone []*Log, deleted []checkpoint.Log) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -116,7 +116,7 @@ func (d *Dir) removeDeleted(gone []checkpoint.Log) error {
 	return nil
 }
 
-// leftOf returns which of these logs a failed deletion may have left something of.
+// leftOf returns the entries of those logs of which a failed deletion may have left files.
 func (d *Dir) leftOf(ids []ID) (left []checkpoint.Log) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -128,8 +128,8 @@ func (d *Dir) leftOf(ids []ID) (left []checkpoint.Log) {
 	return left
 }
 
-// finishDeletion completes deletions that failed: it makes them durable, where they are not,
-// and removes the directories.
+// finishDeletion completes deletions that failed: it makes them durable if they are not, and
+// removes the directories.
 func (d *Dir) finishDeletion(left []checkpoint.Log) error {
 	if err := d.ascertain(); err != nil {
 		return err
@@ -137,7 +137,7 @@ func (d *Dir) finishDeletion(left []checkpoint.Log) error {
 	return d.removeDeleted(left)
 }
 
-// isDeleted reports whether a partition directory is that of a log with a tombstone.
+// isDeleted reports whether a partition directory belongs to a log with a tombstone.
 func (d *Dir) isDeleted(dir string) bool {
 	d.mu.Lock()
 	deleted := maps.Clone(d.deleted)
@@ -150,23 +150,23 @@ func (d *Dir) isDeleted(dir string) bool {
 	return false
 }
 
-// Belongs reports whether a partition directory is that of the log with id, and not of a
-// later one with the same name.
+// Belongs reports whether a partition directory belongs to the log with id, and not to a later log
+// with the same name.
 func Belongs(fsys vfs.FS, dir string, id ID) bool {
 	b, err := vfs.ReadFile(fsys, path.Join(dir, PartitionFile))
 	return err == nil && bytes.Equal(b, partitionMetaOf(id))
 }
 
-// logsAndDeleted returns the logs and the tombstones of one moment, so that a checkpoint
-// never has both for one log.
+// logsAndDeleted returns the logs and the tombstones of the same moment, so that a checkpoint never
+// has both for one log.
 func (d *Dir) logsAndDeleted() ([]*Log, map[ID]tombstone) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	return d.list, maps.Clone(d.deleted)
 }
 
-// tombstones returns the checkpoint's entries for deleted logs, and forgets
-// those of which nothing can be found any more.
+// tombstones returns the checkpoint entries of deleted logs. It forgets those whose frames and
+// files are gone.
 func (d *Dir) tombstones(deleted map[ID]tombstone, redo journal.LSN) []checkpoint.Log {
 	var list []checkpoint.Log
 	for id, t := range deleted {

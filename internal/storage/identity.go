@@ -16,7 +16,7 @@ import (
 	"github.com/chronik-io/chronik/internal/vfs"
 )
 
-// Names of files in a log directory and its journal's.
+// Names of files in a log directory and in its journal's directory.
 const (
 	IdentityFile        = "chronik.dir"
 	JournalIdentityFile = "chronik.journal"
@@ -29,8 +29,8 @@ const (
 	deleteSuffix    = "-delete"
 )
 
-// Identity is who a log directory and its journal are. Both places hold the
-// same, so that neither is used with another's other half.
+// Identity names a log directory and its journal. Both places store the same identity, so that
+// neither is used with the other half of another pair.
 type Identity struct {
 	Dir, Journal [16]byte
 }
@@ -43,8 +43,8 @@ func newID() (id [16]byte) {
 	return id
 }
 
-// ReadIdentity reads the identity that stands in the directory, or, of its journal,
-// the one that stands there. The errors are those of statefile.Read.
+// ReadIdentity reads the identity stored in the log directory, or the one stored in its journal's
+// directory if ofJournal is set. The errors are those of statefile.Read.
 func ReadIdentity(fsys vfs.FS, place Place, ofJournal bool) (id Identity, err error) {
 	name, kind := place.identity(ofJournal)
 	b, err := statefile.Read(fsys, name, kind, identityVersion)
@@ -63,7 +63,7 @@ func writeIdentity(fsys vfs.FS, place Place, id Identity, ofJournal bool) error 
 	return statefile.Write(fsys, name, kind, identityVersion, fmt.Appendf(nil, identityText, id.Dir, id.Journal))
 }
 
-// identity is the name and the kind of a file that holds an identity.
+// identity returns the name and the kind of a file that holds an identity.
 func (p Place) identity(ofJournal bool) (name, kind string) {
 	if ofJournal {
 		return path.Join(p.JournalPath(), JournalIdentityFile), "journal"
@@ -71,7 +71,7 @@ func (p Place) identity(ofJournal bool) (name, kind string) {
 	return path.Join(p.Path, IdentityFile), "directory"
 }
 
-// JournalPath is where the journal of the place is.
+// JournalPath returns the directory of the journal.
 func (p Place) JournalPath() string {
 	if p.Journal == "" {
 		return path.Join(path.Clean(p.Path), "journal")
@@ -84,7 +84,7 @@ func (p Place) repairCommand() string {
 	return fmt.Sprintf("`chronikctl log repair --dir %s --journal %s --backup %[1]s.before-repair`", p.Path, p.JournalPath())
 }
 
-// identify reads or makes the identity of a directory and its journal place.
+// identify reads the identity of the directory and its journal, or creates it.
 func (d *Dir) identify() error {
 	fsys := d.opt.FS
 	own, err := ReadIdentity(fsys, d.place(), false)
@@ -98,7 +98,7 @@ func (d *Dir) identify() error {
 		return nil
 	case err == nil && errors.Is(jerr, fs.ErrNotExist):
 		if has, err := statelog.Exists(fsys, path.Join(d.path, CheckpointDir)); !has && err == nil {
-			return writeIdentity(fsys, d.place(), d.ident, true) // the first start ended here
+			return writeIdentity(fsys, d.place(), d.ident, true) // the first start stopped here
 		}
 		return foreign("the journal of log directory %s is not in %s: records that only the journal holds would be lost; "+
 			"restore the journal, or set journal.dirs to its location; if it is lost, "+
@@ -130,12 +130,12 @@ func (d *Dir) identify() error {
 	return writeIdentity(fsys, d.place(), d.ident, true)
 }
 
-// untouched refuses a directory of another program before anything is written to it:
-// Kafka does not start any more where its directory holds a journal.
+// untouched refuses a directory of another program before anything is written to it: Kafka no
+// longer starts if its directory holds a journal.
 func (d *Dir) untouched() error {
 	for _, ours := range []string{path.Join(d.path, IdentityFile), path.Join(d.path, CheckpointDir), path.Join(d.jpath, JournalIdentityFile)} {
 		if _, err := d.opt.FS.Stat(ours); !errors.Is(err, fs.ErrNotExist) {
-			return nil // ours, or unreadable: what reads it says more
+			return nil // ours, or unreadable: the code that reads it reports the error
 		}
 	}
 	if _, err := d.opt.FS.Stat(d.path); errors.Is(err, fs.ErrNotExist) {
@@ -144,7 +144,7 @@ func (d *Dir) untouched() error {
 	return d.refuseForeignFiles()
 }
 
-// refuseForeignFiles refuses a directory that holds logs and has no checkpoint.
+// refuseForeignFiles refuses a directory that holds partitions but no checkpoint.
 func (d *Dir) refuseForeignFiles() error {
 	infos, err := d.opt.FS.List(d.path)
 	if err != nil {
@@ -161,8 +161,8 @@ func (d *Dir) refuseForeignFiles() error {
 	return nil
 }
 
-// StoppedCleanly reports whether a checkpoint is that of a clean stop, as far as files tell: the
-// journal was not written to since.
+// StoppedCleanly reports whether a clean stop wrote the checkpoint and the journal has not been
+// written to since, as far as files show.
 func StoppedCleanly(fsys vfs.FS, place Place, s *checkpoint.State) (bool, error) {
 	if s == nil || !s.Clean {
 		return false, nil
@@ -171,26 +171,26 @@ func StoppedCleanly(fsys vfs.FS, place Place, s *checkpoint.State) (bool, error)
 	return clean && err == nil, err
 }
 
-// deletedName is what the directory of a log is renamed to before its files go.
+// deletedName returns the name that a log's directory gets before its files are removed.
 func deletedName(l *checkpoint.Log) string {
 	return l.String() + "." + hex.EncodeToString(l.ID.Topic[:]) + deleteSuffix
 }
 
-// IsDeletedName reports whether a start removes a partition directory of this name, which the
-// checkpoint does not know.
+// IsDeletedName reports whether name is that of a deleted partition's directory, which a start
+// removes.
 func IsDeletedName(name string) bool { return strings.HasSuffix(name, deleteSuffix) }
 
-// Used says whether a directory has been used as a log directory.
+// Used reports whether a directory has been used as a log directory.
 func Used(fsys vfs.FS, place Place) bool {
 	_, err := fsys.Stat(path.Join(place.Path, IdentityFile))
 	return err == nil
 }
 
-// Peek returns statefile.ErrNewer where a newer version of chronik made a log
-// directory or its journal. It changes nothing.
+// Peek returns statefile.ErrNewer if a newer version of chronik wrote the log directory or its
+// journal. It changes nothing.
 func Peek(fsys vfs.FS, place Place) error {
 	for _, ofJournal := range []bool{false, true} {
-		// Anything else is OpenDir's to find and to tell.
+		// OpenDir finds and reports any other error.
 		if _, err := ReadIdentity(fsys, place, ofJournal); errors.Is(err, statefile.ErrNewer) {
 			return err
 		}
