@@ -2,9 +2,7 @@ package inspect
 
 import (
 	"cmp"
-	"errors"
 	"fmt"
-	"io/fs"
 	"maps"
 	"path"
 	"slices"
@@ -352,7 +350,7 @@ func (b *rebuild) run(fsys vfs.FS) error {
 	if b.from == fresh {
 		fresh, other = other, fresh
 	}
-	if err := fsys.RemoveAll(fresh); err != nil && !errors.Is(err, fs.ErrNotExist) {
+	if err := fsys.RemoveAll(fresh); err != nil {
 		return err
 	}
 	if err := vfs.MakeDir(fsys, fresh); err != nil {
@@ -361,7 +359,7 @@ func (b *rebuild) run(fsys vfs.FS) error {
 	if err := filestore.Write(fsys, fresh, b.sorted(), b.next); err != nil {
 		return err
 	}
-	if err := fsys.RemoveAll(b.at); err != nil && !errors.Is(err, fs.ErrNotExist) {
+	if err := fsys.RemoveAll(b.at); err != nil {
 		return err
 	}
 	if err := fsys.Rename(fresh, b.at); err != nil {
@@ -370,10 +368,7 @@ func (b *rebuild) run(fsys vfs.FS) error {
 	if err := fsys.SyncDir(path.Dir(b.at)); err != nil {
 		return err
 	}
-	if err := fsys.RemoveAll(other); err != nil && !errors.Is(err, fs.ErrNotExist) {
-		return err
-	}
-	return nil
+	return fsys.RemoveAll(other)
 }
 
 // modified returns when a file in a directory was last written, in UTC, zero if that is
