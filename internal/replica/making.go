@@ -342,11 +342,5 @@ func (m *Manager) retryDue(now time.Time) (late []*storage.Log) {
 
 // unusable returns why a directory should not be asked to make or delete logs now.
 func (m *Manager) unusable(d *storage.Dir) error {
-	if err := m.opt.Storage.Hung(d); err != nil {
-		return err
-	}
-	if err := d.Err(); err != nil {
-		return err
-	}
-	return nil
+	return cmp.Or(m.opt.Storage.Hung(d), d.Err())
 }

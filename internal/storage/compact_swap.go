@@ -189,9 +189,9 @@ func (l *Log) publishSwap(x *swap) {
 	}
 	next := l.segments[i+len(x.old)].Base() // at least the active segment follows
 	l.segments = append(list, l.segments[i+len(x.old):]...)
-	gone := l.tail.evictBelow(next)
+	gone := l.tail.evict(func(c *chunk) bool { return c.base < next })
 	l.mu.Unlock()
-	l.dir.memory.drop(gone, len(gone))
+	l.dir.memory.drop(gone)
 	for _, s := range x.old {
 		s.Replace()
 	}

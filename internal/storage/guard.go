@@ -27,7 +27,7 @@ type Space = diskguard.Space
 // is full, new records are refused. An append asks it with one atomic read, and
 // says what it wrote with one addition; a goroutine of the directory looks.
 type spaceGuard struct {
-	found atomic.Pointer[foundSpace]
+	found atomic.Pointer[Space]
 	left  atomic.Int64  // bytes that may be appended until the next look
 	least atomic.Int64  // what left may come down to while the look is due
 	looks chan struct{} // asks for one before its time
@@ -35,16 +35,12 @@ type spaceGuard struct {
 	blind bool          // the last look failed; the goroutine's
 }
 
-// foundSpace is what the guard found, with the error of appends that its level refuses.
-type foundSpace struct {
-	Space
-	refused error
-}
-
-// refuses returns the error of appends to an internal topic, or to others; nil if they may.
-func (s *foundSpace) refuses(internal bool) error {
+// refuses returns the error of appends to an internal topic, or to others; nil if the free
+// space allows them.
+func (g *spaceGuard) refuses(internal bool) error {
+	s := g.found.Load()
 	if s.Level == diskguard.Critical || s.Level == diskguard.Low && !internal {
-		return s.refused
+		return fmt.Errorf("%w: %s", ErrLowSpace, s.Message)
 	}
 	return nil
 }
@@ -52,7 +48,7 @@ func (s *foundSpace) refuses(internal bool) error {
 func (g *spaceGuard) init() {
 	g.looks = make(chan struct{}, 1)
 	g.unlimited()
-	g.found.Store(&foundSpace{})
+	g.found.Store(&Space{})
 }
 
 func (g *spaceGuard) unlimited() {
@@ -74,11 +70,11 @@ func (g *spaceGuard) stale() bool { return g.left.Load() < g.least.Load() }
 var errOverdue = fmt.Errorf("%w: what was free when it was last looked at may be used up; it is looked at in this moment", ErrLowSpace)
 
 // LastSpace returns what the guard found when it last looked.
-func (d *Dir) LastSpace() Space { return d.guard.found.Load().Space }
+func (d *Dir) LastSpace() Space { return *d.guard.found.Load() }
 
 // CanCreate returns why no partition should be made for a client now, nil if one may.
 // The error matches ErrLowSpace.
-func (d *Dir) CanCreate() error { return d.guard.found.Load().refuses(false) }
+func (d *Dir) CanCreate() error { return d.guard.refuses(false) }
 
 // Refusal returns why an append would be refused now, nil if it would be taken: the log
 // or its directory has failed, or space is low. It does not block.
@@ -87,7 +83,7 @@ func (l *Log) Refusal() error {
 		return err
 	}
 	g, internal := &l.dir.guard, l.cfg.Load().Cleanup.Internal
-	if err := g.found.Load().refuses(internal); err != nil {
+	if err := g.refuses(internal); err != nil {
 		return err
 	}
 	if !internal && g.stale() {
@@ -140,7 +136,7 @@ func (d *Dir) measureSpace() {
 	}
 	g.blind = false
 	g.allow(&s)
-	old := g.found.Swap(&foundSpace{s, fmt.Errorf("%w: %s", ErrLowSpace, s.Message)})
+	old := g.found.Swap(&s)
 	d.reportSpace(old.Level, &s)
 }
 

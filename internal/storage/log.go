@@ -68,6 +68,10 @@ type Observer interface {
 	// StartMoved says that the log begins elsewhere, by retention or at a request: who
 	// waits below its start waits for nothing.
 	StartMoved()
+	// High is the high watermark: retention removes nothing at or above it.
+	High() int64
+	// Stable is the last stable offset, at most High: compaction removes nothing at or above it.
+	Stable() int64
 }
 
 // Log is one partition's log. All methods may be called concurrently.
@@ -145,6 +149,8 @@ func (noopObserver) Advanced()             {}
 func (noopObserver) Reverted(int64, error) {}
 func (noopObserver) Truncated(int64)       {}
 func (noopObserver) StartMoved()           {}
+func (noopObserver) High() int64           { return 0 }
+func (noopObserver) Stable() int64         { return 0 }
 
 // Config returns the configuration in force.
 func (l *Log) Config() Config { return *l.cfg.Load() }

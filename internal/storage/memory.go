@@ -126,12 +126,7 @@ func (m *memory) relieved() bool { return m.deferred.Load() <= m.bound/2 }
 func (m *memory) flushed(l *Log, bytes int64) {
 	m.deferred.Add(-bytes)
 	m.cached.Add(bytes)
-	m.mu.Lock()
-	if !l.listed {
-		l.listed = true
-		m.clean = append(m.clean, l)
-	}
-	m.mu.Unlock()
+	m.list(l)
 	for over := m.over(); over > 0; over = m.over() {
 		m.mu.Lock()
 		if len(m.clean) == 0 {
@@ -144,15 +139,20 @@ func (m *memory) flushed(l *Log, bytes int64) {
 		share := (m.bound - m.deferred.Load()) / int64(len(m.clean)+1)
 		m.mu.Unlock()
 		if m.evict(victim, over, share) {
-			m.mu.Lock()
-			if !victim.listed {
-				victim.listed = true
-				m.clean = append(m.clean, victim)
-			}
-			m.mu.Unlock()
+			m.list(victim)
 		}
 	}
 	m.resume()
+}
+
+// list puts a log behind those from which flushed evicts.
+func (m *memory) list(l *Log) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if !l.listed {
+		l.listed = true
+		m.clean = append(m.clean, l)
+	}
 }
 
 // over is by how many bytes the memory exceeds its bound.
@@ -162,13 +162,11 @@ func (m *memory) over() int64 { return m.deferred.Load() + m.cached.Load() - m.b
 // at least one. It says whether there are more.
 func (m *memory) evict(l *Log, n, share int64) bool {
 	l.mu.Lock()
-	gone := l.tail.evict(min(n, max(l.tail.cached-share, 1)))
+	n = min(n, max(l.tail.cached-share, 1))
+	gone := l.tail.evict(func(c *chunk) bool { n -= c.cap; return n+c.cap > 0 })
 	more := l.tail.flushed > 0
 	l.mu.Unlock()
-	for _, c := range gone {
-		m.cached.Add(-c.cap)
-		c.buf.Release()
-	}
+	m.drop(gone)
 	return more
 }
 
@@ -181,20 +179,18 @@ func (m *memory) evictCached(logs []*Log) {
 
 // evictAll drops everything that logs hold in memory; they are not used any more.
 func (m *memory) evictAll(logs []*Log) {
-	m.evictCached(logs)
 	for _, l := range logs {
 		l.mu.Lock()
 		gone := l.tail.cutEnd(-1)
 		l.mu.Unlock()
-		m.drop(gone, 0)
+		m.drop(gone)
 	}
 }
 
-// drop releases chunks that were cut from a log's tail. cached says how many of
-// them were in segments.
-func (m *memory) drop(gone []*chunk, cached int) {
-	for i, c := range gone {
-		if i < cached {
+// drop releases chunks that were cut from a log's tail.
+func (m *memory) drop(gone []*chunk) {
+	for _, c := range gone {
+		if c.cached {
 			m.cached.Add(-c.cap)
 		} else {
 			m.deferred.Add(-c.cap)

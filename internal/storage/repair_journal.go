@@ -167,7 +167,7 @@ func (l *Log) revertQueued(err error) {
 
 // rollBack ends the log at end, beyond which gone were numbered.
 func (l *Log) rollBack(end int64, gone []*chunk, err error) {
-	l.dir.memory.drop(gone, 0)
+	l.dir.memory.drop(gone)
 	if l.logEnd.Load() == end {
 		return
 	}

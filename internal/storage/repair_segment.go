@@ -161,8 +161,7 @@ func (l *Log) replaceSegment() (done bool, err error) {
 		return false, err
 	}
 	old = append(old, s)
-	gone, cached := l.continueIn(old, aside != nil)
-	l.dir.memory.drop(gone, cached)
+	l.dir.memory.drop(l.continueIn(old, aside != nil))
 	if aside != nil {
 		if err := l.replayQuarantine(aside.name, at); err != nil {
 			if errors.Is(err, journal.ErrDamaged) { // trying again would find the same
@@ -188,18 +187,17 @@ func (l *Log) replaceSegment() (done bool, err error) {
 }
 
 // continueIn gives readers other segments. What is set aside is in none of them, which they
-// see in the same step: nobody takes a new segment for a hole. It returns the chunks to release,
-// and how many of them are cached. It needs flushMu.
-func (l *Log) continueIn(segments []*segment.Segment, aside bool) (gone []*chunk, cached int) {
+// see in the same step: nobody takes a new segment for a hole. It returns the chunks to release.
+// It needs flushMu.
+func (l *Log) continueIn(segments []*segment.Segment, aside bool) (gone []*chunk) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.segments = segments
 	if !aside {
-		return nil, 0
+		return nil
 	}
-	cached = l.tail.flushed
 	l.flushed, l.flushedLSN, l.lowestUnsynced = l.rp.Offset, 0, 0
-	return l.tail.cutEnd(-1), cached
+	return l.tail.cutEnd(-1)
 }
 
 // replayQuarantine brings back what was set aside beyond at, as a start does, by way of memory; an

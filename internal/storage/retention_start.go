@@ -2,7 +2,6 @@ package storage
 
 import (
 	"fmt"
-	"math"
 	"sync"
 
 	"github.com/chronik-io/chronik/internal/storage/cleaner"
@@ -109,14 +108,12 @@ func (l *Log) raiseStart(m *StartMove) error {
 	l.logStart.Store(max(l.logStart.Load(), m.To))
 	l.epochs.CutStart(m.To)
 	m.from, m.discarded = l.flushed, l.tail.unflushedBytes()
-	gone, cached := l.discardLocked(m.To)
-	if len(gone) == cached {
-		m.discarded = 0
-	}
+	gone := l.discardLocked(m.To)
+	m.discarded -= l.tail.unflushedBytes()
 	m.wait = true
 	l.mu.Unlock()
 	l.smu.Unlock()
-	l.dir.memory.drop(gone, cached)
+	l.dir.memory.drop(gone)
 	return nil
 }
 
@@ -136,26 +133,23 @@ func (l *Log) startMovable(to int64) error {
 // discardLocked makes the recovery point of the log its end where all of
 // it lies below the new start: what is only in memory and in the journal never
 // comes to a segment, and what is in one need not be synced. It returns the chunks
-// to release, and how many of them are cached. The caller holds flushMu, smu and mu;
-// to is at most the durable end, so that no chunk below it is still on its way.
-func (l *Log) discardLocked(to int64) (gone []*chunk, cached int) {
+// to release. The caller holds flushMu, smu and mu; to is at most the durable end, so that no chunk below it is still on its way.
+func (l *Log) discardLocked(to int64) (gone []*chunk) {
 	rest := l.tail.chunks[l.tail.flushed:]
 	end, lsn := l.flushed, l.flushedLSN
 	if n := len(rest); n > 0 {
 		end, lsn = rest[n-1].next, rest[n-1].last
 	}
 	if !l.life.state.Allows(loglife.Append) || end != l.logEnd.Load() || end > to || end == l.rp.Offset {
-		return nil, 0
+		return nil
 	}
 	if l.dir.opt.broken.has(forgetGone) {
 		l.producers.Cut(l.flushed)
 	}
 	l.settleProducers(end)
-	cached = l.tail.flushed
-	l.tail.setFlushed(len(rest))
-	gone = l.tail.evict(math.MaxInt64)
+	gone = l.tail.cutEnd(-1)
 	l.empty(end, lsn)
-	return gone, cached
+	return gone
 }
 
 // dropBelow removes the segments that lie wholly below a start that a checkpoint

@@ -3,6 +3,7 @@ package storage
 import (
 	"bytes"
 	"fmt"
+	"math"
 	"path"
 	"slices"
 	"strings"
@@ -29,6 +30,8 @@ func (idle) Advanced()             {}
 func (idle) Reverted(int64, error) {}
 func (idle) Truncated(int64)       {}
 func (idle) StartMoved()           {}
+func (idle) High() int64           { return math.MaxInt64 }
+func (idle) Stable() int64         { return math.MaxInt64 }
 
 // bounded is one that does.
 type bounded struct {

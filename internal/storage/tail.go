@@ -36,6 +36,7 @@ type chunk struct {
 	ready   bool        // its frame is durable: it may be written to a segment
 	dropped bool        // the journal did not take it
 	writing bool        // was given to a write of a segment: it stays as it is
+	cached  bool        // is in a segment too; what is in none is deferred
 }
 
 // setLSN says that one frame holds the chunk.
@@ -174,6 +175,7 @@ func (t *tail) setFlushed(n int) {
 	for _, c := range t.chunks[t.flushed : t.flushed+n] {
 		t.bytes -= int64(len(c.data))
 		t.cached += c.cap
+		c.cached = true
 	}
 	t.flushed += n
 	if t.flushed == len(t.chunks) {
@@ -228,27 +230,13 @@ func (t *tail) flushable(max int64) []*chunk {
 // unflushedBytes counts what is not in segments.
 func (t *tail) unflushedBytes() int64 { return t.bytes }
 
-// evict drops the oldest cached chunks, until they account for n bytes or none is
-// left, and returns them for release.
-func (t *tail) evict(n int64) []*chunk {
+// evict removes the oldest cached chunks, up to the first that is to stay, and returns
+// them for release.
+func (t *tail) evict(goes func(*chunk) bool) []*chunk {
 	end := 0
-	for ; end < t.flushed && n > 0; end++ {
-		n -= t.chunks[end].cap
-	}
-	return t.evictFirst(end)
-}
-
-// evictBelow drops the cached chunks that begin below an offset, and returns them
-// for release.
-func (t *tail) evictBelow(offset int64) []*chunk {
-	end := 0
-	for end < t.flushed && t.chunks[end].base < offset {
+	for end < t.flushed && goes(t.chunks[end]) {
 		end++
 	}
-	return t.evictFirst(end)
-}
-
-func (t *tail) evictFirst(end int) []*chunk {
 	gone := slices.Clone(t.chunks[:end])
 	for _, c := range gone {
 		t.cached -= c.cap
@@ -267,13 +255,16 @@ func (t *tail) evictFirst(end int) []*chunk {
 func (t *tail) cutEnd(end int64) []*chunk {
 	i := sort.Search(len(t.chunks), func(i int) bool { return t.chunks[i].next > end })
 	gone := t.chunks[i:]
-	for _, c := range t.chunks[max(i, t.flushed):] {
-		t.bytes -= int64(len(c.data))
+	for _, c := range gone {
+		if c.cached {
+			t.cached -= c.cap
+		} else {
+			t.bytes -= int64(len(c.data))
+		}
 	}
-	for _, c := range t.chunks[min(i, t.flushed):t.flushed] {
-		t.cached -= c.cap
+	if t.chunks = t.chunks[:i:i]; i == 0 {
+		t.chunks = nil // an idle log holds no memory for what may come
 	}
-	t.chunks = t.chunks[:i:i]
 	t.flushed = min(t.flushed, i)
 	t.dropPage()
 	return gone

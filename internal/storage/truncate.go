@@ -2,7 +2,6 @@ package storage
 
 import (
 	"fmt"
-	"math"
 
 	"github.com/chronik-io/chronik/internal/storage/checkpoint"
 	"github.com/chronik-io/chronik/internal/storage/loglife"
@@ -172,7 +171,7 @@ func (l *Log) planCut(end int64, reset bool) (*cutting, error) {
 func (l *Log) publishCut(c *cutting) {
 	l.smu.Lock()
 	l.mu.Lock()
-	gone := l.tail.evict(math.MaxInt64) // flushAll flushed everything
+	gone := l.tail.cutEnd(-1) // flushAll flushed everything
 	l.segments = c.keep
 	l.rp = checkpoint.Point{Offset: c.end, LSN: max(l.rp.LSN, l.dir.journal.Assigned()), Segments: l.extents()}
 	if n := len(l.rp.Segments); n > 0 {
@@ -200,7 +199,7 @@ func (l *Log) publishCut(c *cutting) {
 	l.settleProducers(c.end)
 	l.mu.Unlock()
 	l.smu.Unlock()
-	l.dir.memory.drop(gone, len(gone))
+	l.dir.memory.drop(gone)
 }
 
 // complete is finish of a cut for which a checkpoint was written, with err.

@@ -19,8 +19,6 @@ type Mapper struct {
 
 	// End is the offset after what the map covers, Last the one before that.
 	End, Last int64
-	// Records counts those that were looked at.
-	Records int64
 }
 
 var errFull = errors.New("the map is full")
@@ -42,7 +40,6 @@ func (m *Mapper) Batch(b record.Batch) (more bool, err error) {
 			if r.Key == nil || r.Offset < m.From {
 				return nil
 			}
-			m.Records++
 			if !m.Keys.Put(r.Key, r.Offset) {
 				m.End, m.Last = r.Offset, r.Offset-1
 				return errFull
