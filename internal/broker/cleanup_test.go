@@ -211,7 +211,7 @@ func TestARetentionThatIsSetCountsAtOnce(t *testing.T) {
 func TestACompactedTopicKeepsTheLastOfEachKey(t *testing.T) {
 	n := newNode(t, func(o *nodeOptions) {
 		o.storage = func(s *storage.Options) {
-			s.CleanerBackoff, s.JournalBytes, s.DeferredBytes = 5*time.Millisecond, 4<<20, 2<<20
+			s.Cleaning.Backoff, s.JournalBytes, s.DeferredBytes = 5*time.Millisecond, 4<<20, 2<<20
 		}
 	})
 	n.topic(t, "t", 1, "segment.bytes", "1048576", "min.cleanable.dirty.ratio", "0.01")

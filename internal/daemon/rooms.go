@@ -172,7 +172,6 @@ func (b *Broker) openLogs(ctx context.Context, r *components) error {
 	if err := b.applySettings(r, img); err != nil {
 		return err
 	}
-	cleaning := r.cleaning.Load()
 	b.health.Enter("recovering logs")
 	r.measured = metrics.NewStorage(b.reg)
 	all := places(&r.conf)
@@ -181,7 +180,7 @@ func (b *Broker) openLogs(ctx context.Context, r *components) error {
 		DeferredBytes: b.budgets.Deferred, JournalFileSize: b.journalFile, JournalBytes: b.journalBytes,
 		ProducerExpiry: r.conf.ProducerExpiration, KeeperInterval: r.conf.Cleaning.Interval,
 		Progress: b.health.Progress, Interrupted: ctx.Err, MinFree: r.minFree.Load,
-		CleanerBytes: cleaning.KeyBytes, CleanerBytesPerSecond: cleaning.BytesPerSecond, CleanerBackoff: cleaning.Backoff,
+		Cleaning: *r.cleaning.Load(),
 		Absent: func() int {
 			if s := r.server.Load(); s != nil {
 				return s.Census().Absent()

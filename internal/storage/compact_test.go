@@ -266,7 +266,7 @@ func TestTombstonesStayTheirTime(t *testing.T) {
 
 // TestCompactionWithASmallMap takes several passes, and comes to the same.
 func TestCompactionWithASmallMap(t *testing.T) {
-	d, l := compactLog(t, vfs.Memory(), "sync", func(o *Options) { o.CleanerBytes = 1 })
+	d, l := compactLog(t, vfs.Memory(), "sync", func(o *Options) { o.Cleaning.KeyBytes = 1 })
 	for _, suffix := range []string{"a", "b"} {
 		set(t, l, 600, suffix)
 	}
@@ -486,7 +486,7 @@ func TestDamageStopsOneLogOnly(t *testing.T) {
 // What holds for compactions changes while the broker runs: it is not waited for until the time between
 // two looks, as it was, has passed.
 func TestSettingsOfCompactionChangeAtOnce(t *testing.T) {
-	d, l := compactLog(t, vfs.Memory(), "sync", func(o *Options) { o.CleanerBackoff, o.CleanerBytesPerSecond = time.Hour, 1 })
+	d, l := compactLog(t, vfs.Memory(), "sync", func(o *Options) { o.Cleaning.Backoff, o.Cleaning.BytesPerSecond = time.Hour, 1 })
 	set(t, l, 100, "a")
 	set(t, l, 100, "b")
 	m := newManager()
@@ -501,7 +501,7 @@ func TestSettingsOfCompactionChangeAtOnce(t *testing.T) {
 
 // TestCompactionEndsWithTheDirectory: a pass that is slowed down doesn't hold a stop.
 func TestCompactionEndsWithTheDirectory(t *testing.T) {
-	d, l := compactLog(t, vfs.Memory(), "sync", func(o *Options) { o.CleanerBytesPerSecond = 1 })
+	d, l := compactLog(t, vfs.Memory(), "sync", func(o *Options) { o.Cleaning.BytesPerSecond = 1 })
 	set(t, l, 100, "a")
 	set(t, l, 100, "b")
 	done := make(chan struct{})

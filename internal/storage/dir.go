@@ -147,7 +147,7 @@ func newDir(place Place, opt *Options) *Dir {
 	d.tasks.init()
 	d.keeper.init()
 	d.guard.init()
-	d.setCleaning(Cleaning{Backoff: opt.CleanerBackoff, KeyBytes: opt.CleanerBytes, BytesPerSecond: opt.CleanerBytesPerSecond})
+	d.setCleaning(opt.Cleaning)
 	return d
 }
 

@@ -55,17 +55,8 @@ type Options struct {
 	// MinFree returns how many bytes must be free for new records: diskguard.Auto, or
 	// 0 for none. It is asked at each look, once a second or more often. nil: none.
 	MinFree func() int64
-	// CleanerBytes bounds the memory of the key map of a compaction, of all
-	// directories together where Manager opens them (log.cleaner.dedupe.buffer.size).
-	// A pass takes as much of it as its keys need, while it runs. Default 128 MiB.
-	CleanerBytes int64
-	// CleanerBytesPerSecond bounds what compactions read and write, of all
-	// directories together where Manager opens them
-	// (log.cleaner.io.max.bytes.per.second). 0: no limit.
-	CleanerBytesPerSecond int64
-	// CleanerBackoff is how often a log is looked for that is due for compaction,
-	// where the last look found none (log.cleaner.backoff.ms). Default 15 seconds.
-	CleanerBackoff time.Duration
+	// Cleaning configures compaction, for all directories that Open opens together.
+	Cleaning Cleaning
 	// Config returns the configuration of a log found on the disk.
 	Config func(topic string, id ID) Config
 
@@ -103,11 +94,8 @@ func (o *Options) setDefaults() {
 	if o.ProducersPerLog <= 0 {
 		o.ProducersPerLog = int(min(max(o.DeferredBytes/640, 1000), producers.DefaultLimit))
 	}
-	set(&o.CleanerBytes, cleanerBytes)
+	o.Cleaning = o.Cleaning.share(1)
 	set(&o.IndexBytes, 16<<20)
-	if o.CleanerBackoff <= 0 {
-		o.CleanerBackoff = 15 * time.Second
-	}
 	set(&o.SystemMemory, vfs.SystemMemory())
 	if o.KeeperInterval <= 0 {
 		o.KeeperInterval = 5 * time.Minute
@@ -116,9 +104,6 @@ func (o *Options) setDefaults() {
 		o.OpenFiles = openFiles(1)
 	}
 }
-
-// cleanerBytes is the default of Options.CleanerBytes.
-const cleanerBytes = 128 << 20
 
 // openFiles is the default bound of open segment files of each of several directories.
 func openFiles(dirs int) int { return min(max(vfs.Descriptors()/2/dirs, 256), 16384) }

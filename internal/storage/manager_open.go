@@ -52,14 +52,7 @@ func (o *Options) share(dirs int) {
 	if o.OpenFiles <= 0 {
 		o.OpenFiles = openFiles(dirs)
 	}
-	// Each directory runs at most one compaction at a time.
-	if o.CleanerBytes <= 0 {
-		o.CleanerBytes = cleanerBytes
-	}
-	o.CleanerBytes = max(o.CleanerBytes/int64(dirs), 1)
-	if o.CleanerBytesPerSecond > 0 {
-		o.CleanerBytesPerSecond = max(o.CleanerBytesPerSecond/int64(dirs), 1)
-	}
+	o.Cleaning = o.Cleaning.share(dirs)
 }
 
 // refusesStart reports whether an error of one directory keeps the broker from starting

@@ -1,6 +1,7 @@
 package storage
 
 import (
+	"cmp"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -98,29 +99,35 @@ func (d *Dir) compactLogs() {
 	}
 }
 
-// Cleaning is what holds for compactions and may change while they go on; 0 for what is
-// to stay as Options or the last SetCleaning have it, but for BytesPerSecond, of which 0 is no
-// limit.
+// Cleaning configures compaction. Zero values select the defaults.
 type Cleaning struct {
-	Backoff        time.Duration // Options.CleanerBackoff
-	KeyBytes       int64         // Options.CleanerBytes, from the next pass on
-	BytesPerSecond int64         // Options.CleanerBytesPerSecond, at once
+	// Backoff is the pause after no log was due for compaction (log.cleaner.backoff.ms).
+	// Default 15 seconds.
+	Backoff time.Duration
+	// KeyBytes bounds the memory of key maps (log.cleaner.dedupe.buffer.size). A pass
+	// allocates as much of it as its keys need. Default 128 MiB.
+	KeyBytes int64
+	// BytesPerSecond bounds what passes read and write (log.cleaner.io.max.bytes.per.second).
+	// 0: no limit.
+	BytesPerSecond int64
 }
 
-// SetCleaning changes what holds for compactions in all directories together.
+// share returns the configuration for each of several directories. Each runs at most one
+// pass at a time.
+func (c Cleaning) share(dirs int) Cleaning {
+	c.Backoff = cmp.Or(max(c.Backoff, 0), 15*time.Second)
+	c.KeyBytes = max(cmp.Or(max(c.KeyBytes, 0), 128<<20)/int64(dirs), 1)
+	if c.BytesPerSecond > 0 {
+		c.BytesPerSecond = max(c.BytesPerSecond/int64(dirs), 1)
+	}
+	return c
+}
+
+// SetCleaning changes the configuration of compaction for all directories together. KeyBytes
+// applies from the next pass on, the others at once.
 func (m *Manager) SetCleaning(c Cleaning) {
-	n := int64(len(m.dirs) + len(m.failed))
+	own := c.share(len(m.dirs) + len(m.failed))
 	for _, d := range m.dirs {
-		own := *d.cleaning.Load()
-		if c.Backoff > 0 {
-			own.Backoff = c.Backoff
-		}
-		if c.KeyBytes > 0 {
-			own.KeyBytes = max(c.KeyBytes/n, 1)
-		}
-		if own.BytesPerSecond = c.BytesPerSecond; own.BytesPerSecond > 0 {
-			own.BytesPerSecond = max(own.BytesPerSecond/n, 1)
-		}
 		if own != *d.cleaning.Load() {
 			d.setCleaning(own)
 			signal(d.recleaned)
