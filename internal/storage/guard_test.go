@@ -304,7 +304,7 @@ func TestWhatIsOwedToTheDiskCounts(t *testing.T) {
 	fsys.free.Store(100 * mib)
 	signal(d.guard.looks)
 	eventually(t, "it is low", func() bool { return d.LastSpace().Level == diskguard.Low })
-	if m := d.LastSpace().Message; !strings.Contains(m, "of it spoken for by what is in memory") {
+	if m := d.LastSpace().Message; !strings.Contains(m, "of it reserved for records in memory") {
 		t.Error(m)
 	}
 }

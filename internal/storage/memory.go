@@ -8,30 +8,28 @@ import (
 	"github.com/chronik-io/chronik/internal/bufpool"
 )
 
-// flushAt is how many bytes of a log wait in memory before they are worth a
-// write to its segment.
+// flushAt is the number of unflushed bytes of a log that are worth a write to its segment.
 const flushAt = 64 << 10
 
-// memory accounts for the chunks of a directory. One bound covers what is
-// deferred (in the journal, not yet in segments) and what is kept as a cache.
-// At the bound appends wait in their logs' queues, which their requests'
-// budget bounds. Internal topics have a reserve beyond it (I13): the bulk that clients
-// write must not hold up what the broker itself needs to keep.
+// memory accounts for the chunks of a directory. One limit covers the deferred chunks (in the
+// journal, not yet in segments) and the cached ones. At the limit appends wait in their logs'
+// queues, whose size is limited by the requests' memory budget. Internal topics have a reserve
+// above the limit (I13), so that clients' bulk loads do not delay the broker's own records.
 type memory struct {
 	pool   bufpool.Pool
 	chunks sync.Pool // of *chunk
 	bound  int64
 
 	deferred atomic.Int64 // bytes of chunks that are not in segments
-	cached   atomic.Int64 // bytes of chunks that are
+	cached   atomic.Int64 // bytes of chunks that are in segments
 
 	mu      sync.Mutex
-	stalled [2]map[*Log]struct{} // logs whose queue waits for memory; internal topics' are apart
-	clean   []*Log               // logs with cached chunks, in turn for eviction
-	press   func()               // asks for flushes; must not block
+	stalled [2]map[*Log]struct{} // logs whose queue waits for memory, by kind
+	clean   []*Log               // logs with cached chunks, in eviction order
+	press   func()               // requests flushes; must not block
 }
 
-// alloc gives a new chunk of the log memory for up to size bytes.
+// alloc returns a new chunk of the log with memory for up to size bytes.
 func (m *memory) alloc(l *Log, size int) *chunk {
 	c, _ := m.chunks.Get().(*chunk)
 	if c == nil {
@@ -42,18 +40,18 @@ func (m *memory) alloc(l *Log, size int) *chunk {
 	c.buf, c.at = l.tail.place(&m.pool, size)
 	l.mu.Unlock()
 	c.data = c.buf.Bytes()[c.at : c.at : c.at+size]
-	c.cap = int64(size) // what pages and size classes add is less than that again
+	c.cap = int64(size) // pages and size classes add less than that
 	m.deferred.Add(c.cap)
 	return c
 }
 
-// joined takes a chunk for another use that became a part of another.
+// joined recycles a chunk that was joined to another one.
 func (m *memory) joined(c *chunk) {
 	*c = chunk{}
 	m.chunks.Put(c)
 }
 
-// release gives back a chunk that was never published or is not wanted any more.
+// release releases a chunk that was never published.
 func (m *memory) release(c *chunk) {
 	m.deferred.Add(-c.cap)
 	c.buf.Release()
@@ -74,7 +72,7 @@ func kindOf(l *Log) int {
 	return ofClients
 }
 
-// room reports whether logs of a kind may take more.
+// room reports whether logs of a kind may use more memory.
 func (m *memory) room(kind int) bool {
 	bound := m.bound
 	if kind == ofBroker {
@@ -83,8 +81,8 @@ func (m *memory) room(kind int) bool {
 	return m.deferred.Load() < bound
 }
 
-// admit says whether a log may take more into memory; if not it is kicked when
-// there is room. One group may exceed the bound.
+// admit reports whether a log may commit another group. If not, resume commits the log's queue when
+// memory is free. One group may exceed the limit.
 func (m *memory) admit(l *Log) bool {
 	if m.pressed() {
 		m.press()
@@ -95,7 +93,7 @@ func (m *memory) admit(l *Log) bool {
 	}
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	if m.room(kind) { // resume came first
+	if m.room(kind) { // resume ran first
 		return true
 	}
 	if m.stalled[kind] == nil {
@@ -105,8 +103,7 @@ func (m *memory) admit(l *Log) bool {
 	return false
 }
 
-// tight says that what becomes durable should be flushed at once: nobody but
-// the logs that hold the memory can give it back.
+// tight reports whether durable chunks should be flushed at once. Only flushing releases memory.
 func (m *memory) tight() bool {
 	if m.pressed() {
 		m.press()
@@ -114,15 +111,15 @@ func (m *memory) tight() bool {
 	return m.deferred.Load() > m.bound-m.bound/8
 }
 
-// pressed says that logs should be flushed although they have little, and
-// relieved that it is enough. What lies between is what one relief flushes.
+// pressed reports whether logs should be flushed although they have few bytes, and relieved whether
+// enough was flushed. The difference is what one call of flushLargest flushes.
 func (m *memory) pressed() bool  { return m.deferred.Load() > m.bound/2+m.bound/8 }
 func (m *memory) relieved() bool { return m.deferred.Load() <= m.bound/2 }
 
-// flushed moves chunks of a log from deferred to cached, and evicts where both
-// together exceed the bound: from log after log the oldest chunks, what it has
-// above an equal share or else a single one. So all keep the end of their tail,
-// where their readers are.
+// flushed moves chunks of a log from deferred to cached, and evicts chunks while both together
+// exceed the limit. It takes the logs in turn and evicts the oldest chunks beyond an equal share of
+// the memory, or at least one chunk. So every log keeps the end of its tail, where most readers
+// are.
 func (m *memory) flushed(l *Log, bytes int64) {
 	m.deferred.Add(-bytes)
 	m.cached.Add(bytes)
@@ -145,7 +142,7 @@ func (m *memory) flushed(l *Log, bytes int64) {
 	m.resume()
 }
 
-// list puts a log behind those from which flushed evicts.
+// list appends a log to the eviction order.
 func (m *memory) list(l *Log) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -155,11 +152,11 @@ func (m *memory) list(l *Log) {
 	}
 }
 
-// over is by how many bytes the memory exceeds its bound.
+// over returns by how many bytes the memory exceeds its limit.
 func (m *memory) over() int64 { return m.deferred.Load() + m.cached.Load() - m.bound }
 
-// evict drops a log's oldest cached chunks: n bytes of what it has above share, and
-// at least one. It says whether there are more.
+// evict evicts a log's oldest cached chunks: up to n bytes of its excess over share, but at least
+// one chunk. It reports whether others are left.
 func (m *memory) evict(l *Log, n, share int64) bool {
 	l.mu.Lock()
 	n = min(n, max(l.tail.cached-share, 1))
@@ -170,14 +167,14 @@ func (m *memory) evict(l *Log, n, share int64) bool {
 	return more
 }
 
-// evictCached drops all that logs hold as a cache.
+// evictCached evicts all cached chunks of logs.
 func (m *memory) evictCached(logs []*Log) {
 	for _, l := range logs {
 		m.evict(l, math.MaxInt64, 0)
 	}
 }
 
-// evictAll drops everything that logs hold in memory; they are not used any more.
+// evictAll drops all chunks of logs that are no longer used.
 func (m *memory) evictAll(logs []*Log) {
 	for _, l := range logs {
 		l.mu.Lock()
@@ -187,7 +184,7 @@ func (m *memory) evictAll(logs []*Log) {
 	}
 }
 
-// drop releases chunks that were cut from a log's tail.
+// drop releases chunks that were removed from a log's tail.
 func (m *memory) drop(gone []*chunk) {
 	for _, c := range gone {
 		if c.cached {
@@ -200,7 +197,7 @@ func (m *memory) drop(gone []*chunk) {
 	m.resume()
 }
 
-// resume kicks the logs that wait and for which there is room.
+// resume commits the queues of logs that wait for memory, if there is some.
 func (m *memory) resume() {
 	for kind := range m.stalled {
 		if !m.room(kind) {

@@ -11,23 +11,23 @@ import (
 	"github.com/chronik-io/chronik/internal/storage/segment"
 )
 
-// keeperDelay is when the first look at the logs comes after a start, at most: not
-// beside everything else that a start does.
+// keeperDelay is the maximum delay of the first retention run, which should not compete with the
+// rest of a start.
 const keeperDelay = 30 * time.Second
 
-// retentionLoop is what a directory does about what its logs need not keep.
+// retentionLoop is the state of a directory's retention goroutine.
 type retentionLoop struct {
-	asked  chan struct{} // for a look at all logs
+	asked  chan struct{} // requests a run over all logs
 	buried chan struct{} // a segment was retired
 
-	urgent atomic.Bool // no file waits
+	urgent atomic.Bool // retired files are removed without delay
 
 	mu      sync.Mutex
-	graves  []pendingDelete // bounded by what goes from logs in the longest file.delete.delay.ms
-	waiting int64           // bytes in them
+	graves  []pendingDelete // bounded by what is removed within the longest file.delete.delay.ms
+	waiting int64           // bytes in graves
 }
 
-// pendingDelete is a segment that left its log and whose file is still there.
+// pendingDelete is a segment that was removed from its log and whose file still exists.
 type pendingDelete struct {
 	due   time.Time
 	seg   *segment.Segment
@@ -38,20 +38,18 @@ func (k *retentionLoop) init() {
 	k.asked, k.buried = make(chan struct{}, 1), make(chan struct{}, 1)
 }
 
-// wakeRetention has the keeper look at all logs at once: what they keep may have changed.
+// wakeRetention requests a retention run over all logs, because a configuration changed.
 func (d *Dir) wakeRetention() { signal(d.keeper.asked) }
 
-// Reclaim has retention look at all logs of the directory at once, because the
-// disk is full; the files of what went before don't wait any longer either. It
-// doesn't wait for that.
+// Reclaim requests a retention run over all logs of the directory because the disk is full. It also
+// cancels the delay before files are deleted. It does not wait for the run.
 func (d *Dir) Reclaim() {
 	d.keeper.urgent.Store(true)
 	d.wakeRetention()
 }
 
-// runRetention is the keeper: it asks the logs in turn what may go from them, and
-// removes the files of what went. Close ends it, and doesn't wait for the files: the
-// next start removes them.
+// runRetention is the retention goroutine. It applies retention to all logs and deletes the files
+// of removed segments. Close stops it without waiting for these files; the next start deletes them.
 func (d *Dir) runRetention() {
 	look := time.NewTimer(min(d.opt.KeeperInterval, keeperDelay))
 	defer look.Stop()
@@ -78,8 +76,8 @@ func (d *Dir) runRetention() {
 	}
 }
 
-// compactLogs is the goroutine that compacts logs, one after the other. It is not
-// the keeper's: a pass may take hours, and a full disk must not wait for it.
+// compactLogs is the goroutine that compacts logs one at a time. It is separate from runRetention,
+// since a pass may take hours and must not delay retention when the disk is full.
 func (d *Dir) compactLogs() {
 	again := time.NewTimer(d.cleaning.Load().Backoff)
 	defer again.Stop()
@@ -140,11 +138,12 @@ func (d *Dir) setCleaning(c Cleaning) {
 	d.pace.limit(float64(c.BytesPerSecond))
 }
 
-// retire takes the files of a segment away that left its log. flushMu of the log is
-// held, so that nobody makes a segment of the same name meanwhile.
+// retire renames the files of a segment that was removed from its log, and schedules their
+// deletion. The caller holds the log's flushMu, so that no segment of the same name is created
+// meanwhile.
 func (d *Dir) retire(l *Log, s *segment.Segment) {
 	if err := s.Retire(); err != nil {
-		d.logOnce(l, "files of a removed segment could not be renamed, the next start removes them", err)
+		d.logOnce(l, "renaming the files of a removed segment failed; the next start deletes them", err)
 		return
 	}
 	delay := l.cfg.Load().Cleanup.DeleteDelay
@@ -160,8 +159,8 @@ func (d *Dir) retire(l *Log, s *segment.Segment) {
 	signal(k.buried)
 }
 
-// removeDue removes the files that have waited long enough, or all, and returns when the
-// next ones will have.
+// removeDue deletes the files whose delay has passed, or all, and returns the time until the next
+// ones are due.
 func (d *Dir) removeDue(all bool) time.Duration {
 	k, now := &d.keeper, time.Now()
 	k.mu.Lock()
@@ -182,7 +181,7 @@ func (d *Dir) removeDue(all bool) time.Duration {
 			return next
 		}
 		if err := g.seg.RemoveRetired(); err != nil {
-			d.logOnce(nil, "files of a removed segment could not be removed, the next start tries again", err)
+			d.logOnce(nil, "deleting the files of a removed segment failed; the next start tries again", err)
 		}
 	}
 	k.mu.Lock()
@@ -191,14 +190,14 @@ func (d *Dir) removeDue(all bool) time.Duration {
 	return next
 }
 
-// reportRemoved says that a part of a log went, and why.
+// reportRemoved logs and counts the removal of a part of a log.
 func (d *Dir) reportRemoved(m *StartMove, base, end, bytes int64, file bool) {
 	reason, why := removalReason(m, base)
 	d.stats.removedBytes.WithLabelValues(d.path, reason).Add(float64(bytes))
-	what := "records that were in the journal only went from a log"
+	what := "records removed that were only in the journal"
 	if file {
 		d.stats.removed.WithLabelValues(d.path, reason).Inc()
-		what = "a segment went from a log"
+		what = "segment removed"
 	}
 	d.log.Info(what, zap.String("topic", m.Log.topic), zap.Int32("partition", m.Log.id.Partition), zap.Int64("from", base), zap.Int64("to", end),
 		zap.Int64("bytes", bytes), zap.String("reason", reason), zap.String("why", why))
