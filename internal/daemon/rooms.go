@@ -178,7 +178,7 @@ func (b *Broker) openLogs(ctx context.Context, r *components) error {
 	r.storage, err = storage.Open(all, storage.Options{
 		FS: b.fs, Holder: holder(), Logger: b.log.Named("storage"), Metrics: r.measured,
 		DeferredBytes: b.budgets.Deferred, JournalFileSize: b.journalFile, JournalBytes: b.journalBytes,
-		ProducerExpiry: r.conf.ProducerExpiration, KeeperInterval: r.conf.Cleaning.Interval,
+		ProducerExpiry: r.conf.ProducerExpiration, RetentionInterval: r.conf.Cleaning.Interval,
 		Progress: b.health.Progress, Interrupted: ctx.Err, MinFree: r.minFree.Load,
 		Cleaning: *r.cleaning.Load(),
 		Absent: func() int {

@@ -72,7 +72,7 @@ type Dir struct {
 	syncedLSN atomic.Uint64 // the logs know that the frames up to it are durable
 
 	tasks
-	keeper                    retentionLoop
+	retention                 retentionLoop
 	compacting                sync.Mutex // one pass at a time
 	pace                      pace
 	cleaning                  atomic.Pointer[Cleaning]
@@ -145,7 +145,7 @@ func newDir(place Place, opt *Options) *Dir {
 	d.turnover = turnover{memory: opt.SystemMemory, since: time.Now()}
 	d.memory.press = func() { signal(d.pressure) }
 	d.tasks.init()
-	d.keeper.init()
+	d.retention.init()
 	d.guard.init()
 	d.setCleaning(opt.Cleaning)
 	return d

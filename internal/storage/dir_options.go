@@ -51,7 +51,7 @@ type Options struct {
 	Absent func() int
 	// KeeperInterval is how often the logs are looked at for what their retention
 	// takes (log.retention.check.interval.ms). Default 5 minutes.
-	KeeperInterval time.Duration
+	RetentionInterval time.Duration
 	// MinFree returns how many bytes must be free for new records: diskguard.Auto, or
 	// 0 for none. It is asked at each look, once a second or more often. nil: none.
 	MinFree func() int64
@@ -97,8 +97,8 @@ func (o *Options) setDefaults() {
 	o.Cleaning = o.Cleaning.share(1)
 	set(&o.IndexBytes, 16<<20)
 	set(&o.SystemMemory, vfs.SystemMemory())
-	if o.KeeperInterval <= 0 {
-		o.KeeperInterval = 5 * time.Minute
+	if o.RetentionInterval <= 0 {
+		o.RetentionInterval = 5 * time.Minute
 	}
 	if o.OpenFiles <= 0 {
 		o.OpenFiles = openFiles(1)

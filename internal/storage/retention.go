@@ -17,19 +17,19 @@ const (
 	busyPause  = 10 * time.Millisecond
 )
 
-// retain applies retention to every log once. It reports whether it reached all of them; the others
+// applyRetention applies retention to every log once. It reports whether it reached all of them; the others
 // were busy throughout.
-func (d *Dir) retain() bool {
-	busy := d.retainAmong(d.Logs())
+func (d *Dir) applyRetention() bool {
+	busy := d.applyRetentionTo(d.Logs())
 	for n := 0; len(busy) > 0 && n < busyRounds && d.sleep(busyPause); n++ {
-		busy = d.retainAmong(busy)
+		busy = d.applyRetentionTo(busy)
 	}
 	return len(busy) == 0
 }
 
-// retainAmong applies retention to some logs and returns those that are busy. One checkpoint
+// applyRetentionTo applies retention to some logs and returns those that are busy. One checkpoint
 // commits all removals; without removals none is written.
-func (d *Dir) retainAmong(logs []*Log) (busy []*Log) {
+func (d *Dir) applyRetentionTo(logs []*Log) (busy []*Log) {
 	var moves []StartMove
 	for _, l := range logs {
 		if d.stopping() {
@@ -110,7 +110,7 @@ func (l *Log) partsLocked() []cleaner.Part {
 	last.Active = true
 	if len(rest) > 0 {
 		last.End, last.Bytes = rest[len(rest)-1].next, last.Bytes+l.tail.unflushedBytes()
-		withMemory(last, rest)
+		addUnflushed(last, rest)
 	}
 	return parts
 }
@@ -128,8 +128,8 @@ func (l *Log) newest(s *segment.Segment) (int64, error) {
 	return at.UnixMilli(), err
 }
 
-// withMemory adds the chunks that are not in a segment to a part.
-func withMemory(p *cleaner.Part, rest []*chunk) {
+// addUnflushed adds the chunks that are not in a segment to a part.
+func addUnflushed(p *cleaner.Part, rest []*chunk) {
 	newest, wrote, below := int64(-1), rest[len(rest)-1].queued, p.Newest
 	for _, c := range rest {
 		newest = max(newest, c.maxTs)

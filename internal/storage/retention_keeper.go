@@ -11,19 +11,19 @@ import (
 	"github.com/chronik-io/chronik/internal/storage/segment"
 )
 
-// keeperDelay is the maximum delay of the first retention run, which should not compete with the
+// firstRetentionDelay is the maximum delay of the first retention run, which should not compete with the
 // rest of a start.
-const keeperDelay = 30 * time.Second
+const firstRetentionDelay = 30 * time.Second
 
 // retentionLoop is the state of a directory's retention goroutine.
 type retentionLoop struct {
-	asked  chan struct{} // requests a run over all logs
-	buried chan struct{} // a segment was retired
+	wake    chan struct{} // requests a run over all logs
+	retired chan struct{} // a segment was retired
 
 	urgent atomic.Bool // retired files are removed without delay
 
 	mu      sync.Mutex
-	graves  []pendingDelete // bounded by what is removed within the longest file.delete.delay.ms
+	pending []pendingDelete // bounded by what is removed within the longest file.delete.delay.ms
 	waiting int64           // bytes in graves
 }
 
@@ -35,23 +35,23 @@ type pendingDelete struct {
 }
 
 func (k *retentionLoop) init() {
-	k.asked, k.buried = make(chan struct{}, 1), make(chan struct{}, 1)
+	k.wake, k.retired = make(chan struct{}, 1), make(chan struct{}, 1)
 }
 
 // wakeRetention requests a retention run over all logs, because a configuration changed.
-func (d *Dir) wakeRetention() { signal(d.keeper.asked) }
+func (d *Dir) wakeRetention() { signal(d.retention.wake) }
 
 // Reclaim requests a retention run over all logs of the directory because the disk is full. It also
 // cancels the delay before files are deleted. It does not wait for the run.
 func (d *Dir) Reclaim() {
-	d.keeper.urgent.Store(true)
+	d.retention.urgent.Store(true)
 	d.wakeRetention()
 }
 
 // runRetention is the retention goroutine. It applies retention to all logs and deletes the files
 // of removed segments. Close stops it without waiting for these files; the next start deletes them.
 func (d *Dir) runRetention() {
-	look := time.NewTimer(min(d.opt.KeeperInterval, keeperDelay))
+	look := time.NewTimer(min(d.opt.RetentionInterval, firstRetentionDelay))
 	defer look.Stop()
 	bury := time.NewTimer(time.Hour)
 	defer bury.Stop()
@@ -61,16 +61,16 @@ func (d *Dir) runRetention() {
 		case <-d.quit:
 			return
 		case <-look.C:
-			all = d.retain()
-			look.Reset(d.opt.KeeperInterval)
-		case <-d.keeper.asked:
-			urgent = d.keeper.urgent.Swap(false)
-			all = d.retain()
-		case <-d.keeper.buried:
+			all = d.applyRetention()
+			look.Reset(d.opt.RetentionInterval)
+		case <-d.retention.wake:
+			urgent = d.retention.urgent.Swap(false)
+			all = d.applyRetention()
+		case <-d.retention.retired:
 		case <-bury.C:
 		}
 		if !all {
-			look.Reset(min(d.opt.KeeperInterval, keeperDelay))
+			look.Reset(min(d.opt.RetentionInterval, firstRetentionDelay))
 		}
 		bury.Reset(d.removeDue(urgent))
 	}
@@ -150,23 +150,23 @@ func (d *Dir) retire(l *Log, s *segment.Segment) {
 	if d.CanCreate() != nil {
 		delay = 0 // space is low
 	}
-	k := &d.keeper
+	k := &d.retention
 	k.mu.Lock()
-	k.graves = append(k.graves, pendingDelete{time.Now().Add(delay), s, s.Size()})
+	k.pending = append(k.pending, pendingDelete{time.Now().Add(delay), s, s.Size()})
 	k.waiting += s.Size()
 	d.stats.retiredBytes.Set(float64(k.waiting))
 	k.mu.Unlock()
-	signal(k.buried)
+	signal(k.retired)
 }
 
 // removeDue deletes the files whose delay has passed, or all, and returns the time until the next
 // ones are due.
 func (d *Dir) removeDue(all bool) time.Duration {
-	k, now := &d.keeper, time.Now()
+	k, now := &d.retention, time.Now()
 	k.mu.Lock()
 	var due, left []pendingDelete
 	next := time.Hour
-	for _, g := range k.graves {
+	for _, g := range k.pending {
 		if wait := g.due.Sub(now); wait > 0 && !all {
 			left, next = append(left, g), min(next, wait)
 			continue
@@ -174,7 +174,7 @@ func (d *Dir) removeDue(all bool) time.Duration {
 		due = append(due, g)
 		k.waiting -= g.bytes
 	}
-	k.graves = left
+	k.pending = left
 	k.mu.Unlock()
 	for _, g := range due {
 		if d.stopping() {
