@@ -188,7 +188,7 @@ func (l *Log) commitGroup(group []*Append, size int, batch *groupcommit.Batch) {
 	c := l.newChunk(size, now)
 	l.smu.Lock()
 	for _, a := range group {
-		a.Err = l.number(c, a, now)
+		a.Err = l.assignOffsets(c, a, now)
 	}
 	l.smu.Unlock()
 	if len(c.data) > 0 {
@@ -212,9 +212,9 @@ func (l *Log) newChunk(size int, now time.Time) *chunk {
 	return c
 }
 
-// number checks a's batches, assigns their offsets and copies them into the chunk: all of them or
+// assignOffsets checks a's batches, assigns their offsets and copies them into the chunk: all of them or
 // none. The caller holds smu.
-func (l *Log) number(c *chunk, a *Append, now time.Time) error {
+func (l *Log) assignOffsets(c *chunk, a *Append, now time.Time) error {
 	if latest := l.epochs.Latest(); !a.Replicated && a.LeaderEpoch < latest {
 		return fmt.Errorf("append to %s in leader epoch %d: %w: %d has begun", l, a.LeaderEpoch, ErrStaleEpoch, latest)
 	}
@@ -250,7 +250,7 @@ func (l *Log) number(c *chunk, a *Append, now time.Time) error {
 	for p := c.data[at:]; len(p) > 0; {
 		b, rest, _ := record.Next(p)
 		p = rest
-		l.place(c, a, b, now)
+		l.assignBatch(c, a, b, now)
 		if len(c.data)-len(rest) == at+len(b) {
 			a.Base = b.BaseOffset()
 		}
@@ -259,8 +259,8 @@ func (l *Log) number(c *chunk, a *Append, now time.Time) error {
 	return nil
 }
 
-// place assigns offsets to a batch in the chunk.
-func (l *Log) place(c *chunk, a *Append, b record.Batch, now time.Time) {
+// assignBatch assigns offsets to a batch in the chunk.
+func (l *Log) assignBatch(c *chunk, a *Append, b record.Batch, now time.Time) {
 	n := int64(b.LastOffsetDelta()) + 1
 	if a.Replicated {
 		l.logEnd.Store(b.BaseOffset() + n)
@@ -310,7 +310,7 @@ func (l *Log) handOver(c *chunk, batch *groupcommit.Batch) {
 // chunkWritten is called by the journal when the chunk's frame is written.
 func (l *Log) chunkWritten(c *chunk) {
 	end := c.next
-	l.arrive(c, false)
+	l.journaled(c, false)
 	l.written.Store(end)
 	l.dir.unsynced.add(l)
 	if l.cfg.Load().Profile.Ack == durability.Synced { // changed since the chunk was submitted: see Configure
@@ -322,12 +322,12 @@ func (l *Log) chunkWritten(c *chunk) {
 // chunkDurable is called by the journal when the chunk's frame and all frames before it are
 // durable.
 func (l *Log) chunkDurable(c *chunk) {
-	l.reached(l.arrive(c, true))
+	l.durableAdvanced(l.journaled(c, true))
 }
 
-// arrive records that the chunk is in the journal, and joins it to the previous chunk if possible;
+// journaled records that the chunk is in the journal, and joins it to the previous chunk if possible;
 // c must not be used afterwards. It reports whether the log has enough data in memory for a flush.
-func (l *Log) arrive(c *chunk, durable bool) (flush bool) {
+func (l *Log) journaled(c *chunk, durable bool) (flush bool) {
 	l.dir.observeWait(c)
 	limits := &l.cfg.Load().Segment
 	l.mu.Lock()
@@ -376,18 +376,18 @@ func (d *Dir) durableThrough(lsn journal.LSN) {
 			d.unsynced.add(l)
 		}
 		if moved {
-			l.reached(flush)
+			l.durableAdvanced(flush)
 		}
 	}
 	d.syncedLSN.Store(uint64(lsn))
 }
 
-// reached notifies the observer that the durable end advanced, and schedules a flush if it is worth
+// durableAdvanced notifies the observer that the durable end advanced, and schedules a flush if it is worth
 // a write. The end and the state of the chunks changed together under mu, so readers see both or
 // neither.
-func (l *Log) reached(flush bool) {
+func (l *Log) durableAdvanced(flush bool) {
 	l.observer().Advanced()
-	if flush || l.dir.memory.tight() {
+	if flush || l.dir.memory.nearLimit() {
 		l.dir.schedule(l)
 	}
 }

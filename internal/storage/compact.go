@@ -94,7 +94,7 @@ func (l *Log) dirtiness(now time.Time) (cleaner.Dirt, error) {
 	limit := l.stable()
 	l.mu.RLock()
 	list, limit := l.inactiveLocked(), min(limit, l.rp.Offset)
-	clean := max(l.clean, l.logStart.Load())
+	clean := max(l.firstDirty, l.logStart.Load())
 	l.mu.RUnlock()
 	segments := make([]cleaner.Segment, len(list))
 	for i, s := range list {
@@ -164,7 +164,7 @@ func (p *pass) run() error {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if l.cuts == p.cuts {
-		l.clean = max(l.clean, p.filter.End) // durable with the next checkpoint; until then a pass would repeat this one
+		l.firstDirty = max(l.firstDirty, p.filter.End) // durable with the next checkpoint; until then a pass would repeat this one
 	}
 	return nil
 }

@@ -143,7 +143,7 @@ func newDir(place Place, opt *Options) *Dir {
 	d.stats = newStats(opt.Metrics, d.path)
 	d.memory.bound = opt.DeferredBytes
 	d.turnover = turnover{memory: opt.SystemMemory, since: time.Now()}
-	d.memory.press = func() { signal(d.pressure) }
+	d.memory.requestFlush = func() { signal(d.pressure) }
 	d.tasks.init()
 	d.retention.init()
 	d.guard.init()

@@ -15,19 +15,19 @@ import (
 // flushRun is the approximate maximum size of a write to a segment, in bytes.
 const flushRun = 4 << 20
 
-// onceAt is the minimum size of a segment write that bypasses the page cache during a bulk load
+// uncachedWriteMin is the minimum size of a segment write that bypasses the page cache during a bulk load
 // (see turnover). Its newest bytes are in the tail. The system batches smaller writes, so they
 // always go through the page cache.
-const onceAt = 256 << 10
+const uncachedWriteMin = 256 << 10
 
-// laggards is how long after a read from a segment the log's readers count as lagging. They will
+// lagWindow is how long after a read from a segment the log's readers count as lagging. They will
 // read the next segment writes from the disk, so these stay in the page cache.
-const laggards = time.Minute
+const lagWindow = time.Minute
 
 // lagging reports whether a reader has recently read from a segment.
 func (l *Log) lagging(now time.Time) bool {
-	at := l.readAt.Load()
-	return at != 0 && now.UnixNano()-at < int64(laggards)
+	at := l.lastSegmentRead.Load()
+	return at != 0 && now.UnixNano()-at < int64(lagWindow)
 }
 
 // flush writes the chunks that are ready to segments.
@@ -93,7 +93,7 @@ func (l *Log) writeRun(run []*chunk) error {
 			bufs[i] = c.data
 		}
 		now, write := time.Now(), active.Append
-		if l.dir.turnover.count(size, now) && size >= onceAt && !l.lagging(now) {
+		if l.dir.turnover.count(size, now) && size >= uncachedWriteMin && !l.lagging(now) {
 			write = active.AppendOnce
 		}
 		if err := write(bufs, cfg.Segment.IndexInterval); err != nil {

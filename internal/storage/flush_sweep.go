@@ -323,7 +323,7 @@ func (d *Dir) flushLargest() {
 		l *Log
 		n int64
 	}
-	if !d.memory.pressed() {
+	if !d.memory.underPressure() {
 		return
 	}
 	d.journal.Sync() // only durable chunks can be flushed; memory pressure starts the next call
@@ -337,7 +337,7 @@ func (d *Dir) flushLargest() {
 	}
 	slices.SortFunc(loads, func(a, b load) int { return cmp.Compare(b.n, a.n) })
 	for _, x := range loads {
-		if d.memory.relieved() {
+		if d.memory.pressureRelieved() {
 			return
 		}
 		_ = x.l.flush() // the error is latched in the log

@@ -99,18 +99,18 @@ type Log struct {
 	tail     tail
 	carrying bool // a carried entry is in flight
 	stored
-	clean int64 // everything below it was compacted
-	cuts  int   // number of truncations
+	firstDirty int64 // everything below it was compacted
+	cuts       int   // number of truncations
 
 	attempts attempts // of compaction
 
-	flawed    atomic.Bool  // a segment has or had flaws; see Damages
-	readAt    atomic.Int64 // time of the last read from a segment, in Unix ns; 0: never
-	wait      atomic.Pointer[waitSeries]
-	scheduled atomic.Bool // the log is in the directory's flush queue
-	unsynced  bool        // the log is in Dir.unsynced
-	committed int64       // recovery point in the checkpoint; guarded by Dir.ckptMu
-	listed    bool        // the log is in memory.clean; guarded by memory.mu
+	flawed          atomic.Bool  // a segment has or had flaws; see Damages
+	lastSegmentRead atomic.Int64 // time of the last read from a segment, in Unix ns; 0: never
+	wait            atomic.Pointer[waitSeries]
+	scheduled       atomic.Bool // the log is in the directory's flush queue
+	unsynced        bool        // the log is in Dir.unsynced
+	committed       int64       // recovery point in the checkpoint; guarded by Dir.ckptMu
+	listed          bool        // the log is in memory.clean; guarded by memory.mu
 }
 
 func newLog(d *Dir, id ID, topic, dirName string, cfg Config) *Log {

@@ -23,10 +23,10 @@ type memory struct {
 	deferred atomic.Int64 // bytes of chunks that are not in segments
 	cached   atomic.Int64 // bytes of chunks that are in segments
 
-	mu      sync.Mutex
-	stalled [2]map[*Log]struct{} // logs whose queue waits for memory, by kind
-	clean   []*Log               // logs with cached chunks, in eviction order
-	press   func()               // requests flushes; must not block
+	mu           sync.Mutex
+	stalled      [2]map[*Log]struct{} // logs whose queue waits for memory, by kind
+	cachedLogs   []*Log               // logs with cached chunks, in eviction order
+	requestFlush func()               // requests flushes; must not block
 }
 
 // alloc returns a new chunk of the log with memory for up to size bytes.
@@ -72,8 +72,8 @@ func kindOf(l *Log) int {
 	return ofClients
 }
 
-// room reports whether logs of a kind may use more memory.
-func (m *memory) room(kind int) bool {
+// hasSpace reports whether logs of a kind may use more memory.
+func (m *memory) hasSpace(kind int) bool {
 	bound := m.bound
 	if kind == ofBroker {
 		bound += m.bound / 8
@@ -84,16 +84,16 @@ func (m *memory) room(kind int) bool {
 // admit reports whether a log may commit another group. If not, resume commits the log's queue when
 // memory is free. One group may exceed the limit.
 func (m *memory) admit(l *Log) bool {
-	if m.pressed() {
-		m.press()
+	if m.underPressure() {
+		m.requestFlush()
 	}
 	kind := kindOf(l)
-	if m.room(kind) {
+	if m.hasSpace(kind) {
 		return true
 	}
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	if m.room(kind) { // resume ran first
+	if m.hasSpace(kind) { // resume ran first
 		return true
 	}
 	if m.stalled[kind] == nil {
@@ -103,18 +103,18 @@ func (m *memory) admit(l *Log) bool {
 	return false
 }
 
-// tight reports whether durable chunks should be flushed at once. Only flushing releases memory.
-func (m *memory) tight() bool {
-	if m.pressed() {
-		m.press()
+// nearLimit reports whether durable chunks should be flushed at once. Only flushing releases memory.
+func (m *memory) nearLimit() bool {
+	if m.underPressure() {
+		m.requestFlush()
 	}
 	return m.deferred.Load() > m.bound-m.bound/8
 }
 
-// pressed reports whether logs should be flushed although they have few bytes, and relieved whether
+// underPressure reports whether logs should be flushed although they have few bytes, and relieved whether
 // enough was flushed. The difference is what one call of flushLargest flushes.
-func (m *memory) pressed() bool  { return m.deferred.Load() > m.bound/2+m.bound/8 }
-func (m *memory) relieved() bool { return m.deferred.Load() <= m.bound/2 }
+func (m *memory) underPressure() bool    { return m.deferred.Load() > m.bound/2+m.bound/8 }
+func (m *memory) pressureRelieved() bool { return m.deferred.Load() <= m.bound/2 }
 
 // flushed moves chunks of a log from deferred to cached, and evicts chunks while both together
 // exceed the limit. It takes the logs in turn and evicts the oldest chunks beyond an equal share of
@@ -126,14 +126,14 @@ func (m *memory) flushed(l *Log, bytes int64) {
 	m.list(l)
 	for over := m.over(); over > 0; over = m.over() {
 		m.mu.Lock()
-		if len(m.clean) == 0 {
+		if len(m.cachedLogs) == 0 {
 			m.mu.Unlock()
 			break
 		}
-		victim := m.clean[0]
-		m.clean = m.clean[1:]
+		victim := m.cachedLogs[0]
+		m.cachedLogs = m.cachedLogs[1:]
 		victim.listed = false
-		share := (m.bound - m.deferred.Load()) / int64(len(m.clean)+1)
+		share := (m.bound - m.deferred.Load()) / int64(len(m.cachedLogs)+1)
 		m.mu.Unlock()
 		if m.evict(victim, over, share) {
 			m.list(victim)
@@ -148,7 +148,7 @@ func (m *memory) list(l *Log) {
 	defer m.mu.Unlock()
 	if !l.listed {
 		l.listed = true
-		m.clean = append(m.clean, l)
+		m.cachedLogs = append(m.cachedLogs, l)
 	}
 }
 
@@ -200,7 +200,7 @@ func (m *memory) drop(gone []*chunk) {
 // resume commits the queues of logs that wait for memory, if there is some.
 func (m *memory) resume() {
 	for kind := range m.stalled {
-		if !m.room(kind) {
+		if !m.hasSpace(kind) {
 			continue
 		}
 		m.mu.Lock()

@@ -146,7 +146,7 @@ func (l *Log) fromDisk(buf *bufpool.Buffer, b []byte, err error, seg *segment.Se
 	case len(b) == 0:
 		return Slice{}, nil
 	}
-	l.readAt.Store(time.Now().UnixNano())
+	l.lastSegmentRead.Store(time.Now().UnixNano())
 	return Slice{Parts: [][]byte{b}, Size: len(b), held: []*bufpool.Buffer{buf}}, nil
 }
 

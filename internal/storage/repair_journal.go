@@ -134,7 +134,7 @@ func (l *Log) revert(err error) {
 		l.mu.Unlock()
 		return
 	}
-	l.tail.keepWritten()
+	l.tail.markWritten()
 	end := l.flushed
 	keep := l.tail.flushed
 	for keep < len(l.tail.chunks) && l.tail.chunks[keep].ready {

@@ -153,9 +153,9 @@ func (t *tail) durable(lsn journal.LSN) (end int64, rest bool) {
 	return end, i < len(waiting) && waiting[i].last != 0
 }
 
-// keepWritten marks as ready everything that a failed journal had written, since it may have been
+// markWritten marks as ready everything that a failed journal had written, since it may have been
 // acknowledged. All chunks before a written one were written too.
-func (t *tail) keepWritten() {
+func (t *tail) markWritten() {
 	n := len(t.chunks)
 	for n > t.flushed && t.chunks[n-1].last == 0 {
 		n--

@@ -72,13 +72,13 @@ func (l *Log) flushTask() {
 	_ = l.flush()
 }
 
-// together is how many logs are created, opened or closed concurrently. A disk merges the flushes
+// maxConcurrent is how many logs are created, opened or closed concurrently. A disk merges the flushes
 // of concurrent fsyncs; beyond about 16 files there is no further gain.
-const together = 16
+const maxConcurrent = 16
 
 // each calls fn for 0 to n-1, concurrently if n is large, and returns after all calls.
 func each(n int, fn func(i int)) {
-	workers := min(together, n/together)
+	workers := min(maxConcurrent, n/maxConcurrent)
 	if workers < 2 {
 		for i := range n {
 			fn(i)

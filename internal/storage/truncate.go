@@ -178,7 +178,7 @@ func (l *Log) publishCut(c *cutting) {
 		l.rp.Segments[n-1].Size = c.size
 	}
 	l.flushed, l.lowestUnsynced = c.end, 0
-	l.clean = min(l.clean, c.end)
+	l.firstDirty = min(l.firstDirty, c.end)
 	l.cuts++
 	l.life.cut = c
 	l.onLocked(loglife.CutBegun, fmt.Errorf("%w: the truncation of %s to %d is not finished", ErrFailed, l, c.end))
