@@ -209,11 +209,11 @@ func TestNoCompactionOnACrampedDisk(t *testing.T) {
 	for _, suffix := range []string{"a", "b", "c"} {
 		set(t, l, 50, suffix)
 	}
-	d.guard.found.Store(&Space{Level: diskguard.Critical})
+	d.guard.last.Store(&Space{Level: diskguard.Critical})
 	if n := compactAll(t, d); n != 0 {
 		t.Errorf("%d passes on a disk that is nearly full", n)
 	}
-	d.guard.found.Store(&Space{Level: diskguard.Low})
+	d.guard.last.Store(&Space{Level: diskguard.Low})
 	if n := compactAll(t, d); n != 1 {
 		t.Errorf("%d passes where there is room", n)
 	}

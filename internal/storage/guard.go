@@ -15,9 +15,9 @@ import (
 )
 
 const (
-	spaceEvery   = time.Second           // interval between measurements of the free space
-	spaceSoonest = 20 * time.Millisecond // the same during heavy writes
-	spaceAsks    = 30 * time.Second      // interval between requests for retention while space is low
+	measureInterval    = time.Second           // interval between measurements of the free space
+	measureMinInterval = 20 * time.Millisecond // the same during heavy writes
+	reclaimInterval    = 30 * time.Second      // interval between requests for retention while space is low
 )
 
 // Space is the result of a log directory's last measurement of free space.
@@ -27,18 +27,18 @@ type Space = diskguard.Space
 // atomic load and counts its bytes with one atomic addition. A goroutine of the directory measures
 // the free space.
 type spaceGuard struct {
-	found atomic.Pointer[Space]
-	left  atomic.Int64  // bytes that may be appended until the next measurement
-	least atomic.Int64  // lower bound of left until a due measurement is made
-	looks chan struct{} // requests an early measurement
-	asked time.Time     // time of the last request for retention; used by the goroutine only
-	blind bool          // the last measurement failed; used by the goroutine only
+	last           atomic.Pointer[Space]
+	allowance      atomic.Int64  // bytes that may be appended until the next measurement
+	allowanceFloor atomic.Int64  // lower bound of left until a due measurement is made
+	wake           chan struct{} // requests an early measurement
+	lastReclaim    time.Time     // time of the last request for retention; used by the goroutine only
+	failing        bool          // the last measurement failed; used by the goroutine only
 }
 
 // refuses returns the error with which appends to internal or other topics are refused, nil if they
 // are not.
 func (g *spaceGuard) refuses(internal bool) error {
-	s := g.found.Load()
+	s := g.last.Load()
 	if s.Level == diskguard.Critical || s.Level == diskguard.Low && !internal {
 		return fmt.Errorf("%w: %s", ErrLowSpace, s.Message)
 	}
@@ -46,31 +46,31 @@ func (g *spaceGuard) refuses(internal bool) error {
 }
 
 func (g *spaceGuard) init() {
-	g.looks = make(chan struct{}, 1)
+	g.wake = make(chan struct{}, 1)
 	g.unlimited()
-	g.found.Store(&Space{})
+	g.last.Store(&Space{})
 }
 
 func (g *spaceGuard) unlimited() {
-	g.left.Store(math.MaxInt64)
-	g.least.Store(math.MinInt64)
+	g.allowance.Store(math.MaxInt64)
+	g.allowanceFloor.Store(math.MinInt64)
 }
 
 // allow sets how much may be appended after measurement s. On a busy machine the next measurement
 // may be late; nothing beyond this limit is accepted before it.
 func (g *spaceGuard) allow(s *Space) {
 	due, most := s.Allowance()
-	g.left.Store(due)
-	g.least.Store(due - most)
+	g.allowance.Store(due)
+	g.allowanceFloor.Store(due - most)
 }
 
 // stale reports whether more was appended than the last measurement allows.
-func (g *spaceGuard) stale() bool { return g.left.Load() < g.least.Load() }
+func (g *spaceGuard) stale() bool { return g.allowance.Load() < g.allowanceFloor.Load() }
 
 var errOverdue = fmt.Errorf("%w: the last free-space measurement is too old; measuring again, please retry", ErrLowSpace)
 
 // LastSpace returns the result of the last measurement. It does not block.
-func (d *Dir) LastSpace() Space { return *d.guard.found.Load() }
+func (d *Dir) LastSpace() Space { return *d.guard.last.Load() }
 
 // CanCreate returns why clients may not create partitions now, nil if they may. The error matches
 // ErrLowSpace.
@@ -95,22 +95,22 @@ func (l *Log) Refusal() error {
 // count counts appended bytes. If they may have used up the space above the threshold, the guard
 // measures early.
 func (g *spaceGuard) count(n int) {
-	if g.left.Add(-int64(n)) < 0 {
-		signal(g.looks)
+	if g.allowance.Add(-int64(n)) < 0 {
+		signal(g.wake)
 	}
 }
 
 // guardSpace is the goroutine that measures the free space.
 func (d *Dir) guardSpace() {
-	ticker := time.NewTicker(spaceEvery)
+	ticker := time.NewTicker(measureInterval)
 	defer ticker.Stop()
 	for {
 		select {
 		case <-d.quit:
 			return
 		case <-ticker.C:
-		case <-d.guard.looks:
-			if !d.sleep(spaceSoonest) {
+		case <-d.guard.wake:
+			if !d.sleep(measureMinInterval) {
 				return
 			}
 		}
@@ -124,19 +124,19 @@ func (d *Dir) measureSpace() {
 	g := &d.guard
 	s, err := d.measure()
 	if err != nil {
-		if !g.blind {
+		if !g.failing {
 			d.log.Warn("free space of the log directory could not be measured; its last state remains in force", zap.Error(err))
 		}
-		g.blind = true
+		g.failing = true
 		g.unlimited()
-		old := *g.found.Load()
+		old := *g.last.Load()
 		old.Known = false
-		g.found.Store(&old)
+		g.last.Store(&old)
 		return
 	}
-	g.blind = false
+	g.failing = false
 	g.allow(&s)
-	old := g.found.Swap(&s)
+	old := g.last.Swap(&s)
 	d.reportSpace(old.Level, &s)
 }
 
@@ -155,8 +155,8 @@ func (d *Dir) reportSpace(before diskguard.Level, s *Space) {
 		}
 		log(s.Message, zap.Stringer("level", s.Level), zap.Int64("free", s.Free), zap.Int64("owed", s.Owed), zap.Int64("journalFree", s.JournalFree), zap.Int64("threshold", s.MinFree))
 	}
-	if now := time.Now(); before == diskguard.OK || now.Sub(d.guard.asked) >= spaceAsks {
-		d.guard.asked = now
+	if now := time.Now(); before == diskguard.OK || now.Sub(d.guard.lastReclaim) >= reclaimInterval {
+		d.guard.lastReclaim = now
 		d.Reclaim()
 	}
 }
