@@ -43,7 +43,7 @@ func (d *Dir) compactNext() (did bool) {
 	case err == nil:
 		l.attempts = attempts{}
 		p.report()
-	case errors.Is(err, errGivenUp):
+	case errors.Is(err, errAbandoned):
 		d.log.Debug("compaction abandoned", zap.Stringer("log", l), zap.Error(err))
 		l.attempts.retry = time.Now().Add(compactRetry) // not at once: the log may be about to be deleted
 	default:
@@ -74,7 +74,7 @@ func (d *Dir) mostDirty(now time.Time) (best *Log, dirt cleaner.Dirt) {
 		if now.Before(l.attempts.retry) || l.Err() != nil {
 			continue
 		}
-		x, err := l.dirtiness(now)
+		x, err := l.measureDirt(now)
 		if err != nil {
 			d.logOnce(l, "measuring the dirty ratio of a log failed", err)
 			continue
@@ -88,8 +88,8 @@ func (d *Dir) mostDirty(now time.Time) (best *Log, dirt cleaner.Dirt) {
 	return best, dirt
 }
 
-// dirtiness measures how much of the log a pass would compact.
-func (l *Log) dirtiness(now time.Time) (cleaner.Dirt, error) {
+// measureDirt measures how much of the log a pass would compact.
+func (l *Log) measureDirt(now time.Time) (cleaner.Dirt, error) {
 	c := l.cfg.Load().Cleanup
 	limit := l.stable()
 	l.mu.RLock()
@@ -150,15 +150,15 @@ func (p *pass) run() error {
 	p.cuts = l.cuts
 	l.mu.RUnlock()
 	if err := p.fill(); err != nil {
-		return p.outcome(err)
+		return p.wrapError(err)
 	}
 	if p.filter.End <= p.dirt.From {
-		return fmt.Errorf("%w: an open transaction begins at the first dirty offset of %s", errGivenUp, l)
+		return fmt.Errorf("%w: an open transaction begins at the first dirty offset of %s", errAbandoned, l)
 	}
 	cfg := l.cfg.Load()
 	for _, group := range p.groups(cfg) {
 		if err := p.rewrite(group, cfg); err != nil {
-			return p.outcome(err)
+			return p.wrapError(err)
 		}
 	}
 	l.mu.Lock()
@@ -169,10 +169,10 @@ func (p *pass) run() error {
 	return nil
 }
 
-// outcome returns errGivenUp if the log was deleted or truncated during the pass, since that may be
+// wrapError returns errGivenUp if the log was deleted or truncated during the pass, since that may be
 // the cause of err. Otherwise it returns err with context.
-func (p *pass) outcome(err error) error {
-	if e := p.wanted(); e != nil {
+func (p *pass) wrapError(err error) error {
+	if e := p.checkWanted(); e != nil {
 		return e
 	}
 	if errors.Is(err, segment.ErrCorrupt) {
@@ -181,13 +181,13 @@ func (p *pass) outcome(err error) error {
 	return fmt.Errorf("compact %s: %w", p.l, err)
 }
 
-// wanted returns an error if the pass should not continue.
-func (p *pass) wanted() error {
+// checkWanted returns an error if the pass should not continue.
+func (p *pass) checkWanted() error {
 	l := p.l
 	l.mu.RLock()
 	defer l.mu.RUnlock()
 	if p.d.spaceCritical() || l.unusableLocked() != nil || l.cuts != p.cuts || !l.cfg.Load().Cleanup.Compact || l.logStart.Load() > p.dirt.Until {
-		return fmt.Errorf("%w: %s", errGivenUp, l)
+		return fmt.Errorf("%w: %s", errAbandoned, l)
 	}
 	return nil
 }
@@ -195,11 +195,11 @@ func (p *pass) wanted() error {
 // step is called after n bytes were read or written. It returns an error if the pass should not
 // continue, and otherwise waits as the rate limit demands.
 func (p *pass) step(n int) error {
-	if err := p.wanted(); err != nil {
+	if err := p.checkWanted(); err != nil {
 		return err
 	}
 	if !p.d.pace.spend(p.d, n) {
-		return errGivenUp
+		return errAbandoned
 	}
 	return nil
 }
@@ -207,8 +207,8 @@ func (p *pass) step(n int) error {
 // errTransactions: the map cannot be filled before the outcomes of transactions are known.
 var errTransactions = errors.New("the log has transactions")
 
-// errEnough ends a walk over batches early.
-var errEnough = errors.New("enough was read")
+// errStop ends a walk over batches early.
+var errStop = errors.New("enough was read")
 
 // fill creates the filter: the map of keys, its end, and the outcomes of transactions.
 func (p *pass) fill() error {
@@ -245,19 +245,19 @@ func (p *pass) mapKeys(keys *cleaner.KeyMap, aborted []cleaner.Aborted, limit in
 		}
 		err := p.batches(s.Segment, p.dirt.From, func(b record.Batch) error {
 			if b.LastOffset() >= limit {
-				return errEnough
+				return errStop
 			}
 			if aborted == nil && (b.Transactional() || b.Control()) {
 				return errTransactions
 			}
 			more, err := m.Batch(b)
 			if err == nil && !more {
-				err = errEnough
+				err = errStop
 			}
 			return err
 		})
 		p.d.stats.cleaner.mapBytes.Set(float64(keys.Bytes()))
-		if errors.Is(err, errEnough) {
+		if errors.Is(err, errStop) {
 			return m, nil
 		}
 		if err != nil {
@@ -296,7 +296,7 @@ func (p *pass) batches(s *segment.Segment, from int64, fn func(record.Batch) err
 		}
 		return fn(b)
 	})
-	if errors.Is(err, segment.ErrCorrupt) && p.wanted() == nil {
+	if errors.Is(err, segment.ErrCorrupt) && p.checkWanted() == nil {
 		p.l.examine(s, err)
 	}
 	return err

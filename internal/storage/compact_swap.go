@@ -12,9 +12,9 @@ import (
 	"github.com/chronik-io/chronik/internal/storage/segment"
 )
 
-// errGivenUp ends a compaction whose result is no longer useful: the directory is being closed, or
+// errAbandoned ends a compaction whose result is no longer useful: the directory is being closed, or
 // the log has changed since the pass began.
-var errGivenUp = errors.New("compaction abandoned")
+var errAbandoned = errors.New("compaction abandoned")
 
 // swap replaces segments by a compacted one.
 type swap struct {
@@ -69,19 +69,19 @@ func discard(s *segment.Segment) error {
 // must be unchanged, durable, and followed by others. The caller holds flushMu and mu.
 func (l *Log) replaceableLocked(old []*segment.Segment, cuts int) (int, error) {
 	if l.unusableLocked() != nil || !l.life.state.Allows(loglife.Change) || l.cuts != cuts {
-		return 0, fmt.Errorf("%w: %s is out of use or was truncated", errGivenUp, l)
+		return 0, fmt.Errorf("%w: %s is out of use or was truncated", errAbandoned, l)
 	}
 	at := slices.Index(l.segments, old[0])
 	if at < 0 || at+len(old) >= len(l.segments) || !slices.Equal(l.segments[at:at+len(old)], old) {
-		return 0, fmt.Errorf("%w: segments of %s were removed", errGivenUp, l)
+		return 0, fmt.Errorf("%w: segments of %s were removed", errAbandoned, l)
 	}
 	i := slices.IndexFunc(l.rp.Segments, func(e checkpoint.Extent) bool { return e.Base == old[0].Base() })
 	if i < 0 || i+len(old) > len(l.rp.Segments) || l.segments[at+len(old)].Base() > l.rp.Offset {
-		return 0, fmt.Errorf("%w: segments of %s are not below its recovery point", errGivenUp, l)
+		return 0, fmt.Errorf("%w: segments of %s are not below its recovery point", errAbandoned, l)
 	}
 	for k, s := range old {
 		if e := l.rp.Segments[i+k]; e.Base != s.Base() || e.Size != s.Size() || s.Synced() != s.Size() {
-			return 0, fmt.Errorf("%w: the segment at %d of %s changed", errGivenUp, s.Base(), l)
+			return 0, fmt.Errorf("%w: the segment at %d of %s changed", errAbandoned, s.Base(), l)
 		}
 	}
 	return i, nil

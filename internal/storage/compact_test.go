@@ -253,7 +253,7 @@ func TestTombstonesStayTheirTime(t *testing.T) {
 	p := &pass{d: d, l: l, now: time.Now().Add(time.Hour + time.Second)}
 	set(t, l, 1, "d")
 	var err error
-	if p.dirt, err = l.dirtiness(p.now); err != nil {
+	if p.dirt, err = l.measureDirt(p.now); err != nil {
 		t.Fatal(err)
 	}
 	if err := p.run(); err != nil {

@@ -76,7 +76,7 @@ type Dir struct {
 	compacting                sync.Mutex // one pass at a time
 	pace                      pace
 	cleaning                  atomic.Pointer[Cleaning]
-	recleaned                 chan struct{} // cleaning has changed
+	cleaningChanged           chan struct{} // cleaning has changed
 	sweeps, repairs, pressure chan struct{}
 	failures                  chan error
 	quit                      chan struct{}
@@ -136,7 +136,7 @@ func newDir(place Place, opt *Options) *Dir {
 		opt: opt, path: path.Clean(place.Path), jpath: place.JournalPath(),
 		logs: map[ID]*Log{}, broken: map[*Log]struct{}{}, deleted: map[ID]tombstone{}, said: map[string]int{},
 		sweeps: make(chan struct{}, 1), repairs: make(chan struct{}, 1), pressure: make(chan struct{}, 1),
-		recleaned: make(chan struct{}, 1), failures: make(chan error, 1), quit: make(chan struct{}),
+		cleaningChanged: make(chan struct{}, 1), failures: make(chan error, 1), quit: make(chan struct{}),
 	}
 	d.life.Store(&dirLife{})
 	d.log = opt.Logger.With(zap.String("dir", d.path))

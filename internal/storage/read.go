@@ -54,7 +54,7 @@ func (l *Log) Read(offset, limit int64, max int, atLeastOne bool) (Slice, error)
 			return Slice{}, nil
 		}
 		buf, b, err := seg.ReadInto(&l.dir.memory.pool, at, min(limit, flushed), max, atLeastOne)
-		if err == nil && next < min(limit, flushed) && isBeyond(b, at, next, atLeastOne) {
+		if err == nil && next < min(limit, flushed) && extendsBeyond(b, at, next, atLeastOne) {
 			if buf != nil {
 				buf.Release()
 			}
@@ -82,9 +82,9 @@ func (l *Log) wasCut(cuts int) bool {
 	return l.cuts != cuts
 }
 
-// isBeyond reports whether batches, read at an offset of a segment with this end, extend beyond the
+// extendsBeyond reports whether batches, read at an offset of a segment with this end, extend beyond the
 // end. Then the base offset of the last one is too high.
-func isBeyond(batches []byte, offset, end int64, atLeastOne bool) bool {
+func extendsBeyond(batches []byte, offset, end int64, atLeastOne bool) bool {
 	if len(batches) == 0 {
 		return atLeastOne
 	}
@@ -157,15 +157,15 @@ func (l *Log) hasSegment(seg *segment.Segment) bool {
 	return slices.Contains(l.segments, seg)
 }
 
-// few holds the parts of a small slice, to save allocations.
-type few struct {
+// inlineParts holds the parts of a small slice, to save allocations.
+type inlineParts struct {
 	parts [8][]byte
 	held  [8]*bufpool.Buffer
 }
 
 // readTailLocked reads batches from memory.
 func (l *Log) readTailLocked(offset, limit int64, max int, atLeastOne bool) Slice {
-	room := new(few)
+	room := new(inlineParts)
 	s := Slice{Parts: room.parts[:0], held: room.held[:0]}
 	for i := l.tail.find(offset); i < len(l.tail.chunks); i++ {
 		c := l.tail.chunks[i]

@@ -61,11 +61,11 @@ var noTimestamp = Timestamp{Offset: -1, Time: -1, Epoch: -1}
 
 // FindTime returns the first record in [log start, limit) with a timestamp of at least ts.
 func (l *Log) FindTime(ts, limit int64) (Timestamp, error) {
-	return again(func() (Timestamp, error) { return l.findTime(ts, limit) })
+	return retryReplaced(func() (Timestamp, error) { return l.findTime(ts, limit) })
 }
 
-// again repeats a lookup as long as a compaction replaces a segment during it.
-func again(lookup func() (Timestamp, error)) (Timestamp, error) {
+// retryReplaced repeats a lookup as long as a compaction replaces a segment during it.
+func retryReplaced(lookup func() (Timestamp, error)) (Timestamp, error) {
 	for {
 		t, err := lookup()
 		if !errors.Is(err, segment.ErrReplaced) {
@@ -94,7 +94,7 @@ func (l *Log) findTime(ts, limit int64) (Timestamp, error) {
 			if len(b) == 0 {
 				break
 			}
-			if t, ok, err := l.inBatch(b, ts, limit); ok || err != nil {
+			if t, ok, err := l.findInBatch(b, ts, limit); ok || err != nil {
 				return t, err
 			}
 			from = b.LastOffset() + 1
@@ -110,7 +110,7 @@ func (l *Log) findTime(ts, limit int64) (Timestamp, error) {
 			if b.Newest() < ts {
 				continue
 			}
-			if t, ok, err := l.inBatch(b, ts, limit); ok || err != nil {
+			if t, ok, err := l.findInBatch(b, ts, limit); ok || err != nil {
 				return t, err
 			}
 		}
@@ -129,8 +129,8 @@ func (l *Log) snapshotLocked() ([]*segment.Segment, error) {
 	return l.segments[:len(l.segments):len(l.segments)], l.refusedLocked(loglife.Read)
 }
 
-// lookedAt is the state of a log that a lookup searches.
-type lookedAt struct {
+// searchState is the state of a log that a lookup searches.
+type searchState struct {
 	segments []*segment.Segment
 	start    int64
 	cuts     int
@@ -138,10 +138,10 @@ type lookedAt struct {
 
 // contents returns the segments, and the batches below limit that are in none of them, both at one
 // moment: so a lookup does not miss batches that are flushed meanwhile. The slice must be released.
-func (l *Log) contents(limit int64) (now lookedAt, memory Slice, err error) {
+func (l *Log) contents(limit int64) (now searchState, memory Slice, err error) {
 	l.mu.RLock()
 	defer l.mu.RUnlock()
-	now = lookedAt{start: l.logStart.Load(), cuts: l.cuts}
+	now = searchState{start: l.logStart.Load(), cuts: l.cuts}
 	if now.segments, err = l.snapshotLocked(); err != nil {
 		return now, Slice{}, err
 	}
@@ -155,14 +155,14 @@ func (l *Log) contents(limit int64) (now lookedAt, memory Slice, err error) {
 }
 
 // changed reports whether anything in a lookup's view has left the log since.
-func (l *Log) changed(since lookedAt) bool {
+func (l *Log) changed(since searchState) bool {
 	l.mu.RLock()
 	defer l.mu.RUnlock()
 	return l.logStart.Load() != since.start || l.cuts != since.cuts || !slices.Equal(l.segments, since.segments)
 }
 
-// inBatch finds the first record of a batch with a timestamp of at least ts.
-func (l *Log) inBatch(b record.Batch, ts, limit int64) (Timestamp, bool, error) {
+// findInBatch finds the first record of a batch with a timestamp of at least ts.
+func (l *Log) findInBatch(b record.Batch, ts, limit int64) (Timestamp, bool, error) {
 	off, t, ok, err := b.FindTimestamp(ts, l.logStart.Load(), l.dir.opt.MaxInflatedBytes)
 	if err != nil {
 		return noTimestamp, false, fmt.Errorf("%w: %s: %w", ErrCorrupt, l, err)
@@ -173,7 +173,7 @@ func (l *Log) inBatch(b record.Batch, ts, limit int64) (Timestamp, bool, error) 
 // MaxTime returns the first record with the largest timestamp in [log start, limit), for
 // ListOffsets with timestamp -3 (KIP-734).
 func (l *Log) MaxTime(limit int64) (Timestamp, error) {
-	return again(func() (Timestamp, error) {
+	return retryReplaced(func() (Timestamp, error) {
 		most, saw, err := l.maxTime(limit)
 		if err != nil || most < 0 {
 			return noTimestamp, err
@@ -188,7 +188,7 @@ func (l *Log) MaxTime(limit int64) (Timestamp, error) {
 
 // maxTime returns the largest timestamp in [log start, limit), -1 if there is none, and the state
 // that it searched.
-func (l *Log) maxTime(limit int64) (most int64, saw lookedAt, err error) {
+func (l *Log) maxTime(limit int64) (most int64, saw searchState, err error) {
 	saw, memory, err := l.contents(limit)
 	if err != nil {
 		return -1, saw, err
@@ -198,7 +198,7 @@ func (l *Log) maxTime(limit int64) (most int64, saw lookedAt, err error) {
 	for _, s := range saw.segments {
 		ts, at, err := s.MaxTimestamp()
 		if err == nil && (s.Base() < l.logStart.Load() || at >= limit) {
-			ts, err = l.maxWithin(s, limit)
+			ts, err = l.maxInSegment(s, limit)
 		}
 		if err != nil {
 			_, err = l.fromDisk(nil, nil, err, s)
@@ -207,14 +207,14 @@ func (l *Log) maxTime(limit int64) (most int64, saw lookedAt, err error) {
 		most = max(most, ts)
 	}
 	for _, p := range memory.Parts {
-		eachBatch(p, func(b record.Batch) { most = max(most, l.maxOf(b, limit)) })
+		eachBatch(p, func(b record.Batch) { most = max(most, l.maxInBatch(b, limit)) })
 	}
 	return most, saw, nil
 }
 
-// maxOf returns the largest timestamp of a batch in [log start, limit), -1 if it has no record
+// maxInBatch returns the largest timestamp of a batch in [log start, limit), -1 if it has no record
 // there.
-func (l *Log) maxOf(b record.Batch, limit int64) int64 {
+func (l *Log) maxInBatch(b record.Batch, limit int64) int64 {
 	start := l.logStart.Load()
 	switch {
 	case b.LastOffset() < start || b.BaseOffset() >= limit:
@@ -223,7 +223,7 @@ func (l *Log) maxOf(b record.Batch, limit int64) int64 {
 		return b.Newest()
 	}
 	for most := int64(-1); ; { // the log starts inside the batch: find ever larger timestamps
-		t, ok, err := l.inBatch(b, most+1, limit)
+		t, ok, err := l.findInBatch(b, most+1, limit)
 		if !ok || err != nil {
 			return most
 		}
@@ -231,9 +231,9 @@ func (l *Log) maxOf(b record.Batch, limit int64) int64 {
 	}
 }
 
-// maxWithin returns the largest timestamp in [log start, limit) of a segment that is only partly in
+// maxInSegment returns the largest timestamp in [log start, limit) of a segment that is only partly in
 // that range.
-func (l *Log) maxWithin(s *segment.Segment, limit int64) (most int64, err error) {
+func (l *Log) maxInSegment(s *segment.Segment, limit int64) (most int64, err error) {
 	most = -1
 	start, straddles := l.logStart.Load(), false
 	err = s.Headers(s.Base(), func(b record.Batch) bool {
@@ -251,6 +251,6 @@ func (l *Log) maxWithin(s *segment.Segment, limit int64) (most int64, err error)
 	if err != nil && !errors.Is(err, segment.ErrEnd) {
 		return most, err
 	}
-	eachBatch(whole, func(b record.Batch) { most = max(most, l.maxOf(b, limit)) })
+	eachBatch(whole, func(b record.Batch) { most = max(most, l.maxInBatch(b, limit)) })
 	return most, nil
 }

@@ -85,7 +85,7 @@ func (d *Dir) compactLogs() {
 		select {
 		case <-d.quit:
 			return
-		case <-d.recleaned:
+		case <-d.cleaningChanged:
 		case <-again.C:
 		}
 		for d.compactNext() {
@@ -128,7 +128,7 @@ func (m *Manager) SetCleaning(c Cleaning) {
 	for _, d := range m.dirs {
 		if own != *d.cleaning.Load() {
 			d.setCleaning(own)
-			signal(d.recleaned)
+			signal(d.cleaningChanged)
 		}
 	}
 }

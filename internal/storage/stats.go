@@ -106,7 +106,7 @@ func (l *Log) DirtyRatio() (float64, bool) {
 	if !l.cfg.Load().Cleanup.Compact || l.Err() != nil {
 		return 0, false
 	}
-	x, err := l.dirtiness(time.Now())
+	x, err := l.measureDirt(time.Now())
 	return x.Ratio(), err == nil
 }
 

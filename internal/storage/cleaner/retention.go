@@ -100,8 +100,8 @@ func Retain(now time.Time, p Policy, b Bounds, parts []Part) Verdict {
 	return v
 }
 
-// say formats a text on demand.
-func say(format string, args ...any) func() string {
+// onDemand formats a text on demand.
+func onDemand(format string, args ...any) func() string {
 	return func() string { return fmt.Sprintf(format, args...) }
 }
 
@@ -110,15 +110,15 @@ func say(format string, args ...any) func() string {
 func judge(now time.Time, p Policy, b Bounds, part *Part, total int64) (Reason, func() string) {
 	switch {
 	case part.Bytes == 0:
-		return "", say("the active segment is empty")
+		return "", onDemand("the active segment is empty")
 	case part.End <= b.Start:
-		return ByStart, say("it ends at %d, the log starts at %d", part.End, b.Start)
+		return ByStart, onDemand("it ends at %d, the log starts at %d", part.End, b.Start)
 	case part.End > b.High:
-		return "", say("its end %d is above the high watermark %d", part.End, b.High)
+		return "", onDemand("its end %d is above the high watermark %d", part.End, b.High)
 	case !p.Delete:
-		return "", say("cleanup.policy does not contain delete")
+		return "", onDemand("cleanup.policy does not contain delete")
 	case p.Time < 0 && p.Bytes < 0:
-		return "", say("neither retention.ms nor retention.bytes is set")
+		return "", onDemand("neither retention.ms nor retention.bytes is set")
 	}
 	old, age := p.old(now, part)
 	rest := total - part.Bytes
@@ -128,7 +128,7 @@ func judge(now time.Time, p Policy, b Bounds, part *Part, total int64) (Reason, 
 	case p.Bytes < 0:
 		return "", age
 	case rest >= p.Bytes:
-		return BySize, say("%d bytes remain without it, retention.bytes is %d", rest, p.Bytes)
+		return BySize, onDemand("%d bytes remain without it, retention.bytes is %d", rest, p.Bytes)
 	}
 	return "", func() string {
 		size := fmt.Sprintf("%d bytes would remain without it, less than retention.bytes %d", rest, p.Bytes)
@@ -146,12 +146,12 @@ func (p Policy) old(now time.Time, part *Part) (bool, func() string) {
 	}
 	newest, err := part.Newest()
 	if err != nil {
-		return false, say("its timestamps cannot be read: %v", err)
+		return false, onDemand("its timestamps cannot be read: %v", err)
 	}
 	at, what, than := time.UnixMilli(newest), "newest record", "younger"
 	if !p.Believable(now, newest) {
 		if at, err = part.Written(); err != nil {
-			return false, say("its newest timestamp %d is not believable, and the time of its last write is unknown: %v", newest, err)
+			return false, onDemand("its newest timestamp %d is not believable, and the time of its last write is unknown: %v", newest, err)
 		}
 		what = fmt.Sprintf("newest timestamp %d is not believable; last write", newest)
 	}

@@ -68,25 +68,25 @@ func (o *Outcomes) Aborted() []Aborted {
 // batches belong to aborted transactions and which markers are no longer needed.
 type Transactions struct {
 	aborted []Aborted // not begun yet, by first offset
-	back    map[int64]Aborted
+	active  map[int64]Aborted
 	seen    map[int64]bool // producers with a batch since their last marker
 }
 
 // NewTransactions returns the state at an offset at which no transaction is open.
 func NewTransactions(aborted []Aborted) *Transactions {
-	return &Transactions{aborted: aborted, back: map[int64]Aborted{}, seen: map[int64]bool{}}
+	return &Transactions{aborted: aborted, active: map[int64]Aborted{}, seen: map[int64]bool{}}
 }
 
 // Clone returns an independent copy.
 func (t *Transactions) Clone() *Transactions {
-	return &Transactions{aborted: t.aborted, back: maps.Clone(t.back), seen: maps.Clone(t.seen)}
+	return &Transactions{aborted: t.aborted, active: maps.Clone(t.active), seen: maps.Clone(t.seen)}
 }
 
 // Data processes a batch that is not a control batch, and reports whether its transaction was
 // aborted.
 func (t *Transactions) Data(b record.Batch) (aborted bool) {
 	for len(t.aborted) > 0 && t.aborted[0].First <= b.LastOffset() {
-		t.back[t.aborted[0].Producer] = t.aborted[0]
+		t.active[t.aborted[0].Producer] = t.aborted[0]
 		t.aborted = t.aborted[1:]
 	}
 	if !b.Transactional() {
@@ -94,7 +94,7 @@ func (t *Transactions) Data(b record.Batch) (aborted bool) {
 	}
 	id := b.ProducerID()
 	t.seen[id] = true
-	a, ok := t.back[id]
+	a, ok := t.active[id]
 	return ok && b.BaseOffset() < a.Last
 }
 
@@ -110,7 +110,7 @@ func (t *Transactions) Marker(b record.Batch) (free bool, err error) {
 	case record.Abort, record.Commit:
 		free = !t.seen[id]
 		delete(t.seen, id)
-		delete(t.back, id)
+		delete(t.active, id)
 	case record.NoControl: // an earlier pass removed its record
 		free = true
 	}
