@@ -273,7 +273,7 @@ func (b *Broker) openHandlers(ctx context.Context, r *components) error {
 	b.health.Add(partitions.Facts)
 	b.health.Add(observe.Coordinators(r.groups))
 	b.health.AddSlow(observe.Rebalances(r.groups, cmp.Or(b.slowChecks, time.Minute)))
-	if n := r.replicas.Unled(); n > 0 {
+	if n := r.replicas.Leaderless(); n > 0 {
 		return fmt.Errorf("the last stop was not clean, and the metadata did not take new leader epochs for %d partitions (see the log above): they must not be served", n)
 	}
 	r.fenced = true
