@@ -49,8 +49,8 @@ type Options struct {
 	// Absent tells the journals how many producing connections have no request
 	// waiting; nil means that it isn't known.
 	Absent func() int
-	// KeeperInterval is how often the logs are looked at for what their retention
-	// takes (log.retention.check.interval.ms). Default 5 minutes.
+	// RetentionInterval is the interval between retention runs
+	// (log.retention.check.interval.ms). Default 5 minutes.
 	RetentionInterval time.Duration
 	// MinFree returns how many bytes must be free for new records: diskguard.Auto, or
 	// 0 for none. It is asked at each look, once a second or more often. nil: none.
