@@ -13,11 +13,6 @@ const (
 	RemovedByClean = "compact" // replaced by a compacted segment
 )
 
-// RemovalReasons returns all values of the label reason.
-func RemovalReasons() []string {
-	return []string{RemovedByTime, RemovedBySize, RemovedByStart, RemovedByClean}
-}
-
 // Retention holds the metrics of segments that the retention loop of a log directory removes.
 type Retention struct {
 	// Segments and Bytes count segments that left a log and can no longer be read; their files may

@@ -39,14 +39,6 @@ type memNode struct {
 	modified time.Time
 }
 
-// memErr adds the operation and the path to an error that is not nil.
-func memErr(op, name string, err error) error {
-	if err == nil {
-		return nil
-	}
-	return &fs.PathError{Op: op, Path: name, Err: err}
-}
-
 func (m *memFS) Open(name string) (File, error) {
 	m.mu.RLock()
 	defer m.mu.RUnlock()
@@ -55,7 +47,7 @@ func (m *memFS) Open(name string) (File, error) {
 		err = syscall.EISDIR
 	}
 	if err != nil {
-		return nil, memErr("open", name, err)
+		return nil, ram.PathError("open", name, err)
 	}
 	return &memFile{name: name, node: node.Data}, nil
 }
@@ -65,7 +57,7 @@ func (m *memFS) Create(name string) (File, error) {
 	defer m.mu.Unlock()
 	slot, err := m.root.ForCreate(name)
 	if err != nil {
-		return nil, memErr("create", name, err)
+		return nil, ram.PathError("create", name, err)
 	}
 	node := ram.NewFile(&memNode{modified: time.Now()})
 	slot.Dir.Entries[slot.Name] = node
@@ -77,12 +69,12 @@ func (m *memFS) MkdirAll(name string) error {
 	defer m.mu.Unlock()
 	missing, err := m.root.Missing(name)
 	if err != nil {
-		return memErr("mkdir", name, err)
+		return ram.PathError("mkdir", name, err)
 	}
 	for _, dir := range missing {
 		slot, err := m.root.Slot(dir)
 		if err != nil {
-			return memErr("mkdir", dir, err)
+			return ram.PathError("mkdir", dir, err)
 		}
 		slot.Dir.Entries[slot.Name] = ram.NewDir(&memNode{})
 	}
@@ -94,7 +86,7 @@ func (m *memFS) Remove(name string) error {
 	defer m.mu.Unlock()
 	slot, err := m.root.ForRemove(name)
 	if err != nil {
-		return memErr("remove", name, err)
+		return ram.PathError("remove", name, err)
 	}
 	delete(slot.Dir.Entries, slot.Name)
 	return nil
@@ -108,7 +100,7 @@ func (m *memFS) RemoveAll(name string) error {
 	}
 	slot, err := m.root.Slot(name)
 	if err != nil {
-		return memErr("remove", name, err)
+		return ram.PathError("remove", name, err)
 	}
 	delete(slot.Dir.Entries, slot.Name)
 	return nil
@@ -132,7 +124,7 @@ func (m *memFS) List(dir string) ([]Info, error) {
 	defer m.mu.RUnlock()
 	node, err := m.root.FindDir(dir)
 	if err != nil {
-		return nil, memErr("list", dir, err)
+		return nil, ram.PathError("list", dir, err)
 	}
 	list := make([]Info, 0, len(node.Entries))
 	for _, name := range node.Names() {
@@ -146,7 +138,7 @@ func (m *memFS) Stat(name string) (Info, error) {
 	defer m.mu.RUnlock()
 	node, err := m.root.Find(name)
 	if err != nil {
-		return Info{}, memErr("stat", name, err)
+		return Info{}, ram.PathError("stat", name, err)
 	}
 	return memInfo(path.Base(path.Clean(name)), node), nil
 }
@@ -159,7 +151,7 @@ func (m *memFS) SetModified(name string, at time.Time) error {
 		err = syscall.EISDIR
 	}
 	if err != nil {
-		return memErr("chtimes", name, err)
+		return ram.PathError("chtimes", name, err)
 	}
 	node.Data.mu.Lock()
 	defer node.Data.mu.Unlock()
@@ -180,7 +172,7 @@ func (m *memFS) SyncDir(dir string) error {
 	m.mu.RLock()
 	defer m.mu.RUnlock()
 	_, err := m.root.FindDir(dir)
-	return memErr("fsync", dir, err)
+	return ram.PathError("fsync", dir, err)
 }
 
 func (m *memFS) Lock(name, holder string) (io.Closer, error) {
@@ -188,7 +180,7 @@ func (m *memFS) Lock(name, holder string) (io.Closer, error) {
 	defer m.mu.Unlock()
 	slot, err := m.root.Slot(name)
 	if err != nil {
-		return nil, memErr("lock", name, err)
+		return nil, ram.PathError("lock", name, err)
 	}
 	node := slot.Node()
 	switch {
@@ -196,7 +188,7 @@ func (m *memFS) Lock(name, holder string) (io.Closer, error) {
 		node = ram.NewFile(&memNode{})
 		slot.Dir.Entries[slot.Name] = node
 	case node.IsDir():
-		return nil, memErr("lock", name, syscall.EISDIR)
+		return nil, ram.PathError("lock", name, syscall.EISDIR)
 	}
 	if other, held := m.locks[node]; held {
 		return nil, locked(name, other)
@@ -237,7 +229,7 @@ func (m *memFS) Free(dir string) (available, total uint64, err error) {
 	m.mu.RLock()
 	defer m.mu.RUnlock()
 	if _, err := m.root.Find(dir); err != nil {
-		return 0, 0, memErr("statfs", dir, err)
+		return 0, 0, ram.PathError("statfs", dir, err)
 	}
 	return memorySize, memorySize, nil
 }

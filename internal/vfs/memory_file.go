@@ -6,6 +6,8 @@ import (
 	"sync/atomic"
 	"syscall"
 	"time"
+
+	"github.com/chronik-io/chronik/internal/vfs/ram"
 )
 
 // memFile is an open file of Memory. Its content stays readable while the file is open, even after
@@ -19,10 +21,10 @@ type memFile struct {
 // check must be called first by every method; at and n are the position and length of the call.
 func (f *memFile) check(op string, at, n int64) error {
 	if f.closed.Load() {
-		return memErr(op, f.name, fs.ErrClosed)
+		return ram.PathError(op, f.name, fs.ErrClosed)
 	}
 	if at < 0 || n < 0 {
-		return memErr(op, f.name, syscall.EINVAL)
+		return ram.PathError(op, f.name, syscall.EINVAL)
 	}
 	return nil
 }
@@ -98,7 +100,7 @@ func (f *memFile) Size() (int64, error) {
 
 func (f *memFile) Close() error {
 	if f.closed.Swap(true) {
-		return memErr("close", f.name, fs.ErrClosed)
+		return ram.PathError("close", f.name, fs.ErrClosed)
 	}
 	return nil
 }

@@ -147,13 +147,6 @@ func (j *Journal) syncDueLocked(now time.Time) (due bool, wait time.Duration) {
 	return wait <= 0, max(wait, 0)
 }
 
-func (j *Journal) syncDue() bool {
-	j.mu.Lock()
-	defer j.mu.Unlock()
-	due, _ := j.syncDueLocked(time.Now())
-	return due
-}
-
 // lateLocked reports whether the parked writer would sleep past the time at which written entries
 // must be synced.
 func (j *Journal) lateLocked(now time.Time) bool {
@@ -165,11 +158,11 @@ func (j *Journal) lateLocked(now time.Time) bool {
 // canPlaceLocked reports whether the queued entries can be written. It sets roomless if only
 // control entries, for which space is reserved, can be written.
 func (j *Journal) canPlaceLocked() bool {
-	if j.roomless = !j.space.room(j.needLocked()); !j.roomless {
+	if j.roomless = !j.space.fits(j.needLocked(), j.opt.MaxBytes); !j.roomless {
 		return true
 	}
 	n, some := j.needOfControlsLocked()
-	return some && j.space.reserve(n)
+	return some && j.space.fits(n, j.opt.MaxBytes+2*j.opt.FileSize)
 }
 
 // needLocked returns an upper bound of the next write's size in bytes: that of the queued entries,

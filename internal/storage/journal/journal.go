@@ -18,11 +18,12 @@ var ErrStopped = errors.New("journal is stopped")
 // ErrDropped is passed to the owners of entries that Drop removed.
 var ErrDropped = errors.New("entry was dropped before it was written")
 
-// Options configure a journal; the log directory that owns it provides them.
+// Options configure a journal; the log directory that owns it provides them. Of the functions, only
+// Absent may be nil.
 type Options struct {
 	FS  vfs.FS
 	Dir string
-	// ID is the journal's identity, written into every file. The journal refuses files with another
+	// ID is the journal's identity, written into every file. The journal rejects files with another
 	// ID.
 	ID [16]byte
 	// FileSize is the capacity of a file in bytes, at least 64 KiB. An entry that needs more gets a
@@ -47,7 +48,7 @@ type Options struct {
 	Synced func(GroupStats)
 	// DurableThrough is called after a datasync that made entries durable whose owners received
 	// Written: all such entries up to the LSN are durable. It is called in order with the calls to
-	// owners and must not block. It may be nil.
+	// owners and must not block.
 	DurableThrough func(LSN)
 	// Broken disables rules, for tests.
 	Broken Broken

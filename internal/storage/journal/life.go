@@ -189,4 +189,8 @@ func (j *Journal) Preparing() (n int64) {
 }
 
 // Stalled returns why the journal cannot make space for entries, or nil if it can.
-func (j *Journal) Stalled() error { return j.space.stalled() }
+func (j *Journal) Stalled() error {
+	j.space.mu.Lock()
+	defer j.space.mu.Unlock()
+	return j.space.lastErr
+}

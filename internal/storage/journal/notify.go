@@ -82,10 +82,10 @@ func (j *Journal) notifyOwners(b batch) {
 	if b.notified > 0 {
 		j.notified.Store(uint64(b.notified))
 	}
-	if b.through > 0 && j.opt.DurableThrough != nil {
+	if b.through > 0 {
 		j.opt.DurableThrough(b.through)
 	}
-	if b.failed && j.opt.Failed != nil {
+	if b.failed {
 		j.opt.Failed(b.err)
 	}
 	j.recycle(b.entries)

@@ -41,13 +41,6 @@ func (s *space) prepare() {
 	}
 }
 
-// stalled returns why no space could be made, or nil.
-func (s *space) stalled() error {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return s.lastErr
-}
-
 // prepareOnce does the most urgent step and reports whether there was one.
 func (s *space) prepareOnce() (bool, error) {
 	s.mu.Lock()

@@ -192,7 +192,7 @@ func IsUntouched(fsys vfs.FS, dir string, id [16]byte, at Position) (bool, error
 func (j *Journal) Empty() (bool, error) {
 	r, empty := j.reader(), true
 	err := r.each(0, func() (bool, error) {
-		b, err := r.fill(dataStart, frameHeader)
+		b, err := r.win.Fill(dataStart, frameHeader)
 		_, some := frameLen(b)
 		empty = !some
 		return empty, err

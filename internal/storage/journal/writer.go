@@ -197,7 +197,10 @@ func (j *Journal) acknowledge(tell func(batch)) error {
 		g.entries = rest // the entries that fail if the sync below fails
 		tell(b)
 	}
-	if len(rest) == 0 && !j.syncDue() {
+	j.mu.Lock()
+	due, _ := j.syncDueLocked(time.Now())
+	j.mu.Unlock()
+	if len(rest) == 0 && !due {
 		g.entries, g.records, g.bytes = rest, 0, 0
 		return nil
 	}
@@ -251,7 +254,7 @@ func (j *Journal) sync(last LSN) error {
 	g.pace += (took - g.pace) / 8
 	j.durable.Store(uint64(last))
 	j.steps.Add(1)
-	if j.opt.Synced != nil && g.unsynced.entries > 0 {
+	if g.unsynced.entries > 0 {
 		j.opt.Synced(GroupStats{Records: g.unsynced.records, Bytes: g.unsynced.bytes, Sync: took})
 	}
 	g.unsynced = unsynced{}

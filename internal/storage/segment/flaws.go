@@ -84,7 +84,7 @@ func (s *Segment) Examine(met *DamageError, size, limit int64) (bool, error) {
 		return false, fmt.Errorf("read segment: %w", err)
 	}
 	defer s.files.release(h)
-	c := checker{scanner: scanner{f: h.f, size: size, step: batchStep}, base: s.base, x: &index{}, limit: limit, next: s.base}
+	c := checker{scanner: newScanner(h.f, size, batchStep), base: s.base, x: &index{}, limit: limit, next: s.base}
 	from, base := s.before(h, pos)
 	c.next = base
 	if err := c.run(from, pos); err != nil {
@@ -139,7 +139,7 @@ func (s *Segment) before(h *handle, pos int64) (start, base int64) {
 	if !right || at >= pos {
 		return 0, s.base
 	}
-	sc := scanner{f: h.f, size: s.Size(), step: headerStep}
+	sc := newScanner(h.f, s.Size(), headerStep)
 	b, _, err := sc.header(at)
 	if b == nil || err != nil {
 		return 0, s.base

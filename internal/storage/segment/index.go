@@ -71,14 +71,6 @@ func (x *index) floorTime(ts int64) (timeEntry, bool) {
 	return x.times[i-1], true
 }
 
-// lastTime returns the entry with the largest timestamp.
-func (x *index) lastTime() (timeEntry, bool) {
-	if len(x.times) == 0 {
-		return timeEntry{}, false
-	}
-	return x.times[len(x.times)-1], true
-}
-
 func (x *index) add(o offsetEntry) { x.offsets = append(x.offsets, o) }
 
 func (x *index) addTime(t timeEntry) {

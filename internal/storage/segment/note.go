@@ -77,9 +77,9 @@ func (s *Segment) noteTime() {
 	}
 }
 
-// saveIndex writes the entries that the index files lack. The files are caches: after a failure
-// they are rewritten later, and lookups take longer.
-func (s *Segment) saveIndex() {
+// SaveIndex writes the entries that the index files lack, unless the segment is not installed. The
+// files are caches: after a failure they are rewritten later, and lookups take longer.
+func (s *Segment) SaveIndex() {
 	s.saving.Lock()
 	defer s.saving.Unlock()
 	if s.stage.Load() != live || s.unindexed { // the index files belong to another segment

@@ -97,10 +97,6 @@ func (s *Segment) Discard() error {
 	return nil
 }
 
-// SaveIndex writes the indexes of an installed segment to their files. It ignores errors: indexes
-// are caches.
-func (s *Segment) SaveIndex() { s.saveIndex() }
-
 // Replace makes later reads fail with ErrReplaced; readers that have the file open continue. The
 // log must already list the segments that replace this one.
 func (s *Segment) Replace() {

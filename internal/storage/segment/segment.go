@@ -232,7 +232,7 @@ func (s *Segment) Sync() error {
 	if err := s.SyncBatches(); err != nil {
 		return err
 	}
-	s.saveIndex()
+	s.SaveIndex()
 	return nil
 }
 

@@ -178,14 +178,6 @@ func (f *FS) alive() error {
 	return nil
 }
 
-// wrap adds the operation and the path to an error that is not nil.
-func wrap(op, name string, err error) error {
-	if err == nil {
-		return nil
-	}
-	return &fs.PathError{Op: op, Path: name, Err: err}
-}
-
 // Open implements vfs.FS.
 func (f *FS) Open(name string) (vfs.File, error) {
 	f.mu.Lock()
@@ -195,7 +187,7 @@ func (f *FS) Open(name string) (vfs.File, error) {
 		err = syscall.EISDIR
 	}
 	if err != nil {
-		return nil, wrap("open", name, err)
+		return nil, ram.PathError("open", name, err)
 	}
 	return &file{fs: f, name: name, node: n}, nil
 }
@@ -216,7 +208,7 @@ func (f *FS) List(dir string) ([]vfs.Info, error) {
 		err = syscall.ENOTDIR
 	}
 	if err != nil {
-		return nil, wrap("list", dir, err)
+		return nil, ram.PathError("list", dir, err)
 	}
 	list := make([]vfs.Info, 0, len(n.Entries))
 	for _, name := range n.Names() {
@@ -231,7 +223,7 @@ func (f *FS) Stat(name string) (vfs.Info, error) {
 	defer f.mu.Unlock()
 	n, err := f.find(name)
 	if err != nil {
-		return vfs.Info{}, wrap("stat", name, err)
+		return vfs.Info{}, ram.PathError("stat", name, err)
 	}
 	return info(path.Base(path.Clean(name)), n), nil
 }
@@ -248,7 +240,7 @@ func (f *FS) SetModified(name string, at time.Time) error {
 		err = syscall.EISDIR
 	}
 	if err != nil {
-		return wrap("chtimes", name, err)
+		return ram.PathError("chtimes", name, err)
 	}
 	n.Data.modified = at
 	return nil
@@ -266,7 +258,7 @@ func (f *FS) Free(dir string) (available, total uint64, err error) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	if _, err := f.find(dir); err != nil {
-		return 0, 0, wrap("statfs", dir, err)
+		return 0, 0, ram.PathError("statfs", dir, err)
 	}
 	return size, size, nil
 }
@@ -277,17 +269,17 @@ func (f *FS) Lock(name, holder string) (io.Closer, error) {
 	defer f.mu.Unlock()
 	n, err := f.lockFile(name)
 	if err != nil {
-		return nil, wrap("lock", name, err)
+		return nil, ram.PathError("lock", name, err)
 	}
 	if other, held := f.locks[n]; held {
 		return nil, fmt.Errorf("lock %s: %w (%s)", name, vfs.ErrLocked, strings.TrimSpace(other))
 	}
 	h := &file{fs: f, name: name, node: n}
 	if err := h.resize("truncate", change{kind: truncated}, name, 0); err != nil {
-		return nil, wrap("lock", name, err)
+		return nil, ram.PathError("lock", name, err)
 	}
 	if err := h.write([]byte(holder), 0); err != nil {
-		return nil, wrap("lock", name, err)
+		return nil, ram.PathError("lock", name, err)
 	}
 	f.locks[n] = holder
 	return &lock{file: h}, nil

@@ -6,6 +6,8 @@ import (
 	"io"
 	"io/fs"
 	"syscall"
+
+	"github.com/chronik-io/chronik/internal/vfs/ram"
 )
 
 // iovMax is the maximum number of buffers of one write call.
@@ -42,7 +44,7 @@ func (h *file) ReadAt(p []byte, off int64) (int, error) {
 	h.fs.mu.Lock()
 	defer h.fs.mu.Unlock()
 	if err := h.check(off, 0); err != nil {
-		return 0, wrap("read", h.name, err)
+		return 0, ram.PathError("read", h.name, err)
 	}
 	n := h.node.Data.cache.ReadAt(p, off)
 	if n < len(p) {
@@ -56,7 +58,7 @@ func (h *file) Size() (int64, error) {
 	h.fs.mu.Lock()
 	defer h.fs.mu.Unlock()
 	if err := h.check(0, 0); err != nil {
-		return 0, wrap("stat", h.name, err)
+		return 0, ram.PathError("stat", h.name, err)
 	}
 	return h.node.Data.cache.Size(), nil
 }
@@ -72,7 +74,7 @@ func (h *file) WriteVecAt(bufs [][]byte, off int64) (int, error) {
 	h.fs.mu.Lock()
 	defer h.fs.mu.Unlock()
 	if err := h.check(off, 0); err != nil {
-		return 0, wrap("write", h.name, err)
+		return 0, ram.PathError("write", h.name, err)
 	}
 	total := 0
 	for len(bufs) > 0 {
@@ -80,7 +82,7 @@ func (h *file) WriteVecAt(bufs [][]byte, off int64) (int, error) {
 		// The copy outlives the call: it is in the log until the next sync.
 		p := bytes.Join(bufs[:k], nil)
 		if err := h.write(p, off+int64(total)); err != nil {
-			return total, wrap("write", h.name, err)
+			return total, ram.PathError("write", h.name, err)
 		}
 		total += len(p)
 		bufs = bufs[k:]
@@ -125,7 +127,7 @@ func (h *file) Truncate(size int64) error {
 	if err == nil {
 		err = h.resize("truncate", change{kind: truncated, size: size}, h.name, size)
 	}
-	return wrap("truncate", h.name, err)
+	return ram.PathError("truncate", h.name, err)
 }
 
 // Allocate implements vfs.File.
@@ -136,7 +138,7 @@ func (h *file) Allocate(off, n int64) error {
 	if err == nil {
 		err = h.resize("allocate", change{kind: extended, size: off + n}, h.name, span{off, n})
 	}
-	return wrap("fallocate", h.name, err)
+	return ram.PathError("fallocate", h.name, err)
 }
 
 // Datasync implements vfs.File. It covers the writes before it began.
@@ -149,7 +151,7 @@ func (h *file) Datasync() error {
 		h.fs.wait()
 		err = h.datasync(seq)
 	}
-	return wrap("fdatasync", h.name, err)
+	return ram.PathError("fdatasync", h.name, err)
 }
 
 func (h *file) datasync(seq int64) error {
@@ -182,7 +184,7 @@ func (h *file) Close() error {
 	h.fs.mu.Lock()
 	defer h.fs.mu.Unlock()
 	if err := h.check(0, 0); err != nil {
-		return wrap("close", h.name, err)
+		return ram.PathError("close", h.name, err)
 	}
 	h.closed = true
 	return nil

@@ -108,7 +108,7 @@ func (f *FS) Create(name string) (vfs.File, error) {
 	defer f.mu.Unlock()
 	n, err := f.create(name)
 	if err != nil {
-		return nil, wrap("create", name, err)
+		return nil, ram.PathError("create", name, err)
 	}
 	return &file{fs: f, name: name, node: n}, nil
 }
@@ -135,7 +135,7 @@ func (f *FS) MkdirAll(name string) error {
 	defer f.mu.Unlock()
 	err := f.alive()
 	if err != nil {
-		return wrap("mkdir", name, err)
+		return ram.PathError("mkdir", name, err)
 	}
 	missing, err := f.root.Missing(name)
 	for _, dir := range missing {
@@ -143,7 +143,7 @@ func (f *FS) MkdirAll(name string) error {
 			err = f.mkdir(dir)
 		}
 	}
-	return wrap("mkdir", name, err)
+	return ram.PathError("mkdir", name, err)
 }
 
 func (f *FS) mkdir(dir string) error {
@@ -166,7 +166,7 @@ func (f *FS) Remove(name string) error {
 	if err == nil {
 		err = f.remove(name)
 	}
-	return wrap("remove", name, err)
+	return ram.PathError("remove", name, err)
 }
 
 func (f *FS) remove(name string) error {
@@ -186,13 +186,13 @@ func (f *FS) RemoveAll(name string) error {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	if err := f.alive(); err != nil {
-		return wrap("remove", name, err)
+		return ram.PathError("remove", name, err)
 	}
 	n, err := f.root.Find(name)
 	if err != nil {
 		return nil // there is nothing to remove
 	}
-	return wrap("remove", name, f.removeAll(name, n))
+	return ram.PathError("remove", name, f.removeAll(name, n))
 }
 
 func (f *FS) removeAll(name string, n *node) error {
@@ -237,11 +237,11 @@ func (f *FS) SyncDir(dir string) error {
 	defer f.mu.Unlock()
 	err := f.alive()
 	if err != nil {
-		return wrap("fsync", dir, err)
+		return ram.PathError("fsync", dir, err)
 	}
 	n, err := f.root.FindDir(dir)
 	if err != nil {
-		return wrap("fsync", dir, err)
+		return ram.PathError("fsync", dir, err)
 	}
 	happens, err := f.step("syncdir", dir)
 	if happens {
@@ -250,7 +250,7 @@ func (f *FS) SyncDir(dir string) error {
 	if err == nil {
 		f.dirSyncs++
 	}
-	return wrap("fsync", dir, err)
+	return ram.PathError("fsync", dir, err)
 }
 
 // wait sleeps for the time of a sync, without any lock.

@@ -1,11 +1,20 @@
 package ram
 
 import (
+	"io/fs"
 	"path"
 	"slices"
 	"strings"
 	"syscall"
 )
+
+// PathError adds the operation and the path to an error that is not nil.
+func PathError(op, name string, err error) error {
+	if err == nil {
+		return nil
+	}
+	return &fs.PathError{Op: op, Path: name, Err: err}
+}
 
 // Node is a file or a directory; F is the data of the file system for each.
 type Node[F any] struct {
