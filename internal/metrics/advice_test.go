@@ -102,7 +102,7 @@ func partitionAdvice() map[string]string {
 		nameUnderMinISR:     "Not 0: producers with acks=all get NOT_ENOUGH_REPLICAS. Restore the followers.",
 		nameUnavailable:     "Not 0: these partitions cannot be used on this broker. `/v1/logs` reports the reason.",
 		nameDamaged:         "Not 0: some records cannot be read. `chronikctl cluster health` lists the damaged offsets, and the next readable ones.",
-		nameUnmade:          "Not 0: `/readyz` and `chronikctl doctor` report why these logs cannot be created; the broker creates them when the cause is gone.",
+		nameFailed:          "Not 0: `/readyz` and `chronikctl doctor` report why these logs cannot be created; the broker creates them when the cause is gone.",
 		nameTopics:          "",
 		namePartitions:      "With ten thousand, a scrape takes about a tenth of a second; `metrics.partitions=false` leaves only sums.",
 		nameGroups:          "`PreparingRebalance` that persists: a member does not return from its processing in time.",

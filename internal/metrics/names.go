@@ -81,7 +81,7 @@ const (
 	nameUnderMinISR     = "chronik_partitions_under_min_isr"
 	nameUnavailable     = "chronik_partitions_unavailable"
 	nameDamaged         = "chronik_partitions_damaged"
-	nameUnmade          = "chronik_partitions_failed"
+	nameFailed          = "chronik_partitions_failed"
 	nameTopics          = "chronik_topics"
 	namePartitions      = "chronik_partitions"
 

@@ -27,7 +27,7 @@ func RegisterPartitions(reg prometheus.Registerer, source func() Partitions) err
 	underMin := s.gauge(nameUnderMinISR, "Partitions that this broker leads and that have fewer replicas in sync than min.insync.replicas; acks=all is rejected.")
 	unusable := s.gauge(nameUnavailable, "Partitions of this broker whose log is offline or missing.")
 	damaged := s.gauge(nameDamaged, "Partitions of this broker in which reads found damaged records; their other records are served.")
-	failed := s.gauge(nameUnmade, "Partitions of this broker whose log could not be created; the broker retries until it exists.")
+	failed := s.gauge(nameFailed, "Partitions of this broker whose log could not be created; the broker retries until it exists.")
 	s.read = func(send sendFunc) {
 		now := source()
 		send(led, float64(now.Led))

@@ -178,8 +178,8 @@ func after(pos, size int64, f *Frame) int64 {
 	return align(pos+size, 8)
 }
 
-// At is a valid frame and its position in the file.
-type At struct {
+// FrameAt is a valid frame and its position in the file.
+type FrameAt struct {
 	Frame
 	Pos int64
 	// Before is the frame header with a wrong checksum that was found where a frame was expected
@@ -188,8 +188,8 @@ type At struct {
 	Before *Frame
 }
 
-// Walked is what Walk found in addition to frames.
-type Walked struct {
+// WalkResult is what Walk found in addition to frames.
+type WalkResult struct {
 	FileInfo
 	End  int64  // where the next frame was expected after the last one
 	Tail *Frame // the header with a wrong checksum found there; see At.Before
@@ -198,13 +198,13 @@ type Walked struct {
 // Walk calls fn for every valid frame of a file in the order of positions. It passes over invalid
 // bytes between frames, where recovery would stop. Without a file header, Walk accepts frames with
 // the salt of the first frame. Payloads are valid during the call.
-func Walk(fsys vfs.FS, dir string, seq uint64, fn func(At) error) (Walked, error) {
+func Walk(fsys vfs.FS, dir string, seq uint64, fn func(FrameAt) error) (WalkResult, error) {
 	r := reader{fs: fsys, dir: dir, any: true}
 	if err := r.open(seq); err != nil {
-		return Walked{}, err
+		return WalkResult{}, err
 	}
 	defer r.close()
-	w, err := Walked{FileInfo: r.FileInfo, End: dataStart}, r.Newer
+	w, err := WalkResult{FileInfo: r.FileInfo, End: dataStart}, r.Newer
 	if err == nil && !r.Valid {
 		err = r.adoptSalt()
 	}
@@ -214,7 +214,7 @@ func Walk(fsys vfs.FS, dir string, seq uint64, fn func(At) error) (Walked, error
 		case e != nil:
 			err = e
 		case ok:
-			err = fn(At{Frame: f, Pos: pos, Before: w.Tail})
+			err = fn(FrameAt{Frame: f, Pos: pos, Before: w.Tail})
 			pos = after(pos, size, &f)
 			w.End, w.Tail = pos, nil
 		default:

@@ -314,7 +314,7 @@ func (c *checker) indexes(fsys vfs.FS, stem string) error {
 	} {
 		info, err := fsys.Stat(x.name)
 		if errors.Is(err, fs.ErrNotExist) {
-			x.e.Missing = x.other || c.Size > indexed
+			x.e.Missing = x.other || c.Size > minIndexed
 			continue
 		}
 		if err != nil {
@@ -325,14 +325,14 @@ func (c *checker) indexes(fsys vfs.FS, stem string) error {
 			return err
 		}
 		x.e.First = int64(x.right) * x.len
-		x.e.Wrong = wrong(b[min(x.e.First, int64(len(b))):], x.len, x.beyond)
+		x.e.Wrong = countWrong(b[min(x.e.First, int64(len(b))):], x.len, x.beyond)
 	}
 	return nil
 }
 
-// wrong counts the wrong entries in b, whose first entry is wrong. Entries at the end that refer to
+// countWrong counts the wrong entries in b, whose first entry is wrong. Entries at the end that refer to
 // truncated or not yet valid bytes do not count.
-func wrong(b []byte, size int64, beyond func([]byte) bool) int {
+func countWrong(b []byte, size int64, beyond func([]byte) bool) int {
 	n := int64(len(b)) / size
 	for i := range n {
 		if !beyond(b[i*size:]) {
@@ -345,6 +345,6 @@ func wrong(b []byte, size int64, beyond func([]byte) bool) int {
 	return 0
 }
 
-// indexed is the size from which a segment has an index whatever the configuration: usually, an
+// minIndexed is the size from which a segment has an index whatever the configuration: usually, an
 // entry covers a few KiB.
-const indexed = 1 << 20
+const minIndexed = 1 << 20
