@@ -155,7 +155,7 @@ func (j *Journal) lateLocked(now time.Time) bool {
 	return due || !at.IsZero() && (j.wakeBy.IsZero() || at.Before(j.wakeBy))
 }
 
-// canPlaceLocked reports whether the queued entries can be written. It sets roomless if only
+// canPlaceLocked reports whether the queued entries can be written. It sets noSpace if only
 // control entries, for which space is reserved, can be written.
 func (j *Journal) canPlaceLocked() bool {
 	if j.noSpace = !j.space.fits(j.needLocked(), j.opt.MaxBytes); !j.noSpace {

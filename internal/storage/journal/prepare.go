@@ -108,7 +108,8 @@ func (s *space) dispose(f *file) {
 	s.retire(f.name, f.zeroed.Load(), dead || f.capacity != s.opt.FileSize)
 }
 
-// newFile prepares a file: it renames a spare file or creates a new one. The caller must hold names.
+// newFile prepares a file: it renames a spare file or creates a new one. The caller must hold
+// names.
 func (s *space) newFile(want int64) (*file, error) {
 	s.mu.Lock()
 	s.maxSeq++

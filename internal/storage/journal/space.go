@@ -75,8 +75,8 @@ func (s *space) init(opt *Options, poke func()) error {
 
 func (s *space) path(name string) string { return path.Join(s.opt.Dir, name) }
 
-// fits reports whether n bytes can be written now, with limit bytes of files in use at most. If not,
-// it has requested everything that helps, and poke follows.
+// fits reports whether n bytes can be written now, with limit bytes of files in use at most. If
+// not, it has requested everything that helps, and poke follows.
 func (s *space) fits(n, limit int64) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()

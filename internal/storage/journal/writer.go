@@ -86,8 +86,8 @@ func (j *Journal) Submit(batch *groupcommit.Batch, entries ...*Entry) error {
 	return nil
 }
 
-// WriteGroup writes a group of up to briefBytes itself if datasyncs take no longer than briefPace:
-// for longer ones, the wake-up of a goroutine is negligible.
+// WriteGroup writes a group of up to inlineBytes itself if datasyncs take no longer than
+// inlineSync: for longer ones, the wake-up of a goroutine is negligible.
 const (
 	inlineBytes = 128 << 10
 	inlineSync  = 400 * time.Microsecond
@@ -99,8 +99,8 @@ const (
 //
 // That saves the wake-ups of two goroutines, which on a machine with idle processors take as long
 // as the datasync and more processor time (measured for one record at a time: 0.24 → 0.16 ms and
-// 160 → 65 µs). Entries that arrive while the caller writes are left to the writer: under load there
-// is always a next group, and the writer stays busy with it.
+// 160 → 65 µs). Entries that arrive while the caller writes are left to the writer: under load
+// there is always a next group, and the writer stays busy with it.
 func (j *Journal) WriteGroup() {
 	runtime.Gosched() // as the writer does
 	j.mu.Lock()
@@ -153,7 +153,7 @@ func (j *Journal) writeAndSync(tell func(batch)) {
 	}
 }
 
-// freeLocked ends being busy. It also clears roomless: space may have become available, and the
+// freeLocked ends being busy. It also clears noSpace: space may have become available, and the
 // poke for it lost, while a caller of WriteGroup was busy.
 func (j *Journal) freeLocked() {
 	j.busy, j.noSpace = false, false
@@ -283,14 +283,14 @@ func (j *Journal) take(l limits) (taken []*Entry, more, patient bool) {
 		}
 		j.ready.pop()
 		before := len(taken)
-		for turn := int64(quantum); s.queue.len() > 0 && turn > 0 && budget > 0 && l.records > 0 && l.bytes > 0; {
+		for share := int64(quantum); s.queue.len() > 0 && share > 0 && budget > 0 && l.records > 0 && l.bytes > 0; {
 			e := s.queue.peek()
 			if reserved && !e.control() || len(taken) > 0 && e.size() > budget {
 				break
 			}
 			taken = append(taken, s.queue.pop())
 			j.waiting.count(e, -1)
-			turn -= e.size()
+			share -= e.size()
 			budget -= e.size()
 			l.records -= e.Records
 			l.bytes -= int64(len(e.Payload))

@@ -54,8 +54,8 @@ func TestAContinuingReaderCostsOneReadOfTheFile(t *testing.T) {
 		}
 	}
 	offsets := make([]int64, len(s.places.list))
-	before, turns := fsys.Calls(errfs.Read), 0
-	for ; turns < 50; turns++ {
+	before, rounds := fsys.Calls(errfs.Read), 0
+	for ; rounds < 50; rounds++ {
 		for i := range offsets {
 			buf, b, err := s.ReadInto(&pool, offsets[i], math.MaxInt64, 300+i, true)
 			ok(t, err)
@@ -66,7 +66,7 @@ func TestAContinuingReaderCostsOneReadOfTheFile(t *testing.T) {
 			buf.Release()
 		}
 	}
-	if n, most := fsys.Calls(errfs.Read)-before, len(offsets)*(turns+8); n > most {
+	if n, most := fsys.Calls(errfs.Read)-before, len(offsets)*(rounds+8); n > most {
 		t.Errorf("%d concurrent readers: %d reads of the file, want at most %d", len(offsets), n, most)
 	}
 	if n := pool.Outstanding(); n != 0 {
@@ -92,13 +92,13 @@ func TestAnEmptyReadReportsWhetherTheSegmentEnds(t *testing.T) {
 		}{
 			{name: "does not fit", at: 1000, limit: 2000, max: 1000, nothing: true},
 			{name: "does not fit, after a gap", at: 500, limit: 2000, max: 1000, nothing: true},
-			{name: "no room at all", at: 1000, limit: 2000, max: 0, nothing: true},
+			{name: "no space at all", at: 1000, limit: 2000, max: 0, nothing: true},
 			{name: "at the limit", at: 500, limit: 1000, max: 10000, one: true, nothing: true},
 			{name: "beyond the limit", at: 500, limit: 700, max: 10000, one: true, nothing: true},
 			{name: "fits", at: 1000, limit: 2000, max: 6000},
 			{name: "at least one", at: 1000, limit: 2000, max: 1, one: true},
 			{name: "no batch there", at: 1002, limit: 2000, max: 1000, one: true, end: true},
-			{name: "no batch there, no room either", at: 1002, limit: 2000, max: 0, end: true},
+			{name: "no batch, no space either", at: 1002, limit: 2000, max: 0, end: true},
 		} {
 			if continues { // its last read ended here
 				pos, _, err := s.Find(c.at)

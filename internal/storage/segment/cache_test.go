@@ -46,7 +46,8 @@ func TestIndexesInMemoryAreBounded(t *testing.T) {
 			for range 400 {
 				i := rng.IntN(len(list))
 				b := all[i][rng.IntN(100)]
-				if got, err := list[i].Read(b.BaseOffset(), 1<<40, 1, true); err != nil || record.Batch(got).BaseOffset() != b.BaseOffset() {
+				if got, err := list[i].Read(b.BaseOffset(), 1<<40, 1, true); err != nil ||
+					record.Batch(got).BaseOffset() != b.BaseOffset() {
 					t.Errorf("read at %d: %v", b.BaseOffset(), err)
 				}
 				mu.Lock()

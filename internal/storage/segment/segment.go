@@ -181,8 +181,8 @@ func (s *Segment) Append(chunks [][]byte, indexInterval int) error {
 	return s.append(chunks, indexInterval, vfs.File.WriteVecAt)
 }
 
-// AppendUncached is Append for many bytes that are unlikely to be read soon: they need not stay in the
-// page cache.
+// AppendUncached is Append for many bytes that are unlikely to be read soon: they need not stay in
+// the page cache.
 func (s *Segment) AppendUncached(chunks [][]byte, indexInterval int) error {
 	return s.append(chunks, indexInterval, vfs.WriteVecUncached)
 }
@@ -304,8 +304,8 @@ func (s *Segment) seal() error {
 	return s.Sync()
 }
 
-// Truncate truncates the file to size bytes, which end where offset next begins, and syncs it. A segment
-// that failed can be truncated to its synced size.
+// Truncate truncates the file to size bytes, which end where offset next begins, and syncs it. A
+// segment that failed can be truncated to its synced size.
 func (s *Segment) Truncate(size, next int64) error {
 	h, err := s.open()
 	if err != nil {
