@@ -13,8 +13,8 @@ import (
 	"go.uber.org/zap/zapcore"
 )
 
-// acceptBackoffFirst and acceptBackoffLast bound the pause after a failed accept, which doubles. A process
-// without free descriptors can only accept again when other connections close.
+// acceptBackoffFirst and acceptBackoffLast bound the pause after a failed accept, which doubles. A
+// process without free descriptors can only accept again when other connections close.
 const (
 	acceptBackoffFirst = 5 * time.Millisecond
 	acceptBackoffLast  = time.Second
