@@ -84,7 +84,7 @@ func topicPolicyDefs() []*Def {
 func topicDefault(t *Def) *Def {
 	s := t.Synonyms[0]
 	d := &Def{Name: s.Name, Type: t.Type, Default: t.Default, HasDefault: true, Update: ClusterWide, Importance: t.Importance,
-		Honoured: true, Doc: "The value of " + t.Name + " for topics that do not set it. " + t.Doc,
+		Supported: true, Doc: "The value of " + t.Name + " for topics that do not set it. " + t.Doc,
 		Synonyms: t.Synonyms, Bounds: t.Bounds, checks: t.checks}
 	if len(t.Synonyms) > 1 {
 		noDefault(d)

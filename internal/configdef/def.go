@@ -94,7 +94,7 @@ type Def struct {
 	Synonyms []Synonym
 	// Honoured is false for a config that Kafka has and chronik does not use. Its values are
 	// checked only to report Kafka's errors first.
-	Honoured bool
+	Supported bool
 	// Bounds describes the valid values: "at least 1"; empty if any value of the type is valid.
 	Bounds string
 
@@ -125,7 +125,7 @@ type option func(*Def)
 
 // topicDef returns the definition of a topic config with its broker synonyms.
 func topicDef(name string, t Type, def, doc string, opts ...option) *Def {
-	d := &Def{Name: name, Type: t, Default: def, HasDefault: true, Doc: doc, Importance: Medium, Honoured: true}
+	d := &Def{Name: name, Type: t, Default: def, HasDefault: true, Doc: doc, Importance: Medium, Supported: true}
 	for _, o := range opts {
 		o(d)
 	}
@@ -134,7 +134,7 @@ func topicDef(name string, t Type, def, doc string, opts ...option) *Def {
 
 // brokerDef returns the definition of a broker config that needs a restart.
 func brokerDef(name string, t Type, def, doc string, opts ...option) *Def {
-	d := &Def{Name: name, Type: t, Default: def, HasDefault: true, Doc: doc, Importance: Medium, Honoured: true,
+	d := &Def{Name: name, Type: t, Default: def, HasDefault: true, Doc: doc, Importance: Medium, Supported: true,
 		Synonyms: []Synonym{{name, 1}}}
 	for _, o := range opts {
 		o(d)
@@ -152,7 +152,7 @@ func importance(i Importance) option { return func(d *Def) { d.Importance = i } 
 
 func noDefault(d *Def) { d.Default, d.HasDefault = "", false }
 
-func notHonoured(d *Def) { d.Honoured = false }
+func notHonoured(d *Def) { d.Supported = false }
 
 // bounded adds a check and its description.
 func bounded(words string, c check) option {

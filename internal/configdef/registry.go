@@ -86,7 +86,7 @@ func (r *Registry) ForeignGroups() []string { return foreign(r.group) }
 func foreign(defs map[string]*Def) []string {
 	var names []string
 	for name, d := range defs {
-		if !d.Honoured {
+		if !d.Supported {
 			names = append(names, name)
 		}
 	}
@@ -129,7 +129,7 @@ func checkSet(defs map[string]*Def, set map[string]string, kind string) error {
 		if err := d.Check(set[name]); err != nil {
 			return err
 		}
-		if !d.Honoured {
+		if !d.Supported {
 			return refused(strings.ToUpper(kind[:1])+kind[1:], name)
 		}
 	}

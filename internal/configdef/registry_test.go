@@ -110,7 +110,7 @@ func TestUnsupportedConfigsAreRefusedByName(t *testing.T) {
 	samples := map[Type]string{Long: "1", Int: "1", Boolean: "false", Double: "0.5", List: "0:1"}
 	for _, d := range foreignTopicDefs() {
 		wantMsg(t, registry().CheckTopic(map[string]string{d.Name: samples[d.Type]}),
-			"Topic config "+d.Name+" exists in Kafka, but this version of chronik does not support it; "+Instead(d.Name))
+			"Topic config "+d.Name+" exists in Kafka, but this version of chronik does not support it; "+Remedy(d.Name))
 	}
 }
 
@@ -234,7 +234,7 @@ func FuzzCheck(f *testing.F) {
 			if d.Check(c) != nil || d.Canonical(c) != c {
 				t.Errorf("%s: %q is accepted, its canonical form %q is not, or changes again", d.Name, raw, c)
 			}
-			if d.Honoured {
+			if d.Supported {
 				if _, err := r.ResolveTopic(Layers{Topic: map[string]string{d.Name: raw}}); err != nil {
 					t.Errorf("%s=%q is accepted and does not resolve: %v", d.Name, raw, err)
 				}
@@ -295,12 +295,12 @@ func TestEveryRemedyHasAName(t *testing.T) {
 	r := registry()
 	used := make(map[string]bool)
 	for _, name := range slices.Concat(r.ForeignBrokers(), r.ForeignTopics(), r.ForeignGroups()) {
-		used[Instead(name)] = true
-		if r.Broker(name) != nil || r.Topic(name) != nil && r.Topic(name).Honoured {
+		used[Remedy(name)] = true
+		if r.Broker(name) != nil || r.Topic(name) != nil && r.Topic(name).Supported {
 			t.Errorf("%s is both used and refused", name)
 		}
 	}
-	for _, i := range insteads() {
+	for _, i := range remedies() {
 		if !used[i.remedy] {
 			t.Errorf("no config has the remedy %q", i.remedy)
 		}

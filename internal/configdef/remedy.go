@@ -2,18 +2,18 @@ package configdef
 
 import "strings"
 
-// instead is a remedy for configs that Kafka has or had and chronik does not use, for users who
+// remedy is a remedy for configs that Kafka has or had and chronik does not use, for users who
 // bring a server.properties, or scripts that create topics.
-type instead struct {
+type remedy struct {
 	// names are complete names, and prefixes that end with a dot.
 	names []string
 	// remedy is what to do, without a full stop.
 	remedy string
 }
 
-// insteads returns all remedies; the first match applies.
-func insteads() []instead {
-	return []instead{
+// remedies returns all remedies; the first match applies.
+func remedies() []remedy {
+	return []remedy{
 		{[]string{"log.dir"}, "use log.dirs, or data.dir alone"},
 		{[]string{"log.flush."},
 			"leave it out: the durability profile determines when records are synced (wal.profile, chronik.durability.profile of a topic)"},
@@ -44,10 +44,10 @@ func insteads() []instead {
 	}
 }
 
-// Instead returns what to do about a config that Kafka has or had and chronik does not use. It
+// Remedy returns what to do about a config that Kafka has or had and chronik does not use. It
 // matches prefixes, so it must not be called with unknown names.
-func Instead(name string) string {
-	for _, i := range insteads() {
+func Remedy(name string) string {
+	for _, i := range remedies() {
 		for _, n := range i.names {
 			if name == n || strings.HasSuffix(n, ".") && strings.HasPrefix(name, n) {
 				return i.remedy
@@ -60,5 +60,5 @@ func Instead(name string) string {
 // refused returns the error for a config that Kafka has and chronik does not use; kind is "Topic",
 // "Group" or "Broker".
 func refused(kind, name string) *Error {
-	return &Error{name, kind + " config " + name + " exists in Kafka, but this version of chronik does not support it; " + Instead(name)}
+	return &Error{name, kind + " config " + name + " exists in Kafka, but this version of chronik does not support it; " + Remedy(name)}
 }
