@@ -92,7 +92,7 @@ type Def struct {
 	// Synonyms are the broker configs that provide the value if it is not set directly, strongest
 	// first. For a broker config they include the config itself.
 	Synonyms []Synonym
-	// Honoured is false for a config that Kafka has and chronik does not use. Its values are
+	// Supported is false for a config that Kafka has and chronik does not use. Its values are
 	// checked only to report Kafka's errors first.
 	Supported bool
 	// Bounds describes the valid values: "at least 1"; empty if any value of the type is valid.
@@ -152,7 +152,7 @@ func importance(i Importance) option { return func(d *Def) { d.Importance = i } 
 
 func noDefault(d *Def) { d.Default, d.HasDefault = "", false }
 
-func notHonoured(d *Def) { d.Supported = false }
+func unsupported(d *Def) { d.Supported = false }
 
 // bounded adds a check and its description.
 func bounded(words string, c check) option {

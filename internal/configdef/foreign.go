@@ -119,7 +119,7 @@ zookeeper.set.acl zookeeper.ssl.client.enable
 // config.
 func foreignTopicDefs() []*Def {
 	foreign := func(name string, t Type, opts ...option) *Def {
-		return topicDef(name, t, "", "", append(opts, noDefault, notHonoured)...)
+		return topicDef(name, t, "", "", append(opts, noDefault, unsupported)...)
 	}
 	return []*Def{
 		foreign("follower.replication.throttled.replicas", List),
@@ -136,7 +136,7 @@ func foreignTopicDefs() []*Def {
 // foreignGroupDefs are Apache Kafka 4.3's other configs of single groups.
 func foreignGroupDefs() []*Def {
 	foreign := func(name string, t Type, opts ...option) *Def {
-		return topicDef(name, t, "", "", append(opts, noDefault, notHonoured)...)
+		return topicDef(name, t, "", "", append(opts, noDefault, unsupported)...)
 	}
 	return []*Def{
 		foreign("consumer.assignment.interval.ms", Int, atLeast(0)),

@@ -30,9 +30,9 @@ type Registry struct {
 	group    map[string]*Def // including those that are not supported
 	broker   map[string]*Def
 	foreign  map[string]bool // broker configs of Kafka that chronik does not use
-	topics   []*Def          // honoured, sorted by name
+	topics   []*Def          // supported, sorted by name
 	brokers  []*Def
-	groups   []*Def // honoured, sorted by name
+	groups   []*Def // supported, sorted by name
 }
 
 // New builds the registry.

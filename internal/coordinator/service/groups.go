@@ -93,7 +93,8 @@ func (c *Groups) times(img *metadata.Image) func(string) group.Times {
 	}
 }
 
-// changeEvent returns the event that tells shards about a metadata change, nil if it affects no group.
+// changeEvent returns the event that tells shards about a metadata change, nil if it affects no
+// group.
 func (c *Groups) changeEvent(next *metadata.Image, d *metadata.Delta) any {
 	e := group.TopicsChanged{Topics: view{next}}
 	for _, t := range d.Created {
