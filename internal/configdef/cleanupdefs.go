@@ -21,8 +21,8 @@ const (
 func retentionDefs() []*Def {
 	return []*Def{
 		topicDef(CleanupPolicy, List, "delete",
-			"The retention policy of old segments: delete removes them by retention.ms and retention.bytes, compact keeps the last record of each key, "+
-				"delete,compact does both, and an empty list keeps all records.",
+			"The retention policy of old segments: delete removes them by retention.ms and retention.bytes, compact keeps the last record of each key. "+
+				"A list of both applies both, and an empty list keeps all records.",
 			from("log.cleanup.policy"), checked(noGaps), oneOf("compact", "delete")),
 		topicDef("retention.ms", Long, "604800000",
 			"The minimum number of milliseconds for which the policy delete keeps a record, by its timestamp; -1 means forever.",
