@@ -1,11 +1,9 @@
 package main
 
 import (
-	"cmp"
 	"errors"
 	"os"
 	"os/exec"
-	"path/filepath"
 	"regexp"
 	"strings"
 	"syscall"
@@ -62,11 +60,6 @@ func TestDoctorFindsDataInMemory(t *testing.T) {
 // A broker with a low limit of open files reports it.
 func TestDoctorFindsALowLimitOfFiles(t *testing.T) {
 	dir := t.TempDir()
-	few := filepath.Join(dir, "few")
-	program := "#!/bin/sh\nulimit -n 512 && exec " + cmp.Or(os.Getenv("CHRONIKD"), "chronikd") + ` "$@"` + "\n"
-	if err := os.WriteFile(few, []byte(program), 0o700); err != nil { //nolint:gosec // it is a program
-		t.Fatal(err)
-	}
-	t.Setenv("CHRONIKD", few)
+	limitedProgram(t, dir)
 	finds(t, dir, `^warn +limit of open files +the process may open 512 files, which leaves 92 for connections in addition to segments .*LimitNOFILE`, `"check":"files","subject":"limit of open files"`)
 }

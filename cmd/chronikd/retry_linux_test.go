@@ -40,15 +40,9 @@ func freeDescriptor(t *testing.T, pid int) uint64 {
 	}
 }
 
-// However many connections clients open, descriptors for logs remain: a new topic can be used.
-func TestConnectionsLeaveDescriptorsToLogs(t *testing.T) {
-	dir := t.TempDir()
-	few := filepath.Join(dir, "few")
-	program := "#!/bin/sh\nulimit -n 512 && exec " + cmp.Or(os.Getenv("CHRONIKD"), "chronikd") + ` "$@"` + "\n"
-	if err := os.WriteFile(few, []byte(program), 0o700); err != nil { //nolint:gosec // it is a program
-		t.Fatal(err)
-	}
-	t.Setenv("CHRONIKD", few)
+// startManual starts a broker in dir and a client that chooses partitions itself.
+func startManual(t *testing.T, dir string) (*process, *kgo.Client) {
+	t.Helper()
 	p, err := start(dir, nil, "--data-dir", "d", "--listen", "127.0.0.1:0", "--admin-listen", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)
@@ -59,6 +53,25 @@ func TestConnectionsLeaveDescriptorsToLogs(t *testing.T) {
 		t.Fatal(err)
 	}
 	t.Cleanup(cl.Close)
+	return p, cl
+}
+
+// limitedProgram makes the broker run with a limit of 512 open files.
+func limitedProgram(t *testing.T, dir string) {
+	t.Helper()
+	few := filepath.Join(dir, "few")
+	program := "#!/bin/sh\nulimit -n 512 && exec " + cmp.Or(os.Getenv("CHRONIKD"), "chronikd") + ` "$@"` + "\n"
+	if err := os.WriteFile(few, []byte(program), 0o700); err != nil { //nolint:gosec // it is a program
+		t.Fatal(err)
+	}
+	t.Setenv("CHRONIKD", few)
+}
+
+// However many connections clients open, descriptors for logs remain: a new topic can be used.
+func TestConnectionsLeaveDescriptorsToLogs(t *testing.T) {
+	dir := t.TempDir()
+	limitedProgram(t, dir)
+	p, cl := startManual(t, dir)
 	adm := kadm.NewClient(cl)
 	if _, err := adm.CreateTopic(t.Context(), 1, 1, nil, "before"); err != nil {
 		t.Fatal(err)
@@ -91,16 +104,7 @@ func TestConnectionsLeaveDescriptorsToLogs(t *testing.T) {
 // If a topic's logs can't be created because the process has too many open files, the broker's
 // state reports it. The topic can be used without a restart when descriptors are free again.
 func TestTopicRecoversWhenDescriptorsAreFree(t *testing.T) {
-	p, err := start(t.TempDir(), nil, "--data-dir", "d", "--listen", "127.0.0.1:0", "--admin-listen", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { _ = p.end(syscall.SIGKILL) })
-	cl, err := kgo.NewClient(kgo.SeedBrokers(p.Addr), kgo.RecordPartitioner(kgo.ManualPartitioner()))
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(cl.Close)
+	p, cl := startManual(t, t.TempDir())
 	adm := kadm.NewClient(cl)
 	// Both connections are opened before the descriptors are used up.
 	if _, err := adm.CreateTopic(t.Context(), 1, 1, nil, "before"); err != nil {
