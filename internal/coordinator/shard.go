@@ -201,7 +201,7 @@ func (s *shard) notify(event any) {
 func (s *shard) fire() {
 	s.alarmAt = time.Time{}
 	now := time.Now()
-	if s.phase != active || s.pipeline.stalled(now) || s.holdsTimers(now) || s.excuseStandstill(now) {
+	if s.phase != active || s.pipeline.stalled(now) || s.holdsTimers(now) || s.extendForStandstill(now) {
 		return
 	}
 	for s.phase == active {
