@@ -91,7 +91,7 @@ func topicDefault(t *Def) *Def {
 	}
 	switch s.Name {
 	case "log.retention.ms":
-		d.Importance, d.Bounds, d.checks = High, retentions, []check{someRetention}
+		d.Importance, d.Bounds, d.checks = High, retentions, []check{nonZeroRetention}
 	case "message.max.bytes", "log.segment.bytes", "log.roll.ms", "min.insync.replicas", "compression.type", "log.retention.bytes",
 		"log.roll.jitter.ms", "log.segment.delete.delay.ms", "unclean.leader.election.enable":
 		d.Importance = High

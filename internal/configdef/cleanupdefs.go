@@ -133,10 +133,10 @@ func positive(d *Def, v value) error {
 // the next start.
 func otherUnits() []*Def {
 	minutes := brokerDef("log.retention.minutes", Int, "", "The value of retention.ms in minutes, used if log.retention.ms is not set; -1 means forever.",
-		importance(High), noDefault, bounded(retentions, someRetention))
+		importance(High), noDefault, bounded(retentions, nonZeroRetention))
 	hours := brokerDef("log.retention.hours", Int, "168",
 		"The value of retention.ms in hours, used if neither log.retention.ms nor log.retention.minutes is set; -1 means forever.",
-		importance(High), bounded(retentions, someRetention))
+		importance(High), bounded(retentions, nonZeroRetention))
 	return []*Def{
 		minutes, hours,
 		brokerDef("log.roll.hours", Int, "168", "The value of segment.ms in hours, used if log.roll.ms is not set.", importance(High), atLeast(1)),
@@ -148,9 +148,9 @@ func otherUnits() []*Def {
 // retentions describes the values that someRetention accepts.
 const retentions = "-1, or at least 1"
 
-// someRetention refuses a default of 0, with which every record would expire at once. As in Kafka,
+// nonZeroRetention refuses a default of 0, with which every record would expire at once. As in Kafka,
 // a topic may use it, a broker may not.
-func someRetention(d *Def, v value) error {
+func nonZeroRetention(d *Def, v value) error {
 	if v.n == 0 {
 		return &Error{d.Name, "log.retention.ms must be unlimited (-1) or, greater than or equal to 1"}
 	}

@@ -16,15 +16,15 @@ const (
 func singleGroupDefs() []*Def {
 	return []*Def{
 		topicDef(groupSession, Int, "45000", "The number of milliseconds without a heartbeat after which a member of the group is removed.",
-			from("group."+groupSession), withinBroker(groupSession)),
+			from("group."+groupSession), boundedByBroker(groupSession)),
 		topicDef(groupHeartbeat, Int, "5000", "The interval in milliseconds between heartbeats that members of the group are asked to keep.",
-			from("group."+groupHeartbeat), withinBroker(groupHeartbeat)),
+			from("group."+groupHeartbeat), boundedByBroker(groupHeartbeat)),
 	}
 }
 
-// withinBroker marks a config of a group that is limited by the broker's settings. CheckGroup
+// boundedByBroker marks a config of a group that is limited by the broker's settings. CheckGroup
 // checks the limits.
-func withinBroker(name string) option {
+func boundedByBroker(name string) option {
 	return func(d *Def) {
 		_, bare, _ := strings.Cut(name, ".")
 		atLeast(1)(d)

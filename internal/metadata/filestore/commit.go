@@ -101,7 +101,7 @@ func (s *Store) commit(g *group) {
 		if err = s.write(g); err != nil {
 			err = s.latch(err)
 		} else {
-			s.show(g)
+			s.publish(g)
 		}
 	}
 	for i, r := range g.requests {
@@ -126,8 +126,8 @@ func (s *Store) write(g *group) error {
 	return s.log.Append(records...)
 }
 
-// show makes a durable group visible.
-func (s *Store) show(g *group) {
+// publish makes a durable group visible.
+func (s *Store) publish(g *group) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	for _, t := range g.admitted {

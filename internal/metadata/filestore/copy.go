@@ -112,14 +112,14 @@ func (c *copier) wait(ctx context.Context, revision int64, begins bool) {
 		case <-c.ended:
 			return
 		case <-patience.C:
-			c.slow(revision)
+			c.reportSlow(revision)
 			return
 		}
 	}
 }
 
-// slow notes that the copy has delayed a transaction for too long.
-func (c *copier) slow(revision int64) {
+// reportSlow notes that the copy has delayed a transaction for too long.
+func (c *copier) reportSlow(revision int64) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if c.behind == nil && c.has < revision {
@@ -150,9 +150,9 @@ func (c *copier) wakeLocked() {
 	c.moved = make(chan struct{})
 }
 
-// reached notes that the copy is durable up to a revision. A copy that was behind is complete when
+// advance notes that the copy is durable up to a revision. A copy that was behind is complete when
 // it has everything that the store shows.
-func (c *copier) reached(revision int64) {
+func (c *copier) advance(revision int64) {
 	c.store.mu.RLock()
 	all := revision >= c.store.state.revision
 	c.store.mu.RUnlock()
@@ -204,7 +204,7 @@ func (c *copier) follow() error {
 		if err := c.log.Rotate(emitKeys(kvs)); err != nil {
 			return err
 		}
-		c.reached(revision)
+		c.advance(revision)
 		c.dropFormer()
 		if err := c.append(revision + 1); err != nil {
 			return err
@@ -239,7 +239,7 @@ func (c *copier) append(from int64) error {
 		if err := c.log.Append(records...); err != nil {
 			return err
 		}
-		c.reached(revision)
+		c.advance(revision)
 	}
 	return nil
 }
