@@ -97,9 +97,9 @@ func (h *history) wrongLocked(format string, args ...any) {
 	}
 }
 
-// says handles a heartbeat before it is sent. The member has revoked the partitions that it does
+// onHeartbeat handles a heartbeat before it is sent. The member has revoked the partitions that it does
 // not name.
-func (h *history) says(m *chaosMember, req *kmsg.ConsumerGroupHeartbeatRequest) {
+func (h *history) onHeartbeat(m *chaosMember, req *kmsg.ConsumerGroupHeartbeatRequest) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	b := h.groups[m.group].holders[m]
@@ -121,9 +121,9 @@ func (h *history) says(m *chaosMember, req *kmsg.ConsumerGroupHeartbeatRequest) 
 	b.has = still
 }
 
-// isToldByHeartbeat handles the response to a heartbeat: a member with the new protocol gets its
+// onHeartbeatResponse handles the response to a heartbeat: a member with the new protocol gets its
 // assignment.
-func (h *history) isToldByHeartbeat(m *chaosMember, q question, resp *kmsg.ConsumerGroupHeartbeatResponse) {
+func (h *history) onHeartbeatResponse(m *chaosMember, q question, resp *kmsg.ConsumerGroupHeartbeatResponse) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	g := h.groups[m.group]
@@ -151,7 +151,7 @@ func (h *history) isToldByHeartbeat(m *chaosMember, q question, resp *kmsg.Consu
 				given[part{h.topics[t.TopicID], p}] = true
 			}
 		}
-		h.given(g, m, resp.MemberEpoch, given)
+		h.onAssigned(g, m, resp.MemberEpoch, given)
 		for at := range given {
 			b.has[at] = true // the member owns a removed partition until it reports the revocation
 		}
@@ -159,9 +159,9 @@ func (h *history) isToldByHeartbeat(m *chaosMember, q question, resp *kmsg.Consu
 	h.checkHolders(g, m, b)
 }
 
-// isToldBySync handles the response to a SyncGroup: a member with the classic protocol gets its
+// onSyncResponse handles the response to a SyncGroup: a member with the classic protocol gets its
 // assignment.
-func (h *history) isToldBySync(m *chaosMember, req *kmsg.SyncGroupRequest, resp *kmsg.SyncGroupResponse) {
+func (h *history) onSyncResponse(m *chaosMember, req *kmsg.SyncGroupRequest, resp *kmsg.SyncGroupResponse) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	if resp.ErrorCode != 0 {
@@ -179,11 +179,11 @@ func (h *history) isToldBySync(m *chaosMember, req *kmsg.SyncGroupRequest, resp 
 			given[part{t.Topic, p}] = true
 		}
 	}
-	h.given(h.groups[m.group], m, req.Generation, given)
+	h.onAssigned(h.groups[m.group], m, req.Generation, given)
 }
 
-// given checks that no partition is assigned to two members in the same generation or member epoch.
-func (h *history) given(g *groupHistory, m *chaosMember, epoch int32, given map[part]bool) {
+// onAssigned checks that no partition is assigned to two members in the same generation or member epoch.
+func (h *history) onAssigned(g *groupHistory, m *chaosMember, epoch int32, given map[part]bool) {
 	h.noteLocked("%s is assigned in epoch %d: %v", m.name, epoch, parts(given))
 	for at := range given {
 		key := epochPart{epoch, at}
@@ -224,9 +224,9 @@ func (h *history) floor(group string) map[part]int64 {
 	return floor
 }
 
-// commit handles an acknowledged commit. floor is the floor at the time the commit was sent, so the
+// onCommit handles an acknowledged commit. floor is the floor at the time the commit was sent, so the
 // commit happened after it.
-func (h *history) commit(m *chaosMember, generation int32, floor map[part]int64, at part, offset int64) {
+func (h *history) onCommit(m *chaosMember, generation int32, floor map[part]int64, at part, offset int64) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	g := h.groups[m.group]
@@ -237,9 +237,9 @@ func (h *history) commit(m *chaosMember, generation int32, floor map[part]int64,
 	g.committed[at] = max(g.committed[at], offset)
 }
 
-// shown handles committed offsets that a client got. floor is the floor at the time of the request.
+// onOffsetsFetched handles committed offsets that a client got. floor is the floor at the time of the request.
 // Offsets that were shown are never rolled back.
-func (h *history) shown(who, group string, floor map[part]int64, shown map[part]int64) {
+func (h *history) onOffsetsFetched(who, group string, floor map[part]int64, shown map[part]int64) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	for at, low := range floor {
@@ -253,8 +253,8 @@ func (h *history) shown(who, group string, floor map[part]int64, shown map[part]
 	}
 }
 
-// epochIs handles a described group epoch, which must not decrease.
-func (h *history) epochIs(group string, before, epoch int32) {
+// onEpoch handles a described group epoch, which must not decrease.
+func (h *history) onEpoch(group string, before, epoch int32) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	g := h.groups[group]
@@ -270,8 +270,8 @@ func (h *history) epochOf(group string) int32 {
 	return h.groups[group].epoch
 }
 
-// produced handles an acknowledged record.
-func (h *history) produced(r *kgo.Record, err error) {
+// onProduced handles an acknowledged record.
+func (h *history) onProduced(r *kgo.Record, err error) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	if err != nil {
@@ -279,22 +279,22 @@ func (h *history) produced(r *kgo.Record, err error) {
 		return
 	}
 	at := part{r.Topic, r.Partition}
-	h.place(at, r)
+	h.checkRecord(at, r)
 	h.acked[at] = mark(h.acked[at], r.Offset)
 }
 
-// read handles a record that a member has processed.
-func (h *history) read(group string, r *kgo.Record) {
+// onRead handles a record that a member has processed.
+func (h *history) onRead(group string, r *kgo.Record) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	g, at := h.groups[group], part{r.Topic, r.Partition}
-	h.place(at, r)
+	h.checkRecord(at, r)
 	g.seen[at] = mark(g.seen[at], r.Offset)
 	g.reads++
 }
 
-// place checks that an offset always has the same record.
-func (h *history) place(at part, r *kgo.Record) {
+// checkRecord checks that an offset always has the same record.
+func (h *history) checkRecord(at part, r *kgo.Record) {
 	for int64(len(h.shelf[at])) <= r.Offset {
 		h.shelf[at] = append(h.shelf[at], "")
 	}

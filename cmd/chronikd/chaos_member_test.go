@@ -120,7 +120,7 @@ func (s *seat) fate(ctx context.Context, m *chaosMember, g *gate, midway chan<- 
 		default:
 			d := r.pauseTime(s.random)
 			if s.random.IntN(2) == 0 {
-				r.standStill(m, g, d)
+				r.pauseMember(m, g, d)
 				continue
 			}
 			select {
@@ -131,8 +131,8 @@ func (s *seat) fate(ctx context.Context, m *chaosMember, g *gate, midway chan<- 
 	}
 }
 
-// standStill pauses a member with all its connections.
-func (r *chaosRun) standStill(m *chaosMember, g *gate, d time.Duration) {
+// pauseMember pauses a member with all its connections.
+func (r *chaosRun) pauseMember(m *chaosMember, g *gate, d time.Duration) {
 	r.history.note("%s pauses for %v", m.name, d)
 	open := g.hold()
 	defer open()
@@ -155,13 +155,13 @@ func (s *seat) work(ctx context.Context, cl *kgo.Client, m *chaosMember, g *gate
 		if fetched.IsClientClosed() {
 			return
 		}
-		fetched.EachRecord(func(rec *kgo.Record) { r.history.read(m.group, rec) })
+		fetched.EachRecord(func(rec *kgo.Record) { r.history.onRead(m.group, rec) })
 		g.pass()
 		commits := random.IntN(3) > 0
 		if fetched.NumRecords() > 0 {
 			select {
 			case d := <-midway:
-				r.standStill(m, g, d)
+				r.pauseMember(m, g, d)
 				commits = true
 			default:
 			}
@@ -194,7 +194,7 @@ func (s *seat) commit(ctx context.Context, cl *kgo.Client, m *chaosMember) {
 					h.note("%s: commit of %v in epoch %d: %d", m.name, at, req.Generation, p.ErrorCode)
 					continue
 				}
-				h.commit(m, req.Generation, floor, at, req.Topics[i].Partitions[n].Offset)
+				h.onCommit(m, req.Generation, floor, at, req.Topics[i].Partitions[n].Offset)
 			}
 		}
 	})

@@ -146,7 +146,7 @@ func (c *spied) sends(frame []byte) {
 	c.asked[int32(binary.BigEndian.Uint32(frame[4:]))] = question{req, time.Now()}
 	c.mu.Unlock()
 	if beat, ok := req.(*kmsg.ConsumerGroupHeartbeatRequest); ok {
-		c.spy.h.says(c.spy.member, beat)
+		c.spy.h.onHeartbeat(c.spy.member, beat)
 	}
 }
 
@@ -171,9 +171,9 @@ func (c *spied) receives(frame []byte) {
 	}
 	switch resp := resp.(type) {
 	case *kmsg.ConsumerGroupHeartbeatResponse:
-		c.spy.h.isToldByHeartbeat(c.spy.member, q, resp)
+		c.spy.h.onHeartbeatResponse(c.spy.member, q, resp)
 	case *kmsg.SyncGroupResponse:
-		c.spy.h.isToldBySync(c.spy.member, q.req.(*kmsg.SyncGroupRequest), resp)
+		c.spy.h.onSyncResponse(c.spy.member, q.req.(*kmsg.SyncGroupRequest), resp)
 	}
 }
 

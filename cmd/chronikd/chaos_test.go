@@ -226,7 +226,7 @@ func (r *chaosRun) write(ctx context.Context, t *testing.T, id int) {
 	for n := 0; ctx.Err() == nil; {
 		for range chaosRate / 2 / int(time.Second/tick) {
 			n++
-			cl.Produce(context.WithoutCancel(ctx), &kgo.Record{Topic: chaosTopics()[n%2], Value: fmt.Appendf(nil, "%d/%d", id, n)}, r.history.produced)
+			cl.Produce(context.WithoutCancel(ctx), &kgo.Record{Topic: chaosTopics()[n%2], Value: fmt.Appendf(nil, "%d/%d", id, n)}, r.history.onProduced)
 		}
 		select {
 		case <-pace.C:
@@ -283,7 +283,7 @@ func (r *chaosRun) look(ctx context.Context, cl *kgo.Client, group string) error
 	}
 	shown := map[part]int64{}
 	fetched.Each(func(o kadm.OffsetResponse) { shown[part{o.Topic, o.Partition}] = o.At })
-	r.history.shown("observer", group, floor, shown)
+	r.history.onOffsetsFetched("observer", group, floor, shown)
 
 	before := r.history.epochOf(group)
 	req := kmsg.NewPtrConsumerGroupDescribeRequest()
@@ -298,7 +298,7 @@ func (r *chaosRun) look(ctx context.Context, cl *kgo.Client, group string) error
 	case g.ErrorCode != 0:
 		return kerr.ErrorForCode(g.ErrorCode)
 	default:
-		r.history.epochIs(group, before, g.Epoch)
+		r.history.onEpoch(group, before, g.Epoch)
 		owners := map[part]string{}
 		for _, m := range g.Members {
 			for _, topic := range m.Assignment.TopicPartitions {
