@@ -98,16 +98,16 @@ func (p *AdminPort) ask(ctx context.Context, client *http.Client, method, path s
 	if err != nil {
 		var op *net.OpError
 		if errors.As(err, &op) && op.Op == "dial" {
-			return nil, fmt.Errorf("%s: %w: %w; name it with --admin, or say --admin off", p.base, ErrNoAdminPort, op.Err)
+			return nil, WithCode(ExitUnreachable, fmt.Errorf("%s: %w: %w; name it with --admin, or turn it off with --admin off", p.base, ErrNoAdminPort, op.Err))
 		}
 		if u := (*url.Error)(nil); errors.As(err, &u) {
 			if u.Timeout() {
-				return nil, fmt.Errorf("admin port %s%s: no answer within %v: connected, but nothing answers there; a broker that hangs says more in "+
-					"its log, --timeout allows more time", p.base, path, client.Timeout)
+				return nil, WithCode(ExitUnreachable, fmt.Errorf("admin port %s%s: no answer within %v: connected, but nothing answers there; "+
+					"a broker that hangs says more in its log, --timeout allows more time", p.base, path, client.Timeout))
 			}
-			err = u.Err // it names the address once more
+			err = u.Err // url.Error repeats the address
 		}
-		return nil, fmt.Errorf("admin port %s%s: %w; is --admin right?", p.base, path, err)
+		return nil, WithCode(ExitUnreachable, fmt.Errorf("admin port %s%s: %w; is --admin right?", p.base, path, err))
 	}
 	defer resp.Body.Close()
 	body, err := io.ReadAll(io.LimitReader(resp.Body, maxAnswer+1))

@@ -31,6 +31,7 @@ func (a *App) Watched(c *cobra.Command) *cobra.Command {
 	c.Flags().Var(&flag, "watch", "show it again and again, so often, until it is interrupted; "+
 		"without a time every "+watchGap.String()+" (--watch=10s)")
 	c.Flags().Lookup("watch").NoOptDefVal = watchGap.String()
+	cli.Instead(c, map[string]string{"-w": "--watch shows it again and again, -o wide shows more columns"})
 	run := c.RunE
 	c.RunE = func(cmd *cobra.Command, args []string) error {
 		every := flag.Value()
@@ -72,6 +73,7 @@ func (a *App) Watched(c *cobra.Command) *cobra.Command {
 func (a *App) AddWait(c *cobra.Command, what string) *cobra.Command {
 	var flag parse.DurationFlag
 	c.Flags().Var(&flag, "wait", "wait so long until "+what+", and end as soon as it is")
+	cli.Instead(c, map[string]string{"-w": "--watch shows it again and again, -o wide shows more columns"})
 	run := c.RunE
 	c.RunE = func(cmd *cobra.Command, args []string) error {
 		limit := flag.Value()

@@ -21,8 +21,8 @@ func describe(a *app.App) *cobra.Command {
 	c := &cobra.Command{
 		Use: "describe GROUP...|--all", Short: "Show state, members, offsets and lag", Args: someOrAll(&every), ValidArgsFunction: a.Groups(0),
 		Example: "  chronikctl group describe audit\n  chronikctl group describe --all --watch",
-		Long: "describe shows for each partition that a group has committed, or that a member is assigned, how far it is. The lag of a\n" +
-			"partition without a commit counts from its start.",
+		Long: "describe shows the position and lag of a group in every partition of its topics. If a partition has no committed offset, its\n" +
+			"lag counts from the start of the log if a member is assigned to it. If none is, the lag is not known and not in the total.",
 		RunE: a.Admin(func(ctx context.Context, adm *kadm.Client, names []string) error {
 			if every {
 				groups, err := adm.ListGroups(ctx)

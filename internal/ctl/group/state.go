@@ -48,6 +48,8 @@ type partition struct {
 	Host      string `json:"host,omitempty"`
 	Metadata  string `json:"metadata,omitempty"`
 	Error     string `json:"error,omitempty"`
+
+	unread bool // neither committed nor assigned
 }
 
 // load describes a group. One that does not exist is an error.
@@ -261,10 +263,14 @@ func (d *described) gather(offsets kadm.OffsetResponses) (topics map[string]bool
 		topics[k.topic] = true
 		d.Partitions = append(d.Partitions, *p)
 	}
+	d.sort()
+	return topics
+}
+
+func (d *described) sort() {
 	slices.SortFunc(d.Partitions, func(x, y partition) int {
 		return cmp.Or(cmp.Compare(x.Topic, y.Topic), cmp.Compare(x.Partition, y.Partition))
 	})
-	return topics
 }
 
 // ends are where the partitions of topics start and end.
@@ -286,6 +292,7 @@ func askEnds(ctx context.Context, adm *kadm.Client, topics []string) (e ends, er
 // measure fills in where the partitions start and end, and adds up the lag. A topic that
 // was deleted keeps its offsets for a while: it has an error, the others not.
 func (d *described) measure(e ends) {
+	d.addUnread(e)
 	for i := range d.Partitions {
 		p := &d.Partitions[i]
 		if o, ok := e.latest.Lookup(p.Topic, p.Partition); ok && o.Err != nil {
@@ -302,12 +309,35 @@ func (d *described) measure(e ends) {
 	}
 }
 
+// addUnread adds the partitions of the group's topics that the group has neither committed nor
+// assigned. Their lag is unknown: nothing says that the group wants to read them.
+func (d *described) addUnread(e ends) {
+	known := map[string]map[int32]bool{}
+	for _, p := range d.Partitions {
+		if known[p.Topic] == nil {
+			known[p.Topic] = map[int32]bool{}
+		}
+		known[p.Topic][p.Partition] = true
+	}
+	for topic, partitions := range known {
+		for i, o := range e.latest[topic] {
+			if i >= 0 && !partitions[i] && o.Err == nil {
+				d.Partitions = append(d.Partitions, partition{Topic: topic, Partition: i, unread: true})
+			}
+		}
+	}
+	d.sort()
+}
+
 // measure is the lag: without a commit, all that there is.
 func (p *partition) measure() {
 	if p.End == nil || p.Start == nil {
 		if p.Error == "" {
 			p.Error = "the topic or partition does not exist any more"
 		}
+		return
+	}
+	if p.unread {
 		return
 	}
 	from := *p.Start

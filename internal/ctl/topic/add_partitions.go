@@ -46,7 +46,7 @@ func addPartitions(a *app.App) *cobra.Command {
 func grow(ctx context.Context, a *app.App, adm *kadm.Client, names []string, n, to int, dryRun bool,
 	send func(context.Context, int, ...string) (kadm.CreatePartitionsResponses, error),
 ) error {
-	topics, missing, err := lookup(ctx, adm, names)
+	topics, missing, err := app.FindTopics(ctx, adm, names, false)
 	if err != nil {
 		return err
 	}

@@ -58,7 +58,7 @@ func describe(a *app.App) *cobra.Command {
 		Example: "  chronikctl topic describe orders -o wide\n  chronikctl topic describe --regex 'orders-.*'",
 		Args:    app.Args(1, -1, "at least one topic"), ValidArgsFunction: a.Topics(0),
 		RunE: a.Admin(func(ctx context.Context, adm *kadm.Client, names []string) error {
-			topics, missing, err := choose(ctx, adm, names, regex)
+			topics, missing, err := app.FindTopics(ctx, adm, names, regex)
 			if err != nil {
 				return err
 			}
@@ -74,7 +74,7 @@ func describe(a *app.App) *cobra.Command {
 			return errors.Join(failed...)
 		}),
 	}
-	c.Flags().BoolVarP(&regex, "regex", "r", false, regexDoc)
+	c.Flags().BoolVarP(&regex, "regex", "r", false, app.RegexHelp)
 	cli.Instead(c, map[string]string{"--all": "--regex '.*' describes all topics"})
 	return a.Watched(c)
 }

@@ -55,7 +55,7 @@ func list(a *app.App) *cobra.Command {
 	}
 	c.Flags().BoolVar(&l.internal, "internal", false, "internal topics too")
 	c.Flags().BoolVar(&l.names, "names", false, "only the names, one a line, for scripts")
-	c.Flags().BoolVarP(&l.regex, "regex", "r", false, regexDoc)
+	c.Flags().BoolVarP(&l.regex, "regex", "r", false, app.RegexHelp)
 	return a.Watched(c)
 }
 
@@ -64,7 +64,7 @@ func (l *lister) choose(ctx context.Context, adm *kadm.Client, names []string) (
 	found []kadm.TopicDetail, missing map[string]error, err error,
 ) {
 	if len(names) > 0 {
-		return choose(ctx, adm, names, l.regex)
+		return app.FindTopics(ctx, adm, names, l.regex)
 	}
 	ask := adm.ListTopics
 	if l.internal {

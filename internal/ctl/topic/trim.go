@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -32,9 +33,10 @@ func trim(a *app.App) *cobra.Command {
 	var dryRun bool
 	c := &cobra.Command{
 		Use: "trim NAME", Short: "Delete the records before an offset or a time", Args: app.Args(1, 1, "one topic"), ValidArgsFunction: a.Topics(1),
-		Long: "trim moves the start of a topic's partitions up: what lies before is gone at once for all readers, and its space is given\n" +
-			"back by whole segments: records that share one with later records take space until those go, too. FREED shows how much\n" +
-			"left each log. It shows what would go and asks first; --yes answers, --dry-run ends there.",
+		Long: "trim moves the log start offset of a topic's partitions. Readers no longer see the records before it. Space is freed by whole\n" +
+			"segments: a segment stays as long as one of its records does. FREED shows how many bytes left each log; the broker removes\n" +
+			"the files after file.delete.delay.ms (default 1 minute). trim lists what it would delete and asks; --yes confirms,\n" +
+			"--dry-run only lists.",
 		Example: "  chronikctl topic trim orders --before 7d\n  chronikctl topic trim orders --before 1200 --partition 0,3",
 		RunE: func(cmd *cobra.Command, names []string) error {
 			if before == "" {
@@ -133,7 +135,7 @@ func trimAll(ctx context.Context, a *app.App, adm *kadm.Client, topic string, cu
 		}
 	}
 	freed(cuts, before, sizes(ctx, adm, topic, cuts))
-	explainNothingFreed(a, cuts)
+	explainFreed(a, cuts)
 	return errors.Join(printCuts(a, topic, "NEW START", cuts), out.Err())
 }
 
@@ -172,13 +174,15 @@ func freed(cuts []cut, before, after map[int32]int64) {
 	}
 }
 
-// explainNothingFreed explains a trim that freed nothing.
-func explainNothingFreed(a *app.App, cuts []cut) {
+// explainFreed says when the disk gets the freed bytes back, or why there are none.
+func explainFreed(a *app.App, cuts []cut) {
+	if slices.ContainsFunc(cuts, func(c cut) bool { return c.Freed != nil && *c.Freed > 0 }) {
+		a.Note("FREED is what left the logs; the broker removes the files from the disk after file.delete.delay.ms (default 1 minute)")
+	}
 	for _, c := range cuts {
 		if c.Freed != nil && *c.Freed == 0 {
-			a.Note("partition %d: no bytes were freed, because records from %d on are in the same segment; they are freed together, "+
-				"at once with --before latest, which deletes these too", c.Partition, c.NewStart)
-			return // one partition is enough to know it
+			a.Note("partition %d: no bytes were freed, because the same segment holds records from offset %d on; --before latest deletes these too", c.Partition, c.NewStart)
+			return // one partition is enough
 		}
 	}
 }
