@@ -34,7 +34,7 @@ func lookupTopics(ctx context.Context, adm *kadm.Client, names []string) (found 
 	for _, name := range names {
 		switch t, ok := topics[name]; {
 		case strings.ContainsAny(name, `*?+|()[]{}^$\`):
-			missing[name] = fmt.Errorf("%q is no name of a topic; --regex reads it as a regular expression", name)
+			missing[name] = fmt.Errorf("%q is not a valid name of a topic; --regex treats it as a regular expression", name)
 		case !ok:
 			missing[name] = NoTopic(ctx, adm, name)
 		case errors.Is(t.Err, kerr.UnknownTopicOrPartition):

@@ -131,7 +131,7 @@ func TestWhatTheBrokerFindsIsTakenOver(t *testing.T) {
 			[]string{"warn limit of open files few > raise it", "broker 3, files: 9 of 10 files are open"}},
 		"a note":    {`{"broker":3,"findings":[{"severity":"note","subject":"s","problem":"w","remedy":"r"}],"checks":[]}`, app.ExitOK, []string{"note s w > r"}},
 		"nothing":   {`{"broker":3,"findings":[],"checks":[]}`, app.ExitOK, nil},
-		"no answer": {`<html>`, app.ExitUnhealthy, []string{"is no answer of chronik"}},
+		"no answer": {`<html>`, app.ExitUnhealthy, []string{"the answer is not chronik's"}},
 	} {
 		s := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 			if r.URL.Path != "/v1/health" {
