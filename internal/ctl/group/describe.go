@@ -91,7 +91,7 @@ func (d *described) tables() []*output.Table {
 		var parts []string
 		for _, topic := range slices.Sorted(maps.Keys(x.Assignment)) {
 			n += len(x.Assignment[topic])
-			parts = append(parts, topic+":"+strings.Trim(strings.ReplaceAll(fmt.Sprint(x.Assignment[topic]), " ", ","), "[]"))
+			parts = append(parts, topic+":"+text.Numbers(x.Assignment[topic]))
 		}
 		m.Add(x.ID, x.Client, x.Host, x.Instance, n, strings.Join(parts, " "))
 	}

@@ -1,11 +1,11 @@
 package records
 
 import (
-	"fmt"
 	"slices"
-	"strings"
 
 	"github.com/twmb/franz-go/pkg/kgo"
+
+	"github.com/chronik-io/chronik/internal/text"
 )
 
 // detour is the client's default partitioner, except that records without a key avoid partitions
@@ -18,11 +18,10 @@ type detour struct {
 
 // String lists the closed partitions.
 func (d *detour) String() string {
-	name := "partition "
 	if len(d.closed) > 1 {
-		name = "partitions "
+		return "partitions " + text.Numbers(d.closed)
 	}
-	return name + strings.Trim(strings.ReplaceAll(fmt.Sprint(d.closed), " ", ","), "[]")
+	return "partition " + text.Numbers(d.closed)
 }
 
 // ForTopic implements kgo.Partitioner.

@@ -242,7 +242,7 @@ func (d *described) table() *output.Table {
 	}
 	t := &output.Table{Title: title, Columns: []string{"PARTITION#", "LEADER#", "EPOCH#", "REPLICAS", "ISR", "START#", "END#", "SIZE#", "+OFFLINE", "+DIRECTORIES", "+RETAINED", "+ERROR"}}
 	for _, p := range d.Partitions {
-		t.Add(p.Partition, p.Leader, p.Epoch, numbers(p.Replicas), numbers(p.ISR), known(p.Start), known(p.End), size(p.Size), numbers(p.Offline), strings.Join(p.Dirs, ","), p.Retained, p.Error)
+		t.Add(p.Partition, p.Leader, p.Epoch, text.Numbers(p.Replicas), text.Numbers(p.ISR), known(p.Start), known(p.End), size(p.Size), text.Numbers(p.Offline), strings.Join(p.Dirs, ","), p.Retained, p.Error)
 	}
 	return t
 }
@@ -285,8 +285,4 @@ func size(n *int64) string {
 		return "?"
 	}
 	return text.Bytes(*n)
-}
-
-func numbers(ids []int32) string {
-	return strings.Trim(strings.ReplaceAll(fmt.Sprint(ids), " ", ","), "[]")
 }
