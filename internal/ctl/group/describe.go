@@ -54,13 +54,13 @@ func describe(a *app.App) *cobra.Command {
 	return a.Watched(c)
 }
 
-// someOrAll refuses groups beside --all, and neither.
+// someOrAll requires either groups or --all.
 func someOrAll(all *bool) cobra.PositionalArgs {
 	some := app.Args(1, -1, "at least one group, or --all")
 	return func(cmd *cobra.Command, args []string) error {
 		switch {
 		case *all && len(args) > 0:
-			return app.Usage("--all and %q: --all are all groups; leave one out", args[0])
+			return app.Usage("--all and %q exclude each other", args[0])
 		case *all:
 			return nil
 		}
@@ -68,7 +68,7 @@ func someOrAll(all *bool) cobra.PositionalArgs {
 	}
 }
 
-// tables is a group for people.
+// tables formats a group for people.
 func (d *described) tables() []*output.Table {
 	head := []string{"group " + d.Group, d.State, d.Type, fmt.Sprintf("coordinator %d", d.Coordinator), text.Count(len(d.Members), "member"), fmt.Sprintf("lag %d", d.Lag)}
 	if d.Assignor != "" {

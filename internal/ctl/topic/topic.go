@@ -12,7 +12,7 @@ import (
 	"github.com/chronik-io/chronik/internal/ctl/app"
 )
 
-// New is the command with all those below it.
+// New returns the command topic.
 func New(a *app.App) *cobra.Command {
 	c := app.Parent("topic", "Create, list, describe, alter and delete topics, and their records",
 		create(a), list(a), describe(a), alter(a), addPartitions(a), trim(a), remove(a))
@@ -32,9 +32,9 @@ func New(a *app.App) *cobra.Command {
 	return c
 }
 
-const dryRunDoc = "only check and say what would be done"
+const dryRunDoc = "only check and list what would be done"
 
-// id is a topic's id as Kafka writes it; empty where the broker has none.
+// id returns a topic's id in Kafka's notation, or "" if the broker has none.
 func id(t kadm.TopicID) string {
 	if t == (kadm.TopicID{}) {
 		return ""

@@ -18,13 +18,13 @@ import (
 	"github.com/chronik-io/chronik/internal/text"
 )
 
-// cut is one partition of trim.
+// cut is the trim of one partition.
 type cut struct {
 	Partition int32  `json:"partition"`
-	Start     int64  `json:"start"`    // before
-	NewStart  int64  `json:"newStart"` // after; where it failed, what was asked for
+	Start     int64  `json:"start"`    // log start offset before
+	NewStart  int64  `json:"newStart"` // log start offset after; if it failed, the requested one
 	End       int64  `json:"end"`
-	Freed     *int64 `json:"freedBytes,omitempty"` // what left the log; nil where it is not known, as before a trim
+	Freed     *int64 `json:"freedBytes,omitempty"` // bytes that left the log; nil if unknown, and before the trim
 	Error     string `json:"error,omitempty"`
 }
 
@@ -40,7 +40,7 @@ func trim(a *app.App) *cobra.Command {
 		Example: "  chronikctl topic trim orders --before 7d\n  chronikctl topic trim orders --before 1200 --partition 0,3",
 		RunE: func(cmd *cobra.Command, names []string) error {
 			if before == "" {
-				return app.Usage("--before is missing: an offset, latest for everything, or a time; see %s --help", cmd.CommandPath())
+				return app.Usage("--before is missing: give an offset, latest for all records, or a time; see %s --help", cmd.CommandPath())
 			}
 			at, err := parse.ReadPosition(before, time.Now())
 			if err != nil {
@@ -59,13 +59,13 @@ func trim(a *app.App) *cobra.Command {
 			})(cmd, names)
 		},
 	}
-	c.Flags().StringVar(&before, "before", "", "delete what is before: an offset, latest for everything, -N to keep the last N, a time, or 7d for what is older than that")
+	c.Flags().StringVar(&before, "before", "", "first record to keep: an offset, latest to delete all, -N to keep the last N, a time, or 7d to keep that much time")
 	c.Flags().StringVarP(&partitions, "partition", "p", "", "only these partitions: 3 or 0,2,5-7")
 	c.Flags().BoolVar(&dryRun, "dry-run", false, dryRunDoc)
 	return c
 }
 
-// plan finds the new start of each partition.
+// plan determines the new start of each partition.
 func plan(ctx context.Context, adm *kadm.Client, topic string, some []int32, at parse.Position) ([]cut, error) {
 	r, err := app.ListOffsets(ctx, adm, map[string][]int32{topic: some})
 	if err != nil {
@@ -93,7 +93,7 @@ func trimAll(ctx context.Context, a *app.App, adm *kadm.Client, topic string, cu
 		gone += c.NewStart - c.Start
 	}
 	if gone == 0 {
-		a.Note("nothing of %s lies before that: nothing is deleted", topic)
+		a.Note("%s has no records before that: nothing is deleted", topic)
 	}
 	if dryRun || gone == 0 {
 		return printCuts(a, topic, "WOULD START", cuts)
@@ -139,7 +139,7 @@ func trimAll(ctx context.Context, a *app.App, adm *kadm.Client, topic string, cu
 	return errors.Join(printCuts(a, topic, "NEW START", cuts), out.Err())
 }
 
-// sizes returns the bytes of partitions on all brokers; those that are not reported are missing.
+// sizes returns the bytes of the partitions on all brokers, without those that no broker reports.
 func sizes(ctx context.Context, adm *kadm.Client, topic string, cuts []cut) map[int32]int64 {
 	set := kadm.TopicsSet{}
 	for _, c := range cuts {
@@ -147,7 +147,7 @@ func sizes(ctx context.Context, adm *kadm.Client, topic string, cuts []cut) map[
 	}
 	dirs, err := adm.DescribeAllLogDirs(ctx, set)
 	if err != nil {
-		return nil // sizes are not what the command is for
+		return nil // the sizes are only additional information
 	}
 	found := map[int32]int64{}
 	dirs.Each(func(d kadm.DescribedLogDir) {
@@ -160,8 +160,8 @@ func sizes(ctx context.Context, adm *kadm.Client, topic string, cuts []cut) map[
 	return found
 }
 
-// freed sets what left each log between two looks at the sizes. Records that were written
-// meanwhile make it smaller.
+// freed sets how many bytes left each log between two measurements. Records written meanwhile make
+// the number smaller.
 func freed(cuts []cut, before, after map[int32]int64) {
 	for i := range cuts {
 		c := &cuts[i]
