@@ -14,11 +14,11 @@ import (
 // Connections is the answer of GET /v1/connections.
 type Connections struct {
 	Broker int32        `json:"broker"` // its id
-	More   bool         `json:"more"`   // there are others
+	More   bool         `json:"more"`   // there are more connections
 	List   []Connection `json:"connections"`
 }
 
-// Connection is an open connection of a client, with what it carried since it was opened.
+// Connection is an open client connection, with totals since it was opened.
 type Connection struct {
 	ID          uint64    `json:"id"` // unique until the broker stops
 	Address     string    `json:"address"`
@@ -34,10 +34,10 @@ type Connection struct {
 	RecordsIn   int64     `json:"recordsIn"`
 }
 
-// connectionsAtOnce is how many connections one answer holds at most.
+// connectionsAtOnce is the maximum number of connections in one answer.
 const connectionsAtOnce = 10_000
 
-// Connections asks for the open connections, the oldest 10,000 of them.
+// Connections returns the open connections, at most the 10,000 oldest.
 func (p *AdminPort) Connections(ctx context.Context) (*Connections, error) {
 	var answer Connections
 	q := url.Values{"limit": {strconv.Itoa(connectionsAtOnce)}}
@@ -47,7 +47,7 @@ func (p *AdminPort) Connections(ctx context.Context) (*Connections, error) {
 	return &answer, nil
 }
 
-// Metrics asks for all metrics and returns the sum of each name's series.
+// Metrics returns all metrics, each as the sum over its labels.
 func (p *AdminPort) Metrics(ctx context.Context) (map[string]float64, error) {
 	text, err := p.Text(ctx, "/metrics")
 	if err != nil {
@@ -56,7 +56,7 @@ func (p *AdminPort) Metrics(ctx context.Context) (map[string]float64, error) {
 	return sums(text)
 }
 
-// sums adds the series of each name in Prometheus's text format.
+// sums adds up the samples of each name in Prometheus's text format.
 func sums(text []byte) (map[string]float64, error) {
 	all := map[string]float64{}
 	lines := bufio.NewScanner(bytes.NewReader(text))
@@ -69,7 +69,7 @@ func sums(text []byte) (map[string]float64, error) {
 		end := strings.IndexAny(line, "{ ")
 		at := strings.LastIndexByte(line, ' ')
 		if end <= 0 || at < 0 {
-			return nil, fmt.Errorf("metrics: %q is no sample of Prometheus's text format", line)
+			return nil, fmt.Errorf("metrics: %q is not a sample in Prometheus's text format", line)
 		}
 		n, err := strconv.ParseFloat(line[at+1:], 64)
 		if err != nil {
