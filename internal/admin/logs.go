@@ -13,7 +13,7 @@ import (
 	"github.com/chronik-io/chronik/internal/storage"
 )
 
-// The bounds of one GET /v1/logs.
+// Limits of one GET /v1/logs.
 const (
 	logsByDefault = 1000
 	logsAtMost    = 10_000
@@ -45,7 +45,7 @@ type logState struct {
 	Damaged        string   `json:"damaged"`
 }
 
-// logChoice is what a request for logs asks for.
+// logChoice holds the parameters of a request for logs.
 type logChoice struct {
 	topics    []string // empty: all
 	partition int64    // -1: all
@@ -53,7 +53,7 @@ type logChoice struct {
 	after     spot
 }
 
-// spot is a place in the list of partitions.
+// spot is a position in the list of partitions.
 type spot struct {
 	topic     string
 	partition int32
@@ -63,12 +63,12 @@ func compareSpots(a, b spot) int {
 	return cmp.Or(cmp.Compare(a.topic, b.topic), cmp.Compare(a.partition, b.partition))
 }
 
-// String is the partition as Kafka names it.
+// String returns the partition as Kafka names it.
 func (s spot) String() string { return fmt.Sprintf("%s-%d", s.topic, s.partition) }
 
 func spotOf(l *storage.Log) spot { return spot{l.Topic(), l.ID().Partition} }
 
-// logs is GET /v1/logs.
+// logs serves GET /v1/logs.
 func logs(v *View, q url.Values) (any, error) {
 	choice, err := parseLogChoice(q)
 	if err != nil {
@@ -96,12 +96,12 @@ func parseLogChoice(q url.Values) (c logChoice, err error) {
 	}
 	if v := q.Get("partition"); v != "" {
 		if c.partition, err = strconv.ParseInt(v, 10, 32); err != nil || c.partition < 0 {
-			return c, BadRequest("partition=%s is no partition", v)
+			return c, BadRequest("partition=%s is not a partition", v)
 		}
 	}
 	if v := q.Get("limit"); v != "" {
 		if c.limit, err = strconv.Atoi(v); err != nil || c.limit < 1 || c.limit > logsAtMost {
-			return c, BadRequest("limit=%s is no number from 1 to %d", v, logsAtMost)
+			return c, BadRequest("limit=%s is not a number from 1 to %d", v, logsAtMost)
 		}
 	}
 	if v := q.Get("after"); v != "" {
@@ -115,12 +115,12 @@ func parseLogChoice(q url.Values) (c logChoice, err error) {
 	return c, nil
 }
 
-// covers refuses a topic that is unknown and has no log here. A topic whose logs could not be created
-// is known.
+// covers rejects a topic that is unknown and has no log here. A topic whose logs could not be
+// created is known.
 func (c *logChoice) covers(all []*storage.Log, img *metadata.Image) error {
 	for _, t := range c.topics {
 		if img.Topic(t) == nil && !slices.ContainsFunc(all, func(l *storage.Log) bool { return l.Topic() == t }) {
-			return &apiError{http.StatusNotFound, "this broker has no partition of a topic " + strconv.Quote(t)}
+			return &apiError{http.StatusNotFound, "this broker has no partition of topic " + strconv.Quote(t)}
 		}
 	}
 	return nil
@@ -159,7 +159,7 @@ func (v *View) logState(l *storage.Log) logState {
 	return s
 }
 
-// policyText is cleanup.policy as a config has it.
+// policyText returns cleanup.policy as a config writes it.
 func policyText(c storage.Cleanup) string {
 	var parts []string
 	if c.Compact {

@@ -325,7 +325,7 @@ func TestTheAdminPortSaysWhyItCantAnswer(t *testing.T) {
 	b, ask := startHere(t, vfs.Memory())
 	b.health.Enter("recovering logs")
 	for _, path := range []string{"/v1/logs", "/v1/dirs", "/v1/profiles", "/v1/connections"} {
-		if status, v := ask(path); status != http.StatusServiceUnavailable || v["error"] != "the broker does not serve now: recovering logs" {
+		if status, v := ask(path); status != http.StatusServiceUnavailable || v["error"] != "the broker is not serving clients: recovering logs" {
 			t.Errorf("%s: %d %v", path, status, v)
 		}
 	}
