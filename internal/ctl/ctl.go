@@ -1,13 +1,10 @@
-// Package ctl is what chronikctl does: it administers chronik, and any other
-// broker that speaks the Kafka protocol, from a shell.
+// Package ctl is chronikctl: it administers chronik, and any other broker that speaks the Kafka
+// protocol, from a shell.
 //
-// It owns the tree of commands. Each subject has a package of its own below it
-// (topic, config, group, produce, consume, cluster, profile, doctor, logs, top, bundle); what they share is
-// in cli, contexts, output, offsets, parse, progress and records; adminport asks
-// chronik's admin port. It promises that standard output carries only what was
-// asked for (everything else goes to standard error), and that it ends with 0
-// only when all of it was done. cmd/chronikctl calls it. It knows nothing of
-// chronikd's insides; only logs, which works on files, knows how these look.
+// It builds the command tree. The commands are in topic, config, group, records (produce and
+// consume), cluster, logs and top; they share app, contexts, output and parse. Standard output
+// carries only the answer, everything else goes to standard error. The exit code is 0 only if
+// everything was done. Only logs, which works on files, knows the broker's internals.
 package ctl
 
 import (
@@ -24,16 +21,12 @@ import (
 
 	"github.com/chronik-io/chronik/internal/cli"
 	"github.com/chronik-io/chronik/internal/ctl/app"
-	"github.com/chronik-io/chronik/internal/ctl/bundle"
 	"github.com/chronik-io/chronik/internal/ctl/cluster"
 	"github.com/chronik-io/chronik/internal/ctl/config"
-	"github.com/chronik-io/chronik/internal/ctl/consume"
 	"github.com/chronik-io/chronik/internal/ctl/contexts"
-	"github.com/chronik-io/chronik/internal/ctl/doctor"
 	"github.com/chronik-io/chronik/internal/ctl/group"
 	"github.com/chronik-io/chronik/internal/ctl/logs"
-	"github.com/chronik-io/chronik/internal/ctl/produce"
-	"github.com/chronik-io/chronik/internal/ctl/profile"
+	"github.com/chronik-io/chronik/internal/ctl/records"
 	"github.com/chronik-io/chronik/internal/ctl/top"
 	"github.com/chronik-io/chronik/internal/ctl/topic"
 	"github.com/chronik-io/chronik/internal/text"
@@ -71,8 +64,8 @@ func Main(ctx context.Context, args []string, version string, s Streams) int {
 // Root is the tree of all commands.
 func Root(a *app.App) *cobra.Command {
 	root := app.Parent("chronikctl", "Administer chronik, or any broker that speaks the Kafka protocol",
-		topic.New(a), config.New(a), group.New(a), produce.NewProduce(a), consume.NewConsume(a), cluster.NewBroker(a), cluster.New(a),
-		cluster.NewAPIVersions(a), profile.NewProfile(a), doctor.NewDoctor(a), top.New(a), bundle.NewDebug(a, runner(a)), logs.New(a), contextCommand(a), versionCommand(a))
+		topic.New(a), config.New(a), group.New(a), records.NewProduce(a), records.NewConsume(a), cluster.NewBroker(a), cluster.New(a),
+		cluster.NewAPIVersions(a), cluster.NewProfile(a), cluster.NewDoctor(a), top.New(a), cluster.NewDebug(a, runner(a)), logs.New(a), contextCommand(a), versionCommand(a))
 	root.Long = "chronikctl administers chronik, and any other broker that speaks the Kafka protocol.\n\n" +
 		"Where the broker is comes from flags, else from variables (CHRONIKCTL_BROKERS for --brokers), else from a context of the\n" +
 		"contexts file (chronikctl context), else it is " + contexts.DefaultBrokers + ".\n\n" + app.ExitCodes
@@ -107,7 +100,7 @@ func Root(a *app.App) *cobra.Command {
 }
 
 // runner runs other command lines with the settings' sources of this run, and nothing to read.
-func runner(a *app.App) bundle.Runner {
+func runner(a *app.App) cluster.Runner {
 	return func(ctx context.Context, args []string, out, errs io.Writer) int {
 		return Main(ctx, args, a.Version, Streams{In: strings.NewReader(""), Out: out, Err: errs, Getenv: a.Getenv, Environ: a.Environ})
 	}

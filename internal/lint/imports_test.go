@@ -180,36 +180,29 @@ func healthRules() map[string]importRule {
 	}
 }
 
-// ctlRules returns the rules of chronikctl: a package for each group of commands imports only what
-// all share.
+// ctlRules returns the rules of chronikctl: a package for each group of commands, and those that all
+// of them share.
 func ctlRules() map[string]importRule {
-	ctl := func(may ...string) importRule {
-		return importRule{may: may, common: []string{"internal/text"}, never: []string{koanfPkg}, because: ctlReason}
+	ctl := func(may ...string) importRule { return importRule{may: may, never: []string{koanfPkg}, because: ctlReason} }
+	command := func(may ...string) importRule {
+		shared := []string{"internal/ctl/app", "internal/ctl/output", "internal/ctl/parse", "internal/cli", "internal/text"}
+		return importRule{may: may, common: shared, never: []string{koanfPkg}, because: ctlReason}
 	}
 	return map[string]importRule{
-		"internal/ctl":           ctl("internal/ctl/...", "internal/cli"),
-		"internal/ctl/app":       ctl("internal/ctl/contexts", "internal/ctl/output", "internal/ctl/parse", "internal/cli"),
-		"internal/ctl/contexts":  ctl(),
-		"internal/ctl/output":    ctl(),
-		"internal/ctl/parse":     ctl(),
-		"internal/ctl/progress":  ctl(),
-		"internal/ctl/records":   ctl(),
-		"internal/ctl/offsets":   ctl("internal/ctl/app", "internal/ctl/parse"),
-		"internal/ctl/adminport": ctl("internal/ctl/app", "internal/ctl/contexts", "internal/health", "pkg/durability"),
-		"internal/ctl/topic":     ctl("internal/cli", "internal/ctl/adminport", "internal/ctl/app", "internal/ctl/output", "internal/ctl/parse", "internal/ctl/offsets", "internal/ctl/config"),
-		"internal/ctl/config":    ctl("internal/ctl/app", "internal/ctl/output", "internal/ctl/parse"),
-		"internal/ctl/group":     ctl("internal/cli", "internal/ctl/app", "internal/ctl/output", "internal/ctl/parse", "internal/ctl/offsets"),
-		"internal/ctl/produce":   ctl("internal/ctl/app", "internal/ctl/parse", "internal/ctl/progress", "internal/ctl/records", "internal/cli"),
-		"internal/ctl/consume": ctl("internal/cli", "internal/ctl/app", "internal/ctl/output", "internal/ctl/parse", "internal/ctl/offsets", "internal/ctl/progress",
-			"internal/ctl/records", "internal/health", "internal/cli"),
-		"internal/ctl/bundle": ctl("internal/ctl/adminport", "internal/ctl/app", "internal/ctl/contexts", "internal/ctl/parse", "internal/cli"),
-		"internal/ctl/top": ctl("internal/ctl/adminport", "internal/ctl/app", "internal/ctl/group", "internal/ctl/output", "internal/ctl/parse", "internal/ctl/topic",
-			"internal/cli"),
-		"internal/ctl/cluster": ctl("internal/cli", "internal/ctl/app", "internal/ctl/output", "internal/ctl/adminport", "internal/health"),
-		"internal/ctl/doctor":  ctl("internal/ctl/app", "internal/ctl/adminport", "internal/ctl/cluster", "internal/ctl/config", "internal/ctl/group", "internal/health"),
-		"internal/ctl/logs": {may: []string{"internal/health", "internal/ctl/app", "internal/ctl/records", "internal/ctl/output", "internal/ctl/progress", "internal/inspect", "internal/storage", "internal/cli",
-			"internal/text", "internal/vfs", "internal/daemon/config", "internal/configdef", "pkg/durability"}, never: []string{koanfPkg, kmsgPkg},
-			because: "chronikctl log works on files without a broker and finds them through chronikd's settings; internal/inspect interprets them"},
-		"internal/ctl/profile": ctl("internal/ctl/app", "internal/ctl/output", "internal/ctl/adminport", "pkg/durability"),
+		"internal/ctl":          ctl("internal/ctl/...", "internal/cli", "internal/text"),
+		"internal/ctl/contexts": ctl("internal/text"),
+		"internal/ctl/output":   ctl(),
+		"internal/ctl/parse":    ctl(),
+		"internal/ctl/app": ctl("internal/ctl/contexts", "internal/ctl/output", "internal/ctl/parse", "internal/cli", "internal/health",
+			"internal/text", "pkg/durability"),
+		"internal/ctl/topic":   command("internal/ctl/config"),
+		"internal/ctl/config":  ctl("internal/ctl/app", "internal/ctl/output", "internal/ctl/parse", "internal/text"),
+		"internal/ctl/group":   command(),
+		"internal/ctl/records": command("internal/health"),
+		"internal/ctl/cluster": command("internal/ctl/config", "internal/ctl/contexts", "internal/ctl/group", "internal/health", "pkg/durability"),
+		"internal/ctl/top":     command("internal/ctl/group", "internal/ctl/topic"),
+		"internal/ctl/logs": {may: []string{"internal/ctl/app", "internal/ctl/output", "internal/cli", "internal/text", "internal/inspect", "internal/health",
+			"internal/storage", "internal/vfs", "internal/daemon/config", "internal/configdef", "pkg/durability"}, never: []string{koanfPkg, kmsgPkg},
+			because: "chronikctl log works on files without a broker, and finds them through chronikd's settings; internal/inspect knows the formats"},
 	}
 }

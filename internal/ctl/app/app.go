@@ -1,11 +1,9 @@
-// Package app is what all commands of chronikctl share: one run with its streams
-// and settings, the connection to the broker, errors with their exit codes and
-// remedies, confirmation, and answers in the format that was asked for.
+// Package app holds what the commands of chronikctl share: the streams and settings of a run, the
+// connection to the broker and to chronik's admin port, partition offsets, errors with exit codes
+// and remedies, confirmation, and output in the requested format.
 //
-// It promises that standard output carries only what was asked for, that every
-// error says what happened, where, and what to do, and that nothing which
-// destroys is done without a yes. The packages of commands beside it call it; it
-// knows none of them.
+// Standard output carries only the answer. Every error says what happened, where, and what to
+// do. Nothing is deleted without confirmation. The package does not know the commands.
 package app
 
 import (

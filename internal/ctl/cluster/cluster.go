@@ -1,8 +1,13 @@
-// Package cluster is chronikctl cluster, broker and api-versions: what brokers
-// there are, what they offer, and what is wrong with them.
+// Package cluster implements the commands about brokers: chronikctl cluster, broker,
+// api-versions, profile, doctor and debug.
 //
-// health.go holds what is looked at; each finding says what is wrong, where, and
-// what to do. internal/ctl calls the constructors.
+// health.go finds what is wrong through Kafka's protocol; the doctor_ files add what only
+// chronikctl doctor checks. profile.go explains what an acknowledgement guarantees: the promises
+// come from pkg/durability, the measured sizes and times from the admin port. bundle.go writes
+// one file with everything that a bug report needs: it collects the output of chronikctl's own
+// commands and of the admin port concurrently (bundle_members.go), masks secrets
+// (bundle_redact.go), and adds a manifest (bundle_archive.go). None of these commands changes
+// anything on a broker.
 package cluster
 
 import (

@@ -12,7 +12,6 @@ import (
 	"github.com/twmb/franz-go/pkg/kadm"
 
 	"github.com/chronik-io/chronik/internal/cli"
-	"github.com/chronik-io/chronik/internal/ctl/adminport"
 	"github.com/chronik-io/chronik/internal/ctl/app"
 	"github.com/chronik-io/chronik/internal/ctl/output"
 	"github.com/chronik-io/chronik/internal/health"
@@ -55,7 +54,7 @@ func (c *Checkup) Examined(what string) { c.examined = append(c.examined, what) 
 // Health examines brokers, partitions and log directories. ask asks the admin port p, nil for none,
 // for its broker's report, which knows more than Kafka's protocol carries: what it covers is not
 // examined from here, so that no fault is reported twice.
-func (c *Checkup) Health(ctx context.Context, p *adminport.AdminPort, ask func(context.Context) (*health.Report, error)) error {
+func (c *Checkup) Health(ctx context.Context, p *app.AdminPort, ask func(context.Context) (*health.Report, error)) error {
 	c.AdminReport(ctx, p, ask)
 	c.brokers(ctx)
 	err := c.partitions(ctx)
@@ -84,7 +83,7 @@ func healthCommand(a *app.App) *cobra.Command {
 		RunE: a.Admin(func(ctx context.Context, adm *kadm.Client, _ []string) error {
 			c, err := NewCheckup(ctx, adm)
 			if err == nil {
-				port := adminport.AdminPortOf(a)
+				port := app.AdminPortOf(a)
 				err = c.Ended(ctx, c.Health(ctx, port, func(ctx context.Context) (*health.Report, error) { return port.Health(ctx) }))
 			}
 			if err != nil {
@@ -167,7 +166,7 @@ const textWidth = 96
 
 // AdminReport takes over the report of a chronik broker. That the admin port does not answer is a finding,
 // unless the port is only where it would be by default.
-func (c *Checkup) AdminReport(ctx context.Context, p *adminport.AdminPort, ask func(context.Context) (*health.Report, error)) {
+func (c *Checkup) AdminReport(ctx context.Context, p *app.AdminPort, ask func(context.Context) (*health.Report, error)) {
 	const less = "only what Kafka's protocol carries is known of brokers"
 	if p == nil {
 		c.Examined("no admin port (--admin): " + less)
@@ -175,7 +174,7 @@ func (c *Checkup) AdminReport(ctx context.Context, p *adminport.AdminPort, ask f
 	}
 	report, err := ask(ctx)
 	switch {
-	case errors.Is(err, adminport.ErrNoAdminPort) && !p.Named:
+	case errors.Is(err, app.ErrNoAdminPort) && !p.Named:
 		c.Examined("no admin port at " + p.String() + ": " + less)
 	case err != nil:
 		c.Add("admin_port", health.Warn, "admin port", err.Error(), "check --admin; without the port "+less)

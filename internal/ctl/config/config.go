@@ -1,9 +1,8 @@
-// Package config is chronikctl config: get, set, unset and describe the configs
-// of topics, brokers, groups and loggers.
+// Package config implements chronikctl config: it gets, sets, unsets and describes the configs of
+// topics, brokers, groups and loggers.
 //
-// It knows no config by name: what there is, its documentation, default, source
-// and bounds come from the broker. internal/ctl calls New; the command topic
-// alter uses Change.
+// It knows no config by name: the broker provides names, documentation, defaults, sources and
+// bounds. chronikctl topic alter uses Change.
 package config
 
 import (

@@ -1,9 +1,8 @@
-// Package group is chronikctl group: list, describe, reset, export, delete,
+// Package group implements chronikctl group: list, describe, reset, export, delete and
 // delete-offsets.
 //
-// Groups of both protocols, classic and consumer (KIP-848), look alike here.
-// Each command is in the file of its name; state.go asks what all of them need.
-// internal/ctl calls New.
+// It treats groups of the classic and of the consumer protocol (KIP-848) alike. Each command is
+// in a file of its name; state.go fetches the data that they share.
 package group
 
 import (

@@ -16,7 +16,6 @@ import (
 	"github.com/twmb/franz-go/pkg/kerr"
 
 	"github.com/chronik-io/chronik/internal/ctl/app"
-	"github.com/chronik-io/chronik/internal/ctl/offsets"
 	"github.com/chronik-io/chronik/internal/ctl/parse"
 )
 
@@ -152,7 +151,7 @@ func (w *where) plan(ctx context.Context, adm *kadm.Client, d *described) ([]mov
 	if len(only) == 0 {
 		return nil, errors.New("it has no offsets; name the topics with --topic")
 	}
-	ranges, err := offsets.ListOffsets(ctx, adm, only)
+	ranges, err := app.ListOffsets(ctx, adm, only)
 	if err != nil {
 		return nil, err
 	}
@@ -177,7 +176,7 @@ func (w *where) plan(ctx context.Context, adm *kadm.Client, d *described) ([]mov
 }
 
 // move keeps a new offset within what the partition has.
-func (w *where) move(topic string, p int32, x offsets.OffsetRange, from *int64, to int64) (move, error) {
+func (w *where) move(topic string, p int32, x app.OffsetRange, from *int64, to int64) (move, error) {
 	m := move{Topic: topic, Partition: p, From: from, Start: x.Start, End: x.End}
 	if w.kind == "shift-by" {
 		if from == nil {

@@ -9,13 +9,12 @@ import (
 	"github.com/twmb/franz-go/pkg/kerr"
 
 	"github.com/chronik-io/chronik/internal/ctl/app"
-	"github.com/chronik-io/chronik/internal/ctl/offsets"
 )
 
 func offset(n int64) *int64 { return &n }
 
 func TestAMoveStaysWithinWhatThePartitionHas(t *testing.T) {
-	x := offsets.OffsetRange{Start: 10, End: 20}
+	x := app.OffsetRange{Start: 10, End: 20}
 	for name, c := range map[string]struct {
 		w    where
 		from *int64

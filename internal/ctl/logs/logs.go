@@ -1,9 +1,8 @@
-// Package logs is chronikctl log: dump, verify and repair of a data directory that
-// no broker uses.
+// Package logs implements chronikctl log: it dumps, verifies and repairs a data directory that no
+// broker is using.
 //
-// It asks no broker. internal/inspect looks at the files and repairs them; this
-// package finds the directories, asks, and shows. Each command is in the file of its
-// name. internal/ctl calls New.
+// It contacts no broker. It finds the directories, confirms and prints; internal/inspect reads
+// and repairs the files. Each command is in a file of its name.
 package logs
 
 import (

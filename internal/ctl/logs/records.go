@@ -8,7 +8,7 @@ import (
 	"time"
 
 	"github.com/chronik-io/chronik/internal/ctl/app"
-	"github.com/chronik-io/chronik/internal/ctl/records"
+	"github.com/chronik-io/chronik/internal/ctl/output"
 	"github.com/chronik-io/chronik/internal/inspect"
 	"github.com/chronik-io/chronik/internal/text"
 )
@@ -70,7 +70,7 @@ func (w *writer) item(it *inspect.Item) error {
 
 func (w *writer) record(it *inspect.Item) error {
 	raw := it.Record.Raw
-	r := records.RecordOf(it.Topic, *it.Partition, *it.Offset, time.UnixMilli(raw.Timestamp), raw.Key, raw.Value)
+	r := output.RecordOf(it.Topic, *it.Partition, *it.Offset, time.UnixMilli(raw.Timestamp), raw.Key, raw.Value)
 	for _, h := range raw.Headers {
 		r.AddHeader(string(h.Key), h.Value)
 	}

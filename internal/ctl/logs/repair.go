@@ -13,7 +13,6 @@ import (
 	"github.com/chronik-io/chronik/internal/cli"
 	"github.com/chronik-io/chronik/internal/ctl/app"
 	"github.com/chronik-io/chronik/internal/ctl/output"
-	"github.com/chronik-io/chronik/internal/ctl/progress"
 	"github.com/chronik-io/chronik/internal/inspect"
 	"github.com/chronik-io/chronik/internal/text"
 )
@@ -113,7 +112,7 @@ const wayBack = "The manifest.json there will name the way back."
 
 // runRepair asks and repairs.
 func runRepair(cmd *cobra.Command, a *app.App, o inspect.Options, backup string) (err error) {
-	bar := progress.NewBar(a.Err, cli.IsTerminal(a.Err), "reading", inspect.Size(o))
+	bar := output.NewBar(a.Err, cli.IsTerminal(a.Err), "reading", inspect.Size(o))
 	o.Progress = bar.Add
 	r, err := inspect.Begin(cmd.Context(), o, fmt.Sprintf("chronikctl log repair, pid %d", os.Getpid()))
 	bar.End()

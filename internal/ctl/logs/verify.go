@@ -11,7 +11,6 @@ import (
 	"github.com/chronik-io/chronik/internal/cli"
 	"github.com/chronik-io/chronik/internal/ctl/app"
 	"github.com/chronik-io/chronik/internal/ctl/output"
-	"github.com/chronik-io/chronik/internal/ctl/progress"
 	"github.com/chronik-io/chronik/internal/inspect"
 	"github.com/chronik-io/chronik/internal/text"
 )
@@ -43,7 +42,7 @@ func verifyCommand(a *app.App) *cobra.Command {
 
 // runVerify verifies with a bar on a terminal.
 func runVerify(cmd *cobra.Command, a *app.App, o inspect.Options) (*inspect.Report, error) {
-	bar := progress.NewBar(a.Err, cli.IsTerminal(a.Err), "reading", inspect.Size(o))
+	bar := output.NewBar(a.Err, cli.IsTerminal(a.Err), "reading", inspect.Size(o))
 	defer bar.End()
 	o.Progress = bar.Add
 	r, err := inspect.Verify(cmd.Context(), o)

@@ -1,10 +1,8 @@
-// Package output prints what a command found out: as a table for people, or as
-// JSON or YAML for programs.
+// Package output prints answers: as a table for people, as JSON or YAML for programs, records as
+// lines of JSON, and progress bars.
 //
-// It owns how these look: columns, order, indentation. It promises that JSON and
-// YAML hold the same names and values in the same order, and that a cell cannot
-// break its table, whatever a topic or member is called. All commands of
-// internal/ctl call it; it knows nothing of what it prints.
+// JSON and YAML have the same names and values in the same order. Control characters in a name
+// cannot break a table. The package does not know the meaning of what it prints.
 package output
 
 import (

@@ -11,7 +11,6 @@ import (
 
 	"github.com/twmb/franz-go/pkg/kadm"
 
-	"github.com/chronik-io/chronik/internal/ctl/adminport"
 	"github.com/chronik-io/chronik/internal/ctl/app"
 	"github.com/chronik-io/chronik/internal/ctl/group"
 	"github.com/chronik-io/chronik/internal/ctl/topic"
@@ -27,7 +26,7 @@ type sample struct {
 	// Of the broker behind the admin port; empty where none answered.
 	admin       int32 // its id, -1 where it is not known
 	metrics     map[string]float64
-	connections []adminport.Connection
+	connections []app.Connection
 
 	missing []string // what could not be asked, and why
 	failed  bool     // some of it is known to be there: the broker did not answer
@@ -49,7 +48,7 @@ type groupNow struct {
 type collector struct {
 	a    *app.App
 	adm  *kadm.Client
-	port *adminport.AdminPort // nil for none
+	port *app.AdminPort // nil for none
 }
 
 // sample asks for all. The error is that of asking the brokers for what everything else
@@ -80,7 +79,7 @@ func (k *collector) sample(ctx context.Context) (*sample, error) {
 	s.failed = len(s.missing) > 0
 	if err := k.admin(ctx, s); err != nil {
 		s.lack(err)
-		s.failed = s.failed || k.port != nil && (k.port.Named || !errors.Is(err, adminport.ErrNoAdminPort))
+		s.failed = s.failed || k.port != nil && (k.port.Named || !errors.Is(err, app.ErrNoAdminPort))
 	}
 	return s, ctx.Err()
 }

@@ -1,10 +1,9 @@
-// Package top is chronikctl top: brokers, topics, groups and clients by rate, in a terminal
-// or once as a table or JSON.
+// Package top implements chronikctl top: brokers, topics, groups and clients with their rates,
+// in a terminal or once as a table or JSON.
 //
-// A collector asks for counters (collect.go), two samples give rates (rates.go), and these
-// are drawn (view.go, grid.go) while keys change what is shown (state.go). What Kafka's
-// protocol carries is asked of any broker; clients, and what a broker does, come from
-// chronik's admin port. internal/ctl calls New.
+// A collector samples counters (collect.go), two samples give rates (rates.go), and view.go and
+// grid.go draw them. Keys change what is shown (state.go). Any Kafka broker provides the data on
+// topics and groups; clients and broker metrics come from chronik's admin port.
 package top
 
 import (
@@ -17,7 +16,6 @@ import (
 	"github.com/twmb/franz-go/pkg/kadm"
 
 	"github.com/chronik-io/chronik/internal/cli"
-	"github.com/chronik-io/chronik/internal/ctl/adminport"
 	"github.com/chronik-io/chronik/internal/ctl/app"
 	"github.com/chronik-io/chronik/internal/ctl/output"
 	"github.com/chronik-io/chronik/internal/ctl/parse"
@@ -47,7 +45,7 @@ func New(a *app.App) *cobra.Command {
 				return app.Usage("--interval %v is not between %v and %v", every, leastInterval, mostInterval)
 			}
 			return a.Admin(func(ctx context.Context, adm *kadm.Client, _ []string) error {
-				k := &collector{a: a, adm: adm, port: adminport.AdminPortOf(a)}
+				k := &collector{a: a, adm: adm, port: app.AdminPortOf(a)}
 				in, isFile := a.In.(*os.File)
 				if !once && a.Format().ForPeople() && isFile && cli.IsTerminal(in) && cli.IsTerminal(a.Out) {
 					return watch(ctx, a, k, in, state{view: all, every: every, internal: internal})

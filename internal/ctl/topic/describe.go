@@ -15,7 +15,6 @@ import (
 	"github.com/twmb/franz-go/pkg/kmsg"
 
 	"github.com/chronik-io/chronik/internal/cli"
-	"github.com/chronik-io/chronik/internal/ctl/adminport"
 	"github.com/chronik-io/chronik/internal/ctl/app"
 	"github.com/chronik-io/chronik/internal/ctl/output"
 	"github.com/chronik-io/chronik/internal/text"
@@ -85,7 +84,7 @@ type facts struct {
 	starts, ends kadm.ListedOffsets
 	configs      kadm.ResourceConfigs
 	dirs         kadm.DescribedAllLogDirs // empty where the broker has no such API
-	logs         map[log]adminport.Log    // what the admin port has of them, if there is one
+	logs         map[log]app.Log          // what the admin port has of them, if there is one
 }
 
 type log struct {
@@ -95,8 +94,8 @@ type log struct {
 
 // logsOf asks the admin port, if there is one, why old segments are still there, and what is
 // wrong with logs.
-func logsOf(ctx context.Context, a *app.App, topics []string) (map[log]adminport.Log, error) {
-	p := adminport.AdminPortOf(a)
+func logsOf(ctx context.Context, a *app.App, topics []string) (map[log]app.Log, error) {
+	p := app.AdminPortOf(a)
 	if p == nil {
 		return nil, nil
 	}
@@ -104,7 +103,7 @@ func logsOf(ctx context.Context, a *app.App, topics []string) (map[log]adminport
 	if err != nil && !p.Named {
 		return nil, nil // it is not said that there is one
 	}
-	all := map[log]adminport.Log{}
+	all := map[log]app.Log{}
 	for _, l := range logs {
 		all[log{l.Topic, l.Partition}] = l
 	}

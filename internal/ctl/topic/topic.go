@@ -1,7 +1,5 @@
-// Package topic is chronikctl topic: create, list, describe, alter, delete,
-// add-partitions, trim.
-//
-// Each command is in the file of its name. internal/ctl calls New.
+// Package topic implements chronikctl topic: create, list, describe, alter, delete,
+// add-partitions and trim. Each command is in a file of its name.
 package topic
 
 import (

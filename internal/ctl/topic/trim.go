@@ -12,7 +12,6 @@ import (
 	"github.com/twmb/franz-go/pkg/kerr"
 
 	"github.com/chronik-io/chronik/internal/ctl/app"
-	"github.com/chronik-io/chronik/internal/ctl/offsets"
 	"github.com/chronik-io/chronik/internal/ctl/output"
 	"github.com/chronik-io/chronik/internal/ctl/parse"
 	"github.com/chronik-io/chronik/internal/text"
@@ -66,7 +65,7 @@ func trim(a *app.App) *cobra.Command {
 
 // plan finds the new start of each partition.
 func plan(ctx context.Context, adm *kadm.Client, topic string, some []int32, at parse.Position) ([]cut, error) {
-	r, err := offsets.ListOffsets(ctx, adm, map[string][]int32{topic: some})
+	r, err := app.ListOffsets(ctx, adm, map[string][]int32{topic: some})
 	if err != nil {
 		return nil, fmt.Errorf("trim %w", err)
 	}
