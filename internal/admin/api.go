@@ -11,8 +11,8 @@ import (
 	"time"
 )
 
-// api serves the port's JSON. docs/admin.md promises its form.
-type api struct{ o Options }
+// jsonAPI serves the port's JSON. docs/admin.md promises its form.
+type jsonAPI struct{ o Options }
 
 // apiError is an error with the status of its response.
 type apiError struct {
@@ -31,7 +31,7 @@ func BadRequest(format string, args ...any) error {
 func Conflict(text string) error { return &apiError{http.StatusConflict, text} }
 
 // register adds the paths to mux.
-func (a *api) register(mux *http.ServeMux, g *guard) {
+func (a *jsonAPI) register(mux *http.ServeMux, g *guard) {
 	mux.Handle("GET /v1/health", g.named(http.HandlerFunc(a.health)))
 	mux.Handle("POST /v1/health", g.control(g.disks, http.HandlerFunc(a.health)))
 	mux.Handle("GET /v1/log", g.own(http.HandlerFunc(a.log)))
@@ -54,7 +54,7 @@ func unavailable(phase string) error {
 }
 
 // health serves GET /v1/health, and POST, which measures the disks first.
-func (a *api) health(w http.ResponseWriter, r *http.Request) {
+func (a *jsonAPI) health(w http.ResponseWriter, r *http.Request) {
 	err := known(r.URL.Query())
 	if err == nil && r.Method == http.MethodPost {
 		if phase := a.o.Health.Phase(); phase != "" {

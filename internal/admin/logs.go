@@ -9,41 +9,13 @@ import (
 	"strconv"
 	"strings"
 
+	"github.com/chronik-io/chronik/internal/admin/api"
 	"github.com/chronik-io/chronik/internal/metadata"
 	"github.com/chronik-io/chronik/internal/storage"
 )
 
-// Limits of one GET /v1/logs.
-const (
-	logsByDefault = 1000
-	logsAtMost    = 10_000
-)
-
-// logState is a partition in GET /v1/logs.
-type logState struct {
-	Topic          string   `json:"topic"`
-	TopicID        string   `json:"topicId"`
-	Partition      int32    `json:"partition"`
-	Dir            string   `json:"dir"`
-	Leader         int32    `json:"leader"`
-	LeaderEpoch    int32    `json:"leaderEpoch"`
-	ISR            []int32  `json:"isr"`
-	Replicas       []int32  `json:"replicas"`
-	LogStart       int64    `json:"logStart"`
-	HighWatermark  int64    `json:"highWatermark"`
-	DurableEnd     int64    `json:"durableEnd"`
-	LogEnd         int64    `json:"logEnd"`
-	Bytes          int64    `json:"bytes"`
-	Segments       int      `json:"segments"`
-	Profile        string   `json:"profile"`
-	CleanupPolicy  string   `json:"cleanupPolicy"`
-	RetentionMs    int64    `json:"retentionMs"`
-	RetentionBytes int64    `json:"retentionBytes"`
-	DirtyRatio     *float64 `json:"dirtyRatio"`
-	Retained       string   `json:"retained"`
-	Error          string   `json:"error"`
-	Damaged        string   `json:"damaged"`
-}
+// defaultLogs is the number of logs in a response unless the request sets a limit.
+const defaultLogs = 1000
 
 // logChoice holds the parameters of a request for logs.
 type logChoice struct {
@@ -82,15 +54,15 @@ func logs(v *View, q url.Values) (any, error) {
 	slices.SortFunc(all, func(x, y *storage.Log) int { return compareSpots(spotOf(x), spotOf(y)) })
 	more := len(all) > choice.limit
 	all = all[:min(len(all), choice.limit)]
-	list := make([]logState, len(all))
+	list := make([]api.Log, len(all))
 	for i, l := range all {
 		list[i] = v.logState(l)
 	}
-	return map[string]any{"more": more, "logs": list}, nil
+	return &api.Logs{More: more, List: list}, nil
 }
 
 func parseLogChoice(q url.Values) (c logChoice, err error) {
-	c = logChoice{topics: q["topic"], partition: -1, limit: logsByDefault, after: spot{partition: -1}}
+	c = logChoice{topics: q["topic"], partition: -1, limit: defaultLogs, after: spot{partition: -1}}
 	if err := known(q, "topic", "partition", "limit", "after"); err != nil {
 		return c, err
 	}
@@ -100,8 +72,8 @@ func parseLogChoice(q url.Values) (c logChoice, err error) {
 		}
 	}
 	if v := q.Get("limit"); v != "" {
-		if c.limit, err = strconv.Atoi(v); err != nil || c.limit < 1 || c.limit > logsAtMost {
-			return c, BadRequest("limit=%s is not a number from 1 to %d", v, logsAtMost)
+		if c.limit, err = strconv.Atoi(v); err != nil || c.limit < 1 || c.limit > api.MaxLogs {
+			return c, BadRequest("limit=%s is not a number from 1 to %d", v, api.MaxLogs)
 		}
 	}
 	if v := q.Get("after"); v != "" {
@@ -133,9 +105,9 @@ func (c *logChoice) has(l *storage.Log) bool {
 }
 
 // logState describes one log.
-func (v *View) logState(l *storage.Log) logState {
+func (v *View) logState(l *storage.Log) api.Log {
 	conf, ends := l.Config(), l.Ends()
-	s := logState{
+	s := api.Log{
 		Topic: l.Topic(), TopicID: metadata.FormatID(l.ID().Topic), Partition: l.ID().Partition, Dir: l.Dir().Path(),
 		Leader: -1, LeaderEpoch: -1, ISR: []int32{}, Replicas: []int32{},
 		LogStart: ends.LogStart, HighWatermark: ends.LogStart, DurableEnd: ends.Durable, LogEnd: ends.LogEnd,

@@ -142,7 +142,7 @@ func Handler(o Options) http.Handler {
 	} {
 		mux.Handle("GET /debug/pprof/"+path, g.control(g.profiles, profile))
 	}
-	(&api{o}).register(mux, g)
+	(&jsonAPI{o}).register(mux, g)
 	mountPage(mux, g, o.page)
 	return mux
 }
