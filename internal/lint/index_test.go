@@ -16,3 +16,19 @@ func TestIndexLinksEveryPage(t *testing.T) {
 		}
 	}
 }
+
+// The table of packages in docs/architecture.md has every package outside scripts.
+func TestArchitectureNamesEveryPackage(t *testing.T) {
+	_, table, _ := strings.Cut(pages(t)["docs/architecture.md"], "\n## Packages\n")
+	table, _, _ = strings.Cut(table, "\n## ")
+	all, err := listed()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, p := range all {
+		name := p.name()
+		if !strings.HasPrefix(name, "scripts/") && !strings.Contains(table, "`"+name+"`") && !strings.Contains(table, "`"+filepath.Base(name)+"`") {
+			t.Errorf("docs/architecture.md has no row for %s", name)
+		}
+	}
+}
