@@ -32,3 +32,27 @@ func TestArchitectureNamesEveryPackage(t *testing.T) {
 		}
 	}
 }
+
+// The messages in the first table of docs/operations.md exist in the code or in golden files. A …
+// stands for varying text.
+func TestMessagesOfOperationsExist(t *testing.T) {
+	_, table, _ := strings.Cut(pages(t)["docs/operations.md"], "\n| what you see |")
+	table, _, _ = strings.Cut(table, "\n\n")
+	corpus := sources(t)
+	quoted := 0
+	for row := range strings.Lines(table) {
+		seen, _, _ := strings.Cut(strings.TrimPrefix(row, "| "), " |")
+		if !strings.HasPrefix(seen, "`") {
+			continue
+		}
+		quoted++
+		for part := range strings.SplitSeq(strings.Trim(seen, "`"), "…") {
+			if part = strings.Trim(part, " :"); !strings.Contains(corpus, part) {
+				t.Errorf("docs/operations.md quotes %q, which no source contains", part)
+			}
+		}
+	}
+	if quoted < 7 {
+		t.Errorf("only %d quotes were found: does the pattern still match?", quoted)
+	}
+}
