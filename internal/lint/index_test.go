@@ -1,7 +1,9 @@
 package lint
 
 import (
+	"os"
 	"path/filepath"
+	"regexp"
 	"strings"
 	"testing"
 )
@@ -54,5 +56,22 @@ func TestMessagesOfOperationsExist(t *testing.T) {
 	}
 	if quoted < 7 {
 		t.Errorf("only %d quotes were found: does the pattern still match?", quoted)
+	}
+}
+
+// Files and directories of this tree that the pages name exist.
+func TestPathsInPagesExist(t *testing.T) {
+	path := regexp.MustCompile("`((?:cmd|deploy|docs|internal|pkg|scripts)/[\\w./-]*\\w)`")
+	found := 0
+	for page, text := range pages(t) {
+		for _, m := range path.FindAllStringSubmatch(text, -1) {
+			found++
+			if _, err := os.Stat("../../" + m[1]); err != nil {
+				t.Errorf("%s names %s, which does not exist", page, m[1])
+			}
+		}
+	}
+	if found < 50 {
+		t.Errorf("only %d paths were found: does the pattern still match?", found)
 	}
 }
