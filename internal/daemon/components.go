@@ -169,16 +169,15 @@ func (b *Broker) openLogs(ctx context.Context, r *components) error {
 	if err := b.applySettings(r, img); err != nil {
 		return err
 	}
-	cleaning := r.cleaning.Load()
 	b.health.Enter("recovering logs")
 	r.measured = metrics.NewStorage(b.reg)
 	all := places(&r.conf)
 	r.storage, err = storage.Open(all, storage.Options{
 		FS: b.fs, Holder: holder(), Logger: b.log.Named("storage"), Metrics: r.measured,
 		DeferredBytes: b.budgets.Deferred, JournalFileSize: b.journalFile, JournalBytes: b.journalBytes,
-		ProducerExpiry: r.conf.ProducerExpiration, KeeperInterval: r.conf.Cleaning.Interval,
+		ProducerExpiry: r.conf.ProducerExpiration, RetentionInterval: r.conf.Cleaning.Interval,
 		Progress: b.health.Progress, Interrupted: ctx.Err, MinFree: r.minFree.Load,
-		CleanerBytes: cleaning.KeyBytes, CleanerBytesPerSecond: cleaning.BytesPerSecond, CleanerBackoff: cleaning.Backoff,
+		Cleaning: *r.cleaning.Load(),
 		Absent: func() int {
 			if s := r.server.Load(); s != nil {
 				return s.Producers().Absent()
@@ -271,7 +270,7 @@ func (b *Broker) openHandlers(ctx context.Context, r *components) error {
 	b.health.Add(partitions.Facts)
 	b.health.Add(observe.Coordinators(r.groups))
 	b.health.AddSlow(observe.Rebalances(r.groups, cmp.Or(b.slowChecks, time.Minute)))
-	if n := r.replicas.Unled(); n > 0 {
+	if n := r.replicas.Leaderless(); n > 0 {
 		return fmt.Errorf("the last stop was not clean, and the metadata did not take new leader epochs for %d partitions (see the log above): they must not be served", n)
 	}
 	r.fenced = true

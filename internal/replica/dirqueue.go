@@ -11,14 +11,14 @@ import (
 	"github.com/chronik-io/chronik/internal/storage"
 )
 
-// lanePause is after what time a directory is looked at again that can't delete logs now.
-const lanePause = time.Second
+// retryPause is after what time a directory is looked at again that can't delete logs now.
+const retryPause = time.Second
 
-// lane does what the metadata asks one log directory for, in the order of the images: it
+// dirQueue does what the metadata asks one log directory for, in the order of the images: it
 // makes and deletes logs. So a partition's log is made before it is deleted, and one that
 // takes the name of another is made after that one's directory is gone. A goroutine works
 // on it while there is something to do. Manager.mu guards it.
-type lane struct {
+type dirQueue struct {
 	dir   *storage.Dir
 	todo  []*task
 	busy  bool      // a goroutine works on it, or a timer will
@@ -33,7 +33,7 @@ func (m *Manager) slow() map[*storage.Dir]bool {
 	m.mu.RLock()
 	defer m.mu.RUnlock()
 	slow := map[*storage.Dir]bool{}
-	for d, l := range m.lanes {
+	for d, l := range m.dirQueues {
 		slow[d] = !l.begun.IsZero() && time.Since(l.begun) > slowAfter
 	}
 	return slow
@@ -41,54 +41,54 @@ func (m *Manager) slow() map[*storage.Dir]bool {
 
 // task is what one image asks a directory for: logs to be made, or to be deleted.
 type task struct {
-	makes  []*missing
-	drops  []storage.ID
-	topics []*removal // of the topics of drops
-	rounds []*round
-	tries  int // to delete drops, that failed
+	creates []*missing
+	deletes []storage.ID
+	topics  []*removal // of the topics of drops
+	rounds  []*round
+	tries   int // to delete drops, that failed
 }
 
 // queue gives a task to the lane of a directory.
 func (m *Manager) queue(d *storage.Dir, e *task) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	l := m.lanes[d]
+	l := m.dirQueues[d]
 	if l == nil {
-		l = &lane{dir: d}
-		m.lanes[d] = l
+		l = &dirQueue{dir: d}
+		m.dirQueues[d] = l
 	}
 	l.todo = append(l.todo, e)
 	if !l.busy && !m.closed {
 		l.busy = true
-		m.work.Go(func() { m.drive(l) })
+		m.work.Go(func() { m.runTasks(l) })
 	}
 }
 
-// drive carries out the tasks of a lane until there are none, or the directory can't.
-func (m *Manager) drive(l *lane) {
+// runTasks carries out the tasks of a lane until there are none, or the directory can't.
+func (m *Manager) runTasks(l *dirQueue) {
 	for {
 		if err := m.unusable(l.dir); err != nil && m.postpone(l, err) {
 			return
 		}
-		e := m.next(l)
+		e := m.nextTask(l)
 		if e == nil {
 			return
 		}
 		var dirs map[metadata.TopicPartition][16]byte
-		if len(e.makes) > 0 {
-			dirs = m.makeIn(l.dir, e.makes)
+		if len(e.creates) > 0 {
+			dirs = m.createIn(l.dir, e.creates)
 		}
 		var forget [][16]byte
-		if len(e.drops) > 0 {
-			forget = m.dropIn(l.dir, e)
+		if len(e.deletes) > 0 {
+			forget = m.deleteIn(l.dir, e)
 		}
 		m.recorder.add(dirs, forget, e.rounds)
 	}
 }
 
-// next takes the next task, with all creations that follow it where it is one: they share
+// nextTask takes the next task, with all creations that follow it where it is one: they share
 // a checkpoint. It returns nil, and the lane's goroutine is to end, where there is none.
-func (m *Manager) next(l *lane) *task {
+func (m *Manager) nextTask(l *dirQueue) *task {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	l.begun = time.Time{}
@@ -99,8 +99,8 @@ func (m *Manager) next(l *lane) *task {
 	l.begun = time.Now()
 	e := l.todo[0]
 	l.todo = l.todo[1:]
-	for len(e.makes) > 0 && len(l.todo) > 0 && len(l.todo[0].makes) > 0 {
-		e.makes = append(e.makes, l.todo[0].makes...)
+	for len(e.creates) > 0 && len(l.todo) > 0 && len(l.todo[0].creates) > 0 {
+		e.creates = append(e.creates, l.todo[0].creates...)
 		e.rounds = append(e.rounds, l.todo[0].rounds...)
 		l.todo = l.todo[1:]
 	}
@@ -110,14 +110,14 @@ func (m *Manager) next(l *lane) *task {
 // postpone is what becomes of a lane whose directory can't do anything now: creations fail and
 // are tried again, perhaps in another directory; deletions stay in their order until it can.
 // It reports whether the lane's goroutine is to end.
-func (m *Manager) postpone(l *lane, err error) bool {
+func (m *Manager) postpone(l *dirQueue, err error) bool {
 	m.mu.Lock()
 	var makes []*missing
 	var rounds []*round
 	var left []*task
 	for _, e := range l.todo {
-		makes, rounds = append(makes, e.makes...), append(rounds, e.rounds...)
-		if e.rounds = nil; len(e.drops) > 0 {
+		makes, rounds = append(makes, e.creates...), append(rounds, e.rounds...)
+		if e.rounds = nil; len(e.deletes) > 0 {
 			left = append(left, e)
 		}
 	}
@@ -127,7 +127,7 @@ func (m *Manager) postpone(l *lane, err error) bool {
 	}
 	end := len(left) > 0 && !m.closed
 	if end { // busy stays: the timer is the one that goes on
-		time.AfterFunc(lanePause, func() { m.resume(l) })
+		time.AfterFunc(retryPause, func() { m.resume(l) })
 	}
 	m.mu.Unlock()
 	if len(makes) > 0 {
@@ -136,18 +136,18 @@ func (m *Manager) postpone(l *lane, err error) bool {
 			ids[i] = storage.ID{Topic: x.topic.ID, Partition: x.partition}
 		}
 		m.opt.Storage.Unplace(ids)
-		m.failed(makes, err)
+		m.noteFailed(makes, err)
 	}
 	m.ended(rounds...)
 	return end
 }
 
 // resume goes on with a lane that was on hold.
-func (m *Manager) resume(l *lane) {
+func (m *Manager) resume(l *dirQueue) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	if l.busy = !m.closed; l.busy {
-		m.work.Go(func() { m.drive(l) })
+		m.work.Go(func() { m.runTasks(l) })
 	}
 }
 
@@ -182,14 +182,14 @@ func (m *Manager) queueDeletions(d *metadata.Delta, next *metadata.Image, r *rou
 			e = &task{rounds: m.shareLocked(r)}
 			byDir[d] = e
 		}
-		e.drops = append(e.drops, id)
+		e.deletes = append(e.deletes, id)
 		g := gone[id.Topic]
 		if n := len(e.topics); n == 0 || e.topics[n-1] != g {
 			e.topics = append(e.topics, g)
 			g.left++
 		}
 	}
-	m.eachLeft(d, gone, drop)
+	m.eachRemaining(d, gone, drop)
 	var done [][16]byte
 	for id, g := range gone {
 		if g.left > 0 {
@@ -205,9 +205,9 @@ func (m *Manager) queueDeletions(d *metadata.Delta, next *metadata.Image, r *rou
 	m.recorder.add(nil, m.forgettable(done), m.share(r))
 }
 
-// eachLeft calls drop for every log of topics that is on a disk or being made, topic by
+// eachRemaining calls drop for every log of topics that is on a disk or being made, topic by
 // topic, and forgets those that are missing. The caller holds mu.
-func (m *Manager) eachLeft(d *metadata.Delta, gone map[[16]byte]*removal, drop func(*storage.Dir, storage.ID)) {
+func (m *Manager) eachRemaining(d *metadata.Delta, gone map[[16]byte]*removal, drop func(*storage.Dir, storage.ID)) {
 	known := map[[16]byte]bool{}
 	for _, t := range d.Deleted {
 		known[t.ID] = true
@@ -238,11 +238,11 @@ func (m *Manager) eachLeft(d *metadata.Delta, gone map[[16]byte]*removal, drop f
 	}
 }
 
-// dropIn deletes logs in a directory, and returns the topics of which none is left. A
+// deleteIn deletes logs in a directory, and returns the topics of which none is left. A
 // deletion that fails is tried again until it succeeds; the tombstones of its topics stay
 // until then.
-func (m *Manager) dropIn(d *storage.Dir, e *task) (done [][16]byte) {
-	if err := m.opt.Storage.Delete(e.drops...); err != nil {
+func (m *Manager) deleteIn(d *storage.Dir, e *task) (done [][16]byte) {
+	if err := m.opt.Storage.Delete(e.deletes...); err != nil {
 		e.tries++
 		log := m.opt.Logger.Debug
 		if e.tries == 1 {
@@ -250,7 +250,7 @@ func (m *Manager) dropIn(d *storage.Dir, e *task) (done [][16]byte) {
 		}
 		log("logs of deleted topics could not be removed, it is tried again until they are", zap.String("dir", d.Path()),
 			zap.Int("topics", len(e.topics)), zap.String("first", e.topics[0].name), zap.Int("tries", e.tries), zap.Error(err))
-		again := &task{drops: e.drops, topics: e.topics, tries: e.tries} // what e had asked for was tried once
+		again := &task{deletes: e.deletes, topics: e.topics, tries: e.tries} // what e had asked for was tried once
 		time.AfterFunc(backoff(e.tries), func() { m.queue(d, again) })
 		return nil
 	}

@@ -21,9 +21,9 @@ const (
 // backoff is how long to wait after the given number of failures in a row.
 func backoff(tries int) time.Duration { return min(retryFirst<<min(tries-1, 10), retryMost) }
 
-// hopeless is how many logs in a row must fail, each alone, for the rest of what was to be made
+// maxFailuresInRow is how many logs in a row must fail, each alone, for the rest of what was to be made
 // with them to be given up until the next try.
-const hopeless = 8
+const maxFailuresInRow = 8
 
 // missing is a partition of this broker that has no log. Manager.mu guards its fields but
 // those that never change.
@@ -41,13 +41,13 @@ const hopeless = 8
 type missing struct {
 	wanted // as the metadata had it when it was noted
 
-	dir     *storage.Dir // chosen for the log; nil before that
-	queued  bool         // for creation, or being made
-	lasting bool
-	tries   int   // that failed
-	err     error // of the last try; nil before it
-	since   time.Time
-	next    time.Time // when it is tried again
+	dir       *storage.Dir // chosen for the log; nil before that
+	queued    bool         // for creation, or being made
+	permanent bool
+	tries     int   // that failed
+	err       error // of the last try; nil before it
+	since     time.Time
+	next      time.Time // when it is tried again
 }
 
 // why is the error of a partition without a log; it matches ErrOffline.
@@ -55,7 +55,7 @@ func (x *missing) why() error {
 	switch {
 	case x.err == nil:
 		return &CreatingError{Partition: x.String(), Since: x.since}
-	case x.lasting:
+	case x.permanent:
 		return x.err
 	default:
 		return fmt.Errorf("%w: the log of %s could not be made: %w", ErrOffline, x, x.err)
@@ -108,11 +108,11 @@ func (m *Manager) Failed() []Failure {
 	return all
 }
 
-// lack notes that a partition has no log and returns it, nil where that is known and seen to.
-func (m *Manager) lack(w wanted) *missing {
+// noteUncreated notes that a partition has no log and returns it, nil where that is known and seen to.
+func (m *Manager) noteUncreated(w wanted) *missing {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	if x := m.missing[w.tp()]; x != nil && !x.lasting {
+	if x := m.missing[w.tp()]; x != nil && !x.permanent {
 		return nil
 	}
 	x := &missing{wanted: w, queued: true, since: time.Now()}
@@ -124,11 +124,11 @@ func (m *Manager) lack(w wanted) *missing {
 func (m *Manager) noteMissing(w wanted, err error) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	m.missing[w.tp()] = &missing{wanted: w, lasting: true, err: err, since: time.Now()}
+	m.missing[w.tp()] = &missing{wanted: w, permanent: true, err: err, since: time.Now()}
 }
 
-// forgo notes that this broker is not to have a partition.
-func (m *Manager) forgo(tp metadata.TopicPartition) {
+// forgetMissing notes that this broker is not to have a partition.
+func (m *Manager) forgetMissing(tp metadata.TopicPartition) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	delete(m.missing, tp)
@@ -147,7 +147,7 @@ func (m *Manager) place(list []*missing, r *round) {
 	}
 	byDir, err := m.opt.Storage.Place(specs, m.slow())
 	if err != nil {
-		m.failed(list, err)
+		m.noteFailed(list, err)
 		return
 	}
 	for d, specs := range byDir {
@@ -158,13 +158,13 @@ func (m *Manager) place(list []*missing, r *round) {
 			makes[i].dir = d
 		}
 		m.mu.Unlock()
-		m.queue(d, &task{makes: makes, rounds: m.share(r)})
+		m.queue(d, &task{creates: makes, rounds: m.share(r)})
 	}
 }
 
-// makeIn makes logs in a directory, all at once, and where that fails by halves: what one of
+// createIn makes logs in a directory, all at once, and where that fails by halves: what one of
 // them can't have keeps none of the others from being made.
-func (m *Manager) makeIn(d *storage.Dir, list []*missing) (dirs map[metadata.TopicPartition][16]byte) {
+func (m *Manager) createIn(d *storage.Dir, list []*missing) (dirs map[metadata.TopicPartition][16]byte) {
 	dirs = map[metadata.TopicPartition][16]byte{}
 	inRow := 0
 	var try func([]*missing)
@@ -177,10 +177,10 @@ func (m *Manager) makeIn(d *storage.Dir, list []*missing) (dirs map[metadata.Top
 		switch {
 		case err == nil:
 			inRow = 0
-			m.made(logs, version, dirs)
-		case len(some) == 1 || inRow >= hopeless || m.unusable(d) != nil:
+			m.adoptCreated(logs, version, dirs)
+		case len(some) == 1 || inRow >= maxFailuresInRow || m.unusable(d) != nil:
 			inRow++
-			m.failed(some, err)
+			m.noteFailed(some, err)
 		default:
 			half := len(some) / 2
 			try(some[:half])
@@ -210,10 +210,10 @@ func (m *Manager) specs(list []*missing) ([]*missing, []storage.Spec, int64) {
 	return still, specs, m.image.Version()
 }
 
-// made takes over logs that were made under the image of a version: each becomes a partition
+// adoptCreated takes over logs that were made under the image of a version: each becomes a partition
 // with the role and the configuration that the newest image gives it, and dirs gets where it
 // is. A log whose topic was deleted meanwhile is left to its deletion, which is queued behind.
-func (m *Manager) made(logs []*storage.Log, version int64, dirs map[metadata.TopicPartition][16]byte) {
+func (m *Manager) adoptCreated(logs []*storage.Log, version int64, dirs map[metadata.TopicPartition][16]byte) {
 	var adopted []wanted
 	m.roles.Lock()
 	for _, l := range logs {
@@ -248,8 +248,8 @@ func (m *Manager) made(logs []*storage.Log, version int64, dirs map[metadata.Top
 	}
 }
 
-// failed notes why logs could not be made, and when they are tried again.
-func (m *Manager) failed(list []*missing, err error) {
+// noteFailed notes why logs could not be made, and when they are tried again.
+func (m *Manager) noteFailed(list []*missing, err error) {
 	now := time.Now()
 	loud := false
 	m.mu.Lock()
@@ -278,7 +278,7 @@ func (m *Manager) failed(list []*missing, err error) {
 func (m *Manager) armLocked() {
 	var next time.Time
 	for _, x := range m.missing {
-		if !x.queued && !x.lasting && (next.IsZero() || x.next.Before(next)) {
+		if !x.queued && !x.permanent && (next.IsZero() || x.next.Before(next)) {
 			next = x.next
 		}
 	}
@@ -305,7 +305,7 @@ func (m *Manager) startRetry() {
 func (m *Manager) retry(now time.Time) {
 	late := m.retryDue(now)
 	dirs := map[metadata.TopicPartition][16]byte{}
-	m.made(late, -1, dirs)
+	m.adoptCreated(late, -1, dirs)
 	m.recorder.add(dirs, nil, nil)
 }
 
@@ -322,7 +322,7 @@ func (m *Manager) retryDue(now time.Time) (late []*storage.Log) {
 		return nil
 	}
 	for _, x := range m.missing {
-		if !x.queued && !x.lasting && !x.next.After(now) {
+		if !x.queued && !x.permanent && !x.next.After(now) {
 			x.queued = true
 			due = append(due, x)
 		}
@@ -342,11 +342,5 @@ func (m *Manager) retryDue(now time.Time) (late []*storage.Log) {
 
 // unusable returns why a directory should not be asked to make or delete logs now.
 func (m *Manager) unusable(d *storage.Dir) error {
-	if err := m.opt.Storage.Hung(d); err != nil {
-		return err
-	}
-	if err := d.Err(); err != nil {
-		return err
-	}
-	return nil
+	return cmp.Or(m.opt.Storage.Hung(d), d.Err())
 }

@@ -246,7 +246,7 @@ func TestADeletionWaitsForADiskThatHangs(t *testing.T) {
 			t.Fatal("there is no tombstone")
 		}
 		stuck.open()
-		time.Sleep(2 * lanePause)
+		time.Sleep(2 * retryPause)
 		synctest.Wait()
 		must(t, c.apply(t, l.Manager))
 		if n := len(l.storage.Logs()); n != 0 || c.image.Deleting(idA) != nil {
