@@ -75,3 +75,20 @@ func TestPathsInPagesExist(t *testing.T) {
 		t.Errorf("only %d paths were found: does the pattern still match?", found)
 	}
 }
+
+// The figures in README.md are those of docs/performance.md, and its commands are rows of the
+// benchmark.
+func TestReadmeQuotesMeasuredFigures(t *testing.T) {
+	all := pages(t)
+	row := regexp.MustCompile("(?m)^\\| [^|]+ \\| \\*\\*([^|]+)\\*\\* \\| ([^|]+) \\| `make bench ROWS=([a-z]+)` \\|$")
+	rows := row.FindAllStringSubmatch(all["README.md"], -1)
+	for _, r := range rows {
+		measured := regexp.MustCompile(`(?m)^\| .*\b` + regexp.QuoteMeta(r[1]) + `\b.*\b` + regexp.QuoteMeta(r[2]) + "\\b.*`ROWS=" + r[3] + "`")
+		if !measured.MatchString(all["docs/performance.md"]) {
+			t.Errorf("README.md: docs/performance.md has no row %s with %s and %s", r[3], r[1], r[2])
+		}
+	}
+	if len(rows) != 5 {
+		t.Errorf("README.md has %d measured figures, want 5", len(rows))
+	}
+}
