@@ -92,3 +92,30 @@ func TestReadmeQuotesMeasuredFigures(t *testing.T) {
 		t.Errorf("README.md has %d measured figures, want 5", len(rows))
 	}
 }
+
+// An identifier that a page places in a file ("`Name` in `file.go`") occurs there.
+func TestIdentifiersInPagesExist(t *testing.T) {
+	place := regexp.MustCompile("((?:`[\\w.]+`,?\\s+)+)(?:\\([^)]*\\)\\s+)?in\\s+`([\\w/]+\\.go)`")
+	found := 0
+	for page, text := range pages(t) {
+		for _, m := range place.FindAllStringSubmatch(text, -1) {
+			code, err := os.ReadFile("../../" + m[2])
+			if err != nil {
+				t.Errorf("%s: %v", page, err)
+				continue
+			}
+			for i, name := range strings.Split(m[1], "`") {
+				if i%2 == 1 {
+					found++
+					name = name[strings.LastIndex(name, ".")+1:]
+					if !regexp.MustCompile(`\b` + name + `\b`).Match(code) {
+						t.Errorf("%s: %s has no %s", page, m[2], name)
+					}
+				}
+			}
+		}
+	}
+	if found < 5 {
+		t.Errorf("only %d identifiers were found: does the pattern still match?", found)
+	}
+}
