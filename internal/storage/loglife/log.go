@@ -86,7 +86,7 @@ func (s State) String() string { return logs.rows[s].name }
 func (e Event) String() string { return logs.events[e] }
 
 var logs = table[State, Event, Use]{
-	uses: []string{"append", "read", "whole", "flush", "change", "start", "repair", "set aside", "replay", "as found"},
+	uses: []string{"append", "read", "whole", "flush", "change", "start", "repair", "quarantine", "replay", "as found"},
 	events: []string{
 		"opened", "segment failed", "frames aside", "replayed", "mended", "swap begun", "swap failed", "swap done",
 		"cut begun", "cut failed", "cut done", "unreadable", "found wrong", "deletion",

@@ -165,7 +165,7 @@ func TestWhatTheStatesPromise(t *testing.T) {
 			{s.Allows(Whole) && !s.Allows(Read), "is whole and cannot be read"},
 			{s.Allows(Change) && !(s.Allows(Flush) && s.Allows(Append)), "may be changed and cannot be flushed"},
 			{s.Allows(Repair) && s.Allows(Append|Flush|Change), "is repaired while others write"},
-			{s.Allows(SetAside) && (s.Allows(Replay) || !s.Allows(Repair)), "is set aside and not repaired, or is aside"},
+			{s.Allows(SetAside) && (s.Allows(Replay) || !s.Allows(Repair)), "can be quarantined and is not repaired, or is quarantined"},
 			{s.Allows(Replay) && (s.Allows(Whole) || !s.Allows(Repair)), "is aside and whole, or not repaired"},
 			{s.Allows(AsFound) && s.Allows(Append|Read|Whole|Flush|Repair), "is used, and checkpoints repeat what they said"},
 			{s.Allows(Append) && s != Online && s != Swapping, "takes records"},
