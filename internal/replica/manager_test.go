@@ -265,7 +265,7 @@ func TestALogThatCannotBeMadeKeepsNoOtherFromIt(t *testing.T) {
 	for _, tp := range []metadata.TopicPartition{{Topic: idA}, {Topic: idA, Partition: 1}, {Topic: idA, Partition: 2}, {Topic: idB}, {Topic: idB, Partition: 2}} {
 		grow(t, l.partition(t, tp.Topic, tp.Partition))
 	}
-	if _, err := l.Partition(idB, 1); !errors.Is(err, ErrOffline) || !strings.Contains(err.Error(), "the log of b-1 could not be made") {
+	if _, err := l.Partition(idB, 1); !errors.Is(err, ErrOffline) || !strings.Contains(err.Error(), "the log of b-1 could not be created") {
 		t.Error(err)
 	}
 }
