@@ -1,15 +1,15 @@
 // Package replica implements partitions as replicated logs: which broker leads, which replicas are
-// in sync, up to which offset records count, and when an append is acknowledged.
-// It owns Partition, which moves the high watermark of a storage.Log, and Manager, which follows the
-// metadata. The Manager gives partitions their role and creates and deletes logs, independently for
-// each log directory (docs/topics.md). Request handlers call Append and Read and know nothing of how
-// a log becomes durable. This package knows nothing of the protocol.
+// in sync, up to which offset records count, and when an append is acknowledged. It owns Partition,
+// which moves the high watermark of a storage.Log, and Manager, which follows the metadata. The
+// Manager gives partitions their role and creates and deletes logs, independently for each log
+// directory (docs/topics.md). Request handlers call Append and Read and know nothing of how a log
+// becomes durable. This package knows nothing of the protocol.
 // # When an append is acknowledged
 //
 //	Append → storage assigns offsets → it waits, in offset order:
-//	  acks=1    until ackEnd, the offset up to which the leader's log meets its durability profile, covers it
-//	  acks=all  until the high watermark, the smallest ackEnd of the in-sync replicas, covers it
-//	  acks=0    it does not wait
+//	  acks=0    not at all
+//	  acks=1    for ackEnd: the offset up to which the leader's log meets its durability profile
+//	  acks=all  for the high watermark: the smallest ackEnd of the in-sync replicas
 //
 // The goroutine that advances an end completes the appends that it covers: the log (Advanced), a
 // follower's acknowledgement (Acknowledged), or a change of the ISR. There is no goroutine per

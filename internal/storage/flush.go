@@ -15,9 +15,9 @@ import (
 // flushRun is the approximate maximum size of a write to a segment, in bytes.
 const flushRun = 4 << 20
 
-// uncachedWriteMin is the minimum size of a segment write that bypasses the page cache during a bulk load
-// (see turnover). Its newest bytes are in the tail. The system batches smaller writes, so they
-// always go through the page cache.
+// uncachedWriteMin is the minimum size of a segment write that bypasses the page cache during a
+// bulk load (see turnover). Its newest bytes are in the tail. The system batches smaller writes, so
+// they always go through the page cache.
 const uncachedWriteMin = 256 << 10
 
 // lagWindow is how long after a read from a segment the log's readers count as lagging. They will
