@@ -48,9 +48,9 @@ type Append struct {
 
 // The states of an Append. Whether it is in a queue is independent of them.
 const (
-	pending uint32 = iota
-	expired        // Expire was called while the log assigned offsets; OffsetsAssigned finishes the append
-	settled        // the outcome is decided; finish follows
+	pending  uint32 = iota
+	expired         // Expire was called while the log assigned offsets; OffsetsAssigned finishes the append
+	resolved        // the outcome is decided; finish follows
 	done
 )
 
@@ -126,7 +126,7 @@ func (q *fifo) late(ack int64, ready *decided) (more bool) {
 type decided struct{ head, tail *Append }
 
 func (d *decided) add(a *Append, err error) {
-	a.state.Store(settled) // from here on Expire has no effect
+	a.state.Store(resolved) // from here on Expire has no effect
 	a.Err = err
 	if d.tail != nil {
 		d.tail.next = a
@@ -194,7 +194,7 @@ func (a *Append) OffsetsAssigned(*storage.Append) {
 // resolve finishes an append that is in no queue. If Expire was called before, the outcome is
 // ErrTimedOut.
 func (a *Append) resolve(err error) {
-	if !a.state.CompareAndSwap(pending, settled) {
+	if !a.state.CompareAndSwap(pending, resolved) {
 		err = a.timedOut()
 	}
 	a.finish(err)

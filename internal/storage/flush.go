@@ -159,7 +159,7 @@ func (l *Log) chunksFlushed(run []*chunk) {
 		bytes += c.cap
 	}
 	l.smu.Lock()
-	l.settleProducers(last.next)
+	l.markProducersDurable(last.next)
 	l.smu.Unlock()
 	l.mu.Lock()
 	l.tail.setFlushed(len(run))
@@ -174,10 +174,10 @@ func (l *Log) chunksFlushed(run []*chunk) {
 	l.dir.memory.flushed(l, bytes)
 }
 
-// settleProducers moves the durable end of the producer state to the end of the segments. Batches
+// markProducersDurable moves the durable end of the producer state to the end of the segments. Batches
 // beyond it may still be discarded, so they must not push out batches that checkpoints store. The
 // caller holds smu.
-func (l *Log) settleProducers(end int64) {
+func (l *Log) markProducersDurable(end int64) {
 	if !l.dir.opt.broken.has(liveProducers) {
 		l.producers.MarkDurable(end)
 	}

@@ -325,7 +325,7 @@ func (r *recovery) openLog(lc *checkpoint.Log) {
 // setEnds moves all ends of a log that nobody uses yet.
 func (l *Log) setEnds(end int64) {
 	l.flushed = end
-	l.settleProducers(end)
+	l.markProducersDurable(end)
 	l.moveEnd(end)
 }
 
