@@ -113,9 +113,9 @@ type Log struct {
 	listed          bool        // the log is in memory.clean; guarded by memory.mu
 }
 
-func newLog(d *Dir, id ID, topic, dirName string, cfg Config) *Log {
-	l := &Log{id: id, topic: topic, dir: d, path: path.Join(d.path, dirName), stream: journal.NewStream(id)}
-	l.committed = -1
+func newLog(d *Dir, id ID, topic string, cfg Config) *Log {
+	l := &Log{id: id, topic: topic, dir: d, stream: journal.NewStream(id), committed: -1}
+	l.path = path.Join(d.path, l.String())
 	l.cfg.Store(&cfg)
 	l.queueState.init()
 	l.producers = l.noProducers()

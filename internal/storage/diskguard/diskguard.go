@@ -13,6 +13,8 @@ package diskguard
 import (
 	"fmt"
 	"math"
+
+	"github.com/chronik-io/chronik/internal/text"
 )
 
 // Auto selects a threshold that depends on the size of the file system.
@@ -132,31 +134,17 @@ func levelOf(free, need int64, before Level) Level {
 }
 
 func message(what string, free, owed, need int64, level Level) string {
-	has := bytesText(free) + " free"
+	has := text.Bytes(free) + " free"
 	if owed > 0 && free >= need {
-		has += ", " + bytesText(owed) + " of it reserved for records in memory and the journal's next file"
+		has += ", " + text.Bytes(owed) + " of it reserved for records in memory and the journal's next file"
 	}
-	refused := fmt.Sprintf("clients' records are refused until %s are free; internal topics go on", bytesText(need+need/10))
+	refused := fmt.Sprintf("clients' records are refused until %s are free; internal topics go on", text.Bytes(need+need/10))
 	if level == Critical {
 		refused = fmt.Sprintf("all records are refused: clients' until %s are free, those of internal topics until %s are",
-			bytesText(need+need/10), bytesText(need/2+need/20))
+			text.Bytes(need+need/10), text.Bytes(need/2+need/20))
 	}
 	return fmt.Sprintf("%s has %s, the threshold is %s (chronik.disk.min.free.bytes): %s; "+
-		"delete records or topics, lower retention, or enlarge the disk", what, has, bytesText(need), refused)
-}
-
-// bytesText formats a size, never rounded up.
-func bytesText(n int64) string {
-	switch {
-	case n >= 10<<30:
-		return fmt.Sprintf("%d GiB", n>>30)
-	case n >= 10<<20:
-		return fmt.Sprintf("%d MiB", n>>20)
-	case n >= 10<<10:
-		return fmt.Sprintf("%d KiB", n>>10)
-	default:
-		return fmt.Sprintf("%d bytes", n)
-	}
+		"delete records or topics, lower retention, or enlarge the disk", what, has, text.Bytes(need), refused)
 }
 
 // JournalSizes are the size of a journal file and the limit of all of them, in bytes.
