@@ -20,7 +20,7 @@ func TestDocsListEveryKind(t *testing.T) {
 		case repair == "" && k.Effect == inspect.Heals:
 			repair = "not needed"
 		case repair == "" && k.Effect == inspect.Aside:
-			repair = "none: look at it, and move it away"
+			repair = "none: move it away when its contents are no longer needed"
 		case repair == "":
 			repair = "none"
 		}

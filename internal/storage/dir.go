@@ -201,7 +201,7 @@ func (d *Dir) interrupted() error {
 		return nil
 	}
 	if err := d.opt.Interrupted(); err != nil {
-		return fmt.Errorf("the recovery was interrupted: %w", err)
+		return fmt.Errorf("recovery interrupted: %w", err)
 	}
 	return nil
 }

@@ -63,7 +63,7 @@ func (d *Dir) answered(of string, state, event fmt.Stringer, a loglife.Answer) {
 	if bufpool.Invariants {
 		panic(fmt.Sprintf("%s is %s: %s", of, state, event))
 	}
-	d.log.Error("BUG: an event that the state does not know", zap.String("of", of), zap.Stringer("state", state), zap.Stringer("event", event))
+	d.log.Error("BUG: event is impossible in this state", zap.String("of", of), zap.Stringer("state", state), zap.Stringer("event", event))
 }
 
 // Err returns why the log takes no appends, nil if it does. The log may be offline or temporarily

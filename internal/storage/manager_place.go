@@ -43,7 +43,7 @@ func (m *Manager) Place(specs []Spec, avoid map[*Dir]bool) (map[*Dir][]Spec, err
 				}
 			}
 			if best == nil {
-				return nil, fmt.Errorf("%w: no log directory takes records now", ErrFailed)
+				return nil, fmt.Errorf("%w: no log directory accepts records now", ErrFailed)
 			}
 			counts[best]++
 		}

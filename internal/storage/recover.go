@@ -160,7 +160,7 @@ func (r *recovery) runDeferred() {
 		case t.l != nil:
 			t.l.goOffline(loglife.Unreadable, nil, err)
 		default:
-			r.d.logOnce(nil, "what is not needed any more could not be removed", err)
+			r.d.logOnce(nil, "obsolete files could not be removed, the next start tries again", err)
 		}
 	}
 }

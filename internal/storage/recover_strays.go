@@ -55,7 +55,7 @@ func (d *Dir) quarantineDir(dirName string) error {
 	for _, in := range infos {
 		if in.Name != PartitionFile && in.Size > 0 {
 			to := fmt.Sprintf("%s.%x-stray", from, newID())
-			d.log.Warn("a directory that no checkpoint knows was set aside", zap.String("from", from), zap.String("to", to))
+			d.log.Warn("partition directory that the checkpoint does not list was quarantined", zap.String("from", from), zap.String("to", to))
 			return d.opt.FS.Rename(from, to)
 		}
 	}

@@ -35,7 +35,7 @@ func (d *Dir) repairAll() bool {
 			continue
 		}
 		left = true
-		d.logOnce(l, "segment could not be replaced, the partition takes no records", err)
+		d.logOnce(l, "segment could not be replaced, the partition accepts no records", err)
 		d.mu.Lock()
 		d.broken[l] = struct{}{}
 		d.mu.Unlock()
@@ -100,7 +100,7 @@ func (l *Log) resume() {
 func (d *Dir) removeFrames(files []string) {
 	for _, name := range files {
 		if err := d.opt.FS.Remove(path.Join(d.path, name)); err != nil {
-			d.logOnce(nil, "frames that are not needed any more could not be removed, the next start tries again", err)
+			d.logOnce(nil, "obsolete quarantine file could not be removed, the next start tries again", err)
 		}
 	}
 }
@@ -124,7 +124,7 @@ func (l *Log) replaceSegment() (done bool, err error) {
 		return false, nil // it was repaired in the meantime, while the directory reopened, or is out of use
 	}
 	if l.lacks() {
-		return false, fmt.Errorf("%w: the frames of %s are not set aside yet", ErrFailed, l)
+		return false, fmt.Errorf("%w: the frames of %s are not quarantined yet", ErrFailed, l)
 	}
 	l.mu.RLock()
 	at, aside := l.rp.Offset, l.life.aside

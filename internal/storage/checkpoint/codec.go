@@ -96,7 +96,7 @@ func (p *Point) append(b []byte) []byte {
 	return b
 }
 
-var errMalformed = errors.New("malformed record of a checkpoint")
+var errMalformed = errors.New("malformed checkpoint record")
 
 // cursor decodes a record. The first error sticks: later reads return zero values. Returned values
 // never alias the record.
