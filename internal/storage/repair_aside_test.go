@@ -13,7 +13,7 @@ import (
 	"github.com/chronik-io/chronik/internal/vfs/errfs"
 )
 
-// The journal fails while a log is set aside: what was set aside is still the log's.
+// If the journal fails while a log's frames are quarantined, the log keeps them.
 func TestAJournalFailureTakesNothingBackThatIsSetAside(t *testing.T) {
 	for _, profile := range []string{"sync", "os"} {
 		disk := crashfs.New(1)
@@ -46,7 +46,7 @@ func TestAJournalFailureTakesNothingBackThatIsSetAside(t *testing.T) {
 	}
 }
 
-// A repair that fails after it has rolled goes on where it came to.
+// A repair that fails after a roll continues from that point.
 func TestARepairThatFailedHalfWayGoesOn(t *testing.T) {
 	disk := crashfs.New(1)
 	errs := errfs.New(disk)
@@ -76,7 +76,7 @@ func TestARepairThatFailedHalfWayGoesOn(t *testing.T) {
 	holds(t, mustOpen(t, disk.KillImage(1), "sync").Logs()[0], 21)
 }
 
-// A lookup by time does not overlook what is set aside: it fails until that is replayed.
+// A lookup by time does not skip quarantined records: it fails until they are replayed.
 func TestLookupsDoNotOverlookWhatIsSetAside(t *testing.T) {
 	errs := errfs.New(crashfs.New(1))
 	d := mustOpen(t, errs, "sync")
@@ -98,7 +98,7 @@ func TestLookupsDoNotOverlookWhatIsSetAside(t *testing.T) {
 	}
 }
 
-// Memory that others need may be taken from a log while it is being set aside.
+// Memory that other logs need may be evicted while a log's frames are being copied to quarantine.
 func TestALogIsSetAsideWhileItsCacheIsEvicted(t *testing.T) {
 	for range 10 {
 		errs := errfs.New(crashfs.New(1))
@@ -132,7 +132,8 @@ func TestALogIsSetAsideWhileItsCacheIsEvicted(t *testing.T) {
 	}
 }
 
-// A reader beside a repair is told of what has not been replayed yet; it does not find nothing.
+// A reader during a repair gets an error for records that have not been replayed yet; it does not
+// find a hole.
 func TestReadersBesideAReplayFindNoHole(t *testing.T) {
 	errs := errfs.New(crashfs.New(1))
 	d := mustOpen(t, errs, "sync", func(o *Options) { o.JournalFileSize, o.JournalBytes = 2<<20, 32<<20 })
@@ -165,7 +166,7 @@ func TestReadersBesideAReplayFindNoHole(t *testing.T) {
 	holds(t, l, 20)
 }
 
-// A commit that fails after the replay leaves no file behind once it is repaired.
+// If the commit after a replay fails, the file is removed after the next repair.
 func TestARepairThatIsCommittedLateLeavesNothing(t *testing.T) {
 	disk := crashfs.New(1)
 	errs := errfs.New(disk)
@@ -224,8 +225,8 @@ func TestADeletionBesideARepairEnds(t *testing.T) {
 	}
 }
 
-// A start takes what is aside from there only: of the frames that the journal still has the first
-// ones may be gone.
+// A start reads quarantined frames only from the quarantine file: the first of the frames that the
+// journal still has may be gone.
 func TestAStartTakesWhatIsAsideFromThereOnly(t *testing.T) {
 	disk := crashfs.New(1)
 	errs := errfs.New(disk)
@@ -251,8 +252,8 @@ func TestAStartTakesWhatIsAsideFromThereOnly(t *testing.T) {
 	}
 }
 
-// A journal file that cannot be read does not keep its directory from being reopened if memory has
-// what is to be set aside.
+// An unreadable journal file does not keep its directory from being reopened if memory has the
+// frames to quarantine.
 func TestWhatIsSetAsideComesFromMemoryIfTheJournalCannotBeRead(t *testing.T) {
 	errs := errfs.New(crashfs.New(1))
 	d := mustOpen(t, errs, "sync")
@@ -279,7 +280,8 @@ func TestWhatIsSetAsideComesFromMemoryIfTheJournalCannotBeRead(t *testing.T) {
 	holds(t, logs[0], 11)
 }
 
-// If memory lacks what the journal refuses to read, nothing is given up: it is tried again.
+// If memory lacks the frames in an unreadable journal file, nothing is given up, and the repair is
+// retried.
 func TestAJournalThatCannotBeReadForATimeLosesNothing(t *testing.T) {
 	errs := errfs.New(crashfs.New(1))
 	d := mustOpen(t, errs, "sync", func(o *Options) { o.JournalBytes = 1 << 20 })
@@ -301,7 +303,7 @@ func TestAJournalThatCannotBeReadForATimeLosesNothing(t *testing.T) {
 	holds(t, l, 10)
 }
 
-// Frames that are set aside and then found damaged take the log offline, once and with the reason.
+// Quarantined frames that turn out to be damaged take the log offline, once and with the reason.
 func TestDamageOfWhatIsAsideEndsTheRepair(t *testing.T) {
 	disk := crashfs.New(1)
 	errs := errfs.New(disk)
