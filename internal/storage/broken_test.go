@@ -70,27 +70,27 @@ func lie(call, pattern string) func(vfs.FS) vfs.FS {
 
 // rules are the durability rules of docs/journal.md. Each is removed once.
 var rules = map[string]modelConfig{
-	"the journal is synced before anybody is told": {wrap: lie("datasync", "*.journal")},
-	"names of journal files are synced":            {wrap: lie("syncdir", "journal")},
-	"names of segments are synced":                 {wrap: lie("syncdir", "*-3")},
-	"segments are synced":                          {wrap: lie("datasync", "/d/*-3/*.log")},
-	"the checkpoint is synced":                     {wrap: lie("datasync", "/d/checkpoint/*")},
-	"the checkpoint's name is synced":              {wrap: lie("syncdir", "checkpoint")},
-	"a checkpoint's copy is synced":                {wrap: lie("datasync", "/d/checkpoint.copy/*")},
+	"the journal is synced before a notification": {wrap: lie("datasync", "*.journal")},
+	"names of journal files are synced":           {wrap: lie("syncdir", "journal")},
+	"names of segments are synced":                {wrap: lie("syncdir", "*-3")},
+	"segments are synced":                         {wrap: lie("datasync", "/d/*-3/*.log")},
+	"the checkpoint is synced":                    {wrap: lie("datasync", "/d/checkpoint/*")},
+	"the checkpoint's name is synced":             {wrap: lie("syncdir", "checkpoint")},
+	"a checkpoint's copy is synced":               {wrap: lie("datasync", "/d/checkpoint.copy/*")},
 
-	"a segment gets what is durable in the journal": {broken: broken{rules: notDurable}},
-	"the recovery point claims what is synced":      {broken: broken{rules: earlyLSN}},
-	"a file goes after the checkpoint":              {broken: broken{rules: earlyRelease}, rare: true},
-	"a truncation is committed":                     {broken: broken{rules: silentCut}},
-	"a log start is committed":                      {broken: broken{rules: silentStart}},
-	"producers outlive their records":               {broken: broken{rules: forgetGone}, rare: true},
-	"a swap of segments is committed":               {broken: broken{rules: silentSwap}},
-	"a start finishes a swap":                       {broken: broken{rules: forgetfulSwap}},
-	"a swap ends after its names are synced":        {broken: broken{rules: eagerSwap}},
-	"a checkpoint names what was kept aside":        {broken: broken{rules: forgetQuarantine}},
-	"what does not fit is not skipped":              {read: readSkipping},
-	"a lookup sees what is flushed meanwhile":       {findTime: findTimeForgetful},
-	"a failed segment is written anew":              {broken: broken{rules: forgetfulFail}, rare: true},
+	"a segment gets only records that are durable in the journal": {broken: broken{rules: notDurable}},
+	"the recovery point claims only synced records":               {broken: broken{rules: earlyLSN}},
+	"a journal file is released after the checkpoint":             {broken: broken{rules: earlyRelease}, rare: true},
+	"a truncation is committed":                                   {broken: broken{rules: silentCut}},
+	"a log start is committed":                                    {broken: broken{rules: silentStart}},
+	"producers outlive their records":                             {broken: broken{rules: forgetGone}, rare: true},
+	"a swap of segments is committed":                             {broken: broken{rules: silentSwap}},
+	"a start completes a swap":                                    {broken: broken{rules: forgetfulSwap}},
+	"a swap ends after its names are synced":                      {broken: broken{rules: eagerSwap}},
+	"a checkpoint names quarantined frames":                       {broken: broken{rules: forgetQuarantine}},
+	"a batch that does not fit is not skipped":                    {read: readSkipping},
+	"a lookup sees records that are flushed during it":            {findTime: findTimeForgetful},
+	"the records of a failed segment are replayed":                {broken: broken{rules: forgetfulFail}, rare: true},
 }
 
 // readSkipping is Log.Read, except that a batch that does not fit is treated as missing: the read
@@ -165,7 +165,7 @@ func TestFault21MissesEveryRule(t *testing.T) {
 		"a swap is committed":                     {rules: silentSwap},
 		"a swap ends after its names are synced":  {rules: eagerSwap},
 		"a segment is whole before it has a name": {rules: hastySwap},
-		"a start finishes a swap":                 {rules: forgetfulSwap},
+		"a start completes a swap":                {rules: forgetfulSwap},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
