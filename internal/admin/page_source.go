@@ -19,6 +19,7 @@ import (
 	"github.com/chronik-io/chronik/internal/metadata"
 	"github.com/chronik-io/chronik/internal/metrics"
 	"github.com/chronik-io/chronik/internal/storage"
+	"github.com/chronik-io/chronik/internal/text"
 	"github.com/chronik-io/chronik/pkg/durability"
 )
 
@@ -58,7 +59,7 @@ func (s *source) Overview(ctx context.Context) (page.Overview, error) {
 	}
 	ctx, cancel := context.WithTimeout(ctx, groupTime)
 	defer cancel()
-	o := page.Overview{Topics: v.Image().NumTopics(), Partitions: len(v.Storage.Logs()), Groups: len(v.Groups.Census(ctx).Groups),
+	o := page.Overview{Topics: v.Image().NumTopics(), Partitions: len(v.Storage.Logs()), Groups: len(v.Groups.Overview(ctx).Groups),
 		Connections: v.Server.Stats().Connections, Heap: int64(heapBytes())}
 	if limit := debug.SetMemoryLimit(-1); limit < math.MaxInt64 {
 		o.MemoryLimit = limit
@@ -151,22 +152,15 @@ func (v *View) topicOf(img *metadata.Image, t *metadata.Topic, each bool) (page.
 	}
 	var problems []string
 	if offline > 0 {
-		problems = append(problems, plural(offline, "partition")+" offline")
+		problems = append(problems, text.Count(offline, "partition")+" offline")
 	}
 	if damaged > 0 {
-		problems = append(problems, plural(damaged, "partition")+" damaged")
+		problems = append(problems, text.Count(damaged, "partition")+" damaged")
 	}
 	if len(problems) > 0 {
 		x.Severity, x.Problem = health.Bad, strings.Join(problems, ", ")
 	}
 	return x, list
-}
-
-func plural(n int, noun string) string {
-	if n == 1 {
-		return "1 " + noun
-	}
-	return strconv.Itoa(n) + " " + noun + "s"
 }
 
 func (v *View) partitionOf(topic [16]byte, index int32, meta *metadata.Partition) page.Partition {

@@ -13,15 +13,15 @@ import (
 
 // AlterConfigs (key 33), versions 0 to 2: replaces all configs of a resource.
 func alterConfigsAPI() api {
-	return line[*kmsg.AlterConfigsRequest]{
+	return apiDef[*kmsg.AlterConfigsRequest]{
 		API: protocol.API{Key: int16(kmsg.AlterConfigs), Max: 2},
 		needs: func(req *kmsg.AlterConfigsRequest, n *needs) {
 			for _, x := range req.Resources {
 				n.configs(opAlterConfigs, resource{x.ResourceType, x.ResourceName})
 			}
 		},
-		busy:   kerr.NotController,
-		handle: beside(replaceConfigs),
+		overloaded: kerr.NotController,
+		handle:     inBackground(replaceConfigs),
 	}.api()
 }
 

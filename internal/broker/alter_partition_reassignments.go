@@ -16,10 +16,10 @@ import (
 // not moved between brokers: what asks for the replicas that a partition has is
 // done at once, and there is never anything to cancel.
 func alterPartitionReassignmentsAPI() api {
-	return line[*kmsg.AlterPartitionAssignmentsRequest]{
+	return apiDef[*kmsg.AlterPartitionAssignmentsRequest]{
 		API:    protocol.API{Key: int16(kmsg.AlterPartitionAssignments), Max: 1},
 		needs:  func(_ *kmsg.AlterPartitionAssignmentsRequest, n *needs) { n.cluster(opAlter) },
-		handle: now(alterPartitionReassignments),
+		handle: answering(alterPartitionReassignments),
 	}.api()
 }
 

@@ -10,10 +10,10 @@ import (
 
 // ApiVersions (key 18), versions 0 to 4: what the table has, and nothing else.
 func apiVersionsAPI() api {
-	return line[*kmsg.ApiVersionsRequest]{
+	return apiDef[*kmsg.ApiVersionsRequest]{
 		API:    protocol.API{Key: protocol.KeyApiVersions, Max: 4},
 		decode: decodeApiVersions,
-		handle: now(apiVersions),
+		handle: answering(apiVersions),
 	}.api()
 }
 

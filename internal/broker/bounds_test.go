@@ -141,19 +141,19 @@ func TestNoSessionKeepsNamesThatNoTopicCanHave(t *testing.T) {
 	now := time.Now()
 	c := newSessions(10, defaultSessionBytes)
 	parts := asked(2)
-	parts[1].fetchAsk.topic.name = strings.Repeat("x", controller.MaxNameLength)
+	parts[1].partitionRequest.topic.name = strings.Repeat("x", controller.MaxNameLength)
 	s := c.create(false, parts, now)
 	if s == nil {
 		t.Fatal("no session")
 	}
-	parts[1].fetchAsk.topic.name += "x"
+	parts[1].partitionRequest.topic.name += "x"
 	if c.create(false, parts, now) != nil {
 		t.Error("a session with a name that is too long")
 	}
 	req := kmsg.NewPtrFetchRequest()
 	req.Version, req.SessionID, req.SessionEpoch = 12, s.id, 1
-	req.Topics = []kmsg.FetchRequestTopic{{Topic: parts[1].fetchAsk.topic.name, Partitions: make([]kmsg.FetchRequestTopicPartition, 1)}}
-	var got reading
+	req.Topics = []kmsg.FetchRequestTopic{{Topic: parts[1].partitionRequest.topic.name, Partitions: make([]kmsg.FetchRequestTopicPartition, 1)}}
+	var got fetchRead
 	if use := c.begin(req, &got, now); use.err != nil || len(got.parts) != 3 || s.elem != nil {
 		t.Errorf("%v, %d parts; the session goes on: %t", use.err, len(got.parts), s.elem != nil)
 	}

@@ -15,7 +15,7 @@ import (
 	"github.com/chronik-io/chronik/internal/bufpool"
 	"github.com/chronik-io/chronik/internal/configdef"
 	"github.com/chronik-io/chronik/internal/controller"
-	"github.com/chronik-io/chronik/internal/groups"
+	"github.com/chronik-io/chronik/internal/coordinator/service"
 	"github.com/chronik-io/chronik/internal/metadata"
 	"github.com/chronik-io/chronik/internal/network"
 	"github.com/chronik-io/chronik/internal/protocol"
@@ -30,15 +30,16 @@ type Options struct {
 	Replicas   *replica.Manager
 	Configs    *configdef.Registry
 	Settings   *replica.TopicSettings
-	Groups     *groups.Coordinator
+	Groups     *service.Groups
 	// Static are the broker's configs as the configuration sets them, by name.
 	Static map[string]string
 	// AnswerBytes bounds the records in answers that clients have not read yet; at
 	// the bound answers get shorter. Default 256 MiB.
 	AnswerBytes int64
-	// ParkedBytes bounds what requests hold that wait for something: fetches for records, joins
-	// for other members. At the bound a fetch is answered with what there is, and others are
-	// refused with an error on which clients come back. Default 64 MiB.
+	// ParkedBytes bounds the memory of requests that wait: fetches for records, joins for other
+	// members. At the bound a fetch is answered without waiting, and other requests are refused
+	// with a retriable error. A quarter as much is for requests that are too large to wait;
+	// they get it one after the other. Default 64 MiB.
 	ParkedBytes int64
 	// SessionBytes bounds what fetch sessions take; a client that gets none names all its
 	// partitions in every fetch. Default 128 MiB.
@@ -63,17 +64,18 @@ type Options struct {
 
 // Broker answers requests. It implements network.Handler.
 type Broker struct {
-	opt      Options
-	conf     configdef.Broker
-	table    *protocol.Table
-	entries  entries
-	sessions *sessions
-	damage   damageReports
-	answers  *bufpool.Budget // of record bytes in answers to fetches
-	parked   *bufpool.Budget // of what requests hold that wait
-	produces sync.Pool       // of *produceOp
-	heavy    chan struct{}   // held while heavy batches are validated, one for every two processors
-	turns    decodeSlots     // of large requests
+	opt         Options
+	conf        configdef.Broker
+	table       *protocol.Table
+	entries     entries
+	sessions    *sessions
+	damage      damageReports
+	answers     *bufpool.Budget // of record bytes in answers to fetches
+	parked      *bufpool.Budget // of what requests hold that wait
+	wide        *bufpool.Budget // of large requests that parked has no memory for, until they are answered
+	produces    sync.Pool       // of *produceOp
+	heavy       chan struct{}   // held while heavy batches are validated, one for every two processors
+	decodeSlots decodeSlots     // of large requests
 
 	producerIDs producerIDs
 	creations   creations
@@ -109,8 +111,8 @@ func New(opt Options) (*Broker, error) {
 	opt.ParkedBytes = cmp.Or(opt.ParkedBytes, defaultParkedBytes)
 	opt.AppendTime = cmp.Or(opt.AppendTime, defaultAppendTime)
 	b := &Broker{opt: opt, conf: conf, table: table, entries: newEntries(), sessions: newSessions(int(conf.FetchSessions), cmp.Or(opt.SessionBytes, defaultSessionBytes)), damage: damageReports{gap: damageGap},
-		answers: bufpool.NewBudget(cmp.Or(opt.AnswerBytes, defaultAnswerBytes)), parked: bufpool.NewBudget(opt.ParkedBytes),
-		heavy: make(chan struct{}, max(1, runtime.GOMAXPROCS(0)/2)), turns: newTurns()}
+		answers: bufpool.NewBudget(cmp.Or(opt.AnswerBytes, defaultAnswerBytes)), parked: bufpool.NewBudget(opt.ParkedBytes), wide: bufpool.NewBudget(opt.ParkedBytes / 4),
+		heavy: make(chan struct{}, max(1, runtime.GOMAXPROCS(0)/2)), decodeSlots: newDecodeSlots()}
 	b.ctx, b.stop = context.WithCancel(context.Background())
 	return b, nil
 }

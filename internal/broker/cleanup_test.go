@@ -170,7 +170,7 @@ func (n *node) earliest(t *testing.T, topic string, want int64) {
 // Old records go when the config that makes them old is set, on the topic or for
 // all, and no sooner; nobody waits for a restart, nor for the next round.
 func TestARetentionThatIsSetCountsAtOnce(t *testing.T) {
-	n := newNode(t, func(o *nodeOptions) { o.storage = func(s *storage.Options) { s.KeeperInterval = time.Hour } })
+	n := newNode(t, func(o *nodeOptions) { o.storage = func(s *storage.Options) { s.RetentionInterval = time.Hour } })
 	names := []string{"time", "all", "kept", "compacted", "size"}
 	for _, name := range names {
 		n.topic(t, name, 1, "segment.bytes", "1048576")
@@ -211,7 +211,7 @@ func TestARetentionThatIsSetCountsAtOnce(t *testing.T) {
 func TestACompactedTopicKeepsTheLastOfEachKey(t *testing.T) {
 	n := newNode(t, func(o *nodeOptions) {
 		o.storage = func(s *storage.Options) {
-			s.CleanerBackoff, s.JournalBytes, s.DeferredBytes = 5*time.Millisecond, 4<<20, 2<<20
+			s.Cleaning.Backoff, s.JournalBytes, s.DeferredBytes = 5*time.Millisecond, 4<<20, 2<<20
 		}
 	})
 	n.topic(t, "t", 1, "segment.bytes", "1048576", "min.cleanable.dirty.ratio", "0.01")

@@ -195,14 +195,14 @@ func TestWhatWaitsIsRefusedWhereItsMemoryIsUsedUp(t *testing.T) {
 	n.eachLine(t, id, func(t *testing.T, a *api, req kmsg.Request, resp kmsg.Response) {
 		codes := codesIn(resp)
 		for _, c := range codes {
-			if a.busy == nil && slices.Contains(busy, c) || a.busy != nil && c != a.busy.Code {
+			if a.overloaded == nil && slices.Contains(busy, c) || a.overloaded != nil && c != a.overloaded.Code {
 				t.Errorf("error %d: %+v", c, resp)
 			}
 		}
-		if a.busy != nil && len(codes) == 0 && !noPlace(req) {
+		if a.overloaded != nil && len(codes) == 0 && !noPlace(req) {
 			t.Errorf("it was not refused: %+v", resp)
 		}
-		if e := kerr.TypedErrorForCode(orSuccess(a.busy)); e != nil && !e.Retriable {
+		if e := kerr.TypedErrorForCode(orSuccess(a.overloaded)); e != nil && !e.Retriable {
 			t.Errorf("clients do not come back on %v", e)
 		}
 	})

@@ -14,15 +14,15 @@ import (
 
 // CreatePartitions (key 37), versions 0 to 3.
 func createPartitionsAPI() api {
-	return line[*kmsg.CreatePartitionsRequest]{
+	return apiDef[*kmsg.CreatePartitionsRequest]{
 		API: protocol.API{Key: int16(kmsg.CreatePartitions), Max: 3},
 		needs: func(req *kmsg.CreatePartitionsRequest, n *needs) {
 			for i := range req.Topics {
 				n.topic(opAlter, req.Topics[i].Topic)
 			}
 		},
-		busy:   kerr.NotController,
-		handle: beside(createPartitions),
+		overloaded: kerr.NotController,
+		handle:     inBackground(createPartitions),
 	}.api()
 }
 
@@ -76,7 +76,7 @@ func createPartitions(ctx context.Context, b *Broker, r *network.Request, req *k
 }
 
 func (c *change) createPartitions(ctx context.Context, t *kmsg.CreatePartitionsRequestTopic, validateOnly bool) error {
-	if controller.IsInternal(t.Topic) {
+	if metadata.IsInternal(t.Topic) {
 		return refuse(kerr.InvalidRequest, "What topic %s keeps is bound to its partitions by their number: it can't be changed.", t.Topic)
 	}
 	if err := c.b.checkSpace(); err != nil {

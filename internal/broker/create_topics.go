@@ -17,15 +17,15 @@ import (
 // the topic can be used. A topic whose logs could not be made is answered with
 // KAFKA_STORAGE_ERROR and the cause; it exists, and its logs are tried again.
 func createTopicsAPI() api {
-	return line[*kmsg.CreateTopicsRequest]{
+	return apiDef[*kmsg.CreateTopicsRequest]{
 		API: protocol.API{Key: int16(kmsg.CreateTopics), Min: 2, Max: 7},
 		needs: func(req *kmsg.CreateTopicsRequest, n *needs) {
 			for i := range req.Topics {
 				n.topic(opCreate, req.Topics[i].Topic)
 			}
 		},
-		busy:   kerr.NotController,
-		handle: beside(createTopics),
+		overloaded: kerr.NotController,
+		handle:     inBackground(createTopics),
 	}.api()
 }
 
@@ -87,7 +87,7 @@ func (b *Broker) creatable(t *kmsg.CreateTopicsRequestTopic) error {
 	if t.Topic == "__cluster_metadata" {
 		return refuse(kerr.InvalidRequest, "Creation of internal topic %s is prohibited.", t.Topic)
 	}
-	if controller.IsInternal(t.Topic) {
+	if metadata.IsInternal(t.Topic) {
 		return refuse(kerr.InvalidRequest, "Creation of internal topic %s is prohibited: the broker creates it, "+
 			"with the configs that it needs, when a client first looks for a coordinator.", t.Topic)
 	}

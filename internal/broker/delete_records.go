@@ -16,15 +16,15 @@ import (
 // (KIP-107). It is answered when that is durable, however long the request wanted
 // to wait: what it asks for can't be taken back half done.
 func deleteRecordsAPI() api {
-	return line[*kmsg.DeleteRecordsRequest]{
+	return apiDef[*kmsg.DeleteRecordsRequest]{
 		API: protocol.API{Key: int16(kmsg.DeleteRecords), Max: 2},
 		needs: func(req *kmsg.DeleteRecordsRequest, n *needs) {
 			for i := range req.Topics {
 				n.topic(opDelete, req.Topics[i].Topic)
 			}
 		},
-		busy:   kerr.LeaderNotAvailable,
-		handle: beside(deleteRecords),
+		overloaded: kerr.LeaderNotAvailable,
+		handle:     inBackground(deleteRecords),
 	}.api()
 }
 

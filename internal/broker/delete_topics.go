@@ -16,7 +16,7 @@ import (
 // DeleteTopics (key 20), versions 1 to 6. An answer without an error means that
 // the topic is gone for every request to come; its bytes go in the background.
 func deleteTopicsAPI() api {
-	return line[*kmsg.DeleteTopicsRequest]{
+	return apiDef[*kmsg.DeleteTopicsRequest]{
 		API: protocol.API{Key: int16(kmsg.DeleteTopics), Min: 1, Max: 6},
 		needs: func(req *kmsg.DeleteTopicsRequest, n *needs) {
 			for _, t := range deleteEntries(req) {
@@ -32,8 +32,8 @@ func deleteTopicsAPI() api {
 			whole.Topics = deleteEntries(req)
 			c.respond(refuseWhole(&whole, code))
 		},
-		busy:   kerr.NotController,
-		handle: beside(deleteTopics),
+		overloaded: kerr.NotController,
+		handle:     inBackground(deleteTopics),
 	}.api()
 }
 

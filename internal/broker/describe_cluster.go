@@ -10,9 +10,9 @@ import (
 
 // DescribeCluster (key 60), versions 0 to 2.
 func describeClusterAPI() api {
-	return line[*kmsg.DescribeClusterRequest]{
+	return apiDef[*kmsg.DescribeClusterRequest]{
 		API:    protocol.API{Key: int16(kmsg.DescribeCluster), Max: 2},
-		handle: now(describeCluster),
+		handle: answering(describeCluster),
 	}.api()
 }
 

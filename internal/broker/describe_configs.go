@@ -17,14 +17,14 @@ import (
 // topics, of this broker, those set for all brokers, those of consumer groups, and
 // the level of its log.
 func describeConfigsAPI() api {
-	return line[*kmsg.DescribeConfigsRequest]{
+	return apiDef[*kmsg.DescribeConfigsRequest]{
 		API: protocol.API{Key: int16(kmsg.DescribeConfigs), Min: 1, Max: 4, MaxCost: maxDescribeConfigs},
 		needs: func(req *kmsg.DescribeConfigsRequest, n *needs) {
 			for _, x := range req.Resources {
 				n.configs(opDescribeConfigs, resource{x.ResourceType, x.ResourceName})
 			}
 		},
-		handle: now(describedResources),
+		handle: answering(describedResources),
 	}.api()
 }
 

@@ -21,12 +21,12 @@ import (
 // A directory that
 // could not be opened is listed with an error and no logs. It asks file systems, so it runs beside the connection's reader.
 func describeLogDirsAPI() api {
-	return line[*kmsg.DescribeLogDirsRequest]{
-		API:    protocol.API{Key: int16(kmsg.DescribeLogDirs), Min: 1, Max: 5},
-		needs:  func(_ *kmsg.DescribeLogDirsRequest, n *needs) { n.cluster(opDescribe) },
-		busy:   kerr.RequestTimedOut,
-		lists:  func(b *Broker, _ *kmsg.DescribeLogDirsRequest) int { return b.logs() },
-		handle: beside(describeLogDirs),
+	return apiDef[*kmsg.DescribeLogDirsRequest]{
+		API:           protocol.API{Key: int16(kmsg.DescribeLogDirs), Min: 1, Max: 5},
+		needs:         func(_ *kmsg.DescribeLogDirsRequest, n *needs) { n.cluster(opDescribe) },
+		overloaded:    kerr.RequestTimedOut,
+		answerEntries: func(b *Broker, _ *kmsg.DescribeLogDirsRequest) int { return b.logs() },
+		handle:        inBackground(describeLogDirs),
 	}.api()
 }
 

@@ -6,7 +6,6 @@ import (
 	"github.com/twmb/franz-go/pkg/kerr"
 	"github.com/twmb/franz-go/pkg/kmsg"
 
-	"github.com/chronik-io/chronik/internal/controller"
 	"github.com/chronik-io/chronik/internal/metadata"
 	"github.com/chronik-io/chronik/internal/network"
 	"github.com/chronik-io/chronik/internal/protocol"
@@ -15,7 +14,7 @@ import (
 // DescribeTopicPartitions (key 75), version 0: topics and partitions in order, a
 // page at a time (KIP-966).
 func describeTopicPartitionsAPI() api {
-	return line[*kmsg.DescribeTopicPartitionsRequest]{
+	return apiDef[*kmsg.DescribeTopicPartitionsRequest]{
 		API: protocol.API{Key: int16(kmsg.DescribeTopicPartitions), Max: 0},
 		needs: func(req *kmsg.DescribeTopicPartitionsRequest, n *needs) {
 			if len(req.Topics) == 0 {
@@ -25,7 +24,7 @@ func describeTopicPartitionsAPI() api {
 				n.topic(opDescribe, req.Topics[i].Topic)
 			}
 		},
-		handle: now(describeTopicPartitions),
+		handle: answering(describeTopicPartitions),
 	}.api()
 }
 
@@ -98,7 +97,7 @@ func (p *page) topic(name string, t *metadata.Topic, from int32) bool {
 	out := kmsg.NewDescribeTopicPartitionsResponseTopic()
 	out.Topic, out.AuthorizedOperations = &name, topicOps
 	if t == nil {
-		out.ErrorCode, out.IsInternal = code(missingTopic(name, [16]byte{}, nil)), controller.IsInternal(name)
+		out.ErrorCode, out.IsInternal = code(missingTopic(name, [16]byte{}, nil)), metadata.IsInternal(name)
 		p.resp.Topics = append(p.resp.Topics, out)
 		return true
 	}

@@ -15,10 +15,10 @@ import (
 // a partition has on a single node leads it, so that no election is needed; where
 // that replica is offline there is none to elect. The answers are Kafka's for that.
 func electLeadersAPI() api {
-	return line[*kmsg.ElectLeadersRequest]{
+	return apiDef[*kmsg.ElectLeadersRequest]{
 		API:    protocol.API{Key: int16(kmsg.ElectLeaders), Max: 2},
 		needs:  func(_ *kmsg.ElectLeadersRequest, n *needs) { n.cluster(opAlter) },
-		handle: now(electLeaders),
+		handle: answering(electLeaders),
 	}.api()
 }
 

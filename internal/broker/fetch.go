@@ -18,7 +18,7 @@ import (
 // that claims to come from a replica is answered like Kafka answers a replica
 // that it doesn't know.
 func fetchAPI() api {
-	return line[*kmsg.FetchRequest]{
+	return apiDef[*kmsg.FetchRequest]{
 		API:    protocol.API{Key: int16(kmsg.Fetch), Min: 4, Max: 18, MaxCost: maxFetchCost},
 		needs:  fetchNeeds,
 		handle: fetch,
@@ -62,13 +62,14 @@ const maxFetchWait = 5 * time.Minute
 // they touch it no more. Its parts are in files of their own: what is read (fetch_read.go),
 // waiting (fetch_park.go, fetch_damage.go), sessions (fetch_session.go), the answer (fetch_answer.go).
 type fetchOp struct {
-	reading
+	fetchRead
 	r *network.Request
 	w protocol.FetchWriter
 
 	version int16
 	sess    sessionUse
-	parked  int64         // bytes of the budget for what is parked
+	parked  int64         // bytes taken from Broker.parked
+	wide    int64         // bytes taken from Broker.wide
 	delay   time.Duration // for which the connection is throttled
 	// follower: the request claims to be another broker's, which needs no hint about leaders.
 	follower bool
@@ -81,7 +82,7 @@ type fetchOp struct {
 func (b *Broker) fetchOp(r *network.Request) *fetchOp {
 	op, _ := b.fetches.Get().(*fetchOp)
 	if op == nil {
-		op = &fetchOp{reading: reading{b: b}}
+		op = &fetchOp{fetchRead: fetchRead{b: b}}
 		op.answers, op.give = op.answer, op.recycle
 	}
 	op.r = r
@@ -96,16 +97,16 @@ func fetch(c call, req *kmsg.FetchRequest) {
 	if !op.admit(req) {
 		// As Kafka answers a client that is over its quota.
 		op.delay = max(op.delay, maxFetchDelay)
-		c.turn.end()
+		c.slot.end()
 		op.respondEmpty()
 		return
 	}
 	op.maxBytes = int64(min(max(req.MaxBytes, 0), b.conf.MaxFetchBytes))
 	op.minBytes = min(int64(max(req.MinBytes, 0)), op.maxBytes)
-	op.sess = b.sessions.begin(req, &op.reading, time.Now())
+	op.sess = b.sessions.begin(req, &op.fetchRead, time.Now())
 	op.follower = claimedReplica(req) >= 0
 	keys, atOnce := op.find(claimedReplica(req))
-	c.turn.end() // it may read the disk now, or wait
+	c.slot.end() // it may read the disk now, or wait
 	wait := max(min(time.Duration(req.MaxWaitMillis)*time.Millisecond, maxFetchWait), op.holdDamage(r.Received))
 	if !atOnce && len(keys) > 0 && wait > 0 && !op.enough(purgatory.Everything) && op.park(wait) {
 		r.ReleaseBody() // the parts are counted from now on

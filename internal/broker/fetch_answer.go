@@ -99,7 +99,7 @@ func (op *fetchOp) group(at int) (int, int) {
 }
 
 // result is the answer for one partition.
-func (op *fetchOp) result(p *fetchPart, leaders *nodeSet) protocol.FetchPartitionResult {
+func (op *fetchOp) result(p *fetchPartition, leaders *nodeSet) protocol.FetchPartitionResult {
 	res := protocol.FetchPartitionResult{Index: p.index, HighWatermark: -1, LastStable: -1, LogStart: -1, PreferredReplica: -1}
 	if p.err != nil {
 		res.Code = code(p.err)

@@ -69,7 +69,7 @@ func (d *damageReports) wait(r damageReport, now time.Time) time.Duration {
 	return 0
 }
 
-func (op *fetchOp) damageReport(p *fetchPart) damageReport {
+func (op *fetchOp) damageReport(p *fetchPartition) damageReport {
 	return damageReport{op.r.Connection, p.topic.ID, p.index, p.offset}
 }
 

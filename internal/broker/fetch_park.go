@@ -16,15 +16,17 @@ const maxFetchDelay = time.Second
 // a map of its own where nothing else waits for the partition. opCost is what a fetch takes
 // beside its parts.
 const (
-	partCost = int64(unsafe.Sizeof(fetchPart{})) + 320
+	partCost = int64(unsafe.Sizeof(fetchPartition{})) + 320
 	opCost   = int64(unsafe.Sizeof(fetchOp{})) + 1024
 )
 
 // manyParts is how many partitions a request may name without being counted before it waits.
 const manyParts = 256
 
-// admit reports whether there is room for what a request names, before anything is made of
-// it: an entry of some 20 bytes becomes a part of several hundred.
+// admit charges a request that names more than manyParts partitions before it makes parts:
+// an entry of some 20 bytes becomes a part of several hundred. If Broker.parked cannot hold the
+// parts, admit takes them from Broker.wide, for which it may block; they are released when the
+// answer is encoded. It returns false if the memory is not available in time.
 func (op *fetchOp) admit(req *kmsg.FetchRequest) bool {
 	n := int64(0)
 	for i := range req.Topics {
@@ -33,16 +35,21 @@ func (op *fetchOp) admit(req *kmsg.FetchRequest) bool {
 	if n <= manyParts {
 		return true
 	}
-	if n *= partCost; n > op.b.opt.ParkedBytes || !op.b.parked.TryAcquire(n) {
+	if n *= partCost; n <= op.b.opt.ParkedBytes && op.b.parked.TryAcquire(n) {
+		op.parked = n
+		return true
+	}
+	if !op.b.acquireWide(op.r, n) {
 		return false
 	}
-	op.parked = n
+	op.wide = n
 	return true
 }
 
-// park counts what the fetch holds while it waits. Where there is no room for it the answer
-// is due, and its connection is throttled for the time that the client wanted to wait, up to
-// a second: otherwise it would ask again at once, and be answered at once.
+// park charges the memory that the fetch holds while it waits, and reports whether the fetch
+// may wait. If the budget has too little memory left, the fetch is answered at once and its
+// connection is throttled for the time that the client wanted to wait, at most maxFetchDelay:
+// otherwise the client would fetch in a loop.
 func (op *fetchOp) park(wait time.Duration) bool {
 	n := op.cost()
 	if !op.b.parked.TryShare(n, 8) {
@@ -54,10 +61,11 @@ func (op *fetchOp) park(wait time.Duration) bool {
 	return true
 }
 
-// unpark gives back what is counted.
+// unpark releases the memory that the fetch is charged with.
 func (op *fetchOp) unpark() {
 	op.b.parked.Release(op.parked)
-	op.parked = 0
+	op.b.wide.Release(op.wide)
+	op.parked, op.wide = 0, 0
 }
 
 // cost is the memory that the fetch holds while it waits. The parts of one topic share
@@ -66,7 +74,7 @@ func (op *fetchOp) cost() int64 {
 	n := opCost + int64(len(op.parts))*partCost
 	var last *byte
 	for i := range op.parts {
-		name := op.parts[i].fetchAsk.topic.name
+		name := op.parts[i].partitionRequest.topic.name
 		if at := unsafe.StringData(name); at != last {
 			n, last = n+int64(len(name)), at
 		}

@@ -9,8 +9,8 @@ import (
 	"github.com/chronik-io/chronik/internal/replica"
 )
 
-// fetchAsk is what a client asks of a partition; a session remembers it.
-type fetchAsk struct {
+// partitionRequest is what a client asks of a partition; a session remembers it.
+type partitionRequest struct {
 	topic        topicRef
 	index        int32
 	maxBytes     int32
@@ -28,9 +28,9 @@ type topicRef struct {
 // tooLong: no topic can have the name.
 func (r topicRef) tooLong() bool { return len(r.name) > controller.MaxNameLength }
 
-// fetchPart is one partition of the request.
-type fetchPart struct {
-	fetchAsk
+// fetchPartition is one partition of the request.
+type fetchPartition struct {
+	partitionRequest
 	member *member // of the session, nil without one
 	topic  *metadata.Topic
 	part   *replica.Partition
@@ -41,22 +41,22 @@ type fetchPart struct {
 	held   bool  // its damage was just reported, see fetch_damage.go
 }
 
-func (p *fetchPart) topicRef() topicRef { return p.fetchAsk.topic }
+func (p *fetchPartition) topicRef() topicRef { return p.partitionRequest.topic }
 
-func (p *fetchPart) request(committed bool) replica.ReadRequest {
+func (p *fetchPartition) request(committed bool) replica.ReadRequest {
 	return replica.ReadRequest{Offset: p.offset, Committed: committed, CurrentEpoch: p.currentEpoch, FetchedEpoch: p.fetchedEpoch}
 }
 
-// reading is what one request reads of partitions: name and find them, look how much there
+// fetchRead is what one request reads of partitions: name and find them, look how much there
 // is, read it within bounds, release it. It knows neither how long the request waits nor how
 // it is answered. One goroutine uses it at a time.
-type reading struct {
+type fetchRead struct {
 	b         *Broker
 	byID      bool // topics are named by id
 	committed bool
 	minBytes  int64
 	maxBytes  int64
-	parts     []fetchPart
+	parts     []fetchPartition
 	found     int64   // bytes that the parts have
 	held      int64   // bytes of the budget for answers
 	waits     []int32 // for each key that find returned its part
@@ -66,22 +66,22 @@ type reading struct {
 // fewParts is how many parts are compared with each other; of more each is looked up.
 const fewParts = 16
 
-// name adds a partition. One that is named again is one part: as in Kafka, whose map they
+// add adds a partition. One that is named again is one part: as in Kafka, whose map they
 // are put into, it asks for what is asked last, at the place of the first.
-func (rd *reading) name(a fetchAsk) {
+func (rd *fetchRead) add(a partitionRequest) {
 	if at := rd.place(&a); at < len(rd.parts) {
-		rd.parts[at].fetchAsk = a
+		rd.parts[at].partitionRequest = a
 		return
 	}
-	rd.parts = append(rd.parts, fetchPart{fetchAsk: a})
+	rd.parts = append(rd.parts, fetchPartition{partitionRequest: a})
 }
 
 // place returns the place of the part that names the partition of a, or that of the next one.
-func (rd *reading) place(a *fetchAsk) int {
+func (rd *fetchRead) place(a *partitionRequest) int {
 	n := len(rd.parts)
 	if n < fewParts {
 		for i := range rd.parts {
-			if x := &rd.parts[i].fetchAsk; x.index == a.index && x.topic == a.topic {
+			if x := &rd.parts[i].partitionRequest; x.index == a.index && x.topic == a.topic {
 				return i
 			}
 		}
@@ -102,7 +102,7 @@ func (rd *reading) place(a *fetchAsk) int {
 // find looks the partitions up and returns the keys of those that may be waited
 // for. As in Kafka, a topic that does not exist is no reason to answer before
 // the others have something, if there are others; any other error is.
-func (rd *reading) find(replicaID int32) (keys []purgatory.Key, atOnce bool) {
+func (rd *fetchRead) find(replicaID int32) (keys []purgatory.Key, atOnce bool) {
 	img := rd.b.image()
 	rd.waits = rd.waits[:0]
 	for i := range rd.parts {
@@ -155,7 +155,7 @@ func unknownReplica(currentEpoch, id int32) error {
 }
 
 // enough looks at the part of one key, or at all, and says whether the answer is due.
-func (rd *reading) enough(i int) bool {
+func (rd *fetchRead) enough(i int) bool {
 	if i != purgatory.Everything {
 		return rd.peek(&rd.parts[rd.waits[i]])
 	}
@@ -171,7 +171,7 @@ func (rd *reading) enough(i int) bool {
 }
 
 // peek counts what one part has now, and says whether the answer is due.
-func (rd *reading) peek(p *fetchPart) bool {
+func (rd *fetchRead) peek(p *fetchPartition) bool {
 	if p.part.Log().DamagedAt(p.offset) {
 		return !p.held
 	}
@@ -191,8 +191,8 @@ const leastAnswer = 64 << 10
 // share of the memory for answers. The first one that has something gives a batch
 // whatever its size, so that a client always gets on. It says whether that was
 // possible: from memory alone it may not be, and then nothing is held.
-func (rd *reading) read(memory bool) bool {
-	rd.held = rd.b.answers.Share(rd.asked(), leastAnswer)
+func (rd *fetchRead) read(memory bool) bool {
+	rd.held = rd.b.answers.Share(rd.wanted(), leastAnswer)
 	left, first := rd.held, true
 	for i := range rd.parts {
 		p := &rd.parts[i]
@@ -224,7 +224,7 @@ func (rd *reading) read(memory bool) bool {
 }
 
 // release gives back what read took.
-func (rd *reading) release() {
+func (rd *fetchRead) release() {
 	for i := range rd.parts {
 		rd.parts[i].res.Release()
 		rd.parts[i].res = replica.ReadResult{}
@@ -233,8 +233,8 @@ func (rd *reading) release() {
 	rd.held = 0
 }
 
-// asked is how many bytes the request may be answered with.
-func (rd *reading) asked() (n int64) {
+// wanted is how many bytes the request may be answered with.
+func (rd *fetchRead) wanted() (n int64) {
 	for i := range rd.parts {
 		n += int64(max(rd.parts[i].maxBytes, 0))
 	}
@@ -242,7 +242,7 @@ func (rd *reading) asked() (n int64) {
 }
 
 // reset makes it ready for another request.
-func (rd *reading) reset() {
+func (rd *fetchRead) reset() {
 	rd.release()
 	clear(rd.parts)
 	clear(rd.seen)
@@ -254,14 +254,14 @@ func (rd *reading) reset() {
 
 // shrink drops the parts of a large request but for what its client is being sent, which the
 // budget for answers counts, and reports whether it did: how long that takes is up to the client.
-func (rd *reading) shrink() bool {
+func (rd *fetchRead) shrink() bool {
 	if cap(rd.parts) <= maxKeptFetch {
 		return false
 	}
-	var kept []fetchPart
+	var kept []fetchPartition
 	for i := range rd.parts {
 		if rd.parts[i].res.Size > 0 {
-			kept = append(kept, fetchPart{res: rd.parts[i].res})
+			kept = append(kept, fetchPartition{res: rd.parts[i].res})
 		}
 	}
 	rd.parts, rd.waits, rd.seen = kept, nil, nil

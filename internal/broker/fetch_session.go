@@ -61,7 +61,7 @@ type session struct {
 	order   list.List // of *member
 	// unnameable: a member has a name that no topic can have. Names are what bounds
 	// a session's memory, so that it ends.
-	unnameable bool
+	badName bool
 }
 
 type memberKey struct {
@@ -71,7 +71,7 @@ type memberKey struct {
 
 // member is a partition of a session, with what the client was told last.
 type member struct {
-	fetchAsk
+	partitionRequest
 	elem                    *list.Element
 	highWatermark, logStart int64
 }
@@ -92,7 +92,7 @@ func newSessions(slots int, bytes int64) *sessions {
 
 // begin finds the session of a request, has it follow what the request changes,
 // and adds what is to be fetched to rd.
-func (c *sessions) begin(req *kmsg.FetchRequest, rd *reading, now time.Time) sessionUse {
+func (c *sessions) begin(req *kmsg.FetchRequest, rd *fetchRead, now time.Time) sessionUse {
 	use := sessionUse{byTopic: req.Version >= 13}
 	if req.Version < 7 || req.SessionEpoch == 0 || req.SessionEpoch == -1 { // all partitions are named
 		use.make = req.Version >= 7 && req.SessionEpoch == 0
@@ -101,7 +101,7 @@ func (c *sessions) begin(req *kmsg.FetchRequest, rd *reading, now time.Time) ses
 			c.removeLocked(c.byID[req.SessionID])
 			c.mu.Unlock()
 		}
-		eachAsk(req, rd.name)
+		eachPartition(req, rd.add)
 		return use
 	}
 	c.mu.Lock()
@@ -133,18 +133,18 @@ func (c *sessions) begin(req *kmsg.FetchRequest, rd *reading, now time.Time) ses
 	c.touch(s, now)
 	for e := s.order.Front(); e != nil; e = e.Next() {
 		m := e.Value.(*member)
-		rd.parts = append(rd.parts, fetchPart{fetchAsk: m.fetchAsk, member: m})
+		rd.parts = append(rd.parts, fetchPartition{partitionRequest: m.partitionRequest, member: m})
 	}
 	return use
 }
 
-// eachAsk walks the partitions that a request names.
-func eachAsk(req *kmsg.FetchRequest, visit func(fetchAsk)) {
+// eachPartition walks the partitions that a request names.
+func eachPartition(req *kmsg.FetchRequest, visit func(partitionRequest)) {
 	for i := range req.Topics {
 		t := &req.Topics[i]
 		for j := range t.Partitions {
 			p := &t.Partitions[j]
-			visit(fetchAsk{topic: topicRef{t.Topic, t.TopicID}, index: p.Partition, maxBytes: p.PartitionMaxBytes,
+			visit(partitionRequest{topic: topicRef{t.Topic, t.TopicID}, index: p.Partition, maxBytes: p.PartitionMaxBytes,
 				currentEpoch: p.CurrentLeaderEpoch, fetchedEpoch: p.LastFetchedEpoch, offset: p.FetchOffset})
 		}
 	}
@@ -160,7 +160,7 @@ func nextEpoch(e int32) int32 {
 
 // update applies what a request adds, changes and forgets. The caller holds mu.
 func (s *session) update(req *kmsg.FetchRequest) {
-	eachAsk(req, s.add)
+	eachPartition(req, s.add)
 	for i := range req.ForgottenTopics {
 		t := &req.ForgottenTopics[i]
 		for _, index := range t.Partitions {
@@ -173,14 +173,14 @@ func (s *session) update(req *kmsg.FetchRequest) {
 	}
 }
 
-func (s *session) add(a fetchAsk) {
+func (s *session) add(a partitionRequest) {
 	key := memberKey{a.topic, a.index}
 	if m := s.members[key]; m != nil {
-		m.fetchAsk = a
+		m.partitionRequest = a
 		return
 	}
-	s.unnameable = s.unnameable || a.topic.tooLong()
-	m := &member{fetchAsk: a, highWatermark: -1, logStart: -1}
+	s.badName = s.badName || a.topic.tooLong()
+	m := &member{partitionRequest: a, highWatermark: -1, logStart: -1}
 	m.elem = s.order.PushBack(m)
 	s.members[key] = m
 }
@@ -188,7 +188,7 @@ func (s *session) add(a fetchAsk) {
 // finish is the session's part of an answer: it marks the parts that say nothing
 // new, and returns the session id that the answer has. The error is the one of
 // the request as a whole.
-func (c *sessions) finish(use *sessionUse, parts []fetchPart, now time.Time) (int32, error) {
+func (c *sessions) finish(use *sessionUse, parts []fetchPartition, now time.Time) (int32, error) {
 	switch {
 	case use.err != nil:
 		return 0, use.err
@@ -218,7 +218,7 @@ func (c *sessions) finish(use *sessionUse, parts []fetchPart, now time.Time) (in
 
 // changed says whether a part has something that the client was not told yet, and
 // notes it as told.
-func (m *member) changed(p *fetchPart) bool {
+func (m *member) changed(p *fetchPartition) bool {
 	if p.err != nil || p.res.DivergingEpoch >= 0 {
 		m.highWatermark = -1 // the next answer without an error is news
 		return true
@@ -229,9 +229,9 @@ func (m *member) changed(p *fetchPart) bool {
 }
 
 // create makes a session of what a request named; nil where there is no room.
-func (c *sessions) create(byTopic bool, parts []fetchPart, now time.Time) *session {
+func (c *sessions) create(byTopic bool, parts []fetchPartition, now time.Time) *session {
 	s := &session{byTopic: byTopic, created: now, lastUsed: now, epoch: 1, members: make(map[memberKey]*member, len(parts))}
-	if c.slots == 0 || len(parts) > c.limit || slices.ContainsFunc(parts, func(p fetchPart) bool { return p.fetchAsk.topic.tooLong() }) {
+	if c.slots == 0 || len(parts) > c.limit || slices.ContainsFunc(parts, func(p fetchPartition) bool { return p.partitionRequest.topic.tooLong() }) {
 		return nil // and nobody makes room for it
 	}
 	c.mu.Lock()
@@ -242,7 +242,7 @@ func (c *sessions) create(byTopic bool, parts []fetchPart, now time.Time) *sessi
 		}
 	}
 	for i := range parts {
-		s.add(parts[i].fetchAsk)
+		s.add(parts[i].partitionRequest)
 		s.members[memberKey{parts[i].topicRef(), parts[i].index}].changed(&parts[i])
 	}
 	for s.id == 0 || c.byID[s.id] != nil {
@@ -288,7 +288,7 @@ func (c *sessions) touch(s *session, now time.Time) {
 	c.parts += len(s.members) - s.counted
 	s.counted, s.lastUsed = len(s.members), now
 	c.used.MoveToBack(s.elem)
-	if c.parts > c.limit || s.unnameable {
+	if c.parts > c.limit || s.badName {
 		c.removeLocked(s)
 	}
 }

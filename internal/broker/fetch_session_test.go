@@ -149,8 +149,8 @@ func TestSessionErrors(t *testing.T) {
 }
 
 // asked makes the parts of a request for so many partitions.
-func asked(partitions int) []fetchPart {
-	parts := make([]fetchPart, partitions)
+func asked(partitions int) []fetchPartition {
+	parts := make([]fetchPartition, partitions)
 	for i := range parts {
 		parts[i].index = int32(i)
 	}
@@ -204,7 +204,7 @@ func TestSessionsPartitionsAreBounded(t *testing.T) {
 		rt.Partitions = append(rt.Partitions, p)
 	}
 	req.Topics = append(req.Topics, rt)
-	var got reading
+	var got fetchRead
 	use := c.begin(req, &got, now)
 	if use.err != nil || len(got.parts) != c.limit+1 || s.elem != nil || c.parts != 0 {
 		t.Fatalf("a session that outgrows the cache is served once more and goes: %v, %d parts, %d counted", use.err, len(got.parts), c.parts)
@@ -220,7 +220,7 @@ func TestSessionsHaveTheMemoryThatIsGiven(t *testing.T) {
 	for range 1000 {
 		parts := asked(100)
 		for i := range parts {
-			parts[i].fetchAsk.topic.name = fmt.Sprintf("%0*d-%d", controller.MaxNameLength-10, i, made)
+			parts[i].partitionRequest.topic.name = fmt.Sprintf("%0*d-%d", controller.MaxNameLength-10, i, made)
 		}
 		if c.create(false, parts, now) != nil {
 			made++

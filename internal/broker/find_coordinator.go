@@ -4,7 +4,7 @@ import (
 	"github.com/twmb/franz-go/pkg/kerr"
 	"github.com/twmb/franz-go/pkg/kmsg"
 
-	"github.com/chronik-io/chronik/internal/groups"
+	"github.com/chronik-io/chronik/internal/coordinator/service"
 	"github.com/chronik-io/chronik/internal/network"
 	"github.com/chronik-io/chronik/internal/protocol"
 )
@@ -13,7 +13,7 @@ import (
 // 4 on several. The first one to ask has the groups' topic made, and is told to come
 // back.
 func findCoordinatorAPI() api {
-	return line[*kmsg.FindCoordinatorRequest]{
+	return apiDef[*kmsg.FindCoordinatorRequest]{
 		API: protocol.API{Key: int16(kmsg.FindCoordinator), Max: 6},
 		needs: func(req *kmsg.FindCoordinatorRequest, n *needs) {
 			for _, key := range coordinatorKeys(req) {
@@ -34,7 +34,7 @@ func findCoordinatorAPI() api {
 			}
 			c.respond(resp)
 		},
-		handle: now(findCoordinator),
+		handle: answering(findCoordinator),
 	}.api()
 }
 
@@ -88,16 +88,16 @@ func (b *Broker) coordinatorOf(r *network.Request, req *kmsg.FindCoordinatorRequ
 		return nobody, refuse(kerr.InvalidRequest, "there is no coordinator of type %d", req.CoordinatorType)
 	}
 	img := b.image()
-	t := img.Topic(groups.Topic)
+	t := img.Topic(service.OffsetsTopic)
 	index, ok := b.opt.Groups.Partition(key)
 	if t == nil || !ok || index >= t.Partitions.Len() {
 		b.opt.Groups.Ensure()
-		return nobody, refuse(kerr.CoordinatorNotAvailable, "topic %s is being made", groups.Topic)
+		return nobody, refuse(kerr.CoordinatorNotAvailable, "topic %s is being made", service.OffsetsTopic)
 	}
 	leader := b.partitionState(t, index, t.Partitions.At(index)).leader
 	node, ok := b.node(r, img, leader)
 	if !ok {
-		return nobody, refuse(kerr.CoordinatorNotAvailable, "nobody leads partition %d of %s", index, groups.Topic)
+		return nobody, refuse(kerr.CoordinatorNotAvailable, "nobody leads partition %d of %s", index, service.OffsetsTopic)
 	}
 	return node, nil
 }

@@ -18,14 +18,14 @@ import (
 )
 
 // groupAPI is the line of a request that one group's shard answers. keep is that of the line.
-func groupAPI[R kmsg.Request](key kmsg.Key, most int16, groupOf func(R) string, keep func(R)) line[R] {
-	return line[R]{
-		API:    protocol.API{Key: int16(key), Max: most},
-		needs:  func(req R, n *needs) { n.group(opRead, groupOf(req)) },
-		refuse: func(c call, req R, code *kerr.Error) { c.respond(group.Refuse(req, code)) },
-		busy:   kerr.CoordinatorNotAvailable,
-		keep:   keep,
-		handle: func(c call, req R) { c.b.askGroup(c.r, groupOf(req), req, c.respond) },
+func groupAPI[R kmsg.Request](key kmsg.Key, most int16, groupOf func(R) string, keep func(R)) apiDef[R] {
+	return apiDef[R]{
+		API:        protocol.API{Key: int16(key), Max: most},
+		needs:      func(req R, n *needs) { n.group(opRead, groupOf(req)) },
+		refuse:     func(c call, req R, code *kerr.Error) { c.respond(group.Refuse(req, code)) },
+		overloaded: kerr.CoordinatorNotAvailable,
+		copyBody:   keep,
+		handle:     func(c call, req R) { c.b.askGroup(c.r, groupOf(req), req, c.respond) },
 	}
 }
 
@@ -76,7 +76,7 @@ func consumerGroupHeartbeatAPI() api {
 // a refusal, once, from any goroutine.
 func (b *Broker) askGroup(r *network.Request, groupID string, req kmsg.Request, done func(kmsg.Response)) {
 	if join, ok := req.(*kmsg.JoinGroupRequest); ok && join.MemberID == "" {
-		b.opt.Groups.Attend(r.Connection, r.OnClose)
+		b.opt.Groups.WatchConnection(r.Connection, r.OnClose)
 	}
 	e := group.Request{Connection: r.Connection, ClientID: r.ClientID, ClientHost: clientHost(r.Peer), Body: req}
 	b.opt.Groups.Submit(groupID, e, func(answer any, err error) {

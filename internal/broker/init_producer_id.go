@@ -15,7 +15,7 @@ import (
 // InitProducerId (key 22), versions 0 to 5: ids for idempotent producers. There
 // are no transactions yet.
 func initProducerIDAPI() api {
-	return line[*kmsg.InitProducerIDRequest]{
+	return apiDef[*kmsg.InitProducerIDRequest]{
 		API: protocol.API{Key: int16(kmsg.InitProducerID), Max: 5},
 		needs: func(req *kmsg.InitProducerIDRequest, n *needs) {
 			if req.TransactionalID != nil {
@@ -24,8 +24,8 @@ func initProducerIDAPI() api {
 				n.cluster(opIdempotentWrite)
 			}
 		},
-		busy:   kerr.CoordinatorNotAvailable,
-		handle: initProducerID,
+		overloaded: kerr.CoordinatorNotAvailable,
+		handle:     initProducerID,
 	}.api()
 }
 

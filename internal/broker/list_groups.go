@@ -16,11 +16,11 @@ import (
 // shard that can't be asked is an error of the whole, for a list that is not complete
 // looks like one that is.
 func listGroupsAPI() api {
-	return line[*kmsg.ListGroupsRequest]{
-		API:    protocol.API{Key: int16(kmsg.ListGroups), Max: 5},
-		needs:  func(_ *kmsg.ListGroupsRequest, n *needs) { n.cluster(opDescribe) },
-		busy:   kerr.CoordinatorNotAvailable,
-		handle: listGroups,
+	return apiDef[*kmsg.ListGroupsRequest]{
+		API:        protocol.API{Key: int16(kmsg.ListGroups), Max: 5},
+		needs:      func(_ *kmsg.ListGroupsRequest, n *needs) { n.cluster(opDescribe) },
+		overloaded: kerr.CoordinatorNotAvailable,
+		handle:     listGroups,
 	}.api()
 }
 

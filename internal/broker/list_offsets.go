@@ -17,15 +17,15 @@ import (
 // it runs beside the connection's reader. Who claims to be a replica is answered
 // as a consumer: nobody is told an offset above the high watermark.
 func listOffsetsAPI() api {
-	return line[*kmsg.ListOffsetsRequest]{
+	return apiDef[*kmsg.ListOffsetsRequest]{
 		API: protocol.API{Key: int16(kmsg.ListOffsets), Min: 1, Max: 11},
 		needs: func(req *kmsg.ListOffsetsRequest, n *needs) {
 			for i := range req.Topics {
 				n.topic(opDescribe, req.Topics[i].Topic)
 			}
 		},
-		busy:   kerr.LeaderNotAvailable,
-		handle: beside(listOffsets),
+		overloaded: kerr.LeaderNotAvailable,
+		handle:     inBackground(listOffsets),
 	}.api()
 }
 

@@ -11,10 +11,10 @@ import (
 // way to other brokers (KIP-455). A single node has nowhere to move them, so there
 // are none; as in Kafka, that is the answer for unknown topics too.
 func listPartitionReassignmentsAPI() api {
-	return line[*kmsg.ListPartitionReassignmentsRequest]{
+	return apiDef[*kmsg.ListPartitionReassignmentsRequest]{
 		API:    protocol.API{Key: int16(kmsg.ListPartitionReassignments), Max: 0},
 		needs:  func(_ *kmsg.ListPartitionReassignmentsRequest, n *needs) { n.cluster(opDescribe) },
-		handle: now(listPartitionReassignments),
+		handle: answering(listPartitionReassignments),
 	}.api()
 }
 

@@ -15,7 +15,7 @@ import (
 
 // Metadata (key 3), versions 0 to 13.
 func metadataAPI() api {
-	return line[*kmsg.MetadataRequest]{
+	return apiDef[*kmsg.MetadataRequest]{
 		API: protocol.API{Key: int16(kmsg.Metadata), Max: 13},
 		needs: func(req *kmsg.MetadataRequest, n *needs) {
 			if req.Topics == nil || req.Version == 0 && len(req.Topics) == 0 {
@@ -32,8 +32,8 @@ func metadataAPI() api {
 		refuse: func(c call, req *kmsg.MetadataRequest, code *kerr.Error) {
 			c.respond(metadataRefused(c.r, req, code))
 		},
-		lists:  listedPartitions,
-		handle: now(describeTopics),
+		answerEntries: listedPartitions,
+		handle:        answering(describeTopics),
 	}.api()
 }
 
@@ -151,7 +151,7 @@ func (b *Broker) metadataAnswer(img *metadata.Image, r *network.Request, req *km
 		one := kmsg.NewMetadataResponseTopic()
 		one.TopicID = want.id
 		if want.id == [16]byte{} {
-			one.Topic, one.IsInternal = &want.name, controller.IsInternal(want.name)
+			one.Topic, one.IsInternal = &want.name, metadata.IsInternal(want.name)
 		}
 		one.ErrorCode = code(missingTopic(want.name, want.id, failed))
 		r.Code = one.ErrorCode

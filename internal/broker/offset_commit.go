@@ -11,7 +11,7 @@ import (
 // OffsetCommit (key 8), versions 2 to 10. Offsets of partitions that do not exist are
 // refused here; the others are the group's business.
 func offsetCommitAPI() api {
-	return line[*kmsg.OffsetCommitRequest]{
+	return apiDef[*kmsg.OffsetCommitRequest]{
 		API: protocol.API{Key: int16(kmsg.OffsetCommit), Min: 2, Max: 10},
 		needs: func(req *kmsg.OffsetCommitRequest, n *needs) {
 			n.group(opRead, req.Group)
@@ -19,8 +19,8 @@ func offsetCommitAPI() api {
 				n.topicRef(opRead, req.Version >= 10, req.Topics[i].Topic, req.Topics[i].TopicID)
 			}
 		},
-		busy:   kerr.CoordinatorNotAvailable,
-		handle: offsetCommit,
+		overloaded: kerr.CoordinatorNotAvailable,
+		handle:     offsetCommit,
 	}.api()
 }
 

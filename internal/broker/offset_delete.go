@@ -10,7 +10,7 @@ import (
 // OffsetDelete (key 47), version 0. The group is asked even where nothing is left to be
 // asked for: whether there is one comes first, as in Kafka.
 func offsetDeleteAPI() api {
-	return line[*kmsg.OffsetDeleteRequest]{
+	return apiDef[*kmsg.OffsetDeleteRequest]{
 		API: protocol.API{Key: int16(kmsg.OffsetDelete), Max: 0},
 		needs: func(req *kmsg.OffsetDeleteRequest, n *needs) {
 			n.group(opDelete, req.Group)
@@ -18,8 +18,8 @@ func offsetDeleteAPI() api {
 				n.topic(opRead, req.Topics[i].Topic)
 			}
 		},
-		busy:   kerr.CoordinatorNotAvailable,
-		handle: offsetDelete,
+		overloaded: kerr.CoordinatorNotAvailable,
+		handle:     offsetDelete,
 	}.api()
 }
 

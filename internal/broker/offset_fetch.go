@@ -16,7 +16,7 @@ import (
 // version 8 on by several. Version 10 names topics by id. Offsets are answered when
 // they are stable, whatever require_stable says: there are no transactions yet.
 func offsetFetchAPI() api {
-	return line[*kmsg.OffsetFetchRequest]{
+	return apiDef[*kmsg.OffsetFetchRequest]{
 		API: protocol.API{Key: int16(kmsg.OffsetFetch), Min: 1, Max: 10, MaxCost: maxOffsetFetch},
 		needs: func(req *kmsg.OffsetFetchRequest, n *needs) {
 			groups := req.Groups
@@ -33,8 +33,8 @@ func offsetFetchAPI() api {
 				}
 			}
 		},
-		busy:   kerr.CoordinatorNotAvailable,
-		handle: offsetFetch,
+		overloaded: kerr.CoordinatorNotAvailable,
+		handle:     offsetFetch,
 	}.api()
 }
 

@@ -84,7 +84,7 @@ func TestParkedFetchesStayWithinTheirBudget(t *testing.T) {
 		}{
 			{manyParts, manyParts, 200 * time.Millisecond},
 			{manyParts + 1, manyParts + 1, 200 * time.Millisecond},
-			{limit/int(partCost) + 1, 0, time.Second}, // nothing is made of it, as in Kafka where a client is over its quota
+			{limit/int(partCost) + 1, limit/int(partCost) + 1, 200 * time.Millisecond},
 		} {
 			large.Topics = []kmsg.FetchRequestTopic{repeated(named("t", id), int32(c.partitions), make([]int64, c.partitions)...)}
 			began, answered := time.Now(), 0
@@ -157,9 +157,9 @@ func TestAParkedFetchEndsWithItsConnection(t *testing.T) {
 
 // A fetch with far more parts than records does not hold them while its client does not read.
 func TestAnAnswerThatIsNotReadHoldsNoParts(t *testing.T) {
-	var op reading
+	var op fetchRead
 	for i := range 5 * maxKeptFetch {
-		op.parts = append(op.parts, fetchPart{fetchAsk: fetchAsk{topic: topicRef{name: fmt.Sprint(i)}}})
+		op.parts = append(op.parts, fetchPartition{partitionRequest: partitionRequest{topic: topicRef{name: fmt.Sprint(i)}}})
 	}
 	op.parts[7].res.Size = 1
 	op.shrink()

@@ -20,7 +20,7 @@ import (
 // librdkafka takes them for the sign of a broker that knows compression, but have
 // no handler, as in Kafka 4.
 func produceAPI() api {
-	return line[*produceOp]{
+	return apiDef[*produceOp]{
 		API:    protocol.API{Key: protocol.KeyProduce, Min: 3, Max: 13, ListZero: true},
 		decode: parseProduce,
 		needs:  (*produceOp).needs,

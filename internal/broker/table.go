@@ -16,9 +16,9 @@ import (
 	"github.com/chronik-io/chronik/internal/protocol"
 )
 
-// line is an entry of the table of APIs, whose requests are decoded to an R. It says all that
+// apiDef is an entry of the table of APIs, whose requests are decoded to an R. It says all that
 // differs between APIs before a handler is called; serve is what they have in common.
-type line[R any] struct {
+type apiDef[R any] struct {
 	// API is the key with its versions, and the most that a decoded request may take.
 	protocol.API
 	// decode reads the body, and returns about how many bytes the request takes beside it.
@@ -32,14 +32,14 @@ type line[R any] struct {
 	refuse func(call, R, *kerr.Error)
 	// busy is the error where the memory for requests that wait is used up; clients come back on
 	// it. nil: the request is answered before handle returns, or counts by itself what it holds.
-	busy *kerr.Error
+	overloaded *kerr.Error
 	// keep replaces what aliases the body by copies that may outlive the request, such as what a
 	// member says of itself; the memory for requests is given back then. nil: nothing does. It
 	// needs busy.
-	keep func(R)
+	copyBody func(R)
 	// lists returns about how many entries the answer has that the request does not name. nil:
 	// the answer is in proportion to the request.
-	lists func(*Broker, R) int
+	answerEntries func(*Broker, R) int
 	// handle answers, now or later, with call.respond. It must not block.
 	handle func(call, R)
 }
@@ -50,33 +50,33 @@ var errHandedOver = errors.New("handed over to the connection's reader")
 // api is a line without its type.
 type api struct {
 	protocol.API
-	handle func(*Broker, *network.Request)
-	open   bool        // needs nothing
-	busy   *kerr.Error // as in line
+	handle     func(*Broker, *network.Request)
+	open       bool        // needs nothing
+	overloaded *kerr.Error // as in line
 }
 
-func (l line[R]) api() api {
+func (l apiDef[R]) api() api {
 	if l.decode == nil {
 		l.decode = decode[R]
 	}
 	if l.refuse == nil {
 		l.refuse = func(c call, req R, code *kerr.Error) { c.respond(refuseWhole(any(req).(kmsg.Request), code)) }
 	}
-	return api{API: l.API, handle: l.serve, open: l.needs == nil, busy: l.busy}
+	return api{API: l.API, handle: l.serve, open: l.needs == nil, overloaded: l.overloaded}
 }
 
 // serve takes a request through the columns of its line.
-func (l *line[R]) serve(b *Broker, r *network.Request) {
+func (l *apiDef[R]) serve(b *Broker, r *network.Request) {
 	c := call{b: b, r: r}
 	if l.Key != protocol.KeyProduce && len(r.Body) > largeBody { // Produce has turns of its own, for what it inflates
-		c.turn = b.awaitDecodeSlot(r)
+		c.slot = b.awaitDecodeSlot(r)
 	}
 	req, cost, err := l.decode(b, r)
 	if errors.Is(err, errHandedOver) {
 		return
 	}
 	if err != nil {
-		c.turn.end()
+		c.slot.end()
 		r.Abort(err)
 		return
 	}
@@ -90,28 +90,28 @@ func (l *line[R]) serve(b *Broker, r *network.Request) {
 			return
 		}
 	}
-	if l.busy != nil {
+	if l.overloaded != nil {
 		n := int64(cost)
-		if l.keep != nil {
+		if l.copyBody != nil {
 			n += int64(len(r.Body))
 		}
-		if c.charge = b.charge(n); c.charge == nil {
-			r.Code = l.busy.Code
-			l.refuse(c, req, l.busy)
+		if c.charge = b.charge(r, n, l.copyBody == nil); c.charge == nil {
+			r.Code = l.overloaded.Code
+			l.refuse(c, req, l.overloaded)
 			return
 		}
 	}
-	if l.keep != nil {
-		c.charge.until(r)
-		l.keep(req)
+	if l.copyBody != nil {
+		c.charge.releaseOnClose(r)
+		l.copyBody(req)
 		r.ReleaseBody()
 	}
-	if c.turn == nil && l.lists != nil && l.lists(b, req) > manyEntries {
-		c.turn = b.awaitDecodeSlot(r)
+	if c.slot == nil && l.answerEntries != nil && l.answerEntries(b, req) > manyEntries {
+		c.slot = b.awaitDecodeSlot(r)
 	}
 	l.handle(c, req)
-	if l.keep != nil {
-		c.turn.end() // it may wait for others now
+	if l.copyBody != nil {
+		c.slot.end() // it may wait for others now
 	}
 }
 
@@ -130,7 +130,7 @@ type call struct {
 	r      *network.Request
 	delay  time.Duration // for which the connection is throttled (KIP-219)
 	charge *charge       // nil where nothing is counted
-	turn   *decodeSlot   // nil where none is needed
+	slot   *decodeSlot   // nil where none is needed
 }
 
 // respond answers.
@@ -143,45 +143,69 @@ func (c call) respond(resp kmsg.Response) {
 	}
 	c.charge.release()
 	c.r.Respond(resp)
-	c.turn.end()
+	c.slot.end()
 }
 
 // throttleMillis is a delay as answers have it.
 func throttleMillis(d time.Duration) int32 { return int32(d.Milliseconds()) }
 
-// now makes a handler of a function that answers at once.
-func now[R any](answer func(*Broker, *network.Request, R) kmsg.Response) func(call, R) {
+// answering makes a handler of a function that answers at once.
+func answering[R any](answer func(*Broker, *network.Request, R) kmsg.Response) func(call, R) {
 	return func(c call, req R) { c.respond(answer(c.b, c.r, req)) }
 }
 
-// beside makes a handler of a function that waits for something: it runs on a goroutine of
+// inBackground makes a handler of a function that waits for something: it runs on a goroutine of
 // its own, one per connection at most, since the connection starts nothing else meanwhile.
 // ctx ends with the broker.
-func beside[R any](answer func(context.Context, *Broker, *network.Request, R) kmsg.Response) func(call, R) {
+func inBackground[R any](answer func(context.Context, *Broker, *network.Request, R) kmsg.Response) func(call, R) {
 	return func(c call, req R) { c.b.work.Go(func() { c.respond(answer(c.b.ctx, c.b, c.r, req)) }) }
 }
 
-// charge is what one request that waits has taken of Options.ParkedBytes. nil holds nothing.
+// charge is the memory that one waiting request has taken from Broker.parked or Broker.wide.
+// nil holds nothing.
 type charge struct {
 	budget *bufpool.Budget
 	n      atomic.Int64
 	stop   func() bool // of Request.OnClose
 }
 
-// charge takes n bytes; nil where that is more than half of what is free: most requests end
-// soon, and a group's leader may have much to say.
-func (b *Broker) charge(n int64) *charge {
-	if !b.parked.TryShare(n, 2) {
-		return nil
+// charge takes n bytes from Broker.parked, at most half of what is free: most requests end
+// soon, and a group's leader may have much to say. A large request that is answered soon may
+// wait for Broker.wide instead. charge returns nil if the request must be refused.
+func (b *Broker) charge(r *network.Request, n int64, soon bool) *charge {
+	budget := b.parked
+	if !budget.TryShare(n, 2) {
+		if budget = b.wide; !soon || n <= b.opt.ParkedBytes/wideShare || !b.acquireWide(r, n) {
+			return nil
+		}
 	}
-	h := &charge{budget: b.parked}
+	h := &charge{budget: budget}
 	h.n.Store(n)
 	return h
 }
 
-// until has what is held released when the client is gone, too: a group keeps its members
+const (
+	// wideShare: a request that needs more than this share of Options.ParkedBytes is wide. On
+	// a broker with little memory that can be more than is ever free.
+	wideShare = 8
+	// wideTime bounds how long a wide request waits for the wide ones before it.
+	wideTime = time.Second
+)
+
+// acquireWide takes n bytes from Broker.wide and reports whether it did. It blocks for at most
+// wideTime. A request larger than the whole budget gets its turn alone.
+func (b *Broker) acquireWide(r *network.Request, n int64) bool {
+	if !r.MayBlock() {
+		return false
+	}
+	ctx, cancel := context.WithTimeout(b.ctx, wideTime)
+	defer cancel()
+	return b.wide.Acquire(ctx, n) == nil
+}
+
+// releaseOnClose has what is held released when the client is gone, too: a group keeps its members
 // for a while, and counts itself what they hold.
-func (h *charge) until(r *network.Request) { h.stop = r.OnClose(h.giveBack) }
+func (h *charge) releaseOnClose(r *network.Request) { h.stop = r.OnClose(h.giveBack) }
 
 // release gives back what is held.
 func (h *charge) release() {

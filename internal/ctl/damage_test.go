@@ -250,7 +250,7 @@ func TestAnOfflinePartition(t *testing.T) {
 	}
 	// Records without a key go to the other one, in several batches, too.
 	code, _, errs := run(strings.Repeat("x\n", 1000), "produce", "a", "--max-batch-bytes", "1KiB")
-	if code != 0 || errs != "note: partition 1 cannot be written, records without a key go to the others; chronikctl cluster health names the cause\n1000 records written to a\n" {
+	if code != 0 || errs != "note: partition 1 cannot be written, records without a key go to the others; chronikctl cluster health names the cause\n1,000 records written to a\n" {
 		t.Errorf("produce: code %d\n%s", code, errs)
 	}
 	if code, _, errs := run("x\n", "produce", "a", "--partition", "1", "--timeout", "1s"); code != 1 || !strings.Contains(errs, "chronikctl: line 1 to a: KAFKA_STORAGE_ERROR: ") {

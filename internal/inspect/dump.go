@@ -319,7 +319,7 @@ func (d *dumper) records(name string, pos int64, topic string, id storage.ID, b 
 			return nil
 		}
 		it := &Item{What: "record", File: name, Position: pos, Bytes: int64(len(r.Key) + len(r.Value)),
-			Record: &ItemRecord{Timestamp: r.Timestamp, Key: text(r.Key), Value: text(r.Value), Headers: len(r.Headers), Control: b.Control(),
+			Record: &ItemRecord{Timestamp: r.Timestamp, Key: readable(r.Key), Value: readable(r.Value), Headers: len(r.Headers), Control: b.Control(),
 				Raw: &r}}
 		d.of(it, topic, id, r.Offset, r.Offset+1)
 		stop = d.emit(it)
@@ -331,8 +331,8 @@ func (d *dumper) records(name string, pos int64, topic string, id storage.ID, b 
 	return err
 }
 
-// text returns readable text for bytes, nil for null.
-func text(p []byte) *string {
+// readable returns bytes as text, quoted if a character is not printable, or nil for null.
+func readable(p []byte) *string {
 	if p == nil {
 		return nil
 	}

@@ -12,6 +12,7 @@ import (
 	"github.com/chronik-io/chronik/internal/metadata"
 	"github.com/chronik-io/chronik/internal/metadata/filestore"
 	"github.com/chronik-io/chronik/internal/storage/producers"
+	"github.com/chronik-io/chronik/internal/text"
 	"github.com/chronik-io/chronik/internal/vfs"
 )
 
@@ -242,7 +243,7 @@ func (b *rebuild) addTopic(id [16]byte, logs []*log, node int32) {
 	}
 	b.put(metadata.TopicConfigKey(id), metadata.EncodeConfigs(set))
 	b.behind = true
-	b.made = append(b.made, fmt.Sprintf("%s (%s)", name, counted(int(count), "partition", "partitions")))
+	b.made = append(b.made, fmt.Sprintf("%s (%s)", name, text.Plural(int(count), "partition", "partitions")))
 }
 
 // raiseEpochs gives each partition a leader epoch above those of its log. A start writes a
@@ -292,16 +293,16 @@ func (b *rebuild) skipProducerIDs(dirs []*dir) {
 
 // what describes the rebuild for people.
 func (b *rebuild) what() string {
-	text := "create new metadata"
+	act := "create new metadata"
 	if b.from != "" && b.from != b.at {
-		text = fmt.Sprintf("replace the metadata with its copy in %s (revision %d%s)", b.from, b.revision, b.when())
+		act = fmt.Sprintf("replace the metadata with its copy in %s (revision %d%s)", b.from, b.revision, b.when())
 	} else if b.from != "" {
-		text = fmt.Sprintf("keep the readable part of the metadata, up to revision %d", b.revision)
+		act = fmt.Sprintf("keep the readable part of the metadata, up to revision %d", b.revision)
 	}
 	if len(b.made) > 0 {
-		text += "; create " + counted(len(b.made), "topic", "topics") + " from the logs, which keep all records until their configs are set: " + strings.Join(b.made, ", ")
+		act += "; create " + text.Plural(len(b.made), "topic", "topics") + " from the logs, which keep all records until their configs are set: " + strings.Join(b.made, ", ")
 	}
-	return text
+	return act
 }
 
 // when formats the time of the base.
@@ -379,11 +380,4 @@ func modified(fsys vfs.FS, dir string) (last time.Time) {
 		}
 	}
 	return last.UTC()
-}
-
-func counted(n int, one, more string) string {
-	if n == 1 {
-		return "1 " + one
-	}
-	return fmt.Sprintf("%d %s", n, more)
 }

@@ -129,7 +129,7 @@ func (c *conn) push(r *Request) bool {
 	}
 	c.produceBytes += int64(r.size)
 	if c.produces++; c.produces == 1 {
-		c.srv.census.back(c.away)
+		c.srv.producers.markPresent(c.away)
 		c.away = 0
 	}
 	return true
@@ -145,7 +145,7 @@ func (c *conn) answer(r *Request, now time.Time) {
 	if r.Key == protocol.KeyProduce {
 		c.produceBytes -= int64(r.size)
 		if c.produces--; c.produces == 0 && !c.dead {
-			c.away = c.srv.census.leave(now)
+			c.away = c.srv.producers.markAbsent(now)
 		}
 	} else {
 		c.alone = false
@@ -159,7 +159,7 @@ func (c *conn) answer(r *Request, now time.Time) {
 		r.recycle(c.srv)
 		if last {
 			c.srv.mu.Lock()
-			c.srv.vacate(c.ip)
+			c.srv.releaseSlot(c.ip)
 			c.srv.mu.Unlock()
 		}
 		c.srv.orphans.add(-1)
@@ -195,16 +195,16 @@ func (c *conn) mayStart(key int16, size int) bool {
 	return c.produces == 0 || c.produceBytes+int64(size) <= o.ConnectionBytes
 }
 
-// isTurn says whether awaitTurn would return at once, and without an error.
-func (c *conn) isTurn(key int16, size int) bool {
+// canStart says whether awaitTurn would return at once, and without an error.
+func (c *conn) canStart(key int16, size int) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return !c.dead && !c.stopped.Load() && c.mayStart(key, size)
 }
 
-// awaitTurn blocks the reader until a request may start. It returns errStopped
+// awaitStart blocks the reader until a request may start. It returns errStopped
 // when the connection ends first.
-func (c *conn) awaitTurn(key int16, size int) error {
+func (c *conn) awaitStart(key int16, size int) error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	for !c.dead && !c.stopped.Load() {
@@ -237,9 +237,9 @@ func (c *conn) watchClient() {
 	}
 }
 
-// rest is called by the reader before it blocks: it ends its turn, writes what is
+// beforeBlocking is called by the reader before it blocks: it ends its turn, writes what is
 // ready and leaves the rest to the writer.
-func (c *conn) rest() {
+func (c *conn) beforeBlocking() {
 	c.batch.HandOff()
 	c.mu.Lock()
 	if c.busy {

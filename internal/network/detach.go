@@ -67,7 +67,7 @@ func (c *conn) attachLocked() error {
 		c.polled = 0
 	}
 	if err != nil && !c.dead {
-		c.srv.noise.log(c, zap.WarnLevel, "closing a connection", err)
+		c.srv.limited.log(c, zap.WarnLevel, "closing a connection", err)
 		c.kill(ClosedError)
 	}
 	return err

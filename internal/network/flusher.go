@@ -19,8 +19,8 @@ type flusher struct {
 	wake     chan struct{}
 }
 
-// pen is what a goroutine needs to write answers.
-type pen struct {
+// writeBuffers is what a goroutine needs to write answers.
+type writeBuffers struct {
 	out  rawWriter
 	buf  []byte  // answers that are copied together
 	list []*conn // of the last look
@@ -52,7 +52,7 @@ func (f *flusher) attend() {
 }
 
 // finish writes what there is, and leaves what comes later to the goroutine.
-func (f *flusher) finish(p *pen) {
+func (f *flusher) finish(p *writeBuffers) {
 	f.flushAll(p)
 	f.unattend()
 }
@@ -78,7 +78,7 @@ func (f *flusher) end() {
 
 // run is the flusher's goroutine.
 func (f *flusher) run() {
-	var p pen
+	var p writeBuffers
 	for range f.wake {
 		f.flushAll(&p)
 		f.mu.Lock()
@@ -91,7 +91,7 @@ func (f *flusher) run() {
 }
 
 // flushAll writes once to every connection on the list.
-func (f *flusher) flushAll(p *pen) {
+func (f *flusher) flushAll(p *writeBuffers) {
 	f.mu.Lock()
 	p.list, f.list = f.list, p.list[:0]
 	f.mu.Unlock()
@@ -103,7 +103,7 @@ func (f *flusher) flushAll(p *pen) {
 
 // flush writes a connection's answers once, as far as that needs no waiting. Where
 // more are ready its turn comes again after the others'.
-func (f *flusher) flush(c *conn, p *pen) {
+func (f *flusher) flush(c *conn, p *writeBuffers) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.flushing = false
@@ -156,7 +156,7 @@ func (job answers) unsent() (list []sending) {
 }
 
 // write writes answers and returns a copy of what the socket did not take.
-func (p *pen) write(c *conn, job answers) (left []byte, err error) {
+func (p *writeBuffers) write(c *conn, job answers) (left []byte, err error) {
 	if job.bytes == 0 {
 		return nil, nil
 	}

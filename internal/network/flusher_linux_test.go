@@ -377,7 +377,7 @@ func TestLargeAnswersOfPolledConnections(t *testing.T) {
 	}
 	p.Close()
 	f.end(t)
-	if n := cap(p.c.poll.shift.Load().pen.buf); n > 2*copyLimit {
+	if n := cap(p.c.poll.loop.Load().out.buf); n > 2*copyLimit {
 		t.Errorf("the flusher keeps %d bytes", n)
 	}
 }

@@ -5,8 +5,6 @@ import (
 	"net/netip"
 
 	"go.uber.org/zap"
-
-	"github.com/chronik-io/chronik/internal/wrongport"
 )
 
 // foreign is a protocol that is not Kafka's. Its first four bytes, read as the length of a
@@ -51,10 +49,13 @@ func foreignTo(head []byte) *foreign {
 	return nil
 }
 
-// badRequest is the answer to an HTTP request. A client that asks what is spoken here
-// recognises the reason in the status line.
+// notHTTP is the reason in the status line of the answer to an HTTP request. chronikctl and
+// chronik-bench recognize a broker's listener by it (internal/cli, SpeaksHTTP).
+const notHTTP = "This port speaks Kafka's protocol, not HTTP"
+
+// badRequest returns the answer to an HTTP request.
 func badRequest(head []byte, admin string) []byte {
-	text := wrongport.KafkaHere + "."
+	text := notHTTP + "."
 	if a, err := netip.ParseAddrPort(admin); err == nil && a.Addr().IsUnspecified() {
 		text += fmt.Sprintf(" Health, metrics and the admin API are on port %d of this host.", a.Port())
 	} else if admin != "" {
@@ -63,7 +64,7 @@ func badRequest(head []byte, admin string) []byte {
 		text += " The admin port, which speaks HTTP, is off: set admin.listen."
 	}
 	answer := fmt.Appendf(nil, "HTTP/1.1 400 %s\r\nContent-Type: text/plain; charset=utf-8\r\nConnection: close\r\nContent-Length: %d\r\n\r\n",
-		wrongport.KafkaHere, len(text)+1)
+		notHTTP, len(text)+1)
 	if string(head[:4]) == "HEAD" {
 		return answer
 	}
@@ -73,7 +74,7 @@ func badRequest(head []byte, admin string) []byte {
 // refuse logs that the client speaks another protocol and answers in it where that is
 // possible. Nothing else was written on the connection or will be. The reader calls it.
 func (c *conn) refuse(f *foreign) {
-	c.srv.noise.log(c, zap.WarnLevel, "closing a connection of another protocol", f)
+	c.srv.limited.log(c, zap.WarnLevel, "closing a connection of another protocol", f)
 	if f.answer == nil {
 		return
 	}

@@ -82,7 +82,7 @@ func (f *fixture) end(t testing.TB) {
 	if n := f.pool.Outstanding(); n != 0 {
 		t.Errorf("%d buffers were not released", n)
 	}
-	if n := f.Census().Absent(); n != 0 {
+	if n := f.Producers().Absent(); n != 0 {
 		t.Errorf("%d absent connections, none is open", n)
 	}
 }

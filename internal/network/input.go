@@ -29,8 +29,8 @@ type input struct {
 	last  time.Time // when the last whole request had arrived, or the last look found one under way
 	since time.Time // since when the rest of the present one is waited for; zero between requests
 
-	light bool  // the last request was one that a poller would have handled
-	err   error // what the poller's read ended with
+	pollable bool  // the last request was one that a poller would have handled
+	err      error // what the poller's read ended with
 }
 
 func (in *input) init(budget *bufpool.Budget) {
@@ -130,7 +130,7 @@ func (c *conn) fill(n int) error {
 // read reads some bytes. Before it blocks it writes what is ready. It may return
 // no bytes and no error; the buffer may have changed then.
 func (c *conn) read(p []byte) (int, error) {
-	c.rest()
+	c.beforeBlocking()
 	if c.in.w > c.in.r && c.in.since.IsZero() {
 		c.in.since = time.Now()
 	}

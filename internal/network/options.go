@@ -78,7 +78,7 @@ type Options struct {
 	Linger time.Duration
 	// CensusWindow is how long a producer without a request is remembered as
 	// one that may come back; see Census. Default 1 s.
-	CensusWindow time.Duration
+	ProducerWindow time.Duration
 
 	serveTime time.Duration // of a poller; tests on slow machines have more
 }
@@ -110,7 +110,7 @@ func (o *Options) complete() error {
 	orDefault(&o.FrameTimeout, 30*time.Second)
 	orDefault(&o.WriteTimeout, 30*time.Second)
 	orDefault(&o.Linger, 250*time.Millisecond)
-	orDefault(&o.CensusWindow, time.Second)
+	orDefault(&o.ProducerWindow, time.Second)
 	orDefault(&o.serveTime, serveTime)
 	return nil
 }

@@ -118,7 +118,7 @@ func (s *Server) closeSlowReaders() {
 		}
 		c.mu.Unlock()
 		if late {
-			s.noise.log(c, zap.InfoLevel, "client does not read its answers", errUnread)
+			s.limited.log(c, zap.InfoLevel, "client does not read its answers", errUnread)
 		}
 	}
 	time.AfterFunc(lagTime/4, s.closeSlowReaders)

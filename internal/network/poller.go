@@ -57,8 +57,8 @@ type poller struct {
 	srv     *Server
 	set     *pollSet
 	flusher flusher
-	shift   atomic.Pointer[shift] // the present one
-	relief  relief
+	loop    atomic.Pointer[pollLoop] // the present one
+	stalls  stallWatch
 	failed  atomic.Bool
 
 	mu    sync.Mutex
@@ -90,10 +90,10 @@ func (s *Server) pollers() []*poller {
 			}
 			p := &poller{srv: s, set: set}
 			p.flusher.wake = make(chan struct{}, 1)
-			p.relief.timer = time.AfterFunc(math.MaxInt64, p.checkRelief)
+			p.stalls.timer = time.AfterFunc(math.MaxInt64, p.checkStall)
 			s.poll = append(s.poll, p)
 			s.pollWG.Add(1) // until a shift finds the set closed
-			p.begin()
+			p.startLoop()
 			s.pollWG.Go(p.flusher.run)
 		}
 	})
@@ -112,13 +112,13 @@ func (s *Server) stopPollers() {
 	}
 	s.pollWG.Wait()
 	for _, p := range polls {
-		p.relief.timer.Stop()
+		p.stalls.timer.Stop()
 		p.set.free()
 	}
 }
 
-// join gives a connection a poller. Caller holds Server.mu.
-func (s *Server) join(c *conn) {
+// assignPoller gives a connection a poller. Caller holds Server.mu.
+func (s *Server) assignPoller(c *conn) {
 	tcp, ok := c.nc.(*net.TCPConn)
 	if !ok {
 		return
@@ -150,8 +150,8 @@ func (s *Server) join(c *conn) {
 // has had its id in the poller.
 func (c *conn) pollTag() int32 { return int32(uint32(c.id)) }
 
-// detach is called when a connection is closed.
-func (p *poller) detach(c *conn) {
+// remove is called when a connection is closed.
+func (p *poller) remove(c *conn) {
 	p.mu.Lock()
 	p.conns[c.pollID] = nil
 	p.free = append(p.free, c.pollID)
@@ -186,7 +186,7 @@ func (c *conn) handleSmall(p []byte, batch *groupcommit.Batch, now time.Time) []
 			break
 		}
 		h := protocol.ParsePrefix(p[4:])
-		if h.Key != protocol.KeyProduce || !c.srv.opts.Table.Supports(h.Key, h.Version) || c.muteUntil.Load() != 0 || !c.isTurn(h.Key, size) ||
+		if h.Key != protocol.KeyProduce || !c.srv.opts.Table.Supports(h.Key, h.Version) || c.muteUntil.Load() != 0 || !c.canStart(h.Key, size) ||
 			!c.srv.produce.whole.TryAcquire(int64(size)) {
 			break
 		}
@@ -219,7 +219,7 @@ func (c *conn) takeOver() {
 // offer lets a poller read the connection where that may pay, and returns when
 // it is the reader's again.
 func (c *conn) offer() error {
-	err := c.lend()
+	err := c.lendToPoller()
 	if e := c.attach(); err == nil {
 		err = e
 	}
@@ -227,16 +227,16 @@ func (c *conn) offer() error {
 	return err
 }
 
-func (c *conn) lend() error {
-	for c.handed == nil && c.poll != nil && !c.poll.failed.Load() && c.in.light && c.in.r == c.in.w && c.in.err == nil {
+func (c *conn) lendToPoller() error {
+	for c.handed == nil && c.poll != nil && !c.poll.failed.Load() && c.in.pollable && c.in.r == c.in.w && c.in.err == nil {
 		c.in.shrink()
-		c.rest()
+		c.beforeBlocking()
 		c.watchIdle()
 		c.mu.Lock()
 		// What arrived before now made no event that counted, so ask for another. Whoever
 		// it wakes waits for mu.
 		if err := c.poll.set.arm(c); err != nil {
-			c.in.light = false // the reader reads it
+			c.in.pollable = false // the reader reads it
 			c.mu.Unlock()
 			break
 		}

@@ -114,11 +114,11 @@ func TestPolledOthersWaitForProduce(t *testing.T) {
 
 func TestCensusOfPolledConnections(t *testing.T) {
 	q := newParked()
-	f := startPolled(t, q.handle, func(o *Options) { o.CensusWindow = time.Hour })
+	f := startPolled(t, q.handle, func(o *Options) { o.ProducerWindow = time.Hour })
 	defer f.end(t)
 	absent := func(want int, when string) {
 		t.Helper()
-		await(t, when, func() bool { return f.Census().Absent() == want })
+		await(t, when, func() bool { return f.Producers().Absent() == want })
 	}
 	a, b := f.dial(t), f.dial(t)
 	defer b.Close()

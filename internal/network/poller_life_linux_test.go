@@ -56,7 +56,7 @@ func TestStrayEvents(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer set.free()
-	stray, own := &poller{srv: f.Server, set: set}, &shift{buf: make([]byte, pollRead)}
+	stray, own := &poller{srv: f.Server, set: set}, &pollLoop{buf: make([]byte, pollRead)}
 	defer own.batch.HandOff()
 	ask := func(i int32) {
 		t.Helper()

@@ -235,7 +235,7 @@ func (p *polled) arrived(t testing.TB, n int) {
 }
 
 // byPoller says whether the poller handles the request.
-func byPoller(r *Request) bool { return r.commits == &r.conn.poll.shift.Load().batch }
+func byPoller(r *Request) bool { return r.commits == &r.conn.poll.loop.Load().batch }
 
 func (f *pollFixture) awaitNobody(t testing.TB) { t.Helper(); f.awaitConnections(t, 0) }
 

@@ -58,13 +58,13 @@ func (c *conn) classify(err error) (reason CloseReason, broken bool) {
 	case errors.Is(err, errIdle):
 		return ClosedIdle, false
 	case errors.Is(err, errSlowSender):
-		c.srv.noise.log(c, zap.InfoLevel, "closing a connection", err)
+		c.srv.limited.log(c, zap.InfoLevel, "closing a connection", err)
 		return ClosedSlowSender, false
 	case errors.Is(err, errLagging):
-		c.srv.noise.log(c, zap.InfoLevel, "closing a connection whose request lags", err)
+		c.srv.limited.log(c, zap.InfoLevel, "closing a connection whose request lags", err)
 		return ClosedLagging, false
 	case errors.Is(err, errBadFrame), errors.Is(err, protocol.ErrMalformed), errors.Is(err, protocol.ErrUnsupported):
-		c.srv.noise.log(c, zap.WarnLevel, "closing a connection", err)
+		c.srv.limited.log(c, zap.WarnLevel, "closing a connection", err)
 		return ClosedBadFrame, false
 	case errors.Is(err, io.EOF):
 		return ClosedByClient, false // it may still read
@@ -86,7 +86,7 @@ func (c *conn) readRequest() error {
 		return fmt.Errorf("API %d version %d: %w", h.Key, h.Version, protocol.ErrUnsupported)
 	}
 	c.in.since = time.Time{}
-	if err := c.awaitTurn(h.Key, size); err != nil {
+	if err := c.awaitStart(h.Key, size); err != nil {
 		return err
 	}
 	if err := c.checkSize(h.Key, size); err != nil {
@@ -97,7 +97,7 @@ func (c *conn) readRequest() error {
 	if err != nil {
 		return err
 	}
-	c.in.light = h.Key == protocol.KeyProduce && size <= pollFrame && c.auth != AuthPending
+	c.in.pollable = h.Key == protocol.KeyProduce && size <= pollFrame && c.auth != AuthPending
 	if err = c.start(frame, budget, size, unsupported, &c.batch, time.Now()); err != nil {
 		frame.Release()
 		if budget != nil {
@@ -123,9 +123,9 @@ func (c *conn) readPrefix() (size int, h protocol.Header, err error) {
 	return size, protocol.ParsePrefix(c.in.unread()[4:]), nil
 }
 
-// intakeOf returns where a frame's bytes are charged; nil for a small request of
+// admissionOf returns where a frame's bytes are charged; nil for a small request of
 // another API than Produce, which always passes.
-func (s *Server) intakeOf(key int16, size int) *intake {
+func (s *Server) admissionOf(key int16, size int) *admission {
 	switch {
 	case key == protocol.KeyProduce:
 		return s.produce
@@ -142,7 +142,7 @@ func (c *conn) checkSize(key int16, size int) error {
 	if most := c.srv.opts.MaxFrameUnauthenticated; c.auth == AuthPending && size > most {
 		return fmt.Errorf("%w: %d bytes before the client has authenticated, at most %d are allowed", errBadFrame, size, most)
 	}
-	if k := c.srv.intakeOf(key, size); k != nil && size > k.most {
+	if k := c.srv.admissionOf(key, size); k != nil && size > k.most {
 		return fmt.Errorf("%w: %d bytes are more than the memory of this broker allows a %s request, %d; send less at once or give it more memory",
 			errBadFrame, size, k.name, k.most)
 	}
@@ -160,7 +160,7 @@ func (c *conn) receive(key int16, size int) (*bufpool.Buffer, *bufpool.Budget, e
 		}
 	}
 	in.skip(4)
-	k := c.srv.intakeOf(key, size)
+	k := c.srv.admissionOf(key, size)
 	if k != nil && len(in.unread()) < size {
 		return c.receiveSteps(k, size)
 	}
@@ -180,9 +180,9 @@ func (c *conn) receive(key int16, size int) (*bufpool.Buffer, *bufpool.Budget, e
 }
 
 // receiveSteps is receive for a frame of which more than the buffered part is to come.
-func (c *conn) receiveSteps(k *intake, size int) (*bufpool.Buffer, *bufpool.Budget, error) {
+func (c *conn) receiveSteps(k *admission, size int) (*bufpool.Buffer, *bufpool.Budget, error) {
 	a := &c.arrival
-	c.rest() // before others may wait for this frame: a write may take as long as its client likes
+	c.beforeBlocking() // before others may wait for this frame: a write may take as long as its client likes
 	k.begin(a, size, time.Now())
 	defer k.end(a)
 	var frame *bufpool.Buffer
@@ -216,13 +216,13 @@ func (c *conn) receiveSteps(k *intake, size int) (*bufpool.Buffer, *bufpool.Budg
 }
 
 // grow charges a frame under way with n bytes in all, and waits for what it has not.
-func (c *conn) grow(k *intake, a *arrival, n int) error {
+func (c *conn) grow(k *admission, a *arrival, n int) error {
 	more := int64(n) - a.holds()
 	if k.tryGrow(a, more) {
 		return nil
 	}
 	c.srv.opts.Observer.BudgetWait(k.name)
-	c.rest()
+	c.beforeBlocking()
 	began := time.Now()
 	if k.grow(c.ctx, a, more) != nil {
 		return errStopped
@@ -232,12 +232,12 @@ func (c *conn) grow(k *intake, a *arrival, n int) error {
 }
 
 // charge takes a whole frame's bytes from the budget, and waits for them.
-func (c *conn) charge(k *intake, size int) error {
+func (c *conn) charge(k *admission, size int) error {
 	if k.whole.TryAcquire(int64(size)) {
 		return nil
 	}
 	c.srv.opts.Observer.BudgetWait(k.name)
-	c.rest()
+	c.beforeBlocking()
 	if k.whole.Acquire(c.ctx, int64(size)) != nil {
 		return errStopped
 	}
@@ -323,7 +323,7 @@ func (c *conn) pause() error {
 		return nil
 	}
 	if wait := time.Until(time.Unix(0, until)); wait > 0 {
-		c.rest()
+		c.beforeBlocking()
 		t := time.NewTimer(wait)
 		defer t.Stop()
 		select {

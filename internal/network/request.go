@@ -128,7 +128,7 @@ func (r *Request) Abort(err error) {
 	if !r.claim() {
 		return
 	}
-	r.conn.srv.noise.log(r.conn, zap.InfoLevel, "request closes its connection", fmt.Errorf("API %d version %d: %w", r.Key, r.Version, err))
+	r.conn.srv.limited.log(r.conn, zap.InfoLevel, "request closes its connection", fmt.Errorf("API %d version %d: %w", r.Key, r.Version, err))
 	r.head, r.aborted = r.head[:0], true
 	r.conn.stopReading(ClosedError)
 	r.complete()
@@ -193,7 +193,7 @@ func (r *Request) MayBlock() bool {
 	if r.commits != &c.batch {
 		return false
 	}
-	c.in.light = false // the next one is like it, most probably
+	c.in.pollable = false // the next one is like it, most probably
 	c.batch.HandOff()
 	c.mu.Lock()
 	c.flush()

@@ -15,17 +15,17 @@ var ErrClosed = errors.New("network: server is shut down")
 
 // Server owns listeners and their connections.
 type Server struct {
-	opts     Options
-	produce  *intake
-	other    *intake
-	outgoing outgoing
-	reads    *bufpool.Budget // of read buffers
-	census   *Census
-	requests sync.Pool // of *Request
-	lastID   atomic.Uint64
-	noise    noise
-	orphans  orphans
-	draining chan struct{} // closed by Shutdown
+	opts      Options
+	produce   *admission
+	other     *admission
+	outgoing  outgoing
+	reads     *bufpool.Budget // of read buffers
+	producers *Producers
+	requests  sync.Pool // of *Request
+	lastID    atomic.Uint64
+	limited   logLimiter
+	orphans   orphans
+	draining  chan struct{} // closed by Shutdown
 
 	mu        sync.Mutex
 	stopped   bool
@@ -42,7 +42,7 @@ type Server struct {
 	poll     []*poller // guarded by mu; made by the first connection
 	pollNext int       // whose turn it is to get a connection
 	pollWG   sync.WaitGroup
-	shifts   sync.WaitGroup // what does the pollers' work, or did
+	loops    sync.WaitGroup // what does the pollers' work, or did
 }
 
 // New returns a Server that listens to nothing yet. The error names what is
@@ -53,12 +53,12 @@ func New(opts Options) (*Server, error) {
 	}
 	return &Server{
 		opts:      opts,
-		produce:   newIntake("produce", opts.ProduceBytes, opts.MaxFrame, leastProduce),
-		other:     newIntake("other", opts.OtherBytes, opts.MaxFrame, leastOther),
+		produce:   newAdmission("produce", opts.ProduceBytes, opts.MaxFrame, leastProduce),
+		other:     newAdmission("other", opts.OtherBytes, opts.MaxFrame, leastOther),
 		reads:     bufpool.NewBudget(opts.ReadBytes),
 		outgoing:  outgoing{size: opts.AnswerBytes},
-		census:    newCensus(opts.CensusWindow),
-		noise:     noise{logger: opts.Log},
+		producers: newProducers(opts.ProducerWindow),
+		limited:   logLimiter{logger: opts.Log},
 		draining:  make(chan struct{}),
 		ended:     ending{conns: make(chan struct{}), all: make(chan struct{})},
 		listeners: make(map[net.Listener]struct{}),
@@ -82,8 +82,8 @@ func (s *Server) Serve(l *Listener, ln net.Listener) error {
 	return nil
 }
 
-// Census counts the connections that produce.
-func (s *Server) Census() *Census { return s.census }
+// Producers counts the connections that produce.
+func (s *Server) Producers() *Producers { return s.producers }
 
 // Stats is a Server's present state.
 type Stats struct {
@@ -128,7 +128,7 @@ func (s *Server) add(l *Listener, nc net.Conn) (RefuseReason, bool) {
 		return RefusedPerIP, false
 	}
 	c := newConn(s, l, nc)
-	s.join(c)
+	s.assignPoller(c)
 	s.conns[c] = struct{}{}
 	s.slots++
 	s.perIP[ip]++
@@ -143,22 +143,22 @@ func (s *Server) connectionClosed(c *conn, reason CloseReason, answered bool) {
 	s.mu.Lock()
 	delete(s.conns, c)
 	if answered {
-		s.vacate(c.ip)
+		s.releaseSlot(c.ip)
 	}
 	s.mu.Unlock()
 	if c.fd >= 0 {
 		closeSocket(c.fd)
 	}
 	if c.poll != nil {
-		c.poll.detach(c)
+		c.poll.remove(c)
 	}
 	s.opts.Observer.Closed(c.listener, reason)
 }
 
-// vacate gives a connection's place back, when it is gone and its requests are answered:
+// releaseSlot gives a connection's place back, when it is gone and its requests are answered:
 // clients that leave requests behind, and come again, can't make them more than the
 // limits of connections allow. Caller holds mu.
-func (s *Server) vacate(ip netip.Addr) {
+func (s *Server) releaseSlot(ip netip.Addr) {
 	s.slots--
 	if s.perIP[ip]--; s.perIP[ip] == 0 {
 		delete(s.perIP, ip)

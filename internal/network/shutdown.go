@@ -75,7 +75,7 @@ func (s *Server) awaitEnd() {
 			s.wg.Wait()
 			s.stopPollers()
 			close(s.ended.conns)
-			s.shifts.Wait()
+			s.loops.Wait()
 			close(s.ended.all)
 		}()
 	})

@@ -80,7 +80,7 @@ func (c *conn) abandon() {
 	if c.expiry != nil {
 		c.expiry.Stop()
 	}
-	c.srv.census.back(c.away)
+	c.srv.producers.markPresent(c.away)
 	c.away = 0
 	list := c.oldest
 	c.oldest, c.newest = nil, nil
@@ -145,7 +145,7 @@ func (c *conn) written(job answers, aborted bool, err error) {
 	c.count()
 	switch {
 	case err != nil && isTimeout(err):
-		c.srv.noise.log(c, zap.InfoLevel, "client does not read its answers", err)
+		c.srv.limited.log(c, zap.InfoLevel, "client does not read its answers", err)
 		c.kill(ClosedSlowReader)
 	case err != nil:
 		c.kill(ClosedByClient)

@@ -129,7 +129,7 @@ func TestABulkLoadStaysOutOfTheSystemsMemory(t *testing.T) {
 	if once, kept := wrote(n, size); once != 0 || kept < n*size {
 		t.Errorf("a reader behind the tail: %d bytes were written once, %d to be kept", once, kept)
 	}
-	if now := time.Now(); !l.lagging(now) || l.lagging(now.Add(laggards)) {
+	if now := time.Now(); !l.lagging(now) || l.lagging(now.Add(lagWindow)) {
 		t.Error("a reader behind the tail is not remembered for a while")
 	}
 	holds(t, l, 3*n+2)

@@ -197,7 +197,7 @@ func (l *Log) checkpointed() (checkpoint.Log, journal.LSN) {
 		return *l.life.found, math.MaxUint64
 	}
 	lc := checkpoint.Log{ID: l.id, Topic: l.topic, Start: l.logStart.Load(), Point: l.rp}
-	lc.Clean = l.clean
+	lc.Clean = l.firstDirty
 	if x := l.life.swap; x != nil && !x.placed && !l.dir.opt.broken.has(forgetfulSwap) {
 		lc.Swapping, lc.Swap = true, x.old[0].Base() // a start completes it
 	}

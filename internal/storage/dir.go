@@ -72,11 +72,11 @@ type Dir struct {
 	syncedLSN atomic.Uint64 // the logs have been notified that frames up to it are durable
 
 	tasks
-	keeper                    retentionLoop
+	retention                 retentionLoop
 	compacting                sync.Mutex // held during a compaction pass
 	pace                      pace
 	cleaning                  atomic.Pointer[Cleaning]
-	recleaned                 chan struct{} // cleaning has changed
+	cleaningChanged           chan struct{} // cleaning has changed
 	sweeps, repairs, pressure chan struct{}
 	failures                  chan error
 	quit                      chan struct{}
@@ -133,18 +133,18 @@ func newDir(place Place, opt *Options) *Dir {
 		opt: opt, path: path.Clean(place.Path), jpath: place.JournalPath(),
 		logs: map[ID]*Log{}, broken: map[*Log]struct{}{}, deleted: map[ID]tombstone{}, said: map[string]int{},
 		sweeps: make(chan struct{}, 1), repairs: make(chan struct{}, 1), pressure: make(chan struct{}, 1),
-		recleaned: make(chan struct{}, 1), failures: make(chan error, 1), quit: make(chan struct{}),
+		cleaningChanged: make(chan struct{}, 1), failures: make(chan error, 1), quit: make(chan struct{}),
 	}
 	d.life.Store(&dirLife{})
 	d.log = opt.Logger.With(zap.String("dir", d.path))
 	d.stats = newStats(opt.Metrics, d.path)
 	d.memory.bound = opt.DeferredBytes
 	d.turnover = turnover{memory: opt.SystemMemory, since: time.Now()}
-	d.memory.press = func() { signal(d.pressure) }
+	d.memory.requestFlush = func() { signal(d.pressure) }
 	d.tasks.init()
-	d.keeper.init()
+	d.retention.init()
 	d.guard.init()
-	d.setCleaning(Cleaning{Backoff: opt.CleanerBackoff, KeyBytes: opt.CleanerBytes, BytesPerSecond: opt.CleanerBytesPerSecond})
+	d.setCleaning(opt.Cleaning)
 	return d
 }
 

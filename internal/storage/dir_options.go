@@ -47,22 +47,14 @@ type Options struct {
 	// Absent returns how many producing connections have no request waiting; nil means that the
 	// number is unknown.
 	Absent func() int
-	// KeeperInterval is the interval between retention checks (log.retention.check.interval.ms).
-	// Default 5 minutes.
-	KeeperInterval time.Duration
+	// RetentionInterval is the interval between retention checks
+	// (log.retention.check.interval.ms). Default 5 minutes.
+	RetentionInterval time.Duration
 	// MinFree returns how many bytes must be free before new records are accepted: diskguard.Auto,
 	// or 0 for no limit. It is called at least once a second. nil means no limit.
 	MinFree func() int64
-	// CleanerBytes bounds the memory for the key map of a compaction. Manager divides it among its
-	// directories (log.cleaner.dedupe.buffer.size). A pass uses only as much as its keys need.
-	// Default 128 MiB.
-	CleanerBytes int64
-	// CleanerBytesPerSecond bounds the bytes that compactions read and write. Manager divides it
-	// among its directories (log.cleaner.io.max.bytes.per.second). 0 means no limit.
-	CleanerBytesPerSecond int64
-	// CleanerBackoff is how long the cleaner waits after it found no log that is due for compaction
-	// (log.cleaner.backoff.ms). Default 15 seconds.
-	CleanerBackoff time.Duration
+	// Cleaning configures compaction, for all directories that Open opens together.
+	Cleaning Cleaning
 	// Config returns the configuration of a log that a start found on the disk.
 	Config func(topic string, id ID) Config
 
@@ -93,11 +85,10 @@ func (o *Options) setDefaults() {
 	setDefault(&o.DeferredBytes, 64<<20)
 	setDefault(&o.MaxInflatedBytes, 1<<30)
 	setDefault(&o.ProducersPerLog, int(min(max(o.DeferredBytes/640, 1000), producers.DefaultLimit)))
-	setDefault(&o.CleanerBytes, cleanerBytes)
+	o.Cleaning = o.Cleaning.share(1)
 	setDefault(&o.IndexBytes, 16<<20)
-	setDefault(&o.CleanerBackoff, 15*time.Second)
 	setDefault(&o.SystemMemory, vfs.SystemMemory())
-	setDefault(&o.KeeperInterval, 5*time.Minute)
+	setDefault(&o.RetentionInterval, 5*time.Minute)
 	setDefault(&o.OpenFiles, openFiles(1))
 }
 
@@ -106,9 +97,6 @@ func setDefault[T ~int | ~int64](p *T, v T) {
 		*p = v
 	}
 }
-
-// cleanerBytes is the default of Options.CleanerBytes.
-const cleanerBytes = 128 << 20
 
 // openFiles returns the default bound of open segment files for each of several directories.
 func openFiles(dirs int) int { return min(max(vfs.Descriptors()/2/dirs, 256), 16384) }

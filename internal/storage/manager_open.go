@@ -50,12 +50,7 @@ func Open(places []Place, opt Options) (*Manager, error) {
 // share divides broker-wide bounds among the directories.
 func (o *Options) share(dirs int) {
 	setDefault(&o.OpenFiles, openFiles(dirs))
-	// Each directory runs at most one compaction at a time.
-	setDefault(&o.CleanerBytes, cleanerBytes)
-	o.CleanerBytes = max(o.CleanerBytes/int64(dirs), 1)
-	if o.CleanerBytesPerSecond > 0 {
-		o.CleanerBytesPerSecond = max(o.CleanerBytesPerSecond/int64(dirs), 1)
-	}
+	o.Cleaning = o.Cleaning.share(dirs)
 }
 
 // refusesStart reports whether an error of one directory keeps the broker from starting with the

@@ -307,7 +307,7 @@ func (r *recovery) openLog(lc *checkpoint.Log) {
 	r.found[lc.ID] = f
 	d.logs[lc.ID] = l
 	l.rp = checkpoint.Point{Offset: lc.Offset, LSN: lc.LSN}
-	l.clean = lc.Clean
+	l.firstDirty = lc.Clean
 	l.moveStart(lc.Start)
 	l.setEnds(lc.Offset)
 	l.epochs = lc.Epochs

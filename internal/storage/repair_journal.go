@@ -133,7 +133,7 @@ func (l *Log) revert(err error) {
 		l.mu.Unlock()
 		return
 	}
-	l.tail.keepWritten()
+	l.tail.markWritten()
 	end := l.flushed
 	keep := l.tail.flushed
 	for keep < len(l.tail.chunks) && l.tail.chunks[keep].ready {
@@ -166,7 +166,7 @@ func (l *Log) revertQueued(err error) {
 
 // rollBack ends the log at end; gone are the chunks beyond it.
 func (l *Log) rollBack(end int64, gone []*chunk, err error) {
-	l.dir.memory.drop(gone, 0)
+	l.dir.memory.drop(gone)
 	if l.logEnd.Load() == end {
 		return
 	}

@@ -160,8 +160,7 @@ func (l *Log) replaceSegment() (done bool, err error) {
 		return false, err
 	}
 	old = append(old, s)
-	gone, cached := l.continueIn(old, aside != nil)
-	l.dir.memory.drop(gone, cached)
+	l.dir.memory.drop(l.continueIn(old, aside != nil))
 	if aside != nil {
 		if err := l.replayQuarantine(aside.name, at); err != nil {
 			if errors.Is(err, journal.ErrDamaged) { // a retry would find the same
@@ -188,17 +187,16 @@ func (l *Log) replaceSegment() (done bool, err error) {
 
 // continueIn replaces the segments that readers see. Quarantined records are in none of them;
 // readers see both changes in one step, so that no reader takes the new segment for a hole. It
-// returns the chunks to release, and how many of them are cached. It needs flushMu.
-func (l *Log) continueIn(segments []*segment.Segment, aside bool) (gone []*chunk, cached int) {
+// returns the chunks to release. It needs flushMu.
+func (l *Log) continueIn(segments []*segment.Segment, aside bool) (gone []*chunk) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.segments = segments
 	if !aside {
-		return nil, 0
+		return nil
 	}
-	cached = l.tail.flushed
 	l.flushed, l.flushedLSN, l.lowestUnsynced = l.rp.Offset, 0, 0
-	return l.tail.cutEnd(-1), cached
+	return l.tail.cutEnd(-1)
 }
 
 // replayQuarantine writes the quarantined records beyond at to segments by way of memory, as a

@@ -2,7 +2,6 @@ package storage
 
 import (
 	"fmt"
-	"math"
 
 	"github.com/chronik-io/chronik/internal/storage/checkpoint"
 	"github.com/chronik-io/chronik/internal/storage/loglife"
@@ -170,14 +169,14 @@ func (l *Log) planCut(end int64, reset bool) (*cutting, error) {
 func (l *Log) publishCut(c *cutting) {
 	l.smu.Lock()
 	l.mu.Lock()
-	gone := l.tail.evict(math.MaxInt64) // flushAll flushed everything
+	gone := l.tail.cutEnd(-1) // flushAll flushed everything
 	l.segments = c.keep
 	l.rp = checkpoint.Point{Offset: c.end, LSN: max(l.rp.LSN, l.dir.journal.Assigned()), Segments: l.extents()}
 	if n := len(l.rp.Segments); n > 0 {
 		l.rp.Segments[n-1].Size = c.size
 	}
 	l.flushed, l.lowestUnsynced = c.end, 0
-	l.clean = min(l.clean, c.end)
+	l.firstDirty = min(l.firstDirty, c.end)
 	l.cuts++
 	l.life.cut = c
 	l.onLocked(loglife.CutBegun, fmt.Errorf("%w: the truncation of %s to %d is in progress", ErrFailed, l, c.end))
@@ -198,7 +197,7 @@ func (l *Log) publishCut(c *cutting) {
 	l.settleProducers(c.end)
 	l.mu.Unlock()
 	l.smu.Unlock()
-	l.dir.memory.drop(gone, len(gone))
+	l.dir.memory.drop(gone)
 }
 
 // complete finishes a cut after an attempt to write its checkpoint; err is that attempt's result.

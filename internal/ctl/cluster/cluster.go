@@ -1,8 +1,13 @@
-// Package cluster is chronikctl cluster, broker and api-versions: what brokers
-// there are, what they offer, and what is wrong with them.
+// Package cluster implements the commands about brokers: chronikctl cluster, broker,
+// api-versions, profile, doctor and debug.
 //
-// health.go holds what is looked at; each finding says what is wrong, where, and
-// what to do. internal/ctl calls the constructors.
+// health.go finds what is wrong through Kafka's protocol; the doctor_ files add what only
+// chronikctl doctor checks. profile.go explains what an acknowledgement guarantees: the promises
+// come from pkg/durability, the measured sizes and times from the admin port. bundle.go writes
+// one file with everything that a bug report needs: it collects the output of chronikctl's own
+// commands and of the admin port concurrently (bundle_members.go), masks secrets
+// (bundle_redact.go), and adds a manifest (bundle_archive.go). None of these commands changes
+// anything on a broker.
 package cluster
 
 import (
@@ -17,15 +22,16 @@ import (
 	"github.com/spf13/cobra"
 	"github.com/twmb/franz-go/pkg/kadm"
 
-	"github.com/chronik-io/chronik/internal/cmdline"
-	"github.com/chronik-io/chronik/internal/ctl/cli"
+	"github.com/chronik-io/chronik/internal/cli"
+	"github.com/chronik-io/chronik/internal/ctl/app"
 	"github.com/chronik-io/chronik/internal/ctl/output"
+	"github.com/chronik-io/chronik/internal/text"
 )
 
 // New is the command cluster with all those below it.
-func New(a *cli.App) *cobra.Command {
-	c := cli.Parent("cluster", "Describe the cluster, and find what is wrong with it", describe(a), healthCommand(a))
-	cmdline.Instead(c, map[string]string{
+func New(a *app.App) *cobra.Command {
+	c := app.Parent("cluster", "Describe the cluster, and find what is wrong with it", describe(a), healthCommand(a))
+	cli.Instead(c, map[string]string{
 		"info":    "cluster describe shows the cluster",
 		"status":  "cluster health finds what is wrong",
 		"brokers": "chronikctl broker list shows the brokers",
@@ -43,18 +49,18 @@ type overview struct {
 	Features   map[string]int16 `json:"features"` // finalized levels
 }
 
-func describe(a *cli.App) *cobra.Command {
+func describe(a *app.App) *cobra.Command {
 	return &cobra.Command{
-		Use: "describe", Short: "Show id, controller, brokers, features, and how many topics there are", Args: cli.Args(0, 0, "no argument"),
+		Use: "describe", Short: "Show id, controller, brokers, features, and how many topics there are", Args: app.Args(0, 0, "no argument"),
 		Example: "  chronikctl cluster describe",
 		RunE: a.Admin(func(ctx context.Context, adm *kadm.Client, _ []string) error {
 			m, err := adm.Metadata(ctx)
 			if err != nil {
-				return cli.Refused("describe the cluster", cli.Words(err), "")
+				return app.Refused("describe the cluster", app.Words(err), "")
 			}
 			versions, err := adm.ApiVersions(ctx)
 			if err != nil {
-				return cli.Refused("describe the cluster", cli.Words(err), "")
+				return app.Refused("describe the cluster", app.Words(err), "")
 			}
 			o := overview{ID: m.Cluster, Controller: m.Controller, Brokers: brokers(m), Features: map[string]int16{}}
 			for _, t := range m.Topics {
@@ -71,7 +77,7 @@ func describe(a *cli.App) *cobra.Command {
 				}
 			})
 			t := brokerTable(o.Brokers)
-			t.Title = fmt.Sprintf("cluster %s  controller %d  %s  %s", o.ID, o.Controller, cli.Count(o.Topics, "topic"), cli.Count(o.Partitions, "partition"))
+			t.Title = fmt.Sprintf("cluster %s  controller %d  %s  %s", o.ID, o.Controller, text.Count(o.Topics, "topic"), text.Count(o.Partitions, "partition"))
 			for _, name := range slices.Sorted(maps.Keys(o.Features)) {
 				t.Title += fmt.Sprintf("\nfeature %s=%d", name, o.Features[name])
 			}

@@ -11,12 +11,11 @@ import (
 	"github.com/spf13/cobra"
 	"github.com/twmb/franz-go/pkg/kadm"
 
-	"github.com/chronik-io/chronik/internal/cmdline"
-	"github.com/chronik-io/chronik/internal/ctl/adminport"
-	"github.com/chronik-io/chronik/internal/ctl/cli"
+	"github.com/chronik-io/chronik/internal/cli"
+	"github.com/chronik-io/chronik/internal/ctl/app"
 	"github.com/chronik-io/chronik/internal/ctl/output"
 	"github.com/chronik-io/chronik/internal/health"
-	"github.com/chronik-io/chronik/internal/wrap"
+	"github.com/chronik-io/chronik/internal/text"
 )
 
 // Checkup gathers findings. doctor adds its own to those of health.
@@ -34,7 +33,7 @@ type Checkup struct {
 func NewCheckup(ctx context.Context, adm *kadm.Client) (*Checkup, error) {
 	m, err := adm.Metadata(ctx)
 	if err != nil {
-		return nil, cli.Refused("examine the cluster", cli.Words(err), "")
+		return nil, app.Refused("examine the cluster", app.Words(err), "")
 	}
 	return &Checkup{adm: adm, Meta: m, findings: []health.Finding{}, reported: -1, at: time.Now().UTC()}, nil
 }
@@ -55,7 +54,7 @@ func (c *Checkup) Examined(what string) { c.examined = append(c.examined, what) 
 // Health examines brokers, partitions and log directories. ask asks the admin port p, nil for none,
 // for its broker's report, which knows more than Kafka's protocol carries: what it covers is not
 // examined from here, so that no fault is reported twice.
-func (c *Checkup) Health(ctx context.Context, p *adminport.Port, ask func(context.Context) (*health.Report, error)) error {
+func (c *Checkup) Health(ctx context.Context, p *app.AdminPort, ask func(context.Context) (*health.Report, error)) error {
 	c.AdminReport(ctx, p, ask)
 	c.brokers(ctx)
 	err := c.partitions(ctx)
@@ -74,9 +73,9 @@ func (c *Checkup) Ended(ctx context.Context, err error) error {
 	return nil
 }
 
-func healthCommand(a *cli.App) *cobra.Command {
+func healthCommand(a *app.App) *cobra.Command {
 	c := &cobra.Command{
-		Use: "health", Short: "Say each thing that is wrong, with its reason and what to do", Args: cli.Args(0, 0, "no argument"),
+		Use: "health", Short: "Say each thing that is wrong, with its reason and what to do", Args: app.Args(0, 0, "no argument"),
 		Long: "health prints what is wrong with brokers, partitions and log directories: the report of a chronik broker, from its admin\n" +
 			"port, and what Kafka's protocol carries of the others. It exits with 4 if a finding is bad or warn, so that it can be used\n" +
 			"as a check; notes do not change that. --wait waits for a broker that is just starting.",
@@ -84,7 +83,7 @@ func healthCommand(a *cli.App) *cobra.Command {
 		RunE: a.Admin(func(ctx context.Context, adm *kadm.Client, _ []string) error {
 			c, err := NewCheckup(ctx, adm)
 			if err == nil {
-				port := adminport.Of(a)
+				port := app.AdminPortOf(a)
 				err = c.Ended(ctx, c.Health(ctx, port, func(ctx context.Context) (*health.Report, error) { return port.Health(ctx) }))
 			}
 			if err != nil {
@@ -93,13 +92,13 @@ func healthCommand(a *cli.App) *cobra.Command {
 			return c.Report(a)
 		}),
 	}
-	cmdline.Instead(c, map[string]string{"--exit-when-healthy": "--wait 30s ends as soon as nothing is wrong"})
+	cli.Instead(c, map[string]string{"--exit-when-healthy": "--wait 30s ends as soon as nothing is wrong"})
 	return a.Watched(a.AddWait(c, "nothing is wrong"))
 }
 
 // Report shows the findings, worst first. If there are other than notes, the error ends the process
 // with ExitUnhealthy.
-func (c *Checkup) Report(a *cli.App) error {
+func (c *Checkup) Report(a *app.App) error {
 	health.Sort(c.findings)
 	wrong := 0
 	t := &output.Table{Columns: []string{"SEVERITY", "SUBJECT", "PROBLEM", "REMEDY", "STILL WORKS", "SINCE"}, Empty: "healthy"}
@@ -137,10 +136,10 @@ func (c *Checkup) Report(a *cli.App) error {
 		return err
 	}
 	if wrong == 1 {
-		return cli.WithCode(cli.ExitUnhealthy, errors.New("1 thing is wrong, see above"))
+		return app.WithCode(app.ExitUnhealthy, errors.New("1 thing is wrong, see above"))
 	}
 	if wrong > 1 {
-		return cli.WithCode(cli.ExitUnhealthy, fmt.Errorf("%d things are wrong, see above", wrong))
+		return app.WithCode(app.ExitUnhealthy, fmt.Errorf("%d things are wrong, see above", wrong))
 	}
 	return nil
 }
@@ -148,13 +147,13 @@ func (c *Checkup) Report(a *cli.App) error {
 // block is a finding for people.
 func block(f *health.Finding) string {
 	lines := []string{fmt.Sprintf("%s  %s", f.Severity, f.Subject)}
-	add := func(head, text string) {
-		for _, line := range wrap.Text(text, textWidth) {
+	add := func(head, s string) {
+		for _, line := range text.Wrap(s, textWidth) {
 			lines = append(lines, head+line)
 			head = "    "
 		}
 	}
-	for _, line := range wrap.Text(f.Problem, textWidth) {
+	for _, line := range text.Wrap(f.Problem, textWidth) {
 		lines = append(lines, "  "+line)
 	}
 	add("  + ", f.Works)
@@ -167,7 +166,7 @@ const textWidth = 96
 
 // AdminReport takes over the report of a chronik broker. That the admin port does not answer is a finding,
 // unless the port is only where it would be by default.
-func (c *Checkup) AdminReport(ctx context.Context, p *adminport.Port, ask func(context.Context) (*health.Report, error)) {
+func (c *Checkup) AdminReport(ctx context.Context, p *app.AdminPort, ask func(context.Context) (*health.Report, error)) {
 	const less = "only what Kafka's protocol carries is known of brokers"
 	if p == nil {
 		c.Examined("no admin port (--admin): " + less)
@@ -175,7 +174,7 @@ func (c *Checkup) AdminReport(ctx context.Context, p *adminport.Port, ask func(c
 	}
 	report, err := ask(ctx)
 	switch {
-	case errors.Is(err, adminport.ErrAbsent) && !p.Named:
+	case errors.Is(err, app.ErrNoAdminPort) && !p.Named:
 		c.Examined("no admin port at " + p.String() + ": " + less)
 	case err != nil:
 		c.Add("admin_port", health.Warn, "admin port", err.Error(), "check --admin; without the port "+less)

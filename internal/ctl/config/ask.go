@@ -13,8 +13,8 @@ import (
 	"github.com/twmb/franz-go/pkg/kgo"
 	"github.com/twmb/franz-go/pkg/kmsg"
 
-	"github.com/chronik-io/chronik/internal/ctl/cli"
-	"github.com/chronik-io/chronik/internal/nearest"
+	"github.com/chronik-io/chronik/internal/ctl/app"
+	"github.com/chronik-io/chronik/internal/text"
 )
 
 // Described is one config of an entity.
@@ -38,7 +38,7 @@ type Synonym struct {
 }
 
 // ask describes all configs of an entity, sorted by key.
-func ask(ctx context.Context, a *cli.App, e Entity) ([]Described, error) {
+func ask(ctx context.Context, a *app.App, e Entity) ([]Described, error) {
 	cl, err := a.Client(ctx)
 	if err != nil {
 		return nil, err
@@ -55,14 +55,14 @@ func askOver(ctx context.Context, cl *kgo.Client, e Entity) ([]Described, error)
 	req.Resources = append(req.Resources, r)
 	resp, err := req.RequestWith(ctx, cl)
 	if err != nil {
-		return nil, cli.Refused("describe "+e.String(), err, "")
+		return nil, app.Refused("describe "+e.String(), err, "")
 	}
 	if len(resp.Resources) != 1 {
 		return nil, fmt.Errorf("describe %v: the broker answered for %d things; it was asked for one", e, len(resp.Resources))
 	}
 	answer := resp.Resources[0]
 	if err := kerr.ErrorForCode(answer.ErrorCode); err != nil {
-		return nil, cli.Refused("describe "+e.String(), err, text(answer.ErrorMessage))
+		return nil, app.Refused("describe "+e.String(), err, orEmpty(answer.ErrorMessage))
 	}
 	all := []Described{}
 	for i := range answer.Configs {
@@ -74,7 +74,7 @@ func askOver(ctx context.Context, cl *kgo.Client, e Entity) ([]Described, error)
 
 func described(c *kmsg.DescribeConfigsResponseResourceConfig) Described {
 	d := Described{Key: c.Name, Value: c.Value, Source: source(c.Source), Type: strings.ToLower(c.ConfigType.String()),
-		ReadOnly: c.ReadOnly, Sensitive: c.IsSensitive, Doc: text(c.Documentation), Synonyms: []Synonym{}}
+		ReadOnly: c.ReadOnly, Sensitive: c.IsSensitive, Doc: orEmpty(c.Documentation), Synonyms: []Synonym{}}
 	if c.Source == kmsg.ConfigSourceDefaultConfig {
 		d.Default = c.Value
 	}
@@ -109,7 +109,7 @@ func scaled(key, synonym string, value *string) *string {
 	return &s
 }
 
-func text(s *string) string {
+func orEmpty(s *string) string {
 	if s == nil {
 		return ""
 	}
@@ -172,7 +172,7 @@ func like(key string, names []string) string {
 			parts = append(parts, n)
 		}
 	}
-	if one, ok := nearest.Name(key, names); ok && len(near) == 0 {
+	if one, ok := text.Closest(key, names); ok && len(near) == 0 {
 		near = []string{one}
 	}
 	if len(near) == 0 {

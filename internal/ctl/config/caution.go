@@ -8,7 +8,8 @@ import (
 
 	"github.com/twmb/franz-go/pkg/kadm"
 
-	"github.com/chronik-io/chronik/internal/ctl/cli"
+	"github.com/chronik-io/chronik/internal/ctl/app"
+	"github.com/chronik-io/chronik/internal/text"
 )
 
 // Values are the configs of one topic or broker, by key.
@@ -45,7 +46,7 @@ func Cautions(topic string, replicas int, v, broker Values) (all []Caution) {
 	}
 	if n, ok := v.number(minISR); ok && n > int64(replicas) && replicas > 0 {
 		add([]string{minISR}, fmt.Sprintf("min.insync.replicas is %d and it has %s: Kafka refuses acks=all, chronik takes it for %d", n,
-			cli.Count(replicas, "replica"), replicas), "min.insync.replicas=%d", replicas)
+			text.Count(replicas, "replica"), replicas), "min.insync.replicas=%d", replicas)
 	} else if ok && replicas > 1 && n == int64(replicas) {
 		add([]string{minISR}, fmt.Sprintf("min.insync.replicas is %d, as many as it has replicas: acks=all is refused as soon as one is away", n),
 			"min.insync.replicas=%d", replicas-1)
@@ -68,7 +69,7 @@ func Cautions(topic string, replicas int, v, broker Values) (all []Caution) {
 // Warn tells people of cautions about topics of which some configs were just set. It asks
 // for what there is now; planned goes over it. Where that cannot be asked it says nothing:
 // the change itself has succeeded.
-func Warn(ctx context.Context, a *cli.App, adm *kadm.Client, topics []string, planned map[string]string) {
+func Warn(ctx context.Context, a *app.App, adm *kadm.Client, topics []string, planned map[string]string) {
 	if len(topics) == 0 || len(planned) == 0 {
 		return
 	}

@@ -15,16 +15,16 @@ import (
 	"github.com/twmb/franz-go/pkg/kgo"
 	"github.com/twmb/franz-go/pkg/kmsg"
 
-	"github.com/chronik-io/chronik/internal/ctl/cli"
+	"github.com/chronik-io/chronik/internal/ctl/app"
 	"github.com/chronik-io/chronik/internal/ctl/parse"
 )
 
-func set(a *cli.App) *cobra.Command {
+func set(a *app.App) *cobra.Command {
 	var dryRun bool
 	c := command(a, "set topic|broker|group|logger NAME KEY=VALUE...", "Set configs", 1, " and KEY=VALUE", func(cmd *cobra.Command, e Entity, args []string) error {
 		values, err := parse.Configs(args)
 		if err != nil {
-			return cli.Usage("%w", err)
+			return app.Usage("%w", err)
 		}
 		return Change(cmd.Context(), a, []Entity{e}, values, nil, dryRun)
 	})
@@ -35,7 +35,7 @@ func set(a *cli.App) *cobra.Command {
 	return c
 }
 
-func unset(a *cli.App) *cobra.Command {
+func unset(a *app.App) *cobra.Command {
 	var dryRun bool
 	c := command(a, "unset topic|broker|group|logger NAME KEY...", "Give configs back to their defaults", 1, " and KEY", func(cmd *cobra.Command, e Entity, keys []string) error {
 		return Change(cmd.Context(), a, []Entity{e}, nil, keys, dryRun)
@@ -47,13 +47,13 @@ func unset(a *cli.App) *cobra.Command {
 
 // Change sets and unsets configs, in one step for each entity: all of its
 // changes are made, or none.
-func Change(ctx context.Context, a *cli.App, entities []Entity, values map[string]string, unset []string, dryRun bool) error {
+func Change(ctx context.Context, a *app.App, entities []Entity, values map[string]string, unset []string, dryRun bool) error {
 	for _, k := range unset {
 		if strings.Contains(k, "=") {
-			return cli.Usage("%q is no name of a config: it is unset without a value", k)
+			return app.Usage("%q is no name of a config: it is unset without a value", k)
 		}
 		if _, both := values[k]; both {
-			return cli.Usage("%s cannot be set and unset at once", k)
+			return app.Usage("%s cannot be set and unset at once", k)
 		}
 	}
 	cl, err := a.Client(ctx)
@@ -65,7 +65,7 @@ func Change(ctx context.Context, a *cli.App, entities []Entity, values map[strin
 	if dryRun {
 		changed = "would be changed"
 	}
-	var out cli.Outcomes
+	var out app.Outcomes
 	var topics []string // that were changed
 	for _, e := range entities {
 		if err := known(ctx, cl, e, unset); err != nil {
@@ -78,7 +78,7 @@ func Change(ctx context.Context, a *cli.App, entities []Entity, values map[strin
 		resp, err := req.RequestWith(ctx, cl)
 		message := ""
 		if err == nil && len(resp.Resources) == 1 {
-			err, message = kerr.ErrorForCode(resp.Resources[0].ErrorCode), text(resp.Resources[0].ErrorMessage)
+			err, message = kerr.ErrorForCode(resp.Resources[0].ErrorCode), orEmpty(resp.Resources[0].ErrorMessage)
 		} else if err == nil {
 			err = kerr.UnknownServerError
 		}
@@ -136,7 +136,7 @@ func known(ctx context.Context, cl *kgo.Client, e Entity, keys []string) error {
 	if err == nil && e.Kind == kmsg.ConfigResourceTypeBroker && e.Name == "" {
 		var brokers kadm.BrokerDetails
 		if brokers, err = kadm.NewClient(cl).ListBrokers(ctx); err != nil {
-			return cli.Refused("list brokers", err, "")
+			return app.Refused("list brokers", err, "")
 		}
 		var one []Described
 		if ids := brokers.NodeIDs(); len(ids) > 0 {

@@ -1,9 +1,8 @@
-// Package config is chronikctl config: get, set, unset and describe the configs
-// of topics, brokers, groups and loggers.
+// Package config implements chronikctl config: it gets, sets, unsets and describes the configs of
+// topics, brokers, groups and loggers.
 //
-// It knows no config by name: what there is, its documentation, default, source
-// and bounds come from the broker. internal/ctl calls New; the command topic
-// alter uses Change.
+// It knows no config by name: the broker provides names, documentation, defaults, sources and
+// bounds. chronikctl topic alter uses Change.
 package config
 
 import (
@@ -14,12 +13,12 @@ import (
 	"github.com/spf13/cobra"
 	"github.com/twmb/franz-go/pkg/kmsg"
 
-	"github.com/chronik-io/chronik/internal/ctl/cli"
+	"github.com/chronik-io/chronik/internal/ctl/app"
 )
 
 // New is the command with all those below it.
-func New(a *cli.App) *cobra.Command {
-	return cli.Parent("config", "Read and change the configs of topics, brokers, groups and loggers", get(a), set(a), unset(a), describe(a))
+func New(a *app.App) *cobra.Command {
+	return app.Parent("config", "Read and change the configs of topics, brokers, groups and loggers", get(a), set(a), unset(a), describe(a))
 }
 
 // Entity is what has configs.
@@ -64,7 +63,7 @@ func entity(kind, name string) (Entity, error) {
 			return Entity{kmsg.ConfigResourceTypeBroker, ""}, nil
 		}
 		if n, err := strconv.ParseInt(name, 10, 32); err != nil || n < 0 {
-			return Entity{}, cli.Usage("%q is no broker's id; chronikctl broker list shows them; broker %s means all brokers", name, allBrokers)
+			return Entity{}, app.Usage("%q is no broker's id; chronikctl broker list shows them; broker %s means all brokers", name, allBrokers)
 		}
 		if kind == loggerKind {
 			return Entity{kmsg.ConfigResourceTypeBrokerLogger, name}, nil
@@ -75,7 +74,7 @@ func entity(kind, name string) (Entity, error) {
 }
 
 func noEntity(kind string) error {
-	return cli.Usage("%q has no configs: write topic NAME, broker ID, broker %s for all brokers, group NAME, or logger ID for a broker's log", kind, allBrokers)
+	return app.Usage("%q has no configs: write topic NAME, broker ID, broker %s for all brokers, group NAME, or logger ID for a broker's log", kind, allBrokers)
 }
 
 // String names the entity as people write it.
@@ -95,9 +94,9 @@ func (e Entity) String() string {
 }
 
 // command is one below config: its arguments are an entity and what follows.
-func command(a *cli.App, use, short string, least int, wanted string, run func(cmd *cobra.Command, e Entity, rest []string) error) *cobra.Command {
+func command(a *app.App, use, short string, least int, wanted string, run func(cmd *cobra.Command, e Entity, rest []string) error) *cobra.Command {
 	topics, groups, brokers := a.Topics(0), a.Groups(0), a.Brokers(0)
-	enough := cli.Args(2+least, -1, "what has the configs (topic NAME, broker ID, group NAME, logger ID)"+wanted)
+	enough := app.Args(2+least, -1, "what has the configs (topic NAME, broker ID, group NAME, logger ID)"+wanted)
 	return &cobra.Command{
 		Use: use, Short: short,
 		Args: func(cmd *cobra.Command, args []string) error {
@@ -139,7 +138,7 @@ func command(a *cli.App, use, short string, least int, wanted string, run func(c
 
 // TopicKeys suggests, for a flag, the configs of the first topic that the command
 // names, each with what follows a key.
-func TopicKeys(a *cli.App, after string) cli.Completion {
+func TopicKeys(a *app.App, after string) app.Completion {
 	return func(cmd *cobra.Command, topics []string, _ string) ([]cobra.Completion, cobra.ShellCompDirective) {
 		if len(topics) == 0 {
 			return nil, cobra.ShellCompDirectiveNoFileComp
@@ -157,7 +156,7 @@ func noSpace(after string) cobra.ShellCompDirective {
 }
 
 // keys suggests the configs that an entity has.
-func keys(a *cli.App, cmd *cobra.Command, kind, name, after string) []string {
+func keys(a *app.App, cmd *cobra.Command, kind, name, after string) []string {
 	e, err := entity(kind, name)
 	if err != nil || a.Resolve(cmd) != nil {
 		return nil

@@ -5,12 +5,12 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/chronik-io/chronik/internal/ctl/cli"
+	"github.com/chronik-io/chronik/internal/ctl/app"
 	"github.com/chronik-io/chronik/internal/ctl/output"
-	"github.com/chronik-io/chronik/internal/wrap"
+	"github.com/chronik-io/chronik/internal/text"
 )
 
-func get(a *cli.App) *cobra.Command {
+func get(a *app.App) *cobra.Command {
 	var changed bool
 	c := command(a, "get topic|broker|group|logger NAME [KEY...]", "Show the values of configs, and where they come from", 0, "", func(cmd *cobra.Command, e Entity, keys []string) error {
 		all, err := ask(cmd.Context(), a, e)
@@ -53,7 +53,7 @@ func value(s *string) string {
 	return *s
 }
 
-func describe(a *cli.App) *cobra.Command {
+func describe(a *app.App) *cobra.Command {
 	c := command(a, "describe topic|broker|group|logger NAME [KEY...]", "Show what configs mean: documentation, type, bounds, default, source", 0, "",
 		func(cmd *cobra.Command, e Entity, keys []string) error {
 			all, err := ask(cmd.Context(), a, e)
@@ -77,7 +77,7 @@ func describe(a *cli.App) *cobra.Command {
 func (d *Described) block() string {
 	var b strings.Builder
 	b.WriteString(d.Key)
-	for _, line := range wrap.Text(d.Doc, 96) {
+	for _, line := range text.Wrap(d.Doc, 96) {
 		b.WriteString("\n  " + line)
 	}
 	b.WriteString("\n  value    " + d.shown() + " (" + d.Source + ")")

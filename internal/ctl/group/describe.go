@@ -11,11 +11,12 @@ import (
 	"github.com/spf13/cobra"
 	"github.com/twmb/franz-go/pkg/kadm"
 
-	"github.com/chronik-io/chronik/internal/ctl/cli"
+	"github.com/chronik-io/chronik/internal/ctl/app"
 	"github.com/chronik-io/chronik/internal/ctl/output"
+	"github.com/chronik-io/chronik/internal/text"
 )
 
-func describe(a *cli.App) *cobra.Command {
+func describe(a *app.App) *cobra.Command {
 	var every bool
 	c := &cobra.Command{
 		Use: "describe GROUP...|--all", Short: "Show state, members, offsets and lag", Args: someOrAll(&every), ValidArgsFunction: a.Groups(0),
@@ -26,7 +27,7 @@ func describe(a *cli.App) *cobra.Command {
 			if every {
 				groups, err := adm.ListGroups(ctx)
 				if err != nil {
-					return cli.Refused("list groups", cli.Words(err), "")
+					return app.Refused("list groups", app.Words(err), "")
 				}
 				names = groups.Groups()
 			}
@@ -55,11 +56,11 @@ func describe(a *cli.App) *cobra.Command {
 
 // someOrAll refuses groups beside --all, and neither.
 func someOrAll(all *bool) cobra.PositionalArgs {
-	some := cli.Args(1, -1, "at least one group, or --all")
+	some := app.Args(1, -1, "at least one group, or --all")
 	return func(cmd *cobra.Command, args []string) error {
 		switch {
 		case *all && len(args) > 0:
-			return cli.Usage("--all and %q: --all are all groups; leave one out", args[0])
+			return app.Usage("--all and %q: --all are all groups; leave one out", args[0])
 		case *all:
 			return nil
 		}
@@ -69,7 +70,7 @@ func someOrAll(all *bool) cobra.PositionalArgs {
 
 // tables is a group for people.
 func (d *described) tables() []*output.Table {
-	head := []string{"group " + d.Group, d.State, d.Type, fmt.Sprintf("coordinator %d", d.Coordinator), cli.Count(len(d.Members), "member"), fmt.Sprintf("lag %d", d.Lag)}
+	head := []string{"group " + d.Group, d.State, d.Type, fmt.Sprintf("coordinator %d", d.Coordinator), text.Count(len(d.Members), "member"), fmt.Sprintf("lag %d", d.Lag)}
 	if d.Assignor != "" {
 		head = append(head, "assignor "+d.Assignor)
 	}

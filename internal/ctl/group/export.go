@@ -9,7 +9,7 @@ import (
 	"github.com/twmb/franz-go/pkg/kadm"
 	"github.com/twmb/franz-go/pkg/kerr"
 
-	"github.com/chronik-io/chronik/internal/ctl/cli"
+	"github.com/chronik-io/chronik/internal/ctl/app"
 	"github.com/chronik-io/chronik/internal/ctl/output"
 	"github.com/chronik-io/chronik/internal/ctl/parse"
 )
@@ -17,7 +17,7 @@ import (
 // exportFirst is the way back of what changes offsets.
 const exportFirst = "Only what chronikctl group export has kept before can be set again."
 
-func export(a *cli.App) *cobra.Command {
+func export(a *app.App) *cobra.Command {
 	var all bool
 	c := &cobra.Command{
 		Use: "export GROUP...", Short: "Print the offsets of groups, for reset --from-file", ValidArgsFunction: a.Groups(-1),
@@ -33,7 +33,7 @@ func export(a *cli.App) *cobra.Command {
 		if all {
 			groups, err := adm.ListGroups(ctx)
 			if err != nil {
-				return cli.Refused("list groups", cli.Words(err), "")
+				return app.Refused("list groups", app.Words(err), "")
 			}
 			names = groups.Groups()
 		}
@@ -45,7 +45,7 @@ func export(a *cli.App) *cobra.Command {
 
 // exported are the offsets of groups, with the groups' names where these must be
 // told. A group that has none is an error; the others are there all the same.
-func exported(ctx context.Context, a *cli.App, adm *kadm.Client, names []string, named bool) (list []parse.TopicOffset, err error) {
+func exported(ctx context.Context, a *app.App, adm *kadm.Client, names []string, named bool) (list []parse.TopicOffset, err error) {
 	for _, name := range names {
 		var found kadm.OffsetResponses
 		e := a.WhenReady(ctx, func() (err error) {
@@ -53,14 +53,14 @@ func exported(ctx context.Context, a *cli.App, adm *kadm.Client, names []string,
 			return err
 		})
 		if e != nil {
-			err = errors.Join(err, cli.Refused("offsets of group "+name, cli.Words(e), ""))
+			err = errors.Join(err, app.Refused("offsets of group "+name, app.Words(e), ""))
 			continue
 		}
 		before := len(list)
 		for _, o := range found.Sorted() {
 			switch {
 			case o.Err != nil:
-				err = errors.Join(err, cli.Refused(fmt.Sprintf("offset of group %s: %s partition %d", name, o.Topic, o.Partition), o.Err, ""))
+				err = errors.Join(err, app.Refused(fmt.Sprintf("offset of group %s: %s partition %d", name, o.Topic, o.Partition), o.Err, ""))
 			case o.At >= 0 && named:
 				list = append(list, parse.TopicOffset{Group: name, Topic: o.Topic, Partition: o.Partition, Offset: o.At})
 			case o.At >= 0:
@@ -68,14 +68,14 @@ func exported(ctx context.Context, a *cli.App, adm *kadm.Client, names []string,
 			}
 		}
 		if len(list) == before && len(found) == 0 {
-			err = errors.Join(err, cli.Refused("export group "+name, kerr.GroupIDNotFound, "it has no offsets"))
+			err = errors.Join(err, app.Refused("export group "+name, kerr.GroupIDNotFound, "it has no offsets"))
 		}
 	}
 	return list, err
 }
 
 // printOffsets prints the file, or what programs want that asked for a format.
-func printOffsets(a *cli.App, list []parse.TopicOffset) error {
+func printOffsets(a *app.App, list []parse.TopicOffset) error {
 	if f := a.Format(); f == output.JSON || f == output.YAML {
 		if list == nil {
 			list = []parse.TopicOffset{}

@@ -9,8 +9,9 @@ import (
 	"github.com/twmb/franz-go/pkg/kadm"
 	"github.com/twmb/franz-go/pkg/kerr"
 
-	"github.com/chronik-io/chronik/internal/ctl/cli"
+	"github.com/chronik-io/chronik/internal/ctl/app"
 	"github.com/chronik-io/chronik/internal/ctl/output"
+	"github.com/chronik-io/chronik/internal/text"
 )
 
 // move is one partition of a reset.
@@ -25,11 +26,11 @@ type move struct {
 	Error     string `json:"error,omitempty"`
 }
 
-func reset(a *cli.App) *cobra.Command {
+func reset(a *app.App) *cobra.Command {
 	var w where
 	var dryRun bool
 	c := &cobra.Command{
-		Use: "reset GROUP", Short: "Set the offsets of a group that has no members", Args: cli.Args(1, 1, "one group"), ValidArgsFunction: a.Groups(1),
+		Use: "reset GROUP", Short: "Set the offsets of a group that has no members", Args: app.Args(1, 1, "one group"), ValidArgsFunction: a.Groups(1),
 		Long: "reset sets from where a group goes on reading. It shows the old and the new offsets first and asks; --yes answers,\n" +
 			"--dry-run ends there. Without --topic it is for all topics of which the group has offsets. An offset that a partition\n" +
 			"does not have is moved to its start or end. The group must have no members: they would commit theirs.",
@@ -49,13 +50,13 @@ func reset(a *cli.App) *cobra.Command {
 	return c
 }
 
-func run(ctx context.Context, a *cli.App, adm *kadm.Client, name string, w *where, dryRun bool) error {
+func run(ctx context.Context, a *app.App, adm *kadm.Client, name string, w *where, dryRun bool) error {
 	d, err := loadOrNew(ctx, a, adm, name)
 	if err != nil {
 		return err
 	}
 	if len(d.Members) > 0 {
-		return cli.Refused("reset group "+name, kerr.NonEmptyGroup, fmt.Sprintf("it has %s, which would commit their own offsets", cli.Count(len(d.Members), "member")))
+		return app.Refused("reset group "+name, kerr.NonEmptyGroup, fmt.Sprintf("it has %s, which would commit their own offsets", text.Count(len(d.Members), "member")))
 	}
 	moves, err := w.plan(ctx, adm, d)
 	if err != nil {
@@ -70,14 +71,14 @@ func run(ctx context.Context, a *cli.App, adm *kadm.Client, name string, w *wher
 		ask.AddOffset(m.Topic, m.Partition, m.To, -1)
 		changes = append(changes, fmt.Sprintf("%s partition %d: %s to %d", m.Topic, m.Partition, known(m.From), m.To))
 	}
-	if err := a.Confirm(fmt.Sprintf("set %s of group %s", cli.Count(len(moves), "offset"), name), exportFirst, changes); err != nil {
+	if err := a.Confirm(fmt.Sprintf("set %s of group %s", text.Count(len(moves), "offset"), name), exportFirst, changes); err != nil {
 		return err
 	}
 	answers, err := adm.CommitOffsets(ctx, name, ask)
 	if err != nil {
-		return cli.Refused("reset group "+name, cli.Words(err), "")
+		return app.Refused("reset group "+name, app.Words(err), "")
 	}
-	var out cli.Outcomes
+	var out app.Outcomes
 	for i := range moves {
 		m := &moves[i]
 		if r, ok := answers.Lookup(m.Topic, m.Partition); !ok || r.Err != nil {
@@ -105,7 +106,7 @@ func joined(err error) (message string, refused error) {
 	return "", err
 }
 
-func printMoves(a *cli.App, name, title string, moves []move) error {
+func printMoves(a *app.App, name, title string, moves []move) error {
 	t := &output.Table{Title: "group " + name + " " + title, Columns: []string{"TOPIC", "PARTITION#", "COMMITTED#", "NEW#", "START#", "END#", "NOTE", "+ERROR"}}
 	for _, m := range moves {
 		t.Add(m.Topic, m.Partition, known(m.From), m.To, m.Start, m.End, m.Note, m.Error)

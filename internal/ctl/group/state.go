@@ -10,7 +10,7 @@ import (
 	"github.com/twmb/franz-go/pkg/kadm"
 	"github.com/twmb/franz-go/pkg/kerr"
 
-	"github.com/chronik-io/chronik/internal/ctl/cli"
+	"github.com/chronik-io/chronik/internal/ctl/app"
 )
 
 // described is a group with its members and how far it is.
@@ -51,14 +51,14 @@ type partition struct {
 }
 
 // load describes a group. One that does not exist is an error.
-func load(ctx context.Context, a *cli.App, adm *kadm.Client, name string) (*described, error) {
+func load(ctx context.Context, a *app.App, adm *kadm.Client, name string) (*described, error) {
 	found, failed := loadAll(ctx, a, adm, []string{name})
 	return found[name], failed[name]
 }
 
 // loadAll describes groups, with as many requests as for one. Each name is in found or
 // in failed.
-func loadAll(ctx context.Context, a *cli.App, adm *kadm.Client, names []string) (found map[string]*described, failed map[string]error) {
+func loadAll(ctx context.Context, a *app.App, adm *kadm.Client, names []string) (found map[string]*described, failed map[string]error) {
 	found, failed = map[string]*described{}, map[string]error{}
 	left := names
 	_ = a.WhenReady(ctx, func() (again error) { // failed has its error
@@ -70,7 +70,7 @@ func loadAll(ctx context.Context, a *cli.App, adm *kadm.Client, names []string) 
 		}
 		for name, err := range errs {
 			failed[name] = err
-			if cli.NotReady(err) {
+			if app.NotReady(err) {
 				again, left = err, append(left, name)
 			}
 		}
@@ -88,7 +88,7 @@ type Standing struct {
 }
 
 // Describe asks where a group stands.
-func Describe(ctx context.Context, a *cli.App, adm *kadm.Client, name string) (Standing, error) {
+func Describe(ctx context.Context, a *app.App, adm *kadm.Client, name string) (Standing, error) {
 	d, err := load(ctx, a, adm, name)
 	if err != nil {
 		return Standing{}, err
@@ -97,7 +97,7 @@ func Describe(ctx context.Context, a *cli.App, adm *kadm.Client, name string) (S
 }
 
 // DescribeAll asks where groups stand. Each name is in found or in failed.
-func DescribeAll(ctx context.Context, a *cli.App, adm *kadm.Client, names []string) (found map[string]Standing, failed map[string]error) {
+func DescribeAll(ctx context.Context, a *app.App, adm *kadm.Client, names []string) (found map[string]Standing, failed map[string]error) {
 	found = map[string]Standing{}
 	if len(names) == 0 {
 		return found, nil
@@ -128,9 +128,9 @@ func once(ctx context.Context, adm *kadm.Client, names []string) (found map[stri
 		o := offsets[name]
 		switch {
 		case o.Err != nil:
-			failed[name] = cli.Refused("offsets of group "+name, cli.Words(o.Err), "")
+			failed[name] = app.Refused("offsets of group "+name, app.Words(o.Err), "")
 		case d.State == "Dead" && len(o.Fetched) == 0 && len(d.Members) == 0:
-			failed[name] = cli.Refused("group "+name, kerr.GroupIDNotFound, "")
+			failed[name] = app.Refused("group "+name, kerr.GroupIDNotFound, "")
 		}
 		for topic := range d.gather(o.Fetched) {
 			topics[topic] = true
@@ -159,14 +159,14 @@ func members(ctx context.Context, adm *kadm.Client, names []string) (found map[s
 			d := &described{Group: name, State: g.State, Type: "consumer", Assignor: g.AssignorName, Epoch: &epoch,
 				Coordinator: g.Coordinator.NodeID, Members: []member{}}
 			for _, m := range g.Members {
-				d.Members = append(d.Members, member{m.MemberID, text(m.InstanceID), m.ClientID, m.ClientHost, assignment(m.Assignment)})
+				d.Members = append(d.Members, member{m.MemberID, orEmpty(m.InstanceID), m.ClientID, m.ClientHost, assignment(m.Assignment)})
 			}
 			found[name] = d
 			continue
 		}
-		why := cli.Words(errors.Join(err, g.Err))
-		if why != nil && !errors.Is(why, kerr.GroupIDNotFound) && !cli.IsUnsupported(why) {
-			failed[name] = cli.Refused("group "+name, why, "")
+		why := app.Words(errors.Join(err, g.Err))
+		if why != nil && !errors.Is(why, kerr.GroupIDNotFound) && !app.IsUnsupported(why) {
+			failed[name] = app.Refused("group "+name, why, "")
 			continue
 		}
 		rest = append(rest, name)
@@ -184,11 +184,11 @@ func classic(ctx context.Context, adm *kadm.Client, names []string, found map[st
 		g, ok := answers[name]
 		switch {
 		case ok && g.Err != nil:
-			failed[name] = cli.Refused("group "+name, g.Err, "")
+			failed[name] = app.Refused("group "+name, g.Err, "")
 		case !ok && err != nil:
-			failed[name] = cli.Refused("group "+name, cli.Words(err), "")
+			failed[name] = app.Refused("group "+name, app.Words(err), "")
 		case !ok:
-			failed[name] = cli.Refused("group "+name, kerr.GroupIDNotFound, "")
+			failed[name] = app.Refused("group "+name, kerr.GroupIDNotFound, "")
 		default:
 			found[name] = classicOf(name, g)
 		}
@@ -198,7 +198,7 @@ func classic(ctx context.Context, adm *kadm.Client, names []string, found map[st
 func classicOf(name string, g kadm.DescribedGroup) *described {
 	d := &described{Group: name, State: g.State, Type: "classic", Assignor: g.Protocol, Coordinator: g.Coordinator.NodeID, Members: []member{}}
 	for _, m := range g.Members {
-		x := member{m.MemberID, text(m.InstanceID), m.ClientID, m.ClientHost, map[string][]int32{}}
+		x := member{m.MemberID, orEmpty(m.InstanceID), m.ClientID, m.ClientHost, map[string][]int32{}}
 		if c, ok := m.Assigned.AsConsumer(); ok {
 			for _, t := range c.Topics {
 				x.Assignment[t.Topic] = slices.Sorted(slices.Values(t.Partitions))
@@ -217,7 +217,7 @@ func assignment(s kadm.TopicsSet) map[string][]int32 {
 	return m
 }
 
-func text(s *string) string {
+func orEmpty(s *string) string {
 	if s == nil {
 		return ""
 	}
@@ -275,10 +275,10 @@ func askEnds(ctx context.Context, adm *kadm.Client, topics []string) (e ends, er
 		return e, nil
 	}
 	if e.starts, err = adm.ListStartOffsets(ctx, topics...); err != nil {
-		return e, cli.Refused("start offsets", cli.Words(err), "")
+		return e, app.Refused("start offsets", app.Words(err), "")
 	}
 	if e.latest, err = adm.ListEndOffsets(ctx, topics...); err != nil {
-		return e, cli.Refused("end offsets", cli.Words(err), "")
+		return e, app.Refused("end offsets", app.Words(err), "")
 	}
 	return e, nil
 }

@@ -15,8 +15,7 @@ import (
 	"github.com/twmb/franz-go/pkg/kadm"
 	"github.com/twmb/franz-go/pkg/kerr"
 
-	"github.com/chronik-io/chronik/internal/ctl/cli"
-	"github.com/chronik-io/chronik/internal/ctl/offsets"
+	"github.com/chronik-io/chronik/internal/ctl/app"
 	"github.com/chronik-io/chronik/internal/ctl/parse"
 )
 
@@ -41,7 +40,7 @@ func kinds() []string {
 	return []string{"to-earliest", "to-latest", "to-offset", "to-time", "shift-by", "from-file"}
 }
 
-func (w *where) flags(c *cobra.Command, a *cli.App) {
+func (w *where) flags(c *cobra.Command, a *app.App) {
 	f := c.Flags()
 	f.StringArrayVar(&w.topics, "topic", nil, "TOPIC or TOPIC:PARTITIONS to reset; may be repeated")
 	f.BoolVar(&w.earliest, "to-earliest", false, "read everything again")
@@ -50,7 +49,7 @@ func (w *where) flags(c *cobra.Command, a *cli.App) {
 	f.StringVar(&w.time, "to-time", "", "go on at the first record that is not older than this time, or than 5m, 2h, 7d ago")
 	f.Int64Var(&w.shift, "shift-by", 0, "go on so many offsets later, or earlier with a minus")
 	f.StringVar(&w.file, "from-file", "", "file of lines TOPIC,PARTITION,OFFSET or GROUP,TOPIC,PARTITION,OFFSET, as group export writes them")
-	cli.CompleteFlag(c, "topic", a.Topics(0))
+	app.CompleteFlag(c, "topic", a.Topics(0))
 }
 
 // check reads the flags, and the file, before anything is sent.
@@ -62,16 +61,16 @@ func (w *where) check(cmd *cobra.Command, group string) error {
 		}
 	}
 	if len(given) != 1 {
-		return cli.Usage("give one of --%s; %d are given", strings.Join(kinds(), ", --"), len(given))
+		return app.Usage("give one of --%s; %d are given", strings.Join(kinds(), ", --"), len(given))
 	}
 	w.kind, w.only = given[0], map[string][]int32{}
 	for _, s := range w.topics {
 		topic, partitions, err := parse.TopicPartitions(s)
 		if err != nil {
-			return cli.Usage("--topic %w", err)
+			return app.Usage("--topic %w", err)
 		}
 		if _, twice := w.only[topic]; twice {
-			return cli.Usage("--topic %s is given twice; write its partitions in one list", topic)
+			return app.Usage("--topic %s is given twice; write its partitions in one list", topic)
 		}
 		w.only[topic] = partitions
 	}
@@ -81,12 +80,12 @@ func (w *where) check(cmd *cobra.Command, group string) error {
 		w.at = parse.Position{Kind: parse.Latest}
 	case "to-offset":
 		if w.at = (parse.Position{Kind: parse.At, Offset: w.offset}); w.offset < 0 {
-			return cli.Usage("--to-offset %d is negative", w.offset)
+			return app.Usage("--to-offset %d is negative", w.offset)
 		}
 	case "to-time":
 		w.at.Kind = parse.FromTime
 		if w.at.Time, err = parse.Time(w.time, time.Now()); err != nil {
-			return cli.Usage("--to-time %w", err)
+			return app.Usage("--to-time %w", err)
 		}
 	case "from-file":
 		return w.open(group)
@@ -97,11 +96,11 @@ func (w *where) check(cmd *cobra.Command, group string) error {
 // open reads the file. Of one that names groups, only this one's lines count.
 func (w *where) open(group string) error {
 	if len(w.only) > 0 {
-		return cli.Usage("--topic and --from-file: the file names its topics; leave one out")
+		return app.Usage("--topic and --from-file: the file names its topics; leave one out")
 	}
 	f, err := os.Open(w.file)
 	if err != nil {
-		return cli.Usage("--from-file: %w", err)
+		return app.Usage("--from-file: %w", err)
 	}
 	defer f.Close()
 	all, err := parse.Offsets(f)
@@ -118,14 +117,14 @@ func (w *where) open(group string) error {
 		err = fmt.Errorf("it has offsets of other groups only, as of %s; name one of those, or write lines TOPIC,PARTITION,OFFSET", all[0].Group)
 	}
 	if err != nil {
-		return cli.Usage("--from-file %s: %w", w.file, err)
+		return app.Usage("--from-file %s: %w", w.file, err)
 	}
 	return nil
 }
 
 // loadOrNew is load, but a group that does not exist is an empty one: a reset
 // makes it.
-func loadOrNew(ctx context.Context, a *cli.App, adm *kadm.Client, name string) (*described, error) {
+func loadOrNew(ctx context.Context, a *app.App, adm *kadm.Client, name string) (*described, error) {
 	d, err := load(ctx, a, adm, name)
 	if errors.Is(err, kerr.GroupIDNotFound) {
 		return &described{Group: name}, nil
@@ -152,7 +151,7 @@ func (w *where) plan(ctx context.Context, adm *kadm.Client, d *described) ([]mov
 	if len(only) == 0 {
 		return nil, errors.New("it has no offsets; name the topics with --topic")
 	}
-	ranges, err := offsets.List(ctx, adm, only)
+	ranges, err := app.ListOffsets(ctx, adm, only)
 	if err != nil {
 		return nil, err
 	}
@@ -177,7 +176,7 @@ func (w *where) plan(ctx context.Context, adm *kadm.Client, d *described) ([]mov
 }
 
 // move keeps a new offset within what the partition has.
-func (w *where) move(topic string, p int32, x offsets.Range, from *int64, to int64) (move, error) {
+func (w *where) move(topic string, p int32, x app.OffsetRange, from *int64, to int64) (move, error) {
 	m := move{Topic: topic, Partition: p, From: from, Start: x.Start, End: x.End}
 	if w.kind == "shift-by" {
 		if from == nil {

@@ -14,10 +14,10 @@ import (
 	"github.com/twmb/franz-go/pkg/kerr"
 	"github.com/twmb/franz-go/pkg/kmsg"
 
-	"github.com/chronik-io/chronik/internal/cmdline"
-	"github.com/chronik-io/chronik/internal/ctl/adminport"
-	"github.com/chronik-io/chronik/internal/ctl/cli"
+	"github.com/chronik-io/chronik/internal/cli"
+	"github.com/chronik-io/chronik/internal/ctl/app"
 	"github.com/chronik-io/chronik/internal/ctl/output"
+	"github.com/chronik-io/chronik/internal/text"
 )
 
 // profileConfig is the config of a chronik topic that says what an ack means.
@@ -51,12 +51,12 @@ type partition struct {
 	Error     string   `json:"error,omitempty"`
 }
 
-func describe(a *cli.App) *cobra.Command {
+func describe(a *app.App) *cobra.Command {
 	var regex bool
 	c := &cobra.Command{
 		Use: "describe NAME...", Short: "Show partitions, offsets, sizes, the profile, and configs that are set",
 		Example: "  chronikctl topic describe orders -o wide\n  chronikctl topic describe --regex 'orders-.*'",
-		Args:    cli.Args(1, -1, "at least one topic"), ValidArgsFunction: a.Topics(0),
+		Args:    app.Args(1, -1, "at least one topic"), ValidArgsFunction: a.Topics(0),
 		RunE: a.Admin(func(ctx context.Context, adm *kadm.Client, names []string) error {
 			topics, missing, err := choose(ctx, adm, names, regex)
 			if err != nil {
@@ -65,7 +65,7 @@ func describe(a *cli.App) *cobra.Command {
 			var failed []error
 			for _, name := range names {
 				if e, ok := missing[name]; ok {
-					failed = append(failed, cli.Refused("describe "+name, e, ""))
+					failed = append(failed, app.Refused("describe "+name, e, ""))
 				}
 			}
 			if len(topics) > 0 {
@@ -75,7 +75,7 @@ func describe(a *cli.App) *cobra.Command {
 		}),
 	}
 	c.Flags().BoolVarP(&regex, "regex", "r", false, regexDoc)
-	cmdline.Instead(c, map[string]string{"--all": "--regex '.*' describes all topics"})
+	cli.Instead(c, map[string]string{"--all": "--regex '.*' describes all topics"})
 	return a.Watched(c)
 }
 
@@ -84,7 +84,7 @@ type facts struct {
 	starts, ends kadm.ListedOffsets
 	configs      kadm.ResourceConfigs
 	dirs         kadm.DescribedAllLogDirs // empty where the broker has no such API
-	logs         map[log]adminport.Log    // what the admin port has of them, if there is one
+	logs         map[log]app.Log          // what the admin port has of them, if there is one
 }
 
 type log struct {
@@ -94,8 +94,8 @@ type log struct {
 
 // logsOf asks the admin port, if there is one, why old segments are still there, and what is
 // wrong with logs.
-func logsOf(ctx context.Context, a *cli.App, topics []string) (map[log]adminport.Log, error) {
-	p := adminport.Of(a)
+func logsOf(ctx context.Context, a *app.App, topics []string) (map[log]app.Log, error) {
+	p := app.AdminPortOf(a)
 	if p == nil {
 		return nil, nil
 	}
@@ -103,7 +103,7 @@ func logsOf(ctx context.Context, a *cli.App, topics []string) (map[log]adminport
 	if err != nil && !p.Named {
 		return nil, nil // it is not said that there is one
 	}
-	all := map[log]adminport.Log{}
+	all := map[log]app.Log{}
 	for _, l := range logs {
 		all[log{l.Topic, l.Partition}] = l
 	}
@@ -121,7 +121,7 @@ func ask(ctx context.Context, adm *kadm.Client, topics []kadm.TopicDetail) (fact
 		names = append(names, t.Topic)
 	}
 	if f.configs, err = adm.DescribeTopicConfigs(ctx, names...); err != nil {
-		return f, cli.Refused("configs", cli.Words(err), "")
+		return f, app.Refused("configs", app.Words(err), "")
 	}
 	return f, nil
 }
@@ -136,14 +136,14 @@ func askHoldings(ctx context.Context, adm *kadm.Client, topics []kadm.TopicDetai
 	}
 	f.starts, err = adm.ListStartOffsets(ctx, names...)
 	if unanswered(err) {
-		return f, cli.Refused("start offsets", cli.Words(err), "")
+		return f, app.Refused("start offsets", app.Words(err), "")
 	}
 	f.ends, err = adm.ListEndOffsets(ctx, names...)
 	if unanswered(err) {
-		return f, cli.Refused("end offsets", cli.Words(err), "")
+		return f, app.Refused("end offsets", app.Words(err), "")
 	}
-	if f.dirs, err = adm.DescribeAllLogDirs(ctx, set); unanswered(err) && !cli.IsUnsupported(cli.Words(err)) {
-		return f, cli.Refused("log directories", cli.Words(err), "")
+	if f.dirs, err = adm.DescribeAllLogDirs(ctx, set); unanswered(err) && !app.IsUnsupported(app.Words(err)) {
+		return f, app.Refused("log directories", app.Words(err), "")
 	}
 	return f, nil
 }
@@ -151,10 +151,10 @@ func askHoldings(ctx context.Context, adm *kadm.Client, topics []kadm.TopicDetai
 // unanswered reports whether nothing is known because brokers did not answer. Partitions
 // without a leader are no such reason, even if no other one was asked for.
 func unanswered(err error) bool {
-	return cli.RequestFailed(err) != nil && !errors.Is(err, kerr.LeaderNotAvailable)
+	return app.RequestFailed(err) != nil && !errors.Is(err, kerr.LeaderNotAvailable)
 }
 
-func show(ctx context.Context, a *cli.App, adm *kadm.Client, topics []kadm.TopicDetail) error {
+func show(ctx context.Context, a *app.App, adm *kadm.Client, topics []kadm.TopicDetail) error {
 	f, err := ask(ctx, adm, topics)
 	if err != nil {
 		return err
@@ -231,8 +231,8 @@ func (f *facts) partition(p kadm.PartitionDetail) partition {
 
 // table is a topic for people.
 func (d *described) table() *output.Table {
-	head := []string{"topic " + d.Topic, "id " + or(d.ID, "-"), plural(len(d.Partitions), "partition"), fmt.Sprintf("replication factor %d", d.Replication),
-		number(d.Records) + " offsets", size(d.Size)}
+	head := []string{"topic " + d.Topic, "id " + or(d.ID, "-"), text.Count(len(d.Partitions), "partition"), fmt.Sprintf("replication factor %d", d.Replication),
+		text.Number(d.Records) + " offsets", size(d.Size)}
 	if d.Profile != "" {
 		head = append(head, "profile "+d.Profile)
 	}
@@ -284,18 +284,9 @@ func size(n *int64) string {
 	if n == nil {
 		return "?"
 	}
-	return output.Bytes(*n)
+	return text.Bytes(*n)
 }
 
 func numbers(ids []int32) string {
 	return strings.Trim(strings.ReplaceAll(fmt.Sprint(ids), " ", ","), "[]")
-}
-
-// number groups the digits of a number by thousands.
-func number(n int64) string {
-	s := fmt.Sprint(n)
-	for i := len(s) - 3; i > 0; i -= 3 {
-		s = s[:i] + "," + s[i:]
-	}
-	return s
 }

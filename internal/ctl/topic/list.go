@@ -8,8 +8,9 @@ import (
 	"github.com/spf13/cobra"
 	"github.com/twmb/franz-go/pkg/kadm"
 
-	"github.com/chronik-io/chronik/internal/ctl/cli"
+	"github.com/chronik-io/chronik/internal/ctl/app"
 	"github.com/chronik-io/chronik/internal/ctl/output"
+	"github.com/chronik-io/chronik/internal/text"
 )
 
 // listed is one topic of list.
@@ -29,10 +30,10 @@ type lister struct {
 	internal, names, regex bool
 }
 
-func list(a *cli.App) *cobra.Command {
+func list(a *app.App) *cobra.Command {
 	var l lister
 	c := &cobra.Command{
-		Use: "list [NAME...]", Short: "List topics; with -o wide their size, records and profile, too", Args: cli.Args(0, -1, "topics"),
+		Use: "list [NAME...]", Short: "List topics; with -o wide their size, records and profile, too", Args: app.Args(0, -1, "topics"),
 		ValidArgsFunction: a.Topics(0),
 		Example:           "  chronikctl topic list -o wide\n  chronikctl topic list --regex 'orders-.*'",
 		RunE: a.Admin(func(ctx context.Context, adm *kadm.Client, names []string) error {
@@ -43,7 +44,7 @@ func list(a *cli.App) *cobra.Command {
 			var failed []error
 			for _, name := range names {
 				if e, ok := missing[name]; ok {
-					failed = append(failed, cli.Refused("list "+name, e, ""))
+					failed = append(failed, app.Refused("list "+name, e, ""))
 				}
 			}
 			if len(topics) > 0 || len(names) == 0 {
@@ -71,12 +72,12 @@ func (l *lister) choose(ctx context.Context, adm *kadm.Client, names []string) (
 	}
 	topics, err := ask(ctx)
 	if err != nil {
-		return nil, nil, cli.Refused("list topics", cli.Words(err), "")
+		return nil, nil, app.Refused("list topics", app.Words(err), "")
 	}
 	return topics.Sorted(), nil, nil
 }
 
-func (l *lister) show(ctx context.Context, a *cli.App, adm *kadm.Client, topics []kadm.TopicDetail) error {
+func (l *lister) show(ctx context.Context, a *app.App, adm *kadm.Client, topics []kadm.TopicDetail) error {
 	if l.names {
 		for _, t := range topics {
 			if _, err := fmt.Fprintln(a.Out, t.Topic); err != nil {
@@ -100,7 +101,7 @@ func (l *lister) show(ctx context.Context, a *cli.App, adm *kadm.Client, topics 
 		x := listed{Topic: t.Topic, Partitions: len(t.Partitions), Replication: d.Replication, ID: d.ID, Internal: t.IsInternal,
 			Size: d.Size, Records: d.Records, Profile: d.Profile}
 		all = append(all, x)
-		table.Add(x.Topic, x.Partitions, x.Replication, size(x.Size), number(x.Records), x.Profile, x.ID, x.Internal)
+		table.Add(x.Topic, x.Partitions, x.Replication, size(x.Size), text.Number(x.Records), x.Profile, x.ID, x.Internal)
 	}
 	return a.Print(all, table)
 }

@@ -1,7 +1,5 @@
-// Package topic is chronikctl topic: create, list, describe, alter, delete,
-// add-partitions, trim.
-//
-// Each command is in the file of its name. internal/ctl calls New.
+// Package topic implements chronikctl topic: create, list, describe, alter, delete,
+// add-partitions and trim. Each command is in a file of its name.
 package topic
 
 import (
@@ -16,15 +14,15 @@ import (
 	"github.com/twmb/franz-go/pkg/kadm"
 	"github.com/twmb/franz-go/pkg/kerr"
 
-	"github.com/chronik-io/chronik/internal/cmdline"
-	"github.com/chronik-io/chronik/internal/ctl/cli"
+	"github.com/chronik-io/chronik/internal/cli"
+	"github.com/chronik-io/chronik/internal/ctl/app"
 )
 
 // New is the command with all those below it.
-func New(a *cli.App) *cobra.Command {
-	c := cli.Parent("topic", "Create, list, describe, alter and delete topics, and their records",
+func New(a *app.App) *cobra.Command {
+	c := app.Parent("topic", "Create, list, describe, alter and delete topics, and their records",
 		create(a), list(a), describe(a), alter(a), addPartitions(a), trim(a), remove(a))
-	cmdline.Instead(c, map[string]string{
+	cli.Instead(c, map[string]string{
 		"consume":      "chronikctl consume TOPIC prints records",
 		"produce":      "chronikctl produce TOPIC writes records",
 		"get":          "topic describe shows a topic, config get its configs",
@@ -56,7 +54,7 @@ const regexDoc = "the names are regular expressions, which match whole names; in
 func lookup(ctx context.Context, adm *kadm.Client, names []string) (found []kadm.TopicDetail, missing map[string]error, err error) {
 	topics, err := adm.ListTopicsWithInternal(ctx, names...)
 	if err != nil {
-		return nil, nil, cli.Refused("ask for topics", cli.Words(err), "")
+		return nil, nil, app.Refused("ask for topics", app.Words(err), "")
 	}
 	missing = map[string]error{}
 	for _, name := range names {
@@ -64,9 +62,9 @@ func lookup(ctx context.Context, adm *kadm.Client, names []string) (found []kadm
 		case strings.ContainsAny(name, `*?+|()[]{}^$\`):
 			missing[name] = fmt.Errorf("%q is no name of a topic; --regex reads it as a regular expression", name)
 		case !ok:
-			missing[name] = cli.NoTopic(ctx, adm, name)
+			missing[name] = app.NoTopic(ctx, adm, name)
 		case errors.Is(t.Err, kerr.UnknownTopicOrPartition):
-			missing[name] = cli.NoTopic(ctx, adm, name)
+			missing[name] = app.NoTopic(ctx, adm, name)
 		case t.Err != nil:
 			missing[name] = t.Err
 		default:
@@ -81,12 +79,12 @@ func match(ctx context.Context, adm *kadm.Client, patterns []string) (found []ka
 	all := make([]*regexp.Regexp, len(patterns))
 	for i, p := range patterns {
 		if all[i], err = regexp.Compile("^(?:" + p + ")$"); err != nil {
-			return nil, nil, cli.Usage("--regex: %w", err)
+			return nil, nil, app.Usage("--regex: %w", err)
 		}
 	}
 	topics, err := adm.ListTopics(ctx)
 	if err != nil {
-		return nil, nil, cli.Refused("ask for topics", cli.Words(err), "")
+		return nil, nil, app.Refused("ask for topics", app.Words(err), "")
 	}
 	missing = map[string]error{}
 	for _, p := range patterns {
@@ -115,11 +113,4 @@ func choose(ctx context.Context, adm *kadm.Client, names []string, regex bool) (
 		return match(ctx, adm, names)
 	}
 	return lookup(ctx, adm, names)
-}
-
-func plural(n int, one string) string {
-	if n == 1 {
-		return "1 " + one
-	}
-	return strings.Join([]string{number(int64(n)), one + "s"}, " ")
 }

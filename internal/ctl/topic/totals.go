@@ -5,7 +5,7 @@ import (
 
 	"github.com/twmb/franz-go/pkg/kadm"
 
-	"github.com/chronik-io/chronik/internal/ctl/cli"
+	"github.com/chronik-io/chronik/internal/ctl/app"
 )
 
 // Total is what a topic holds at one moment, for commands that compare it with later.
@@ -22,7 +22,7 @@ type Total struct {
 func Totals(ctx context.Context, adm *kadm.Client) ([]Total, error) {
 	topics, err := adm.ListTopicsWithInternal(ctx)
 	if err != nil {
-		return nil, cli.Refused("list topics", cli.Words(err), "")
+		return nil, app.Refused("list topics", app.Words(err), "")
 	}
 	if len(topics) == 0 {
 		return []Total{}, nil

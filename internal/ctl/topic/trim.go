@@ -11,10 +11,10 @@ import (
 	"github.com/twmb/franz-go/pkg/kadm"
 	"github.com/twmb/franz-go/pkg/kerr"
 
-	"github.com/chronik-io/chronik/internal/ctl/cli"
-	"github.com/chronik-io/chronik/internal/ctl/offsets"
+	"github.com/chronik-io/chronik/internal/ctl/app"
 	"github.com/chronik-io/chronik/internal/ctl/output"
 	"github.com/chronik-io/chronik/internal/ctl/parse"
+	"github.com/chronik-io/chronik/internal/text"
 )
 
 // cut is one partition of trim.
@@ -27,26 +27,26 @@ type cut struct {
 	Error     string `json:"error,omitempty"`
 }
 
-func trim(a *cli.App) *cobra.Command {
+func trim(a *app.App) *cobra.Command {
 	var before, partitions string
 	var dryRun bool
 	c := &cobra.Command{
-		Use: "trim NAME", Short: "Delete the records before an offset or a time", Args: cli.Args(1, 1, "one topic"), ValidArgsFunction: a.Topics(1),
+		Use: "trim NAME", Short: "Delete the records before an offset or a time", Args: app.Args(1, 1, "one topic"), ValidArgsFunction: a.Topics(1),
 		Long: "trim moves the start of a topic's partitions up: what lies before is gone at once for all readers, and its space is given\n" +
 			"back by whole segments: records that share one with later records take space until those go, too. FREED shows how much\n" +
 			"left each log. It shows what would go and asks first; --yes answers, --dry-run ends there.",
 		Example: "  chronikctl topic trim orders --before 7d\n  chronikctl topic trim orders --before 1200 --partition 0,3",
 		RunE: func(cmd *cobra.Command, names []string) error {
 			if before == "" {
-				return cli.Usage("--before is missing: an offset, latest for everything, or a time; see %s --help", cmd.CommandPath())
+				return app.Usage("--before is missing: an offset, latest for everything, or a time; see %s --help", cmd.CommandPath())
 			}
 			at, err := parse.ReadPosition(before, time.Now())
 			if err != nil {
-				return cli.Usage("--before %w", err)
+				return app.Usage("--before %w", err)
 			}
 			some, err := parse.Partitions(partitions)
 			if err != nil {
-				return cli.Usage("--partition %w", err)
+				return app.Usage("--partition %w", err)
 			}
 			return a.Admin(func(ctx context.Context, adm *kadm.Client, _ []string) error {
 				cuts, err := plan(ctx, adm, names[0], some, at)
@@ -65,7 +65,7 @@ func trim(a *cli.App) *cobra.Command {
 
 // plan finds the new start of each partition.
 func plan(ctx context.Context, adm *kadm.Client, topic string, some []int32, at parse.Position) ([]cut, error) {
-	r, err := offsets.List(ctx, adm, map[string][]int32{topic: some})
+	r, err := app.ListOffsets(ctx, adm, map[string][]int32{topic: some})
 	if err != nil {
 		return nil, fmt.Errorf("trim %w", err)
 	}
@@ -78,14 +78,14 @@ func plan(ctx context.Context, adm *kadm.Client, topic string, some []int32, at 
 		x := r[topic][p]
 		to := max(found[topic][p], x.Start)
 		if to > x.End {
-			return nil, cli.Refused(fmt.Sprintf("trim %s partition %d", topic, p), kerr.OffsetOutOfRange, fmt.Sprintf("offset %d is beyond the end, %d", to, x.End))
+			return nil, app.Refused(fmt.Sprintf("trim %s partition %d", topic, p), kerr.OffsetOutOfRange, fmt.Sprintf("offset %d is beyond the end, %d", to, x.End))
 		}
 		cuts = append(cuts, cut{Partition: p, Start: x.Start, NewStart: to, End: x.End})
 	}
 	return cuts, nil
 }
 
-func trimAll(ctx context.Context, a *cli.App, adm *kadm.Client, topic string, cuts []cut, dryRun bool) error {
+func trimAll(ctx context.Context, a *app.App, adm *kadm.Client, topic string, cuts []cut, dryRun bool) error {
 	var gone int64
 	for _, c := range cuts {
 		gone += c.NewStart - c.Start
@@ -102,7 +102,7 @@ func trimAll(ctx context.Context, a *cli.App, adm *kadm.Client, topic string, cu
 			losses = append(losses, fmt.Sprintf("%s partition %d: offsets %d to %d", topic, c.Partition, c.Start, c.NewStart-1))
 		}
 	}
-	if err := a.Confirm(fmt.Sprintf("delete up to %s records of %s", number(gone), topic), cli.Final, losses); err != nil {
+	if err := a.Confirm(fmt.Sprintf("delete up to %s records of %s", text.Number(gone), topic), app.Final, losses); err != nil {
 		return err
 	}
 	ask := kadm.Offsets{}
@@ -114,9 +114,9 @@ func trimAll(ctx context.Context, a *cli.App, adm *kadm.Client, topic string, cu
 	before := sizes(ctx, adm, topic, cuts)
 	answers, err := adm.DeleteRecords(ctx, ask)
 	if err != nil && len(answers) == 0 {
-		return cli.Refused("trim "+topic, cli.Words(err), "")
+		return app.Refused("trim "+topic, app.Words(err), "")
 	}
-	var out cli.Outcomes
+	var out app.Outcomes
 	for i := range cuts {
 		c := &cuts[i]
 		r, ok := answers.Lookup(topic, c.Partition)
@@ -173,7 +173,7 @@ func freed(cuts []cut, before, after map[int32]int64) {
 }
 
 // explainNothingFreed explains a trim that freed nothing.
-func explainNothingFreed(a *cli.App, cuts []cut) {
+func explainNothingFreed(a *app.App, cuts []cut) {
 	for _, c := range cuts {
 		if c.Freed != nil && *c.Freed == 0 {
 			a.Note("partition %d: no bytes were freed, because records from %d on are in the same segment; they are freed together, "+
@@ -183,12 +183,12 @@ func explainNothingFreed(a *cli.App, cuts []cut) {
 	}
 }
 
-func printCuts(a *cli.App, topic, head string, cuts []cut) error {
+func printCuts(a *app.App, topic, head string, cuts []cut) error {
 	t := &output.Table{Title: "topic " + topic, Columns: []string{"PARTITION#", "START#", head + "#", "END#", "FREED#", "+ERROR"}}
 	for _, c := range cuts {
 		size := ""
 		if c.Freed != nil {
-			size = output.Bytes(*c.Freed)
+			size = text.Bytes(*c.Freed)
 		}
 		t.Add(c.Partition, c.Start, c.NewStart, c.End, size, c.Error)
 	}

@@ -22,7 +22,7 @@ func TestDisksAreMeasuredOneAtATime(t *testing.T) {
 	}
 }
 
-// The last minutes count where there were enough syncs in them, else all.
+// The last minutes count if they had enough syncs, otherwise the time since the start.
 func TestSyncsOfTheLastMinutesCount(t *testing.T) {
 	var h syncHistory
 	begin := time.Unix(1000, 0)
@@ -39,12 +39,12 @@ func TestSyncsOfTheLastMinutesCount(t *testing.T) {
 	is(at(0, 1000, 0), 1000, time.Millisecond, "since the start")
 	is(at(time.Minute, 1000, 200), 1200, time.Millisecond, "since the start")
 	is(at(6*time.Minute, 1000, 300), 300, 50*time.Millisecond, "in the last 6m0s")
-	for i := range 1000 { // frequent calls change nothing
+	for i := range 1000 { // frequent calls do not change the result
 		at(6*time.Minute+time.Duration(i)*time.Millisecond, 1000, 300)
 	}
 	is(at(10*time.Minute, 1000, 350), 350, 50*time.Millisecond, "in the last 10m0s")
 	if n := len(h.samples); n > 20 {
-		t.Errorf("%d samples are kept", n)
+		t.Errorf("%d samples remain", n)
 	}
 	is(at(16*time.Minute, 1000, 380), 1380, time.Millisecond, "since the start")
 	if got := seconds(metrics.Seen{Count: 1}.Quantile(0.5)); got < 100*time.Hour {

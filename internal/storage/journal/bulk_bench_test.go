@@ -8,8 +8,8 @@ import (
 	"github.com/chronik-io/chronik/internal/vfs"
 )
 
-// BenchmarkBulk is the journal's part of a bulk load: 4 MiB in entries of one size, of a profile
-// that acknowledges what is written, on the disk of the machine. CPU is that of the process.
+// BenchmarkBulk is the journal's part of a bulk load on the machine's disk: 4 MiB in entries of one
+// size, with a profile that acknowledges written records. CPU is that of the process.
 func BenchmarkBulk(b *testing.B) {
 	for _, size := range []int{16 << 10, 256 << 10} {
 		b.Run(fmt.Sprintf("entry=%dKiB", size>>10), func(b *testing.B) {

@@ -7,13 +7,13 @@ import (
 	"github.com/chronik-io/chronik/internal/vfs"
 )
 
-// twoFiles writes a file that is full and one with some frames, every one synced, and
-// returns where the chain begins and the sequence of the second.
+// twoFiles writes one full file and a second one with some frames, all of them synced. It returns
+// where the chain begins and the sequence of the second file.
 func twoFiles(t *testing.T, inSecond int) (fsys vfs.FS, from Position, second uint64, all []Frame) {
 	t.Helper()
 	fsys = memory(t)
 	j := open(t, fsys, nil)
-	s, o := newStream(1), newTold()
+	s, o := newStream(1), newRecorder()
 	put := func(at int) {
 		ok(t, j.Submit(nil, entry(s, int64(at), 300, eager, o)))
 		o.wait(at + 1)
@@ -50,9 +50,9 @@ func overwrite(t *testing.T, fsys vfs.FS, seq uint64, at int64, p []byte) {
 	ok(t, f.Close())
 }
 
-// A file that lost both copies of its header is damage, where a frame in it knew that
-// one in it was synced; also if it is the last file. Without that its header may never
-// have been there.
+// A file that lost both copies of its header is damaged if a frame in it proves that an earlier
+// frame of the file was synced, even if it is the last file. Otherwise the header may never have
+// been written.
 func TestLostHeaderIsDamage(t *testing.T) {
 	for _, n := range []int{1, 3} {
 		fsys, from, second, all := twoFiles(t, n)
@@ -75,7 +75,7 @@ func TestLostHeaderIsDamage(t *testing.T) {
 	}
 }
 
-// A walk finds every frame but the damaged one, and what that says of itself.
+// A walk finds every frame except the damaged one, and what that frame's header claims.
 func TestWalkPassesDamage(t *testing.T) {
 	fsys, from, second, all := twoFiles(t, 4)
 	var at []int64
@@ -103,11 +103,12 @@ func TestWalkPassesDamage(t *testing.T) {
 	}
 }
 
-// A file is read through a window: frames at its borders, and larger ones, are found like others.
+// A file is read through a window: frames across its borders, and frames larger than it, are found
+// too.
 func TestFramesLargerThanTheWindow(t *testing.T) {
 	fsys := memory(t)
 	j := open(t, fsys, func(o *Options) { o.FileSize, o.MaxBytes = 8<<20, 64<<20 })
-	s, o := newStream(1), newTold()
+	s, o := newStream(1), newRecorder()
 	var all []*Entry
 	var aside []byte
 	for i, size := range []int{700, 600 << 10, readStep - frameHeader, readStep + 1, 100, 900 << 10, 3} {

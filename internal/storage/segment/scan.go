@@ -9,23 +9,23 @@ import (
 	"github.com/chronik-io/chronik/internal/vfs"
 )
 
-// How much is read at a time, at least: if only headers are wanted, and if whole batches are.
+// The least number of bytes read at a time: for headers only, and for whole batches.
 const (
 	headerStep = 32 << 10
 	batchStep  = 256 << 10
 )
 
-// scanner reads the batches of a file one after the other, through a window of it.
+// scanner reads the batches of a file one after the other, through a window.
 type scanner struct {
 	f    vfs.File
-	size int64 // what lies beyond does not count
+	size int64 // bytes beyond do not count
 	step int64
 	buf  []byte
 	at   int64 // position of buf
 }
 
-// fill returns what the file has at a position: n bytes or more, less only at its end. They are
-// valid until the next call.
+// fill returns the bytes at a position: n bytes or more, fewer only at the end of the file. They
+// are valid until the next call.
 func (s *scanner) fill(pos, n int64) ([]byte, error) {
 	if n = min(n, s.size-pos); n <= 0 {
 		return nil, nil
@@ -44,8 +44,8 @@ func (s *scanner) fill(pos, n int64) ([]byte, error) {
 	return s.buf[pos-s.at:], nil
 }
 
-// header returns the header of the batch at a position, and the size of the batch; nil if none
-// fits there.
+// header returns the header and the size of the batch at a position; nil if there is no whole
+// batch.
 func (s *scanner) header(pos int64) (record.Batch, int64, error) {
 	b, err := s.fill(pos, record.HeaderSize)
 	if err != nil || len(b) < record.HeaderSize {
@@ -58,8 +58,7 @@ func (s *scanner) header(pos int64) (record.Batch, int64, error) {
 	return record.Batch(b[:record.HeaderSize]), int64(n), nil
 }
 
-// batch returns the batch at a position, whole, valid until the next call; nil
-// if there is none.
+// batch returns the whole batch at a position, valid until the next call; nil if there is none.
 func (s *scanner) batch(pos int64) (record.Batch, error) {
 	h, n, err := s.header(pos)
 	if h == nil {
@@ -76,8 +75,8 @@ func (s *scanner) batch(pos int64) (record.Batch, error) {
 	return b, nil
 }
 
-// prefix calls fn for the batches from a position on that are whole and in order, and
-// returns the offset and the position behind them. An error of fn ends it.
+// prefix calls fn for the whole batches in order from a position on, and returns the offset and the
+// position after them. It stops at an error of fn.
 func (s *scanner) prefix(pos, next int64, fn func(b record.Batch) error) (int64, int64, error) {
 	for pos < s.size {
 		b, err := s.batch(pos)
@@ -96,15 +95,15 @@ func (s *scanner) prefix(pos, next int64, fn func(b record.Batch) error) (int64,
 	return next, pos, nil
 }
 
-// follows reports whether a header's offsets may come after all below next. No
+// follows reports whether the offsets of a header are possible after all offsets below next. No
 // checksum covers the base offset.
 func follows(b record.Batch, next int64) bool {
 	return b.BaseOffset() >= next && b.LastOffsetDelta() >= 0
 }
 
-// Prefix finds the valid prefix of a file, from a position at which
-// offset next is expected, and changes nothing: it returns the offset and the position
-// behind it. An error of fn ends it.
+// Prefix finds the valid prefix of a file, from a position at which offset next is expected,
+// without changing the file. It returns the offset and the position after the prefix, and stops at
+// an error of fn.
 func Prefix(fsys vfs.FS, dir string, base, pos, next, size int64, fn func(record.Batch) error) (int64, int64, error) {
 	f, err := fsys.Open(newSegment(nil, dir, base).Path())
 	if err != nil {
@@ -115,10 +114,10 @@ func Prefix(fsys vfs.FS, dir string, base, pos, next, size int64, fn func(record
 	return s.prefix(pos, next, fn)
 }
 
-// Batches calls fn with every batch, whole and its checksum compared, from the one on
-// that holds offset or is the first after it, until fn returns an error, which it
-// returns. The batch is valid during the call. Damage matches ErrCorrupt. It takes
-// the memory of the largest batch.
+// Batches calls fn for every whole batch with a verified checksum, beginning with the batch that
+// holds offset or is the first after it, until fn returns an error, which Batches returns. The
+// batch is valid during the call. Damage matches ErrCorrupt. Batches uses the memory of the largest
+// batch.
 func (s *Segment) Batches(offset int64, fn func(record.Batch) error) error {
 	h, err := s.open()
 	if err != nil {
@@ -140,9 +139,9 @@ func (s *Segment) Batches(offset int64, fn func(record.Batch) error) error {
 	return err
 }
 
-// walk calls fn for the header of every batch from pos on, until fn returns
-// false or the end of the readable bytes. What is no batch is an error that matches
-// ErrCorrupt; walkOver gets over it where Examine found its end.
+// walk calls fn for the header of every batch from pos on, until fn returns false or the readable
+// bytes end. Bytes that are not a batch cause an error that matches ErrCorrupt; walkOver skips
+// those whose end Examine found.
 func (s *Segment) walk(h *handle, pos int64, fn func(b record.Batch, pos, size int64) bool) error {
 	return s.walkBy(h, pos, false, fn)
 }
@@ -164,7 +163,7 @@ func (s *Segment) walkBy(h *handle, pos int64, over bool, fn func(b record.Batch
 		}
 		if b == nil || !follows(b, next) {
 			if s.Size() < sc.size {
-				return nil // it was cut meanwhile
+				return nil // it was truncated meanwhile
 			}
 			return s.corrupt(pos, errNoBatch, known)
 		}

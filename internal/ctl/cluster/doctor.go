@@ -1,0 +1,78 @@
+package cluster
+
+import (
+	"context"
+	"time"
+
+	"github.com/spf13/cobra"
+	"github.com/twmb/franz-go/pkg/kadm"
+
+	"github.com/chronik-io/chronik/internal/ctl/app"
+)
+
+// examination is one run.
+type examination struct {
+	*Checkup
+	doctorFlags
+	a    *app.App
+	adm  *kadm.Client
+	port *app.AdminPort // nil for none
+}
+
+type doctorFlags struct {
+	wait  time.Duration
+	probe bool
+}
+
+// NewDoctor is the command.
+func NewDoctor(a *app.App) *cobra.Command {
+	var f doctorFlags
+	c := &cobra.Command{
+		Use: "doctor", Short: "Look for what goes wrong, from here and from the broker's side", Args: app.Args(0, 0, "no argument"),
+		Example: "  chronikctl doctor\n  chronikctl doctor --probe-disk --wait 0s",
+		Long: "doctor prints what cluster health prints, and checks more from here: whether each advertised address can be dialled,\n" +
+			"whether the clocks agree, whether configs contradict each other, whether groups are stuck. It also prints what each check\n" +
+			"of a chronik broker has measured (docs/operations.md lists them). Each finding has a remedy. bad means that some records\n" +
+			"cannot be written or read, warn that one more failure, or more of the same, leads to that or that a promise does not hold,\n" +
+			"note that everything works as configured but the operator should know. It exits with 4 if it finds more than notes.",
+		RunE: func(cmd *cobra.Command, args []string) error {
+			if f.wait < 0 || f.wait > time.Hour {
+				return app.Usage("--wait %v is not between 0s and 1h", f.wait)
+			}
+			if f.probe && app.AdminPortOf(a) == nil {
+				return app.Usage("--probe-disk asks the broker's admin port, and none is named; name it with --admin HOST:PORT")
+			}
+			return a.Admin(func(ctx context.Context, adm *kadm.Client, _ []string) error {
+				return examine(ctx, a, adm, f)
+			})(cmd, args)
+		},
+	}
+	c.Flags().BoolVar(&f.probe, "probe-disk", false, "have the broker measure fdatasync on its disks: some seconds of small writes to unnamed files")
+	c.Flags().DurationVar(&f.wait, "wait", 3*time.Second, "how long groups are watched for a sign of life")
+	return c
+}
+
+func examine(ctx context.Context, a *app.App, adm *kadm.Client, f doctorFlags) error {
+	c, err := NewCheckup(ctx, adm)
+	if err != nil {
+		return err
+	}
+	x := &examination{Checkup: c, a: a, adm: adm, port: app.AdminPortOf(a), doctorFlags: f}
+	if err := c.Ended(ctx, x.everything(ctx)); err != nil {
+		return err
+	}
+	return c.Report(a)
+}
+
+// everything runs all checks; an error ends it.
+func (x *examination) everything(ctx context.Context) error {
+	x.addresses(ctx)
+	if err := x.Health(ctx, x.port, x.broker); err != nil {
+		return err
+	}
+	x.clock(ctx)
+	if err := x.configs(ctx); err != nil {
+		return err
+	}
+	return x.groups(ctx)
+}
