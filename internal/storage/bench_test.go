@@ -7,8 +7,8 @@ import (
 	"github.com/chronik-io/chronik/internal/vfs/errfs"
 )
 
-// A checkpoint that can't be replaced stays: a repair that meets a disk error must not remove
-// the only copy.
+// A checkpoint that cannot be replaced stays: a repair that meets a disk error must not remove the
+// only copy.
 func TestReplacingACheckpointRemovesNoneThatIsWhole(t *testing.T) {
 	disk := used(t)
 	before, err := ReadState(disk, "/d")

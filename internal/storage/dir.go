@@ -51,12 +51,12 @@ type Dir struct {
 	turnover turnover
 	life     atomic.Pointer[dirLife]
 
-	mu      sync.Mutex
-	logs    map[ID]*Log
-	list    []*Log // values of logs; replaced, never changed
-	broken  map[*Log]struct{}
-	deleted map[ID]tombstone
-	said    map[string]int // repeated failures that were logged
+	mu             sync.Mutex
+	logs           map[ID]*Log
+	list           []*Log // values of logs; replaced, never changed
+	broken         map[*Log]struct{}
+	deleted        map[ID]tombstone
+	loggedFailures map[string]int // repeated failures that were logged
 
 	flights sync.WaitGroup // operations that Manager has started
 
@@ -131,7 +131,7 @@ func OpenDir(place Place, opt Options) (*Dir, error) {
 func newDir(place Place, opt *Options) *Dir {
 	d := &Dir{
 		opt: opt, path: path.Clean(place.Path), jpath: place.JournalPath(),
-		logs: map[ID]*Log{}, broken: map[*Log]struct{}{}, deleted: map[ID]tombstone{}, said: map[string]int{},
+		logs: map[ID]*Log{}, broken: map[*Log]struct{}{}, deleted: map[ID]tombstone{}, loggedFailures: map[string]int{},
 		sweeps: make(chan struct{}, 1), repairs: make(chan struct{}, 1), pressure: make(chan struct{}, 1),
 		cleaningChanged: make(chan struct{}, 1), failures: make(chan error, 1), quit: make(chan struct{}),
 	}

@@ -322,7 +322,7 @@ func (r *recovery) openLog(lc *checkpoint.Log) {
 // setEnds sets all ends of a log that is not in use yet.
 func (l *Log) setEnds(end int64) {
 	l.flushed = end
-	l.settleProducers(end)
+	l.markProducersDurable(end)
 	l.moveEnd(end)
 }
 

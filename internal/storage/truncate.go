@@ -194,7 +194,7 @@ func (l *Log) publishCut(c *cutting) {
 		l.epochs.Clear()
 	}
 	l.producers = c.producers
-	l.settleProducers(c.end)
+	l.markProducersDurable(c.end)
 	l.mu.Unlock()
 	l.smu.Unlock()
 	l.dir.memory.drop(gone)
