@@ -36,12 +36,12 @@ type dir struct {
 
 	identity, journalIdentity bool // a repair must write the files again
 	restored                  bool // the state is that of the checkpoint's copy
-	half                      bool // a repair was interrupted while it replaced the journal
-	fresh                     bool // a repair begins a new journal
+	halfReplaced              bool // a repair was interrupted while it replaced the journal
+	newJournal                bool // a repair begins a new journal
 	foreign                   []string
 	files                     []journal.FileInfo // of the journal, from the redo file on
 	above                     journal.LSN        // every LSN found is below it
-	unsure                    bool               // nothing shows how far the journal reached
+	endUnknown                bool               // nothing shows how far the journal reached
 }
 
 // find adds a finding about the directory or, if l is set, about a log.
@@ -94,8 +94,8 @@ func (d *dir) read() error {
 	if err := d.journal(); err != nil {
 		return err
 	}
-	if d.restored && d.fresh {
-		d.distrust()
+	if d.restored && d.newJournal {
+		d.distrustCopy()
 	}
 	for _, l := range d.logs {
 		if err := d.ctx.Err(); err != nil {
@@ -138,7 +138,7 @@ func (d *dir) identities() error {
 	}
 	d.checkpoint(serr, theirState, cerr)
 	d.checkIdentity(own, err, theirs, jerr)
-	return d.mark()
+	return d.checkCleanMark()
 }
 
 // checkpoint reports damage of the checkpoint and of its copy. serr and cerr are the errors of
@@ -192,9 +192,9 @@ func gone(err error) bool {
 	return errors.Is(err, fs.ErrNotExist) || errors.As(err, &damage) && damage.Lost
 }
 
-// distrust withdraws the repair of the checkpoint from its copy, because the journal does not match
+// distrustCopy withdraws the repair of the checkpoint from its copy, because the journal does not match
 // the copy, which may be older.
-func (d *dir) distrust() {
+func (d *dir) distrustCopy() {
 	for i := range d.findings {
 		if f := &d.findings[i]; f.Kind == CheckpointMissing || f.Kind == CheckpointDamaged {
 			f.Detail += "; the journal is damaged too, or does not match the copy"
@@ -260,11 +260,11 @@ func (d *dir) checkIdentity(own storage.Identity, err error, theirs storage.Iden
 		d.find(CheckpointForeign, nil, d.path(storage.CheckpointDir), -1, "it was written for directory %x and journal %x, but chronik.dir names %x and %x", s.Dir, s.Journal, own.Dir, own.Journal)
 		return
 	}
-	d.holdJournal(own, theirs, jerr, jname)
+	d.checkJournalIdentity(own, theirs, jerr, jname)
 }
 
-// holdJournal compares the journal's identity with those of the directory and the checkpoint.
-func (d *dir) holdJournal(own, theirs storage.Identity, jerr error, jname string) {
+// checkJournalIdentity compares the journal's identity with those of the directory and the checkpoint.
+func (d *dir) checkJournalIdentity(own, theirs storage.Identity, jerr error, jname string) {
 	switch s := d.state; {
 	case errors.Is(jerr, fs.ErrNotExist):
 		files, err := journal.Files(d.fs, d.place.JournalPath(), 0)
@@ -272,7 +272,7 @@ func (d *dir) holdJournal(own, theirs storage.Identity, jerr error, jname string
 			return // journal reports the error
 		}
 		if len(files) == 0 {
-			d.fresh, d.journalIdentity, d.unsure = true, true, true
+			d.newJournal, d.journalIdentity, d.endUnknown = true, true, true
 			d.find(JournalMissing, nil, d.place.JournalPath(), -1, "the directory holds no journal files")
 			return
 		}
@@ -286,18 +286,18 @@ func (d *dir) holdJournal(own, theirs storage.Identity, jerr error, jname string
 	case theirs.Dir != own.Dir:
 		d.find(JournalForeign, nil, jname, -1, "it belongs to log directory %x, but this one is %x", theirs.Dir, own.Dir)
 	case theirs != own || own.Journal != s.Journal:
-		d.half, d.fresh = true, true
+		d.halfReplaced, d.newJournal = true, true
 		d.find(JournalHalfReplaced, nil, jname, -1, "it names journal %x, chronik.dir names %x, and the checkpoint names %x", theirs.Journal, own.Journal, s.Journal)
 	}
 }
 
-// mark checks the mark of a clean stop.
-func (d *dir) mark() error {
+// checkCleanMark checks the mark of a clean stop.
+func (d *dir) checkCleanMark() error {
 	clean, err := storage.StoppedCleanly(d.fs, d.place, d.state)
 	if access(err) {
 		return fmt.Errorf("log directory: %w", err)
 	}
-	d.clean = clean && !d.fresh && !d.identity && !d.journalIdentity && !d.restored
+	d.clean = clean && !d.newJournal && !d.identity && !d.journalIdentity && !d.restored
 	d.out.Clean = clean
 	return nil
 }
@@ -316,8 +316,8 @@ func (d *dir) leftovers() error {
 		if !l.st.Deleted {
 			known[l.st.String()] = true
 		}
-		if l.st.Aside != "" {
-			named[l.st.Aside] = true
+		if l.st.QuarantineFile != "" {
+			named[l.st.QuarantineFile] = true
 		}
 	}
 	for _, in := range infos {

@@ -217,9 +217,9 @@ func (d *dumper) checkpoint() error {
 		if err != nil || !d.o.wants(l.Topic, l.ID.Partition) {
 			continue
 		}
-		x := &ItemLog{Start: l.Start, Stored: l.Offset, LSN: uint64(l.LSN), Clean: l.Clean, Reason: l.Offline + l.Aside,
+		x := &ItemLog{Start: l.Start, Stored: l.Offset, LSN: uint64(l.LSN), Clean: l.Clean, Reason: l.Offline + l.QuarantineFile,
 			Epochs: l.Epochs.Entries(), Segments: []ItemSegment{}}
-		for flag, set := range map[string]bool{"deleted": l.Deleted, "offline": l.Offline != "", "aside": l.Aside != "", "swap": l.Swapping} {
+		for flag, set := range map[string]bool{"deleted": l.Deleted, "offline": l.Offline != "", "aside": l.QuarantineFile != "", "swap": l.Swapping} {
 			if set {
 				x.Flags = append(x.Flags, flag)
 			}

@@ -32,12 +32,12 @@ func (d *dir) journal() error {
 	if d.headers(infos) || d.clean {
 		return nil
 	}
-	if !d.fresh {
+	if !d.newJournal {
 		if err := d.chain(); err != nil {
 			return err
 		}
 	}
-	if d.fresh {
+	if d.newJournal {
 		return d.salvageable()
 	}
 	return nil
@@ -48,7 +48,7 @@ func (d *dir) headers(infos []journal.FileInfo) (newer bool) {
 	own := uint64(0)
 	defer func() {
 		// A foreign file in the first or last position may have replaced one of ours.
-		d.unsure = d.unsure || len(d.foreign) > 0 && (own < infos[len(infos)-1].Seq || infos[0].ID != d.state.Journal)
+		d.endUnknown = d.endUnknown || len(d.foreign) > 0 && (own < infos[len(infos)-1].Seq || infos[0].ID != d.state.Journal)
 	}()
 	for _, f := range infos {
 		name := path.Join(d.place.JournalPath(), f.Name)
@@ -59,8 +59,8 @@ func (d *dir) headers(infos []journal.FileInfo) (newer bool) {
 		case f.Newer != nil:
 			newer = true
 			d.find(FormatNewer, nil, name, 0, "%v", f.Newer)
-		case f.Valid && f.ID != d.state.Journal && !d.half:
-			d.foreign, d.fresh = append(d.foreign, name), true
+		case f.Valid && f.ID != d.state.Journal && !d.halfReplaced:
+			d.foreign, d.newJournal = append(d.foreign, name), true
 			d.find(JournalFileForeign, nil, name, 0, "it belongs to journal %x, but this one is %x", f.ID, d.state.Journal)
 		case f.Valid && f.Copies == 1:
 			d.find(JournalHeaderCopy, nil, name, 0, "one of the two copies of the header is damaged")
@@ -104,10 +104,10 @@ func (d *dir) chain() error {
 		d.find(Unreadable, nil, jpath, -1, "%v", err).Effect = Refuses
 		return nil
 	case ext.Next <= d.state.Durable:
-		d.fresh, d.unsure = true, true
+		d.newJournal, d.endUnknown = true, true
 		d.find(JournalOlder, nil, jpath, -1, "it ends at LSN %d, but the checkpoint has LSN %d as durable", ext.Next-1, d.state.Durable)
 	default:
-		if err := d.behind(ext); err != nil {
+		if err := d.findTornWrite(ext); err != nil {
 			return err
 		}
 	}
@@ -123,12 +123,12 @@ func (d *dir) gap(l *log, fr *journal.Frame) {
 	if fr.PrevEnd > l.follow.End() {
 		f.Lost = []Loss{l.loss(l.follow.End(), fr.PrevEnd)}
 	}
-	d.fresh = true
+	d.newJournal = true
 }
 
 // damaged reports damage that makes a start refuse the journal.
 func (d *dir) damaged(x *journal.Damage) error {
-	d.fresh = true
+	d.newJournal = true
 	file, kind := path.Join(d.place.JournalPath(), x.File), JournalFrameDamaged
 	switch x.Kind {
 	case journal.MissingFile, journal.BeginsLate:
@@ -181,8 +181,8 @@ func (d *dir) invalid(x *journal.Damage, file string) (Kind, string, error) {
 	return JournalFileMissing, file, nil
 }
 
-// behind reports a torn write after the end at which a start stops reading.
-func (d *dir) behind(ext journal.Extent) error {
+// findTornWrite reports a torn write after the end at which a start stops reading.
+func (d *dir) findTornWrite(ext journal.Extent) error {
 	for _, in := range d.files {
 		torn := false
 		w, err := journal.Walk(d.fs, d.place.JournalPath(), in.Seq, func(f journal.At) error {
@@ -219,7 +219,7 @@ func (d *dir) salvageable() error {
 	d.above = max(d.above, s.above)
 	for _, l := range d.logs {
 		losses := s.lost[l]
-		if l.journalled() && (d.unsure || s.unsure || !s.any || s.gap > 0 && l.seen <= s.gap) {
+		if l.journalled() && (d.endUnknown || s.unsure || !s.any || s.gap > 0 && l.seen <= s.gap) {
 			losses = append(losses, l.loss(l.end, Unknown))
 		}
 		l.journalLoss = losses

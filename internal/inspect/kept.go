@@ -12,10 +12,10 @@ import (
 
 // readQuarantine reads the quarantine file that the checkpoint names for the log.
 func (l *log) readQuarantine() error {
-	if l.st.Aside == "" {
+	if l.st.QuarantineFile == "" {
 		return nil
 	}
-	name, gap := l.dir.path(l.st.Aside), false
+	name, gap := l.dir.path(l.st.QuarantineFile), false
 	err := journal.ReadQuarantine(l.dir.fs, name, func(fr journal.Frame) error {
 		if fr.NextEnd <= l.follow.End() {
 			return nil // an unfinished repair reached this point
@@ -42,11 +42,11 @@ func (l *log) readQuarantine() error {
 	case !gap:
 		return l.unreadable(name, err)
 	}
-	l.kept = true
+	l.quarantineLost = true
 	f := l.dir.find(kind, l, name, -1, "%v", err)
 	l.lose(f, l.follow.End(), math.MaxInt64)
-	l.asideLoss = []Loss{l.loss(l.follow.End(), Unknown)}
-	f.Lost = l.asideLoss
+	l.quarantineLoss = []Loss{l.loss(l.follow.End(), Unknown)}
+	f.Lost = l.quarantineLoss
 	l.lost[len(l.lost)-1].To = Unknown
 	return nil
 }

@@ -20,32 +20,32 @@ type log struct {
 	st   *checkpoint.Log
 	path string
 
-	follow *storage.Follower
-	behind *tail // used if the journal is damaged
-	broken error // why the journal's frames do not continue it
-	frames int
-	seen   journal.LSN // of the last frame that salvage read
-	end    int64       // its end after a start or a repair
+	follow     *storage.Follower
+	tailBeyond *tail // used if the journal is damaged
+	broken     error // why the journal's frames do not continue it
+	frames     int
+	seen       journal.LSN // of the last frame that salvage read
+	end        int64       // its end after a start or a repair
 
-	files   map[int64]int64 // existing segments: base → size
-	waiting bool            // the compacted segment of the swap is still under its temporary name
-	batches int
-	bytes   int64
-	lost    []Loss
+	files       map[int64]int64 // existing segments: base → size
+	swapWaiting bool            // the compacted segment of the swap is still under its temporary name
+	batches     int
+	bytes       int64
+	lost        []Loss
 
 	// Work for a repair.
-	absent      bool             // the directory must be created
-	partFile    bool             // partition.metadata must be written
-	gone        map[int64]bool   // listed segments that are missing
-	cut         map[int64]int64  // listed segments that are too short, and their valid sizes
-	ends        map[int64]Loss   // losses of the missing and the short segments
-	flaws       map[int64][]flaw // listed segments that must be rewritten
-	recovered   []string         // quarantine files that the log can replay
-	reset       bool             // the producer state must be reset
-	kept        bool             // the quarantine file is removed or rewritten
-	unseen      bool             // its directory could not be read, so a repair skips it
-	asideLoss   []Loss
-	journalLoss []Loss
+	absent         bool             // the directory must be created
+	partFile       bool             // partition.metadata must be written
+	gone           map[int64]bool   // listed segments that are missing
+	cut            map[int64]int64  // listed segments that are too short, and their valid sizes
+	ends           map[int64]Loss   // losses of the missing and the short segments
+	flaws          map[int64][]flaw // listed segments that must be rewritten
+	recovered      []string         // quarantine files that the log can replay
+	reset          bool             // the producer state must be reset
+	quarantineLost bool             // the quarantine file is removed or rewritten
+	unlistable     bool             // its directory could not be read, so a repair skips it
+	quarantineLoss []Loss
+	journalLoss    []Loss
 }
 
 // flaw is a range of a segment that a repair leaves out or changes.
@@ -83,7 +83,7 @@ func (l *log) read() error {
 		l.reset = true
 		l.dir.find(ProducersDamaged, l, l.dir.path(storage.CheckpointDir), -1, "%v", err)
 	}
-	if err := l.list(); err != nil || l.absent || l.unseen {
+	if err := l.list(); err != nil || l.absent || l.unlistable {
 		return err
 	}
 	if err := l.identity(); err != nil {
@@ -118,7 +118,7 @@ func (l *log) list() error {
 		return l.readQuarantine()
 	}
 	if err != nil {
-		l.unseen = true
+		l.unlistable = true
 		return l.unreadable(l.path, err)
 	}
 	l.files = map[int64]int64{}
@@ -129,7 +129,7 @@ func (l *log) list() error {
 		}
 		switch base, swap := segment.ParseSwap(in.Name); {
 		case swap && l.st.Swapping && base == l.st.Swap:
-			l.waiting = true
+			l.swapWaiting = true
 			d.find(SwapUnfinished, l, name, -1, "it replaces segment %d and others", base)
 		case segment.IsDeleted(in.Name), segment.IsUnfinished(in.Name), strings.HasSuffix(in.Name, ".tmp"):
 			d.find(Leftover, l, name, -1, "a start removes it")
@@ -139,10 +139,10 @@ func (l *log) list() error {
 			}
 		}
 	}
-	if l.waiting {
+	if l.swapWaiting {
 		info, err := d.fs.Stat(l.swapPath())
 		if err != nil {
-			l.unseen = true
+			l.unlistable = true
 			return l.unreadable(l.swapPath(), err)
 		}
 		l.files[l.st.Swap] = info.Size
@@ -216,7 +216,7 @@ func (l *log) segment(i int) error {
 	if !needed {
 		return nil
 	}
-	name, waits := l.segmentPath(e.Base), l.waiting && e.Base == l.st.Swap
+	name, waits := l.segmentPath(e.Base), l.swapWaiting && e.Base == l.st.Swap
 	if !there {
 		l.gone[e.Base] = true
 		f := l.dir.find(SegmentMissing, l, name, -1, "%d bytes with the offsets in [%d, %d) are missing", e.Size, e.Base, next)

@@ -106,7 +106,7 @@ func (d *dir) acts() []Act {
 	for _, name := range d.foreign {
 		add(nil, "rename a file of another journal to *"+foreignSuffix, nil, name)
 	}
-	if d.fresh {
+	if d.newJournal {
 		files := slices.Concat(checkpoint, []string{own, theirs}, d.journalFiles())
 		what := "copy the readable frames of the journal to quarantine files, and begin a new journal"
 		if d.unreadable() {
@@ -128,7 +128,9 @@ func (d *dir) acts() []Act {
 }
 
 // renews reports whether the new journal gets a new identity.
-func (d *dir) renews() bool { return d.fresh && (d.half || d.journalIdentity && d.unreadable()) }
+func (d *dir) renews() bool {
+	return d.newJournal && (d.halfReplaced || d.journalIdentity && d.unreadable())
+}
 
 // unreadable reports whether no file of the journal is left.
 func (d *dir) unreadable() bool { return d.out.JournalFiles == 0 }
@@ -148,7 +150,7 @@ func (l *log) acts() []Act {
 	add := func(what string, loses []Loss, files ...string) {
 		list = append(list, Act{What: what, Loses: loses, Files: files})
 	}
-	if l.st.Deleted || l.unseen {
+	if l.st.Deleted || l.unlistable {
 		return nil
 	}
 	if l.absent {
@@ -166,8 +168,8 @@ func (l *log) acts() []Act {
 	for _, base := range slices.Sorted(maps.Keys(l.cut)) {
 		add(fmt.Sprintf("keep the %d bytes of whole batches of segment %d", l.cut[base], base), l.lostIn(base), l.segmentFiles(base)...)
 	}
-	if l.kept {
-		add("continue with the valid frames of the quarantine file", l.asideLoss, l.dir.path(l.st.Aside))
+	if l.quarantineLost {
+		add("continue with the valid frames of the quarantine file", l.quarantineLoss, l.dir.path(l.st.QuarantineFile))
 	}
 	if len(l.recovered) > 0 {
 		add("replay the frames that were quarantined when the partition went offline", nil, l.recovered...)

@@ -100,7 +100,7 @@ func (s *site) edit(topic string, change func(st *checkpoint.State, l *checkpoin
 	st := s.state()
 	i := slices.IndexFunc(st.Logs, func(l checkpoint.Log) bool { return l.Topic == topic })
 	change(st, &st.Logs[i])
-	b, err := storage.OpenBench(place, options(s.fs))
+	b, err := storage.OpenForRepair(place, options(s.fs))
 	s.must(err)
 	s.must(b.Commit(st))
 	s.must(b.Close())
@@ -357,12 +357,12 @@ func plantsOfLogs() []plant {
 			s.at("journal")
 		}},
 		{name: "kept frames gone", kind: inspect.FramesKeptMissing, do: func(s *site) {
-			s.edit("a", func(_ *checkpoint.State, l *checkpoint.Log) { l.Aside = "a-0-3.frames"; none(l) })
+			s.edit("a", func(_ *checkpoint.State, l *checkpoint.Log) { l.QuarantineFile = "a-0-3.frames"; none(l) })
 			s.at("a-0-3.frames")
 		}},
 		{name: "kept frames flipped", kind: inspect.FramesKeptDamaged, do: func(s *site) {
 			s.keep("a", "a-0-3.frames")
-			s.edit("a", func(_ *checkpoint.State, l *checkpoint.Log) { l.Aside = "a-0-3.frames"; none(l) })
+			s.edit("a", func(_ *checkpoint.State, l *checkpoint.Log) { l.QuarantineFile = "a-0-3.frames"; none(l) })
 			s.flip("a-0-3.frames", 3000)
 		}},
 		{name: "offline with kept frames", kind: inspect.LogOffline, also: []inspect.Kind{inspect.FramesKept}, do: func(s *site) {

@@ -19,7 +19,7 @@ import (
 type Repair struct {
 	opt     Options
 	locks   []io.Closer
-	benches []*storage.Bench
+	benches []*storage.RepairDir
 	report  *Report
 	plan    *Plan
 }
@@ -33,7 +33,7 @@ func Begin(ctx context.Context, opt Options, holder string) (*Repair, error) {
 		return nil, errors.Join(err, r.Close())
 	}
 	for _, p := range opt.Places {
-		b, err := storage.OpenBench(p, storage.Options{FS: opt.FS, Holder: holder})
+		b, err := storage.OpenForRepair(p, storage.Options{FS: opt.FS, Holder: holder})
 		if err != nil {
 			return nil, errors.Join(err, r.Close())
 		}
@@ -113,7 +113,7 @@ func (r *Repair) Do(ctx context.Context, backup string) error {
 type apply struct {
 	ctx   context.Context
 	fs    vfs.FS
-	bench *storage.Bench
+	bench *storage.RepairDir
 	dir   *dir
 	state *checkpoint.State
 	spent []string // files to remove in the last step
@@ -175,17 +175,17 @@ func (m *apply) replaceFiles() error {
 func (m *apply) commit() error {
 	d := m.dir
 	above := max(d.above, m.state.Above())
-	changed := d.fresh || d.restored
+	changed := d.newJournal || d.restored
 	for i, l := range d.logs {
-		if l.st.Deleted || l.unseen {
+		if l.st.Deleted || l.unlistable {
 			continue // its entry stays as it is
 		}
 		s := &m.state.Logs[i]
-		if l.behind != nil && d.fresh {
+		if l.tailBeyond != nil && d.newJournal {
 			if err := m.sync(l); err != nil {
 				return err
 			}
-			s.Segments, s.Offset, s.Epochs, s.Producers = l.behind.segments, l.behind.end, l.behind.epochs, l.behind.producers
+			s.Segments, s.Offset, s.Epochs, s.Producers = l.tailBeyond.segments, l.tailBeyond.end, l.tailBeyond.epochs, l.tailBeyond.producers
 		}
 		changed = m.segments(l, s) || changed
 		if l.reset {
@@ -194,7 +194,7 @@ func (m *apply) commit() error {
 		if l.st.Offline != "" {
 			s.Offline, s.LSN, changed = "", above-1, true
 		}
-		changed = changed || l.kept
+		changed = changed || l.quarantineLost
 	}
 	if err := m.frames(); err != nil {
 		return err
@@ -202,7 +202,7 @@ func (m *apply) commit() error {
 	if !changed {
 		return nil
 	}
-	if !d.fresh {
+	if !d.newJournal {
 		return m.bench.Commit(m.state)
 	}
 	if d.renews() {
@@ -265,26 +265,26 @@ func (m *apply) frames() error {
 	add := func(l *log, f *journal.Frame) error {
 		i := slices.Index(d.logs, l)
 		name, err := kept.Add(f, l.st.String())
-		m.state.Logs[i].Aside = name
+		m.state.Logs[i].QuarantineFile = name
 		return err
 	}
 	for i, l := range d.logs {
 		l.begin()
-		if l.kept || d.fresh && l.st.Aside != "" {
-			m.state.Logs[i].Aside = ""
-			m.spent = append(m.spent, d.path(l.st.Aside))
-			if err := m.again(l, d.path(l.st.Aside), add); err != nil {
+		if l.quarantineLost || d.newJournal && l.st.QuarantineFile != "" {
+			m.state.Logs[i].QuarantineFile = ""
+			m.spent = append(m.spent, d.path(l.st.QuarantineFile))
+			if err := m.copyQuarantine(l, d.path(l.st.QuarantineFile), add); err != nil {
 				return errors.Join(err, kept.Close())
 			}
 		}
 		for _, name := range l.recovered {
 			m.spent = append(m.spent, name)
-			if err := m.again(l, name, add); err != nil {
+			if err := m.copyQuarantine(l, name, add); err != nil {
 				return errors.Join(err, kept.Close())
 			}
 		}
 	}
-	if d.fresh {
+	if d.newJournal {
 		s := salvage{d: d, lost: map[*log][]Loss{}}
 		if err := s.run(add); err != nil {
 			return errors.Join(err, kept.Close())
@@ -293,8 +293,8 @@ func (m *apply) frames() error {
 	return kept.Close()
 }
 
-// again copies the valid frames of a quarantine file to a new one.
-func (m *apply) again(l *log, name string, add func(*log, *journal.Frame) error) error {
+// copyQuarantine copies the valid frames of a quarantine file to a new one.
+func (m *apply) copyQuarantine(l *log, name string, add func(*log, *journal.Frame) error) error {
 	err := journal.ReadQuarantine(m.fs, name, func(f journal.Frame) error {
 		if f.Stream != l.st.ID {
 			return nil

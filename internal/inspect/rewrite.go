@@ -76,14 +76,14 @@ func (m *apply) finish(files *segment.Files, l *log) error {
 		return nil
 	}
 	var replaced map[int64]int64
-	if l.waiting { // a compaction's: it replaces other segments, too
+	if l.swapWaiting { // a compaction's: it replaces other segments, too
 		replaced = l.files
 	}
 	waits := exists(m.fs, l.segmentPath(s.Swap)+segment.SwapSuffix)
 	if err := storage.FinishSwap(files, m.fs, l.path, s, waits, replaced); err != nil {
 		return err
 	}
-	l.waiting, s.Swapping, s.Swap = false, false, 0
+	l.swapWaiting, s.Swapping, s.Swap = false, false, 0
 	return nil
 }
 

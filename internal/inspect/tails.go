@@ -31,7 +31,7 @@ type tail struct {
 // findTail finds the tail: contiguous whole batches with leader epochs that never decrease. These
 // conditions exclude batches of an earlier history that was truncated.
 func (l *log) findTail() error {
-	l.behind = nil
+	l.tailBeyond = nil
 	if !l.journalled() || l.st.Swapping {
 		return nil
 	}
@@ -66,7 +66,7 @@ func (l *log) findTail() error {
 		}
 		pos, err := read(last.Base, last.Size)
 		if err != nil {
-			return l.unread(l.segmentPath(last.Base), err)
+			return l.unreadableTail(l.segmentPath(last.Base), err)
 		}
 		last.Size = pos
 	}
@@ -74,7 +74,7 @@ func (l *log) findTail() error {
 		base := t.end
 		pos, err := read(base, 0)
 		if err != nil {
-			return l.unread(l.segmentPath(base), err)
+			return l.unreadableTail(l.segmentPath(base), err)
 		}
 		if t.end == base {
 			break
@@ -83,15 +83,15 @@ func (l *log) findTail() error {
 	}
 	if t.end > l.st.Offset {
 		t.producers = known.Append(nil, t.end)
-		l.behind = &t
+		l.tailBeyond = &t
 	}
 	return nil
 }
 
-// unread handles an error of reading a tail. Batches of another history are ignored. An unreadable
+// unreadableTail handles an error of reading a tail. Batches of another history are ignored. An unreadable
 // tail may be the only copy of records: it blocks the new journal, because the next start would cut
 // the tail off.
-func (l *log) unread(name string, err error) error {
+func (l *log) unreadableTail(name string, err error) error {
 	if errors.Is(err, errFound) {
 		return nil
 	}
@@ -109,7 +109,7 @@ func (l *log) sizes() (map[int64]int64, error) {
 		return nil, nil
 	}
 	if err != nil {
-		return nil, l.unread(l.path, err)
+		return nil, l.unreadableTail(l.path, err)
 	}
 	files := map[int64]int64{}
 	for _, in := range infos {
@@ -123,15 +123,15 @@ func (l *log) sizes() (map[int64]int64, error) {
 // begin resets the follower to the end of the segments, including the tail.
 func (l *log) begin() {
 	l.follow, l.end = storage.Follow(l.st), l.st.Offset
-	if l.behind != nil {
-		l.follow.Skip(l.behind.end)
-		l.end = l.behind.end
+	if l.tailBeyond != nil {
+		l.follow.Skip(l.tailBeyond.end)
+		l.end = l.tailBeyond.end
 	}
 }
 
 // sync makes the files of a tail durable.
 func (m *apply) sync(l *log) error {
-	for _, name := range l.behind.files {
+	for _, name := range l.tailBeyond.files {
 		f, err := m.fs.Open(name)
 		if err != nil {
 			return err

@@ -258,7 +258,7 @@ func TestCleanMark(t *testing.T) {
 // unclean makes a directory that was stopped cleanly look as after a crash.
 func unclean(t testing.TB, fsys vfs.FS, place Place) {
 	t.Helper()
-	b, err := OpenBench(place, Options{FS: fsys})
+	b, err := OpenForRepair(place, Options{FS: fsys})
 	if err != nil {
 		t.Fatal(err)
 	}

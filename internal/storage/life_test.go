@@ -169,26 +169,26 @@ func repairs() map[string]scene {
 	return map[string]scene{
 		"a segment fails and is replayed": plain(func(s *stage) {
 			s.failing()
-			s.v.await(s, loglife.Failing, loglife.FramesAside)
+			s.v.await(s, loglife.Failing, loglife.FramesQuarantined)
 			s.errs.Clear()
 			s.errs.Add(errfs.Rule{Ops: errfs.Datasync, Path: "/d/t-0/*.log", Count: 1, Err: syscall.EIO})
-			s.v.await(s, loglife.Aside, loglife.SegmentFailed)
-			s.v.await(s, loglife.Aside, loglife.Replayed)
+			s.v.await(s, loglife.Quarantined, loglife.SegmentFailed)
+			s.v.await(s, loglife.Quarantined, loglife.Replayed)
 			s.v.await(s, loglife.Failing, loglife.Mended)
 			holds(s, s.l, 4)
 			s.end(loglife.Online)
 		}),
 		"a log is deleted while it is aside": plain(func(s *stage) {
 			s.failing()
-			s.v.await(s, loglife.Failing, loglife.FramesAside)
-			s.end(loglife.Aside)
+			s.v.await(s, loglife.Failing, loglife.FramesQuarantined)
+			s.end(loglife.Quarantined)
 		}),
 		"what is aside is damaged": plain(func(s *stage) {
 			s.failing()
-			s.v.await(s, loglife.Failing, loglife.FramesAside)
+			s.v.await(s, loglife.Failing, loglife.FramesQuarantined)
 			change(s.T, s.disk, "/d/"+framesIn(s.T, s.disk)[0], 100, []byte{0xde, 0xad, 0xbe, 0xef})
 			s.errs.Clear()
-			s.v.await(s, loglife.Aside, loglife.Found)
+			s.v.await(s, loglife.Quarantined, loglife.FoundDamaged)
 			s.end(loglife.Damaged)
 		}),
 		"the next segment cannot be made": plain(func(s *stage) {
@@ -209,7 +209,7 @@ func repairs() map[string]scene {
 			s.failing()
 			s.ruinJournal()
 			s.errs.Clear()
-			s.v.await(s, loglife.Failing, loglife.Found)
+			s.v.await(s, loglife.Failing, loglife.FoundDamaged)
 			s.end(loglife.Damaged)
 		}),
 	}
@@ -284,17 +284,17 @@ func swaps() map[string]scene {
 		"a log is set aside while a swap is stuck": compacting(func(s *stage) {
 			s.inSegments()
 			s.swap()
-			s.v.await(s, loglife.SwapStuck, loglife.FramesAside)
-			s.v.await(s, loglife.AsideStuck, loglife.SwapFailed)
+			s.v.await(s, loglife.SwapStuck, loglife.FramesQuarantined)
+			s.v.await(s, loglife.QuarantinedStuck, loglife.SwapFailed)
 			s.errs.Clear()
-			s.v.await(s, loglife.AsideStuck, loglife.SwapDone)
+			s.v.await(s, loglife.QuarantinedStuck, loglife.SwapDone)
 			eventually(s, "the log takes records", func() bool { return s.l.Err() == nil })
 		}),
 		"a log is deleted while a swap is stuck and it is aside": compacting(func(s *stage) {
 			s.inSegments()
 			s.swap()
-			s.v.await(s, loglife.SwapStuck, loglife.FramesAside)
-			s.end(loglife.AsideStuck)
+			s.v.await(s, loglife.SwapStuck, loglife.FramesQuarantined)
+			s.end(loglife.QuarantinedStuck)
 		}),
 		"a log is deleted while a swap is stuck": compacting(func(s *stage) {
 			s.swap()
@@ -304,7 +304,7 @@ func swaps() map[string]scene {
 			s.inSegments()
 			s.ruinJournal()
 			s.swap()
-			s.v.await(s, loglife.SwapStuck, loglife.Found)
+			s.v.await(s, loglife.SwapStuck, loglife.FoundDamaged)
 		}),
 		"a log is deleted while segments are swapped": compacting(func(s *stage) {
 			waits, goOn := s.hold(placeCalls)
@@ -487,7 +487,7 @@ func TestAReplayThatADeletionComesIntoIsNotDone(t *testing.T) {
 		t.Fatal(err)
 	}
 	bad := s.failing()
-	s.v.await(t, loglife.Failing, loglife.FramesAside)
+	s.v.await(t, loglife.Failing, loglife.FramesQuarantined)
 	waits, goOn := s.hold(errfs.Rule{Ops: errfs.Read, Path: "*.frames"})
 	defer goOn()
 	bad.Off()
@@ -495,7 +495,7 @@ func TestAReplayThatADeletionComesIntoIsNotDone(t *testing.T) {
 	others[0].flushMu.Lock() // the deletion waits for it before it is committed
 	deleted := make(chan error, 1)
 	go func() { deleted <- s.d.Delete(s.l, others[0]) }()
-	s.v.await(t, loglife.Aside, loglife.Deletion)
+	s.v.await(t, loglife.Quarantined, loglife.Deletion)
 	commits := s.errs.Add(errfs.Rule{Ops: errfs.Datasync, Path: "/d/checkpoint/*"})
 	goOn()
 	eventually(t, "the repair commits what it has", func() bool { return commits.Hits() > 0 })
@@ -517,7 +517,7 @@ func TestADeletionThatIsNotCommittedTakesNothing(t *testing.T) {
 	v := &lived{seen: map[string]bool{}}
 	s := v.stage(t)
 	s.failing()
-	v.await(t, loglife.Failing, loglife.FramesAside)
+	v.await(t, loglife.Failing, loglife.FramesQuarantined)
 	s.l.on(loglife.Deletion, ErrClosed)
 	others, err := s.d.Create([]Spec{{ID: ID{Topic: [16]byte{2}}, Topic: "other", Config: testConfig("sync")}})
 	if err != nil {

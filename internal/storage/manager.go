@@ -85,7 +85,7 @@ func (m *Manager) Shutdown(ctx context.Context) error {
 	for _, d := range m.dirs {
 		open[d] = true
 		go func() {
-			d.flights.Wait()
+			d.operations.Wait()
 			ended <- outcome{d, d.Close()}
 		}()
 	}

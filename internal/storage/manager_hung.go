@@ -38,7 +38,7 @@ func (m *Manager) concurrently(dirs []*Dir, fn func(*Dir) error) error {
 		}
 		op := &operation{dir: d, progress: d.progress()}
 		running[op] = true
-		d.flights.Go(func() { ended <- m.run(op, fn) })
+		d.operations.Go(func() { ended <- m.run(op, fn) })
 	}
 	for tick := m.tick(); len(running) > 0; {
 		select {

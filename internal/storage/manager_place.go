@@ -146,7 +146,7 @@ func (m *Manager) Delete(ids ...ID) error {
 			}
 		}
 		if len(begun[d]) > 0 {
-			if err := m.unborn(d, begun[d]); err != nil {
+			if err := m.ascertainNotCreated(d, begun[d]); err != nil {
 				return err
 			}
 		}
@@ -154,8 +154,8 @@ func (m *Manager) Delete(ids ...ID) error {
 	})
 }
 
-// unborn ensures that no start finds logs whose creation in a directory failed.
-func (m *Manager) unborn(d *Dir, ids []ID) error {
+// ascertainNotCreated ensures that no start finds logs whose creation in a directory failed.
+func (m *Manager) ascertainNotCreated(d *Dir, ids []ID) error {
 	if err := d.ascertain(); err != nil {
 		return err
 	}

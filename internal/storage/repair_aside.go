@@ -165,7 +165,7 @@ func (l *Log) lockForQuarantine() *quarantineCopy {
 	if !l.tryOwn() {
 		return nil
 	}
-	if !l.is(loglife.SetAside) {
+	if !l.is(loglife.Quarantine) {
 		l.disown()
 		return nil
 	}
@@ -174,7 +174,7 @@ func (l *Log) lockForQuarantine() *quarantineCopy {
 		l.revertQueued(cause)
 	}
 	entry, oldest := l.checkpointed()
-	if l.is(loglife.SetAside) && !l.inFlight() && oldest != math.MaxUint64 {
+	if l.is(loglife.Quarantine) && !l.inFlight() && oldest != math.MaxUint64 {
 		return &quarantineCopy{found: found{l: l, Follower: *Follow(&entry)}, oldest: oldest}
 	}
 	l.unlockFromQuarantine()
@@ -233,8 +233,8 @@ func (c *quarantineCopy) finish(lsn journal.LSN) {
 		return
 	}
 	l.mu.Lock()
-	l.onLocked(loglife.FramesAside, nil)
-	l.life.aside = &quarantineFrames{name: c.name, lsn: lsn}
+	l.onLocked(loglife.FramesQuarantined, nil)
+	l.life.quarantine = &quarantineFrames{name: c.name, lsn: lsn}
 	bytes := l.tail.cacheAll()
 	l.mu.Unlock()
 	l.dir.memory.flushed(l, bytes) // readers use it until the memory is needed

@@ -49,7 +49,7 @@ func (d *Dir) repairAll() bool {
 // be repaired now is quarantined too, so that it pins neither the journal nor memory. It returns
 // the first error.
 func (d *Dir) replaceFailedSegments(logs ...*Log) error {
-	first := d.quarantineLogs(slices.DeleteFunc(slices.Clone(logs), func(l *Log) bool { return !l.lacks() }))
+	first := d.quarantineLogs(slices.DeleteFunc(slices.Clone(logs), func(l *Log) bool { return !l.needsReplay() }))
 	var done, failed []*Log
 	for _, l := range logs {
 		ok, err := l.replaceSegment()
@@ -74,13 +74,13 @@ func (d *Dir) replaceFailedSegments(logs ...*Log) error {
 	return first
 }
 
-// lacks reports whether the log must be replayed: its segment has failed and had bytes that were
+// needsReplay reports whether the log must be replayed: its segment has failed and had bytes that were
 // not synced.
-func (l *Log) lacks() bool {
+func (l *Log) needsReplay() bool {
 	active := l.active()
 	l.mu.RLock()
 	defer l.mu.RUnlock()
-	return l.life.state.Allows(loglife.SetAside) && active != nil && active.Err() != nil && l.flushed > l.rp.Offset && !l.dir.opt.broken.has(forgetfulFail)
+	return l.life.state.Allows(loglife.Quarantine) && active != nil && active.Err() != nil && l.flushed > l.rp.Offset && !l.dir.opt.broken.has(forgetfulFail)
 }
 
 // resume lets the log accept records again, after a checkpoint that holds the repair and no longer
@@ -113,21 +113,21 @@ func (l *Log) replaceSegment() (done bool, err error) {
 	switch l.state() {
 	case loglife.SwapStuck:
 		return false, l.finishSwap()
-	case loglife.AsideStuck:
+	case loglife.QuarantinedStuck:
 		if err := l.finishSwap(); err != nil {
 			return false, err
 		}
 	case loglife.Cutting, loglife.CutStuck:
 		return false, l.finish(l.dir.commitRule(silentCut, l))
-	case loglife.Failing, loglife.Aside:
+	case loglife.Failing, loglife.Quarantined:
 	default:
 		return false, nil // it was repaired in the meantime, while the directory reopened, or is out of use
 	}
-	if l.lacks() {
+	if l.needsReplay() {
 		return false, fmt.Errorf("%w: the frames of %s are not quarantined yet", ErrFailed, l)
 	}
 	l.mu.RLock()
-	at, aside := l.rp.Offset, l.life.aside
+	at, aside := l.rp.Offset, l.life.quarantine
 	old := slices.Clone(l.segments) // readers may hold the slice itself
 	l.mu.RUnlock()
 	if n := len(old); n > 0 && old[n-1].Err() == nil && aside == nil { // the segment could not be opened, or the roll failed
@@ -156,7 +156,7 @@ func (l *Log) replaceSegment() (done bool, err error) {
 	if err := l.dir.opt.FS.SyncDir(l.path); err != nil {
 		return false, fmt.Errorf("replace segment: %w", err)
 	}
-	if err := l.bound(old, at); err != nil {
+	if err := l.cutToSynced(old, at); err != nil {
 		return false, err
 	}
 	old = append(old, s)
@@ -176,8 +176,8 @@ func (l *Log) replaceSegment() (done bool, err error) {
 	l.synced()
 	if aside != nil {
 		l.mu.Lock()
-		if l.onLocked(loglife.Replayed, nil) == loglife.Aside { // otherwise a deletion has ended the replay
-			l.life.aside, l.life.spent = nil, append(l.life.spent, aside.name)
+		if l.onLocked(loglife.Replayed, nil) == loglife.Quarantined { // otherwise a deletion has ended the replay
+			l.life.quarantine, l.life.spent = nil, append(l.life.spent, aside.name)
 			l.rp.LSN = max(l.rp.LSN, aside.lsn)
 		}
 		l.mu.Unlock()
@@ -215,10 +215,10 @@ func (l *Log) replayQuarantine(name string, at int64) error {
 	return l.writeFlushable()
 }
 
-// bound cuts the last of the old segments to its synced bytes, because the bytes beyond are in an
+// cutToSynced cuts the last of the old segments to its synced bytes, because the bytes beyond are in an
 // unknown state and must never be read as batches. It also cuts it to the recovery point, which may
 // be earlier and is where the new segment begins.
-func (l *Log) bound(old []*segment.Segment, next int64) error {
+func (l *Log) cutToSynced(old []*segment.Segment, next int64) error {
 	if len(old) == 0 {
 		return nil
 	}
