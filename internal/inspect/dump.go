@@ -219,7 +219,7 @@ func (d *dumper) checkpoint() error {
 		}
 		x := &ItemLog{Start: l.Start, Stored: l.Offset, LSN: uint64(l.LSN), Clean: l.Clean, Reason: l.Offline + l.QuarantineFile,
 			Epochs: l.Epochs.Entries(), Segments: []ItemSegment{}}
-		for flag, set := range map[string]bool{"deleted": l.Deleted, "offline": l.Offline != "", "aside": l.QuarantineFile != "", "swap": l.Swapping} {
+		for flag, set := range map[string]bool{"deleted": l.Deleted, "offline": l.Offline != "", "quarantined": l.QuarantineFile != "", "swap": l.Swapping} {
 			if set {
 				x.Flags = append(x.Flags, flag)
 			}

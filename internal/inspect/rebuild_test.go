@@ -207,7 +207,7 @@ func TestWhatACopyLacks(t *testing.T) {
 			t.Errorf("%s is %q, want %q", key, got[key], value)
 		}
 	}
-	if !strings.Contains(act.What, fmt.Sprintf("%d topics of the logs", len(topics)-3)) || !strings.Contains(act.Gone, "after revision 1") {
+	if !strings.Contains(act.What, fmt.Sprintf("%d topics from the logs", len(topics)-3)) || !strings.Contains(act.Gone, "after revision 1") {
 		t.Errorf("act: %+v", act)
 	}
 	other := [16]byte{77}
@@ -223,7 +223,7 @@ func TestWhatACopyLacks(t *testing.T) {
 	if err := filestore.Write(foreign, filestore.CopyIn(logsAt), kvs, 90); err != nil {
 		t.Fatal(err)
 	}
-	if act := rebuilt(t, foreign); !strings.HasPrefix(act.What, "make metadata anew") {
+	if act := rebuilt(t, foreign); !strings.HasPrefix(act.What, "create new metadata") {
 		t.Errorf("with the copy of another broker: %+v", act)
 	}
 	if got := held(t, foreign); got[metadata.TopicKey(other)] != "" {

@@ -19,8 +19,8 @@ type life struct {
 
 	// After a deletion these stay until the deletion is committed.
 	cut        *cutting          // Cutting, CutStuck: the truncation
-	swap       *swap             // Swapping, SwapStuck, AsideStuck: the swap
-	quarantine *quarantineFrames // Aside, AsideStuck: the quarantine file
+	swap       *swap             // Swapping, SwapStuck, QuarantinedStuck: the swap
+	quarantine *quarantineFrames // Quarantined, QuarantinedStuck: the quarantine file
 	spent      []string          // replayed quarantine files, which the next commit of the log does not name
 	found      *checkpoint.Log   // Offline, Damaged: the entry that checkpoints repeat
 }

@@ -178,12 +178,12 @@ func repairs() map[string]scene {
 			holds(s, s.l, 4)
 			s.end(loglife.Online)
 		}),
-		"a log is deleted while it is aside": plain(func(s *stage) {
+		"a log is deleted while it is quarantined": plain(func(s *stage) {
 			s.failing()
 			s.v.await(s, loglife.Failing, loglife.FramesQuarantined)
 			s.end(loglife.Quarantined)
 		}),
-		"what is aside is damaged": plain(func(s *stage) {
+		"a quarantine file is damaged": plain(func(s *stage) {
 			s.failing()
 			s.v.await(s, loglife.Failing, loglife.FramesQuarantined)
 			change(s.T, s.disk, "/d/"+framesIn(s.T, s.disk)[0], 100, []byte{0xde, 0xad, 0xbe, 0xef})
@@ -281,7 +281,7 @@ func swaps() map[string]scene {
 			s.v.await(s, loglife.SwapStuck, loglife.SwapDone)
 			compactAll(s, s.d)
 		}),
-		"a log is set aside while a swap is stuck": compacting(func(s *stage) {
+		"a log is quarantined while a swap is stuck": compacting(func(s *stage) {
 			s.inSegments()
 			s.swap()
 			s.v.await(s, loglife.SwapStuck, loglife.FramesQuarantined)
@@ -290,7 +290,7 @@ func swaps() map[string]scene {
 			s.v.await(s, loglife.QuarantinedStuck, loglife.SwapDone)
 			eventually(s, "the log takes records", func() bool { return s.l.Err() == nil })
 		}),
-		"a log is deleted while a swap is stuck and it is aside": compacting(func(s *stage) {
+		"a log is deleted while a swap is stuck and it is quarantined": compacting(func(s *stage) {
 			s.inSegments()
 			s.swap()
 			s.v.await(s, loglife.SwapStuck, loglife.FramesQuarantined)
@@ -538,7 +538,7 @@ func TestADeletionThatIsNotCommittedTakesNothing(t *testing.T) {
 
 // Frames that can be neither flushed nor quarantined keep the journal full. The sweep that detects
 // this has appends refused, also those of other logs, instead of letting them wait.
-func TestASweepThatCannotSetAsideRefusesRecords(t *testing.T) {
+func TestASweepThatCannotQuarantineRefusesRecords(t *testing.T) {
 	s := (&lived{seen: map[string]bool{}}).stage(t)
 	other, err := s.d.Create([]Spec{{ID: ID{Topic: [16]byte{2}}, Topic: "u", Config: testConfig("sync")}})
 	if err != nil {

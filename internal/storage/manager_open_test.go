@@ -107,7 +107,7 @@ func framesIn(t *testing.T, fsys *crashfs.FS) (names []string) {
 
 // A stop with a log whose segments fail is not clean: the next start must replay the quarantined
 // frames.
-func TestStopBesideALogThatIsSetAsideIsNotClean(t *testing.T) {
+func TestAStopWithAQuarantinedLogIsNotClean(t *testing.T) {
 	for _, profile := range []string{"sync", "os"} {
 		disk := crashfs.New(1)
 		errs := errfs.New(disk)
@@ -120,7 +120,7 @@ func TestStopBesideALogThatIsSetAsideIsNotClean(t *testing.T) {
 		put(t, logs[1], 1, 900)
 		errs.Add(errfs.Rule{Ops: errfs.Datasync | errfs.Create, Path: "/d/t-0/*.log", Err: syscall.EIO, Drop: errfs.DropCached})
 		_ = logs[0].sync()
-		eventually(t, "the log is set aside", logs[0].isQuarantined)
+		eventually(t, "the log is quarantined", logs[0].isQuarantined)
 		holds(t, logs[0], 10) // out of memory
 		if err := d.Close(); err == nil {
 			t.Error("the stop met no error")
@@ -228,7 +228,7 @@ func TestReopenWaitsOutAShortage(t *testing.T) {
 }
 
 // A damaged quarantine file takes its log offline permanently.
-func TestDamagedAsideIsNamed(t *testing.T) {
+func TestADamagedQuarantineFileIsReported(t *testing.T) {
 	disk := crashfs.New(1)
 	d := mustOpen(t, disk, "sync")
 	for _, l := range makeLogs(t, d, 2, "sync") {
@@ -241,7 +241,7 @@ func TestDamagedAsideIsNamed(t *testing.T) {
 	image = image.KillImage(2)
 	names := framesIn(t, image)
 	if len(names) != 1 {
-		t.Fatalf("kept aside: %v", names)
+		t.Fatalf("quarantine files: %v", names)
 	}
 	change(t, image, "/d/"+names[0], 300, []byte{0xff})
 	for range 2 {

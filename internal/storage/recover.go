@@ -243,14 +243,14 @@ func (r *recovery) flushReplayed() error {
 	if r.d.clean || !keep {
 		return nil
 	}
-	aside := newQuarantine(r.d)
+	q := newQuarantine(r.d)
 	_, err := r.d.journal.Scan(r.ckpt.Redo, func(fr journal.Frame) error {
 		if err := r.d.interrupted(); err != nil {
 			return err
 		}
-		return r.quarantine(aside, &fr)
+		return r.quarantine(q, &fr)
 	})
-	return errors.Join(err, aside.Close())
+	return errors.Join(err, q.Close())
 }
 
 // flushReplayed flushes and syncs the log without saving indexes. They are caches, so recovery does
@@ -265,19 +265,19 @@ func (l *Log) flushReplayed() error {
 }
 
 // quarantine stores a frame that no log has taken.
-func (r *recovery) quarantine(aside *Quarantine, fr *journal.Frame) (err error) {
+func (r *recovery) quarantine(q *Quarantine, fr *journal.Frame) (err error) {
 	if t, ok := r.d.deleted[fr.Stream]; ok && fr.LSN <= t.LSN {
 		return nil
 	}
 	f := r.found[fr.Stream]
 	switch {
 	case f == nil:
-		_, err = aside.Add(fr, fmt.Sprintf(unknownFrames+"%x-%d", fr.Stream.Topic, fr.Stream.Partition))
+		_, err = q.Add(fr, fmt.Sprintf(unknownFrames+"%x-%d", fr.Stream.Topic, fr.Stream.Partition))
 	case f.err == nil || f.lc.Offline != "" || fr.LSN <= f.lc.LSN:
 	case isSystemError(f.err): // not in the partition's directory, which may be at fault
-		f.quarantineFile, err = aside.Add(fr, f.l.String())
+		f.quarantineFile, err = q.Add(fr, f.l.String())
 	default:
-		_, err = aside.addIn(f.l.path, fr, "recovery")
+		_, err = q.addIn(f.l.path, fr, "recovery")
 	}
 	return err
 }

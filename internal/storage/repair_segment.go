@@ -127,10 +127,10 @@ func (l *Log) replaceSegment() (done bool, err error) {
 		return false, fmt.Errorf("%w: the frames of %s are not quarantined yet", ErrFailed, l)
 	}
 	l.mu.RLock()
-	at, aside := l.rp.Offset, l.life.quarantine
+	at, quarantined := l.rp.Offset, l.life.quarantine
 	old := slices.Clone(l.segments) // readers may hold the slice itself
 	l.mu.RUnlock()
-	if n := len(old); n > 0 && old[n-1].Err() == nil && aside == nil { // the segment could not be opened, or the roll failed
+	if n := len(old); n > 0 && old[n-1].Err() == nil && quarantined == nil { // the segment could not be opened, or the roll failed
 		if err := old[n-1].Sync(); err != nil {
 			return false, l.segmentFailed(err)
 		}
@@ -160,9 +160,9 @@ func (l *Log) replaceSegment() (done bool, err error) {
 		return false, err
 	}
 	old = append(old, s)
-	l.dir.memory.drop(l.continueIn(old, aside != nil))
-	if aside != nil {
-		if err := l.replayQuarantine(aside.name, at); err != nil {
+	l.dir.memory.drop(l.continueIn(old, quarantined != nil))
+	if quarantined != nil {
+		if err := l.replayQuarantine(quarantined.name, at); err != nil {
 			if errors.Is(err, journal.ErrDamaged) { // a retry would find the same
 				entry, _ := l.checkpointed()
 				l.giveUp(&entry, err)
@@ -174,11 +174,11 @@ func (l *Log) replaceSegment() (done bool, err error) {
 		return false, l.segmentFailed(err)
 	}
 	l.synced()
-	if aside != nil {
+	if quarantined != nil {
 		l.mu.Lock()
 		if l.onLocked(loglife.Replayed, nil) == loglife.Quarantined { // otherwise a deletion has ended the replay
-			l.life.quarantine, l.life.spent = nil, append(l.life.spent, aside.name)
-			l.rp.LSN = max(l.rp.LSN, aside.lsn)
+			l.life.quarantine, l.life.spent = nil, append(l.life.spent, quarantined.name)
+			l.rp.LSN = max(l.rp.LSN, quarantined.lsn)
 		}
 		l.mu.Unlock()
 	}
@@ -188,11 +188,11 @@ func (l *Log) replaceSegment() (done bool, err error) {
 // continueIn replaces the segments that readers see. Quarantined records are in none of them;
 // readers see both changes in one step, so that no reader takes the new segment for a hole. It
 // returns the chunks to release. It needs flushMu.
-func (l *Log) continueIn(segments []*segment.Segment, aside bool) (gone []*chunk) {
+func (l *Log) continueIn(segments []*segment.Segment, quarantined bool) (gone []*chunk) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.segments = segments
-	if !aside {
+	if !quarantined {
 		return nil
 	}
 	l.flushed, l.flushedLSN, l.lowestUnsynced = l.rp.Offset, 0, 0

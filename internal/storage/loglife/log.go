@@ -22,10 +22,10 @@ const (
 	// Failing: a write or datasync of the last segment failed. The maintenance goroutine will
 	// continue the log in a new one.
 	Failing
-	// Aside: frames that no segment holds are quarantined in a file, from which a repair or a start
+	// Quarantined: frames that no segment holds are quarantined in a file, from which a repair or a start
 	// replays them. The log pins neither the journal nor memory.
 	Quarantined
-	// AsideStuck is Aside and SwapStuck.
+	// QuarantinedStuck is Quarantined and SwapStuck.
 	QuarantinedStuck
 	// Offline: the system refused to read or change its files. The next start tries again.
 	Offline
@@ -86,10 +86,10 @@ func (s State) String() string { return logs.rows[s].name }
 func (e Event) String() string { return logs.events[e] }
 
 var logs = table[State, Event, Use]{
-	uses: []string{"append", "read", "whole", "flush", "change", "start", "repair", "set aside", "replay", "as found"},
+	uses: []string{"append", "read", "whole", "flush", "change", "start", "repair", "quarantine", "replay", "as found"},
 	events: []string{
-		"opened", "segment failed", "frames aside", "replayed", "mended", "swap begun", "swap failed", "swap done",
-		"cut begun", "cut failed", "cut done", "unreadable", "found wrong", "deletion",
+		"opened", "segment failed", "frames quarantined", "replayed", "mended", "swap begun", "swap failed", "swap done",
+		"cut begun", "cut failed", "cut done", "unreadable", "found damaged", "deletion",
 	},
 	rows: []row[State, Event, Use]{
 		Opening: {"opening", Read | Whole | Flush, map[Event]State{
@@ -113,10 +113,10 @@ var logs = table[State, Event, Use]{
 		Failing: {"failing", Read | Whole | Start | Repair | Quarantine, map[Event]State{
 			SegmentFailed: Failing, FramesQuarantined: Quarantined, Mended: Online, FoundDamaged: Damaged, Deletion: Deleted,
 		}},
-		Quarantined: {"aside", Read | Start | Repair | Replay, map[Event]State{
+		Quarantined: {"quarantined", Read | Start | Repair | Replay, map[Event]State{
 			SegmentFailed: Quarantined, Replayed: Failing, FoundDamaged: Damaged, Deletion: Deleted,
 		}},
-		QuarantinedStuck: {"aside, swap stuck", Read | Repair | Replay, map[Event]State{
+		QuarantinedStuck: {"quarantined, swap stuck", Read | Repair | Replay, map[Event]State{
 			SwapFailed: QuarantinedStuck, SwapDone: Quarantined, Deletion: Deleted,
 		}},
 		Offline: {"offline", AsFound, map[Event]State{Unreadable: ignore, Deletion: Deleted}},

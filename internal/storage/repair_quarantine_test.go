@@ -14,7 +14,7 @@ import (
 )
 
 // If the journal fails while a log's frames are quarantined, the log keeps them.
-func TestAJournalFailureTakesNothingBackThatIsSetAside(t *testing.T) {
+func TestAJournalFailureKeepsQuarantinedFrames(t *testing.T) {
 	for _, profile := range []string{"sync", "os"} {
 		disk := crashfs.New(1)
 		errs := errfs.New(disk)
@@ -28,7 +28,7 @@ func TestAJournalFailureTakesNothingBackThatIsSetAside(t *testing.T) {
 		put(t, logs[0], 6, 900)
 		errs.Add(errfs.Rule{Ops: errfs.Write | errfs.Datasync | errfs.Create, Path: "/d/t-0/*.log", Err: syscall.EIO, Drop: errfs.DropCached})
 		_ = logs[0].sync()
-		eventually(t, "the log is set aside", logs[0].isQuarantined)
+		eventually(t, "the log is quarantined", logs[0].isQuarantined)
 		errs.Add(errfs.Rule{Ops: errfs.Datasync, Path: "*.journal", Count: 1, Err: syscall.EIO, Drop: errfs.DropCached})
 		_ = send(logs[1], testBatch(t, 10, nil))
 		d.journal.Sync()
@@ -61,7 +61,7 @@ func TestARepairThatFailedHalfWayGoesOn(t *testing.T) {
 	put(t, l, 12, 900)
 	errs.Add(errfs.Rule{Ops: errfs.Write | errfs.Datasync | errfs.Create, Path: "/d/t-0/*.log", Err: syscall.EIO, Drop: errfs.DropCached})
 	_ = l.sync()
-	eventually(t, "the log is set aside", l.isQuarantined)
+	eventually(t, "the log is quarantined", l.isQuarantined)
 	cfg := testConfig("sync")
 	cfg.Segment.Bytes = 4000
 	l.Configure(cfg)
@@ -77,14 +77,14 @@ func TestARepairThatFailedHalfWayGoesOn(t *testing.T) {
 }
 
 // A lookup by time does not skip quarantined records: it fails until they are replayed.
-func TestLookupsDoNotOverlookWhatIsSetAside(t *testing.T) {
+func TestLookupsDoNotSkipQuarantinedRecords(t *testing.T) {
 	errs := errfs.New(crashfs.New(1))
 	d := mustOpen(t, errs, "sync")
 	l := makeLogs(t, d, 1, "sync")[0]
 	put(t, l, 5, 900)
 	errs.Add(errfs.Rule{Ops: errfs.Write | errfs.Datasync | errfs.Create, Path: "/d/t-0/*.log", Err: syscall.EIO, Drop: errfs.DropCached})
 	_ = l.flush()
-	eventually(t, "the log is set aside", l.isQuarantined)
+	eventually(t, "the log is quarantined", l.isQuarantined)
 	if at, err := l.FindTime(1, 5); err == nil && at.Offset != 0 {
 		t.Errorf("the first record is said to be %+v", at)
 	}
@@ -99,7 +99,7 @@ func TestLookupsDoNotOverlookWhatIsSetAside(t *testing.T) {
 }
 
 // Memory that other logs need may be evicted while a log's frames are being copied to quarantine.
-func TestALogIsSetAsideWhileItsCacheIsEvicted(t *testing.T) {
+func TestALogIsQuarantinedWhileItsCacheIsEvicted(t *testing.T) {
 	for range 10 {
 		errs := errfs.New(crashfs.New(1))
 		d := mustOpen(t, errs, "sync", func(o *Options) { o.JournalBytes = 1 << 20 })
@@ -123,7 +123,7 @@ func TestALogIsSetAsideWhileItsCacheIsEvicted(t *testing.T) {
 			}
 		}()
 		_ = l.sync()
-		eventually(t, "the log is set aside or given up", func() bool { return l.isQuarantined() || l.Offline() != nil })
+		eventually(t, "the log is quarantined or given up", func() bool { return l.isQuarantined() || l.Offline() != nil })
 		close(done)
 		if err := l.Offline(); err != nil {
 			t.Fatal(err)
@@ -148,7 +148,7 @@ func TestReadersBesideAReplayFindNoHole(t *testing.T) {
 	put(t, l, 10, 300_000)
 	bad := errs.Add(errfs.Rule{Ops: errfs.Write | errfs.Datasync | errfs.Create, Path: "/d/t-0/*.log", Err: syscall.EIO, Drop: errfs.DropCached})
 	_ = l.sync()
-	eventually(t, "the log is set aside", l.isQuarantined)
+	eventually(t, "the log is quarantined", l.isQuarantined)
 	hold := make(chan struct{})
 	// The frames take several reads.
 	held := errs.Add(errfs.Rule{Ops: errfs.Read, Path: "*.frames", From: 2, Count: 1, Before: func(errfs.Call) { <-hold }})
@@ -177,7 +177,7 @@ func TestARepairThatIsCommittedLateLeavesNothing(t *testing.T) {
 	put(t, l, 5, 900)
 	bad := errs.Add(errfs.Rule{Ops: errfs.Write | errfs.Datasync | errfs.Create, Path: "/d/t-0/*.log", Err: syscall.EIO, Drop: errfs.DropCached})
 	_ = l.sync()
-	eventually(t, "the log is set aside", l.isQuarantined)
+	eventually(t, "the log is quarantined", l.isQuarantined)
 	errs.Add(errfs.Rule{Ops: errfs.Write | errfs.Datasync, Path: "/d/checkpoint*/*", Count: 3, Err: syscall.EIO})
 	bad.Off()
 	eventually(t, "the log takes records again", func() bool { return l.Err() == nil })
@@ -227,7 +227,7 @@ func TestADeletionBesideARepairEnds(t *testing.T) {
 
 // A start reads quarantined frames only from the quarantine file: the first of the frames that the
 // journal still has may be gone.
-func TestAStartTakesWhatIsAsideFromThereOnly(t *testing.T) {
+func TestAStartReadsQuarantinedFramesOnlyFromTheirFile(t *testing.T) {
 	disk := crashfs.New(1)
 	errs := errfs.New(disk)
 	d := mustOpen(t, errs, "sync", func(o *Options) { o.JournalBytes = 1 << 20 })
@@ -240,7 +240,7 @@ func TestAStartTakesWhatIsAsideFromThereOnly(t *testing.T) {
 	put(t, l, 10, 20_000) // in several files
 	errs.Add(errfs.Rule{Ops: errfs.Write | errfs.Datasync | errfs.Create, Path: "/d/t-0/*.log", Err: syscall.EIO, Drop: errfs.DropCached})
 	_ = l.flushAndSync()
-	eventually(t, "the log is set aside", l.isQuarantined)
+	eventually(t, "the log is quarantined", l.isQuarantined)
 	if err := d.checkpoint(nil); err != nil {
 		t.Fatal(err)
 	}
@@ -254,7 +254,7 @@ func TestAStartTakesWhatIsAsideFromThereOnly(t *testing.T) {
 
 // An unreadable journal file does not keep its directory from being reopened if memory has the
 // frames to quarantine.
-func TestWhatIsSetAsideComesFromMemoryIfTheJournalCannotBeRead(t *testing.T) {
+func TestFramesAreQuarantinedFromMemoryIfTheJournalCannotBeRead(t *testing.T) {
 	errs := errfs.New(crashfs.New(1))
 	d := mustOpen(t, errs, "sync")
 	logs := makeLogs(t, d, 2, "sync")
@@ -269,7 +269,7 @@ func TestWhatIsSetAsideComesFromMemoryIfTheJournalCannotBeRead(t *testing.T) {
 	errs.Add(errfs.Rule{Ops: errfs.Datasync, Path: "*.journal", Count: 1, Err: syscall.EIO, Drop: errfs.DropCached})
 	_ = send(logs[1], testBatch(t, 10, nil))
 	d.journal.Sync()
-	eventually(t, "the log is set aside", logs[0].isQuarantined)
+	eventually(t, "the log is quarantined", logs[0].isQuarantined)
 	eventually(t, "the directory takes records", func() bool { return d.Err() == nil })
 	if unread.Hits() == 0 {
 		t.Error("the journal was not read")
@@ -296,7 +296,7 @@ func TestAJournalThatCannotBeReadForATimeLosesNothing(t *testing.T) {
 	_ = l.sync()
 	eventually(t, "the journal refuses twice", func() bool { return unread.Hits() > 1 })
 	if err := l.Offline(); err != nil || l.isQuarantined() {
-		t.Fatalf("aside: %v, offline: %v", l.isQuarantined(), err)
+		t.Fatalf("quarantined: %v, offline: %v", l.isQuarantined(), err)
 	}
 	unread.Off()
 	eventually(t, "the log takes records again", func() bool { return l.Err() == nil })
@@ -304,7 +304,7 @@ func TestAJournalThatCannotBeReadForATimeLosesNothing(t *testing.T) {
 }
 
 // Quarantined frames that turn out to be damaged take the log offline, once and with the reason.
-func TestDamageOfWhatIsAsideEndsTheRepair(t *testing.T) {
+func TestADamagedQuarantineFileEndsTheRepair(t *testing.T) {
 	disk := crashfs.New(1)
 	errs := errfs.New(disk)
 	d := mustOpen(t, errs, "sync", func(o *Options) { o.JournalBytes = 1 << 20 })
@@ -312,7 +312,7 @@ func TestDamageOfWhatIsAsideEndsTheRepair(t *testing.T) {
 	put(t, l, 10, 900)
 	bad := errs.Add(errfs.Rule{Ops: errfs.Write | errfs.Datasync | errfs.Create, Path: "/d/t-0/*.log", Err: syscall.EIO, Drop: errfs.DropCached})
 	_ = l.flush()
-	eventually(t, "the log is set aside", l.isQuarantined)
+	eventually(t, "the log is quarantined", l.isQuarantined)
 	name := "/d/" + framesIn(t, disk)[0]
 	change(t, disk, name, 100, []byte{0xde, 0xad, 0xbe, 0xef})
 	bad.Off()
@@ -344,7 +344,7 @@ func TestADeletionOfARepairedLogLeavesNothing(t *testing.T) {
 	put(t, l, 5, 900)
 	bad := errs.Add(errfs.Rule{Ops: errfs.Write | errfs.Datasync | errfs.Create, Path: "/d/t-0/*.log", Err: syscall.EIO, Drop: errfs.DropCached})
 	_ = l.flush()
-	eventually(t, "the log is set aside", l.isQuarantined)
+	eventually(t, "the log is quarantined", l.isQuarantined)
 	full := errs.Add(errfs.Rule{Ops: errfs.Write | errfs.Datasync, Path: "/d/checkpoint*/*", Err: syscall.EIO})
 	bad.Off()
 	eventually(t, "the log is replayed, and that can't be committed", func() bool { return l.state() == loglife.Failing && full.Hits() > 0 })

@@ -36,7 +36,7 @@ func newQuarantine(d *Dir) *Quarantine {
 }
 
 // Add appends a frame of a log to the log's file in the log directory. It returns the file's name,
-// for checkpoint.Log.Aside.
+// for checkpoint.Log.QuarantineFile.
 func (a *Quarantine) Add(f *journal.Frame, log string) (string, error) {
 	return a.addIn(a.d.path, f, log)
 }
