@@ -279,6 +279,7 @@ func TestNoEarlyAcknowledgementWhateverHappens(t *testing.T) {
 		epoch := p.LeaderEpoch() + 1
 		p.BecomeLeader(epoch, pair, pair)
 		high := p.Ends().HighWatermark
+		isr, acked := pair, int64(0) // acked: what the follower acknowledged in this epoch
 		var wg sync.WaitGroup
 		for range rapid.IntRange(1, 40).Draw(t, "steps") {
 			switch rapid.IntRange(0, 5).Draw(t, "step") {
@@ -304,19 +305,30 @@ func TestNoEarlyAcknowledgementWhateverHappens(t *testing.T) {
 					go d.Expire()
 				}
 			case 2:
-				p.Acknowledged(2, epoch, p.Ends().LogEnd-int64(rapid.IntRange(0, 3).Draw(t, "behind")))
+				end := p.Ends().LogEnd - int64(rapid.IntRange(0, 3).Draw(t, "behind"))
+				acked = max(acked, end)
+				p.Acknowledged(2, epoch, end)
 			case 3:
-				p.BecomeLeader(epoch, pair, rapid.SampledFrom([][]int32{{1}, pair}).Draw(t, "isr"))
+				isr = rapid.SampledFrom([][]int32{{1}, pair}).Draw(t, "isr")
+				p.BecomeLeader(epoch, pair, isr)
+				high = p.Ends().HighWatermark
 			case 4:
 				epoch++
+				isr, acked = pair, 0
 				p.BecomeLeader(epoch, pair, pair)
+				high = p.Ends().HighWatermark
 			case 5:
 				epoch++
 				p.BecomeFollower(2, epoch, pair, pair)
 				epoch++
+				isr, acked = pair, 0
 				p.BecomeLeader(epoch, pair, pair)
+				high = p.Ends().HighWatermark
 			}
 			e := p.Ends()
+			if len(isr) == 2 && e.HighWatermark > max(high, acked) {
+				t.Errorf("the high watermark is %d, it was %d and the follower has %d", e.HighWatermark, high, acked)
+			}
 			if e.LogStart > e.LastStable || e.LastStable > e.HighWatermark || e.HighWatermark > e.Ack || e.Ack > e.LogEnd || e.HighWatermark < high {
 				t.Errorf("ends %+v, high watermark was %d", e, high)
 			}

@@ -407,11 +407,11 @@ func TestARetryWaitsForApplyAndCloseForARetry(t *testing.T) {
 	ctx, cancel := context.WithTimeout(t.Context(), time.Millisecond)
 	defer cancel()
 	if err := l.Close(ctx); !errors.Is(err, context.DeadlineExceeded) {
-		t.Errorf("closed beside a retry: %v", err)
+		t.Errorf("closed during a retry: %v", err)
 	}
 	l.mu.RLock()
 	if l.missing[metadata.TopicPartition{Topic: idA}].queued {
-		t.Error("a retry chose a directory beside Apply, which may be deleting the topic")
+		t.Error("a retry chose a directory concurrently with Apply, which may be deleting the topic")
 	}
 	l.mu.RUnlock()
 	l.roles.Unlock()

@@ -72,8 +72,8 @@ func (w *walk) step(t *testing.T, errs *errfs.FS) {
 	}
 }
 
-// settle ends all faults.
-func (w *walk) settle() {
+// endFaults ends all faults.
+func (w *walk) endFaults() {
 	for _, g := range w.gates {
 		g.open()
 	}
@@ -148,7 +148,7 @@ func TestRandomImagesOverDisksThatRefuseAndHold(t *testing.T) {
 					l.retry(time.Now().Add(time.Hour))
 				}
 			}
-			w.settle()
+			w.endFaults()
 			converge(t, w, l)
 			for _, p := range l.Partitions() {
 				grow(t, p)

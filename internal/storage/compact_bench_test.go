@@ -46,7 +46,7 @@ func BenchmarkCompaction(b *testing.B) {
 			}
 			n += len(batch)
 		}
-		settled(b, l)
+		flushedAndSynced(b, l)
 		b.StartTimer()
 		if !d.compactNext() {
 			b.Fatal("nothing was due")

@@ -74,8 +74,8 @@ func (s *compactScript) set(n, first int, tombstones bool) func() error {
 
 func (s *compactScript) note() { s.promised = max(s.promised, s.l.durable.Load()) }
 
-// settle writes everything to sealed segments.
-func (s *compactScript) settle() error {
+// sealAll writes everything to sealed segments.
+func (s *compactScript) sealAll() error {
 	if err := s.l.flushAndSync(); err != nil {
 		return err
 	}
@@ -111,23 +111,23 @@ func (s *compactScript) run(f *crashfs.FS) error {
 	s.l, s.born = logs[0], true
 	s.l.Observe(idle{})
 	for _, step := range []func() error{
-		s.set(12, 0, false), s.settle,
-		s.set(12, 4, false), s.settle,
+		s.set(12, 0, false), s.sealAll,
+		s.set(12, 4, false), s.sealAll,
 		s.compact,
-		s.set(6, 2, true), s.settle,
+		s.set(6, 2, true), s.sealAll,
 		s.set(2, 0, false), // the journal has more than the segments
 		s.compact,
 		func() error { return s.d.checkpoint(nil) },
-		s.settle,
+		s.sealAll,
 		s.compact, // tombstones are removed, too
 		func() error { s.start[1] = 5; return s.l.SetLogStart(5) },
 		func() error { s.start[0] = 5; return nil },
-		s.set(6, 8, false), s.settle,
+		s.set(6, 8, false), s.sealAll,
 		s.compact,
 		s.set(3, 3, false),
 		func() error { s.promised, s.least = 0, s.l.Ends().LogEnd-2; return s.l.Truncate(s.least) },
 		func() error { s.all = s.all[:s.least]; s.promised = s.least; return nil },
-		s.set(12, 0, false), s.settle,
+		s.set(12, 0, false), s.sealAll,
 		s.compact,
 		func() error { return s.d.Close() },
 	} {

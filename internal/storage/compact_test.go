@@ -72,10 +72,10 @@ func set(t testing.TB, l *Log, n int, suffix string) {
 			t.Fatal(a.Err)
 		}
 	}
-	settled(t, l)
+	flushedAndSynced(t, l)
 }
 
-func settled(t testing.TB, l *Log) {
+func flushedAndSynced(t testing.TB, l *Log) {
 	t.Helper()
 	synced(t, l)
 	if err := l.flushAndSync(); err != nil {
@@ -518,7 +518,7 @@ func TestReadsBeforeAnEmptyBatch(t *testing.T) {
 	for range 3 {
 		send(l, testBatch(t, 10, nil)) // without keys: nothing stays of them
 	}
-	settled(t, l)
+	flushedAndSynced(t, l)
 	compactAll(t, d)
 	for at := range int64(3) {
 		s, err := l.Read(at, 3, 1000, true)

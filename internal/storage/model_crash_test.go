@@ -187,14 +187,14 @@ func (w *world) start(image *crashfs.FS) {
 		failf("%s was deleted and is back", l)
 	}
 	for _, m := range w.logs {
-		w.settleProducers(m)
+		w.resetSequences(m)
 		w.say("%s is back: %s", m.topic, w.told(m))
 		w.retry(m)
 	}
 }
 
-// settleProducers sets the sequence numbers that follow the recovered records.
-func (w *world) settleProducers(m *mlog) {
+// resetSequences sets the sequence numbers that follow the recovered records.
+func (w *world) resetSequences(m *mlog) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	clear(m.seqs)

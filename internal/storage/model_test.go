@@ -270,7 +270,7 @@ func (w *world) live() {
 		if w.disk.Crashed() || w.dir == nil {
 			return
 		}
-		w.beside(w.step)
+		w.withReader(w.step)
 		w.poll()
 	}
 }

@@ -193,7 +193,7 @@ func TestCompactionKeepsFilesOfProducers(t *testing.T) {
 			t.Fatal(a.Err)
 		}
 		if i%5 == 4 {
-			settled(t, l)
+			flushedAndSynced(t, l)
 			if err := l.roll(); err != nil {
 				t.Fatal(err)
 			}

@@ -269,13 +269,13 @@ func TestPassKeepsLastValues(t *testing.T) {
 			}
 			h.valid()
 		}
-		h.settle()
+		h.finishAll()
 	})
 }
 
-// settle ends all transactions and cleans until nothing changes. Below the last batches exactly one
+// finishAll ends all transactions and cleans until nothing changes. Below the last batches exactly one
 // record per key must be left.
-func (h *history) settle() {
+func (h *history) finishAll() {
 	for len(h.open) > 0 {
 		h.finish()
 	}

@@ -135,7 +135,7 @@ func TestAgainstEveryBatch(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		var s State
 		var m model
-		end, settled := int64(0), int64(-1) // -1: MarkDurable was not called yet
+		end, durable := int64(0), int64(-1) // -1: MarkDurable was not called yet
 		t.Repeat(map[string]func(*rapid.T){
 			"produce": func(t *rapid.T) {
 				id := rapid.Int64Range(0, 2).Draw(t, "id")
@@ -165,24 +165,24 @@ func TestAgainstEveryBatch(t *testing.T) {
 				if err != nil || len(rest) != 2 {
 					t.Fatalf("%d bytes left, %v", len(rest), err)
 				}
-				if s = c; settled >= 0 {
-					settled = end // the decoded state has lost the batches before the window
+				if s = c; durable >= 0 {
+					durable = end // the decoded state has lost the batches before the window
 					s.MarkDurable(end)
 				}
 			},
-			"settle": func(t *rapid.T) {
-				if settled < 0 {
-					settled = end // before the first call every batch counts as durable, and those it pushed out are lost
+			"mark durable": func(t *rapid.T) {
+				if durable < 0 {
+					durable = end // before the first call every batch counts as durable, and those it pushed out are lost
 				} else {
-					settled = rapid.Int64Range(settled, end).Draw(t, "below")
+					durable = rapid.Int64Range(durable, end).Draw(t, "below")
 				}
-				s.MarkDurable(settled)
+				s.MarkDurable(durable)
 			},
 			"take back": func(t *rapid.T) {
-				if settled < 0 {
-					t.Skip("everything counts as settled")
+				if durable < 0 {
+					t.Skip("everything counts as durable")
 				}
-				for n := rapid.IntRange(0, 4).Draw(t, "batches"); n > 0 && len(m) > 0 && m[len(m)-1].BaseOffset() >= settled; n-- {
+				for n := rapid.IntRange(0, 4).Draw(t, "batches"); n > 0 && len(m) > 0 && m[len(m)-1].BaseOffset() >= durable; n-- {
 					end = m[len(m)-1].BaseOffset()
 					m = m[:len(m)-1]
 				}

@@ -25,8 +25,8 @@ func (w *world) read() {
 	r.act()
 }
 
-// beside runs a step while a reader runs in another goroutine.
-func (w *world) beside(step func()) {
+// withReader runs a step while a reader runs in another goroutine.
+func (w *world) withReader(step func()) {
 	if w.cfg.noReader || w.rng.IntN(5) > 0 {
 		step()
 		return
@@ -45,14 +45,14 @@ func (w *world) beside(step func()) {
 	step()
 }
 
-// stopReading stops the reader of beside.
+// stopReading stops the reader of withReader.
 func (w *world) stopReading() {
 	if r := w.reading; r != nil {
 		w.reading = nil
 		r.stop.Store(true)
 		<-r.done
 		if r.err != nil {
-			failf("beside a step: %v", r.err)
+			failf("during a step: %v", r.err)
 		}
 	}
 }
