@@ -44,8 +44,9 @@ const (
 
 // String returns the name of the kind for logs.
 func (k Kind) String() string {
-	names := [...]string{Corrupt: "corrupt", TooLarge: "too large", InvalidRecord: "invalid record", InvalidTimestamp: "invalid timestamp",
-		UnsupportedCodec: "unsupported codec", UnsupportedFormat: "unsupported format", EmptySet: "empty set", Transactional: "transactional"}
+	names := [...]string{Corrupt: "corrupt", TooLarge: "too large", InvalidRecord: "invalid record",
+		InvalidTimestamp: "invalid timestamp", UnsupportedCodec: "unsupported codec", UnsupportedFormat: "unsupported format",
+		EmptySet: "empty set", Transactional: "transactional"}
 	if int(k) < len(names) && names[k] != "" {
 		return names[k]
 	}
