@@ -97,10 +97,11 @@ const (
 // batch. If the writer is parked and the group will not take long, the caller writes the group and
 // notifies its owners.
 //
-// That saves the wake-ups of two goroutines, which on a machine with idle processors take as long
-// as the datasync and more processor time (measured for one record at a time: 0.24 → 0.16 ms and
-// 160 → 65 µs). Entries that arrive while the caller writes are left to the writer: under load
-// there is always a next group, and the writer stays busy with it.
+// That saves the wake-ups of two goroutines. On a machine with idle processors these take as long
+// as the datasync, and more processor time. Measured for one record at a time, the latency fell
+// from 0.24 to 0.16 ms and the processor time from 160 to 65 µs. Entries that arrive while the
+// caller writes are left to the writer: under load there is always a next group, and the writer
+// stays busy with it.
 func (j *Journal) WriteGroup() {
 	runtime.Gosched() // as the writer does
 	j.mu.Lock()

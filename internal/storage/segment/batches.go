@@ -141,9 +141,9 @@ func (r *reading) at(pos, least int64, guess bool) (buf *bufpool.Buffer, batches
 	return buf, batches, next, err
 }
 
-// read fills p. A large read that is slower than memory is that of a reader that reads a log from
-// the disk and will continue. read then starts reading the same number of bytes ahead, while the
-// client processes this response, and does so again when the reader arrives there.
+// read fills p. If a large read is slower than memory, its reader reads a log from the disk and is
+// likely to continue. read then starts reading the same number of bytes ahead, while the client
+// processes this response, and does so again when the reader arrives there.
 func (r *reading) read(p []byte, pos, end int64) error {
 	begin := time.Now()
 	if _, err := r.h.f.ReadAt(p, pos); err != nil {
@@ -213,7 +213,7 @@ func (s *Segment) whole(buf []byte, pos, limit int64) (batches []byte, next int6
 type places struct {
 	mu   sync.Mutex
 	list [8]place
-	last int   // the last one that put wrote
+	last int   // index of the entry that was replaced last
 	cuts int64 // counts calls of forget
 }
 
