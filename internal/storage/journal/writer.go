@@ -93,8 +93,8 @@ const (
 	inlineSync  = 400 * time.Microsecond
 )
 
-// WriteGroup implements groupcommit.Syncer: it has the entries written that were submitted with a
-// batch. If the writer is parked and the group will not take long, the caller writes the group and
+// WriteGroup implements groupcommit.Syncer: it starts the write of entries submitted with a batch.
+// If the writer is parked and the group will not take long, the caller writes the group and
 // notifies its owners.
 //
 // That saves the wake-ups of two goroutines. On a machine with idle processors these take as long

@@ -78,8 +78,8 @@ func TestIndexesInMemoryAreBounded(t *testing.T) {
 	}
 }
 
-// After an index with unsaved or truncated entries was evicted from memory, it is not read from its
-// files.
+// An index whose files lack entries, or have truncated ones, is rebuilt after it was evicted from
+// memory, not read from its files.
 func TestAnUnsavedIndexIsBuiltAgain(t *testing.T) {
 	for name, rule := range map[string]errfs.Rule{
 		"cut":           {Ops: errfs.Lock},
