@@ -97,7 +97,7 @@ func (j *Journal) wantedLocked(now time.Time) bool {
 	return closed || now.Add(wait).Before(j.waiting.wakeAt)
 }
 
-func (j *Journal) poke() {
+func (j *Journal) wakeWriter() {
 	select {
 	case j.wake <- struct{}{}:
 	default:

@@ -6,9 +6,9 @@ type Rule uint8
 
 const (
 	// Saltless accepts frames of a file's earlier use.
-	Saltless Rule = 1 << iota
+	IgnoreSalt Rule = 1 << iota
 	// Reuse lets a fresh file assign lost LSNs again.
-	Reuse
+	ReuseLSNs
 	// Unalarmed accepts any bytes after the first invalid frame as the ordinary end.
-	Unalarmed
+	IgnoreDamage
 )

@@ -181,7 +181,7 @@ func Open(opt Options) (*Journal, error) {
 		j.opt.Absent = func() int { return 1 } // a request may still arrive
 	}
 	j.idle = sync.NewCond(&j.mu)
-	if err := j.space.init(&j.opt, j.poke); err != nil {
+	if err := j.space.init(&j.opt, j.wakeWriter); err != nil {
 		return nil, err
 	}
 	j.done.Add(3)
@@ -224,7 +224,7 @@ func (j *Journal) Sync() {
 	}
 	j.mu.Unlock()
 	if wake {
-		j.poke()
+		j.wakeWriter()
 	}
 }
 
@@ -256,7 +256,7 @@ func (j *Journal) Close() error {
 		j.state = closed
 	}
 	j.mu.Unlock()
-	j.poke()
+	j.wakeWriter()
 	j.done.Wait()
 	return j.space.close()
 }

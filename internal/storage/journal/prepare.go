@@ -12,7 +12,7 @@ import (
 func (s *space) prepare() {
 	retry := time.NewTimer(time.Hour)
 	defer retry.Stop()
-	kick := s.kick
+	kick := s.wake
 	for {
 		select {
 		case <-s.quit:
@@ -20,20 +20,20 @@ func (s *space) prepare() {
 		case <-kick:
 		case <-retry.C:
 		}
-		kick = s.kick
+		kick = s.wake
 		worked, err := s.prepareOnce()
 		s.mu.Lock()
 		s.lastErr = err
 		s.mu.Unlock()
 		switch {
 		case err != nil:
-			s.poke() // a writer that is about to stop must not wait for space
+			s.wakeWriter() // a writer that is about to stop must not wait for space
 			// A full disk may get space again. Until then, kicks change nothing, and every check by
 			// the writer is one.
 			kick = nil
 			retry.Reset(time.Second)
 		case worked:
-			s.poke()
+			s.wakeWriter()
 			retry.Reset(0)
 		default:
 			retry.Reset(time.Hour)
@@ -124,7 +124,7 @@ func (s *space) newFile(want int64) (*file, error) {
 	var salt [8]byte
 	_, _ = rand.Read(salt[:]) // never fails
 	f.salt = binary.LittleEndian.Uint64(salt[:])
-	if s.opt.Broken.has(Saltless) {
+	if s.opt.Broken.has(IgnoreSalt) {
 		f.salt = 0
 	}
 	if err := s.open(f, old); err != nil {

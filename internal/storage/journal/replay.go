@@ -163,7 +163,7 @@ func (r *reader) verifyTail(end LSN, above *LSN) error {
 				break
 			}
 			*above = max(*above, f.LSN+1)
-			if f.DurableThrough >= end && f.LSN >= end && !r.broken.has(Unalarmed) {
+			if f.DurableThrough >= end && f.LSN >= end && !r.broken.has(IgnoreDamage) {
 				return &Damage{Kind: InvalidFrame, File: r.Name, Pos: r.pos, LSN: end,
 					text: fmt.Sprintf("LSN %d is invalid at position %d of %s/%s, but the frame with LSN %d records it as synced",
 						end, r.pos, r.dir, r.Name, f.LSN)}

@@ -81,7 +81,7 @@ func (j *Journal) Submit(batch *groupcommit.Batch, entries ...*Entry) error {
 		batch.AddSync(j)
 	}
 	if wake {
-		j.poke()
+		j.wakeWriter()
 	}
 	return nil
 }
@@ -112,7 +112,7 @@ func (j *Journal) WriteGroup() {
 	}
 	if !j.inlineLocked(now) {
 		j.mu.Unlock()
-		j.poke()
+		j.wakeWriter()
 		return
 	}
 	j.parked = true // wakeLocked expected a poke, which does not follow
@@ -127,7 +127,7 @@ func (j *Journal) WriteGroup() {
 	wake := j.parked && (j.state != running || j.lateLocked(now)) || j.wakeLocked(now)
 	j.mu.Unlock()
 	if wake {
-		j.poke()
+		j.wakeWriter()
 	}
 }
 
@@ -137,7 +137,7 @@ func (j *Journal) Wake() {
 	wake := j.wakeLocked(time.Now())
 	j.mu.Unlock()
 	if wake {
-		j.poke()
+		j.wakeWriter()
 	}
 }
 

@@ -53,7 +53,7 @@ func TestAContinuingReaderCostsOneReadOfTheFile(t *testing.T) {
 			t.Errorf("%d bytes at a time: %d reads of the file for %d", max, n, reads)
 		}
 	}
-	offsets := make([]int64, len(s.places.list))
+	offsets := make([]int64, len(s.positions.list))
 	before, rounds := fsys.Calls(errfs.Read), 0
 	for ; rounds < 50; rounds++ {
 		for i := range offsets {
@@ -82,7 +82,7 @@ func TestAnEmptyReadReportsWhetherTheSegmentEnds(t *testing.T) {
 	s := written(t, memory(t), 0, all)
 	var pool bufpool.Pool
 	for _, continues := range []bool{false, true} {
-		s.places.forget()
+		s.positions.forget()
 		for _, c := range []struct {
 			name         string
 			at, limit    int64
@@ -103,7 +103,7 @@ func TestAnEmptyReadReportsWhetherTheSegmentEnds(t *testing.T) {
 			if continues { // its last read ended here
 				pos, _, err := s.Find(c.at)
 				ok(t, err)
-				s.places.put(s.places.cuts, c.at, pos)
+				s.positions.put(s.positions.cuts, c.at, pos)
 			}
 			buf, b, err := s.ReadInto(&pool, c.at, c.limit, c.max, c.one)
 			if errors.Is(err, ErrEnd) != c.end || err != nil && !c.end || (len(b) == 0) != (c.nothing || c.end) {
@@ -132,7 +132,7 @@ func TestAReadDuringATruncationReturnsTheCurrentContent(t *testing.T) {
 				pos, _, err := s.Find(at)
 				ok(t, err)
 				if continues {
-					s.places.put(s.places.cuts, at, pos)
+					s.positions.put(s.positions.cuts, at, pos)
 				}
 				cut := false
 				rule := fsys.Add(errfs.Rule{Ops: errfs.Read, Path: "*" + LogSuffix, From: n, Count: 1, Before: func(errfs.Call) {
@@ -178,19 +178,19 @@ func TestARememberedPositionDoesNotOutliveATruncation(t *testing.T) {
 		}
 	}
 	for pos := range int64(300) { // nor does a wrong one
-		s.places.forget()
-		s.places.put(s.places.cuts, again[3].BaseOffset(), pos+1)
+		s.positions.forget()
+		s.positions.put(s.positions.cuts, again[3].BaseOffset(), pos+1)
 		buf, b, err := s.ReadInto(&pool, again[3].BaseOffset(), math.MaxInt64, 200, true)
 		if err != nil || !bytes.HasPrefix(b, again[3]) {
 			t.Fatalf("place %d: %v", pos+1, err)
 		}
 		buf.Release()
 	}
-	s.places.forget()
-	_, cuts, _ := s.places.get(1)
-	s.places.forget()
-	s.places.put(cuts, 5, 100)
-	if _, _, known := s.places.get(5); known {
+	s.positions.forget()
+	_, cuts, _ := s.positions.get(1)
+	s.positions.forget()
+	s.positions.put(cuts, 5, 100)
+	if _, _, known := s.positions.get(5); known {
 		t.Error("a read that began before the truncation left its position")
 	}
 }

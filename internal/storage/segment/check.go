@@ -117,7 +117,7 @@ func (c *checker) run(pos, last int64) error {
 			return err
 		case b == nil:
 			pos, err = c.skip(pos)
-		case b.BaseOffset() < c.next && c.blamesLast(b):
+		case b.BaseOffset() < c.next && c.lastIsWrong(b):
 			// The previous batch claimed offsets of this one.
 			c.flaw(Flaw{Pos: c.last.pos, Size: c.last.size, From: c.last.from, To: b.BaseOffset(), Numbering: true,
 				Base: c.last.base, Records: c.last.records})
@@ -137,9 +137,9 @@ func (c *checker) run(pos, last int64) error {
 	return nil
 }
 
-// blamesLast reports which of two overlapping batches is wrong: the previous one, if this one would
+// lastIsWrong reports which of two overlapping batches is wrong: the previous one, if this one would
 // be possible without it.
-func (c *checker) blamesLast(b record.Batch) bool {
+func (c *checker) lastIsWrong(b record.Batch) bool {
 	return c.last.size > 0 && b.BaseOffset() > c.last.from && b.LastOffset() < c.limit
 }
 

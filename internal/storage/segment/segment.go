@@ -69,9 +69,9 @@ type Segment struct {
 	begun  time.Time // when this process created or opened the segment
 	jitter float64   // part of the jitter, 0 to 1, by which the segment rolls earlier
 
-	flaws  atomic.Pointer[[]Flaw] // damage found by reads; replaced with mu held
-	places places
-	ahead  atomic.Int64 // end of the bytes that the system was asked to read ahead (reading.read)
+	flaws     atomic.Pointer[[]Flaw] // damage found by reads; replaced with mu held
+	positions readPositions
+	ahead     atomic.Int64 // end of the bytes that the system was asked to read ahead (reading.read)
 }
 
 // Create creates the files of a new segment in dir. The caller must sync dir before it acknowledges
@@ -317,7 +317,7 @@ func (s *Segment) Truncate(size, next int64) error {
 	}
 	s.size.Store(size)
 	s.backed = min(s.backed, size)
-	defer s.places.forget()
+	defer s.positions.forget()
 	if err := h.f.Truncate(size); err != nil {
 		return s.latch(fmt.Errorf("truncate segment: %w", err))
 	}
