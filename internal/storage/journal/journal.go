@@ -139,7 +139,7 @@ type Journal struct {
 	busy    bool          // a goroutine writes a group: the writer or a caller of WriteGroup
 	idle    *sync.Cond    // signaled when busy becomes false or notifying becomes 0
 	parked  bool          // the writer waits for wake
-	wakeBy  time.Time     // when the parked writer wakes at the latest; zero: not until it is poked
+	wakeBy  time.Time     // when the parked writer wakes at the latest; zero: not until it is woken
 	noSpace bool          // the writer waits for space: only control entries may be written
 	wake    chan struct{}
 

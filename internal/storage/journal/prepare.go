@@ -12,15 +12,15 @@ import (
 func (s *space) prepare() {
 	retry := time.NewTimer(time.Hour)
 	defer retry.Stop()
-	kick := s.wake
+	wake := s.wake
 	for {
 		select {
 		case <-s.quit:
 			return
-		case <-kick:
+		case <-wake:
 		case <-retry.C:
 		}
-		kick = s.wake
+		wake = s.wake
 		worked, err := s.prepareOnce()
 		s.mu.Lock()
 		s.lastErr = err
@@ -28,9 +28,9 @@ func (s *space) prepare() {
 		switch {
 		case err != nil:
 			s.wakeWriter() // a writer that is about to stop must not wait for space
-			// A full disk may get space again. Until then, kicks change nothing, and every check by
-			// the writer is one.
-			kick = nil
+			// A full disk may get space again. Until then wake-ups change nothing, and every check
+			// by the writer is one.
+			wake = nil
 			retry.Reset(time.Second)
 		case worked:
 			s.wakeWriter()

@@ -58,8 +58,8 @@ type spare struct {
 	size int64
 }
 
-func (s *space) init(opt *Options, poke func()) error {
-	s.opt, s.wakeWriter = opt, poke
+func (s *space) init(opt *Options, wakeWriter func()) error {
+	s.opt, s.wakeWriter = opt, wakeWriter
 	s.wake, s.quit = make(chan struct{}, 1), make(chan struct{})
 	infos, err := opt.FS.List(opt.Dir)
 	if err != nil {
@@ -76,7 +76,7 @@ func (s *space) init(opt *Options, poke func()) error {
 func (s *space) path(name string) string { return path.Join(s.opt.Dir, name) }
 
 // fits reports whether n bytes can be written now, with limit bytes of files in use at most. If
-// not, it has requested everything that helps, and poke follows.
+// not, it has requested everything that helps, and a call of wakeWriter follows.
 func (s *space) fits(n, limit int64) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()

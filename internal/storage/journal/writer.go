@@ -115,7 +115,7 @@ func (j *Journal) WriteGroup() {
 		j.wakeWriter()
 		return
 	}
-	j.parked = true // wakeLocked expected a poke, which does not follow
+	j.parked = true // wakeLocked expected a wake-up, which does not follow
 	j.busy, j.waiting.wakeAt = true, time.Time{}
 	j.mu.Unlock()
 
@@ -155,7 +155,7 @@ func (j *Journal) writeAndSync(tell func(batch)) {
 }
 
 // freeLocked ends being busy. It also clears noSpace: space may have become available, and the
-// poke for it lost, while a caller of WriteGroup was busy.
+// wake-up for it lost, while a caller of WriteGroup was busy.
 func (j *Journal) freeLocked() {
 	j.busy, j.noSpace = false, false
 	j.idle.Broadcast()

@@ -182,7 +182,7 @@ func TestARememberedPositionDoesNotOutliveATruncation(t *testing.T) {
 		s.positions.put(s.positions.cuts, again[3].BaseOffset(), pos+1)
 		buf, b, err := s.ReadInto(&pool, again[3].BaseOffset(), math.MaxInt64, 200, true)
 		if err != nil || !bytes.HasPrefix(b, again[3]) {
-			t.Fatalf("place %d: %v", pos+1, err)
+			t.Fatalf("position %d: %v", pos+1, err)
 		}
 		buf.Release()
 	}
