@@ -8,8 +8,8 @@ import (
 	"github.com/chronik-io/chronik/internal/vfs"
 )
 
-// For any position and length, Fill returns the bytes of the file up to Size, and memory for no more
-// than the longest request.
+// For any position and length, Fill returns the bytes of the file up to Size, and memory for no
+// more than the longest request.
 func TestWindowReadsWhatTheFileHolds(t *testing.T) {
 	const size, step = 10_000, 100
 	rng := rand.New(rand.NewPCG(1, 1))

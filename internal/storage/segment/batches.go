@@ -208,8 +208,8 @@ func (s *Segment) whole(buf []byte, pos, limit int64) (batches []byte, next int6
 	return buf[:at:at], next, nil
 }
 
-// readPositions remembers where the last few readers will continue: the position of the batch that begins
-// with an offset. Every use verifies the position against the bytes.
+// readPositions remembers where the last few readers will continue: the position of the batch that
+// begins with an offset. Every use verifies the position against the bytes.
 type readPositions struct {
 	mu   sync.Mutex
 	list [8]readPosition

@@ -137,8 +137,8 @@ func (c *checker) run(pos, last int64) error {
 	return nil
 }
 
-// lastIsWrong reports which of two overlapping batches is wrong: the previous one, if this one would
-// be possible without it.
+// lastIsWrong reports which of two overlapping batches is wrong: the previous one, if this one
+// would be possible without it.
 func (c *checker) lastIsWrong(b record.Batch) bool {
 	return c.last.size > 0 && b.BaseOffset() > c.last.from && b.LastOffset() < c.limit
 }
