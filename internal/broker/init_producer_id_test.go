@@ -63,7 +63,7 @@ func TestInitProducerIdRefusals(t *testing.T) {
 	}
 }
 
-// failingStore makes transactions fail while it is told to.
+// failingStore makes transactions fail while the test says so.
 type failingStore struct {
 	metadata.Store
 	err atomic.Pointer[error]

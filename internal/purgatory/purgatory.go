@@ -5,8 +5,8 @@
 // that does not complete expires at its deadline. Nothing polls.
 //
 // The package promises that exactly one of "TryComplete returned true", Expire and Abandon ends an
-// operation. An operation watched before an event is notified of it: Watch tries once more after it
-// has registered the operation. No reference to an operation remains after its end. The package
+// operation. An operation watched before an event is notified of it: Watch tries again after it has
+// registered the operation. No reference to an operation remains after its end. The package
 // knows nothing about what operations do.
 package purgatory
 
