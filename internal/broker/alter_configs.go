@@ -61,7 +61,7 @@ func (c *change) alterEach(ctx context.Context, which []resource, alter func(i i
 		out.ErrorCode, out.ErrorMessage = c.verdict(err)
 		list[i] = out
 	}
-	if err := c.seen(ctx); err != nil {
+	if err := c.waitVisible(ctx); err != nil {
 		for i := range list {
 			if out := &list[i]; out.ErrorCode == 0 {
 				out.ErrorCode, out.ErrorMessage = c.verdict(err)

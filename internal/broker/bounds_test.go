@@ -123,13 +123,13 @@ func TestErrorMessagesAreBounded(t *testing.T) {
 	if len(resp.Topics) != 1 || resp.Topics[0].Topic != long || resp.Topics[0].ErrorCode != kerr.InvalidTopicException.Code {
 		t.Fatalf("%d topics", len(resp.Topics))
 	}
-	if msg := *resp.Topics[0].ErrorMessage; len(msg) > maxWords || !utf8.ValidString(msg) || !strings.HasPrefix(msg, "Topic name is invalid") {
+	if msg := *resp.Topics[0].ErrorMessage; len(msg) > maxMessage || !utf8.ValidString(msg) || !strings.HasPrefix(msg, "Topic name is invalid") {
 		t.Errorf("%d bytes: %.100q", len(msg), msg)
 	}
 	produce := kmsg.NewPtrProduceRequest()
 	produce.Acks, produce.TimeoutMillis = 1, 1000
 	produce.Topics = []kmsg.ProduceRequestTopic{{Topic: strings.Repeat("\x00", 30_000), Partitions: make([]kmsg.ProduceRequestTopicPartition, 1)}}
-	if p := ask[*kmsg.ProduceResponse](t, w, 8, produce).Topics[0].Partitions[0]; p.ErrorCode != kerr.UnknownTopicOrPartition.Code || len(*p.ErrorMessage) > maxWords {
+	if p := ask[*kmsg.ProduceResponse](t, w, 8, produce).Topics[0].Partitions[0]; p.ErrorCode != kerr.UnknownTopicOrPartition.Code || len(*p.ErrorMessage) > maxMessage {
 		t.Errorf("%d, %d bytes", p.ErrorCode, len(*p.ErrorMessage))
 	}
 }

@@ -58,7 +58,7 @@ func createPartitions(ctx context.Context, b *Broker, r *network.Request, req *k
 		}
 		resp.Topics, before, wanted = append(resp.Topics, out), append(before, had), append(wanted, count)
 	}
-	notSeen := c.seen(ctx)
+	notSeen := c.waitVisible(ctx)
 	img := b.image()
 	for i := range resp.Topics {
 		t := img.Topic(resp.Topics[i].Topic)

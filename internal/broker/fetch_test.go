@@ -232,7 +232,7 @@ func TestUnreadAnswersStayWithinTheirBudget(t *testing.T) {
 			t.Errorf("client %d has %d bytes of the %d that were free", i, len(got.RecordBatches), limit)
 		}
 	}
-	if peak := n.Answers().Peak; peak > limit+clients*leastAnswer || peak < limit {
+	if peak := n.Answers().Peak; peak > limit+clients*minAnswer || peak < limit {
 		t.Errorf("%d bytes of answers in memory", peak)
 	}
 	for begin := time.Now(); n.Answers().Used > 0; time.Sleep(100 * time.Microsecond) {

@@ -100,7 +100,7 @@ func TestPolledOthersWaitForProduce(t *testing.T) {
 	}
 	a.Respond(body(nil))
 	m := q.next()
-	p.await(t, "the reader waits for Metadata", func(c *conn) bool { return c.rwaiting && c.alone })
+	p.await(t, "the reader waits for Metadata", func(c *conn) bool { return c.rwaiting && c.otherInFlight })
 	if m.Key != keyMetadata || len(q.ch) != 0 {
 		t.Error("Produce began beside Metadata")
 	}

@@ -60,10 +60,10 @@ type Request struct {
 
 	records int64 // see CountRecords
 
-	answered atomic.Bool
-	expireAt time.Time
-	expire   func()
-	alone    *time.Timer // calls expire if the connection has ended
+	answered    atomic.Bool
+	expireAt    time.Time
+	expire      func()
+	orphanTimer *time.Timer // calls expire if the connection has ended
 
 	// The answer. ready and next are guarded by conn.mu.
 	ready   bool
@@ -156,7 +156,7 @@ func (r *Request) ExpireAt(t time.Time, fn func()) {
 // expireAlone arms the expiry of a request without a writer. Caller holds conn.mu.
 func (r *Request) expireAlone() {
 	if r.expire != nil {
-		r.alone = time.AfterFunc(time.Until(r.expireAt), r.expire)
+		r.orphanTimer = time.AfterFunc(time.Until(r.expireAt), r.expire)
 	}
 }
 

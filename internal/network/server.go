@@ -52,8 +52,8 @@ func New(opts Options) (*Server, error) {
 	}
 	return &Server{
 		opts:      opts,
-		produce:   newAdmission("produce", opts.ProduceBytes, opts.MaxFrame, leastProduce),
-		other:     newAdmission("other", opts.OtherBytes, opts.MaxFrame, leastOther),
+		produce:   newAdmission("produce", opts.ProduceBytes, opts.MaxFrame, minProduce),
+		other:     newAdmission("other", opts.OtherBytes, opts.MaxFrame, minOther),
 		reads:     bufpool.NewBudget(opts.ReadBytes),
 		outgoing:  outgoing{size: opts.AnswerBytes},
 		producers: newProducers(opts.ProducerWindow),

@@ -242,7 +242,7 @@ func TestManyOperationsDoNotDelayTheEvent(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		p := New()
 		gate, shut := make(chan struct{}), false
-		const n = 10 * atOnce
+		const n = 10 * maxInline
 		ops := make([]*gated, n)
 		for i := range ops {
 			ops[i] = &gated{counter{need: 2}, func() {
