@@ -45,8 +45,8 @@ func (c *change) do(ctx context.Context, op func(context.Context) (revision int6
 	return err
 }
 
-// waitVisible waits until later requests see everything that was changed, and the logs of new partitions
-// were created or failed. Its error concerns only the wait: the changes are made.
+// waitVisible waits until later requests see everything that was changed, and the logs of new
+// partitions were created or failed. Its error concerns only the wait: the changes are made.
 func (c *change) waitVisible(ctx context.Context) error {
 	for _, revision := range c.revisions {
 		if err := c.b.waitApplied(ctx, revision, time.Until(c.deadline)); err != nil {

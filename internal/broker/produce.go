@@ -181,8 +181,8 @@ func (op *produceOp) heavy() bool {
 	return false
 }
 
-// beginWithSlot is begin with a slot for requests that decompress or compress much: they use at most
-// half of the processors.
+// beginWithSlot is begin with a slot for requests that decompress or compress much: they use at
+// most half of the processors.
 func (op *produceOp) beginWithSlot() {
 	if op.inflates {
 		op.b.heavy <- struct{}{}

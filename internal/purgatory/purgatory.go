@@ -206,8 +206,8 @@ type waiter struct {
 	i int
 }
 
-// fewWaiters appends the entries that wait for a key, or none if they are many; sweep reports whether the
-// caller must start a goroutine that tries them.
+// fewWaiters appends the entries that wait for a key, or none if they are many; sweep reports
+// whether the caller must start a goroutine that tries them.
 func (s *shard) fewWaiters(k Key, to []waiter) (list []waiter, sweep bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
