@@ -94,7 +94,7 @@ func TestMetadataDescribesTopicsInEveryVersion(t *testing.T) {
 	}
 	resp := ask[*kmsg.MetadataResponse](t, w, 8, metadataRequest(false, "a"))
 	if resp.AuthorizedOperations != opsNotAsked || resp.Topics[0].AuthorizedOperations != opsNotAsked {
-		t.Errorf("operations that nobody asked for: %d, %d", resp.AuthorizedOperations, resp.Topics[0].AuthorizedOperations)
+		t.Errorf("operations that were not requested: %d, %d", resp.AuthorizedOperations, resp.Topics[0].AuthorizedOperations)
 	}
 }
 
@@ -247,7 +247,7 @@ func TestManyClientsAskForOneNewTopicAtOnce(t *testing.T) {
 	}
 	for range 8 {
 		if got := <-done; len(got) != 1 || got[0] != "new: 1" && got[0] != "new: UNKNOWN_TOPIC_OR_PARTITION" {
-			t.Errorf("%v: neither the topic nor a reason to come back", got)
+			t.Errorf("%v: neither the topic nor a retriable error", got)
 		}
 	}
 	wantTopics(t, n.created(t, n.dial(t), 12, "new"), "new: 1")

@@ -122,7 +122,7 @@ func (n *node) readAll(t *testing.T, id [16]byte) int {
 			must(t, b.CheckCRC())
 			must(t, b.Each(1<<20, func(r record.Record) error {
 				if r.Offset != next || string(r.Value) != fmt.Sprint(next) {
-					return fmt.Errorf("at offset %d stands %d: %s", next, r.Offset, r.Value)
+					return fmt.Errorf("at offset %d is %d: %s", next, r.Offset, r.Value)
 				}
 				next++
 				return nil

@@ -111,7 +111,7 @@ func TestSlowReaderGetsEverythingInOrder(t *testing.T) {
 	p.send(t, frame(protocol.KeyProduce, 3, n, nil))
 	r := q.next()
 	if !byPoller(r) {
-		t.Error("the connection did not come back to its poller")
+		t.Error("the connection did not return to its poller")
 	}
 	r.Respond(body(nil))
 	p.want(t, n)

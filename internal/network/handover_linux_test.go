@@ -59,7 +59,7 @@ func TestPollerHandsOverSlowRequests(t *testing.T) {
 	c.send(t, frame(protocol.KeyProduce, 3, 9, nil))
 	c.want(t, 9)
 	if polled.Load() != before+1 {
-		t.Error("the connection did not come back to the poller")
+		t.Error("the connection did not return to the poller")
 	}
 }
 

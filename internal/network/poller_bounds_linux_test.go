@@ -96,13 +96,13 @@ func TestPolledOthersWaitForProduce(t *testing.T) {
 	b.Respond(body(nil))
 	p.await(t, "the reader waits on", func(c *conn) bool { return c.rwaiting && c.unready == 1 })
 	if len(q.ch) != 0 {
-		t.Error("Metadata began beside a Produce")
+		t.Error("Metadata began during a Produce")
 	}
 	a.Respond(body(nil))
 	m := q.next()
 	p.await(t, "the reader waits for Metadata", func(c *conn) bool { return c.rwaiting && c.otherInFlight })
 	if m.Key != keyMetadata || len(q.ch) != 0 {
-		t.Error("Produce began beside Metadata")
+		t.Error("Produce began during Metadata")
 	}
 	m.Respond(body(nil))
 	q.next().Respond(body(nil))

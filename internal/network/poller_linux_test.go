@@ -51,7 +51,7 @@ func TestPollerHandlesWholeSmallProduceOnly(t *testing.T) {
 			p.awaitRole(t, offered)
 			p.send(t, frame(protocol.KeyProduce, 3, last, nil))
 			if got := p.want(t, last); string(got) != "true" {
-				t.Error("the connection did not come back to its poller")
+				t.Error("the connection did not return to its poller")
 			}
 		})
 	}
