@@ -6,8 +6,8 @@ import "math"
 // authorizer a client has all operations of a resource type.
 const (
 	opsNotAsked = math.MinInt32
-	// READ 3, WRITE 4, CREATE 5, DELETE 6, ALTER 7, DESCRIBE 8, DESCRIBE_CONFIGS 10, ALTER_CONFIGS
-	// 11
+	// READ 3, WRITE 4, CREATE 5, DELETE 6, ALTER 7, DESCRIBE 8, DESCRIBE_CONFIGS 10,
+	// ALTER_CONFIGS 11
 	topicOps = 1<<3 | 1<<4 | 1<<5 | 1<<6 | 1<<7 | 1<<8 | 1<<10 | 1<<11
 	// READ 3, DELETE 6, DESCRIBE 8, DESCRIBE_CONFIGS 10, ALTER_CONFIGS 11
 	groupOps = 1<<3 | 1<<6 | 1<<8 | 1<<10 | 1<<11
