@@ -111,7 +111,7 @@ func (b *Broker) toCreate(img *metadata.Image, req *kmsg.MetadataRequest) []stri
 	var missing []string
 	for i := range req.Topics {
 		t := &req.Topics[i]
-		if t.TopicID != [16]byte{} || img.Topic(*t.Topic) != nil || controller.IsInternal(*t.Topic) {
+		if t.TopicID != [16]byte{} || img.Topic(*t.Topic) != nil || metadata.IsInternal(*t.Topic) {
 			continue
 		}
 		if controller.CheckTopicName(*t.Topic) == nil {

@@ -15,7 +15,7 @@ import (
 	"github.com/chronik-io/chronik/internal/bufpool"
 	"github.com/chronik-io/chronik/internal/configdef"
 	"github.com/chronik-io/chronik/internal/controller"
-	"github.com/chronik-io/chronik/internal/groups"
+	"github.com/chronik-io/chronik/internal/coordinator/service"
 	"github.com/chronik-io/chronik/internal/metadata"
 	"github.com/chronik-io/chronik/internal/network"
 	"github.com/chronik-io/chronik/internal/protocol"
@@ -30,7 +30,7 @@ type Options struct {
 	Replicas   *replica.Manager
 	Configs    *configdef.Registry
 	Settings   *replica.TopicSettings
-	Groups     *groups.Coordinator
+	Groups     *service.Groups
 	// Static has the broker's configs from its configuration, by name.
 	Static map[string]string
 	// AnswerBytes bounds the records in answers that clients have not read yet; near the bound

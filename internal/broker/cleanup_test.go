@@ -133,7 +133,7 @@ func TestCleanupConfigsAreValidated(t *testing.T) {
 		{[]any{"retention.ms", set, "-2"}, "INVALID_CONFIG: Invalid value -2 for configuration retention.ms: Value must be at least -1"},
 		{[]any{"min.compaction.lag.ms", set, "10", "max.compaction.lag.ms", set, "9"},
 			"INVALID_CONFIG: conflict topic config setting min.compaction.lag.ms (10) > max.compaction.lag.ms (9)"},
-		{[]any{"local.retention.ms", set, "10"}, "INVALID_CONFIG: Topic config local.retention.ms is known to Kafka, but this version of chronik does not honour it; leave it out: there is no tiered storage"},
+		{[]any{"local.retention.ms", set, "10"}, "INVALID_CONFIG: Topic config local.retention.ms exists in Kafka, but this version of chronik does not support it; leave it out: there is no tiered storage"},
 	} {
 		req := incremental(topicType, "t", c.ops...)
 		req.ValidateOnly = true
@@ -170,7 +170,7 @@ func (n *node) earliest(t *testing.T, topic string, want int64) {
 // Old records are deleted when a config makes them old, for the topic or for all, and not earlier.
 // Neither a restart nor the next round is needed.
 func TestRetentionAppliesAtOnce(t *testing.T) {
-	n := newNode(t, func(o *nodeOptions) { o.storage = func(s *storage.Options) { s.KeeperInterval = time.Hour } })
+	n := newNode(t, func(o *nodeOptions) { o.storage = func(s *storage.Options) { s.RetentionInterval = time.Hour } })
 	names := []string{"time", "all", "kept", "compacted", "size"}
 	for _, name := range names {
 		n.topic(t, name, 1, "segment.bytes", "1048576")
@@ -211,7 +211,7 @@ func TestRetentionAppliesAtOnce(t *testing.T) {
 func TestACompactedTopicKeepsTheLastOfEachKey(t *testing.T) {
 	n := newNode(t, func(o *nodeOptions) {
 		o.storage = func(s *storage.Options) {
-			s.CleanerBackoff, s.JournalBytes, s.DeferredBytes = 5*time.Millisecond, 4<<20, 2<<20
+			s.Cleaning.Backoff, s.JournalBytes, s.DeferredBytes = 5*time.Millisecond, 4<<20, 2<<20
 		}
 	})
 	n.topic(t, "t", 1, "segment.bytes", "1048576", "min.cleanable.dirty.ratio", "0.01")

@@ -77,7 +77,7 @@ func createPartitions(ctx context.Context, b *Broker, r *network.Request, req *k
 }
 
 func (c *change) createPartitions(ctx context.Context, t *kmsg.CreatePartitionsRequestTopic, validateOnly bool) error {
-	if controller.IsInternal(t.Topic) {
+	if metadata.IsInternal(t.Topic) {
 		return refuse(kerr.InvalidRequest, "The number of partitions of internal topic %s can't be changed: its records are assigned to partitions by it.", t.Topic)
 	}
 	if err := c.b.checkSpace(); err != nil {

@@ -87,7 +87,7 @@ func (b *Broker) creatable(t *kmsg.CreateTopicsRequestTopic) error {
 	if t.Topic == "__cluster_metadata" {
 		return refuse(kerr.InvalidRequest, "Creation of internal topic %s is prohibited.", t.Topic)
 	}
-	if controller.IsInternal(t.Topic) {
+	if metadata.IsInternal(t.Topic) {
 		return refuse(kerr.InvalidRequest, "Creation of internal topic %s is prohibited: the broker creates it, "+
 			"with the configs that it needs, when a client first looks for a coordinator.", t.Topic)
 	}

@@ -124,7 +124,7 @@ func TestCreateTopicsRefusesAsKafkaDoes(t *testing.T) {
 		{newTopic("x", 1, 1, "no.such", "1"), "INVALID_CONFIG: Unknown topic config name: no.such"},
 		{newTopic("x", 1, 1, "segment.ms", "abc"), "INVALID_CONFIG: Invalid value abc for configuration segment.ms: Not a number of type LONG"},
 		{newTopic("x", 1, 1, "segment.ms", "null"), "INVALID_CONFIG: Null value not supported for topic configs: segment.ms"},
-		{newTopic("x", 1, 1, "local.retention.ms", "5"), "INVALID_CONFIG: Topic config local.retention.ms is known to Kafka, but this version of chronik does not honour it; leave it out: there is no tiered storage"},
+		{newTopic("x", 1, 1, "local.retention.ms", "5"), "INVALID_CONFIG: Topic config local.retention.ms exists in Kafka, but this version of chronik does not support it; leave it out: there is no tiered storage"},
 		{newTopic("x", 0, 1), "INVALID_PARTITIONS: Number of partitions was set to an invalid non-positive value."},
 		{newTopic("x", 1, 0), "INVALID_REPLICATION_FACTOR: Replication factor must be larger than 0, or -1 to use the default value."},
 		{newTopic("x", 1, 9), "INVALID_REPLICATION_FACTOR: Unable to replicate the partition 9 time(s): The target replication factor of 9 cannot be reached because only 1 broker(s) are registered"},

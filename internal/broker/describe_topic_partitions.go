@@ -6,7 +6,6 @@ import (
 	"github.com/twmb/franz-go/pkg/kerr"
 	"github.com/twmb/franz-go/pkg/kmsg"
 
-	"github.com/chronik-io/chronik/internal/controller"
 	"github.com/chronik-io/chronik/internal/metadata"
 	"github.com/chronik-io/chronik/internal/network"
 	"github.com/chronik-io/chronik/internal/protocol"
@@ -98,7 +97,7 @@ func (p *page) topic(name string, t *metadata.Topic, from int32) bool {
 	out := kmsg.NewDescribeTopicPartitionsResponseTopic()
 	out.Topic, out.AuthorizedOperations = &name, topicOps
 	if t == nil {
-		out.ErrorCode, out.IsInternal = code(missingTopic(name, [16]byte{}, nil)), controller.IsInternal(name)
+		out.ErrorCode, out.IsInternal = code(missingTopic(name, [16]byte{}, nil)), metadata.IsInternal(name)
 		p.resp.Topics = append(p.resp.Topics, out)
 		return true
 	}

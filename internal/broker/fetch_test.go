@@ -262,7 +262,7 @@ func TestDivergingEpochIsReported(t *testing.T) {
 	id := n.topic(t, "t", 1)
 	n.put(t, "t", 2, "a")
 	f := n.follow(t, id) // epoch 1 begins at 2
-	f.p.Lead(3, []int32{1}, []int32{1})
+	f.p.BecomeLeader(3, []int32{1}, []int32{1})
 	n.put(t, "t", 1, "b") // at 2, epoch 3
 	w := n.dial(t)
 	for _, c := range []struct {
@@ -393,7 +393,7 @@ func TestPartitionChangesCompleteFetches(t *testing.T) {
 		do   func()
 		want *kerr.Error
 	}{
-		{"moved", func() { p.FollowOf(2, 9, []int32{1, 2}, []int32{1, 2}) }, kerr.NotLeaderForPartition},
+		{"moved", func() { p.BecomeFollower(2, 9, []int32{1, 2}, []int32{1, 2}) }, kerr.NotLeaderForPartition},
 		{"deleted", func() {
 			revision, err := n.control.DeleteTopic(t.Context(), ids["deleted"])
 			must(t, err)

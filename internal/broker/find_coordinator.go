@@ -4,7 +4,7 @@ import (
 	"github.com/twmb/franz-go/pkg/kerr"
 	"github.com/twmb/franz-go/pkg/kmsg"
 
-	"github.com/chronik-io/chronik/internal/groups"
+	"github.com/chronik-io/chronik/internal/coordinator/service"
 	"github.com/chronik-io/chronik/internal/network"
 	"github.com/chronik-io/chronik/internal/protocol"
 )
@@ -87,16 +87,16 @@ func (b *Broker) coordinatorOf(r *network.Request, req *kmsg.FindCoordinatorRequ
 		return noNode, refuse(kerr.InvalidRequest, "there is no coordinator of type %d", req.CoordinatorType)
 	}
 	img := b.image()
-	t := img.Topic(groups.Topic)
+	t := img.Topic(service.OffsetsTopic)
 	index, ok := b.opt.Groups.Partition(key)
 	if t == nil || !ok || index >= t.Partitions.Len() {
 		b.opt.Groups.Ensure()
-		return noNode, refuse(kerr.CoordinatorNotAvailable, "topic %s is being created", groups.Topic)
+		return noNode, refuse(kerr.CoordinatorNotAvailable, "topic %s is being created", service.OffsetsTopic)
 	}
 	leader := b.partitionState(t, index, t.Partitions.At(index)).leader
 	node, ok := b.node(r, img, leader)
 	if !ok {
-		return noNode, refuse(kerr.CoordinatorNotAvailable, "partition %d of %s has no leader", index, groups.Topic)
+		return noNode, refuse(kerr.CoordinatorNotAvailable, "partition %d of %s has no leader", index, service.OffsetsTopic)
 	}
 	return node, nil
 }

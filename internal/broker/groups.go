@@ -80,7 +80,7 @@ func consumerGroupHeartbeatAPI() api {
 // once, on any goroutine.
 func (b *Broker) askGroup(r *network.Request, groupID string, req kmsg.Request, done func(kmsg.Response)) {
 	if join, ok := req.(*kmsg.JoinGroupRequest); ok && join.MemberID == "" {
-		b.opt.Groups.Attend(r.Connection, r.OnClose)
+		b.opt.Groups.WatchConnection(r.Connection, r.OnClose)
 	}
 	e := group.Request{Connection: r.Connection, ClientID: r.ClientID, ClientHost: clientHost(r.Peer), Body: req}
 	b.opt.Groups.Submit(groupID, e, func(answer any, err error) {

@@ -18,7 +18,7 @@ import (
 
 	"github.com/chronik-io/chronik/internal/coordinator"
 	"github.com/chronik-io/chronik/internal/coordinator/group"
-	"github.com/chronik-io/chronik/internal/groups"
+	"github.com/chronik-io/chronik/internal/coordinator/service"
 	"github.com/chronik-io/chronik/internal/metadata"
 )
 
@@ -92,7 +92,7 @@ func TestAGroupReadsCommitsAndGoesOn(t *testing.T) {
 			if o, ok := offsets.Lookup("t", 1); !ok || o.At != 2 {
 				t.Errorf("%+v", o)
 			}
-			if topic := n.image().Topic(groups.Topic); !topic.Internal || topic.Partitions.Len() != 3 || topic.Configs["cleanup.policy"] != "compact" {
+			if topic := n.image().Topic(service.OffsetsTopic); !topic.Internal || topic.Partitions.Len() != 3 || topic.Configs["cleanup.policy"] != "compact" {
 				t.Errorf("%+v", topic)
 			}
 		})
@@ -290,12 +290,12 @@ func TestMemberIDIsRemovedWithItsConnection(t *testing.T) {
 			t.Fatal(code)
 		}
 	}
-	if there() != 1 || n.groups.Members().Used() == 0 {
-		t.Fatalf("%d groups, %d bytes", there(), n.groups.Members().Used())
+	if there() != 1 || n.groups.MemberMemory().Used() == 0 {
+		t.Fatalf("%d groups, %d bytes", there(), n.groups.MemberMemory().Used())
 	}
 	must(t, w.Close())
 	eventually(t, "the group is gone with its connection", func() bool { return there() == 0 })
-	if used := n.groups.Members().Used(); used != 0 {
+	if used := n.groups.MemberMemory().Used(); used != 0 {
 		t.Errorf("%d bytes are left", used)
 	}
 }
@@ -313,7 +313,7 @@ func TestGroupsGoWithTheirTopic(t *testing.T) {
 		if codes := commit(t, w, 9, "g", id, "t", 0); codes[0] != 0 {
 			t.Error(codes)
 		}
-		revision, err := n.control.DeleteTopic(t.Context(), n.image().Topic(groups.Topic).ID)
+		revision, err := n.control.DeleteTopic(t.Context(), n.image().Topic(service.OffsetsTopic).ID)
 		must(t, err)
 		must(t, n.applier.WaitFor(t.Context(), revision))
 		if codes := commit(t, w, 9, "g", id, "t", 0); codes[0] != kerr.NotCoordinator.Code {
@@ -329,7 +329,7 @@ func TestANewEpochReadsEverythingAgain(t *testing.T) {
 	n.coordinates(t)
 	w := n.dial(t)
 	commit(t, w, 9, "g", id, "t", 0)
-	topic := n.image().Topic(groups.Topic)
+	topic := n.image().Topic(service.OffsetsTopic)
 	var all []metadata.TopicPartition
 	for i := range topic.Partitions.All() {
 		all = append(all, metadata.TopicPartition{Topic: topic.ID, Partition: i})

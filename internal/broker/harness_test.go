@@ -20,7 +20,7 @@ import (
 
 	"github.com/chronik-io/chronik/internal/configdef"
 	"github.com/chronik-io/chronik/internal/controller"
-	"github.com/chronik-io/chronik/internal/groups"
+	"github.com/chronik-io/chronik/internal/coordinator/service"
 	"github.com/chronik-io/chronik/internal/metadata"
 	"github.com/chronik-io/chronik/internal/metadata/filestore"
 	"github.com/chronik-io/chronik/internal/network"
@@ -60,7 +60,7 @@ type node struct {
 	applier *metadata.Applier
 	server  atomic.Pointer[network.Server] // storage calls its Producers before it exists
 	configs *configdef.Registry
-	groups  *groups.Coordinator
+	groups  *service.Groups
 	static  map[string]string
 	level   zap.AtomicLevel
 	pipe    *pipeListener // nil if clients connect by a socket
@@ -137,7 +137,7 @@ func (n *node) openLogs(t testing.TB, o nodeOptions) {
 	t.Cleanup(func() { must(t, replicas.Close(context.Background())) })
 	n.applier.Subscribe("replicas", replicas.Apply)
 	n.applier.Finish(replicas.AwaitApplied)
-	n.groups, err = groups.New(groups.Options{Self: o.self, Replicas: replicas, Settings: settings, Controller: n.control, Configs: n.configs,
+	n.groups, err = service.NewGroups(service.GroupsOptions{Self: o.self, Replicas: replicas, Settings: settings, Controller: n.control, Configs: n.configs,
 		Static: n.static, Logger: zap.NewNop()})
 	must(t, err)
 	n.applier.Subscribe("groups", n.groups.Apply)

@@ -87,7 +87,7 @@ func TestLatestIsNotAvailableBeforeTheEpochsStartCounts(t *testing.T) {
 	f := n.follow(t, id)
 	w := n.dial(t)
 	produced(t, w, 13, produceRequest("", id, 1, plain(t, "a")))
-	f.p.Lead(f.p.LeaderEpoch()+1, []int32{1, 2}, []int32{1, 2}) // begins at 1, high watermark 0
+	f.p.BecomeLeader(f.p.LeaderEpoch()+1, []int32{1, 2}, []int32{1, 2}) // begins at 1, high watermark 0
 	for version, want := range map[int16]*kerr.Error{4: kerr.LeaderNotAvailable, 5: kerr.OffsetNotAvailable, 11: kerr.OffsetNotAvailable} {
 		if got := ask[*kmsg.ListOffsetsResponse](t, w, version, listRequest("t", 0, -1)).Topics[0].Partitions[0].ErrorCode; got != want.Code {
 			t.Errorf("version %d: %v, want %v", version, kerr.ErrorForCode(got), want)

@@ -151,7 +151,7 @@ func (b *Broker) metadataAnswer(img *metadata.Image, r *network.Request, req *km
 		one := kmsg.NewMetadataResponseTopic()
 		one.TopicID = want.id
 		if want.id == [16]byte{} {
-			one.Topic, one.IsInternal = &want.name, controller.IsInternal(want.name)
+			one.Topic, one.IsInternal = &want.name, metadata.IsInternal(want.name)
 		}
 		one.ErrorCode = code(missingTopic(want.name, want.id, failed))
 		r.Code = one.ErrorCode

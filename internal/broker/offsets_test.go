@@ -10,7 +10,7 @@ import (
 	"github.com/twmb/franz-go/pkg/kerr"
 	"github.com/twmb/franz-go/pkg/kmsg"
 
-	"github.com/chronik-io/chronik/internal/groups"
+	"github.com/chronik-io/chronik/internal/coordinator/service"
 )
 
 // commit commits offsets outside a group's membership: "t 0 5" and so on.
@@ -261,19 +261,19 @@ func TestTheTopicOfGroupsIsTheBrokersOwn(t *testing.T) {
 	if resp := ask[*kmsg.FindCoordinatorResponse](t, w, 3, find); resp.ErrorCode != 0 || resp.NodeID != 1 || fmt.Sprintf("%s:%d", resp.Host, resp.Port) != n.addr {
 		t.Errorf("%+v", resp)
 	}
-	topic := n.image().Topic(groups.Topic)
+	topic := n.image().Topic(service.OffsetsTopic)
 	for i, p := range topic.Partitions.All() {
 		if len(p.Replicas) != 1 {
 			t.Errorf("partition %d has %d replicas on one broker", i, len(p.Replicas))
 		}
 	}
 	more := kmsg.NewPtrCreatePartitionsRequest()
-	more.TimeoutMillis, more.Topics = 1000, []kmsg.CreatePartitionsRequestTopic{{Topic: groups.Topic, Count: 10}}
+	more.TimeoutMillis, more.Topics = 1000, []kmsg.CreatePartitionsRequestTopic{{Topic: service.OffsetsTopic, Count: 10}}
 	if resp := ask[*kmsg.CreatePartitionsResponse](t, w, 3, more); resp.Topics[0].ErrorCode != kerr.InvalidRequest.Code {
 		t.Errorf("%+v", resp)
 	}
 	alter := kmsg.NewPtrIncrementalAlterConfigsRequest()
-	alter.Resources = []kmsg.IncrementalAlterConfigsRequestResource{{ResourceType: kmsg.ConfigResourceTypeTopic, ResourceName: groups.Topic,
+	alter.Resources = []kmsg.IncrementalAlterConfigsRequestResource{{ResourceType: kmsg.ConfigResourceTypeTopic, ResourceName: service.OffsetsTopic,
 		Configs: []kmsg.IncrementalAlterConfigsRequestResourceConfig{{Name: "segment.ms", Value: kmsg.StringPtr("60000")}}}}
 	if resp := ask[*kmsg.IncrementalAlterConfigsResponse](t, w, 1, alter); resp.Resources[0].ErrorCode != 0 {
 		t.Errorf("%+v", resp)
@@ -325,16 +325,16 @@ func TestManyGroupsAreFetchedTogether(t *testing.T) {
 func TestNoClientWeakensTheGroupsTopic(t *testing.T) {
 	n := newNode(t, quick)
 	w := n.dial(t)
-	made := ask[*kmsg.CreateTopicsResponse](t, w, 7, createRequest(false, newTopic(groups.Topic, 1, 1))).Topics[0]
+	made := ask[*kmsg.CreateTopicsResponse](t, w, 7, createRequest(false, newTopic(service.OffsetsTopic, 1, 1))).Topics[0]
 	if made.ErrorCode != kerr.InvalidRequest.Code || !strings.Contains(*made.ErrorMessage, "the broker creates it") ||
-		n.image().Topic(groups.Topic) != nil {
+		n.image().Topic(service.OffsetsTopic) != nil {
 		t.Errorf("create: %s", said(made.ErrorCode, made.ErrorMessage))
 	}
 	n.coordinates(t)
-	want := n.image().Topic(groups.Topic).Configs
+	want := n.image().Topic(service.OffsetsTopic).Configs
 	incremental := func(op kmsg.IncrementalAlterConfigOp, name, value string) (int16, *string) {
 		req := kmsg.NewPtrIncrementalAlterConfigsRequest()
-		req.Resources = []kmsg.IncrementalAlterConfigsRequestResource{{ResourceType: kmsg.ConfigResourceTypeTopic, ResourceName: groups.Topic,
+		req.Resources = []kmsg.IncrementalAlterConfigsRequestResource{{ResourceType: kmsg.ConfigResourceTypeTopic, ResourceName: service.OffsetsTopic,
 			Configs: []kmsg.IncrementalAlterConfigsRequestResourceConfig{{Name: name, Op: op, Value: &value}}}}
 		resp := ask[*kmsg.IncrementalAlterConfigsResponse](t, w, 1, req).Resources[0]
 		return resp.ErrorCode, resp.ErrorMessage
@@ -355,12 +355,12 @@ func TestNoClientWeakensTheGroupsTopic(t *testing.T) {
 		}
 	}
 	replace := kmsg.NewPtrAlterConfigsRequest()
-	replace.Resources = []kmsg.AlterConfigsRequestResource{{ResourceType: kmsg.ConfigResourceTypeTopic, ResourceName: groups.Topic,
+	replace.Resources = []kmsg.AlterConfigsRequestResource{{ResourceType: kmsg.ConfigResourceTypeTopic, ResourceName: service.OffsetsTopic,
 		Configs: []kmsg.AlterConfigsRequestResourceConfig{{Name: "segment.ms", Value: kmsg.StringPtr("60000")}}}}
 	if resp := ask[*kmsg.AlterConfigsResponse](t, w, 2, replace).Resources[0]; resp.ErrorCode != kerr.InvalidConfig.Code {
 		t.Errorf("replace: %+v", resp)
 	}
-	if got := n.image().Topic(groups.Topic).Configs; !maps.Equal(got, want) {
+	if got := n.image().Topic(service.OffsetsTopic).Configs; !maps.Equal(got, want) {
 		t.Errorf("%v, was %v", got, want)
 	}
 }
@@ -398,8 +398,8 @@ func TestLagIsKnown(t *testing.T) {
 	w := n.dial(t)
 	commit(t, w, 9, "g", id, "t", 0, 1) // at 5 and 15, of 10 each
 	commit(t, w, 9, "h", id, "t", 0)
-	c := n.groups.Census(t.Context())
-	slices.SortFunc(c.Lags, func(a, b groups.Lag) int { return strings.Compare(fmt.Sprint(a), fmt.Sprint(b)) })
+	c := n.groups.Overview(t.Context())
+	slices.SortFunc(c.Lags, func(a, b service.GroupLag) int { return strings.Compare(fmt.Sprint(a), fmt.Sprint(b)) })
 	if got := fmt.Sprint(c.Lags); got != "[{g t 0 5} {g t 1 0} {h t 0 5}]" || len(c.Groups) != 2 {
 		t.Errorf("%s, %+v", got, c.Groups)
 	}

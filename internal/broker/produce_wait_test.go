@@ -23,7 +23,7 @@ func (n *node) follow(t testing.TB, id [16]byte) follower {
 	t.Helper()
 	p, err := n.opt.Replicas.Partition(id, 0)
 	must(t, err)
-	p.Lead(p.LeaderEpoch()+1, []int32{1, 2}, []int32{1, 2}) // ahead of the metadata
+	p.BecomeLeader(p.LeaderEpoch()+1, []int32{1, 2}, []int32{1, 2}) // ahead of the metadata
 	return follower{p}
 }
 
@@ -157,7 +157,7 @@ func TestNotEnoughReplicasIsTold(t *testing.T) {
 		t.Fatalf("one replica can't have two in sync, and is enough: %+v", p)
 	}
 	f := n.follow(t, id)
-	f.p.Lead(f.p.LeaderEpoch(), []int32{1, 2}, []int32{1})
+	f.p.BecomeLeader(f.p.LeaderEpoch(), []int32{1, 2}, []int32{1})
 	for acks, want := range map[int16]*kerr.Error{-1: kerr.NotEnoughReplicas, 1: nil} {
 		if p := produced(t, w, 13, produceRequest("", id, acks, plain(t, "a"))); !errors.Is(kerr.ErrorForCode(p.ErrorCode), orNil(want)) {
 			t.Errorf("acks=%d: %v, want %v", acks, kerr.ErrorForCode(p.ErrorCode), want)
@@ -169,7 +169,7 @@ func TestWhoDoesNotLeadNamesWhoDoes(t *testing.T) {
 	n := newNode(t)
 	id := n.topic(t, "t", 1)
 	f := n.follow(t, id)
-	f.p.FollowOf(1, 9, []int32{1, 2}, []int32{1, 2}) // 1 is the only broker with an address
+	f.p.BecomeFollower(1, 9, []int32{1, 2}, []int32{1, 2}) // 1 is the only broker with an address
 	resp := ask[*kmsg.ProduceResponse](t, n.dial(t), 13, produceRequest("", id, -1, plain(t, "a")))
 	p := resp.Topics[0].Partitions[0]
 	if p.ErrorCode != kerr.NotLeaderForPartition.Code || p.CurrentLeader.LeaderID != 1 || p.CurrentLeader.LeaderEpoch != 9 {

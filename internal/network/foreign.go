@@ -5,8 +5,6 @@ import (
 	"net/netip"
 
 	"go.uber.org/zap"
-
-	"github.com/chronik-io/chronik/internal/wrongport"
 )
 
 // foreign is a protocol other than Kafka's. Its first four bytes, read as the length of a request,
@@ -51,10 +49,13 @@ func foreignTo(head []byte) *foreign {
 	return nil
 }
 
-// badRequest returns the answer to an HTTP request. Clients of this project that look for an HTTP
-// port recognise a Kafka listener by the reason in the status line.
+// notHTTP is the reason in the status line of the answer to an HTTP request. chronikctl and
+// chronik-bench recognize a broker's listener by it (internal/cli, SpeaksHTTP).
+const notHTTP = "This port speaks Kafka's protocol, not HTTP"
+
+// badRequest returns the answer to an HTTP request.
 func badRequest(head []byte, admin string) []byte {
-	text := wrongport.KafkaHere + "."
+	text := notHTTP + "."
 	if a, err := netip.ParseAddrPort(admin); err == nil && a.Addr().IsUnspecified() {
 		text += fmt.Sprintf(" Health, metrics and the admin API are on port %d of this host.", a.Port())
 	} else if admin != "" {
@@ -63,7 +64,7 @@ func badRequest(head []byte, admin string) []byte {
 		text += " The admin port, which speaks HTTP, is off: set admin.listen."
 	}
 	answer := fmt.Appendf(nil, "HTTP/1.1 400 %s\r\nContent-Type: text/plain; charset=utf-8\r\nConnection: close\r\nContent-Length: %d\r\n\r\n",
-		wrongport.KafkaHere, len(text)+1)
+		notHTTP, len(text)+1)
 	if string(head[:4]) == "HEAD" {
 		return answer
 	}

@@ -18,7 +18,7 @@ import (
 	"go.uber.org/zap/zapcore"
 	zapobserver "go.uber.org/zap/zaptest/observer"
 
-	"github.com/chronik-io/chronik/internal/wrongport"
+	"github.com/chronik-io/chronik/internal/cli"
 )
 
 // foreigners starts a server and returns what it logs about other protocols.
@@ -70,7 +70,7 @@ func TestAnHTTPClientGetsAnAnswerThatNamesTheAdminPort(t *testing.T) {
 				t.Errorf("%s: %s %q %v", method, resp.Status, text, err)
 			}
 		}
-		if wrongport.SpeaksHTTP(t.Context(), new(net.Dialer).DialContext, addr) {
+		if cli.SpeaksHTTP(t.Context(), new(net.Dialer).DialContext, addr) {
 			t.Error("a client that asks whether HTTP is spoken takes it for an HTTP server")
 		}
 		wantLine := "the client sent an HTTP request to a listener of Kafka's protocol: HTTP is served on the admin port (admin.listen)"

@@ -12,13 +12,12 @@ func TestNumbersAreReadable(t *testing.T) {
 	for _, c := range []struct{ got, want string }{
 		{bytesText(0), "0 B"}, {bytesText(999), "999 B"}, {bytesText(1000), "0.98 KiB"}, {bytesText(1024), "1.00 KiB"}, {bytesText(1 << 20), "1.00 MiB"},
 		{bytesText(12.34 * (1 << 30)), "12.3 GiB"}, {bytesText(1 << 60), "1024 PiB"}, {bytesText(math.NaN()), "–"}, {bytesText(-1), "–"},
-		{countText(0), "0"}, {countText(999), "999"}, {countText(1000), "1,000"}, {countText(-1234567), "-1,234,567"}, {countText(math.MinInt64), "-9,223,372,036,854,775,808"},
 		{shortText(0), "0"}, {shortText(0.25), "0.2"}, {shortText(9), "9"}, {shortText(999.6), "1.00k"}, {shortText(92_000), "92.0k"}, {shortText(4e12), "4T"}, {shortText(math.NaN()), "–"},
 		{secondsText(0), "0 s"}, {secondsText(25e-6), "25 µs"}, {secondsText(0.00142), "1.42 ms"}, {secondsText(0.9), "900 ms"}, {secondsText(12), "12.0 s"}, {secondsText(math.NaN()), "–"},
 		{spanText(0), "0 s"}, {spanText(59 * time.Second), "59 s"}, {spanText(61 * time.Second), "1 min"}, {spanText(3 * time.Hour), "3 h"},
 		{spanText(3*time.Hour + 5*time.Minute), "3 h 5 min"}, {spanText(76 * time.Hour), "3 d 4 h"}, {spanText(-time.Second), "0 s"},
 		{ago(now(), now()), "now"}, {ago(now(), now().Add(-3*time.Minute)), "3 min ago"}, {ago(now(), time.Time{}), "–"},
-		{plural(1, "topic"), "1 topic"}, {plural(1200, "topic"), "1,200 topics"}, {moment(time.Time{}), "–"},
+		{moment(time.Time{}), "–"},
 		{name("orders"), "orders"}, {name("a\x00\u202eb\xff"), `a\x00\u202eb\xff`}, {name(strings.Repeat("x", 300)), strings.Repeat("x", 200) + "…"},
 		{prose(strings.Repeat("y", 300)), strings.Repeat("y", 300)},
 	} {
@@ -31,8 +30,7 @@ func TestNumbersAreReadable(t *testing.T) {
 	}
 }
 
-// Text is shown as text and everything else as hex; a text that is cut within a rune is no
-// binary data.
+// Text is shown as text and everything else as hex; a text that is cut within a rune is still text.
 func TestContentOfRecords(t *testing.T) {
 	euros := []byte(strings.Repeat("€", 1000))
 	for _, c := range []struct {
@@ -47,7 +45,7 @@ func TestContentOfRecords(t *testing.T) {
 		{"cut text", euros[:MaxShown], 3000, Content{Text: string(euros[:2046]), More: 954}},
 		{"binary", []byte{0, 1, 0xff}, 3, Content{Hex: true, Text: "00 01 ff"}},
 		{"escape sequence", []byte("\x1b[31m"), 5, Content{Hex: true, Text: "1b 5b 33 31 6d"}},
-		{"text that runs backwards", []byte("\u202eabc"), 6, Content{Hex: true, Text: "e2 80 ae 61 62 63"}},
+		{"text that is shown backwards", []byte("\u202eabc"), 6, Content{Hex: true, Text: "e2 80 ae 61 62 63"}},
 		{"long binary", make([]byte, MaxShown), 5000, Content{Hex: true, Text: hexText(make([]byte, 256)), More: 4744}},
 	} {
 		if got := contentOf(c.of, c.size); got != c.want {

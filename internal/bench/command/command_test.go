@@ -13,7 +13,7 @@ import (
 	"go.uber.org/goleak"
 
 	"github.com/chronik-io/chronik/internal/bench"
-	"github.com/chronik-io/chronik/internal/cmdline"
+	"github.com/chronik-io/chronik/internal/cli"
 	"github.com/chronik-io/chronik/pkg/chronik"
 )
 
@@ -81,9 +81,9 @@ func TestFailuresAreInTheStatus(t *testing.T) {
 		{2, "--rounds", []string{"compare", "--a", "x:1", "--b", "y:1", "--rounds", "0"}},
 		{2, "--protocol", []string{"groups", "heartbeats", "--protocol", "x"}},
 		{2, "--file-size", []string{"limits", "--no-echo", "--dir", t.TempDir(), "--file-size", "1"}},
-		{3, "no answer", []string{"--bootstrap-servers", "no.such.host.invalid:9092"}},
-		{3, "no answer", []string{"groups", "commits", "--bootstrap-servers", "no.such.host.invalid:9092"}},
-		{3, "no answer", []string{"compare", "--a", "no.such.host.invalid:9092", "--b", "no.such.host.invalid:9093"}},
+		{3, "no response", []string{"--bootstrap-servers", "no.such.host.invalid:9092"}},
+		{3, "no response", []string{"groups", "commits", "--bootstrap-servers", "no.such.host.invalid:9092"}},
+		{3, "no response", []string{"compare", "--a", "no.such.host.invalid:9092", "--b", "no.such.host.invalid:9093"}},
 		{1, "UNKNOWN_TOPIC", []string{"--bootstrap-servers", chronik.StartTest(t).Addr(), "--topic", "none"}},
 		{1, "empty", append(small(t), "--mode", "consume")},
 	} {
@@ -111,7 +111,7 @@ func TestJudge(t *testing.T) {
 		if !errors.Is(err, c.want) || (c.want == nil) != (err == nil) {
 			t.Errorf("%s: %v, want %v", c.name, err, c.want)
 		}
-		if code := cmdline.ExitCode(err); code != map[error]int{bench.ErrNothing: 1, ErrLost: 4}[c.want] {
+		if code := cli.ExitCode(err); code != map[error]int{bench.ErrNothing: 1, ErrLost: 4}[c.want] {
 			t.Errorf("%s: status %d", c.name, code)
 		}
 	}
