@@ -16,7 +16,7 @@ func TestI13PolledProduceBudget(t *testing.T) {
 	defer f.end(t)
 	a := f.dial(t)
 	defer a.Close()
-	b, c := f.dialBeside(t, a), f.dialBeside(t, a)
+	b, c := f.dialOnSamePoller(t, a), f.dialOnSamePoller(t, a)
 	defer b.Close()
 	defer c.Close()
 	a.send(t, frame(protocol.KeyProduce, 3, 1, make([]byte, 900)))

@@ -94,7 +94,7 @@ func TestPolledBurstLargerThanTheBuffer(t *testing.T) {
 			defer f.end(t)
 			p := f.dial(t)
 			defer p.Close()
-			other := f.dialBeside(t, p)
+			other := f.dialOnSamePoller(t, p)
 			defer other.Close()
 			all := frame(protocol.KeyProduce, 3, 0, make([]byte, c.first-14))
 			for i := 1; i < c.frames; i++ {
@@ -191,7 +191,7 @@ func TestPolledResetReleasesEverything(t *testing.T) {
 	for _, p := range []*polled{idle, busy, cut} {
 		p.reset(t)
 	}
-	f.awaitNobody(t)
+	f.awaitNoConnection(t)
 	if s := f.Stats(); s.Orphans != 1 || s.Produce.Used != int64(len(whole)-4) {
 		t.Errorf("one request is with the handler: %+v", s)
 	}

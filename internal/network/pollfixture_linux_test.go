@@ -129,8 +129,8 @@ func (f *pollFixture) end(t testing.TB) {
 	f.fixture.end(t)
 }
 
-// dialBeside is dial for another connection of the same poller.
-func (f *pollFixture) dialBeside(t testing.TB, other *polled) *polled {
+// dialOnSamePoller is dial for another connection of the same poller.
+func (f *pollFixture) dialOnSamePoller(t testing.TB, other *polled) *polled {
 	t.Helper()
 	for {
 		p := f.dial(t)
@@ -237,7 +237,7 @@ func (p *polled) arrived(t testing.TB, n int) {
 // byPoller reports whether the poller handles the request.
 func byPoller(r *Request) bool { return r.commits == &r.conn.poll.loop.Load().batch }
 
-func (f *pollFixture) awaitNobody(t testing.TB) { t.Helper(); f.awaitConnections(t, 0) }
+func (f *pollFixture) awaitNoConnection(t testing.TB) { t.Helper(); f.awaitConnections(t, 0) }
 
 func (f *pollFixture) awaitConnections(t testing.TB, n int) {
 	t.Helper()
