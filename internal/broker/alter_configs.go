@@ -71,7 +71,8 @@ func (c *change) alterEach(ctx context.Context, which []resource, alter func(i i
 	return list
 }
 
-func (c *change) replaceConfigs(ctx context.Context, which resource, configs []kmsg.AlterConfigsRequestResourceConfig, validateOnly bool) error {
+func (c *change) replaceConfigs(ctx context.Context, which resource, configs []kmsg.AlterConfigsRequestResourceConfig,
+	validateOnly bool) error {
 	res, err := which.of()
 	if err != nil {
 		return err
@@ -99,7 +100,8 @@ func (x resource) of() (controller.Resource, error) {
 		return controller.Resource{Type: controller.GroupResource, Name: x.name}, nil
 	}
 	if x.kind == kmsg.ConfigResourceTypeBrokerLogger {
-		return controller.Resource{}, refuse(kerr.InvalidRequest, "Unknown resource type %d: levels of loggers are changed with IncrementalAlterConfigs", x.kind)
+		return controller.Resource{}, refuse(kerr.InvalidRequest,
+			"Unknown resource type %d: levels of loggers are changed with IncrementalAlterConfigs", x.kind)
 	}
 	return controller.Resource{}, unknownResource(x.kind)
 }

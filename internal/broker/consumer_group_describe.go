@@ -26,9 +26,10 @@ func consumerGroupDescribe(c call, req *kmsg.ConsumerGroupDescribeRequest) {
 	type described = kmsg.ConsumerGroupDescribeResponseGroup
 	event := func(ids []string) any { return group.DescribeConsumers{Groups: ids} }
 	fields := func(g *described) groupFields { return groupFields{&g.Group, &g.ErrorCode, &g.AuthorizedOperations} }
-	describeEach(c, req.Groups, req.IncludeAuthorizedOperations, event, kmsg.NewConsumerGroupDescribeResponseGroup, fields, func(list []described) kmsg.Response {
-		resp := respondTo(c.r, kmsg.NewPtrConsumerGroupDescribeResponse())
-		resp.Groups = list
-		return resp
-	})
+	describeEach(c, req.Groups, req.IncludeAuthorizedOperations, event, kmsg.NewConsumerGroupDescribeResponseGroup, fields,
+		func(list []described) kmsg.Response {
+			resp := respondTo(c.r, kmsg.NewPtrConsumerGroupDescribeResponse())
+			resp.Groups = list
+			return resp
+		})
 }

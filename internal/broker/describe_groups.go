@@ -26,11 +26,12 @@ func describeGroups(c call, req *kmsg.DescribeGroupsRequest) {
 	type described = kmsg.DescribeGroupsResponseGroup
 	event := func(ids []string) any { return group.Describe{Groups: ids, Version: req.Version} }
 	fields := func(g *described) groupFields { return groupFields{&g.Group, &g.ErrorCode, &g.AuthorizedOperations} }
-	describeEach(c, req.Groups, req.IncludeAuthorizedOperations, event, kmsg.NewDescribeGroupsResponseGroup, fields, func(list []described) kmsg.Response {
-		resp := respondTo(c.r, kmsg.NewPtrDescribeGroupsResponse())
-		resp.Groups = list
-		return resp
-	})
+	describeEach(c, req.Groups, req.IncludeAuthorizedOperations, event, kmsg.NewDescribeGroupsResponseGroup, fields,
+		func(list []described) kmsg.Response {
+			resp := respondTo(c.r, kmsg.NewPtrDescribeGroupsResponse())
+			resp.Groups = list
+			return resp
+		})
 }
 
 // groupFields are the fields that both descriptions of a group have.
@@ -42,7 +43,8 @@ type groupFields struct {
 
 // describeEach asks the shards of groups to describe them, and responds. event is as for perGroup,
 // empty returns a description with default values.
-func describeEach[G any](c call, ids []string, withOperations bool, event func(ids []string) any, empty func() G, fields func(*G) groupFields,
+func describeEach[G any](c call, ids []string, withOperations bool, event func(ids []string) any, empty func() G,
+	fields func(*G) groupFields,
 	respond func([]G) kmsg.Response) {
 	failed := func(id string, code *kerr.Error) G {
 		one := empty()

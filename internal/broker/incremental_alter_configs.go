@@ -41,7 +41,8 @@ func incrementalAlterConfigs(ctx context.Context, b *Broker, r *network.Request,
 	return resp
 }
 
-func (c *change) alterConfigs(ctx context.Context, which resource, configs []kmsg.IncrementalAlterConfigsRequestResourceConfig, validateOnly bool) error {
+func (c *change) alterConfigs(ctx context.Context, which resource, configs []kmsg.IncrementalAlterConfigsRequestResourceConfig,
+	validateOnly bool) error {
 	ops := make([]controller.ConfigOp, 0, len(configs))
 	for _, x := range configs {
 		ops = append(ops, controller.ConfigOp{Name: x.Name, Op: controller.Op(x.Op), Value: x.Value})

@@ -237,10 +237,12 @@ func (op *produceOp) append(part *producePart, vp *protocol.ProducePartition, no
 		return err
 	}
 	if accepted.Codec == record.Zstd && op.view.Version < 7 {
-		return refuse(kerr.UnsupportedCompressionType, "zstd needs Produce version 7 or later (KIP-110), this is version %d", op.view.Version)
+		return refuse(kerr.UnsupportedCompressionType, "zstd needs Produce version 7 or later (KIP-110), this is version %d",
+			op.view.Version)
 	}
 	if n := int64(len(accepted.Bytes)); n > int64(part.conf.Conf.SegmentBytes) {
-		return refuse(kerr.RecordListTooLarge, "%d bytes of records exceed segment.bytes of topic %s, which is %d", n, part.topic.Name, part.conf.Conf.SegmentBytes)
+		return refuse(kerr.RecordListTooLarge, "%d bytes of records exceed segment.bytes of topic %s, which is %d", n, part.topic.Name,
+			part.conf.Conf.SegmentBytes)
 	}
 	op.r.CountRecords(accepted.Records)
 	part.part = p

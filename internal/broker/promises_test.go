@@ -97,7 +97,8 @@ func happens(t *testing.T, disk *crashfs.FS, id [16]byte, profile durability.Pro
 	for i, image := range images {
 		n := newNode(t, func(o *nodeOptions) { o.fs, o.pipe = image, true })
 		if there := n.readAll(t, id); there < due {
-			t.Errorf("%v, image %d: %d records are there of %d acknowledged, and %d must be (%v)", row.Failure, i, there, len(acked), due, row)
+			t.Errorf("%v, image %d: %d records are there of %d acknowledged, and %d must be (%v)", row.Failure, i, there, len(acked), due,
+				row)
 		}
 	}
 }

@@ -66,7 +66,8 @@ func TestAFrameHoldsInProportionToWhatHasArrived(t *testing.T) {
 			c.send(t, whole[sent:sent+n])
 			sent += n
 			synctest.Wait()
-			if held := f.Stats().ProduceArriving.Used; held > int64(wholeAt*sent) || held > size+100 || sent >= 4+readSmall && held < int64(sent)-4 {
+			if held := f.Stats().ProduceArriving.Used; held > int64(wholeAt*sent) || held > size+100 || sent >= 4+readSmall &&
+				held < int64(sent)-4 {
 				t.Fatalf("%d bytes are held when %d were sent", held, sent)
 			}
 		}

@@ -97,7 +97,8 @@ func TestFault11UnknownApiVersionsVersionIsAnsweredInVersion0(t *testing.T) {
 
 func TestFault12SlowSender(t *testing.T) {
 	for name, sent := range map[string][]byte{
-		"length": {0, 0}, "header": {0, 0, 0, 40, 0, 0, 0, 9}, "payload": produceFrame(100)[:60], "large payload": produceFrame(1 << 20)[:5000],
+		"length": {0, 0}, "header": {0, 0, 0, 40, 0, 0, 0, 9}, "payload": produceFrame(100)[:60],
+		"large payload": produceFrame(1 << 20)[:5000],
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {

@@ -206,7 +206,10 @@ func TestSlowReaderWithSomethingLeft(t *testing.T) {
 				time.Sleep(time.Millisecond)
 			}
 			requests[0].Respond(body(make([]byte, leaves)))
-			p.await(t, "something left to the writer", func(conn *conn) bool { return conn.out.job.n > 0 || c.before != nil && conn.writing })
+			p.await(t, "something left to the writer", func(conn *conn) bool {
+				return conn.out.job.n > 0 || c.before != nil &&
+					conn.writing
+			})
 			c.then(t, f, p, requests[1:])
 			p.Close()
 			f.awaitNoConnection(t)

@@ -63,7 +63,8 @@ func (j *juggler) answer(n int) {
 // and only Produce overlaps.
 func TestI1ResponseOrder(t *testing.T) {
 	rapid.Check(t, func(rt *rapid.T) {
-		kinds := rapid.SliceOfN(rapid.SampledFrom([]int16{protocol.KeyProduce, protocol.KeyProduce, protocol.KeyProduce, keyMetadata}), 1, 60).Draw(rt, "kinds")
+		kinds := rapid.SliceOfN(rapid.SampledFrom([]int16{protocol.KeyProduce, protocol.KeyProduce, protocol.KeyProduce, keyMetadata}), 1,
+			60).Draw(rt, "kinds")
 		size := rapid.SampledFrom([]int{0, 10, 900, 1500, 40_000}).Draw(rt, "size")
 		j := &juggler{t: rt, rnd: rand.New(rand.NewPCG(rapid.Uint64().Draw(rt, "seed"), 0)), wake: make(chan struct{}, 1)}
 		f := start(t, j.handle, func(o *Options) {

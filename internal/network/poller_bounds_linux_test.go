@@ -69,7 +69,8 @@ func TestI13PolledConnectionLimits(t *testing.T) {
 			p.send(t, all)
 			for i := range int32(50) {
 				left := 50 - int(i)
-				p.await(t, "as many under way as may be", func(c *conn) bool { return len(q.ch) == min(5, left) && c.rwaiting == (left > 5) })
+				p.await(t, "as many under way as may be",
+					func(c *conn) bool { return len(q.ch) == min(5, left) && c.rwaiting == (left > 5) })
 				r := q.next()
 				if i < 5 != byPoller(r) {
 					t.Errorf("%d: by the poller: %v", i, byPoller(r))

@@ -268,7 +268,8 @@ func TestCloseWhileAPollerHandlesRequests(t *testing.T) {
 	f := startPolled(t, q.handle, nil)
 	p := f.dial(t)
 	defer p.Close()
-	p.send(t, slices.Concat(frame(protocol.KeyProduce, 3, 1, nil), frame(protocol.KeyProduce, 3, gate, nil), frame(protocol.KeyProduce, 3, 2, nil)))
+	p.send(t, slices.Concat(frame(protocol.KeyProduce, 3, 1, nil), frame(protocol.KeyProduce, 3, gate, nil),
+		frame(protocol.KeyProduce, 3, 2, nil)))
 	r := q.next()
 	<-f.entered
 	done := make(chan error)

@@ -24,7 +24,8 @@ func TestPollerHandlesWholeSmallProduceOnly(t *testing.T) {
 		"what follows other":     {sizes: []int{small, other, small}, read: []int{1, 2}},
 	} {
 		t.Run(name, func(t *testing.T) {
-			f := startPolled(t, func(r *Request) { r.Respond(body(strconv.FormatBool(byPoller(r)))) }, func(o *Options) { o.serveTime = time.Hour })
+			f := startPolled(t, func(r *Request) { r.Respond(body(strconv.FormatBool(byPoller(r)))) },
+				func(o *Options) { o.serveTime = time.Hour })
 			defer f.end(t)
 			p := f.dial(t)
 			defer p.Close()
@@ -318,7 +319,8 @@ func TestPolledAbortReadsNoMore(t *testing.T) {
 	defer f.end(t)
 	p := f.dial(t)
 	defer p.Close()
-	p.send(t, slices.Concat(frame(protocol.KeyProduce, 3, 1, nil), frame(protocol.KeyProduce, 3, 2, nil), frame(protocol.KeyProduce, 3, 3, nil)))
+	p.send(t, slices.Concat(frame(protocol.KeyProduce, 3, 1, nil), frame(protocol.KeyProduce, 3, 2, nil),
+		frame(protocol.KeyProduce, 3, 3, nil)))
 	p.want(t, 1)
 	p.wantClosed(t)
 }

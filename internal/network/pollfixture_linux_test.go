@@ -187,7 +187,8 @@ func (f *pollFixture) state() string {
 			unsent, _ = unix.IoctlGetInt(int(fd), unix.TIOCOUTQ)
 		})
 		c.mu.Lock()
-		fmt.Fprintf(&b, "%s: %d bytes to read, %d unsent; role %d, recalled %t, stopped %t, dead %t; busy %t, writing %t, flushing %t, reader waits %t; "+
+		fmt.Fprintf(&b, "%s: %d bytes to read, %d unsent; role %d, recalled %t, stopped %t, dead %t; "+
+			"busy %t, writing %t, flushing %t, reader waits %t; "+
 			"%d requests, %d without an answer, %d Produce of %d bytes; %d bytes to write, left %d; oldest ready %t\n",
 			c.peer, unread, unsent, c.role, c.recalled, c.stopped.Load(), c.dead, c.busy, c.writing, c.flushing, c.rwaiting,
 			c.queued, c.unready, c.produces, c.produceBytes, c.unwritten, len(c.out.left), c.oldest != nil && c.oldest.ready)

@@ -126,7 +126,8 @@ func (r *Request) Abort(err error) {
 	if !r.claim() {
 		return
 	}
-	r.conn.srv.limited.log(r.conn, zap.InfoLevel, "request closes its connection", fmt.Errorf("API %d version %d: %w", r.Key, r.Version, err))
+	r.conn.srv.limited.log(r.conn, zap.InfoLevel, "request closes its connection",
+		fmt.Errorf("API %d version %d: %w", r.Key, r.Version, err))
 	r.head, r.aborted = r.head[:0], true
 	r.conn.stopReading(ClosedError)
 	r.complete()

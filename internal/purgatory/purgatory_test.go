@@ -324,7 +324,8 @@ func TestEveryOperationEndsExactlyOnce(t *testing.T) {
 		}
 		for i, op := range ops {
 			if op.ends() != 1 || op.wrong.Load() {
-				t.Errorf("operation %d: completed %d times, expired %d times, abandoned %d times", i, op.complete.Load(), op.expired.Load(), op.left.Load())
+				t.Errorf("operation %d: completed %d times, expired %d times, abandoned %d times", i, op.complete.Load(), op.expired.Load(),
+					op.left.Load())
 			}
 		}
 		empty(t, p)

@@ -34,8 +34,9 @@ func Builtin() []Profile {
 			Ack: Synced, Sync: SyncGroup, MaxWait: 100 * time.Millisecond, MaxRecords: 20_000, MaxBytes: 100 * mb,
 		},
 		{
-			Name: "interval", Doc: "Bounded loss: acknowledges records that the kernel has; one fdatasync makes it durable for all topics within 50 ms.",
-			Ack: Written, Sync: SyncInterval, Interval: 50 * time.Millisecond,
+			Name: "interval",
+			Doc:  "Bounded loss: acknowledges records that the kernel has; one fdatasync makes it durable for all topics within 50 ms.",
+			Ack:  Written, Sync: SyncInterval, Interval: 50 * time.Millisecond,
 		},
 		{
 			Name: "os", Doc: "Kafka's default: acknowledges records that the kernel has and waits for no fdatasync.",

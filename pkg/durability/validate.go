@@ -77,7 +77,8 @@ func (p Profile) validateNoGroup() error {
 		{"max_wait", p.MaxWait != 0}, {"max_records", p.MaxRecords != 0}, {"max_bytes", p.MaxBytes != 0}, {"a policy", p.Policy != nil},
 	} {
 		if f.set {
-			return fmt.Errorf("%s is set but sync is %v, which forms no groups: remove it, or set sync to group and ack to synced", f.name, p.Sync)
+			return fmt.Errorf("%s is set but sync is %v, which forms no groups: remove it, or set sync to group and ack to synced", f.name,
+				p.Sync)
 		}
 	}
 	return nil
