@@ -106,7 +106,7 @@ func TestOffsetDeleteAsksForTheGroupFirst(t *testing.T) {
 	for _, topics := range [][]kmsg.OffsetDeleteRequestTopic{nil,
 		{{Topic: "none", Partitions: make([]kmsg.OffsetDeleteRequestTopicPartition, 1)}}} {
 		req.Topics = topics
-		for group, code := range map[string]int16{"": kerr.InvalidGroupID.Code, "nobody's": kerr.GroupIDNotFound.Code, "g": 0} {
+		for group, code := range map[string]int16{"": kerr.InvalidGroupID.Code, "unknown": kerr.GroupIDNotFound.Code, "g": 0} {
 			req.Group = group
 			resp := ask[*kmsg.OffsetDeleteResponse](t, w, 0, req)
 			if resp.ErrorCode != code || code == 0 && len(resp.Topics) != len(topics) || code != 0 && len(resp.Topics) > 0 {

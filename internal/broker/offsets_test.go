@@ -184,7 +184,7 @@ func TestOffsetDelete(t *testing.T) {
 	if got := fetched(t, w, 9, "g", nil); got != "t/0=5 note" {
 		t.Error(got)
 	}
-	req.Group = "nobody's"
+	req.Group = "unknown"
 	if resp := ask[*kmsg.OffsetDeleteResponse](t, w, 0, req); resp.ErrorCode != kerr.GroupIDNotFound.Code || len(resp.Topics) > 0 {
 		t.Errorf("%+v", resp)
 	}

@@ -167,6 +167,6 @@ func TestUnreadAnswerHoldsNoParts(t *testing.T) {
 	op.parts[7].res.Size = 1
 	op.shrink()
 	if len(op.parts) != 1 || cap(op.parts) > maxKeptFetch || op.parts[0].res.Size != 1 {
-		t.Errorf("%d parts, room for %d", len(op.parts), cap(op.parts))
+		t.Errorf("%d parts, capacity %d", len(op.parts), cap(op.parts))
 	}
 }

@@ -352,7 +352,7 @@ func TestFault16PipelinedThousandThenDisconnect(t *testing.T) {
 			}
 			c.Close()
 			for _, r := range held[answerFirst:] {
-				r.Respond(body("nobody reads it"))
+				r.Respond(body("not read"))
 			}
 			for f.Stats().Connections != 0 {
 				time.Sleep(time.Millisecond)

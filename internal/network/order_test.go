@@ -153,16 +153,16 @@ func TestLargeRequestsArriveWhole(t *testing.T) {
 	}
 }
 
-// roomConn records how much space each read has.
-type roomConn struct {
+// sizeConn records how much space each read has.
+type sizeConn struct {
 	net.Conn
-	mu   *sync.Mutex
-	room *[]int
+	mu    *sync.Mutex
+	sizes *[]int
 }
 
-func (c roomConn) Read(p []byte) (int, error) {
+func (c sizeConn) Read(p []byte) (int, error) {
 	c.mu.Lock()
-	*c.room = append(*c.room, len(p))
+	*c.sizes = append(*c.sizes, len(p))
 	c.mu.Unlock()
 	return c.Conn.Read(p)
 }
@@ -175,8 +175,8 @@ func TestCutFrameLeavesTheBufferItsSpace(t *testing.T) {
 	defer f.end(t)
 	here, there := net.Pipe()
 	var mu sync.Mutex
-	var room []int
-	f.pipe.conns <- roomConn{there, &mu, &room}
+	var sizes []int
+	f.pipe.conns <- sizeConn{there, &mu, &sizes}
 	c := &client{here}
 	defer c.Close()
 	const n, size = 20, 20_000
@@ -192,9 +192,9 @@ func TestCutFrameLeavesTheBufferItsSpace(t *testing.T) {
 	}
 	mu.Lock()
 	defer mu.Unlock()
-	for i, n := range room {
+	for i, n := range sizes {
 		if n > pollRead { // the small buffer comes first, and again after a second without a byte
-			t.Errorf("read %d had room for %d bytes", i, n)
+			t.Errorf("read %d had space for %d bytes", i, n)
 		}
 	}
 }

@@ -57,10 +57,10 @@ func (o *outgoing) await(ctx context.Context) {
 		if o.belowLimit == nil {
 			o.belowLimit = make(chan struct{})
 		}
-		room := o.belowLimit
+		belowLimit := o.belowLimit
 		o.mu.Unlock()
 		select {
-		case <-room:
+		case <-belowLimit:
 		case <-ctx.Done():
 			return
 		}

@@ -85,8 +85,8 @@ func (r *Request) Respond(resp protocol.Response) {
 	if !r.claim() {
 		return
 	}
-	var room [protocol.MaxResponsePrefix]byte // overwritten when the length is known
-	r.head = append(r.head[:0], room[:r.prefixLen()]...)
+	var prefix [protocol.MaxResponsePrefix]byte // overwritten when the length is known
+	r.head = append(r.head[:0], prefix[:r.prefixLen()]...)
 	r.head = resp.AppendTo(r.head)
 	r.outSize = len(r.head)
 	r.prefix(r.head[:0], r.outSize-r.prefixLen())

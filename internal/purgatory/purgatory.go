@@ -147,8 +147,8 @@ func (p *Purgatory) Check(k Key) {
 		return
 	}
 	s := p.of(k)
-	var room [maxInline]waiter
-	list, sweep := s.fewWaiters(k, room[:0])
+	var buf [maxInline]waiter
+	list, sweep := s.fewWaiters(k, buf[:0])
 	for _, w := range list {
 		w.e.try(w.i)
 	}

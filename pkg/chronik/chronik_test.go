@@ -72,7 +72,7 @@ func TestInMemoryInOneLine(t *testing.T) {
 		t.Errorf("%d records, %v", len(got), got)
 	}
 	if b.AdminAddr() != "" {
-		t.Errorf("an admin port that nobody asked for is at %s", b.AdminAddr())
+		t.Errorf("an admin port that was not requested is at %s", b.AdminAddr())
 	}
 }
 

@@ -39,7 +39,7 @@ func TestWhenAGroupCloses(t *testing.T) {
 		{"records close it", waits, Group{Records: 100, Bytes: 1, Absent: 9}, true, 0},
 		{"one less does not", waits, Group{Records: 99, Bytes: 1<<20 - 1, Absent: 9}, false, 10 * ms},
 		{"bytes close it", waits, Group{Records: 1, Bytes: 1 << 20, Absent: 9}, true, 0},
-		{"it closes early when nobody is absent", waits, Group{Records: 1, Bytes: 1, Absent: 0}, true, 0},
+		{"it closes early when no producer is absent", waits, Group{Records: 1, Bytes: 1, Absent: 0}, true, 0},
 		{"or one among many", waits, Group{Records: 48, Bytes: 1, Absent: 3}, true, 0},
 		{"but not one among few", waits, Group{Records: 47, Bytes: 1, Absent: 3}, false, 10 * ms},
 		{"it waits for twice the gap", waits, Group{Records: 1, Bytes: 1, Age: 4 * ms, Absent: 9, Gap: ms, Idle: ms / 2}, false,
