@@ -97,8 +97,8 @@ func (h *history) wrongLocked(format string, args ...any) {
 	}
 }
 
-// onHeartbeat handles a heartbeat before it is sent. The member has revoked the partitions that it does
-// not name.
+// onHeartbeat handles a heartbeat before it is sent. The member has revoked the partitions that it
+// does not name.
 func (h *history) onHeartbeat(m *chaosMember, req *kmsg.ConsumerGroupHeartbeatRequest) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -182,7 +182,8 @@ func (h *history) onSyncResponse(m *chaosMember, req *kmsg.SyncGroupRequest, res
 	h.onAssigned(h.groups[m.group], m, req.Generation, given)
 }
 
-// onAssigned checks that no partition is assigned to two members in the same generation or member epoch.
+// onAssigned checks that no partition is assigned to two members in the same generation or member
+// epoch.
 func (h *history) onAssigned(g *groupHistory, m *chaosMember, epoch int32, given map[part]bool) {
 	h.noteLocked("%s is assigned in epoch %d: %v", m.name, epoch, parts(given))
 	for at := range given {
@@ -224,8 +225,8 @@ func (h *history) floor(group string) map[part]int64 {
 	return floor
 }
 
-// onCommit handles an acknowledged commit. floor is the floor at the time the commit was sent, so the
-// commit happened after it.
+// onCommit handles an acknowledged commit. floor is the floor at the time the commit was sent, so
+// the commit happened after it.
 func (h *history) onCommit(m *chaosMember, generation int32, floor map[part]int64, at part, offset int64) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -237,8 +238,8 @@ func (h *history) onCommit(m *chaosMember, generation int32, floor map[part]int6
 	g.committed[at] = max(g.committed[at], offset)
 }
 
-// onOffsetsFetched handles committed offsets that a client got. floor is the floor at the time of the request.
-// Offsets that were shown are never rolled back.
+// onOffsetsFetched handles committed offsets that a client got. floor is the floor at the time of
+// the request. Offsets that were shown are never rolled back.
 func (h *history) onOffsetsFetched(who, group string, floor map[part]int64, shown map[part]int64) {
 	h.mu.Lock()
 	defer h.mu.Unlock()

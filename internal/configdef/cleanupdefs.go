@@ -148,8 +148,8 @@ func otherUnits() []*Def {
 // retentions describes the values that someRetention accepts.
 const retentions = "-1, or at least 1"
 
-// nonZeroRetention refuses a default of 0, with which every record would expire at once. As in Kafka,
-// a topic may use it, a broker may not.
+// nonZeroRetention refuses a default of 0, with which every record would expire at once. As in
+// Kafka, a topic may use it, a broker may not.
 func nonZeroRetention(d *Def, v value) error {
 	if v.n == 0 {
 		return &Error{d.Name, "log.retention.ms must be unlimited (-1) or, greater than or equal to 1"}

@@ -15,8 +15,8 @@ const ProducerIDBlockSize = 1000
 type BrokerSpec struct {
 	ID   int32
 	Rack string
-	// Alone means that the store belongs to this broker only. If another broker is registered in
-	// it, Register fails, because that broker's partitions would have no leader.
+	// SoleBroker means that the store belongs to this broker only. If another broker is registered
+	// in it, Register fails, because that broker's partitions would have no leader.
 	SoleBroker bool
 }
 

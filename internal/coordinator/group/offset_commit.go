@@ -169,8 +169,8 @@ func (m *member) stale() *failure {
 	return refuse(kerr.StaleMemberEpoch)
 }
 
-// ownedSince reports whether the member got a partition in an epoch or earlier, and still owns it or is
-// revoking it.
+// ownedSince reports whether the member got a partition in an epoch or earlier, and still owns it
+// or is revoking it.
 func (m *member) ownedSince(topic assign.TopicID, p, epoch int32) bool {
 	for _, o := range []owned{m.assigned, m.revoking} {
 		if since, ok := o[topic][p]; ok && since <= epoch {
