@@ -1,5 +1,4 @@
-// Command chronikctl administers a broker from a shell. What it does is in
-// internal/ctl.
+// Command chronikctl administers a broker from a shell. internal/ctl holds its commands.
 package main
 
 import (
@@ -11,15 +10,15 @@ import (
 	"github.com/chronik-io/chronik/internal/ctl"
 )
 
-// version is what `make build` stamps.
+// version is set by `make build`.
 var version = "dev"
 
 func main() {
-	// A reader that has gone is an error of a write, so that a member of a group
-	// takes its leave; ctl ends with the code that the signal would have given.
+	// Without SIGPIPE a closed pipe is a write error, so that a consumer can leave its group.
+	// ctl then exits with the code that the signal would have caused.
 	signal.Ignore(syscall.SIGPIPE)
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
-	context.AfterFunc(ctx, stop) // who interrupts once more does not wait for what is still to be finished
+	context.AfterFunc(ctx, stop) // a second signal ends the process at once
 	code := ctl.Main(ctx, os.Args[1:], version, ctl.Std())
 	stop()
 	os.Exit(code)

@@ -28,7 +28,7 @@ func TestSimultaneousSignalsDrain(t *testing.T) {
 	if err := p.end(syscall.SIGTERM); err != nil {
 		t.Errorf("ended with %v\n%s", err, p.logged())
 	}
-	if log := p.logged(); !strings.Contains(log, `"msg":"stopped"`) || !strings.Contains(log, "another signal, 2s from now or later, ends the process at once") {
+	if log := p.logged(); !strings.Contains(log, `"msg":"stopped"`) || !strings.Contains(log, "another signal, 2s or more from now, ends the process at once") {
 		t.Errorf("it has not drained, or has not logged what a second signal does:\n%s", log)
 	}
 }
@@ -79,7 +79,7 @@ func TestLaterSignalEndsADrain(t *testing.T) {
 	if err := p.end(syscall.SIGTERM); !errors.As(err, &exit) || exit.ExitCode() != daemon.ExitCut {
 		t.Errorf("ended with %v, after %v\n%s", err, took, p.logged())
 	}
-	if !strings.Contains(p.logged(), "another signal: ending at once") {
+	if !strings.Contains(p.logged(), "another signal, ending at once") {
 		t.Errorf("no line about it:\n%s", p.logged())
 	}
 	if took < 2*time.Second {

@@ -52,8 +52,8 @@ func (f slowFile) WriteDirect(p []byte, off int64) (int, error) {
 	return vfs.WriteDirect(f.File, p, off)
 }
 
-func (f slowFile) WriteVecOnce(bufs [][]byte, off int64) (int, error) {
-	return vfs.WriteVecOnce(f.File, bufs, off)
+func (f slowFile) WriteVecUncached(bufs [][]byte, off int64) (int, error) {
+	return vfs.WriteVecUncached(f.File, bufs, off)
 }
 func (f slowFile) StartWriteback(off, n int64) { vfs.StartWriteback(f.File, off, n) }
 func (f slowFile) StartRead(off, n int64)      { vfs.StartRead(f.File, off, n) }

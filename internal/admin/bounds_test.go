@@ -148,7 +148,7 @@ func TestWhatHangsIsAnswered(t *testing.T) {
 		h := g.reading(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
 			running.Add(1)
 			<-free
-			text(w, http.StatusTeapot, "late")
+			writeText(w, http.StatusTeapot, "late")
 		}))
 		codes := make(chan int)
 		for range 3 * maxReads {

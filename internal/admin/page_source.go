@@ -19,6 +19,7 @@ import (
 	"github.com/chronik-io/chronik/internal/metadata"
 	"github.com/chronik-io/chronik/internal/metrics"
 	"github.com/chronik-io/chronik/internal/storage"
+	"github.com/chronik-io/chronik/internal/text"
 	"github.com/chronik-io/chronik/pkg/durability"
 )
 
@@ -66,7 +67,7 @@ func (s *source) Overview(ctx context.Context) (page.Overview, error) {
 	for _, b := range v.Budgets() {
 		o.Budgets = append(o.Budgets, page.Budget{Name: strings.ReplaceAll(b.Name, "_", " "), Used: b.Used, Limit: b.Limit})
 	}
-	syncs := metrics.Observed(v.Measured.SyncSeconds)
+	syncs := metrics.Distributions(v.Measured.SyncSeconds)
 	for _, d := range v.Storage.Dirs() {
 		o.Dirs = append(o.Dirs, dirOf(d, syncs[d.Path()]))
 	}
@@ -76,7 +77,7 @@ func (s *source) Overview(ctx context.Context) (page.Overview, error) {
 	return o, nil
 }
 
-func dirOf(d *storage.Dir, syncs metrics.Seen) page.Dir {
+func dirOf(d *storage.Dir, syncs metrics.Distribution) page.Dir {
 	space, use := d.LastSpace(), d.Usage()
 	x := page.Dir{Path: d.Path(), State: "ok", Reserve: space.MinFree, JournalBytes: use.JournalBytes, JournalLimit: use.JournalLimit,
 		P50: syncs.Estimate(0.5), P99: syncs.Estimate(0.99)}
@@ -151,22 +152,15 @@ func (v *View) topicOf(img *metadata.Image, t *metadata.Topic, each bool) (page.
 	}
 	var problems []string
 	if offline > 0 {
-		problems = append(problems, plural(offline, "partition")+" offline")
+		problems = append(problems, text.Count(offline, "partition")+" offline")
 	}
 	if damaged > 0 {
-		problems = append(problems, plural(damaged, "partition")+" damaged")
+		problems = append(problems, text.Count(damaged, "partition")+" damaged")
 	}
 	if len(problems) > 0 {
 		x.Severity, x.Problem = health.Bad, strings.Join(problems, ", ")
 	}
 	return x, list
-}
-
-func plural(n int, noun string) string {
-	if n == 1 {
-		return "1 " + noun
-	}
-	return strconv.Itoa(n) + " " + noun + "s"
 }
 
 func (v *View) partitionOf(topic [16]byte, index int32, meta *metadata.Partition) page.Partition {
@@ -294,11 +288,11 @@ func (s *source) totals() (page.Totals, bool) {
 		return page.Totals{}, false
 	}
 	t := page.Totals{BytesIn: metrics.Total(v.Network.BytesIn), BytesOut: metrics.Total(v.Network.BytesOut), Requests: metrics.Total(v.Requests.Count),
-		Produce: metrics.ObservedOne(v.Requests.Seconds, "Produce"), Heap: float64(heapBytes())}
-	for _, records := range metrics.Observed(v.Measured.GroupRecords) {
+		Produce: metrics.DistributionOf(v.Requests.Seconds, "Produce"), Heap: float64(heapBytes())}
+	for _, records := range metrics.Distributions(v.Measured.GroupRecords) {
 		t.Records += records.Sum
 	}
-	for _, syncs := range metrics.Observed(v.Measured.SyncSeconds) {
+	for _, syncs := range metrics.Distributions(v.Measured.SyncSeconds) {
 		t.Syncs = t.Syncs.Merge(syncs)
 	}
 	for _, d := range v.Storage.Dirs() {

@@ -17,7 +17,7 @@ import (
 	"github.com/twmb/franz-go/pkg/kerr"
 	"github.com/twmb/franz-go/pkg/kgo"
 
-	"github.com/chronik-io/chronik/internal/cmdline"
+	"github.com/chronik-io/chronik/internal/cli"
 	"github.com/chronik-io/chronik/pkg/chronik"
 )
 
@@ -144,7 +144,7 @@ func TestExplainNamesAnAdminPort(t *testing.T) {
 		"127.0.0.1:71":             "is a broker running there?",
 	} {
 		for _, err := range []error{io.EOF, context.DeadlineExceeded, &net.OpError{Op: "read", Err: os.ErrDeadlineExceeded}} {
-			if got := Explain([]string{at}, err); cmdline.ExitCode(got) != cmdline.ExitUnreachable || !strings.Contains(got.Error(), want) {
+			if got := Explain([]string{at}, err); cli.ExitCode(got) != cli.ExitUnreachable || !strings.Contains(got.Error(), want) {
 				t.Errorf("%s, %v: %v", at, err, got)
 			}
 		}

@@ -19,7 +19,7 @@ import (
 	"time"
 
 	"github.com/chronik-io/chronik/internal/bench/load"
-	"github.com/chronik-io/chronik/internal/cmdline"
+	"github.com/chronik-io/chronik/internal/cli"
 )
 
 // Mode is what a run does.
@@ -157,7 +157,7 @@ func (c Config) Complete() (Config, error) {
 	}
 	c.checkLoad(bad)
 	c.checkTopic(bad)
-	return c, cmdline.WithCode(cmdline.ExitUsage, errors.Join(errs...))
+	return c, cli.WithCode(cli.ExitUsage, errors.Join(errs...))
 }
 
 func (c Config) kind(bad func(string, ...any)) Clients {

@@ -65,5 +65,5 @@ func (f *atLeastOne) Set(text string) error {
 	return nil
 }
 
-// Type is what --help shows and cmdline explains.
+// Type is what --help shows and cli.FlagError explains.
 func (*atLeastOne) Type() string { return "int" }

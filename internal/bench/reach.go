@@ -12,8 +12,7 @@ import (
 
 	"github.com/twmb/franz-go/pkg/kerr"
 
-	"github.com/chronik-io/chronik/internal/cmdline"
-	"github.com/chronik-io/chronik/internal/wrongport"
+	"github.com/chronik-io/chronik/internal/cli"
 )
 
 // Explain adds to an error of the first requests of a run what to do about it:
@@ -24,13 +23,13 @@ func Explain(brokers []string, err error) error {
 	case err == nil:
 		return nil
 	case unanswered(err) && slices.ContainsFunc(brokers, func(at string) bool {
-		return wrongport.SpeaksHTTP(context.Background(), new(net.Dialer).DialContext, at)
+		return cli.SpeaksHTTP(context.Background(), new(net.Dialer).DialContext, at)
 	}):
-		return cmdline.WithCode(cmdline.ExitUnreachable,
+		return cli.WithCode(cli.ExitUnreachable,
 			fmt.Errorf("no answer from %s (--bootstrap-servers): HTTP is spoken there, not Kafka's protocol; that may be the admin port: "+
 				"name the one for clients", strings.Join(brokers, ",")))
 	case unanswered(err):
-		return cmdline.WithCode(cmdline.ExitUnreachable,
+		return cli.WithCode(cli.ExitUnreachable,
 			fmt.Errorf("no answer from %s (--bootstrap-servers): %w; is a broker running there?", strings.Join(brokers, ","), err))
 	case errors.Is(err, kerr.UnknownTopicOrPartition):
 		return fmt.Errorf("%w; add --create-topic to make it, or name another with --topic", err)

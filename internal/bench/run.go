@@ -13,7 +13,7 @@ import (
 	"github.com/chronik-io/chronik/internal/bench/load"
 	"github.com/chronik-io/chronik/internal/bench/meter"
 	"github.com/chronik-io/chronik/internal/bench/wire"
-	"github.com/chronik-io/chronik/internal/cmdline"
+	"github.com/chronik-io/chronik/internal/cli"
 )
 
 // lastAnswers is how long a run waits after its interval for what is in flight.
@@ -36,12 +36,12 @@ func Run(ctx context.Context, c Config, progress Progress) (_ *Result, err error
 	}
 	if c.ServerPID > 0 {
 		if _, err := meter.ProcessCPU(c.ServerPID); err != nil {
-			return nil, cmdline.WithCode(cmdline.ExitUsage, err) // and not after the run
+			return nil, cli.WithCode(cli.ExitUsage, err) // and not after the run
 		}
 	}
 	client, err := kgo.NewClient(kgo.SeedBrokers(c.Brokers...), kgo.ClientID(wire.ClientID), load.Fresh())
 	if err != nil {
-		return nil, cmdline.Usage("--bootstrap-servers: make a client for %v: %w", c.Brokers, err)
+		return nil, cli.Usage("--bootstrap-servers: make a client for %v: %w", c.Brokers, err)
 	}
 	defer client.Close()
 	t := topic{config: c, client: client}
@@ -51,7 +51,7 @@ func Run(ctx context.Context, c Config, progress Progress) (_ *Result, err error
 	}
 	against, port, err := t.against(ctx)
 	if err != nil {
-		return nil, cmdline.WithCode(cmdline.ExitUsage, err)
+		return nil, cli.WithCode(cli.ExitUsage, err)
 	}
 	r := &runner{config: c, cluster: load.NewCluster(c.Brokers, c.Topic, client), window: meter.NewWindow(c.Warmup, c.Duration),
 		against: against, admin: port}

@@ -5,8 +5,8 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/chronik-io/chronik/internal/cmdline"
-	"github.com/chronik-io/chronik/internal/ctl/cli"
+	"github.com/chronik-io/chronik/internal/cli"
+	"github.com/chronik-io/chronik/internal/ctl/app"
 )
 
 // bashWords stands before cobra's script for bash, which takes this one function
@@ -44,14 +44,14 @@ fi
 `
 
 // completion makes cobra's command for completion scripts one of ours.
-func completion(a *cli.App, root *cobra.Command) {
+func completion(a *app.App, root *cobra.Command) {
 	root.InitDefaultCompletionCmd()
 	for _, c := range root.Commands() {
 		if c.Name() != "completion" {
 			continue
 		}
-		cli.Offline(c)
-		c.Args = cmdline.NoArgs
+		app.Offline(c)
+		c.Args = cli.NoArgs
 		c.RunE = func(cmd *cobra.Command, _ []string) error { return cmd.Help() }
 		c.Short = "Print a completion script for bash, zsh, fish or powershell"
 		for _, shell := range c.Commands() {
@@ -62,7 +62,7 @@ func completion(a *cli.App, root *cobra.Command) {
 	}
 }
 
-func bash(a *cli.App, c *cobra.Command) {
+func bash(a *app.App, c *cobra.Command) {
 	script := c.RunE
 	c.RunE = func(cmd *cobra.Command, args []string) error {
 		if _, err := fmt.Fprint(a.Out, bashWords); err != nil {

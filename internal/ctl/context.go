@@ -7,22 +7,22 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/chronik-io/chronik/internal/ctl/cli"
+	"github.com/chronik-io/chronik/internal/ctl/app"
 	"github.com/chronik-io/chronik/internal/ctl/contexts"
 	"github.com/chronik-io/chronik/internal/ctl/output"
 	"github.com/chronik-io/chronik/internal/ctl/parse"
 )
 
 // contextCommand is chronikctl context: the file of named settings.
-func contextCommand(a *cli.App) *cobra.Command {
-	c := cli.Offline(cli.Parent("context", "Keep settings of brokers under names", contextList(a), contextUse(a), contextSet(a), contextShow(a), contextDelete(a)))
+func contextCommand(a *app.App) *cobra.Command {
+	c := app.Offline(app.Parent("context", "Keep settings of brokers under names", contextList(a), contextUse(a), contextSet(a), contextShow(a), contextDelete(a)))
 	c.Long = "A context is a name for settings: brokers, TLS, SASL and the others that every command has as flags. Contexts stand in\n" +
 		"$" + contexts.EnvFile + ", else in ~/.config/chronik/chronikctl.yaml. A flag goes over a variable, a variable over the context."
 	return c
 }
 
 // edit loads the file, changes it, writes it back, and says what change returned.
-func edit(a *cli.App, change func(*contexts.File) (string, error)) error {
+func edit(a *app.App, change func(*contexts.File) (string, error)) error {
 	f, err := contexts.Load(contexts.Path(a.Getenv))
 	done := ""
 	if err == nil {
@@ -32,14 +32,14 @@ func edit(a *cli.App, change func(*contexts.File) (string, error)) error {
 		err = f.Save()
 	}
 	if err != nil {
-		return cli.Usage("%w", err)
+		return app.Usage("%w", err)
 	}
 	_, err = fmt.Fprintln(a.Out, done)
 	return err
 }
 
 // names suggests contexts.
-func contextNames(a *cli.App) cli.Completion {
+func contextNames(a *app.App) app.Completion {
 	return func(_ *cobra.Command, args []string, _ string) ([]cobra.Completion, cobra.ShellCompDirective) {
 		f, err := contexts.Load(contexts.Path(a.Getenv))
 		if err != nil || len(args) > 0 {
@@ -50,7 +50,7 @@ func contextNames(a *cli.App) cli.Completion {
 }
 
 // contextSettings suggests contexts, then settings.
-func contextSettings(a *cli.App) cli.Completion {
+func contextSettings(a *app.App) app.Completion {
 	names := contextNames(a)
 	return func(cmd *cobra.Command, args []string, begun string) ([]cobra.Completion, cobra.ShellCompDirective) {
 		if len(args) == 0 {
@@ -64,9 +64,9 @@ func contextSettings(a *cli.App) cli.Completion {
 	}
 }
 
-func contextList(a *cli.App) *cobra.Command {
+func contextList(a *app.App) *cobra.Command {
 	return &cobra.Command{
-		Use: "list", Short: "List the contexts", Args: cli.Args(0, 0, "no argument"),
+		Use: "list", Short: "List the contexts", Args: app.Args(0, 0, "no argument"),
 		Example: "  chronikctl context list",
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			f, err := contexts.Load(contexts.Path(a.Getenv))
@@ -74,7 +74,7 @@ func contextList(a *cli.App) *cobra.Command {
 				err = a.Resolve(cmd)
 			}
 			if err != nil {
-				return cli.Usage("%w", err)
+				return app.Usage("%w", err)
 			}
 			type row struct {
 				Name    string `json:"name"`
@@ -93,9 +93,9 @@ func contextList(a *cli.App) *cobra.Command {
 	}
 }
 
-func contextUse(a *cli.App) *cobra.Command {
+func contextUse(a *app.App) *cobra.Command {
 	return &cobra.Command{
-		Use: "use NAME", Short: "Make a context the one that is used", Args: cli.Args(1, 1, "one context"), ValidArgsFunction: contextNames(a),
+		Use: "use NAME", Short: "Make a context the one that is used", Args: app.Args(1, 1, "one context"), ValidArgsFunction: contextNames(a),
 		Example: "  chronikctl context use prod",
 		RunE: func(_ *cobra.Command, names []string) error {
 			return edit(a, func(f *contexts.File) (string, error) {
@@ -107,9 +107,9 @@ func contextUse(a *cli.App) *cobra.Command {
 	}
 }
 
-func contextSet(a *cli.App) *cobra.Command {
+func contextSet(a *app.App) *cobra.Command {
 	return &cobra.Command{
-		Use: "set NAME SETTING=VALUE...", Short: "Make a context, or change its settings", Args: cli.Args(2, -1, "a context and SETTING=VALUE"),
+		Use: "set NAME SETTING=VALUE...", Short: "Make a context, or change its settings", Args: app.Args(2, -1, "a context and SETTING=VALUE"),
 		ValidArgsFunction: contextSettings(a),
 		Long:              "set makes a context or changes its settings. The settings are named as the flags are; an empty value removes one. The first\ncontext is used at once.",
 		Example: "  chronikctl context set prod brokers=a.example.com:9093,b.example.com:9093 tls=true\n" +
@@ -134,9 +134,9 @@ func contextSet(a *cli.App) *cobra.Command {
 	}
 }
 
-func contextDelete(a *cli.App) *cobra.Command {
+func contextDelete(a *app.App) *cobra.Command {
 	return &cobra.Command{
-		Use: "delete NAME", Short: "Remove a context", Args: cli.Args(1, 1, "one context"), ValidArgsFunction: contextNames(a),
+		Use: "delete NAME", Short: "Remove a context", Args: app.Args(1, 1, "one context"), ValidArgsFunction: contextNames(a),
 		Example: "  chronikctl context delete prod",
 		RunE: func(_ *cobra.Command, names []string) error {
 			return edit(a, func(f *contexts.File) (string, error) {
@@ -155,9 +155,9 @@ func contextDelete(a *cli.App) *cobra.Command {
 	}
 }
 
-func contextShow(a *cli.App) *cobra.Command {
+func contextShow(a *app.App) *cobra.Command {
 	return &cobra.Command{
-		Use: "show", Short: "Show every setting, and where it comes from", Args: cli.Args(0, 0, "no argument; --context chooses one"),
+		Use: "show", Short: "Show every setting, and where it comes from", Args: app.Args(0, 0, "no argument; --context chooses one"),
 		Example: "  chronikctl context show\n  chronikctl --context prod context show -o json",
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if err := a.Resolve(cmd); err != nil {

@@ -1,13 +1,10 @@
-// Package ctl is what chronikctl does: it administers chronik, and any other
-// broker that speaks the Kafka protocol, from a shell.
+// Package ctl is chronikctl: it administers chronik, and any other broker that speaks the Kafka
+// protocol, from a shell.
 //
-// It owns the tree of commands. Each subject has a package of its own below it
-// (topic, config, group, produce, consume, cluster, profile, doctor, logs, top, bundle); what they share is
-// in cli, contexts, output, offsets, parse, progress and records; adminport asks
-// chronik's admin port. It promises that standard output carries only what was
-// asked for (everything else goes to standard error), and that it ends with 0
-// only when all of it was done. cmd/chronikctl calls it. It knows nothing of
-// chronikd's insides; only logs, which works on files, knows how these look.
+// It builds the command tree. The commands are in topic, config, group, records (produce and
+// consume), cluster, logs and top; they share app, contexts, output and parse. Standard output
+// carries only the answer, everything else goes to standard error. The exit code is 0 only if
+// everything was done. Only logs, which works on files, knows the broker's internals.
 package ctl
 
 import (
@@ -22,35 +19,31 @@ import (
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 
-	"github.com/chronik-io/chronik/internal/cmdline"
-	"github.com/chronik-io/chronik/internal/ctl/bundle"
-	"github.com/chronik-io/chronik/internal/ctl/cli"
+	"github.com/chronik-io/chronik/internal/cli"
+	"github.com/chronik-io/chronik/internal/ctl/app"
 	"github.com/chronik-io/chronik/internal/ctl/cluster"
 	"github.com/chronik-io/chronik/internal/ctl/config"
-	"github.com/chronik-io/chronik/internal/ctl/consume"
 	"github.com/chronik-io/chronik/internal/ctl/contexts"
-	"github.com/chronik-io/chronik/internal/ctl/doctor"
 	"github.com/chronik-io/chronik/internal/ctl/group"
 	"github.com/chronik-io/chronik/internal/ctl/logs"
-	"github.com/chronik-io/chronik/internal/ctl/produce"
-	"github.com/chronik-io/chronik/internal/ctl/profile"
+	"github.com/chronik-io/chronik/internal/ctl/records"
 	"github.com/chronik-io/chronik/internal/ctl/top"
 	"github.com/chronik-io/chronik/internal/ctl/topic"
-	"github.com/chronik-io/chronik/internal/wrap"
+	"github.com/chronik-io/chronik/internal/text"
 )
 
 // Streams are the standard ones of the process, and its variables.
-type Streams = cli.Streams
+type Streams = app.Streams
 
 // Std returns the streams and the variables of the process.
 func Std() Streams {
 	return Streams{In: os.Stdin, Out: os.Stdout, Err: os.Stderr, Getenv: os.Getenv, Environ: os.Environ()}
 }
 
-// Main runs one command line and returns the exit code, see cli.ExitCodes. The
+// Main runs one command line and returns the exit code, see app.ExitCodes. The
 // context ends it: an interrupted consume is a success.
 func Main(ctx context.Context, args []string, version string, s Streams) int {
-	root := Root(cli.New(version, s))
+	root := Root(app.New(version, s))
 	root.SetArgs(args)
 	root.SetIn(s.In)
 	root.SetOut(s.Out)
@@ -58,27 +51,27 @@ func Main(ctx context.Context, args []string, version string, s Streams) int {
 	err := root.ExecuteContext(ctx)
 	switch {
 	case err == nil:
-		return cli.ExitOK
+		return app.ExitOK
 	case errors.Is(err, syscall.EPIPE):
-		return cli.ExitPipe // as after | head: who was to read it has enough
+		return app.ExitPipe // as after | head: who was to read it has enough
 	}
 	for _, line := range strings.Split(err.Error(), "\n") {
 		fmt.Fprintf(s.Err, "chronikctl: %s\n", line)
 	}
-	return cli.ExitCode(err)
+	return app.ExitCode(err)
 }
 
 // Root is the tree of all commands.
-func Root(a *cli.App) *cobra.Command {
-	root := cli.Parent("chronikctl", "Administer chronik, or any broker that speaks the Kafka protocol",
-		topic.New(a), config.New(a), group.New(a), produce.New(a), consume.New(a), cluster.NewBroker(a), cluster.New(a),
-		cluster.NewAPIVersions(a), profile.New(a), doctor.New(a), top.New(a), bundle.New(a, runner(a)), logs.New(a), contextCommand(a), versionCommand(a))
+func Root(a *app.App) *cobra.Command {
+	root := app.Parent("chronikctl", "Administer chronik, or any broker that speaks the Kafka protocol",
+		topic.New(a), config.New(a), group.New(a), records.NewProduce(a), records.NewConsume(a), cluster.NewBroker(a), cluster.New(a),
+		cluster.NewAPIVersions(a), cluster.NewProfile(a), cluster.NewDoctor(a), top.New(a), cluster.NewDebug(a, runner(a)), logs.New(a), contextCommand(a), versionCommand(a))
 	root.Long = "chronikctl administers chronik, and any other broker that speaks the Kafka protocol.\n\n" +
 		"Where the broker is comes from flags, else from variables (CHRONIKCTL_BROKERS for --brokers), else from a context of the\n" +
-		"contexts file (chronikctl context), else it is " + contexts.DefaultBrokers + ".\n\n" + cli.ExitCodes
+		"contexts file (chronikctl context), else it is " + contexts.DefaultBrokers + ".\n\n" + app.ExitCodes
 	root.Version = a.Version
 	root.SilenceErrors, root.SilenceUsage = true, true
-	cmdline.Instead(root, map[string]string{
+	cli.Instead(root, map[string]string{
 		"info":        "chronikctl cluster describe shows the cluster",
 		"bundle":      "chronikctl debug bundle writes it",
 		"status":      "chronikctl cluster health finds what is wrong",
@@ -94,12 +87,12 @@ func Root(a *cli.App) *cobra.Command {
 		"transaction": notYet,
 		"connect":     notYet,
 	})
-	root.SetFlagErrorFunc(cli.FlagError)
+	root.SetFlagErrorFunc(app.FlagError)
 	a.Prepare(root)
-	cli.CompleteFlag(root, contexts.Output, cli.OneOf("table", "wide", "json", "yaml"))
-	cli.CompleteFlag(root, contexts.SASL, cli.OneOf("PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512", "OAUTHBEARER"))
-	cli.CompleteFlag(root, "context", contextNames(a))
-	cmdline.Help(root, cmdline.NoArgs)
+	app.CompleteFlag(root, contexts.Output, app.OneOf("table", "wide", "json", "yaml"))
+	app.CompleteFlag(root, contexts.SASL, app.OneOf("PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512", "OAUTHBEARER"))
+	app.CompleteFlag(root, "context", contextNames(a))
+	cli.RejectUnknownHelp(root, cli.NoArgs)
 	completion(a, root)
 	root.SetUsageFunc(usage)
 	root.SetHelpFunc(help)
@@ -107,7 +100,7 @@ func Root(a *cli.App) *cobra.Command {
 }
 
 // runner runs other command lines with the settings' sources of this run, and nothing to read.
-func runner(a *cli.App) bundle.Runner {
+func runner(a *app.App) cluster.Runner {
 	return func(ctx context.Context, args []string, out, errs io.Writer) int {
 		return Main(ctx, args, a.Version, Streams{In: strings.NewReader(""), Out: out, Err: errs, Getenv: a.Getenv, Environ: a.Environ})
 	}
@@ -142,7 +135,7 @@ func filled(paragraph string) []string {
 	if strings.HasPrefix(paragraph, " ") || strings.Contains(paragraph, "\n ") || strings.Contains(paragraph, "\n\t") {
 		return strings.Split(paragraph, "\n")
 	}
-	return wrap.Text(paragraph, columns)
+	return text.Wrap(paragraph, columns)
 }
 
 // usage prints how a command is called, with lines that fit, and without the list
@@ -193,9 +186,9 @@ func shownFlags(c *cobra.Command) *pflag.FlagSet {
 	return some
 }
 
-func versionCommand(a *cli.App) *cobra.Command {
-	return cli.Offline(&cobra.Command{
-		Use: "version", Short: "Print the version", Args: cli.Args(0, 0, "no argument"),
+func versionCommand(a *app.App) *cobra.Command {
+	return app.Offline(&cobra.Command{
+		Use: "version", Short: "Print the version", Args: app.Args(0, 0, "no argument"),
 		Example: "  chronikctl version",
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			// Whose settings are wrong is still told the version.

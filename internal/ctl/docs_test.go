@@ -8,7 +8,7 @@ import (
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 
-	"github.com/chronik-io/chronik/internal/ctl/cli"
+	"github.com/chronik-io/chronik/internal/ctl/app"
 	"github.com/chronik-io/chronik/internal/ctl/contexts"
 	"github.com/chronik-io/chronik/internal/golden"
 )
@@ -21,7 +21,7 @@ const (
 
 // The reference in docs/chronikctl.md is what the commands say of themselves.
 func TestDocsListEveryCommand(t *testing.T) {
-	root := Root(cli.New("test", cli.Streams{}))
+	root := Root(app.New("test", app.Streams{}))
 	var b strings.Builder
 	for _, c := range root.Commands() {
 		reference(&b, c)
@@ -104,5 +104,5 @@ func TestEveryCommandHasHelp(t *testing.T) {
 			walk(child)
 		}
 	}
-	walk(Root(cli.New("test", cli.Streams{})))
+	walk(Root(app.New("test", app.Streams{})))
 }

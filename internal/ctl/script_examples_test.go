@@ -8,7 +8,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/chronik-io/chronik/internal/ctl"
-	"github.com/chronik-io/chronik/internal/ctl/cli"
+	"github.com/chronik-io/chronik/internal/ctl/app"
 )
 
 // examples runs every example of every command's help with a shell: each must succeed. One
@@ -29,7 +29,7 @@ func examples(ts *testscript.TestScript, neg bool, args []string) {
 			walk(child)
 		}
 	}
-	walk(ctl.Root(cli.New("v", cli.Streams{})))
+	walk(ctl.Root(app.New("v", app.Streams{})))
 	// What deletes comes after what needs it, and the contexts of other hosts come last.
 	stage := func(line string) int {
 		switch {

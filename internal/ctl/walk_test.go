@@ -8,7 +8,7 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/chronik-io/chronik/internal/ctl/cli"
+	"github.com/chronik-io/chronik/internal/ctl/app"
 )
 
 // leaves calls f for each command that does something.
@@ -37,7 +37,7 @@ func TestHelpIsShort(t *testing.T) {
 			walk(child)
 		}
 	}
-	walk(Root(cli.New("v", cli.Streams{})))
+	walk(Root(app.New("v", app.Streams{})))
 	for _, path := range paths {
 		var out, errs bytes.Buffer
 		args := strings.Fields(path + " --help")[1:]
@@ -59,7 +59,7 @@ func TestHelpIsShort(t *testing.T) {
 
 // Each command has an example; those of shells are in the text of completion.
 func TestEachCommandHasAnExample(t *testing.T) {
-	leaves(Root(cli.New("v", cli.Streams{})), func(c *cobra.Command) {
+	leaves(Root(app.New("v", app.Streams{})), func(c *cobra.Command) {
 		if c.Example == "" && c.Parent().Name() != "completion" {
 			t.Errorf("%s has no example", c.CommandPath())
 		}

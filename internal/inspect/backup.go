@@ -1,6 +1,7 @@
 package inspect
 
 import (
+	"cmp"
 	"context"
 	"crypto/sha256"
 	"encoding/hex"
@@ -71,10 +72,7 @@ func (r *Repair) save(ctx context.Context, backup string) error {
 	if err != nil {
 		return fmt.Errorf("manifest: %w", err)
 	}
-	if err := writeNew(fsys, path.Join(backup, manifestFile), func(f vfs.File) error {
-		_, err := f.WriteAt(append(b, '\n'), 0)
-		return err
-	}); err != nil {
+	if err := cmp.Or(vfs.WriteFile(fsys, path.Join(backup, manifestFile), append(b, '\n'), true), fsys.SyncDir(backup)); err != nil {
 		return fmt.Errorf("%w: %w; nothing was changed", ErrBackup, err)
 	}
 	return nil
@@ -128,24 +126,6 @@ func (r *Repair) usable(backup string) error {
 	return nil
 }
 
-func writeNew(fsys vfs.FS, name string, write func(vfs.File) error) error {
-	f, err := fsys.Create(name)
-	if err != nil {
-		return err
-	}
-	err = write(f)
-	if err == nil {
-		err = f.Datasync()
-	}
-	if e := f.Close(); err == nil {
-		err = e
-	}
-	if err == nil {
-		err = fsys.SyncDir(path.Dir(name))
-	}
-	return err
-}
-
 // copyFile copies a file and syncs the copy.
 func copyFile(fsys vfs.FS, from, to string) (Saved, error) {
 	s := Saved{Path: from}
@@ -159,33 +139,15 @@ func copyFile(fsys vfs.FS, from, to string) (Saved, error) {
 	}
 	defer f.Close() //nolint:errcheck // it was only read
 	size, err := f.Size()
-	if err == nil {
-		err = vfs.MakeDir(fsys, path.Dir(to))
+	if err := cmp.Or(err, vfs.MakeDir(fsys, path.Dir(to))); err != nil {
+		return s, err
 	}
+	t, err := fsys.Create(to)
 	if err != nil {
 		return s, err
 	}
 	sum := sha256.New()
-	err = writeNew(fsys, to, func(t vfs.File) error {
-		b := make([]byte, min(size, copyStep))
-		for len(b) > 0 {
-			n, err := f.ReadAt(b, s.Bytes)
-			if n > 0 {
-				if _, err := t.WriteAt(b[:n], s.Bytes); err != nil {
-					return err
-				}
-				_, _ = sum.Write(b[:n]) // a hash takes everything
-				s.Bytes += int64(n)
-			}
-			if errors.Is(err, io.EOF) || err == nil && n == 0 {
-				return nil
-			}
-			if err != nil {
-				return err
-			}
-		}
-		return nil
-	})
+	s.Bytes, err = io.CopyBuffer(io.MultiWriter(io.NewOffsetWriter(t, 0), sum), io.NewSectionReader(f, 0, size), make([]byte, copyStep))
 	s.SHA256 = hex.EncodeToString(sum.Sum(nil))
-	return s, err
+	return s, cmp.Or(err, t.Datasync(), t.Close(), fsys.SyncDir(path.Dir(to)))
 }

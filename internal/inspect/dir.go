@@ -48,20 +48,26 @@ type dir struct {
 // find notes a finding of the directory or, where l is set, of a log, with what its
 // kind says.
 func (d *dir) find(k Kind, l *log, file string, pos int64, format string, args ...any) *Finding {
-	a := Of(k)
-	f := Finding{Kind: k, Effect: a.Effect, Dir: d.place.Path, File: file, Position: pos, Partition: -1,
-		Detail: fmt.Sprintf(format, args...), Start: a.Start, Repair: a.Repair}
-	switch {
-	case a.Effect == Aside && a.Repair == "":
-		f.Restore = moveAway
-	case a.Effect != Heals && a.Repair == "":
-		f.Restore = a.Costs
-	}
+	f := newFinding(k, d.place.Path, file, pos, fmt.Sprintf(format, args...))
 	if l != nil {
 		f.Topic, f.Partition = l.st.Topic, l.st.ID.Partition
 	}
 	d.findings = append(d.findings, f)
 	return &d.findings[len(d.findings)-1]
+}
+
+// newFinding returns a finding of a kind that concerns no single partition.
+func newFinding(k Kind, dir, file string, pos int64, detail string) Finding {
+	a := Of(k)
+	f := Finding{Kind: k, Effect: a.Effect, Dir: dir, File: file, Position: pos, Partition: -1, Detail: detail, Start: a.Start, Repair: a.Repair}
+	switch {
+	case a.Effect == Heals || a.Repair != "":
+	case a.Effect == Aside:
+		f.Restore = moveAway
+	default:
+		f.Restore = a.Costs
+	}
+	return f
 }
 
 // moveAway is what to do about what no log serves.
@@ -80,18 +86,12 @@ func (d *dir) read() error {
 	slices.SortFunc(d.state.Logs, func(a, b checkpoint.Log) int {
 		return cmp.Or(strings.Compare(a.Topic, b.Topic), cmp.Compare(a.ID.Partition, b.ID.Partition))
 	})
+	d.byID = make(map[storage.ID]*log, len(d.state.Logs))
 	for i := range d.state.Logs {
-		l := &log{dir: d, st: &d.state.Logs[i]}
-		l.path = d.path(l.st.String())
+		st := &d.state.Logs[i]
+		l := &log{dir: d, st: st, path: d.path(st.String()), follow: storage.Follow(st), end: st.Offset}
 		d.logs = append(d.logs, l)
-	}
-	d.byID = make(map[storage.ID]*log, len(d.logs))
-	for _, l := range d.logs {
-		d.byID[l.st.ID] = l
-	}
-	for _, l := range d.logs {
-		l.follow = storage.Follow(l.st)
-		l.end = l.st.Offset
+		d.byID[st.ID] = l
 	}
 	if err := d.journal(); err != nil {
 		return err
@@ -224,7 +224,7 @@ func (d *dir) used() (bool, error) {
 		return false, nil
 	}
 	for i := 0; err == nil && i < len(files); i++ {
-		_, err = journal.Walk(d.fs, d.place.JournalPath(), files[i].Seq, func(journal.At) error { return errFound })
+		_, err = journal.Walk(d.fs, d.place.JournalPath(), files[i].Seq, func(journal.FrameAt) error { return errFound })
 	}
 	if access(err) {
 		return false, fmt.Errorf("journal: %w", err)
@@ -379,15 +379,7 @@ func worse(a, b Effect) Effect {
 
 // merged joins ranges that touch, in order.
 func merged(losses []Loss) []Loss {
-	slices.SortStableFunc(losses, func(a, b Loss) int {
-		switch {
-		case a.From < b.From:
-			return -1
-		case a.From > b.From:
-			return 1
-		}
-		return 0
-	})
+	slices.SortStableFunc(losses, func(a, b Loss) int { return cmp.Compare(a.From, b.From) })
 	var out []Loss
 	for _, l := range losses {
 		if n := len(out); n > 0 && (out[n-1].To == Unknown || out[n-1].To >= l.From) {

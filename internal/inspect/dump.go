@@ -265,14 +265,14 @@ func (d *dumper) journal() error {
 		if in.Newer != nil {
 			continue
 		}
-		if _, err := journal.Walk(d.fs, jpath, in.Seq, func(f journal.At) error { return d.frame(name, it.Journal.Needed, &f) }); err != nil {
+		if _, err := journal.Walk(d.fs, jpath, in.Seq, func(f journal.FrameAt) error { return d.frame(name, it.Journal.Needed, &f) }); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-func (d *dumper) frame(name string, needed bool, f *journal.At) error {
+func (d *dumper) frame(name string, needed bool, f *journal.FrameAt) error {
 	topic, counts := "", needed
 	if l := d.byID[f.Stream]; l != nil {
 		topic, counts = l.Topic, needed && f.LSN > l.LSN
@@ -320,7 +320,7 @@ func (d *dumper) records(name string, pos int64, topic string, id storage.ID, b 
 			return nil
 		}
 		it := &Item{What: "record", File: name, Position: pos, Bytes: int64(len(r.Key) + len(r.Value)),
-			Record: &ItemRecord{Timestamp: r.Timestamp, Key: text(r.Key), Value: text(r.Value), Headers: len(r.Headers), Control: b.Control(),
+			Record: &ItemRecord{Timestamp: r.Timestamp, Key: readable(r.Key), Value: readable(r.Value), Headers: len(r.Headers), Control: b.Control(),
 				Raw: &r}}
 		d.of(it, topic, id, r.Offset, r.Offset+1)
 		stop = d.emit(it)
@@ -332,8 +332,8 @@ func (d *dumper) records(name string, pos int64, topic string, id storage.ID, b 
 	return err
 }
 
-// text is what a person can read of bytes; nil for null.
-func text(p []byte) *string {
+// readable returns bytes as text, quoted if a character is not printable, or nil for null.
+func readable(p []byte) *string {
 	if p == nil {
 		return nil
 	}

@@ -49,7 +49,7 @@ func configOf(topic string) storage.Config {
 }
 
 func options(fsys vfs.FS) storage.Options {
-	return storage.Options{FS: fsys, Holder: "pid 4711", JournalFileSize: 64 << 10, JournalBytes: 4 << 20, CleanerBackoff: time.Millisecond,
+	return storage.Options{FS: fsys, Holder: "pid 4711", JournalFileSize: 64 << 10, JournalBytes: 4 << 20, Cleaning: storage.Cleaning{Backoff: time.Millisecond},
 		Config: func(topic string, _ storage.ID) storage.Config { return configOf(topic) }}
 }
 

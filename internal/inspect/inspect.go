@@ -1,6 +1,7 @@
 package inspect
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -12,6 +13,7 @@ import (
 
 	"github.com/chronik-io/chronik/internal/storage"
 	"github.com/chronik-io/chronik/internal/storage/segment"
+	"github.com/chronik-io/chronik/internal/text"
 	"github.com/chronik-io/chronik/internal/vfs"
 )
 
@@ -58,7 +60,8 @@ func Find(fsys vfs.FS, dirs, journals []string) (Options, error) {
 		}
 	}
 	if len(journals) > 0 && len(journals) != len(o.Places) {
-		return o, fmt.Errorf("%d journals are named for %d log directories; name one for each, in the same order", len(journals), len(o.Places))
+		return o, fmt.Errorf("%s given for %s; name one journal for each log directory, in the same order",
+			text.Count(len(journals), "journal"), text.Plural(len(o.Places), "log directory", "log directories"))
 	}
 	for i, j := range journals {
 		o.Places[i].Journal = j
@@ -86,7 +89,11 @@ func exists(fsys vfs.FS, name string) bool {
 // errors are of what could not be looked at at all: rights, above all.
 func Verify(ctx context.Context, opt Options) (*Report, error) {
 	opt.FS = vfs.ReadOnly(opt.FS)
-	locks, err := lockAll(opt)
+	dirs := slices.Clone(opt.Data)
+	for _, p := range opt.Places {
+		dirs = append(dirs, p.Path)
+	}
+	locks, err := lockAll(opt.FS, dirs, "")
 	defer func() {
 		for _, l := range locks {
 			_ = l.Close() // it ends with the process in any case
@@ -98,14 +105,10 @@ func Verify(ctx context.Context, opt Options) (*Report, error) {
 	return verify(ctx, opt)
 }
 
-// lockAll takes the locks of everything that is looked at.
-func lockAll(opt Options) (locks []io.Closer, err error) {
-	var at []string
-	for _, p := range opt.Places {
-		at = append(at, p.Path)
-	}
-	for _, dir := range slices.Concat(opt.Data, at) {
-		l, err := opt.FS.Lock(path.Join(dir, storage.LockFile), "")
+// lockAll locks directories. After an error it returns the locks that it got.
+func lockAll(fsys vfs.FS, dirs []string, holder string) (locks []io.Closer, err error) {
+	for _, dir := range dirs {
+		l, err := fsys.Lock(path.Join(dir, storage.LockFile), holder)
 		if errors.Is(err, vfs.ErrLocked) {
 			return locks, fmt.Errorf("%w: %s: %w", storage.ErrLocked, dir, err)
 		}
@@ -140,10 +143,7 @@ func verify(ctx context.Context, opt Options) (*Report, error) {
 		rep.Partitions = append(rep.Partitions, d.partitions()...)
 	}
 	slices.SortStableFunc(rep.Partitions, func(a, b Partition) int {
-		if n := strings.Compare(a.Topic, b.Topic); n != 0 {
-			return n
-		}
-		return int(a.Partition) - int(b.Partition)
+		return cmp.Or(strings.Compare(a.Topic, b.Topic), cmp.Compare(a.Partition, b.Partition))
 	})
 	return rep, ctx.Err()
 }

@@ -30,10 +30,7 @@ func (d *dir) journal() error {
 	d.out.CheckpointAt = modified(d.fs, d.path(storage.CheckpointDir))
 	d.out.RedoFile, d.out.RedoLSN = d.state.Redo.File, uint64(d.state.Redo.LSN)
 	d.out.NextLSN = d.out.RedoLSN
-	if d.headers(infos) {
-		return nil
-	}
-	if d.clean {
+	if d.headers(infos) || d.clean {
 		return nil
 	}
 	if !d.fresh {
@@ -162,28 +159,24 @@ func (d *dir) damaged(x *journal.Damage) error {
 // invalid says what an invalid frame really is: the file that should follow is
 // missing, or has lost its header, or a frame is damaged.
 func (d *dir) invalid(x *journal.Damage, file string) (Kind, string, error) {
-	infos, err := journal.Files(d.fs, d.place.JournalPath(), d.state.Redo.File)
-	if err != nil {
-		return "", "", fmt.Errorf("journal: %w", err)
-	}
-	at := slices.IndexFunc(infos, func(f journal.FileInfo) bool { return f.Name == x.File })
-	if at >= 0 && !infos[at].Valid {
+	at := slices.IndexFunc(d.files, func(f journal.FileInfo) bool { return f.Name == x.File })
+	if at >= 0 && !d.files[at].Valid {
 		return JournalHeaderLost, file, nil
 	}
-	if at < 1 || infos[at].First <= x.LSN {
+	if at < 1 || d.files[at].First <= x.LSN {
 		return JournalFrameDamaged, file, nil // the frame is missing in the file that proves it
 	}
 	// The file begins above what is missing: whatever holds it stands before.
-	last := infos[at-1]
+	last := d.files[at-1]
 	before := path.Join(d.place.JournalPath(), last.Name)
 	if !last.Valid {
 		return JournalHeaderLost, before, nil
 	}
-	w, err := journal.Walk(d.fs, d.place.JournalPath(), last.Seq, func(journal.At) error { return nil })
+	w, err := journal.Walk(d.fs, d.place.JournalPath(), last.Seq, func(journal.FrameAt) error { return nil })
 	if err != nil {
 		return "", "", fmt.Errorf("journal: %w", err)
 	}
-	if last.First <= x.LSN && (w.Tail != nil || last.Seq+1 == infos[at].Seq) {
+	if last.First <= x.LSN && (w.Tail != nil || last.Seq+1 == d.files[at].Seq) {
 		x.Pos = w.End
 		return JournalFrameDamaged, before, nil
 	}
@@ -192,13 +185,9 @@ func (d *dir) invalid(x *journal.Damage, file string) (Kind, string, error) {
 
 // behind looks at what follows where a start ends reading: a torn write.
 func (d *dir) behind(ext journal.Extent) error {
-	infos, err := journal.Files(d.fs, d.place.JournalPath(), d.state.Redo.File)
-	if err != nil {
-		return fmt.Errorf("journal: %w", err)
-	}
-	for _, in := range infos {
+	for _, in := range d.files {
 		torn := false
-		w, err := journal.Walk(d.fs, d.place.JournalPath(), in.Seq, func(f journal.At) error {
+		w, err := journal.Walk(d.fs, d.place.JournalPath(), in.Seq, func(f journal.FrameAt) error {
 			torn = torn || f.LSN >= ext.Next
 			return d.ctx.Err()
 		})
@@ -271,16 +260,12 @@ type salvage struct {
 // run calls emit for every frame that a log takes, cut to what the log lacks.
 func (s *salvage) run(emit func(*log, *journal.Frame) error) error {
 	d := s.d
-	infos, err := journal.Files(d.fs, d.place.JournalPath(), d.state.Redo.File)
-	if err != nil && !errors.Is(err, fs.ErrNotExist) {
-		return fmt.Errorf("journal: %w", err)
-	}
 	s.next = d.state.Redo.LSN
-	for _, in := range infos {
+	for _, in := range d.files {
 		if in.Newer != nil || in.Valid && in.ID != d.state.Journal {
 			continue
 		}
-		w, err := journal.Walk(d.fs, d.place.JournalPath(), in.Seq, func(f journal.At) error {
+		w, err := journal.Walk(d.fs, d.place.JournalPath(), in.Seq, func(f journal.FrameAt) error {
 			if s.above = max(s.above, f.LSN+1); f.LSN < s.next {
 				return d.ctx.Err()
 			}

@@ -116,11 +116,6 @@ func (r *Report) checkPartitions(at string, c *filestore.Content) {
 
 // find notes a finding that is of no log directory.
 func (r *Report) find(k Kind, dir, file string, pos int64, detail string) *Finding {
-	a := Of(k)
-	f := Finding{Kind: k, Effect: a.Effect, Dir: dir, File: file, Position: pos, Partition: -1, Detail: detail, Start: a.Start, Repair: a.Repair}
-	if a.Effect != Heals {
-		f.Restore = a.Costs
-	}
-	r.Findings = append(r.Findings, f)
+	r.Findings = append(r.Findings, newFinding(k, dir, file, pos, detail))
 	return &r.Findings[len(r.Findings)-1]
 }

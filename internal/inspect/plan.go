@@ -8,6 +8,7 @@ import (
 
 	"github.com/chronik-io/chronik/internal/storage"
 	"github.com/chronik-io/chronik/internal/storage/segment"
+	"github.com/chronik-io/chronik/internal/text"
 )
 
 // Act is one thing that a repair does.
@@ -211,11 +212,11 @@ func (l *log) describe(base int64) string {
 	held := ""
 	switch {
 	case out > 0 && !unsure:
-		held = fmt.Sprintf(" with %s by their headers", counted(records, "record", "records"))
+		held = fmt.Sprintf(" with %s by their headers", text.Plural(records, "record", "records"))
 	case out > 0:
 		held = ", not all with a readable header"
 	}
-	return fmt.Sprintf("%s left out%s, %d batches numbered again, %d with the right leader epoch", counted(out, "stretch", "stretches"), held, numbered, epochs)
+	return fmt.Sprintf("%s left out%s, %d batches numbered again, %d with the right leader epoch", text.Plural(out, "stretch", "stretches"), held, numbered, epochs)
 }
 
 // flawLoss is what leaving out the flaws of a segment loses.

@@ -2,9 +2,7 @@ package inspect
 
 import (
 	"cmp"
-	"errors"
 	"fmt"
-	"io/fs"
 	"maps"
 	"path"
 	"slices"
@@ -14,6 +12,7 @@ import (
 	"github.com/chronik-io/chronik/internal/metadata"
 	"github.com/chronik-io/chronik/internal/metadata/filestore"
 	"github.com/chronik-io/chronik/internal/storage/producers"
+	"github.com/chronik-io/chronik/internal/text"
 	"github.com/chronik-io/chronik/internal/vfs"
 )
 
@@ -243,7 +242,7 @@ func (b *rebuild) addTopic(id [16]byte, logs []*log, node int32) {
 	}
 	b.put(metadata.TopicConfigKey(id), metadata.EncodeConfigs(set))
 	b.behind = true
-	b.made = append(b.made, fmt.Sprintf("%s (%s)", name, counted(int(count), "partition", "partitions")))
+	b.made = append(b.made, fmt.Sprintf("%s (%s)", name, text.Plural(int(count), "partition", "partitions")))
 }
 
 // raiseEpochs gives each partition a leader epoch above those of its log. A start writes a
@@ -293,16 +292,16 @@ func (b *rebuild) skipProducerIDs(dirs []*dir) {
 
 // what describes the rebuild, and gone what it cannot bring back.
 func (b *rebuild) what() string {
-	text := "make metadata anew"
+	act := "make metadata anew"
 	if b.from != "" && b.from != b.at {
-		text = fmt.Sprintf("put the copy of the metadata in %s, of revision %d%s, in its place", b.from, b.revision, b.when())
+		act = fmt.Sprintf("put the copy of the metadata in %s, of revision %d%s, in its place", b.from, b.revision, b.when())
 	} else if b.from != "" {
-		text = fmt.Sprintf("keep what can be read of the metadata, up to revision %d", b.revision)
+		act = fmt.Sprintf("keep what can be read of the metadata, up to revision %d", b.revision)
 	}
 	if len(b.made) > 0 {
-		text += "; make " + counted(len(b.made), "topic", "topics") + " of the logs, which keep all records until their configs are set: " + strings.Join(b.made, ", ")
+		act += "; make " + text.Plural(len(b.made), "topic", "topics") + " of the logs, which keep all records until their configs are set: " + strings.Join(b.made, ", ")
 	}
-	return text
+	return act
 }
 
 // when is the time of the base for people.
@@ -351,7 +350,7 @@ func (b *rebuild) run(fsys vfs.FS) error {
 	if b.from == fresh {
 		fresh, other = other, fresh
 	}
-	if err := fsys.RemoveAll(fresh); err != nil && !errors.Is(err, fs.ErrNotExist) {
+	if err := fsys.RemoveAll(fresh); err != nil {
 		return err
 	}
 	if err := vfs.MakeDir(fsys, fresh); err != nil {
@@ -360,7 +359,7 @@ func (b *rebuild) run(fsys vfs.FS) error {
 	if err := filestore.Write(fsys, fresh, b.sorted(), b.next); err != nil {
 		return err
 	}
-	if err := fsys.RemoveAll(b.at); err != nil && !errors.Is(err, fs.ErrNotExist) {
+	if err := fsys.RemoveAll(b.at); err != nil {
 		return err
 	}
 	if err := fsys.Rename(fresh, b.at); err != nil {
@@ -369,10 +368,7 @@ func (b *rebuild) run(fsys vfs.FS) error {
 	if err := fsys.SyncDir(path.Dir(b.at)); err != nil {
 		return err
 	}
-	if err := fsys.RemoveAll(other); err != nil && !errors.Is(err, fs.ErrNotExist) {
-		return err
-	}
-	return nil
+	return fsys.RemoveAll(other)
 }
 
 // modified returns when a file in a directory was last written, in UTC, zero if that is
@@ -385,11 +381,4 @@ func modified(fsys vfs.FS, dir string) (last time.Time) {
 		}
 	}
 	return last.UTC()
-}
-
-func counted(n int, one, more string) string {
-	if n == 1 {
-		return "1 " + one
-	}
-	return fmt.Sprintf("%d %s", n, more)
 }

@@ -18,7 +18,6 @@ import (
 // Repair is a repair under way: the directories are locked, and looked at.
 type Repair struct {
 	opt     Options
-	holder  string
 	locks   []io.Closer
 	benches []*storage.Bench
 	report  *Report
@@ -28,16 +27,10 @@ type Repair struct {
 // Begin locks the directories for a repair and looks at them. holder is what others
 // are told who has them. Close must be called.
 func Begin(ctx context.Context, opt Options, holder string) (*Repair, error) {
-	r := &Repair{opt: opt, holder: holder}
-	for _, dir := range opt.Data {
-		l, err := opt.FS.Lock(path.Join(dir, storage.LockFile), holder)
-		if errors.Is(err, vfs.ErrLocked) {
-			err = fmt.Errorf("%w: %s: %w", storage.ErrLocked, dir, err)
-		}
-		if err != nil {
-			return nil, errors.Join(err, r.Close())
-		}
-		r.locks = append(r.locks, l)
+	locks, err := lockAll(opt.FS, opt.Data, holder)
+	r := &Repair{opt: opt, locks: locks}
+	if err != nil {
+		return nil, errors.Join(err, r.Close())
 	}
 	for _, p := range opt.Places {
 		b, err := storage.OpenBench(p, storage.Options{FS: opt.FS, Holder: holder})
@@ -271,7 +264,7 @@ func (m *apply) frames() error {
 	}
 	add := func(l *log, f *journal.Frame) error {
 		i := slices.Index(d.logs, l)
-		name, err := kept.Add(l.st, f)
+		name, err := kept.Add(f, l.st.String())
 		m.state.Logs[i].Aside = name
 		return err
 	}

@@ -2,6 +2,7 @@ package inspect
 
 import (
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/chronik-io/chronik/internal/metadata"
@@ -112,22 +113,12 @@ type Report struct {
 // Clean says whether a start comes up with everything that was acknowledged, and
 // reads of it find nothing wrong.
 func (r *Report) Clean() bool {
-	for i := range r.Findings {
-		if !r.Findings[i].Healing() {
-			return false
-		}
-	}
-	return true
+	return !slices.ContainsFunc(r.Findings, func(f Finding) bool { return !f.Healing() })
 }
 
 // Refused says whether a start would be refused.
 func (r *Report) Refused() bool {
-	for i := range r.Findings {
-		if r.Findings[i].Effect == Refuses {
-			return true
-		}
-	}
-	return false
+	return slices.ContainsFunc(r.Findings, func(f Finding) bool { return f.Effect == Refuses })
 }
 
 // Missing returns everything that was acknowledged and is not there.

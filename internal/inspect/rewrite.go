@@ -5,10 +5,10 @@ import (
 	"errors"
 	"fmt"
 	"math"
-	"path"
 	"slices"
 
 	"github.com/chronik-io/chronik/internal/record"
+	"github.com/chronik-io/chronik/internal/storage"
 	"github.com/chronik-io/chronik/internal/storage/checkpoint"
 	"github.com/chronik-io/chronik/internal/storage/segment"
 )
@@ -47,18 +47,14 @@ func (m *apply) rewrite() error {
 			if err := m.finish(files, w.log); err != nil { // a swap from before
 				return err
 			}
-		}
-		var ready []work
-		for _, w := range round {
 			if err := m.rewriteSegment(files, w.log, w.base); err != nil {
 				return fmt.Errorf("segment %d of %s: %w", w.base, w.log.st, err)
 			}
-			ready = append(ready, w)
 		}
 		if err := m.bench.Commit(m.state); err != nil {
 			return err
 		}
-		for _, w := range ready {
+		for _, w := range round {
 			if err := m.finish(files, w.log); err != nil {
 				return err
 			}
@@ -79,28 +75,15 @@ func (m *apply) finish(files *segment.Files, l *log) error {
 	if !s.Swapping {
 		return nil
 	}
-	waits := exists(m.fs, path.Join(l.path, segment.Name(s.Swap)+segment.LogSuffix+segment.SwapSuffix))
-	if err := segment.FinishSwap(files, l.path, s.Swap, waits); err != nil {
+	var replaced map[int64]int64
+	if l.waiting { // a compaction's: it replaces other segments, too
+		replaced = l.files
+	}
+	waits := exists(m.fs, l.segmentPath(s.Swap)+segment.SwapSuffix)
+	if err := storage.FinishSwap(files, m.fs, l.path, s, waits, replaced); err != nil {
 		return err
 	}
-	listed := map[int64]bool{}
-	for _, e := range s.Segments {
-		listed[e.Base] = true
-	}
-	if l.waiting { // a compaction's: it took the place of others too
-		for base := range l.files {
-			if !listed[base] && base < s.Offset {
-				if err := segment.Open(files, l.path, base, 0).Remove(); err != nil {
-					return err
-				}
-			}
-		}
-		l.waiting = false
-	}
-	if err := m.fs.SyncDir(l.path); err != nil {
-		return err
-	}
-	s.Swapping, s.Swap = false, 0
+	l.waiting, s.Swapping, s.Swap = false, false, 0
 	return nil
 }
 

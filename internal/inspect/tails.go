@@ -1,6 +1,7 @@
 package inspect
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -136,14 +137,7 @@ func (m *apply) sync(l *log) error {
 		if err != nil {
 			return err
 		}
-		err = f.Datasync()
-		if e := f.Close(); err == nil {
-			err = e
-		}
-		if err == nil {
-			err = m.fs.SyncDir(path.Dir(name))
-		}
-		if err != nil {
+		if err := cmp.Or(f.Datasync(), f.Close(), m.fs.SyncDir(path.Dir(name))); err != nil {
 			return err
 		}
 	}

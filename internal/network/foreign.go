@@ -5,23 +5,21 @@ import (
 	"net/netip"
 
 	"go.uber.org/zap"
-
-	"github.com/chronik-io/chronik/internal/wrongport"
 )
 
-// foreign is a protocol that is not Kafka's. Its first four bytes, read as the length of a
-// request, are out of bounds.
+// foreign is a protocol other than Kafka's. Its first four bytes, read as the length of a request,
+// are out of bounds.
 type foreign struct {
 	cause, remedy string
-	// answer returns what its client understands as a refusal. head are the bytes that it
-	// sent first, admin is the address of the admin port. It is nil if there is no such answer.
+	// answer returns a refusal in the client's own protocol, or nil if there is none. head has the
+	// client's first bytes, admin is the address of the admin port.
 	answer func(head []byte, admin string) []byte
 }
 
-// Error is what the client sent and what to do about it.
+// Error names what the client sent and the remedy.
 func (f *foreign) Error() string { return f.cause + ": " + f.remedy }
 
-// foreignTo returns the protocol of which the first four bytes are known, otherwise nil.
+// foreignTo returns the protocol that begins with these four bytes, or nil.
 func foreignTo(head []byte) *foreign {
 	if head[0] == 0x16 && head[1] == 3 && head[2] <= 4 { // a handshake record of SSL 3 to TLS 1.3 (RFC 8446, 5.1)
 		return &foreign{
@@ -51,10 +49,13 @@ func foreignTo(head []byte) *foreign {
 	return nil
 }
 
-// badRequest is the answer to an HTTP request. A client that asks what is spoken here
-// recognises the reason in the status line.
+// notHTTP is the reason in the status line of the answer to an HTTP request. chronikctl and
+// chronik-bench recognize a broker's listener by it (internal/cli, SpeaksHTTP).
+const notHTTP = "This port speaks Kafka's protocol, not HTTP"
+
+// badRequest returns the answer to an HTTP request.
 func badRequest(head []byte, admin string) []byte {
-	text := wrongport.KafkaHere + "."
+	text := notHTTP + "."
 	if a, err := netip.ParseAddrPort(admin); err == nil && a.Addr().IsUnspecified() {
 		text += fmt.Sprintf(" Health, metrics and the admin API are on port %d of this host.", a.Port())
 	} else if admin != "" {
@@ -63,17 +64,17 @@ func badRequest(head []byte, admin string) []byte {
 		text += " The admin port, which speaks HTTP, is off: set admin.listen."
 	}
 	answer := fmt.Appendf(nil, "HTTP/1.1 400 %s\r\nContent-Type: text/plain; charset=utf-8\r\nConnection: close\r\nContent-Length: %d\r\n\r\n",
-		wrongport.KafkaHere, len(text)+1)
+		notHTTP, len(text)+1)
 	if string(head[:4]) == "HEAD" {
 		return answer
 	}
 	return fmt.Appendf(answer, "%s\n", text)
 }
 
-// refuse logs that the client speaks another protocol and answers in it where that is
-// possible. Nothing else was written on the connection or will be. The reader calls it.
+// refuse logs that the client speaks another protocol and answers in that protocol if possible.
+// Nothing else is ever written on the connection. The reader calls it.
 func (c *conn) refuse(f *foreign) {
-	c.srv.noise.log(c, zap.WarnLevel, "closing a connection of another protocol", f)
+	c.srv.limited.log(c, zap.WarnLevel, "closing a connection of another protocol", f)
 	if f.answer == nil {
 		return
 	}
@@ -90,7 +91,7 @@ func (c *conn) refuse(f *foreign) {
 	c.mu.Unlock()
 }
 
-// badLength is the error for a request's length that is out of bounds.
+// badLength returns the error for a request length that is out of bounds.
 func (c *conn) badLength(size int) error {
 	if f := foreignTo(c.in.unread()); f != nil && !c.spoken {
 		return f

@@ -18,7 +18,7 @@ var pair = []int32{1, 2}
 
 func TestAcksLeaderIsAcknowledgedByItsOwnLog(t *testing.T) {
 	p := lone(t, vfs.Memory())
-	p.Lead(0, pair, pair) // the follower has nothing
+	p.BecomeLeader(0, pair, pair) // the follower has nothing
 	a := begin(t, p, AcksLeader, 3)
 	must(t, a.wait(t))
 	if a.BaseOffset != 0 || a.LogStart != 0 || a.AppendTime != -1 || p.log.Ends().Durable != 3 {
@@ -31,7 +31,7 @@ func TestAcksLeaderIsAcknowledgedByItsOwnLog(t *testing.T) {
 
 func TestAcksAllIsAcknowledgedInOrderByTheHighWatermark(t *testing.T) {
 	p := lone(t, vfs.Memory())
-	p.Lead(4, pair, pair)
+	p.BecomeLeader(4, pair, pair)
 	var order []int64
 	var list []*outcome
 	for range 5 {
@@ -69,7 +69,7 @@ func TestAcksAllIsAcknowledgedInOrderByTheHighWatermark(t *testing.T) {
 
 func TestNobodyWaitsForAcksNone(t *testing.T) {
 	p := lone(t, vfs.Memory())
-	p.Lead(0, pair, pair)
+	p.BecomeLeader(0, pair, pair)
 	a := begin(t, p, AcksNone, 1)
 	if a.pending() || a.Err != nil || a.BaseOffset != 0 {
 		t.Errorf("%+v", &a.Append)
@@ -86,16 +86,16 @@ func TestAppendsAreRefusedByRoleEpochAndISR(t *testing.T) {
 		want   error
 	}{
 		{"no role yet", func(*Partition) {}, -1, AcksAll, 1, ErrNotLeader},
-		{"follower", func(p *Partition) { p.FollowOf(2, 5, pair, pair) }, -1, AcksAll, 1, ErrNotLeader},
-		{"older epoch", func(p *Partition) { p.Lead(5, pair, pair) }, 4, AcksAll, 1, ErrFencedEpoch},
-		{"newer epoch", func(p *Partition) { p.Lead(5, pair, pair) }, 6, AcksAll, 1, ErrUnknownEpoch},
-		{"ISR too small", func(p *Partition) { p.Lead(5, pair, []int32{1}) }, 5, AcksAll, 2, ErrNotEnoughReplicas},
-		{"which acks=1 does not ask for", func(p *Partition) { p.Lead(5, pair, []int32{1}) }, 5, AcksLeader, 2, nil},
-		{"no more in sync than there are", func(p *Partition) { p.Lead(5, []int32{1}, []int32{1}) }, 5, AcksAll, 3, nil},
+		{"follower", func(p *Partition) { p.BecomeFollower(2, 5, pair, pair) }, -1, AcksAll, 1, ErrNotLeader},
+		{"older epoch", func(p *Partition) { p.BecomeLeader(5, pair, pair) }, 4, AcksAll, 1, ErrFencedEpoch},
+		{"newer epoch", func(p *Partition) { p.BecomeLeader(5, pair, pair) }, 6, AcksAll, 1, ErrUnknownEpoch},
+		{"ISR too small", func(p *Partition) { p.BecomeLeader(5, pair, []int32{1}) }, 5, AcksAll, 2, ErrNotEnoughReplicas},
+		{"which acks=1 does not ask for", func(p *Partition) { p.BecomeLeader(5, pair, []int32{1}) }, 5, AcksLeader, 2, nil},
+		{"no more in sync than there are", func(p *Partition) { p.BecomeLeader(5, []int32{1}, []int32{1}) }, 5, AcksAll, 3, nil},
 		{"an older role comes late", func(p *Partition) {
-			p.Lead(5, []int32{1}, []int32{1})
-			p.FollowOf(2, 4, pair, pair)
-			p.Lead(3, pair, pair)
+			p.BecomeLeader(5, []int32{1}, []int32{1})
+			p.BecomeFollower(2, 4, pair, pair)
+			p.BecomeLeader(3, pair, pair)
 		}, 5, AcksAll, 1, nil},
 	} {
 		t.Run(c.name, func(t *testing.T) {
@@ -117,11 +117,11 @@ func TestAppendsAreRefusedByRoleEpochAndISR(t *testing.T) {
 
 func TestAnISRThatShrankIsTold(t *testing.T) {
 	p := lone(t, vfs.Memory())
-	p.Lead(0, pair, pair)
+	p.BecomeLeader(0, pair, pair)
 	strict, lax := begin(t, p, AcksAll, 1), begin(t, p, AcksAll, 1)
 	strict.MinISR = 2
 	waitFor(t, "both wait", func() bool { return p.Ends().Ack == 2 })
-	p.Lead(0, pair, []int32{1})
+	p.BecomeLeader(0, pair, []int32{1})
 	if err := strict.wait(t); !errors.Is(err, ErrNotEnoughReplicasAfterAppend) {
 		t.Errorf("min ISR 2: %v", err)
 	}
@@ -130,9 +130,9 @@ func TestAnISRThatShrankIsTold(t *testing.T) {
 
 func TestLosingTheLeadEndsWhatWaits(t *testing.T) {
 	p := lone(t, vfs.Memory())
-	p.Lead(1, pair, pair)
+	p.BecomeLeader(1, pair, pair)
 	a := begin(t, p, AcksAll, 1)
-	p.FollowOf(2, 2, pair, pair)
+	p.BecomeFollower(2, 2, pair, pair)
 	if err := a.wait(t); !errors.Is(err, ErrNotLeader) {
 		t.Error(err)
 	}
@@ -159,10 +159,10 @@ func holdCommit(t *testing.T, p *Partition) (first *outcome, release chan struct
 
 func TestAnAppendThatIsNumberedAfterItsLeaderLostTheLead(t *testing.T) {
 	p := lone(t, vfs.Memory())
-	p.Lead(1, pair, pair)
+	p.BecomeLeader(1, pair, pair)
 	first, release := holdCommit(t, p)
 	all, one := begin(t, p, AcksAll, 1), begin(t, p, AcksLeader, 1)
-	p.FollowOf(2, 2, pair, pair)
+	p.BecomeFollower(2, 2, pair, pair)
 	close(release)
 	must(t, first.wait(t))
 	for _, d := range []*outcome{all, one} {
@@ -175,7 +175,7 @@ func TestAnAppendThatIsNumberedAfterItsLeaderLostTheLead(t *testing.T) {
 // An append expires in each phase of its way, and is used again afterwards.
 func TestExpireInEachPhase(t *testing.T) {
 	p := lone(t, vfs.Memory())
-	p.Lead(0, pair, pair)
+	p.BecomeLeader(0, pair, pair)
 	again := func(d *outcome) {
 		t.Helper()
 		if !d.pending() {
@@ -226,7 +226,7 @@ func TestExpireInEachPhase(t *testing.T) {
 
 func TestADuplicateWaitsForItsFirstAppend(t *testing.T) {
 	p := lone(t, vfs.Memory())
-	p.Lead(0, pair, pair)
+	p.BecomeLeader(0, pair, pair)
 	b := record.NewBuilder(record.BatchOptions{Producer: &record.Producer{ID: 1}})
 	b.Append(1, nil, []byte("v"), nil)
 	raw, err := b.Build()
@@ -256,7 +256,7 @@ func TestADuplicateWaitsForItsFirstAppend(t *testing.T) {
 func TestWhatAFailedJournalTakesBackIsAnError(t *testing.T) {
 	fs := errfs.New(vfs.Memory())
 	p := lone(t, fs)
-	p.Lead(0, []int32{1}, []int32{1})
+	p.BecomeLeader(0, []int32{1}, []int32{1})
 	must(t, begin(t, p, AcksAll, 2).wait(t))
 	fault := fs.Add(errfs.Rule{Ops: errfs.Datasync, Err: syscall.EIO})
 	for _, acks := range []Acks{AcksAll, AcksLeader} {
@@ -277,7 +277,7 @@ func TestNoEarlyAcknowledgementWhateverHappens(t *testing.T) {
 	p := lone(t, vfs.Memory())
 	rapid.Check(t, func(t *rapid.T) {
 		epoch := p.LeaderEpoch() + 1
-		p.Lead(epoch, pair, pair)
+		p.BecomeLeader(epoch, pair, pair)
 		high := p.Ends().HighWatermark
 		var wg sync.WaitGroup
 		for range rapid.IntRange(1, 40).Draw(t, "steps") {
@@ -306,15 +306,15 @@ func TestNoEarlyAcknowledgementWhateverHappens(t *testing.T) {
 			case 2:
 				p.Acknowledged(2, epoch, p.Ends().LogEnd-int64(rapid.IntRange(0, 3).Draw(t, "behind")))
 			case 3:
-				p.Lead(epoch, pair, rapid.SampledFrom([][]int32{{1}, pair}).Draw(t, "isr"))
+				p.BecomeLeader(epoch, pair, rapid.SampledFrom([][]int32{{1}, pair}).Draw(t, "isr"))
 			case 4:
 				epoch++
-				p.Lead(epoch, pair, pair)
+				p.BecomeLeader(epoch, pair, pair)
 			case 5:
 				epoch++
-				p.FollowOf(2, epoch, pair, pair)
+				p.BecomeFollower(2, epoch, pair, pair)
 				epoch++
-				p.Lead(epoch, pair, pair)
+				p.BecomeLeader(epoch, pair, pair)
 			}
 			e := p.Ends()
 			if e.LogStart > e.LastStable || e.LastStable > e.HighWatermark || e.HighWatermark > e.Ack || e.Ack > e.LogEnd || e.HighWatermark < high {
@@ -322,7 +322,7 @@ func TestNoEarlyAcknowledgementWhateverHappens(t *testing.T) {
 			}
 			high = e.HighWatermark
 		}
-		p.Lead(epoch, pair, []int32{1})
+		p.BecomeLeader(epoch, pair, []int32{1})
 		wg.Wait()
 		p.mu.Lock()
 		defer p.mu.Unlock()

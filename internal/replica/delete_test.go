@@ -15,7 +15,7 @@ import (
 
 func TestDeleteRecords(t *testing.T) {
 	p := lone(t, vfs.Memory())
-	p.Lead(0, pair, pair)
+	p.BecomeLeader(0, pair, pair)
 	for range 4 {
 		must(t, begin(t, p, AcksLeader, 2).wait(t))
 	}
@@ -70,7 +70,7 @@ func TestDeleteRecords(t *testing.T) {
 	if at, err := p.ListOffset(Earliest, -1, false); err != nil || at.Offset != 6 {
 		t.Errorf("earliest: %+v, %v", at, err)
 	}
-	p.FollowOf(2, 1, pair, pair)
+	p.BecomeFollower(2, 1, pair, pair)
 	if _, err := p.DeleteRecords(6); !errors.Is(err, ErrNotLeader) {
 		t.Errorf("a follower: %v", err)
 	}
@@ -81,7 +81,7 @@ func TestDeleteRecords(t *testing.T) {
 func TestRetentionTellsWhoWaits(t *testing.T) {
 	fs := errfs.New(vfs.Memory())
 	p := lone(t, fs)
-	p.Lead(0, pair, pair)
+	p.BecomeLeader(0, pair, pair)
 	must(t, begin(t, p, AcksLeader, 4).wait(t))
 	watch := &told{}
 	p.park.Watch(watch, time.Now().Add(time.Hour), p.key())

@@ -48,22 +48,22 @@ type Manager struct {
 
 	// roles is held while partitions get their logs, roles and configurations: by Apply, and by
 	// a lane that comes with logs it has made. No I/O is done under it.
-	roles sync.Mutex
-	image *metadata.Image // the newest that Apply was called with; guarded by roles
-	begun bool            // Apply has been called; guarded by roles
+	roles   sync.Mutex
+	image   *metadata.Image // the newest that Apply was called with; guarded by roles
+	applied bool            // Apply has been called; guarded by roles
 
 	mu         sync.RWMutex
 	partitions map[metadata.TopicPartition]*Partition
 	missing    map[metadata.TopicPartition]*missing // assigned to this broker, and without a log
 	// fence has partitions that may not be led below this epoch, because their
 	// last life did not end cleanly (I9).
-	fence    map[metadata.TopicPartition]int32
-	watchers []func(*metadata.Topic, int32)
-	lanes    map[*storage.Dir]*lane
-	removals map[[16]byte]*removal
-	rounds   map[int64]*round // by the version of the image that asked
-	again    *time.Timer      // of the next creation to be tried again
-	closed   bool
+	fence     map[metadata.TopicPartition]int32
+	watchers  []func(*metadata.Topic, int32)
+	dirQueues map[*storage.Dir]*dirQueue
+	removals  map[[16]byte]*removal
+	rounds    map[int64]*round // by the version of the image that asked
+	again     *time.Timer      // of the next creation to be tried again
+	closed    bool
 
 	recorder recorder
 	ctx      context.Context // ends with Close
@@ -77,7 +77,7 @@ func NewManager(opt Options) *Manager {
 	m := &Manager{
 		opt: opt, image: metadata.Empty(), partitions: map[metadata.TopicPartition]*Partition{},
 		missing: map[metadata.TopicPartition]*missing{}, fence: map[metadata.TopicPartition]int32{},
-		lanes: map[*storage.Dir]*lane{}, removals: map[[16]byte]*removal{}, rounds: map[int64]*round{},
+		dirQueues: map[*storage.Dir]*dirQueue{}, removals: map[[16]byte]*removal{}, rounds: map[int64]*round{},
 	}
 	m.recorder = recorder{m: m, dirs: map[metadata.TopicPartition][16]byte{}, forget: map[[16]byte]bool{}}
 	m.ctx, m.stop = context.WithCancel(context.Background())
@@ -168,9 +168,9 @@ func (m *Manager) Apply(ctx context.Context, _, next *metadata.Image, d *metadat
 	defer m.roles.Unlock()
 	m.image = next
 	var errs []error
-	first := !m.begun
+	first := !m.applied
 	if first {
-		m.begun = true
+		m.applied = true
 		if err := m.fenceUnclean(ctx, d.Created); err != nil {
 			errs = append(errs, err)
 		}
@@ -218,7 +218,7 @@ func (m *Manager) reconcile(want []wanted, first bool, r *round) (makes []*missi
 	for _, w := range want {
 		dir, ours := w.topic.Partitions.At(w.partition).Dir(m.opt.Self)
 		if !ours {
-			m.forgo(w.tp())
+			m.forgetMissing(w.tp())
 			continue
 		}
 		l := m.opt.Storage.Get(storage.ID{Topic: w.topic.ID, Partition: w.partition})
@@ -233,7 +233,7 @@ func (m *Manager) reconcile(want []wanted, first bool, r *round) (makes []*missi
 			}
 			m.applyRole(w, dirs)
 		default:
-			if x := m.lack(w); x != nil {
+			if x := m.noteUncreated(w); x != nil {
 				makes = append(makes, x)
 			}
 		}
@@ -278,9 +278,9 @@ func (m *Manager) applyRole(w wanted, dirs map[metadata.TopicPartition][16]byte)
 		return // the raised epoch is on its way
 	}
 	if part.Leader == m.opt.Self {
-		p.Lead(part.LeaderEpoch, part.Replicas, part.ISR)
+		p.BecomeLeader(part.LeaderEpoch, part.Replicas, part.ISR)
 	} else {
-		p.FollowOf(part.Leader, part.LeaderEpoch, part.Replicas, part.ISR)
+		p.BecomeFollower(part.Leader, part.LeaderEpoch, part.Replicas, part.ISR)
 	}
 }
 
@@ -310,10 +310,10 @@ func (m *Manager) fenceUnclean(ctx context.Context, topics []*metadata.Topic) er
 	return nil
 }
 
-// Unled returns how many partitions wait for a raised leader epoch. It may be
+// Leaderless returns how many partitions wait for a raised leader epoch. It may be
 // called once everything that Apply changed has been applied; a number above 0
 // means that the metadata did not take the change.
-func (m *Manager) Unled() int {
+func (m *Manager) Leaderless() int {
 	m.mu.RLock()
 	defer m.mu.RUnlock()
 	return len(m.fence)

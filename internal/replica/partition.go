@@ -43,19 +43,19 @@ func (r *role) enough(a *Append) bool { return a.Acks != AcksAll || len(r.isr) >
 func (r *role) check(epoch int32) error {
 	switch {
 	case r.gone:
-		return r.elsewhere()
+		return r.notLeader()
 	case epoch >= 0 && epoch < r.epoch:
 		return fmt.Errorf("%w: %d, the current one is %d", ErrFencedEpoch, epoch, r.epoch)
 	case epoch > r.epoch:
 		return fmt.Errorf("%w: %d, the current one is %d", ErrUnknownEpoch, epoch, r.epoch)
 	case !r.leader:
-		return r.elsewhere()
+		return r.notLeader()
 	}
 	return nil
 }
 
-// elsewhere says who leads instead.
-func (r *role) elsewhere() error {
+// notLeader says who leads instead.
+func (r *role) notLeader() error {
 	if r.gone {
 		return fmt.Errorf("%w, so that %w", ErrDeleted, ErrNotLeader)
 	}
@@ -122,9 +122,9 @@ func (p *Partition) Leader() (broker, epoch int32) {
 	return r.leaderID, r.epoch
 }
 
-// Lead makes this broker the leader for an epoch, or changes the ISR within it.
+// BecomeLeader makes this broker the leader for an epoch, or changes the ISR within it.
 // An older epoch than the current one is ignored.
-func (p *Partition) Lead(epoch int32, replicas, isr []int32) {
+func (p *Partition) BecomeLeader(epoch int32, replicas, isr []int32) {
 	p.mu.Lock()
 	old := p.role.Load()
 	if epoch < old.epoch {
@@ -142,9 +142,9 @@ func (p *Partition) Lead(epoch int32, replicas, isr []int32) {
 	p.Advanced()
 }
 
-// FollowOf makes this broker a follower of another one. Appends that wait are
+// BecomeFollower makes this broker a follower of another one. Appends that wait are
 // answered with ErrNotLeader: the new leader may or may not have them.
-func (p *Partition) FollowOf(leader, epoch int32, replicas, isr []int32) {
+func (p *Partition) BecomeFollower(leader, epoch int32, replicas, isr []int32) {
 	p.retire(&role{leaderID: leader, epoch: epoch, replicas: replicas, isr: isr})
 }
 
@@ -164,7 +164,7 @@ func (p *Partition) retire(next *role) {
 	p.role.Store(next)
 	p.leaderHigh = 0
 	var ready decided
-	err := p.deposed(p.role.Load())
+	err := p.notLeader(p.role.Load())
 	p.waitLeader.discardAbove(-1, err, &ready)
 	p.waitISR.discardAbove(-1, err, &ready)
 	p.mu.Unlock()
@@ -172,10 +172,10 @@ func (p *Partition) retire(next *role) {
 	p.park.Check(p.key())
 }
 
-// Follow appends what a leader's stream carried: batches with offsets and epochs
+// AppendReplicated appends what a leader's stream carried: batches with offsets and epochs
 // in them, and the leader's high watermark. done hears when they are numbered; how
 // far they count is Ends().Ack.
-func (p *Partition) Follow(epoch int32, leaderHigh int64, batches []byte, done func(error)) {
+func (p *Partition) AppendReplicated(epoch int32, leaderHigh int64, batches []byte, done func(error)) {
 	r := p.role.Load()
 	if r.leader || epoch != r.epoch {
 		done(fmt.Errorf("follow %s in epoch %d: %w: the current epoch is %d", p, epoch, ErrFencedEpoch, r.epoch))
@@ -237,7 +237,7 @@ func (p *Partition) Advanced() {
 	p.waitLeader.covered(ack, &ready)
 	p.waitISR.covered(p.high.Load(), &ready)
 	for a, r := ready.head, p.role.Load(); a != nil; a = a.next {
-		a.Err = r.stillEnough(a)
+		a.Err = r.recheckISR(a)
 	}
 	if p.overdue {
 		p.overdue = p.waitISR.late(ack, &ready)
@@ -271,13 +271,13 @@ func (p *Partition) highLocked(ack int64) int64 {
 func (p *Partition) awaitLocked(a *Append) (waits bool, err error) {
 	r := p.role.Load()
 	if !r.leader {
-		return false, p.deposed(r) // FollowOf has emptied the queues already
+		return false, p.notLeader(r) // FollowOf has emptied the queues already
 	}
 	if err := p.log.Offline(); err != nil {
 		return false, err // Reverted, too, came before
 	}
 	if a.inner.Next <= p.condition(a.Acks) { // a repetition of what counts already
-		return false, r.stillEnough(a)
+		return false, r.recheckISR(a)
 	}
 	if a.overdue && a.inner.Next <= p.log.AckEnd() {
 		return false, a.timedOut()
@@ -290,13 +290,13 @@ func (p *Partition) awaitLocked(a *Append) (waits bool, err error) {
 	return false, nil // expired; settle says so
 }
 
-func (p *Partition) deposed(r *role) error {
-	return fmt.Errorf("%s: %w", p, r.elsewhere())
+func (p *Partition) notLeader(r *role) error {
+	return fmt.Errorf("%s: %w", p, r.notLeader())
 }
 
-// stillEnough is accepts' look at the ISR once more: it may have shrunk while the
+// recheckISR is accepts' look at the ISR once more: it may have shrunk while the
 // append waited.
-func (r *role) stillEnough(a *Append) error {
+func (r *role) recheckISR(a *Append) error {
 	if r.enough(a) {
 		return nil
 	}

@@ -23,14 +23,14 @@ func at(t *testing.T, offset int64) []byte {
 // the leader says.
 func TestTruncationLowersTheHighWatermark(t *testing.T) {
 	p := lone(t, vfs.Memory())
-	p.Lead(0, pair[:1], pair[:1])
+	p.BecomeLeader(0, pair[:1], pair[:1])
 	for range 4 {
 		must(t, begin(t, p, AcksLeader, 1).wait(t))
 	}
 	if e := p.Ends(); e.HighWatermark != 4 {
 		t.Fatalf("%+v", e)
 	}
-	p.FollowOf(2, 1, pair, pair)
+	p.BecomeFollower(2, 1, pair, pair)
 	p.mu.Lock()
 	p.leaderHigh = 4
 	p.mu.Unlock()
@@ -43,7 +43,7 @@ func TestTruncationLowersTheHighWatermark(t *testing.T) {
 		t.Errorf("after a truncation: %+v, told %d times", e, watch.n-before)
 	}
 	told := make(chan error, 1)
-	p.Follow(1, 3, at(t, 3), func(err error) { told <- err }) // the leader says 3, but said 4 before
+	p.AppendReplicated(1, 3, at(t, 3), func(err error) { told <- err }) // the leader says 3, but said 4 before
 	must(t, <-told)
 	must(t, cut(p.log, 4, false)) // waits until it is durable
 	if e := p.Ends(); e.HighWatermark != 3 || e.LogEnd != 4 {

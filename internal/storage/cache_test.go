@@ -69,7 +69,7 @@ func (f *onceFS) wrap(file vfs.File, err error) (vfs.File, error) {
 func (f *onceFS) Open(name string) (vfs.File, error)   { return f.wrap(f.FS.Open(name)) }
 func (f *onceFS) Create(name string) (vfs.File, error) { return f.wrap(f.FS.Create(name)) }
 
-func (f *onceFile) WriteVecOnce(bufs [][]byte, off int64) (int, error) {
+func (f *onceFile) WriteVecUncached(bufs [][]byte, off int64) (int, error) {
 	n, err := f.File.WriteVecAt(bufs, off)
 	f.fs.once.Add(int64(n))
 	return n, err
@@ -129,7 +129,7 @@ func TestABulkLoadStaysOutOfTheSystemsMemory(t *testing.T) {
 	if once, kept := wrote(n, size); once != 0 || kept < n*size {
 		t.Errorf("a reader behind the tail: %d bytes were written once, %d to be kept", once, kept)
 	}
-	if now := time.Now(); !l.lagging(now) || l.lagging(now.Add(laggards)) {
+	if now := time.Now(); !l.lagging(now) || l.lagging(now.Add(lagWindow)) {
 		t.Error("a reader behind the tail is not remembered for a while")
 	}
 	holds(t, l, 3*n+2)

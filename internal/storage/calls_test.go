@@ -93,7 +93,7 @@ func TestCallsOfASwap(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		disk := crashfs.New(1)
 		c := newCalls(t, disk)
-		d, l := compactLog(t, disk, "sync", func(o *Options) { o.CleanerBackoff = 1 << 60 })
+		d, l := compactLog(t, disk, "sync", func(o *Options) { o.Cleaning.Backoff = 1 << 60 })
 		set(t, l, 10, "a")
 		set(t, l, 5, "b")
 		c.skip()

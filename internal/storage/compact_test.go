@@ -209,11 +209,11 @@ func TestNoCompactionOnACrampedDisk(t *testing.T) {
 	for _, suffix := range []string{"a", "b", "c"} {
 		set(t, l, 50, suffix)
 	}
-	d.guard.found.Store(&foundSpace{Space: Space{Level: diskguard.Critical}})
+	d.guard.last.Store(&Space{Level: diskguard.Critical})
 	if n := compactAll(t, d); n != 0 {
 		t.Errorf("%d passes on a disk that is nearly full", n)
 	}
-	d.guard.found.Store(&foundSpace{Space: Space{Level: diskguard.Low}})
+	d.guard.last.Store(&Space{Level: diskguard.Low})
 	if n := compactAll(t, d); n != 1 {
 		t.Errorf("%d passes where there is room", n)
 	}
@@ -253,7 +253,7 @@ func TestTombstonesStayTheirTime(t *testing.T) {
 	p := &pass{d: d, l: l, now: time.Now().Add(time.Hour + time.Second)}
 	set(t, l, 1, "d")
 	var err error
-	if p.dirt, err = l.dirtiness(p.now); err != nil {
+	if p.dirt, err = l.measureDirt(p.now); err != nil {
 		t.Fatal(err)
 	}
 	if err := p.run(); err != nil {
@@ -266,7 +266,7 @@ func TestTombstonesStayTheirTime(t *testing.T) {
 
 // TestCompactionWithASmallMap takes several passes, and comes to the same.
 func TestCompactionWithASmallMap(t *testing.T) {
-	d, l := compactLog(t, vfs.Memory(), "sync", func(o *Options) { o.CleanerBytes = 1 })
+	d, l := compactLog(t, vfs.Memory(), "sync", func(o *Options) { o.Cleaning.KeyBytes = 1 })
 	for _, suffix := range []string{"a", "b"} {
 		set(t, l, 600, suffix)
 	}
@@ -486,7 +486,7 @@ func TestDamageStopsOneLogOnly(t *testing.T) {
 // What holds for compactions changes while the broker runs: it is not waited for until the time between
 // two looks, as it was, has passed.
 func TestSettingsOfCompactionChangeAtOnce(t *testing.T) {
-	d, l := compactLog(t, vfs.Memory(), "sync", func(o *Options) { o.CleanerBackoff, o.CleanerBytesPerSecond = time.Hour, 1 })
+	d, l := compactLog(t, vfs.Memory(), "sync", func(o *Options) { o.Cleaning.Backoff, o.Cleaning.BytesPerSecond = time.Hour, 1 })
 	set(t, l, 100, "a")
 	set(t, l, 100, "b")
 	m := newManager()
@@ -501,7 +501,7 @@ func TestSettingsOfCompactionChangeAtOnce(t *testing.T) {
 
 // TestCompactionEndsWithTheDirectory: a pass that is slowed down doesn't hold a stop.
 func TestCompactionEndsWithTheDirectory(t *testing.T) {
-	d, l := compactLog(t, vfs.Memory(), "sync", func(o *Options) { o.CleanerBytesPerSecond = 1 })
+	d, l := compactLog(t, vfs.Memory(), "sync", func(o *Options) { o.Cleaning.BytesPerSecond = 1 })
 	set(t, l, 100, "a")
 	set(t, l, 100, "b")
 	done := make(chan struct{})

@@ -15,7 +15,7 @@ func TestACompactedLogRollsByItself(t *testing.T) {
 	for name, size := range map[string]int{"in a segment": 700, "in the journal": 10} {
 		synctest.Test(t, func(t *testing.T) {
 			disk := crashfs.New(1)
-			d, err := openDir(disk, "sync", func(o *Options) { o.KeeperInterval = 10 * time.Minute })
+			d, err := openDir(disk, "sync", func(o *Options) { o.RetentionInterval = 10 * time.Minute })
 			if err != nil {
 				t.Fatal(err)
 			}

@@ -78,7 +78,7 @@ func (g *gaugeFS) leave(t *testing.T, d *Dir, free int64) {
 	t.Helper()
 	eventually(t, "the guard looks", func() bool {
 		g.free.Store(uint64(free + d.memory.deferred.Load() + d.journal.Preparing()))
-		signal(d.guard.looks)
+		signal(d.guard.wake)
 		s := d.LastSpace()
 		return s.Free-s.Owed == free
 	})
@@ -202,8 +202,8 @@ func TestALowDiskIsSaidOnceAndTheKeeperIsAsked(t *testing.T) {
 		defer d.Close()
 		var before time.Time
 		asked := func() bool {
-			again := !d.guard.asked.Equal(before)
-			before = d.guard.asked
+			again := !d.guard.lastReclaim.Equal(before)
+			before = d.guard.lastReclaim
 			return again
 		}
 		said := func() []string {
@@ -253,7 +253,7 @@ func TestASilentDiskChangesNothing(t *testing.T) {
 	d := mustOpen(t, fsys, "sync", guarded)
 	client, _ := ours(t, d)
 	fsys.dead.Store(true)
-	signal(d.guard.looks)
+	signal(d.guard.wake)
 	eventually(t, "the guard looks", func() bool { return !d.LastSpace().Known })
 	if a := send(client, testBatch(t, 10, nil)); !errors.Is(a.Err, ErrLowSpace) || d.LastSpace().Level != diskguard.Critical {
 		t.Errorf("it was low: %v, %+v", a.Err, d.LastSpace())
@@ -302,9 +302,9 @@ func TestWhatIsOwedToTheDiskCounts(t *testing.T) {
 		t.Errorf("%+v", s)
 	}
 	fsys.free.Store(100 * mib)
-	signal(d.guard.looks)
+	signal(d.guard.wake)
 	eventually(t, "it is low", func() bool { return d.LastSpace().Level == diskguard.Low })
-	if m := d.LastSpace().Message; !strings.Contains(m, "of it spoken for by what is in memory") {
+	if m := d.LastSpace().Message; !strings.Contains(m, "of it reserved for records in memory") {
 		t.Error(m)
 	}
 }
@@ -328,7 +328,7 @@ func TestAJournalsOwnDiskIsGuarded(t *testing.T) {
 	}
 	look := func(journal int64) Space {
 		fsys.journal.Store(uint64(journal))
-		signal(d.guard.looks)
+		signal(d.guard.wake)
 		eventually(t, "the guard looks", func() bool { return d.LastSpace().JournalFree == journal })
 		return d.LastSpace()
 	}
@@ -362,7 +362,7 @@ func TestMuchWrittenIsLookedAfterSooner(t *testing.T) {
 		for data := testBatch(t, 64<<10, nil); send(l, data).Err == nil; sent += len(data) {
 			time.Sleep(time.Millisecond)
 		}
-		if took := time.Since(begun); took >= spaceEvery/2 || sent < mib || sent > 3*mib {
+		if took := time.Since(begun); took >= measureInterval/2 || sent < mib || sent > 3*mib {
 			t.Errorf("refused after %s and %d bytes", took, sent)
 		}
 	})
@@ -394,7 +394,7 @@ func TestPartitionsAreMadeWhereThereIsRoom(t *testing.T) {
 	}
 	fsys.full.Store("/")
 	for _, d := range m.Dirs() {
-		signal(d.guard.looks)
+		signal(d.guard.wake)
 		eventually(t, "the guard looks", func() bool { return d.LastSpace().Level != diskguard.OK })
 	}
 	if err := m.CanCreate(); !errors.Is(err, ErrLowSpace) {
@@ -431,7 +431,7 @@ func TestWhatTheGuardFoundIsInForce(t *testing.T) {
 			free, want = 1000*mib, diskguard.OK
 		}
 		fsys.free.Store(free)
-		signal(d.guard.looks)
+		signal(d.guard.wake)
 		for d.LastSpace().Level != want {
 			runtime.Gosched()
 		}

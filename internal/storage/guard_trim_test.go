@@ -15,9 +15,9 @@ func TestATrimFreesBytesAtOnceWhileSpaceIsLow(t *testing.T) {
 	cfg.Cleanup.DeleteDelay = time.Hour
 	client.Configure(cfg)
 	retired := func() (later int) {
-		d.keeper.mu.Lock()
-		defer d.keeper.mu.Unlock()
-		for _, g := range d.keeper.graves {
+		d.retention.mu.Lock()
+		defer d.retention.mu.Unlock()
+		for _, g := range d.retention.pending {
 			if g.due.After(time.Now()) {
 				later++
 			}

@@ -63,6 +63,7 @@ func TestI3RefusedBatchesLeaveNoHole(t *testing.T) {
 
 // endsWatch reads the ends whenever they move.
 type endsWatch struct {
+	idle
 	l    *Log
 	last Ends
 	bad  atomic.Pointer[Ends]
@@ -79,15 +80,6 @@ func (w *endsWatch) Advanced() {
 	}
 	w.last = e
 }
-
-// Reverted is Observer.
-func (w *endsWatch) Reverted(int64, error) {}
-
-// Truncated is Observer.
-func (w *endsWatch) Truncated(int64) {}
-
-// StartMoved is Observer.
-func (w *endsWatch) StartMoved() {}
 
 func TestI4EndsAreOrdered(t *testing.T) {
 	d := mustOpen(t, crashfs.New(1), "sync")

@@ -126,6 +126,7 @@ func TestConcurrentAppendsShareSyncs(t *testing.T) {
 
 // waiter wakes goroutines when a log's ends move.
 type waiter struct {
+	idle
 	l    *Log
 	mu   sync.Mutex
 	cond *sync.Cond
@@ -151,12 +152,6 @@ func (w *waiter) Advanced() {
 
 // Reverted is Observer.
 func (w *waiter) Reverted(int64, error) { w.Advanced() }
-
-// Truncated is Observer.
-func (w *waiter) Truncated(int64) {}
-
-// StartMoved is Observer.
-func (w *waiter) StartMoved() {}
 
 func (w *waiter) wait(end int64) {
 	w.mu.Lock()

@@ -58,7 +58,7 @@ func (w *world) retention() {
 		before[m], m.replacing = m.cur, true
 		m.mu.Unlock()
 	}
-	w.dir.retain()
+	w.dir.applyRetention()
 	for _, m := range w.logs {
 		cfg := m.l.Config()
 		cfg.Cleanup = Cleanup{}

@@ -80,6 +80,7 @@ func (h *history) promise(durable, written int64) int64 {
 
 // mlog is what the model knows of a log.
 type mlog struct {
+	idle
 	mu      sync.Mutex
 	id      ID
 	topic   string
@@ -106,15 +107,6 @@ type mlog struct {
 
 // OffsetsAssigned is Sink.
 func (m *mlog) OffsetsAssigned(a *Append) {}
-
-// Advanced is Observer.
-func (m *mlog) Advanced() {}
-
-// Truncated is Observer.
-func (m *mlog) Truncated(int64) {}
-
-// StartMoved is Observer.
-func (m *mlog) StartMoved() {}
 
 // Reverted is Observer: what was numbered beyond end may still come back with a
 // crash, as long as nothing else stands there.

@@ -15,13 +15,12 @@ import (
 	"github.com/chronik-io/chronik/internal/vfs"
 )
 
-// quarantine keeps frames that no log takes now: those of logs that were found
-// damaged, of logs whose files can't be written in this run, and of logs that
-// nobody knows. They go to a file of their own, in the journal's frame format, so
-// that they neither are lost nor hold the journal.
-type quarantine struct {
+// Quarantine stores frames that no log takes now in files in the journal's frame format: those of
+// damaged logs, of logs whose files cannot be written in this run, and of unknown logs. The frames
+// are not lost, and the journal can release its files.
+type Quarantine struct {
 	d     *Dir
-	seq   uint64 // of the checkpoint before the one that will speak of the files
+	seq   uint64 // of the checkpoint before the one that will name the files
 	files map[string]*quarantineFile
 }
 
@@ -30,43 +29,52 @@ type quarantineFile struct {
 	end int64
 }
 
-func newQuarantine(d *Dir) *quarantine {
+func newQuarantine(d *Dir) *Quarantine {
 	d.ckptMu.Lock()
 	defer d.ckptMu.Unlock()
-	return &quarantine{d: d, seq: d.last.Seq, files: map[string]*quarantineFile{}}
+	return &Quarantine{d: d, seq: d.last.Seq, files: map[string]*quarantineFile{}}
 }
 
-// append appends a frame to DIR/NAME-<checkpoint sequence>.frames and returns the
-// file's name in DIR.
-func (a *quarantine) append(f *journal.Frame, dir, name string) (string, error) {
-	base := quarantineName(name, a.seq)
+// Add appends a frame of a log to the log's file in the log directory. It returns the file's name,
+// for checkpoint.Log.Aside.
+func (a *Quarantine) Add(f *journal.Frame, log string) (string, error) {
+	return a.addIn(a.d.path, f, log)
+}
+
+// addIn appends a frame to DIR/NAME-<checkpoint sequence>.frames and returns the file's name in
+// DIR.
+func (a *Quarantine) addIn(dir string, f *journal.Frame, name string) (base string, err error) {
+	base = quarantineName(name, a.seq)
+	defer func() {
+		if err != nil {
+			err = fmt.Errorf("quarantine journal frames: %w", err)
+		}
+	}()
 	full := path.Join(dir, base)
 	x := a.files[full]
 	if x == nil {
 		if err := a.d.opt.FS.MkdirAll(dir); err != nil {
-			return "", fmt.Errorf("keep journal frames aside: %w", err)
+			return "", err
 		}
-		_ = a.d.opt.FS.Remove(full) // of an earlier start that crashed here
+		_ = a.d.opt.FS.Remove(full) // an earlier start that crashed may have left it
 		file, err := a.d.opt.FS.Create(full)
 		if err != nil {
-			return "", fmt.Errorf("keep journal frames aside: %w", err)
+			return "", err
 		}
 		x = &quarantineFile{f: file}
 		a.files[full] = x
-		a.d.log.Error("journal holds frames that no partition takes now; they are kept aside", zap.String("file", full))
+		a.d.log.Error("journal frames that no partition takes were quarantined", zap.String("file", full))
 	}
 	b := f.Encode(nil)
-	if _, err := x.f.WriteAt(b, x.end); err != nil {
-		return "", fmt.Errorf("keep journal frames aside: %w", err)
-	}
+	_, err = x.f.WriteAt(b, x.end)
 	x.end += int64(len(b))
-	return base, nil
+	return base, err
 }
 
-// discard removes the files, which nothing speaks of.
-func (a *quarantine) discard() {
+// discard removes the files, which no checkpoint names.
+func (a *Quarantine) discard() {
 	for name := range a.files {
-		_ = a.d.opt.FS.Remove(name) // the next start removes it
+		_ = a.d.opt.FS.Remove(name) // after an error the next start removes it
 	}
 }
 
@@ -74,27 +82,23 @@ func quarantineName(name string, seq uint64) string {
 	return fmt.Sprintf("%s-%d", name, seq) + framesSuffix
 }
 
-// close makes everything that was kept durable.
-func (a *quarantine) close() error {
+// Close makes the files durable and closes them.
+func (a *Quarantine) Close() error {
 	var first error
 	for name, x := range a.files {
-		err := cmp.Or(x.f.Datasync(), x.f.Close())
-		if err == nil {
-			err = a.d.opt.FS.SyncDir(path.Dir(name))
-		}
-		if err != nil && first == nil {
-			first = fmt.Errorf("keep journal frames aside: %w", err)
+		if err := cmp.Or(x.f.Datasync(), x.f.Close(), a.d.opt.FS.SyncDir(path.Dir(name))); err != nil && first == nil {
+			first = fmt.Errorf("quarantine journal frames: %w", err)
 		}
 	}
 	return first
 }
 
-// quarantineFrames are the frames of a log in a file of their own: all that the journal holds
-// of it beyond the recovery point. Neither this process nor a start needs the journal for
-// the log then, and what is in memory is a cache.
+// quarantineFrames is the quarantine file of a log. It holds all frames of the log beyond the
+// recovery point, so that neither this process nor a start needs the journal for the log. The
+// chunks in memory are then only a cache.
 type quarantineFrames struct {
 	name string      // of the file, in the log directory
-	lsn  journal.LSN // no frame of the journal up to it counts for the log
+	lsn  journal.LSN // frames of the journal up to it no longer count for the log
 }
 
 // quarantineCopy is one log whose frames are being copied.
@@ -104,11 +108,11 @@ type quarantineCopy struct {
 	name   string
 }
 
-// quarantineLogs copies what the journal holds of logs whose segments fail, each into a file
-// of its own, with one pass over the journal. The logs are repaired from there
-// (replayQuarantine) and hold neither the journal nor memory meanwhile. What waits in the
-// journal's queue is taken back; a log of which something is being written is left for
-// the next time. flushMu of the logs must not be held.
+// quarantineLogs copies the journal's frames of logs with failed segments into one file for each
+// log, with one pass over the journal. replayQuarantine repairs the logs from these files later;
+// until then they pin neither the journal nor memory. Appends that wait in the journal's queue are
+// rolled back. A log that has a write in flight is skipped until the next call. The caller must not
+// hold flushMu of the logs.
 func (d *Dir) quarantineLogs(logs []*Log) error {
 	copies, from := map[ID]*quarantineCopy{}, journal.LSN(math.MaxUint64)
 	defer func() {
@@ -132,8 +136,9 @@ func (d *Dir) quarantineLogs(logs []*Log) error {
 		}
 		return err
 	})
-	// A journal file that failed may lack what was only written, or refuse to be read, but memory
-	// may have it. If memory lacks it too, only what is known to be damaged is given up.
+	// A failed journal file may lack frames that were written and not synced, or may be unreadable,
+	// while memory still holds them. If memory lacks them too, only frames that are known to be
+	// damaged are given up.
 	for _, c := range copies {
 		if err == nil && c.err == nil {
 			err = c.takeMemory(w)
@@ -142,7 +147,7 @@ func (d *Dir) quarantineLogs(logs []*Log) error {
 			err = unread
 		}
 	}
-	if err = cmp.Or(err, w.close()); err != nil {
+	if err = cmp.Or(err, w.Close()); err != nil {
 		w.discard()
 		return err
 	}
@@ -152,9 +157,10 @@ func (d *Dir) quarantineLogs(logs []*Log) error {
 	return nil
 }
 
-// lockForQuarantine takes the locks under which frames are copied, and returns what to copy; nil if
-// there is nothing or this is not the moment. It does not wait for flushMu of a log that is being
-// deleted: the deletion holds that, and may wait for logs whose locks this caller has.
+// lockForQuarantine takes the locks under which a log's frames are copied, and returns the copy
+// to make. It returns nil, without the locks, if the log has no frames to copy or has a write in
+// flight. It does not wait for a deletion, which holds flushMu of its logs and may itself wait
+// for logs that this caller has locked.
 func (l *Log) lockForQuarantine() *quarantineCopy {
 	if !l.tryOwn() {
 		return nil
@@ -172,7 +178,7 @@ func (l *Log) lockForQuarantine() *quarantineCopy {
 		return &quarantineCopy{found: found{l: l, Follower: *Follow(&entry)}, oldest: oldest}
 	}
 	l.unlockFromQuarantine()
-	l.dir.journal.Sync() // what is in flight comes to its end
+	l.dir.journal.Sync() // completes the writes in flight
 	return nil
 }
 
@@ -181,20 +187,20 @@ func (l *Log) unlockFromQuarantine() {
 	l.disown()
 }
 
-// copy copies a frame. The error is that of the copy; a frame that doesn't continue the
-// log ends the copy of this log.
-func (c *quarantineCopy) copy(w *quarantine, fr *journal.Frame) error {
+// copy copies a frame. It returns only errors of writing the copy; a frame that does not continue
+// the log sets c.err, which ends the copying of this log.
+func (c *quarantineCopy) copy(w *Quarantine, fr *journal.Frame) error {
 	if c.err = c.Take(fr); c.err != nil {
 		return nil
 	}
 	var err error
-	c.name, err = w.append(fr, c.l.dir.path, c.l.String())
+	c.name, err = w.Add(fr, c.l.String())
 	return err
 }
 
-// takeMemory copies what follows the frames in memory: nothing as a rule. Others may evict it
-// meanwhile.
-func (c *quarantineCopy) takeMemory(w *quarantine) error {
+// takeMemory copies the chunks that follow the frames in memory; usually there are none. The chunks
+// are retained, because eviction may release them at the same time.
+func (c *quarantineCopy) takeMemory(w *Quarantine) error {
 	c.l.mu.RLock()
 	rest := slices.Clone(c.l.tail.chunks[c.l.tail.find(c.end):])
 	for _, k := range rest {
@@ -215,8 +221,8 @@ func (c *quarantineCopy) takeMemory(w *quarantine) error {
 	return nil
 }
 
-// finish notes that the frames are aside. Where some are lost, the log goes offline for
-// good: segment and journal have failed.
+// finish records that the frames are quarantined. If some are lost, the log goes offline
+// permanently: its segment and the journal have both failed.
 func (c *quarantineCopy) finish(lsn journal.LSN) {
 	l := c.l
 	if end := l.logEnd.Load(); c.err == nil && c.end < end {
@@ -231,5 +237,5 @@ func (c *quarantineCopy) finish(lsn journal.LSN) {
 	l.life.aside = &quarantineFrames{name: c.name, lsn: lsn}
 	bytes := l.tail.cacheAll()
 	l.mu.Unlock()
-	l.dir.memory.flushed(l, bytes) // readers find it there as long as nobody needs the memory
+	l.dir.memory.flushed(l, bytes) // readers use it until the memory is needed
 }

@@ -86,7 +86,7 @@ func (s *leaving) run(f *crashfs.FS, profile string) error {
 	s.l, s.born = logs[0], true
 	s.l.Observe(idle{})
 	old, young := ago(2*hour), ago(0)
-	retain := func() error { d.retain(); return nil }
+	retain := func() error { d.applyRetention(); return nil }
 	start := func(to int64) func() error { return func() error { return s.l.SetLogStart(to) } }
 	steps := []func() error{
 		func() error { return s.append(6, 700, old) },

@@ -23,7 +23,7 @@ func TestFault17BrokenTimestamps(t *testing.T) {
 		for _, flushed := range []bool{false, true} {
 			synctest.Test(t, func(t *testing.T) {
 				disk := crashfs.New(1)
-				slow := func(o *Options) { o.KeeperInterval = 1000 * time.Hour }
+				slow := func(o *Options) { o.RetentionInterval = 1000 * time.Hour }
 				d, err := openDir(disk, "sync", slow)
 				if err != nil {
 					t.Fatal(err)
@@ -34,7 +34,7 @@ func TestFault17BrokenTimestamps(t *testing.T) {
 					_ = l.flushAndSync()
 				}
 				time.Sleep(59 * time.Minute)
-				if d.retain(); l.Ends().LogStart != 0 {
+				if d.applyRetention(); l.Ends().LogStart != 0 {
 					t.Errorf("%s, in a segment: %v: gone before retention.ms has passed since they were written", name, flushed)
 				}
 				if flushed { // the file's time outlives the process
@@ -48,7 +48,7 @@ func TestFault17BrokenTimestamps(t *testing.T) {
 					l.Observe(idle{})
 				}
 				time.Sleep(2 * time.Minute)
-				if d.retain(); l.Ends().LogStart != 3 {
+				if d.applyRetention(); l.Ends().LogStart != 3 {
 					t.Errorf("%s, in a segment: %v: still there: %+v", name, flushed, l.Retained())
 				}
 				_ = d.Close()
@@ -61,7 +61,7 @@ func TestFault17BrokenTimestamps(t *testing.T) {
 // time, so that what is in it can go although records keep coming.
 func TestFault17TimestampsThatDontMove(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		d, err := openDir(crashfs.New(1), "sync", func(o *Options) { o.KeeperInterval = 10 * time.Minute })
+		d, err := openDir(crashfs.New(1), "sync", func(o *Options) { o.RetentionInterval = 10 * time.Minute })
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -85,7 +85,7 @@ func TestFault17TimestampsThatDontMove(t *testing.T) {
 // when its time comes.
 func TestFault17ClockGoesBack(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		d, err := openDir(crashfs.New(1), "sync", func(o *Options) { o.KeeperInterval = 1000 * time.Hour })
+		d, err := openDir(crashfs.New(1), "sync", func(o *Options) { o.RetentionInterval = 1000 * time.Hour })
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -96,7 +96,7 @@ func TestFault17ClockGoesBack(t *testing.T) {
 		_ = l.flush()
 		time.Sleep(5 * time.Minute)
 		for minutes := 5; minutes <= 120; minutes += 10 {
-			d.retain()
+			d.applyRetention()
 			want := int64(0)
 			if minutes > 90 {
 				want = 4
@@ -128,14 +128,14 @@ func TestRetentionBesideADamagedSegment(t *testing.T) {
 	for _, l := range again.Logs() {
 		l.Observe(idle{})
 	}
-	again.retain()
+	again.applyRetention()
 	for _, l := range again.Logs() {
 		if start := l.Ends().LogStart; l.topic == "t" && start != 0 || l.topic == "u" && start != 4 {
 			t.Errorf("%s begins at %d: %+v", l, start, l.Retained())
 		}
 	}
 	errs.Clear()
-	if again.retain(); again.Logs()[0].Ends().LogStart != 4 || again.Logs()[1].Ends().LogStart != 4 {
+	if again.applyRetention(); again.Logs()[0].Ends().LogStart != 4 || again.Logs()[1].Ends().LogStart != 4 {
 		t.Error("when it can be read again it stays as it is")
 	}
 }
@@ -149,12 +149,12 @@ func TestRetentionTriesAgain(t *testing.T) {
 	_ = l.flush()
 	putAt(t, l, 1, 700, ago(0))
 	errs.Add(errfs.Rule{Ops: errfs.Write, Path: "/d/checkpoint/*", Err: syscall.ENOSPC})
-	d.retain()
+	d.applyRetention()
 	if got := files(t, l, ".log"); len(got) != 2 || l.startSynced.Load() != 0 {
 		t.Errorf("without a checkpoint: %v, start %d", got, l.startSynced.Load())
 	}
 	errs.Clear()
-	d.retain()
+	d.applyRetention()
 	if got := files(t, l, ".log"); len(got) != 1 || l.startSynced.Load() != 2 {
 		t.Errorf("with one: %v, start %d", got, l.startSynced.Load())
 	}
@@ -203,7 +203,7 @@ func TestReadersWhileRecordsGo(t *testing.T) {
 	})
 	wg.Go(func() {
 		for !stop.Load() {
-			d.retain()
+			d.applyRetention()
 			_ = l.SetLogStart(l.Ends().Durable - 3)
 		}
 	})
@@ -232,7 +232,7 @@ func TestRetentionOfALogThatMetAFullDisk(t *testing.T) {
 		t.Fatal("the disk is not full")
 	}
 	before := len(files(t, l, ".log"))
-	d.retain()
+	d.applyRetention()
 	if got := files(t, l, ".log"); len(got) >= before || l.Ends().LogStart < 4 {
 		t.Errorf("%d of %d segments are left: %+v", len(got), before, l.Retained())
 	}
@@ -262,7 +262,7 @@ func knowsGoneProducers(t *testing.T, b broken) bool {
 		t.Fatal(a.Err)
 	}
 	eventually(t, "it counts", func() bool { return l.AckEnd() == 1 })
-	if d.retain(); l.Ends().LogStart != 1 {
+	if d.applyRetention(); l.Ends().LogStart != 1 {
 		t.Fatalf("%+v", l.Ends())
 	}
 	a := send(mustOpen(t, disk.PowerLossImage(crashfs.DropUnsynced, 1), "sync").Logs()[0], again)
@@ -279,7 +279,7 @@ func TestFault17DamageHoldsUpNoRetention(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		disk := crashfs.New(1)
 		options := func(o *Options) {
-			o.KeeperInterval = 1000 * time.Hour
+			o.RetentionInterval = 1000 * time.Hour
 			o.Config = func(string, ID) Config { return keeping("sync", hour, -1) }
 		}
 		d, err := openDir(disk, "sync", options)
@@ -299,11 +299,11 @@ func TestFault17DamageHoldsUpNoRetention(t *testing.T) {
 		l = d.Logs()[0]
 		l.Observe(idle{})
 		time.Sleep(59 * time.Minute)
-		if d.retain(); l.Ends().LogStart != 0 {
+		if d.applyRetention(); l.Ends().LogStart != 0 {
 			t.Errorf("gone before retention.ms has passed since it was written: %+v", l.Ends())
 		}
 		time.Sleep(2 * time.Minute)
-		if d.retain(); l.Ends().LogStart != 6 {
+		if d.applyRetention(); l.Ends().LogStart != 6 {
 			t.Errorf("the log starts at %d: %s", l.Ends().LogStart, l.Retained())
 		}
 	})

@@ -61,12 +61,12 @@ func TestAnIdleRoundReadsNothing(t *testing.T) {
 	}
 	errs.Clear()
 	calls := rounds(errs)
-	d.retain()
+	d.applyRetention()
 	first := calls.Hits()
 	if first > 12*n || first < n {
 		t.Errorf("the first round takes %d calls for %d logs", first, n)
 	}
-	d.retain()
+	d.applyRetention()
 	if second := calls.Hits() - first; second > 0 {
 		t.Errorf("the second round takes %d calls", second)
 	}
@@ -83,6 +83,6 @@ func BenchmarkIdleRound(b *testing.B) {
 	d := idleLogs(b, vfs.Memory(), 10_000)
 	b.ReportAllocs()
 	for b.Loop() {
-		d.retain()
+		d.applyRetention()
 	}
 }

@@ -3,6 +3,7 @@ package storage
 import (
 	"bytes"
 	"fmt"
+	"math"
 	"path"
 	"slices"
 	"strings"
@@ -29,6 +30,8 @@ func (idle) Advanced()             {}
 func (idle) Reverted(int64, error) {}
 func (idle) Truncated(int64)       {}
 func (idle) StartMoved()           {}
+func (idle) High() int64           { return math.MaxInt64 }
+func (idle) Stable() int64         { return math.MaxInt64 }
 
 // bounded is one that does.
 type bounded struct {
@@ -105,7 +108,7 @@ func TestRetentionByTime(t *testing.T) {
 			if err := l.flush(); err != nil {
 				t.Fatal(err)
 			}
-			d.retain()
+			d.applyRetention()
 			if e := l.Ends(); e.LogStart != 6 || e.LogEnd != 10 {
 				t.Fatalf("%+v", e)
 			}
@@ -134,7 +137,7 @@ func TestRetentionOfWhatIsOnlyInTheJournal(t *testing.T) {
 	d := mustOpen(t, disk, "sync")
 	l := kept(t, d, keeping("sync", hour, -1))
 	putAt(t, l, 3, 100, ago(2*hour))
-	d.retain()
+	d.applyRetention()
 	if e := l.Ends(); e.LogStart != 3 || e.LogEnd != 3 || l.Size() != 0 {
 		t.Fatalf("%+v, %d bytes", e, l.Size())
 	}
@@ -145,7 +148,7 @@ func TestRetentionOfWhatIsOnlyInTheJournal(t *testing.T) {
 		t.Errorf("segments: %v", got)
 	}
 	putAt(t, l, 2, 100, ago(0))
-	d.retain()
+	d.applyRetention()
 	for name, image := range map[string]*crashfs.FS{"kill": disk.KillImage(1), "power loss": disk.PowerLossImage(crashfs.DropUnsynced, 1)} {
 		back := mustOpen(t, image, "sync").Logs()[0]
 		if e := back.Ends(); e.LogStart != 3 || e.LogEnd != 5 {
@@ -168,7 +171,7 @@ func TestRetentionLeavesAnEmptyLog(t *testing.T) {
 			if err := l.flush(); err != nil {
 				t.Fatal(err)
 			}
-			d.retain()
+			d.applyRetention()
 			if e := l.Ends(); e.LogStart != 5 || e.LogEnd != 5 || l.Size() != 0 {
 				t.Fatalf("%+v, %d bytes", e, l.Size())
 			}
@@ -199,7 +202,7 @@ func TestRetentionBySize(t *testing.T) {
 	}
 	putAt(t, l, 1, 700, ago(0)) // in memory
 	all := l.Size()
-	d.retain()
+	d.applyRetention()
 	if left := l.Size(); left < 4000 || left > 4000+1600 || l.Ends().LogStart == 0 {
 		t.Errorf("%d bytes of %d are left, start %d", left, all, l.Ends().LogStart)
 	}
@@ -223,7 +226,7 @@ func TestRetentionStopsAtTheHighWatermark(t *testing.T) {
 		why   string
 	}{{noopObserver{}, 0, "above the high watermark 0"}, {bounded{high: 5}, 4, "its end 6 is above the high watermark 5"}, {idle{}, 8, ""}} {
 		l.Observe(c.who)
-		d.retain()
+		d.applyRetention()
 		if start := l.Ends().LogStart; start != c.start {
 			t.Errorf("%T: the log starts at %d, want %d", c.who, start, c.start)
 		}
@@ -255,7 +258,7 @@ func TestManyStartsAreOneCheckpoint(t *testing.T) {
 		}
 	}
 	before := d.lastSeq()
-	d.retain()
+	d.applyRetention()
 	for _, l := range logs {
 		if e := l.Ends(); e.LogStart != 2 {
 			t.Fatalf("%s: %+v", l, e)
@@ -268,7 +271,7 @@ func TestManyStartsAreOneCheckpoint(t *testing.T) {
 		return !slices.ContainsFunc(logs, func(l *Log) bool { return len(files(t, l, ".deleted")) > 0 })
 	})
 	calls := rounds(errs)
-	d.retain()
+	d.applyRetention()
 	if n := calls.Hits(); n > 0 {
 		t.Errorf("a round in which nothing goes makes %d calls", n)
 	}
@@ -285,7 +288,7 @@ func TestARemovalIsSaidAndCounted(t *testing.T) {
 	if err := l.flush(); err != nil {
 		t.Fatal(err)
 	}
-	d.retain()
+	d.applyRetention()
 	if err := l.SetLogStart(l.Ends().LogStart + 2); err != nil {
 		t.Fatal(err)
 	}
@@ -372,7 +375,7 @@ func TestFilesGoAfterTheDelay(t *testing.T) {
 // The keeper looks by itself, and at once when the configuration changes.
 func TestTheKeeperLooks(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		d, err := openDir(crashfs.New(1), "sync", func(o *Options) { o.KeeperInterval = time.Minute })
+		d, err := openDir(crashfs.New(1), "sync", func(o *Options) { o.RetentionInterval = time.Minute })
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -476,7 +479,7 @@ func TestNothingGoesWhileSegmentsAreReplaced(t *testing.T) {
 		t.Error("the start moves meanwhile")
 	}
 	l.on(loglife.SwapDone, nil)
-	if d.retain(); len(l.segments) != 2 || l.startSynced.Load() != 5 {
+	if d.applyRetention(); len(l.segments) != 2 || l.startSynced.Load() != 5 {
 		t.Errorf("%d segments are left, start %d", len(l.segments), l.startSynced.Load())
 	}
 	holds(t, l, 8)

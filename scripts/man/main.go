@@ -2,7 +2,7 @@
 //
 //	go run ./scripts/man VERSION DIRECTORY
 //
-// It owns nothing: the texts are those of the tools, the format is manpage's.
+// The texts are those of the tools; internal/cli formats them.
 package main
 
 import (
@@ -12,11 +12,11 @@ import (
 	"path/filepath"
 
 	"github.com/chronik-io/chronik/internal/bench/command"
+	"github.com/chronik-io/chronik/internal/cli"
 	"github.com/chronik-io/chronik/internal/ctl"
-	"github.com/chronik-io/chronik/internal/ctl/cli"
+	"github.com/chronik-io/chronik/internal/ctl/app"
 	"github.com/chronik-io/chronik/internal/ctl/contexts"
 	"github.com/chronik-io/chronik/internal/daemon"
-	"github.com/chronik-io/chronik/internal/manpage"
 )
 
 func main() {
@@ -35,12 +35,12 @@ func run(args []string) error {
 	if err != nil {
 		return err
 	}
-	see := manpage.Part{Title: "SEE ALSO", Text: "chronikd(8), chronikctl(1), chronik-bench(1)"}
+	see := cli.ManSection{Title: "SEE ALSO", Text: "chronikd(8), chronikctl(1), chronik-bench(1)"}
 	pages = append(pages,
-		manpage.Page{Name: "chronikctl", Section: 1, Version: version, Short: "administer a broker that speaks the Kafka protocol", Command: ctl.Root(cli.New(version, ctl.Streams{})),
-			Parts: []manpage.Part{{Title: "ENVIRONMENT", Items: []manpage.Item{{Term: contexts.EnvBrokers, Text: "Brokers to ask first, where --brokers is not given."}}}, see}},
-		manpage.Page{Name: "chronik-bench", Section: 1, Version: version, Short: "measure a broker that speaks the Kafka protocol", Command: command.New(version),
-			Parts: []manpage.Part{see}})
+		cli.ManPage{Name: "chronikctl", Section: 1, Version: version, Short: "administer a broker that speaks the Kafka protocol", Command: ctl.Root(app.New(version, ctl.Streams{})),
+			Sections: []cli.ManSection{{Title: "ENVIRONMENT", Items: []cli.ManItem{{Term: contexts.EnvBrokers, Text: "Bootstrap brokers, if --brokers is not given."}}}, see}},
+		cli.ManPage{Name: "chronik-bench", Section: 1, Version: version, Short: "measure a broker that speaks the Kafka protocol", Command: command.New(version),
+			Sections: []cli.ManSection{see}})
 	if err := os.MkdirAll(dir, 0o755); err != nil {
 		return err
 	}
@@ -52,7 +52,7 @@ func run(args []string) error {
 	return nil
 }
 
-func writePage(dir string, p *manpage.Page) error {
+func writePage(dir string, p *cli.ManPage) error {
 	f, err := os.Create(filepath.Join(dir, p.File()))
 	if err != nil {
 		return err

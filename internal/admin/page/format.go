@@ -42,19 +42,6 @@ func digits(n float64) string {
 	return strconv.FormatFloat(n, 'f', 2, 64)
 }
 
-// countText is a whole number with commas: "1,234,567".
-func countText(n int64) string {
-	s := strconv.FormatInt(n, 10)
-	begin := 0
-	if n < 0 {
-		begin = 1
-	}
-	for i := len(s) - 3; i > begin; i -= 3 {
-		s = s[:i] + "," + s[i:]
-	}
-	return s
-}
-
 // shortText is a count with three significant digits: "12.3k", and a whole number below
 // 1000.
 func shortText(n float64) string {
@@ -141,15 +128,6 @@ func percent(part, whole int64) float64 {
 		return 0
 	}
 	return math.Min(100, math.Round(1000*float64(part)/float64(whole))/10)
-}
-
-// plural is a count with its noun: "1 topic", "2 topics".
-func plural(n int, noun string) string {
-	text := countText(int64(n)) + " " + noun
-	if n != 1 {
-		text += "s"
-	}
-	return text
 }
 
 // Content is a key, a value or a header as the page shows it.

@@ -40,8 +40,8 @@ const (
 // what holds at the moment.
 type Totals struct {
 	BytesIn, BytesOut, Requests, Records float64
-	Produce                              metrics.Seen // seconds of Produce requests
-	Syncs                                metrics.Seen // seconds of fdatasyncs, all directories
+	Produce                              metrics.Distribution // seconds of Produce requests
+	Syncs                                metrics.Distribution // seconds of fdatasyncs, all directories
 	JournalBytes, Heap                   float64
 }
 
@@ -111,7 +111,7 @@ func (h *History) Add(now time.Time, t Totals) {
 }
 
 // estimate is NaN where nothing was observed, so that a plot has a gap and no zero.
-func estimate(s metrics.Seen, q float64) float64 {
+func estimate(s metrics.Distribution, q float64) float64 {
 	if s.Count == 0 {
 		return math.NaN()
 	}

@@ -17,6 +17,7 @@ import (
 	"time"
 
 	"github.com/chronik-io/chronik/internal/health"
+	"github.com/chronik-io/chronik/internal/text"
 )
 
 //go:embed assets
@@ -127,7 +128,7 @@ func (v *view) State() string {
 	case v.Phase != "":
 		return v.Phase
 	case n > 0:
-		return plural(n, "problem")
+		return text.Count(n, "problem")
 	}
 	return "healthy"
 }
@@ -250,8 +251,8 @@ func asset(w http.ResponseWriter, r *http.Request) {
 // functions are what templates may call.
 func functions() template.FuncMap {
 	return template.FuncMap{
-		"bytes": func(n int64) string { return bytesText(float64(n)) }, "count": countText, "short": shortText, "seconds": secondsText,
-		"ago": ago, "moment": moment, "percent": percent, "plural": plural, "name": name, "prose": prose, "commands": commands, "content": contentOf,
+		"bytes": func(n int64) string { return bytesText(float64(n)) }, "count": text.Number[int64], "short": shortText, "seconds": secondsText,
+		"ago": ago, "moment": moment, "percent": percent, "plural": text.Count[int], "name": name, "prose": prose, "commands": commands, "content": contentOf,
 		"span":  func(now, then time.Time) string { return spanText(now.Sub(then)) },
 		"clock": func(t time.Time) string { return t.UTC().Format(time.RFC3339Nano) },
 	}

@@ -24,8 +24,7 @@ import (
 	"github.com/chronik-io/chronik/internal/bench/grouping"
 	"github.com/chronik-io/chronik/internal/bench/limits"
 	"github.com/chronik-io/chronik/internal/bench/report"
-	"github.com/chronik-io/chronik/internal/cmdline"
-	"github.com/chronik-io/chronik/internal/terminal"
+	"github.com/chronik-io/chronik/internal/cli"
 )
 
 // ErrLost is a run that has a result, but whose acknowledged records are not all
@@ -48,7 +47,7 @@ func Main(ctx context.Context, args []string, version string, out, errOut io.Wri
 			fmt.Fprintf(errOut, "chronik-bench: %s\n", line)
 		}
 	}
-	return cmdline.ExitCode(err)
+	return cli.ExitCode(err)
 }
 
 // outputs say where a result goes besides the table.
@@ -68,7 +67,7 @@ func New(version string) *cobra.Command {
 			"is counted ended inside the measured interval, and that is what is divided by.\n\n" + exitCodes,
 		Example: "  chronik-bench -c 128 -d 30s -s 256 --acks all\n" +
 			"  chronik-bench --mode e2e --rate 5000 -c 16 --create-topic --verify",
-		Version: version, Args: cmdline.NoArgs, SilenceUsage: true, SilenceErrors: true,
+		Version: version, Args: cli.NoArgs, SilenceUsage: true, SilenceErrors: true,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			return measure(cmd, version, config, o)
 		},
@@ -82,18 +81,18 @@ func New(version string) *cobra.Command {
 	f.StringVar(&o.hdr, "hdr", "", "write the latencies to this file as HdrHistogram's percentile distribution")
 	f.StringVar(&o.report, "report", "", "write an HTML page with plots to this file")
 	root.SetFlagErrorFunc(func(cmd *cobra.Command, err error) error {
-		text, _ := cmdline.Flag(cmd, err)
-		return cmdline.Usage("%s", text)
+		text, _ := cli.FlagError(cmd, err)
+		return cli.Usage("%s", text)
 	})
 	root.AddCommand(limits.Command(), limits.EchoServerCommand(), compare.Command(), grouping.Command())
-	cmdline.Help(root, cmdline.NoArgs)
+	cli.RejectUnknownHelp(root, cli.NoArgs)
 	return root
 }
 
 // measure makes one run and shows it.
 func measure(cmd *cobra.Command, version string, c bench.Config, o outputs) error {
 	if o.json && o.csv {
-		return cmdline.Usage("--json and --csv: choose one")
+		return cli.Usage("--json and --csv: choose one")
 	}
 	c, err := c.Complete()
 	if err != nil {
@@ -104,7 +103,7 @@ func measure(cmd *cobra.Command, version string, c bench.Config, o outputs) erro
 			return err // and not after the run
 		}
 	}
-	live := report.NewLive(cmd.ErrOrStderr(), c, terminal.Is(cmd.ErrOrStderr()))
+	live := report.NewLive(cmd.ErrOrStderr(), c, cli.IsTerminal(cmd.ErrOrStderr()))
 	r, err := bench.Run(cmd.Context(), c, live.Progress)
 	live.Done()
 	if err != nil {
@@ -135,7 +134,7 @@ func writable(flag, name string) error {
 	made := errors.Is(err, fs.ErrNotExist)
 	f, err := os.OpenFile(name, os.O_WRONLY|os.O_CREATE, 0o666)
 	if err != nil {
-		return cmdline.Usage("--%s: the report cannot be written: %w; name a file in a directory that is there and writable", flag, err)
+		return cli.Usage("--%s: the report cannot be written: %w; name a file in a directory that is there and writable", flag, err)
 	}
 	if err = f.Close(); made {
 		err = errors.Join(err, os.Remove(name))
@@ -165,7 +164,7 @@ func judge(r *bench.Result) error {
 		errs = append(errs, bench.ErrNothing)
 	}
 	if r.Verify != nil && r.Verify.Bad() {
-		return cmdline.WithCode(cmdline.ExitUnhealthy, errors.Join(append(errs,
+		return cli.WithCode(cli.ExitUnhealthy, errors.Join(append(errs,
 			fmt.Errorf("%w: %d acknowledged and lost, %d duplicated", ErrLost, r.Verify.Lost, r.Verify.Duplicated))...))
 	}
 	return errors.Join(errs...)

@@ -13,7 +13,7 @@ import (
 	"go.uber.org/goleak"
 
 	"github.com/chronik-io/chronik/internal/bench"
-	"github.com/chronik-io/chronik/internal/cmdline"
+	"github.com/chronik-io/chronik/internal/cli"
 	"github.com/chronik-io/chronik/pkg/chronik"
 )
 
@@ -111,7 +111,7 @@ func TestJudge(t *testing.T) {
 		if !errors.Is(err, c.want) || (c.want == nil) != (err == nil) {
 			t.Errorf("%s: %v, want %v", c.name, err, c.want)
 		}
-		if code := cmdline.ExitCode(err); code != map[error]int{bench.ErrNothing: 1, ErrLost: 4}[c.want] {
+		if code := cli.ExitCode(err); code != map[error]int{bench.ErrNothing: 1, ErrLost: 4}[c.want] {
 			t.Errorf("%s: status %d", c.name, code)
 		}
 	}

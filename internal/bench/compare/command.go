@@ -9,7 +9,7 @@ import (
 
 	"github.com/chronik-io/chronik/internal/bench"
 	"github.com/chronik-io/chronik/internal/bench/report"
-	"github.com/chronik-io/chronik/internal/cmdline"
+	"github.com/chronik-io/chronik/internal/cli"
 )
 
 // Command is `compare`: the flags of a run, which are of both sides, and its own.
@@ -98,16 +98,16 @@ func (o *options) planOf(cmd *cobra.Command, args []string) (Plan, error) {
 	f := cmd.Flags()
 	if len(args) > 0 {
 		if err := f.Parse(args); err != nil {
-			text, _ := cmdline.Flag(cmd, err)
-			return Plan{}, cmdline.Usage("flags of the load: %s", text)
+			text, _ := cli.FlagError(cmd, err)
+			return Plan{}, cli.Usage("flags of the load: %s", text)
 		}
 		if rest := f.Args(); len(rest) > 0 {
-			return Plan{}, cmdline.Usage("%q is no flag; %s --help lists them", rest[0], cmd.CommandPath())
+			return Plan{}, cli.Usage("%q is no flag; %s --help lists them", rest[0], cmd.CommandPath())
 		}
 	}
 	for _, name := range []string{brokersFlag, pidFlag} {
 		if f.Changed(name) {
-			return Plan{}, cmdline.Usage("--%s: each side has its own; use --a and --b, --pid-a and --pid-b", name)
+			return Plan{}, cli.Usage("--%s: each side has its own; use --a and --b, --pid-a and --pid-b", name)
 		}
 	}
 	p := o.plan
@@ -122,7 +122,7 @@ func (o *options) planOf(cmd *cobra.Command, args []string) (Plan, error) {
 // side is what the flags say of one, on top of those of both.
 func (o sideOptions) side(cmd *cobra.Command, letter string, c bench.Config) (Side, error) {
 	if len(o.brokers) == 0 {
-		return Side{}, cmdline.Usage("--%s: name at least one host:port, for example %s", letter, bench.Default().Brokers[0])
+		return Side{}, cli.Usage("--%s: name at least one host:port, for example %s", letter, bench.Default().Brokers[0])
 	}
 	c.Brokers, c.ServerPID = o.brokers, o.pid
 	fs := pflag.NewFlagSet("set-"+letter, pflag.ContinueOnError)
@@ -130,11 +130,11 @@ func (o sideOptions) side(cmd *cobra.Command, letter string, c bench.Config) (Si
 	for _, text := range o.set {
 		name, value, ok := strings.Cut(text, "=")
 		if !ok {
-			return Side{}, cmdline.Usage("--set-%s: %q is not name=value; write for example acks=1", letter, text)
+			return Side{}, cli.Usage("--set-%s: %q is not name=value; write for example acks=1", letter, text)
 		}
 		if err := fs.Set(name, value); err != nil {
-			text, _ := cmdline.Flag(cmd, err)
-			return Side{}, cmdline.Usage("--set-%s: %s", letter, text)
+			text, _ := cli.FlagError(cmd, err)
+			return Side{}, cli.Usage("--set-%s: %s", letter, text)
 		}
 	}
 	return Side{Name: o.name, Config: c}, nil

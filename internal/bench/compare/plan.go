@@ -7,7 +7,7 @@ import (
 	"time"
 
 	"github.com/chronik-io/chronik/internal/bench"
-	"github.com/chronik-io/chronik/internal/cmdline"
+	"github.com/chronik-io/chronik/internal/cli"
 )
 
 // Bounds of a plan.
@@ -74,5 +74,5 @@ func (p Plan) complete() (Plan, error) {
 			break
 		}
 	}
-	return p, cmdline.WithCode(cmdline.ExitUsage, errors.Join(errs...))
+	return p, cli.WithCode(cli.ExitUsage, errors.Join(errs...))
 }

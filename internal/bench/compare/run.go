@@ -10,7 +10,7 @@ import (
 	"github.com/chronik-io/chronik/internal/bench"
 	"github.com/chronik-io/chronik/internal/bench/limits"
 	"github.com/chronik-io/chronik/internal/bench/report"
-	"github.com/chronik-io/chronik/internal/cmdline"
+	"github.com/chronik-io/chronik/internal/cli"
 )
 
 // Comparison is what was measured.
@@ -134,7 +134,7 @@ func (c compare) side(ctx context.Context, s Side) (report.Document, error) {
 		return d, fmt.Errorf("%w%s", bench.ErrNothing, failures(d))
 	}
 	if r.Verify != nil && r.Verify.Bad() {
-		return d, cmdline.WithCode(cmdline.ExitUnhealthy, errors.New(report.VerifyText(r.Verify)))
+		return d, cli.WithCode(cli.ExitUnhealthy, errors.New(report.VerifyText(r.Verify)))
 	}
 	for i := range d.Flows {
 		d.Flows[i].Series = nil // rounds are short; a single run's report has them

@@ -11,7 +11,7 @@ import (
 
 	"github.com/chronik-io/chronik/internal/bench"
 	"github.com/chronik-io/chronik/internal/bench/report"
-	"github.com/chronik-io/chronik/internal/cmdline"
+	"github.com/chronik-io/chronik/internal/cli"
 )
 
 // Command is `groups`, with a subcommand for each measurement.
@@ -21,7 +21,7 @@ func Command() *cobra.Command {
 		Short: "Consumer groups: what heartbeats cost, how long rebalances take, offset commits a second",
 		Long: "groups measures the coordinator. Each member has a connection of its own, joins, takes what it is given, and gives up what it is asked for.\n" +
 			"A group counts as at rest when all its members are in one generation or epoch and every partition is at one of them.",
-		Args: cmdline.NoArgs,
+		Args: cli.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
 	}
 	cmd.AddCommand(heartbeatsCommand(), rebalanceCommand(), commitsCommand())
@@ -39,7 +39,7 @@ type output interface {
 func measurement(use, short, long string, t *Target, run func(context.Context) (output, error)) *cobra.Command {
 	var asJSON bool
 	cmd := &cobra.Command{
-		Use: use, Short: short, Long: long, Args: cmdline.NoArgs,
+		Use: use, Short: short, Long: long, Args: cli.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			r, err := run(cmd.Context())
 			if err != nil {

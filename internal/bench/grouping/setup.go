@@ -14,7 +14,7 @@ import (
 
 	"github.com/chronik-io/chronik/internal/bench"
 	"github.com/chronik-io/chronik/internal/bench/wire"
-	"github.com/chronik-io/chronik/internal/cmdline"
+	"github.com/chronik-io/chronik/internal/cli"
 )
 
 // Target is the broker to measure.
@@ -49,7 +49,7 @@ func (t Target) check() error {
 
 // usage are errors of the command line; nil where there is none.
 func usage(errs ...error) error {
-	return cmdline.WithCode(cmdline.ExitUsage, errors.Join(errs...))
+	return cli.WithCode(cli.ExitUsage, errors.Join(errs...))
 }
 
 // within is an error where a number is out of its bounds.
@@ -76,7 +76,7 @@ const adminTimeout = time.Minute
 func newCluster(ctx context.Context, t Target) (*cluster, error) {
 	cl, err := kgo.NewClient(kgo.SeedBrokers(t.Brokers...), kgo.ClientID(wire.ClientID))
 	if err != nil {
-		return nil, cmdline.Usage("--bootstrap-servers: make a client for %v: %w", t.Brokers, err)
+		return nil, cli.Usage("--bootstrap-servers: make a client for %v: %w", t.Brokers, err)
 	}
 	c := &cluster{target: t, client: cl, admin: kadm.NewClient(cl)}
 	if err := c.makeTopic(ctx); err != nil {

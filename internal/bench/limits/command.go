@@ -10,7 +10,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/chronik-io/chronik/internal/bench"
-	"github.com/chronik-io/chronik/internal/cmdline"
+	"github.com/chronik-io/chronik/internal/cli"
 )
 
 // Command is `limits`.
@@ -26,7 +26,7 @@ func Command() *cobra.Command {
 		Long: "limits measures a bare TCP echo with the requests, the answers and the connections of a benchmark (clients own: each connection has one\n" +
 			"raw request in flight), and with --dir the disk: writes of 4 KiB, 64 KiB and 1 MiB, each followed by fdatasync, over blocks that were\n" +
 			"written before and at the end of a growing file. The echo server is a process of its own.",
-		Args: cmdline.NoArgs,
+		Args: cli.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			r, err := o.measure(cmd.Context())
 			if err != nil {
@@ -61,7 +61,7 @@ type options struct {
 
 func (o options) measure(ctx context.Context) (*Result, error) {
 	if o.noEcho && o.disk.Dir == "" {
-		return nil, cmdline.Usage("nothing to measure: give --dir, or leave --no-echo out")
+		return nil, cli.Usage("nothing to measure: give --dir, or leave --no-echo out")
 	}
 	r := &Result{Measured: time.Now()}
 	if !o.noEcho {
@@ -88,13 +88,13 @@ func EchoServerCommand() *cobra.Command {
 		Use:    serverName,
 		Short:  "Answer frames with frames, until interrupted",
 		Hidden: true,
-		Args:   cmdline.NoArgs,
+		Args:   cli.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			ctx, cancel := context.WithCancel(cmd.Context())
 			defer cancel()
 			l, err := new(net.ListenConfig).Listen(ctx, "tcp", listen)
 			if err != nil {
-				return cmdline.Usage("echo server: --listen: %w; choose a free port of this machine", err)
+				return cli.Usage("echo server: --listen: %w; choose a free port of this machine", err)
 			}
 			if _, err := fmt.Fprintf(cmd.OutOrStdout(), "%s%v\n", announce, l.Addr()); err != nil {
 				l.Close()

@@ -12,7 +12,7 @@ import (
 	"github.com/HdrHistogram/hdrhistogram-go"
 
 	"github.com/chronik-io/chronik/internal/bench/report"
-	"github.com/chronik-io/chronik/internal/cmdline"
+	"github.com/chronik-io/chronik/internal/cli"
 )
 
 // Bounds of a disk measurement. DefaultFileSize is enough for a write to come
@@ -84,14 +84,14 @@ func disk(ctx context.Context, c DiskConfig, sync func(*os.File) error) (_ *Disk
 		c.FileSize = DefaultFileSize
 	}
 	if c.FileSize < groupSize || c.FileSize > largestFile {
-		return nil, cmdline.Usage("--file-size: %d is not within %d and %d", c.FileSize, groupSize, int64(largestFile))
+		return nil, cli.Usage("--file-size: %d is not within %d and %d", c.FileSize, groupSize, int64(largestFile))
 	}
 	if c.Duration <= 0 {
-		return nil, cmdline.Usage("--disk-duration: must be above zero, not %v", c.Duration)
+		return nil, cli.Usage("--disk-duration: must be above zero, not %v", c.Duration)
 	}
 	dir, err := os.MkdirTemp(c.Dir, "chronik-bench-")
 	if err != nil {
-		return nil, cmdline.Usage("--dir: make a directory to measure in: %w; name one that is there and writable", err)
+		return nil, cli.Usage("--dir: make a directory to measure in: %w; name one that is there and writable", err)
 	}
 	defer func() {
 		if e := os.RemoveAll(dir); e != nil {

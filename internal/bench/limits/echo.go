@@ -11,7 +11,7 @@ import (
 	"github.com/chronik-io/chronik/internal/bench"
 	"github.com/chronik-io/chronik/internal/bench/meter"
 	"github.com/chronik-io/chronik/internal/bench/report"
-	"github.com/chronik-io/chronik/internal/cmdline"
+	"github.com/chronik-io/chronik/internal/cli"
 )
 
 // EchoConfig is a load on an echo server: the requests of clients "own", byte for
@@ -66,7 +66,7 @@ func (c EchoConfig) check() error {
 	if c.Duration <= 0 || c.Warmup < 0 {
 		errs = append(errs, fmt.Errorf("--duration %v after --warmup %v: write a duration above zero, and 0s for no warm-up", c.Duration, c.Warmup))
 	}
-	return cmdline.WithCode(cmdline.ExitUsage, errors.Join(errs...))
+	return cli.WithCode(cli.ExitUsage, errors.Join(errs...))
 }
 
 // longestName of a topic, as Kafka bounds it.

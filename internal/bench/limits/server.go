@@ -9,7 +9,7 @@ import (
 	"net"
 	"sync"
 
-	"github.com/chronik-io/chronik/internal/cmdline"
+	"github.com/chronik-io/chronik/internal/cli"
 )
 
 // Sizes of what the echo server reads and writes, in bytes with the four of the
@@ -28,7 +28,7 @@ const (
 // nothing else. It closes l.
 func Serve(ctx context.Context, l net.Listener, response int) error {
 	if response < smallestFrame || response > largestFrame {
-		return errors.Join(cmdline.Usage("--response-size: %d is not within %d and %d", response, smallestFrame, largestFrame), l.Close())
+		return errors.Join(cli.Usage("--response-size: %d is not within %d and %d", response, smallestFrame, largestFrame), l.Close())
 	}
 	s := &server{response: response, open: map[net.Conn]struct{}{}}
 	stop := context.AfterFunc(ctx, func() { s.close(l) })

@@ -150,7 +150,7 @@ func TestOtherEpochsCanNeitherWriteNorRead(t *testing.T) {
 	p, park := open(t, vfs.Memory(), &cluster{})
 	l := newPartitionLog(p, park, one)
 	must(t, put(t, l, 0, "a"))
-	p.Lead(3, []int32{1}, []int32{1})
+	p.BecomeLeader(3, []int32{1}, []int32{1})
 	if err := put(t, l, 0, "b"); !errors.Is(err, replica.ErrFencedEpoch) {
 		t.Error(err)
 	}
@@ -171,7 +171,7 @@ func TestLoadWaitsForUncommittedRecords(t *testing.T) {
 		p, park := open(t, vfs.Memory(), &cluster{})
 		l := newPartitionLog(p, park, one)
 		must(t, put(t, l, 0, "a"))
-		p.Lead(1, []int32{1, 2}, []int32{1, 2})
+		p.BecomeLeader(1, []int32{1, 2}, []int32{1, 2})
 		p.Acknowledged(2, 1, 1)
 		var appends sync.WaitGroup
 		appends.Go(func() { must(t, put(t, l, 1, "b")) })
@@ -199,7 +199,7 @@ func TestLoadWaitsForUncommittedRecords(t *testing.T) {
 func TestLoadEndsWithLeadership(t *testing.T) {
 	p, park := open(t, vfs.Memory(), &cluster{})
 	l := newPartitionLog(p, park, one)
-	p.Lead(1, []int32{1, 2}, []int32{1, 2})
+	p.BecomeLeader(1, []int32{1, 2}, []int32{1, 2})
 	ended := make(chan error, 1)
 	l.Append(1, []coordinator.Record{{Key: []byte("a")}}, time.UnixMilli(1), func(err error) { ended <- err })
 	for p.Ends().LogEnd < 1 {
@@ -210,7 +210,7 @@ func TestLoadEndsWithLeadership(t *testing.T) {
 		_, err := get(t.Context(), l, 1)
 		loaded <- err
 	}()
-	p.FollowOf(2, 2, []int32{1, 2}, []int32{2})
+	p.BecomeFollower(2, 2, []int32{1, 2}, []int32{2})
 	if err := <-loaded; !errors.Is(err, replica.ErrFencedEpoch) {
 		t.Error(err)
 	}
@@ -241,13 +241,13 @@ func TestReadyPredictsRefusedAppends(t *testing.T) {
 		}
 	}
 	replicas = 2
-	p.Lead(1, []int32{1, 2}, []int32{1})
+	p.BecomeLeader(1, []int32{1, 2}, []int32{1})
 	if err := l.Ready(1); !errors.Is(err, replica.ErrNotEnoughReplicas) || !errors.Is(put(t, l, 1, "x"), replica.ErrNotEnoughReplicas) {
 		t.Error(err)
 	}
-	p.Lead(1, []int32{1, 2}, []int32{1, 2})
+	p.BecomeLeader(1, []int32{1, 2}, []int32{1, 2})
 	must(t, l.Ready(1))
-	p.FollowOf(2, 2, []int32{1, 2}, []int32{1, 2})
+	p.BecomeFollower(2, 2, []int32{1, 2}, []int32{1, 2})
 	if err := l.Ready(1); !errors.Is(err, replica.ErrNotLeader) && !errors.Is(err, replica.ErrFencedEpoch) {
 		t.Error(err)
 	}

@@ -9,23 +9,24 @@ import (
 	"github.com/twmb/franz-go/pkg/kadm"
 	"github.com/twmb/franz-go/pkg/kerr"
 
-	"github.com/chronik-io/chronik/internal/ctl/cli"
+	"github.com/chronik-io/chronik/internal/ctl/app"
 	"github.com/chronik-io/chronik/internal/ctl/output"
+	"github.com/chronik-io/chronik/internal/text"
 )
 
-// NewBroker is the command broker with all those below it.
-func NewBroker(a *cli.App) *cobra.Command {
-	return cli.Parent("broker", "List brokers, and show their log directories", listBrokers(a), describeBroker(a))
+// NewBroker returns the command broker.
+func NewBroker(a *app.App) *cobra.Command {
+	return app.Parent("broker", "List brokers, and show their log directories", listBrokers(a), describeBroker(a))
 }
 
-func listBrokers(a *cli.App) *cobra.Command {
+func listBrokers(a *app.App) *cobra.Command {
 	return &cobra.Command{
-		Use: "list", Short: "List the brokers", Args: cli.Args(0, 0, "no argument"),
+		Use: "list", Short: "List the brokers", Args: app.Args(0, 0, "no argument"),
 		Example: "  chronikctl broker list",
 		RunE: a.Admin(func(ctx context.Context, adm *kadm.Client, _ []string) error {
 			m, err := adm.Metadata(ctx)
 			if err != nil {
-				return cli.Refused("list brokers", cli.Words(err), "")
+				return app.Refused("list brokers", app.Words(err), "")
 			}
 			all := brokers(m)
 			return a.Print(all, brokerTable(all))
@@ -43,20 +44,20 @@ type detail struct {
 type dir struct {
 	Path       string `json:"path"`
 	Partitions int    `json:"partitions"`
-	Size       int64  `json:"sizeBytes"`  // of the logs in it
-	Total      int64  `json:"totalBytes"` // of its file system; -1 where the broker does not say
+	Size       int64  `json:"sizeBytes"`  // of its logs
+	Total      int64  `json:"totalBytes"` // of the file system; -1 if unknown
 	Usable     int64  `json:"usableBytes"`
 	Error      string `json:"error,omitempty"`
 }
 
-func describeBroker(a *cli.App) *cobra.Command {
+func describeBroker(a *app.App) *cobra.Command {
 	return &cobra.Command{
-		Use: "describe ID", Short: "Show a broker and its log directories", Args: cli.Args(1, 1, "one broker's id"), ValidArgsFunction: a.Brokers(1),
+		Use: "describe ID", Short: "Show a broker and its log directories", Args: app.Args(1, 1, "one broker's id"), ValidArgsFunction: a.Brokers(1),
 		Example: "  chronikctl broker describe 1",
 		RunE: func(cmd *cobra.Command, args []string) error {
 			id, err := strconv.ParseInt(args[0], 10, 32)
 			if err != nil {
-				return cli.Usage("%q is no broker's id; chronikctl broker list shows them", args[0])
+				return app.Usage("%q is not a broker's id; chronikctl broker list shows the ids", args[0])
 			}
 			return a.Admin(func(ctx context.Context, adm *kadm.Client, _ []string) error {
 				return showBroker(ctx, a, adm, int32(id))
@@ -65,10 +66,10 @@ func describeBroker(a *cli.App) *cobra.Command {
 	}
 }
 
-func showBroker(ctx context.Context, a *cli.App, adm *kadm.Client, id int32) error {
+func showBroker(ctx context.Context, a *app.App, adm *kadm.Client, id int32) error {
 	m, err := adm.Metadata(ctx)
 	if err != nil {
-		return cli.Refused("describe broker", cli.Words(err), "")
+		return app.Refused("describe broker", app.Words(err), "")
 	}
 	for _, b := range brokers(m) {
 		if b.ID != id {
@@ -76,10 +77,10 @@ func showBroker(ctx context.Context, a *cli.App, adm *kadm.Client, id int32) err
 		}
 		d := detail{broker: b, Dirs: []dir{}}
 		dirs, err := adm.DescribeBrokerLogDirs(ctx, id, nil)
-		if err != nil && !cli.IsUnsupported(err) {
-			return cli.Refused(fmt.Sprintf("log directories of broker %d", id), cli.Words(err), "")
+		if err != nil && !app.IsUnsupported(err) {
+			return app.Refused(fmt.Sprintf("log directories of broker %d", id), app.Words(err), "")
 		}
-		t := &output.Table{Columns: []string{"DIRECTORY", "PARTITIONS#", "SIZE#", "FREE#", "OF#", "ERROR"}, Empty: "this broker does not tell of its log directories"}
+		t := &output.Table{Columns: []string{"DIRECTORY", "PARTITIONS#", "SIZE#", "FREE#", "OF#", "ERROR"}, Empty: "this broker does not report its log directories"}
 		for _, x := range dirs.Sorted() {
 			y := dir{Path: x.Dir, Size: x.Size(), Total: x.TotalBytes, Usable: x.UsableBytes}
 			for _, partitions := range x.Topics {
@@ -89,16 +90,16 @@ func showBroker(ctx context.Context, a *cli.App, adm *kadm.Client, id int32) err
 				y.Error = x.Err.Error()
 			}
 			d.Dirs = append(d.Dirs, y)
-			t.Add(y.Path, y.Partitions, output.Bytes(y.Size), bytesOr(y.Usable), bytesOr(y.Total), y.Error)
+			t.Add(y.Path, y.Partitions, text.Bytes(y.Size), bytesOr(y.Usable), bytesOr(y.Total), y.Error)
 		}
 		return a.Print(d, brokerTable([]broker{b}), t)
 	}
-	return cli.Refused(fmt.Sprintf("describe broker %d", id), kerr.BrokerIDNotRegistered, "there is no such broker")
+	return app.Refused(fmt.Sprintf("describe broker %d", id), kerr.BrokerIDNotRegistered, "there is no such broker")
 }
 
 func bytesOr(n int64) string {
 	if n < 0 {
 		return "?"
 	}
-	return output.Bytes(n)
+	return text.Bytes(n)
 }

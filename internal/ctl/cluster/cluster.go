@@ -1,8 +1,13 @@
-// Package cluster is chronikctl cluster, broker and api-versions: what brokers
-// there are, what they offer, and what is wrong with them.
+// Package cluster implements the commands about brokers: chronikctl cluster, broker,
+// api-versions, profile, doctor and debug.
 //
-// health.go holds what is looked at; each finding says what is wrong, where, and
-// what to do. internal/ctl calls the constructors.
+// health.go finds what is wrong through Kafka's protocol; the doctor_ files add what only
+// chronikctl doctor checks. profile.go explains what an acknowledgement guarantees: the promises
+// come from pkg/durability, the measured sizes and times from the admin port. bundle.go writes
+// one file with everything that a bug report needs: it collects the output of chronikctl's own
+// commands and of the admin port concurrently (bundle_members.go), masks secrets
+// (bundle_redact.go), and adds a manifest (bundle_archive.go). None of these commands changes
+// anything on a broker.
 package cluster
 
 import (
@@ -12,22 +17,22 @@ import (
 	"net"
 	"slices"
 	"strconv"
-	"strings"
 
 	"github.com/spf13/cobra"
 	"github.com/twmb/franz-go/pkg/kadm"
 
-	"github.com/chronik-io/chronik/internal/cmdline"
-	"github.com/chronik-io/chronik/internal/ctl/cli"
+	"github.com/chronik-io/chronik/internal/cli"
+	"github.com/chronik-io/chronik/internal/ctl/app"
 	"github.com/chronik-io/chronik/internal/ctl/output"
+	"github.com/chronik-io/chronik/internal/text"
 )
 
-// New is the command cluster with all those below it.
-func New(a *cli.App) *cobra.Command {
-	c := cli.Parent("cluster", "Describe the cluster, and find what is wrong with it", describe(a), healthCommand(a))
-	cmdline.Instead(c, map[string]string{
+// New returns the command cluster.
+func New(a *app.App) *cobra.Command {
+	c := app.Parent("cluster", "Describe the cluster, and find problems", describe(a), healthCommand(a))
+	cli.Instead(c, map[string]string{
 		"info":    "cluster describe shows the cluster",
-		"status":  "cluster health finds what is wrong",
+		"status":  "cluster health lists what is wrong",
 		"brokers": "chronikctl broker list shows the brokers",
 	})
 	return c
@@ -38,23 +43,23 @@ type overview struct {
 	ID         string           `json:"clusterId"`
 	Controller int32            `json:"controller"` // -1 for none
 	Brokers    []broker         `json:"brokers"`
-	Topics     int              `json:"topics"` // without internal ones
+	Topics     int              `json:"topics"` // without internal topics
 	Partitions int              `json:"partitions"`
 	Features   map[string]int16 `json:"features"` // finalized levels
 }
 
-func describe(a *cli.App) *cobra.Command {
+func describe(a *app.App) *cobra.Command {
 	return &cobra.Command{
-		Use: "describe", Short: "Show id, controller, brokers, features, and how many topics there are", Args: cli.Args(0, 0, "no argument"),
+		Use: "describe", Short: "Show id, controller, brokers, features, and the number of topics", Args: app.Args(0, 0, "no argument"),
 		Example: "  chronikctl cluster describe",
 		RunE: a.Admin(func(ctx context.Context, adm *kadm.Client, _ []string) error {
 			m, err := adm.Metadata(ctx)
 			if err != nil {
-				return cli.Refused("describe the cluster", cli.Words(err), "")
+				return app.Refused("describe the cluster", app.Words(err), "")
 			}
 			versions, err := adm.ApiVersions(ctx)
 			if err != nil {
-				return cli.Refused("describe the cluster", cli.Words(err), "")
+				return app.Refused("describe the cluster", app.Words(err), "")
 			}
 			o := overview{ID: m.Cluster, Controller: m.Controller, Brokers: brokers(m), Features: map[string]int16{}}
 			for _, t := range m.Topics {
@@ -71,7 +76,7 @@ func describe(a *cli.App) *cobra.Command {
 				}
 			})
 			t := brokerTable(o.Brokers)
-			t.Title = fmt.Sprintf("cluster %s  controller %d  %s  %s", o.ID, o.Controller, cli.Count(o.Topics, "topic"), cli.Count(o.Partitions, "partition"))
+			t.Title = fmt.Sprintf("cluster %s  controller %d  %s  %s", o.ID, o.Controller, text.Count(o.Topics, "topic"), text.Count(o.Partitions, "partition"))
 			for _, name := range slices.Sorted(maps.Keys(o.Features)) {
 				t.Title += fmt.Sprintf("\nfeature %s=%d", name, o.Features[name])
 			}
@@ -80,10 +85,10 @@ func describe(a *cli.App) *cobra.Command {
 	}
 }
 
-// broker is one of the cluster.
+// broker is a broker of the cluster.
 type broker struct {
 	ID         int32  `json:"id"`
-	Address    string `json:"address"` // what it advertises to clients
+	Address    string `json:"address"` // the advertised address
 	Rack       string `json:"rack,omitempty"`
 	Controller bool   `json:"controller"`
 	Leaders    int    `json:"leaders"` // partitions that it leads
@@ -125,8 +130,4 @@ func yes(b bool) string {
 		return "yes"
 	}
 	return ""
-}
-
-func numbers(ids []int32) string {
-	return strings.Trim(strings.ReplaceAll(fmt.Sprint(ids), " ", ","), "[]")
 }

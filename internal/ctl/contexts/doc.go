@@ -1,11 +1,9 @@
-// Package contexts says which broker a command talks to, and how: brokers, TLS,
-// SASL, and the few other settings that all commands share.
+// Package contexts resolves the settings that all commands of chronikctl share: brokers, TLS,
+// SASL, admin port, timeout, output format.
 //
-// It owns the settings' names and defaults, the file of named contexts, and the
-// rule by which a setting is found: its flag, else its variable, else the
-// context of the file, else its default. A setting has one name everywhere:
-// tls-ca is --tls-ca, CHRONIKCTL_TLS_CA, and tls-ca: in the file. Errors name
-// the place that a wrong value came from. It promises that a secret is never
-// printed and that the file is readable by its owner only. internal/ctl/cli
-// calls it; it knows no commands and opens no connection.
+// It owns the names and defaults of the settings and the file of named contexts. It takes a
+// setting from its flag, else from its environment variable, else from the context in the file,
+// else it uses the default. A setting has one name everywhere: tls-ca is --tls-ca,
+// CHRONIKCTL_TLS_CA, and tls-ca: in the file. Errors name the source of a wrong value. Secrets
+// are never printed, and only the owner can read the file. The package opens no connection.
 package contexts

@@ -5,7 +5,7 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/chronik-io/chronik/internal/nearest"
+	"github.com/chronik-io/chronik/internal/text"
 )
 
 // envPrefix begins every variable that is chronikctl's alone.
@@ -29,7 +29,7 @@ func Strange(environ []string) (strange []string, err error) {
 		if !ours || value == "" || slices.Contains(known, name) {
 			continue
 		}
-		if near, ok := nearest.Name(rest, bare); ok {
+		if near, ok := text.Closest(rest, bare); ok {
 			return nil, fmt.Errorf("there is no variable %s; did you mean %s%s?", name, envPrefix, near)
 		}
 		strange = append(strange, name)

@@ -15,7 +15,7 @@ import (
 
 	"go.yaml.in/yaml/v3"
 
-	"github.com/chronik-io/chronik/internal/nearest"
+	"github.com/chronik-io/chronik/internal/text"
 )
 
 // Paths of the file: the variable that names it, and where it is without.
@@ -139,7 +139,7 @@ func (f *File) Set(context, name, value string) error {
 	}
 	s, ok := Lookup(name)
 	if !ok {
-		if near, ok := nearest.Name(name, Names()); ok {
+		if near, ok := text.Closest(name, Names()); ok {
 			return fmt.Errorf("there is no setting %q; did you mean %s?", name, near)
 		}
 		return fmt.Errorf("there is no setting %q; there are %s", name, strings.Join(Names(), ", "))

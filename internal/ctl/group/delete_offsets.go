@@ -9,18 +9,19 @@ import (
 	"github.com/twmb/franz-go/pkg/kadm"
 	"github.com/twmb/franz-go/pkg/kerr"
 
-	"github.com/chronik-io/chronik/internal/ctl/cli"
+	"github.com/chronik-io/chronik/internal/ctl/app"
+	"github.com/chronik-io/chronik/internal/text"
 )
 
-// forget deletes the offsets of these topics, or of these partitions of them.
-func forget(ctx context.Context, a *cli.App, adm *kadm.Client, name string, only map[string][]int32, dryRun bool) error {
+// forget deletes the offsets of topics, or of some of their partitions.
+func forget(ctx context.Context, a *app.App, adm *kadm.Client, name string, only map[string][]int32, dryRun bool) error {
 	d, err := load(ctx, a, adm, name)
 	if err != nil {
 		return fmt.Errorf("delete offsets of %w", err)
 	}
 	set := kadm.TopicsSet{}
 	var losses []string
-	var out cli.Outcomes
+	var out app.Outcomes
 	for _, p := range d.Partitions {
 		some, named := only[p.Topic]
 		if p.Committed == nil || !named || len(some) > 0 && !slices.Contains(some, p.Partition) {
@@ -41,12 +42,12 @@ func forget(ctx context.Context, a *cli.App, adm *kadm.Client, name string, only
 	if dryRun || len(losses) == 0 {
 		return a.Report(&out)
 	}
-	if err := a.Confirm(fmt.Sprintf("forget %s of group %s", cli.Count(len(losses), "offset"), name), exportFirst, losses); err != nil {
+	if err := a.Confirm(fmt.Sprintf("forget %s of group %s", text.Count(len(losses), "offset"), name), exportFirst, losses); err != nil {
 		return err
 	}
 	answers, err := adm.DeleteOffsets(ctx, name, set)
 	if err != nil {
-		return cli.Refused("delete offsets of group "+name, cli.Words(err), "")
+		return app.Refused("delete offsets of group "+name, app.Words(err), "")
 	}
 	for _, topic := range slices.Sorted(maps.Keys(set)) {
 		for _, p := range slices.Sorted(maps.Keys(set[topic])) {

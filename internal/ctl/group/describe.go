@@ -11,22 +11,23 @@ import (
 	"github.com/spf13/cobra"
 	"github.com/twmb/franz-go/pkg/kadm"
 
-	"github.com/chronik-io/chronik/internal/ctl/cli"
+	"github.com/chronik-io/chronik/internal/ctl/app"
 	"github.com/chronik-io/chronik/internal/ctl/output"
+	"github.com/chronik-io/chronik/internal/text"
 )
 
-func describe(a *cli.App) *cobra.Command {
+func describe(a *app.App) *cobra.Command {
 	var every bool
 	c := &cobra.Command{
 		Use: "describe GROUP...|--all", Short: "Show state, members, offsets and lag", Args: someOrAll(&every), ValidArgsFunction: a.Groups(0),
 		Example: "  chronikctl group describe audit\n  chronikctl group describe --all --watch",
-		Long: "describe shows for each partition that a group has committed, or that a member is assigned, how far it is. The lag of a\n" +
-			"partition without a commit counts from its start.",
+		Long: "describe shows the position and lag of a group in every partition of its topics. If a partition has no committed offset, its\n" +
+			"lag counts from the start of the log if a member is assigned to it. If none is, the lag is not known and not in the total.",
 		RunE: a.Admin(func(ctx context.Context, adm *kadm.Client, names []string) error {
 			if every {
 				groups, err := adm.ListGroups(ctx)
 				if err != nil {
-					return cli.Refused("list groups", cli.Words(err), "")
+					return app.Refused("list groups", app.Words(err), "")
 				}
 				names = groups.Groups()
 			}
@@ -53,13 +54,13 @@ func describe(a *cli.App) *cobra.Command {
 	return a.Watched(c)
 }
 
-// someOrAll refuses groups beside --all, and neither.
+// someOrAll requires either groups or --all.
 func someOrAll(all *bool) cobra.PositionalArgs {
-	some := cli.Args(1, -1, "at least one group, or --all")
+	some := app.Args(1, -1, "at least one group, or --all")
 	return func(cmd *cobra.Command, args []string) error {
 		switch {
 		case *all && len(args) > 0:
-			return cli.Usage("--all and %q: --all are all groups; leave one out", args[0])
+			return app.Usage("--all and %q exclude each other", args[0])
 		case *all:
 			return nil
 		}
@@ -67,9 +68,9 @@ func someOrAll(all *bool) cobra.PositionalArgs {
 	}
 }
 
-// tables is a group for people.
+// tables formats a group for people.
 func (d *described) tables() []*output.Table {
-	head := []string{"group " + d.Group, d.State, d.Type, fmt.Sprintf("coordinator %d", d.Coordinator), cli.Count(len(d.Members), "member"), fmt.Sprintf("lag %d", d.Lag)}
+	head := []string{"group " + d.Group, d.State, d.Type, fmt.Sprintf("coordinator %d", d.Coordinator), text.Count(len(d.Members), "member"), fmt.Sprintf("lag %d", d.Lag)}
 	if d.Assignor != "" {
 		head = append(head, "assignor "+d.Assignor)
 	}
@@ -90,7 +91,7 @@ func (d *described) tables() []*output.Table {
 		var parts []string
 		for _, topic := range slices.Sorted(maps.Keys(x.Assignment)) {
 			n += len(x.Assignment[topic])
-			parts = append(parts, topic+":"+strings.Trim(strings.ReplaceAll(fmt.Sprint(x.Assignment[topic]), " ", ","), "[]"))
+			parts = append(parts, topic+":"+text.Numbers(x.Assignment[topic]))
 		}
 		m.Add(x.ID, x.Client, x.Host, x.Instance, n, strings.Join(parts, " "))
 	}

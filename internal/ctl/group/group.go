@@ -1,24 +1,23 @@
-// Package group is chronikctl group: list, describe, reset, export, delete,
+// Package group implements chronikctl group: list, describe, reset, export, delete and
 // delete-offsets.
 //
-// Groups of both protocols, classic and consumer (KIP-848), look alike here.
-// Each command is in the file of its name; state.go asks what all of them need.
-// internal/ctl calls New.
+// It treats groups of the classic and of the consumer protocol (KIP-848) alike. Each command is
+// in a file of its name; state.go fetches the data that they share.
 package group
 
 import (
 	"github.com/spf13/cobra"
 
-	"github.com/chronik-io/chronik/internal/cmdline"
-	"github.com/chronik-io/chronik/internal/ctl/cli"
+	"github.com/chronik-io/chronik/internal/cli"
+	"github.com/chronik-io/chronik/internal/ctl/app"
 )
 
-// New is the command with all those below it.
-func New(a *cli.App) *cobra.Command {
-	c := cli.Parent("group", "List, describe, reset, export and delete consumer groups and their offsets",
+// New returns the command group.
+func New(a *app.App) *cobra.Command {
+	c := app.Parent("group", "List, describe, reset, export and delete consumer groups and their offsets",
 		list(a), describe(a), reset(a), export(a), remove(a), deleteOffsets(a))
-	cmdline.Instead(c, map[string]string{
-		"lag":           "group list shows each group's lag, group describe that of each partition",
+	cli.Instead(c, map[string]string{
+		"lag":           "group list shows each group's lag, group describe the lag of each partition",
 		"members":       "group describe shows the members",
 		"offsets":       "group describe shows the offsets",
 		"seek":          "group reset sets offsets",
@@ -29,4 +28,4 @@ func New(a *cli.App) *cobra.Command {
 	return c
 }
 
-const dryRunDoc = "only say what would be done"
+const dryRunDoc = "only list what would be done"

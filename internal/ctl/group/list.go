@@ -12,36 +12,36 @@ import (
 	"github.com/twmb/franz-go/pkg/kerr"
 	"github.com/twmb/franz-go/pkg/kmsg"
 
-	"github.com/chronik-io/chronik/internal/ctl/cli"
+	"github.com/chronik-io/chronik/internal/ctl/app"
 	"github.com/chronik-io/chronik/internal/ctl/output"
 )
 
-// listed is one group of list.
+// listed is a group in the answer of list.
 type listed struct {
 	Group       string `json:"group"`
 	State       string `json:"state"`
 	Type        string `json:"type,omitempty"` // classic, consumer, …; empty for a broker before Kafka 3.8
 	Protocol    string `json:"protocolType"`   // consumer for consumers, connect for Kafka Connect
 	Coordinator int32  `json:"coordinator"`
-	Members     *int   `json:"members"` // nil where it is not known
+	Members     *int   `json:"members"` // nil if unknown
 	Lag         *int64 `json:"lag"`
-	Error       string `json:"error,omitempty"` // why it is not
+	Error       string `json:"error,omitempty"` // why members and lag are unknown
 }
 
-// states are those that a group may be in, of any protocol.
+// states returns the states of groups in any protocol.
 func states() []string {
 	return []string{"Stable", "Empty", "PreparingRebalance", "CompletingRebalance", "Assigning", "Reconciling", "NotReady", "Dead"}
 }
 
-func list(a *cli.App) *cobra.Command {
+func list(a *app.App) *cobra.Command {
 	var in []string
 	c := &cobra.Command{
-		Use: "list", Short: "List groups with their lag", Args: cli.Args(0, 0, "no argument"),
+		Use: "list", Short: "List groups with their lag", Args: app.Args(0, 0, "no argument"),
 		Example: "  chronikctl group list\n  chronikctl group list --state Empty -o json",
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			for _, s := range in {
 				if !slices.ContainsFunc(states(), func(known string) bool { return strings.EqualFold(s, known) }) {
-					return cli.Usage("--state %q is none of %s", s, strings.Join(states(), ", "))
+					return app.Usage("--state %q is none of %s", s, strings.Join(states(), ", "))
 				}
 			}
 			cl, err := a.Client(cmd.Context())
@@ -58,7 +58,7 @@ func list(a *cli.App) *cobra.Command {
 					shard.Err = kerr.ErrorForCode(resp.ErrorCode)
 				}
 				if shard.Err != nil {
-					return cli.Refused("list groups", shard.Err, "")
+					return app.Refused("list groups", shard.Err, "")
 				}
 				for _, g := range resp.Groups {
 					all = append(all, listed{Group: g.Group, State: g.GroupState, Type: strings.ToLower(g.GroupType), Protocol: g.ProtocolType,
@@ -84,13 +84,13 @@ func list(a *cli.App) *cobra.Command {
 		},
 	}
 	c.Flags().StringSliceVar(&in, "state", nil, "only groups in these states: "+strings.Join(states(), ", "))
-	cli.CompleteFlag(c, "state", cli.OneOf(states()...))
+	app.CompleteFlag(c, "state", app.OneOf(states()...))
 	return a.Watched(c)
 }
 
-// measure adds the members and the lag of each group. What is not known of one group does
-// not hide the others.
-func measure(ctx context.Context, a *cli.App, adm *kadm.Client, all []listed) {
+// measure adds the members and the lag of each group. An error about one group does not hide the
+// others.
+func measure(ctx context.Context, a *app.App, adm *kadm.Client, all []listed) {
 	names := make([]string, len(all))
 	for i, g := range all {
 		names[i] = g.Group

@@ -9,30 +9,31 @@ import (
 	"github.com/twmb/franz-go/pkg/kadm"
 	"github.com/twmb/franz-go/pkg/kerr"
 
-	"github.com/chronik-io/chronik/internal/ctl/cli"
+	"github.com/chronik-io/chronik/internal/ctl/app"
 	"github.com/chronik-io/chronik/internal/ctl/output"
+	"github.com/chronik-io/chronik/internal/text"
 )
 
-// move is one partition of a reset.
+// move is the reset of one partition.
 type move struct {
 	Topic     string `json:"topic"`
 	Partition int32  `json:"partition"`
-	From      *int64 `json:"committed"` // before; nil for nothing
+	From      *int64 `json:"committed"` // committed before; nil if none
 	To        int64  `json:"new"`
 	Start     int64  `json:"start"`
 	End       int64  `json:"end"`
-	Note      string `json:"note,omitempty"` // where it is not what was asked for
+	Note      string `json:"note,omitempty"` // why New is not the requested offset
 	Error     string `json:"error,omitempty"`
 }
 
-func reset(a *cli.App) *cobra.Command {
+func reset(a *app.App) *cobra.Command {
 	var w where
 	var dryRun bool
 	c := &cobra.Command{
-		Use: "reset GROUP", Short: "Set the offsets of a group that has no members", Args: cli.Args(1, 1, "one group"), ValidArgsFunction: a.Groups(1),
-		Long: "reset sets from where a group goes on reading. It shows the old and the new offsets first and asks; --yes answers,\n" +
-			"--dry-run ends there. Without --topic it is for all topics of which the group has offsets. An offset that a partition\n" +
-			"does not have is moved to its start or end. The group must have no members: they would commit theirs.",
+		Use: "reset GROUP", Short: "Set the offsets of a group that has no members", Args: app.Args(1, 1, "one group"), ValidArgsFunction: a.Groups(1),
+		Long: "reset sets the offsets from which a group continues. It lists the old and the new offsets and asks; --yes confirms, --dry-run\n" +
+			"only lists. Without --topic it resets all topics of which the group has offsets. If a partition does not have an offset,\n" +
+			"reset uses its start or end. The group must have no members, because they would commit their own offsets.",
 		Example: "  chronikctl group reset audit --to-earliest --dry-run\n  chronikctl group reset audit --topic orders:0,1 --to-offset 1200\n" +
 			"  chronikctl group reset audit --topic orders --to-time 2h\n  chronikctl group reset audit --shift-by -100\n  chronikctl group reset audit --from-file offsets.csv",
 		RunE: func(cmd *cobra.Command, names []string) error {
@@ -49,20 +50,20 @@ func reset(a *cli.App) *cobra.Command {
 	return c
 }
 
-func run(ctx context.Context, a *cli.App, adm *kadm.Client, name string, w *where, dryRun bool) error {
+func run(ctx context.Context, a *app.App, adm *kadm.Client, name string, w *where, dryRun bool) error {
 	d, err := loadOrNew(ctx, a, adm, name)
 	if err != nil {
 		return err
 	}
 	if len(d.Members) > 0 {
-		return cli.Refused("reset group "+name, kerr.NonEmptyGroup, fmt.Sprintf("it has %s, which would commit their own offsets", cli.Count(len(d.Members), "member")))
+		return app.Refused("reset group "+name, kerr.NonEmptyGroup, fmt.Sprintf("it has %s, which would commit their own offsets", text.Count(len(d.Members), "member")))
 	}
 	moves, err := w.plan(ctx, adm, d)
 	if err != nil {
 		return fmt.Errorf("reset group %s: %w", name, err)
 	}
 	if dryRun {
-		return printMoves(a, name, "would go on at", moves)
+		return printMoves(a, name, "would continue at", moves)
 	}
 	var changes []string
 	ask := kadm.Offsets{}
@@ -70,14 +71,14 @@ func run(ctx context.Context, a *cli.App, adm *kadm.Client, name string, w *wher
 		ask.AddOffset(m.Topic, m.Partition, m.To, -1)
 		changes = append(changes, fmt.Sprintf("%s partition %d: %s to %d", m.Topic, m.Partition, known(m.From), m.To))
 	}
-	if err := a.Confirm(fmt.Sprintf("set %s of group %s", cli.Count(len(moves), "offset"), name), exportFirst, changes); err != nil {
+	if err := a.Confirm(fmt.Sprintf("set %s of group %s", text.Count(len(moves), "offset"), name), exportFirst, changes); err != nil {
 		return err
 	}
 	answers, err := adm.CommitOffsets(ctx, name, ask)
 	if err != nil {
-		return cli.Refused("reset group "+name, cli.Words(err), "")
+		return app.Refused("reset group "+name, app.Words(err), "")
 	}
-	var out cli.Outcomes
+	var out app.Outcomes
 	for i := range moves {
 		m := &moves[i]
 		if r, ok := answers.Lookup(m.Topic, m.Partition); !ok || r.Err != nil {
@@ -89,15 +90,15 @@ func run(ctx context.Context, a *cli.App, adm *kadm.Client, name string, w *wher
 			out.Refused(m.Topic, fmt.Sprintf("reset group %s: %s partition %d", name, m.Topic, m.Partition), err, message)
 		}
 	}
-	if err := printMoves(a, name, "goes on at", moves); err != nil {
+	if err := printMoves(a, name, "continues at", moves); err != nil {
 		return err
 	}
 	return out.Err()
 }
 
-// joined makes NON_EMPTY_GROUP, with a message, of the errors with which a broker refuses
-// offsets of a group that has members: it takes a reset for a commit of an unknown member.
-// Any other error comes back as it is.
+// joined turns the errors with which a broker refuses the offsets of a group with members into
+// NON_EMPTY_GROUP: the broker treats a reset as a commit of an unknown member. It returns any other
+// error unchanged.
 func joined(err error) (message string, refused error) {
 	if k := (*kerr.Error)(nil); errors.As(err, &k) && (k == kerr.UnknownMemberID || k == kerr.RebalanceInProgress) {
 		return "members have joined it meanwhile (" + k.Message + ")", kerr.NonEmptyGroup
@@ -105,7 +106,7 @@ func joined(err error) (message string, refused error) {
 	return "", err
 }
 
-func printMoves(a *cli.App, name, title string, moves []move) error {
+func printMoves(a *app.App, name, title string, moves []move) error {
 	t := &output.Table{Title: "group " + name + " " + title, Columns: []string{"TOPIC", "PARTITION#", "COMMITTED#", "NEW#", "START#", "END#", "NOTE", "+ERROR"}}
 	for _, m := range moves {
 		t.Add(m.Topic, m.Partition, known(m.From), m.To, m.Start, m.End, m.Note, m.Error)

@@ -15,12 +15,11 @@ import (
 	"github.com/twmb/franz-go/pkg/kadm"
 	"github.com/twmb/franz-go/pkg/kerr"
 
-	"github.com/chronik-io/chronik/internal/ctl/cli"
-	"github.com/chronik-io/chronik/internal/ctl/offsets"
+	"github.com/chronik-io/chronik/internal/ctl/app"
 	"github.com/chronik-io/chronik/internal/ctl/parse"
 )
 
-// where says which offsets a reset sets, and to what.
+// where holds the flags of reset: which offsets to set, and to what.
 type where struct {
 	topics   []string
 	earliest bool
@@ -30,30 +29,30 @@ type where struct {
 	shift    int64
 	file     string
 
-	kind string // the flag that was given
+	kind string // the flag that is set
 	at   parse.Position
-	only map[string][]int32 // of topics; no partitions mean all
+	only map[string][]int32 // selected partitions by topic; none means all
 	read []parse.TopicOffset
 }
 
-// kinds are the flags of which one must be given.
+// kinds returns the flags of which exactly one must be given.
 func kinds() []string {
 	return []string{"to-earliest", "to-latest", "to-offset", "to-time", "shift-by", "from-file"}
 }
 
-func (w *where) flags(c *cobra.Command, a *cli.App) {
+func (w *where) flags(c *cobra.Command, a *app.App) {
 	f := c.Flags()
-	f.StringArrayVar(&w.topics, "topic", nil, "TOPIC or TOPIC:PARTITIONS to reset; may be repeated")
-	f.BoolVar(&w.earliest, "to-earliest", false, "read everything again")
-	f.BoolVar(&w.latest, "to-latest", false, "read only what is still to come")
-	f.Int64Var(&w.offset, "to-offset", 0, "go on at this offset")
-	f.StringVar(&w.time, "to-time", "", "go on at the first record that is not older than this time, or than 5m, 2h, 7d ago")
-	f.Int64Var(&w.shift, "shift-by", 0, "go on so many offsets later, or earlier with a minus")
-	f.StringVar(&w.file, "from-file", "", "file of lines TOPIC,PARTITION,OFFSET or GROUP,TOPIC,PARTITION,OFFSET, as group export writes them")
-	cli.CompleteFlag(c, "topic", a.Topics(0))
+	f.StringArrayVar(&w.topics, "topic", nil, "TOPIC or TOPIC:PARTITIONS to reset; repeatable")
+	f.BoolVar(&w.earliest, "to-earliest", false, "read all records again")
+	f.BoolVar(&w.latest, "to-latest", false, "read only new records")
+	f.Int64Var(&w.offset, "to-offset", 0, "continue at this offset")
+	f.StringVar(&w.time, "to-time", "", "continue at the first record that is not older than this time, or than 5m, 2h, 7d ago")
+	f.Int64Var(&w.shift, "shift-by", 0, "continue this many offsets later, or earlier if negative")
+	f.StringVar(&w.file, "from-file", "", "file with lines TOPIC,PARTITION,OFFSET or GROUP,TOPIC,PARTITION,OFFSET, as group export writes it")
+	app.CompleteFlag(c, "topic", a.Topics(0))
 }
 
-// check reads the flags, and the file, before anything is sent.
+// check validates the flags and reads the file. It sends nothing.
 func (w *where) check(cmd *cobra.Command, group string) error {
 	var given []string
 	for _, k := range kinds() {
@@ -62,16 +61,16 @@ func (w *where) check(cmd *cobra.Command, group string) error {
 		}
 	}
 	if len(given) != 1 {
-		return cli.Usage("give one of --%s; %d are given", strings.Join(kinds(), ", --"), len(given))
+		return app.Usage("give one of --%s; %d are given", strings.Join(kinds(), ", --"), len(given))
 	}
 	w.kind, w.only = given[0], map[string][]int32{}
 	for _, s := range w.topics {
 		topic, partitions, err := parse.TopicPartitions(s)
 		if err != nil {
-			return cli.Usage("--topic %w", err)
+			return app.Usage("--topic %w", err)
 		}
 		if _, twice := w.only[topic]; twice {
-			return cli.Usage("--topic %s is given twice; write its partitions in one list", topic)
+			return app.Usage("--topic %s is given twice; write its partitions in one list", topic)
 		}
 		w.only[topic] = partitions
 	}
@@ -81,12 +80,12 @@ func (w *where) check(cmd *cobra.Command, group string) error {
 		w.at = parse.Position{Kind: parse.Latest}
 	case "to-offset":
 		if w.at = (parse.Position{Kind: parse.At, Offset: w.offset}); w.offset < 0 {
-			return cli.Usage("--to-offset %d is negative", w.offset)
+			return app.Usage("--to-offset %d is negative", w.offset)
 		}
 	case "to-time":
 		w.at.Kind = parse.FromTime
 		if w.at.Time, err = parse.Time(w.time, time.Now()); err != nil {
-			return cli.Usage("--to-time %w", err)
+			return app.Usage("--to-time %w", err)
 		}
 	case "from-file":
 		return w.open(group)
@@ -94,14 +93,14 @@ func (w *where) check(cmd *cobra.Command, group string) error {
 	return nil
 }
 
-// open reads the file. Of one that names groups, only this one's lines count.
+// open reads the file. If its lines name groups, it uses only those of this group.
 func (w *where) open(group string) error {
 	if len(w.only) > 0 {
-		return cli.Usage("--topic and --from-file: the file names its topics; leave one out")
+		return app.Usage("--topic and --from-file exclude each other: the file names its topics")
 	}
 	f, err := os.Open(w.file)
 	if err != nil {
-		return cli.Usage("--from-file: %w", err)
+		return app.Usage("--from-file: %w", err)
 	}
 	defer f.Close()
 	all, err := parse.Offsets(f)
@@ -113,19 +112,18 @@ func (w *where) open(group string) error {
 	switch {
 	case err != nil:
 	case len(all) == 0:
-		err = errors.New("there is no offset in it; write lines TOPIC,PARTITION,OFFSET")
+		err = errors.New("it has no offsets; write lines TOPIC,PARTITION,OFFSET")
 	case len(w.read) == 0:
-		err = fmt.Errorf("it has offsets of other groups only, as of %s; name one of those, or write lines TOPIC,PARTITION,OFFSET", all[0].Group)
+		err = fmt.Errorf("it has only offsets of other groups, such as %s; give one of those groups, or write lines TOPIC,PARTITION,OFFSET", all[0].Group)
 	}
 	if err != nil {
-		return cli.Usage("--from-file %s: %w", w.file, err)
+		return app.Usage("--from-file %s: %w", w.file, err)
 	}
 	return nil
 }
 
-// loadOrNew is load, but a group that does not exist is an empty one: a reset
-// makes it.
-func loadOrNew(ctx context.Context, a *cli.App, adm *kadm.Client, name string) (*described, error) {
+// loadOrNew is load, but a missing group is an empty one: a reset creates it.
+func loadOrNew(ctx context.Context, a *app.App, adm *kadm.Client, name string) (*described, error) {
 	d, err := load(ctx, a, adm, name)
 	if errors.Is(err, kerr.GroupIDNotFound) {
 		return &described{Group: name}, nil
@@ -133,7 +131,7 @@ func loadOrNew(ctx context.Context, a *cli.App, adm *kadm.Client, name string) (
 	return d, err
 }
 
-// plan finds the new offset of each partition.
+// plan determines the new offset of each partition.
 func (w *where) plan(ctx context.Context, adm *kadm.Client, d *described) ([]move, error) {
 	committed := map[string]map[int32]*int64{}
 	only := maps.Clone(w.only)
@@ -150,9 +148,9 @@ func (w *where) plan(ctx context.Context, adm *kadm.Client, d *described) ([]mov
 		only[o.Topic] = append(only[o.Topic], o.Partition)
 	}
 	if len(only) == 0 {
-		return nil, errors.New("it has no offsets; name the topics with --topic")
+		return nil, errors.New("it has no offsets; give the topics with --topic")
 	}
-	ranges, err := offsets.List(ctx, adm, only)
+	ranges, err := app.ListOffsets(ctx, adm, only)
 	if err != nil {
 		return nil, err
 	}
@@ -176,12 +174,12 @@ func (w *where) plan(ctx context.Context, adm *kadm.Client, d *described) ([]mov
 	return moves, nil
 }
 
-// move keeps a new offset within what the partition has.
-func (w *where) move(topic string, p int32, x offsets.Range, from *int64, to int64) (move, error) {
+// move limits a new offset to the offsets of the partition.
+func (w *where) move(topic string, p int32, x app.OffsetRange, from *int64, to int64) (move, error) {
 	m := move{Topic: topic, Partition: p, From: from, Start: x.Start, End: x.End}
 	if w.kind == "shift-by" {
 		if from == nil {
-			return m, fmt.Errorf("%s partition %d has no offset to shift; name those that have one with --topic", topic, p)
+			return m, fmt.Errorf("%s partition %d has no offset to shift; select partitions that have one with --topic", topic, p)
 		}
 		to = *from + w.shift
 		if w.shift > 0 && to < *from {
@@ -190,7 +188,7 @@ func (w *where) move(topic string, p int32, x offsets.Range, from *int64, to int
 	}
 	m.To = min(max(to, x.Start), x.End)
 	if m.To != to {
-		m.Note = fmt.Sprintf("%d is not there", to)
+		m.Note = fmt.Sprintf("%d does not exist", to)
 	}
 	return m, nil
 }

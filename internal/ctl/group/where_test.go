@@ -8,14 +8,13 @@ import (
 
 	"github.com/twmb/franz-go/pkg/kerr"
 
-	"github.com/chronik-io/chronik/internal/ctl/cli"
-	"github.com/chronik-io/chronik/internal/ctl/offsets"
+	"github.com/chronik-io/chronik/internal/ctl/app"
 )
 
 func offset(n int64) *int64 { return &n }
 
 func TestAMoveStaysWithinWhatThePartitionHas(t *testing.T) {
-	x := offsets.Range{Start: 10, End: 20}
+	x := app.OffsetRange{Start: 10, End: 20}
 	for name, c := range map[string]struct {
 		w    where
 		from *int64
@@ -70,12 +69,12 @@ func TestLag(t *testing.T) {
 func TestAResetOfAGroupThatGotMembers(t *testing.T) {
 	for _, code := range []error{kerr.UnknownMemberID, kerr.RebalanceInProgress} {
 		message, err := joined(code)
-		if text := cli.Refused("reset group g", err, message).Error(); !errors.Is(err, kerr.NonEmptyGroup) || !strings.Contains(text, "members have joined it meanwhile") ||
+		if text := app.Refused("reset group g", err, message).Error(); !errors.Is(err, kerr.NonEmptyGroup) || !strings.Contains(text, "members have joined it meanwhile") ||
 			!strings.Contains(text, "stop its members first") {
 			t.Errorf("%v: %s", code, text)
 		}
 		// For a consumer it is no reason to stop the others.
-		if text := cli.Remedy(code); strings.Contains(text, "stop") {
+		if text := app.Remedy(code); strings.Contains(text, "stop") {
 			t.Errorf("%v: %s", code, text)
 		}
 	}

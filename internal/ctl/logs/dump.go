@@ -10,7 +10,7 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/chronik-io/chronik/internal/ctl/cli"
+	"github.com/chronik-io/chronik/internal/ctl/app"
 	"github.com/chronik-io/chronik/internal/inspect"
 	"github.com/chronik-io/chronik/internal/storage"
 	"github.com/chronik-io/chronik/internal/vfs"
@@ -19,7 +19,7 @@ import (
 // parts are the arguments of dump.
 var parts = []string{"checkpoint", "journal", "segments"}
 
-func dump(a *cli.App) *cobra.Command {
+func dump(a *app.App) *cobra.Command {
 	var w where
 	o := inspect.DumpOptions{}
 	var produce bool
@@ -28,7 +28,7 @@ func dump(a *cli.App) *cobra.Command {
 		Args: func(cmd *cobra.Command, args []string) error {
 			for _, arg := range args {
 				if !slices.Contains(parts, arg) {
-					return cli.Usage("%s knows %s, not %q", cmd.CommandPath(), strings.Join(parts, ", "), arg)
+					return app.Usage("%s knows %s, not %q", cmd.CommandPath(), strings.Join(parts, ", "), arg)
 				}
 			}
 			return nil
@@ -44,10 +44,10 @@ func dump(a *cli.App) *cobra.Command {
 			"  chronikctl log dump --dir /var/lib/chronik --topic orders --for-produce | chronikctl produce orders --input json --same-partition",
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if o.Partition < -1 || o.From < 0 {
-				return cli.Usage("--partition and --from are 0 or more")
+				return app.Usage("--partition and --from are 0 or more")
 			}
 			if produce && (o.Topic == "" || len(args) > 0 || o.Records || !a.Format().ForPeople()) {
-				return cli.Usage("--for-produce prints the records of one --topic, wherever they are, and nothing else: give --topic, and leave "+
+				return app.Usage("--for-produce prints the records of one --topic, wherever they are, and nothing else: give --topic, and leave "+
 					"%s, --records and -o out", strings.Join(parts, ", "))
 			}
 			at, err := w.find(cmd)
@@ -76,7 +76,7 @@ func dump(a *cli.App) *cobra.Command {
 }
 
 // warn says that a broker uses a directory.
-func warn(a *cli.App, at inspect.Options) {
+func warn(a *app.App, at inspect.Options) {
 	for _, p := range at.Places {
 		l, err := vfs.ReadOnly(at.FS).Lock(p.Path+"/"+storage.LockFile, "")
 		if errors.Is(err, vfs.ErrLocked) {
@@ -89,7 +89,7 @@ func warn(a *cli.App, at inspect.Options) {
 }
 
 // stream shows a dump as it comes: it may be longer than the memory.
-func stream(cmd *cobra.Command, a *cli.App, at inspect.Options, o inspect.DumpOptions) error {
+func stream(cmd *cobra.Command, a *app.App, at inspect.Options, o inspect.DumpOptions) error {
 	out := bufio.NewWriterSize(a.Out, 64<<10)
 	encode := json.NewEncoder(out)
 	encode.SetEscapeHTML(false)

@@ -1,9 +1,8 @@
-// Package logs is chronikctl log: dump, verify and repair of a data directory that
-// no broker uses.
+// Package logs implements chronikctl log: it dumps, verifies and repairs a data directory that no
+// broker is using.
 //
-// It asks no broker. internal/inspect looks at the files and repairs them; this
-// package finds the directories, asks, and shows. Each command is in the file of its
-// name. internal/ctl calls New.
+// It contacts no broker. It finds the directories, confirms and prints; internal/inspect reads
+// and repairs the files. Each command is in a file of its name.
 package logs
 
 import (
@@ -19,7 +18,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/chronik-io/chronik/internal/configdef"
-	"github.com/chronik-io/chronik/internal/ctl/cli"
+	"github.com/chronik-io/chronik/internal/ctl/app"
 	"github.com/chronik-io/chronik/internal/daemon/config"
 	"github.com/chronik-io/chronik/internal/health"
 	"github.com/chronik-io/chronik/internal/inspect"
@@ -29,13 +28,13 @@ import (
 )
 
 // New is the command with all those below it.
-func New(a *cli.App) *cobra.Command {
-	c := cli.Parent("log", "Look at a data directory that no broker uses, find what is damaged, and repair it", dump(a), verifyCommand(a), repairCommand(a))
+func New(a *app.App) *cobra.Command {
+	c := app.Parent("log", "Look at a data directory that no broker uses, find what is damaged, and repair it", dump(a), verifyCommand(a), repairCommand(a))
 	c.Long = "log works on files, without a broker: --dir names a data directory or a log directory, or --config chronikd's file of\n" +
 		"settings, of which data.dir, log.dirs and journal.dirs count. dump shows what is there, verify what is damaged, what a start\n" +
 		"would make of it and what would be missing; repair does what a start doesn't, on request and after a copy. docs/log.md lists\n" +
 		"every kind of damage."
-	return cli.Local(c)
+	return app.Local(c)
 }
 
 // where is which directories a command is about.
@@ -51,11 +50,11 @@ func (w *where) flags(c *cobra.Command) {
 	c.Flags().StringVar(&w.config, "config", "", "chronikd's YAML file, instead of --dir")
 	c.Flags().Int32Var(&w.node, "node-id", 1, "node.id of the broker, for metadata of which nothing is left but logs; --config has it")
 	for _, name := range []string{"dir", "journal"} {
-		cli.CompleteFlag(c, name, func(*cobra.Command, []string, string) ([]cobra.Completion, cobra.ShellCompDirective) {
+		app.CompleteFlag(c, name, func(*cobra.Command, []string, string) ([]cobra.Completion, cobra.ShellCompDirective) {
 			return nil, cobra.ShellCompDirectiveFilterDirs
 		})
 	}
-	cli.CompleteFlag(c, "config", func(*cobra.Command, []string, string) ([]cobra.Completion, cobra.ShellCompDirective) {
+	app.CompleteFlag(c, "config", func(*cobra.Command, []string, string) ([]cobra.Completion, cobra.ShellCompDirective) {
 		return []cobra.Completion{"yaml", "yml"}, cobra.ShellCompDirectiveFilterFileExt
 	})
 }
@@ -79,20 +78,20 @@ func (w *where) repair(more ...string) string {
 func (w *where) find(cmd *cobra.Command) (inspect.Options, error) {
 	switch {
 	case w.config != "" && len(w.dirs)+len(w.journals) > 0:
-		return inspect.Options{}, cli.Usage("--config names the directories: leave out --dir and --journal")
+		return inspect.Options{}, app.Usage("--config names the directories: leave out --dir and --journal")
 	case w.config != "":
 		return configured(w.config)
 	case len(w.dirs) == 0:
-		return inspect.Options{}, cli.Usage("--dir is missing: a data directory, or a log directory; see %s --help", cmd.CommandPath())
+		return inspect.Options{}, app.Usage("--dir is missing: a data directory, or a log directory; see %s --help", cmd.CommandPath())
 	}
 	o, err := inspect.Find(vfs.OS(), w.dirs, w.journals)
 	switch {
 	case errors.Is(err, fs.ErrPermission):
 		return o, denied(err)
 	case errors.Is(err, inspect.ErrNotData):
-		return o, cli.Usage("--dir %w; name chronikd's data.dir, or one of its log.dirs", err)
+		return o, app.Usage("--dir %w; name chronikd's data.dir, or one of its log.dirs", err)
 	case err != nil:
-		return o, cli.Usage("--dir: %w; name chronikd's data.dir, or one of its log.dirs", err)
+		return o, app.Usage("--dir: %w; name chronikd's data.dir, or one of its log.dirs", err)
 	}
 	o.Node = w.node
 	return o, nil
@@ -118,11 +117,11 @@ func configured(file string) (o inspect.Options, err error) {
 	}
 	cfg, err := config.Load(config.Input{Broker: defs, File: file, ReadFile: os.ReadFile})
 	if err != nil {
-		return o, cli.Usage("--config %w", err)
+		return o, app.Usage("--config %w", err)
 	}
 	node, err := strconv.ParseInt(cmp.Or(cfg.Broker["node.id"], "1"), 10, 32)
 	if err != nil {
-		return o, cli.Usage("--config %s: node.id: %w", file, err)
+		return o, app.Usage("--config %s: node.id: %w", file, err)
 	}
 	o = inspect.Options{FS: vfs.OS(), Data: []string{cfg.DataDir}, Node: int32(node)}
 	dirs, journals := listed(cfg.Broker["log.dirs"]), listed(cfg.Broker["journal.dirs"])
@@ -135,7 +134,7 @@ func configured(file string) (o inspect.Options, err error) {
 			place.Journal = journals[i]
 		}
 		if _, err := os.Stat(dir); err != nil {
-			return o, cli.Usage("--config %s: %w; relative paths are relative to the directory in which chronikd was started", file, err)
+			return o, app.Usage("--config %s: %w; relative paths are relative to the directory in which chronikd was started", file, err)
 		}
 		o.Places = append(o.Places, place)
 	}

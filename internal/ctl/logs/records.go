@@ -7,15 +7,16 @@ import (
 	"fmt"
 	"time"
 
-	"github.com/chronik-io/chronik/internal/ctl/cli"
-	"github.com/chronik-io/chronik/internal/ctl/records"
+	"github.com/chronik-io/chronik/internal/ctl/app"
+	"github.com/chronik-io/chronik/internal/ctl/output"
 	"github.com/chronik-io/chronik/internal/inspect"
+	"github.com/chronik-io/chronik/internal/text"
 )
 
 // writer prints the records of a dump as produce --input json reads them, each offset of
 // a partition once and in order.
 type writer struct {
-	a    *cli.App
+	a    *app.App
 	out  *bufio.Writer
 	next map[int32]int64 // by partition: the first offset that was not printed
 	// counts is of the last frame: whether a start would read it from the journal.
@@ -25,7 +26,7 @@ type writer struct {
 
 // forProduce prints the records of a topic: those in segments, and then those that are in
 // the journal only.
-func forProduce(ctx context.Context, a *cli.App, at inspect.Options, o inspect.DumpOptions) error {
+func forProduce(ctx context.Context, a *app.App, at inspect.Options, o inspect.DumpOptions) error {
 	w := &writer{a: a, out: bufio.NewWriterSize(a.Out, 64<<10), next: map[int32]int64{}}
 	o.Records, o.Checkpoint = true, false
 	var err error
@@ -42,7 +43,7 @@ func forProduce(ctx context.Context, a *cli.App, at inspect.Options, o inspect.D
 		return explained("dump", err)
 	}
 	if w.damage > 0 {
-		return cli.WithCode(cli.ExitUnhealthy, errors.New(cli.Count(w.damage, "place")+" cannot be read, see above; the records there are "+
+		return app.WithCode(app.ExitUnhealthy, errors.New(text.Count(w.damage, "place")+" cannot be read, see above; the records there are "+
 			"missing"))
 	}
 	return nil
@@ -69,7 +70,7 @@ func (w *writer) item(it *inspect.Item) error {
 
 func (w *writer) record(it *inspect.Item) error {
 	raw := it.Record.Raw
-	r := records.Of(it.Topic, *it.Partition, *it.Offset, time.UnixMilli(raw.Timestamp), raw.Key, raw.Value)
+	r := output.RecordOf(it.Topic, *it.Partition, *it.Offset, time.UnixMilli(raw.Timestamp), raw.Key, raw.Value)
 	for _, h := range raw.Headers {
 		r.AddHeader(string(h.Key), h.Value)
 	}

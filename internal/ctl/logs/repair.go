@@ -10,19 +10,19 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/chronik-io/chronik/internal/ctl/cli"
+	"github.com/chronik-io/chronik/internal/cli"
+	"github.com/chronik-io/chronik/internal/ctl/app"
 	"github.com/chronik-io/chronik/internal/ctl/output"
-	"github.com/chronik-io/chronik/internal/ctl/progress"
 	"github.com/chronik-io/chronik/internal/inspect"
-	"github.com/chronik-io/chronik/internal/terminal"
+	"github.com/chronik-io/chronik/internal/text"
 )
 
-func repairCommand(a *cli.App) *cobra.Command {
+func repairCommand(a *app.App) *cobra.Command {
 	var w where
 	var backup string
 	var dryRun bool
 	c := &cobra.Command{
-		Use: "repair", Short: "Repair what a start doesn't, after a copy of every file that is changed", Args: cli.Args(0, 0, "no argument; --dir says where"),
+		Use: "repair", Short: "Repair what a start doesn't, after a copy of every file that is changed", Args: app.Args(0, 0, "no argument; --dir says where"),
 		Long: "repair looks as verify does and says each thing that it would do, with exactly what is lost by it; --dry-run ends there. Then it asks,\n" +
 			"copies every file that it will change or remove to --backup, with a manifest that names the way back, does it, and looks again. What a\n" +
 			"start heals by itself it leaves to the start. It may be interrupted at any moment: a start, or another repair, goes on from there.\n" +
@@ -30,7 +30,7 @@ func repairCommand(a *cli.App) *cobra.Command {
 		Example: "  chronikctl log repair --dir /var/lib/chronik --dry-run\n  chronikctl log repair --dir /var/lib/chronik --backup /mnt/other/chronik-before-repair",
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if backup == "" && !dryRun {
-				return cli.Usage("--backup is missing: a new directory, on another disk if possible, for a copy of every file that is changed; --dry-run says which")
+				return app.Usage("--backup is missing: a new directory, on another disk if possible, for a copy of every file that is changed; --dry-run says which")
 			}
 			o, err := w.find(cmd)
 			if err != nil {
@@ -56,7 +56,7 @@ func repairCommand(a *cli.App) *cobra.Command {
 	w.flags(c)
 	c.Flags().StringVar(&backup, "backup", "", "new directory for the copies; needed, but for --dry-run")
 	c.Flags().BoolVar(&dryRun, "dry-run", false, "only say what would be done, and what that loses")
-	cli.CompleteFlag(c, "backup", func(*cobra.Command, []string, string) ([]cobra.Completion, cobra.ShellCompDirective) {
+	app.CompleteFlag(c, "backup", func(*cobra.Command, []string, string) ([]cobra.Completion, cobra.ShellCompDirective) {
 		return nil, cobra.ShellCompDirectiveFilterDirs
 	})
 	return c
@@ -101,7 +101,7 @@ func owner(o inspect.Options) error {
 			continue // Begin says so
 		}
 		if st, ok := in.Sys().(*syscall.Stat_t); ok && os.Geteuid() == 0 && st.Uid != 0 {
-			return cli.Usage("repair %s: it belongs to user %d, who could not open what root makes there; run it as that user: sudo -u '#%d' chronikctl log repair …", p.Path, st.Uid, st.Uid)
+			return app.Usage("repair %s: it belongs to user %d, who could not open what root makes there; run it as that user: sudo -u '#%d' chronikctl log repair …", p.Path, st.Uid, st.Uid)
 		}
 	}
 	return nil
@@ -111,8 +111,8 @@ func owner(o inspect.Options) error {
 const wayBack = "The manifest.json there will name the way back."
 
 // runRepair asks and repairs.
-func runRepair(cmd *cobra.Command, a *cli.App, o inspect.Options, backup string) (err error) {
-	bar := progress.New(a.Err, terminal.Is(a.Err), "reading", inspect.Size(o))
+func runRepair(cmd *cobra.Command, a *app.App, o inspect.Options, backup string) (err error) {
+	bar := output.NewBar(a.Err, cli.IsTerminal(a.Err), "reading", inspect.Size(o))
 	o.Progress = bar.Add
 	r, err := inspect.Begin(cmd.Context(), o, fmt.Sprintf("chronikctl log repair, pid %d", os.Getpid()))
 	bar.End()
@@ -126,12 +126,12 @@ func runRepair(cmd *cobra.Command, a *cli.App, o inspect.Options, backup string)
 		for _, group := range foldActs(out.Acts, false) {
 			list = append(list, what(group))
 		}
-		if err := a.Confirm("do "+plural(len(list), "act of repair", "acts of repair")+", after copying what they change to "+backup, wayBack, list); err != nil {
+		if err := a.Confirm("do "+text.Plural(len(list), "act of repair", "acts of repair")+", after copying what they change to "+backup, wayBack, list); err != nil {
 			return err
 		}
 		if err := r.Do(cmd.Context(), backup); err != nil {
 			if errors.Is(err, inspect.ErrBackup) {
-				return cli.Usage("--backup: %w", err)
+				return app.Usage("--backup: %w", err)
 			}
 			return explained("repair", err)
 		}
@@ -197,7 +197,7 @@ func losses(a *inspect.Act) string {
 }
 
 // plan shows what was done, or would be, and what is left.
-func plan(a *cli.App, out repaired) error {
+func plan(a *app.App, out repaired) error {
 	if out.Loses == nil {
 		out.Loses = []inspect.Loss{}
 	}
@@ -234,7 +234,7 @@ func plan(a *cli.App, out repaired) error {
 		return err
 	}
 	if len(out.Left) > 0 {
-		return cli.WithCode(cli.ExitUnhealthy, fmt.Errorf("%s not repaired, see above", plural(len(out.Left), "thing is", "things are")))
+		return app.WithCode(app.ExitUnhealthy, fmt.Errorf("%s not repaired, see above", text.Plural(len(out.Left), "thing is", "things are")))
 	}
 	return nil
 }

@@ -8,17 +8,17 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/chronik-io/chronik/internal/ctl/cli"
+	"github.com/chronik-io/chronik/internal/cli"
+	"github.com/chronik-io/chronik/internal/ctl/app"
 	"github.com/chronik-io/chronik/internal/ctl/output"
-	"github.com/chronik-io/chronik/internal/ctl/progress"
 	"github.com/chronik-io/chronik/internal/inspect"
-	"github.com/chronik-io/chronik/internal/terminal"
+	"github.com/chronik-io/chronik/internal/text"
 )
 
-func verifyCommand(a *cli.App) *cobra.Command {
+func verifyCommand(a *app.App) *cobra.Command {
 	var w where
 	c := &cobra.Command{
-		Use: "verify", Short: "Find what is damaged, what a start would make of it, and what would be missing", Args: cli.Args(0, 0, "no argument; --dir says where"),
+		Use: "verify", Short: "Find what is damaged, what a start would make of it, and what would be missing", Args: app.Args(0, 0, "no argument; --dir says where"),
 		Long: "verify reads everything: identities, checkpoint, journal, every batch of every segment, indexes, metadata. It names each damage with\n" +
 			"its place, says what a start would do about it, where each partition would end, and which acknowledged records would be missing.\n" +
 			"It changes nothing, and keeps a broker from starting meanwhile. What a start puts right by itself is no reason for concern, and is\n" +
@@ -41,8 +41,8 @@ func verifyCommand(a *cli.App) *cobra.Command {
 }
 
 // runVerify verifies with a bar on a terminal.
-func runVerify(cmd *cobra.Command, a *cli.App, o inspect.Options) (*inspect.Report, error) {
-	bar := progress.New(a.Err, terminal.Is(a.Err), "reading", inspect.Size(o))
+func runVerify(cmd *cobra.Command, a *app.App, o inspect.Options) (*inspect.Report, error) {
+	bar := output.NewBar(a.Err, cli.IsTerminal(a.Err), "reading", inspect.Size(o))
 	defer bar.End()
 	o.Progress = bar.Add
 	r, err := inspect.Verify(cmd.Context(), o)
@@ -61,7 +61,7 @@ type report struct {
 	Missing []inspect.Loss `json:"missing"`
 }
 
-func show(a *cli.App, r *inspect.Report, dryRun string) error {
+func show(a *app.App, r *inspect.Report, dryRun string) error {
 	v := report{Clean: r.Clean(), Refused: r.Refused(), Report: r, Missing: r.Missing(), Summary: summary(r)}
 	if v.Missing == nil {
 		v.Missing = []inspect.Loss{}
@@ -89,7 +89,7 @@ func show(a *cli.App, r *inspect.Report, dryRun string) error {
 			remedy = "; " + dryRun + " shows what a repair would do"
 		}
 	}
-	return cli.WithCode(cli.ExitUnhealthy, fmt.Errorf("%s, see above%s", plural(n, "thing is wrong", "things are wrong"), remedy))
+	return app.WithCode(app.ExitUnhealthy, fmt.Errorf("%s, see above%s", text.Plural(n, "thing is wrong", "things are wrong"), remedy))
 }
 
 func findings(r *inspect.Report, wide bool) *output.Table {
@@ -183,8 +183,8 @@ func summary(r *inspect.Report) string {
 			ready++
 		}
 	}
-	text := fmt.Sprintf("%s, %s, %s in the journal: ", plural(len(r.Directories), "log directory", "log directories"),
-		plural(len(r.Partitions), "partition", "partitions"), plural(frames, "frame", "frames"))
+	summary := fmt.Sprintf("%s, %s, %s in the journal: ", text.Plural(len(r.Directories), "log directory", "log directories"),
+		text.Plural(len(r.Partitions), "partition", "partitions"), text.Plural(frames, "frame", "frames"))
 	var n int64
 	unknown := false
 	for _, l := range r.Missing() {
@@ -196,23 +196,23 @@ func summary(r *inspect.Report) string {
 	}
 	switch {
 	case r.Clean():
-		return text + "a start would come up with everything that was acknowledged"
+		return summary + "a start would come up with everything that was acknowledged"
 	case r.Refused():
-		text += "a start would be refused"
+		summary += "a start would be refused"
 	case ready < len(r.Partitions):
-		text += fmt.Sprintf("a start would come up with %d of %s online", ready, plural(len(r.Partitions), "partition", "partitions"))
+		summary += fmt.Sprintf("a start would come up with %d of %s online", ready, text.Plural(len(r.Partitions), "partition", "partitions"))
 	default:
-		text += "a start would come up"
+		summary += "a start would come up"
 	}
 	switch {
 	case unknown && n > 0:
-		return text + fmt.Sprintf("; %s missing, and records that came after %s, if there were any", plural(int(n), "offset is", "offsets are"), since(r))
+		return summary + fmt.Sprintf("; %s missing, and records that came after %s, if there were any", text.Plural(int(n), "offset is", "offsets are"), since(r))
 	case unknown:
-		return text + "; records that came after " + since(r) + " are missing, if there were any"
+		return summary + "; records that came after " + since(r) + " are missing, if there were any"
 	case n > 0:
-		return text + fmt.Sprintf("; %s missing", plural(int(n), "offset is", "offsets are"))
+		return summary + fmt.Sprintf("; %s missing", text.Plural(int(n), "offset is", "offsets are"))
 	}
-	return text + "; no acknowledged record is lost"
+	return summary + "; no acknowledged record is lost"
 }
 
 // since names the checkpoints behind which nothing is known.
@@ -227,11 +227,4 @@ func since(r *inspect.Report) string {
 		return "the last checkpoint"
 	}
 	return "the checkpoint of " + first.UTC().Format("2006-01-02 15:04:05 UTC")
-}
-
-func plural(n int, one, more string) string {
-	if n == 1 {
-		return "1 " + one
-	}
-	return strconv.Itoa(n) + " " + more
 }

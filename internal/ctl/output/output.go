@@ -1,10 +1,8 @@
-// Package output prints what a command found out: as a table for people, or as
-// JSON or YAML for programs.
+// Package output prints answers: as a table for people, as JSON or YAML for programs, records as
+// lines of JSON, and progress bars.
 //
-// It owns how these look: columns, order, indentation. It promises that JSON and
-// YAML hold the same names and values in the same order, and that a cell cannot
-// break its table, whatever a topic or member is called. All commands of
-// internal/ctl call it; it knows nothing of what it prints.
+// JSON and YAML have the same names and values in the same order. Control characters in a name
+// cannot break a table. The package does not know the meaning of what it prints.
 package output
 
 import (
@@ -206,17 +204,4 @@ func Plain(s string) string {
 		}
 	}
 	return b.String()
-}
-
-// Bytes is a size for people, in binary units.
-func Bytes(n int64) string {
-	if n < 1<<10 {
-		return fmt.Sprintf("%d B", n)
-	}
-	f, units := float64(n), "KMGTPE"
-	i := -1
-	for f >= 1024 && i < len(units)-1 {
-		f, i = f/1024, i+1
-	}
-	return fmt.Sprintf("%.1f %ciB", f, units[i])
 }

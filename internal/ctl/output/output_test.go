@@ -87,11 +87,3 @@ func TestABrokenPipeIsAnError(t *testing.T) {
 		}
 	}
 }
-
-func TestBytes(t *testing.T) {
-	for n, want := range map[int64]string{0: "0 B", 1023: "1023 B", 1024: "1.0 KiB", 1536: "1.5 KiB", 5 << 40: "5.0 TiB", 1<<63 - 1: "8.0 EiB"} {
-		if got := Bytes(n); got != want {
-			t.Errorf("%d: %s, want %s", n, got, want)
-		}
-	}
-}

@@ -1,10 +1,8 @@
-// Package parse reads what people write on chronikctl's command line: times,
-// offsets, partitions, name=value, files of offsets.
+// Package parse reads the values that people write on chronikctl's command line: times, offsets,
+// partitions, name=value pairs, files of offsets.
 //
-// It owns these small languages. It promises that an error says what was
-// written, and what to write instead, and that whatever is accepted has one
-// meaning. The commands of internal/ctl call it; it knows no broker and no clock
-// but the one it is given.
+// An error quotes the value and says what to write instead. The package contacts no broker and
+// knows the current time only from its callers.
 package parse
 
 import (

@@ -11,8 +11,7 @@ import (
 
 	"github.com/twmb/franz-go/pkg/kadm"
 
-	"github.com/chronik-io/chronik/internal/ctl/adminport"
-	"github.com/chronik-io/chronik/internal/ctl/cli"
+	"github.com/chronik-io/chronik/internal/ctl/app"
 	"github.com/chronik-io/chronik/internal/ctl/group"
 	"github.com/chronik-io/chronik/internal/ctl/topic"
 )
@@ -27,7 +26,7 @@ type sample struct {
 	// Of the broker behind the admin port; empty where none answered.
 	admin       int32 // its id, -1 where it is not known
 	metrics     map[string]float64
-	connections []adminport.Connection
+	connections []app.Connection
 
 	missing []string // what could not be asked, and why
 	failed  bool     // some of it is known to be there: the broker did not answer
@@ -47,9 +46,9 @@ type groupNow struct {
 
 // collector asks for samples.
 type collector struct {
-	a    *cli.App
+	a    *app.App
 	adm  *kadm.Client
-	port *adminport.Port // nil for none
+	port *app.AdminPort // nil for none
 }
 
 // sample asks for all. The error is that of asking the brokers for what everything else
@@ -57,7 +56,7 @@ type collector struct {
 func (k *collector) sample(ctx context.Context) (*sample, error) {
 	m, err := k.adm.Metadata(ctx)
 	if err != nil {
-		return nil, cli.Refused("ask for the cluster", cli.Words(err), "")
+		return nil, app.Refused("ask for the cluster", app.Words(err), "")
 	}
 	s := &sample{at: time.Now(), admin: -1}
 	for _, b := range m.Brokers {
@@ -80,7 +79,7 @@ func (k *collector) sample(ctx context.Context) (*sample, error) {
 	s.failed = len(s.missing) > 0
 	if err := k.admin(ctx, s); err != nil {
 		s.lack(err)
-		s.failed = s.failed || k.port != nil && (k.port.Named || !errors.Is(err, adminport.ErrAbsent))
+		s.failed = s.failed || k.port != nil && (k.port.Named || !errors.Is(err, app.ErrNoAdminPort))
 	}
 	return s, ctx.Err()
 }
@@ -90,7 +89,7 @@ func (s *sample) lack(why error) { s.missing = append(s.missing, why.Error()) }
 func (k *collector) groups(ctx context.Context, s *sample) error {
 	listed, err := k.adm.ListGroups(ctx)
 	if err != nil {
-		return cli.Refused("list groups", cli.Words(err), "")
+		return app.Refused("list groups", app.Words(err), "")
 	}
 	names := listed.Groups()
 	slices.Sort(names)

@@ -9,6 +9,7 @@ import (
 	"unicode/utf8"
 
 	"github.com/chronik-io/chronik/internal/ctl/output"
+	"github.com/chronik-io/chronik/internal/text"
 )
 
 // grid is a table that can be sorted by each of its columns.
@@ -192,7 +193,7 @@ func signed(v float64) string {
 	return many(v)
 }
 
-func size(v float64) string { return output.Bytes(int64(v)) }
+func size(v float64) string { return text.Bytes(int64(v)) }
 
 func ms(v float64) string { return fmt.Sprintf("%.2f ms", v) }
 

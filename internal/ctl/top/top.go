@@ -1,10 +1,9 @@
-// Package top is chronikctl top: brokers, topics, groups and clients by rate, in a terminal
-// or once as a table or JSON.
+// Package top implements chronikctl top: brokers, topics, groups and clients with their rates,
+// in a terminal or once as a table or JSON.
 //
-// A collector asks for counters (collect.go), two samples give rates (rates.go), and these
-// are drawn (view.go, grid.go) while keys change what is shown (state.go). What Kafka's
-// protocol carries is asked of any broker; clients, and what a broker does, come from
-// chronik's admin port. internal/ctl calls New.
+// A collector samples counters (collect.go), two samples give rates (rates.go), and view.go and
+// grid.go draw them. Keys change what is shown (state.go). Any Kafka broker provides the data on
+// topics and groups; clients and broker metrics come from chronik's admin port.
 package top
 
 import (
@@ -16,11 +15,10 @@ import (
 	"github.com/spf13/cobra"
 	"github.com/twmb/franz-go/pkg/kadm"
 
-	"github.com/chronik-io/chronik/internal/ctl/adminport"
-	"github.com/chronik-io/chronik/internal/ctl/cli"
+	"github.com/chronik-io/chronik/internal/cli"
+	"github.com/chronik-io/chronik/internal/ctl/app"
 	"github.com/chronik-io/chronik/internal/ctl/output"
 	"github.com/chronik-io/chronik/internal/ctl/parse"
-	"github.com/chronik-io/chronik/internal/terminal"
 )
 
 // Bounds of the time between two samples.
@@ -31,11 +29,11 @@ const (
 )
 
 // New is the command.
-func New(a *cli.App) *cobra.Command {
+func New(a *app.App) *cobra.Command {
 	interval := parse.DurationFlag(usualInterval)
 	var once, internal bool
 	c := &cobra.Command{
-		Use: "top", Short: "Show brokers, topics, groups and clients by rate", Args: cli.Args(0, 0, "no argument"),
+		Use: "top", Short: "Show brokers, topics, groups and clients by rate", Args: app.Args(0, 0, "no argument"),
 		Long: "top shows what brokers, topics, groups and clients do, the busiest first, and again after each interval. Keys sort, pause\n" +
 			"and choose; ? lists them, q ends. It waits for a broker that is away. With --once, -o json or -o yaml, and where standard\n" +
 			"output is no terminal, it measures one interval, prints all tables and ends. Clients, and the requests of brokers, are\n" +
@@ -44,12 +42,12 @@ func New(a *cli.App) *cobra.Command {
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			every := interval.Value()
 			if every < leastInterval || every > mostInterval {
-				return cli.Usage("--interval %v is not between %v and %v", every, leastInterval, mostInterval)
+				return app.Usage("--interval %v is not between %v and %v", every, leastInterval, mostInterval)
 			}
 			return a.Admin(func(ctx context.Context, adm *kadm.Client, _ []string) error {
-				k := &collector{a: a, adm: adm, port: adminport.Of(a)}
+				k := &collector{a: a, adm: adm, port: app.AdminPortOf(a)}
 				in, isFile := a.In.(*os.File)
-				if !once && a.Format().ForPeople() && isFile && terminal.Is(in) && terminal.Is(a.Out) {
+				if !once && a.Format().ForPeople() && isFile && cli.IsTerminal(in) && cli.IsTerminal(a.Out) {
 					return watch(ctx, a, k, in, state{view: all, every: every, internal: internal})
 				}
 				return measureOnce(ctx, a, k, every, internal)
@@ -63,7 +61,7 @@ func New(a *cli.App) *cobra.Command {
 }
 
 // measureOnce prints the rates of one interval.
-func measureOnce(ctx context.Context, a *cli.App, k *collector, every time.Duration, internal bool) error {
+func measureOnce(ctx context.Context, a *app.App, k *collector, every time.Duration, internal bool) error {
 	before, err := k.sample(ctx)
 	if err != nil {
 		return err

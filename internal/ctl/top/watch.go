@@ -10,8 +10,8 @@ import (
 	"syscall"
 	"time"
 
-	"github.com/chronik-io/chronik/internal/ctl/cli"
-	"github.com/chronik-io/chronik/internal/terminal"
+	"github.com/chronik-io/chronik/internal/cli"
+	"github.com/chronik-io/chronik/internal/ctl/app"
 )
 
 // What a terminal understands (ECMA-48, xterm): another screen without a cursor and back,
@@ -41,9 +41,9 @@ type watcher struct {
 }
 
 // watch is top in a terminal: in and a.Out are one.
-func watch(ctx context.Context, a *cli.App, k *collector, in *os.File, st state) error {
+func watch(ctx context.Context, a *app.App, k *collector, in *os.File, st state) error {
 	out := a.Out
-	restore, err := terminal.Characters(in)
+	restore, err := cli.CharacterMode(in)
 	if err != nil {
 		return fmt.Errorf("top: %w; --once needs no terminal", err)
 	}
@@ -66,7 +66,7 @@ func watch(ctx context.Context, a *cli.App, k *collector, in *os.File, st state)
 		<-ended
 	}()
 	w := &watcher{
-		out: out, size: func() (int, int) { return terminal.Size(out) }, ask: k.sample, pressed: pressed, resized: resized,
+		out: out, size: func() (int, int) { return cli.TerminalSize(out) }, ask: k.sample, pressed: pressed, resized: resized,
 		st: st, screen: screen{seeds: strings.Join(a.Settings.Seeds(), ",")},
 	}
 	return w.run(ctx)

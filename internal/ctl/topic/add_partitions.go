@@ -6,20 +6,21 @@ import (
 	"github.com/spf13/cobra"
 	"github.com/twmb/franz-go/pkg/kadm"
 
-	"github.com/chronik-io/chronik/internal/ctl/cli"
+	"github.com/chronik-io/chronik/internal/ctl/app"
+	"github.com/chronik-io/chronik/internal/text"
 )
 
-func addPartitions(a *cli.App) *cobra.Command {
+func addPartitions(a *app.App) *cobra.Command {
 	var add, to int
 	var dryRun bool
 	c := &cobra.Command{
-		Use: "add-partitions NAME...", Short: "Give topics more partitions", Args: cli.Args(1, -1, "at least one topic"), ValidArgsFunction: a.Topics(0),
+		Use: "add-partitions NAME...", Short: "Add partitions to topics", Args: app.Args(1, -1, "at least one topic"), ValidArgsFunction: a.Topics(0),
 		Example: "  chronikctl topic add-partitions orders --add 2\n  chronikctl topic add-partitions orders --to 24 --dry-run",
-		Long: "add-partitions gives topics more partitions; there is no way back. Records that have keys may from now on go to other\n" +
-			"partitions than earlier ones with the same key.",
+		Long: "add-partitions adds partitions to topics. This cannot be undone. New records with a key may go to another partition than\n" +
+			"earlier records with the same key.",
 		RunE: func(cmd *cobra.Command, names []string) error {
 			if (add > 0) == (to > 0) || add < 0 || to < 0 {
-				return cli.Usage("give either --add, how many more, or --to, how many altogether; at least 1")
+				return app.Usage("give either --add, the number of new partitions, or --to, the new total; at least 1")
 			}
 			return a.Admin(func(ctx context.Context, adm *kadm.Client, names []string) error {
 				send, n := adm.CreatePartitions, add
@@ -35,21 +36,21 @@ func addPartitions(a *cli.App) *cobra.Command {
 			})(cmd, names)
 		},
 	}
-	c.Flags().IntVar(&add, "add", 0, "how many more")
-	c.Flags().IntVar(&to, "to", 0, "how many altogether")
+	c.Flags().IntVar(&add, "add", 0, "number of partitions to add")
+	c.Flags().IntVar(&to, "to", 0, "total number of partitions afterwards")
 	c.Flags().BoolVar(&dryRun, "dry-run", false, dryRunDoc)
 	return c
 }
 
-// grow sends one request per topic, so that one which fails keeps no other.
-func grow(ctx context.Context, a *cli.App, adm *kadm.Client, names []string, n, to int, dryRun bool,
+// grow sends one request per topic, so that a failure does not affect the other topics.
+func grow(ctx context.Context, a *app.App, adm *kadm.Client, names []string, n, to int, dryRun bool,
 	send func(context.Context, int, ...string) (kadm.CreatePartitionsResponses, error),
 ) error {
-	topics, missing, err := lookup(ctx, adm, names)
+	topics, missing, err := app.FindTopics(ctx, adm, names, false)
 	if err != nil {
 		return err
 	}
-	var out cli.Outcomes
+	var out app.Outcomes
 	for _, t := range topics {
 		answers, err := send(ctx, n, t.Topic)
 		r := answers[t.Topic]
@@ -57,7 +58,7 @@ func grow(ctx context.Context, a *cli.App, adm *kadm.Client, names []string, n, 
 			err = r.Err
 		}
 		if err != nil {
-			out.Refused(t.Topic, "add partitions to "+t.Topic, cli.Words(err), r.ErrMessage)
+			out.Refused(t.Topic, "add partitions to "+t.Topic, app.Words(err), r.ErrMessage)
 			continue
 		}
 		total := to
@@ -68,7 +69,7 @@ func grow(ctx context.Context, a *cli.App, adm *kadm.Client, names []string, n, 
 		if dryRun {
 			verb = "would have"
 		}
-		out.Done(t.Topic, "%s %s", verb, plural(total, "partition"))
+		out.Done(t.Topic, "%s %s", verb, text.Count(total, "partition"))
 	}
 	for _, name := range names {
 		if e, ok := missing[name]; ok {

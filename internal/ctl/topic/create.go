@@ -10,12 +10,12 @@ import (
 	"github.com/twmb/franz-go/pkg/kadm"
 	"github.com/twmb/franz-go/pkg/kerr"
 
-	"github.com/chronik-io/chronik/internal/ctl/cli"
+	"github.com/chronik-io/chronik/internal/ctl/app"
 	"github.com/chronik-io/chronik/internal/ctl/config"
 	"github.com/chronik-io/chronik/internal/ctl/parse"
 )
 
-// wish is the flags of create.
+// wish holds the flags of create.
 type wish struct {
 	partitions  int32
 	replication int16
@@ -24,22 +24,22 @@ type wish struct {
 	dryRun      bool
 }
 
-func create(a *cli.App) *cobra.Command {
+func create(a *app.App) *cobra.Command {
 	var w wish
 	c := &cobra.Command{
-		Use: "create NAME...", Short: "Create topics", Args: cli.Args(1, -1, "at least one topic"), ValidArgsFunction: cobra.NoFileCompletions,
+		Use: "create NAME...", Short: "Create topics", Args: app.Args(1, -1, "at least one topic"), ValidArgsFunction: cobra.NoFileCompletions,
 		Example: "  chronikctl topic create payments --partitions 12 --config retention.ms=7d\n" +
 			"  chronikctl topic create clicks --config chronik.durability.profile=interval",
 		RunE: func(cmd *cobra.Command, names []string) error {
 			configs, err := parse.Configs(w.configs)
 			if err != nil {
-				return cli.Usage("--config %w", err)
+				return app.Usage("--config %w", err)
 			}
 			if w.partitions == 0 || w.partitions < -1 {
-				return cli.Usage("--partitions %d: a topic has at least 1; -1 is the broker's default", w.partitions)
+				return app.Usage("--partitions %d: a topic has at least 1; -1 is the broker's default", w.partitions)
 			}
 			if w.replication == 0 || w.replication < -1 {
-				return cli.Usage("--replication-factor %d: a partition has at least 1 replica; -1 is the broker's default", w.replication)
+				return app.Usage("--replication-factor %d: a partition has at least 1 replica; -1 is the broker's default", w.replication)
 			}
 			return a.Admin(func(ctx context.Context, adm *kadm.Client, names []string) error {
 				return w.run(ctx, a, adm, names, configs)
@@ -49,13 +49,13 @@ func create(a *cli.App) *cobra.Command {
 	f := c.Flags()
 	f.Int32VarP(&w.partitions, "partitions", "p", -1, "number of partitions; -1 is the broker's default")
 	f.Int16VarP(&w.replication, "replication-factor", "r", -1, "copies of each partition; -1 is the broker's default")
-	f.StringArrayVarP(&w.configs, "config", "c", nil, "topic config name=value; may be repeated")
-	f.BoolVar(&w.ifNotExists, "if-not-exists", false, "a topic that exists is no error")
+	f.StringArrayVarP(&w.configs, "config", "c", nil, "topic config name=value; repeatable")
+	f.BoolVar(&w.ifNotExists, "if-not-exists", false, "succeed if the topic exists")
 	f.BoolVar(&w.dryRun, "dry-run", false, dryRunDoc)
 	return c
 }
 
-func (w *wish) run(ctx context.Context, a *cli.App, adm *kadm.Client, names []string, configs map[string]string) error {
+func (w *wish) run(ctx context.Context, a *app.App, adm *kadm.Client, names []string, configs map[string]string) error {
 	with := make(map[string]*string, len(configs))
 	for name, value := range configs {
 		with[name] = &value
@@ -64,7 +64,7 @@ func (w *wish) run(ctx context.Context, a *cli.App, adm *kadm.Client, names []st
 	if w.dryRun {
 		send, done = adm.ValidateCreateTopics, "would be created"
 	}
-	var out cli.Outcomes
+	var out app.Outcomes
 	var created []string
 	for _, name := range names {
 		answers, err := send(ctx, w.partitions, w.replication, with, name)
@@ -78,7 +78,7 @@ func (w *wish) run(ctx context.Context, a *cli.App, adm *kadm.Client, names []st
 		case errors.Is(err, kerr.InvalidConfig) && strings.HasPrefix(r.ErrMessage, "Unknown ") && config.Unknown(ctx, adm, configs) != nil:
 			out.Failed(name, fmt.Errorf("create %s: %w", name, config.Unknown(ctx, adm, configs)))
 		case err != nil:
-			out.Refused(name, "create "+name, cli.Words(err), r.ErrMessage)
+			out.Refused(name, "create "+name, app.Words(err), r.ErrMessage)
 		default:
 			out.Done(name, "%s", done)
 			if !w.dryRun {

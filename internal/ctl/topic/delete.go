@@ -7,17 +7,18 @@ import (
 	"github.com/spf13/cobra"
 	"github.com/twmb/franz-go/pkg/kadm"
 
-	"github.com/chronik-io/chronik/internal/ctl/cli"
+	"github.com/chronik-io/chronik/internal/ctl/app"
+	"github.com/chronik-io/chronik/internal/text"
 )
 
-func remove(a *cli.App) *cobra.Command {
+func remove(a *app.App) *cobra.Command {
 	var dryRun, regex bool
 	c := &cobra.Command{
-		Use: "delete NAME...", Short: "Delete topics and all their records", Args: cli.Args(1, -1, "at least one topic"), ValidArgsFunction: a.Topics(0),
-		Long:    "delete removes topics with everything in them. It asks first; --yes answers, --dry-run only says what would go.",
+		Use: "delete NAME...", Short: "Delete topics and all their records", Args: app.Args(1, -1, "at least one topic"), ValidArgsFunction: a.Topics(0),
+		Long:    "delete removes topics and all their records. It lists the losses and asks; --yes confirms, --dry-run only lists.",
 		Example: "  chronikctl topic delete orders\n  chronikctl topic delete --regex 'tmp-.*' --dry-run",
 		RunE: a.Admin(func(ctx context.Context, adm *kadm.Client, names []string) error {
-			topics, missing, err := choose(ctx, adm, names, regex)
+			topics, missing, err := app.FindTopics(ctx, adm, names, regex)
 			if err != nil {
 				return err
 			}
@@ -25,12 +26,12 @@ func remove(a *cli.App) *cobra.Command {
 			if err != nil {
 				return err
 			}
-			var out cli.Outcomes
+			var out app.Outcomes
 			var losses, left []string
 			for _, t := range topics {
 				d := f.describe(t)
 				left = append(left, t.Topic)
-				losses = append(losses, fmt.Sprintf("%s: %s, %s offsets", t.Topic, plural(len(d.Partitions), "partition"), number(d.Records)))
+				losses = append(losses, fmt.Sprintf("%s: %s, %s offsets", t.Topic, text.Count(len(d.Partitions), "partition"), text.Number(d.Records)))
 			}
 			if dryRun {
 				for i, name := range left {
@@ -39,7 +40,7 @@ func remove(a *cli.App) *cobra.Command {
 				left = nil
 			}
 			if len(left) > 0 {
-				if err := a.Confirm("delete "+plural(len(left), "topic"), cli.Final, losses); err != nil {
+				if err := a.Confirm("delete "+text.Count(len(left), "topic"), app.Final, losses); err != nil {
 					return err
 				}
 				deleteTopics(ctx, adm, left, &out)
@@ -52,17 +53,17 @@ func remove(a *cli.App) *cobra.Command {
 			return a.Report(&out)
 		}),
 	}
-	c.Flags().BoolVarP(&regex, "regex", "r", false, regexDoc)
+	c.Flags().BoolVarP(&regex, "regex", "r", false, app.RegexHelp)
 	c.Flags().BoolVar(&dryRun, "dry-run", false, dryRunDoc)
 	return c
 }
 
-func deleteTopics(ctx context.Context, adm *kadm.Client, names []string, out *cli.Outcomes) {
+func deleteTopics(ctx context.Context, adm *kadm.Client, names []string, out *app.Outcomes) {
 	deleted, err := adm.DeleteTopics(ctx, names...)
 	for _, name := range names {
 		r := deleted[name]
 		if err != nil {
-			r.Err = cli.Words(err)
+			r.Err = app.Words(err)
 		}
 		if r.Err != nil {
 			out.Refused(name, "delete "+name, r.Err, r.ErrMessage)

@@ -14,25 +14,25 @@ import (
 	"github.com/twmb/franz-go/pkg/kerr"
 	"github.com/twmb/franz-go/pkg/kmsg"
 
-	"github.com/chronik-io/chronik/internal/cmdline"
-	"github.com/chronik-io/chronik/internal/ctl/adminport"
-	"github.com/chronik-io/chronik/internal/ctl/cli"
+	"github.com/chronik-io/chronik/internal/cli"
+	"github.com/chronik-io/chronik/internal/ctl/app"
 	"github.com/chronik-io/chronik/internal/ctl/output"
+	"github.com/chronik-io/chronik/internal/text"
 )
 
-// profileConfig is the config of a chronik topic that says what an ack means.
+// profileConfig is the topic config with the durability profile.
 const profileConfig = "chronik.durability.profile"
 
-// described is one topic of describe.
+// described is a topic in the answer of describe.
 type described struct {
 	Topic       string            `json:"topic"`
 	ID          string            `json:"id,omitempty"`
 	Internal    bool              `json:"internal"`
 	Replication int               `json:"replicationFactor"`
 	Profile     string            `json:"profile,omitempty"` // empty for a broker without profiles
-	Configs     map[string]string `json:"configs"`           // those that somebody set on the topic
+	Configs     map[string]string `json:"configs"`           // configs that are set on the topic
 	Records     int64             `json:"records"`           // offsets between start and end: an upper bound
-	Size        *int64            `json:"sizeBytes"`         // of all replicas; nil where the broker does not say
+	Size        *int64            `json:"sizeBytes"`         // of all replicas; nil if unknown
 	Partitions  []partition       `json:"partitions"`
 }
 
@@ -43,29 +43,29 @@ type partition struct {
 	Replicas  []int32  `json:"replicas"`
 	ISR       []int32  `json:"isr"`
 	Offline   []int32  `json:"offlineReplicas"`
-	Start     *int64   `json:"start"` // nil where it is not known
+	Start     *int64   `json:"start"` // nil if unknown
 	End       *int64   `json:"end"`
 	Size      *int64   `json:"sizeBytes"`
 	Dirs      []string `json:"logDirs"`
-	Retained  string   `json:"retained,omitempty"` // why the oldest segment is still there; empty where the admin port doesn't say
+	Retained  string   `json:"retained,omitempty"` // why the oldest segment has not been deleted; empty if unknown
 	Error     string   `json:"error,omitempty"`
 }
 
-func describe(a *cli.App) *cobra.Command {
+func describe(a *app.App) *cobra.Command {
 	var regex bool
 	c := &cobra.Command{
-		Use: "describe NAME...", Short: "Show partitions, offsets, sizes, the profile, and configs that are set",
+		Use: "describe NAME...", Short: "Show partitions, offsets, sizes, profile and the configs that are set",
 		Example: "  chronikctl topic describe orders -o wide\n  chronikctl topic describe --regex 'orders-.*'",
-		Args:    cli.Args(1, -1, "at least one topic"), ValidArgsFunction: a.Topics(0),
+		Args:    app.Args(1, -1, "at least one topic"), ValidArgsFunction: a.Topics(0),
 		RunE: a.Admin(func(ctx context.Context, adm *kadm.Client, names []string) error {
-			topics, missing, err := choose(ctx, adm, names, regex)
+			topics, missing, err := app.FindTopics(ctx, adm, names, regex)
 			if err != nil {
 				return err
 			}
 			var failed []error
 			for _, name := range names {
 				if e, ok := missing[name]; ok {
-					failed = append(failed, cli.Refused("describe "+name, e, ""))
+					failed = append(failed, app.Refused("describe "+name, e, ""))
 				}
 			}
 			if len(topics) > 0 {
@@ -74,17 +74,17 @@ func describe(a *cli.App) *cobra.Command {
 			return errors.Join(failed...)
 		}),
 	}
-	c.Flags().BoolVarP(&regex, "regex", "r", false, regexDoc)
-	cmdline.Instead(c, map[string]string{"--all": "--regex '.*' describes all topics"})
+	c.Flags().BoolVarP(&regex, "regex", "r", false, app.RegexHelp)
+	cli.Instead(c, map[string]string{"--all": "--regex '.*' describes all topics"})
 	return a.Watched(c)
 }
 
-// facts is what is asked for beside the metadata.
+// facts is what the broker returns in addition to the metadata.
 type facts struct {
 	starts, ends kadm.ListedOffsets
 	configs      kadm.ResourceConfigs
-	dirs         kadm.DescribedAllLogDirs // empty where the broker has no such API
-	logs         map[log]adminport.Log    // what the admin port has of them, if there is one
+	dirs         kadm.DescribedAllLogDirs // empty if the broker lacks the API
+	logs         map[log]app.Log          // from the admin port, if there is one
 }
 
 type log struct {
@@ -92,25 +92,25 @@ type log struct {
 	partition int32
 }
 
-// logsOf asks the admin port, if there is one, why old segments are still there, and what is
-// wrong with logs.
-func logsOf(ctx context.Context, a *cli.App, topics []string) (map[log]adminport.Log, error) {
-	p := adminport.Of(a)
+// logsOf returns the admin port's information about logs: why old segments remain, and errors. It
+// returns nil without an admin port.
+func logsOf(ctx context.Context, a *app.App, topics []string) (map[log]app.Log, error) {
+	p := app.AdminPortOf(a)
 	if p == nil {
 		return nil, nil
 	}
 	logs, err := p.Logs(ctx, topics...)
 	if err != nil && !p.Named {
-		return nil, nil // it is not said that there is one
+		return nil, nil // the settings do not name an admin port
 	}
-	all := map[log]adminport.Log{}
+	all := map[log]app.Log{}
 	for _, l := range logs {
 		all[log{l.Topic, l.Partition}] = l
 	}
 	return all, err
 }
 
-// ask asks for offsets, sizes and configs.
+// ask fetches offsets, sizes and configs.
 func ask(ctx context.Context, adm *kadm.Client, topics []kadm.TopicDetail) (facts, error) {
 	f, err := askHoldings(ctx, adm, topics)
 	if err != nil {
@@ -121,12 +121,12 @@ func ask(ctx context.Context, adm *kadm.Client, topics []kadm.TopicDetail) (fact
 		names = append(names, t.Topic)
 	}
 	if f.configs, err = adm.DescribeTopicConfigs(ctx, names...); err != nil {
-		return f, cli.Refused("configs", cli.Words(err), "")
+		return f, app.Refused("configs", app.Words(err), "")
 	}
 	return f, nil
 }
 
-// askHoldings asks for offsets and sizes.
+// askHoldings fetches offsets and sizes.
 func askHoldings(ctx context.Context, adm *kadm.Client, topics []kadm.TopicDetail) (f facts, err error) {
 	var names []string
 	set := kadm.TopicsSet{}
@@ -136,25 +136,25 @@ func askHoldings(ctx context.Context, adm *kadm.Client, topics []kadm.TopicDetai
 	}
 	f.starts, err = adm.ListStartOffsets(ctx, names...)
 	if unanswered(err) {
-		return f, cli.Refused("start offsets", cli.Words(err), "")
+		return f, app.Refused("start offsets", app.Words(err), "")
 	}
 	f.ends, err = adm.ListEndOffsets(ctx, names...)
 	if unanswered(err) {
-		return f, cli.Refused("end offsets", cli.Words(err), "")
+		return f, app.Refused("end offsets", app.Words(err), "")
 	}
-	if f.dirs, err = adm.DescribeAllLogDirs(ctx, set); unanswered(err) && !cli.IsUnsupported(cli.Words(err)) {
-		return f, cli.Refused("log directories", cli.Words(err), "")
+	if f.dirs, err = adm.DescribeAllLogDirs(ctx, set); unanswered(err) && !app.IsUnsupported(app.Words(err)) {
+		return f, app.Refused("log directories", app.Words(err), "")
 	}
 	return f, nil
 }
 
-// unanswered reports whether nothing is known because brokers did not answer. Partitions
-// without a leader are no such reason, even if no other one was asked for.
+// unanswered reports whether an error means that no broker answered. Partitions without a leader do
+// not count, even if no others were requested.
 func unanswered(err error) bool {
-	return cli.RequestFailed(err) != nil && !errors.Is(err, kerr.LeaderNotAvailable)
+	return app.RequestFailed(err) != nil && !errors.Is(err, kerr.LeaderNotAvailable)
 }
 
-func show(ctx context.Context, a *cli.App, adm *kadm.Client, topics []kadm.TopicDetail) error {
+func show(ctx context.Context, a *app.App, adm *kadm.Client, topics []kadm.TopicDetail) error {
 	f, err := ask(ctx, adm, topics)
 	if err != nil {
 		return err
@@ -163,7 +163,7 @@ func show(ctx context.Context, a *cli.App, adm *kadm.Client, topics []kadm.Topic
 	for i, t := range topics {
 		names[i] = t.Topic
 	}
-	var unasked error // what the broker itself has said is shown all the same
+	var unasked error // reported after the broker's own answer
 	f.logs, unasked = logsOf(ctx, a, names)
 	all := []described{}
 	var tables []*output.Table
@@ -229,10 +229,10 @@ func (f *facts) partition(p kadm.PartitionDetail) partition {
 	return x
 }
 
-// table is a topic for people.
+// table formats a topic for people.
 func (d *described) table() *output.Table {
-	head := []string{"topic " + d.Topic, "id " + or(d.ID, "-"), plural(len(d.Partitions), "partition"), fmt.Sprintf("replication factor %d", d.Replication),
-		number(d.Records) + " offsets", size(d.Size)}
+	head := []string{"topic " + d.Topic, "id " + or(d.ID, "-"), text.Count(len(d.Partitions), "partition"), fmt.Sprintf("replication factor %d", d.Replication),
+		text.Number(d.Records) + " offsets", size(d.Size)}
 	if d.Profile != "" {
 		head = append(head, "profile "+d.Profile)
 	}
@@ -242,7 +242,7 @@ func (d *described) table() *output.Table {
 	}
 	t := &output.Table{Title: title, Columns: []string{"PARTITION#", "LEADER#", "EPOCH#", "REPLICAS", "ISR", "START#", "END#", "SIZE#", "+OFFLINE", "+DIRECTORIES", "+RETAINED", "+ERROR"}}
 	for _, p := range d.Partitions {
-		t.Add(p.Partition, p.Leader, p.Epoch, numbers(p.Replicas), numbers(p.ISR), known(p.Start), known(p.End), size(p.Size), numbers(p.Offline), strings.Join(p.Dirs, ","), p.Retained, p.Error)
+		t.Add(p.Partition, p.Leader, p.Epoch, text.Numbers(p.Replicas), text.Numbers(p.ISR), known(p.Start), known(p.End), size(p.Size), text.Numbers(p.Offline), strings.Join(p.Dirs, ","), p.Retained, p.Error)
 	}
 	return t
 }
@@ -254,7 +254,7 @@ func or(s, otherwise string) string {
 	return s
 }
 
-// ids keeps a list from being null in JSON.
+// ids returns an empty list for nil, so that JSON does not contain null.
 func ids(list []int32) []int32 {
 	if list == nil {
 		return []int32{}
@@ -284,18 +284,5 @@ func size(n *int64) string {
 	if n == nil {
 		return "?"
 	}
-	return output.Bytes(*n)
-}
-
-func numbers(ids []int32) string {
-	return strings.Trim(strings.ReplaceAll(fmt.Sprint(ids), " ", ","), "[]")
-}
-
-// number groups the digits of a number by thousands.
-func number(n int64) string {
-	s := fmt.Sprint(n)
-	for i := len(s) - 3; i > 0; i -= 3 {
-		s = s[:i] + "," + s[i:]
-	}
-	return s
+	return text.Bytes(*n)
 }

@@ -14,7 +14,7 @@ import (
 // censusTime bounds how long a scrape waits for the group coordinator.
 const censusTime = time.Second
 
-// Coordinators is the source of the coordinators that do not serve their groups.
+// Coordinators returns the source of coordinators that do not serve their groups.
 func Coordinators(c *service.Groups) checks.Source {
 	since := map[int32]time.Time{}
 	return func(f *checks.Facts) {
@@ -34,8 +34,8 @@ func Coordinators(c *service.Groups) checks.Source {
 	}
 }
 
-// Rebalances is the source of the groups that were rebalancing each time it was called, for a
-// minute at least.
+// Rebalances returns the source of groups that have been rebalancing in all its calls for at least
+// patience.
 func Rebalances(c *service.Groups, patience time.Duration) checks.SlowSource {
 	type rebalance struct {
 		state string
@@ -63,7 +63,7 @@ func Rebalances(c *service.Groups, patience time.Duration) checks.SlowSource {
 	}
 }
 
-// Groups shows groups to metrics.
+// Groups returns the source of the metrics of groups.
 func Groups(c *service.Groups) func() metrics.Groups {
 	return func() metrics.Groups {
 		ctx, cancel := context.WithTimeout(context.Background(), censusTime)

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/chronik-io/chronik/internal/health"
+	"github.com/chronik-io/chronik/internal/text"
 )
 
 func diskChecks() []Check {
@@ -124,13 +125,13 @@ func checkJournals(f *Facts, n *notes) {
 			continue
 		}
 		subject := "log directory " + d.Path
-		n.see(fmt.Sprintf("the journal of %s has %s of %s", d.Path, bytesText(d.JournalBytes), bytesText(d.JournalLimit)))
+		n.see(fmt.Sprintf("the journal of %s has %s of %s", d.Path, text.Bytes(d.JournalBytes), text.Bytes(d.JournalLimit)))
 		if float64(d.JournalBytes) >= fullJournal*float64(d.JournalLimit) {
-			n.add(health.Warn, subject, fmt.Sprintf("its journal holds %s of %s: at the limit producers wait until segments are written", bytesText(d.JournalBytes), bytesText(d.JournalLimit)),
+			n.add(health.Warn, subject, fmt.Sprintf("its journal holds %s of %s: at the limit producers wait until segments are written", text.Bytes(d.JournalBytes), text.Bytes(d.JournalLimit)),
 				"the disk of the segments does not keep up: give it less, or faster disks")
 		}
 		if total := f.JournalTotals[d.Journal]; total > 0 && total < d.JournalLimit {
-			n.add(health.Warn, subject, fmt.Sprintf("its journal may become %s, and the file system of %s has %s", bytesText(d.JournalLimit), d.Journal, bytesText(total)),
+			n.add(health.Warn, subject, fmt.Sprintf("its journal may become %s, and the file system of %s has %s", text.Bytes(d.JournalLimit), d.Journal, text.Bytes(total)),
 				"put the journal on a larger file system (journal.dirs)")
 		}
 	}
@@ -152,13 +153,13 @@ func checkSpace(f *Facts, n *notes) {
 		if !d.SpaceKnown {
 			continue
 		}
-		n.see(fmt.Sprintf("%s of %s are free in %s", bytesText(d.Free), bytesText(d.Total), d.Path))
+		n.see(fmt.Sprintf("%s of %s are free in %s", text.Bytes(d.Free), text.Bytes(d.Total), d.Path))
 		switch {
 		case d.SpaceMessage != "":
 		case d.MinFree > 0 && d.Free < 2*d.MinFree:
-			n.add(health.Warn, subject, fmt.Sprintf("%s are free; below %s the broker refuses the records of clients", bytesText(d.Free), bytesText(d.MinFree)), remedy)
+			n.add(health.Warn, subject, fmt.Sprintf("%s are free; below %s the broker refuses the records of clients", text.Bytes(d.Free), text.Bytes(d.MinFree)), remedy)
 		case d.MinFree == 0 && float64(d.Free) < littleSpace*float64(d.Total):
-			n.add(health.Warn, subject, fmt.Sprintf("%s of %s are free, and nothing keeps the broker from filling the rest: chronik.disk.min.free.bytes is 0", bytesText(d.Free), bytesText(d.Total)), remedy)
+			n.add(health.Warn, subject, fmt.Sprintf("%s of %s are free, and nothing keeps the broker from filling the rest: chronik.disk.min.free.bytes is 0", text.Bytes(d.Free), text.Bytes(d.Total)), remedy)
 		}
 	}
 }
@@ -167,7 +168,7 @@ func checkRetention(f *Facts, n *notes) {
 	for _, d := range f.Dirs {
 		if room := d.Total - d.MinFree; d.SpaceKnown && d.KeptLogs > 0 && d.Kept > room {
 			n.add(health.Warn, "log directory "+d.Path, fmt.Sprintf("%d partitions that only retention.bytes bounds may keep %s, and its file system has room for %s: it fills before the oldest go",
-				d.KeptLogs, bytesText(d.Kept), bytesText(room)), "lower retention.bytes, which counts for each partition, set retention.ms too, or enlarge the disk")
+				d.KeptLogs, text.Bytes(d.Kept), text.Bytes(room)), "lower retention.bytes, which counts for each partition, set retention.ms too, or enlarge the disk")
 		}
 	}
 }

@@ -110,8 +110,8 @@ func TestSyncsThatAreSlowOrTooQuick(t *testing.T) {
 func TestJournalsThatAreFull(t *testing.T) {
 	examine(t, "journal", []patient{
 		{"well", Facts{Dirs: []Dir{{Path: "/d", JournalBytes: 79, JournalLimit: 100}}}, nil},
-		{"full", Facts{Dirs: []Dir{{Path: "/d", JournalBytes: 80, JournalLimit: 100}}}, []string{"warn log directory /d: its journal holds 80 bytes of 100 bytes"}},
-		{"larger than its disk", Facts{Dirs: []Dir{{Path: "/d", Journal: "/j", JournalLimit: 1 << 30}}, Slow: Slow{JournalTotals: map[string]int64{"/j": 512 << 20}}}, []string{"warn log directory /d: its journal may become 1024 MiB, and the file system of /j has 512 MiB"}},
+		{"full", Facts{Dirs: []Dir{{Path: "/d", JournalBytes: 80, JournalLimit: 100}}}, []string{"warn log directory /d: its journal holds 80 B of 100 B"}},
+		{"larger than its disk", Facts{Dirs: []Dir{{Path: "/d", Journal: "/j", JournalLimit: 1 << 30}}, Slow: Slow{JournalTotals: map[string]int64{"/j": 512 << 20}}}, []string{"warn log directory /d: its journal may become 1 GiB, and the file system of /j has 512 MiB"}},
 	})
 }
 
@@ -122,8 +122,8 @@ func TestDisksThatFill(t *testing.T) {
 	}
 	examine(t, "space", []patient{
 		{"room", dir(10*gb, 100*gb, 5*gb), nil},
-		{"near the threshold", dir(10*gb-1, 100*gb, 5*gb), []string{"warn disk of /d: 10239 MiB are free; below 5120 MiB the broker refuses the records of clients"}},
-		{"nobody guards it", dir(4*gb, 100*gb, 0), []string{"warn disk of /d: 4096 MiB of 100 GiB are free, and nothing keeps"}},
+		{"near the threshold", dir(10*gb-1, 100*gb, 5*gb), []string{"warn disk of /d: 9.9 GiB are free; below 5 GiB the broker refuses the records of clients"}},
+		{"nobody guards it", dir(4*gb, 100*gb, 0), []string{"warn disk of /d: 4 GiB of 100 GiB are free, and nothing keeps"}},
 		{"nobody guards it, and there is room", dir(6*gb, 100*gb, 0), nil},
 		{"not known", Facts{Dirs: []Dir{{Path: "/d", MinFree: gb}}}, nil},
 		{"refuses", Facts{Dirs: []Dir{{Path: "/d", SpaceMessage: "80 MiB are free"}}}, []string{"bad disk of /d: 80 MiB are free"}},

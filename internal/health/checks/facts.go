@@ -209,17 +209,3 @@ type Rebalancing struct {
 	Group, State string
 	Since        time.Time // at the latest
 }
-
-// bytesText is a size for people, never rounded up.
-func bytesText(n int64) string {
-	switch {
-	case n >= 10<<30:
-		return fmt.Sprintf("%d GiB", n>>30)
-	case n >= 10<<20:
-		return fmt.Sprintf("%d MiB", n>>20)
-	case n >= 10<<10:
-		return fmt.Sprintf("%d KiB", n>>10)
-	default:
-		return fmt.Sprintf("%d bytes", n)
-	}
-}

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/chronik-io/chronik/internal/health"
+	"github.com/chronik-io/chronik/internal/text"
 )
 
 func hostChecks() []Check {
@@ -100,34 +101,34 @@ func Connections(limit int, segments []int) int {
 func checkMemory(f *Facts, n *notes) {
 	m := f.Memory
 	if m.Resident > 0 {
-		text := fmt.Sprintf("%s of memory in use", bytesText(m.Resident))
+		used := fmt.Sprintf("%s of memory in use", text.Bytes(m.Resident))
 		if m.Limit > 0 {
-			text += " of " + bytesText(m.Limit)
+			used += " of " + text.Bytes(m.Limit)
 		}
-		n.see(text)
+		n.see(used)
 	}
 	if m.Limit > 0 {
-		limit := bytesText(m.Limit)
+		limit := text.Bytes(m.Limit)
 		if m.GoLimit > m.Limit && m.GoLimit < math.MaxInt64 {
-			n.add(health.Warn, "memory", fmt.Sprintf("GOMEMLIMIT is %s and the container's limit %s: the kernel kills the broker before the runtime saves memory", bytesText(m.GoLimit), limit),
+			n.add(health.Warn, "memory", fmt.Sprintf("GOMEMLIMIT is %s and the container's limit %s: the kernel kills the broker before the runtime saves memory", text.Bytes(m.GoLimit), limit),
 				"leave GOMEMLIMIT out, then it is 80 % of the container's limit, or set it lower")
 		}
 		if float64(m.Resident) > residentMuch*float64(m.Limit) {
-			n.add(health.Warn, "memory", fmt.Sprintf("the broker uses %s of the %s that its container may: the kernel is about to kill it", bytesText(m.Resident), limit),
+			n.add(health.Warn, "memory", fmt.Sprintf("the broker uses %s of the %s that its container may: the kernel is about to kill it", text.Bytes(m.Resident), limit),
 				moreMemory+", or choose a smaller produce.profile")
 		}
 	}
-	switch there := bytesText(m.There); {
+	switch there := text.Bytes(m.There); {
 	case m.There <= 0:
 	case float64(m.Budgets) > budgetsMuch*float64(m.There):
-		n.add(health.Warn, "memory", fmt.Sprintf("requests, answers, records that wait for segments and compaction may take %s of the %s that there are: with what else the broker needs that is more than there is", bytesText(m.Budgets), there),
+		n.add(health.Warn, "memory", fmt.Sprintf("requests, answers, records that wait for segments and compaction may take %s of the %s that there are: with what else the broker needs that is more than there is", text.Bytes(m.Budgets), there),
 			moreMemory+", or use fewer log directories")
 	case m.Wanted > m.Budgets:
 		n.add(health.Note, "memory", fmt.Sprintf("requests, answers, records that wait for segments and compaction may take %s of the %s that there are, and with more memory %s: under load clients wait sooner, and answers are shorter",
-			bytesText(m.Budgets), there, bytesText(m.Wanted)), moreMemory+"; or choose a smaller produce.profile or log.cleaner.dedupe.buffer.size, if that is enough for your load")
+			text.Bytes(m.Budgets), there, text.Bytes(m.Wanted)), moreMemory+"; or choose a smaller produce.profile or log.cleaner.dedupe.buffer.size, if that is enough for your load")
 	}
 	if m.Swapped >= swappedMuch {
-		n.add(health.Warn, "memory", fmt.Sprintf("%s of the broker are swapped out: answers wait until they are read back", bytesText(m.Swapped)),
+		n.add(health.Warn, "memory", fmt.Sprintf("%s of the broker are swapped out: answers wait until they are read back", text.Bytes(m.Swapped)),
 			"give the machine memory, or forbid it for the broker: MemorySwapMax=0 in the unit, --memory-swap equal to --memory for a container")
 	}
 }

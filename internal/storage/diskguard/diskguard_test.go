@@ -61,7 +61,7 @@ func TestWhatWillBeWrittenCounts(t *testing.T) {
 		want string
 	}{
 		"room":                 {Reading{Free: 100 * mib}, ""},
-		"owed":                 {Reading{Free: 100 * mib, Owed: 20 * mib}, "20 MiB of it spoken for"},
+		"owed":                 {Reading{Free: 100 * mib, Owed: 20 * mib}, "20 MiB of it reserved"},
 		"the journal's disk":   {Reading{Free: 900 * mib, JournalFree: 30 * mib, Growth: 40 * mib, Apart: true}, "journal directory /j has 30 MiB free, the threshold is 40 MiB"},
 		"it need not grow":     {Reading{Free: 900 * mib, Apart: true}, ""},
 		"the journal's is not": {Reading{Free: 900 * mib, JournalFree: 30 * mib, Growth: 40 * mib}, ""},

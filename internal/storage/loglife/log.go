@@ -5,88 +5,88 @@ type State uint8
 
 // The states of a log.
 const (
-	// Opening: a start reads its files and replays the journal, or it is being created.
-	// It has no users yet.
+	// Opening: a start reads its files and replays the journal, or it is being created. It is not
+	// in use yet.
 	Opening State = iota
-	// Online: it takes and serves records.
+	// Online: it accepts and serves records.
 	Online
-	// Swapping: a compacted segment replaces others. Writes to segments wait until it has;
-	// appends and reads do not.
+	// Swapping: a compacted segment replaces others. Writes to segments wait for the end of the
+	// swap; appends and reads do not.
 	Swapping
-	// SwapStuck: a swap could not be finished. The maintenance goroutine tries again.
+	// SwapStuck: a step of a swap failed. The maintenance goroutine retries it.
 	SwapStuck
 	// Cutting: the log is truncated in memory; the checkpoint or the files may not be yet.
 	Cutting
-	// CutStuck: a truncation could not be finished. The maintenance goroutine tries again.
+	// CutStuck: a step of a truncation failed. The maintenance goroutine retries it.
 	CutStuck
-	// Failing: a write or datasync of the last segment failed. The maintenance goroutine
-	// is to continue the log in a new one.
+	// Failing: a write or datasync of the last segment failed. The maintenance goroutine will
+	// continue the log in a new one.
 	Failing
-	// Aside: the frames that no segment holds are in a file of their own, from which a
-	// repair or a start replays them. The log holds neither the journal nor memory.
+	// Aside: frames that no segment holds are quarantined in a file, from which a repair or a start
+	// replays them. The log pins neither the journal nor memory.
 	Aside
 	// AsideStuck is Aside and SwapStuck.
 	AsideStuck
 	// Offline: the system refused to read or change its files. The next start tries again.
 	Offline
-	// Damaged: its stored bytes are wrong. It stays offline over starts.
+	// Damaged: its stored bytes are wrong. It stays offline after restarts.
 	Damaged
 	// Deleted: a deletion has begun.
 	Deleted
 )
 
-// Use is something that a state allows.
+// Use is a use that a state allows.
 type Use uint16
 
-// What a state may allow.
+// The uses that a state may allow.
 const (
-	Append   Use = 1 << iota // records are appended, and the journal may carry them
+	Append   Use = 1 << iota // records are appended, and sweeps may carry them forward in the journal
 	Read                     // records are served
-	Whole                    // all records are in segments or in memory: a read finds each of them
+	Whole                    // all records are in segments or in memory, so a read finds each of them
 	Flush                    // any goroutine writes, syncs and rolls segments
 	Change                   // a truncation, a compaction, or a roll for age may begin
-	Start                    // the start of the log may move, and segments below it go
-	Repair                   // the maintenance goroutine has something to finish
-	SetAside                 // frames may be copied to a file of their own
-	Replay                   // frames are in such a file, which checkpoints name
-	AsFound                  // checkpoints repeat what they said when the log went offline
+	Start                    // the log start may move, and segments below it are removed
+	Repair                   // the maintenance goroutine has work to finish
+	SetAside                 // frames may be copied to a quarantine file
+	Replay                   // checkpoints name a quarantine file to replay
+	AsFound                  // checkpoints repeat the entry from when the log went offline
 )
 
-// Event is something that happens to a log.
+// Event is an event of a log.
 type Event uint8
 
 // The events of a log.
 const (
-	Opened        Event = iota // a start or a creation has come to its end
+	Opened        Event = iota // a start or a creation has ended
 	SegmentFailed              // a write or datasync of a segment failed, or a replay into one
-	FramesAside                // a file holds the frames that no segment does
-	Replayed                   // synced segments hold what was aside
+	FramesAside                // a quarantine file holds the frames that no segment does
+	Replayed                   // synced segments hold the quarantined frames
 	Mended                     // a checkpoint lists the new segment
 	SwapBegun                  // memory lists the compacted segment
 	SwapFailed                 // a step of the swap failed
-	SwapDone                   // a checkpoint says that nothing is left of the swap
-	CutBegun                   // memory says that the log ends earlier
+	SwapDone                   // a checkpoint no longer names the swap
+	CutBegun                   // the log ends earlier in memory
 	CutFailed                  // a step of the truncation failed
-	CutDone                    // checkpoint and files say what memory does
+	CutDone                    // checkpoint and files match memory
 	Unreadable                 // the system refused a call without which the log cannot be used
 	Found                      // the stored bytes are wrong, or acknowledged records are lost
-	Deletion                   // the log is to go
+	Deletion                   // the log is being deleted
 )
 
-// On returns the state that follows an event, and what the event does.
+// On returns the state that follows an event, and the effect of the event.
 func (s State) On(e Event) (State, Answer) { return logs.on(s, e) }
 
-// Allows reports whether the state allows one of some uses.
+// Allows reports whether the state allows at least one of the given uses.
 func (s State) Allows(u Use) bool { return logs.rows[s].allows&u != 0 }
 
-// String names the state as the table does.
+// String returns the state's name in the table.
 func (s State) String() string { return logs.rows[s].name }
 
-// String names the event as the table does.
+// String returns the event's name in the table.
 func (e Event) String() string { return logs.events[e] }
 
 var logs = table[State, Event, Use]{
-	uses: []string{"append", "read", "whole", "flush", "change", "start", "repair", "set aside", "replay", "as found"},
+	uses: []string{"append", "read", "whole", "flush", "change", "start", "repair", "quarantine", "replay", "as found"},
 	events: []string{
 		"opened", "segment failed", "frames aside", "replayed", "mended", "swap begun", "swap failed", "swap done",
 		"cut begun", "cut failed", "cut done", "unreadable", "found wrong", "deletion",
@@ -121,7 +121,7 @@ var logs = table[State, Event, Use]{
 		}},
 		Offline: {"offline", AsFound, map[Event]State{Unreadable: ignore, Deletion: Deleted}},
 		Damaged: {"damaged", AsFound, map[Event]State{Unreadable: ignore, Deletion: Deleted}},
-		// What was going on when it was deleted comes to its end, and changes nothing.
+		// Work that was in progress at the deletion ends without effect.
 		Deleted: {"deleted", 0, map[Event]State{
 			SegmentFailed: ignore, Replayed: ignore, Mended: ignore, SwapFailed: ignore, SwapDone: ignore, CutFailed: ignore,
 			CutDone: ignore, Unreadable: ignore, Found: ignore, Deletion: ignore,

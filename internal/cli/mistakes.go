@@ -1,0 +1,132 @@
+// Package cli holds what the command lines of chronikd, chronikctl and chronik-bench share:
+// the wording of mistakes in a command line, exit codes, terminals and manual pages.
+//
+// The three tools report an unknown flag in the same words, together with the flag that was
+// probably meant. chronikctl and chronik-bench also share their exit codes; chronikd has codes
+// of its own. The package does not know what any command does.
+package cli
+
+import (
+	"errors"
+	"fmt"
+	"regexp"
+
+	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
+
+	"github.com/chronik-io/chronik/internal/text"
+)
+
+// FlagError returns the text for an error of cobra's flag parser, with a remedy. known reports
+// whether the flag itself exists.
+func FlagError(cmd *cobra.Command, err error) (text string, known bool) {
+	text = regexp.MustCompile(`(strconv\.\w+: parsing "[^"]*"|time): `).ReplaceAllString(err.Error(), "")
+	if e := (*pflag.NotExistError)(nil); errors.As(err, &e) && e.GetSpecifiedShortnames() == "" {
+		if what := cmd.Annotations[instead+"--"+e.GetSpecifiedName()]; what != "" {
+			return fmt.Sprintf("%s; %s", text, what), false
+		}
+		if near := nearFlag(cmd, e.GetSpecifiedName()); near != "" {
+			return fmt.Sprintf("%s; did you mean --%s?", text, near), false
+		}
+		return fmt.Sprintf("%s; %s --help lists the flags", text, cmd.CommandPath()), false
+	}
+	if e := (*pflag.NotExistError)(nil); errors.As(err, &e) {
+		if hint := cmd.Annotations[instead+"-"+e.GetSpecifiedName()]; hint != "" {
+			return fmt.Sprintf("%s; %s", text, hint), false
+		}
+	}
+	if e := (*pflag.InvalidValueError)(nil); errors.As(err, &e) {
+		if how := example(e.GetFlag().Value.Type()); how != "" {
+			return text + "; " + how, true
+		}
+	}
+	return fmt.Sprintf("%s; %s --help lists the flags", text, cmd.CommandPath()), true
+}
+
+// example returns a hint for a value of one of pflag's types, or "" if pflag's own text
+// suffices.
+func example(kind string) string {
+	switch kind {
+	case "duration":
+		return "write for example 500ms, 30s or 2m"
+	case "int", "int8", "int16", "int32", "int64", "uint", "uint8", "uint16", "uint32", "uint64":
+		return "write a whole number"
+	case "float32", "float64":
+		return "write a number"
+	case "bool":
+		return "write true or false"
+	case "stringToString":
+		return "write name=value"
+	}
+	return ""
+}
+
+// nearFlag returns the flag of the command that is closest to name, or "" if none is close.
+func nearFlag(cmd *cobra.Command, name string) string {
+	var known []string
+	add := func(f *pflag.Flag) {
+		if !f.Hidden {
+			known = append(known, f.Name)
+		}
+	}
+	cmd.Flags().VisitAll(add)
+	cmd.InheritedFlags().VisitAll(add)
+	near, _ := text.Closest(name, known)
+	return near
+}
+
+// NoArgs is a cobra.PositionalArgs for commands without arguments. If the command has
+// subcommands, it reports the argument as an unknown command.
+func NoArgs(cmd *cobra.Command, args []string) error {
+	if len(args) == 0 {
+		return nil
+	}
+	path := cmd.CommandPath()
+	var names []string
+	for _, c := range cmd.Commands() {
+		if !c.Hidden {
+			names = append(append(names, c.Name()), c.Aliases...)
+		}
+	}
+	if len(names) == 0 {
+		return Usage("%s takes no argument %q; see %s --help", path, args[0], path)
+	}
+	if what := cmd.Annotations[instead+args[0]]; what != "" {
+		return Usage("%s has no command %q; %s", path, args[0], what)
+	}
+	if near, found := text.Closest(args[0], names); found {
+		return Usage("%s has no command %q; did you mean %s?", path, args[0], near)
+	}
+	return Usage("%s has no command %q; %s --help lists the commands", path, args[0], path)
+}
+
+// instead prefixes the annotations that Instead sets.
+const instead = "instead of "
+
+// Instead registers hints for subcommands and flags ("--name", "-n") that other tools have and c does
+// not. The error for an unknown name then carries the hint.
+func Instead(c *cobra.Command, texts map[string]string) {
+	if c.Annotations == nil {
+		c.Annotations = map[string]string{}
+	}
+	for name, text := range texts {
+		c.Annotations[instead+name] = text
+	}
+}
+
+// RejectUnknownHelp makes the root's help command fail for an unknown command, by calling args.
+// cobra's own shows the root's help and succeeds.
+func RejectUnknownHelp(root *cobra.Command, args cobra.PositionalArgs) {
+	root.InitDefaultHelpCmd()
+	for _, c := range root.Commands() {
+		if c.Name() == "help" {
+			c.Args = func(_ *cobra.Command, names []string) error {
+				found, rest, err := root.Find(names)
+				if err != nil {
+					found, rest = root, names
+				}
+				return args(found, rest)
+			}
+		}
+	}
+}

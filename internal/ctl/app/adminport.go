@@ -1,0 +1,134 @@
+package app
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"net/url"
+	"strings"
+	"time"
+
+	"github.com/chronik-io/chronik/internal/ctl/contexts"
+)
+
+// Bounds of a request.
+const (
+	askTime   = 5 * time.Second
+	maxAnswer = 64 << 20    // bytes
+	probeTime = time.Minute // for measuring disks
+)
+
+// ErrNoAdminPort means that the admin port is unreachable or does not know the request: it belongs
+// to another kind of broker, or to an older version.
+var ErrNoAdminPort = errors.New("no admin port of chronik answers there")
+
+// AdminPort is the HTTP port of a chronik broker with what Kafka's protocol does not carry;
+// docs/admin.md describes it. Answers are bounded in size and time. No request changes the broker.
+type AdminPort struct {
+	base   string
+	client http.Client
+	// Named reports whether the settings name the port. Otherwise it is the default address, where
+	// there may be no admin port.
+	Named bool
+}
+
+// AdminPortOf returns the admin port in the settings, or nil if it is off. The default address
+// belongs to a broker with default settings on this machine, so AdminPortOf returns it only if the
+// broker has its default address, too.
+func AdminPortOf(a *App) *AdminPort {
+	at := a.Settings.Get(contexts.Admin)
+	named := a.Settings.Source(contexts.Admin) != "default"
+	if at == contexts.Off || !named && !onThisHost(a.Settings.Seeds()) {
+		return nil
+	}
+	if !strings.Contains(at, "://") {
+		at = "http://" + at
+	}
+	return &AdminPort{base: strings.TrimRight(at, "/"), Named: named, client: http.Client{Timeout: min(askTime, a.Settings.Timeout()), Transport: &http.Transport{DisableKeepAlives: true}}}
+}
+
+func onThisHost(seeds []string) bool {
+	for _, at := range seeds {
+		host, port, err := net.SplitHostPort(at)
+		if err != nil {
+			host, port = at, "9092"
+		}
+		if ip := net.ParseIP(host); port != "9092" || host != "localhost" && (ip == nil || !ip.IsLoopback()) {
+			return false
+		}
+	}
+	return true
+}
+
+// String returns the port's URL.
+func (p *AdminPort) String() string { return p.base }
+
+// get requests a path and decodes the answer into v.
+func (p *AdminPort) get(ctx context.Context, path string, v any) error {
+	return p.do(ctx, &p.client, http.MethodGet, path, v)
+}
+
+// do sends a request and decodes its JSON answer into v.
+func (p *AdminPort) do(ctx context.Context, client *http.Client, method, path string, v any) error {
+	body, err := p.ask(ctx, client, method, path)
+	if err != nil {
+		return err
+	}
+	if err := json.Unmarshal(body, v); err != nil {
+		return fmt.Errorf("%s%s: the answer is not chronik's (%w): %w", p.base, path, err, ErrNoAdminPort)
+	}
+	return nil
+}
+
+// Text requests a path and returns the body of the answer.
+func (p *AdminPort) Text(ctx context.Context, path string) ([]byte, error) {
+	return p.ask(ctx, &p.client, http.MethodGet, path)
+}
+
+// ask sends a request and returns the body. A status other than 200 is an error.
+func (p *AdminPort) ask(ctx context.Context, client *http.Client, method, path string) ([]byte, error) {
+	req, err := http.NewRequestWithContext(ctx, method, p.base+path, http.NoBody)
+	if err != nil {
+		return nil, fmt.Errorf("admin port %s: %w", p.base, err)
+	}
+	resp, err := client.Do(req)
+	if err != nil {
+		var op *net.OpError
+		if errors.As(err, &op) && op.Op == "dial" {
+			return nil, WithCode(ExitUnreachable, fmt.Errorf("%s: %w: %w; name it with --admin, or turn it off with --admin off", p.base, ErrNoAdminPort, op.Err))
+		}
+		if u := (*url.Error)(nil); errors.As(err, &u) {
+			if u.Timeout() {
+				return nil, WithCode(ExitUnreachable, fmt.Errorf("admin port %s%s: no answer within %v: connected, but nothing answers there; "+
+					"a broker that hangs says more in its log, --timeout allows more time", p.base, path, client.Timeout))
+			}
+			err = u.Err // url.Error repeats the address
+		}
+		return nil, WithCode(ExitUnreachable, fmt.Errorf("admin port %s%s: %w; is --admin right?", p.base, path, err))
+	}
+	defer resp.Body.Close()
+	body, err := io.ReadAll(io.LimitReader(resp.Body, maxAnswer+1))
+	if err != nil {
+		return nil, fmt.Errorf("admin port %s%s: %w", p.base, path, err)
+	}
+	if len(body) > maxAnswer {
+		return nil, fmt.Errorf("admin port %s%s: the answer is larger than %d bytes", p.base, path, maxAnswer)
+	}
+	if resp.StatusCode == http.StatusOK {
+		return body, nil
+	}
+	var said struct {
+		Error string `json:"error"`
+	}
+	switch {
+	case json.Unmarshal(body, &said) == nil && said.Error != "":
+		return nil, fmt.Errorf("admin port %s%s: %s", p.base, path, said.Error)
+	case resp.StatusCode == http.StatusNotFound:
+		return nil, fmt.Errorf("%s%s: %w", p.base, path, ErrNoAdminPort)
+	}
+	return nil, fmt.Errorf("admin port %s%s: status %s", p.base, path, resp.Status)
+}

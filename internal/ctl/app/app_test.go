@@ -1,0 +1,350 @@
+package app
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/spf13/cobra"
+	"github.com/twmb/franz-go/pkg/kadm"
+	"github.com/twmb/franz-go/pkg/kerr"
+
+	"github.com/chronik-io/chronik/internal/ctl/contexts"
+	"github.com/chronik-io/chronik/pkg/chronik"
+)
+
+func TestRefusedSaysWhatWhyAndWhatToDo(t *testing.T) {
+	for _, c := range []struct {
+		err     error
+		message string
+		want    string
+	}{
+		{kerr.TopicAlreadyExists, "Topic 'a' already exists.", "create a: TOPIC_ALREADY_EXISTS: Topic 'a' already exists; choose another name, or add --if-not-exists"},
+		{kerr.LeaderNotAvailable, "", "create a: LEADER_NOT_AVAILABLE: " + strings.TrimRight(kerr.LeaderNotAvailable.Description, ".") + "; this is usually temporary: try again"},
+		{context.DeadlineExceeded, "", "create a: context deadline exceeded; the broker did not answer in time: try again, or allow more with --timeout"},
+		{errors.New("two\nlines."), "", "create a: two lines"},
+	} {
+		err := Refused("create a", c.err, c.message)
+		if err.Error() != c.want || !errors.Is(err, c.err) {
+			t.Errorf("got  %s\nwant %s", err, c.want)
+		}
+	}
+}
+
+// Every retriable error has a remedy. Another test checks that the commands in remedies exist.
+func TestEveryRetriableErrorHasARemedy(t *testing.T) {
+	for code := int16(1); code < 200; code++ {
+		err := kerr.ErrorForCode(code)
+		if k := (*kerr.Error)(nil); errors.As(err, &k) && k.Retriable && Remedy(err) == "" {
+			t.Errorf("%v", err)
+		}
+	}
+}
+
+func TestExitCodes(t *testing.T) {
+	for want, err := range map[int]error{ExitOK: nil, ExitFailed: errors.New("x"), ExitUsage: Usage("x"), ExitUnconfirmed: errors.Join(WithCode(ExitUnconfirmed, errors.New("x")))} {
+		if got := ExitCode(err); got != want {
+			t.Errorf("%v: %d, want %d", err, got, want)
+		}
+	}
+}
+
+func TestQuestion(t *testing.T) {
+	for answer, code := range map[string]int{"yes\n": ExitOK, "Y\n": ExitOK, "yes": ExitOK, "no\n": ExitUnconfirmed, "\n": ExitUnconfirmed, "": ExitUnconfirmed, "yesterday\n": ExitUnconfirmed} {
+		var errs bytes.Buffer
+		a := New("v", Streams{In: strings.NewReader(answer), Err: &errs})
+		var losses []string
+		for i := range 25 {
+			losses = append(losses, fmt.Sprint("loss ", i))
+		}
+		err := a.ask("delete 25 topics", "No way back.", losses)
+		if ExitCode(err) != code || !strings.Contains(errs.String(), "loss 19\n  … and 5 more\ndelete 25 topics? No way back. yes or no: ") {
+			t.Errorf("%q: %v\n%s", answer, err, errs.String())
+		}
+	}
+	a := New("v", Streams{In: strings.NewReader("yes\n"), Err: &bytes.Buffer{}})
+	if err := a.Confirm("delete", Final, nil); ExitCode(err) != ExitUnconfirmed {
+		t.Errorf("Confirm asks although standard input is not a terminal: %v", err)
+	}
+	a.yes = true
+	if err := a.Confirm("delete", Final, nil); err != nil {
+		t.Error(err)
+	}
+}
+
+func TestWhenReadyWaitsForACoordinatorAndForNothingElse(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		a := app(t, "--timeout", "2s")
+		asked := 0
+		err := a.WhenReady(t.Context(), func() error {
+			if asked++; asked < 5 {
+				return Refused("x", kerr.CoordinatorNotAvailable, "")
+			}
+			return nil
+		})
+		if err != nil || asked != 5 {
+			t.Errorf("%v after %d", err, asked)
+		}
+		asked = 0
+		if err := a.WhenReady(t.Context(), func() error { asked++; return kerr.GroupIDNotFound }); !errors.Is(err, kerr.GroupIDNotFound) || asked != 1 {
+			t.Errorf("%v after %d", err, asked)
+		}
+		if err := a.WhenReady(t.Context(), func() error { return kerr.NotCoordinator }); !errors.Is(err, kerr.NotCoordinator) {
+			t.Errorf("%v", err)
+		}
+	})
+}
+
+// A read of a bounded connection ends at its deadline or at the limit, whichever is first.
+func TestABoundedRead(t *testing.T) {
+	for deadline, want := range map[time.Duration]time.Duration{time.Minute: time.Second, time.Millisecond: time.Millisecond} {
+		synctest.Test(t, func(t *testing.T) {
+			near, far := net.Pipe()
+			defer far.Close()
+			c := &bounded{near, time.Second}
+			begin := time.Now()
+			if err := c.SetReadDeadline(begin.Add(deadline)); err != nil {
+				t.Fatal(err)
+			}
+			if _, err := c.Read(make([]byte, 1)); !errors.Is(err, os.ErrDeadlineExceeded) || time.Since(begin) != want {
+				t.Errorf("%v after %v, want %v", err, time.Since(begin), want)
+			}
+			if err := c.SetReadDeadline(time.Time{}); err != nil {
+				t.Fatal(err)
+			}
+			go func() { _, _ = far.Write([]byte("x")) }()
+			if _, err := c.Read(make([]byte, 1)); err != nil {
+				t.Errorf("without a deadline: %v", err)
+			}
+		})
+	}
+}
+
+// A broker that accepts connections and never answers ends a command within --timeout, and the
+// error does not say that it could not be dialled.
+func TestABrokerThatHangs(t *testing.T) {
+	connect := map[string]func(context.Context, *App) error{
+		"for requests": func(ctx context.Context, a *App) error { _, err := a.Connect(ctx); return err },
+		"for data":     func(ctx context.Context, a *App) error { _, err := a.Client(ctx); return err },
+	}
+	for limit, want := range map[string]time.Duration{"1s": time.Second, "200ms": 200 * time.Millisecond, "30s": dialTime} {
+		for how, open := range connect {
+			for _, encrypted := range []string{"--tls=false", "--tls"} {
+				synctest.Test(t, func(t *testing.T) {
+					a := app(t, "--timeout", limit, encrypted)
+					a.dial = func(context.Context, string, string) (net.Conn, error) {
+						near, far := net.Pipe()
+						go func() { _, _ = io.Copy(io.Discard, far) }()
+						return near, nil
+					}
+					begin := time.Now()
+					err := open(t.Context(), a)
+					if took := time.Since(begin); took > want+want/10 || ExitCode(err) != ExitUnreachable ||
+						!strings.Contains(err.Error(), "no answer from 127.0.0.1:9092 (default) within "+want.String()+": connected, but nothing answers there; ") {
+						t.Errorf("%s, --timeout %s %s: %v after %v", how, limit, encrypted, err, took)
+					}
+				})
+			}
+		}
+	}
+}
+
+// The error names an admin port, whether the port answers a Kafka request or waits for the end of
+// its first line.
+func TestAPortThatSpeaksHTTP(t *testing.T) {
+	s := httptest.NewServer(http.NotFoundHandler())
+	defer s.Close()
+	for range 2 { // the bytes differ on the next client's connection
+		a := app(t, "--brokers", s.Listener.Addr().String(), "--timeout", "2s")
+		_, err := a.Connect(t.Context())
+		if ExitCode(err) != ExitUnreachable || !strings.Contains(err.Error(), "HTTP is spoken there, not Kafka's protocol; that may be the admin port") {
+			t.Error(err)
+		}
+	}
+}
+
+// No request waits longer than --timeout, even if it carries its own timeout.
+func TestABrokerThatComesToHang(t *testing.T) {
+	b := chronik.StartTest(t)
+	a := app(t, "--timeout", "200ms", "--brokers", b.Addr())
+	var deaf atomic.Bool
+	dial := a.dial
+	a.dial = func(ctx context.Context, network, addr string) (net.Conn, error) {
+		c, err := dial(ctx, network, addr)
+		return &deafened{c, &deaf}, err
+	}
+	adm, err := a.Connect(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer adm.Close()
+	deaf.Store(true)
+	_, err = adm.CreateTopic(t.Context(), 1, 1, nil, "a")
+	if remedy := Remedy(err); !strings.Contains(remedy, "the broker did not answer in time") {
+		t.Errorf("%v; %s", err, remedy)
+	}
+}
+
+// deafened is a connection that discards all writes once deaf is set.
+type deafened struct {
+	net.Conn
+	deaf *atomic.Bool
+}
+
+func (d *deafened) Write(p []byte) (int, error) {
+	if d.deaf.Load() {
+		return len(p), nil
+	}
+	return d.Conn.Write(p)
+}
+
+// repeated runs a command that fails a number of times, under a context with a timeout.
+func repeated(t *testing.T, end time.Duration, wrap func(*App, *cobra.Command) *cobra.Command, failures int, flags ...string) (runs int, out, errs string, took time.Duration, err error) {
+	t.Helper()
+	ctx, stop := context.WithTimeout(t.Context(), end)
+	defer stop()
+	var o, e bytes.Buffer
+	a := app(t)
+	a.Out, a.Err = &o, &e
+	c := wrap(a, &cobra.Command{Use: "x", SilenceErrors: true, SilenceUsage: true, RunE: func(*cobra.Command, []string) error {
+		runs++
+		fmt.Fprintln(a.Out, "run", runs)
+		if runs <= failures {
+			return WithCode(ExitUnhealthy, errors.New("wrong"))
+		}
+		return nil
+	}})
+	c.SetArgs(flags)
+	begin := time.Now()
+	err = c.ExecuteContext(ctx)
+	return runs, o.String(), e.String(), time.Since(begin), err
+}
+
+// With --watch a command runs until it is interrupted, whether it fails or not.
+func TestWatch(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		n, out, errs, took, err := repeated(t, 5*time.Second, (*App).Watched, 1, "--watch")
+		if n != 3 || out != "run 1\nrun 2\nrun 3\n" || errs != "chronikctl: wrong\n" || took != 5*time.Second || err != nil {
+			t.Errorf("%d runs in %v, %v\n%s%s", n, took, err, out, errs)
+		}
+		if n, _, _, _, err := repeated(t, 5*time.Second, (*App).Watched, 0, "--watch=1s"); n != 5 && n != 6 || err != nil {
+			t.Errorf("%d runs, %v", n, err)
+		}
+		if n, _, _, _, err := repeated(t, 5*time.Second, (*App).Watched, 1); n != 1 || ExitCode(err) != ExitUnhealthy {
+			t.Errorf("without --watch: %d runs, %v", n, err)
+		}
+		if _, _, _, _, err := repeated(t, 5*time.Second, (*App).Watched, 0, "--watch=1ms"); ExitCode(err) != ExitUsage {
+			t.Errorf("%v", err)
+		}
+	})
+}
+
+// With --wait a check ends as soon as it succeeds, or with its last failure.
+func TestWait(t *testing.T) {
+	wrap := func(a *App, c *cobra.Command) *cobra.Command { return a.AddWait(c, "it is well") }
+	synctest.Test(t, func(t *testing.T) {
+		for _, c := range []struct {
+			failures, runs int
+			took           time.Duration
+			code           int
+			flag           string
+		}{
+			{0, 1, 0, ExitOK, "--wait=3s"}, {2, 3, time.Second, ExitOK, "--wait=3s"}, {99, 7, 3 * time.Second, ExitUnhealthy, "--wait=3s"}, {1, 1, 0, ExitUnhealthy, "--wait=0s"},
+			{99, 3, 1200 * time.Millisecond, ExitUnhealthy, "--wait=1h"},
+		} {
+			end := time.Hour
+			if c.flag == "--wait=1h" {
+				end = 1200 * time.Millisecond // interrupt it
+			}
+			n, out, _, took, err := repeated(t, end, wrap, c.failures, c.flag)
+			if n != c.runs || out != fmt.Sprintf("run %d\n", n) || took != c.took || ExitCode(err) != c.code {
+				t.Errorf("%+v: %d runs in %v, %v\n%s", c, n, took, err, out)
+			}
+		}
+	})
+}
+
+// A command that works on files ignores a contexts file that it cannot read, but not one with
+// errors.
+func TestAContextsFileOfAnotherUser(t *testing.T) {
+	locked := t.TempDir() + "/none"
+	if err := os.WriteFile(locked, nil, 0); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := os.ReadFile(locked); err == nil {
+		t.Skip("this user may read everything")
+	}
+	for name, want := range map[string]int{"files": ExitOK, "broker": ExitUsage} {
+		var errs bytes.Buffer
+		a := New("v", Streams{Err: &errs, Getenv: func(name string) string { return map[string]string{contexts.EnvFile: locked}[name] }})
+		none := func(*cobra.Command, []string) error { return nil }
+		root := &cobra.Command{Use: "x", SilenceErrors: true, SilenceUsage: true}
+		root.AddCommand(Local(&cobra.Command{Use: "files", RunE: none}), &cobra.Command{Use: "broker", RunE: none})
+		a.Prepare(root)
+		root.SetArgs([]string{name})
+		err := root.Execute()
+		if ExitCode(err) != want || (want == ExitOK) != strings.HasSuffix(errs.String(), "; continuing without it\n") {
+			t.Errorf("%s: %v\n%s", name, err, errs.String())
+		}
+	}
+}
+
+// app returns a run with these flags.
+func app(t *testing.T, flags ...string) *App {
+	t.Helper()
+	a := New("v", Streams{})
+	root := &cobra.Command{Use: "x", RunE: func(*cobra.Command, []string) error { return nil }}
+	a.Prepare(root)
+	root.SetArgs(flags)
+	if err := root.Execute(); err != nil {
+		t.Fatal(err)
+	}
+	return a
+}
+
+func TestOutcomes(t *testing.T) {
+	var out bytes.Buffer
+	a := app(t)
+	a.Out = &out
+	var o Outcomes
+	o.Done("a", "has %d partitions", 3)
+	o.Refused("b", "change b", kerr.InvalidConfig, "no")
+	if err := a.Report(&o); err == nil || !strings.HasPrefix(err.Error(), "change b: INVALID_CONFIG: no; ") || out.String() != "a has 3 partitions\n" {
+		t.Errorf("%v, %q", err, out.String())
+	}
+	a = app(t, "-o", "json")
+	out.Reset()
+	a.Out = &out
+	if err := a.Report(&Outcomes{}); err != nil || out.String() != "[]\n" {
+		t.Errorf("%v, %q", err, out.String())
+	}
+}
+
+func TestWordsAreTheBrokers(t *testing.T) {
+	err := &kadm.ShardErrors{AllFailed: true, Errs: []kadm.ShardError{{Err: kerr.ClusterAuthorizationFailed}}}
+	if got := Words(fmt.Errorf("x: %w", err)); !errors.Is(got, kerr.ClusterAuthorizationFailed) || strings.Contains(got.Error(), "x: ") {
+		t.Errorf("%v", got)
+	}
+	if !IsUnsupported(errors.New("broker is too old; the broker has already …")) || IsUnsupported(nil) || IsUnsupported(kerr.InvalidRequest) {
+		t.Error("IsUnsupported is false for a missing API")
+	}
+}
+
+func TestSoftwareVersionIsWhatKIP511Allows(t *testing.T) {
+	for in, want := range map[string]string{"v1.2.3": "v1.2.3", "abc+dirty": "abc-dirty", "": "unknown", "...": "unknown", "a b": "a-b"} {
+		if got := SoftwareVersion(in); got != want {
+			t.Errorf("%q: %q, want %q", in, got, want)
+		}
+	}
+}

@@ -1,0 +1,48 @@
+package app
+
+import (
+	"bufio"
+	"errors"
+	"fmt"
+	"strings"
+
+	"github.com/chronik-io/chronik/internal/cli"
+)
+
+// shownLosses is how many losses a question lists before it counts the rest.
+const shownLosses = 20
+
+// Final is the way back for Confirm if there is none.
+const Final = "This cannot be undone."
+
+// Confirm asks whether to delete what losses lists. what names the action, "delete 2 topics"; back
+// is a sentence about how to undo it. If standard input is not a terminal, Confirm returns an error
+// unless --yes is set.
+func (a *App) Confirm(what, back string, losses []string) error {
+	if a.yes {
+		return nil
+	}
+	if !cli.IsTerminal(a.In) {
+		return WithCode(ExitUnconfirmed, fmt.Errorf("%s: not confirmed, nothing was done: standard input is not a terminal; add --yes to do it, --dry-run to see what it would do", what))
+	}
+	return a.ask(what, back, losses)
+}
+
+func (a *App) ask(what, back string, losses []string) error {
+	for i, loss := range losses {
+		if i == shownLosses {
+			a.Note("  … and %d more", len(losses)-i)
+			break
+		}
+		a.Note("  %s", loss)
+	}
+	fmt.Fprintf(a.Err, "%s? %s yes or no: ", what, back)
+	answer, err := bufio.NewReader(a.In).ReadString('\n')
+	if s := strings.ToLower(strings.TrimSpace(answer)); s == "yes" || s == "y" {
+		return nil
+	}
+	if err != nil {
+		a.Note("")
+	}
+	return WithCode(ExitUnconfirmed, errors.New(what+": not confirmed, nothing was done"))
+}

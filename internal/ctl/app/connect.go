@@ -1,0 +1,201 @@
+package app
+
+import (
+	"context"
+	"crypto/tls"
+	"crypto/x509"
+	"errors"
+	"fmt"
+	"io"
+	"math"
+	"net"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/twmb/franz-go/pkg/kadm"
+	"github.com/twmb/franz-go/pkg/kerr"
+	"github.com/twmb/franz-go/pkg/kgo"
+
+	"github.com/chronik-io/chronik/internal/cli"
+	"github.com/chronik-io/chronik/internal/ctl/contexts"
+)
+
+// dialTime bounds the wait for the first answer, so that a command fails quickly if there is no
+// broker.
+const dialTime = 10 * time.Second
+
+// Client connects to a broker and fails quickly if none answers. Later requests wait as long as
+// their kind needs.
+func (a *App) Client(ctx context.Context, opts ...kgo.Opt) (*kgo.Client, error) {
+	return a.client(ctx, 0, opts...)
+}
+
+// client is Client with a limit on the wait for each answer; 0 means no limit.
+func (a *App) client(ctx context.Context, limit time.Duration, opts ...kgo.Opt) (*kgo.Client, error) {
+	base, err := a.Settings.Options()
+	if err != nil {
+		return nil, Usage("%w", err)
+	}
+	d := &dialer{tcp: a.dial, limit: limit}
+	if d.tls, err = a.Settings.TLSConfig(); err != nil {
+		return nil, Usage("%w", err)
+	}
+	timeout := a.Settings.Timeout()
+	first := min(timeout, dialTime)
+	base = append(base,
+		kgo.ClientID("chronikctl"),
+		kgo.SoftwareNameAndVersion("chronikctl", SoftwareVersion(a.Version)),
+		kgo.RetryTimeout(timeout),
+		kgo.RecordDeliveryTimeout(max(timeout, time.Second)),
+		kgo.RequestTimeoutOverhead(max(first, 100*time.Millisecond)), // the library's minimum
+		kgo.Dialer(d.dial),
+	)
+	cl, err := kgo.NewClient(append(base, opts...)...)
+	if err != nil {
+		return nil, Usage("%w", err)
+	}
+	ctx, cancel := context.WithTimeout(ctx, first)
+	defer cancel()
+	web := a.asksHTTP(ctx, first/2)
+	if err := cl.Ping(ctx); err != nil {
+		cl.Close()
+		return nil, a.noAnswer(ctx, err, d.connected.Load(), web, first)
+	}
+	return cl, nil
+}
+
+// asksHTTP sends an HTTP request to the brokers' addresses after some silence. It reports the
+// result before ctx ends, so that the error of a first request can name a wrong port.
+func (a *App) asksHTTP(ctx context.Context, silence time.Duration) (web chan bool) {
+	web = make(chan bool, 1)
+	go func() {
+		t := time.NewTimer(silence)
+		defer t.Stop()
+		select {
+		case <-t.C:
+			web <- a.speaksHTTP(ctx)
+		case <-ctx.Done():
+			web <- false
+		}
+	}()
+	return web
+}
+
+func (a *App) speaksHTTP(ctx context.Context) bool {
+	return !a.Settings.Encrypted() &&
+		slices.ContainsFunc(a.Settings.Seeds(), func(at string) bool { return cli.SpeaksHTTP(ctx, a.dial, at) })
+}
+
+// noAnswer returns the error of a failed first request. ctx ends after the time first. web receives
+// the result of asksHTTP.
+func (a *App) noAnswer(ctx context.Context, err error, connected bool, web chan bool, first time.Duration) error {
+	var timeout net.Error
+	late := ctx.Err() != nil || errors.As(err, &timeout) && timeout.Timeout()
+	if connected && (late && <-web || !late && a.speaksHTTP(ctx)) {
+		err = errWeb
+	}
+	from := fmt.Sprintf("no answer from %s (%s)", strings.Join(a.Settings.Seeds(), ", "), a.Settings.Source(contexts.Brokers))
+	if connected && late && !errors.Is(err, errWeb) {
+		return WithCode(ExitUnreachable, fmt.Errorf("%s within %v: connected, but nothing answers there; a broker that hangs says more in "+
+			"its log, --timeout allows more time", from, first))
+	}
+	return WithCode(ExitUnreachable, fmt.Errorf("%s: %w; %s", from, plainly(err), a.whyNoAnswer(err)))
+}
+
+// errWeb means that an HTTP server answered.
+var errWeb = errors.New("HTTP is spoken there, not Kafka's protocol")
+
+// whyNoAnswer returns a remedy if no broker answered.
+func (a *App) whyNoAnswer(err error) string {
+	var authority x509.UnknownAuthorityError
+	var host x509.HostnameError
+	var header tls.RecordHeaderError
+	var dns *net.DNSError
+	var remote *net.OpError
+	var eof *kgo.ErrFirstReadEOF
+	switch {
+	case errors.Is(err, errWeb):
+		return "that may be the admin port: give the address for clients with --brokers"
+	case errors.Is(err, kerr.SaslAuthenticationFailed), errors.Is(err, kerr.UnsupportedSaslMechanism):
+		return Remedy(err)
+	case errors.As(err, &authority):
+		return "give the certificate of the authority that signed its certificate with --tls-ca"
+	case errors.As(err, &host):
+		return "give the name in its certificate with --tls-server-name"
+	case errors.As(err, &header):
+		return "it does not use TLS there: remove the tls settings, or give its TLS port with --brokers"
+	case errors.As(err, &remote) && remote.Op == "remote error": // crypto/tls uses it for alerts
+		return "it refused the TLS handshake: it may not use TLS there; remove the tls settings, or give its TLS port with --brokers; " +
+			"or it requires another certificate (--tls-cert) or version"
+	case errors.As(err, &dns):
+		return "is the name right?"
+	case !errors.Is(err, io.EOF) && !errors.As(err, &eof):
+	case a.Settings.Get(contexts.SASL) != "":
+		return "it closed the connection: it may not support authentication there; remove the sasl settings, or give another port with --brokers"
+	case a.Settings.Encrypted():
+		return "it closed the connection: it may not use TLS there; remove the tls settings, or give its TLS port with --brokers"
+	default:
+		return "it closed the connection: does it require TLS (--tls) or authentication (--sasl)?"
+	}
+	return "is it running, and is --brokers right?"
+}
+
+// Connect is Client for requests about metadata: each must be answered within --timeout.
+func (a *App) Connect(ctx context.Context) (*kadm.Client, error) {
+	cl, err := a.client(ctx, a.Settings.Timeout())
+	if err != nil {
+		return nil, err
+	}
+	adm := kadm.NewClient(cl)
+	adm.SetTimeoutMillis(int32(min(a.Settings.Timeout().Milliseconds(), math.MaxInt32)))
+	return adm, nil
+}
+
+// SoftwareVersion replaces characters that KIP-511 does not allow: it allows letters, digits, dots
+// and dashes.
+func SoftwareVersion(v string) string {
+	clean := strings.Map(func(r rune) rune {
+		if r == '.' || r == '-' || r >= '0' && r <= '9' || r >= 'a' && r <= 'z' || r >= 'A' && r <= 'Z' {
+			return r
+		}
+		return '-'
+	}, v)
+	if clean = strings.Trim(clean, ".-"); clean == "" {
+		return "unknown"
+	}
+	return clean
+}
+
+// plainly removes the client library's own guess at the reason: whyNoAnswer knows the settings and
+// guesses better.
+func plainly(err error) error {
+	if eof := (*kgo.ErrFirstReadEOF)(nil); errors.As(err, &eof) {
+		return io.EOF
+	}
+	return err
+}
+
+// retryGap is the wait before a coordinator is asked again.
+const retryGap = 100 * time.Millisecond
+
+// WhenReady retries ask while the coordinator of a group is being found or loaded, up to --timeout.
+func (a *App) WhenReady(ctx context.Context, ask func() error) error {
+	ctx, cancel := context.WithTimeout(ctx, a.Settings.Timeout())
+	defer cancel()
+	for {
+		err := ask()
+		if !NotReady(err) {
+			return err
+		}
+		if pause(ctx, retryGap) != nil {
+			return err
+		}
+	}
+}
+
+// NotReady reports whether an error means that a group's coordinator is being found or loaded.
+func NotReady(err error) bool {
+	return errors.Is(err, kerr.CoordinatorNotAvailable) || errors.Is(err, kerr.CoordinatorLoadInProgress) ||
+		errors.Is(err, kerr.NotCoordinator)
+}

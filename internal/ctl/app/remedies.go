@@ -1,0 +1,153 @@
+package app
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"strings"
+
+	"github.com/twmb/franz-go/pkg/kadm"
+	"github.com/twmb/franz-go/pkg/kerr"
+	"github.com/twmb/franz-go/pkg/kgo"
+)
+
+// Refused returns an error that says what was attempted, why it failed, and the remedy. message is
+// the broker's own message, or empty.
+func Refused(what string, err error, message string) error {
+	return fmt.Errorf("%s: %w", what, &refusal{err, message})
+}
+
+// refusal is an error with the broker's message and a remedy.
+type refusal struct {
+	err     error
+	message string
+}
+
+func (r *refusal) Unwrap() error { return r.err }
+
+func (r *refusal) Error() string {
+	text := r.err.Error()
+	if k := (*kerr.Error)(nil); errors.As(r.err, &k) {
+		text = k.Message + ": " + k.Description
+		if r.message != "" {
+			text = k.Message + ": " + r.message
+		}
+	}
+	missing := (*noTopic)(nil)
+	if errors.As(r.err, &missing) {
+		return missing.Error() + "; " + missing.remedy()
+	}
+	text = strings.TrimRight(strings.ReplaceAll(text, "\n", " "), ". ")
+	remedy := Remedy(r.err)
+	switch {
+	case strings.HasPrefix(r.message, "Cannot update these configs dynamically"):
+		remedy = "they change with the broker's own configuration and a restart"
+	case r.message != "" && errors.Is(r.err, kerr.PolicyViolation):
+		remedy = "" // the broker's message names the policy
+	}
+	if remedy != "" {
+		text += "; " + remedy
+	}
+	return text
+}
+
+// Remedy returns the remedy for an error, or "" if its text suffices.
+func Remedy(err error) string {
+	var k *kerr.Error
+	switch {
+	case errors.Is(err, context.DeadlineExceeded), errors.Is(err, os.ErrDeadlineExceeded),
+		errors.Is(err, kgo.ErrRecordTimeout), errors.Is(err, kgo.ErrRecordRetries):
+		return "the broker did not answer in time: try again, or allow more with --timeout"
+	case unsupported(err):
+		return "this broker does not support that API; chronikctl api-versions lists the supported ones"
+	case err.Error() == "unknown broker": // an error of the client without an exported name
+		return "chronikctl broker list shows the brokers"
+	case !errors.As(err, &k):
+		return ""
+	}
+	if r := remedies()[k.Code]; r != "" {
+		return r
+	}
+	if k.Retriable {
+		return "this is usually temporary: try again"
+	}
+	return ""
+}
+
+// unsupported also recognizes the client's own errors, which have no exported names.
+func unsupported(err error) bool {
+	if errors.Is(err, kerr.UnsupportedVersion) {
+		return true
+	}
+	text := err.Error()
+	return strings.Contains(text, "request key is unknown") || strings.Contains(text, "broker is too old")
+}
+
+// IsUnsupported reports whether the broker lacks the API.
+func IsUnsupported(err error) bool { return err != nil && unsupported(err) }
+
+// remedies returns the remedies by error code. They fit every command; a command with a better one
+// reports another error, as group reset does.
+func remedies() map[int16]string {
+	const (
+		changing = "the group's members are changing: try again"
+		offline  = "the partition's log or its directory is offline, or the disk is full: chronikctl cluster health and the broker's log " +
+			"show the cause"
+		damaged = "a stored batch is damaged: chronikctl log verify, with the broker stopped or on a copy of its directory, lists the damage, " +
+			"and chronikctl log repair removes it"
+	)
+	const coordinator = "the group's coordinator is loading its offsets, or cannot write them: try again; if it persists, chronikctl cluster health shows the cause"
+	const user = "ask for the permission, or use another user (--sasl-user)"
+	return map[int16]string{
+		kerr.TopicAlreadyExists.Code:                 "choose another name, or add --if-not-exists",
+		kerr.UnknownTopicOrPartition.Code:            "chronikctl topic list shows the topics, topic describe their partitions",
+		kerr.InvalidTopicException.Code:              "use 1 to 249 letters, digits, '.', '_' and '-'",
+		kerr.InvalidPartitions.Code:                  "chronikctl topic describe shows how many there are",
+		kerr.InvalidReplicationFactor.Code:           "chronikctl broker list shows how many brokers there are; -1 takes the broker's default",
+		kerr.InvalidConfig.Code:                      "chronikctl config describe shows each config and its bounds",
+		kerr.MessageTooLarge.Code:                    "raise the topic's max.message.bytes (chronikctl config set), or send less at a time (--max-batch-bytes)",
+		kerr.NonEmptyGroup.Code:                      "stop its members first; chronikctl group describe shows them",
+		kerr.GroupIDNotFound.Code:                    "chronikctl group list shows the groups",
+		kerr.GroupSubscribedToTopic.Code:             "stop the members that read the topic first; chronikctl group describe shows them",
+		kerr.InvalidGroupID.Code:                     "give a name that is not empty",
+		kerr.CoordinatorNotAvailable.Code:            coordinator,
+		kerr.CoordinatorLoadInProgress.Code:          coordinator,
+		kerr.UnknownMemberID.Code:                    changing,
+		kerr.RebalanceInProgress.Code:                changing,
+		kerr.OffsetOutOfRange.Code:                   "chronikctl topic describe shows which offsets there are",
+		kerr.PolicyViolation.Code:                    "a policy of the broker forbids it, see its message; chronikctl cluster health reports whether its disk is full",
+		kerr.TopicDeletionDisabled.Code:              "the broker has delete.topic.enable=false",
+		kerr.KafkaStorageError.Code:                  offline,
+		kerr.CorruptMessage.Code:                     damaged,
+		kerr.NotEnoughReplicas.Code:                  "too few replicas are in sync: chronikctl cluster health names the partitions",
+		kerr.TopicAuthorizationFailed.Code:           user,
+		kerr.GroupAuthorizationFailed.Code:           user,
+		kerr.ClusterAuthorizationFailed.Code:         user,
+		kerr.SaslAuthenticationFailed.Code:           "check --sasl, --sasl-user and the password",
+		kerr.UnsupportedSaslMechanism.Code:           "choose another mechanism with --sasl",
+		kerr.InvalidTimestamp.Code:                   "chronikctl config describe topic NAME message.timestamp.type shows which timestamps the topic accepts",
+		kerr.UnsupportedCompressionType.Code:         "choose another --compression",
+		kerr.ReassignmentInProgress.Code:             "wait until its replicas have moved",
+		kerr.UnstableOffsetCommit.Code:               "a transaction has not ended yet: try again",
+		kerr.BrokerIDNotRegistered.Code:              "chronikctl broker list shows the brokers",
+		kerr.TransactionalIDAuthorizationFailed.Code: user,
+	}
+}
+
+// RequestFailed returns the error of a request if no broker answered any part of it. If only some
+// did, for example because partitions have no leader, the missing parts are not in the answer.
+func RequestFailed(err error) error {
+	if s := (*kadm.ShardErrors)(nil); errors.As(err, &s) && !s.AllFailed {
+		return nil
+	}
+	return err
+}
+
+// Words unwraps the broker's error from the errors that the client library wraps around it.
+func Words(err error) error {
+	if s := (*kadm.ShardErrors)(nil); errors.As(err, &s) && len(s.Errs) > 0 {
+		return s.Errs[0].Err
+	}
+	return err
+}

@@ -1,0 +1,81 @@
+package app
+
+import (
+	"bufio"
+	"bytes"
+	"context"
+	"fmt"
+	"net/url"
+	"strconv"
+	"strings"
+	"time"
+)
+
+// Connections is the answer of GET /v1/connections.
+type Connections struct {
+	Broker int32        `json:"broker"` // its id
+	More   bool         `json:"more"`   // there are more connections
+	List   []Connection `json:"connections"`
+}
+
+// Connection is an open client connection, with totals since it was opened.
+type Connection struct {
+	ID          uint64    `json:"id"` // unique until the broker stops
+	Address     string    `json:"address"`
+	ClientID    string    `json:"clientId"`
+	Software    string    `json:"software"`
+	Version     string    `json:"softwareVersion"`
+	Opened      time.Time `json:"opened"`
+	InFlight    int       `json:"inFlight"`
+	ThrottledMs int64     `json:"throttledMs"`
+	Requests    int64     `json:"requests"`
+	BytesIn     int64     `json:"bytesIn"`
+	BytesOut    int64     `json:"bytesOut"`
+	RecordsIn   int64     `json:"recordsIn"`
+}
+
+// connectionsAtOnce is the maximum number of connections in one answer.
+const connectionsAtOnce = 10_000
+
+// Connections returns the open connections, at most the 10,000 oldest.
+func (p *AdminPort) Connections(ctx context.Context) (*Connections, error) {
+	var answer Connections
+	q := url.Values{"limit": {strconv.Itoa(connectionsAtOnce)}}
+	if err := p.get(ctx, "/v1/connections?"+q.Encode(), &answer); err != nil {
+		return nil, err
+	}
+	return &answer, nil
+}
+
+// Metrics returns all metrics, each as the sum over its labels.
+func (p *AdminPort) Metrics(ctx context.Context) (map[string]float64, error) {
+	text, err := p.Text(ctx, "/metrics")
+	if err != nil {
+		return nil, err
+	}
+	return sums(text)
+}
+
+// sums adds up the samples of each name in Prometheus's text format.
+func sums(text []byte) (map[string]float64, error) {
+	all := map[string]float64{}
+	lines := bufio.NewScanner(bytes.NewReader(text))
+	lines.Buffer(nil, maxAnswer)
+	for lines.Scan() {
+		line := lines.Text()
+		if line == "" || line[0] == '#' {
+			continue
+		}
+		end := strings.IndexAny(line, "{ ")
+		at := strings.LastIndexByte(line, ' ')
+		if end <= 0 || at < 0 {
+			return nil, fmt.Errorf("metrics: %q is not a sample in Prometheus's text format", line)
+		}
+		n, err := strconv.ParseFloat(line[at+1:], 64)
+		if err != nil {
+			return nil, fmt.Errorf("metrics: %q has no number: %w", line, err)
+		}
+		all[line[:end]] += n
+	}
+	return all, lines.Err()
+}

@@ -1,0 +1,54 @@
+package cluster
+
+import (
+	"context"
+	"fmt"
+	"net"
+	"strconv"
+	"time"
+
+	"github.com/chronik-io/chronik/internal/health"
+)
+
+// dialTime bounds the dial of an advertised address.
+const dialTime = 3 * time.Second
+
+// addresses dials the advertised addresses: the bootstrap address may work even if they do not.
+func (x *examination) addresses(ctx context.Context) {
+	x.Examined("advertised addresses, dialled from here")
+	for _, b := range x.Meta.Brokers {
+		at := net.JoinHostPort(b.Host, strconv.Itoa(int(b.Port)))
+		where := fmt.Sprintf("broker %d, %s", b.NodeID, at)
+		if loopback(b.Host) && !x.asksLoopback() {
+			x.Add("advertise", health.Bad, where, "it advertises a loopback address, though it was reached at "+x.a.Settings.Seeds()[0],
+				"set its advertised address (chronikd --advertise HOST:PORT) to one that clients can reach")
+			continue
+		}
+		d := net.Dialer{Timeout: dialTime}
+		c, err := d.DialContext(ctx, "tcp", at)
+		if err != nil {
+			x.Add("advertise", health.Bad, where, "the address that it advertises to clients cannot be dialled from here: "+err.Error(),
+				"set its advertised address (chronikd --advertise HOST:PORT) to one that clients can reach, or open the route to it")
+			continue
+		}
+		_ = c.Close() // nothing was sent
+	}
+}
+
+func (x *examination) asksLoopback() bool {
+	for _, at := range x.a.Settings.Seeds() {
+		host, _, err := net.SplitHostPort(at)
+		if err != nil {
+			host = at
+		}
+		if !loopback(host) {
+			return false
+		}
+	}
+	return true
+}
+
+func loopback(host string) bool {
+	ip := net.ParseIP(host)
+	return host == "localhost" || ip != nil && ip.IsLoopback()
+}

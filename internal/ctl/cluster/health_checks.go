@@ -1,0 +1,178 @@
+package cluster
+
+import (
+	"context"
+	"fmt"
+	"maps"
+	"net"
+	"slices"
+	"strconv"
+
+	"github.com/twmb/franz-go/pkg/kadm"
+
+	"github.com/chronik-io/chronik/internal/ctl/app"
+	"github.com/chronik-io/chronik/internal/health"
+	"github.com/chronik-io/chronik/internal/text"
+)
+
+// lowSpace is the fraction of a file system that should stay free.
+const lowSpace = 0.05
+
+// brokers checks that there is a controller and that each broker answers at its advertised address.
+func (c *Checkup) brokers(ctx context.Context) {
+	c.Examined(text.Count(len(c.Meta.Brokers), "broker"))
+	if c.Meta.Controller < 0 {
+		c.Add("controller", health.Bad, "cluster", "it has no controller: topics cannot be created or changed", "see the brokers' logs")
+	}
+	versions, err := c.adm.ApiVersions(ctx)
+	for _, b := range c.Meta.Brokers {
+		why := err
+		if v, ok := versions[b.NodeID]; ok {
+			why = v.Err
+		}
+		if why != nil {
+			c.Add("broker", health.Bad, fmt.Sprintf("broker %d", b.NodeID), fmt.Sprintf("it does not answer at the address that it advertises to clients, %s: %v",
+				net.JoinHostPort(b.Host, strconv.Itoa(int(b.Port))), app.Words(why)),
+				"start it, or set its advertised address to one that clients can reach")
+		}
+	}
+}
+
+// partitions checks that partitions have leaders and enough in-sync replicas.
+func (c *Checkup) partitions(ctx context.Context) error {
+	n := 0
+	var behind []kadm.PartitionDetail
+	for _, t := range c.Meta.Topics.Sorted() {
+		if t.Err != nil {
+			c.Add("topic", health.Bad, "topic "+t.Topic, t.Err.Error(), "see the brokers' logs")
+		}
+		for _, p := range t.Partitions.Sorted() {
+			n++
+			offline := c.offline(p)
+			switch {
+			case len(offline) == 0 && len(p.OfflineReplicas) > 0:
+				// The broker's own report covers it.
+			case p.Leader < 0:
+				c.Add("partition", health.Bad, subject(p), "it has no leader: it can be neither written nor read"+because(p.Err), "bring back one of its replicas: brokers "+text.Numbers(p.Replicas))
+			case len(p.ISR) < len(p.Replicas):
+				behind = append(behind, p)
+			case slices.Contains(offline, p.Leader):
+				c.Add("partition", health.Bad, subject(p), fmt.Sprintf("it can be neither written nor read: the log of its leader, broker %d, is offline", p.Leader),
+					fmt.Sprintf("the log of broker %d shows the cause; chronikctl log verify on its machine reports damage while it is stopped", p.Leader))
+			case len(offline) > 0:
+				c.Add("partition", health.Warn, subject(p), "replicas are offline on brokers "+text.Numbers(offline), "start these brokers, or replace their log directories")
+			}
+		}
+	}
+	c.Examined(text.Count(n, "partition") + " of " + text.Count(len(c.Meta.Topics), "topic"))
+	return c.behind(ctx, behind)
+}
+
+// subject names a partition as a chronik broker's own findings do.
+func subject(p kadm.PartitionDetail) string {
+	return fmt.Sprintf("partition %s-%d", p.Topic, p.Partition)
+}
+
+// offline returns the brokers with an offline replica of a partition, without the broker whose
+// report covers it.
+func (c *Checkup) offline(p kadm.PartitionDetail) []int32 {
+	return slices.DeleteFunc(slices.Clone(p.OfflineReplicas), func(id int32) bool { return id == c.reported })
+}
+
+func because(err error) string {
+	if err == nil {
+		return ""
+	}
+	return " (" + err.Error() + ")"
+}
+
+// behind judges partitions with replicas that are not in sync. Their severity depends on
+// min.insync.replicas.
+func (c *Checkup) behind(ctx context.Context, partitions []kadm.PartitionDetail) error {
+	least, err := c.minISR(ctx, partitions)
+	if err != nil {
+		return err
+	}
+	for _, p := range partitions {
+		c.judge(p, min(least[p.Topic], len(p.Replicas)))
+	}
+	return nil
+}
+
+// judge adds a finding about out-of-sync replicas. need is the number of in-sync replicas that
+// acks=all requires.
+func (c *Checkup) judge(p kadm.PartitionDetail, need int) {
+	problem := fmt.Sprintf("%d of %d replicas are in sync (brokers %s of %s)", len(p.ISR), len(p.Replicas), text.Numbers(p.ISR), text.Numbers(p.Replicas))
+	var missing []int32
+	for _, id := range p.Replicas {
+		if !slices.Contains(p.ISR, id) {
+			missing = append(missing, id)
+		}
+	}
+	remedy := "check brokers " + text.Numbers(missing)
+	switch {
+	case len(p.ISR) < need:
+		c.Add("partition", health.Bad, subject(p), problem+fmt.Sprintf(": acks=all is refused, min.insync.replicas is %d", need), remedy)
+	case len(p.ISR) == need && need > 1:
+		c.Add("partition", health.Warn, subject(p), problem+": if one more fails, acks=all is refused", remedy)
+	default:
+		c.Add("partition", health.Warn, subject(p), problem, remedy)
+	}
+}
+
+func (c *Checkup) minISR(ctx context.Context, partitions []kadm.PartitionDetail) (map[string]int, error) {
+	least := map[string]int{}
+	for _, p := range partitions {
+		least[p.Topic] = 1
+	}
+	if len(least) == 0 {
+		return least, nil
+	}
+	configs, err := c.adm.DescribeTopicConfigs(ctx, slices.Sorted(maps.Keys(least))...)
+	if err != nil {
+		return nil, app.Refused("describe min.insync.replicas", app.Words(err), "")
+	}
+	for _, r := range configs {
+		for _, x := range r.Configs {
+			if n, err := strconv.Atoi(x.MaybeValue()); x.Key == "min.insync.replicas" && err == nil {
+				least[r.Name] = n
+			}
+		}
+	}
+	return least, nil
+}
+
+// dirs checks the log directories and their free space, except those of the broker whose report
+// covers them.
+func (c *Checkup) dirs(ctx context.Context) {
+	all, err := c.adm.DescribeAllLogDirs(ctx, nil)
+	if err = app.Words(err); err != nil {
+		if !app.IsUnsupported(err) {
+			c.Add("log_dir", health.Warn, "log directories", "brokers do not describe them: "+err.Error(), "see the brokers' logs")
+		}
+		return
+	}
+	c.judgeDirs(all)
+}
+
+func (c *Checkup) judgeDirs(all kadm.DescribedAllLogDirs) {
+	n := 0
+	for _, d := range all.Sorted() {
+		n++
+		if d.Broker != c.reported {
+			c.judgeDir(d)
+		}
+	}
+	c.Examined(text.Plural(n, "log directory", "log directories"))
+}
+
+func (c *Checkup) judgeDir(d kadm.DescribedLogDir) {
+	where := fmt.Sprintf("broker %d, %s", d.Broker, d.Dir)
+	switch {
+	case d.Err != nil:
+		c.Add("log_dir", health.Bad, where, "the log directory is offline: "+d.Err.Error(), "see the broker's log; replace the disk, or repair it and restart the broker")
+	case d.TotalBytes > 0 && float64(d.UsableBytes) < lowSpace*float64(d.TotalBytes):
+		c.Add("space", health.Warn, where, fmt.Sprintf("%s of %s are free", text.Bytes(d.UsableBytes), text.Bytes(d.TotalBytes)),
+			"delete topics, shorten retention, or enlarge the disk")
+	}
+}
