@@ -66,7 +66,8 @@ func newHistory(session time.Duration) *history {
 }
 
 func (h *history) addGroup(name string) {
-	h.groups[name] = &groupHistory{told: map[epochPart]string{}, holders: map[*chaosMember]*holder{}, committed: map[part]int64{}, seen: map[part][]bool{}}
+	h.groups[name] = &groupHistory{told: map[epochPart]string{}, holders: map[*chaosMember]*holder{}, committed: map[part]int64{},
+		seen: map[part][]bool{}}
 }
 
 // note records an event.

@@ -213,7 +213,8 @@ func (r *chaosRun) grow(t *testing.T, random *rand.Rand) {
 
 // write is an idempotent producer of unique records.
 func (r *chaosRun) write(ctx context.Context, t *testing.T, id int) {
-	cl, err := kgo.NewClient(kgo.SeedBrokers(r.addr), kgo.MetadataMinAge(50*time.Millisecond), kgo.MetadataMaxAge(time.Second), kgo.MaxBufferedRecords(1000),
+	cl, err := kgo.NewClient(kgo.SeedBrokers(r.addr), kgo.MetadataMinAge(50*time.Millisecond), kgo.MetadataMaxAge(time.Second),
+		kgo.MaxBufferedRecords(1000),
 		kgo.RecordPartitioner(kgo.RoundRobinPartitioner()), kgo.RetryBackoffFn(func(int) time.Duration { return 20 * time.Millisecond }))
 	if err != nil {
 		t.Error(err)
@@ -226,7 +227,8 @@ func (r *chaosRun) write(ctx context.Context, t *testing.T, id int) {
 	for n := 0; ctx.Err() == nil; {
 		for range chaosRate / 2 / int(time.Second/tick) {
 			n++
-			cl.Produce(context.WithoutCancel(ctx), &kgo.Record{Topic: chaosTopics()[n%2], Value: fmt.Appendf(nil, "%d/%d", id, n)}, r.history.onProduced)
+			cl.Produce(context.WithoutCancel(ctx), &kgo.Record{Topic: chaosTopics()[n%2], Value: fmt.Appendf(nil, "%d/%d", id, n)},
+				r.history.onProduced)
 		}
 		select {
 		case <-pace.C:

@@ -98,7 +98,8 @@ func TestHostileSoak(t *testing.T) {
 	all := chosen(t)
 	program, env, contained := container(t)
 	t.Setenv("CHRONIKD", program)
-	p, err := start(t.TempDir(), env, "--listen", "127.0.0.1:0", "--admin-listen", "127.0.0.1:0", "--set", "group.initial.rebalance.delay.ms=0")
+	p, err := start(t.TempDir(), env, "--listen", "127.0.0.1:0", "--admin-listen", "127.0.0.1:0", "--set",
+		"group.initial.rebalance.delay.ms=0")
 	if err != nil {
 		t.Fatal(err)
 	}

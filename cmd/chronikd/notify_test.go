@@ -119,7 +119,8 @@ func TestSystemdNotifications(t *testing.T) {
 // A process that hangs for any reason sends no keep-alive, and sends them again when it continues.
 func TestHangingBrokerSendsNoKeepAlive(t *testing.T) {
 	s := newSystemd(t)
-	p, err := start(t.TempDir(), []string{"NOTIFY_SOCKET=" + s.path, "WATCHDOG_USEC=200000"}, "--listen", "127.0.0.1:0", "--admin-listen", "off")
+	p, err := start(t.TempDir(), []string{"NOTIFY_SOCKET=" + s.path, "WATCHDOG_USEC=200000"}, "--listen", "127.0.0.1:0", "--admin-listen",
+		"off")
 	if err != nil {
 		t.Fatal(err)
 	}

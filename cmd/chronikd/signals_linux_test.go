@@ -28,7 +28,8 @@ func TestSimultaneousSignalsDrain(t *testing.T) {
 	if err := p.end(syscall.SIGTERM); err != nil {
 		t.Errorf("ended with %v\n%s", err, p.logged())
 	}
-	if log := p.logged(); !strings.Contains(log, `"msg":"stopped"`) || !strings.Contains(log, "another signal, 2s or more from now, ends the process at once") {
+	if log := p.logged(); !strings.Contains(log, `"msg":"stopped"`) ||
+		!strings.Contains(log, "another signal, 2s or more from now, ends the process at once") {
 		t.Errorf("it has not drained, or has not logged what a second signal does:\n%s", log)
 	}
 }

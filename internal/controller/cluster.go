@@ -67,7 +67,8 @@ func (c *Controller) checkSoleBroker(ctx context.Context, id int32) error {
 	}
 	for _, other := range ids {
 		if other != id {
-			return refuse(InvalidRequest, "the data directory belongs to the broker with node.id %d, not %d: set node.id=%d, or use another data directory",
+			return refuse(InvalidRequest,
+				"the data directory belongs to the broker with node.id %d, not %d: set node.id=%d, or use another data directory",
 				other, id, other)
 		}
 	}

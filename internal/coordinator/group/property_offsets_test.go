@@ -161,7 +161,8 @@ func (c *chaos) stored(at spot) int64 {
 	}
 	g := kmsg.NewOffsetFetchRequestGroup()
 	g.Group, g.Topics = "g", []kmsg.OffsetFetchRequestGroupTopic{{Topic: topic.Name, Partitions: []int32{at.partition}}}
-	return max(ask[[]kmsg.OffsetFetchResponseGroup](c.world, FetchOffsets{[]kmsg.OffsetFetchRequestGroup{g}})[0].Topics[0].Partitions[0].Offset, 0)
+	return max(ask[[]kmsg.OffsetFetchResponseGroup](c.world,
+		FetchOffsets{[]kmsg.OffsetFetchRequestGroup{g}})[0].Topics[0].Partitions[0].Offset, 0)
 }
 
 // readOn lets a member read some more of all partitions that it believes it owns, and commit them.
@@ -189,7 +190,8 @@ func (c *chaos) readOn(w worker, records int64) {
 		}
 		name, epoch, _ := w.told()
 		if reads[at] < c.committed[at] {
-			c.t.Fatalf("%s in epoch %d could take partition %d of %s from %d back to %d", name, epoch, at.partition, t.Topic, c.committed[at], reads[at])
+			c.t.Fatalf("%s in epoch %d could take partition %d of %s from %d back to %d", name, epoch, at.partition, t.Topic,
+				c.committed[at], reads[at])
 		}
 		c.committed[at] = reads[at]
 	}
