@@ -35,7 +35,7 @@ type history struct {
 
 // groupHistory is the history of one group.
 type groupHistory struct {
-	told      map[epochPart]string // the owner of a partition in a generation or member epoch
+	owner     map[epochPart]string // the owner of a partition in a generation or member epoch
 	holders   map[*chaosMember]*holder
 	committed map[part]int64 // the highest acknowledged commit
 	epoch     int32          // the highest described group epoch
@@ -66,7 +66,7 @@ func newHistory(session time.Duration) *history {
 }
 
 func (h *history) addGroup(name string) {
-	h.groups[name] = &groupHistory{told: map[epochPart]string{}, holders: map[*chaosMember]*holder{}, committed: map[part]int64{},
+	h.groups[name] = &groupHistory{owner: map[epochPart]string{}, holders: map[*chaosMember]*holder{}, committed: map[part]int64{},
 		seen: map[part][]bool{}}
 }
 
@@ -189,10 +189,10 @@ func (h *history) onAssigned(g *groupHistory, m *chaosMember, epoch int32, given
 	h.noteLocked("%s is assigned in epoch %d: %v", m.name, epoch, parts(given))
 	for at := range given {
 		key := epochPart{epoch, at}
-		if before := g.told[key]; before != "" && before != m.name {
+		if before := g.owner[key]; before != "" && before != m.name {
 			h.wrongLocked("%v was assigned to %s and to %s in generation or epoch %d", at, before, m.name, epoch)
 		}
-		g.told[key] = m.name
+		g.owner[key] = m.name
 	}
 }
 
