@@ -19,13 +19,13 @@ type profileState struct {
 	Waits      *waitsSeen `json:"waits"`
 }
 
-// waitsSeen is what groups waited under a profile.
+// waitsSeen summarizes how long group commits waited under a profile.
 type waitsSeen struct {
 	Count  uint64  `json:"count"`
 	MeanMs float64 `json:"meanMs"`
 }
 
-// groupsSeen is what one fdatasync made durable in a directory.
+// groupsSeen summarizes the group commits of a directory, each made durable by one fdatasync.
 type groupsSeen struct {
 	Dir         string  `json:"dir"`
 	Count       uint64  `json:"count"`
@@ -34,7 +34,7 @@ type groupsSeen struct {
 	MeanSyncMs  float64 `json:"meanSyncMs"`
 }
 
-// profiles is GET /v1/profiles.
+// profiles serves GET /v1/profiles.
 func profiles(v *View, q url.Values) (any, error) {
 	if err := known(q); err != nil {
 		return nil, err

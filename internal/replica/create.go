@@ -12,45 +12,44 @@ import (
 	"github.com/chronik-io/chronik/internal/storage"
 )
 
-// How long after a failure the next try is: twice as long after each.
+// The pause before a retry doubles with each failure, within these bounds.
 const (
 	retryFirst = time.Second
 	retryMost  = 30 * time.Second
 )
 
-// backoff is how long to wait after the given number of failures in a row.
+// backoff returns the pause after a number of consecutive failures.
 func backoff(tries int) time.Duration { return min(retryFirst<<min(tries-1, 10), retryMost) }
 
-// maxFailuresInRow is how many logs in a row must fail, each alone, for the rest of what was to be made
-// with them to be given up until the next try.
+// maxFailuresInRow is the number of consecutive logs whose creation fails before the rest of a task
+// is postponed to the next retry.
 const maxFailuresInRow = 8
 
-// missing is a partition of this broker that has no log. Manager.mu guards its fields but
-// those that never change.
+// missing is a partition of this broker that has no log. Manager.mu guards the fields that change.
 //
-//	            ┌────────── time.Timer ─────────┐
-//	            ▼                               │
-//	lack ──▶ queued ──▶ in a lane's hands ──▶ failed: err, next
-//	            │               │               │
-//	            │               ▼               ▼
-//	            │           a partition     the topic was deleted: no longer in Manager.missing
-//	            └─────────────────────────────▲
+//	                 ┌────────── time.Timer ─────────┐
+//	                 ▼                               │
+//	noteUncreated ─▶ queued ──▶ being created ──▶ failed: err, next
+//	                 │               │               │
+//	                 │               ▼               ▼
+//	                 │           a partition     the topic was deleted: no longer in Manager.missing
+//	                 └───────────────────────────────▲
 //
-// lasting is a state of its own: the log was made once and is not there, so that it must not be
-// made again; an operator, or a change of the metadata, ends it.
+// A permanent one is in none of these states: its log was created once and is missing, so it must
+// not be created again. An operator or a change of the metadata ends that.
 type missing struct {
-	wanted // as the metadata had it when it was noted
+	wanted // according to the metadata when the entry was made
 
-	dir       *storage.Dir // chosen for the log; nil before that
-	queued    bool         // for creation, or being made
+	dir       *storage.Dir // where the log will be created; nil if not chosen yet
+	queued    bool         // for creation, or being created
 	permanent bool
-	tries     int   // that failed
-	err       error // of the last try; nil before it
+	tries     int   // failed attempts
+	err       error // of the last attempt; nil before the first
 	since     time.Time
-	next      time.Time // when it is tried again
+	next      time.Time // time of the next attempt
 }
 
-// why is the error of a partition without a log; it matches ErrOffline.
+// why returns the error of a partition without a log. It matches ErrOffline.
 func (x *missing) why() error {
 	switch {
 	case x.err == nil:
@@ -58,15 +57,15 @@ func (x *missing) why() error {
 	case x.permanent:
 		return x.err
 	default:
-		return fmt.Errorf("%w: the log of %s could not be made: %w", ErrOffline, x, x.err)
+		return fmt.Errorf("%w: the log of %s could not be created: %w", ErrOffline, x, x.err)
 	}
 }
 
-// CreatingError is the error of a partition whose log is being created for the first time,
-// which takes milliseconds unless a disk hangs. It matches ErrOffline.
+// CreatingError is the error of a partition whose log is being created for the first time. Creation
+// takes milliseconds unless a disk hangs. The error matches ErrOffline.
 type CreatingError struct {
 	Partition string
-	Since     time.Time // when the creation was queued
+	Since     time.Time // time when the creation was queued
 }
 
 func (e *CreatingError) Error() string {
@@ -76,23 +75,23 @@ func (e *CreatingError) Error() string {
 // Is reports whether target is ErrOffline.
 func (e *CreatingError) Is(target error) bool { return target == ErrOffline }
 
-// Failure is a partition of this broker that has no log.
+// Failure describes a partition of this broker that has no log.
 type Failure struct {
 	Topic     string
 	TopicID   [16]byte
 	Partition int32
-	Err       error     // why; it matches ErrOffline
-	Since     time.Time // of the first failure
-	// NextTry is when the log's creation is tried again; zero where it must not be made
-	// again, because it was made once and is not there.
+	Err       error     // matches ErrOffline
+	Since     time.Time // time of the first failure
+	// NextTry is the time of the next attempt to create the log. It is zero if the log must not be
+	// created again, because it was created once and is missing.
 	NextTry time.Time
 }
 
-// String is the partition as Kafka names it.
+// String returns topic-partition.
 func (f *Failure) String() string { return fmt.Sprintf("%s-%d", f.Topic, f.Partition) }
 
-// Failed returns the partitions whose logs could not be made or are not there, sorted by
-// topic and partition. One that is being made for the first time is not among them.
+// Failed returns the partitions whose logs could not be created or are missing, sorted by topic and
+// partition. Partitions whose first creation is in progress are not included.
 func (m *Manager) Failed() []Failure {
 	m.mu.RLock()
 	var all []Failure
@@ -108,7 +107,8 @@ func (m *Manager) Failed() []Failure {
 	return all
 }
 
-// noteUncreated notes that a partition has no log and returns it, nil where that is known and seen to.
+// noteUncreated records that a partition has no log, and returns its entry. It returns nil if the
+// creation is already queued or scheduled.
 func (m *Manager) noteUncreated(w wanted) *missing {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -120,21 +120,21 @@ func (m *Manager) noteUncreated(w wanted) *missing {
 	return x
 }
 
-// noteMissing notes that a partition's log must not be made, and why it is not there.
+// noteMissing records that a partition's log must not be created, and why it is missing.
 func (m *Manager) noteMissing(w wanted, err error) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	m.missing[w.tp()] = &missing{wanted: w, permanent: true, err: err, since: time.Now()}
 }
 
-// forgetMissing notes that this broker is not to have a partition.
+// forgetMissing records that a partition is not assigned to this broker.
 func (m *Manager) forgetMissing(tp metadata.TopicPartition) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	delete(m.missing, tp)
 }
 
-// place chooses directories for logs and queues their creation there.
+// place chooses directories for logs and queues their creation.
 func (m *Manager) place(list []*missing, r *round) {
 	if len(list) == 0 {
 		return
@@ -162,8 +162,8 @@ func (m *Manager) place(list []*missing, r *round) {
 	}
 }
 
-// createIn makes logs in a directory, all at once, and where that fails by halves: what one of
-// them can't have keeps none of the others from being made.
+// createIn creates logs in a directory, all at once. If that fails, it divides them in halves, so
+// that a log that cannot be created does not affect the others.
 func (m *Manager) createIn(d *storage.Dir, list []*missing) (dirs map[metadata.TopicPartition][16]byte) {
 	dirs = map[metadata.TopicPartition][16]byte{}
 	inRow := 0
@@ -191,8 +191,8 @@ func (m *Manager) createIn(d *storage.Dir, list []*missing) (dirs map[metadata.T
 	return dirs
 }
 
-// specs describes logs under the newest image, whose version it returns, without those that
-// are no longer wanted.
+// specs returns the entries that are still wanted, and their specs under the latest image, with its
+// version.
 func (m *Manager) specs(list []*missing) ([]*missing, []storage.Spec, int64) {
 	m.roles.Lock()
 	defer m.roles.Unlock()
@@ -210,9 +210,9 @@ func (m *Manager) specs(list []*missing) ([]*missing, []storage.Spec, int64) {
 	return still, specs, m.image.Version()
 }
 
-// adoptCreated takes over logs that were made under the image of a version: each becomes a partition
-// with the role and the configuration that the newest image gives it, and dirs gets where it
-// is. A log whose topic was deleted meanwhile is left to its deletion, which is queued behind.
+// adoptCreated turns created logs into partitions with the role and the configuration of the latest
+// image, and adds their directories to dirs. version is that of the image under which they were
+// created. A log whose topic was deleted meanwhile is skipped; its deletion is queued.
 func (m *Manager) adoptCreated(logs []*storage.Log, version int64, dirs map[metadata.TopicPartition][16]byte) {
 	var adopted []wanted
 	m.roles.Lock()
@@ -226,7 +226,7 @@ func (m *Manager) adoptCreated(logs []*storage.Log, version int64, dirs map[meta
 			continue
 		}
 		if x.tries > 0 {
-			m.opt.Logger.Info("the log of a partition was made", zap.Stringer("partition", x), zap.Int("tries", x.tries+1),
+			m.opt.Logger.Info("log created", zap.Stringer("partition", x), zap.Int("tries", x.tries+1),
 				zap.Duration("after", time.Since(x.since)))
 		}
 		m.adopt(tp, l)
@@ -248,7 +248,7 @@ func (m *Manager) adoptCreated(logs []*storage.Log, version int64, dirs map[meta
 	}
 }
 
-// noteFailed notes why logs could not be made, and when they are tried again.
+// noteFailed records why logs could not be created, and schedules the next attempt.
 func (m *Manager) noteFailed(list []*missing, err error) {
 	now := time.Now()
 	loud := false
@@ -266,15 +266,15 @@ func (m *Manager) noteFailed(list []*missing, err error) {
 	}
 	m.armLocked()
 	m.mu.Unlock()
-	log := m.opt.Logger.Debug // the same as before
+	log := m.opt.Logger.Debug // a repetition
 	if loud {
 		log = m.opt.Logger.Error
 	}
-	log("logs could not be made, they are tried again until they exist or their topic is deleted",
+	log("creating logs failed; retrying until they exist or their topic is deleted",
 		zap.Int("partitions", len(list)), zap.Stringer("first", list[0]), zap.Error(err))
 }
 
-// armLocked has retry called when the next creation is due.
+// armLocked schedules retry for the next creation that is due.
 func (m *Manager) armLocked() {
 	var next time.Time
 	for _, x := range m.missing {
@@ -291,7 +291,7 @@ func (m *Manager) armLocked() {
 	}
 }
 
-// startRetry has retry called by work that Close waits for.
+// startRetry runs retry on a goroutine for which Close waits.
 func (m *Manager) startRetry() {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -300,8 +300,8 @@ func (m *Manager) startRetry() {
 	}
 }
 
-// retry queues the creations that are due. A log that was made after it had been given up for
-// a disk that hung is taken over.
+// retry queues the creations that are due. It adopts logs whose creation succeeded after it had
+// been given up because of a hanging disk.
 func (m *Manager) retry(now time.Time) {
 	late := m.retryDue(now)
 	dirs := map[metadata.TopicPartition][16]byte{}
@@ -309,9 +309,8 @@ func (m *Manager) retry(now time.Time) {
 	m.recorder.add(dirs, nil, nil)
 }
 
-// retryDue is retry for all but the logs that exist by now, which it returns. It holds roles: a
-// topic that is deleted between the choice of a directory and its note in missing would leave
-// the choice behind.
+// retryDue is retry except for the logs that exist by now, which it returns. It holds roles, so
+// that no topic is deleted between the choice of a directory and its entry in missing.
 func (m *Manager) retryDue(now time.Time) (late []*storage.Log) {
 	m.roles.Lock()
 	defer m.roles.Unlock()
@@ -340,7 +339,7 @@ func (m *Manager) retryDue(now time.Time) (late []*storage.Log) {
 	return late
 }
 
-// unusable returns why a directory should not be asked to make or delete logs now.
+// unusable returns why a directory cannot create or delete logs now.
 func (m *Manager) unusable(d *storage.Dir) error {
 	return cmp.Or(m.opt.Storage.Hung(d), d.Err())
 }

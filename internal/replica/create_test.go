@@ -23,7 +23,7 @@ func (l life) has(id [16]byte, i int32) bool {
 	return err == nil
 }
 
-// failedNow are the partitions in Failed.
+// failedNow returns the partitions in Failed.
 func (l life) failedNow() (names []string) {
 	for _, f := range l.Failed() {
 		names = append(names, f.String())
@@ -31,7 +31,7 @@ func (l life) failedNow() (names []string) {
 	return names
 }
 
-// gate holds calls of a disk until it is opened.
+// gate blocks calls to a disk until it is opened.
 type gate struct {
 	*errfs.Fault
 	free chan struct{}
@@ -53,8 +53,8 @@ func (g *gate) open() {
 	}
 }
 
-// A log that could not be made is listed with its cause, keeps no other from being made, and is
-// there without a restart when the cause has gone.
+// A log that could not be created is listed with its cause and does not keep other logs from being
+// created. When the cause is gone, it is created without a restart.
 func TestALogThatCouldNotBeMadeIsTriedAgain(t *testing.T) {
 	c, errs := newCluster(), errfs.New(vfs.Memory())
 	l := start(t, errs, c)
@@ -72,7 +72,7 @@ func TestALogThatCouldNotBeMadeIsTriedAgain(t *testing.T) {
 		t.Errorf("it is tried again after %v", wait)
 	}
 	l.retry(time.Now().Add(time.Hour))
-	waitFor(t, "the second try", func() bool { return fault.Hits() >= 3 && len(l.Failed()) == 1 }) // all three, alone, again
+	waitFor(t, "the second try", func() bool { return fault.Hits() >= 3 && len(l.Failed()) == 1 }) // all three, one by one, again
 	fault.Off()
 	l.retry(time.Now().Add(2 * time.Hour))
 	waitFor(t, "the log is made", func() bool { return l.has(idA, 1) })
@@ -86,7 +86,7 @@ func TestALogThatCouldNotBeMadeIsTriedAgain(t *testing.T) {
 	})
 }
 
-// Tries come by themselves, later and later, and end with the topic.
+// Retries run automatically at growing intervals, and end when the topic is deleted.
 func TestTriesBackOffAndEndWithTheTopic(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c, errs := newCluster(), errfs.New(vfs.Memory())
@@ -115,9 +115,9 @@ func TestTriesBackOffAndEndWithTheTopic(t *testing.T) {
 	})
 }
 
-// While a disk holds a deletion, logs are made in the other directory, and roles and
-// configurations change, also of partitions on that disk. What is asked of the directory
-// itself is done in order when the disk goes on.
+// While a deletion hangs on one disk, logs are created in the other directory, and roles and
+// configurations change, also for partitions on that disk. The directory's own tasks run in order
+// when the disk responds again.
 func TestADirectoryThatIsStuckInADeletionHoldsUpNothingElse(t *testing.T) {
 	c, errs := newCluster(), errfs.New(vfs.Memory())
 	l := twoDirs(t, errs, c)
@@ -132,7 +132,7 @@ func TestADirectoryThatIsStuckInADeletionHoldsUpNothingElse(t *testing.T) {
 		return stuck.Hits() > 0 && len(l.storage.Dirs()[0].Logs()) == 1
 	})
 	again := [16]byte{0xaa}
-	c.topic("a", again, 4) // under the name of the other
+	c.topic("a", again, 4) // the name of the deleted topic
 	c.put(metadata.TopicConfigKey(idB), metadata.EncodeConfigs(map[string]string{"profile": "os"}))
 	must(t, c.change(metadata.TopicPartition{Topic: idB, Partition: 1}, func(p *metadata.Partition) { p.LeaderEpoch = 5 }))
 	must(t, c.show(t, l.Manager))
@@ -169,15 +169,15 @@ func TestADirectoryThatIsStuckInADeletionHoldsUpNothingElse(t *testing.T) {
 	}
 }
 
-// A directory whose disk hangs for good gets no new logs; what it was to make is listed, and made
-// there when the disk answers. Settled ends meanwhile.
+// A directory whose disk hangs gets no new logs. The logs that it was to create are listed, and are
+// created there when the disk responds. AwaitApplied returns meanwhile.
 func TestWhatADiskThatHangsWasToMakeIsMadeLater(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c, errs := newCluster(), errfs.New(vfs.Memory())
 		l := twoDirs(t, errs, c)
 		stuck := hold(t, errs, errfs.Mkdir, "/e/*")
 		c.topic("a", idA, 4)
-		must(t, c.apply(t, l.Manager)) // returns although two of them are not made
+		must(t, c.apply(t, l.Manager)) // returns although two logs are not created
 		bad := l.Failed()
 		if len(bad) != 2 || !errors.Is(bad[0].Err, storage.ErrFailed) || !strings.Contains(bad[0].Err.Error(), "/e hangs") {
 			t.Fatalf("failed: %v", bad)
@@ -207,7 +207,7 @@ func TestWhatADiskThatHangsWasToMakeIsMadeLater(t *testing.T) {
 	})
 }
 
-// A directory that is slow at a deletion gets no new logs if another one can have them, long before it
+// A directory with a slow deletion gets no new logs if there is another directory, long before it
 // counts as hung.
 func TestNewLogsGoWhereTheyNeedNotWait(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
@@ -231,8 +231,8 @@ func TestNewLogsGoWhereTheyNeedNotWait(t *testing.T) {
 	})
 }
 
-// A topic that is deleted while a hung disk was to make its log leaves nothing behind: the
-// deletion waits for the disk.
+// A topic is deleted while a hung disk is to create its log. Nothing is left of it: the deletion
+// waits for the disk.
 func TestADeletionWaitsForADiskThatHangs(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c, errs := newCluster(), errfs.New(vfs.Memory())
@@ -255,8 +255,8 @@ func TestADeletionWaitsForADiskThatHangs(t *testing.T) {
 	})
 }
 
-// A deletion that fails is tried again until it succeeds. Until then the topic's tombstone
-// stays; its logs serve no request, and one under the same name can be made.
+// A failed deletion is retried until it succeeds. Until then the topic's tombstone stays, its logs
+// serve no request, and a topic of the same name can be created.
 func TestADeletionThatFailsIsTriedAgain(t *testing.T) {
 	for name, rule := range map[string]errfs.Rule{
 		"directory":  {Ops: errfs.Rename, Path: "/d/a-*", Err: syscall.EIO},
@@ -297,7 +297,7 @@ func TestADeletionThatFailsIsTriedAgain(t *testing.T) {
 	}
 }
 
-// A watcher hears of the partitions that get their logs after Apply, once they can be used.
+// A watcher is notified of partitions that get their logs after Apply, when they can be used.
 func TestAWatcherHearsOfLogsThatAreMadeLater(t *testing.T) {
 	c, errs := newCluster(), errfs.New(vfs.Memory())
 	l := start(t, errs, c)
@@ -324,7 +324,7 @@ func TestAWatcherHearsOfLogsThatAreMadeLater(t *testing.T) {
 	}
 }
 
-// What the store does not take is told again, and the store holds up no log.
+// Changes that the metadata store does not accept are retried, and the store delays no log.
 func TestAStoreThatFailsIsToldAgain(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := newCluster()
@@ -345,8 +345,8 @@ func TestAStoreThatFailsIsToldAgain(t *testing.T) {
 	})
 }
 
-// What images ask one directory for is done in their order: the log of a deleted topic has left its
-// place before another one takes it.
+// A directory runs its tasks in the order of the images: the log of a deleted topic is gone before
+// another one takes its place.
 func TestALogGoesBeforeAnotherTakesItsName(t *testing.T) {
 	c, errs := newCluster(), errfs.New(vfs.Memory())
 	l := start(t, errs, c)
@@ -369,8 +369,8 @@ func TestALogGoesBeforeAnotherTakesItsName(t *testing.T) {
 	}
 }
 
-// A log that is there before its lane comes with it, because a change of its partition comes
-// first, has the configuration that was changed while it was made.
+// A change of its partition finds a created log before the directory's goroutine adopts it. The log
+// gets the configuration that changed during its creation.
 func TestALogThatAChangeFindsHasTheNewestConfig(t *testing.T) {
 	c, errs := newCluster(), errfs.New(vfs.Memory())
 	l := start(t, errs, c)
@@ -380,7 +380,7 @@ func TestALogThatAChangeFindsHasTheNewestConfig(t *testing.T) {
 	waitFor(t, "the log is being made", func() bool { return slow.Hits() > 0 })
 	c.put(metadata.TopicConfigKey(idA), metadata.EncodeConfigs(map[string]string{"profile": "os"}))
 	must(t, c.show(t, l.Manager))
-	l.roles.Lock() // the lane waits for it, with the log
+	l.roles.Lock() // the directory's goroutine waits for it, with the log
 	slow.open()
 	id := storage.ID{Topic: idA}
 	waitFor(t, "the log is there", func() bool { return l.storage.Get(id) != nil })
@@ -392,14 +392,14 @@ func TestALogThatAChangeFindsHasTheNewestConfig(t *testing.T) {
 	}
 }
 
-// A retry changes roles as Apply does, and never at the same time; Close waits for one that has begun.
+// A retry changes roles like Apply, and never at the same time. Close waits for a running retry.
 func TestARetryWaitsForApplyAndCloseForARetry(t *testing.T) {
 	c, errs := newCluster(), errfs.New(vfs.Memory())
 	l := start(t, errs, c)
 	errs.Add(errfs.Rule{Ops: errfs.Mkdir, Path: "/d/a-0", Err: syscall.EMFILE})
 	c.topic("a", idA, 1)
 	must(t, c.apply(t, l.Manager))
-	l.roles.Lock() // as Apply
+	l.roles.Lock() // like Apply
 	l.mu.Lock()
 	l.missing[metadata.TopicPartition{Topic: idA}].next = time.Now() // it is due
 	l.mu.Unlock()
@@ -407,11 +407,11 @@ func TestARetryWaitsForApplyAndCloseForARetry(t *testing.T) {
 	ctx, cancel := context.WithTimeout(t.Context(), time.Millisecond)
 	defer cancel()
 	if err := l.Close(ctx); !errors.Is(err, context.DeadlineExceeded) {
-		t.Errorf("closed beside a retry: %v", err)
+		t.Errorf("closed during a retry: %v", err)
 	}
 	l.mu.RLock()
 	if l.missing[metadata.TopicPartition{Topic: idA}].queued {
-		t.Error("a retry chose a directory beside Apply, which may be deleting the topic")
+		t.Error("a retry chose a directory concurrently with Apply, which may be deleting the topic")
 	}
 	l.mu.RUnlock()
 	l.roles.Unlock()

@@ -76,8 +76,8 @@ func TestDeleteRecords(t *testing.T) {
 	}
 }
 
-// Retention moves the start in storage, without a word to the partition: a reader that
-// waits below it is told all the same, also where the checkpoint fails.
+// Retention moves the log start without involving the partition. A reader that waits below it is
+// answered nevertheless, even if the checkpoint fails.
 func TestRetentionTellsWhoWaits(t *testing.T) {
 	fs := errfs.New(vfs.Memory())
 	p := lone(t, fs)
@@ -99,7 +99,7 @@ func TestRetentionTellsWhoWaits(t *testing.T) {
 	}
 }
 
-// A request about many partitions costs one checkpoint, and each has its own outcome.
+// A request for many partitions costs one checkpoint, and each partition has its own outcome.
 func TestDeleteRecordsOfManyPartitions(t *testing.T) {
 	disk := crashfs.New(1)
 	fs, c := errfs.New(disk), newCluster()
@@ -132,7 +132,7 @@ func TestDeleteRecordsOfManyPartitions(t *testing.T) {
 			t.Errorf("%d: %+v", i, d)
 		}
 	}
-	l.DeleteRecords(list[3:]) // again: it is durable already
+	l.DeleteRecords(list[3:]) // a repetition: it is already durable
 	if checkpoints != 1 {
 		t.Errorf("%d checkpoints for what is gone", checkpoints-1)
 	}
@@ -145,8 +145,8 @@ func TestDeleteRecordsOfManyPartitions(t *testing.T) {
 	l.DeleteRecords(nil)
 }
 
-// What could not be made durable is not answered as if it were, and the same request
-// does not find it done either.
+// A deletion that could not be made durable is reported as failed, and so is a repetition of the
+// request.
 func TestDeleteRecordsThatIsNotDurable(t *testing.T) {
 	fs, c := errfs.New(crashfs.New(1)), newCluster()
 	l := start(t, fs, c)

@@ -11,24 +11,24 @@ import (
 	"github.com/chronik-io/chronik/internal/storage"
 )
 
-// retryPause is after what time a directory is looked at again that can't delete logs now.
+// retryPause is the pause before a directory that cannot delete logs now is tried again.
 const retryPause = time.Second
 
-// dirQueue does what the metadata asks one log directory for, in the order of the images: it
-// makes and deletes logs. So a partition's log is made before it is deleted, and one that
-// takes the name of another is made after that one's directory is gone. A goroutine works
-// on it while there is something to do. Manager.mu guards it.
+// dirQueue is the queue of a log directory's creations and deletions of logs, in the order of the
+// images. So a partition's log is created before it is deleted, and a log is created after the
+// directory of a previous log with this name is gone. A goroutine runs the tasks while there are
+// any. Guarded by Manager.mu.
 type dirQueue struct {
 	dir   *storage.Dir
 	todo  []*task
-	busy  bool      // a goroutine works on it, or a timer will
-	begun time.Time // of the task in hand, or of the time on hold; zero where there is neither
+	busy  bool      // a goroutine runs its tasks, or a timer will start it
+	begun time.Time // start of the current task or pause; zero if there is none
 }
 
-// slowAfter is how long a directory may be at one task until new logs go to others.
+// slowAfter is how long a directory may need for one task before new logs are placed elsewhere.
 const slowAfter = time.Second
 
-// slow are the directories in which a new log would have to wait.
+// slow returns the directories in which a new log would have to wait.
 func (m *Manager) slow() map[*storage.Dir]bool {
 	m.mu.RLock()
 	defer m.mu.RUnlock()
@@ -39,16 +39,16 @@ func (m *Manager) slow() map[*storage.Dir]bool {
 	return slow
 }
 
-// task is what one image asks a directory for: logs to be made, or to be deleted.
+// task is what one image requests of a directory: logs to create or to delete.
 type task struct {
 	creates []*missing
 	deletes []storage.ID
-	topics  []*removal // of the topics of drops
+	topics  []*removal // of the logs in deletes
 	rounds  []*round
-	tries   int // to delete drops, that failed
+	tries   int // failed attempts to delete
 }
 
-// queue gives a task to the lane of a directory.
+// queue adds a task to the queue of a directory.
 func (m *Manager) queue(d *storage.Dir, e *task) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -64,7 +64,7 @@ func (m *Manager) queue(d *storage.Dir, e *task) {
 	}
 }
 
-// runTasks carries out the tasks of a lane until there are none, or the directory can't.
+// runTasks runs the tasks of a queue until there are none or the directory cannot run them.
 func (m *Manager) runTasks(l *dirQueue) {
 	for {
 		if err := m.unusable(l.dir); err != nil && m.postpone(l, err) {
@@ -86,8 +86,8 @@ func (m *Manager) runTasks(l *dirQueue) {
 	}
 }
 
-// nextTask takes the next task, with all creations that follow it where it is one: they share
-// a checkpoint. It returns nil, and the lane's goroutine is to end, where there is none.
+// nextTask removes and returns the next task. It merges consecutive creations into one task, since
+// they share a checkpoint. It returns nil if there is no task; then the queue's goroutine must end.
 func (m *Manager) nextTask(l *dirQueue) *task {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -107,9 +107,9 @@ func (m *Manager) nextTask(l *dirQueue) *task {
 	return e
 }
 
-// postpone is what becomes of a lane whose directory can't do anything now: creations fail and
-// are tried again, perhaps in another directory; deletions stay in their order until it can.
-// It reports whether the lane's goroutine is to end.
+// postpone handles a directory that cannot do anything now. Its creations fail and are tried again,
+// possibly in another directory. Its deletions stay in the queue. postpone reports whether the
+// queue's goroutine must end.
 func (m *Manager) postpone(l *dirQueue, err error) bool {
 	m.mu.Lock()
 	var makes []*missing
@@ -126,7 +126,7 @@ func (m *Manager) postpone(l *dirQueue, err error) bool {
 		l.begun = time.Now()
 	}
 	end := len(left) > 0 && !m.closed
-	if end { // busy stays: the timer is the one that goes on
+	if end { // busy stays true: the timer continues the work
 		time.AfterFunc(retryPause, func() { m.resume(l) })
 	}
 	m.mu.Unlock()
@@ -142,7 +142,7 @@ func (m *Manager) postpone(l *dirQueue, err error) bool {
 	return end
 }
 
-// resume goes on with a lane that was on hold.
+// resume continues a postponed queue.
 func (m *Manager) resume(l *dirQueue) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -151,15 +151,15 @@ func (m *Manager) resume(l *dirQueue) {
 	}
 }
 
-// removal is a deleted topic of which a log may be on a disk. Manager.mu guards it.
+// removal is a deleted topic that may still have a log on a disk. Guarded by Manager.mu.
 type removal struct {
 	topic [16]byte
 	name  string
-	left  int // lanes that have not deleted its logs yet
+	left  int // directories that have not deleted its logs yet
 }
 
-// queueDeletions queues the deletion of what is left of deleted topics. When that is done their
-// tombstones go, which keep a start from taking such a log for a live one's.
+// queueDeletions queues the deletion of the logs of deleted topics. Their tombstones are removed
+// afterwards; until then they keep a start from using such a log.
 func (m *Manager) queueDeletions(d *metadata.Delta, next *metadata.Image, r *round) {
 	gone := map[[16]byte]*removal{}
 	m.mu.Lock()
@@ -205,8 +205,8 @@ func (m *Manager) queueDeletions(d *metadata.Delta, next *metadata.Image, r *rou
 	m.recorder.add(nil, m.forgettable(done), m.share(r))
 }
 
-// eachRemaining calls drop for every log of topics that is on a disk or being made, topic by
-// topic, and forgets those that are missing. The caller holds mu.
+// eachRemaining calls drop for every log of the topics that is on a disk or being created, topic by
+// topic, and removes the topics' missing partitions. The caller holds mu.
 func (m *Manager) eachRemaining(d *metadata.Delta, gone map[[16]byte]*removal, drop func(*storage.Dir, storage.ID)) {
 	known := map[[16]byte]bool{}
 	for _, t := range d.Deleted {
@@ -225,7 +225,7 @@ func (m *Manager) eachRemaining(d *metadata.Delta, gone map[[16]byte]*removal, d
 	if len(known) == len(gone) {
 		return
 	}
-	found := map[[16]byte][]*storage.Log{} // by a start
+	found := map[[16]byte][]*storage.Log{} // logs that the start found
 	for _, l := range m.opt.Storage.Logs() {
 		if id := l.ID().Topic; gone[id] != nil && !known[id] {
 			found[id] = append(found[id], l)
@@ -238,9 +238,8 @@ func (m *Manager) eachRemaining(d *metadata.Delta, gone map[[16]byte]*removal, d
 	}
 }
 
-// deleteIn deletes logs in a directory, and returns the topics of which none is left. A
-// deletion that fails is tried again until it succeeds; the tombstones of its topics stay
-// until then.
+// deleteIn deletes logs in a directory, and returns the topics that have no logs left. It retries a
+// failed deletion until it succeeds; the tombstones of the topics stay until then.
 func (m *Manager) deleteIn(d *storage.Dir, e *task) (done [][16]byte) {
 	if err := m.opt.Storage.Delete(e.deletes...); err != nil {
 		e.tries++
@@ -248,14 +247,14 @@ func (m *Manager) deleteIn(d *storage.Dir, e *task) (done [][16]byte) {
 		if e.tries == 1 {
 			log = m.opt.Logger.Error
 		}
-		log("logs of deleted topics could not be removed, it is tried again until they are", zap.String("dir", d.Path()),
+		log("deleting the logs of deleted topics failed; retrying", zap.String("dir", d.Path()),
 			zap.Int("topics", len(e.topics)), zap.String("first", e.topics[0].name), zap.Int("tries", e.tries), zap.Error(err))
-		again := &task{deletes: e.deletes, topics: e.topics, tries: e.tries} // what e had asked for was tried once
+		again := &task{deletes: e.deletes, topics: e.topics, tries: e.tries} // everything else of e has been tried
 		time.AfterFunc(backoff(e.tries), func() { m.queue(d, again) })
 		return nil
 	}
 	if e.tries > 0 {
-		m.opt.Logger.Info("logs of deleted topics were removed", zap.String("dir", d.Path()), zap.Int("tries", e.tries+1))
+		m.opt.Logger.Info("logs of deleted topics removed", zap.String("dir", d.Path()), zap.Int("tries", e.tries+1))
 	}
 	m.mu.Lock()
 	for _, g := range e.topics {
@@ -268,8 +267,8 @@ func (m *Manager) deleteIn(d *storage.Dir, e *task) (done [][16]byte) {
 	return m.forgettable(done)
 }
 
-// forgettable returns the topics whose tombstones may go: none, while a log directory that
-// could not be opened may have a log of theirs.
+// forgettable returns the topics whose tombstones may be removed: none if a log directory that
+// could not be opened may have one of their logs.
 func (m *Manager) forgettable(topics [][16]byte) [][16]byte {
 	if len(m.opt.Storage.Failed()) > 0 {
 		return nil
@@ -277,15 +276,15 @@ func (m *Manager) forgettable(topics [][16]byte) [][16]byte {
 	return topics
 }
 
-// round is what the image of one version asked for: how many parts of it have not been tried
-// yet. Manager.mu guards it; done is closed at none.
+// round counts the tasks of one image version that have not been tried yet. When there are none,
+// done is closed. Guarded by Manager.mu.
 type round struct {
 	version int64
 	left    int
 	done    chan struct{}
 }
 
-// newRound begins a round with one part, which its maker ends.
+// newRound returns a round with one task, which the caller must end.
 func (m *Manager) newRound(version int64) *round {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -294,7 +293,7 @@ func (m *Manager) newRound(version int64) *round {
 	return r
 }
 
-// share adds a part to a round, which may be nil.
+// share adds a task to a round, which may be nil.
 func (m *Manager) share(r *round) []*round {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -309,7 +308,7 @@ func (m *Manager) shareLocked(r *round) []*round {
 	return []*round{r}
 }
 
-// ended ends one part of each round.
+// ended ends one task of each round.
 func (m *Manager) ended(rounds ...*round) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -321,11 +320,10 @@ func (m *Manager) ended(rounds ...*round) {
 	}
 }
 
-// AwaitApplied waits until everything that the image of a version asked for was tried once: logs
-// were made or deleted, and the metadata knows, or it failed. It returns at once for a
-// version that asked for nothing, and where Apply has not seen the version. The error is
-// the context's. What other versions asked for is not waited for: it may be in a directory
-// that hangs.
+// AwaitApplied waits until every task of an image version was tried once: logs were created or
+// deleted and the metadata updated, or that failed. It returns at once if the version has no tasks
+// or Apply has not seen it. The error is that of the context. AwaitApplied does not wait for other
+// versions, whose tasks may be in a directory that hangs.
 func (m *Manager) AwaitApplied(ctx context.Context, version int64) error {
 	m.mu.RLock()
 	r := m.rounds[version]

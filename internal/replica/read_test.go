@@ -11,7 +11,7 @@ import (
 	"github.com/chronik-io/chronik/internal/vfs"
 )
 
-// told notes how often an event came.
+// told counts events.
 type told struct{ n int }
 
 func (c *told) TryComplete(i int) bool {

@@ -212,8 +212,8 @@ func (l *Log) newChunk(size int, now time.Time) *chunk {
 	return c
 }
 
-// assignOffsets checks a's batches, assigns their offsets and copies them into the chunk: all of them or
-// none. The caller holds smu.
+// assignOffsets checks a's batches, assigns their offsets and copies them into the chunk: all of
+// them or none. The caller holds smu.
 func (l *Log) assignOffsets(c *chunk, a *Append, now time.Time) error {
 	if latest := l.epochs.Latest(); !a.Replicated && a.LeaderEpoch < latest {
 		return fmt.Errorf("append to %s in leader epoch %d: %w: %d has begun", l, a.LeaderEpoch, ErrStaleEpoch, latest)
@@ -325,8 +325,9 @@ func (l *Log) chunkDurable(c *chunk) {
 	l.durableAdvanced(l.journaled(c, true))
 }
 
-// journaled records that the chunk is in the journal, and joins it to the previous chunk if possible;
-// c must not be used afterwards. It reports whether the log has enough data in memory for a flush.
+// journaled records that the chunk is in the journal, and joins it to the previous chunk if
+// possible; c must not be used afterwards. It reports whether the log has enough data in memory for
+// a flush.
 func (l *Log) journaled(c *chunk, durable bool) (flush bool) {
 	l.dir.observeWait(c)
 	limits := &l.cfg.Load().Segment
@@ -382,9 +383,9 @@ func (d *Dir) durableThrough(lsn journal.LSN) {
 	d.syncedLSN.Store(uint64(lsn))
 }
 
-// durableAdvanced notifies the observer that the durable end advanced, and schedules a flush if it is worth
-// a write. The end and the state of the chunks changed together under mu, so readers see both or
-// neither.
+// durableAdvanced notifies the observer that the durable end advanced, and schedules a flush if it
+// is worth a write. The end and the state of the chunks changed together under mu, so readers see
+// both or neither.
 func (l *Log) durableAdvanced(flush bool) {
 	l.observer().Advanced()
 	if flush || l.dir.memory.nearLimit() {

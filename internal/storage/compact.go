@@ -169,8 +169,8 @@ func (p *pass) run() error {
 	return nil
 }
 
-// wrapError returns errAbandoned if the log was deleted or truncated during the pass, since that may be
-// the cause of err. Otherwise it returns err with context.
+// wrapError returns errAbandoned if the log was deleted or truncated during the pass, since that
+// may be the cause of err. Otherwise it returns err with context.
 func (p *pass) wrapError(err error) error {
 	if e := p.checkWanted(); e != nil {
 		return e

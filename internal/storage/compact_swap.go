@@ -12,8 +12,8 @@ import (
 	"github.com/chronik-io/chronik/internal/storage/segment"
 )
 
-// errAbandoned ends a compaction whose result is no longer useful: the directory is being closed, or
-// the log has changed since the pass began.
+// errAbandoned ends a compaction whose result is no longer useful: the directory is being closed,
+// or the log has changed since the pass began.
 var errAbandoned = errors.New("compaction abandoned")
 
 // swap replaces segments by a compacted one.

@@ -51,14 +51,14 @@ type Dir struct {
 	turnover turnover
 	life     atomic.Pointer[dirLife]
 
-	mu      sync.Mutex
-	logs    map[ID]*Log
-	list    []*Log // values of logs; replaced, never changed
-	broken  map[*Log]struct{}
-	deleted map[ID]tombstone
-	said    map[string]int // repeated failures that were logged
+	mu             sync.Mutex
+	logs           map[ID]*Log
+	list           []*Log // values of logs; replaced, never changed
+	broken         map[*Log]struct{}
+	deleted        map[ID]tombstone
+	loggedFailures map[string]int // repeated failures that were logged
 
-	flights sync.WaitGroup // operations that Manager has started
+	operations sync.WaitGroup // operations that Manager has started
 
 	steps  atomic.Uint64 // completed parts of creations and deletions; see progress
 	unsure atomic.Bool   // the checkpoint on the disk may name logs that do not exist; see ascertain
@@ -131,7 +131,7 @@ func OpenDir(place Place, opt Options) (*Dir, error) {
 func newDir(place Place, opt *Options) *Dir {
 	d := &Dir{
 		opt: opt, path: path.Clean(place.Path), jpath: place.JournalPath(),
-		logs: map[ID]*Log{}, broken: map[*Log]struct{}{}, deleted: map[ID]tombstone{}, said: map[string]int{},
+		logs: map[ID]*Log{}, broken: map[*Log]struct{}{}, deleted: map[ID]tombstone{}, loggedFailures: map[string]int{},
 		sweeps: make(chan struct{}, 1), repairs: make(chan struct{}, 1), pressure: make(chan struct{}, 1),
 		cleaningChanged: make(chan struct{}, 1), failures: make(chan error, 1), quit: make(chan struct{}),
 	}
@@ -159,7 +159,7 @@ func (d *Dir) takeLock() (io.Closer, error) {
 
 func (d *Dir) open() (err error) {
 	fsys := d.opt.FS
-	if err := d.untouched(); err != nil {
+	if err := d.refuseForeignDir(); err != nil {
 		return err
 	}
 	for _, p := range []string{d.path, d.jpath} {
@@ -201,7 +201,7 @@ func (d *Dir) interrupted() error {
 		return nil
 	}
 	if err := d.opt.Interrupted(); err != nil {
-		return fmt.Errorf("the recovery was interrupted: %w", err)
+		return fmt.Errorf("recovery interrupted: %w", err)
 	}
 	return nil
 }

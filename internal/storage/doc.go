@@ -11,20 +11,21 @@
 //
 // docs/architecture.md lists the functions from a request to the fdatasync. In this package:
 //
-//	Append     commit.go   any goroutine            queues the append, and adds the log to the caller's
-//	                                                groupcommit.Batch; without a batch it commits at once
-//	Commit     commit.go   one goroutine at a time  takes one chunk of appends from the queue: checks sequences,
-//	                                                assigns offsets, copies the batches to pooled memory (the
-//	                                                tail), calls Sink.OffsetsAssigned and journal.Submit
-//	journal                writer or poller         one write and one fdatasync for all logs of the directory,
-//	                                                whatever their profiles
-//	Written,   tail.go,    notifier or poller       advance written after the write, for profiles that acknowledge
-//	Durable    commit.go                            written records, and durable after the fdatasync; both call
-//	                                                Observer.Advanced
-//	flush      flush.go    flusher                  writes durable chunks to the segment in large writes; from then
-//	                                                on the chunks are a cache
-//	sweep      flush_      maintenance              syncs segments, writes the checkpoint, releases journal files
-//	           sweep.go
+//	Append     commit.go  any goroutine     queues the append and adds the log to the caller's
+//	                                        groupcommit.Batch; without a batch it commits at once
+//	Commit     commit.go  one goroutine at  takes one chunk of appends from the queue, checks
+//	                      a time            sequences, assigns offsets, copies the batches to pooled
+//	                                        memory (the tail), calls Sink.OffsetsAssigned and
+//	                                        journal.Submit
+//	journal               writer or poller  one write and one fdatasync for all logs of the
+//	                                        directory, whatever their profiles
+//	Written,   tail.go    notifier or       the written end advances after the write, for profiles
+//	Durable    commit.go  poller            that acknowledge written records, the durable end after
+//	                                        the fdatasync; both call Observer.Advanced
+//	flush      flush.go   flusher           writes durable chunks to the segment in large writes;
+//	                                        from then on the chunks are a cache
+//	sweep      flush_     maintenance       syncs segments, writes the checkpoint, releases journal
+//	           sweep.go                     files
 //
 // Two invariants:
 //
@@ -58,7 +59,7 @@
 //
 // # Failures
 //
-// A log whose segment fails is quarantined (repair_aside.go): its frames are copied from the
+// A log whose segment fails is quarantined (repair_quarantine.go): its frames are copied from the
 // journal to a file, and replayed from there into a new segment (repair_segment.go), by this
 // process or the next start. A directory whose journal fails reverts its logs to their
 // acknowledged records and reopens the journal (repair_journal.go). Package loglife has the table

@@ -15,9 +15,9 @@ import (
 // flushRun is the approximate maximum size of a write to a segment, in bytes.
 const flushRun = 4 << 20
 
-// uncachedWriteMin is the minimum size of a segment write that bypasses the page cache during a bulk load
-// (see turnover). Its newest bytes are in the tail. The system batches smaller writes, so they
-// always go through the page cache.
+// uncachedWriteMin is the minimum size of a segment write that bypasses the page cache during a
+// bulk load (see turnover). Its newest bytes are in the tail. The system batches smaller writes, so
+// they always go through the page cache.
 const uncachedWriteMin = 256 << 10
 
 // lagWindow is how long after a read from a segment the log's readers count as lagging. They will
@@ -159,7 +159,7 @@ func (l *Log) chunksFlushed(run []*chunk) {
 		bytes += c.cap
 	}
 	l.smu.Lock()
-	l.settleProducers(last.next)
+	l.markProducersDurable(last.next)
 	l.smu.Unlock()
 	l.mu.Lock()
 	l.tail.setFlushed(len(run))
@@ -174,10 +174,10 @@ func (l *Log) chunksFlushed(run []*chunk) {
 	l.dir.memory.flushed(l, bytes)
 }
 
-// settleProducers moves the durable end of the producer state to the end of the segments. Batches
+// markProducersDurable moves the durable end of the producer state to the end of the segments. Batches
 // beyond it may still be discarded, so they must not push out batches that checkpoints store. The
 // caller holds smu.
-func (l *Log) settleProducers(end int64) {
+func (l *Log) markProducersDurable(end int64) {
 	if !l.dir.opt.broken.has(liveProducers) {
 		l.producers.MarkDurable(end)
 	}

@@ -103,7 +103,8 @@ func (m *memory) admit(l *Log) bool {
 	return false
 }
 
-// nearLimit reports whether durable chunks should be flushed at once. Only flushing releases memory.
+// nearLimit reports whether durable chunks should be flushed at once. Only flushing releases
+// memory.
 func (m *memory) nearLimit() bool {
 	if m.underPressure() {
 		m.requestFlush()
@@ -111,8 +112,8 @@ func (m *memory) nearLimit() bool {
 	return m.deferred.Load() > m.bound-m.bound/8
 }
 
-// underPressure reports whether logs should be flushed although they have few bytes, and relieved whether
-// enough was flushed. The difference is what one call of flushLargest flushes.
+// underPressure reports whether logs should be flushed although they have few bytes, and relieved
+// whether enough was flushed. The difference is what one call of flushLargest flushes.
 func (m *memory) underPressure() bool    { return m.deferred.Load() > m.bound/2+m.bound/8 }
 func (m *memory) pressureRelieved() bool { return m.deferred.Load() <= m.bound/2 }
 

@@ -82,8 +82,8 @@ func (l *Log) wasCut(cuts int) bool {
 	return l.cuts != cuts
 }
 
-// extendsBeyond reports whether batches, read at an offset of a segment with this end, extend beyond the
-// end. Then the base offset of the last one is too high.
+// extendsBeyond reports whether batches, read at an offset of a segment with this end, extend
+// beyond the end. Then the base offset of the last one is too high.
 func extendsBeyond(batches []byte, offset, end int64, atLeastOne bool) bool {
 	if len(batches) == 0 {
 		return atLeastOne

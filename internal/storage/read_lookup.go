@@ -231,8 +231,8 @@ func (l *Log) maxInBatch(b record.Batch, limit int64) int64 {
 	}
 }
 
-// maxInSegment returns the largest timestamp in [log start, limit) of a segment that is only partly in
-// that range.
+// maxInSegment returns the largest timestamp in [log start, limit) of a segment that is only partly
+// in that range.
 func (l *Log) maxInSegment(s *segment.Segment, limit int64) (most int64, err error) {
 	most = -1
 	start, straddles := l.logStart.Load(), false

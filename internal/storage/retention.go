@@ -17,8 +17,8 @@ const (
 	busyPause  = 10 * time.Millisecond
 )
 
-// applyRetention applies retention to every log once. It reports whether it reached all of them; the others
-// were busy throughout.
+// applyRetention applies retention to every log once. It reports whether it reached all of them;
+// the others were busy throughout.
 func (d *Dir) applyRetention() bool {
 	busy := d.applyRetentionTo(d.Logs())
 	for n := 0; len(busy) > 0 && n < busyRounds && d.sleep(busyPause); n++ {

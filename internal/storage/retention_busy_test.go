@@ -8,8 +8,8 @@ import (
 	"github.com/chronik-io/chronik/internal/vfs"
 )
 
-// Retention of a directory does not wait for a log whose files are being changed, which a
-// truncation may do for minutes: it comes back to that log.
+// Retention does not wait for a log whose files are being changed, which a truncation may do for
+// minutes. It returns to that log later.
 func TestRetentionPassesABusyLog(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		d, err := openDir(vfs.Memory(), "sync", func(o *Options) { o.RetentionInterval = time.Hour })

@@ -16,8 +16,8 @@ import (
 	"github.com/chronik-io/chronik/internal/vfs/errfs"
 )
 
-// Timestamps that are years ahead or negative don't keep records for ever: they
-// count by the time of the last write, in segments and in memory, also after a start.
+// Timestamps that are years ahead or negative do not keep records forever: the time of the last
+// write counts instead, in segments and in memory, also after a start.
 func TestFault17BrokenTimestamps(t *testing.T) {
 	for name, ts := range map[string]int64{"ahead": 4_000_000_000_000, "as far ahead as can be": math.MaxInt64, "negative": -1} {
 		for _, flushed := range []bool{false, true} {
@@ -37,7 +37,7 @@ func TestFault17BrokenTimestamps(t *testing.T) {
 				if d.applyRetention(); l.Ends().LogStart != 0 {
 					t.Errorf("%s, in a segment: %v: gone before retention.ms has passed since they were written", name, flushed)
 				}
-				if flushed { // the file's time outlives the process
+				if flushed { // the file's modification time survives the process
 					_ = d.Close()
 					if d, err = openDir(disk, "sync", slow, func(o *Options) {
 						o.Config = func(string, ID) Config { return keeping("sync", hour, -1) }
@@ -57,8 +57,8 @@ func TestFault17BrokenTimestamps(t *testing.T) {
 	}
 }
 
-// A segment whose timestamps say nothing of its age ends after segment.ms of real
-// time, so that what is in it can go although records keep coming.
+// A segment whose timestamps do not show its age rolls after segment.ms of real time, so that its
+// records can be removed although records keep coming.
 func TestFault17TimestampsThatDontMove(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		d, err := openDir(crashfs.New(1), "sync", func(o *Options) { o.RetentionInterval = 10 * time.Minute })
@@ -81,8 +81,8 @@ func TestFault17TimestampsThatDontMove(t *testing.T) {
 	})
 }
 
-// A clock that goes back takes nothing earlier, and what it let in meanwhile goes
-// when its time comes.
+// A clock that goes back removes nothing early. Records accepted meanwhile are removed at their
+// time.
 func TestFault17ClockGoesBack(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		d, err := openDir(crashfs.New(1), "sync", func(o *Options) { o.RetentionInterval = 1000 * time.Hour })
@@ -109,7 +109,7 @@ func TestFault17ClockGoesBack(t *testing.T) {
 	})
 }
 
-// Timestamps that can't be read keep a log as it is, and say so; the others go on.
+// A log whose timestamps cannot be read stays as it is and reports that; others are not affected.
 func TestRetentionBesideADamagedSegment(t *testing.T) {
 	errs := errfs.New(crashfs.New(1))
 	d := mustOpen(t, errs, "sync")
@@ -140,7 +140,7 @@ func TestRetentionBesideADamagedSegment(t *testing.T) {
 	}
 }
 
-// A checkpoint that can't be written takes nothing; the next round does.
+// Without a checkpoint nothing is removed; the next run removes it.
 func TestRetentionTriesAgain(t *testing.T) {
 	errs := errfs.New(crashfs.New(1))
 	d := mustOpen(t, errs, "sync")
@@ -161,9 +161,8 @@ func TestRetentionTriesAgain(t *testing.T) {
 	holds(t, l, 5)
 }
 
-// Readers at all places of a log, writers, flushes and rolls, while it loses its
-// beginning over and over: a reader gets what it asked for, or hears that it is
-// gone.
+// Readers at all offsets of a log, writers, flushes and rolls run while its start moves repeatedly.
+// A reader gets the requested records, or an error that they are gone.
 func TestReadersWhileRecordsGo(t *testing.T) {
 	disk := vfs.Memory()
 	d := mustOpen(t, disk, "sync", func(o *Options) { o.DeferredBytes = 8 << 10; o.OpenFiles = 4 })
@@ -218,8 +217,8 @@ func TestReadersWhileRecordsGo(t *testing.T) {
 	holds(t, l, 150)
 }
 
-// A log whose segment can't be written because the disk is full gives back what its
-// retention takes: nothing else would ever make room.
+// A full disk keeps the log from writing its segment. Retention still removes its old records:
+// nothing else would ever free space.
 func TestRetentionOfALogThatMetAFullDisk(t *testing.T) {
 	errs := errfs.New(crashfs.New(1))
 	d := mustOpen(t, errs, "sync")
@@ -242,16 +241,16 @@ func TestRetentionOfALogThatMetAFullDisk(t *testing.T) {
 	holds(t, l, 10)
 }
 
-// The sequences of a producer whose records went without ever coming to a segment
-// are known after a start: what it repeats is recognised.
+// The sequence numbers of a producer whose records were removed before they reached a segment are
+// known after a start: duplicates are recognized.
 func TestProducersOutliveTheirRecords(t *testing.T) {
 	if !knowsGoneProducers(t, broken{}) {
 		t.Error("a batch that was sent again is not known")
 	}
 }
 
-// knowsGoneProducers reports whether a start after a loss of power knows a batch that went without
-// coming to a segment.
+// knowsGoneProducers reports whether a start after a power loss knows a batch that was removed
+// before it reached a segment.
 func knowsGoneProducers(t *testing.T, b broken) bool {
 	t.Helper()
 	disk := crashfs.New(1)
@@ -272,9 +271,9 @@ func knowsGoneProducers(t *testing.T, b broken) bool {
 	return a.Duplicate
 }
 
-// Of a segment with damage the newest timestamp can't be known after a start. It goes when
-// retention.ms has passed since it was last written, so that the disk doesn't fill up with all
-// that comes behind it.
+// After a start the newest timestamp of a damaged segment is unknown. The segment is removed when
+// retention.ms has passed since its last write, so that the segments behind it do not fill the
+// disk.
 func TestFault17DamageHoldsUpNoRetention(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		disk := crashfs.New(1)
@@ -287,7 +286,7 @@ func TestFault17DamageHoldsUpNoRetention(t *testing.T) {
 			t.Fatal(err)
 		}
 		l := kept(t, d, keeping("sync", hour, -1))
-		putAt(t, l, 6, 700, ago(0)) // two to a segment
+		putAt(t, l, 6, 700, ago(0)) // two per segment
 		if err := d.Close(); err != nil {
 			t.Fatal(err)
 		}

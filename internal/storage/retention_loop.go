@@ -11,8 +11,8 @@ import (
 	"github.com/chronik-io/chronik/internal/storage/segment"
 )
 
-// firstRetentionDelay is the maximum delay of the first retention run, which should not compete with the
-// rest of a start.
+// firstRetentionDelay is the maximum delay of the first retention run, which should not compete
+// with the rest of a start.
 const firstRetentionDelay = 30 * time.Second
 
 // retentionLoop is the state of a directory's retention goroutine.

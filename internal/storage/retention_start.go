@@ -18,8 +18,8 @@ type StartMove struct {
 	// ErrClosed, or ErrFailed.
 	Err error
 
-	gone []cleaner.Removal // the parts that retention removes
-	wait bool              // a checkpoint must follow
+	gone        []cleaner.Removal // the parts that retention removes
+	needsCommit bool              // a checkpoint must follow
 	// discarded is the number of bytes, from offset from on, that were never written to a segment.
 	from, discarded int64
 }
@@ -65,7 +65,7 @@ func (d *Dir) MoveStarts(moves []StartMove) {
 			m.Err = fmt.Errorf("move the start of %s: %w", m.Log, ErrClosed)
 			continue
 		}
-		if m.Err = m.Log.raiseStart(m); m.wait {
+		if m.Err = m.Log.raiseStart(m); m.needsCommit {
 			logs = append(logs, m.Log)
 		}
 	}
@@ -76,13 +76,13 @@ func (d *Dir) MoveStarts(moves []StartMove) {
 	for i := range moves {
 		m := &moves[i]
 		switch {
-		case !m.wait:
+		case !m.needsCommit:
 		case err != nil: // the disk may have either checkpoint: remove nothing
 			m.Err = fmt.Errorf("%w: move the start of %s to %d: %w", ErrFailed, m.Log, m.To, err)
 		default:
 			m.Log.dropBelow(m)
 		}
-		if m.wait { // the start moved in memory, even if the checkpoint failed
+		if m.needsCommit { // the start moved in memory, even if the checkpoint failed
 			m.Log.observer().StartMoved()
 		}
 	}
@@ -108,7 +108,7 @@ func (l *Log) raiseStart(m *StartMove) error {
 	m.from, m.discarded = l.flushed, l.tail.unflushedBytes()
 	gone := l.discardLocked(m.To)
 	m.discarded -= l.tail.unflushedBytes()
-	m.wait = true
+	m.needsCommit = true
 	l.mu.Unlock()
 	l.smu.Unlock()
 	l.dir.memory.drop(gone)
@@ -144,7 +144,7 @@ func (l *Log) discardLocked(to int64) (gone []*chunk) {
 	if l.dir.opt.broken.has(forgetGone) {
 		l.producers.Cut(l.flushed)
 	}
-	l.settleProducers(end)
+	l.markProducersDurable(end)
 	gone = l.tail.cutEnd(-1)
 	l.empty(end, lsn)
 	return gone

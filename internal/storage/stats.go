@@ -153,8 +153,8 @@ func (d *Dir) logOnce(l *Log, what string, err error) {
 		key = l.String() + "\x00" + what
 	}
 	d.mu.Lock()
-	n := d.said[key]
-	d.said[key] = n + 1
+	n := d.loggedFailures[key]
+	d.loggedFailures[key] = n + 1
 	d.mu.Unlock()
 	if n&(n-1) != 0 { // the 1st, 2nd, 3rd, 5th, 9th, 17th … time
 		return
@@ -170,9 +170,9 @@ func (d *Dir) logOnce(l *Log, what string, err error) {
 func (d *Dir) clearFailures(prefix string) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	for key := range d.said {
+	for key := range d.loggedFailures {
 		if len(key) >= len(prefix) && key[:len(prefix)] == prefix {
-			delete(d.said, key)
+			delete(d.loggedFailures, key)
 		}
 	}
 }

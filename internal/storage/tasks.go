@@ -72,8 +72,8 @@ func (l *Log) flushTask() {
 	_ = l.flush()
 }
 
-// maxConcurrent is how many logs are created, opened or closed concurrently. A disk merges the flushes
-// of concurrent fsyncs; beyond about 16 files there is no further gain.
+// maxConcurrent is how many logs are created, opened or closed concurrently. A disk merges the
+// flushes of concurrent fsyncs; beyond about 16 files there is no further gain.
 const maxConcurrent = 16
 
 // each calls fn for 0 to n-1, concurrently if n is large, and returns after all calls.

@@ -14,12 +14,12 @@ import (
 
 var now = time.Date(2026, 11, 20, 12, 0, 0, 0, time.UTC)
 
-// spec is a part in a table: 10 offsets, some bytes, and how old it is.
+// spec is a part in a table: 10 offsets, some bytes, and its age.
 type spec struct {
 	bytes int64
 	age   time.Duration // of its newest record
 	wrote time.Duration // since its last write
-	ts    int64         // instead of age, where it is not 0
+	ts    int64         // instead of age, unless 0
 	fail  error         // of reading timestamps
 }
 
@@ -110,9 +110,9 @@ func TestRetain(t *testing.T) {
 	}
 }
 
-// Whatever a log looks like: what goes is its beginning; nothing above the high
-// watermark goes; nothing that is younger than retention.ms goes but for its size,
-// and then retention.bytes stay; what stays first has none of the reasons.
+// For random logs, retention removes the beginning of a log and nothing above the high watermark. A
+// part younger than retention.ms is removed only for its size, and then retention.bytes stay. For
+// the first part that stays no reason applies.
 func TestRetainKeepsWhatThePolicyKeeps(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		specs := rapid.SliceOfN(rapid.Custom(func(t *rapid.T) spec {
@@ -136,7 +136,7 @@ func TestRetainKeepsWhatThePolicyKeeps(t *testing.T) {
 	})
 }
 
-// fair holds a verdict against the rules, each said in another way than the code does.
+// fair checks a verdict against the rules, each expressed differently than in the code.
 func fair(p Policy, b Bounds, specs []spec, parts []Part, v *Verdict) error {
 	n := len(v.Gone)
 	left := func(from int) (sum int64) {
@@ -148,7 +148,7 @@ func fair(p Policy, b Bounds, specs []spec, parts []Part, v *Verdict) error {
 	aged := func(i int) bool {
 		ts, _ := parts[i].Newest()
 		age := now.Sub(time.UnixMilli(ts))
-		if ts < 0 || age < -p.Ahead { // an age of all too many years has no opposite
+		if ts < 0 || age < -p.Ahead { // the age overflows
 			age = specs[i].wrote
 		}
 		return p.Time >= 0 && age > p.Time

@@ -83,8 +83,8 @@ type State struct {
 	// because such a batch may be in flight and be sent again.
 	Limit int
 
-	settled int64
-	settles bool // otherwise every batch counts as durable when it is added
+	durableEnd    int64
+	tracksDurable bool // otherwise every batch counts as durable when it is added
 }
 
 // DefaultExpiry is Kafka's producer.id.expiration.ms.
@@ -168,7 +168,7 @@ func (s *State) Add(b record.Batch, now time.Time) {
 		s.unlink(p)
 	}
 	room := Window
-	if !s.settles {
+	if !s.tracksDurable {
 		room-- // the new batch counts as durable at once
 	}
 	s.trim(p, room)
@@ -195,15 +195,15 @@ func (s *State) trim(p *producer, room int) {
 
 // durableBatches returns the number of a producer's durable batches.
 func (s *State) durableBatches(p *producer) int {
-	if !s.settles {
+	if !s.tracksDurable {
 		return len(p.batches)
 	}
-	return p.below(s.settled)
+	return p.below(s.durableEnd)
 }
 
 // MarkDurable records that the batches below end are in segments and will not be cut.
 func (s *State) MarkDurable(end int64) {
-	s.settled, s.settles = end, true
+	s.durableEnd, s.tracksDurable = end, true
 	s.shrink(s.limit())
 }
 

@@ -13,8 +13,8 @@ import (
 	"github.com/chronik-io/chronik/internal/vfs/errfs"
 )
 
-// A lack of descriptors loses nothing that was acknowledged as written: the log
-// refuses records for the moment, and takes them again without an operator.
+// A lack of file descriptors loses no record that was acknowledged as written: the log refuses
+// records for a while, and accepts them again without an operator.
 func TestFault05WrittenRecordsOutliveALackOfDescriptors(t *testing.T) {
 	for name, op := range map[string]errfs.Op{"next segment": errfs.Create, "open": errfs.Open} {
 		disk := crashfs.New(1)
@@ -25,7 +25,7 @@ func TestFault05WrittenRecordsOutliveALackOfDescriptors(t *testing.T) {
 		cfg.Segment.Bytes = 4000
 		logs[0].Configure(cfg)
 		put(t, logs[0], 3, 900)
-		put(t, logs[1], 3, 900) // takes the descriptor
+		put(t, logs[1], 3, 900) // uses the descriptor
 		lack := errs.Add(errfs.Rule{Ops: op, Path: "/d/t-0/*.log", Err: syscall.EMFILE})
 		var refused error
 		for i := 0; refused == nil && i < 100; i++ {
@@ -55,9 +55,8 @@ func TestFault05WrittenRecordsOutliveALackOfDescriptors(t *testing.T) {
 	}
 }
 
-// A truncation whose checkpoint or files fail for a while is finished as soon as
-// they don't; until then the log takes no records, and a crash leaves the old
-// end or the new one.
+// A truncation whose checkpoint or files fail for a while is finished when they work again. Until
+// then the log accepts no records, and a crash leaves the old end or the new one.
 func TestTruncationIsFinishedLater(t *testing.T) {
 	for _, profile := range []string{"sync", "os"} {
 		for name, rule := range map[string]errfs.Rule{
@@ -80,7 +79,7 @@ func TestTruncationIsFinishedLater(t *testing.T) {
 			if err := logs[0].Truncate(4); err == nil && profile == "os" {
 				t.Fatalf("%s, %s: nothing failed, %d hits", profile, name, fault.Hits())
 			} else if err == nil {
-				continue // not on its way
+				continue // not in progress
 			}
 			ends := logs[0].Ends()
 			if ends.LogEnd == 4 {
@@ -97,7 +96,7 @@ func TestTruncationIsFinishedLater(t *testing.T) {
 			}
 			fault.Off()
 			eventually(t, profile+", "+name+": the log takes records again", func() bool { return logs[0].Err() == nil })
-			if err := logs[0].Truncate(4); err != nil { // by whoever was told the error
+			if err := logs[0].Truncate(4); err != nil { // repeated by the caller that got the error
 				t.Fatal(err)
 			}
 			put(t, logs[0], 2, 100)
@@ -107,8 +106,8 @@ func TestTruncationIsFinishedLater(t *testing.T) {
 	}
 }
 
-// A stop comes to an end whatever the disk does, with an error where something
-// could not be brought home, and what was acknowledged is back at the next start.
+// Close returns whatever the disk does, with an error if something could not be flushed. The next
+// start has all acknowledged records.
 func TestCloseEndsOnADeadOrFullDisk(t *testing.T) {
 	for name, rules := range map[string][]errfs.Rule{
 		"dead":                {{Ops: errfs.Any &^ errfs.Close, Err: syscall.EIO}},
@@ -118,7 +117,7 @@ func TestCloseEndsOnADeadOrFullDisk(t *testing.T) {
 		"checkpoint":          {{Ops: errfs.Any &^ errfs.Close, Path: "checkpoint*", Err: syscall.EIO}},
 		"journal cannot grow": {{Ops: errfs.Create | errfs.Rename, Path: "*.journal", Err: syscall.ENOSPC}},
 	} {
-		for _, waiting := range []int{0, 100} { // of 4000 bytes: more than the journal holds
+		for _, waiting := range []int{0, 100} { // of 4000 bytes: more than the journal's size
 			synctest.Test(t, func(t *testing.T) {
 				disk := crashfs.New(1)
 				errs := errfs.New(disk)
@@ -138,7 +137,7 @@ func TestCloseEndsOnADeadOrFullDisk(t *testing.T) {
 					logs[i%4].Append(a, nil)
 					told = append(told, a)
 				}
-				logs[2].Configure(testConfig("os")) // changes while it can't
+				logs[2].Configure(testConfig("os")) // changes while the journal is full
 				time.Sleep(2 * time.Second)
 				closed := make(chan error, 1)
 				go func() { closed <- d.Close() }()

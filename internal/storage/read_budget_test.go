@@ -20,8 +20,8 @@ func bases(s Slice) (list []int64) {
 	return list
 }
 
-// uneven makes a log of a large batch, then small ones, then a large and small ones
-// again, in three segments and the tail: 0 | 1 2 | 3 4 | 5 6.
+// uneven creates a log of a large batch, then small ones, then again a large one and small ones, in
+// three segments and the tail: 0 | 1 2 | 3 4 | 5 6.
 func uneven(t *testing.T, d *Dir) *Log {
 	l := makeLogs(t, d, 1, "sync")[0]
 	for i, size := range []int{5000, 10, 5000, 10, 5000, 10, 10} {
@@ -41,8 +41,8 @@ func uneven(t *testing.T, d *Dir) *Log {
 	return l
 }
 
-// A read with too little room for the next batch is empty: it returns nothing from the
-// next segment, and nothing from the tail.
+// A read with too small a budget for the next batch is empty: it returns nothing from the next
+// segment, and nothing from the tail.
 func TestAReadNeverPassesABatchThatDoesNotFit(t *testing.T) {
 	l := uneven(t, mustOpen(t, vfs.Memory(), "sync"))
 	for _, c := range []struct {
@@ -60,7 +60,7 @@ func TestAReadNeverPassesABatchThatDoesNotFit(t *testing.T) {
 		{5, math.MaxInt64, 50, nil},
 		{4, math.MaxInt64, 6000, []int64{4}},
 	} {
-		for range 2 { // the second time by the place that the first one left
+		for range 2 { // the second time with the position that the first one remembered
 			s, err := l.Read(c.at, c.limit, c.max, false)
 			if got := bases(s); err != nil || !slices.Equal(got, c.want) {
 				t.Errorf("read at %d below %d with room for %d: %v, %v; want %v", c.at, c.limit, c.max, got, err, c.want)
@@ -72,13 +72,13 @@ func TestAReadNeverPassesABatchThatDoesNotFit(t *testing.T) {
 	}
 }
 
-// However small the room is, who reads on from where the last answer ended gets every
-// batch once and in order.
+// However small the budget is, a reader that continues where the last answer ended gets every batch
+// once and in order.
 func TestAReaderWithLittleRoomGetsEveryBatch(t *testing.T) {
 	l := uneven(t, mustOpen(t, vfs.Memory(), "sync"))
 	for max := 0; max < 6000; max += 37 {
 		var got []int64
-		for at, first := int64(0), false; at < 7; first = !first { // as of a fetch's first partition every other time
+		for at, first := int64(0), false; at < 7; first = !first { // every other time like the first partition of a fetch
 			s, err := l.Read(at, 7, max, first)
 			if err != nil {
 				t.Fatal(err)
@@ -93,7 +93,8 @@ func TestAReaderWithLittleRoomGetsEveryBatch(t *testing.T) {
 	}
 }
 
-// A read without room asks no disk, and still answers an offset that is out of range.
+// A read with an empty budget does not read the disk, and still reports an offset that is out of
+// range.
 func TestAReadWithoutRoomNeverAsksTheDisk(t *testing.T) {
 	disk := errfs.New(vfs.Memory())
 	l := uneven(t, mustOpen(t, disk, "sync"))
@@ -112,8 +113,8 @@ func TestAReadWithoutRoomNeverAsksTheDisk(t *testing.T) {
 	}
 }
 
-// Where the last batches of segments are gone, as compaction leaves it, a read goes on
-// with what follows, if that has room.
+// If the last batches of segments are gone, as after compaction, a read continues with the next
+// one, if the budget allows it.
 func TestAReadPassesMissingOffsets(t *testing.T) {
 	d := mustOpen(t, vfs.Memory(), "sync")
 	l := makeLogs(t, d, 1, "sync")[0]
@@ -148,7 +149,7 @@ func TestAReadPassesMissingOffsets(t *testing.T) {
 	}
 }
 
-// What readers of old segments leave of indexes in memory is bounded.
+// The index memory that readers of old segments use is bounded.
 func TestIndexesOfOldSegmentsAreBounded(t *testing.T) {
 	const bound = 2000
 	d := mustOpen(t, vfs.Memory(), "sync", func(o *Options) { o.IndexBytes = bound })

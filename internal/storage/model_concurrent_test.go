@@ -8,9 +8,8 @@ import (
 	"github.com/chronik-io/chronik/internal/vfs"
 )
 
-// read has a reader act while nothing else goes on but what the directory does in its own
-// goroutines. Half of the times something was just appended to a log, and its bytes move in the
-// middle of the read.
+// read runs a reader while only the directory's own goroutines are active. Half of the time
+// something was just appended to a log, and its bytes move during the read.
 func (w *world) read() {
 	w.stopReading() // the consumers have one reader
 	m := w.logs[w.rng.IntN(len(w.logs))]
@@ -26,8 +25,8 @@ func (w *world) read() {
 	r.act()
 }
 
-// beside runs a step while a reader is at work in a goroutine of its own.
-func (w *world) beside(step func()) {
+// withReader runs a step while a reader runs in another goroutine.
+func (w *world) withReader(step func()) {
 	if w.cfg.noReader || w.rng.IntN(5) > 0 {
 		step()
 		return
@@ -46,19 +45,19 @@ func (w *world) beside(step func()) {
 	step()
 }
 
-// stopReading ends the reader that works beside a step.
+// stopReading stops the reader of withReader.
 func (w *world) stopReading() {
 	if r := w.reading; r != nil {
 		w.reading = nil
 		r.stop.Store(true)
 		<-r.done
 		if r.err != nil {
-			failf("beside a step: %v", r.err)
+			failf("during a step: %v", r.err)
 		}
 	}
 }
 
-// churn has the directory do what moves bytes while they are read.
+// churn makes the directory move bytes while they are read.
 func (w *world) churn() {
 	for range 1 + w.rng.IntN(8) {
 		if w.disk.Crashed() {
@@ -70,7 +69,7 @@ func (w *world) churn() {
 	}
 }
 
-// disturbance returns one of the ways in which bytes move without a change of the log.
+// disturbance returns one of the operations that move bytes without changing the log.
 func (w *world) disturbance(l *Log) func() {
 	switch w.rng.IntN(5) {
 	case 0:
@@ -89,7 +88,7 @@ func (w *world) disturbance(l *Log) func() {
 	}
 }
 
-// between calls a function in the middle of the next read of a segment.
+// between calls a function during the next read of a segment.
 type between struct {
 	mu sync.Mutex
 	fn func()
@@ -108,7 +107,7 @@ func (b *between) disarm() {
 	b.wg.Wait()
 }
 
-// now calls the function, unless it was called, and waits for it for a while only: the read may
+// now calls the function unless it was called. It only waits for it for a while, since the read may
 // hold a lock that it needs.
 func (b *between) now() {
 	b.mu.Lock()
@@ -144,10 +143,10 @@ type disturbedFile struct {
 	b *between
 }
 
-// Open is vfs.FS.
+// Open implements vfs.FS.
 func (d disturbedFS) Open(name string) (vfs.File, error) { return d.file(d.FS.Open(name)) }
 
-// Create is vfs.FS.
+// Create implements vfs.FS.
 func (d disturbedFS) Create(name string) (vfs.File, error) { return d.file(d.FS.Create(name)) }
 
 func (d disturbedFS) file(f vfs.File, err error) (vfs.File, error) {
@@ -157,7 +156,7 @@ func (d disturbedFS) file(f vfs.File, err error) (vfs.File, error) {
 	return disturbedFile{f, d.b}, nil
 }
 
-// ReadAt is vfs.File.
+// ReadAt implements vfs.File.
 func (f disturbedFile) ReadAt(p []byte, off int64) (int, error) {
 	f.b.now()
 	return f.File.ReadAt(p, off)
