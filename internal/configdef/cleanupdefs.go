@@ -151,7 +151,7 @@ func otherUnits() []*Def {
 	}
 }
 
-// retentions describes the values that someRetention accepts.
+// retentions describes the values that nonZeroRetention accepts.
 const retentions = "-1, or at least 1"
 
 // nonZeroRetention refuses a default of 0, with which every record would expire at once. As in
