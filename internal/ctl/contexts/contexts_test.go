@@ -109,12 +109,12 @@ func TestWrongFilesNameThePlace(t *testing.T) {
 	for file, want := range map[string]string{
 		"contexts: [":                               "contexts file",
 		"contxts: {}":                               "field contxts not found",
-		"current: x":                                `current is "x"`,
+		"current: x":                                `the current context "x" is not in it`,
 		"contexts: {a: {brokers: {x: 1}}}":          "context a: map[x:1] is neither",
-		"contexts: {a: {brokers: [1]}}":             "in a list is no text",
+		"contexts: {a: {brokers: [1]}}":             "in a list is not text",
 		"contexts: {a: {borkers: x}}":               `there is no setting "borkers"`,
-		"contexts: {'a/b': {brokers: x}}":           "no name of a context",
-		"contexts: {a: {admin: nowhere}}":           "admin: \"nowhere\" is no HOST:PORT",
+		"contexts: {'a/b': {brokers: x}}":           "not a valid name of a context",
+		"contexts: {a: {admin: nowhere}}":           "admin: \"nowhere\" is not HOST:PORT",
 		"contexts: {a: {tls-insecure: perhaps}}":    "neither true nor false",
 		strings.Repeat("# a long file\n", 1<<20/13): "larger than",
 	} {

@@ -57,7 +57,7 @@ func TestWhatIsNoRecordIsRefused(t *testing.T) {
 		"[]":                             "cannot unmarshal",
 		`{"valu":"x"}`:                   "unknown field",
 		`{"value":"x"}{}`:                "more than one",
-		`{"key":"x","keyBase64":"eA=="}`: "beside each other",
+		`{"key":"x","keyBase64":"eA=="}`: "both key and keyBase64 are given",
 		`{"headers":[{"name":"h","value":"x","valueBase64":"eA=="}]}`: "header h",
 	} {
 		if r, err := DecodeRecord([]byte(in)); err == nil || !strings.Contains(err.Error(), want) {

@@ -6,7 +6,7 @@ import (
 	"time"
 )
 
-// grids are the tables of a report: brokers, topics, groups, clients.
+// grids returns the tables of a report: brokers, topics, groups, clients.
 func (r *Report) grids() []*grid {
 	brokers := &grid{title: "brokers", empty: "no brokers", usual: 4,
 		columns: []string{"BROKER", "ADDRESS", "LEADS", "CONNS", "REQ/S", "IN/S", "OUT/S", "SYNC/S", "SYNC", "CPU", "MEMORY"}}
@@ -49,21 +49,21 @@ func or(s, otherwise string) string {
 	return s
 }
 
-// What a terminal understands (ECMA-48): reverse video, and the end of it.
+// Escape sequences (ECMA-48): reverse video on and off.
 const (
 	reverse = "\x1b[7m"
 	plain   = "\x1b[0m"
 )
 
-// screen is what is drawn: a report, and how the last samples went.
+// screen is the content to draw: a report, and the state of the last sample.
 type screen struct {
-	report *Report // nil before two samples were taken
+	report *Report // nil before the second sample
 	seeds  string
-	waits  time.Duration // since the last sample is waited for; 0 where none is
-	err    error         // of the last sample
+	waits  time.Duration // how long the last sample has been pending; 0 if none is
+	err    error         // error of the last sample
 }
 
-// draw is the lines of a terminal of this size.
+// draw returns the lines of a terminal of this size.
 func (s *screen) draw(st *state, width, height int) []string {
 	lines := []string{cut(s.headline(st), width), cut(s.trouble(), width)}
 	if st.help {
@@ -99,8 +99,8 @@ func (s *screen) draw(st *state, width, height int) []string {
 	return clip(lines, width, height)
 }
 
-// shares divides the lines among tables: one that needs less than its part leaves the rest
-// to the others. A table has two lines at least: its head, and one below it.
+// shares divides the lines among the tables: a table that needs less than its share leaves the rest
+// to the others. Each table has at least two lines: its head and one more.
 func shares(grids []*grid, shown []int, height int) []int {
 	room := make([]int, len(shown))
 	for left, open := height, len(shown); open > 0; {
@@ -137,7 +137,7 @@ func (s *screen) headline(st *state) string {
 	return line + "  (? help, q quit)"
 }
 
-// trouble is what keeps the screen from being whole and of now; empty for nothing.
+// trouble says why the screen is incomplete or out of date; empty if it is not.
 func (s *screen) trouble() string {
 	switch {
 	case s.err != nil:
@@ -150,7 +150,7 @@ func (s *screen) trouble() string {
 	return ""
 }
 
-// clip keeps lines from leaving the screen.
+// clip cuts lines that do not fit on the screen.
 func clip(lines []string, width, height int) []string {
 	lines = lines[:min(len(lines), max(height, 0))]
 	for i, l := range lines {
