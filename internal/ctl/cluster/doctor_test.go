@@ -18,7 +18,7 @@ import (
 	"github.com/chronik-io/chronik/internal/health"
 )
 
-// patient is an examination without a broker, and what it found.
+// patient returns an examination without a broker, and a function that returns its findings.
 func patient(t *testing.T, flags ...string) (*examination, func() string) {
 	t.Helper()
 	var out bytes.Buffer
@@ -38,7 +38,7 @@ func patient(t *testing.T, flags ...string) (*examination, func() string) {
 	}
 }
 
-// finds holds that what was found has all these texts, or that nothing was.
+// finds checks that the findings contain all these texts, or that there are none.
 func finds(t *testing.T, name, got string, texts ...string) {
 	t.Helper()
 	if len(texts) == 0 && !strings.HasPrefix(got, "healthy") {
@@ -51,7 +51,7 @@ func finds(t *testing.T, name, got string, texts ...string) {
 	}
 }
 
-// A note is listed under "healthy", because it does not change the exit code either.
+// A note is listed under "healthy", because it does not change the exit code.
 func TestANoteIsNoIllness(t *testing.T) {
 	x, found := patient(t)
 	x.Add("clock", health.Note, "clock", "a note", "a remedy")
@@ -119,7 +119,7 @@ func TestClocks(t *testing.T) {
 	}
 }
 
-// What the broker finds is taken over; notes are no reason to call it unwell.
+// The broker's findings are included; notes do not make it unhealthy.
 func TestWhatTheBrokerFindsIsTakenOver(t *testing.T) {
 	for name, c := range map[string]struct {
 		answer  string
@@ -150,7 +150,7 @@ func TestWhatTheBrokerFindsIsTakenOver(t *testing.T) {
 	}
 }
 
-// A probe is asked for, and only then.
+// Only --probe-disk requests a probe.
 func TestAProbeIsAskedFor(t *testing.T) {
 	var asked []string
 	s := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {

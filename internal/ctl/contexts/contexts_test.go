@@ -11,7 +11,7 @@ import (
 	"github.com/twmb/franz-go/pkg/kgo"
 )
 
-// env is a home with this contexts file.
+// env returns an environment with a home directory and this contexts file.
 func env(t *testing.T, file string, more map[string]string) func(string) string {
 	t.Helper()
 	path := filepath.Join(t.TempDir(), "contexts.yaml")
@@ -53,7 +53,7 @@ func TestFlagOverVariableOverContextOverDefault(t *testing.T) {
 	}
 }
 
-// A variable that is like ours was meant to be one; what is like none is only told.
+// A variable close to a setting is an error; any other unknown variable is only reported.
 func TestAMisspeltVariableIsRefused(t *testing.T) {
 	for environ, want := range map[string]string{
 		"CHRONIKCTL_BROKER=prod:9092":                        "there is no variable CHRONIKCTL_BROKER; did you mean CHRONIKCTL_BROKERS?",
@@ -134,8 +134,8 @@ func settings(t *testing.T, flags map[string]string) Settings {
 	return s
 }
 
-// Each mechanism begins as its RFC says, with the user and the password that the
-// settings name.
+// The first message of each mechanism is as its RFC defines, with the user and password from the
+// settings.
 func TestSASLMechanisms(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "password")
 	if err := os.WriteFile(file, []byte("secret\r\nnot this\n"), 0o600); err != nil {

@@ -65,7 +65,7 @@ func TestLag(t *testing.T) {
 	}
 }
 
-// A broker takes a reset of a group whose members have just joined for a commit of an unknown member.
+// If members have just joined, a broker treats a reset as a commit of an unknown member.
 func TestAResetOfAGroupThatGotMembers(t *testing.T) {
 	for _, code := range []error{kerr.UnknownMemberID, kerr.RebalanceInProgress} {
 		message, err := joined(code)

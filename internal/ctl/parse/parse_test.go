@@ -111,8 +111,7 @@ func TestOffsetsOfAFile(t *testing.T) {
 	}
 }
 
-// Whatever a position is read as, it is written as something that is read as the
-// same.
+// ReadPosition parses what String returns to the same position.
 func FuzzPosition(f *testing.F) {
 	for _, s := range []string{"earliest", "latest", "7", "-7", "2026-01-02", "@5", "5m", "2026-01-02T03:04:05+01:00", "9999-12-31", "65535d"} {
 		f.Add(s)

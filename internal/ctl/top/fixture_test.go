@@ -14,7 +14,7 @@ var opened = time.Date(2026, 11, 21, 8, 0, 0, 0, time.UTC)
 
 func bytesOf(n int64) *int64 { return &n }
 
-// busy is a broker after so many seconds of an even load.
+// busy returns a sample after some seconds of a constant load.
 func busy(seconds int64) *sample {
 	s := &sample{at: opened.Add(time.Duration(seconds) * time.Second), admin: 1,
 		brokers: []brokerNow{{1, "127.0.0.1:9092", 30}, {2, "127.0.0.2:9092", 12}},

@@ -41,7 +41,7 @@ func TestRatesAreOfTheTimeBetween(t *testing.T) {
 	}
 }
 
-// What is new since the first sample counts whole; what was not known then does not.
+// Things created since the first sample count in full; unknown ones do not count.
 func TestRatesOfWhatWasNotThereBefore(t *testing.T) {
 	empty := &sample{at: busy(0).at, admin: 1, metrics: map[string]float64{}, topics: busy(0).topics[:0]}
 	r := between(empty, busy(2))
@@ -58,7 +58,7 @@ func TestRatesOfWhatWasNotThereBefore(t *testing.T) {
 	}
 }
 
-// Counters that have fallen began again at 0: no rate is negative.
+// A counter that fell was reset to 0, so no rate is negative.
 func TestRatesAfterARestart(t *testing.T) {
 	before, now := busy(100), busy(2)
 	now.at = before.at.Add(2 * time.Second)
@@ -74,7 +74,7 @@ func TestRatesAfterARestart(t *testing.T) {
 	}
 }
 
-// The JSON has a list where there is none, and null for what is not known.
+// The JSON has empty lists instead of null, and null for unknown values.
 func TestReportAsJSON(t *testing.T) {
 	text, err := json.Marshal(between(&sample{at: opened, admin: -1}, &sample{at: opened.Add(time.Second), admin: -1, brokers: busy(0).brokers[:1]}))
 	want := `{"at":"2026-11-21T08:00:01Z","seconds":1,"brokers":[{"id":1,"address":"127.0.0.1:9092","leads":30,"connections":null,"requestsPerSecond":null,` +

@@ -15,7 +15,7 @@ func shown(s *screen, st *state, width, height int) string {
 	return strings.NewReplacer(reverse, "[", plain, "]").Replace(text)
 }
 
-// The screen, in the states that it can be in.
+// The golden file shows the screen in all its states.
 func TestTheScreen(t *testing.T) {
 	whole := screen{report: between(busy(10), busy(14)), seeds: "127.0.0.1:9092"}
 	usual := func(change func(*state)) *state {
@@ -58,7 +58,7 @@ func TestTheScreen(t *testing.T) {
 	golden.File(t, "testdata/screen.golden", b.String(), "go test ./internal/ctl/top -run Screen")
 }
 
-// Nothing that is drawn leaves the terminal, whatever its size, and no name moves the cursor.
+// The screen fits into a terminal of any size, and no name moves the cursor.
 func TestTheScreenFits(t *testing.T) {
 	s := screen{report: between(busy(10), busy(14)), seeds: strings.Repeat("broker.example.com:9092,", 10)}
 	for view := all; view < viewCount; view++ {
@@ -89,7 +89,7 @@ func TestKeysOfATerminal(t *testing.T) {
 	}
 }
 
-// A key changes what it says, within its bounds.
+// Each key changes the state as its help says, within bounds.
 func TestKeys(t *testing.T) {
 	st := state{view: all, every: 2 * time.Second}
 	for range 20 {
