@@ -233,8 +233,8 @@ func TestMessages(t *testing.T) {
 		t.Fatal(err)
 	}
 	empty := t.TempDir()
-	at := strings.NewReplacer("BADFILE", bad, "EMPTYDIR", empty, "NOBODY", nobody)
-	back := strings.NewReplacer(bad, "BADFILE", empty, "EMPTYDIR", nobody, "NOBODY", b.Addr(), "BROKER", home, "HOME")
+	at := strings.NewReplacer("BADFILE", bad, "EMPTYDIR", empty, "NOBODY", unusedAddress)
+	back := strings.NewReplacer(bad, "BADFILE", empty, "EMPTYDIR", unusedAddress, "NOBODY", b.Addr(), "BROKER", home, "HOME")
 	getenv := func(name string) string { return map[string]string{"HOME": home, "CHRONIK_BROKERS": b.Addr()}[name] }
 	run := func(in string, args ...string) (code int, out, errs string) {
 		var o, e bytes.Buffer

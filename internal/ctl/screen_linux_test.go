@@ -68,7 +68,8 @@ func screen(ts *testscript.TestScript, neg bool, args []string) {
 	ts.Check(os.WriteFile(ts.MkAbs(args[0]), []byte(d.text()), 0o600))
 }
 
-// pseudoTerminal returns both ends of a pseudo-terminal with a size; the script closes it at its end.
+// pseudoTerminal returns both ends of a pseudo-terminal with a size; the script closes it at its
+// end.
 func pseudoTerminal(ts *testscript.TestScript) (control, tty *os.File) {
 	control, err := os.OpenFile("/dev/ptmx", os.O_RDWR|unix.O_NOCTTY, 0)
 	ts.Check(err)

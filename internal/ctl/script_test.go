@@ -58,16 +58,16 @@ func TestScripts(t *testing.T) {
 					t.Error(err)
 				}
 			})
-			e.Vars = append(e.Vars, "BROKER="+b.Addr(), "ADMIN="+b.AdminAddr(), "CHRONIK_BROKERS="+b.Addr(), "NOBODY="+nobody, "HOME="+e.WorkDir)
+			e.Vars = append(e.Vars, "BROKER="+b.Addr(), "ADMIN="+b.AdminAddr(), "CHRONIK_BROKERS="+b.Addr(), "NOBODY="+unusedAddress, "HOME="+e.WorkDir)
 			return nil
 		},
 		Cmds: map[string]func(*testscript.TestScript, bool, []string){"tlsproxy": tlsProxy, "until": until, "broker": broker, "snapshot": snapshot, "flip": flip, "screen": screen, "untar": untar, "hung": hung, "examples": examples},
 	})
 }
 
-// nobody is an address without a listener: no service uses this port, and the kernel does not
-// assign it to a broker that asks for any free port.
-const nobody = "127.0.0.1:71"
+// unusedAddress is an address without a listener: no service uses this port, and the kernel does
+// not assign it to a broker that asks for any free port.
+const unusedAddress = "127.0.0.1:71"
 
 // until FILE TEXT waits until a background command has written TEXT to a file.
 func until(ts *testscript.TestScript, neg bool, args []string) {

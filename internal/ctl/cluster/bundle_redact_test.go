@@ -55,7 +55,7 @@ func TestMaskingIsLinear(t *testing.T) {
 func TestTheManifestHasNoSecrets(t *testing.T) {
 	var file bytes.Buffer
 	m := manifest{Brokers: "b:9092", Admin: "http://me:S3cr@host:9644"}
-	members := []member{{name: "admin/health.json", source: "GET /v1/health?token=hunter22", err: errors.New("http://me:S3cr@host:9644: refused")}}
+	members := []bundleMember{{name: "admin/health.json", source: "GET /v1/health?token=hunter22", err: errors.New("http://me:S3cr@host:9644: refused")}}
 	if err := m.archive(&file, "d", members, &redactor{known: []string{"hunter22"}}); err != nil {
 		t.Fatal(err)
 	}

@@ -85,15 +85,15 @@ func TestConfigsThatContradictEachOther(t *testing.T) {
 
 func TestGroupsThatAreStuck(t *testing.T) {
 	for name, c := range map[string]struct {
-		before, now group.Standing
+		before, now group.Progress
 		finds       []string
 	}{
-		"reads":           {group.Standing{State: "Stable", Members: 1, Lag: 9, Committed: 1}, group.Standing{State: "Stable", Members: 1, Lag: 8, Committed: 2}, nil},
-		"is done":         {group.Standing{State: "Stable", Members: 1}, group.Standing{State: "Stable", Members: 1}, nil},
-		"has just begun":  {group.Standing{State: "Empty", Lag: 9}, group.Standing{State: "Stable", Members: 1, Lag: 9}, nil},
-		"hangs":           {group.Standing{State: "Stable", Members: 2, Lag: 9, Committed: 1}, group.Standing{State: "Stable", Members: 2, Lag: 9, Committed: 1}, []string{"2 members and is 9 records behind"}},
-		"never gets done": {group.Standing{State: "PreparingRebalance", Members: 1}, group.Standing{State: "PreparingRebalance", Members: 1}, []string{"it was rebalancing"}},
-		"is left":         {group.Standing{State: "Empty", Lag: 5}, group.Standing{State: "Empty", Lag: 5}, []string{"it has no member, and it is 5 records behind", "group delete g"}},
+		"reads":           {group.Progress{State: "Stable", Members: 1, Lag: 9, Committed: 1}, group.Progress{State: "Stable", Members: 1, Lag: 8, Committed: 2}, nil},
+		"is done":         {group.Progress{State: "Stable", Members: 1}, group.Progress{State: "Stable", Members: 1}, nil},
+		"has just begun":  {group.Progress{State: "Empty", Lag: 9}, group.Progress{State: "Stable", Members: 1, Lag: 9}, nil},
+		"hangs":           {group.Progress{State: "Stable", Members: 2, Lag: 9, Committed: 1}, group.Progress{State: "Stable", Members: 2, Lag: 9, Committed: 1}, []string{"2 members and is 9 records behind"}},
+		"never gets done": {group.Progress{State: "PreparingRebalance", Members: 1}, group.Progress{State: "PreparingRebalance", Members: 1}, []string{"it was rebalancing"}},
+		"is left":         {group.Progress{State: "Empty", Lag: 5}, group.Progress{State: "Empty", Lag: 5}, []string{"it has no member, and it is 5 records behind", "group delete g"}},
 	} {
 		x, found := patient(t)
 		x.judgeGroup("g", c.before, c.now)

@@ -63,12 +63,12 @@ func TestAMisspeltVariableIsRefused(t *testing.T) {
 		"CHRONIKCTL_BROKERS=x:1 CHRONIKCTL_CONFIG=y HOME=/z": "",
 		"CHRONIK_BROKER=chronikd's":                          "",
 	} {
-		strange, err := Strange(strings.Fields(environ))
+		strange, err := UnknownVariables(strings.Fields(environ))
 		if len(strange) > 0 || err == nil && want != "" || err != nil && err.Error() != want {
 			t.Errorf("%s: %v, %v", environ, strange, err)
 		}
 	}
-	if strange, err := Strange([]string{"CHRONIKCTL_VERSION=1.2", "CHRONIKCTL_BROKERS=x:1"}); err != nil || !slices.Equal(strange, []string{"CHRONIKCTL_VERSION"}) {
+	if strange, err := UnknownVariables([]string{"CHRONIKCTL_VERSION=1.2", "CHRONIKCTL_BROKERS=x:1"}); err != nil || !slices.Equal(strange, []string{"CHRONIKCTL_VERSION"}) {
 		t.Errorf("%v, %v", strange, err)
 	}
 }

@@ -11,10 +11,10 @@ import (
 // envPrefix is the prefix of chronikctl's own variables.
 const envPrefix = "CHRONIKCTL_"
 
-// Strange returns the variables in a list of NAME=value that look like settings but are not. A name
-// close to that of a setting is an error: chronikctl would take the value from elsewhere and might
-// delete a topic of another cluster.
-func Strange(environ []string) (strange []string, err error) {
+// UnknownVariables returns the variables in a list of NAME=value that look like settings but are
+// not. A name close to that of a setting is an error: chronikctl would take the value from
+// elsewhere and might delete a topic of another cluster.
+func UnknownVariables(environ []string) (strange []string, err error) {
 	known := []string{EnvContext, EnvFile}
 	for _, s := range All() {
 		known = append(known, Env(s.Name))

@@ -20,7 +20,7 @@ import (
 var parts = []string{"checkpoint", "journal", "segments"}
 
 func dump(a *app.App) *cobra.Command {
-	var w where
+	var w dirFlags
 	o := inspect.DumpOptions{}
 	var produce bool
 	c := &cobra.Command{

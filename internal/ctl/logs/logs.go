@@ -37,14 +37,14 @@ func New(a *app.App) *cobra.Command {
 	return app.Local(c)
 }
 
-// where holds the flags that select the directories.
-type where struct {
+// dirFlags holds the flags that select the directories.
+type dirFlags struct {
 	dirs, journals []string
 	config         string
 	node           int32
 }
 
-func (w *where) flags(c *cobra.Command) {
+func (w *dirFlags) flags(c *cobra.Command) {
 	c.Flags().StringArrayVar(&w.dirs, "dir", nil, "data directory, or a single log directory; repeatable")
 	c.Flags().StringArrayVar(&w.journals, "journal", nil, "journal of the log directory, if it is elsewhere (journal.dirs); one for each log directory, in the same order")
 	c.Flags().StringVar(&w.config, "config", "", "chronikd's YAML file, instead of --dir")
@@ -60,7 +60,7 @@ func (w *where) flags(c *cobra.Command) {
 }
 
 // repair returns the command that repairs the selected directories, with more flags.
-func (w *where) repair(more ...string) string {
+func (w *dirFlags) repair(more ...string) string {
 	words := []string{"chronikctl", "log", "repair"}
 	for _, d := range w.dirs {
 		words = append(words, "--dir", d)
@@ -75,7 +75,7 @@ func (w *where) repair(more ...string) string {
 }
 
 // find returns the directories that the flags select.
-func (w *where) find(cmd *cobra.Command) (inspect.Options, error) {
+func (w *dirFlags) find(cmd *cobra.Command) (inspect.Options, error) {
 	switch {
 	case w.config != "" && len(w.dirs)+len(w.journals) > 0:
 		return inspect.Options{}, app.Usage("--config names the directories: remove --dir and --journal")

@@ -18,7 +18,7 @@ import (
 )
 
 func repairCommand(a *app.App) *cobra.Command {
-	var w where
+	var w dirFlags
 	var backup string
 	var dryRun bool
 	c := &cobra.Command{

@@ -16,7 +16,7 @@ import (
 )
 
 func verifyCommand(a *app.App) *cobra.Command {
-	var w where
+	var w dirFlags
 	c := &cobra.Command{
 		Use: "verify", Short: "Find damage, and report what a start would do about it and what would be missing", Args: app.Args(0, 0, "no argument; --dir says where"),
 		Long: "verify reads everything: identities, checkpoint, journal, every batch of every segment, indexes, metadata. It lists each damage with\n" +

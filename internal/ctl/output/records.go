@@ -36,19 +36,19 @@ type Header struct {
 
 // OptionalText is a string, null, or absent.
 type OptionalText struct {
-	there bool
-	text  *string // nil for null
+	present bool
+	text    *string // nil for null
 }
 
 // IsZero reports whether the text is absent.
-func (t OptionalText) IsZero() bool { return !t.there }
+func (t OptionalText) IsZero() bool { return !t.present }
 
 // MarshalJSON writes a string or null, without escaping for HTML.
 func (t OptionalText) MarshalJSON() ([]byte, error) { return plain(t.text) }
 
 // UnmarshalJSON reads a string or null.
 func (t *OptionalText) UnmarshalJSON(p []byte) error {
-	t.there = true
+	t.present = true
 	return json.Unmarshal(p, &t.text)
 }
 
@@ -78,7 +78,7 @@ func (j *Record) AddHeader(name string, value []byte) {
 
 func split(b []byte) (text OptionalText, binary []byte) {
 	if b == nil {
-		return OptionalText{there: true}, nil
+		return OptionalText{present: true}, nil
 	}
 	if !utf8.Valid(b) {
 		return OptionalText{}, b

@@ -40,7 +40,7 @@ type brokerNow struct {
 
 type groupNow struct {
 	name string
-	group.Standing
+	group.Progress
 	err error
 }
 
@@ -56,7 +56,7 @@ type collector struct {
 func (k *collector) sample(ctx context.Context) (*sample, error) {
 	m, err := k.adm.Metadata(ctx)
 	if err != nil {
-		return nil, app.Refused("describe the cluster", app.Words(err), "")
+		return nil, app.Refused("describe the cluster", app.BrokerError(err), "")
 	}
 	s := &sample{at: time.Now(), admin: -1}
 	for _, b := range m.Brokers {
@@ -71,31 +71,31 @@ func (k *collector) sample(ctx context.Context) (*sample, error) {
 		s.brokers = append(s.brokers, now)
 	}
 	if s.topics, err = topic.Totals(ctx, k.adm); err != nil {
-		s.lack(err)
+		s.addMissing(err)
 	}
 	if err := k.groups(ctx, s); err != nil {
-		s.lack(err)
+		s.addMissing(err)
 	}
 	s.failed = len(s.missing) > 0
 	if err := k.admin(ctx, s); err != nil {
-		s.lack(err)
+		s.addMissing(err)
 		s.failed = s.failed || k.port != nil && (k.port.Named || !errors.Is(err, app.ErrNoAdminPort))
 	}
 	return s, ctx.Err()
 }
 
-func (s *sample) lack(why error) { s.missing = append(s.missing, why.Error()) }
+func (s *sample) addMissing(why error) { s.missing = append(s.missing, why.Error()) }
 
 func (k *collector) groups(ctx context.Context, s *sample) error {
 	listed, err := k.adm.ListGroups(ctx)
 	if err != nil {
-		return app.Refused("list groups", app.Words(err), "")
+		return app.Refused("list groups", app.BrokerError(err), "")
 	}
 	names := listed.Groups()
 	slices.Sort(names)
 	found, failed := group.DescribeAll(ctx, k.a, k.adm, names)
 	for _, name := range names {
-		g := groupNow{name: name, Standing: found[name], err: failed[name]}
+		g := groupNow{name: name, Progress: found[name], err: failed[name]}
 		if g.err != nil {
 			g.State = listed[name].State
 		}
@@ -115,7 +115,7 @@ func (k *collector) admin(ctx context.Context, s *sample) error {
 	}
 	s.admin, s.connections = c.Broker, c.List
 	if c.More {
-		s.lack(fmt.Errorf("clients: only the oldest %d connections are counted", len(c.List)))
+		s.addMissing(fmt.Errorf("clients: only the oldest %d connections are counted", len(c.List)))
 	}
 	if s.metrics, err = k.port.Metrics(ctx); err != nil {
 		return fmt.Errorf("requests of the broker: %w", err)

@@ -24,9 +24,9 @@ func busy(seconds int64) *sample {
 			{Topic: "orders", Partitions: 2, Records: 20_000 * seconds, Ends: map[int32]int64{0: 10_000 * seconds, 1: 10_000 * seconds}},
 		},
 		groups: []groupNow{
-			{name: "audit", Standing: group.Standing{State: "Stable", Members: 3, Lag: 1000 - 10*seconds, Committed: 50 * seconds}},
-			{name: "billing", Standing: group.Standing{State: "Empty", Lag: 70 * seconds, Committed: 7}},
-			{name: "lost", Standing: group.Standing{State: "Dead"}, err: errors.New("group lost: no coordinator")},
+			{name: "audit", Progress: group.Progress{State: "Stable", Members: 3, Lag: 1000 - 10*seconds, Committed: 50 * seconds}},
+			{name: "billing", Progress: group.Progress{State: "Empty", Lag: 70 * seconds, Committed: 7}},
+			{name: "lost", Progress: group.Progress{State: "Dead"}, err: errors.New("group lost: no coordinator")},
 		},
 		metrics: map[string]float64{
 			"chronik_connections": 3, "process_resident_memory_bytes": 64 << 20, "chronik_requests_total": float64(500 * seconds),

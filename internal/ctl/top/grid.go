@@ -14,11 +14,11 @@ import (
 
 // grid is a table that can be sorted by any column.
 type grid struct {
-	title   string
-	columns []string
-	usual   int // default sort column
-	rows    [][]cell
-	empty   string // text for a table without rows
+	title       string
+	columns     []string
+	defaultSort int // default sort column
+	rows        [][]cell
+	empty       string // text for a table without rows
 }
 
 // cell is a text, or a number and its text.
@@ -168,8 +168,8 @@ func cut(s string, width int) string {
 
 func whole(v float64) string { return fmt.Sprintf("%.0f", v) }
 
-// many formats a count or a rate: 0.4, 12, 5400, 1.25M.
-func many(v float64) string {
+// formatCount formats a count or a rate: 0.4, 12, 5400, 1.25M.
+func formatCount(v float64) string {
 	switch a := math.Abs(v); {
 	case a == 0:
 		return "0"
@@ -188,9 +188,9 @@ func many(v float64) string {
 // signed is many with a plus sign for growth.
 func signed(v float64) string {
 	if v > 0 {
-		return "+" + many(v)
+		return "+" + formatCount(v)
 	}
-	return many(v)
+	return formatCount(v)
 }
 
 func size(v float64) string { return text.Bytes(int64(v)) }

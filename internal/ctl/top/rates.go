@@ -72,8 +72,8 @@ type Client struct {
 	Throttled   bool    `json:"throttled"` // at least one of its connections is
 }
 
-// between compares a sample with a later one.
-func between(before, now *sample) *Report {
+// compare compares a sample with a later one.
+func compare(before, now *sample) *Report {
 	d := delta{before, now, now.at.Sub(before.at).Seconds()}
 	r := &Report{At: now.at, Seconds: d.seconds, Missing: slices.Clone(now.missing),
 		Brokers: []Broker{}, Topics: []Topic{}, Groups: []Group{}, Clients: []Client{}}
@@ -224,7 +224,7 @@ func (d delta) clients() []Client {
 			was = &app.Connection{} // a new connection
 		}
 		if x.Software == "" {
-			x.Software = named(c.Software, c.Version)
+			x.Software = softwareName(c.Software, c.Version)
 		}
 		x.Connections++
 		x.InFlight += c.InFlight
@@ -241,7 +241,7 @@ func (d delta) clients() []Client {
 	return list
 }
 
-func named(software, version string) string {
+func softwareName(software, version string) string {
 	if software == "" || version == "" {
 		return software
 	}

@@ -31,7 +31,7 @@ type state struct {
 
 func (s *state) sortedBy(view int, g *grid) int {
 	if s.column[view] == 0 {
-		return g.usual
+		return g.defaultSort
 	}
 	return s.column[view] - 1
 }
@@ -68,8 +68,8 @@ func keys() []key {
 		{[]string{"j", "down"}, "scroll one table down", scroll(1)},
 		{[]string{"i"}, "show or hide internal topics", func(s *state, _ []*grid) { s.internal = !s.internal }},
 		{[]string{"p", "space"}, "pause or resume", func(s *state, _ []*grid) { s.paused = !s.paused }},
-		{[]string{"+"}, "measure twice as often", func(s *state, _ []*grid) { s.every = max(s.every/2, leastInterval) }},
-		{[]string{"-"}, "measure half as often", func(s *state, _ []*grid) { s.every = min(s.every*2, mostInterval) }},
+		{[]string{"+"}, "measure twice as often", func(s *state, _ []*grid) { s.every = max(s.every/2, minInterval) }},
+		{[]string{"-"}, "measure half as often", func(s *state, _ []*grid) { s.every = min(s.every*2, maxInterval) }},
 		{[]string{"?", "h"}, "show this help; any key closes it", func(s *state, _ []*grid) { s.help = true }},
 		{[]string{"q"}, "end", func(s *state, _ []*grid) { s.quit = true }},
 	}

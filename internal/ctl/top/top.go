@@ -23,14 +23,14 @@ import (
 
 // Bounds of the time between two samples.
 const (
-	usualInterval = 2 * time.Second
-	leastInterval = 100 * time.Millisecond
-	mostInterval  = time.Minute
+	defaultInterval = 2 * time.Second
+	minInterval     = 100 * time.Millisecond
+	maxInterval     = time.Minute
 )
 
 // New returns the command top.
 func New(a *app.App) *cobra.Command {
-	interval := parse.DurationFlag(usualInterval)
+	interval := parse.DurationFlag(defaultInterval)
 	var once, internal bool
 	c := &cobra.Command{
 		Use: "top", Short: "Show brokers, topics, groups and clients with their rates", Args: app.Args(0, 0, "no argument"),
@@ -41,8 +41,8 @@ func New(a *app.App) *cobra.Command {
 		Example: "  chronikctl top\n  chronikctl top --once --interval 5s\n  chronikctl top -o json | jq '.clients[0]'",
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			every := interval.Value()
-			if every < leastInterval || every > mostInterval {
-				return app.Usage("--interval %v is not between %v and %v", every, leastInterval, mostInterval)
+			if every < minInterval || every > maxInterval {
+				return app.Usage("--interval %v is not between %v and %v", every, minInterval, maxInterval)
 			}
 			return a.Admin(func(ctx context.Context, adm *kadm.Client, _ []string) error {
 				k := &collector{a: a, adm: adm, port: app.AdminPortOf(a)}
@@ -77,13 +77,13 @@ func measureOnce(ctx context.Context, a *app.App, k *collector, every time.Durat
 	if err != nil {
 		return err
 	}
-	r := between(before, now)
+	r := compare(before, now)
 	if !internal {
 		r.hideInternal()
 	}
 	var tables []*output.Table
 	for _, g := range r.grids() {
-		g.sort(g.usual, false)
+		g.sort(g.defaultSort, false)
 		tables = append(tables, g.table())
 	}
 	for _, why := range r.Missing {

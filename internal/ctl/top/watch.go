@@ -86,8 +86,8 @@ func pressKeys(ctx context.Context, in io.Reader, pressed chan<- string) {
 	}
 }
 
-// taken is the result of taking a sample.
-type taken struct {
+// sampleResult is the result of taking a sample.
+type sampleResult struct {
 	s   *sample
 	err error
 }
@@ -96,7 +96,7 @@ type taken struct {
 // so that keys work while a broker hangs.
 func (w *watcher) run(ctx context.Context) error {
 	ctx, cancel := context.WithCancel(ctx)
-	answers := make(chan taken)
+	answers := make(chan sampleResult)
 	asking, begun := false, time.Time{}
 	askNow := func() {
 		asking, begun = true, time.Now()
@@ -104,7 +104,7 @@ func (w *watcher) run(ctx context.Context) error {
 			one, end := context.WithTimeout(ctx, sampleTime)
 			defer end()
 			s, err := w.ask(one)
-			answers <- taken{s, err}
+			answers <- sampleResult{s, err}
 		}()
 	}
 	defer func() {
@@ -127,7 +127,7 @@ func (w *watcher) run(ctx context.Context) error {
 			}
 		case t := <-answers:
 			asking = false
-			w.took(t)
+			w.handle(t)
 			next.Reset(w.st.every)
 		case key := <-w.pressed:
 			paused := w.st.paused
@@ -151,13 +151,13 @@ func (w *watcher) run(ctx context.Context) error {
 	}
 }
 
-// took handles a sample. After an error the screen stays as it is: the broker may come back.
-func (w *watcher) took(t taken) {
+// handle handles a sample. After an error the screen stays as it is: the broker may come back.
+func (w *watcher) handle(t sampleResult) {
 	if w.screen.err = t.err; t.err != nil {
 		return
 	}
 	if w.last != nil {
-		w.screen.report = between(w.last, t.s)
+		w.screen.report = compare(w.last, t.s)
 	}
 	w.last = t.s
 }
