@@ -7,6 +7,8 @@ LDFLAGS := -s -w -X main.version=$(VERSION)
 GOFLAGS_BUILD := -trimpath -ldflags '$(LDFLAGS)'
 GOLANGCI := $(shell command -v golangci-lint 2>/dev/null || echo $(shell go env GOPATH)/bin/golangci-lint)
 GOLANGCI_VERSION := v2.15.0
+VALE := $(shell command -v vale 2>/dev/null || echo $(shell go env GOPATH)/bin/vale)
+VALE_VERSION := v3.22.0
 # Packages of test and test-race, and when a package's tests are taken for hung: a
 # busy machine may take longer than the ten minutes that Go allows.
 PKGS ?= ./...
@@ -57,6 +59,12 @@ lint: ## gofmt, go vet, golangci-lint
 	go vet -tags breakrules ./internal/storage/...
 	@test -x "$(GOLANGCI)" || { echo "golangci-lint is missing: go install github.com/golangci/golangci-lint/v2/cmd/golangci-lint@$(GOLANGCI_VERSION)"; exit 1; }
 	$(GOLANGCI) run ./...
+
+.PHONY: prose
+prose: ## the words and sentences of comments, messages and pages (vale)
+	@test -x "$(VALE)" || { echo "vale is missing: go install github.com/vale-cli/vale/v3/cmd/vale@$(VALE_VERSION)"; exit 1; }
+	git ls-files -z '*.go' '*.md' | xargs -0 $(VALE) --output=line
+	go test -run 'Messages|DroppedNames|LinesFit' ./internal/lint
 
 .PHONY: fuzz
 fuzz: ## every fuzz target for FUZZTIME (default 30s)

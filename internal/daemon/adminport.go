@@ -13,7 +13,7 @@ import (
 	"github.com/chronik-io/chronik/internal/vfs"
 )
 
-// access says who may ask the admin port for what.
+// access returns the addresses and names that may use the admin port.
 func access(cfg *config.Config) admin.Access {
 	a := admin.Access{Addresses: []string{cfg.AdminListen}, Names: cfg.AdminHosts, Remote: cfg.AdminRemote,
 		NamesSetting: config.KeyAdminHosts, RemoteSetting: config.KeyAdminRemote}
@@ -23,25 +23,25 @@ func access(cfg *config.Config) admin.Access {
 	return a
 }
 
-// view is what the admin port shows of a broker that serves clients.
+// view returns what the admin port shows of a broker that serves clients.
 func (b *Broker) view() *admin.View {
-	r := b.rooms
+	r := b.components
 	server := r.server.Load()
 	return &admin.View{Node: r.conf.NodeID, Storage: r.storage, Replicas: r.replicas, Image: r.applier.Image, Measured: r.measured,
 		Network: r.network, Requests: r.requests, Server: server, Addresses: b.Addrs(), Groups: r.groups, Settings: r.settings,
 		Configs: func(img *metadata.Image, t *metadata.Topic) []configdef.Value {
 			return b.configs.DescribeTopic(r.settings.Layers(img, t))
 		},
-		Budgets:  observe.Budgets(server, r.handlers, r.groups.Members()),
+		Budgets:  observe.Budgets(server, r.handlers, r.groups.MemberMemory()),
 		Profiles: b.cfg.Durability.All(), Default: b.cfg.WALProfile}
 }
 
-// probe measures the disks of all journals, a few seconds each at most.
+// probe measures the disks of all journals, for a few seconds each at most.
 func (b *Broker) probe(ctx context.Context) error {
 	if b.fs != vfs.OS() {
 		return admin.BadRequest("the broker is in memory: there is no disk to measure")
 	}
-	err := b.probes.Measure(ctx, b.rooms.storage.Dirs())
+	err := b.probes.Measure(ctx, b.components.storage.Dirs())
 	switch {
 	case errors.Is(err, observe.ErrProbing):
 		return admin.Conflict(err.Error())
@@ -51,7 +51,7 @@ func (b *Broker) probe(ctx context.Context) error {
 	return err
 }
 
-// readyGauge keeps the metric chronik_ready.
+// readyGauge returns a function that sets the metric chronik_ready.
 func readyGauge(p *metrics.Process) func(bool) {
 	return func(ready bool) {
 		if ready {

@@ -22,7 +22,8 @@ import (
 	"github.com/chronik-io/chronik/internal/vfs"
 )
 
-// startHere starts a broker with an admin port, in memory or wherever fsys is, and returns what asks it.
+// startHere starts a broker with an admin port on fsys, and returns a function that sends GET
+// requests.
 func startHere(t *testing.T, fsys vfs.FS, set ...string) (b *Broker, ask func(path string) (int, map[string]any)) {
 	t.Helper()
 	dir := "/data"
@@ -63,7 +64,7 @@ func startHere(t *testing.T, fsys vfs.FS, set ...string) (b *Broker, ask func(pa
 	}
 }
 
-// filling is a disk of a terabyte of which a test says how much is free.
+// filling is a disk of a terabyte whose free space the test sets.
 type filling struct {
 	vfs.FS
 	free atomic.Uint64
@@ -74,19 +75,19 @@ func (f *filling) Free(string) (available, total uint64, err error) {
 	return f.free.Load(), 1 << 40, nil
 }
 
-// leave sets the free space and waits until the broker's guard has looked.
+// leave sets the free space and waits until the broker's disk guard has measured it.
 func (f *filling) leave(t *testing.T, b *Broker, free uint64) {
 	t.Helper()
 	f.free.Store(free)
-	d := b.rooms.storage.Dirs()[0]
+	d := b.components.storage.Dirs()[0]
 	for begun := time.Now(); d.LastSpace().Free != int64(free); time.Sleep(time.Millisecond) {
 		if time.Since(begun) > 2*time.Minute {
-			t.Fatal("the guard doesn't look")
+			t.Fatal("the disk guard does not measure the free space")
 		}
 	}
 }
 
-// fill makes a topic and writes n records to each of its partitions.
+// fill creates a topic and writes n records to each of its partitions.
 func fill(t *testing.T, b *Broker, topic string, partitions int32, n int) {
 	t.Helper()
 	c, err := kgo.NewClient(kgo.SeedBrokers(b.Addrs()...), kgo.RecordPartitioner(kgo.ManualPartitioner()))
@@ -106,7 +107,7 @@ func fill(t *testing.T, b *Broker, topic string, partitions int32, n int) {
 	}
 }
 
-// keysOf lists the names in a JSON value, and what is in them: "logs[].topic".
+// keysOf lists the paths of the names in a JSON value, such as "logs[].topic".
 func keysOf(v any, at string, found map[string]bool) {
 	switch v := v.(type) {
 	case map[string]any:
@@ -121,8 +122,7 @@ func keysOf(v any, at string, found map[string]bool) {
 	}
 }
 
-// The examples in docs/admin.md have the names that the broker answers with, all
-// of them and no others.
+// The examples in docs/admin.md have all the names of the broker's responses and no others.
 func TestDocsShowWhatTheAdminPortAnswers(t *testing.T) {
 	page, err := os.ReadFile("../../docs/admin.md")
 	if err != nil {
@@ -154,12 +154,12 @@ func TestDocsShowWhatTheAdminPortAnswers(t *testing.T) {
 		keysOf(shown, "", want)
 		keysOf(got, "", have)
 		if !maps.Equal(want, have) {
-			t.Errorf("%s\nin docs %v\nanswered %v", path, slices.Sorted(maps.Keys(want)), slices.Sorted(maps.Keys(have)))
+			t.Errorf("%s\nin docs  %v\nresponse %v", path, slices.Sorted(maps.Keys(want)), slices.Sorted(maps.Keys(have)))
 		}
 	}
 }
 
-// connect opens connections with a client id and asks something over them.
+// connect opens connections with a client id and sends requests over them.
 func connect(t *testing.T, b *Broker, id string) *kgo.Client {
 	t.Helper()
 	c, err := kgo.NewClient(kgo.SeedBrokers(b.Addrs()...), kgo.ClientID(id))
@@ -172,14 +172,14 @@ func connect(t *testing.T, b *Broker, id string) *kgo.Client {
 	return c
 }
 
-// Each open connection is there with its client and what it carried, a page at a time.
+// Each open connection is listed with its client and its traffic, one page at a time.
 func TestConnectionsAreListed(t *testing.T) {
 	b, ask := startHere(t, vfs.Memory())
 	first, second := connect(t, b, "shop"), connect(t, b, "audit")
 	defer first.Close()
 	defer second.Close()
 	if err := first.ProduceSync(t.Context(), kgo.StringRecord("x"), kgo.StringRecord("y")).FirstErr(); err == nil {
-		t.Fatal("records without a topic were written")
+		t.Fatal("the broker wrote records without a topic")
 	}
 	fill(t, b, "orders", 1, 1)
 	r := []*kgo.Record{{Topic: "orders", Value: []byte("1")}, {Topic: "orders", Value: []byte("2")}}
@@ -215,7 +215,7 @@ func TestConnectionsAreListed(t *testing.T) {
 	}
 }
 
-// The profiles that the example in docs/admin.md shows have the values that they have in the broker.
+// The profiles in the example of docs/admin.md have the broker's values.
 func TestDocsShowProfilesAsTheyAre(t *testing.T) {
 	page, err := os.ReadFile("../../docs/admin.md")
 	if err != nil {
@@ -278,10 +278,10 @@ func TestLogsAreChosenAndPaged(t *testing.T) {
 		"/v1/logs?after=a/2&limit=1":       "b/0",
 		"/v1/logs?after=b/0":               "",
 		"/v1/logs?partition=0":             "a/0 b/0",
-		"/v1/logs?topic=c":                 `404 this broker has no partition of a topic "c"`,
-		"/v1/logs?topics=a":                `400 "topics" is no parameter here; there are: topic, partition, limit, after`,
-		"/v1/logs?partition=-1":            "400 partition=-1 is no partition",
-		"/v1/logs?limit=10001":             "400 limit=10001 is no number from 1 to 10000",
+		"/v1/logs?topic=c":                 `404 this broker has no partition of topic "c"`,
+		"/v1/logs?topics=a":                `400 unknown parameter "topics"; the parameters are: topic, partition, limit, after`,
+		"/v1/logs?partition=-1":            "400 partition=-1 is not a partition",
+		"/v1/logs?limit=10001":             "400 limit=10001 is not a number from 1 to 10000",
 		"/v1/logs?after=a":                 "400 after=a is not TOPIC/PARTITION",
 	} {
 		if got := places(path); got != want {
@@ -290,7 +290,7 @@ func TestLogsAreChosenAndPaged(t *testing.T) {
 	}
 }
 
-func TestALogIsTold(t *testing.T) {
+func TestALogIsShown(t *testing.T) {
 	b, ask := startHere(t, vfs.Memory(), "log.cleanup.policy=compact,delete", "log.retention.ms=3600000")
 	fill(t, b, "t", 1, 5)
 	_, v := ask("/v1/logs?topic=t")
@@ -320,12 +320,12 @@ func TestALogIsTold(t *testing.T) {
 	}
 }
 
-// Before its rooms are whole, and when they go, the broker says what it does.
+// While the broker starts and while it stops, it reports its phase.
 func TestTheAdminPortSaysWhyItCantAnswer(t *testing.T) {
 	b, ask := startHere(t, vfs.Memory())
 	b.health.Enter("recovering logs")
 	for _, path := range []string{"/v1/logs", "/v1/dirs", "/v1/profiles", "/v1/connections"} {
-		if status, v := ask(path); status != http.StatusServiceUnavailable || v["error"] != "the broker does not serve now: recovering logs" {
+		if status, v := ask(path); status != http.StatusServiceUnavailable || v["error"] != "the broker is not serving clients: recovering logs" {
 			t.Errorf("%s: %d %v", path, status, v)
 		}
 	}
@@ -338,7 +338,7 @@ func TestTheAdminPortSaysWhyItCantAnswer(t *testing.T) {
 	}
 }
 
-// A broker on a disk that is nearly full is ready, and says what doesn't work.
+// A broker on a nearly full disk is ready and reports the operations that fail.
 func TestALowDiskIsDegradedNotDead(t *testing.T) {
 	disk := &filling{FS: vfs.Memory()}
 	disk.free.Store(1 << 39)
@@ -361,12 +361,12 @@ func TestALowDiskIsDegradedNotDead(t *testing.T) {
 	}
 	for _, line := range []string{`chronik_log_dir_low_space{dir="/data/logs"} 2`, `chronik_log_dir_min_free_bytes{dir="/data/logs"} 1.073741824e+10`} {
 		if !strings.Contains(text, line+"\n") {
-			t.Errorf("the metrics don't say %s", line)
+			t.Errorf("the metrics have no line %s", line)
 		}
 	}
 }
 
-// prometheusText is what a scrape of the broker gets.
+// prometheusText returns the result of a scrape.
 func prometheusText(b *Broker) (string, error) {
 	client := &http.Client{Transport: &http.Transport{DisableKeepAlives: true}}
 	resp, err := client.Get("http://" + b.AdminAddr() + "/metrics")
@@ -385,17 +385,17 @@ func TestPartitionsAreCountedAndCanBeLeftOut(t *testing.T) {
 		text := scraped(t, b, `chronik_response_send_seconds_count{api="Produce"} 3`)
 		for _, line := range []string{"chronik_partitions_led 3", "chronik_partitions_under_min_isr 0", "chronik_partitions_unavailable 0", "chronik_partitions 3"} {
 			if !strings.Contains(text, "\n"+line+"\n") {
-				t.Errorf("the metrics don't say %s", line)
+				t.Errorf("the metrics have no line %s", line)
 			}
 		}
 		if has := strings.Contains(text, `chronik_log_end_offset{partition="2",topic="t"} 1`); has != want {
-			t.Errorf("metrics.partitions=%s: a partition is told: %v", each, has)
+			t.Errorf("metrics.partitions=%s: series of a partition: %v", each, has)
 		}
 	}
 }
 
-// scraped returns the metrics once they contain something: an answer is counted
-// after its client may have read it.
+// scraped returns the metrics once they contain want: a request may be counted after its client has
+// read the response.
 func scraped(t *testing.T, b *Broker, want string) string {
 	t.Helper()
 	for range 1000 {
@@ -408,6 +408,6 @@ func scraped(t *testing.T, b *Broker, want string) string {
 		}
 		time.Sleep(10 * time.Millisecond)
 	}
-	t.Fatalf("the metrics never say %s", want)
+	t.Fatalf("the metrics never have the line %s", want)
 	return ""
 }

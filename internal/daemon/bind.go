@@ -10,15 +10,15 @@ import (
 	"github.com/chronik-io/chronik/internal/daemon/config"
 )
 
-// bound is every address of a configuration, open and not yet served.
+// bound holds every address of a configuration, open and not yet served.
 type bound struct {
-	clients [][]net.Listener // of each of cfg.Listeners
-	admin   net.Listener     // nil where it is off
+	clients [][]net.Listener // by index in cfg.Listeners
+	admin   net.Listener     // nil if it is off
 }
 
-// bind opens all addresses before anything else happens, so that one that is
-// taken leaves no trace on disk. Clients that connect meanwhile wait in the
-// kernel's queue until the broker serves them.
+// bind opens all addresses before anything else happens, so that a taken address leaves no trace on
+// disk. Clients that connect in the meantime wait in the kernel's queue until the broker serves
+// them.
 func bind(ctx context.Context, cfg *config.Config) (*bound, error) {
 	b := &bound{}
 	for i, l := range cfg.Listeners {
@@ -43,9 +43,9 @@ func bind(ctx context.Context, cfg *config.Config) (*bound, error) {
 	return b, nil
 }
 
-// listenOn opens an address. localhost is both loopback addresses, as far as this
-// machine has them: where the name stands for ::1 too, clients dial that first,
-// and some (librdkafka's) take one refused connection for a broker that is down.
+// listenOn opens an address. localhost means both loopback addresses, if this machine has both: if
+// the name resolves to ::1 too, clients dial that first, and some (librdkafka-based ones) treat one
+// refused connection as a broker that is down.
 func listenOn(ctx context.Context, address string) ([]net.Listener, error) {
 	var lc net.ListenConfig
 	host, port, err := net.SplitHostPort(address)
@@ -57,7 +57,7 @@ func listenOn(ctx context.Context, address string) ([]net.Listener, error) {
 	if err != nil {
 		return nil, err
 	}
-	_, port, _ = net.SplitHostPort(four.Addr().String()) // the one that was found, for port 0
+	_, port, _ = net.SplitHostPort(four.Addr().String()) // the actual port if it was 0
 	six, err := lc.Listen(ctx, "tcp6", net.JoinHostPort("::1", port))
 	switch {
 	case err == nil:
@@ -68,7 +68,7 @@ func listenOn(ctx context.Context, address string) ([]net.Listener, error) {
 	return nil, errors.Join(err, four.Close())
 }
 
-// close closes all of them; rooms that serve one may have done so before.
+// close closes all addresses; components that serve them may have closed them already.
 func (b *bound) close() error {
 	var errs []error
 	for _, l := range slices.Concat(b.clients...) {
@@ -80,8 +80,7 @@ func (b *bound) close() error {
 	return errors.Join(errs...)
 }
 
-// ignoreClosed takes "already closed" for closed: a room that serves a listener
-// closes it.
+// ignoreClosed treats "already closed" as success: a component that serves a listener closes it.
 func ignoreClosed(err error) error {
 	if errors.Is(err, net.ErrClosed) {
 		return nil

@@ -11,9 +11,9 @@ import (
 	"github.com/chronik-io/chronik/internal/daemon/config"
 )
 
-// A listener on localhost is reached by whichever of the two addresses a client
-// takes the name for; and where somebody else has one of them, that is told, or
-// clients would find another broker behind the same name.
+// A listener on localhost accepts connections on both addresses that clients resolve the name to.
+// If another process has one of them, bind fails: clients would find another broker under the same
+// name.
 func TestLocalhostIsBothLoopbackAddresses(t *testing.T) {
 	six, err := net.Listen("tcp6", "[::1]:0")
 	if err != nil {

@@ -11,8 +11,8 @@ import (
 	"github.com/chronik-io/chronik/internal/vfs"
 )
 
-// The settings of compaction that Kafka's tools and clients' suites alter while a broker runs are taken:
-// those that have a meaning take effect, the others are kept and described.
+// Kafka's tools and test suites of clients change settings of compaction while a broker runs. Those
+// that have an effect are applied; the others are stored and described.
 func TestSettingsOfCompactionAreAlteredWhileTheBrokerRuns(t *testing.T) {
 	b, _ := startHere(t, vfs.Memory(), "log.cleaner.backoff.ms=60000")
 	c, err := kgo.NewClient(kgo.SeedBrokers(b.Addrs()...))
@@ -33,10 +33,10 @@ func TestSettingsOfCompactionAreAlteredWhileTheBrokerRuns(t *testing.T) {
 	if err != nil || answers[0].Err != nil {
 		t.Fatal(err, answers)
 	}
-	if got := *b.rooms.cleaning.Load(); got != (storage.Cleaning{Backoff: 7 * time.Second, KeyBytes: 2 << 20, BytesPerSecond: 1_000_000}) {
+	if got := *b.components.cleaning.Load(); got != (storage.Cleaning{Backoff: 7 * time.Second, KeyBytes: 2 << 20, BytesPerSecond: 1_000_000}) {
 		t.Errorf("%+v", got)
 	}
-	described, err := admin.DescribeBrokerConfigs(t.Context(), b.rooms.conf.NodeID)
+	described, err := admin.DescribeBrokerConfigs(t.Context(), b.components.conf.NodeID)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -46,6 +46,6 @@ func TestSettingsOfCompactionAreAlteredWhileTheBrokerRuns(t *testing.T) {
 		}
 	}
 	if len(want) > 0 {
-		t.Errorf("not described as they were set: %v", want)
+		t.Errorf("not described with the values that were set: %v", want)
 	}
 }

@@ -16,27 +16,27 @@ import (
 	"github.com/chronik-io/chronik/internal/vfs"
 )
 
-// Process is what the command line takes from the process that it runs in.
+// Process holds everything that a command line uses of its process.
 type Process struct {
 	Args    []string // without the program's name
 	Environ []string
-	Out     io.Writer // what was asked for
-	Err     io.Writer // the log and errors
+	Out     io.Writer // results
+	Err     io.Writer // log and errors
 	Version string
-	// Signals gets the signals that ask the process to end: the first ends what Main does,
-	// one that comes two seconds later or more calls Exit. It may be nil.
+	// Signals delivers the signals that ask the process to end: the first ends what Main does, and
+	// a later one, at least two seconds after it, calls Exit. It may be nil.
 	Signals <-chan os.Signal
 	// Exit ends the process.
 	Exit func(code int)
-	// FS holds the directories of the configuration; nil is the system's.
+	// FS holds the directories of the configuration; nil means the operating system's.
 	FS vfs.FS
 }
 
-// Main runs one command line until it is done or ctx ends, and returns the exit
-// code. Errors are lines of Err: what is wrong and what to do about it.
+// Main runs one command line until it is done or ctx ends, and returns the exit code. It writes
+// each error to Err as one line with the cause and the remedy.
 func Main(ctx context.Context, p Process) int {
 	s := &signals{ch: p.Signals, exit: p.Exit}
-	ctx, end := s.heed(ctx)
+	ctx, end := s.watch(ctx)
 	defer end()
 	root := command(p, s)
 	root.SetArgs(p.Args)
@@ -52,7 +52,7 @@ func Main(ctx context.Context, p Process) int {
 	return ExitCode(err)
 }
 
-// fileSystem is where the directories are.
+// fileSystem returns the file system of the directories.
 func (p Process) fileSystem() vfs.FS {
 	if p.FS != nil {
 		return p.FS
@@ -63,14 +63,14 @@ func (p Process) fileSystem() vfs.FS {
 // commandLine holds the flags of one command line.
 type commandLine struct {
 	Process
-	file  string
-	set   []string
-	flags map[string]*string // by setting
-	root  *cobra.Command
-	heeds *signals
+	file    string
+	set     []string
+	flags   map[string]*string // by setting
+	root    *cobra.Command
+	signals *signals
 }
 
-// flagged are the settings that have a flag, in the order of --help.
+// flagged returns the settings that have a flag, in the order of --help.
 func flagged() []string {
 	return []string{config.KeyDataDir, config.KeyListen, config.KeyAdminListen, config.KeyAdvertise,
 		config.KeyWALProfile, config.KeyProduceProfile, config.KeyLogLevel}
@@ -79,14 +79,14 @@ func flagged() []string {
 func flagName(setting string) string { return strings.ReplaceAll(setting, ".", "-") }
 
 func command(p Process, s *signals) *cobra.Command {
-	c := &commandLine{Process: p, heeds: s, flags: make(map[string]*string)}
+	c := &commandLine{Process: p, signals: s, flags: make(map[string]*string)}
 	c.root = &cobra.Command{
 		Use:   "chronikd",
 		Short: "A log broker that speaks the Kafka protocol; an acknowledged record is on disk",
 		Long: "chronikd starts a broker. Without a flag it listens on " + config.DefaultListen + ", keeps its data in ./data\n" +
 			"and serves metrics and health on " + config.DefaultAdminListen + ".\n\n" +
 			"Every setting can be given in the YAML file of --config, as a variable (CHRONIK_NUM_PARTITIONS for\n" +
-			"num.partitions), with --set num.partitions=4 or, where it has one, by its flag; the later goes over the earlier.\n\n" + exitCodes,
+			"num.partitions), with --set num.partitions=4 or, if it has one, by its flag; a later source overrides an earlier one.\n\n" + exitCodes,
 		Version:       p.Version,
 		SilenceErrors: true,
 		SilenceUsage:  true,
@@ -118,19 +118,18 @@ func command(p Process, s *signals) *cobra.Command {
 	return c.root
 }
 
-// usageError names the nearest flag where there is one like it.
+// usageError adds the closest flag to the text, if one is similar.
 func usageError(cmd *cobra.Command, err error) error {
 	text, known := cli.FlagError(cmd, err)
 	if !known && !strings.HasSuffix(text, "?") {
-		text += ", and --set name=value takes any setting"
+		text += ", and --set name=value accepts any setting"
 	}
 	return usage(errors.New(text))
 }
 
 func usage(err error) error { return &ExitError{ExitUsage, err} }
 
-// noArgs refuses arguments, and names the command that was meant where it has
-// commands below it.
+// noArgs rejects arguments. If cmd has subcommands, the error names the closest one.
 func noArgs(cmd *cobra.Command, args []string) error {
 	err := cli.NoArgs(cmd, args)
 	if err == nil {
@@ -160,11 +159,11 @@ func (c *commandLine) input() config.Input {
 	return in
 }
 
-// serve runs the broker until the context ends.
+// serve runs the broker until ctx ends.
 func (c *commandLine) serve(ctx context.Context) error {
-	// A panic, and the SIGABRT of a watchdog, end the process by a signal and not,
-	// as they would, with 2, which says that the configuration is wrong: a
-	// supervisor starts it again after the one and not after the other.
+	// A panic, and the SIGABRT of a watchdog, must end the process by a signal. By default both
+	// exit with 2, which reports a wrong configuration: a supervisor restarts the process after a
+	// signal but not after 2.
 	debug.SetTraceback("crash")
 	cfg, err := Load(c.input())
 	if err != nil {
@@ -176,11 +175,11 @@ func (c *commandLine) serve(ctx context.Context) error {
 	}
 	defer func() { _ = log.Sync() }() // standard error cannot always be synced, and nothing could be done
 	limitMemory(log)
-	c.heeds.log.Store(log)
+	c.signals.log.Store(log)
 	return run(ctx, Options{Config: cfg, FS: c.fileSystem(), Log: log, Level: level, Version: c.Version})
 }
 
-// configError is one or more lines about the configuration.
+// configError holds one or more lines about the configuration.
 type configError struct{ err error }
 
 func (e *configError) Error() string { return e.err.Error() }
@@ -192,9 +191,9 @@ func (c *commandLine) configCommand() *cobra.Command {
 		RunE: func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
 	}
 	check := &cobra.Command{
-		Use: "check", Short: "Read the configuration as a start would, and say what it sets", Args: noArgs,
-		Long: "check reads the file, the variables and the flags as a start would, prints every setting that is not at its default and\n" +
-			"where it comes from, and starts nothing. It exits with 2 where something is wrong.",
+		Use: "check", Short: "Read the configuration as a start would and print what it sets", Args: noArgs,
+		Long: "check reads the file, the variables and the flags as a start would, prints every setting that differs from its default with\n" +
+			"its source, and starts nothing. It exits with 2 if something is wrong.",
 		RunE: func(*cobra.Command, []string) error { return c.check() },
 	}
 	print := &cobra.Command{

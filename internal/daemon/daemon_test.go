@@ -20,7 +20,7 @@ import (
 	"github.com/chronik-io/chronik/internal/vfs"
 )
 
-// chronikd runs chronikd's command line up to the point where it would start.
+// chronikd runs a command line of chronikd that starts no broker.
 func chronikd(t *testing.T, environ []string, args ...string) (code int, out, errs string) {
 	t.Helper()
 	var o, e bytes.Buffer
@@ -34,20 +34,20 @@ func TestVersion(t *testing.T) {
 	}
 }
 
-// A mistake on the command line ends with 2 and one line that names what was meant.
+// A mistake on the command line ends with 2 and one line that suggests what was meant.
 func TestUsageErrorsNameWhatWasMeant(t *testing.T) {
 	for _, c := range []struct {
 		args []string
 		want string
 	}{
 		{[]string{"--datadir", "x"}, "chronikd: unknown flag: --datadir; did you mean --data-dir?\n"},
-		{[]string{"--zzz"}, "chronikd: unknown flag: --zzz; chronikd --help lists the flags, and --set name=value takes any setting\n"},
+		{[]string{"--zzz"}, "chronikd: unknown flag: --zzz; chronikd --help lists the flags, and --set name=value accepts any setting\n"},
 		{[]string{"start"}, "chronikd: chronikd has no command \"start\"; chronikd --help lists the commands, and chronikd alone starts the broker\n"},
 		{[]string{"config", "chek"}, "chronikd: chronikd config has no command \"chek\"; did you mean check?\n"},
 		{[]string{"config", "check", "--set", "num.partition=1"}, "chronikd: --set: num.partition: unknown key; did you mean num.partitions?\n"},
 		{[]string{"config", "check", "--set", "num.partitions=0"}, "chronikd: --set: num.partitions: invalid value \"0\": Value must be at least 1\n"},
-		{[]string{"config", "check", "--set", "connections.max.idle.ms=10m"}, "chronikd: --set: connections.max.idle.ms: \"10m\" is not a plain number of ms, which the name already says; write 600000\n"},
-		{[]string{"config", "check", "--set", "num.io.threads=8"}, "chronikd: --set: num.io.threads: Kafka has this setting and chronik does not act on it; leave it out: threads and buffers are not set by hand\n"},
+		{[]string{"config", "check", "--set", "connections.max.idle.ms=10w"}, "chronikd: --set: connections.max.idle.ms: invalid value \"10w\": write a whole number, at most 9223372036854775807\n"},
+		{[]string{"config", "check", "--set", "num.io.threads=8"}, "chronikd: --set: num.io.threads: Kafka has this setting and chronik does not act on it; leave it out: threads and buffers are not configurable\n"},
 		{[]string{"config", "check", "--set", "listeners=PLAINTEXT://:9092"}, "chronikd: --set: listeners: is a list; write it in the file as listeners: [{listen: HOST:PORT}], or use listen for the first\n"},
 		{[]string{"config", "check", "--set", "min.insync.replica=1"}, "chronikd: --set: min.insync.replica: unknown key; did you mean min.insync.replicas?\n"},
 		{[]string{"config", "check", "--wal-profile", "fsync"}, "chronikd: --wal-profile: wal.profile: unknown durability profile \"fsync\": the known ones are sync, low, medium, high, ultra, interval, os\n"},
@@ -81,7 +81,7 @@ func TestPrintedDefaultsAreAValidFile(t *testing.T) {
 	if len(cfg.Broker) != 0 {
 		t.Errorf("it sets %v", cfg.Broker)
 	}
-	// The file of the packages starts with these; a setting that is renamed is missing there.
+	// The packages' file starts with these settings, so a renamed setting would be missing there.
 	first, _, _ := strings.Cut(out, "# ---- All other settings")
 	if n := strings.Count(first, "\n#  "); n != 3 {
 		t.Errorf("listeners has %d lines in the first part, want 3:\n%s", n, first)
@@ -96,7 +96,7 @@ func TestPrintedDefaultsAreAValidFile(t *testing.T) {
 	}
 }
 
-// What clients are told by DescribeConfigs is what the daemon was told.
+// DescribeConfigs shows clients the daemon's own settings under Kafka's names.
 func TestStaticConfigsSayWhatTheDaemonWasTold(t *testing.T) {
 	file := "listeners: [{name: in, listen: ':1', advertise: 'h:1'}, {name: out, listen: ':2'}]\nnum.partitions: 3\n"
 	cfg, err := Load(config.Input{File: "f", ReadFile: func(string) ([]byte, error) { return []byte(file), nil },
@@ -123,7 +123,7 @@ func TestTwoNamesOfOneSettingMustAgree(t *testing.T) {
 	}
 }
 
-// The name of every setting, made a flag or a variable, leads back to it.
+// The variable and the flag of every setting identify it.
 func TestEverySettingHasItsOwnVariable(t *testing.T) {
 	cfg, err := Load(config.Input{})
 	if err != nil {
@@ -139,7 +139,7 @@ func TestEverySettingHasItsOwnVariable(t *testing.T) {
 	}
 }
 
-// A taken address is told before anything else happens, and lets go of the others.
+// If one address is taken, the start fails before anything else happens and closes the others.
 func TestATakenAddressIsNamed(t *testing.T) {
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
@@ -177,11 +177,11 @@ func TestDirectoryErrorsSayWhatToDo(t *testing.T) {
 
 func TestAnUnknownErrorIsAFailure(t *testing.T) {
 	if ExitCode(nil) != ExitOK || ExitCode(errors.New("x")) != ExitFailed || ExitCode(fmt.Errorf("a: %w", &ExitError{Code: ExitData, Err: errors.New("b")})) != ExitData {
-		t.Error("codes are mixed up")
+		t.Error("the exit codes are wrong")
 	}
 }
 
-func TestRoomsStopInTheOppositeOrder(t *testing.T) {
+func TestComponentsStopInReverseOrder(t *testing.T) {
 	var order []string
 	s := &stack{log: zap.NewNop()}
 	for _, name := range []string{"disk", "broker", "clients"} {
@@ -200,11 +200,11 @@ func TestRoomsStopInTheOppositeOrder(t *testing.T) {
 		t.Errorf("order %v", order)
 	}
 	if err := s.unwind(stopTimes()); err != nil || len(order) != 3 {
-		t.Error("a room was stopped twice")
+		t.Error("a component was stopped twice")
 	}
 }
 
-// A log is JSON where no person reads it, and its level moves while in use.
+// A log is JSON unless a person reads it, and its level can change while it is in use.
 func TestLogFormats(t *testing.T) {
 	var b bytes.Buffer
 	log, level, err := newLogger(&b, "auto", "warn")
@@ -227,6 +227,6 @@ func TestLogFormats(t *testing.T) {
 		t.Errorf("console: %q", b.String())
 	}
 	if _, _, err := newLogger(&b, "json", "loud"); err == nil {
-		t.Error("a level that does not exist was taken")
+		t.Error("an unknown level was accepted")
 	}
 }

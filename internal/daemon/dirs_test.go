@@ -16,8 +16,8 @@ import (
 	"github.com/chronik-io/chronik/internal/vfs/errfs"
 )
 
-// A broker starts with a log directory that does not open. It is ready, serves what is in the
-// others, makes new topics there, and says in every place what is missing and why.
+// A broker starts although a log directory does not open. It is ready, serves the partitions in the
+// others, creates new topics there, and reports the failure and its reason everywhere.
 func TestABrokerServesBesideABadLogDirectory(t *testing.T) {
 	const two = "log.dirs=/one,/two"
 	mem := vfs.Memory()
@@ -50,7 +50,7 @@ func TestABrokerServesBesideABadLogDirectory(t *testing.T) {
 	}
 	for _, line := range []string{`chronik_log_dir_online{dir="/one"} 1`, `chronik_log_dir_online{dir="/two"} 0`, `chronik_partitions_unavailable 1`} {
 		if !strings.Contains(scrape, line+"\n") {
-			t.Errorf("the metrics don't say %s", line)
+			t.Errorf("the metrics have no line %s", line)
 		}
 	}
 
@@ -85,7 +85,7 @@ func TestABrokerServesBesideABadLogDirectory(t *testing.T) {
 	if end, _ := ends.Lookup("t", 0); end.Err != nil || end.Offset != 3 {
 		t.Errorf("t-0: %+v", end)
 	}
-	described, err := admin.DescribeBrokerLogDirs(t.Context(), b.rooms.conf.NodeID, nil)
+	described, err := admin.DescribeBrokerLogDirs(t.Context(), b.components.conf.NodeID, nil)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -94,8 +94,8 @@ func TestABrokerServesBesideABadLogDirectory(t *testing.T) {
 	}
 }
 
-// A log directory that fails while the broker serves is what one is that did not open: the broker is ready
-// while another one takes records, and not where none does.
+// A log directory that fails while the broker serves has the same effect as one that did not open:
+// the broker is ready as long as another directory accepts records.
 func TestOneDirectoryThatTakesRecordsIsEnough(t *testing.T) {
 	for _, dirs := range []string{"/one", "/one,/two"} {
 		errs := errfs.New(vfs.Memory())
@@ -127,19 +127,19 @@ func TestOneDirectoryThatTakesRecordsIsEnough(t *testing.T) {
 				break
 			}
 			if time.Since(begun) > patience {
-				t.Fatalf("it is not well again: %s", report)
+				t.Fatalf("it does not recover: %s", report)
 			}
 		}
 	}
 }
 
-// A file system that does not answer holds no scrape: the metrics are what shows it to an operator.
+// A file system that hangs does not block a scrape: operators learn of the fault from the metrics.
 func TestAFileSystemThatHangsHoldsNoScrape(t *testing.T) {
 	errs := errfs.New(vfs.Memory())
 	b, _ := startHere(t, errs)
 	entered, free := make(chan struct{}, 1000), make(chan struct{})
 	errs.Add(errfs.Rule{Ops: errfs.Free, Before: func(errfs.Call) { entered <- struct{}{}; <-free }})
-	<-entered // the disk guard's own
+	<-entered // the call of the disk guard
 	scraped := make(chan error, 1)
 	go func() { _, err := prometheusText(b); scraped <- err }()
 	select {
@@ -148,7 +148,7 @@ func TestAFileSystemThatHangsHoldsNoScrape(t *testing.T) {
 			t.Error(err)
 		}
 	case <-time.After(time.Minute):
-		t.Error("the scrape waits")
+		t.Error("the scrape blocks")
 	}
 	close(free)
 }

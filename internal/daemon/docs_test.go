@@ -12,7 +12,7 @@ import (
 	"github.com/chronik-io/chronik/pkg/durability"
 )
 
-// generated holds the part of a document between its markers against want.
+// generated compares the part of a document between its markers with want.
 func generated(t *testing.T, path, part, want string) {
 	t.Helper()
 	golden.Part(t, path, part, want, "go test ./internal/daemon -run Docs")
@@ -61,7 +61,7 @@ func failures() []string {
 	return []string{"when the process is killed", "when the power goes"}
 }
 
-// The example of a profile in the documentation is one that the loader takes.
+// The loader accepts the example of a profile in the documentation.
 func TestDocsShowAProfileThatWorks(t *testing.T) {
 	b, err := os.ReadFile("../../docs/durability.md")
 	if err != nil {

@@ -20,7 +20,7 @@ import (
 	"github.com/chronik-io/chronik/internal/vfs"
 )
 
-// Exit codes of chronikd. They are stable: supervisors may rely on them.
+// Exit codes of chronikd. They are stable, so that supervisors can rely on them.
 const (
 	ExitOK      = 0
 	ExitFailed  = 1 // something failed while running
@@ -30,24 +30,24 @@ const (
 	ExitCut     = 5 // another signal ended the process before it had drained
 )
 
-// exitCodes is told by --help.
+// exitCodes is the section of --help about exit codes.
 const exitCodes = "Exit codes: 0 stopped as asked, 1 failed while running, 2 wrong command line or configuration,\n" +
 	"3 a directory is in use, not writable, damaged, of a newer format or another broker's, 4 an address cannot be bound,\n" +
 	"5 another signal ended it before it had drained."
 
-// ExitError is an error with the code that it ends the process with.
+// ExitError is an error with the exit code of the process.
 type ExitError struct {
 	Code int
 	Err  error
 }
 
-// Error is the cause and the remedy, in one line.
+// Error returns the cause and the remedy in one line.
 func (e *ExitError) Error() string { return strings.ReplaceAll(e.Err.Error(), "\n", "; ") }
 
 // Unwrap returns the cause.
 func (e *ExitError) Unwrap() error { return e.Err }
 
-// ExitCode returns the code that an error of Run ends the process with.
+// ExitCode returns the exit code for an error of Main or Start.
 func ExitCode(err error) int {
 	if err == nil {
 		return ExitOK
@@ -61,14 +61,13 @@ func ExitCode(err error) int {
 // moreFiles is the remedy for too many open files.
 const moreFiles = "raise the limit of open files: LimitNOFILE in the unit, ulimit -n in a shell"
 
-// dataError explains why a directory cannot be used. setting is the one that
-// names it.
+// dataError explains why a directory cannot be used. setting is the name of the setting that holds
+// the directory.
 func dataError(setting, dir string, err error) error {
 	return dataErrorAt(setting, dir, []string{"--dir", dir}, err)
 }
 
-// dataErrorAt is dataError with the flags that name the directory to
-// chronikctl log.
+// dataErrorAt is dataError with the flags that name the directory to chronikctl log.
 func dataErrorAt(setting, dir string, flags []string, err error) error {
 	text := dataRemedy(setting, flags, err)
 	if text != "" {
@@ -77,7 +76,7 @@ func dataErrorAt(setting, dir string, flags []string, err error) error {
 	return &ExitError{ExitData, fmt.Errorf("directory %s: %w%s", dir, err, text)}
 }
 
-// settingName is a setting as an error names it: with its flag, where it has one.
+// settingName returns a setting as an error names it: with its flag, if it has one.
 func settingName(setting string) string {
 	if slices.Contains(flagged(), setting) {
 		return setting + " (--" + flagName(setting) + ")"
@@ -85,7 +84,7 @@ func settingName(setting string) string {
 	return setting
 }
 
-// dataRemedy says what to do about a directory that cannot be used; empty if the error says it.
+// dataRemedy returns what to do about a directory that cannot be used, or "" if err says it.
 func dataRemedy(setting string, flags []string, err error) string {
 	setting = settingName(setting)
 	remedy := "choose another with " + setting
@@ -93,11 +92,11 @@ func dataRemedy(setting string, flags []string, err error) string {
 	preview := health.Command(append([]string{"chronikctl", "log", "repair", "--dry-run"}, flags...)...)
 	switch {
 	case errors.Is(err, storage.ErrForeign), errors.Is(err, statefile.ErrNewer):
-		return "" // their texts say what to do
+		return "" // their texts include the remedy
 	case errors.Is(err, journal.ErrDamaged):
-		return "put the journal back as it was; if it is gone, " + verify + " lists what is damaged and " + preview + " what a repair saves"
+		return "restore the journal; if it is lost, " + verify + " lists the damage and " + preview + " shows what a repair saves"
 	case errors.Is(err, statefile.ErrCorrupt), errors.Is(err, filestore.ErrDamaged):
-		return verify + " lists what is damaged and " + preview + " what a repair does; if it cannot repair everything, restore the whole directory from a backup"
+		return verify + " lists the damage and " + preview + " shows what a repair does; if it cannot repair everything, restore the whole directory from a backup"
 	case errors.Is(err, filestore.ErrNewerFormat):
 		return "start the version that wrote it, or " + remedy
 	case errors.Is(err, syscall.EMFILE), errors.Is(err, syscall.ENFILE):
@@ -114,7 +113,7 @@ func dataRemedy(setting string, flags []string, err error) string {
 	return remedy
 }
 
-// dirErrors is dataError for each log directory that could not be opened.
+// dirErrors applies dataError to each log directory that could not be opened.
 func dirErrors(static map[string]string, err error) error {
 	if all, ok := err.(interface{ Unwrap() []error }); ok {
 		var errs []error
@@ -131,8 +130,8 @@ func dirErrors(static map[string]string, err error) error {
 	return dataErrorAt(setting, d.Path, flags, d.Err)
 }
 
-// placeOf is the setting that an error of a log directory is about, and the flags that name the
-// directory to chronikctl log.
+// placeOf returns the setting that an error of a log directory is about, and the flags that name
+// the directory to chronikctl log.
 func placeOf(static map[string]string, d *storage.DirError) (setting string, flags []string) {
 	setting = config.KeyDataDir
 	if static["log.dirs"] != "" {
@@ -148,8 +147,8 @@ func placeOf(static map[string]string, d *storage.DirError) (setting string, fla
 	return setting, flags
 }
 
-// addressError explains why an address cannot be bound. setting is the one that
-// names it.
+// addressError explains why an address cannot be bound. setting is the name of the setting that
+// holds the address.
 func addressError(setting, address string, err error) error {
 	setting = settingName(setting)
 	remedy := "choose an address of this machine with " + setting
@@ -157,19 +156,18 @@ func addressError(setting, address string, err error) error {
 	case errors.Is(err, syscall.EADDRINUSE):
 		remedy = "another process listens there: stop it, or choose another address with " + setting
 	case errors.Is(err, syscall.EADDRNOTAVAIL):
-		remedy = "this machine has no such address: choose one of its own with " + setting
+		remedy = "this machine has no such address: choose one that it has with " + setting
 	case errors.Is(err, syscall.EACCES):
-		remedy = "ports below 1024 need a privilege: choose a higher one with " + setting
+		remedy = "ports below 1024 need a privilege: choose a higher port with " + setting
 	case errors.Is(err, syscall.EMFILE), errors.Is(err, syscall.ENFILE):
 		remedy = moreFiles
 	case errors.As(err, new(*net.DNSError)):
-		remedy = "write an address of this machine, or a name that stands for one, in " + setting
+		remedy = "write an address of this machine, or a name that resolves to one, in " + setting
 	}
 	return &ExitError{ExitAddress, fmt.Errorf("cannot listen on %s: %w; %s", address, cause(err), remedy)}
 }
 
-// cause takes the innermost reason out of net's wrapping, which repeats the
-// address.
+// cause returns the innermost reason of an error of net, whose outer texts repeat the address.
 func cause(err error) error {
 	if errno := syscall.Errno(0); errors.As(err, &errno) {
 		return errno

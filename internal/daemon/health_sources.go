@@ -18,8 +18,8 @@ import (
 	"github.com/chronik-io/chronik/pkg/durability"
 )
 
-// startHealth starts the checks of a broker that is about to start. Until it serves clients they go
-// by its configuration and the machine.
+// startHealth starts the checks of a broker that is about to start. Until the broker serves clients
+// they use its configuration and the machine only.
 func (b *Broker) startHealth(version string, ready func(bool), log *zap.Logger) error {
 	conf := static(b.cfg)
 	broker, err := b.configs.ResolveBroker(conf)
@@ -31,7 +31,7 @@ func (b *Broker) startHealth(version string, ready func(bool), log *zap.Logger) 
 		return &ExitError{ExitUsage, err}
 	}
 	dirs := places(&broker)
-	b.memory = memoryThere()
+	b.memory = availableMemory()
 	wanted, cut := divide(b.memory, b.cfg.Produce, len(dirs), broker.Cleaning.KeyBytes)
 	b.budgets = cut
 	o := checks.Options{Broker: broker.NodeID, Version: version, Checks: checks.Checks(), SlowEvery: b.slowChecks, Ready: ready, Log: log}
@@ -40,7 +40,7 @@ func (b *Broker) startHealth(version string, ready func(bool), log *zap.Logger) 
 		f.Settings = settings
 		f.Memory.There, f.Memory.Budgets, f.Memory.Wanted = b.memory, cut.sum(len(dirs)), wanted.sum(len(dirs))
 	}}
-	if b.fs == vfs.OS() { // a broker in memory depends on no machine
+	if b.fs == vfs.OS() { // a broker in memory does not depend on the machine
 		m := observe.NewMachine(b.cfg.DataDir, dirs, int(broker.MaxConnections))
 		o.Slow = []checks.SlowSource{m.Slow}
 		o.Sources = append(o.Sources, m.Quick)
@@ -49,7 +49,7 @@ func (b *Broker) startHealth(version string, ready func(bool), log *zap.Logger) 
 	return metrics.RegisterFindings(b.reg, observe.Findings(b.health, o.Checks))
 }
 
-// settingsOf is what was configured. It does not change while the broker runs.
+// settingsOf returns what was configured. It does not change while the broker runs.
 func settingsOf(cfg *config.Config, b *configdef.Broker, t *configdef.Topic) checks.Settings {
 	s := checks.Settings{DataDir: absolute(cfg.DataDir), WorkingDir: absolute("."), Warnings: cfg.Warnings, Profile: cfg.WALProfile, Admin: checks.Listener{Name: "admin", Listen: cfg.AdminListen}}
 	s.Admin.Open = cfg.AdminListen != "" && !config.Loopback(cfg.AdminListen)
@@ -67,7 +67,7 @@ func settingsOf(cfg *config.Config, b *configdef.Broker, t *configdef.Topic) che
 	return s
 }
 
-// absolute is a path for commands that an operator runs in another working directory.
+// absolute returns a path for commands that an operator runs in another working directory.
 func absolute(dir string) string {
 	if abs, err := filepath.Abs(dir); err == nil {
 		return abs
@@ -75,7 +75,7 @@ func absolute(dir string) string {
 	return dir
 }
 
-// presence watches the directories that the broker has open files in.
+// presence watches the directories in which the broker has open files.
 func presence(data string, dirs []*storage.Dir) *host.Presence {
 	used := []host.Used{{Role: checks.RoleMetadata, Path: absolute(path.Join(data, metadataDir)), Files: "*.log"}}
 	for _, d := range dirs {
@@ -84,7 +84,7 @@ func presence(data string, dirs []*storage.Dir) *host.Presence {
 	return host.NewPresence(used...)
 }
 
-// unopened are the log directories that could not be opened.
+// unopened returns the log directories that could not be opened.
 func (b *Broker) unopened(r *components) (all []checks.Unopened) {
 	for _, d := range r.storage.Failed() {
 		setting, flags := placeOf(b.cfg.Broker, d)

@@ -19,7 +19,7 @@ import (
 	"github.com/chronik-io/chronik/internal/vfs"
 )
 
-// found lists an answer's findings as "severity check subject: problem".
+// found lists the findings of a response as "severity check subject: problem".
 func found(t *testing.T, ask func(string) (int, map[string]any)) string {
 	t.Helper()
 	status, v := ask("/v1/health")
@@ -34,15 +34,15 @@ func found(t *testing.T, ask func(string) (int, map[string]any)) string {
 	return strings.Join(all, "\n")
 }
 
-// A broker in memory with its settings as they are has nothing to say.
-func TestABrokerThatIsWellFindsNothing(t *testing.T) {
+// A broker in memory with default settings has no findings.
+func TestAHealthyBrokerHasNoFindings(t *testing.T) {
 	_, ask := startHere(t, vfs.Memory(), "chronik.disk.min.free.bytes=0")
 	if got := found(t, ask); got != "" {
 		t.Errorf("found %s", got)
 	}
 }
 
-// The list of findings is the same in /v1/health, /readyz and the metrics.
+// /v1/health, /readyz and the metrics have the same findings.
 func TestFindingsAreOneList(t *testing.T) {
 	disk := &filling{FS: vfs.Memory()}
 	disk.free.Store(1 << 39)
@@ -64,12 +64,12 @@ func TestFindingsAreOneList(t *testing.T) {
 	scrape(`chronik_findings{check="space",severity="warn"} 0`)
 	disk.leave(t, b, 1<<39)
 	if got := found(t, ask); got != "" {
-		t.Errorf("with room again: %s", got)
+		t.Errorf("with free space again: %s", got)
 	}
 	scrape(`chronik_findings{check="space",severity="bad"} 0`)
 }
 
-// body is what the admin port answers.
+// body returns the response of the admin port.
 func body(t *testing.T, b *Broker, path string) string {
 	t.Helper()
 	client := &http.Client{Transport: &http.Transport{DisableKeepAlives: true}}
@@ -85,15 +85,15 @@ func body(t *testing.T, b *Broker, path string) string {
 	return string(text)
 }
 
-// What logs keep, what partitions are for and what they promise is looked at.
-func TestTopicsAreLookedAt(t *testing.T) {
+// There are findings about the sizes that logs keep and about partitions that are offline.
+func TestTopicsAreChecked(t *testing.T) {
 	b, ask := startHere(t, vfs.Memory(), "chronik.disk.min.free.bytes=0", "log.retention.ms=-1", "log.retention.bytes=9223372036854775807")
 	fill(t, b, "kept", 2, 1)
 	got := found(t, ask)
 	if !strings.HasPrefix(got, "warn retention log directory /data/logs: 2 partitions that only retention.bytes bounds may keep ") {
 		t.Errorf("found %s", got)
 	}
-	if err := b.rooms.storage.Delete(b.rooms.storage.Logs()[0].ID()); err != nil {
+	if err := b.components.storage.Delete(b.components.storage.Logs()[0].ID()); err != nil {
 		t.Fatal(err)
 	}
 	if got := found(t, ask); !strings.HasPrefix(got, "bad partition partition kept-") || !strings.Contains(got, "it can be neither written nor read: ") {
@@ -101,8 +101,8 @@ func TestTopicsAreLookedAt(t *testing.T) {
 	}
 }
 
-// What time bounds is no contradiction; a topic that promises less than the default
-// is named.
+// retention.ms bounds these logs, so there is no finding about their size; a topic with a weaker
+// guarantee than the default is named.
 func TestTopicsThatPromiseLessAreNamed(t *testing.T) {
 	b, ask := startHere(t, vfs.Memory(), "chronik.disk.min.free.bytes=0", "log.retention.bytes=9223372036854775807")
 	fill(t, b, "kept", 1, 1)
@@ -115,15 +115,14 @@ func TestTopicsThatPromiseLessAreNamed(t *testing.T) {
 	if _, err := kadm.NewClient(c).CreateTopic(t.Context(), 2, 1, map[string]*string{"chronik.durability.profile": &profile}, "weak"); err != nil {
 		t.Fatal(err)
 	}
-	want := "note profile topics: 1 acknowledge what is not on the disk, though the default profile sync does not: weak"
+	want := "note profile topics: 1 acknowledge records that are not durable, although the default profile sync does not: weak"
 	if got := found(t, ask); got != want {
 		t.Errorf("found %s\nwant %s", got, want)
 	}
 }
 
-// Before the rooms are there, the configuration is looked at; a start that fails
-// logs none of it.
-func TestABrokerThatStartsIsLookedAt(t *testing.T) {
+// While the broker starts, its configuration is checked; a start that fails logs no findings.
+func TestAStartingBrokerIsChecked(t *testing.T) {
 	cfg, err := Load(config.Input{Flags: map[string]string{config.KeyDataDir: "/data", config.KeyListen: "127.0.0.1:0", config.KeyAdminListen: "127.0.0.1:0", config.KeyWALProfile: "os"}})
 	if err != nil {
 		t.Fatal(err)
@@ -145,12 +144,12 @@ func TestABrokerThatStartsIsLookedAt(t *testing.T) {
 		t.Errorf("found %s", got)
 	}
 	if r := b.health.Report(t.Context()); r.Ready || r.Phase != "draining" {
-		t.Errorf("a broker that is closed reports %+v", r)
+		t.Errorf("a closed broker reports %+v", r)
 	}
 }
 
-// A request has the disks measured, and the result counts from then on.
-func TestDisksAreMeasuredWhenAskedFor(t *testing.T) {
+// A request starts the measurement of the disks, and its result counts from then on.
+func TestDisksAreMeasuredOnRequest(t *testing.T) {
 	post := func(b *Broker) (int, string) {
 		t.Helper()
 		resp, err := http.Post("http://"+b.AdminAddr()+"/v1/health", "", nil)
@@ -194,7 +193,7 @@ func TestDisksAreMeasuredWhenAskedFor(t *testing.T) {
 	}
 }
 
-func TestSettingsAreToldToTheChecks(t *testing.T) {
+func TestChecksKnowTheSettings(t *testing.T) {
 	file := "listeners: [{name: in, listen: ':1', advertise: 'localhost:1'}, {name: out, listen: '127.0.0.1:2', advertise: 'h:1'}]\nadmin.listen: ':3'\nwal.profile: interval\nmin.insync.replicas: 2\n"
 	cfg, err := Load(config.Input{File: "f", ReadFile: func(string) ([]byte, error) { return []byte(file), nil }})
 	if err != nil {
@@ -223,7 +222,7 @@ func TestSettingsAreToldToTheChecks(t *testing.T) {
 
 func TestDocsListEveryCheck(t *testing.T) {
 	var b strings.Builder
-	b.WriteString("| check | what it looks at |\n|---|---|\n")
+	b.WriteString("| check | subject |\n|---|---|\n")
 	for _, c := range checks.Checks() {
 		fmt.Fprintf(&b, "| `%s` | %s |\n", c.Name, c.Doc)
 	}

@@ -14,8 +14,8 @@ import (
 	"github.com/chronik-io/chronik/internal/metrics"
 )
 
-// A broker that is not ready says why, in one line; it is alive all the same.
-func TestHealthTellsWhatStandsInTheWay(t *testing.T) {
+// A broker that is not ready reports why, in one line; it is alive nevertheless.
+func TestHealthReportsWhyItIsNotReady(t *testing.T) {
 	m := checks.Start(checks.Options{Log: zap.NewNop()})
 	defer m.Stop(context.Background())
 	s := httptest.NewServer(admin.Handler(admin.Options{Registry: metrics.NewRegistry(), Level: zap.NewAtomicLevel(), Health: m, Log: zap.NewNop()}))
@@ -36,14 +36,14 @@ func TestHealthTellsWhatStandsInTheWay(t *testing.T) {
 	check(ExitOK, "ready\n")
 }
 
-// An answer of any size and any status is taken as what it is.
+// A response may have any size and any status.
 func TestHealthReadsNoMoreThanItNeeds(t *testing.T) {
 	s := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
 		w.WriteHeader(http.StatusTeapot)
 		_, _ = w.Write([]byte(strings.Repeat("x", 1<<20)))
 	}))
 	defer s.Close()
-	status, body, err := ask(t.Context(), s.URL)
+	status, body, err := get(t.Context(), s.URL)
 	if err != nil || status != http.StatusTeapot || len(body) != healthBody {
 		t.Errorf("%d, %d bytes, %v", status, len(body), err)
 	}
@@ -53,7 +53,7 @@ func TestAnAddressThatIsListenedOnCanBeDialled(t *testing.T) {
 	for listen, want := range map[string]string{":1": "127.0.0.1:1", "0.0.0.0:1": "127.0.0.1:1", "[::]:1": "[::1]:1",
 		"10.0.0.1:1": "10.0.0.1:1", "localhost:1": "localhost:1", "[::1]:1": "[::1]:1"} {
 		if got := dialable(listen); got != want {
-			t.Errorf("%s is dialled as %s, want %s", listen, got, want)
+			t.Errorf("dialable(%s) = %s, want %s", listen, got, want)
 		}
 	}
 }

@@ -9,9 +9,8 @@ import (
 	"github.com/chronik-io/chronik/internal/cli"
 )
 
-// newLogger returns a logger that writes to w, and the level that can be moved
-// while it is in use. format is auto, console or json; auto is console where w
-// is a terminal.
+// newLogger returns a logger that writes to w, and its level, which can be changed while it is in
+// use. format is auto, console or json; auto means console if w is a terminal.
 func newLogger(w io.Writer, format, level string) (*zap.Logger, zap.AtomicLevel, error) {
 	at, err := zap.ParseAtomicLevel(level)
 	if err != nil {

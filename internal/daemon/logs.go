@@ -14,10 +14,10 @@ import (
 	"github.com/chronik-io/chronik/internal/storage"
 )
 
-// holder is what lock files say of this process.
+// holder returns what lock files record about this process.
 func holder() string { return "pid " + strconv.Itoa(os.Getpid()) }
 
-// places are the log directories and their journals.
+// places returns the log directories and their journals.
 func places(conf *configdef.Broker) []storage.Place {
 	places := make([]storage.Place, len(conf.LogDirs))
 	for i, dir := range conf.LogDirs {
@@ -29,12 +29,12 @@ func places(conf *configdef.Broker) []storage.Place {
 	return places
 }
 
-// applySettings takes over what an image says of settings that change while the broker
-// runs, beside those of logs.
+// applySettings applies the broker settings of img that can change while the broker runs. Those of
+// logs are applied elsewhere.
 func (b *Broker) applySettings(r *components, img *metadata.Image) error {
 	live, err := b.configs.ResolveLive(r.settings.Layers(img, nil))
 	if err != nil {
-		return fmt.Errorf("settings of the broker: %w", err)
+		return fmt.Errorf("resolve the broker's settings: %w", err)
 	}
 	r.minFree.Store(live.MinFree)
 	c := &live.Cleaning
@@ -47,7 +47,7 @@ func (b *Broker) applySettings(r *components, img *metadata.Image) error {
 	return nil
 }
 
-// listenerOf is a listener as the network room has it.
+// listenerOf converts a listener to network's type.
 func listenerOf(l config.Listener) (*network.Listener, error) {
 	n := &network.Listener{Name: l.Name}
 	if l.Advertise == "" {
@@ -59,7 +59,7 @@ func listenerOf(l config.Listener) (*network.Listener, error) {
 	}
 	p, err := strconv.ParseInt(port, 10, 32)
 	if err != nil || p > math.MaxUint16 {
-		return nil, &ExitError{ExitUsage, fmt.Errorf("advertise %s: the port is no number up to 65535", l.Advertise)}
+		return nil, &ExitError{ExitUsage, fmt.Errorf("advertise %s: the port is not a number up to 65535", l.Advertise)}
 	}
 	n.AdvertisedHost, n.AdvertisedPort = host, int32(p)
 	return n, nil

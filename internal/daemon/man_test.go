@@ -7,7 +7,7 @@ import (
 	"github.com/chronik-io/chronik/internal/daemon/config"
 )
 
-// The manual is complete: every setting, every flag, every command.
+// The manual is complete: it has every setting, flag and command.
 func TestTheManualHasEverySettingAndCommand(t *testing.T) {
 	pages, err := Manual("v1")
 	if err != nil {

@@ -14,18 +14,19 @@ import (
 )
 
 const (
-	// memoryShare is the part of the memory there is that the Go heap may take; the
-	// rest is for stacks, the kernel's buffers and the page cache.
+	// memoryShare is the share of the available memory that the Go heap may use; the rest is for
+	// stacks, the kernel's buffers and the page cache.
 	memoryShare = 0.8
-	// machineShare is the part of a machine's memory that counts as the broker's where
-	// no container says so: other programs run there, too.
+	// machineShare is the share of a machine's memory that counts as available if no container sets
+	// a limit: other programs run there, too.
 	machineShare = 5.0 / 8
 )
 
-// limitMemory tells the Go runtime how much memory there is, unless GOMEMLIMIT does.
+// limitMemory sets the Go runtime's memory limit from the available memory, unless GOMEMLIMIT is
+// set.
 func limitMemory(log *zap.Logger) {
 	provider := func() (uint64, error) {
-		if n := memoryThere(); n > 0 {
+		if n := availableMemory(); n > 0 {
 			return uint64(n), nil
 		}
 		return 0, memlimit.ErrNoLimit
@@ -34,81 +35,81 @@ func limitMemory(log *zap.Logger) {
 	switch {
 	case errors.Is(err, memlimit.ErrNoLimit):
 	case err != nil:
-		log.Warn("the Go runtime could not be told of the memory there is; set GOMEMLIMIT", zap.Error(err))
+		log.Warn("cannot set the memory limit of the Go runtime; set GOMEMLIMIT", zap.Error(err))
 	case limit > 0:
 		log.Debug("memory limit", zap.Int64("bytes", limit))
 	}
 }
 
-// memoryThere is how many bytes of memory the broker may use: the container's, or a
-// part of the machine's, or what GOMEMLIMIT leaves room for where that is less. 0 if
-// that is not known.
-func memoryThere() int64 {
-	there := int64(math.MaxInt64)
+// availableMemory returns how many bytes of memory the broker may use: the container's limit, or a
+// share of the machine's memory, or what GOMEMLIMIT implies if that is less. It returns 0 if none
+// is known.
+func availableMemory() int64 {
+	available := int64(math.MaxInt64)
 	if limit, err := memlimit.FromCgroup(); err == nil {
-		there = int64(min(limit, math.MaxInt64))
+		available = int64(min(limit, math.MaxInt64))
 	}
-	if machine := vfs.SystemMemory(); machine > 0 && there > machine {
-		there = int64(machineShare * float64(machine))
+	if machine := vfs.SystemMemory(); machine > 0 && available > machine {
+		available = int64(machineShare * float64(machine))
 	}
 	if limit := debug.SetMemoryLimit(-1); limit < math.MaxInt64 {
-		there = min(there, int64(float64(limit)/memoryShare))
+		available = min(available, int64(float64(limit)/memoryShare))
 	}
-	if there == math.MaxInt64 {
+	if available == math.MaxInt64 {
 		return 0
 	}
-	return there
+	return available
 }
 
-// budgets bound what clients and logs may fill with bytes.
+// budgets limit, in bytes, the memory that clients and logs can fill.
 type budgets struct {
 	Produce    int64 // produce requests
-	Connection int64 // those of one connection
+	Connection int64 // produce requests of one connection
 	Other      int64 // other requests
-	Answers    int64 // records in answers that clients have not read yet
-	Parked     int64 // what requests hold that wait: fetches for records, joins for other members
-	Deferred   int64 // of each log directory: records that segments do not have yet, and the tail
+	Answers    int64 // records in responses that clients have not read yet
+	Parked     int64 // held by requests that wait: fetches for records, joins for other members
+	Deferred   int64 // per log directory: records that are not in segments yet, and the tail
 	Keys       int64 // the keys of a compaction
-	Members    int64 // what members of groups have said of themselves, and what is assigned to them
+	Members    int64 // the metadata and assignments of group members
 	Sessions   int64 // the partitions of fetch sessions
-	Decoded    int64 // the arrays of one decoded request; large ones take turns, so it is no part of the sum
+	Decoded    int64 // the arrays of one decoded request; large ones are decoded one at a time, so the sum leaves it out
 }
 
 const (
-	// budgetShare is how much of the memory beyond fixedBytes the budgets may have together.
-	// The rest is for what no budget counts, such as connections and indexes, for garbage
-	// and for the page cache.
+	// budgetShare is the share of the memory beyond fixedBytes that all budgets may have together.
+	// The rest is for uncounted memory, such as connections and indexes, for garbage and for the
+	// page cache.
 	budgetShare = 0.4
-	// fixedBytes is what does not shrink with the memory: the process itself, a thousand
-	// connections, one inflated batch and one large request.
+	// fixedBytes does not shrink with the memory: the process itself, a thousand connections, one
+	// decompressed batch and one large request.
 	fixedBytes = 24 << 20
 	otherBytes = 64 << 20
-	// answerShare of the memory is for answers, within bounds: more makes no reader
-	// faster but those that are far away.
+	// answerShare of the memory is for responses, within bounds: more speeds up only readers that
+	// are far away.
 	answerShare            = 1.0 / 8
 	minAnswers, maxAnswers = 32 << 20, 1 << 30
-	// parkedShare of the memory is for requests that wait: a consumer takes some 2 KiB, and
-	// half a KiB more for each further partition.
+	// parkedShare of the memory is for requests that wait: a consumer needs some 2 KiB, and half a
+	// KiB more for each further partition.
 	parkedShare          = 1.0 / 16
 	minParked, maxParked = 16 << 20, 256 << 20
-	// memberShare of the memory is for members, within bounds: a member of a large group
-	// takes some 10 kB.
+	// memberShare of the memory is for members, within bounds: a member of a large group needs some
+	// 10 kB.
 	memberShare            = 1.0 / 16
 	minMembers, maxMembers = 16 << 20, 1 << 30
-	// sessionShare of the memory is for fetch sessions, within bounds: a partition counts half
-	// a KiB, and Kafka's default of 1,000 sessions has 256 of them each on average.
+	// sessionShare of the memory is for fetch sessions, within bounds: a partition counts as half a
+	// KiB, and 128 MiB give each of Kafka's default of 1,000 sessions 256 partitions on average.
 	sessionShare             = 1.0 / 16
 	minSessions, maxSessions = 16 << 20, 128 << 20
-	// decodedShare of the memory is for one request, within bounds: what is answered to it may
-	// take several times that. 4 MiB are 25,000 topics.
+	// decodedShare of the memory is for one request, within bounds: its response may need several
+	// times as much. 4 MiB are 25,000 topics.
 	decodedShare           = 1.0 / 16
 	minDecoded, maxDecoded = 4 << 20, protocol.MaxCost
-	// leastBudget is how far a budget is cut at most.
+	// leastBudget is the least value that a budget is reduced to.
 	leastBudget = 1 << 20
 )
 
-// divide makes budgets out of what is configured, for dirs log directories: cut all
-// alike where they are too much for the memory there is. 0 is no known memory.
+// divide derives the budgets from the configuration, for dirs log directories. It reduces all of
+// them by the same factor if they exceed the memory; memory 0 means that it is unknown.
 func divide(memory int64, preset durability.ProducePreset, dirs int, keys int64) (wanted, cut budgets) {
 	wanted = budgets{Produce: preset.ProduceBytes, Connection: preset.ConnectionBytes, Other: otherBytes, Deferred: preset.DeferredBytes, Keys: keys}
 	if memory <= 0 {
@@ -130,12 +131,13 @@ func divide(memory int64, preset durability.ProducePreset, dirs int, keys int64)
 	return wanted, cut
 }
 
-// spendable is how many bytes the budgets may have together.
+// spendable returns how many bytes the budgets may have together.
 func spendable(memory int64) float64 { return budgetShare * float64(max(memory-fixedBytes, 0)) }
 
-// sum is what all of them may fill; a connection's are the broker's. network has half of
-// Produce and of Other beside them for requests that are arriving, half of Other for
-// answers that are not fetches', and a quarter of it for read buffers.
+// sum returns how much all budgets together can fill; those of a connection are part of the
+// broker's. In addition to Produce and Other, network has half of each for arriving requests, half
+// of Other for responses other than fetches, and a quarter of Other for read buffers. In addition
+// to Parked, broker has a quarter of it for requests that are too large to park.
 func (b budgets) sum(dirs int) int64 {
-	return b.Produce*3/2 + b.Other*9/4 + b.Answers + b.Parked + int64(dirs)*b.Deferred + b.Keys + b.Members + b.Sessions
+	return b.Produce*3/2 + b.Other*9/4 + b.Answers + b.Parked*5/4 + int64(dirs)*b.Deferred + b.Keys + b.Members + b.Sessions
 }

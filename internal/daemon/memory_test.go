@@ -8,8 +8,8 @@ import (
 	"github.com/chronik-io/chronik/pkg/durability"
 )
 
-// Whatever is configured, the budgets leave most of the memory to the rest, as far
-// as none is cut to nothing; and they are what was configured where that fits.
+// For any configuration the budgets leave most of the memory to other uses, unless they reach their
+// minimum; if the configured values fit, they are used.
 func TestBudgetsFitIntoTheMemory(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		memory := rapid.Int64Range(1<<20, 1<<40).Draw(t, "memory")
@@ -38,7 +38,7 @@ func TestBudgetsFitIntoTheMemory(t *testing.T) {
 	})
 }
 
-func TestBudgetsWhereTheMemoryIsNotKnown(t *testing.T) {
+func TestBudgetsIfTheMemoryIsUnknown(t *testing.T) {
 	preset, err := durability.LookupPreset("balanced")
 	if err != nil {
 		t.Fatal(err)
@@ -49,7 +49,7 @@ func TestBudgetsWhereTheMemoryIsNotKnown(t *testing.T) {
 	}
 }
 
-// What does not shrink with the memory is a third of a container of 64 MiB, which `make hostile-soak` has.
+// In a container of 64 MiB, as in `make hostile-soak`, the fixed part is a third of the memory.
 func TestBudgetsOfASmallContainer(t *testing.T) {
 	preset, err := durability.LookupPreset("balanced")
 	if err != nil {

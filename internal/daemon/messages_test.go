@@ -27,21 +27,20 @@ import (
 	"github.com/chronik-io/chronik/internal/vfs/errfs"
 )
 
-// mistake is a command line with something wrong about it, or about what it finds.
+// mistake is a wrong command line, or one that finds a fault.
 type mistake struct {
-	args string // of chronikd, parted by spaces; NAMEs are replaced by places
-	env  string // a variable, where there is one
-	file string // the content of c.yaml, which --config c.yaml then names
-	// what is wrong on the disk, in words, and how it came about: the working
-	// directory holds d, the data of a broker that stopped.
+	args string // of chronikd, separated by spaces; names in capitals are replaced by addresses
+	env  string // a variable; may be empty
+	file string // the content of c.yaml, for --config c.yaml
+	// disk describes the fault on the disk, and harm causes it. The working directory holds d, the
+	// data of a broker that has stopped.
 	disk string
 	harm func() error
 	fs   func(vfs.FS) vfs.FS // a disk that fails
 }
 
-// Every error that a user can cause with flags, files, variables or directories
-// says in one line what happened, where, and what to do; the texts are looked at
-// in testdata/errors.golden.
+// Every error that a user can cause with flags, files, variables or directories states in one line
+// what happened, where, and what to do. testdata/errors.golden has the texts for review.
 func TestMessages(t *testing.T) {
 	path, err := filepath.Abs("testdata/errors.golden")
 	if err != nil {
@@ -61,8 +60,8 @@ func TestMessages(t *testing.T) {
 		if err := os.CopyFS("d", base); err != nil {
 			t.Fatal(err)
 		}
-		told := m.told()
-		all.WriteString(told)
+		title := m.title()
+		all.WriteString(title)
 		if m.harm != nil {
 			if err := m.harm(); err != nil {
 				t.Fatalf("%s: %v", m.disk, err)
@@ -71,7 +70,7 @@ func TestMessages(t *testing.T) {
 		code, errs := m.run(t, places)
 		for _, line := range strings.Split(strings.TrimSuffix(errs, "\n"), "\n") {
 			if code == ExitOK || !strings.HasPrefix(line, "chronikd: ") {
-				t.Errorf("%scode %d, error %q", told, code, line)
+				t.Errorf("%scode %d, error %q", title, code, line)
 			}
 		}
 		for name, place := range places {
@@ -82,8 +81,8 @@ func TestMessages(t *testing.T) {
 	golden.File(t, path, all.String(), "go test ./internal/daemon -run Messages")
 }
 
-// told is the command as a person would have come to it.
-func (m *mistake) told() string {
+// title returns the command as a person would type it.
+func (m *mistake) title() string {
 	var b strings.Builder
 	if m.file != "" {
 		b.WriteString("# c.yaml: " + strings.ReplaceAll(strings.TrimSuffix(m.file, "\n"), "\n", "\n#         ") + "\n")
@@ -102,8 +101,8 @@ func (m *mistake) told() string {
 	return b.String() + "\n"
 }
 
-// run is the command line in this process; a broker that starts nevertheless is
-// ended, which the test sees by the exit code.
+// run runs the command line in this process. It ends a broker that starts nevertheless, which the
+// test detects by the exit code.
 func (m *mistake) run(t *testing.T, places map[string]string) (code int, errs string) {
 	t.Helper()
 	ctx, cancel := context.WithCancel(t.Context())
@@ -142,7 +141,7 @@ func (m *mistake) run(t *testing.T, places map[string]string) (code int, errs st
 	return code, errs
 }
 
-// readyEnds ends a broker that says that it is ready.
+// readyEnds ends a broker that reports that it is ready.
 type readyEnds struct {
 	*bytes.Buffer
 	end func()
@@ -155,7 +154,7 @@ func (r readyEnds) Write(b []byte) (int, error) {
 	return r.Buffer.Write(b)
 }
 
-// used is a data directory with a topic.
+// used creates a data directory with a topic.
 func used(t *testing.T, dir string) fs.FS {
 	t.Helper()
 	cfg, err := Load(config.Input{Flags: map[string]string{config.KeyDataDir: dir, config.KeyListen: "127.0.0.1:0", config.KeyAdminListen: config.Off}})
@@ -180,7 +179,7 @@ func used(t *testing.T, dir string) fs.FS {
 	return os.DirFS(dir)
 }
 
-// somewhere are addresses that command lines name.
+// somewhere returns the addresses that command lines name.
 func somewhere(t *testing.T) map[string]string {
 	t.Helper()
 	l, err := net.Listen("tcp", "127.0.0.1:0")
@@ -195,12 +194,12 @@ func somewhere(t *testing.T) map[string]string {
 	})
 	o, u := httptest.NewServer(other), httptest.NewServer(unready)
 	t.Cleanup(func() { close(quiet); o.Close(); u.Close() })
-	// NOBODY is a port that no service has any more, and nobody gets who asks for any.
+	// No service uses the port of NOBODY, so a connection is refused.
 	return map[string]string{"TAKEN": l.Addr().String(), "NOBODY": "127.0.0.1:71",
 		"OTHER": strings.TrimPrefix(o.URL, "http://"), "UNREADY": strings.TrimPrefix(u.URL, "http://")}
 }
 
-// passing takes out what is another one with each run.
+// passing replaces the parts that differ in each run.
 func passing(text string) string {
 	for pattern, word := range map[string]string{
 		`\b[0-9a-f]{32}\b`: "ID", `pid \d+`: "pid N", ` on \S+:53\b`: "",
@@ -211,7 +210,7 @@ func passing(text string) string {
 	return text
 }
 
-// misspelt are wrong in themselves.
+// misspelt returns command lines that are wrong in themselves.
 func misspelt() []mistake {
 	var all []mistake
 	for _, args := range []string{
@@ -225,7 +224,7 @@ func misspelt() []mistake {
 	return all
 }
 
-// misset have a setting that is wrong, or contradicts another one.
+// misset returns settings that are wrong or contradict others.
 func misset() []mistake {
 	var all []mistake
 	for _, args := range []string{
@@ -236,8 +235,8 @@ func misset() []mistake {
 		"--data-dir EMPTY", "--wal-profile fsync", "--wal-profile EMPTY", "--produce-profile max", "--log-level loud", "--set log.format=xml",
 		"--set x", "--set =3", "--set foo=1", "--set num.partition=1", "--set numpartitions=1",
 		"--set num.partitions=EMPTY", "--set num.partitions=many", "--set num.partitions=0", "--set num.partitions=99999999999",
-		"--set offsets.topic.replication.factor=99999", "--set log.retention.ms=x", "--set log.retention.ms=7d", "--set log.retention.hours=1.5",
-		"--set log.segment.bytes=1GiB", "--set log.segment.bytes=1", "--set log.cleaner.min.cleanable.ratio=2",
+		"--set offsets.topic.replication.factor=99999", "--set log.retention.ms=x", "--set log.retention.ms=7w", "--set log.retention.hours=1.5",
+		"--set log.segment.bytes=1GiBB", "--set log.segment.bytes=1", "--set log.cleaner.min.cleanable.ratio=2",
 		"--set log.cleaner.io.max.bytes.per.second=fast", "--set auto.create.topics.enable=yes", "--set metrics.partitions=yes",
 		"--set log.cleanup.policy=compress", "--set compression.type=zip", "--set group.consumer.assignors=sticky",
 		"--set group.consumer.migration.policy=never", "--set log.message.timestamp.type=now", "--set compression.gzip.level=12",
@@ -256,21 +255,21 @@ func misset() []mistake {
 	return append(all,
 		mistake{env: "CHRONIK_NUM_PARTITIONS=x", args: "config check"},
 		mistake{env: "CHRONIK_WAL_PROFILE=fsync", args: "config check"},
-		mistake{env: "CHRONIK_LOG_RETENTION_MS=7d"},
+		mistake{env: "CHRONIK_LOG_RETENTION_MS=7w"},
 		mistake{env: "CHRONIK_CONFIG=none.yaml", args: "config check"},
 		mistake{args: "health --set num.partitions=0"},
 		mistake{args: "--set num.partitions=0"},
 	)
 }
 
-// misfiled have a configuration file that is wrong.
+// misfiled returns configuration files that are wrong.
 func misfiled() []mistake {
 	all := []mistake{{args: "config check --config none.yaml"}, {args: "config check --config base"}}
 	for _, text := range []string{
 		"num.partitions: [1\n", "- a\n", "hello\n", "\tnum.partitions: 1\n", "num.partitions: 1\nnum.partitions: 2\n",
 		"num.partitions: 1\n---\nnum.partitions: 2\n", "num.partitions:\n", "num.partitions: {a: 1}\n", "num.partitions: [[1]]\n",
 		"num:\n  partitions: 1\n", "num.partition: 1\n", "1: 2\n", "num.partitions: many\nlog.level: loud\n", "data.dir: ''\n", "listen: :9092\n",
-		"advertise: h:9092\n", "connections.max.idle.ms: 10m\n",
+		"advertise: h:9092\n", "connections.max.idle.ms: 10w\n",
 		"listeners: []\n", "listeners:\n", "listeners: {listen: ':1'}\n", "listeners: [{name: a b, listen: x}]\n", "listeners: [3]\n",
 		"listeners: [{listen: ':1'}, {listen: ':2'}]\n", "listeners: [{listn: ':1'}]\n", "listeners: [{listen: [a]}]\n",
 		"listeners: [{listen: ':1'}, {name: default, listen: ':2'}]\n", "listeners: [{listen: ':1'}, {name: b, listen: '127.0.0.1:1'}]\n",
@@ -286,7 +285,7 @@ func misfiled() []mistake {
 	return all
 }
 
-// misplaced are about directories and addresses that a broker cannot have.
+// misplaced returns directories and addresses that a broker cannot use.
 func misplaced() []mistake {
 	failing := func(ops errfs.Op, path string, err error) func(vfs.FS) vfs.FS {
 		return func(below vfs.FS) vfs.FS {
@@ -322,7 +321,7 @@ func misplaced() []mistake {
 	}
 }
 
-// mismade are about directories that hold something else than a broker expects.
+// mismade returns directories with content that a broker does not expect.
 func mismade() []mistake {
 	const checkpoint, dirID, journals, journalID = "d/logs/checkpoint", "d/logs/chronik.dir", "d/logs/journal", "d/logs/journal/chronik.journal"
 	return []mistake{
@@ -351,7 +350,7 @@ func mismade() []mistake {
 	}
 }
 
-// unheard are questions that no broker answers, or not as one hopes.
+// unheard returns queries that get no response from a broker, or not the expected one.
 func unheard() []mistake {
 	return []mistake{
 		{args: "health --admin-listen NOBODY"},
@@ -370,7 +369,7 @@ func write(name string) func() error {
 
 func remove(name string) func() error { return func() error { return os.RemoveAll(name) } }
 
-// change replaces what a file begins with; by nothing, it is empty afterwards.
+// change replaces the beginning of a file; with an empty replacement the file becomes empty.
 func change(name, begin, with string) func() error {
 	return func() error {
 		b, err := os.ReadFile(name)
@@ -415,7 +414,7 @@ func damageAll(pattern string) func() error {
 	})
 }
 
-// swapJournals makes e, whose journal is d's.
+// swapJournals creates e, whose journal is d's.
 func swapJournals() error {
 	if err := errors.Join(os.CopyFS("e", os.DirFS("other")), os.RemoveAll("e/logs/journal")); err != nil {
 		return err
@@ -423,7 +422,7 @@ func swapJournals() error {
 	return os.CopyFS("e/logs/journal", os.DirFS("d/logs/journal"))
 }
 
-// foreign makes e with a file of somebody else's.
+// foreign creates e with a file of another program.
 func foreign(name string) func() error {
 	return func() error {
 		name := filepath.Join("e", name)

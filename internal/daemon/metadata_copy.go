@@ -14,24 +14,24 @@ import (
 	"github.com/chronik-io/chronik/internal/storage"
 )
 
-// The metadata of all topics is a few files in data.dir; their copy is in a log directory,
-// if possible in one outside of data.dir. It is begun when storage holds the locks of the
-// log directories: none of them is another broker's then.
+// The metadata of all topics is a few files in data.dir. Their copy is in a log directory, if
+// possible in one outside of data.dir. It starts after storage has locked the log directories, so
+// that none of them belongs to another broker.
 
-// refuseOlder refuses metadata that one of the copies is ahead of: topics that were made
-// since would be gone, and deleted ones would come back.
+// refuseOlder rejects metadata that is older than one of its copies: topics that were created since
+// would be gone, and deleted ones would reappear.
 func (b *Broker) refuseOlder(r *components) error {
 	for _, p := range places(&r.conf) {
 		if err := r.store.CheckAgainst(filestore.CopyIn(p.Path)); errors.Is(err, filestore.ErrOlder) {
-			return &ExitError{ExitData, fmt.Errorf("directory %s: %w: the metadata was put back from an older time; %s "+
-				"puts the copy in its place; to go on with the older metadata, move the copy away", b.cfg.DataDir, err,
+			return &ExitError{ExitData, fmt.Errorf("directory %s: %w: the metadata was restored from an older state; %s "+
+				"replaces it with the copy; to continue with the older metadata, move the copy away", b.cfg.DataDir, err,
 				b.repairAll(places(&r.conf), "--backup", path.Join(b.cfg.DataDir, "before-repair")))}
 		}
 	}
 	return nil
 }
 
-// repairAll is the command that repairs everything that this broker has, with more flags.
+// repairAll returns the command that repairs all directories of this broker, with the flags more.
 func (b *Broker) repairAll(all []storage.Place, more ...string) string {
 	dirs := []string{"chronikctl", "log", "repair", "--dir", b.cfg.DataDir}
 	var journals []string
@@ -46,7 +46,7 @@ func (b *Broker) repairAll(all []storage.Place, more ...string) string {
 	return health.Command(slices.Concat(dirs, journals, more)...)
 }
 
-// keepCopy begins the copy of the metadata.
+// keepCopy starts the copy of the metadata.
 func (b *Broker) keepCopy(ctx context.Context, r *components) {
 	dirs := r.storage.Dirs()
 	if len(dirs) == 0 {

@@ -16,8 +16,8 @@ import (
 	"github.com/chronik-io/chronik/internal/vfs/errfs"
 )
 
-// The copy of the metadata is outside of data.dir, if a log directory is, and has all that
-// the metadata has. Metadata that is older than it starts no broker.
+// The copy of the metadata is outside of data.dir, if a log directory is, and has the same content.
+// A broker does not start with metadata that is older than the copy.
 func TestTheMetadataHasACopy(t *testing.T) {
 	const dirs, at = "log.dirs=/data/logs,/two", "/two/metadata.copy"
 	mem := vfs.Memory()
@@ -64,9 +64,9 @@ func TestTheMetadataHasACopy(t *testing.T) {
 	}
 }
 
-// There is one copy: where a start chooses another directory for it, the former one goes. One that
-// stayed would be taken for a complete one when the metadata is lost.
-func TestAFormerCopyGoes(t *testing.T) {
+// There is one copy: if a start chooses another directory for it, the former copy is removed.
+// Otherwise it would be taken for a complete one when the metadata is lost.
+func TestAFormerCopyIsRemoved(t *testing.T) {
 	const former = "/data/logs/metadata.copy"
 	mem := vfs.Memory()
 	b, _ := startHere(t, mem)
@@ -84,19 +84,19 @@ func TestAFormerCopyGoes(t *testing.T) {
 			break
 		}
 		if time.Since(begin) > time.Minute {
-			t.Fatalf("the former copy is left: %t, %v", left, err)
+			t.Fatalf("the former copy still exists: %t, %v", left, err)
 		}
 	}
 	if err := b.Close(); err != nil {
 		t.Fatal(err)
 	}
 	if now, err := filestore.Check(mem, "/two/metadata.copy"); err != nil || !now.Used {
-		t.Errorf("the copy of now: used %t, %v", now.Used, err)
+		t.Errorf("the new copy: used %t, %v", now.Used, err)
 	}
 }
 
-// Metadata of which only a log without records is left is lost: a start that took it for that of a
-// first start would go on without topics.
+// Metadata that consists only of a log without records is lost: a start that took it for the
+// metadata of a first start would continue without topics.
 func TestALogWithoutASnapshotIsNoMetadata(t *testing.T) {
 	mem := vfs.Memory()
 	b, _ := startHere(t, mem)
@@ -136,7 +136,7 @@ func TestALogWithoutASnapshotIsNoMetadata(t *testing.T) {
 	}
 }
 
-// A copy that cannot be written is a finding, and topics can be created all the same.
+// A copy that cannot be written causes a finding, and topics can be created nevertheless.
 func TestACopyThatCannotBeWrittenIsAFinding(t *testing.T) {
 	disk := errfs.New(vfs.Memory())
 	disk.Add(errfs.Rule{Ops: errfs.Create, Path: "/data/logs/metadata.copy/*", Err: syscall.EIO})

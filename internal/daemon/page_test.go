@@ -17,7 +17,7 @@ import (
 	"github.com/chronik-io/chronik/internal/vfs"
 )
 
-// browse asks the admin port as a browser does.
+// browse sends a request to the admin port as a browser does.
 func browse(t *testing.T, b *Broker, path string) (int, string) {
 	t.Helper()
 	req, err := http.NewRequestWithContext(t.Context(), http.MethodGet, "http://"+b.AdminAddr()+path, http.NoBody)
@@ -39,8 +39,8 @@ func browse(t *testing.T, b *Broker, path string) (int, string) {
 	return resp.StatusCode, string(body)
 }
 
-// onThePage waits until the page shows every finding of the report, in the report's words and
-// order: some of them have numbers that change.
+// onThePage waits until the page shows every finding of the report in the same words and order:
+// some of them have numbers that change.
 func onThePage(t *testing.T, b *Broker) {
 	t.Helper()
 	eventually(t, "the page shows the findings", func() bool {
@@ -57,7 +57,7 @@ func onThePage(t *testing.T, b *Broker) {
 	})
 }
 
-// consumes joins a group and consumes n records, which it commits.
+// consumes joins a group, consumes n records and commits them.
 func consumes(t *testing.T, b *Broker, ctx context.Context, group, topic string, n int) *kgo.Client {
 	t.Helper()
 	c, err := kgo.NewClient(kgo.WithContext(ctx), kgo.SeedBrokers(b.Addrs()...), kgo.ClientID("reader of "+group), kgo.ConsumerGroup(group), kgo.ConsumeTopics(topic),
@@ -79,17 +79,17 @@ func consumes(t *testing.T, b *Broker, ctx context.Context, group, topic string,
 	return c
 }
 
-// The page shows what the running broker has: topics, their records, configs, groups of both
+// The page shows the state of the running broker: topics, their records, configs, groups of both
 // protocols, and connections.
 func TestThePageShowsTheRunningBroker(t *testing.T) {
 	b, _ := startHere(t, vfs.Memory())
 	fill(t, b, "orders", 2, 5)
 	consumes(t, b, t.Context(), "billing & more", "orders", 10)
 	// Another group of the same shard, with the newer protocol.
-	shard, _ := b.rooms.groups.Partition("billing & more")
+	shard, _ := b.components.groups.Partition("billing & more")
 	twin := ""
 	for i := 0; twin == ""; i++ {
-		if p, _ := b.rooms.groups.Partition(fmt.Sprint("twin-", i)); p == shard {
+		if p, _ := b.components.groups.Partition(fmt.Sprint("twin-", i)); p == shard {
 			twin = fmt.Sprint("twin-", i)
 		}
 	}

@@ -7,8 +7,8 @@ import (
 	"strings"
 )
 
-// checkPlaces refuses directories that would hold one another's files. The
-// broker would notice some of it at the start, and some never.
+// checkPlaces rejects directories that would contain one another's files. The broker would notice
+// some of these mistakes at its start and others never.
 func checkPlaces(data string, static map[string]string) error {
 	logs, err := placesOf(static, "log.dirs")
 	if err != nil {
@@ -43,7 +43,7 @@ func checkPlaces(data string, static map[string]string) error {
 	return nil
 }
 
-// placesOf are the directories that a setting names.
+// placesOf returns the directories that a setting names.
 func placesOf(static map[string]string, setting string) ([]string, error) {
 	if strings.TrimSpace(static[setting]) == "" {
 		return nil, nil
@@ -51,12 +51,12 @@ func placesOf(static map[string]string, setting string) ([]string, error) {
 	var all []string
 	for _, p := range strings.Split(static[setting], ",") {
 		if p = strings.TrimSpace(p); p == "" {
-			return nil, fmt.Errorf("%s has an empty entry; leave out the comma beside it", setting)
+			return nil, fmt.Errorf("%s has an empty entry; remove the extra comma", setting)
 		}
 		all = append(all, path.Clean(p))
 	}
 	return all, nil
 }
 
-// within says whether a path is another one or below it.
+// within reports whether p is other or lies below it.
 func within(p, other string) bool { return p == other || strings.HasPrefix(p, other+"/") }

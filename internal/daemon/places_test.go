@@ -2,8 +2,7 @@ package daemon
 
 import "testing"
 
-// Directories that would hold one another's files are refused before anything is
-// made.
+// Directories that would contain one another's files are rejected before anything is created.
 func TestPlaces(t *testing.T) {
 	for _, c := range []struct {
 		logs, journals string

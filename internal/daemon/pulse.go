@@ -15,29 +15,28 @@ import (
 	"github.com/chronik-io/chronik/internal/storage"
 )
 
-// beating is a log directory as the pulse looks at it.
-type beating interface {
+// watchedDir is a log directory whose progress a pulse checks.
+type watchedDir interface {
 	Pulse() storage.Pulse
 	Err() error
 }
 
-// pulse finds out whether a broker that serves still makes progress, for a
-// supervisor that restarts it where it does not. It is used by one goroutine.
+// pulse checks whether a serving broker still makes progress, for a supervisor that restarts it if
+// it does not. One goroutine uses it.
 //
-// It looks for what a restart mends: a broker whose listener, handlers or
-// journals hang. What a restart does not mend is no reason to be killed: a log
-// directory that failed says so itself and is not looked at, and one directory
-// whose disk hangs does not take the others down.
+// It detects what a restart cures: a broker whose listener, handlers or journals hang. Other faults
+// are no reason to kill it: a failed log directory reports its failure itself and is not checked,
+// and one directory whose disk hangs does not take the others down.
 type pulse struct {
-	address string    // of the first listener
-	dirs    []beating // never changes
-	last    []uint64  // progress at the last look, by directory
+	address string       // of the first listener
+	dirs    []watchedDir // never changes
+	last    []uint64     // progress at the last check, by directory
 
-	conn   net.Conn // nil where there is none
+	conn   net.Conn // nil if there is no connection
 	number int32    // of the last request
 }
 
-func newPulse(address string, dirs []beating) pulse {
+func newPulse(address string, dirs []watchedDir) pulse {
 	p := pulse{address: address, dirs: dirs, last: make([]uint64, len(dirs))}
 	for i, d := range dirs {
 		p.last[i] = d.Pulse().Progress
@@ -45,17 +44,17 @@ func newPulse(address string, dirs []beating) pulse {
 	return p
 }
 
-// beat returns nil where the broker made progress since the last call, and what
-// hangs otherwise. The context bounds it, unless a lock of the broker is never
-// given back: then it does not return, which tells the same.
+// beat returns nil if the broker made progress since the last call, and otherwise an error that
+// names what hangs. ctx bounds it, unless a lock of the broker is never released: then beat does
+// not return, and the watchdog fires for lack of a keep-alive.
 func (p *pulse) beat(ctx context.Context) error {
 	if err := p.moving(); err != nil {
 		return err
 	}
-	return p.ask(ctx)
+	return p.request(ctx)
 }
 
-// moving is an error where records wait in every directory that works and nothing was written or
+// moving returns an error if records wait in every working directory and nothing was written or
 // synced since the last call.
 func (p *pulse) moving() error {
 	working, stuck := 0, 0
@@ -70,16 +69,16 @@ func (p *pulse) moving() error {
 		p.last[i] = now.Progress
 	}
 	if stuck > 0 && stuck == working {
-		return fmt.Errorf("records wait in all %d log directories that work, and no write or fdatasync ends", working)
+		return fmt.Errorf("records wait in all %d working log directories, and no write or fdatasync ends", working)
 	}
 	return nil
 }
 
-// ask sends a request through the first listener and waits for its answer: for
-// the metadata of no topics, which every handler's way leads past and which
-// costs next to nothing. A connection that the broker closes, because there are
-// too many or it was idle, is an answer too: somebody accepted it.
-func (p *pulse) ask(ctx context.Context) error {
+// request sends a request through the first listener and waits for its response. It asks for the
+// metadata of no topics, which passes through all of the request path and costs next to nothing. A
+// connection that the broker closes, because it has too many or because the connection was idle, is
+// a response too: the broker accepted it.
+func (p *pulse) request(ctx context.Context) error {
 	if p.conn != nil {
 		if err := p.exchange(ctx); err == nil || ctx.Err() != nil {
 			return err
@@ -102,7 +101,7 @@ func (p *pulse) ask(ctx context.Context) error {
 	return fmt.Errorf("the broker's own request to %s: %w", p.address, err)
 }
 
-// largest bounds the answer to a request for no topics, in bytes.
+// largest is the maximum size in bytes of a response to a request for no topics.
 const largest = 1 << 20
 
 func (p *pulse) exchange(ctx context.Context) error {
@@ -124,16 +123,16 @@ func (p *pulse) exchange(ctx context.Context) error {
 	}
 	size, number := binary.BigEndian.Uint32(head[:4]), binary.BigEndian.Uint32(head[4:])
 	if size < 4 || size > largest || number != uint32(p.number) {
-		return fmt.Errorf("an answer of %d bytes to request %d, and not to %d", size, number, p.number)
+		return fmt.Errorf("got a response of %d bytes to request %d, want request %d", size, number, p.number)
 	}
 	_, err := io.CopyN(io.Discard, p.conn, int64(size)-4)
 	return err
 }
 
-// close gives the connection back; the next beat makes another.
+// close closes the connection; the next beat opens a new one.
 func (p *pulse) close() {
 	if p.conn != nil {
-		_ = p.conn.Close() // nothing is expected from it any more
+		_ = p.conn.Close() // no data is expected from it
 		p.conn = nil
 	}
 }

@@ -15,7 +15,7 @@ import (
 	"github.com/chronik-io/chronik/internal/vfs"
 )
 
-// dir is a log directory with a pulse of the test's making.
+// dir is a log directory whose progress the test sets.
 type dir struct {
 	durable uint64
 	waiting bool
@@ -35,11 +35,11 @@ func listen(t *testing.T) net.Listener {
 	return l
 }
 
-// A journal hangs where records wait and nothing is written or synced; and the broker
-// does where all its journals hang that work.
-func TestABrokerHangsWhereEveryJournalHangs(t *testing.T) {
+// A journal hangs if records wait and nothing is written or synced. The broker hangs if all its
+// working journals hang.
+func TestABrokerHangsIfEveryJournalHangs(t *testing.T) {
 	a, b := &dir{durable: 5}, &dir{durable: 9}
-	p := newPulse("", []beating{a, b})
+	p := newPulse("", []watchedDir{a, b})
 	look := func(hangs bool, why string) {
 		t.Helper()
 		if err := p.moving(); (err != nil) != hangs {
@@ -53,18 +53,18 @@ func TestABrokerHangsWhereEveryJournalHangs(t *testing.T) {
 	look(true, "both hang")
 	a.durable++
 	look(false, "one moved")
-	look(true, "and moved no more")
+	look(true, "and made no further progress")
 	b.err = errors.New("disk gone")
-	look(true, "of the one that works, records wait")
+	look(true, "records wait in the only working directory")
 	a.waiting = false
-	look(false, "one works, the other one's failure is known")
+	look(false, "one works, the failure of the other is known")
 	a.err = b.err
 	a.waiting = true
-	look(false, "no restart mends disks that failed")
+	look(false, "a restart does not repair failed disks")
 }
 
-// The broker is asked the way that clients take, over one connection.
-func TestABrokerIsAskedAsClientsAskIt(t *testing.T) {
+// The pulse uses the clients' path to the broker, over one connection.
+func TestThePulseUsesTheClientsPath(t *testing.T) {
 	cfg, err := Load(config.Input{Flags: map[string]string{config.KeyDataDir: "/data", config.KeyListen: "127.0.0.1:0", config.KeyAdminListen: config.Off}})
 	if err != nil {
 		t.Fatal(err)
@@ -73,7 +73,7 @@ func TestABrokerIsAskedAsClientsAskIt(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	p := newPulse(b.Addrs()[0], b.beatings())
+	p := newPulse(b.Addrs()[0], b.watchedDirs())
 	defer p.close()
 	for range 3 {
 		if err := p.beat(t.Context()); err != nil {
@@ -83,20 +83,20 @@ func TestABrokerIsAskedAsClientsAskIt(t *testing.T) {
 	if text := b.status(); !strings.HasPrefix(text, "serving 0 partitions on 127.0.0.1:") || !strings.HasSuffix(text, ", 1 connections") {
 		t.Errorf("status: %s", text)
 	}
-	_ = p.conn.Close() // as the broker does with one that was idle
+	_ = p.conn.Close() // as the broker does with an idle connection
 	if err := p.beat(t.Context()); err != nil {
-		t.Errorf("no other connection was made: %v", err)
+		t.Errorf("no new connection was opened: %v", err)
 	}
 	if err := b.Close(); err != nil {
 		t.Error(err)
 	}
 	if err := p.beat(t.Context()); err == nil {
-		t.Error("a broker that is gone has a pulse")
+		t.Error("a stopped broker has a pulse")
 	}
 }
 
-// A broker that takes a connection and does not answer hangs; one that closes it
-// has answered.
+// A broker that accepts a connection and does not respond hangs; if it closes the connection, it
+// has responded.
 func TestSilenceIsAHangAndARefusalIsNot(t *testing.T) {
 	l := listen(t)
 	p := newPulse(l.Addr().String(), nil)
@@ -104,7 +104,7 @@ func TestSilenceIsAHangAndARefusalIsNot(t *testing.T) {
 	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Millisecond)
 	defer cancel()
 	if err := p.beat(ctx); err == nil {
-		t.Error("a listener that nobody serves has a pulse")
+		t.Error("a listener without a server has a pulse")
 	}
 	p.close()
 	go func() {

@@ -12,8 +12,8 @@ import (
 
 const reference = "../../docs/configuration.md"
 
-// The reference is made of the definitions that the loader checks with, that
-// print-defaults prints and that clients are told by DescribeConfigs.
+// The reference is generated from the definitions that the loader checks values with,
+// print-defaults prints and DescribeConfigs shows to clients.
 func TestDocsListEverySetting(t *testing.T) {
 	reg := defaultRegistry(t)
 	var b strings.Builder
@@ -49,25 +49,25 @@ func TestDocsListEverySetting(t *testing.T) {
 	generated(t, reference, "group configs", single(reg.GroupDefs()))
 }
 
-// What Kafka has and chronik refuses is listed too, so that a search finds it.
+// Settings of Kafka's that chronik rejects are listed too, so that a search finds them.
 func TestDocsListWhatIsRefused(t *testing.T) {
 	reg := defaultRegistry(t)
 	byRemedy := make(map[string][]string)
 	for _, name := range slices.Concat(reg.ForeignBrokers(), reg.ForeignTopics(), reg.ForeignGroups()) {
-		text := configdef.Instead(name)
+		text := configdef.Remedy(name)
 		byRemedy[text] = append(byRemedy[text], code(name))
 	}
 	var b strings.Builder
 	b.WriteString("| names | what to do |\n|---|---|\n")
-	general := configdef.Instead("")
+	general := configdef.Remedy("")
 	for _, text := range append(slices.DeleteFunc(slices.Sorted(maps.Keys(byRemedy)), func(s string) bool { return s == general }), general) {
 		row(&b, strings.Join(byRemedy[text], ", "), text)
 	}
 	generated(t, reference, "refused configs", b.String())
 }
 
-// Each broker config that clients can ask for is set under its own name or by one
-// of the daemon's settings, which says so and says rightly whether it is dynamic.
+// Each broker config that clients can query is set under its own name or by one of the daemon's
+// settings, which says so and states correctly whether it is dynamic.
 func TestEveryBrokerConfigHasASetting(t *testing.T) {
 	reg := defaultRegistry(t)
 	byConfig := make(map[string]config.Def)
@@ -81,21 +81,21 @@ func TestEveryBrokerConfigHasASetting(t *testing.T) {
 	for _, d := range reg.Brokers() {
 		s, ok := byConfig[d.Name]
 		if !ok {
-			t.Errorf("%s is set by no setting", d.Name)
+			t.Errorf("no setting sets %s", d.Name)
 		}
 		if (s.Live != "") != (d.Update != configdef.ReadOnly) {
-			t.Errorf("%s: %q is not what the config says of changes", s.Name, s.Live)
+			t.Errorf("%s: %q contradicts the config's update mode", s.Name, s.Live)
 		}
 	}
 	for name := range elsewhere() {
 		if byConfig[name].Broker != name {
-			t.Errorf("%s is set elsewhere, and no setting says that it stands for it", name)
+			t.Errorf("%s is set by another setting, and no setting names it", name)
 		}
 	}
 }
 
-// Every definition has words for what it refuses: a number without bounds or a
-// text of a few kinds would leave people to find out.
+// Every definition that limits its values says so: otherwise people would have to find out the
+// limits of a number or the kinds of a text.
 func TestEveryBoundedConfigSaysItsBounds(t *testing.T) {
 	reg := defaultRegistry(t)
 	for _, d := range slices.Concat(reg.Brokers(), reg.Topics(), reg.GroupDefs()) {
@@ -110,7 +110,7 @@ func TestEveryBoundedConfigSaysItsBounds(t *testing.T) {
 				continue
 			}
 			if err := d.Check(odd); err != nil && !strings.Contains(err.Error(), "Not a number of type") {
-				t.Errorf("%s refuses %s (%v) and has no words for its bounds", d.Name, odd, err)
+				t.Errorf("%s rejects %s (%v) and does not state its bounds", d.Name, odd, err)
 			}
 		}
 	}
@@ -125,8 +125,8 @@ func defaultRegistry(t *testing.T) *configdef.Registry {
 	return registry(cfg.Durability)
 }
 
-// topicDefaults are the broker configs that are only the default of a topic's, with
-// that topic config and, where it is another, the unit.
+// topicDefaults returns the broker configs that are only the default of a topic config, each with
+// that topic config and, if it differs, the unit.
 func topicDefaults(reg *configdef.Registry) map[string]string {
 	units := map[int64]string{1: "", 60_000: ", in minutes", 3_600_000: ", in hours"}
 	all := make(map[string]string)
@@ -138,7 +138,7 @@ func topicDefaults(reg *configdef.Registry) map[string]string {
 	return all
 }
 
-// single is the table of the configs of topics or of groups.
+// single returns the table of the configs of topics or of groups.
 func single(defs []*configdef.Def) string {
 	ours := make(map[string]string)
 	for _, d := range config.Own() {

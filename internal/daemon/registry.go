@@ -11,8 +11,8 @@ import (
 	"github.com/chronik-io/chronik/pkg/durability"
 )
 
-// elsewhere says how the broker configs are set that the daemon makes out of
-// its own settings.
+// elsewhere maps broker configs that the daemon derives from its own settings to the text that says
+// how to set them.
 func elsewhere() map[string]string {
 	return map[string]string{
 		"listeners":                 "is a list; write it in the file as listeners: [{listen: HOST:PORT}], or use listen for the first",
@@ -22,7 +22,7 @@ func elsewhere() map[string]string {
 	}
 }
 
-// registry returns all broker and topic configs, for these durability profiles.
+// registry returns all broker and topic configs, with these durability profiles.
 func registry(profiles configdef.Profiles) *configdef.Registry {
 	var presets []string
 	for _, p := range durability.Presets() {
@@ -31,8 +31,8 @@ func registry(profiles configdef.Profiles) *configdef.Registry {
 	return configdef.New(configdef.Options{Profiles: profiles, ProducePresets: presets})
 }
 
-// kafkaSettings are the settings under Kafka's names that the file, the
-// environment and --set may have.
+// kafkaSettings returns the settings under Kafka's names that the file, the environment and --set
+// accept.
 func kafkaSettings(reg *configdef.Registry) []config.Def {
 	hidden := elsewhere()
 	var defs []config.Def
@@ -51,8 +51,8 @@ func kafkaSettings(reg *configdef.Registry) []config.Def {
 	return defs
 }
 
-// plain takes out of Kafka's error text what the line says already, and says what
-// to write where Kafka names a type of Java's.
+// plain removes from Kafka's error text what the line says already, and replaces the names of Java
+// types with what to write.
 func plain(d *configdef.Def, value string, err error) error {
 	if err == nil {
 		return nil
@@ -66,19 +66,19 @@ func plain(d *configdef.Def, value string, err error) error {
 			configdef.Short:  "write a whole number, at most 32767",
 			configdef.Int:    "write a whole number, at most 2147483647",
 			configdef.Long:   "write a whole number, at most 9223372036854775807",
-			configdef.Double: "write a number, with a point where it is no whole one",
+			configdef.Double: "write a number, with a decimal point if it is not whole",
 		}[d.Type]
 	}
 	return fmt.Errorf("invalid value %q: %s", value, text)
 }
 
-// explain says what to do about a key that is no setting here.
+// explain returns a function that says what to do about a key that is not a setting.
 func explain(reg *configdef.Registry) func(string) string {
 	return func(key string) string {
 		if text := elsewhere()[key]; text != "" {
 			return text
 		}
-		if d := reg.Topic(key); d != nil && d.Honoured {
+		if d := reg.Topic(key); d != nil && d.Supported {
 			text := "is a topic's config; set it with chronikctl config set topic NAME"
 			if len(d.Synonyms) > 0 {
 				text += ", or for all topics as " + d.Synonyms[0].Name
@@ -86,14 +86,14 @@ func explain(reg *configdef.Registry) func(string) string {
 			return text
 		}
 		if reg.Foreign(key) || reg.Topic(key) != nil {
-			return "Kafka has this setting and chronik does not act on it; " + configdef.Instead(key)
+			return "Kafka has this setting and chronik does not act on it; " + configdef.Remedy(key)
 		}
 		return ""
 	}
 }
 
-// Load reads the configuration from all sources and holds it together against
-// the registry that the broker will use. in's Broker and Explain are set here.
+// Load reads the configuration from all sources and checks it as a whole against the registry that
+// the broker will use. It sets in.Broker and in.Explain.
 func Load(in config.Input) (*config.Config, error) {
 	builtin, err := durability.NewSet()
 	if err != nil {
@@ -115,8 +115,8 @@ func Load(in config.Input) (*config.Config, error) {
 	return cfg, nil
 }
 
-// sourced says of every setting that an error names where it was set: such an
-// error is about several of them, which may each come from somewhere else.
+// sourced adds to an error that names several settings where each of them was set, as each may come
+// from a different source.
 func sourced(cfg *config.Config, err error) error {
 	text := err.Error()
 	var set []string
@@ -135,8 +135,8 @@ func notInNames(c rune) bool {
 	return c != '.' && c != '_' && c != '-' && (c < 'a' || c > 'z') && (c < 'A' || c > 'Z') && (c < '0' || c > '9')
 }
 
-// static is the broker's configs as clients describe them: those that were set
-// under Kafka's names, and those that the daemon's own settings stand for.
+// static returns the broker's configs as clients describe them: those that were set under Kafka's
+// names, and those that the daemon's own settings determine.
 func static(cfg *config.Config) map[string]string {
 	all := make(map[string]string, len(cfg.Broker)+4)
 	for name, value := range cfg.Broker {
@@ -156,7 +156,7 @@ func static(cfg *config.Config) map[string]string {
 	if all["log.dirs"] == "" {
 		all["log.dirs"] = path.Join(cfg.DataDir, logsDir)
 	}
-	// A default stays one: it is not described as if somebody had set it.
+	// A default is left out, so that it is not described as a value that an operator set.
 	for _, s := range cfg.Settings {
 		switch {
 		case s.Source == config.SourceDefault:

@@ -12,8 +12,8 @@ import (
 	"github.com/chronik-io/chronik/internal/vfs/errfs"
 )
 
-// A start that is asked to end, whichever step it is at, ends without an error:
-// that is what was asked for. It gives back what it had taken.
+// A start that is asked to end, at whichever step, ends without an error and releases what it had
+// acquired.
 func TestAStopWhileItStartsIsNoError(t *testing.T) {
 	disk := vfs.Memory()
 	for at := 1; ; at++ {
@@ -37,7 +37,7 @@ func TestAStopWhileItStartsIsNoError(t *testing.T) {
 			}
 			return
 		}
-		if logs.FilterMessageSnippet("stopped before it was ready, as asked").Len() != 1 {
+		if logs.FilterMessageSnippet("stopped before it was ready, as requested").Len() != 1 {
 			t.Fatalf("stopped at call %d: %v", at, logs.All())
 		}
 	}

@@ -9,22 +9,22 @@ import (
 	"go.uber.org/zap"
 )
 
-// signalsMerge is how long after the first signal further ones mean the same. Two often come
-// within milliseconds: `timeout` signals the process and its group, a terminal signals a whole
-// pipeline, and people press Ctrl-C twice.
+// signalsMerge is the time after the first signal in which further signals count as the same
+// request. Two often arrive within milliseconds: `timeout` signals the process and its group, a
+// terminal signals a whole pipeline, and people press Ctrl-C twice.
 const signalsMerge = 2 * time.Second
 
-// signals turns the signals that ask the process to end into a drain, and into its end
-// where one comes that is not the first.
+// signals turns the first signal that asks the process to end into a drain, and a later one into an
+// immediate exit.
 type signals struct {
 	ch   <-chan os.Signal
 	exit func(code int)
 	log  atomic.Pointer[zap.Logger] // of a broker; nil before it has one, and for other commands
 }
 
-// heed returns a context that ends with the first signal, and with parent. It handles
-// signals until end is called.
-func (s *signals) heed(parent context.Context) (ctx context.Context, end func()) {
+// watch returns a context that ends with the first signal or with parent. It handles signals until
+// end is called.
+func (s *signals) watch(parent context.Context) (ctx context.Context, end func()) {
 	ctx, cancel := context.WithCancel(parent)
 	over := make(chan struct{})
 	go func() {
@@ -43,16 +43,16 @@ func (s *signals) heed(parent context.Context) (ctx context.Context, end func())
 	}
 }
 
-// first logs what the first signal does, and what a second one would do.
+// first logs the effect of the first signal and of a second one.
 func (s *signals) first(sig os.Signal) {
 	if log := s.log.Load(); log != nil {
-		log.Info("signal received: accepted requests are answered and the data directory is marked clean; another signal, "+
-			signalsMerge.String()+" from now or later, ends the process at once, and the next start has to recover",
+		log.Info("signal received, draining: accepted requests are answered and the data directory is marked clean; another signal, "+
+			signalsMerge.String()+" or more from now, ends the process at once, and the next start must recover",
 			zap.Stringer("signal", sig), zap.Duration("atMost", stopTimes().drain+stopTimes().disk))
 	}
 }
 
-// later ends the process on a signal that comes signalsMerge after the first.
+// later ends the process on a signal that arrives at least signalsMerge after the first.
 func (s *signals) later(over <-chan struct{}, first time.Time) {
 	for {
 		select {
@@ -61,8 +61,8 @@ func (s *signals) later(over <-chan struct{}, first time.Time) {
 				continue
 			}
 			if log := s.log.Load(); log != nil {
-				log.Warn("another signal: ending at once; requests under way are not answered, the data directory is not marked clean, "+
-					"and the next start recovers it", zap.Stringer("signal", sig), zap.Duration("afterTheFirst", time.Since(first)))
+				log.Warn("another signal, ending at once: in-flight requests are not answered, the data directory is not marked clean, "+
+					"and the next start must recover", zap.Stringer("signal", sig), zap.Duration("afterTheFirst", time.Since(first)))
 			}
 			s.exit(ExitCut)
 			return

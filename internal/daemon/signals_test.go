@@ -13,7 +13,8 @@ import (
 	zapobserver "go.uber.org/zap/zaptest/observer"
 )
 
-// The first signal drains, those within two seconds mean the same, a later one ends the process with a code of its own.
+// The first signal drains, further signals within two seconds mean the same, and a later one ends
+// the process with an exit code of its own.
 func TestSignals(t *testing.T) {
 	for _, c := range []struct {
 		name  string
@@ -32,12 +33,12 @@ func TestSignals(t *testing.T) {
 				ch, codes := make(chan os.Signal, 1), make(chan int, 1)
 				s := &signals{ch: ch, exit: func(code int) { codes <- code }}
 				s.log.Store(zap.New(core))
-				ctx, end := s.heed(context.Background())
+				ctx, end := s.watch(context.Background())
 				defer end()
 				ch <- syscall.SIGTERM
 				<-ctx.Done()
-				if n := logged.FilterMessageSnippet("another signal, 2s from now or later, ends the process at once").Len(); n != 1 {
-					t.Errorf("the first signal has %d log lines with what a second one does", n)
+				if n := logged.FilterMessageSnippet("another signal, 2s or more from now, ends the process at once").Len(); n != 1 {
+					t.Errorf("the first signal has %d log lines about the effect of a second one", n)
 				}
 				first := time.Now()
 				for _, after := range c.after {
@@ -52,11 +53,11 @@ func TestSignals(t *testing.T) {
 					}
 				default:
 					if c.exits {
-						t.Error("goes on")
+						t.Error("the process continues")
 					}
 				}
 				if n := logged.FilterMessageSnippet("ending at once").Len(); n > 0 != c.exits {
-					t.Errorf("%d log lines about an end at once", n)
+					t.Errorf("%d log lines about an immediate end", n)
 				}
 			})
 		})

@@ -8,8 +8,8 @@ import (
 	"go.uber.org/zap"
 )
 
-// stack holds what was started, so that it is stopped in the opposite order,
-// also where the start fails half way. It is used by one goroutine.
+// stack lists the started components so that they are stopped in reverse order, also if the start
+// fails half way. One goroutine uses it.
 type stack struct {
 	log   *zap.Logger
 	stops []stop
@@ -21,27 +21,27 @@ type stop struct {
 	disk bool // see pushDisk
 }
 
-// push adds a room that is running. Its stop should end with the context.
+// push adds a running component. fn should return when its context ends.
 func (s *stack) push(name string, fn func(context.Context) error) {
 	s.stops = append(s.stops, stop{name: name, fn: fn})
 }
 
-// pushDisk is push for a room that leaves something on the disk which makes the next start
-// quick. It has time of its own, however long the rooms above it took.
+// pushDisk is push for a component that writes something at its stop that makes the next start
+// quick. It has a time limit of its own, so that slow components above it take nothing from it.
 func (s *stack) pushDisk(name string, fn func(context.Context) error) {
 	s.stops = append(s.stops, stop{name, fn, true})
 }
 
-// times bound a stop.
+// times are the limits of a stop.
 type times struct {
-	drain time.Duration // all rooms but those of pushDisk, together
-	disk  time.Duration // those, together
-	grace time.Duration // a room whose context has ended, until the others go on without it
+	drain time.Duration // for all components of push together
+	disk  time.Duration // for all components of pushDisk together
+	grace time.Duration // after a context has ended, until a component is abandoned
 }
 
-// unwind stops all rooms, the youngest first. The first error is returned, all
-// of them are logged; one room that cannot stop does not keep the others. One that
-// does not end with its context is left behind, with what it waits for.
+// unwind stops all components, the youngest first. It logs all errors and returns the first; a
+// component that fails to stop does not hold up the others. A component that does not return when
+// its context ends is abandoned.
 func (s *stack) unwind(t times) error {
 	drain, cancel := context.WithTimeout(context.Background(), t.drain)
 	defer cancel()
@@ -57,9 +57,9 @@ func (s *stack) unwind(t times) error {
 			ctx = disk
 		}
 		err := x.within(ctx, t.grace)
-		s.log.Debug("stopped", zap.String("room", x.name), zap.Duration("took", time.Since(begin)), zap.Error(err))
+		s.log.Debug("stopped", zap.String("component", x.name), zap.Duration("took", time.Since(begin)), zap.Error(err))
 		if err != nil {
-			s.log.Error("stop", zap.String("room", x.name), zap.Error(err))
+			s.log.Error("component did not stop cleanly", zap.String("component", x.name), zap.Error(err))
 			if first == nil {
 				first = err
 			}
@@ -69,8 +69,8 @@ func (s *stack) unwind(t times) error {
 	return first
 }
 
-// within runs the stop and returns its error, or one where it has not ended some time after
-// the context has.
+// within runs the stop and returns its error, or an error of its own if the stop has not returned
+// when grace has passed since the end of ctx.
 func (x *stop) within(ctx context.Context, grace time.Duration) error {
 	ended := make(chan error, 1)
 	go func() { ended <- x.fn(ctx) }()
@@ -83,6 +83,6 @@ func (x *stop) within(ctx context.Context, grace time.Duration) error {
 	case err := <-ended:
 		return err
 	case <-time.After(grace):
-		return fmt.Errorf("%s did not stop in time, perhaps because a disk does not answer: %w", x.name, ctx.Err())
+		return fmt.Errorf("%s did not stop in time, possibly because a disk does not respond: %w", x.name, ctx.Err())
 	}
 }

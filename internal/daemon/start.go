@@ -23,73 +23,72 @@ import (
 	"github.com/chronik-io/chronik/internal/vfs"
 )
 
-// stopTimes bound a stop: requests that were accepted are answered, and the rooms above the
-// disk end, within the first time; log directories and metadata are closed within the second.
-// Together with the grace it is less than systemd's and this unit's TimeoutStopSec of 90 s.
+// stopTimes returns the limits of a stop. Within the first, accepted requests are answered and the
+// components above the disk end; within the second, log directories and metadata are closed.
+// Together with the grace period they stay below TimeoutStopSec, 90 s in systemd and in our unit.
 func stopTimes() times {
 	return times{drain: 20 * time.Second, disk: 40 * time.Second, grace: time.Second}
 }
 
-// Options are what a broker is started with.
+// Options configure a broker.
 type Options struct {
-	// Config is what Load returned.
+	// Config is the result of Load.
 	Config *config.Config
 	// FS holds the data directory.
 	FS vfs.FS
-	// Log gets everything; Level is the one that it goes by and that the admin
-	// port and clients move. Without one Log's cannot be moved.
+	// Log receives all messages. Level is its level, which the admin port and clients can change;
+	// the zero Level makes it fixed.
 	Log   *zap.Logger
 	Level zap.AtomicLevel
-	// Version is told by metrics and to clients.
+	// Version is shown by metrics and to clients.
 	Version string
-	// JournalFileSize and JournalBytes are those of storage.Options; 0 is the
-	// default there. A broker in memory wants them small.
+	// JournalFileSize and JournalBytes are those of storage.Options; 0 selects the defaults there.
+	// A broker in memory needs small values.
 	JournalFileSize, JournalBytes int64
 
-	// begun, where set, gets the broker before its rooms are opened, which may
-	// take as long as a recovery does.
+	// begun, if set, receives the broker before its components are opened, which can take as long
+	// as a recovery.
 	begun func(*Broker)
-	// slowChecks, where set, is how often slow sources of health's facts are asked.
+	// slowChecks, if set, is the interval at which slow health sources are queried.
 	slowChecks time.Duration
-	// stop, where set, is what tests have instead of stopTimes.
+	// stop, if set, replaces stopTimes in tests.
 	stop times
 }
 
-// Broker is a running broker. It is served until Close.
+// Broker is a running broker. It serves clients until Close.
 type Broker struct {
-	cfg     *config.Config
-	configs *configdef.Registry
-	fs      vfs.FS
-	log     *zap.Logger
-	level   zap.AtomicLevel
-	reg     *prometheus.Registry
-	health  *checks.Monitor
-	probes  *observe.Probes
-	bound   *bound
-	stack   *stack
-	ended   sync.Once
-	endErr  error // of the stop, set in ended
-	budgets budgets
-	memory  int64       // bytes that there are; see memoryThere
-	rooms   *components // complete once health has no phase any more
+	cfg        *config.Config
+	configs    *configdef.Registry
+	fs         vfs.FS
+	log        *zap.Logger
+	level      zap.AtomicLevel
+	reg        *prometheus.Registry
+	health     *checks.Monitor
+	probes     *observe.Probes
+	bound      *bound
+	stack      *stack
+	ended      sync.Once
+	endErr     error // of the stop, set in ended
+	budgets    budgets
+	memory     int64       // bytes of memory available; see availableMemory
+	components *components // complete when health has left its last start phase
 
 	times      times // of the stop
 	slowChecks time.Duration
 
 	journalFile, journalBytes int64
-	// failed gets the first error that no room can go on with.
+	// failed receives the first error that the broker cannot continue after.
 	failed chan error
 }
 
-// logTailBytes is how much of its log a broker keeps in memory, for GET /v1/log.
+// logTailBytes is the size of the log tail that a broker keeps in memory for GET /v1/log.
 const logTailBytes = 512 << 10
 
-// Start starts a broker and returns when it serves clients. The order:
-// addresses (nothing is changed on disk where one is taken), checks, admin port,
-// rooms from the disk upwards, clients last. ctx is for the start alone: where it
-// ends before, so does a recovery, and the directory is as a kill at that moment
-// leaves it. An error is an *ExitError where its code is not ExitFailed; what had
-// been started is stopped.
+// Start starts a broker and returns when it serves clients. The order is: addresses (if one is
+// taken, nothing on disk has changed), checks, admin port, components from the disk upwards,
+// clients. ctx applies only to the start: if it ends early, a recovery ends too and leaves the
+// directory as a kill at that moment would. If the exit code is not ExitFailed, the error is an
+// *ExitError. After an error, Start has stopped everything that it had started.
 func Start(ctx context.Context, o Options) (*Broker, error) {
 	begin := time.Now()
 	addresses, err := bind(ctx, o.Config)
@@ -123,7 +122,7 @@ func Start(ctx context.Context, o Options) (*Broker, error) {
 		return nil, errors.Join(err, b.stop(zapcore.DebugLevel, "start failed"))
 	}
 	b.health.Enter("")
-	if err := b.health.Speak(ctx); err != nil { // the start was given up
+	if err := b.health.Speak(ctx); err != nil { // the start was cancelled
 		return nil, errors.Join(err, b.stop(zapcore.DebugLevel, "start failed"))
 	}
 	o.Log.Info("ready", zap.String("version", o.Version), zap.Strings("listen", b.Addrs()), zap.String("admin", b.AdminAddr()),
@@ -131,8 +130,8 @@ func Start(ctx context.Context, o Options) (*Broker, error) {
 	return b, nil
 }
 
-// Addrs are where clients connect, in the order of the configuration's
-// listeners, with the ports that were found.
+// Addrs returns the addresses for clients, in the order of the configured listeners, with the
+// actual ports.
 func (b *Broker) Addrs() []string {
 	var all []string
 	for _, l := range slices.Concat(b.bound.clients...) {
@@ -141,7 +140,7 @@ func (b *Broker) Addrs() []string {
 	return all
 }
 
-// AdminAddr is where the admin port is, empty where it is off.
+// AdminAddr returns the address of the admin port, or "" if it is off.
 func (b *Broker) AdminAddr() string {
 	if b.bound.admin == nil {
 		return ""
@@ -149,29 +148,28 @@ func (b *Broker) AdminAddr() string {
 	return b.bound.admin.Addr().String()
 }
 
-// Failed gets an error when the broker cannot go on; Close is still to be
-// called.
+// Failed delivers an error when the broker cannot continue. The caller must still call Close.
 func (b *Broker) Failed() <-chan error { return b.failed }
 
-// fail tells Failed, once; rooms call it from their goroutines.
+// fail sends err to Failed if it is the first error. It does not block, and components call it from
+// their own goroutines.
 func (b *Broker) fail(err error) {
 	select {
 	case b.failed <- err:
-	default: // the first error is the one that counts
+	default: // only the first error counts
 	}
 }
 
-// Close answers what was accepted, marks the data directory clean and stops all
-// rooms, within a minute; see stopTimes. A log directory whose disk is stuck is left behind
-// for the next start to recover. Whoever calls it again, also at the same time, gets what the
-// first call gets.
+// Close answers accepted requests, marks the data directory clean and stops all components, within
+// about a minute; see stopTimes. It abandons a log directory whose disk hangs; the next start
+// recovers it. Further and concurrent calls wait for the first and return its result.
 func (b *Broker) Close() error {
 	b.ended.Do(func() { b.endErr = b.stop(zapcore.InfoLevel, "draining") })
 	return b.endErr
 }
 
-// stop stops what was started. A start that failed is told by its error alone,
-// so it logs at debug.
+// stop stops everything that was started. A failed start reports only its error, so its stop logs
+// at debug level.
 func (b *Broker) stop(level zapcore.Level, phase string) error {
 	b.log.Log(level, phase)
 	if b.health != nil {

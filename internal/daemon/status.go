@@ -5,16 +5,16 @@ import (
 	"strings"
 )
 
-// status is what goes on, in one line for people: how far a start is, what is
-// served, and what stands in the way.
+// status returns the broker's state as one line for people: how far a start is, what is served, and
+// which findings there are.
 func (b *Broker) status() string {
 	report := b.health.Last()
 	if !report.Ready {
 		return oneLine(report.Text())
 	}
-	// The broker is ready, so its rooms are all there.
-	text := fmt.Sprintf("serving %d partitions on %s", len(b.rooms.storage.Logs()), strings.Join(b.Addrs(), ", "))
-	if s := b.rooms.server.Load(); s != nil {
+	// The broker is ready, so its components are complete.
+	text := fmt.Sprintf("serving %d partitions on %s", len(b.components.storage.Logs()), strings.Join(b.Addrs(), ", "))
+	if s := b.components.server.Load(); s != nil {
 		text += fmt.Sprintf(", %d connections", s.Stats().Connections)
 	}
 	if _, weak, _ := strings.Cut(report.Text(), "\n"); weak != "" {
@@ -23,17 +23,17 @@ func (b *Broker) status() string {
 	return text
 }
 
-// beatings are the log directories of a broker that is ready.
-func (b *Broker) beatings() []beating {
-	dirs := b.rooms.storage.Dirs()
-	all := make([]beating, len(dirs))
+// watchedDirs returns the log directories of a broker that is ready.
+func (b *Broker) watchedDirs() []watchedDir {
+	dirs := b.components.storage.Dirs()
+	all := make([]watchedDir, len(dirs))
 	for i, d := range dirs {
 		all[i] = d
 	}
 	return all
 }
 
-// oneLine joins lines, for where a message must be one.
+// oneLine joins lines for messages that must be one line.
 func oneLine(text string) string {
 	return strings.ReplaceAll(strings.TrimSpace(text), "\n", "; ")
 }

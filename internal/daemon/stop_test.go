@@ -22,7 +22,7 @@ import (
 	"github.com/chronik-io/chronik/internal/vfs/errfs"
 )
 
-// A room that never ends takes none of the others' time on the disk, and the stop ends.
+// A component that never stops takes no time from the components on the disk, and the stop ends.
 func TestAStopIsBounded(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s, free := &stack{log: zap.NewNop()}, make(chan struct{})
@@ -58,13 +58,12 @@ func TestAStopIsBounded(t *testing.T) {
 	})
 }
 
-// A client that reads from a disk which doesn't answer keeps no other log directory from its clean
-// mark.
+// A client that reads from a hung disk does not keep another log directory from its clean mark.
 func TestAStuckDiskTakesTheCleanMarkFromNoOther(t *testing.T) {
 	mem := vfs.Memory()
 	b, _ := startHere(t, mem, "log.dirs=/one,/two")
 	fill(t, b, "t", 2, 3)
-	if err := b.Close(); err != nil { // what is in memory goes with it
+	if err := b.Close(); err != nil { // the records in memory are lost with it
 		t.Fatal(err)
 	}
 	errs, free := errfs.New(mem), make(chan struct{})
@@ -91,7 +90,7 @@ func TestAStuckDiskTakesTheCleanMarkFromNoOther(t *testing.T) {
 		return held.Hits() > 0
 	})
 	if markedClean(mem, "/one") || markedClean(mem, "/two") {
-		t.Fatal("a broker that serves has a clean mark")
+		t.Fatal("a serving broker has a clean mark")
 	}
 	ended := make(chan error, 1)
 	go func() { ended <- b.Close() }()
@@ -104,7 +103,8 @@ func TestAStuckDiskTakesTheCleanMarkFromNoOther(t *testing.T) {
 	}
 }
 
-// patience is how long a test waits for what must come, however busy the machine.
+// patience bounds how long a test waits for something that must happen, however busy the machine
+// is.
 const patience = 2 * time.Minute
 
 func eventually(t *testing.T, what string, ok func() bool) {
@@ -116,8 +116,8 @@ func eventually(t *testing.T, what string, ok func() bool) {
 	}
 }
 
-// A start that fails before leader epochs were raised leaves an unclean stop what it is: the next
-// start still raises them (I9).
+// If a start fails before leader epochs are raised, the stop before it still counts as unclean: the
+// next start raises them (I9).
 func TestAStartThatFailsLeavesAnUncleanStopUnclean(t *testing.T) {
 	mem := vfs.Memory()
 	b, _ := startHere(t, mem)
@@ -139,20 +139,20 @@ func TestAStartThatFailsLeavesAnUncleanStopUnclean(t *testing.T) {
 		_ = b.Close()
 	}
 	if !opened.Load() || markedClean(mem, "/data/logs") {
-		t.Error("the stop before is called clean")
+		t.Error("the stop before it counts as clean")
 	}
 	b, _ = startHere(t, mem)
-	p, err := b.rooms.replicas.Partition(b.rooms.applier.Image().Topic("t").ID, 0)
+	p, err := b.components.replicas.Partition(b.components.applier.Image().Topic("t").ID, 0)
 	if err != nil {
 		t.Fatal(err)
 	}
 	if p.LeaderEpoch() != 1 {
-		t.Errorf("epoch %d goes on", p.LeaderEpoch())
+		t.Errorf("epoch %d was not raised", p.LeaderEpoch())
 	}
 }
 
-// A disk on which the groups are being loaded keeps no client from the end of its connection.
-func TestALoadThatStandsOnADiskKeepsNoClient(t *testing.T) {
+// While groups are loaded from a hung disk, connections of clients still end.
+func TestALoadOnAHungDiskHoldsNoClient(t *testing.T) {
 	mem := vfs.Memory()
 	b, _ := startHere(t, mem)
 	fill(t, b, "t", 1, 1)
@@ -166,7 +166,7 @@ func TestALoadThatStandsOnADiskKeepsNoClient(t *testing.T) {
 		offsets.AddOffset("t", 0, 1, -1)
 		return kadm.NewClient(c).CommitAllOffsets(t.Context(), "g", offsets) == nil
 	})
-	if err := b.Close(); err != nil { // what is in memory goes with it
+	if err := b.Close(); err != nil { // the data in memory is lost with it
 		t.Fatal(err)
 	}
 	errs, free := errfs.New(mem), make(chan struct{})
@@ -185,7 +185,7 @@ func TestALoadThatStandsOnADiskKeepsNoClient(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer client.Close()
-	eventually(t, "the groups are being loaded, and a client is there", func() bool { return held.Hits() > 0 && b.rooms.server.Load().Stats().Connections > 0 })
+	eventually(t, "the groups are being loaded, and a client is there", func() bool { return held.Hits() > 0 && b.components.server.Load().Stats().Connections > 0 })
 	ended := make(chan error, 1)
 	go func() { ended <- b.Close() }()
 	if err := client.SetReadDeadline(time.Now().Add(patience)); err != nil {
@@ -200,10 +200,10 @@ func TestALoadThatStandsOnADiskKeepsNoClient(t *testing.T) {
 	}
 }
 
-// unclean makes a directory that was stopped cleanly look as after a crash.
+// unclean makes a directory that was stopped cleanly look as it does after a crash.
 func unclean(t testing.TB, fsys vfs.FS, place storage.Place) {
 	t.Helper()
-	b, err := storage.OpenBench(place, storage.Options{FS: fsys})
+	b, err := storage.OpenForRepair(place, storage.Options{FS: fsys})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -217,7 +217,7 @@ func unclean(t testing.TB, fsys vfs.FS, place storage.Place) {
 	}
 }
 
-// markedClean reports whether the checkpoint of a log directory is that of a clean stop.
+// markedClean reports whether the checkpoint of a log directory marks a clean stop.
 func markedClean(fsys vfs.FS, dir string) bool {
 	s, err := storage.ReadState(fsys, dir)
 	return err == nil && s.Clean

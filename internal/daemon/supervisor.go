@@ -10,48 +10,45 @@ import (
 	"go.uber.org/zap"
 )
 
-// Times of what the service manager is told.
+// Intervals of the messages to the service manager.
 const (
-	// statusEvery is for a start, of which somebody wants to see the progress, and
-	// slower times that for a broker that serves.
+	// statusEvery is the interval during a start, whose progress people watch; a serving broker
+	// reports every slower × statusEvery.
 	statusEvery = 250 * time.Millisecond
 	slower      = 20
-	// startExtension is how long a start may go on after each sign of progress,
-	// whatever the manager's own limit: a long recovery is no failed start.
+	// startExtension is the time that each sign of progress adds to a start, whatever the manager's
+	// own limit: a long recovery is not a failed start.
 	startExtension = 2 * time.Minute
-	// beatTime is how long one look at the broker may take at most, whatever the
-	// watchdog's patience.
+	// beatTime is the maximum duration of one progress check, whatever the watchdog's timeout.
 	beatTime = 10 * time.Second
 )
 
-// supervisor tells systemd how the broker is: what goes on as a text, that a
-// start makes progress and may take longer, that it is ready, that it stops,
-// and, where a watchdog waits for it, that it is alive. Where no service
-// manager listens it does nothing.
+// supervisor reports the broker's state to systemd: a status text, the progress of a start, which
+// extends its time limit, readiness, the stop and, if a watchdog is configured, keep-alives.
+// Without a service manager it does nothing.
 //
-// It is used by run, in this order: begin, ready, stopping, end; a step may be
-// missing. Everything is sent by one goroutine, which begin starts and end ends.
+// run uses it in the order begin, ready, stopping, end; a step may be missing. One goroutine, which
+// begin starts and end ends, sends all messages.
 type supervisor struct {
 	log   *zap.Logger
-	send  func(state string) error // nil where nobody listens
-	watch time.Duration            // the watchdog's patience; 0 where there is none
+	send  func(state string) error // nil without a service manager
+	watch time.Duration            // the watchdog's timeout; 0 without a watchdog
 
 	broker *Broker // since begin
 	events chan event
 	done   chan struct{}
-	// serving ends when the broker stops, and with it a look at the broker that
-	// waits for an answer.
+	// serving ends when the broker stops, and with it a progress check that waits for a response.
 	serving context.Context
 	drain   context.CancelFunc
 }
 
-// event is a step in the broker's life. The zero one ends the goroutine.
+// event is a step in the broker's life. The zero event ends the goroutine.
 type event struct {
 	state string // as systemd names it
-	text  string // the status; empty is the broker's own
+	text  string // the status; empty means the broker's own
 }
 
-// newSupervisor finds out from the environment who listens.
+// newSupervisor reads from the environment whether a service manager listens.
 func newSupervisor(log *zap.Logger) *supervisor {
 	s := &supervisor{log: log, events: make(chan event), done: make(chan struct{})}
 	s.serving, s.drain = context.WithCancel(context.Background())
@@ -69,7 +66,7 @@ func newSupervisor(log *zap.Logger) *supervisor {
 	return s
 }
 
-// begin looks after b from now on, which is before it recovers.
+// begin starts to report on b, before b recovers.
 func (s *supervisor) begin(b *Broker) {
 	s.broker = b
 	if s.send != nil {
@@ -77,20 +74,20 @@ func (s *supervisor) begin(b *Broker) {
 	}
 }
 
-// ready says that clients are served.
+// ready reports that clients are served.
 func (s *supervisor) ready() { s.say(event{state: sd.SdNotifyReady}) }
 
-// stopping says that the broker drains, because of err where there is one.
+// stopping reports that the broker drains and, if err is not nil, why.
 func (s *supervisor) stopping(err error) {
 	s.drain()
 	e := event{state: sd.SdNotifyStopping, text: "draining"}
 	if err != nil {
-		e.text = "cannot go on: " + err.Error()
+		e.text = "cannot continue: " + err.Error()
 	}
 	s.say(e)
 }
 
-// failed says why there is no broker.
+// failed reports why there is no broker.
 func (s *supervisor) failed(err error) {
 	s.say(event{state: sd.SdNotifyStopping, text: "failed to start: " + err.Error()})
 }
@@ -110,14 +107,14 @@ func (s *supervisor) end() {
 	}
 }
 
-// run is the goroutine.
+// run is the body of the goroutine.
 func (s *supervisor) run() {
 	defer close(s.done)
 	tick := time.NewTicker(statusEvery)
 	defer tick.Stop()
 	var beats <-chan time.Time
 	if s.watch > 0 {
-		// Twice as often as systemd asks for: one look that fails is not yet fatal.
+		// Twice as often as systemd requires, so that one failed check is not fatal.
 		t := time.NewTicker(s.watch / 4)
 		defer t.Stop()
 		beats = t.C
@@ -137,7 +134,7 @@ func (s *supervisor) run() {
 			case now.state == "":
 				return
 			case now.state == sd.SdNotifyReady && s.watch > 0:
-				p = newPulse(s.broker.Addrs()[0], s.broker.beatings())
+				p = newPulse(s.broker.Addrs()[0], s.broker.watchedDirs())
 			}
 			said = s.status(now)
 			s.notify(now.state + "\nSTATUS=" + said)
@@ -168,9 +165,8 @@ func (s *supervisor) status(now event) string {
 	return oneLine(s.broker.status())
 }
 
-// alive says whether a keep-alive is due: for a broker that serves while it
-// makes progress, and for one that drains, whose time another limit bounds. A
-// start is not watched.
+// alive reports whether a keep-alive is due: for a serving broker, if it makes progress; for a
+// draining broker always, because another limit bounds its time. A start is not watched.
 func (s *supervisor) alive(now event, p *pulse) bool {
 	if now.state != sd.SdNotifyReady {
 		return now.state != ""
@@ -178,16 +174,16 @@ func (s *supervisor) alive(now event, p *pulse) bool {
 	ctx, cancel := context.WithTimeout(s.serving, min(s.watch/4, beatTime))
 	defer cancel()
 	if err := p.beat(ctx); err != nil && s.serving.Err() == nil {
-		s.log.Error("no progress: systemd's watchdog gets no keep-alive, and ends this process if that goes on",
+		s.log.Error("no progress: systemd's watchdog receives no keep-alive and ends this process if that continues",
 			zap.Duration("watchdog", s.watch), zap.Error(err))
 		return false
 	}
 	return true
 }
 
-// notify sends one message. That systemd was not told is no reason not to serve.
+// notify sends one message. The broker serves even if systemd cannot be notified.
 func (s *supervisor) notify(message string) {
 	if err := s.send(message); err != nil {
-		s.log.Warn("systemd was not told", zap.String("message", message), zap.Error(err))
+		s.log.Warn("cannot notify systemd", zap.String("message", message), zap.Error(err))
 	}
 }

@@ -16,7 +16,7 @@ import (
 	"github.com/chronik-io/chronik/internal/health/checks"
 )
 
-// manager is a service manager that keeps what it is told.
+// manager is a service manager that records its messages.
 type manager struct {
 	mu   sync.Mutex
 	told []string
@@ -29,7 +29,7 @@ func (m *manager) send(state string) error {
 	return nil
 }
 
-// take returns what was told since the last call.
+// take returns the messages since the last call.
 func (m *manager) take() []string {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -48,8 +48,8 @@ func supervised(t *testing.T, m *manager, watch time.Duration) (*supervisor, *Br
 	return s, b
 }
 
-// A start may take as long as it makes progress: each sign of it extends the
-// manager's limit, and a start that hangs extends nothing.
+// A start may take as long as it makes progress: each sign of progress extends the manager's limit,
+// and a start that hangs extends nothing.
 func TestAStartIsGivenTimeWhileItMakesProgress(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		m := &manager{}
@@ -60,23 +60,23 @@ func TestAStartIsGivenTimeWhileItMakesProgress(t *testing.T) {
 		synctest.Wait()
 		want := []string{"EXTEND_TIMEOUT_USEC=120000000\nSTATUS=not ready: recovering logs; /d: partitions read: 3 of 7"}
 		if got := m.take(); !slices.Equal(got, want) {
-			t.Errorf("told %q, want %q", got, want)
+			t.Errorf("sent %q, want %q", got, want)
 		}
 		time.Sleep(time.Hour)
 		if got := m.take(); len(got) != 0 {
-			t.Errorf("a start that stands still told %q", got)
+			t.Errorf("a start without progress sent %q", got)
 		}
 		b.health.Progress("/d", "partitions read", 7, 7)
 		time.Sleep(statusEvery)
 		synctest.Wait()
 		if got := m.take(); len(got) != 1 || !strings.HasPrefix(got[0], "EXTEND_TIMEOUT_USEC=") || !strings.HasSuffix(got[0], "read: 7") {
-			t.Errorf("told %q", got)
+			t.Errorf("sent %q", got)
 		}
 		s.end()
 	})
 }
 
-// A start that fails says why, which stays to be read when the process is gone.
+// A start that fails reports why; the text remains readable when the process has ended.
 func TestAFailedStartSaysWhy(t *testing.T) {
 	m := &manager{}
 	s, _ := supervised(t, m, time.Minute)
@@ -84,12 +84,12 @@ func TestAFailedStartSaysWhy(t *testing.T) {
 	s.end()
 	want := []string{"STOPPING=1\nSTATUS=failed to start: directory /d: in use; stop that broker"}
 	if got := m.take(); !slices.Equal(got, want) {
-		t.Errorf("told %q, want %q", got, want)
+		t.Errorf("sent %q, want %q", got, want)
 	}
 }
 
-// Keep-alives are for a broker that serves and makes progress and for one that
-// drains, not for a start: systemd bounds that by another limit.
+// A broker sends keep-alives while it serves with progress and while it drains, but not while it
+// starts: systemd bounds a start by another limit.
 func TestKeepAlivesFollowTheLifeOfTheBroker(t *testing.T) {
 	alive := func(state string, p *pulse) bool {
 		s := newSupervisor(zap.NewNop())
@@ -97,7 +97,7 @@ func TestKeepAlivesFollowTheLifeOfTheBroker(t *testing.T) {
 		defer s.drain()
 		return s.alive(event{state: state}, p)
 	}
-	stuck := &pulse{dirs: []beating{&dir{waiting: true}}, last: []uint64{0}}
+	stuck := &pulse{dirs: []watchedDir{&dir{waiting: true}}, last: []uint64{0}}
 	if alive("", nil) {
 		t.Error("a start sent a keep-alive")
 	}
@@ -109,21 +109,21 @@ func TestKeepAlivesFollowTheLifeOfTheBroker(t *testing.T) {
 	}
 }
 
-// A stop does not wait for a look at a broker that does not answer.
-func TestAStopEndsALookAtTheBroker(t *testing.T) {
-	l := listen(t) // nobody accepts
+// A stop does not wait for a progress check of a broker that does not respond.
+func TestAStopEndsAProgressCheck(t *testing.T) {
+	l := listen(t) // no connection is accepted
 	s := newSupervisor(zap.NewNop())
 	s.watch = time.Hour
 	p := &pulse{address: l.Addr().String()}
 	defer p.close()
 	time.AfterFunc(10*time.Millisecond, s.drain)
 	if !s.alive(event{state: sd.SdNotifyReady}, p) {
-		t.Error("a broker that is told to stop is taken for one that hangs")
+		t.Error("a broker that stops counts as hung")
 	}
 }
 
-// Where nobody listens nothing is started and nothing waits.
-func TestWithoutAManagerNothingIsTold(t *testing.T) {
+// Without a service manager nothing is started and nothing waits.
+func TestWithoutAManagerNothingIsSent(t *testing.T) {
 	t.Setenv("NOTIFY_SOCKET", "")
 	s := newSupervisor(zap.NewNop())
 	s.begin(&Broker{})

@@ -30,15 +30,15 @@ import (
 	"github.com/chronik-io/chronik/internal/vfs/errfs"
 )
 
-// A fault of a broker, and how a test makes it have that fault.
+// fault is a fault of a broker and how a test causes it.
 type fault struct {
 	name string
 	set  []string // settings
-	// damage changes what a broker with the topic orders has left on its disk, before it is started
-	// again; plant changes the broker that runs. Either may be nil.
+	// damage changes the files of a broker with the topic orders before it starts again; plant
+	// changes the running broker. Either may be nil.
 	damage func(t *testing.T, fsys vfs.FS)
 	plant  func(t *testing.T, s *sick)
-	checks []string // that must find it; none for a broker that is well
+	checks []string // that must find it; none for a healthy broker
 }
 
 // sick is a broker with a fault.
@@ -49,8 +49,9 @@ type sick struct {
 	logs *logged.ObservedLogs
 }
 
-// Every fault is one finding with the same words on every surface: /readyz, /v1/health, metrics, the
-// log, chronikctl cluster health and doctor, and the page for a browser. testdata/surfaces has what each of them shows.
+// Every fault causes one finding with the same words everywhere: /readyz, /v1/health, metrics, the
+// log, chronikctl cluster health and doctor, and the page for a browser. testdata/surfaces shows
+// their texts.
 func TestEverySurfaceShowsTheSameFindings(t *testing.T) {
 	for _, f := range faults() {
 		t.Run(f.name, func(t *testing.T) {
@@ -108,7 +109,7 @@ func start(t *testing.T, mem vfs.FS, set []string) *sick {
 	return s
 }
 
-// orders makes the topic orders with two partitions and 50 records in each, in several segments.
+// orders creates the topic orders with two partitions, each with 50 records in several segments.
 func orders(t *testing.T, b *Broker) {
 	t.Helper()
 	c := client(t, b)
@@ -134,7 +135,7 @@ func client(t *testing.T, b *Broker) *kgo.Client {
 	return c
 }
 
-// surfaces is what every surface shows.
+// surfaces returns the texts of all surfaces.
 func surfaces(t *testing.T, s *sick, ill bool) string {
 	t.Helper()
 	var out strings.Builder
@@ -157,8 +158,8 @@ func surfaces(t *testing.T, s *sick, ill bool) string {
 		}
 	}
 	show("GET /metrics", strings.Join(lines, ""))
-	// The golden file shows the words; that they are the same everywhere is not left to the eye.
-	said := func(surface, text string) {
+	// The golden file shows the words; the test itself checks that they are the same everywhere.
+	shows := func(surface, text string) {
 		for _, x := range report.Findings {
 			if !strings.Contains(text, x.Problem) || !strings.Contains(text, x.Subject) {
 				t.Errorf("%s does not have %s", surface, x.String())
@@ -173,14 +174,14 @@ func surfaces(t *testing.T, s *sick, ill bool) string {
 		}
 	}
 	show("log", strings.Join(lines, ""))
-	said("the log", strings.Join(lines, ""))
+	shows("the log", strings.Join(lines, ""))
 	for _, args := range [][]string{{"cluster", "health"}, {"doctor", "--wait", "10ms"}} {
 		var stdout, stderr bytes.Buffer
 		code := ctl.Main(t.Context(), append(args, "--brokers", s.Addrs()[0], "--admin", s.AdminAddr()), "test", ctl.Streams{Out: &stdout, Err: &stderr})
 		findings, _, _ := strings.Cut(stdout.String(), "EXAMINED")
 		findings += stderr.String()
 		show(fmt.Sprintf("chronikctl %s: exit code %d", strings.Join(args, " "), code), findings)
-		said(strings.Join(args, " "), strings.Join(strings.Fields(findings), " "))
+		shows(strings.Join(args, " "), strings.Join(strings.Fields(findings), " "))
 		if want := map[bool]int{false: ctlapp.ExitOK, true: ctlapp.ExitUnhealthy}[ill]; code != want {
 			t.Errorf("%v ends with %d, want %d", args, code, want)
 		}
@@ -189,7 +190,7 @@ func surfaces(t *testing.T, s *sick, ill bool) string {
 	return normal(out.String())
 }
 
-// described holds that topic describe has an error for each partition that a finding is about.
+// described checks that topic describe reports an error for each partition that a finding is about.
 func described(t *testing.T, s *sick, findings []health.Finding) {
 	t.Helper()
 	for _, f := range findings {
@@ -220,7 +221,7 @@ func described(t *testing.T, s *sick, findings []health.Finding) {
 	}
 }
 
-// normal replaces what differs from run to run.
+// normal replaces the parts that differ from run to run.
 func normal(text string) string {
 	for _, x := range [][2]string{
 		{`\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(\.\d+)?Z`, "TIME"}, {`(127\.0\.0\.1|\[::1\]):\d+`, "ADDRESS"}, {`is [0-9a-f]{8}, the batch says [0-9a-f]{8}`, "is CHECKSUM, the batch says CHECKSUM"},
@@ -257,7 +258,7 @@ func faults() []fault {
 	}...)
 }
 
-// diskFaults are those of disks and of what is on them.
+// diskFaults returns the faults of disks and of the files on them.
 func diskFaults() []fault {
 	write := func(t *testing.T, s *sick) {
 		c := client(t, s.Broker)
@@ -297,7 +298,7 @@ func diskFaults() []fault {
 					ctx, cancel := context.WithTimeout(t.Context(), 100*time.Millisecond)
 					defer cancel()
 					c.PollFetches(ctx)
-					for _, l := range s.rooms.storage.Logs() {
+					for _, l := range s.components.storage.Logs() {
 						if l.Damaged() != nil {
 							return true
 						}
@@ -308,7 +309,7 @@ func diskFaults() []fault {
 	}
 }
 
-// segment is the oldest file with a suffix that a partition has.
+// segment returns the oldest file of a partition with the given suffix.
 func segment(t *testing.T, fsys vfs.FS, partition, suffix string) string {
 	t.Helper()
 	dir := path.Join("/data/logs", partition)
@@ -364,7 +365,7 @@ func changed(t *testing.T, fsys vfs.FS, name string, fn func(vfs.File) error) {
 	}
 }
 
-// stickGroup makes the group g with a member that does not come back when another one joins.
+// stickGroup creates the group g with a member that does not rejoin when another member joins.
 func stickGroup(t *testing.T, s *sick) {
 	join := func(c *kgo.Client) (*kmsg.JoinGroupResponse, error) {
 		r := kmsg.NewPtrJoinGroupRequest()
@@ -375,7 +376,7 @@ func stickGroup(t *testing.T, s *sick) {
 			if err != nil || answer.MemberID == "" || answer.ErrorCode == 0 {
 				return answer, err
 			}
-			r.MemberID = answer.MemberID // the first answer only gives an id
+			r.MemberID = answer.MemberID // the first response only assigns an id
 		}
 	}
 	first, err := join(client(t, s.Broker))

@@ -1,7 +1,10 @@
-// Package lint holds the rules of the tree as tests: who may import whom, what
-// every package must say about itself, how long files and functions may get.
+// Package lint holds the rules of the source tree as tests: which package may import which, what
+// every package comment must state, how long files, functions and lines may get, and which words
+// comments, messages and names do not use.
 //
-// It has no code of its own and nobody imports it. A rule that a test can hold
-// is here with its reason in the failure message; docs/architecture.md explains
-// the rooms that rooms_test.go lists.
+// Other tests compare the pages and deploy with the tree: links, paths, commands, metrics, alerts,
+// quoted messages, terms and figures.
+//
+// It has no code of its own and no package imports it. A rule states its reason in the message of
+// the failing test. docs/architecture.md describes the packages that imports_test.go lists.
 package lint

@@ -10,6 +10,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -89,12 +90,12 @@ func inAny(path string, patterns []string) bool {
 }
 
 // breaches says what is wrong with the imports of package name.
-func breaches(name string, imports []string, r room) []string {
+func breaches(name string, imports []string, r importRule) []string {
 	var wrong []string
 	for _, imp := range imports {
 		inner, ours := strings.CutPrefix(imp, module+"/")
 		switch {
-		case ours && !inAny(inner, r.may):
+		case ours && !inAny(inner, r.may) && !inAny(inner, r.common):
 			wrong = append(wrong, name+" imports "+inner+": "+r.because)
 		case !ours && inAny(imp, r.never):
 			wrong = append(wrong, name+" imports "+imp+": "+r.because)
@@ -104,11 +105,11 @@ func breaches(name string, imports []string, r room) []string {
 }
 
 func TestImportsGoOneWay(t *testing.T) {
-	rooms := rooms()
+	rules := importRules()
 	for _, p := range packages(t) {
-		r, known := rooms[p.name()]
+		r, known := rules[p.name()]
 		if !known {
-			t.Errorf("%s is in no room: add it to rooms_test.go and to docs/architecture.md", p.name())
+			t.Errorf("%s has no import rule: add it to imports_test.go and to docs/architecture.md", p.name())
 			continue
 		}
 		for _, b := range breaches(p.name(), p.Imports, r) {
@@ -117,9 +118,72 @@ func TestImportsGoOneWay(t *testing.T) {
 	}
 }
 
-// The table itself has a direction: following "may" never comes back.
-func TestRoomsHaveNoCycle(t *testing.T) {
-	rooms := rooms()
+// TestImportRulesAreUsed rejects permissions that no file uses: each would allow an import
+// that was never decided. Files of all platforms and build tags count.
+func TestImportRulesAreUsed(t *testing.T) {
+	rules := importRules()
+	for _, p := range packages(t) {
+		imports, err := importsOf(p.Dir)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, entry := range unused(imports, rules[p.name()]) {
+			t.Errorf("%s may import %s and does not: remove the entry from imports_test.go", p.name(), entry)
+		}
+		delete(rules, p.name())
+	}
+	for name := range rules {
+		t.Errorf("imports_test.go has a rule of %s, which is no package", name)
+	}
+}
+
+// importsOf returns the imports of the non-test Go files of dir, whatever their build constraints.
+func importsOf(dir string) ([]string, error) {
+	paths, err := filepath.Glob(filepath.Join(dir, "*.go"))
+	if err != nil {
+		return nil, err
+	}
+	var all []string
+	for _, path := range paths {
+		if strings.HasSuffix(path, "_test.go") {
+			continue
+		}
+		file, err := parser.ParseFile(token.NewFileSet(), path, nil, parser.ImportsOnly)
+		if err != nil {
+			return nil, err
+		}
+		for _, spec := range file.Imports {
+			all = append(all, strings.Trim(spec.Path.Value, `"`))
+		}
+	}
+	return all, nil
+}
+
+// unused returns the entries of r.may that match none of the imports.
+func unused(imports []string, r importRule) []string {
+	var entries []string
+	for _, entry := range r.may {
+		if !slices.ContainsFunc(imports, func(imp string) bool {
+			inner, ours := strings.CutPrefix(imp, module+"/")
+			return ours && matches(inner, entry)
+		}) {
+			entries = append(entries, entry)
+		}
+	}
+	return entries
+}
+
+func TestAnUnusedEntryIsFound(t *testing.T) {
+	r := importRule{may: []string{"internal/vfs", "internal/storage/...", "internal/record", "os/..."}}
+	got := unused([]string{"os", module + "/internal/vfs/ram", module + "/internal/storage", module + "/internal/record"}, r)
+	if want := []string{"internal/vfs", "os/..."}; !slices.Equal(got, want) {
+		t.Errorf("unused entries %q, want %q", got, want)
+	}
+}
+
+// The table itself has a direction: following "may" never leads back.
+func TestImportRulesHaveNoCycle(t *testing.T) {
+	rules := importRules()
 	var visit func(name string, path []string)
 	visit = func(name string, path []string) {
 		for _, seen := range path {
@@ -127,15 +191,15 @@ func TestRoomsHaveNoCycle(t *testing.T) {
 				t.Fatalf("cycle: %s", strings.Join(append(path, name), " -> "))
 			}
 		}
-		for other := range rooms {
-			// A room may always be split into packages of its own below it, and
-			// the two that may import everything are at the top by definition.
-			if other != name && inAny(other, rooms[name].may) && !top(name) {
+		for other := range rules {
+			// A package may always be split into packages below it, and the daemon, which may
+			// import everything, is at the top by definition.
+			if other != name && inAny(other, rules[name].may) && !top(name) {
 				visit(other, append(path[:len(path):len(path)], name))
 			}
 		}
 	}
-	for name := range rooms {
+	for name := range rules {
 		visit(name, nil)
 	}
 }
@@ -143,7 +207,7 @@ func TestRoomsHaveNoCycle(t *testing.T) {
 func top(name string) bool { return name == "internal/daemon" }
 
 func TestABreachIsNamedWithItsReason(t *testing.T) {
-	r := room{may: []string{"internal/vfs", "internal/storage/..."}, never: []string{"os", "example.com/x/..."}, because: "so it is"}
+	r := importRule{may: []string{"internal/vfs", "internal/storage/..."}, never: []string{"os", "example.com/x/..."}, because: "so it is"}
 	got := breaches("internal/x", []string{
 		"fmt", "os", "example.com/x/y", module + "/internal/vfs", module + "/internal/vfs/crashfs", module + "/internal/storage/journal",
 	}, r)

@@ -8,6 +8,7 @@ import (
 	"strconv"
 	"time"
 
+	"github.com/chronik-io/chronik/internal/admin/api"
 	"github.com/chronik-io/chronik/internal/health"
 	"github.com/chronik-io/chronik/pkg/durability"
 )
@@ -82,36 +83,21 @@ func (p *AdminPort) report(ctx context.Context, client *http.Client, method stri
 	return &answer, nil
 }
 
-// Log is a partition's log, with the fields that commands use.
-type Log struct {
-	Topic     string `json:"topic"`
-	Partition int32  `json:"partition"`
-	Retained  string `json:"retained"` // why the oldest segment has not been deleted; empty if there is no reason
-	Error     string `json:"error"`    // why the log cannot be used; empty if it can
-	Damaged   string `json:"damaged"`  // the first range of offsets that cannot be read; empty if there is none
-}
-
-// logsAtOnce is the maximum number of logs in one answer.
-const logsAtOnce = 10_000
-
 // Logs returns the broker's logs of the given topics, or all without topics.
-func (p *AdminPort) Logs(ctx context.Context, topics ...string) ([]Log, error) {
-	q := url.Values{"topic": topics, "limit": {strconv.Itoa(logsAtOnce)}}
-	var all []Log
+func (p *AdminPort) Logs(ctx context.Context, topics ...string) ([]api.Log, error) {
+	q := url.Values{"topic": topics, "limit": {strconv.Itoa(api.MaxLogs)}}
+	var all []api.Log
 	for {
-		var answer struct {
-			More bool  `json:"more"`
-			Logs []Log `json:"logs"`
-		}
+		var answer api.Logs
 		if err := p.get(ctx, "/v1/logs?"+q.Encode(), &answer); err != nil {
 			return nil, err
 		}
-		all = append(all, answer.Logs...)
-		n := len(answer.Logs)
+		all = append(all, answer.List...)
+		n := len(answer.List)
 		if !answer.More || n == 0 {
 			return all, nil
 		}
-		last := answer.Logs[n-1]
+		last := answer.List[n-1]
 		q.Set("after", last.Topic+"/"+strconv.Itoa(int(last.Partition)))
 	}
 }

@@ -8,39 +8,14 @@ import (
 	"net/url"
 	"strconv"
 	"strings"
-	"time"
+
+	"github.com/chronik-io/chronik/internal/admin/api"
 )
 
-// Connections is the answer of GET /v1/connections.
-type Connections struct {
-	Broker int32        `json:"broker"` // its id
-	More   bool         `json:"more"`   // there are more connections
-	List   []Connection `json:"connections"`
-}
-
-// Connection is an open client connection, with totals since it was opened.
-type Connection struct {
-	ID          uint64    `json:"id"` // unique until the broker stops
-	Address     string    `json:"address"`
-	ClientID    string    `json:"clientId"`
-	Software    string    `json:"software"`
-	Version     string    `json:"softwareVersion"`
-	Opened      time.Time `json:"opened"`
-	InFlight    int       `json:"inFlight"`
-	ThrottledMs int64     `json:"throttledMs"`
-	Requests    int64     `json:"requests"`
-	BytesIn     int64     `json:"bytesIn"`
-	BytesOut    int64     `json:"bytesOut"`
-	RecordsIn   int64     `json:"recordsIn"`
-}
-
-// connectionsAtOnce is the maximum number of connections in one answer.
-const connectionsAtOnce = 10_000
-
 // Connections returns the open connections, at most the 10,000 oldest.
-func (p *AdminPort) Connections(ctx context.Context) (*Connections, error) {
-	var answer Connections
-	q := url.Values{"limit": {strconv.Itoa(connectionsAtOnce)}}
+func (p *AdminPort) Connections(ctx context.Context) (*api.Connections, error) {
+	var answer api.Connections
+	q := url.Values{"limit": {strconv.Itoa(api.MaxConnections)}}
 	if err := p.get(ctx, "/v1/connections?"+q.Encode(), &answer); err != nil {
 		return nil, err
 	}

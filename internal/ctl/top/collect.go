@@ -11,6 +11,7 @@ import (
 
 	"github.com/twmb/franz-go/pkg/kadm"
 
+	"github.com/chronik-io/chronik/internal/admin/api"
 	"github.com/chronik-io/chronik/internal/ctl/app"
 	"github.com/chronik-io/chronik/internal/ctl/group"
 	"github.com/chronik-io/chronik/internal/ctl/topic"
@@ -26,7 +27,7 @@ type sample struct {
 	// From the broker behind the admin port; empty if it did not answer.
 	admin       int32 // its id, or -1 if unknown
 	metrics     map[string]float64
-	connections []app.Connection
+	connections []api.Connection
 
 	missing []string // what could not be fetched, and why
 	failed  bool     // part of the data exists, but the broker did not answer

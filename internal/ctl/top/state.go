@@ -57,8 +57,8 @@ func keys() []key {
 		{[]string{"t"}, "topics", show(topicsView)},
 		{[]string{"g"}, "groups", show(groupsView)},
 		{[]string{"c"}, "clients", show(clientsView)},
-		{[]string{"<", "left"}, "sort one table by the column to the left", func(s *state, g []*grid) { s.sortBeside(g, -1) }},
-		{[]string{">", "right"}, "sort one table by the column to the right", func(s *state, g []*grid) { s.sortBeside(g, 1) }},
+		{[]string{"<", "left"}, "sort one table by the column to the left", func(s *state, g []*grid) { s.sortByNeighbor(g, -1) }},
+		{[]string{">", "right"}, "sort one table by the column to the right", func(s *state, g []*grid) { s.sortByNeighbor(g, 1) }},
 		{[]string{"r"}, "reverse the order of one table", func(s *state, _ []*grid) {
 			if s.view != all {
 				s.reversed[s.view] = !s.reversed[s.view]
@@ -90,8 +90,8 @@ func (s *state) press(name string, g []*grid) {
 	}
 }
 
-// sortBeside sorts the only visible table by a neighbour of its sort column.
-func (s *state) sortBeside(g []*grid, by int) {
+// sortByNeighbor sorts the only visible table by a neighbour of its sort column.
+func (s *state) sortByNeighbor(g []*grid, by int) {
 	if s.view == all || s.view >= len(g) {
 		return
 	}

@@ -14,6 +14,7 @@ import (
 	"github.com/twmb/franz-go/pkg/kerr"
 	"github.com/twmb/franz-go/pkg/kmsg"
 
+	"github.com/chronik-io/chronik/internal/admin/api"
 	"github.com/chronik-io/chronik/internal/cli"
 	"github.com/chronik-io/chronik/internal/ctl/app"
 	"github.com/chronik-io/chronik/internal/ctl/output"
@@ -84,7 +85,7 @@ type facts struct {
 	starts, ends kadm.ListedOffsets
 	configs      kadm.ResourceConfigs
 	dirs         kadm.DescribedAllLogDirs // empty if the broker lacks the API
-	logs         map[log]app.Log          // from the admin port, if there is one
+	logs         map[log]api.Log          // from the admin port, if there is one
 }
 
 type log struct {
@@ -94,7 +95,7 @@ type log struct {
 
 // logsOf returns the admin port's information about logs: why old segments remain, and errors. It
 // returns nil without an admin port.
-func logsOf(ctx context.Context, a *app.App, topics []string) (map[log]app.Log, error) {
+func logsOf(ctx context.Context, a *app.App, topics []string) (map[log]api.Log, error) {
 	p := app.AdminPortOf(a)
 	if p == nil {
 		return nil, nil
@@ -103,7 +104,7 @@ func logsOf(ctx context.Context, a *app.App, topics []string) (map[log]app.Log, 
 	if err != nil && !p.Named {
 		return nil, nil // the settings do not name an admin port
 	}
-	all := map[log]app.Log{}
+	all := map[log]api.Log{}
 	for _, l := range logs {
 		all[log{l.Topic, l.Partition}] = l
 	}

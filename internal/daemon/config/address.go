@@ -8,13 +8,13 @@ import (
 	"strings"
 )
 
-// bindAddress accepts HOST:PORT with an empty host and port 0.
+// bindAddress accepts HOST:PORT, also with an empty host or port 0.
 func bindAddress(v string) error {
 	_, _, err := splitAddress(v, 0, DefaultListen)
 	return err
 }
 
-// dialAddress accepts HOST:PORT that somebody can dial, or nothing.
+// dialAddress accepts HOST:PORT that a client can dial, or nothing.
 func dialAddress(v string) error {
 	if v == "" {
 		return nil
@@ -24,7 +24,7 @@ func dialAddress(v string) error {
 		return err
 	}
 	if everywhere(host) {
-		return fmt.Errorf("%q is no address that a client can dial; write the name or address of this machine as clients reach it", v)
+		return fmt.Errorf("%q is not an address that a client can dial; write a name or address under which clients reach this machine", v)
 	}
 	return nil
 }
@@ -40,8 +40,7 @@ func adminAddress(v string) error {
 	return nil
 }
 
-// splitAddress takes HOST:PORT apart. The error shows an example of one that is
-// right.
+// splitAddress splits HOST:PORT. Its error shows example, a valid address.
 func splitAddress(v string, minPort int, example string) (host string, port int, err error) {
 	host, p, err := net.SplitHostPort(v)
 	if err != nil || strings.ContainsAny(host, " \t\r\n/") {
@@ -49,14 +48,14 @@ func splitAddress(v string, minPort int, example string) (host string, port int,
 	}
 	port, err = strconv.Atoi(p)
 	if err != nil || port < minPort || port > 65535 {
-		_, right, _ := net.SplitHostPort(example) // it is one
+		_, right, _ := net.SplitHostPort(example) // example is valid
 		return "", 0, fmt.Errorf("%q has no port of %d to 65535; write for example %s", v, minPort, net.JoinHostPort(host, right))
 	}
 	return host, port, nil
 }
 
-// overlap says whether two addresses cannot be listened on at once: one that
-// names no address of the machine takes the port of all of them.
+// overlap reports whether a process cannot listen on both addresses: one without an address of its
+// own takes the port on all addresses of the machine.
 func overlap(a, b string) bool {
 	hostA, portA, errA := splitAddress(a, 0, DefaultListen)
 	hostB, portB, errB := splitAddress(b, 0, DefaultListen)
@@ -66,10 +65,10 @@ func overlap(a, b string) bool {
 	return hostA == hostB || everywhere(hostA) || everywhere(hostB) || within(hostA, hostB) || within(hostB, hostA)
 }
 
-// within says whether an address is one of those that Localhost stands for.
+// within reports whether host is one of the addresses that Localhost stands for.
 func within(host, of string) bool { return of == Localhost && (host == "127.0.0.1" || host == "::1") }
 
-// everywhere says whether a host stands for all addresses of this machine.
+// everywhere reports whether host means all addresses of this machine.
 func everywhere(host string) bool {
 	ip, err := netip.ParseAddr(host)
 	return host == "" || err == nil && ip.IsUnspecified()

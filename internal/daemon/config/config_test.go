@@ -14,7 +14,7 @@ import (
 	"github.com/chronik-io/chronik/pkg/durability"
 )
 
-// kafka stands for the registry of broker settings.
+// kafka returns settings in place of the registry of broker settings.
 func kafka() []Def {
 	return []Def{
 		{Name: "num.partitions", Default: "1", Type: "int", Check: whole},
@@ -32,7 +32,7 @@ func whole(v string) error {
 	return nil
 }
 
-// load reads a file with this text, and what the options add.
+// load reads a file with this text and the sources that the options add.
 func load(text string, options ...func(*Input)) (*Config, error) {
 	in := Input{Broker: kafka(), Explain: func(key string) string {
 		if key == "chronik.produce.profile" {
@@ -77,8 +77,8 @@ func TestDefaultsNeedNoSource(t *testing.T) {
 	}
 }
 
-// Every source goes over the one before: defaults, file, environment, --set, flags.
-func TestEachSourceGoesOverTheOneBefore(t *testing.T) {
+// Every source overrides the one before it: defaults, file, environment, --set, flags.
+func TestEachSourceOverridesTheOneBefore(t *testing.T) {
 	file := "data.dir: file\nnum.partitions: 2\n"
 	steps := []struct {
 		options []func(*Input)
@@ -98,7 +98,7 @@ func TestEachSourceGoesOverTheOneBefore(t *testing.T) {
 		}
 		for _, x := range c.Settings {
 			if x.Name == KeyDataDir && (x.Source != s.source || x.Value != s.want) {
-				t.Errorf("data.dir is told as %+v, want source %s", x, s.source)
+				t.Errorf("data.dir is listed as %+v, want source %s", x, s.source)
 			}
 		}
 		if c.Broker["num.partitions"] != "2" {
@@ -120,6 +120,22 @@ func TestKafkaNamesInEverySource(t *testing.T) {
 	}
 	if len(c.Broker) != len(want) {
 		t.Errorf("broker settings %v", c.Broker)
+	}
+}
+
+// Every source accepts a number with a unit for a setting whose name ends in a unit.
+func TestUnitsInEverySource(t *testing.T) {
+	c, err := load("log.retention.ms: 7d\n", env("CHRONIK_LOG_SEGMENT_BYTES=512MiB"))
+	must(t, c, err)
+	if got := c.Broker["log.retention.ms"] + " " + c.Broker["log.segment.bytes"]; got != "604800000 536870912" {
+		t.Errorf("the file and the environment set %s", got)
+	}
+	for value, want := range map[string]string{"90s": "90000", "1h30m": "5400000", "0": "0", "-1": "-1", "5": "5"} {
+		c, err := load("", sets("log.retention.ms="+value))
+		must(t, c, err)
+		if got := c.Broker["log.retention.ms"]; got != want {
+			t.Errorf("--set log.retention.ms=%s sets %s, want %s", value, got, want)
+		}
 	}
 }
 
@@ -146,7 +162,7 @@ func TestAdminCanBeOff(t *testing.T) {
 	must(t, c, err)
 }
 
-// A mistake is one line: where, which key, cause, remedy.
+// A mistake causes an error of one line: source, key, cause, remedy.
 func TestMistakesAreOneLineWithCauseAndRemedy(t *testing.T) {
 	for _, m := range mistakes() {
 		_, err := load(m.file, m.options...)
@@ -172,19 +188,21 @@ func mistakes() []mistake {
 		{"num.partition: 3\n", nil, "c.yaml: num.partition: unknown key; did you mean num.partitions?"},
 		{"color: red\n", nil, "c.yaml: color: unknown key; `chronikd config print-defaults` lists all of them"},
 		{"listener: []\n", nil, "c.yaml: listener: unknown key; did you mean listeners?"},
-		{"num: {partitions: 3}\n", nil, "c.yaml: num: a name with dots is one key; write num.partitions: VALUE in one line"},
-		{"log.retention.ms: 7d\n", nil, `c.yaml: log.retention.ms: "7d" is not a plain number of ms, which the name already says; write 604800000`},
-		{"log.segment.bytes: 1GiB\n", nil, `c.yaml: log.segment.bytes: "1GiB" is not a plain number of bytes, which the name already says; write 1073741824`},
+		{"num: {partitions: 3}\n", nil, "c.yaml: num: a name with dots is one key; write num.partitions: VALUE on one line"},
+		{"log.retention.ms: 7w\n", nil, `c.yaml: log.retention.ms: not a number of type LONG`},
+		{"log.retention.ms: 200000d\n", nil, `c.yaml: log.retention.ms: not a number of type LONG`},
+		{"log.retention.ms: 1MB\n", nil, `c.yaml: log.retention.ms: not a number of type LONG`},
+		{"num.partitions: 1d\n", nil, `c.yaml: num.partitions: not a number of type LONG`},
 		{"num.partitions: many\n", nil, "c.yaml: num.partitions: not a number of type LONG"},
-		{"num.partitions:\n", nil, "c.yaml: num.partitions: has no value; give one or leave the key out for the default"},
+		{"num.partitions:\n", nil, "c.yaml: num.partitions: has no value; write one, or leave out the key for the default"},
 		{"num.partitions: {a: 1}\n", nil, "c.yaml: num.partitions: takes a single value, not keys below it"},
-		{"listen: ':9092'\n", nil, "c.yaml: listen: in the file this is the first entry of `listeners:`; write listeners: [{listen: HOST:PORT}]"},
-		{"listeners: ':9092'\n", nil, "c.yaml: listeners: is no list of 1 to 64 entries; write listeners: [{listen: localhost:9092}]"},
+		{"listen: ':9092'\n", nil, "c.yaml: listen: in the file this belongs to the first entry of `listeners:`; write listeners: [{listen: HOST:PORT}]"},
+		{"listeners: ':9092'\n", nil, "c.yaml: listeners: is not a list of 1 to 64 entries; write listeners: [{listen: localhost:9092}]"},
 		{"listeners: [{listem: ':9092'}]\n", nil, "c.yaml: listeners[0].listem: unknown key; did you mean listen?"},
 		{"listeners: [{listen: 9092}]\n", nil, `c.yaml: listeners[0].listen: "9092" is not HOST:PORT; write for example localhost:9092`},
 		{"listeners: [{listen: ':1'}, {listen: ':2'}]\n", nil, "c.yaml: listeners[1]: has no name or no listen; every listener after the first needs both"},
 		{"listeners: [{name: a, listen: ':1'}, {name: a, listen: ':2'}]\n", nil, `c.yaml: listeners[1]: the name "a" is taken by an earlier listener; give each its own`},
-		{"listeners: [{name: a, listen: ':1'}, {name: b, listen: ':1'}]\n", nil, "c.yaml: listeners[1]: :1 and :1 of an earlier listener are the same port; give each its own"},
+		{"listeners: [{name: a, listen: ':1'}, {name: b, listen: ':1'}]\n", nil, "c.yaml: listeners[1]: :1 and :1 of an earlier listener have the same port; give each its own"},
 		{"wal.profile: fast\nprofiles: {quick: {max_wait: 5}}\n", nil, `c.yaml: profiles.quick.max_wait: 5 has no unit; write for example 5ms`},
 		{"profiles: {quick: {ack: maybe}}\n", nil, `c.yaml: profiles.quick.ack: unknown ack "maybe": the known ones are synced, written`},
 		{"profiles: {quick: {ack: written, max_wait: 5ms}}\n", nil, "c.yaml: profiles.quick: max_wait is set but sync is os, which forms no groups: remove it, or set sync to group and ack to synced"},
@@ -194,17 +212,17 @@ func mistakes() []mistake {
 		{"", opt(sets("num.partitions")), "--set: num.partitions: has no value; write --set name=value"},
 		{"", opt(sets("nmu.partitions=3")), "--set: nmu.partitions: unknown key; did you mean num.partitions?"},
 		{"", opt(env("CHRONIK_NUM_PARTITIONS=x")), "CHRONIK_NUM_PARTITIONS: num.partitions: not a number of type LONG"},
-		{"", opt(flag(KeyLogLevel, "loud")), `--log-level: log.level: "loud" is none of them; use one of debug, info, warn, error`},
+		{"", opt(flag(KeyLogLevel, "loud")), `--log-level: log.level: "loud" is not valid; use one of debug, info, warn, error`},
 		{"", opt(flag(KeyListen, "0.0.0.0:99999")), `--listen: listen: "0.0.0.0:99999" has no port of 0 to 65535; write for example 0.0.0.0:9092`},
-		{"", opt(flag(KeyAdvertise, "0.0.0.0:9092")), `--advertise: advertise: "0.0.0.0:9092" is no address that a client can dial; write the name or address of this machine as clients reach it`},
-		{"", opt(flag(KeyDataDir, "")), "--data-dir: data.dir: is empty; leave the key out for the default"},
-		{"", opt(flag(KeyAdminListen, DefaultListen)), "--admin-listen: listen: localhost:9092 and localhost:9092 of admin.listen are the same port; give each its own"},
+		{"", opt(flag(KeyAdvertise, "0.0.0.0:9092")), `--advertise: advertise: "0.0.0.0:9092" is not an address that a client can dial; write a name or address under which clients reach this machine`},
+		{"", opt(flag(KeyDataDir, "")), "--data-dir: data.dir: is empty; leave out the key for the default"},
+		{"", opt(flag(KeyAdminListen, DefaultListen)), "--admin-listen: listen: localhost:9092 and localhost:9092 of admin.listen have the same port; give each its own"},
 	}
 }
 
-// All mistakes are told at once, one line each.
-func TestAllMistakesAreTold(t *testing.T) {
-	_, err := load("a.b.c.d.e.f: 1\nlog.retention.ms: 1h\n", sets("x"))
+// All mistakes are reported at once, one line each.
+func TestAllMistakesAreReported(t *testing.T) {
+	_, err := load("a.b.c.d.e.f: 1\nlog.retention.ms: 1w\n", sets("x"))
 	if err == nil || strings.Count(err.Error(), "\n") != 2 {
 		t.Errorf("want three lines, got %v", err)
 	}
@@ -223,7 +241,7 @@ func TestUnknownProfileNamesTheKnownOnes(t *testing.T) {
 
 func TestNoYAML(t *testing.T) {
 	for text, want := range map[string]string{
-		"a: [1\n": "is no YAML: ", "\t:\n": "is no YAML: ", "- a\n": "has no settings at its top; ", "num.partitions=1\n": "has no settings at its top; ",
+		"a: [1\n": "is not valid YAML: ", "\t:\n": "is not valid YAML: ", "- a\n": "has no settings at its top level; ", "num.partitions=1\n": "has no settings at its top level; ",
 		"num.partitions: 1\nnum.partitions: 2\n": "line 2: ", "num.partitions: 1\n---\nnode.id: 2\n": "has more than one document", "---\n# a\n---\nx:\n---": "has more",
 	} {
 		_, err := load(text)
@@ -242,14 +260,14 @@ func TestMissingFileSaysSo(t *testing.T) {
 	}
 }
 
-// Kubernetes makes variables up; they are told and nothing more.
+// Kubernetes sets variables of its own; they only cause warnings.
 func TestUnknownVariablesAreWarnings(t *testing.T) {
 	c, err := load("", env("CHRONIK_PORT_9092_TCP=tcp://10.0.0.1", "CHRONIK_NUM_PARTITION=3", "PATH=/bin", "CHRONIK_CONFIG=x",
 		"CHRONIKD_DATA_DIR=/data", "CHRONIKD_VERSION=3"))
 	must(t, c, err)
 	want := []string{
-		"the variable CHRONIKD_DATA_DIR is not read: those of chronikd begin with CHRONIK_; did you mean CHRONIK_DATA_DIR?",
-		"the variable CHRONIKD_VERSION is not read: those of chronikd begin with CHRONIK_",
+		"the variable CHRONIKD_DATA_DIR is not read: chronikd's variables begin with CHRONIK_; did you mean CHRONIK_DATA_DIR?",
+		"the variable CHRONIKD_VERSION is not read: chronikd's variables begin with CHRONIK_",
 		"the variable CHRONIK_NUM_PARTITION is not read: no setting has this name; did you mean CHRONIK_NUM_PARTITIONS?",
 		"the variable CHRONIK_PORT_9092_TCP is not read: no setting has this name",
 	}
@@ -304,11 +322,11 @@ profiles:
 		t.Errorf("short: %+v, %v", p, err)
 	}
 	if _, err := c.Durability.Lookup("os"); err != nil {
-		t.Errorf("the built-in ones are gone: %v", err)
+		t.Errorf("the built-in ones are missing: %v", err)
 	}
 }
 
-// What print-defaults writes is read back as the defaults, commented out or not.
+// The output of print-defaults is read as the defaults, commented out or not.
 func TestPrintedDefaultsAreTheDefaults(t *testing.T) {
 	var b strings.Builder
 	if err := Defaults(&b, kafka()); err != nil {
@@ -341,8 +359,8 @@ func TestPrintedDefaultsAreTheDefaults(t *testing.T) {
 	}
 }
 
-// A new operator reads the first screen of the file: it holds the settings that most
-// brokers change, and each setting is in the file once.
+// New operators read the first screen of the file: it holds the settings that most brokers change.
+// The file has each setting once.
 func TestPrintedDefaultsBeginWithTheEssentials(t *testing.T) {
 	defs := kafka()
 	known := append(Own(), defs...)
@@ -364,7 +382,7 @@ func TestPrintedDefaultsBeginWithTheEssentials(t *testing.T) {
 	for _, name := range essentials {
 		at := strings.Index(first, "\n# "+name+":")
 		if at < last || last < 0 {
-			t.Errorf("%s is not in its place among the first settings", name)
+			t.Errorf("%s is not at its position among the first settings", name)
 		}
 		last = at
 	}
@@ -391,7 +409,7 @@ func TestLoopback(t *testing.T) {
 	}
 }
 
-// A duplicate name would make one of the two unreachable.
+// A duplicate name would make one of two settings unreachable.
 func TestASettingIsDefinedOnce(t *testing.T) {
 	if _, err := Load(Input{Broker: []Def{{Name: KeyDataDir}}}); err == nil {
 		t.Error("no error")
@@ -411,7 +429,7 @@ func FuzzFile(f *testing.F) {
 	})
 }
 
-// A file may begin with the mark of a document, and have --- inside a value.
+// A file may begin with a document marker, and have --- inside a value.
 func TestOneDocumentIsRead(t *testing.T) {
 	for _, text := range []string{"---\nnum.partitions: 4\n", "# a\n--- # b\nnum.partitions: 4\n", "%YAML 1.1\n---\nnum.partitions: 4", "num.partitions: 4\ndata.dir: |\n  ---\n"} {
 		cfg, err := load(text)
@@ -421,7 +439,7 @@ func TestOneDocumentIsRead(t *testing.T) {
 	}
 }
 
-// Two addresses that one port stands behind are told before either is opened.
+// Two addresses with the same port are reported before either is opened.
 func TestOverlap(t *testing.T) {
 	for _, c := range []struct {
 		a, b string

@@ -7,27 +7,26 @@ import (
 	"github.com/chronik-io/chronik/internal/text"
 )
 
-// EnvPrefix begins every variable that chronikd reads.
+// EnvPrefix is the prefix of every variable that chronikd reads.
 const EnvPrefix = "CHRONIK_"
 
-// EnvFile names the variable that stands for --config.
+// EnvFile is the variable that replaces --config.
 const EnvFile = "CHRONIK_CONFIG"
 
-// envBrokers is chronikctl's: it may stand in the environment of both.
+// envBrokers is read by chronikctl; both programs may share an environment.
 const envBrokers = "CHRONIK_BROKERS"
 
-// EnvName returns the variable of a setting: CHRONIK_NUM_PARTITIONS for
-// num.partitions.
+// EnvName returns the variable of a setting: CHRONIK_NUM_PARTITIONS for num.partitions.
 func EnvName(setting string) string {
 	return EnvPrefix + strings.ToUpper(strings.NewReplacer(".", "_", "-", "_").Replace(setting))
 }
 
-// envMistaken is what people write who take the program's name for the prefix.
+// envMistaken is the prefix that people write who assume that it is the program's name.
 const envMistaken = "CHRONIKD_"
 
-// environ takes the CHRONIK_* variables. One that is not known is a warning and
-// no error: Kubernetes makes some up for a service called chronik. One that is
-// empty counts as not set, which is all that many a composed file can say.
+// environ reads the CHRONIK_* variables. An unknown one is a warning and not an error, because
+// Kubernetes sets some for a service that is called chronik. An empty one counts as not set,
+// because many compose files cannot leave a variable out.
 func (l *loader) environ(vars []string) {
 	byEnv := make(map[string]string, len(l.names))
 	known := []string{EnvFile}
@@ -38,7 +37,7 @@ func (l *loader) environ(vars []string) {
 	for _, kv := range slices.Sorted(slices.Values(vars)) {
 		env, value, _ := strings.Cut(kv, "=")
 		if rest, mistaken := strings.CutPrefix(env, envMistaken); mistaken {
-			line := "the variable " + env + " is not read: those of chronikd begin with " + EnvPrefix
+			line := "the variable " + env + " is not read: chronikd's variables begin with " + EnvPrefix
 			if near, ok := nearestEnv(EnvPrefix+rest, known); ok {
 				line += "; did you mean " + near + "?"
 			}
@@ -59,13 +58,13 @@ func (l *loader) environ(vars []string) {
 			line += "; did you mean " + near + "?"
 		}
 		if env == EnvName(keyListeners) || env == EnvName(keyProfiles) {
-			line = "the variable " + env + " is not read: " + strings.ToLower(strings.TrimPrefix(env, EnvPrefix)) + " can be given in the file of --config only"
+			line = "the variable " + env + " is not read: " + strings.ToLower(strings.TrimPrefix(env, EnvPrefix)) + " can only be set in the file of --config"
 		}
 		l.cfg.Warnings = append(l.cfg.Warnings, line)
 	}
 }
 
-// nearestEnv compares without the prefix, which would make all names alike.
+// nearestEnv compares names without the prefix, which would make all of them similar.
 func nearestEnv(env string, known []string) (string, bool) {
 	bare := make([]string, len(known))
 	for i, k := range known {

@@ -17,16 +17,16 @@ import (
 	"github.com/chronik-io/chronik/pkg/durability"
 )
 
-// maxListeners bounds the file's list.
+// maxListeners is the maximum length of the file's list.
 const maxListeners = 64
 
-// file takes the YAML file: single values, listeners and profiles.
+// file reads the YAML file: single values, listeners and profiles.
 func (l *loader) file(in Input) {
 	l.cfg.Listeners = []Listener{{Name: "default"}}
 	top := l.parse(in)
 	for _, key := range slices.Sorted(maps.Keys(top)) {
 		if key == KeyListen || key == KeyAdvertise {
-			l.add(in.File, key, "in the file this is the first entry of `listeners:`; write listeners: [{"+key+": HOST:PORT}]")
+			l.add(in.File, key, "in the file this belongs to the first entry of `listeners:`; write listeners: [{"+key+": HOST:PORT}]")
 			continue
 		}
 		if key == keyListeners || key == keyProfiles {
@@ -34,7 +34,7 @@ func (l *loader) file(in Input) {
 		}
 		if _, known := l.defs[key]; !known {
 			if name := l.split(key, top[key]); name != "" {
-				l.add(in.File, key, "a name with dots is one key; write "+name+": VALUE in one line")
+				l.add(in.File, key, "a name with dots is one key; write "+name+": VALUE on one line")
 				continue
 			}
 			l.add(in.File, key, l.unknown(key, append([]string{keyListeners, keyProfiles}, l.names...)))
@@ -53,8 +53,8 @@ func (l *loader) file(in Input) {
 	l.fileProfiles(in, top[keyProfiles])
 }
 
-// split is the setting that was meant by keys which stand below one another,
-// where YAML users expect the parts of a name to be levels; empty for none.
+// split returns the setting that nested keys were meant as, because YAML users may expect the parts
+// of a name to be levels; "" if there is none.
 func (l *loader) split(key string, v any) string {
 	m, ok := v.(map[string]any)
 	if !ok {
@@ -72,7 +72,7 @@ func (l *loader) split(key string, v any) string {
 	return ""
 }
 
-// parse returns the top level of the file, nil where there is none.
+// parse returns the top level of the file, nil if there is none.
 func (l *loader) parse(in Input) map[string]any {
 	if in.File == "" {
 		return nil
@@ -87,7 +87,7 @@ func (l *loader) parse(in Input) map[string]any {
 		return nil
 	}
 	if documents(text) > 1 {
-		l.add(in.File, "", "has more than one document, of which only the first would be read; leave out the lines that begin with ---")
+		l.add(in.File, "", "has more than one document, of which only the first would be read; remove the lines that begin with ---")
 		return nil
 	}
 	k := koanf.New(separator)
@@ -98,22 +98,22 @@ func (l *loader) parse(in Input) map[string]any {
 	return k.Raw()
 }
 
-// notSettings words what the parser says of a file that it cannot take.
+// notSettings rewords the parser's error about a file that it cannot read.
 func notSettings(err error) string {
 	text := strings.Join(strings.Fields(strings.TrimPrefix(err.Error(), "yaml: ")), " ")
 	text, typed := strings.CutPrefix(text, "unmarshal errors: ")
 	switch {
 	case strings.Contains(text, "already defined"):
-		return text + "; leave one of the two out"
+		return text + "; remove one of the two"
 	case typed:
-		return "has no settings at its top; write one `name: value` on each line, as `chronikd config print-defaults` does"
+		return "has no settings at its top level; write one `name: value` on each line, as `chronikd config print-defaults` does"
 	default:
-		return "is no YAML: " + text + "; `chronikd config print-defaults` prints a file that is"
+		return "is not valid YAML: " + text + "; `chronikd config print-defaults` prints a valid file"
 	}
 }
 
-// documents counts what the lines that begin with --- part. One before the first
-// setting parts nothing.
+// documents counts the documents that lines beginning with --- separate. Such a line before the
+// first setting separates nothing.
 func documents(text []byte) int {
 	n, some := 1, false
 	for line := range strings.Lines(string(text)) {
@@ -129,8 +129,8 @@ func documents(text []byte) int {
 	return n
 }
 
-// scalar writes a YAML value as the other sources would. A list of single values
-// becomes Kafka's comma-separated one.
+// scalar formats a YAML value as the other sources would write it. A list of single values becomes
+// Kafka's comma-separated form.
 func scalar(v any) (string, error) {
 	switch v := v.(type) {
 	case string:
@@ -155,7 +155,7 @@ func scalar(v any) (string, error) {
 		}
 		return strings.Join(parts, ","), nil
 	case nil:
-		return "", errors.New("has no value; give one or leave the key out for the default")
+		return "", errors.New("has no value; write one, or leave out the key for the default")
 	default:
 		return "", fmt.Errorf("takes a single value, not %s", kind(v))
 	}
@@ -174,7 +174,7 @@ func kind(v any) string {
 	}
 }
 
-// fields takes the single values of a map that has only known keys.
+// fields returns the single values of a map that may have only known keys.
 func (l *loader) fields(source, where string, v any, known []string) map[string]string {
 	m, ok := v.(map[string]any)
 	if !ok {
@@ -197,11 +197,11 @@ func (l *loader) fields(source, where string, v any, known []string) map[string]
 	return out
 }
 
-// fileListeners takes the list of listeners.
+// fileListeners reads the list of listeners.
 func (l *loader) fileListeners(source string, v any) {
 	list, ok := v.([]any)
 	if !ok || len(list) == 0 || len(list) > maxListeners {
-		l.add(source, keyListeners, fmt.Sprintf("is no list of 1 to %d entries; write listeners: [{listen: %s}]", maxListeners, DefaultListen))
+		l.add(source, keyListeners, fmt.Sprintf("is not a list of 1 to %d entries; write listeners: [{listen: %s}]", maxListeners, DefaultListen))
 		return
 	}
 	l.cfg.Listeners = l.cfg.Listeners[:0]
@@ -222,7 +222,7 @@ func (l *loader) fileListeners(source string, v any) {
 		}
 		l.cfg.Listeners = append(l.cfg.Listeners, Listener{Name: name, Listen: m[KeyListen], Advertise: m[KeyAdvertise]})
 	}
-	// Later sources may say otherwise of the first one, so it joins them.
+	// Later sources can override the first listener, so its values are settings like others.
 	if first := l.cfg.Listeners[0]; l.err() == nil {
 		if first.Listen != "" {
 			l.put(source, KeyListen, first.Listen)
@@ -243,11 +243,10 @@ func listenerField(key, v string) error {
 	if regexp.MustCompile(`^[a-zA-Z0-9_-]{1,32}$`).MatchString(v) {
 		return nil
 	}
-	return fmt.Errorf("%q is no name; use 1 to 32 letters, digits, _ and -", v)
+	return fmt.Errorf("%q is not a valid name; use 1 to 32 letters, digits, _ and -", v)
 }
 
-// listeners completes the list with what --listen and --advertise say of its
-// first entry, and looks for two of the same.
+// listeners applies --listen and --advertise to the first listener and checks for duplicates.
 func (l *loader) listeners() {
 	l.cfg.Listeners[0].Listen = l.value(KeyListen)
 	l.cfg.Listeners[0].Advertise = l.value(KeyAdvertise)
@@ -261,20 +260,20 @@ func (l *loader) listeners() {
 				l.add(source, where, fmt.Sprintf("the name %q is taken by an earlier listener; give each its own", x.Name))
 			}
 			if overlap(x.Listen, earlier.Listen) {
-				l.add(source, where, fmt.Sprintf("%s and %s of an earlier listener are the same port; give each its own", x.Listen, earlier.Listen))
+				l.add(source, where, fmt.Sprintf("%s and %s of an earlier listener have the same port; give each its own", x.Listen, earlier.Listen))
 			}
 		}
 		if overlap(x.Listen, l.cfg.AdminListen) {
 			if source == SourceDefault {
-				source = l.source(KeyAdminListen) // somebody set that one
+				source = l.source(KeyAdminListen) // admin.listen was set explicitly
 			}
-			l.add(source, where, fmt.Sprintf("%s and %s of %s are the same port; give each its own", x.Listen, l.cfg.AdminListen, KeyAdminListen))
+			l.add(source, where, fmt.Sprintf("%s and %s of %s have the same port; give each its own", x.Listen, l.cfg.AdminListen, KeyAdminListen))
 		}
 	}
 }
 
-// fileProfiles takes the custom durability profiles, the program's and the
-// file's; v is nil where the file has none.
+// fileProfiles reads the custom durability profiles of the program and of the file; v is nil if the
+// file has none.
 func (l *loader) fileProfiles(in Input, v any) {
 	source := in.File
 	m, ok := v.(map[string]any)

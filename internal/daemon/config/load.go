@@ -12,31 +12,31 @@ import (
 	"github.com/chronik-io/chronik/pkg/durability"
 )
 
-// separator parts the levels of a key inside koanf. Kafka's names contain dots
-// and are one level; no name contains this.
+// separator separates the levels of a key inside koanf. Kafka's names contain dots and form one
+// level; no name contains this.
 const separator = "\x00"
 
-// Input is everything that a configuration is read from.
+// Input holds the sources of a configuration.
 type Input struct {
 	// Broker describes the settings under Kafka's names.
 	Broker []Def
-	// Profiles are durability profiles of the program, beside the file's own.
+	// Profiles are durability profiles of the program, in addition to those of the file.
 	Profiles []durability.Profile
-	// Explain, where set, says what to do about a key that is no setting, for
-	// names that people know from elsewhere. Empty is nothing.
+	// Explain, if set, returns what to do about a key that is not a setting, for names that people
+	// know from elsewhere; "" if it does not know the key.
 	Explain func(key string) string
 	// File is the path of the YAML file; empty for none. ReadFile reads it.
 	File     string
 	ReadFile func(path string) ([]byte, error)
-	// Environ is os.Environ's list of NAME=value.
+	// Environ is a list of NAME=value, as os.Environ returns it.
 	Environ []string
 	// Set holds the arguments of --set, in order: name=value.
 	Set []string
-	// Flags holds the values of the flags that were given, by setting.
+	// Flags holds the values of the flags that are set, by setting.
 	Flags map[string]string
 }
 
-// loader is one run of Load.
+// loader is the state of one call of Load.
 type loader struct {
 	problems
 	defs    map[string]Def
@@ -47,8 +47,8 @@ type loader struct {
 	cfg     Config
 }
 
-// Load reads all sources and checks the result. The error has a line for every
-// problem, each an *Error. The warnings of the Config are to be logged.
+// Load reads all sources and checks the result. The error has a line for every problem, each an
+// *Error. The caller should log the warnings of the Config.
 func Load(in Input) (*Config, error) {
 	l := &loader{values: koanf.New(separator), sources: make(map[string]string), explain: in.Explain, cfg: Config{File: in.File}}
 	if err := l.define(in.Broker); err != nil {
@@ -68,7 +68,7 @@ func Load(in Input) (*Config, error) {
 	return &l.cfg, nil
 }
 
-// define gathers the names of all settings and their defaults.
+// define collects the names of all settings and their defaults.
 func (l *loader) define(broker []Def) error {
 	defaults := make(map[string]any)
 	l.defs = make(map[string]Def)
@@ -83,12 +83,13 @@ func (l *loader) define(broker []Def) error {
 	return l.values.Load(confmap.Provider(defaults, ""), nil)
 }
 
-// put takes one value from one source, over what is there.
+// put sets a value from one source, which overrides those of earlier sources. If the setting's name
+// ends in a unit, the value may have another one.
 func (l *loader) put(source, name, value string) {
-	d := l.defs[name]
-	if d.Check != nil {
-		if err := d.Check(value); err != nil {
-			l.add(source, name, problem(name, value, err))
+	value = plainNumber(name, value)
+	if check := l.defs[name].Check; check != nil {
+		if err := check(value); err != nil {
+			l.add(source, name, err.Error())
 			return
 		}
 	}
@@ -97,16 +98,6 @@ func (l *loader) put(source, name, value string) {
 		return
 	}
 	l.sources[name] = source
-}
-
-// problem is what a check said, with the value to write where the one given
-// has a unit that the setting's name already says.
-func problem(name, value string, err error) string {
-	if want, terr := translate(name, value); terr == nil && want != value {
-		unit := name[strings.LastIndexByte(name, '.')+1:]
-		return fmt.Sprintf("%q is not a plain number of %s, which the name already says; write %s", value, unit, want)
-	}
-	return err.Error()
 }
 
 func (l *loader) value(name string) string { return l.values.String(name) }
@@ -118,7 +109,7 @@ func (l *loader) source(name string) string {
 	return SourceDefault
 }
 
-// set takes the arguments of --set.
+// set reads the arguments of --set.
 func (l *loader) set(args []string) {
 	for _, arg := range args {
 		name, value, ok := strings.Cut(arg, "=")
@@ -135,7 +126,7 @@ func (l *loader) set(args []string) {
 	}
 }
 
-// unknown is the problem of a key that is no setting.
+// unknown returns the problem of a key that is not a setting.
 func (l *loader) unknown(name string, known []string) string {
 	if l.explain != nil {
 		if text := l.explain(name); text != "" {
@@ -145,10 +136,10 @@ func (l *loader) unknown(name string, known []string) string {
 	return unknown("key", name, known, "`chronikd config print-defaults` lists all of them")
 }
 
-// check looks at what only all sources together can tell.
+// check checks what depends on more than one source.
 func (l *loader) check() {
 	if l.err() != nil {
-		return // the values that are there are not the ones that were meant
+		return // the values are incomplete
 	}
 	l.cfg.DataDir = l.value(KeyDataDir)
 	l.cfg.MetricsPartitions = l.value(KeyMetricsEach) == "true"

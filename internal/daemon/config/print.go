@@ -8,25 +8,26 @@ import (
 	"github.com/chronik-io/chronik/internal/text"
 )
 
-// essentials are the settings that most brokers change, in the order in which a new
-// operator decides them. `listeners:` is above them, as it is no single value.
+// essentials are the settings that most brokers change, in the order in which a new operator
+// decides on them. `listeners:` precedes them, as it is not a single value.
 var essentials = []string{
 	KeyDataDir, "log.dirs", KeyAdminListen, KeyWALProfile, "num.partitions", "auto.create.topics.enable",
 	"log.retention.hours", "log.retention.bytes", "message.max.bytes",
 }
 
-// Defaults writes a configuration file that contains every setting with its
-// documentation and its default, commented out: the essentials first, then the
-// daemon's other settings, then the broker's by name.
+// Defaults writes a configuration file that contains every setting with its documentation and its
+// default, commented out: the essentials first, then the daemon's other settings, then the broker's
+// by name.
 func Defaults(w io.Writer, broker []Def) error {
 	all := slices.Concat(Own(), sorted(broker))
 	var b strings.Builder
-	b.WriteString("# chronikd's settings and their defaults. Every one can also be given as --set name=value\n" +
-		"# and as a variable: CHRONIK_NUM_PARTITIONS for num.partitions.\n\n" +
+	b.WriteString("# chronikd's settings and their defaults. Each can also be given as --set name=value\n" +
+		"# and as a variable: CHRONIK_NUM_PARTITIONS for num.partitions. Numbers of settings whose names end\n" +
+		"# in .ms, .seconds, .minutes, .hours or .bytes may have a unit: 7d, 512MiB.\n\n" +
 		heading("Settings that most brokers change") +
 		"\n# Where clients connect. A listener after the first needs a name and listen. For clients on other\n" +
 		"# machines listen on \":9092\"; there is no authentication. advertise is the address that clients\n" +
-		"# dial after the first connection; empty is the address that the client dialled.\n" +
+		"# dial after the first connection; empty means the address that the client dialled.\n" +
 		"# listeners:\n#   - name: default\n#     listen: " + DefaultListen + "\n#     advertise: \"\"\n")
 	for _, name := range essentials {
 		if i := slices.IndexFunc(all, func(d Def) bool { return d.Name == name }); i >= 0 {
@@ -34,7 +35,7 @@ func Defaults(w io.Writer, broker []Def) error {
 		}
 	}
 	b.WriteString("\n" + heading("All other settings") +
-		"\n# Durability profiles of your own, in addition to the built-in ones.\n" +
+		"\n# Custom durability profiles, in addition to the built-in ones.\n" +
 		"# profiles:\n#   patient:\n#     ack: synced\n#     sync: group\n#     max_wait: 20ms\n#     max_records: 5000\n#     max_bytes: 20MB\n")
 	for i := range all {
 		if d := &all[i]; d.Name != KeyListen && d.Name != KeyAdvertise && !slices.Contains(essentials, d.Name) {
@@ -45,7 +46,7 @@ func Defaults(w io.Writer, broker []Def) error {
 	return err
 }
 
-// heading is a comment that divides the file.
+// heading returns a comment that separates parts of the file.
 func heading(text string) string {
 	return "# ---- " + text + " " + strings.Repeat("-", 90-len(text)) + "\n"
 }
@@ -64,8 +65,8 @@ func describe(b *strings.Builder, d *Def) {
 	b.WriteString("# " + d.Name + ":" + value + "\n")
 }
 
-// Facts are the type and the bounds of a setting and how it can be changed, each a
-// few words for people.
+// Facts returns the type and the bounds of a setting and how it can be changed, each a few words
+// for people.
 func (d *Def) Facts() []string {
 	facts := []string{d.Type}
 	if d.Bounds != "" {
@@ -84,7 +85,7 @@ func sorted(defs []Def) []Def {
 	return slices.SortedFunc(slices.Values(defs), func(a, b Def) int { return strings.Compare(a.Name, b.Name) })
 }
 
-// quoted writes a value so that YAML reads it back as the same text.
+// quoted writes a value so that YAML reads the same text from it.
 func quoted(v string) string {
 	if v == "" || strings.ContainsAny(v, ":#{}[]&*!|>'\"%@`,") || strings.TrimSpace(v) != v {
 		return `"` + strings.NewReplacer(`\`, `\\`, `"`, `\"`).Replace(v) + `"`

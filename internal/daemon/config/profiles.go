@@ -8,13 +8,13 @@ import (
 	"github.com/chronik-io/chronik/pkg/durability"
 )
 
-// profileKeys are what an entry of `profiles:` may say.
+// profileKeys returns the keys of an entry of `profiles:`.
 func profileKeys() []string {
 	return []string{"doc", "ack", "sync", "interval", "max_wait", "max_records", "max_bytes"}
 }
 
-// profile reads one custom profile. What it leaves out is as in profile sync:
-// acknowledged when synced, never waiting.
+// profile reads one custom profile. Fields that it leaves out are those of profile sync:
+// acknowledged when synced, without waiting.
 func (l *loader) profile(source, name string, v any) (durability.Profile, bool) {
 	where := keyProfiles + "." + name
 	before := len(l.errs)
@@ -41,7 +41,7 @@ func (l *loader) profile(source, name string, v any) (durability.Profile, bool) 
 	take("max_bytes", func(v string) (err error) { p.MaxBytes, err = parseSize(v); return err })
 	take("max_records", func(v string) (err error) {
 		if p.MaxRecords, err = strconv.Atoi(v); err != nil {
-			return fmt.Errorf("%q is no whole number; write for example 5000", v)
+			return fmt.Errorf("%q is not a whole number; write for example 5000", v)
 		}
 		return nil
 	})

@@ -1,7 +1,6 @@
 package config
 
 import (
-	"errors"
 	"fmt"
 	"math"
 	"strconv"
@@ -14,15 +13,15 @@ type unit struct {
 	factor int64
 }
 
-// sizeUnits are tried in order: the longer names come first.
+// sizeUnits returns the units in the order in which they are tried: "B" is a suffix of all others.
 func sizeUnits() []unit {
 	return []unit{
-		{"KiB", 1 << 10}, {"MiB", 1 << 20}, {"GiB", 1 << 30},
-		{"kB", 1e3}, {"KB", 1e3}, {"MB", 1e6}, {"GB", 1e9}, {"B", 1},
+		{"KiB", 1 << 10}, {"MiB", 1 << 20}, {"GiB", 1 << 30}, {"TiB", 1 << 40},
+		{"kB", 1e3}, {"KB", 1e3}, {"MB", 1e6}, {"GB", 1e9}, {"TB", 1e12}, {"B", 1},
 	}
 }
 
-// parseSize reads a number of bytes with an optional unit.
+// parseSize parses a number of bytes with an optional unit.
 func parseSize(v string) (int64, error) {
 	number, factor := strings.TrimSpace(v), int64(1)
 	for _, u := range sizeUnits() {
@@ -33,15 +32,15 @@ func parseSize(v string) (int64, error) {
 	}
 	n, err := strconv.ParseInt(number, 10, 64)
 	if err != nil || n < 0 {
-		return 0, fmt.Errorf("%q is no size; write bytes as a whole number, or with a unit as in 50MiB", v)
+		return 0, fmt.Errorf("%q is not a size; write bytes as a whole number, or with a unit as in 50MiB", v)
 	}
 	if n > math.MaxInt64/factor {
-		return 0, fmt.Errorf("%q is more bytes than a number can hold; write a smaller one", v)
+		return 0, fmt.Errorf("%q exceeds the largest size; write a smaller one", v)
 	}
 	return n * factor, nil
 }
 
-// parseWait reads a duration, which must have a unit.
+// parseWait parses a duration, which must have a unit.
 func parseWait(v string) (time.Duration, error) {
 	d, err := time.ParseDuration(v)
 	if err == nil {
@@ -50,38 +49,40 @@ func parseWait(v string) (time.Duration, error) {
 	if n, nerr := strconv.ParseInt(v, 10, 64); nerr == nil {
 		return 0, fmt.Errorf("%d has no unit; write for example %dms", n, n)
 	}
-	return 0, fmt.Errorf("%q is no duration; write for example 10ms or 1s", v)
+	return 0, fmt.Errorf("%q is not a duration; write for example 10ms or 1s", v)
 }
 
-// timeUnits are the units of Kafka's names that end in them.
+// timeUnits returns the units that names of Kafka's end in.
 func timeUnits() map[string]time.Duration {
-	return map[string]time.Duration{".ms": time.Millisecond, ".seconds": time.Second, ".minutes": time.Minute, ".hours": time.Hour}
+	return map[string]time.Duration{
+		".ms": time.Millisecond, ".seconds": time.Second, ".minutes": time.Minute, ".hours": time.Hour,
+	}
 }
 
-// translate answers what to write for a value with a unit where Kafka's name
-// already is in one: log.retention.ms = 7d wants 604800000.
-func translate(name, value string) (string, error) {
-	for suffix, u := range timeUnits() {
-		if strings.HasSuffix(name, suffix) {
-			d, err := parseDays(value)
-			if err != nil || d%u != 0 {
-				return "", errors.New("no duration")
-			}
-			return strconv.FormatInt(int64(d/u), 10), nil
+// plainNumber returns value in the unit that name ends in, as Kafka does not know other units:
+// log.retention.ms = 7d becomes 604800000. A value without a unit, or with one that does not suit
+// the name, is returned unchanged, so that the setting's own check rejects it if it is invalid.
+func plainNumber(name, value string) string {
+	for suffix, unit := range timeUnits() {
+		if d, err := parseDays(value); err == nil && strings.HasSuffix(name, suffix) && d%unit == 0 {
+			return strconv.FormatInt(int64(d/unit), 10)
 		}
 	}
-	if strings.HasSuffix(name, ".bytes") {
-		n, err := parseSize(value)
-		return strconv.FormatInt(n, 10), err
+	if n, err := parseSize(value); err == nil && strings.HasSuffix(name, ".bytes") {
+		return strconv.FormatInt(n, 10)
 	}
-	return "", errors.New("no unit in the name")
+	return value
 }
 
-// parseDays is time.ParseDuration that also takes whole days.
+// parseDays is time.ParseDuration that accepts whole days, too.
 func parseDays(v string) (time.Duration, error) {
+	const day = 24 * time.Hour
 	if days, ok := strings.CutSuffix(v, "d"); ok {
-		n, err := strconv.ParseInt(days, 10, 32)
-		return time.Duration(n) * 24 * time.Hour, err
+		n, err := strconv.ParseInt(days, 10, 64)
+		if err == nil && (n < 0 || n > int64(math.MaxInt64/day)) {
+			err = strconv.ErrRange
+		}
+		return time.Duration(n) * day, err
 	}
 	return time.ParseDuration(v)
 }

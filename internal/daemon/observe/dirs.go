@@ -11,7 +11,7 @@ import (
 	"github.com/chronik-io/chronik/internal/storage/diskguard"
 )
 
-// Logs shows the logs to metrics.
+// Logs is the source of the metrics of logs.
 type Logs struct{ *storage.Manager }
 
 // EachLog implements metrics.LogSource.
@@ -24,8 +24,8 @@ func (s Logs) EachLog(yield func(metrics.Log)) {
 	}
 }
 
-// Dirs shows log directories to metrics. It asks no file system, which might not answer: the disk guard
-// of a directory does so once a second.
+// Dirs returns the source of the metrics of log directories. It queries no file system, which might
+// hang: the disk guard of a directory does so once a second.
 func Dirs(all []*storage.Dir) func() []metrics.Dir {
 	return func() []metrics.Dir {
 		shown := make([]metrics.Dir, len(all))
@@ -41,14 +41,14 @@ func Dirs(all []*storage.Dir) func() []metrics.Dir {
 	}
 }
 
-// DirFacts is the source of what the log directories report; unopened are those that could not be
-// opened.
+// DirFacts returns the source of the state of the log directories; unopened are those that could
+// not be opened.
 func DirFacts(m *storage.Manager, unopened []checks.Unopened, measured *metrics.Storage, probes *Probes) checks.Source {
 	var history syncHistory
 	progress := map[*storage.Dir]progressed{}
 	return func(f *checks.Facts) {
 		f.Unopened = unopened
-		latencies := history.add(f.Now, metrics.Observed(measured.SyncSeconds), metrics.Observed(measured.GroupRecords))
+		latencies := history.add(f.Now, metrics.Distributions(measured.SyncSeconds), metrics.Distributions(measured.GroupRecords))
 		for _, d := range m.Dirs() {
 			space, use := d.LastSpace(), d.Usage()
 			x := checks.Dir{
@@ -75,7 +75,7 @@ func DirFacts(m *storage.Manager, unopened []checks.Unopened, measured *metrics.
 	}
 }
 
-// progressed is when a journal was last seen to make progress, or to have nothing to do.
+// progressed records when a journal last made progress or was idle.
 type progressed struct {
 	progress uint64
 	at       time.Time

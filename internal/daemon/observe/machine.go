@@ -1,8 +1,7 @@
-// Package observe turns what the components of a broker report into the facts of its health and into
-// metrics.
+// Package observe turns the state of the broker's components into health facts and metrics.
 //
-// Each of its sources reads one component and changes nothing: log directories, partitions, groups,
-// connections, and the machine. The daemon registers them with the health monitor and with the
+// Each source reads one component and changes nothing: log directories, partitions, groups,
+// connections, and the machine. The daemon registers a source with the health monitor and the
 // metrics when it has opened the component.
 package observe
 
@@ -22,7 +21,7 @@ import (
 	"github.com/chronik-io/chronik/internal/vfs"
 )
 
-// Findings shows to metrics how many findings there are.
+// Findings returns the source of the metrics that count findings.
 func Findings(m *checks.Monitor, all []checks.Check) func() []metrics.Findings {
 	return func() []metrics.Findings {
 		type key struct {
@@ -43,19 +42,19 @@ func Findings(m *checks.Monitor, all []checks.Check) func() []metrics.Findings {
 	}
 }
 
-// Machine is the source of what the machine reports.
+// Machine is the source of facts about the machine.
 type Machine struct {
 	machine        *host.Machine
 	data           string // the data directory
 	dirs           []storage.Place
 	maxConnections int
-	// The clock when it was read last, and when it was set last. They are the Monitor's goroutine's.
+	// The last reading of the clock, and its last step. Only the Monitor's goroutine uses them.
 	last      time.Time
 	stepped   time.Duration
 	steppedAt time.Time
 }
 
-// NewMachine reads this machine, for a broker with these directories.
+// NewMachine returns the source for a broker with these directories on this machine.
 func NewMachine(data string, dirs []storage.Place, maxConnections int) *Machine {
 	return &Machine{machine: host.New(), data: data, dirs: dirs, maxConnections: maxConnections}
 }
@@ -80,7 +79,8 @@ func (m *Machine) Quick(f *checks.Facts) {
 	f.Clock.Stepped, f.Clock.SteppedAt = m.stepped, m.steppedAt
 }
 
-// Slow is a checks.SlowSource: it finds out what the directories lie on. A file system that does not answer may hold it.
+// Slow is a checks.SlowSource: it finds the file systems of the directories. It blocks while a file
+// system does not respond.
 func (m *Machine) Slow(s *checks.Slow) {
 	s.Places, s.JournalTotals = []checks.Place{m.machine.Place(checks.RoleData, m.data)}, map[string]int64{}
 	for _, d := range m.dirs {

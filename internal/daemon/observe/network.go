@@ -16,13 +16,13 @@ import (
 	"github.com/chronik-io/chronik/internal/protocol"
 )
 
-// Network turns what connections do into metrics. The series that are
-// written on every request are resolved once.
+// Network is a network.Observer that updates metrics. It resolves the series that change with every
+// request only once.
 type Network struct {
 	net       *metrics.Network
 	req       *metrics.Requests
 	listeners map[string]listenerSeries // by name; never changes
-	apis      []*apiSeries              // by key; nil where it is not spoken
+	apis      []*apiSeries              // by key; nil if the API is not supported
 }
 
 type listenerSeries struct {
@@ -30,7 +30,7 @@ type listenerSeries struct {
 	open    prometheus.Gauge
 }
 
-// apiSeries are the series of one API.
+// apiSeries holds the series of one API.
 type apiSeries struct {
 	name    string
 	count   *prometheus.CounterVec
@@ -58,7 +58,7 @@ func NewNetwork(net *metrics.Network, req *metrics.Requests, listeners []string,
 	return o
 }
 
-// errorName is a protocol error as Kafka writes it.
+// errorName returns the name of a protocol error as Kafka writes it.
 func errorName(code int16) string {
 	if code == 0 {
 		return "NONE"
@@ -93,7 +93,7 @@ func (o *Network) Answered(r *network.Request, responseBytes int, took time.Dura
 	s.out.Add(float64(responseBytes))
 	a := o.api(r.Key)
 	if a == nil {
-		return // the connection is closed for it, and counted there
+		return // the connection is closed for it, and that is counted
 	}
 	a.seconds.Observe(took.Seconds())
 	a.counter(r.Code).Inc()
@@ -113,8 +113,8 @@ func (o *Network) api(key int16) *apiSeries {
 	return o.apis[key]
 }
 
-// counter returns the series of one outcome. Codes are few: there is a series
-// for each that was ever answered.
+// counter returns the series of one error code. Codes are few: each that was ever sent has a
+// series.
 func (a *apiSeries) counter(code int16) prometheus.Counter {
 	if code == 0 {
 		return a.success

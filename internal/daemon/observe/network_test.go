@@ -30,7 +30,7 @@ func TestRequestsAreCountedByAPIAndError(t *testing.T) {
 			o.Answered(&network.Request{Listener: l, Key: 3, Code: code}, 100, time.Millisecond)
 		}
 	}
-	o.Answered(&network.Request{Listener: l, Key: 77}, 1, 0) // not spoken: no series
+	o.Answered(&network.Request{Listener: l, Key: 77}, 1, 0) // not supported: no series
 	for name, want := range map[string]float64{"NONE": 3, "UNKNOWN_TOPIC_OR_PARTITION": 2, "UNSUPPORTED_VERSION": 1, "UNKNOWN_CODE_9999": 1} {
 		if got := testutil.ToFloat64(req.Count.WithLabelValues("Metadata", name)); got != want {
 			t.Errorf("%s = %v, want %v", name, got, want)
@@ -46,7 +46,7 @@ func TestRequestsAreCountedByAPIAndError(t *testing.T) {
 			t.Errorf("%d APIs have latencies, want the 2 of the table", n)
 		}
 	}
-	if got := metrics.Observed(req.Send)["Metadata"]; got.Count != 1 || got.Sum != 0.001 {
+	if got := metrics.Distributions(req.Send)["Metadata"]; got.Count != 1 || got.Sum != 0.001 {
 		t.Errorf("sent: %+v", got)
 	}
 }
@@ -74,7 +74,7 @@ func TestConnectionsAreCounted(t *testing.T) {
 	}
 }
 
-// Counting a request costs no allocation: it happens for each one.
+// Counting a request allocates nothing, because it happens for every request.
 func TestCountingARequestAllocatesNothing(t *testing.T) {
 	o, _, _ := newTestObserver(t)
 	r := &network.Request{Listener: &network.Listener{Name: "default"}, Key: 3}

@@ -14,7 +14,7 @@ import (
 	"github.com/chronik-io/chronik/pkg/durability"
 )
 
-// Partitions are those of this broker.
+// Partitions reports on the partitions of this broker.
 type Partitions struct {
 	Self     int32
 	Image    func() *metadata.Image
@@ -23,7 +23,7 @@ type Partitions struct {
 	Storage  *storage.Manager
 }
 
-// Metrics counts them by state.
+// Metrics counts the partitions by state.
 func (r *Partitions) Metrics() (n metrics.Partitions) {
 	n.Failed = len(r.notCreated())
 	img := r.Image()
@@ -72,8 +72,8 @@ func (r *Partitions) offline(t *metadata.Topic, index int32) error {
 	return p.Log().Offline()
 }
 
-// Facts is a checks.Source: the partitions that cannot be used or have damaged records, and
-// the topics that promise less than the default.
+// Facts is a checks.Source: partitions that cannot be used or have damaged records, and topics with
+// a weaker guarantee than the default.
 func (r *Partitions) Facts(f *checks.Facts) {
 	weaker := map[string]bool{}
 	for _, l := range r.Storage.Logs() {
@@ -118,7 +118,8 @@ func creating(err error, now time.Time) bool {
 	return errors.As(err, &c) && now.Sub(c.Since) < creationTime
 }
 
-// dir is the log directory of a partition that is offline because of err; empty if it is not known.
+// dir returns the log directory of a partition that is offline because of err, or "" if it is
+// unknown.
 func (r *Partitions) dir(t *metadata.Topic, index int32, err error) string {
 	if p, err := r.Replicas.Partition(t.ID, index); err == nil {
 		return p.Log().Dir().Path()
@@ -129,7 +130,8 @@ func (r *Partitions) dir(t *metadata.Topic, index int32, err error) string {
 	return ""
 }
 
-// Reason returns the text of an error without what the finding says already, empty for nil.
+// Reason returns the text of an error without the part that the finding says already, or "" for
+// nil.
 func Reason(err error) string {
 	if err == nil {
 		return ""
@@ -137,7 +139,7 @@ func Reason(err error) string {
 	return reason(err)
 }
 
-// reason is an error without what the finding says already.
+// reason returns the text of an error without the part that the finding says already.
 func reason(err error) string {
 	text := strings.TrimPrefix(err.Error(), replica.ErrOffline.Error()+": ")
 	return strings.TrimPrefix(text, storage.ErrFailed.Error()+": ")

@@ -9,7 +9,7 @@ import (
 	"github.com/chronik-io/chronik/internal/replica"
 )
 
-// A log that is being created is no fault until its creation takes too long.
+// A log that is being created is not a fault until its creation takes too long.
 func TestALogThatIsBeingCreatedIsNoFault(t *testing.T) {
 	now := time.Now()
 	young := fmt.Errorf("topic t: %w", &replica.CreatingError{Partition: "t-0", Since: now.Add(-time.Second)})
@@ -23,6 +23,6 @@ func TestALogThatIsBeingCreatedIsNoFault(t *testing.T) {
 		}
 	}
 	if !errors.Is(young, replica.ErrOffline) {
-		t.Error("clients would not be answered as for a partition that is offline")
+		t.Error("clients would not get the error of an offline partition")
 	}
 }

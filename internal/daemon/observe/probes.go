@@ -12,17 +12,17 @@ import (
 	"github.com/chronik-io/chronik/internal/storage"
 )
 
-// ErrProbing is the error of a measurement while another one runs.
-var ErrProbing = errors.New("the disks are being measured now for another request; retry in some seconds")
+// ErrProbing is returned for a measurement while another one runs.
+var ErrProbing = errors.New("another request is measuring the disks now; retry in a few seconds")
 
-// Probes are the times of fdatasync that were measured on request, by journal directory. It is safe
-// for concurrent use.
+// Probes holds the fdatasync latencies that were measured on request, by journal directory. It is
+// safe for concurrent use.
 type Probes struct {
 	busy  sync.Mutex // one at a time: two would measure each other
 	found atomic.Pointer[map[string]checks.Latency]
 }
 
-// of is what the last measurement of a journal's disk found; zero if there was none.
+// of returns the last measurement of a journal's disk; zero if there was none.
 func (p *Probes) of(journal string) checks.Latency {
 	if all := p.found.Load(); all != nil {
 		return (*all)[journal]
@@ -43,7 +43,7 @@ func (p *Probes) Measure(ctx context.Context, dirs []*storage.Dir) error {
 	}
 	for _, d := range dirs {
 		if d.CanCreate() != nil || d.Err() != nil {
-			continue // there are findings about it already
+			continue // findings report it already
 		}
 		l, err := host.Probe(ctx, d.JournalPath())
 		if err != nil {

@@ -8,31 +8,31 @@ import (
 	"github.com/chronik-io/chronik/internal/metrics"
 )
 
-// recently is how far back fdatasyncs count where there were enough of them: a
-// disk that has become slow is not to be hidden by a month of quick ones.
+// recently is the period of the fdatasyncs that count, if it has at least enough of them: a month
+// of quick syncs must not hide that a disk has become slow.
 const (
 	recently = 10 * time.Minute
 	enough   = 100
 )
 
-// syncHistory keeps samples of the histograms of fdatasyncs, to separate the recent ones
-// from all. It is used by one goroutine.
+// syncHistory keeps samples of the histograms of fdatasyncs, to separate recent syncs from all
+// syncs. One goroutine uses it.
 type syncHistory struct{ samples []syncSample }
 
 type syncSample struct {
 	at             time.Time
-	syncs, records map[string]metrics.Seen // by log directory
+	syncs, records map[string]metrics.Distribution // by log directory
 }
 
-// add samples the histograms and returns the latency of each directory:
-// of the last minutes, or since the start where those are too few.
-func (h *syncHistory) add(now time.Time, syncs, records map[string]metrics.Seen) map[string]checks.Latency {
+// add samples the histograms and returns the latency of each directory: over the last minutes or,
+// if those have too few syncs, since the start.
+func (h *syncHistory) add(now time.Time, syncs, records map[string]metrics.Distribution) map[string]checks.Latency {
 	h.samples = append(h.samples, syncSample{now, syncs, records})
-	// The first sample that stays is the last one that is old enough.
+	// The first sample that stays is the youngest that is old enough.
 	for len(h.samples) > 2 && now.Sub(h.samples[1].at) >= recently {
 		h.samples = h.samples[1:]
 	}
-	// Frequent calls distinguish the recent past no finer than a tenth of it.
+	// More frequent calls do not refine the recent period below a tenth of it.
 	if n := len(h.samples); n > 2 && h.samples[n-2].at.Sub(h.samples[n-3].at) < recently/10 {
 		h.samples = append(h.samples[:n-2], h.samples[n-1])
 	}
@@ -47,7 +47,7 @@ func (h *syncHistory) add(now time.Time, syncs, records map[string]metrics.Seen)
 	return all
 }
 
-// seconds is a duration; what is above every bucket is the longest one.
+// seconds converts to a duration; a value above every bucket becomes the longest duration.
 func seconds(s float64) time.Duration {
 	if s >= math.MaxInt64/float64(time.Second) {
 		return math.MaxInt64

@@ -1,0 +1,346 @@
+package daemon
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"math"
+	"path"
+	"sync/atomic"
+	"time"
+
+	"go.uber.org/zap"
+
+	"github.com/chronik-io/chronik/internal/broker"
+	"github.com/chronik-io/chronik/internal/configdef"
+	"github.com/chronik-io/chronik/internal/controller"
+	"github.com/chronik-io/chronik/internal/coordinator/service"
+	"github.com/chronik-io/chronik/internal/daemon/config"
+	"github.com/chronik-io/chronik/internal/daemon/observe"
+	"github.com/chronik-io/chronik/internal/health/checks"
+	"github.com/chronik-io/chronik/internal/metadata"
+	"github.com/chronik-io/chronik/internal/metadata/filestore"
+	"github.com/chronik-io/chronik/internal/metrics"
+	"github.com/chronik-io/chronik/internal/network"
+	"github.com/chronik-io/chronik/internal/purgatory"
+	"github.com/chronik-io/chronik/internal/replica"
+	"github.com/chronik-io/chronik/internal/storage"
+	"github.com/chronik-io/chronik/internal/vfs"
+)
+
+// Names below the data directory.
+const (
+	lockName    = ".lock"
+	metadataDir = "metadata"
+	logsDir     = "logs"
+)
+
+// components holds what open has built so far; each step uses the results of the steps before it.
+type components struct {
+	static   map[string]string
+	conf     configdef.Broker
+	settings *replica.TopicSettings
+	store    *filestore.Store
+	control  *controller.Controller
+	storage  *storage.Manager
+	fenced   bool // no partition is led in a leader epoch of an unclean stop (I9)
+	measured *metrics.Storage
+	network  *metrics.Network
+	requests *metrics.Requests
+	park     *purgatory.Purgatory
+	replicas *replica.Manager
+	applier  *metadata.Applier
+	groups   *service.Groups
+	handlers *broker.Broker
+	// server is set last, and storage's journals, which are opened earlier, read its census.
+	server atomic.Pointer[network.Server]
+	// minFree follows the metadata, because the free-space threshold can change at run time.
+	minFree  atomic.Int64
+	cleaning atomic.Pointer[storage.Cleaning] // as applySettings set it last
+}
+
+// open starts the components from the disk upwards: metadata, logs, partitions, handlers and, last,
+// connections.
+func (b *Broker) open(ctx context.Context) error {
+	r := &components{static: static(b.cfg)}
+	b.components = r
+	var err error
+	if r.conf, err = b.configs.ResolveBroker(r.static); err != nil {
+		return &ExitError{ExitUsage, err}
+	}
+	r.settings = replica.NewTopicSettings(replica.SettingsOptions{
+		Self: r.conf.NodeID, Configs: b.configs, Static: r.static, KeepAll: !r.conf.Cleaning.Compact, Logger: b.log.Named("replica"),
+	})
+	for _, step := range []func(context.Context, *components) error{
+		b.refuseNewerFormats, b.openMetadata, b.openLogs, b.openPartitions, b.openHandlers, b.openClients,
+	} {
+		if err := step(ctx, r); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// refuseNewerFormats rejects directories that a newer version wrote, before anything is changed: a
+// directory that is converted only in part would suit neither version.
+func (b *Broker) refuseNewerFormats(_ context.Context, r *components) error {
+	for _, place := range places(&r.conf) {
+		if err := storage.Peek(b.fs, place); err != nil {
+			return dirErrors(b.cfg.Broker, &storage.DirError{Path: place.Path, Journal: place.Journal, Err: err})
+		}
+	}
+	if err := filestore.Peek(b.fs, path.Join(b.cfg.DataDir, metadataDir)); err != nil {
+		return dataError(config.KeyDataDir, b.cfg.DataDir, err)
+	}
+	return b.requireMetadata(places(&r.conf))
+}
+
+// requireMetadata rejects log directories that hold partitions if the metadata that describes them
+// is missing: all their topics would be gone, and a new topic of the same name would be a different
+// one.
+func (b *Broker) requireMetadata(all []storage.Place) error {
+	dir := path.Join(b.cfg.DataDir, metadataDir)
+	if there, err := filestore.Exists(b.fs, dir); err != nil || there {
+		return nil // opening it reports any other error
+	}
+	for _, place := range all {
+		if storage.Used(b.fs, place) {
+			lock, err := b.fs.Lock(path.Join(place.Path, lockName), holder())
+			if err != nil { // the broker that holds the lock also has the metadata
+				return dirErrors(b.cfg.Broker, &storage.DirError{Path: place.Path, Journal: place.Journal, Err: err})
+			}
+			_ = lock.Close() // the lock ends with the process in any case
+			return &ExitError{ExitData, fmt.Errorf("directory %s: the log directory %s holds partitions, and %s has no metadata of them; "+
+				"set data.dir (--data-dir) to the directory that has it, or give this broker an empty log directory; if it is lost, %s shows which topics can be restored",
+				b.cfg.DataDir, place.Path, dir, b.repairAll(all, "--dry-run"))}
+		}
+	}
+	return nil
+}
+
+// openMetadata locks the data directory, opens the metadata in it and registers this broker.
+func (b *Broker) openMetadata(ctx context.Context, r *components) error {
+	fail := func(err error) error { return dataError(config.KeyDataDir, b.cfg.DataDir, err) }
+	if err := vfs.MakeDir(b.fs, b.cfg.DataDir); err != nil {
+		return fail(err)
+	}
+	lock, err := b.fs.Lock(path.Join(b.cfg.DataDir, lockName), holder())
+	if err != nil {
+		return fail(err)
+	}
+	b.stack.pushDisk("lock", func(context.Context) error { return lock.Close() })
+	dir := path.Join(b.cfg.DataDir, metadataDir)
+	if err := vfs.MakeDir(b.fs, dir); err != nil {
+		return fail(err)
+	}
+	if r.store, err = filestore.Open(filestore.Options{FS: b.fs, Dir: dir, Log: b.log.Named("metadata")}); err != nil {
+		return fail(err)
+	}
+	b.stack.pushDisk("metadata", func(context.Context) error { return r.store.Close() })
+	if err := b.refuseOlder(r); err != nil {
+		return err
+	}
+	r.control = controller.New(controller.Options{
+		Store: r.store, Configs: b.configs, NumPartitions: r.conf.NumPartitions, ReplicationFactor: r.conf.DefaultReplicationFactor,
+		Groups: r.conf.Groups,
+	})
+	reg, err := r.control.Register(ctx, controller.BrokerSpec{ID: r.conf.NodeID, Rack: r.conf.Rack, SoleBroker: true})
+	if err != nil {
+		if r := (*controller.Error)(nil); errors.As(err, &r) {
+			return &ExitError{ExitData, fmt.Errorf("directory %s: %w", b.cfg.DataDir, r)}
+		}
+		return fmt.Errorf("register broker %d in %s: %w", r.conf.NodeID, dir, err)
+	}
+	b.log.Debug("registered", zap.String("cluster", reg.ClusterID), zap.Int32("node", r.conf.NodeID))
+	return nil
+}
+
+// openLogs recovers the log directories.
+func (b *Broker) openLogs(ctx context.Context, r *components) error {
+	kvs, revision, err := r.store.Range(ctx, "/")
+	if err != nil {
+		return fmt.Errorf("read metadata: %w", err)
+	}
+	img, err := metadata.Load(kvs, revision)
+	if err != nil {
+		return fmt.Errorf("read metadata: %w", err)
+	}
+	if err := b.applySettings(r, img); err != nil {
+		return err
+	}
+	b.health.Enter("recovering logs")
+	r.measured = metrics.NewStorage(b.reg)
+	all := places(&r.conf)
+	r.storage, err = storage.Open(all, storage.Options{
+		FS: b.fs, Holder: holder(), Logger: b.log.Named("storage"), Metrics: r.measured,
+		DeferredBytes: b.budgets.Deferred, JournalFileSize: b.journalFile, JournalBytes: b.journalBytes,
+		ProducerExpiry: r.conf.ProducerExpiration, RetentionInterval: r.conf.Cleaning.Interval,
+		Progress: b.health.Progress, Interrupted: ctx.Err, MinFree: r.minFree.Load,
+		Cleaning: *r.cleaning.Load(),
+		Absent: func() int {
+			if s := r.server.Load(); s != nil {
+				return s.Producers().Absent()
+			}
+			return 0
+		},
+		Config: func(_ string, id storage.ID) storage.Config {
+			return r.settings.Of(img, img.TopicByID(id.Topic)).Log
+		},
+	})
+	if err != nil {
+		return dirErrors(b.cfg.Broker, err)
+	}
+	b.stack.pushDisk("logs", func(ctx context.Context) error {
+		if !r.fenced {
+			r.storage.Unused()
+		}
+		return r.storage.Shutdown(ctx)
+	})
+	b.health.Add(observe.DirFacts(r.storage, b.unopened(r), r.measured, b.probes))
+	if b.fs == vfs.OS() {
+		b.health.Add(presence(b.cfg.DataDir, r.storage.Dirs()).Source)
+	}
+	b.keepCopy(ctx, r)
+	if err := metrics.RegisterLogs(b.reg, b.cfg.MetricsPartitions, observe.Logs{Manager: r.storage}); err != nil {
+		return err
+	}
+	return metrics.RegisterDirs(b.reg, observe.Dirs(r.storage.Dirs()))
+}
+
+// openPartitions subscribes to the metadata, which creates, opens and removes logs, and waits until
+// every partition has its role.
+func (b *Broker) openPartitions(_ context.Context, r *components) error {
+	r.park = purgatory.New()
+	r.replicas = replica.NewManager(replica.Options{
+		Self: r.conf.NodeID, Storage: r.storage, Cluster: r.control, Park: r.park, Logger: b.log.Named("replica"),
+		Config: func(img *metadata.Image, t *metadata.Topic) storage.Config { return r.settings.Of(img, t).Log },
+	})
+	r.applier = metadata.NewApplier(b.log.Named("metadata"))
+	r.applier.Subscribe("settings", func(_ context.Context, _, next *metadata.Image, _ *metadata.Delta) error {
+		return b.applySettings(r, next)
+	})
+	r.applier.Subscribe("topics", r.settings.Follow)
+	r.applier.Subscribe("replicas", r.replicas.Apply)
+	r.applier.Finish(r.replicas.AwaitApplied)
+	b.stack.push("replicas", r.replicas.Close)
+	var err error
+	r.groups, err = service.NewGroups(service.GroupsOptions{
+		Self: r.conf.NodeID, Replicas: r.replicas, Settings: r.settings, Controller: r.control, Configs: b.configs, Static: r.static, Logger: b.log.Named("groups"),
+		MemberBytes: b.budgets.Members,
+	})
+	if err != nil {
+		return err
+	}
+	r.applier.Subscribe("groups", r.groups.Apply)
+	b.stack.push("groups", func(context.Context) error { r.groups.Close(); return nil })
+	return metrics.RegisterGroups(b.reg, b.cfg.MetricsPartitions, observe.Groups(r.groups))
+}
+
+// openHandlers connects the handlers to the components and starts the flow of metadata.
+func (b *Broker) openHandlers(ctx context.Context, r *components) error {
+	var err error
+	r.handlers, err = broker.New(broker.Options{
+		AnswerBytes: b.budgets.Answers, ParkedBytes: b.budgets.Parked, SessionBytes: b.budgets.Sessions, DecodedBytes: b.budgets.Decoded,
+		Self: r.conf.NodeID, Metadata: r.applier, Controller: r.control, Replicas: r.replicas, Settings: r.settings, Configs: b.configs,
+		Groups: r.groups, Static: r.static, Logger: b.log.Named("broker"), Level: b.level,
+	})
+	if err != nil {
+		return err
+	}
+	partitions := &observe.Partitions{Self: r.conf.NodeID, Image: r.applier.Image, Replicas: r.replicas, Settings: r.settings, Storage: r.storage}
+	if err := metrics.RegisterPartitions(b.reg, partitions.Metrics); err != nil {
+		return err
+	}
+	b.stack.push("handlers", r.handlers.Close)
+	// The applier lives as long as the broker, not only as long as its start.
+	if err := r.applier.Start(context.WithoutCancel(ctx), r.store); err != nil {
+		return err
+	}
+	b.stack.push("applier", func(context.Context) error { r.applier.Stop(); return nil })
+	// The changes of the first round, above all raised leader epochs, must be applied before a
+	// client can see the broker.
+	_, revision, err := r.store.Range(ctx, metadata.ClusterKey)
+	if err != nil {
+		return fmt.Errorf("read metadata: %w", err)
+	}
+	if err := r.applier.WaitFor(ctx, revision); err != nil {
+		return err
+	}
+	b.health.Add(partitions.Facts)
+	b.health.Add(observe.Coordinators(r.groups))
+	b.health.AddSlow(observe.Rebalances(r.groups, cmp.Or(b.slowChecks, time.Minute)))
+	if n := r.replicas.Leaderless(); n > 0 {
+		return fmt.Errorf("the last stop was not clean, and the metadata did not take new leader epochs for %d partitions (see the log above): they must not be served", n)
+	}
+	r.fenced = true
+	done := make(chan struct{})
+	go func() {
+		select {
+		case <-r.applier.Done():
+			b.fail(fmt.Errorf("metadata: %w", r.applier.Err()))
+		case <-done:
+		}
+	}()
+	b.stack.push("applier watch", func(context.Context) error { close(done); return nil })
+	return nil
+}
+
+// maxConnections returns max.connections or, if that sets no limit, the number of file descriptors
+// that segments leave for connections: any more would take descriptors from the logs.
+func (b *Broker) maxConnections(r *components) int {
+	if r.conf.MaxConnections < math.MaxInt32 {
+		return int(r.conf.MaxConnections)
+	}
+	var segments []int
+	if b.fs == vfs.OS() { // in memory there are no files
+		for _, d := range r.storage.Dirs() {
+			segments = append(segments, d.Usage().MaxOpenFiles)
+		}
+	}
+	return checks.Connections(vfs.Descriptors(), segments)
+}
+
+// openClients accepts connections.
+func (b *Broker) openClients(_ context.Context, r *components) error {
+	table, err := broker.Table(b.budgets.Decoded)
+	if err != nil {
+		return err
+	}
+	var names []string
+	for _, l := range b.cfg.Listeners {
+		names = append(names, l.Name)
+	}
+	r.network, r.requests = metrics.NewNetwork(b.reg), metrics.NewRequests(b.reg)
+	server, err := network.New(network.Options{
+		Handler: r.handlers, Table: table, Log: b.log.Named("network"), AdminAddress: b.AdminAddr(),
+		Observer: observe.NewNetwork(r.network, r.requests, names, table),
+		MaxFrame: int(r.conf.MaxRequestBytes), ProduceBytes: b.budgets.Produce, OtherBytes: b.budgets.Other,
+		ConnectionBytes: b.budgets.Connection, ConnectionRequests: b.cfg.Produce.ConnectionRequests,
+		MaxConnections: b.maxConnections(r), MaxConnectionsPerIP: int(r.conf.MaxConnectionsPerIP), Idle: r.conf.ConnectionIdle,
+	})
+	if err != nil {
+		return err
+	}
+	r.server.Store(server)
+	b.stack.push("clients", func(ctx context.Context) error {
+		r.groups.Stop() // members that wait for others are answered now; loads need not end first
+		r.park.Close()  // so are fetches that wait for records
+		return server.Shutdown(ctx)
+	})
+	if err := metrics.RegisterBudgets(b.reg, observe.Budgets(server, r.handlers, r.groups.MemberMemory())); err != nil {
+		return err
+	}
+	for i, l := range b.cfg.Listeners {
+		listener, err := listenerOf(l)
+		if err != nil {
+			return err
+		}
+		for _, x := range b.bound.clients[i] {
+			if err := server.Serve(listener, x); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
