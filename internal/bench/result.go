@@ -97,12 +97,14 @@ func (f *Flow) Max() time.Duration {
 }
 
 // Failed returns the sum of Failures.
-func (f *Flow) Failed() int64 {
-	var n int64
-	for _, c := range f.Failures {
-		n += c
+func (f *Flow) Failed() int64 { return SumFailures(f.Failures) }
+
+// SumFailures returns the sum of the counts of all failures.
+func SumFailures(failures map[string]int64) (sum int64) {
+	for _, n := range failures {
+		sum += n
 	}
-	return n
+	return sum
 }
 
 // Point is one step of a flow.

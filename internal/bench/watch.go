@@ -32,19 +32,19 @@ func (r *runner) edge(ctx context.Context) (e edge, err error) {
 // at both ends. It returns when the interval ends.
 func (r *runner) watch(ctx context.Context, progress Progress) error {
 	w := r.window
-	sleepUntil(ctx, w, w.From())
+	w.SleepUntil(ctx, w.From())
 	from, err := r.edge(ctx)
 	if err != nil {
 		return err
 	}
 	for n := 1; ctx.Err() == nil && w.From()+time.Duration(n)*w.Step() <= w.Until(); n++ {
-		sleepUntil(ctx, w, w.From()+time.Duration(n)*w.Step())
+		w.SleepUntil(ctx, w.From()+time.Duration(n)*w.Step())
 		if ctx.Err() == nil {
 			r.receive(n, progress)
 			r.passOn(n, progress)
 		}
 	}
-	sleepUntil(ctx, w, w.Until())
+	w.SleepUntil(ctx, w.Until())
 	if ctx.Err() != nil {
 		// The callback that cuts the window may not have run yet.
 		w.Cut()
@@ -71,16 +71,6 @@ func (r *runner) passOn(n int, progress Progress) {
 				progress(f.name, pointOf(p, time.Duration(n-len(points)+i+1)*step, step))
 			}
 		}
-	}
-}
-
-// sleepUntil sleeps until t on the window's clock, or until ctx ends.
-func sleepUntil(ctx context.Context, w *meter.Window, t time.Duration) {
-	timer := time.NewTimer(t - w.Now())
-	defer timer.Stop()
-	select {
-	case <-timer.C:
-	case <-ctx.Done():
 	}
 }
 

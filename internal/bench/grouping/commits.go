@@ -10,6 +10,7 @@ import (
 	"github.com/twmb/franz-go/pkg/kerr"
 	"github.com/twmb/franz-go/pkg/kmsg"
 
+	"github.com/chronik-io/chronik/internal/bench/load"
 	"github.com/chronik-io/chronik/internal/bench/meter"
 	"github.com/chronik-io/chronik/internal/bench/report"
 )
@@ -38,7 +39,7 @@ func (c CommitsConfig) check() error {
 // CommitsResult counts the acknowledged commits.
 type CommitsResult struct {
 	Config   CommitsConfig    `json:"config"`
-	Measured Span             `json:"measured"`
+	Measured meter.Span       `json:"measured"`
 	Requests int64            `json:"requests"`
 	Offsets  int64            `json:"offsets"`
 	Failures map[string]int64 `json:"failures,omitempty"`
@@ -90,15 +91,15 @@ func (r *CommitsResult) measure(ctx context.Context, groups, addrs []string) err
 	for i, w := range workers {
 		wg.Go(func() { errs[i] = w.run(ctx) })
 	}
-	sleep(ctx, window.From()-window.Now())
-	watch, err := startWatch(c.ServerPID)
-	if !sleep(ctx, window.Until()-window.Now()) {
+	window.SleepUntil(ctx, window.From())
+	watch, err := meter.StartWatch(c.ServerPID)
+	if !window.SleepUntil(ctx, window.Until()) {
 		window.Cut()
 	}
 	if err == nil {
-		r.Measured, err = watch.stop()
+		r.Measured, err = watch.Stop()
 	}
-	r.Measured = r.Measured.over(window.Elapsed())
+	r.Measured = r.Measured.Over(window.Elapsed())
 	wg.Wait()
 	t := m.Totals()
 	r.Requests, r.Offsets, r.Failures, r.Latency = t.Requests, t.Records, t.Failures, report.LatencyOf(t.Latency, time.Microsecond)
@@ -148,13 +149,13 @@ func (w *committer) run(ctx context.Context) error {
 			if ctx.Err() != nil {
 				return nil
 			}
-			w.lane.Fail(began, w.window.Now(), failureName(err), 1)
+			w.lane.Fail(began, w.window.Now(), load.FailureName(err), 1)
 			return fmt.Errorf("commit offsets of %s: %w", w.req.Group, err)
 		}
 		if err := refused(got.(*kmsg.OffsetCommitResponse)); err != nil {
-			w.lane.Fail(began, w.window.Now(), failureName(err), 1)
+			w.lane.Fail(began, w.window.Now(), load.FailureName(err), 1)
 			if busy(err) {
-				sleep(ctx, busyPause)
+				meter.Sleep(ctx, busyPause)
 			}
 			continue
 		}

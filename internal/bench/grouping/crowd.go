@@ -9,6 +9,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/chronik-io/chronik/internal/bench/load"
 	"github.com/chronik-io/chronik/internal/bench/meter"
 )
 
@@ -150,7 +151,7 @@ func (m *member) beat(ctx context.Context) (again bool, err error) {
 	if r != nil {
 		lane, now := r.lanes[m.number%len(r.lanes)], r.window.Now()
 		if err != nil {
-			lane.Fail(began, now, failureName(err), 1)
+			lane.Fail(began, now, load.FailureName(err), 1)
 		} else {
 			lane.Done(began, now, meter.Amount{Requests: 1})
 		}

@@ -16,6 +16,8 @@ import (
 	"go.uber.org/goleak"
 
 	"github.com/chronik-io/chronik/internal/bench"
+	"github.com/chronik-io/chronik/internal/bench/load"
+	"github.com/chronik-io/chronik/internal/bench/meter"
 	"github.com/chronik-io/chronik/pkg/chronik"
 )
 
@@ -83,7 +85,7 @@ func TestRebalancesComeToRest(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			for name, s := range map[string]Span{"join": r.Join, "leave": r.Leave, "one more": r.More} {
+			for name, s := range map[string]meter.Span{"join": r.Join, "leave": r.Leave, "one more": r.More} {
 				if s.Seconds <= 0 {
 					t.Errorf("%s took %v", name, s)
 				}
@@ -165,7 +167,7 @@ func awaitState(t *testing.T, b *chronik.Broker, group, state string) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if groups[group].State == state || !sleep(t.Context(), time.Millisecond) {
+		if groups[group].State == state || !meter.Sleep(t.Context(), time.Millisecond) {
 			return
 		}
 	}
@@ -194,7 +196,7 @@ func TestSettingsThatCannotBe(t *testing.T) {
 func TestARefusedCommitIsNoSuccess(t *testing.T) {
 	resp := kmsg.NewPtrOffsetCommitResponse()
 	resp.Topics = []kmsg.OffsetCommitResponseTopic{{Partitions: []kmsg.OffsetCommitResponseTopicPartition{{}, {ErrorCode: kerr.NotCoordinator.Code}}}}
-	if err := refused(resp); err == nil || failureName(err) != "NOT_COORDINATOR" || !busy(err) {
+	if err := refused(resp); err == nil || load.FailureName(err) != "NOT_COORDINATOR" || !busy(err) {
 		t.Errorf("%v", err)
 	}
 }
@@ -258,7 +260,7 @@ func TestNothingMeasuredIsNoSuccess(t *testing.T) {
 
 func TestATableNamesFailuresAndCPU(t *testing.T) {
 	cpu := 0.5
-	r := &HeartbeatsResult{Measured: Span{10, &cpu}, Heartbeats: 1000, Failures: map[string]int64{"NOT_COORDINATOR": 3}}
+	r := &HeartbeatsResult{Measured: meter.Span{Seconds: 10, CPUSeconds: &cpu}, Heartbeats: 1000, Failures: map[string]int64{"NOT_COORDINATOR": 3}}
 	var out bytes.Buffer
 	if err := r.Table(&out); err != nil {
 		t.Fatal(err)

@@ -44,8 +44,8 @@ func positive(flag string, d time.Duration) error {
 type HeartbeatsResult struct {
 	Config HeartbeatsConfig `json:"config"`
 	// Setup is the time from the first join until all groups were stable.
-	Setup      Span             `json:"setup"`
-	Measured   Span             `json:"measured"`
+	Setup      meter.Span       `json:"setup"`
+	Measured   meter.Span       `json:"measured"`
 	Heartbeats int64            `json:"heartbeats"`
 	Failures   map[string]int64 `json:"failures,omitempty"`
 	// Rejoins counts how often a member had to join again; in stable groups none has to.
@@ -85,7 +85,7 @@ func Heartbeats(ctx context.Context, c HeartbeatsConfig) (_ *HeartbeatsResult, e
 		b.expect(c.Members)
 	}
 	r := &HeartbeatsResult{Config: c}
-	watch, err := startWatch(c.ServerPID)
+	watch, err := meter.StartWatch(c.ServerPID)
 	if err != nil {
 		return nil, err
 	}
@@ -93,7 +93,7 @@ func Heartbeats(ctx context.Context, c HeartbeatsConfig) (_ *HeartbeatsResult, e
 	if err := crowd.await(ctx); err != nil {
 		return nil, errors.Join(err, crowd.disband())
 	}
-	if r.Setup, err = watch.stop(); err == nil {
+	if r.Setup, err = watch.Stop(); err == nil {
 		err = r.measure(ctx, crowd)
 	}
 	err = errors.Join(err, crowd.disband())
@@ -114,19 +114,19 @@ func (r *HeartbeatsResult) measure(ctx context.Context, crowd *crowd) error {
 	}
 	window.Begin()
 	crowd.record.Store(rec)
-	sleep(ctx, window.From()-window.Now())
-	watch, err := startWatch(c.ServerPID)
+	window.SleepUntil(ctx, window.From())
+	watch, err := meter.StartWatch(c.ServerPID)
 	if err != nil {
 		return err
 	}
-	if !sleep(ctx, window.Until()-window.Now()) {
+	if !window.SleepUntil(ctx, window.Until()) {
 		return context.Cause(ctx)
 	}
-	if r.Measured, err = watch.stop(); err != nil {
+	if r.Measured, err = watch.Stop(); err != nil {
 		return err
 	}
 	crowd.record.Store(nil)
-	r.Measured = r.Measured.over(window.Elapsed())
+	r.Measured = r.Measured.Over(window.Elapsed())
 	t := m.Totals()
 	r.Heartbeats, r.Failures, r.Latency = t.Requests, t.Failures, report.LatencyOf(t.Latency, time.Microsecond)
 	return nil

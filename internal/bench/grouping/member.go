@@ -8,6 +8,8 @@ import (
 
 	"github.com/twmb/franz-go/pkg/kerr"
 	"github.com/twmb/franz-go/pkg/kmsg"
+
+	"github.com/chronik-io/chronik/internal/bench/meter"
 )
 
 // Protocol is the protocol of a group's members.
@@ -263,7 +265,7 @@ func joinPatiently(ctx context.Context, p player) error {
 		if err == nil || !busy(err) {
 			return err
 		}
-		if !sleep(ctx, busyPause) {
+		if !meter.Sleep(ctx, busyPause) {
 			return ctx.Err()
 		}
 	}

@@ -4,6 +4,8 @@ import (
 	"context"
 	"errors"
 	"time"
+
+	"github.com/chronik-io/chronik/internal/bench/meter"
 )
 
 // RebalanceConfig configures Rebalance.
@@ -24,9 +26,9 @@ func (c RebalanceConfig) check() error {
 // distributed evenly: after all joins, after a leave, and after one more join.
 type RebalanceResult struct {
 	Config RebalanceConfig `json:"config"`
-	Join   Span            `json:"join"`
-	Leave  Span            `json:"leave"`
-	More   Span            `json:"one_more"`
+	Join   meter.Span      `json:"join"`
+	Leave  meter.Span      `json:"leave"`
+	More   meter.Span      `json:"one_more"`
 }
 
 // Succeeded returns true: a group that does not become stable is an error.
@@ -63,7 +65,7 @@ func (r *RebalanceResult) measure(ctx context.Context, crowd *crowd) error {
 	n, b := r.Config.Members, crowd.boards[0]
 	last, leaver := crowd.members[n], crowd.members[n/2]
 	for _, step := range []struct {
-		span    *Span
+		span    *meter.Span
 		members int
 		do      func()
 	}{
@@ -72,7 +74,7 @@ func (r *RebalanceResult) measure(ctx context.Context, crowd *crowd) error {
 		{&r.More, n, func() { crowd.start(ctx, last) }},
 	} {
 		b.expect(step.members)
-		watch, err := startWatch(r.Config.ServerPID)
+		watch, err := meter.StartWatch(r.Config.ServerPID)
 		if err != nil {
 			return err
 		}
@@ -80,7 +82,7 @@ func (r *RebalanceResult) measure(ctx context.Context, crowd *crowd) error {
 		if err := crowd.await(ctx); err != nil {
 			return err
 		}
-		if *step.span, err = watch.stop(); err != nil {
+		if *step.span, err = watch.Stop(); err != nil {
 			return err
 		}
 	}

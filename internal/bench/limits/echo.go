@@ -128,14 +128,13 @@ func echo(ctx context.Context, c EchoConfig, addr string, pid int) (*EchoResult,
 	}
 	cpu := watchCPU(ctx, w, pid)
 	wg.Wait()
-	used, err := cpu.end()
-	if err := errors.Join(run.err, err); err != nil {
+	if err := errors.Join(cpu.end(), run.err); err != nil {
 		return nil, err
 	}
 	if w.Elapsed() <= 0 {
 		return nil, fmt.Errorf("echo: nothing was measured: %w", context.Cause(ctx))
 	}
-	return result(c, clients[0].request, w, m.Totals(), used), nil
+	return result(c, clients[0].request, w, m.Totals(), cpu), nil
 }
 
 // lanes closes all connections of a run when the first of them fails: a run with fewer connections
@@ -160,13 +159,11 @@ func (l *lanes) fail(err error) {
 	})
 }
 
-func result(c EchoConfig, request int, w *meter.Window, t meter.Totals, used *usage) *EchoResult {
+func result(c EchoConfig, request int, w *meter.Window, t meter.Totals, cpu *cpuWatch) *EchoResult {
 	f := &bench.Flow{Requests: t.Requests, Records: t.Records, PayloadBytes: t.Payload, WireBytes: t.Wire, WireKnown: true,
 		Unanswered: t.Unanswered, Oldest: t.Oldest, Failures: t.Failures, Latency: t.Latency}
 	r := &EchoResult{Config: c, Request: request, Response: answerSize(c.Topic), Elapsed: w.Elapsed().Seconds(),
 		Flow: report.FlowOf(bench.NamedFlow{Name: "echo", Flow: f}, w.Elapsed())}
-	if used != nil && t.Requests > 0 {
-		r.Server, r.Client = used.cpu(used.server, w.Elapsed(), t.Requests), used.cpu(used.client, w.Elapsed(), t.Requests)
-	}
+	r.Server, r.Client = perRequest(cpu.server, w, t.Requests), perRequest(cpu.client, w, t.Requests)
 	return r
 }

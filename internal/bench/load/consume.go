@@ -143,7 +143,7 @@ func (r *rewinder) take(fetches kgo.Fetches, began, now time.Duration) {
 	fetches.EachPartition(func(p kgo.FetchTopicPartition) {
 		if p.Err != nil {
 			if !errors.Is(p.Err, context.Canceled) {
-				r.lane.Fail(began, now, failureName(p.Err), 1)
+				r.lane.Fail(began, now, FailureName(p.Err), 1)
 			}
 			return
 		}

@@ -112,7 +112,7 @@ func (c *waiter) run(ctx context.Context) {
 	for ctx.Err() == nil {
 		if c.failed {
 			c.failed = false
-			pause(ctx, retryPause)
+			meter.Sleep(ctx, retryPause)
 		}
 		began := w.Now()
 		_, err := c.link.ready(ctx)
@@ -120,7 +120,7 @@ func (c *waiter) run(ctx context.Context) {
 			err = c.fetch(w, began)
 		}
 		if err != nil && ctx.Err() == nil {
-			c.lane.Fail(began, w.Now(), failureName(err), 1)
+			c.lane.Fail(began, w.Now(), FailureName(err), 1)
 			c.link.close()
 			c.failed = true
 		}

@@ -93,14 +93,14 @@ func (f *fetcher) run(ctx context.Context) {
 		began := now
 		if err := f.ready(ctx); err != nil {
 			now = f.window.Now()
-			f.lane.Fail(began, now, failureName(err), 1)
+			f.lane.Fail(began, now, FailureName(err), 1)
 			f.failed = true
 			continue
 		}
 		partition, ok := f.choose()
 		if !ok {
 			// Other workers' partitions have records, those of this one do not.
-			pause(ctx, min(f.window.Until()-now, time.Second))
+			meter.Sleep(ctx, min(f.window.Until()-now, time.Second))
 			now = f.window.Now()
 			continue
 		}
@@ -112,7 +112,7 @@ func (f *fetcher) run(ctx context.Context) {
 func (f *fetcher) ready(ctx context.Context) error {
 	if f.failed {
 		f.failed = false
-		pause(ctx, retryPause)
+		meter.Sleep(ctx, retryPause)
 	}
 	if f.moved {
 		f.moved = false
@@ -155,7 +155,7 @@ func (f *fetcher) fetch(partition int32, began time.Duration) time.Duration {
 		err = f.answer(frame, partition, offset, began, now)
 	}
 	if err != nil {
-		f.lane.Fail(began, now, failureName(err), 1)
+		f.lane.Fail(began, now, FailureName(err), 1)
 		f.link.close()
 		f.failed = true
 	}

@@ -39,7 +39,7 @@ func (g *Follow) Run(ctx context.Context) error {
 		now := w.Now()
 		for _, e := range fetches.Errors() {
 			if !errors.Is(e.Err, context.Canceled) {
-				g.lane.Fail(now, now, failureName(e.Err), 1)
+				g.lane.Fail(now, now, FailureName(e.Err), 1)
 			}
 		}
 		fetches.EachRecord(func(r *kgo.Record) { g.take(g.lane, r.Value, now) })

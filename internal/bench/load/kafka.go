@@ -137,7 +137,7 @@ func (k *maker) fill(m *message, began time.Duration) error {
 func (k *maker) delivered(m *message, now time.Duration, offset int64, err error) {
 	switch {
 	case err != nil:
-		k.lane.Fail(m.began, now, failureName(err), 1)
+		k.lane.Fail(m.began, now, FailureName(err), 1)
 	case k.o.Acks != 0 && offset < 0:
 		k.lane.Fail(m.began, now, noOffset, 1)
 	default:

@@ -71,13 +71,3 @@ func (s schedule) unsent(lane *meter.Lane, until time.Duration, k int64) {
 		lane.Unsent(due, int64(float64(until-due-1)/s.every)+1)
 	}
 }
-
-// pause waits for d, or until ctx ends.
-func pause(ctx context.Context, d time.Duration) {
-	t := time.NewTimer(d)
-	defer t.Stop()
-	select {
-	case <-t.C:
-	case <-ctx.Done():
-	}
-}

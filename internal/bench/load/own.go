@@ -193,7 +193,7 @@ func (p *producer) sent(now time.Duration, out []byte) time.Duration {
 // lost closes the connection and counts its in-flight requests as failed.
 func (p *producer) lost(now time.Duration, err error) {
 	for ; p.pending > 0; p.pending-- {
-		p.lane.Fail(p.oldest().began, now, failureName(err), 1)
+		p.lane.Fail(p.oldest().began, now, FailureName(err), 1)
 	}
 	p.link.close()
 	p.failed.Store(true)
@@ -266,7 +266,7 @@ func (p *producer) refused(f flight, now time.Duration, name string, answer int)
 func (p *producer) ready(ctx context.Context) bool {
 	if p.failed.Load() && p.pending == 0 {
 		p.failed.Store(false)
-		pause(ctx, retryPause)
+		meter.Sleep(ctx, retryPause)
 		if p.stale.Load() {
 			p.stale.Store(false)
 			p.link.close()
@@ -278,7 +278,7 @@ func (p *producer) ready(ctx context.Context) bool {
 		p.turn = 0
 	}
 	if err != nil {
-		p.lane.Fail(began, p.window.Now(), failureName(err), 1)
+		p.lane.Fail(began, p.window.Now(), FailureName(err), 1)
 		p.failed.Store(true)
 		return false
 	}

@@ -132,7 +132,7 @@ func (p *producer) land(f flight) {
 
 // giveUp closes the connection after either goroutine saw it fail, and returns the first failure.
 func (p *producer) giveUp(err error) string {
-	name := failureName(err)
+	name := FailureName(err)
 	if !p.broken.CompareAndSwap(nil, &name) {
 		if first := p.broken.Load(); first != nil {
 			return *first

@@ -188,7 +188,7 @@ func TestFailureNames(t *testing.T) {
 		"connection: other":                errors.New("anything"),
 		"client: gave up after retries":    kgo.ErrRecordTimeout,
 	} {
-		if got := failureName(err); got != want {
+		if got := FailureName(err); got != want {
 			t.Errorf("%v is named %q, want %q", err, got, want)
 		}
 	}

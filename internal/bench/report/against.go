@@ -5,6 +5,7 @@ import (
 	"strings"
 
 	"github.com/chronik-io/chronik/internal/bench"
+	"github.com/chronik-io/chronik/internal/text"
 )
 
 // Meaning explains a number of the report.
@@ -82,7 +83,7 @@ func AgainstText(a *bench.Against, program string) []string {
 	if program != "" {
 		from += " chronik-bench " + program + " on"
 	}
-	machine := []string{fmt.Sprintf("%s %s", from, a.System), count(a.CPUs, "CPU")}
+	machine := []string{fmt.Sprintf("%s %s", from, a.System), text.Count(a.CPUs, "CPU")}
 	if a.Load != nil {
 		machine = append(machine, fmt.Sprintf("load average %.2f before", *a.Load))
 	}

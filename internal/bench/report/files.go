@@ -53,7 +53,7 @@ func csvRow(d Document, f Flow) []string {
 	c, l := d.Config, f.Latency
 	row := []string{d.Started.Format(time.RFC3339Nano), string(c.Clients), string(c.Mode), f.Name, c.Topic, strconv.Itoa(c.Concurrency),
 		strconv.Itoa(c.Pipeline), strconv.Itoa(c.MessageSize), string(c.Acks), c.Compression, number(c.Rate),
-		strconv.FormatFloat(d.Elapsed, 'f', 6, 64), whole(f.Requests), whole(f.Records), whole(f.failed()), whole(f.Payload), wire,
+		strconv.FormatFloat(d.Elapsed, 'f', 6, 64), whole(f.Requests), whole(f.Records), whole(bench.SumFailures(f.Failures)), whole(f.Payload), wire,
 		number(f.RequestsPerSecond), number(f.RecordsPerSecond), number(f.PayloadPerSecond)}
 	for _, v := range []float64{l.Min, l.Mean, l.P50, l.P90, l.P95, l.P99, l.P999, l.P9999, l.Max} {
 		row = append(row, number(v))
