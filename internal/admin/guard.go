@@ -105,8 +105,8 @@ func (g *guard) named(h http.Handler) http.Handler {
 	})
 }
 
-// own allows requests from the broker's own machine, for data that is not public and for changes.
-func (g *guard) own(h http.Handler) http.Handler {
+// fromThisMachine allows requests from the broker's own machine, for data that is not public and for changes.
+func (g *guard) fromThisMachine(h http.Handler) http.Handler {
 	return g.named(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		switch {
 		case foreignPage(r):
@@ -121,7 +121,7 @@ func (g *guard) own(h http.Handler) http.Handler {
 
 // control is own for expensive requests: only a few run at a time.
 func (g *guard) control(of slots, h http.Handler) http.Handler {
-	return g.own(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+	return g.fromThisMachine(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		select {
 		case of <- struct{}{}:
 			defer func() { <-of }()

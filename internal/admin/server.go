@@ -136,7 +136,7 @@ func Handler(o Options) http.Handler {
 	})
 	// GET returns {"level":"info"}; PUT accepts the same, or a form.
 	mux.Handle("GET /loglevel", g.named(o.Level))
-	mux.Handle("PUT /loglevel", g.own(http.MaxBytesHandler(o.Level, maxBody)))
+	mux.Handle("PUT /loglevel", g.fromThisMachine(http.MaxBytesHandler(o.Level, maxBody)))
 	for path, profile := range map[string]http.HandlerFunc{
 		"": pprof.Index, "cmdline": pprof.Cmdline, "profile": pprof.Profile, "symbol": pprof.Symbol, "trace": pprof.Trace,
 	} {

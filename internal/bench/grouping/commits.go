@@ -83,7 +83,7 @@ func (r *CommitsResult) measure(ctx context.Context, groups, addrs []string) err
 		if err != nil {
 			return err
 		}
-		workers[i] = &committer{caller: caller, window: window, lane: m.Lane(), req: commitOf(c, groups[g], i)}
+		workers[i] = &committer{caller: caller, window: window, lane: m.NewRecorder(), req: commitOf(c, groups[g], i)}
 	}
 	window.Begin()
 	var wg sync.WaitGroup
@@ -125,7 +125,7 @@ func commitOf(c CommitsConfig, group string, i int) *kmsg.OffsetCommitRequest {
 type committer struct {
 	caller *caller
 	window *meter.Window
-	lane   *meter.Lane
+	lane   *meter.Recorder
 	req    *kmsg.OffsetCommitRequest
 	offset int64
 }

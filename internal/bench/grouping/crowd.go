@@ -16,34 +16,34 @@ import (
 // dialers is the number of connections that are opened concurrently.
 const dialers = 64
 
-// crowd is the members of some groups. Each has its own goroutine, which ends when it leaves or
+// members is the members of some groups. Each has its own goroutine, which ends when it leaves or
 // when the context ends.
-type crowd struct {
-	interval time.Duration // between heartbeats, if the broker does not set it
-	fixed    bool          // use interval even if the broker sets it
-	boards   []*board
-	members  []*member
-	record   atomic.Pointer[recorder] // counts heartbeats; nil when they are not counted
-	work     sync.WaitGroup
+type members struct {
+	interval   time.Duration // between heartbeats, if the broker does not set it
+	fixed      bool          // use interval even if the broker sets it
+	states     []*groupState
+	members    []*member
+	heartbeats atomic.Pointer[heartbeatRecorder] // counts heartbeats; nil when they are not counted
+	work       sync.WaitGroup
 
 	mu     sync.Mutex
 	failed error // the first error that a member cannot continue after
 	fail   context.CancelCauseFunc
 }
 
-// recorder counts heartbeats.
-type recorder struct {
-	window *meter.Window
-	lanes  []*meter.Lane // shared by the members
+// heartbeatRecorder counts heartbeats.
+type heartbeatRecorder struct {
+	window    *meter.Window
+	recorders []*meter.Recorder // shared by the members
 }
 
 // member is one member of a group.
 type member struct {
-	crowd   *crowd
+	all     *members
 	number  int
 	player  player
 	caller  *caller
-	board   *board
+	state   *groupState
 	quit    chan struct{} // closed to make it leave
 	left    chan struct{} // closed when it has left
 	rejoins int
@@ -51,17 +51,17 @@ type member struct {
 
 // gather connects members; member i belongs to group i/perGroup, whose coordinator is at addrs. It
 // calls fail with the first error that a member cannot continue after.
-func gather(ctx context.Context, fail context.CancelCauseFunc, p Protocol, t *topic, groups, addrs []string, perGroup int) (*crowd, error) {
-	c := &crowd{fail: fail, members: make([]*member, len(groups)*perGroup)}
+func gather(ctx context.Context, fail context.CancelCauseFunc, p Protocol, t *topic, groups, addrs []string, perGroup int) (*members, error) {
+	c := &members{fail: fail, members: make([]*member, len(groups)*perGroup)}
 	for range groups {
-		c.boards = append(c.boards, newBoard(t.partitions))
+		c.states = append(c.states, newGroupState(t.partitions))
 	}
 	errs := make([]error, dialers)
 	var wg sync.WaitGroup
 	for d := range dialers {
 		wg.Go(func() {
 			for i := d; i < len(c.members) && errs[d] == nil; i += dialers {
-				c.members[i], errs[d] = c.connect(ctx, p, t, groups[i/perGroup], addrs[i/perGroup], i, c.boards[i/perGroup])
+				c.members[i], errs[d] = c.connect(ctx, p, t, groups[i/perGroup], addrs[i/perGroup], i, c.states[i/perGroup])
 			}
 		})
 	}
@@ -72,17 +72,17 @@ func gather(ctx context.Context, fail context.CancelCauseFunc, p Protocol, t *to
 	return c, nil
 }
 
-func (c *crowd) connect(ctx context.Context, p Protocol, t *topic, group, addr string, i int, b *board) (*member, error) {
+func (c *members) connect(ctx context.Context, p Protocol, t *topic, group, addr string, i int, b *groupState) (*member, error) {
 	caller, err := dial(ctx, addr)
 	if err != nil {
 		return nil, err
 	}
-	return &member{crowd: c, number: i, caller: caller, board: b, quit: make(chan struct{}), left: make(chan struct{}),
+	return &member{all: c, number: i, caller: caller, state: b, quit: make(chan struct{}), left: make(chan struct{}),
 		player: newPlayer(p, caller, t, group, fmt.Sprintf("%s-member-%d", group, i))}, nil
 }
 
 // start starts members.
-func (c *crowd) start(ctx context.Context, members ...*member) {
+func (c *members) start(ctx context.Context, members ...*member) {
 	for _, m := range members {
 		c.work.Go(func() {
 			defer close(m.left)
@@ -104,7 +104,7 @@ func (m *member) live(ctx context.Context) error {
 	if err := joinPatiently(ctx, m.player); err != nil {
 		return err
 	}
-	m.board.assigned(m.number, m.player.share())
+	m.state.assigned(m.number, m.player.share())
 	next := time.NewTimer(0)
 	defer next.Stop()
 	again := true // in the new protocol a member confirms its assignment at once
@@ -114,7 +114,7 @@ func (m *member) live(ctx context.Context) error {
 		case <-next.C:
 		case <-m.quit:
 			err := m.player.leave()
-			m.board.left(m.number)
+			m.state.left(m.number)
 			return err
 		case <-ctx.Done():
 			return nil
@@ -123,7 +123,7 @@ func (m *member) live(ctx context.Context) error {
 		if again, err = m.beat(ctx); err != nil {
 			return err
 		}
-		m.board.assigned(m.number, m.player.share())
+		m.state.assigned(m.number, m.player.share())
 	}
 }
 
@@ -134,22 +134,22 @@ func (m *member) wait(again bool) time.Duration {
 		return 0
 	}
 	d := m.player.heartbeat()
-	if d == 0 || m.crowd.fixed {
-		d = m.crowd.interval
+	if d == 0 || m.all.fixed {
+		d = m.all.interval
 	}
 	return d - d/8 + rand.N(d/4+1)
 }
 
 // beat sends a heartbeat and rejoins if the broker asks for it.
 func (m *member) beat(ctx context.Context) (again bool, err error) {
-	r := m.crowd.record.Load()
+	r := m.all.heartbeats.Load()
 	var began time.Duration
 	if r != nil {
 		began = r.window.Now()
 	}
 	again, rejoin, err := m.player.beat()
 	if r != nil {
-		lane, now := r.lanes[m.number%len(r.lanes)], r.window.Now()
+		lane, now := r.recorders[m.number%len(r.recorders)], r.window.Now()
 		if err != nil {
 			lane.Fail(began, now, load.FailureName(err), 1)
 		} else {
@@ -171,8 +171,8 @@ func (m *member) beat(ctx context.Context) (again bool, err error) {
 }
 
 // await returns when all groups are stable.
-func (c *crowd) await(ctx context.Context) error {
-	for _, b := range c.boards {
+func (c *members) await(ctx context.Context) error {
+	for _, b := range c.states {
 		if err := b.await(ctx); err != nil {
 			return errors.Join(context.Cause(ctx), fmt.Errorf("wait for a group to become stable: %w", err))
 		}
@@ -181,7 +181,7 @@ func (c *crowd) await(ctx context.Context) error {
 }
 
 // disband makes all members leave, and returns when they have left.
-func (c *crowd) disband() error {
+func (c *members) disband() error {
 	for _, m := range c.members {
 		select {
 		case <-m.quit:

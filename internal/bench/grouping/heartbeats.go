@@ -53,8 +53,8 @@ type HeartbeatsResult struct {
 	Latency report.Latency `json:"latency"`
 }
 
-// lanes is the number of recorders that all members share.
-const lanes = 32
+// sharedRecorders is the number of recorders that all members share.
+const sharedRecorders = 32
 
 // Succeeded reports whether a heartbeat was answered.
 func (r *HeartbeatsResult) Succeeded() bool { return r.Heartbeats > 0 }
@@ -81,7 +81,7 @@ func Heartbeats(ctx context.Context, c HeartbeatsConfig) (_ *HeartbeatsResult, e
 		return nil, err
 	}
 	crowd.interval, crowd.fixed = c.Interval, true
-	for _, b := range crowd.boards {
+	for _, b := range crowd.states {
 		b.expect(c.Members)
 	}
 	r := &HeartbeatsResult{Config: c}
@@ -104,16 +104,16 @@ func Heartbeats(ctx context.Context, c HeartbeatsConfig) (_ *HeartbeatsResult, e
 }
 
 // measure counts the heartbeats in the interval. It reads the server's CPU time at both ends.
-func (r *HeartbeatsResult) measure(ctx context.Context, crowd *crowd) error {
+func (r *HeartbeatsResult) measure(ctx context.Context, crowd *members) error {
 	c := r.Config
 	window := meter.NewWindow(c.Warmup, c.Duration)
 	m := meter.New(window)
-	rec := &recorder{window: window}
-	for range lanes {
-		rec.lanes = append(rec.lanes, m.Lane())
+	rec := &heartbeatRecorder{window: window}
+	for range sharedRecorders {
+		rec.recorders = append(rec.recorders, m.NewRecorder())
 	}
 	window.Begin()
-	crowd.record.Store(rec)
+	crowd.heartbeats.Store(rec)
 	window.SleepUntil(ctx, window.From())
 	watch, err := meter.StartWatch(c.ServerPID)
 	if err != nil {
@@ -125,7 +125,7 @@ func (r *HeartbeatsResult) measure(ctx context.Context, crowd *crowd) error {
 	if r.Measured, err = watch.Stop(); err != nil {
 		return err
 	}
-	crowd.record.Store(nil)
+	crowd.heartbeats.Store(nil)
 	r.Measured = r.Measured.Over(window.Elapsed())
 	t := m.Totals()
 	r.Heartbeats, r.Failures, r.Latency = t.Requests, t.Failures, report.LatencyOf(t.Latency, time.Microsecond)

@@ -61,8 +61,8 @@ func Rebalance(ctx context.Context, c RebalanceConfig) (_ *RebalanceResult, err 
 	return r, errors.Join(err, crowd.disband())
 }
 
-func (r *RebalanceResult) measure(ctx context.Context, crowd *crowd) error {
-	n, b := r.Config.Members, crowd.boards[0]
+func (r *RebalanceResult) measure(ctx context.Context, crowd *members) error {
+	n, b := r.Config.Members, crowd.states[0]
 	last, leaver := crowd.members[n], crowd.members[n/2]
 	for _, step := range []struct {
 		span    *meter.Span

@@ -108,7 +108,7 @@ func echo(ctx context.Context, c EchoConfig, addr string, pid int) (*EchoResult,
 		}
 	}()
 	for range c.Connections {
-		e, err := newEchoer(ctx, addr, c, w, m.Lane())
+		e, err := newEchoer(ctx, addr, c, w, m.NewRecorder())
 		if err != nil {
 			return nil, err
 		}
@@ -117,7 +117,7 @@ func echo(ctx context.Context, c EchoConfig, addr string, pid int) (*EchoResult,
 	w.Begin()
 	cut := context.AfterFunc(ctx, w.Cut)
 	defer cut()
-	run := &lanes{window: w, clients: clients}
+	run := &connections{window: w, clients: clients}
 	var wg sync.WaitGroup
 	for _, e := range clients {
 		wg.Go(func() {
@@ -137,9 +137,9 @@ func echo(ctx context.Context, c EchoConfig, addr string, pid int) (*EchoResult,
 	return result(c, clients[0].request, w, m.Totals(), cpu), nil
 }
 
-// lanes closes all connections of a run when the first of them fails: a run with fewer connections
+// connections closes all connections of a run when the first of them fails: a run with fewer connections
 // measures something else.
-type lanes struct {
+type connections struct {
 	window  *meter.Window
 	clients []*echoer
 	once    sync.Once
@@ -149,7 +149,7 @@ type lanes struct {
 // fail records the first failure and closes every connection. Ending the window is not enough: a
 // connection that waits for a response would wait until its deadline, which is after the interval.
 // The resulting errors of the other connections are ignored.
-func (l *lanes) fail(err error) {
+func (l *connections) fail(err error) {
 	l.once.Do(func() {
 		l.err = err
 		l.window.Cut()

@@ -18,7 +18,7 @@ const lastAnswer = 10 * time.Second
 type echoer struct {
 	conn     *wire.Conn
 	window   *meter.Window
-	lane     *meter.Lane
+	lane     *meter.Recorder
 	requests *wire.Requests
 	// Sizes of a request and of a response in bytes.
 	request, answer int
@@ -30,7 +30,7 @@ type echoer struct {
 	next, due uint64
 }
 
-func newEchoer(ctx context.Context, addr string, c EchoConfig, w *meter.Window, l *meter.Lane) (*echoer, error) {
+func newEchoer(ctx context.Context, addr string, c EchoConfig, w *meter.Window, l *meter.Recorder) (*echoer, error) {
 	requests, err := wire.NewRequests(wire.Produce{Version: wire.MinProduce, Topic: c.Topic, Acks: -1, Timeout: lastAnswer,
 		Value: make([]byte, c.MessageSize)}, c.Pipeline)
 	if err != nil {

@@ -25,16 +25,16 @@ type Receiver interface {
 type arrivals struct {
 	run      uint64
 	meter    *meter.Meter
-	lane     *meter.Lane
+	lane     *meter.Recorder
 	received atomic.Int64
 }
 
 func newArrivals(o *Options, m *meter.Meter) arrivals {
-	return arrivals{run: o.Run, meter: m, lane: m.Lane()}
+	return arrivals{run: o.Run, meter: m, lane: m.NewRecorder()}
 }
 
 // take counts a value that arrived; it ignores values of other programs.
-func (a *arrivals) take(lane *meter.Lane, value []byte, now time.Duration) {
+func (a *arrivals) take(lane *meter.Recorder, value []byte, now time.Duration) {
 	s, ok := ReadStamp(value)
 	if !ok || s.Run != a.run {
 		return

@@ -42,7 +42,7 @@ func (g *Consume) Run(ctx context.Context) error {
 	partitions := g.o.Cluster.Partitions()
 	errs := make([]error, g.o.Concurrency)
 	for i := range g.o.Concurrency {
-		r := &rewinder{window: g.meter.Window(), lane: g.meter.Lane(), topic: g.o.Cluster.Topic, offsets: g.offsets,
+		r := &rewinder{window: g.meter.Window(), lane: g.meter.NewRecorder(), topic: g.o.Cluster.Topic, offsets: g.offsets,
 			mine: share(partitions, i, g.o.Concurrency), next: make(map[int32]int64)}
 		wg.Go(func() { errs[i] = r.run(ctx, &g.o, g.meter) })
 	}
@@ -67,7 +67,7 @@ func share(partitions []int32, i, n int) []int32 {
 }
 
 // consumerClient returns a kgo consumer of partitions from the given offsets on.
-func consumerClient(o *Options, lane *meter.Lane, w *meter.Window, from map[int32]int64) (*kgo.Client, error) {
+func consumerClient(o *Options, lane *meter.Recorder, w *meter.Window, from map[int32]int64) (*kgo.Client, error) {
 	at := make(map[int32]kgo.Offset)
 	for p, offset := range from {
 		at[p] = kgo.NewOffset().At(offset)
@@ -86,7 +86,7 @@ func consumerClient(o *Options, lane *meter.Lane, w *meter.Window, from map[int3
 // rewinder is a consumer that starts again when it reaches the end.
 type rewinder struct {
 	window  *meter.Window
-	lane    *meter.Lane
+	lane    *meter.Recorder
 	topic   string
 	offsets Offsets
 	mine    []int32

@@ -36,7 +36,7 @@ type Fanout struct {
 type waiter struct {
 	fanout  *Fanout
 	link    link
-	lane    *meter.Lane
+	lane    *meter.Recorder
 	request *wire.FetchRequest
 	topic   string
 
@@ -61,7 +61,7 @@ func NewFanout(ctx context.Context, o Options, m *meter.Meter) (*Fanout, error) 
 	g := &Fanout{arrivals: newArrivals(&o, m)}
 	for i := range o.Consumers {
 		g.consumers = append(g.consumers, &waiter{
-			fanout: g, link: link{cluster: o.Cluster, index: i, of: o.Consumers}, lane: m.Lane(), topic: o.Cluster.Topic,
+			fanout: g, link: link{cluster: o.Cluster, index: i, of: o.Consumers}, lane: m.NewRecorder(), topic: o.Cluster.Topic,
 			request: wire.NewFetchRequest(o.Cluster.Topic, int32(o.FetchMaxBytes), parkedMillis), next: offsets.End[partition],
 		})
 	}

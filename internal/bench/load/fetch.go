@@ -28,7 +28,7 @@ type RawFetch struct{ workers []*fetcher }
 type fetcher struct {
 	link    link
 	window  *meter.Window
-	lane    *meter.Lane
+	lane    *meter.Recorder
 	request *wire.FetchRequest
 	topic   string
 	offsets Offsets
@@ -58,7 +58,7 @@ func NewRawFetch(ctx context.Context, o Options, m *meter.Meter) (*RawFetch, err
 	g := &RawFetch{}
 	for i := range o.Concurrency {
 		f := &fetcher{
-			link: link{cluster: o.Cluster, index: i, of: o.Concurrency}, window: m.Window(), lane: m.Lane(),
+			link: link{cluster: o.Cluster, index: i, of: o.Concurrency}, window: m.Window(), lane: m.NewRecorder(),
 			request: wire.NewFetchRequest(o.Cluster.Topic, int32(o.FetchMaxBytes), fetchWaitMillis),
 			topic:   o.Cluster.Topic, offsets: offsets, idle: o.Idle, next: make(map[int32]int64),
 		}

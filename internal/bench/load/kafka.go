@@ -16,7 +16,7 @@ import (
 type wireHook struct {
 	key    int16
 	window *meter.Window
-	lane   *meter.Lane
+	lane   *meter.Recorder
 }
 
 // OnBrokerE2E implements kgo.HookBrokerE2E.
@@ -46,7 +46,7 @@ func producerClient(o *Options, m *meter.Meter, extra ...kgo.Opt) (*kgo.Client, 
 	opts := []kgo.Opt{
 		kgo.SeedBrokers(o.Cluster.Seeds...), kgo.ClientID(wire.ClientID), kgo.DefaultProduceTopic(o.Cluster.Topic),
 		kgo.RequiredAcks(acks), kgo.ProducerBatchCompression(codec(o.Compression)), kgo.RecordDeliveryTimeout(answerTimeout),
-		kgo.WithHooks(&wireHook{key: kmsg.Produce.Int16(), window: m.Window(), lane: m.Lane()}),
+		kgo.WithHooks(&wireHook{key: kmsg.Produce.Int16(), window: m.Window(), lane: m.NewRecorder()}),
 	}
 	if o.Acks >= 0 {
 		// Idempotence needs acks=all.
@@ -99,7 +99,7 @@ type message struct {
 type maker struct {
 	o       *Options
 	window  *meter.Window
-	lane    *meter.Lane
+	lane    *meter.Recorder
 	account *Account
 	values  *values
 	index   uint32
@@ -107,7 +107,7 @@ type maker struct {
 
 // newMaker returns the maker of worker i; all share the pool of from.
 func newMaker(o *Options, m *meter.Meter, i int, from *values) *maker {
-	k := &maker{o: o, window: m.Window(), lane: m.Lane(), values: from.startingAt(i), index: uint32(i)}
+	k := &maker{o: o, window: m.Window(), lane: m.NewRecorder(), values: from.startingAt(i), index: uint32(i)}
 	if o.Ledger != nil {
 		k.account = o.Ledger.Worker(i)
 	}

@@ -25,8 +25,8 @@ type producer struct {
 	link     link
 	o        *Options
 	window   *meter.Window
-	lane     *meter.Lane // both
-	account  *Account    // both; nil without a ledger
+	lane     *meter.Recorder // both
+	account  *Account        // both; nil without a ledger
 	requests *wire.Requests
 	value    []byte // of every record; stamped if Stamped is set
 	index    uint32
@@ -79,7 +79,7 @@ func newProducer(o *Options, m *meter.Meter, i int, version int16) (*producer, e
 		slots *= 2
 	}
 	p := &producer{
-		link: link{cluster: o.Cluster, index: i, of: o.Concurrency}, o: o, window: m.Window(), lane: m.Lane(),
+		link: link{cluster: o.Cluster, index: i, of: o.Concurrency}, o: o, window: m.Window(), lane: m.NewRecorder(),
 		index: uint32(i), ring: make([]flight, slots), value: text(uint64(i), o.MessageSize),
 	}
 	if o.Ledger != nil {

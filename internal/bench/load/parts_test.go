@@ -112,7 +112,7 @@ func TestUnsentIsWhatWasDue(t *testing.T) {
 	w.Begin()
 	for _, c := range []struct{ k, want int64 }{{0, 100}, {40, 60}, {99, 1}, {100, 0}} {
 		m := meter.New(w)
-		scheduleOf(100, 0, 1).unsent(m.Lane(), w.Until(), c.k)
+		scheduleOf(100, 0, 1).unsent(m.NewRecorder(), w.Until(), c.k)
 		if got := m.Totals().Unanswered; got != c.want {
 			t.Errorf("from record %d of 100: %d unsent, want %d", c.k, got, c.want)
 		}
