@@ -83,7 +83,7 @@ func (r *CommitsResult) measure(ctx context.Context, groups, addrs []string) err
 		if err != nil {
 			return err
 		}
-		workers[i] = &committer{caller: caller, window: window, lane: m.NewRecorder(), req: commitOf(c, groups[g], i)}
+		workers[i] = &committer{caller: caller, window: window, recorder: m.NewRecorder(), req: commitOf(c, groups[g], i)}
 	}
 	window.Begin()
 	var wg sync.WaitGroup
@@ -123,11 +123,11 @@ func commitOf(c CommitsConfig, group string, i int) *kmsg.OffsetCommitRequest {
 
 // committer is one connection.
 type committer struct {
-	caller *caller
-	window *meter.Window
-	lane   *meter.Recorder
-	req    *kmsg.OffsetCommitRequest
-	offset int64
+	caller   *caller
+	window   *meter.Window
+	recorder *meter.Recorder
+	req      *kmsg.OffsetCommitRequest
+	offset   int64
 }
 
 // run commits one offset after the other. It continues if a commit is rejected, and ends if the
@@ -149,17 +149,17 @@ func (w *committer) run(ctx context.Context) error {
 			if ctx.Err() != nil {
 				return nil
 			}
-			w.lane.Fail(began, w.window.Now(), load.FailureName(err), 1)
+			w.recorder.Fail(began, w.window.Now(), load.FailureName(err), 1)
 			return fmt.Errorf("commit offsets of %s: %w", w.req.Group, err)
 		}
 		if err := refused(got.(*kmsg.OffsetCommitResponse)); err != nil {
-			w.lane.Fail(began, w.window.Now(), load.FailureName(err), 1)
+			w.recorder.Fail(began, w.window.Now(), load.FailureName(err), 1)
 			if busy(err) {
 				meter.Sleep(ctx, busyPause)
 			}
 			continue
 		}
-		w.lane.Done(began, w.window.Now(), meter.Amount{Requests: 1, Records: int64(len(list))})
+		w.recorder.Done(began, w.window.Now(), meter.Amount{Requests: 1, Records: int64(len(list))})
 	}
 	return nil
 }

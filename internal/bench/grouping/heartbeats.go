@@ -76,12 +76,12 @@ func Heartbeats(ctx context.Context, c HeartbeatsConfig) (_ *HeartbeatsResult, e
 	}
 	ctx, fail := context.WithCancelCause(ctx)
 	defer fail(nil)
-	crowd, err := gather(ctx, fail, c.Protocol, &topic{c.Topic, int32(c.Partitions)}, groups, addrs, c.Members)
+	all, err := gather(ctx, fail, c.Protocol, &topic{c.Topic, int32(c.Partitions)}, groups, addrs, c.Members)
 	if err != nil {
 		return nil, err
 	}
-	crowd.interval, crowd.fixed = c.Interval, true
-	for _, b := range crowd.states {
+	all.interval, all.fixed = c.Interval, true
+	for _, b := range all.states {
 		b.expect(c.Members)
 	}
 	r := &HeartbeatsResult{Config: c}
@@ -89,22 +89,22 @@ func Heartbeats(ctx context.Context, c HeartbeatsConfig) (_ *HeartbeatsResult, e
 	if err != nil {
 		return nil, err
 	}
-	crowd.start(ctx, crowd.members...)
-	if err := crowd.await(ctx); err != nil {
-		return nil, errors.Join(err, crowd.disband())
+	all.start(ctx, all.members...)
+	if err := all.await(ctx); err != nil {
+		return nil, errors.Join(err, all.disband())
 	}
 	if r.Setup, err = watch.Stop(); err == nil {
-		err = r.measure(ctx, crowd)
+		err = r.measure(ctx, all)
 	}
-	err = errors.Join(err, crowd.disband())
-	for _, m := range crowd.members {
+	err = errors.Join(err, all.disband())
+	for _, m := range all.members {
 		r.Rejoins += m.rejoins
 	}
 	return r, err
 }
 
 // measure counts the heartbeats in the interval. It reads the server's CPU time at both ends.
-func (r *HeartbeatsResult) measure(ctx context.Context, crowd *members) error {
+func (r *HeartbeatsResult) measure(ctx context.Context, all *memberSet) error {
 	c := r.Config
 	window := meter.NewWindow(c.Warmup, c.Duration)
 	m := meter.New(window)
@@ -113,7 +113,7 @@ func (r *HeartbeatsResult) measure(ctx context.Context, crowd *members) error {
 		rec.recorders = append(rec.recorders, m.NewRecorder())
 	}
 	window.Begin()
-	crowd.heartbeats.Store(rec)
+	all.heartbeats.Store(rec)
 	window.SleepUntil(ctx, window.From())
 	watch, err := meter.StartWatch(c.ServerPID)
 	if err != nil {
@@ -125,7 +125,7 @@ func (r *HeartbeatsResult) measure(ctx context.Context, crowd *members) error {
 	if r.Measured, err = watch.Stop(); err != nil {
 		return err
 	}
-	crowd.heartbeats.Store(nil)
+	all.heartbeats.Store(nil)
 	r.Measured = r.Measured.Over(window.Elapsed())
 	t := m.Totals()
 	r.Heartbeats, r.Failures, r.Latency = t.Requests, t.Failures, report.LatencyOf(t.Latency, time.Microsecond)

@@ -51,27 +51,27 @@ func Rebalance(ctx context.Context, c RebalanceConfig) (_ *RebalanceResult, err 
 	}
 	ctx, fail := context.WithCancelCause(ctx)
 	defer fail(nil)
-	crowd, err := gather(ctx, fail, c.Protocol, &topic{c.Topic, int32(c.Partitions)}, groups, addrs, c.Members+1)
+	all, err := gather(ctx, fail, c.Protocol, &topic{c.Topic, int32(c.Partitions)}, groups, addrs, c.Members+1)
 	if err != nil {
 		return nil, err
 	}
-	crowd.interval = c.Interval
+	all.interval = c.Interval
 	r := &RebalanceResult{Config: c}
-	err = r.measure(ctx, crowd)
-	return r, errors.Join(err, crowd.disband())
+	err = r.measure(ctx, all)
+	return r, errors.Join(err, all.disband())
 }
 
-func (r *RebalanceResult) measure(ctx context.Context, crowd *members) error {
-	n, b := r.Config.Members, crowd.states[0]
-	last, leaver := crowd.members[n], crowd.members[n/2]
+func (r *RebalanceResult) measure(ctx context.Context, all *memberSet) error {
+	n, b := r.Config.Members, all.states[0]
+	last, leaver := all.members[n], all.members[n/2]
 	for _, step := range []struct {
 		span    *meter.Span
 		members int
 		do      func()
 	}{
-		{&r.Join, n, func() { crowd.start(ctx, crowd.members[:n]...) }},
+		{&r.Join, n, func() { all.start(ctx, all.members[:n]...) }},
 		{&r.Leave, n - 1, func() { close(leaver.quit) }},
-		{&r.More, n, func() { crowd.start(ctx, last) }},
+		{&r.More, n, func() { all.start(ctx, last) }},
 	} {
 		b.expect(step.members)
 		watch, err := meter.StartWatch(r.Config.ServerPID)
@@ -79,7 +79,7 @@ func (r *RebalanceResult) measure(ctx context.Context, crowd *members) error {
 			return err
 		}
 		step.do()
-		if err := crowd.await(ctx); err != nil {
+		if err := all.await(ctx); err != nil {
 			return err
 		}
 		if *step.span, err = watch.Stop(); err != nil {

@@ -66,8 +66,8 @@ func scheduleOf(rate float64, worker, workers int) schedule {
 func (s schedule) due(k int64) time.Duration { return time.Duration(s.first + float64(k)*s.every) }
 
 // unsent records how many records from the k-th on were due before the interval ended.
-func (s schedule) unsent(lane *meter.Recorder, until time.Duration, k int64) {
+func (s schedule) unsent(recorder *meter.Recorder, until time.Duration, k int64) {
 	if due := s.due(k); due < until {
-		lane.Unsent(due, int64(float64(until-due-1)/s.every)+1)
+		recorder.Unsent(due, int64(float64(until-due-1)/s.every)+1)
 	}
 }

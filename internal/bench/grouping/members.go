@@ -16,9 +16,9 @@ import (
 // dialers is the number of connections that are opened concurrently.
 const dialers = 64
 
-// members is the members of some groups. Each has its own goroutine, which ends when it leaves or
+// memberSet is the members of some groups. Each has its own goroutine, which ends when it leaves or
 // when the context ends.
-type members struct {
+type memberSet struct {
 	interval   time.Duration // between heartbeats, if the broker does not set it
 	fixed      bool          // use interval even if the broker sets it
 	states     []*groupState
@@ -39,7 +39,7 @@ type heartbeatRecorder struct {
 
 // member is one member of a group.
 type member struct {
-	all     *members
+	all     *memberSet
 	number  int
 	player  player
 	caller  *caller
@@ -51,8 +51,8 @@ type member struct {
 
 // gather connects members; member i belongs to group i/perGroup, whose coordinator is at addrs. It
 // calls fail with the first error that a member cannot continue after.
-func gather(ctx context.Context, fail context.CancelCauseFunc, p Protocol, t *topic, groups, addrs []string, perGroup int) (*members, error) {
-	c := &members{fail: fail, members: make([]*member, len(groups)*perGroup)}
+func gather(ctx context.Context, fail context.CancelCauseFunc, p Protocol, t *topic, groups, addrs []string, perGroup int) (*memberSet, error) {
+	c := &memberSet{fail: fail, members: make([]*member, len(groups)*perGroup)}
 	for range groups {
 		c.states = append(c.states, newGroupState(t.partitions))
 	}
@@ -72,7 +72,7 @@ func gather(ctx context.Context, fail context.CancelCauseFunc, p Protocol, t *to
 	return c, nil
 }
 
-func (c *members) connect(ctx context.Context, p Protocol, t *topic, group, addr string, i int, b *groupState) (*member, error) {
+func (c *memberSet) connect(ctx context.Context, p Protocol, t *topic, group, addr string, i int, b *groupState) (*member, error) {
 	caller, err := dial(ctx, addr)
 	if err != nil {
 		return nil, err
@@ -82,7 +82,7 @@ func (c *members) connect(ctx context.Context, p Protocol, t *topic, group, addr
 }
 
 // start starts members.
-func (c *members) start(ctx context.Context, members ...*member) {
+func (c *memberSet) start(ctx context.Context, members ...*member) {
 	for _, m := range members {
 		c.work.Go(func() {
 			defer close(m.left)
@@ -149,11 +149,11 @@ func (m *member) beat(ctx context.Context) (again bool, err error) {
 	}
 	again, rejoin, err := m.player.beat()
 	if r != nil {
-		lane, now := r.recorders[m.number%len(r.recorders)], r.window.Now()
+		recorder, now := r.recorders[m.number%len(r.recorders)], r.window.Now()
 		if err != nil {
-			lane.Fail(began, now, load.FailureName(err), 1)
+			recorder.Fail(began, now, load.FailureName(err), 1)
 		} else {
-			lane.Done(began, now, meter.Amount{Requests: 1})
+			recorder.Done(began, now, meter.Amount{Requests: 1})
 		}
 	}
 	switch {
@@ -171,7 +171,7 @@ func (m *member) beat(ctx context.Context) (again bool, err error) {
 }
 
 // await returns when all groups are stable.
-func (c *members) await(ctx context.Context) error {
+func (c *memberSet) await(ctx context.Context) error {
 	for _, b := range c.states {
 		if err := b.await(ctx); err != nil {
 			return errors.Join(context.Cause(ctx), fmt.Errorf("wait for a group to become stable: %w", err))
@@ -181,7 +181,7 @@ func (c *members) await(ctx context.Context) error {
 }
 
 // disband makes all members leave, and returns when they have left.
-func (c *members) disband() error {
+func (c *memberSet) disband() error {
 	for _, m := range c.members {
 		select {
 		case <-m.quit:
