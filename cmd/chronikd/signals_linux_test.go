@@ -55,7 +55,7 @@ func TestALaterSignalEndsADrain(t *testing.T) {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { _ = p.end(syscall.SIGKILL) })
-	if err := hostile.Deaf(t.Context(), p.Addr); err != nil {
+	if err := hostile.OpenUnread(t.Context(), p.Addr); err != nil {
 		t.Fatal(err)
 	}
 	begin := time.Now()

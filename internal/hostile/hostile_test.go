@@ -98,7 +98,7 @@ func TestAStallCountsForAllThatWereDue(t *testing.T) {
 // An attack's errors are its own; that the broker ends its connection is an outcome.
 func TestALostConnectionIsAnOutcome(t *testing.T) {
 	b := chronik.StartTest(t)
-	m := &Mob{Addr: b.Addr(), Part: 50, Most: 3}
+	m := &Attacker{Addr: b.Addr(), Part: 50, Most: 3}
 	defer m.Close()
 	if m.some(10) != 5 || m.connections(10) != 3 || m.some(1) != 1 {
 		t.Errorf("of 10: %d things, %d connections; of 1: %d", m.some(10), m.connections(10), m.some(1))

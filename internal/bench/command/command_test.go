@@ -19,14 +19,14 @@ import (
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-// call runs the command line and returns its status and what it printed.
+// call runs the command line and returns its status and its output.
 func call(args ...string) (status int, out, errOut string) {
 	var o, e bytes.Buffer
 	status = Main(context.Background(), args, "v1", &o, &e)
 	return status, o.String(), e.String()
 }
 
-// small are the flags of a run of a moment against a broker in memory.
+// small returns the flags of a short run against a broker in memory.
 func small(t *testing.T) []string {
 	t.Helper()
 	return []string{"--bootstrap-servers", chronik.StartTest(t).Addr(), "-c", "2", "-d", "700ms", "--warmup", "10ms", "--create-topic"}

@@ -16,7 +16,7 @@ import (
 	"github.com/chronik-io/chronik/pkg/chronik"
 )
 
-// misspelt are command lines that are wrong in themselves.
+// misspelt returns command lines that are wrong in themselves.
 func misspelt() []string {
 	return []string{
 		"--concurency 3", "--zz", "-z", "--acks", "what", "limts", "help nothing", "groups what", "groups rebalanc", "limits x", "compare x", "compare -- x",
@@ -40,7 +40,7 @@ func misspelt() []string {
 	}
 }
 
-// unanswered find nobody, or somebody else than they hope.
+// unanswered returns command lines that find no broker, or another server.
 func unanswered() []string {
 	return []string{
 		"--bootstrap-servers NOBODY", "--bootstrap-servers BROKER --admin BROKER", "--bootstrap-servers BROKER --topic a --admin OTHER", "--bootstrap-servers BROKER --mode consume --topic chronik-bench2", "--bootstrap-servers no.such.host.invalid:9092", "groups commits --bootstrap-servers NOBODY",
@@ -53,8 +53,8 @@ func unanswered() []string {
 	}
 }
 
-// Every error that a user can cause says what happened, where, and what to do;
-// the texts are looked at in testdata/errors.golden.
+// Every error that a user can cause states what happened, where, and what to do.
+// testdata/errors.golden has the texts for review.
 func TestMessages(t *testing.T) {
 	b, other := chronik.StartTest(t, chronik.Options{Admin: "127.0.0.1:0"}), chronik.StartTest(t, chronik.Options{Admin: "127.0.0.1:0"})
 	taken, err := net.Listen("tcp", "127.0.0.1:0")
@@ -62,7 +62,7 @@ func TestMessages(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer taken.Close()
-	// No service has this port any more, and nobody gets it who asks for any.
+	// No service uses this port, so a connection is refused.
 	const nobody = "127.0.0.1:71"
 	cl, err := kgo.NewClient(kgo.SeedBrokers(b.Addr()))
 	if err != nil {
@@ -88,7 +88,7 @@ func TestMessages(t *testing.T) {
 	golden.File(t, filepath.Join("testdata", "errors.golden"), all.String(), "go test ./internal/bench/command -run Messages")
 }
 
-// passing takes out what is another one with each run.
+// passing replaces the parts that differ in each run.
 func passing(text string) string {
 	return regexp.MustCompile(`lookup no.such.host.invalid[^;]*;`).ReplaceAllString(text, "lookup no.such.host.invalid: …;")
 }

@@ -27,8 +27,8 @@ func parse(t *testing.T, args ...string) (Plan, error) {
 	return p, err
 }
 
-// The flags of the load are of both sides, before and behind "--"; each side has
-// its own brokers, process and changes.
+// The flags of the load apply to both sides, before and after "--"; each side has its own brokers,
+// process and changes.
 func TestCommandPlans(t *testing.T) {
 	p, err := parse(t, "--a", "x:1,y:2", "--b", "z:3", "--pid-a", "7", "--pid-b", "8", "--name-a", "chronik", "--name-b", "kafka", "--rounds", "9",
 		"--discard", "1", "--pause", "2s", "--echo", "--acks", "all", "--topic-config", "a=b", "--create-topic",

@@ -30,8 +30,8 @@ func TestCommandComparesBrokers(t *testing.T) {
 			if err != nil && (!strings.Contains(err.Error(), "nothing succeeded") || d > 10*time.Second) {
 				t.Fatalf("%v\n%s%s", err, out.String(), errs.String())
 			}
-			// On a busy machine there may be neither an answer in a short interval nor
-			// a hundredth of a second of CPU time, which is how the system counts it.
+			// On a busy machine a short interval may have neither a response nor a hundredth of a
+			// second of CPU time, which is the system's unit.
 			if err == nil && (strings.Contains(out.String()+errs.String(), "server CPU") || d > 10*time.Second) {
 				return out.String(), errs.String()
 			}

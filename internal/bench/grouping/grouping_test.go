@@ -23,7 +23,7 @@ import (
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-// broker starts one whose members are told to send heartbeats often.
+// broker starts a broker whose members send heartbeats often.
 func broker(t *testing.T) *chronik.Broker {
 	t.Helper()
 	return chronik.StartTest(t, chronik.Options{Settings: map[string]string{
@@ -44,7 +44,7 @@ func admin(t *testing.T, b *chronik.Broker) *kadm.Client {
 	return kadm.NewClient(cl)
 }
 
-// nothingIsLeft: groups and topic are gone.
+// nothingIsLeft checks that groups and topic are deleted.
 func nothingIsLeft(t *testing.T, b *chronik.Broker) {
 	t.Helper()
 	groups, err := admin(t, b).ListGroups(t.Context())
@@ -64,7 +64,7 @@ func TestHeartbeatsAreCounted(t *testing.T) {
 			c := HeartbeatsConfig{Target: target(b, 4), Protocol: p, Groups: 3, Members: 2, Interval: 10 * time.Millisecond, Duration: 100 * time.Millisecond}
 			r, err := Heartbeats(t.Context(), c)
 			for ; err == nil && r.Heartbeats == 0 && c.Duration < time.Minute; r, err = Heartbeats(t.Context(), c) {
-				c.Duration *= 4 // the machine has other things to do
+				c.Duration *= 4 // the machine is busy
 			}
 			if err != nil {
 				t.Fatal(err)
@@ -117,7 +117,7 @@ func TestCommitsAreCountedAndThere(t *testing.T) {
 	}
 }
 
-// A measurement ends when the broker does, with an error and without goroutines.
+// If the broker ends, the measurement ends with an error and without goroutines.
 func TestABrokerThatEnds(t *testing.T) {
 	b, err := chronik.Start(t.Context(), chronik.Options{Settings: map[string]string{"group.initial.rebalance.delay.ms": "0"}})
 	if err != nil {
@@ -158,7 +158,7 @@ func TestAnInterruptEndsIt(t *testing.T) {
 	}
 }
 
-// awaitState returns when a group is in a state.
+// awaitState returns when a group is in the given state.
 func awaitState(t *testing.T, b *chronik.Broker, group, state string) {
 	t.Helper()
 	adm := admin(t, b)
@@ -244,7 +244,7 @@ func TestCommandsPrintTablesAndJSON(t *testing.T) {
 	}
 }
 
-// A measurement that counted nothing is shown, and is a failure.
+// A measurement without results is shown, and is a failure.
 func TestNothingMeasuredIsNoSuccess(t *testing.T) {
 	for _, r := range []output{&CommitsResult{}, &HeartbeatsResult{}} {
 		cmd := measurement("x", "", "", &Target{}, func(context.Context) (output, error) { return r, nil })

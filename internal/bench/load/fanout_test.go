@@ -12,7 +12,7 @@ import (
 	"github.com/chronik-io/chronik/internal/record"
 )
 
-// stampedAt is a batch of n records of a run, sent a millisecond before now, at an offset.
+// stampedAt returns a batch of n records of a run at an offset, sent a millisecond before now.
 func stampedAt(t *testing.T, run uint64, offset int64, n int, now time.Duration) []byte {
 	t.Helper()
 	b := record.NewBuilder(record.BatchOptions{BaseOffset: offset})
@@ -28,9 +28,10 @@ func stampedAt(t *testing.T, run uint64, offset int64, n int, now time.Duration)
 	return out
 }
 
-// A consumer goes on after the last record that it received, counts those of its run, asks again
-// after a refusal, and connects again where the broker closed its connection or answered nonsense.
-func TestFanOutConsumersGoOnWhereTheyWere(t *testing.T) {
+// A consumer continues after the last record that it received and counts only records of its run.
+// It retries after an error response, and reconnects after a lost connection or a malformed
+// response.
+func TestFanOutConsumersContinueWhereTheyWere(t *testing.T) {
 	const run, bad = 7, "answer: malformed"
 	w := window()
 	var asked []int64

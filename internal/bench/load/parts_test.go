@@ -119,8 +119,8 @@ func TestUnsentIsWhatWasDue(t *testing.T) {
 	}
 }
 
-// TestPlacesCoverThePartitions: workers connect to leaders of their partitions,
-// and where there are enough of them every partition has one.
+// TestPlacesCoverThePartitions checks that workers connect to leaders of their partitions, and that
+// with enough workers every partition has one.
 func TestPlacesCoverThePartitions(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		c := &Cluster{}

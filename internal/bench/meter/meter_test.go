@@ -11,7 +11,7 @@ import (
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-// begun is a meter whose window has begun: one second of warm-up, then 2.5 s.
+// begun returns a meter whose window has begun: one second of warm-up, then 2.5 s.
 func begun() *Meter {
 	w := NewWindow(time.Second, 2500*time.Millisecond)
 	w.step = time.Second
@@ -27,9 +27,9 @@ func TestOnlyWhatEndsInsideTheIntervalCounts(t *testing.T) {
 	m := begun()
 	l := m.NewRecorder()
 	l.Done(900*ms, 999*ms, one)   // warm-up
-	l.Done(900*ms, 1000*ms, one)  // began in it, ended inside
+	l.Done(900*ms, 1000*ms, one)  // began in the warm-up, ended inside
 	l.Done(3400*ms, 3499*ms, one) // the last
-	l.Done(3400*ms, 3500*ms, one) // ended with the interval's end: late
+	l.Done(3400*ms, 3500*ms, one) // ended at the end of the interval: late
 	l.Fail(900*ms, 950*ms, "EARLY", 2)
 	l.Fail(1200*ms, 1300*ms, "INSIDE", 3)
 	l.Fail(3450*ms, 4000*ms, "LATE", 1)
@@ -111,7 +111,7 @@ func TestPointsHoldTheirSecond(t *testing.T) {
 	if p99 := first[0].P99.Round(ms); p99 != 99*ms {
 		t.Errorf("p99 %v", p99)
 	}
-	// A worker that was slow to tell counts all the same.
+	// A late sample of a slow worker counts, too.
 	l2 := m.NewRecorder()
 	l2.Done(1000*ms, 1500*ms, one)
 	got := m.Totals()
@@ -123,7 +123,7 @@ func TestPointsHoldTheirSecond(t *testing.T) {
 	}
 }
 
-// The histogram rounds up; the quantiles of a point are not above its exact maximum.
+// The histogram rounds up; the quantiles of a point do not exceed its exact maximum.
 func TestQuantilesOfAPointAreNotAboveItsMaximum(t *testing.T) {
 	m := begun()
 	m.NewRecorder().Done(1100*ms, 1100*ms+37_220*time.Microsecond, one)

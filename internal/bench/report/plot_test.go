@@ -12,8 +12,7 @@ import (
 	"pgregory.net/rapid"
 )
 
-// Every scale holds what it was made for, and its marks are in it, in order,
-// each with a text of its own.
+// Every scale contains its values, and its marks are inside it, in order, each with its own text.
 func TestScalesHoldTheirValues(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		low := math.Pow(10, rapid.Float64Range(-6, 12).Draw(t, "low"))
@@ -63,8 +62,8 @@ func TestShort(t *testing.T) {
 	}
 }
 
-// A plot is well-formed XML whatever its names say, has a line for each series
-// and a place to point at for each value, and says so when it is empty.
+// A plot is well-formed XML for any names, has a line for each series and a dot for each value, and
+// says so if it is empty.
 func TestPlotIsWellFormed(t *testing.T) {
 	p := plot{x: linear(3), y: decades(1, 50), xName: "a < b & \"c\"", yName: "<script>", caption: `"><script>`, empty: "nothing & no one",
 		lines: []line{{name: "<one>", points: []point{{x: 1, y: 2, text: "<b>"}, {x: 2, y: 30}}}, {name: "two", points: []point{{x: 3, y: 50}}}}}
@@ -81,8 +80,8 @@ func TestPlotIsWellFormed(t *testing.T) {
 	}
 }
 
-// The value of a stretch is drawn over all of it: a curve begins where the interval does.
-func TestAStretchIsDrawnFromItsBeginning(t *testing.T) {
+// The value of an interval is drawn over all of it: a curve starts at the start of the interval.
+func TestAValueIsDrawnOverItsInterval(t *testing.T) {
 	p := plot{x: linear(2), y: linear(10), lines: []line{{name: "rate", points: []point{{x: 1, y: 5, width: 1}, {x: 2, y: 10, width: 1}}}}}
 	got := p.svg()
 	begin, middle := fmt.Sprintf(`points="%.1f,`, p.left(0)), fmt.Sprintf(`cx="%.1f"`, p.left(0.5))

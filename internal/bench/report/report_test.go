@@ -17,8 +17,8 @@ import (
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-// flow has n records of 100 bytes a second for two seconds, with latencies of
-// 1 to 2000 µs.
+// flow returns a flow with n records of 100 bytes per second for two seconds, with latencies of 1
+// to 2000 µs.
 func flow(t *testing.T, n int64) *bench.Flow {
 	t.Helper()
 	h := hdrhistogram.New(1, 3_600_000_000, 3)
@@ -35,7 +35,7 @@ func flow(t *testing.T, n int64) *bench.Flow {
 	return f
 }
 
-// full is a result with everything in it.
+// full returns a result with all fields.
 func full(t *testing.T) *bench.Result {
 	t.Helper()
 	c := bench.Default()
@@ -93,10 +93,10 @@ func TestTableSaysEverything(t *testing.T) {
 	}
 }
 
-// words has one space wherever s has any.
+// words replaces all whitespace in s with single spaces.
 func words(s string) string { return strings.Join(strings.Fields(s), " ") }
 
-// A run in which nothing succeeded says so in every form and divides by nothing.
+// A run without a success says so in every form and divides by nothing.
 func TestNothingSucceeded(t *testing.T) {
 	r := &bench.Result{Config: bench.Default(), Elapsed: time.Second, Produce: &bench.Flow{Failures: map[string]int64{"connection: refused": 9}}}
 	var table, page, doc, hdr bytes.Buffer
@@ -148,7 +148,7 @@ func TestCSVHasALineForEachFlow(t *testing.T) {
 	if err := CSV(&b, full(t)); err != nil {
 		t.Fatal(err)
 	}
-	rows, err := csv.NewReader(&b).ReadAll() // it checks that all lines are of one length
+	rows, err := csv.NewReader(&b).ReadAll() // it checks that all lines have the same number of fields
 	if err != nil || len(rows) != 3 {
 		t.Fatalf("%d lines, %v", len(rows), err)
 	}
@@ -166,9 +166,9 @@ func TestCSVHasALineForEachFlow(t *testing.T) {
 	}
 }
 
-// What a closed loop has in flight at the end is no remark; more, or one that
-// waits longer than any answer took, is.
-func TestStallAtTheEndIsSaid(t *testing.T) {
+// There is no remark about the requests that a closed loop always has in flight at the end; there
+// is one about more, or about one that waits longer than any response took.
+func TestAStallAtTheEndIsReported(t *testing.T) {
 	for _, tc := range []struct {
 		unanswered int64
 		oldest     time.Duration
@@ -199,9 +199,8 @@ func TestHDRText(t *testing.T) {
 	}
 }
 
-// The page stands alone: well-formed, nothing from elsewhere, no script, and
-// names are text.
-func TestHTMLStandsAlone(t *testing.T) {
+// The page is self-contained: it is well-formed, loads nothing, has no script, and names are text.
+func TestHTMLIsSelfContained(t *testing.T) {
 	var b bytes.Buffer
 	if err := HTML(&b, full(t)); err != nil {
 		t.Fatal(err)
@@ -238,7 +237,7 @@ func TestSilentSecondIsNoZero(t *testing.T) {
 	}
 }
 
-// The line shows the second just measured, each flow of it, and goes away.
+// The line shows the last second of each flow, and is removed at the end.
 func TestLive(t *testing.T) {
 	var b bytes.Buffer
 	l := NewLive(&b, bench.Default(), true)
@@ -259,7 +258,7 @@ func TestLive(t *testing.T) {
 	}
 }
 
-// Without a terminal there is a line every ten seconds, which has every flow.
+// Without a terminal there is a line every ten seconds with every flow.
 func TestLiveWithoutATerminal(t *testing.T) {
 	var b bytes.Buffer
 	l := NewLive(&b, bench.Default(), false)
@@ -276,8 +275,8 @@ func TestLiveWithoutATerminal(t *testing.T) {
 	}
 }
 
-// A report says what was measured against and what its numbers mean, in every form for
-// readers; with acks=0 what the broker received comes first, in table and plot.
+// A report describes the broker of the run and explains its numbers, in every form for readers;
+// with acks=0 the received records come first, in table and plot.
 func TestWhatItWasMeasuredAgainst(t *testing.T) {
 	load := 1.5
 	r := full(t)
@@ -312,7 +311,7 @@ func TestWhatItWasMeasuredAgainst(t *testing.T) {
 	}
 }
 
-// A broker that reports nothing of itself is said to.
+// The report mentions a broker that reports nothing about itself.
 func TestAgainstText(t *testing.T) {
 	for want, a := range map[string]*bench.Against{
 		"against a broker that reports neither version nor durability profile": {},
@@ -328,7 +327,7 @@ func TestAgainstText(t *testing.T) {
 	}
 }
 
-// A consume run sends no values and asks for no acknowledgement.
+// A consume run sends no values and requests no acknowledgement.
 func TestTheLoadOfAConsumeRun(t *testing.T) {
 	c := bench.Default()
 	c.Mode, c.Compression = bench.ModeConsume, "zstd"

@@ -72,7 +72,7 @@ func TestReadFetched(t *testing.T) {
 	}
 }
 
-// batch is one with so many records from offset on.
+// batch returns a batch with so many records from offset on.
 func batch(t *testing.T, offset int64, records int, o record.BatchOptions) []byte {
 	t.Helper()
 	o.BaseOffset = offset
