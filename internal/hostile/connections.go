@@ -93,8 +93,8 @@ func (c *Conn) burst(frame []byte, n int) error {
 	return nil
 }
 
-// sendUnread sends a frame n times and reads nothing. The broker may stop reading: sendUnread stops when a
-// write has made no progress for a second.
+// sendUnread sends a frame n times and reads nothing. The broker may stop reading: sendUnread stops
+// when a write has made no progress for a second.
 func (c *Conn) sendUnread(frame []byte, n int) error {
 	if err := c.narrow(); err != nil {
 		return err
@@ -113,8 +113,8 @@ func (c *Conn) sendUnread(frame []byte, n int) error {
 	return nil
 }
 
-// OpenUnread opens a connection that requests more than its sockets hold and reads nothing. It stays open
-// until ctx ends.
+// OpenUnread opens a connection that requests more than its sockets hold and reads nothing. It
+// stays open until ctx ends.
 func OpenUnread(ctx context.Context, addr string) error {
 	c, err := Dial(ctx, addr)
 	if err != nil {

@@ -13,7 +13,7 @@ import (
 	"unicode"
 )
 
-// pages are README.md and docs/*.md: path from the root, text.
+// pages returns README.md and docs/*.md: path from the root, text.
 func pages(t *testing.T) map[string]string {
 	t.Helper()
 	paths, err := filepath.Glob("../../docs/*.md")
@@ -31,7 +31,7 @@ func pages(t *testing.T) map[string]string {
 	return all
 }
 
-// prose is a page without its code: fenced, indented and between backticks.
+// prose returns a page without its code: fenced, indented and between backticks.
 func prose(text string) string {
 	var b strings.Builder
 	fenced := false
@@ -46,7 +46,7 @@ func prose(text string) string {
 	return b.String()
 }
 
-// anchors are the names that headings get on a web page.
+// anchors returns the names that headings get on a web page.
 func anchors(text string) map[string]bool {
 	all := make(map[string]bool)
 	fenced := false
@@ -72,7 +72,7 @@ func anchors(text string) map[string]bool {
 	return all
 }
 
-// A link inside the documentation leads to a file and a heading that are there.
+// A link inside the documentation leads to an existing file and heading.
 func TestLinksLeadSomewhere(t *testing.T) {
 	all := pages(t)
 	links := regexp.MustCompile(`\]\(([^)\s]+)\)`)
@@ -110,8 +110,8 @@ func TestReadmeNamesEveryPage(t *testing.T) {
 	}
 }
 
-// What pages tell people to look at or to type is there: metrics, alerts, commands.
-func TestPagesNameWhatThereIs(t *testing.T) {
+// Pages name only existing metrics, alerts and commands.
+func TestPagesNameOnlyWhatExists(t *testing.T) {
 	all := pages(t)
 	rules, err := os.ReadFile("../../deploy/prometheus/rules.yml")
 	if err != nil {
@@ -139,8 +139,8 @@ func TestPagesNameWhatThereIs(t *testing.T) {
 	}
 }
 
-// What troubleshooting.md says that chronik says, in blocks marked as said, is in its
-// code or in its golden files. A … stands for what differs from case to case.
+// The messages in blocks marked "said" of troubleshooting.md are in the code or in golden files. A
+// … stands for variable parts.
 func TestQuotedMessagesExist(t *testing.T) {
 	corpus := sources(t)
 	quoted := 0
@@ -153,7 +153,7 @@ func TestQuotedMessagesExist(t *testing.T) {
 				}
 				quoted++
 				if !strings.Contains(corpus, part) {
-					t.Errorf("docs/troubleshooting.md quotes %q, which nothing says", part)
+					t.Errorf("docs/troubleshooting.md quotes %q, which is in no message", part)
 				}
 			}
 		}
@@ -163,8 +163,8 @@ func TestQuotedMessagesExist(t *testing.T) {
 	}
 }
 
-// sources are all texts of the code, added up where the code adds them up, and the
-// golden files.
+// sources returns all texts of the code, concatenated if the code concatenates them, and the golden
+// files.
 func sources(t *testing.T) string {
 	t.Helper()
 	var b strings.Builder
@@ -205,8 +205,7 @@ func sources(t *testing.T) string {
 	return b.String()
 }
 
-// constant is the text of a literal or of a sum of them; what else is in a sum ends
-// the line.
+// constant returns the text of a literal or of a sum of literals; any other operand ends the line.
 func constant(x ast.Expr) string {
 	switch x := x.(type) {
 	case *ast.BasicLit:

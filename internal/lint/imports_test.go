@@ -181,8 +181,8 @@ func healthRules() map[string]importRule {
 	}
 }
 
-// ctlRules returns the rules of chronikctl: a package for each group of commands, and those that all
-// of them share.
+// ctlRules returns the rules of chronikctl: a package for each group of commands, and those that
+// all of them share.
 func ctlRules() map[string]importRule {
 	ctl := func(may ...string) importRule {
 		return importRule{may: may, never: []string{koanfPkg}, because: ctlReason}

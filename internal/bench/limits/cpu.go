@@ -46,8 +46,8 @@ func (c *cpuWatch) end() error {
 	return c.err
 }
 
-// perRequest returns the CPU time of a span, scaled to the interval of w; nil if it is unknown or there
-// were no requests.
+// perRequest returns the CPU time of a span, scaled to the interval of w; nil if it is unknown or
+// there were no requests.
 func perRequest(s meter.Span, w *meter.Window, requests int64) *report.CPU {
 	used := s.Over(w.Elapsed()).CPUSeconds
 	if used == nil || requests == 0 {

@@ -137,8 +137,8 @@ func echo(ctx context.Context, c EchoConfig, addr string, pid int) (*EchoResult,
 	return result(c, clients[0].request, w, m.Totals(), cpu), nil
 }
 
-// connections closes all connections of a run when the first of them fails: a run with fewer connections
-// measures something else.
+// connections closes all connections of a run when the first of them fails: a run with fewer
+// connections measures something else.
 type connections struct {
 	window  *meter.Window
 	clients []*echoer

@@ -22,8 +22,8 @@ func (a *Amount) add(b Amount) {
 	a.Wire += b.Wire
 }
 
-// Recorder records the outcomes of one worker. It is safe for concurrent use; its lock is its own, and
-// uncontended except for one flush per point.
+// Recorder records the outcomes of one worker. It is safe for concurrent use; its lock is its own,
+// and uncontended except for one flush per point.
 type Recorder struct {
 	meter *Meter
 

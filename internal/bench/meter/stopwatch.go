@@ -81,5 +81,6 @@ func Sleep(ctx context.Context, d time.Duration) bool {
 	}
 }
 
-// SleepUntil waits until t on the window's clock, or until ctx ends. It reports whether it reached t.
+// SleepUntil waits until t on the window's clock, or until ctx ends. It reports whether it reached
+// t.
 func (w *Window) SleepUntil(ctx context.Context, t time.Duration) bool { return Sleep(ctx, t-w.Now()) }

@@ -39,8 +39,8 @@ const (
 // requests, from one goroutine. It must not wait for a disk.
 type Source func(*Facts)
 
-// SlowSource adds facts whose source may wait for a disk or for other goroutines. A Monitor calls it
-// once a minute, from a goroutine of its own.
+// SlowSource adds facts whose source may wait for a disk or for other goroutines. A Monitor calls
+// it once a minute, from a goroutine of its own.
 type SlowSource func(*Slow)
 
 // Options configure a Monitor.
