@@ -35,7 +35,13 @@ func (f *fixed) Phase() string                         { return f.is.Phase }
 // options returns those of a starting broker.
 func options() (Options, *fixed) {
 	h := &fixed{health.Report{Broker: 7, Phase: "starting", Findings: []health.Finding{}}}
-	return Options{Registry: metrics.NewRegistry(), Level: zap.NewAtomicLevel(), Health: h, Log: zap.NewNop(), Probe: func(context.Context) error { return nil }}, h
+	return Options{
+		Registry: metrics.NewRegistry(),
+		Level:    zap.NewAtomicLevel(),
+		Health:   h,
+		Log:      zap.NewNop(),
+		Probe:    func(context.Context) error { return nil },
+	}, h
 }
 
 // /readyz is the report as text, with a status that depends on Ready; /healthz is about the process
@@ -43,7 +49,13 @@ func options() (Options, *fixed) {
 func TestReadyzIsTheReport(t *testing.T) {
 	o, h := options()
 	routes := Handler(o)
-	low := health.Finding{Check: "space", Severity: health.Bad, Subject: "disk of /d", Problem: "80 MiB are free", Works: "records can be read"}
+	low := health.Finding{
+		Check:    "space",
+		Severity: health.Bad,
+		Subject:  "disk of /d",
+		Problem:  "80 MiB are free",
+		Works:    "records can be read",
+	}
 	note := health.Finding{Check: "clock", Severity: health.Note, Subject: "clock", Problem: "not synchronized"}
 	for _, c := range []struct {
 		report health.Report

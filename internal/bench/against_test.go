@@ -66,7 +66,8 @@ func TestTheDefaultTopicIsCreated(t *testing.T) {
 	c.Mode = ModeProduce
 	for _, want := range []string{"Topic chronik-bench was created and remains, with ", "Topic chronik-bench remains, with "} {
 		if notes := run(t, c, nil).Notes; !slices.ContainsFunc(notes, func(n string) bool {
-			return strings.HasPrefix(n, want) && strings.HasSuffix(n, " MB: chronikctl topic delete "+c.Topic+" deletes it, and so does a run with --delete-topic.")
+			return strings.HasPrefix(n, want) &&
+				strings.HasSuffix(n, " MB: chronikctl topic delete "+c.Topic+" deletes it, and so does a run with --delete-topic.")
 		}) {
 			t.Errorf("%q not in %q", want, notes)
 		}
@@ -100,7 +101,8 @@ func TestAgainst(t *testing.T) {
 		t.Errorf("%+v", s)
 	}
 	c.Admin = other.AdminAddr()
-	if _, err := Run(context.Background(), c, nil); err == nil || !strings.Contains(err.Error(), "the broker there has no topic chronik-bench") {
+	if _, err := Run(context.Background(), c, nil); err == nil ||
+		!strings.Contains(err.Error(), "the broker there has no topic chronik-bench") {
 		t.Errorf("the admin port of another broker: %v", err)
 	}
 	c.Admin = adminOff

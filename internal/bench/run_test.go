@@ -246,7 +246,8 @@ func TestVerifyFindsLostAndDuplicatedRecords(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if want := (Verification{Acknowledged: 3, Found: 4, Lost: 1, Duplicated: 1, Unacknowledged: 2, Foreign: 1}); *got != want || !got.Bad() {
+	if want := (Verification{Acknowledged: 3, Found: 4, Lost: 1, Duplicated: 1, Unacknowledged: 2, Foreign: 1}); *got != want ||
+		!got.Bad() {
 		t.Errorf("%+v, want %+v", *got, want)
 	}
 }

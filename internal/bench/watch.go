@@ -154,11 +154,17 @@ func (r *runner) notes(res *Result) []string {
 	add(r.unconfirmed(), "acks=0: nothing is acknowledged. The received records are the growth of the topic, by any producer; produce "+
 		"counts writes to sockets, which have large buffers.")
 	add(c.Mode == ModeConsume && c.Clients == ClientsOwn, "Raw fetches read batch headers only; payload bytes count whole batches.")
-	add(c.Mode == ModeConsume && c.Clients == ClientsShared, "One kgo consumer reads all partitions; a latency is the time between two polls.")
+	add(
+		c.Mode == ModeConsume && c.Clients == ClientsShared,
+		"One kgo consumer reads all partitions; a latency is the time between two polls.",
+	)
 	add(c.Consumers > 0, fmt.Sprintf("The receivers are %d raw connections: each record counts once for each of them.", c.Consumers))
 	add(c.Mode == ModeE2E && c.Consumers == 0, "The receiver is one kgo consumer, whatever the kind of clients.")
 	add(c.Mode == ModeE2E, "End-to-end latencies count from the intended send time if there is a rate, otherwise from the send.")
 	add(c.Mode == ModeMixed, "Consumers read the topic from its start repeatedly while the producers write.")
-	add(c.Rate == 0 && c.Clients == ClientsBatched && c.Mode != ModeConsume, "Unthrottled batches: a latency is mostly the time in the client's own queue.")
+	add(
+		c.Rate == 0 && c.Clients == ClientsBatched && c.Mode != ModeConsume,
+		"Unthrottled batches: a latency is mostly the time in the client's own queue.",
+	)
 	return notes
 }

@@ -30,11 +30,27 @@ func startHere(t *testing.T, fsys vfs.FS, set ...string) (b *Broker, ask func(pa
 	if fsys == vfs.OS() {
 		dir = t.TempDir()
 	}
-	cfg, err := Load(config.Input{Set: set, Flags: map[string]string{config.KeyDataDir: dir, config.KeyListen: "127.0.0.1:0", config.KeyAdminListen: "127.0.0.1:0"}})
+	cfg, err := Load(
+		config.Input{
+			Set:   set,
+			Flags: map[string]string{config.KeyDataDir: dir, config.KeyListen: "127.0.0.1:0", config.KeyAdminListen: "127.0.0.1:0"},
+		},
+	)
 	if err != nil {
 		t.Fatal(err)
 	}
-	b, err = Start(t.Context(), Options{Config: cfg, FS: fsys, Log: zap.NewNop(), Level: zap.NewAtomicLevel(), Version: "test", JournalFileSize: 1 << 20, JournalBytes: 16 << 20})
+	b, err = Start(
+		t.Context(),
+		Options{
+			Config:          cfg,
+			FS:              fsys,
+			Log:             zap.NewNop(),
+			Level:           zap.NewAtomicLevel(),
+			Version:         "test",
+			JournalFileSize: 1 << 20,
+			JournalBytes:    16 << 20,
+		},
+	)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -325,7 +341,8 @@ func TestTheAdminPortSaysWhyItCantAnswer(t *testing.T) {
 	b, ask := startHere(t, vfs.Memory())
 	b.health.Enter("recovering logs")
 	for _, path := range []string{"/v1/logs", "/v1/dirs", "/v1/profiles", "/v1/connections"} {
-		if status, v := ask(path); status != http.StatusServiceUnavailable || v["error"] != "the broker is not serving clients: recovering logs" {
+		if status, v := ask(path); status != http.StatusServiceUnavailable ||
+			v["error"] != "the broker is not serving clients: recovering logs" {
 			t.Errorf("%s: %d %v", path, status, v)
 		}
 	}
@@ -345,14 +362,19 @@ func TestALowDiskIsDegradedNotDead(t *testing.T) {
 	b, ask := startHere(t, disk)
 	disk.leave(t, b, 80<<20)
 	report := b.health.Report(t.Context())
-	if !report.Ready || !strings.HasPrefix(report.Text(), "ready\nbad: disk of /data/logs: log directory /data/logs has 80 MiB free, the threshold is 10 GiB") {
+	if !report.Ready ||
+		!strings.HasPrefix(
+			report.Text(),
+			"ready\nbad: disk of /data/logs: log directory /data/logs has 80 MiB free, the threshold is 10 GiB",
+		) {
 		t.Errorf("%s", report.Text())
 	}
 	if !strings.Contains(b.status(), "serving") || !strings.Contains(b.status(), "80 MiB") {
 		t.Errorf("status: %s", b.status())
 	}
 	_, v := ask("/v1/dirs")
-	if d := v["dirs"].([]any)[0].(map[string]any); d["space"] != "critical" || d["minFreeBytes"] != float64(10<<30) || d["freeBytes"] != float64(80<<20) {
+	if d := v["dirs"].([]any)[0].(map[string]any); d["space"] != "critical" || d["minFreeBytes"] != float64(10<<30) ||
+		d["freeBytes"] != float64(80<<20) {
 		t.Errorf("%v", d)
 	}
 	text, err := prometheusText(b)

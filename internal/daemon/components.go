@@ -249,7 +249,13 @@ func (b *Broker) openHandlers(ctx context.Context, r *components) error {
 	if err != nil {
 		return err
 	}
-	partitions := &observe.Partitions{Self: r.conf.NodeID, Image: r.applier.Image, Replicas: r.replicas, Settings: r.settings, Storage: r.storage}
+	partitions := &observe.Partitions{
+		Self:     r.conf.NodeID,
+		Image:    r.applier.Image,
+		Replicas: r.replicas,
+		Settings: r.settings,
+		Storage:  r.storage,
+	}
 	if err := metrics.RegisterPartitions(b.reg, partitions.Metrics); err != nil {
 		return err
 	}
@@ -272,7 +278,10 @@ func (b *Broker) openHandlers(ctx context.Context, r *components) error {
 	b.health.Add(observe.Coordinators(r.groups))
 	b.health.AddSlow(observe.Rebalances(r.groups, cmp.Or(b.slowChecks, time.Minute)))
 	if n := r.replicas.Unled(); n > 0 {
-		return fmt.Errorf("the last stop was not clean, and the metadata did not take new leader epochs for %d partitions (see the log above): they must not be served", n)
+		return fmt.Errorf(
+			"the last stop was not clean, and the metadata did not take new leader epochs for %d partitions (see the log above): they must not be served",
+			n,
+		)
 	}
 	r.fenced = true
 	done := make(chan struct{})

@@ -61,7 +61,16 @@ func TestUsageErrorsNameWhatWasMeant(t *testing.T) {
 }
 
 func TestConfigCheckSaysWhatIsSetAndFromWhere(t *testing.T) {
-	code, out, errs := chronikd(t, []string{"CHRONIK_NUM_PARTITIONS=4", "CHRONIK_SERVICE_PORT=1", "PATH=/"}, "config", "check", "--data-dir", "/d", "--set", "broker.rack=a")
+	code, out, errs := chronikd(
+		t,
+		[]string{"CHRONIK_NUM_PARTITIONS=4", "CHRONIK_SERVICE_PORT=1", "PATH=/"},
+		"config",
+		"check",
+		"--data-dir",
+		"/d",
+		"--set",
+		"broker.rack=a",
+	)
 	want := "broker.rack = a (--set)\ndata.dir = /d (--data-dir)\nnum.partitions = 4 (CHRONIK_NUM_PARTITIONS)\nthe configuration is valid\n"
 	if code != ExitOK || out != want || errs != "warning: the variable CHRONIK_SERVICE_PORT is not read: no setting has this name\n" {
 		t.Errorf("code %d\nout %s\nerr %s", code, out, errs)
@@ -153,7 +162,11 @@ func TestATakenAddressIsNamed(t *testing.T) {
 		"admin.listen (--admin-listen)": {Listeners: []config.Listener{{Name: "default", Listen: "127.0.0.1:0"}}, AdminListen: taken},
 	} {
 		_, err := bind(t.Context(), cfg)
-		want := fmt.Sprintf("cannot listen on %s: address already in use; another process listens there: stop it, or choose another address with %s", taken, setting)
+		want := fmt.Sprintf(
+			"cannot listen on %s: address already in use; another process listens there: stop it, or choose another address with %s",
+			taken,
+			setting,
+		)
 		if err == nil || err.Error() != want || ExitCode(err) != ExitAddress {
 			t.Errorf("code %d, %v\nwant %s", ExitCode(err), err, want)
 		}
@@ -169,14 +182,16 @@ func TestDirectoryErrorsSayWhatToDo(t *testing.T) {
 		"make it writable ":                         &fs.PathError{Op: "mkdir", Path: "/d", Err: syscall.EROFS},
 	} {
 		got := dataError("data.dir", "/d", err)
-		if ExitCode(got) != ExitData || !strings.Contains(got.Error(), want) || !strings.HasPrefix(got.Error(), "directory /d: ") || strings.Contains(got.Error(), "\n") {
+		if ExitCode(got) != ExitData || !strings.Contains(got.Error(), want) || !strings.HasPrefix(got.Error(), "directory /d: ") ||
+			strings.Contains(got.Error(), "\n") {
 			t.Errorf("code %d, %v", ExitCode(got), got)
 		}
 	}
 }
 
 func TestAnUnknownErrorIsAFailure(t *testing.T) {
-	if ExitCode(nil) != ExitOK || ExitCode(errors.New("x")) != ExitFailed || ExitCode(fmt.Errorf("a: %w", &ExitError{Code: ExitData, Err: errors.New("b")})) != ExitData {
+	if ExitCode(nil) != ExitOK || ExitCode(errors.New("x")) != ExitFailed ||
+		ExitCode(fmt.Errorf("a: %w", &ExitError{Code: ExitData, Err: errors.New("b")})) != ExitData {
 		t.Error("the exit codes are wrong")
 	}
 }

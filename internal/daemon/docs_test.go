@@ -50,9 +50,20 @@ func TestDocsListEveryProfile(t *testing.T) {
 	generated(t, "../../docs/durability.md", "promises", b.String())
 
 	b.Reset()
-	b.WriteString("| produce profile | waiting in the broker | of one connection | requests in flight | deferred bytes of a log directory | for |\n|---|---|---|---|---|---|\n")
+	b.WriteString(
+		"| produce profile | waiting in the broker | of one connection | requests in flight | deferred bytes of a log directory | for |\n|---|---|---|---|---|---|\n",
+	)
 	for _, p := range durability.Presets() {
-		fmt.Fprintf(&b, "| `%s` | %d MiB | %d MiB | %d | %d MiB | %s |\n", p.Name, p.ProduceBytes>>20, p.ConnectionBytes>>20, p.ConnectionRequests, p.DeferredBytes>>20, p.Doc)
+		fmt.Fprintf(
+			&b,
+			"| `%s` | %d MiB | %d MiB | %d | %d MiB | %s |\n",
+			p.Name,
+			p.ProduceBytes>>20,
+			p.ConnectionBytes>>20,
+			p.ConnectionRequests,
+			p.DeferredBytes>>20,
+			p.Doc,
+		)
 	}
 	generated(t, "../../docs/durability.md", "presets", b.String())
 }

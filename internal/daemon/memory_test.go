@@ -44,7 +44,10 @@ func TestBudgetsIfTheMemoryIsUnknown(t *testing.T) {
 		t.Fatal(err)
 	}
 	wanted, cut := divide(0, preset, 1, 5)
-	if wanted != cut || cut.Produce != preset.ProduceBytes || cut.Answers == 0 || cut.Parked == 0 || cut.Members == 0 || cut.Sessions == 0 || cut.Decoded == 0 || cut.Keys != 5 {
+	if wanted != cut || cut.Produce != preset.ProduceBytes || cut.Answers == 0 || cut.Parked == 0 || cut.Members == 0 ||
+		cut.Sessions == 0 ||
+		cut.Decoded == 0 ||
+		cut.Keys != 5 {
 		t.Errorf("%+v, %+v", wanted, cut)
 	}
 }

@@ -157,11 +157,23 @@ func (r readyEnds) Write(b []byte) (int, error) {
 // used creates a data directory with a topic.
 func used(t *testing.T, dir string) fs.FS {
 	t.Helper()
-	cfg, err := Load(config.Input{Flags: map[string]string{config.KeyDataDir: dir, config.KeyListen: "127.0.0.1:0", config.KeyAdminListen: config.Off}})
+	cfg, err := Load(
+		config.Input{Flags: map[string]string{config.KeyDataDir: dir, config.KeyListen: "127.0.0.1:0", config.KeyAdminListen: config.Off}},
+	)
 	if err != nil {
 		t.Fatal(err)
 	}
-	b, err := Start(t.Context(), Options{Config: cfg, FS: vfs.OS(), Log: zap.NewNop(), Level: zap.NewAtomicLevel(), JournalFileSize: 1 << 20, JournalBytes: 16 << 20})
+	b, err := Start(
+		t.Context(),
+		Options{
+			Config:          cfg,
+			FS:              vfs.OS(),
+			Log:             zap.NewNop(),
+			Level:           zap.NewAtomicLevel(),
+			JournalFileSize: 1 << 20,
+			JournalBytes:    16 << 20,
+		},
+	)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -305,7 +317,11 @@ func misplaced() []mistake {
 		{disk: "e is on a disk that is mounted read-only", fs: failing(errfs.Mkdir, "e", syscall.EROFS), args: "--data-dir e"},
 		{disk: "d belongs to another user", fs: failing(errfs.Lock, "d/.lock", syscall.EACCES)},
 		{disk: "d/logs belongs to another user", fs: failing(errfs.Lock, "d/logs/.lock", syscall.EACCES)},
-		{disk: "e has no room for a journal", fs: failing(errfs.Allocate|errfs.Write, "e/logs/journal/*", syscall.ENOSPC), args: "--data-dir e"},
+		{
+			disk: "e has no room for a journal",
+			fs:   failing(errfs.Allocate|errfs.Write, "e/logs/journal/*", syscall.ENOSPC),
+			args: "--data-dir e",
+		},
 		{disk: "e has no room for metadata", fs: failing(errfs.Write, "e/metadata/*", syscall.ENOSPC), args: "--data-dir e"},
 		{disk: "e is beyond a quota", fs: failing(errfs.Create, "*", syscall.EDQUOT), args: "--data-dir e"},
 		{disk: "the limit of open files is too low", fs: failing(errfs.Open|errfs.Create, "d/logs/*", syscall.EMFILE)},

@@ -53,15 +53,29 @@ func onThePage(t *testing.T, b *Broker) {
 				rest, ok = after, ok && found
 			}
 		}
-		return ok && strings.Contains(body, "<b>Healthy.</b>") == !slices.ContainsFunc(all, func(f health.Finding) bool { return f.Severity != health.Note })
+		return ok &&
+			strings.Contains(
+				body,
+				"<b>Healthy.</b>",
+			) == !slices.ContainsFunc(
+				all,
+				func(f health.Finding) bool { return f.Severity != health.Note },
+			)
 	})
 }
 
 // consumes joins a group, consumes n records and commits them.
 func consumes(t *testing.T, b *Broker, ctx context.Context, group, topic string, n int) *kgo.Client {
 	t.Helper()
-	c, err := kgo.NewClient(kgo.WithContext(ctx), kgo.SeedBrokers(b.Addrs()...), kgo.ClientID("reader of "+group), kgo.ConsumerGroup(group), kgo.ConsumeTopics(topic),
-		kgo.DisableAutoCommit(), kgo.ConsumeResetOffset(kgo.NewOffset().AtStart()))
+	c, err := kgo.NewClient(
+		kgo.WithContext(ctx),
+		kgo.SeedBrokers(b.Addrs()...),
+		kgo.ClientID("reader of "+group),
+		kgo.ConsumerGroup(group),
+		kgo.ConsumeTopics(topic),
+		kgo.DisableAutoCommit(),
+		kgo.ConsumeResetOffset(kgo.NewOffset().AtStart()),
+	)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -93,7 +107,14 @@ func TestThePageShowsTheRunningBroker(t *testing.T) {
 			twin = fmt.Sprint("twin-", i)
 		}
 	}
-	consumes(t, b, context.WithValue(t.Context(), "opt_in_kafka_next_gen_balancer_beta", true), twin, "orders", 10) //nolint:staticcheck // kgo's name
+	consumes(
+		t,
+		b,
+		context.WithValue(t.Context(), "opt_in_kafka_next_gen_balancer_beta", true),
+		twin,
+		"orders",
+		10,
+	) //nolint:staticcheck // kgo's name
 	group := "/group?id=" + url.QueryEscape("billing & more")
 	for path, want := range map[string][]string{
 		"/":       {"Last 5 minutes", "nothing acknowledged is lost", b.Addrs()[0], `<a href="/topics">2</a>`, `<a href="/groups">2</a>`, "produce arriving"},

@@ -76,7 +76,13 @@ func claims(random *rand.Rand) [][]byte {
 	for i := range anything {
 		anything[i] = byte(random.Uint32())
 	}
-	return [][]byte{bytes.Repeat([]byte{0x7f}, size), bytes.Repeat([]byte{0xff}, size), make([]byte, size), bytes.Repeat([]byte{0xff, 0xff, 0x03}, size/3), anything}
+	return [][]byte{
+		bytes.Repeat([]byte{0x7f}, size),
+		bytes.Repeat([]byte{0xff}, size),
+		make([]byte, size),
+		bytes.Repeat([]byte{0xff, 0xff, 0x03}, size/3),
+		anything,
+	}
 }
 
 func claim(ctx context.Context, m *Attacker) error {

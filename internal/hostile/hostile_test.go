@@ -122,7 +122,10 @@ func TestFaultsNameTheBound(t *testing.T) {
 	ms := time.Millisecond
 	r := Result{
 		Attack: Attack{Name: "a", Holds: 1 << 20, Keeps: 1 << 20}, Held: 1 << 20, Kept: 1 << 20, Peak: 100 << 20,
-		Alone: map[string]Latency{"p": {N: 100, P99: 30 * ms}, "q": {N: 100, P99: ms}}, Beside: map[string]Latency{"p": {N: 100, P99: 60 * ms}, "q": {N: 100, P99: 50 * ms}},
+		Alone: map[string]Latency{
+			"p": {N: 100, P99: 30 * ms},
+			"q": {N: 100, P99: ms},
+		}, Beside: map[string]Latency{"p": {N: 100, P99: 60 * ms}, "q": {N: 100, P99: 50 * ms}},
 	}
 	if faults := r.Faults(100 << 20); len(faults) != 0 {
 		t.Errorf("within all bounds: %q", faults)

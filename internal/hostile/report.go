@@ -46,8 +46,14 @@ func (r Result) Faults(limit int64) []string {
 	for _, name := range slices.Sorted(maps.Keys(r.Beside)) {
 		alone, beside, control := r.Alone[name], r.Beside[name], r.Control[name]
 		if bound := Bound(alone, control); beside.P99 > bound {
-			bad("a bystander's %s took %v (p99, limit %v; without attack %v, at a broker that is not attacked %v)", name, round(beside.P99), round(bound),
-				round(alone.P99), round(control.P99))
+			bad(
+				"a bystander's %s took %v (p99, limit %v; without attack %v, at a broker that is not attacked %v)",
+				name,
+				round(beside.P99),
+				round(bound),
+				round(alone.P99),
+				round(control.P99),
+			)
 		}
 		if beside.Failed > 0 {
 			bad("a bystander's %s failed %d of %d times, first with: %v", name, beside.Failed, beside.N, beside.Failure)
@@ -70,13 +76,36 @@ func (r Result) worst() string {
 // Table writes results, one per line.
 func Table(w io.Writer, results []Result, limit int64) error {
 	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
-	fmt.Fprintln(t, "attack\tsent\tresident before, peak, after\theld\tkept (after)\tslowest bystander\tbefore p50, p99\tduring p50, p99\tnot attacked p50, p99\tfaults\toutcome")
+	fmt.Fprintln(
+		t,
+		"attack\tsent\tresident before, peak, after\theld\tkept (after)\tslowest bystander\tbefore p50, p99\tduring p50, p99\tnot attacked p50, p99\tfaults\toutcome",
+	)
 	for _, r := range results {
 		worst := r.worst()
 		alone, beside, control := r.Alone[worst], r.Beside[worst], r.Control[worst]
-		fmt.Fprintf(t, "%s\t%s\t%s, %s, %s\t%s\t%s (%v)\t%s\t%v, %v\t%v, %v\t%v, %v\t%d\t%s\n", r.Attack.Name, mib(r.Sent), mib(r.Before), mib(r.Peak), mib(r.After),
-			mib(r.Held), mib(r.Kept), r.Waited.Round(time.Second), worst, round(alone.P50), round(alone.P99), round(beside.P50), round(beside.P99), round(control.P50), round(control.P99),
-			len(r.Faults(limit)), r.Outcomes)
+		fmt.Fprintf(
+			t,
+			"%s\t%s\t%s, %s, %s\t%s\t%s (%v)\t%s\t%v, %v\t%v, %v\t%v, %v\t%d\t%s\n",
+			r.Attack.Name,
+			mib(r.Sent),
+			mib(r.Before),
+			mib(r.Peak),
+			mib(r.After),
+			mib(
+				r.Held,
+			),
+			mib(r.Kept),
+			r.Waited.Round(time.Second),
+			worst,
+			round(alone.P50),
+			round(alone.P99),
+			round(beside.P50),
+			round(beside.P99),
+			round(control.P50),
+			round(control.P99),
+			len(r.Faults(limit)),
+			r.Outcomes,
+		)
 	}
 	return t.Flush()
 }

@@ -223,7 +223,13 @@ func (d *deployment) checkMounts() {
 			for _, outer := range s.mounts() {
 				rest, ok := outer.below(m.target)
 				if place := path.Join(outer.source, rest); ok && rest != "" && outer.bound && outer.readonly && !d.exists(place) {
-					d.fault("compose: %s mounts %s in the read-only %s, which has no %s as its mount point", name, m.target, outer.source, rest)
+					d.fault(
+						"compose: %s mounts %s in the read-only %s, which has no %s as its mount point",
+						name,
+						m.target,
+						outer.source,
+						rest,
+					)
 				}
 			}
 		}
@@ -277,7 +283,8 @@ func (d *deployment) checkBroker() {
 	}
 	env := maps.Clone(d.image.env)
 	maps.Copy(env, s.Environment)
-	if len(config.Listeners) == 0 || config.Listeners[0].Listen != env["CHRONIK_LISTEN"] || config.Listeners[0].Advertise != env["CHRONIK_ADVERTISE"] {
+	if len(config.Listeners) == 0 || config.Listeners[0].Listen != env["CHRONIK_LISTEN"] ||
+		config.Listeners[0].Advertise != env["CHRONIK_ADVERTISE"] {
 		d.fault("%s: the first listener is not that of the variables", file)
 	}
 	for _, l := range config.Listeners {

@@ -62,7 +62,8 @@ func TestOutputs(t *testing.T) {
 	if status, out, _ := call(append(flags, "--csv")...); status != 0 || len(strings.Split(strings.TrimSpace(out), "\n")) != 2 {
 		t.Errorf("status %d, CSV %q", status, out)
 	}
-	if status, _, errOut := call(append(flags, "--report", filepath.Join(dir, "no", "where"))...); status == 0 || !strings.Contains(errOut, "cannot be written") {
+	if status, _, errOut := call(append(flags, "--report", filepath.Join(dir, "no", "where"))...); status == 0 ||
+		!strings.Contains(errOut, "cannot be written") {
 		t.Errorf("a report that cannot be written: status %d, %s", status, errOut)
 	}
 }

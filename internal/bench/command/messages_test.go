@@ -73,8 +73,34 @@ func TestMessages(t *testing.T) {
 		t.Fatal(err)
 	}
 	dir := t.TempDir()
-	at := strings.NewReplacer("DIR", dir, "NOBODY", nobody, "TAKEN", taken.Addr().String(), "BROKER", b.Addr(), "OTHER", other.AdminAddr(), "ADMIN", b.AdminAddr())
-	back := strings.NewReplacer(dir, "DIR", nobody, "NOBODY", taken.Addr().String(), "TAKEN", b.Addr(), "BROKER", other.AdminAddr(), "OTHER", b.AdminAddr(), "ADMIN")
+	at := strings.NewReplacer(
+		"DIR",
+		dir,
+		"NOBODY",
+		nobody,
+		"TAKEN",
+		taken.Addr().String(),
+		"BROKER",
+		b.Addr(),
+		"OTHER",
+		other.AdminAddr(),
+		"ADMIN",
+		b.AdminAddr(),
+	)
+	back := strings.NewReplacer(
+		dir,
+		"DIR",
+		nobody,
+		"NOBODY",
+		taken.Addr().String(),
+		"TAKEN",
+		b.Addr(),
+		"BROKER",
+		other.AdminAddr(),
+		"OTHER",
+		b.AdminAddr(),
+		"ADMIN",
+	)
 	var all strings.Builder
 	for _, line := range slices.Concat(misspelt(), unanswered()) {
 		status, _, errs := call(strings.Fields(at.Replace(line))...)

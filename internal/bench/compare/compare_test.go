@@ -45,8 +45,12 @@ func plan(rounds int) Plan {
 func measured(c bench.Config, records int64, latency time.Duration) *bench.Result {
 	h := meter.NewHistogram()
 	_ = h.RecordValues(latency.Microseconds(), records)
-	return &bench.Result{Config: c, Elapsed: time.Second, CPU: &bench.CPU{Seconds: 1, PerRequest: time.Second / time.Duration(max(records, 1))},
-		Produce: &bench.Flow{Requests: records, Records: records, PayloadBytes: records * 256, Latency: h, Series: []bench.Point{{At: 1}}}}
+	return &bench.Result{
+		Config:  c,
+		Elapsed: time.Second,
+		CPU:     &bench.CPU{Seconds: 1, PerRequest: time.Second / time.Duration(max(records, 1))},
+		Produce: &bench.Flow{Requests: records, Records: records, PayloadBytes: records * 256, Latency: h, Series: []bench.Point{{At: 1}}},
+	}
 }
 
 // script returns the results of A's and B's runs from lists and records the order.
@@ -92,7 +96,10 @@ func TestRatiosAreComputedWithinRounds(t *testing.T) {
 	if got := strings.Join(s.order, ""); got != "abeabeabeabe" {
 		t.Errorf("turns %s", got)
 	}
-	if want := []string{"A1true", "B1true", "echo1true", "A1false", "B1false", "echo1false", "A2false", "B2false", "echo2false", "A3false", "B3false", "echo3false"}; !slices.Equal(turns, want) {
+	if want := []string{"A1true", "B1true", "echo1true", "A1false", "B1false", "echo1false", "A2false", "B2false", "echo2false", "A3false", "B3false", "echo3false"}; !slices.Equal(
+		turns,
+		want,
+	) {
 		t.Errorf("told of %v", turns)
 	}
 	if len(r.Rounds) != 3 {

@@ -21,9 +21,11 @@ func TestCommandComparesBrokers(t *testing.T) {
 		for d := 200 * time.Millisecond; ; d *= 4 {
 			var out, errs bytes.Buffer
 			cmd := Command()
-			cmd.SetArgs(slices.Concat([]string{"--a", a.Addr(), "--b", b.Addr(), "--name-a", "one", "--name-b", "two", "--rounds", "2", "--echo",
-				"--pid-a", strconv.Itoa(os.Getpid()), "--pid-b", strconv.Itoa(os.Getpid()), "--create-topic", "--verify"}, args,
-				[]string{"--", "-c", "4", "-d", d.String(), "--warmup", "10ms"}))
+			cmd.SetArgs(
+				slices.Concat([]string{"--a", a.Addr(), "--b", b.Addr(), "--name-a", "one", "--name-b", "two", "--rounds", "2", "--echo",
+					"--pid-a", strconv.Itoa(os.Getpid()), "--pid-b", strconv.Itoa(os.Getpid()), "--create-topic", "--verify"}, args,
+					[]string{"--", "-c", "4", "-d", d.String(), "--warmup", "10ms"}),
+			)
 			cmd.SetOut(&out)
 			cmd.SetErr(&errs)
 			err := cmd.ExecuteContext(t.Context())
@@ -48,7 +50,8 @@ func TestCommandComparesBrokers(t *testing.T) {
 	if err := json.Unmarshal([]byte(doc), &c); err != nil {
 		t.Fatalf("%v in\n%s", err, doc)
 	}
-	if len(c.Rounds) != 2 || c.Rounds[1].B.Verify == nil || c.Rounds[1].Echo == nil || len(c.Measures) < 9 || c.Measures[0].Ratio.Median <= 0 {
+	if len(c.Rounds) != 2 || c.Rounds[1].B.Verify == nil || c.Rounds[1].Echo == nil || len(c.Measures) < 9 ||
+		c.Measures[0].Ratio.Median <= 0 {
 		t.Errorf("%+v", c)
 	}
 	if !strings.Contains(rounds, "round 2  two") {

@@ -80,5 +80,6 @@ const busyPause = 100 * time.Millisecond
 
 // busy reports whether err means that the coordinator is not ready yet.
 func busy(err error) bool {
-	return errors.Is(err, kerr.CoordinatorLoadInProgress) || errors.Is(err, kerr.CoordinatorNotAvailable) || errors.Is(err, kerr.NotCoordinator)
+	return errors.Is(err, kerr.CoordinatorLoadInProgress) || errors.Is(err, kerr.CoordinatorNotAvailable) ||
+		errors.Is(err, kerr.NotCoordinator)
 }

@@ -61,7 +61,14 @@ func TestHeartbeatsAreCounted(t *testing.T) {
 	b := broker(t)
 	for _, p := range []Protocol{Classic, Consumer} {
 		t.Run(string(p), func(t *testing.T) {
-			c := HeartbeatsConfig{Target: target(b, 4), Protocol: p, Groups: 3, Members: 2, Interval: 10 * time.Millisecond, Duration: 100 * time.Millisecond}
+			c := HeartbeatsConfig{
+				Target:   target(b, 4),
+				Protocol: p,
+				Groups:   3,
+				Members:  2,
+				Interval: 10 * time.Millisecond,
+				Duration: 100 * time.Millisecond,
+			}
 			r, err := Heartbeats(t.Context(), c)
 			for ; err == nil && r.Heartbeats == 0 && c.Duration < time.Minute; r, err = Heartbeats(t.Context(), c) {
 				c.Duration *= 4 // the machine is busy
@@ -81,7 +88,10 @@ func TestRebalancesComeToRest(t *testing.T) {
 	b := broker(t)
 	for _, p := range []Protocol{Classic, Consumer} {
 		t.Run(string(p), func(t *testing.T) {
-			r, err := Rebalance(t.Context(), RebalanceConfig{Target: target(b, 11), Protocol: p, Members: 5, Interval: 20 * time.Millisecond})
+			r, err := Rebalance(
+				t.Context(),
+				RebalanceConfig{Target: target(b, 11), Protocol: p, Members: 5, Interval: 20 * time.Millisecond},
+			)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -195,7 +205,9 @@ func TestSettingsThatCannotBe(t *testing.T) {
 
 func TestARefusedCommitIsNoSuccess(t *testing.T) {
 	resp := kmsg.NewPtrOffsetCommitResponse()
-	resp.Topics = []kmsg.OffsetCommitResponseTopic{{Partitions: []kmsg.OffsetCommitResponseTopicPartition{{}, {ErrorCode: kerr.NotCoordinator.Code}}}}
+	resp.Topics = []kmsg.OffsetCommitResponseTopic{
+		{Partitions: []kmsg.OffsetCommitResponseTopicPartition{{}, {ErrorCode: kerr.NotCoordinator.Code}}},
+	}
 	if err := refused(resp); err == nil || load.FailureName(err) != "NOT_COORDINATOR" || !busy(err) {
 		t.Errorf("%v", err)
 	}
@@ -260,7 +272,11 @@ func TestNothingMeasuredIsNoSuccess(t *testing.T) {
 
 func TestATableNamesFailuresAndCPU(t *testing.T) {
 	cpu := 0.5
-	r := &HeartbeatsResult{Measured: meter.Span{Seconds: 10, CPUSeconds: &cpu}, Heartbeats: 1000, Failures: map[string]int64{"NOT_COORDINATOR": 3}}
+	r := &HeartbeatsResult{
+		Measured:   meter.Span{Seconds: 10, CPUSeconds: &cpu},
+		Heartbeats: 1000,
+		Failures:   map[string]int64{"NOT_COORDINATOR": 3},
+	}
 	var out bytes.Buffer
 	if err := r.Table(&out); err != nil {
 		t.Fatal(err)

@@ -22,8 +22,20 @@ type HeartbeatsConfig struct {
 }
 
 func (c HeartbeatsConfig) check() error {
-	return usage(c.Target.check(), c.Protocol.check(), within("groups", c.Groups, 1, MaxMembers), within("members", c.Members, 1, MaxMembers),
-		within("groups times --members", c.Groups*c.Members, 1, MaxMembers), positive("heartbeat", c.Interval), positive("duration", c.Duration))
+	return usage(
+		c.Target.check(),
+		c.Protocol.check(),
+		within("groups", c.Groups, 1, MaxMembers),
+		within("members", c.Members, 1, MaxMembers),
+		within(
+			"groups times --members",
+			c.Groups*c.Members,
+			1,
+			MaxMembers,
+		),
+		positive("heartbeat", c.Interval),
+		positive("duration", c.Duration),
+	)
 }
 
 func (p Protocol) check() error {

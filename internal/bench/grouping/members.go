@@ -51,7 +51,14 @@ type member struct {
 
 // gather connects members; member i belongs to group i/perGroup, whose coordinator is at addrs. It
 // calls fail with the first error that a member cannot continue after.
-func gather(ctx context.Context, fail context.CancelCauseFunc, p Protocol, t *topic, groups, addrs []string, perGroup int) (*memberSet, error) {
+func gather(
+	ctx context.Context,
+	fail context.CancelCauseFunc,
+	p Protocol,
+	t *topic,
+	groups, addrs []string,
+	perGroup int,
+) (*memberSet, error) {
 	c := &memberSet{fail: fail, members: make([]*member, len(groups)*perGroup)}
 	for range groups {
 		c.states = append(c.states, newGroupState(t.partitions))

@@ -15,7 +15,15 @@ import (
 // Table writes r as a table.
 func (r *HeartbeatsResult) Table(w io.Writer) error {
 	c := r.Config
-	fmt.Fprintf(w, "%d groups of %d members, protocol %s, a heartbeat every %v; stable after %s\n", c.Groups, c.Members, c.Protocol, c.Interval, r.Setup)
+	fmt.Fprintf(
+		w,
+		"%d groups of %d members, protocol %s, a heartbeat every %v; stable after %s\n",
+		c.Groups,
+		c.Members,
+		c.Protocol,
+		c.Interval,
+		r.Setup,
+	)
 	t := report.Columns(w)
 	fmt.Fprintln(t, "heartbeats/s\tp50\tp99\tp99.9\tmax ms\trejoins\tfailures\tserver CPU\tof a core\tper heartbeat\t")
 	cpu, core, each := "unknown", "unknown", "unknown"
@@ -23,13 +31,29 @@ func (r *HeartbeatsResult) Table(w io.Writer) error {
 		cpu, core = fmt.Sprintf("%.2f s", *used), fmt.Sprintf("%.2f %%", 100**used/r.Measured.Seconds)
 		each = fmt.Sprintf("%.1f us", 1e6**used/float64(max(r.Heartbeats, 1)))
 	}
-	fmt.Fprintf(t, "%.0f\t%s\t%d\t%d\t%s\t%s\t%s\t\n", float64(r.Heartbeats)/r.Measured.Seconds, times(r.Latency), r.Rejoins, bench.SumFailures(r.Failures), cpu, core, each)
+	fmt.Fprintf(
+		t,
+		"%.0f\t%s\t%d\t%d\t%s\t%s\t%s\t\n",
+		float64(r.Heartbeats)/r.Measured.Seconds,
+		times(r.Latency),
+		r.Rejoins,
+		bench.SumFailures(r.Failures),
+		cpu,
+		core,
+		each,
+	)
 	return flush(t, w, r.Failures)
 }
 
 // Table writes r as a table.
 func (r *RebalanceResult) Table(w io.Writer) error {
-	fmt.Fprintf(w, "a group of %d members on %d partitions, protocol %s; time until it is stable\n", r.Config.Members, r.Config.Partitions, r.Config.Protocol)
+	fmt.Fprintf(
+		w,
+		"a group of %d members on %d partitions, protocol %s; time until it is stable\n",
+		r.Config.Members,
+		r.Config.Partitions,
+		r.Config.Protocol,
+	)
 	t := report.Columns(w)
 	fmt.Fprintln(t, "all join\tone leaves\tone joins\t")
 	fmt.Fprintf(t, "%s\t%s\t%s\t\n", r.Join, r.Leave, r.More)
@@ -46,7 +70,15 @@ func (r *CommitsResult) Table(w io.Writer) error {
 	if used := r.Measured.CPUSeconds; used != nil {
 		each = fmt.Sprintf("%.1f us", 1e6**used/float64(max(r.Requests, 1)))
 	}
-	fmt.Fprintf(t, "%.0f\t%.0f\t%s\t%d\t%s\t\n", float64(r.Requests)/r.Measured.Seconds, float64(r.Offsets)/r.Measured.Seconds, times(r.Latency), bench.SumFailures(r.Failures), each)
+	fmt.Fprintf(
+		t,
+		"%.0f\t%.0f\t%s\t%d\t%s\t\n",
+		float64(r.Requests)/r.Measured.Seconds,
+		float64(r.Offsets)/r.Measured.Seconds,
+		times(r.Latency),
+		bench.SumFailures(r.Failures),
+		each,
+	)
 	return flush(t, w, r.Failures)
 }
 

@@ -31,7 +31,14 @@ type EchoConfig struct {
 
 // EchoOf returns the echo that corresponds to a run of c.
 func EchoOf(c bench.Config) EchoConfig {
-	return EchoConfig{Connections: c.Concurrency, Pipeline: c.Pipeline, MessageSize: c.MessageSize, Topic: c.Topic, Warmup: c.Warmup, Duration: c.Duration}
+	return EchoConfig{
+		Connections: c.Concurrency,
+		Pipeline:    c.Pipeline,
+		MessageSize: c.MessageSize,
+		Topic:       c.Topic,
+		Warmup:      c.Warmup,
+		Duration:    c.Duration,
+	}
 }
 
 // EchoResult is the result of Echo.
@@ -64,7 +71,10 @@ func (c EchoConfig) check() error {
 		errs = append(errs, fmt.Errorf("--topic: the name has %d bytes, not 1 to %d", len(c.Topic), longestName))
 	}
 	if c.Duration <= 0 || c.Warmup < 0 {
-		errs = append(errs, fmt.Errorf("--duration %v after --warmup %v: write a duration above zero, and 0s for no warm-up", c.Duration, c.Warmup))
+		errs = append(
+			errs,
+			fmt.Errorf("--duration %v after --warmup %v: write a duration above zero, and 0s for no warm-up", c.Duration, c.Warmup),
+		)
 	}
 	return cli.WithCode(cli.ExitUsage, errors.Join(errs...))
 }

@@ -19,7 +19,14 @@ import (
 )
 
 func short() EchoConfig {
-	return EchoConfig{Connections: 4, Pipeline: 1, MessageSize: 256, Topic: "bench", Warmup: 20 * time.Millisecond, Duration: 100 * time.Millisecond}
+	return EchoConfig{
+		Connections: 4,
+		Pipeline:    1,
+		MessageSize: 256,
+		Topic:       "bench",
+		Warmup:      20 * time.Millisecond,
+		Duration:    100 * time.Millisecond,
+	}
 }
 
 // measured runs an echo that must count something. On a busy machine a short interval may have no
@@ -50,7 +57,14 @@ func TestEcho(t *testing.T) {
 			t.Errorf("pipeline %d: %+v", pipeline, f)
 		}
 		if f.Wire == nil || *f.Wire != f.Requests*int64(r.Request+r.Response) {
-			t.Errorf("pipeline %d: wire bytes of %d requests of %d and answers of %d: %v", pipeline, f.Requests, r.Request, r.Response, f.Wire)
+			t.Errorf(
+				"pipeline %d: wire bytes of %d requests of %d and answers of %d: %v",
+				pipeline,
+				f.Requests,
+				r.Request,
+				r.Response,
+				f.Wire,
+			)
 		}
 		if r.Elapsed != r.Config.Duration.Seconds() || f.RequestsPerSecond != float64(f.Requests)/r.Elapsed {
 			t.Errorf("pipeline %d: %f requests/s of %d in %f s", pipeline, f.RequestsPerSecond, f.Requests, r.Elapsed)

@@ -104,7 +104,13 @@ func (e *echoer) receive() error {
 		}
 		id, due := int32(binary.BigEndian.Uint32(frame)), correlation(e.due)
 		if len(frame)+4 != e.answer || id != due || e.next == e.due {
-			return fmt.Errorf("echo: got a response of %d bytes to request %d, want %d bytes to request %d", len(frame)+4, id, e.answer, due)
+			return fmt.Errorf(
+				"echo: got a response of %d bytes to request %d, want %d bytes to request %d",
+				len(frame)+4,
+				id,
+				e.answer,
+				due,
+			)
 		}
 		e.recorder.Done(e.began[e.due%uint64(len(e.began))], now, e.each)
 		e.due++

@@ -68,8 +68,21 @@ func (r *DiskResult) table(w io.Writer) error {
 	fmt.Fprintln(t, "write\tblocks\tMB/s\tsync p50\tp90\tp99\tp99.9\tmax\twrite+sync p50\tp99\tsyncs\t")
 	for _, row := range r.Rows {
 		s := row.Sync
-		fmt.Fprintf(t, "%d KiB\t%s\t%.1f\t%.3f\t%.3f\t%.3f\t%.3f\t%.3f\t%.3f\t%.3f\t%d\t\n", row.Size>>10, row.Pattern, row.BytesPerSecond/1e6,
-			s.P50/1000, s.P90/1000, s.P99/1000, s.P999/1000, s.Max/1000, row.Both.P50/1000, row.Both.P99/1000, row.Syncs)
+		fmt.Fprintf(
+			t,
+			"%d KiB\t%s\t%.1f\t%.3f\t%.3f\t%.3f\t%.3f\t%.3f\t%.3f\t%.3f\t%d\t\n",
+			row.Size>>10,
+			row.Pattern,
+			row.BytesPerSecond/1e6,
+			s.P50/1000,
+			s.P90/1000,
+			s.P99/1000,
+			s.P999/1000,
+			s.Max/1000,
+			row.Both.P50/1000,
+			row.Both.P99/1000,
+			row.Syncs,
+		)
 	}
 	return t.Flush()
 }

@@ -15,7 +15,9 @@ import (
 
 // ErrPartitions is returned for a topic with several partitions if every consumer must receive
 // every record.
-var ErrPartitions = errors.New("a fan-out needs a topic with one partition, of which each consumer receives every record; name another topic, or use --partitions 1 with --create-topic")
+var ErrPartitions = errors.New(
+	"a fan-out needs a topic with one partition, of which each consumer receives every record; name another topic, or use --partitions 1 with --create-topic",
+)
 
 const (
 	// parkedMillis is how long a broker may hold a fetch without records: consumers must wait for

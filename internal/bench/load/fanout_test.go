@@ -50,7 +50,10 @@ func TestFanOutConsumersContinueWhereTheyWere(t *testing.T) {
 		case 4:
 			return reply{records: stampedAt(t, run, 23, 1, w.Now())[:70], mark: 24} // cut short: no record of it
 		case 5:
-			return reply{records: []byte("this is no batch of records at all, though it is long enough to hold the header of one"), mark: 24}
+			return reply{
+				records: []byte("this is no batch of records at all, though it is long enough to hold the header of one"),
+				mark:    24,
+			}
 		case 6:
 			return reply{records: append(stampedAt(t, run+1, 23, 1, w.Now()), stampedAt(t, run, 24, 2, w.Now())...), mark: 26}
 		}
@@ -74,9 +77,16 @@ func TestFanOutConsumersContinueWhereTheyWere(t *testing.T) {
 	}
 	got := m.Totals()
 	if got.Records != 5 || g.Received() != 5 || got.Latency.TotalCount() != 5 || got.Latency.Min() < 900 || g.Copies() != 1 {
-		t.Errorf("%d records, %d received, %d samples, at least %d µs", got.Records, g.Received(), got.Latency.TotalCount(), got.Latency.Min())
+		t.Errorf(
+			"%d records, %d received, %d samples, at least %d µs",
+			got.Records,
+			g.Received(),
+			got.Latency.TotalCount(),
+			got.Latency.Min(),
+		)
 	}
-	if got.Failures["KAFKA_STORAGE_ERROR"] != 1 || got.Failures["connection: closed by the broker"] != 1 || got.Failures[bad] != 1 || len(got.Failures) != 3 {
+	if got.Failures["KAFKA_STORAGE_ERROR"] != 1 || got.Failures["connection: closed by the broker"] != 1 || got.Failures[bad] != 1 ||
+		len(got.Failures) != 3 {
 		t.Errorf("failures: %v", got.Failures)
 	}
 	for i, want := range []int64{20, 23, 23, 23, 23, 23, 26} {

@@ -71,7 +71,10 @@ func AgainstText(a *bench.Against, program string) []string {
 	switch {
 	case a.Syncs != nil:
 		s := a.Syncs
-		broker = append(broker, fmt.Sprintf("%.0f fdatasyncs/s of %.3f ms, each for %.1f records", s.PerSecond, s.Mean.Seconds()*1000, s.Records))
+		broker = append(
+			broker,
+			fmt.Sprintf("%.0f fdatasyncs/s of %.3f ms, each for %.1f records", s.PerSecond, s.Mean.Seconds()*1000, s.Records),
+		)
 	case a.Admin != "":
 		broker = append(broker, "no fdatasync in the interval")
 	case a.Profile != "":

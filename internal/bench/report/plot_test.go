@@ -66,7 +66,10 @@ func TestShort(t *testing.T) {
 // says so if it is empty.
 func TestPlotIsWellFormed(t *testing.T) {
 	p := plot{x: linear(3), y: decades(1, 50), xName: "a < b & \"c\"", yName: "<script>", caption: `"><script>`, empty: "nothing & no one",
-		lines: []line{{name: "<one>", points: []point{{x: 1, y: 2, text: "<b>"}, {x: 2, y: 30}}}, {name: "two", points: []point{{x: 3, y: 50}}}}}
+		lines: []line{
+			{name: "<one>", points: []point{{x: 1, y: 2, text: "<b>"}, {x: 2, y: 30}}},
+			{name: "two", points: []point{{x: 3, y: 50}}},
+		}}
 	got := p.svg()
 	if n := strings.Count(got, `class="dot one c1"`); n != 1 {
 		t.Errorf("a line of one place shows it %d times", n)

@@ -29,8 +29,11 @@ func flow(t *testing.T, n int64) *bench.Flow {
 	}
 	f := &bench.Flow{Requests: 2 * n, Records: 2 * n, PayloadBytes: 200 * n, WireBytes: 800 * n, WireKnown: true, Latency: h}
 	for i := range 2 {
-		f.Series = append(f.Series, bench.Point{At: time.Duration(i+1) * time.Second, Width: time.Second, Requests: n, Records: n, PayloadBytes: 100 * n,
-			P50: time.Millisecond, P99: 1980 * time.Microsecond, Max: 2 * time.Millisecond})
+		f.Series = append(
+			f.Series,
+			bench.Point{At: time.Duration(i+1) * time.Second, Width: time.Second, Requests: n, Records: n, PayloadBytes: 100 * n,
+				P50: time.Millisecond, P99: 1980 * time.Microsecond, Max: 2 * time.Millisecond},
+		)
 	}
 	return f
 }
@@ -45,9 +48,19 @@ func full(t *testing.T) *bench.Result {
 	p := flow(t, 1000)
 	p.Failures = map[string]int64{"NOT_ENOUGH_REPLICAS": 3, "connection: reset": 40}
 	p.SentOnly, p.Unanswered, p.Oldest = true, 5, 7*time.Millisecond
-	return &bench.Result{Config: c, Started: time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC), Elapsed: 2 * time.Second, Produce: p, EndToEnd: end,
-		CPU: &bench.CPU{Seconds: 0.5, PerRequest: 250 * time.Microsecond}, Verify: &bench.Verification{Acknowledged: 2000, Found: 1999, Lost: 1},
-		Notes: []string{"a note & more"}}
+	return &bench.Result{
+		Config:   c,
+		Started:  time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC),
+		Elapsed:  2 * time.Second,
+		Produce:  p,
+		EndToEnd: end,
+		CPU: &bench.CPU{
+			Seconds:    0.5,
+			PerRequest: 250 * time.Microsecond,
+		},
+		Verify: &bench.Verification{Acknowledged: 2000, Found: 1999, Lost: 1},
+		Notes:  []string{"a note & more"},
+	}
 }
 
 // Every form names the kind of clients.
@@ -98,7 +111,11 @@ func words(s string) string { return strings.Join(strings.Fields(s), " ") }
 
 // A run without a success says so in every form and divides by nothing.
 func TestNothingSucceeded(t *testing.T) {
-	r := &bench.Result{Config: bench.Default(), Elapsed: time.Second, Produce: &bench.Flow{Failures: map[string]int64{"connection: refused": 9}}}
+	r := &bench.Result{
+		Config:  bench.Default(),
+		Elapsed: time.Second,
+		Produce: &bench.Flow{Failures: map[string]int64{"connection: refused": 9}},
+	}
 	var table, page, doc, hdr bytes.Buffer
 	if err := errors.Join(Table(&table, r), HTML(&page, r), JSON(&doc, r), HDR(&hdr, r)); err != nil {
 		t.Fatal(err)
@@ -129,7 +146,9 @@ func TestJSONIsReadBack(t *testing.T) {
 	if p == nil || e == nil || d.Flow("consume") != nil {
 		t.Fatalf("flows %+v", d.Flows)
 	}
-	if p.RecordsPerSecond != 1000 || p.PayloadPerSecond != 100_000 || p.WirePerSecond == nil || *p.WirePerSecond != 400_000 || e.Wire != nil || e.WirePerSecond != nil {
+	if p.RecordsPerSecond != 1000 || p.PayloadPerSecond != 100_000 || p.WirePerSecond == nil || *p.WirePerSecond != 400_000 ||
+		e.Wire != nil ||
+		e.WirePerSecond != nil {
 		t.Errorf("rates %+v, %+v", p, e)
 	}
 	if l := p.Latency; l.Count != 2000 || l.P50 != 1000 || l.P99 < 1979 || l.P99 > 1982 || l.Max < 1999 || l.Max > 2001 {
@@ -208,7 +227,11 @@ func TestHTMLIsSelfContained(t *testing.T) {
 	text := b.String()
 	n := wellFormed(t, strings.Replace(text, "<!DOCTYPE html>", "", 1))
 	if n["svg"] != 4 || n["polyline"] != 2+2+3+3 {
-		t.Errorf("%d plots of %d lines: throughput and percentiles of two flows, and three lines over time for each", n["svg"], n["polyline"])
+		t.Errorf(
+			"%d plots of %d lines: throughput and percentiles of two flows, and three lines over time for each",
+			n["svg"],
+			n["polyline"],
+		)
 	}
 	if n["script"]+n["link"]+n["img"]+n["iframe"] > 0 {
 		t.Errorf("elements %v", n)
@@ -241,7 +264,14 @@ func TestSilentSecondIsNoZero(t *testing.T) {
 func TestLive(t *testing.T) {
 	var b bytes.Buffer
 	l := NewLive(&b, bench.Default(), true)
-	p := bench.Point{At: 3 * time.Second, Width: 500 * time.Millisecond, Records: 100, PayloadBytes: 1e6, P50: time.Millisecond, P99: 2 * time.Millisecond}
+	p := bench.Point{
+		At:           3 * time.Second,
+		Width:        500 * time.Millisecond,
+		Records:      100,
+		PayloadBytes: 1e6,
+		P50:          time.Millisecond,
+		P99:          2 * time.Millisecond,
+	}
 	l.Progress("produce", p)
 	p.Failures = 7
 	l.Progress("consume", p)
@@ -283,9 +313,21 @@ func TestWhatItWasMeasuredAgainst(t *testing.T) {
 	r.Config.Mode, r.Config.Acks, r.EndToEnd = bench.ModeProduce, bench.AcksNone, nil
 	r.Program = "v9"
 	r.Received = &bench.Flow{Records: 500, PayloadBytes: 50_000, Series: []bench.Point{
-		{At: time.Second, Width: time.Second, Records: 300, PayloadBytes: 30_000}, {At: 2 * time.Second, Width: time.Second, Records: 200, PayloadBytes: 20_000}}}
-	r.Against = &bench.Against{Broker: "v1.2", Profile: "sync", Syncs: &bench.Syncs{PerSecond: 1200, Mean: 700 * time.Microsecond, Records: 45}, Local: true,
-		System: "linux/amd64", CPUs: 2, Load: &load}
+		{
+			At:           time.Second,
+			Width:        time.Second,
+			Records:      300,
+			PayloadBytes: 30_000,
+		}, {At: 2 * time.Second, Width: time.Second, Records: 200, PayloadBytes: 20_000}}}
+	r.Against = &bench.Against{
+		Broker:  "v1.2",
+		Profile: "sync",
+		Syncs:   &bench.Syncs{PerSecond: 1200, Mean: 700 * time.Microsecond, Records: 45},
+		Local:   true,
+		System:  "linux/amd64",
+		CPUs:    2,
+		Load:    &load,
+	}
 	var table, page, doc bytes.Buffer
 	if err := errors.Join(Table(&table, r), HTML(&page, r), JSON(&doc, r)); err != nil {
 		t.Fatal(err)
@@ -306,7 +348,9 @@ func TestWhatItWasMeasuredAgainst(t *testing.T) {
 		t.Error("the page plots a latency that there is not")
 	}
 	var d Document
-	if err := json.Unmarshal(doc.Bytes(), &d); err != nil || d.Flow("received") == nil || d.Flow("received").RecordsPerSecond != 250 || d.Against.Syncs.PerSecond != 1200 || len(d.Legend) < 6 {
+	if err := json.Unmarshal(doc.Bytes(), &d); err != nil || d.Flow("received") == nil || d.Flow("received").RecordsPerSecond != 250 ||
+		d.Against.Syncs.PerSecond != 1200 ||
+		len(d.Legend) < 6 {
 		t.Errorf("%+v, %v", d, err)
 	}
 }

@@ -165,7 +165,10 @@ func remarks(d Document) []string {
 			out = append(out, fmt.Sprintf("%s failed %d times: %s", f.Name, f.Failures[name], name))
 		}
 		if f.stalled(d.Config) {
-			out = append(out, fmt.Sprintf("%s: %d without a response at the end, the oldest for %s ms", f.Name, f.Unanswered, millis(f.Oldest)[0]))
+			out = append(
+				out,
+				fmt.Sprintf("%s: %d without a response at the end, the oldest for %s ms", f.Name, f.Unanswered, millis(f.Oldest)[0]),
+			)
 		}
 	}
 	if d.CPU != nil {

@@ -91,7 +91,9 @@ func TestCountBatches(t *testing.T) {
 	plain := func(offset int64, n int) []byte { return batch(t, offset, n, record.BatchOptions{}) }
 	three := append(plain(100, 5), plain(105, 7)...)
 	cut := append(bytes.Clone(three), plain(112, 3)[:80]...)
-	control := append(bytes.Clone(three), batch(t, 112, 1, record.BatchOptions{Control: true, Transactional: true, Producer: &record.Producer{ID: 1}})...)
+	control := append(
+		bytes.Clone(three),
+		batch(t, 112, 1, record.BatchOptions{Control: true, Transactional: true, Producer: &record.Producer{ID: 1}})...)
 	for _, c := range []struct {
 		name   string
 		p      []byte

@@ -50,18 +50,38 @@ func TestWhatIsWrongIsSaid(t *testing.T) {
 		after  map[place]int64
 		want   string
 	}{
-		"a record is left out":          {lines: []string{"a: A t:0", "a: R t 0 0 x", "a: R t 0 2 z"}, want: "reads 2 of t:0 after 0"},
-		"a record comes twice":          {lines: []string{"a: A t:0", "a: R t 0 0 x", "a: R t 0 0 x"}, want: "reads 0 of t:0 after 0"},
-		"no member read a record":       {lines: []string{"ack t 0 5 x"}, want: `no member read "x" at 5`},
-		"another was seen there":        {lines: []string{"ack t 0 5 x", "a: R t 0 5 y"}, want: `"y" was read there`},
-		"two see different records":     {lines: []string{"a: R t 0 5 x", "b: R t 0 5 y"}, want: `where "x" was before`},
-		"two are acknowledged there":    {lines: []string{"ack t 0 5 x", "ack t 0 5 y"}, want: "both acknowledged"},
-		"it begins behind a commit":     {lines: []string{"a: C t 0 7", "b: A t:0", "b: R t 0 6 x"}, want: "begins t:0 at 6, behind 7"},
-		"the commit goes back":          {before: map[place]int64{{"t", 0}: 9}, after: map[place]int64{{"t", 0}: 8}, want: "went back from 9 to 8"},
-		"the commit is gone":            {before: map[place]int64{{"t", 0}: 9}, after: map[place]int64{}, want: "commit of t:0 at 9 is gone"},
-		"a commit was not kept":         {lines: []string{"a: C t 0 10"}, after: map[place]int64{{"t", 0}: 9}, want: "told that 10 of t:0 is committed; it is 9"},
-		"a new reader leaves some out":  {after: map[place]int64{{"t", 0}: 9}, lines: []string{"resume", "a: A t:0", "a: R t 0 10 x"}, want: "begins t:0 at 10, but 9"},
-		"a new reader begins too early": {after: map[place]int64{{"t", 0}: 9}, lines: []string{"resume", "a: A t:0", "a: R t 0 8 x"}, want: "begins t:0 at 8, but 9"},
+		"a record is left out":       {lines: []string{"a: A t:0", "a: R t 0 0 x", "a: R t 0 2 z"}, want: "reads 2 of t:0 after 0"},
+		"a record comes twice":       {lines: []string{"a: A t:0", "a: R t 0 0 x", "a: R t 0 0 x"}, want: "reads 0 of t:0 after 0"},
+		"no member read a record":    {lines: []string{"ack t 0 5 x"}, want: `no member read "x" at 5`},
+		"another was seen there":     {lines: []string{"ack t 0 5 x", "a: R t 0 5 y"}, want: `"y" was read there`},
+		"two see different records":  {lines: []string{"a: R t 0 5 x", "b: R t 0 5 y"}, want: `where "x" was before`},
+		"two are acknowledged there": {lines: []string{"ack t 0 5 x", "ack t 0 5 y"}, want: "both acknowledged"},
+		"it begins behind a commit":  {lines: []string{"a: C t 0 7", "b: A t:0", "b: R t 0 6 x"}, want: "begins t:0 at 6, behind 7"},
+		"the commit goes back": {
+			before: map[place]int64{{"t", 0}: 9},
+			after:  map[place]int64{{"t", 0}: 8},
+			want:   "went back from 9 to 8",
+		},
+		"the commit is gone": {
+			before: map[place]int64{{"t", 0}: 9},
+			after:  map[place]int64{},
+			want:   "commit of t:0 at 9 is gone",
+		},
+		"a commit was not kept": {
+			lines: []string{"a: C t 0 10"},
+			after: map[place]int64{{"t", 0}: 9},
+			want:  "told that 10 of t:0 is committed; it is 9",
+		},
+		"a new reader leaves some out": {
+			after: map[place]int64{{"t", 0}: 9},
+			lines: []string{"resume", "a: A t:0", "a: R t 0 10 x"},
+			want:  "begins t:0 at 10, but 9",
+		},
+		"a new reader begins too early": {
+			after: map[place]int64{{"t", 0}: 9},
+			lines: []string{"resume", "a: A t:0", "a: R t 0 8 x"},
+			want:  "begins t:0 at 8, but 9",
+		},
 	}
 	for name, c := range cases {
 		t.Run(name, func(t *testing.T) {
