@@ -115,7 +115,8 @@ func (g *guard) named(h http.Handler) http.Handler {
 	})
 }
 
-// fromThisMachine allows requests from the broker's own machine, for data that is not public and for changes.
+// fromThisMachine allows requests from the broker's own machine, for data that is not public and
+// for changes.
 func (g *guard) fromThisMachine(h http.Handler) http.Handler {
 	return g.named(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		switch {
@@ -125,7 +126,8 @@ func (g *guard) fromThisMachine(h http.Handler) http.Handler {
 			g.forbid(
 				w,
 				r,
-				"only the broker's own machine may do this; send the request from there, or set "+g.RemoteSetting+" to true if every client that reaches the admin port may",
+				"only the broker's own machine may do this; send the request from there, or set "+g.RemoteSetting+
+					" to true if every client that reaches the admin port may",
 			)
 		default:
 			h.ServeHTTP(w, r)

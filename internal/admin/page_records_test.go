@@ -41,8 +41,10 @@ func TestRecordsAreCutAndCopied(t *testing.T) {
 	for i := range b {
 		b[i] = 0 // the batch's memory is reused
 	}
-	if len(c.list) != 3 || c.list[0].Offset != 11 || c.list[0].Value != nil || c.list[1].Value == nil || len(c.list[2].Value) != page.MaxShown ||
-		c.list[2].ValueSize != len(long) || string(c.list[2].Key) != "key-3" || c.list[2].HeaderCount != 1 || c.list[2].Headers[0].Key != "h" ||
+	if len(c.list) != 3 || c.list[0].Offset != 11 || c.list[0].Value != nil || c.list[1].Value == nil ||
+		len(c.list[2].Value) != page.MaxShown ||
+		c.list[2].ValueSize != len(long) || string(c.list[2].Key) != "key-3" || c.list[2].HeaderCount != 1 ||
+		c.list[2].Headers[0].Key != "h" ||
 		c.list[2].Headers[0].Value != nil ||
 		c.list[2].Time.UnixMilli() != 1_700_000_000_003 {
 		t.Errorf("%+v", c.list)

@@ -63,9 +63,11 @@ func TestReadyzIsTheReport(t *testing.T) {
 		body   string
 	}{
 		{health.Report{Phase: "recovering logs", Progress: []string{"/d: partitions read: 3 of 7"},
-			Findings: []health.Finding{{Check: health.CheckServing, Severity: health.Bad}}}, 503, "not ready: recovering logs\n/d: partitions read: 3 of 7\n"},
+			Findings: []health.Finding{{Check: health.CheckServing,
+				Severity: health.Bad}}}, 503, "not ready: recovering logs\n/d: partitions read: 3 of 7\n"},
 		{health.Report{Ready: true, Findings: []health.Finding{note}}, 200, "ready\n"},
-		{health.Report{Ready: true, Findings: []health.Finding{low, note}}, 200, "ready\nbad: disk of /d: 80 MiB are free; records can be read\n"},
+		{health.Report{Ready: true, Findings: []health.Finding{low, note}}, 200,
+			"ready\nbad: disk of /d: 80 MiB are free; records can be read\n"},
 		{health.Report{Findings: []health.Finding{low}}, 503, "not ready\nbad: disk of /d: 80 MiB are free; records can be read\n"},
 	} {
 		h.is = c.report
@@ -189,7 +191,8 @@ func TestAdminPortKeepsControlToItsMachine(t *testing.T) {
 			if far := c.peer == "10.0.0.2:5" || strings.HasPrefix(c.header, "X-"); far && remote {
 				change = 200
 			}
-			for path, want := range map[string]int{"/metrics": 200, "/healthz": 200, "/readyz": 503, "/v1/health": c.read, "/loglevel": c.read, "/v1/log": change, "/debug/pprof/cmdline": change} {
+			for path, want := range map[string]int{"/metrics": 200, "/healthz": 200, "/readyz": 503, "/v1/health": c.read,
+				"/loglevel": c.read, "/v1/log": change, "/debug/pprof/cmdline": change} {
 				if got := ask("GET", path, ""); got != want {
 					t.Errorf("GET %s from %s at %s, %s, remote %v: %d, want %d", path, c.peer, c.host, c.header, remote, got, want)
 				}

@@ -82,9 +82,12 @@ func TestFlagsReachTheConfig(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if strings.Join(c.Brokers, " ") != "a:1 b:2" || c.Topic != "x" || c.Mode != ModeE2E || c.Clients != ClientsShared || c.Concurrency != 9 ||
-		c.Duration != 3*time.Second || c.MessageSize != 100 || c.Acks != AcksLeader || !c.CreateTopic || c.Partitions != 4 || c.ReplicationFactor != 3 ||
-		c.Compression != "zstd" || c.Rate != 5000 || c.Warmup != time.Second || !c.Verify || c.TopicConfig["a"] != "b" || c.TopicConfig["c"] != "d=e" ||
+	if strings.Join(c.Brokers, " ") != "a:1 b:2" || c.Topic != "x" || c.Mode != ModeE2E || c.Clients != ClientsShared ||
+		c.Concurrency != 9 ||
+		c.Duration != 3*time.Second || c.MessageSize != 100 || c.Acks != AcksLeader || !c.CreateTopic || c.Partitions != 4 ||
+		c.ReplicationFactor != 3 ||
+		c.Compression != "zstd" || c.Rate != 5000 || c.Warmup != time.Second || !c.Verify || c.TopicConfig["a"] != "b" ||
+		c.TopicConfig["c"] != "d=e" ||
 		c.ServerPID != 12 || !c.DeleteTopic ||
 		c.FetchMaxBytes != 65536 {
 		t.Errorf("%+v", c)

@@ -170,7 +170,8 @@ type NamedFlow struct {
 // Flows lists the flows of the run in a fixed order.
 func (r *Result) Flows() []NamedFlow {
 	var all []NamedFlow
-	for _, f := range []NamedFlow{{FlowReceived, r.Received}, {FlowProduce, r.Produce}, {FlowConsume, r.Consume}, {FlowEndToEnd, r.EndToEnd}} {
+	for _, f := range []NamedFlow{{FlowReceived, r.Received}, {FlowProduce, r.Produce}, {FlowConsume, r.Consume}, {FlowEndToEnd,
+		r.EndToEnd}} {
 		if f.Flow != nil {
 			all = append(all, f)
 		}

@@ -116,7 +116,8 @@ func fill(t *testing.T, b *Broker, topic string, partitions int32, n int) {
 	}
 	for p := range partitions {
 		for i := range n {
-			if err := c.ProduceSync(t.Context(), &kgo.Record{Topic: topic, Partition: p, Key: []byte("k"), Value: fmt.Append(nil, i)}).FirstErr(); err != nil {
+			if err := c.ProduceSync(t.Context(), &kgo.Record{Topic: topic, Partition: p, Key: []byte("k"),
+				Value: fmt.Append(nil, i)}).FirstErr(); err != nil {
 				t.Fatal(err)
 			}
 		}
@@ -224,7 +225,8 @@ func TestConnectionsAreListed(t *testing.T) {
 	if seen == 0 || records != 2 || requests < 3 {
 		t.Errorf("%d connections of shop with %v records and %v requests", seen, records, requests)
 	}
-	for _, path := range []string{"/v1/connections?limit=0", "/v1/connections?limit=10001", "/v1/connections?after=x", "/v1/connections?of=shop", "/v1/log?n=3"} {
+	for _, path := range []string{"/v1/connections?limit=0", "/v1/connections?limit=10001", "/v1/connections?after=x",
+		"/v1/connections?of=shop", "/v1/log?n=3"} {
 		if status, v := ask(path); status != http.StatusBadRequest {
 			t.Errorf("%s: %d %v", path, status, v)
 		}
@@ -381,7 +383,8 @@ func TestALowDiskIsDegradedNotDead(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for _, line := range []string{`chronik_log_dir_low_space{dir="/data/logs"} 2`, `chronik_log_dir_min_free_bytes{dir="/data/logs"} 1.073741824e+10`} {
+	for _, line := range []string{`chronik_log_dir_low_space{dir="/data/logs"} 2`,
+		`chronik_log_dir_min_free_bytes{dir="/data/logs"} 1.073741824e+10`} {
 		if !strings.Contains(text, line+"\n") {
 			t.Errorf("the metrics have no line %s", line)
 		}
@@ -405,7 +408,8 @@ func TestPartitionsAreCountedAndCanBeLeftOut(t *testing.T) {
 		b, _ := startHere(t, vfs.Memory(), "metrics.partitions="+each)
 		fill(t, b, "t", 3, 1)
 		text := scraped(t, b, `chronik_response_send_seconds_count{api="Produce"} 3`)
-		for _, line := range []string{"chronik_partitions_led 3", "chronik_partitions_under_min_isr 0", "chronik_partitions_unavailable 0", "chronik_partitions 3"} {
+		for _, line := range []string{"chronik_partitions_led 3", "chronik_partitions_under_min_isr 0",
+			"chronik_partitions_unavailable 0", "chronik_partitions 3"} {
 			if !strings.Contains(text, "\n"+line+"\n") {
 				t.Errorf("the metrics have no line %s", line)
 			}

@@ -227,7 +227,8 @@ func (b *Broker) openPartitions(_ context.Context, r *components) error {
 	b.stack.push("replicas", r.replicas.Close)
 	var err error
 	r.groups, err = groups.New(groups.Options{
-		Self: r.conf.NodeID, Replicas: r.replicas, Settings: r.settings, Controller: r.control, Configs: b.configs, Static: r.static, Logger: b.log.Named("groups"),
+		Self: r.conf.NodeID, Replicas: r.replicas, Settings: r.settings, Controller: r.control, Configs: b.configs,
+		Static: r.static, Logger: b.log.Named("groups"),
 		MemberBytes: b.budgets.Members,
 	})
 	if err != nil {

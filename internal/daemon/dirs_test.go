@@ -49,16 +49,18 @@ func TestABrokerServesBesideABadLogDirectory(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for _, line := range []string{`chronik_log_dir_online{dir="/one"} 1`, `chronik_log_dir_online{dir="/two"} 0`, `chronik_partitions_unavailable 1`} {
+	for _, line := range []string{`chronik_log_dir_online{dir="/one"} 1`, `chronik_log_dir_online{dir="/two"} 0`,
+		`chronik_partitions_unavailable 1`} {
 		if !strings.Contains(scrape, line+"\n") {
 			t.Errorf("the metrics have no line %s", line)
 		}
 	}
 
 	for path, texts := range map[string][]string{
-		"/":                            {"(1) ", `<h3><span class="tag bad">bad</span> log directory /two</h3>`, `">not opened</span>`},
-		"/topics":                      {"1 partition offline"},
-		"/topic?name=t":                {`<h3><span class="tag bad">bad</span> log directory /two</h3>`, `<td class="path opt">/two</td>`, "last 10"},
+		"/":       {"(1) ", `<h3><span class="tag bad">bad</span> log directory /two</h3>`, `">not opened</span>`},
+		"/topics": {"1 partition offline"},
+		"/topic?name=t": {`<h3><span class="tag bad">bad</span> log directory /two</h3>`,
+			`<td class="path opt">/two</td>`, "last 10"},
 		"/records?topic=t&partition=0": {"3 records"},
 	} {
 		code, body := browse(t, b, path)

@@ -114,7 +114,8 @@ func TestTopicsThatPromiseLessAreNamed(t *testing.T) {
 	}
 	defer c.Close()
 	profile := "os"
-	if _, err := kadm.NewClient(c).CreateTopic(t.Context(), 2, 1, map[string]*string{"chronik.durability.profile": &profile}, "weak"); err != nil {
+	if _, err := kadm.NewClient(c).CreateTopic(t.Context(), 2, 1, map[string]*string{"chronik.durability.profile": &profile},
+		"weak"); err != nil {
 		t.Fatal(err)
 	}
 	want := "note profile topics: 1 acknowledge records that are not durable, although the default profile sync does not: weak"

@@ -80,7 +80,8 @@ func Manual(version string) ([]cli.ManPage, error) {
 			{
 				Title: "LISTENERS",
 				Text: "The addresses for clients, and the address that is advertised to them if it differs from the one that they dialled:\n\n" +
-					"  listeners:\n    - listen: " + config.DefaultListen + "\n    - name: public\n      listen: :9093\n      advertise: broker.example.com:9093",
+					"  listeners:\n    - listen: " + config.DefaultListen +
+					"\n    - name: public\n      listen: :9093\n      advertise: broker.example.com:9093",
 			},
 			{Title: "PROFILES", Text: "Custom durability profiles, in addition to the built-in ones:\n\n" +
 				"  profiles:\n    patient:\n      ack: synced\n      sync: group\n      max_wait: 20ms\n      max_records: 5000\n      max_bytes: 20MB"},

@@ -130,7 +130,8 @@ func divide(memory int64, preset durability.ProducePreset, dirs int, keys int64)
 	wanted.Decoded = min(max(int64(decodedShare*float64(memory)), minDecoded), maxDecoded)
 	cut = wanted
 	if part := spendable(memory) / float64(wanted.sum(dirs)); part < 1 {
-		for _, n := range []*int64{&cut.Produce, &cut.Connection, &cut.Other, &cut.Answers, &cut.Parked, &cut.Deferred, &cut.Keys, &cut.Members, &cut.Sessions} {
+		for _, n := range []*int64{&cut.Produce, &cut.Connection, &cut.Other, &cut.Answers, &cut.Parked, &cut.Deferred,
+			&cut.Keys, &cut.Members, &cut.Sessions} {
 			*n = min(*n, max(int64(part*float64(*n)), leastBudget))
 		}
 	}

@@ -30,7 +30,8 @@ func TestBudgetsFitIntoTheMemory(t *testing.T) {
 		if cut.Decoded < 4<<20 || cut.Decoded > 64<<20 || cut.Decoded > max(memory/16, 4<<20) {
 			t.Fatalf("%d bytes for a decoded request, of %d", cut.Decoded, memory)
 		}
-		for _, n := range []int64{cut.Produce, cut.Connection, cut.Other, cut.Answers, cut.Parked, cut.Deferred, cut.Keys, cut.Members, cut.Sessions} {
+		for _, n := range []int64{cut.Produce, cut.Connection, cut.Other, cut.Answers, cut.Parked, cut.Deferred, cut.Keys,
+			cut.Members, cut.Sessions} {
 			if n < leastBudget {
 				t.Fatalf("%+v", cut)
 			}

@@ -141,7 +141,8 @@ func TestAStartThatFailsLeavesAnUncleanStopUnclean(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if b, err := Start(t.Context(), Options{Config: cfg, FS: errs, Log: zap.NewNop(), Version: "test", JournalFileSize: 1 << 20, JournalBytes: 16 << 20}); err == nil {
+	if b, err := Start(t.Context(), Options{Config: cfg, FS: errs, Log: zap.NewNop(), Version: "test", JournalFileSize: 1 << 20,
+		JournalBytes: 16 << 20}); err == nil {
 		t.Error("it started")
 		_ = b.Close()
 	}

@@ -123,7 +123,8 @@ func orders(t *testing.T, b *Broker) {
 		t.Fatal(err)
 	}
 	for i := range 100 {
-		if err := c.ProduceSync(t.Context(), &kgo.Record{Topic: "orders", Partition: int32(i % 2), Value: []byte(wide)}).FirstErr(); err != nil {
+		if err := c.ProduceSync(t.Context(), &kgo.Record{Topic: "orders", Partition: int32(i % 2),
+			Value: []byte(wide)}).FirstErr(); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -213,7 +214,8 @@ func described(t *testing.T, s *sick, findings []health.Finding) {
 		}
 		topic, index, _ := strings.Cut(partition, "-")
 		var stdout, stderr bytes.Buffer
-		if code := ctl.Main(t.Context(), []string{"topic", "describe", topic, "-o", "json", "--brokers", s.Addrs()[0], "--admin", s.AdminAddr()}, "test",
+		if code := ctl.Main(t.Context(), []string{"topic", "describe", topic, "-o", "json", "--brokers", s.Addrs()[0],
+			"--admin", s.AdminAddr()}, "test",
 			ctl.Streams{Out: &stdout, Err: &stderr}); code != ctlapp.ExitOK {
 			t.Errorf("topic describe %s ends with %d: %s", topic, code, &stderr)
 		}
@@ -243,7 +245,8 @@ func described(t *testing.T, s *sick, findings []health.Finding) {
 // normal replaces the parts that differ from run to run.
 func normal(text string) string {
 	for _, x := range [][2]string{
-		{`\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(\.\d+)?Z`, "TIME"}, {`(127\.0\.0\.1|\[::1\]):\d+`, "ADDRESS"}, {`is [0-9a-f]{8}, the batch says [0-9a-f]{8}`, "is CHECKSUM, the batch says CHECKSUM"},
+		{`\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(\.\d+)?Z`, "TIME"}, {`(127\.0\.0\.1|\[::1\]):\d+`,
+			"ADDRESS"}, {`is [0-9a-f]{8}, the batch says [0-9a-f]{8}`, "is CHECKSUM, the batch says CHECKSUM"},
 	} {
 		text = regexp.MustCompile(x[0]).ReplaceAllString(text, x[1])
 	}

@@ -154,7 +154,8 @@ func announced(size int32, key, version int16) []byte {
 // has passed.
 func lost(err error) bool {
 	var op *net.OpError
-	return errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) || errors.Is(err, net.ErrClosed) || errors.Is(err, os.ErrDeadlineExceeded) ||
+	return errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) || errors.Is(err, net.ErrClosed) || errors.Is(err,
+		os.ErrDeadlineExceeded) ||
 		errors.Is(err, syscall.ECONNRESET) || errors.Is(err, context.Canceled) || errors.Is(err, context.DeadlineExceeded) ||
 		errors.As(err, &op)
 }

@@ -111,7 +111,8 @@ func claimPartitions(ctx context.Context, m *Attacker) error {
 	metadata = append(metadata, make([]byte, size-len(metadata))...)
 	return m.once(ctx, m.connections(6), func(c *Conn, i int) error {
 		group := fmt.Sprintf("claimed-%d", i)
-		if err := c.heartbeat(m, group, func(req *kmsg.ConsumerGroupHeartbeatRequest) { req.SubscribedTopicNames = []string{victim} }); err != nil {
+		if err := c.heartbeat(m, group,
+			func(req *kmsg.ConsumerGroupHeartbeatRequest) { req.SubscribedTopicNames = []string{victim} }); err != nil {
 			return err
 		}
 		resp, err := c.Ask(joinRequest(3, group, metadata))

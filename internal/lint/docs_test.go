@@ -110,6 +110,9 @@ func TestReadmeNamesEveryPage(t *testing.T) {
 	}
 }
 
+// commandName matches a command of chronikctl in a page.
+var commandName = regexp.MustCompile("(?m)(?:^    |`|\\$ (?:bin/)?)chronikctl ([a-z][a-z-]*(?: [a-z][a-z-]*)?)")
+
 // Pages name only existing metrics, alerts and commands.
 func TestPagesNameOnlyWhatExists(t *testing.T) {
 	all := pages(t)
@@ -129,7 +132,7 @@ func TestPagesNameOnlyWhatExists(t *testing.T) {
 				t.Errorf("%s: there is no alert %s", page, name)
 			}
 		}
-		for _, m := range regexp.MustCompile("(?m)(?:^    |`|\\$ (?:bin/)?)chronikctl ([a-z][a-z-]*(?: [a-z][a-z-]*)?)").FindAllStringSubmatch(text, -1) {
+		for _, m := range commandName.FindAllStringSubmatch(text, -1) {
 			first, second, _ := strings.Cut(m[1], " ")
 			line := regexp.MustCompile(`(?m)^    chronikctl ` + first + `( ` + second + `\b| [A-Z[]|$)`)
 			if !line.MatchString(commands) && first != "completion" {

@@ -128,7 +128,8 @@ func importRules() map[string]importRule {
 		"internal/network": {may: []string{"internal/protocol", "internal/bufpool", "internal/groupcommit"},
 			never: []string{cobraPkg, koanfPkg}, because: wireReason},
 		"internal/broker": {may: []string{"internal/network", "internal/protocol", "internal/controller", "internal/replica",
-			"internal/groups", "internal/coordinator", "internal/coordinator/group", "internal/metadata", "internal/purgatory", "internal/storage", "internal/record", "internal/bufpool",
+			"internal/groups", "internal/coordinator", "internal/coordinator/group", "internal/metadata", "internal/purgatory",
+			"internal/storage", "internal/record", "internal/bufpool",
 			"internal/configdef"},
 			never: noDisk, because: brokerReason},
 

@@ -196,11 +196,15 @@ func loaded() (*fake, *History) {
 			Host:     "10.0.3.18",
 			Assigned: []string{"payments 3-5"},
 		},
-	}, Offsets: []Offset{{Topic: "payments", Committed: 199_988, End: 200_000, Lag: 12}, {Topic: "payments", Partition: 1, Committed: 204_127, End: 204_127}}}
+	}, Offsets: []Offset{{Topic: "payments", Committed: 199_988, End: 200_000, Lag: 12}, {Topic: "payments", Partition: 1,
+		Committed: 204_127, End: 204_127}}}
 	for i, c := range []Connection{
-		{ClientID: "billing-1", Address: "10.0.3.17:51044", Software: "librdkafka 2.6.0", Requests: 81_201, BytesIn: 9 << 20, BytesOut: 600 << 20, Waiting: 1},
-		{ClientID: "orders-api", Address: "10.0.3.20:40112", Software: "apache-kafka-java 4.1.0", Requests: 9_120_004, Records: 48_211_904, BytesIn: 12 * gib, BytesOut: 800 << 20, Waiting: 4},
-		{ClientID: "clickstream", Address: "10.0.4.3:33980", Software: "kgo v1.18.1", Requests: 1_004_209, BytesIn: 30 * gib, BytesOut: 90 << 20, Throttled: true},
+		{ClientID: "billing-1", Address: "10.0.3.17:51044", Software: "librdkafka 2.6.0", Requests: 81_201, BytesIn: 9 << 20,
+			BytesOut: 600 << 20, Waiting: 1},
+		{ClientID: "orders-api", Address: "10.0.3.20:40112", Software: "apache-kafka-java 4.1.0", Requests: 9_120_004,
+			Records: 48_211_904, BytesIn: 12 * gib, BytesOut: 800 << 20, Waiting: 4},
+		{ClientID: "clickstream", Address: "10.0.4.3:33980", Software: "kgo v1.18.1", Requests: 1_004_209, BytesIn: 30 * gib,
+			BytesOut: 90 << 20, Throttled: true},
 		{ClientID: "sarama", Address: "[2001:db8::17]:33980", Requests: 12, BytesIn: 1200, BytesOut: 4410},
 	} {
 		c.ID, c.Listener, c.Principal, c.Since, c.Last = uint64(
@@ -285,7 +289,8 @@ func ill() (*fake, *History) {
 	f.topics[0].Severity, f.topics[0].Problem = health.Bad, "1 partition damaged, 4 offline"
 	f.topics[1].Severity, f.topics[1].Problem = health.Bad, "1 partition offline"
 	f.detail.Topic, f.detail.Findings = f.topics[1], f.broker.Findings[2:3]
-	f.detail.Partitions[5].Severity, f.detail.Partitions[5].Problem = health.Bad, "offline: write segment 00000000000000204127.log: input/output error"
+	f.detail.Partitions[5].Severity = health.Bad
+	f.detail.Partitions[5].Problem = "offline: write segment 00000000000000204127.log: input/output error"
 	f.detail.Partitions[5].Leader, f.detail.Partitions[5].InSync = -1, 0
 	f.groups[1].Severity, f.groups[1].State, f.groups[1].Problem = health.Warn, "PreparingRebalance", f.broker.Findings[4].Problem
 	return f, busyHour(9)

@@ -264,8 +264,10 @@ func asset(w http.ResponseWriter, r *http.Request) {
 // functions returns the functions of templates.
 func functions() template.FuncMap {
 	return template.FuncMap{
-		"bytes": func(n int64) string { return bytesText(float64(n)) }, "count": text.Number[int64], "short": shortText, "seconds": secondsText,
-		"ago": ago, "moment": moment, "percent": percent, "plural": text.Count[int], "name": name, "prose": prose, "commands": commands, "content": contentOf,
+		"bytes": func(n int64) string { return bytesText(float64(n)) }, "count": text.Number[int64], "short": shortText,
+		"seconds": secondsText,
+		"ago":     ago, "moment": moment, "percent": percent, "plural": text.Count[int], "name": name, "prose": prose,
+		"commands": commands, "content": contentOf,
 		"span":  func(now, then time.Time) string { return spanText(now.Sub(then)) },
 		"clock": func(t time.Time) string { return t.UTC().Format(time.RFC3339Nano) },
 	}

@@ -127,8 +127,10 @@ func TestHostileTextIsOnlyText(t *testing.T) {
 	src.overview.Dirs[0].Path, src.overview.Dirs[0].Problem, src.overview.Dirs[0].Severity = evil, evil, health.Bad
 	h := handlerOf(t, src, history)
 	asked := "%22%3E%3Cscript%3Ealert(1)%3C%2Fscript%3E%3Cimg+src%3Dx+onerror%3Dalert(2)%3E%27%00%1B%5B31m%E2%80%AE"
-	for _, path := range []string{"/", "/topics?filter=" + asked, "/topics?filter=script&sort=" + asked + "&order=" + asked, "/topic?name=" + asked,
-		"/records?topic=" + asked + "&partition=0", "/records?topic=a&partition=" + asked, "/groups", "/groups?filter=" + asked, "/group?id=" + asked, "/group?id=x" + asked,
+	for _, path := range []string{"/", "/topics?filter=" + asked, "/topics?filter=script&sort=" + asked + "&order=" + asked,
+		"/topic?name=" + asked,
+		"/records?topic=" + asked + "&partition=0", "/records?topic=a&partition=" + asked, "/groups", "/groups?filter=" +
+			asked, "/group?id=" + asked, "/group?id=x" + asked,
 		"/connections", "/connections?filter=" + asked} {
 		code, body := get(t, h, path)
 		if n := strings.Count(strings.ToLower(body), "<script"); n != 1 || strings.Contains(body, "<img") {
@@ -147,7 +149,8 @@ func TestHostileTextIsOnlyText(t *testing.T) {
 func TestNothingExternalAndNothingInline(t *testing.T) {
 	src, history := ill()
 	h := handlerOf(t, src, history)
-	for _, path := range []string{"/", "/topics", "/topic?name=payments", "/topic?name=none", "/records?topic=a&partition=x", "/groups", "/group?id=billing", "/connections",
+	for _, path := range []string{"/", "/topics", "/topic?name=payments", "/topic?name=none", "/records?topic=a&partition=x",
+		"/groups", "/group?id=billing", "/connections",
 		"/assets/page.css", "/assets/page.js", "/assets/icon.svg"} {
 		w := httptest.NewRecorder()
 		h.ServeHTTP(w, httptest.NewRequest("GET", path, nil))
@@ -251,7 +254,8 @@ func TestListsAreSorted(t *testing.T) {
 		}
 	}
 	_, body := get(t, h, "/topics?sort=records&filter=e&page=2")
-	for _, link := range []string{`<th scope="col" class="num" aria-sort="descending"><a href="/topics?filter=e&amp;order=reversed&amp;sort=records">`, `<a href="/topics?filter=e&amp;sort=bytes">`} {
+	for _, link := range []string{`<th scope="col" class="num" aria-sort="descending"><a href="/topics?filter=e&amp;order=reversed&amp;sort=records">`,
+		`<a href="/topics?filter=e&amp;sort=bytes">`} {
 		if !strings.Contains(body, link) {
 			t.Errorf("no %s", link)
 		}
@@ -278,13 +282,15 @@ func TestErrorsAreExplained(t *testing.T) {
 		}
 	}
 	src.err = fmt.Errorf("%w: draining", ErrNotServing)
-	for path, want := range map[string]int{"/": http.StatusOK, "/topics": http.StatusServiceUnavailable, "/group?id=a": http.StatusServiceUnavailable} {
+	for path, want := range map[string]int{"/": http.StatusOK, "/topics": http.StatusServiceUnavailable,
+		"/group?id=a": http.StatusServiceUnavailable} {
 		if code, _ := get(t, h, path); code != want {
 			t.Errorf("%s of a stopping broker: %d", path, code)
 		}
 	}
 	src.err = fmt.Errorf("a disk that burns")
-	for _, path := range []string{"/", "/topics", "/topic?name=payments", "/records?topic=a&partition=0", "/groups", "/group?id=billing", "/connections"} {
+	for _, path := range []string{"/", "/topics", "/topic?name=payments", "/records?topic=a&partition=0", "/groups",
+		"/group?id=billing", "/connections"} {
 		if code, body := get(t, h, path); code != http.StatusInternalServerError || !strings.Contains(body, "a disk that burns") {
 			t.Errorf("%s: %d %s", path, code, body)
 		}

@@ -96,7 +96,8 @@ func TestRatiosAreComputedWithinRounds(t *testing.T) {
 	if got := strings.Join(s.order, ""); got != "abeabeabeabe" {
 		t.Errorf("turns %s", got)
 	}
-	if want := []string{"A1true", "B1true", "echo1true", "A1false", "B1false", "echo1false", "A2false", "B2false", "echo2false", "A3false", "B3false", "echo3false"}; !slices.Equal(
+	if want := []string{"A1true", "B1true", "echo1true", "A1false", "B1false", "echo1false", "A2false", "B2false", "echo2false",
+		"A3false", "B3false", "echo3false"}; !slices.Equal(
 		turns,
 		want,
 	) {
@@ -155,8 +156,9 @@ func TestNoRatioIsBasedOnFailures(t *testing.T) {
 		err    error
 		want   string
 	}{
-		"error":     {nil, broken, "no broker answers"},
-		"nothing":   {&bench.Result{Elapsed: 1, Produce: &bench.Flow{Failures: map[string]int64{"NOT_LEADER_OR_FOLLOWER": 3}}}, nil, "nothing succeeded; produce failed 3 times: NOT_LEADER_OR_FOLLOWER"},
+		"error": {nil, broken, "no broker answers"},
+		"nothing": {&bench.Result{Elapsed: 1, Produce: &bench.Flow{Failures: map[string]int64{"NOT_LEADER_OR_FOLLOWER": 3}}},
+			nil, "nothing succeeded; produce failed 3 times: NOT_LEADER_OR_FOLLOWER"},
 		"loss":      {verified(1, 0), nil, "VERIFICATION FAILED"},
 		"duplicate": {verified(0, 1), nil, "VERIFICATION FAILED"},
 	} {

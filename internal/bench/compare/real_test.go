@@ -40,7 +40,8 @@ func TestCommandComparesBrokers(t *testing.T) {
 		}
 	}
 	table, _ := run()
-	for _, want := range []string{"round 1  one", "round 2  two", "round 2  echo", "medians of 2 rounds", "one / two", "two / echo", "produce records/s", "produce p99.9 ms", "server CPU"} {
+	for _, want := range []string{"round 1  one", "round 2  two", "round 2  echo", "medians of 2 rounds", "one / two",
+		"two / echo", "produce records/s", "produce p99.9 ms", "server CPU"} {
 		if !strings.Contains(table, want) {
 			t.Errorf("no %q in\n%s", want, table)
 		}

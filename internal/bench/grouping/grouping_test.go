@@ -186,16 +186,17 @@ func awaitState(t *testing.T, b *chronik.Broker, group, state string) {
 func TestSettingsThatCannotBe(t *testing.T) {
 	ok := Target{Brokers: []string{"h:1"}, Topic: "t", Partitions: 1}
 	for want, c := range map[string]interface{ check() error }{
-		"--bootstrap-servers": CommitsConfig{Target: Target{Brokers: []string{"h"}, Topic: "t", Partitions: 1}, Concurrency: 1, Groups: 1, Each: 1, Duration: 1},
-		"--topic":             CommitsConfig{Target: Target{Partitions: 1}, Concurrency: 1, Groups: 1, Each: 1, Duration: 1},
-		"--partitions":        CommitsConfig{Target: Target{Topic: "t"}, Concurrency: 1, Groups: 1, Each: 1, Duration: 1},
-		"--each":              CommitsConfig{Target: ok, Concurrency: 1, Groups: 1, Each: 2, Duration: 1},
-		"--concurrency":       CommitsConfig{Target: ok, Groups: 1, Each: 1, Duration: 1},
-		"--duration":          CommitsConfig{Target: ok, Concurrency: 1, Groups: 1, Each: 1},
-		"--protocol":          RebalanceConfig{Target: ok, Protocol: "x", Members: 2, Interval: 1},
-		"--members":           RebalanceConfig{Target: ok, Protocol: Classic, Members: 1, Interval: 1},
-		"--heartbeat":         RebalanceConfig{Target: ok, Protocol: Classic, Members: 2},
-		"--groups times":      HeartbeatsConfig{Target: ok, Protocol: Classic, Groups: 10_000, Members: 10, Interval: 1, Duration: 1},
+		"--bootstrap-servers": CommitsConfig{Target: Target{Brokers: []string{"h"}, Topic: "t", Partitions: 1}, Concurrency: 1,
+			Groups: 1, Each: 1, Duration: 1},
+		"--topic":        CommitsConfig{Target: Target{Partitions: 1}, Concurrency: 1, Groups: 1, Each: 1, Duration: 1},
+		"--partitions":   CommitsConfig{Target: Target{Topic: "t"}, Concurrency: 1, Groups: 1, Each: 1, Duration: 1},
+		"--each":         CommitsConfig{Target: ok, Concurrency: 1, Groups: 1, Each: 2, Duration: 1},
+		"--concurrency":  CommitsConfig{Target: ok, Groups: 1, Each: 1, Duration: 1},
+		"--duration":     CommitsConfig{Target: ok, Concurrency: 1, Groups: 1, Each: 1},
+		"--protocol":     RebalanceConfig{Target: ok, Protocol: "x", Members: 2, Interval: 1},
+		"--members":      RebalanceConfig{Target: ok, Protocol: Classic, Members: 1, Interval: 1},
+		"--heartbeat":    RebalanceConfig{Target: ok, Protocol: Classic, Members: 2},
+		"--groups times": HeartbeatsConfig{Target: ok, Protocol: Classic, Groups: 10_000, Members: 10, Interval: 1, Duration: 1},
 	} {
 		if err := c.check(); err == nil || !strings.Contains(err.Error(), want) || strings.Contains(err.Error(), "\n") {
 			t.Errorf("%s: %v", want, err)
@@ -234,7 +235,8 @@ func TestCommandsPrintTablesAndJSON(t *testing.T) {
 		{[]string{"heartbeats", at, "--groups=1", "--members=2", "--heartbeat=10ms", "-d=300ms", "--warmup=0s"},
 			[]string{"1 groups of 2 members", "heartbeats/s", "per heartbeat", "unknown"}},
 		{[]string{"rebalance", at, "--members=2", "--heartbeat=10ms"}, []string{"2 members on 4 partitions", "one leaves"}},
-		{[]string{"commits", at, "-c=1", "--groups=1", "--partitions=1", "-d=300ms", "--warmup=0s"}, []string{"1 connections", "offsets/s"}},
+		{[]string{"commits", at, "-c=1", "--groups=1", "--partitions=1", "-d=300ms", "--warmup=0s"}, []string{"1 connections",
+			"offsets/s"}},
 	} {
 		out, err := run(t, c.args...)
 		if err != nil {

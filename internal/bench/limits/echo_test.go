@@ -77,7 +77,8 @@ func TestEcho(t *testing.T) {
 
 // The size of the responses is that of a broker, by the protocol's definition.
 func TestAnswerSize(t *testing.T) {
-	for _, topic := range []string{"t", "chronik-bench", strings.Repeat("x", 126), strings.Repeat("x", 127), strings.Repeat("x", longestName)} {
+	for _, topic := range []string{"t", "chronik-bench", strings.Repeat("x", 126), strings.Repeat("x", 127), strings.Repeat("x",
+		longestName)} {
 		a := kmsg.NewPtrProduceResponse()
 		a.Version = 9
 		rt := kmsg.NewProduceResponseTopic()

@@ -170,7 +170,8 @@ func (f *fake) next(req kmsg.Request) reply {
 }
 
 func (f *fake) versions(res *kmsg.ApiVersionsResponse) {
-	for key, top := range map[kmsg.Key]int16{kmsg.Produce: f.produceMax, kmsg.Fetch: 12, kmsg.ListOffsets: 6, kmsg.Metadata: 9, kmsg.ApiVersions: 3} {
+	for key, top := range map[kmsg.Key]int16{kmsg.Produce: f.produceMax, kmsg.Fetch: 12, kmsg.ListOffsets: 6, kmsg.Metadata: 9,
+		kmsg.ApiVersions: 3} {
 		k := kmsg.NewApiVersionsResponseApiKey()
 		k.ApiKey, k.MaxVersion = key.Int16(), top
 		res.ApiKeys = append(res.ApiKeys, k)

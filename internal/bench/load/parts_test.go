@@ -243,7 +243,8 @@ func TestADeliveryWithoutAnOffsetIsNone(t *testing.T) {
 		err    error
 		want   int64
 	}{
-		{-1, 0, nil, 1}, {1, -1, nil, 0}, {-1, -1, nil, 0}, {-1, 5, kerr.NotEnoughReplicas, 0}, {0, -1, nil, 1}, {0, 5, errors.New("lost"), 0},
+		{-1, 0, nil, 1}, {1, -1, nil, 0}, {-1, -1, nil, 0}, {-1, 5, kerr.NotEnoughReplicas, 0}, {0, -1, nil, 1}, {0, 5,
+			errors.New("lost"), 0},
 	} {
 		m := meter.New(w)
 		o := &Options{Acks: c.acks, Ledger: NewLedger(1, 1), Stamped: true, MessageSize: StampSize}

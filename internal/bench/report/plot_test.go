@@ -55,7 +55,8 @@ func TestScalePlaces(t *testing.T) {
 }
 
 func TestShort(t *testing.T) {
-	for v, want := range map[float64]string{0: "0", 0.05: "0.05", 1: "1", 999: "999", 1000: "1k", 82600: "82.6k", 1.5e6: "1.5M", 2e9: "2G", 0.0001234: "0.0001234", 12345: "12.35k"} {
+	for v, want := range map[float64]string{0: "0", 0.05: "0.05", 1: "1", 999: "999", 1000: "1k", 82600: "82.6k", 1.5e6: "1.5M",
+		2e9: "2G", 0.0001234: "0.0001234", 12345: "12.35k"} {
 		if got := short(v); got != want {
 			t.Errorf("%g is written %q, not %q", v, got, want)
 		}

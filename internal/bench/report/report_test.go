@@ -211,7 +211,8 @@ func TestHDRText(t *testing.T) {
 	if err := HDR(&b, full(t)); err != nil {
 		t.Fatal(err)
 	}
-	for _, want := range []string{"#[produce, ", "#[end-to-end, ", "1/(1-Percentile)", "       1.000     0.500000         1000         2.00\n", "Total count    =         2000]"} {
+	for _, want := range []string{"#[produce, ", "#[end-to-end, ", "1/(1-Percentile)",
+		"       1.000     0.500000         1000         2.00\n", "Total count    =         2000]"} {
 		if !strings.Contains(b.String(), want) {
 			t.Errorf("no %q in\n%s", want, b.String())
 		}
@@ -241,7 +242,8 @@ func TestHTMLIsSelfContained(t *testing.T) {
 			t.Errorf("the page has %q", never)
 		}
 	}
-	for _, want := range []string{"prefers-color-scheme: dark", "<h1>chronik-bench: e2e, clients shared</h1>", "&lt;script&gt;", "VERIFICATION FAILED",
+	for _, want := range []string{"prefers-color-scheme: dark", "<h1>chronik-bench: e2e, clients shared</h1>", "&lt;script&gt;",
+		"VERIFICATION FAILED",
 		"<td class=\"soft\">duration</td><td>30s</td>", "99.9%", "2 s: 1k/s"} {
 		if !strings.Contains(text, want) {
 			t.Errorf("no %q in the page", want)
@@ -334,7 +336,8 @@ func TestWhatItWasMeasuredAgainst(t *testing.T) {
 	}
 	const against = "against chronik v1.2, durability profile sync, 1200 fdatasyncs/s of 0.700 ms, each for 45.0 records"
 	const from = "from chronik-bench v9 on linux/amd64, 2 CPUs, load average 1.50 before, shared with the broker"
-	for _, want := range []string{against, from, "received - 250 0.03 - 0 produce 1000", "payload MB/s values of these records", "received records appended to the topic, by any producer"} {
+	for _, want := range []string{against, from, "received - 250 0.03 - 0 produce 1000", "payload MB/s values of these records",
+		"received records appended to the topic, by any producer"} {
 		if !strings.Contains(words(table.String()), want) {
 			t.Errorf("no %q in\n%s", want, table.String())
 		}

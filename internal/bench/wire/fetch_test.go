@@ -115,7 +115,8 @@ func TestCountBatches(t *testing.T) {
 	old[16] = 1
 	short := bytes.Clone(three)
 	binary.BigEndian.PutUint32(short[8:], 10)
-	for name, p := range map[string][]byte{"magic 1": old, "a length below the header's": short, "backwards": append(plain(105, 7), plain(100, 5)...)} {
+	for name, p := range map[string][]byte{"magic 1": old, "a length below the header's": short,
+		"backwards": append(plain(105, 7), plain(100, 5)...)} {
 		if got, err := CountBatches(p, 100); !errors.Is(err, ErrAnswer) {
 			t.Errorf("%s: %+v, %v", name, got, err)
 		}

@@ -284,8 +284,10 @@ func TestUnknownProfileNamesTheKnownOnes(t *testing.T) {
 
 func TestNoYAML(t *testing.T) {
 	for text, want := range map[string]string{
-		"a: [1\n": "is not valid YAML: ", "\t:\n": "is not valid YAML: ", "- a\n": "has no settings at its top level; ", "num.partitions=1\n": "has no settings at its top level; ",
-		"num.partitions: 1\nnum.partitions: 2\n": "line 2: ", "num.partitions: 1\n---\nnode.id: 2\n": "has more than one document", "---\n# a\n---\nx:\n---": "has more",
+		"a: [1\n": "is not valid YAML: ", "\t:\n": "is not valid YAML: ", "- a\n": "has no settings at its top level; ",
+		"num.partitions=1\n":                     "has no settings at its top level; ",
+		"num.partitions: 1\nnum.partitions: 2\n": "line 2: ",
+		"num.partitions: 1\n---\nnode.id: 2\n":   "has more than one document", "---\n# a\n---\nx:\n---": "has more",
 	} {
 		_, err := load(text)
 		if err == nil || !strings.HasPrefix(err.Error(), "c.yaml: "+want) || strings.Contains(err.Error(), "\n") {
@@ -481,7 +483,8 @@ func FuzzFile(f *testing.F) {
 
 // A file may begin with a document marker, and have --- inside a value.
 func TestOneDocumentIsRead(t *testing.T) {
-	for _, text := range []string{"---\nnum.partitions: 4\n", "# a\n--- # b\nnum.partitions: 4\n", "%YAML 1.1\n---\nnum.partitions: 4", "num.partitions: 4\ndata.dir: |\n  ---\n"} {
+	for _, text := range []string{"---\nnum.partitions: 4\n", "# a\n--- # b\nnum.partitions: 4\n",
+		"%YAML 1.1\n---\nnum.partitions: 4", "num.partitions: 4\ndata.dir: |\n  ---\n"} {
 		cfg, err := load(text)
 		if err != nil || cfg.Broker["num.partitions"] != "4" {
 			t.Errorf("%q: %v", text, err)
@@ -497,7 +500,8 @@ func TestOverlap(t *testing.T) {
 	}{
 		{"127.0.0.1:1", "127.0.0.1:1", true}, {":1", "127.0.0.1:1", true}, {"10.0.0.1:1", "0.0.0.0:1", true}, {"[::]:1", "h:1", true},
 		{"127.0.0.1:1", "127.0.0.1:2", false}, {"127.0.0.1:1", "127.0.0.2:1", false}, {":0", ":0", false}, {"", ":1", false},
-		{"localhost:1", "127.0.0.1:1", true}, {"localhost:1", "[::1]:1", true}, {"localhost:1", ":1", true}, {"localhost:1", "127.0.0.2:1", false},
+		{"localhost:1", "127.0.0.1:1", true}, {"localhost:1", "[::1]:1", true}, {"localhost:1", ":1", true}, {"localhost:1",
+			"127.0.0.2:1", false},
 	} {
 		if overlap(c.a, c.b) != c.want || overlap(c.b, c.a) != c.want {
 			t.Errorf("%s and %s: not %v", c.a, c.b, c.want)

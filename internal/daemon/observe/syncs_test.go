@@ -31,7 +31,8 @@ func TestSyncsOfTheLastMinutesCount(t *testing.T) {
 			Count:   quick + slow,
 			Buckets: []metrics.Bucket{{Upper: 0.001, Count: quick}, {Upper: 0.05, Count: quick + slow}},
 		}
-		return h.add(begin.Add(after), map[string]metrics.Seen{"/d": seen}, map[string]metrics.Seen{"/d": {Count: quick + slow, Sum: 3 * float64(quick+slow)}})["/d"]
+		return h.add(begin.Add(after), map[string]metrics.Seen{"/d": seen},
+			map[string]metrics.Seen{"/d": {Count: quick + slow, Sum: 3 * float64(quick+slow)}})["/d"]
 	}
 	is := func(got checks.Latency, count uint64, median time.Duration, over string) {
 		t.Helper()

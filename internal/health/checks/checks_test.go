@@ -82,7 +82,8 @@ func TestTheRemedyOfADamagedDirectoryNamesItsJournal(t *testing.T) {
 }
 
 func TestTheRemedyOfARemovedDirectoryNamesAllDirectories(t *testing.T) {
-	const alone, config = "log repair --dir /srv/d --backup /srv/d/before-repair`", "log repair --config /etc/chronik/chronikd.yaml --backup /srv/d/before-repair`"
+	const alone = "log repair --dir /srv/d --backup /srv/d/before-repair`"
+	const config = "log repair --config /etc/chronik/chronikd.yaml --backup /srv/d/before-repair`"
 	for _, c := range []struct{ logs, journal, want string }{
 		{"/srv/d/logs", "/srv/d/logs/journal", alone},
 		{"d/logs", "d/logs/journal", alone},
@@ -301,7 +302,10 @@ func TestPartitionsThatCannotBeUsed(t *testing.T) {
 	for range mostPartitions + 3 {
 		many = append(many, Partition{Topic: "t", Index: 1, Offline: "offline", Damages: []Damage{{From: 1, Next: 2}}})
 	}
-	for check, last := range map[string]string{"partition": "bad partitions: 3 more cannot be written or read", "damage": "bad partitions: 3 more have damaged records"} {
+	for check, last := range map[string]string{
+		"partition": "bad partitions: 3 more cannot be written or read",
+		"damage":    "bad partitions: 3 more have damaged records",
+	} {
 		if found, _ := findingsOf(t, check, Facts{Partitions: many}); len(found) != mostPartitions+1 || found[mostPartitions] != last {
 			t.Errorf("%q", found)
 		}

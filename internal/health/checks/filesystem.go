@@ -127,11 +127,12 @@ func kind(name string) string {
 	for kind, names := range map[string][]string{
 		"memory":    {"tmpfs", "ramfs", "devtmpfs"},
 		"container": {"overlay", "aufs"},
-		"network":   {"nfs", "nfs4", "cifs", "smb3", "9p", "virtiofs", "ceph", "afs", "lustre", "glusterfs", "vboxsf", "prl_fs", "smbfs", "webdav"},
-		"user":      {"fuse", "macfuse", "osxfuse"},
-		"simple":    {"ext2", "vfat", "msdos", "exfat", "minix", "fuseblk"},
-		"cow":       {"btrfs", "bcachefs"},
-		"zfs":       {"zfs"},
+		"network": {"nfs", "nfs4", "cifs", "smb3", "9p", "virtiofs", "ceph", "afs", "lustre", "glusterfs", "vboxsf", "prl_fs",
+			"smbfs", "webdav"},
+		"user":   {"fuse", "macfuse", "osxfuse"},
+		"simple": {"ext2", "vfat", "msdos", "exfat", "minix", "fuseblk"},
+		"cow":    {"btrfs", "bcachefs"},
+		"zfs":    {"zfs"},
 	} {
 		if slices.Contains(names, name) {
 			return kind
