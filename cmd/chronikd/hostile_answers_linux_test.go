@@ -175,7 +175,7 @@ func TestHostileConnectionsDoNotBreakTopicsPermanently(t *testing.T) {
 		}
 		return err
 	}
-	m := &hostile.Mob{Addr: v.Addr, Part: 100}
+	m := &hostile.Attacker{Addr: v.Addr, Part: 100}
 	defer m.Close()
 	crowd, enough := context.WithTimeout(t.Context(), time.Second)
 	defer enough()

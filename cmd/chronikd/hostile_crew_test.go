@@ -97,7 +97,7 @@ func attacker() {
 		fmt.Fprintf(os.Stderr, "unknown attack %s\n", o.Attack)
 		os.Exit(2)
 	}
-	m := &hostile.Mob{Addr: o.Addr, Part: o.Part, Turns: o.Turns, Most: o.Most}
+	m := &hostile.Attacker{Addr: o.Addr, Part: o.Part, Turns: o.Turns, Most: o.Most}
 	ctx, cancel := context.WithTimeout(context.Background(), o.For)
 	var done outcome
 	if err := all[i].Run(ctx, m); err != nil {

@@ -106,7 +106,7 @@ func (v *victim) attack(a hostile.Attack, part, turns int, bystanders bool) host
 	r := hostile.Result{Attack: a}
 	ctx, cancel := context.WithTimeout(v.t.Context(), 2*hostileTime)
 	defer cancel()
-	if err := a.Prepare(ctx, &hostile.Mob{Addr: v.Addr, Part: part}); err != nil {
+	if err := a.Prepare(ctx, &hostile.Attacker{Addr: v.Addr, Part: part}); err != nil {
 		v.t.Fatalf("%s: prepare: %v", a.Name, err)
 	}
 	var control *victim

@@ -111,7 +111,7 @@ func TestHostileSoak(t *testing.T) {
 		t.Fatal(err)
 	}
 	for _, a := range all {
-		if err := a.Prepare(prepare, &hostile.Mob{Addr: p.Addr, Part: soakPart}); err != nil {
+		if err := a.Prepare(prepare, &hostile.Attacker{Addr: p.Addr, Part: soakPart}); err != nil {
 			t.Fatalf("%s: prepare: %v", a.Name, err)
 		}
 	}
@@ -119,7 +119,7 @@ func TestHostileSoak(t *testing.T) {
 
 	ctx, stop := context.WithTimeout(t.Context(), d)
 	defer stop()
-	idle := &hostile.Mob{Addr: p.Addr, Part: 100}
+	idle := &hostile.Attacker{Addr: p.Addr, Part: 100}
 	defer idle.Close()
 	if err := idle.Idle(ctx, soakIdle); err != nil {
 		t.Fatal(err)

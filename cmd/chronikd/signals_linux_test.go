@@ -56,7 +56,7 @@ func TestLaterSignalEndsADrain(t *testing.T) {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { _ = p.end(syscall.SIGKILL) })
-	if err := hostile.Deaf(t.Context(), p.Addr); err != nil {
+	if err := hostile.OpenUnread(t.Context(), p.Addr); err != nil {
 		t.Fatal(err)
 	}
 	begin := time.Now()
