@@ -140,8 +140,8 @@ func holds(t testing.TB, l *Log, n int64) {
 	}
 }
 
-// isAside reports whether the log's frames are in a quarantine file.
-func (l *Log) isAside() bool { return l.is(loglife.Replay) }
+// isQuarantined reports whether the log's frames are in a quarantine file.
+func (l *Log) isQuarantined() bool { return l.is(loglife.Replay) }
 
 // sync syncs the segments and moves the recovery point.
 func (l *Log) sync() error {

@@ -61,7 +61,7 @@ func TestALateRepairMovesTheDurableEnd(t *testing.T) {
 	errs.Add(errfs.Rule{Ops: errfs.Write | errfs.Datasync | errfs.Create, Path: "/d/t-0/*.log", Err: syscall.EIO})
 	errs.Add(errfs.Rule{Ops: errfs.Datasync, Path: "*.journal", Count: 1, Err: syscall.EIO})
 	_ = send(logs[1], testBatch(t, 10, nil))
-	eventually(t, "the directory reopened without the log", func() bool { return reopened.Load() == 1 && logs[0].isAside() })
+	eventually(t, "the directory reopened without the log", func() bool { return reopened.Load() == 1 && logs[0].isQuarantined() })
 	errs.Clear()
 	eventually(t, "the log takes records again", func() bool { return logs[0].Err() == nil })
 	eventually(t, "the durable end follows", func() bool { return logs[0].Ends().Durable == 3 })

@@ -120,7 +120,7 @@ func TestStopBesideALogThatIsSetAsideIsNotClean(t *testing.T) {
 		put(t, logs[1], 1, 900)
 		errs.Add(errfs.Rule{Ops: errfs.Datasync | errfs.Create, Path: "/d/t-0/*.log", Err: syscall.EIO, Drop: errfs.DropCached})
 		_ = logs[0].sync()
-		eventually(t, "the log is set aside", logs[0].isAside)
+		eventually(t, "the log is set aside", logs[0].isQuarantined)
 		holds(t, logs[0], 10) // out of memory
 		if err := d.Close(); err == nil {
 			t.Error("the stop met no error")
@@ -157,7 +157,7 @@ func TestReopenGoesOnWithoutOneLog(t *testing.T) {
 	}
 	errs.Add(errfs.Rule{Ops: errfs.Datasync, Path: "*.journal", Count: 1, Err: syscall.EIO, Drop: errfs.DropCached})
 	_ = send(logs[1], testBatch(t, 10, nil))
-	eventually(t, "the directory reopened", func() bool { return reopened.Load() == 1 && logs[0].isAside() })
+	eventually(t, "the directory reopened", func() bool { return reopened.Load() == 1 && logs[0].isQuarantined() })
 	put(t, logs[1], 4, 100)
 	put(t, logs[2], 4, 100)
 	if n := d.memory.deferred.Load(); n > 4000 {

@@ -188,7 +188,7 @@ func (w *world) start(image *crashfs.FS) {
 	}
 	for _, m := range w.logs {
 		w.resetSequences(m)
-		w.say("%s is back: %s", m.topic, w.told(m))
+		w.say("%s is back: %s", m.topic, w.describe(m))
 		w.retry(m)
 	}
 }

@@ -24,7 +24,7 @@ func (w *world) step() {
 		w.compact(m)
 	case n < 55:
 		w.append(m, 1+w.rng.IntN(5))
-		w.say("append to %s, %s", m.topic, w.told(m))
+		w.say("append to %s, %s", m.topic, w.describe(m))
 		if w.rng.IntN(3) == 0 {
 			w.acked(m)
 		}
@@ -65,8 +65,8 @@ func (w *world) step() {
 	}
 }
 
-// told describes a log for the story.
-func (w *world) told(m *mlog) string {
+// describe describes a log for the story.
+func (w *world) describe(m *mlog) string {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	return fmt.Sprintf("%s [%d, %d), durable %d, written %d, sequences %v", m.profile, m.cur.start, m.cur.end(), m.cur.synced, m.cur.written, m.seqs)

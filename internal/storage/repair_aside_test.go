@@ -28,7 +28,7 @@ func TestAJournalFailureTakesNothingBackThatIsSetAside(t *testing.T) {
 		put(t, logs[0], 6, 900)
 		errs.Add(errfs.Rule{Ops: errfs.Write | errfs.Datasync | errfs.Create, Path: "/d/t-0/*.log", Err: syscall.EIO, Drop: errfs.DropCached})
 		_ = logs[0].sync()
-		eventually(t, "the log is set aside", logs[0].isAside)
+		eventually(t, "the log is set aside", logs[0].isQuarantined)
 		errs.Add(errfs.Rule{Ops: errfs.Datasync, Path: "*.journal", Count: 1, Err: syscall.EIO, Drop: errfs.DropCached})
 		_ = send(logs[1], testBatch(t, 10, nil))
 		d.journal.Sync()
@@ -61,7 +61,7 @@ func TestARepairThatFailedHalfWayGoesOn(t *testing.T) {
 	put(t, l, 12, 900)
 	errs.Add(errfs.Rule{Ops: errfs.Write | errfs.Datasync | errfs.Create, Path: "/d/t-0/*.log", Err: syscall.EIO, Drop: errfs.DropCached})
 	_ = l.sync()
-	eventually(t, "the log is set aside", l.isAside)
+	eventually(t, "the log is set aside", l.isQuarantined)
 	cfg := testConfig("sync")
 	cfg.Segment.Bytes = 4000
 	l.Configure(cfg)
@@ -84,7 +84,7 @@ func TestLookupsDoNotOverlookWhatIsSetAside(t *testing.T) {
 	put(t, l, 5, 900)
 	errs.Add(errfs.Rule{Ops: errfs.Write | errfs.Datasync | errfs.Create, Path: "/d/t-0/*.log", Err: syscall.EIO, Drop: errfs.DropCached})
 	_ = l.flush()
-	eventually(t, "the log is set aside", l.isAside)
+	eventually(t, "the log is set aside", l.isQuarantined)
 	if at, err := l.FindTime(1, 5); err == nil && at.Offset != 0 {
 		t.Errorf("the first record is said to be %+v", at)
 	}
@@ -123,7 +123,7 @@ func TestALogIsSetAsideWhileItsCacheIsEvicted(t *testing.T) {
 			}
 		}()
 		_ = l.sync()
-		eventually(t, "the log is set aside or given up", func() bool { return l.isAside() || l.Offline() != nil })
+		eventually(t, "the log is set aside or given up", func() bool { return l.isQuarantined() || l.Offline() != nil })
 		close(done)
 		if err := l.Offline(); err != nil {
 			t.Fatal(err)
@@ -147,7 +147,7 @@ func TestReadersBesideAReplayFindNoHole(t *testing.T) {
 	put(t, l, 10, 300_000)
 	bad := errs.Add(errfs.Rule{Ops: errfs.Write | errfs.Datasync | errfs.Create, Path: "/d/t-0/*.log", Err: syscall.EIO, Drop: errfs.DropCached})
 	_ = l.sync()
-	eventually(t, "the log is set aside", l.isAside)
+	eventually(t, "the log is set aside", l.isQuarantined)
 	hold := make(chan struct{})
 	// The frames take several reads.
 	held := errs.Add(errfs.Rule{Ops: errfs.Read, Path: "*.frames", From: 2, Count: 1, Before: func(errfs.Call) { <-hold }})
@@ -176,7 +176,7 @@ func TestARepairThatIsCommittedLateLeavesNothing(t *testing.T) {
 	put(t, l, 5, 900)
 	bad := errs.Add(errfs.Rule{Ops: errfs.Write | errfs.Datasync | errfs.Create, Path: "/d/t-0/*.log", Err: syscall.EIO, Drop: errfs.DropCached})
 	_ = l.sync()
-	eventually(t, "the log is set aside", l.isAside)
+	eventually(t, "the log is set aside", l.isQuarantined)
 	errs.Add(errfs.Rule{Ops: errfs.Write | errfs.Datasync, Path: "/d/checkpoint*/*", Count: 3, Err: syscall.EIO})
 	bad.Off()
 	eventually(t, "the log takes records again", func() bool { return l.Err() == nil })
@@ -239,7 +239,7 @@ func TestAStartTakesWhatIsAsideFromThereOnly(t *testing.T) {
 	put(t, l, 10, 20_000) // in several files
 	errs.Add(errfs.Rule{Ops: errfs.Write | errfs.Datasync | errfs.Create, Path: "/d/t-0/*.log", Err: syscall.EIO, Drop: errfs.DropCached})
 	_ = l.flushAndSync()
-	eventually(t, "the log is set aside", l.isAside)
+	eventually(t, "the log is set aside", l.isQuarantined)
 	if err := d.checkpoint(nil); err != nil {
 		t.Fatal(err)
 	}
@@ -268,7 +268,7 @@ func TestWhatIsSetAsideComesFromMemoryIfTheJournalCannotBeRead(t *testing.T) {
 	errs.Add(errfs.Rule{Ops: errfs.Datasync, Path: "*.journal", Count: 1, Err: syscall.EIO, Drop: errfs.DropCached})
 	_ = send(logs[1], testBatch(t, 10, nil))
 	d.journal.Sync()
-	eventually(t, "the log is set aside", logs[0].isAside)
+	eventually(t, "the log is set aside", logs[0].isQuarantined)
 	eventually(t, "the directory takes records", func() bool { return d.Err() == nil })
 	if unread.Hits() == 0 {
 		t.Error("the journal was not read")
@@ -293,8 +293,8 @@ func TestAJournalThatCannotBeReadForATimeLosesNothing(t *testing.T) {
 	errs.Add(errfs.Rule{Ops: errfs.Write | errfs.Datasync | errfs.Create, Path: "/d/t-0/*.log", Count: 1, Err: syscall.EIO, Drop: errfs.DropCached})
 	_ = l.sync()
 	eventually(t, "the journal refuses twice", func() bool { return unread.Hits() > 1 })
-	if err := l.Offline(); err != nil || l.isAside() {
-		t.Fatalf("aside: %v, offline: %v", l.isAside(), err)
+	if err := l.Offline(); err != nil || l.isQuarantined() {
+		t.Fatalf("aside: %v, offline: %v", l.isQuarantined(), err)
 	}
 	unread.Off()
 	eventually(t, "the log takes records again", func() bool { return l.Err() == nil })
@@ -310,7 +310,7 @@ func TestDamageOfWhatIsAsideEndsTheRepair(t *testing.T) {
 	put(t, l, 10, 900)
 	bad := errs.Add(errfs.Rule{Ops: errfs.Write | errfs.Datasync | errfs.Create, Path: "/d/t-0/*.log", Err: syscall.EIO, Drop: errfs.DropCached})
 	_ = l.flush()
-	eventually(t, "the log is set aside", l.isAside)
+	eventually(t, "the log is set aside", l.isQuarantined)
 	name := "/d/" + framesIn(t, disk)[0]
 	change(t, disk, name, 100, []byte{0xde, 0xad, 0xbe, 0xef})
 	bad.Off()
@@ -342,7 +342,7 @@ func TestADeletionOfARepairedLogLeavesNothing(t *testing.T) {
 	put(t, l, 5, 900)
 	bad := errs.Add(errfs.Rule{Ops: errfs.Write | errfs.Datasync | errfs.Create, Path: "/d/t-0/*.log", Err: syscall.EIO, Drop: errfs.DropCached})
 	_ = l.flush()
-	eventually(t, "the log is set aside", l.isAside)
+	eventually(t, "the log is set aside", l.isQuarantined)
 	full := errs.Add(errfs.Rule{Ops: errfs.Write | errfs.Datasync, Path: "/d/checkpoint*/*", Err: syscall.EIO})
 	bad.Off()
 	eventually(t, "the log is replayed, and that can't be committed", func() bool { return l.state() == loglife.Failing && full.Hits() > 0 })

@@ -293,7 +293,7 @@ func TestARemovalIsSaidAndCounted(t *testing.T) {
 		t.Fatal(err)
 	}
 	var got []string
-	for _, e := range said.FilterMessageSnippet("went from a log").All() {
+	for _, e := range said.FilterMessage("segment removed").All() {
 		f := e.ContextMap()
 		got = append(got, fmt.Sprint(f["topic"], "-", f["partition"], " ", f["from"], "-", f["to"], " ", f["reason"]))
 		if f["bytes"].(int64) < 1500 || f["why"] == "" {
