@@ -14,7 +14,8 @@ import (
 
 // fault makes the disk fail for a while.
 func (w *world) fault() {
-	r := errfs.Rule{Ops: errfs.Write | errfs.Datasync, Path: "*.journal", Count: 1, Err: syscall.EIO, From: 1 + w.rng.IntN(3), Short: w.rng.IntN(700), Drop: errfs.Drop(w.rng.IntN(3))}
+	r := errfs.Rule{Ops: errfs.Write | errfs.Datasync, Path: "*.journal", Count: 1, Err: syscall.EIO, From: 1 + w.rng.IntN(3),
+		Short: w.rng.IntN(700), Drop: errfs.Drop(w.rng.IntN(3))}
 	what := "journal"
 	switch w.rng.IntN(4) {
 	case 0:

@@ -224,7 +224,8 @@ func TestRetentionStopsAtTheHighWatermark(t *testing.T) {
 		who   Observer
 		start int64
 		why   string
-	}{{noopObserver{}, 0, "above the high watermark 0"}, {bounded{high: 5}, 4, "its end 6 is above the high watermark 5"}, {idle{}, 8, ""}} {
+	}{{noopObserver{}, 0, "above the high watermark 0"}, {bounded{high: 5}, 4, "its end 6 is above the high watermark 5"},
+		{idle{}, 8, ""}} {
 		l.Observe(c.who)
 		d.applyRetention()
 		if start := l.Ends().LogStart; start != c.start {
