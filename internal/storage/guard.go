@@ -144,11 +144,11 @@ func (d *Dir) measureSpace() {
 func (d *Dir) reportSpace(before diskguard.Level, s *Space) {
 	fields := []zap.Field{zap.Stringer("level", s.Level), zap.Int64("free", s.Free), zap.Int64("owed", s.Owed),
 		zap.Int64("journalFree", s.JournalFree), zap.Int64("threshold", s.MinFree)}
-	switch {
-	case s.Level == before:
-	case s.Level == diskguard.OK:
+	switch s.Level {
+	case before:
+	case diskguard.OK:
 		d.log.Info("the disk has enough free space again; accepting records", fields...)
-	case s.Level == diskguard.Critical:
+	case diskguard.Critical:
 		d.log.Error(s.Message, fields...)
 	default:
 		d.log.Warn(s.Message, fields...)

@@ -34,12 +34,12 @@ const stride = 1 << 20
 type Level uint8
 
 const (
-	// OK: everyone may.
+	// OK means that all records are accepted.
 	OK Level = iota
-	// Low: below the threshold. Clients' records and new partitions are refused; internal topics
-	// still accept records.
+	// Low means below the threshold: clients' records and new partitions are refused, internal
+	// topics still accept records.
 	Low
-	// Critical: below half of the threshold. All records are refused.
+	// Critical means below half of the threshold: all records are refused.
 	Critical
 )
 
