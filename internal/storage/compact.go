@@ -98,10 +98,7 @@ func (l *Log) measureDirt(now time.Time) (cleaner.Dirt, error) {
 	l.mu.RUnlock()
 	segments := make([]cleaner.Segment, len(list))
 	for i, s := range list {
-		segments[i] = cleaner.Segment{Base: s.Base(), Next: s.next, Bytes: s.Size(), Latest: s.Newest, First: func() (int64, error) {
-			ts, _ := s.First() // the pass reports a read error
-			return ts, nil
-		}}
+		segments[i] = s.plan()
 	}
 	return cleaner.Measure(segments, clean, limit, now.UnixMilli(), cleaner.Compaction{
 		MinDirty: c.MinDirty, MinLag: c.MinLag.Milliseconds(), MaxLag: c.MaxLag.Milliseconds(),
@@ -112,6 +109,17 @@ func (l *Log) measureDirt(now time.Time) (cleaner.Dirt, error) {
 type part struct {
 	*segment.Segment
 	next int64
+}
+
+// plan describes the segment to package cleaner, without the number of its index entries.
+func (s part) plan() cleaner.Segment {
+	return cleaner.Segment{
+		Base: s.Base(), Next: s.next, Bytes: s.Size(), Latest: s.Newest,
+		First: func() (int64, error) {
+			ts, _ := s.First() // the pass reports a read error
+			return ts, nil
+		},
+	}
 }
 
 // inactiveLocked returns all segments but the active one.
@@ -310,7 +318,9 @@ func (p *pass) groups(cfg *Config) [][]*segment.Segment {
 	var list []cleaner.Segment
 	for _, s := range p.list {
 		if s.Base() < p.filter.End {
-			list = append(list, cleaner.Segment{Base: s.Base(), Next: s.next, Bytes: s.Size(), Entries: s.Entries()})
+			next := s.plan()
+			next.Entries = s.Entries()
+			list = append(list, next)
 		}
 	}
 	var groups [][]*segment.Segment
