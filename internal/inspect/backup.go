@@ -17,10 +17,10 @@ import (
 	"github.com/chronik-io/chronik/internal/vfs"
 )
 
-// ErrBackup says that the place for the copies can't be used.
-var ErrBackup = errors.New("backup directory can't be used")
+// ErrBackup means that the backup directory cannot be used.
+var ErrBackup = errors.New("backup directory cannot be used")
 
-// Manifest is the file of a backup that says what is in it.
+// Manifest is the table of contents of a backup.
 type Manifest struct {
 	Made  string  `json:"made"` // RFC 3339
 	Back  string  `json:"wayBack"`
@@ -33,7 +33,8 @@ type Saved struct {
 	Path   string `json:"path"`
 	Bytes  int64  `json:"bytes"`
 	SHA256 string `json:"sha256,omitempty"`
-	// Missing: there was none. Directory: its files follow. The way back removes both.
+	// Missing: there was no file. Directory: the entries that follow are its files. To restore,
+	// both are removed.
 	Missing   bool `json:"missing,omitempty"`
 	Directory bool `json:"directory,omitempty"`
 }
@@ -41,11 +42,11 @@ type Saved struct {
 const (
 	manifestFile = "manifest.json"
 	copiesDir    = "files"
-	wayBack      = "with the broker stopped, remove what is listed as missing or as a directory, and copy what is below " +
-		copiesDir + " to where it was (cp -a " + copiesDir + "/. /)"
+	wayBack      = "stop the broker, remove everything that is listed as missing or as a directory, and copy the files below " +
+		copiesDir + " back to their places (cp -a " + copiesDir + "/. /)"
 )
 
-// save copies everything that the plan changes, synced, and a manifest at last.
+// save copies everything that the plan changes, and then writes a manifest. Both are synced.
 func (r *Repair) save(ctx context.Context, backup string) error {
 	fsys := r.opt.FS
 	backup = path.Clean(backup)
@@ -78,12 +79,12 @@ func (r *Repair) save(ctx context.Context, backup string) error {
 	return nil
 }
 
-// files lists what is to be saved: the files of the plan, and all files of its directories.
+// files lists what must be saved: the files of the plan, and all files of its directories.
 func (r *Repair) files() []Saved {
 	var list []Saved
 	for _, name := range r.plan.Files() {
 		infos, err := r.opt.FS.List(name)
-		if err != nil { // a file, or missing; or copying it meets the error
+		if err != nil { // a file, or missing; copying it reports any other error
 			in, _ := r.opt.FS.Stat(name)
 			list = append(list, Saved{Path: name, Bytes: in.Size})
 			continue
@@ -96,12 +97,12 @@ func (r *Repair) files() []Saved {
 	return list
 }
 
-// usable says whether copies can be put into a directory.
+// usable returns an error if copies cannot be stored in the directory.
 func (r *Repair) usable(backup string) error {
 	for _, d := range r.report.dirs {
 		for _, at := range []string{d.place.Path, d.place.JournalPath()} {
 			if backup == at || strings.HasPrefix(backup, at+"/") {
-				return fmt.Errorf("%w: %s lies in %s; name a place outside of it, best on another disk", ErrBackup, backup, at)
+				return fmt.Errorf("%w: %s is inside %s; use a directory outside of it, preferably on another disk", ErrBackup, backup, at)
 			}
 		}
 	}
@@ -111,7 +112,7 @@ func (r *Repair) usable(backup string) error {
 	case err != nil:
 		return fmt.Errorf("%w: %w", ErrBackup, err)
 	case len(infos) > 0:
-		return fmt.Errorf("%w: %s is not empty; name a new one", ErrBackup, backup)
+		return fmt.Errorf("%w: %s is not empty; use a new one", ErrBackup, backup)
 	}
 	if err := vfs.MakeDir(r.opt.FS, backup); err != nil {
 		return fmt.Errorf("%w: %w", ErrBackup, err)

@@ -13,8 +13,8 @@ import (
 	"github.com/chronik-io/chronik/internal/storage/segment"
 )
 
-// rewrite writes the segments with flaws anew, one of each log at a time, since a
-// checkpoint names one that is about to take its place.
+// rewrite rewrites the segments with flaws. It rewrites one segment of each log at a time, because
+// a checkpoint names only one swap for a log.
 func (m *apply) rewrite() error {
 	type work struct {
 		log  *log
@@ -44,7 +44,7 @@ func (m *apply) rewrite() error {
 			return err
 		}
 		for _, w := range round {
-			if err := m.finish(files, w.log); err != nil { // a swap from before
+			if err := m.finish(files, w.log); err != nil { // a swap from before the repair
 				return err
 			}
 			if err := m.rewriteSegment(files, w.log, w.base); err != nil {
@@ -66,29 +66,29 @@ func (m *apply) rewrite() error {
 	return nil
 }
 
-// entry is what the checkpoint to be says of a log.
+// entry returns the new checkpoint's entry of a log.
 func (m *apply) entry(l *log) *checkpoint.Log { return &m.state.Logs[slices.Index(m.dir.logs, l)] }
 
-// finish gives the segment that waits its place.
+// finish completes the swap of a log, if its entry names one.
 func (m *apply) finish(files *segment.Files, l *log) error {
 	s := m.entry(l)
 	if !s.Swapping {
 		return nil
 	}
 	var replaced map[int64]int64
-	if l.waiting { // a compaction's: it replaces other segments, too
+	if l.swapWaiting { // a compaction's: it replaces other segments, too
 		replaced = l.files
 	}
 	waits := exists(m.fs, l.segmentPath(s.Swap)+segment.SwapSuffix)
 	if err := storage.FinishSwap(files, m.fs, l.path, s, waits, replaced); err != nil {
 		return err
 	}
-	l.waiting, s.Swapping, s.Swap = false, false, 0
+	l.swapWaiting, s.Swapping, s.Swap = false, false, 0
 	return nil
 }
 
-// rewriteSegment writes a segment without its flaws beside the old one, and has the checkpoint
-// to be speak of it.
+// rewriteSegment writes a copy of a segment without its flaws, and names the swap in the new
+// checkpoint.
 func (m *apply) rewriteSegment(files *segment.Files, l *log, base int64) error {
 	s := m.entry(l)
 	i := slices.IndexFunc(s.Segments, func(e checkpoint.Extent) bool { return e.Base == base })
@@ -107,7 +107,7 @@ func (m *apply) rewriteSegment(files *segment.Files, l *log, base int64) error {
 		return errors.Join(err, fresh.Discard())
 	}
 	if in, err := m.fs.Stat(l.segmentPath(base)); err == nil {
-		_ = m.fs.SetModified(fresh.Path(), in.Modified) // only retention asks for it, where timestamps can't be believed
+		_ = m.fs.SetModified(fresh.Path(), in.Modified) // only retention uses it, if timestamps cannot be trusted
 	}
 	if err := fresh.Ready(); err != nil {
 		return errors.Join(err, fresh.Discard())
@@ -119,10 +119,10 @@ func (m *apply) rewriteSegment(files *segment.Files, l *log, base int64) error {
 	return nil
 }
 
-// copyStep is how much of a segment is copied at a time.
+// copyStep is the number of bytes that are copied at a time.
 const copyStep = 1 << 20
 
-// copy copies what stands between the flaws, and what is made of those that are mended.
+// copy copies the ranges between the flaws, and the changed ranges.
 func (m *apply) copy(l *log, base, size int64, to *segment.Segment) error {
 	f, err := m.fs.Open(l.segmentPath(base))
 	if err != nil {
@@ -169,7 +169,7 @@ func (m *apply) copy(l *log, base, size int64, to *segment.Segment) error {
 	return put(at, size, nil)
 }
 
-// change is what is made of a flaw's bytes; nil leaves them out.
+// change returns the function that corrects a flaw's bytes; nil means that they are left out.
 func (f *flaw) change() func([]byte) {
 	switch {
 	case f.epoch >= 0:

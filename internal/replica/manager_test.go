@@ -275,7 +275,7 @@ func TestALogThatCannotBeMadeKeepsNoOtherFromIt(t *testing.T) {
 // unclean makes a directory that was closed cleanly look like after a crash.
 func unclean(t testing.TB, fsys vfs.FS, place storage.Place) {
 	t.Helper()
-	b, err := storage.OpenBench(place, storage.Options{FS: fsys})
+	b, err := storage.OpenForRepair(place, storage.Options{FS: fsys})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -203,8 +203,8 @@ func (l *Log) checkpointed() (checkpoint.Log, journal.LSN) {
 	}
 	lc.Epochs = l.epochs.Below(l.rp.Offset + 1) // later epochs come back with the frames
 	lc.Producers = l.producers.Append(nil, l.rp.Offset)
-	if aside := l.life.aside; aside != nil {
-		lc.Aside, lc.LSN = aside.name, max(lc.LSN, aside.lsn)
+	if quarantine := l.life.quarantine; quarantine != nil {
+		lc.QuarantineFile, lc.LSN = quarantine.name, max(lc.LSN, quarantine.lsn)
 	}
 	if l.dir.opt.broken.has(earlyLSN) {
 		lc.LSN = max(lc.LSN, l.dir.journal.Notified())

@@ -63,7 +63,7 @@ func (d *Dir) ascertain() error {
 		return nil
 	}
 	if err := d.checkpoint(nil); err != nil {
-		return fmt.Errorf("find out which logs the checkpoint names: %w", err)
+		return fmt.Errorf("rewrite the checkpoint after a failed creation or deletion: %w", err)
 	}
 	return nil
 }

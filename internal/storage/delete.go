@@ -27,8 +27,8 @@ func (d *Dir) Delete(logs ...*Log) error {
 		d.journal.Drop(l.stream)
 		l.disown()
 		l.flushMu.Lock() // waits for a flush to end
-		if entries[i], _ = l.checkpointed(); entries[i].Aside != "" {
-			frames = append(frames, entries[i].Aside)
+		if entries[i], _ = l.checkpointed(); entries[i].QuarantineFile != "" {
+			frames = append(frames, entries[i].QuarantineFile)
 		}
 		frames = append(frames, l.life.spent...)
 		d.steps.Add(1)
@@ -71,7 +71,7 @@ func (d *Dir) putTombstones(logs []*Log, entries []checkpoint.Log) (gone []*Log,
 	for i, l := range logs {
 		if _, known := d.logs[l.id]; known {
 			e := entries[i]
-			e.Deleted, e.Offline, e.Aside, e.Producers, e.Epochs = true, "", "", nil, epochs.Cache{}
+			e.Deleted, e.Offline, e.QuarantineFile, e.Producers, e.Epochs = true, "", "", nil, epochs.Cache{}
 			e.LSN = max(d.journal.Assigned(), 1)
 			d.deleted[l.id] = tombstone{Log: e}
 			gone, deleted = append(gone, l), append(deleted, e)

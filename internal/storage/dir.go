@@ -58,7 +58,7 @@ type Dir struct {
 	deleted        map[ID]tombstone
 	loggedFailures map[string]int // repeated failures that were logged
 
-	flights sync.WaitGroup // operations that Manager has started
+	operations sync.WaitGroup // operations that Manager has started
 
 	steps  atomic.Uint64 // completed parts of creations and deletions; see progress
 	unsure atomic.Bool   // the checkpoint on the disk may name logs that do not exist; see ascertain
@@ -159,7 +159,7 @@ func (d *Dir) takeLock() (io.Closer, error) {
 
 func (d *Dir) open() (err error) {
 	fsys := d.opt.FS
-	if err := d.untouched(); err != nil {
+	if err := d.refuseForeignDir(); err != nil {
 		return err
 	}
 	for _, p := range []string{d.path, d.jpath} {
@@ -201,7 +201,7 @@ func (d *Dir) interrupted() error {
 		return nil
 	}
 	if err := d.opt.Interrupted(); err != nil {
-		return fmt.Errorf("the recovery was interrupted: %w", err)
+		return fmt.Errorf("recovery interrupted: %w", err)
 	}
 	return nil
 }

@@ -145,7 +145,7 @@ func (d *Dir) sweep() error {
 		if oldest > target || !state.Allows(loglife.Read) {
 			continue
 		}
-		if state.Allows(loglife.SetAside) {
+		if state.Allows(loglife.Quarantine) {
 			failed = append(failed, l)
 			continue
 		}

@@ -45,25 +45,25 @@ func readState(fsys vfs.FS, dir string) (*checkpoint.State, error) {
 	return s, err
 }
 
-// Bench is a log directory that is locked for a repair. No broker uses it.
-type Bench struct{ d *Dir }
+// RepairDir is a log directory that is locked for a repair. No broker uses it.
+type RepairDir struct{ d *Dir }
 
-// OpenBench locks a directory for a repair. The error matches ErrLocked if a broker uses it.
-func OpenBench(place Place, opt Options) (*Bench, error) {
+// OpenForRepair locks a directory for a repair. The error matches ErrLocked if a broker uses it.
+func OpenForRepair(place Place, opt Options) (*RepairDir, error) {
 	opt.setDefaults()
 	d := newDir(place, &opt)
 	var err error
 	if d.lock, err = d.takeLock(); err != nil {
 		return nil, err
 	}
-	return &Bench{d}, nil
+	return &RepairDir{d}, nil
 }
 
 // Close unlocks the directory.
-func (b *Bench) Close() error { return errors.Join(b.d.closeCheckpoint(), b.d.lock.Close()) }
+func (b *RepairDir) Close() error { return errors.Join(b.d.closeCheckpoint(), b.d.lock.Close()) }
 
 // WriteIdentity writes the identity into the directory, or into that of its journal.
-func (b *Bench) WriteIdentity(id Identity, ofJournal bool) error {
+func (b *RepairDir) WriteIdentity(id Identity, ofJournal bool) error {
 	if ofJournal {
 		if err := vfs.MakeDir(b.d.opt.FS, b.d.jpath); err != nil {
 			return err
@@ -74,7 +74,7 @@ func (b *Bench) WriteIdentity(id Identity, ofJournal bool) error {
 
 // Commit makes a state the directory's checkpoint, with the next sequence. It replaces both copies;
 // the first one must be readable (checkpoint.Restore).
-func (b *Bench) Commit(s *checkpoint.State) error {
+func (b *RepairDir) Commit(s *checkpoint.State) error {
 	c := *s
 	c.Seq++
 	if err := b.d.replaceCheckpoint(&c); err != nil {
@@ -99,7 +99,7 @@ func (d *Dir) replaceCheckpoint(c *checkpoint.State) error {
 // CommitFresh is Commit with an empty journal whose LSNs begin at above or higher, so that no older
 // frame counts any longer. If renew is set the journal gets a new identity, so that a start refuses
 // the old journal if it reappears.
-func (b *Bench) CommitFresh(s *checkpoint.State, above journal.LSN, renew bool) error {
+func (b *RepairDir) CommitFresh(s *checkpoint.State, above journal.LSN, renew bool) error {
 	c := *s
 	b.d.ident = Identity{Dir: s.Dir, Journal: s.Journal}
 	c.Durable = max(c.Durable, above-1)
@@ -150,7 +150,7 @@ func (d *Dir) beginAt(c *checkpoint.State, at journal.Position) error {
 
 // WritePartitionFile writes the topic id into a partition directory, and creates the directory if
 // it is missing.
-func (b *Bench) WritePartitionFile(l *checkpoint.Log) error {
+func (b *RepairDir) WritePartitionFile(l *checkpoint.Log) error {
 	dir := path.Join(b.d.path, l.String())
 	if err := vfs.MakeDir(b.d.opt.FS, dir); err != nil {
 		return err
@@ -159,7 +159,7 @@ func (b *Bench) WritePartitionFile(l *checkpoint.Log) error {
 }
 
 // NewQuarantine returns a Quarantine whose file names are not in use.
-func (b *Bench) NewQuarantine(s *checkpoint.State) (*Quarantine, error) {
+func (b *RepairDir) NewQuarantine(s *checkpoint.State) (*Quarantine, error) {
 	infos, err := b.d.opt.FS.List(b.d.path)
 	if err != nil {
 		return nil, fmt.Errorf("quarantine journal frames: %w", err)

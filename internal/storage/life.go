@@ -18,11 +18,11 @@ type life struct {
 	cause error // why the log is not fully in use; nil while it is online
 
 	// After a deletion these stay until the deletion is committed.
-	cut   *cutting          // Cutting, CutStuck: the truncation
-	swap  *swap             // Swapping, SwapStuck, AsideStuck: the swap
-	aside *quarantineFrames // Aside, AsideStuck: the quarantine file
-	spent []string          // replayed quarantine files, which the next commit of the log does not name
-	found *checkpoint.Log   // Offline, Damaged: the entry that checkpoints repeat
+	cut        *cutting          // Cutting, CutStuck: the truncation
+	swap       *swap             // Swapping, SwapStuck, QuarantinedStuck: the swap
+	quarantine *quarantineFrames // Quarantined, QuarantinedStuck: the quarantine file
+	spent      []string          // replayed quarantine files, which the next commit of the log does not name
+	found      *checkpoint.Log   // Offline, Damaged: the entry that checkpoints repeat
 }
 
 // on is onLocked for a caller that does not hold mu.
@@ -63,7 +63,7 @@ func (d *Dir) answered(of string, state, event fmt.Stringer, a loglife.Answer) {
 	if bufpool.Invariants {
 		panic(fmt.Sprintf("%s is %s: %s", of, state, event))
 	}
-	d.log.Error("BUG: an event that the state does not know", zap.String("of", of), zap.Stringer("state", state), zap.Stringer("event", event))
+	d.log.Error("BUG: event is impossible in this state", zap.String("of", of), zap.Stringer("state", state), zap.Stringer("event", event))
 }
 
 // Err returns why the log takes no appends, nil if it does. The log may be offline or temporarily
@@ -154,7 +154,7 @@ func (l *Log) goOffline(e loglife.Event, found *checkpoint.Log, err error) {
 // lost. Checkpoints repeat entry, and no frame of the journal counts for the log any longer.
 func (l *Log) giveUp(entry *checkpoint.Log, err error) {
 	entry.Offline, entry.LSN = err.Error(), math.MaxInt64
-	l.goOffline(loglife.Found, entry, err)
+	l.goOffline(loglife.FoundDamaged, entry, err)
 }
 
 // dirLife is the state of a directory and why it accepts no records; the cause is nil if it does.

@@ -117,7 +117,7 @@ func (s *stored) empty(end int64, lsn journal.LSN) {
 // bytes nor in a quarantine file, MaxUint64 if there is none. Frames whose owner has not been
 // notified yet are not counted.
 func (l *Log) oldestLocked() journal.LSN {
-	if l.life.aside != nil { // such a log accepts no appends
+	if l.life.quarantine != nil { // such a log accepts no appends
 		return math.MaxUint64
 	}
 	if l.lowestUnsynced != 0 {

@@ -85,7 +85,7 @@ func (m *Manager) Shutdown(ctx context.Context) error {
 	for _, d := range m.dirs {
 		open[d] = true
 		go func() {
-			d.flights.Wait()
+			d.operations.Wait()
 			ended <- outcome{d, d.Close()}
 		}()
 	}
@@ -97,7 +97,7 @@ func (m *Manager) Shutdown(ctx context.Context) error {
 			errs = append(errs, o.err)
 		case <-ctx.Done():
 			for d := range open {
-				errs = append(errs, fmt.Errorf("log directory %s could not be closed in time, the next start recovers it: %w", d.path, ctx.Err()))
+				errs = append(errs, fmt.Errorf("log directory %s could not be closed in time; the next start recovers it: %w", d.path, ctx.Err()))
 			}
 			return errors.Join(errs...)
 		}

@@ -38,7 +38,7 @@ func (m *Manager) concurrently(dirs []*Dir, fn func(*Dir) error) error {
 		}
 		op := &operation{dir: d, progress: d.progress()}
 		running[op] = true
-		d.flights.Go(func() { ended <- m.run(op, fn) })
+		d.operations.Go(func() { ended <- m.run(op, fn) })
 	}
 	for tick := m.tick(); len(running) > 0; {
 		select {
@@ -68,7 +68,7 @@ func (m *Manager) run(op *operation, fn func(*Dir) error) *operation {
 		if m.late[op.dir]--; m.late[op.dir] == 0 {
 			delete(m.late, op.dir)
 		}
-		op.dir.log.Warn("what a hung log directory was asked for has ended", zap.Error(err))
+		op.dir.log.Warn("operation on a hung log directory has ended", zap.Error(err))
 	}
 	return op
 }
@@ -106,7 +106,7 @@ func (m *Manager) hungLocked(d *Dir) error {
 }
 
 func hung(d *Dir) error {
-	return fmt.Errorf("%w: log directory %s hangs: its disk has not answered for %v; check the disk and the kernel's log",
+	return fmt.Errorf("%w: log directory %s hangs: its disk has not answered for %v; check the disk and the kernel log",
 		ErrFailed, d.path, hungAfter)
 }
 

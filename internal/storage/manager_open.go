@@ -84,14 +84,14 @@ func (m *Manager) admit(d *Dir, place Place) error {
 func (m *Manager) isCopy(d *Dir) error {
 	for _, other := range m.dirs {
 		if other.ident.Dir == d.ident.Dir {
-			return foreign("it has the same identity as %s, which is before it in log.dirs and is used: "+
-				"one is a copy of the other; remove the copy, or take it out of log.dirs", other.path)
+			return foreign("it has the same identity as %s, which comes first in log.dirs and is used: "+
+				"one is a copy of the other; delete the copy, or remove it from log.dirs", other.path)
 		}
 	}
 	for _, l := range d.Logs() {
 		if other := m.logs[l.id]; other != nil {
-			return foreign("%s is in %s and in %s; the first in log.dirs is used: "+
-				"remove the partition from one of them, or take one of them out of log.dirs",
+			return foreign("%s is in both %s and %s; the first in log.dirs is used: "+
+				"remove the partition from one of them, or remove one of them from log.dirs",
 				l, other.dir.path, d.path)
 		}
 	}

@@ -43,7 +43,7 @@ func (m *Manager) Place(specs []Spec, avoid map[*Dir]bool) (map[*Dir][]Spec, err
 				}
 			}
 			if best == nil {
-				return nil, fmt.Errorf("%w: no log directory takes records now", ErrFailed)
+				return nil, fmt.Errorf("%w: no log directory accepts records now", ErrFailed)
 			}
 			counts[best]++
 		}
@@ -146,7 +146,7 @@ func (m *Manager) Delete(ids ...ID) error {
 			}
 		}
 		if len(begun[d]) > 0 {
-			if err := m.unborn(d, begun[d]); err != nil {
+			if err := m.ascertainNotCreated(d, begun[d]); err != nil {
 				return err
 			}
 		}
@@ -154,8 +154,8 @@ func (m *Manager) Delete(ids ...ID) error {
 	})
 }
 
-// unborn ensures that no start finds logs whose creation in a directory failed.
-func (m *Manager) unborn(d *Dir, ids []ID) error {
+// ascertainNotCreated ensures that no start finds logs whose creation in a directory failed.
+func (m *Manager) ascertainNotCreated(d *Dir, ids []ID) error {
 	if err := d.ascertain(); err != nil {
 		return err
 	}

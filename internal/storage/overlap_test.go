@@ -42,7 +42,7 @@ func TestANewSegmentDoesNotOverlap(t *testing.T) {
 	if err != nil || rp.Offset != 3 || synced == rp.Segments[0].Size {
 		t.Fatalf("recovery point %+v, %d bytes are synced: %v", rp, synced, err)
 	}
-	if err := l.bound(l.segments[:1:1], rp.Offset); err != nil {
+	if err := l.cutToSynced(l.segments[:1:1], rp.Offset); err != nil {
 		t.Fatal(err)
 	}
 	if got := l.segments[0].Size(); got != rp.Segments[0].Size {

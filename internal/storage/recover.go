@@ -25,34 +25,34 @@ import (
 // start can recover. Therefore the start writes the checkpoint that it builds on again before it
 // changes anything, and removes files only after a new checkpoint no longer names them.
 type recovery struct {
-	d      *Dir
-	ckpt   *checkpoint.State
-	found  map[ID]*found // logs that the checkpoint lists
-	after  []task
-	others bool // the journal holds frames of logs that the checkpoint does not list
-	above  journal.LSN
-	extent journal.Extent
-	began  time.Time
-	said   time.Time // when progress was last logged
-	told   time.Time // when Options.Progress was last called
-	frames int       // frames read so far
+	d        *Dir
+	ckpt     *checkpoint.State
+	found    map[ID]*found // logs that the checkpoint lists
+	after    []task
+	others   bool // the journal holds frames of logs that the checkpoint does not list
+	above    journal.LSN
+	extent   journal.Extent
+	began    time.Time
+	logged   time.Time // when progress was last logged
+	reported time.Time // when Options.Progress was last called
+	frames   int       // frames read so far
 }
 
 // progressEvery is the interval at which a long recovery logs its progress.
 const progressEvery = 5 * time.Second
 
-// tellEvery is the shortest interval between two calls of Options.Progress.
-const tellEvery = 200 * time.Millisecond
+// reportEvery is the shortest interval between two calls of Options.Progress.
+const reportEvery = 200 * time.Millisecond
 
 // progress logs and reports how far the recovery is, at most at the intervals above.
 func (r *recovery) progress(doing string, done, all int) {
 	now := time.Now()
-	if tell := r.d.opt.Progress; tell != nil && now.Sub(r.told) >= tellEvery {
-		r.told = now
+	if tell := r.d.opt.Progress; tell != nil && now.Sub(r.reported) >= reportEvery {
+		r.reported = now
 		tell(r.d.path, doing, done, all)
 	}
-	if now.Sub(r.said) >= progressEvery {
-		r.said = now
+	if now.Sub(r.logged) >= progressEvery {
+		r.logged = now
 		r.d.log.Info("recovering: "+doing, zap.Int("done", done), zap.Int("of", all), zap.Duration("for", now.Sub(r.began)))
 	}
 }
@@ -60,15 +60,15 @@ func (r *recovery) progress(doing string, done, all int) {
 // found is what a start knows about one log.
 type found struct {
 	Follower
-	l     *Log
-	files map[int64]int64 // existing segments: base → size
-	err   error
-	aside string // file into which this start quarantined its frames
+	l              *Log
+	files          map[int64]int64 // existing segments: base → size
+	err            error
+	quarantineFile string // file into which this start quarantined its frames
 }
 
 // recover brings the directory from the state after a stop or a crash to one that accepts records.
 func (d *Dir) recover() error {
-	r := &recovery{d: d, found: map[ID]*found{}, above: 1, began: time.Now(), said: time.Now()}
+	r := &recovery{d: d, found: map[ID]*found{}, above: 1, began: time.Now(), logged: time.Now()}
 	if err := r.readCheckpoint(); err != nil {
 		return err
 	}
@@ -160,7 +160,7 @@ func (r *recovery) runDeferred() {
 		case t.l != nil:
 			t.l.goOffline(loglife.Unreadable, nil, err)
 		default:
-			r.d.logOnce(nil, "what is not needed any more could not be removed", err)
+			r.d.logOnce(nil, "obsolete files could not be removed, the next start tries again", err)
 		}
 	}
 }
@@ -182,8 +182,8 @@ func (r *recovery) logs() error {
 		if err := r.d.interrupted(); err != nil {
 			return err
 		}
-		if f.err == nil && f.lc.Aside != "" {
-			f.err = f.readQuarantine(f.lc.Aside, f.l.replay)
+		if f.err == nil && f.lc.QuarantineFile != "" {
+			f.err = f.readQuarantine(f.lc.QuarantineFile, f.l.replay)
 			r.later(nil, func() error { return r.removeQuarantine(f) })
 		}
 	}
@@ -209,7 +209,7 @@ func (r *recovery) logs() error {
 	r.d.mu.Lock()
 	r.d.relistLocked()
 	r.d.mu.Unlock()
-	return r.strays()
+	return r.quarantineStrays()
 }
 
 // flushReplayed writes the replayed batches to segments and syncs them. It quarantines the
@@ -243,14 +243,14 @@ func (r *recovery) flushReplayed() error {
 	if r.d.clean || !keep {
 		return nil
 	}
-	aside := newQuarantine(r.d)
+	q := newQuarantine(r.d)
 	_, err := r.d.journal.Scan(r.ckpt.Redo, func(fr journal.Frame) error {
 		if err := r.d.interrupted(); err != nil {
 			return err
 		}
-		return r.quarantine(aside, &fr)
+		return r.quarantine(q, &fr)
 	})
-	return errors.Join(err, aside.Close())
+	return errors.Join(err, q.Close())
 }
 
 // flushReplayed flushes and syncs the log without saving indexes. They are caches, so recovery does
@@ -265,19 +265,19 @@ func (l *Log) flushReplayed() error {
 }
 
 // quarantine stores a frame that no log has taken.
-func (r *recovery) quarantine(aside *Quarantine, fr *journal.Frame) (err error) {
+func (r *recovery) quarantine(q *Quarantine, fr *journal.Frame) (err error) {
 	if t, ok := r.d.deleted[fr.Stream]; ok && fr.LSN <= t.LSN {
 		return nil
 	}
 	f := r.found[fr.Stream]
 	switch {
 	case f == nil:
-		_, err = aside.Add(fr, fmt.Sprintf(unknownFrames+"%x-%d", fr.Stream.Topic, fr.Stream.Partition))
+		_, err = q.Add(fr, fmt.Sprintf(unknownFrames+"%x-%d", fr.Stream.Topic, fr.Stream.Partition))
 	case f.err == nil || f.lc.Offline != "" || fr.LSN <= f.lc.LSN:
-	case passes(f.err): // not in the partition's directory, which may be at fault
-		f.aside, err = aside.Add(fr, f.l.String())
+	case isSystemError(f.err): // not in the partition's directory, which may be at fault
+		f.quarantineFile, err = q.Add(fr, f.l.String())
 	default:
-		_, err = aside.addIn(f.l.path, fr, "recovery")
+		_, err = q.addIn(f.l.path, fr, "recovery")
 	}
 	return err
 }
@@ -287,7 +287,7 @@ func (r *recovery) removeQuarantine(f *found) error {
 	if f.err != nil {
 		return nil
 	}
-	return r.d.opt.FS.Remove(path.Join(r.d.path, f.lc.Aside))
+	return r.d.opt.FS.Remove(path.Join(r.d.path, f.lc.QuarantineFile))
 }
 
 // openLog opens one log of the checkpoint.
@@ -336,12 +336,12 @@ func (r *recovery) finish(f *found) {
 	} else {
 		as, event := *f.lc, loglife.Unreadable
 		switch {
-		case !passes(f.err):
-			event, as.Offline = loglife.Found, f.err.Error()
+		case !isSystemError(f.err):
+			event, as.Offline = loglife.FoundDamaged, f.err.Error()
 			// Its frames were quarantined: none of the journal's counts for it any longer.
 			as.LSN = math.MaxInt64
-		case f.aside != "" && !r.d.opt.broken.has(forgetQuarantine):
-			as.Aside = f.aside
+		case f.quarantineFile != "" && !r.d.opt.broken.has(forgetQuarantine):
+			as.QuarantineFile = f.quarantineFile
 		}
 		l.segments = nil
 		l.setEnds(f.lc.Offset)

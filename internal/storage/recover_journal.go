@@ -37,7 +37,7 @@ func (r *recovery) verify() error {
 		return err
 	}
 	if ext.Next <= r.ckpt.Durable {
-		return fmt.Errorf("%w: journal %s ends at LSN %d, but the checkpoint knows %d to be durable: an older copy of the journal was put back, or files are missing",
+		return fmt.Errorf("%w: journal %s ends at LSN %d, but the checkpoint has LSN %d as durable: an older copy of the journal was restored, or files are missing",
 			journal.ErrDamaged, d.jpath, ext.Next-1, r.ckpt.Durable)
 	}
 	r.extent, r.above = ext, max(r.above, ext.Above)
@@ -106,7 +106,7 @@ func (r *recovery) apply() error {
 		return nil
 	})
 	if err == nil && ext.Next != r.extent.Next {
-		err = fmt.Errorf("%w: it ended at LSN %d when read again, first at %d", journal.ErrDamaged, ext.Next, r.extent.Next)
+		err = fmt.Errorf("%w: the journal ended at LSN %d in the first pass and at %d in the second", journal.ErrDamaged, r.extent.Next, ext.Next)
 	}
 	return err
 }

@@ -14,11 +14,11 @@ import (
 
 const framesSuffix, unknownFrames = ".frames", "unknown-"
 
-// abandonedFrames schedules the removal of quarantine files that no checkpoint names: either the
+// removeAbandonedFrames schedules the removal of quarantine files that no checkpoint names: either the
 // checkpoint that would have named the file was never written, or the log has replayed it and a
 // crash prevented the removal. Files of offline and unknown logs stay, because an operator may need
 // them.
-func (r *recovery) abandonedFrames(infos []vfs.Info) {
+func (r *recovery) removeAbandonedFrames(infos []vfs.Info) {
 	taken, needed := map[string]bool{}, map[string]bool{}
 	for i := range r.ckpt.Logs {
 		lc := &r.ckpt.Logs[i]
@@ -26,7 +26,7 @@ func (r *recovery) abandonedFrames(infos []vfs.Info) {
 		if f := r.found[lc.ID]; f != nil && f.err != nil {
 			needed[name] = true
 		}
-		needed[lc.Aside] = true // removed after the log has replayed it
+		needed[lc.QuarantineFile] = true // removed after the log has replayed it
 		taken[name] = true
 	}
 	for _, in := range infos {
@@ -55,15 +55,15 @@ func (d *Dir) quarantineDir(dirName string) error {
 	for _, in := range infos {
 		if in.Name != PartitionFile && in.Size > 0 {
 			to := fmt.Sprintf("%s.%x-stray", from, newID())
-			d.log.Warn("a directory that no checkpoint knows was set aside", zap.String("from", from), zap.String("to", to))
+			d.log.Warn("partition directory that the checkpoint does not list was quarantined", zap.String("from", from), zap.String("to", to))
 			return d.opt.FS.Rename(from, to)
 		}
 	}
 	return d.opt.FS.RemoveAll(from) // a creation that was not completed
 }
 
-// strays quarantines partition directories that the checkpoint does not list.
-func (r *recovery) strays() error {
+// quarantineStrays quarantines partition directories that the checkpoint does not list.
+func (r *recovery) quarantineStrays() error {
 	d := r.d
 	infos, err := d.opt.FS.List(d.path)
 	if err != nil {
@@ -73,7 +73,7 @@ func (r *recovery) strays() error {
 	for _, f := range r.found {
 		known[path.Base(f.l.path)] = true
 	}
-	r.abandonedFrames(infos)
+	r.removeAbandonedFrames(infos)
 	for _, in := range infos {
 		if !in.Dir || known[in.Name] || path.Join(d.path, in.Name) == d.jpath {
 			continue

@@ -104,9 +104,9 @@ func (l *Log) drain() error {
 	return l.flushAndSync()
 }
 
-// passes reports whether an error came from the system and not from the stored bytes, so that the
+// isSystemError reports whether an error came from the system and not from the stored bytes, so that the
 // next start may succeed.
-func passes(err error) bool {
+func isSystemError(err error) bool {
 	var errno syscall.Errno
 	return errors.As(err, &errno) && errno != syscall.ENOENT
 }

@@ -35,7 +35,7 @@ func (d *Dir) repairAll() bool {
 			continue
 		}
 		left = true
-		d.logOnce(l, "segment could not be replaced, the partition takes no records", err)
+		d.logOnce(l, "segment could not be replaced, the partition accepts no records", err)
 		d.mu.Lock()
 		d.broken[l] = struct{}{}
 		d.mu.Unlock()
@@ -49,7 +49,7 @@ func (d *Dir) repairAll() bool {
 // be repaired now is quarantined too, so that it pins neither the journal nor memory. It returns
 // the first error.
 func (d *Dir) replaceFailedSegments(logs ...*Log) error {
-	first := d.quarantineLogs(slices.DeleteFunc(slices.Clone(logs), func(l *Log) bool { return !l.lacks() }))
+	first := d.quarantineLogs(slices.DeleteFunc(slices.Clone(logs), func(l *Log) bool { return !l.needsReplay() }))
 	var done, failed []*Log
 	for _, l := range logs {
 		ok, err := l.replaceSegment()
@@ -74,13 +74,13 @@ func (d *Dir) replaceFailedSegments(logs ...*Log) error {
 	return first
 }
 
-// lacks reports whether the log must be replayed: its segment has failed and had bytes that were
+// needsReplay reports whether the log must be replayed: its segment has failed and had bytes that were
 // not synced.
-func (l *Log) lacks() bool {
+func (l *Log) needsReplay() bool {
 	active := l.active()
 	l.mu.RLock()
 	defer l.mu.RUnlock()
-	return l.life.state.Allows(loglife.SetAside) && active != nil && active.Err() != nil && l.flushed > l.rp.Offset && !l.dir.opt.broken.has(forgetfulFail)
+	return l.life.state.Allows(loglife.Quarantine) && active != nil && active.Err() != nil && l.flushed > l.rp.Offset && !l.dir.opt.broken.has(forgetfulFail)
 }
 
 // resume lets the log accept records again, after a checkpoint that holds the repair and no longer
@@ -100,7 +100,7 @@ func (l *Log) resume() {
 func (d *Dir) removeFrames(files []string) {
 	for _, name := range files {
 		if err := d.opt.FS.Remove(path.Join(d.path, name)); err != nil {
-			d.logOnce(nil, "frames that are not needed any more could not be removed, the next start tries again", err)
+			d.logOnce(nil, "obsolete quarantine file could not be removed, the next start tries again", err)
 		}
 	}
 }
@@ -113,24 +113,24 @@ func (l *Log) replaceSegment() (done bool, err error) {
 	switch l.state() {
 	case loglife.SwapStuck:
 		return false, l.finishSwap()
-	case loglife.AsideStuck:
+	case loglife.QuarantinedStuck:
 		if err := l.finishSwap(); err != nil {
 			return false, err
 		}
 	case loglife.Cutting, loglife.CutStuck:
 		return false, l.finish(l.dir.commitRule(silentCut, l))
-	case loglife.Failing, loglife.Aside:
+	case loglife.Failing, loglife.Quarantined:
 	default:
 		return false, nil // it was repaired in the meantime, while the directory reopened, or is out of use
 	}
-	if l.lacks() {
-		return false, fmt.Errorf("%w: the frames of %s are not set aside yet", ErrFailed, l)
+	if l.needsReplay() {
+		return false, fmt.Errorf("%w: the frames of %s are not quarantined yet", ErrFailed, l)
 	}
 	l.mu.RLock()
-	at, aside := l.rp.Offset, l.life.aside
+	at, quarantined := l.rp.Offset, l.life.quarantine
 	old := slices.Clone(l.segments) // readers may hold the slice itself
 	l.mu.RUnlock()
-	if n := len(old); n > 0 && old[n-1].Err() == nil && aside == nil { // the segment could not be opened, or the roll failed
+	if n := len(old); n > 0 && old[n-1].Err() == nil && quarantined == nil { // the segment could not be opened, or the roll failed
 		if err := old[n-1].Sync(); err != nil {
 			return false, l.segmentFailed(err)
 		}
@@ -156,13 +156,13 @@ func (l *Log) replaceSegment() (done bool, err error) {
 	if err := l.dir.opt.FS.SyncDir(l.path); err != nil {
 		return false, fmt.Errorf("replace segment: %w", err)
 	}
-	if err := l.bound(old, at); err != nil {
+	if err := l.cutToSynced(old, at); err != nil {
 		return false, err
 	}
 	old = append(old, s)
-	l.dir.memory.drop(l.continueIn(old, aside != nil))
-	if aside != nil {
-		if err := l.replayQuarantine(aside.name, at); err != nil {
+	l.dir.memory.drop(l.continueIn(old, quarantined != nil))
+	if quarantined != nil {
+		if err := l.replayQuarantine(quarantined.name, at); err != nil {
 			if errors.Is(err, journal.ErrDamaged) { // a retry would find the same
 				entry, _ := l.checkpointed()
 				l.giveUp(&entry, err)
@@ -174,11 +174,11 @@ func (l *Log) replaceSegment() (done bool, err error) {
 		return false, l.segmentFailed(err)
 	}
 	l.synced()
-	if aside != nil {
+	if quarantined != nil {
 		l.mu.Lock()
-		if l.onLocked(loglife.Replayed, nil) == loglife.Aside { // otherwise a deletion has ended the replay
-			l.life.aside, l.life.spent = nil, append(l.life.spent, aside.name)
-			l.rp.LSN = max(l.rp.LSN, aside.lsn)
+		if l.onLocked(loglife.Replayed, nil) == loglife.Quarantined { // otherwise a deletion has ended the replay
+			l.life.quarantine, l.life.spent = nil, append(l.life.spent, quarantined.name)
+			l.rp.LSN = max(l.rp.LSN, quarantined.lsn)
 		}
 		l.mu.Unlock()
 	}
@@ -188,11 +188,11 @@ func (l *Log) replaceSegment() (done bool, err error) {
 // continueIn replaces the segments that readers see. Quarantined records are in none of them;
 // readers see both changes in one step, so that no reader takes the new segment for a hole. It
 // returns the chunks to release. It needs flushMu.
-func (l *Log) continueIn(segments []*segment.Segment, aside bool) (gone []*chunk) {
+func (l *Log) continueIn(segments []*segment.Segment, quarantined bool) (gone []*chunk) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.segments = segments
-	if !aside {
+	if !quarantined {
 		return nil
 	}
 	l.flushed, l.flushedLSN, l.lowestUnsynced = l.rp.Offset, 0, 0
@@ -215,10 +215,10 @@ func (l *Log) replayQuarantine(name string, at int64) error {
 	return l.writeFlushable()
 }
 
-// bound cuts the last of the old segments to its synced bytes, because the bytes beyond are in an
+// cutToSynced cuts the last of the old segments to its synced bytes, because the bytes beyond are in an
 // unknown state and must never be read as batches. It also cuts it to the recovery point, which may
 // be earlier and is where the new segment begins.
-func (l *Log) bound(old []*segment.Segment, next int64) error {
+func (l *Log) cutToSynced(old []*segment.Segment, next int64) error {
 	if len(old) == 0 {
 		return nil
 	}
@@ -232,7 +232,7 @@ func (l *Log) bound(old []*segment.Segment, next int64) error {
 	}
 	l.mu.RUnlock()
 	fresh := segment.Open(l.dir.files, l.path, last.Base(), size)
-	if err := fresh.Cut(size, next); err != nil {
+	if err := fresh.Truncate(size, next); err != nil {
 		return err
 	}
 	old[len(old)-1] = fresh

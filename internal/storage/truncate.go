@@ -83,7 +83,7 @@ func (l *Log) beginCut(x *Cut) error {
 		return ErrClosed
 	}
 	if x.End < 0 {
-		return fmt.Errorf("%w: no log ends there", ErrOffsetOutOfRange)
+		return fmt.Errorf("%w: the end of a log is never negative", ErrOffsetOutOfRange)
 	}
 	if err := l.flushAll(); err != nil {
 		return err
@@ -179,7 +179,7 @@ func (l *Log) publishCut(c *cutting) {
 	l.firstDirty = min(l.firstDirty, c.end)
 	l.cuts++
 	l.life.cut = c
-	l.onLocked(loglife.CutBegun, fmt.Errorf("%w: the truncation of %s to %d is not finished", ErrFailed, l, c.end))
+	l.onLocked(loglife.CutBegun, fmt.Errorf("%w: the truncation of %s to %d is in progress", ErrFailed, l, c.end))
 	l.logEnd.Store(c.end)
 	l.written.Store(min(l.written.Load(), c.end))
 	l.durable.Store(min(l.durable.Load(), c.end))
@@ -250,7 +250,7 @@ func (l *Log) cutFiles(c *cutting) error {
 		}
 	}
 	if n := len(c.keep); n > 0 {
-		if err := c.keep[n-1].Cut(c.size, c.end); err != nil {
+		if err := c.keep[n-1].Truncate(c.size, c.end); err != nil {
 			return err
 		}
 	}

@@ -57,7 +57,7 @@ func (l *Log) loadProducers(s *segment.Segment) (known producers.State, err erro
 		return known, err
 	}
 	if len(b) < 8 || int64(binary.LittleEndian.Uint64(b)) != s.Base() {
-		return known, fmt.Errorf("%w: %s is not of its segment", statefile.ErrCorrupt, s.ProducersPath())
+		return known, fmt.Errorf("%w: %s belongs to another segment", statefile.ErrCorrupt, s.ProducersPath())
 	}
 	known = l.noProducers()
 	_, err = known.Decode(b[8:])

@@ -32,7 +32,7 @@ func header(seq uint64) Header {
 // full returns a log with all parts set.
 func full(n byte) Log {
 	l := Log{
-		ID: id(n), Topic: fmt.Sprintf("topic%d", n), Deleted: true, Offline: "damaged", Aside: "frames", Start: 7, Clean: 9,
+		ID: id(n), Topic: fmt.Sprintf("topic%d", n), Deleted: true, Offline: "damaged", QuarantineFile: "frames", Start: 7, Clean: 9,
 		Swapping: true, Swap: 8,
 		Point: Point{Offset: 100, LSN: 5, Segments: []Extent{{0, 10}, {50, 20}}}, Producers: []byte("producers"),
 	}

@@ -69,7 +69,7 @@ func (l *Log) append(b []byte, producers bool) []byte {
 		flags |= flagProducers
 	}
 	b = append(appendID(b, l.ID), flags)
-	b = appendString(appendString(appendString(b, l.Topic), l.Offline), l.Aside)
+	b = appendString(appendString(appendString(b, l.Topic), l.Offline), l.QuarantineFile)
 	for _, v := range []int64{l.Start, l.Clean, l.Swap} {
 		b = le.AppendUint64(b, uint64(v))
 	}
@@ -96,7 +96,7 @@ func (p *Point) append(b []byte) []byte {
 	return b
 }
 
-var errMalformed = errors.New("malformed record of a checkpoint")
+var errMalformed = errors.New("malformed checkpoint record")
 
 // cursor decodes a record. The first error sticks: later reads return zero values. Returned values
 // never alias the record.
@@ -192,7 +192,7 @@ func (c *cursor) log(known func(journal.StreamID) *Log) *Log {
 		c.fail(errMalformed)
 	}
 	l.Deleted, l.Swapping = flags&flagDeleted != 0, flags&flagSwapping != 0
-	l.Topic, l.Offline, l.Aside = string(c.bytes()), string(c.bytes()), string(c.bytes())
+	l.Topic, l.Offline, l.QuarantineFile = string(c.bytes()), string(c.bytes()), string(c.bytes())
 	l.Start, l.Clean, l.Swap = c.i64(), c.i64(), c.i64()
 	l.Point = c.point()
 	l.Epochs = c.epochs()

@@ -29,15 +29,15 @@ type State struct {
 
 // Log is the checkpoint's entry of one log.
 type Log struct {
-	ID       journal.StreamID
-	Topic    string
-	Deleted  bool   // a start removes it
-	Offline  string // why it was found damaged; empty if it was not
-	Aside    string // quarantine file in the directory with the frames beyond the recovery point; empty: they are in the journal
-	Start    int64  // the log start, the first offset that may be read
-	Clean    int64  // all offsets below it have been compacted
-	Swapping bool   // the segment with base Swap is replacing others
-	Swap     int64
+	ID             journal.StreamID
+	Topic          string
+	Deleted        bool   // a start removes it
+	Offline        string // why it was found damaged; empty if it was not
+	QuarantineFile string // quarantine file in the directory with the frames beyond the recovery point; empty: they are in the journal
+	Start          int64  // the log start, the first offset that may be read
+	Clean          int64  // all offsets below it have been compacted
+	Swapping       bool   // the segment with base Swap is replacing others
+	Swap           int64
 	Point
 	Epochs epochs.Cache
 	// Producers is the state of idempotent producers, encoded by producers.State.

@@ -102,7 +102,7 @@ func (s *Store) WriteEach(logs iter.Seq[*Log], header func() Header) error {
 	err := s.log.Rotate(func(emit statelog.Emit) error {
 		for l := range logs {
 			if s.known[l.ID] {
-				return fmt.Errorf("log %v is there twice", l)
+				return fmt.Errorf("log %v occurs twice", l)
 			}
 			s.known[l.ID] = true
 			s.buf = l.append(append(s.buf[:0], kindLog), true)
@@ -184,7 +184,7 @@ func (l *loader) Load(record []byte) error {
 	case kind == kindLog:
 		log := c.log(func(journal.StreamID) *Log { return nil })
 		if l.logs[log.ID] != nil {
-			c.fail(fmt.Errorf("log %v is there twice", log))
+			c.fail(fmt.Errorf("log %v occurs twice", log))
 		}
 		l.logs[log.ID] = log
 	default:
@@ -196,7 +196,7 @@ func (l *loader) Load(record []byte) error {
 // Apply implements statelog.Reader.
 func (l *loader) Apply(_ uint64, record []byte) error {
 	if l.header == nil {
-		return errors.New("there is no header in the snapshot")
+		return errors.New("the snapshot has no header")
 	}
 	c := cursor{b: record}
 	h := c.header()
@@ -214,7 +214,7 @@ func (l *loader) state(dir string, c statelog.Content) (*State, error) {
 		return nil, nil
 	}
 	if l.header == nil {
-		return nil, &statelog.Damage{Name: Format.Name, File: dir, What: "there is no header"}
+		return nil, &statelog.Damage{Name: Format.Name, File: dir, What: "the snapshot has no header"}
 	}
 	s := &State{Header: *l.header}
 	for _, id := range slices.SortedFunc(maps.Keys(l.logs), compare) {

@@ -6,21 +6,21 @@
 //
 //	opening ── opened ──▶ online ── segment failed ──▶ failing ── mended ──▶ online
 //	                                                   failing ── segment failed ──▶ failing
-//	                                                   failing ── frames aside ──▶ aside ── replayed ──▶ failing
-//	                                                                               aside ── segment failed ──▶ aside
+//	                                                   failing ── frames quarantined ──▶ quarantined ── replayed ──▶ failing
+//	                                                                                     quarantined ── segment failed ──▶ quarantined
 //
 //	online ── swap begun ──▶ swapping ── swap done ──▶ online
 //	                         swapping ── swap failed ──▶ swap stuck ── swap done ──▶ online
 //	                                                     swap stuck ── swap failed ──▶ swap stuck
-//	                                                     swap stuck ── frames aside ──▶ aside, swap stuck ── swap done ──▶ aside
-//	                                                                                    aside, swap stuck ── swap failed ──▶ aside, swap stuck
+//	                                                     swap stuck ── frames quarantined ──▶ quarantined, swap stuck ── swap done ──▶ quarantined
+//	                                                                                          quarantined, swap stuck ── swap failed ──▶ quarantined, swap stuck
 //
 //	online ── cut begun ──▶ cutting ── cut done ──▶ online
 //	                        cutting ── cut failed ──▶ cut stuck ── cut done ──▶ online
 //	                                                  cut stuck ── cut failed ──▶ cut stuck
 //
 //	{opening, online, cutting, cut stuck} ── unreadable ──▶ offline
-//	{opening, failing, aside, swap stuck} ── found wrong ──▶ damaged
+//	{opening, failing, quarantined, swap stuck} ── found damaged ──▶ damaged
 //	{any but opening and deleted} ── deletion ──▶ deleted
 //
 // Each state has one cause, an error that says why the log takes no appends. Online and swapping

@@ -22,11 +22,11 @@ const (
 	// Failing: a write or datasync of the last segment failed. The maintenance goroutine will
 	// continue the log in a new one.
 	Failing
-	// Aside: frames that no segment holds are quarantined in a file, from which a repair or a start
+	// Quarantined: frames that no segment holds are quarantined in a file, from which a repair or a start
 	// replays them. The log pins neither the journal nor memory.
-	Aside
-	// AsideStuck is Aside and SwapStuck.
-	AsideStuck
+	Quarantined
+	// QuarantinedStuck is Quarantined and SwapStuck.
+	QuarantinedStuck
 	// Offline: the system refused to read or change its files. The next start tries again.
 	Offline
 	// Damaged: its stored bytes are wrong. It stays offline after restarts.
@@ -40,16 +40,16 @@ type Use uint16
 
 // The uses that a state may allow.
 const (
-	Append   Use = 1 << iota // records are appended, and sweeps may carry them forward in the journal
-	Read                     // records are served
-	Whole                    // all records are in segments or in memory, so a read finds each of them
-	Flush                    // any goroutine writes, syncs and rolls segments
-	Change                   // a truncation, a compaction, or a roll for age may begin
-	Start                    // the log start may move, and segments below it are removed
-	Repair                   // the maintenance goroutine has work to finish
-	SetAside                 // frames may be copied to a quarantine file
-	Replay                   // checkpoints name a quarantine file to replay
-	AsFound                  // checkpoints repeat the entry from when the log went offline
+	Append     Use = 1 << iota // records are appended, and sweeps may carry them forward in the journal
+	Read                       // records are served
+	Whole                      // all records are in segments or in memory, so a read finds each of them
+	Flush                      // any goroutine writes, syncs and rolls segments
+	Change                     // a truncation, a compaction, or a roll for age may begin
+	Start                      // the log start may move, and segments below it are removed
+	Repair                     // the maintenance goroutine has work to finish
+	Quarantine                 // frames may be copied to a quarantine file
+	Replay                     // checkpoints name a quarantine file to replay
+	AsFound                    // checkpoints repeat the entry from when the log went offline
 )
 
 // Event is an event of a log.
@@ -57,20 +57,20 @@ type Event uint8
 
 // The events of a log.
 const (
-	Opened        Event = iota // a start or a creation has ended
-	SegmentFailed              // a write or datasync of a segment failed, or a replay into one
-	FramesAside                // a quarantine file holds the frames that no segment does
-	Replayed                   // synced segments hold the quarantined frames
-	Mended                     // a checkpoint lists the new segment
-	SwapBegun                  // memory lists the compacted segment
-	SwapFailed                 // a step of the swap failed
-	SwapDone                   // a checkpoint no longer names the swap
-	CutBegun                   // the log ends earlier in memory
-	CutFailed                  // a step of the truncation failed
-	CutDone                    // checkpoint and files match memory
-	Unreadable                 // the system refused a call without which the log cannot be used
-	Found                      // the stored bytes are wrong, or acknowledged records are lost
-	Deletion                   // the log is being deleted
+	Opened            Event = iota // a start or a creation has ended
+	SegmentFailed                  // a write or datasync of a segment failed, or a replay into one
+	FramesQuarantined              // a quarantine file holds the frames that no segment does
+	Replayed                       // synced segments hold the quarantined frames
+	Mended                         // a checkpoint lists the new segment
+	SwapBegun                      // memory lists the compacted segment
+	SwapFailed                     // a step of the swap failed
+	SwapDone                       // a checkpoint no longer names the swap
+	CutBegun                       // the log ends earlier in memory
+	CutFailed                      // a step of the truncation failed
+	CutDone                        // checkpoint and files match memory
+	Unreadable                     // the system refused a call without which the log cannot be used
+	FoundDamaged                   // the stored bytes are wrong, or acknowledged records are lost
+	Deletion                       // the log is being deleted
 )
 
 // On returns the state that follows an event, and the effect of the event.
@@ -86,14 +86,14 @@ func (s State) String() string { return logs.rows[s].name }
 func (e Event) String() string { return logs.events[e] }
 
 var logs = table[State, Event, Use]{
-	uses: []string{"append", "read", "whole", "flush", "change", "start", "repair", "set aside", "replay", "as found"},
+	uses: []string{"append", "read", "whole", "flush", "change", "start", "repair", "quarantine", "replay", "as found"},
 	events: []string{
-		"opened", "segment failed", "frames aside", "replayed", "mended", "swap begun", "swap failed", "swap done",
-		"cut begun", "cut failed", "cut done", "unreadable", "found wrong", "deletion",
+		"opened", "segment failed", "frames quarantined", "replayed", "mended", "swap begun", "swap failed", "swap done",
+		"cut begun", "cut failed", "cut done", "unreadable", "found damaged", "deletion",
 	},
 	rows: []row[State, Event, Use]{
 		Opening: {"opening", Read | Whole | Flush, map[Event]State{
-			Opened: Online, SegmentFailed: ignore, Unreadable: Offline, Found: Damaged,
+			Opened: Online, SegmentFailed: ignore, Unreadable: Offline, FoundDamaged: Damaged,
 		}},
 		Online: {"online", Append | Read | Whole | Flush | Change | Start, map[Event]State{
 			SegmentFailed: Failing, SwapBegun: Swapping, CutBegun: Cutting, Unreadable: Offline, Deletion: Deleted,
@@ -101,8 +101,8 @@ var logs = table[State, Event, Use]{
 		Swapping: {"swapping", Append | Read | Whole, map[Event]State{
 			SwapFailed: SwapStuck, SwapDone: Online, Deletion: Deleted,
 		}},
-		SwapStuck: {"swap stuck", Read | Whole | Repair | SetAside, map[Event]State{
-			SwapFailed: SwapStuck, SwapDone: Online, FramesAside: AsideStuck, Found: Damaged, Deletion: Deleted,
+		SwapStuck: {"swap stuck", Read | Whole | Repair | Quarantine, map[Event]State{
+			SwapFailed: SwapStuck, SwapDone: Online, FramesQuarantined: QuarantinedStuck, FoundDamaged: Damaged, Deletion: Deleted,
 		}},
 		Cutting: {"cutting", Read | Whole | Repair, map[Event]State{
 			CutFailed: CutStuck, CutDone: Online, Unreadable: Offline, Deletion: Deleted,
@@ -110,21 +110,21 @@ var logs = table[State, Event, Use]{
 		CutStuck: {"cut stuck", Read | Whole | Repair, map[Event]State{
 			CutFailed: CutStuck, CutDone: Online, Unreadable: Offline, Deletion: Deleted,
 		}},
-		Failing: {"failing", Read | Whole | Start | Repair | SetAside, map[Event]State{
-			SegmentFailed: Failing, FramesAside: Aside, Mended: Online, Found: Damaged, Deletion: Deleted,
+		Failing: {"failing", Read | Whole | Start | Repair | Quarantine, map[Event]State{
+			SegmentFailed: Failing, FramesQuarantined: Quarantined, Mended: Online, FoundDamaged: Damaged, Deletion: Deleted,
 		}},
-		Aside: {"aside", Read | Start | Repair | Replay, map[Event]State{
-			SegmentFailed: Aside, Replayed: Failing, Found: Damaged, Deletion: Deleted,
+		Quarantined: {"quarantined", Read | Start | Repair | Replay, map[Event]State{
+			SegmentFailed: Quarantined, Replayed: Failing, FoundDamaged: Damaged, Deletion: Deleted,
 		}},
-		AsideStuck: {"aside, swap stuck", Read | Repair | Replay, map[Event]State{
-			SwapFailed: AsideStuck, SwapDone: Aside, Deletion: Deleted,
+		QuarantinedStuck: {"quarantined, swap stuck", Read | Repair | Replay, map[Event]State{
+			SwapFailed: QuarantinedStuck, SwapDone: Quarantined, Deletion: Deleted,
 		}},
 		Offline: {"offline", AsFound, map[Event]State{Unreadable: ignore, Deletion: Deleted}},
 		Damaged: {"damaged", AsFound, map[Event]State{Unreadable: ignore, Deletion: Deleted}},
 		// Work that was in progress at the deletion ends without effect.
 		Deleted: {"deleted", 0, map[Event]State{
 			SegmentFailed: ignore, Replayed: ignore, Mended: ignore, SwapFailed: ignore, SwapDone: ignore, CutFailed: ignore,
-			CutDone: ignore, Unreadable: ignore, Found: ignore, Deletion: ignore,
+			CutDone: ignore, Unreadable: ignore, FoundDamaged: ignore, Deletion: ignore,
 		}},
 	},
 }

@@ -165,8 +165,8 @@ func TestWhatTheStatesPromise(t *testing.T) {
 			{s.Allows(Whole) && !s.Allows(Read), "is whole and cannot be read"},
 			{s.Allows(Change) && !(s.Allows(Flush) && s.Allows(Append)), "may be changed and cannot be flushed"},
 			{s.Allows(Repair) && s.Allows(Append|Flush|Change), "is repaired while others write"},
-			{s.Allows(SetAside) && (s.Allows(Replay) || !s.Allows(Repair)), "is set aside and not repaired, or is aside"},
-			{s.Allows(Replay) && (s.Allows(Whole) || !s.Allows(Repair)), "is aside and whole, or not repaired"},
+			{s.Allows(Quarantine) && (s.Allows(Replay) || !s.Allows(Repair)), "may be quarantined and is not repaired, or is quarantined"},
+			{s.Allows(Replay) && (s.Allows(Whole) || !s.Allows(Repair)), "is quarantined and whole, or not repaired"},
 			{s.Allows(AsFound) && s.Allows(Append|Read|Whole|Flush|Repair), "is used, and checkpoints repeat what they said"},
 			{s.Allows(Append) && s != Online && s != Swapping, "takes records"},
 			{s != Opening && s != Deleted && !leads(s, Deletion), "cannot be deleted"},
@@ -204,7 +204,7 @@ func leads(s State, events ...Event) bool {
 
 func TestNames(t *testing.T) {
 	for want, got := range map[string]fmt.Stringer{
-		"swap stuck": SwapStuck, "found wrong": Found, "stopping, journal dead": StoppingDead, "journal freed": JournalFreed,
+		"swap stuck": SwapStuck, "found damaged": FoundDamaged, "stopping, journal dead": StoppingDead, "journal freed": JournalFreed,
 	} {
 		if got.String() != want {
 			t.Errorf("%v, want %s", got, want)

@@ -10,15 +10,15 @@ import (
 	"github.com/chronik-io/chronik/internal/storage/journal"
 )
 
-// readQuarantine follows the frames that a run before kept of a log that was offline.
+// readQuarantine reads the quarantine file that the checkpoint names for the log.
 func (l *log) readQuarantine() error {
-	if l.st.Aside == "" {
+	if l.st.QuarantineFile == "" {
 		return nil
 	}
-	name, gap := l.dir.path(l.st.Aside), false
+	name, gap := l.dir.path(l.st.QuarantineFile), false
 	err := journal.ReadQuarantine(l.dir.fs, name, func(fr journal.Frame) error {
 		if fr.NextEnd <= l.follow.End() {
-			return nil // a repair that did not finish came that far
+			return nil // an unfinished repair reached this point
 		}
 		if err := l.follow.Take(&fr); err != nil {
 			gap = true
@@ -36,22 +36,22 @@ func (l *log) readQuarantine() error {
 	case access(err):
 		return fmt.Errorf("%s: %w", l.st, err)
 	case errors.Is(err, fs.ErrNotExist):
-		kind, err = FramesKeptMissing, errors.New("the checkpoint names it")
+		kind, err = FramesKeptMissing, errors.New("the checkpoint names the file, which is missing")
 	case errors.Is(err, journal.ErrDamaged):
 		kind = FramesKeptDamaged
 	case !gap:
 		return l.unreadable(name, err)
 	}
-	l.kept = true
+	l.quarantineLost = true
 	f := l.dir.find(kind, l, name, -1, "%v", err)
 	l.lose(f, l.follow.End(), math.MaxInt64)
-	l.asideLoss = []Loss{l.loss(l.follow.End(), Unknown)}
-	f.Lost = l.asideLoss
+	l.quarantineLoss = []Loss{l.loss(l.follow.End(), Unknown)}
+	f.Lost = l.quarantineLoss
 	l.lost[len(l.lost)-1].To = Unknown
 	return nil
 }
 
-// noteQuarantine notes a file of frames that no log takes; l is set where it lies in a
+// noteQuarantine reports a quarantine file that no log replays. l is set if the file is in a
 // partition's directory.
 func (d *dir) noteQuarantine(name string, l *log) error {
 	from, to, n := int64(math.MaxInt64), int64(0), 0
@@ -67,7 +67,7 @@ func (d *dir) noteQuarantine(name string, l *log) error {
 	case access(err):
 		return fmt.Errorf("log directory: %w", err)
 	case errors.Is(err, journal.ErrDamaged) && n == 0:
-		d.find(Leftover, l, name, -1, "frames that were kept aside; none is whole: %v", err).Start = "leaves it alone"
+		d.find(Leftover, l, name, -1, "a quarantine file without a valid frame: %v", err).Start = "ignores it"
 		return nil
 	case err != nil && !errors.Is(err, journal.ErrDamaged):
 		d.find(Unreadable, l, name, -1, "%v", err).Effect = Aside
@@ -82,7 +82,7 @@ func (d *dir) noteQuarantine(name string, l *log) error {
 	return nil
 }
 
-// from returns the batches of a payload that reach to an offset or beyond.
+// from returns the batches of a payload that reach offset or beyond.
 func from(payload []byte, offset int64) []byte {
 	for rest := payload; len(rest) > 0; {
 		b, next, err := record.Next(rest)

@@ -13,8 +13,8 @@ import (
 	"github.com/chronik-io/chronik/internal/vfs/errfs"
 )
 
-// The journal fails while a log is set aside: what was set aside is still the log's.
-func TestAJournalFailureTakesNothingBackThatIsSetAside(t *testing.T) {
+// If the journal fails while a log's frames are quarantined, the log keeps them.
+func TestAJournalFailureKeepsQuarantinedFrames(t *testing.T) {
 	for _, profile := range []string{"sync", "os"} {
 		disk := crashfs.New(1)
 		errs := errfs.New(disk)
@@ -28,7 +28,7 @@ func TestAJournalFailureTakesNothingBackThatIsSetAside(t *testing.T) {
 		put(t, logs[0], 6, 900)
 		errs.Add(errfs.Rule{Ops: errfs.Write | errfs.Datasync | errfs.Create, Path: "/d/t-0/*.log", Err: syscall.EIO, Drop: errfs.DropCached})
 		_ = logs[0].sync()
-		eventually(t, "the log is set aside", logs[0].isQuarantined)
+		eventually(t, "the log is quarantined", logs[0].isQuarantined)
 		errs.Add(errfs.Rule{Ops: errfs.Datasync, Path: "*.journal", Count: 1, Err: syscall.EIO, Drop: errfs.DropCached})
 		_ = send(logs[1], testBatch(t, 10, nil))
 		d.journal.Sync()
@@ -46,7 +46,7 @@ func TestAJournalFailureTakesNothingBackThatIsSetAside(t *testing.T) {
 	}
 }
 
-// A repair that fails after it has rolled goes on where it came to.
+// A repair that fails after a roll continues from that point.
 func TestARepairThatFailedHalfWayGoesOn(t *testing.T) {
 	disk := crashfs.New(1)
 	errs := errfs.New(disk)
@@ -61,7 +61,7 @@ func TestARepairThatFailedHalfWayGoesOn(t *testing.T) {
 	put(t, l, 12, 900)
 	errs.Add(errfs.Rule{Ops: errfs.Write | errfs.Datasync | errfs.Create, Path: "/d/t-0/*.log", Err: syscall.EIO, Drop: errfs.DropCached})
 	_ = l.sync()
-	eventually(t, "the log is set aside", l.isQuarantined)
+	eventually(t, "the log is quarantined", l.isQuarantined)
 	cfg := testConfig("sync")
 	cfg.Segment.Bytes = 4000
 	l.Configure(cfg)
@@ -76,15 +76,15 @@ func TestARepairThatFailedHalfWayGoesOn(t *testing.T) {
 	holds(t, mustOpen(t, disk.KillImage(1), "sync").Logs()[0], 21)
 }
 
-// A lookup by time does not overlook what is set aside: it fails until that is replayed.
-func TestLookupsDoNotOverlookWhatIsSetAside(t *testing.T) {
+// A lookup by time does not skip quarantined records: it fails until they are replayed.
+func TestLookupsDoNotSkipQuarantinedRecords(t *testing.T) {
 	errs := errfs.New(crashfs.New(1))
 	d := mustOpen(t, errs, "sync")
 	l := makeLogs(t, d, 1, "sync")[0]
 	put(t, l, 5, 900)
 	errs.Add(errfs.Rule{Ops: errfs.Write | errfs.Datasync | errfs.Create, Path: "/d/t-0/*.log", Err: syscall.EIO, Drop: errfs.DropCached})
 	_ = l.flush()
-	eventually(t, "the log is set aside", l.isQuarantined)
+	eventually(t, "the log is quarantined", l.isQuarantined)
 	if at, err := l.FindTime(1, 5); err == nil && at.Offset != 0 {
 		t.Errorf("the first record is said to be %+v", at)
 	}
@@ -98,8 +98,8 @@ func TestLookupsDoNotOverlookWhatIsSetAside(t *testing.T) {
 	}
 }
 
-// Memory that others need may be taken from a log while it is being set aside.
-func TestALogIsSetAsideWhileItsCacheIsEvicted(t *testing.T) {
+// Memory that other logs need may be evicted while a log's frames are being copied to quarantine.
+func TestALogIsQuarantinedWhileItsCacheIsEvicted(t *testing.T) {
 	for range 10 {
 		errs := errfs.New(crashfs.New(1))
 		d := mustOpen(t, errs, "sync", func(o *Options) { o.JournalBytes = 1 << 20 })
@@ -123,7 +123,7 @@ func TestALogIsSetAsideWhileItsCacheIsEvicted(t *testing.T) {
 			}
 		}()
 		_ = l.sync()
-		eventually(t, "the log is set aside or given up", func() bool { return l.isQuarantined() || l.Offline() != nil })
+		eventually(t, "the log is quarantined or given up", func() bool { return l.isQuarantined() || l.Offline() != nil })
 		close(done)
 		if err := l.Offline(); err != nil {
 			t.Fatal(err)
@@ -132,7 +132,8 @@ func TestALogIsSetAsideWhileItsCacheIsEvicted(t *testing.T) {
 	}
 }
 
-// A reader beside a repair is told of what has not been replayed yet; it does not find nothing.
+// A reader during a repair gets an error for records that have not been replayed yet; it does not
+// find a hole.
 func TestReadersBesideAReplayFindNoHole(t *testing.T) {
 	errs := errfs.New(crashfs.New(1))
 	d := mustOpen(t, errs, "sync", func(o *Options) { o.JournalFileSize, o.JournalBytes = 2<<20, 32<<20 })
@@ -147,7 +148,7 @@ func TestReadersBesideAReplayFindNoHole(t *testing.T) {
 	put(t, l, 10, 300_000)
 	bad := errs.Add(errfs.Rule{Ops: errfs.Write | errfs.Datasync | errfs.Create, Path: "/d/t-0/*.log", Err: syscall.EIO, Drop: errfs.DropCached})
 	_ = l.sync()
-	eventually(t, "the log is set aside", l.isQuarantined)
+	eventually(t, "the log is quarantined", l.isQuarantined)
 	hold := make(chan struct{})
 	// The frames take several reads.
 	held := errs.Add(errfs.Rule{Ops: errfs.Read, Path: "*.frames", From: 2, Count: 1, Before: func(errfs.Call) { <-hold }})
@@ -165,7 +166,7 @@ func TestReadersBesideAReplayFindNoHole(t *testing.T) {
 	holds(t, l, 20)
 }
 
-// A commit that fails after the replay leaves no file behind once it is repaired.
+// If the commit after a replay fails, the file is removed after the next repair.
 func TestARepairThatIsCommittedLateLeavesNothing(t *testing.T) {
 	disk := crashfs.New(1)
 	errs := errfs.New(disk)
@@ -176,7 +177,7 @@ func TestARepairThatIsCommittedLateLeavesNothing(t *testing.T) {
 	put(t, l, 5, 900)
 	bad := errs.Add(errfs.Rule{Ops: errfs.Write | errfs.Datasync | errfs.Create, Path: "/d/t-0/*.log", Err: syscall.EIO, Drop: errfs.DropCached})
 	_ = l.sync()
-	eventually(t, "the log is set aside", l.isQuarantined)
+	eventually(t, "the log is quarantined", l.isQuarantined)
 	errs.Add(errfs.Rule{Ops: errfs.Write | errfs.Datasync, Path: "/d/checkpoint*/*", Count: 3, Err: syscall.EIO})
 	bad.Off()
 	eventually(t, "the log takes records again", func() bool { return l.Err() == nil })
@@ -224,9 +225,9 @@ func TestADeletionBesideARepairEnds(t *testing.T) {
 	}
 }
 
-// A start takes what is aside from there only: of the frames that the journal still has the first
-// ones may be gone.
-func TestAStartTakesWhatIsAsideFromThereOnly(t *testing.T) {
+// A start reads quarantined frames only from the quarantine file: the first of the frames that the
+// journal still has may be gone.
+func TestAStartReadsQuarantinedFramesOnlyFromTheirFile(t *testing.T) {
 	disk := crashfs.New(1)
 	errs := errfs.New(disk)
 	d := mustOpen(t, errs, "sync", func(o *Options) { o.JournalBytes = 1 << 20 })
@@ -239,7 +240,7 @@ func TestAStartTakesWhatIsAsideFromThereOnly(t *testing.T) {
 	put(t, l, 10, 20_000) // in several files
 	errs.Add(errfs.Rule{Ops: errfs.Write | errfs.Datasync | errfs.Create, Path: "/d/t-0/*.log", Err: syscall.EIO, Drop: errfs.DropCached})
 	_ = l.flushAndSync()
-	eventually(t, "the log is set aside", l.isQuarantined)
+	eventually(t, "the log is quarantined", l.isQuarantined)
 	if err := d.checkpoint(nil); err != nil {
 		t.Fatal(err)
 	}
@@ -251,9 +252,9 @@ func TestAStartTakesWhatIsAsideFromThereOnly(t *testing.T) {
 	}
 }
 
-// A journal file that cannot be read does not keep its directory from being reopened if memory has
-// what is to be set aside.
-func TestWhatIsSetAsideComesFromMemoryIfTheJournalCannotBeRead(t *testing.T) {
+// An unreadable journal file does not keep its directory from being reopened if memory has the
+// frames to quarantine.
+func TestFramesAreQuarantinedFromMemoryIfTheJournalCannotBeRead(t *testing.T) {
 	errs := errfs.New(crashfs.New(1))
 	d := mustOpen(t, errs, "sync")
 	logs := makeLogs(t, d, 2, "sync")
@@ -268,7 +269,7 @@ func TestWhatIsSetAsideComesFromMemoryIfTheJournalCannotBeRead(t *testing.T) {
 	errs.Add(errfs.Rule{Ops: errfs.Datasync, Path: "*.journal", Count: 1, Err: syscall.EIO, Drop: errfs.DropCached})
 	_ = send(logs[1], testBatch(t, 10, nil))
 	d.journal.Sync()
-	eventually(t, "the log is set aside", logs[0].isQuarantined)
+	eventually(t, "the log is quarantined", logs[0].isQuarantined)
 	eventually(t, "the directory takes records", func() bool { return d.Err() == nil })
 	if unread.Hits() == 0 {
 		t.Error("the journal was not read")
@@ -279,7 +280,8 @@ func TestWhatIsSetAsideComesFromMemoryIfTheJournalCannotBeRead(t *testing.T) {
 	holds(t, logs[0], 11)
 }
 
-// If memory lacks what the journal refuses to read, nothing is given up: it is tried again.
+// If memory lacks the frames in an unreadable journal file, nothing is given up, and the repair is
+// retried.
 func TestAJournalThatCannotBeReadForATimeLosesNothing(t *testing.T) {
 	errs := errfs.New(crashfs.New(1))
 	d := mustOpen(t, errs, "sync", func(o *Options) { o.JournalBytes = 1 << 20 })
@@ -294,15 +296,15 @@ func TestAJournalThatCannotBeReadForATimeLosesNothing(t *testing.T) {
 	_ = l.sync()
 	eventually(t, "the journal refuses twice", func() bool { return unread.Hits() > 1 })
 	if err := l.Offline(); err != nil || l.isQuarantined() {
-		t.Fatalf("aside: %v, offline: %v", l.isQuarantined(), err)
+		t.Fatalf("quarantined: %v, offline: %v", l.isQuarantined(), err)
 	}
 	unread.Off()
 	eventually(t, "the log takes records again", func() bool { return l.Err() == nil })
 	holds(t, l, 10)
 }
 
-// Frames that are set aside and then found damaged take the log offline, once and with the reason.
-func TestDamageOfWhatIsAsideEndsTheRepair(t *testing.T) {
+// Quarantined frames that turn out to be damaged take the log offline, once and with the reason.
+func TestADamagedQuarantineFileEndsTheRepair(t *testing.T) {
 	disk := crashfs.New(1)
 	errs := errfs.New(disk)
 	d := mustOpen(t, errs, "sync", func(o *Options) { o.JournalBytes = 1 << 20 })
@@ -310,7 +312,7 @@ func TestDamageOfWhatIsAsideEndsTheRepair(t *testing.T) {
 	put(t, l, 10, 900)
 	bad := errs.Add(errfs.Rule{Ops: errfs.Write | errfs.Datasync | errfs.Create, Path: "/d/t-0/*.log", Err: syscall.EIO, Drop: errfs.DropCached})
 	_ = l.flush()
-	eventually(t, "the log is set aside", l.isQuarantined)
+	eventually(t, "the log is quarantined", l.isQuarantined)
 	name := "/d/" + framesIn(t, disk)[0]
 	change(t, disk, name, 100, []byte{0xde, 0xad, 0xbe, 0xef})
 	bad.Off()
@@ -321,7 +323,7 @@ func TestDamageOfWhatIsAsideEndsTheRepair(t *testing.T) {
 	if err := d.checkpoint(nil); err != nil {
 		t.Fatal(err)
 	}
-	if s, err := ReadState(disk, "/d"); err != nil || s.Logs[0].Offline == "" || "/d/"+s.Logs[0].Aside != name {
+	if s, err := ReadState(disk, "/d"); err != nil || s.Logs[0].Offline == "" || "/d/"+s.Logs[0].QuarantineFile != name {
 		t.Errorf("the checkpoint says %+v: %v", s, err)
 	}
 	again := mustOpen(t, disk.KillImage(1), "sync").Logs()[0]
@@ -342,7 +344,7 @@ func TestADeletionOfARepairedLogLeavesNothing(t *testing.T) {
 	put(t, l, 5, 900)
 	bad := errs.Add(errfs.Rule{Ops: errfs.Write | errfs.Datasync | errfs.Create, Path: "/d/t-0/*.log", Err: syscall.EIO, Drop: errfs.DropCached})
 	_ = l.flush()
-	eventually(t, "the log is set aside", l.isQuarantined)
+	eventually(t, "the log is quarantined", l.isQuarantined)
 	full := errs.Add(errfs.Rule{Ops: errfs.Write | errfs.Datasync, Path: "/d/checkpoint*/*", Err: syscall.EIO})
 	bad.Off()
 	eventually(t, "the log is replayed, and that can't be committed", func() bool { return l.state() == loglife.Failing && full.Hits() > 0 })

@@ -36,7 +36,7 @@ func newQuarantine(d *Dir) *Quarantine {
 }
 
 // Add appends a frame of a log to the log's file in the log directory. It returns the file's name,
-// for checkpoint.Log.Aside.
+// for checkpoint.Log.QuarantineFile.
 func (a *Quarantine) Add(f *journal.Frame, log string) (string, error) {
 	return a.addIn(a.d.path, f, log)
 }
@@ -63,7 +63,7 @@ func (a *Quarantine) addIn(dir string, f *journal.Frame, name string) (base stri
 		}
 		x = &quarantineFile{f: file}
 		a.files[full] = x
-		a.d.log.Error("journal frames that no partition takes were quarantined", zap.String("file", full))
+		a.d.log.Error("journal frames quarantined: no partition can take them now", zap.String("file", full))
 	}
 	b := f.Encode(nil)
 	_, err = x.f.WriteAt(b, x.end)
@@ -165,7 +165,7 @@ func (l *Log) lockForQuarantine() *quarantineCopy {
 	if !l.tryOwn() {
 		return nil
 	}
-	if !l.is(loglife.SetAside) {
+	if !l.is(loglife.Quarantine) {
 		l.disown()
 		return nil
 	}
@@ -174,7 +174,7 @@ func (l *Log) lockForQuarantine() *quarantineCopy {
 		l.revertQueued(cause)
 	}
 	entry, oldest := l.checkpointed()
-	if l.is(loglife.SetAside) && !l.inFlight() && oldest != math.MaxUint64 {
+	if l.is(loglife.Quarantine) && !l.inFlight() && oldest != math.MaxUint64 {
 		return &quarantineCopy{found: found{l: l, Follower: *Follow(&entry)}, oldest: oldest}
 	}
 	l.unlockFromQuarantine()
@@ -233,8 +233,8 @@ func (c *quarantineCopy) finish(lsn journal.LSN) {
 		return
 	}
 	l.mu.Lock()
-	l.onLocked(loglife.FramesAside, nil)
-	l.life.aside = &quarantineFrames{name: c.name, lsn: lsn}
+	l.onLocked(loglife.FramesQuarantined, nil)
+	l.life.quarantine = &quarantineFrames{name: c.name, lsn: lsn}
 	bytes := l.tail.cacheAll()
 	l.mu.Unlock()
 	l.dir.memory.flushed(l, bytes) // readers use it until the memory is needed
