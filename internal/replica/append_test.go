@@ -67,7 +67,7 @@ func TestAcksAllIsAcknowledgedInOrderByTheHighWatermark(t *testing.T) {
 	}
 }
 
-func TestNobodyWaitsForAcksNone(t *testing.T) {
+func TestAcksNoneDoesNotWait(t *testing.T) {
 	p := lone(t, vfs.Memory())
 	p.BecomeLeader(0, pair, pair)
 	a := begin(t, p, AcksNone, 1)
@@ -115,7 +115,7 @@ func TestAppendsAreRefusedByRoleEpochAndISR(t *testing.T) {
 	}
 }
 
-func TestAnISRThatShrankIsTold(t *testing.T) {
+func TestAShrunkISRIsReported(t *testing.T) {
 	p := lone(t, vfs.Memory())
 	p.BecomeLeader(0, pair, pair)
 	strict, lax := begin(t, p, AcksAll, 1), begin(t, p, AcksAll, 1)
@@ -128,7 +128,7 @@ func TestAnISRThatShrankIsTold(t *testing.T) {
 	must(t, lax.wait(t))
 }
 
-func TestLosingTheLeadEndsWhatWaits(t *testing.T) {
+func TestLosingLeadershipEndsWaitingAppends(t *testing.T) {
 	p := lone(t, vfs.Memory())
 	p.BecomeLeader(1, pair, pair)
 	a := begin(t, p, AcksAll, 1)
@@ -157,7 +157,7 @@ func holdCommit(t *testing.T, p *Partition) (first *outcome, release chan struct
 	return first, release
 }
 
-func TestAnAppendThatIsNumberedAfterItsLeaderLostTheLead(t *testing.T) {
+func TestAnAppendGetsOffsetsAfterLeadershipIsLost(t *testing.T) {
 	p := lone(t, vfs.Memory())
 	p.BecomeLeader(1, pair, pair)
 	first, release := holdCommit(t, p)
@@ -254,7 +254,7 @@ func TestADuplicateWaitsForItsFirstAppend(t *testing.T) {
 	}
 }
 
-func TestWhatAFailedJournalTakesBackIsAnError(t *testing.T) {
+func TestRecordsThatAFailedJournalDiscardsAreErrors(t *testing.T) {
 	fs := errfs.New(vfs.Memory())
 	p := lone(t, fs)
 	p.BecomeLeader(0, []int32{1}, []int32{1})

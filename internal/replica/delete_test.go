@@ -78,7 +78,7 @@ func TestDeleteRecords(t *testing.T) {
 
 // Retention moves the log start without involving the partition. A reader that waits below it is
 // answered nevertheless, even if the checkpoint fails.
-func TestRetentionTellsWhoWaits(t *testing.T) {
+func TestRetentionAnswersWaitingReaders(t *testing.T) {
 	fs := errfs.New(vfs.Memory())
 	p := lone(t, fs)
 	p.BecomeLeader(0, pair, pair)

@@ -29,7 +29,7 @@ func grow(t testing.TB, p *Partition) {
 	must(t, begin(t, p, AcksAll, 1).wait(t))
 }
 
-func TestATopicsLogsAreMadeAndPlaced(t *testing.T) {
+func TestATopicsLogsAreCreatedAndPlaced(t *testing.T) {
 	c := newCluster()
 	l := start(t, vfs.Memory(), c)
 	c.topic("a", idA, 3)
@@ -53,7 +53,7 @@ func TestATopicsLogsAreMadeAndPlaced(t *testing.T) {
 	}
 }
 
-func TestACleanRestartGoesOnInItsEpoch(t *testing.T) {
+func TestACleanRestartContinuesItsEpoch(t *testing.T) {
 	fs, c := vfs.Memory(), newCluster()
 	l := start(t, fs, c)
 	c.topic("a", idA, 1)
@@ -121,7 +121,7 @@ func TestEpochsThatCannotBeRaisedAreNotLed(t *testing.T) {
 	}
 }
 
-func TestAMissingLogIsOfflineAndNamed(t *testing.T) {
+func TestAMissingLogIsOfflineAndListed(t *testing.T) {
 	fs, c := vfs.Memory(), newCluster()
 	l := start(t, fs, c)
 	c.topic("a", idA, 1)
@@ -181,7 +181,7 @@ func TestADeletedTopicLeavesNothingAndMayComeBack(t *testing.T) {
 	}
 }
 
-func TestATombstoneBuriesWhatAStartFinds(t *testing.T) {
+func TestATombstoneDeletesLogsThatAStartFinds(t *testing.T) {
 	fs, c := vfs.Memory(), newCluster()
 	l := start(t, fs, c)
 	c.topic("a", idA, 1)
@@ -241,7 +241,7 @@ func TestTheMetadataMovesTheRole(t *testing.T) {
 	grow(t, p)
 }
 
-func TestAPartitionOfOthersIsNotMade(t *testing.T) {
+func TestAPartitionOfOtherBrokersIsNotCreated(t *testing.T) {
 	c := newCluster()
 	l := start(t, vfs.Memory(), c)
 	c.topic("a", idA, 1)
@@ -253,7 +253,7 @@ func TestAPartitionOfOthersIsNotMade(t *testing.T) {
 	}
 }
 
-func TestALogThatCannotBeMadeKeepsNoOtherFromIt(t *testing.T) {
+func TestAFailedCreationAffectsNoOtherLog(t *testing.T) {
 	c, fs := newCluster(), vfs.Memory()
 	l := start(t, fs, c)
 	f, err := fs.Create("/d/b-1") // at the path of the new directory

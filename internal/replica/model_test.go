@@ -128,7 +128,7 @@ func (w *walk) differs(l life) string {
 // Images follow each other at random while disks fail and block. Apply waits for none of that. When
 // the disks work again, every partition of the last image has its log, role and configuration, and
 // nothing is left of deleted topics, also after the next start.
-func TestRandomImagesOverDisksThatRefuseAndHold(t *testing.T) {
+func TestRandomImagesOverDisksThatFailAndHang(t *testing.T) {
 	for seed := range uint64(40) {
 		t.Run(fmt.Sprint(seed), func(t *testing.T) {
 			mem := vfs.Memory()

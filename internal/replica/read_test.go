@@ -23,7 +23,7 @@ func (c *completions) TryComplete(i int) bool {
 
 func (c *completions) Expire() {}
 
-func TestNobodyReadsAboveTheHighWatermark(t *testing.T) {
+func TestNoReadReturnsRecordsAboveTheHighWatermark(t *testing.T) {
 	p := lone(t, vfs.Memory())
 	p.BecomeLeader(0, pair, pair)
 	watch := &completions{}

@@ -205,7 +205,7 @@ func TestCompactionKeepsTheAge(t *testing.T) {
 	}
 }
 
-func TestNoCompactionOnACrampedDisk(t *testing.T) {
+func TestNoCompactionWithoutDiskSpace(t *testing.T) {
 	d, l := compactLog(t, vfs.Memory(), "sync")
 	for _, suffix := range []string{"a", "b", "c"} {
 		set(t, l, 50, suffix)

@@ -110,7 +110,7 @@ func TestFault06DamagedIndexes(t *testing.T) {
 
 // A partition whose segment is missing or too short is taken offline and listed, the others work,
 // and the next start does the same.
-func TestFault08MissingSegmentIsNamed(t *testing.T) {
+func TestFault08MissingSegmentIsReported(t *testing.T) {
 	for _, cut := range []bool{false, true} {
 		image := served(t, "sync")
 		if cut {
@@ -182,7 +182,7 @@ func TestFault07FlippedBitIsMetOnReading(t *testing.T) {
 }
 
 // Damage in the journal below the known durable LSN is never taken for its end.
-func TestFault07DamagedJournalIsNamed(t *testing.T) {
+func TestFault07DamagedJournalIsReported(t *testing.T) {
 	image, name := damagedJournal(t)
 	refused(t, image, journal.ErrDamaged, name)
 }

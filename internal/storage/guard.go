@@ -29,7 +29,7 @@ type Space = diskguard.Space
 type spaceGuard struct {
 	last           atomic.Pointer[Space]
 	allowance      atomic.Int64  // bytes that may be appended until the next measurement
-	allowanceFloor atomic.Int64  // lower bound of left until a due measurement is made
+	allowanceFloor atomic.Int64  // lower bound of allowance until a due measurement is made
 	wake           chan struct{} // requests an early measurement
 	lastReclaim    time.Time     // time of the last request for retention; used by the goroutine only
 	failing        bool          // the last measurement failed; used by the goroutine only

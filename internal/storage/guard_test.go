@@ -96,7 +96,7 @@ func ours(t *testing.T, d *Dir) (client, internal *Log) {
 
 // Below the threshold clients' records are refused, below half of it all records. Each level ends
 // at a tenth above its threshold. Refused records get no offset.
-func TestALowDiskRefusesRecordsUntilItHasRoom(t *testing.T) {
+func TestALowDiskRefusesRecordsUntilItHasSpace(t *testing.T) {
 	fsys := newGauge(1000 * mib)
 	d := mustOpen(t, fsys, "sync", guarded)
 	client, internal := ours(t, d)
@@ -153,7 +153,7 @@ func TestALowDiskIsExplained(t *testing.T) {
 }
 
 // Records that got offsets before space ran low count, and everything except new records works.
-func TestALowDiskLeavesTheRestAlone(t *testing.T) {
+func TestALowDiskAffectsNothingElse(t *testing.T) {
 	fsys := newGauge(1000 * mib)
 	faults := errfs.New(fsys)
 	d := mustOpen(t, faults, "sync", guarded)
@@ -191,7 +191,7 @@ func TestALowDiskLeavesTheRestAlone(t *testing.T) {
 }
 
 // A change is logged once. Retention is requested at once, and again at intervals.
-func TestALowDiskIsSaidOnceAndTheKeeperIsAsked(t *testing.T) {
+func TestALowDiskIsLoggedOnceAndRequestsRetention(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		core, logged := logtest.New(zapcore.InfoLevel)
 		fsys := newGauge(1000 * mib)
@@ -267,7 +267,7 @@ func TestASilentDiskChangesNothing(t *testing.T) {
 
 // A late measurement, as on a busy machine, costs space that the disk may not have. No more is
 // accepted than the last measurement allowed. Internal topics are not affected.
-func TestNothingIsTakenAheadOfALateLook(t *testing.T) {
+func TestALateMeasurementBoundsAppends(t *testing.T) {
 	fsys := newGauge(1000 * mib)
 	d := mustOpen(t, fsys, "sync", guarded)
 	client, internal := ours(t, d)
@@ -291,7 +291,7 @@ func TestNothingIsTakenAheadOfALateLook(t *testing.T) {
 }
 
 // Records in memory and journal files in preparation will be on the disk, so they count as used.
-func TestWhatIsOwedToTheDiskCounts(t *testing.T) {
+func TestReservedBytesCountAsUsed(t *testing.T) {
 	fsys := newGauge(1000 * mib)
 	d := mustOpen(t, fsys, "sync", guarded)
 	client, _ := ours(t, d)
@@ -346,7 +346,7 @@ func TestAJournalsOwnDiskIsGuarded(t *testing.T) {
 }
 
 // Fast writes cause early measurements, since a disk can fill within a second.
-func TestMuchWrittenIsLookedAfterSooner(t *testing.T) {
+func TestFastWritesAreMeasuredSooner(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		fsys := newGauge(104 * mib)
 		d, err := openDir(fsys, "sync", guarded)
@@ -368,7 +368,7 @@ func TestMuchWrittenIsLookedAfterSooner(t *testing.T) {
 }
 
 // With several directories a new partition goes where there is space.
-func TestPartitionsAreMadeWhereThereIsRoom(t *testing.T) {
+func TestPartitionsAreCreatedWhereThereIsSpace(t *testing.T) {
 	fsys := &twoDisks{FS: vfs.Memory()}
 	fsys.full.Store("/b")
 	m, err := Open([]Place{{Path: "/a"}, {Path: "/b"}},
@@ -421,7 +421,7 @@ func (f *twoDisks) Free(dir string) (available, total uint64, err error) {
 }
 
 // When the guard reports a change of the free space, appends already find the new state.
-func TestWhatTheGuardFoundIsInForce(t *testing.T) {
+func TestAReportedMeasurementIsInForce(t *testing.T) {
 	fsys := newGauge(1000 * mib)
 	d := mustOpen(t, fsys, "sync", guarded)
 	client, _ := ours(t, d)

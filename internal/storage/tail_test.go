@@ -138,7 +138,7 @@ func TestPages(t *testing.T) {
 
 // The sum on which evictions are based is that of the chunks, whatever happens to them, and evicted
 // chunks are not kept alive.
-func TestTheTailKnowsWhatItsCacheAccountsFor(t *testing.T) {
+func TestTheTailCountsItsCache(t *testing.T) {
 	rapid.Check(t, func(rt *rapid.T) {
 		var tl tail
 		end := int64(0)

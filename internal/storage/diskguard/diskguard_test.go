@@ -58,7 +58,7 @@ func TestALevelEndsATenthHigher(t *testing.T) {
 
 // Bytes that will be written without another record count as used. A journal on another disk needs
 // what it may still grow by, no more.
-func TestWhatWillBeWrittenCounts(t *testing.T) {
+func TestReservedBytesCount(t *testing.T) {
 	for name, c := range map[string]struct {
 		r    Reading
 		want string

@@ -105,7 +105,7 @@ func TestAgainstEveryRecord(t *testing.T) {
 	})
 }
 
-func TestEntriesThatCannotBeAreRefused(t *testing.T) {
+func TestInvalidEntriesAreRefused(t *testing.T) {
 	for _, list := range [][]Entry{{{-1, 0}}, {{0, -1}}, {{2, 5}, {2, 6}}, {{2, 5}, {1, 6}}, {{2, 5}, {3, 4}}} {
 		if c, err := Of(list); err == nil || c.Latest() != -1 {
 			t.Errorf("%v is taken: %v", list, c)

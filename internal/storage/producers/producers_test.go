@@ -254,7 +254,7 @@ func TestLimitForgetsTheOldest(t *testing.T) {
 }
 
 // A producer's window of durable batches survives any number of batches that are cut.
-func TestTakenBackBatchesPushNothingOut(t *testing.T) {
+func TestCutBatchesPushNothingOut(t *testing.T) {
 	var s State
 	s.MarkDurable(0)
 	for i := range int32(20) {
@@ -279,7 +279,7 @@ func TestTakenBackBatchesPushNothingOut(t *testing.T) {
 }
 
 // A producer that was idle for longer than the expiry is forgotten, wherever it is in the list.
-func TestExpireLooksAtAll(t *testing.T) {
+func TestExpireChecksAllProducers(t *testing.T) {
 	s := State{Expiry: time.Hour}
 	s.Add(made(t, 0, 1, 0, 0, 1), now)
 	s.Add(made(t, 1, 2, 0, 0, 1), now.Add(-2*time.Hour))
