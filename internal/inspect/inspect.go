@@ -60,7 +60,8 @@ func Find(fsys vfs.FS, dirs, journals []string) (Options, error) {
 		}
 	}
 	if len(journals) > 0 && len(journals) != len(o.Places) {
-		return o, fmt.Errorf("%d journals are given for %d log directories; give one for each, in the same order", len(journals), len(o.Places))
+		return o, fmt.Errorf("%d journals are given for %d log directories; give one for each, in the same order", len(journals),
+			len(o.Places))
 	}
 	for i, j := range journals {
 		o.Places[i].Journal = j
@@ -75,7 +76,8 @@ const (
 )
 
 func isLogDir(fsys vfs.FS, dir string) bool {
-	return slices.ContainsFunc([]string{storage.IdentityFile, storage.CheckpointDir, "journal"}, func(name string) bool { return exists(fsys, path.Join(dir, name)) })
+	return slices.ContainsFunc([]string{storage.IdentityFile, storage.CheckpointDir, "journal"},
+		func(name string) bool { return exists(fsys, path.Join(dir, name)) })
 }
 
 func exists(fsys vfs.FS, name string) bool {

@@ -38,7 +38,8 @@ func (r *Report) metadata(opt Options) error {
 				r.find(MetadataTorn, at, c.Log, -1, fmt.Sprintf("%d bytes at its end are not a whole transaction", c.Torn))
 			}
 			if copied := r.newerCopy(opt, &c); copied != "" {
-				r.lost(opt, at, &c, r.find(MetadataOlder, at, c.Log, -1, fmt.Sprintf("it ends at revision %d, before its copy in %s", c.Revision, copied)))
+				r.lost(opt, at, &c, r.find(MetadataOlder, at, c.Log, -1,
+					fmt.Sprintf("it ends at revision %d, before its copy in %s", c.Revision, copied)))
 				continue
 			}
 			r.checkPartitions(at, &c)
@@ -105,7 +106,8 @@ func (r *Report) checkPartitions(at string, c *filestore.Content) {
 				if d == nil || d.byID[storage.ID{Topic: t.ID, Partition: i}] != nil {
 					continue
 				}
-				f := d.find(LogMissing, nil, d.path(fmt.Sprintf("%s-%d", t.Name, i)), -1, "the metadata places the partition here, but the checkpoint does not list it")
+				f := d.find(LogMissing, nil, d.path(fmt.Sprintf("%s-%d", t.Name, i)), -1,
+					"the metadata places the partition here, but the checkpoint does not list it")
 				f.Topic, f.Partition = t.Name, i
 				f.Lost = []Loss{{Topic: t.Name, Partition: i, From: 0, To: Unknown}}
 			}

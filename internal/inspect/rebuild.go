@@ -184,7 +184,8 @@ func (b *rebuild) addTopics(dirs []*dir, node int32) {
 		}
 		if other, taken := b.nameOf(logs[id][0].st.Topic); taken {
 			if len(logs[other]) > 0 {
-				b.skipped = append(b.skipped, fmt.Sprintf("%s (topic id %s): another topic has that name", logs[id][0].st, metadata.FormatID(id)))
+				b.skipped = append(b.skipped,
+					fmt.Sprintf("%s (topic id %s): another topic has that name", logs[id][0].st, metadata.FormatID(id)))
 				continue
 			}
 			b.drop(other)
@@ -300,7 +301,8 @@ func (b *rebuild) what() string {
 		act = fmt.Sprintf("keep the readable part of the metadata, up to revision %d", b.revision)
 	}
 	if len(b.made) > 0 {
-		act += "; create " + text.Plural(len(b.made), "topic", "topics") + " from the logs, which keep all records until their configs are set: " + strings.Join(b.made, ", ")
+		act += "; create " + text.Plural(len(b.made), "topic", "topics") +
+			" from the logs, which keep all records until their configs are set: " + strings.Join(b.made, ", ")
 	}
 	return act
 }
@@ -326,7 +328,11 @@ func (b *rebuild) gone() string {
 	for _, x := range []struct {
 		what  string
 		names []string
-	}{{"records of partitions that no directory has: ", b.partly}, {"topics whose names belong to newer topics: ", b.dropped}, {"access to ", b.skipped}} {
+	}{
+		{"records of partitions that no directory has: ", b.partly},
+		{"topics whose names belong to newer topics: ", b.dropped},
+		{"access to ", b.skipped},
+	} {
 		if len(x.names) > 0 {
 			list = append(list, x.what+strings.Join(x.names, ", "))
 		}
