@@ -25,11 +25,12 @@ type rebuild struct {
 	revision int64     // of the base
 	next     int64     // of the result: above those of the base and of all copies
 	keys     map[string]metadata.KV
-	made     []string // topics that were created from logs, with their partitions
-	partly   []string // their partitions that no directory has
-	skipped  []string // logs for which no topic could be created, and why
-	dropped  []string // topics of the base that were replaced
-	behind   bool     // the base lacks transactions, or may lack some
+	image    *metadata.Image // of keys
+	made     []string        // topics that were created from logs, with their partitions
+	partly   []string        // their partitions that no directory has
+	skipped  []string        // logs for which no topic could be created, and why
+	dropped  []string        // topics of the base that were replaced
+	behind   bool            // the base lacks transactions, or may lack some
 }
 
 // Configs of a topic that is created from its logs. They keep all records until an operator has
@@ -81,7 +82,8 @@ func (r *Report) rebuild(opt Options, at string, content *filestore.Content) *re
 	b.addTopics(r.dirs, max(opt.Node, 0))
 	b.raiseEpochs(r.dirs)
 	b.skipProducerIDs(r.dirs)
-	if _, err := metadata.Load(b.sorted(), b.next); err != nil {
+	var err error
+	if b.image, err = metadata.Load(b.sorted(), b.next); err != nil {
 		return nil
 	}
 	return b

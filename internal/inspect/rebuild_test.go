@@ -130,6 +130,15 @@ func TestMetadataComesBackFromItsCopy(t *testing.T) {
 			(&site{TB: t, fs: fsys}).turn(log, 90)
 			return nil
 		},
+		"a value of it": func(fsys *crashfs.FS) error { // every checksum matches
+			c, err := filestore.Check(fsys, metadataAt)
+			for i := range c.Keys {
+				if strings.HasPrefix(c.Keys[i].Key, metadata.PartitionPrefix) {
+					c.Keys[i].Value = []byte("?")
+				}
+			}
+			return errors.Join(err, fsys.RemoveAll(metadataAt), fsys.MkdirAll(metadataAt), filestore.Write(fsys, metadataAt, c.Keys, c.Revision))
+		},
 	} {
 		fsys := image.KillImage(2)
 		if err := lose(fsys); err != nil {
